@@ -1,0 +1,21 @@
+// The one door to compute threads (R9): libgomp's team in normal builds,
+// std::thread under --config=tsan, the caller alone below a size threshold.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/functional/function_ref.h"
+
+namespace mslua {
+
+// Threads that the calling thread's next regions use; >= 1. The limit belongs to the calling thread
+// (a rank), so that ranks that are threads of one process do not disturb each other.
+int ComputeThreads();
+void SetComputeThreads(int threads);
+
+// Calls body(begin, end) on disjoint ranges that cover [0, n), one range a thread, cut at multiples
+// of `grain` (>= 1): with n <= grain everything runs on the caller. Returns when all are done.
+// The cut depends on n, grain and ComputeThreads() only, so results are repeatable.
+void ParallelFor(int64_t n, int64_t grain, absl::FunctionRef<void(int64_t begin, int64_t end)> body);
+
+}  // namespace mslua
