@@ -1,0 +1,53 @@
+#include "core/base/text.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+
+namespace mslua {
+
+int EditDistance(std::string_view a, std::string_view b) {
+  // Three rows of the table of distances between prefixes: a swap looks back two.
+  std::vector<int> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = static_cast<int>(j);
+  for (size_t i = 1; i <= a.size(); ++i) {
+    std::swap(before, last);
+    std::swap(last, row);
+    row[0] = static_cast<int>(i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+  }
+  return row[b.size()];
+}
+
+std::string Closest(std::string_view name, const std::vector<std::string>& candidates) {
+  constexpr size_t kLongestName = 64;
+  if (name.empty() || name.size() > kLongestName) return "";
+  const std::string lower = absl::AsciiStrToLower(absl::string_view(name.data(), name.size()));
+  std::string best;
+  int best_edits = 0;
+  for (const std::string& candidate : candidates) {
+    if (candidate.empty() || candidate.size() > kLongestName) continue;
+    const int edits = EditDistance(lower, absl::AsciiStrToLower(candidate));
+    const int longer = static_cast<int>(std::max(name.size(), candidate.size()));
+    // Replacing every letter is no resemblance: 'x' is not meant to be 'y'.
+    const bool near = edits < longer && edits <= std::max(1, longer / 3);
+    if (near && (best.empty() || edits < best_edits)) {
+      best = candidate;
+      best_edits = edits;
+    }
+  }
+  return best;
+}
+
+std::string DidYouMean(std::string_view name, const std::vector<std::string>& candidates) {
+  const std::string best = Closest(name, candidates);
+  return best.empty() ? "" : absl::StrCat(" (did you mean '", best, "'?)");
+}
+
+}  // namespace mslua

@@ -1,0 +1,21 @@
+// Text for people: how far two names are apart, and what a mistyped one was meant to be.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mslua {
+
+// The number of edits that turn `a` into `b`: insert, delete or replace a byte, swap two neighbours
+// (optimal string alignment). O(a.size() * b.size()) time.
+int EditDistance(std::string_view a, std::string_view b);
+
+// The candidate nearest to `name`, upper and lower case taken as equal; the first one of equally near ones.
+// Empty when none is near: more edits than a third of the longer name (at least one), or `name` over 64 bytes.
+std::string Closest(std::string_view name, const std::vector<std::string>& candidates);
+
+// " (did you mean 'epochs'?)" for 'epohcs', ready to end a message; empty when no candidate is near.
+std::string DidYouMean(std::string_view name, const std::vector<std::string>& candidates);
+
+}  // namespace mslua

@@ -1,0 +1,36 @@
+#include "core/base/text.h"
+
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace mslua {
+namespace {
+
+TEST(Text, EditDistanceCountsEditsAndSwaps) {
+  EXPECT_EQ(EditDistance("", ""), 0);
+  EXPECT_EQ(EditDistance("", "abc"), 3);
+  EXPECT_EQ(EditDistance("abc", ""), 3);
+  EXPECT_EQ(EditDistance("epochs", "epochs"), 0);
+  EXPECT_EQ(EditDistance("epohcs", "epochs"), 1);
+  EXPECT_EQ(EditDistance("kitten", "sitting"), 3);
+  EXPECT_EQ(EditDistance("ca", "abc"), 3);  // optimal string alignment edits no substring twice
+}
+
+TEST(Text, DidYouMeanNamesTheNearest) {
+  EXPECT_EQ(DidYouMean("epohcs", {"batch_size", "epoch", "epochs"}), " (did you mean 'epochs'?)");
+  EXPECT_EQ(DidYouMean("relu", {"GELU", "ReLU"}), " (did you mean 'ReLU'?)");
+  EXPECT_EQ(Closest("tran", {"train", "trap"}), "train");
+}
+
+TEST(Text, DidYouMeanIsSilentWhenNothingIsNear) {
+  EXPECT_EQ(DidYouMean("momentum", {"epochs", "lr"}), "");
+  EXPECT_EQ(DidYouMean("", {"epochs"}), "");
+  EXPECT_EQ(DidYouMean("x", {"y"}), "");
+  EXPECT_EQ(DidYouMean("x", {""}), "");
+  EXPECT_EQ(DidYouMean("x", {}), "");
+  EXPECT_EQ(DidYouMean(std::string(100000, 'a'), {"a"}), "");
+}
+
+}  // namespace
+}  // namespace mslua
