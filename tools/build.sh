@@ -88,9 +88,11 @@ build_program() {
     echo "mslua: waiting for another build of this clone" >&2
     flock 9
   }
-  if [ -n "$(newer_source)" ]; then
+  source=$(newer_source)
+  if [ -n "$source" ]; then
     install_packages 9>&-
-    [ -x "$program" ] || echo "mslua: building; the first time takes minutes, after that seconds" >&2
+    [ -x "$program" ] && why="${source#"$root"/} is newer" || why="the first time takes minutes, after that seconds"
+    echo "mslua: building ($why)" >&2
     : >"$stamp.new"
     quiet=--noshow_progress
     [ -t 2 ] && quiet=--show_progress
