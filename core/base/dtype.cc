@@ -10,7 +10,7 @@ constexpr const char* kLongNames[kNumDTypes] = {"float32", "float64", "bfloat16"
 const char* Name(DType t) { return kNames[static_cast<int>(t)]; }
 const char* LongName(DType t) { return kLongNames[static_cast<int>(t)]; }
 
-std::optional<DType> ParseDType(std::string_view name) {
+std::optional<DType> ParseDType(absl::string_view name) {
   for (int i = 0; i < kNumDTypes; ++i) {
     if (name == kNames[i] || name == kLongNames[i]) return static_cast<DType>(i);
   }

@@ -4,7 +4,8 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
-#include <string_view>
+
+#include "absl/strings/string_view.h"
 
 namespace mslua {
 
@@ -22,7 +23,7 @@ const char* Name(DType t);
 // "float32", ...: the users' names (ms.float32).
 const char* LongName(DType t);
 // Either kind of name; nothing when it is neither.
-std::optional<DType> ParseDType(std::string_view name);
+std::optional<DType> ParseDType(absl::string_view name);
 
 constexpr bool IsFloat(DType t) { return t <= DType::kF16; }
 constexpr bool IsInteger(DType t) {

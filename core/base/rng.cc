@@ -42,7 +42,7 @@ std::array<uint32_t, 4> Philox(uint64_t seed, uint64_t stream, uint64_t index) {
 }
 
 // FNV-1a, 64 bits, over the name and then the step's eight bytes.
-uint64_t StreamOf(std::string_view name, uint64_t step) {
+uint64_t StreamOf(absl::string_view name, uint64_t step) {
   uint64_t h = 0xcbf29ce484222325u;
   auto mix = [&h](uint8_t byte) { h = (h ^ byte) * 0x100000001b3u; };
   for (char c : name) mix(static_cast<uint8_t>(c));

@@ -5,7 +5,8 @@
 
 #include <array>
 #include <cstdint>
-#include <string_view>
+
+#include "absl/strings/string_view.h"
 
 namespace mslua {
 
@@ -13,7 +14,7 @@ namespace mslua {
 std::array<uint32_t, 4> Philox(uint64_t seed, uint64_t stream, uint64_t index);
 
 // A stream of its own for a name ("conv1.weight") and a step or epoch.
-uint64_t StreamOf(std::string_view name, uint64_t step = 0);
+uint64_t StreamOf(absl::string_view name, uint64_t step = 0);
 
 // Uniform in [0, 1) with 24 random bits: element `i` is word i % 4 of block i / 4.
 float UniformAt(uint64_t seed, uint64_t stream, uint64_t i);

@@ -1,6 +1,6 @@
 """A room of the house: one library, and a test for every x_test.cc beside it."""
 
-def room(name, deps = [], visibility = None, exclude = [], test_deps = [], test_data = [], test_size = "small", test_tags = {}, extra_srcs = [], copts = []):
+def room(name, deps = [], visibility = None, exclude = [], test_deps = [], test_data = [], test_size = "small", test_tags = {}, extra_srcs = [], copts = [], alwayslink = False):
     """Declares `name` from the folder's .cc and .h files, and its tests.
 
     Args:
@@ -14,12 +14,14 @@ def room(name, deps = [], visibility = None, exclude = [], test_deps = [], test_
       test_tags: tags for single tests, by name.
       extra_srcs: generated sources.
       copts: options for the library's sources.
+      alwayslink: keep objects that nothing refers to by name.
     """
     native.cc_library(
         name = name,
         srcs = native.glob(["*.cc"], exclude = ["*_test.cc", "*_fuzz.cc", "*_bench.cc", "*_main.cc"] + exclude) + extra_srcs,
         hdrs = native.glob(["*.h"], exclude = exclude),
         copts = copts,
+        alwayslink = alwayslink,
         visibility = visibility,
         deps = deps,
     )

@@ -1,0 +1,20 @@
+// Reverse-mode differentiation as a graph-to-graph transform. Knows no operator: each brings its own rule.
+#pragma once
+
+#include <vector>
+
+#include "core/graph/builder.h"
+
+namespace mslua {
+
+// Appends to `g` the gradients of `y` with respect to each of `wrt`, seeded with `seed` (y's type; an invalid
+// Value means ones, which asks for a scalar y). Values that y does not depend on get zeros. An error names
+// an operator on the way that has no gradient, with its recipe line.
+//
+// Nodes of the backward pass carry the location of the forward node they come from, scope "grad(...)".
+StatusOr<std::vector<Value>> Gradients(GraphBuilder& g, Value y, absl::Span<const Value> wrt, Value seed = Value());
+
+// Whether `y` depends on each of `wrt` through float values.
+std::vector<bool> DependsOn(const Graph& graph, Value y, absl::Span<const Value> wrt);
+
+}  // namespace mslua

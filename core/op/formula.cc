@@ -1,0 +1,329 @@
+#include "core/op/formula.h"
+
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <type_traits>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "core/op/attrs.h"
+
+namespace mslua {
+namespace {
+
+struct Info {
+  const char* name;
+  int arity;
+};
+constexpr Info kInfo[kNumScalarOps] = {
+    {"input", 0},   {"const", 0},      {"add", 2},  {"sub", 2},        {"mul", 2},     {"div", 2},
+    {"minimum", 2}, {"maximum", 2},    {"pow", 2},  {"equal", 2},      {"not_equal", 2}, {"less", 2},
+    {"less_equal", 2}, {"greater", 2}, {"greater_equal", 2}, {"logical_and", 2}, {"logical_or", 2},
+    {"neg", 1},     {"abs", 1},        {"exp", 1},  {"log", 1},        {"sqrt", 1},    {"rsqrt", 1},
+    {"tanh", 1},    {"sigmoid", 1},    {"erf", 1},  {"floor", 1},      {"sign", 1},    {"logical_not", 1},
+    {"select", 3},
+};
+
+bool SameConstant(double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+
+// Appends `instr` unless an equal one is there; its number either way.
+int32_t Intern(ScalarProgram& p, const ScalarInstr& instr) {
+  for (size_t i = 0; i < p.code.size(); ++i) {
+    if (p.code[i] == instr) return static_cast<int32_t>(i);
+  }
+  p.code.push_back(instr);
+  return static_cast<int32_t>(p.code.size()) - 1;
+}
+
+// Recursive descent, one token of look-ahead.
+class Parser {
+ public:
+  Parser(absl::string_view text, const FormulaNames& names, ScalarProgram& program)
+      : text_(text), names_(names), program_(program) {}
+
+  StatusOr<int32_t> Run() {
+    ASSIGN_OR_RETURN(const int32_t value, Sum(0));
+    Skip();
+    if (at_ != text_.size()) return Error("unexpected text");
+    return value;
+  }
+
+ private:
+  static constexpr int kMaxDepth = 200;
+
+  Status Error(absl::string_view what) const {
+    return absl::InvalidArgumentError(absl::StrCat("formula '", text_, "': ", what, " at column ", at_ + 1));
+  }
+  void Skip() {
+    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
+  }
+  bool Eat(char c) {
+    Skip();
+    if (at_ >= text_.size() || text_[at_] != c) return false;
+    ++at_;
+    return true;
+  }
+  int32_t Emit(ScalarOp op, int32_t a, int32_t b = -1, int32_t c = -1) {
+    ScalarInstr i;
+    i.op = op;
+    i.args[0] = a, i.args[1] = b, i.args[2] = c;
+    return Intern(program_, i);
+  }
+  int32_t Constant(double v) {
+    ScalarInstr i;
+    i.constant = v;
+    return Intern(program_, i);
+  }
+
+  StatusOr<int32_t> Sum(int depth) {
+    ASSIGN_OR_RETURN(int32_t left, Product(depth));
+    while (true) {
+      if (Eat('+')) {
+        ASSIGN_OR_RETURN(const int32_t right, Product(depth));
+        left = Emit(ScalarOp::kAdd, left, right);
+      } else if (Eat('-')) {
+        ASSIGN_OR_RETURN(const int32_t right, Product(depth));
+        left = Emit(ScalarOp::kSub, left, right);
+      } else {
+        return left;
+      }
+    }
+  }
+  StatusOr<int32_t> Product(int depth) {
+    ASSIGN_OR_RETURN(int32_t left, Unary(depth));
+    while (true) {
+      if (Eat('*')) {
+        ASSIGN_OR_RETURN(const int32_t right, Unary(depth));
+        left = Emit(ScalarOp::kMul, left, right);
+      } else if (Eat('/')) {
+        ASSIGN_OR_RETURN(const int32_t right, Unary(depth));
+        left = Emit(ScalarOp::kDiv, left, right);
+      } else {
+        return left;
+      }
+    }
+  }
+  StatusOr<int32_t> Unary(int depth) {
+    if (depth > kMaxDepth) return Error("nested too deeply");
+    if (Eat('-')) {
+      ASSIGN_OR_RETURN(const int32_t value, Unary(depth + 1));
+      return Emit(ScalarOp::kNeg, value);
+    }
+    return Atom(depth);
+  }
+  StatusOr<int32_t> Atom(int depth) {
+    Skip();
+    if (Eat('(')) {
+      ASSIGN_OR_RETURN(const int32_t value, Sum(depth + 1));
+      if (!Eat(')')) return Error("expected ')'");
+      return value;
+    }
+    const size_t start = at_;
+    if (at_ < text_.size() && (isdigit(text_[at_]) || text_[at_] == '.')) {
+      double v;
+      const auto r = std::from_chars(text_.data() + at_, text_.data() + text_.size(), v);
+      if (r.ec != std::errc()) return Error("expected a number");
+      at_ = r.ptr - text_.data();
+      return Constant(v);
+    }
+    while (at_ < text_.size() && (isalnum(text_[at_]) || text_[at_] == '_')) ++at_;
+    const absl::string_view name = text_.substr(start, at_ - start);
+    if (name.empty()) return Error("expected a value");
+    if (Eat('(')) return Call(name, depth);
+    for (size_t i = 0; i < names_.inputs.size(); ++i) {
+      if (names_.inputs[i] == name) return Emit(ScalarOp::kInput, static_cast<int32_t>(i));
+    }
+    for (const auto& c : names_.constants) {
+      if (c.first == name) return Constant(c.second);
+    }
+    return Error(absl::StrCat("unknown name '", name, "'"));
+  }
+  StatusOr<int32_t> Call(absl::string_view name, int depth) {
+    ASSIGN_OR_RETURN(const ScalarOp op, ParseScalarOp(name));
+    if (Arity(op) == 0) return Error(absl::StrCat("'", name, "' is not a function"));
+    int32_t args[3] = {-1, -1, -1};
+    for (int i = 0; i < Arity(op); ++i) {
+      if (i > 0 && !Eat(',')) return Error(absl::StrCat(name, " takes ", Arity(op), " values: expected ','"));
+      ASSIGN_OR_RETURN(args[i], Sum(depth + 1));
+    }
+    if (!Eat(')')) return Error("expected ')'");
+    return Emit(op, args[0], args[1], args[2]);
+  }
+
+  absl::string_view text_;
+  const FormulaNames& names_;
+  ScalarProgram& program_;
+  size_t at_ = 0;
+};
+
+// One instruction on T. Integers: division truncates as C++ does, by zero gives 0; transcendental
+// functions go through double.
+template <class T>
+T Apply(ScalarOp op, T a, T b, T c) {
+  constexpr bool kFloat = std::is_floating_point_v<T>;
+  using F = std::conditional_t<kFloat, T, double>;
+  switch (op) {
+    case ScalarOp::kInput:
+    case ScalarOp::kConst: return a;
+    case ScalarOp::kAdd: return a + b;
+    case ScalarOp::kSub: return a - b;
+    case ScalarOp::kMul: return a * b;
+    case ScalarOp::kDiv:
+      if constexpr (kFloat) return a / b;
+      return b == 0 ? T{0} : static_cast<T>(a / b);
+    // A NaN on either side is handed on, as NumPy and PyTorch do.
+    case ScalarOp::kMin: return a != a || a < b ? a : b;
+    case ScalarOp::kMax: return a != a || a > b ? a : b;
+    case ScalarOp::kPow: return static_cast<T>(std::pow(static_cast<F>(a), static_cast<F>(b)));
+    case ScalarOp::kEqual: return a == b;
+    case ScalarOp::kNotEqual: return a != b;
+    case ScalarOp::kLess: return a < b;
+    case ScalarOp::kLessEqual: return a <= b;
+    case ScalarOp::kGreater: return a > b;
+    case ScalarOp::kGreaterEqual: return a >= b;
+    case ScalarOp::kAnd: return a != 0 && b != 0;
+    case ScalarOp::kOr: return a != 0 || b != 0;
+    case ScalarOp::kNeg: return -a;
+    case ScalarOp::kAbs: return a < 0 ? -a : (a == 0 ? T{0} : a);
+    case ScalarOp::kExp: return static_cast<T>(std::exp(static_cast<F>(a)));
+    case ScalarOp::kLog: return static_cast<T>(std::log(static_cast<F>(a)));
+    case ScalarOp::kSqrt: return static_cast<T>(std::sqrt(static_cast<F>(a)));
+    case ScalarOp::kRsqrt: return static_cast<T>(F{1} / std::sqrt(static_cast<F>(a)));
+    case ScalarOp::kTanh: return static_cast<T>(std::tanh(static_cast<F>(a)));
+    case ScalarOp::kSigmoid: return static_cast<T>(F{1} / (F{1} + std::exp(-static_cast<F>(a))));
+    case ScalarOp::kErf: return static_cast<T>(std::erf(static_cast<F>(a)));
+    case ScalarOp::kFloor: return static_cast<T>(std::floor(static_cast<F>(a)));
+    case ScalarOp::kSign: return a != a ? a : static_cast<T>((a > 0) - (a < 0));
+    case ScalarOp::kNot: return a == 0;
+    case ScalarOp::kSelect: return a != 0 ? b : c;
+  }
+  __builtin_unreachable();
+}
+
+}  // namespace
+
+bool operator==(const ScalarInstr& a, const ScalarInstr& b) {
+  return a.op == b.op && std::memcmp(a.args, b.args, sizeof a.args) == 0 && SameConstant(a.constant, b.constant);
+}
+
+const char* Name(ScalarOp op) { return kInfo[static_cast<int>(op)].name; }
+int Arity(ScalarOp op) { return kInfo[static_cast<int>(op)].arity; }
+
+StatusOr<ScalarOp> ParseScalarOp(absl::string_view name) {
+  // Short forms that read better in a formula.
+  if (name == "min") return ScalarOp::kMin;
+  if (name == "max") return ScalarOp::kMax;
+  if (name == "lt") return ScalarOp::kLess;
+  if (name == "le") return ScalarOp::kLessEqual;
+  if (name == "gt") return ScalarOp::kGreater;
+  if (name == "ge") return ScalarOp::kGreaterEqual;
+  if (name == "eq") return ScalarOp::kEqual;
+  for (int i = 0; i < kNumScalarOps; ++i) {
+    if (name == kInfo[i].name) return static_cast<ScalarOp>(i);
+  }
+  return absl::InvalidArgumentError(absl::StrCat("'", name, "' is not a scalar function"));
+}
+
+StatusOr<ScalarProgram> ParseFormula(const std::vector<std::string>& expressions, const FormulaNames& names) {
+  ScalarProgram program;
+  program.num_inputs = static_cast<int32_t>(names.inputs.size());
+  for (const std::string& text : expressions) {
+    ASSIGN_OR_RETURN(const int32_t value, Parser(text, names, program).Run());
+    program.results.push_back(value);
+  }
+  return program;
+}
+
+std::string ToString(const ScalarProgram& p) {
+  std::vector<std::string> parts;
+  for (const ScalarInstr& i : p.code) {
+    if (i.op == ScalarOp::kInput) {
+      parts.push_back(absl::StrCat("i", i.args[0]));
+    } else if (i.op == ScalarOp::kConst) {
+      parts.push_back(AttrText(AttrValue(i.constant)));
+    } else {
+      parts.push_back(absl::StrCat(Name(i.op), "(", absl::StrJoin(i.args, i.args + Arity(i.op), ","), ")"));
+    }
+  }
+  return absl::StrCat(p.num_inputs, ": ", absl::StrJoin(parts, "; "), " -> ", absl::StrJoin(p.results, ","));
+}
+
+StatusOr<ScalarProgram> ParseScalarProgram(absl::string_view text) {
+  const auto bad = [&](absl::string_view what) { return absl::InvalidArgumentError(absl::StrCat("scalar program '", text, "': ", what)); };
+  ScalarProgram p;
+  const size_t colon = text.find(": "), arrow = text.rfind(" -> ");
+  if (colon == text.npos || arrow == text.npos || arrow < colon + 2) return bad("expected 'INPUTS: CODE -> RESULTS'");
+  if (!absl::SimpleAtoi(text.substr(0, colon), &p.num_inputs) || p.num_inputs < 0) return bad("bad number of inputs");
+  for (absl::string_view part : absl::StrSplit(text.substr(colon + 2, arrow - colon - 2), "; ")) {
+    ScalarInstr instr;
+    const int32_t here = static_cast<int32_t>(p.code.size());
+    if (absl::ConsumePrefix(&part, "i") && absl::SimpleAtoi(part, &instr.args[0])) {
+      instr.op = ScalarOp::kInput;
+      if (instr.args[0] < 0 || instr.args[0] >= p.num_inputs) return bad("input out of range");
+    } else if (const size_t open = part.find('('); open != part.npos && part.back() == ')') {
+      ASSIGN_OR_RETURN(instr.op, ParseScalarOp(part.substr(0, open)));
+      const std::vector<absl::string_view> args = absl::StrSplit(part.substr(open + 1, part.size() - open - 2), ',');
+      if (static_cast<int>(args.size()) != Arity(instr.op)) return bad("wrong number of operands");
+      for (size_t i = 0; i < args.size(); ++i) {
+        if (!absl::SimpleAtoi(args[i], &instr.args[i]) || instr.args[i] < 0 || instr.args[i] >= here) return bad("operand out of range");
+      }
+    } else {
+      auto value = ParseAttrValue(part);
+      if (!value.ok() || !std::holds_alternative<double>(*value)) return bad("expected a constant");
+      instr.constant = std::get<double>(*value);
+    }
+    p.code.push_back(instr);
+  }
+  for (absl::string_view part : absl::StrSplit(text.substr(arrow + 4), ',')) {
+    int32_t r;
+    if (!absl::SimpleAtoi(part, &r) || r < 0 || r >= static_cast<int32_t>(p.code.size())) return bad("result out of range");
+    p.results.push_back(r);
+  }
+  return p;
+}
+
+template <class T>
+void EvaluateTile(const ScalarProgram& p, int64_t n, const T* const* inputs, T* const* results, T* workspace) {
+  const auto value = [&](int32_t v) -> const T* {
+    const ScalarInstr& i = p.code[v];
+    return i.op == ScalarOp::kInput ? inputs[i.args[0]] : workspace + v * n;
+  };
+  for (size_t v = 0; v < p.code.size(); ++v) {
+    const ScalarInstr& i = p.code[v];
+    T* out = workspace + v * n;
+    if (i.op == ScalarOp::kInput) continue;
+    if (i.op == ScalarOp::kConst) {
+      for (int64_t e = 0; e < n; ++e) out[e] = static_cast<T>(i.constant);
+      continue;
+    }
+    const T* a = value(i.args[0]);
+    const T* b = i.args[1] < 0 ? a : value(i.args[1]);
+    const T* c = i.args[2] < 0 ? a : value(i.args[2]);
+    for (int64_t e = 0; e < n; ++e) out[e] = Apply<T>(i.op, a[e], b[e], c[e]);
+  }
+  for (size_t r = 0; r < p.results.size(); ++r) {
+    const T* from = value(p.results[r]);
+    for (int64_t e = 0; e < n; ++e) results[r][e] = from[e];
+  }
+}
+
+template void EvaluateTile<float>(const ScalarProgram&, int64_t, const float* const*, float* const*, float*);
+template void EvaluateTile<double>(const ScalarProgram&, int64_t, const double* const*, double* const*, double*);
+template void EvaluateTile<int32_t>(const ScalarProgram&, int64_t, const int32_t* const*, int32_t* const*, int32_t*);
+template void EvaluateTile<int64_t>(const ScalarProgram&, int64_t, const int64_t* const*, int64_t* const*, int64_t*);
+
+void EvaluateScalar(const ScalarProgram& p, const double* inputs, double* results) {
+  std::vector<const double*> in(p.num_inputs);
+  for (int32_t i = 0; i < p.num_inputs; ++i) in[i] = inputs + i;
+  std::vector<double*> out(p.results.size());
+  for (size_t r = 0; r < out.size(); ++r) out[r] = results + r;
+  std::vector<double> workspace(p.code.size());
+  EvaluateTile<double>(p, 1, in.data(), out.data(), workspace.data());
+}
+
+}  // namespace mslua

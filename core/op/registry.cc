@@ -1,0 +1,34 @@
+#include "core/op/registry.h"
+
+#include <algorithm>
+
+#include "core/op/elementwise.h"
+
+namespace mslua {
+namespace {
+
+// The reference kernel of an elementwise operator: its formula, a tile at a time, in the compute type
+// of T (f64 for comparisons of mixed integer types is not needed: T is one type).
+ReferenceKernel FormulaKernel(const OpDef& op) {
+  const OpDef copy = op;
+  return [copy](const OpCall& call) -> Status {
+    ASSIGN_OR_RETURN(const ScalarProgram program, FormulaProgram(copy, call.attrs));
+    return EvaluateElementwise(program, call.inputs, call.outputs);
+  };
+}
+
+}  // namespace
+
+OpRegistry::OpRegistry(std::vector<OpDef> ops) : ops_(std::move(ops)) {
+  std::sort(ops_.begin(), ops_.end(), [](const OpDef& a, const OpDef& b) { return a.name < b.name; });
+  for (OpDef& op : ops_) {
+    if (!op.formula.empty() && !op.reference) op.reference = FormulaKernel(op);
+  }
+}
+
+const OpDef* OpRegistry::Find(absl::string_view name) const {
+  const auto it = std::lower_bound(ops_.begin(), ops_.end(), name, [](const OpDef& op, absl::string_view n) { return op.name < n; });
+  return it != ops_.end() && it->name == name ? &*it : nullptr;
+}
+
+}  // namespace mslua

@@ -1,0 +1,21 @@
+#include "core/ops/define.h"
+
+namespace mslua {
+
+MSLUA_OPERATOR(input) {
+  OpDef op("input");
+  op.Doc("A value that is given from outside: a parameter, optimizer state, a batch column, a scalar set between steps.");
+  op.Required("name", AttrKind::kString).Choice("kind", {kParameter, kState, kData, kScalar});
+  op.Required("dtype", AttrKind::kDType).Required("shape", AttrKind::kInts);
+  op.AllTypes().SideEffect();
+  op.Infer([](const Attrs& a, absl::Span<const TensorType>) -> StatusOr<std::vector<TensorType>> {
+    const auto& shape = a.Ints("shape");
+    for (int64_t d : shape) {
+      if (d < 0) return absl::InvalidArgumentError("a dimension is negative");
+    }
+    return std::vector<TensorType>{{a.Type("dtype"), Shape(shape.begin(), shape.end())}};
+  });
+  return {op};
+}
+
+}  // namespace mslua

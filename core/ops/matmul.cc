@@ -1,0 +1,71 @@
+#include "core/ops/define.h"
+
+namespace mslua {
+namespace {
+
+std::string MatmulRule(const Attrs& attrs, absl::Span<const TensorType>) {
+  const std::string a = attrs.Bool("transpose_a") ? "*b k i" : "*b i k";
+  const std::string b = attrs.Bool("transpose_b") ? "*b j k" : "*b k j";
+  return a + ", " + b + " -> *b i j";
+}
+
+// With Y = op(A) op(B): dA = dY op(B)^T and dB = op(A)^T dY, transposed where the operand was.
+std::vector<Value> MatmulGrad(GradContext& c) {
+  const bool ta = c.attrs.Bool("transpose_a"), tb = c.attrs.Bool("transpose_b");
+  const Value a = c.x(0), b = c.x(1), dy = c.dy[0];
+  const auto product = [&](Value p, Value q, bool tp, bool tq) {
+    return c.g.Op("matmul", {p, q}, {{"transpose_a", tp}, {"transpose_b", tq}});
+  };
+  Value da, db;
+  if (c.needed[0]) da = ta ? product(b, dy, tb, true) : product(dy, b, false, !tb);
+  if (c.needed[1]) db = tb ? product(dy, a, true, ta) : product(a, dy, !ta, false);
+  return {da, db};
+}
+
+Status MatmulReference(const OpCall& call) {
+  const bool ta = call.attrs.Bool("transpose_a"), tb = call.attrs.Bool("transpose_b");
+  const Shape& y = call.outputs[0].type.shape;
+  const Shape& a_shape = call.inputs[0].type.shape;
+  const int64_t rank = static_cast<int64_t>(y.size());
+  const int64_t m = y[rank - 2], n = y[rank - 1], k = ta ? a_shape[rank - 2] : a_shape[rank - 1];
+  const int64_t batch = NumElements(absl::MakeConstSpan(y).subspan(0, rank - 2));
+  DispatchDType(call.outputs[0].type.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    using C = ComputeType<T>;
+    for (int64_t s = 0; s < batch; ++s) {
+      const T* a = call.inputs[0].as<T>() + s * m * k;
+      const T* b = call.inputs[1].as<T>() + s * k * n;
+      T* out = call.outputs[0].as<T>() + s * m * n;
+      for (int64_t i = 0; i < m; ++i) {
+        for (int64_t j = 0; j < n; ++j) {
+          C sum{0};
+          for (int64_t l = 0; l < k; ++l) {
+            sum += static_cast<C>(ta ? a[l * m + i] : a[i * k + l]) * static_cast<C>(tb ? b[j * k + l] : b[l * n + j]);
+          }
+          out[i * n + j] = static_cast<T>(sum);
+        }
+      }
+    }
+  });
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+MSLUA_OPERATOR(matmul) {
+  OpDef op("matmul");
+  op.Class("MatMul").Doc("Matrix product over the last two dimensions: a [.., i, k] and b [.., k, j] give [.., i, j]; leading dimensions equal.");
+  op.Input("x").Input("w").NumericTypes();
+  op.Attr("transpose_a", AttrKind::kBool, false, "x is [.., k, i]").Attr("transpose_b", AttrKind::kBool, false, "w is [.., j, k]");
+  op.Rule(MatmulRule).Grad(MatmulGrad).Reference(MatmulReference);
+  op.Flops([](const Attrs& a, absl::Span<const TensorType> in, absl::Span<const TensorType> out) {
+    const int64_t k = in[0].shape[in[0].rank() - (a.Bool("transpose_a") ? 2 : 1)];
+    return 2.0 * static_cast<double>(out[0].elements()) * static_cast<double>(k);
+  });
+  op.AddSample({{{DType::kF32, {4, 6}}, {DType::kF32, {6, 8}}}});
+  op.AddSample({{{DType::kF32, {6, 4}}, {DType::kF32, {8, 6}}}, {{"transpose_a", true}, {"transpose_b", true}}});
+  op.AddSample({{{DType::kF32, {2, 4, 6}}, {DType::kF32, {2, 6, 8}}}});
+  return {op};
+}
+
+}  // namespace mslua
