@@ -166,10 +166,12 @@ TEST(Front, MistakesGiveOneLineWithTheMend) {
   EXPECT_EQ(Refused({"r.lua"}), "unknown verb 'r.lua'; to train it: mslua train r.lua");
   EXPECT_THAT(Refused({"--json", "version"}), HasSubstr("the verb comes first"));
   EXPECT_THAT(Refused({""}), HasSubstr("unknown verb ''"));
-  EXPECT_EQ(Refused({"train", "r.lua", "--log-evry", "3"}), "train: unknown flag '--log-evry' (did you mean '--log-every'?)");
+  EXPECT_EQ(Refused({"train", "r.lua", "--log-evry", "3"}),
+            "train: unknown flag '--log-evry' (did you mean '--log-every'?)");
   EXPECT_THAT(Refused({"train", "r.lua", "--zzzzzz"}), HasSubstr("`mslua help train` lists its flags"));
   EXPECT_THAT(Refused({"train"}), HasSubstr("too few arguments: mslua train RECIPE"));
-  EXPECT_THAT(Refused({"train", "r.lua", "lr"}), HasSubstr("unexpected argument 'lr' (parameters are written key=value)"));
+  EXPECT_THAT(Refused({"train", "r.lua", "lr"}),
+              HasSubstr("unexpected argument 'lr' (parameters are written key=value)"));
   EXPECT_THAT(Refused({"train", "r.lua", "max-steps=3"}), HasSubstr("(did you mean '--max-steps=3'?)"));
   EXPECT_EQ(Refused({"train", "r.lua", "--out"}), "train: --out needs a value: --out DIR");
   EXPECT_EQ(Refused({"train", "r.lua", "--out", "--resume"}), "train: --out needs a value: --out DIR");
@@ -248,8 +250,9 @@ TEST(Verbs, ExamplesParse) {
 // Random command lines neither crash nor give an error of more than one line.
 TEST(Front, AnyArgumentsEndInACommandOrOneLine) {
   std::mt19937 random(1);
-  const Arguments words = {"train", "data", "make", "help", "--", "-", "=", "--=", "-n", "-n4", "--out", "--out=x", "a=b",
-                           "a.b=", ".=", "--resume", "--max-steps", "9", "-h", "--json", "", "\n", "--\x80", "-\xff="};
+  const Arguments words = {
+      "train", "data", "make", "help",     "--",          "-", "=",  "--=",    "-n", "-n4", "--out",  "--out=x",
+      "a=b",   "a.b=", ".=",   "--resume", "--max-steps", "9", "-h", "--json", "",   "\n",  "--\x80", "-\xff="};
   for (int i = 0; i < 20000; ++i) {
     Arguments arguments;
     for (int n = random() % 6; n > 0; --n) {

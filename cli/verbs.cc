@@ -57,9 +57,11 @@ VerbDef NotBuilt(VerbDef verb) {
   return verb;
 }
 
+// clang-format off
 std::vector<VerbDef> MakeVerbs() {
+  // name, usage, doc, fewest and most arguments, whether it takes key=value, flags, examples, actions
   return {
-      {"train", "RECIPE [key=value ...] [flags]", "train a recipe; loss lines to stdout, the rest to stderr", 1, 1, true,
+      {"train", "RECIPE [key=value ...] [flags]", "train a recipe; losses to stdout, the rest to stderr", 1, 1, true,
        {Ranks(), Device(), Preset(), Seed(),
         String("out", "DIR", "run folder: logs, metrics, checkpoints (default runs/<id>)"),
         String("resume", "last|best|PATH", "go on from a checkpoint").Bare("last"),
@@ -81,7 +83,7 @@ std::vector<VerbDef> MakeVerbs() {
       {"run", "SCRIPT [argument ...] [flags]", "run an imperative Lua script", 1, kUnlimited, true,
        {Ranks(), Device(), Preset(), Seed(), Int("max-steps", "N", 1, "stop each training after N steps")},
        {"mslua run script.lua", "mslua run script.lua lr=0.1", "mslua run script.lua -- -5 input.txt"}},
-      {"repl", "[RECIPE] [key=value ...] [flags]", "interactive Lua with eager tensors; a recipe's parts in scope", 0, 1,
+      {"repl", "[RECIPE] [key=value ...] [flags]", "interactive Lua, eager tensors, a recipe's parts in scope", 0, 1,
        true, {Device(), Preset(), Seed()},
        {"mslua repl", "mslua repl recipes/quickstart.lua", "echo 'ms.ones{2,2} * 3' | mslua repl"}},
       {"graph", "RECIPE|FILE.ir [key=value ...] [flags]", "the compiled graph of a recipe's step", 1, 1, true,
@@ -141,7 +143,7 @@ std::vector<VerbDef> MakeVerbs() {
       NotBuilt({"diag", "[RUN] [flags]", "which rank hangs where", 0, 1, false, {Json()},
                 {"mslua diag", "mslua diag last", "mslua diag runs/a --json"}}),
       NotBuilt({"prof", "RECIPE|RUN [key=value ...] [flags]", "time by operator, and a Chrome trace", 1, 1, true,
-                {Int("steps", "N", 1, "steps to measure").Default("10"), String("trace", "FILE", "write the trace here"),
+                {Int("steps", "N", 1, "steps to measure").Default("10"), String("trace", "FILE", "where to write it"),
                  Preset(), Json()},
                 {"mslua prof recipes/quickstart.lua", "mslua prof recipes/quickstart.lua --trace step.json",
                  "mslua prof recipes/lenet_mnist.lua --steps 50 --json"}}),
@@ -167,6 +169,7 @@ std::vector<VerbDef> MakeVerbs() {
                 {{"slurm", "RECIPE", 1, 1}, {"k8s", "RECIPE", 1, 1}}}),
   };
 }
+// clang-format on
 
 // "-n N", "--resume[=last|best|PATH]", "--json".
 std::string FlagUsage(const FlagDef& flag) {

@@ -35,8 +35,8 @@ struct FlagDef {
 // What a verb such as `data` is asked to do: its first argument.
 struct ActionDef {
   std::string name;
-  std::string usage;        // the arguments after it
-  int min_positional = 0;   // counted without the action itself
+  std::string usage;       // the arguments after it
+  int min_positional = 0;  // counted without the action itself
   int max_positional = 0;
   bool built = true;
 };
@@ -50,7 +50,7 @@ struct VerbDef {
   int max_positional = 0;
   bool overrides = false;  // takes key=value
   std::vector<FlagDef> flags;
-  std::vector<std::string> examples;  // three command lines
+  std::vector<std::string> examples;    // three command lines
   std::vector<ActionDef> actions = {};  // not empty: the first argument is one of these, and their limits hold
   bool built = true;                    // false: named in the help, refused with one error
 };
