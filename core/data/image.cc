@@ -1,0 +1,335 @@
+#include "core/data/image.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/rng.h"
+
+namespace mslua::data {
+namespace {
+
+Status Bad(const Transform& transform, const std::string& what) {
+  return absl::InvalidArgumentError(absl::StrCat(Name(transform), ": ", what));
+}
+
+// ---- Taps --------------------------------------------------------------------------------------
+
+void Identity(int64_t n, std::vector<Tap>* taps) {
+  taps->resize(n);
+  for (int64_t i = 0; i < n; ++i) (*taps)[i] = {static_cast<int32_t>(i), static_cast<int32_t>(i), 0};
+}
+
+// Element i becomes element i + offset; outside there is padding.
+void Window(int64_t offset, int64_t n, std::vector<Tap>* taps, std::vector<Tap>* spare) {
+  spare->resize(n);
+  const int64_t have = static_cast<int64_t>(taps->size());
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t j = i + offset;
+    (*spare)[i] = j >= 0 && j < have ? (*taps)[j] : Tap{-1, -1, 0};
+  }
+  taps->swap(*spare);
+}
+
+// To n elements. The taps so far only move pixels (w = 0): a pass has one resize.
+void Interpolate(int64_t n, std::vector<Tap>* taps, std::vector<Tap>* spare) {
+  spare->resize(n);
+  const int64_t last = static_cast<int64_t>(taps->size()) - 1;
+  const double step = static_cast<double>(taps->size()) / static_cast<double>(n);
+  for (int64_t i = 0; i < n; ++i) {
+    const double at = std::min(std::max((i + 0.5) * step - 0.5, 0.0), static_cast<double>(last));
+    const int64_t j = static_cast<int64_t>(at);
+    (*spare)[i] = {(*taps)[j].a, (*taps)[std::min(j + 1, last)].a, static_cast<float>(at - j)};
+  }
+  taps->swap(*spare);
+}
+
+// ---- Rows --------------------------------------------------------------------------------------
+
+// Row y of the source as f32 planes [channels][width + 1], scaled; the last place of a plane is padding.
+template <class T>
+void LoadLine(const ImageView& image, int64_t y, const float* scale, const float* shift, float* line) {
+  const int64_t w = image.width, channels = image.channels;
+  for (int64_t c = 0; c < channels; ++c) {
+    const float s = scale[c], b = shift[c];
+    float* out = line + c * (w + 1);
+    const T* in = static_cast<const T*>(image.data);
+    if (image.planar) {
+      in += (c * image.height + y) * w;
+      for (int64_t x = 0; x < w; ++x) out[x] = static_cast<float>(in[x]) * s + b;
+    } else {
+      in += y * w * channels + c;
+      for (int64_t x = 0; x < w; ++x) out[x] = static_cast<float>(in[x * channels]) * s + b;
+    }
+    out[w] = b;
+  }
+}
+
+void ApplyColumns(const float* line, int64_t line_width, const std::vector<Tap>& taps, bool interpolate, float* out) {
+  const int64_t n = static_cast<int64_t>(taps.size());
+  const Tap* tap = taps.data();
+  if (!interpolate) {
+    for (int64_t x = 0; x < n; ++x) out[x] = line[tap[x].a < 0 ? line_width : tap[x].a];
+    return;
+  }
+  for (int64_t x = 0; x < n; ++x) {
+    const float a = line[tap[x].a < 0 ? line_width : tap[x].a];
+    const float b = line[tap[x].b < 0 ? line_width : tap[x].b];
+    out[x] = a + tap[x].w * (b - a);
+  }
+}
+
+void Mix(const float* a, const float* b, float w, int64_t n, float* out) {
+  for (int64_t x = 0; x < n; ++x) out[x] = a[x] + w * (b[x] - a[x]);
+}
+
+// One value of the result in its type. Integers saturate.
+template <class T>
+T Stored(float value, bool round) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return value != 0;
+  } else if constexpr (std::is_integral_v<T>) {
+    const double wanted = round ? std::nearbyint(value) : std::trunc(value);
+    if (!(wanted > static_cast<double>(std::numeric_limits<T>::min()))) return std::numeric_limits<T>::min();
+    if (wanted >= static_cast<double>(std::numeric_limits<T>::max())) return std::numeric_limits<T>::max();
+    return static_cast<T>(wanted);
+  } else {
+    return T(value);
+  }
+}
+
+// Where a pass puts its result.
+struct Target {
+  void* data;
+  DType dtype;
+  bool planar;
+  bool round;
+};
+
+// `line_loader` is LoadLine of the image's type.
+void RunPass(const ImageView& image, const std::vector<float>& scale, const std::vector<float>& shift,
+             void (*load_line)(const ImageView&, int64_t, const float*, const float*, float*),
+             ImageScratch* scratch, const Target& target) {
+  const std::vector<Tap>&rows = scratch->rows, &columns = scratch->columns;
+  const int64_t channels = image.channels, height = static_cast<int64_t>(rows.size());
+  const int64_t width = static_cast<int64_t>(columns.size()), row_size = channels * width;
+  bool interpolate = false;
+  for (const Tap& tap : columns) interpolate |= tap.w != 0;
+  scratch->line.resize(channels * (image.width + 1));
+  scratch->resized.resize(3 * row_size);
+  scratch->mixed.resize(row_size);
+
+  // A resized source row is kept in the slot of its parity, since most result rows mix two neighbours;
+  // slot 2 is the row of padding.
+  int64_t held[2] = {-1, -1};
+  for (int64_t c = 0; c < channels; ++c) {
+    std::fill_n(scratch->resized.data() + 2 * row_size + c * width, width, shift[c]);
+  }
+  const auto resized_row = [&](int64_t y) -> const float* {
+    float* slot = scratch->resized.data() + (y < 0 ? 2 : y & 1) * row_size;
+    if (y >= 0 && held[y & 1] != y) {
+      held[y & 1] = y;
+      load_line(image, y, scale.data(), shift.data(), scratch->line.data());
+      for (int64_t c = 0; c < channels; ++c) {
+        ApplyColumns(scratch->line.data() + c * (image.width + 1), image.width, columns, interpolate, slot + c * width);
+      }
+    }
+    return slot;
+  };
+
+  const bool direct = target.dtype == DType::kF32 && target.planar;
+  for (int64_t y = 0; y < height; ++y) {
+    const float* a = resized_row(rows[y].a);
+    const float* b = rows[y].w != 0 ? resized_row(rows[y].b) : nullptr;
+    if (direct) {
+      for (int64_t c = 0; c < channels; ++c) {
+        float* out = static_cast<float*>(target.data) + (c * height + y) * width;
+        if (b != nullptr) {
+          Mix(a + c * width, b + c * width, rows[y].w, width, out);
+        } else {
+          std::memcpy(out, a + c * width, sizeof(float) * width);
+        }
+      }
+      continue;
+    }
+    const float* row = a;
+    if (b != nullptr) {
+      Mix(a, b, rows[y].w, row_size, scratch->mixed.data());
+      row = scratch->mixed.data();
+    }
+    DispatchDType(target.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      T* data = static_cast<T*>(target.data);
+      for (int64_t c = 0; c < channels; ++c) {
+        T* out = target.planar ? data + (c * height + y) * width : data + y * row_size + c;
+        const int64_t step = target.planar ? 1 : channels;
+        for (int64_t x = 0; x < width; ++x) out[x * step] = Stored<T>(row[c * width + x], target.round);
+      }
+    });
+  }
+}
+
+}  // namespace
+
+bool ImageChain::IsVision(const Transform& transform) {
+  return !std::holds_alternative<Rescale>(transform) && !std::holds_alternative<TypeCast>(transform) &&
+         !std::holds_alternative<OneHot>(transform);
+}
+
+StatusOr<ImageChain::Size> ImageChain::SizeAfter(const Transform& transform, Size size) {
+  const auto positive = [&](int64_t height, int64_t width) -> StatusOr<Size> {
+    if (height < 1 || width < 1 || height > 1 << 16 || width > 1 << 16) {
+      return Bad(transform, absl::StrCat("expected a size of 1 to 65536, got ", height, "x", width));
+    }
+    return Size{height, width};
+  };
+  if (const auto* crop = std::get_if<RandomCrop>(&transform)) {
+    if (crop->left < 0 || crop->top < 0 || crop->right < 0 || crop->bottom < 0) {
+      return Bad(transform, "padding must not be negative");
+    }
+    const int64_t padded_height = size.height + crop->top + crop->bottom;
+    const int64_t padded_width = size.width + crop->left + crop->right;
+    if ((size.height >= 0 && crop->height > padded_height) || (size.width >= 0 && crop->width > padded_width)) {
+      return Bad(transform, absl::StrCat("the crop, ", crop->height, "x", crop->width,
+                                         ", is larger than the padded image, ", padded_height, "x", padded_width));
+    }
+    return positive(crop->height, crop->width);
+  }
+  if (const auto* crop = std::get_if<CenterCrop>(&transform)) return positive(crop->height, crop->width);
+  if (const auto* resize = std::get_if<Resize>(&transform)) {
+    if (resize->width != 0) return positive(resize->height, resize->width);
+    RETURN_IF_ERROR(positive(resize->height, resize->height).status());
+    if (size.height < 0 || size.width < 0) return Size{-1, -1};
+    // As MindSpore: the longer edge is cut towards zero.
+    if (size.height < size.width) return positive(resize->height, size.width * resize->height / size.height);
+    return positive(size.height * resize->height / size.width, resize->height);
+  }
+  return size;
+}
+
+StatusOr<ImageChain> ImageChain::Make(const TensorType& in, absl::Span<const Transform> transforms) {
+  ImageChain chain;
+  chain.channels_ = in.shape[2];
+  const Pass plain{{}, std::vector<float>(chain.channels_, 1), std::vector<float>(chain.channels_, 0), false};
+  chain.passes_.push_back(plain);
+  chain.out_ = in;
+  Size size{in.shape[0], in.shape[1]};
+  bool resized = false;  // in the last pass
+  for (const Transform& transform : transforms) {
+    Pass* pass = &chain.passes_.back();
+    if (chain.planar_ && IsVision(transform)) return Bad(transform, "comes after HWC2CHW, expected before it");
+    const auto multiply_add = [&](size_t c, double scale, double shift) {
+      pass->scale[c] = static_cast<float>(pass->scale[c] * scale);
+      pass->shift[c] = static_cast<float>(pass->shift[c] * scale + shift);
+      pass->affine = true;
+    };
+    if (std::holds_alternative<HWC2CHW>(transform)) {
+      chain.planar_ = true;
+    } else if (const auto* rescale = std::get_if<Rescale>(&transform)) {
+      for (size_t c = 0; c < pass->scale.size(); ++c) multiply_add(c, rescale->scale, rescale->shift);
+      chain.out_.dtype = DType::kF32;
+    } else if (const auto* normalize = std::get_if<Normalize>(&transform)) {
+      const std::vector<double>&mean = normalize->mean, &std = normalize->std;
+      const auto fits = [&](const std::vector<double>& v) {
+        return v.size() == 1 || v.size() == static_cast<size_t>(chain.channels_);
+      };
+      if (!fits(mean) || !fits(std)) {
+        return Bad(transform, absl::StrCat("expected 1 or ", chain.channels_, " means and deviations, got ",
+                                           mean.size(), " and ", std.size()));
+      }
+      for (size_t c = 0; c < pass->scale.size(); ++c) {
+        const double m = mean[mean.size() == 1 ? 0 : c], s = std[std.size() == 1 ? 0 : c];
+        if (!(s > 0)) return Bad(transform, absl::StrCat("expected positive deviations, got ", s));
+        multiply_add(c, 1 / s, -m / s);
+      }
+      chain.out_.dtype = DType::kF32;
+    } else if (const auto* cast = std::get_if<TypeCast>(&transform)) {
+      chain.round_ = IsInteger(chain.out_.dtype);
+      chain.out_.dtype = cast->dtype;
+    } else {
+      const auto* crop = std::get_if<RandomCrop>(&transform);
+      const bool pads = std::holds_alternative<CenterCrop>(transform) ||
+                        (crop != nullptr && (crop->left > 0 || crop->top > 0 || crop->right > 0 || crop->bottom > 0));
+      const bool resizes = std::holds_alternative<Resize>(transform);
+      if ((resizes && resized) || (pads && pass->affine)) {
+        chain.passes_.push_back(plain);
+        pass = &chain.passes_.back();
+        resized = false;
+      }
+      resized |= resizes;
+      if (const auto* flip = std::get_if<RandomHorizontalFlip>(&transform)) {
+        if (!(flip->prob >= 0 && flip->prob <= 1)) {
+          return Bad(transform, absl::StrCat("expected a probability, got ", flip->prob));
+        }
+        ++chain.random_count_;
+      }
+      if (crop != nullptr) ++chain.random_count_;
+      ASSIGN_OR_RETURN(size, SizeAfter(transform, size));
+      pass->moves.push_back(transform);
+    }
+  }
+  chain.out_.shape = chain.planar_ ? Shape{chain.channels_, size.height, size.width}
+                                   : Shape{size.height, size.width, chain.channels_};
+  return chain;
+}
+
+StatusOr<Shape> ImageChain::ShapeFor(int64_t height, int64_t width) const {
+  Size size{height, width};
+  for (const Pass& pass : passes_) {
+    for (const Transform& move : pass.moves) {
+      ASSIGN_OR_RETURN(size, SizeAfter(move, size));
+    }
+  }
+  return planar_ ? Shape{channels_, size.height, size.width} : Shape{size.height, size.width, channels_};
+}
+
+Status ImageChain::Apply(const ImageView& source, const Draws& draws, ImageScratch* scratch, void* out) const {
+  ImageView image = source;
+  std::vector<Tap>&rows = scratch->rows, &columns = scratch->columns, &spare = scratch->spare;
+  size_t stream = 0;
+  for (size_t p = 0; p < passes_.size(); ++p) {
+    const Pass& pass = passes_[p];
+    Identity(image.height, &rows);
+    Identity(image.width, &columns);
+    for (const Transform& move : pass.moves) {
+      const int64_t height = static_cast<int64_t>(rows.size()), width = static_cast<int64_t>(columns.size());
+      ASSIGN_OR_RETURN(const Size size, SizeAfter(move, {height, width}));
+      if (const auto* crop = std::get_if<RandomCrop>(&move)) {
+        const uint64_t key = draws.streams[stream++];
+        const uint64_t down = static_cast<uint64_t>(height + crop->top + crop->bottom - crop->height + 1);
+        const uint64_t right = static_cast<uint64_t>(width + crop->left + crop->right - crop->width + 1);
+        const int64_t top = static_cast<int64_t>(UniformIntAt(draws.seed, key, 2 * draws.index, down));
+        const int64_t left = static_cast<int64_t>(UniformIntAt(draws.seed, key, 2 * draws.index + 1, right));
+        Window(top - crop->top, size.height, &rows, &spare);
+        Window(left - crop->left, size.width, &columns, &spare);
+      } else if (const auto* flip = std::get_if<RandomHorizontalFlip>(&move)) {
+        const uint64_t key = draws.streams[stream++];
+        if (UniformAt(draws.seed, key, draws.index) < flip->prob) std::reverse(columns.begin(), columns.end());
+      } else if (std::holds_alternative<CenterCrop>(move)) {
+        Window((height - size.height) / 2, size.height, &rows, &spare);
+        Window((width - size.width) / 2, size.width, &columns, &spare);
+      } else if (height != size.height || width != size.width) {
+        Interpolate(size.height, &rows, &spare);
+        Interpolate(size.width, &columns, &spare);
+      }
+    }
+    const bool last = p + 1 == passes_.size();
+    std::vector<float>& between = scratch->between[p & 1];
+    if (!last) between.resize(channels_ * rows.size() * columns.size());
+    const Target target = last ? Target{out, out_.dtype, planar_, round_}
+                               : Target{between.data(), DType::kF32, /*planar=*/true, false};
+    RunPass(image, pass.scale, pass.shift,
+            image.dtype == DType::kU8 ? LoadLine<uint8_t> : LoadLine<float>, scratch, target);
+    image = ImageView{between.data(),
+                      DType::kF32,
+                      static_cast<int64_t>(rows.size()),
+                      static_cast<int64_t>(columns.size()),
+                      channels_,
+                      /*planar=*/true};
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace mslua::data

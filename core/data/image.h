@@ -1,0 +1,85 @@
+// Chains of vision transforms, fused: crops, flips and a resize become one table of taps for the rows and
+// one for the columns, Rescale and Normalize one multiply-add for each channel, HWC2CHW and TypeCast the
+// way the result is stored. A chain is one pass over the image unless it resizes twice or pads what has
+// been normalised.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "core/data/dataset.h"
+
+namespace mslua::data {
+
+// The random numbers of one sample: stream k belongs to the k-th random transform of the column.
+struct Draws {
+  uint64_t seed = 0;
+  absl::Span<const uint64_t> streams;
+  uint64_t index = 0;  // of the sample in the epoch's global sequence
+};
+
+// An image [height,width,channels] in memory, or its planes [channels,height,width].
+struct ImageView {
+  const void* data = nullptr;
+  DType dtype = DType::kU8;  // u8 or f32
+  int64_t height = 0, width = 0, channels = 0;
+  bool planar = false;
+};
+
+// Output element i of a row or column: (1 - w) * source[a] + w * source[b]; index -1 is a zero of padding.
+struct Tap {
+  int32_t a = 0, b = 0;
+  float w = 0;
+};
+
+// A thread's working memory. Grows to the largest image and stays.
+struct ImageScratch {
+  std::vector<Tap> rows, columns, spare;
+  std::vector<float> line;      // a source row: [channels, width + 1], the last for padding
+  std::vector<float> resized;   // three rows: [3, channels, width of the result]
+  std::vector<float> mixed;     // a row of the result
+  std::vector<float> between[2];  // images between two passes
+  std::vector<float> source;      // an image whose type is neither u8 nor f32
+};
+
+class ImageChain {
+ public:
+  // True for the transforms that work on images only.
+  static bool IsVision(const Transform& transform);
+
+  // `in` is [height,width,channels], sizes -1 where unknown. Errors name the transform and the sizes.
+  static StatusOr<ImageChain> Make(const TensorType& in, absl::Span<const Transform> transforms);
+
+  const TensorType& out() const { return out_; }
+  // How many of the transforms draw random numbers: `Draws::streams` has an entry for each.
+  int random_count() const { return random_count_; }
+
+  // The result's [height,width,channels] or [channels,height,width] for an image of this size.
+  StatusOr<Shape> ShapeFor(int64_t height, int64_t width) const;
+  // Writes the result to `out`, ShapeFor(...) elements of out().dtype.
+  Status Apply(const ImageView& image, const Draws& draws, ImageScratch* scratch, void* out) const;
+
+ private:
+  // Moves of pixels, then a multiply-add.
+  struct Pass {
+    std::vector<Transform> moves;
+    std::vector<float> scale, shift;  // for each channel
+    bool affine = false;              // else scale is 1 and shift 0
+  };
+  struct Size {
+    int64_t height, width;
+  };
+
+  static StatusOr<Size> SizeAfter(const Transform& transform, Size size);
+
+  std::vector<Pass> passes_;
+  TensorType out_;
+  int64_t channels_ = 0;
+  int random_count_ = 0;
+  bool planar_ = false;  // the result is [channels,height,width]
+  bool round_ = true;    // to an integer type: to nearest (pixels), else towards zero (TypeCast)
+};
+
+}  // namespace mslua::data

@@ -1,0 +1,89 @@
+// The loader: worker threads that fill batches ahead of their use.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "core/data/pipeline.h"
+
+namespace mslua::data {
+
+struct LoaderOptions {
+  int workers = 1;   // threads; 0 fills batches in Next. A pipeline with a Generator always does
+  int prefetch = 0;  // batches kept ready or in the making; 0 stands for workers + 1
+};
+
+// A place in the sequence of batches; what a checkpoint keeps.
+struct Position {
+  int64_t epoch = 0;
+  int64_t batch = 0;  // of the epoch
+  friend bool operator==(const Position& a, const Position& b) { return a.epoch == b.epoch && a.batch == b.batch; }
+};
+
+struct Batch {
+  Position position;
+  std::vector<TensorView> columns;  // as Pipeline::schema() says
+  int64_t valid = 0;  // rows from the dataset; those behind them are zero (the tail of drop_remainder = false)
+};
+
+// Batches in an order and with contents that depend on (dataset, feed options, epoch) only: neither on
+// `workers` and `prefetch` nor on timing. One thread uses a Loader.
+class Loader {
+ public:
+  Loader(std::shared_ptr<const Pipeline> pipeline, const LoaderOptions& options);
+  ~Loader();  // stops and joins the workers
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  const Pipeline& pipeline() const { return *pipeline_; }
+
+  // The next batch; its memory is valid until the next call of Next or Seek. False, once, at an epoch's
+  // end: the call after it begins the next epoch. An error (file and record) stays until Seek.
+  StatusOr<bool> Next(Batch* batch);
+
+  // Of the batch that Next gives next; {e, Pipeline::size()} before the end of epoch e is reported.
+  Position position() const { return position_; }
+  // Goes on from there, exactly as an undisturbed run would. {e, Pipeline::size()} is epoch e's end.
+  Status Seek(Position position);
+
+  // Seconds that Next has waited for workers so far (or spent filling, without workers).
+  double wait_seconds() const { return wait_seconds_; }
+
+ private:
+  struct Slot {
+    std::vector<std::vector<uint8_t>> memory;
+    std::vector<void*> columns;
+    int64_t valid = 0;
+    bool ready = false;
+    Status status;
+  };
+
+  void Start();
+  void Stop();
+  void Work();
+  Status FillInline(Slot* slot);
+
+  const std::shared_ptr<const Pipeline> pipeline_;
+  const int workers_;
+  std::vector<Slot> slots_;  // batch number t goes to slot t % slots
+  Position position_;
+  double wait_seconds_ = 0;
+  Pipeline::Sequence sequence_;
+  Pipeline::Scratch scratch_;  // for filling inline
+
+  // A batch's number counts on over epochs. Guarded by mutex_ while threads run.
+  std::mutex mutex_;
+  std::condition_variable work_;   // there may be a batch to fill
+  std::condition_variable done_;   // one was filled
+  int64_t claimed_ = 0;   // number of the next batch to fill
+  int64_t released_ = 0;  // batches before this number are no longer used
+  bool stop_ = false;
+  Pipeline::Epoch epochs_[2];  // by parity: a batch is filled at most one epoch ahead of its use
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace mslua::data

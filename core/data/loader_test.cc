@@ -1,0 +1,315 @@
+#include "core/data/loader.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace mslua::data {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Samples 0..n-1: column "x" f32[2] = (i, -i), column "y" i32[] = i.
+Dataset Numbers(int64_t n, Sharding sharding = {}) {
+  auto x = std::make_shared<std::vector<float>>();
+  auto y = std::make_shared<std::vector<int32_t>>();
+  for (int64_t i = 0; i < n; ++i) {
+    x->push_back(static_cast<float>(i));
+    x->push_back(static_cast<float>(-i));
+    y->push_back(static_cast<int32_t>(i));
+  }
+  return Dataset(NumpySlices{{{"x", {DType::kF32, {n, 2}}, {x, x->data()}}, {"y", {DType::kI32, {n}}, {y, y->data()}}}},
+                 sharding);
+}
+
+// Images [h,w,3] of noise, a label each.
+Dataset Images(int64_t n, int64_t h = 8, int64_t w = 8) {
+  auto pixels = std::make_shared<std::vector<uint8_t>>(n * h * w * 3);
+  for (size_t i = 0; i < pixels->size(); ++i) (*pixels)[i] = static_cast<uint8_t>(i * 2654435761u >> 13);
+  return Dataset(NumpySlices{{{"image", {DType::kU8, {n, h, w, 3}}, {pixels, pixels->data()}}}});
+}
+
+std::unique_ptr<Loader> Open(const Dataset& dataset, FeedOptions feed = {}, LoaderOptions options = {}) {
+  auto pipeline = Pipeline::Open(dataset, feed);
+  EXPECT_TRUE(pipeline.ok()) << pipeline.status();
+  return std::make_unique<Loader>(*pipeline, options);
+}
+
+std::string ErrorOf(const Dataset& dataset, FeedOptions feed = {}) {
+  return std::string(Pipeline::Open(dataset, feed).status().message());
+}
+
+// Bytes of every column of every batch of the next `epochs` epochs, valid rows only.
+std::vector<std::vector<uint8_t>> Drain(Loader* loader, int epochs = 1, int64_t at_most = 1 << 30) {
+  std::vector<std::vector<uint8_t>> all;
+  Batch batch;
+  while (epochs > 0 && at_most-- > 0) {
+    const auto more = loader->Next(&batch);
+    EXPECT_TRUE(more.ok()) << more.status();
+    if (!more.ok()) break;
+    if (!*more) {
+      --epochs;
+      continue;
+    }
+    std::vector<uint8_t> bytes;
+    for (const TensorView& c : batch.columns) {
+      bytes.insert(bytes.end(), c.as<uint8_t>(), c.as<uint8_t>() + c.type.bytes());
+    }
+    bytes.push_back(static_cast<uint8_t>(batch.valid));
+    all.push_back(std::move(bytes));
+  }
+  return all;
+}
+
+// The labels of column `column` of an epoch, batch after batch.
+std::vector<std::vector<int32_t>> Labels(Loader* loader, size_t column = 1) {
+  std::vector<std::vector<int32_t>> all;
+  Batch batch;
+  for (;;) {
+    const auto more = loader->Next(&batch);
+    EXPECT_TRUE(more.ok()) << more.status();
+    if (!more.ok() || !*more) return all;
+    const auto* p = batch.columns[column].as<int32_t>();
+    all.emplace_back(p, p + batch.valid);
+  }
+}
+
+TEST(LoaderTest, BatchesInOrderWithTail) {
+  auto loader = Open(Numbers(5).Batch({2}));
+  EXPECT_EQ(loader->pipeline().size(), 3);
+  EXPECT_EQ(ToString(loader->pipeline().schema()[0].type), "f32[2,2]");
+  EXPECT_EQ(ToString(loader->pipeline().schema()[1].type), "i32[2]");
+  Batch batch;
+  ASSERT_TRUE(*loader->Next(&batch));
+  EXPECT_EQ(batch.valid, 2);
+  EXPECT_EQ(batch.columns[0].as<float>()[3], -1);
+  ASSERT_TRUE(*loader->Next(&batch));
+  ASSERT_TRUE(*loader->Next(&batch));
+  EXPECT_EQ(batch.valid, 1);
+  EXPECT_EQ(batch.columns[1].as<int32_t>()[0], 4);
+  EXPECT_EQ(batch.columns[1].as<int32_t>()[1], 0);  // padding
+  EXPECT_FALSE(*loader->Next(&batch));
+  ASSERT_TRUE(*loader->Next(&batch));
+  EXPECT_EQ(batch.position, (Position{1, 0}));
+}
+
+TEST(LoaderTest, OperationsInTheOrderGiven) {
+  const auto labels = [](const Dataset& d) { return Labels(Open(d).get()); };
+  using L = std::vector<int32_t>;
+  EXPECT_THAT(labels(Numbers(7).Skip({1}).Take({4}).Batch({2})), ElementsAre(L{1, 2}, L{3, 4}));
+  EXPECT_THAT(labels(Numbers(5).Batch({2, true}).Repeat({2})), ElementsAre(L{0, 1}, L{2, 3}, L{0, 1}, L{2, 3}));
+  EXPECT_THAT(labels(Numbers(3).Repeat({2}).Batch({4})), ElementsAre(L{0, 1, 2, 0}, L{1, 2}));
+  EXPECT_THAT(labels(Numbers(7).Batch({2}).Skip({2}).Take({1})), ElementsAre(L{4, 5}));
+  EXPECT_THAT(labels(Numbers(2)), ElementsAre(L{0}, L{1}));
+}
+
+TEST(LoaderTest, ShuffleIsAPermutationThatChangesByEpochAndSeed) {
+  auto loader = Open(Numbers(100).Shuffle({100}).Batch({100}), {/*seed=*/7});
+  const auto first = Labels(loader.get())[0], second = Labels(loader.get())[0];
+  EXPECT_NE(first, second);
+  EXPECT_EQ(std::set<int32_t>(first.begin(), first.end()).size(), 100u);
+  EXPECT_EQ(Labels(Open(Numbers(100).Shuffle({1000}).Batch({100}), {7}).get())[0], first);
+  EXPECT_NE(Labels(Open(Numbers(100).Shuffle({100}).Batch({100}), {8}).get())[0], first);
+}
+
+TEST(LoaderTest, ABufferBoundsHowEarlyAnElementComes) {
+  const auto order = Labels(Open(Numbers(1000).Shuffle({10}).Batch({1000})).get())[0];
+  EXPECT_FALSE(std::is_sorted(order.begin(), order.end()));
+  for (int32_t at = 0; at < 1000; ++at) EXPECT_LT(order[at], at + 10);
+  EXPECT_EQ(std::set<int32_t>(order.begin(), order.end()).size(), 1000u);
+}
+
+TEST(LoaderTest, RepeatShufflesAnew) {
+  const auto twice = Labels(Open(Numbers(50).Shuffle({50}).Batch({50}).Repeat({2})).get());
+  ASSERT_EQ(twice.size(), 2u);
+  EXPECT_NE(twice[0], twice[1]);
+}
+
+Dataset Augmented(int64_t n) {
+  return Images(n)
+      .Map({{RandomCrop{8, 8, 2, 2, 2, 2}, RandomHorizontalFlip{}, Rescale{1 / 255.0}, HWC2CHW{}}, "image"})
+      .Shuffle({16})
+      .Batch({4});
+}
+
+TEST(LoaderTest, TheSameForAnyNumberOfWorkers) {
+  const auto expected = Drain(Open(Augmented(50), {3}, {/*workers=*/0}).get(), 3);
+  EXPECT_EQ(expected.size(), 39u);
+  for (int workers = 1; workers <= 4; ++workers) {
+    for (int prefetch : {0, 1, 9, 40}) {
+      EXPECT_EQ(Drain(Open(Augmented(50), {3}, {workers, prefetch}).get(), 3), expected) << workers;
+    }
+  }
+}
+
+TEST(LoaderTest, SeekGoesOnAsIfUndisturbed) {
+  auto whole = Open(Augmented(50), {3}, {2});
+  const auto expected = Drain(whole.get(), 3);
+  for (int64_t at : {0, 5, 12, 13, 14, 38}) {
+    auto loader = Open(Augmented(50), {3}, {2});
+    Drain(loader.get(), 3, 3);
+    ASSERT_TRUE(loader->Seek({at / 13, at % 13}).ok());
+    const auto rest = Drain(loader.get(), 3 - static_cast<int>(at / 13));
+    EXPECT_EQ(rest, std::vector<std::vector<uint8_t>>(expected.begin() + at, expected.end())) << at;
+  }
+  ASSERT_TRUE(whole->Seek({0, 13}).ok());
+  Batch batch;
+  EXPECT_FALSE(*whole->Next(&batch));
+  EXPECT_EQ(whole->position(), (Position{1, 0}));
+  EXPECT_THAT(std::string(whole->Seek({0, 14}).message()), HasSubstr("13 batches"));
+}
+
+TEST(LoaderTest, FeedsMakeUpTheGlobalBatch) {
+  // 4 feeds of 2 = 1 feed of 8: rows, augmentation and tail alike.
+  const auto make = [](int64_t b) {
+    return Images(21).Map({{RandomCrop{8, 8, 2, 2, 2, 2}, RandomHorizontalFlip{}}, ""}).Shuffle({5}).Batch({b});
+  };
+  auto whole = Open(make(8), {9});
+  std::vector<std::unique_ptr<Loader>> feeds;
+  for (int64_t r = 0; r < 4; ++r) feeds.push_back(Open(make(2), {9, 4, r}));
+  Batch global, part;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(*whole->Next(&global));
+    int64_t valid = 0;
+    for (int64_t r = 0; r < 4; ++r) {
+      ASSERT_TRUE(*feeds[r]->Next(&part));
+      const int64_t bytes = part.columns[0].type.bytes();
+      EXPECT_EQ(std::memcmp(part.columns[0].data, global.columns[0].as<uint8_t>() + r * bytes, bytes), 0);
+      valid += part.valid;
+    }
+    EXPECT_EQ(valid, global.valid);
+  }
+  for (auto& feed : feeds) EXPECT_FALSE(*feed->Next(&part));
+}
+
+TEST(LoaderTest, SlicesMakeUpTheBatch) {
+  auto labels = [](int64_t slices, int64_t slice) {
+    return Labels(Open(Numbers(8).Shuffle({8}).Batch({4}), {1, 1, 0, slices, slice}).get());
+  };
+  const auto whole = labels(1, 0);
+  for (int64_t s = 0; s < 2; ++s) {
+    const auto part = labels(2, s);
+    for (int b = 0; b < 2; ++b) {
+      EXPECT_EQ(part[b], std::vector<int32_t>(whole[b].begin() + 2 * s, whole[b].begin() + 2 * s + 2));
+    }
+  }
+  EXPECT_THAT(ErrorOf(Numbers(8).Batch({4}), {0, 1, 0, 3, 0}), HasSubstr("3 slices"));
+}
+
+TEST(LoaderTest, ShardsAreDisjointCompleteAndEquallyLong) {
+  for (int64_t n : {12, 13}) {
+    std::multiset<int32_t> seen;
+    for (int64_t s = 0; s < 4; ++s) {
+      const auto part = Labels(Open(Numbers(n, {4, s}).Batch({100})).get())[0];
+      EXPECT_EQ(part.size(), static_cast<size_t>((n + 3) / 4));
+      seen.insert(part.begin(), part.end());
+    }
+    EXPECT_EQ(std::set<int32_t>(seen.begin(), seen.end()).size(), static_cast<size_t>(n));
+  }
+  // Sharded by hand: feeds have no effect.
+  EXPECT_EQ(Labels(Open(Numbers(12, {4, 1}).Batch({3}), {0, 2, 1}).get()),
+            Labels(Open(Numbers(12, {4, 1}).Batch({3})).get()));
+}
+
+TEST(LoaderTest, BadArgumentsHaveOneClearError) {
+  EXPECT_THAT(ErrorOf(Numbers(4, {4, 4})), HasSubstr("shard_id = 4"));
+  EXPECT_THAT(ErrorOf(Numbers(4).Batch({5, true})), HasSubstr("no full batch of 5 in 4 samples"));
+  EXPECT_THAT(ErrorOf(Numbers(4).Batch({3, true}), {0, 2, 0}), HasSubstr("3 x 2 feeds"));
+  EXPECT_THAT(ErrorOf(Numbers(4).Batch({2}).Batch({2})), HasSubstr("batched already"));
+  EXPECT_THAT(ErrorOf(Numbers(4).Shuffle({0})), HasSubstr("shuffle: expected a positive integer, got 0"));
+  EXPECT_THAT(ErrorOf(Numbers(4).Skip({4})), HasSubstr("gives nothing"));
+  EXPECT_THAT(ErrorOf(Numbers(4).Repeat({int64_t{1} << 40})), HasSubstr("repeat"));
+  EXPECT_THAT(ErrorOf(Numbers(4).Map({{}, "z"})), HasSubstr("no column 'z'; there are x, y"));
+  EXPECT_THAT(ErrorOf(Numbers(4).Map({{Resize{2, 2}}, "x"})), HasSubstr("expected an image"));
+  EXPECT_THAT(ErrorOf(Numbers(4), {0, 2, 2}), HasSubstr("out of range"));
+}
+
+TEST(LoaderTest, AnErrorComesInOrderAndStays) {
+  auto loader = Open(Numbers(10).Map({{OneHot{5}}, "y"}).Batch({2}), {}, {3});
+  Batch batch;
+  EXPECT_TRUE(*loader->Next(&batch));
+  EXPECT_TRUE(*loader->Next(&batch));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(std::string(loader->Next(&batch).status().message()),
+                HasSubstr("row 5: OneHot: column 'y' is 5, expected 0..4"));
+  }
+  ASSERT_TRUE(loader->Seek({0, 1}).ok());
+  EXPECT_TRUE(*loader->Next(&batch));
+  EXPECT_FALSE(loader->Next(&batch).ok());
+}
+
+TEST(LoaderTest, TransformsOfNumbers) {
+  auto loader = Open(Numbers(3).Map({{TypeCast{DType::kI64}, OneHot{3}, TypeCast{DType::kF32}, Rescale{2, 1}}, "y"})
+                         .Batch({3}));
+  EXPECT_EQ(ToString(loader->pipeline().schema()[1].type), "f32[3,3]");
+  Batch batch;
+  ASSERT_TRUE(*loader->Next(&batch));
+  const auto* p = batch.columns[1].as<float>();
+  EXPECT_THAT(std::vector<float>(p, p + 9), ElementsAre(3, 1, 1, 1, 3, 1, 1, 1, 3));
+}
+
+// ---- Generators --------------------------------------------------------------------------------
+
+class Counting : public Generator {
+ public:
+  Counting(int64_t n, bool random, bool sized) : n_(n), random_(random), sized_(sized) {}
+  int64_t size() const override { return sized_ ? n_ : -1; }
+  bool random_access() const override { return random_; }
+  Status Get(int64_t i, Row* row) override {
+    value_ = static_cast<int32_t>(i);
+    *row = {TensorView{{DType::kI32, {}}, &value_}};
+    ++calls;
+    return absl::OkStatus();
+  }
+  Status Rewind() override {
+    at_ = 0;
+    ++rewinds;
+    return absl::OkStatus();
+  }
+  StatusOr<bool> Next(Row* row) override {
+    if (at_ == n_) return false;
+    RETURN_IF_ERROR(Get(at_++, row));
+    return true;
+  }
+  int calls = 0, rewinds = 0;
+
+ private:
+  const int64_t n_;
+  const bool random_, sized_;
+  int64_t at_ = 0;
+  int32_t value_ = 0;
+};
+
+TEST(LoaderTest, ASequenceGivesWhatRandomAccessGives) {
+  const auto shape = [](const Dataset& d) { return d.Shuffle({4}).Repeat({2}).Skip({1}).Batch({3}).Shuffle({2}); };
+  for (bool sized : {false, true}) {
+    const Dataset random(GeneratorSource{std::make_shared<Counting>(10, true, true), {"n"}});
+    const Dataset sequence(GeneratorSource{std::make_shared<Counting>(10, false, sized), {"n"}});
+    auto a = Open(shape(random), {5}), b = Open(shape(sequence), {5});
+    for (int epoch = 0; epoch < 3; ++epoch) EXPECT_EQ(Labels(a.get(), 0), Labels(b.get(), 0));
+    ASSERT_TRUE(a->Seek({1, 3}).ok());
+    ASSERT_TRUE(b->Seek({1, 3}).ok());
+    EXPECT_EQ(Labels(a.get(), 0), Labels(b.get(), 0));
+  }
+}
+
+TEST(LoaderTest, ASequenceIsRunWholeByEveryFeed) {
+  const Dataset d = Dataset(GeneratorSource{std::make_shared<Counting>(4, false, false), {"n"}}).Batch({2});
+  EXPECT_EQ(Labels(Open(d, {0, 2, 1}).get(), 0), Labels(Open(d).get(), 0));
+}
+
+TEST(LoaderTest, AGeneratorIsCalledForWhatIsUsedOnly) {
+  auto counting = std::make_shared<Counting>(100, true, true);
+  auto loader = Open(Dataset(GeneratorSource{counting, {"n"}}).Batch({2}), {}, {4, 4});
+  const int before = counting->calls;
+  Batch batch;
+  ASSERT_TRUE(*loader->Next(&batch));
+  EXPECT_EQ(counting->calls, before + 2);
+}
+
+}  // namespace
+}  // namespace mslua::data

@@ -1,0 +1,170 @@
+#include "core/data/order.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/rng.h"
+
+namespace mslua::data {
+namespace {
+
+constexpr int64_t kMaxSamples = int64_t{1} << 31;  // of an epoch, so that 32 bits number them
+
+// Emits the elements from `begin` on in the order of a buffered shuffle: draw a random element of the
+// buffer, put the next element in its place; at the end draw until it is empty. Works in place: emitted
+// elements need one place each, and the buffer is the part behind them.
+template <class T>
+void BufferedShuffle(std::vector<T>* all, size_t begin, int64_t buffer_size, uint64_t seed, uint64_t stream) {
+  const size_t n = all->size() - begin;
+  T* element = all->data() + begin;
+  for (size_t i = 0; i + 1 < n; ++i) {
+    // The buffer is [i, i + held). Swapping puts what comes next behind what is drawn.
+    const size_t held = std::min<size_t>(static_cast<size_t>(buffer_size), n - i);
+    std::swap(element[i], element[i + UniformIntAt(seed, stream, i, held)]);
+  }
+}
+
+template <class T>
+void Drop(std::vector<T>* all, size_t begin, int64_t skip) {
+  const size_t n = std::min<size_t>(static_cast<size_t>(skip), all->size() - begin);
+  all->erase(all->begin() + begin, all->begin() + begin + n);
+}
+
+template <class T>
+void Keep(std::vector<T>* all, size_t begin, int64_t take) {
+  all->resize(begin + std::min<size_t>(static_cast<size_t>(take), all->size() - begin));
+}
+
+int64_t CountOf(const Op& op) {
+  if (const auto* shuffle = std::get_if<ShuffleOp>(&op)) return shuffle->buffer_size;
+  if (const auto* batch = std::get_if<BatchOp>(&op)) return batch->size;
+  if (const auto* repeat = std::get_if<RepeatOp>(&op)) return repeat->count;
+  if (const auto* take = std::get_if<TakeOp>(&op)) return take->count;
+  if (const auto* skip = std::get_if<SkipOp>(&op)) return skip->count;
+  return 1;
+}
+
+}  // namespace
+
+StatusOr<Order> Order::Make(int64_t size, Sharding sharding, const std::vector<Op>& ops, int64_t feeds) {
+  if (sharding.num_shards < 0 || sharding.shard_id < 0 ||
+      sharding.shard_id >= std::max<int64_t>(sharding.num_shards, 1)) {
+    return absl::InvalidArgumentError(absl::StrCat("num_shards = ", sharding.num_shards, ", shard_id = ",
+                                                   sharding.shard_id,
+                                                   ": expected num_shards >= 1 and 0 <= shard_id < num_shards"));
+  }
+  Order order;
+  order.size_ = size;
+  order.sharding_ = sharding;
+  order.feeds_ = feeds;
+  int64_t n = sharding.num_shards > 0 ? (size + sharding.num_shards - 1) / sharding.num_shards : size;
+  int64_t passes = 1;
+  int64_t groups = 0;
+  for (size_t i = 0; i < ops.size(); ++i) {
+    const Op& op = ops[i];
+    if (std::holds_alternative<MapOp>(op)) continue;
+    const int64_t count = CountOf(op);
+    if (count < 1 && !(count == 0 && std::holds_alternative<SkipOp>(op))) {
+      return absl::InvalidArgumentError(absl::StrCat(Name(op), ": expected a positive integer, got ", count));
+    }
+    const auto* batch = std::get_if<BatchOp>(&op);
+    int64_t* elements = order.batch_ != nullptr ? &groups : &n;
+    if (batch != nullptr) {
+      if (order.batch_ != nullptr) return absl::InvalidArgumentError("batch: the dataset is batched already");
+      if (count > kMaxSamples / feeds) {
+        return absl::InvalidArgumentError(absl::StrCat("batch: ", count, " is too large"));
+      }
+      order.batch_ = std::make_shared<const BatchOp>(*batch);
+      const int64_t rows = count * feeds;
+      if (n < rows && batch->drop_remainder) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "batch: no full batch of ", count, feeds > 1 ? absl::StrCat(" x ", feeds, " feeds") : "", " in ", n,
+            " samples; make the batch smaller or set drop_remainder = false"));
+      }
+      groups = batch->drop_remainder ? n / rows : (n + rows - 1) / rows;
+    } else if (std::holds_alternative<RepeatOp>(op)) {
+      const int64_t longest = std::max<int64_t>({n, passes * size, 1});
+      if (count > kMaxSamples / longest) {
+        return absl::InvalidArgumentError(absl::StrCat("repeat: ", count, " times ", n,
+                                                       " samples is too long for one epoch; train more epochs"));
+      }
+      n *= count;
+      groups *= count;
+      passes *= count;
+    } else if (std::holds_alternative<TakeOp>(op)) {
+      *elements = std::min(*elements, count);
+    } else if (std::holds_alternative<SkipOp>(op)) {
+      *elements = std::max<int64_t>(*elements - count, 0);
+    }
+    order.names_.push_back(i);
+    order.ops_.push_back(op);
+  }
+  if (passes * size > kMaxSamples) {
+    return absl::InvalidArgumentError(absl::StrCat(size, " samples are more than an epoch may have (", kMaxSamples, ")"));
+  }
+  // The tail of a feed may be empty, an epoch may not.
+  order.samples_ = n;
+  order.groups_ = order.batch_ != nullptr ? groups : n / feeds;
+  if (order.groups_ < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the dataset gives nothing: ", size, " samples in the source, none left after its operations",
+                     feeds > 1 ? absl::StrCat(" for ", feeds, " feeds") : ""));
+  }
+  return order;
+}
+
+void Order::Evaluate(uint64_t seed, int64_t epoch, EpochOrder* order) const {
+  order->samples.clear();
+  order->groups.clear();
+  Pass pass;
+  pass.seed = seed;
+  Append(ops_.size(), static_cast<uint64_t>(epoch), &pass, order);
+}
+
+void Order::Append(size_t count, uint64_t epoch, Pass* pass, EpochOrder* order) const {
+  std::vector<uint32_t>& samples = order->samples;
+  std::vector<EpochOrder::Group>& groups = order->groups;
+  const size_t first_sample = samples.size(), first_group = groups.size();
+  if (count == 0) {
+    const int64_t base = int64_t{pass->number++} * size_;
+    if (sharding_.num_shards == 0) {
+      for (int64_t i = 0; i < size_; ++i) samples.push_back(static_cast<uint32_t>(base + i));
+      return;
+    }
+    const int64_t shards = sharding_.num_shards;
+    for (int64_t k = 0; k < (size_ + shards - 1) / shards; ++k) {
+      samples.push_back(static_cast<uint32_t>(base + (k * shards + sharding_.shard_id) % size_));
+    }
+    return;
+  }
+  const Op& op = ops_[count - 1];
+  if (const auto* repeat = std::get_if<RepeatOp>(&op)) {
+    for (int64_t k = 0; k < repeat->count; ++k) {
+      Append(count - 1, epoch * static_cast<uint64_t>(repeat->count) + static_cast<uint64_t>(k), pass, order);
+    }
+    return;
+  }
+  Append(count - 1, epoch, pass, order);
+  const bool grouped = groups.size() > first_group;
+  if (const auto* shuffle = std::get_if<ShuffleOp>(&op)) {
+    const uint64_t stream = StreamOf(absl::StrCat("data/shuffle/", names_[count - 1]), epoch);
+    if (grouped) {
+      BufferedShuffle(&groups, first_group, shuffle->buffer_size, pass->seed, stream);
+    } else {
+      BufferedShuffle(&samples, first_sample, shuffle->buffer_size, pass->seed, stream);
+    }
+  } else if (const auto* take = std::get_if<TakeOp>(&op)) {
+    grouped ? Keep(&groups, first_group, take->count) : Keep(&samples, first_sample, take->count);
+  } else if (const auto* skip = std::get_if<SkipOp>(&op)) {
+    grouped ? Drop(&groups, first_group, skip->count) : Drop(&samples, first_sample, skip->count);
+  } else if (const auto* batch = std::get_if<BatchOp>(&op)) {
+    const size_t rows = static_cast<size_t>(batch->size * feeds_);
+    for (size_t begin = first_sample; begin < samples.size(); begin += rows) {
+      const size_t held = std::min(rows, samples.size() - begin);
+      if (held < rows && batch->drop_remainder) break;
+      groups.push_back({static_cast<uint32_t>(begin), static_cast<uint32_t>(held)});
+    }
+  }
+}
+
+}  // namespace mslua::data

@@ -1,0 +1,277 @@
+#include "core/data/pipeline.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/base/rng.h"
+
+namespace mslua::data {
+namespace {
+
+constexpr int64_t kMaxSequence = 100'000'000;  // more samples than this: taken for a sequence without end
+
+bool IsKnown(const TensorType& type) {
+  return std::all_of(type.shape.begin(), type.shape.end(), [](int64_t d) { return d >= 0; });
+}
+
+struct Opener {
+  StatusOr<std::unique_ptr<Reader>> operator()(const Cifar10& s) const { return OpenCifar10(s); }
+  StatusOr<std::unique_ptr<Reader>> operator()(const Cifar100& s) const { return OpenCifar100(s); }
+  StatusOr<std::unique_ptr<Reader>> operator()(const Mnist& s) const { return OpenMnist(s); }
+  StatusOr<std::unique_ptr<Reader>> operator()(const ImageFolder& s) const { return OpenImageFolder(s); }
+  StatusOr<std::unique_ptr<Reader>> operator()(const Text& s) const { return OpenText(s); }
+  StatusOr<std::unique_ptr<Reader>> operator()(const NumpySlices& s) const { return OpenNumpySlices(s); }
+  StatusOr<std::unique_ptr<Reader>> operator()(const GeneratorSource&) const { return std::unique_ptr<Reader>(); }
+};
+
+}  // namespace
+
+StatusOr<std::shared_ptr<const Pipeline>> Pipeline::Open(const Dataset& dataset, const FeedOptions& options) {
+  if (options.feeds < 1 || options.feed < 0 || options.feed >= options.feeds || options.slices < 1 ||
+      options.slice < 0 || options.slice >= options.slices) {
+    return absl::InvalidArgumentError(absl::StrCat("feed ", options.feed, " of ", options.feeds, ", slice ",
+                                                   options.slice, " of ", options.slices, ": out of range"));
+  }
+  auto pipeline = std::make_shared<Pipeline>();
+  pipeline->options_ = options;
+  pipeline->sharding_ = dataset.sharding();
+  RETURN_IF_ERROR(pipeline->OpenSource(dataset.source()));
+  const bool sequence = pipeline->generator_ != nullptr && !pipeline->generator_->random_access();
+  if (dataset.sharding().num_shards > 0 || sequence) pipeline->options_.feeds = 1, pipeline->options_.feed = 0;
+  ASSIGN_OR_RETURN(pipeline->order_, Order::Make(pipeline->source_size_, dataset.sharding(), dataset.ops(),
+                                                 pipeline->options_.feeds));
+  const int64_t b = pipeline->batched() ? pipeline->order_.batch()->size : 1;
+  if (b % options.slices != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a batch of ", b, " does not divide into ", options.slices, " slices"));
+  }
+  pipeline->rows_ = b / options.slices;
+  RETURN_IF_ERROR(pipeline->CompileColumns(dataset.ops()));
+  return std::shared_ptr<const Pipeline>(std::move(pipeline));
+}
+
+Status Pipeline::OpenSource(const Source& source) {
+  if (const auto* foreign = std::get_if<GeneratorSource>(&source)) return OpenForeign(*foreign);
+  ASSIGN_OR_RETURN(reader_, std::visit(Opener{}, source));
+  source_columns_ = reader_->columns();
+  source_size_ = reader_->size();
+  notices_ = reader_->notices();
+  return absl::OkStatus();
+}
+
+Status Pipeline::OpenForeign(const GeneratorSource& source) {
+  generator_ = source.generator;
+  source_size_ = generator_->size();
+  if (generator_->random_access() && source_size_ < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("GeneratorDataset: a source with random access has a length of ",
+                                                   source_size_, ", expected at least 1"));
+  }
+  Generator::Row row;
+  bool any = true;
+  if (generator_->random_access()) {
+    RETURN_IF_ERROR(generator_->Get(0, &row));
+  } else {
+    RETURN_IF_ERROR(generator_->Rewind());
+    ASSIGN_OR_RETURN(any, generator_->Next(&row));
+  }
+  if (!any) return absl::InvalidArgumentError("GeneratorDataset: the source gives no sample");
+  if (row.size() != source.column_names.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("GeneratorDataset: a sample has ", row.size(),
+                                                   " columns, column_names has ", source.column_names.size()));
+  }
+  for (size_t k = 0; k < row.size(); ++k) source_columns_.push_back({source.column_names[k], row[k].type});
+  if (source_size_ < 0) {
+    source_size_ = 0;
+    for (bool more = true; more;) {
+      if (++source_size_ > kMaxSequence) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("GeneratorDataset: no end after ", kMaxSequence, " samples; give the source a length"));
+      }
+      ASSIGN_OR_RETURN(more, generator_->Next(&row));
+    }
+  }
+  return absl::OkStatus();
+}
+
+Status Pipeline::CompileColumns(const std::vector<Op>& ops) {
+  if (source_columns_.empty()) return absl::InvalidArgumentError("the dataset has no column");
+  std::vector<std::vector<Transform>> transforms(source_columns_.size());
+  for (const Op& op : ops) {
+    const auto* map = std::get_if<MapOp>(&op);
+    if (map == nullptr) continue;
+    size_t k = 0;
+    while (!map->column.empty() && k < source_columns_.size() && source_columns_[k].name != map->column) ++k;
+    if (k == source_columns_.size()) {
+      const auto name = [](std::string* out, const Column& c) { out->append(c.name); };
+      return absl::InvalidArgumentError(absl::StrCat("map: no column '", map->column, "'; there are ",
+                                                     absl::StrJoin(source_columns_, ", ", name)));
+    }
+    transforms[k].insert(transforms[k].end(), map->transforms.begin(), map->transforms.end());
+  }
+  bool known = true;
+  for (size_t k = 0; k < source_columns_.size(); ++k) {
+    ASSIGN_OR_RETURN(ColumnChain chain, ColumnChain::Make(source_columns_[k], std::move(transforms[k])));
+    sample_types_.push_back(chain.out());
+    known &= IsKnown(chain.out());
+    chains_.push_back(std::move(chain));
+  }
+  if (!known) {
+    Scratch scratch;
+    scratch.row.resize(source_columns_.size());
+    RETURN_IF_ERROR(reader_->Read(0, &scratch.buffers, absl::MakeSpan(scratch.row)));
+    for (size_t k = 0; k < chains_.size(); ++k) {
+      StatusOr<TensorType> type = chains_[k].TypeFor(scratch.row[k]);
+      if (!type.ok()) return Annotate(type.status(), Where(0));
+      sample_types_[k] = *std::move(type);
+    }
+  }
+  for (size_t k = 0; k < chains_.size(); ++k) {
+    TensorType type = sample_types_[k];
+    if (batched()) type.shape.insert(type.shape.begin(), rows_);
+    if (type.rank() > kMaxRank) {
+      return absl::InvalidArgumentError(absl::StrCat("column '", source_columns_[k].name, "' becomes ",
+                                                     ToString(type), ": more than ", kMaxRank, " dimensions"));
+    }
+    schema_.push_back({source_columns_[k].name, type});
+  }
+  return absl::OkStatus();
+}
+
+void Pipeline::MakeEpoch(int64_t number, Epoch* epoch) const {
+  epoch->number = number;
+  order_.Evaluate(options_.seed, number, &epoch->order);
+  epoch->streams.resize(chains_.size());
+  for (size_t k = 0; k < chains_.size(); ++k) {
+    const auto& names = chains_[k].random_streams();
+    epoch->streams[k].resize(names.size());
+    for (size_t i = 0; i < names.size(); ++i) {
+      epoch->streams[k][i] = StreamOf(names[i], static_cast<uint64_t>(number));
+    }
+  }
+}
+
+EpochOrder::Group Pipeline::RowsOf(const Epoch& epoch, int64_t batch) const {
+  if (!batched()) return {static_cast<uint32_t>(batch * options_.feeds + options_.feed), 1};
+  const EpochOrder::Group group = epoch.order.groups[batch];
+  const int64_t offset = options_.feed * order_.batch()->size + options_.slice * rows_;
+  const int64_t count = std::min(std::max<int64_t>(group.count - offset, 0), rows_);
+  return {static_cast<uint32_t>(group.begin + offset), static_cast<uint32_t>(count)};
+}
+
+StatusOr<int64_t> Pipeline::Fill(const Epoch& epoch, int64_t batch, Scratch* scratch, Sequence* sequence,
+                                 const std::vector<void*>& columns) const {
+  if (generator_ != nullptr && !generator_->random_access() &&
+      (sequence->epoch != epoch.number || sequence->batch != batch)) {
+    StartSequence(epoch, batch, sequence);
+  }
+  sequence->batch = -1;  // an error on the way leaves it ready for nothing
+  const EpochOrder::Group rows = RowsOf(epoch, batch);
+  scratch->row.resize(chains_.size());
+  for (int64_t r = 0; r < rows.count; ++r) {
+    const int64_t at = rows.begin + r, id = epoch.order.samples[at];
+    RETURN_IF_ERROR(ReadSample(id, scratch, sequence));
+    // The place in the global sequence, not the sample's own number: a repeated sample is drawn for anew.
+    const int64_t place = sharding_.num_shards > 0 ? at * sharding_.num_shards + sharding_.shard_id : at;
+    for (size_t k = 0; k < chains_.size(); ++k) {
+      const Draws draws{options_.seed, epoch.streams[k], static_cast<uint64_t>(place)};
+      const Status status = chains_[k].Apply(scratch->row[k], draws, &scratch->image, sample_types_[k],
+                                             static_cast<uint8_t*>(columns[k]) + r * sample_types_[k].bytes());
+      if (!status.ok()) return Annotate(status, Where(id));
+    }
+  }
+  for (size_t k = 0; k < chains_.size(); ++k) {
+    const int64_t bytes = sample_types_[k].bytes();
+    std::memset(static_cast<uint8_t*>(columns[k]) + rows.count * bytes, 0, (rows_ - rows.count) * bytes);
+  }
+  sequence->batch = batch + 1;
+  return rows.count;
+}
+
+Status Pipeline::ReadSample(int64_t id, Scratch* scratch, Sequence* sequence) const {
+  if (reader_ != nullptr) {
+    return reader_->Read(id % source_size_, &scratch->buffers, absl::MakeSpan(scratch->row));
+  }
+  if (generator_->random_access()) {
+    RETURN_IF_ERROR(generator_->Get(id % source_size_, &scratch->foreign));
+    RETURN_IF_ERROR(CheckForeign(scratch->foreign));
+  } else if (const auto it = sequence->held.find(id); it != sequence->held.end()) {
+    const uint8_t* data = sequence->places[it->second].data();
+    for (size_t k = 0; k < source_columns_.size(); ++k) {
+      scratch->row[k] = RawColumn{data, source_columns_[k].type};
+      data += source_columns_[k].type.bytes();
+    }
+    sequence->free.push_back(it->second);  // overwritten by the next call at the earliest
+    sequence->held.erase(it);
+    return absl::OkStatus();
+  } else {
+    while (true) {
+      const int64_t came = sequence->next;
+      RETURN_IF_ERROR(PullSequence(scratch, sequence));
+      if (came == id) break;
+      if (!sequence->wanted[came]) continue;
+      if (sequence->free.empty()) {
+        sequence->free.push_back(sequence->places.size());
+        sequence->places.emplace_back();
+      }
+      const size_t place = sequence->free.back();
+      sequence->free.pop_back();
+      std::vector<uint8_t>& bytes = sequence->places[place];
+      bytes.clear();
+      for (const TensorView& column : scratch->foreign) {
+        const auto* data = static_cast<const uint8_t*>(column.data);
+        bytes.insert(bytes.end(), data, data + column.type.bytes());
+      }
+      sequence->held[came] = place;
+    }
+  }
+  for (size_t k = 0; k < source_columns_.size(); ++k) {
+    scratch->row[k] = RawColumn{scratch->foreign[k].data, source_columns_[k].type};
+  }
+  return absl::OkStatus();
+}
+
+void Pipeline::StartSequence(const Epoch& epoch, int64_t batch, Sequence* sequence) const {
+  sequence->epoch = epoch.number;
+  sequence->next = 0;
+  for (const auto& [id, place] : sequence->held) sequence->free.push_back(place);
+  sequence->held.clear();
+  const auto& samples = epoch.order.samples;
+  sequence->wanted.assign(samples.empty() ? 0 : *std::max_element(samples.begin(), samples.end()) + 1, false);
+  for (int64_t g = batch; g < size(); ++g) {
+    const EpochOrder::Group rows = RowsOf(epoch, g);
+    for (uint32_t r = 0; r < rows.count; ++r) sequence->wanted[samples[rows.begin + r]] = true;
+  }
+}
+
+Status Pipeline::PullSequence(Scratch* scratch, Sequence* sequence) const {
+  if (sequence->next % source_size_ == 0) RETURN_IF_ERROR(generator_->Rewind());
+  ASSIGN_OR_RETURN(const bool more, generator_->Next(&scratch->foreign));
+  if (!more) {
+    return absl::InvalidArgumentError(absl::StrCat("GeneratorDataset: the source ended after ",
+                                                   sequence->next % source_size_, " samples, expected ",
+                                                   source_size_));
+  }
+  ++sequence->next;
+  return CheckForeign(scratch->foreign);
+}
+
+Status Pipeline::CheckForeign(const Generator::Row& row) const {
+  bool same = row.size() == source_columns_.size();
+  for (size_t k = 0; same && k < row.size(); ++k) same = row[k].type == source_columns_[k].type;
+  if (same) return absl::OkStatus();
+  const auto write = [](std::string* out, const TensorType& type) { out->append(ToString(type)); };
+  std::vector<TensorType> got, want;
+  for (const auto& column : row) got.push_back(column.type);
+  for (const auto& column : source_columns_) want.push_back(column.type);
+  return absl::InvalidArgumentError(absl::StrCat("GeneratorDataset: a sample is (", absl::StrJoin(got, ", ", write),
+                                                 "), the first was (", absl::StrJoin(want, ", ", write), ")"));
+}
+
+std::string Pipeline::Where(int64_t id) const {
+  const int64_t index = id % source_size_;
+  return reader_ != nullptr ? reader_->Where(index) : absl::StrCat("GeneratorDataset, sample ", index);
+}
+
+}  // namespace mslua::data

@@ -1,0 +1,102 @@
+// An opened dataset: its files found, its operations checked, its types and sizes known.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "core/data/order.h"
+#include "core/data/reader.h"
+#include "core/data/transform.h"
+
+namespace mslua::data {
+
+// Which rows of each batch are wanted here (docs/parallel.md, "Whose batch").
+struct FeedOptions {
+  uint64_t seed = 0;  // of shuffles and random transforms
+  // A global batch is `feeds` batches of the dataset's size b; this one is rows [feed * b, (feed + 1) * b)
+  // of it. No effect on a dataset sharded by hand, nor on a generator that is a sequence: there every
+  // feed runs the whole of it.
+  int64_t feeds = 1, feed = 0;
+  // Of the feed's b rows, slice `slice` of `slices` equal ones.
+  int64_t slices = 1, slice = 0;
+};
+
+// Immutable but for a generator's own state: with one, only the thread that opened it may use it.
+class Pipeline {
+ public:
+  static StatusOr<std::shared_ptr<const Pipeline>> Open(const Dataset& dataset, const FeedOptions& options);
+
+  // A column of a batch: [rows, ...] of a batched dataset, else one sample's type.
+  const std::vector<Column>& schema() const { return schema_; }
+  // Batches of an epoch: MindSpore's get_dataset_size().
+  int64_t size() const { return order_.groups(); }
+  int64_t rows() const { return rows_; }  // of a batch; 1 without batch
+  bool batched() const { return order_.batched(); }
+  int64_t source_size() const { return source_size_; }  // samples in the source
+  const std::vector<std::string>& notices() const { return notices_; }
+  uint64_t seed() const { return options_.seed; }
+  bool foreign() const { return generator_ != nullptr; }  // samples come from a Generator
+
+  // What is fixed for an epoch. Its memory is reused when made anew.
+  struct Epoch {
+    int64_t number = -1;
+    EpochOrder order;
+    std::vector<std::vector<uint64_t>> streams;  // of each column
+  };
+  void MakeEpoch(int64_t number, Epoch* epoch) const;
+
+  // A thread's working memory.
+  struct Scratch {
+    ReadBuffers buffers;
+    std::vector<RawColumn> row;
+    ImageScratch image;
+    Generator::Row foreign;
+  };
+
+  // Where a foreign sequence stands, and what it gave ahead of its use: shuffles want samples early.
+  struct Sequence {
+    int64_t epoch = -1, batch = -1;  // that it is ready for
+    int64_t next = 0;                // id of the sample that it gives next, pass * source_size() + index
+    std::vector<bool> wanted;        // by id: the rest of the epoch uses it
+    absl::flat_hash_map<int64_t, size_t> held;  // id to place in `places`
+    std::vector<std::vector<uint8_t>> places;   // the columns one after another
+    std::vector<size_t> free;
+  };
+
+  // Fills batch `batch` of the epoch into `columns`, schema()'s types; rows behind the last valid one
+  // become zero. Returns the number of valid rows. `sequence` is used by foreign pipelines only.
+  StatusOr<int64_t> Fill(const Epoch& epoch, int64_t batch, Scratch* scratch, Sequence* sequence,
+                         const std::vector<void*>& columns) const;
+
+ private:
+  Status OpenSource(const Source& source);
+  Status OpenForeign(const GeneratorSource& source);
+  Status CompileColumns(const std::vector<Op>& ops);
+  // Sample `id` into scratch->row.
+  Status ReadSample(int64_t id, Scratch* scratch, Sequence* sequence) const;
+  void StartSequence(const Epoch& epoch, int64_t batch, Sequence* sequence) const;
+  // The sequence's next sample into scratch->foreign, checked.
+  Status PullSequence(Scratch* scratch, Sequence* sequence) const;
+  Status CheckForeign(const Generator::Row& row) const;
+  std::string Where(int64_t id) const;
+  // Where this feed's rows of a batch are in epoch.order.samples.
+  EpochOrder::Group RowsOf(const Epoch& epoch, int64_t batch) const;
+
+  FeedOptions options_;
+  Sharding sharding_;
+  std::unique_ptr<Reader> reader_;
+  std::shared_ptr<Generator> generator_;
+  std::vector<Column> source_columns_;
+  int64_t source_size_ = 0;
+  Order order_;
+  std::vector<ColumnChain> chains_;
+  std::vector<TensorType> sample_types_;  // of a transformed sample
+  std::vector<Column> schema_;
+  std::vector<std::string> notices_;
+  int64_t rows_ = 1;
+};
+
+}  // namespace mslua::data

@@ -1,0 +1,149 @@
+#include "core/data/transform.h"
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace mslua::data {
+namespace {
+
+// Copies an image's planes [h,w] into pixels [h,w,c].
+template <class T>
+void Interleave(const T* planes, int64_t pixels, int64_t channels, T* out) {
+  for (int64_t i = 0; i < pixels; ++i) {
+    for (int64_t c = 0; c < channels; ++c) out[i * channels + c] = planes[c * pixels + i];
+  }
+}
+
+bool IsImage(const TensorType& type) { return type.rank() == 3 && type.shape[2] >= 1; }
+
+}  // namespace
+
+StatusOr<ColumnChain> ColumnChain::Make(const Column& column, std::vector<Transform> transforms) {
+  ColumnChain chain;
+  chain.name_ = column.name;
+  chain.in_ = chain.out_ = column.type;
+  const std::string what = absl::StrCat("column '", column.name, "', ", ToString(column.type));
+  bool vision = false;
+  for (size_t i = 0; i < transforms.size(); ++i) {
+    const Transform& transform = transforms[i];
+    const bool random =
+        std::holds_alternative<RandomCrop>(transform) || std::holds_alternative<RandomHorizontalFlip>(transform);
+    if (random) chain.random_streams_.push_back(absl::StrCat("data/", column.name, "/", i, "/", Name(transform)));
+    vision |= ImageChain::IsVision(transform);
+    if (ImageChain::IsVision(transform) && !IsImage(column.type)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(Name(transform), ": expected an image [height,width,channels], got ", what));
+    }
+  }
+  for (const Transform& transform : transforms) {
+    if (const auto* one_hot = std::get_if<OneHot>(&transform)) {
+      if (!IsInteger(chain.out_.dtype) || IsImage(column.type) || chain.out_.rank() > chain.in_.rank()) {
+        return absl::InvalidArgumentError(absl::StrCat("OneHot: expected integer labels, got ", what));
+      }
+      if (one_hot->num_classes < 1 || one_hot->num_classes > 1 << 24) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("OneHot: expected num_classes of at least 1, got ", one_hot->num_classes));
+      }
+      chain.out_.shape.push_back(one_hot->num_classes);
+    } else if (const auto* cast = std::get_if<TypeCast>(&transform)) {
+      chain.out_.dtype = cast->dtype;
+    } else if (std::holds_alternative<Rescale>(transform)) {
+      chain.out_.dtype = DType::kF32;
+    }
+  }
+  if (vision || (!transforms.empty() && IsImage(column.type) && column.type.dtype == DType::kU8 &&
+                 chain.out_.rank() == 3)) {
+    ASSIGN_OR_RETURN(ImageChain image, ImageChain::Make(column.type, transforms));
+    chain.out_ = image.out();
+    chain.image_ = std::make_shared<const ImageChain>(std::move(image));
+  }
+  chain.transforms_ = std::move(transforms);
+  return chain;
+}
+
+StatusOr<TensorType> ColumnChain::TypeFor(const RawColumn& raw) const {
+  TensorType type = out_;
+  if (image_ != nullptr) {
+    ASSIGN_OR_RETURN(type.shape, image_->ShapeFor(raw.type.shape[0], raw.type.shape[1]));
+    return type;
+  }
+  for (size_t d = 0; d < raw.type.shape.size(); ++d) type.shape[d] = raw.type.shape[d];
+  return type;
+}
+
+Status ColumnChain::Apply(const RawColumn& raw, const Draws& draws, ImageScratch* scratch, const TensorType& want,
+                          void* out) const {
+  bool same = raw.type.dtype == in_.dtype && raw.type.rank() == in_.rank();
+  for (int64_t d = 0; same && d < in_.rank(); ++d) {
+    same = in_.shape[d] < 0 || in_.shape[d] == raw.type.shape[d];
+  }
+  if (!same) {
+    return absl::InvalidArgumentError(absl::StrCat("column '", name_, "' is ", ToString(raw.type), ", expected ",
+                                                   ToString(in_), " as in the first sample"));
+  }
+  ASSIGN_OR_RETURN(const TensorType type, TypeFor(raw));
+  if (type.shape != want.shape) {
+    return absl::InvalidArgumentError(absl::StrCat("shapes differ within a batch: column '", name_, "' is ",
+                                                   ToString(type), ", the first sample ", ToString(want),
+                                                   "; map a Resize or CenterCrop onto it"));
+  }
+  if (image_ != nullptr) {
+    ImageView image{raw.data, raw.type.dtype, raw.type.shape[0], raw.type.shape[1], raw.type.shape[2], raw.planar};
+    if (image.dtype != DType::kU8 && image.dtype != DType::kF32) {
+      const int64_t n = raw.type.elements();
+      scratch->source.resize(n);
+      for (int64_t i = 0; i < n; ++i) {
+        scratch->source[i] = static_cast<float>(LoadAsDouble(raw.type.dtype, raw.data, i));
+      }
+      image.data = scratch->source.data();
+      image.dtype = DType::kF32;
+    }
+    return image_->Apply(image, draws, scratch, out);
+  }
+  if (!transforms_.empty()) return ApplyNumbers(raw, out);
+  if (raw.planar) {
+    Interleave(static_cast<const uint8_t*>(raw.data), raw.type.shape[0] * raw.type.shape[1], raw.type.shape[2],
+               static_cast<uint8_t*>(out));
+  } else {
+    std::memcpy(out, raw.data, static_cast<size_t>(raw.type.bytes()));
+  }
+  return absl::OkStatus();
+}
+
+// Value by value through double. OneHot spreads a value over a new last dimension; what follows it applies
+// to the zeros too: hence `value` at `place` and `elsewhere`.
+Status ColumnChain::ApplyNumbers(const RawColumn& raw, void* out) const {
+  const int64_t n = raw.type.elements();
+  const int64_t classes = out_.rank() > in_.rank() ? out_.shape.back() : 1;
+  for (int64_t i = 0; i < n; ++i) {
+    double value = LoadAsDouble(raw.type.dtype, raw.data, i), elsewhere = 0;
+    int64_t place = 0;
+    for (const Transform& transform : transforms_) {
+      if (const auto* rescale = std::get_if<Rescale>(&transform)) {
+        value = value * rescale->scale + rescale->shift;
+        elsewhere = elsewhere * rescale->scale + rescale->shift;
+      } else if (const auto* cast = std::get_if<TypeCast>(&transform)) {
+        for (double* v : {&value, &elsewhere}) {
+          alignas(8) char stored[8];
+          StoreDouble(cast->dtype, stored, 0, *v);
+          *v = LoadAsDouble(cast->dtype, stored, 0);
+        }
+      } else if (const auto* one_hot = std::get_if<OneHot>(&transform)) {
+        if (value < 0 || value >= static_cast<double>(one_hot->num_classes)) {
+          return absl::InvalidArgumentError(absl::StrCat("OneHot: column '", name_, "' is ", value, ", expected 0..",
+                                                         one_hot->num_classes - 1, " (num_classes)"));
+        }
+        place = static_cast<int64_t>(value);
+        value = 1;
+        elsewhere = 0;
+      }
+    }
+    for (int64_t k = 0; k < classes; ++k) {
+      StoreDouble(out_.dtype, out, i * classes + k, k == place ? value : elsewhere);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace mslua::data
