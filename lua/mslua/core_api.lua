@@ -1,0 +1,250 @@
+---@meta mslua.core
+-- The C module under the library: what `require "mslua.core"` gives. This file is its contract; it holds no code
+-- and is not embedded. Everything users see is built on it by the Lua files of this folder.
+--
+-- Axes and subscripts count from 1 (negative from the end) at this door already; labels, token ids and argmax
+-- results from 0. Every function raises one error, "recipe.lua:12: MatMul: ...", with the line of the user's file:
+-- the nearest caller outside the embedded library.
+
+---@class core
+local core = {}
+
+---@alias dtype "float32"|"float64"|"bfloat16"|"float16"|"int32"|"int64"|"uint8"|"bool"
+---@alias operand Tensor|Value|Parameter|number|boolean
+
+------------------------------------------------------------------------------------------------------------- tensors
+
+---Eager tensor: immutable, row-major, reference counted. `t.shape` is a fresh list, `t.dtype` a name, `t.size` the
+---number of elements. `#t` is the first dimension. `t[i]` is a sub-tensor that shares memory, or a number (a boolean)
+---when `t` has one dimension. `+ - * / ^` and unary minus broadcast as NumPy does. `tostring(t)` is NumPy's text.
+---@class Tensor
+---@field shape integer[]
+---@field dtype dtype
+---@field size integer
+
+---A traced value: a node of the graph being built. Same fields, methods and arithmetic as Tensor, no values: `<`, `<=`,
+---`:item()`, `:totable()`, `[i]` on one dimension raise with the mend.
+---@class Value : Tensor
+
+---Methods that Tensor, Value and Parameter share live in one table, where the library may add more:
+---astype(dtype) reshape(...|{...}) transpose(...|{...}) sum(axis?, keep_dims?) mean max argmax(axis?) totable() item()
+---free() ndim(). `t:method(...)` looks there.
+---@type table<string, function>
+core.methods = {}
+
+---@param value number|boolean|table|Tensor nested lists; a Tensor is copied (cast when dtype is given)
+---@param dtype? dtype default float32; bool for booleans; a Tensor's own
+---@param shape? integer[] reshapes; a single number fills it
+---@return Tensor
+function core.tensor(value, dtype, shape) end
+function core.zeros(shape, dtype) end
+function core.ones(shape, dtype) end
+function core.full(shape, value, dtype) end
+---@param n integer rows  @param m? integer columns, default n
+function core.eye(n, m, dtype) end
+---arange(stop) | arange(start, stop, step?, dtype?): from 0 like NumPy's (these are values, not subscripts); int32 by default
+---when all are whole, else float32. arange(stop, dtype) too.
+function core.arange(...) end
+---Uniform in [0,1) and standard normal from the session's seed (Philox). `name` is the stream; without one a counter.
+function core.rand(shape, dtype, name) end
+function core.randn(shape, dtype, name) end
+---"Tensor" | "Value" | "Parameter" | "Graph" | "Dataset" | "Trainer" | nil
+function core.kind(x) end
+
+----------------------------------------------------------------------------------------------------------- operators
+
+---Calls operator `name` (`core.ops()`): eagerly, or traced when a trace is active or an argument is a Value.
+---@param name string "matmul"
+---@param args table the operands in order (a variadic operand is a list of tensors, or the rest), then positional
+---  attributes; `args.n` when there may be holes
+---@param attrs? table named attributes; names that begin with `_` are the compiler's own: `_in_strategy`, `_out_strategy`
+---  (text "((2,4),(4,1))"), any prim attr; values string, number, boolean or list of integers
+---@return Tensor|Value ... each output
+function core.op(name, args, attrs) end
+
+---The snake-case function of every operator: core.functions.matmul(x, w, {transpose_b = true}). Operands, then
+---positional attributes, then one table of named ones.
+---@type table<string, function>
+core.functions = {}
+
+---Checks constructor arguments of an operator's class (positional attributes, last table named ones) and gives the table of
+---named attributes for core.op; an unknown name is an error with 'did you mean'.
+---@param name string
+---@param args table list of the constructor's arguments
+---@return table attrs
+function core.bind_attrs(name, args) end
+
+---@class OpInfo
+---@field name string "reduce_sum"
+---@field class string? "ReduceSum"; nil when users make none
+---@field doc string
+---@field inputs {name: string, variadic: boolean, type: "T"|"index"|"bool"|"float"|"any"}[]
+---@field attrs {name: string, kind: "bool"|"int"|"float"|"string"|"ints"|"dtype"|"axis"|"axes", default: any, required: boolean, doc: string, choices: string[]?}[]
+---@field outputs string[]
+---@field elementwise boolean
+---@field random boolean
+
+---Every operator of this build, sorted by name.
+---@return OpInfo[]
+function core.ops() end
+
+--------------------------------------------------------------------------------------------------------- parameters
+
+---@class Parameter : Tensor
+---@field name string the full name, "conv1.weight": settable until the value exists
+---@field value Tensor a copy of the value (makes it when it does not exist yet); assignable: p.value = tensor
+---@field requires_grad boolean settable
+---@field layerwise_parallel boolean settable
+---@field parallel_optimizer boolean settable
+---@field comm_fusion integer settable
+---@field init any as given
+
+---A parameter. Its value is made in the session's store on first use, by its full name at that time: the bits depend on
+---seed and name only. Two live parameters of one name share no memory (the second one's key gets a suffix).
+---@param spec {name: string, shape: integer[], dtype?: dtype, init: any, requires_grad?: boolean, layerwise_parallel?: boolean, parallel_optimizer?: boolean, comm_fusion?: integer}
+---  init: number | Tensor | nested list | "zeros" "ones" "normal" "uniform" "xavier_uniform" "xavier_normal" "he_uniform"
+---  "he_normal" "truncated_normal" "identity" | {"normal", sigma = 0.01, mean = 0} {"uniform", scale = 0.07}
+---  {"xavier_uniform", gain = 1} {"he_normal", negative_slope = 0, mode = "fan_in"|"fan_out", nonlinearity = "leaky_relu"|"relu"}
+---  {"truncated_normal", sigma = 0.01, mean = 0, a = -2, b = 2} {"constant", 3} (MindSpore's names and defaults).
+---  A Tensor or list also gives shape and dtype when those are absent.
+---@return Parameter
+function core.parameter(spec) end
+
+---The same with requires_grad = false and kind "state": running statistics.
+---@return Parameter
+function core.state(spec) end
+
+---Traced: the graph gets an output that replaces p's value when the step is done. Eager: at once.
+---@param p Parameter  @param value operand of p's shape and dtype
+function core.assign(p, value) end
+
+---Parameters and states whose values exist: name -> Parameter is the library's business; this lists store keys.
+---@return {name: string, shape: integer[], dtype: dtype, kind: "parameter"|"state"}[]
+function core.store() end
+
+--------------------------------------------------------------------------------------------------------------- traces
+
+---The scope path of following nodes ("Net/conv1"), and of random streams: every Cell call pushes and pops.
+---Both do nothing outside a trace. A trace that ends by an error restores the stack by itself.
+function core.push_scope(name) end
+function core.pop_scope() end
+---Recompute: nodes between these are computed again in the backward pass.
+function core.push_region() end
+function core.pop_region() end
+---@return boolean
+function core.is_tracing() end
+---True while build_train traces, or after core.set_training(true): what BatchNorm and Dropout ask.
+---@return boolean
+function core.training() end
+function core.set_training(on) end
+---Identity whose gradient is zero.
+function core.stop_gradient(x) end
+
+---@alias InputSpec {name?: string, dtype: dtype, shape: integer[]}
+
+---Traces fn on inputs of these types.
+---@param fn function|table anything callable
+---@param inputs InputSpec[]
+---@return Graph
+function core.trace(fn, inputs) end
+
+---@class Graph
+---methods: text() -> string (IR), save(path), nodes() -> integer,
+---inputs() -> {name, kind, dtype, shape}[], outputs() -> {name, dtype, shape, updates}[],
+---run(...) -> outputs (Tensors for its data inputs in order, eager)
+
+---Differentiates. The function returned traces f once for each list of argument types (Lua control flow and captured
+---values are those of that call), compiles, and runs.
+---@param f function|table
+---@param argnums? integer[] which arguments (from 1), default {1}; {} for none
+---@param weights? Parameter[]
+---@return fun(...): Tensor[], Tensor[], Tensor[]  all outputs of f (the first is differentiated: a scalar), gradients of the
+---  arguments, gradients of the weights
+function core.value_and_grad(f, argnums, weights) end
+
+---Graph of a training step.
+---@param spec {
+---  name: string,                    -- of the graph
+---  forward: function,               -- (columns ...) -> loss [, more values that become outputs "out1", ...]
+---  inputs: InputSpec[],             -- the batch's columns
+---  parameters: Parameter[],         -- those to train; gradients are aggregated and updated in this order
+---  optimizer: {
+---    kind: "sgd"|"momentum"|"adam"|"adam_weight_decay"|"lamb",
+---    momentum?: number, nesterov?: boolean, dampening?: number, beta1?: number, beta2?: number, eps?: number,
+---    weight_decay?: number,         -- default of all parameters
+---    groups?: {params: Parameter[], weight_decay?: number, lr_scale?: number}[]  -- a parameter not in a group: the defaults
+---  },
+---  accumulate?: integer,            -- micro-batches that the batch is cut in; default 1
+---  clip?: {kind: "norm"|"value", value: number},   -- by global norm, or elementwise
+---  loss_scale?: boolean,            -- adds the scalar input `loss_scale` and an output `finite`; a step with inf/nan updates nothing
+---  amp?: dtype }                    -- "bfloat16": matrix products and convolutions compute in it; parameters stay f32
+---Scalar inputs of the result: `lr`, `step`, [`loss_scale`]; outputs: `loss`, [`grad_norm` with clip norm], [`finite`], the
+---extra values, then one update a parameter, optimizer state ("moments.w", "moment1.w", "moment2.w") and assigned state.
+---@return Graph
+function core.build_train(spec) end
+
+---Graph of an evaluation: forward(columns ...) -> values named by spec.outputs (default "out1", ...); training() is false.
+---The scalar input `valid` is the number of rows that count.
+---@param spec {name: string, forward: function, inputs: InputSpec[], outputs?: string[], amp?: dtype}
+---@return Graph
+function core.build_eval(spec) end
+
+------------------------------------------------------------------------------------------------------------- datasets
+
+---A dataset described as data; nothing is opened until its size, schema or an iterator is asked for.
+---@param spec {
+---  source: {kind: "cifar10"|"cifar100"|"mnist"|"image_folder"|"text"|"numpy_slices"|"generator", path?: string, usage?: string,
+---    block?: integer, format?: "characters"|"uint16", stride?: integer, test_fraction?: number, vocab_size?: integer,  -- text
+---    columns?: {name: string, value: Tensor}[],                    -- numpy_slices
+---    get?: fun(i: integer): ..., length?: integer,                 -- generator, random access: i from 1, a value a column
+---    iterator?: fun(): fun(): ..., column_names?: string[]},       -- generator, a function that returns an iterator
+---  num_shards?: integer, shard_id?: integer,
+---  ops: ({kind: "map", transforms: table[], column?: string} | {kind: "shuffle", buffer_size: integer} |
+---    {kind: "batch", size: integer, drop_remainder?: boolean} | {kind: "repeat"|"take"|"skip", count: integer})[],
+---  seed?: integer }
+---  transforms: {kind: "random_crop", height, width, left, top, right, bottom} {kind: "random_horizontal_flip", prob}
+---  {kind: "resize"|"center_crop", height, width} {kind: "rescale", scale, shift} {kind: "normalize", mean = {..}, std = {..}}
+---  {kind: "hwc2chw"} {kind: "type_cast", dtype} {kind: "one_hot", num_classes}
+---@return Dataset
+function core.dataset(spec) end
+---@class Dataset
+---methods: size() -> batches (samples when not batched) an epoch, batch_size() -> integer|nil,
+---schema() -> {name, dtype, shape}[] of a batch, iterator(epochs?) -> function giving the columns as Tensors, nil at an end
+
+-------------------------------------------------------------------------------------------------- checkpoints, session
+
+---@param path string
+---@param values table<string, Tensor|Parameter>|Parameter[]
+function core.save_checkpoint(path, values) end
+---@return table<string, Tensor>
+function core.load_checkpoint(path) end
+
+---What the command line asked for; written by main, read by the library.
+---@class Options
+---@field verb string "run", "train", "repl", ...
+---@field file string? the recipe or script
+---@field args string[] of the script
+---@field overrides {[1]: string, [2]: string}[] key=value in order, values unparsed
+---@field preset string?
+---@field device "cpu"|"cuda"
+---@field rank integer
+---@field ranks integer
+---@type Options
+core.options = {}
+
+function core.set_seed(seed) end
+---@return integer
+function core.seed() end
+---Raises `format:format(...)` at the user's line.
+function core.fail(format, ...) end
+---"recipe.lua:12" of the nearest caller outside the library, or nil.
+function core.where() end
+---" (did you mean 'epochs'?)" or "".
+---@param word string  @param known string[]
+function core.did_you_mean(word, known) end
+---Seconds of a monotonic clock.
+function core.clock() end
+---"0.3.0"
+core.version = ""
+
+return core
