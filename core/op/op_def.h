@@ -98,6 +98,7 @@ struct OpDef {
   bool view = false;        // the output is the first input's memory under another type
   bool random = false;      // carries an attribute _rng, its stream of random numbers (R10)
   bool side_effect = false; // not removed as dead, not merged as common
+  bool elementwise = false; // any output may lie over any input of its type: set where there is a formula
   // Outputs that may be written over an input's memory: pairs (output, input).
   std::vector<std::pair<int, int>> in_place;
   std::vector<Sample> samples;

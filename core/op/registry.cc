@@ -22,6 +22,7 @@ ReferenceKernel FormulaKernel(const OpDef& op) {
 OpRegistry::OpRegistry(std::vector<OpDef> ops) : ops_(std::move(ops)) {
   std::sort(ops_.begin(), ops_.end(), [](const OpDef& a, const OpDef& b) { return a.name < b.name; });
   for (OpDef& op : ops_) {
+    if (!op.formula.empty()) op.elementwise = true;
     if (!op.formula.empty() && !op.reference) op.reference = FormulaKernel(op);
   }
 }

@@ -20,7 +20,6 @@ inline OpDef ElementwiseOp(std::string name, std::vector<std::string> inputs, st
   std::string rule = "*r";
   for (size_t i = 0; i < inputs.size(); ++i) {
     op.Input(inputs[i]);
-    op.InPlace(0, static_cast<int>(i));
     if (i > 0) rule += ", *r";
   }
   op.Rule(rule + " -> *r");
@@ -33,7 +32,6 @@ inline OpDef ElementwiseOp(std::string name, std::vector<std::string> inputs, st
 // The same with a bool result.
 inline OpDef ComparisonOp(std::string name, std::string formula) {
   OpDef op = ElementwiseOp(std::move(name), {"a", "b"}, std::move(formula));
-  op.in_place.clear();
   op.AllTypes().Infer([](const Attrs&, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
     if (in[0].shape != in[1].shape) return absl::InvalidArgumentError("shapes differ");
     TensorType t = in[0];

@@ -1,0 +1,100 @@
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "core/op/elementwise.h"
+#include "core/ops/define.h"
+#include "core/ops/support/tile_program.h"
+
+namespace mslua {
+namespace {
+
+StatusOr<std::vector<TensorType>> InferFused(const Attrs& attrs, absl::Span<const TensorType> inputs) {
+  const auto& dims = attrs.Ints("shape");
+  const Shape shape(dims.begin(), dims.end());
+  ASSIGN_OR_RETURN(const ScalarProgram program, ParseScalarProgram(attrs.Str("program")));
+  if (program.num_inputs != static_cast<int32_t>(inputs.size())) return absl::InvalidArgumentError("the program has another number of inputs");
+  for (const TensorType& t : inputs) {
+    const auto merged = BroadcastShape(t.shape, shape);
+    if (!merged.ok() || *merged != shape) return absl::InvalidArgumentError(absl::StrCat("an input does not broadcast to ", ToString(absl::MakeConstSpan(shape))));
+  }
+  std::vector<TensorType> outputs;
+  for (absl::string_view name : absl::StrSplit(attrs.Str("dtypes"), ',')) {
+    const auto dtype = ParseDType(name);
+    if (!dtype) return absl::InvalidArgumentError(absl::StrCat("unknown type ", name));
+    outputs.push_back({*dtype, shape});
+  }
+  if (outputs.size() != program.results.size()) return absl::InvalidArgumentError("the program has another number of results");
+  return outputs;
+}
+
+// Each input shares the dimensions it does not repeat.
+std::string FusedRule(const Attrs& attrs, absl::Span<const TensorType> inputs) {
+  const auto& shape = attrs.Ints("shape");
+  const int64_t rank = static_cast<int64_t>(shape.size());
+  std::vector<std::string> left;
+  std::string right;
+  for (const TensorType& t : inputs) {
+    std::string dims;
+    for (int64_t d = 0; d < t.rank(); ++d) {
+      const int64_t at = rank - t.rank() + d;
+      absl::StrAppend(&dims, t.shape[d] == 1 && shape[at] != 1 ? "1" : absl::StrCat("d", at), " ");
+    }
+    left.push_back(std::move(dims));
+  }
+  for (int64_t d = 0; d < rank; ++d) absl::StrAppend(&right, "d", d, " ");
+  const int64_t outputs = 1 + static_cast<int64_t>(std::count(attrs.Str("dtypes").begin(), attrs.Str("dtypes").end(), ','));
+  return absl::StrCat(absl::StrJoin(left, ", "), "-> ", absl::StrJoin(std::vector<std::string>(outputs, right), ", "));
+}
+
+class FusedKernel : public Kernel {
+ public:
+  FusedKernel(const ScalarProgram& program, const OpSpec& spec) : program_(program, spec.inputs, spec.outputs) {}
+  Status Run(const Buffers& b) override {
+    program_.Run(b.inputs, b.outputs, b.scratch);
+    return absl::OkStatus();
+  }
+  int64_t scratch_bytes() const override { return program_.scratch_bytes(); }
+
+ private:
+  TileProgram program_;
+};
+
+}  // namespace
+
+MSLUA_OPERATOR(fused) {
+  OpDef op("fused");
+  op.Doc("A chain of elementwise operators as one pass over memory. Inputs broadcast to `shape`; made by the fusion pass.");
+  op.Variadic("x", TypeClass::kAny);
+  op.Required("program", AttrKind::kString, "a ScalarProgram").Required("shape", AttrKind::kInts).Required("dtypes", AttrKind::kString, "of the outputs: f32,bf16");
+  op.Rule(FusedRule).Infer(InferFused);
+  op.Localize([](const LocalizeCall& c) -> StatusOr<Attrs> {
+    Attrs attrs = c.attrs;
+    const Shape& shape = c.local_outputs[0].shape;
+    return attrs.Set("shape", std::vector<int64_t>(shape.begin(), shape.end()));
+  });
+  op.Flops([](const Attrs& attrs, absl::Span<const TensorType>, absl::Span<const TensorType> outputs) {
+    const auto program = ParseScalarProgram(attrs.Str("program"));
+    return program.ok() ? static_cast<double>(program->code.size()) * static_cast<double>(outputs[0].elements()) : 0.0;
+  });
+  op.Reference([](const OpCall& c) -> Status {
+    ASSIGN_OR_RETURN(const ScalarProgram program, ParseScalarProgram(c.attrs.Str("program")));
+    return EvaluateElementwise(program, c.inputs, c.outputs);
+  });
+  op.Fast({"highway",
+           [](const OpSpec& spec) {
+             const auto program = ParseScalarProgram(spec.attrs.Str("program"));
+             return program.ok() && TileProgram::Supports(*program, spec.inputs, spec.outputs);
+           },
+           [](const OpSpec& spec) -> StatusOr<std::unique_ptr<Kernel>> {
+             ASSIGN_OR_RETURN(const ScalarProgram program, ParseScalarProgram(spec.attrs.Str("program")));
+             return std::unique_ptr<Kernel>(new FusedKernel(program, spec));
+           }});
+  op.elementwise = true;
+  op.AddSample({{{DType::kF32, {3, 4}}, {DType::kF32, {4}}, {DType::kF32, {3, 1}}, {DType::kF32, {}}},
+                {{"program", std::string("4: i0; i1; mul(0,1); i2; add(2,3); i3; sub(4,5) -> 4,6")}, {"shape", std::vector<int64_t>{3, 4}}, {"dtypes", std::string("f32,f32")}}});
+  return {op};
+}
+
+}  // namespace mslua

@@ -1,0 +1,434 @@
+#include "core/ops/support/tile_program.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "core/base/parallel_for.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/ops/support/tile_program.cc"
+// clang-format off
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "hwy/contrib/math/math-inl.h"
+// clang-format on
+
+HWY_BEFORE_NAMESPACE();
+namespace mslua {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+
+// Error function, our own least-squares fits: x P(x^2) below 1 (relative error 7e-8), and
+// 1 - exp(-x^2) t Q(t) with t = 1 / (1 + x / 2) up to 4, where it is 1 in f32.
+V Erf(D d, V x) {
+  const auto c = [&](float v) { return hn::Set(d, v); };
+  const V a = hn::Min(hn::Abs(x), c(4.0f));
+  const V s = hn::Mul(a, a);
+  V p = c(7.898201874922961e-05f);
+  for (float k : {-0.000802435155492276f, 0.0051900530233979225f, -0.026854807510972023f, 0.11283612251281738f, -0.3761262893676758f, 1.128379225730896f}) {
+    p = hn::MulAdd(p, s, c(k));
+  }
+  const V small = hn::Mul(a, p);
+  const V t = hn::Div(c(1.0f), hn::MulAdd(a, c(0.5f), c(1.0f)));
+  V q = c(0.11192645132541656f);
+  for (float k : {-0.44083765149116516f, 0.5103208422660828f, -0.052590206265449524f, 0.31846389174461365f, 0.2697545886039734f, 0.28300413489341736f}) {
+    q = hn::MulAdd(q, t, c(k));
+  }
+  const V large = hn::NegMulAdd(hn::Mul(q, t), hn::Exp(d, hn::Neg(s)), c(1.0f));
+  const V magnitude = hn::IfThenElse(hn::Lt(a, c(1.0f)), small, large);
+  // A NaN passes through: Min and Lt above may have dropped it.
+  return hn::IfThenElse(hn::Eq(x, x), hn::CopySign(magnitude, x), x);
+}
+
+V Sigmoid(D d, V x) {
+  const V one = hn::Set(d, 1.0f);
+  return hn::Div(one, hn::Add(one, hn::Exp(d, hn::Neg(x))));
+}
+
+// exp and log of the library are for finite numbers in range; the edges are IEEE's here.
+V SafeExp(D d, V x) {
+  const V y = hn::Exp(d, hn::Min(x, hn::Set(d, 88.72284f)));
+  const V over = hn::IfThenElse(hn::Gt(x, hn::Set(d, 88.72284f)), hn::Inf(d), y);
+  return hn::IfThenElse(hn::Eq(x, x), over, x);
+}
+V SafeLog(D d, V x) {
+  const V zero = hn::Zero(d);
+  V y = hn::Log(d, x);
+  y = hn::IfThenElse(hn::Eq(x, zero), hn::Neg(hn::Inf(d)), y);
+  y = hn::IfThenElse(hn::Eq(x, hn::Inf(d)), x, y);
+  y = hn::IfThenElse(hn::Lt(x, zero), hn::NaN(d), y);
+  return hn::IfThenElse(hn::Eq(x, x), y, x);
+}
+// |x|^y = exp(y log|x|); a negative base needs an integer exponent, whose oddness gives the sign.
+float PowOne(float a, float b) { return std::pow(a, b); }
+
+V SafeTanh(D d, V x) { return hn::IfThenElse(hn::Eq(x, x), hn::Tanh(d, x), x); }
+
+// One operand of a tile instruction: a tile, or one number for all elements.
+struct Operand {
+  const float* data;
+  bool scalar;
+};
+
+template <class F>
+HWY_INLINE void Unary(int64_t n, Operand a, float* out, F f) {
+  const D d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t i = 0; i < n; i += lanes) hn::Store(f(d, a.scalar ? hn::Set(d, *a.data) : hn::LoadU(d, a.data + i)), d, out + i);
+}
+
+template <class F>
+HWY_INLINE void Binary(int64_t n, Operand a, Operand b, float* out, F f) {
+  const D d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  if (a.scalar) {
+    const V va = hn::Set(d, *a.data);
+    for (int64_t i = 0; i < n; i += lanes) hn::Store(f(d, va, b.scalar ? hn::Set(d, *b.data) : hn::LoadU(d, b.data + i)), d, out + i);
+  } else if (b.scalar) {
+    const V vb = hn::Set(d, *b.data);
+    for (int64_t i = 0; i < n; i += lanes) hn::Store(f(d, hn::LoadU(d, a.data + i), vb), d, out + i);
+  } else {
+    for (int64_t i = 0; i < n; i += lanes) hn::Store(f(d, hn::LoadU(d, a.data + i), hn::LoadU(d, b.data + i)), d, out + i);
+  }
+}
+
+template <class M>
+HWY_INLINE V AsNumber(D d, M mask) {
+  return hn::IfThenElseZero(mask, hn::Set(d, 1.0f));
+}
+
+// Runs one instruction over `n` elements; tiles are padded, so whole vectors are always allowed.
+void RunInstr(ScalarOp op, int64_t n, Operand a, Operand b, Operand c, float* out) {
+  switch (op) {
+    case ScalarOp::kInput:
+    case ScalarOp::kConst: return Unary(n, a, out, [](D, V x) { return x; });
+    case ScalarOp::kAdd: return Binary(n, a, b, out, [](D, V x, V y) { return hn::Add(x, y); });
+    case ScalarOp::kSub: return Binary(n, a, b, out, [](D, V x, V y) { return hn::Sub(x, y); });
+    case ScalarOp::kMul: return Binary(n, a, b, out, [](D, V x, V y) { return hn::Mul(x, y); });
+    case ScalarOp::kDiv: return Binary(n, a, b, out, [](D, V x, V y) { return hn::Div(x, y); });
+    // A NaN on either side is handed on.
+    case ScalarOp::kMin:
+      return Binary(n, a, b, out, [](D, V x, V y) { return hn::IfThenElse(hn::Or(hn::Ne(x, x), hn::Lt(x, y)), x, y); });
+    case ScalarOp::kMax:
+      return Binary(n, a, b, out, [](D, V x, V y) { return hn::IfThenElse(hn::Or(hn::Ne(x, x), hn::Gt(x, y)), x, y); });
+    case ScalarOp::kPow: {
+      if (b.scalar && *b.data == 2.0f) return Unary(n, a, out, [](D, V x) { return hn::Mul(x, x); });
+      for (int64_t i = 0; i < n; ++i) out[i] = PowOne(a.data[a.scalar ? 0 : i], b.data[b.scalar ? 0 : i]);
+      return;
+    }
+    case ScalarOp::kEqual: return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, hn::Eq(x, y)); });
+    case ScalarOp::kNotEqual: return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, hn::Ne(x, y)); });
+    case ScalarOp::kLess: return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, hn::Lt(x, y)); });
+    case ScalarOp::kLessEqual: return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, hn::Le(x, y)); });
+    case ScalarOp::kGreater: return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, hn::Gt(x, y)); });
+    case ScalarOp::kGreaterEqual: return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, hn::Ge(x, y)); });
+    case ScalarOp::kAnd:
+      return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, hn::And(hn::Ne(x, hn::Zero(d)), hn::Ne(y, hn::Zero(d)))); });
+    case ScalarOp::kOr:
+      return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, hn::Or(hn::Ne(x, hn::Zero(d)), hn::Ne(y, hn::Zero(d)))); });
+    case ScalarOp::kNeg: return Unary(n, a, out, [](D, V x) { return hn::Neg(x); });
+    case ScalarOp::kAbs: return Unary(n, a, out, [](D, V x) { return hn::Abs(x); });
+    case ScalarOp::kExp: return Unary(n, a, out, [](D d, V x) { return SafeExp(d, x); });
+    case ScalarOp::kLog: return Unary(n, a, out, [](D d, V x) { return SafeLog(d, x); });
+    case ScalarOp::kSqrt: return Unary(n, a, out, [](D, V x) { return hn::Sqrt(x); });
+    case ScalarOp::kRsqrt: return Unary(n, a, out, [](D d, V x) { return hn::Div(hn::Set(d, 1.0f), hn::Sqrt(x)); });
+    case ScalarOp::kTanh: return Unary(n, a, out, [](D d, V x) { return SafeTanh(d, x); });
+    case ScalarOp::kSigmoid: return Unary(n, a, out, [](D d, V x) { return Sigmoid(d, x); });
+    case ScalarOp::kErf: return Unary(n, a, out, [](D d, V x) { return Erf(d, x); });
+    case ScalarOp::kFloor: return Unary(n, a, out, [](D, V x) { return hn::Floor(x); });
+    case ScalarOp::kSign:
+      return Unary(n, a, out, [](D d, V x) {
+        const V zero = hn::Zero(d);
+        const V s = hn::IfThenElse(hn::Eq(x, zero), zero, hn::CopySign(hn::Set(d, 1.0f), x));
+        return hn::IfThenElse(hn::Eq(x, x), s, x);
+      });
+    case ScalarOp::kNot: return Unary(n, a, out, [](D d, V x) { return AsNumber(d, hn::Eq(x, hn::Zero(d))); });
+    case ScalarOp::kSelect: {
+      const D d;
+      const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+      const auto load = [&](Operand o, int64_t i) { return o.scalar ? hn::Set(d, *o.data) : hn::LoadU(d, o.data + i); };
+      for (int64_t i = 0; i < n; i += lanes) hn::Store(hn::IfThenElse(hn::Ne(load(a, i), hn::Zero(d)), load(b, i), load(c, i)), d, out + i);
+      return;
+    }
+  }
+}
+
+// Runs all instructions over one tile. `slots[s]` is where slot s lies.
+void RunCode(const TileInstr* code, int64_t count, int64_t n, const float* const* slots, const bool* scalar, float* const* out) {
+  for (int64_t k = 0; k < count; ++k) {
+    const TileInstr& i = code[k];
+    const auto operand = [&](int32_t s) { return s < 0 ? Operand{nullptr, true} : Operand{slots[s], scalar[s]}; };
+    RunInstr(i.op, n, operand(i.args[0]), operand(i.args[1]), operand(i.args[2]), out[i.out]);
+  }
+}
+
+void FromBF16(const BF16* in, int64_t n, float* out) {
+  const hn::ScalableTag<uint32_t> du;
+  const hn::Rebind<uint16_t, decltype(du)> dh;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(du));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto wide = hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(dh, reinterpret_cast<const uint16_t*>(in) + i)));
+    hn::StoreU(wide, du, reinterpret_cast<uint32_t*>(out) + i);
+  }
+  for (; i < n; ++i) out[i] = in[i];
+}
+
+// Round to nearest even, as BF16(float) does.
+void ToBF16(const float* in, int64_t n, BF16* out) {
+  const D d;
+  const hn::RebindToUnsigned<D> du;
+  const hn::Rebind<uint16_t, D> dh;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const V x = hn::LoadU(d, in + i);
+    const auto u = hn::BitCast(du, x);
+    const auto odd = hn::And(hn::ShiftRight<16>(u), hn::Set(du, 1u));
+    const auto rounded = hn::Add(u, hn::Add(odd, hn::Set(du, 0x7fffu)));
+    const auto nan = hn::Or(u, hn::Set(du, 0x400000u));
+    const auto picked = hn::IfThenElse(hn::RebindMask(du, hn::Eq(x, x)), rounded, nan);
+    hn::StoreU(hn::TruncateTo(dh, hn::ShiftRight<16>(picked)), dh, reinterpret_cast<uint16_t*>(out) + i);
+  }
+  for (; i < n; ++i) out[i] = BF16(in[i]);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mslua
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mslua {
+namespace {
+
+HWY_EXPORT(RunCode);
+HWY_EXPORT(FromBF16);
+HWY_EXPORT(ToBF16);
+
+// Tiles are written in whole vectors: room for the widest after each.
+constexpr int64_t kTileFloats = kTileElements + 64;
+
+// Work of one element, in elements of a copy: what makes a chain worth a second thread.
+int64_t Cost(const ScalarProgram& p) {
+  int64_t cost = 1;
+  for (const ScalarInstr& i : p.code) {
+    switch (i.op) {
+      case ScalarOp::kExp: case ScalarOp::kLog: case ScalarOp::kTanh: case ScalarOp::kSigmoid: case ScalarOp::kErf: cost += 12; break;
+      case ScalarOp::kPow: cost += 60; break;
+      case ScalarOp::kConst: break;
+      default: cost += 1;
+    }
+  }
+  return cost;
+}
+
+template <class T>
+void Convert(const T* in, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] = static_cast<float>(in[i]);
+}
+
+void LoadDense(DType t, const void* data, int64_t begin, int64_t n, float* out) {
+  if (t == DType::kBF16) return HWY_DYNAMIC_DISPATCH(FromBF16)(static_cast<const BF16*>(data) + begin, n, out);
+  DispatchDType(t, [&](auto zero) {
+    using T = decltype(zero);
+    Convert(static_cast<const T*>(data) + begin, n, out);
+  });
+}
+
+void StoreDense(DType t, const float* in, int64_t begin, int64_t n, void* data) {
+  if (t == DType::kF32) {
+    std::memmove(static_cast<float*>(data) + begin, in, static_cast<size_t>(n) * sizeof(float));
+    return;
+  }
+  if (t == DType::kBF16) return HWY_DYNAMIC_DISPATCH(ToBF16)(in, n, static_cast<BF16*>(data) + begin);
+  DispatchDType(t, [&](auto zero) {
+    using T = decltype(zero);
+    T* out = static_cast<T*>(data) + begin;
+    for (int64_t i = 0; i < n; ++i) {
+      if constexpr (std::is_same_v<T, bool>) out[i] = in[i] != 0;
+      else out[i] = static_cast<T>(in[i]);
+    }
+  });
+}
+
+}  // namespace
+
+bool TileProgram::Supports(const ScalarProgram& program, absl::Span<const TensorType> inputs, absl::Span<const TensorType> outputs) {
+  if (static_cast<int64_t>(program.code.size()) > kMaxTileSlots) return false;
+  bool has_float = false;
+  for (const auto& span : {inputs, outputs}) {
+    for (const TensorType& t : span) {
+      if (t.dtype == DType::kF64) return false;
+      has_float |= IsFloat(t.dtype);
+    }
+  }
+  return has_float;
+}
+
+TileProgram::TileProgram(const ScalarProgram& program, absl::Span<const TensorType> inputs, absl::Span<const TensorType> outputs) {
+  const Shape& shape = outputs[0].shape;
+  elements_ = NumElements(shape);
+  for (const TensorType& t : outputs) output_types_.push_back(t.dtype);
+  for (const TensorType& t : inputs) {
+    Input in;
+    in.dtype = t.dtype;
+    in.scalar = t.elements() == 1;
+    in.dense = t.shape == shape && !in.scalar;
+    if (!in.dense && !in.scalar) {
+      const Shape own = RowMajorStrides(t.shape);
+      const int64_t lead = static_cast<int64_t>(shape.size()) - t.rank();
+      for (int64_t d = 0; d < static_cast<int64_t>(shape.size()); ++d) {
+        if (shape[d] == 1) continue;
+        const bool repeats = d < lead || t.shape[d - lead] == 1;
+        const int64_t stride = repeats ? 0 : own[d - lead];
+        const bool merges = !in.sizes.empty() && (repeats ? in.strides.back() == 0 : in.strides.back() == stride * shape[d]);
+        if (merges) {
+          in.sizes.back() *= shape[d];
+          in.strides.back() = stride;
+        } else {
+          in.sizes.push_back(shape[d]);
+          in.strides.push_back(stride);
+        }
+      }
+    }
+    inputs_.push_back(std::move(in));
+  }
+
+  // Slots: inputs first, then constants, then tiles that instructions share once their last reader is past.
+  const int32_t count = static_cast<int32_t>(program.code.size());
+  std::vector<int32_t> slot(count, -1), last_use(count, -1);
+  for (int32_t v = 0; v < count; ++v) {
+    for (int k = 0; k < Arity(program.code[v].op); ++k) last_use[program.code[v].args[k]] = v;
+  }
+  for (int32_t r : program.results) last_use[r] = count;
+  for (int32_t v = 0; v < count; ++v) {
+    const ScalarInstr& i = program.code[v];
+    if (i.op == ScalarOp::kInput) {
+      Input& in = inputs_[i.args[0]];
+      if (in.slot < 0) {
+        in.slot = slots_++;
+        in.used = true;
+        slot_is_scalar_.push_back(in.scalar);
+      }
+      slot[v] = in.slot;
+    } else if (i.op == ScalarOp::kConst) {
+      slot[v] = slots_++;
+      slot_is_scalar_.push_back(true);
+      constants_.emplace_back(slot[v], static_cast<float>(i.constant));
+    }
+  }
+  std::vector<int32_t> free_slots;
+  for (int32_t v = 0; v < count; ++v) {
+    const ScalarInstr& i = program.code[v];
+    if (Arity(i.op) == 0) continue;
+    TileInstr t;
+    t.op = i.op;
+    for (int k = 0; k < 3; ++k) t.args[k] = k < Arity(i.op) ? slot[i.args[k]] : -1;
+    // An operand's tile may be the result's: instructions read an element before they write it.
+    for (int k = 0; k < Arity(i.op); ++k) {
+      const int32_t a = i.args[k];
+      if (last_use[a] == v && Arity(program.code[a].op) > 0 && std::find(free_slots.begin(), free_slots.end(), slot[a]) == free_slots.end()) {
+        free_slots.push_back(slot[a]);
+      }
+    }
+    if (free_slots.empty()) {
+      free_slots.push_back(slots_++);
+      slot_is_scalar_.push_back(false);
+    }
+    t.out = slot[v] = free_slots.back();
+    free_slots.pop_back();
+    code_.push_back(t);
+  }
+  for (int32_t r : program.results) results_.push_back(slot[r]);
+  grain_ = std::max<int64_t>(kTileElements, (int64_t{64} << 10) / Cost(program) / kTileElements * kTileElements);
+  threads_ = std::max<int64_t>(1, std::min<int64_t>(ComputeThreads(), (elements_ + grain_ - 1) / grain_));
+  // One tile more, for results that are one number.
+  thread_bytes_ = (slots_ + 1) * kTileFloats * static_cast<int64_t>(sizeof(float));
+}
+
+void TileProgram::LoadBroadcast(const Input& in, const void* data, int64_t begin, int64_t n, float* out) const {
+  const int64_t inner = in.sizes.back();
+  int64_t done = 0;
+  while (done < n) {
+    int64_t rest = begin + done;
+    const int64_t at = rest % inner;
+    rest /= inner;
+    int64_t offset = at * in.strides.back();
+    for (int64_t d = static_cast<int64_t>(in.sizes.size()) - 2; d >= 0; --d) {
+      offset += rest % in.sizes[d] * in.strides[d];
+      rest /= in.sizes[d];
+    }
+    const int64_t run = std::min(n - done, inner - at);
+    if (in.strides.back() == 0) {
+      float one;
+      LoadDense(in.dtype, data, offset, 1, &one);
+      std::fill(out + done, out + done + run, one);
+    } else {
+      LoadDense(in.dtype, data, offset, run, out + done);
+    }
+    done += run;
+  }
+}
+
+void TileProgram::RunRange(const void* const* inputs, void* const* outputs, float* tiles, int64_t begin, int64_t end) const {
+  const float* read[kMaxTileSlots];
+  float* write[kMaxTileSlots];
+  bool scalar[kMaxTileSlots];
+  for (int32_t s = 0; s < slots_; ++s) {
+    write[s] = tiles + s * kTileFloats;
+    read[s] = write[s];
+    scalar[s] = slot_is_scalar_[s];
+  }
+  for (const auto& c : constants_) write[c.first][0] = c.second;
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (inputs_[i].used && inputs_[i].scalar) LoadDense(inputs_[i].dtype, inputs[i], 0, 1, write[inputs_[i].slot]);
+  }
+  for (int64_t at = begin; at < end; at += kTileElements) {
+    const int64_t n = std::min(kTileElements, end - at);
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      const Input& in = inputs_[i];
+      if (!in.used || in.scalar) continue;
+      // A whole tile of f32 is read where it lies; a last, partial one is copied, since vectors read past it.
+      if (in.dense && in.dtype == DType::kF32 && n == kTileElements) {
+        read[in.slot] = static_cast<const float*>(inputs[i]) + at;
+      } else {
+        read[in.slot] = write[in.slot];
+        if (in.dense) LoadDense(in.dtype, inputs[i], at, n, write[in.slot]);
+        else LoadBroadcast(in, inputs[i], at, n, write[in.slot]);
+      }
+    }
+    HWY_DYNAMIC_DISPATCH(RunCode)(code_.data(), static_cast<int64_t>(code_.size()), n, read, scalar, write);
+    for (size_t o = 0; o < results_.size(); ++o) {
+      const int32_t s = results_[o];
+      if (scalar[s]) {
+        float* tile = tiles + slots_ * kTileFloats;  // a constant or scalar result: spread it
+        std::fill(tile, tile + n, read[s][0]);
+        StoreDense(output_types_[o], tile, at, n, outputs[o]);
+      } else {
+        StoreDense(output_types_[o], read[s], at, n, outputs[o]);
+      }
+    }
+  }
+}
+
+void TileProgram::Run(const void* const* inputs, void* const* outputs, void* scratch) const {
+  if (threads_ == 1) {
+    RunRange(inputs, outputs, static_cast<float*>(scratch), 0, elements_);
+    return;
+  }
+  // Shares are whole tiles, one for each thread's own scratch.
+  const int64_t tiles = (elements_ + kTileElements - 1) / kTileElements;
+  ParallelFor(threads_, 1, [&](int64_t first, int64_t last) {
+    for (int64_t t = first; t < last; ++t) {
+      const int64_t begin = tiles * t / threads_ * kTileElements, end = std::min(elements_, tiles * (t + 1) / threads_ * kTileElements);
+      RunRange(inputs, outputs, reinterpret_cast<float*>(static_cast<char*>(scratch) + t * thread_bytes_), begin, end);
+    }
+  });
+}
+
+}  // namespace mslua
+#endif  // HWY_ONCE

@@ -1,0 +1,65 @@
+// Runs a scalar program over tensors with SIMD (Highway, dispatched at run time): the fast path of elementwise
+// operators and fused chains. A tile of every value stays in the first-level cache while its instructions run.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "core/base/shape.h"
+#include "core/op/formula.h"
+
+namespace mslua {
+
+// Elements of a tile: 2 KiB a value.
+inline constexpr int64_t kTileElements = 512;
+// The most inputs, constants and instructions of a program together (the fusion pass cuts chains there).
+inline constexpr int32_t kMaxTileSlots = 64;
+
+// One instruction with its operands resolved to slots. Public for the SIMD code only.
+struct TileInstr {
+  ScalarOp op;
+  int32_t out;      // slot
+  int32_t args[3];  // slots
+};
+
+// A program prepared for fixed types. f32 arithmetic; 16-bit floats, bool and integers are converted at the
+// edges. Inputs broadcast as NumPy does. An output may lie over an input of its own shape and type.
+class TileProgram {
+ public:
+  // False where the arithmetic must not be f32 (f64 anywhere, or integers only), and for programs that are too long.
+  static bool Supports(const ScalarProgram& program, absl::Span<const TensorType> inputs, absl::Span<const TensorType> outputs);
+
+  TileProgram(const ScalarProgram& program, absl::Span<const TensorType> inputs, absl::Span<const TensorType> outputs);
+
+  // Bytes that Run needs in `scratch`: the tiles of every thread.
+  int64_t scratch_bytes() const { return threads_ * thread_bytes_; }
+  void Run(const void* const* inputs, void* const* outputs, void* scratch) const;
+
+ private:
+  // How elements of an input lie under the output's index.
+  struct Input {
+    DType dtype;
+    bool used = false;
+    bool scalar = false;  // one element
+    bool dense = false;   // the output's own shape
+    Shape sizes, strides;  // otherwise: merged dimensions; stride 0 repeats
+    int32_t slot = -1;
+  };
+  void RunRange(const void* const* inputs, void* const* outputs, float* tiles, int64_t begin, int64_t end) const;
+  void LoadBroadcast(const Input& input, const void* data, int64_t begin, int64_t n, float* out) const;
+
+  std::vector<Input> inputs_;
+  std::vector<DType> output_types_;
+  std::vector<int32_t> results_;             // slots
+  std::vector<std::pair<int32_t, float>> constants_;  // slots that hold one number
+  std::vector<bool> slot_is_scalar_;
+  std::vector<TileInstr> code_;
+  int64_t elements_ = 0;
+  int64_t grain_ = 0;
+  int32_t slots_ = 0;
+  int64_t threads_ = 1;
+  int64_t thread_bytes_ = 0;
+};
+
+}  // namespace mslua

@@ -1,0 +1,63 @@
+// A compiled graph: kernels prepared, memory planned, ready to run every step with no allocation.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/graph/graph.h"
+#include "core/runtime/store.h"
+
+namespace mslua {
+
+struct CompileOptions {
+  bool reference_kernels = false;  // plain C++ kernels only; no fusion: each node is its own
+  bool optimize = true;            // CSE, algebra, fusion, layout; off: the graph as it is
+  // 0 none, 1 the final graph, 2 after each pass, 3 also DOT: <path>/rank_<rank>/NN_<pass>.ir
+  int save_graphs = 0;
+  std::string save_graphs_path = ".";
+  int rank = 0;
+};
+
+// What a compile found out; `mslua plan`, the start-up lines and the benchmarks print it.
+struct PlanReport {
+  int64_t nodes = 0, kernels = 0;
+  int64_t workspace_bytes = 0;     // the arena: the most that activations need at once
+  int64_t sum_of_value_bytes = 0;  // what they would need without reuse
+  int64_t in_place = 0;            // outputs written over an input
+  int64_t copies = 0;              // store updates that needed a copy at the end of the step
+  double compile_seconds = 0;
+};
+
+class Executable {
+ public:
+  // Compiles `graph`. Its inputs of kind parameter and state are found in `store` by name (types must agree);
+  // the store must outlive the executable. `workspace` may be shared by executables of which one runs at a time;
+  // null: it has its own.
+  static StatusOr<std::unique_ptr<Executable>> Compile(const Graph& graph, Store* store, const CompileOptions& options = {},
+                                                       std::shared_ptr<Block>* workspace = nullptr);
+  virtual ~Executable() = default;
+
+  // Where data input `name` lies in this and following runs: dense, row-major, of the input's type; not copied, must
+  // stay valid during Run. Unknown names are an error.
+  virtual Status BindInput(absl::string_view name, const void* data) = 0;
+  // The same by position among inputs() (no look-up).
+  virtual void BindInputAt(int position, const void* data) = 0;
+  // Sets a scalar input (R7), converted to its type.
+  virtual Status SetScalar(absl::string_view name, double value) = 0;
+  virtual void SetScalarAt(int position, double value) = 0;
+
+  // Runs one step on the calling thread (and its compute threads). Errors are about values (a label out of range);
+  // the store may then be partly updated.
+  virtual Status Run() = 0;
+
+  // The value of an output after Run; valid until the next. For outputs that update the store: the store's memory.
+  virtual TensorView Output(int i) const = 0;
+
+  // The compiled graph, its inputs in order and its outputs.
+  virtual const Graph& graph() const = 0;
+  virtual const std::vector<std::string>& inputs() const = 0;
+  virtual const PlanReport& report() const = 0;
+};
+
+}  // namespace mslua
