@@ -1,0 +1,280 @@
+#include <algorithm>
+#include <optional>
+#include <queue>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/op/registry.h"
+#include "core/passes/passes.h"
+#include "core/passes/rewriter.h"
+
+namespace mslua {
+namespace {
+
+// The most operands and instructions of one chain: its tiles stay in the first-level cache (kMaxTileSlots of the
+// tile interpreter is larger).
+constexpr int32_t kMaxChain = 40;
+
+class Fuser {
+ public:
+  explicit Fuser(const Graph& graph) : graph_(graph), count_(static_cast<int32_t>(graph.nodes.size())), group_(count_, -1) {}
+
+  Graph Run() {
+    for (int32_t i = 0; i < count_; ++i) {
+      seen_ = i;
+      if (!Fusible(graph_.nodes[i])) continue;
+      group_[i] = i;
+      members_[i] = {i};
+      for (Value v : graph_.nodes[i].inputs) {
+        const Value source = ThroughBroadcast(v);
+        if (group_[source.node] >= 0 && source == v) TryMerge(group_[source.node], group_[i]);
+      }
+      MergeSiblings(i);
+    }
+    return Emit();
+  }
+
+ private:
+  static bool IsFloatOrBool(DType t) { return IsFloat(t) || t == DType::kBool; }
+
+  // Elementwise in f32 or in f64, with results that are floats or bools. A cast to an integer truncates, which a chain
+  // in floating point would not do: it ends a chain by not being in one.
+  static bool Fusible(const Node& n) {
+    if (n.op->formula.empty()) return false;
+    if (!IsFloatOrBool(n.outputs[0].dtype)) return false;
+    return true;
+  }
+  bool IsF64(int32_t i) const {
+    const Node& n = graph_.nodes[i];
+    if (n.outputs[0].dtype == DType::kF64) return true;
+    for (Value v : n.inputs) {
+      if (graph_.TypeOf(v).dtype == DType::kF64) return true;
+    }
+    return false;
+  }
+  // Integers alone are not computed in floating point.
+  bool HasFloat(int32_t i) const {
+    const Node& n = graph_.nodes[i];
+    if (IsFloat(n.outputs[0].dtype)) return true;
+    for (Value v : n.inputs) {
+      if (IsFloat(graph_.TypeOf(v).dtype)) return true;
+    }
+    return false;
+  }
+
+  Value ThroughBroadcast(Value v) const {
+    while (graph_.nodes[v.node].op->name == "broadcast_to") v = graph_.nodes[v.node].inputs[0];
+    return v;
+  }
+  std::optional<double> SplatOf(Value v) const {
+    const Node& n = graph_.nodes[ThroughBroadcast(v).node];
+    if (n.op->name != "constant" || n.outputs[0].elements() != 1) return std::nullopt;
+    return LoadAsDouble(n.outputs[0].dtype, n.attrs.Str("data").data(), 0);
+  }
+
+  // What the chain `members` reads from outside, broadcasts looked through, constants left out.
+  std::vector<Value> OutsideInputs(const std::vector<int32_t>& members) const {
+    std::vector<Value> out;
+    for (int32_t m : members) {
+      for (Value v : graph_.nodes[m].inputs) {
+        if (std::binary_search(members.begin(), members.end(), v.node) || SplatOf(v)) continue;
+        const Value source = ThroughBroadcast(v);
+        if (std::find(out.begin(), out.end(), source) == out.end()) out.push_back(source);
+      }
+    }
+    return out;
+  }
+
+  // Makes the chains of groups a and b one, if they run over the same shape in the same arithmetic, are short enough, and no
+  // path leaves the union and comes back.
+  bool TryMerge(int32_t a, int32_t b) {
+    if (a == b) return true;
+    const std::vector<int32_t>&ma = members_[a], &mb = members_[b];
+    const Node &na = graph_.nodes[ma[0]], &nb = graph_.nodes[mb[0]];
+    if (na.outputs[0].shape != nb.outputs[0].shape || na.region != nb.region || IsF64(ma[0]) != IsF64(mb[0]) || HasFloat(ma[0]) != HasFloat(mb[0])) return false;
+    std::vector<int32_t> all;
+    std::merge(ma.begin(), ma.end(), mb.begin(), mb.end(), std::back_inserter(all));
+    if (static_cast<int32_t>(all.size() + OutsideInputs(all).size()) > kMaxChain) return false;
+    if (LeavesAndComesBack(all)) return false;
+    for (int32_t m : mb) group_[m] = a;
+    members_[a] = std::move(all);
+    members_.erase(b);
+    return true;
+  }
+
+  // Whether a path leads from the nodes of `all` through others back into them. Other groups count as one node each: what
+  // feeds one of their members feeds them all. `seen_` nodes are all that groups can have by now.
+  bool LeavesAndComesBack(const std::vector<int32_t>& all) {
+    absl::flat_hash_set<int32_t> after_groups;  // groups that depend on `all`
+    std::vector<char> state(seen_ + 1, 0);      // 1: in `all`, 2: outside and depends on it
+    for (int32_t m : all) state[m] = 1;
+    const auto after = [&](int32_t i) { return state[i] == 2 || (state[i] == 0 && group_[i] >= 0 && after_groups.contains(group_[i])); };
+    // A group's members may lie before the one that makes it depend: repeat until nothing changes.
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (int32_t i = after_groups.empty() ? all.front() : 0; i <= seen_; ++i) {
+        bool depends = after(i), comes_back = false;
+        for (Value v : graph_.nodes[i].inputs) {
+          if (after(v.node)) depends = comes_back = true;
+          else if (state[v.node] == 1) depends = true;
+        }
+        if (state[i] == 1) {
+          if (comes_back) return true;
+        } else if (depends && state[i] == 0) {
+          state[i] = 2;
+          changed = true;
+          if (group_[i] >= 0) after_groups.insert(group_[i]);
+        }
+      }
+      if (after_groups.empty()) break;  // one sweep in order finds everything
+    }
+    return false;
+  }
+
+  // Chains over the same inputs read them once when they are one: the update of a parameter and of its state.
+  void MergeSiblings(int32_t i) {
+    for (Value v : graph_.nodes[i].inputs) {
+      const Value source = ThroughBroadcast(v);
+      if (source != v || SplatOf(v)) continue;
+      auto [it, fresh] = reader_.emplace(v, i);
+      if (fresh) continue;
+      if (group_[it->second] != group_[i]) TryMerge(group_[it->second], group_[i]);
+      it->second = i;
+    }
+  }
+
+  Graph Emit() {
+    // Order the groups and the other nodes: a group stands where all its operands are known. Kahn's algorithm, the
+    // earliest first, keeps the order of the trace where it can.
+    std::vector<int32_t> unit(count_);  // a node's unit: its group's first member, or itself
+    for (int32_t i = 0; i < count_; ++i) unit[i] = group_[i] >= 0 ? members_[group_[i]].back() : i;
+    std::vector<std::vector<int32_t>> readers(count_);
+    std::vector<int32_t> waiting(count_, 0);
+    for (int32_t i = 0; i < count_; ++i) {
+      for (Value v : graph_.nodes[i].inputs) {
+        if (unit[v.node] == unit[i]) continue;
+        readers[unit[v.node]].push_back(unit[i]);
+        ++waiting[unit[i]];
+      }
+    }
+    std::priority_queue<int32_t, std::vector<int32_t>, std::greater<int32_t>> ready;
+    for (int32_t i = 0; i < count_; ++i) {
+      if (unit[i] == i && waiting[i] == 0) ready.push(i);
+    }
+    Rewriter rewriter(graph_);
+    while (!ready.empty()) {
+      const int32_t u = ready.top();
+      ready.pop();
+      if (group_[u] >= 0) EmitGroup(rewriter, members_[group_[u]]);
+      else rewriter.Copy(u);
+      for (int32_t r : readers[u]) {
+        if (--waiting[r] == 0) ready.push(r);
+      }
+    }
+    return EliminateDeadNodes(rewriter.Finish());
+  }
+
+  void EmitGroup(Rewriter& rewriter, const std::vector<int32_t>& members) {
+    ScalarProgram program;
+    std::vector<Value> inputs;
+    absl::flat_hash_map<Value, int32_t> at;  // a graph value's place in the program
+    const auto append = [&](ScalarInstr instr) {
+      program.code.push_back(instr);
+      return static_cast<int32_t>(program.code.size()) - 1;
+    };
+    const auto operand = [&](Value v) -> int32_t {
+      if (const auto it = at.find(v); it != at.end()) return it->second;
+      ScalarInstr instr;
+      if (const auto number = SplatOf(v)) {
+        instr.constant = *number;
+        for (size_t i = 0; i < program.code.size(); ++i) {
+          if (program.code[i] == instr) return static_cast<int32_t>(i);
+        }
+        return append(instr);
+      }
+      const Value source = ThroughBroadcast(v);
+      if (const auto it = at.find(source); it != at.end() && !std::binary_search(members.begin(), members.end(), source.node)) return it->second;
+      instr.op = ScalarOp::kInput;
+      instr.args[0] = static_cast<int32_t>(inputs.size());
+      inputs.push_back(source);
+      return at[source] = append(instr);
+    };
+    for (int32_t m : members) {
+      const Node& n = graph_.nodes[m];
+      std::vector<int32_t> args;
+      for (Value v : n.inputs) args.push_back(operand(v));
+      const auto formula = FormulaProgram(*n.op, n.attrs);  // has parsed before, when the operator was checked
+      std::vector<int32_t> local;
+      for (ScalarInstr instr : formula->code) {
+        if (instr.op == ScalarOp::kInput) {
+          local.push_back(args[instr.args[0]]);
+          continue;
+        }
+        for (int k = 0; k < Arity(instr.op); ++k) instr.args[k] = local[instr.args[k]];
+        local.push_back(append(instr));
+      }
+      at[{m, 0}] = local[formula->results[0]];
+    }
+    // Outputs: members that somebody outside reads.
+    std::vector<int32_t> escaping;
+    const auto read_outside = [&](int32_t m) {
+      for (const GraphOutput& o : graph_.outputs) {
+        if (o.value.node == m) return true;
+      }
+      for (int32_t reader : Readers(m)) {
+        if (!std::binary_search(members.begin(), members.end(), reader)) return true;
+      }
+      return false;
+    };
+    std::vector<std::string> dtypes;
+    for (int32_t m : members) {
+      if (!read_outside(m)) continue;
+      escaping.push_back(m);
+      program.results.push_back(at[{m, 0}]);
+      dtypes.push_back(Name(graph_.nodes[m].outputs[0].dtype));
+    }
+    if (escaping.empty()) return;  // dead
+    program.num_inputs = static_cast<int32_t>(inputs.size());
+    const Node& last = graph_.nodes[members.back()];
+    const Shape& shape = last.outputs[0].shape;
+    Node fused;
+    fused.op = Operators().Find("fused");
+    fused.location = last.location;
+    fused.region = last.region;
+    fused.attrs.Set("program", ToString(program)).Set("shape", std::vector<int64_t>(shape.begin(), shape.end())).Set("dtypes", absl::StrJoin(dtypes, ","));
+    if (inputs.empty()) {  // all constants: a broadcast number does as well
+      for (int32_t m : members) rewriter.Copy(m);
+      return;
+    }
+    std::vector<Value> mapped;
+    for (Value v : inputs) mapped.push_back(rewriter.Map(v));
+    const std::vector<Value> out = rewriter.to().Clone(fused, mapped);
+    for (size_t o = 0; o < out.size() && o < escaping.size(); ++o) rewriter.Replace({escaping[o], 0}, out[o]);
+  }
+
+  const std::vector<int32_t>& Readers(int32_t node) {
+    if (readers_.empty()) {
+      readers_.resize(count_);
+      for (int32_t i = 0; i < count_; ++i) {
+        for (Value v : graph_.nodes[i].inputs) readers_[v.node].push_back(i);
+      }
+    }
+    return readers_[node];
+  }
+
+  const Graph& graph_;
+  const int32_t count_;
+  std::vector<int32_t> group_;  // of a node; -1: none
+  int32_t seen_ = 0;            // the node being looked at
+  absl::flat_hash_map<int32_t, std::vector<int32_t>> members_;  // sorted
+  absl::flat_hash_map<Value, int32_t> reader_;  // the last fusible reader of a value
+  std::vector<std::vector<int32_t>> readers_;
+};
+
+}  // namespace
+
+Graph FuseElementwise(const Graph& graph) { return Fuser(graph).Run(); }
+
+}  // namespace mslua

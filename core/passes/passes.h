@@ -1,0 +1,26 @@
+// Graph-to-graph passes. Each gives a graph that computes the same outputs from the same inputs; the order in
+// which the compiler runs them is kPasses in core/runtime/compile.cc.
+#pragma once
+
+#include "core/graph/graph.h"
+
+namespace mslua {
+
+// Drops nodes that no output needs. Inputs stay: they are the program's signature.
+Graph EliminateDeadNodes(const Graph& graph);
+
+// Makes equal nodes (operator, operands, attributes, recomputation region) one. Random nodes differ in their _rng (R10).
+Graph MergeCommonNodes(const Graph& graph);
+
+// Algebra that needs no arithmetic: x*1, x+0, x-0, x/1, neg(neg x), transpose of a transpose, reshape of a reshape,
+// broadcasts and casts that change nothing, a transpose into or out of a matmul.
+Graph Simplify(const Graph& graph);
+
+// Elementwise chains become `fused` nodes: one pass over memory each (core/ops/fused.cc). Scalar constants become
+// numbers of the program, broadcasts its input patterns. Nothing is computed twice.
+Graph FuseElementwise(const Graph& graph);
+
+// Convolution chains in channels-last order (D9): NCHW stays at the chain's ends only.
+Graph AssignLayout(const Graph& graph);
+
+}  // namespace mslua

@@ -1,0 +1,18 @@
+#include "core/passes/rewriter.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace mslua {
+
+Graph Rewriter::Finish() {
+  for (const GraphOutput& o : from_.outputs) to_.Output(o.name, Map(o.value), o.updates);
+  auto graph = to_.Finish();
+  if (!graph.ok()) {
+    std::fprintf(stderr, "mslua: a pass broke the graph: %s\n", graph.status().ToString().c_str());
+    std::abort();
+  }
+  return *std::move(graph);
+}
+
+}  // namespace mslua

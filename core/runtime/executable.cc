@@ -1,0 +1,278 @@
+#include "core/runtime/executable.h"
+
+#include <chrono>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "core/runtime/compile.h"
+#include "core/runtime/memory_plan.h"
+
+namespace mslua {
+namespace {
+
+// Runs an operator that has no fast kernel for its types.
+class ReferenceRunner : public Kernel {
+ public:
+  explicit ReferenceRunner(const Node& node, std::vector<TensorType> inputs) : node_(node), input_types_(std::move(inputs)) {
+    for (const TensorType& t : input_types_) inputs_.push_back({t, nullptr});
+    for (const TensorType& t : node_.outputs) outputs_.push_back({t, nullptr});
+  }
+  Status Run(const Buffers& b) override {
+    for (size_t i = 0; i < inputs_.size(); ++i) inputs_[i].data = const_cast<void*>(b.inputs[i]);
+    for (size_t o = 0; o < outputs_.size(); ++o) outputs_[o].data = b.outputs[o];
+    return node_.op->reference({node_.attrs, inputs_, outputs_});
+  }
+
+ private:
+  const Node node_;
+  std::vector<TensorType> input_types_;
+  std::vector<TensorView> inputs_, outputs_;
+};
+
+StatusOr<std::unique_ptr<Kernel>> MakeKernel(const Graph& graph, const Node& node, bool reference_only) {
+  std::vector<TensorType> inputs;
+  for (Value v : node.inputs) inputs.push_back(graph.TypeOf(v));
+  if (!reference_only) {
+    const OpSpec spec{node.attrs, inputs, absl::MakeConstSpan(node.outputs.data(), node.outputs.size())};
+    for (const FastKernel& fast : node.op->fast) {
+      if (fast.supports(spec)) return fast.make(spec);
+    }
+  }
+  if (!node.op->reference) return absl::UnimplementedError(absl::StrCat(node.op->name, ": no kernel for these types"));
+  return std::unique_ptr<Kernel>(new ReferenceRunner(node, std::move(inputs)));
+}
+
+class CpuExecutable : public Executable {
+ public:
+  Status Init(Graph graph, Store* store, const CompileOptions& options, std::shared_ptr<Block>* workspace) {
+    graph_ = std::move(graph);
+    std::vector<int64_t> scratch(graph_.nodes.size(), 0);
+    std::vector<std::unique_ptr<Kernel>> kernels(graph_.nodes.size());
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const Node& n = graph_.nodes[i];
+      if (n.op->name == "input" || n.op->name == "constant" || n.op->view) continue;
+      auto kernel = MakeKernel(graph_, n, options.reference_kernels);
+      if (!kernel.ok()) return Annotate(kernel.status(), n.location ? ToString(*n.location) : n.op->name);
+      kernels[i] = *std::move(kernel);
+      scratch[i] = kernels[i]->scratch_bytes();
+    }
+    const MemoryPlan plan = PlanMemory(graph_, scratch);
+    RETURN_IF_ERROR(Allocate(plan, store, workspace));
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      if (!kernels[i]) continue;
+      const Node& n = graph_.nodes[i];
+      Launch launch;
+      launch.kernel = std::move(kernels[i]);
+      launch.node = static_cast<int32_t>(i);
+      launch.first = static_cast<int32_t>(pointers_.size());
+      for (Value v : n.inputs) pointers_.push_back(Address(plan, v));
+      for (int o = 0; o < static_cast<int>(n.outputs.size()); ++o) pointers_.push_back(Address(plan, {launch.node, o}));
+      launch.num_inputs = static_cast<int32_t>(n.inputs.size());
+      launch.scratch = plan.scratch[i] < 0 ? nullptr : Arena() + plan.scratch[i];
+      launches_.push_back(std::move(launch));
+    }
+    FindExternalSlots(plan);
+    for (int k : plan.copies) {
+      const GraphOutput& o = graph_.outputs[k];
+      copies_.push_back({store->Find(o.updates)->memory.data(), k, static_cast<size_t>(graph_.TypeOf(o.value).bytes())});
+    }
+    for (const GraphOutput& o : graph_.outputs) {
+      void* at = o.updates.empty() ? Address(plan, o.value) : store->Find(o.updates)->memory.data();
+      outputs_.push_back({graph_.TypeOf(o.value), at});
+      sources_.push_back(Address(plan, o.value));
+    }
+    report_.nodes = static_cast<int64_t>(graph_.nodes.size());
+    report_.kernels = static_cast<int64_t>(launches_.size());
+    report_.workspace_bytes = plan.workspace_bytes;
+    report_.sum_of_value_bytes = plan.sum_of_value_bytes;
+    report_.in_place = plan.in_place;
+    report_.copies = static_cast<int64_t>(plan.copies.size());
+    return absl::OkStatus();
+  }
+
+  Status BindInput(absl::string_view name, const void* data) override {
+    ASSIGN_OR_RETURN(const int position, PositionOf(name, kData));
+    BindInputAt(position, data);
+    return absl::OkStatus();
+  }
+  void BindInputAt(int position, const void* data) override {
+    for (int32_t slot : external_[position].slots) pointers_[slot] = const_cast<void*>(data);
+    for (int output : external_[position].outputs) {
+      outputs_[output].data = const_cast<void*>(data);
+      sources_[output] = const_cast<void*>(data);
+    }
+    external_[position].bound = true;
+    all_bound_ = false;
+  }
+  Status SetScalar(absl::string_view name, double value) override {
+    ASSIGN_OR_RETURN(const int position, PositionOf(name, kScalar));
+    SetScalarAt(position, value);
+    return absl::OkStatus();
+  }
+  void SetScalarAt(int position, double value) override {
+    StoreDouble(external_[position].dtype, static_cast<char*>(scalars_.data()) + position * kScalarStride, 0, value);
+  }
+
+  Status Run() override {
+    if (!all_bound_) RETURN_IF_ERROR(CheckBound());
+    if (workspace_ && arena_in_use_ != workspace_->data()) return absl::InternalError("the shared workspace was replaced after this plan was made");
+    for (const Launch& l : launches_) {
+      const Buffers buffers{pointers_.data() + l.first, pointers_.data() + l.first + l.num_inputs, l.scratch};
+      const Status s = l.kernel->Run(buffers);
+      if (ABSL_PREDICT_FALSE(!s.ok())) {
+        const Node& n = graph_.nodes[l.node];
+        return Annotate(s, n.location ? ToString(*n.location) : n.op->name);
+      }
+    }
+    for (const Copy& c : copies_) std::memcpy(c.to, sources_[c.output], c.bytes);
+    return absl::OkStatus();
+  }
+
+  TensorView Output(int i) const override { return outputs_[i]; }
+  const Graph& graph() const override { return graph_; }
+  const std::vector<std::string>& inputs() const override { return input_names_; }
+  const PlanReport& report() const override { return report_; }
+  PlanReport& mutable_report() { return report_; }
+
+ private:
+  static constexpr int64_t kScalarStride = 64;
+
+  struct Launch {
+    std::unique_ptr<Kernel> kernel;
+    int32_t node = 0, first = 0, num_inputs = 0;
+    void* scratch = nullptr;
+  };
+  struct External {
+    std::string kind;
+    DType dtype = DType::kF32;
+    std::vector<int32_t> slots;  // pointers_ that hold this input's address
+    std::vector<int> outputs;    // graph outputs that are this input
+    bool bound = false;
+  };
+  struct Copy {
+    void* to;
+    int output;
+    size_t bytes;
+  };
+
+  char* Arena() const { return static_cast<char*>(arena_in_use_); }
+
+  Status Allocate(const MemoryPlan& plan, Store* store, std::shared_ptr<Block>* workspace) {
+    if (workspace != nullptr) {
+      if (!*workspace) *workspace = std::make_shared<Block>(plan.workspace_bytes);
+      if ((*workspace)->bytes() < plan.workspace_bytes) return absl::FailedPreconditionError("the shared workspace is too small for this plan");
+      workspace_ = *workspace;
+    } else {
+      workspace_ = std::make_shared<Block>(plan.workspace_bytes);
+    }
+    arena_in_use_ = workspace_->data();
+    constants_ = Block(plan.constant_bytes);
+    int position = 0;
+    for (int32_t i : graph_.Inputs()) {
+      const Node& n = graph_.nodes[i];
+      External e;
+      e.kind = n.attrs.Str("kind");
+      e.dtype = n.outputs[0].dtype;
+      input_names_.push_back(n.attrs.Str("name"));
+      position_of_node_.emplace_back(i, position++);
+      if (e.kind == kParameter || e.kind == kState) {
+        const Store::Entry* entry = store == nullptr ? nullptr : store->Find(input_names_.back());
+        if (entry == nullptr) return absl::NotFoundError(absl::StrCat("the store has no tensor named '", input_names_.back(), "'"));
+        if (entry->type != n.outputs[0]) {
+          return absl::InvalidArgumentError(absl::StrCat("'", input_names_.back(), "' is ", ToString(entry->type), " in the store and ", ToString(n.outputs[0]), " in the graph"));
+        }
+        store_inputs_.push_back(entry->memory.data());
+      } else {
+        if (e.kind == kScalar && n.outputs[0].elements() != 1) return absl::InvalidArgumentError(absl::StrCat("scalar input '", input_names_.back(), "' has ", n.outputs[0].elements(), " elements"));
+        store_inputs_.push_back(nullptr);
+      }
+      external_.push_back(std::move(e));
+    }
+    scalars_ = Block(static_cast<int64_t>(external_.size()) * kScalarStride);
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const Node& n = graph_.nodes[i];
+      if (n.op->name != "constant") continue;
+      const std::string& data = n.attrs.Str("data");
+      std::memcpy(static_cast<char*>(constants_.data()) + plan.values[i][0].offset, data.data(), data.size());
+    }
+    return absl::OkStatus();
+  }
+
+  int PositionOfNode(int32_t node) const {
+    for (const auto& p : position_of_node_) {
+      if (p.first == node) return p.second;
+    }
+    return -1;
+  }
+  StatusOr<int> PositionOf(absl::string_view name, absl::string_view kind) const {
+    for (size_t i = 0; i < input_names_.size(); ++i) {
+      if (input_names_[i] == name && external_[i].kind == kind) return static_cast<int>(i);
+    }
+    return absl::NotFoundError(absl::StrCat("the graph has no ", kind, " input named '", name, "'"));
+  }
+
+  void* Address(const MemoryPlan& plan, Value v) const {
+    const Placement& p = plan.values[v.node][v.output];
+    switch (p.kind) {
+      case Placement::kArena: return Arena() + p.offset;
+      case Placement::kConstant: return static_cast<char*>(constants_.data()) + p.offset;
+      case Placement::kStore: return store_inputs_[PositionOfNode(p.input)];
+      case Placement::kScalar: return static_cast<char*>(scalars_.data()) + PositionOfNode(p.input) * kScalarStride;
+      case Placement::kExternal: return nullptr;
+    }
+    return nullptr;
+  }
+
+  void FindExternalSlots(const MemoryPlan& plan) {
+    const auto external = [&](Value v) -> External* {
+      const Placement& p = plan.values[v.node][v.output];
+      return p.kind == Placement::kExternal ? &external_[PositionOfNode(p.input)] : nullptr;
+    };
+    for (const Launch& l : launches_) {
+      const Node& n = graph_.nodes[l.node];
+      for (size_t i = 0; i < n.inputs.size(); ++i) {
+        if (External* e = external(n.inputs[i])) e->slots.push_back(l.first + static_cast<int32_t>(i));
+      }
+    }
+    for (size_t k = 0; k < graph_.outputs.size(); ++k) {
+      if (External* e = external(graph_.outputs[k].value)) e->outputs.push_back(static_cast<int>(k));
+    }
+  }
+
+  Status CheckBound() {
+    for (size_t i = 0; i < external_.size(); ++i) {
+      if (external_[i].kind == kData && !external_[i].bound) return absl::FailedPreconditionError(absl::StrCat("data input '", input_names_[i], "' was never bound"));
+    }
+    all_bound_ = true;
+    return absl::OkStatus();
+  }
+
+  Graph graph_;
+  std::vector<Launch> launches_;
+  std::vector<void*> pointers_;  // of every launch: inputs, then outputs
+  std::vector<Copy> copies_;
+  std::vector<TensorView> outputs_;
+  std::vector<void*> sources_;  // where the value of each output is made
+  std::vector<std::string> input_names_;
+  std::vector<External> external_;
+  std::vector<void*> store_inputs_;
+  std::vector<std::pair<int32_t, int>> position_of_node_;
+  std::shared_ptr<Block> workspace_;
+  void* arena_in_use_ = nullptr;
+  Block constants_, scalars_;
+  PlanReport report_;
+  bool all_bound_ = false;
+};
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Executable>> Executable::Compile(const Graph& graph, Store* store, const CompileOptions& options, std::shared_ptr<Block>* workspace) {
+  const auto start = std::chrono::steady_clock::now();
+  ASSIGN_OR_RETURN(Graph optimized, RunPasses(graph, options));
+  auto executable = std::make_unique<CpuExecutable>();
+  RETURN_IF_ERROR(executable->Init(std::move(optimized), store, options, workspace));
+  executable->mutable_report().compile_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return std::unique_ptr<Executable>(std::move(executable));
+}
+
+}  // namespace mslua

@@ -1,0 +1,38 @@
+// Where every value of a graph lies during a step: one arena with reuse, the store in place, nothing allocated later.
+#pragma once
+
+#include <vector>
+
+#include "core/graph/graph.h"
+
+namespace mslua {
+
+struct Placement {
+  enum Kind : uint8_t {
+    kArena,     // at `offset` of the workspace
+    kStore,     // the memory of input node `input`: the input itself, or an update written in place
+    kExternal,  // a data input: bound before each run
+    kScalar,    // a scalar input: the executable's own
+    kConstant,  // filled once: at `offset` of the constants
+  };
+  Kind kind = kArena;
+  int64_t offset = 0;
+  int32_t input = -1;
+};
+
+struct MemoryPlan {
+  std::vector<std::vector<Placement>> values;  // [node][output]
+  std::vector<int64_t> scratch;                // [node]: offset of its scratch in the workspace, -1: none
+  int64_t workspace_bytes = 0;
+  int64_t constant_bytes = 0;
+  int64_t sum_of_value_bytes = 0;
+  int64_t in_place = 0;
+  // Graph outputs whose value must be copied over the input they update when the step is done.
+  std::vector<int> copies;
+};
+
+// Plans for nodes that run in the graph's order. `scratch_bytes[node]` is what its kernel needs while it runs.
+// Graph outputs that update nothing keep their memory to the end of the step.
+MemoryPlan PlanMemory(const Graph& graph, const std::vector<int64_t>& scratch_bytes);
+
+}  // namespace mslua
