@@ -1,0 +1,181 @@
+#include "core/base/atomic_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+
+namespace mslua {
+namespace {
+
+constexpr absl::string_view kMark = ".tmp-";
+
+Status Errno(absl::string_view doing, const std::string& path) {
+  const int code = errno;  // before anything else can change it
+  return absl::ErrnoToStatus(code, absl::StrCat(doing, " ", path));
+}
+
+std::string WithoutTrailingSlashes(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+std::string ParentOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+std::string NameBeside(const std::string& path) {
+  static std::atomic<int64_t> count{0};
+  return absl::StrCat(path, kMark, getpid(), "-", count.fetch_add(1));
+}
+
+// Makes a rename in the folder survive a power cut. Some file systems cannot sync folders; they say EINVAL.
+Status SyncFolder(const std::string& folder) {
+  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return Errno("cannot open the folder", folder);
+  Status status;
+  if (fsync(fd) != 0 && errno != EINVAL && errno != ENOTSUP) status = Errno("cannot sync the folder", folder);
+  close(fd);
+  return status;
+}
+
+// Locks what was just made as `path` and opened as `fd`. False: RemoveLeftovers() took it for a leftover in the
+// moment before the lock, so it must be made anew.
+bool LockNew(const std::string& path, int fd) {
+  (void)flock(fd, LOCK_EX);  // without locks nothing is ever taken for a leftover
+  struct stat mine, there;
+  return fstat(fd, &mine) == 0 && stat(path.c_str(), &there) == 0 && mine.st_ino == there.st_ino;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::string& path) {
+  while (true) {
+    const std::string beside = NameBeside(path);
+    const int fd = open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0 && errno == EEXIST) continue;  // left by an earlier process of this pid
+    if (fd < 0) return Errno("cannot write", beside);
+    if (LockNew(beside, fd)) return std::unique_ptr<AtomicFile>(new AtomicFile(path, beside, fd));
+    close(fd);
+  }
+}
+
+AtomicFile::~AtomicFile() {
+  if (!committed_) unlink(beside_.c_str());
+  close(fd_);
+}
+
+Status AtomicFile::Write(const void* data, size_t size) {
+  const char* p = static_cast<const char*>(data);
+  while (size > 0) {
+    const ssize_t written = write(fd_, p, size);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return Errno("cannot write", path_);
+    p += written;
+    size -= static_cast<size_t>(written);
+  }
+  return absl::OkStatus();
+}
+
+Status AtomicFile::Commit() {
+  if (fsync(fd_) != 0) return Errno("cannot write", path_);
+  if (rename(beside_.c_str(), path_.c_str()) != 0) return Errno("cannot write", path_);
+  committed_ = true;
+  return SyncFolder(ParentOf(path_));
+}
+
+Status WriteFileAtomically(const std::string& path, absl::string_view contents) {
+  ASSIGN_OR_RETURN(const auto file, AtomicFile::Create(path));
+  RETURN_IF_ERROR(file->Write(contents.data(), contents.size()));
+  return file->Commit();
+}
+
+StatusOr<std::unique_ptr<AtomicFolder>> AtomicFolder::Create(const std::string& path) {
+  const std::string place = WithoutTrailingSlashes(path);
+  while (true) {
+    const std::string beside = NameBeside(place);
+    if (mkdir(beside.c_str(), 0777) != 0) {
+      if (errno == EEXIST) continue;
+      return Errno("cannot make the folder", beside);
+    }
+    const int fd = open(beside.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0 && LockNew(beside, fd)) {
+      return std::unique_ptr<AtomicFolder>(new AtomicFolder(place, beside, fd));
+    }
+    if (fd < 0 && errno != ENOENT) return Errno("cannot open the folder", beside);
+    if (fd >= 0) close(fd);
+  }
+}
+
+AtomicFolder::~AtomicFolder() {
+  if (!committed_) RemoveTree(beside_).IgnoreError();  // RemoveLeftovers() gets another chance
+  close(fd_);
+}
+
+Status AtomicFolder::Commit() {
+  RETURN_IF_ERROR(SyncFolder(beside_));
+  bool replaced = false;
+  if (renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) != 0) {
+    if (errno == EEXIST) {
+      replaced = true;
+      if (renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) != 0) {
+        return Errno("cannot replace", path_);
+      }
+    } else if (errno == EINVAL) {  // a file system without renameat2's flags
+      if (rename(beside_.c_str(), path_.c_str()) != 0) return Errno("cannot write", path_);
+    } else {
+      return Errno("cannot write", path_);
+    }
+  }
+  committed_ = true;
+  RETURN_IF_ERROR(SyncFolder(ParentOf(path_)));
+  return replaced ? RemoveTree(beside_) : absl::OkStatus();
+}
+
+bool IsTemporaryName(absl::string_view name) {
+  const size_t mark = name.rfind(kMark);
+  if (mark == absl::string_view::npos || mark == 0) return false;
+  const absl::string_view rest = name.substr(mark + kMark.size());
+  const size_t dash = rest.find('-');
+  const auto digits = [](absl::string_view s) {
+    return !s.empty() && std::all_of(s.begin(), s.end(), [](char c) { return absl::ascii_isdigit(c); });
+  };
+  return dash != absl::string_view::npos && digits(rest.substr(0, dash)) && digits(rest.substr(dash + 1));
+}
+
+int RemoveLeftovers(const std::string& folder) {
+  std::error_code error;
+  std::vector<std::string> found;
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    if (IsTemporaryName(it->path().filename().string())) found.push_back(it->path().string());
+  }
+  int removed = 0;
+  for (const std::string& path : found) {
+    const int fd = open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) continue;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && RemoveTree(path).ok()) ++removed;
+    close(fd);
+  }
+  return removed;
+}
+
+Status RemoveTree(const std::string& path) {
+  std::error_code error;
+  std::filesystem::remove_all(path, error);
+  if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot remove ", path));
+  return absl::OkStatus();
+}
+
+}  // namespace mslua

@@ -1,0 +1,144 @@
+#include "core/base/atomic_file.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace mslua {
+namespace {
+
+using ::testing::HasSubstr;
+namespace fs = std::filesystem;
+
+class AtomicFileTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const char* base = getenv("TEST_TMPDIR");
+    folder_ = std::string(base != nullptr ? base : "/tmp") + "/atomic_file";
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  std::string At(const std::string& name) const { return folder_ + "/" + name; }
+  int Entries() const { return static_cast<int>(std::distance(fs::directory_iterator(folder_), {})); }
+
+  std::string folder_;
+};
+
+std::string Contents(const std::string& path) {
+  std::ifstream in(path);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+TEST_F(AtomicFileTest, WritesAndReplaces) {
+  ASSERT_TRUE(WriteFileAtomically(At("a"), "one").ok());
+  EXPECT_EQ(Contents(At("a")), "one");
+  ASSERT_TRUE(WriteFileAtomically(At("a"), std::string(3 << 20, 'x')).ok());
+  EXPECT_EQ(fs::file_size(At("a")), 3u << 20);
+  EXPECT_EQ(Entries(), 1);
+}
+
+TEST_F(AtomicFileTest, NothingChangesWithoutCommit) {
+  ASSERT_TRUE(WriteFileAtomically(At("a"), "old").ok());
+  {
+    auto file = AtomicFile::Create(At("a"));
+    ASSERT_TRUE(file.ok());
+    ASSERT_TRUE((*file)->Write("new", 3).ok());
+    EXPECT_EQ(Contents(At("a")), "old");
+  }
+  EXPECT_EQ(Contents(At("a")), "old");
+  EXPECT_EQ(Entries(), 1);
+}
+
+TEST_F(AtomicFileTest, ErrorsNameThePathAndTheCause) {
+  const Status status = WriteFileAtomically(At("missing/a"), "x");
+  EXPECT_TRUE(absl::IsNotFound(status));
+  EXPECT_THAT(status.message(), HasSubstr(At("missing/a")));
+  EXPECT_THAT(status.message(), HasSubstr("No such file"));
+
+  fs::create_directories(At("folder/inside"));
+  EXPECT_FALSE(WriteFileAtomically(At("folder"), "x").ok());
+  EXPECT_TRUE(fs::is_directory(At("folder/inside")));
+}
+
+TEST_F(AtomicFileTest, AFailedWriteLeavesTheOldFile) {
+  ASSERT_TRUE(WriteFileAtomically(At("a"), "old").ok());
+  signal(SIGXFSZ, SIG_IGN);
+  struct rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  struct rlimit small = before;
+  small.rlim_cur = 1000;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const Status status = WriteFileAtomically(At("a"), std::string(5000, 'x'));
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(status.message(), HasSubstr(At("a")));
+  EXPECT_THAT(status.message(), HasSubstr("File too large"));
+  EXPECT_EQ(Contents(At("a")), "old");
+  EXPECT_EQ(Entries(), 1);
+}
+
+TEST_F(AtomicFileTest, FoldersAreCommittedWholeAndReplaced) {
+  for (const char* text : {"one", "two"}) {
+    auto folder = AtomicFolder::Create(At("f/"));
+    ASSERT_TRUE(folder.ok()) << folder.status();
+    ASSERT_TRUE(WriteFileAtomically((*folder)->path() + "/x", text).ok());
+    ASSERT_TRUE((*folder)->Commit().ok());
+    EXPECT_EQ(Contents(At("f/x")), text);
+    EXPECT_EQ(Entries(), 1);
+  }
+  {
+    auto folder = AtomicFolder::Create(At("f"));
+    ASSERT_TRUE(folder.ok());
+    ASSERT_TRUE(WriteFileAtomically((*folder)->path() + "/x", "three").ok());
+  }
+  EXPECT_EQ(Contents(At("f/x")), "two");
+  EXPECT_EQ(Entries(), 1);
+}
+
+TEST_F(AtomicFileTest, TemporaryNames) {
+  EXPECT_TRUE(IsTemporaryName("a.tmp-12-0"));
+  EXPECT_TRUE(IsTemporaryName("net-1_2.ckpt.tmp-7-13"));
+  for (const char* name :
+       {"a", "a.tmp-", "a.tmp-1", "a.tmp-1-", "a.tmp--1", "a.tmp-1-x", ".tmp-1-2", "a.tmp-1-2.txt"}) {
+    EXPECT_FALSE(IsTemporaryName(name)) << name;
+  }
+}
+
+TEST_F(AtomicFileTest, LeftoversOfAKilledWriterAreRemovedAndLiveOnesKept) {
+  const pid_t child = fork();
+  if (child == 0) {
+    auto file = AtomicFile::Create(At("a"));
+    auto folder = AtomicFolder::Create(At("f"));
+    const bool ok = file.ok() && folder.ok() && WriteFileAtomically((*folder)->path() + "/x", "x").ok();
+    raise(ok ? SIGKILL : SIGTERM);
+  }
+  int how = 0;
+  ASSERT_EQ(waitpid(child, &how, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL);
+  EXPECT_EQ(Entries(), 2);
+  ASSERT_TRUE(WriteFileAtomically(At("kept"), "x").ok());
+  auto live_file = AtomicFile::Create(At("b"));
+  auto live_folder = AtomicFolder::Create(At("g"));
+  ASSERT_TRUE(live_file.ok() && live_folder.ok());
+  EXPECT_EQ(RemoveLeftovers(folder_), 2);
+  EXPECT_EQ(Entries(), 3);
+  EXPECT_TRUE((*live_file)->Commit().ok());
+  EXPECT_TRUE((*live_folder)->Commit().ok());
+  EXPECT_EQ(Entries(), 3);
+  EXPECT_EQ(RemoveLeftovers(folder_), 0);
+  EXPECT_EQ(RemoveLeftovers(At("nowhere")), 0);
+}
+
+}  // namespace
+}  // namespace mslua
