@@ -248,3 +248,43 @@ function core.clock() end
 core.version = ""
 
 return core
+
+-------------------------------------------------------------------------- REQUESTS of the Lua library (author: library)
+-- Please move each into its section when it exists. The library calls them exactly so.
+
+---One line on stderr, "mslua: " in front, on rank 0 only, once for each text.
+---@param text string
+function core.notice(text) end
+---What this build computes on: {"CPU"} or {"CPU", "GPU"}.
+---@return string[]
+function core.devices() end
+-- core.options.save_graphs (0..3) and core.options.save_graphs_path are written by ms.set_context, read by the compiler.
+-- core.options.fast_dev_run, .overfit, .max_steps, .log_every (integer | "epoch"), .out, .resume: flags of train, nil when not given.
+
+---Runs a training in C++ (R8). `run()` returns the last epoch's mean loss; raises on NaN/Inf, data and checkpoint errors.
+---@param spec {
+---  graph: Graph,                            -- of build_train
+---  dataset: Dataset, epochs: integer,
+---  parameters: Parameter[],                 -- everything saved: parameters, then states
+---  schedule: Schedule,                      -- of the learning rate, see schedules.lua: tables of numbers, evaluated in C++
+---  lr_function?: fun(step: integer, epoch: integer): number,  -- instead of schedule: at the safe point before each step, step from 1
+---  loss_scale?: {kind: "fixed", value: number} | {kind: "dynamic", value: number, factor: number, window: integer},
+---  sink: boolean,                           -- dataset_sink_mode: prefetch; same numbers, same lines
+---  loss_every: integer|"epoch"|nil,         -- LossMonitor: print the loss line every n steps; nil: no LossMonitor
+---  time_every?: integer,                    -- TimeMonitor: "epoch time: 12.3 ms, per step time: 1.2 ms" every n epochs
+---  checkpoint?: {prefix: string, directory: string, steps: integer, seconds: integer, keep_max: integer, keep_minutes: integer,
+---    integrated: boolean, async: boolean, exception_save: boolean},
+---  eval?: {graph: Graph, dataset: Dataset, metrics: {name: string, kind: "mean"|"percent"|"perplexity"}[], every_epochs: integer, every_steps?: integer},
+---  early_stopping?: {monitor: string, patience: integer, min_delta: number, mode: "min"|"max"},
+---  hooks?: {begin?: function, epoch_begin?: function, step_begin?: function, step_end?: function, epoch_end?: function, finish?: function},
+---    -- each hook is called at its safe point with one table {epoch, step (in the epoch), global_step, epochs, steps_per_epoch, loss?, lr,
+---    -- metrics?, stop = function()}; absent hooks cost nothing; epoch and step count from 1
+---  name: string, seed: integer,
+---  config?: string }                        -- text of the resolved recipe: the run folder's config.lua
+---@return {run: fun(self): number, metrics: fun(self): table<string, number>}
+function core.trainer(spec) end
+
+---Runs an evaluation over a whole dataset: outputs of the graph are sums over valid rows, divided by the rows that count.
+---@param graph Graph of build_eval  @param dataset Dataset
+---@return table<string, number> by output name
+function core.evaluate(graph, dataset) end

@@ -1,0 +1,210 @@
+--- Arguments: one description of fields checks calls, recipes and contexts alike.
+---
+--- A field is `{ name, kinds, default, required =, min =, above =, max =, below =, choices =, check =, fields = }`;
+--- `kinds` are words joined by "|":
+---   integer number boolean string function list integers numbers strings table any, or the name of a class below.
+local core = require "mslua.core"
+local errors = require "mslua.errors"
+
+local M = {}
+
+---@class mslua.Field
+---@field [1] string name
+---@field [2] string kinds
+---@field [3] any default; nil: none
+---@field required? boolean
+---@field min? number least value
+---@field above? number values are greater than this
+---@field max? number greatest value
+---@field below? number values are less than this
+---@field choices? any[] the legal values
+---@field check? fun(value: any): string? what is wrong with a value of the right kind
+---@field fields? mslua.Field[] of a table: its own fields
+---@field unit? string
+
+local function whole(v) return type(v) == "number" and v == math.floor(v) and math.abs(v) < 2 ^ 53 end
+
+--- Whether a table holds no string keys: a list value, not named arguments.
+---@param v any
+function M.is_list(v)
+  if type(v) ~= "table" or getmetatable(v) then return false end
+  for key in pairs(v) do
+    if type(key) ~= "number" then return false end
+  end
+  return true
+end
+
+local function list_of(test)
+  return function(v)
+    if not M.is_list(v) then return false end
+    for _, item in ipairs(v) do
+      if not test(item) then return false end
+    end
+    return true
+  end
+end
+
+-- kind -> { test, "an integer" }
+local kinds = {
+  any = { function() return true end, "a value" },
+  integer = { whole, "an integer" },
+  number = { function(v) return type(v) == "number" end, "a number" },
+  boolean = { function(v) return type(v) == "boolean" end, "true or false" },
+  string = { function(v) return type(v) == "string" end, "a string" },
+  ["function"] = { function(v) return type(v) == "function" end, "a function" },
+  table = { function(v) return type(v) == "table" and not getmetatable(v) end, "a table" },
+  list = { M.is_list, "a list" },
+  integers = { list_of(whole), "a list of integers" },
+  numbers = { list_of(function(v) return type(v) == "number" end), "a list of numbers" },
+  strings = { list_of(function(v) return type(v) == "string" end), "a list of strings" },
+}
+
+--- Adds a kind: classes of the library do, for their instances.
+---@param name string
+---@param test fun(v: any): boolean
+---@param phrase string "a Cell"
+function M.kind(name, test, phrase) kinds[name] = { test, phrase } end
+
+local function is_kind(field, v)
+  for kind in field[2]:gmatch "[^|]+" do
+    if assert(kinds[kind], kind)[1](v) then return true end
+  end
+  return false
+end
+
+local function expected(field)
+  local words = {}
+  for kind in field[2]:gmatch "[^|]+" do words[#words + 1] = kinds[kind][2] end
+  local text = table.concat(words, " or ")
+  local limits = {}
+  if field.min then limits[#limits + 1] = "at least " .. field.min end
+  if field.above then limits[#limits + 1] = "above " .. field.above end
+  if field.max then limits[#limits + 1] = "at most " .. field.max end
+  if field.below then limits[#limits + 1] = "below " .. field.below end
+  if #limits > 0 then text = text .. ", " .. table.concat(limits, " and ") end
+  return field.unit and text .. " (" .. field.unit .. ")" or text
+end
+
+local function in_range(field, v)
+  return not (field.min and v < field.min) and not (field.above and v <= field.above)
+    and not (field.max and v > field.max) and not (field.below and v >= field.below)
+    and v == v
+end
+
+--- What is wrong with a field's value.
+---@param field mslua.Field
+---@param v any
+---@return string? problem "expected an integer, at least 1, got 0"
+function M.problem(field, v)
+  if field.choices then
+    for _, choice in ipairs(field.choices) do
+      if v == choice then return nil end
+    end
+    local shown = {}
+    for i, choice in ipairs(field.choices) do shown[i] = errors.show(choice) end
+    local mend = type(v) == "string" and core.did_you_mean(v, field.choices) or ""
+    return ("expected one of %s, got %s%s"):format(table.concat(shown, ", "), errors.show(v), mend)
+  end
+  if not is_kind(field, v) or (type(v) == "number" and not in_range(field, v)) then
+    return ("expected %s, got %s"):format(expected(field), errors.show(v))
+  end
+  return field.check and field.check(v)
+end
+
+local function find(fields, name)
+  for _, field in ipairs(fields) do
+    if field[1] == name then return field end
+  end
+end
+
+local function names_of(fields)
+  local names = {}
+  for i, field in ipairs(fields) do names[i] = field[1] end
+  return names
+end
+M.names_of = names_of
+
+--- Checks named values against fields and fills in defaults, into a new table. Nested `fields` are checked too.
+---@param fields mslua.Field[]
+---@param values table
+---@param report fun(problem: string, path: string[]) called for the first problem; must not return
+---@param path? string[] of `values` within the whole
+---@return table
+function M.check(fields, values, report, path)
+  path = path or {}
+  local function at(name)
+    local longer = { unpack(path) }
+    longer[#longer + 1] = name
+    return longer
+  end
+  for _, key in ipairs(errors.names(values)) do
+    if not find(fields, key) then
+      report(("unknown key '%s'%s"):format(key, core.did_you_mean(key, names_of(fields))), at(key))
+    end
+  end
+  if values[1] ~= nil then report(("expected named values, got %s first"):format(errors.show(values[1])), path) end
+  local result = {}
+  for _, field in ipairs(fields) do
+    local name, v = field[1], values[field[1]]
+    if v == nil then
+      if field.required then report(("%s is missing: expected %s"):format(name, expected(field)), path) end
+      v = field[3]
+    else
+      local problem = M.problem(field, v)
+      if problem then report(name .. ": " .. problem, at(name)) end
+    end
+    if field.fields and type(v) == "table" and not getmetatable(v) then v = M.check(field.fields, v, report, at(name)) end
+    result[name] = v
+  end
+  return result
+end
+
+-- The named arguments of a call: its last argument, where that is a plain table with string keys.
+local function split(fields, ...)
+  local n = select("#", ...)
+  local list, named = { ... }, {}
+  local last = list[n]
+  if n > 0 and type(last) == "table" and not getmetatable(last) then
+    local first = n == 1 and fields[1]
+    local plain = M.is_list(last)
+    if not plain then
+      list[n], n = nil, n - 1
+      for key, v in pairs(last) do
+        if type(key) == "number" then
+          n = math.max(n, key)
+          list[key] = v
+        else
+          named[key] = v
+        end
+      end
+    elseif first and not is_kind(first, last) then
+      list, n = { unpack(last) }, table.maxn(last)  -- Dense {3, 4} is Dense(3, 4)
+    end
+  end
+  return list, n, named
+end
+
+--- Makes the binder of a call: positional arguments in the order of the fields, and a last table of named ones.
+---@param name string for messages
+---@param fields mslua.Field[]
+---@return fun(...: any): table binds a call; raises at the caller's line
+function M.signature(name, fields)
+  local function report(problem) errors.fail("%s: %s", name, problem) end
+  return function(...)
+    local list, n, named = split(fields, ...)
+    if n > #fields then
+      errors.fail("%s: takes at most %d arguments (%s), got %d", name, #fields, table.concat(names_of(fields), ", "), n)
+    end
+    for i = 1, n do
+      local key = fields[i][1]
+      if list[i] ~= nil then
+        if named[key] ~= nil then errors.fail("%s: %s is given twice, by position and by name", name, key) end
+        named[key] = list[i]
+      end
+    end
+    return M.check(fields, named, report)
+  end
+end
+
+
+return M

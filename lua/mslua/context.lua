@@ -1,0 +1,56 @@
+--- set_context and get_context: how this rank computes (MindSpore's mindspore.set_context).
+local core = require "mslua.core"
+local errors = require "mslua.errors"
+local settings = require "mslua.settings"
+
+local M = { GRAPH_MODE = 0, PYNATIVE_MODE = 1 }
+
+local function check_device(target)
+  local built = core.devices()  -- {"CPU"}, {"CPU", "GPU"}
+  for _, name in ipairs(built) do
+    if name == target then return nil end
+  end
+  if target == "GPU" or target == "Ascend" then
+    return ("%s is not in this build, which has %s: set device_target = %q"):format(
+      target, table.concat(built, " and "), built[1])
+  end
+  return ("expected one of %s, got %s"):format(table.concat(built, ", "), errors.show(target))
+end
+
+local function check_save_graphs(v)
+  if type(v) == "number" and (v < 0 or v > 3 or v ~= math.floor(v)) then
+    return "expected false, true, or 0 (none), 1 (final graph), 2 (each pass), 3 (also DOT), got " .. v
+  end
+end
+
+local group = settings.new("context", {
+  { "mode", "integer", M.GRAPH_MODE, choices = { M.GRAPH_MODE, M.PYNATIVE_MODE } },
+  { "device_target", "string", "CPU", check = check_device },
+  { "device_id", "integer", 0, min = 0 },
+  { "save_graphs", "boolean|integer", false, check = check_save_graphs },
+  { "save_graphs_path", "string", "." },
+}, nil, {
+  parallel_mode = "parallel_mode belongs to ms.set_auto_parallel_context",
+  enable_ssl = "enable_ssl belongs to ms.set_ps_context",
+})
+
+--- Sets keys: mode, device_target, device_id, save_graphs, save_graphs_path.
+---@param ... table { mode = ms.GRAPH_MODE, device_target = "CPU", ... }
+function M.set_context(...)
+  settings.set(group, ...)
+  core.set_options { save_graphs = M.save_graphs(), save_graphs_path = settings.get(group, "save_graphs_path") }
+end
+
+--- The value of a key.
+---@param key string
+function M.get_context(key) return settings.get(group, key) end
+
+--- save_graphs as a level: 0 none, 1 the final graph, 2 each pass, 3 also DOT.
+---@return integer
+function M.save_graphs()
+  local v = settings.get(group, "save_graphs")
+  if v == true then return 2 end
+  return v or 0
+end
+
+return M

@@ -1,0 +1,41 @@
+--- Words for error messages; core.fail puts the recipe's file and line in front.
+local core = require "mslua.core"
+
+local M = {}
+
+--- Raises the formatted message at the recipe's line.
+---@type fun(format: string, ...: any)
+M.fail = core.fail
+
+--- How a value is shown in a message: strings quoted, lists written out, the rest by its kind.
+---@param value any
+---@return string
+function M.show(value)
+  if type(value) == "string" then return ("%q"):format(value) end
+  if type(value) == "function" then return "a function" end
+  if type(value) ~= "table" or getmetatable(value) then return tostring(value) end
+  local items = {}
+  for i, item in ipairs(value) do
+    if i > 8 then
+      items[i] = "..."
+      break
+    end
+    items[i] = M.show(item)
+  end
+  for _, key in ipairs(M.names(value)) do items[#items + 1] = key .. " = " .. M.show(value[key]) end
+  return "{" .. table.concat(items, ", ") .. "}"
+end
+
+--- The string keys of a table, sorted.
+---@param t table
+---@return string[]
+function M.names(t)
+  local names = {}
+  for key in pairs(t) do
+    if type(key) == "string" then names[#names + 1] = key end
+  end
+  table.sort(names)
+  return names
+end
+
+return M

@@ -1,0 +1,124 @@
+--- ms.ops: a class and a function for every operator of the build, made from its definition.
+local args = require "mslua.args"
+local class = require "mslua.class"
+local core = require "mslua.core"
+local errors = require "mslua.errors"
+local Cell = require "mslua.cell"
+
+local ops = {}
+
+-------------------------------------------------------------------------------------------------------------- strategy
+
+local function check_cuts(what, cuts)
+  local problem = args.problem({ "", "integers", check = function(list)
+    for _, n in ipairs(list) do
+      if n < 1 then return ("expected cuts of at least 1, got %d"):format(n) end
+    end
+  end }, cuts)
+  if problem then errors.fail("shard: %s: %s", what, problem) end
+  return "(" .. table.concat(cuts, ",") .. ")"
+end
+
+-- {{2, 4}, {4, 1}} as the graph keeps it: "((2,4),(4,1))".
+local function strategy_text(what, strategy)
+  if not args.is_list(strategy) or #strategy == 0 then
+    errors.fail("shard: %s: expected a list with the cuts of each tensor, such as {{2, 4}, {4, 1}}, got %s", what, errors.show(strategy))
+  end
+  local parts = {}
+  for i, cuts in ipairs(strategy) do parts[i] = check_cuts(("%s, tensor %d"):format(what, i), cuts) end
+  return "(" .. table.concat(parts, ",") .. ")"
+end
+
+-------------------------------------------------------------------------------------------------------------- classes
+
+---@class mslua.Operator
+local Operator = class.Object:extend "Operator"
+Operator.__index = Operator
+
+-- Where MindSpore's constructor takes other attributes by position than the operator's first ones.
+local constructor_order = {
+  ReduceSum = { "keep_dims" }, ReduceMean = { "keep_dims" }, ReduceMax = { "keep_dims" }, ReduceMin = { "keep_dims" },
+  ReduceProd = { "keep_dims" },
+}
+
+function Operator:init(...)
+  local given, order = { ... }, constructor_order[self.class_name]
+  if order and #given > 0 and type(given[#given]) ~= "table" then
+    local named = {}
+    for i, v in ipairs(given) do
+      if not order[i] then errors.fail("%s: takes at most %d arguments (%s)", self.class_name, #order, table.concat(order, ", ")) end
+      named[order[i]] = v
+    end
+    given = { named }
+  end
+  self.attrs = core.bind_attrs(self.name, given)
+end
+
+--- Calls the operator: operands, then the attributes that the constructor did not get.
+function Operator:__call(...)
+  if class.is((...), Cell) then
+    errors.fail("%s: the first operand is a Cell: call operators with a dot, self.%s(x), not self:%s(x)", self.class_name,
+      self.name, self.name)
+  end
+  return core.op(self.name, { n = select("#", ...), ... }, self.attrs)
+end
+
+--- The cut of each input's dimensions over the devices, and of each output's: `ops.MatMul():shard {{2, 4}, {4, 1}}`.
+---@param in_strategy integer[][]
+---@param out_strategy? integer[][]
+---@return mslua.Operator self
+function Operator:shard(in_strategy, out_strategy)
+  self.attrs._in_strategy = strategy_text("inputs", in_strategy)
+  if out_strategy ~= nil then self.attrs._out_strategy = strategy_text("outputs", out_strategy) end
+  return self
+end
+
+--- An attribute for the compiler: "fusion" (an integer from 0; equal ones travel together), "cross_batch" (boolean).
+---@param key string
+---@param value boolean|number|string
+---@return mslua.Operator self
+function Operator:add_prim_attr(key, value)
+  if type(key) ~= "string" or not key:match "^[%a_][%w_]*$" then
+    errors.fail("%s:add_prim_attr: expected a name, got %s", self.class_name, errors.show(key))
+  end
+  local field = ({ fusion = { "", "integer", min = 0 }, cross_batch = { "", "boolean" } })[key] or { "", "boolean|number|string" }
+  local problem = args.problem(field, value)
+  if problem then errors.fail("%s:add_prim_attr: %s: %s", self.class_name, key, problem) end
+  self.attrs["_" .. key] = value
+  return self
+end
+
+function Operator:__tostring()
+  local words = {}
+  for _, key in ipairs(errors.names(self.attrs)) do words[#words + 1] = key .. " = " .. errors.show(self.attrs[key]) end
+  return ("%s(%s)"):format(self.class_name, table.concat(words, ", "))
+end
+
+for _, info in ipairs(core.ops()) do
+  if info.class then
+    local made = Operator:extend(info.class)
+    made.name, made.doc, made.__index = info.name, info.doc, made
+    ops[info.class] = made
+  end
+end
+for name, f in pairs(core.functions) do ops[name] = f end
+ops.Operator = Operator
+
+------------------------------------------------------------------------------------------ functions that are no operator
+
+--- The shape as a list: `ops.shape(x)[2]` is Python's `[1]`.
+---@return integer[]
+function ops.shape(x) return x.shape end
+
+--- A tensor of no dimensions.
+---@param value number
+---@return Tensor
+function ops.scalar_to_array(value) return core.tensor(value) end
+
+--- Identity whose gradient is zero.
+function ops.stop_gradient(x) return core.stop_gradient(x) end
+
+--- What reduction operators and collectives do with several values.
+ops.ReduceOp = { SUM = "sum", PROD = "prod", MAX = "max", MIN = "min" }
+
+return ops

@@ -1,0 +1,188 @@
+--- set_auto_parallel_context: keys, ranges and defaults of MindSpore's parallel context
+--- (mindspore/python/mindspore/parallel/_auto_parallel_context.py).
+local args = require "mslua.args"
+local core = require "mslua.core"
+local errors = require "mslua.errors"
+local files = require "mslua.files"
+local settings = require "mslua.settings"
+
+local M = {}
+
+--- The five parallel modes, as strings.
+M.ParallelMode = {
+  STAND_ALONE = "stand_alone", DATA_PARALLEL = "data_parallel", HYBRID_PARALLEL = "hybrid_parallel",
+  SEMI_AUTO_PARALLEL = "semi_auto_parallel", AUTO_PARALLEL = "auto_parallel",
+}
+M.ParallelMode.MODE_LIST = {
+  "stand_alone", "data_parallel", "hybrid_parallel", "semi_auto_parallel", "auto_parallel",
+}
+
+-- Counts of gradients, strictly ascending: {20, 35} is [0,20), [20,35), [35, ...).
+local function check_segments(list)
+  if #list == 0 then return "expected at least one index, got {}" end
+  for i, index in ipairs(list) do
+    if index < 0 then return ("expected indices from 0, got %d"):format(index) end
+    if i > 1 and index <= list[i - 1] then
+      return ("expected ascending indices without repetition, got %d after %d"):format(index, list[i - 1])
+    end
+  end
+end
+
+-- comm_fusion.allreduce = { mode = "auto" | "size" | "index", config = ... }; the others have no index.
+local function check_fusion(modes)
+  return function(rule)
+    local fields = { { "mode", "string", nil, required = true, choices = modes }, { "config", "integer|list" } }
+    local problem
+    local function report(what) problem = problem or what end
+    args.check(fields, rule, report)
+    if problem then return problem end
+    if rule.mode == "auto" then
+      return rule.config ~= nil and "config: mode auto takes none (64 MB), got " .. errors.show(rule.config) or nil
+    elseif rule.mode == "size" then
+      problem = args.problem({ "config", "integer", min = 0, unit = "MB" }, rule.config)
+    else
+      problem = args.problem({ "config", "integers", check = check_segments }, rule.config)
+    end
+    return problem and "config: " .. problem
+  end
+end
+
+-- "data_parallel", "full_batch", or the cut of each input's dimensions: {{8, 1}, {8}}.
+local function check_strategy(v)
+  if type(v) == "string" then
+    if v == "data_parallel" or v == "full_batch" then return nil end
+    return ('expected "data_parallel", "full_batch" or a list such as {{8, 1}, {8}}, got %q'):format(v)
+  end
+  local widest, cut_of_widest, largest = -1, 1, 1
+  for i, cuts in ipairs(v) do
+    local problem = args.problem({ "", "integers" }, cuts)
+    if problem then return ("input %d: %s"):format(i, problem) end
+    local total, dims = 1, 0
+    for _, n in ipairs(cuts) do
+      if n < 1 then return ("input %d: a dimension is cut in at least 1, got %d"):format(i, n) end
+      if n > 1 then dims = dims + 1 end
+      total = total * n
+    end
+    if dims > 1 then return ("input %d: only one dimension may be cut, got %s"):format(i, errors.show(cuts)) end
+    if #cuts > widest then widest, cut_of_widest = #cuts, total end
+    largest = math.max(largest, total)
+  end
+  if widest < 0 then return "expected a cut for each input, got {}" end
+  if cut_of_widest < largest then
+    return ("the input of most dimensions is cut in %d, another in %d: it must be cut most"):format(cut_of_widest, largest)
+  end
+end
+
+local function check_load_file(path)
+  if path ~= "" and not files.is_file(path) then
+    return ("no strategy file %q: give the file that strategy_ckpt_save_file wrote%s"):format(
+      path, files.is_folder(path) and " (this is a folder)" or "")
+  end
+end
+
+local function check_save_file(path)
+  if files.is_folder(path) then return ("expected a file to write, %q is a folder"):format(path) end
+end
+
+local fusion_of = {
+  { "allreduce", "table", nil, check = check_fusion { "auto", "size", "index" } },
+  { "allgather", "table", nil, check = check_fusion { "auto", "size" } },
+  { "reducescatter", "table", nil, check = check_fusion { "auto", "size" } },
+  { "openstate", "boolean" },
+}
+
+local group = settings.new("auto_parallel_context", {
+  { "parallel_mode", "string", "stand_alone", choices = M.ParallelMode.MODE_LIST },
+  { "device_num", "integer", nil, min = 1, max = 4096 },
+  { "global_rank", "integer", nil, min = 0, max = 4095 },
+  { "gradients_mean", "boolean", false },
+  { "gradient_fp32_sync", "boolean", true },
+  { "loss_repeated_mean", "boolean", true },
+  { "search_mode", "string", "dynamic_programming",
+    choices = { "dynamic_programming", "recursive_programming", "sharding_propagation" } },
+  { "sharding_propagation", "boolean", false },
+  { "parameter_broadcast", "boolean", false },
+  { "all_reduce_fusion_config", "integers", nil, check = check_segments },
+  { "comm_fusion", "table", nil, fields = fusion_of },
+  { "enable_parallel_optimizer", "boolean", false },
+  { "parallel_optimizer_config", "table", nil, fields = {
+    { "gradient_accumulation_shard", "boolean", true },
+    { "parallel_optimizer_threshold", "integer", 64, min = 1, unit = "KB" },
+  } },
+  { "optimizer_weight_shard_size", "integer", -1, check = function(n)
+    if n ~= -1 and n < 2 then return ("expected an integer above 1, or -1 for all ranks, got %d"):format(n) end
+  end },
+  { "optimizer_weight_shard_aggregated_save", "boolean", false },
+  { "strategy_ckpt_load_file", "string", "", check = check_load_file },
+  { "strategy_ckpt_save_file", "string", "", check = check_save_file },
+  { "strategy_ckpt_config", "table", nil, fields = {
+    { "load_file", "string", "", check = check_load_file },
+    { "save_file", "string", "", check = check_save_file },
+    { "only_trainable_params", "boolean", true },
+  } },
+  { "group_ckpt_save_file", "string", "" },
+  { "full_batch", "boolean", false },
+  { "dataset_strategy", "string|list", "data_parallel", check = check_strategy },
+  { "pipeline_stages", "integer", 1, min = 1 },
+  { "grad_accumulation_step", "integer", 1, min = 1 },
+  { "communi_parallel_mode", "string", "all_group_parallel",
+    choices = { "all_group_parallel", "same_server_group_parallel", "no_group_parallel" } },
+  { "enable_alltoall", "boolean", true },
+}, { auto_parallel_search_mode = "search_mode" }, {
+  mode = "mode belongs to ms.set_context; the parallel mode is parallel_mode",
+  device_target = "device_target belongs to ms.set_context",
+  enable_ssl = "enable_ssl belongs to ms.set_ps_context",
+})
+M.fields = group.fields
+
+--- Sets keys of the parallel context; before the network is compiled.
+---@param ... table { parallel_mode = ms.ParallelMode.DATA_PARALLEL, gradients_mean = true, ... }
+function M.set_auto_parallel_context(...)
+  settings.set(group, ...)
+  local values = ...
+  if values.sharding_propagation ~= nil then
+    core.notice "set_auto_parallel_context: sharding_propagation is deprecated, use search_mode"
+    group.given.search_mode = values.sharding_propagation and "sharding_propagation" or nil
+  end
+  if values.full_batch ~= nil and values.dataset_strategy == nil then
+    group.given.dataset_strategy = values.full_batch and "full_batch" or nil
+  end
+end
+
+--- The value of a key. device_num and global_rank read as this job's when they are not set.
+---@param key string
+function M.get_auto_parallel_context(key)
+  local v = settings.get(group, key)
+  if v == nil and key == "device_num" then return core.group_size() end
+  if v == nil and key == "global_rank" then return core.rank() end
+  return v
+end
+
+--- Every key back to its default.
+function M.reset_auto_parallel_context() settings.reset(group) end
+
+--- The keys that were set, as the C++ side takes them.
+---@return table<string, any>
+function M.given() return group.given end
+
+--- Keys that are set to something that cannot run: what train refuses, one line each.
+---@param world integer ranks of the job
+---@return string[]
+function M.not_runnable(world)
+  local lines, given = {}, group.given
+  local function refuse(format, ...) lines[#lines + 1] = format:format(...) end
+  if given.device_num and given.device_num ~= world then
+    refuse("device_num = %d, but the job has %d rank(s): leave it out, or start %d", given.device_num, world, given.device_num)
+  end
+  if given.global_rank and given.global_rank ~= core.rank() then
+    refuse("global_rank = %d, but this is rank %d: leave it out", given.global_rank, core.rank())
+  end
+  local stages = settings.get(group, "pipeline_stages")
+  if world % stages ~= 0 then refuse("pipeline_stages = %d does not divide %d rank(s)", stages, world) end
+  for _, key in ipairs(core.not_runnable(given, world)) do
+    refuse("%s = %s is not built yet", key, errors.show(given[key]))
+  end
+  return lines
+end
+
+return M

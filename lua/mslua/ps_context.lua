@@ -1,0 +1,52 @@
+--- set_ps_context: the secured channel between ranks and scheduler (MindSpore's mindspore.set_ps_context).
+local core = require "mslua.core"
+local errors = require "mslua.errors"
+local files = require "mslua.files"
+local settings = require "mslua.settings"
+
+local M = {}
+
+local group = settings.new("ps_context", {
+  { "enable_ssl", "boolean", false },
+  { "config_file_path", "string", "" },
+  { "client_password", "string", "" },
+  { "server_password", "string", "" },
+})
+
+--- Sets keys; before ms.communication.init.
+---@param ... table { enable_ssl = false, config_file_path =, client_password =, server_password = }
+function M.set_ps_context(...)
+  if core.initialized() then errors.fail "set_ps_context: ms.communication.init has run: call it before" end
+  settings.set(group, ...)
+  local path = group.given.config_file_path
+  if path and path ~= "" and not files.is_file(path) then
+    group.given.config_file_path = nil
+    errors.fail("set_ps_context: config_file_path: no file %q", path)
+  end
+end
+
+--- The value of a key. Passwords read as "***" when they are set.
+---@param key string
+function M.get_ps_context(key)
+  local v = settings.get(group, key)
+  if key:match "_password$" and v ~= "" then return "***" end
+  return v
+end
+
+--- Every key back to its default.
+function M.reset_ps_context() settings.reset(group) end
+
+--- What is set and cannot run, one line each.
+---@return string[]
+function M.not_runnable()
+  local lines = {}
+  if group.given.enable_ssl then
+    lines[1] = "set_ps_context: enable_ssl = true is not built yet: set enable_ssl = false (ranks of one host are not reachable from outside)"
+  end
+  if os.getenv "MS_ENABLE_RECOVERY" == "1" then
+    lines[#lines + 1] = "MS_ENABLE_RECOVERY=1 is not built yet: unset it; --resume goes on from a checkpoint"
+  end
+  return lines
+end
+
+return M

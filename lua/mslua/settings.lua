@@ -1,0 +1,77 @@
+--- A group of settings with defaults: what set_context, set_auto_parallel_context and set_ps_context share.
+local args = require "mslua.args"
+local core = require "mslua.core"
+local errors = require "mslua.errors"
+
+local M = {}
+
+---@class mslua.Settings
+---@field name string "auto_parallel_context", in messages
+---@field fields mslua.Field[]
+---@field given table<string, any> what was set, by key
+
+--- A group. `aliases` are older names: key -> { new key, notice }. `moved` are keys of another home: key -> mend.
+---@param name string
+---@param fields mslua.Field[]
+---@param aliases? table<string, string>
+---@param moved? table<string, string>
+---@return mslua.Settings
+function M.new(name, fields, aliases, moved)
+  return { name = name, fields = fields, aliases = aliases or {}, moved = moved or {}, given = {} }
+end
+
+local function key_error(group, setter, key)
+  if group.moved[key] then errors.fail("%s: %s", setter, group.moved[key]) end
+  errors.fail("%s: unknown key '%s'%s", setter, tostring(key), core.did_you_mean(tostring(key), args.names_of(group.fields)))
+end
+
+local function field_of(group, key)
+  for _, field in ipairs(group.fields) do
+    if field[1] == key then return field end
+  end
+end
+
+--- Sets the keys of `values`; either all of them are legal or none is set.
+---@param group mslua.Settings
+---@param ... any one table of named values
+function M.set(group, ...)
+  local setter, values = "set_" .. group.name, ...
+  if select("#", ...) ~= 1 or type(values) ~= "table" or values[1] ~= nil then
+    errors.fail("%s: expected one table of named values, e.g. ms.%s { %s = ... }", setter, setter, group.fields[1][1])
+  end
+  local checked = {}
+  for _, name in ipairs(errors.names(values)) do
+    local key = name
+    if group.aliases[name] then
+      key = group.aliases[name]
+      core.notice(("%s: %s is deprecated, use %s"):format(setter, name, key))
+    end
+    local field = field_of(group, key) or key_error(group, setter, key)
+    local problem = args.problem(field, values[name])
+    if problem then errors.fail("%s: %s: %s", setter, key, problem) end
+    if field.fields then
+      args.check(field.fields, values[name], function(what) errors.fail("%s: %s: %s", setter, key, what) end)
+    end
+    checked[key] = values[name]
+  end
+  for key, v in pairs(checked) do group.given[key] = v end
+end
+
+--- The value of a key, set or default.
+---@param group mslua.Settings
+---@param key string
+---@return any
+function M.get(group, key)
+  local name = group.aliases[key] or key
+  local field = field_of(group, name)
+  if not field then key_error(group, "get_" .. group.name, name) end
+  local v = group.given[name]
+  if v == nil then v = field[3] end
+  return v
+end
+
+--- Every key back to its default.
+---@param group mslua.Settings
+function M.reset(group) group.given = {} end
+
+return M
