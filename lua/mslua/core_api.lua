@@ -247,7 +247,6 @@ function core.clock() end
 ---"0.3.0"
 core.version = ""
 
-return core
 
 -------------------------------------------------------------------------- REQUESTS of the Lua library (author: library)
 -- Please move each into its section when it exists. The library calls them exactly so.
@@ -288,3 +287,5 @@ function core.trainer(spec) end
 ---@param graph Graph of build_eval  @param dataset Dataset
 ---@return table<string, number> by output name
 function core.evaluate(graph, dataset) end
+
+return core
