@@ -1,0 +1,62 @@
+#include "core/train/console.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace mslua {
+
+Console::Console(const Options& o, std::FILE* out)
+    : enabled_(o.enabled), terminal_(isatty(fileno(out)) != 0), log_every_(o.log_every), log_epochs_(o.log_epochs), prefix_(o.prefix), out_(out),
+      flushed_(std::chrono::steady_clock::now()) {
+  if (!o.log_path.empty()) log_ = std::fopen(o.log_path.c_str(), "a");
+}
+
+Console::~Console() {
+  Flush();
+  if (log_ != nullptr) std::fclose(log_);
+}
+
+void Console::PrintLoss(int64_t epoch, int64_t step, float loss) {
+  char line[128];
+  char* at = line;
+  const auto text = [&](absl::string_view s) { at = std::copy(s.begin(), s.end(), at); };
+  text("epoch: ");
+  at = std::to_chars(at, line + sizeof line, epoch).ptr;
+  text(" step: ");
+  at = std::to_chars(at, line + sizeof line, step).ptr;
+  text(", loss is ");
+  at = std::to_chars(at, line + sizeof line, loss).ptr;
+  Line(absl::string_view(line, static_cast<size_t>(at - line)));
+}
+
+void Console::Line(absl::string_view text) {
+  buffer_.append(prefix_).append(text.data(), text.size()).push_back('\n');
+  MaybeFlush();
+}
+
+void Console::MaybeFlush() {
+  constexpr size_t kFull = 1 << 16;
+  if (!terminal_ && buffer_.size() < kFull) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - flushed_ < std::chrono::milliseconds(100)) return;
+  }
+  Flush();
+}
+
+void Console::Flush() {
+  if (buffer_.empty()) return;
+  flushed_ = std::chrono::steady_clock::now();
+  if (enabled_) {
+    std::fwrite(buffer_.data(), 1, buffer_.size(), out_);
+    std::fflush(out_);
+  }
+  if (log_ != nullptr) {
+    std::fwrite(buffer_.data(), 1, buffer_.size(), log_);
+    std::fflush(log_);
+  }
+  buffer_.clear();
+}
+
+}  // namespace mslua

@@ -1,0 +1,178 @@
+#include "core/train/trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+
+namespace mslua {
+namespace {
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+}  // namespace
+
+StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Executable* step, data::Loader* loader, std::vector<ScheduledScalar> scalars,
+                                                   const TrainerOptions& options, Console* console) {
+  std::unique_ptr<Trainer> t(new Trainer);
+  t->executable_ = step;
+  t->loader_ = loader;
+  t->console_ = console;
+  t->options_ = options;
+  t->scalars_ = std::move(scalars);
+  const Graph& graph = step->graph();
+  if (graph.outputs.empty() || graph.TypeOf(graph.outputs[0].value).elements() != 1) return absl::InvalidArgumentError("the training graph's first output is not a scalar loss");
+  const std::vector<int32_t> inputs = graph.Inputs();
+  std::vector<TensorType> data_types;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Node& n = graph.nodes[inputs[i]];
+    const std::string &kind = n.attrs.Str("kind"), &name = n.attrs.Str("name");
+    if (kind == kData) {
+      t->column_positions_.push_back(static_cast<int>(i));
+      data_types.push_back(n.outputs[0]);
+    } else if (kind == kScalar && name == "step") {
+      t->step_position_ = static_cast<int>(i);
+    }
+  }
+  const auto& schema = loader->pipeline().schema();
+  if (schema.size() < data_types.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("the dataset has ", schema.size(), " columns, the network and loss take ", data_types.size()));
+  }
+  for (size_t c = 0; c < data_types.size(); ++c) {
+    if (schema[c].type != data_types[c]) {
+      return absl::InvalidArgumentError(absl::StrCat("column '", schema[c].name, "' of the dataset is ", ToString(schema[c].type), ", the graph was made for ", ToString(data_types[c])));
+    }
+  }
+  t->bound_.assign(data_types.size(), nullptr);
+  for (const ScheduledScalar& s : t->scalars_) {
+    RETURN_IF_ERROR(s.schedule.Check());
+    const auto at = std::find(step->inputs().begin(), step->inputs().end(), s.input);
+    // A rate that the graph does not read (no parameter in its group) has no place to go.
+    t->scalar_positions_.push_back(at == step->inputs().end() ? -1 : static_cast<int>(at - step->inputs().begin()));
+  }
+  t->current_.assign(t->scalars_.size(), kNone);
+  t->overrides_.assign(t->scalars_.size(), kNone);
+  return t;
+}
+
+Status Trainer::Restore(const TrainState& state) {
+  state_ = state;
+  state_.samples = 0;
+  in_epoch_ = state.step_in_epoch > 0;
+  return loader_->Seek({state.epoch, state.step_in_epoch});
+}
+
+Status Trainer::Override(const std::string& input, double value) {
+  for (size_t i = 0; i < scalars_.size(); ++i) {
+    if (scalars_[i].input != input) continue;
+    overrides_[i] = value;
+    return absl::OkStatus();
+  }
+  return absl::NotFoundError(absl::StrCat("there is no scheduled scalar '", input, "'"));
+}
+
+Status Trainer::SetScalars() {
+  for (size_t i = 0; i < scalars_.size(); ++i) {
+    double value = overrides_[i];
+    if (std::isnan(value)) {
+      if (scalars_[i].user) {
+        ASSIGN_OR_RETURN(value, scalars_[i].user(state_.step));
+      } else {
+        // A constant rate is set once.
+        if (scalars_[i].schedule.kind == Schedule::Kind::kConstant && scalars_[i].schedule.warmup_steps == 0 && current_[i] == scalars_[i].schedule.value) continue;
+        value = scalars_[i].schedule.At(state_.step);
+      }
+    }
+    if (value == current_[i]) continue;
+    current_[i] = value;
+    if (scalar_positions_[i] >= 0) executable_->SetScalarAt(scalar_positions_[i], value);
+  }
+  if (step_position_ >= 0) executable_->SetScalarAt(step_position_, static_cast<double>(state_.step));
+  return absl::OkStatus();
+}
+
+Status Trainer::RunHooks() {
+  if (state_.step < next_hook_) return absl::OkStatus();
+  next_hook_ = INT64_MAX;
+  for (TrainHook* h : hooks_) {
+    if (h->NextStep(state_) <= state_.step) RETURN_IF_ERROR(h->AtStep(state_));
+    next_hook_ = std::min(next_hook_, std::max(h->NextStep(state_), state_.step + 1));
+  }
+  return absl::OkStatus();
+}
+
+Status Trainer::EndEpoch() {
+  in_epoch_ = false;
+  ++state_.epoch;
+  state_.step_in_epoch = 0;
+  for (TrainHook* h : hooks_) RETURN_IF_ERROR(h->AtEpochEnd(state_));
+  return absl::OkStatus();
+}
+
+StatusOr<bool> Trainer::Step() {
+  const auto start = std::chrono::steady_clock::now();
+  auto made = StepImpl();
+  seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return made;
+}
+
+StatusOr<bool> Trainer::StepImpl() {
+  if (!in_epoch_) {
+    for (TrainHook* h : hooks_) RETURN_IF_ERROR(h->AtEpochBegin(state_));
+    in_epoch_ = true;
+  }
+  ASSIGN_OR_RETURN(const bool more, loader_->Next(&batch_));
+  if (!more) {
+    RETURN_IF_ERROR(EndEpoch());
+    return false;
+  }
+  for (size_t c = 0; c < column_positions_.size(); ++c) {
+    const void* data = batch_.columns[c].data;
+    if (data == bound_[c]) continue;
+    bound_[c] = data;
+    executable_->BindInputAt(column_positions_[c], data);
+  }
+  RETURN_IF_ERROR(SetScalars());
+  RETURN_IF_ERROR(executable_->Run());
+  const TensorView loss = executable_->Output(0);
+  state_.loss = loss.type.dtype == DType::kF32 ? *loss.as<float>() : LoadAsDouble(loss.type.dtype, loss.data, 0);
+  state_.samples += batch_.valid;
+  ++state_.step;
+  ++state_.step_in_epoch;
+  const bool last = state_.step_in_epoch == loader_->pipeline().size();
+  if (options_.check_loss && !std::isfinite(state_.loss)) {
+    // MindSpore's words for the same event.
+    console_->Line(absl::StrCat("epoch: ", state_.epoch + 1, " step: ", state_.step_in_epoch, ". Invalid loss, terminating training."));
+    console_->Flush();
+    return absl::OutOfRangeError(absl::StrCat("the loss is ", std::isnan(state_.loss) ? "NaN" : "infinite", " at step ", state_.step));
+  }
+  console_->Loss(state_.epoch + 1, state_.step_in_epoch, static_cast<float>(state_.loss), last);
+  RETURN_IF_ERROR(RunHooks());
+  return true;
+}
+
+Status Trainer::Loop() {
+  next_hook_ = 0;
+  while (state_.epoch < options_.epochs && (options_.max_steps == 0 || state_.step < options_.max_steps)) {
+    RETURN_IF_ERROR(StepImpl().status());
+    if (stop_.load(std::memory_order_relaxed)) return absl::CancelledError("stopped on request");
+  }
+  return absl::OkStatus();
+}
+
+Status Trainer::Run() {
+  Status outcome;
+  for (TrainHook* h : hooks_) {
+    outcome = h->AtBegin(state_);
+    if (!outcome.ok()) break;
+  }
+  const auto start = std::chrono::steady_clock::now();
+  if (outcome.ok()) outcome = Loop();
+  seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  console_->Flush();
+  for (TrainHook* h : hooks_) h->AtEnd(state_, outcome);
+  console_->Flush();
+  return outcome;
+}
+
+}  // namespace mslua

@@ -1,0 +1,114 @@
+// The step loop (R8): data in, one executable a step, loss lines out. Between steps it reads one atomic word; only
+// when that is set, or a hook is due, does anything else run.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/data/loader.h"
+#include "core/runtime/executable.h"
+#include "core/train/console.h"
+#include "core/train/schedule.h"
+
+namespace mslua {
+
+// Where training stands. Steps and epochs that are done; `step` is also the number (from 0) of the next step.
+struct TrainState {
+  int64_t step = 0;           // over all epochs
+  int64_t epoch = 0;          // full epochs done
+  int64_t step_in_epoch = 0;  // of the current epoch
+  double loss = 0;            // of the last step
+  int64_t samples = 0;        // seen since Run began
+};
+
+// Something that happens at step boundaries: checkpoints, evaluation, Lua callbacks, metrics.
+class TrainHook {
+ public:
+  virtual ~TrainHook() = default;
+  // The next boundary (steps done) at which AtStep is wanted; a large number for never. Asked after each call.
+  virtual int64_t NextStep(const TrainState& state) { return INT64_MAX; }
+  virtual Status AtStep(const TrainState& state) { return absl::OkStatus(); }
+  virtual Status AtEpochBegin(const TrainState& state) { return absl::OkStatus(); }
+  // state.epoch counts the epoch that ended.
+  virtual Status AtEpochEnd(const TrainState& state) { return absl::OkStatus(); }
+  virtual Status AtBegin(const TrainState& state) { return absl::OkStatus(); }
+  // Also after an error or a stop; `outcome` says which.
+  virtual void AtEnd(const TrainState& state, const Status& outcome) {}
+};
+
+struct TrainerOptions {
+  int64_t epochs = 1;
+  int64_t max_steps = 0;   // 0: no limit; counts from the beginning of training, not of this process
+  bool check_loss = true;  // a NaN or infinite loss ends training (exit code 7)
+  int64_t seed = 1;
+};
+
+// A scalar input of the graph that follows a schedule: "lr", "lr.1", ...
+struct ScheduledScalar {
+  std::string input;
+  Schedule schedule;
+  std::function<StatusOr<double>(int64_t step)> user;  // a user's function instead, called between steps
+};
+
+class Trainer {
+ public:
+  // `step` is the compiled training graph: data inputs fed from the loader's columns in order, scalar inputs "step" (number of
+  // the step, from 0) and those of `scalars`; output 0 is the loss. Nothing is owned; all outlive the trainer.
+  static StatusOr<std::unique_ptr<Trainer>> Create(Executable* step, data::Loader* loader, std::vector<ScheduledScalar> scalars,
+                                                   const TrainerOptions& options, Console* console);
+
+  // In the order in which they are called. Not owned.
+  void AddHook(TrainHook* hook) { hooks_.push_back(hook); }
+
+  // Trains until the epochs, max_steps or a request to stop. Cancelled: somebody asked (RequestStop); the state is whole.
+  // OutOfRange: the loss is not a number.
+  Status Run();
+  // One step, at most; the state then says what happened. False at an epoch's end (no step was made).
+  StatusOr<bool> Step();
+
+  // Goes on from there (resume); before Run.
+  Status Restore(const TrainState& state);
+  const TrainState& state() const { return state_; }
+  // Overrides a scheduled scalar from the next step on (".set lr"); NaN gives it back to its schedule.
+  Status Override(const std::string& input, double value);
+  double ScalarNow(int i) const { return current_[i]; }
+
+  // Async-signal-safe: the loop stops at the next boundary.
+  void RequestStop() { stop_.store(true, std::memory_order_relaxed); }
+
+  // Seconds in Run() so far, without compiling; seconds waiting for data.
+  double seconds() const { return seconds_; }
+  double data_seconds() const { return loader_->wait_seconds(); }
+
+ private:
+  Trainer() = default;
+  Status SetScalars();
+  Status RunHooks();
+  Status EndEpoch();
+  Status Loop();
+  StatusOr<bool> StepImpl();
+
+  Executable* executable_ = nullptr;
+  data::Loader* loader_ = nullptr;
+  Console* console_ = nullptr;
+  TrainerOptions options_;
+  std::vector<ScheduledScalar> scalars_;
+  std::vector<int> scalar_positions_;  // inputs of the executable
+  std::vector<double> current_, overrides_;
+  int step_position_ = -1;
+  std::vector<int> column_positions_;
+  std::vector<const void*> bound_;  // what each column is bound to
+  std::vector<TrainHook*> hooks_;
+  int64_t next_hook_ = 0;
+  TrainState state_;
+  data::Batch batch_;
+  std::atomic<bool> stop_{false};
+  bool in_epoch_ = false;
+  double seconds_ = 0;
+};
+
+}  // namespace mslua
