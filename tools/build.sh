@@ -57,7 +57,7 @@ installed/$package
     fail "packages are missing; fix: sudo apt-get install -y$missing"
   fi
   echo "mslua: installing$missing" >&2
-  apt="$sudo env DEBIAN_FRONTEND=noninteractive apt-get -q -y"
+  apt="$sudo env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends"
   # A fresh image has no package lists, and a stale list names files that are gone.
   # shellcheck disable=SC2086
   { $apt install $missing || { $apt update && $apt install $missing; }; } >&2 </dev/null ||
