@@ -1,0 +1,195 @@
+#include "collectives/communicator.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace mslua {
+namespace {
+
+Call Make(Collective kind, ReduceOp op, DType t, const void* in, void* out, int64_t count, int peer) {
+  Call call;
+  call.kind = kind;
+  call.reduce = op;
+  call.dtype = t;
+  call.in = in;
+  call.out = out;
+  call.count = count;
+  call.peer = peer;
+  return call;
+}
+
+}  // namespace
+
+const char* Name(Collective c) {
+  static constexpr const char* kNames[kNumCollectives] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast",
+                                                          "reduce",     "gather",         "scatter",    "all_to_all",
+                                                          "barrier",    "send",           "recv"};
+  const int i = static_cast<int>(c);
+  return i < kNumCollectives ? kNames[i] : "unknown";
+}
+
+const char* Name(ReduceOp op) {
+  static constexpr const char* kNames[kNumReduceOps] = {"sum", "prod", "max", "min", "mean"};
+  const int i = static_cast<int>(op);
+  return i < kNumReduceOps ? kNames[i] : "unknown";
+}
+
+Call Call::AllReduce(ReduceOp op, DType t, const void* in, void* out, int64_t count) {
+  return Make(Collective::kAllReduce, op, t, in, out, count, 0);
+}
+Call Call::ReduceScatter(ReduceOp op, DType t, const void* in, void* out, int64_t count) {
+  return Make(Collective::kReduceScatter, op, t, in, out, count, 0);
+}
+Call Call::AllGather(DType t, const void* in, void* out, int64_t count) {
+  return Make(Collective::kAllGather, ReduceOp::kSum, t, in, out, count, 0);
+}
+Call Call::Broadcast(DType t, void* data, int64_t count, int root) {
+  return Make(Collective::kBroadcast, ReduceOp::kSum, t, data, data, count, root);
+}
+Call Call::Reduce(ReduceOp op, DType t, const void* in, void* out, int64_t count, int root) {
+  return Make(Collective::kReduce, op, t, in, out, count, root);
+}
+Call Call::Gather(DType t, const void* in, void* out, int64_t count, int root) {
+  return Make(Collective::kGather, ReduceOp::kSum, t, in, out, count, root);
+}
+Call Call::Scatter(DType t, const void* in, void* out, int64_t count, int root) {
+  return Make(Collective::kScatter, ReduceOp::kSum, t, in, out, count, root);
+}
+Call Call::AllToAll(DType t, const void* in, void* out, int64_t count) {
+  return Make(Collective::kAllToAll, ReduceOp::kSum, t, in, out, count, 0);
+}
+Call Call::Barrier() { return Call(); }
+Call Call::Send(DType t, const void* data, int64_t count, int peer, int tag) {
+  Call call = Make(Collective::kSend, ReduceOp::kSum, t, data, nullptr, count, peer);
+  call.tag = tag;
+  return call;
+}
+Call Call::Recv(DType t, void* data, int64_t count, int peer, int tag) {
+  Call call = Make(Collective::kRecv, ReduceOp::kSum, t, nullptr, data, count, peer);
+  call.tag = tag;
+  return call;
+}
+
+bool Reduces(Collective c) {
+  return c == Collective::kAllReduce || c == Collective::kReduceScatter || c == Collective::kReduce;
+}
+bool HasRoot(Collective c) {
+  return c == Collective::kBroadcast || c == Collective::kReduce || c == Collective::kGather ||
+         c == Collective::kScatter;
+}
+bool IsPointToPoint(Collective c) { return c == Collective::kSend || c == Collective::kRecv; }
+
+int64_t InElements(const Call& call, int rank, int size) {
+  switch (call.kind) {
+    case Collective::kAllReduce:
+    case Collective::kAllGather:
+    case Collective::kReduce:
+    case Collective::kGather:
+    case Collective::kSend:
+      return call.count;
+    case Collective::kBroadcast:
+      return rank == call.peer ? call.count : 0;
+    case Collective::kReduceScatter:
+    case Collective::kAllToAll:
+      return size * call.count;
+    case Collective::kScatter:
+      return rank == call.peer ? size * call.count : 0;
+    case Collective::kRecv:
+    case Collective::kBarrier:
+      return 0;
+  }
+  return 0;
+}
+
+int64_t OutElements(const Call& call, int rank, int size) {
+  switch (call.kind) {
+    case Collective::kAllReduce:
+    case Collective::kReduceScatter:
+    case Collective::kScatter:
+    case Collective::kRecv:
+      return call.count;
+    case Collective::kBroadcast:
+      return rank == call.peer ? 0 : call.count;
+    case Collective::kAllGather:
+    case Collective::kAllToAll:
+      return size * call.count;
+    case Collective::kReduce:
+      return rank == call.peer ? call.count : 0;
+    case Collective::kGather:
+      return rank == call.peer ? size * call.count : 0;
+    case Collective::kSend:
+    case Collective::kBarrier:
+      return 0;
+  }
+  return 0;
+}
+
+std::string Describe(const Call& call) {
+  std::string text = Name(call.kind);
+  if (Reduces(call.kind)) absl::StrAppend(&text, " ", Name(call.reduce));
+  if (call.kind != Collective::kBarrier) absl::StrAppend(&text, " ", Name(call.dtype), "[", call.count, "]");
+  if (HasRoot(call.kind)) absl::StrAppend(&text, " root ", call.peer);
+  if (call.kind == Collective::kSend) absl::StrAppend(&text, " to ", call.peer, " tag ", call.tag);
+  if (call.kind == Collective::kRecv) absl::StrAppend(&text, " from ", call.peer, " tag ", call.tag);
+  if (!call.source.empty()) absl::StrAppend(&text, " at ", call.source);
+  return text;
+}
+
+Status Communicator::Run(const Call& call) {
+  ASSIGN_OR_RETURN(const Handle handle, Start(call));
+  return Wait(handle);
+}
+
+Status Communicator::Validate(const Call& call) const {
+  const auto refuse = [&](const std::string& why) {
+    return absl::InvalidArgumentError(absl::StrCat(Me(), ": ", Describe(call), ": ", why));
+  };
+  const int n = size();
+  if (static_cast<int>(call.kind) >= kNumCollectives) return refuse("no such collective");
+  if (static_cast<int>(call.reduce) >= kNumReduceOps) return refuse("no such reduction");
+  if (static_cast<int>(call.dtype) >= kNumDTypes) return refuse("no such dtype");
+  if (call.count < 0 || call.count > (int64_t{1} << 56) / n / SizeOf(call.dtype)) {
+    return refuse(absl::StrCat("count ", call.count, " is out of range"));
+  }
+  if (HasRoot(call.kind) || IsPointToPoint(call.kind)) {
+    if (call.peer < 0 || call.peer >= n) {
+      return refuse(absl::StrCat("rank ", call.peer, " is not in this group of ", n, " (0 to ", n - 1, ")"));
+    }
+  }
+  if (IsPointToPoint(call.kind) && call.peer == rank()) return refuse("a rank cannot send to itself");
+  if (Reduces(call.kind) && call.dtype == DType::kBool && call.reduce == ReduceOp::kMean) {
+    return refuse("bool has no mean; cast to f32 first");
+  }
+  const auto usable = [&](const void* p, int64_t elements) {
+    return elements == 0 || (p != nullptr && reinterpret_cast<uintptr_t>(p) % SizeOf(call.dtype) == 0);
+  };
+  if (!usable(call.in, InElements(call, rank(), n))) return refuse("the input is null or not aligned to its elements");
+  if (!usable(call.out, OutElements(call, rank(), n))) {
+    return refuse("the output is null or not aligned to its elements");
+  }
+  if (call.kind == Collective::kAllToAll && call.in == call.out && call.count > 0) {
+    return refuse("input and output must be different buffers");
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<int> Communicator::PlaceIn(absl::Span<const int> ranks) const {
+  const auto refuse = [&](const std::string& why) {
+    return absl::InvalidArgumentError(absl::StrCat(Me(), ": group of ranks {", absl::StrJoin(ranks, ","), "}: ", why));
+  };
+  std::vector<bool> seen(size());
+  for (int r : ranks) {
+    if (r < 0 || r >= size()) return refuse(absl::StrCat("rank ", r, " is not in 0 to ", size() - 1));
+    if (seen[r]) return refuse(absl::StrCat("rank ", r, " is named twice"));
+    seen[r] = true;
+  }
+  const auto me = std::find(ranks.begin(), ranks.end(), rank());
+  if (me == ranks.end()) return refuse("this rank is not among them; only members make the group");
+  return static_cast<int>(me - ranks.begin());
+}
+
+std::string Communicator::Me() const { return absl::StrCat("rank ", rank_, "/", members_.size()); }
+
+}  // namespace mslua

@@ -1,0 +1,47 @@
+// Flight recorder: the last calls of a rank, always on, for error messages and `diag`.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace mslua {
+
+struct Call;
+
+// Begin and End come from the thread that makes the calls; Dump may come from any thread.
+class FlightRecorder {
+ public:
+  static constexpr int kEntries = 128;
+
+  // Remembers the beginning of `call`, the `sequence`-th of a group of `group_size` ranks, and returns its ticket.
+  uint64_t Begin(const Call& call, uint64_t sequence, int group_size);
+  void End(uint64_t ticket, bool ok);
+
+  // The last calls, oldest first, one a line:
+  //   "#94 of 4 ranks  all_reduce sum f32[128] at train.lua:88  began 1204.512 s  waiting"
+  // with the time on the monotonic clock (4 ms steps) and "waiting", "done in 0.012 s" or "failed".
+  std::string Dump() const;
+
+ private:
+  enum class State : uint8_t { kWaiting, kDone, kFailed };
+  struct Entry {
+    uint64_t sequence;
+    int64_t began_ns, ended_ns;
+    int64_t count;
+    int32_t peer, tag, group_size;
+    uint8_t kind, reduce, dtype;
+    State state;
+    uint8_t source_size;
+    char source[95];
+  };
+
+  mutable std::mutex mutex_;
+  std::array<Entry, kEntries> entries_;
+  uint64_t next_ = 0;
+};
+
+}  // namespace mslua

@@ -1,0 +1,659 @@
+#include "collectives/shared_memory.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "collectives/channel.h"
+#include "collectives/reduce.h"
+
+namespace mslua {
+namespace {
+
+// How often a waiter looks around for reasons to give up; bounds how late a death is noticed.
+constexpr absl::Duration kLookAround = absl::Milliseconds(20);
+constexpr absl::Duration kLookAroundWithMessages = absl::Milliseconds(1);
+// Looks at a word before going to sleep: about 50 us when every rank has a core. With more ranks than cores the
+// one waited for needs this core, so it is given away at each look.
+constexpr int kSpins = 1000;
+constexpr int kYields = 30;
+constexpr int kMaxRanks = 64;
+
+void Pause() {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
+// Blocks of `count` elements that a rank of n gives to be shared: one, or one for each rank.
+int InBlocks(Collective c, int n) {
+  return c == Collective::kReduceScatter || c == Collective::kAllToAll || c == Collective::kScatter ? n : 1;
+}
+
+class SharedMemoryCommunicator : public Communicator {
+ public:
+  SharedMemoryCommunicator(std::shared_ptr<Host> host, std::vector<int> members, int place, std::string key,
+                           uint32_t epoch, std::shared_ptr<FlightRecorder> recorder, Board board)
+      : Communicator(place, std::move(members), std::move(recorder)),
+        host_(std::move(host)),
+        key_(std::move(key)),
+        epoch_(epoch),
+        board_(std::move(board)),
+        messages_(board_, *host_, this->members(), place),
+        own_cores_(host_->ranks() <= UsableCores()) {}
+
+  ~SharedMemoryCommunicator() override { board_.words(rank()).closed.store(1); }
+
+  const char* backend() const override { return host_->backend(); }
+  StatusOr<Handle> Start(const Call& call) override;
+  Status Wait(Handle handle) override;
+  Status Progress() override;
+  StatusOr<std::unique_ptr<Communicator>> Split(absl::Span<const int> ranks, absl::string_view source) override;
+  StatusOr<void*> AllocateShared(int64_t bytes, absl::string_view source) override;
+  void Abort(absl::string_view reason) override {
+    board_.Abort(absl::StrCat(Me(), ": ", reason));
+    if (failed_.ok()) failed_ = absl::AbortedError(absl::StrCat(Me(), ": ", reason));
+  }
+
+ private:
+  enum class Way : uint8_t { kSmall, kDirect, kStaged };
+  struct Pending {
+    Call call;
+    uint64_t ticket = 0;
+    int64_t step = 0;
+    Way way = Way::kSmall;
+  };
+  using Sources = std::array<const char*, kMaxRanks>;
+
+  // Collectives. Those begun and not ended are done_ <= number < begun_.
+  Pending& pending(uint64_t number) { return pending_[number % Board::kSlots]; }
+  Status Announce(const Call& call);
+  // One step of the oldest call. `block` false: only if no wait is needed; `*moved` says whether.
+  Status Advance(bool block, bool* moved);
+  Status Meet(Pending& p, bool block, bool* met);
+  void Carry(Pending& p, bool* finished);
+  void CarryStagedReduce(Pending& p, bool* finished);
+  void Consume(const Call& call, const Sources& sources, int64_t block_bytes, int64_t first, int64_t count);
+  bool NeedsIn(const Call& call, int r) const { return InElements(call, r, size()) > 0; }
+  // Outputs that others write: those of all_reduce and reduce.
+  bool NeedsOut(const Call& call, int r) const {
+    return (call.kind == Collective::kAllReduce || call.kind == Collective::kReduce) &&
+           OutElements(call, r, size()) > 0;
+  }
+  const char* InOf(int r, const Call& call) const;
+  char* OutOf(int r, const Call& call) const;
+  int64_t SliceBegin(int64_t count, int64_t element, int r) const;
+  void Step() { Publish(board_.words(rank()).stepped, ++stepped_, board_.words(rank()).sleepers); }
+
+  // Waiting.
+  Status WaitFor(std::atomic<uint32_t>& word, uint32_t target, int peer, const Call& call, bool for_announcement);
+  Status Sleep(std::atomic<uint32_t>& word, uint32_t target, int peer, const Call& call, bool for_announcement);
+  Status WaitForMessage(uint64_t id);
+  Status MoveMessages(bool* moved);
+  // Not OK when `peer` cannot answer any more.
+  Status Evidence(int peer, const Call& call) const;
+  std::string Absent(uint32_t target, bool for_announcement) const;
+  Call Announced(int r, uint64_t number) const;
+  Status Error(absl::StatusCode code, const Call& call, const std::string& what) const;
+  // Ends the group with `status`.
+  Status Fail(const Status& status);
+
+  const std::shared_ptr<Host> host_;
+  const std::string key_;
+  const uint32_t epoch_;
+  const Board board_;
+  Messages messages_;
+  const bool own_cores_;
+
+  Status failed_;
+  std::array<Pending, Board::kSlots> pending_;
+  std::array<uint32_t, kMaxRanks> peer_done_ = {};  // calls that each peer is known to have finished
+  uint64_t begun_ = 0, done_ = 0;
+  uint64_t next_message_ = 0;
+  uint32_t stepped_ = 0;
+  std::vector<uint64_t> ended_messages_;
+  std::map<std::vector<int>, int> splits_;  // how often each list of ranks was split off
+  int segments_ = 0;
+};
+
+// Handles: collectives are 2 * (number + 1), messages 2 * (number + 1) + 1.
+StatusOr<Handle> SharedMemoryCommunicator::Start(const Call& call) {
+  if (!failed_.ok()) return failed_;
+  RETURN_IF_ERROR(Validate(call));
+  if (IsPointToPoint(call.kind)) {
+    const uint64_t id = 2 * ++next_message_ + 1;
+    messages_.Start(call, id, recorder_->Begin(call, next_message_ - 1, size()));
+    bool moved;
+    RETURN_IF_ERROR(MoveMessages(&moved));
+    return Handle{id};
+  }
+  RETURN_IF_ERROR(Announce(call));
+  return Handle{2 * begun_};
+}
+
+Status SharedMemoryCommunicator::Wait(Handle handle) {
+  if (handle.id % 2 == 1) return messages_.Has(handle.id) ? WaitForMessage(handle.id) : failed_;
+  while (done_ < handle.id / 2) {
+    RETURN_IF_ERROR(failed_);
+    bool moved;
+    RETURN_IF_ERROR(Advance(true, &moved));
+  }
+  return absl::OkStatus();
+}
+
+Status SharedMemoryCommunicator::Progress() {
+  RETURN_IF_ERROR(failed_);
+  for (bool moved = true; moved;) {
+    moved = false;
+    if (done_ < begun_) RETURN_IF_ERROR(Advance(false, &moved));
+    bool messages_moved = false;
+    if (!messages_.empty()) RETURN_IF_ERROR(MoveMessages(&messages_moved));
+    moved |= messages_moved;
+  }
+  return absl::OkStatus();
+}
+
+Status SharedMemoryCommunicator::Announce(const Call& call) {
+  // A slot may be used again when every rank has finished the call that it held.
+  while (begun_ - done_ == Board::kSlots) {
+    bool moved;
+    RETURN_IF_ERROR(Advance(true, &moved));
+  }
+  if (begun_ >= Board::kSlots) {
+    const uint32_t needed = static_cast<uint32_t>(begun_ - Board::kSlots + 1);
+    for (int r = 0; r < size(); ++r) {
+      if (r == rank() || Reached(peer_done_[r], needed)) continue;
+      RETURN_IF_ERROR(WaitFor(board_.words(r).done, needed, r, call, false));
+      peer_done_[r] = needed;
+    }
+  }
+
+  Pending& p = pending(begun_);
+  p.call = call;
+  p.step = 0;
+  p.ticket = recorder_->Begin(call, begun_, size());
+  const int64_t element = SizeOf(call.dtype);
+  const int64_t payload = call.count * InBlocks(call.kind, size()) * element;
+  p.way = payload <= Slot::kInlineBytes ? Way::kSmall : Way::kDirect;
+
+  Slot& slot = board_.slot(rank(), static_cast<uint32_t>(begun_));
+  Announcement& a = slot.call;
+  Address in, out;
+  if (p.way == Way::kSmall) {
+    const int64_t bytes = InElements(call, rank(), size()) * element;
+    if (bytes > 0) std::memcpy(slot.payload, call.in, bytes);
+  } else {
+    if (NeedsIn(call, rank())) in = host_->Locate(call.in, InElements(call, rank(), size()) * element);
+    if (NeedsOut(call, rank())) out = host_->Locate(call.out, OutElements(call, rank(), size()) * element);
+  }
+  a.epoch = epoch_;
+  a.done = static_cast<uint32_t>(done_);
+  a.kind = static_cast<uint8_t>(call.kind);
+  a.reduce = static_cast<uint8_t>(call.reduce);
+  a.dtype = static_cast<uint8_t>(call.dtype);
+  a.peer = static_cast<int16_t>(call.peer);
+  a.count = call.count;
+  a.in_segment = in.segment;
+  a.in_offset = in.offset;
+  a.out_segment = out.segment;
+  a.out_offset = out.offset;
+  a.source_size = static_cast<uint8_t>(std::min(call.source.size(), sizeof slot.source));
+  std::memcpy(slot.source, call.source.data(), a.source_size);
+  p.call.source = absl::string_view(slot.source, a.source_size);  // outlives the caller's text
+  ++begun_;
+  Publish(a.posted, static_cast<uint32_t>(begun_), board_.words(rank()).sleepers);
+  return absl::OkStatus();
+}
+
+Status SharedMemoryCommunicator::Advance(bool block, bool* moved) {
+  Pending& p = pending(done_);
+  *moved = false;
+  if (p.step == 0) {
+    bool met = false;
+    const Status status = Meet(p, block, &met);
+    if (!status.ok()) return Fail(status);
+    if (!met) return absl::OkStatus();
+  }
+  if (p.way != Way::kSmall) {
+    for (int r = 0; r < size(); ++r) {
+      if (r == rank()) continue;
+      std::atomic<uint32_t>& stepped = board_.words(r).stepped;
+      if (!block) {
+        if (!Reached(stepped.load(std::memory_order_acquire), stepped_)) return absl::OkStatus();
+      } else {
+        const Status status = WaitFor(stepped, stepped_, r, p.call, false);
+        if (!status.ok()) return Fail(status);
+      }
+    }
+  }
+  *moved = true;
+  bool finished = false;
+  Carry(p, &finished);
+  ++p.step;
+  if (finished) {
+    ++done_;
+    Publish(board_.words(rank()).done, static_cast<uint32_t>(done_), board_.words(rank()).sleepers);
+    recorder_->End(p.ticket, true);
+  }
+  return absl::OkStatus();
+}
+
+// Waits for all announcements of the oldest call, compares them with this rank's and settles the way.
+Status SharedMemoryCommunicator::Meet(Pending& p, bool block, bool* met) {
+  const uint32_t number = static_cast<uint32_t>(done_);
+  const Announcement& mine = board_.slot(rank(), number).call;
+  for (int r = 0; r < size(); ++r) {
+    Announcement& a = board_.slot(r, number).call;
+    if (r != rank()) {
+      if (!block) {
+        if (!Reached(a.posted.load(std::memory_order_acquire), number + 1)) return absl::OkStatus();
+      } else {
+        RETURN_IF_ERROR(WaitFor(a.posted, number + 1, r, p.call, true));
+      }
+      peer_done_[r] = a.done;
+    }
+    if (a.epoch != mine.epoch) {
+      return Error(absl::StatusCode::kFailedPrecondition, p.call,
+                   absl::StrCat("rank ", r, " is of membership epoch ", a.epoch, ", this rank of epoch ", mine.epoch));
+    }
+    if (a.kind != mine.kind || a.reduce != mine.reduce || a.dtype != mine.dtype || a.peer != mine.peer ||
+        a.count != mine.count) {
+      const int low = std::min(r, rank()), high = std::max(r, rank());
+      return absl::FailedPreconditionError(
+          absl::StrCat(Me(), ": collective ", done_, " differs: rank ", low, " calls ", Describe(Announced(low, done_)),
+                       "; rank ", high, " calls ", Describe(Announced(high, done_)),
+                       "; all ranks of a group make the same calls in the same order"));
+    }
+    if (p.way == Way::kDirect && r != rank() &&
+        ((NeedsIn(p.call, r) && a.in_segment == Address::kPrivate) ||
+         (NeedsOut(p.call, r) && a.out_segment == Address::kPrivate))) {
+      p.way = Way::kStaged;
+    }
+  }
+  if (p.way == Way::kDirect && size() > 1 &&
+      ((NeedsIn(p.call, rank()) && mine.in_segment == Address::kPrivate) ||
+       (NeedsOut(p.call, rank()) && mine.out_segment == Address::kPrivate))) {
+    p.way = Way::kStaged;
+  }
+  *met = true;
+  return absl::OkStatus();
+}
+
+// What this rank does in one step, once all ranks have finished the step before.
+void SharedMemoryCommunicator::Carry(Pending& p, bool* finished) {
+  const Call& call = p.call;
+  const int n = size();
+  const int64_t element = SizeOf(call.dtype);
+  Sources sources;
+  if (p.way == Way::kSmall) {
+    for (int r = 0; r < n; ++r) sources[r] = board_.slot(r, static_cast<uint32_t>(done_)).payload;
+    Consume(call, sources, call.count * element, 0, call.count);
+    *finished = true;
+    return;
+  }
+  const bool sliced = call.kind == Collective::kAllReduce || call.kind == Collective::kReduce;
+  if (p.way == Way::kDirect) {
+    if (p.step == 1) {  // nobody reads or writes this rank's buffers any more
+      *finished = true;
+      return;
+    }
+    for (int r = 0; r < n; ++r) sources[r] = NeedsIn(call, r) ? InOf(r, call) : nullptr;
+    if (sliced) {
+      const int64_t begin = SliceBegin(call.count, element, rank());
+      const int64_t end = SliceBegin(call.count, element, rank() + 1);
+      std::array<const void*, kMaxRanks> ins;
+      std::array<void*, kMaxRanks> outs;
+      int num_outs = 0;
+      for (int r = 0; r < n; ++r) {
+        ins[r] = sources[r] + begin * element;
+        if (NeedsOut(call, r)) outs[num_outs++] = OutOf(r, call) + begin * element;
+      }
+      Reduce(call.reduce, call.dtype, absl::MakeSpan(ins.data(), n), absl::MakeSpan(outs.data(), num_outs),
+             end - begin);
+    } else {
+      Consume(call, sources, call.count * element, 0, call.count);
+    }
+    Step();
+    return;
+  }
+  if (sliced) return CarryStagedReduce(p, finished);
+
+  // Round t: everybody publishes elements [t * piece, ...) of each block in half t % 2 of its window; one step later
+  // everybody reads them.
+  const int blocks = InBlocks(call.kind, n);
+  const int64_t half = board_.window_bytes() / 2;
+  const int64_t piece = half / (blocks * element);
+  const int64_t rounds = (call.count + piece - 1) / piece;
+  if (p.step >= 1) {
+    const int64_t first = (p.step - 1) * piece, count = std::min(piece, call.count - first);
+    for (int r = 0; r < n; ++r) sources[r] = board_.window(r) + (p.step - 1) % 2 * half;
+    Consume(call, sources, count * element, first, count);
+  }
+  if (p.step < rounds && NeedsIn(call, rank())) {
+    const int64_t first = p.step * piece, count = std::min(piece, call.count - first);
+    char* window = board_.window(rank()) + p.step % 2 * half;
+    for (int b = 0; b < blocks; ++b) {
+      std::memcpy(window + b * count * element, static_cast<const char*>(call.in) + (b * call.count + first) * element,
+                  count * element);
+    }
+  }
+  Step();
+  *finished = p.step == rounds;
+}
+
+// all_reduce and reduce through the windows, two steps a round: publish the slices that others reduce; reduce mine and
+// publish the result, while theirs come. The last part of a round and the first of the next share a step.
+void SharedMemoryCommunicator::CarryStagedReduce(Pending& p, bool* finished) {
+  const Call& call = p.call;
+  const int n = size();
+  const int64_t element = SizeOf(call.dtype);
+  const int64_t half = board_.window_bytes() / 2;
+  const int64_t piece = half / element;
+  const int64_t rounds = (call.count + piece - 1) / piece;
+  const char* in = static_cast<const char*>(call.in);
+  char* out = OutElements(call, rank(), n) > 0 ? static_cast<char*>(call.out) : nullptr;
+  const auto window = [&](int r, int64_t round) { return board_.window(r) + round % 2 * half; };
+
+  if (p.step % 2 == 1) {
+    const int64_t round = p.step / 2, first = round * piece, count = std::min(piece, call.count - first);
+    const int64_t begin = SliceBegin(count, element, rank()), end = SliceBegin(count, element, rank() + 1);
+    std::array<const void*, kMaxRanks> ins;
+    for (int r = 0; r < n; ++r) {
+      ins[r] = (r == rank() ? in + first * element : window(r, round)) + begin * element;
+    }
+    void* outs[2] = {window(rank(), round) + begin * element, out ? out + (first + begin) * element : nullptr};
+    Reduce(call.reduce, call.dtype, absl::MakeSpan(ins.data(), n), absl::MakeSpan(outs, out ? 2 : 1), end - begin);
+    Step();
+    return;
+  }
+  if (p.step > 0 && out) {
+    const int64_t round = p.step / 2 - 1, first = round * piece, count = std::min(piece, call.count - first);
+    for (int r = 0; r < n; ++r) {
+      if (r == rank()) continue;
+      const int64_t begin = SliceBegin(count, element, r), end = SliceBegin(count, element, r + 1);
+      std::memcpy(out + (first + begin) * element, window(r, round) + begin * element, (end - begin) * element);
+    }
+  }
+  const int64_t round = p.step / 2;
+  if (round < rounds) {
+    const int64_t first = round * piece, count = std::min(piece, call.count - first);
+    const int64_t begin = SliceBegin(count, element, rank()), end = SliceBegin(count, element, rank() + 1);
+    char* mine = window(rank(), round);
+    std::memcpy(mine, in + first * element, begin * element);
+    std::memcpy(mine + end * element, in + (first + end) * element, (count - end) * element);
+  }
+  Step();
+  *finished = round == rounds;
+}
+
+// Takes elements [first, first + count) of this rank's result from the ranks' `sources`, where a block of the
+// input is `block_bytes` long and begins at element `first`.
+void SharedMemoryCommunicator::Consume(const Call& call, const Sources& sources, int64_t block_bytes, int64_t first,
+                                       int64_t count) {
+  const int n = size();
+  const int64_t element = SizeOf(call.dtype);
+  const int64_t bytes = count * element;
+  char* out = static_cast<char*>(call.out);
+  if (count == 0) return;
+  const auto copy = [&](int64_t at, const char* source) {
+    char* to = out + at * element;
+    if (to != source) std::memcpy(to, source, bytes);
+  };
+  switch (call.kind) {
+    case Collective::kAllReduce:
+    case Collective::kReduce:
+    case Collective::kReduceScatter: {
+      if (OutElements(call, rank(), n) == 0) return;
+      std::array<const void*, kMaxRanks> ins;
+      for (int r = 0; r < n; ++r) {
+        ins[r] = sources[r] + (call.kind == Collective::kReduceScatter ? rank() * block_bytes : 0);
+      }
+      void* to = out + first * element;
+      Reduce(call.reduce, call.dtype, absl::MakeSpan(ins.data(), n), absl::MakeSpan(&to, 1), count);
+      return;
+    }
+    case Collective::kGather:
+      if (rank() != call.peer) return;
+      [[fallthrough]];
+    case Collective::kAllGather:
+      for (int r = 0; r < n; ++r) copy(r * call.count + first, sources[r]);
+      return;
+    case Collective::kBroadcast:
+      if (rank() != call.peer) copy(first, sources[call.peer]);
+      return;
+    case Collective::kScatter:
+      return copy(first, sources[call.peer] + rank() * block_bytes);
+    case Collective::kAllToAll:
+      for (int r = 0; r < n; ++r) copy(r * call.count + first, sources[r] + rank() * block_bytes);
+      return;
+    case Collective::kBarrier:
+    case Collective::kSend:
+    case Collective::kRecv:
+      return;
+  }
+}
+
+const char* SharedMemoryCommunicator::InOf(int r, const Call& call) const {
+  if (r == rank()) return static_cast<const char*>(call.in);
+  const Announcement& a = board_.slot(r, static_cast<uint32_t>(done_)).call;
+  return host_->Resolve(members()[r], {a.in_segment, a.in_offset});
+}
+
+char* SharedMemoryCommunicator::OutOf(int r, const Call& call) const {
+  if (r == rank()) return static_cast<char*>(call.out);
+  const Announcement& a = board_.slot(r, static_cast<uint32_t>(done_)).call;
+  return host_->Resolve(members()[r], {a.out_segment, a.out_offset});
+}
+
+// Slices of whole cache lines, so that no two ranks write to one.
+int64_t SharedMemoryCommunicator::SliceBegin(int64_t count, int64_t element, int r) const {
+  const int64_t per_line = 64 / element;
+  const int64_t lines = (count + per_line - 1) / per_line;
+  return std::min(count, lines * r / size() * per_line);
+}
+
+Status SharedMemoryCommunicator::WaitFor(std::atomic<uint32_t>& word, uint32_t target, int peer, const Call& call,
+                                         bool for_announcement) {
+  for (int i = own_cores_ ? kSpins : kYields; i > 0; --i) {
+    if (Reached(word.load(std::memory_order_acquire), target)) return absl::OkStatus();
+    if (own_cores_) {
+      Pause();
+    } else {
+      sched_yield();
+    }
+  }
+  return Sleep(word, target, peer, call, for_announcement);
+}
+
+Status SharedMemoryCommunicator::Sleep(std::atomic<uint32_t>& word, uint32_t target, int peer, const Call& call,
+                                       bool for_announcement) {
+  const absl::Time deadline = absl::Now() + call.timeout;
+  std::atomic<uint32_t>& sleepers = board_.words(peer).sleepers;
+  sleepers.fetch_add(1);
+  Status status;
+  while (true) {
+    const uint32_t value = word.load();
+    if (Reached(value, target)) break;
+    // Looked for before the word is read again: what a peer did before it left counts.
+    status = Evidence(peer, call);
+    const absl::Duration left = deadline - absl::Now();
+    if (status.ok() && left <= absl::ZeroDuration()) {
+      status = Error(absl::StatusCode::kDeadlineExceeded, call,
+                     absl::StrCat("no answer within ", absl::FormatDuration(call.timeout), "; ",
+                                  Absent(target, for_announcement)));
+    }
+    if (!status.ok()) {
+      if (Reached(word.load(), target)) status = absl::OkStatus();
+      break;
+    }
+    if (!messages_.empty()) {
+      bool moved;
+      status = MoveMessages(&moved);
+      if (!status.ok()) break;
+    }
+    FutexWait(word, value, std::min(left, messages_.empty() ? kLookAround : kLookAroundWithMessages));
+  }
+  sleepers.fetch_sub(1);
+  return status;
+}
+
+Status SharedMemoryCommunicator::WaitForMessage(uint64_t id) {
+  RankWords& mine = board_.words(rank());
+  absl::Time deadline = absl::InfiniteFuture();
+  for (int look = 0; messages_.Has(id); ++look) {
+    RETURN_IF_ERROR(failed_);
+    const uint32_t bell = mine.bell.load();
+    bool moved = false, collectives_moved = false;
+    RETURN_IF_ERROR(MoveMessages(&moved));
+    if (done_ < begun_) RETURN_IF_ERROR(Advance(false, &collectives_moved));
+    if (moved || collectives_moved) {
+      look = 0;
+      deadline = absl::InfiniteFuture();
+      continue;
+    }
+    if (look < (own_cores_ ? kSpins : kYields)) {
+      if (own_cores_) {
+        Pause();
+      } else {
+        sched_yield();
+      }
+      continue;
+    }
+    const Call call = messages_.Find(id);
+    if (deadline == absl::InfiniteFuture()) deadline = absl::Now() + call.timeout;
+    Status status = Evidence(call.peer, call);
+    if (status.ok() && absl::Now() >= deadline) {
+      status = Error(absl::StatusCode::kDeadlineExceeded, call,
+                     absl::StrCat("no answer from rank ", call.peer, " within ", absl::FormatDuration(call.timeout)));
+    }
+    if (!status.ok()) {
+      RETURN_IF_ERROR(MoveMessages(&moved));  // what the peer did before it left counts
+      if (moved) continue;
+      return Fail(status);
+    }
+    mine.listening.store(1);
+    if (mine.bell.load() == bell) FutexWait(mine.bell, bell, done_ < begun_ ? kLookAroundWithMessages : kLookAround);
+    mine.listening.store(0);
+  }
+  return absl::OkStatus();
+}
+
+Status SharedMemoryCommunicator::MoveMessages(bool* moved) {
+  StatusOr<bool> result = messages_.Progress(&ended_messages_);
+  for (uint64_t ticket : ended_messages_) recorder_->End(ticket, true);
+  ended_messages_.clear();
+  if (!result.ok()) return Fail(Annotate(result.status(), Me()));
+  *moved = *result;
+  return absl::OkStatus();
+}
+
+Status SharedMemoryCommunicator::Evidence(int peer, const Call& call) const {
+  const std::string reason = board_.AbortReason();
+  if (!reason.empty()) {
+    return Error(absl::StatusCode::kAborted, call, absl::StrCat("stopped because another rank failed: ", reason));
+  }
+  for (int r = 0; r < size(); ++r) {
+    if (r == rank()) continue;
+    if (r == peer && board_.words(r).closed.load() != 0) {
+      return Error(absl::StatusCode::kUnavailable, call,
+                   absl::StrCat("rank ", r, " has left the group after ", board_.words(r).done.load(),
+                                " collectives; this is number ", done_));
+    }
+    const std::string gone = host_->Gone(members()[r]);
+    if (!gone.empty()) {
+      return Error(absl::StatusCode::kUnavailable, call, absl::StrCat("rank ", r, " is gone: ", gone));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// "2 of 4 ranks have come; missing: rank 1 (last in barrier at train.lua:80)".
+std::string SharedMemoryCommunicator::Absent(uint32_t target, bool for_announcement) const {
+  std::vector<std::string> absent;
+  for (int r = 0; r < size(); ++r) {
+    if (r == rank()) continue;
+    const std::atomic<uint32_t>& word =
+        for_announcement ? board_.slot(r, target - 1).call.posted : board_.words(r).stepped;
+    if (Reached(word.load(), target)) continue;
+    // The slot of the call before the missing one is still there: its rank needs this one's answer to reuse it.
+    absent.push_back(!for_announcement ? absl::StrCat("rank ", r, " (has begun this call)")
+                     : done_ == 0      ? absl::StrCat("rank ", r, " (has made no call yet)")
+                                  : absl::StrCat("rank ", r, " (last in ", Describe(Announced(r, done_ - 1)), ")"));
+  }
+  return absl::StrCat(size() - absent.size(), " of ", size(),
+                      " ranks have come, missing: ", absl::StrJoin(absent, ", "));
+}
+
+Call SharedMemoryCommunicator::Announced(int r, uint64_t number) const {
+  const Slot& slot = board_.slot(r, static_cast<uint32_t>(number));
+  Call call;
+  call.kind = static_cast<Collective>(slot.call.kind);
+  call.reduce = static_cast<ReduceOp>(slot.call.reduce);
+  call.dtype = static_cast<DType>(slot.call.dtype % kNumDTypes);
+  call.peer = slot.call.peer;
+  call.count = slot.call.count;
+  call.source = absl::string_view(slot.source, std::min<size_t>(slot.call.source_size, sizeof slot.source));
+  return call;
+}
+
+Status SharedMemoryCommunicator::Error(absl::StatusCode code, const Call& call, const std::string& what) const {
+  return Status(code, absl::StrCat(Me(), ": ", Describe(call), ": ", what));
+}
+
+Status SharedMemoryCommunicator::Fail(const Status& status) {
+  if (!failed_.ok()) return failed_;
+  failed_ = status;
+  board_.Abort(status.message());
+  for (uint64_t k = done_; k < begun_; ++k) recorder_->End(pending(k).ticket, false);
+  return status;
+}
+
+StatusOr<std::unique_ptr<Communicator>> SharedMemoryCommunicator::Split(absl::Span<const int> ranks,
+                                                                        absl::string_view source) {
+  RETURN_IF_ERROR(failed_);
+  ASSIGN_OR_RETURN(const int place, PlaceIn(ranks));
+  std::vector<int> group;
+  for (int r : ranks) group.push_back(members()[r]);
+  const std::string key = absl::StrCat(key_, "/", absl::StrJoin(group, ","), "#", splits_[group]++);
+  const Call barrier = Call::Barrier().At(source);
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<Communicator> made,
+      MakeSharedMemoryCommunicator(host_, std::move(group), place, key, epoch_, recorder_, barrier.timeout));
+  RETURN_IF_ERROR(made->Run(barrier));
+  return made;
+}
+
+StatusOr<void*> SharedMemoryCommunicator::AllocateShared(int64_t bytes, absl::string_view source) {
+  RETURN_IF_ERROR(failed_);
+  const Call barrier = Call::Barrier().At(source);
+  StatusOr<void*> memory = host_->AddSegment(bytes, barrier.timeout);
+  if (!memory.ok()) return Fail(Annotate(memory.status(), Me()));
+  RETURN_IF_ERROR(Run(barrier));
+  return memory;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Communicator>> MakeSharedMemoryCommunicator(std::shared_ptr<Host> host,
+                                                                     std::vector<int> members, int place,
+                                                                     std::string key, uint32_t epoch,
+                                                                     std::shared_ptr<FlightRecorder> recorder,
+                                                                     absl::Duration limit) {
+  if (members.size() > kMaxRanks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a group on one host has at most ", kMaxRanks, " ranks, not ", members.size()));
+  }
+  ASSIGN_OR_RETURN(Board board, host->Join(members, place, key, limit));
+  return std::unique_ptr<Communicator>(new SharedMemoryCommunicator(
+      std::move(host), std::move(members), place, std::move(key), epoch, std::move(recorder), std::move(board)));
+}
+
+}  // namespace mslua

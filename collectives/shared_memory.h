@@ -1,0 +1,49 @@
+// Collectives of ranks that share a host's memory: threads of one process (inproc) or processes (native).
+//
+// A call is announced in a slot of the group's board and carried out in steps on the calling threads; there is no
+// thread of its own. Which of three ways it goes is seen from all ranks' announcements, so all choose alike:
+//   small   everything a peer needs fits the slot: one wait, then each rank computes from the slots;
+//   direct  every buffer can be reached by the peers: they read and write it in place, no copy;
+//   staged  through windows of 256 KiB that stay in cache, two halves in turn.
+// Announcements are compared before anything is moved; ranks that differ fail naming both calls.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "collectives/board.h"
+#include "collectives/communicator.h"
+
+namespace mslua {
+
+// What the ranks of one host are to each other, seen from one of them. Ranks are world ranks here. Called by the
+// thread of its rank only.
+class Host {
+ public:
+  virtual ~Host() = default;
+  virtual const char* backend() const = 0;
+  // Where these bytes of this rank are; segment kPrivate where peers cannot reach them.
+  virtual Address Locate(const void* data, int64_t bytes) const = 0;
+  // The peer's bytes; `address` is not private.
+  virtual char* Resolve(int rank, Address address) const = 0;
+  // Empty while the peer's process lives, else how it is known to be gone ("its process 812 has ended").
+  virtual std::string Gone(int rank) = 0;
+  // Ranks of this host, which share its cores.
+  virtual int ranks() const = 0;
+  // The board of a new group of `members`, of which this is the `place`-th. Called by all members; `key` is the same
+  // for all of them and unlike that of any other group.
+  virtual StatusOr<Board> Join(const std::vector<int>& members, int place, const std::string& key,
+                               absl::Duration limit) = 0;
+  // This rank's part of a new segment, which after a barrier every peer can reach.
+  virtual StatusOr<void*> AddSegment(int64_t bytes, absl::Duration limit) = 0;
+};
+
+// `key` names the group ("world"); `epoch` is the membership generation that announcements carry.
+StatusOr<std::unique_ptr<Communicator>> MakeSharedMemoryCommunicator(std::shared_ptr<Host> host,
+                                                                     std::vector<int> members, int place,
+                                                                     std::string key, uint32_t epoch,
+                                                                     std::shared_ptr<FlightRecorder> recorder,
+                                                                     absl::Duration limit);
+
+}  // namespace mslua
