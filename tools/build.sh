@@ -11,6 +11,7 @@ fail() {
 set_cache() {
   mkdir -p "$root/.build" 2>/dev/null && [ -w "$root/.build" ] ||
     fail "cannot write $root/.build; fix: clone into a folder that you own"
+  case $root in *[[:space:]]*) fail "Bazel builds in no folder with a space in its path; fix: move $root" ;; esac
   bazel_startup=
   cache=
   for folder in "${XDG_CACHE_HOME:-}" "${HOME:+$HOME/.cache}" "$root/.build/cache"; do
@@ -71,8 +72,7 @@ run_bazel() {
   shift
   (
     cd "$root" || exit 4
-    # shellcheck disable=SC2086 # empty or one option
-    exec bazel $bazel_startup "$command" --disk_cache="$cache/bazel" --symlink_prefix=.build/ --jobs=auto "$@"
+    exec bazel ${bazel_startup:+"$bazel_startup"} "$command" --disk_cache="$cache/bazel" --symlink_prefix=.build/ --jobs=auto "$@"
   )
 }
 

@@ -146,6 +146,10 @@ class Lint(Clone):
         self.assertEqual(len(self.problems("core/runtime/a.h", '#include "lua/tensor.h"\n')), 1)
         self.assertEqual(self.problems("core/autodiff/a_test.cc", '#include "core/ops/define.h"\n'), [])
         self.assertEqual(self.problems("lua/a.cc", '#include "core/checkpoint/a.h"\n#include "core/data/a.h"\n'), [])
+        self.assertEqual(self.problems("core/base/b.cc", '#include "core/nowhere/b.h"\n'),
+                         ["core/base/b.cc:1: core/nowhere/b.h is in no room of tools/rooms.txt"])
+        self.assertEqual(self.problems("core/nowhere/b.h", "int b;\n"),
+                         ["core/nowhere/b.h:1: the file is in no room of tools/rooms.txt"])
         self.assertEqual(self.problems("lua/main.cc", '#include "cli/front.h"\n'), [])
         self.assertEqual(len(self.problems("lua/a.cc", '#include "cli/front.h"\n')), 1)
 

@@ -1,0 +1,22 @@
+// What a process of mslua ends with; scripts and schedulers act on it.
+#pragma once
+
+namespace mslua {
+
+enum ExitCode {
+  kExitOk = 0,           // trained; did what was asked
+  kExitUsage = 2,        // command line or recipe
+  kExitData = 3,         // data missing or bad
+  kExitEnvironment = 4,  // rendezvous, machine, packages
+  kExitRankCrashed = 5,
+  kExitHang = 6,           // hang, or mismatched collectives
+  kExitDiverged = 7,       // NaN or infinite loss
+  kExitExpect = 8,         // `expect` of the recipe not met
+  kExitStorage = 9,        // checkpoint or storage
+  kExitSecurity = 10,      // authentication or TLS
+  kExitInternal = 70,      // a bug of mslua
+  kExitCheckpointed = 75,  // stopped with a checkpoint saved: start again to go on
+  kExitInterrupted = 130,
+};
+
+}  // namespace mslua
