@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <charconv>
 
 namespace mslua {
@@ -19,16 +18,18 @@ Console::~Console() {
 }
 
 void Console::PrintLoss(int64_t epoch, int64_t step, float loss) {
-  char line[128];
-  char* at = line;
-  const auto text = [&](absl::string_view s) { at = std::copy(s.begin(), s.end(), at); };
-  text("epoch: ");
-  at = std::to_chars(at, line + sizeof line, epoch).ptr;
-  text(" step: ");
-  at = std::to_chars(at, line + sizeof line, step).ptr;
-  text(", loss is ");
-  at = std::to_chars(at, line + sizeof line, loss).ptr;
-  Line(absl::string_view(line, static_cast<size_t>(at - line)));
+  const auto number = [this](auto value) {
+    char text[32];
+    buffer_.append(text, std::to_chars(text, text + sizeof text, value).ptr);
+  };
+  buffer_.append(prefix_).append("epoch: ");
+  number(epoch);
+  buffer_.append(" step: ");
+  number(step);
+  buffer_.append(", loss is ");
+  number(loss);
+  buffer_.push_back('\n');
+  MaybeFlush();
 }
 
 void Console::Line(absl::string_view text) {
