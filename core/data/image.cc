@@ -48,36 +48,55 @@ void Interpolate(int64_t n, std::vector<Tap>* taps, std::vector<Tap>* spare) {
 
 // ---- Rows --------------------------------------------------------------------------------------
 
-// Row y of the source as f32 planes [channels][width + 1], scaled; the last place of a plane is padding.
+// Four channels of a pixel, or four pixels of a plane: a SIMD register of every machine we build for.
+using F4 = ImageScratch::F4;
+typedef float F4Unaligned __attribute__((vector_size(16), aligned(4)));
+typedef int32_t I4 __attribute__((vector_size(16)));
+
+int64_t GroupsOf(int64_t channels) { return (channels + 3) / 4; }
+
+// Row y of the source, scaled: [groups of 4 channels][width + 1] pixels of F4. The last pixel is padding.
 template <class T>
 void LoadLine(const ImageView& image, int64_t y, const float* scale, const float* shift, float* line) {
   const int64_t w = image.width, channels = image.channels;
+  const T* data = static_cast<const T*>(image.data);
   for (int64_t c = 0; c < channels; ++c) {
+    const T* in = image.planar ? data + (c * image.height + y) * w : data + y * w * channels + c;
+    const int64_t step = image.planar ? 1 : channels;
     const float s = scale[c], b = shift[c];
-    float* out = line + c * (w + 1);
-    const T* in = static_cast<const T*>(image.data);
-    if (image.planar) {
-      in += (c * image.height + y) * w;
-      for (int64_t x = 0; x < w; ++x) out[x] = static_cast<float>(in[x]) * s + b;
-    } else {
-      in += y * w * channels + c;
-      for (int64_t x = 0; x < w; ++x) out[x] = static_cast<float>(in[x * channels]) * s + b;
-    }
-    out[w] = b;
+    float* out = line + (c / 4) * 4 * (w + 1) + c % 4;
+    for (int64_t x = 0; x < w; ++x) out[4 * x] = static_cast<float>(in[x * step]) * s + b;
+    out[4 * w] = b;
   }
 }
 
-void ApplyColumns(const float* line, int64_t line_width, const std::vector<Tap>& taps, bool interpolate, float* out) {
-  const int64_t n = static_cast<int64_t>(taps.size());
-  const Tap* tap = taps.data();
-  if (!interpolate) {
-    for (int64_t x = 0; x < n; ++x) out[x] = line[tap[x].a < 0 ? line_width : tap[x].a];
-    return;
+// Pixel `tap` of a line. kInterpolate: between two.
+template <bool kInterpolate>
+F4 PixelAt(const F4* line, const Tap& tap) {
+  const F4 a = line[tap.a];
+  if constexpr (!kInterpolate) return a;
+  return a + tap.w * (line[tap.b] - a);
+}
+
+// One group of channels of a line through the taps, into up to four planes of n values.
+template <bool kInterpolate>
+void ApplyTaps(const F4* line, const Tap* tap, int64_t n, float* const* planes, int64_t channels) {
+  int64_t x = 0;
+  for (; x + 4 <= n; x += 4) {
+    const F4 p = PixelAt<kInterpolate>(line, tap[x]), q = PixelAt<kInterpolate>(line, tap[x + 1]);
+    const F4 r = PixelAt<kInterpolate>(line, tap[x + 2]), s = PixelAt<kInterpolate>(line, tap[x + 3]);
+    // Four pixels to four planes: a 4x4 transposition.
+    const F4 pq = __builtin_shuffle(p, q, I4{0, 4, 1, 5}), rs = __builtin_shuffle(r, s, I4{0, 4, 1, 5});
+    const F4 plane[4] = {__builtin_shuffle(pq, rs, I4{0, 1, 4, 5}), __builtin_shuffle(pq, rs, I4{2, 3, 6, 7}),
+                         __builtin_shuffle(__builtin_shuffle(p, q, I4{2, 6, 3, 7}),
+                                           __builtin_shuffle(r, s, I4{2, 6, 3, 7}), I4{0, 1, 4, 5}),
+                         __builtin_shuffle(__builtin_shuffle(p, q, I4{2, 6, 3, 7}),
+                                           __builtin_shuffle(r, s, I4{2, 6, 3, 7}), I4{2, 3, 6, 7})};
+    for (int64_t c = 0; c < channels; ++c) *reinterpret_cast<F4Unaligned*>(planes[c] + x) = plane[c];
   }
-  for (int64_t x = 0; x < n; ++x) {
-    const float a = line[tap[x].a < 0 ? line_width : tap[x].a];
-    const float b = line[tap[x].b < 0 ? line_width : tap[x].b];
-    out[x] = a + tap[x].w * (b - a);
+  for (; x < n; ++x) {
+    const F4 p = PixelAt<kInterpolate>(line, tap[x]);
+    for (int64_t c = 0; c < channels; ++c) planes[c][x] = p[c];
   }
 }
 
@@ -112,12 +131,18 @@ struct Target {
 void RunPass(const ImageView& image, const std::vector<float>& scale, const std::vector<float>& shift,
              void (*load_line)(const ImageView&, int64_t, const float*, const float*, float*),
              ImageScratch* scratch, const Target& target) {
-  const std::vector<Tap>&rows = scratch->rows, &columns = scratch->columns;
+  const std::vector<Tap>& rows = scratch->rows;
+  std::vector<Tap>& columns = scratch->columns;
   const int64_t channels = image.channels, height = static_cast<int64_t>(rows.size());
   const int64_t width = static_cast<int64_t>(columns.size()), row_size = channels * width;
   bool interpolate = false;
-  for (const Tap& tap : columns) interpolate |= tap.w != 0;
-  scratch->line.resize(channels * (image.width + 1));
+  for (Tap& tap : columns) {
+    interpolate |= tap.w != 0;
+    // Padding is the pixel behind the line's end.
+    if (tap.a < 0) tap.a = static_cast<int32_t>(image.width);
+    if (tap.b < 0) tap.b = static_cast<int32_t>(image.width);
+  }
+  scratch->line.resize(GroupsOf(channels) * (image.width + 1));
   scratch->resized.resize(3 * row_size);
   scratch->mixed.resize(row_size);
 
@@ -131,9 +156,13 @@ void RunPass(const ImageView& image, const std::vector<float>& scale, const std:
     float* slot = scratch->resized.data() + (y < 0 ? 2 : y & 1) * row_size;
     if (y >= 0 && held[y & 1] != y) {
       held[y & 1] = y;
-      load_line(image, y, scale.data(), shift.data(), scratch->line.data());
-      for (int64_t c = 0; c < channels; ++c) {
-        ApplyColumns(scratch->line.data() + c * (image.width + 1), image.width, columns, interpolate, slot + c * width);
+      load_line(image, y, scale.data(), shift.data(), reinterpret_cast<float*>(scratch->line.data()));
+      for (int64_t c = 0; c < channels; c += 4) {
+        float* planes[4];
+        const int64_t some = std::min<int64_t>(4, channels - c);
+        for (int64_t k = 0; k < some; ++k) planes[k] = slot + (c + k) * width;
+        const F4* line = scratch->line.data() + c / 4 * (image.width + 1);
+        (interpolate ? ApplyTaps<true> : ApplyTaps<false>)(line, columns.data(), width, planes, some);
       }
     }
     return slot;

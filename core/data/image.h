@@ -36,8 +36,10 @@ struct Tap {
 
 // A thread's working memory. Grows to the largest image and stays.
 struct ImageScratch {
+  typedef float F4 __attribute__((vector_size(16)));  // four channels of a pixel
+
   std::vector<Tap> rows, columns, spare;
-  std::vector<float> line;      // a source row: [channels, width + 1], the last for padding
+  std::vector<F4> line;         // a source row: [groups of 4 channels, width + 1], the last for padding
   std::vector<float> resized;   // three rows: [3, channels, width of the result]
   std::vector<float> mixed;     // a row of the result
   std::vector<float> between[2];  // images between two passes

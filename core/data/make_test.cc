@@ -1,0 +1,138 @@
+#include "core/data/make.h"
+
+#include <fstream>
+#include <map>
+
+#include "core/data/file.h"
+#include "core/data/inspect.h"
+#include "core/data/loader.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace mslua::data {
+namespace {
+
+using testing::HasSubstr;
+
+std::string Folder(const std::string& name) { return testing::TempDir() + "/make_test_" + name; }
+
+std::vector<uint8_t> Bytes(const std::string& path) {
+  std::vector<uint8_t> bytes;
+  EXPECT_TRUE(ReadFile(path, 1 << 30, &bytes).ok()) << path;
+  return bytes;
+}
+
+// All images as f32 vectors of unit length about their mean, with labels.
+struct Set {
+  std::vector<std::vector<float>> x;
+  std::vector<int32_t> y;
+};
+Set All(const Source& source) {
+  const auto pipeline = Pipeline::Open(Dataset(source).Map({{TypeCast{DType::kF32}}, "image"}), {});
+  EXPECT_TRUE(pipeline.ok()) << pipeline.status();
+  Loader loader(*pipeline, {0});
+  Set set;
+  Batch batch;
+  while (*loader.Next(&batch)) {
+    const float* p = batch.columns[0].as<float>();
+    set.x.emplace_back(p, p + batch.columns[0].type.elements());
+    set.y.push_back(*batch.columns[1].as<int32_t>());
+  }
+  return set;
+}
+
+// Share of the test samples that have the label of their class's mean training image nearest to them.
+double NearestMean(const Set& train, const Set& test) {
+  std::map<int32_t, std::vector<double>> sum;
+  std::map<int32_t, int> count;
+  for (size_t i = 0; i < train.x.size(); ++i) {
+    auto& s = sum[train.y[i]];
+    s.resize(train.x[i].size());
+    for (size_t d = 0; d < s.size(); ++d) s[d] += train.x[i][d];
+    ++count[train.y[i]];
+  }
+  int right = 0;
+  for (size_t i = 0; i < test.x.size(); ++i) {
+    double best = 1e300;
+    int32_t label = -1;
+    for (const auto& [candidate, s] : sum) {
+      double distance = 0;
+      for (size_t d = 0; d < s.size(); ++d) {
+        const double e = s[d] / count[candidate] - test.x[i][d];
+        distance += e * e;
+      }
+      if (distance < best) best = distance, label = candidate;
+    }
+    right += label == test.y[i];
+  }
+  return static_cast<double>(right) / test.x.size();
+}
+
+TEST(MakeTest, Cifar10HasTheTrueFormat) {
+  const std::string path = Folder("cifar");
+  ASSERT_TRUE(MakeCifar10(path, {500, 100}).ok());
+  EXPECT_EQ(Bytes(path + "/data_batch_3.bin").size(), 100u * 3073);
+  const auto report = Inspect(path, true);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->format, "cifar10");
+  EXPECT_TRUE(report->problems.empty());
+  ASSERT_EQ(report->parts.size(), 2u);
+  EXPECT_EQ(report->parts[0].samples, 500);
+  EXPECT_EQ(report->parts[1].samples, 100);
+  ASSERT_EQ(report->parts[0].histogram.size(), 10u);
+  for (int64_t count : report->parts[0].histogram) EXPECT_GT(count, 25);
+  // Colour alone tells something: far above chance, far below certainty, so there is something to learn.
+  const double score = NearestMean(All(Cifar10{path}), All(Cifar10{path, Usage::kTest}));
+  EXPECT_GT(score, 0.15);
+  EXPECT_LT(score, 0.9);
+
+  EXPECT_THAT(std::string(MakeCifar10(path, {500, 100}).message()), HasSubstr("data_batch_1.bin exists and is kept"));
+  const std::string again = Folder("cifar_again");
+  ASSERT_TRUE(MakeCifar10(again, {500, 100}).ok());
+  EXPECT_EQ(Bytes(path + "/test_batch.bin"), Bytes(again + "/test_batch.bin"));
+}
+
+TEST(MakeTest, MnistIsReadAndLearnable) {
+  const std::string path = Folder("mnist");
+  ASSERT_TRUE(MakeMnist(path, {1000, 200}).ok());
+  const auto report = Inspect(path, true);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->format, "mnist");
+  EXPECT_EQ(ToString(report->parts[0].columns[0].type), "u8[28,28,1]");
+  EXPECT_EQ(report->parts[1].samples, 200);
+  EXPECT_GT(NearestMean(All(Mnist{path}), All(Mnist{path, Usage::kTest})), 0.5);
+}
+
+TEST(MakeTest, TextHasAVocabularyAndTwoParts) {
+  const std::string path = Folder("text");
+  ASSERT_TRUE(MakeText(path, {9000, 1000}).ok());
+  EXPECT_EQ(Bytes(path + "/input.txt").size(), 10000u);
+  const auto vocabulary = TextVocabulary(path);
+  ASSERT_TRUE(vocabulary.ok());
+  EXPECT_GT(vocabulary->size(), 25u);
+  EXPECT_TRUE(std::is_sorted(vocabulary->begin(), vocabulary->end()));
+  Text text;
+  text.path = path;
+  text.block = 8;
+  const auto reader = OpenText(text);
+  ASSERT_TRUE(reader.ok());
+  ReadBuffers buffers;
+  std::vector<RawColumn> row(2);
+  ASSERT_TRUE((*reader)->Read(3, &buffers, absl::MakeSpan(row)).ok());
+  const auto bytes = Bytes(path + "/input.txt");
+  for (int k = 0; k < 8; ++k) {
+    EXPECT_EQ((*vocabulary)[static_cast<const int32_t*>(row[0].data)[k]], static_cast<char>(bytes[24 + k]));
+    EXPECT_EQ((*vocabulary)[static_cast<const int32_t*>(row[1].data)[k]], static_cast<char>(bytes[25 + k]));
+  }
+  EXPECT_EQ((*reader)->size(), (9000 - 1) / 8);
+}
+
+TEST(MakeTest, BadCounts) {
+  EXPECT_THAT(std::string(MakeMnist(Folder("bad"), {0, 1}).message()), HasSubstr("at least one training"));
+  const std::string file = Folder("file");
+  std::ofstream(file) << "x";
+  EXPECT_FALSE(MakeText(file, {}).ok());
+}
+
+}  // namespace
+}  // namespace mslua::data
