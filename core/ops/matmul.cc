@@ -1,6 +1,11 @@
 #include "core/ops/define.h"
 
 namespace mslua {
+
+// matmul_onednn.cc
+FastKernel SmallMatmulKernel();
+FastKernel OneDnnMatmulKernel();
+
 namespace {
 
 std::string MatmulRule(const Attrs& attrs, absl::Span<const TensorType>) {
@@ -58,6 +63,7 @@ MSLUA_OPERATOR(matmul) {
   op.Input("x").Input("w").NumericTypes();
   op.Attr("transpose_a", AttrKind::kBool, false, "x is [.., k, i]").Attr("transpose_b", AttrKind::kBool, false, "w is [.., j, k]");
   op.Rule(MatmulRule).Grad(MatmulGrad).Reference(MatmulReference);
+  op.Fast(SmallMatmulKernel()).Fast(OneDnnMatmulKernel());
   op.Flops([](const Attrs& a, absl::Span<const TensorType> in, absl::Span<const TensorType> out) {
     const int64_t k = in[0].shape[in[0].rank() - (a.Bool("transpose_a") ? 2 : 1)];
     return 2.0 * static_cast<double>(out[0].elements()) * static_cast<double>(k);
@@ -65,6 +71,7 @@ MSLUA_OPERATOR(matmul) {
   op.AddSample({{{DType::kF32, {4, 6}}, {DType::kF32, {6, 8}}}});
   op.AddSample({{{DType::kF32, {6, 4}}, {DType::kF32, {8, 6}}}, {{"transpose_a", true}, {"transpose_b", true}}});
   op.AddSample({{{DType::kF32, {2, 4, 6}}, {DType::kF32, {2, 6, 8}}}});
+  op.AddSample({{{DType::kF32, {37, 45}}, {DType::kF32, {45, 53}}}});
   return {op};
 }
 

@@ -1,0 +1,90 @@
+#include "core/ops/support/onednn.h"
+#include "core/ops/support/small_matmul.h"
+
+namespace mslua {
+namespace {
+
+struct MatmulSizes {
+  int64_t batch, m, n, k;
+  bool transpose_a, transpose_b;
+};
+
+MatmulSizes SizesOf(const OpSpec& spec) {
+  const Shape& a = spec.inputs[0].shape;
+  const Shape& y = spec.outputs[0].shape;
+  const size_t r = y.size();
+  MatmulSizes s;
+  s.transpose_a = spec.attrs.Bool("transpose_a");
+  s.transpose_b = spec.attrs.Bool("transpose_b");
+  s.m = y[r - 2];
+  s.n = y[r - 1];
+  s.k = a[s.transpose_a ? r - 2 : r - 1];
+  s.batch = NumElements(absl::MakeConstSpan(y).subspan(0, r - 2));
+  return s;
+}
+
+// Below this many multiplications a oneDNN call (about 1 us, and a parallel region) costs more than the product.
+constexpr int64_t kSmall = 32 * 1024;
+
+template <class T>
+class SmallKernel : public Kernel {
+ public:
+  explicit SmallKernel(const MatmulSizes& s) : s_(s) {}
+
+  Status Run(const Buffers& buffers) override {
+    const T* a = static_cast<const T*>(buffers.inputs[0]);
+    const T* b = static_cast<const T*>(buffers.inputs[1]);
+    T* y = static_cast<T*>(buffers.outputs[0]);
+    for (int64_t i = 0; i < s_.batch; ++i, a += s_.m * s_.k, b += s_.k * s_.n, y += s_.m * s_.n) {
+      if (s_.transpose_b) {
+        SmallMatmulTransposed(SmallDotProducts{s_.m, s_.n, s_.k, s_.k, s_.k, s_.n}, a, b, y);
+      } else {
+        SmallMatmul(SmallProduct{s_.m, s_.n, s_.k, s_.transpose_a ? 1 : s_.k, s_.transpose_a ? s_.m : 1, s_.n, s_.n}, a, b, y);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const MatmulSizes s_;
+};
+
+// A stack of matrices [batch, rows, columns]; stored transposed, its columns are dense.
+onednn::Desc Matrices(DType t, int64_t batch, int64_t rows, int64_t columns, bool transposed) {
+  const int64_t strides[] = {rows * columns, transposed ? 1 : columns, transposed ? rows : 1};
+  const int64_t dims[] = {batch, rows, columns};
+  const int skip = batch == 1 ? 1 : 0;
+  return onednn::Strided(t, absl::MakeConstSpan(dims).subspan(skip), absl::MakeConstSpan(strides).subspan(skip));
+}
+
+}  // namespace
+
+FastKernel SmallMatmulKernel() {
+  const auto supports = [](const OpSpec& spec) {
+    const MatmulSizes s = SizesOf(spec);
+    return onednn::Supports(spec.outputs[0].dtype) && !(s.transpose_a && s.transpose_b) && s.batch * s.m * s.n * s.k <= kSmall;
+  };
+  return {"highway", supports, [](const OpSpec& spec) -> StatusOr<std::unique_ptr<Kernel>> {
+            if (spec.outputs[0].dtype == DType::kF32) return std::make_unique<SmallKernel<float>>(SizesOf(spec));
+            return std::make_unique<SmallKernel<BF16>>(SizesOf(spec));
+          }};
+}
+
+FastKernel OneDnnMatmulKernel() {
+  const auto supports = [](const OpSpec& spec) {
+    return onednn::Supports(spec.outputs[0].dtype) && spec.outputs[0].elements() > 0 && spec.inputs[0].elements() > 0;
+  };
+  return {"onednn", supports, [](const OpSpec& spec) {
+            const MatmulSizes s = SizesOf(spec);
+            const DType t = spec.outputs[0].dtype;
+            const onednn::Desc a = Matrices(t, s.batch, s.m, s.k, s.transpose_a);
+            const onednn::Desc b = Matrices(t, s.batch, s.k, s.n, s.transpose_b);
+            const onednn::Desc y = Matrices(t, s.batch, s.m, s.n, false);
+            dnnl_matmul_desc_t desc = {};
+            dnnl_matmul_desc_init(&desc, &a, &b, nullptr, &y);
+            return onednn::MakeKernel("matmul", onednn::Describe(&desc),
+                                      {{DNNL_ARG_SRC, false, 0, a}, {DNNL_ARG_WEIGHTS, false, 1, b}, {DNNL_ARG_DST, true, 0, y}});
+          }};
+}
+
+}  // namespace mslua

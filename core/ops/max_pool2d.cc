@@ -1,0 +1,114 @@
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/parallel_for.h"
+#include "core/ops/define.h"
+#include "core/ops/support/dispatch.h"
+#include "core/ops/support/max_pool.h"
+
+namespace mslua {
+namespace {
+
+std::string PoolRule(const Attrs& a, bool with_dy, bool to_input) {
+  const bool last = ChannelsLast(a);
+  const std::string x = last ? "n !h !w c" : "n c !h !w", y = last ? "n !p !q c" : "n c !p !q";
+  return absl::StrCat(x, with_dy ? ", " + y : "", " -> ", to_input ? x : y);
+}
+
+// Calls f(index of the first maximum in x, index in y) for every result.
+template <class T, class F>
+void ForEachMaximum(const Pooling& p, const T* x, F f) {
+  const auto xs = p.x.strides(), ys = p.y.strides();
+  ParallelFor(p.x.n * p.x.c, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const int64_t from = t / p.x.c * xs[0] + t % p.x.c * xs[1], to = t / p.x.c * ys[0] + t % p.x.c * ys[1];
+      for (int64_t i = 0; i < p.y.h; ++i) {
+        const auto rows = p.Covered(0, i);
+        for (int64_t j = 0; j < p.y.w; ++j) {
+          const auto columns = p.Covered(1, j);
+          int64_t best = from + rows.begin * xs[2] + columns.begin * xs[3];
+          for (int64_t r = rows.begin; r < rows.end; ++r) {
+            for (int64_t c = columns.begin; c < columns.end; ++c) {
+              const int64_t at = from + r * xs[2] + c * xs[3];
+              if (x[at] > x[best] || (std::isnan(static_cast<double>(x[at])) && !std::isnan(static_cast<double>(x[best])))) best = at;
+            }
+          }
+          f(best, to + i * ys[2] + j * ys[3]);
+        }
+      }
+    }
+  });
+}
+
+Status Forward(const OpCall& call) {
+  ASSIGN_OR_RETURN(const Pooling p, ResolvePooling(call.attrs, call.inputs[0].type));
+  DispatchFloat(call.outputs[0].type.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const T* x = call.inputs[0].as<T>();
+    T* y = call.outputs[0].as<T>();
+    ForEachMaximum(p, x, [&](int64_t from, int64_t to) { y[to] = x[from]; });
+  });
+  return absl::OkStatus();
+}
+
+Status Backward(const OpCall& call) {
+  ASSIGN_OR_RETURN(const Pooling p, ResolvePooling(call.attrs, call.inputs[0].type));
+  DispatchFloat(call.outputs[0].type.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    using C = ComputeType<T>;
+    const T* dy = call.inputs[1].as<T>();
+    T* dx = call.outputs[0].as<T>();
+    std::vector<C> sum(p.x.elements(), C{0});
+    ForEachMaximum(p, call.inputs[0].as<T>(), [&](int64_t from, int64_t to) { sum[from] += static_cast<C>(dy[to]); });
+    for (int64_t i = 0; i < p.x.elements(); ++i) dx[i] = static_cast<T>(sum[i]);
+  });
+  return absl::OkStatus();
+}
+
+void DeclarePool(OpDef& op) {
+  op.Required("kernel_size", AttrKind::kInts, "one number or (height, width)");
+  DeclareWindow(op, false);
+}
+
+}  // namespace
+
+MSLUA_OPERATOR(max_pool2d) {
+  using Ints = std::vector<int64_t>;
+  OpDef op("max_pool2d");
+  op.Class("MaxPool").Doc("The largest element under each window: x [n, c, h, w] gives [n, c, p, q] (channels last with data_format 'NHWC'). "
+                          "Padding never wins. Of equal elements the first takes the gradient.");
+  op.Input("x");
+  DeclarePool(op);
+  op.Infer([](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
+    ASSIGN_OR_RETURN(const Pooling p, ResolvePooling(a, in[0]));
+    return std::vector<TensorType>{{in[0].dtype, p.y.shape()}};
+  });
+  op.Rule([](const Attrs& a, absl::Span<const TensorType>) { return PoolRule(a, false, false); });
+  op.Grad([](GradContext& c) {
+    Attrs attrs;
+    for (const AttrDef& d : c.op.attrs) attrs.Set(d.name, *c.attrs.Find(d.name));
+    return std::vector<Value>{c.g.Op("max_pool2d_grad", {c.x(0), c.dy[0]}, attrs)};
+  });
+  op.Reference(Forward).Fast(HighwayMaxPool());
+  op.AddSample({{{DType::kF32, {2, 3, 7, 6}}}, {{"kernel_size", Ints{2}}, {"stride", Ints{2}}}});
+  op.AddSample({{{DType::kF32, {2, 7, 6, 19}}}, {{"kernel_size", Ints{3}}, {"stride", Ints{2}}, {"pad_mode", "pad"}, {"padding", Ints{1}}, {"data_format", "NHWC"}}});
+  op.AddSample({{{DType::kF32, {1, 2, 5, 5}}}, {{"kernel_size", Ints{3, 2}}, {"pad_mode", "same"}}});
+
+  OpDef grad("max_pool2d_grad");
+  grad.Doc("The gradient of max_pool2d: each element of dy goes to the first maximum of its window in x, found again.");
+  grad.Input("x").Input("dy").Outputs({"dx"});
+  DeclarePool(grad);
+  grad.Infer([](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
+    ASSIGN_OR_RETURN(const Pooling p, ResolvePooling(a, in[0]));
+    if (in[1].shape != p.y.shape()) return absl::InvalidArgumentError(absl::StrCat("dy should be ", ToString(p.y.shape())));
+    return std::vector<TensorType>{in[0]};
+  });
+  grad.Rule([](const Attrs& a, absl::Span<const TensorType>) { return PoolRule(a, true, true); });
+  grad.Reference(Backward).Fast(HighwayMaxPoolGrad());
+  grad.AddSample({{{DType::kF32, {2, 3, 7, 6}}, {DType::kF32, {2, 3, 3, 3}}}, {{"kernel_size", Ints{2}}, {"stride", Ints{2}}}});
+  grad.AddSample({{{DType::kF32, {2, 7, 6, 19}}, {DType::kF32, {2, 4, 3, 19}}},
+                  {{"kernel_size", Ints{3}}, {"stride", Ints{2}}, {"pad_mode", "pad"}, {"padding", Ints{1}}, {"data_format", "NHWC"}}});
+  return {op, grad};
+}
+
+}  // namespace mslua

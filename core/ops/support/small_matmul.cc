@@ -1,0 +1,116 @@
+#include "core/ops/support/small_matmul.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/ops/support/small_matmul.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+#include "core/ops/support/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mslua {
+namespace HWY_NAMESPACE {
+
+// R rows and C vectors of y stay in registers; `last` columns of the last vector are real.
+template <int R, int C, class T>
+HWY_INLINE void Tile(const SmallProduct& p, const T* a, const T* b, T* y, size_t last) {
+  const F32 d;
+  const int64_t lanes = hn::Lanes(d);
+  V32 sum[R][C];
+  for (int r = 0; r < R; ++r) {
+    for (int c = 0; c < C; ++c) sum[r][c] = hn::Zero(d);
+  }
+  for (int64_t l = 0; l < p.k; ++l) {
+    const T* row = b + l * p.b_row;
+    V32 v[C];
+    for (int c = 0; c + 1 < C; ++c) v[c] = Load(row + c * lanes);
+    v[C - 1] = LoadN(row + (C - 1) * lanes, last);
+    for (int r = 0; r < R; ++r) {
+      const V32 x = hn::Set(d, static_cast<float>(a[r * p.a_row + l * p.a_column]));
+      for (int c = 0; c < C; ++c) sum[r][c] = hn::MulAdd(x, v[c], sum[r][c]);
+    }
+  }
+  const V32 scale = hn::Set(d, p.scale);
+  for (int r = 0; r < R; ++r) {
+    for (int c = 0; c < C; ++c) {
+      T* out = y + r * p.y_row + c * lanes;
+      const size_t n = c + 1 < C ? static_cast<size_t>(lanes) : last;
+      const V32 v = hn::Mul(sum[r][c], scale);
+      StoreN(p.accumulate ? hn::Add(v, LoadN(out, n)) : v, out, n);
+    }
+  }
+}
+
+template <int C, class T>
+HWY_INLINE void Columns(const SmallProduct& p, const T* a, const T* b, T* y, size_t last) {
+  int64_t i = 0;
+  for (; i + 4 <= p.m; i += 4) Tile<4, C>(p, a + i * p.a_row, b, y + i * p.y_row, last);
+  a += i * p.a_row;
+  y += i * p.y_row;
+  switch (p.m - i) {
+    case 3: return Tile<3, C>(p, a, b, y, last);
+    case 2: return Tile<2, C>(p, a, b, y, last);
+    case 1: return Tile<1, C>(p, a, b, y, last);
+  }
+}
+
+template <class T>
+void Product(const SmallProduct& p, const T* a, const T* b, T* y) {
+  const int64_t lanes = hn::Lanes(F32());
+  int64_t j = 0;
+  for (; j + lanes < p.n; j += 2 * lanes) {
+    Columns<2>(p, a, b + j, y + j, static_cast<size_t>(HWY_MIN(lanes, p.n - j - lanes)));
+  }
+  if (j < p.n) Columns<1>(p, a, b + j, y + j, static_cast<size_t>(p.n - j));
+}
+
+// One row of a with C rows of b.
+template <int C, class T>
+HWY_INLINE void Dots(const SmallDotProducts& p, const T* a, const T* b, T* y) {
+  const F32 d;
+  V32 sum[C];
+  for (int c = 0; c < C; ++c) sum[c] = hn::Zero(d);
+  ForEachVector(p.k, [&](int64_t l, size_t n) {
+    const V32 x = LoadN(a + l, n);
+    for (int c = 0; c < C; ++c) sum[c] = hn::MulAdd(x, LoadN(b + c * p.b_row + l, n), sum[c]);
+  });
+  for (int c = 0; c < C; ++c) y[c] = static_cast<T>(p.scale * hn::GetLane(hn::SumOfLanes(d, sum[c])));
+}
+
+template <class T>
+void DotProducts(const SmallDotProducts& p, const T* a, const T* b, T* y) {
+  for (int64_t i = 0; i < p.m; ++i) {
+    int64_t j = 0;
+    for (; j + 4 <= p.n; j += 4) Dots<4>(p, a + i * p.a_row, b + j * p.b_row, y + i * p.y_row + j);
+    for (; j < p.n; ++j) Dots<1>(p, a + i * p.a_row, b + j * p.b_row, y + i * p.y_row + j);
+  }
+}
+
+void ProductF32(const SmallProduct& p, const float* a, const float* b, float* y) { Product(p, a, b, y); }
+void ProductBF16(const SmallProduct& p, const BF16* a, const BF16* b, BF16* y) { Product(p, a, b, y); }
+void DotProductsF32(const SmallDotProducts& p, const float* a, const float* b, float* y) { DotProducts(p, a, b, y); }
+void DotProductsBF16(const SmallDotProducts& p, const BF16* a, const BF16* b, BF16* y) { DotProducts(p, a, b, y); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mslua
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mslua {
+
+HWY_EXPORT(ProductF32);
+HWY_EXPORT(ProductBF16);
+HWY_EXPORT(DotProductsF32);
+HWY_EXPORT(DotProductsBF16);
+
+void SmallMatmul(const SmallProduct& p, const float* a, const float* b, float* y) { HWY_DYNAMIC_DISPATCH(ProductF32)(p, a, b, y); }
+void SmallMatmul(const SmallProduct& p, const BF16* a, const BF16* b, BF16* y) { HWY_DYNAMIC_DISPATCH(ProductBF16)(p, a, b, y); }
+void SmallMatmulTransposed(const SmallDotProducts& p, const float* a, const float* b, float* y) {
+  HWY_DYNAMIC_DISPATCH(DotProductsF32)(p, a, b, y);
+}
+void SmallMatmulTransposed(const SmallDotProducts& p, const BF16* a, const BF16* b, BF16* y) {
+  HWY_DYNAMIC_DISPATCH(DotProductsBF16)(p, a, b, y);
+}
+
+}  // namespace mslua
+#endif  // HWY_ONCE
