@@ -52,7 +52,8 @@ std::string Zsh() {
   return absl::StrCat("#compdef mslua\n_mslua() {\n", "  local -a known\n", "  case $words[2] in\n",
                       Branches("known=(", ")"), "  esac\n", "  if (( CURRENT == 2 )); then\n    compadd -- ",
                       absl::StrJoin(VerbNames(), " "), "\n  else\n    compadd -- $known\n    _files\n  fi\n}\n",
-                      "compdef _mslua mslua\n");
+                      // zsh loads the file as the function on first use; otherwise it was sourced.
+                      "if [ \"$funcstack[1]\" = _mslua ]; then _mslua \"$@\"; else compdef _mslua mslua; fi\n");
 }
 
 std::string FishQuoted(const std::string& text) {
