@@ -239,7 +239,7 @@ TEST(Verbs, ExamplesParse) {
       if (!verb.built || !absl::StartsWith(example, "mslua ")) continue;
       Arguments arguments;
       for (const auto& word : absl::StrSplit(example.substr(6), ' ')) {
-        if (word.find('>') != word.npos) break;
+        if (word == ">" || word == "|") break;
         arguments.emplace_back(word);
       }
       EXPECT_TRUE(ParseCommandLine(arguments).ok()) << example << ": " << ParseCommandLine(arguments).status();
