@@ -65,14 +65,14 @@ installed/$package
     fail "packages could not be installed; fix: sudo apt-get update && sudo apt-get install -y$missing"
 }
 
-# bazel COMMAND ARGS... in the clone, with the shared disk cache. Its bin and testlogs links stand in .build, so that
-# neither a developer's own bazel nor another configuration moves them.
+# bazel COMMAND ARGS... in the clone, with the shared disk cache. Callers keep Bazel's links apart by --symlink_prefix,
+# so that neither a developer's own bazel nor another configuration moves them.
 run_bazel() {
   command=$1
   shift
   (
     cd "$root" || exit 4
-    exec bazel ${bazel_startup:+"$bazel_startup"} "$command" --disk_cache="$cache/bazel" --symlink_prefix=.build/ --jobs=auto "$@"
+    exec bazel ${bazel_startup:+"$bazel_startup"} "$command" --disk_cache="$cache/bazel" --jobs=auto "$@"
   )
 }
 
@@ -96,7 +96,8 @@ build_program() {
     : >"$stamp.new"
     quiet=--noshow_progress
     [ -t 2 ] && quiet=--show_progress
-    run_bazel build "$quiet" --show_result=0 --ui_event_filters=-info //lua:mslua >&2 </dev/null 9>&- ||
+    run_bazel build "$quiet" --symlink_prefix=.build/ --show_result=0 --ui_event_filters=-info //lua:mslua \
+      >&2 </dev/null 9>&- ||
       fail "the build failed; its messages stand above"
     if ! cmp -s "$root/.build/bin/lua/mslua" "$program"; then
       cp -f "$root/.build/bin/lua/mslua" "$program.new" && mv -f "$program.new" "$program" ||

@@ -104,8 +104,8 @@ class Packages(Clone):
 
     def install(self, uid, installed):
         self.write("tools/packages.txt", "one  # with a comment\n\n# nothing\ntwo\n")
-        self.write("fake/dpkg-query", "#!/bin/sh\nprintf '%s\\n' " + " ".join(f"installed/{p}" for p in installed) + "\n",
-                   executable=True)
+        listing = " ".join(f"installed/{p}" for p in installed)
+        self.write("fake/dpkg-query", f"#!/bin/sh\nprintf '%s\\n' {listing}\n", executable=True)
         self.write("fake/id", f"#!/bin/sh\necho {uid}\n", executable=True)
         self.write("fake/sudo", "#!/bin/sh\nexit 1\n", executable=True)
         self.write("fake/apt-get", '#!/bin/sh\necho "apt-get $*" >&2\n', executable=True)
@@ -141,7 +141,8 @@ class Lint(Clone):
         self.assertEqual(self.problems("core/graph/a.cc", '#include "core/graph/a.h"\n#include "core/op/b.h"\n'
                                        '#include "core/base/c.h"\n#include "absl/x.h"\n#include <vector>\n'), [])
         self.assertEqual(self.problems("core/base/a.cc", '\n#include "core/op/b.h"\n'),
-                         ["core/base/a.cc:2: room core/base may not include core/op/b.h of room core/op (tools/rooms.txt)"])
+                         ["core/base/a.cc:2: room core/base may not include core/op/b.h of room core/op "
+                          "(tools/rooms.txt)"])
         self.assertEqual(len(self.problems("core/autodiff/a.h", '#include "core/ops/define.h"\n')), 1)
         self.assertEqual(len(self.problems("core/runtime/a.h", '#include "lua/tensor.h"\n')), 1)
         self.assertEqual(self.problems("core/autodiff/a_test.cc", '#include "core/ops/define.h"\n'), [])
@@ -170,12 +171,15 @@ class Lint(Clone):
 class Counting(unittest.TestCase):
     """tools/count_tests.py."""
 
+    def configured(self, label, kind):
+        return {"id": {"targetConfigured": {"label": label}}, "configured": {"targetKind": kind}}
+
     def count(self, targets, bazel_status=0, lint_status=0):
         """`targets`: {label: (status, text of test.xml or None) or None when it did not run}."""
         with tempfile.TemporaryDirectory() as folder:
-            events = [{"id": {"targetConfigured": {"label": "//:lib"}}, "configured": {"targetKind": "cc_library rule"}}]
+            events = [self.configured("//:lib", "cc_library rule")]
             for i, (label, result) in enumerate(targets.items()):
-                events.append({"id": {"targetConfigured": {"label": label}}, "configured": {"targetKind": "cc_test rule"}})
+                events.append(self.configured(label, "cc_test rule"))
                 if result is None:
                     continue
                 xml = os.path.join(folder, f"a b{i}.xml")
@@ -195,7 +199,8 @@ class Counting(unittest.TestCase):
             return done.stdout, done.returncode
 
     GOOD = ('<testsuites><testsuite><testcase name="a" status="run" result="completed"/>'
-            '<testcase name="b" status="run" result="completed"/><testcase name="c" status="notrun" result="suppressed"/>'
+            '<testcase name="b" status="run" result="completed"/>'
+            '<testcase name="c" status="notrun" result="suppressed"/>'
             '<testcase name="d" status="run" result="skipped"><skipped/></testcase></testsuite></testsuites>')
     BAD = ('<testsuites><testsuite><testcase name="a" status="run" result="completed"/><testcase name="b" status="run" '
            'result="completed"><failure/><failure/></testcase></testsuite></testsuites>')
