@@ -151,8 +151,8 @@ class Lint(Clone):
                          ["core/base/b.cc:1: core/nowhere/b.h is in no room of tools/rooms.txt"])
         self.assertEqual(self.problems("core/nowhere/b.h", "int b;\n"),
                          ["core/nowhere/b.h:1: the file is in no room of tools/rooms.txt"])
-        self.assertEqual(self.problems("lua/main.cc", '#include "cli/front.h"\n'), [])
-        self.assertEqual(len(self.problems("lua/a.cc", '#include "cli/front.h"\n')), 1)
+        self.assertEqual(self.problems("lua/main.cc", '#include "repl/editor.h"\n'), [])
+        self.assertEqual(len(self.problems("lua/a.cc", '#include "repl/editor.h"\n')), 1)
 
     def test_text(self):
         for text in ("int a;", "int a; \n", "\tint a;\n", "int a;\r\n", "//" + "x" * 119 + "\n", "// TO" + "DO: x\n",
