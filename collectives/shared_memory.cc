@@ -561,7 +561,8 @@ Status SharedMemoryCommunicator::Evidence(int peer, const Call& call) const {
     return Error(absl::StatusCode::kAborted, call, absl::StrCat("stopped because another rank failed: ", reason));
   }
   for (int r = 0; r < size(); ++r) {
-    if (r == rank()) continue;
+    // Any rank's end is the end of a collective; a message needs its other end alone.
+    if (r == rank() || (IsPointToPoint(call.kind) && r != peer)) continue;
     if (r == peer && board_.words(r).closed.load() != 0) {
       return Error(absl::StatusCode::kUnavailable, call,
                    absl::StrCat("rank ", r, " has left the group after ", board_.words(r).done.load(),

@@ -1,0 +1,87 @@
+// Sockets: what collectives and rendezvous need of them. Every wait has a deadline; errors name the address.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "core/base/status.h"
+
+namespace mslua {
+
+// Owns a descriptor.
+class Fd {
+ public:
+  Fd() = default;
+  explicit Fd(int fd) : fd_(fd) {}
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Fd& operator=(Fd&& other) noexcept {
+    Close();
+    fd_ = std::exchange(other.fd_, -1);
+    return *this;
+  }
+  ~Fd() { Close(); }
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+  void Close();
+
+ private:
+  int fd_ = -1;
+};
+
+// The folder for the sockets of `job` (letters, digits, '-', '_'), made when missing: $XDG_RUNTIME_DIR/mslua/<job>,
+// else mslua-<uid>/<job> in the system's temporary folder. Every part that it makes is 0700; PermissionDenied when
+// one belongs to another user, is open to others or is a symbolic link.
+StatusOr<std::string> MakeSocketFolder(absl::string_view job);
+
+// Unix sockets that keep message boundaries and carry descriptors. InvalidArgument: a path over 107 bytes.
+StatusOr<Fd> ListenUnix(const std::string& path);
+// Tries until somebody listens there.
+StatusOr<Fd> ConnectUnix(const std::string& path, absl::Time deadline);
+// Refuses processes of other users.
+StatusOr<Fd> AcceptUnix(const Fd& listener, absl::Time deadline);
+// The process at the other end.
+int PeerPid(const Fd& fd);
+// One message with at most one descriptor (-1: none).
+Status SendPacket(const Fd& fd, absl::string_view bytes, int descriptor = -1);
+struct Packet {
+  std::string bytes;
+  Fd descriptor;
+};
+// Unavailable when the other end has closed.
+StatusOr<Packet> ReceivePacket(const Fd& fd, absl::Time deadline);
+// True when the other end has closed and everything it sent was read. Never waits.
+bool PeerClosed(const Fd& fd);
+
+// "ADDRESS:PORT", "[v6]:PORT". Numeric addresses and names.
+struct Endpoint {
+  std::string host;
+  uint16_t port = 0;
+};
+StatusOr<Endpoint> ParseEndpoint(absl::string_view text);
+std::string ToString(const Endpoint& endpoint);
+
+// TCP. Sockets notice a cut link within 3 s (keep-alive and TCP_USER_TIMEOUT) and do not delay small messages.
+// Port 0: one that is free, read with LocalEndpoint. AlreadyExists when the port is held.
+StatusOr<Fd> ListenTcp(const Endpoint& endpoint);
+// Tries until somebody accepts there.
+StatusOr<Fd> ConnectTcp(const Endpoint& endpoint, absl::Time deadline);
+StatusOr<Fd> AcceptTcp(const Fd& listener, absl::Time deadline);
+StatusOr<Endpoint> LocalEndpoint(const Fd& fd);
+Status SetNonBlocking(const Fd& fd);
+
+// All of `bytes`, within the deadline. Unavailable when the other end has closed.
+Status SendAll(const Fd& fd, absl::string_view bytes, absl::Time deadline);
+Status ReceiveAll(const Fd& fd, void* data, size_t size, absl::Time deadline);
+
+// Waits until `fd` is ready for `events` (POLLIN, POLLOUT). DeadlineExceeded.
+Status PollFor(const Fd& fd, short events, absl::Time deadline);
+
+// The IPv4 address of network interface `name`, or the first address in subnet "a.b.c.d/len". NotFound lists the
+// interfaces.
+StatusOr<std::string> InterfaceAddress(absl::string_view name_or_subnet);
+
+}  // namespace mslua
