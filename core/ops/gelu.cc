@@ -1,0 +1,40 @@
+#include "absl/strings/str_cat.h"
+#include "core/ops/define.h"
+
+namespace mslua {
+namespace {
+
+// x times the normal distribution function at x.
+OpDef GeluErf() {
+  const std::string phi = "0.5 * (1 + erf(x * 0.7071067811865476))";
+  OpDef op = ElementwiseOp("gelu_erf", {"x"}, absl::StrCat("x * (", phi, ")"),
+                           {absl::StrCat("dy * (", phi, " + x * 0.3989422804014327 * exp(-0.5 * x * x))")});
+  op.Doc("x times the normal distribution function at x.");
+  op.AddSample({{{DType::kF32, {3, 5}}}, {}, -3, 3});
+  return op;
+}
+
+OpDef GeluTanh() {
+  const std::string t = "tanh(0.7978845608028654 * x * (1 + 0.044715 * x * x))";
+  OpDef op = ElementwiseOp("gelu_tanh", {"x"}, absl::StrCat("0.5 * x * (1 + ", t, ")"),
+                           {absl::StrCat("dy * 0.5 * (1 + ", t, " + x * (1 - ", t, " * ", t, ") * 0.7978845608028654 * (1 + 0.134145 * x * x))")});
+  op.Doc("gelu with the normal distribution function approximated by a hyperbolic tangent.");
+  op.AddSample({{{DType::kF32, {3, 5}}}, {}, -3, 3});
+  return op;
+}
+
+}  // namespace
+
+// Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016: both forms.
+MSLUA_OPERATOR(gelu) {
+  OpDef op("gelu");
+  op.Class("GeLU").Doc("x times the normal distribution function at x; `approximate`: its approximation by tanh.");
+  op.Input("x").Attr("approximate", AttrKind::kBool, false, "the tanh formula");
+  op.Body([](GraphBuilder& g, absl::Span<const Value> in, const Attrs& a) -> std::vector<Value> {
+    return {g.Op(a.Bool("approximate") ? "gelu_tanh" : "gelu_erf", in)};
+  });
+  op.AddSample({{{DType::kF32, {3, 5}}}, {}, -3, 3});
+  return {op, GeluErf(), GeluTanh()};
+}
+
+}  // namespace mslua
