@@ -1,0 +1,446 @@
+#include "core/checkpoint/checkpoint.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <thread>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/base/text.h"
+
+namespace mslua::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr absl::string_view kSuffix = ".ckpt";
+constexpr int64_t kMaxManifest = int64_t{1} << 30;
+constexpr int64_t kMergeBytes = 64 << 20;
+
+bool IsFolder(const std::string& path) {
+  struct stat st;
+  return stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+bool IsFile(const std::string& path) {
+  struct stat st;
+  return stat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode);
+}
+
+bool ParseCount(absl::string_view digits, int64_t* out) {
+  return !digits.empty() && digits.find_first_not_of("0123456789") == absl::string_view::npos &&
+         absl::SimpleAtoi(digits, out);
+}
+
+// "net-3_120.ckpt" -> net, 3, 120.
+bool ParseName(absl::string_view name, CheckpointName* out) {
+  if (!absl::EndsWith(name, kSuffix)) return false;
+  name.remove_suffix(kSuffix.size());
+  const size_t dash = name.rfind('-');
+  if (dash == absl::string_view::npos || dash == 0) return false;
+  const absl::string_view numbers = name.substr(dash + 1);
+  const size_t bar = numbers.find('_');
+  out->prefix = std::string(name.substr(0, dash));
+  return bar != absl::string_view::npos && ParseCount(numbers.substr(0, bar), &out->epoch) &&
+         ParseCount(numbers.substr(bar + 1), &out->step);
+}
+
+// The tensors of one file and its part of the manifest.
+Status WriteOneFile(const std::string& folder, const std::string& name, const std::vector<ShardData>& shards,
+                    Manifest* part) {
+  std::vector<TensorData> tensors;
+  for (const ShardData& shard : shards) {
+    Shape end = shard.begin;
+    bool inside = shard.begin.size() == shard.global_shape.size() && shard.begin.size() == shard.type.shape.size();
+    for (size_t d = 0; inside && d < end.size(); ++d) {
+      end[d] += shard.type.shape[d];
+      inside = shard.begin[d] >= 0 && shard.type.shape[d] >= 0 && end[d] <= shard.global_shape[d];
+    }
+    if (!inside) {
+      return absl::InvalidArgumentError(absl::StrCat("tensor '", shard.name, "': a shard ", ToString(shard.type.shape),
+                                                     " at ", ToString(shard.begin), " is not within ",
+                                                     ToString(shard.global_shape)));
+    }
+    part->tensors.push_back({shard.name, {shard.type.dtype, shard.global_shape}, {{0, shard.begin, end}}});
+    tensors.push_back({shard.name, shard.type, shard.data});
+  }
+  ASSIGN_OR_RETURN(FileDigest digest, WriteSafetensors(absl::StrCat(folder, "/", name), tensors));
+  part->files.push_back({name, std::move(digest)});
+  return absl::OkStatus();
+}
+
+// Calls copy(offset in the slice, offset in the request, elements) for each run of elements that is contiguous in both
+// the stored slice [begin, end) and the request [want_begin, want_end); offsets in elements.
+template <class Copy>
+Status ForEachRun(const Slice& slice, absl::Span<const int64_t> want_begin, absl::Span<const int64_t> want_end,
+                  Copy copy) {
+  const int rank = static_cast<int>(want_begin.size());
+  Shape begin(rank), end(rank), stored(rank), wanted(rank);
+  for (int d = 0; d < rank; ++d) {
+    begin[d] = std::max(slice.begin[d], want_begin[d]);
+    end[d] = std::min(slice.end[d], want_end[d]);
+    if (begin[d] >= end[d]) return absl::OkStatus();
+    stored[d] = slice.end[d] - slice.begin[d];
+    wanted[d] = want_end[d] - want_begin[d];
+  }
+  const Shape stored_strides = RowMajorStrides(stored), wanted_strides = RowMajorStrides(wanted);
+  // Dimensions from `inner` on make one run: all after `inner` are whole on both sides.
+  int inner = rank - 1;
+  while (inner > 0 && end[inner] - begin[inner] == stored[inner] && stored[inner] == wanted[inner]) --inner;
+  int64_t run = 1;
+  for (int d = std::max(inner, 0); d < rank; ++d) run *= end[d] - begin[d];
+  Shape at = begin;
+  while (true) {
+    int64_t from = 0, to = 0;
+    for (int d = 0; d < rank; ++d) {
+      from += (at[d] - slice.begin[d]) * stored_strides[d];
+      to += (at[d] - want_begin[d]) * wanted_strides[d];
+    }
+    RETURN_IF_ERROR(copy(from, to, run));
+    int d = inner - 1;
+    for (; d >= 0; --d) {
+      if (++at[d] < end[d]) break;
+      at[d] = begin[d];
+    }
+    if (d < 0) return absl::OkStatus();
+  }
+}
+
+Status VerifyFile(const std::string& path, const FileDigest& expected, VerifyDepth depth) {
+  ASSIGN_OR_RETURN(const auto file, InputFile::Open(path));
+  if (file->size() != expected.size) {
+    return absl::DataLossError(absl::StrCat(path, " has ", file->size(), " bytes, the manifest says ", expected.size));
+  }
+  FileDigester digester(/*blake2b=*/depth == VerifyDepth::kFull);
+  std::vector<char> chunk(static_cast<size_t>(std::min(kChunkBytes, expected.size)));
+  for (int64_t offset = 0; offset < expected.size; offset += kChunkBytes) {
+    const int64_t n = std::min(kChunkBytes, expected.size - offset);
+    RETURN_IF_ERROR(file->Read(offset, n, chunk.data()));
+    digester.Update(chunk.data(), n);
+  }
+  const FileDigest found = digester.Finish();
+  for (size_t i = 0; i < expected.crc32c.size(); ++i) {
+    if (found.crc32c[i] != expected.crc32c[i]) {
+      return absl::DataLossError(absl::StrCat(path, " is damaged in the 1 MiB from byte ", i * kChunkBytes));
+    }
+  }
+  if (depth == VerifyDepth::kFull && found.blake2b != expected.blake2b) {
+    return absl::DataLossError(absl::StrCat(path, " does not match its BLAKE2b"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string CheckpointPath(const std::string& directory, const std::string& prefix, int64_t epoch, int64_t step) {
+  return absl::StrCat(directory, "/", prefix, "-", epoch, "_", step, kSuffix);
+}
+
+StatusOr<std::vector<CheckpointName>> ListCheckpoints(const std::string& directory) {
+  if (!IsFolder(directory)) return absl::NotFoundError(absl::StrCat("there is no directory ", directory));
+  std::vector<CheckpointName> found;
+  std::map<std::string, fs::file_time_type> latest;  // of each prefix
+  std::error_code error;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    CheckpointName name;
+    if (!ParseName(it->path().filename().string(), &name)) continue;
+    name.path = absl::StrCat(directory, "/", it->path().filename().string());
+    std::error_code missing;
+    const auto written = fs::last_write_time(it->path() / kManifestName, missing);
+    if (missing) continue;
+    auto [prefix, is_new] = latest.emplace(name.prefix, written);
+    if (!is_new) prefix->second = std::max(prefix->second, written);
+    found.push_back(std::move(name));
+  }
+  if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot list ", directory));
+  std::sort(found.begin(), found.end(), [&](const CheckpointName& a, const CheckpointName& b) {
+    if (latest[a.prefix] != latest[b.prefix]) return latest[a.prefix] > latest[b.prefix];
+    return std::tie(b.prefix, b.epoch, b.step) < std::tie(a.prefix, a.epoch, a.step);
+  });
+  return found;
+}
+
+StatusOr<Manifest> WritePart(const std::string& folder, int rank, const std::vector<ShardData>& shards, int files) {
+  // The largest first, each to the file that is shortest so far.
+  std::vector<const ShardData*> by_size;
+  for (const ShardData& shard : shards) by_size.push_back(&shard);
+  std::stable_sort(by_size.begin(), by_size.end(),
+                   [](const ShardData* a, const ShardData* b) { return a->type.bytes() > b->type.bytes(); });
+  const size_t count =
+      std::clamp<size_t>(static_cast<size_t>(std::max(files, 1)), 1, std::max<size_t>(shards.size(), 1));
+  std::vector<std::vector<ShardData>> groups(count);
+  std::vector<int64_t> sizes(count, 0);
+  for (const ShardData* shard : by_size) {
+    const size_t k = std::min_element(sizes.begin(), sizes.end()) - sizes.begin();
+    groups[k].push_back(*shard);
+    sizes[k] += shard->type.bytes();
+  }
+  std::vector<Manifest> parts(count);
+  std::vector<Status> results(count);
+  const auto write = [&](size_t k) {
+    const std::string name =
+        count == 1 ? absl::StrCat("rank_", rank, ".safetensors") : absl::StrCat("rank_", rank, ".", k, ".safetensors");
+    results[k] = WriteOneFile(folder, name, groups[k], &parts[k]);
+  };
+  std::vector<std::thread> threads;
+  for (size_t k = 1; k < count; ++k) threads.emplace_back(write, k);
+  write(0);
+  for (std::thread& thread : threads) thread.join();
+  Manifest part;
+  std::set<std::string> names;
+  for (size_t k = 0; k < count; ++k) {
+    RETURN_IF_ERROR(results[k]);
+    for (const TensorRecord& tensor : parts[k].tensors) {
+      if (!names.insert(tensor.name).second) {
+        return absl::InvalidArgumentError(absl::StrCat("tensor '", tensor.name, "' is given twice"));
+      }
+    }
+    RETURN_IF_ERROR(AppendPart(parts[k], &part));
+  }
+  return part;
+}
+
+StatusOr<std::unique_ptr<CheckpointWriter>> CheckpointWriter::Create(const std::string& path) {
+  auto writer = std::make_unique<CheckpointWriter>();
+  ASSIGN_OR_RETURN(writer->folder_, AtomicFolder::Create(path));
+  return writer;
+}
+
+Status CheckpointWriter::Commit(const RunState& run, const std::vector<Manifest>& parts) {
+  Manifest manifest;
+  manifest.run = run;
+  for (const Manifest& part : parts) RETURN_IF_ERROR(AppendPart(part, &manifest));
+  RETURN_IF_ERROR(CheckComplete(manifest));
+  ASSIGN_OR_RETURN(const std::string text, SerializeManifest(manifest));
+  RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(folder(), "/", kManifestName), text));
+  return folder_->Commit();
+}
+
+Status SaveCheckpoint(const std::string& path, const RunState& run, const std::vector<TensorData>& tensors, int files) {
+  std::vector<ShardData> shards;
+  for (const TensorData& t : tensors) {
+    shards.push_back({t.name, t.type, t.data, t.type.shape, Shape(t.type.shape.size(), 0)});
+  }
+  ASSIGN_OR_RETURN(const auto writer, CheckpointWriter::Create(path));
+  ASSIGN_OR_RETURN(Manifest part, WritePart(writer->folder(), 0, shards, files));
+  return writer->Commit(run, {std::move(part)});
+}
+
+Status Checkpoint::LoadChunk(size_t file, int64_t chunk) {
+  if (chunk_number_ == chunk && chunk_file_ == file) return absl::OkStatus();
+  const FileDigest& digest = manifest_.files[file].digest;
+  const int64_t begin = chunk * kChunkBytes;
+  const int64_t size = std::min(kChunkBytes, digest.size - begin);
+  chunk_number_ = -1;
+  chunk_.resize(static_cast<size_t>(size));
+  RETURN_IF_ERROR(files_[file].file->Read(begin, size, chunk_.data()));
+  if (Crc32c(chunk_.data(), chunk_.size()) != digest.crc32c[chunk]) {
+    return absl::DataLossError(absl::StrCat(files_[file].file->path(), " is damaged in the 1 MiB from byte ", begin));
+  }
+  chunk_file_ = file;
+  chunk_number_ = chunk;
+  return absl::OkStatus();
+}
+
+Status Checkpoint::ReadBytes(size_t file, int64_t offset, int64_t size, char* out) {
+  const FileDigest& digest = manifest_.files[file].digest;
+  if (digest.crc32c.empty()) return files_[file].file->Read(offset, size, out);  // a plain safetensors file
+  for (int64_t n; size > 0; offset += n, out += n, size -= n) {
+    const int64_t chunk = offset / kChunkBytes;
+    const int64_t skip = offset % kChunkBytes;
+    n = std::min(kChunkBytes - skip, size);
+    if (n == kChunkBytes) {  // a whole chunk needs no copy
+      RETURN_IF_ERROR(files_[file].file->Read(offset, n, out));
+      if (Crc32c(out, static_cast<size_t>(n)) != digest.crc32c[chunk]) {
+        return absl::DataLossError(
+            absl::StrCat(files_[file].file->path(), " is damaged in the 1 MiB from byte ", offset));
+      }
+    } else {
+      RETURN_IF_ERROR(LoadChunk(file, chunk));
+      std::memcpy(out, chunk_.data() + skip, static_cast<size_t>(n));
+    }
+  }
+  return absl::OkStatus();
+}
+
+Status Checkpoint::OpenHeader(size_t file, SafetensorsHeader* header) {
+  const InputFile& input = *files_[file].file;
+  std::string start(8, '\0');
+  if (input.size() >= 8) RETURN_IF_ERROR(ReadBytes(file, 0, 8, start.data()));
+  auto length = ParseSafetensorsHeaderLength(start, input.size());
+  if (!length.ok()) return Annotate(length.status(), input.path());
+  start.resize(static_cast<size_t>(8 + *length));
+  RETURN_IF_ERROR(ReadBytes(file, 0, 8 + *length, start.data()));
+  auto parsed = ParseSafetensorsHeader(start, input.size());
+  if (!parsed.ok()) return Annotate(parsed.status(), input.path());
+  *header = *std::move(parsed);
+  for (const StoredTensor& tensor : header->tensors) files_[file].tensors[tensor.name] = tensor;
+  return absl::OkStatus();
+}
+
+Status Checkpoint::OpenPlainFile(const std::string& path) {
+  ASSIGN_OR_RETURN(auto input, InputFile::Open(path));
+  manifest_.files.push_back({fs::path(path).filename().string(), {input->size(), "", {}}});
+  files_.push_back({std::move(input), {}});
+  SafetensorsHeader header;
+  RETURN_IF_ERROR(OpenHeader(0, &header));
+  for (const StoredTensor& t : header.tensors) {
+    manifest_.tensors.push_back({t.name, t.type, {{0, Shape(t.type.shape.size(), 0), t.type.shape}}});
+  }
+  return absl::OkStatus();
+}
+
+Status Checkpoint::OpenFolder(const std::string& path) {
+  has_manifest_ = true;
+  const std::string manifest_path = absl::StrCat(path, "/", kManifestName);
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(manifest_path, kMaxManifest));
+  auto manifest = ParseManifest(text);
+  if (!manifest.ok()) return Annotate(manifest.status(), manifest_path);
+  manifest_ = *std::move(manifest);
+  RETURN_IF_ERROR(Annotate(CheckComplete(manifest_), manifest_path));
+  for (size_t i = 0; i < manifest_.files.size(); ++i) {
+    const DataFile& file = manifest_.files[i];
+    ASSIGN_OR_RETURN(auto input, InputFile::Open(absl::StrCat(path, "/", file.name)));
+    if (input->size() != file.digest.size) {
+      return absl::DataLossError(
+          absl::StrCat(input->path(), " has ", input->size(), " bytes, the manifest says ", file.digest.size));
+    }
+    files_.push_back({std::move(input), {}});
+    SafetensorsHeader header;
+    RETURN_IF_ERROR(OpenHeader(i, &header));
+  }
+  for (const TensorRecord& tensor : manifest_.tensors) {
+    for (const Slice& slice : tensor.slices) {
+      const OpenFile& file = files_[slice.file];
+      const auto stored = file.tensors.find(tensor.name);
+      TensorType expected{tensor.type.dtype, slice.end};
+      for (size_t d = 0; d < slice.end.size(); ++d) expected.shape[d] -= slice.begin[d];
+      if (stored == file.tensors.end() || stored->second.type != expected) {
+        return absl::DataLossError(absl::StrCat(file.file->path(), " does not hold tensor '", tensor.name, "' as ",
+                                                ToString(expected), ", as the manifest says"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::Open(const std::string& path) {
+  std::unique_ptr<Checkpoint> checkpoint(new Checkpoint);
+  checkpoint->path_ = path;
+  RETURN_IF_ERROR(IsFolder(path) ? checkpoint->OpenFolder(path) : checkpoint->OpenPlainFile(path));
+  const auto& tensors = checkpoint->manifest_.tensors;
+  for (size_t i = 0; i < tensors.size(); ++i) checkpoint->index_[tensors[i].name] = i;
+  return checkpoint;
+}
+
+Status Checkpoint::ReadSlice(absl::string_view name, absl::Span<const int64_t> begin, absl::Span<const int64_t> end,
+                             void* out) {
+  const auto it = index_.find(name);
+  if (it == index_.end()) {
+    std::vector<std::string> names;
+    for (const TensorRecord& tensor : manifest_.tensors) names.push_back(tensor.name);
+    return absl::NotFoundError(
+        absl::StrCat(path_, " holds no tensor '", name, "'", DidYouMean({name.data(), name.size()}, names)));
+  }
+  const TensorRecord& tensor = manifest_.tensors[it->second];
+  bool inside = begin.size() == tensor.type.shape.size() && end.size() == begin.size();
+  for (size_t d = 0; inside && d < begin.size(); ++d) {
+    inside = 0 <= begin[d] && begin[d] <= end[d] && end[d] <= tensor.type.shape[d];
+  }
+  if (!inside) {
+    return absl::InvalidArgumentError(absl::StrCat("slice ", ToString(begin), " to ", ToString(end), " of '", name,
+                                                   "' is not within ", ToString(tensor.type)));
+  }
+  const int64_t element = SizeOf(tensor.type.dtype);
+  for (const Slice& slice : tensor.slices) {
+    const int64_t base = files_[slice.file].tensors.at(tensor.name).begin;
+    const Status status = ForEachRun(slice, begin, end, [&](int64_t from, int64_t to, int64_t n) -> Status {
+      char* target = static_cast<char*>(out) + to * element;
+      RETURN_IF_ERROR(ReadBytes(slice.file, base + from * element, n * element, target));
+      // Any other byte in a C++ bool is undefined behaviour.
+      if (tensor.type.dtype == DType::kBool && std::any_of(target, target + n, [](char c) { return c & ~1; })) {
+        return absl::DataLossError(absl::StrCat("tensor '", name, "' of ", path_, " is bool and holds bytes over 1"));
+      }
+      return absl::OkStatus();
+    });
+    RETURN_IF_ERROR(status);
+  }
+  return absl::OkStatus();
+}
+
+Status Checkpoint::Read(absl::string_view name, void* out) {
+  const auto it = index_.find(name);
+  if (it == index_.end()) return ReadSlice(name, {}, {}, out);
+  const Shape& shape = manifest_.tensors[it->second].type.shape;
+  return ReadSlice(name, Shape(shape.size(), 0), shape, out);
+}
+
+Status VerifyCheckpoint(const std::string& path, VerifyDepth depth) {
+  ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::Open(path));
+  if (!checkpoint->has_manifest()) return absl::OkStatus();
+  for (const DataFile& file : checkpoint->manifest().files) {
+    RETURN_IF_ERROR(VerifyFile(absl::StrCat(path, "/", file.name), file.digest, depth));
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<std::unique_ptr<Checkpoint>> LoadCheckpoint(const std::string& path) {
+  if (!IsFolder(path) || IsFile(absl::StrCat(path, "/", kManifestName)) ||
+      absl::EndsWith(absl::string_view(path).substr(0, path.find_last_not_of('/') + 1), kSuffix)) {
+    return Checkpoint::Open(path);
+  }
+  ASSIGN_OR_RETURN(const std::vector<CheckpointName> names, ListCheckpoints(path));
+  if (names.empty()) {
+    return absl::NotFoundError(absl::StrCat("there is no checkpoint in ", path,
+                                            " (folders named <prefix>-<epoch>_<step>.ckpt); name the folder or a "
+                                            ".safetensors file to load just that"));
+  }
+  std::vector<std::string> passed_over;
+  for (const CheckpointName& name : names) {
+    Status status = VerifyCheckpoint(name.path, VerifyDepth::kChunks);
+    if (status.ok()) {
+      auto checkpoint = Checkpoint::Open(name.path);
+      if (checkpoint.ok()) {
+        if (!passed_over.empty()) (*checkpoint)->note_ = absl::StrCat("passed over ", absl::StrJoin(passed_over, "; "));
+        return checkpoint;
+      }
+      status = checkpoint.status();
+    }
+    passed_over.push_back(absl::StrCat(name.path, " (", status.message(), ")"));
+  }
+  return absl::DataLossError(absl::StrCat("no checkpoint in ", path, " verifies: ", absl::StrJoin(passed_over, "; ")));
+}
+
+Status MergeCheckpoint(const std::string& path, const std::string& safetensors_path) {
+  ASSIGN_OR_RETURN(const auto checkpoint, LoadCheckpoint(path));
+  std::vector<StoredTensor> tensors;
+  for (const TensorRecord& tensor : checkpoint->manifest().tensors) tensors.push_back({tensor.name, tensor.type, 0});
+  ASSIGN_OR_RETURN(const auto writer, SafetensorsWriter::Create(safetensors_path, std::move(tensors), {}));
+  std::vector<char> rows;
+  for (const StoredTensor& tensor : writer->tensors()) {
+    if (tensor.type.bytes() == 0) continue;
+    Shape begin(tensor.type.shape.size(), 0), end = tensor.type.shape;
+    const int64_t count = end.empty() ? 1 : end[0];
+    const int64_t row = tensor.type.bytes() / count;
+    const int64_t step = std::clamp<int64_t>(kMergeBytes / row, 1, count);
+    for (int64_t i = 0; i < count; i += step) {
+      const int64_t n = std::min(step, count - i);
+      if (!end.empty()) begin[0] = i, end[0] = i + n;
+      rows.resize(static_cast<size_t>(n * row));
+      RETURN_IF_ERROR(checkpoint->ReadSlice(tensor.name, begin, end, rows.data()));
+      RETURN_IF_ERROR(writer->Write(rows.data(), n * row));
+    }
+  }
+  return writer->Commit().status();
+}
+
+}  // namespace mslua::checkpoint

@@ -1,0 +1,72 @@
+// MANIFEST.json: what a checkpoint holds and how to tell that it is whole. Tensors are described by their global
+// shape and by the slices that the files hold, as global intervals, so that what N ranks saved in any layout loads
+// on any number of ranks in any other. The last member is the BLAKE2b of all text before it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "core/base/shape.h"
+#include "core/base/status.h"
+#include "core/checkpoint/safetensors.h"
+
+namespace mslua::checkpoint {
+
+inline constexpr int64_t kManifestVersion = 1;
+inline constexpr char kManifestName[] = "MANIFEST.json";
+
+// Where a run stood: enough to go on as if it had never stopped. All numbers >= 0.
+struct RunState {
+  std::string job;
+  int64_t epoch = 0;
+  int64_t step = 0;   // since the run began
+  int64_t world = 1;  // ranks
+  int64_t seed = 0;
+  std::string rng;         // opaque
+  int64_t data_epoch = 0;  // the next batch to read
+  int64_t data_batch = 0;
+  int64_t schedule_step = 0;  // of the optimizer's schedules (less than `step` where steps were skipped)
+  std::string recipe_hash;
+  std::string graph_hash;
+  std::string plan;  // decisions of the plan (R4), opaque
+};
+
+struct DataFile {
+  std::string name;  // within the checkpoint's folder
+  FileDigest digest;
+};
+
+// The part [begin, end) of a tensor, per dimension; it is stored under the tensor's name.
+struct Slice {
+  int64_t file = 0;  // index in Manifest::files
+  Shape begin, end;
+};
+
+struct TensorRecord {
+  std::string name;
+  TensorType type;  // of the whole tensor
+  std::vector<Slice> slices;
+};
+
+struct Manifest {
+  RunState run;
+  std::vector<DataFile> files;
+  std::vector<TensorRecord> tensors;
+
+  const TensorRecord* Find(absl::string_view name) const;  // null: none of that name
+};
+
+StatusOr<std::string> SerializeManifest(const Manifest& manifest);
+// Pure. Checks the digest, every number, and that names are distinct and slices lie within their tensors; DATA_LOSS
+// says what is wrong.
+StatusOr<Manifest> ParseManifest(absl::string_view text);
+
+// Adds the files and slices of `part` (what one rank wrote) to `whole`. A slice that is there already (a replica) is
+// left out. Tensors of one name must agree in dtype and shape.
+Status AppendPart(const Manifest& part, Manifest* whole);
+// OK when the slices of each tensor cover it, without overlap.
+Status CheckComplete(const Manifest& manifest);
+
+}  // namespace mslua::checkpoint

@@ -1,0 +1,204 @@
+#include "core/checkpoint/safetensors.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "core/checkpoint/strict_json.h"
+
+namespace mslua::checkpoint {
+namespace {
+
+constexpr char kMetadata[] = "__metadata__";
+constexpr int64_t kLengthBytes = 8;
+// Small enough to stay in the second-level cache between hashing and writing.
+constexpr int64_t kPieceBytes = 256 << 10;
+constexpr const char* kFormatNames[kNumDTypes] = {"F32", "F64", "BF16", "F16", "I32", "I64", "U8", "BOOL"};
+
+Status Damaged(absl::string_view what) {
+  return absl::DataLossError(absl::StrCat("not a good safetensors file: ", what));
+}
+
+StatusOr<DType> ParseFormatName(const std::string& name) {
+  for (int i = 0; i < kNumDTypes; ++i) {
+    if (name == kFormatNames[i]) return static_cast<DType>(i);
+  }
+  return absl::UnimplementedError(
+      absl::StrCat("dtype ", name, "; F32 F64 BF16 F16 I32 I64 U8 BOOL can be loaded; convert it first"));
+}
+
+StatusOr<StoredTensor> ParseTensor(const std::string& name, const Json& json, int64_t data_bytes) {
+  StoredTensor tensor{name, {}, 0};
+  if (!json.is_object()) return absl::DataLossError("its entry is not an object");
+  std::string dtype;
+  RETURN_IF_ERROR(GetString(json, "dtype", &dtype));
+  ASSIGN_OR_RETURN(tensor.type.dtype, ParseFormatName(dtype));
+  RETURN_IF_ERROR(GetSizes(json, "shape", &tensor.type.shape));
+  Shape offsets;
+  RETURN_IF_ERROR(GetSizes(json, "data_offsets", &offsets));
+  if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data_bytes) {
+    return absl::DataLossError(
+        absl::StrCat("data_offsets ", ToString(offsets), " are not within the ", data_bytes, " bytes of data"));
+  }
+  ASSIGN_OR_RETURN(const int64_t bytes, CheckedBytes(tensor.type));
+  if (offsets[1] - offsets[0] != bytes) {
+    return absl::DataLossError(absl::StrCat(ToString(tensor.type), " has ", bytes, " bytes, data_offsets ",
+                                            ToString(offsets), " hold ", offsets[1] - offsets[0]));
+  }
+  tensor.begin = offsets[0];
+  return tensor;
+}
+
+}  // namespace
+
+StatusOr<int64_t> ParseSafetensorsHeaderLength(absl::string_view start, int64_t file_size) {
+  if (file_size < kLengthBytes || start.size() < kLengthBytes) {
+    return Damaged(absl::StrCat("it has ", file_size, " bytes, the length of the header alone takes 8"));
+  }
+  uint64_t length = 0;
+  for (int i = kLengthBytes - 1; i >= 0; --i) length = length << 8 | static_cast<uint8_t>(start[i]);
+  if (length > static_cast<uint64_t>(kMaxSafetensorsHeader)) {
+    return Damaged(
+        absl::StrCat("it announces a header of ", length, " bytes, at most ", kMaxSafetensorsHeader, " are allowed"));
+  }
+  if (static_cast<int64_t>(length) > file_size - kLengthBytes) {
+    return Damaged(absl::StrCat("it announces a header of ", length, " bytes and has ", file_size, " in all"));
+  }
+  return static_cast<int64_t>(length);
+}
+
+StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view start, int64_t file_size) {
+  ASSIGN_OR_RETURN(const int64_t length, ParseSafetensorsHeaderLength(start, file_size));
+  const int64_t data_begin = kLengthBytes + length;
+  if (static_cast<int64_t>(start.size()) < data_begin) return Damaged("the header is cut short");
+  auto json = ParseJsonObject(start.substr(kLengthBytes, static_cast<size_t>(length)));
+  if (!json.ok()) return Damaged(absl::StrCat("header: ", json.status().message()));
+
+  SafetensorsHeader header;
+  for (const auto& [name, entry] : json->items()) {
+    if (name == kMetadata) {
+      if (!entry.is_object()) return Damaged("__metadata__ is not an object");
+      for (const auto& [key, value] : entry.items()) {
+        if (!value.is_string()) return Damaged(absl::StrCat("__metadata__ '", key, "' is not a string"));
+        header.metadata[key] = value.get<std::string>();
+      }
+      continue;
+    }
+    auto tensor = ParseTensor(name, entry, file_size - data_begin);
+    if (!tensor.ok()) return Annotate(tensor.status(), absl::StrCat("tensor '", name, "'"));
+    tensor->begin += data_begin;
+    header.tensors.push_back(*std::move(tensor));
+  }
+  // Tensors without elements first where several begin at one byte.
+  std::sort(header.tensors.begin(), header.tensors.end(), [](const StoredTensor& a, const StoredTensor& b) {
+    return std::make_pair(a.begin, a.type.bytes()) < std::make_pair(b.begin, b.type.bytes());
+  });
+  int64_t end = data_begin;
+  for (const StoredTensor& tensor : header.tensors) {
+    if (tensor.begin != end) {
+      return Damaged(absl::StrCat("tensor '", tensor.name, "' begins at byte ", tensor.begin,
+                                  ", the one before ends at ", end, tensor.begin < end ? " (overlap)" : " (gap)"));
+    }
+    end += tensor.type.bytes();
+  }
+  if (end != file_size) {
+    return Damaged(absl::StrCat("its tensors end at byte ", end, ", the file at ", file_size));
+  }
+  return header;
+}
+
+void FileDigester::Update(const void* data, int64_t size) {
+  if (with_blake2b_) blake2b_.Update(data, static_cast<size_t>(size));
+  const char* p = static_cast<const char*>(data);
+  while (size > 0) {
+    const int64_t filled = digest_.size % kChunkBytes;
+    if (filled == 0) digest_.crc32c.push_back(0);
+    const int64_t n = std::min(size, kChunkBytes - filled);
+    digest_.crc32c.back() = Crc32c(p, static_cast<size_t>(n), digest_.crc32c.back());
+    digest_.size += n;
+    p += n;
+    size -= n;
+  }
+}
+
+FileDigest FileDigester::Finish() {
+  if (with_blake2b_) digest_.blake2b = blake2b_.HexDigest();
+  return std::exchange(digest_, FileDigest());
+}
+
+StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
+    const std::string& path, std::vector<StoredTensor> tensors, const std::map<std::string, std::string>& metadata) {
+  std::sort(tensors.begin(), tensors.end(), [](const StoredTensor& a, const StoredTensor& b) {
+    const int64_t wide_a = SizeOf(a.type.dtype), wide_b = SizeOf(b.type.dtype);
+    return wide_a != wide_b ? wide_a > wide_b : a.name < b.name;
+  });
+  Json json = Json::object();
+  if (!metadata.empty()) json[kMetadata] = metadata;
+  int64_t bytes = 0;
+  for (StoredTensor& tensor : tensors) {
+    ASSIGN_OR_RETURN(const int64_t n, CheckedBytes(tensor.type));
+    tensor.begin = bytes;
+    if (__builtin_add_overflow(bytes, n, &bytes)) return absl::InvalidArgumentError("more than 2^63 bytes of tensors");
+    if (tensor.name == kMetadata || json.contains(tensor.name)) {
+      return absl::InvalidArgumentError(absl::StrCat("tensor name '", tensor.name, "' is taken or given twice"));
+    }
+    json[tensor.name] = {{"dtype", kFormatNames[static_cast<int>(tensor.type.dtype)]},
+                         {"shape", std::vector<int64_t>(tensor.type.shape.begin(), tensor.type.shape.end())},
+                         {"data_offsets", {tensor.begin, bytes}}};
+  }
+  ASSIGN_OR_RETURN(std::string header, DumpJson(json));
+  header.resize((header.size() + 7) / 8 * 8, ' ');  // the data begin at a multiple of 8
+  if (static_cast<int64_t>(header.size()) > kMaxSafetensorsHeader) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": too many tensors for one file"));
+  }
+  std::string start(kLengthBytes, '\0');
+  for (int i = 0; i < kLengthBytes; ++i) start[i] = static_cast<char>(header.size() >> (8 * i));
+  start += header;
+  for (StoredTensor& tensor : tensors) tensor.begin += static_cast<int64_t>(start.size());
+
+  std::unique_ptr<SafetensorsWriter> writer(new SafetensorsWriter);
+  ASSIGN_OR_RETURN(writer->file_, AtomicFile::Create(path));
+  writer->tensors_ = std::move(tensors);
+  writer->expected_ = static_cast<int64_t>(start.size()) + bytes;
+  RETURN_IF_ERROR(writer->Write(start.data(), static_cast<int64_t>(start.size())));
+  return writer;
+}
+
+Status SafetensorsWriter::Write(const void* data, int64_t size) {
+  const char* p = static_cast<const char*>(data);
+  for (int64_t n; size > 0; p += n, size -= n) {
+    n = std::min(size, kPieceBytes);
+    digester_.Update(p, n);
+    RETURN_IF_ERROR(file_->Write(p, static_cast<size_t>(n)));
+    written_ += n;
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<FileDigest> SafetensorsWriter::Commit() {
+  if (written_ != expected_) {
+    return absl::InternalError(absl::StrCat("safetensors: ", written_, " bytes were given, ", expected_, " announced"));
+  }
+  RETURN_IF_ERROR(file_->Commit());
+  return digester_.Finish();
+}
+
+StatusOr<FileDigest> WriteSafetensors(const std::string& path, const std::vector<TensorData>& tensors,
+                                      const std::map<std::string, std::string>& metadata) {
+  std::vector<StoredTensor> layout;
+  absl::flat_hash_map<absl::string_view, const void*> data;
+  for (const TensorData& tensor : tensors) {
+    layout.push_back({tensor.name, tensor.type, 0});
+    data[tensor.name] = tensor.data;
+  }
+  ASSIGN_OR_RETURN(const auto writer, SafetensorsWriter::Create(path, std::move(layout), metadata));
+  for (const StoredTensor& tensor : writer->tensors()) {
+    RETURN_IF_ERROR(writer->Write(data[tensor.name], tensor.type.bytes()));
+  }
+  return writer->Commit();
+}
+
+}  // namespace mslua::checkpoint

@@ -1,0 +1,92 @@
+// The safetensors format: an 8-byte little-endian length, a JSON header of that length, then the tensors' bytes,
+// dense and row-major, without gaps. Files written here are opened by any reader, and any file is read here.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "core/base/atomic_file.h"
+#include "core/base/hash.h"
+#include "core/base/shape.h"
+#include "core/base/status.h"
+
+namespace mslua::checkpoint {
+
+// A tensor in memory to be written: dense, row-major, not owned.
+struct TensorData {
+  std::string name;
+  TensorType type;
+  const void* data = nullptr;
+};
+
+// A tensor in a file.
+struct StoredTensor {
+  std::string name;
+  TensorType type;
+  int64_t begin = 0;  // its first byte, counted from the start of the file
+};
+
+struct SafetensorsHeader {
+  std::vector<StoredTensor> tensors;            // in the order of their bytes
+  std::map<std::string, std::string> metadata;  // "__metadata__"
+};
+
+inline constexpr int64_t kMaxSafetensorsHeader = 100000000;  // bytes, the format's own limit
+
+// Parses the start of a file of `file_size` bytes: at least its length field and the header. Everything is checked
+// against `file_size`: DATA_LOSS says what is wrong, UNIMPLEMENTED names a tensor of a dtype that mslua has not.
+StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view start, int64_t file_size);
+// The length of the header that the first 8 bytes announce, checked against the limit and `file_size`.
+StatusOr<int64_t> ParseSafetensorsHeaderLength(absl::string_view start, int64_t file_size);
+
+// What identifies a file's bytes, and finds damage in them.
+struct FileDigest {
+  int64_t size = 0;
+  std::string blake2b;           // of the whole file, as b2sum prints it
+  std::vector<uint32_t> crc32c;  // of each chunk of kChunkBytes, the last one shorter
+};
+inline constexpr int64_t kChunkBytes = 1 << 20;
+
+// Makes a FileDigest of bytes given in pieces.
+class FileDigester {
+ public:
+  explicit FileDigester(bool blake2b = true) : with_blake2b_(blake2b) {}  // false: leaves blake2b empty
+  void Update(const void* data, int64_t size);
+  FileDigest Finish();
+
+ private:
+  const bool with_blake2b_;
+  FileDigest digest_;
+  Blake2b blake2b_;
+};
+
+// Writes one file, whose tensors are known beforehand, in one pass: each piece is hashed while in cache.
+class SafetensorsWriter {
+ public:
+  // Lays the tensors out (wide elements first, so that each is aligned to its elements; then by name) and writes
+  // the header. Names must be distinct, UTF-8 and not "__metadata__".
+  static StatusOr<std::unique_ptr<SafetensorsWriter>> Create(const std::string& path, std::vector<StoredTensor> tensors,
+                                                             const std::map<std::string, std::string>& metadata);
+  // The tensors in the order in which their bytes must be given.
+  const std::vector<StoredTensor>& tensors() const { return tensors_; }
+  Status Write(const void* data, int64_t size);
+  // Forces the file to disk and puts it in its place (core/base/atomic_file.h).
+  StatusOr<FileDigest> Commit();
+
+ private:
+  SafetensorsWriter() = default;
+  std::vector<StoredTensor> tensors_;
+  std::unique_ptr<AtomicFile> file_;
+  FileDigester digester_;
+  int64_t expected_ = 0;  // bytes of the whole file
+  int64_t written_ = 0;
+};
+
+StatusOr<FileDigest> WriteSafetensors(const std::string& path, const std::vector<TensorData>& tensors,
+                                      const std::map<std::string, std::string>& metadata = {});
+
+}  // namespace mslua::checkpoint
