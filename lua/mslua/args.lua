@@ -85,7 +85,15 @@ local function expected(field)
   return field.unit and text .. " (" .. field.unit .. ")" or text
 end
 
-local function in_range(field, v)
+local in_range
+-- Limits hold for a number, and for each number of a list.
+function in_range(field, v)
+  if M.is_list(v) then
+    for _, item in ipairs(v) do
+      if not in_range(field, item) then return false end
+    end
+  end
+  if type(v) ~= "number" then return true end
   return not (field.min and v < field.min) and not (field.above and v <= field.above)
     and not (field.max and v > field.max) and not (field.below and v >= field.below)
     and v == v
@@ -105,7 +113,7 @@ function M.problem(field, v)
     local mend = type(v) == "string" and core.did_you_mean(v, field.choices) or ""
     return ("expected one of %s, got %s%s"):format(table.concat(shown, ", "), errors.show(v), mend)
   end
-  if not is_kind(field, v) or (type(v) == "number" and not in_range(field, v)) then
+  if not is_kind(field, v) or not in_range(field, v) then
     return ("expected %s, got %s"):format(expected(field), errors.show(v))
   end
   return field.check and field.check(v)

@@ -34,11 +34,13 @@ local group = settings.new("context", {
   enable_ssl = "enable_ssl belongs to ms.set_ps_context",
 })
 
+M.fields = group.fields
+
 --- Sets keys: mode, device_target, device_id, save_graphs, save_graphs_path.
 ---@param ... table { mode = ms.GRAPH_MODE, device_target = "CPU", ... }
 function M.set_context(...)
   settings.set(group, ...)
-  core.set_options { save_graphs = M.save_graphs(), save_graphs_path = settings.get(group, "save_graphs_path") }
+  core.options.save_graphs, core.options.save_graphs_path = M.save_graphs(), settings.get(group, "save_graphs_path")
 end
 
 --- The value of a key.

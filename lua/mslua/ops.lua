@@ -121,4 +121,4 @@ function ops.stop_gradient(x) return core.stop_gradient(x) end
 --- What reduction operators and collectives do with several values.
 ops.ReduceOp = { SUM = "sum", PROD = "prod", MAX = "max", MIN = "min" }
 
-return ops
+return require("mslua.namespace").strict("ms.ops", ops)

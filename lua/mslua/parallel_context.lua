@@ -153,8 +153,8 @@ end
 ---@param key string
 function M.get_auto_parallel_context(key)
   local v = settings.get(group, key)
-  if v == nil and key == "device_num" then return core.group_size() end
-  if v == nil and key == "global_rank" then return core.rank() end
+  if v == nil and key == "device_num" then return core.options.ranks end
+  if v == nil and key == "global_rank" then return core.options.rank end
   return v
 end
 
@@ -165,22 +165,36 @@ function M.reset_auto_parallel_context() settings.reset(group) end
 ---@return table<string, any>
 function M.given() return group.given end
 
---- Keys that are set to something that cannot run: what train refuses, one line each.
+local function field_default(key)
+  for _, field in ipairs(group.fields) do
+    if field[1] == key then return field[3] end
+  end
+end
+
+-- Keys that act when there are several ranks; the others are checked, kept, and refused at train.
+local built = { device_num = true, global_rank = true }
+
+--- What is set and cannot run, one line each. One rank alone: everything is without effect, which one notice says.
 ---@param world integer ranks of the job
 ---@return string[]
 function M.not_runnable(world)
   local lines, given = {}, group.given
-  local function refuse(format, ...) lines[#lines + 1] = format:format(...) end
   if given.device_num and given.device_num ~= world then
-    refuse("device_num = %d, but the job has %d rank(s): leave it out, or start %d", given.device_num, world, given.device_num)
+    lines[1] = ("device_num = %d, but the job has %d rank(s): leave it out, or start %d"):format(
+      given.device_num, world, given.device_num)
   end
-  if given.global_rank and given.global_rank ~= core.rank() then
-    refuse("global_rank = %d, but this is rank %d: leave it out", given.global_rank, core.rank())
+  if given.global_rank and given.global_rank ~= core.options.rank then
+    lines[#lines + 1] = ("global_rank = %d, but this is rank %d: leave it out"):format(given.global_rank, core.options.rank)
   end
-  local stages = settings.get(group, "pipeline_stages")
-  if world % stages ~= 0 then refuse("pipeline_stages = %d does not divide %d rank(s)", stages, world) end
-  for _, key in ipairs(core.not_runnable(given, world)) do
-    refuse("%s = %s is not built yet", key, errors.show(given[key]))
+  local mode = settings.get(group, "parallel_mode")
+  if world == 1 then
+    if mode ~= "stand_alone" then core.notice(("parallel_mode = %s has no effect on one rank"):format(mode)) end
+    return lines
+  end
+  for _, key in ipairs(errors.names(given)) do
+    if not built[key] and given[key] ~= field_default(key) then
+      lines[#lines + 1] = ("%s = %s is not built yet"):format(key, errors.show(given[key]))
+    end
   end
   return lines
 end

@@ -1,0 +1,159 @@
+--- What happens beside training: ms.Callback and the ready ones. LossMonitor, TimeMonitor, ModelCheckpoint, EvalCallback and
+--- EarlyStopping run in C++; a callback of your own runs at the safe points between steps whose methods it defines.
+local args = require "mslua.args"
+local class = require "mslua.class"
+local errors = require "mslua.errors"
+
+local M = {}
+
+--- Base class. A subclass defines any of: on_train_begin, on_train_epoch_begin, on_train_step_begin, on_train_step_end,
+--- on_train_epoch_end, on_train_end. Each takes one table: epoch and step from 1, steps_per_epoch, epochs, loss (after a
+--- step), lr, metrics (after an evaluation), and stop(), which ends training at this safe point.
+---@class mslua.Callback
+local Callback = class.Object:extend "Callback"
+Callback.__index = Callback
+M.Callback = Callback
+args.kind("callback", function(v) return class.is(v, Callback) end, "a callback such as ms.LossMonitor()")
+
+--- A callback's methods, and the names the trainer has for them.
+local hooks = {
+  on_train_begin = "begin", on_train_epoch_begin = "epoch_begin", on_train_step_begin = "step_begin",
+  on_train_step_end = "step_end", on_train_epoch_end = "epoch_end", on_train_end = "finish",
+}
+
+--- Adds this callback to a trainer's description; ready ones replace it.
+---@param spec table core.trainer's
+function Callback:add_to(spec)
+  local found = false
+  for method, hook in pairs(hooks) do
+    local f = self[method]
+    if f then
+      found = true
+      local earlier = spec.hooks[hook]
+      spec.hooks[hook] = function(context)
+        if earlier then earlier(context) end
+        f(self, context)
+      end
+    end
+  end
+  if not found then
+    errors.fail("%s defines no method of a callback: %s", self.class_name, table.concat(errors.names(hooks), ", "))
+  end
+end
+
+local bind_loss = args.signature("LossMonitor", { { "per_print_times", "integer", 1, min = 0, unit = "steps" } })
+
+--- Prints `epoch: 1 step: 156, loss is 2.0084016` every per_print_times steps; 0: never.
+M.LossMonitor = Callback:extend "LossMonitor"
+function M.LossMonitor:init(...) self.every = bind_loss(...).per_print_times end
+function M.LossMonitor:add_to(spec) spec.loss_every = self.every end
+
+local bind_time = args.signature("TimeMonitor", { { "data_size", "integer", min = 1, unit = "steps" } })
+
+--- Prints an epoch's time and a step's. data_size: steps to divide by, when they are not the dataset's.
+M.TimeMonitor = Callback:extend "TimeMonitor"
+function M.TimeMonitor:init(...) self.data_size = bind_time(...).data_size end
+function M.TimeMonitor:add_to(spec)
+  spec.time_every, spec.time_steps = 1, self.data_size
+end
+
+M.checkpoint_fields = {
+  { "save_checkpoint_steps", "integer", 1, min = 0, unit = "steps" },
+  { "save_checkpoint_seconds", "integer", 0, min = 0, unit = "seconds" },
+  { "keep_checkpoint_max", "integer", 5, min = 0 },
+  { "keep_checkpoint_per_n_minutes", "integer", 0, min = 0, unit = "minutes" },
+  { "integrated_save", "boolean", true },
+  { "async_save", "boolean", false },
+  { "exception_save", "boolean", false },
+}
+
+--- When to save and what to keep. save_checkpoint_steps beats save_checkpoint_seconds, keep_checkpoint_max beats
+--- keep_checkpoint_per_n_minutes; 0 turns one off, all four 0 is an error.
+M.CheckpointConfig = class.Object:extend "CheckpointConfig"
+M.CheckpointConfig.__index = M.CheckpointConfig
+args.kind("checkpoint_config", function(v) return class.is(v, M.CheckpointConfig) end, "ms.CheckpointConfig {...}")
+
+local bind_config = args.signature("CheckpointConfig", M.checkpoint_fields)
+
+function M.CheckpointConfig:init(...)
+  local a = bind_config(...)
+  for _, name in ipairs(args.names_of(M.checkpoint_fields)) do self[name] = a[name] end
+  if a.save_checkpoint_steps == 0 and a.save_checkpoint_seconds == 0 and a.keep_checkpoint_max == 0
+    and a.keep_checkpoint_per_n_minutes == 0 then
+    errors.fail("CheckpointConfig: save_checkpoint_steps, save_checkpoint_seconds, keep_checkpoint_max and "
+      .. "keep_checkpoint_per_n_minutes are all 0: one must be above 0")
+  end
+  if a.save_checkpoint_steps > 0 then self.save_checkpoint_seconds = 0 end
+  if a.keep_checkpoint_max > 0 then self.keep_checkpoint_per_n_minutes = 0 end
+end
+
+M.ModelCheckpoint = Callback:extend "ModelCheckpoint"
+
+local function check_prefix(prefix)
+  if prefix == "" or prefix:find "/" then return ("expected a name without '/', got %q"):format(prefix) end
+end
+
+local bind_checkpoint = args.signature("ModelCheckpoint", {
+  { "prefix", "string", "CKP", check = check_prefix },
+  { "directory", "string" },
+  { "config", "checkpoint_config" },
+})
+
+--- Saves `<directory>/<prefix>-<epoch>_<step>.ckpt` as `config` says. (prefix = "CKP", directory = the run folder's ckpt, config)
+function M.ModelCheckpoint:init(...)
+  local a = bind_checkpoint(...)
+  self.prefix, self.directory, self.config = a.prefix, a.directory, a.config or M.CheckpointConfig()
+end
+
+function M.ModelCheckpoint:add_to(spec)
+  if spec.checkpoint then errors.fail "ModelCheckpoint: there are two: one prefix, directory and config a training" end
+  local c = self.config
+  spec.checkpoint = {
+    prefix = self.prefix, directory = self.directory, steps = c.save_checkpoint_steps, seconds = c.save_checkpoint_seconds,
+    keep_max = c.keep_checkpoint_max, keep_minutes = c.keep_checkpoint_per_n_minutes, integrated = c.integrated_save,
+    async = c.async_save, exception_save = c.exception_save,
+  }
+end
+
+M.EvalCallback = Callback:extend "EvalCallback"
+
+local bind_eval = args.signature("EvalCallback", {
+  { "dataset", "dataset", required = true },
+  { "every_epochs", "integer", 1, min = 0, unit = "epochs" },
+  { "every_steps", "integer", 0, min = 0, unit = "steps" },
+})
+
+--- Evaluates on `dataset` and prints `eval: epoch 3, loss 0.91, top1 68.2%`, every so many epochs, and steps. (dataset,
+--- every_epochs = 1, every_steps = 0)
+function M.EvalCallback:init(...)
+  local a = bind_eval(...)
+  self.dataset, self.every_epochs, self.every_steps = a.dataset, a.every_epochs, a.every_steps
+end
+
+function M.EvalCallback:add_to(spec, model)
+  spec.eval = model:eval_spec(self.dataset)
+  spec.eval.every_epochs, spec.eval.every_steps = self.every_epochs, self.every_steps
+end
+
+M.EarlyStopping = Callback:extend "EarlyStopping"
+
+local bind_stop = args.signature("EarlyStopping", {
+  { "monitor", "string", "eval_loss" },
+  { "min_delta", "number", 0, min = 0 },
+  { "patience", "integer", 0, min = 0, unit = "epochs" },
+  { "mode", "string", "auto", choices = { "auto", "min", "max" } },
+})
+
+--- Ends training when `monitor` ("loss", or "eval_" and a metric's name) has not improved by more than min_delta for more than
+--- patience epochs. mode "auto": smaller is better for losses, greater for the rest.
+function M.EarlyStopping:init(...)
+  local a = bind_stop(...)
+  self.spec = { monitor = a.monitor, min_delta = a.min_delta, patience = a.patience, mode = a.mode }
+  if a.mode == "auto" then
+    self.spec.mode = (a.monitor:find "loss$" or a.monitor:find "perplexity$") and "min" or "max"
+  end
+end
+
+function M.EarlyStopping:add_to(spec) spec.early_stopping = self.spec end
+
+return M

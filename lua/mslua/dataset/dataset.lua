@@ -1,0 +1,120 @@
+--- A dataset: where samples come from and what is done to them. Each method returns a longer one and leaves this one alone;
+--- nothing is opened before a size, a batch or training asks (core.dataset).
+local args = require "mslua.args"
+local class = require "mslua.class"
+local core = require "mslua.core"
+local errors = require "mslua.errors"
+local Transform = require "mslua.dataset.transform"
+
+---@class mslua.Dataset
+local Dataset = class.Object:extend "Dataset"
+Dataset.__index = Dataset
+
+args.kind("dataset", function(v) return class.is(v, Dataset) end, "a dataset such as ms.dataset.Cifar10Dataset {...}")
+
+local sharding = {
+  { "num_shards", "integer", min = 1 },
+  { "shard_id", "integer", min = 0 },
+}
+
+--- Makes a dataset's class. `fields` are its own arguments, in MindSpore's order; num_samples, num_shards and shard_id follow.
+---@param name string
+---@param fields mslua.Field[]
+---@param source_of fun(a: table): table the source, as core.dataset takes it
+---@return table class
+function Dataset.define(name, fields, source_of)
+  local all = {}
+  for _, f in ipairs(fields) do all[#all + 1] = f end
+  all[#all + 1] = { "num_samples", "integer", min = 1 }
+  for _, f in ipairs(sharding) do all[#all + 1] = f end
+  local bind, made = args.signature(name, all), Dataset:extend(name)
+  function made:init(...)
+    local a = bind(...)
+    if (a.num_shards == nil) ~= (a.shard_id == nil) then
+      errors.fail("%s: num_shards and shard_id go together: give both or none", name)
+    elseif a.num_shards and a.shard_id >= a.num_shards then
+      errors.fail("%s: shard_id: expected an integer below num_shards = %d, got %d", name, a.num_shards, a.shard_id)
+    end
+    self.spec = { source = source_of(a), num_shards = a.num_shards, shard_id = a.shard_id, ops = {} }
+    if a.num_samples then self.spec.ops[1] = { kind = "take", count = a.num_samples } end
+  end
+  return made
+end
+
+-- A copy with one more operation.
+local function with(self, op)
+  local longer = setmetatable({}, getmetatable(self))
+  longer.spec = { ops = { unpack(self.spec.ops) } }
+  for _, key in ipairs { "source", "num_shards", "shard_id" } do longer.spec[key] = self.spec[key] end
+  table.insert(longer.spec.ops, op)
+  return longer
+end
+
+local bind_map = args.signature("map", {
+  { "operations", "any", required = true },
+  { "input_columns", "string|strings" },
+})
+
+--- Transforms of a column: `ds:map { operations = {vision.Resize {224, 224}, ...}, input_columns = "image" }`; without a name
+--- the first column.
+---@return mslua.Dataset
+function Dataset:map(...)
+  local a = bind_map(...)
+  local columns = type(a.input_columns) == "table" and a.input_columns or { a.input_columns }
+  if #columns > 1 then errors.fail("map: input_columns: expected one column, got %s: call map for each", errors.show(columns)) end
+  return with(self, { kind = "map", transforms = Transform.collect(a.operations, "map: operations", {}), column = columns[1] })
+end
+
+local bind_shuffle = args.signature("shuffle", { { "buffer_size", "integer", required = true, min = 1 } })
+
+--- A random one out of a buffer of `buffer_size` samples, again and again; a buffer as long as the dataset shuffles it whole.
+function Dataset:shuffle(...) return with(self, { kind = "shuffle", buffer_size = bind_shuffle(...).buffer_size }) end
+
+local bind_batch = args.signature("batch", {
+  { "batch_size", "integer", required = true, min = 1 }, { "drop_remainder", "boolean", false },
+})
+
+--- Joins `batch_size` samples; a last, smaller batch is kept unless drop_remainder.
+function Dataset:batch(...)
+  local a = bind_batch(...)
+  return with(self, { kind = "batch", size = a.batch_size, drop_remainder = a.drop_remainder })
+end
+
+local function counted(name, kind, default)
+  local bind = args.signature(name, { { "count", "integer", default, required = default == nil, min = 1 } })
+  return function(self, ...) return with(self, { kind = kind, count = bind(...).count }) end
+end
+
+--- Everything before it, `count` times an epoch. (MindSpore's repeat, which is a keyword in Lua.)
+Dataset.repeat_ = counted("repeat_", "repeat")
+--- The first `count` elements: samples before a batch, batches after it.
+Dataset.take = counted("take", "take")
+--- All but the first `count` elements.
+Dataset.skip = counted("skip", "skip")
+
+--- The dataset, opened: core's object.
+function Dataset:open()
+  if not self.opened then self.opened = core.dataset(self.spec) end
+  return self.opened
+end
+
+--- Batches in an epoch; samples when there is no batch.
+---@return integer
+function Dataset:get_dataset_size() return self:open():size() end
+
+--- Samples in a batch; 1 when there is no batch.
+---@return integer
+function Dataset:get_batch_size() return self:open():batch_size() or 1 end
+
+local bind_iterator = args.signature("create_tuple_iterator", { { "num_epochs", "integer", 1, min = 1 } })
+
+--- `for image, label in ds:create_tuple_iterator() do`: tensors of each batch, `num_epochs` times over.
+function Dataset:create_tuple_iterator(...) return self:open():iterator(bind_iterator(...).num_epochs) end
+
+function Dataset:__tostring()
+  local words = { self.class_name }
+  for _, op in ipairs(self.spec.ops) do words[#words + 1] = op.kind end
+  return table.concat(words, ":")
+end
+
+return Dataset

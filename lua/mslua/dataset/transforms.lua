@@ -1,0 +1,23 @@
+--- ms.dataset.transforms: transforms of any column (mindspore.dataset.transforms).
+local dtypes = require "mslua.dtypes"
+local errors = require "mslua.errors"
+local Transform = require "mslua.dataset.transform"
+
+local M = {}
+
+--- To another element type; to an integer type values are cut towards zero.
+M.TypeCast = Transform.define("TypeCast", {
+  { "output_type", "string", required = true, choices = errors.names(dtypes) },
+}, function(a) return { kind = "type_cast", dtype = a.output_type } end)
+
+--- An integer label i becomes a vector of num_classes with 1 at i.
+M.OneHot = Transform.define("OneHot", { { "num_classes", "integer", required = true, min = 1 } }, function(a)
+  return { kind = "one_hot", num_classes = a.num_classes }
+end)
+
+--- Several transforms as one.
+M.Compose = Transform.define("Compose", { { "transforms", "list", required = true } }, function(a)
+  return Transform.collect(a.transforms, "Compose", {})
+end)
+
+return require("mslua.namespace").strict("ms.dataset.transforms", M)

@@ -1,0 +1,63 @@
+--- ms.dataset.vision: transforms of images [height, width, channels] (mindspore.dataset.vision).
+local errors = require "mslua.errors"
+local define = require("mslua.dataset.transform").define
+
+local M = {}
+
+local function size_of(name, v, height, width)
+  if type(v) == "number" then return height or v, width or v end
+  if #v ~= 2 then errors.fail("%s: size: expected a number or {height, width}, got %s", name, errors.show(v)) end
+  return v[1], v[2]
+end
+
+local size = { "size", "integer|integers", required = true, min = 1 }
+
+--- Pads with zeros, then cuts `size` out of a random place. padding: one number, {left and right, top and bottom} or
+--- {left, top, right, bottom}.
+M.RandomCrop = define("RandomCrop", { size, { "padding", "integer|integers", 0, min = 0 } }, function(a)
+  local height, width = size_of("RandomCrop", a.size)
+  local p = type(a.padding) == "number" and { a.padding } or a.padding
+  if #p == 1 then
+    p = { p[1], p[1], p[1], p[1] }
+  elseif #p == 2 then
+    p = { p[1], p[2], p[1], p[2] }
+  elseif #p ~= 4 then
+    errors.fail("RandomCrop: padding: expected 1, 2 or 4 numbers, got %s", errors.show(p))
+  end
+  return { kind = "random_crop", height = height, width = width, left = p[1], top = p[2], right = p[3], bottom = p[4] }
+end)
+
+--- Mirrors with probability `prob`.
+M.RandomHorizontalFlip = define("RandomHorizontalFlip", { { "prob", "number", 0.5, min = 0, max = 1 } }, function(a)
+  return { kind = "random_horizontal_flip", prob = a.prob }
+end)
+
+--- Bilinear. size: {height, width}, or one number for the shorter edge.
+M.Resize = define("Resize", { size }, function(a)
+  local height, width = size_of("Resize", a.size, nil, 0)
+  return { kind = "resize", height = height, width = width }
+end)
+
+--- The middle; a smaller image is padded with zeros. size: {height, width} or one number.
+M.CenterCrop = define("CenterCrop", { size }, function(a)
+  local height, width = size_of("CenterCrop", a.size)
+  return { kind = "center_crop", height = height, width = width }
+end)
+
+--- x * rescale + shift, as float32.
+M.Rescale = define("Rescale", { { "rescale", "number", required = true }, { "shift", "number", 0 } }, function(a)
+  return { kind = "rescale", scale = a.rescale, shift = a.shift }
+end)
+
+--- (x - mean) / std for each channel, as float32.
+M.Normalize = define("Normalize", {
+  { "mean", "numbers", required = true }, { "std", "numbers", required = true, above = 0 },
+}, function(a)
+  if #a.mean ~= #a.std then errors.fail("Normalize: %d means and %d deviations: one each a channel", #a.mean, #a.std) end
+  return { kind = "normalize", mean = a.mean, std = a.std }
+end)
+
+--- [height, width, channels] to [channels, height, width].
+M.HWC2CHW = define("HWC2CHW", {}, function() return { kind = "hwc2chw" } end)
+
+return require("mslua.namespace").strict("ms.dataset.vision", M)

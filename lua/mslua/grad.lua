@@ -1,0 +1,57 @@
+--- ms.grad and ms.value_and_grad: derivatives of functions and cells (mindspore.grad).
+local args = require "mslua.args"
+local core = require "mslua.core"
+
+local M = {}
+
+local fields = {
+  { "fn", "function|cell", required = true },
+  { "grad_position", "integer|integers", min = 1 },
+  { "weights", "list" },
+  { "has_aux", "boolean", false },
+}
+
+-- Positions count from 1; without weights the first argument is meant.
+local function bound(bind, ...)
+  local a = bind(...)
+  local positions = a.grad_position
+  if positions == nil then positions = a.weights and {} or 1 end
+  local alone = type(positions) == "number"
+  local f = core.value_and_grad(a.fn, alone and { positions } or positions, a.weights or {})
+  return a, f, alone and 1 or #positions
+end
+
+-- One gradient as it is, several as a list; of arguments first, then of weights.
+local function gradients(a, count, by_argument, by_weight)
+  local alone = type(a.grad_position) ~= "table"
+  local of_arguments = alone and by_argument[1] or by_argument
+  if not a.weights then return of_arguments end
+  if count == 0 then return by_weight end
+  return of_arguments, by_weight
+end
+
+local bind_value = args.signature("value_and_grad", fields)
+
+--- A function that gives fn's value and the gradient of its first result, a scalar. grad_position: one argument (from 1) or a
+--- list; weights: a list of parameters; has_aux: fn's further results come back too, in a list. (fn, grad_position = 1,
+--- weights, has_aux = false)
+function M.value_and_grad(...)
+  local a, f, count = bound(bind_value, ...)
+  return function(...)
+    local values, by_argument, by_weight = f(...)
+    return a.has_aux and values or values[1], gradients(a, count, by_argument, by_weight)
+  end
+end
+
+local bind_grad = args.signature("grad", fields)
+
+--- The same without the value.
+function M.grad(...)
+  local a, f, count = bound(bind_grad, ...)
+  return function(...)
+    local _, by_argument, by_weight = f(...)
+    return gradients(a, count, by_argument, by_weight)
+  end
+end
+
+return M

@@ -1,0 +1,58 @@
+--- mslua: what `require "mslua"` gives. One home a name; docs/from_mindspore.md has a row for each call of MindSpore's tutorials.
+local args = require "mslua.args"
+local core = require "mslua.core"
+local dtypes = require "mslua.dtypes"
+
+local ms = {}
+
+local function take(module, ...)
+  for _, name in ipairs { ... } do ms[name] = assert(module[name], name) end
+end
+
+for name, value in pairs(dtypes) do ms[name] = value end
+take(core, "zeros", "ones", "full", "eye", "arange", "rand", "randn", "set_seed")
+take(require "mslua.parameter", "Parameter")
+ms.initializer = require "mslua.initializer"
+
+local context = require "mslua.context"
+take(context, "GRAPH_MODE", "PYNATIVE_MODE", "set_context", "get_context")
+take(require "mslua.parallel_context", "ParallelMode", "set_auto_parallel_context", "get_auto_parallel_context",
+  "reset_auto_parallel_context")
+take(require "mslua.ps_context", "set_ps_context", "get_ps_context", "reset_ps_context")
+
+ms.ops = require "mslua.ops"
+ms.nn = require "mslua.nn"
+ms.dataset = require "mslua.dataset"
+ms.communication = require "mslua.communication"
+take(require "mslua.loss_scale", "DynamicLossScaleManager", "FixedLossScaleManager")
+take(require "mslua.callbacks", "Callback", "LossMonitor", "TimeMonitor", "ModelCheckpoint", "CheckpointConfig",
+  "EvalCallback", "EarlyStopping")
+ms.Model = require "mslua.model"
+take(require "mslua.checkpoint", "save_checkpoint", "load_checkpoint", "load_param_into_net")
+take(require "mslua.grad", "grad", "value_and_grad")
+take(require "mslua.params", "params")
+take(require "mslua.recipe", "recipe")
+ms.version = core.version
+
+local bind_tensor = args.signature("Tensor", {
+  { "input_data", "any", required = true },
+  { "dtype", "string", choices = require("mslua.errors").names(dtypes) },
+  { "shape", "integers", min = 0 },
+})
+
+--- A tensor from a number, nested lists or a tensor: `ms.Tensor({{1, 2}, {3, 4}}, ms.float32)`. (input_data, dtype, shape)
+---@return Tensor
+function ms.Tensor(...)
+  local input, n = ..., select("#", ...)
+  if n == 1 and args.is_list(input) then return core.tensor(input) end
+  local a = bind_tensor(...)
+  return core.tensor(a.input_data, a.dtype, a.shape)
+end
+
+-- `require "resnet"` finds the recipe's neighbours first, then mslua.models.
+table.insert(package.loaders, function(name)
+  local loader = not name:find "^mslua" and package.loaders[2]("mslua.models." .. name)
+  return type(loader) == "function" and function() return require("mslua.models." .. name) end or nil
+end)
+
+return require("mslua.namespace").strict("ms", ms)

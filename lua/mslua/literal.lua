@@ -1,0 +1,47 @@
+--- Values as Lua text, and back from the command line.
+local M = {}
+
+--- Lua text that reads back as the same value. Tables are written in order of their keys.
+---@param v any numbers, strings, booleans and tables of them
+---@return string? text; nil where v cannot be written
+function M.write(v)
+  if type(v) == "number" then
+    if v ~= v then return "0/0" end
+    if v == math.huge or v == -math.huge then return v > 0 and "math.huge" or "-math.huge" end
+    local short = ("%.14g"):format(v)
+    return tonumber(short) == v and short or ("%.17g"):format(v)
+  elseif type(v) == "string" then
+    return (("%q"):format(v):gsub("\\\n", "\\n"):gsub("\r", "\\r"))
+  elseif type(v) == "boolean" then
+    return tostring(v)
+  elseif type(v) ~= "table" or getmetatable(v) then
+    return nil
+  end
+  local parts, names = {}, {}
+  for i, item in ipairs(v) do parts[i] = M.write(item) or "nil" end
+  for key in pairs(v) do
+    if type(key) == "string" then names[#names + 1] = key end
+  end
+  table.sort(names)
+  for _, key in ipairs(names) do
+    local text = M.write(v[key])
+    if text then parts[#parts + 1] = ("%s = %s"):format(key:match "^[%a_][%w_]*$" and key or ("[%q]"):format(key), text) end
+  end
+  return "{" .. table.concat(parts, ", ") .. "}"
+end
+
+--- A command line's text as the wanted type. Strings are taken as they stand; lists are Lua tables of literals.
+---@param text string
+---@param kind "number"|"boolean"|"string"|"table"
+---@return any value nil where the text is not of that kind
+function M.read(text, kind)
+  if kind == "string" then return text end
+  if kind == "boolean" then return ({ ["true"] = true, ["false"] = false })[text] end
+  if kind == "number" then return tonumber(text) end
+  local chunk = text:match "^%s*{" and loadstring("return " .. text, "=value")
+  if not chunk then return nil end
+  local ok, v = pcall(setfenv(chunk, { math = { huge = math.huge } }))
+  return ok and type(v) == "table" and v or nil
+end
+
+return M

@@ -1,0 +1,159 @@
+--- ms.Model: a network with its loss, optimizer and metrics; train, eval and predict (mindspore.train.Model).
+local args = require "mslua.args"
+local class = require "mslua.class"
+local core = require "mslua.core"
+local errors = require "mslua.errors"
+local metrics = require "mslua.metrics"
+local parallel_context = require "mslua.parallel_context"
+
+---@class mslua.Model
+local Model = class.Object:extend "Model"
+Model.__index = Model
+
+local bind = args.signature("Model", {
+  { "network", "cell", required = true },
+  { "loss_fn", "loss" },
+  { "optimizer", "optimizer" },
+  { "metrics", "table|list", {} },
+  { "amp", "string", choices = { "bf16" } },
+  { "loss_scale_manager", "loss_scale" },
+})
+
+--- `ms.Model(net, {loss_fn = loss, optimizer = opt, metrics = {"top1"}})`. Without loss_fn the network gives the loss. amp
+--- "bf16": matrix products and convolutions compute in bfloat16.
+function Model:init(...)
+  local a = bind(...)
+  self.network, self.loss_fn, self.optimizer = a.network, a.loss_fn, a.optimizer
+  self.metrics = metrics.list(a.metrics, a.loss_fn)
+  self.amp, self.loss_scale = a.amp and "bfloat16", a.loss_scale_manager
+end
+
+-- The columns of a batch; at least two where there is a loss.
+local function columns_of(self, dataset, what)
+  local columns = dataset:open():schema()
+  if not dataset:open():batch_size() and #columns[1].shape == 0 then
+    errors.fail("%s: the dataset has no batch: call ds:batch(n)", what)
+  end
+  if self.loss_fn and #columns < 2 then
+    errors.fail("%s: the dataset gives one column, '%s'; a loss needs data and label", what, columns[1].name)
+  end
+  return columns
+end
+
+-- What the compiled step computes: all columns to the network, or the last one to the loss.
+local function forward_of(self)
+  if not self.loss_fn then return self.network end
+  return function(...)
+    local columns, n = { ... }, select("#", ...)
+    return self.loss_fn(self.network(unpack(columns, 1, n - 1)), columns[n])
+  end
+end
+
+local bind_train = args.signature("train", {
+  { "epoch", "integer", required = true, min = 1 },
+  { "train_dataset", "dataset", required = true },
+  { "callbacks", "callback|list", {} },
+  { "dataset_sink_mode", "boolean", false },
+  { "accumulate_steps", "integer", 1, min = 1 },
+  { "clip_norm", "number", above = 0 },
+  { "clip_value", "number", above = 0 },
+  { "max_steps", "integer", min = 1 },
+  { "name", "string" },
+  { "config", "string" },
+})
+
+local function refuse_what_is_not_built()
+  local lines = parallel_context.not_runnable(core.options.ranks)
+  if #lines > 0 then errors.fail("train: set_auto_parallel_context: %s", table.concat(lines, "; ")) end
+end
+
+local function loss_scale_of(self)
+  local spec, own = self.loss_scale and self.loss_scale.spec, self.optimizer.loss_scale
+  if own ~= 1 and not (spec and spec.kind == "fixed" and spec.value == own) then
+    errors.fail("train: %s has loss_scale = %g, which only divides gradients: give loss_scale_manager = ms.FixedLossScaleManager(%g) too",
+      self.optimizer.class_name, own, own)
+  end
+  return spec
+end
+
+--- The compiled training step, and what the trainer needs beside it (core.trainer).
+---@return table spec
+function Model:train_spec(a)
+  local columns, scale = columns_of(self, a.train_dataset, "train"), loss_scale_of(self)
+  local trained, optimizer = self.optimizer:bind(self.network)
+  if a.clip_norm and a.clip_value then errors.fail "train: clip_norm and clip_value: give one of them" end
+  local clip = a.clip_norm and { kind = "norm", value = a.clip_norm } or a.clip_value and { kind = "value", value = a.clip_value } or nil
+  local graph = core.build_train {
+    name = self.network.class_name, forward = forward_of(self), inputs = columns, parameters = trained,
+    optimizer = optimizer, accumulate = a.accumulate_steps, clip = clip, loss_scale = scale ~= nil, amp = self.amp,
+  }
+  return {
+    name = a.name or self.network.class_name, graph = graph, dataset = a.train_dataset:open(), epochs = a.epoch,
+    max_steps = a.max_steps, parameters = self.network:get_parameters(), schedule = self.optimizer.schedule,
+    lr_function = self.optimizer.lr_function, loss_scale = scale, sink = a.dataset_sink_mode, hooks = {}, seed = core.seed(),
+  }
+end
+
+--- Trains. (epoch, train_dataset, {callbacks = {...}, dataset_sink_mode = false, accumulate_steps = 1, clip_norm =,
+--- clip_value =, max_steps =, name = of the run folder, config = text of its config.lua})
+---@return table trainer core.trainer's object, after its run
+function Model:train(...)
+  local a = bind_train(...)
+  if not self.optimizer then errors.fail "train: the Model has no optimizer: ms.Model(net, {loss_fn =, optimizer =})" end
+  refuse_what_is_not_built()
+  local spec = self:train_spec(a)
+  for i, callback in ipairs(args.is_list(a.callbacks) and a.callbacks or { a.callbacks }) do
+    local problem = args.problem({ "", "callback" }, callback)
+    if problem then errors.fail("train: callbacks[%d]: %s", i, problem) end
+    callback:add_to(spec, self)
+  end
+  spec.config = a.config
+  local trainer = core.trainer(spec)
+  trainer:run()
+  return trainer
+end
+
+--- The compiled evaluation on a dataset.
+---@return {graph: Graph, dataset: Dataset, metrics: {name: string, kind: string}[]}
+function Model:eval_spec(dataset)
+  if #self.metrics == 0 then
+    errors.fail 'eval: the Model has neither loss_fn nor metrics: ms.Model(net, {loss_fn =, metrics = {"top1"}})'
+  end
+  local names, shown = {}, {}
+  for i, m in ipairs(self.metrics) do names[i], shown[i] = m.name, { name = m.name, kind = m.kind } end
+  local function forward(...)
+    local columns, n = { ... }, select("#", ...)
+    local output, rows = self.network(unpack(columns, 1, n - 1)), {}
+    for i, m in ipairs(self.metrics) do rows[i] = m.rows(output, columns[n]) end
+    return unpack(rows)
+  end
+  local graph = core.build_eval {
+    name = self.network.class_name .. ".eval", forward = forward, inputs = columns_of(self, dataset, "eval"), outputs = names,
+    amp = self.amp,
+  }
+  return { graph = graph, dataset = dataset:open(), metrics = shown }
+end
+
+local bind_eval = args.signature("eval", { { "valid_dataset", "dataset", required = true } })
+
+--- Metrics on a dataset: { loss = 0.91, top1 = 0.682 }.
+---@return table<string, number>
+function Model:eval(...)
+  local spec = self:eval_spec(bind_eval(...).valid_dataset)
+  local found = core.evaluate(spec.graph, spec.dataset)
+  for _, m in ipairs(spec.metrics) do
+    if m.kind == "perplexity" then found[m.name] = math.exp(found[m.name]) end
+  end
+  return found
+end
+
+--- The network's output for inputs, without training behaviour.
+function Model:predict(...)
+  local before = core.training()
+  core.set_training(false)
+  local results = { self.network(...) }
+  core.set_training(before)
+  return unpack(results)
+end
+
+return Model

@@ -1,0 +1,48 @@
+--- Tables of names that users read: a name that is not there is an error which says where it is, or what was meant.
+local core = require "mslua.core"
+local errors = require "mslua.errors"
+
+local M = {}
+
+-- Old or foreign homes -> the right name.
+local moved = {
+  ["ms.context"] = "ms.set_context, ms.set_auto_parallel_context and their get_ and reset_ are in ms itself",
+  ["ms.train"] = "Model, callbacks and checkpoints are in ms itself: ms.Model, ms.LossMonitor, ms.ModelCheckpoint",
+  ["ms.common"] = "its names are in ms itself: ms.Parameter, ms.initializer, ms.Tensor, ms.float32",
+  ["ms.mstype"] = "element types are in ms itself: ms.float32, ms.int32",
+  ["ms.dtype"] = "element types are in ms itself: ms.float32, ms.int32",
+  ["ms.numpy"] = "ms.zeros, ms.ones, ms.full, ms.arange, ms.rand, ms.randn and the operators of ms.ops",
+  ["ms.data"] = "ms.dataset",
+  ["ms.optim"] = "optimizers are in ms.nn: ms.nn.Momentum",
+  ["ms.init"] = "ms.communication.init",
+  ["ms.get_rank"] = "ms.communication.get_rank",
+  ["ms.get_group_size"] = "ms.communication.get_group_size",
+  ["ms.breakpoint"] = "ms.run.breakpoint",
+  ["ms.communication.management"] = "its names are in ms.communication itself",
+  ["ms.nn.Parameter"] = "ms.Parameter",
+  ["ms.nn.Linear"] = "ms.nn.Dense",
+  ["ms.nn.Sequential"] = "ms.nn.SequentialCell",
+  ["ms.nn.Module"] = "ms.nn.Cell",
+  ["ms.nn.AdamW"] = "ms.nn.AdamWeightDecay",
+  ["ms.nn.optim"] = "optimizers are in ms.nn itself: ms.nn.Momentum",
+  ["ms.dataset.transforms.c_transforms"] = "its names are in ms.dataset.transforms itself",
+  ["ms.dataset.transforms.py_transforms"] = "its names are in ms.dataset.transforms itself",
+  ["ms.dataset.vision.c_transforms"] = "its names are in ms.dataset.vision itself",
+  ["ms.dataset.vision.py_transforms"] = "its names are in ms.dataset.vision itself",
+}
+
+--- Makes reading an unknown name an error.
+---@param name string "ms.nn"
+---@param t table
+---@return table t
+function M.strict(name, t)
+  return setmetatable(t, {
+    __index = function(_, key)
+      local full = name .. "." .. tostring(key)
+      if moved[full] then errors.fail("there is no %s: %s", full, moved[full]) end
+      errors.fail("there is no %s%s", full, core.did_you_mean(tostring(key), errors.names(t)))
+    end,
+  })
+end
+
+return M

@@ -1,0 +1,27 @@
+--- ms.nn: cells, losses, optimizers and learning rates. A name that is not here is an error with 'did you mean'.
+local nn = {}
+
+nn.Cell = require "mslua.cell"
+nn.Dense = require "mslua.nn.dense"
+nn.Conv2d = require "mslua.nn.conv2d"
+nn.Embedding = require "mslua.nn.embedding"
+nn.Dropout = require "mslua.nn.dropout"
+nn.Flatten = require "mslua.nn.flatten"
+nn.MultiheadAttention = require "mslua.nn.attention"
+
+local function take(module, ...)
+  for _, name in ipairs { ... } do nn[name] = assert(module[name], name) end
+end
+
+take(require "mslua.containers", "CellList", "SequentialCell")
+take(require "mslua.nn.norm", "BatchNorm2d", "GroupNorm", "LayerNorm", "RMSNorm")
+take(require "mslua.nn.pooling", "MaxPool2d", "AvgPool2d", "AdaptiveAvgPool2d")
+take(require "mslua.nn.activation", "ReLU", "GELU", "SiLU", "Sigmoid", "Tanh", "Softmax", "LogSoftmax")
+take(require "mslua.nn.loss", "Loss", "MSELoss", "SoftmaxCrossEntropyWithLogits", "CrossEntropyLoss")
+take(require "mslua.optimizer", "SGD", "Momentum", "Adam", "AdamWeightDecay", "Lamb")
+take(require "mslua.schedules", "cosine_decay_lr", "polynomial_decay_lr", "step_decay_lr", "piecewise_constant_lr",
+  "one_cycle_lr", "warmup_lr")
+take(require "mslua.nn.wrap", "WithLossCell", "TrainOneStepCell")
+nn.ClipByNorm = require "mslua.nn.clip"
+
+return require("mslua.namespace").strict("ms.nn", nn)

@@ -1,0 +1,152 @@
+--- Optimizers: what updates the parameters, as numbers; the update itself is part of the compiled step.
+local args = require "mslua.args"
+local class = require "mslua.class"
+local errors = require "mslua.errors"
+local parameter = require "mslua.parameter"
+local schedules = require "mslua.schedules"
+
+local M = {}
+
+---@class mslua.Optimizer
+---@field kind "sgd"|"momentum"|"adam"|"adam_weight_decay"|"lamb"
+---@field schedule mslua.Schedule of the learning rate; nil when lr_function is set
+---@field lr_function? fun(step: integer, epoch: integer): number called between steps
+---@field numbers table<string, any> momentum, nesterov, beta1, ... as core.build_train takes them
+local Optimizer = class.Object:extend "Optimizer"
+Optimizer.__index = Optimizer
+M.Optimizer = Optimizer
+
+args.kind("optimizer", function(v) return class.is(v, Optimizer) end, "an optimizer such as nn.Momentum {...}")
+
+-- A list of parameters, a Lua pattern on their names or a predicate, as a predicate.
+local function selector(name, v)
+  if type(v) == "function" then return v end
+  if type(v) == "string" then return function(p) return p.name:find(v) ~= nil end end
+  local set = {}
+  for i, p in ipairs(v) do
+    if not parameter.is(p) then
+      errors.fail("%s: params[%d]: expected a Parameter or a group { params = ..., weight_decay = ... }, got %s", name, i, errors.show(p))
+    end
+    set[p] = true
+  end
+  return function(p) return set[p] or false end
+end
+
+local group_fields = {
+  { "params", "list|function|string", required = true },
+  { "weight_decay", "number", min = 0 },
+  { "lr", "number", min = 0 },
+}
+
+-- The groups, selectors made; one group when there are none.
+local function groups_of(name, params)
+  if type(params) ~= "table" or type(params[1]) ~= "table" or getmetatable(params[1]) then
+    return { { select = params and selector(name, params) or function() return true end } }
+  end
+  local groups = {}
+  for i, group in ipairs(params) do
+    local a = args.check(group_fields, group, function(what) errors.fail("%s: params[%d]: %s", name, i, what) end)
+    groups[i] = { select = selector(name, a.params), weight_decay = a.weight_decay, lr = a.lr }
+  end
+  return groups
+end
+
+local rate_kinds = "number|list|schedule|function"
+
+local function check_rate(v)
+  if type(v) == "number" and v < 0 then return ("expected a number, at least 0, got %g"):format(v) end
+  if args.is_list(v) then return args.problem({ "", "numbers", min = 0 }, v) end
+end
+
+-- Makes a class: `fields` after params and learning_rate, in MindSpore's order; `numbers` of them go to the step.
+local function define(name, kind, default_rate, fields, numbers)
+  local all = {
+    { "params", "list|function|string" },
+    { "learning_rate", rate_kinds, default_rate, required = default_rate == nil, check = check_rate },
+  }
+  for _, f in ipairs(fields) do all[#all + 1] = f end
+  local bind, made = args.signature(name, all), Optimizer:extend(name)
+  function made:init(...)
+    local a = bind(...)
+    self.kind, self.loss_scale, self.numbers = kind, a.loss_scale or 1, {}
+    for key, to in pairs(numbers) do self.numbers[to] = a[key] end
+    self.weight_decay = a.weight_decay
+    if type(a.learning_rate) == "function" then
+      self.lr_function = a.learning_rate
+    else
+      self.schedule = schedules.of(a.learning_rate)
+    end
+    self.groups = groups_of(name, a.params)
+  end
+  M[name] = made
+end
+
+local decay = { "weight_decay", "number", 0, min = 0 }
+local scale = { "loss_scale", "number", 1, above = 0 }
+local function beta(name, default) return { name, "number", default, min = 0, below = 1 } end
+
+--- w -= lr (dampened momentum of g + weight_decay w). (params, learning_rate = 0.1, momentum = 0, dampening = 0,
+--- weight_decay = 0, nesterov = false, loss_scale = 1)
+define("SGD", "sgd", 0.1, {
+  { "momentum", "number", 0, min = 0 }, { "dampening", "number", 0, min = 0, max = 1 }, decay,
+  { "nesterov", "boolean", false }, scale,
+}, { momentum = "momentum", dampening = "dampening", nesterov = "nesterov" })
+
+--- v = momentum v + g + weight_decay w; w -= lr v, or lr (g + momentum v) with use_nesterov. (params, learning_rate, momentum,
+--- weight_decay = 0, loss_scale = 1, use_nesterov = false)
+define("Momentum", "momentum", nil, {
+  { "momentum", "number", required = true, min = 0 }, decay, scale, { "use_nesterov", "boolean", false },
+}, { momentum = "momentum", use_nesterov = "nesterov" })
+
+--- Kingma and Ba, 2015; weight_decay is added to the gradient. (params, learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.999,
+--- eps = 1e-8, weight_decay = 0, loss_scale = 1)
+define("Adam", "adam", 1e-3, {
+  beta("beta1", 0.9), beta("beta2", 0.999), { "eps", "number", 1e-8, above = 0 }, decay, scale,
+}, { beta1 = "beta1", beta2 = "beta2", eps = "eps" })
+
+--- AdamW: Loshchilov and Hutter, 2019; the decay is apart from the gradient. (params, learning_rate = 1e-3, beta1 = 0.9,
+--- beta2 = 0.999, eps = 1e-6, weight_decay = 0)
+define("AdamWeightDecay", "adam_weight_decay", 1e-3, {
+  beta("beta1", 0.9), beta("beta2", 0.999), { "eps", "number", 1e-6, above = 0 }, decay,
+}, { beta1 = "beta1", beta2 = "beta2", eps = "eps" })
+
+--- You et al., 2020: Adam's step, scaled for each parameter by the ratio of norms. (params, learning_rate, beta1 = 0.9,
+--- beta2 = 0.999, eps = 1e-6, weight_decay = 0)
+define("Lamb", "lamb", nil, {
+  beta("beta1", 0.9), beta("beta2", 0.999), { "eps", "number", 1e-6, above = 0 }, decay,
+}, { beta1 = "beta1", beta2 = "beta2", eps = "eps" })
+
+--- The parameters of a network that this optimizer updates, and its description for core.build_train.
+---@param net Cell
+---@return Parameter[] parameters in the network's order
+---@return table optimizer
+function Optimizer:bind(net)
+  local trained, groups = {}, {}
+  for i in ipairs(self.groups) do groups[i] = { params = {} } end
+  for _, p in ipairs(net:trainable_params()) do
+    for i, group in ipairs(self.groups) do
+      if group.select(p) then
+        trained[#trained + 1] = p
+        table.insert(groups[i].params, p)
+        break
+      end
+    end
+  end
+  if #trained == 0 then
+    errors.fail("%s: no parameter to train: params selects none of the network's %d", self.class_name, #net:trainable_params())
+  end
+  for i, group in ipairs(self.groups) do
+    groups[i].weight_decay = group.weight_decay
+    if group.lr then
+      if not self.schedule then errors.fail("%s: params[%d]: lr needs a learning_rate that is no function", self.class_name, i) end
+      groups[i].lr_scale = group.lr / self.schedule.value
+    end
+  end
+  local spec = { kind = self.kind, weight_decay = self.weight_decay, groups = groups }
+  for key, v in pairs(self.numbers) do spec[key] = v end
+  return trained, spec
+end
+
+function Optimizer:__tostring() return self.class_name end
+
+return M

@@ -1,0 +1,141 @@
+--- ms.params: a recipe's parameters, typed by example and merged at the place where they are declared, so that what is
+--- computed from them follows an override. Default < preset < MSLUA_* environment < command line.
+local core = require "mslua.core"
+local errors = require "mslua.errors"
+local literal = require "mslua.literal"
+
+local M = {}
+
+-- Of the recipe that is being loaded.
+local state = { values = {}, origins = {}, leaves = {}, base = {} }
+
+--- The recipe's name on messages about the command line: the file's name without folder and ending.
+function M.recipe_name()
+  return (core.options.file or "recipe"):match "([^/]+)$":gsub("%.lua$", "")
+end
+
+local function usage_error(format, ...)
+  error(M.recipe_name() .. ": " .. format:format(...), 0)
+end
+M.usage_error = usage_error
+
+local function phrase(example)
+  if type(example) == "table" then return "a list such as " .. errors.show(example) end
+  return ("a %s such as %s"):format(type(example), errors.show(example))
+end
+
+local function same_kind(example, v)
+  if type(v) ~= type(example) then return false end
+  if type(v) == "table" and example[1] ~= nil then
+    for _, item in ipairs(v) do
+      if type(item) ~= type(example[1]) then return false end
+    end
+  end
+  return true
+end
+
+local function set(name, v, origin)
+  state.values[name], state.origins[name] = v, origin
+end
+
+local function apply_text(defaults, name, text, origin)
+  local v = literal.read(text, type(defaults[name]))
+  if v == nil or not same_kind(defaults[name], v) then
+    usage_error("parameter '%s': expected %s, got '%s' (%s)", name, phrase(defaults[name]), text, origin)
+  end
+  set(name, v, origin)
+end
+
+-- Keys with a point are leaves of the recipe's table: kept for ms.recipe.
+local function apply_table(defaults, values, origin, what)
+  for _, name in ipairs(errors.names(values)) do
+    if name:find(".", 1, true) then
+      state.leaves[#state.leaves + 1] = { name, values[name], origin }
+    elseif defaults[name] == nil then
+      errors.fail("params: %s: unknown parameter '%s'%s", what, name, core.did_you_mean(name, errors.names(defaults)))
+    elseif not same_kind(defaults[name], values[name]) then
+      errors.fail("params: %s: %s: expected %s, got %s", what, name, phrase(defaults[name]), errors.show(values[name]))
+    else
+      set(name, values[name], origin)
+    end
+  end
+end
+
+local function apply_preset(defaults, presets)
+  local name = core.options.preset
+  if not name or (name == "full" and not presets.full) then return end
+  if not presets[name] then
+    usage_error("unknown preset '%s'%s; it has: %s", name, core.did_you_mean(name, errors.names(presets)),
+      table.concat(errors.names(presets), ", "))
+  end
+  apply_table(defaults, presets[name], "preset " .. name, "presets." .. name)
+end
+
+local function check_shape(defaults, presets)
+  for name, v in pairs(defaults) do
+    if type(name) ~= "string" then errors.fail("params: expected named values, got %s", errors.show(v)) end
+    if not ({ number = 1, string = 1, boolean = 1, table = 1 })[type(v)] then
+      errors.fail("params: %s: expected a number, string, boolean or list, got %s", name, errors.show(v))
+    end
+  end
+  if type(presets) ~= "table" then errors.fail("params: presets: expected a table, got %s", errors.show(presets)) end
+  for name, preset in pairs(presets) do
+    if type(preset) ~= "table" then errors.fail("params: presets.%s: expected a table, got %s", name, errors.show(preset)) end
+  end
+end
+
+--- Declares the parameters: `local p = ms.params { lr = 0.1, presets = { smoke = { lr = 0.2 } } }`. A parameter
+--- `data_path` that is "" takes $DATA_PATH.
+---@param declared table<string, number|string|boolean|table>
+---@return table p reading a name that was not declared is an error
+function M.params(declared)
+  if type(declared) ~= "table" then errors.fail("params: expected a table, got %s", errors.show(declared)) end
+  local defaults, presets = {}, declared.presets or {}
+  for name, v in pairs(declared) do
+    if name ~= "presets" then defaults[name] = v end
+  end
+  check_shape(defaults, presets)
+  state.values, state.origins, state.leaves, state.defaults = {}, {}, {}, defaults
+  for name, v in pairs(defaults) do set(name, v, "recipe") end
+  if defaults.data_path == "" and os.getenv "DATA_PATH" then set("data_path", os.getenv "DATA_PATH", "$DATA_PATH") end
+  if state.base.params then apply_table(defaults, state.base.params, "config", "resolved") end
+  apply_preset(defaults, presets)
+  for _, name in ipairs(errors.names(defaults)) do
+    local text = os.getenv("MSLUA_" .. name:upper())
+    if text then apply_text(defaults, name, text, "MSLUA_" .. name:upper()) end
+  end
+  for _, pair in ipairs(core.options.overrides) do
+    if defaults[pair[1]] ~= nil then
+      apply_text(defaults, pair[1], pair[2], "command line")
+    elseif core.options.verb == "run" then
+      usage_error("unknown parameter '%s'%s", pair[1], core.did_you_mean(pair[1], errors.names(defaults)))
+    end
+  end
+  local values = state.values
+  return setmetatable({}, {
+    __index = function(_, name)
+      local v = values[name]
+      if v == nil then
+        errors.fail("params: no parameter '%s'%s", tostring(name), core.did_you_mean(tostring(name), errors.names(values)))
+      end
+      return v
+    end,
+    __newindex = function(_, name)
+      errors.fail("params: %s cannot be assigned: a value computed from parameters is a local variable", tostring(name))
+    end,
+  })
+end
+
+--- What a written configuration starts from; its first line calls this (Recipe:config_text).
+---@param base {params: table?, leaves: table?, from: string?} from: the recipe it came from, whose neighbours `require` finds
+function M.resolved(base)
+  state.base = base
+  local folder = base.from and base.from:match "^(.*)/" or "."
+  package.path = folder .. "/?.lua;" .. folder .. "/?/init.lua;" .. package.path
+end
+
+--- What was declared and set: for ms.recipe, `recipes show` and the run folder's config.lua.
+---@return {values: table, origins: table<string, string>, leaves: table[], defaults: table?}
+function M.state() return state end
+
+return M

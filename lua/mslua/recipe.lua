@@ -1,0 +1,285 @@
+--- ms.recipe: one table that says what to train on what and how. Strict: an unknown key anywhere is an error at its line.
+local args = require "mslua.args"
+local callbacks = require "mslua.callbacks"
+local class = require "mslua.class"
+local context = require "mslua.context"
+local core = require "mslua.core"
+local errors = require "mslua.errors"
+local literal = require "mslua.literal"
+local locate = require "mslua.locate"
+local parallel_context = require "mslua.parallel_context"
+local params = require "mslua.params"
+
+local M = {}
+
+local checkpoint = {
+  { "prefix", "string" },
+  { "directory", "string" },
+}
+for _, field in ipairs(callbacks.checkpoint_fields) do checkpoint[#checkpoint + 1] = field end
+
+local train = {
+  { "epochs", "integer", 1, min = 1 },
+  { "max_steps", "integer", min = 1 },
+  { "dataset_sink_mode", "boolean", true },
+  { "accumulate_steps", "integer", 1, min = 1 },
+  { "clip_norm", "number", above = 0 },
+  { "clip_value", "number", above = 0 },
+  { "amp", "string", choices = { "bf16" } },
+  { "loss_scale", "loss_scale" },
+}
+
+local eval = {
+  { "metrics", "table|list", {} },
+  { "every_epochs", "integer", 1, min = 0 },
+  { "every_steps", "integer", 0, min = 0 },
+}
+
+--- What `mslua verify` compares: limits of the last epoch's mean loss and of the last evaluation.
+local expect = {
+  { "loss_below", "number" },
+  { "eval_loss_below", "number" },
+  { "top1_above", "number", min = 0, max = 1 },
+}
+
+local inputs_problem = function(list)
+  for i, input in ipairs(list) do
+    local problem = args.problem({ "", "table" }, input)
+    if problem then return ("%d: %s"):format(i, problem) end
+  end
+end
+
+M.fields = {
+  { "name", "string", required = true, check = function(name)
+    if not name:match "^[%w_%-%.]+$" then return ("expected letters, digits, '_', '-' and '.', got %q"):format(name) end
+  end },
+  { "doc", "string", "" },
+  { "seed", "integer", 1, min = 0 },
+  { "dataset", "dataset|function", required = true },
+  { "eval_dataset", "dataset|function" },
+  { "input", "list", check = inputs_problem },
+  { "network", "function|cell", required = true },
+  { "loss", "loss" },
+  { "optimizer", "optimizer", required = true },
+  { "callbacks", "list", {} },
+  { "train", "table", {}, fields = train },
+  { "eval", "table", {}, fields = eval },
+  { "context", "table" },
+  { "parallel", "table" },
+  { "checkpoint", "table", nil, fields = checkpoint },
+  { "expect", "table", nil, fields = expect },
+}
+
+------------------------------------------------------------------------------------------------------------ overrides
+
+local function field_of(fields, name)
+  for _, field in ipairs(fields) do
+    if field[1] == name then return field end
+  end
+end
+
+-- The fields of the tables that other files describe.
+local elsewhere = { parallel = parallel_context.fields, context = context.fields }
+
+-- The field a path such as "train.epochs" names, and where it lies; or nothing and what is wrong.
+local function leaf(path)
+  local fields, field, prefix = M.fields, nil, ""
+  for part in path:gmatch "[^.]+" do
+    if not fields then return nil, (": %s is not a table"):format(field[1]) end
+    field = field_of(fields, part)
+    if not field then
+      local known = args.names_of(fields)
+      for i, name in ipairs(known) do known[i] = prefix .. name end
+      return nil, core.did_you_mean(prefix .. part, known)
+    end
+    fields, prefix = field.fields or elsewhere[part], prefix .. part .. "."
+  end
+  if fields then return nil, (": it is a table, set a key of it such as %s.%s"):format(path, fields[1][1]) end
+  return field
+end
+
+-- Text of the command line as the first of the field's kinds that takes it.
+local function read_leaf(field, text)
+  local settable = false
+  for kind in field[2]:gmatch "[^|]+" do
+    local as = ({ integer = "number", number = "number", boolean = "boolean", string = "string", integers = "table",
+      numbers = "table", strings = "table", list = "table", table = "table" })[kind]
+    settable = settable or as ~= nil
+    local v = as and literal.read(text, as)
+    if v ~= nil then return v, true end
+  end
+  return nil, settable
+end
+
+local function put(values, path, v)
+  local parts = {}
+  for part in path:gmatch "[^.]+" do parts[#parts + 1] = part end
+  for i = 1, #parts - 1 do
+    local inner = values[parts[i]]
+    if inner == nil then
+      inner = {}
+      values[parts[i]] = inner
+    end
+    values = inner
+  end
+  values[parts[#parts]] = v
+end
+
+local function each_leaf(fields, prefix, visit)
+  for _, field in ipairs(fields) do
+    local inner = field.fields or elsewhere[field[1]]
+    if inner then
+      each_leaf(inner, prefix .. field[1] .. ".", visit)
+    else
+      visit(prefix .. field[1], field)
+    end
+  end
+end
+
+local function set_text(values, field, path, text, origin, origins)
+  local v, settable = read_leaf(field, text)
+  if not settable then params.usage_error("%s cannot be set from text (%s): give the recipe a parameter", path, origin) end
+  local problem = args.problem(field, v == nil and text or v)
+  if problem then params.usage_error("%s: %s (%s)", path, problem, origin) end
+  put(values, path, v)
+  origins[path] = origin
+end
+
+local function copy(t)
+  if type(t) ~= "table" or getmetatable(t) then return t end
+  local c = {}
+  for key, v in pairs(t) do c[key] = copy(v) end
+  return c
+end
+
+-- Presets, environment and command line on top of what the recipe says; gives where each leaf came from.
+local function apply_overrides(values)
+  local state, origins = params.state(), {}
+  for _, path in ipairs(errors.names(state.base.leaves or {})) do
+    put(values, path, state.base.leaves[path])
+    origins[path] = "config"
+  end
+  for _, entry in ipairs(state.leaves) do
+    local path, v, origin = unpack(entry)
+    local field, problem = leaf(path)
+    if not field then params.usage_error("%s: unknown key '%s'%s", origin, path, problem) end
+    put(values, path, v)
+    origins[path] = origin
+  end
+  each_leaf(M.fields, "", function(path, field)
+    local variable = "MSLUA_" .. path:gsub("%.", "_"):upper()
+    local text = path:find(".", 1, true) and os.getenv(variable)
+    if text then set_text(values, field, path, text, variable, origins) end
+  end)
+  local declared = state.defaults or {}
+  for _, pair in ipairs(core.options.overrides) do
+    local key, text = pair[1], pair[2]
+    if declared[key] == nil then
+      local field, problem = leaf(key)
+      if not field then
+        local known = errors.names(declared)
+        if not key:find(".", 1, true) and problem:sub(1, 1) ~= ":" then
+          for _, f in ipairs(M.fields) do known[#known + 1] = f[1] end
+          problem = core.did_you_mean(key, known)
+        end
+        params.usage_error("unknown parameter '%s'%s", key, problem)
+      end
+      set_text(values, field, key, text, "command line", origins)
+    end
+  end
+  return origins
+end
+
+---------------------------------------------------------------------------------------------------------------- recipe
+
+local function source_of(path)
+  local file = path and io.open(path, "rb")
+  if not file then return nil end
+  local text = file:read "*a"
+  file:close()
+  return text
+end
+
+-- Raises at the line of the key: `return ms.recipe {...}` leaves no frame on the stack.
+local function report(problem, path)
+  local file = core.options.file
+  local source = source_of(file)
+  local line = source and locate.line(source, "recipe", path)
+  local inside = #path > 1 and table.concat(path, ".", 1, #path - 1) .. ": " or ""
+  if line then error(("%s:%d: recipe: %s%s"):format(file, line, inside, problem), 0) end
+  errors.fail("recipe: %s%s", inside, problem)
+end
+
+---@class mslua.Recipe
+local Recipe = class.Object:extend "Recipe"
+Recipe.__index = Recipe
+M.Recipe = Recipe
+
+local function set_contexts(recipe)
+  if recipe.context then context.set_context(recipe.context) end
+  if not recipe.parallel then return end
+  if next(parallel_context.given()) then
+    report("parallel: set_auto_parallel_context was called too: say it in one place", { "parallel" })
+  end
+  if next(recipe.parallel) then parallel_context.set_auto_parallel_context(recipe.parallel) end
+end
+
+--- Checks the table, fills in defaults, applies presets, environment and command line, and sets the contexts.
+---@param values table
+---@return mslua.Recipe
+function M.recipe(values)
+  if type(values) ~= "table" then errors.fail("recipe: expected a table, got %s", errors.show(values)) end
+  values = copy(values)
+  local origins = apply_overrides(values)
+  for _, name in ipairs { "parallel", "context" } do
+    if type(values[name]) == "table" then
+      args.check(elsewhere[name], values[name], report, { name })
+    end
+  end
+  local recipe = setmetatable(args.check(M.fields, values, report), Recipe)
+  recipe.origins = origins
+  if core.options.seed then recipe.seed = core.options.seed end
+  set_contexts(recipe)
+  return recipe
+end
+
+-- A value that may be given as a function, so that it is made when it is needed.
+local function made(v)
+  if type(v) == "function" then return v() end
+  return v
+end
+
+local function checked(recipe, name, kinds)
+  local v = made(recipe[name])
+  local problem = v ~= nil and args.problem({ name, kinds }, v) or (v == nil and "the function gave nothing")
+  if problem then report(("%s: %s"):format(name, problem), { name }) end
+  return v
+end
+
+--- The network; made at the first call.
+function Recipe:make_network()
+  if not self.made_network then self.made_network = checked(self, "network", "cell") end
+  return self.made_network
+end
+
+--- The training data, or that of evaluation; nil when there is none.
+---@param name "dataset"|"eval_dataset"
+function Recipe:make_dataset(name)
+  if self[name] == nil then return nil end
+  return checked(self, name, "dataset")
+end
+
+--- The text of a file that trains exactly this again: what was overridden on its first line, then the recipe.
+---@return string
+function Recipe:config_text()
+  local leaves = { seed = self.seed }
+  for path in pairs(self.origins) do
+    local v = self
+    for part in path:gmatch "[^.]+" do v = v[part] end
+    leaves[path] = v
+  end
+  local base = { params = params.state().values, leaves = leaves, from = core.options.file }
+  return ('require("mslua.params").resolved %s '):format(literal.write(base)) .. (source_of(core.options.file) or "")
+end
+
+return M

@@ -1,0 +1,164 @@
+--- What the commands do with a recipe: `mslua train R` runs verbs.train(), and so on. Each gives the exit code.
+local callbacks = require "mslua.callbacks"
+local class = require "mslua.class"
+local core = require "mslua.core"
+local checkpoint = require "mslua.checkpoint"
+local recipes = require "mslua.recipe"
+local Model = require "mslua.model"
+
+local M = {}
+
+--- Runs the recipe's file.
+---@return mslua.Recipe
+function M.load()
+  local file = core.options.file
+  local chunk, problem = loadfile(file)
+  if not chunk then error(problem, 0) end
+  local recipe = chunk()
+  if not class.is(recipe, recipes.Recipe) then
+    error(("%s: a recipe ends with `return ms.recipe {...}`, this file gave %s"):format(file, type(recipe)), 0)
+  end
+  core.set_seed(recipe.seed)
+  return recipe
+end
+
+local function model_of(recipe)
+  return Model(recipe:make_network(), {
+    loss_fn = recipe.loss, optimizer = recipe.optimizer, metrics = recipe.eval.metrics, amp = recipe.train.amp,
+    loss_scale_manager = recipe.train.loss_scale,
+  })
+end
+
+-- The recipe's own callbacks, and those that its tables and the command line ask for.
+local function callbacks_of(recipe, eval_dataset)
+  local list, flags = {}, core.options
+  local every = flags.log_every or 1
+  for i, callback in ipairs(recipe.callbacks) do
+    list[i] = callback
+    if class.is(callback, callbacks.LossMonitor) and not flags.log_every then every = nil end
+  end
+  if every == "epoch" then
+    list[#list + 1] = callbacks.LossMonitor(recipe:make_dataset("dataset"):get_dataset_size())
+  elseif every then
+    list[#list + 1] = callbacks.LossMonitor(every)
+  end
+  local c = recipe.checkpoint
+  if c and not flags.fast_dev_run then
+    local config = {}
+    for _, field in ipairs(callbacks.checkpoint_fields) do config[field[1]] = c[field[1]] end
+    list[#list + 1] = callbacks.ModelCheckpoint {
+      prefix = c.prefix or recipe.name, directory = c.directory, config = callbacks.CheckpointConfig(config),
+    }
+  end
+  if eval_dataset then
+    list[#list + 1] = callbacks.EvalCallback {
+      dataset = eval_dataset, every_epochs = recipe.eval.every_epochs, every_steps = recipe.eval.every_steps,
+    }
+  end
+  return list
+end
+
+-- Trains as the recipe and the flags say.
+local function train(recipe)
+  local flags, t = core.options, recipe.train
+  local dataset, eval_dataset = recipe:make_dataset "dataset", recipe:make_dataset "eval_dataset"
+  if flags.overfit then dataset = dataset:take(flags.overfit) end
+  if flags.fast_dev_run and eval_dataset then eval_dataset = eval_dataset:take(flags.fast_dev_run) end
+  return model_of(recipe):train {
+    t.epochs, dataset, callbacks = callbacks_of(recipe, eval_dataset), dataset_sink_mode = t.dataset_sink_mode,
+    accumulate_steps = t.accumulate_steps, clip_norm = t.clip_norm, clip_value = t.clip_value,
+    max_steps = flags.fast_dev_run or flags.max_steps or t.max_steps, name = recipe.name, config = recipe:config_text(),
+  }
+end
+
+--- `mslua train R`.
+function M.train()
+  train(M.load())
+  return 0
+end
+
+--- `mslua verify R`: trains and compares with the recipe's expect; 8 when it is not met.
+function M.verify()
+  local recipe = M.load()
+  if not recipe.expect or not next(recipe.expect) then
+    error(("%s: the recipe has no expect"):format(core.options.file), 0)
+  end
+  local found, code = train(recipe):metrics(), 0
+  local checks = {
+    { "loss", "below", recipe.expect.loss_below },
+    { "eval_loss", "below", recipe.expect.eval_loss_below },
+    { "eval_top1", "above", recipe.expect.top1_above },
+  }
+  for _, check in ipairs(checks) do
+    local name, side, limit = unpack(check, 1, 3)
+    if limit then
+      local v = found[name]
+      local met = v ~= nil and ((side == "below" and v < limit) or (side == "above" and v > limit))
+      print(("expect: %s %s %g: %s %s"):format(name, side, limit, v and ("%.6g"):format(v) or "none", met and "met" or "NOT MET"))
+      if not met then code = 8 end
+    end
+  end
+  return code
+end
+
+-- "loss 0.91, top1 68.2%"
+local function line_of(metrics, found)
+  local words = {}
+  for i, m in ipairs(metrics) do
+    words[i] = m.kind == "percent" and ("%s %.1f%%"):format(m.name, 100 * found[m.name]) or ("%s %.4g"):format(m.name, found[m.name])
+  end
+  return table.concat(words, ", ")
+end
+
+--- `mslua eval R`: metrics on eval_dataset, of the weights in `--ckpt PATH`.
+function M.eval()
+  local recipe = M.load()
+  local dataset = recipe:make_dataset "eval_dataset"
+  if not dataset then error(("%s: the recipe has no eval_dataset"):format(core.options.file), 0) end
+  local model = model_of(recipe)
+  if core.options.ckpt then checkpoint.load_checkpoint(core.options.ckpt, model.network) end
+  local found = model:eval(dataset)
+  if core.options.json then
+    local words = {}
+    for i, m in ipairs(model.metrics) do words[i] = ('"%s": %.9g'):format(m.name, found[m.name]) end
+    print("{" .. table.concat(words, ", ") .. "}")
+  else
+    print("eval: " .. line_of(model.metrics, found))
+  end
+  return 0
+end
+
+--- `mslua graph R`: the training step's graph.
+function M.graph()
+  local recipe = M.load()
+  local spec = model_of(recipe):train_spec {
+    train_dataset = recipe:make_dataset "dataset", epoch = recipe.train.epochs, dataset_sink_mode = false,
+    accumulate_steps = recipe.train.accumulate_steps, clip_norm = recipe.train.clip_norm, clip_value = recipe.train.clip_value,
+  }
+  return spec.graph
+end
+
+--- `mslua recipes show R`: every parameter and leaf, with where its value came from.
+function M.show()
+  local literal, params = require "mslua.literal", require "mslua.params"
+  local recipe = M.load()
+  local state = params.state()
+  print(recipe.name .. (recipe.doc ~= "" and ": " .. recipe.doc or ""))
+  local names = {}
+  for name in pairs(state.values) do names[#names + 1] = name end
+  table.sort(names)
+  for _, name in ipairs(names) do
+    print(("  %-24s %-24s %s"):format(name, literal.write(state.values[name]), state.origins[name]))
+  end
+  local paths = {}
+  for path in pairs(recipe.origins) do paths[#paths + 1] = path end
+  table.sort(paths)
+  for _, path in ipairs(paths) do
+    local v = recipe
+    for part in path:gmatch "[^.]+" do v = v[part] end
+    print(("  %-24s %-24s %s"):format(path, literal.write(v) or tostring(v), recipe.origins[path]))
+  end
+  return 0
+end
+
+return M
