@@ -1,0 +1,219 @@
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/parallel_for.h"
+#include "core/ops/define.h"
+
+namespace mslua {
+namespace {
+
+// A table seen as [outer, rows, inner] and as many rows of it as there are indices: [outer, count, inner].
+//
+// Of a table whose rows are split over devices, a part knows where it begins (`_begin`) and how many rows there are in
+// all (`_rows`): an index of another part's row gives zeros, so that the parts' results add up to the whole.
+struct Rows {
+  int64_t outer, rows, inner, count;
+  int64_t begin, all;
+
+  Rows(const Attrs& attrs, const Shape& table, const TensorType& indices) {
+    const int64_t axis = attrs.Int("axis");
+    outer = NumElements(absl::MakeConstSpan(table).subspan(0, axis));
+    rows = table[axis];
+    inner = NumElements(absl::MakeConstSpan(table).subspan(axis + 1));
+    count = indices.elements();
+    begin = attrs.Has("_begin") ? attrs.Int("_begin") : 0;
+    all = attrs.Has("_rows") ? attrs.Int("_rows") : rows;
+  }
+};
+
+int64_t IndexAt(const TensorView& indices, int64_t i) {
+  return indices.type.dtype == DType::kI64 ? indices.as<int64_t>()[i] : indices.as<int32_t>()[i];
+}
+
+Status CheckIndices(const Rows& r, const TensorView& indices) {
+  for (int64_t i = 0; i < r.count; ++i) {
+    const int64_t at = IndexAt(indices, i);
+    if (at >= 0 && at < r.all) continue;
+    Shape where;
+    const Shape strides = RowMajorStrides(indices.type.shape);
+    for (size_t d = 0; d < strides.size(); ++d) where.push_back(i / strides[d] % indices.type.shape[d]);
+    return absl::OutOfRangeError(absl::StrCat("indices", ToString(absl::MakeConstSpan(where)), " is ", at, ", expected 0 to ", r.all - 1));
+  }
+  return absl::OkStatus();
+}
+
+constexpr int64_t kGrain = 16384;  // elements that are worth a thread
+
+Status GatherRows(const OpCall& c) {
+  const Rows r(c.attrs, c.inputs[0].type.shape, c.inputs[1].type);
+  RETURN_IF_ERROR(CheckIndices(r, c.inputs[1]));
+  const int64_t row_bytes = r.inner * SizeOf(c.inputs[0].type.dtype);
+  const char* table = c.inputs[0].as<char>();
+  char* y = c.outputs[0].as<char>();
+  ParallelFor(r.outer * r.count, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, r.inner)), [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const int64_t row = IndexAt(c.inputs[1], t % r.count) - r.begin;
+      char* out = y + t * row_bytes;
+      if (row >= 0 && row < r.rows) std::memcpy(out, table + (t / r.count * r.rows + row) * row_bytes, static_cast<size_t>(row_bytes));
+      else std::memset(out, 0, static_cast<size_t>(row_bytes));
+    }
+  });
+  return absl::OkStatus();
+}
+
+// Each thread owns a range of rows and adds to them in the order of the indices, so that sums do not depend on threads.
+template <class T>
+void AddRows(const Rows& r, const TensorView& indices, const T* updates, T* y, ComputeType<T>* sums) {
+  using C = ComputeType<T>;
+  ParallelFor(r.rows, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, r.inner)), [&](int64_t begin, int64_t end) {
+    for (int64_t o = 0; o < r.outer; ++o) {
+      C* table = sums + o * r.rows * r.inner;
+      std::fill(table + begin * r.inner, table + end * r.inner, C{0});
+      for (int64_t i = 0; i < r.count; ++i) {
+        const int64_t row = IndexAt(indices, i) - r.begin;
+        if (row < begin || row >= end) continue;
+        C* to = table + row * r.inner;
+        const T* from = updates + (o * r.count + i) * r.inner;
+        for (int64_t k = 0; k < r.inner; ++k) to[k] += static_cast<C>(from[k]);
+      }
+      if constexpr (!std::is_same_v<T, C>) {
+        T* out = y + o * r.rows * r.inner;
+        for (int64_t k = begin * r.inner; k < end * r.inner; ++k) out[k] = static_cast<T>(table[k]);
+      }
+    }
+  });
+}
+
+template <class T>
+void ScatterRows(const Rows& r, const TensorView& indices, const T* updates, T* y, void* scratch) {
+  if constexpr (std::is_same_v<T, ComputeType<T>>) AddRows<T>(r, indices, updates, y, y);
+  else AddRows<T>(r, indices, updates, y, static_cast<float*>(scratch));
+}
+
+Status ScatterReference(const OpCall& c) {
+  const Rows r(c.attrs, c.outputs[0].type.shape, c.inputs[0].type);
+  RETURN_IF_ERROR(CheckIndices(r, c.inputs[0]));
+  DispatchDType(c.outputs[0].type.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if constexpr (!std::is_same_v<T, bool>) {
+      std::vector<float> scratch(std::is_same_v<T, ComputeType<T>> ? 0 : c.outputs[0].type.elements());
+      ScatterRows(r, c.inputs[0], c.inputs[1].as<T>(), c.outputs[0].as<T>(), scratch.data());
+    }
+  });
+  return absl::OkStatus();
+}
+
+// The same for the step, with the sums of 16-bit floats in planned memory.
+class ScatterBF16 : public Kernel {
+ public:
+  explicit ScatterBF16(const OpSpec& s) : rows_(s.attrs, s.outputs[0].shape, s.inputs[0]), indices_(s.inputs[0]), elements_(s.outputs[0].elements()) {}
+  Status Run(const Buffers& b) override {
+    const TensorView indices{indices_, const_cast<void*>(b.inputs[0])};
+    RETURN_IF_ERROR(CheckIndices(rows_, indices));
+    ScatterRows(rows_, indices, static_cast<const BF16*>(b.inputs[1]), static_cast<BF16*>(b.outputs[0]), b.scratch);
+    return absl::OkStatus();
+  }
+  int64_t scratch_bytes() const override { return elements_ * static_cast<int64_t>(sizeof(float)); }
+
+ private:
+  const Rows rows_;
+  const TensorType indices_;
+  const int64_t elements_;
+};
+
+// "l0 v r2": the table's dimensions with `row` at the axis; "l0 i0 i1 r2": the same with the indices' there.
+std::string TableDims(int64_t rank, int64_t axis, bool with_indices) {
+  std::string text;
+  for (int64_t d = 0; d < rank; ++d) absl::StrAppend(&text, d == axis ? (with_indices ? "*i" : "v") : absl::StrCat("t", d), " ");
+  return text;
+}
+
+// Names the part that a device holds of a table whose rows are split.
+Attrs WithPart(Attrs attrs, int64_t begin, int64_t all) { return attrs.Set("_begin", begin).Set("_rows", all); }
+
+OpDef ScatterSum() {
+  OpDef op("scatter_sum");
+  op.Doc("Rows of `updates` added up where `indices` says: the inverse of gather. Result row v of [.., size, ..] is the sum of the updates with index v.");
+  op.Input("indices", TypeClass::kIndex).Input("updates").NumericTypes();
+  op.Required("size", AttrKind::kInt, "rows of the result").Attr("axis", AttrKind::kInt, int64_t{0}, "the rows' dimension, from 0");
+  op.Check([](const Attrs& a, absl::Span<const TensorType> in) -> Status {
+    const int64_t axis = a.Int("axis"), rank = in[1].rank() - in[0].rank() + 1;
+    if (a.Int("size") < 0) return absl::InvalidArgumentError(absl::StrCat("size is ", a.Int("size"), ", expected no negative number"));
+    if (axis < 0 || axis >= rank) return absl::InvalidArgumentError(absl::StrCat("axis ", axis, " is out of range for a result of ", rank, " dimensions"));
+    return absl::OkStatus();
+  });
+  op.Rule([](const Attrs& a, absl::Span<const TensorType> in) {
+    const int64_t rank = in[1].rank() - in[0].rank() + 1;
+    return absl::StrCat("*i, ", TableDims(rank, a.Int("axis"), true), "-> ", TableDims(rank, a.Int("axis"), false));
+  });
+  op.Infer([](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
+    const Shape &i = in[0].shape, &u = in[1].shape;
+    const int64_t axis = a.Int("axis");
+    if (!std::equal(i.begin(), i.end(), u.begin() + axis)) {
+      return absl::InvalidArgumentError(absl::StrCat("updates should have the indices' shape ", ToString(absl::MakeConstSpan(i)), " at dimension ", axis));
+    }
+    TensorType y{in[1].dtype, Shape(u.begin(), u.begin() + axis)};
+    y.shape.push_back(a.Int("size"));
+    y.shape.insert(y.shape.end(), u.begin() + axis + i.size(), u.end());
+    return std::vector<TensorType>{y};
+  });
+  op.Localize([](const LocalizeCall& c) -> StatusOr<Attrs> {
+    const int64_t axis = c.attrs.Int("axis");
+    Attrs attrs = WithPart(c.attrs, c.output_begin[0][axis], c.attrs.Int("size"));
+    return attrs.Set("size", c.local_outputs[0].shape[axis]);
+  });
+  op.Grad([](GradContext& c) -> std::vector<Value> {
+    return {Value(), c.g.Op("gather", {c.dy[0], c.x(0)}, {{"axis", c.attrs.Int("axis")}})};
+  });
+  op.Reference(ScatterReference);
+  op.Fast({"bf16", [](const OpSpec& s) { return s.outputs[0].dtype == DType::kBF16; },
+           [](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> { return std::unique_ptr<Kernel>(new ScatterBF16(s)); }});
+  op.AddSample({{{DType::kI32, {3, 2}}, {DType::kF32, {3, 2, 5}}}, {{"size", int64_t{4}}}});
+  op.AddSample({{{DType::kI64, {3}}, {DType::kF32, {2, 3, 5}}}, {{"size", int64_t{4}}, {"axis", int64_t{1}}}});
+  return op;
+}
+
+}  // namespace
+
+MSLUA_OPERATOR(gather) {
+  OpDef op("gather");
+  op.Class("Gather").Doc("Rows of x [v, ..] at `indices` [..] from 0, along `axis`: an embedding gives [indices.., ..]. An index outside [0, v) is an error.");
+  op.Input("x").Input("indices", TypeClass::kIndex).AllTypes();
+  op.Attr("axis", AttrKind::kAxis, int64_t{0}, "the rows' dimension");
+  op.Rule([](const Attrs& a, absl::Span<const TensorType> in) {
+    const int64_t rank = in[0].rank(), axis = a.Int("axis");
+    return absl::StrCat(TableDims(rank, axis, false), ", *i -> ", TableDims(rank, axis, true));
+  });
+  op.Check([](const Attrs&, absl::Span<const TensorType> in) -> Status {
+    return in[0].rank() > 0 ? absl::OkStatus() : absl::InvalidArgumentError("x should have at least 1 dimension");
+  });
+  op.Localize([](const LocalizeCall& c) -> StatusOr<Attrs> {
+    const int64_t axis = c.attrs.Int("axis");
+    return WithPart(c.attrs, c.input_begin[0][axis], c.global_inputs[0].shape[axis]);
+  });
+  op.Grad([](GradContext& c) -> std::vector<Value> {
+    const int64_t axis = c.attrs.Int("axis");
+    return {c.g.Op("scatter_sum", {c.x(1), c.dy[0]}, {{"size", c.g.TypeOf(c.x(0)).shape[axis]}, {"axis", axis}}), Value()};
+  });
+  op.Reference(GatherRows);
+  op.AddSample({{{DType::kF32, {4, 5}}, {DType::kI32, {3, 2}}}});
+  op.AddSample({{{DType::kF32, {2, 4, 3}}, {DType::kI64, {5}}}, {{"axis", int64_t{1}}}});
+
+  OpDef add("scatter_add");
+  add.Class("ScatterAdd").Doc("x [v, ..] with rows of `updates` [indices.., ..] added where `indices` [..], from 0, says.");
+  add.Input("x").Input("indices", TypeClass::kIndex).Input("updates").NumericTypes();
+  add.Check([](const Attrs&, absl::Span<const TensorType> in) -> Status {
+    Shape want = in[1].shape;
+    if (in[0].rank() > 0) want.insert(want.end(), in[0].shape.begin() + 1, in[0].shape.end());
+    if (in[0].rank() > 0 && in[2].shape == want) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("updates should be ", ToString(absl::MakeConstSpan(want))));
+  });
+  add.Body([](GraphBuilder& g, absl::Span<const Value> in, const Attrs&) -> std::vector<Value> {
+    return {Add(g, in[0], g.Op("scatter_sum", {in[1], in[2]}, {{"size", g.TypeOf(in[0]).shape[0]}}))};
+  });
+  add.AddSample({{{DType::kF32, {4, 5}}, {DType::kI32, {3}}, {DType::kF32, {3, 5}}}});
+  return {op, ScatterSum(), add};
+}
+
+}  // namespace mslua

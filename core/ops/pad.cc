@@ -1,0 +1,97 @@
+#include "absl/strings/str_cat.h"
+#include "core/ops/define.h"
+#include "core/ops/support/strided_copy.h"
+
+namespace mslua {
+namespace {
+
+// The padding of dimension d. Lists that are empty are zeros.
+struct Padding {
+  int64_t low, high, interior;
+  bool none() const { return low == 0 && high == 0 && interior == 0; }
+};
+Padding PaddingOf(const Attrs& attrs, size_t d) {
+  const auto at = [&](const char* name) { return attrs.Ints(name).empty() ? int64_t{0} : attrs.Ints(name)[d]; };
+  return {at("low"), at("high"), at("interior")};
+}
+
+std::string PadRule(const Attrs& attrs, absl::Span<const TensorType> in) {
+  std::string left, right;
+  for (int64_t d = 0; d < in[0].rank(); ++d) {
+    const bool none = PaddingOf(attrs, d).none();
+    absl::StrAppend(&left, none ? "d" : "!x", d, " ");
+    absl::StrAppend(&right, none ? "d" : "!y", d, " ");
+  }
+  return absl::StrCat(left, "-> ", right);
+}
+
+}  // namespace
+
+// The terms are those of XLA's Pad (openxla.org/xla/operation_semantics).
+MSLUA_OPERATOR(pad) {
+  OpDef op("pad");
+  op.Class("Pad").Doc("x [..] with `value` around it: dimension d gets low[d] before, high[d] after and interior[d] between two elements.");
+  op.Input("x").AllTypes();
+  op.Attr("low", AttrKind::kInts, std::vector<int64_t>{}, "elements before each dimension; none: 0");
+  op.Attr("high", AttrKind::kInts, std::vector<int64_t>{}, "elements after each dimension; none: 0");
+  op.Attr("interior", AttrKind::kInts, std::vector<int64_t>{}, "elements between two neighbours; none: 0");
+  op.Attr("value", AttrKind::kFloat, 0.0, "what the padding is");
+  op.Check([](const Attrs& a, absl::Span<const TensorType> in) -> Status {
+    for (const char* name : {"low", "high", "interior"}) {
+      const auto& list = a.Ints(name);
+      if (!list.empty() && static_cast<int64_t>(list.size()) != in[0].rank()) {
+        return absl::InvalidArgumentError(absl::StrCat(name, " has ", list.size(), " numbers, expected ", in[0].rank()));
+      }
+      for (int64_t n : list) {
+        if (n < 0) return absl::InvalidArgumentError(absl::StrCat(name, " has ", n, ", expected no negative number (to cut off, ops.StridedSlice)"));
+      }
+    }
+    return absl::OkStatus();
+  });
+  op.Rule(PadRule);
+  op.Infer([](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
+    TensorType y = in[0];
+    for (size_t d = 0; d < y.shape.size(); ++d) {
+      const Padding p = PaddingOf(a, d);
+      y.shape[d] = p.low + p.high + y.shape[d] + (y.shape[d] > 0 ? (y.shape[d] - 1) * p.interior : 0);
+    }
+    return std::vector<TensorType>{y};
+  });
+  op.Grad([](GradContext& c) -> std::vector<Value> {
+    const Shape x = c.g.TypeOf(c.x(0)).shape;
+    std::vector<int64_t> begin, end, strides;
+    for (size_t d = 0; d < x.size(); ++d) {
+      const Padding p = PaddingOf(c.attrs, d);
+      begin.push_back(p.low);
+      end.push_back(p.low + (x[d] - 1) * (p.interior + 1) + 1);
+      strides.push_back(p.interior + 1);
+    }
+    return {c.g.Op("strided_slice", {c.dy[0]}, {{"begin", begin}, {"end", end}, {"strides", strides}})};
+  });
+  op.Reference([](const OpCall& c) {
+    const TensorType &x = c.inputs[0].type, &y = c.outputs[0].type;
+    const int64_t size = SizeOf(x.dtype);
+    Shape to = RowMajorStrides(y.shape);
+    int64_t at = 0;
+    bool any = false;
+    for (size_t d = 0; d < to.size(); ++d) {
+      const Padding p = PaddingOf(c.attrs, d);
+      any |= !p.none();
+      at += p.low * to[d];
+      to[d] *= p.interior + 1;
+    }
+    if (any) {
+      char value[8];
+      StoreDouble(y.dtype, value, 0, c.attrs.Float("value"));
+      Fill(size, y.elements(), value, c.outputs[0].data);
+    }
+    StridedCopy(size, x.shape, c.inputs[0].data, RowMajorStrides(x.shape), c.outputs[0].as<char>() + at * size, to);
+    return absl::OkStatus();
+  });
+  using Ints = std::vector<int64_t>;
+  op.AddSample({{{DType::kF32, {3, 4}}}, {{"low", Ints{0, 1}}, {"high", Ints{0, 2}}, {"value", 0.5}}});
+  op.AddSample({{{DType::kF32, {3, 4}}}, {{"low", Ints{1, 0}}, {"high", Ints{0, 0}}, {"interior", Ints{2, 0}}}});
+  return {op};
+}
+
+}  // namespace mslua
