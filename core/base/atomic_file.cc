@@ -178,4 +178,13 @@ Status RemoveTree(const std::string& path) {
   return absl::OkStatus();
 }
 
+Status RemoveAtomically(const std::string& path) {
+  const std::string place = WithoutTrailingSlashes(path);
+  const std::string beside = NameBeside(place);
+  if (rename(place.c_str(), beside.c_str()) != 0) {
+    return errno == ENOENT ? absl::OkStatus() : Errno("cannot remove", place);
+  }
+  return RemoveTree(beside);
+}
+
 }  // namespace mslua

@@ -72,5 +72,8 @@ int RemoveLeftovers(const std::string& folder);
 // Removes `path` and, when it is a folder, everything in it; symbolic links are not followed. One that is not
 // there is fine.
 Status RemoveTree(const std::string& path);
+// The same, but `path` is gone at once: it first takes a temporary name, by which RemoveLeftovers() finds what is left
+// if this process is killed meanwhile.
+Status RemoveAtomically(const std::string& path);
 
 }  // namespace mslua

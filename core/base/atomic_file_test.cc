@@ -140,5 +140,12 @@ TEST_F(AtomicFileTest, LeftoversOfAKilledWriterAreRemovedAndLiveOnesKept) {
   EXPECT_EQ(RemoveLeftovers(At("nowhere")), 0);
 }
 
+TEST_F(AtomicFileTest, RemovesFoldersWhole) {
+  fs::create_directories(At("f/inside"));
+  EXPECT_TRUE(RemoveAtomically(At("f/")).ok());
+  EXPECT_EQ(Entries(), 0);
+  EXPECT_TRUE(RemoveAtomically(At("f")).ok());
+}
+
 }  // namespace
 }  // namespace mslua

@@ -1,0 +1,49 @@
+// Saving beside training: the step stalls for a copy of the tensors, a thread does the rest.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/checkpoint/checkpoint.h"
+
+namespace mslua::checkpoint {
+
+// All methods belong to one thread, the trainer's.
+class AsyncSaver {
+ public:
+  AsyncSaver() = default;
+  ~AsyncSaver();  // waits for a save under way
+  AsyncSaver(const AsyncSaver&) = delete;
+  AsyncSaver& operator=(const AsyncSaver&) = delete;
+
+  // Copies `tensors` into a buffer that is kept for the next time (on the compute threads), and returns; the thread
+  // then does SaveCheckpoint(path, run, the copy, files) and, when that went well, `then` (the keeper's Saved(), say).
+  // A save still under way is waited for first, so that none is left out; to leave this one out instead, ask busy().
+  // What an earlier save came to stays for Poll(). Without memory for the copy: RESOURCE_EXHAUSTED, nothing started.
+  Status Start(const std::string& path, const RunState& run, const std::vector<TensorData>& tensors, int files = 1,
+               std::function<Status()> then = nullptr);
+  bool busy() const;
+  // To be called at step boundaries: the errors of saves that have ended since the last call, each once, with the path;
+  // OK when there are none. Training goes on in either case.
+  Status Poll();
+  // Waits for a save under way; then as Poll().
+  Status Wait();
+
+ private:
+  void Join();
+
+  std::thread thread_;
+  std::unique_ptr<char[]> buffer_;  // read by the thread while it runs
+  int64_t capacity_ = 0;            // bytes of the buffer
+  mutable std::mutex mutex_;        // guards what follows
+  bool running_ = false;
+  Status error_;
+};
+
+}  // namespace mslua::checkpoint
