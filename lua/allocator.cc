@@ -1,0 +1,66 @@
+#include "lua/allocator.h"
+
+#include <cstdlib>
+#include <utility>
+
+namespace mslua {
+namespace {
+
+// 64, 96, 128, 192, 256, ...: at most a third is wasted.
+int64_t SizeClass(int64_t bytes) {
+  int64_t size = 64;
+  while (size < bytes) {
+    if (size + size / 2 >= bytes) return size + size / 2;
+    size *= 2;
+  }
+  return size;
+}
+
+}  // namespace
+
+TensorAllocator::~TensorAllocator() {
+  for (Bin& bin : bins_) {
+    for (void* block : bin.blocks) std::free(block);
+  }
+}
+
+TensorAllocator::Bin& TensorAllocator::BinOf(int64_t size) {
+  for (Bin& bin : bins_) {
+    if (bin.size == size) return bin;
+  }
+  bins_.push_back({size, {}});
+  return bins_.back();
+}
+
+std::shared_ptr<void> TensorAllocator::Allocate(int64_t bytes) {
+  const int64_t size = SizeClass(bytes);
+  since_pressure_ += size;
+  if (since_pressure_ >= kPressure && pressure_) {
+    since_pressure_ = 0;
+    pressure_();
+  }
+  Bin& bin = BinOf(size);
+  void* block = nullptr;
+  if (!bin.blocks.empty()) {
+    block = bin.blocks.back();
+    bin.blocks.pop_back();
+    kept_ -= size;
+  } else {
+    block = std::aligned_alloc(64, static_cast<size_t>((size + 63) / 64 * 64));
+    if (block == nullptr) return nullptr;
+  }
+  live_ += size;
+  return std::shared_ptr<void>(block, [self = shared_from_this(), size](void* p) { self->Free(p, size); });
+}
+
+void TensorAllocator::Free(void* block, int64_t size) {
+  live_ -= size;
+  if (kept_ + size > kKept) {
+    std::free(block);
+    return;
+  }
+  kept_ += size;
+  BinOf(size).blocks.push_back(block);
+}
+
+}  // namespace mslua

@@ -1,0 +1,129 @@
+#include "lua/core_module.h"
+
+#include <chrono>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/text.h"
+#include "lua/object.h"
+#include "lua/op_call.h"
+#include "lua/parameter.h"
+#include "lua/tensor_lua.h"
+#include "lua/trace.h"
+
+namespace mslua {
+namespace {
+
+StatusOr<int> Kind(lua_State* L, Session&) {
+  if (lua_type(L, 1) != LUA_TUSERDATA || !luaL_getmetafield(L, 1, "__name")) lua_pushnil(L);
+  return 1;
+}
+
+StatusOr<int> SetSeed(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(const int64_t seed, ReadInt(L, 1, "set_seed"));
+  if (seed < 0) return absl::InvalidArgumentError(absl::StrCat("set_seed: expected a seed of at least 0, got ", seed));
+  session.seed = static_cast<uint64_t>(seed);
+  session.random_tensors = 0;
+  return 0;
+}
+
+StatusOr<int> GetSeed(lua_State* L, Session& session) {
+  lua_pushnumber(L, static_cast<double>(session.seed));
+  return 1;
+}
+
+// Formats by string.format, whose own mistakes are the caller's.
+StatusOr<int> Fail(lua_State* L, Session& session) {
+  const int n = lua_gettop(L);
+  if (n == 0) return absl::InvalidArgumentError("fail: a message is needed");
+  if (n > 1) {
+    lua_getglobal(L, "string");
+    lua_getfield(L, -1, "format");
+    lua_insert(L, 1);
+    lua_settop(L, n + 1);
+    RETURN_IF_ERROR(session.Call(n, 1));
+  }
+  ASSIGN_OR_RETURN(const std::string message, ReadString(L, -1, "fail: message"));
+  return absl::InvalidArgumentError(message);
+}
+
+StatusOr<int> Where(lua_State* L, Session& session) {
+  const auto where = session.Where();
+  if (where->file.empty()) lua_pushnil(L);
+  else PushString(L, absl::StrCat(where->file, ":", where->line));
+  return 1;
+}
+
+StatusOr<int> SuggestName(lua_State* L, Session&) {
+  ASSIGN_OR_RETURN(const std::string word, ReadString(L, 1, "did_you_mean: word"));
+  if (lua_type(L, 2) != LUA_TTABLE) return absl::InvalidArgumentError(absl::StrCat("did_you_mean: expected a list of names, got ", Describe(L, 2)));
+  std::vector<std::string> known;
+  const int n = static_cast<int>(lua_objlen(L, 2));
+  for (int i = 1; i <= n; ++i) {
+    lua_rawgeti(L, 2, i);
+    if (lua_type(L, -1) == LUA_TSTRING) known.emplace_back(lua_tostring(L, -1));
+    lua_pop(L, 1);
+  }
+  PushString(L, DidYouMean(word, known));
+  return 1;
+}
+
+StatusOr<int> Clock(lua_State* L, Session&) {
+  lua_pushnumber(L, std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count());
+  return 1;
+}
+
+void PushOptions(lua_State* L, const SessionOptions& options) {
+  const auto set = [L](const char* key, const std::string& text) {
+    if (text.empty()) return;
+    PushString(L, text);
+    lua_setfield(L, -2, key);
+  };
+  lua_newtable(L);
+  set("verb", options.verb);
+  set("file", options.file);
+  set("preset", options.preset);
+  set("device", options.device);
+  lua_pushnumber(L, options.rank);
+  lua_setfield(L, -2, "rank");
+  lua_pushnumber(L, options.ranks);
+  lua_setfield(L, -2, "ranks");
+  if (options.has_seed) {
+    lua_pushnumber(L, static_cast<double>(options.seed));
+    lua_setfield(L, -2, "seed");
+  }
+  lua_newtable(L);
+  for (size_t i = 0; i < options.args.size(); ++i) {
+    PushString(L, options.args[i]);
+    lua_rawseti(L, -2, static_cast<int>(i) + 1);
+  }
+  lua_setfield(L, -2, "args");
+  lua_newtable(L);
+  for (size_t i = 0; i < options.overrides.size(); ++i) {
+    lua_createtable(L, 2, 0);
+    PushString(L, options.overrides[i].first);
+    lua_rawseti(L, -2, 1);
+    PushString(L, options.overrides[i].second);
+    lua_rawseti(L, -2, 2);
+    lua_rawseti(L, -2, static_cast<int>(i) + 1);
+  }
+  lua_setfield(L, -2, "overrides");
+}
+
+}  // namespace
+
+int OpenCoreModule(lua_State* L) {
+  lua_newtable(L);
+  OpenTensors(L);
+  OpenTraces(L);
+  OpenParameters(L);
+  OpenOperators(L);
+  SetFunctions(L, {{"kind", Entry<Kind>}, {"set_seed", Entry<SetSeed>}, {"seed", Entry<GetSeed>}, {"fail", Entry<Fail>}, {"where", Entry<Where>},
+                   {"did_you_mean", Entry<SuggestName>}, {"clock", Entry<Clock>}});
+  PushOptions(L, Session::Of(L).options());
+  lua_setfield(L, -2, "options");
+  lua_pushstring(L, kVersion);
+  lua_setfield(L, -2, "version");
+  return 1;
+}
+
+}  // namespace mslua

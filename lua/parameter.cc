@@ -1,0 +1,209 @@
+#include "lua/parameter.h"
+
+#include <cstring>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/text.h"
+#include "lua/object.h"
+#include "lua/op_call.h"
+#include "lua/session.h"
+#include "lua/tensor_lua.h"
+#include "lua/trace.h"
+
+namespace mslua {
+
+const std::string& KeyOf(Session& session, ParameterData& p) {
+  if (!p.key.empty()) return p.key;
+  std::string key = p.name;
+  for (int copy = 2; !session.parameter_keys.insert(key).second; ++copy) key = absl::StrCat(p.name, "#", copy);
+  p.key = std::move(key);
+  return p.key;
+}
+
+StatusOr<TensorView> ValueOf(Session& session, ParameterData& p) {
+  const std::string& key = KeyOf(session, p);
+  if (const Store::Entry* entry = session.store().Find(key)) return entry->view();
+  ASSIGN_OR_RETURN(const TensorView value, session.store().Add(key, p.kind, p.type));
+  RETURN_IF_ERROR(Annotate(Fill(p.init, session.seed, p.name, value), absl::StrCat("parameter '", p.name, "'")));
+  p.init.constant = Tensor();  // its memory is not needed any more
+  return value;
+}
+
+StatusOr<Tensor> BorrowValue(Session& session, ParameterData& p) {
+  ASSIGN_OR_RETURN(const TensorView value, ValueOf(session, p));
+  return Tensor{value.type, std::shared_ptr<void>(value.data, [](void*) {})};
+}
+
+Status SetValue(Session& session, ParameterData& p, const Tensor& value) {
+  if (value.type != p.type) {
+    return absl::InvalidArgumentError(absl::StrCat("parameter '", p.name, "' is ", ToString(p.type), ", the value is ", ToString(value.type)));
+  }
+  ASSIGN_OR_RETURN(const TensorView memory, ValueOf(session, p));
+  std::memcpy(memory.data, value.data.get(), static_cast<size_t>(p.type.bytes()));
+  return absl::OkStatus();
+}
+
+namespace {
+
+using ParameterHandle = std::shared_ptr<ParameterData>;
+
+StatusOr<int> MakeParameter(lua_State* L, Session& session, const char* kind) {
+  const bool state = absl::string_view(kind) == kState;
+  RETURN_IF_ERROR(CheckFields(L, 1, state ? "state" : "Parameter",
+                              {"name", "shape", "dtype", "init", "requires_grad", "layerwise_parallel", "parallel_optimizer", "comm_fusion"}));
+  auto p = std::make_shared<ParameterData>();
+  p->kind = kind;
+  ASSIGN_OR_RETURN(p->name, FieldString(L, 1, "name", ""));
+  if (p->name.empty()) return absl::InvalidArgumentError("Parameter: a name is needed");
+  lua_getfield(L, 1, "shape");
+  const bool has_shape = !lua_isnil(L, -1);
+  if (has_shape) {
+    ASSIGN_OR_RETURN(p->type.shape, ReadShape(L, -1, absl::StrCat("Parameter '", p->name, "': shape")));
+  }
+  lua_getfield(L, 1, "dtype");
+  const bool has_dtype = !lua_isnil(L, -1);
+  if (has_dtype) {
+    ASSIGN_OR_RETURN(p->type.dtype, ReadDType(L, -1, absl::StrCat("Parameter '", p->name, "': dtype")));
+  }
+  lua_getfield(L, 1, "init");
+  if (!lua_isnil(L, -1)) {
+    const DType dtype = p->type.dtype;
+    const Status read = ReadInitializer(session, L, -1, has_shape, &p->type, &p->init);
+    RETURN_IF_ERROR(Annotate(read, absl::StrCat("Parameter '", p->name, "'")));
+    if (has_dtype && p->type.dtype != dtype) {
+      ASSIGN_OR_RETURN(p->init.constant, CastTensor(session, p->init.constant, dtype));
+      p->type.dtype = dtype;
+    }
+  }
+  if (!has_shape && p->init.kind != "tensor") {
+    return absl::InvalidArgumentError(absl::StrCat("Parameter '", p->name, "': a shape is needed, or a tensor as its init"));
+  }
+  ASSIGN_OR_RETURN(p->requires_grad, FieldBool(L, 1, "requires_grad", !state && IsFloat(p->type.dtype)));
+  ASSIGN_OR_RETURN(p->layerwise_parallel, FieldBool(L, 1, "layerwise_parallel", false));
+  ASSIGN_OR_RETURN(p->parallel_optimizer, FieldBool(L, 1, "parallel_optimizer", true));
+  ASSIGN_OR_RETURN(p->comm_fusion, FieldInt(L, 1, "comm_fusion", 1));
+  PushObject<ParameterHandle>(L, p);
+  lua_createtable(L, 0, 1);
+  lua_getfield(L, 1, "init");
+  lua_setfield(L, -2, "init");
+  lua_setfenv(L, -2);
+  return 1;
+}
+
+StatusOr<int> NewParameter(lua_State* L, Session& session) { return MakeParameter(L, session, kParameter); }
+StatusOr<int> NewState(lua_State* L, Session& session) { return MakeParameter(L, session, kState); }
+
+const std::vector<std::string>& Settable() {
+  static const auto* names = new std::vector<std::string>{"name", "value", "requires_grad", "layerwise_parallel", "parallel_optimizer", "comm_fusion"};
+  return *names;
+}
+
+StatusOr<int> GetField(lua_State* L, Session& session) {
+  const auto* handle = ToObject<ParameterHandle>(L, 1);
+  if (handle == nullptr) return absl::InvalidArgumentError("expected a Parameter");
+  ParameterData& p = **handle;
+  if (lua_type(L, 2) == LUA_TSTRING) {
+    const absl::string_view field = lua_tostring(L, 2);
+    if (field == "name") PushString(L, p.name);
+    else if (field == "requires_grad") lua_pushboolean(L, p.requires_grad);
+    else if (field == "layerwise_parallel") lua_pushboolean(L, p.layerwise_parallel);
+    else if (field == "parallel_optimizer") lua_pushboolean(L, p.parallel_optimizer);
+    else if (field == "comm_fusion") lua_pushnumber(L, static_cast<double>(p.comm_fusion));
+    else if (field == "value") {
+      ASSIGN_OR_RETURN(const TensorView value, ValueOf(session, p));
+      ASSIGN_OR_RETURN(Tensor copy, NewTensor(session, value.type));
+      std::memcpy(copy.data.get(), value.data, static_cast<size_t>(value.type.bytes()));
+      PushObject<Tensor>(L, std::move(copy));
+    } else if (field == "init") {
+      lua_getfenv(L, 1);
+      lua_getfield(L, -1, "init");
+    } else {
+      return GetTensorField(L, p.type);
+    }
+    return 1;
+  }
+  return IndexOperand(L, session);
+}
+
+StatusOr<int> SetField(lua_State* L, Session& session) {
+  const auto* handle = ToObject<ParameterHandle>(L, 1);
+  if (handle == nullptr) return absl::InvalidArgumentError("expected a Parameter");
+  ParameterData& p = **handle;
+  ASSIGN_OR_RETURN(const std::string field, ReadString(L, 2, "field of a Parameter"));
+  const std::string what = absl::StrCat("parameter '", p.name, "': ", field);
+  if (field == "name") {
+    ASSIGN_OR_RETURN(std::string name, ReadString(L, 3, what));
+    if (!p.key.empty() && name != p.name) return absl::InvalidArgumentError(absl::StrCat(what, " is settable until the parameter is used"));
+    p.name = std::move(name);
+  } else if (field == "value") {
+    ASSIGN_OR_RETURN(const Tensor value, ReadTensor(session, L, 3, p.type.dtype, what));
+    RETURN_IF_ERROR(SetValue(session, p, value));
+  } else if (field == "comm_fusion") {
+    ASSIGN_OR_RETURN(p.comm_fusion, ReadInt(L, 3, what));
+  } else if (field == "requires_grad") {
+    ASSIGN_OR_RETURN(p.requires_grad, ReadBool(L, 3, what));
+  } else if (field == "layerwise_parallel") {
+    ASSIGN_OR_RETURN(p.layerwise_parallel, ReadBool(L, 3, what));
+  } else if (field == "parallel_optimizer") {
+    ASSIGN_OR_RETURN(p.parallel_optimizer, ReadBool(L, 3, what));
+  } else {
+    return absl::InvalidArgumentError(absl::StrCat("parameter '", p.name, "' has no settable field '", field, "'", DidYouMean(field, Settable())));
+  }
+  return 0;
+}
+
+StatusOr<int> ParameterToText(lua_State* L, Session& session) {
+  const auto* handle = ToObject<ParameterHandle>(L, 1);
+  if (handle == nullptr) return absl::InvalidArgumentError("expected a Parameter");
+  PushString(L, absl::StrCat("Parameter (name=", (*handle)->name, ", ", ToString((*handle)->type), ", requires_grad=", (*handle)->requires_grad ? "true" : "false", ")"));
+  return 1;
+}
+
+StatusOr<int> AssignParameter(lua_State* L, Session& session) {
+  const auto* handle = ToObject<ParameterHandle>(L, 1);
+  if (handle == nullptr) return absl::InvalidArgumentError(absl::StrCat("assign: expected a Parameter, got ", Describe(L, 1)));
+  if (session.trace != nullptr) {
+    ASSIGN_OR_RETURN(const Value value, session.trace->ToValue(L, 2, (*handle)->type.dtype));
+    RETURN_IF_ERROR(session.trace->Assign(*handle, value));
+    return 0;
+  }
+  ASSIGN_OR_RETURN(const Tensor value, ReadTensor(session, L, 2, (*handle)->type.dtype, "assign"));
+  RETURN_IF_ERROR(SetValue(session, **handle, value));
+  return 0;
+}
+
+StatusOr<int> ListStore(lua_State* L, Session& session) {
+  lua_newtable(L);
+  int n = 0;
+  for (const auto& entry : session.store().entries()) {
+    lua_createtable(L, 0, 4);
+    PushString(L, entry->name);
+    lua_setfield(L, -2, "name");
+    PushInts(L, entry->type.shape);
+    lua_setfield(L, -2, "shape");
+    lua_pushstring(L, LongName(entry->type.dtype));
+    lua_setfield(L, -2, "dtype");
+    PushString(L, entry->kind);
+    lua_setfield(L, -2, "kind");
+    lua_rawseti(L, -2, ++n);
+  }
+  return 1;
+}
+
+}  // namespace
+
+void OpenParameters(lua_State* L) {
+  NewKind<ParameterHandle>(L);
+  SetOperandMetamethods(L);
+  lua_pushcfunction(L, Entry<GetField>);
+  lua_setfield(L, -2, "__index");
+  lua_pushcfunction(L, Entry<SetField>);
+  lua_setfield(L, -2, "__newindex");
+  lua_pushcfunction(L, Entry<ParameterToText>);
+  lua_setfield(L, -2, "__tostring");
+  lua_pop(L, 1);
+  SetFunctions(L, {{"parameter", Entry<NewParameter>}, {"state", Entry<NewState>}, {"assign", Entry<AssignParameter>}, {"store", Entry<ListStore>}});
+}
+
+}  // namespace mslua

@@ -1,0 +1,52 @@
+// Parameters and running statistics: named values of the session's store that Lua holds handles to.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/shape.h"
+#include "core/base/status.h"
+#include "lua/tensor.h"
+
+struct lua_State;
+
+namespace mslua {
+
+// How the first value is made: MindSpore's initializers, their names and defaults.
+struct Initializer {
+  std::string kind = "zeros";
+  double sigma = 0.01, mean = 0, scale = 0.07, gain = 1, negative_slope = 0, a = -2, b = 2, value = 0;
+  std::string mode = "fan_in", nonlinearity = "leaky_relu";
+  Tensor constant;  // kind "tensor"
+};
+
+struct ParameterData {
+  std::string name;  // settable until there is a key
+  std::string key;   // in the store and in graphs; given on first use
+  std::string kind;  // kParameter or kState of core/graph
+  TensorType type;
+  Initializer init;
+  bool requires_grad = true, layerwise_parallel = false, parallel_optimizer = true;
+  int64_t comm_fusion = 1;
+};
+
+// Fixes the parameter's key: its name, or "name#2" where another parameter has that.
+const std::string& KeyOf(Session& session, ParameterData& parameter);
+// The value in the store; made on first use. Random ones are a function of (seed, name, index) alone (D7).
+StatusOr<TensorView> ValueOf(Session& session, ParameterData& parameter);
+// A tensor over the store's memory, which it does not own: for the duration of a call.
+StatusOr<Tensor> BorrowValue(Session& session, ParameterData& parameter);
+// Replaces the value; types must agree.
+Status SetValue(Session& session, ParameterData& parameter, const Tensor& value);
+
+// Reads the initializer at `index`: a number, a tensor, a nested list, a name, or {name, field = ...}. A tensor
+// or list also gives the type when `has_type` is false.
+Status ReadInitializer(Session& session, lua_State* L, int index, bool has_type, TensorType* type, Initializer* init);
+// Fills dense memory. `stream` is the name that random values belong to.
+Status Fill(const Initializer& init, uint64_t seed, const std::string& stream, const TensorView& out);
+
+// Entries of the module: core.parameter, core.state, and the kind's metatable.
+void OpenParameters(lua_State* L);
+
+}  // namespace mslua

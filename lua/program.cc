@@ -1,0 +1,54 @@
+#include "lua/program.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace mslua {
+
+StatusOr<std::unique_ptr<Program>> Program::Compile(Session& session, const Graph& graph,
+                                                    const std::vector<std::shared_ptr<ParameterData>>& parameters) {
+  auto program = std::make_unique<Program>();
+  for (const auto& p : parameters) RETURN_IF_ERROR(ValueOf(session, *p).status());
+  program->parameters_ = parameters;
+  for (size_t i = 0; i < graph.outputs.size(); ++i) {
+    if (graph.outputs[i].updates.empty()) program->results_.push_back(static_cast<int>(i));
+  }
+  CompileOptions options;
+  options.rank = session.options().rank;
+  ASSIGN_OR_RETURN(program->executable_, Executable::Compile(graph, &session.store(), options, &session.workspace));
+  const auto& names = program->executable_->inputs();
+  for (int32_t i : graph.Inputs()) {
+    const Node& node = graph.nodes[i];
+    if (node.attrs.Str("kind") != kData) continue;
+    const auto at = std::find(names.begin(), names.end(), node.attrs.Str("name"));
+    // An input that nothing reads may be gone: its tensor is not bound.
+    program->data_positions_.push_back(at == names.end() ? -1 : static_cast<int>(at - names.begin()));
+    program->data_types_.push_back(node.outputs[0]);
+  }
+  return program;
+}
+
+StatusOr<std::vector<Tensor>> Program::Run(Session& session, absl::Span<const Tensor> data) {
+  if (data.size() != data_types_.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("the graph takes ", data_types_.size(), " tensors, got ", data.size()));
+  }
+  for (size_t i = 0; i < data.size(); ++i) {
+    if (data[i].type != data_types_[i]) {
+      return absl::InvalidArgumentError(absl::StrCat("input ", i + 1, " of the graph is ", ToString(data_types_[i]), ", got ", ToString(data[i].type)));
+    }
+    if (data_positions_[i] >= 0) executable_->BindInputAt(data_positions_[i], data[i].data.get());
+  }
+  RETURN_IF_ERROR(executable_->Run());
+  std::vector<Tensor> outputs;
+  for (int r : results_) {
+    const TensorView value = executable_->Output(r);
+    ASSIGN_OR_RETURN(Tensor out, NewTensor(session, value.type));
+    std::memcpy(out.data.get(), value.data, static_cast<size_t>(value.type.bytes()));
+    outputs.push_back(std::move(out));
+  }
+  return outputs;
+}
+
+}  // namespace mslua

@@ -1,0 +1,33 @@
+// A compiled graph over the session's store, run with tensors: what eager operators, gradients and Graph:run use.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/runtime/executable.h"
+#include "lua/parameter.h"
+#include "lua/session.h"
+#include "lua/tensor.h"
+
+namespace mslua {
+
+class Program {
+ public:
+  // `parameters` are those that the graph reads; their values are made where they do not exist.
+  static StatusOr<std::unique_ptr<Program>> Compile(Session& session, const Graph& graph,
+                                                    const std::vector<std::shared_ptr<ParameterData>>& parameters);
+
+  // `data` are the graph's inputs of kind data, in order. Gives the outputs that update nothing, as tensors of their own.
+  StatusOr<std::vector<Tensor>> Run(Session& session, absl::Span<const Tensor> data);
+
+  Executable& executable() { return *executable_; }
+
+ private:
+  std::unique_ptr<Executable> executable_;
+  std::vector<int> data_positions_;  // among the executable's inputs
+  std::vector<TensorType> data_types_;
+  std::vector<int> results_;         // outputs without an update
+  std::vector<std::shared_ptr<ParameterData>> parameters_;
+};
+
+}  // namespace mslua

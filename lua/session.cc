@@ -1,0 +1,172 @@
+#include "lua/session.h"
+
+#include <cstring>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "luajit-2.1/lua.hpp"
+#include "lua/core_module.h"
+#include "lua/embedded.h"
+#include "lua/object.h"
+#include "lua/program.h"
+
+namespace mslua {
+namespace {
+
+// Chunks of the library are called "=mslua/nn/dense.lua": Lua then names them so in messages.
+constexpr char kLibraryPrefix[] = "mslua/";
+
+const char kSessionKey = 0;
+constexpr char kLocatedPayload[] = "mslua/located";
+
+bool InLibrary(const char* short_source) { return absl::StartsWith(short_source, kLibraryPrefix); }
+
+// A searcher of package.loaders: the embedded library.
+int SearchEmbedded(lua_State* L) {
+  const char* name = lua_tostring(L, 1);
+  const EmbeddedChunk* chunk = name == nullptr ? nullptr : FindEmbedded(name);
+  if (chunk == nullptr) {
+    lua_pushfstring(L, "\n\tno module '%s' in mslua", name == nullptr ? "?" : name);
+    return 1;
+  }
+  lua_pushfstring(L, "=%s", chunk->path);
+  if (luaL_loadbuffer(L, chunk->source.data(), chunk->source.size(), lua_tostring(L, -1)) != 0) return lua_error(L);
+  return 1;
+}
+
+// Handler of errors: what Lua itself reports inside the library gets the user's line in front.
+int OnError(lua_State* L) {
+  if (lua_type(L, 1) != LUA_TSTRING) {
+    if (!luaL_callmeta(L, 1, "__tostring")) lua_pushfstring(L, "error object is a %s", luaL_typename(L, 1));
+    return 1;
+  }
+  {
+    const char* message = lua_tostring(L, 1);
+    if (!InLibrary(message)) return 1;
+    const auto where = Session::Of(L).Where();
+    if (where->file.empty()) return 1;
+    lua_pushfstring(L, "%s:%d: %s", where->file.c_str(), where->line, message);
+  }
+  return 1;
+}
+
+}  // namespace
+
+Session::Session(SessionOptions options) : seed(options.seed), options_(std::move(options)), allocator_(std::make_shared<TensorAllocator>()) {}
+
+StatusOr<std::unique_ptr<Session>> Session::Create(SessionOptions options) {
+  auto session = std::unique_ptr<Session>(new Session(std::move(options)));
+  RETURN_IF_ERROR(session->Open());
+  return session;
+}
+
+Status Session::Open() {
+  lua_ = luaL_newstate();
+  if (lua_ == nullptr) return absl::ResourceExhaustedError("no memory for a Lua state");
+  current_ = lua_;
+  lua_State* L = lua_;
+  luaL_openlibs(L);
+  lua_pushlightuserdata(L, const_cast<char*>(&kSessionKey));
+  lua_pushlightuserdata(L, this);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+  allocator_->SetPressure([L] { lua_gc(L, LUA_GCCOLLECT, 0); });
+
+  lua_getglobal(L, "package");
+  lua_getfield(L, -1, "preload");
+  lua_pushcfunction(L, OpenCoreModule);
+  lua_setfield(L, -2, "mslua.core");
+  lua_pop(L, 1);
+  // The embedded library comes before files, so that no file on the path can stand in for a part of it.
+  lua_getfield(L, -1, "loaders");
+  for (int i = static_cast<int>(lua_objlen(L, -1)); i >= 2; --i) {
+    lua_rawgeti(L, -1, i);
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_pushcfunction(L, SearchEmbedded);
+  lua_rawseti(L, -2, 2);
+  lua_pop(L, 1);
+  const size_t slash = options_.file.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : options_.file.substr(0, slash);
+  PushString(L, absl::StrCat(folder, "/?.lua;", folder, "/?/init.lua"));
+  lua_setfield(L, -2, "path");
+  lua_pushliteral(L, "");
+  lua_setfield(L, -2, "cpath");
+  lua_pop(L, 1);
+  return absl::OkStatus();
+}
+
+Session::~Session() {
+  allocator_->SetPressure(nullptr);
+  eager_programs.clear();
+  if (lua_ != nullptr) lua_close(lua_);
+}
+
+Session& Session::Of(lua_State* L) {
+  lua_pushlightuserdata(L, const_cast<char*>(&kSessionKey));
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  auto* session = static_cast<Session*>(lua_touserdata(L, -1));
+  lua_pop(L, 1);
+  return *session;
+}
+
+Status Session::Call(int arguments, int results) {
+  lua_State* L = current_;
+  const int base = lua_gettop(L) - arguments;
+  lua_pushcfunction(L, OnError);
+  lua_insert(L, base);
+  const int code = lua_pcall(L, arguments, results, base);
+  lua_remove(L, base);
+  if (code == 0) return absl::OkStatus();
+  const char* message = lua_tostring(L, -1);
+  std::string text = message == nullptr ? "error without a message" : message;
+  lua_pop(L, 1);
+  Status status = code == LUA_ERRMEM ? absl::ResourceExhaustedError(text) : absl::InvalidArgumentError(text);
+  status.SetPayload(kLocatedPayload, absl::Cord());
+  return status;
+}
+
+Status Session::RunFile(const std::string& path) {
+  if (luaL_loadfile(lua_, path.c_str()) != 0) {
+    Status status = absl::InvalidArgumentError(lua_tostring(lua_, -1));
+    lua_pop(lua_, 1);
+    return status;
+  }
+  for (const std::string& argument : options_.args) PushString(lua_, argument);
+  return Call(static_cast<int>(options_.args.size()), LUA_MULTRET);
+}
+
+Status Session::RunText(absl::string_view code, const std::string& chunk_name) {
+  if (luaL_loadbuffer(lua_, code.data(), code.size(), chunk_name.c_str()) != 0) {
+    Status status = absl::InvalidArgumentError(lua_tostring(lua_, -1));
+    lua_pop(lua_, 1);
+    return status;
+  }
+  return Call(0, LUA_MULTRET);
+}
+
+std::shared_ptr<const Location> Session::Where() const {
+  auto location = std::make_shared<Location>();
+  lua_Debug frame;
+  for (int level = 0; lua_getstack(current_, level, &frame); ++level) {
+    lua_getinfo(current_, "Sl", &frame);
+    if (frame.currentline <= 0 || InLibrary(frame.short_src)) continue;
+    // Full paths: short_src cuts long ones.
+    location->file = frame.source[0] == '@' || frame.source[0] == '=' ? frame.source + 1 : frame.short_src;
+    location->line = frame.currentline;
+    break;
+  }
+  return location;
+}
+
+std::string Session::Located(const Status& status) const {
+  std::string message(status.message());
+  if (status.GetPayload(kLocatedPayload).has_value()) return message;
+  const auto where = Where();
+  if (where->file.empty()) return message;
+  const std::string prefix = absl::StrCat(where->file, ":", where->line, ": ");
+  return absl::StartsWith(message, prefix) ? message : prefix + message;
+}
+
+void PushError(lua_State* L, const Session& session, const Status& status) { PushString(L, session.Located(status)); }
+
+}  // namespace mslua

@@ -1,0 +1,105 @@
+// A Session is a rank (R1): its Lua state, its store of parameters, its seed and what the command line asked for.
+// Nothing of mslua outside it changes. One thread uses a session.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/string_view.h"
+#include "core/base/status.h"
+#include "core/graph/graph.h"
+#include "core/runtime/store.h"
+#include "lua/allocator.h"
+
+struct lua_State;
+
+namespace mslua {
+
+class Program;
+class Trace;
+struct ParameterData;
+
+// What the command line asked for; Lua reads it as core.options.
+struct SessionOptions {
+  std::string verb = "run";
+  std::string file;                // recipe or script; empty: none
+  std::vector<std::string> args;   // of a script
+  std::vector<std::pair<std::string, std::string>> overrides;  // key=value, in order
+  std::string preset;
+  std::string device = "cpu";
+  int rank = 0, ranks = 1;
+  bool has_seed = false;  // --seed was given: the recipe's does not count
+  uint64_t seed = 1;
+};
+
+class Session {
+ public:
+  static StatusOr<std::unique_ptr<Session>> Create(SessionOptions options);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // The session of a state.
+  static Session& Of(lua_State* L);
+
+  // The state, or the coroutine that is running.
+  lua_State* lua() const { return current_; }
+  // Makes L the running one and gives what was before.
+  lua_State* Enter(lua_State* L) { return std::exchange(current_, L); }
+  const SessionOptions& options() const { return options_; }
+  Store& store() { return store_; }
+  TensorAllocator& allocator() { return *allocator_; }
+
+  // Runs a file, or text under a name for messages ("=stdin"). Its results stay on the Lua stack.
+  Status RunFile(const std::string& path);
+  Status RunText(absl::string_view code, const std::string& chunk_name);
+  // Calls the function below `arguments` values on the stack: lua_pcall whose errors are a Status that already
+  // names the user's line.
+  Status Call(int arguments, int results);
+
+  // The nearest caller outside the embedded library; file empty when there is none.
+  std::shared_ptr<const Location> Where() const;
+  // "recipe.lua:12: " before the message, unless it is there.
+  std::string Located(const Status& status) const;
+
+  uint64_t seed = 1;
+  bool training = false;            // core.set_training
+  Trace* trace = nullptr;           // the innermost trace; null: eager
+  uint64_t next_trace_id = 1;
+  absl::flat_hash_set<std::string> parameter_keys;  // given out by KeyOf
+  uint64_t random_tensors = 0;      // streams handed out to unnamed rand/randn, and to eager random operators
+  // Compiled one-operator graphs by operator, attributes and types (R14).
+  absl::flat_hash_map<std::string, std::unique_ptr<Program>> eager_programs;
+  std::shared_ptr<Block> workspace;  // of the eager programs: one runs at a time
+
+ private:
+  explicit Session(SessionOptions options);
+  Status Open();
+
+  SessionOptions options_;
+  lua_State* lua_ = nullptr;
+  lua_State* current_ = nullptr;
+  Store store_;
+  std::shared_ptr<TensorAllocator> allocator_;
+};
+
+// A C function of the module: the number of values it pushed, or an error. It must not raise Lua errors itself
+// (no luaL_check*, no lua_call): destructors of its frame would be skipped.
+using ApiFunction = StatusOr<int> (*)(lua_State* L, Session& session);
+
+// Leaves the error of `status` on the stack for lua_error.
+void PushError(lua_State* L, const Session& session, const Status& status);
+
+// What Lua calls: the error is raised when every C++ object of `f` is gone.
+template <ApiFunction f>
+int Entry(lua_State* L);
+
+}  // namespace mslua
+
+#include "lua/session_inl.h"

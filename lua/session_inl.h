@@ -1,0 +1,20 @@
+#pragma once
+
+#include "luajit-2.1/lua.hpp"
+
+namespace mslua {
+
+template <ApiFunction f>
+int Entry(lua_State* L) {
+  {
+    Session& session = Session::Of(L);
+    lua_State* const outer = session.Enter(L);
+    const StatusOr<int> results = f(L, session);
+    if (!results.ok()) PushError(L, session, results.status());
+    session.Enter(outer);
+    if (results.ok()) return *results;
+  }
+  return lua_error(L);
+}
+
+}  // namespace mslua

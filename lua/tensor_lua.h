@@ -1,0 +1,28 @@
+// Tensors in Lua: reading them from arguments, the module's makers of tensors, and the Tensor kind.
+#pragma once
+
+#include "absl/types/optional.h"
+#include "luajit-2.1/lua.hpp"
+#include "lua/session.h"
+#include "lua/tensor.h"
+
+namespace mslua {
+
+// A Tensor, a Parameter's value (copied), a number, a boolean or a nested list of them as a tensor. `dtype` absent: a tensor's own,
+// bool for booleans, else f32. A tensor of another dtype is cast.
+StatusOr<Tensor> ReadTensor(Session& session, lua_State* L, int index, absl::optional<DType> dtype, absl::string_view what);
+
+// Pushes an element: a number, or a boolean.
+void PushElement(lua_State* L, const TensorView& tensor, int64_t i);
+
+// Entries of the module (tensor, zeros, ...) into the table on the top, and the kind's metatable.
+void OpenTensors(lua_State* L);
+
+// Puts functions into the table on the top of the stack.
+struct NamedFunction {
+  const char* name;
+  lua_CFunction function;
+};
+void SetFunctions(lua_State* L, std::initializer_list<NamedFunction> functions);
+
+}  // namespace mslua

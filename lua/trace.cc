@@ -1,0 +1,161 @@
+#include "lua/trace.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "lua/object.h"
+#include "lua/op_call.h"
+#include "lua/tensor_lua.h"
+
+namespace mslua {
+
+Trace::Trace(Session& session, std::string name, bool training)
+    : session_(session), outer_(session.trace), id_(session.next_trace_id++), training_(training), builder_(std::move(name)) {
+  session.trace = this;
+}
+
+Trace::~Trace() { session_.trace = outer_; }
+
+void Trace::Locate() {
+  auto location = std::make_shared<Location>(*session_.Where());
+  location->scope = absl::StrJoin(scopes_, "/");
+  builder_.SetLocation(std::move(location));
+}
+
+Status Trace::Check() const {
+  RETURN_IF_ERROR(builder_.status());
+  if (builder_.graph().nodes.size() > kMaxTraceNodes) {
+    return absl::ResourceExhaustedError(absl::StrCat("the traced graph has more than ", kMaxTraceNodes,
+                                                     " nodes: Lua loops run while the graph is traced; use operators over whole tensors"));
+  }
+  return absl::OkStatus();
+}
+
+Value Trace::Constant(const Tensor& tensor) {
+  return builder_.Literal(tensor.type, std::string(static_cast<const char*>(tensor.data.get()), static_cast<size_t>(tensor.type.bytes())));
+}
+
+StatusOr<Value> Trace::ParameterValue(const std::shared_ptr<ParameterData>& parameter) {
+  const auto found = values_.find(parameter.get());
+  if (found != values_.end()) return found->second;
+  const auto location = builder_.location();
+  builder_.SetLocation(nullptr);
+  const Value value = builder_.Input(KeyOf(session_, *parameter), parameter->kind, parameter->type);
+  builder_.SetLocation(location);
+  RETURN_IF_ERROR(builder_.status());
+  used_.push_back(parameter);
+  values_.emplace(parameter.get(), value);
+  return value;
+}
+
+StatusOr<Value> Trace::ToValue(lua_State* L, int index, DType dtype) {
+  if (const auto* v = ToObject<TracedValue>(L, index)) {
+    if (v->trace_id != id_) {
+      return absl::FailedPreconditionError("a traced value is used after its trace has ended: construct must not keep values for later calls");
+    }
+    return v->value;
+  }
+  if (const auto* p = ToObject<std::shared_ptr<ParameterData>>(L, index)) return ParameterValue(*p);
+  ASSIGN_OR_RETURN(const Tensor t, ReadTensor(session_, L, index, ToObject<Tensor>(L, index) ? absl::nullopt : absl::optional<DType>(dtype), "operand"));
+  return Constant(t);
+}
+
+void Trace::Push(lua_State* L, Value value) { PushObject<TracedValue>(L, {id_, value}); }
+
+Status Trace::Assign(const std::shared_ptr<ParameterData>& parameter, Value value) {
+  const TensorType type = builder_.TypeOf(value);
+  if (type != parameter->type) {
+    return absl::InvalidArgumentError(absl::StrCat("assign: parameter '", parameter->name, "' is ", ToString(parameter->type), ", the value is ", ToString(type)));
+  }
+  RETURN_IF_ERROR(ParameterValue(parameter).status());
+  values_[parameter.get()] = value;
+  if (std::find(assigned_.begin(), assigned_.end(), parameter) == assigned_.end()) assigned_.push_back(parameter);
+  return absl::OkStatus();
+}
+
+void Trace::OutputAssigned() {
+  for (const auto& p : assigned_) builder_.Output(p->key, values_[p.get()], p->key);
+  assigned_.clear();
+}
+
+Status Trace::Call(int arguments, int results) {
+  const size_t scopes = scopes_.size();
+  const Status called = session_.Call(arguments, results);
+  scopes_.resize(std::min(scopes, scopes_.size()));
+  RETURN_IF_ERROR(called);
+  return Check();
+}
+
+void Trace::PushRegion() {
+  regions_.push_back(next_region_++);
+  builder_.SetRegion(regions_.back());
+}
+
+void Trace::PopRegion() {
+  if (!regions_.empty()) regions_.pop_back();
+  builder_.SetRegion(regions_.empty() ? 0 : regions_.back());
+}
+
+namespace {
+
+StatusOr<int> PushScope(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(std::string name, ReadString(L, 1, "push_scope"));
+  if (session.trace != nullptr) session.trace->PushScope(std::move(name));
+  return 0;
+}
+StatusOr<int> PopScope(lua_State*, Session& session) {
+  if (session.trace != nullptr) session.trace->PopScope();
+  return 0;
+}
+StatusOr<int> PushRegion(lua_State*, Session& session) {
+  if (session.trace != nullptr) session.trace->PushRegion();
+  return 0;
+}
+StatusOr<int> PopRegion(lua_State*, Session& session) {
+  if (session.trace != nullptr) session.trace->PopRegion();
+  return 0;
+}
+StatusOr<int> IsTracing(lua_State* L, Session& session) {
+  lua_pushboolean(L, session.trace != nullptr);
+  return 1;
+}
+StatusOr<int> Training(lua_State* L, Session& session) {
+  lua_pushboolean(L, session.trace != nullptr ? session.trace->training() : session.training);
+  return 1;
+}
+StatusOr<int> SetTraining(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(session.training, ReadBool(L, 1, "set_training"));
+  return 0;
+}
+
+StatusOr<int> ValueIndex(lua_State* L, Session& session) {
+  const auto* v = ToObject<TracedValue>(L, 1);
+  if (v == nullptr || session.trace == nullptr || v->trace_id != session.trace->id()) {
+    return absl::FailedPreconditionError("a traced value is used after its trace has ended: construct must not keep values for later calls");
+  }
+  if (lua_type(L, 2) == LUA_TSTRING) return GetTensorField(L, session.trace->g().TypeOf(v->value));
+  return IndexOperand(L, session);
+}
+
+StatusOr<int> ValueToText(lua_State* L, Session& session) {
+  const auto* v = ToObject<TracedValue>(L, 1);
+  if (v == nullptr || session.trace == nullptr || v->trace_id != session.trace->id()) PushString(L, "value of an ended trace");
+  else PushString(L, absl::StrCat("traced ", ToString(session.trace->g().TypeOf(v->value))));
+  return 1;
+}
+
+}  // namespace
+
+void OpenTraces(lua_State* L) {
+  luaL_getmetatable(L, KindName<TracedValue>::value);
+  lua_pushcfunction(L, Entry<ValueIndex>);
+  lua_setfield(L, -2, "__index");
+  lua_pushcfunction(L, Entry<ValueToText>);
+  lua_setfield(L, -2, "__tostring");
+  lua_pop(L, 1);
+  SetFunctions(L, {{"push_scope", Entry<PushScope>}, {"pop_scope", Entry<PopScope>}, {"push_region", Entry<PushRegion>}, {"pop_region", Entry<PopRegion>},
+                   {"is_tracing", Entry<IsTracing>}, {"training", Entry<Training>}, {"set_training", Entry<SetTraining>}});
+}
+
+}  // namespace mslua

@@ -1,0 +1,76 @@
+// Tracing: while a Trace exists, operators that Lua calls become nodes of its graph.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "core/graph/builder.h"
+#include "luajit-2.1/lua.hpp"
+#include "lua/parameter.h"
+#include "lua/session.h"
+
+namespace mslua {
+
+// More nodes than this are a mistake in the recipe: a loop that should be a tensor operation.
+inline constexpr size_t kMaxTraceNodes = 100000;
+
+class Trace {
+ public:
+  // Becomes the session's trace until it goes.
+  Trace(Session& session, std::string name, bool training);
+  ~Trace();
+  Trace(const Trace&) = delete;
+  Trace& operator=(const Trace&) = delete;
+
+  GraphBuilder& g() { return builder_; }
+  uint64_t id() const { return id_; }
+  bool training() const { return training_; }
+
+  // An operand as a value of this graph: a traced value, a parameter (a graph input on first use), a tensor (a
+  // constant), a number or boolean (a scalar of `dtype`).
+  StatusOr<Value> ToValue(lua_State* L, int index, DType dtype);
+  StatusOr<Value> ParameterValue(const std::shared_ptr<ParameterData>& parameter);
+  Value Constant(const Tensor& tensor);
+  void Push(lua_State* L, Value value);
+
+  // From here on `parameter` is `value`; the graph gets an output that replaces it (Finish).
+  Status Assign(const std::shared_ptr<ParameterData>& parameter, Value value);
+  // Appends an output for each assigned parameter.
+  void OutputAssigned();
+
+  // The recipe's line and the scope path for the nodes that follow.
+  void Locate();
+  // The builder's error, or one for too many nodes.
+  Status Check() const;
+
+  // Calls the function under `arguments` values on the Lua stack, and checks the trace.
+  Status Call(int arguments, int results);
+
+  void PushScope(std::string name) { scopes_.push_back(std::move(name)); }
+  void PopScope() { if (!scopes_.empty()) scopes_.pop_back(); }
+  void PushRegion();
+  void PopRegion();
+
+  // Parameters and states that the graph reads, in the order of first use.
+  const std::vector<std::shared_ptr<ParameterData>>& used() const { return used_; }
+
+ private:
+  Session& session_;
+  Trace* const outer_;
+  const uint64_t id_;
+  const bool training_;
+  GraphBuilder builder_;
+  std::vector<std::string> scopes_;
+  std::vector<int32_t> regions_;
+  int32_t next_region_ = 1;
+  std::vector<std::shared_ptr<ParameterData>> used_, assigned_;
+  absl::flat_hash_map<const ParameterData*, Value> values_;
+};
+
+// Entries of the module: push_scope, ..., trace, and the Value and Graph kinds.
+void OpenTraces(lua_State* L);
+
+}  // namespace mslua
