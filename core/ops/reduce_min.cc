@@ -1,0 +1,15 @@
+#include "core/ops/define.h"
+#include "core/ops/support/reduction.h"
+
+namespace mslua {
+
+std::vector<Value> ExtremeGrad(GradContext& c);  // reduce_max.cc
+
+MSLUA_OPERATOR(reduce_min) {
+  OpDef op = ReductionOp("reduce_min", Reduction::kMin);
+  op.Class("ReduceMin").Doc("The smallest element over `axis` (every axis when none is named).");
+  op.Grad(ExtremeGrad);
+  return {op};
+}
+
+}  // namespace mslua

@@ -1,0 +1,20 @@
+// Reductions over any set of axes: the operator's common definition, its reference and its fast kernel.
+#pragma once
+
+#include "core/graph/builder.h"
+#include "core/op/op_def.h"
+
+namespace mslua {
+
+// reduce_sum, reduce_max, reduce_min, reduce_prod: input x, attributes `axis` (a list; empty: every axis) and `keep_dims`.
+// The gradient is the caller's.
+OpDef ReductionOp(std::string name, Reduction kind);
+
+// A value of the reduction's output type repeated over the input's shape: for gradients.
+Value BroadcastReduced(GradContext& c, Value reduced);
+
+// Whether axis `d` is reduced; the result's shape.
+bool IsReduced(const Attrs& attrs, int64_t d);
+Shape ReducedShape(const Attrs& attrs, const Shape& shape, bool keep_dims);
+
+}  // namespace mslua
