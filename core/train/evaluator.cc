@@ -1,0 +1,65 @@
+#include "core/train/evaluator.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace mslua {
+
+StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(Executable* executable, data::Loader* loader) {
+  std::unique_ptr<Evaluator> e(new Evaluator(executable, loader));
+  const Graph& graph = executable->graph();
+  const std::vector<int32_t> inputs = graph.Inputs();
+  const auto& schema = loader->pipeline().schema();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Node& n = graph.nodes[inputs[i]];
+    const std::string& kind = n.attrs.Str("kind");
+    if (kind == kScalar && n.attrs.Str("name") == "valid") e->valid_position_ = static_cast<int>(i);
+    if (kind != kData) continue;
+    const size_t column = e->column_positions_.size();
+    if (column >= schema.size() || schema[column].type != n.outputs[0]) {
+      return absl::InvalidArgumentError(absl::StrCat("column ", column + 1, " of the evaluation dataset is ",
+                                                     column < schema.size() ? ToString(schema[column].type) : "missing", ", the graph takes ", ToString(n.outputs[0])));
+    }
+    e->column_positions_.push_back(static_cast<int>(i));
+  }
+  for (const GraphOutput& o : graph.outputs) {
+    if (graph.TypeOf(o.value).elements() != 1) return absl::InvalidArgumentError(absl::StrCat("metric '", o.name, "' is not a scalar"));
+  }
+  return e;
+}
+
+StatusOr<std::vector<std::pair<std::string, double>>> Evaluator::Run() {
+  const Graph& graph = executable_->graph();
+  std::vector<std::pair<std::string, double>> sums;
+  for (const GraphOutput& o : graph.outputs) sums.emplace_back(o.name, 0);
+  samples_ = 0;
+  RETURN_IF_ERROR(loader_->Seek({0, 0}));
+  data::Batch batch;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool more, loader_->Next(&batch));
+    if (!more) break;
+    for (size_t c = 0; c < column_positions_.size(); ++c) executable_->BindInputAt(column_positions_[c], batch.columns[c].data);
+    if (valid_position_ >= 0) executable_->SetScalarAt(valid_position_, static_cast<double>(batch.valid));
+    RETURN_IF_ERROR(executable_->Run());
+    for (size_t i = 0; i < sums.size(); ++i) {
+      const TensorView v = executable_->Output(static_cast<int>(i));
+      sums[i].second += LoadAsDouble(v.type.dtype, v.data, 0);
+    }
+    samples_ += batch.valid;
+  }
+  if (samples_ == 0) return absl::InvalidArgumentError("the evaluation dataset has no samples");
+  for (auto& s : sums) s.second /= static_cast<double>(samples_);
+  return sums;
+}
+
+std::string EvalLine(int64_t epoch, const std::vector<std::pair<std::string, double>>& metrics) {
+  std::string line = absl::StrCat("eval: epoch ", epoch);
+  for (const auto& m : metrics) {
+    if (absl::StartsWith(m.first, "top") || m.first == "accuracy") absl::StrAppendFormat(&line, ", %s %.1f%%", m.first, 100 * m.second);
+    else absl::StrAppendFormat(&line, ", %s %.4g", m.first, m.second);
+  }
+  return line;
+}
+
+}  // namespace mslua
