@@ -1,0 +1,54 @@
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "core/ops/define.h"
+#include "core/ops/support/dispatch.h"
+#include "core/ops/support/softmax.h"
+
+namespace mslua {
+namespace {
+
+std::string Rule(const Attrs& attrs, absl::Span<const TensorType> in) {
+  std::string dims;
+  for (int64_t d = 0; d < in[0].rank(); ++d) absl::StrAppend(&dims, d == attrs.Int("axis") ? " !d" : " d", d);
+  return absl::StrCat(dims, " -> ", dims);
+}
+
+std::vector<Value> Grad(GradContext& c) {
+  const Value s = ReduceSum(c.g, Mul(c.g, c.outputs[0], c.dy[0]), {c.attrs.Int("axis")}, true);
+  return {EmitFormula(c.g, "y * (dy - s)", {{"y", c.outputs[0]}, {"s", s}, {"dy", c.dy[0]}})};
+}
+
+Status Reference(const OpCall& call) {
+  const AxisView v = AxisView::Of(call.inputs[0].type.shape, call.attrs.Int("axis"));
+  DispatchFloat(call.inputs[0].type.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    using C = ComputeType<T>;
+    for (int64_t r = 0; r < v.outer * v.inner; ++r) {
+      const int64_t at = r / v.inner * v.size * v.inner + r % v.inner;
+      const T* x = call.inputs[0].as<T>() + at;
+      T* y = call.outputs[0].as<T>() + at;
+      C max = -INFINITY, sum = 0;
+      for (int64_t i = 0; i < v.size; ++i) max = std::max(max, static_cast<C>(x[i * v.inner]));
+      for (int64_t i = 0; i < v.size; ++i) sum += std::exp(static_cast<C>(x[i * v.inner]) - max);
+      for (int64_t i = 0; i < v.size; ++i) y[i * v.inner] = static_cast<T>(std::exp(static_cast<C>(x[i * v.inner]) - max) / sum);
+    }
+  });
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+MSLUA_OPERATOR(softmax) {
+  OpDef op("softmax");
+  op.Class("Softmax").Doc("exp(x) divided by its sum along `axis`; computed from x minus the maximum, so that nothing overflows.");
+  op.Input("x").Attr("axis", AttrKind::kAxis, int64_t{-1}, "the axis that stays whole");
+  op.Rule(Rule).Grad(Grad).Reference(Reference).Fast(HighwaySoftmax(false)).InPlace(0, 0);
+  op.AddSample({{{DType::kF32, {3, 5}}}, {}, -3, 3});
+  op.AddSample({{{DType::kF32, {2, 3, 37}}}, {}, -3, 3});
+  op.AddSample({{{DType::kF32, {2, 5, 3}}}, {{"axis", int64_t{1}}}, -3, 3});
+  return {op};
+}
+
+}  // namespace mslua

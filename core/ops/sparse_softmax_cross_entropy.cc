@@ -1,0 +1,109 @@
+#include <algorithm>
+#include <cmath>
+
+#include "core/ops/define.h"
+#include "core/ops/support/dispatch.h"
+#include "core/ops/support/softmax.h"
+
+namespace mslua {
+namespace {
+
+// Losses are f32, whatever the logits' 16 bits; f64 for f64.
+DType LossType(const TensorType& logits) { return logits.dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
+
+struct Records {
+  int64_t records, classes, ignore;
+  explicit Records(const OpCall& call)
+      : records(call.inputs[1].type.elements()), classes(call.inputs[0].type.shape.back()), ignore(call.attrs.Int("ignore_index")) {}
+};
+
+int64_t Label(const OpCall& call, int64_t i) { return static_cast<int64_t>(LoadAsDouble(call.inputs[1].type.dtype, call.inputs[1].data, i)); }
+
+Status Forward(const OpCall& call) {
+  const Records n(call);
+  RETURN_IF_ERROR(CheckLabels(call.inputs[1].type.dtype, call.inputs[1].data, n.records, n.classes, n.ignore));
+  DispatchFloat(call.inputs[0].type.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    using C = ComputeType<T>;
+    for (int64_t i = 0; i < n.records; ++i) {
+      const T* x = call.inputs[0].as<T>() + i * n.classes;
+      C max = -INFINITY, sum = 0;
+      for (int64_t j = 0; j < n.classes; ++j) max = std::max(max, static_cast<C>(x[j]));
+      for (int64_t j = 0; j < n.classes; ++j) sum += std::exp(static_cast<C>(x[j]) - max);
+      const C lse = max + std::log(sum);
+      const int64_t label = Label(call, i);
+      call.outputs[0].as<C>()[i] = label == n.ignore ? C{0} : lse - static_cast<C>(x[label]);
+      call.outputs[1].as<C>()[i] = lse;
+    }
+  });
+  return absl::OkStatus();
+}
+
+Status Backward(const OpCall& call) {
+  const Records n(call);
+  RETURN_IF_ERROR(CheckLabels(call.inputs[1].type.dtype, call.inputs[1].data, n.records, n.classes, n.ignore));
+  DispatchFloat(call.inputs[0].type.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    using C = ComputeType<T>;
+    for (int64_t i = 0; i < n.records; ++i) {
+      const int64_t label = Label(call, i);
+      const C lse = call.inputs[2].as<C>()[i], dloss = label == n.ignore ? C{0} : call.inputs[3].as<C>()[i];
+      for (int64_t j = 0; j < n.classes; ++j) {
+        const C p = std::exp(static_cast<C>(call.inputs[0].as<T>()[i * n.classes + j]) - lse);
+        call.outputs[0].as<T>()[i * n.classes + j] = static_cast<T>((p - (j == label ? 1 : 0)) * dloss);
+      }
+    }
+  });
+  return absl::OkStatus();
+}
+
+std::vector<Value> Grad(GradContext& c) {
+  GraphBuilder& g = c.g;
+  const Value logits = c.x(0), labels = c.x(1), lse = c.outputs[1];
+  Value d;
+  if (c.dy[0].valid()) d = g.Op("sparse_softmax_cross_entropy_grad", {logits, labels, lse, c.dy[0]}, {{"ignore_index", c.attrs.Int("ignore_index")}});
+  if (c.dy[1].valid()) {
+    Shape column = g.TypeOf(lse).shape;
+    column.push_back(1);
+    const TensorType& x = g.TypeOf(logits);
+    const Value p = EmitFormula(g, "exp(x - lse) * dlse", {{"x", Cast(g, logits, LossType(x))}, {"lse", Reshape(g, lse, column)}, {"dlse", Reshape(g, c.dy[1], column)}});
+    const Value through_lse = Cast(g, p, x.dtype);
+    d = d.valid() ? Add(g, d, through_lse) : through_lse;
+  }
+  return {d, Value()};
+}
+
+}  // namespace
+
+MSLUA_OPERATOR(sparse_softmax_cross_entropy) {
+  OpDef op("sparse_softmax_cross_entropy");
+  op.Class("SparseSoftmaxCrossEntropyWithLogits");
+  op.Doc("-log(softmax(logits)[label]) for logits [.., classes] and labels [..]: loss [..] in f32 (f64 for f64), and lse [..], the logarithm of the sum of "
+         "exp(logits). A record whose label is ignore_index has loss 0 and no gradient; another label outside [0, classes) is an error that names it.");
+  op.Input("logits").Input("labels", TypeClass::kIndex).Outputs({"loss", "lse"});
+  op.Attr("ignore_index", AttrKind::kInt, int64_t{-100});
+  op.Rule("*b !c, *b -> *b, *b").Grad(Grad).Reference(Forward).Fast(HighwaySparseCrossEntropy());
+  op.Infer([](const Attrs&, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
+    Shape b = in[0].shape;
+    if (b.empty() || b.back() < 1) return absl::InvalidArgumentError("logits need a dimension of classes");
+    b.pop_back();
+    if (in[1].shape != b) return absl::InvalidArgumentError("labels need the logits' shape without the classes");
+    return std::vector<TensorType>(2, {LossType(in[0]), b});
+  });
+  op.AddSample({{{DType::kF32, {5, 4}}, {DType::kI32, {5}}}, {}, -2, 2});
+  op.AddSample({{{DType::kF32, {2, 3, 37}}, {DType::kI64, {2, 3}}}, {{"ignore_index", int64_t{1}}}, -2, 2});
+
+  OpDef grad("sparse_softmax_cross_entropy_grad");
+  grad.Doc("The logits' gradient: (softmax(logits) - one_hot(labels)) * dloss, from lse.");
+  grad.Input("logits").Input("labels", TypeClass::kIndex).Input("lse", TypeClass::kFloat).Input("dloss", TypeClass::kFloat).Outputs({"dlogits"});
+  grad.Attr("ignore_index", AttrKind::kInt, int64_t{-100});
+  grad.Rule("*b !c, *b, *b, *b -> *b !c").Reference(Backward).Fast(HighwaySparseCrossEntropyGrad()).InPlace(0, 0);
+  grad.Check([](const Attrs&, absl::Span<const TensorType> in) -> Status {
+    const bool fits = in[2].dtype == LossType(in[0]) && in[3].dtype == LossType(in[0]);
+    return fits ? absl::OkStatus() : absl::InvalidArgumentError("lse and dloss are in the loss's type");
+  });
+  grad.AddSample({{{DType::kF32, {5, 4}}, {DType::kI32, {5}}, {DType::kF32, {5}}, {DType::kF32, {5}}}});
+  return {op, grad};
+}
+
+}  // namespace mslua

@@ -1,0 +1,25 @@
+// Softmax and its kin over rows, over Highway.
+#pragma once
+
+#include "core/op/op_def.h"
+
+namespace mslua {
+
+// A tensor seen as [outer, size, inner] around one axis.
+struct AxisView {
+  int64_t outer = 1, size = 1, inner = 1;
+  static AxisView Of(const Shape& shape, int64_t axis);
+};
+
+// f32 and bf16, along the last axis (attribute `axis`).
+FastKernel HighwaySoftmax(bool log);
+
+// logits [.., classes] and labels [..] give the loss and the logarithm of the sum of exponentials, both [..] f32.
+FastKernel HighwaySparseCrossEntropy();
+// logits, labels, lse, dloss give the logits' gradient.
+FastKernel HighwaySparseCrossEntropyGrad();
+
+// OK, or which record has a label that is neither in [0, classes) nor `ignore`.
+Status CheckLabels(DType type, const void* labels, int64_t records, int64_t classes, int64_t ignore);
+
+}  // namespace mslua
