@@ -46,29 +46,37 @@ local function apply_text(defaults, name, text, origin)
   set(name, v, origin)
 end
 
--- Keys with a point are leaves of the recipe's table: kept for ms.recipe.
-local function apply_table(defaults, values, origin, what)
+-- Keys with a point are leaves of the recipe's table: ms.recipe checks them.
+local function is_leaf(name) return name:find(".", 1, true) ~= nil end
+
+local function check_table(defaults, values, what)
   for _, name in ipairs(errors.names(values)) do
-    if name:find(".", 1, true) then
-      state.leaves[#state.leaves + 1] = { name, values[name], origin }
-    elseif defaults[name] == nil then
+    if not is_leaf(name) and defaults[name] == nil then
       errors.fail("params: %s: unknown parameter '%s'%s", what, name, core.did_you_mean(name, errors.names(defaults)))
-    elseif not same_kind(defaults[name], values[name]) then
+    elseif not is_leaf(name) and not same_kind(defaults[name], values[name]) then
       errors.fail("params: %s: %s: expected %s, got %s", what, name, phrase(defaults[name]), errors.show(values[name]))
+    end
+  end
+end
+
+local function apply_table(values, origin)
+  for _, name in ipairs(errors.names(values)) do
+    if is_leaf(name) then
+      state.leaves[#state.leaves + 1] = { name, values[name], origin }
     else
       set(name, values[name], origin)
     end
   end
 end
 
-local function apply_preset(defaults, presets)
+local function apply_preset(presets)
   local name = core.options.preset
   if not name or (name == "full" and not presets.full) then return end
   if not presets[name] then
     usage_error("unknown preset '%s'%s; it has: %s", name, core.did_you_mean(name, errors.names(presets)),
       table.concat(errors.names(presets), ", "))
   end
-  apply_table(defaults, presets[name], "preset " .. name, "presets." .. name)
+  apply_table(presets[name], "preset " .. name)
 end
 
 local function check_shape(defaults, presets)
@@ -81,6 +89,7 @@ local function check_shape(defaults, presets)
   if type(presets) ~= "table" then errors.fail("params: presets: expected a table, got %s", errors.show(presets)) end
   for name, preset in pairs(presets) do
     if type(preset) ~= "table" then errors.fail("params: presets.%s: expected a table, got %s", name, errors.show(preset)) end
+    check_table(defaults, preset, "presets." .. name)
   end
 end
 
@@ -98,8 +107,9 @@ function M.params(declared)
   state.values, state.origins, state.leaves, state.defaults = {}, {}, {}, defaults
   for name, v in pairs(defaults) do set(name, v, "recipe") end
   if defaults.data_path == "" and os.getenv "DATA_PATH" then set("data_path", os.getenv "DATA_PATH", "$DATA_PATH") end
-  if state.base.params then apply_table(defaults, state.base.params, "config", "resolved") end
-  apply_preset(defaults, presets)
+  check_table(defaults, state.base.params or {}, "resolved")
+  apply_table(state.base.params or {}, "config")
+  apply_preset(presets)
   for _, name in ipairs(errors.names(defaults)) do
     local text = os.getenv("MSLUA_" .. name:upper())
     if text then apply_text(defaults, name, text, "MSLUA_" .. name:upper()) end

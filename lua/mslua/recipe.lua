@@ -60,7 +60,7 @@ M.fields = {
   { "input", "list", check = inputs_problem },
   { "network", "function|cell", required = true },
   { "loss", "loss" },
-  { "optimizer", "optimizer", required = true },
+  { "optimizer", "optimizer|function", required = true },
   { "callbacks", "list", {} },
   { "train", "table", {}, fields = train },
   { "eval", "table", {}, fields = eval },
@@ -244,13 +244,9 @@ function M.recipe(values)
 end
 
 -- A value that may be given as a function, so that it is made when it is needed.
-local function made(v)
-  if type(v) == "function" then return v() end
-  return v
-end
-
-local function checked(recipe, name, kinds)
-  local v = made(recipe[name])
+local function checked(recipe, name, kinds, ...)
+  local v = recipe[name]
+  if type(v) == "function" then v = v(...) end
   local problem = v ~= nil and args.problem({ name, kinds }, v) or (v == nil and "the function gave nothing")
   if problem then report(("%s: %s"):format(name, problem), { name }) end
   return v
@@ -268,6 +264,10 @@ function Recipe:make_dataset(name)
   if self[name] == nil then return nil end
   return checked(self, name, "dataset")
 end
+
+--- The optimizer; a function gets the number of steps in an epoch, which schedules need.
+---@param steps integer
+function Recipe:make_optimizer(steps) return checked(self, "optimizer", "optimizer", steps) end
 
 --- The text of a file that trains exactly this again: what was overridden on its first line, then the recipe.
 ---@return string

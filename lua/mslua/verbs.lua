@@ -22,9 +22,9 @@ function M.load()
   return recipe
 end
 
-local function model_of(recipe)
+local function model_of(recipe, dataset)
   return Model(recipe:make_network(), {
-    loss_fn = recipe.loss, optimizer = recipe.optimizer, metrics = recipe.eval.metrics, amp = recipe.train.amp,
+    loss_fn = recipe.loss, optimizer = dataset and recipe:make_optimizer(dataset:get_dataset_size()), metrics = recipe.eval.metrics, amp = recipe.train.amp,
     loss_scale_manager = recipe.train.loss_scale,
   })
 end
@@ -64,7 +64,7 @@ local function train(recipe)
   local dataset, eval_dataset = recipe:make_dataset "dataset", recipe:make_dataset "eval_dataset"
   if flags.overfit then dataset = dataset:take(flags.overfit) end
   if flags.fast_dev_run and eval_dataset then eval_dataset = eval_dataset:take(flags.fast_dev_run) end
-  return model_of(recipe):train {
+  return model_of(recipe, dataset):train {
     t.epochs, dataset, callbacks = callbacks_of(recipe, eval_dataset), dataset_sink_mode = t.dataset_sink_mode,
     accumulate_steps = t.accumulate_steps, clip_norm = t.clip_norm, clip_value = t.clip_value,
     max_steps = flags.fast_dev_run or flags.max_steps or t.max_steps, name = recipe.name, config = recipe:config_text(),
@@ -131,8 +131,9 @@ end
 --- `mslua graph R`: the training step's graph.
 function M.graph()
   local recipe = M.load()
-  local spec = model_of(recipe):train_spec {
-    train_dataset = recipe:make_dataset "dataset", epoch = recipe.train.epochs, dataset_sink_mode = false,
+  local dataset = recipe:make_dataset "dataset"
+  local spec = model_of(recipe, dataset):train_spec {
+    train_dataset = dataset, epoch = recipe.train.epochs, dataset_sink_mode = false,
     accumulate_steps = recipe.train.accumulate_steps, clip_norm = recipe.train.clip_norm, clip_value = recipe.train.clip_value,
   }
   return spec.graph

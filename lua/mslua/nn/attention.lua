@@ -15,20 +15,24 @@ local bind = args.signature("MultiheadAttention", {
   { "has_bias", "boolean", true },
   { "causal", "boolean", false },
   { "weight_init", "any" },
+  { "out_init", "any" },
   { "bias_init", "any" },
 })
 
 --- `nn.MultiheadAttention(128, 4, {causal = true})`. Query, key and value come from one projection `in_proj` [3 e, e];
---- `causal`: a position sees itself and those before it. Dropout acts on the result of `out_proj`.
+--- `out_init`: how out_proj begins, when not as in_proj. `causal`: a position sees itself and those before it. Dropout acts on the result of `out_proj`.
 function Attention:init(...)
   local a = bind(...)
   if a.embed_dim % a.num_heads ~= 0 then
     errors.fail("MultiheadAttention: embed_dim = %d is not a multiple of num_heads = %d", a.embed_dim, a.num_heads)
   end
-  local options = { weight_init = a.weight_init, bias_init = a.bias_init, has_bias = a.has_bias }
   self.embed_dim, self.num_heads, self.causal = a.embed_dim, a.num_heads, a.causal
-  self.in_proj = Dense(a.embed_dim, 3 * a.embed_dim, options)
-  self.out_proj = Dense(a.embed_dim, a.embed_dim, options)
+  self.in_proj = Dense(a.embed_dim, 3 * a.embed_dim, {
+    weight_init = a.weight_init, bias_init = a.bias_init, has_bias = a.has_bias,
+  })
+  self.out_proj = Dense(a.embed_dim, a.embed_dim, {
+    weight_init = a.out_init or a.weight_init, bias_init = a.bias_init, has_bias = a.has_bias,
+  })
   self.dropout = Dropout { p = a.dropout }
 end
 

@@ -1,0 +1,115 @@
+--- ResNet (He et al., "Deep Residual Learning for Image Recognition", 2015): resnet18, 34, 50, 101, 152.
+local ms = require "mslua"
+local nn, ops = ms.nn, ms.ops
+
+-- Convolution weights begin normal with variance 2 / fan out (He et al., 2015).
+local function conv(n_in, n_out, kernel, stride)
+  return nn.Conv2d(n_in, n_out, kernel, {
+    stride = stride or 1, pad_mode = "pad", padding = math.floor(kernel / 2),
+    weight_init = { "he_normal", mode = "fan_out", nonlinearity = "relu" },
+  })
+end
+
+-- What is added to a block's result: the input itself, or a 1x1 projection of it where shapes differ.
+local function add_projection(block, n_in, n_out, stride)
+  if stride == 1 and n_in == n_out then return end
+  block.down_conv = conv(n_in, n_out, 1, stride)
+  block.down_bn = nn.BatchNorm2d(n_out)
+end
+
+local function shortcut(block, x)
+  return block.down_conv and block.down_bn(block.down_conv(x)) or x
+end
+
+--- Two 3x3 convolutions; [n, n_in, h, w] to [n, planes, h / stride, w / stride].
+local Basic = nn.Cell:extend "Basic"
+Basic.expansion = 1
+
+function Basic:init(n_in, planes, stride)
+  self.conv1 = conv(n_in, planes, 3, stride)
+  self.bn1 = nn.BatchNorm2d(planes)
+  self.conv2 = conv(planes, planes, 3)
+  self.bn2 = nn.BatchNorm2d(planes)
+  add_projection(self, n_in, planes, stride)
+end
+
+function Basic:construct(x)
+  local y = ops.relu(self.bn1(self.conv1(x)))
+  return ops.relu(self.bn2(self.conv2(y)) + shortcut(self, x))
+end
+
+--- 1x1, 3x3 with the stride, 1x1 to four times as many channels.
+local Bottleneck = nn.Cell:extend "Bottleneck"
+Bottleneck.expansion = 4
+
+function Bottleneck:init(n_in, planes, stride)
+  local n_out = 4 * planes
+  self.conv1 = conv(n_in, planes, 1)
+  self.bn1 = nn.BatchNorm2d(planes)
+  self.conv2 = conv(planes, planes, 3, stride)
+  self.bn2 = nn.BatchNorm2d(planes)
+  self.conv3 = conv(planes, n_out, 1)
+  self.bn3 = nn.BatchNorm2d(n_out)
+  add_projection(self, n_in, n_out, stride)
+end
+
+function Bottleneck:construct(x)
+  local y = ops.relu(self.bn1(self.conv1(x)))
+  y = ops.relu(self.bn2(self.conv2(y)))
+  return ops.relu(self.bn3(self.conv3(y)) + shortcut(self, x))
+end
+
+local ResNet = nn.Cell:extend "ResNet"
+
+--- `stem` "imagenet": a 7x7 convolution of stride 2 and a pool of stride 2; "cifar": a 3x3 convolution, for small images.
+--- `width`: channels of the first stage.
+function ResNet:init(block, depths, options)
+  local width = options.width
+  self.stem = options.stem
+  self.conv1 = self.stem == "imagenet" and conv(3, width, 7, 2) or conv(3, width, 3)
+  self.bn1 = nn.BatchNorm2d(width)
+  self.pool = nn.MaxPool2d(3, { stride = 2, pad_mode = "pad", padding = 1 })
+  local n_in = width
+  for stage, depth in ipairs(depths) do
+    local blocks = nn.SequentialCell()
+    for i = 1, depth do
+      local planes = width * 2 ^ (stage - 1)
+      blocks:append(block(n_in, planes, stage > 1 and i == 1 and 2 or 1))
+      n_in = planes * block.expansion
+    end
+    self["layer" .. stage] = blocks
+  end
+  self.stages = #depths
+  self.fc = nn.Dense(n_in, options.num_classes)
+end
+
+--- x [n, 3, h, w] gives logits [n, num_classes].
+function ResNet:construct(x)
+  x = ops.relu(self.bn1(self.conv1(x)))
+  if self.stem == "imagenet" then x = self.pool(x) end
+  for stage = 1, self.stages do x = self["layer" .. stage](x) end
+  return self.fc(ops.reduce_mean(x, { 3, 4 }))
+end
+
+local M = {}
+
+local shapes = {
+  resnet18 = { Basic, { 2, 2, 2, 2 } }, resnet34 = { Basic, { 3, 4, 6, 3 } }, resnet50 = { Bottleneck, { 3, 4, 6, 3 } },
+  resnet101 = { Bottleneck, { 3, 4, 23, 3 } }, resnet152 = { Bottleneck, { 3, 8, 36, 3 } },
+}
+
+local defaults = { num_classes = 10, stem = "imagenet", width = 64 }
+
+for name, shape in pairs(shapes) do
+  --- `resnet50 { num_classes = 10, stem = "imagenet", width = 64 }`
+  M[name] = function(options)
+    local merged = setmetatable({}, { __index = defaults })
+    for key, v in pairs(options or {}) do
+      if defaults[key] == nil then error(("%s: unknown option '%s'"):format(name, key), 2) end
+      merged[key] = v
+    end
+    return ResNet(shape[1], shape[2], merged)
+  end
+end
+
+return M

@@ -1,0 +1,54 @@
+-- A small GPT that predicts Shakespeare's next character: nanoGPT's configuration for a CPU.
+--
+--   mslua train recipes/char_gpt.lua data_path=/data/tinyshakespeare
+--   mslua run recipes/examples/sample.lua runs/<id>/ckpt data_path=/data/tinyshakespeare
+local ms = require "mslua"
+local nn = ms.nn
+local GPT = require "gpt"
+
+local p = ms.params {
+  data_path = "",
+  vocab = 65,  -- distinct characters of the text
+  layers = 4, heads = 4, dim = 128, block = 64, dropout = 0,
+  batch_size = 12, steps = 2000, warmup = 100, eval_every = 250,
+  lr = 1e-3, min_lr = 1e-4, beta1 = 0.9, beta2 = 0.99, weight_decay = 0.1, clip_norm = 1,
+  eval_loss = 1.90,  -- expected after the last step
+  presets = { smoke = { layers = 2, dim = 32, steps = 30, warmup = 5, eval_every = 15, eval_loss = 4.2 } },
+}
+
+-- Training windows begin at any character, in random order; validation goes through the last tenth of the text once.
+local function create_dataset(usage)
+  local train = usage == "train"
+  local ds = ms.dataset.TextDataset(p.data_path, { usage = usage, block = p.block, stride = train and 1 or p.block })
+  if train then ds = ds:shuffle(2 ^ 24) end
+  return ds:batch(train and p.batch_size or 64, { drop_remainder = train })
+end
+
+return ms.recipe {
+  name = "char_gpt",
+  doc = "characters of Shakespeare, nanoGPT's network for a CPU",
+  seed = 1,
+  dataset = function() return create_dataset "train" end,
+  eval_dataset = function() return create_dataset "test" end,
+  input = { { dtype = ms.int32, shape = { p.batch_size, p.block } }, { dtype = ms.int32, shape = { p.batch_size, p.block } } },
+  network = function()
+    return GPT { vocab = p.vocab, block = p.block, layers = p.layers, heads = p.heads, dim = p.dim, dropout = p.dropout }
+  end,
+  loss = nn.CrossEntropyLoss(),
+  optimizer = nn.AdamWeightDecay {
+    learning_rate = nn.warmup_lr {
+      learning_rate = nn.cosine_decay_lr { min_lr = p.min_lr, max_lr = p.lr, total_step = p.steps - p.warmup },
+      warmup_epoch = p.warmup,
+    },
+    beta1 = p.beta1, beta2 = p.beta2, eps = 1e-8,
+    -- Matrices decay; biases and normalisation do not.
+    params = {
+      { params = function(q) return #q.shape > 1 end, weight_decay = p.weight_decay },
+      { params = function(q) return #q.shape == 1 end, weight_decay = 0 },
+    },
+  },
+  train = { epochs = 1, max_steps = p.steps, clip_norm = p.clip_norm },
+  eval = { metrics = { "perplexity" }, every_epochs = 1, every_steps = p.eval_every },
+  checkpoint = { save_checkpoint_steps = p.eval_every, keep_checkpoint_max = 2 },
+  expect = { eval_loss_below = p.eval_loss },
+}

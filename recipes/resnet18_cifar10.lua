@@ -1,0 +1,50 @@
+-- ResNet-18 for small images on CIFAR-10: crop and flip, Nesterov momentum, one cycle of the learning rate.
+--
+--   mslua train recipes/resnet18_cifar10.lua data_path=/data/cifar-10-batches-bin epochs=10
+local ms = require "mslua"
+local nn, vision, transforms = ms.nn, ms.dataset.vision, ms.dataset.transforms
+local resnet = require "resnet"
+
+local p = ms.params {
+  data_path = "",
+  epochs = 10, batch_size = 128, lr = 0.1, momentum = 0.9, weight_decay = 5e-4,
+  width = 64,   -- channels of the first stage
+  top1 = 0.72,  -- expected of the last epoch
+  presets = { smoke = { epochs = 1, width = 8, batch_size = 32, top1 = 0.12, ["train.max_steps"] = 20 } },
+}
+
+local mean, std = { 0.4914, 0.4822, 0.4465 }, { 0.2023, 0.1994, 0.2010 }
+
+local function create_dataset(usage)
+  local ds = ms.dataset.Cifar10Dataset(p.data_path, { usage = usage })
+  local image = { vision.Rescale(1 / 255), vision.Normalize(mean, std), vision.HWC2CHW() }
+  if usage == "train" then
+    image = { vision.RandomCrop({ 32, 32 }, { 4, 4, 4, 4 }), vision.RandomHorizontalFlip(), image }
+    ds = ds:shuffle(50000)
+  end
+  ds = ds:map { operations = transforms.TypeCast(ms.int32), input_columns = "label" }
+  ds = ds:map { operations = image, input_columns = "image" }
+  return ds:batch(p.batch_size, { drop_remainder = usage == "train" })
+end
+
+return ms.recipe {
+  name = "resnet18_cifar10",
+  doc = "ResNet-18 on CIFAR-10, one cycle",
+  seed = 1,
+  dataset = function() return create_dataset "train" end,
+  eval_dataset = function() return create_dataset "test" end,
+  input = { { dtype = ms.float32, shape = { p.batch_size, 3, 32, 32 } }, { dtype = ms.int32, shape = { p.batch_size } } },
+  network = function() return resnet.resnet18 { num_classes = 10, stem = "cifar", width = p.width } end,
+  loss = nn.SoftmaxCrossEntropyWithLogits { sparse = true, reduction = "mean" },
+  optimizer = function(steps)
+    return nn.Momentum {
+      learning_rate = nn.one_cycle_lr { max_lr = p.lr, total_step = p.epochs * steps },
+      momentum = p.momentum, use_nesterov = true, weight_decay = p.weight_decay,
+    }
+  end,
+  train = { epochs = p.epochs },
+  eval = { metrics = { "top1" } },
+  parallel = { parallel_mode = ms.ParallelMode.DATA_PARALLEL, gradients_mean = true },
+  checkpoint = { save_checkpoint_steps = 78, keep_checkpoint_max = 2 },
+  expect = { top1_above = p.top1 },
+}

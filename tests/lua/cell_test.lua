@@ -1,0 +1,95 @@
+-- Cells: registration, names, scopes, printing, and what is refused.
+local check = require "check"
+local ms = require "mslua"
+local nn, ops = ms.nn, ms.ops
+
+local Inner = nn.Cell:extend "Inner"
+function Inner:init() self.w = self:parameter("w", { 2, 3 }, "ones") end
+function Inner:construct(x) return ops.matmul(x, self.w) end
+
+local Net = nn.Cell:extend "Net"
+function Net:init()
+  self.second = Inner()
+  self.weight = ms.Parameter(ms.initializer("zeros", { 3 }), "own")
+  self.frozen = ms.Parameter(ms.initializer("zeros", { 3 }), { requires_grad = false })
+  self.list = nn.CellList { Inner(), Inner() }
+  self.tied = self.second.w
+end
+function Net:construct(x) return self.second(x) + self.weight end
+
+local function names(list)
+  local found = {}
+  for i, p in ipairs(list) do found[i] = p.name end
+  return found
+end
+
+check.case("names are paths, in order of registration; a tied parameter counts once", function()
+  local net = Net()
+  check.equal(names(net:get_parameters()), { "own", "frozen", "second.w", "list.0.w", "list.1.w" })
+  check.equal(names(net:trainable_params()), { "own", "second.w", "list.0.w", "list.1.w" })
+  check.equal(names(net:get_parameters(function(p) return #p.shape == 2 end)), { "second.w", "list.0.w", "list.1.w" })
+  check.equal(net.list[2].w.name, "list.1.w")
+end)
+
+check.case("a call computes", function()
+  check.equal(Net()(ms.ones { 1, 2 }):totable(), { { 2, 2, 2 } })
+end)
+
+check.case("reassignment replaces, nil removes", function()
+  local net = Net()
+  net.second = Inner()
+  net.tied = nil
+  net.list = nil
+  check.equal(names(net:get_parameters()), { "own", "frozen", "second.w" })
+end)
+
+check.case("two parameters of one name", function()
+  local Twice = nn.Cell:extend "Twice"
+  function Twice:init()
+    self.a = ms.Parameter(ms.initializer("zeros", { 1 }), "same")
+    self.b = ms.Parameter(ms.initializer("zeros", { 1 }), "same")
+  end
+  check.fails_here("two parameters have the name 'same'", function() Twice():get_parameters() end)
+end)
+
+check.case("print is a tree", function()
+  check.equal(tostring(nn.SequentialCell { nn.Dense(2, 3, { has_bias = false }), nn.ReLU() }),
+    "SequentialCell\n  0: Dense(2 -> 3, no bias)\n    weight: float32 {3, 2}\n  1: ReLU")
+end)
+
+check.case("what is refused", function()
+  local net = Net()
+  check.fails_here("use nn.CellList", function() net.cells = { Inner() } end)
+  check.fails_here("the first argument is a Cell: call cells with a dot, self.second(x)", function() net.second(net, 1) end)
+  check.fails_here("call operators with a dot, self.matmul(x), not self:matmul(x)", function() ops.MatMul()(net, 1) end)
+  check.fails_here("Empty has no construct", function() nn.Cell:extend "Empty"()(1) end)
+  check.fails_here("expected a stage, an integer from 0", function() net.pipeline_stage = -1 end)
+  check.fails_here("expected an integer, at least 0, got -1", function() net:set_comm_fusion(-1) end)
+  check.fails_here("the cell has no single operator", function() net:shard { { 1 } } end)
+  check.fails_here("did you mean 'normal'?", function() ms.initializer("norml", { 1 }) end)
+  check.fails_here("Dense: in_channels is missing", function() nn.Dense() end)
+  check.fails_here("Dense: unknown key 'bias'", function() nn.Dense(2, 3, { bias = false }) end)
+  check.fails_here("Dense: takes at most 6 arguments", function() nn.Dense(1, 2, "ones", "ones", true, nil, 3) end)
+  check.fails_here("given twice", function() nn.Dense(1, { out_channels = 2, in_channels = 1 }) end)
+end)
+
+check.case("flags reach every parameter below", function()
+  local net = Net():set_comm_fusion(2)
+  for _, p in ipairs(net:get_parameters()) do check.equal(p.comm_fusion, 2) end
+  net.weight.layerwise_parallel = true
+  check.equal(net.weight.layerwise_parallel, true)
+  check.equal(net:recompute(), net)
+end)
+
+check.case("strategies", function()
+  check.equal(tostring(ops.MatMul():shard { { 2, 4 }, { 4, 1 } }.attrs._in_strategy), "((2,4),(4,1))")
+  check.equal(ops.ReLU():shard({ { 2, 4 } }, { { 8, 1 } }).attrs._out_strategy, "((8,1))")
+  check.equal(nn.Dense(2, 2):shard { { 2, 1 }, { 1, 1 } }.op.attrs._in_strategy, "((2,1),(1,1))")
+  check.fails_here("expected a list with the cuts of each tensor", function() ops.MatMul():shard(3) end)
+  check.fails_here("tensor 2: expected a list of integers", function() ops.MatMul():shard { { 2 }, 4 } end)
+  check.fails_here("at least 1", function() ops.MatMul():shard { { 0, 1 } } end)
+  check.fails_here("fusion: expected an integer, at least 0", function() ops.ReLU():add_prim_attr("fusion", -1) end)
+  check.equal(ops.Mul():add_prim_attr("cross_batch", true).attrs._cross_batch, true)
+end)
+
+check.done()

@@ -1,0 +1,118 @@
+-- params and recipe: merging, precedence, written configurations, and every refusal with its file and line.
+local check = require "check"
+local core = require "mslua.core"
+local verbs = require "mslua.verbs"
+local params = require "mslua.params"
+local parallel_context = require "mslua.parallel_context"
+
+local folder = os.getenv "TEST_TMPDIR" or "/tmp"
+local path = folder .. "/made_recipe.lua"
+
+local head = [[
+local ms = require "mslua"
+local p = ms.params { epochs = 5, lr = 0.2, flag = true, name = "a", betas = {0.9, 0.99}, data_path = "",
+  presets = { smoke = { epochs = 1, ["train.accumulate_steps"] = 2 } } }
+local Net = ms.nn.Cell:extend "Net"
+]]
+
+local function body(extra, train)
+  return head .. ([[
+return ms.recipe {
+  name = "made",
+  dataset = function() return ms.dataset.NumpySlicesDataset({ms.ones {4, 2}, ms.ones {4, 2}}):batch(2) end,
+  network = function() return Net() end,
+  optimizer = ms.nn.Momentum { learning_rate = p.lr, momentum = 0.9 },
+  train = { %s },
+  %s
+}
+]]):format(train or "epochs = p.epochs", extra or "")
+end
+
+-- Loads a recipe's text as a verb does, with overrides "key=value" and a preset.
+local function load(text, overrides, preset)
+  local file = assert(io.open(path, "w"))
+  file:write(text)
+  file:close()
+  core.options.verb, core.options.file, core.options.preset = "train", path, preset
+  core.options.overrides = {}
+  for i, override in ipairs(overrides or {}) do core.options.overrides[i] = { override:match "^(.-)=(.*)$" } end
+  params.resolved {}
+  parallel_context.reset_auto_parallel_context()
+  return verbs.load()
+end
+
+check.case("the recipe's own values and defaults", function()
+  local r = load(body())
+  check.equal(r.train.epochs, 5)
+  check.equal(r.train.dataset_sink_mode, true)
+  check.equal(r.seed, 1)
+  check.equal(r.optimizer.schedule.value, 0.2)
+end)
+
+check.case("preset, then command line", function()
+  check.equal(load(body(), {}, "smoke").train.epochs, 1)
+  check.equal(load(body(), {}, "smoke").train.accumulate_steps, 2)
+  check.equal(load(body(), { "epochs=7" }, "smoke").train.epochs, 7)
+  local r = load(body(), { "lr=1e-3", "train.epochs=9", "train.dataset_sink_mode=false", "seed=4" })
+  check.equal({ r.optimizer.schedule.value, r.train.epochs, r.train.dataset_sink_mode, r.seed }, { 1e-3, 9, false, 4 })
+  load(body(), { "parallel.parallel_mode=data_parallel", "parallel.all_reduce_fusion_config={20,35}" })
+  check.equal(parallel_context.get_auto_parallel_context "all_reduce_fusion_config", { 20, 35 })
+end)
+
+check.case("a written configuration is the same training", function()
+  local r = load(body(), { "lr=0.5", "train.epochs=3", "betas={0.5,0.6}", "seed=8" }, "smoke")
+  local again = load(r:config_text())
+  check.equal({ again.optimizer.schedule.value, again.train.epochs, again.train.accumulate_steps, again.seed }, { 0.5, 3, 2, 8 })
+  check.equal(load(r:config_text(), { "lr=0.25" }).optimizer.schedule.value, 0.25)
+end)
+
+check.case("mistakes on the command line", function()
+  local function bad(message, ...)
+    local overrides, preset = { ... }, nil
+    check.fails("made_recipe: " .. message, function() load(body(), overrides, preset) end)
+  end
+  bad("unknown parameter 'epohcs' (did you mean 'epochs'?)", "epohcs=3")
+  bad("unknown parameter 'train.epocs' (did you mean 'train.epochs'?)", "train.epocs=3")
+  bad("unknown parameter 'train': it is a table, set a key of it such as train.epochs", "train=3")
+  bad("unknown parameter 'name.x'", "name.x=3")
+  bad("parameter 'epochs': expected a number such as 5, got 'abc'", "epochs=abc")
+  bad("parameter 'flag': expected a boolean such as true, got '1'", "flag=1")
+  bad("parameter 'betas': expected a list such as {0.9, 0.99}, got '{true}'", "betas={true}")
+  bad("train.epochs: expected an integer, at least 1, got 0", "train.epochs=0")
+  bad('train.epochs: expected an integer, at least 1, got "x"', "train.epochs=x")
+  bad("dataset cannot be set from text", "dataset=x")
+  bad('parallel.parallel_mode: expected one of "stand_alone"', "parallel.parallel_mode=x")
+  check.fails("made_recipe: unknown preset 'smok' (did you mean 'smoke'?); it has: smoke", function() load(body(), {}, "smok") end)
+end)
+
+local function bad_file(line, message, text)
+  check.fails(("%s:%d: %s"):format(path, line, message), function() load(text) end)
+end
+
+check.case("mistakes in the file name its line", function()
+  bad_file(10, "recipe: train: unknown key 'epohcs' (did you mean 'epochs'?)", body("", "epohcs = 3"))
+  bad_file(10, "recipe: train: epochs: expected an integer, at least 1, got 0.5", body("", "epochs = 0.5"))
+  bad_file(11, "recipe: unknown key 'losss' (did you mean 'loss'?)", body "losss = 3")
+  bad_file(11, "recipe: parallel: parallel_mode: expected one of", body "parallel = { parallel_mode = 'x' }")
+  bad_file(11, "recipe: checkpoint: keep_checkpoint_max: expected an integer, at least 0, got -1",
+    body "checkpoint = { keep_checkpoint_max = -1 }")
+  bad_file(12, "recipe: expect: unknown key 'los'", body "expect = {\n    los = 3 }")
+  bad_file(5, "recipe: dataset is missing", head .. "return ms.recipe { name = 'x' }")
+  bad_file(5, "params: no parameter 'lrr' (did you mean 'lr'?)", head .. "local x = p.lrr")
+  bad_file(5, "params: lr cannot be assigned", head .. "p.lr = 3")
+  bad_file(1, "params: presets.a: unknown parameter 'x'", "local p = require 'mslua'.params { presets = { a = { x = 1 } } }")
+  check.fails("'=' expected", function() load "local x y" end)
+  check.fails("a recipe ends with `return ms.recipe {...}`", function() load "return 3" end)
+  check.fails("the function gave nothing", function()
+    load((body():gsub("return Net%(%)", ""))):make_network()
+  end)
+end)
+
+check.case("the parallel context is said in one place", function()
+  check.fails("say it in one place", function()
+    load((body "parallel = { gradients_mean = true }":gsub("\n", '\nms.set_auto_parallel_context { device_num = 1 }\n', 1)))
+  end)
+end)
+
+os.remove(path)
+check.done()

@@ -1,0 +1,150 @@
+-- Schedules, optimizers, callbacks, loss scales, datasets: what their arguments become, and what is refused.
+local check = require "check"
+local ms = require "mslua"
+local nn, vision, transforms = ms.nn, ms.dataset.vision, ms.dataset.transforms
+
+local function data(object)
+  local copy = {}
+  for key, v in pairs(object) do copy[key] = v end
+  return copy
+end
+
+check.case("schedules are data", function()
+  check.equal(data(nn.cosine_decay_lr(0.01, 0.1, 100)), { kind = "cosine", value = 0.1, low = 0.01, total = 100 })
+  check.equal(data(nn.polynomial_decay_lr(0.1, 0.01, 6, { power = 2 })), { kind = "polynomial", value = 0.1, low = 0.01, total = 6, power = 2 })
+  check.equal(data(nn.piecewise_constant_lr({ 2, 5 }, { 0.1, 0.05 })), { kind = "piecewise", value = 0.1, milestones = { 2, 5 }, rates = { 0.1, 0.05 } })
+  check.equal(data(nn.one_cycle_lr(0.1, 780)), { kind = "one_cycle", value = 0.1, total = 780, pct = 0.3, div = 25, final_div = 1e4 })
+  check.equal(data(nn.warmup_lr { learning_rate = nn.cosine_decay_lr(0, 1, 9), warmup_epoch = 3 }),
+    { kind = "cosine", value = 1, low = 0, total = 9, warmup_steps = 3, warmup_from = 0 })
+  check.equal(data(nn.warmup_lr(0.1, 6, 2, 2)), { kind = "constant", value = 0.1, warmup_steps = 4, warmup_from = 0 })
+end)
+
+check.case("MindSpore's values of each epoch", function()
+  -- mindspore.nn.cosine_decay_lr(0.01, 0.1, 6, 2, 2)
+  local s = nn.cosine_decay_lr(0.01, 0.1, 6, 2, 2)
+  check.equal(s.kind, "table")
+  check.near(s.rates, { 0.1, 0.1, 0.055, 0.055, 0.01, 0.01 }, 1e-12)
+  -- mindspore.nn.polynomial_decay_lr(0.1, 0.01, 6, 2, 2, 0.5)
+  check.near(nn.polynomial_decay_lr(0.1, 0.01, 6, 2, 2, 0.5).rates,
+    { 0.1, 0.1, 0.07363961030678928, 0.07363961030678928, 0.01, 0.01 }, 1e-12)
+end)
+
+check.case("schedules that make no sense", function()
+  check.fails_here("ascending", function() nn.piecewise_constant_lr({ 2, 2 }, { 1, 1 }) end)
+  check.fails_here("2 milestones and 1 learning_rates", function() nn.piecewise_constant_lr({ 2, 3 }, { 1 }) end)
+  check.fails_here("above 0, got -1", function() nn.cosine_decay_lr(0, -1, 3) end)
+  check.fails_here("at least 2, got 1", function() nn.one_cycle_lr(0.1, 1) end)
+  check.fails_here("has a warm-up already", function()
+    nn.warmup_lr { learning_rate = nn.warmup_lr { learning_rate = 1, warmup_epoch = 1 }, warmup_epoch = 1 }
+  end)
+end)
+
+local Net = nn.Cell:extend "Net"
+function Net:init()
+  self.fc = nn.Dense(2, 3)
+  self.norm = nn.LayerNorm(3)
+  self.norm.gamma.requires_grad = false
+end
+
+local function names(list)
+  local found = {}
+  for i, p in ipairs(list) do found[i] = p.name end
+  return found
+end
+
+check.case("optimizers choose parameters", function()
+  local net = Net()
+  local all, spec = nn.Momentum(net:trainable_params(), 0.1, 0.9):bind(net)
+  check.equal(names(all), { "fc.weight", "fc.bias", "norm.beta" })
+  check.equal({ spec.kind, spec.momentum, spec.nesterov, spec.weight_decay }, { "momentum", 0.9, false, 0 })
+  check.equal(names((nn.SGD { params = "^fc" }:bind(net))), { "fc.weight", "fc.bias" })
+  check.equal(names((nn.Adam { params = function(p) return #p.shape == 2 end }:bind(net))), { "fc.weight" })
+  local _, groups = nn.AdamWeightDecay { learning_rate = 0.1, params = {
+    { params = "weight$", weight_decay = 0.1 }, { params = "", weight_decay = 0, lr = 0.05 },
+  } }:bind(net)
+  check.equal(names(groups.groups[1].params), { "fc.weight" })
+  check.equal(names(groups.groups[2].params), { "fc.bias", "norm.beta" })
+  check.equal({ groups.groups[1].weight_decay, groups.groups[2].lr_scale }, { 0.1, 0.5 })
+end)
+
+check.case("optimizers that make no sense", function()
+  check.fails_here("Momentum: learning_rate is missing", function() nn.Momentum { momentum = 0.9 } end)
+  check.fails_here("Momentum: momentum is missing", function() nn.Momentum { learning_rate = 0.9 } end)
+  check.fails_here("unknown key 'momentun' (did you mean 'momentum'?)", function() nn.Momentum { learning_rate = 1, momentun = 1 } end)
+  check.fails_here("beta1: expected a number, at least 0 and below 1, got 1", function() nn.Adam { beta1 = 1 } end)
+  check.fails_here("params[1]: expected a Parameter", function() nn.SGD { 3 } end)
+  check.fails_here("no parameter to train", function() nn.SGD { params = "^nothing$" }:bind(Net()) end)
+  check.fails_here("expected a number, at least 0, got -1", function() nn.Lamb { learning_rate = -1 } end)
+end)
+
+check.case("CheckpointConfig", function()
+  local c = ms.CheckpointConfig { save_checkpoint_steps = 3, save_checkpoint_seconds = 9, keep_checkpoint_max = 2, keep_checkpoint_per_n_minutes = 5 }
+  check.equal({ c.save_checkpoint_seconds, c.keep_checkpoint_per_n_minutes }, { 0, 0 })
+  c = ms.CheckpointConfig { save_checkpoint_steps = 0, save_checkpoint_seconds = 9, keep_checkpoint_max = 0, keep_checkpoint_per_n_minutes = 5 }
+  check.equal({ c.save_checkpoint_seconds, c.keep_checkpoint_per_n_minutes }, { 9, 5 })
+  c = ms.CheckpointConfig()
+  check.equal({ c.save_checkpoint_steps, c.keep_checkpoint_max, c.integrated_save, c.async_save }, { 1, 5, true, false })
+  check.fails_here("are all 0", function() ms.CheckpointConfig(0, 0, 0, 0) end)
+  check.fails_here("at least 0, got -1", function() ms.CheckpointConfig { keep_checkpoint_max = -1 } end)
+  check.fails_here("without '/'", function() ms.ModelCheckpoint { prefix = "a/b" } end)
+  check.fails_here("expected ms.CheckpointConfig", function() ms.ModelCheckpoint { config = {} } end)
+end)
+
+check.case("callbacks", function()
+  check.fails_here("at least 0 (steps), got -1", function() ms.LossMonitor(-1) end)
+  check.equal(ms.LossMonitor().every, 1)
+  check.equal(ms.EarlyStopping { monitor = "eval_top1" }.spec.mode, "max")
+  check.equal(ms.EarlyStopping { monitor = "eval_loss" }.spec.mode, "min")
+  local seen, Mine = {}, ms.Callback:extend "Mine"
+  function Mine:on_train_step_end(context) seen[#seen + 1] = context.step end
+  local spec = { hooks = {} }
+  Mine():add_to(spec)
+  Mine():add_to(spec)
+  spec.hooks.step_end { step = 4 }
+  check.equal(seen, { 4, 4 })
+  check.equal(spec.hooks.epoch_end, nil)
+  check.fails_here("defines no method of a callback", function() ms.Callback:extend "Idle"():add_to { hooks = {} } end)
+end)
+
+check.case("loss scale managers", function()
+  check.equal(ms.FixedLossScaleManager(1024).spec, { kind = "fixed", value = 1024 })
+  check.equal(ms.DynamicLossScaleManager().spec, { kind = "dynamic", value = 2 ^ 24, factor = 2, window = 2000 })
+  check.fails_here("above 1", function() ms.DynamicLossScaleManager { scale_factor = 1 } end)
+end)
+
+check.case("transforms are data", function()
+  check.equal(vision.RandomCrop({ 32, 30 }, { 4, 5, 6, 7 }).spec, { kind = "random_crop", height = 32, width = 30, left = 4, top = 5, right = 6, bottom = 7 })
+  check.equal(vision.RandomCrop(32, { 4, 5 }).spec, { kind = "random_crop", height = 32, width = 32, left = 4, top = 5, right = 4, bottom = 5 })
+  check.equal(vision.Resize({ 224, 224 }).spec, { kind = "resize", height = 224, width = 224 })
+  check.equal(vision.Resize { 224, 224 }.spec, { kind = "resize", height = 224, width = 224 })
+  check.equal(vision.Resize(32).spec, { kind = "resize", height = 32, width = 0 })
+  check.equal(vision.Rescale(0.5, 1).spec, { kind = "rescale", scale = 0.5, shift = 1 })
+  check.equal(transforms.TypeCast(ms.int32).spec, { kind = "type_cast", dtype = "int32" })
+  check.fails_here("2 means and 1 deviations", function() vision.Normalize({ 1, 2 }, { 1 }) end)
+  check.fails_here("1, 2 or 4 numbers", function() vision.RandomCrop(3, { 1, 2, 3 }) end)
+  check.fails_here("did you mean 'int32'?", function() transforms.TypeCast "int3" end)
+  check.fails_here("at least 1, got {0, 3}", function() vision.Resize { 0, 3 } end)
+end)
+
+check.case("datasets are chains of data", function()
+  local first = ms.dataset.Cifar10Dataset("folder", { num_shards = 8, shard_id = 3 })
+  local ds = first:map { operations = { vision.HWC2CHW(), { transforms.TypeCast(ms.float32) } }, input_columns = "image" }
+  ds = ds:shuffle(10):batch(32, true):repeat_(2):take(4):skip(1)
+  check.equal(#first.spec.ops, 0)
+  check.equal(ds.spec.num_shards, 8)
+  check.equal(ds.spec.ops, {
+    { kind = "map", column = "image", transforms = { { kind = "hwc2chw" }, { kind = "type_cast", dtype = "float32" } } },
+    { kind = "shuffle", buffer_size = 10 }, { kind = "batch", size = 32, drop_remainder = true },
+    { kind = "repeat", count = 2 }, { kind = "take", count = 4 }, { kind = "skip", count = 1 },
+  })
+  check.fails_here("go together", function() ms.dataset.Cifar10Dataset("f", { num_shards = 2 }) end)
+  check.fails_here("below num_shards = 2, got 2", function() ms.dataset.Cifar10Dataset("f", { num_shards = 2, shard_id = 2 }) end)
+  check.fails_here("set DATA_PATH", function() ms.dataset.MnistDataset "" end)
+  check.fails_here('expected one of "train", "test", "all"', function() ms.dataset.MnistDataset("f", "valid") end)
+  check.fails_here("expected a transform such as", function() first:map { operations = { 3 } } end)
+  check.fails_here("at least 1, got 0", function() first:batch(0) end)
+  check.fails_here("call map for each", function() first:map { operations = {}, input_columns = { "a", "b" } } end)
+  check.fails_here("column_names is missing", function() ms.dataset.GeneratorDataset(function() end) end)
+end)
+
+check.done()
