@@ -38,7 +38,10 @@ class RuleParser {
   Status Tensor(absl::string_view text, int64_t rank, bool output) {
     ASSIGN_OR_RETURN(const std::vector<std::string> tokens, Tokens(text));
     int64_t stars = 0;
-    for (const std::string& t : tokens) stars += Bare(t)[0] == '*';
+    for (const std::string& t : tokens) {
+      if (t == "!" || t == "*" || t == "!*") return absl::InvalidArgumentError(absl::StrCat("'", t, "' without a name"));
+      stars += Bare(t)[0] == '*';
+    }
     if (stars > 1) return absl::InvalidArgumentError("more than one '*' in a tensor");
     FactorRule::Tensor tensor;
     for (const std::string& token : tokens) {
@@ -50,6 +53,7 @@ class RuleParser {
         int64_t& known = GroupSize(name);
         if (count < 0 && rank >= 0) return RankError(rank, tokens.size() - 1, true);
         if (count < 0) count = known;
+        if (count < 0) return absl::InvalidArgumentError(absl::StrCat("no input has '*", name, "'"));
         if (known < 0) known = count;
         if (known != count) {
           return absl::InvalidArgumentError(absl::StrCat("has ", count, " leading dimensions where another input has ", known));
@@ -60,6 +64,7 @@ class RuleParser {
         for (absl::string_view f : absl::StrSplit(t.substr(1, t.size() - 2), ' ', absl::SkipEmpty())) {
           const bool inner_whole = f[0] == '!';
           if (inner_whole) f.remove_prefix(1);
+          if (f.empty()) return absl::InvalidArgumentError("'!' without a name");
           dim.push_back(Use(std::string(f), whole || inner_whole, output));
         }
         tensor.push_back(dim);
@@ -176,7 +181,7 @@ StatusOr<Shape> FactorSizes(const FactorRule& rule, absl::Span<const Shape> inpu
       }
     }
   }
-  // A compound with one unknown factor says that factor's size.
+  // A compound with one unknown factor says that factor's size; one without must be their product.
   for (size_t i = 0; i < rule.inputs.size(); ++i) {
     for (size_t d = 0; d < rule.inputs[i].size(); ++d) {
       const FactorRule::Dim& dim = rule.inputs[i][d];
@@ -187,7 +192,13 @@ StatusOr<Shape> FactorSizes(const FactorRule& rule, absl::Span<const Shape> inpu
         if (sizes[f] < 0) unknown = f, ++count;
         else known *= sizes[f];
       }
-      if (count == 1 && known > 0 && inputs[i][d] % known == 0) sizes[unknown] = inputs[i][d] / known;
+      const auto bad = [&](absl::string_view what) {
+        return absl::InvalidArgumentError(absl::StrCat(name_of(i), "[", d, "] is ", inputs[i][d], ", ", what, known));
+      };
+      if (count == 0 && known != inputs[i][d]) return bad("but its factors multiply to ");
+      if (count != 1 || known == 0) continue;
+      if (inputs[i][d] % known != 0) return bad("not a multiple of ");
+      sizes[unknown] = inputs[i][d] / known;
     }
   }
   return sizes;

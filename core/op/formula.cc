@@ -124,14 +124,16 @@ class Parser {
       return value;
     }
     const size_t start = at_;
-    if (at_ < text_.size() && (isdigit(text_[at_]) || text_[at_] == '.')) {
+    const auto digit = [&] { return isdigit(static_cast<unsigned char>(text_[at_])) != 0; };
+    const auto letter = [&] { return isalnum(static_cast<unsigned char>(text_[at_])) != 0 || text_[at_] == '_'; };
+    if (at_ < text_.size() && (digit() || text_[at_] == '.')) {
       double v;
       const auto r = std::from_chars(text_.data() + at_, text_.data() + text_.size(), v);
       if (r.ec != std::errc()) return Error("expected a number");
       at_ = r.ptr - text_.data();
       return Constant(v);
     }
-    while (at_ < text_.size() && (isalnum(text_[at_]) || text_[at_] == '_')) ++at_;
+    while (at_ < text_.size() && letter()) ++at_;
     const absl::string_view name = text_.substr(start, at_ - start);
     if (name.empty()) return Error("expected a value");
     if (Eat('(')) return Call(name, depth);
@@ -262,9 +264,12 @@ StatusOr<ScalarProgram> ParseScalarProgram(absl::string_view text) {
   for (absl::string_view part : absl::StrSplit(text.substr(colon + 2, arrow - colon - 2), "; ")) {
     ScalarInstr instr;
     const int32_t here = static_cast<int32_t>(p.code.size());
-    if (absl::ConsumePrefix(&part, "i") && absl::SimpleAtoi(part, &instr.args[0])) {
+    absl::string_view number = part;
+    int32_t input;
+    if (absl::ConsumePrefix(&number, "i") && absl::SimpleAtoi(number, &input)) {  // "i3", but not "inf."
       instr.op = ScalarOp::kInput;
-      if (instr.args[0] < 0 || instr.args[0] >= p.num_inputs) return bad("input out of range");
+      instr.args[0] = input;
+      if (input < 0 || input >= p.num_inputs) return bad("input out of range");
     } else if (const size_t open = part.find('('); open != part.npos && part.back() == ')') {
       ASSIGN_OR_RETURN(instr.op, ParseScalarOp(part.substr(0, open)));
       const std::vector<absl::string_view> args = absl::StrSplit(part.substr(open + 1, part.size() - open - 2), ',');
