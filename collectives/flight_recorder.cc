@@ -32,18 +32,17 @@ uint64_t FlightRecorder::Begin(const Call& call, uint64_t sequence, int group_si
   e.kind = static_cast<uint8_t>(call.kind);
   e.reduce = static_cast<uint8_t>(call.reduce);
   e.dtype = static_cast<uint8_t>(call.dtype);
-  e.state = State::kWaiting;
+  e.state.store(State::kWaiting, std::memory_order_relaxed);
   e.source_size = static_cast<uint8_t>(std::min(call.source.size(), sizeof e.source));
   std::memcpy(e.source, call.source.data(), e.source_size);
   return next_++;
 }
 
 void FlightRecorder::End(uint64_t ticket, bool ok) {
-  std::lock_guard<std::mutex> lock(mutex_);
   if (next_ - ticket > kEntries) return;  // overwritten meanwhile
   Entry& e = entries_[ticket % kEntries];
-  e.ended_ns = CoarseNanoseconds();
-  e.state = ok ? State::kDone : State::kFailed;
+  e.ended_ns.store(CoarseNanoseconds(), std::memory_order_relaxed);
+  e.state.store(ok ? State::kDone : State::kFailed, std::memory_order_release);
 }
 
 std::string FlightRecorder::Dump() const {
@@ -61,7 +60,7 @@ std::string FlightRecorder::Dump() const {
     call.source = absl::string_view(e.source, e.source_size);
     absl::StrAppendFormat(&text, "#%d of %d ranks  %s  began %.3f s  ", e.sequence, e.group_size, Describe(call),
                           e.began_ns * 1e-9);
-    switch (e.state) {
+    switch (e.state.load(std::memory_order_acquire)) {
       case State::kWaiting:
         text += "waiting\n";
         break;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -28,13 +29,15 @@ class FlightRecorder {
 
  private:
   enum class State : uint8_t { kWaiting, kDone, kFailed };
+  // Guarded by mutex_ but for what End writes.
   struct Entry {
     uint64_t sequence;
-    int64_t began_ns, ended_ns;
+    int64_t began_ns;
+    std::atomic<int64_t> ended_ns;
+    std::atomic<State> state;
     int64_t count;
     int32_t peer, tag, group_size;
     uint8_t kind, reduce, dtype;
-    State state;
     uint8_t source_size;
     char source[95];
   };

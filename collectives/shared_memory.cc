@@ -1,5 +1,7 @@
 #include "collectives/shared_memory.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -21,10 +23,10 @@ namespace {
 // How often a waiter looks around for reasons to give up; bounds how late a death is noticed.
 constexpr absl::Duration kLookAround = absl::Milliseconds(20);
 constexpr absl::Duration kLookAroundWithMessages = absl::Milliseconds(1);
-// Looks at a word before going to sleep: about 50 us when every rank has a core. With more ranks than cores the
-// one waited for needs this core, so it is given away at each look.
-constexpr int kSpins = 1000;
-constexpr int kYields = 30;
+// Looks at a word before going to sleep. While every rank has a core, the first are a few microseconds of spinning.
+// The core is given away at each further look: whoever is waited for may need it.
+constexpr int kSpins = 200;
+constexpr int kYields = 50;
 constexpr int kMaxRanks = 64;
 
 void Pause() {
@@ -33,9 +35,27 @@ void Pause() {
 #endif
 }
 
-// Blocks of `count` elements that a rank of n gives to be shared: one, or one for each rank.
-int InBlocks(Collective c, int n) {
-  return c == Collective::kReduceScatter || c == Collective::kAllToAll || c == Collective::kScatter ? n : 1;
+// True when a rank gives a block for each rank, false when it gives all ranks the same.
+bool GivesBlocks(Collective c) {
+  return c == Collective::kReduceScatter || c == Collective::kAllToAll || c == Collective::kScatter;
+}
+
+// Results from this size on leave the caches anyway: written past them, they cost no reading of what is overwritten.
+constexpr int64_t kStreamBytes = 8 << 20;
+
+void CopyPastCache(char* to, const char* from, int64_t bytes) {
+#if defined(__x86_64__)
+  const int64_t head = std::min<int64_t>(bytes, -reinterpret_cast<intptr_t>(to) & 63);
+  std::memcpy(to, from, head);
+  to += head, from += head, bytes -= head;
+  for (; bytes >= 64; to += 64, from += 64, bytes -= 64) {
+    for (int i = 0; i < 64; i += 16) {
+      _mm_stream_si128(reinterpret_cast<__m128i*>(to + i), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)));
+    }
+  }
+  _mm_sfence();  // such stores are not ordered with the announcements that follow
+#endif
+  std::memcpy(to, from, bytes);
 }
 
 class SharedMemoryCommunicator : public Communicator {
@@ -48,7 +68,7 @@ class SharedMemoryCommunicator : public Communicator {
         epoch_(epoch),
         board_(std::move(board)),
         messages_(board_, *host_, this->members(), place),
-        own_cores_(host_->ranks() <= UsableCores()) {}
+        looks_(kYields + (host_->ranks() <= UsableCores() ? kSpins : 0)) {}
 
   ~SharedMemoryCommunicator() override { board_.words(rank()).closed.store(1); }
 
@@ -71,7 +91,7 @@ class SharedMemoryCommunicator : public Communicator {
     int64_t step = 0;
     Way way = Way::kSmall;
   };
-  using Sources = std::array<const char*, kMaxRanks>;
+  using Pieces = std::array<const char*, kMaxRanks>;
 
   // Collectives. Those begun and not ended are done_ <= number < begun_.
   Pending& pending(uint64_t number) { return pending_[number % Board::kSlots]; }
@@ -81,7 +101,7 @@ class SharedMemoryCommunicator : public Communicator {
   Status Meet(Pending& p, bool block, bool* met);
   void Carry(Pending& p, bool* finished);
   void CarryStagedReduce(Pending& p, bool* finished);
-  void Consume(const Call& call, const Sources& sources, int64_t block_bytes, int64_t first, int64_t count);
+  void Consume(const Call& call, const Pieces& pieces, int64_t first, int64_t count);
   bool NeedsIn(const Call& call, int r) const { return InElements(call, r, size()) > 0; }
   // Outputs that others write: those of all_reduce and reduce.
   bool NeedsOut(const Call& call, int r) const {
@@ -94,6 +114,13 @@ class SharedMemoryCommunicator : public Communicator {
   void Step() { Publish(board_.words(rank()).stepped, ++stepped_, board_.words(rank()).sleepers); }
 
   // Waiting.
+  void Look(int look) const {
+    if (look < looks_ - kYields) {
+      Pause();
+    } else {
+      sched_yield();
+    }
+  }
   Status WaitFor(std::atomic<uint32_t>& word, uint32_t target, int peer, const Call& call, bool for_announcement);
   Status Sleep(std::atomic<uint32_t>& word, uint32_t target, int peer, const Call& call, bool for_announcement);
   Status WaitForMessage(uint64_t id);
@@ -111,7 +138,7 @@ class SharedMemoryCommunicator : public Communicator {
   const uint32_t epoch_;
   const Board board_;
   Messages messages_;
-  const bool own_cores_;
+  const int looks_;
 
   Status failed_;
   std::array<Pending, Board::kSlots> pending_;
@@ -181,7 +208,7 @@ Status SharedMemoryCommunicator::Announce(const Call& call) {
   p.step = 0;
   p.ticket = recorder_->Begin(call, begun_, size());
   const int64_t element = SizeOf(call.dtype);
-  const int64_t payload = call.count * InBlocks(call.kind, size()) * element;
+  const int64_t payload = call.count * (GivesBlocks(call.kind) ? size() : 1) * element;
   p.way = payload <= Slot::kInlineBytes ? Way::kSmall : Way::kDirect;
 
   Slot& slot = board_.slot(rank(), static_cast<uint32_t>(begun_));
@@ -240,7 +267,8 @@ Status SharedMemoryCommunicator::Advance(bool block, bool* moved) {
   ++p.step;
   if (finished) {
     ++done_;
-    Publish(board_.words(rank()).done, static_cast<uint32_t>(done_), board_.words(rank()).sleepers);
+    // Sleepers on this word look around soon enough: no fence here.
+    board_.words(rank()).done.store(static_cast<uint32_t>(done_), std::memory_order_release);
     recorder_->End(p.ticket, true);
   }
   return absl::OkStatus();
@@ -292,10 +320,12 @@ void SharedMemoryCommunicator::Carry(Pending& p, bool* finished) {
   const Call& call = p.call;
   const int n = size();
   const int64_t element = SizeOf(call.dtype);
-  Sources sources;
+  const bool blocks = GivesBlocks(call.kind);
+  const int64_t my_block = blocks ? rank() * call.count * element : 0;
+  Pieces pieces;
   if (p.way == Way::kSmall) {
-    for (int r = 0; r < n; ++r) sources[r] = board_.slot(r, static_cast<uint32_t>(done_)).payload;
-    Consume(call, sources, call.count * element, 0, call.count);
+    for (int r = 0; r < n; ++r) pieces[r] = board_.slot(r, static_cast<uint32_t>(done_)).payload + my_block;
+    Consume(call, pieces, 0, call.count);
     *finished = true;
     return;
   }
@@ -305,7 +335,7 @@ void SharedMemoryCommunicator::Carry(Pending& p, bool* finished) {
       *finished = true;
       return;
     }
-    for (int r = 0; r < n; ++r) sources[r] = NeedsIn(call, r) ? InOf(r, call) : nullptr;
+    for (int r = 0; r < n; ++r) pieces[r] = NeedsIn(call, r) ? InOf(r, call) + my_block : nullptr;
     if (sliced) {
       const int64_t begin = SliceBegin(call.count, element, rank());
       const int64_t end = SliceBegin(call.count, element, rank() + 1);
@@ -313,36 +343,48 @@ void SharedMemoryCommunicator::Carry(Pending& p, bool* finished) {
       std::array<void*, kMaxRanks> outs;
       int num_outs = 0;
       for (int r = 0; r < n; ++r) {
-        ins[r] = sources[r] + begin * element;
+        ins[r] = pieces[r] + begin * element;
         if (NeedsOut(call, r)) outs[num_outs++] = OutOf(r, call) + begin * element;
       }
       Reduce(call.reduce, call.dtype, absl::MakeSpan(ins.data(), n), absl::MakeSpan(outs.data(), num_outs),
              end - begin);
     } else {
-      Consume(call, sources, call.count * element, 0, call.count);
+      Consume(call, pieces, 0, call.count);
     }
     Step();
     return;
   }
   if (sliced) return CarryStagedReduce(p, finished);
 
-  // Round t: everybody publishes elements [t * piece, ...) of each block in half t % 2 of its window; one step later
-  // everybody reads them.
-  const int blocks = InBlocks(call.kind, n);
+  // Round t: everybody publishes elements [t * piece, ...) of what it gives, but its own block, in half t % 2 of its
+  // window; one step later everybody reads them.
   const int64_t half = board_.window_bytes() / 2;
-  const int64_t piece = half / (blocks * element);
+  const int64_t piece = half / ((blocks ? n - 1 : 1) * element);
   const int64_t rounds = (call.count + piece - 1) / piece;
+  const char* in = static_cast<const char*>(call.in);
   if (p.step >= 1) {
     const int64_t first = (p.step - 1) * piece, count = std::min(piece, call.count - first);
-    for (int r = 0; r < n; ++r) sources[r] = board_.window(r) + (p.step - 1) % 2 * half;
-    Consume(call, sources, count * element, first, count);
+    for (int r = 0; r < n; ++r) {
+      if (r == rank()) {
+        pieces[r] = NeedsIn(call, r) ? in + my_block + first * element : nullptr;
+      } else {
+        pieces[r] = board_.window(r) + (p.step - 1) % 2 * half;
+        if (blocks) pieces[r] += (rank() < r ? rank() : rank() - 1) * count * element;
+      }
+    }
+    Consume(call, pieces, first, count);
   }
   if (p.step < rounds && NeedsIn(call, rank())) {
     const int64_t first = p.step * piece, count = std::min(piece, call.count - first);
     char* window = board_.window(rank()) + p.step % 2 * half;
-    for (int b = 0; b < blocks; ++b) {
-      std::memcpy(window + b * count * element, static_cast<const char*>(call.in) + (b * call.count + first) * element,
-                  count * element);
+    if (blocks) {
+      for (int r = 0; r < n; ++r) {
+        if (r == rank()) continue;
+        std::memcpy(window, in + (r * call.count + first) * element, count * element);
+        window += count * element;
+      }
+    } else {
+      std::memcpy(window, in + first * element, count * element);
     }
   }
   Step();
@@ -394,46 +436,41 @@ void SharedMemoryCommunicator::CarryStagedReduce(Pending& p, bool* finished) {
   *finished = round == rounds;
 }
 
-// Takes elements [first, first + count) of this rank's result from the ranks' `sources`, where a block of the
-// input is `block_bytes` long and begins at element `first`.
-void SharedMemoryCommunicator::Consume(const Call& call, const Sources& sources, int64_t block_bytes, int64_t first,
-                                       int64_t count) {
+// Takes elements [first, first + count) of this rank's result from each rank's piece of them.
+void SharedMemoryCommunicator::Consume(const Call& call, const Pieces& pieces, int64_t first, int64_t count) {
   const int n = size();
   const int64_t element = SizeOf(call.dtype);
   const int64_t bytes = count * element;
   char* out = static_cast<char*>(call.out);
-  if (count == 0) return;
-  const auto copy = [&](int64_t at, const char* source) {
+  if (count == 0 || OutElements(call, rank(), n) == 0) return;
+  const bool stream = OutElements(call, rank(), n) * element >= kStreamBytes;
+  const auto copy = [&](int64_t at, const char* piece) {
     char* to = out + at * element;
-    if (to != source) std::memcpy(to, source, bytes);
+    if (to == piece) return;
+    if (stream) {
+      CopyPastCache(to, piece, bytes);
+    } else {
+      std::memcpy(to, piece, bytes);
+    }
   };
   switch (call.kind) {
     case Collective::kAllReduce:
     case Collective::kReduce:
     case Collective::kReduceScatter: {
-      if (OutElements(call, rank(), n) == 0) return;
       std::array<const void*, kMaxRanks> ins;
-      for (int r = 0; r < n; ++r) {
-        ins[r] = sources[r] + (call.kind == Collective::kReduceScatter ? rank() * block_bytes : 0);
-      }
+      std::copy_n(pieces.begin(), n, ins.begin());
       void* to = out + first * element;
       Reduce(call.reduce, call.dtype, absl::MakeSpan(ins.data(), n), absl::MakeSpan(&to, 1), count);
       return;
     }
-    case Collective::kGather:
-      if (rank() != call.peer) return;
-      [[fallthrough]];
     case Collective::kAllGather:
-      for (int r = 0; r < n; ++r) copy(r * call.count + first, sources[r]);
+    case Collective::kGather:
+    case Collective::kAllToAll:
+      for (int r = 0; r < n; ++r) copy(r * call.count + first, pieces[r]);
       return;
     case Collective::kBroadcast:
-      if (rank() != call.peer) copy(first, sources[call.peer]);
-      return;
     case Collective::kScatter:
-      return copy(first, sources[call.peer] + rank() * block_bytes);
-    case Collective::kAllToAll:
-      for (int r = 0; r < n; ++r) copy(r * call.count + first, sources[r] + rank() * block_bytes);
-      return;
+      return copy(first, pieces[call.peer]);
     case Collective::kBarrier:
     case Collective::kSend:
     case Collective::kRecv:
@@ -462,13 +499,9 @@ int64_t SharedMemoryCommunicator::SliceBegin(int64_t count, int64_t element, int
 
 Status SharedMemoryCommunicator::WaitFor(std::atomic<uint32_t>& word, uint32_t target, int peer, const Call& call,
                                          bool for_announcement) {
-  for (int i = own_cores_ ? kSpins : kYields; i > 0; --i) {
+  for (int look = 0; look < looks_; ++look) {
     if (Reached(word.load(std::memory_order_acquire), target)) return absl::OkStatus();
-    if (own_cores_) {
-      Pause();
-    } else {
-      sched_yield();
-    }
+    Look(look);
   }
   return Sleep(word, target, peer, call, for_announcement);
 }
@@ -519,12 +552,8 @@ Status SharedMemoryCommunicator::WaitForMessage(uint64_t id) {
       deadline = absl::InfiniteFuture();
       continue;
     }
-    if (look < (own_cores_ ? kSpins : kYields)) {
-      if (own_cores_) {
-        Pause();
-      } else {
-        sched_yield();
-      }
+    if (look < looks_) {
+      Look(look);
       continue;
     }
     const Call call = messages_.Find(id);
