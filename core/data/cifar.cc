@@ -17,10 +17,10 @@ constexpr int64_t kPixels = 32 * 32 * 3;
 
 // What tells the two datasets apart.
 struct Flavour {
-  const char* dataset;   // the user's name
-  const char* version;   // the file to download, by its name on the official page
-  const char* make;      // the name for `mslua data make`; null: there is no stand-in
-  std::vector<std::string> folders;  // subfolders that the download unpacks to
+  const char* dataset;                   // the user's name
+  const char* version;                   // the file to download, by its name on the official page
+  const char* make;                      // the name for `mslua data make`; null: there is no stand-in
+  std::vector<std::string> folders;      // subfolders that the download unpacks to
   std::vector<std::string> train, test;  // files of the python version; the binary ones end in .bin
   struct Label {
     const char* column;
@@ -31,14 +31,13 @@ struct Flavour {
 };
 
 const Flavour& Cifar10Flavour() {
-  static const Flavour flavour{
-      "Cifar10Dataset",
-      "CIFAR-10 binary version",
-      "cifar10",
-      {"cifar-10-batches-bin", "cifar-10-batches-py"},
-      {"data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5"},
-      {"test_batch"},
-      {{"label", "labels", 10}}};
+  static const Flavour flavour{"Cifar10Dataset",
+                               "CIFAR-10 binary version",
+                               "cifar10",
+                               {"cifar-10-batches-bin", "cifar-10-batches-py"},
+                               {"data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5"},
+                               {"test_batch"},
+                               {{"label", "labels", 10}}};
   return flavour;
 }
 
@@ -63,15 +62,15 @@ class CifarReader : public Reader {
     const int64_t labels = static_cast<int64_t>(flavour_.labels.size());
     const int64_t prefix = part.labels.empty() ? labels : 0;  // label bytes in front of the pixels
     buffers->bytes.resize(kPixels + labels);
-    RETURN_IF_ERROR(part.file->Read(part.data_offset + record * (kPixels + prefix), kPixels + prefix,
-                                    buffers->bytes.data()));
+    RETURN_IF_ERROR(
+        part.file->Read(part.data_offset + record * (kPixels + prefix), kPixels + prefix, buffers->bytes.data()));
     buffers->ints.resize(labels);
     for (int64_t k = 0; k < labels; ++k) {
       const int64_t label = prefix > 0 ? buffers->bytes[k] : part.labels[record * labels + k];
       const Flavour::Label& kind = flavour_.labels[k];
       if (label < 0 || label >= kind.classes) {
-        return absl::DataLossError(absl::StrCat(Where(i), ": ", kind.column, " is ", label, ", expected 0..",
-                                                kind.classes - 1));
+        return absl::DataLossError(
+            absl::StrCat(Where(i), ": ", kind.column, " is ", label, ", expected 0..", kind.classes - 1));
       }
       buffers->ints[k] = static_cast<int32_t>(label);
     }
@@ -88,9 +87,9 @@ class CifarReader : public Reader {
  private:
   struct Part {
     std::unique_ptr<InputFile> file;
-    int64_t first = 0;         // sample number of its record 0
+    int64_t first = 0;  // sample number of its record 0
     int64_t records = 0;
-    int64_t data_offset = 0;   // byte of record 0
+    int64_t data_offset = 0;      // byte of record 0
     std::vector<int32_t> labels;  // python version: [records, labels]
   };
 
@@ -126,11 +125,10 @@ class CifarReader : public Reader {
     RETURN_IF_ERROR(ReadFile(path, int64_t{1} << 30, &bytes));
     std::vector<std::string> keys;
     for (const auto& label : flavour_.labels) keys.push_back(label.pickle_key);
-    StatusOr<PickledImages> images = ReadPickledImages({reinterpret_cast<char*>(bytes.data()), bytes.size()},
-                                                       kPixels, keys);
+    StatusOr<PickledImages> images =
+        ReadPickledImages({reinterpret_cast<char*>(bytes.data()), bytes.size()}, kPixels, keys);
     if (!images.ok()) {
-      return Annotate(images.status(), absl::StrCat(path, " (python version; the '", flavour_.version,
-                                                    "' works too)"));
+      return Annotate(images.status(), absl::StrCat(path, " (python version; the '", flavour_.version, "' works too)"));
     }
     part.records = images->rows;
     part.data_offset = images->data_offset;
@@ -149,8 +147,7 @@ class CifarReader : public Reader {
   std::vector<Part> parts_;
 };
 
-StatusOr<std::unique_ptr<Reader>> CifarReader::Open(const Flavour& flavour, const std::string& path,
-                                                    Usage usage) {
+StatusOr<std::unique_ptr<Reader>> CifarReader::Open(const Flavour& flavour, const std::string& path, Usage usage) {
   std::vector<std::string> names;
   if (usage != Usage::kTest) names = flavour.train;
   if (usage != Usage::kTrain) names.insert(names.end(), flavour.test.begin(), flavour.test.end());
@@ -171,9 +168,8 @@ StatusOr<std::unique_ptr<Reader>> CifarReader::Open(const Flavour& flavour, cons
       }
       if (reader->parts_.empty()) continue;
       if (!absent.empty()) {
-        reader->notices_.push_back(absl::StrCat(flavour.dataset, ": ", absl::StrJoin(absent, ", "),
-                                                " not in ", folder, ": left out, ", reader->size_,
-                                                " samples remain"));
+        reader->notices_.push_back(absl::StrCat(flavour.dataset, ": ", absl::StrJoin(absent, ", "), " not in ", folder,
+                                                ": left out, ", reader->size_, " samples remain"));
       }
       return StatusOr<std::unique_ptr<Reader>>(std::move(reader));
     }
@@ -181,9 +177,8 @@ StatusOr<std::unique_ptr<Reader>> CifarReader::Open(const Flavour& flavour, cons
   return absl::NotFoundError(absl::StrCat(
       flavour.dataset, ": no ", names[0], ".bin in '", path, "'; download '", flavour.version,
       "' from https://www.cs.toronto.edu/~kriz/cifar.html",
-      flavour.make == nullptr
-          ? std::string()
-          : absl::StrCat(", or make a stand-in: mslua data make ", flavour.make, " ", path)));
+      flavour.make == nullptr ? std::string()
+                              : absl::StrCat(", or make a stand-in: mslua data make ", flavour.make, " ", path)));
 }
 
 }  // namespace

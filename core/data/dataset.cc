@@ -22,9 +22,9 @@ Status Generator::Rewind() {
 StatusOr<bool> Generator::Next(Row*) { return Rewind(); }
 
 const char* Name(const Transform& transform) {
-  static constexpr const char* kNames[] = {"RandomCrop", "RandomHorizontalFlip", "Resize",
-                                           "CenterCrop", "Rescale",              "Normalize",
-                                           "HWC2CHW",    "TypeCast",             "OneHot"};
+  static constexpr const char* kNames[] = {
+      "RandomCrop", "RandomHorizontalFlip", "Resize", "CenterCrop", "Rescale", "Normalize", "HWC2CHW", "TypeCast",
+      "OneHot"};
   static_assert(std::size(kNames) == std::variant_size_v<Transform>);
   return kNames[transform.index()];
 }

@@ -78,8 +78,8 @@ struct Text {
 struct NumpySlices {
   struct Array {
     std::string name;
-    TensorType type;                     // rank >= 1; all arrays have the same first dimension
-    std::shared_ptr<const void> data;    // dense, row-major, type.bytes() bytes
+    TensorType type;                   // rank >= 1; all arrays have the same first dimension
+    std::shared_ptr<const void> data;  // dense, row-major, type.bytes() bytes
   };
   std::vector<Array> arrays;
 };
@@ -164,8 +164,8 @@ struct OneHot {
 };
 
 // MindSpore's Compose is a list of these.
-using Transform = std::variant<RandomCrop, RandomHorizontalFlip, Resize, CenterCrop, Rescale, Normalize,
-                               HWC2CHW, TypeCast, OneHot>;
+using Transform =
+    std::variant<RandomCrop, RandomHorizontalFlip, Resize, CenterCrop, Rescale, Normalize, HWC2CHW, TypeCast, OneHot>;
 const char* Name(const Transform& transform);
 
 // ---- Operations --------------------------------------------------------------------------------

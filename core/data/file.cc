@@ -99,8 +99,7 @@ Status ReadFileInflated(const std::string& path, int64_t limit, std::vector<uint
     if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) {
       status = absl::DataLossError(absl::StrCat(path, " is corrupt gzip data (", what, ")"));
     } else if (static_cast<int64_t>(out->size()) > limit) {
-      status = absl::InvalidArgumentError(
-          absl::StrCat(path, " inflates to more than the ", limit, " bytes expected"));
+      status = absl::InvalidArgumentError(absl::StrCat(path, " inflates to more than the ", limit, " bytes expected"));
     } else if (got == 0) {
       break;
     }

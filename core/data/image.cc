@@ -129,8 +129,8 @@ struct Target {
 
 // `line_loader` is LoadLine of the image's type.
 void RunPass(const ImageView& image, const std::vector<float>& scale, const std::vector<float>& shift,
-             void (*load_line)(const ImageView&, int64_t, const float*, const float*, float*),
-             ImageScratch* scratch, const Target& target) {
+             void (*load_line)(const ImageView&, int64_t, const float*, const float*, float*), ImageScratch* scratch,
+             const Target& target) {
   const std::vector<Tap>& rows = scratch->rows;
   std::vector<Tap>& columns = scratch->columns;
   const int64_t channels = image.channels, height = static_cast<int64_t>(rows.size());
@@ -299,8 +299,8 @@ StatusOr<ImageChain> ImageChain::Make(const TensorType& in, absl::Span<const Tra
       pass->moves.push_back(transform);
     }
   }
-  chain.out_.shape = chain.planar_ ? Shape{chain.channels_, size.height, size.width}
-                                   : Shape{size.height, size.width, chain.channels_};
+  chain.out_.shape =
+      chain.planar_ ? Shape{chain.channels_, size.height, size.width} : Shape{size.height, size.width, chain.channels_};
   return chain;
 }
 
@@ -347,16 +347,13 @@ Status ImageChain::Apply(const ImageView& source, const Draws& draws, ImageScrat
     const bool last = p + 1 == passes_.size();
     std::vector<float>& between = scratch->between[p & 1];
     if (!last) between.resize(channels_ * rows.size() * columns.size());
-    const Target target = last ? Target{out, out_.dtype, planar_, round_}
-                               : Target{between.data(), DType::kF32, /*planar=*/true, false};
-    RunPass(image, pass.scale, pass.shift,
-            image.dtype == DType::kU8 ? LoadLine<uint8_t> : LoadLine<float>, scratch, target);
-    image = ImageView{between.data(),
-                      DType::kF32,
-                      static_cast<int64_t>(rows.size()),
-                      static_cast<int64_t>(columns.size()),
-                      channels_,
-                      /*planar=*/true};
+    const Target target =
+        last ? Target{out, out_.dtype, planar_, round_} : Target{between.data(), DType::kF32, /*planar=*/true, false};
+    RunPass(image, pass.scale, pass.shift, image.dtype == DType::kU8 ? LoadLine<uint8_t> : LoadLine<float>, scratch,
+            target);
+    image = ImageView{
+        between.data(), DType::kF32, static_cast<int64_t>(rows.size()), static_cast<int64_t>(columns.size()), channels_,
+        /*planar=*/true};
   }
   return absl::OkStatus();
 }

@@ -39,9 +39,9 @@ struct ImageScratch {
   typedef float F4 __attribute__((vector_size(16)));  // four channels of a pixel
 
   std::vector<Tap> rows, columns, spare;
-  std::vector<F4> line;         // a source row: [groups of 4 channels, width + 1], the last for padding
-  std::vector<float> resized;   // three rows: [3, channels, width of the result]
-  std::vector<float> mixed;     // a row of the result
+  std::vector<F4> line;           // a source row: [groups of 4 channels, width + 1], the last for padding
+  std::vector<float> resized;     // three rows: [3, channels, width of the result]
+  std::vector<float> mixed;       // a row of the result
   std::vector<float> between[2];  // images between two passes
   std::vector<float> source;      // an image whose type is neither u8 nor f32
 };

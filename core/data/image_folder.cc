@@ -1,14 +1,8 @@
-// Folders of JPEG and PNG files, a subfolder for each class.
-#include <jerror.h>
-#include <setjmp.h>
-#include <stdio.h>  // jpeglib.h needs FILE and size_t
-
-#include <jpeglib.h>
-#include <png.h>
-
+// Folders of image files, a subfolder for each class.
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/data/decode.h"
 #include "core/data/file.h"
 #include "core/data/reader.h"
 
@@ -16,96 +10,10 @@ namespace mslua::data {
 namespace {
 
 constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
-constexpr int64_t kMaxPixels = 100'000'000;  // more is taken for a decompression bomb
-
-struct Decoded {
-  int64_t height = 0, width = 0;
-};
-
-// libjpeg reports errors by a call that must not return.
-struct JpegErrors {
-  jpeg_error_mgr base;  // first: libjpeg knows this struct by it
-  jmp_buf out;
-  char message[JMSG_LENGTH_MAX];
-};
-void OnJpegError(j_common_ptr jpeg) {
-  auto* errors = reinterpret_cast<JpegErrors*>(jpeg->err);
-  errors->base.format_message(jpeg, errors->message);
-  longjmp(errors->out, 1);
-}
-// Level -1: damaged data that libjpeg would replace by grey. Stray bytes between segments are harmless.
-void OnJpegMessage(j_common_ptr jpeg, int level) {
-  if (level < 0 && jpeg->err->msg_code != JWRN_EXTRANEOUS_DATA) OnJpegError(jpeg);
-}
-
-// `message` of JMSG_LENGTH_MAX bytes on failure. Nothing with a destructor lives in this function's frame,
-// since longjmp skips destructors; *pixels is the caller's.
-bool DecodeJpeg(const std::vector<uint8_t>& bytes, std::vector<uint8_t>* pixels, Decoded* size, char* message) {
-  jpeg_decompress_struct jpeg;
-  JpegErrors errors;
-  jpeg.err = jpeg_std_error(&errors.base);
-  errors.base.error_exit = OnJpegError;
-  errors.base.emit_message = OnJpegMessage;
-  jpeg_create_decompress(&jpeg);
-  if (setjmp(errors.out) != 0) {
-    snprintf(message, JMSG_LENGTH_MAX, "%s", errors.message);
-    jpeg_destroy_decompress(&jpeg);
-    return false;
-  }
-  jpeg_mem_src(&jpeg, bytes.data(), bytes.size());
-  jpeg_read_header(&jpeg, TRUE);
-  size->height = jpeg.image_height;
-  size->width = jpeg.image_width;
-  if (size->height * size->width > kMaxPixels) {
-    snprintf(message, JMSG_LENGTH_MAX, "%ux%u pixels", jpeg.image_height, jpeg.image_width);
-    jpeg_destroy_decompress(&jpeg);
-    return false;
-  }
-  jpeg.out_color_space = JCS_RGB;
-  pixels->resize(static_cast<size_t>(size->height * size->width * 3));
-  jpeg_start_decompress(&jpeg);
-  while (jpeg.output_scanline < jpeg.output_height) {
-    JSAMPROW row = pixels->data() + size_t{jpeg.output_scanline} * size->width * 3;
-    jpeg_read_scanlines(&jpeg, &row, 1);
-  }
-  jpeg_finish_decompress(&jpeg);
-  jpeg_destroy_decompress(&jpeg);
-  return true;
-}
-
-Status DecodePng(const std::vector<uint8_t>& bytes, std::vector<uint8_t>* pixels, Decoded* size) {
-  png_image image{};
-  image.version = PNG_IMAGE_VERSION;
-  if (!png_image_begin_read_from_memory(&image, bytes.data(), bytes.size())) {
-    return absl::DataLossError(image.message);
-  }
-  size->height = image.height;
-  size->width = image.width;
-  if (size->height * size->width > kMaxPixels) {
-    png_image_free(&image);
-    return absl::DataLossError(absl::StrCat(image.height, "x", image.width, " pixels"));
-  }
-  image.format = PNG_FORMAT_RGBA;  // the alpha is dropped here, not blended by libpng
-  const int64_t count = size->height * size->width;
-  pixels->resize(static_cast<size_t>(count * 4));
-  const bool ok = png_image_finish_read(&image, nullptr, pixels->data(), 0, nullptr);
-  // Bit 1 marks an error. Warnings are about metadata.
-  if (!ok || (image.warning_or_error & 2) != 0) {
-    png_image_free(&image);
-    return absl::DataLossError(image.message);
-  }
-  uint8_t* p = pixels->data();
-  for (int64_t i = 0; i < count; ++i) {
-    for (int c = 0; c < 3; ++c) p[3 * i + c] = p[4 * i + c];
-  }
-  return absl::OkStatus();
-}
 
 class ImageFolderReader : public Reader {
  public:
-  ImageFolderReader() {
-    columns_ = {{"image", {DType::kU8, {-1, -1, 3}}}, {"label", {DType::kI32, {}}}};
-  }
+  ImageFolderReader() { columns_ = {{"image", {DType::kU8, {-1, -1, 3}}}, {"label", {DType::kI32, {}}}}; }
 
   Status List(const std::string& root) {
     ASSIGN_OR_RETURN(const auto names, ListFolder(root));
@@ -131,26 +39,14 @@ class ImageFolderReader : public Reader {
   Status Read(int64_t i, ReadBuffers* buffers, absl::Span<RawColumn> row) const override {
     const File& file = files_[i];
     RETURN_IF_ERROR(ReadFile(file.path, kMaxFileBytes, &buffers->bytes));
-    const std::vector<uint8_t>& bytes = buffers->bytes;
-    Decoded size;
-    if (bytes.size() >= 8 && png_sig_cmp(bytes.data(), 0, 8) == 0) {
-      const Status status = DecodePng(bytes, &buffers->pixels, &size);
-      if (!status.ok()) {
-        return absl::DataLossError(absl::StrCat(file.path, " is a corrupt PNG (", status.message(), ")"));
-      }
-    } else if (bytes.size() >= 2 && bytes[0] == 0xff && bytes[1] == 0xd8) {
-      char message[JMSG_LENGTH_MAX];
-      if (!DecodeJpeg(bytes, &buffers->pixels, &size, message)) {
-        return absl::DataLossError(absl::StrCat(file.path, " is a corrupt JPEG (", message, ")"));
-      }
-    } else {
-      return absl::DataLossError(absl::StrCat(file.path, " is neither a JPEG nor a PNG file"));
-    }
+    int64_t height = 0, width = 0;
+    const Status status = DecodeImage(buffers->bytes, &buffers->pixels, &height, &width);
+    if (!status.ok()) return absl::DataLossError(absl::StrCat(file.path, " ", status.message()));
     buffers->ints.resize(1);
     buffers->ints[0] = file.label;
     row[0].data = buffers->pixels.data();
     row[0].type.dtype = DType::kU8;
-    row[0].type.shape = {size.height, size.width, 3};
+    row[0].type.shape = {height, width, 3};
     row[0].planar = false;
     row[1] = RawColumn{buffers->ints.data(), columns_[1].type};
     return absl::OkStatus();
@@ -170,8 +66,8 @@ class ImageFolderReader : public Reader {
 
 StatusOr<std::unique_ptr<Reader>> OpenImageFolder(const ImageFolder& source) {
   if (!IsFolder(source.path)) {
-    return absl::NotFoundError(absl::StrCat("ImageFolderDataset: no folder '", source.path,
-                                            "'; expected PATH/<class>/<image>.jpg or .png"));
+    return absl::NotFoundError(
+        absl::StrCat("ImageFolderDataset: no folder '", source.path, "'; expected PATH/<class>/<image>.jpg or .png"));
   }
   auto reader = std::make_unique<ImageFolderReader>();
   RETURN_IF_ERROR(reader->List(source.path));

@@ -55,7 +55,8 @@ Plain Reference(Plain image, const std::vector<Transform>& transforms, const Dra
     const Plain in = image;
     if (const auto* crop = std::get_if<RandomCrop>(&t)) {
       const uint64_t key = draws.streams[stream++];
-      const int64_t top = UniformIntAt(draws.seed, key, 2 * draws.index, in.h + crop->top + crop->bottom - crop->height + 1);
+      const int64_t top =
+          UniformIntAt(draws.seed, key, 2 * draws.index, in.h + crop->top + crop->bottom - crop->height + 1);
       const int64_t left =
           UniformIntAt(draws.seed, key, 2 * draws.index + 1, in.w + crop->left + crop->right - crop->width + 1);
       image = Make(crop->height, crop->width, in.c, [&](int64_t y, int64_t x, int64_t k) {
@@ -75,7 +76,8 @@ Plain Reference(Plain image, const std::vector<Transform>& transforms, const Dra
       for (double& v : image.v) v = v * rescale->scale + rescale->shift;
     } else if (const auto* normalize = std::get_if<Normalize>(&t)) {
       image = Make(in.h, in.w, in.c, [&](int64_t y, int64_t x, int64_t k) {
-        return (in.get(y, x, k) - normalize->mean[k % normalize->mean.size()]) / normalize->std[k % normalize->std.size()];
+        return (in.get(y, x, k) - normalize->mean[k % normalize->mean.size()]) /
+               normalize->std[k % normalize->std.size()];
       });
     }
   }
@@ -91,7 +93,8 @@ std::vector<uint8_t> Noise(int64_t n) {
 const std::vector<std::vector<Transform>>& Chains() {
   static const std::vector<std::vector<Transform>> chains{
       {},
-      {RandomCrop{32, 32, 4, 4, 4, 4}, RandomHorizontalFlip{}, Rescale{1 / 255.0}, Normalize{{0.5, 0.4, 0.3}, {0.2, 0.3, 0.4}}},
+      {RandomCrop{32, 32, 4, 4, 4, 4}, RandomHorizontalFlip{}, Rescale{1 / 255.0},
+       Normalize{{0.5, 0.4, 0.3}, {0.2, 0.3, 0.4}}},
       {RandomHorizontalFlip{1}, Resize{224, 224}, Rescale{1 / 255.0}},
       {Resize{7, 50}, RandomCrop{5, 40, 1, 2, 3, 4}},
       {RandomCrop{20, 21, 0, 0, 0, 0}, Resize{33, 64}, CenterCrop{40, 41}, Rescale{2, -1}},
@@ -131,7 +134,8 @@ TEST(ImageTest, ChainsEqualTheTransformsOneByOne) {
             for (int64_t x = 0; x < want.w; ++x) {
               for (int64_t k = 0; k < 3; ++k) {
                 const float value = got[planes_out ? (k * want.h + y) * want.w + x : (y * want.w + x) * 3 + k];
-                ASSERT_NEAR(value, want.get(y, x, k), 1e-4) << "chain " << number << " at " << y << " " << x << " " << k;
+                ASSERT_NEAR(value, want.get(y, x, k), 1e-4)
+                    << "chain " << number << " at " << y << " " << x << " " << k;
               }
             }
           }
@@ -164,7 +168,8 @@ TEST(ImageTest, BytesAreRoundedOnceAndCastsCut) {
   uint8_t bytes[4];
   ASSERT_TRUE(round->Apply({pixels, DType::kU8, 1, 2, 1, false}, {}, &scratch, bytes).ok());
   EXPECT_THAT(bytes, ElementsAre(0, 64, 191, 255));
-  const auto cut = ImageChain::Make({DType::kU8, {1, 2, 1}}, {Transform(Resize{1, 4}), Rescale{-1}, TypeCast{DType::kI32}});
+  const auto cut =
+      ImageChain::Make({DType::kU8, {1, 2, 1}}, {Transform(Resize{1, 4}), Rescale{-1}, TypeCast{DType::kI32}});
   int32_t ints[4];
   ASSERT_TRUE(cut->Apply({pixels, DType::kU8, 1, 2, 1, false}, {}, &scratch, ints).ok());
   EXPECT_THAT(ints, ElementsAre(0, -63, -191, -255));
@@ -187,7 +192,8 @@ std::string ErrorOf(std::vector<Transform> transforms) {
 }
 
 TEST(ImageTest, BadArguments) {
-  EXPECT_THAT(ErrorOf({RandomCrop{40, 40, 2, 2, 2, 2}}), HasSubstr("RandomCrop: the crop, 40x40, is larger than the padded image, 36x36"));
+  EXPECT_THAT(ErrorOf({RandomCrop{40, 40, 2, 2, 2, 2}}),
+              HasSubstr("RandomCrop: the crop, 40x40, is larger than the padded image, 36x36"));
   EXPECT_THAT(ErrorOf({RandomCrop{32, 32, -1}}), HasSubstr("padding must not be negative"));
   EXPECT_THAT(ErrorOf({RandomHorizontalFlip{1.5}}), HasSubstr("expected a probability, got 1.5"));
   EXPECT_THAT(ErrorOf({Resize{0, 5}}), HasSubstr("Resize: expected a size"));

@@ -48,8 +48,8 @@ void Loader::Work() {
   for (;;) {
     // A batch of epoch e + 2 waits until epoch e is used up: its order takes the place of e's.
     work_.wait(lock, [&] {
-      return stop_ || (claimed_ < released_ + static_cast<int64_t>(slots_.size()) &&
-                       claimed_ / size <= released_ / size + 1);
+      return stop_ ||
+             (claimed_ < released_ + static_cast<int64_t>(slots_.size()) && claimed_ / size <= released_ / size + 1);
     });
     if (stop_) return;
     const int64_t number = claimed_++;
@@ -70,8 +70,7 @@ void Loader::Work() {
 Status Loader::FillInline(Slot* slot) {
   Pipeline::Epoch& epoch = epochs_[0];
   if (epoch.number != position_.epoch) pipeline_->MakeEpoch(position_.epoch, &epoch);
-  ASSIGN_OR_RETURN(slot->valid,
-                   pipeline_->Fill(epoch, position_.batch, &scratch_, &sequence_, slot->columns));
+  ASSIGN_OR_RETURN(slot->valid, pipeline_->Fill(epoch, position_.batch, &scratch_, &sequence_, slot->columns));
   return absl::OkStatus();
 }
 

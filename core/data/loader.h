@@ -77,10 +77,10 @@ class Loader {
 
   // A batch's number counts on over epochs. Guarded by mutex_ while threads run.
   std::mutex mutex_;
-  std::condition_variable work_;   // there may be a batch to fill
-  std::condition_variable done_;   // one was filled
-  int64_t claimed_ = 0;   // number of the next batch to fill
-  int64_t released_ = 0;  // batches before this number are no longer used
+  std::condition_variable work_;  // there may be a batch to fill
+  std::condition_variable done_;  // one was filled
+  int64_t claimed_ = 0;           // number of the next batch to fill
+  int64_t released_ = 0;          // batches before this number are no longer used
   bool stop_ = false;
   Pipeline::Epoch epochs_[2];  // by parity: a batch is filled at most one epoch ahead of its use
   std::vector<std::thread> threads_;

@@ -243,8 +243,8 @@ TEST(LoaderTest, AnErrorComesInOrderAndStays) {
 }
 
 TEST(LoaderTest, TransformsOfNumbers) {
-  auto loader = Open(Numbers(3).Map({{TypeCast{DType::kI64}, OneHot{3}, TypeCast{DType::kF32}, Rescale{2, 1}}, "y"})
-                         .Batch({3}));
+  auto loader =
+      Open(Numbers(3).Map({{TypeCast{DType::kI64}, OneHot{3}, TypeCast{DType::kF32}, Rescale{2, 1}}, "y"}).Batch({3}));
   EXPECT_EQ(ToString(loader->pipeline().schema()[1].type), "f32[3,3]");
   Batch batch;
   ASSERT_TRUE(*loader->Next(&batch));

@@ -18,15 +18,14 @@ constexpr double kPi = 3.14159265358979323846;
 // The folder, with none of `files` in it.
 Status Prepare(const std::string& path, const std::vector<std::string>& files, const MakeOptions& options) {
   if (options.train < 1 || options.test < 1 || std::max(options.train, options.test) > 100'000'000) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("data make: expected at least one training and one test sample, got ", options.train, " and ",
-                     options.test));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "data make: expected at least one training and one test sample, got ", options.train, " and ", options.test));
   }
   RETURN_IF_ERROR(MakeFolders(path));
   for (const std::string& file : files) {
     if (IsFile(absl::StrCat(path, "/", file))) {
-      return absl::AlreadyExistsError(absl::StrCat("data make: ", path, "/", file,
-                                                   " exists and is kept; choose another folder or remove it"));
+      return absl::AlreadyExistsError(
+          absl::StrCat("data make: ", path, "/", file, " exists and is kept; choose another folder or remove it"));
     }
   }
   return absl::OkStatus();

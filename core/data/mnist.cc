@@ -19,8 +19,7 @@ struct Idx {
 Status ParseIdx(size_t rank, Idx* idx) {
   const std::vector<uint8_t>& b = idx->bytes;
   if (b.size() < 4 + 4 * rank || b[0] != 0 || b[1] != 0 || b[2] != 8 || b[3] != rank) {
-    return absl::DataLossError(
-        absl::StrCat(idx->path, " is not an IDX file of u8 with ", rank, " dimensions"));
+    return absl::DataLossError(absl::StrCat(idx->path, " is not an IDX file of u8 with ", rank, " dimensions"));
   }
   int64_t elements = 1;
   for (size_t d = 0; d < rank; ++d) {
@@ -75,8 +74,8 @@ class MnistReader : public Reader {
     buffers->ints.resize(1);
     buffers->ints[0] = part.labels.data()[record];
     if (buffers->ints[0] > 9) {
-      return absl::DataLossError(absl::StrCat(part.labels.path, ", record ", record, ": label is ",
-                                              buffers->ints[0], ", expected 0..9"));
+      return absl::DataLossError(
+          absl::StrCat(part.labels.path, ", record ", record, ": label is ", buffers->ints[0], ", expected 0..9"));
     }
     row[0] = RawColumn{part.images.data() + record * columns_[0].type.elements(), columns_[0].type};
     row[1] = RawColumn{buffers->ints.data(), columns_[1].type};
@@ -92,9 +91,7 @@ class MnistReader : public Reader {
     Idx images, labels;
     int64_t first = 0;  // sample number of its record 0
   };
-  const Part& PartOf(int64_t i) const {
-    return parts_.size() > 1 && i >= parts_[1].first ? parts_[1] : parts_[0];
-  }
+  const Part& PartOf(int64_t i) const { return parts_.size() > 1 && i >= parts_[1].first ? parts_[1] : parts_[0]; }
   std::vector<Part> parts_;  // training, test
 };
 

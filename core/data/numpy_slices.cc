@@ -36,9 +36,9 @@ StatusOr<std::unique_ptr<Reader>> OpenNumpySlices(const NumpySlices& source) {
   const auto& first = source.arrays[0];
   for (const auto& array : source.arrays) {
     if (array.type.rank() < 1 || first.type.rank() < 1 || array.type.shape[0] != first.type.shape[0]) {
-      return absl::InvalidArgumentError(absl::StrCat("NumpySlicesDataset: '", array.name, "' is ",
-                                                     ToString(array.type), ", '", first.name, "' is ",
-                                                     ToString(first.type), ": expected one first dimension"));
+      return absl::InvalidArgumentError(absl::StrCat("NumpySlicesDataset: '", array.name, "' is ", ToString(array.type),
+                                                     ", '", first.name, "' is ", ToString(first.type),
+                                                     ": expected one first dimension"));
     }
   }
   return std::unique_ptr<Reader>(std::make_unique<SlicesReader>(source));

@@ -49,8 +49,8 @@ int64_t CountOf(const Op& op) {
 StatusOr<Order> Order::Make(int64_t size, Sharding sharding, const std::vector<Op>& ops, int64_t feeds) {
   if (sharding.num_shards < 0 || sharding.shard_id < 0 ||
       sharding.shard_id >= std::max<int64_t>(sharding.num_shards, 1)) {
-    return absl::InvalidArgumentError(absl::StrCat("num_shards = ", sharding.num_shards, ", shard_id = ",
-                                                   sharding.shard_id,
+    return absl::InvalidArgumentError(absl::StrCat("num_shards = ", sharding.num_shards,
+                                                   ", shard_id = ", sharding.shard_id,
                                                    ": expected num_shards >= 1 and 0 <= shard_id < num_shards"));
   }
   Order order;
@@ -77,16 +77,16 @@ StatusOr<Order> Order::Make(int64_t size, Sharding sharding, const std::vector<O
       order.batch_ = std::make_shared<const BatchOp>(*batch);
       const int64_t rows = count * feeds;
       if (n < rows && batch->drop_remainder) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "batch: no full batch of ", count, feeds > 1 ? absl::StrCat(" x ", feeds, " feeds") : "", " in ", n,
-            " samples; make the batch smaller or set drop_remainder = false"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("batch: no full batch of ", count, feeds > 1 ? absl::StrCat(" x ", feeds, " feeds") : "",
+                         " in ", n, " samples; make the batch smaller or set drop_remainder = false"));
       }
       groups = batch->drop_remainder ? n / rows : (n + rows - 1) / rows;
     } else if (std::holds_alternative<RepeatOp>(op)) {
       const int64_t longest = std::max<int64_t>({n, passes * size, 1});
       if (count > kMaxSamples / longest) {
-        return absl::InvalidArgumentError(absl::StrCat("repeat: ", count, " times ", n,
-                                                       " samples is too long for one epoch; train more epochs"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("repeat: ", count, " times ", n, " samples is too long for one epoch; train more epochs"));
       }
       n *= count;
       groups *= count;
@@ -100,15 +100,16 @@ StatusOr<Order> Order::Make(int64_t size, Sharding sharding, const std::vector<O
     order.ops_.push_back(op);
   }
   if (passes * size > kMaxSamples) {
-    return absl::InvalidArgumentError(absl::StrCat(size, " samples are more than an epoch may have (", kMaxSamples, ")"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(size, " samples are more than an epoch may have (", kMaxSamples, ")"));
   }
   // The tail of a feed may be empty, an epoch may not.
   order.samples_ = n;
   order.groups_ = order.batch_ != nullptr ? groups : n / feeds;
   if (order.groups_ < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the dataset gives nothing: ", size, " samples in the source, none left after its operations",
-                     feeds > 1 ? absl::StrCat(" for ", feeds, " feeds") : ""));
+    return absl::InvalidArgumentError(absl::StrCat("the dataset gives nothing: ", size,
+                                                   " samples in the source, none left after its operations",
+                                                   feeds > 1 ? absl::StrCat(" for ", feeds, " feeds") : ""));
   }
   return order;
 }

@@ -44,7 +44,7 @@ class Order {
 
   int64_t size_ = 0;
   Sharding sharding_;
-  std::vector<Op> ops_;  // all but map
+  std::vector<Op> ops_;          // all but map
   std::vector<uint64_t> names_;  // of the shuffles: their place among all operations
   std::shared_ptr<const BatchOp> batch_;
   int64_t feeds_ = 1;

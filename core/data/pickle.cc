@@ -32,21 +32,57 @@ class Tokens {
     if (pos_ >= file_.size()) return Bad("it ends early");
     token->op = static_cast<uint8_t>(file_[pos_++]);
     switch (token->op) {
-      case '.': return false;
-      case '}': case ']': case ')': case '(': case 'N': case 0x88: case 0x89: case 'a': case 's': case 't':
-      case 'e': case 'u': case 'R': case 'b': case 0x85: case 0x86: case 0x87: case 0x93: case 0x94:
+      case '.':
+        return false;
+      case '}':
+      case ']':
+      case ')':
+      case '(':
+      case 'N':
+      case 0x88:
+      case 0x89:
+      case 'a':
+      case 's':
+      case 't':
+      case 'e':
+      case 'u':
+      case 'R':
+      case 'b':
+      case 0x85:
+      case 0x86:
+      case 0x87:
+      case 0x93:
+      case 0x94:
         return true;
-      case 0x80: case 'q': case 'h': return Skip(1);
-      case 'r': case 'j': return Skip(4);
-      case 0x95: return Skip(8);                             // FRAME
-      case 'c': return SkipLine() && SkipLine() ? StatusOr<bool>(true) : Bad("it ends early");  // GLOBAL
-      case 'K': return Integer(1, token);                    // BININT1
-      case 'M': return Integer(2, token);                    // BININT2
-      case 'J': return Integer(4, token);                    // BININT
-      case 'U': case 'C': case 0x8c: return String(1, token);  // SHORT_BINSTRING, _BINBYTES, _BINUNICODE
-      case 'T': case 'B': case 'X': return String(4, token);   // BINSTRING, BINBYTES, BINUNICODE
-      case 0x8e: return String(8, token);                    // BINBYTES8
-      default: return Bad(absl::StrCat("unexpected byte ", token->op, " at ", pos_ - 1));
+      case 0x80:
+      case 'q':
+      case 'h':
+        return Skip(1);
+      case 'r':
+      case 'j':
+        return Skip(4);
+      case 0x95:
+        return Skip(8);  // FRAME
+      case 'c':
+        return SkipLine() && SkipLine() ? StatusOr<bool>(true) : Bad("it ends early");  // GLOBAL
+      case 'K':
+        return Integer(1, token);  // BININT1
+      case 'M':
+        return Integer(2, token);  // BININT2
+      case 'J':
+        return Integer(4, token);  // BININT
+      case 'U':
+      case 'C':
+      case 0x8c:
+        return String(1, token);  // SHORT_BINSTRING, _BINBYTES, _BINUNICODE
+      case 'T':
+      case 'B':
+      case 'X':
+        return String(4, token);  // BINSTRING, BINBYTES, BINUNICODE
+      case 0x8e:
+        return String(8, token);  // BINBYTES8
+      default:
+        return Bad(absl::StrCat("unexpected byte ", token->op, " at ", pos_ - 1));
     }
   }
 
@@ -126,7 +162,8 @@ StatusOr<PickledImages> ReadPickledImages(absl::string_view bytes, int64_t colum
   if (images.rows == 0) return Tokens::Bad("it has no 'data'");
   for (size_t k = 0; k < keys.size(); ++k) {
     if (static_cast<int64_t>(lists[k].size()) != images.rows) {
-      return Tokens::Bad(absl::StrCat("'", keys[k], "' has ", lists[k].size(), " entries for ", images.rows, " images"));
+      return Tokens::Bad(
+          absl::StrCat("'", keys[k], "' has ", lists[k].size(), " entries for ", images.rows, " images"));
     }
   }
   images.labels.reserve(images.rows * keys.size());

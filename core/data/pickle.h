@@ -19,7 +19,6 @@ struct PickledImages {
 };
 
 // `bytes` is a whole file of pickle protocol 2 to 4. Errors say what was expected.
-StatusOr<PickledImages> ReadPickledImages(absl::string_view bytes, int64_t columns,
-                                          absl::Span<const std::string> keys);
+StatusOr<PickledImages> ReadPickledImages(absl::string_view bytes, int64_t columns, absl::Span<const std::string> keys);
 
 }  // namespace mslua::data

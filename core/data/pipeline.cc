@@ -40,8 +40,8 @@ StatusOr<std::shared_ptr<const Pipeline>> Pipeline::Open(const Dataset& dataset,
   RETURN_IF_ERROR(pipeline->OpenSource(dataset.source()));
   const bool sequence = pipeline->generator_ != nullptr && !pipeline->generator_->random_access();
   if (dataset.sharding().num_shards > 0 || sequence) pipeline->options_.feeds = 1, pipeline->options_.feed = 0;
-  ASSIGN_OR_RETURN(pipeline->order_, Order::Make(pipeline->source_size_, dataset.sharding(), dataset.ops(),
-                                                 pipeline->options_.feeds));
+  ASSIGN_OR_RETURN(pipeline->order_,
+                   Order::Make(pipeline->source_size_, dataset.sharding(), dataset.ops(), pipeline->options_.feeds));
   const int64_t b = pipeline->batched() ? pipeline->order_.batch()->size : 1;
   if (b % options.slices != 0) {
     return absl::InvalidArgumentError(
@@ -105,8 +105,8 @@ Status Pipeline::CompileColumns(const std::vector<Op>& ops) {
     while (!map->column.empty() && k < source_columns_.size() && source_columns_[k].name != map->column) ++k;
     if (k == source_columns_.size()) {
       const auto name = [](std::string* out, const Column& c) { out->append(c.name); };
-      return absl::InvalidArgumentError(absl::StrCat("map: no column '", map->column, "'; there are ",
-                                                     absl::StrJoin(source_columns_, ", ", name)));
+      return absl::InvalidArgumentError(
+          absl::StrCat("map: no column '", map->column, "'; there are ", absl::StrJoin(source_columns_, ", ", name)));
     }
     transforms[k].insert(transforms[k].end(), map->transforms.begin(), map->transforms.end());
   }
@@ -131,8 +131,8 @@ Status Pipeline::CompileColumns(const std::vector<Op>& ops) {
     TensorType type = sample_types_[k];
     if (batched()) type.shape.insert(type.shape.begin(), rows_);
     if (type.rank() > kMaxRank) {
-      return absl::InvalidArgumentError(absl::StrCat("column '", source_columns_[k].name, "' becomes ",
-                                                     ToString(type), ": more than ", kMaxRank, " dimensions"));
+      return absl::InvalidArgumentError(absl::StrCat("column '", source_columns_[k].name, "' becomes ", ToString(type),
+                                                     ": more than ", kMaxRank, " dimensions"));
     }
     schema_.push_back({source_columns_[k].name, type});
   }
@@ -250,8 +250,7 @@ Status Pipeline::PullSequence(Scratch* scratch, Sequence* sequence) const {
   ASSIGN_OR_RETURN(const bool more, generator_->Next(&scratch->foreign));
   if (!more) {
     return absl::InvalidArgumentError(absl::StrCat("GeneratorDataset: the source ended after ",
-                                                   sequence->next % source_size_, " samples, expected ",
-                                                   source_size_));
+                                                   sequence->next % source_size_, " samples, expected ", source_size_));
   }
   ++sequence->next;
   return CheckForeign(scratch->foreign);

@@ -58,9 +58,9 @@ class Pipeline {
 
   // Where a foreign sequence stands, and what it gave ahead of its use: shuffles want samples early.
   struct Sequence {
-    int64_t epoch = -1, batch = -1;  // that it is ready for
-    int64_t next = 0;                // id of the sample that it gives next, pass * source_size() + index
-    std::vector<bool> wanted;        // by id: the rest of the epoch uses it
+    int64_t epoch = -1, batch = -1;             // that it is ready for
+    int64_t next = 0;                           // id of the sample that it gives next, pass * source_size() + index
+    std::vector<bool> wanted;                   // by id: the rest of the epoch uses it
     absl::flat_hash_map<int64_t, size_t> held;  // id to place in `places`
     std::vector<std::vector<uint8_t>> places;   // the columns one after another
     std::vector<size_t> free;

@@ -34,8 +34,8 @@ StatusOr<std::string> FileOf(const Text& source, bool* whole) {
     *whole = true;
     tried = {absl::StrCat(source.path, source.usage == Usage::kTest ? "/val.bin" : "/train.bin")};
     if (source.usage == Usage::kAll) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "TextDataset: usage all needs a single file, '", source.path, "' is a folder with train.bin and val.bin"));
+      return absl::InvalidArgumentError(absl::StrCat("TextDataset: usage all needs a single file, '", source.path,
+                                                     "' is a folder with train.bin and val.bin"));
     }
   }
   if (IsFile(tried[0])) return tried[0];
@@ -50,9 +50,9 @@ class TextReader : public Reader {
  public:
   static StatusOr<std::unique_ptr<Reader>> Open(const Text& source) {
     if (source.block < 1 || source.stride < 0 || !(source.test_fraction >= 0 && source.test_fraction < 1)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "TextDataset: expected block >= 1, stride >= 0 and 0 <= test_fraction < 1, got block ", source.block,
-          ", stride ", source.stride, ", test_fraction ", source.test_fraction));
+      return absl::InvalidArgumentError(
+          absl::StrCat("TextDataset: expected block >= 1, stride >= 0 and 0 <= test_fraction < 1, got block ",
+                       source.block, ", stride ", source.stride, ", test_fraction ", source.test_fraction));
     }
     auto reader = std::make_unique<TextReader>();
     bool whole = false;
@@ -96,10 +96,10 @@ class TextReader : public Reader {
     for (int64_t k = 0; k < n; ++k) {
       const int32_t token = width_ == 1 ? ids_[bytes[k]] : bytes[2 * k] | bytes[2 * k + 1] << 8;
       if (token < 0 || (width_ == 2 && vocab_size_ > 0 && token >= vocab_size_)) {
-        return absl::DataLossError(absl::StrCat(
-            file_->path(), ", token ", first + k, ": ",
-            width_ == 1 ? std::string("the file has changed while it was read")
-                        : absl::StrCat(token, ", expected 0..", vocab_size_ - 1, " (vocab_size)")));
+        return absl::DataLossError(
+            absl::StrCat(file_->path(), ", token ", first + k, ": ",
+                         width_ == 1 ? std::string("the file has changed while it was read")
+                                     : absl::StrCat(token, ", expected 0..", vocab_size_ - 1, " (vocab_size)")));
       }
       buffers->ints[k] = token;
     }
@@ -108,9 +108,7 @@ class TextReader : public Reader {
     return absl::OkStatus();
   }
 
-  std::string Where(int64_t i) const override {
-    return absl::StrCat(file_->path(), ", token ", begin_ + i * stride_);
-  }
+  std::string Where(int64_t i) const override { return absl::StrCat(file_->path(), ", token ", begin_ + i * stride_); }
 
  private:
   std::unique_ptr<InputFile> file_;

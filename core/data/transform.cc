@@ -52,8 +52,8 @@ StatusOr<ColumnChain> ColumnChain::Make(const Column& column, std::vector<Transf
       chain.out_.dtype = DType::kF32;
     }
   }
-  if (vision || (!transforms.empty() && IsImage(column.type) && column.type.dtype == DType::kU8 &&
-                 chain.out_.rank() == 3)) {
+  if (vision ||
+      (!transforms.empty() && IsImage(column.type) && column.type.dtype == DType::kU8 && chain.out_.rank() == 3)) {
     ASSIGN_OR_RETURN(ImageChain image, ImageChain::Make(column.type, transforms));
     chain.out_ = image.out();
     chain.image_ = std::make_shared<const ImageChain>(std::move(image));

@@ -25,7 +25,8 @@ class ColumnChain {
 
   // Writes the sample of type `want` (out() with every dimension known) to `out`. A sample whose shape
   // comes out otherwise, or a label OneHot cannot take, is an error.
-  Status Apply(const RawColumn& raw, const Draws& draws, ImageScratch* scratch, const TensorType& want, void* out) const;
+  Status Apply(const RawColumn& raw, const Draws& draws, ImageScratch* scratch, const TensorType& want,
+               void* out) const;
   // The type that Apply would give for this sample.
   StatusOr<TensorType> TypeFor(const RawColumn& raw) const;
 
