@@ -1,8 +1,9 @@
---- ms.communication: who this rank is, and groups of ranks (mindspore.communication).
+--- ms.communication: who this rank is, and groups of ranks (mindspore.communication). Ranks count from 0.
 local args = require "mslua.args"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
 local ps_context = require "mslua.ps_context"
+local ranks = require "mslua.ranks"
 
 local M = {}
 
@@ -17,55 +18,64 @@ function M.init(...)
   if backend == "hccl" then errors.fail 'communication.init: "hccl" is for Ascend devices: use "native" or "mpi"' end
   if backend == "nccl" then errors.fail 'communication.init: "nccl" needs the CUDA build of mslua: use "native" or "mpi"' end
   for _, line in ipairs(ps_context.not_runnable()) do errors.fail("communication.init: %s", line) end
-  core.init_ranks(backend)
+  ranks.join(backend)
 end
 
-local function joined(name)
-  if not core.initialized() then errors.fail("communication.%s: call ms.communication.init() first", name) end
-end
-
-local world = { "group", "string", "world" }
-
--- A function of a group: `core_name` answers it.
-local function of_group(name, fields)
+-- A function that needs the ranks: bound arguments to `answer`.
+local function define(name, fields, answer)
   local bind = args.signature("communication." .. name, fields)
-  return function(...)
-    joined(name)
-    local a, list = bind(...), {}
-    for i, field in ipairs(fields) do list[i] = a[field[1]] end
-    return core[name](unpack(list))
+  M[name] = function(...)
+    if not ranks.joined() then errors.fail("communication.%s: call ms.communication.init() first", name) end
+    return answer(bind(...))
   end
 end
 
---- This rank's number in the group, from 0. (group = "world")
-M.get_rank = of_group("get_rank", { world })
+local group = { "group", "string", "world" }
+local needed_group = { "group", "string", required = true }
+
+-- The place of a rank of the world in a group, from 0.
+local function place(name, members, world_rank)
+  for i, rank in ipairs(members) do
+    if rank == world_rank then return i - 1 end
+  end
+  errors.fail("communication: rank %d is not in the group '%s'", world_rank, name)
+end
+
+--- This rank's number in the group. (group = "world")
+define("get_rank", { group }, function(a) return place(a.group, ranks.members(a.group), core.options.rank) end)
 --- Ranks in the group. (group = "world")
-M.get_group_size = of_group("get_group_size", { world })
+define("get_group_size", { group }, function(a) return #ranks.members(a.group) end)
 --- This rank's number among those of this host. (group = "world")
-M.get_local_rank = of_group("get_local_rank", { world })
+define("get_local_rank", { group }, function(a) return place(a.group, ranks.members(a.group), core.options.rank) end)
 --- Ranks of the group on this host. (group = "world")
-M.get_local_size = of_group("get_local_size", { world })
+define("get_local_size", { group }, function(a) return #ranks.members(a.group) end)
+
 --- (group, group_rank_id)
-M.get_world_rank_from_group_rank = of_group("get_world_rank_from_group_rank", {
-  { "group", "string", required = true }, { "group_rank_id", "integer", required = true, min = 0 },
-})
+define("get_world_rank_from_group_rank", { needed_group, { "group_rank_id", "integer", required = true, min = 0 } }, function(a)
+  local members = ranks.members(a.group)
+  return members[a.group_rank_id + 1]
+    or errors.fail("communication: the group '%s' has %d rank(s), there is no rank %d", a.group, #members, a.group_rank_id)
+end)
+
 --- (world_rank_id, group)
-M.get_group_rank_from_world_rank = of_group("get_group_rank_from_world_rank", {
-  { "world_rank_id", "integer", required = true, min = 0 }, { "group", "string", required = true },
-})
---- Makes a group of ranks; every rank of it calls this. (group, rank_ids)
-M.create_group = of_group("create_group", {
-  { "group", "string", required = true },
-  { "rank_ids", "integers", required = true, min = 0, check = function(list)
-    local seen = {}
-    for _, rank in ipairs(list) do
-      if seen[rank] then return ("rank %d is named twice"):format(rank) end
-      seen[rank] = true
-    end
-    if #list == 0 then return "expected at least one rank, got {}" end
-  end },
-})
+define("get_group_rank_from_world_rank", { { "world_rank_id", "integer", required = true, min = 0 }, needed_group }, function(a)
+  return place(a.group, ranks.members(a.group), a.world_rank_id)
+end)
+
+local function check_members(list)
+  local seen = {}
+  if #list == 0 then return "expected at least one rank, got {}" end
+  for _, rank in ipairs(list) do
+    if seen[rank] then return ("rank %d is named twice"):format(rank) end
+    seen[rank] = true
+  end
+end
+
+--- Makes a group; every rank of it calls this. (group, rank_ids)
+define("create_group", {
+  needed_group, { "rank_ids", "integers", required = true, min = 0, check = check_members },
+}, function(a) ranks.create(a.group, a.rank_ids) end)
 --- Forgets a group. (group)
-M.destroy_group = of_group("destroy_group", { { "group", "string", required = true } })
+define("destroy_group", { needed_group }, function(a) ranks.destroy(a.group) end)
 
 return require("mslua.namespace").strict("ms.communication", M)

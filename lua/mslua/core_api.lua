@@ -172,7 +172,8 @@ function core.value_and_grad(f, argnums, weights) end
 ---    kind: "sgd"|"momentum"|"adam"|"adam_weight_decay"|"lamb",
 ---    momentum?: number, nesterov?: boolean, dampening?: number, beta1?: number, beta2?: number, eps?: number,
 ---    weight_decay?: number,         -- default of all parameters
----    groups?: {params: Parameter[], weight_decay?: number, lr_scale?: number}[]  -- a parameter not in a group: the defaults
+---    groups?: {params: Parameter[], weight_decay?: number, lr_scale?: number, lr?: string}[]  -- a parameter not in a
+                                   -- group: the defaults; `lr` names the scalar input of its rate ("lr.1"), default "lr"
 ---  },
 ---  accumulate?: integer,            -- micro-batches that the batch is cut in; default 1
 ---  clip?: {kind: "norm"|"value", value: number},   -- by global norm, or elementwise
@@ -188,6 +189,11 @@ function core.build_train(spec) end
 ---@param spec {name: string, forward: function, inputs: InputSpec[], outputs?: string[], amp?: dtype}
 ---@return Graph
 function core.build_eval(spec) end
+
+---While a graph is traced: f32[n], 1 for the rows of the batch that count and 0 for padding (the tail of an evaluation).
+---@param n integer rows of the batch
+---@return Value
+function core.valid_mask(n) end
 
 ------------------------------------------------------------------------------------------------------------- datasets
 
@@ -251,12 +257,6 @@ core.version = ""
 -------------------------------------------------------------------------- REQUESTS of the Lua library (author: library)
 -- Please move each into its section when it exists. The library calls them exactly so.
 
----One line on stderr, "mslua: " in front, on rank 0 only, once for each text.
----@param text string
-function core.notice(text) end
----What this build computes on: {"CPU"} or {"CPU", "GPU"}.
----@return string[]
-function core.devices() end
 -- core.options.save_graphs (0..3) and core.options.save_graphs_path are written by ms.set_context, read by the compiler.
 -- core.options.fast_dev_run, .overfit, .max_steps, .log_every (integer | "epoch"), .out, .resume: flags of train, nil when not given.
 
@@ -273,7 +273,7 @@ function core.devices() end
 ---  time_every?: integer,                    -- TimeMonitor: "epoch time: 12.3 ms, per step time: 1.2 ms" every n epochs
 ---  checkpoint?: {prefix: string, directory: string, steps: integer, seconds: integer, keep_max: integer, keep_minutes: integer,
 ---    integrated: boolean, async: boolean, exception_save: boolean},
----  eval?: {graph: Graph, dataset: Dataset, metrics: {name: string, kind: "mean"|"percent"|"perplexity"}[], every_epochs: integer, every_steps?: integer},
+---  eval?: {graph: Graph, dataset: Dataset, metrics: {name: string, kind: "mean"|"percent"}[], every_epochs: integer, every_steps?: integer},
 ---  early_stopping?: {monitor: string, patience: integer, min_delta: number, mode: "min"|"max"},
 ---  hooks?: {begin?: function, epoch_begin?: function, step_begin?: function, step_end?: function, epoch_end?: function, finish?: function},
 ---    -- each hook is called at its safe point with one table {epoch, step (in the epoch), global_step, epochs, steps_per_epoch, loss?, lr,
@@ -287,5 +287,10 @@ function core.trainer(spec) end
 ---@param graph Graph of build_eval  @param dataset Dataset
 ---@return table<string, number> by output name
 function core.evaluate(graph, dataset) end
+
+---One training step at a time, for TrainOneStepCell: compiled at once, state in the session's store.
+---@param spec {graph: Graph, schedule?: Schedule, lr_function?: function}
+---@return fun(...: Tensor): Tensor columns of a batch -> the loss
+function core.stepper(spec) end
 
 return core

@@ -35,25 +35,35 @@ end
 local known = {
   top1 = { rows = top1, kind = "percent" }, accuracy = { rows = top1, kind = "percent" },
   top5 = { rows = top5, kind = "percent" },
-  loss = { kind = "mean" }, perplexity = { kind = "perplexity" },
+  loss = { kind = "mean" },
 }
 
--- The loss of each row, or of the whole batch where the loss cell knows no rows.
+-- The loss of each row; of the whole batch, a scalar, where the loss knows no rows.
 local function loss_rows(loss_fn, output, label)
-  return loss_fn.rows and loss_fn:rows(output, label) or loss_fn(output, label)
+  local knows_rows = type(loss_fn) ~= "function" and loss_fn.rows
+  return knows_rows and loss_fn:rows(output, label) or loss_fn(output, label)
+end
+
+--- The sum over the rows of the batch that come from the dataset; a scalar is the mean of them all.
+---@param values Value [n] or []
+---@param n integer rows of the batch
+---@return Value
+function M.sum(values, n)
+  local mask = core.valid_mask(n)
+  if #values.shape == 0 then return values * ops.reduce_sum(mask) end
+  return ops.reduce_sum(ops.cast(values, "float32") * mask)
 end
 
 --- Turns `{"loss", "top1", mine = function(output, label) ... end}` into a list with "loss" first.
 ---@param metrics table
 ---@param loss_fn Cell?
----@return {name: string, kind: string, rows: fun(output, label)}[]
+---@return {name: string, kind: "mean"|"percent", rows: fun(output, label)}[]
 function M.list(metrics, loss_fn)
   local list, given = {}, {}
   local function add(name, entry)
     if given[name] then return end
     given[name] = true
-    local of_loss = name == "loss" or name == "perplexity"
-    if of_loss and not loss_fn then errors.fail("metrics: %s needs a loss_fn", name) end
+    if name == "loss" and not loss_fn then errors.fail "metrics: loss needs a loss_fn" end
     list[#list + 1] = {
       name = name, kind = entry.kind,
       rows = entry.rows or function(output, label) return loss_rows(loss_fn, output, label) end,

@@ -123,9 +123,16 @@ function Model:eval_spec(dataset)
   for i, m in ipairs(self.metrics) do names[i], shown[i] = m.name, { name = m.name, kind = m.kind } end
   local function forward(...)
     local columns, n = { ... }, select("#", ...)
-    local output, rows = self.network(unpack(columns, 1, n - 1)), {}
-    for i, m in ipairs(self.metrics) do rows[i] = m.rows(output, columns[n]) end
-    return unpack(rows)
+    local output, sums = self.network(unpack(columns, 1, n - 1)), {}
+    for i, m in ipairs(self.metrics) do
+      local values = m.rows(output, columns[n])
+      if #values.shape == 0 and not dataset:drops_remainder() then
+        errors.fail("eval: %s is one number for the whole batch: give the loss a method rows(output, label), or batch the "
+          .. "dataset with drop_remainder = true", m.name)
+      end
+      sums[i] = metrics.sum(values, columns[n].shape[1])
+    end
+    return unpack(sums)
   end
   local graph = core.build_eval {
     name = self.network.class_name .. ".eval", forward = forward, inputs = columns_of(self, dataset, "eval"), outputs = names,
@@ -140,11 +147,7 @@ local bind_eval = args.signature("eval", { { "valid_dataset", "dataset", require
 ---@return table<string, number>
 function Model:eval(...)
   local spec = self:eval_spec(bind_eval(...).valid_dataset)
-  local found = core.evaluate(spec.graph, spec.dataset)
-  for _, m in ipairs(spec.metrics) do
-    if m.kind == "perplexity" then found[m.name] = math.exp(found[m.name]) end
-  end
-  return found
+  return core.evaluate(spec.graph, spec.dataset)
 end
 
 --- The network's output for inputs, without training behaviour.

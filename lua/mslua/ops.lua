@@ -102,6 +102,18 @@ for _, info in ipairs(core.ops()) do
   end
 end
 for name, f in pairs(core.functions) do ops[name] = f end
+
+-- The tutorials give on_value and off_value as tensors.
+if rawget(ops, "OneHot") then
+  function ops.OneHot:__call(...)
+    local list, n = { ... }, select("#", ...)
+    for i = 2, n do
+      if core.kind(list[i]) == "Tensor" then list[i] = list[i]:item() end
+    end
+    return Operator.__call(self, unpack(list, 1, n))
+  end
+end
+
 ops.Operator = Operator
 
 ------------------------------------------------------------------------------------------ functions that are no operator

@@ -4,6 +4,7 @@ local args = require "mslua.args"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
 local files = require "mslua.files"
+local notice = require "mslua.notice"
 local settings = require "mslua.settings"
 
 local M = {}
@@ -141,7 +142,7 @@ function M.set_auto_parallel_context(...)
   settings.set(group, ...)
   local values = ...
   if values.sharding_propagation ~= nil then
-    core.notice "set_auto_parallel_context: sharding_propagation is deprecated, use search_mode"
+    notice "set_auto_parallel_context: sharding_propagation is deprecated, use search_mode"
     group.given.search_mode = values.sharding_propagation and "sharding_propagation" or nil
   end
   if values.full_batch ~= nil and values.dataset_strategy == nil then
@@ -188,7 +189,7 @@ function M.not_runnable(world)
   end
   local mode = settings.get(group, "parallel_mode")
   if world == 1 then
-    if mode ~= "stand_alone" then core.notice(("parallel_mode = %s has no effect on one rank"):format(mode)) end
+    if mode ~= "stand_alone" then notice(("parallel_mode = %s has no effect on one rank"):format(mode)) end
     return lines
   end
   for _, key in ipairs(errors.names(given)) do

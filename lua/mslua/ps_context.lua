@@ -1,7 +1,7 @@
 --- set_ps_context: the secured channel between ranks and scheduler (MindSpore's mindspore.set_ps_context).
-local core = require "mslua.core"
 local errors = require "mslua.errors"
 local files = require "mslua.files"
+local ranks = require "mslua.ranks"
 local settings = require "mslua.settings"
 
 local M = {}
@@ -16,7 +16,7 @@ local group = settings.new("ps_context", {
 --- Sets keys; before ms.communication.init.
 ---@param ... table { enable_ssl = false, config_file_path =, client_password =, server_password = }
 function M.set_ps_context(...)
-  if core.initialized() then errors.fail "set_ps_context: ms.communication.init has run: call it before" end
+  if ranks.joined() then errors.fail "set_ps_context: ms.communication.init has run: call it before" end
   settings.set(group, ...)
   local path = group.given.config_file_path
   if path and path ~= "" and not files.is_file(path) then

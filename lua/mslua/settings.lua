@@ -2,6 +2,7 @@
 local args = require "mslua.args"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
+local notice = require "mslua.notice"
 
 local M = {}
 
@@ -44,7 +45,7 @@ function M.set(group, ...)
     local key = name
     if group.aliases[name] then
       key = group.aliases[name]
-      core.notice(("%s: %s is deprecated, use %s"):format(setter, name, key))
+      notice(("%s: %s is deprecated, use %s"):format(setter, name, key))
     end
     local field = field_of(group, key) or key_error(group, setter, key)
     local problem = args.problem(field, values[name])

@@ -1,0 +1,55 @@
+--- Who this rank is, and the groups it knows. This build has jobs of one rank.
+local core = require "mslua.core"
+local errors = require "mslua.errors"
+
+local M = {}
+
+local joined = false
+local groups = { world = { 0 } }
+
+--- Joins the other ranks; again: does nothing.
+---@param backend? string
+function M.join(backend)
+  if core.options.ranks > 1 then
+    errors.fail("communication.init: a job of %d ranks is not built yet (back end %s)", core.options.ranks, backend or "native")
+  end
+  joined = true
+end
+
+--- Whether the ranks are joined: under train, eval, plan and repl they are before the recipe runs; a script calls init.
+---@return boolean
+function M.joined() return joined or (core.options.verb ~= "run" and core.options.verb ~= nil) end
+
+--- The ranks of a group, by their numbers in the world.
+---@param name string
+---@return integer[]
+function M.members(name)
+  local members = groups[name]
+  if not members then
+    errors.fail("there is no group '%s'%s: call ms.communication.create_group first", name, core.did_you_mean(name, errors.names(groups)))
+  end
+  return members
+end
+
+--- Makes a group; every rank of it calls this.
+---@param name string
+---@param members integer[]
+function M.create(name, members)
+  if groups[name] then errors.fail("create_group: the group '%s' exists already", name) end
+  for _, rank in ipairs(members) do
+    if rank >= core.options.ranks then
+      errors.fail("create_group: there is no rank %d: the job has %d", rank, core.options.ranks)
+    end
+  end
+  groups[name] = { unpack(members) }
+end
+
+--- Forgets a group.
+---@param name string
+function M.destroy(name)
+  if name == "world" then errors.fail "destroy_group: the group of all ranks cannot be destroyed" end
+  M.members(name)
+  groups[name] = nil
+end
+
+return M
