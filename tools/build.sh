@@ -65,14 +65,18 @@ installed/$package
     fail "packages could not be installed; fix: sudo apt-get update && sudo apt-get install -y$missing"
 }
 
-# bazel COMMAND ARGS... in the clone, with the shared disk cache. Callers keep Bazel's links apart by --symlink_prefix,
-# so that neither a developer's own bazel nor another configuration moves them.
+# bazel COMMAND ARGS... in the clone, with the shared disk cache; progress at once on a terminal, else now and then.
+# Callers keep Bazel's links apart by --symlink_prefix, so that neither a developer's own bazel nor another
+# configuration moves them.
 run_bazel() {
   command=$1
   shift
+  seconds=15
+  [ -t 2 ] && seconds=0.2
   (
     cd "$root" || exit 4
-    exec bazel ${bazel_startup:+"$bazel_startup"} "$command" --disk_cache="$cache/bazel" --jobs=auto "$@"
+    exec bazel ${bazel_startup:+"$bazel_startup"} "$command" --disk_cache="$cache/bazel" --jobs=auto \
+      --show_progress --show_progress_rate_limit=$seconds "$@"
   )
 }
 
@@ -94,9 +98,7 @@ build_program() {
     [ -x "$program" ] && why="${source#"$root"/} is newer" || why="the first time takes minutes, after that seconds"
     echo "mslua: building ($why)" >&2
     : >"$stamp.new"
-    quiet=--noshow_progress
-    [ -t 2 ] && quiet=--show_progress
-    run_bazel build "$quiet" --symlink_prefix=.build/ --show_result=0 --ui_event_filters=-info //lua:mslua \
+    run_bazel build --symlink_prefix=.build/ --show_result=0 --ui_event_filters=-info //lua:mslua \
       >&2 </dev/null 9>&- ||
       fail "the build failed; its messages stand above"
     if ! cmp -s "$root/.build/bin/lua/mslua" "$program"; then
