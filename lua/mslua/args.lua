@@ -167,26 +167,26 @@ function M.check(fields, values, report, path)
   return result
 end
 
--- The named arguments of a call: its last argument, where that is a plain table with string keys.
+-- The named arguments of a call: its last argument, where that is a plain table with string keys, or an empty one where
+-- no list is expected.
 local function split(fields, ...)
   local n = select("#", ...)
-  local list, named = { ... }, {}
-  local last = list[n]
-  if n > 0 and type(last) == "table" and not getmetatable(last) then
-    local first = n == 1 and fields[1]
-    local plain = M.is_list(last)
-    if not plain then
-      list[n], n = nil, n - 1
-      for key, v in pairs(last) do
-        if type(key) == "number" then
-          n = math.max(n, key)
-          list[key] = v
-        else
-          named[key] = v
-        end
-      end
-    elseif first and not is_kind(first, last) then
-      list, n = { unpack(last) }, table.maxn(last)  -- Dense {3, 4} is Dense(3, 4)
+  local list, named, last = { ... }, {}, (select(n > 0 and n or 1, ...))
+  if n == 0 or type(last) ~= "table" or getmetatable(last) then return list, n, named end
+  if M.is_list(last) then
+    if fields[n] and is_kind(fields[n], last) then return list, n, named end
+    if next(last) ~= nil and n > 1 then return list, n, named end
+    list[n] = nil
+    if n == 1 then list = { unpack(last) } end  -- Dense {3, 4} is Dense(3, 4)
+    return list, n == 1 and table.maxn(last) or n - 1, named
+  end
+  list[n], n = nil, n - 1
+  for key, v in pairs(last) do
+    if type(key) == "number" then
+      n = math.max(n, key)
+      list[key] = v
+    else
+      named[key] = v
     end
   end
   return list, n, named

@@ -8,7 +8,9 @@ local M = {}
 
 local group = settings.new("ps_context", {
   { "enable_ssl", "boolean", false },
-  { "config_file_path", "string", "" },
+  { "config_file_path", "string", "", check = function(path)
+    if path ~= "" and not files.is_file(path) then return ("no file %q"):format(path) end
+  end },
   { "client_password", "string", "" },
   { "server_password", "string", "" },
 })
@@ -18,11 +20,6 @@ local group = settings.new("ps_context", {
 function M.set_ps_context(...)
   if ranks.joined() then errors.fail "set_ps_context: ms.communication.init has run: call it before" end
   settings.set(group, ...)
-  local path = group.given.config_file_path
-  if path and path ~= "" and not files.is_file(path) then
-    group.given.config_file_path = nil
-    errors.fail("set_ps_context: config_file_path: no file %q", path)
-  end
 end
 
 --- The value of a key. Passwords read as "***" when they are set.
