@@ -30,9 +30,14 @@ return ms.recipe {
   seed = 1,
   dataset = function() return create_dataset "train" end,
   eval_dataset = function() return create_dataset "test" end,
-  input = { { dtype = ms.int32, shape = { p.batch_size, p.block } }, { dtype = ms.int32, shape = { p.batch_size, p.block } } },
+  input = {
+    { dtype = ms.int32, shape = { p.batch_size, p.block } },
+    { dtype = ms.int32, shape = { p.batch_size, p.block } },
+  },
   network = function()
-    return GPT { vocab = p.vocab, block = p.block, layers = p.layers, heads = p.heads, dim = p.dim, dropout = p.dropout }
+    return GPT {
+      vocab = p.vocab, block = p.block, layers = p.layers, heads = p.heads, dim = p.dim, dropout = p.dropout,
+    }
   end,
   loss = nn.CrossEntropyLoss(),
   optimizer = nn.AdamWeightDecay {

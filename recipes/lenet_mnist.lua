@@ -35,9 +35,8 @@ return ms.recipe {
   network = function() return LeNet5(10) end,
   loss = nn.SoftmaxCrossEntropyWithLogits { sparse = true, reduction = "mean" },
   optimizer = function(steps)
-    return nn.Momentum {
-      learning_rate = nn.cosine_decay_lr { min_lr = 0, max_lr = p.lr, total_step = p.epochs * steps }, momentum = p.momentum,
-    }
+    local rate = nn.cosine_decay_lr { min_lr = 0, max_lr = p.lr, total_step = p.epochs * steps }
+    return nn.Momentum { learning_rate = rate, momentum = p.momentum }
   end,
   train = { epochs = p.epochs },
   eval = { metrics = { "top1" } },

@@ -1,5 +1,5 @@
--- The quick-start tutorial: a network with one hidden layer on random data, made once and given at every step. One matrix
--- product is cut by hand; with several ranks the rest follows.
+-- The quick-start tutorial: a network with one hidden layer on random data, made once and given at every step. One
+-- matrix product is cut by hand; with several ranks the rest follows.
 --
 --   mslua train recipes/quickstart.lua
 --   mslua train recipes/quickstart.lua lr=0.05 epochs=10
@@ -32,7 +32,8 @@ end
 
 -- Gives the same random batch steps_per_epoch times.
 local function get_dataset()
-  local input, label = ms.rand({ p.batch_size, p.in_dim }, ms.float32, "input"), ms.rand({ p.batch_size, p.out_dim }, ms.float32, "label")
+  local input = ms.rand({ p.batch_size, p.in_dim }, ms.float32, "input")
+  local label = ms.rand({ p.batch_size, p.out_dim }, ms.float32, "label")
   return function()
     local step = 0
     return function()
@@ -52,7 +53,8 @@ return ms.recipe {
   optimizer = nn.Momentum { learning_rate = p.lr, momentum = p.momentum },
   train = { epochs = p.epochs, dataset_sink_mode = false },
   parallel = {
-    parallel_mode = ms.ParallelMode.AUTO_PARALLEL, search_mode = "sharding_propagation", dataset_strategy = "data_parallel",
+    parallel_mode = ms.ParallelMode.AUTO_PARALLEL, search_mode = "sharding_propagation",
+    dataset_strategy = "data_parallel",
   },
   checkpoint = { save_checkpoint_steps = 4, keep_checkpoint_max = 5 },
   expect = { loss_below = 0.33 },

@@ -33,7 +33,10 @@ return ms.recipe {
   seed = 1,
   dataset = function() return create_dataset "train" end,
   eval_dataset = function() return create_dataset "test" end,
-  input = { { dtype = ms.float32, shape = { p.batch_size, 3, 32, 32 } }, { dtype = ms.int32, shape = { p.batch_size } } },
+  input = {
+    { dtype = ms.float32, shape = { p.batch_size, 3, 32, 32 } },
+    { dtype = ms.int32, shape = { p.batch_size } },
+  },
   network = function() return resnet.resnet18 { num_classes = 10, stem = "cifar", width = p.width } end,
   loss = nn.SoftmaxCrossEntropyWithLogits { sparse = true, reduction = "mean" },
   optimizer = function(steps)

@@ -19,14 +19,14 @@ local p = ms.params {
 
 local function create_dataset(usage)
   local ds = ms.dataset.Cifar10Dataset(p.data_path, { usage = usage })
-  local image = usage == "train" and { vision.RandomCrop({ 32, 32 }, { 4, 4, 4, 4 }), vision.RandomHorizontalFlip() } or {}
-  for _, operation in ipairs {
+  local image = {
     vision.Resize { p.image_size, p.image_size },
     vision.Rescale(1 / 255, 0),
     vision.Normalize({ 0.4914, 0.4822, 0.4465 }, { 0.2023, 0.1994, 0.2010 }),
     vision.HWC2CHW(),
-  } do
-    table.insert(image, operation)
+  }
+  if usage == "train" then
+    image = { vision.RandomCrop({ 32, 32 }, { 4, 4, 4, 4 }), vision.RandomHorizontalFlip(), image }
   end
   ds = ds:map { operations = transforms.TypeCast(ms.int32), input_columns = "label" }
   ds = ds:map { operations = image, input_columns = "image" }

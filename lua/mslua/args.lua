@@ -161,7 +161,9 @@ function M.check(fields, values, report, path)
       local problem = M.problem(field, v)
       if problem then report(name .. ": " .. problem, at(name)) end
     end
-    if field.fields and type(v) == "table" and not getmetatable(v) then v = M.check(field.fields, v, report, at(name)) end
+    if field.fields and type(v) == "table" and not getmetatable(v) then
+      v = M.check(field.fields, v, report, at(name))
+    end
     result[name] = v
   end
   return result

@@ -1,5 +1,6 @@
---- What happens beside training: ms.Callback and the ready ones. LossMonitor, TimeMonitor, ModelCheckpoint, EvalCallback and
---- EarlyStopping run in C++; a callback of your own runs at the safe points between steps whose methods it defines.
+--- What happens beside training: ms.Callback and the ready ones. LossMonitor, TimeMonitor, ModelCheckpoint,
+--- EvalCallback and EarlyStopping run in C++; a callback of your own runs at the safe points between steps whose
+--- methods it defines.
 local args = require "mslua.args"
 local class = require "mslua.class"
 local errors = require "mslua.errors"
@@ -7,8 +8,8 @@ local errors = require "mslua.errors"
 local M = {}
 
 --- Base class. A subclass defines any of: on_train_begin, on_train_epoch_begin, on_train_step_begin, on_train_step_end,
---- on_train_epoch_end, on_train_end. Each takes one table: epoch and step from 1, steps_per_epoch, epochs, loss (after a
---- step), lr, metrics (after an evaluation), and stop(), which ends training at this safe point.
+--- on_train_epoch_end, on_train_end. Each takes one table: epoch and step from 1, steps_per_epoch, epochs, loss (after
+--- a step), lr, metrics (after an evaluation), and stop(), which ends training at this safe point.
 ---@class mslua.Callback
 local Callback = class.Object:extend "Callback"
 Callback.__index = Callback
@@ -99,7 +100,8 @@ local bind_checkpoint = args.signature("ModelCheckpoint", {
   { "config", "checkpoint_config" },
 })
 
---- Saves `<directory>/<prefix>-<epoch>_<step>.ckpt` as `config` says. (prefix = "CKP", directory = the run folder's ckpt, config)
+--- Saves `<directory>/<prefix>-<epoch>_<step>.ckpt` as `config` says. (prefix = "CKP", directory = the run folder's
+--- ckpt, config)
 function M.ModelCheckpoint:init(...)
   local a = bind_checkpoint(...)
   self.prefix, self.directory, self.config = a.prefix, a.directory, a.config or M.CheckpointConfig()
@@ -109,7 +111,8 @@ function M.ModelCheckpoint:add_to(spec)
   if spec.checkpoint then errors.fail "ModelCheckpoint: there are two: one prefix, directory and config a training" end
   local c = self.config
   spec.checkpoint = {
-    prefix = self.prefix, directory = self.directory, steps = c.save_checkpoint_steps, seconds = c.save_checkpoint_seconds,
+    prefix = self.prefix, directory = self.directory,
+    steps = c.save_checkpoint_steps, seconds = c.save_checkpoint_seconds,
     keep_max = c.keep_checkpoint_max, keep_minutes = c.keep_checkpoint_per_n_minutes, integrated = c.integrated_save,
     async = c.async_save, exception_save = c.exception_save,
   }
@@ -144,8 +147,8 @@ local bind_stop = args.signature("EarlyStopping", {
   { "mode", "string", "auto", choices = { "auto", "min", "max" } },
 })
 
---- Ends training when `monitor` ("loss", or "eval_" and a metric's name) has not improved by more than min_delta for more than
---- patience epochs. mode "auto": smaller is better for losses, greater for the rest.
+--- Ends training when `monitor` ("loss", or "eval_" and a metric's name) has not improved by more than min_delta for
+--- more than patience epochs. mode "auto": smaller is better for losses, greater for the rest.
 function M.EarlyStopping:init(...)
   local a = bind_stop(...)
   self.spec = { monitor = a.monitor, min_delta = a.min_delta, patience = a.patience, mode = a.mode }

@@ -98,7 +98,8 @@ end
 --- Runs construct, in the cell's scope.
 function Cell:__call(...)
   if is_cell((...)) then
-    errors.fail("%s: the first argument is a Cell: call cells with a dot, self.%s(x)", self.class_name, scope_name(self))
+    errors.fail("%s: the first argument is a Cell: call cells with a dot, self.%s(x)",
+      self.class_name, scope_name(self))
   end
   if not rawget(self, "_prefix") then bind(self, "") end
   core.push_scope(scope_name(self))
@@ -176,11 +177,12 @@ end
 ---@param name string
 ---@param shape integer[]
 ---@param init any as core.parameter's
----@param options? {requires_grad: boolean?, layerwise_parallel: boolean?, parallel_optimizer: boolean?, comm_fusion: integer?, dtype: dtype?}
+---@param options? table requires_grad, layerwise_parallel, parallel_optimizer, comm_fusion, dtype
 ---@return Parameter
 function Cell:parameter(name, shape, init, options)
   if type(name) ~= "string" or type(shape) ~= "table" then
-    errors.fail("%s:parameter: expected a name and a shape, got %s and %s", self.class_name, errors.show(name), errors.show(shape))
+    errors.fail("%s:parameter: expected a name and a shape, got %s and %s",
+      self.class_name, errors.show(name), errors.show(shape))
   end
   local rest = { name = name }
   for key, v in pairs(options or {}) do rest[key] = v end
@@ -207,7 +209,8 @@ function Cell:set_train(on)
   return self
 end
 
---- Communication fusion id of all parameters below: gradients of one id may travel in one message, 0 alone. The last call wins.
+--- Communication fusion id of all parameters below: gradients of one id may travel in one message, 0 alone. The last
+--- call wins.
 ---@param id integer
 ---@return Cell self
 function Cell:set_comm_fusion(id)
@@ -243,13 +246,15 @@ function Cell:extra() return "" end
 
 local function describe(cell, name, indent, lines)
   local extra = cell:extra()
-  lines[#lines + 1] = ("%s%s%s%s"):format(indent, name and name .. ": " or "", cell.class_name, extra ~= "" and "(" .. extra .. ")" or "")
+  if extra ~= "" then extra = "(" .. extra .. ")" end
+  lines[#lines + 1] = indent .. (name and name .. ": " or "") .. cell.class_name .. extra
   for _, key in ipairs(rawget(cell, "_order")) do
     local v = rawget(cell, "_fields")[key]
     if is_cell(v) then
       describe(v, tostring(key), indent .. "  ", lines)
     else
-      lines[#lines + 1] = ("%s  %s: %s %s%s"):format(indent, tostring(key), v.dtype, errors.show(v.shape), v.requires_grad and "" or " (fixed)")
+      lines[#lines + 1] = ("%s  %s: %s %s%s"):format(indent, tostring(key), v.dtype, errors.show(v.shape),
+        v.requires_grad and "" or " (fixed)")
     end
   end
 end

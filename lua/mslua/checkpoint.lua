@@ -34,7 +34,9 @@ function M.load_checkpoint(...)
 end
 
 local bind_into = args.signature("load_param_into_net", {
-  { "net", "cell", required = true }, { "parameter_dict", "table", required = true }, { "strict_load", "boolean", false },
+  { "net", "cell", required = true },
+  { "parameter_dict", "table", required = true },
+  { "strict_load", "boolean", false },
 })
 
 local function same_shape(a, b)
@@ -45,8 +47,8 @@ local function same_shape(a, b)
   return true
 end
 
---- Gives the parameters of a network the values of their names; all shapes are compared before any changes. strict_load: a name
---- that only one side has is an error. (net, parameter_dict, strict_load = false)
+--- Gives the parameters of a network the values of their names; all shapes are compared before any changes.
+--- strict_load: a name that only one side has is an error. (net, parameter_dict, strict_load = false)
 ---@return string[] missing parameters of the network that got no value
 ---@return string[] unused names that the network does not have
 function M.load_param_into_net(...)
@@ -57,7 +59,8 @@ function M.load_param_into_net(...)
     if v == nil then
       missing[#missing + 1] = p.name
     elseif not same_shape(v.shape, p.shape) then
-      errors.fail("load_param_into_net: %s is %s in the network and %s in the checkpoint", p.name, errors.show(p.shape), errors.show(v.shape))
+      errors.fail("load_param_into_net: %s is %s in the network and %s in the checkpoint",
+        p.name, errors.show(p.shape), errors.show(v.shape))
     else
       matched[p.name] = p
     end
@@ -66,9 +69,11 @@ function M.load_param_into_net(...)
     if not matched[name] then unused[#unused + 1] = name end
   end
   if a.strict_load and #missing + #unused > 0 then
-    errors.fail("load_param_into_net: not in the checkpoint: %s; not in the network: %s", table.concat(missing, ", "), table.concat(unused, ", "))
+    errors.fail("load_param_into_net: not in the checkpoint: %s; not in the network: %s",
+      table.concat(missing, ", "), table.concat(unused, ", "))
   elseif next(matched) == nil then
-    errors.fail("load_param_into_net: no name in common: the network has %s, the checkpoint %s", missing[1] or "none", unused[1] or "none")
+    errors.fail("load_param_into_net: no name in common: the network has %s, the checkpoint %s",
+      missing[1] or "none", unused[1] or "none")
   end
   for name, p in pairs(matched) do p.value = a.parameter_dict[name]:astype(p.dtype) end
   return missing, unused

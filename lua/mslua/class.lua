@@ -19,7 +19,11 @@ function Class:extend(name)
   end
   if rawget(self, "__index") == self then sub.__index = sub end
   sub.class_name, sub.super = name, self
-  return setmetatable(sub, { __index = self, __call = function(class, ...) return class:new(...) end, __tostring = function() return "class " .. name end })
+  return setmetatable(sub, {
+    __index = self,
+    __call = function(class, ...) return class:new(...) end,
+    __tostring = function() return "class " .. name end,
+  })
 end
 
 --- Makes an instance; what `Net(...)` does.

@@ -11,12 +11,14 @@ local bind_init = args.signature("communication.init", {
   { "backend_name", "string", choices = { "mpi", "native", "nccl", "hccl" } },
 })
 
---- Joins the other ranks; does nothing when they are joined already. Without a name the launch decides: "mpi" under mpirun,
---- else "native".
+--- Joins the other ranks; does nothing when they are joined already. Without a name the launch decides: "mpi" under
+--- mpirun, else "native".
 function M.init(...)
   local backend = bind_init(...).backend_name
   if backend == "hccl" then errors.fail 'communication.init: "hccl" is for Ascend devices: use "native" or "mpi"' end
-  if backend == "nccl" then errors.fail 'communication.init: "nccl" needs the CUDA build of mslua: use "native" or "mpi"' end
+  if backend == "nccl" then
+    errors.fail 'communication.init: "nccl" needs the CUDA build of mslua: use "native" or "mpi"'
+  end
   for _, line in ipairs(ps_context.not_runnable()) do errors.fail("communication.init: %s", line) end
   ranks.join(backend)
 end
@@ -51,14 +53,17 @@ define("get_local_rank", { group }, function(a) return place(a.group, ranks.memb
 define("get_local_size", { group }, function(a) return #ranks.members(a.group) end)
 
 --- (group, group_rank_id)
-define("get_world_rank_from_group_rank", { needed_group, { "group_rank_id", "integer", required = true, min = 0 } }, function(a)
+define("get_world_rank_from_group_rank", { needed_group, { "group_rank_id", "integer", required = true, min = 0 } },
+  function(a)
   local members = ranks.members(a.group)
   return members[a.group_rank_id + 1]
-    or errors.fail("communication: the group '%s' has %d rank(s), there is no rank %d", a.group, #members, a.group_rank_id)
+    or errors.fail("communication: the group '%s' has %d rank(s), there is no rank %d",
+      a.group, #members, a.group_rank_id)
 end)
 
 --- (world_rank_id, group)
-define("get_group_rank_from_world_rank", { { "world_rank_id", "integer", required = true, min = 0 }, needed_group }, function(a)
+define("get_group_rank_from_world_rank", { { "world_rank_id", "integer", required = true, min = 0 }, needed_group },
+  function(a)
   return place(a.group, ranks.members(a.group), a.world_rank_id)
 end)
 

@@ -24,7 +24,9 @@ end
 
 --- Adds a cell at the end; returns the list.
 function Row:append(cell)
-  if not class.is(cell, Cell) then errors.fail("%s:append: expected a Cell, got %s", self.class_name, errors.show(cell)) end
+  if not class.is(cell, Cell) then
+    errors.fail("%s:append: expected a Cell, got %s", self.class_name, errors.show(cell))
+  end
   self[tostring(self.count)] = cell
   self.count = self.count + 1
   return self

@@ -1,4 +1,5 @@
---- mslua: what `require "mslua"` gives. One home a name; docs/from_mindspore.md has a row for each call of MindSpore's tutorials.
+--- mslua: what `require "mslua"` gives. One home a name; docs/from_mindspore.md has a row for each call of MindSpore's
+--- tutorials.
 local args = require "mslua.args"
 local core = require "mslua.core"
 local dtypes = require "mslua.dtypes"
@@ -40,7 +41,8 @@ local bind_tensor = args.signature("Tensor", {
   { "shape", "integers", min = 0 },
 })
 
---- A tensor from a number, nested lists or a tensor: `ms.Tensor({{1, 2}, {3, 4}}, ms.float32)`. (input_data, dtype, shape)
+--- A tensor from a number, nested lists or a tensor: `ms.Tensor({{1, 2}, {3, 4}}, ms.float32)`. (input_data, dtype,
+--- shape)
 ---@return Tensor
 function ms.Tensor(...)
   local input, n = ..., select("#", ...)

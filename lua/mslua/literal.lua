@@ -25,7 +25,8 @@ function M.write(v)
   table.sort(names)
   for _, key in ipairs(names) do
     local text = M.write(v[key])
-    if text then parts[#parts + 1] = ("%s = %s"):format(key:match "^[%a_][%w_]*$" and key or ("[%q]"):format(key), text) end
+    local shown = key:match "^[%a_][%w_]*$" and key or ("[%q]"):format(key)
+    if text then parts[#parts + 1] = shown .. " = " .. text end
   end
   return "{" .. table.concat(parts, ", ") .. "}"
 end

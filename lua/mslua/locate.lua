@@ -18,8 +18,8 @@ local function tokens(source)
   end
   while at <= #source do
     local _ = take("%s+", "") or take_long("%-%-", "") or take("%-%-[^\n]*", "") or take_long("", '"')
-      or take('"[^"\\\n]*"', '"') or take("'[^'\\\n]*'", '"')
-      or take('"(.-)[^\\]"', '"') or take("[%a_][%w_]*") or take("%d[%w%.]*", "0") or take("==") or take("[~<>]=") or take(".")
+      or take('"[^"\\\n]*"', '"') or take("'[^'\\\n]*'", '"') or take('"(.-)[^\\]"', '"')
+      or take("[%a_][%w_]*") or take("%d[%w%.]*", "0") or take("[=~<>]=") or take(".")
   end
   return list
 end
@@ -45,7 +45,8 @@ function M.line(source, call, path)
   local list, i, begun = tokens(source), 1, nil
   while list[i] and not begun do
     local after = list[i + 1] and list[i + 1][1]
-    if list[i][1] == call and (after == "{" or (after == "(" and list[i + 2] and list[i + 2][1] == "{")) then begun = list[i][2] end
+    if after == "(" then after = list[i + 2] and list[i + 2][1] end
+    if list[i][1] == call and after == "{" then begun = list[i][2] end
     i = i + 1
   end
   if not begun then return nil end

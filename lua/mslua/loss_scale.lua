@@ -1,4 +1,5 @@
---- Loss scaling for 16-bit gradients (mindspore.amp): the loss is multiplied, gradients are divided again before the update.
+--- Loss scaling for 16-bit gradients (mindspore.amp): the loss is multiplied, gradients are divided again before the
+--- update.
 local args = require "mslua.args"
 local class = require "mslua.class"
 
@@ -6,7 +7,8 @@ local M = {}
 
 local Manager = class.Object:extend "LossScaleManager"
 Manager.__index = Manager
-args.kind("loss_scale", function(v) return class.is(v, Manager) end, "a loss scale manager such as ms.FixedLossScaleManager(1024)")
+args.kind("loss_scale", function(v) return class.is(v, Manager) end,
+  "a loss scale manager such as ms.FixedLossScaleManager(1024)")
 
 local bind_fixed = args.signature("FixedLossScaleManager", { { "loss_scale", "number", 128, above = 0 } })
 

@@ -1,5 +1,5 @@
---- Metrics of an evaluation: each gives one number a row of the batch, [n]; the sums over the rows that count are divided by
---- their number, so that neither batch size nor ranks change a result.
+--- Metrics of an evaluation: each gives one number a row of the batch, [n]; the sums over the rows that count are
+--- divided by their number, so that neither batch size nor ranks change a result.
 local errors = require "mslua.errors"
 local core = require "mslua.core"
 local ops = require "mslua.ops"
@@ -72,7 +72,8 @@ function M.list(metrics, loss_fn)
   if loss_fn then add("loss", known.loss) end
   for _, name in ipairs(metrics) do
     if not known[name] then
-      errors.fail("metrics: unknown metric %s%s", errors.show(name), core.did_you_mean(tostring(name), errors.names(known)))
+      errors.fail("metrics: unknown metric %s%s",
+        errors.show(name), core.did_you_mean(tostring(name), errors.names(known)))
     end
     add(name, known[name])
   end

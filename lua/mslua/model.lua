@@ -19,8 +19,8 @@ local bind = args.signature("Model", {
   { "loss_scale_manager", "loss_scale" },
 })
 
---- `ms.Model(net, {loss_fn = loss, optimizer = opt, metrics = {"top1"}})`. Without loss_fn the network gives the loss. amp
---- "bf16": matrix products and convolutions compute in bfloat16.
+--- `ms.Model(net, {loss_fn = loss, optimizer = opt, metrics = {"top1"}})`. Without loss_fn the network gives the loss.
+--- amp "bf16": matrix products and convolutions compute in bfloat16.
 function Model:init(...)
   local a = bind(...)
   self.network, self.loss_fn, self.optimizer = a.network, a.loss_fn, a.optimizer
@@ -70,8 +70,8 @@ end
 local function loss_scale_of(self)
   local spec, own = self.loss_scale and self.loss_scale.spec, self.optimizer.loss_scale
   if own ~= 1 and not (spec and spec.kind == "fixed" and spec.value == own) then
-    errors.fail("train: %s has loss_scale = %g, which only divides gradients: give loss_scale_manager = ms.FixedLossScaleManager(%g) too",
-      self.optimizer.class_name, own, own)
+    errors.fail("train: %s has loss_scale = %g, which only divides gradients: "
+      .. "give loss_scale_manager = ms.FixedLossScaleManager(%g) too", self.optimizer.class_name, own, own)
   end
   return spec
 end
@@ -82,7 +82,9 @@ function Model:train_spec(a)
   local columns, scale = columns_of(self, a.train_dataset, "train"), loss_scale_of(self)
   local trained, optimizer = self.optimizer:bind(self.network)
   if a.clip_norm and a.clip_value then errors.fail "train: clip_norm and clip_value: give one of them" end
-  local clip = a.clip_norm and { kind = "norm", value = a.clip_norm } or a.clip_value and { kind = "value", value = a.clip_value } or nil
+  local clip
+  if a.clip_norm then clip = { kind = "norm", value = a.clip_norm } end
+  if a.clip_value then clip = { kind = "value", value = a.clip_value } end
   local graph = core.build_train {
     name = self.network.class_name, forward = forward_of(self), inputs = columns, parameters = trained,
     optimizer = optimizer, accumulate = a.accumulate_steps, clip = clip, loss_scale = scale ~= nil, amp = self.amp,
@@ -90,7 +92,8 @@ function Model:train_spec(a)
   return {
     name = a.name or self.network.class_name, graph = graph, dataset = a.train_dataset:open(), epochs = a.epoch,
     max_steps = a.max_steps, parameters = self.network:get_parameters(), schedule = self.optimizer.schedule,
-    lr_function = self.optimizer.lr_function, loss_scale = scale, sink = a.dataset_sink_mode, hooks = {}, seed = core.seed(),
+    lr_function = self.optimizer.lr_function, loss_scale = scale, sink = a.dataset_sink_mode, hooks = {},
+    seed = core.seed(),
   }
 end
 
@@ -99,7 +102,9 @@ end
 ---@return table trainer core.trainer's object, after its run
 function Model:train(...)
   local a = bind_train(...)
-  if not self.optimizer then errors.fail "train: the Model has no optimizer: ms.Model(net, {loss_fn =, optimizer =})" end
+  if not self.optimizer then
+    errors.fail "train: the Model has no optimizer: ms.Model(net, {loss_fn =, optimizer =})"
+  end
   refuse_what_is_not_built()
   local spec = self:train_spec(a)
   for i, callback in ipairs(args.is_list(a.callbacks) and a.callbacks or { a.callbacks }) do
@@ -127,16 +132,16 @@ function Model:eval_spec(dataset)
     for i, m in ipairs(self.metrics) do
       local values = m.rows(output, columns[n])
       if #values.shape == 0 and not dataset:drops_remainder() then
-        errors.fail("eval: %s is one number for the whole batch: give the loss a method rows(output, label), or batch the "
-          .. "dataset with drop_remainder = true", m.name)
+        errors.fail("eval: %s is one number for the whole batch: give the loss a method rows(output, label), or batch "
+          .. "the dataset with drop_remainder = true", m.name)
       end
       sums[i] = metrics.sum(values, columns[n].shape[1])
     end
     return unpack(sums)
   end
   local graph = core.build_eval {
-    name = self.network.class_name .. ".eval", forward = forward, inputs = columns_of(self, dataset, "eval"), outputs = names,
-    amp = self.amp,
+    name = self.network.class_name .. ".eval", forward = forward, inputs = columns_of(self, dataset, "eval"),
+    outputs = names, amp = self.amp,
   }
   return { graph = graph, dataset = dataset:open(), metrics = shown }
 end

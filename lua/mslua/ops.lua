@@ -22,7 +22,8 @@ end
 -- {{2, 4}, {4, 1}} as the graph keeps it: "((2,4),(4,1))".
 local function strategy_text(what, strategy)
   if not args.is_list(strategy) or #strategy == 0 then
-    errors.fail("shard: %s: expected a list with the cuts of each tensor, such as {{2, 4}, {4, 1}}, got %s", what, errors.show(strategy))
+    errors.fail("shard: %s: expected a list with the cuts of each tensor, such as {{2, 4}, {4, 1}}, got %s",
+      what, errors.show(strategy))
   end
   local parts = {}
   for i, cuts in ipairs(strategy) do parts[i] = check_cuts(("%s, tensor %d"):format(what, i), cuts) end
@@ -46,7 +47,9 @@ function Operator:init(...)
   if order and #given > 0 and type(given[#given]) ~= "table" then
     local named = {}
     for i, v in ipairs(given) do
-      if not order[i] then errors.fail("%s: takes at most %d arguments (%s)", self.class_name, #order, table.concat(order, ", ")) end
+      if not order[i] then
+        errors.fail("%s: takes at most %d arguments (%s)", self.class_name, #order, table.concat(order, ", "))
+      end
       named[order[i]] = v
     end
     given = { named }
@@ -57,8 +60,8 @@ end
 --- Calls the operator: operands, then the attributes that the constructor did not get.
 function Operator:__call(...)
   if class.is((...), Cell) then
-    errors.fail("%s: the first operand is a Cell: call operators with a dot, self.%s(x), not self:%s(x)", self.class_name,
-      self.name, self.name)
+    errors.fail("%s: the first operand is a Cell: call operators with a dot, self.%s(x), not self:%s(x)",
+      self.class_name, self.name, self.name)
   end
   return core.op(self.name, { n = select("#", ...), ... }, self.attrs)
 end
@@ -73,6 +76,8 @@ function Operator:shard(in_strategy, out_strategy)
   return self
 end
 
+local known_attrs = { fusion = { "", "integer", min = 0 }, cross_batch = { "", "boolean" } }
+
 --- An attribute for the compiler: "fusion" (an integer from 0; equal ones travel together), "cross_batch" (boolean).
 ---@param key string
 ---@param value boolean|number|string
@@ -81,8 +86,7 @@ function Operator:add_prim_attr(key, value)
   if type(key) ~= "string" or not key:match "^[%a_][%w_]*$" then
     errors.fail("%s:add_prim_attr: expected a name, got %s", self.class_name, errors.show(key))
   end
-  local field = ({ fusion = { "", "integer", min = 0 }, cross_batch = { "", "boolean" } })[key] or { "", "boolean|number|string" }
-  local problem = args.problem(field, value)
+  local problem = args.problem(known_attrs[key] or { "", "boolean|number|string" }, value)
   if problem then errors.fail("%s:add_prim_attr: %s: %s", self.class_name, key, problem) end
   self.attrs["_" .. key] = value
   return self
@@ -116,7 +120,8 @@ end
 
 ops.Operator = Operator
 
------------------------------------------------------------------------------------------- functions that are no operator
+--- --------------------------------------------------------------------------------------- functions that are no
+--- operator
 
 --- The shape as a list: `ops.shape(x)[2]` is Python's `[1]`.
 ---@return integer[]

@@ -25,7 +25,8 @@ local function selector(name, v)
   local set = {}
   for i, p in ipairs(v) do
     if not parameter.is(p) then
-      errors.fail("%s: params[%d]: expected a Parameter or a group { params = ..., weight_decay = ... }, got %s", name, i, errors.show(p))
+      errors.fail("%s: params[%d]: expected a Parameter or a group { params = ..., weight_decay = ... }, got %s",
+        name, i, errors.show(p))
     end
     set[p] = true
   end
@@ -92,20 +93,20 @@ define("SGD", "sgd", 0.1, {
   { "nesterov", "boolean", false }, scale,
 }, { momentum = "momentum", dampening = "dampening", nesterov = "nesterov" })
 
---- v = momentum v + g + weight_decay w; w -= lr v, or lr (g + momentum v) with use_nesterov. (params, learning_rate, momentum,
---- weight_decay = 0, loss_scale = 1, use_nesterov = false)
+--- v = momentum v + g + weight_decay w; w -= lr v, or lr (g + momentum v) with use_nesterov. (params, learning_rate,
+--- momentum, weight_decay = 0, loss_scale = 1, use_nesterov = false)
 define("Momentum", "momentum", nil, {
   { "momentum", "number", required = true, min = 0 }, decay, scale, { "use_nesterov", "boolean", false },
 }, { momentum = "momentum", use_nesterov = "nesterov" })
 
---- Kingma and Ba, 2015; weight_decay is added to the gradient. (params, learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.999,
---- eps = 1e-8, weight_decay = 0, loss_scale = 1)
+--- Kingma and Ba, 2015; weight_decay is added to the gradient. (params, learning_rate = 1e-3, beta1 = 0.9, beta2 =
+--- 0.999, eps = 1e-8, weight_decay = 0, loss_scale = 1)
 define("Adam", "adam", 1e-3, {
   beta("beta1", 0.9), beta("beta2", 0.999), { "eps", "number", 1e-8, above = 0 }, decay, scale,
 }, { beta1 = "beta1", beta2 = "beta2", eps = "eps" })
 
---- AdamW: Loshchilov and Hutter, 2019; the decay is apart from the gradient. (params, learning_rate = 1e-3, beta1 = 0.9,
---- beta2 = 0.999, eps = 1e-6, weight_decay = 0)
+--- AdamW: Loshchilov and Hutter, 2019; the decay is apart from the gradient. (params, learning_rate = 1e-3, beta1 =
+--- 0.9, beta2 = 0.999, eps = 1e-6, weight_decay = 0)
 define("AdamWeightDecay", "adam_weight_decay", 1e-3, {
   beta("beta1", 0.9), beta("beta2", 0.999), { "eps", "number", 1e-6, above = 0 }, decay,
 }, { beta1 = "beta1", beta2 = "beta2", eps = "eps" })
@@ -133,12 +134,15 @@ function Optimizer:bind(net)
     end
   end
   if #trained == 0 then
-    errors.fail("%s: no parameter to train: params selects none of the network's %d", self.class_name, #net:trainable_params())
+    errors.fail("%s: no parameter to train: params selects none of the network's %d",
+      self.class_name, #net:trainable_params())
   end
   for i, group in ipairs(self.groups) do
     groups[i].weight_decay = group.weight_decay
     if group.lr then
-      if not self.schedule then errors.fail("%s: params[%d]: lr needs a learning_rate that is no function", self.class_name, i) end
+      if not self.schedule then
+        errors.fail("%s: params[%d]: lr needs a learning_rate that is no function", self.class_name, i)
+      end
       groups[i].lr_scale = group.lr / self.schedule.value
     end
   end

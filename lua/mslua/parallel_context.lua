@@ -70,7 +70,8 @@ local function check_strategy(v)
   end
   if widest < 0 then return "expected a cut for each input, got {}" end
   if cut_of_widest < largest then
-    return ("the input of most dimensions is cut in %d, another in %d: it must be cut most"):format(cut_of_widest, largest)
+    return ("the input of most dimensions is cut in %d, another in %d: it must be cut most"):format(
+      cut_of_widest, largest)
   end
 end
 
@@ -185,7 +186,8 @@ function M.not_runnable(world)
       given.device_num, world, given.device_num)
   end
   if given.global_rank and given.global_rank ~= core.options.rank then
-    lines[#lines + 1] = ("global_rank = %d, but this is rank %d: leave it out"):format(given.global_rank, core.options.rank)
+    lines[#lines + 1] = ("global_rank = %d, but this is rank %d: leave it out"):format(
+      given.global_rank, core.options.rank)
   end
   local mode = settings.get(group, "parallel_mode")
   if world == 1 then

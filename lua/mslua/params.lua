@@ -88,7 +88,9 @@ local function check_shape(defaults, presets)
   end
   if type(presets) ~= "table" then errors.fail("params: presets: expected a table, got %s", errors.show(presets)) end
   for name, preset in pairs(presets) do
-    if type(preset) ~= "table" then errors.fail("params: presets.%s: expected a table, got %s", name, errors.show(preset)) end
+    if type(preset) ~= "table" then
+      errors.fail("params: presets.%s: expected a table, got %s", name, errors.show(preset))
+    end
     check_table(defaults, preset, "presets." .. name)
   end
 end
@@ -126,7 +128,8 @@ function M.params(declared)
     __index = function(_, name)
       local v = values[name]
       if v == nil then
-        errors.fail("params: no parameter '%s'%s", tostring(name), core.did_you_mean(tostring(name), errors.names(values)))
+        errors.fail("params: no parameter '%s'%s",
+          tostring(name), core.did_you_mean(tostring(name), errors.names(values)))
       end
       return v
     end,
@@ -137,7 +140,8 @@ function M.params(declared)
 end
 
 --- What a written configuration starts from; its first line calls this (Recipe:config_text).
----@param base {params: table?, leaves: table?, from: string?} from: the recipe it came from, whose neighbours `require` finds
+--- `from`: the recipe it came from, whose neighbours `require` finds.
+---@param base {params: table?, leaves: table?, from: string?}
 function M.resolved(base)
   state.base = base
   local folder = base.from and base.from:match "^(.*)/" or "."

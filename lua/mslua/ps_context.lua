@@ -38,7 +38,8 @@ function M.reset_ps_context() settings.reset(group) end
 function M.not_runnable()
   local lines = {}
   if group.given.enable_ssl then
-    lines[1] = "set_ps_context: enable_ssl = true is not built yet: set enable_ssl = false (ranks of one host are not reachable from outside)"
+    lines[1] = "set_ps_context: enable_ssl = true is not built yet: set enable_ssl = false "
+      .. "(ranks of one host cannot be reached from outside)"
   end
   if os.getenv "MS_ENABLE_RECOVERY" == "1" then
     lines[#lines + 1] = "MS_ENABLE_RECOVERY=1 is not built yet: unset it; --resume goes on from a checkpoint"

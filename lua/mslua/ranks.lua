@@ -11,7 +11,8 @@ local groups = { world = { 0 } }
 ---@param backend? string
 function M.join(backend)
   if core.options.ranks > 1 then
-    errors.fail("communication.init: a job of %d ranks is not built yet (back end %s)", core.options.ranks, backend or "native")
+    errors.fail("communication.init: a job of %d ranks is not built yet (back end %s)",
+      core.options.ranks, backend or "native")
   end
   joined = true
 end
@@ -26,7 +27,8 @@ function M.joined() return joined or (core.options.verb ~= "run" and core.option
 function M.members(name)
   local members = groups[name]
   if not members then
-    errors.fail("there is no group '%s'%s: call ms.communication.create_group first", name, core.did_you_mean(name, errors.names(groups)))
+    errors.fail("there is no group '%s'%s: call ms.communication.create_group first",
+      name, core.did_you_mean(name, errors.names(groups)))
   end
   return members
 end

@@ -1,4 +1,5 @@
---- ms.recipe: one table that says what to train on what and how. Strict: an unknown key anywhere is an error at its line.
+--- ms.recipe: one table that says what to train on what and how. Strict: an unknown key anywhere is an error at its
+--- line.
 local args = require "mslua.args"
 local callbacks = require "mslua.callbacks"
 local class = require "mslua.class"
@@ -138,7 +139,9 @@ end
 
 local function set_text(values, field, path, text, origin, origins)
   local v, settable = read_leaf(field, text)
-  if not settable then params.usage_error("%s cannot be set from text (%s): give the recipe a parameter", path, origin) end
+  if not settable then
+    params.usage_error("%s cannot be set from text (%s): give the recipe a parameter", path, origin)
+  end
   local problem = args.problem(field, v == nil and text or v)
   if problem then params.usage_error("%s: %s (%s)", path, problem, origin) end
   put(values, path, v)

@@ -23,7 +23,8 @@ end
 
 local function key_error(group, setter, key)
   if group.moved[key] then errors.fail("%s: %s", setter, group.moved[key]) end
-  errors.fail("%s: unknown key '%s'%s", setter, tostring(key), core.did_you_mean(tostring(key), args.names_of(group.fields)))
+  errors.fail("%s: unknown key '%s'%s",
+    setter, tostring(key), core.did_you_mean(tostring(key), args.names_of(group.fields)))
 end
 
 local function field_of(group, key)

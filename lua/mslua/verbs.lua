@@ -24,8 +24,8 @@ end
 
 local function model_of(recipe, dataset)
   return Model(recipe:make_network(), {
-    loss_fn = recipe.loss, optimizer = dataset and recipe:make_optimizer(dataset:get_dataset_size()), metrics = recipe.eval.metrics, amp = recipe.train.amp,
-    loss_scale_manager = recipe.train.loss_scale,
+    loss_fn = recipe.loss, optimizer = dataset and recipe:make_optimizer(dataset:get_dataset_size()),
+    metrics = recipe.eval.metrics, amp = recipe.train.amp, loss_scale_manager = recipe.train.loss_scale,
   })
 end
 
@@ -94,7 +94,8 @@ function M.verify()
     if limit then
       local v = found[name]
       local met = v ~= nil and ((side == "below" and v < limit) or (side == "above" and v > limit))
-      print(("expect: %s %s %g: %s %s"):format(name, side, limit, v and ("%.6g"):format(v) or "none", met and "met" or "NOT MET"))
+      local shown = v and ("%.6g"):format(v) or "none"
+      print(("expect: %s %s %g: %s %s"):format(name, side, limit, shown, met and "met" or "NOT MET"))
       if not met then code = 8 end
     end
   end
@@ -105,7 +106,8 @@ end
 local function line_of(metrics, found)
   local words = {}
   for i, m in ipairs(metrics) do
-    words[i] = m.kind == "percent" and ("%s %.1f%%"):format(m.name, 100 * found[m.name]) or ("%s %.4g"):format(m.name, found[m.name])
+    local v = found[m.name]
+    words[i] = m.kind == "percent" and ("%s %.1f%%"):format(m.name, 100 * v) or ("%s %.4g"):format(m.name, v)
   end
   return table.concat(words, ", ")
 end
@@ -134,7 +136,8 @@ function M.graph()
   local dataset = recipe:make_dataset "dataset"
   local spec = model_of(recipe, dataset):train_spec {
     train_dataset = dataset, epoch = recipe.train.epochs, dataset_sink_mode = false,
-    accumulate_steps = recipe.train.accumulate_steps, clip_norm = recipe.train.clip_norm, clip_value = recipe.train.clip_value,
+    accumulate_steps = recipe.train.accumulate_steps, clip_norm = recipe.train.clip_norm,
+    clip_value = recipe.train.clip_value,
   }
   return spec.graph
 end

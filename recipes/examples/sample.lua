@@ -10,7 +10,9 @@ local p = ms.params {
 }
 
 local checkpoint = ...
-if not checkpoint then error("sample.lua: which checkpoint? mslua run recipes/examples/sample.lua runs/<id>/ckpt", 0) end
+if not checkpoint then
+  error("sample.lua: which checkpoint? mslua run recipes/examples/sample.lua runs/<id>/ckpt", 0)
+end
 
 -- The characters of the text in order of their bytes: the ids that TextDataset gives.
 local function alphabet(path)

@@ -16,7 +16,9 @@ end
 local function show(v)
   if type(v) ~= "table" or getmetatable(v) then return type(v) == "string" and ("%q"):format(v) or tostring(v) end
   local items = {}
-  for key, item in pairs(v) do items[#items + 1] = (type(key) == "number" and "" or tostring(key) .. "=") .. show(item) end
+  for key, item in pairs(v) do
+    items[#items + 1] = (type(key) == "number" and "" or tostring(key) .. "=") .. show(item)
+  end
   return "{" .. table.concat(items, ", ") .. "}"
 end
 
@@ -39,7 +41,9 @@ end
 --- Fails unless numbers, or nested lists of them, differ by at most `tolerance`.
 function M.near(got, wanted, tolerance)
   if type(wanted) == "table" then
-    if type(got) ~= "table" or #got ~= #wanted then error(("expected %s, got %s"):format(show(wanted), show(got)), 2) end
+    if type(got) ~= "table" or #got ~= #wanted then
+      error(("expected %s, got %s"):format(show(wanted), show(got)), 2)
+    end
     for i, v in ipairs(wanted) do M.near(got[i], v, tolerance) end
   elseif not (math.abs(got - wanted) <= tolerance) then
     error(("expected %.9g within %g, got %.9g"):format(wanted, tolerance, got), 2)
@@ -58,12 +62,16 @@ end
 --- Fails unless the error names a line of the test itself.
 function M.fails_here(text, body, ...)
   local problem = M.fails(text, body, ...)
-  if not problem:find "_test%.lua:%d+: " then error(("the error names no line of the test: '%s'"):format(problem), 2) end
+  if not problem:find "_test%.lua:%d+: " then
+    error(("the error names no line of the test: '%s'"):format(problem), 2)
+  end
 end
 
 --- Reports; a failure ends the script with an error.
 function M.done()
-  if #failures > 0 then error(("%d of %d cases failed:\n%s"):format(#failures, cases, table.concat(failures, "\n")), 0) end
+  if #failures > 0 then
+    error(("%d of %d cases failed:\n%s"):format(#failures, cases, table.concat(failures, "\n")), 0)
+  end
   print(("%d cases passed"):format(cases))
 end
 

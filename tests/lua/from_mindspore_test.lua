@@ -1,5 +1,5 @@
--- Runs every Lua form of docs/from_mindspore.md, in order, in one environment; a note that begins with `error:` names what a row
--- must fail with.
+-- Runs every Lua form of docs/from_mindspore.md, in order, in one environment; a note that begins with `error:` names
+-- what a row must fail with.
 local check = require "check"
 
 local document = ...
@@ -15,7 +15,8 @@ end
 make_cifar()
 
 local environment = setmetatable({ folder = folder }, { __index = _G })
-environment.os = setmetatable({ getenv = function(name) return name == "DATA_PATH" and folder or os.getenv(name) end }, { __index = os })
+environment.os = setmetatable({ getenv = function(name) return name == "DATA_PATH" and folder or os.getenv(name) end },
+  { __index = os })
 
 local function run(name, code, wanted)
   check.case(name, function()

@@ -3,15 +3,18 @@ local check = require "check"
 local ms = require "mslua"
 
 local keywords = {}
-for word in ("and break do else elseif end false for function goto if in local nil not or repeat return then true until while")
-  :gmatch "%a+" do keywords[word] = true end
+local list = [[and break do else elseif end false for function goto if in local nil not or repeat return then true
+  until while]]
+for word in list:gmatch "%a+" do keywords[word] = true end
 
 local function refuse_keywords(path, t, seen)
   if seen[t] then return end
   seen[t] = true
   for name, v in pairs(t) do
     if type(name) == "string" then
-      if keywords[name] or not name:match "^[%a_][%w_]*$" then error(path .. "." .. name .. " cannot be written in Lua") end
+      if keywords[name] or not name:match "^[%a_][%w_]*$" then
+        error(path .. "." .. name .. " cannot be written in Lua")
+      end
       if type(v) == "table" then refuse_keywords(path .. "." .. name, v, seen) end
     end
   end
@@ -33,21 +36,27 @@ end)
 
 -- The library as docs promise it.
 local promised = {
-  ms = [[Tensor Parameter initializer float16 bfloat16 float32 float64 int32 int64 uint8 bool zeros ones full eye arange rand
-    randn set_seed GRAPH_MODE PYNATIVE_MODE ParallelMode set_context get_context set_auto_parallel_context
-    get_auto_parallel_context reset_auto_parallel_context set_ps_context get_ps_context reset_ps_context Model Callback LossMonitor
-    TimeMonitor ModelCheckpoint CheckpointConfig EvalCallback EarlyStopping save_checkpoint load_checkpoint load_param_into_net grad
-    value_and_grad params recipe DynamicLossScaleManager FixedLossScaleManager]],
-  nn = [[Cell SequentialCell CellList Dense Conv2d BatchNorm2d GroupNorm LayerNorm RMSNorm Embedding Dropout MaxPool2d AvgPool2d
-    AdaptiveAvgPool2d Flatten ReLU GELU SiLU Sigmoid Tanh Softmax LogSoftmax MultiheadAttention MSELoss
-    SoftmaxCrossEntropyWithLogits CrossEntropyLoss SGD Momentum Adam AdamWeightDecay Lamb cosine_decay_lr polynomial_decay_lr
-    warmup_lr piecewise_constant_lr ClipByNorm WithLossCell TrainOneStepCell]],
-  ops = [[MatMul Add Sub Mul Div RealDiv Exp Log Sqrt Rsqrt Pow Neg Abs Maximum Minimum Equal NotEqual Greater GreaterEqual
-    Less LessEqual Select Cast ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd Argmax Argmin OneHot ReLU GeLU SiLU Sigmoid Tanh
-    Softmax LogSoftmax Reshape Transpose Concat Split StridedSlice Pad Stack Gather Conv2D MaxPool AvgPool BatchNorm GroupNorm
-    LayerNorm Dropout ReduceOp shape scalar_to_array stop_gradient]],
-  dataset = [[Cifar10Dataset Cifar100Dataset MnistDataset ImageFolderDataset TextDataset GeneratorDataset NumpySlicesDataset]],
-  communication = [[init get_rank get_group_size get_local_rank get_local_size get_world_rank_from_group_rank
+  ms = [[
+    Tensor Parameter initializer float16 bfloat16 float32 float64 int32 int64 uint8 bool zeros ones full eye arange
+    rand randn set_seed GRAPH_MODE PYNATIVE_MODE ParallelMode set_context get_context set_auto_parallel_context
+    get_auto_parallel_context reset_auto_parallel_context set_ps_context get_ps_context reset_ps_context Model
+    Callback LossMonitor TimeMonitor ModelCheckpoint CheckpointConfig EvalCallback EarlyStopping save_checkpoint
+    load_checkpoint load_param_into_net grad value_and_grad params recipe DynamicLossScaleManager
+    FixedLossScaleManager]],
+  nn = [[
+    Cell SequentialCell CellList Dense Conv2d BatchNorm2d GroupNorm LayerNorm RMSNorm Embedding Dropout MaxPool2d
+    AvgPool2d AdaptiveAvgPool2d Flatten ReLU GELU SiLU Sigmoid Tanh Softmax LogSoftmax MultiheadAttention MSELoss
+    SoftmaxCrossEntropyWithLogits CrossEntropyLoss SGD Momentum Adam AdamWeightDecay Lamb cosine_decay_lr
+    polynomial_decay_lr warmup_lr piecewise_constant_lr ClipByNorm WithLossCell TrainOneStepCell]],
+  ops = [[
+    MatMul Add Sub Mul Div RealDiv Exp Log Sqrt Rsqrt Pow Neg Abs Maximum Minimum Equal NotEqual Greater
+    GreaterEqual Less LessEqual Select Cast ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd Argmax Argmin OneHot
+    ReLU GeLU SiLU Sigmoid Tanh Softmax LogSoftmax Reshape Transpose Concat Split StridedSlice Pad Stack Gather
+    Conv2D MaxPool AvgPool BatchNorm GroupNorm LayerNorm Dropout ReduceOp shape scalar_to_array stop_gradient]],
+  dataset = [[
+    Cifar10Dataset Cifar100Dataset MnistDataset ImageFolderDataset TextDataset GeneratorDataset NumpySlicesDataset]],
+  communication = [[
+    init get_rank get_group_size get_local_rank get_local_size get_world_rank_from_group_rank
     get_group_rank_from_world_rank create_group destroy_group]],
 }
 
@@ -65,7 +74,8 @@ check.case("a name at a wrong home says the right one", function()
   check.fails_here("ms.set_context", function() return ms.context.set_context end)
   check.fails_here("ms.communication.init", function() return ms.init end)
   check.fails_here("its names are in ms.dataset.vision itself", function() return ms.dataset.vision.c_transforms end)
-  check.fails_here("its names are in ms.dataset.transforms itself", function() return ms.dataset.transforms.c_transforms end)
+  check.fails_here("its names are in ms.dataset.transforms itself",
+    function() return ms.dataset.transforms.c_transforms end)
   check.fails_here("ms.nn.Dense", function() return ms.nn.Linear end)
   check.fails_here("did you mean 'Momentum'?", function() return ms.nn.Momentun end)
   check.fails_here("did you mean 'MatMul'?", function() return ms.ops.Matmull end)

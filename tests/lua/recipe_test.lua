@@ -62,7 +62,8 @@ end)
 check.case("a written configuration is the same training", function()
   local r = load(body(), { "lr=0.5", "train.epochs=3", "betas={0.5,0.6}", "seed=8" }, "smoke")
   local again = load(r:config_text())
-  check.equal({ again.optimizer.schedule.value, again.train.epochs, again.train.accumulate_steps, again.seed }, { 0.5, 3, 2, 8 })
+  check.equal({ again.optimizer.schedule.value, again.train.epochs, again.train.accumulate_steps, again.seed },
+    { 0.5, 3, 2, 8 })
   check.equal(load(r:config_text(), { "lr=0.25" }).optimizer.schedule.value, 0.25)
 end)
 
@@ -82,7 +83,8 @@ check.case("mistakes on the command line", function()
   bad('train.epochs: expected an integer, at least 1, got "x"', "train.epochs=x")
   bad("dataset cannot be set from text", "dataset=x")
   bad('parallel.parallel_mode: expected one of "stand_alone"', "parallel.parallel_mode=x")
-  check.fails("made_recipe: unknown preset 'smok' (did you mean 'smoke'?); it has: smoke", function() load(body(), {}, "smok") end)
+  check.fails("made_recipe: unknown preset 'smok' (did you mean 'smoke'?); it has: smoke",
+    function() load(body(), {}, "smok") end)
 end)
 
 local function bad_file(line, message, text)
@@ -100,7 +102,8 @@ check.case("mistakes in the file name its line", function()
   bad_file(5, "recipe: dataset is missing", head .. "return ms.recipe { name = 'x' }")
   bad_file(5, "params: no parameter 'lrr' (did you mean 'lr'?)", head .. "local x = p.lrr")
   bad_file(5, "params: lr cannot be assigned", head .. "p.lr = 3")
-  bad_file(1, "params: presets.a: unknown parameter 'x'", "local p = require 'mslua'.params { presets = { a = { x = 1 } } }")
+  bad_file(1, "params: presets.a: unknown parameter 'x'",
+    "local p = require 'mslua'.params { presets = { a = { x = 1 } } }")
   check.fails("'=' expected", function() load "local x y" end)
   check.fails("a recipe ends with `return ms.recipe {...}`", function() load "return 3" end)
   check.fails("the function gave nothing", function()
@@ -110,7 +113,8 @@ end)
 
 check.case("the parallel context is said in one place", function()
   check.fails("say it in one place", function()
-    load((body "parallel = { gradients_mean = true }":gsub("\n", '\nms.set_auto_parallel_context { device_num = 1 }\n', 1)))
+    load((body "parallel = { gradients_mean = true }":gsub("\n", '\nms.set_auto_parallel_context { device_num = 1 }\n',
+      1)))
   end)
 end)
 

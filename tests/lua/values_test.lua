@@ -11,9 +11,12 @@ end
 
 check.case("schedules are data", function()
   check.equal(data(nn.cosine_decay_lr(0.01, 0.1, 100)), { kind = "cosine", value = 0.1, low = 0.01, total = 100 })
-  check.equal(data(nn.polynomial_decay_lr(0.1, 0.01, 6, { power = 2 })), { kind = "polynomial", value = 0.1, low = 0.01, total = 6, power = 2 })
-  check.equal(data(nn.piecewise_constant_lr({ 2, 5 }, { 0.1, 0.05 })), { kind = "piecewise", value = 0.1, milestones = { 2, 5 }, rates = { 0.1, 0.05 } })
-  check.equal(data(nn.one_cycle_lr(0.1, 780)), { kind = "one_cycle", value = 0.1, total = 780, pct = 0.3, div = 25, final_div = 1e4 })
+  check.equal(data(nn.polynomial_decay_lr(0.1, 0.01, 6, { power = 2 })),
+    { kind = "polynomial", value = 0.1, low = 0.01, total = 6, power = 2 })
+  check.equal(data(nn.piecewise_constant_lr({ 2, 5 }, { 0.1, 0.05 })),
+    { kind = "piecewise", value = 0.1, milestones = { 2, 5 }, rates = { 0.1, 0.05 } })
+  check.equal(data(nn.one_cycle_lr(0.1, 780)),
+    { kind = "one_cycle", value = 0.1, total = 780, pct = 0.3, div = 25, final_div = 1e4 })
   check.equal(data(nn.warmup_lr { learning_rate = nn.cosine_decay_lr(0, 1, 9), warmup_epoch = 3 }),
     { kind = "cosine", value = 1, low = 0, total = 9, warmup_steps = 3, warmup_from = 0 })
   check.equal(data(nn.warmup_lr(0.1, 6, 2, 2)), { kind = "constant", value = 0.1, warmup_steps = 4, warmup_from = 0 })
@@ -70,7 +73,8 @@ end)
 check.case("optimizers that make no sense", function()
   check.fails_here("Momentum: learning_rate is missing", function() nn.Momentum { momentum = 0.9 } end)
   check.fails_here("Momentum: momentum is missing", function() nn.Momentum { learning_rate = 0.9 } end)
-  check.fails_here("unknown key 'momentun' (did you mean 'momentum'?)", function() nn.Momentum { learning_rate = 1, momentun = 1 } end)
+  check.fails_here("unknown key 'momentun' (did you mean 'momentum'?)",
+    function() nn.Momentum { learning_rate = 1, momentun = 1 } end)
   check.fails_here("beta1: expected a number, at least 0 and below 1, got 1", function() nn.Adam { beta1 = 1 } end)
   check.fails_here("params[1]: expected a Parameter", function() nn.SGD { 3 } end)
   check.fails_here("no parameter to train", function() nn.SGD { params = "^nothing$" }:bind(Net()) end)
@@ -78,12 +82,15 @@ check.case("optimizers that make no sense", function()
 end)
 
 check.case("CheckpointConfig", function()
-  local c = ms.CheckpointConfig { save_checkpoint_steps = 3, save_checkpoint_seconds = 9, keep_checkpoint_max = 2, keep_checkpoint_per_n_minutes = 5 }
+  local c = ms.CheckpointConfig { save_checkpoint_steps = 3, save_checkpoint_seconds = 9, keep_checkpoint_max = 2,
+    keep_checkpoint_per_n_minutes = 5 }
   check.equal({ c.save_checkpoint_seconds, c.keep_checkpoint_per_n_minutes }, { 0, 0 })
-  c = ms.CheckpointConfig { save_checkpoint_steps = 0, save_checkpoint_seconds = 9, keep_checkpoint_max = 0, keep_checkpoint_per_n_minutes = 5 }
+  c = ms.CheckpointConfig { save_checkpoint_steps = 0, save_checkpoint_seconds = 9, keep_checkpoint_max = 0,
+    keep_checkpoint_per_n_minutes = 5 }
   check.equal({ c.save_checkpoint_seconds, c.keep_checkpoint_per_n_minutes }, { 9, 5 })
   c = ms.CheckpointConfig()
-  check.equal({ c.save_checkpoint_steps, c.keep_checkpoint_max, c.integrated_save, c.async_save }, { 1, 5, true, false })
+  check.equal({ c.save_checkpoint_steps, c.keep_checkpoint_max, c.integrated_save, c.async_save },
+    { 1, 5, true, false })
   check.fails_here("are all 0", function() ms.CheckpointConfig(0, 0, 0, 0) end)
   check.fails_here("at least 0, got -1", function() ms.CheckpointConfig { keep_checkpoint_max = -1 } end)
   check.fails_here("without '/'", function() ms.ModelCheckpoint { prefix = "a/b" } end)
@@ -113,8 +120,10 @@ check.case("loss scale managers", function()
 end)
 
 check.case("transforms are data", function()
-  check.equal(vision.RandomCrop({ 32, 30 }, { 4, 5, 6, 7 }).spec, { kind = "random_crop", height = 32, width = 30, left = 4, top = 5, right = 6, bottom = 7 })
-  check.equal(vision.RandomCrop(32, { 4, 5 }).spec, { kind = "random_crop", height = 32, width = 32, left = 4, top = 5, right = 4, bottom = 5 })
+  check.equal(vision.RandomCrop({ 32, 30 }, { 4, 5, 6, 7 }).spec,
+    { kind = "random_crop", height = 32, width = 30, left = 4, top = 5, right = 6, bottom = 7 })
+  check.equal(vision.RandomCrop(32, { 4, 5 }).spec,
+    { kind = "random_crop", height = 32, width = 32, left = 4, top = 5, right = 4, bottom = 5 })
   check.equal(vision.Resize({ 224, 224 }).spec, { kind = "resize", height = 224, width = 224 })
   check.equal(vision.Resize { 224, 224 }.spec, { kind = "resize", height = 224, width = 224 })
   check.equal(vision.Resize(32).spec, { kind = "resize", height = 32, width = 0 })
@@ -128,17 +137,22 @@ end)
 
 check.case("datasets are chains of data", function()
   local first = ms.dataset.Cifar10Dataset("folder", { num_shards = 8, shard_id = 3 })
-  local ds = first:map { operations = { vision.HWC2CHW(), { transforms.TypeCast(ms.float32) } }, input_columns = "image" }
+  local ds = first:map { operations = { vision.HWC2CHW(), { transforms.TypeCast(ms.float32) } },
+    input_columns = "image" }
   ds = ds:shuffle(10):batch(32, true):repeat_(2):take(4):skip(1)
   check.equal(#first.spec.ops, 0)
   check.equal(ds.spec.num_shards, 8)
   check.equal(ds.spec.ops, {
-    { kind = "map", column = "image", transforms = { { kind = "hwc2chw" }, { kind = "type_cast", dtype = "float32" } } },
+    {
+      kind = "map", column = "image",
+      transforms = { { kind = "hwc2chw" }, { kind = "type_cast", dtype = "float32" } },
+    },
     { kind = "shuffle", buffer_size = 10 }, { kind = "batch", size = 32, drop_remainder = true },
     { kind = "repeat", count = 2 }, { kind = "take", count = 4 }, { kind = "skip", count = 1 },
   })
   check.fails_here("go together", function() ms.dataset.Cifar10Dataset("f", { num_shards = 2 }) end)
-  check.fails_here("below num_shards = 2, got 2", function() ms.dataset.Cifar10Dataset("f", { num_shards = 2, shard_id = 2 }) end)
+  check.fails_here("below num_shards = 2, got 2",
+    function() ms.dataset.Cifar10Dataset("f", { num_shards = 2, shard_id = 2 }) end)
   check.fails_here("set DATA_PATH", function() ms.dataset.MnistDataset "" end)
   check.fails_here('expected one of "train", "test", "all"', function() ms.dataset.MnistDataset("f", "valid") end)
   check.fails_here("expected a transform such as", function() first:map { operations = { 3 } } end)

@@ -1,5 +1,5 @@
---- A dataset: where samples come from and what is done to them. Each method returns a longer one and leaves this one alone;
---- nothing is opened before a size, a batch or training asks (core.dataset).
+--- A dataset: where samples come from and what is done to them. Each method returns a longer one and leaves this one
+--- alone; nothing is opened before a size, a batch or training asks (core.dataset).
 local args = require "mslua.args"
 local class = require "mslua.class"
 local core = require "mslua.core"
@@ -17,7 +17,8 @@ local sharding = {
   { "shard_id", "integer", min = 0 },
 }
 
---- Makes a dataset's class. `fields` are its own arguments, in MindSpore's order; num_samples, num_shards and shard_id follow.
+--- Makes a dataset's class. `fields` are its own arguments, in MindSpore's order; num_samples, num_shards and shard_id
+--- follow.
 ---@param name string
 ---@param fields mslua.Field[]
 ---@param source_of fun(a: table): table the source, as core.dataset takes it
@@ -55,19 +56,23 @@ local bind_map = args.signature("map", {
   { "input_columns", "string|strings" },
 })
 
---- Transforms of a column: `ds:map { operations = {vision.Resize {224, 224}, ...}, input_columns = "image" }`; without a name
---- the first column.
+--- Transforms of a column: `ds:map { operations = {vision.Resize {224, 224}, ...}, input_columns = "image" }`; without
+--- a name the first column.
 ---@return mslua.Dataset
 function Dataset:map(...)
   local a = bind_map(...)
   local columns = type(a.input_columns) == "table" and a.input_columns or { a.input_columns }
-  if #columns > 1 then errors.fail("map: input_columns: expected one column, got %s: call map for each", errors.show(columns)) end
-  return with(self, { kind = "map", transforms = Transform.collect(a.operations, "map: operations", {}), column = columns[1] })
+  if #columns > 1 then
+    errors.fail("map: input_columns: expected one column, got %s: call map for each", errors.show(columns))
+  end
+  local transforms = Transform.collect(a.operations, "map: operations", {})
+  return with(self, { kind = "map", transforms = transforms, column = columns[1] })
 end
 
 local bind_shuffle = args.signature("shuffle", { { "buffer_size", "integer", required = true, min = 1 } })
 
---- A random one out of a buffer of `buffer_size` samples, again and again; a buffer as long as the dataset shuffles it whole.
+--- A random one out of a buffer of `buffer_size` samples, again and again; a buffer as long as the dataset shuffles it
+--- whole.
 function Dataset:shuffle(...) return with(self, { kind = "shuffle", buffer_size = bind_shuffle(...).buffer_size }) end
 
 local bind_batch = args.signature("batch", {

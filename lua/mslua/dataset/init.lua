@@ -28,8 +28,9 @@ M.MnistDataset = define("MnistDataset", { folder "dataset_dir", usage }, files "
 --- A folder for each class with JPEG or PNG files: image uint8 [h, w, 3], label int32 []. (dataset_dir)
 M.ImageFolderDataset = define("ImageFolderDataset", { folder "dataset_dir" }, files "image_folder")
 
---- Windows of a text for next-token prediction: x int32 [block], y int32 [block], y being x moved on by one. `stride` tokens lie
---- between two windows (default: block). format "characters": bytes, ids in order of their values; "uint16": tokens.
+--- Windows of a text for next-token prediction: x int32 [block], y int32 [block], y being x moved on by one. `stride`
+--- tokens lie between two windows (default: block). format "characters": bytes, ids in order of their values; "uint16":
+--- tokens.
 M.TextDataset = define("TextDataset", {
   folder "dataset_files", usage,
   { "block", "integer", 64, min = 1, unit = "tokens" },
@@ -44,8 +45,8 @@ M.TextDataset = define("TextDataset", {
   }
 end)
 
---- Samples that Lua makes: a function that returns an iterator, called each epoch, or, with `length`, `function(i)` for i from 1.
---- Both give a value for each column: a tensor, a number or a list of numbers.
+--- Samples that Lua makes: a function that returns an iterator, called each epoch, or, with `length`, `function(i)` for
+--- i from 1. Both give a value for each column: a tensor, a number or a list of numbers.
 M.GeneratorDataset = define("GeneratorDataset", {
   { "source", "function", required = true },
   { "column_names", "strings", required = true },

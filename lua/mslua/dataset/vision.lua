@@ -53,7 +53,9 @@ end)
 M.Normalize = define("Normalize", {
   { "mean", "numbers", required = true }, { "std", "numbers", required = true, above = 0 },
 }, function(a)
-  if #a.mean ~= #a.std then errors.fail("Normalize: %d means and %d deviations: one each a channel", #a.mean, #a.std) end
+  if #a.mean ~= #a.std then
+    errors.fail("Normalize: %d means and %d deviations: one each a channel", #a.mean, #a.std)
+  end
   return { kind = "normalize", mean = a.mean, std = a.std }
 end)
 

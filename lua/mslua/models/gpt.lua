@@ -1,4 +1,5 @@
---- GPT-2's network, as nanoGPT has it: learned positions, normalisation before each part, output embedding tied to the input's.
+--- GPT-2's network, as nanoGPT has it: learned positions, normalisation before each part, output embedding tied to the
+--- input's.
 -- Letters of shapes: n sequences, t tokens, d width, v vocabulary.
 local ms = require "mslua"
 local nn, ops = ms.nn, ms.ops
@@ -53,8 +54,8 @@ function GPT:construct(ids)
   return ops.reshape(self.head(rows, self.tokens.embedding_table), { n, t, c.vocab })
 end
 
---- Continues a sequence: `ids` (a list of token ids) grows by `count` tokens, drawn with the temperature from the `top_k` most
---- likely (0: from all); `random()` gives numbers in [0, 1).
+--- Continues a sequence: `ids` (a list of token ids) grows by `count` tokens, drawn with the temperature from the
+--- `top_k` most likely (0: from all); `random()` gives numbers in [0, 1).
 ---@param ids integer[]
 ---@param count integer
 ---@param options? {temperature: number?, top_k: integer?, random: (fun(): number)?}

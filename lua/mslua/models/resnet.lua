@@ -61,8 +61,8 @@ end
 
 local ResNet = nn.Cell:extend "ResNet"
 
---- `stem` "imagenet": a 7x7 convolution of stride 2 and a pool of stride 2; "cifar": a 3x3 convolution, for small images.
---- `width`: channels of the first stage.
+--- `stem` "imagenet": a 7x7 convolution of stride 2 and a pool of stride 2; "cifar": a 3x3 convolution, for small
+--- images. `width`: channels of the first stage.
 function ResNet:init(block, depths, options)
   local width = options.width
   self.stem = options.stem

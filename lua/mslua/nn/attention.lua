@@ -20,7 +20,8 @@ local bind = args.signature("MultiheadAttention", {
 })
 
 --- `nn.MultiheadAttention(128, 4, {causal = true})`. Query, key and value come from one projection `in_proj` [3 e, e];
---- `out_init`: how out_proj begins, when not as in_proj. `causal`: a position sees itself and those before it. Dropout acts on the result of `out_proj`.
+--- `out_init`: how out_proj begins, when not as in_proj. `causal`: a position sees itself and those before it. Dropout
+--- acts on the result of `out_proj`.
 function Attention:init(...)
   local a = bind(...)
   if a.embed_dim % a.num_heads ~= 0 then
@@ -50,6 +51,8 @@ function Attention:construct(x)
   return self.dropout(self.out_proj(y))
 end
 
-function Attention:extra() return ("%d, %d heads%s"):format(self.embed_dim, self.num_heads, self.causal and ", causal" or "") end
+function Attention:extra()
+  return ("%d, %d heads%s"):format(self.embed_dim, self.num_heads, self.causal and ", causal" or "")
+end
 
 return Attention

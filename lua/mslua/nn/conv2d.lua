@@ -1,5 +1,6 @@
 --- nn.Conv2d: two-dimensional convolution of images [n, c, h, w].
 local args = require "mslua.args"
+local errors = require "mslua.errors"
 local ops = require "mslua.ops"
 local Cell = require "mslua.cell"
 
@@ -24,14 +25,15 @@ local function pair(v)
   return v, v
 end
 
---- `nn.Conv2d(3, 64, 7, {stride = 2, pad_mode = "pad", padding = 3})`. pad_mode: "same" gives ceil(size / stride), "valid"
---- takes no padding, "pad" takes `padding` (one number, {height, width} or {top, bottom, left, right}).
---- weight [out, in / group, kh, kw] begins uniform in +-1/sqrt(fan in) (MindSpore 2); no bias unless has_bias.
----@param ... any in_channels, out_channels, kernel_size, stride, pad_mode, padding, dilation, group, has_bias, weight_init, bias_init
+--- `nn.Conv2d(3, 64, 7, {stride = 2, pad_mode = "pad", padding = 3})`. pad_mode: "same" gives ceil(size / stride),
+--- "valid" takes no padding, "pad" takes `padding` (one number, {height, width} or {top, bottom, left, right}). weight
+--- [out, in / group, kh, kw] begins uniform in +-1/sqrt(fan in) (MindSpore 2); no bias unless has_bias.
+---@param ... any in_channels, out_channels, kernel_size, stride, pad_mode, padding, dilation, group, has_bias,
+--- weight_init, bias_init
 function Conv2d:init(...)
   local a = bind(...)
   if a.in_channels % a.group ~= 0 or a.out_channels % a.group ~= 0 then
-    require("mslua.errors").fail("Conv2d: group = %d does not divide %d and %d channels", a.group, a.in_channels, a.out_channels)
+    errors.fail("Conv2d: group = %d does not divide %d and %d channels", a.group, a.in_channels, a.out_channels)
   end
   local height, width = pair(a.kernel_size)
   local fan_in = a.in_channels / a.group * height * width
@@ -40,11 +42,13 @@ function Conv2d:init(...)
     self:parameter("bias", { a.out_channels }, a.bias_init or { "uniform", scale = 1 / math.sqrt(fan_in) })
   end
   self.op = ops.Conv2D {
-    stride = { pair(a.stride) }, pad_mode = a.pad_mode, padding = type(a.padding) == "table" and a.padding or { a.padding },
+    stride = { pair(a.stride) }, pad_mode = a.pad_mode,
+    padding = type(a.padding) == "table" and a.padding or { a.padding },
     dilation = { pair(a.dilation) }, group = a.group,
   }
   local shown = height == width and height or height .. "x" .. width
-  self.shown = ("%d -> %d, kernel %s, stride %s, %s"):format(a.in_channels, a.out_channels, shown, (pair(a.stride)), a.pad_mode)
+  self.shown = ("%d -> %d, kernel %s, stride %s, %s"):format(a.in_channels, a.out_channels, shown, (pair(a.stride)),
+    a.pad_mode)
 end
 
 --- x [n, in, h, w] gives [n, out, p, q].

@@ -64,7 +64,8 @@ local bind_softmax = args.signature("SoftmaxCrossEntropyWithLogits", {
   { "sparse", "boolean", false }, { "reduction", "string", "none", choices = reductions },
 })
 
---- -log softmax(logits)[label]. `sparse`: labels are ids, else rows of probabilities. (sparse = false, reduction = "none")
+--- -log softmax(logits)[label]. `sparse`: labels are ids, else rows of probabilities. (sparse = false, reduction =
+--- "none")
 function M.SoftmaxCrossEntropyWithLogits:init(...)
   local a = bind_softmax(...)
   self.sparse, self.reduction = a.sparse, a.reduction
@@ -81,7 +82,8 @@ end
 M.CrossEntropyLoss = M.SoftmaxCrossEntropyWithLogits:extend "CrossEntropyLoss"
 local bind_cross = args.signature("CrossEntropyLoss", { { "reduction", "string", "mean", choices = reductions } })
 
---- The same over ids, averaged: PyTorch's CrossEntropyLoss. Logits [.., classes], labels int32 [..]. (reduction = "mean")
+--- The same over ids, averaged: PyTorch's CrossEntropyLoss. Logits [.., classes], labels int32 [..]. (reduction =
+--- "mean")
 function M.CrossEntropyLoss:init(...) self.sparse, self.reduction = true, bind_cross(...).reduction end
 
 return M

@@ -19,8 +19,8 @@ local bind_batch = args.signature("BatchNorm2d", {
 })
 
 --- Each channel of [n, c, h, w] to mean 0 and variance 1 over the batch, then times gamma plus beta (Ioffe and Szegedy,
---- 2015). Running statistics: moving = momentum * moving + (1 - momentum) * batch's; the running variance is unbiased. With
---- MindSpore's momentum: 0.9 is PyTorch's 0.1.
+--- 2015). Running statistics: moving = momentum * moving + (1 - momentum) * batch's; the running variance is unbiased.
+--- With MindSpore's momentum: 0.9 is PyTorch's 0.1.
 ---@param ... any num_features, eps, momentum, affine, gamma_init, beta_init, moving_mean_init, moving_var_init
 function M.BatchNorm2d:init(...)
   local a = bind_batch(...)
@@ -54,7 +54,8 @@ local bind_group = args.signature("GroupNorm", {
   { "gamma_init", "any", "ones" }, { "beta_init", "any", "zeros" },
 })
 
---- Groups of channels of each image of [n, c, h, w] (Wu and He, 2018). (num_groups, num_channels, eps = 1e-5, affine = true)
+--- Groups of channels of each image of [n, c, h, w] (Wu and He, 2018). (num_groups, num_channels, eps = 1e-5, affine =
+--- true)
 function M.GroupNorm:init(...)
   local a = bind_group(...)
   if a.num_channels % a.num_groups ~= 0 then
@@ -74,7 +75,9 @@ function M.GroupNorm:extra() return ("%d groups, %d channels"):format(self.num_g
 -- The last dimension, from a number or a list of one.
 local function width_of(name, shape)
   if type(shape) == "number" then return shape end
-  if #shape ~= 1 then errors.fail("%s: normalized_shape: expected the last dimension, e.g. {128}, got %s", name, errors.show(shape)) end
+  if #shape ~= 1 then
+    errors.fail("%s: normalized_shape: expected the last dimension, e.g. {128}, got %s", name, errors.show(shape))
+  end
   return shape[1]
 end
 
@@ -85,7 +88,8 @@ local bind_layer = args.signature("LayerNorm", {
   { "epsilon", "number", 1e-5, above = 0 }, { "gamma_init", "any", "ones" }, { "beta_init", "any", "zeros" },
 })
 
---- The last dimension to mean 0 and variance 1, then times gamma plus beta (Ba et al., 2016). (normalized_shape, epsilon = 1e-5)
+--- The last dimension to mean 0 and variance 1, then times gamma plus beta (Ba et al., 2016). (normalized_shape,
+--- epsilon = 1e-5)
 function M.LayerNorm:init(...)
   local a = bind_layer(...)
   self.width, self.epsilon = width_of("LayerNorm", a.normalized_shape), a.epsilon
@@ -103,7 +107,8 @@ local bind_rms = args.signature("RMSNorm", {
   { "epsilon", "number", 1e-6, above = 0 }, { "gamma_init", "any", "ones" },
 })
 
---- The last dimension to unit root mean square, then times gamma (Zhang and Sennrich, 2019). (normalized_shape, epsilon = 1e-6)
+--- The last dimension to unit root mean square, then times gamma (Zhang and Sennrich, 2019). (normalized_shape, epsilon
+--- = 1e-6)
 function M.RMSNorm:init(...)
   local a = bind_rms(...)
   self.width, self.epsilon = width_of("RMSNorm", a.normalized_shape), a.epsilon

@@ -36,7 +36,8 @@ M.MaxPool2d = pool("MaxPool2d", "MaxPool")
 M.AvgPool2d = pool("AvgPool2d", "AvgPool")
 
 M.AdaptiveAvgPool2d = Cell:extend "AdaptiveAvgPool2d"
-local bind_adaptive = args.signature("AdaptiveAvgPool2d", { { "output_size", "integer|integers", required = true, min = 1 } })
+local bind_adaptive = args.signature("AdaptiveAvgPool2d",
+  { { "output_size", "integer|integers", required = true, min = 1 } })
 
 --- Means that give images of `output_size`, whatever their size was; sizes must divide.
 function M.AdaptiveAvgPool2d:init(...)

@@ -43,7 +43,8 @@ function M.TrainOneStepCell:construct(...)
     for i, column in ipairs { ... } do inputs[i] = { name = "x" .. i, dtype = column.dtype, shape = column.shape } end
     local parameters, spec = self.optimizer:bind(self.network)
     local graph = core.build_train {
-      name = self.network.class_name, forward = self.network, inputs = inputs, parameters = parameters, optimizer = spec,
+      name = self.network.class_name, forward = self.network, inputs = inputs, parameters = parameters,
+      optimizer = spec,
     }
     rawset(self, "step", core.stepper {
       graph = graph, schedule = self.optimizer.schedule, lr_function = self.optimizer.lr_function,
