@@ -45,7 +45,7 @@ function M.near(got, wanted, tolerance)
       error(("expected %s, got %s"):format(show(wanted), show(got)), 2)
     end
     for i, v in ipairs(wanted) do M.near(got[i], v, tolerance) end
-  elseif not (math.abs(got - wanted) <= tolerance) then
+  elseif got ~= got or math.abs(got - wanted) > tolerance then
     error(("expected %.9g within %g, got %.9g"):format(wanted, tolerance, got), 2)
   end
 end

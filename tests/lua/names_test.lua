@@ -47,7 +47,7 @@ local promised = {
     Cell SequentialCell CellList Dense Conv2d BatchNorm2d GroupNorm LayerNorm RMSNorm Embedding Dropout MaxPool2d
     AvgPool2d AdaptiveAvgPool2d Flatten ReLU GELU SiLU Sigmoid Tanh Softmax LogSoftmax MultiheadAttention MSELoss
     SoftmaxCrossEntropyWithLogits CrossEntropyLoss SGD Momentum Adam AdamWeightDecay Lamb cosine_decay_lr
-    polynomial_decay_lr warmup_lr piecewise_constant_lr ClipByNorm WithLossCell TrainOneStepCell]],
+    polynomial_decay_lr warmup_lr piecewise_constant_lr ClipByNorm WithLossCell TrainOneStepCell PipelineCell]],
   ops = [[
     MatMul Add Sub Mul Div RealDiv Exp Log Sqrt Rsqrt Pow Neg Abs Maximum Minimum Equal NotEqual Greater
     GreaterEqual Less LessEqual Select Cast ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd Argmax Argmin OneHot

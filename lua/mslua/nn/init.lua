@@ -21,7 +21,7 @@ take(require "mslua.nn.loss", "Loss", "MSELoss", "SoftmaxCrossEntropyWithLogits"
 take(require "mslua.optimizer", "SGD", "Momentum", "Adam", "AdamWeightDecay", "Lamb")
 take(require "mslua.schedules", "cosine_decay_lr", "polynomial_decay_lr", "step_decay_lr", "piecewise_constant_lr",
   "one_cycle_lr", "warmup_lr")
-take(require "mslua.nn.wrap", "WithLossCell", "TrainOneStepCell")
+take(require "mslua.nn.wrap", "WithLossCell", "TrainOneStepCell", "PipelineCell")
 nn.ClipByNorm = require "mslua.nn.clip"
 
 return require("mslua.namespace").strict("ms.nn", nn)

@@ -1,4 +1,4 @@
---- nn.WithLossCell and nn.TrainOneStepCell: a network with its loss, and one training step of it as a cell.
+--- nn.WithLossCell, TrainOneStepCell, PipelineCell: a network with its loss, one training step of it, its micro-batches.
 local args = require "mslua.args"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
@@ -51,6 +51,26 @@ function M.TrainOneStepCell:construct(...)
     })
   end
   return rawget(self, "step")(...)
+end
+
+M.PipelineCell = Cell:extend "PipelineCell"
+local bind_pipeline = args.signature("PipelineCell", {
+  { "network", "cell", required = true }, { "micro_size", "integer", required = true, min = 1 },
+})
+
+--- `nn.PipelineCell(net_with_loss, micro_size)`: a batch goes through the stages in micro_size parts. Stages are not
+--- built yet: with one part the cell is its network, with more a call is an error.
+function M.PipelineCell:init(...)
+  local a = bind_pipeline(...)
+  self.network, self.micro_size = a.network, a.micro_size
+end
+
+function M.PipelineCell:construct(...)
+  if self.micro_size > 1 then
+    errors.fail("PipelineCell: micro_size = %d: stages are not built yet; train = { accumulate_steps = %d } cuts a batch",
+      self.micro_size, self.micro_size)
+  end
+  return self.network(...)
 end
 
 return M

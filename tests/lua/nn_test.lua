@@ -1,0 +1,150 @@
+-- Cells compute what their definitions say; numbers by hand, or by PyTorch where they are given to six digits.
+local check = require "check"
+local ms = require "mslua"
+local nn, ops = ms.nn, ms.ops
+
+local function values(t) return t:totable() end
+
+check.case("Dense", function()
+  local fc = nn.Dense(2, 1, { weight_init = ms.Tensor { { 2, 3 } }, bias_init = ms.Tensor { 1 } })
+  check.equal(values(fc(ms.Tensor { { 1, 1 }, { 0, 2 } })), { { 6 }, { 7 } })
+  check.equal(values(fc(ms.Tensor { { { 1, 1 }, { 0, 2 } } })), { { { 6 }, { 7 } } })
+  check.equal(#nn.Dense(2, 1, { has_bias = false }):get_parameters(), 1)
+end)
+
+check.case("initial weights lie in their range and depend on seed and name only", function()
+  local function weight()
+    ms.set_seed(5)
+    return values(nn.Dense(4, 3).weight.value)
+  end
+  local first = weight()
+  for _, row in ipairs(first) do
+    for _, v in ipairs(row) do
+      if math.abs(v) > 0.5 then error("outside +-1/sqrt(4): " .. v) end
+    end
+  end
+end)
+
+check.case("Conv2d", function()
+  local x = ms.Tensor({ { { { 1, 2, 3 }, { 4, 5, 6 }, { 7, 8, 9 } } } })
+  local function conv(options)
+    options.weight_init = "ones"
+    return values(nn.Conv2d(1, 1, 2, options)(x))
+  end
+  check.equal(conv { pad_mode = "valid" }, { { { { 12, 16 }, { 24, 28 } } } })
+  check.equal(conv { pad_mode = "valid", stride = 2 }, { { { { 12 } } } })
+  check.equal(conv { pad_mode = "pad", padding = 1, stride = 2 }, { { { { 1, 5 }, { 11, 28 } } } })
+  check.equal(values(nn.Conv2d(1, 2, 1, { weight_init = "ones", has_bias = true, bias_init = ms.Tensor { 0, 10 } })(x))[1][2][1],
+    { 11, 12, 13 })
+  check.fails_here("group = 2 does not divide", function() nn.Conv2d(3, 4, 1, { group = 2 }) end)
+end)
+
+check.case("pools", function()
+  local x = ms.Tensor({ { { { 1, 2 }, { 3, 4 } } } })
+  check.equal(values(nn.MaxPool2d(2)(x)), { { { { 4 } } } })
+  check.equal(values(nn.AvgPool2d(2)(x)), { { { { 2.5 } } } })
+  check.equal(values(nn.AdaptiveAvgPool2d(1)(x)), { { { { 2.5 } } } })
+  check.equal(values(nn.Flatten()(x)), { { 1, 2, 3, 4 } })
+end)
+
+check.case("BatchNorm2d: statistics of the batch in training, running ones otherwise", function()
+  local bn, x = nn.BatchNorm2d(1, { eps = 1e-5 }), ms.Tensor({ { { { 0, 2 } } }, { { { 4, 6 } } } })
+  bn:set_train(true)
+  check.near(values(bn(x)), { { { { -1.341640, -0.447213 } } }, { { { 0.447213, 1.341640 } } } }, 1e-5)
+  check.near(values(bn.moving_mean.value), { 0.3 }, 1e-6)                -- 0.9 * 0 + 0.1 * 3
+  check.near(values(bn.moving_variance.value), { 0.9 + 20 / 30 }, 1e-6)  -- unbiased: 20 / 3
+  bn:set_train(false)
+  check.near(values(bn(ms.full({ 1, 1, 1, 1 }, 0.3))), { { { { 0 } } } }, 1e-6)
+end)
+
+check.case("LayerNorm, RMSNorm, GroupNorm", function()
+  local x = ms.Tensor { { 1, 3 } }
+  check.near(values(nn.LayerNorm { 2 }(x)), { { -1, 1 } }, 1e-4)
+  check.near(values(nn.RMSNorm(2)(x)), { { 1 / math.sqrt(5), 3 / math.sqrt(5) } }, 1e-5)
+  local y = values(nn.GroupNorm(1, 2)(ms.Tensor { { { { 1 } }, { { 3 } } } }))
+  check.near({ y[1][1][1][1], y[1][2][1][1] }, { -1, 1 }, 1e-4)
+  check.fails_here("does not divide", function() nn.GroupNorm(2, 3) end)
+end)
+
+check.case("Embedding and activations", function()
+  local table_of = nn.Embedding(3, 2, { embedding_table = ms.Tensor { { 0, 1 }, { 2, 3 }, { 4, 5 } } })
+  check.equal(values(table_of(ms.Tensor({ { 2, 0 } }, ms.int32))), { { { 4, 5 }, { 0, 1 } } })
+  local x = ms.Tensor { -1, 2 }
+  check.equal(values(nn.ReLU()(x)), { 0, 2 })
+  check.near(values(nn.GELU { approximate = false }(x)), { -0.158655, 1.954500 }, 1e-5)
+  check.near(values(nn.GELU()(x)), { -0.158808, 1.954598 }, 1e-5)
+  check.near(values(nn.SiLU()(x)), { -0.268941, 1.761594 }, 1e-5)
+  check.near(values(nn.Softmax()(x)), { 0.0474259, 0.952574 }, 1e-5)
+  check.near(values(nn.LogSoftmax()(x)), { -3.048587, -0.048587 }, 1e-5)
+end)
+
+check.case("Dropout acts in training only", function()
+  local drop, x = nn.Dropout { p = 0.5 }, ms.ones { 1000 }
+  drop:set_train(true)
+  local zeros = 0
+  for _, v in ipairs(values(drop(x))) do
+    if v == 0 then zeros = zeros + 1 elseif v ~= 2 then error("not scaled: " .. v) end
+  end
+  if zeros < 400 or zeros > 600 then error("zeros: " .. zeros) end
+  drop:set_train(false)
+  check.equal(values(drop(x)), values(x))
+end)
+
+check.case("losses", function()
+  local logits, labels = ms.Tensor { { 1, 2, 3 }, { 3, 2, 1 } }, ms.Tensor({ 2, 2 }, ms.int32)
+  local rows = { 0.407606, 2.407606 }
+  check.near(nn.CrossEntropyLoss()(logits, labels):item(), 1.407606, 1e-5)
+  check.near(values(nn.SoftmaxCrossEntropyWithLogits { sparse = true }(logits, labels)), rows, 1e-5)
+  local probabilities = ms.Tensor { { 0, 0, 1 }, { 0, 0, 1 } }
+  check.near(values(nn.SoftmaxCrossEntropyWithLogits()(logits, probabilities)), rows, 1e-5)
+  local expand = require "softmax_cross_entropy_expand"
+  check.near(expand(true)(logits, labels):item(), 1.407606, 1e-5)
+  check.near(expand()(logits, probabilities):item(), 1.407606, 1e-5)
+  check.near(nn.MSELoss()(ms.Tensor { { 1, 2 } }, ms.Tensor { { 0, 4 } }):item(), 2.5, 1e-6)
+  check.near(values(nn.MSELoss():rows(ms.Tensor { { 1, 2 } }, ms.Tensor { { 0, 4 } })), { 2.5 }, 1e-6)
+  local deep = nn.CrossEntropyLoss()(ops.reshape(logits, { 1, 2, 3 }), ops.reshape(labels, { 1, 2 }))
+  check.near(deep:item(), 1.407606, 1e-5)
+end)
+
+check.case("grad and value_and_grad", function()
+  local function f(x, w) return ops.reduce_sum(x * x * w) end
+  local x, w = ms.Tensor { 1, 2 }, ms.Tensor { 3, 5 }
+  check.equal(values(ms.grad(f)(x, w)), { 6, 20 })
+  check.equal(values(ms.grad(f, 2)(x, w)), { 1, 4 })
+  local value, both = ms.value_and_grad(f, { 1, 2 })(x, w)
+  check.equal({ value:item(), values(both[1]), values(both[2]) }, { 23, { 6, 20 }, { 1, 4 } })
+  local fc = nn.Dense(2, 1, { weight_init = "ones", has_bias = false })
+  local function loss(input) return ops.reduce_sum(fc(input)) end
+  local _, by_weight = ms.value_and_grad(loss, { weights = fc:trainable_params() })(ms.Tensor { { 1, 2 } })
+  check.equal(values(by_weight[1]), { { 1, 2 } })
+end)
+
+check.case("the library's networks", function()
+  local function count(net)
+    local n = 0
+    for _, p in ipairs(net:trainable_params()) do n = n + p.size end
+    return n
+  end
+  local resnet, GPT, LeNet5 = require "resnet", require "gpt", require "lenet"
+  check.equal(count(resnet.resnet50()), 23528522)
+  check.equal(count(resnet.resnet18 { stem = "cifar" }), 11173962)
+  check.equal(count(LeNet5(10)), 61706)
+  check.equal(count(GPT { vocab = 65, block = 64, layers = 4, heads = 4, dim = 128, dropout = 0 }), 809856)
+  check.equal(resnet.resnet18 { stem = "cifar", width = 8 }(ms.ones { 2, 3, 32, 32 }).shape, { 2, 10 })
+  check.equal(LeNet5(10)(ms.ones { 2, 1, 32, 32 }).shape, { 2, 10 })
+  local gpt = GPT { vocab = 7, block = 8, layers = 1, heads = 2, dim = 8, dropout = 0 }
+  check.equal(gpt(ms.zeros({ 3, 8 }, ms.int32)).shape, { 3, 8, 7 })
+  local ids = gpt:generate({ 1, 2 }, 3, { top_k = 1 })
+  check.equal(#ids, 5)
+  check.fails("at most block = 8", function() gpt(ms.zeros({ 1, 9 }, ms.int32)) end)
+  check.fails("unknown option 'classes'", function() resnet.resnet50 { classes = 3 } end)
+end)
+
+check.case("a causal network does not see what follows", function()
+  local GPT = require "gpt"
+  local gpt = GPT { vocab = 5, block = 4, layers = 2, heads = 2, dim = 8, dropout = 0 }
+  local a, b = gpt(ms.Tensor({ { 0, 1, 2, 3 } }, ms.int32)), gpt(ms.Tensor({ { 0, 1, 4, 4 } }, ms.int32))
+  check.near(values(a[1][2]), values(b[1][2]), 1e-6)
+end)
+
+check.done()
