@@ -46,7 +46,7 @@ function Attention:construct(x)
     parts[i] = ops.transpose(ops.reshape(part, { n, t, heads, width }), { 1, 3, 2, 4 })  -- [n, heads, t, width]
   end
   local q, k, v = unpack(parts)
-  local y = ops.attention(q, k, v, { causal = self.causal })
+  local y = (ops.scaled_dot_product_attention(q, k, v, { causal = self.causal }))
   y = ops.reshape(ops.transpose(y, { 1, 3, 2, 4 }), { n, t, e })
   return self.dropout(self.out_proj(y))
 end

@@ -39,8 +39,7 @@ end
 
 --- Elementwise with reduction "none", as MindSpore's.
 function M.MSELoss:construct(output, label)
-  local difference = output - label
-  return self:reduce(difference * difference)
+  return ops.mse_loss(output, label, { reduction = self.reduction })
 end
 
 -- Cross entropy of each row of logits [.., classes]; labels are ids [..] or rows of probabilities.

@@ -1,0 +1,12 @@
+#!/bin/sh
+# Trains a recipe's smoke preset on data of the true format and checks its expect: smoke.sh MSLUA RECIPE [mnist|cifar10|text]
+set -eu
+here=$(pwd)
+mslua=$here/$1
+recipe=$here/$2
+cd "$TEST_TMPDIR"
+if [ -n "${3:-}" ]; then
+  "$mslua" data make "$3" "$TEST_TMPDIR/data" --samples 1000
+  exec "$mslua" verify "$recipe" "data_path=$TEST_TMPDIR/data"
+fi
+exec "$mslua" verify "$recipe"
