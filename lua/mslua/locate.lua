@@ -1,8 +1,10 @@
 --- The line of a key in a recipe's source: `return ms.recipe {...}` is a tail call, so the stack does not know it.
 local M = {}
 
--- Tokens of Lua source with their lines; comments are dropped, a string is one token '"'.
-local function tokens(source)
+--- Tokens of Lua source with their lines; comments are dropped, a string is one token '"', a number '0'.
+---@param source string
+---@return {[1]: string, [2]: integer}[]
+function M.tokens(source)
   local list, at, line = {}, 1, 1
   local function take(pattern, text)
     local found = source:match("^" .. pattern, at)
@@ -19,15 +21,19 @@ local function tokens(source)
   while at <= #source do
     local _ = take("%s+", "") or take_long("%-%-", "") or take("%-%-[^\n]*", "") or take_long("", '"')
       or take('"[^"\\\n]*"', '"') or take("'[^'\\\n]*'", '"') or take('"(.-)[^\\]"', '"')
-      or take("[%a_][%w_]*") or take("%d[%w%.]*", "0") or take("[=~<>]=") or take(".")
+      or take("[%a_][%w_]*")
+      or take("%d[%w%.]*", "0") or take("[=~<>]=") or take(".")
   end
   return list
 end
 
 local opens = { ["function"] = 1, ["do"] = 1, ["if"] = 1, ["repeat"] = 1, ["end"] = -1, ["until"] = -1 }
 
--- The token behind a function body that begins at `i`.
-local function skip_function(list, i)
+--- The place behind the function whose keyword is token `i`.
+---@param list table tokens
+---@param i integer
+---@return integer
+function M.skip_function(list, i)
   local depth = 0
   repeat
     depth = depth + (opens[list[i][1]] or 0)
@@ -42,7 +48,7 @@ end
 ---@param path string[]
 ---@return integer? line
 function M.line(source, call, path)
-  local list, i, begun = tokens(source), 1, nil
+  local list, i, begun = M.tokens(source), 1, nil
   while list[i] and not begun do
     local after = list[i + 1] and list[i + 1][1]
     if after == "(" then after = list[i + 2] and list[i + 2][1] end
@@ -54,7 +60,7 @@ function M.line(source, call, path)
   while list[i] do
     local text = list[i][1]
     if text == "function" then
-      i = skip_function(list, i) - 1
+      i = M.skip_function(list, i) - 1
     elseif text == "{" then
       nesting = nesting + 1
     elseif text == "}" then

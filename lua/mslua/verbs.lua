@@ -142,6 +142,18 @@ function M.graph()
   return spec.graph
 end
 
+--- `mslua recipes check R`: loads it, makes its network, and names lines that are decided while tracing; 2 when there
+--- are any.
+function M.check()
+  M.load():make_network()
+  local file = assert(io.open(core.options.file, "rb"))
+  local found = require("mslua.check").check(file:read "*a")
+  file:close()
+  for _, entry in ipairs(found) do print(("%s:%d: %s"):format(core.options.file, entry.line, entry.text)) end
+  if #found == 0 then print(core.options.file .. ": nothing to say") end
+  return #found == 0 and 0 or 2
+end
+
 --- `mslua recipes show R`: every parameter and leaf, with where its value came from.
 function M.show()
   local literal, params = require "mslua.literal", require "mslua.params"

@@ -118,5 +118,24 @@ check.case("the parallel context is said in one place", function()
   end)
 end)
 
+check.case("recipes check names what is decided while tracing", function()
+  local found = require("mslua.check").check([[
+function Net:construct(x, mask)
+  local t = { x = 1 }
+  if self.training and x.shape[1] == 3 then t.x = 2 end
+  if mask then x = x * mask end
+  if mask == nil then return x end
+  while not x do end
+  for i = 1, 3 do if x == i then return i end end
+  return function() return 3 == x end
+end
+function Net:other(x) if x then return x end end
+]])
+  local lines = {}
+  for i, entry in ipairs(found) do lines[i] = entry.line end
+  check.equal(lines, { 4, 6, 7, 8 })
+  check.equal(found[1].text:match "^if mask is decided while tracing", "if mask is decided while tracing")
+end)
+
 os.remove(path)
 check.done()

@@ -1,4 +1,5 @@
---- nn.WithLossCell, TrainOneStepCell, PipelineCell: a network with its loss, one training step of it, its micro-batches.
+--- nn.WithLossCell, TrainOneStepCell, PipelineCell: a network with its loss, one training step of it, its
+--- micro-batches.
 local args = require "mslua.args"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
