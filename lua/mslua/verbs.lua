@@ -154,6 +154,27 @@ function M.check()
   return #found == 0 and 0 or 2
 end
 
+--- `mslua repl R`: what is in scope: recipe, net, dataset, eval_dataset, loss, model; each made when it is first named.
+---@return table scope
+function M.scope()
+  local recipe = M.load()
+  local make = {
+    recipe = function() return recipe end,
+    net = function() return recipe:make_network() end,
+    dataset = function() return recipe:make_dataset "dataset" end,
+    eval_dataset = function() return recipe:make_dataset "eval_dataset" end,
+    loss = function() return recipe.loss end,
+    model = function(scope) return model_of(recipe, scope.dataset) end,
+  }
+  return setmetatable({}, {
+    __index = function(scope, name)
+      local v = make[name] and make[name](scope)
+      rawset(scope, name, v)
+      return v
+    end,
+  })
+end
+
 --- `mslua recipes show R`: every parameter and leaf, with where its value came from.
 function M.show()
   local literal, params = require "mslua.literal", require "mslua.params"

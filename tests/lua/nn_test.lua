@@ -34,8 +34,8 @@ check.case("Conv2d", function()
   check.equal(conv { pad_mode = "valid" }, { { { { 12, 16 }, { 24, 28 } } } })
   check.equal(conv { pad_mode = "valid", stride = 2 }, { { { { 12 } } } })
   check.equal(conv { pad_mode = "pad", padding = 1, stride = 2 }, { { { { 1, 5 }, { 11, 28 } } } })
-  check.equal(values(nn.Conv2d(1, 2, 1, { weight_init = "ones", has_bias = true, bias_init = ms.Tensor { 0, 10 } })(x))[1][2][1],
-    { 11, 12, 13 })
+  local biased = nn.Conv2d(1, 2, 1, { weight_init = "ones", has_bias = true, bias_init = ms.Tensor { 0, 10 } })
+  check.equal(values(biased(x))[1][2][1], { 11, 12, 13 })
   check.fails_here("group = 2 does not divide", function() nn.Conv2d(3, 4, 1, { group = 2 }) end)
 end)
 

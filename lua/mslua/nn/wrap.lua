@@ -68,8 +68,8 @@ end
 
 function M.PipelineCell:construct(...)
   if self.micro_size > 1 then
-    errors.fail("PipelineCell: micro_size = %d: stages are not built yet; train = { accumulate_steps = %d } cuts a batch",
-      self.micro_size, self.micro_size)
+    errors.fail("PipelineCell: micro_size = %d: stages are not built yet; train = { accumulate_steps = %d } cuts a "
+      .. "batch", self.micro_size, self.micro_size)
   end
   return self.network(...)
 end
