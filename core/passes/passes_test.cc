@@ -1,0 +1,169 @@
+#include "core/passes/passes.h"
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "core/autodiff/gradient.h"
+#include "core/graph/builder.h"
+#include "core/graph/evaluate.h"
+#include "gtest/gtest.h"
+
+namespace mslua {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+int Count(const Graph& graph, absl::string_view op) {
+  int n = 0;
+  for (const Node& node : graph.nodes) n += node.op->name == op;
+  return n;
+}
+
+// Both graphs give the same outputs on random inputs, in f64.
+void ExpectEqual(const Graph& a, const Graph& b, int seed) {
+  ASSERT_TRUE(Verify(b).ok()) << Verify(b) << "\n" << ToString(b);
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<double> u(-1, 1);
+  std::vector<std::string> inputs;
+  for (int32_t i : a.Inputs()) {
+    const TensorType& t = a.nodes[i].outputs[0];
+    std::string bytes(static_cast<size_t>(t.bytes()), '\0');
+    for (int64_t k = 0; k < t.elements(); ++k) StoreDouble(t.dtype, &bytes[0], k, u(random));
+    inputs.push_back(std::move(bytes));
+  }
+  auto x = EvaluateReference(a, inputs), y = EvaluateReference(b, inputs);
+  ASSERT_TRUE(x.ok() && y.ok()) << x.status() << y.status();
+  for (size_t o = 0; o < a.outputs.size(); ++o) {
+    const TensorType& t = a.TypeOf(a.outputs[o].value);
+    for (int64_t k = 0; k < t.elements(); ++k) {
+      const double p = LoadAsDouble(t.dtype, (*x)[o].data(), k), q = LoadAsDouble(t.dtype, (*y)[o].data(), k);
+      ASSERT_NEAR(p, q, 1e-11 * (1 + std::abs(p))) << "output " << o << "\n" << ToString(b);
+    }
+  }
+}
+
+// A small convolutional network with a residual, its loss and every gradient; f64.
+Graph ConvNet(int seed) {
+  std::mt19937 random(seed);
+  GraphBuilder g("conv");
+  const int64_t n = 2, c = 1 + random() % 5, size = 6 + random() % 5, o = 2 + random() % 5;
+  const Value x = g.Input("x", kData, {DType::kF64, {n, c, size, size}});
+  const Value w1 = g.Input("w1", kParameter, {DType::kF64, {o, c, 3, 3}}), w2 = g.Input("w2", kParameter, {DType::kF64, {o, o, 1, 1}});
+  const Value b1 = g.Input("b1", kParameter, {DType::kF64, {o}});
+  Value h = g.Op("conv2d", {x, w1}, {{"stride", Ints{static_cast<int64_t>(1 + random() % 2)}}, {"pad_mode", std::string("same")}});
+  h = Add(g, h, Reshape(g, b1, {1, o, 1, 1}));
+  if (random() % 2) h = g.Op("relu", {h});
+  Value r = g.Op("tanh", {g.Op("conv2d", {h, w2})});
+  h = Add(g, h, r);
+  if (random() % 2) h = g.Op("max_pool2d", {h}, {{"kernel_size", Ints{2}}, {"stride", Ints{2}}});
+  Value features;
+  if (random() % 2) features = g.Op("reduce_mean", {h}, {{"axis", Ints{2, 3}}});
+  else features = Reshape(g, h, {n, g.TypeOf(h).elements() / n});
+  const Value loss = ReduceSum(g, Mul(g, features, features), {0, 1}, false);
+  auto d = Gradients(g, loss, {w1, w2, b1});
+  EXPECT_TRUE(d.ok()) << d.status();
+  g.Output("loss", loss);
+  g.Output("h", h);
+  for (Value v : *d) g.Output("d", v);
+  return *g.Finish();
+}
+
+TEST(Layout, ConvolutionChainsAreChannelsLastAndEqual) {
+  for (int seed = 0; seed < 30; ++seed) {
+    const Graph graph = ConvNet(seed);
+    const Graph last = EliminateDeadNodes(AssignLayout(graph));
+    ExpectEqual(graph, last, seed);
+    if (HasFatalFailure()) return;
+    for (const Node& n : last.nodes) {
+      if (!n.attrs.Has("data_format")) continue;
+      EXPECT_EQ(n.attrs.Str("data_format"), "NHWC");
+    }
+  }
+}
+
+TEST(Layout, OnlyTheEndsOfAChainAreTransposed) {
+  GraphBuilder g;
+  const Value x = g.Input("x", kData, {DType::kF32, {2, 3, 8, 8}}), w = g.Input("w", kParameter, {DType::kF32, {3, 3, 3, 3}});
+  const Value b = g.Input("b", kParameter, {DType::kF32, {3}});
+  Value h = x;
+  for (int i = 0; i < 4; ++i) h = g.Op("relu", {Add(g, g.Op("conv2d", {h, w}, {{"pad_mode", std::string("same")}}), Reshape(g, b, {1, 3, 1, 1}))});
+  g.Output("y", g.Op("reduce_sum", {h}, {{"axis", Ints{2, 3}}}));
+  const Graph last = EliminateDeadNodes(AssignLayout(*g.Finish()));
+  EXPECT_EQ(Count(last, "transpose"), 1) << ToString(last);
+}
+
+TEST(Layout, WithoutImagesNothingChanges) {
+  GraphBuilder g;
+  g.Output("y", g.Op("tanh", {g.Input("x", kData, {DType::kF32, {2, 3, 4, 5}})}));
+  const Graph graph = *g.Finish();
+  EXPECT_EQ(ToString(AssignLayout(graph)), ToString(graph));
+}
+
+TEST(Simplify, Identities) {
+  GraphBuilder g;
+  const Value x = g.Input("x", kData, {DType::kF64, {3, 4}}), w = g.Input("w", kData, {DType::kF64, {5, 4}});
+  Value y = Mul(g, Add(g, x, 0.0), 1.0);
+  y = Transpose(g, Transpose(g, y, {1, 0}), {1, 0});
+  y = g.Op("neg", {g.Op("neg", {y})});
+  y = Reshape(g, Reshape(g, y, {12}), {3, 4});
+  g.Output("y", g.Op("matmul", {y, Transpose(g, w, {1, 0})}));
+  const Graph graph = *g.Finish();
+  const Graph simple = EliminateDeadNodes(Simplify(Simplify(graph)));
+  ExpectEqual(graph, simple, 1);
+  EXPECT_EQ(simple.nodes.size(), 3u) << ToString(simple);
+}
+
+TEST(Common, EqualNodesBecomeOneButRandomOnesStay) {
+  GraphBuilder g;
+  const Value x = g.Input("x", kData, {DType::kF64, {3, 4}});
+  g.Output("y", Add(g, Mul(g, g.Op("tanh", {x}), g.Op("tanh", {x})), Mul(g, g.Op("tanh", {x}), g.Op("tanh", {x}))));
+  const Graph graph = *g.Finish();
+  const Graph merged = EliminateDeadNodes(MergeCommonNodes(graph));
+  ExpectEqual(graph, merged, 2);
+  EXPECT_EQ(Count(merged, "tanh"), 1);
+  EXPECT_EQ(Count(merged, "mul"), 1);
+}
+
+TEST(Dead, InputsStayAndUnusedNodesGo) {
+  GraphBuilder g;
+  const Value x = g.Input("x", kData, {DType::kF32, {3}});
+  g.Input("unused", kData, {DType::kF32, {3}});
+  g.Op("tanh", {x});
+  g.Output("y", g.Op("neg", {x}));
+  const Graph live = EliminateDeadNodes(*g.Finish());
+  EXPECT_EQ(live.nodes.size(), 3u);
+}
+
+TEST(Fuse, ABroadcastBiasAndNumbersAreInsideTheChain) {
+  GraphBuilder g;
+  const Value x = g.Input("x", kData, {DType::kF64, {6, 4}}), b = g.Input("b", kData, {DType::kF64, {4}});
+  g.Output("y", g.Op("relu", {Mul(g, Add(g, x, b), 0.5)}));
+  const Graph graph = *g.Finish();
+  const Graph fused = FuseElementwise(graph);
+  ExpectEqual(graph, fused, 3);
+  EXPECT_EQ(fused.nodes.size(), 3u) << ToString(fused);
+}
+
+// x -> a = tanh(x) -> m = matmul(a, w) -> y = a + m: fusing a with y would need m before it exists.
+TEST(Fuse, AChainIsNotFusedAroundWhatItFeeds) {
+  GraphBuilder g;
+  const Value x = g.Input("x", kData, {DType::kF64, {4, 4}}), w = g.Input("w", kData, {DType::kF64, {4, 4}});
+  const Value a = g.Op("tanh", {x});
+  g.Output("y", Add(g, a, g.Op("matmul", {a, w})));
+  const Graph graph = *g.Finish();
+  const Graph fused = FuseElementwise(graph);
+  ExpectEqual(graph, fused, 4);
+  EXPECT_EQ(Count(fused, "fused"), 2);
+}
+
+TEST(Fuse, ConvNetsStayEqual) {
+  for (int seed = 0; seed < 30; ++seed) {
+    const Graph graph = ConvNet(seed);
+    ExpectEqual(graph, FuseElementwise(EliminateDeadNodes(MergeCommonNodes(Simplify(AssignLayout(graph))))), seed);
+    if (HasFatalFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace mslua
