@@ -4,11 +4,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/text.h"
+#include "lua/checkpoint_lua.h"
+#include "lua/dataset_lua.h"
+#include "lua/graph_lua.h"
 #include "lua/object.h"
 #include "lua/op_call.h"
 #include "lua/parameter.h"
 #include "lua/tensor_lua.h"
 #include "lua/trace.h"
+#include "lua/trainer_lua.h"
 
 namespace mslua {
 namespace {
@@ -67,6 +71,8 @@ StatusOr<int> SuggestName(lua_State* L, Session&) {
   return 1;
 }
 
+StatusOr<int> StopGradient(lua_State* L, Session& session) { return Apply(L, session, "stop_gradient", {1}, {}); }
+
 StatusOr<int> Clock(lua_State* L, Session&) {
   lua_pushnumber(L, std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count());
   return 1;
@@ -91,6 +97,12 @@ void PushOptions(lua_State* L, const SessionOptions& options) {
     lua_pushnumber(L, static_cast<double>(options.seed));
     lua_setfield(L, -2, "seed");
   }
+  for (const auto& [key, value] : options.flags) {
+    if (const bool* b = std::get_if<bool>(&value)) lua_pushboolean(L, *b);
+    else if (const double* d = std::get_if<double>(&value)) lua_pushnumber(L, *d);
+    else PushString(L, std::get<std::string>(value));
+    lua_setfield(L, -2, key.c_str());
+  }
   lua_newtable(L);
   for (size_t i = 0; i < options.args.size(); ++i) {
     PushString(L, options.args[i]);
@@ -113,13 +125,21 @@ void PushOptions(lua_State* L, const SessionOptions& options) {
 
 int OpenCoreModule(lua_State* L) {
   lua_newtable(L);
-  OpenTensors(L);
+  OpenTensors(L);  // makes the kinds that OpenTraces completes
   OpenTraces(L);
   OpenParameters(L);
   OpenOperators(L);
+  OpenGraphs(L);
+  OpenGradients(L);
+  OpenTraining(L);
+  OpenDatasets(L);
+  OpenCheckpoints(L);
+  OpenTrainers(L);
   SetFunctions(L, {{"kind", Entry<Kind>}, {"set_seed", Entry<SetSeed>}, {"seed", Entry<GetSeed>}, {"fail", Entry<Fail>}, {"where", Entry<Where>},
-                   {"did_you_mean", Entry<SuggestName>}, {"clock", Entry<Clock>}});
+                   {"did_you_mean", Entry<SuggestName>}, {"clock", Entry<Clock>}, {"stop_gradient", Entry<StopGradient>}});
   PushOptions(L, Session::Of(L).options());
+  lua_pushvalue(L, -1);
+  lua_setfield(L, LUA_REGISTRYINDEX, kOptionsKey);
   lua_setfield(L, -2, "options");
   lua_pushstring(L, kVersion);
   lua_setfield(L, -2, "version");

@@ -1,34 +1,48 @@
-// mslua: one program, one verb a use (cli/verbs.h).
+// mslua: one program, a verb a use (cli/verbs.h).
 #include <cstdio>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "cli/completion.h"
 #include "cli/front.h"
 #include "lua/verbs.h"
 
 namespace {
 
-int Help(const mslua::cli::CommandLine& command) {
+using mslua::cli::CommandLine;
+
+int Help(const CommandLine& command) {
   std::fputs(mslua::cli::HelpFor(command).c_str(), stdout);
+  return 0;
+}
+
+int Completion(const CommandLine& command) {
+  const auto script = mslua::cli::CompletionScript(command.positional[0]);
+  if (!script.ok()) return mslua::Report(script.status());
+  std::fputs(script->c_str(), stdout);
   return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  using mslua::cli::CommandLine;
   const auto command = mslua::cli::ParseCommandLine(std::vector<std::string>(argv + 1, argv + argc));
-  if (!command.ok()) {
-    std::fprintf(stderr, "mslua: error: %s\n", std::string(command.status().message()).c_str());
-    return 2;
-  }
+  if (!command.ok()) return mslua::Report(command.status());
   const std::map<std::string, int (*)(const CommandLine&)> verbs = {
-      {"help", Help}, {"run", mslua::RunScript}, {"repl", mslua::RunRepl}, {"version", mslua::RunVersion}};
+      {"help", Help},
+      {"completion", Completion},
+      {"run", mslua::RunScript},
+      {"repl", mslua::RunRepl},
+      {"train", mslua::RunRecipe},
+      {"eval", mslua::RunRecipe},
+      {"verify", mslua::RunRecipe},
+      {"recipes", mslua::RunRecipes},
+      {"graph", mslua::RunGraph},
+      {"version", mslua::RunVersion},
+      {"doctor", mslua::RunDoctor},
+  };
   const auto verb = verbs.find(command->verb);
-  if (verb == verbs.end()) {
-    std::fprintf(stderr, "mslua: error: %s is not part of this build\n", command->verb.c_str());
-    return 2;
-  }
+  if (verb == verbs.end()) return mslua::Report(absl::UnimplementedError(command->verb + " is not part of this build"));
   return verb->second(*command);
 }

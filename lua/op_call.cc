@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/rng.h"
 #include "core/base/text.h"
 #include "core/op/registry.h"
 #include "lua/object.h"
@@ -83,7 +82,13 @@ StatusOr<std::vector<absl::optional<TensorType>>> OperandTypes(lua_State* L, con
   return types;
 }
 
+// Random operators end in an input `step`, which users do not give.
+size_t UserInputs(const OpDef& op) { return op.inputs.size() - (op.random ? 1 : 0); }
+
 bool Broadcasts(const OpDef& op) { return !op.formula.empty() && op.inputs.size() > 1; }
+
+// Operators whose time is multiplication: in mixed precision they take 16-bit operands.
+bool ComputesInAmp(const OpDef& op) { return op.name == "matmul" || op.name == "batch_matmul" || op.name == "conv2d"; }
 
 std::vector<Value> Emit(GraphBuilder& g, const OpDef& op, const std::vector<Value>& values, Attrs attrs) {
   if (Broadcasts(op) && values.size() == op.inputs.size()) return {Elementwise(g, op.name, values, std::move(attrs))};
@@ -100,7 +105,18 @@ StatusOr<int> ApplyTraced(lua_State* L, Session& session, const OpDef& op, const
     ASSIGN_OR_RETURN(const Value v, trace.ToValue(L, operands[i], number_types[i]));
     values.push_back(v);
   }
-  const std::vector<Value> outputs = Emit(trace.g(), op, values, std::move(attrs));
+  bool widen = false;  // the result goes back to f32
+  if (trace.amp().has_value() && ComputesInAmp(op)) {
+    for (Value& v : values) {
+      if (trace.g().TypeOf(v).dtype != DType::kF32) continue;
+      v = Cast(trace.g(), v, *trace.amp());
+      widen = true;
+    }
+  }
+  std::vector<Value> outputs = Emit(trace.g(), op, values, std::move(attrs));
+  for (Value& v : outputs) {
+    if (widen) v = Cast(trace.g(), v, DType::kF32);
+  }
   RETURN_IF_ERROR(trace.Check());
   for (Value v : outputs) trace.Push(L, v);
   return static_cast<int>(outputs.size());
@@ -121,7 +137,6 @@ StatusOr<int> ApplyEager(lua_State* L, Session& session, const OpDef& op, const 
       data.push_back(std::move(t));
     }
   }
-  if (op.random) attrs.Set("_rng", static_cast<int64_t>(StreamOf("eager", session.random_tensors++) >> 1));
   std::string key = op.name;
   for (const Tensor& t : data) absl::StrAppend(&key, ",", ToString(t.type));
   for (const auto& a : attrs.items()) absl::StrAppend(&key, ";", a.first, "=", AttrText(a.second));
@@ -134,15 +149,13 @@ StatusOr<int> ApplyEager(lua_State* L, Session& session, const OpDef& op, const 
     for (size_t i = 0; i < outputs.size(); ++i) g.Output(absl::StrCat("y", i), outputs[i]);
     ASSIGN_OR_RETURN(const Graph graph, g.Finish());
     ASSIGN_OR_RETURN(auto program, Program::Compile(session, graph, {}));
-    // Random operators differ in every call; forgetting all is simple and rare.
+    // Forgetting all is simple and rare.
     if (session.eager_programs.size() >= kMaxEagerPrograms) session.eager_programs.clear();
     found = session.eager_programs.emplace(key, std::move(program)).first;
   }
-  auto outputs = found->second->Run(session, data);
-  if (op.random) session.eager_programs.erase(found);
-  RETURN_IF_ERROR(outputs.status());
-  for (Tensor& t : *outputs) PushObject<Tensor>(L, std::move(t));
-  return static_cast<int>(outputs->size());
+  ASSIGN_OR_RETURN(std::vector<Tensor> outputs, found->second->Run(session, data));
+  for (Tensor& t : outputs) PushObject<Tensor>(L, std::move(t));
+  return static_cast<int>(outputs.size());
 }
 
 const OpDef* FindOp(absl::string_view name) { return Operators().Find(name); }
@@ -216,7 +229,7 @@ Status ReadAttrs(lua_State* L, const OpDef& op, int first, int last, Attrs* attr
   for (int i = first; i <= last; ++i) {
     if (i == last && IsNamedTable(L, i)) return ReadNamedAttrs(L, i, op, attrs);
     if (next >= op.attrs.size()) {
-      return OpError(op, absl::StrCat("takes ", op.inputs.size(), " tensors and ", op.attrs.size(), " attributes, and got ", Describe(L, i), " after them"));
+      return OpError(op, absl::StrCat("takes ", UserInputs(op), " tensors and ", op.attrs.size(), " attributes, and got ", Describe(L, i), " after them"));
     }
     const AttrDef& def = op.attrs[next++];
     if (lua_isnil(L, i)) continue;
@@ -230,7 +243,7 @@ Status ReadAttrs(lua_State* L, const OpDef& op, int first, int last, Attrs* attr
 StatusOr<int> CallWith(lua_State* L, Session& session, const OpDef& op, int first, int last, Attrs attrs) {
   std::vector<int> operands;
   int at = first;
-  for (size_t i = 0; i < op.inputs.size() && at <= last; ++i) {
+  for (size_t i = 0; i < UserInputs(op) && at <= last; ++i) {
     if (!op.inputs[i].variadic) {
       operands.push_back(at++);
       continue;
@@ -319,7 +332,7 @@ void PushOpInfo(lua_State* L, const OpDef& op) {
   flag("elementwise", !op.formula.empty());
   flag("random", op.random);
   lua_newtable(L);
-  for (size_t i = 0; i < op.inputs.size(); ++i) {
+  for (size_t i = 0; i < UserInputs(op); ++i) {
     lua_newtable(L);
     set("name", op.inputs[i].name);
     set("type", ClassText(op.inputs[i].type));
@@ -558,7 +571,20 @@ StatusOr<int> NumDims(lua_State* L, Session& session) {
 
 const std::string& UserName(const OpDef& op) { return op.class_name.empty() ? op.name : op.class_name; }
 
-StatusOr<int> Apply(lua_State* L, Session& session, const OpDef& op, const std::vector<int>& operands, Attrs attrs) {
+StatusOr<int> Apply(lua_State* L, Session& session, const OpDef& op, const std::vector<int>& given, Attrs attrs) {
+  std::vector<int> operands = given;
+  if (op.random) {
+    // Numbers of their own in every step of a graph, and in every eager call.
+    if (!attrs.Has("seed")) attrs.Set("seed", static_cast<int64_t>(session.seed));
+    if (session.trace != nullptr) {
+      session.trace->Push(L, session.trace->Step());
+    } else {
+      ASSIGN_OR_RETURN(Tensor step, NewTensor(session, {DType::kI64, {}}));
+      *static_cast<int64_t*>(step.data.get()) = static_cast<int64_t>(session.random_tensors++);
+      PushObject<Tensor>(L, std::move(step));
+    }
+    operands.push_back(lua_gettop(L));
+  }
   return session.trace != nullptr ? ApplyTraced(L, session, op, operands, std::move(attrs)) : ApplyEager(L, session, op, operands, std::move(attrs));
 }
 

@@ -21,10 +21,13 @@ StatusOr<std::unique_ptr<Program>> Program::Compile(Session& session, const Grap
   const auto& names = program->executable_->inputs();
   for (int32_t i : graph.Inputs()) {
     const Node& node = graph.nodes[i];
-    if (node.attrs.Str("kind") != kData) continue;
+    const bool data = node.attrs.Str("kind") == kData;
     const auto at = std::find(names.begin(), names.end(), node.attrs.Str("name"));
-    // An input that nothing reads may be gone: its tensor is not bound.
-    program->data_positions_.push_back(at == names.end() ? -1 : static_cast<int>(at - names.begin()));
+    // An input that nothing reads may be gone.
+    const int position = at == names.end() ? -1 : static_cast<int>(at - names.begin());
+    if (node.attrs.Str("name") == "step" && !data) program->step_position_ = position;
+    if (!data) continue;
+    program->data_positions_.push_back(position);
     program->data_types_.push_back(node.outputs[0]);
   }
   return program;
@@ -40,6 +43,7 @@ StatusOr<std::vector<Tensor>> Program::Run(Session& session, absl::Span<const Te
     }
     if (data_positions_[i] >= 0) executable_->BindInputAt(data_positions_[i], data[i].data.get());
   }
+  if (step_position_ >= 0) executable_->SetScalarAt(step_position_, static_cast<double>(runs_++));
   RETURN_IF_ERROR(executable_->Run());
   std::vector<Tensor> outputs;
   for (int r : results_) {

@@ -27,6 +27,8 @@ class Program {
   std::vector<int> data_positions_;  // among the executable's inputs
   std::vector<TensorType> data_types_;
   std::vector<int> results_;         // outputs without an update
+  int step_position_ = -1;           // of the scalar input `step`; it counts the runs
+  int64_t runs_ = 0;
   std::vector<std::shared_ptr<ParameterData>> parameters_;
 };
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -36,6 +37,8 @@ struct SessionOptions {
   int rank = 0, ranks = 1;
   bool has_seed = false;  // --seed was given: the recipe's does not count
   uint64_t seed = 1;
+  // Flags that the library reads as core.options.NAME: "out", "resume", "log_every", "max_steps", ...
+  std::vector<std::pair<std::string, std::variant<bool, double, std::string>>> flags;
 };
 
 class Session {
@@ -74,8 +77,11 @@ class Session {
   uint64_t next_trace_id = 1;
   absl::flat_hash_set<std::string> parameter_keys;  // given out by KeyOf
   uint64_t random_tensors = 0;      // streams handed out to unnamed rand/randn, and to eager random operators
+  // State tensors of optimizers by key, "moments.Net/w": shared by the graphs that train the same parameters.
+  absl::flat_hash_map<std::string, std::shared_ptr<ParameterData>> optimizer_states;
   // Compiled one-operator graphs by operator, attributes and types (R14).
   absl::flat_hash_map<std::string, std::unique_ptr<Program>> eager_programs;
+  int exit_code = 0;  // of a training that ended by an error; 0: the error's kind says
   std::shared_ptr<Block> workspace;  // of the eager programs: one runs at a time
 
  private:

@@ -36,17 +36,33 @@ Value Trace::Constant(const Tensor& tensor) {
   return builder_.Literal(tensor.type, std::string(static_cast<const char*>(tensor.data.get()), static_cast<size_t>(tensor.type.bytes())));
 }
 
-StatusOr<Value> Trace::ParameterValue(const std::shared_ptr<ParameterData>& parameter) {
-  const auto found = values_.find(parameter.get());
-  if (found != values_.end()) return found->second;
+Value Trace::Input(absl::string_view name, absl::string_view kind, const TensorType& type) {
   const auto location = builder_.location();
   builder_.SetLocation(nullptr);
-  const Value value = builder_.Input(KeyOf(session_, *parameter), parameter->kind, parameter->type);
+  const Value value = builder_.Input(name, kind, type);
   builder_.SetLocation(location);
+  return value;
+}
+
+Value Trace::ScalarInput(const std::string& name, DType dtype) {
+  const auto found = scalars_.find(name);
+  if (found != scalars_.end()) return found->second;
+  return scalars_[name] = Input(name, kScalar, {dtype, {}});
+}
+
+StatusOr<Value> Trace::ParameterInput(const std::shared_ptr<ParameterData>& parameter) {
+  const auto found = inputs_.find(parameter.get());
+  if (found != inputs_.end()) return found->second;
+  const Value value = Input(KeyOf(session_, *parameter), parameter->kind, parameter->type);
   RETURN_IF_ERROR(builder_.status());
   used_.push_back(parameter);
-  values_.emplace(parameter.get(), value);
+  inputs_.emplace(parameter.get(), value);
   return value;
+}
+
+StatusOr<Value> Trace::ParameterValue(const std::shared_ptr<ParameterData>& parameter) {
+  const auto found = values_.find(parameter.get());
+  return found != values_.end() ? found->second : ParameterInput(parameter);
 }
 
 StatusOr<Value> Trace::ToValue(lua_State* L, int index, DType dtype) {
@@ -68,7 +84,7 @@ Status Trace::Assign(const std::shared_ptr<ParameterData>& parameter, Value valu
   if (type != parameter->type) {
     return absl::InvalidArgumentError(absl::StrCat("assign: parameter '", parameter->name, "' is ", ToString(parameter->type), ", the value is ", ToString(type)));
   }
-  RETURN_IF_ERROR(ParameterValue(parameter).status());
+  RETURN_IF_ERROR(ParameterInput(parameter).status());
   values_[parameter.get()] = value;
   if (std::find(assigned_.begin(), assigned_.end(), parameter) == assigned_.end()) assigned_.push_back(parameter);
   return absl::OkStatus();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/types/optional.h"
 #include "core/graph/builder.h"
 #include "luajit-2.1/lua.hpp"
 #include "lua/parameter.h"
@@ -33,6 +34,13 @@ class Trace {
   // constant), a number or boolean (a scalar of `dtype`).
   StatusOr<Value> ToValue(lua_State* L, int index, DType dtype);
   StatusOr<Value> ParameterValue(const std::shared_ptr<ParameterData>& parameter);
+  // The graph input of a parameter, whatever has been assigned to it since.
+  StatusOr<Value> ParameterInput(const std::shared_ptr<ParameterData>& parameter);
+  Value DataInput(absl::string_view name, const TensorType& type) { return Input(name, kData, type); }
+  // The scalar input of that name; the same one each time.
+  Value ScalarInput(const std::string& name, DType dtype);
+  // The number of the training step, i64, from 0; in other graphs, of the run.
+  Value Step() { return ScalarInput("step", DType::kI64); }
   Value Constant(const Tensor& tensor);
   void Push(lua_State* L, Value value);
 
@@ -51,6 +59,10 @@ class Trace {
 
   void PushScope(std::string name) { scopes_.push_back(std::move(name)); }
   void PopScope() { if (!scopes_.empty()) scopes_.pop_back(); }
+  // Matrix products and convolutions of f32 compute in this type.
+  void SetAmp(DType dtype) { amp_ = dtype; }
+  absl::optional<DType> amp() const { return amp_; }
+
   void PushRegion();
   void PopRegion();
 
@@ -58,16 +70,20 @@ class Trace {
   const std::vector<std::shared_ptr<ParameterData>>& used() const { return used_; }
 
  private:
+  Value Input(absl::string_view name, absl::string_view kind, const TensorType& type);
+
   Session& session_;
   Trace* const outer_;
   const uint64_t id_;
   const bool training_;
+  absl::optional<DType> amp_;
   GraphBuilder builder_;
   std::vector<std::string> scopes_;
   std::vector<int32_t> regions_;
   int32_t next_region_ = 1;
   std::vector<std::shared_ptr<ParameterData>> used_, assigned_;
-  absl::flat_hash_map<const ParameterData*, Value> values_;
+  absl::flat_hash_map<const ParameterData*, Value> inputs_, values_;  // as read at the start, and as they are now
+  absl::flat_hash_map<std::string, Value> scalars_;
 };
 
 // Entries of the module: push_scope, ..., trace, and the Value and Graph kinds.

@@ -1,5 +1,5 @@
-// The verbs of the command line that run here. Each gives the exit code: 0, 1 when the work failed, 2 when the
-// request was wrong; messages go to stderr as "mslua: error: ...".
+// The verbs of the command line that run here. Each gives the exit code (core/base/exit_code.h); messages go to stderr
+// as "mslua: error: ...".
 #pragma once
 
 #include "cli/front.h"
@@ -10,11 +10,15 @@ namespace mslua {
 
 // What a session takes from a command line whose first argument is the recipe or script.
 SessionOptions OptionsOf(const cli::CommandLine& command);
-// Prints the error; gives the exit code.
-int Report(const Status& status);
+// Prints the error; gives the exit code that its kind stands for, or `exit_code` when that is not 0.
+int Report(const Status& status, int exit_code = 0);
 
-int RunScript(const cli::CommandLine& command);
-int RunRepl(const cli::CommandLine& command);
-int RunVersion(const cli::CommandLine& command);
+int RunScript(const cli::CommandLine& command);    // run
+int RunRepl(const cli::CommandLine& command);      // repl
+int RunRecipe(const cli::CommandLine& command);    // train, eval, verify: the Lua function of that name in mslua.verbs
+int RunRecipes(const cli::CommandLine& command);   // recipes
+int RunGraph(const cli::CommandLine& command);     // graph
+int RunVersion(const cli::CommandLine& command);   // version
+int RunDoctor(const cli::CommandLine& command);    // doctor
 
 }  // namespace mslua

@@ -1,0 +1,420 @@
+#include "lua/dataset_lua.h"
+
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/text.h"
+#include "lua/session.h"
+#include "lua/tensor_lua.h"
+
+namespace mslua {
+namespace {
+
+using DatasetObject = std::shared_ptr<DatasetHandle>;
+
+// A value kept alive in the registry.
+class Reference {
+ public:
+  Reference(Session& session, int index) : session_(session) {
+    lua_pushvalue(session.lua(), index);
+    ref_ = luaL_ref(session.lua(), LUA_REGISTRYINDEX);
+  }
+  ~Reference() { luaL_unref(session_.lua(), LUA_REGISTRYINDEX, ref_); }
+  Reference(const Reference&) = delete;
+  Reference& operator=(const Reference&) = delete;
+  void Push() const { lua_rawgeti(session_.lua(), LUA_REGISTRYINDEX, ref_); }
+
+ private:
+  Session& session_;
+  int ref_;
+};
+
+// GeneratorDataset: get(i) with a length, or a function that gives an iterator.
+class LuaGenerator : public data::Generator {
+ public:
+  LuaGenerator(Session& session, int function, int64_t length) : session_(session), function_(session, function), length_(length) {}
+
+  int64_t size() const override { return length_; }
+  bool random_access() const override { return length_ >= 0; }
+
+  Status Get(int64_t i, Row* row) override {
+    lua_State* L = session_.lua();
+    const StackGuard guard(L);
+    const int base = lua_gettop(L);
+    function_.Push();
+    lua_pushnumber(L, static_cast<double>(i + 1));
+    RETURN_IF_ERROR(session_.Call(1, LUA_MULTRET));
+    return Read(base, row);
+  }
+
+  Status Rewind() override {
+    lua_State* L = session_.lua();
+    const StackGuard guard(L);
+    function_.Push();
+    RETURN_IF_ERROR(session_.Call(0, 1));
+    if (lua_type(L, -1) != LUA_TFUNCTION) {
+      return absl::InvalidArgumentError(absl::StrCat("GeneratorDataset: the source should return an iterator function, got ", Describe(L, -1)));
+    }
+    iterator_ = std::make_unique<Reference>(session_, -1);
+    return absl::OkStatus();
+  }
+
+  StatusOr<bool> Next(Row* row) override {
+    lua_State* L = session_.lua();
+    const StackGuard guard(L);
+    const int base = lua_gettop(L);
+    iterator_->Push();
+    RETURN_IF_ERROR(session_.Call(0, LUA_MULTRET));
+    if (lua_gettop(L) == base || lua_isnil(L, base + 1)) return false;
+    RETURN_IF_ERROR(Read(base, row));
+    return true;
+  }
+
+ private:
+  // The values above `base`, a column each.
+  Status Read(int base, Row* row) {
+    lua_State* L = session_.lua();
+    kept_.clear();
+    row->clear();
+    for (int i = base + 1; i <= lua_gettop(L); ++i) {
+      ASSIGN_OR_RETURN(Tensor t, ReadTensor(session_, L, i, absl::nullopt, absl::StrCat("GeneratorDataset: column ", i - base)));
+      kept_.push_back(std::move(t));
+    }
+    for (const Tensor& t : kept_) row->push_back(t.view());
+    return absl::OkStatus();
+  }
+
+  Session& session_;
+  const Reference function_;
+  const int64_t length_;
+  std::unique_ptr<Reference> iterator_;
+  std::vector<Tensor> kept_;
+};
+
+// ------------------------------------------------------------------------------------ the description
+
+// Reads fields of the table at `index` into numbers; the first error is kept.
+class FieldReader {
+ public:
+  FieldReader(lua_State* L, int index, std::string what) : lua_(L), index_(AbsoluteIndex(L, index)), what_(std::move(what)) {}
+
+  FieldReader& Int(const char* name, int64_t* value) { return Keep(FieldInt(lua_, index_, name, *value), value); }
+  FieldReader& Number(const char* name, double* value) { return Keep(FieldNumber(lua_, index_, name, *value), value); }
+  FieldReader& Bool(const char* name, bool* value) { return Keep(FieldBool(lua_, index_, name, *value), value); }
+  FieldReader& String(const char* name, std::string* value) { return Keep(FieldString(lua_, index_, name, *value), value); }
+  FieldReader& Numbers(const char* name, std::vector<double>* values) {
+    const StackGuard guard(lua_);
+    lua_getfield(lua_, index_, name);
+    if (lua_type(lua_, -1) != LUA_TTABLE) return Fail(absl::InvalidArgumentError(absl::StrCat(name, ": expected a list of numbers, got ", Describe(lua_, -1))));
+    const int n = static_cast<int>(lua_objlen(lua_, -1));
+    for (int i = 1; i <= n; ++i) {
+      lua_rawgeti(lua_, -1, i);
+      const auto v = ReadNumber(lua_, -1, absl::StrCat(name, "[", i, "]"));
+      lua_pop(lua_, 1);
+      if (!v.ok()) return Fail(v.status());
+      values->push_back(*v);
+    }
+    return *this;
+  }
+  FieldReader& Type(const char* name, DType* value) {
+    const StackGuard guard(lua_);
+    lua_getfield(lua_, index_, name);
+    return Keep(ReadDType(lua_, -1, name), value);
+  }
+  Status status() const { return Annotate(status_, what_); }
+
+ private:
+  template <class T>
+  FieldReader& Keep(StatusOr<T> read, T* value) {
+    if (!read.ok()) return Fail(read.status());
+    *value = *std::move(read);
+    return *this;
+  }
+  FieldReader& Fail(const Status& status) {
+    if (status_.ok()) status_ = status;
+    return *this;
+  }
+
+  lua_State* lua_;
+  int index_;
+  std::string what_;
+  Status status_;
+};
+
+Status Unknown(absl::string_view what, const std::string& kind, const std::vector<std::string>& known) {
+  return absl::InvalidArgumentError(absl::StrCat("dataset: unknown ", what, " '", kind, "'", DidYouMean(kind, known)));
+}
+
+StatusOr<data::Source> ReadSource(lua_State* L, Session& session, int index) {
+  index = AbsoluteIndex(L, index);
+  if (lua_type(L, index) != LUA_TTABLE) return absl::InvalidArgumentError(absl::StrCat("dataset: source: expected a table, got ", Describe(L, index)));
+  ASSIGN_OR_RETURN(const std::string kind, FieldString(L, index, "kind", ""));
+  std::string path, usage_name = "train";
+  FieldReader fields(L, index, absl::StrCat("dataset '", kind, "'"));
+  RETURN_IF_ERROR(fields.String("path", &path).String("usage", &usage_name).status());
+  ASSIGN_OR_RETURN(const data::Usage usage, data::ParseUsage(usage_name));
+  if (kind == "cifar10") return data::Source(data::Cifar10{path, usage});
+  if (kind == "cifar100") return data::Source(data::Cifar100{path, usage});
+  if (kind == "mnist") return data::Source(data::Mnist{path, usage});
+  if (kind == "image_folder") return data::Source(data::ImageFolder{path});
+  if (kind == "text") {
+    data::Text text;
+    text.path = path;
+    text.usage = usage;
+    std::string format = "characters";
+    RETURN_IF_ERROR(fields.Int("block", &text.block).Int("stride", &text.stride).Int("vocab_size", &text.vocab_size)
+                        .Number("test_fraction", &text.test_fraction).String("format", &format).status());
+    if (format != "characters" && format != "uint16") return Unknown("format", format, {"characters", "uint16"});
+    text.format = format == "uint16" ? data::Text::Format::kUint16 : data::Text::Format::kCharacters;
+    return data::Source(text);
+  }
+  if (kind == "numpy_slices") {
+    data::NumpySlices slices;
+    lua_getfield(L, index, "columns");
+    const int n = lua_type(L, -1) == LUA_TTABLE ? static_cast<int>(lua_objlen(L, -1)) : 0;
+    for (int i = 1; i <= n; ++i) {
+      const StackGuard guard(L);
+      lua_rawgeti(L, -1, i);
+      ASSIGN_OR_RETURN(const std::string name, FieldString(L, -1, "name", absl::StrCat("column_", i - 1)));
+      lua_getfield(L, -1, "value");
+      ASSIGN_OR_RETURN(const Tensor t, ReadTensor(session, L, -1, absl::nullopt, absl::StrCat("dataset: column '", name, "'")));
+      slices.arrays.push_back({name, t.type, t.data});
+    }
+    return data::Source(std::move(slices));
+  }
+  if (kind == "generator") {
+    data::GeneratorSource source;
+    int64_t length = -1;
+    RETURN_IF_ERROR(fields.Int("length", &length).status());
+    lua_getfield(L, index, length >= 0 ? "get" : "iterator");
+    if (lua_type(L, -1) != LUA_TFUNCTION) return absl::InvalidArgumentError(absl::StrCat("GeneratorDataset: source: expected a function, got ", Describe(L, -1)));
+    source.generator = std::make_shared<LuaGenerator>(session, -1, length);
+    lua_getfield(L, index, "column_names");
+    for (int i = 1; lua_type(L, -1) == LUA_TTABLE && i <= static_cast<int>(lua_objlen(L, -1)); ++i) {
+      lua_rawgeti(L, -1, i);
+      ASSIGN_OR_RETURN(std::string name, ReadString(L, -1, absl::StrCat("GeneratorDataset: column_names[", i, "]")));
+      source.column_names.push_back(std::move(name));
+      lua_pop(L, 1);
+    }
+    return data::Source(std::move(source));
+  }
+  return Unknown("source", kind, {"cifar10", "cifar100", "mnist", "image_folder", "text", "numpy_slices", "generator"});
+}
+
+StatusOr<data::Transform> ReadTransform(lua_State* L, int index) {
+  ASSIGN_OR_RETURN(const std::string kind, FieldString(L, index, "kind", ""));
+  FieldReader fields(L, index, kind);
+  data::Transform transform;
+  if (kind == "random_crop") {
+    data::RandomCrop t;
+    fields.Int("height", &t.height).Int("width", &t.width).Int("left", &t.left).Int("top", &t.top).Int("right", &t.right).Int("bottom", &t.bottom);
+    transform = t;
+  } else if (kind == "random_horizontal_flip") {
+    data::RandomHorizontalFlip t;
+    fields.Number("prob", &t.prob);
+    transform = t;
+  } else if (kind == "resize") {
+    data::Resize t;
+    fields.Int("height", &t.height).Int("width", &t.width);
+    transform = t;
+  } else if (kind == "center_crop") {
+    data::CenterCrop t;
+    fields.Int("height", &t.height).Int("width", &t.width);
+    transform = t;
+  } else if (kind == "rescale") {
+    data::Rescale t;
+    fields.Number("scale", &t.scale).Number("shift", &t.shift);
+    transform = t;
+  } else if (kind == "normalize") {
+    data::Normalize t;
+    fields.Numbers("mean", &t.mean).Numbers("std", &t.std);
+    transform = t;
+  } else if (kind == "hwc2chw") {
+    transform = data::HWC2CHW{};
+  } else if (kind == "type_cast") {
+    data::TypeCast t;
+    fields.Type("dtype", &t.dtype);
+    transform = t;
+  } else if (kind == "one_hot") {
+    data::OneHot t;
+    fields.Int("num_classes", &t.num_classes);
+    transform = t;
+  } else {
+    return Unknown("transform", kind, {"random_crop", "random_horizontal_flip", "resize", "center_crop", "rescale", "normalize", "hwc2chw", "type_cast", "one_hot"});
+  }
+  RETURN_IF_ERROR(fields.status());
+  return transform;
+}
+
+Status AppendOp(lua_State* L, int index, DatasetHandle* handle) {
+  const StackGuard guard(L);
+  index = AbsoluteIndex(L, index);
+  ASSIGN_OR_RETURN(const std::string kind, FieldString(L, index, "kind", ""));
+  FieldReader fields(L, index, kind);
+  data::Dataset& d = handle->description;
+  if (kind == "map") {
+    data::MapOp op;
+    RETURN_IF_ERROR(fields.String("column", &op.column).status());
+    lua_getfield(L, index, "transforms");
+    const int n = lua_type(L, -1) == LUA_TTABLE ? static_cast<int>(lua_objlen(L, -1)) : 0;
+    for (int i = 1; i <= n; ++i) {
+      lua_rawgeti(L, -1, i);
+      ASSIGN_OR_RETURN(data::Transform t, ReadTransform(L, lua_gettop(L)));
+      op.transforms.push_back(std::move(t));
+      lua_pop(L, 1);
+    }
+    d = d.Map(std::move(op));
+    return absl::OkStatus();
+  }
+  int64_t n = 0;
+  if (kind == "shuffle") {
+    RETURN_IF_ERROR(fields.Int("buffer_size", &n).status());
+    d = d.Shuffle({n});
+  } else if (kind == "batch") {
+    data::BatchOp op;
+    RETURN_IF_ERROR(fields.Int("size", &op.size).Bool("drop_remainder", &op.drop_remainder).status());
+    handle->batch = op.size;
+    d = d.Batch(op);
+  } else if (kind == "repeat" || kind == "take" || kind == "skip") {
+    RETURN_IF_ERROR(fields.Int("count", &n).status());
+    d = kind == "repeat" ? d.Repeat({n}) : kind == "take" ? d.Take({n}) : d.Skip({n});
+  } else {
+    return Unknown("operation", kind, {"map", "shuffle", "batch", "repeat", "take", "skip"});
+  }
+  return absl::OkStatus();
+}
+
+// core.dataset(spec)
+StatusOr<int> MakeDataset(lua_State* L, Session& session) {
+  RETURN_IF_ERROR(CheckFields(L, 1, "dataset", {"source", "num_shards", "shard_id", "ops", "seed"}));
+  lua_getfield(L, 1, "source");
+  ASSIGN_OR_RETURN(data::Source source, ReadSource(L, session, -1));
+  data::Sharding sharding;
+  int64_t seed = -1;
+  RETURN_IF_ERROR(FieldReader(L, 1, "dataset").Int("num_shards", &sharding.num_shards).Int("shard_id", &sharding.shard_id).Int("seed", &seed).status());
+  auto handle = std::make_shared<DatasetHandle>(DatasetHandle{data::Dataset(std::move(source), sharding), 0, seed, nullptr});
+  lua_getfield(L, 1, "ops");
+  const int ops = lua_gettop(L), n = lua_type(L, -1) == LUA_TTABLE ? static_cast<int>(lua_objlen(L, -1)) : 0;
+  for (int i = 1; i <= n; ++i) {
+    lua_rawgeti(L, ops, i);
+    RETURN_IF_ERROR(AppendOp(L, -1, handle.get()));
+    lua_settop(L, ops);
+  }
+  PushObject<DatasetObject>(L, std::move(handle));
+  return 1;
+}
+
+// ------------------------------------------------------------------------------------------------- methods
+
+StatusOr<DatasetObject> Self(lua_State* L) {
+  const auto* d = ToObject<DatasetObject>(L, 1);
+  if (d == nullptr) return absl::InvalidArgumentError(absl::StrCat("expected a Dataset before the colon, got ", Describe(L, 1)));
+  return *d;
+}
+
+StatusOr<int> DatasetSize(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(const DatasetObject d, Self(L));
+  ASSIGN_OR_RETURN(const auto pipeline, d->Open(session));
+  lua_pushnumber(L, static_cast<double>(pipeline->size()));
+  return 1;
+}
+
+StatusOr<int> BatchSize(lua_State* L, Session&) {
+  ASSIGN_OR_RETURN(const DatasetObject d, Self(L));
+  if (d->batch == 0) lua_pushnil(L);
+  else lua_pushnumber(L, static_cast<double>(d->batch));
+  return 1;
+}
+
+StatusOr<int> Schema(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(const DatasetObject d, Self(L));
+  ASSIGN_OR_RETURN(const auto pipeline, d->Open(session));
+  lua_newtable(L);
+  int n = 0;
+  for (const data::Column& c : pipeline->schema()) {
+    lua_createtable(L, 0, 3);
+    PushString(L, c.name);
+    lua_setfield(L, -2, "name");
+    lua_pushstring(L, LongName(c.type.dtype));
+    lua_setfield(L, -2, "dtype");
+    PushInts(L, c.type.shape);
+    lua_setfield(L, -2, "shape");
+    lua_rawseti(L, -2, ++n);
+  }
+  return 1;
+}
+
+struct Iterator {
+  std::unique_ptr<data::Loader> loader;
+  int64_t epochs = 1;
+  bool batched = false;
+};
+
+}  // namespace
+
+template <> struct KindName<std::shared_ptr<Iterator>> { static constexpr const char* value = "DatasetIterator"; };
+
+namespace {
+
+StatusOr<int> NextBatch(lua_State* L, Session& session) {
+  Iterator& it = **static_cast<std::shared_ptr<Iterator>*>(lua_touserdata(L, lua_upvalueindex(1)));
+  data::Batch batch;
+  while (it.epochs > 0) {
+    ASSIGN_OR_RETURN(const bool more, it.loader->Next(&batch));
+    if (!more) {
+      --it.epochs;
+      continue;
+    }
+    for (const TensorView& column : batch.columns) {
+      TensorType type = column.type;
+      // The tail of drop_remainder = false is as long as it is.
+      if (it.batched) type.shape[0] = batch.valid;
+      ASSIGN_OR_RETURN(Tensor t, NewTensor(session, type));
+      std::memcpy(t.data.get(), column.data, static_cast<size_t>(type.bytes()));
+      PushObject<Tensor>(L, std::move(t));
+    }
+    return static_cast<int>(batch.columns.size());
+  }
+  lua_pushnil(L);
+  return 1;
+}
+
+StatusOr<int> MakeIterator(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(const DatasetObject d, Self(L));
+  ASSIGN_OR_RETURN(const auto pipeline, d->Open(session));
+  auto it = std::make_shared<Iterator>();
+  if (!lua_isnoneornil(L, 2)) {
+    ASSIGN_OR_RETURN(it->epochs, ReadInt(L, 2, "iterator: epochs"));
+  }
+  it->batched = pipeline->batched();
+  it->loader = std::make_unique<data::Loader>(pipeline, data::LoaderOptions());
+  PushObject<std::shared_ptr<Iterator>>(L, std::move(it));
+  lua_pushcclosure(L, Entry<NextBatch>, 1);
+  return 1;
+}
+
+}  // namespace
+
+StatusOr<std::shared_ptr<const data::Pipeline>> DatasetHandle::Open(const Session& session) {
+  if (pipeline != nullptr) return pipeline;
+  data::FeedOptions feed;
+  feed.seed = seed >= 0 ? static_cast<uint64_t>(seed) : session.seed;
+  ASSIGN_OR_RETURN(pipeline, data::Pipeline::Open(description, feed));
+  for (const std::string& notice : pipeline->notices()) std::fprintf(stderr, "mslua: note: %s\n", notice.c_str());
+  return pipeline;
+}
+
+void OpenDatasets(lua_State* L) {
+  NewKind<std::shared_ptr<Iterator>>(L);
+  lua_pop(L, 1);
+  NewKind<DatasetObject>(L);
+  lua_newtable(L);
+  SetFunctions(L, {{"size", Entry<DatasetSize>}, {"batch_size", Entry<BatchSize>}, {"schema", Entry<Schema>}, {"iterator", Entry<MakeIterator>}});
+  lua_setfield(L, -2, "__index");
+  lua_pop(L, 1);
+  SetFunctions(L, {{"dataset", Entry<MakeDataset>}});
+}
+
+}  // namespace mslua

@@ -1,0 +1,42 @@
+// Optimizers as graph: from a parameter and its gradient to the parameter's and the state's next values.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/graph/builder.h"
+#include "lua/parameter.h"
+
+namespace mslua {
+
+// What an update of one parameter depends on besides the gradient.
+struct OptimizerRule {
+  std::string kind = "sgd";  // OptimizerKinds()
+  double momentum = 0, dampening = 0, beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
+  bool nesterov = false;
+  double weight_decay = 0;
+  double lr_scale = 1;
+  std::string lr_input = "lr";  // the scalar input that holds the learning rate
+};
+
+const std::vector<std::string>& OptimizerKinds();
+
+// What the updates of a step share.
+struct OptimizerStep {
+  GraphBuilder& g;
+  Value step;                                              // i64, from 0
+  std::function<Value(const std::string& name)> lr;        // a scalar input, f32
+  // The state tensor "<name>.<key of the parameter>" as an input of the graph, zero in the beginning.
+  std::function<StatusOr<Value>(const std::string& name, const ParameterData& parameter)> state;
+};
+
+// The next value of the parameter and of each state tensor, by name.
+struct Update {
+  Value parameter;
+  std::vector<std::pair<std::string, Value>> states;
+};
+StatusOr<Update> EmitUpdate(const OptimizerStep& step, const OptimizerRule& rule, const ParameterData& parameter, Value value, Value gradient);
+
+}  // namespace mslua

@@ -1,0 +1,324 @@
+// core.build_train and core.build_eval: the graph of a whole step.
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/autodiff/gradient.h"
+#include "core/base/text.h"
+#include "lua/graph_lua.h"
+#include "lua/op_call.h"
+#include "lua/optimizer_graph.h"
+#include "lua/session.h"
+#include "lua/tensor_lua.h"
+#include "lua/trace.h"
+
+namespace mslua {
+namespace {
+
+using ParameterHandle = std::shared_ptr<ParameterData>;
+
+struct TrainSpec {
+  std::string name;
+  std::vector<InputSpec> inputs;
+  std::vector<ParameterHandle> parameters;
+  OptimizerRule rule;
+  std::map<const ParameterData*, OptimizerRule> groups;
+  int64_t accumulate = 1;
+  std::string clip;  // "", "norm" or "value"
+  double clip_value = 0;
+  bool loss_scale = false;
+};
+
+// The fields of `optimizer` that hold for all parameters.
+Status ReadRule(lua_State* L, int index, OptimizerRule* rule) {
+  RETURN_IF_ERROR(CheckFields(L, index, "optimizer", {"kind", "momentum", "nesterov", "dampening", "beta1", "beta2", "eps", "weight_decay", "groups"}));
+  ASSIGN_OR_RETURN(rule->kind, FieldString(L, index, "kind", ""));
+  const auto& kinds = OptimizerKinds();
+  if (std::find(kinds.begin(), kinds.end(), rule->kind) == kinds.end()) {
+    return absl::InvalidArgumentError(absl::StrCat("optimizer: kind is '", rule->kind, "', expected one of ", absl::StrJoin(kinds, ", "), DidYouMean(rule->kind, kinds)));
+  }
+  ASSIGN_OR_RETURN(rule->momentum, FieldNumber(L, index, "momentum", 0));
+  ASSIGN_OR_RETURN(rule->dampening, FieldNumber(L, index, "dampening", 0));
+  ASSIGN_OR_RETURN(rule->beta1, FieldNumber(L, index, "beta1", 0.9));
+  ASSIGN_OR_RETURN(rule->beta2, FieldNumber(L, index, "beta2", 0.999));
+  ASSIGN_OR_RETURN(rule->eps, FieldNumber(L, index, "eps", rule->kind == "adam" ? 1e-8 : 1e-6));
+  ASSIGN_OR_RETURN(rule->weight_decay, FieldNumber(L, index, "weight_decay", 0));
+  ASSIGN_OR_RETURN(rule->nesterov, FieldBool(L, index, "nesterov", false));
+  const auto within = [](const char* name, double v, bool ok, const char* range) {
+    return ok ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrCat("optimizer: ", name, " is ", v, ", expected ", range));
+  };
+  RETURN_IF_ERROR(within("momentum", rule->momentum, rule->momentum >= 0, "0 or more"));
+  RETURN_IF_ERROR(within("beta1", rule->beta1, rule->beta1 > 0 && rule->beta1 < 1, "a number between 0 and 1"));
+  RETURN_IF_ERROR(within("beta2", rule->beta2, rule->beta2 > 0 && rule->beta2 < 1, "a number between 0 and 1"));
+  RETURN_IF_ERROR(within("eps", rule->eps, rule->eps > 0, "more than 0"));
+  RETURN_IF_ERROR(within("weight_decay", rule->weight_decay, rule->weight_decay >= 0, "0 or more"));
+  if (rule->nesterov && (rule->momentum == 0 || rule->dampening != 0)) {
+    return absl::InvalidArgumentError("optimizer: nesterov needs a momentum and no dampening");
+  }
+  return absl::OkStatus();
+}
+
+Status ReadGroups(lua_State* L, int optimizer, TrainSpec* spec) {
+  const StackGuard guard(L);
+  lua_getfield(L, optimizer, "groups");
+  if (lua_isnil(L, -1)) return absl::OkStatus();
+  if (lua_type(L, -1) != LUA_TTABLE) return absl::InvalidArgumentError(absl::StrCat("optimizer: groups: expected a list, got ", Describe(L, -1)));
+  const int list = lua_gettop(L), n = static_cast<int>(lua_objlen(L, list));
+  for (int i = 1; i <= n; ++i) {
+    lua_rawgeti(L, list, i);
+    const std::string what = absl::StrCat("optimizer: groups[", i, "]");
+    RETURN_IF_ERROR(CheckFields(L, -1, what, {"params", "weight_decay", "lr_scale", "lr"}));
+    OptimizerRule rule = spec->rule;
+    ASSIGN_OR_RETURN(rule.weight_decay, FieldNumber(L, -1, "weight_decay", rule.weight_decay));
+    ASSIGN_OR_RETURN(rule.lr_scale, FieldNumber(L, -1, "lr_scale", 1));
+    ASSIGN_OR_RETURN(rule.lr_input, FieldString(L, -1, "lr", "lr"));
+    lua_getfield(L, -1, "params");
+    ASSIGN_OR_RETURN(const std::vector<ParameterHandle> params, ReadParameters(L, -1, absl::StrCat(what, ".params")));
+    for (const ParameterHandle& p : params) {
+      if (!spec->groups.emplace(p.get(), rule).second) return absl::InvalidArgumentError(absl::StrCat(what, ": parameter '", p->name, "' is in two groups"));
+    }
+    lua_settop(L, list);
+  }
+  return absl::OkStatus();
+}
+
+Status ReadTrainSpec(lua_State* L, TrainSpec* spec) {
+  RETURN_IF_ERROR(CheckFields(L, 1, "build_train", {"name", "forward", "inputs", "parameters", "optimizer", "accumulate", "clip", "loss_scale", "amp"}));
+  ASSIGN_OR_RETURN(spec->name, FieldString(L, 1, "name", "train"));
+  lua_getfield(L, 1, "inputs");
+  ASSIGN_OR_RETURN(spec->inputs, ReadInputSpecs(L, -1, "build_train"));
+  lua_getfield(L, 1, "parameters");
+  ASSIGN_OR_RETURN(spec->parameters, ReadParameters(L, -1, "build_train: parameters"));
+  if (spec->parameters.empty()) return absl::InvalidArgumentError("build_train: there is no parameter to train (requires_grad of all is false?)");
+  for (const ParameterHandle& p : spec->parameters) {
+    if (!IsFloat(p->type.dtype)) return absl::InvalidArgumentError(absl::StrCat("parameter '", p->name, "' is ", ToString(p->type), ": only float parameters can be trained"));
+  }
+  lua_getfield(L, 1, "optimizer");
+  RETURN_IF_ERROR(ReadRule(L, lua_gettop(L), &spec->rule));
+  RETURN_IF_ERROR(ReadGroups(L, lua_gettop(L), spec));
+  ASSIGN_OR_RETURN(spec->accumulate, FieldInt(L, 1, "accumulate", 1));
+  if (spec->accumulate < 1) return absl::InvalidArgumentError(absl::StrCat("accumulate is ", spec->accumulate, ", expected 1 or more"));
+  for (const InputSpec& input : spec->inputs) {
+    if (spec->accumulate > 1 && (input.type.rank() == 0 || input.type.shape[0] % spec->accumulate != 0)) {
+      return absl::InvalidArgumentError(absl::StrCat("accumulate = ", spec->accumulate, " does not divide the batch of column '", input.name, "', ", ToString(input.type)));
+    }
+  }
+  ASSIGN_OR_RETURN(spec->loss_scale, FieldBool(L, 1, "loss_scale", false));
+  lua_getfield(L, 1, "clip");
+  if (!lua_isnil(L, -1)) {
+    const int clip = lua_gettop(L);
+    RETURN_IF_ERROR(CheckFields(L, clip, "clip", {"kind", "value"}));
+    ASSIGN_OR_RETURN(spec->clip, FieldString(L, clip, "kind", "norm"));
+    ASSIGN_OR_RETURN(spec->clip_value, FieldNumber(L, clip, "value", 0));
+    if (spec->clip != "norm" && spec->clip != "value") return absl::InvalidArgumentError(absl::StrCat("clip: kind is '", spec->clip, "', expected norm or value"));
+    if (!(spec->clip_value > 0)) return absl::InvalidArgumentError(absl::StrCat("clip: value is ", spec->clip_value, ", expected more than 0"));
+  }
+  return absl::OkStatus();
+}
+
+// The dtype that matrix products and convolutions compute in, from the field `amp`.
+Status ReadAmp(lua_State* L, Trace* trace) {
+  const StackGuard guard(L);
+  lua_getfield(L, 1, "amp");
+  if (lua_isnil(L, -1)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const DType amp, ReadDType(L, -1, "amp"));
+  if (amp != DType::kBF16 && amp != DType::kF16) return absl::InvalidArgumentError(absl::StrCat("amp is ", LongName(amp), ", expected bfloat16 or float16"));
+  trace->SetAmp(amp);
+  return absl::OkStatus();
+}
+
+// Whether every element of x is finite, as 1 or 0 in f32.
+Value Finite(GraphBuilder& g, Value x) {
+  const DType dtype = g.TypeOf(x).dtype;
+  const double largest = dtype == DType::kF64 ? std::numeric_limits<double>::max() : static_cast<double>(std::numeric_limits<float>::max());
+  const Value within = Elementwise(g, "less_equal", {g.Op("abs", {x}), g.Constant(largest, dtype)});
+  std::vector<int64_t> axes;
+  for (int64_t d = 0; d < g.TypeOf(x).rank(); ++d) axes.push_back(d);
+  const Value ones = Cast(g, within, DType::kF32);
+  return axes.empty() ? ones : g.Op("reduce_min", {ones}, {{"axis", axes}, {"keep_dims", false}});
+}
+
+// sqrt of the sum over all gradients of their squares, f32.
+Value GlobalNorm(GraphBuilder& g, const std::vector<Value>& gradients) {
+  Value sum;
+  for (Value d : gradients) {
+    std::vector<int64_t> axes;
+    for (int64_t a = 0; a < g.TypeOf(d).rank(); ++a) axes.push_back(a);
+    const Value squares = Cast(g, ReduceSum(g, Mul(g, d, d), axes, false), DType::kF32);
+    sum = sum.valid() ? Add(g, sum, squares) : squares;
+  }
+  return g.Op("sqrt", {sum});
+}
+
+// Forward and backward of all micro-batches, one after the other; means of losses and gradients.
+struct ForwardBackward {
+  Value loss;
+  std::vector<Value> extra, gradients;
+};
+
+StatusOr<ForwardBackward> EmitForwardBackward(lua_State* L, Session& session, const TrainSpec& spec, int forward, const std::vector<Value>& columns, Value scale) {
+  Trace& trace = *session.trace;
+  GraphBuilder& g = trace.g();
+  ForwardBackward sum;
+  for (int64_t micro = 0; micro < spec.accumulate; ++micro) {
+    std::vector<Value> part;
+    for (Value column : columns) {
+      if (spec.accumulate == 1) {
+        part.push_back(column);
+        continue;
+      }
+      const Shape shape = g.TypeOf(column).shape;
+      const int64_t rows = shape[0] / spec.accumulate;
+      std::vector<int64_t> begin(shape.size(), 0), end(shape.begin(), shape.end()), strides(shape.size(), 1);
+      begin[0] = micro * rows;
+      end[0] = begin[0] + rows;
+      part.push_back(g.Op("strided_slice", {column}, {{"begin", begin}, {"end", end}, {"strides", strides}}));
+    }
+    ASSIGN_OR_RETURN(std::vector<Value> results, CallTraced(L, session, forward, part, spec.name));
+    const TensorType type = g.TypeOf(results[0]);
+    if (type.rank() != 0 || !IsFloat(type.dtype)) {
+      return absl::InvalidArgumentError(absl::StrCat("the loss should be a float scalar, got ", ToString(type), ": reduce it with ops.ReduceMean, or give the recipe a loss"));
+    }
+    const Value seed = scale.valid() ? Cast(g, scale, type.dtype) : Value();
+    std::vector<Value> inputs;
+    for (const ParameterHandle& p : spec.parameters) {
+      ASSIGN_OR_RETURN(const Value v, trace.ParameterInput(p));
+      inputs.push_back(v);
+    }
+    ASSIGN_OR_RETURN(const std::vector<Value> gradients, Gradients(g, results[0], inputs, seed));
+    const Value loss = Cast(g, results[0], DType::kF32);
+    sum.loss = micro == 0 ? loss : Add(g, sum.loss, loss);
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      if (micro == 0) sum.gradients.push_back(gradients[i]);
+      else sum.gradients[i] = Add(g, sum.gradients[i], gradients[i]);
+    }
+    if (micro + 1 == spec.accumulate) sum.extra.assign(results.begin() + 1, results.end());
+  }
+  Value inverse = g.Constant(1.0 / static_cast<double>(spec.accumulate), DType::kF32);
+  if (spec.accumulate > 1) sum.loss = Mul(g, sum.loss, inverse);
+  if (scale.valid()) inverse = Div(g, inverse, scale);
+  if (spec.accumulate > 1 || scale.valid()) {
+    for (Value& d : sum.gradients) d = Mul(g, d, Cast(g, inverse, g.TypeOf(d).dtype));
+  }
+  RETURN_IF_ERROR(trace.Check());
+  return sum;
+}
+
+// State of the optimizer, kept by the session so that every graph over the same parameters shares it.
+StatusOr<Value> StateInput(Session& session, const std::string& name, const ParameterData& parameter) {
+  const std::string key = absl::StrCat(name, ".", parameter.key);
+  ParameterHandle& state = session.optimizer_states[key];
+  if (state == nullptr) {
+    state = std::make_shared<ParameterData>();
+    state->name = key;
+    state->kind = kState;
+    state->type = parameter.type;
+    state->requires_grad = false;
+  }
+  return session.trace->ParameterInput(state);
+}
+
+StatusOr<int> BuildTrain(lua_State* L, Session& session) {
+  if (session.trace != nullptr) return absl::FailedPreconditionError("build_train inside a trace");
+  TrainSpec spec;
+  RETURN_IF_ERROR(ReadTrainSpec(L, &spec));
+  lua_settop(L, 1);
+  lua_getfield(L, 1, "forward");
+  Trace trace(session, spec.name, /*training=*/true);
+  RETURN_IF_ERROR(ReadAmp(L, &trace));
+  GraphBuilder& g = trace.g();
+  std::vector<Value> columns;
+  for (const InputSpec& input : spec.inputs) columns.push_back(trace.DataInput(input.name, input.type));
+  const Value scale = spec.loss_scale ? trace.ScalarInput("loss_scale", DType::kF32) : Value();
+  ASSIGN_OR_RETURN(ForwardBackward result, EmitForwardBackward(L, session, spec, 2, columns, scale));
+  g.SetLocation(nullptr);
+
+  g.Output("loss", result.loss);
+  if (spec.clip == "norm") {
+    const Value norm = GlobalNorm(g, result.gradients);
+    g.Output("grad_norm", norm);
+    const Value factor = EmitFormula(g, "min(c / (norm + 1e-6), 1)", {{"norm", norm}}, {{"c", spec.clip_value}});
+    for (Value& d : result.gradients) d = Mul(g, d, Cast(g, factor, g.TypeOf(d).dtype));
+  } else if (spec.clip == "value") {
+    for (Value& d : result.gradients) d = EmitFormula(g, "max(min(dy, c), -c)", {{"dy", d}}, {{"c", spec.clip_value}});
+  }
+  Value finite;
+  if (spec.loss_scale) {
+    for (Value d : result.gradients) finite = finite.valid() ? g.Op("minimum", {finite, Finite(g, d)}) : Finite(g, d);
+    g.Output("finite", finite);
+    finite = g.Op("greater", {finite, g.Constant(0.5, DType::kF32)});
+  }
+  for (size_t i = 0; i < result.extra.size(); ++i) g.Output(absl::StrCat("out", i + 1), result.extra[i]);
+
+  const OptimizerStep step = {g, trace.Step(), [&](const std::string& name) { return trace.ScalarInput(name, DType::kF32); },
+                              [&](const std::string& name, const ParameterData& p) { return StateInput(session, name, p); }};
+  // Where a step with infinite gradients is skipped, everything stays as it was.
+  const auto keep = [&](Value next, Value old) { return finite.valid() ? Elementwise(g, "select", {finite, next, old}) : next; };
+  for (size_t i = 0; i < spec.parameters.size(); ++i) {
+    const ParameterHandle& p = spec.parameters[i];
+    const auto group = spec.groups.find(p.get());
+    ASSIGN_OR_RETURN(const Value old, trace.ParameterInput(p));
+    ASSIGN_OR_RETURN(const Update update, EmitUpdate(step, group == spec.groups.end() ? spec.rule : group->second, *p, old, result.gradients[i]));
+    g.Output(p->key, keep(update.parameter, old), p->key);
+    for (const auto& [name, next] : update.states) {
+      ASSIGN_OR_RETURN(const Value before, StateInput(session, name, *p));
+      const std::string key = absl::StrCat(name, ".", p->key);
+      g.Output(key, keep(next, before), key);
+    }
+  }
+  trace.OutputAssigned();
+  return PushGraph(L, trace);
+}
+
+StatusOr<int> BuildEval(lua_State* L, Session& session) {
+  if (session.trace != nullptr) return absl::FailedPreconditionError("build_eval inside a trace");
+  RETURN_IF_ERROR(CheckFields(L, 1, "build_eval", {"name", "forward", "inputs", "outputs", "amp"}));
+  ASSIGN_OR_RETURN(const std::string name, FieldString(L, 1, "name", "eval"));
+  lua_getfield(L, 1, "inputs");
+  ASSIGN_OR_RETURN(const std::vector<InputSpec> inputs, ReadInputSpecs(L, -1, "build_eval"));
+  std::vector<std::string> names;
+  lua_getfield(L, 1, "outputs");
+  for (int i = 1; lua_type(L, -1) == LUA_TTABLE && i <= static_cast<int>(lua_objlen(L, -1)); ++i) {
+    lua_rawgeti(L, -1, i);
+    ASSIGN_OR_RETURN(std::string output, ReadString(L, -1, absl::StrCat("build_eval: outputs[", i, "]")));
+    names.push_back(std::move(output));
+    lua_pop(L, 1);
+  }
+  lua_settop(L, 1);
+  lua_getfield(L, 1, "forward");
+  Trace trace(session, name, /*training=*/false);
+  RETURN_IF_ERROR(ReadAmp(L, &trace));
+  std::vector<Value> columns;
+  for (const InputSpec& input : inputs) columns.push_back(trace.DataInput(input.name, input.type));
+  ASSIGN_OR_RETURN(const std::vector<Value> results, CallTraced(L, session, 2, columns, name));
+  for (size_t i = 0; i < results.size(); ++i) trace.g().Output(i < names.size() ? names[i] : absl::StrCat("out", i + 1), results[i]);
+  return PushGraph(L, trace);
+}
+
+// core.valid_mask(n): 1 for the rows of the batch that count, 0 for padding; f32[n]. Outside an eval all count.
+StatusOr<int> ValidMask(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(const int64_t n, ReadInt(L, 1, "valid_mask: n"));
+  if (n < 0) return absl::InvalidArgumentError("valid_mask: expected a size");
+  if (session.trace == nullptr) return absl::FailedPreconditionError("valid_mask: only while a graph is traced");
+  GraphBuilder& g = session.trace->g();
+  Value mask;
+  if (session.trace->training()) {
+    mask = g.Constant(1, DType::kF32, {n});
+  } else {
+    const Value rows = g.Op("iota", {}, {{"size", n}, {"dtype", DType::kI32}});
+    mask = Cast(g, Elementwise(g, "less", {rows, session.trace->ScalarInput("valid", DType::kI32)}), DType::kF32);
+  }
+  RETURN_IF_ERROR(session.trace->Check());
+  session.trace->Push(L, mask);
+  return 1;
+}
+
+}  // namespace
+
+void OpenTraining(lua_State* L) { SetFunctions(L, {{"build_train", Entry<BuildTrain>}, {"build_eval", Entry<BuildEval>}, {"valid_mask", Entry<ValidMask>}}); }
+
+}  // namespace mslua
