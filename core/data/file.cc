@@ -87,7 +87,7 @@ Status ReadFileInflated(const std::string& path, int64_t limit, std::vector<uint
   gzFile file = gzopen(path.c_str(), "rbe");
   if (file == nullptr) return Errno("cannot open", path);
   out->clear();
-  constexpr size_t kPiece = 1 << 20;
+  constexpr size_t kPiece = 1 << 16;
   Status status;
   while (status.ok()) {
     const size_t before = out->size();

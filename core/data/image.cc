@@ -86,12 +86,10 @@ void ApplyTaps(const F4* line, const Tap* tap, int64_t n, float* const* planes, 
     const F4 p = PixelAt<kInterpolate>(line, tap[x]), q = PixelAt<kInterpolate>(line, tap[x + 1]);
     const F4 r = PixelAt<kInterpolate>(line, tap[x + 2]), s = PixelAt<kInterpolate>(line, tap[x + 3]);
     // Four pixels to four planes: a 4x4 transposition.
-    const F4 pq = __builtin_shuffle(p, q, I4{0, 4, 1, 5}), rs = __builtin_shuffle(r, s, I4{0, 4, 1, 5});
-    const F4 plane[4] = {__builtin_shuffle(pq, rs, I4{0, 1, 4, 5}), __builtin_shuffle(pq, rs, I4{2, 3, 6, 7}),
-                         __builtin_shuffle(__builtin_shuffle(p, q, I4{2, 6, 3, 7}),
-                                           __builtin_shuffle(r, s, I4{2, 6, 3, 7}), I4{0, 1, 4, 5}),
-                         __builtin_shuffle(__builtin_shuffle(p, q, I4{2, 6, 3, 7}),
-                                           __builtin_shuffle(r, s, I4{2, 6, 3, 7}), I4{2, 3, 6, 7})};
+    const F4 pq01 = __builtin_shuffle(p, q, I4{0, 4, 1, 5}), pq23 = __builtin_shuffle(p, q, I4{2, 6, 3, 7});
+    const F4 rs01 = __builtin_shuffle(r, s, I4{0, 4, 1, 5}), rs23 = __builtin_shuffle(r, s, I4{2, 6, 3, 7});
+    const F4 plane[4] = {__builtin_shuffle(pq01, rs01, I4{0, 1, 4, 5}), __builtin_shuffle(pq01, rs01, I4{2, 3, 6, 7}),
+                         __builtin_shuffle(pq23, rs23, I4{0, 1, 4, 5}), __builtin_shuffle(pq23, rs23, I4{2, 3, 6, 7})};
     for (int64_t c = 0; c < channels; ++c) *reinterpret_cast<F4Unaligned*>(planes[c] + x) = plane[c];
   }
   for (; x < n; ++x) {
@@ -100,7 +98,8 @@ void ApplyTaps(const F4* line, const Tap* tap, int64_t n, float* const* planes, 
   }
 }
 
-void Mix(const float* a, const float* b, float w, int64_t n, float* out) {
+// `out` is neither a nor b; those may be one.
+void Mix(const float* a, const float* b, float w, int64_t n, float* __restrict out) {
   for (int64_t x = 0; x < n; ++x) out[x] = a[x] + w * (b[x] - a[x]);
 }
 

@@ -21,7 +21,8 @@ void AddProblem(const Status& status, DataReport* report) {
 // Reads every sample; counts the labels.
 void Verify(const Reader& reader, PartReport* part, DataReport* report) {
   const size_t last = reader.columns().size() - 1;
-  const bool labels = reader.columns()[last].type == TensorType{DType::kI32, {}};
+  const TensorType& type = reader.columns()[last].type;
+  const bool labels = type.dtype == DType::kI32 && type.rank() == 0;
   ReadBuffers buffers;
   std::vector<RawColumn> row(reader.columns().size());
   for (int64_t i = 0; i < reader.size(); ++i) {

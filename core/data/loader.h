@@ -54,8 +54,11 @@ class Loader {
   double wait_seconds() const { return wait_seconds_; }
 
  private:
+  struct Free {
+    void operator()(void* memory) const;
+  };
   struct Slot {
-    std::vector<std::vector<uint8_t>> memory;
+    std::vector<std::unique_ptr<void, Free>> memory;
     std::vector<void*> columns;
     int64_t valid = 0;
     bool ready = false;

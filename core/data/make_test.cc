@@ -1,5 +1,6 @@
 #include "core/data/make.h"
 
+#include <filesystem>
 #include <fstream>
 #include <map>
 
@@ -14,7 +15,12 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string Folder(const std::string& name) { return testing::TempDir() + "/make_test_" + name; }
+// A path where nothing is.
+std::string Folder(const std::string& name) {
+  const std::string path = testing::TempDir() + "/make_test_" + name;
+  std::filesystem::remove_all(path);
+  return path;
+}
 
 std::vector<uint8_t> Bytes(const std::string& path) {
   std::vector<uint8_t> bytes;
@@ -125,6 +131,28 @@ TEST(MakeTest, TextHasAVocabularyAndTwoParts) {
     EXPECT_EQ((*vocabulary)[static_cast<const int32_t*>(row[1].data)[k]], static_cast<char>(bytes[25 + k]));
   }
   EXPECT_EQ((*reader)->size(), (9000 - 1) / 8);
+}
+
+TEST(InspectTest, DamageIsAProblemNotAnError) {
+  const std::string path = Folder("damaged");
+  ASSERT_TRUE(MakeCifar10(path, {50, 20}).ok());
+  std::fstream file(path + "/data_batch_2.bin", std::ios::in | std::ios::out | std::ios::binary);
+  for (int record = 0; record < 10; ++record) {
+    file.seekp(record * 3073);
+    file.put(static_cast<char>(200));
+  }
+  file.close();
+  std::filesystem::resize_file(path + "/test_batch.bin", 5000);
+  const auto report = Inspect(path, true);
+  ASSERT_TRUE(report.ok()) << report.status();
+  ASSERT_EQ(report->problems.size(), 10u);
+  EXPECT_TRUE(report->more_problems);
+  EXPECT_THAT(report->problems[0], HasSubstr("data_batch_2.bin, record 0: label is 200"));
+  const auto listed = Inspect(path, false);
+  ASSERT_EQ(listed->problems.size(), 1u);
+  EXPECT_THAT(listed->problems[0], HasSubstr("test_batch.bin is truncated in record 1"));
+  EXPECT_TRUE(listed->parts[0].histogram.empty());
+  EXPECT_THAT(std::string(Inspect(path + "/none", true).status().message()), HasSubstr("is no dataset"));
 }
 
 TEST(MakeTest, BadCounts) {

@@ -7,6 +7,7 @@
 #include <zlib.h>
 // clang-format on
 
+#include <filesystem>
 #include <fstream>
 #include <functional>
 
@@ -30,9 +31,8 @@ using Opened = StatusOr<std::unique_ptr<Reader>>;
 // A new empty folder.
 std::string Folder(const std::string& name) {
   const std::string path = absl::StrCat(testing::TempDir(), "/reader_test_", name);
+  std::filesystem::remove_all(path);
   EXPECT_TRUE(MakeFolders(path).ok());
-  const auto files = ListFolder(path);
-  for (const auto& file : *files) std::remove((path + "/" + file).c_str());
   return path;
 }
 

@@ -1,0 +1,57 @@
+// The loader allocates nothing once it runs: every operator new of this program is counted.
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "core/data/loader.h"
+#include "core/data/make.h"
+#include "gtest/gtest.h"
+
+namespace {
+std::atomic<int64_t> allocations{0};
+}  // namespace
+
+// Not inlined: the compiler would complain of malloc's memory given to delete.
+__attribute__((noinline)) void* operator new(size_t size) {
+  ++allocations;
+  if (void* memory = std::malloc(size)) return memory;
+  throw std::bad_alloc();
+}
+__attribute__((noinline)) void operator delete(void* memory) noexcept { std::free(memory); }
+__attribute__((noinline)) void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+
+namespace mslua::data {
+namespace {
+
+TEST(AllocationTest, NoneAfterTheFirstEpochs) {
+  const std::string path = testing::TempDir() + "/allocation_test";
+  const Status made = MakeCifar10(path, {100, 10});
+  ASSERT_TRUE(made.ok() || absl::IsAlreadyExists(made)) << made;
+  const Dataset dataset = Dataset(Cifar10{path})
+                              .Map({{RandomCrop{32, 32, 4, 4, 4, 4}, RandomHorizontalFlip{}, Resize{48, 48},
+                                     Rescale{1 / 255.0}, Normalize{{0.5}, {0.2}}, HWC2CHW{}},
+                                    "image"})
+                              .Map({{OneHot{10}, TypeCast{DType::kF32}}, "label"})
+                              .Shuffle({50})
+                              .Batch({16});
+  const auto pipeline = Pipeline::Open(dataset, {});
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  for (int workers : {0, 2}) {
+    Loader loader(*pipeline, {workers});
+    Batch batch;
+    const auto run = [&](int epochs) {
+      while (epochs > 0) {
+        const auto more = loader.Next(&batch);
+        ASSERT_TRUE(more.ok()) << more.status();
+        if (!*more) --epochs;
+      }
+    };
+    run(6);  // both workers have met every size
+    const int64_t before = allocations;
+    run(20);
+    EXPECT_EQ(allocations - before, 0) << workers << " workers";
+  }
+}
+
+}  // namespace
+}  // namespace mslua::data
