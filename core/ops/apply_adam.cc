@@ -1,0 +1,25 @@
+#include "core/ops/define.h"
+#include "core/ops/support/optimizer.h"
+
+namespace mslua {
+
+MSLUA_OPERATOR(apply_adam) {
+  OpDef op("apply_adam");
+  op.Doc("Adam (Kingma and Ba, 2015, algorithm 1): g = grad + weight_decay * param; m = beta1 * m + (1 - beta1) * g; v = beta2 * v + (1 - beta2) * g^2; "
+         "new_param = param - lr * (m / (1 - beta1^step)) / (sqrt(v / (1 - beta2^step)) + eps). step counts from 1; m and v start at 0.");
+  DeclareUpdate(op, {"m", "v"}, {"lr", "weight_decay", "step"});
+  op.Attr("beta1", AttrKind::kFloat, 0.9).Attr("beta2", AttrKind::kFloat, 0.999).Attr("eps", AttrKind::kFloat, 1e-8);
+  op.Body([](GraphBuilder& g, absl::Span<const Value> in, const Attrs& attrs) -> std::vector<Value> {
+    UpdateOperands u(g, {"param", "grad", "m", "v", "lr", "weight_decay", "step"}, in, attrs);
+    u.Let("rate", "lr / (1 - pow(beta1, step))");
+    u.Let("correction", "1 / (1 - pow(beta2, step))");
+    u.Let("grad", "grad + weight_decay * param");
+    const Value m = u.Let("m", "beta1 * m + (1 - beta1) * grad");
+    const Value v = u.Let("v", "beta2 * v + (1 - beta2) * grad * grad");
+    return {u.Let("param", "param - rate * m / (sqrt(v * correction) + eps)"), m, v};
+  });
+  op.AddSample({{{DType::kF32, {3, 5}}, {DType::kF32, {3, 5}}, {DType::kF32, {3, 5}}, {DType::kF32, {3, 5}}, {DType::kF32, {}}, {DType::kF32, {}}, {DType::kF32, {}}}, {}, 0.5, 1.5});
+  return {op};
+}
+
+}  // namespace mslua

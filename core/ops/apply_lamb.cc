@@ -1,0 +1,37 @@
+#include "core/ops/define.h"
+#include "core/ops/support/optimizer.h"
+
+namespace mslua {
+namespace {
+
+Value SumOfSquares(GraphBuilder& g, Value x) {
+  std::vector<int64_t> axes;
+  for (int64_t d = 0; d < g.TypeOf(x).rank(); ++d) axes.push_back(d);
+  return ReduceSum(g, Mul(g, x, x), axes, false);
+}
+
+}  // namespace
+
+MSLUA_OPERATOR(apply_lamb) {
+  OpDef op("apply_lamb");
+  op.Doc("LAMB (You et al., 2020, algorithm 2): m and v as Adam's, corrected for their start at 0; r = m / (sqrt(v) + eps) + weight_decay * param; "
+         "new_param = param - lr * (norm(param) / norm(r)) * r, where the ratio is 1 when either norm is 0. step counts from 1.");
+  DeclareUpdate(op, {"m", "v"}, {"lr", "weight_decay", "step"});
+  op.Attr("beta1", AttrKind::kFloat, 0.9).Attr("beta2", AttrKind::kFloat, 0.999).Attr("eps", AttrKind::kFloat, 1e-6);
+  op.Body([](GraphBuilder& g, absl::Span<const Value> in, const Attrs& attrs) -> std::vector<Value> {
+    UpdateOperands u(g, {"param", "grad", "m", "v", "lr", "weight_decay", "step"}, in, attrs);
+    u.Let("correction1", "1 / (1 - pow(beta1, step))");
+    u.Let("correction2", "1 / (1 - pow(beta2, step))");
+    const Value m = u.Let("m", "beta1 * m + (1 - beta1) * grad");
+    const Value v = u.Let("v", "beta2 * v + (1 - beta2) * grad * grad");
+    const Value r = u.Let("r", "m * correction1 / (sqrt(v * correction2) + eps) + weight_decay * param");
+    u.Set("param_square", SumOfSquares(g, in[0]));
+    u.Set("r_square", SumOfSquares(g, r));
+    u.Let("trust", "select(logical_and(gt(param_square, 0), gt(r_square, 0)), sqrt(param_square / r_square), 1)");
+    return {u.Let("param", "param - lr * trust * r"), m, v};
+  });
+  op.AddSample({{{DType::kF32, {3, 5}}, {DType::kF32, {3, 5}}, {DType::kF32, {3, 5}}, {DType::kF32, {3, 5}}, {DType::kF32, {}}, {DType::kF32, {}}, {DType::kF32, {}}}, {}, 0.5, 1.5});
+  return {op};
+}
+
+}  // namespace mslua

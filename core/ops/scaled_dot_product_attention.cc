@@ -1,0 +1,176 @@
+#include <cmath>
+#include <vector>
+
+#include "core/ops/define.h"
+#include "core/ops/support/attention.h"
+#include "core/ops/support/dispatch.h"
+#include "core/ops/support/row_norm.h"
+
+namespace mslua {
+namespace {
+
+// The one query and key that causal rows line up on need all of both.
+std::string Rule(const Attrs& attrs, bool grad) {
+  const std::string t = attrs.Bool("causal") ? "*b !t" : "*b t", s = attrs.Bool("causal") || !grad ? "*b !s" : "*b s";
+  const std::string qkv = t + " !d, " + s + " !d, " + s + " !e";
+  return grad ? qkv + ", " + t + ", " + t + ", " + t + " !e -> " + t + " !d, " + s + " !d, " + s + " !e" : qkv + " -> " + t + " !e, " + t;
+}
+
+void Declare(OpDef& op) {
+  op.Attr("causal", AttrKind::kBool, false, "query i sees keys up to i + s - t").Attr("scale", AttrKind::kFloat, 0.0, "of the scores; 0: 1 / sqrt(d)");
+}
+
+Status CheckShapes(const Attrs& attrs, absl::Span<const TensorType> in) {
+  const int64_t r = in[0].rank();
+  if (r < 2) return absl::InvalidArgumentError("queries need 2 or more dimensions, [.., t, d]");
+  for (int i = 1; i < 3; ++i) {
+    if (in[i].rank() != r) return absl::InvalidArgumentError("queries, keys and values need equally many dimensions");
+  }
+  if (attrs.Bool("causal") && in[0].shape[r - 2] > in[1].shape[r - 2]) return absl::InvalidArgumentError("causal attention needs at least as many keys as queries");
+  return absl::OkStatus();
+}
+
+// Probabilities of query i of a head, given scores' shift: exp(score - lse), or with lse null the softmax itself.
+template <class T>
+std::vector<double> Probabilities(const Attention& a, const T* q, const T* k, int64_t i, double* lse, bool given) {
+  std::vector<double> p(a.s, 0.0);
+  double max = -INFINITY, sum = 0;
+  for (int64_t j = 0; j < a.Seen(i); ++j) {
+    for (int64_t l = 0; l < a.d; ++l) p[j] += static_cast<double>(q[i * a.d + l]) * static_cast<double>(k[j * a.d + l]);
+    p[j] *= a.scale;
+    max = std::max(max, p[j]);
+  }
+  for (int64_t j = 0; j < a.Seen(i); ++j) sum += std::exp(p[j] - max);
+  if (!given) *lse = max + std::log(sum);
+  for (int64_t j = 0; j < a.Seen(i); ++j) p[j] = std::exp(p[j] - *lse);
+  return p;
+}
+
+Attention SizesOf(const OpCall& call) {
+  return Attention::Of(call.attrs, call.inputs[0].type.shape, call.inputs[1].type.shape, call.inputs[2].type.shape);
+}
+
+Status Forward(const OpCall& call) {
+  const Attention a = SizesOf(call);
+  DispatchFloat(call.inputs[0].type.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for (int64_t h = 0; h < a.heads; ++h) {
+      const T *q = call.inputs[0].as<T>() + h * a.t * a.d, *k = call.inputs[1].as<T>() + h * a.s * a.d, *v = call.inputs[2].as<T>() + h * a.s * a.e;
+      T* y = call.outputs[0].as<T>() + h * a.t * a.e;
+      for (int64_t i = 0; i < a.t; ++i) {
+        double lse = 0;
+        const std::vector<double> p = Probabilities(a, q, k, i, &lse, false);
+        StoreDouble(call.outputs[1].type.dtype, call.outputs[1].data, h * a.t + i, lse);
+        for (int64_t c = 0; c < a.e; ++c) {
+          double sum = 0;
+          for (int64_t j = 0; j < a.s; ++j) sum += p[j] * static_cast<double>(v[j * a.e + c]);
+          y[i * a.e + c] = static_cast<T>(static_cast<ComputeType<T>>(sum));
+        }
+      }
+    }
+  });
+  return absl::OkStatus();
+}
+
+Status Backward(const OpCall& call) {
+  const Attention a = SizesOf(call);
+  DispatchFloat(call.inputs[0].type.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for (int64_t h = 0; h < a.heads; ++h) {
+      const T *q = call.inputs[0].as<T>() + h * a.t * a.d, *k = call.inputs[1].as<T>() + h * a.s * a.d, *v = call.inputs[2].as<T>() + h * a.s * a.e;
+      const T* dy = call.inputs[5].as<T>() + h * a.t * a.e;
+      std::vector<double> dq(a.t * a.d), dk(a.s * a.d), dv(a.s * a.e);
+      for (int64_t i = 0; i < a.t; ++i) {
+        double lse = LoadAsDouble(call.inputs[3].type.dtype, call.inputs[3].data, h * a.t + i);
+        const double delta = LoadAsDouble(call.inputs[4].type.dtype, call.inputs[4].data, h * a.t + i);
+        const std::vector<double> p = Probabilities(a, q, k, i, &lse, true);
+        for (int64_t j = 0; j < a.Seen(i); ++j) {
+          double dp = 0;
+          for (int64_t c = 0; c < a.e; ++c) {
+            dp += static_cast<double>(dy[i * a.e + c]) * static_cast<double>(v[j * a.e + c]);
+            dv[j * a.e + c] += p[j] * static_cast<double>(dy[i * a.e + c]);
+          }
+          const double ds = p[j] * (dp - delta) * a.scale;
+          for (int64_t l = 0; l < a.d; ++l) {
+            dq[i * a.d + l] += ds * static_cast<double>(k[j * a.d + l]);
+            dk[j * a.d + l] += ds * static_cast<double>(q[i * a.d + l]);
+          }
+        }
+      }
+      const std::vector<double>* results[] = {&dq, &dk, &dv};
+      for (int o = 0; o < 3; ++o) {
+        T* out = call.outputs[o].as<T>() + h * static_cast<int64_t>(results[o]->size());
+        for (size_t i = 0; i < results[o]->size(); ++i) out[i] = static_cast<T>(static_cast<ComputeType<T>>((*results[o])[i]));
+      }
+    }
+  });
+  return absl::OkStatus();
+}
+
+// With P the probabilities, delta = rowsum(dy * y): what every score of a row loses because probabilities sum to one.
+std::vector<Value> Grad(GradContext& c) {
+  GraphBuilder& g = c.g;
+  const TensorType y = g.TypeOf(c.outputs[0]);
+  const DType statistics = StatisticsType(y.dtype);
+  const Value dy = c.dy[0].valid() ? c.dy[0] : ZerosLike(g, c.outputs[0]);
+  Value delta = ReduceSum(g, Mul(g, Cast(g, dy, statistics), Cast(g, c.outputs[0], statistics)), {y.rank() - 1}, false);
+  if (c.dy[1].valid()) delta = Sub(g, delta, c.dy[1]);
+  return g.OpMulti("scaled_dot_product_attention_grad", {c.x(0), c.x(1), c.x(2), c.outputs[1], delta, dy},
+                   {{"causal", c.attrs.Bool("causal")}, {"scale", c.attrs.Float("scale")}});
+}
+
+double ScoreFlops(const Attrs& attrs, absl::Span<const TensorType> in) {
+  const Attention a = Attention::Of(attrs, in[0].shape, in[1].shape, in[2].shape);
+  return 2.0 * static_cast<double>(a.heads * a.t * a.s) * (a.causal ? 0.5 : 1.0);
+}
+
+}  // namespace
+
+MSLUA_OPERATOR(scaled_dot_product_attention) {
+  const auto f32 = [](Shape s) { return TensorType{DType::kF32, std::move(s)}; };
+  const Attrs causal = {{"causal", true}};
+
+  OpDef op("scaled_dot_product_attention");
+  op.Class("ScaledDotProductAttention");
+  op.Doc("softmax(scale * q k^T) v for queries q [.., t, d], keys k [.., s, d] and values v [.., s, e]: y [.., t, e], and lse [.., t] in f32 (f64 for f64), the "
+         "logarithm of each row's sum of exp(scores). Causal: the last query sees all keys, each one before it one less.");
+  op.Input("q").Input("k").Input("v").Outputs({"y", "lse"});
+  Declare(op);
+  op.Rule([](const Attrs& a, absl::Span<const TensorType>) { return Rule(a, false); });
+  op.Infer([](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
+    RETURN_IF_ERROR(CheckShapes(a, in));
+    ASSIGN_OR_RETURN(const FactorRule rule, ParseFactorRule(Rule(a, false), {in[0].rank(), in[1].rank(), in[2].rank()}));
+    RETURN_IF_ERROR(FactorSizes(rule, {in[0].shape, in[1].shape, in[2].shape}, {"q", "k", "v"}).status());
+    TensorType y = in[0], lse = in[0];
+    y.shape.back() = in[2].shape.back();
+    lse.shape.pop_back();
+    lse.dtype = StatisticsType(y.dtype);
+    return std::vector<TensorType>{y, lse};
+  });
+  op.Grad(Grad).Reference(Forward).Fast(TiledAttention());
+  op.Flops([](const Attrs& a, absl::Span<const TensorType> in, absl::Span<const TensorType>) {
+    return ScoreFlops(a, in) * static_cast<double>(in[0].shape.back() + in[2].shape.back());
+  });
+  op.AddSample({{f32({2, 3, 4}), f32({2, 6, 4}), f32({2, 6, 3})}});
+  op.AddSample({{f32({2, 4, 5}), f32({2, 6, 5}), f32({2, 6, 5})}, causal});
+  op.AddSample({{f32({1, 2, 37, 9}), f32({1, 2, 150, 9}), f32({1, 2, 150, 17})}, {{"causal", true}, {"scale", 0.7}}});
+
+  OpDef grad("scaled_dot_product_attention_grad");
+  grad.Doc("The gradients of q, k and v, from lse and delta [.., t], each row's sum of dy * y less the gradient of lse.");
+  grad.Input("q").Input("k").Input("v").Input("lse", TypeClass::kFloat).Input("delta", TypeClass::kFloat).Input("dy").Outputs({"dq", "dk", "dv"});
+  Declare(grad);
+  grad.Rule([](const Attrs& a, absl::Span<const TensorType>) { return Rule(a, true); });
+  grad.Check([](const Attrs& a, absl::Span<const TensorType> in) -> Status {
+    const bool fits = in[3].dtype == StatisticsType(in[0].dtype) && in[4].dtype == in[3].dtype;
+    return fits ? CheckShapes(a, in) : absl::InvalidArgumentError("lse and delta are f32 (f64 for f64)");
+  });
+  grad.Reference(Backward).Fast(TiledAttentionGrad());
+  grad.Flops([](const Attrs& a, absl::Span<const TensorType> in, absl::Span<const TensorType>) {
+    return ScoreFlops(a, in) * static_cast<double>(3 * in[0].shape.back() + 2 * in[2].shape.back());
+  });
+  grad.AddSample({{f32({2, 3, 4}), f32({2, 6, 4}), f32({2, 6, 3}), f32({2, 3}), f32({2, 3}), f32({2, 3, 3})}, {}, 0.2, 1});
+  grad.AddSample({{f32({2, 37, 5}), f32({2, 150, 5}), f32({2, 150, 7}), f32({2, 37}), f32({2, 37}), f32({2, 37, 7})}, causal, 0.2, 1});
+  return {op, grad};
+}
+
+}  // namespace mslua
