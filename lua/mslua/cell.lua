@@ -60,7 +60,7 @@ function Cell:__newindex(key, v)
   if is_cell(v) then
     field_names[v] = tostring(key)
   else
-    self._own[key] = v.name ~= "" and v.name or tostring(key)
+    self._own[key] = v.name ~= parameter.UNNAMED and v.name or tostring(key)
   end
   if rawget(self, "_prefix") then bind(self, rawget(self, "_prefix")) end
 end

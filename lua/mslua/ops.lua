@@ -98,14 +98,35 @@ function Operator:__tostring()
   return ("%s(%s)"):format(self.class_name, table.concat(words, ", "))
 end
 
+-- An attribute whose name is a keyword of Lua is written with an underscore: end_.
+local function with_keywords(info, f)
+  local keywords = {}
+  for _, attr in ipairs(info.attrs) do
+    if not loadstring("local " .. attr.name) then keywords[#keywords + 1] = attr.name end
+  end
+  if #keywords == 0 then return f end
+  return function(...)
+    local n = select("#", ...)
+    local list, last = { ... }, (select(n, ...))
+    if type(last) == "table" and not getmetatable(last) and not args.is_list(last) then
+      local named = {}
+      for key, v in pairs(last) do named[key] = v end
+      for _, key in ipairs(keywords) do named[key], named[key .. "_"] = named[key .. "_"], nil end
+      list[n] = named
+    end
+    return f(unpack(list, 1, n))
+  end
+end
+
 for _, info in ipairs(core.ops()) do
   if info.class then
     local made = Operator:extend(info.class)
     made.name, made.doc, made.__index = info.name, info.doc, made
+    made.new = with_keywords(info, made.new)
     ops[info.class] = made
   end
+  ops[info.name] = with_keywords(info, core.functions[info.name])
 end
-for name, f in pairs(core.functions) do ops[name] = f end
 
 -- The tutorials give on_value and off_value as tensors.
 if rawget(ops, "OneHot") then

@@ -7,6 +7,9 @@ local Initializer = require "mslua.initializer"
 
 local M = {}
 
+--- The name of a parameter that was given none: the field it is assigned to names it.
+M.UNNAMED = "Parameter"
+
 --- Whether a value is a parameter or a state.
 function M.is(v) return core.kind(v) == "Parameter" end
 
@@ -15,7 +18,7 @@ args.kind("tensor", function(v) return core.kind(v) == "Tensor" end, "a Tensor")
 
 local fields = {
   { "default_input", "any", required = true, check = Initializer.problem },
-  { "name", "string", "" },
+  { "name", "string", M.UNNAMED },
   { "requires_grad", "boolean", true },
   { "layerwise_parallel", "boolean", false },
   { "parallel_optimizer", "boolean", true },
