@@ -11,9 +11,24 @@ namespace mslua {
 namespace {
 
 TEST(Attrs, TextReadsBackBitForBit) {
-  const AttrValue values[] = {true, false, int64_t{0}, int64_t{-7}, std::numeric_limits<int64_t>::min(), 0.5, -0.0, 1e300, 5e-324, 3.0,
-                              std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(), std::string(""), std::string("same"),
-                              std::string("a \"b\"\\\n\0\xff", 9), std::vector<int64_t>{}, std::vector<int64_t>{1, -2, 3}, DType::kBF16};
+  const AttrValue values[] = {true,
+                              false,
+                              int64_t{0},
+                              int64_t{-7},
+                              std::numeric_limits<int64_t>::min(),
+                              0.5,
+                              -0.0,
+                              1e300,
+                              5e-324,
+                              3.0,
+                              std::numeric_limits<double>::infinity(),
+                              -std::numeric_limits<double>::infinity(),
+                              std::string(""),
+                              std::string("same"),
+                              std::string("a \"b\"\\\n\0\xff", 9),
+                              std::vector<int64_t>{},
+                              std::vector<int64_t>{1, -2, 3},
+                              DType::kBF16};
   for (const AttrValue& v : values) {
     const auto back = ParseAttrValue(AttrText(v));
     ASSERT_TRUE(back.ok()) << AttrText(v) << ": " << back.status();

@@ -62,7 +62,8 @@ TEST(FactorSizes, NamesBothPlacesThatDiffer) {
   const auto sizes = FactorSizes(r, {{8, 32}, {32, 16}}, {"x", "w"});
   ASSERT_TRUE(sizes.ok());
   EXPECT_EQ((*sizes)[r.Find("k")], 32);
-  EXPECT_EQ(FactorSizes(r, {{8, 32}, {16, 16}}, {"x", "w"}).status().message(), "size of 'k' differs: x[1] is 32 but w[0] is 16");
+  EXPECT_EQ(FactorSizes(r, {{8, 32}, {16, 16}}, {"x", "w"}).status().message(),
+            "size of 'k' differs: x[1] is 32 but w[0] is 16");
 }
 
 TEST(FactorSizes, CompoundsSayWhatIsLeft) {
@@ -92,9 +93,14 @@ TEST(FactorRule, MutatedTextNeverCrashes) {
     for (int k = 0; k < 3; ++k) {
       const size_t at = random() % t.size();
       switch (random() % 3) {
-        case 0: t[at] = "*!()1,->{} abc\xff"[random() % 15]; break;
-        case 1: t.erase(at, 1 + random() % 3); break;
-        default: t.insert(at, t.substr(random() % t.size(), 3));
+        case 0:
+          t[at] = "*!()1,->{} abc\xff"[random() % 15];
+          break;
+        case 1:
+          t.erase(at, 1 + random() % 3);
+          break;
+        default:
+          t.insert(at, t.substr(random() % t.size(), 3));
       }
       if (t.empty()) t = "-";
     }

@@ -22,7 +22,9 @@ double Eval(const std::string& text, double a = 0, double b = 0, double c = 0) {
   EvaluateScalar(*program, in, &out);
   return out;
 }
-std::string ErrorOf(const std::string& text) { return std::string(ParseFormula({text}, {{"a", "b"}, {}}).status().message()); }
+std::string ErrorOf(const std::string& text) {
+  return std::string(ParseFormula({text}, {{"a", "b"}, {}}).status().message());
+}
 
 TEST(Formula, Precedence) {
   EXPECT_EQ(Eval("a + b * c", 1, 2, 3), 7);
@@ -55,7 +57,8 @@ TEST(Formula, FunctionsAreTheStandardOnes) {
     ++seen;
     for (double x : values) {
       const double got = Eval(std::string(name) + "(a)", x), want = f(x);
-      EXPECT_TRUE(std::isnan(want) ? std::isnan(got) : got == want || std::fabs(got - want) <= 1e-15 * std::fabs(want)) << name << "(" << x << ") is " << got;
+      EXPECT_TRUE(std::isnan(want) ? std::isnan(got) : got == want || std::fabs(got - want) <= 1e-15 * std::fabs(want))
+          << name << "(" << x << ") is " << got;
     }
   }
   const std::pair<const char*, std::function<double(double, double)>> binary[] = {
@@ -80,7 +83,8 @@ TEST(Formula, FunctionsAreTheStandardOnes) {
     for (double x : values) {
       for (double y : values) {
         const double got = Eval(std::string(name) + "(a, b)", x, y), want = f(x, y);
-        EXPECT_TRUE(std::isnan(want) ? std::isnan(got) : got == want) << name << "(" << x << ", " << y << ") is " << got;
+        EXPECT_TRUE(std::isnan(want) ? std::isnan(got) : got == want)
+            << name << "(" << x << ", " << y << ") is " << got;
       }
     }
   }
@@ -129,7 +133,8 @@ TEST(Formula, ErrorsNameThePlace) {
 }
 
 TEST(ScalarProgram, TextReadsBack) {
-  const auto p = ParseFormula({"select(lt(a, -0.5), 1e300 * b, min(a / 3, most))", "max(a, -most)"}, {{"a", "b"}, {{"most", kInf}}});
+  const auto p = ParseFormula({"select(lt(a, -0.5), 1e300 * b, min(a / 3, most))", "max(a, -most)"},
+                              {{"a", "b"}, {{"most", kInf}}});
   ASSERT_TRUE(p.ok());
   const auto again = ParseScalarProgram(ToString(*p));
   ASSERT_TRUE(again.ok()) << again.status();
@@ -143,8 +148,10 @@ TEST(ScalarProgram, MutatedTextIsRefusedOrSound) {
     std::string t = text;
     for (int k = 0; k < 3; ++k) {
       const size_t at = random() % t.size();
-      if (random() % 2) t[at] = static_cast<char>(random());
-      else t.erase(at, 1 + random() % 5);
+      if (random() % 2)
+        t[at] = static_cast<char>(random());
+      else
+        t.erase(at, 1 + random() % 5);
       if (t.empty()) t = "x";
     }
     const auto p = ParseScalarProgram(t);

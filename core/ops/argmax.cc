@@ -12,26 +12,30 @@ template <bool kMax>
 Status Search(const OpCall& c) {
   const Shape& x = c.inputs[0].type.shape;
   const int64_t axis = c.attrs.Int("axis"), n = x[axis];
-  const int64_t inner = NumElements(absl::MakeConstSpan(x).subspan(axis + 1)), outer = NumElements(absl::MakeConstSpan(x).subspan(0, axis));
+  const int64_t inner = NumElements(absl::MakeConstSpan(x).subspan(axis + 1)),
+                outer = NumElements(absl::MakeConstSpan(x).subspan(0, axis));
   if (n == 0) return absl::InvalidArgumentError("the axis is empty");
   DispatchDType(c.inputs[0].type.dtype, [&](auto zero) {
     using T = decltype(zero);
     using C = ComputeType<T>;
-    ParallelFor(outer, std::max<int64_t>(1, 32768 / (n * std::max<int64_t>(inner, 1))), [&](int64_t begin, int64_t end) {
-      for (int64_t o = begin; o < end; ++o) {
-        for (int64_t i = 0; i < inner; ++i) {
-          const T* from = c.inputs[0].as<T>() + o * n * inner + i;
-          C best = static_cast<C>(from[0]);
-          int64_t at = 0;
-          for (int64_t k = 1; k < n && best == best; ++k) {
-            const C v = static_cast<C>(from[k * inner]);
-            if (v != v || (kMax ? v > best : v < best)) best = v, at = k;
-          }
-          if (c.outputs[0].type.dtype == DType::kI32) c.outputs[0].as<int32_t>()[o * inner + i] = static_cast<int32_t>(at);
-          else c.outputs[0].as<int64_t>()[o * inner + i] = at;
-        }
-      }
-    });
+    ParallelFor(outer, std::max<int64_t>(1, 32768 / (n * std::max<int64_t>(inner, 1))),
+                [&](int64_t begin, int64_t end) {
+                  for (int64_t o = begin; o < end; ++o) {
+                    for (int64_t i = 0; i < inner; ++i) {
+                      const T* from = c.inputs[0].as<T>() + o * n * inner + i;
+                      C best = static_cast<C>(from[0]);
+                      int64_t at = 0;
+                      for (int64_t k = 1; k < n && best == best; ++k) {
+                        const C v = static_cast<C>(from[k * inner]);
+                        if (v != v || (kMax ? v > best : v < best)) best = v, at = k;
+                      }
+                      if (c.outputs[0].type.dtype == DType::kI32)
+                        c.outputs[0].as<int32_t>()[o * inner + i] = static_cast<int32_t>(at);
+                      else
+                        c.outputs[0].as<int64_t>()[o * inner + i] = at;
+                    }
+                  }
+                });
   });
   return absl::OkStatus();
 }
@@ -39,7 +43,8 @@ Status Search(const OpCall& c) {
 OpDef SearchOp(std::string name, ReferenceKernel reference) {
   OpDef op(std::move(name));
   op.Input("x").NumericTypes().ZeroGrad();
-  op.Attr("axis", AttrKind::kAxis, int64_t{-1}, "the dimension to search").Attr("dtype", AttrKind::kDType, DType::kI32, "of the result: i32 or i64");
+  op.Attr("axis", AttrKind::kAxis, int64_t{-1}, "the dimension to search")
+      .Attr("dtype", AttrKind::kDType, DType::kI32, "of the result: i32 or i64");
   op.Check([](const Attrs& a, absl::Span<const TensorType> in) -> Status {
     const DType t = a.Type("dtype");
     if (t == DType::kI32 || t == DType::kI64) return absl::OkStatus();
@@ -69,8 +74,10 @@ OpDef SearchOp(std::string name, ReferenceKernel reference) {
 
 MSLUA_OPERATOR(argmax) {
   OpDef max = SearchOp("argmax", Search<true>), min = SearchOp("argmin", Search<false>);
-  max.Class("Argmax").Doc("Where the largest element along `axis` is, counted from 0; the first one at ties. [.., n, ..] gives [.., ..].");
-  min.Class("Argmin").Doc("Where the smallest element along `axis` is, counted from 0; the first one at ties. [.., n, ..] gives [.., ..].");
+  max.Class("Argmax").Doc(
+      "Where the largest element along `axis` is, counted from 0; the first one at ties. [.., n, ..] gives [.., ..].");
+  min.Class("Argmin").Doc(
+      "Where the smallest element along `axis` is, counted from 0; the first one at ties. [.., n, ..] gives [.., ..].");
   return {max, min};
 }
 

@@ -4,7 +4,9 @@ namespace mslua {
 
 MSLUA_OPERATOR(cast) {
   OpDef op = ElementwiseOp("cast", {"x"}, "x");
-  op.Class("Cast").Doc("x in another element type. Floats round to nearest even; to an integer they truncate towards 0; to bool, 0 is false.");
+  op.Class("Cast").Doc(
+      "x in another element type. Floats round to nearest even; to an integer they truncate towards 0; to bool, 0 is "
+      "false.");
   op.AllTypes().Required("dtype", AttrKind::kDType, "the result's element type");
   op.Infer([](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
     return std::vector<TensorType>{{a.Type("dtype"), in[0].shape}};

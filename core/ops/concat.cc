@@ -10,7 +10,8 @@ std::string ConcatRule(const Attrs& attrs, absl::Span<const TensorType> in) {
   const int64_t axis = attrs.Int("axis");
   const auto dims = [&](absl::string_view joined) {
     std::string text;
-    for (int64_t d = 0; d < in[0].rank(); ++d) absl::StrAppend(&text, d == axis ? absl::StrCat("!", joined) : absl::StrCat("d", d), " ");
+    for (int64_t d = 0; d < in[0].rank(); ++d)
+      absl::StrAppend(&text, d == axis ? absl::StrCat("!", joined) : absl::StrCat("d", d), " ");
     return text;
   };
   std::string rule;
@@ -56,7 +57,8 @@ MSLUA_OPERATOR(concat) {
     const Shape strides = RowMajorStrides(type.shape);
     int64_t at = 0;
     for (const TensorView& x : c.inputs) {
-      StridedCopy(size, x.type.shape, x.data, RowMajorStrides(x.type.shape), c.outputs[0].as<char>() + at * strides[axis] * size, strides);
+      StridedCopy(size, x.type.shape, x.data, RowMajorStrides(x.type.shape),
+                  c.outputs[0].as<char>() + at * strides[axis] * size, strides);
       at += x.type.shape[axis];
     }
     return absl::OkStatus();

@@ -21,18 +21,21 @@ void Drop(const Attrs& attrs, const RandomStream& random, const Shape& shape, co
       FillUniform(random.seed, random.stream, static_cast<uint64_t>(index + at), static_cast<uint64_t>(count), u);
       const T* from = x + offset + at;
       T* to = y + offset + at;
-      for (int64_t i = 0; i < count; ++i) to[i] = u[i] >= p ? static_cast<T>(static_cast<ComputeType<T>>(from[i]) * scale) : T{};
+      for (int64_t i = 0; i < count; ++i)
+        to[i] = u[i] >= p ? static_cast<T>(static_cast<ComputeType<T>>(from[i]) * scale) : T{};
     }
   });
 }
 
 }  // namespace
 
-// Srivastava et al., "Dropout: A Simple Way to Prevent Neural Networks from Overfitting", JMLR 2014. The mask is not kept: the
-// gradient is the same operator on dy, whose counters give the same mask.
+// Srivastava et al., "Dropout: A Simple Way to Prevent Neural Networks from Overfitting", JMLR 2014. The mask is not
+// kept: the gradient is the same operator on dy, whose counters give the same mask.
 MSLUA_OPERATOR(dropout) {
   OpDef op("dropout");
-  op.Class("Dropout").Doc("x with each element zero with probability p, and the rest scaled by 1 / (1 - p); others at every `step` (the training step's number).");
+  op.Class("Dropout").Doc(
+      "x with each element zero with probability p, and the rest scaled by 1 / (1 - p); others at every `step` (the "
+      "training step's number).");
   op.Input("x");
   DeclareRandom(op);
   op.attrs.insert(op.attrs.begin(), {"p", AttrKind::kFloat, 0.5, false, "the probability of a zero", {}});
@@ -41,7 +44,9 @@ MSLUA_OPERATOR(dropout) {
     return absl::InvalidArgumentError(absl::StrCat("p is ", a.Float("p"), ", expected 0 <= p < 1"));
   });
   op.Rule("*r, -> *r").InPlace(0, 0);
-  op.Grad([](GradContext& c) -> std::vector<Value> { return {c.g.Op("dropout", {c.dy[0], c.x(1)}, c.attrs), Value()}; });
+  op.Grad([](GradContext& c) -> std::vector<Value> {
+    return {c.g.Op("dropout", {c.dy[0], c.x(1)}, c.attrs), Value()};
+  });
   op.Reference([](const OpCall& c) {
     const RandomStream random(c.attrs, c.inputs[1].type.dtype, c.inputs[1].data);
     DispatchFloat(c.outputs[0].type.dtype, [&](auto zero) {

@@ -38,7 +38,8 @@ Status CheckIndices(const Rows& r, const TensorView& indices) {
     Shape where;
     const Shape strides = RowMajorStrides(indices.type.shape);
     for (size_t d = 0; d < strides.size(); ++d) where.push_back(i / strides[d] % indices.type.shape[d]);
-    return absl::OutOfRangeError(absl::StrCat("indices", ToString(absl::MakeConstSpan(where)), " is ", at, ", expected 0 to ", r.all - 1));
+    return absl::OutOfRangeError(
+        absl::StrCat("indices", ToString(absl::MakeConstSpan(where)), " is ", at, ", expected 0 to ", r.all - 1));
   }
   return absl::OkStatus();
 }
@@ -51,14 +52,17 @@ Status GatherRows(const OpCall& c) {
   const int64_t row_bytes = r.inner * SizeOf(c.inputs[0].type.dtype);
   const char* table = c.inputs[0].as<char>();
   char* y = c.outputs[0].as<char>();
-  ParallelFor(r.outer * r.count, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, r.inner)), [&](int64_t begin, int64_t end) {
-    for (int64_t t = begin; t < end; ++t) {
-      const int64_t row = IndexAt(c.inputs[1], t % r.count) - r.begin;
-      char* out = y + t * row_bytes;
-      if (row >= 0 && row < r.rows) std::memcpy(out, table + (t / r.count * r.rows + row) * row_bytes, static_cast<size_t>(row_bytes));
-      else std::memset(out, 0, static_cast<size_t>(row_bytes));
-    }
-  });
+  ParallelFor(r.outer * r.count, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, r.inner)),
+              [&](int64_t begin, int64_t end) {
+                for (int64_t t = begin; t < end; ++t) {
+                  const int64_t row = IndexAt(c.inputs[1], t % r.count) - r.begin;
+                  char* out = y + t * row_bytes;
+                  if (row >= 0 && row < r.rows)
+                    std::memcpy(out, table + (t / r.count * r.rows + row) * row_bytes, static_cast<size_t>(row_bytes));
+                  else
+                    std::memset(out, 0, static_cast<size_t>(row_bytes));
+                }
+              });
   return absl::OkStatus();
 }
 
@@ -87,8 +91,10 @@ void AddRows(const Rows& r, const TensorView& indices, const T* updates, T* y, C
 
 template <class T>
 void ScatterRows(const Rows& r, const TensorView& indices, const T* updates, T* y, void* scratch) {
-  if constexpr (std::is_same_v<T, ComputeType<T>>) AddRows<T>(r, indices, updates, y, y);
-  else AddRows<T>(r, indices, updates, y, static_cast<float*>(scratch));
+  if constexpr (std::is_same_v<T, ComputeType<T>>)
+    AddRows<T>(r, indices, updates, y, y);
+  else
+    AddRows<T>(r, indices, updates, y, static_cast<float*>(scratch));
 }
 
 Status ScatterReference(const OpCall& c) {
@@ -107,7 +113,8 @@ Status ScatterReference(const OpCall& c) {
 // The same for the step, with the sums of 16-bit floats in planned memory.
 class ScatterBF16 : public Kernel {
  public:
-  explicit ScatterBF16(const OpSpec& s) : rows_(s.attrs, s.outputs[0].shape, s.inputs[0]), indices_(s.inputs[0]), elements_(s.outputs[0].elements()) {}
+  explicit ScatterBF16(const OpSpec& s)
+      : rows_(s.attrs, s.outputs[0].shape, s.inputs[0]), indices_(s.inputs[0]), elements_(s.outputs[0].elements()) {}
   Status Run(const Buffers& b) override {
     const TensorView indices{indices_, const_cast<void*>(b.inputs[0])};
     RETURN_IF_ERROR(CheckIndices(rows_, indices));
@@ -125,7 +132,8 @@ class ScatterBF16 : public Kernel {
 // "l0 v r2": the table's dimensions with `row` at the axis; "l0 i0 i1 r2": the same with the indices' there.
 std::string TableDims(int64_t rank, int64_t axis, bool with_indices) {
   std::string text;
-  for (int64_t d = 0; d < rank; ++d) absl::StrAppend(&text, d == axis ? (with_indices ? "*i" : "v") : absl::StrCat("t", d), " ");
+  for (int64_t d = 0; d < rank; ++d)
+    absl::StrAppend(&text, d == axis ? (with_indices ? "*i" : "v") : absl::StrCat("t", d), " ");
   return text;
 }
 
@@ -134,13 +142,19 @@ Attrs WithPart(Attrs attrs, int64_t begin, int64_t all) { return attrs.Set("_beg
 
 OpDef ScatterSum() {
   OpDef op("scatter_sum");
-  op.Doc("Rows of `updates` added up where `indices` says: the inverse of gather. Result row v of [.., size, ..] is the sum of the updates with index v.");
+  op.Doc(
+      "Rows of `updates` added up where `indices` says: the inverse of gather. Result row v of [.., size, ..] is the "
+      "sum of the updates with index v.");
   op.Input("indices", TypeClass::kIndex).Input("updates").NumericTypes();
-  op.Required("size", AttrKind::kInt, "rows of the result").Attr("axis", AttrKind::kInt, int64_t{0}, "the rows' dimension, from 0");
+  op.Required("size", AttrKind::kInt, "rows of the result")
+      .Attr("axis", AttrKind::kInt, int64_t{0}, "the rows' dimension, from 0");
   op.Check([](const Attrs& a, absl::Span<const TensorType> in) -> Status {
     const int64_t axis = a.Int("axis"), rank = in[1].rank() - in[0].rank() + 1;
-    if (a.Int("size") < 0) return absl::InvalidArgumentError(absl::StrCat("size is ", a.Int("size"), ", expected no negative number"));
-    if (axis < 0 || axis >= rank) return absl::InvalidArgumentError(absl::StrCat("axis ", axis, " is out of range for a result of ", rank, " dimensions"));
+    if (a.Int("size") < 0)
+      return absl::InvalidArgumentError(absl::StrCat("size is ", a.Int("size"), ", expected no negative number"));
+    if (axis < 0 || axis >= rank)
+      return absl::InvalidArgumentError(
+          absl::StrCat("axis ", axis, " is out of range for a result of ", rank, " dimensions"));
     return absl::OkStatus();
   });
   op.Rule([](const Attrs& a, absl::Span<const TensorType> in) {
@@ -151,7 +165,8 @@ OpDef ScatterSum() {
     const Shape &i = in[0].shape, &u = in[1].shape;
     const int64_t axis = a.Int("axis");
     if (!std::equal(i.begin(), i.end(), u.begin() + axis)) {
-      return absl::InvalidArgumentError(absl::StrCat("updates should have the indices' shape ", ToString(absl::MakeConstSpan(i)), " at dimension ", axis));
+      return absl::InvalidArgumentError(absl::StrCat("updates should have the indices' shape ",
+                                                     ToString(absl::MakeConstSpan(i)), " at dimension ", axis));
     }
     TensorType y{in[1].dtype, Shape(u.begin(), u.begin() + axis)};
     y.shape.push_back(a.Int("size"));
@@ -168,7 +183,9 @@ OpDef ScatterSum() {
   });
   op.Reference(ScatterReference);
   op.Fast({"bf16", [](const OpSpec& s) { return s.outputs[0].dtype == DType::kBF16; },
-           [](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> { return std::unique_ptr<Kernel>(new ScatterBF16(s)); }});
+           [](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> {
+             return std::unique_ptr<Kernel>(new ScatterBF16(s));
+           }});
   op.AddSample({{{DType::kI32, {3, 2}}, {DType::kF32, {3, 2, 5}}}, {{"size", int64_t{4}}}});
   op.AddSample({{{DType::kI64, {3}}, {DType::kF32, {2, 3, 5}}}, {{"size", int64_t{4}}, {"axis", int64_t{1}}}});
   return op;
@@ -178,7 +195,9 @@ OpDef ScatterSum() {
 
 MSLUA_OPERATOR(gather) {
   OpDef op("gather");
-  op.Class("Gather").Doc("Rows of x [v, ..] at `indices` [..] from 0, along `axis`: an embedding gives [indices.., ..]. An index outside [0, v) is an error.");
+  op.Class("Gather").Doc(
+      "Rows of x [v, ..] at `indices` [..] from 0, along `axis`: an embedding gives [indices.., ..]. An index outside "
+      "[0, v) is an error.");
   op.Input("x").Input("indices", TypeClass::kIndex).AllTypes();
   op.Attr("axis", AttrKind::kAxis, int64_t{0}, "the rows' dimension");
   op.Rule([](const Attrs& a, absl::Span<const TensorType> in) {
@@ -194,14 +213,16 @@ MSLUA_OPERATOR(gather) {
   });
   op.Grad([](GradContext& c) -> std::vector<Value> {
     const int64_t axis = c.attrs.Int("axis");
-    return {c.g.Op("scatter_sum", {c.x(1), c.dy[0]}, {{"size", c.g.TypeOf(c.x(0)).shape[axis]}, {"axis", axis}}), Value()};
+    return {c.g.Op("scatter_sum", {c.x(1), c.dy[0]}, {{"size", c.g.TypeOf(c.x(0)).shape[axis]}, {"axis", axis}}),
+            Value()};
   });
   op.Reference(GatherRows);
   op.AddSample({{{DType::kF32, {4, 5}}, {DType::kI32, {3, 2}}}});
   op.AddSample({{{DType::kF32, {2, 4, 3}}, {DType::kI64, {5}}}, {{"axis", int64_t{1}}}});
 
   OpDef add("scatter_add");
-  add.Class("ScatterAdd").Doc("x [v, ..] with rows of `updates` [indices.., ..] added where `indices` [..], from 0, says.");
+  add.Class("ScatterAdd")
+      .Doc("x [v, ..] with rows of `updates` [indices.., ..] added where `indices` [..], from 0, says.");
   add.Input("x").Input("indices", TypeClass::kIndex).Input("updates").NumericTypes();
   add.Check([](const Attrs&, absl::Span<const TensorType> in) -> Status {
     Shape want = in[1].shape;

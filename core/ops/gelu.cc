@@ -17,7 +17,8 @@ OpDef GeluErf() {
 OpDef GeluTanh() {
   const std::string t = "tanh(0.7978845608028654 * x * (1 + 0.044715 * x * x))";
   OpDef op = ElementwiseOp("gelu_tanh", {"x"}, absl::StrCat("0.5 * x * (1 + ", t, ")"),
-                           {absl::StrCat("dy * 0.5 * (1 + ", t, " + x * (1 - ", t, " * ", t, ") * 0.7978845608028654 * (1 + 0.134145 * x * x))")});
+                           {absl::StrCat("dy * 0.5 * (1 + ", t, " + x * (1 - ", t, " * ", t,
+                                         ") * 0.7978845608028654 * (1 + 0.134145 * x * x))")});
   op.Doc("gelu with the normal distribution function approximated by a hyperbolic tangent.");
   op.AddSample({{{DType::kF32, {3, 5}}}, {}, -3, 3});
   return op;

@@ -11,18 +11,21 @@ MSLUA_OPERATOR(iota) {
   op.Attr("start", AttrKind::kFloat, 0.0, "the first one").Attr("step", AttrKind::kFloat, 1.0, "from one to the next");
   op.Rule("-> n");
   op.Infer([](const Attrs& a, absl::Span<const TensorType>) -> StatusOr<std::vector<TensorType>> {
-    if (a.Int("size") < 0) return absl::InvalidArgumentError(absl::StrCat("size is ", a.Int("size"), ", expected no negative number"));
+    if (a.Int("size") < 0)
+      return absl::InvalidArgumentError(absl::StrCat("size is ", a.Int("size"), ", expected no negative number"));
     return std::vector<TensorType>{{a.Type("dtype"), {a.Int("size")}}};
   });
   op.Localize([](const LocalizeCall& c) -> StatusOr<Attrs> {
     Attrs attrs = c.attrs;
     attrs.Set("size", c.local_outputs[0].shape[0]);
-    return attrs.Set("start", c.attrs.Float("start") + c.attrs.Float("step") * static_cast<double>(c.output_begin[0][0]));
+    return attrs.Set("start",
+                     c.attrs.Float("start") + c.attrs.Float("step") * static_cast<double>(c.output_begin[0][0]));
   });
   op.Reference([](const OpCall& c) {
     const TensorView& y = c.outputs[0];
     const double start = c.attrs.Float("start"), step = c.attrs.Float("step");
-    for (int64_t i = 0; i < y.type.shape[0]; ++i) StoreDouble(y.type.dtype, y.data, i, start + step * static_cast<double>(i));
+    for (int64_t i = 0; i < y.type.shape[0]; ++i)
+      StoreDouble(y.type.dtype, y.data, i, start + step * static_cast<double>(i));
     return absl::OkStatus();
   });
   op.AddSample({{}, {{"size", int64_t{6}}}});

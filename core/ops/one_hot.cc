@@ -10,14 +10,18 @@ namespace mslua {
 // On a device that holds columns [_begin, _begin + depth) of the whole, `_begin` is set.
 MSLUA_OPERATOR(one_hot) {
   OpDef op("one_hot");
-  op.Class("OneHot").Doc("indices [..] from 0 give [.., depth]: `on_value` at the index and `off_value` elsewhere; a row of `off_value` for an index outside [0, depth).");
+  op.Class("OneHot").Doc(
+      "indices [..] from 0 give [.., depth]: `on_value` at the index and `off_value` elsewhere; a row of `off_value` "
+      "for an index outside [0, depth).");
   op.Input("indices", TypeClass::kIndex).ZeroGrad();
   op.Required("depth", AttrKind::kInt, "the number of classes");
-  op.Attr("on_value", AttrKind::kFloat, 1.0, "the value at the index").Attr("off_value", AttrKind::kFloat, 0.0, "the value elsewhere");
+  op.Attr("on_value", AttrKind::kFloat, 1.0, "the value at the index")
+      .Attr("off_value", AttrKind::kFloat, 0.0, "the value elsewhere");
   op.Attr("dtype", AttrKind::kDType, DType::kF32, "the result's element type");
   op.Rule("*i -> *i d");
   op.Infer([](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
-    if (a.Int("depth") < 1) return absl::InvalidArgumentError(absl::StrCat("depth is ", a.Int("depth"), ", expected a positive number"));
+    if (a.Int("depth") < 1)
+      return absl::InvalidArgumentError(absl::StrCat("depth is ", a.Int("depth"), ", expected a positive number"));
     TensorType y{a.Type("dtype"), in[0].shape};
     y.shape.push_back(a.Int("depth"));
     return std::vector<TensorType>{y};
@@ -28,7 +32,8 @@ MSLUA_OPERATOR(one_hot) {
   });
   op.Reference([](const OpCall& c) {
     const TensorView& y = c.outputs[0];
-    const int64_t size = SizeOf(y.type.dtype), depth = c.attrs.Int("depth"), begin = c.attrs.Has("_begin") ? c.attrs.Int("_begin") : 0;
+    const int64_t size = SizeOf(y.type.dtype), depth = c.attrs.Int("depth"),
+                  begin = c.attrs.Has("_begin") ? c.attrs.Int("_begin") : 0;
     char off[8];
     StoreDouble(y.type.dtype, off, 0, c.attrs.Float("off_value"));
     Fill(size, y.type.elements(), off, y.data);

@@ -30,7 +30,9 @@ std::string PadRule(const Attrs& attrs, absl::Span<const TensorType> in) {
 // The terms are those of XLA's Pad (openxla.org/xla/operation_semantics).
 MSLUA_OPERATOR(pad) {
   OpDef op("pad");
-  op.Class("Pad").Doc("x [..] with `value` around it: dimension d gets low[d] before, high[d] after and interior[d] between two elements.");
+  op.Class("Pad").Doc(
+      "x [..] with `value` around it: dimension d gets low[d] before, high[d] after and interior[d] between two "
+      "elements.");
   op.Input("x").AllTypes();
   op.Attr("low", AttrKind::kInts, std::vector<int64_t>{}, "elements before each dimension; none: 0");
   op.Attr("high", AttrKind::kInts, std::vector<int64_t>{}, "elements after each dimension; none: 0");
@@ -40,10 +42,13 @@ MSLUA_OPERATOR(pad) {
     for (const char* name : {"low", "high", "interior"}) {
       const auto& list = a.Ints(name);
       if (!list.empty() && static_cast<int64_t>(list.size()) != in[0].rank()) {
-        return absl::InvalidArgumentError(absl::StrCat(name, " has ", list.size(), " numbers, expected ", in[0].rank()));
+        return absl::InvalidArgumentError(
+            absl::StrCat(name, " has ", list.size(), " numbers, expected ", in[0].rank()));
       }
       for (int64_t n : list) {
-        if (n < 0) return absl::InvalidArgumentError(absl::StrCat(name, " has ", n, ", expected no negative number (to cut off, ops.StridedSlice)"));
+        if (n < 0)
+          return absl::InvalidArgumentError(
+              absl::StrCat(name, " has ", n, ", expected no negative number (to cut off, ops.StridedSlice)"));
       }
     }
     return absl::OkStatus();

@@ -8,7 +8,8 @@ namespace {
 std::string SplitRule(const Attrs& attrs, absl::Span<const TensorType> in) {
   const auto dims = [&](absl::string_view cut) {
     std::string text;
-    for (int64_t d = 0; d < in[0].rank(); ++d) absl::StrAppend(&text, d == attrs.Int("axis") ? absl::StrCat("!", cut) : absl::StrCat("d", d), " ");
+    for (int64_t d = 0; d < in[0].rank(); ++d)
+      absl::StrAppend(&text, d == attrs.Int("axis") ? absl::StrCat("!", cut) : absl::StrCat("d", d), " ");
     return text;
   };
   std::string rule = dims("x") + "-> ";
@@ -22,14 +23,16 @@ MSLUA_OPERATOR(split) {
   OpDef op("split");
   op.Class("Split").Doc("x cut along `axis` into `output_num` equal parts.");
   op.Input("x").AllTypes();
-  op.Attr("axis", AttrKind::kAxis, int64_t{0}, "the dimension to cut").Attr("output_num", AttrKind::kInt, int64_t{1}, "how many parts");
+  op.Attr("axis", AttrKind::kAxis, int64_t{0}, "the dimension to cut")
+      .Attr("output_num", AttrKind::kInt, int64_t{1}, "how many parts");
   op.Rule(SplitRule);
   op.Infer([](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
     const int64_t axis = a.Int("axis"), n = a.Int("output_num");
     TensorType part = in[0];
     if (part.rank() == 0) return absl::InvalidArgumentError("a scalar cannot be cut");
     if (n < 1 || n > 4096 || part.shape[axis] % n != 0) {
-      return absl::InvalidArgumentError(absl::StrCat("dimension ", axis, " of size ", part.shape[axis], " does not divide into ", n, " equal parts"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("dimension ", axis, " of size ", part.shape[axis], " does not divide into ", n, " equal parts"));
     }
     part.shape[axis] /= n;
     return std::vector<TensorType>(static_cast<size_t>(n), part);
@@ -47,7 +50,8 @@ MSLUA_OPERATOR(split) {
     const Shape strides = RowMajorStrides(type.shape);
     int64_t at = 0;
     for (const TensorView& y : c.outputs) {
-      StridedCopy(size, y.type.shape, c.inputs[0].as<char>() + at * strides[axis] * size, strides, y.data, RowMajorStrides(y.type.shape));
+      StridedCopy(size, y.type.shape, c.inputs[0].as<char>() + at * strides[axis] * size, strides, y.data,
+                  RowMajorStrides(y.type.shape));
       at += y.type.shape[axis];
     }
     return absl::OkStatus();

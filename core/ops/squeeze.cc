@@ -7,11 +7,14 @@ namespace mslua {
 
 MSLUA_OPERATOR(squeeze) {
   OpDef op("squeeze");
-  op.Class("Squeeze").Doc("x without its dimensions `axis`, which have size 1; without all such dimensions when none is named.");
-  op.Input("x").AllTypes().Attr("axis", AttrKind::kAxes, std::vector<int64_t>{}, "the dimensions to drop; none: all of size 1");
+  op.Class("Squeeze").Doc(
+      "x without its dimensions `axis`, which have size 1; without all such dimensions when none is named.");
+  op.Input("x").AllTypes().Attr("axis", AttrKind::kAxes, std::vector<int64_t>{},
+                                "the dimensions to drop; none: all of size 1");
   op.Check([](const Attrs& a, absl::Span<const TensorType> in) -> Status {
     for (int64_t d : a.Ints("axis")) {
-      if (in[0].shape[d] != 1) return absl::InvalidArgumentError(absl::StrCat("dimension ", d, " has size ", in[0].shape[d], ", expected 1"));
+      if (in[0].shape[d] != 1)
+        return absl::InvalidArgumentError(absl::StrCat("dimension ", d, " has size ", in[0].shape[d], ", expected 1"));
     }
     return absl::OkStatus();
   });
@@ -20,7 +23,8 @@ MSLUA_OPERATOR(squeeze) {
     const Shape x = g.TypeOf(in[0]).shape;
     Shape kept;
     for (size_t d = 0; d < x.size(); ++d) {
-      const bool drop = axes.empty() ? x[d] == 1 : std::find(axes.begin(), axes.end(), static_cast<int64_t>(d)) != axes.end();
+      const bool drop =
+          axes.empty() ? x[d] == 1 : std::find(axes.begin(), axes.end(), static_cast<int64_t>(d)) != axes.end();
       if (!drop) kept.push_back(x[d]);
     }
     return {Reshape(g, in[0], kept)};

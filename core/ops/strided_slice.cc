@@ -15,8 +15,10 @@ struct Range {
 // As Python's x[begin:end:stride] in each dimension; dimensions that the lists do not reach are taken whole.
 StatusOr<std::vector<Range>> Ranges(const Attrs& attrs, const TensorType& x) {
   const auto &begin = attrs.Ints("begin"), &end = attrs.Ints("end"), &strides = attrs.Ints("strides");
-  if (begin.size() != end.size() || (!strides.empty() && strides.size() != begin.size()) || static_cast<int64_t>(begin.size()) > x.rank()) {
-    return absl::InvalidArgumentError(absl::StrCat("begin, end and strides have ", begin.size(), ", ", end.size(), " and ", strides.size(),
+  if (begin.size() != end.size() || (!strides.empty() && strides.size() != begin.size()) ||
+      static_cast<int64_t>(begin.size()) > x.rank()) {
+    return absl::InvalidArgumentError(absl::StrCat("begin, end and strides have ", begin.size(), ", ", end.size(),
+                                                   " and ", strides.size(),
                                                    " numbers, expected as many each and at most ", x.rank()));
   }
   std::vector<Range> ranges;
@@ -27,8 +29,12 @@ StatusOr<std::vector<Range>> Ranges(const Attrs& attrs, const TensorType& x) {
       const auto place = [n](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + n : at, 0, n); };
       const int64_t first = place(begin[d]), last = place(end[d]);
       if (!strides.empty()) r.stride = strides[d];
-      if (r.stride < 1) return absl::InvalidArgumentError(absl::StrCat("stride ", r.stride, " of dimension ", d, ", expected a positive one"));
-      if (last <= first) return absl::InvalidArgumentError(absl::StrCat("[", begin[d], ", ", end[d], ") takes nothing of dimension ", d, " of size ", n));
+      if (r.stride < 1)
+        return absl::InvalidArgumentError(
+            absl::StrCat("stride ", r.stride, " of dimension ", d, ", expected a positive one"));
+      if (last <= first)
+        return absl::InvalidArgumentError(
+            absl::StrCat("[", begin[d], ", ", end[d], ") takes nothing of dimension ", d, " of size ", n));
       r.begin = first;
       r.size = (last - first + r.stride - 1) / r.stride;
     }
@@ -53,9 +59,13 @@ std::string SliceRule(const Attrs& attrs, absl::Span<const TensorType> in) {
 
 MSLUA_OPERATOR(strided_slice) {
   OpDef op("strided_slice");
-  op.Class("StridedSlice").Doc("The elements begin, begin + stride, ... before end of each dimension, counted from 0; negative ones count from the end.");
+  op.Class("StridedSlice")
+      .Doc(
+          "The elements begin, begin + stride, ... before end of each dimension, counted from 0; negative ones count "
+          "from the end.");
   op.Input("x").AllTypes();
-  op.Required("begin", AttrKind::kInts, "the first subscript of each dimension").Required("end", AttrKind::kInts, "one past the last");
+  op.Required("begin", AttrKind::kInts, "the first subscript of each dimension")
+      .Required("end", AttrKind::kInts, "one past the last");
   op.Attr("strides", AttrKind::kInts, std::vector<int64_t>{}, "steps, positive; none: 1 each");
   op.Rule(SliceRule);
   op.Infer([](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {

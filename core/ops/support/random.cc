@@ -53,7 +53,8 @@ StatusOr<Attrs> LocalizeRandom(const LocalizeCall& c) {
   Attrs attrs = c.attrs;
   const Shape &begin = c.output_begin[0], &global = c.global_outputs[0].shape, &local = c.local_outputs[0].shape;
   if (attrs.Has("shape")) attrs.Set("shape", std::vector<int64_t>(local.begin(), local.end()));
-  return attrs.Set("_begin", std::vector<int64_t>(begin.begin(), begin.end())).Set("_global", std::vector<int64_t>(global.begin(), global.end()));
+  return attrs.Set("_begin", std::vector<int64_t>(begin.begin(), begin.end()))
+      .Set("_global", std::vector<int64_t>(global.begin(), global.end()));
 }
 
 void DeclareRandom(OpDef& op) {
@@ -74,9 +75,12 @@ OpDef RandomTensorOp(std::string name, FillFn fill, const char* scale, const cha
   op.Infer([](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
     const auto& shape = a.Ints("shape");
     if (in[0].rank() != 0) return absl::InvalidArgumentError("step should be a scalar");
-    if (!IsFloat(a.Type("dtype"))) return absl::InvalidArgumentError(absl::StrCat("dtype is ", Name(a.Type("dtype")), ", expected a float type"));
+    if (!IsFloat(a.Type("dtype")))
+      return absl::InvalidArgumentError(absl::StrCat("dtype is ", Name(a.Type("dtype")), ", expected a float type"));
     for (int64_t n : shape) {
-      if (n < 0) return absl::InvalidArgumentError(absl::StrCat("shape ", ToString(absl::MakeConstSpan(shape)), " has a negative size"));
+      if (n < 0)
+        return absl::InvalidArgumentError(
+            absl::StrCat("shape ", ToString(absl::MakeConstSpan(shape)), " has a negative size"));
     }
     return std::vector<TensorType>{{a.Type("dtype"), Shape(shape.begin(), shape.end())}};
   });
@@ -91,7 +95,8 @@ OpDef RandomTensorOp(std::string name, FillFn fill, const char* scale, const cha
         for (int64_t at = 0; at < n; at += kTile) {
           const int64_t count = std::min(kTile, n - at);
           fill(random.seed, random.stream, static_cast<uint64_t>(index + at), static_cast<uint64_t>(count), numbers);
-          for (int64_t i = 0; i < count; ++i) y[offset + at + i] = static_cast<T>(static_cast<float>(numbers[i] * times + add));
+          for (int64_t i = 0; i < count; ++i)
+            y[offset + at + i] = static_cast<T>(static_cast<float>(numbers[i] * times + add));
         }
       });
     });

@@ -16,9 +16,11 @@ struct RandomStream {
   RandomStream(const Attrs& attrs, DType step_type, const void* step);
 };
 
-// Calls f(offset, index, n) for runs of `shape`, which together are all of it: n elements from `offset` of the tensor are
-// [index, index + n) of the whole. The attributes that LocalizeRandom sets say where the part lies. Large tensors use the compute threads.
-void ForEachRun(const Attrs& attrs, const Shape& shape, absl::FunctionRef<void(int64_t offset, int64_t index, int64_t n)> f);
+// Calls f(offset, index, n) for runs of `shape`, which together are all of it: n elements from `offset` of the tensor
+// are [index, index + n) of the whole. The attributes that LocalizeRandom sets say where the part lies. Large tensors
+// use the compute threads.
+void ForEachRun(const Attrs& attrs, const Shape& shape,
+                absl::FunctionRef<void(int64_t offset, int64_t index, int64_t n)> f);
 
 // Localize of random operators: `_begin` and `_global` are the place of output 0 in the whole, and the whole's shape.
 StatusOr<Attrs> LocalizeRandom(const LocalizeCall& call);
@@ -27,7 +29,8 @@ StatusOr<Attrs> LocalizeRandom(const LocalizeCall& call);
 void DeclareRandom(OpDef& op);
 
 // random_uniform and random_normal: a tensor made from `step` alone, shape and dtype by attribute.
-// `fill` is FillUniform or FillNormal of core/base/rng.h; the result is number * scale + shift, from the attributes of these names.
+// `fill` is FillUniform or FillNormal of core/base/rng.h; the result is number * scale + shift, from the attributes of
+// these names.
 using FillFn = void (*)(uint64_t seed, uint64_t stream, uint64_t begin, uint64_t n, float* out);
 OpDef RandomTensorOp(std::string name, FillFn fill, const char* scale, const char* shift, bool scale_is_end);
 

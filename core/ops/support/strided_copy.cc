@@ -23,10 +23,14 @@ void CopyRow(int64_t element_size, const void* from, int64_t from_stride, void* 
     return;
   }
   switch (element_size) {
-    case 1: return CopyRow<uint8_t>(from, from_stride, to, to_stride, n);
-    case 2: return CopyRow<uint16_t>(from, from_stride, to, to_stride, n);
-    case 4: return CopyRow<uint32_t>(from, from_stride, to, to_stride, n);
-    default: return CopyRow<uint64_t>(from, from_stride, to, to_stride, n);
+    case 1:
+      return CopyRow<uint8_t>(from, from_stride, to, to_stride, n);
+    case 2:
+      return CopyRow<uint16_t>(from, from_stride, to, to_stride, n);
+    case 4:
+      return CopyRow<uint32_t>(from, from_stride, to, to_stride, n);
+    default:
+      return CopyRow<uint64_t>(from, from_stride, to, to_stride, n);
   }
 }
 
@@ -39,7 +43,8 @@ void FillAs(int64_t n, const void* value, void* to) {
 
 }  // namespace
 
-void StridedCopy(int64_t element_size, const Shape& sizes, const void* from, const Shape& from_strides, void* to, const Shape& to_strides) {
+void StridedCopy(int64_t element_size, const Shape& sizes, const void* from, const Shape& from_strides, void* to,
+                 const Shape& to_strides) {
   // Dimensions that lie together on both sides become one.
   Shape n, f, t;
   for (size_t d = 0; d < sizes.size(); ++d) {
@@ -62,7 +67,8 @@ void StridedCopy(int64_t element_size, const Shape& sizes, const void* from, con
   n.pop_back();
   if (n.empty()) {
     ParallelFor(inner, kGrain, [&](int64_t begin, int64_t end) {
-      CopyRow(element_size, x + begin * f_inner * element_size, f_inner, y + begin * t_inner * element_size, t_inner, end - begin);
+      CopyRow(element_size, x + begin * f_inner * element_size, f_inner, y + begin * t_inner * element_size, t_inner,
+              end - begin);
     });
     return;
   }
@@ -83,10 +89,14 @@ void Fill(int64_t element_size, int64_t n, const void* value, void* to) {
   ParallelFor(n, kGrain, [&](int64_t begin, int64_t end) {
     void* at = static_cast<char*>(to) + begin * element_size;
     switch (element_size) {
-      case 1: return FillAs<uint8_t>(end - begin, value, at);
-      case 2: return FillAs<uint16_t>(end - begin, value, at);
-      case 4: return FillAs<uint32_t>(end - begin, value, at);
-      default: return FillAs<uint64_t>(end - begin, value, at);
+      case 1:
+        return FillAs<uint8_t>(end - begin, value, at);
+      case 2:
+        return FillAs<uint16_t>(end - begin, value, at);
+      case 4:
+        return FillAs<uint32_t>(end - begin, value, at);
+      default:
+        return FillAs<uint64_t>(end - begin, value, at);
     }
   });
 }

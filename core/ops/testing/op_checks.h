@@ -1,0 +1,29 @@
+// What must hold of every operator, tried on its samples (D3). Each check gives OK or says what is wrong; a check
+// that does not concern the operator gives OK.
+#pragma once
+
+#include "core/op/op_def.h"
+
+namespace mslua::testing {
+
+// A graph of the one operator obeys Verify, and its text reads back as the same graph.
+Status CheckText(const OpDef& op, const Sample& sample);
+
+// Gradients of a random projection of the outputs against central differences in f64, along a random direction of each
+// input; then the gradients of these gradients. Evaluated twice: the bits are equal.
+Status CheckGradient(const OpDef& op, const Sample& sample);
+
+// The factor rule executed: the call is cut along each factor into 2 and 3 parts, these are run and joined by
+// concatenation or by the rule's reduction, and must be the whole. Cut along a factor marked `!` they must not.
+Status CheckRule(const OpDef& op, const Sample& sample);
+
+// Every fast kernel, in f32 and bf16, against the reference in f64: on the sample, and on larger tensors.
+Status CheckFastKernels(const OpDef& op, const Sample& sample);
+
+// Every element type that the operator allows runs; floats agree with f64.
+Status CheckTypes(const OpDef& op, const Sample& sample);
+
+// An output over the memory of an input, where the definition allows it, is the same.
+Status CheckInPlace(const OpDef& op, const Sample& sample);
+
+}  // namespace mslua::testing
