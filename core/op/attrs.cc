@@ -77,6 +77,7 @@ StatusOr<AttrValue> ParseAttrValue(absl::string_view text) {
   }
   int64_t i;
   if (absl::SimpleAtoi(text, &i)) return AttrValue(i);
+  if (text.find_first_of(".e") == text.npos) return bad();  // an integer that does not fit, or none
   double d;
   const auto result = std::from_chars(text.data(), text.data() + text.size(), d);
   if (result.ec != std::errc() || result.ptr != text.data() + text.size()) return bad();
