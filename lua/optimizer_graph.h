@@ -1,4 +1,4 @@
-// Optimizers as graph: from a parameter and its gradient to the parameter's and the state's next values.
+// Optimizers as graph, over the operators apply_*: from a parameter and its gradient to the parameter's and the state's next values.
 #pragma once
 
 #include <functional>
@@ -26,7 +26,7 @@ const std::vector<std::string>& OptimizerKinds();
 // What the updates of a step share.
 struct OptimizerStep {
   GraphBuilder& g;
-  Value step;                                              // i64, from 0
+  std::function<Value()> step;                             // the scalar input of the step's number: i64, from 0
   std::function<Value(const std::string& name)> lr;        // a scalar input, f32
   // The state tensor "<name>.<key of the parameter>" as an input of the graph, zero in the beginning.
   std::function<StatusOr<Value>(const std::string& name, const ParameterData& parameter)> state;

@@ -15,8 +15,9 @@ namespace mslua {
 
 const std::string& KeyOf(Session& session, ParameterData& p) {
   if (!p.key.empty()) return p.key;
-  std::string key = p.name;
-  for (int copy = 2; !session.parameter_keys.insert(key).second; ++copy) key = absl::StrCat(p.name, "#", copy);
+  const std::string name = p.name.empty() ? "Parameter" : p.name;
+  std::string key = name;
+  for (int copy = 2; !session.parameter_keys.insert(key).second; ++copy) key = absl::StrCat(name, "#", copy);
   p.key = std::move(key);
   return p.key;
 }
@@ -55,7 +56,6 @@ StatusOr<int> MakeParameter(lua_State* L, Session& session, const char* kind) {
   auto p = std::make_shared<ParameterData>();
   p->kind = kind;
   ASSIGN_OR_RETURN(p->name, FieldString(L, 1, "name", ""));
-  if (p->name.empty()) return absl::InvalidArgumentError("Parameter: a name is needed");
   lua_getfield(L, 1, "shape");
   const bool has_shape = !lua_isnil(L, -1);
   if (has_shape) {

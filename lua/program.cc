@@ -7,6 +7,14 @@
 
 namespace mslua {
 
+StatusOr<std::unique_ptr<Executable>> CompileShared(Session& session, const Graph& graph, const CompileOptions& options) {
+  auto executable = Executable::Compile(graph, &session.store(), options, &session.workspace);
+  if (!absl::IsFailedPrecondition(executable.status())) return executable;
+  // Too large for the workspace there is: a new one, which the programs that follow share; older ones keep theirs.
+  session.workspace.reset();
+  return Executable::Compile(graph, &session.store(), options, &session.workspace);
+}
+
 StatusOr<std::unique_ptr<Program>> Program::Compile(Session& session, const Graph& graph,
                                                     const std::vector<std::shared_ptr<ParameterData>>& parameters) {
   auto program = std::make_unique<Program>();
@@ -17,7 +25,7 @@ StatusOr<std::unique_ptr<Program>> Program::Compile(Session& session, const Grap
   }
   CompileOptions options;
   options.rank = session.options().rank;
-  ASSIGN_OR_RETURN(program->executable_, Executable::Compile(graph, &session.store(), options, &session.workspace));
+  ASSIGN_OR_RETURN(program->executable_, CompileShared(session, graph, options));
   const auto& names = program->executable_->inputs();
   for (int32_t i : graph.Inputs()) {
     const Node& node = graph.nodes[i];

@@ -11,6 +11,9 @@
 
 namespace mslua {
 
+// Compiles over the session's store and workspace: of the executables made so, one runs at a time.
+StatusOr<std::unique_ptr<Executable>> CompileShared(Session& session, const Graph& graph, const CompileOptions& options);
+
 class Program {
  public:
   // `parameters` are those that the graph reads; their values are made where they do not exist.

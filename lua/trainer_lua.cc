@@ -131,7 +131,7 @@ StatusOr<std::unique_ptr<Executable>> CompileGraph(Session& session, const Trace
   options.save_graphs = OptionInt(session.lua(), "save_graphs");
   const std::string path = OptionString(session.lua(), "save_graphs_path");
   if (!path.empty()) options.save_graphs_path = path;
-  return Executable::Compile(graph.graph, &session.store(), options, &session.workspace);
+  return CompileShared(session, graph.graph, options);
 }
 
 struct MetricInfo {

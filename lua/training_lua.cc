@@ -254,7 +254,7 @@ StatusOr<int> BuildTrain(lua_State* L, Session& session) {
   }
   for (size_t i = 0; i < result.extra.size(); ++i) g.Output(absl::StrCat("out", i + 1), result.extra[i]);
 
-  const OptimizerStep step = {g, trace.Step(), [&](const std::string& name) { return trace.ScalarInput(name, DType::kF32); },
+  const OptimizerStep step = {g, [&] { return trace.Step(); }, [&](const std::string& name) { return trace.ScalarInput(name, DType::kF32); },
                               [&](const std::string& name, const ParameterData& p) { return StateInput(session, name, p); }};
   // Where a step with infinite gradients is skipped, everything stays as it was.
   const auto keep = [&](Value next, Value old) { return finite.valid() ? Elementwise(g, "select", {finite, next, old}) : next; };
