@@ -1,0 +1,93 @@
+// What the laws of ops_test.cc do not say of batch normalisation: the running statistics, and numbers far from zero.
+#include <cmath>
+#include <cstring>
+
+#include "core/graph/builder.h"
+#include "core/graph/evaluate.h"
+#include "core/op/registry.h"
+#include "gtest/gtest.h"
+
+namespace mslua {
+namespace {
+
+template <class T>
+std::string Bytes(const std::vector<T>& v) { return std::string(reinterpret_cast<const char*>(v.data()), v.size() * sizeof(T)); }
+
+template <class T>
+std::vector<T> Values(const std::string& s) {
+  std::vector<T> v(s.size() / sizeof(T));
+  std::memcpy(v.data(), s.data(), s.size());
+  return v;
+}
+
+// One channel with values 1, 2, 3, 6: mean 3, variance 3.5, unbiased 14 / 3.
+StatusOr<std::vector<std::string>> Normalise(bool training) {
+  GraphBuilder g;
+  std::vector<Value> in = {g.Input("x", kData, {DType::kF64, {4, 1}})};
+  for (const char* name : {"scale", "bias", "mean", "variance"}) in.push_back(g.Input(name, kState, {DType::kF64, {1}}));
+  const std::vector<Value> out = g.OpMulti("batch_norm", in, {{"training", training}, {"momentum", 0.25}, {"eps", 0.5}});
+  for (Value v : out) g.Output("o", v);
+  ASSIGN_OR_RETURN(const Graph graph, g.Finish());
+  return EvaluateReference(graph, {Bytes<double>({1, 2, 3, 6}), Bytes<double>({2}), Bytes<double>({10}), Bytes<double>({7}), Bytes<double>({8.5})});
+}
+
+TEST(BatchNorm, TrainingUsesTheBatchAndMovesTheRunningStatistics) {
+  const auto out = Normalise(true);
+  ASSERT_TRUE(out.ok()) << out.status();
+  const std::vector<double> y = Values<double>((*out)[0]);
+  for (int i = 0; i < 4; ++i) EXPECT_NEAR(y[i], (std::vector<double>{1, 2, 3, 6}[i] - 3) / 2 * 2 + 10, 1e-12);
+  EXPECT_NEAR(Values<double>((*out)[1])[0], 0.75 * 7 + 0.25 * 3, 1e-12);
+  EXPECT_NEAR(Values<double>((*out)[2])[0], 0.75 * 8.5 + 0.25 * 14 / 3, 1e-12);
+}
+
+TEST(BatchNorm, EvaluationUsesTheRunningStatistics) {
+  const auto out = Normalise(false);
+  ASSERT_TRUE(out.ok()) << out.status();
+  EXPECT_NEAR(Values<double>((*out)[0])[3], (6 - 7) / 3.0 * 2 + 10, 1e-12);
+  EXPECT_EQ(Values<double>((*out)[1])[0], 7);
+  EXPECT_EQ(Values<double>((*out)[2])[0], 8.5);
+}
+
+// Values around 1000 with spread 1: about the running mean, f32 keeps their variance; both formats, all kernels.
+TEST(BatchNorm, StatisticsFarFromZeroKeepTheirDigits) {
+  const OpDef& op = *Operators().Find("batch_norm_stats");
+  const int64_t n = 3, c = 20, s = 333;
+  for (const bool last : {false, true}) {
+    Attrs attrs = {{"data_format", std::string(last ? "NHWC" : "NCHW")}};
+    const Shape shape = last ? Shape{n, s, c} : Shape{n, c, s};
+    std::vector<float> x(n * c * s), shift(c, 1000.25f);
+    std::vector<double> sum(c), square(c);
+    for (size_t i = 0; i < x.size(); ++i) {
+      x[i] = 1000 + static_cast<float>(std::sin(static_cast<double>(i)));
+      const size_t k = last ? i % c : i / s % c;
+      sum[k] += x[i] - 1000.25;
+      square[k] += (x[i] - 1000.25) * (x[i] - 1000.25);
+    }
+    const std::vector<TensorType> in = {{DType::kF32, shape}, {DType::kF32, {c}}};
+    const auto types = CheckCall(op, in, attrs);
+    ASSERT_TRUE(types.ok()) << types.status();
+    const OpSpec spec{attrs, in, *types};
+    ASSERT_TRUE(op.fast[0].supports(spec));
+    auto kernel = op.fast[0].make(spec);
+    ASSERT_TRUE(kernel.ok());
+    std::vector<float> got_sum(c), got_square(c), scratch((*kernel)->scratch_bytes() / sizeof(float) + 1);
+    const void* inputs[] = {x.data(), shift.data()};
+    void* outputs[] = {got_sum.data(), got_square.data()};
+    ASSERT_TRUE((*kernel)->Run({inputs, outputs, scratch.data()}).ok());
+    for (int64_t k = 0; k < c; ++k) {
+      EXPECT_NEAR(got_sum[k], sum[k], 1e-4 * n * s);
+      EXPECT_NEAR(got_square[k] / square[k], 1, 1e-5);
+    }
+  }
+}
+
+TEST(BatchNorm, SaysWhatDoesNotFit) {
+  GraphBuilder g;
+  std::vector<Value> in = {g.Input("x", kData, {DType::kBF16, {4, 3, 2, 2}})};
+  for (const char* name : {"scale", "bias", "mean", "variance"}) in.push_back(g.Input(name, kState, {DType::kF32, {2}}));
+  g.OpMulti("batch_norm", in);
+  EXPECT_NE(g.status().message().find("expected [3], one element a channel"), std::string::npos) << g.status();
+}
+
+}  // namespace
+}  // namespace mslua
