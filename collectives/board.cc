@@ -51,19 +51,21 @@ char* Board::piece(int from, int to, int half) const {
   return reinterpret_cast<char*>(&channel(ranks_, 0)) + ((from * ranks_ + to) * 2 + half) * piece_;
 }
 
-void Board::Abort(absl::string_view reason) const {
+void Board::Abort(const Status& why) const {
   AbortNote& note = *reinterpret_cast<AbortNote*>(base_);
   uint32_t none = 0;
   if (!note.state.compare_exchange_strong(none, 1)) return;
-  const size_t size = std::min(reason.size(), sizeof note.reason - 1);
-  std::memcpy(note.reason, reason.data(), size);
+  note.code = static_cast<uint32_t>(why.code());
+  const size_t size = std::min(why.message().size(), sizeof note.reason - 1);
+  std::memcpy(note.reason, why.message().data(), size);
   note.reason[size] = 0;
   note.state.store(2);
 }
 
-std::string Board::AbortReason() const {
+Status Board::Aborted() const {
   const AbortNote& note = *reinterpret_cast<const AbortNote*>(base_);
-  return note.state.load() == 2 ? note.reason : "";
+  return note.state.load() == 2 ? AsSeenByOthers(Status(static_cast<absl::StatusCode>(note.code), note.reason))
+                                : absl::OkStatus();
 }
 
 void FutexWait(std::atomic<uint32_t>& word, uint32_t value, absl::Duration limit) {

@@ -92,15 +92,17 @@ class Board {
   char* piece(int from, int to, int half) const;
   int64_t piece_bytes() const { return piece_; }
 
-  // The first rank to call this gives the group's reason; later calls do nothing.
-  void Abort(absl::string_view reason) const;
-  // Empty while nobody has aborted.
-  std::string AbortReason() const;
+  // The first rank to call this gives the group's reason, not OK; later calls do nothing.
+  void Abort(const Status& why) const;
+  // OK while nobody has aborted. What differs between ranks (FailedPrecondition) is given as it was; of other
+  // failures ranks learn (Aborted) that another one stopped.
+  Status Aborted() const;
 
  private:
   struct AbortNote {
     std::atomic<uint32_t> state;  // 0 none, 1 being written, 2 written
-    char reason[1020];
+    uint32_t code;
+    char reason[1016];
   };
 
   std::shared_ptr<void> memory_;

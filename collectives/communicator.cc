@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -188,6 +189,15 @@ StatusOr<int> Communicator::PlaceIn(absl::Span<const int> ranks) const {
   const auto me = std::find(ranks.begin(), ranks.end(), rank());
   if (me == ranks.end()) return refuse("this rank is not among them; only members make the group");
   return static_cast<int>(me - ranks.begin());
+}
+
+Status Communicator::Mine(const Status& why) const {
+  return absl::StartsWith(why.message(), "rank ") ? why : Annotate(why, Me());
+}
+
+Status AsSeenByOthers(const Status& status) {
+  if (absl::IsFailedPrecondition(status) || absl::IsAborted(status)) return status;
+  return absl::AbortedError(absl::StrCat("stopped because another rank failed: ", status.message()));
 }
 
 std::string Communicator::Me() const { return absl::StrCat("rank ", rank_, "/", members_.size()); }

@@ -126,6 +126,8 @@ class Communicator {
   virtual Status Wait(Handle handle) = 0;
   // Does what can be done now without waiting: for use between computations.
   virtual Status Progress() = 0;
+  // True when the call has ended.
+  virtual bool Done(Handle handle) const = 0;
   // Start and Wait.
   virtual Status Run(const Call& call);
 
@@ -139,8 +141,8 @@ class Communicator {
   // buffer; these are the fast ones.
   virtual StatusOr<void*> AllocateShared(int64_t bytes, absl::string_view source) = 0;
 
-  // Makes all ranks' present and later calls fail with `reason`, which names this rank.
-  virtual void Abort(absl::string_view reason) = 0;
+  // Makes all ranks' present and later calls fail, quoting `why` (not OK) and this rank.
+  virtual void Abort(const Status& why) = 0;
 
   // The last calls of this rank, over all its groups.
   const FlightRecorder& recorder() const { return *recorder_; }
@@ -155,6 +157,8 @@ class Communicator {
   StatusOr<int> PlaceIn(absl::Span<const int> ranks) const;
   // "rank 2/4".
   std::string Me() const;
+  // `why` with this rank before its message, unless a rank is there.
+  Status Mine(const Status& why) const;
 
   std::shared_ptr<FlightRecorder> recorder_;
 
@@ -162,5 +166,9 @@ class Communicator {
   const int rank_;
   const std::vector<int> members_;
 };
+
+// What other ranks report when one failed with `status`: differences between ranks concern all alike and stay as they
+// are (FailedPrecondition); anything else is Aborted, "stopped because another rank failed: ...".
+Status AsSeenByOthers(const Status& status);
 
 }  // namespace mslua

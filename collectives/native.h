@@ -7,10 +7,18 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "collectives/communicator.h"
+#include "collectives/socket.h"
 
 namespace mslua {
+
+// Where a rank is.
+struct NativePeer {
+  std::string host;   // ranks with the same name are on one host
+  Endpoint endpoint;  // where it listens for ranks of other hosts
+};
 
 struct NativeOptions {
   int rank = 0;
@@ -19,9 +27,14 @@ struct NativeOptions {
   std::string folder;
   uint32_t epoch = 0;                          // of the membership; ranks of different epochs do not meet
   absl::Duration timeout = absl::Seconds(30);  // to meet all ranks
+  // Of all ranks, as the rendezvous gives them; empty: all on this host.
+  std::vector<NativePeer> peers;
+  // The same for all ranks of the job and unlike other jobs'; strangers are turned away by it.
+  std::string job;
 };
 
-// The world of all ranks on this host. Called by every rank. DeadlineExceeded names the ranks that have not come.
-StatusOr<std::unique_ptr<Communicator>> MakeNativeWorld(const NativeOptions& options);
+// The world. Called by every rank; `listener` is the one of this rank's endpoint, needed when there are other hosts.
+// DeadlineExceeded names the ranks that have not come. Bytes between hosts are not encrypted.
+StatusOr<std::unique_ptr<Communicator>> MakeNativeWorld(const NativeOptions& options, const Fd& listener = Fd());
 
 }  // namespace mslua

@@ -76,12 +76,12 @@ class SharedMemoryCommunicator : public Communicator {
   StatusOr<Handle> Start(const Call& call) override;
   Status Wait(Handle handle) override;
   Status Progress() override;
+  bool Done(Handle handle) const override {
+    return handle.id % 2 == 1 ? !messages_.Has(handle.id) : done_ >= handle.id / 2;
+  }
   StatusOr<std::unique_ptr<Communicator>> Split(absl::Span<const int> ranks, absl::string_view source) override;
   StatusOr<void*> AllocateShared(int64_t bytes, absl::string_view source) override;
-  void Abort(absl::string_view reason) override {
-    board_.Abort(absl::StrCat(Me(), ": ", reason));
-    if (failed_.ok()) failed_ = absl::AbortedError(absl::StrCat(Me(), ": ", reason));
-  }
+  void Abort(const Status& why) override { Fail(Mine(why)).IgnoreError(); }
 
  private:
   enum class Way : uint8_t { kSmall, kDirect, kStaged };
@@ -178,6 +178,8 @@ Status SharedMemoryCommunicator::Wait(Handle handle) {
 
 Status SharedMemoryCommunicator::Progress() {
   RETURN_IF_ERROR(failed_);
+  const Status aborted = board_.Aborted();
+  if (!aborted.ok()) return Fail(aborted);
   for (bool moved = true; moved;) {
     moved = false;
     if (done_ < begun_) RETURN_IF_ERROR(Advance(false, &moved));
@@ -585,10 +587,8 @@ Status SharedMemoryCommunicator::MoveMessages(bool* moved) {
 }
 
 Status SharedMemoryCommunicator::Evidence(int peer, const Call& call) const {
-  const std::string reason = board_.AbortReason();
-  if (!reason.empty()) {
-    return Error(absl::StatusCode::kAborted, call, absl::StrCat("stopped because another rank failed: ", reason));
-  }
+  const Status aborted = board_.Aborted();
+  if (!aborted.ok()) return Error(aborted.code(), call, std::string(aborted.message()));
   for (int r = 0; r < size(); ++r) {
     // Any rank's end is the end of a collective; a message needs its other end alone.
     if (r == rank() || (IsPointToPoint(call.kind) && r != peer)) continue;
@@ -641,7 +641,7 @@ Status SharedMemoryCommunicator::Error(absl::StatusCode code, const Call& call, 
 Status SharedMemoryCommunicator::Fail(const Status& status) {
   if (!failed_.ok()) return failed_;
   failed_ = status;
-  board_.Abort(status.message());
+  board_.Abort(status);
   for (uint64_t k = done_; k < begun_; ++k) recorder_->End(pending(k).ticket, false);
   return status;
 }

@@ -1,0 +1,274 @@
+#include "collectives/links.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "absl/strings/str_cat.h"
+
+namespace mslua {
+namespace {
+
+// The most that one turn of the thread moves on a socket while it holds the mutex.
+constexpr size_t kTurn = 512 << 10;
+
+}  // namespace
+
+Links::Links(std::map<int, Fd> sockets) : wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  for (auto& [peer, socket] : sockets) peers_[peer].socket = std::move(socket);
+  thread_ = std::thread([this] { Run(); });
+}
+
+Links::~Links() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    stop_ = true;
+  }
+  Wake();
+  thread_.join();
+}
+
+void Links::Wake() {
+  const uint64_t one = 1;
+  if (write(wake_.get(), &one, sizeof one) < 0 && errno != EAGAIN) changed_.notify_all();
+}
+
+void Links::Send(int peer, const Frame& frame, const void* payload, int* unsent) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Peer& p = peers_.at(peer);
+  if (!p.lost.empty()) return;  // Wait reports it
+  if (unsent != nullptr) ++*unsent;
+  const bool idle = p.queue.empty();
+  p.queue.push_back({EncodeFrame(frame), static_cast<const char*>(payload), frame.bytes, 0, frame.group, unsent});
+  if (idle) Write(p);  // what the kernel takes at once need not wake the thread
+  if (!p.queue.empty()) Wake();
+}
+
+void Links::SendAbort(int peer, Frame frame, absl::string_view reason) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Peer& p = peers_.at(peer);
+  if (!p.lost.empty()) return;
+  frame.type = Frame::Type::kAbort;
+  frame.bytes = reason.size();
+  const bool idle = p.queue.empty();
+  p.queue.push_back({absl::StrCat(EncodeFrame(frame), reason), nullptr, 0, 0, frame.group, nullptr});
+  if (idle) Write(p);
+  if (!p.queue.empty()) Wake();
+}
+
+std::shared_ptr<Arrival> Links::Expect(int peer, uint64_t group, uint64_t sequence, uint8_t stage, void* into,
+                                       int64_t room) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const Key key(peer, group, sequence, stage);
+  const auto found = arrivals_.find(key);
+  if (found != arrivals_.end()) {
+    std::shared_ptr<Arrival> arrival = std::move(found->second);
+    arrivals_.erase(found);
+    arrival->into = static_cast<char*>(into);
+    arrival->room = room;
+    return arrival;
+  }
+  auto arrival = std::make_shared<Arrival>();
+  arrival->into = static_cast<char*>(into);
+  arrival->room = room;
+  arrivals_[key] = arrival;
+  return arrival;
+}
+
+void Links::Drop(uint64_t group) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (auto it = arrivals_.begin(); it != arrivals_.end();) {
+    it = std::get<1>(it->first) == group ? arrivals_.erase(it) : std::next(it);
+  }
+  for (auto& [rank, peer] : peers_) {
+    if (peer.reading != nullptr && peer.reading->frame.group == group && peer.reading->heap == nullptr) {
+      peer.reading->heap.reset(new char[peer.reading->frame.bytes + 1]);  // the rest is read and forgotten
+    }
+    for (auto it = peer.queue.begin(); it != peer.queue.end();) {
+      if (it->group != group || it->bytes == 0) {
+        ++it;
+      } else if (it->done == 0) {
+        it = peer.queue.erase(it);
+      } else {
+        peer.lost = "a frame was given up half-way";
+        shutdown(peer.socket.get(), SHUT_RDWR);
+        peer.queue.clear();
+        break;
+      }
+    }
+    // Frames without payload (an abort) still go out, and count for nobody.
+    for (Outgoing& out : peer.queue) {
+      if (out.group == group) out.unsent = nullptr;
+    }
+  }
+}
+
+Status Links::Wait(uint64_t group, absl::Duration limit, const std::function<bool(std::vector<int>*)>& done) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  Status status;
+  std::vector<int> awaited;
+  const bool woken = changed_.wait_for(lock, absl::ToChronoNanoseconds(limit), [&] {
+    awaited.clear();
+    if (done(&awaited)) return true;
+    const auto abort = aborts_.find(group);
+    if (abort != aborts_.end()) {
+      status = abort->second;
+      return true;
+    }
+    for (int r : awaited) {
+      if (peers_.at(r).lost.empty()) continue;
+      status = absl::UnavailableError(
+          absl::StrCat("the connection to rank ", r, " of the world is lost: ", peers_.at(r).lost));
+      return true;
+    }
+    return false;
+  });
+  if (!woken) return absl::DeadlineExceededError("no frame came");
+  return status;
+}
+
+bool Links::Check(const std::function<bool()>& done) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return done();
+}
+
+void Links::Run() {
+  std::vector<pollfd> entries;
+  std::vector<int> ranks;
+  while (true) {
+    entries.assign(1, {wake_.get(), POLLIN, 0});
+    ranks.assign(1, -1);
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (stop_) return;
+      for (auto& [rank, peer] : peers_) {
+        if (!peer.lost.empty()) continue;
+        entries.push_back({peer.socket.get(), static_cast<short>(peer.queue.empty() ? POLLIN : POLLIN | POLLOUT), 0});
+        ranks.push_back(rank);
+      }
+    }
+    if (poll(entries.data(), entries.size(), -1) < 0) continue;
+    uint64_t count;
+    if (entries[0].revents != 0 && read(wake_.get(), &count, sizeof count) < 0) count = 0;
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (size_t i = 1; i < entries.size(); ++i) {
+      Peer& peer = peers_[ranks[i]];
+      if ((entries[i].revents & (POLLIN | POLLHUP | POLLERR)) != 0) Read(ranks[i], peer);
+      if ((entries[i].revents & POLLOUT) != 0) Write(peer);
+    }
+    changed_.notify_all();
+  }
+}
+
+void Links::Write(Peer& peer) {
+  for (size_t moved = 0; peer.lost.empty() && !peer.queue.empty() && moved < kTurn;) {
+    Outgoing& out = peer.queue.front();
+    const size_t head = out.head.size();
+    iovec parts[2] = {};
+    int n = 0;
+    if (out.done < head) parts[n++] = {&out.head[out.done], head - out.done};
+    const uint64_t payload_done = out.done < head ? 0 : out.done - head;
+    if (payload_done < out.bytes) {
+      parts[n++] = {const_cast<char*>(out.payload) + payload_done, std::min<size_t>(out.bytes - payload_done, kTurn)};
+    }
+    msghdr message = {};
+    message.msg_iov = parts;
+    message.msg_iovlen = n;
+    const ssize_t sent = sendmsg(peer.socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0) {
+      if (errno == EAGAIN || errno == EINTR) return;
+      peer.lost = strerror(errno);
+      return;
+    }
+    out.done += sent;
+    moved += sent;
+    if (out.done == head + out.bytes) {
+      if (out.unsent != nullptr) --*out.unsent;
+      peer.queue.pop_front();
+    }
+  }
+}
+
+void Links::Read(int rank, Peer& peer) {
+  for (size_t moved = 0; peer.lost.empty() && moved < kTurn;) {
+    ssize_t got;
+    if (peer.reading == nullptr) {
+      size_t wanted = kFrameHeaderBytes;
+      if (peer.head.size() >= wanted) wanted += static_cast<uint8_t>(peer.head[kSourceSizeAt]);
+      char buffer[kFrameHeaderBytes + kMaxSourceBytes];
+      got = recv(peer.socket.get(), buffer, wanted - peer.head.size(), MSG_DONTWAIT);
+      if (got > 0) peer.head.append(buffer, got);
+    } else {
+      Arrival& a = *peer.reading;
+      char* to = a.heap != nullptr ? a.heap.get() : a.into;
+      got = recv(peer.socket.get(), to + a.received, std::min<size_t>(a.frame.bytes - a.received, kTurn), MSG_DONTWAIT);
+      if (got > 0) a.received += got;
+    }
+    if (got == 0) {
+      peer.lost = "it has closed the connection";
+    } else if (got < 0) {
+      if (errno == EAGAIN || errno == EINTR) return;
+      peer.lost = strerror(errno);
+    }
+    if (!peer.lost.empty()) return;
+    moved += got;
+    if (peer.reading == nullptr) {
+      const Status status = Begin(rank, peer);
+      if (!status.ok()) peer.lost = std::string(status.message());
+    }
+    if (peer.reading != nullptr && peer.reading->received == peer.reading->frame.bytes) Finish(peer);
+  }
+}
+
+Status Links::Begin(int rank, Peer& peer) {
+  if (peer.head.size() < kFrameHeaderBytes) return absl::OkStatus();
+  int source_bytes = 0;
+  ASSIGN_OR_RETURN(Frame frame,
+                   DecodeFrameHeader(absl::string_view(peer.head).substr(0, kFrameHeaderBytes), &source_bytes));
+  if (peer.head.size() < static_cast<size_t>(kFrameHeaderBytes + source_bytes)) return absl::OkStatus();
+  if (frame.type == Frame::Type::kAbort && frame.bytes > 4096) return absl::DataLossError("an abort is too long");
+  std::shared_ptr<Arrival> arrival;
+  if (frame.type == Frame::Type::kAbort) {
+    arrival = std::make_shared<Arrival>();
+  } else {
+    const Key key(rank, frame.group, frame.sequence, frame.stage);
+    std::shared_ptr<Arrival>& slot = arrivals_[key];
+    if (slot == nullptr) {
+      slot = arrival = std::make_shared<Arrival>();
+    } else {
+      if (slot->begun) return absl::DataLossError("a frame came twice");
+      arrival = std::move(slot);
+      arrivals_.erase(key);
+    }
+  }
+  arrival->begun = true;
+  arrival->frame = frame;
+  arrival->source = peer.head.substr(kFrameHeaderBytes);
+  arrival->frame.call.source = arrival->source;
+  if (arrival->into == nullptr || static_cast<uint64_t>(arrival->room) < frame.bytes) {
+    arrival->heap.reset(new (std::nothrow) char[frame.bytes + 1]);
+    if (arrival->heap == nullptr)
+      return absl::ResourceExhaustedError(absl::StrCat("no memory for ", frame.bytes, " bytes"));
+  }
+  peer.head.clear();
+  peer.reading = std::move(arrival);
+  return absl::OkStatus();
+}
+
+void Links::Finish(Peer& peer) {
+  Arrival& a = *peer.reading;
+  a.complete = true;
+  if (a.frame.type == Frame::Type::kAbort) {
+    aborts_.emplace(a.frame.group, Status(static_cast<absl::StatusCode>(a.frame.status),
+                                          absl::string_view(a.heap.get(), a.frame.bytes)));
+  }
+  peer.reading = nullptr;
+}
+
+}  // namespace mslua

@@ -1,0 +1,90 @@
+// Connections to ranks on other hosts: one TCP socket a pair and one thread that moves frames in and out.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "collectives/frame.h"
+#include "collectives/socket.h"
+
+namespace mslua {
+
+// A frame that came or is awaited. Fields but `into` are read under Links' mutex, or after `complete` was seen there.
+struct Arrival {
+  Frame frame;
+  std::string source;
+  std::unique_ptr<char[]> heap;  // the payload, when it came before it was expected
+  char* into = nullptr;          // where it goes
+  int64_t room = 0;              // bytes there
+  uint64_t received = 0;
+  bool begun = false, complete = false;
+};
+
+class Links {
+ public:
+  // Takes over connected sockets to ranks.
+  explicit Links(std::map<int, Fd> sockets);
+  ~Links();
+
+  // Queues a frame for `peer`; the payload stays untouched until `*unsent` (null: not counted), which this
+  // increases, is 0 again.
+  void Send(int peer, const Frame& frame, const void* payload, int* unsent);
+  // Tells `peer` that the group is over, and why; goes out even after Drop.
+  void SendAbort(int peer, Frame frame, absl::string_view reason);
+  // The frame of this sequence and stage of `group` from `peer`, now or later. A payload of at most `room` bytes goes
+  // to `into`, a longer or early one to its heap.
+  using Key = std::tuple<int, uint64_t, uint64_t, uint8_t>;
+  std::shared_ptr<Arrival> Expect(int peer, uint64_t group, uint64_t sequence, uint8_t stage, void* into, int64_t room);
+  // Forgets the group: nothing of it is read from or written to its callers' memory after this.
+  void Drop(uint64_t group);
+
+  // Waits until `done(&awaited)`, an abort of the group, the loss of a rank that it put into `awaited`, or `limit`.
+  // OK says that it is done; aborts give the status that they carry. `done` is called under the mutex.
+  Status Wait(uint64_t group, absl::Duration limit, const std::function<bool(std::vector<int>*)>& done);
+  // done() under the mutex.
+  bool Check(const std::function<bool()>& done);
+
+ private:
+  struct Outgoing {
+    std::string head;  // header, source, and the reason of an abort
+    const char* payload;
+    uint64_t bytes, done = 0;
+    uint64_t group;
+    int* unsent;
+  };
+  struct Peer {
+    Fd socket;
+    std::deque<Outgoing> queue;
+    std::string head;  // bytes of the header and source that have come
+    std::shared_ptr<Arrival> reading;
+    std::string lost;  // why the connection is over
+  };
+
+  void Run();
+  void Read(int rank, Peer& peer);
+  void Write(Peer& peer);
+  // The whole header has come.
+  Status Begin(int rank, Peer& peer);
+  void Finish(Peer& peer);
+  void Wake();
+
+  Fd wake_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<int, Peer> peers_;
+  std::map<Key, std::shared_ptr<Arrival>> arrivals_;
+  std::map<uint64_t, Status> aborts_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace mslua

@@ -1,0 +1,117 @@
+// Ranks of several hosts, which are threads here: each "host" has a folder of its own, and TCP goes over loopback.
+#include "collectives/network.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "collectives/conformance.h"
+#include "collectives/native.h"
+
+namespace mslua {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Hosts of the ranks, by name: "ab" is two hosts of a rank each, "aab" puts ranks 0 and 1 together.
+class World {
+ public:
+  explicit World(const std::string& hosts) {
+    char path[] = "/tmp/mslua-test-XXXXXX";
+    root_ = mkdtemp(path);
+    for (char host : hosts) {
+      listeners_.push_back(*ListenTcp({"127.0.0.1", 0}));
+      peers_.push_back({std::string(1, host), *LocalEndpoint(listeners_.back())});
+      std::filesystem::create_directory(absl::StrCat(root_, "/", peers_.back().host));
+    }
+  }
+  ~World() { std::filesystem::remove_all(root_); }
+  int size() const { return static_cast<int>(peers_.size()); }
+  StatusOr<std::unique_ptr<Communicator>> Make(int rank) {
+    NativeOptions options;
+    options.rank = rank;
+    options.size = size();
+    options.peers = peers_;
+    options.folder = absl::StrCat(root_, "/", peers_[rank].host);
+    options.job = "test";
+    options.timeout = timeout;
+    return MakeNativeWorld(options, listeners_[rank]);
+  }
+  absl::Duration timeout = absl::Seconds(20);
+  std::vector<NativePeer> peers_;
+
+ private:
+  std::string root_;
+  std::vector<Fd> listeners_;
+};
+
+class Network : public ::testing::TestWithParam<const char*> {
+ protected:
+  void Run(const std::function<void(Communicator&)>& body) {
+    World world(GetParam());
+    OnThreads(
+        world.size(), [&](int rank, int) { return world.Make(rank); }, body);
+  }
+};
+
+TEST_P(Network, Collectives) {
+  Run([](Communicator& c) { CheckCollectives(c); });
+}
+TEST_P(Network, Groups) {
+  Run([](Communicator& c) { CheckGroups(c); });
+}
+TEST_P(Network, Asynchronous) { Run(CheckAsynchronous); }
+TEST_P(Network, Messages) {
+  Run([](Communicator& c) { CheckMessages(c); });
+}
+TEST_P(Network, Repeatable) {
+  Run([](Communicator& c) { CheckRepeatable(c); });
+}
+TEST_P(Network, Shared) {
+  Run([](Communicator& c) { CheckShared(c); });
+}
+TEST_P(Network, Refusals) { Run(CheckRefusals); }
+TEST_P(Network, Mismatch) { Run(CheckMismatch); }
+TEST_P(Network, MessageMismatch) { Run(CheckMessageMismatch); }
+TEST_P(Network, Deadline) { Run(CheckDeadline); }
+TEST_P(Network, Abort) { Run(CheckAbort); }
+TEST_P(Network, Leaving) {
+  World world(GetParam());
+  std::vector<std::thread> threads;
+  for (int r = 0; r < world.size(); ++r) {
+    threads.emplace_back([&, r] {
+      auto comm = world.Make(r);
+      ASSERT_TRUE(comm.ok()) << comm.status();
+      CheckLeaving(std::move(*comm));
+    });
+  }
+  for (std::thread& t : threads) t.join();
+}
+INSTANTIATE_TEST_SUITE_P(Hosts, Network, ::testing::Values("ab", "abc", "aabb", "abaca"),
+                         [](const ::testing::TestParamInfo<const char*>& info) { return info.param; });
+
+TEST(NetworkWorld, NamesTheMissing) {
+  World world("abc");
+  world.timeout = absl::Milliseconds(100);
+  auto made = world.Make(0);
+  EXPECT_EQ(made.status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(made.status().message()), HasSubstr("ranks 1, 2 of other hosts have not come"));
+  EXPECT_THAT(std::string(world.Make(1).status().message()), HasSubstr("rank 0 at 127.0.0.1:"));
+}
+
+TEST(NetworkWorld, StrangersAreTurnedAway) {
+  World world("ab");
+  auto stranger = ConnectTcp(world.peers_[0].endpoint, absl::InfiniteFuture());
+  ASSERT_TRUE(stranger.ok());
+  ASSERT_TRUE(SendAll(*stranger, "GET / HTTP/1.1\r\nHost: somebody\r\n\r\n", absl::InfiniteFuture()).ok());
+  OnThreads(
+      2, [&](int rank, int) { return world.Make(rank); },
+      [](Communicator& comm) { EXPECT_TRUE(comm.Run(Call::Barrier()).ok()); });
+}
+
+}  // namespace
+}  // namespace mslua
