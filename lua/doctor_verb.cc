@@ -107,8 +107,8 @@ Check CheckCompute() {
   auto session = Session::Create({});
   Status status = session.status();
   if (status.ok()) {
-    status = (*session)->RunText("local ms = require 'mslua' local x = ms.ones({64, 64}) "
-                                 "assert(ms.ops.matmul(x, x):sum():item() == 64 * 64 * 64, 'wrong product')", "=doctor");
+    status = (*session)->RunText("local core = require 'mslua.core' require 'mslua' local x = core.ones({64, 64}) "
+                                 "assert(core.functions.matmul(x, x):sum():item() == 64 * 64 * 64, 'wrong product')", "=doctor");
   }
   return {"computing", status.ok() ? Check::kOk : Check::kBad, status.ok() ? "a matrix product is right" : std::string(status.message()),
           status.ok() ? "" : "this is a fault of the build: run ./tools/test"};

@@ -144,8 +144,28 @@ Status Session::RunText(absl::string_view code, const std::string& chunk_name) {
   return Call(0, LUA_MULTRET);
 }
 
+void Session::OnLine(lua_State* L, lua_Debug* frame) {
+  lua_getinfo(L, "S", frame);
+  if (InLibrary(frame->short_src)) return;
+  Session& session = Session::Of(L);
+  session.followed_line_ = frame->currentline;
+  const char* name = frame->source[0] == '@' || frame->source[0] == '=' ? frame->source + 1 : frame->short_src;
+  if (session.followed_file_ != name) session.followed_file_ = name;
+}
+
+void Session::FollowLines(bool on) {
+  following_ = on;
+  followed_line_ = 0;
+  lua_sethook(current_, on ? OnLine : nullptr, on ? LUA_MASKLINE : 0, 0);
+}
+
 std::shared_ptr<const Location> Session::Where() const {
   auto location = std::make_shared<Location>();
+  if (following_ && followed_line_ > 0) {
+    location->file = followed_file_;
+    location->line = followed_line_;
+    return location;
+  }
   lua_Debug frame;
   for (int level = 0; lua_getstack(current_, level, &frame); ++level) {
     lua_getinfo(current_, "Sl", &frame);

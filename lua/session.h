@@ -19,6 +19,7 @@
 #include "lua/allocator.h"
 
 struct lua_State;
+struct lua_Debug;
 
 namespace mslua {
 
@@ -68,6 +69,10 @@ class Session {
 
   // The nearest caller outside the embedded library; file empty when there is none.
   std::shared_ptr<const Location> Where() const;
+  // While `on`, remembers the user's line that runs: `return ops.relu(x)` is a tail call, which leaves no frame for Where()
+  // to find. Costs speed, so it is on while a graph is traced.
+  void FollowLines(bool on);
+
   // "recipe.lua:12: " before the message, unless it is there.
   std::string Located(const Status& status) const;
 
@@ -88,7 +93,12 @@ class Session {
   explicit Session(SessionOptions options);
   Status Open();
 
+  static void OnLine(lua_State* L, lua_Debug* frame);
+
   SessionOptions options_;
+  bool following_ = false;
+  std::string followed_file_;
+  int followed_line_ = 0;  // 0: none yet
   lua_State* lua_ = nullptr;
   lua_State* current_ = nullptr;
   Store store_;

@@ -13,9 +13,13 @@ namespace mslua {
 Trace::Trace(Session& session, std::string name, bool training)
     : session_(session), outer_(session.trace), id_(session.next_trace_id++), training_(training), builder_(std::move(name)) {
   session.trace = this;
+  if (outer_ == nullptr) session.FollowLines(true);
 }
 
-Trace::~Trace() { session_.trace = outer_; }
+Trace::~Trace() {
+  session_.trace = outer_;
+  if (outer_ == nullptr) session_.FollowLines(false);
+}
 
 void Trace::Locate() {
   auto location = std::make_shared<Location>(*session_.Where());

@@ -205,7 +205,7 @@ TEST_F(TrainingTest, MistakesAreOneMessage) {
   EXPECT_EQ(Eval("make({kind = 'sgd'}, {forwards = 1})"), "test.lua:1: build_train: unknown field 'forwards' (did you mean 'forward'?)");
   EXPECT_EQ(Eval("core.dataset {source = {kind = 'cifar'}, ops = {}}"), "test.lua:1: dataset: unknown source 'cifar' (did you mean 'cifar10'?)");
   EXPECT_NE(Eval("core.dataset {source = {kind = 'mnist', path = '/nowhere'}, ops = {}}:size()").find("/nowhere"), std::string::npos);
-  EXPECT_EQ(Eval("train(make {kind = 'sgd'}, 1e30, 50)").substr(0, 31), "test.lua:25: the loss is infini") << "the loop's line in train()";
+  EXPECT_EQ(Eval("train(make {kind = 'sgd'}, 1e30, 50)").substr(0, 31), "test.lua:22: the loss is infini") << "the loop's line in train()";
   EXPECT_EQ(session_->exit_code, 7);
 }
 
