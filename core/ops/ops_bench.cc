@@ -1,0 +1,137 @@
+// Times the fast kernels on the shapes of ResNet-50, GPT and the quick start: best of several runs, with the rate of
+// arithmetic and of memory that it means. An argument keeps the rows whose operator contains it.
+//
+//   bazel run //core/ops:ops_bench -- conv2d
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+#include "absl/strings/match.h"
+#include "core/base/rng.h"
+#include "core/op/registry.h"
+
+namespace mslua {
+namespace {
+
+struct Row {
+  const char* op;
+  std::vector<TensorType> inputs;
+  Attrs attrs;
+};
+
+std::vector<Row> Rows() {
+  using Ints = std::vector<int64_t>;
+  std::vector<Row> rows;
+  for (const DType t : {DType::kF32, DType::kBF16}) {
+    const auto data = [t](Shape s) { return TensorType{t, std::move(s)}; };
+    const auto f32 = [](Shape s) { return TensorType{DType::kF32, std::move(s)}; };
+    const Attrs last = {{"data_format", std::string("NHWC")}};
+    rows.push_back({"matmul", {data({2, 32}), data({32, 16})}, {}});
+    rows.push_back({"matmul", {data({2, 16}), data({32, 16})}, {{"transpose_b", true}}});
+    rows.push_back({"matmul", {data({2, 32}), data({2, 16})}, {{"transpose_a", true}}});
+    rows.push_back({"matmul", {data({64, 64}), data({64, 64})}, {}});
+    rows.push_back({"matmul", {data({768, 128}), data({128, 512})}, {}});
+    rows.push_back({"matmul", {data({512, 768}), data({768, 3072})}, {}});
+    const auto convolution = [&](int64_t n, int64_t c, int64_t o, int64_t size, int64_t kernel, int64_t stride) {
+      const int64_t out = size / stride;
+      Attrs a = {{"data_format", std::string("NHWC")}, {"stride", Ints{stride}}, {"pad_mode", "pad"}, {"padding", Ints{kernel / 2}}};
+      rows.push_back({"conv2d", {data({n, size, size, c}), data({o, c, kernel, kernel})}, a});
+      Attrs input = a, weight = a;
+      input.Set("input_size", Ints{size, size});
+      weight.Set("kernel_size", Ints{kernel, kernel});
+      rows.push_back({"conv2d_grad_input", {data({n, out, out, o}), data({o, c, kernel, kernel})}, input});
+      rows.push_back({"conv2d_grad_weight", {data({n, size, size, c}), data({n, out, out, o})}, weight});
+    };
+    convolution(32, 64, 64, 56, 3, 1);
+    convolution(32, 256, 64, 56, 1, 1);
+    convolution(32, 512, 512, 2, 3, 1);
+    for (const Shape& s : {Shape{32, 56, 56, 64}, Shape{32, 4, 4, 512}}) {
+      const TensorType v = f32({s[3]});
+      rows.push_back({"batch_norm_stats", {data(s), v}, last});
+      rows.push_back({"batch_norm_apply", {data(s), v, v, v, v}, last});
+      rows.push_back({"batch_norm_grad_stats", {data(s), data(s), v, v}, last});
+      rows.push_back({"batch_norm_grad_apply", {data(s), data(s), v, v, v, v, v}, {{"count", int64_t{s[0] * s[1] * s[2]}}, {"data_format", "NHWC"}}});
+    }
+    const Attrs pool = {{"data_format", std::string("NHWC")}, {"kernel_size", Ints{3}}, {"stride", Ints{2}}, {"pad_mode", "pad"}, {"padding", Ints{1}}};
+    rows.push_back({"max_pool2d", {data({32, 112, 112, 64})}, pool});
+    rows.push_back({"max_pool2d_grad", {data({32, 112, 112, 64}), data({32, 56, 56, 64})}, pool});
+    rows.push_back({"layer_norm", {data({768, 128}), f32({128}), f32({128})}, {}});
+    rows.push_back({"layer_norm_grad_input", {data({768, 128}), data({768, 128}), f32({768}), f32({768}), f32({128})}, {}});
+    rows.push_back({"layer_norm_grad_params", {data({768, 128}), data({768, 128}), f32({768}), f32({768})}, {}});
+    rows.push_back({"softmax", {data({768, 1024})}, {}});
+    rows.push_back({"sparse_softmax_cross_entropy", {data({512, 50257}), {DType::kI32, {512}}}, {}});
+    for (const Shape& s : {Shape{12, 4, 64, 32}, Shape{2, 12, 256, 64}}) {
+      const TensorType q = data(s), v = f32({s[0], s[1], s[2]});
+      rows.push_back({"scaled_dot_product_attention", {q, q, q}, {{"causal", true}}});
+      rows.push_back({"scaled_dot_product_attention_grad", {q, q, q, v, v, q}, {{"causal", true}}});
+    }
+  }
+  return rows;
+}
+
+struct Free {
+  void operator()(void* p) const { std::free(p); }
+};
+using Block = std::unique_ptr<void, Free>;
+
+Block Allocate(int64_t bytes) { return Block(std::aligned_alloc(64, static_cast<size_t>((bytes + 127) / 64 * 64))); }
+
+void Time(const Row& row) {
+  const OpDef& op = *Operators().Find(row.op);
+  Attrs attrs = row.attrs;
+  const auto outputs = CheckCall(op, row.inputs, attrs);
+  if (!outputs.ok()) {
+    std::printf("%s: %s\n", row.op, outputs.status().ToString().c_str());
+    return;
+  }
+  std::vector<Block> memory;
+  std::vector<const void*> in;
+  std::vector<void*> out;
+  double bytes = 0;
+  for (const TensorType& t : row.inputs) {
+    memory.push_back(Allocate(t.bytes()));
+    for (int64_t i = 0; i < t.elements(); ++i) StoreDouble(t.dtype, memory.back().get(), i, IsFloat(t.dtype) ? 0.5 + UniformAt(1, 2, i) : 0);
+    in.push_back(memory.back().get());
+    bytes += static_cast<double>(t.bytes());
+  }
+  for (const TensorType& t : *outputs) {
+    memory.push_back(Allocate(t.bytes()));
+    out.push_back(memory.back().get());
+    bytes += static_cast<double>(t.bytes());
+  }
+  const OpSpec spec{attrs, row.inputs, *outputs};
+  const double flops = op.flops ? op.flops(attrs, row.inputs, *outputs) : 0;
+  std::string shapes;
+  for (const TensorType& t : row.inputs) shapes += ToString(t) + " ";
+  for (const FastKernel& fast : op.fast) {
+    if (!fast.supports(spec)) continue;
+    const auto kernel = fast.make(spec);
+    if (!kernel.ok()) {
+      std::printf("%s: %s\n", row.op, kernel.status().ToString().c_str());
+      continue;
+    }
+    const Block scratch = Allocate((*kernel)->scratch_bytes());
+    double best = 1e9, total = 0;
+    while (total < 0.2) {  // the best of many is not disturbed by other work
+      constexpr int kRuns = 4;
+      const auto start = std::chrono::steady_clock::now();
+      for (int i = 0; i < kRuns; ++i) (*kernel)->Run({in.data(), out.data(), scratch.get()}).IgnoreError();
+      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      total += seconds;
+      best = std::min(best, seconds / kRuns);
+    }
+    std::printf("%10.2f us %8.1f GFLOP/s %7.1f GB/s  %-8s %s %s\n", best * 1e6, flops / best * 1e-9, bytes / best * 1e-9, fast.name, row.op, shapes.c_str());
+  }
+}
+
+}  // namespace
+}  // namespace mslua
+
+int main(int argc, char** argv) {
+  for (const mslua::Row& row : mslua::Rows()) {
+    if (argc < 2 || absl::StrContains(row.op, argv[1])) mslua::Time(row);
+  }
+  return 0;
+}
