@@ -10,7 +10,9 @@ local p = ms.params {
   epochs = 10, batch_size = 128, lr = 0.1, momentum = 0.9, weight_decay = 5e-4,
   width = 64,   -- channels of the first stage
   top1 = 0.72,  -- expected of the last epoch
-  presets = { smoke = { epochs = 1, width = 8, batch_size = 32, top1 = 0.12, ["train.max_steps"] = 20 } },
+  presets = {
+    smoke = { epochs = 1, width = 8, batch_size = 32, top1 = 0.12, ["train.max_steps"] = 20, ["eval.every_steps"] = 20 },
+  },
 }
 
 local mean, std = { 0.4914, 0.4822, 0.4465 }, { 0.2023, 0.1994, 0.2010 }

@@ -80,7 +80,8 @@ function ResNet:init(block, depths, options)
     self["layer" .. stage] = blocks
   end
   self.stages = #depths
-  self.fc = nn.Dense(n_in, options.num_classes)
+  -- Small, so that training begins near the loss of guessing, ln(num_classes).
+  self.fc = nn.Dense(n_in, options.num_classes, { weight_init = { "normal", sigma = 0.01 }, bias_init = "zeros" })
 end
 
 --- x [n, 3, h, w] gives logits [n, num_classes].
