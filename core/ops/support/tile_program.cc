@@ -44,16 +44,15 @@ V Erf(D d, V x) {
   return hn::IfThenElse(hn::Eq(x, x), hn::CopySign(magnitude, x), x);
 }
 
-V Sigmoid(D d, V x) {
-  const V one = hn::Set(d, 1.0f);
-  return hn::Div(one, hn::Add(one, hn::Exp(d, hn::Neg(x))));
-}
-
 // exp and log of the library are for finite numbers in range; the edges are IEEE's here.
 V SafeExp(D d, V x) {
   const V y = hn::Exp(d, hn::Min(x, hn::Set(d, 88.72284f)));
   const V over = hn::IfThenElse(hn::Gt(x, hn::Set(d, 88.72284f)), hn::Inf(d), y);
   return hn::IfThenElse(hn::Eq(x, x), over, x);
+}
+V Sigmoid(D d, V x) {
+  const V one = hn::Set(d, 1.0f);
+  return hn::Div(one, hn::Add(one, SafeExp(d, hn::Neg(x))));
 }
 V SafeLog(D d, V x) {
   const V zero = hn::Zero(d);
