@@ -11,7 +11,9 @@ local p = ms.params {
   width = 64,   -- channels of the first stage
   top1 = 0.72,  -- expected of the last epoch
   presets = {
-    smoke = { epochs = 1, width = 8, batch_size = 32, top1 = 0.12, ["train.max_steps"] = 20, ["eval.every_steps"] = 20 },
+    smoke = {
+      epochs = 1, width = 8, batch_size = 32, top1 = 0.12, ["train.max_steps"] = 20, ["eval.every_steps"] = 20,
+    },
   },
 }
 

@@ -169,6 +169,16 @@ function M.check(fields, values, report, path)
   return result
 end
 
+-- Whether a table with string keys is itself the value of field n, as load_param_into_net's: none of its keys is an
+-- argument.
+local function is_table_value(fields, n, t)
+  if not fields[n] or not ("|" .. fields[n][2] .. "|"):find("|table|", 1, true) then return false end
+  for _, field in ipairs(fields) do
+    if t[field[1]] ~= nil then return false end
+  end
+  return true
+end
+
 -- The named arguments of a call: its last argument, where that is a plain table with string keys, or an empty one where
 -- no list is expected.
 local function split(fields, ...)
@@ -182,6 +192,7 @@ local function split(fields, ...)
     if n == 1 then list = { unpack(last) } end  -- Dense {3, 4} is Dense(3, 4)
     return list, n == 1 and table.maxn(last) or n - 1, named
   end
+  if is_table_value(fields, n, last) then return list, n, named end
   list[n], n = nil, n - 1
   for key, v in pairs(last) do
     if type(key) == "number" then

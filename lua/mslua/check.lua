@@ -1,5 +1,5 @@
---- `mslua recipes check`: what Lua cannot catch when it runs. In `construct` a traced value has no truth and no equality of
---- its own: `if x then`, `x == y`, `not x`, `x and ...` are decided once, while tracing.
+--- `mslua recipes check`: what Lua cannot catch when it runs. In `construct` a traced value has no truth and no
+--- equality of its own: `if x then`, `x == y`, `not x`, `x and ...` are decided once, while tracing.
 local locate = require "mslua.locate"
 
 local M = {}
@@ -36,7 +36,8 @@ end
 function M.check(source)
   local list, found = locate.tokens(source), {}
   for i = 1, #list do
-    if list[i][1] == "construct" and list[i - 1] and list[i - 1][1] == ":" and list[i + 1] and list[i + 1][1] == "(" then
+    local function is(at, text) return list[at] and list[at][1] == text end
+    if is(i - 1, ":") and is(i, "construct") and is(i + 1, "(") then
       local start = i
       while start > 1 and list[start][1] ~= "function" do start = start - 1 end
       local stop = locate.skip_function(list, start)

@@ -235,6 +235,12 @@ function core.load_checkpoint(path) end
 ---@field device "cpu"|"cuda"
 ---@field rank integer
 ---@field ranks integer
+---@field seed integer? of --seed
+---@field out string?  @field resume string?  @field ckpt string? flags, nil when not given
+---@field max_steps integer?  @field fast_dev_run integer?  @field overfit integer?
+---@field log_every integer|"epoch"|nil
+---@field json boolean?
+---@field save_graphs integer? 0..3, and save_graphs_path: written by ms.set_context, read when a training graph is compiled
 ---@type Options
 core.options = {}
 
@@ -254,17 +260,14 @@ function core.clock() end
 core.version = ""
 
 
--------------------------------------------------------------------------- REQUESTS of the Lua library (author: library)
--- Please move each into its section when it exists. The library calls them exactly so.
-
--- core.options.save_graphs (0..3) and core.options.save_graphs_path are written by ms.set_context, read by the compiler.
--- core.options.fast_dev_run, .overfit, .max_steps, .log_every (integer | "epoch"), .out, .resume: flags of train, nil when not given.
+------------------------------------------------------------------------------------------------------------ training
 
 ---Runs a training in C++ (R8). `run()` returns the last epoch's mean loss; raises on NaN/Inf, data and checkpoint errors.
 ---@param spec {
 ---  graph: Graph,                            -- of build_train
 ---  dataset: Dataset, epochs: integer,
----  parameters: Parameter[],                 -- everything saved: parameters, then states
+---  max_steps?: integer, time_steps?: integer,
+---  parameters: Parameter[],                 -- of the network; a checkpoint holds all of the session's store
 ---  schedule: Schedule,                      -- of the learning rate, see schedules.lua: tables of numbers, evaluated in C++
 ---  lr_function?: fun(step: integer, epoch: integer): number,  -- instead of schedule: at the safe point before each step, step from 1
 ---  loss_scale?: {kind: "fixed", value: number} | {kind: "dynamic", value: number, factor: number, window: integer},

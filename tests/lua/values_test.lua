@@ -161,4 +161,20 @@ check.case("datasets are chains of data", function()
   check.fails_here("column_names is missing", function() ms.dataset.GeneratorDataset(function() end) end)
 end)
 
+check.case("a table of values is no table of arguments", function()
+  local net = Net()
+  check.equal({ ms.load_param_into_net(net, { ["fc.bias"] = ms.full({ 3 }, 7), other = ms.ones { 1 } }) },
+    { { "fc.weight", "norm.gamma", "norm.beta" }, { "other" } })
+  check.equal(net.fc.bias.value:totable(), { 7, 7, 7 })
+  ms.load_param_into_net { net = net, parameter_dict = { ["fc.bias"] = ms.ones { 3 } } }
+  check.equal(net.fc.bias.value:totable(), { 1, 1, 1 })
+  check.fails_here("fc.bias is {3} in the network and {2} in the checkpoint", function()
+    ms.load_param_into_net(net, { ["fc.bias"] = ms.ones { 2 } })
+  end)
+  check.fails_here("no name in common", function() ms.load_param_into_net(net, { x = ms.ones { 2 } }) end)
+  check.fails_here("not in the checkpoint: fc.weight, norm.gamma, norm.beta", function()
+    ms.load_param_into_net(net, { ["fc.bias"] = ms.ones { 3 } }, true)
+  end)
+end)
+
 check.done()
