@@ -1,4 +1,6 @@
 // core.save_checkpoint and core.load_checkpoint.
+#include "lua/checkpoint_lua.h"
+
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -7,7 +9,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/checkpoint/checkpoint.h"
-#include "lua/checkpoint_lua.h"
 #include "lua/object.h"
 #include "lua/parameter.h"
 #include "lua/tensor_lua.h"
@@ -19,7 +20,8 @@ namespace {
 StatusOr<int> Save(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(const std::string path, ReadString(L, 1, "save_checkpoint: path"));
   if (lua_type(L, 2) != LUA_TTABLE) {
-    return absl::InvalidArgumentError(absl::StrCat("save_checkpoint: expected parameters or a table of tensors by name, got ", Describe(L, 2)));
+    return absl::InvalidArgumentError(
+        absl::StrCat("save_checkpoint: expected parameters or a table of tensors by name, got ", Describe(L, 2)));
   }
   std::vector<checkpoint::TensorData> tensors;
   std::vector<Tensor> kept;
@@ -29,12 +31,14 @@ StatusOr<int> Save(lua_State* L, Session& session) {
     const auto* p = ToObject<std::shared_ptr<ParameterData>>(L, value);
     std::string name = p != nullptr ? (*p)->name : "";
     if (lua_type(L, -2) == LUA_TSTRING) name = lua_tostring(L, -2);
-    if (name.empty()) return absl::InvalidArgumentError(absl::StrCat("save_checkpoint: a tensor without a name at ", Describe(L, -2)));
+    if (name.empty())
+      return absl::InvalidArgumentError(absl::StrCat("save_checkpoint: a tensor without a name at ", Describe(L, -2)));
     if (p != nullptr) {
       ASSIGN_OR_RETURN(const TensorView v, ValueOf(session, **p));
       tensors.push_back({name, v.type, v.data});
     } else {
-      ASSIGN_OR_RETURN(Tensor t, ReadTensor(session, L, value, absl::nullopt, absl::StrCat("save_checkpoint: '", name, "'")));
+      ASSIGN_OR_RETURN(Tensor t,
+                       ReadTensor(session, L, value, absl::nullopt, absl::StrCat("save_checkpoint: '", name, "'")));
       tensors.push_back({name, t.type, t.data.get()});
       kept.push_back(std::move(t));
     }
@@ -68,6 +72,8 @@ StatusOr<int> Load(lua_State* L, Session& session) {
 
 }  // namespace
 
-void OpenCheckpoints(lua_State* L) { SetFunctions(L, {{"save_checkpoint", Entry<Save>}, {"load_checkpoint", Entry<Load>}}); }
+void OpenCheckpoints(lua_State* L) {
+  SetFunctions(L, {{"save_checkpoint", Entry<Save>}, {"load_checkpoint", Entry<Load>}});
+}
 
 }  // namespace mslua

@@ -52,14 +52,17 @@ StatusOr<int> Fail(lua_State* L, Session& session) {
 
 StatusOr<int> Where(lua_State* L, Session& session) {
   const auto where = session.Where();
-  if (where->file.empty()) lua_pushnil(L);
-  else PushString(L, absl::StrCat(where->file, ":", where->line));
+  if (where->file.empty())
+    lua_pushnil(L);
+  else
+    PushString(L, absl::StrCat(where->file, ":", where->line));
   return 1;
 }
 
 StatusOr<int> SuggestName(lua_State* L, Session&) {
   ASSIGN_OR_RETURN(const std::string word, ReadString(L, 1, "did_you_mean: word"));
-  if (lua_type(L, 2) != LUA_TTABLE) return absl::InvalidArgumentError(absl::StrCat("did_you_mean: expected a list of names, got ", Describe(L, 2)));
+  if (lua_type(L, 2) != LUA_TTABLE)
+    return absl::InvalidArgumentError(absl::StrCat("did_you_mean: expected a list of names, got ", Describe(L, 2)));
   std::vector<std::string> known;
   const int n = static_cast<int>(lua_objlen(L, 2));
   for (int i = 1; i <= n; ++i) {
@@ -98,9 +101,12 @@ void PushOptions(lua_State* L, const SessionOptions& options) {
     lua_setfield(L, -2, "seed");
   }
   for (const auto& [key, value] : options.flags) {
-    if (const bool* b = std::get_if<bool>(&value)) lua_pushboolean(L, *b);
-    else if (const double* d = std::get_if<double>(&value)) lua_pushnumber(L, *d);
-    else PushString(L, std::get<std::string>(value));
+    if (const bool* b = std::get_if<bool>(&value))
+      lua_pushboolean(L, *b);
+    else if (const double* d = std::get_if<double>(&value))
+      lua_pushnumber(L, *d);
+    else
+      PushString(L, std::get<std::string>(value));
     lua_setfield(L, -2, key.c_str());
   }
   lua_newtable(L);
@@ -135,8 +141,14 @@ int OpenCoreModule(lua_State* L) {
   OpenDatasets(L);
   OpenCheckpoints(L);
   OpenTrainers(L);
-  SetFunctions(L, {{"kind", Entry<Kind>}, {"set_seed", Entry<SetSeed>}, {"seed", Entry<GetSeed>}, {"fail", Entry<Fail>}, {"where", Entry<Where>},
-                   {"did_you_mean", Entry<SuggestName>}, {"clock", Entry<Clock>}, {"stop_gradient", Entry<StopGradient>}});
+  SetFunctions(L, {{"kind", Entry<Kind>},
+                   {"set_seed", Entry<SetSeed>},
+                   {"seed", Entry<GetSeed>},
+                   {"fail", Entry<Fail>},
+                   {"where", Entry<Where>},
+                   {"did_you_mean", Entry<SuggestName>},
+                   {"clock", Entry<Clock>},
+                   {"stop_gradient", Entry<StopGradient>}});
   PushOptions(L, Session::Of(L).options());
   lua_pushvalue(L, -1);
   lua_setfield(L, LUA_REGISTRYINDEX, kOptionsKey);

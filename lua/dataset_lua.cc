@@ -34,7 +34,8 @@ class Reference {
 // GeneratorDataset: get(i) with a length, or a function that gives an iterator.
 class LuaGenerator : public data::Generator {
  public:
-  LuaGenerator(Session& session, int function, int64_t length) : session_(session), function_(session, function), length_(length) {}
+  LuaGenerator(Session& session, int function, int64_t length)
+      : session_(session), function_(session, function), length_(length) {}
 
   int64_t size() const override { return length_; }
   bool random_access() const override { return length_ >= 0; }
@@ -55,7 +56,8 @@ class LuaGenerator : public data::Generator {
     function_.Push();
     RETURN_IF_ERROR(session_.Call(0, 1));
     if (lua_type(L, -1) != LUA_TFUNCTION) {
-      return absl::InvalidArgumentError(absl::StrCat("GeneratorDataset: the source should return an iterator function, got ", Describe(L, -1)));
+      return absl::InvalidArgumentError(
+          absl::StrCat("GeneratorDataset: the source should return an iterator function, got ", Describe(L, -1)));
     }
     iterator_ = std::make_unique<Reference>(session_, -1);
     return absl::OkStatus();
@@ -79,7 +81,8 @@ class LuaGenerator : public data::Generator {
     kept_.clear();
     row->clear();
     for (int i = base + 1; i <= lua_gettop(L); ++i) {
-      ASSIGN_OR_RETURN(Tensor t, ReadTensor(session_, L, i, absl::nullopt, absl::StrCat("GeneratorDataset: column ", i - base)));
+      ASSIGN_OR_RETURN(Tensor t,
+                       ReadTensor(session_, L, i, absl::nullopt, absl::StrCat("GeneratorDataset: column ", i - base)));
       kept_.push_back(std::move(t));
     }
     for (const Tensor& t : kept_) row->push_back(t.view());
@@ -98,16 +101,21 @@ class LuaGenerator : public data::Generator {
 // Reads fields of the table at `index` into numbers; the first error is kept.
 class FieldReader {
  public:
-  FieldReader(lua_State* L, int index, std::string what) : lua_(L), index_(AbsoluteIndex(L, index)), what_(std::move(what)) {}
+  FieldReader(lua_State* L, int index, std::string what)
+      : lua_(L), index_(AbsoluteIndex(L, index)), what_(std::move(what)) {}
 
   FieldReader& Int(const char* name, int64_t* value) { return Keep(FieldInt(lua_, index_, name, *value), value); }
   FieldReader& Number(const char* name, double* value) { return Keep(FieldNumber(lua_, index_, name, *value), value); }
   FieldReader& Bool(const char* name, bool* value) { return Keep(FieldBool(lua_, index_, name, *value), value); }
-  FieldReader& String(const char* name, std::string* value) { return Keep(FieldString(lua_, index_, name, *value), value); }
+  FieldReader& String(const char* name, std::string* value) {
+    return Keep(FieldString(lua_, index_, name, *value), value);
+  }
   FieldReader& Numbers(const char* name, std::vector<double>* values) {
     const StackGuard guard(lua_);
     lua_getfield(lua_, index_, name);
-    if (lua_type(lua_, -1) != LUA_TTABLE) return Fail(absl::InvalidArgumentError(absl::StrCat(name, ": expected a list of numbers, got ", Describe(lua_, -1))));
+    if (lua_type(lua_, -1) != LUA_TTABLE)
+      return Fail(
+          absl::InvalidArgumentError(absl::StrCat(name, ": expected a list of numbers, got ", Describe(lua_, -1))));
     const int n = static_cast<int>(lua_objlen(lua_, -1));
     for (int i = 1; i <= n; ++i) {
       lua_rawgeti(lua_, -1, i);
@@ -149,7 +157,8 @@ Status Unknown(absl::string_view what, const std::string& kind, const std::vecto
 
 StatusOr<data::Source> ReadSource(lua_State* L, Session& session, int index) {
   index = AbsoluteIndex(L, index);
-  if (lua_type(L, index) != LUA_TTABLE) return absl::InvalidArgumentError(absl::StrCat("dataset: source: expected a table, got ", Describe(L, index)));
+  if (lua_type(L, index) != LUA_TTABLE)
+    return absl::InvalidArgumentError(absl::StrCat("dataset: source: expected a table, got ", Describe(L, index)));
   ASSIGN_OR_RETURN(const std::string kind, FieldString(L, index, "kind", ""));
   std::string path, usage_name = "train";
   FieldReader fields(L, index, absl::StrCat("dataset '", kind, "'"));
@@ -164,8 +173,12 @@ StatusOr<data::Source> ReadSource(lua_State* L, Session& session, int index) {
     text.path = path;
     text.usage = usage;
     std::string format = "characters";
-    RETURN_IF_ERROR(fields.Int("block", &text.block).Int("stride", &text.stride).Int("vocab_size", &text.vocab_size)
-                        .Number("test_fraction", &text.test_fraction).String("format", &format).status());
+    RETURN_IF_ERROR(fields.Int("block", &text.block)
+                        .Int("stride", &text.stride)
+                        .Int("vocab_size", &text.vocab_size)
+                        .Number("test_fraction", &text.test_fraction)
+                        .String("format", &format)
+                        .status());
     if (format != "characters" && format != "uint16") return Unknown("format", format, {"characters", "uint16"});
     text.format = format == "uint16" ? data::Text::Format::kUint16 : data::Text::Format::kCharacters;
     return data::Source(text);
@@ -179,7 +192,8 @@ StatusOr<data::Source> ReadSource(lua_State* L, Session& session, int index) {
       lua_rawgeti(L, -1, i);
       ASSIGN_OR_RETURN(const std::string name, FieldString(L, -1, "name", absl::StrCat("column_", i - 1)));
       lua_getfield(L, -1, "value");
-      ASSIGN_OR_RETURN(const Tensor t, ReadTensor(session, L, -1, absl::nullopt, absl::StrCat("dataset: column '", name, "'")));
+      ASSIGN_OR_RETURN(const Tensor t,
+                       ReadTensor(session, L, -1, absl::nullopt, absl::StrCat("dataset: column '", name, "'")));
       slices.arrays.push_back({name, t.type, t.data});
     }
     return data::Source(std::move(slices));
@@ -189,7 +203,9 @@ StatusOr<data::Source> ReadSource(lua_State* L, Session& session, int index) {
     int64_t length = -1;
     RETURN_IF_ERROR(fields.Int("length", &length).status());
     lua_getfield(L, index, length >= 0 ? "get" : "iterator");
-    if (lua_type(L, -1) != LUA_TFUNCTION) return absl::InvalidArgumentError(absl::StrCat("GeneratorDataset: source: expected a function, got ", Describe(L, -1)));
+    if (lua_type(L, -1) != LUA_TFUNCTION)
+      return absl::InvalidArgumentError(
+          absl::StrCat("GeneratorDataset: source: expected a function, got ", Describe(L, -1)));
     source.generator = std::make_shared<LuaGenerator>(session, -1, length);
     lua_getfield(L, index, "column_names");
     for (int i = 1; lua_type(L, -1) == LUA_TTABLE && i <= static_cast<int>(lua_objlen(L, -1)); ++i) {
@@ -209,7 +225,12 @@ StatusOr<data::Transform> ReadTransform(lua_State* L, int index) {
   data::Transform transform;
   if (kind == "random_crop") {
     data::RandomCrop t;
-    fields.Int("height", &t.height).Int("width", &t.width).Int("left", &t.left).Int("top", &t.top).Int("right", &t.right).Int("bottom", &t.bottom);
+    fields.Int("height", &t.height)
+        .Int("width", &t.width)
+        .Int("left", &t.left)
+        .Int("top", &t.top)
+        .Int("right", &t.right)
+        .Int("bottom", &t.bottom);
     transform = t;
   } else if (kind == "random_horizontal_flip") {
     data::RandomHorizontalFlip t;
@@ -242,7 +263,9 @@ StatusOr<data::Transform> ReadTransform(lua_State* L, int index) {
     fields.Int("num_classes", &t.num_classes);
     transform = t;
   } else {
-    return Unknown("transform", kind, {"random_crop", "random_horizontal_flip", "resize", "center_crop", "rescale", "normalize", "hwc2chw", "type_cast", "one_hot"});
+    return Unknown("transform", kind,
+                   {"random_crop", "random_horizontal_flip", "resize", "center_crop", "rescale", "normalize", "hwc2chw",
+                    "type_cast", "one_hot"});
   }
   RETURN_IF_ERROR(fields.status());
   return transform;
@@ -293,8 +316,13 @@ StatusOr<int> MakeDataset(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(data::Source source, ReadSource(L, session, -1));
   data::Sharding sharding;
   int64_t seed = -1;
-  RETURN_IF_ERROR(FieldReader(L, 1, "dataset").Int("num_shards", &sharding.num_shards).Int("shard_id", &sharding.shard_id).Int("seed", &seed).status());
-  auto handle = std::make_shared<DatasetHandle>(DatasetHandle{data::Dataset(std::move(source), sharding), 0, seed, nullptr});
+  RETURN_IF_ERROR(FieldReader(L, 1, "dataset")
+                      .Int("num_shards", &sharding.num_shards)
+                      .Int("shard_id", &sharding.shard_id)
+                      .Int("seed", &seed)
+                      .status());
+  auto handle =
+      std::make_shared<DatasetHandle>(DatasetHandle{data::Dataset(std::move(source), sharding), 0, seed, nullptr});
   lua_getfield(L, 1, "ops");
   const int ops = lua_gettop(L), n = lua_type(L, -1) == LUA_TTABLE ? static_cast<int>(lua_objlen(L, -1)) : 0;
   for (int i = 1; i <= n; ++i) {
@@ -310,7 +338,8 @@ StatusOr<int> MakeDataset(lua_State* L, Session& session) {
 
 StatusOr<DatasetObject> Self(lua_State* L) {
   const auto* d = ToObject<DatasetObject>(L, 1);
-  if (d == nullptr) return absl::InvalidArgumentError(absl::StrCat("expected a Dataset before the colon, got ", Describe(L, 1)));
+  if (d == nullptr)
+    return absl::InvalidArgumentError(absl::StrCat("expected a Dataset before the colon, got ", Describe(L, 1)));
   return *d;
 }
 
@@ -323,8 +352,10 @@ StatusOr<int> DatasetSize(lua_State* L, Session& session) {
 
 StatusOr<int> BatchSize(lua_State* L, Session&) {
   ASSIGN_OR_RETURN(const DatasetObject d, Self(L));
-  if (d->batch == 0) lua_pushnil(L);
-  else lua_pushnumber(L, static_cast<double>(d->batch));
+  if (d->batch == 0)
+    lua_pushnil(L);
+  else
+    lua_pushnumber(L, static_cast<double>(d->batch));
   return 1;
 }
 
@@ -354,7 +385,10 @@ struct Iterator {
 
 }  // namespace
 
-template <> struct KindName<std::shared_ptr<Iterator>> { static constexpr const char* value = "DatasetIterator"; };
+template <>
+struct KindName<std::shared_ptr<Iterator>> {
+  static constexpr const char* value = "DatasetIterator";
+};
 
 namespace {
 
@@ -411,7 +445,10 @@ void OpenDatasets(lua_State* L) {
   lua_pop(L, 1);
   NewKind<DatasetObject>(L);
   lua_newtable(L);
-  SetFunctions(L, {{"size", Entry<DatasetSize>}, {"batch_size", Entry<BatchSize>}, {"schema", Entry<Schema>}, {"iterator", Entry<MakeIterator>}});
+  SetFunctions(L, {{"size", Entry<DatasetSize>},
+                   {"batch_size", Entry<BatchSize>},
+                   {"schema", Entry<Schema>},
+                   {"iterator", Entry<MakeIterator>}});
   lua_setfield(L, -2, "__index");
   lua_pop(L, 1);
   SetFunctions(L, {{"dataset", Entry<MakeDataset>}});

@@ -11,15 +11,18 @@ namespace mslua {
 // A description, and the opened pipeline once somebody has asked for it.
 struct DatasetHandle {
   data::Dataset description;
-  int64_t batch = 0;   // 0: not batched
-  int64_t seed = -1;   // -1: the session's, when it is opened
+  int64_t batch = 0;  // 0: not batched
+  int64_t seed = -1;  // -1: the session's, when it is opened
   std::shared_ptr<const data::Pipeline> pipeline;
 
   // Opens it on the first call; notices go to stderr.
   StatusOr<std::shared_ptr<const data::Pipeline>> Open(const Session& session);
 };
 
-template <> struct KindName<std::shared_ptr<DatasetHandle>> { static constexpr const char* value = "Dataset"; };
+template <>
+struct KindName<std::shared_ptr<DatasetHandle>> {
+  static constexpr const char* value = "Dataset";
+};
 
 void OpenDatasets(lua_State* L);
 

@@ -16,6 +16,7 @@
 #include "core/base/parallel_for.h"
 #include "core/op/registry.h"
 #include "lua/core_module.h"
+#include "lua/json.h"
 #include "lua/verbs.h"
 #include "luajit-2.1/lua.hpp"
 
@@ -58,14 +59,16 @@ std::string GiB(double bytes) { return absl::StrFormat("%.1f GiB", bytes / (1 <<
 Check CheckIsa() {
   const std::string isa = Isa();
   const bool avx2 = isa.find("avx2") != std::string::npos;
-  return {"cpu", avx2 ? Check::kOk : Check::kNote, isa.empty() ? "no AVX2" : isa, avx2 ? "" : "kernels fall back to plain code; use a machine with AVX2 for speed"};
+  return {"cpu", avx2 ? Check::kOk : Check::kNote, isa.empty() ? "no AVX2" : isa,
+          avx2 ? "" : "kernels fall back to plain code; use a machine with AVX2 for speed"};
 }
 
 Check CheckThreads() {
   const int cores = static_cast<int>(std::thread::hardware_concurrency()), threads = ComputeThreads();
   const std::string found = absl::StrCat(threads, " compute threads on ", cores, " cores");
   if (threads <= cores) return {"threads", Check::kOk, found, ""};
-  return {"threads", Check::kNote, found, absl::StrCat("more threads than cores slow each other down: set OMP_NUM_THREADS=", cores)};
+  return {"threads", Check::kNote, found,
+          absl::StrCat("more threads than cores slow each other down: set OMP_NUM_THREADS=", cores)};
 }
 
 Check CheckHugePages() {
@@ -73,7 +76,9 @@ Check CheckHugePages() {
   if (setting.empty()) return {"huge pages", Check::kNote, "not known here", ""};
   const bool off = setting.find("[never]") != std::string::npos;
   return {"huge pages", off ? Check::kNote : Check::kOk, setting,
-          off ? "activations take 4 KiB pages: ask the administrator for 'madvise' in /sys/kernel/mm/transparent_hugepage/enabled" : ""};
+          off ? "activations take 4 KiB pages: ask the administrator for 'madvise' in "
+                "/sys/kernel/mm/transparent_hugepage/enabled"
+              : ""};
 }
 
 Check CheckSpace(const char* name, const std::string& path, double wanted, const char* purpose) {
@@ -81,20 +86,25 @@ Check CheckSpace(const char* name, const std::string& path, double wanted, const
   if (statvfs(path.c_str(), &v) != 0) return {name, Check::kNote, absl::StrCat(path, " is not there"), purpose};
   const double bytes = static_cast<double>(v.f_bavail) * static_cast<double>(v.f_frsize);
   const bool writable = access(path.c_str(), W_OK) == 0;
-  if (!writable) return {name, Check::kBad, absl::StrCat(path, " is not writable"), absl::StrCat(purpose, "; go to a folder of your own")};
-  return {name, bytes >= wanted ? Check::kOk : Check::kNote, absl::StrCat(GiB(bytes), " free in ", path), bytes >= wanted ? "" : absl::StrCat(purpose, "; make room")};
+  if (!writable)
+    return {name, Check::kBad, absl::StrCat(path, " is not writable"),
+            absl::StrCat(purpose, "; go to a folder of your own")};
+  return {name, bytes >= wanted ? Check::kOk : Check::kNote, absl::StrCat(GiB(bytes), " free in ", path),
+          bytes >= wanted ? "" : absl::StrCat(purpose, "; make room")};
 }
 
 Check CheckMemory() {
   const double bytes = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
-  return {"memory", bytes >= 2e9 ? Check::kOk : Check::kNote, GiB(bytes), bytes >= 2e9 ? "" : "the larger recipes need 2 GiB or more"};
+  return {"memory", bytes >= 2e9 ? Check::kOk : Check::kNote, GiB(bytes),
+          bytes >= 2e9 ? "" : "the larger recipes need 2 GiB or more"};
 }
 
 Check CheckFiles() {
   rlimit limit;
   getrlimit(RLIMIT_NOFILE, &limit);
   const bool enough = limit.rlim_cur >= 1024;
-  return {"open files", enough ? Check::kOk : Check::kNote, absl::StrCat(limit.rlim_cur, " allowed"), enough ? "" : "many ranks need more: ulimit -n 4096"};
+  return {"open files", enough ? Check::kOk : Check::kNote, absl::StrCat(limit.rlim_cur, " allowed"),
+          enough ? "" : "many ranks need more: ulimit -n 4096"};
 }
 
 Check CheckOperators() {
@@ -107,35 +117,36 @@ Check CheckCompute() {
   auto session = Session::Create({});
   Status status = session.status();
   if (status.ok()) {
-    status = (*session)->RunText("local core = require 'mslua.core' require 'mslua' local x = core.ones({64, 64}) "
-                                 "assert(core.functions.matmul(x, x):sum():item() == 64 * 64 * 64, 'wrong product')", "=doctor");
+    status = (*session)->RunText(
+        "local core = require 'mslua.core' require 'mslua' local x = core.ones({64, 64}) "
+        "assert(core.functions.matmul(x, x):sum():item() == 64 * 64 * 64, 'wrong product')",
+        "=doctor");
   }
-  return {"computing", status.ok() ? Check::kOk : Check::kBad, status.ok() ? "a matrix product is right" : std::string(status.message()),
+  return {"computing", status.ok() ? Check::kOk : Check::kBad,
+          status.ok() ? "a matrix product is right" : std::string(status.message()),
           status.ok() ? "" : "this is a fault of the build: run ./tools/test"};
-}
-
-std::string Quoted(const std::string& text) {
-  std::string out = "\"";
-  for (char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    if (static_cast<unsigned char>(c) >= 0x20) out += c;
-  }
-  return out + "\"";
 }
 
 }  // namespace
 
 int RunDoctor(const cli::CommandLine& command) {
-  const std::vector<Check> checks = {CheckIsa(), CheckThreads(), CheckMemory(), CheckHugePages(),
-                                     CheckSpace("shared memory", "/dev/shm", 64 << 20, "ranks of one machine exchange tensors there"),
-                                     CheckSpace("disk", ".", 1 << 30, "run folders and checkpoints go there"), CheckFiles(), CheckOperators(), CheckCompute()};
+  const std::vector<Check> checks = {
+      CheckIsa(),
+      CheckThreads(),
+      CheckMemory(),
+      CheckHugePages(),
+      CheckSpace("shared memory", "/dev/shm", 64 << 20, "ranks of one machine exchange tensors there"),
+      CheckSpace("disk", ".", 1 << 30, "run folders and checkpoints go there"),
+      CheckFiles(),
+      CheckOperators(),
+      CheckCompute()};
   constexpr const char* kVerdicts[] = {"ok", "note", "BAD"};
   bool bad = false;
   for (const Check& c : checks) {
     bad = bad || c.verdict == Check::kBad;
     if (command.Bool("json")) {
-      std::printf("{\"check\": %s, \"verdict\": \"%s\", \"found\": %s, \"mend\": %s}\n", Quoted(c.name).c_str(), kVerdicts[c.verdict], Quoted(c.found).c_str(),
-                  Quoted(c.mend).c_str());
+      std::printf("{\"check\": %s, \"verdict\": \"%s\", \"found\": %s, \"mend\": %s}\n", JsonString(c.name).c_str(),
+                  kVerdicts[c.verdict], JsonString(c.found).c_str(), JsonString(c.mend).c_str());
       continue;
     }
     std::printf("%-4s  %-13s  %s\n", kVerdicts[c.verdict], c.name.c_str(), c.found.c_str());
@@ -146,11 +157,13 @@ int RunDoctor(const cli::CommandLine& command) {
 
 int RunVersion(const cli::CommandLine& command) {
   if (command.Bool("json")) {
-    std::printf("{\"version\": %s, \"lua\": %s, \"cpu\": %s, \"threads\": %d, \"operators\": %zu}\n", Quoted(kVersion).c_str(),
-                Quoted(LUAJIT_VERSION).c_str(), Quoted(Isa()).c_str(), ComputeThreads(), Operators().all().size());
+    std::printf("{\"version\": %s, \"lua\": %s, \"cpu\": %s, \"threads\": %d, \"operators\": %zu}\n",
+                JsonString(kVersion).c_str(), JsonString(LUAJIT_VERSION).c_str(), JsonString(Isa()).c_str(),
+                ComputeThreads(), Operators().all().size());
     return kExitOk;
   }
-  std::printf("mslua %s\n%s\ncpu %s, %d compute threads\n%zu operators\n", kVersion, LUAJIT_VERSION, Isa().c_str(), ComputeThreads(), Operators().all().size());
+  std::printf("mslua %s\n%s\ncpu %s, %d compute threads\n%zu operators\n", kVersion, LUAJIT_VERSION, Isa().c_str(),
+              ComputeThreads(), Operators().all().size());
   return kExitOk;
 }
 

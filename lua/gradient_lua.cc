@@ -16,7 +16,10 @@ namespace mslua {
 namespace {
 struct GradFunction;
 }
-template <> struct KindName<std::shared_ptr<GradFunction>> { static constexpr const char* value = "GradFunction"; };
+template <>
+struct KindName<std::shared_ptr<GradFunction>> {
+  static constexpr const char* value = "GradFunction";
+};
 
 namespace {
 
@@ -42,7 +45,8 @@ void PushList(lua_State* L, int first, int count) {
 
 // From `base` + 1 on lie the values, the arguments' gradients and the weights'; pushes them as three lists.
 int PushResults(lua_State* L, int base, size_t values, const GradFunction& f) {
-  const int v = static_cast<int>(values), a = static_cast<int>(f.arguments.size()), w = static_cast<int>(f.weights.size());
+  const int v = static_cast<int>(values), a = static_cast<int>(f.arguments.size()),
+            w = static_cast<int>(f.weights.size());
   PushList(L, base + 1, v);
   PushList(L, base + 1 + v, a);
   PushList(L, base + 1 + v + a, w);
@@ -51,30 +55,38 @@ int PushResults(lua_State* L, int base, size_t values, const GradFunction& f) {
 
 // Whether the argument enters the graph as a tensor.
 bool IsTensorArgument(lua_State* L, int index) {
-  return ToObject<Tensor>(L, index) != nullptr || ToObject<std::shared_ptr<ParameterData>>(L, index) != nullptr || ToObject<TracedValue>(L, index) != nullptr;
+  return ToObject<Tensor>(L, index) != nullptr || ToObject<std::shared_ptr<ParameterData>>(L, index) != nullptr ||
+         ToObject<TracedValue>(L, index) != nullptr;
 }
 
 // What the trace of a call depends on: types of tensors, the rest as they are.
 std::string KeyOfArguments(lua_State* L, int n) {
   std::string key;
   for (int i = 1; i <= n; ++i) {
-    if (const auto* t = ToObject<Tensor>(L, i)) absl::StrAppend(&key, ToString(t->type), ",");
-    else if (const auto* p = ToObject<std::shared_ptr<ParameterData>>(L, i)) absl::StrAppend(&key, ToString((*p)->type), ",");
-    else if (lua_topointer(L, i) != nullptr) absl::StrAppend(&key, absl::Hex(reinterpret_cast<uintptr_t>(lua_topointer(L, i))), ",");
-    else absl::StrAppend(&key, Describe(L, i), ",");
+    if (const auto* t = ToObject<Tensor>(L, i))
+      absl::StrAppend(&key, ToString(t->type), ",");
+    else if (const auto* p = ToObject<std::shared_ptr<ParameterData>>(L, i))
+      absl::StrAppend(&key, ToString((*p)->type), ",");
+    else if (lua_topointer(L, i) != nullptr)
+      absl::StrAppend(&key, absl::Hex(reinterpret_cast<uintptr_t>(lua_topointer(L, i))), ",");
+    else
+      absl::StrAppend(&key, Describe(L, i), ",");
   }
   return key;
 }
 
 // Calls the function with arguments whose tensors are `values`, and appends gradients: all results and gradients.
-StatusOr<std::vector<Value>> TraceGradients(lua_State* L, Session& session, const GradFunction& f, int arguments, const std::vector<Value>& values, size_t* results) {
+StatusOr<std::vector<Value>> TraceGradients(lua_State* L, Session& session, const GradFunction& f, int arguments,
+                                            const std::vector<Value>& values, size_t* results) {
   Trace& trace = *session.trace;
   const int base = lua_gettop(L);
   if (!lua_checkstack(L, arguments + 8)) return absl::ResourceExhaustedError("no room on Lua's stack");
   lua_pushvalue(L, lua_upvalueindex(1));
   for (int i = 1; i <= arguments; ++i) {
-    if (values[i - 1].valid()) trace.Push(L, values[i - 1]);
-    else lua_pushvalue(L, i);
+    if (values[i - 1].valid())
+      trace.Push(L, values[i - 1]);
+    else
+      lua_pushvalue(L, i);
   }
   RETURN_IF_ERROR(trace.Call(arguments, LUA_MULTRET));
   std::vector<Value> out;
@@ -83,10 +95,13 @@ StatusOr<std::vector<Value>> TraceGradients(lua_State* L, Session& session, cons
     out.push_back(v);
   }
   lua_settop(L, base);
-  if (out.empty()) return absl::InvalidArgumentError("value_and_grad: the function gives nothing; does it end in a return?");
+  if (out.empty())
+    return absl::InvalidArgumentError("value_and_grad: the function gives nothing; does it end in a return?");
   const TensorType type = trace.g().TypeOf(out[0]);
   if (type.rank() != 0 || !IsFloat(type.dtype)) {
-    return absl::InvalidArgumentError(absl::StrCat("value_and_grad: the function's first result should be a float scalar, got ", ToString(type), " (take its :sum() or :mean())"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("value_and_grad: the function's first result should be a float scalar, got ", ToString(type),
+                     " (take its :sum() or :mean())"));
   }
   *results = out.size();
   std::vector<Value> wrt;
@@ -118,7 +133,8 @@ StatusOr<int> CallGradFunction(lua_State* L, Session& session) {
     }
     size_t results;
     ASSIGN_OR_RETURN(const std::vector<Value> out, TraceGradients(L, session, f, n, values, &results));
-    if (!lua_checkstack(L, static_cast<int>(out.size()) + 8)) return absl::ResourceExhaustedError("no room on Lua's stack");
+    if (!lua_checkstack(L, static_cast<int>(out.size()) + 8))
+      return absl::ResourceExhaustedError("no room on Lua's stack");
     for (Value v : out) outer.Push(L, v);
     return PushResults(L, n, results, f);
   }
@@ -130,15 +146,19 @@ StatusOr<int> CallGradFunction(lua_State* L, Session& session) {
     for (int i = 1; i <= n; ++i) {
       values.emplace_back();
       TensorType type;
-      if (const auto* t = ToObject<Tensor>(L, i)) type = t->type;
-      else if (const auto* p = ToObject<std::shared_ptr<ParameterData>>(L, i)) type = (*p)->type;
-      else continue;
+      if (const auto* t = ToObject<Tensor>(L, i))
+        type = t->type;
+      else if (const auto* p = ToObject<std::shared_ptr<ParameterData>>(L, i))
+        type = (*p)->type;
+      else
+        continue;
       values.back() = trace.DataInput(absl::StrCat("x", i), type);
     }
     RETURN_IF_ERROR(trace.Check());
     GradFunction::Compiled fresh;
     ASSIGN_OR_RETURN(const std::vector<Value> out, TraceGradients(L, session, f, n, values, &fresh.values));
-    for (size_t i = 0; i < out.size(); ++i) trace.g().Output(absl::StrCat(i < fresh.values ? "value" : "grad", i), out[i]);
+    for (size_t i = 0; i < out.size(); ++i)
+      trace.g().Output(absl::StrCat(i < fresh.values ? "value" : "grad", i), out[i]);
     trace.OutputAssigned();
     ASSIGN_OR_RETURN(const Graph graph, trace.g().Finish());
     ASSIGN_OR_RETURN(fresh.program, Program::Compile(session, graph, trace.used()));
@@ -147,7 +167,8 @@ StatusOr<int> CallGradFunction(lua_State* L, Session& session) {
   std::vector<Tensor> data;
   for (int i = 1; i <= n; ++i) {
     if (const auto* t = ToObject<Tensor>(L, i)) {
-      if (t->data == nullptr) return absl::FailedPreconditionError(absl::StrCat("argument ", i, ": the Tensor was freed"));
+      if (t->data == nullptr)
+        return absl::FailedPreconditionError(absl::StrCat("argument ", i, ": the Tensor was freed"));
       data.push_back(*t);
     } else if (const auto* p = ToObject<std::shared_ptr<ParameterData>>(L, i)) {
       ASSIGN_OR_RETURN(Tensor t, BorrowValue(session, **p));
@@ -155,7 +176,8 @@ StatusOr<int> CallGradFunction(lua_State* L, Session& session) {
     }
   }
   ASSIGN_OR_RETURN(std::vector<Tensor> outputs, found->second.program->Run(session, data));
-  if (!lua_checkstack(L, static_cast<int>(outputs.size()) + 8)) return absl::ResourceExhaustedError("no room on Lua's stack");
+  if (!lua_checkstack(L, static_cast<int>(outputs.size()) + 8))
+    return absl::ResourceExhaustedError("no room on Lua's stack");
   for (Tensor& t : outputs) PushObject<Tensor>(L, std::move(t));
   return PushResults(L, n, found->second.values, f);
 }
@@ -164,7 +186,8 @@ StatusOr<int> CallGradFunction(lua_State* L, Session& session) {
 StatusOr<int> ValueAndGrad(lua_State* L, Session&) {
   const int type = lua_type(L, 1);
   if (type != LUA_TFUNCTION && !luaL_getmetafield(L, 1, "__call")) {
-    return absl::InvalidArgumentError(absl::StrCat("value_and_grad: expected a function or a Cell, got ", Describe(L, 1)));
+    return absl::InvalidArgumentError(
+        absl::StrCat("value_and_grad: expected a function or a Cell, got ", Describe(L, 1)));
   }
   lua_settop(L, 3);
   auto f = std::make_shared<GradFunction>();
@@ -173,7 +196,9 @@ StatusOr<int> ValueAndGrad(lua_State* L, Session&) {
   } else {
     ASSIGN_OR_RETURN(f->arguments, ReadInts(L, 2, "value_and_grad: argnums"));
     for (int64_t& a : f->arguments) {
-      if (a < 1) return absl::InvalidArgumentError(absl::StrCat("value_and_grad: argument ", a, " does not exist: arguments count from 1"));
+      if (a < 1)
+        return absl::InvalidArgumentError(
+            absl::StrCat("value_and_grad: argument ", a, " does not exist: arguments count from 1"));
       --a;
     }
   }

@@ -14,7 +14,8 @@ using GraphObject = std::shared_ptr<TracedGraph>;
 
 StatusOr<GraphObject> Self(lua_State* L) {
   const auto* graph = ToObject<GraphObject>(L, 1);
-  if (graph == nullptr) return absl::InvalidArgumentError(absl::StrCat("expected a Graph before the colon, got ", Describe(L, 1)));
+  if (graph == nullptr)
+    return absl::InvalidArgumentError(absl::StrCat("expected a Graph before the colon, got ", Describe(L, 1)));
   return *graph;
 }
 
@@ -30,7 +31,8 @@ StatusOr<int> SaveGraph(lua_State* L, Session&) {
   const std::string text = ToString(g->graph);
   std::FILE* file = std::fopen(path.c_str(), "w");
   const bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if (file == nullptr || std::fclose(file) != 0 || !written) return absl::InvalidArgumentError(absl::StrCat("cannot write ", path));
+  if (file == nullptr || std::fclose(file) != 0 || !written)
+    return absl::InvalidArgumentError(absl::StrCat("cannot write ", path));
   return 0;
 }
 
@@ -113,7 +115,8 @@ StatusOr<int> TraceFunction(lua_State* L, Session& session) {
 StatusOr<std::vector<InputSpec>> ReadInputSpecs(lua_State* L, int index, absl::string_view what) {
   const StackGuard guard(L);
   index = AbsoluteIndex(L, index);
-  if (lua_type(L, index) != LUA_TTABLE) return absl::InvalidArgumentError(absl::StrCat(what, ": inputs: expected a list, got ", Describe(L, index)));
+  if (lua_type(L, index) != LUA_TTABLE)
+    return absl::InvalidArgumentError(absl::StrCat(what, ": inputs: expected a list, got ", Describe(L, index)));
   std::vector<InputSpec> specs;
   const int n = static_cast<int>(lua_objlen(L, index));
   for (int i = 1; i <= n; ++i) {
@@ -134,23 +137,29 @@ StatusOr<std::vector<InputSpec>> ReadInputSpecs(lua_State* L, int index, absl::s
   return specs;
 }
 
-StatusOr<std::vector<Value>> CallTraced(lua_State* L, Session& session, int function, const std::vector<Value>& inputs, absl::string_view what) {
+StatusOr<std::vector<Value>> CallTraced(lua_State* L, Session& session, int function, const std::vector<Value>& inputs,
+                                        absl::string_view what) {
   Trace& trace = *session.trace;
-  if (!lua_checkstack(L, static_cast<int>(inputs.size()) + 8)) return absl::ResourceExhaustedError("no room on Lua's stack");
+  if (!lua_checkstack(L, static_cast<int>(inputs.size()) + 8))
+    return absl::ResourceExhaustedError("no room on Lua's stack");
   const int base = lua_gettop(L);
   lua_pushvalue(L, function);
   for (Value v : inputs) trace.Push(L, v);
   RETURN_IF_ERROR(trace.Call(static_cast<int>(inputs.size()), LUA_MULTRET));
   std::vector<Value> outputs;
   for (int i = base + 1; i <= lua_gettop(L); ++i) {
-    if (ToObject<TracedValue>(L, i) == nullptr && ToObject<std::shared_ptr<ParameterData>>(L, i) == nullptr && ToObject<Tensor>(L, i) == nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat(what, ": result ", i - base, " of the function should be a tensor, got ", Describe(L, i)));
+    if (ToObject<TracedValue>(L, i) == nullptr && ToObject<std::shared_ptr<ParameterData>>(L, i) == nullptr &&
+        ToObject<Tensor>(L, i) == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(what, ": result ", i - base, " of the function should be a tensor, got ", Describe(L, i)));
     }
     ASSIGN_OR_RETURN(const Value v, trace.ToValue(L, i, DType::kF32));
     outputs.push_back(v);
   }
   lua_settop(L, base);
-  if (outputs.empty()) return absl::InvalidArgumentError(absl::StrCat(what, ": the function gives nothing; does construct end in a return?"));
+  if (outputs.empty())
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, ": the function gives nothing; does construct end in a return?"));
   return outputs;
 }
 
@@ -168,12 +177,14 @@ StatusOr<std::vector<std::shared_ptr<ParameterData>>> ReadParameters(lua_State* 
   std::vector<std::shared_ptr<ParameterData>> out;
   if (lua_isnoneornil(L, index)) return out;
   index = AbsoluteIndex(L, index);
-  if (lua_type(L, index) != LUA_TTABLE) return absl::InvalidArgumentError(absl::StrCat(what, ": expected a list of parameters, got ", Describe(L, index)));
+  if (lua_type(L, index) != LUA_TTABLE)
+    return absl::InvalidArgumentError(absl::StrCat(what, ": expected a list of parameters, got ", Describe(L, index)));
   const int n = static_cast<int>(lua_objlen(L, index));
   for (int i = 1; i <= n; ++i) {
     lua_rawgeti(L, index, i);
     const auto* p = ToObject<std::shared_ptr<ParameterData>>(L, -1);
-    if (p == nullptr) return absl::InvalidArgumentError(absl::StrCat(what, "[", i, "]: expected a Parameter, got ", Describe(L, -1)));
+    if (p == nullptr)
+      return absl::InvalidArgumentError(absl::StrCat(what, "[", i, "]: expected a Parameter, got ", Describe(L, -1)));
     out.push_back(*p);
     lua_pop(L, 1);
   }
@@ -183,8 +194,12 @@ StatusOr<std::vector<std::shared_ptr<ParameterData>>> ReadParameters(lua_State* 
 void OpenGraphs(lua_State* L) {
   NewKind<GraphObject>(L);
   lua_newtable(L);
-  SetFunctions(L, {{"text", Entry<GraphText>}, {"save", Entry<SaveGraph>}, {"nodes", Entry<CountNodes>}, {"inputs", Entry<ListInputs>},
-                   {"outputs", Entry<ListOutputs>}, {"run", Entry<RunGraph>}});
+  SetFunctions(L, {{"text", Entry<GraphText>},
+                   {"save", Entry<SaveGraph>},
+                   {"nodes", Entry<CountNodes>},
+                   {"inputs", Entry<ListInputs>},
+                   {"outputs", Entry<ListOutputs>},
+                   {"run", Entry<RunGraph>}});
   lua_setfield(L, -2, "__index");
   lua_pushcfunction(L, Entry<GraphText>);
   lua_setfield(L, -2, "__tostring");

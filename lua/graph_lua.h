@@ -18,7 +18,10 @@ struct TracedGraph {
   std::unique_ptr<Program> program;                        // compiled on the first run
 };
 
-template <> struct KindName<std::shared_ptr<TracedGraph>> { static constexpr const char* value = "Graph"; };
+template <>
+struct KindName<std::shared_ptr<TracedGraph>> {
+  static constexpr const char* value = "Graph";
+};
 
 class Trace;
 
@@ -30,7 +33,8 @@ struct InputSpec {
 StatusOr<std::vector<InputSpec>> ReadInputSpecs(lua_State* L, int index, absl::string_view what);
 
 // Calls the function at `index` with `inputs`; its results as values, the first a float scalar when `scalar` is set.
-StatusOr<std::vector<Value>> CallTraced(lua_State* L, Session& session, int function, const std::vector<Value>& inputs, absl::string_view what);
+StatusOr<std::vector<Value>> CallTraced(lua_State* L, Session& session, int function, const std::vector<Value>& inputs,
+                                        absl::string_view what);
 
 // Pushes the trace's graph as a Graph.
 StatusOr<int> PushGraph(lua_State* L, Trace& trace);

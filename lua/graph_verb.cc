@@ -8,43 +8,41 @@
 #include <set>
 #include <sstream>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/runtime/compile.h"
 #include "core/runtime/executable.h"
 #include "lua/graph_lua.h"
+#include "lua/json.h"
 #include "lua/verbs.h"
 
 namespace mslua {
 namespace {
-
-std::string JsonString(absl::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') absl::StrAppend(&out, "\\", absl::string_view(&c, 1));
-    else if (static_cast<unsigned char>(c) < 0x20) absl::StrAppend(&out, "\\u00", absl::Hex(static_cast<unsigned char>(c), absl::kZeroPad2));
-    else out += c;
-  }
-  return out + "\"";
-}
 
 // One object a node, one a line: {"id", "op", "inputs": [[node, output]], "types", "attrs", "location"}.
 std::string Json(const Graph& graph) {
   std::string out;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& n = graph.nodes[i];
-    absl::StrAppend(&out, "{\"id\": ", i, ", \"op\": ", JsonString(n.op->name), ", \"inputs\": [",
-                    absl::StrJoin(n.inputs, ", ", [](std::string* o, Value v) { absl::StrAppend(o, "[", v.node, ", ", v.output, "]"); }), "], \"types\": [",
-                    absl::StrJoin(n.outputs, ", ", [](std::string* o, const TensorType& t) { o->append(JsonString(ToString(t))); }), "], \"attrs\": {",
-                    absl::StrJoin(n.attrs.items(), ", ", [](std::string* o, const auto& a) { absl::StrAppend(o, JsonString(a.first), ": ", JsonString(AttrText(a.second))); }), "}");
+    absl::StrAppend(
+        &out, "{\"id\": ", i, ", \"op\": ", JsonString(n.op->name), ", \"inputs\": [",
+        absl::StrJoin(n.inputs, ", ",
+                      [](std::string* o, Value v) { absl::StrAppend(o, "[", v.node, ", ", v.output, "]"); }),
+        "], \"types\": [",
+        absl::StrJoin(n.outputs, ", ", [](std::string* o, const TensorType& t) { o->append(JsonString(ToString(t))); }),
+        "], \"attrs\": {",
+        absl::StrJoin(n.attrs.items(), ", ",
+                      [](std::string* o, const auto& a) {
+                        absl::StrAppend(o, JsonString(a.first), ": ", JsonString(AttrText(a.second)));
+                      }),
+        "}");
     if (n.location) absl::StrAppend(&out, ", \"location\": ", JsonString(ToString(*n.location)));
     absl::StrAppend(&out, "}\n");
   }
   for (const GraphOutput& o : graph.outputs) {
-    absl::StrAppend(&out, "{\"output\": ", JsonString(o.name), ", \"value\": [", o.value.node, ", ", o.value.output, "]",
-                    o.updates.empty() ? "" : absl::StrCat(", \"updates\": ", JsonString(o.updates)), "}\n");
+    absl::StrAppend(&out, "{\"output\": ", JsonString(o.name), ", \"value\": [", o.value.node, ", ", o.value.output,
+                    "]", o.updates.empty() ? "" : absl::StrCat(", \"updates\": ", JsonString(o.updates)), "}\n");
   }
   return out;
 }
@@ -66,26 +64,28 @@ StatusOr<Graph> AfterPass(const Graph& graph, Store* store, const std::string& p
   options.save_graphs_path = folder;
   const auto compiled = Executable::Compile(graph, store, options);
   const std::string dumps = absl::StrCat(folder, "/rank_0");
-  std::set<std::string> names;
-  std::string found;
+  std::set<std::string> files, names;  // "Net_03_common.ir": sorted, a later run of a pass comes last
   if (DIR* d = opendir(dumps.c_str())) {
     while (const dirent* e = readdir(d)) {
-      const std::string name = e->d_name;
-      if (name.size() < 7 || !absl::EndsWith(name, ".ir")) continue;
-      names.insert(name.substr(3, name.size() - 6));
-      if (names.count(pass) && name.substr(3, name.size() - 6) == pass) found = absl::StrCat(dumps, "/", name);
+      if (e->d_name[0] != '.') files.insert(e->d_name);
     }
     closedir(d);
   }
-  const auto text = found.empty() ? StatusOr<std::string>(std::string()) : ReadText(found);
-  if (DIR* d = opendir(dumps.c_str())) {
-    while (const dirent* e = readdir(d)) unlink(absl::StrCat(dumps, "/", e->d_name).c_str());
-    closedir(d);
+  StatusOr<std::string> text = absl::NotFoundError("");
+  for (const std::string& file : files) {
+    const size_t from = file.rfind('_') + 1;
+    const std::string name = file.substr(from, file.rfind('.') - from);
+    names.insert(name);
+    if (name == pass) text = ReadText(absl::StrCat(dumps, "/", file));
   }
+  for (const std::string& file : files) unlink(absl::StrCat(dumps, "/", file).c_str());
   rmdir(dumps.c_str());
   rmdir(folder);
   RETURN_IF_ERROR(compiled.status());
-  if (found.empty()) return absl::InvalidArgumentError(absl::StrCat("there is no pass '", pass, "'; there are ", absl::StrJoin(names, ", ")));
+  if (names.count(pass) == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("there is no pass '", pass, "'; there are ", absl::StrJoin(names, ", ")));
+  }
   RETURN_IF_ERROR(text.status());
   return ParseGraph(*text);
 }

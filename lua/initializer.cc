@@ -15,14 +15,16 @@ namespace mslua {
 namespace {
 
 const std::vector<std::string>& Names() {
-  static const auto* names = new std::vector<std::string>{"zeros", "ones", "constant", "identity", "normal", "uniform", "truncated_normal",
-                                                          "xavier_uniform", "xavier_normal", "he_uniform", "he_normal"};
+  static const auto* names = new std::vector<std::string>{
+      "zeros",          "ones",          "constant",   "identity", "normal", "uniform", "truncated_normal",
+      "xavier_uniform", "xavier_normal", "he_uniform", "he_normal"};
   return *names;
 }
 
 // Connections into and out of a unit: of a matrix [out, in], of a kernel [out, in, h, w] times its area.
 Status Fans(const Shape& shape, double* in, double* out) {
-  if (shape.size() < 2) return absl::InvalidArgumentError(absl::StrCat("needs a shape of two or more dimensions, got ", ToString(shape)));
+  if (shape.size() < 2)
+    return absl::InvalidArgumentError(absl::StrCat("needs a shape of two or more dimensions, got ", ToString(shape)));
   double area = 1;
   for (size_t i = 2; i < shape.size(); ++i) area *= static_cast<double>(shape[i]);
   *in = static_cast<double>(shape[1]) * area;
@@ -56,9 +58,11 @@ Status ReadInitializer(Session& session, lua_State* L, int index, bool has_type,
     named = lua_type(L, -1) == LUA_TSTRING;
   }
   if (!named) {
-    ASSIGN_OR_RETURN(Tensor t, ReadTensor(session, L, index, has_type ? absl::optional<DType>(type->dtype) : absl::nullopt, "init"));
+    ASSIGN_OR_RETURN(
+        Tensor t, ReadTensor(session, L, index, has_type ? absl::optional<DType>(type->dtype) : absl::nullopt, "init"));
     if (has_type && t.type.shape != type->shape) {
-      return absl::InvalidArgumentError(absl::StrCat("init: expected a value of shape ", ToString(type->shape), ", got ", ToString(t.type.shape)));
+      return absl::InvalidArgumentError(
+          absl::StrCat("init: expected a value of shape ", ToString(type->shape), ", got ", ToString(t.type.shape)));
     }
     *type = t.type;
     init->kind = "tensor";
@@ -67,23 +71,36 @@ Status ReadInitializer(Session& session, lua_State* L, int index, bool has_type,
   }
   init->kind = lua_tostring(L, -1);
   if (std::find(Names().begin(), Names().end(), init->kind) == Names().end()) {
-    return absl::InvalidArgumentError(absl::StrCat("init: unknown initializer '", init->kind, "'", DidYouMean(init->kind, Names())));
+    return absl::InvalidArgumentError(
+        absl::StrCat("init: unknown initializer '", init->kind, "'", DidYouMean(init->kind, Names())));
   }
   if (lua_type(L, index) != LUA_TTABLE) return absl::OkStatus();
-  RETURN_IF_ERROR(CheckFields(L, index, absl::StrCat("init '", init->kind, "'"),
-                              {"sigma", "mean", "scale", "gain", "negative_slope", "a", "b", "value", "mode", "nonlinearity"}));
+  RETURN_IF_ERROR(
+      CheckFields(L, index, absl::StrCat("init '", init->kind, "'"),
+                  {"sigma", "mean", "scale", "gain", "negative_slope", "a", "b", "value", "mode", "nonlinearity"}));
   // A bare number after the name is the initializer's first parameter.
   lua_rawgeti(L, index, 2);
   if (!lua_isnil(L, -1)) {
     ASSIGN_OR_RETURN(const double first, ReadNumber(L, -1, absl::StrCat("init '", init->kind, "'")));
-    if (init->kind == "normal" || init->kind == "truncated_normal") init->sigma = first;
-    else if (init->kind == "uniform") init->scale = first;
-    else if (init->kind == "constant") init->value = first;
-    else if (init->kind == "xavier_uniform" || init->kind == "xavier_normal") init->gain = first;
-    else init->negative_slope = first;
+    if (init->kind == "normal" || init->kind == "truncated_normal")
+      init->sigma = first;
+    else if (init->kind == "uniform")
+      init->scale = first;
+    else if (init->kind == "constant")
+      init->value = first;
+    else if (init->kind == "xavier_uniform" || init->kind == "xavier_normal")
+      init->gain = first;
+    else
+      init->negative_slope = first;
   }
-  for (const auto& [name, field] : {std::make_pair("sigma", &init->sigma), {"mean", &init->mean}, {"scale", &init->scale}, {"gain", &init->gain},
-                                    {"negative_slope", &init->negative_slope}, {"a", &init->a}, {"b", &init->b}, {"value", &init->value}}) {
+  for (const auto& [name, field] : {std::make_pair("sigma", &init->sigma),
+                                    {"mean", &init->mean},
+                                    {"scale", &init->scale},
+                                    {"gain", &init->gain},
+                                    {"negative_slope", &init->negative_slope},
+                                    {"a", &init->a},
+                                    {"b", &init->b},
+                                    {"value", &init->value}}) {
     ASSIGN_OR_RETURN(*field, FieldNumber(L, index, name, *field));
   }
   ASSIGN_OR_RETURN(init->mode, FieldString(L, index, "mode", init->mode));
@@ -92,7 +109,8 @@ Status ReadInitializer(Session& session, lua_State* L, int index, bool has_type,
     return absl::InvalidArgumentError(absl::StrCat("init: mode is '", init->mode, "', expected fan_in or fan_out"));
   }
   if (init->nonlinearity != "leaky_relu" && init->nonlinearity != "relu") {
-    return absl::InvalidArgumentError(absl::StrCat("init: nonlinearity is '", init->nonlinearity, "', expected leaky_relu or relu"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("init: nonlinearity is '", init->nonlinearity, "', expected leaky_relu or relu"));
   }
   return absl::OkStatus();
 }
@@ -112,11 +130,15 @@ Status Fill(const Initializer& init, uint64_t seed, const std::string& stream, c
   if (init.kind == "ones") return fill([](int64_t) { return 1.0; });
   if (init.kind == "constant") return fill([&](int64_t) { return init.value; });
   if (init.kind == "identity") {
-    if (out.type.rank() != 2) return absl::InvalidArgumentError(absl::StrCat("init 'identity': expected two dimensions, got ", ToString(out.type.shape)));
+    if (out.type.rank() != 2)
+      return absl::InvalidArgumentError(
+          absl::StrCat("init 'identity': expected two dimensions, got ", ToString(out.type.shape)));
     return fill([&](int64_t i) { return i / out.type.shape[1] == i % out.type.shape[1] ? 1.0 : 0.0; });
   }
   if (init.kind == "truncated_normal") {
-    return fill([&](int64_t i) { return init.mean + init.sigma * TruncatedNormalAt(seed, stream, static_cast<uint64_t>(i), init.a, init.b); });
+    return fill([&](int64_t i) {
+      return init.mean + init.sigma * TruncatedNormalAt(seed, stream, static_cast<uint64_t>(i), init.a, init.b);
+    });
   }
   // What is left is uniform in [-bound, bound) or normal with that deviation, around mean.
   double spread = 0, mean = 0;
@@ -140,9 +162,14 @@ Status Fill(const Initializer& init, uint64_t seed, const std::string& stream, c
     spread = normal ? deviation : std::sqrt(3.0) * deviation;
   }
   std::vector<float> random(static_cast<size_t>(n));
-  if (normal) FillNormal(seed, StreamOf(stream), 0, static_cast<uint64_t>(n), random.data());
-  else FillUniform(seed, StreamOf(stream), 0, static_cast<uint64_t>(n), random.data());
-  return fill([&](int64_t i) { return normal ? mean + spread * random[static_cast<size_t>(i)] : spread * (2.0 * random[static_cast<size_t>(i)] - 1); });
+  if (normal)
+    FillNormal(seed, StreamOf(stream), 0, static_cast<uint64_t>(n), random.data());
+  else
+    FillUniform(seed, StreamOf(stream), 0, static_cast<uint64_t>(n), random.data());
+  return fill([&](int64_t i) {
+    return normal ? mean + spread * random[static_cast<size_t>(i)]
+                  : spread * (2.0 * random[static_cast<size_t>(i)] - 1);
+  });
 }
 
 }  // namespace mslua

@@ -39,6 +39,8 @@ int main(int argc, char** argv) {
       {"verify", mslua::RunRecipe},
       {"recipes", mslua::RunRecipes},
       {"graph", mslua::RunGraph},
+      {"data", mslua::RunData},
+      {"ckpt", mslua::RunCheckpoint},
       {"version", mslua::RunVersion},
       {"doctor", mslua::RunDoctor},
   };

@@ -17,15 +17,18 @@ Status Expected(lua_State* L, int index, absl::string_view what, absl::string_vi
 std::string Describe(lua_State* L, int index) {
   switch (lua_type(L, index)) {
     case LUA_TNONE:
-    case LUA_TNIL: return "nil";
-    case LUA_TBOOLEAN: return lua_toboolean(L, index) ? "true" : "false";
+    case LUA_TNIL:
+      return "nil";
+    case LUA_TBOOLEAN:
+      return lua_toboolean(L, index) ? "true" : "false";
     case LUA_TNUMBER: {
       lua_pushvalue(L, index);
       std::string text = lua_tostring(L, -1);
       lua_pop(L, 1);
       return text;
     }
-    case LUA_TSTRING: return absl::StrCat("\"", lua_tostring(L, index), "\"");
+    case LUA_TSTRING:
+      return absl::StrCat("\"", lua_tostring(L, index), "\"");
     case LUA_TUSERDATA: {
       if (const Tensor* t = ToObject<Tensor>(L, index)) return absl::StrCat("a Tensor ", ToString(t->type));
       if (!luaL_getmetafield(L, index, "__name")) return "a userdata";
@@ -33,7 +36,8 @@ std::string Describe(lua_State* L, int index) {
       lua_pop(L, 1);
       return text;
     }
-    default: return absl::StrCat("a ", luaL_typename(L, index));
+    default:
+      return absl::StrCat("a ", luaL_typename(L, index));
   }
 }
 
@@ -91,14 +95,18 @@ StatusOr<std::vector<int64_t>> ReadInts(lua_State* L, int index, absl::string_vi
 StatusOr<Shape> ReadShape(lua_State* L, int index, absl::string_view what) {
   ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, ReadInts(L, index, what));
   if (sizes.size() > kMaxRank) {
-    return absl::InvalidArgumentError(absl::StrCat(what, ": expected at most ", kMaxRank, " dimensions, got ", sizes.size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, ": expected at most ", kMaxRank, " dimensions, got ", sizes.size()));
   }
   double elements = 1;
   for (size_t i = 0; i < sizes.size(); ++i) {
-    if (sizes[i] < 0) return absl::InvalidArgumentError(absl::StrCat(what, "[", i + 1, "]: expected a size, got ", sizes[i]));
+    if (sizes[i] < 0)
+      return absl::InvalidArgumentError(absl::StrCat(what, "[", i + 1, "]: expected a size, got ", sizes[i]));
     elements *= static_cast<double>(sizes[i]);
   }
-  if (elements > 1e15) return absl::InvalidArgumentError(absl::StrCat(what, ": ", ToString(absl::MakeConstSpan(sizes)), " has too many elements"));
+  if (elements > 1e15)
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, ": ", ToString(absl::MakeConstSpan(sizes)), " has too many elements"));
   return Shape(sizes.begin(), sizes.end());
 }
 
@@ -114,9 +122,15 @@ StatusOr<T> Field(lua_State* L, int index, const char* name, T fallback, Read re
 
 }  // namespace
 
-StatusOr<int64_t> FieldInt(lua_State* L, int index, const char* name, int64_t fallback) { return Field(L, index, name, fallback, ReadInt); }
-StatusOr<double> FieldNumber(lua_State* L, int index, const char* name, double fallback) { return Field(L, index, name, fallback, ReadNumber); }
-StatusOr<bool> FieldBool(lua_State* L, int index, const char* name, bool fallback) { return Field(L, index, name, fallback, ReadBool); }
+StatusOr<int64_t> FieldInt(lua_State* L, int index, const char* name, int64_t fallback) {
+  return Field(L, index, name, fallback, ReadInt);
+}
+StatusOr<double> FieldNumber(lua_State* L, int index, const char* name, double fallback) {
+  return Field(L, index, name, fallback, ReadNumber);
+}
+StatusOr<bool> FieldBool(lua_State* L, int index, const char* name, bool fallback) {
+  return Field(L, index, name, fallback, ReadBool);
+}
 StatusOr<std::string> FieldString(lua_State* L, int index, const char* name, std::string fallback) {
   return Field(L, index, name, std::move(fallback), ReadString);
 }
@@ -132,13 +146,16 @@ Status CheckFields(lua_State* L, int index, absl::string_view what, const std::v
     const std::string key = lua_tostring(L, -1);
     bool found = false;
     for (const std::string& k : known) found = found || k == key;
-    if (!found) return absl::InvalidArgumentError(absl::StrCat(what, ": unknown field '", key, "'", DidYouMean(key, known)));
+    if (!found)
+      return absl::InvalidArgumentError(absl::StrCat(what, ": unknown field '", key, "'", DidYouMean(key, known)));
   }
   return absl::OkStatus();
 }
 
 StatusOr<int64_t> AxisFromLua(int64_t axis, absl::string_view what) {
-  if (axis == 0) return absl::InvalidArgumentError(absl::StrCat(what, ": axis 0 does not exist: axes count from 1, or from the end with -1"));
+  if (axis == 0)
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, ": axis 0 does not exist: axes count from 1, or from the end with -1"));
   return axis > 0 ? axis - 1 : axis;
 }
 

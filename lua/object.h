@@ -10,9 +10,9 @@
 #include "absl/strings/string_view.h"
 #include "core/graph/graph.h"
 #include "core/op/attrs.h"
-#include "luajit-2.1/lua.hpp"
 #include "lua/session.h"
 #include "lua/tensor.h"
+#include "luajit-2.1/lua.hpp"
 
 namespace mslua {
 
@@ -23,10 +23,20 @@ struct TracedValue {
 };
 
 // Name of a userdata kind's metatable in the registry; also what core.kind says of it.
-template <class T> struct KindName;
-template <> struct KindName<Tensor> { static constexpr const char* value = "Tensor"; };
-template <> struct KindName<TracedValue> { static constexpr const char* value = "Value"; };
-template <> struct KindName<std::shared_ptr<ParameterData>> { static constexpr const char* value = "Parameter"; };
+template <class T>
+struct KindName;
+template <>
+struct KindName<Tensor> {
+  static constexpr const char* value = "Tensor";
+};
+template <>
+struct KindName<TracedValue> {
+  static constexpr const char* value = "Value";
+};
+template <>
+struct KindName<std::shared_ptr<ParameterData>> {
+  static constexpr const char* value = "Parameter";
+};
 
 // The object at `index`, or null when it is something else.
 template <class T>
@@ -92,7 +102,9 @@ void PushString(lua_State* L, absl::string_view text);
 void PushInts(lua_State* L, absl::Span<const int64_t> values);
 
 // Keeps `index` made absolute while the stack grows.
-inline int AbsoluteIndex(lua_State* L, int index) { return index < 0 && index > LUA_REGISTRYINDEX ? lua_gettop(L) + index + 1 : index; }
+inline int AbsoluteIndex(lua_State* L, int index) {
+  return index < 0 && index > LUA_REGISTRYINDEX ? lua_gettop(L) + index + 1 : index;
+}
 
 // Restores the stack's height at the end of a scope.
 class StackGuard {

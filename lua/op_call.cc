@@ -21,7 +21,9 @@ using ParameterHandle = std::shared_ptr<ParameterData>;
 constexpr size_t kMaxEagerPrograms = 4096;
 constexpr char kMethods[] = "mslua.methods";
 
-Status OpError(const OpDef& op, absl::string_view what) { return absl::InvalidArgumentError(absl::StrCat(UserName(op), ": ", what)); }
+Status OpError(const OpDef& op, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat(UserName(op), ": ", what));
+}
 
 // The type of an operand that is a tensor of some kind.
 StatusOr<absl::optional<TensorType>> TypeAt(lua_State* L, const Session& session, int index) {
@@ -32,7 +34,8 @@ StatusOr<absl::optional<TensorType>> TypeAt(lua_State* L, const Session& session
   if (const auto* p = ToObject<ParameterHandle>(L, index)) return absl::make_optional((*p)->type);
   if (const auto* v = ToObject<TracedValue>(L, index)) {
     if (session.trace == nullptr || v->trace_id != session.trace->id()) {
-      return absl::FailedPreconditionError("a traced value is used after its trace has ended: construct must not keep values for later calls");
+      return absl::FailedPreconditionError(
+          "a traced value is used after its trace has ended: construct must not keep values for later calls");
     }
     return absl::make_optional(session.trace->g().TypeOf(v->value));
   }
@@ -40,13 +43,15 @@ StatusOr<absl::optional<TensorType>> TypeAt(lua_State* L, const Session& session
 }
 
 bool IsOperand(lua_State* L, int index) {
-  return ToObject<Tensor>(L, index) != nullptr || ToObject<TracedValue>(L, index) != nullptr || ToObject<ParameterHandle>(L, index) != nullptr;
+  return ToObject<Tensor>(L, index) != nullptr || ToObject<TracedValue>(L, index) != nullptr ||
+         ToObject<ParameterHandle>(L, index) != nullptr;
 }
 
 const InputDef& InputAt(const OpDef& op, size_t i) { return op.inputs[std::min(i, op.inputs.size() - 1)]; }
 
 // The type that a number at each operand's place takes; absent for tensors.
-StatusOr<std::vector<absl::optional<TensorType>>> OperandTypes(lua_State* L, const Session& session, const OpDef& op, const std::vector<int>& operands,
+StatusOr<std::vector<absl::optional<TensorType>>> OperandTypes(lua_State* L, const Session& session, const OpDef& op,
+                                                               const std::vector<int>& operands,
                                                                std::vector<DType>* number_types) {
   std::vector<absl::optional<TensorType>> types;
   DType common = DType::kF32;
@@ -67,16 +72,22 @@ StatusOr<std::vector<absl::optional<TensorType>>> OperandTypes(lua_State* L, con
     const int lua_type_of = lua_type(L, operands[i]);
     if (lua_type_of != LUA_TNUMBER && lua_type_of != LUA_TBOOLEAN) {
       const bool table = lua_type_of == LUA_TTABLE;
-      return OpError(op, absl::StrCat(input.name, ": expected a tensor or a number, got ", Describe(L, operands[i]),
-                                      table ? " (an operator is called with a dot, self.op(x); a list becomes one by ms.Tensor)" : ""));
+      return OpError(
+          op, absl::StrCat(
+                  input.name, ": expected a tensor or a number, got ", Describe(L, operands[i]),
+                  table ? " (an operator is called with a dot, self.op(x); a list becomes one by ms.Tensor)" : ""));
     }
     DType& dtype = (*number_types)[i];
-    if (input.type == TypeClass::kIndex) dtype = DType::kI32;
-    else if (input.type == TypeClass::kBool) dtype = DType::kBool;
-    else if (!found && lua_type_of == LUA_TBOOLEAN) dtype = DType::kBool;
+    if (input.type == TypeClass::kIndex)
+      dtype = DType::kI32;
+    else if (input.type == TypeClass::kBool)
+      dtype = DType::kBool;
+    else if (!found && lua_type_of == LUA_TBOOLEAN)
+      dtype = DType::kBool;
     const double v = lua_tonumber(L, operands[i]);
     if (lua_type_of == LUA_TNUMBER && !IsFloat(dtype) && v != std::floor(v)) {
-      return OpError(op, absl::StrCat("the number ", v, " meets ", LongName(dtype), ": cast the tensor to a float type first"));
+      return OpError(
+          op, absl::StrCat("the number ", v, " meets ", LongName(dtype), ": cast the tensor to a float type first"));
     }
   }
   return types;
@@ -95,7 +106,8 @@ std::vector<Value> Emit(GraphBuilder& g, const OpDef& op, const std::vector<Valu
   return g.OpMulti(op.name, values, std::move(attrs));
 }
 
-StatusOr<int> ApplyTraced(lua_State* L, Session& session, const OpDef& op, const std::vector<int>& operands, Attrs attrs) {
+StatusOr<int> ApplyTraced(lua_State* L, Session& session, const OpDef& op, const std::vector<int>& operands,
+                          Attrs attrs) {
   Trace& trace = *session.trace;
   std::vector<DType> number_types;
   RETURN_IF_ERROR(OperandTypes(L, session, op, operands, &number_types).status());
@@ -122,7 +134,8 @@ StatusOr<int> ApplyTraced(lua_State* L, Session& session, const OpDef& op, const
   return static_cast<int>(outputs.size());
 }
 
-StatusOr<int> ApplyEager(lua_State* L, Session& session, const OpDef& op, const std::vector<int>& operands, Attrs attrs) {
+StatusOr<int> ApplyEager(lua_State* L, Session& session, const OpDef& op, const std::vector<int>& operands,
+                         Attrs attrs) {
   std::vector<DType> number_types;
   ASSIGN_OR_RETURN(const auto types, OperandTypes(L, session, op, operands, &number_types));
   std::vector<Tensor> data;
@@ -164,7 +177,8 @@ StatusOr<const OpDef*> RequireOp(absl::string_view name) {
   if (const OpDef* op = FindOp(name)) return op;
   std::vector<std::string> names;
   for (const OpDef& op : Operators().all()) names.push_back(op.name);
-  return absl::NotFoundError(absl::StrCat("this build has no operator '", name, "'", DidYouMean(std::string(name), names)));
+  return absl::NotFoundError(
+      absl::StrCat("this build has no operator '", name, "'", DidYouMean(std::string(name), names)));
 }
 
 std::vector<std::string> AttrNames(const OpDef& op) {
@@ -176,13 +190,15 @@ std::vector<std::string> AttrNames(const OpDef& op) {
 // An attribute of the compiler's own, "_in_strategy": whatever it is.
 StatusOr<AttrValue> ReadFreeAttr(lua_State* L, int index, absl::string_view what) {
   switch (lua_type(L, index)) {
-    case LUA_TBOOLEAN: return AttrValue(lua_toboolean(L, index) != 0);
+    case LUA_TBOOLEAN:
+      return AttrValue(lua_toboolean(L, index) != 0);
     case LUA_TNUMBER: {
       const double d = lua_tonumber(L, index);
       if (d == std::floor(d) && std::fabs(d) < 9e15) return AttrValue(static_cast<int64_t>(d));
       return AttrValue(d);
     }
-    case LUA_TSTRING: return AttrValue(std::string(lua_tostring(L, index)));
+    case LUA_TSTRING:
+      return AttrValue(std::string(lua_tostring(L, index)));
     default: {
       ASSIGN_OR_RETURN(std::vector<int64_t> ints, ReadInts(L, index, what));
       return AttrValue(std::move(ints));
@@ -196,7 +212,8 @@ Status ReadNamedAttrs(lua_State* L, int index, const OpDef& op, Attrs* attrs) {
   index = AbsoluteIndex(L, index);
   lua_pushnil(L);
   while (lua_next(L, index)) {
-    if (lua_type(L, -2) != LUA_TSTRING) return OpError(op, absl::StrCat("attributes are named; got the key ", Describe(L, -2)));
+    if (lua_type(L, -2) != LUA_TSTRING)
+      return OpError(op, absl::StrCat("attributes are named; got the key ", Describe(L, -2)));
     const std::string name = lua_tostring(L, -2);
     const auto def = std::find_if(op.attrs.begin(), op.attrs.end(), [&](const AttrDef& a) { return a.name == name; });
     if (def != op.attrs.end()) {
@@ -229,7 +246,8 @@ Status ReadAttrs(lua_State* L, const OpDef& op, int first, int last, Attrs* attr
   for (int i = first; i <= last; ++i) {
     if (i == last && IsNamedTable(L, i)) return ReadNamedAttrs(L, i, op, attrs);
     if (next >= op.attrs.size()) {
-      return OpError(op, absl::StrCat("takes ", UserInputs(op), " tensors and ", op.attrs.size(), " attributes, and got ", Describe(L, i), " after them"));
+      return OpError(op, absl::StrCat("takes ", UserInputs(op), " tensors and ", op.attrs.size(),
+                                      " attributes, and got ", Describe(L, i), " after them"));
     }
     const AttrDef& def = op.attrs[next++];
     if (lua_isnil(L, i)) continue;
@@ -239,7 +257,8 @@ Status ReadAttrs(lua_State* L, const OpDef& op, int first, int last, Attrs* attr
   return absl::OkStatus();
 }
 
-// Calls `op` with the arguments at [first, last]: operands, then attributes. `attrs` holds those that are known already.
+// Calls `op` with the arguments at [first, last]: operands, then attributes. `attrs` holds those that are known
+// already.
 StatusOr<int> CallWith(lua_State* L, Session& session, const OpDef& op, int first, int last, Attrs attrs) {
   std::vector<int> operands;
   int at = first;
@@ -268,10 +287,12 @@ StatusOr<int> CallWith(lua_State* L, Session& session, const OpDef& op, int firs
 StatusOr<int> CallOp(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(const std::string name, ReadString(L, 1, "op: name"));
   ASSIGN_OR_RETURN(const OpDef* op, RequireOp(name));
-  if (lua_type(L, 2) != LUA_TTABLE) return OpError(*op, absl::StrCat("arguments: expected a list, got ", Describe(L, 2)));
+  if (lua_type(L, 2) != LUA_TTABLE)
+    return OpError(*op, absl::StrCat("arguments: expected a list, got ", Describe(L, 2)));
   Attrs attrs;
   if (!lua_isnoneornil(L, 3)) {
-    if (lua_type(L, 3) != LUA_TTABLE) return OpError(*op, absl::StrCat("attributes: expected a table, got ", Describe(L, 3)));
+    if (lua_type(L, 3) != LUA_TTABLE)
+      return OpError(*op, absl::StrCat("attributes: expected a table, got ", Describe(L, 3)));
     RETURN_IF_ERROR(ReadNamedAttrs(L, 3, *op, &attrs));
   }
   ASSIGN_OR_RETURN(const int64_t n, FieldInt(L, 2, "n", static_cast<int64_t>(lua_objlen(L, 2))));
@@ -291,7 +312,8 @@ StatusOr<int> CallFunction(lua_State* L, Session& session) {
 StatusOr<int> BindAttrs(lua_State* L, Session&) {
   ASSIGN_OR_RETURN(const std::string name, ReadString(L, 1, "bind_attrs: name"));
   ASSIGN_OR_RETURN(const OpDef* op, RequireOp(name));
-  if (lua_type(L, 2) != LUA_TTABLE) return OpError(*op, absl::StrCat("expected a list of arguments, got ", Describe(L, 2)));
+  if (lua_type(L, 2) != LUA_TTABLE)
+    return OpError(*op, absl::StrCat("expected a list of arguments, got ", Describe(L, 2)));
   ASSIGN_OR_RETURN(const int64_t n, FieldInt(L, 2, "n", static_cast<int64_t>(lua_objlen(L, 2))));
   if (n < 0 || n > 100) return OpError(*op, "too many arguments");
   const int first = lua_gettop(L) + 1;
@@ -300,7 +322,8 @@ StatusOr<int> BindAttrs(lua_State* L, Session&) {
   RETURN_IF_ERROR(ReadAttrs(L, *op, first, lua_gettop(L), &attrs));
   lua_newtable(L);
   for (const auto& a : attrs.items()) {
-    const auto def = std::find_if(op->attrs.begin(), op->attrs.end(), [&](const AttrDef& d) { return d.name == a.first; });
+    const auto def =
+        std::find_if(op->attrs.begin(), op->attrs.end(), [&](const AttrDef& d) { return d.name == a.first; });
     PushAttr(L, def == op->attrs.end() ? AttrKind::kInts : def->kind, a.second);
     lua_setfield(L, -2, a.first.c_str());
   }
@@ -400,16 +423,20 @@ StatusOr<int> FindFunction(lua_State* L, Session&) {
 
 StatusOr<int> Arithmetic(lua_State* L, Session& session) {
   const char* name = lua_tostring(L, lua_upvalueindex(1));
-  if (std::strcmp(name, "pow") == 0 && lua_type(L, 2) == LUA_TNUMBER && lua_tonumber(L, 2) == 2) return Apply(L, session, "mul", {1, 1}, {});
+  if (std::strcmp(name, "pow") == 0 && lua_type(L, 2) == LUA_TNUMBER && lua_tonumber(L, 2) == 2)
+    return Apply(L, session, "mul", {1, 1}, {});
   return Apply(L, session, name, {1, 2}, {});
 }
 StatusOr<int> Negate(lua_State* L, Session& session) { return Apply(L, session, "neg", {1}, {}); }
 
 StatusOr<int> Compare(lua_State* L, Session& session) {
   if (session.trace != nullptr) {
-    return absl::InvalidArgumentError("< and <= on traced values: Lua's conditions run while the graph is traced; use ops.Less or ops.LessEqual, and ops.Select");
+    return absl::InvalidArgumentError(
+        "< and <= on traced values: Lua's conditions run while the graph is traced; use ops.Less or ops.LessEqual, and "
+        "ops.Select");
   }
-  return absl::InvalidArgumentError("< and <= on tensors: use ops.Less or ops.LessEqual, or compare numbers, a:item() < b:item()");
+  return absl::InvalidArgumentError(
+      "< and <= on tensors: use ops.Less or ops.LessEqual, or compare numbers, a:item() < b:item()");
 }
 
 StatusOr<int> Length(lua_State* L, Session& session) {
@@ -424,15 +451,18 @@ StatusOr<int> Length(lua_State* L, Session& session) {
 
 StatusOr<TensorType> SelfType(lua_State* L, Session& session, absl::string_view method) {
   ASSIGN_OR_RETURN(const auto type, TypeAt(L, session, 1));
-  if (!type.has_value()) return absl::InvalidArgumentError(absl::StrCat(method, ": expected a tensor before the colon, got ", Describe(L, 1)));
+  if (!type.has_value())
+    return absl::InvalidArgumentError(
+        absl::StrCat(method, ": expected a tensor before the colon, got ", Describe(L, 1)));
   return *type;
 }
 
 // The tensor at 1 as an eager one: shared, or a copy of a parameter.
 StatusOr<Tensor> SelfTensor(lua_State* L, Session& session, absl::string_view method) {
   if (ToObject<TracedValue>(L, 1) != nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(method, " of a traced value: it has no elements while the graph is traced; use ops.Select for a choice, or return it from construct"));
+    return absl::InvalidArgumentError(absl::StrCat(method,
+                                                   " of a traced value: it has no elements while the graph is traced; "
+                                                   "use ops.Select for a choice, or return it from construct"));
   }
   return ReadTensor(session, L, 1, absl::nullopt, method);
 }
@@ -463,19 +493,26 @@ StatusOr<int> ReshapeMethod(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(std::vector<int64_t> shape, RestInts(L, "reshape"));
   int64_t known = 1, open = -1;
   for (size_t i = 0; i < shape.size(); ++i) {
-    if (shape[i] == -1 && open < 0) open = static_cast<int64_t>(i);
-    else if (shape[i] < 0) return absl::InvalidArgumentError(absl::StrCat("reshape: ", ToString(absl::MakeConstSpan(shape)), " is not a shape (one size may be -1)"));
-    else known *= shape[i];
+    if (shape[i] == -1 && open < 0)
+      open = static_cast<int64_t>(i);
+    else if (shape[i] < 0)
+      return absl::InvalidArgumentError(
+          absl::StrCat("reshape: ", ToString(absl::MakeConstSpan(shape)), " is not a shape (one size may be -1)"));
+    else
+      known *= shape[i];
   }
   if (open >= 0) {
     if (known == 0 || type.elements() % known != 0) {
-      return absl::InvalidArgumentError(absl::StrCat("reshape: ", ToString(type), " does not divide into ", ToString(absl::MakeConstSpan(shape))));
+      return absl::InvalidArgumentError(
+          absl::StrCat("reshape: ", ToString(type), " does not divide into ", ToString(absl::MakeConstSpan(shape))));
     }
     shape[static_cast<size_t>(open)] = type.elements() / known;
   } else if (known != type.elements()) {
-    return absl::InvalidArgumentError(absl::StrCat("reshape: ", ToString(type), " has ", type.elements(), " elements, ", ToString(absl::MakeConstSpan(shape)), " has ", known));
+    return absl::InvalidArgumentError(absl::StrCat("reshape: ", ToString(type), " has ", type.elements(), " elements, ",
+                                                   ToString(absl::MakeConstSpan(shape)), " has ", known));
   }
-  if (shape.size() > kMaxRank) return absl::InvalidArgumentError(absl::StrCat("reshape: more than ", kMaxRank, " dimensions"));
+  if (shape.size() > kMaxRank)
+    return absl::InvalidArgumentError(absl::StrCat("reshape: more than ", kMaxRank, " dimensions"));
   if (session.trace != nullptr) return Apply(L, session, "reshape", {1}, {{"shape", shape}});
   ASSIGN_OR_RETURN(const Tensor t, SelfTensor(L, session, "reshape"));
   PushObject<Tensor>(L, WithShape(t, Shape(shape.begin(), shape.end())));
@@ -551,7 +588,9 @@ StatusOr<int> ToTable(lua_State* L, Session& session) {
 
 StatusOr<int> Item(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(const Tensor t, SelfTensor(L, session, ":item()"));
-  if (t.type.elements() != 1) return absl::InvalidArgumentError(absl::StrCat("item: ", ToString(t.type), " has ", t.type.elements(), " elements, expected one"));
+  if (t.type.elements() != 1)
+    return absl::InvalidArgumentError(
+        absl::StrCat("item: ", ToString(t.type), " has ", t.type.elements(), " elements, expected one"));
   PushElement(L, t.view(), 0);
   return 1;
 }
@@ -585,10 +624,12 @@ StatusOr<int> Apply(lua_State* L, Session& session, const OpDef& op, const std::
     }
     operands.push_back(lua_gettop(L));
   }
-  return session.trace != nullptr ? ApplyTraced(L, session, op, operands, std::move(attrs)) : ApplyEager(L, session, op, operands, std::move(attrs));
+  return session.trace != nullptr ? ApplyTraced(L, session, op, operands, std::move(attrs))
+                                  : ApplyEager(L, session, op, operands, std::move(attrs));
 }
 
-StatusOr<int> Apply(lua_State* L, Session& session, absl::string_view name, const std::vector<int>& operands, Attrs attrs) {
+StatusOr<int> Apply(lua_State* L, Session& session, absl::string_view name, const std::vector<int>& operands,
+                    Attrs attrs) {
   ASSIGN_OR_RETURN(const OpDef* op, RequireOp(name));
   return Apply(L, session, *op, operands, std::move(attrs));
 }
@@ -678,7 +719,8 @@ StatusOr<int> IndexOperand(lua_State* L, Session& session) {
   if (type.rank() == 0) return absl::InvalidArgumentError(absl::StrCat("subscript ", i, " of a scalar: use :item()"));
   const int64_t n = type.shape[0];
   if (i == 0 || i > n || i < -n) {
-    return absl::OutOfRangeError(absl::StrCat("subscript ", i, " of ", ToString(type), ": expected 1 to ", n, ", or -1 to -", n, " from the end"));
+    return absl::OutOfRangeError(absl::StrCat("subscript ", i, " of ", ToString(type), ": expected 1 to ", n,
+                                              ", or -1 to -", n, " from the end"));
   }
   i = i > 0 ? i - 1 : n + i;
   if (session.trace != nullptr) {
@@ -686,23 +728,28 @@ StatusOr<int> IndexOperand(lua_State* L, Session& session) {
     const std::vector<int64_t> strides(begin.size(), 1), rest(type.shape.begin() + 1, type.shape.end());
     begin[0] = i;
     end[0] = i + 1;
-    ASSIGN_OR_RETURN(const int pushed, Apply(L, session, "strided_slice", {1}, {{"begin", begin}, {"end", end}, {"strides", strides}}));
+    ASSIGN_OR_RETURN(const int pushed,
+                     Apply(L, session, "strided_slice", {1}, {{"begin", begin}, {"end", end}, {"strides", strides}}));
     return Apply(L, session, "reshape", {lua_gettop(L) + 1 - pushed}, {{"shape", rest}});
   }
   ASSIGN_OR_RETURN(const Tensor t, SelfTensor(L, session, "subscript"));
-  if (type.rank() == 1) PushElement(L, t.view(), i);
-  else PushObject<Tensor>(L, SubTensor(t, i));
+  if (type.rank() == 1)
+    PushElement(L, t.view(), i);
+  else
+    PushObject<Tensor>(L, SubTensor(t, i));
   return 1;
 }
 
 void SetOperandMetamethods(lua_State* L) {
-  constexpr const char* kOperators[][2] = {{"__add", "add"}, {"__sub", "sub"}, {"__mul", "mul"}, {"__div", "div"}, {"__pow", "pow"}};
+  constexpr const char* kOperators[][2] = {
+      {"__add", "add"}, {"__sub", "sub"}, {"__mul", "mul"}, {"__div", "div"}, {"__pow", "pow"}};
   for (const auto& o : kOperators) {
     lua_pushstring(L, o[1]);
     lua_pushcclosure(L, Entry<Arithmetic>, 1);
     lua_setfield(L, -2, o[0]);
   }
-  SetFunctions(L, {{"__unm", Entry<Negate>}, {"__lt", Entry<Compare>}, {"__le", Entry<Compare>}, {"__len", Entry<Length>}});
+  SetFunctions(
+      L, {{"__unm", Entry<Negate>}, {"__lt", Entry<Compare>}, {"__le", Entry<Compare>}, {"__len", Entry<Length>}});
 }
 
 void OpenOperators(lua_State* L) {
@@ -714,9 +761,16 @@ void OpenOperators(lua_State* L) {
   lua_setmetatable(L, -2);
   lua_setfield(L, -2, "functions");
   lua_newtable(L);
-  SetFunctions(L, {{"astype", Entry<AsType>}, {"reshape", Entry<ReshapeMethod>}, {"transpose", Entry<TransposeMethod>}, {"argmax", Entry<ArgmaxMethod>},
-                   {"totable", Entry<ToTable>}, {"item", Entry<Item>}, {"free", Entry<FreeTensor>}, {"ndim", Entry<NumDims>}});
-  constexpr const char* kReductions[][2] = {{"sum", "reduce_sum"}, {"mean", "reduce_mean"}, {"max", "reduce_max"}, {"min", "reduce_min"}};
+  SetFunctions(L, {{"astype", Entry<AsType>},
+                   {"reshape", Entry<ReshapeMethod>},
+                   {"transpose", Entry<TransposeMethod>},
+                   {"argmax", Entry<ArgmaxMethod>},
+                   {"totable", Entry<ToTable>},
+                   {"item", Entry<Item>},
+                   {"free", Entry<FreeTensor>},
+                   {"ndim", Entry<NumDims>}});
+  constexpr const char* kReductions[][2] = {
+      {"sum", "reduce_sum"}, {"mean", "reduce_mean"}, {"max", "reduce_max"}, {"min", "reduce_min"}};
   for (const auto& r : kReductions) {
     lua_pushstring(L, r[1]);
     lua_pushcclosure(L, Entry<ReduceMethod>, 1);

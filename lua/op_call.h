@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "core/op/op_def.h"
-#include "luajit-2.1/lua.hpp"
 #include "lua/session.h"
+#include "luajit-2.1/lua.hpp"
 
 namespace mslua {
 
@@ -16,7 +16,8 @@ const std::string& UserName(const OpDef& op);
 // the operators' own (axes from 0). Pushes each output and gives their number.
 StatusOr<int> Apply(lua_State* L, Session& session, const OpDef& op, const std::vector<int>& operands, Attrs attrs);
 // The same by name; an error when this build has no such operator.
-StatusOr<int> Apply(lua_State* L, Session& session, absl::string_view op, const std::vector<int>& operands, Attrs attrs);
+StatusOr<int> Apply(lua_State* L, Session& session, absl::string_view op, const std::vector<int>& operands,
+                    Attrs attrs);
 
 // An attribute of Lua (axes from 1) at `index` as the definition wants it.
 StatusOr<AttrValue> ReadAttr(lua_State* L, int index, const OpDef& op, const AttrDef& attr);

@@ -19,7 +19,8 @@ const std::vector<std::string>& OptimizerKinds() {
   return *kinds;
 }
 
-StatusOr<Update> EmitUpdate(const OptimizerStep& s, const OptimizerRule& rule, const ParameterData& parameter, Value p, Value grad) {
+StatusOr<Update> EmitUpdate(const OptimizerStep& s, const OptimizerRule& rule, const ParameterData& parameter, Value p,
+                            Value grad) {
   GraphBuilder& g = s.g;
   const DType dtype = g.TypeOf(p).dtype;
   const auto constant = [&](double v) { return g.Constant(v, dtype); };
@@ -27,7 +28,8 @@ StatusOr<Update> EmitUpdate(const OptimizerStep& s, const OptimizerRule& rule, c
   if (rule.lr_scale != 1) lr = Mul(g, lr, rule.lr_scale);
   if (rule.dampening != 0) {
     // PyTorch's and MindSpore's: decay comes first, and the first step is not dampened.
-    if (rule.weight_decay != 0) grad = EmitFormula(g, "dy + wd * p", {{"p", p}, {"dy", grad}}, {{"wd", rule.weight_decay}});
+    if (rule.weight_decay != 0)
+      grad = EmitFormula(g, "dy + wd * p", {{"p", p}, {"dy", grad}}, {{"wd", rule.weight_decay}});
     decay = constant(0);
     const Value first = g.Op("equal", {s.step(), g.Constant(0, DType::kI64)});
     grad = Mul(g, grad, g.Op("select", {first, constant(1), constant(1 - rule.dampening)}));

@@ -1,4 +1,5 @@
-// Optimizers as graph, over the operators apply_*: from a parameter and its gradient to the parameter's and the state's next values.
+// Optimizers as graph, over the operators apply_*: from a parameter and its gradient to the parameter's and the state's
+// next values.
 #pragma once
 
 #include <functional>
@@ -26,8 +27,8 @@ const std::vector<std::string>& OptimizerKinds();
 // What the updates of a step share.
 struct OptimizerStep {
   GraphBuilder& g;
-  std::function<Value()> step;                             // the scalar input of the step's number: i64, from 0
-  std::function<Value(const std::string& name)> lr;        // a scalar input, f32
+  std::function<Value()> step;                       // the scalar input of the step's number: i64, from 0
+  std::function<Value(const std::string& name)> lr;  // a scalar input, f32
   // The state tensor "<name>.<key of the parameter>" as an input of the graph, zero in the beginning.
   std::function<StatusOr<Value>(const std::string& name, const ParameterData& parameter)> state;
 };
@@ -37,6 +38,7 @@ struct Update {
   Value parameter;
   std::vector<std::pair<std::string, Value>> states;
 };
-StatusOr<Update> EmitUpdate(const OptimizerStep& step, const OptimizerRule& rule, const ParameterData& parameter, Value value, Value gradient);
+StatusOr<Update> EmitUpdate(const OptimizerStep& step, const OptimizerRule& rule, const ParameterData& parameter,
+                            Value value, Value gradient);
 
 }  // namespace mslua

@@ -38,7 +38,8 @@ StatusOr<Tensor> BorrowValue(Session& session, ParameterData& p) {
 
 Status SetValue(Session& session, ParameterData& p, const Tensor& value) {
   if (value.type != p.type) {
-    return absl::InvalidArgumentError(absl::StrCat("parameter '", p.name, "' is ", ToString(p.type), ", the value is ", ToString(value.type)));
+    return absl::InvalidArgumentError(
+        absl::StrCat("parameter '", p.name, "' is ", ToString(p.type), ", the value is ", ToString(value.type)));
   }
   ASSIGN_OR_RETURN(const TensorView memory, ValueOf(session, p));
   std::memcpy(memory.data, value.data.get(), static_cast<size_t>(p.type.bytes()));
@@ -51,8 +52,9 @@ using ParameterHandle = std::shared_ptr<ParameterData>;
 
 StatusOr<int> MakeParameter(lua_State* L, Session& session, const char* kind) {
   const bool state = absl::string_view(kind) == kState;
-  RETURN_IF_ERROR(CheckFields(L, 1, state ? "state" : "Parameter",
-                              {"name", "shape", "dtype", "init", "requires_grad", "layerwise_parallel", "parallel_optimizer", "comm_fusion"}));
+  RETURN_IF_ERROR(CheckFields(
+      L, 1, state ? "state" : "Parameter",
+      {"name", "shape", "dtype", "init", "requires_grad", "layerwise_parallel", "parallel_optimizer", "comm_fusion"}));
   auto p = std::make_shared<ParameterData>();
   p->kind = kind;
   ASSIGN_OR_RETURN(p->name, FieldString(L, 1, "name", ""));
@@ -77,7 +79,8 @@ StatusOr<int> MakeParameter(lua_State* L, Session& session, const char* kind) {
     }
   }
   if (!has_shape && p->init.kind != "tensor") {
-    return absl::InvalidArgumentError(absl::StrCat("Parameter '", p->name, "': a shape is needed, or a tensor as its init"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("Parameter '", p->name, "': a shape is needed, or a tensor as its init"));
   }
   ASSIGN_OR_RETURN(p->requires_grad, FieldBool(L, 1, "requires_grad", !state && IsFloat(p->type.dtype)));
   ASSIGN_OR_RETURN(p->layerwise_parallel, FieldBool(L, 1, "layerwise_parallel", false));
@@ -95,7 +98,8 @@ StatusOr<int> NewParameter(lua_State* L, Session& session) { return MakeParamete
 StatusOr<int> NewState(lua_State* L, Session& session) { return MakeParameter(L, session, kState); }
 
 const std::vector<std::string>& Settable() {
-  static const auto* names = new std::vector<std::string>{"name", "value", "requires_grad", "layerwise_parallel", "parallel_optimizer", "comm_fusion"};
+  static const auto* names = new std::vector<std::string>{
+      "name", "value", "requires_grad", "layerwise_parallel", "parallel_optimizer", "comm_fusion"};
   return *names;
 }
 
@@ -105,11 +109,16 @@ StatusOr<int> GetField(lua_State* L, Session& session) {
   ParameterData& p = **handle;
   if (lua_type(L, 2) == LUA_TSTRING) {
     const absl::string_view field = lua_tostring(L, 2);
-    if (field == "name") PushString(L, p.name);
-    else if (field == "requires_grad") lua_pushboolean(L, p.requires_grad);
-    else if (field == "layerwise_parallel") lua_pushboolean(L, p.layerwise_parallel);
-    else if (field == "parallel_optimizer") lua_pushboolean(L, p.parallel_optimizer);
-    else if (field == "comm_fusion") lua_pushnumber(L, static_cast<double>(p.comm_fusion));
+    if (field == "name")
+      PushString(L, p.name);
+    else if (field == "requires_grad")
+      lua_pushboolean(L, p.requires_grad);
+    else if (field == "layerwise_parallel")
+      lua_pushboolean(L, p.layerwise_parallel);
+    else if (field == "parallel_optimizer")
+      lua_pushboolean(L, p.parallel_optimizer);
+    else if (field == "comm_fusion")
+      lua_pushnumber(L, static_cast<double>(p.comm_fusion));
     else if (field == "value") {
       ASSIGN_OR_RETURN(const TensorView value, ValueOf(session, p));
       ASSIGN_OR_RETURN(Tensor copy, NewTensor(session, value.type));
@@ -134,7 +143,8 @@ StatusOr<int> SetField(lua_State* L, Session& session) {
   const std::string what = absl::StrCat("parameter '", p.name, "': ", field);
   if (field == "name") {
     ASSIGN_OR_RETURN(std::string name, ReadString(L, 3, what));
-    if (!p.key.empty() && name != p.name) return absl::InvalidArgumentError(absl::StrCat(what, " is settable until the parameter is used"));
+    if (!p.key.empty() && name != p.name)
+      return absl::InvalidArgumentError(absl::StrCat(what, " is settable until the parameter is used"));
     p.name = std::move(name);
   } else if (field == "value") {
     ASSIGN_OR_RETURN(const Tensor value, ReadTensor(session, L, 3, p.type.dtype, what));
@@ -148,7 +158,8 @@ StatusOr<int> SetField(lua_State* L, Session& session) {
   } else if (field == "parallel_optimizer") {
     ASSIGN_OR_RETURN(p.parallel_optimizer, ReadBool(L, 3, what));
   } else {
-    return absl::InvalidArgumentError(absl::StrCat("parameter '", p.name, "' has no settable field '", field, "'", DidYouMean(field, Settable())));
+    return absl::InvalidArgumentError(
+        absl::StrCat("parameter '", p.name, "' has no settable field '", field, "'", DidYouMean(field, Settable())));
   }
   return 0;
 }
@@ -156,13 +167,15 @@ StatusOr<int> SetField(lua_State* L, Session& session) {
 StatusOr<int> ParameterToText(lua_State* L, Session& session) {
   const auto* handle = ToObject<ParameterHandle>(L, 1);
   if (handle == nullptr) return absl::InvalidArgumentError("expected a Parameter");
-  PushString(L, absl::StrCat("Parameter (name=", (*handle)->name, ", ", ToString((*handle)->type), ", requires_grad=", (*handle)->requires_grad ? "true" : "false", ")"));
+  PushString(L, absl::StrCat("Parameter (name=", (*handle)->name, ", ", ToString((*handle)->type),
+                             ", requires_grad=", (*handle)->requires_grad ? "true" : "false", ")"));
   return 1;
 }
 
 StatusOr<int> AssignParameter(lua_State* L, Session& session) {
   const auto* handle = ToObject<ParameterHandle>(L, 1);
-  if (handle == nullptr) return absl::InvalidArgumentError(absl::StrCat("assign: expected a Parameter, got ", Describe(L, 1)));
+  if (handle == nullptr)
+    return absl::InvalidArgumentError(absl::StrCat("assign: expected a Parameter, got ", Describe(L, 1)));
   if (session.trace != nullptr) {
     ASSIGN_OR_RETURN(const Value value, session.trace->ToValue(L, 2, (*handle)->type.dtype));
     RETURN_IF_ERROR(session.trace->Assign(*handle, value));
@@ -203,7 +216,10 @@ void OpenParameters(lua_State* L) {
   lua_pushcfunction(L, Entry<ParameterToText>);
   lua_setfield(L, -2, "__tostring");
   lua_pop(L, 1);
-  SetFunctions(L, {{"parameter", Entry<NewParameter>}, {"state", Entry<NewState>}, {"assign", Entry<AssignParameter>}, {"store", Entry<ListStore>}});
+  SetFunctions(L, {{"parameter", Entry<NewParameter>},
+                   {"state", Entry<NewState>},
+                   {"assign", Entry<AssignParameter>},
+                   {"store", Entry<ListStore>}});
 }
 
 }  // namespace mslua

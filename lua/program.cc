@@ -7,7 +7,8 @@
 
 namespace mslua {
 
-StatusOr<std::unique_ptr<Executable>> CompileShared(Session& session, const Graph& graph, const CompileOptions& options) {
+StatusOr<std::unique_ptr<Executable>> CompileShared(Session& session, const Graph& graph,
+                                                    const CompileOptions& options) {
   auto executable = Executable::Compile(graph, &session.store(), options, &session.workspace);
   if (!absl::IsFailedPrecondition(executable.status())) return executable;
   // Too large for the workspace there is: a new one, which the programs that follow share; older ones keep theirs.
@@ -43,11 +44,13 @@ StatusOr<std::unique_ptr<Program>> Program::Compile(Session& session, const Grap
 
 StatusOr<std::vector<Tensor>> Program::Run(Session& session, absl::Span<const Tensor> data) {
   if (data.size() != data_types_.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("the graph takes ", data_types_.size(), " tensors, got ", data.size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the graph takes ", data_types_.size(), " tensors, got ", data.size()));
   }
   for (size_t i = 0; i < data.size(); ++i) {
     if (data[i].type != data_types_[i]) {
-      return absl::InvalidArgumentError(absl::StrCat("input ", i + 1, " of the graph is ", ToString(data_types_[i]), ", got ", ToString(data[i].type)));
+      return absl::InvalidArgumentError(absl::StrCat("input ", i + 1, " of the graph is ", ToString(data_types_[i]),
+                                                     ", got ", ToString(data[i].type)));
     }
     if (data_positions_[i] >= 0) executable_->BindInputAt(data_positions_[i], data[i].data.get());
   }

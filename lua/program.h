@@ -12,7 +12,8 @@
 namespace mslua {
 
 // Compiles over the session's store and workspace: of the executables made so, one runs at a time.
-StatusOr<std::unique_ptr<Executable>> CompileShared(Session& session, const Graph& graph, const CompileOptions& options);
+StatusOr<std::unique_ptr<Executable>> CompileShared(Session& session, const Graph& graph,
+                                                    const CompileOptions& options);
 
 class Program {
  public:
@@ -20,7 +21,8 @@ class Program {
   static StatusOr<std::unique_ptr<Program>> Compile(Session& session, const Graph& graph,
                                                     const std::vector<std::shared_ptr<ParameterData>>& parameters);
 
-  // `data` are the graph's inputs of kind data, in order. Gives the outputs that update nothing, as tensors of their own.
+  // `data` are the graph's inputs of kind data, in order. Gives the outputs that update nothing, as tensors of their
+  // own.
   StatusOr<std::vector<Tensor>> Run(Session& session, absl::Span<const Tensor> data);
 
   Executable& executable() { return *executable_; }
@@ -29,8 +31,8 @@ class Program {
   std::unique_ptr<Executable> executable_;
   std::vector<int> data_positions_;  // among the executable's inputs
   std::vector<TensorType> data_types_;
-  std::vector<int> results_;         // outputs without an update
-  int step_position_ = -1;           // of the scalar input `step`; it counts the runs
+  std::vector<int> results_;  // outputs without an update
+  int step_position_ = -1;    // of the scalar input `step`; it counts the runs
   int64_t runs_ = 0;
   std::vector<std::shared_ptr<ParameterData>> parameters_;
 };

@@ -61,8 +61,10 @@ class Repl {
 
   void Command(absl::string_view text) {
     if (text[0] == '?') return Describe(absl::StripAsciiWhitespace(text.substr(1)));
-    if (text == ".help") std::fputs(kHelp, stdout);
-    else Error(absl::StrCat("unknown command ", text, " (.help lists them)"));
+    if (text == ".help")
+      std::fputs(kHelp, stdout);
+    else
+      Error(absl::StrCat("unknown command ", text, " (.help lists them)"));
   }
 
   void Describe(absl::string_view name) {
@@ -71,8 +73,10 @@ class Repl {
     for (const OpDef& op : Operators().all()) {
       if (name != op.name && (name != op.class_name || op.class_name.empty())) continue;
       std::string call = absl::StrCat("ops.", op.name, "(");
-      for (size_t i = 0; i < op.inputs.size(); ++i) absl::StrAppend(&call, i ? ", " : "", op.inputs[i].name, op.inputs[i].variadic ? " ..." : "");
-      std::printf("%s)%s\n  %s\n", call.c_str(), op.class_name.empty() ? "" : absl::StrCat("    ops.", op.class_name).c_str(), op.doc.c_str());
+      for (size_t i = 0; i < op.inputs.size(); ++i)
+        absl::StrAppend(&call, i ? ", " : "", op.inputs[i].name, op.inputs[i].variadic ? " ..." : "");
+      std::printf("%s)%s\n  %s\n", call.c_str(),
+                  op.class_name.empty() ? "" : absl::StrCat("    ops.", op.class_name).c_str(), op.doc.c_str());
       for (const AttrDef& a : op.attrs) {
         std::string fallback = "required";
         if (!a.required) {
@@ -156,7 +160,13 @@ class Repl {
 int RunRepl(const cli::CommandLine& command) {
   auto session = Session::Create(OptionsOf(command));
   if (!session.ok()) return Report(session.status());
-  const Status opened = (*session)->RunText("ms = require 'mslua' nn, ops = ms.nn, ms.ops", "=mslua/repl");
+  // With a recipe its parts are in scope.
+  const char* parts = command.positional.empty()
+                          ? ""
+                          : " recipe = require('mslua.verbs').load() net = recipe:make_network() "
+                            "dataset = recipe:make_dataset 'dataset' loss = recipe.loss";
+  const Status opened =
+      (*session)->RunText(absl::StrCat("ms = require 'mslua' nn, ops = ms.nn, ms.ops", parts), "=mslua/repl");
   if (!opened.ok()) return Report(opened);
   return Repl(**session).Run() == 0 || isatty(0) ? 0 : 1;
 }

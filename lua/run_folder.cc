@@ -13,7 +13,8 @@
 namespace mslua {
 
 Status MakeFolder(const std::string& path) {
-  for (size_t at = path.find('/', 1); at != std::string::npos; at = path.find('/', at + 1)) mkdir(path.substr(0, at).c_str(), 0777);
+  for (size_t at = path.find('/', 1); at != std::string::npos; at = path.find('/', at + 1))
+    mkdir(path.substr(0, at).c_str(), 0777);
   struct stat info;
   if (mkdir(path.c_str(), 0777) == 0) return absl::OkStatus();
   const int error = errno;
@@ -30,7 +31,8 @@ StatusOr<std::string> NewRunFolder(const std::string& name) {
   for (int copy = 1; copy < 1000; ++copy) {
     const std::string path = absl::StrCat("runs/", name, "-", stamp, copy > 1 ? absl::StrCat("-", copy) : "");
     if (mkdir(path.c_str(), 0777) == 0) return path;
-    if (errno != EEXIST) return absl::InvalidArgumentError(absl::StrCat("cannot make the run folder ", path, ": ", std::strerror(errno)));
+    if (errno != EEXIST)
+      return absl::InvalidArgumentError(absl::StrCat("cannot make the run folder ", path, ": ", std::strerror(errno)));
   }
   return absl::InvalidArgumentError(absl::StrCat("too many run folders runs/", name, "-", stamp));
 }
@@ -45,14 +47,17 @@ StatusOr<std::string> LastRunFolder(const std::string& name) {
       struct stat info;
       if (stat((path + "/ckpt").c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) continue;
       const timespec t = info.st_mtim;
-      if (newest.empty() || t.tv_sec > newest_time.tv_sec || (t.tv_sec == newest_time.tv_sec && t.tv_nsec > newest_time.tv_nsec)) {
+      if (newest.empty() || t.tv_sec > newest_time.tv_sec ||
+          (t.tv_sec == newest_time.tv_sec && t.tv_nsec > newest_time.tv_nsec)) {
         newest = path;
         newest_time = t;
       }
     }
     closedir(runs);
   }
-  if (newest.empty()) return absl::NotFoundError(absl::StrCat("no run folder with checkpoints under runs/", name.empty() ? "" : absl::StrCat(name, "-*")));
+  if (newest.empty())
+    return absl::NotFoundError(
+        absl::StrCat("no run folder with checkpoints under runs/", name.empty() ? "" : absl::StrCat(name, "-*")));
   return newest;
 }
 

@@ -51,13 +51,15 @@ SessionOptions OptionsOf(const cli::CommandLine& command) {
     options.seed = static_cast<uint64_t>(command.Int("seed"));
   }
   const auto number = [&](const char* flag, const char* option) {
-    if (command.Given(flag) && command.Int(flag) > 0) options.flags.emplace_back(option, static_cast<double>(command.Int(flag)));
+    if (command.Given(flag) && command.Int(flag) > 0)
+      options.flags.emplace_back(option, static_cast<double>(command.Int(flag)));
   };
   number("max-steps", "max_steps");
   number("fast-dev-run", "fast_dev_run");
   number("overfit", "overfit");
   number("log-every", "log_every");
-  if (command.Given("log-every") && command.Int("log-every") == 0) options.flags.emplace_back("log_every", command.String("log-every"));
+  if (command.Given("log-every") && command.Int("log-every") == 0)
+    options.flags.emplace_back("log_every", command.String("log-every"));
   for (const char* flag : {"out", "resume"}) {
     if (command.Given(flag)) options.flags.emplace_back(flag, command.String(flag));
   }
@@ -71,9 +73,12 @@ int Report(const Status& status, int exit_code) {
   std::fprintf(stderr, "mslua: error: %s\n", std::string(status.message()).c_str());
   if (exit_code != 0) return exit_code;
   switch (status.code()) {
-    case absl::StatusCode::kDataLoss: return kExitData;
-    case absl::StatusCode::kInternal: return kExitInternal;
-    default: return kExitUsage;
+    case absl::StatusCode::kDataLoss:
+      return kExitData;
+    case absl::StatusCode::kInternal:
+      return kExitInternal;
+    default:
+      return kExitUsage;
   }
 }
 
@@ -103,7 +108,8 @@ int RunRecipe(const cli::CommandLine& command) {
 
 int RunRecipes(const cli::CommandLine& command) {
   const std::string action = command.positional[0];
-  if (action != "show" && action != "check") return Report(absl::UnimplementedError(absl::StrCat("recipes ", action, " is not part of this build")));
+  if (action != "show" && action != "check")
+    return Report(absl::UnimplementedError(absl::StrCat("recipes ", action, " is not part of this build")));
   SessionOptions options = OptionsOf(command);
   options.verb = "recipes";
   options.file = command.positional[1];

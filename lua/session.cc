@@ -4,11 +4,11 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "luajit-2.1/lua.hpp"
 #include "lua/core_module.h"
 #include "lua/embedded.h"
 #include "lua/object.h"
 #include "lua/program.h"
+#include "luajit-2.1/lua.hpp"
 
 namespace mslua {
 namespace {
@@ -52,7 +52,8 @@ int OnError(lua_State* L) {
 
 }  // namespace
 
-Session::Session(SessionOptions options) : seed(options.seed), options_(std::move(options)), allocator_(std::make_shared<TensorAllocator>()) {}
+Session::Session(SessionOptions options)
+    : seed(options.seed), options_(std::move(options)), allocator_(std::make_shared<TensorAllocator>()) {}
 
 StatusOr<std::unique_ptr<Session>> Session::Create(SessionOptions options) {
   auto session = std::unique_ptr<Session>(new Session(std::move(options)));

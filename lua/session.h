@@ -30,8 +30,8 @@ struct ParameterData;
 // What the command line asked for; Lua reads it as core.options.
 struct SessionOptions {
   std::string verb = "run";
-  std::string file;                // recipe or script; empty: none
-  std::vector<std::string> args;   // of a script
+  std::string file;                                            // recipe or script; empty: none
+  std::vector<std::string> args;                               // of a script
   std::vector<std::pair<std::string, std::string>> overrides;  // key=value, in order
   std::string preset;
   std::string device = "cpu";
@@ -69,24 +69,24 @@ class Session {
 
   // The nearest caller outside the embedded library; file empty when there is none.
   std::shared_ptr<const Location> Where() const;
-  // While `on`, remembers the user's line that runs: `return ops.relu(x)` is a tail call, which leaves no frame for Where()
-  // to find. Costs speed, so it is on while a graph is traced.
+  // While `on`, remembers the user's line that runs: `return ops.relu(x)` is a tail call, which leaves no frame for
+  // Where() to find. Costs speed, so it is on while a graph is traced.
   void FollowLines(bool on);
 
   // "recipe.lua:12: " before the message, unless it is there.
   std::string Located(const Status& status) const;
 
   uint64_t seed = 1;
-  bool training = false;            // core.set_training
-  Trace* trace = nullptr;           // the innermost trace; null: eager
+  bool training = false;   // core.set_training
+  Trace* trace = nullptr;  // the innermost trace; null: eager
   uint64_t next_trace_id = 1;
   absl::flat_hash_set<std::string> parameter_keys;  // given out by KeyOf
-  uint64_t random_tensors = 0;      // streams handed out to unnamed rand/randn, and to eager random operators
+  uint64_t random_tensors = 0;  // streams handed out to unnamed rand/randn, and to eager random operators
   // State tensors of optimizers by key, "moments.Net/w": shared by the graphs that train the same parameters.
   absl::flat_hash_map<std::string, std::shared_ptr<ParameterData>> optimizer_states;
   // Compiled one-operator graphs by operator, attributes and types (R14).
   absl::flat_hash_map<std::string, std::unique_ptr<Program>> eager_programs;
-  int exit_code = 0;  // of a training that ended by an error; 0: the error's kind says
+  int exit_code = 0;                 // of a training that ended by an error; 0: the error's kind says
   std::shared_ptr<Block> workspace;  // of the eager programs: one runs at a time
 
  private:

@@ -56,20 +56,28 @@ TEST_F(SessionTest, TensorsPrintAsNumPyDoes) {
 }
 
 TEST_F(SessionTest, MakersAndFields) {
-  EXPECT_EQ(Eval("local t = core.full({2, 3}, 7, 'int64') return t.shape[1], t.shape[2], t.dtype, t.size, #t, t:ndim()"), "2 3 int64 6 2 2");
+  EXPECT_EQ(
+      Eval("local t = core.full({2, 3}, 7, 'int64') return t.shape[1], t.shape[2], t.dtype, t.size, #t, t:ndim()"),
+      "2 3 int64 6 2 2");
   EXPECT_EQ(Eval("return core.eye(2)"), "[[1. 0.]\n [0. 1.]]");
   EXPECT_EQ(Eval("return core.arange(1, 2, 0.25)"), "[1.   1.25 1.5  1.75]");
   EXPECT_EQ(Eval("return core.arange(3, 'int64').dtype, core.arange(3).dtype"), "int64 int32");
   EXPECT_EQ(Eval("local t = core.tensor {{1, 2}, {3, 4}} return t[1][2], t[-1][1], t[2]"), "2 3 [3. 4.]");
-  EXPECT_EQ(Eval("return core.tensor({1, 2, 3, 4}, 'float32', {2, 2}):reshape(-1), core.tensor(2.5):item()"), "[1. 2. 3. 4.] 2.5");
-  EXPECT_EQ(Eval("local t = core.tensor({{1, 2}, {3, 4}}, 'int32'):totable() return t[2][1], core.tensor({3.7}):astype('int32')"), "3 [3]");
+  EXPECT_EQ(Eval("return core.tensor({1, 2, 3, 4}, 'float32', {2, 2}):reshape(-1), core.tensor(2.5):item()"),
+            "[1. 2. 3. 4.] 2.5");
+  EXPECT_EQ(Eval("local t = core.tensor({{1, 2}, {3, 4}}, 'int32'):totable() return t[2][1], "
+                 "core.tensor({3.7}):astype('int32')"),
+            "3 [3]");
   EXPECT_EQ(Eval("return core.kind(core.zeros({1})), core.kind({}), core.kind(1)"), "Tensor nil nil");
   EXPECT_EQ(Eval("return core.tensor(9007199254740993 , 'int64'):astype('int32'):ndim()"), "0");
 }
 
 TEST_F(SessionTest, RandomTensorsAreFunctionsOfSeedAndStream) {
-  EXPECT_EQ(Eval("core.set_seed(3) local a = core.randn({4}) core.set_seed(3) local b = core.randn({4}) return tostring(a) == tostring(b)"), "true");
-  EXPECT_EQ(Eval("return tostring(core.rand({4}, 'float32', 'a')) == tostring(core.rand({4}, 'float32', 'b'))"), "false");
+  EXPECT_EQ(Eval("core.set_seed(3) local a = core.randn({4}) core.set_seed(3) local b = core.randn({4}) return "
+                 "tostring(a) == tostring(b)"),
+            "true");
+  EXPECT_EQ(Eval("return tostring(core.rand({4}, 'float32', 'a')) == tostring(core.rand({4}, 'float32', 'b'))"),
+            "false");
 }
 
 TEST_F(SessionTest, ArithmeticBroadcasts) {
@@ -78,12 +86,16 @@ TEST_F(SessionTest, ArithmeticBroadcasts) {
   EXPECT_EQ(Eval("return -core.tensor {1, 2} ^ 2"), "[-1. -4.]");
   EXPECT_EQ(Eval("return 1 / core.tensor {2, 4}"), "[0.5  0.25]");
   EXPECT_EQ(Eval("return core.tensor({1, 2}, 'int32') + 1"), "[2 3]");
-  EXPECT_EQ(Eval("return core.tensor {1, 2, 3} + core.tensor {1, 2}"), "test.lua:1: add: shapes [3] and [2] do not broadcast: 3 against 2");
-  EXPECT_EQ(Eval("return core.tensor({1, 2}, 'int32') * 0.5"), "test.lua:1: Mul: the number 0.5 meets int32: cast the tensor to a float type first");
+  EXPECT_EQ(Eval("return core.tensor {1, 2, 3} + core.tensor {1, 2}"),
+            "test.lua:1: add: shapes [3] and [2] do not broadcast: 3 against 2");
+  EXPECT_EQ(Eval("return core.tensor({1, 2}, 'int32') * 0.5"),
+            "test.lua:1: Mul: the number 0.5 meets int32: cast the tensor to a float type first");
 }
 
 TEST_F(SessionTest, MethodsReduceAndTranspose) {
-  EXPECT_EQ(Eval("local t = core.tensor {{1, 2}, {3, 6}} return t:sum(), t:mean(1), t:max(-1), t:argmax(), t:argmax(2)"), "12.0 [2. 4.] [2. 6.] 3 [1 1]");
+  EXPECT_EQ(
+      Eval("local t = core.tensor {{1, 2}, {3, 6}} return t:sum(), t:mean(1), t:max(-1), t:argmax(), t:argmax(2)"),
+      "12.0 [2. 4.] [2. 6.] 3 [1 1]");
   EXPECT_EQ(Eval("return core.tensor {{1, 2}, {3, 4}}:transpose()"), "[[1. 3.]\n [2. 4.]]");
   EXPECT_EQ(Eval("return core.zeros({2, 3, 4}):transpose(2, 1, 3).shape[1]"), "3");
 }
@@ -91,9 +103,13 @@ TEST_F(SessionTest, MethodsReduceAndTranspose) {
 TEST_F(SessionTest, OperatorsTakePositionalAndNamedAttributes) {
   EXPECT_EQ(Eval("return f.matmul(core.tensor {{1, 2}}, core.tensor {{3, 4}}, {transpose_b = true})"), "[[11.]]");
   EXPECT_EQ(Eval("return f.matmul(core.tensor {{1, 2}}, core.tensor {{3, 4}}, false, true)"), "[[11.]]");
-  EXPECT_EQ(Eval("return core.op('matmul', {core.tensor {{1, 2}}, core.tensor {{3, 4}}}, {transpose_b = true, _in_strategy = '((1,1),(1,1))'})"), "[[11.]]");
+  EXPECT_EQ(Eval("return core.op('matmul', {core.tensor {{1, 2}}, core.tensor {{3, 4}}}, {transpose_b = true, "
+                 "_in_strategy = '((1,1),(1,1))'})"),
+            "[[11.]]");
   EXPECT_EQ(Eval("return f.concat({core.ones({1}), core.zeros({1})}, 1)"), "[1. 0.]");
-  EXPECT_EQ(Eval("return core.bind_attrs('matmul', {true}).transpose_a, core.bind_attrs('matmul', {{transpose_b = true}}).transpose_b"), "true true");
+  EXPECT_EQ(Eval("return core.bind_attrs('matmul', {true}).transpose_a, core.bind_attrs('matmul', {{transpose_b = "
+                 "true}}).transpose_b"),
+            "true true");
   EXPECT_EQ(Eval("return f.reduce_sum(core.ones({2, 3}), {2})"), "[3. 3.]");
 }
 
@@ -102,22 +118,30 @@ TEST_F(SessionTest, BadCallsNameTheLineAndTheMend) {
             "test.lua:2: MatMul: x is f32[8,32] and w is f32[16,16]: size of 'k' differs: x[1] is 32 but w[0] is 16");
   EXPECT_EQ(Eval("local y = f.matmul(core.zeros({2, 2}))"), "test.lua:1: MatMul: takes 2 inputs (x, w), got 1");
   EXPECT_EQ(Eval("local y = f.matmul({}, core.zeros({2, 2}))"),
-            "test.lua:1: MatMul: x: expected a tensor or a number, got a table (an operator is called with a dot, self.op(x); a list becomes one by ms.Tensor)");
+            "test.lua:1: MatMul: x: expected a tensor or a number, got a table (an operator is called with a dot, "
+            "self.op(x); a list becomes one by ms.Tensor)");
   EXPECT_EQ(Eval("local y = f.matmul(core.zeros({2, 2}), core.zeros({2, 2}), {transpos_a = true})"),
             "test.lua:1: MatMul: unknown attribute 'transpos_a' (did you mean 'transpose_a'?)");
   EXPECT_EQ(Eval("local y = f.matmul(core.zeros({2, 2}), core.zeros({2, 2}), {transpose_a = 1})"),
             "test.lua:1: MatMul: attribute 'transpose_a': expected true or false, got 1");
-  EXPECT_EQ(Eval("local y = f.reduce_sum(core.ones({2}), {0})"),
-            "test.lua:1: ReduceSum: attribute 'axis': axis 0 does not exist: axes count from 1, or from the end with -1");
-  EXPECT_EQ(Eval("local y = core.op('matmull', {})"), "test.lua:1: this build has no operator 'matmull' (did you mean 'matmul'?)");
-  EXPECT_EQ(Eval("return core.zeros({2})[3]"), "test.lua:1: subscript 3 of f32[2]: expected 1 to 2, or -1 to -2 from the end");
-  EXPECT_EQ(Eval("return core.zeros({2})[0]"), "test.lua:1: subscript 0 of f32[2]: expected 1 to 2, or -1 to -2 from the end");
-  EXPECT_EQ(Eval("local y = core.tensor {{1, 2}, {3}}"), "test.lua:1: Tensor: lists are ragged: expected 2 elements at depth 2, got 1");
+  EXPECT_EQ(
+      Eval("local y = f.reduce_sum(core.ones({2}), {0})"),
+      "test.lua:1: ReduceSum: attribute 'axis': axis 0 does not exist: axes count from 1, or from the end with -1");
+  EXPECT_EQ(Eval("local y = core.op('matmull', {})"),
+            "test.lua:1: this build has no operator 'matmull' (did you mean 'matmul'?)");
+  EXPECT_EQ(Eval("return core.zeros({2})[3]"),
+            "test.lua:1: subscript 3 of f32[2]: expected 1 to 2, or -1 to -2 from the end");
+  EXPECT_EQ(Eval("return core.zeros({2})[0]"),
+            "test.lua:1: subscript 0 of f32[2]: expected 1 to 2, or -1 to -2 from the end");
+  EXPECT_EQ(Eval("local y = core.tensor {{1, 2}, {3}}"),
+            "test.lua:1: Tensor: lists are ragged: expected 2 elements at depth 2, got 1");
   EXPECT_EQ(Eval("local y = core.tensor {1, 'x'}"), "test.lua:1: Tensor: expected a number at depth 2, got \"x\"");
   EXPECT_EQ(Eval("local y = core.zeros({-1})"), "test.lua:1: shape[1]: expected a size, got -1");
-  EXPECT_EQ(Eval("local y = core.zeros({1e9, 1e9})"), "test.lua:1: shape: [1000000000,1000000000] has too many elements");
+  EXPECT_EQ(Eval("local y = core.zeros({1e9, 1e9})"),
+            "test.lua:1: shape: [1000000000,1000000000] has too many elements");
   EXPECT_EQ(Eval("local y = core.zeros({2}, 'flot32')"),
-            "test.lua:1: dtype: expected a dtype (ms.float32, float64, bfloat16, float16, int32, int64, uint8, bool), got \"flot32\"");
+            "test.lua:1: dtype: expected a dtype (ms.float32, float64, bfloat16, float16, int32, int64, uint8, bool), "
+            "got \"flot32\"");
   EXPECT_EQ(Eval("local t = core.zeros({2}) t:free() return t + 1"), "test.lua:1: Add: the Tensor was freed");
   EXPECT_EQ(Eval("local t = core.zeros({2}) t[1] = 3"), "test.lua:1: a Tensor cannot be changed; make another one");
   EXPECT_EQ(Eval("return core.ones({2}) < core.ones({2})"),
@@ -144,14 +168,20 @@ TEST_F(SessionTest, TracesBecomeGraphs) {
 }
 
 TEST_F(SessionTest, TraceErrors) {
-  const auto trace = [&](const std::string& body) { return Eval("local g = core.trace(function(x)\n" + body + "\nend, {{shape = {2}}})\nreturn g"); };
+  const auto trace = [&](const std::string& body) {
+    return Eval("local g = core.trace(function(x)\n" + body + "\nend, {{shape = {2}}})\nreturn g");
+  };
   EXPECT_EQ(trace("if x < x then return x end"),
-            "test.lua:2: < and <= on traced values: Lua's conditions run while the graph is traced; use ops.Less or ops.LessEqual, and ops.Select");
+            "test.lua:2: < and <= on traced values: Lua's conditions run while the graph is traced; use ops.Less or "
+            "ops.LessEqual, and ops.Select");
   EXPECT_EQ(trace("return x:sum():item()"),
-            "test.lua:2: :item() of a traced value: it has no elements while the graph is traced; use ops.Select for a choice, or return it from construct");
+            "test.lua:2: :item() of a traced value: it has no elements while the graph is traced; use ops.Select for a "
+            "choice, or return it from construct");
   EXPECT_EQ(trace("return f.matmul(x, x)").substr(0, 19), "test.lua:2: MatMul:");
   EXPECT_EQ(trace("kept = x return x + 1").substr(0, 5), "graph");
-  EXPECT_EQ(Eval("return kept + 1"), "test.lua:1: Add: a traced value is used after its trace has ended: construct must not keep values for later calls");
+  EXPECT_EQ(Eval("return kept + 1"),
+            "test.lua:1: Add: a traced value is used after its trace has ended: construct must not keep values for "
+            "later calls");
   EXPECT_EQ(trace("local y = x"), "test.lua:1: trace: the function gives nothing; does construct end in a return?");
   EXPECT_EQ(trace("return 'x'"), "test.lua:1: trace: result 1 of the function should be a tensor, got \"x\"");
   EXPECT_EQ(trace("local y = nil + x"), "test.lua:2: Add: a: expected a tensor or a number, got nil");
@@ -166,27 +196,38 @@ TEST_F(SessionTest, LoopsThatTraceForeverStop) {
 }
 
 TEST_F(SessionTest, ParametersAreMadeOnUse) {
-  EXPECT_EQ(Eval("p = core.parameter {name = 'a', shape = {2}, init = {'constant', 3}} return #core.store(), p.value, #core.store()"), "0 [3. 3.] 1");
-  EXPECT_EQ(Eval("p.value = {1, 2} return p.value, p + 1, p.name, p.requires_grad, p.shape[1]"), "[1. 2.] [2. 3.] a true 2");
+  EXPECT_EQ(Eval("p = core.parameter {name = 'a', shape = {2}, init = {'constant', 3}} return #core.store(), p.value, "
+                 "#core.store()"),
+            "0 [3. 3.] 1");
+  EXPECT_EQ(Eval("p.value = {1, 2} return p.value, p + 1, p.name, p.requires_grad, p.shape[1]"),
+            "[1. 2.] [2. 3.] a true 2");
   EXPECT_EQ(Eval("p.name = 'b'"), "test.lua:1: parameter 'a': name is settable until the parameter is used");
-  EXPECT_EQ(Eval("p.required_grad = true"), "test.lua:1: parameter 'a' has no settable field 'required_grad' (did you mean 'requires_grad'?)");
+  EXPECT_EQ(Eval("p.required_grad = true"),
+            "test.lua:1: parameter 'a' has no settable field 'required_grad' (did you mean 'requires_grad'?)");
   EXPECT_EQ(Eval("p.value = {1, 2, 3}"), "test.lua:1: parameter 'a' is f32[2], the value is f32[3]");
-  EXPECT_EQ(Eval("local q = core.parameter {name = 'a', shape = {2}, init = 'ones'} return q.value, p.value"), "[1. 1.] [1. 2.]");
+  EXPECT_EQ(Eval("local q = core.parameter {name = 'a', shape = {2}, init = 'ones'} return q.value, p.value"),
+            "[1. 1.] [1. 2.]");
   EXPECT_EQ(Eval("return core.parameter {name = 'x', init = {{1, 2}}}.shape[2]"), "2");
   EXPECT_EQ(Eval("local p = core.parameter {name = 'x', shape = {2}, init = 'nromal'}"),
             "test.lua:1: Parameter 'x': init: unknown initializer 'nromal' (did you mean 'normal'?)");
-  EXPECT_EQ(Eval("local p = core.parameter {name = 'x'}"), "test.lua:1: Parameter 'x': a shape is needed, or a tensor as its init");
+  EXPECT_EQ(Eval("local p = core.parameter {name = 'x'}"),
+            "test.lua:1: Parameter 'x': a shape is needed, or a tensor as its init");
   EXPECT_EQ(Eval("return core.parameter {name = 'y', shape = {2}, init = 'he_normal'}.value"),
             "test.lua:1: parameter 'y': init 'he_normal': needs a shape of two or more dimensions, got [2]");
 }
 
 TEST_F(SessionTest, InitialValuesDependOnSeedAndNameAlone) {
-  const std::string first = Eval("return core.parameter {name = 'n.w', shape = {4}, init = {'normal', sigma = 1}}.value");
+  const std::string first =
+      Eval("return core.parameter {name = 'n.w', shape = {4}, init = {'normal', sigma = 1}}.value");
   auto other = *Session::Create({});
   std::swap(session_, other);
-  Eval("core = require 'mslua.core' core.randn({7}) core.parameter {name = 'else', shape = {9}, init = 'normal'}.value:sum()");
+  Eval(
+      "core = require 'mslua.core' core.randn({7}) core.parameter {name = 'else', shape = {9}, init = "
+      "'normal'}.value:sum()");
   EXPECT_EQ(Eval("return core.parameter {name = 'n.w', shape = {4}, init = {'normal', sigma = 1}}.value"), first);
-  EXPECT_NE(Eval("core.set_seed(2) return core.parameter {name = 'n.w', shape = {4}, init = {'normal', sigma = 1}}.value"), first);
+  EXPECT_NE(
+      Eval("core.set_seed(2) return core.parameter {name = 'n.w', shape = {4}, init = {'normal', sigma = 1}}.value"),
+      first);
 }
 
 TEST_F(SessionTest, ValueAndGrad) {
@@ -204,21 +245,25 @@ TEST_F(SessionTest, ValueAndGrad) {
                  "local v, d = outer(core.tensor {1, 2}) return v[1], d[1]"),
             "15.0 [ 6. 12.]");
   EXPECT_EQ(Eval("core.value_and_grad(function(x) return x end)(core.tensor {1, 2})"),
-            "test.lua:1: value_and_grad: the function's first result should be a float scalar, got f32[2] (take its :sum() or :mean())");
+            "test.lua:1: value_and_grad: the function's first result should be a float scalar, got f32[2] (take its "
+            ":sum() or :mean())");
   EXPECT_EQ(Eval("core.value_and_grad(3)"), "test.lua:1: value_and_grad: expected a function or a Cell, got 3");
 }
 
 TEST_F(SessionTest, AssignmentsInATraceUpdateTheStore) {
-  EXPECT_EQ(Eval("s = core.state {name = 'mean', shape = {1}, init = 'zeros'}\n"
-                 "local g = core.value_and_grad(function(x) core.assign(s, s + x) core.assign(s, s * 2) return x:sum() end)\n"
-                 "g(core.tensor {3}) return s.value"),
-            "[6.]");
+  EXPECT_EQ(
+      Eval("s = core.state {name = 'mean', shape = {1}, init = 'zeros'}\n"
+           "local g = core.value_and_grad(function(x) core.assign(s, s + x) core.assign(s, s * 2) return x:sum() end)\n"
+           "g(core.tensor {3}) return s.value"),
+      "[6.]");
   EXPECT_EQ(Eval("core.assign(s, {1}) return s.value"), "[1.]");
   EXPECT_EQ(Eval("core.assign(s, {1, 2})"), "test.lua:1: parameter 'mean' is f32[1], the value is f32[2]");
 }
 
 TEST_F(SessionTest, RandomOperatorsDifferFromCallToCall) {
-  EXPECT_EQ(Eval("local x = core.ones({64}) return tostring(f.dropout(x, {p = 0.5})) == tostring(f.dropout(x, {p = 0.5}))"), "false");
+  EXPECT_EQ(
+      Eval("local x = core.ones({64}) return tostring(f.dropout(x, {p = 0.5})) == tostring(f.dropout(x, {p = 0.5}))"),
+      "false");
 }
 
 TEST_F(SessionTest, MemoryIsReturned) {
@@ -228,7 +273,8 @@ TEST_F(SessionTest, MemoryIsReturned) {
 }
 
 TEST_F(SessionTest, LibraryLinesAreNotTheUsers) {
-  EXPECT_EQ(Eval("local ms = require 'mslua'\n local z = ms.zeros({-2})"), "test.lua:2: shape[1]: expected a size, got -2");
+  EXPECT_EQ(Eval("local ms = require 'mslua'\n local z = ms.zeros({-2})"),
+            "test.lua:2: shape[1]: expected a size, got -2");
 }
 
 TEST_F(SessionTest, FilesReportTheirLines) {

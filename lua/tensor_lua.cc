@@ -18,14 +18,16 @@ Status ListShape(lua_State* L, int index, absl::string_view what, Shape* shape, 
   const StackGuard guard(L);
   lua_pushvalue(L, index);
   while (lua_type(L, -1) == LUA_TTABLE) {
-    if (shape->size() == kMaxRank) return absl::InvalidArgumentError(absl::StrCat(what, ": lists nested deeper than ", kMaxRank));
+    if (shape->size() == kMaxRank)
+      return absl::InvalidArgumentError(absl::StrCat(what, ": lists nested deeper than ", kMaxRank));
     shape->push_back(static_cast<int64_t>(lua_objlen(L, -1)));
     if (!lua_checkstack(L, 4)) return absl::ResourceExhaustedError("no room on Lua's stack");
     lua_rawgeti(L, -1, 1);
     if (shape->back() == 0) return absl::OkStatus();
   }
   if (lua_type(L, -1) != LUA_TNUMBER && lua_type(L, -1) != LUA_TBOOLEAN) {
-    return absl::InvalidArgumentError(absl::StrCat(what, ": expected a number, a boolean, a nested list of them or a Tensor, got ", Describe(L, -1)));
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, ": expected a number, a boolean, a nested list of them or a Tensor, got ", Describe(L, -1)));
   }
   *boolean = lua_type(L, -1) == LUA_TBOOLEAN;
   return absl::OkStatus();
@@ -34,15 +36,20 @@ Status ListShape(lua_State* L, int index, absl::string_view what, Shape* shape, 
 Status ListValues(lua_State* L, int index, absl::string_view what, size_t depth, const Tensor& out, int64_t* next) {
   const int type = lua_type(L, index);
   if (depth == out.type.shape.size()) {
-    if (type == LUA_TNUMBER) StoreDouble(out.type.dtype, out.data.get(), (*next)++, lua_tonumber(L, index));
-    else if (type == LUA_TBOOLEAN) StoreDouble(out.type.dtype, out.data.get(), (*next)++, lua_toboolean(L, index));
-    else return absl::InvalidArgumentError(absl::StrCat(what, ": expected a number at depth ", depth + 1, ", got ", Describe(L, index)));
+    if (type == LUA_TNUMBER)
+      StoreDouble(out.type.dtype, out.data.get(), (*next)++, lua_tonumber(L, index));
+    else if (type == LUA_TBOOLEAN)
+      StoreDouble(out.type.dtype, out.data.get(), (*next)++, lua_toboolean(L, index));
+    else
+      return absl::InvalidArgumentError(
+          absl::StrCat(what, ": expected a number at depth ", depth + 1, ", got ", Describe(L, index)));
     return absl::OkStatus();
   }
   const int64_t want = out.type.shape[depth];
   const int64_t got = type == LUA_TTABLE ? static_cast<int64_t>(lua_objlen(L, index)) : -1;
   if (got != want) {
-    return absl::InvalidArgumentError(absl::StrCat(what, ": lists are ragged: expected ", want, " elements at depth ", depth + 1, ", got ",
+    return absl::InvalidArgumentError(absl::StrCat(what, ": lists are ragged: expected ", want, " elements at depth ",
+                                                   depth + 1, ", got ",
                                                    got < 0 ? Describe(L, index) : absl::StrCat(got)));
   }
   index = AbsoluteIndex(L, index);
@@ -60,7 +67,8 @@ StatusOr<Tensor> Filled(Session& session, const TensorType& type, double value) 
   const int64_t n = type.elements(), size = SizeOf(type.dtype);
   auto* bytes = static_cast<char*>(t.data.get());
   if (n > 0) StoreDouble(type.dtype, bytes, 0, value);
-  for (int64_t done = 1; done < n; done *= 2) std::memcpy(bytes + done * size, bytes, static_cast<size_t>(std::min(done, n - done) * size));
+  for (int64_t done = 1; done < n; done *= 2)
+    std::memcpy(bytes + done * size, bytes, static_cast<size_t>(std::min(done, n - done) * size));
   return t;
 }
 
@@ -81,7 +89,8 @@ StatusOr<int> MakeTensor(lua_State* L, Session& session) {
     if (t.type.rank() == 0) {
       ASSIGN_OR_RETURN(t, Filled(session, {t.type.dtype, shape}, LoadAsDouble(t.type.dtype, t.data.get(), 0)));
     } else if (NumElements(shape) != t.type.elements()) {
-      return absl::InvalidArgumentError(absl::StrCat("Tensor: shape ", ToString(shape), " does not hold the ", t.type.elements(), " elements given"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("Tensor: shape ", ToString(shape), " does not hold the ", t.type.elements(), " elements given"));
     } else {
       t = WithShape(t, shape);
     }
@@ -112,7 +121,8 @@ StatusOr<int> MakeEye(lua_State* L, Session& session) {
   if (!lua_isnoneornil(L, 2)) {
     ASSIGN_OR_RETURN(m, ReadInt(L, 2, "eye: m"));
   }
-  if (n < 0 || m < 0 || n > 1 << 20 || m > 1 << 20) return absl::InvalidArgumentError(absl::StrCat("eye: expected sizes up to 1048576, got ", n, " and ", m));
+  if (n < 0 || m < 0 || n > 1 << 20 || m > 1 << 20)
+    return absl::InvalidArgumentError(absl::StrCat("eye: expected sizes up to 1048576, got ", n, " and ", m));
   ASSIGN_OR_RETURN(const DType dtype, OptDType(L, 3, DType::kF32));
   ASSIGN_OR_RETURN(Tensor t, Filled(session, {dtype, {n, m}}, 0));
   for (int64_t i = 0; i < std::min(n, m); ++i) StoreDouble(dtype, t.data.get(), i * m + i, 1);
@@ -128,7 +138,8 @@ StatusOr<int> MakeArange(lua_State* L, Session& session) {
     ASSIGN_OR_RETURN(dtype, ReadDType(L, count, "arange: dtype"));
     --count;
   }
-  if (count < 1 || count > 3) return absl::InvalidArgumentError("arange: expected (stop), (start, stop) or (start, stop, step), then a dtype");
+  if (count < 1 || count > 3)
+    return absl::InvalidArgumentError("arange: expected (stop), (start, stop) or (start, stop, step), then a dtype");
   double v[3];
   for (int i = 0; i < count; ++i) {
     ASSIGN_OR_RETURN(v[i], ReadNumber(L, i + 1, "arange"));
@@ -142,7 +153,8 @@ StatusOr<int> MakeArange(lua_State* L, Session& session) {
   const bool whole = start == std::floor(start) && step == std::floor(step);
   const TensorType type{dtype.value_or(whole ? DType::kI32 : DType::kF32), {static_cast<int64_t>(n)}};
   ASSIGN_OR_RETURN(Tensor t, NewTensor(session, type));
-  for (int64_t i = 0; i < type.shape[0]; ++i) StoreDouble(type.dtype, t.data.get(), i, start + static_cast<double>(i) * step);
+  for (int64_t i = 0; i < type.shape[0]; ++i)
+    StoreDouble(type.dtype, t.data.get(), i, start + static_cast<double>(i) * step);
   PushObject<Tensor>(L, std::move(t));
   return 1;
 }
@@ -151,7 +163,8 @@ StatusOr<int> MakeRandom(lua_State* L, Session& session, bool normal) {
   TensorType type;
   ASSIGN_OR_RETURN(type.shape, ReadShape(L, 1, normal ? "randn: shape" : "rand: shape"));
   ASSIGN_OR_RETURN(type.dtype, OptDType(L, 2, DType::kF32));
-  if (!IsFloat(type.dtype)) return absl::InvalidArgumentError(absl::StrCat("rand: expected a float dtype, got ", LongName(type.dtype)));
+  if (!IsFloat(type.dtype))
+    return absl::InvalidArgumentError(absl::StrCat("rand: expected a float dtype, got ", LongName(type.dtype)));
   std::string stream;
   if (!lua_isnoneornil(L, 3)) {
     ASSIGN_OR_RETURN(stream, ReadString(L, 3, "rand: name"));
@@ -184,12 +197,14 @@ StatusOr<int> TensorToText(lua_State* L, Session&) {
 }
 
 StatusOr<int> NoAssignment(lua_State* L, Session&) {
-  return absl::InvalidArgumentError(absl::StrCat("a ", ToObject<Tensor>(L, 1) != nullptr ? "Tensor" : "traced value", " cannot be changed; make another one"));
+  return absl::InvalidArgumentError(absl::StrCat("a ", ToObject<Tensor>(L, 1) != nullptr ? "Tensor" : "traced value",
+                                                 " cannot be changed; make another one"));
 }
 
 }  // namespace
 
-StatusOr<Tensor> ReadTensor(Session& session, lua_State* L, int index, absl::optional<DType> dtype, absl::string_view what) {
+StatusOr<Tensor> ReadTensor(Session& session, lua_State* L, int index, absl::optional<DType> dtype,
+                            absl::string_view what) {
   index = AbsoluteIndex(L, index);
   if (const auto* t = ToObject<Tensor>(L, index)) {
     if (t->data == nullptr) return absl::FailedPreconditionError(absl::StrCat(what, ": the Tensor was freed"));
@@ -202,7 +217,8 @@ StatusOr<Tensor> ReadTensor(Session& session, lua_State* L, int index, absl::opt
     return CastTensor(session, copy, dtype.value_or(value.type.dtype));
   }
   if (ToObject<TracedValue>(L, index) != nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(what, ": a traced value has no elements yet: compute with it inside construct"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, ": a traced value has no elements yet: compute with it inside construct"));
   }
   Shape shape;
   bool boolean = false;
@@ -214,8 +230,10 @@ StatusOr<Tensor> ReadTensor(Session& session, lua_State* L, int index, absl::opt
 }
 
 void PushElement(lua_State* L, const TensorView& t, int64_t i) {
-  if (t.type.dtype == DType::kBool) lua_pushboolean(L, t.as<uint8_t>()[i]);
-  else lua_pushnumber(L, LoadAsDouble(t.type.dtype, t.data, i));
+  if (t.type.dtype == DType::kBool)
+    lua_pushboolean(L, t.as<uint8_t>()[i]);
+  else
+    lua_pushnumber(L, LoadAsDouble(t.type.dtype, t.data, i));
 }
 
 void SetFunctions(lua_State* L, std::initializer_list<NamedFunction> functions) {
@@ -227,8 +245,10 @@ void SetFunctions(lua_State* L, std::initializer_list<NamedFunction> functions) 
 
 void OpenTensors(lua_State* L) {
   for (const bool traced : {false, true}) {
-    if (traced) NewKind<TracedValue>(L);
-    else NewKind<Tensor>(L);
+    if (traced)
+      NewKind<TracedValue>(L);
+    else
+      NewKind<Tensor>(L);
     SetOperandMetamethods(L);
     lua_pushcfunction(L, Entry<NoAssignment>);
     lua_setfield(L, -2, "__newindex");
@@ -240,8 +260,14 @@ void OpenTensors(lua_State* L) {
     }
     lua_pop(L, 1);
   }
-  SetFunctions(L, {{"tensor", Entry<MakeTensor>}, {"zeros", Entry<MakeZeros>}, {"ones", Entry<MakeOnes>}, {"full", Entry<MakeFull>}, {"eye", Entry<MakeEye>},
-                   {"arange", Entry<MakeArange>}, {"rand", Entry<MakeRand>}, {"randn", Entry<MakeRandn>}});
+  SetFunctions(L, {{"tensor", Entry<MakeTensor>},
+                   {"zeros", Entry<MakeZeros>},
+                   {"ones", Entry<MakeOnes>},
+                   {"full", Entry<MakeFull>},
+                   {"eye", Entry<MakeEye>},
+                   {"arange", Entry<MakeArange>},
+                   {"rand", Entry<MakeRand>},
+                   {"randn", Entry<MakeRandn>}});
 }
 
 }  // namespace mslua

@@ -24,8 +24,9 @@ std::string Digits(DType dtype, double value, std::chars_format form) {
   const size_t point = text.find('.'), exponent = text.find('e');
   const size_t end = exponent == std::string::npos ? text.size() : exponent;
   if (point != std::string::npos && end - point - 1 > kPrecision) {
-    const auto rounded = narrow ? std::to_chars(buffer, buffer + sizeof buffer, static_cast<float>(value), form, kPrecision)
-                                : std::to_chars(buffer, buffer + sizeof buffer, value, form, kPrecision);
+    const auto rounded =
+        narrow ? std::to_chars(buffer, buffer + sizeof buffer, static_cast<float>(value), form, kPrecision)
+               : std::to_chars(buffer, buffer + sizeof buffer, value, form, kPrecision);
     text.assign(buffer, rounded.ptr);
     const size_t e = std::min(text.find('e'), text.size());
     size_t last = e;
@@ -52,7 +53,8 @@ class Formatter {
       largest = std::max(largest, a);
       smallest = std::min(smallest, a);
     }
-    if (largest > 0 && (largest >= 1e8 || smallest < 1e-4 || largest / smallest > 1000)) form_ = std::chars_format::scientific;
+    if (largest > 0 && (largest >= 1e8 || smallest < 1e-4 || largest / smallest > 1000))
+      form_ = std::chars_format::scientific;
     size_t special = 0;
     for (int64_t i : shown) {
       const double v = At(i);
@@ -88,9 +90,12 @@ class Formatter {
   static std::string Special(double v) { return std::isnan(v) ? "nan" : v > 0 ? "inf" : "-inf"; }
   std::string Plain(int64_t i) const {
     switch (tensor_.type.dtype) {
-      case DType::kBool: return tensor_.as<uint8_t>()[i] ? "True" : "False";
-      case DType::kI64: return absl::StrCat(tensor_.as<int64_t>()[i]);
-      default: return absl::StrCat(static_cast<int64_t>(At(i)));
+      case DType::kBool:
+        return tensor_.as<uint8_t>()[i] ? "True" : "False";
+      case DType::kI64:
+        return absl::StrCat(tensor_.as<int64_t>()[i]);
+      default:
+        return absl::StrCat(static_cast<int64_t>(At(i)));
     }
   }
   std::string Pad(std::string text) const {
@@ -105,7 +110,8 @@ class Formatter {
 
 class Printer {
  public:
-  Printer(const TensorView& t) : tensor_(t), summary_(t.type.elements() > kThreshold), strides_(RowMajorStrides(t.type.shape)) {
+  Printer(const TensorView& t)
+      : tensor_(t), summary_(t.type.elements() > kThreshold), strides_(RowMajorStrides(t.type.shape)) {
     std::vector<int64_t> shown;
     Collect(0, 0, &shown);
     format_ = std::make_unique<Formatter>(t, shown);

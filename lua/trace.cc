@@ -11,7 +11,11 @@
 namespace mslua {
 
 Trace::Trace(Session& session, std::string name, bool training)
-    : session_(session), outer_(session.trace), id_(session.next_trace_id++), training_(training), builder_(std::move(name)) {
+    : session_(session),
+      outer_(session.trace),
+      id_(session.next_trace_id++),
+      training_(training),
+      builder_(std::move(name)) {
   session.trace = this;
   if (outer_ == nullptr) session.FollowLines(true);
 }
@@ -30,14 +34,16 @@ void Trace::Locate() {
 Status Trace::Check() const {
   RETURN_IF_ERROR(builder_.status());
   if (builder_.graph().nodes.size() > kMaxTraceNodes) {
-    return absl::ResourceExhaustedError(absl::StrCat("the traced graph has more than ", kMaxTraceNodes,
-                                                     " nodes: Lua loops run while the graph is traced; use operators over whole tensors"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the traced graph has more than ", kMaxTraceNodes,
+                     " nodes: Lua loops run while the graph is traced; use operators over whole tensors"));
   }
   return absl::OkStatus();
 }
 
 Value Trace::Constant(const Tensor& tensor) {
-  return builder_.Literal(tensor.type, std::string(static_cast<const char*>(tensor.data.get()), static_cast<size_t>(tensor.type.bytes())));
+  return builder_.Literal(
+      tensor.type, std::string(static_cast<const char*>(tensor.data.get()), static_cast<size_t>(tensor.type.bytes())));
 }
 
 Value Trace::Input(absl::string_view name, absl::string_view kind, const TensorType& type) {
@@ -72,12 +78,15 @@ StatusOr<Value> Trace::ParameterValue(const std::shared_ptr<ParameterData>& para
 StatusOr<Value> Trace::ToValue(lua_State* L, int index, DType dtype) {
   if (const auto* v = ToObject<TracedValue>(L, index)) {
     if (v->trace_id != id_) {
-      return absl::FailedPreconditionError("a traced value is used after its trace has ended: construct must not keep values for later calls");
+      return absl::FailedPreconditionError(
+          "a traced value is used after its trace has ended: construct must not keep values for later calls");
     }
     return v->value;
   }
   if (const auto* p = ToObject<std::shared_ptr<ParameterData>>(L, index)) return ParameterValue(*p);
-  ASSIGN_OR_RETURN(const Tensor t, ReadTensor(session_, L, index, ToObject<Tensor>(L, index) ? absl::nullopt : absl::optional<DType>(dtype), "operand"));
+  ASSIGN_OR_RETURN(const Tensor t,
+                   ReadTensor(session_, L, index,
+                              ToObject<Tensor>(L, index) ? absl::nullopt : absl::optional<DType>(dtype), "operand"));
   return Constant(t);
 }
 
@@ -86,7 +95,8 @@ void Trace::Push(lua_State* L, Value value) { PushObject<TracedValue>(L, {id_, v
 Status Trace::Assign(const std::shared_ptr<ParameterData>& parameter, Value value) {
   const TensorType type = builder_.TypeOf(value);
   if (type != parameter->type) {
-    return absl::InvalidArgumentError(absl::StrCat("assign: parameter '", parameter->name, "' is ", ToString(parameter->type), ", the value is ", ToString(type)));
+    return absl::InvalidArgumentError(absl::StrCat("assign: parameter '", parameter->name, "' is ",
+                                                   ToString(parameter->type), ", the value is ", ToString(type)));
   }
   RETURN_IF_ERROR(ParameterInput(parameter).status());
   values_[parameter.get()] = value;
@@ -152,7 +162,8 @@ StatusOr<int> SetTraining(lua_State* L, Session& session) {
 StatusOr<int> ValueIndex(lua_State* L, Session& session) {
   const auto* v = ToObject<TracedValue>(L, 1);
   if (v == nullptr || session.trace == nullptr || v->trace_id != session.trace->id()) {
-    return absl::FailedPreconditionError("a traced value is used after its trace has ended: construct must not keep values for later calls");
+    return absl::FailedPreconditionError(
+        "a traced value is used after its trace has ended: construct must not keep values for later calls");
   }
   if (lua_type(L, 2) == LUA_TSTRING) return GetTensorField(L, session.trace->g().TypeOf(v->value));
   return IndexOperand(L, session);
@@ -160,8 +171,10 @@ StatusOr<int> ValueIndex(lua_State* L, Session& session) {
 
 StatusOr<int> ValueToText(lua_State* L, Session& session) {
   const auto* v = ToObject<TracedValue>(L, 1);
-  if (v == nullptr || session.trace == nullptr || v->trace_id != session.trace->id()) PushString(L, "value of an ended trace");
-  else PushString(L, absl::StrCat("traced ", ToString(session.trace->g().TypeOf(v->value))));
+  if (v == nullptr || session.trace == nullptr || v->trace_id != session.trace->id())
+    PushString(L, "value of an ended trace");
+  else
+    PushString(L, absl::StrCat("traced ", ToString(session.trace->g().TypeOf(v->value))));
   return 1;
 }
 
@@ -174,8 +187,13 @@ void OpenTraces(lua_State* L) {
   lua_pushcfunction(L, Entry<ValueToText>);
   lua_setfield(L, -2, "__tostring");
   lua_pop(L, 1);
-  SetFunctions(L, {{"push_scope", Entry<PushScope>}, {"pop_scope", Entry<PopScope>}, {"push_region", Entry<PushRegion>}, {"pop_region", Entry<PopRegion>},
-                   {"is_tracing", Entry<IsTracing>}, {"training", Entry<Training>}, {"set_training", Entry<SetTraining>}});
+  SetFunctions(L, {{"push_scope", Entry<PushScope>},
+                   {"pop_scope", Entry<PopScope>},
+                   {"push_region", Entry<PushRegion>},
+                   {"pop_region", Entry<PopRegion>},
+                   {"is_tracing", Entry<IsTracing>},
+                   {"training", Entry<Training>},
+                   {"set_training", Entry<SetTraining>}});
 }
 
 }  // namespace mslua

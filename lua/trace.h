@@ -9,9 +9,9 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/types/optional.h"
 #include "core/graph/builder.h"
-#include "luajit-2.1/lua.hpp"
 #include "lua/parameter.h"
 #include "lua/session.h"
+#include "luajit-2.1/lua.hpp"
 
 namespace mslua {
 
@@ -58,7 +58,9 @@ class Trace {
   Status Call(int arguments, int results);
 
   void PushScope(std::string name) { scopes_.push_back(std::move(name)); }
-  void PopScope() { if (!scopes_.empty()) scopes_.pop_back(); }
+  void PopScope() {
+    if (!scopes_.empty()) scopes_.pop_back();
+  }
   // Matrix products and convolutions of f32 compute in this type.
   void SetAmp(DType dtype) { amp_ = dtype; }
   absl::optional<DType> amp() const { return amp_; }

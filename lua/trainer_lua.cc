@@ -1,4 +1,6 @@
 // core.trainer, core.evaluate and core.stepper: the C++ step loop (core/train) over a graph of Lua's.
+#include "lua/trainer_lua.h"
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -22,7 +24,6 @@
 #include "lua/graph_lua.h"
 #include "lua/run_folder.h"
 #include "lua/tensor_lua.h"
-#include "lua/trainer_lua.h"
 
 namespace mslua {
 namespace {
@@ -35,7 +36,8 @@ StatusOr<std::shared_ptr<TracedGraph>> FieldGraph(lua_State* L, int index, const
   const StackGuard guard(L);
   lua_getfield(L, index, "graph");
   const auto* g = ToObject<std::shared_ptr<TracedGraph>>(L, -1);
-  if (g == nullptr) return absl::InvalidArgumentError(absl::StrCat(what, ": graph: expected a Graph, got ", Describe(L, -1)));
+  if (g == nullptr)
+    return absl::InvalidArgumentError(absl::StrCat(what, ": graph: expected a Graph, got ", Describe(L, -1)));
   return *g;
 }
 
@@ -43,7 +45,8 @@ StatusOr<std::shared_ptr<DatasetHandle>> FieldDataset(lua_State* L, int index, c
   const StackGuard guard(L);
   lua_getfield(L, index, "dataset");
   const auto* d = ToObject<std::shared_ptr<DatasetHandle>>(L, -1);
-  if (d == nullptr) return absl::InvalidArgumentError(absl::StrCat(what, ": dataset: expected a Dataset, got ", Describe(L, -1)));
+  if (d == nullptr)
+    return absl::InvalidArgumentError(absl::StrCat(what, ": dataset: expected a Dataset, got ", Describe(L, -1)));
   return *d;
 }
 
@@ -65,15 +68,23 @@ StatusOr<Schedule> ReadSchedule(lua_State* L, int index) {
   const StackGuard guard(L);
   index = AbsoluteIndex(L, index);
   if (lua_type(L, index) == LUA_TNUMBER) return Schedule::Constant(lua_tonumber(L, index));
-  if (lua_type(L, index) != LUA_TTABLE) return absl::InvalidArgumentError(absl::StrCat("schedule: expected a table, got ", Describe(L, index)));
+  if (lua_type(L, index) != LUA_TTABLE)
+    return absl::InvalidArgumentError(absl::StrCat("schedule: expected a table, got ", Describe(L, index)));
   Schedule s;
   ASSIGN_OR_RETURN(const std::string kind, FieldString(L, index, "kind", "constant"));
   ASSIGN_OR_RETURN(s.kind, ParseScheduleKind(kind));
-  for (const auto& [name, field] : {std::make_pair("value", &s.value), {"low", &s.low}, {"rate", &s.rate}, {"power", &s.power}, {"pct", &s.pct},
-                                    {"div", &s.div}, {"final_div", &s.final_div}, {"warmup_from", &s.warmup_from}}) {
+  for (const auto& [name, field] : {std::make_pair("value", &s.value),
+                                    {"low", &s.low},
+                                    {"rate", &s.rate},
+                                    {"power", &s.power},
+                                    {"pct", &s.pct},
+                                    {"div", &s.div},
+                                    {"final_div", &s.final_div},
+                                    {"warmup_from", &s.warmup_from}}) {
     ASSIGN_OR_RETURN(*field, FieldNumber(L, index, name, *field));
   }
-  for (const auto& [name, field] : {std::make_pair("period", &s.period), {"total", &s.total}, {"warmup_steps", &s.warmup_steps}}) {
+  for (const auto& [name, field] :
+       {std::make_pair("period", &s.period), {"total", &s.total}, {"warmup_steps", &s.warmup_steps}}) {
     ASSIGN_OR_RETURN(*field, FieldInt(L, index, name, *field));
   }
   ASSIGN_OR_RETURN(s.rates, FieldNumbers(L, index, "rates"));
@@ -149,8 +160,8 @@ struct Run {
   Console* console = nullptr;
   MetricsHook* metrics = nullptr;
   int64_t epochs = 1, steps_per_epoch = 1;
-  Numbers found;              // "loss" of the last epoch, "eval_loss", ...
-  bool stopped = false;       // by a callback: training is then done, not broken off
+  Numbers found;         // "loss" of the last epoch, "eval_loss", ...
+  bool stopped = false;  // by a callback: training is then done, not broken off
 
   void Set(const std::string& name, double value) {
     for (auto& f : found) {
@@ -176,7 +187,8 @@ struct Run {
 // The mean loss of each epoch, and its time.
 class EpochHook : public TrainHook {
  public:
-  EpochHook(Run* run, int64_t time_every, int64_t time_steps) : run_(run), time_every_(time_every), time_steps_(time_steps) {}
+  EpochHook(Run* run, int64_t time_every, int64_t time_steps)
+      : run_(run), time_every_(time_every), time_steps_(time_steps) {}
   int64_t NextStep(const TrainState& s) override { return counted_ == s.step ? s.step + 1 : s.step; }
   Status AtStep(const TrainState& s) override {
     if (s.step == 0 || counted_ == s.step) return absl::OkStatus();
@@ -211,13 +223,20 @@ class EpochHook : public TrainHook {
 class EvalHook : public TrainHook {
  public:
   EvalHook(Run* run, Evaluator* evaluator, std::vector<MetricInfo> metrics, int64_t every_epochs, int64_t every_steps)
-      : run_(run), evaluator_(evaluator), metrics_(std::move(metrics)), every_epochs_(every_epochs), every_steps_(every_steps) {}
+      : run_(run),
+        evaluator_(evaluator),
+        metrics_(std::move(metrics)),
+        every_epochs_(every_epochs),
+        every_steps_(every_steps) {}
   int64_t NextStep(const TrainState& s) override {
     if (every_steps_ == 0) return INT64_MAX;
-    return done_ == s.step ? (s.step / every_steps_ + 1) * every_steps_ : (s.step + every_steps_ - 1) / every_steps_ * every_steps_;
+    return done_ == s.step ? (s.step / every_steps_ + 1) * every_steps_
+                           : (s.step + every_steps_ - 1) / every_steps_ * every_steps_;
   }
   Status AtStep(const TrainState& s) override { return s.step == 0 ? absl::OkStatus() : Evaluate(s, s.epoch + 1); }
-  Status AtEpochEnd(const TrainState& s) override { return every_epochs_ > 0 && s.epoch % every_epochs_ == 0 ? Evaluate(s, s.epoch) : absl::OkStatus(); }
+  Status AtEpochEnd(const TrainState& s) override {
+    return every_epochs_ > 0 && s.epoch % every_epochs_ == 0 ? Evaluate(s, s.epoch) : absl::OkStatus();
+  }
 
  private:
   Status Evaluate(const TrainState& s, int64_t epoch) {
@@ -229,8 +248,10 @@ class EvalHook : public TrainHook {
     for (size_t i = 0; i < values.size(); ++i) {
       const MetricInfo info = i < metrics_.size() ? metrics_[i] : MetricInfo{values[i].first, "mean"};
       const double v = Shown(info, values[i].second);
-      if (info.kind == "percent") absl::StrAppendFormat(&line, ", %s %.1f%%", info.name, 100 * v);
-      else absl::StrAppendFormat(&line, ", %s %.4g", info.name, v);
+      if (info.kind == "percent")
+        absl::StrAppendFormat(&line, ", %s %.1f%%", info.name, 100 * v);
+      else
+        absl::StrAppendFormat(&line, ", %s %.4g", info.name, v);
       record.emplace_back(absl::StrCat("eval_", info.name), v);
       run_->Set(record.back().first, v);
     }
@@ -252,14 +273,16 @@ class EarlyStoppingHook : public TrainHook {
       : run_(run), monitor_(std::move(monitor)), min_delta_(min_delta), patience_(patience), sign_(smaller ? 1 : -1) {}
   Status AtEpochEnd(const TrainState& s) override {
     const double* v = run_->Find(monitor_);
-    if (v == nullptr) return absl::InvalidArgumentError(absl::StrCat("EarlyStopping: nothing called '", monitor_, "' was measured"));
+    if (v == nullptr)
+      return absl::InvalidArgumentError(absl::StrCat("EarlyStopping: nothing called '", monitor_, "' was measured"));
     if (s.epoch == 1 || sign_ * *v < best_ - min_delta_) {
       best_ = sign_ * *v;
       worse_ = 0;
       return absl::OkStatus();
     }
     if (++worse_ > patience_) {
-      run_->console->Line(absl::StrCat("early stopping: epoch ", s.epoch, ", ", monitor_, " has not improved for ", worse_, " epochs"));
+      run_->console->Line(
+          absl::StrCat("early stopping: epoch ", s.epoch, ", ", monitor_, " has not improved for ", worse_, " epochs"));
       run_->Stop();
     }
     return absl::OkStatus();
@@ -282,7 +305,9 @@ class LossScaleHook : public TrainHook {
   LossScaleHook(const Executable* executable, int finite, double value, double factor, int64_t window, bool dynamic)
       : executable_(executable), finite_(finite), scale_(value), factor_(factor), window_(window), dynamic_(dynamic) {}
   double scale() const { return scale_; }
-  int64_t NextStep(const TrainState& s) override { return dynamic_ ? (seen_ == s.step ? s.step + 1 : s.step) : INT64_MAX; }
+  int64_t NextStep(const TrainState& s) override {
+    return dynamic_ ? (seen_ == s.step ? s.step + 1 : s.step) : INT64_MAX;
+  }
   Status AtStep(const TrainState& s) override {
     if (s.step == 0 || seen_ == s.step) return absl::OkStatus();
     seen_ = s.step;
@@ -336,7 +361,9 @@ class LuaHook : public TrainHook {
   }
   Status AtEpochEnd(const TrainState& s) override { return Fire("epoch_end", s, s.epoch, run_->steps_per_epoch); }
   Status AtBegin(const TrainState& s) override { return Fire("begin", s, s.epoch + 1, 0); }
-  void AtEnd(const TrainState& s, const Status&) override { late_ = Fire("finish", s, std::max<int64_t>(1, s.epoch), s.step_in_epoch); }
+  void AtEnd(const TrainState& s, const Status&) override {
+    late_ = Fire("finish", s, std::max<int64_t>(1, s.epoch), s.step_in_epoch);
+  }
 
  private:
   bool Has(const char* name) const { return callbacks_.count(name) > 0; }
@@ -386,8 +413,10 @@ class LuaHook : public TrainHook {
 // The trainer that a signal stops: handlers reach nothing but statics.
 std::atomic<Trainer*> interrupted_trainer{nullptr};
 void OnSignal(int signal) {
-  if (Trainer* t = interrupted_trainer.exchange(nullptr)) t->RequestStop();
-  else std::signal(signal, SIG_DFL), std::raise(signal);
+  if (Trainer* t = interrupted_trainer.exchange(nullptr))
+    t->RequestStop();
+  else
+    std::signal(signal, SIG_DFL), std::raise(signal);
 }
 
 // Stops `trainer` at the next boundary on SIGINT or SIGTERM; a second signal ends the process.
@@ -445,7 +474,9 @@ struct LuaTrainer {
 };
 
 Status ReadCheckpointSpec(lua_State* L, int index, LuaTrainer* t) {
-  RETURN_IF_ERROR(CheckFields(L, index, "checkpoint", {"prefix", "directory", "steps", "seconds", "keep_max", "keep_minutes", "integrated", "async", "exception_save"}));
+  RETURN_IF_ERROR(CheckFields(L, index, "checkpoint",
+                              {"prefix", "directory", "steps", "seconds", "keep_max", "keep_minutes", "integrated",
+                               "async", "exception_save"}));
   auto& k = t->checkpoint.keeper;
   ASSIGN_OR_RETURN(k.prefix, FieldString(L, index, "prefix", "CKP"));
   ASSIGN_OR_RETURN(t->checkpoint_directory, FieldString(L, index, "directory", ""));
@@ -455,7 +486,8 @@ Status ReadCheckpointSpec(lua_State* L, int index, LuaTrainer* t) {
   ASSIGN_OR_RETURN(k.keep_checkpoint_per_n_minutes, FieldInt(L, index, "keep_minutes", 0));
   ASSIGN_OR_RETURN(t->checkpoint.async_save, FieldBool(L, index, "async", true));
   ASSIGN_OR_RETURN(const bool exception_save, FieldBool(L, index, "exception_save", false));
-  if (exception_save) return absl::UnimplementedError("CheckpointConfig: exception_save is not built yet; leave it out");
+  if (exception_save)
+    return absl::UnimplementedError("CheckpointConfig: exception_save is not built yet; leave it out");
   t->has_checkpoint = true;
   return absl::OkStatus();
 }
@@ -479,8 +511,10 @@ Status ReadEvalSpec(lua_State* L, int index, EvalSpec* eval) {
 }
 
 Status LuaTrainer::Read(lua_State* L, Session& session) {
-  RETURN_IF_ERROR(CheckFields(L, 1, "trainer", {"graph", "dataset", "epochs", "max_steps", "parameters", "schedule", "lr_function", "loss_scale", "sink", "loss_every", "time_every",
-                                                "time_steps", "checkpoint", "eval", "early_stopping", "hooks", "name", "seed", "config"}));
+  RETURN_IF_ERROR(CheckFields(L, 1, "trainer",
+                              {"graph", "dataset", "epochs", "max_steps", "parameters", "schedule", "lr_function",
+                               "loss_scale", "sink", "loss_every", "time_every", "time_steps", "checkpoint", "eval",
+                               "early_stopping", "hooks", "name", "seed", "config"}));
   ASSIGN_OR_RETURN(graph, FieldGraph(L, 1, "trainer"));
   ASSIGN_OR_RETURN(dataset, FieldDataset(L, 1, "trainer"));
   ASSIGN_OR_RETURN(options.epochs, FieldInt(L, 1, "epochs", 1));
@@ -586,12 +620,14 @@ StatusOr<double> LuaTrainer::Train(Session& session) {
       if (graph->graph.outputs[i].name == "finite") finite = static_cast<int>(i);
     }
     if (finite < 0) return absl::InvalidArgumentError("trainer: loss_scale needs a graph built with loss_scale = true");
-    loss_scale_hook = std::make_unique<LossScaleHook>(executable.get(), finite, loss_scale, loss_scale_factor, loss_scale_window, loss_scale_kind == "dynamic");
+    loss_scale_hook = std::make_unique<LossScaleHook>(executable.get(), finite, loss_scale, loss_scale_factor,
+                                                      loss_scale_window, loss_scale_kind == "dynamic");
     scalars.emplace_back();
     scalars.back().input = "loss_scale";
     scalars.back().user = [&](int64_t) -> StatusOr<double> { return loss_scale_hook->scale(); };
   }
-  ASSIGN_OR_RETURN(const auto trainer, Trainer::Create(executable.get(), &loader, std::move(scalars), options, &console));
+  ASSIGN_OR_RETURN(const auto trainer,
+                   Trainer::Create(executable.get(), &loader, std::move(scalars), options, &console));
   run.trainer = trainer.get();
 
   std::string resumed_from;
@@ -605,10 +641,13 @@ StatusOr<double> LuaTrainer::Train(Session& session) {
     std::string ignored;
     ASSIGN_OR_RETURN(const TrainState state, RestoreCheckpoint(*ckpt, session.store(), &ignored));
     if (!ckpt->note().empty()) std::fprintf(stderr, "mslua: note: %s\n", ckpt->note().c_str());
-    if (!ignored.empty()) std::fprintf(stderr, "mslua: note: %s has tensors that this run does not: %s\n", ckpt->path().c_str(), ignored.c_str());
+    if (!ignored.empty())
+      std::fprintf(stderr, "mslua: note: %s has tensors that this run does not: %s\n", ckpt->path().c_str(),
+                   ignored.c_str());
     RETURN_IF_ERROR(trainer->Restore(state));
     resumed_from = ckpt->path();
-    std::fprintf(stderr, "mslua: goes on from %s, step %lld\n", resumed_from.c_str(), static_cast<long long>(state.step));
+    std::fprintf(stderr, "mslua: goes on from %s, step %lld\n", resumed_from.c_str(),
+                 static_cast<long long>(state.step));
   }
 
   EpochHook epoch_hook(&run, time_every, time_steps);
@@ -617,7 +656,8 @@ StatusOr<double> LuaTrainer::Train(Session& session) {
 
   std::unique_ptr<MetricsHook> metrics_hook;
   if (!folder.empty()) {
-    ASSIGN_OR_RETURN(metrics_hook, MetricsHook::Create(folder, std::max<int64_t>(1, run.steps_per_epoch / 100), trainer.get()));
+    ASSIGN_OR_RETURN(metrics_hook,
+                     MetricsHook::Create(folder, std::max<int64_t>(1, run.steps_per_epoch / 100), trainer.get()));
     run.metrics = metrics_hook.get();
     if (!config.empty()) RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(folder, "/config.lua"), config));
   }
@@ -642,7 +682,9 @@ StatusOr<double> LuaTrainer::Train(Session& session) {
     checkpoint.seed = options.seed;
     checkpoint.graph_hash = absl::StrFormat("%016x", Fingerprint(graph->graph));
     checkpoint.resumed_from = resumed_from;
-    ASSIGN_OR_RETURN(checkpoint_hook, CheckpointHook::Create(checkpoint, &session.store(), [](const std::string& text) { std::fprintf(stderr, "mslua: note: %s\n", text.c_str()); }));
+    ASSIGN_OR_RETURN(checkpoint_hook, CheckpointHook::Create(checkpoint, &session.store(), [](const std::string& text) {
+                       std::fprintf(stderr, "mslua: note: %s\n", text.c_str());
+                     }));
     trainer->AddHook(checkpoint_hook.get());
   }
   std::unique_ptr<EarlyStoppingHook> stopping_hook;
@@ -658,9 +700,10 @@ StatusOr<double> LuaTrainer::Train(Session& session) {
     if (!lua_hook->empty()) trainer->AddHook(lua_hook.get());
   }
   const PlanReport& plan = executable->report();
-  std::fprintf(stderr, "mslua: %s: %lld nodes in %lld kernels, %.1f MiB of activations, compiled in %.2f s%s%s\n", name.c_str(), static_cast<long long>(plan.nodes),
-               static_cast<long long>(plan.kernels), static_cast<double>(plan.workspace_bytes) / (1 << 20), plan.compile_seconds, folder.empty() ? "" : "; run folder ",
-               folder.c_str());
+  std::fprintf(stderr, "mslua: %s: %lld nodes in %lld kernels, %.1f MiB of activations, compiled in %.2f s%s%s\n",
+               name.c_str(), static_cast<long long>(plan.nodes), static_cast<long long>(plan.kernels),
+               static_cast<double>(plan.workspace_bytes) / (1 << 20), plan.compile_seconds,
+               folder.empty() ? "" : "; run folder ", folder.c_str());
 
   Status outcome;
   {
@@ -676,7 +719,9 @@ StatusOr<double> LuaTrainer::Train(Session& session) {
   if (absl::IsCancelled(outcome)) {
     const bool saved = checkpoint_hook != nullptr && !checkpoint_hook->last_path().empty();
     session.exit_code = saved ? kExitCheckpointed : kExitInterrupted;
-    return absl::CancelledError(absl::StrCat("stopped at step ", trainer->state().step, saved ? absl::StrCat("; saved ", checkpoint_hook->last_path(), ", --resume goes on from it") : ""));
+    return absl::CancelledError(absl::StrCat(
+        "stopped at step ", trainer->state().step,
+        saved ? absl::StrCat("; saved ", checkpoint_hook->last_path(), ", --resume goes on from it") : ""));
   }
   RETURN_IF_ERROR(outcome);
   const double* loss = run.Find("loss");
@@ -685,13 +730,17 @@ StatusOr<double> LuaTrainer::Train(Session& session) {
 
 }  // namespace
 
-template <> struct KindName<std::shared_ptr<LuaTrainer>> { static constexpr const char* value = "Trainer"; };
+template <>
+struct KindName<std::shared_ptr<LuaTrainer>> {
+  static constexpr const char* value = "Trainer";
+};
 
 namespace {
 
 StatusOr<LuaTrainer*> Self(lua_State* L) {
   const auto* t = ToObject<std::shared_ptr<LuaTrainer>>(L, 1);
-  if (t == nullptr) return absl::InvalidArgumentError(absl::StrCat("expected a Trainer before the colon, got ", Describe(L, 1)));
+  if (t == nullptr)
+    return absl::InvalidArgumentError(absl::StrCat("expected a Trainer before the colon, got ", Describe(L, 1)));
   return t->get();
 }
 
@@ -724,7 +773,8 @@ StatusOr<int> TrainerMetrics(lua_State* L, Session&) {
 StatusOr<int> Evaluate(lua_State* L, Session& session) {
   const auto* graph = ToObject<std::shared_ptr<TracedGraph>>(L, 1);
   const auto* dataset = ToObject<std::shared_ptr<DatasetHandle>>(L, 2);
-  if (graph == nullptr || dataset == nullptr) return absl::InvalidArgumentError("evaluate: expected a Graph and a Dataset");
+  if (graph == nullptr || dataset == nullptr)
+    return absl::InvalidArgumentError("evaluate: expected a Graph and a Dataset");
   ASSIGN_OR_RETURN(const auto pipeline, (*dataset)->Open(session));
   data::Loader loader(pipeline, data::LoaderOptions());
   ASSIGN_OR_RETURN(const auto executable, CompileGraph(session, **graph));
@@ -749,7 +799,10 @@ struct Stepper {
 
 }  // namespace
 
-template <> struct KindName<std::shared_ptr<Stepper>> { static constexpr const char* value = "Stepper"; };
+template <>
+struct KindName<std::shared_ptr<Stepper>> {
+  static constexpr const char* value = "Stepper";
+};
 
 namespace {
 
@@ -762,13 +815,16 @@ StatusOr<int> StepOnce(lua_State* L, Session& session) {
     if (graph.nodes[i].attrs.Str("kind") == kData) columns.push_back(i);
   }
   if (static_cast<int>(columns.size()) != lua_gettop(L)) {
-    return absl::InvalidArgumentError(absl::StrCat("a training step takes ", columns.size(), " tensors, got ", lua_gettop(L)));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a training step takes ", columns.size(), " tensors, got ", lua_gettop(L)));
   }
   for (size_t c = 0; c < columns.size(); ++c) {
     const Node& node = graph.nodes[columns[c]];
-    ASSIGN_OR_RETURN(Tensor t, ReadTensor(session, L, static_cast<int>(c) + 1, absl::nullopt, absl::StrCat("argument ", c + 1)));
+    ASSIGN_OR_RETURN(Tensor t,
+                     ReadTensor(session, L, static_cast<int>(c) + 1, absl::nullopt, absl::StrCat("argument ", c + 1)));
     if (t.type != node.outputs[0]) {
-      return absl::InvalidArgumentError(absl::StrCat("argument ", c + 1, " of the training step is ", ToString(t.type), ", it was made for ", ToString(node.outputs[0])));
+      return absl::InvalidArgumentError(absl::StrCat("argument ", c + 1, " of the training step is ", ToString(t.type),
+                                                     ", it was made for ", ToString(node.outputs[0])));
     }
     RETURN_IF_ERROR(s.executable->BindInput(node.attrs.Str("name"), t.data.get()));
     data.push_back(std::move(t));
@@ -784,7 +840,8 @@ StatusOr<int> StepOnce(lua_State* L, Session& session) {
   // A step need not read these: SGD knows no number of the step.
   for (const auto& [name, value] : {std::make_pair("lr", lr), {"step", static_cast<double>(s.step)}}) {
     const auto& names = s.executable->inputs();
-    if (std::find(names.begin(), names.end(), name) != names.end()) RETURN_IF_ERROR(s.executable->SetScalar(name, value));
+    if (std::find(names.begin(), names.end(), name) != names.end())
+      RETURN_IF_ERROR(s.executable->SetScalar(name, value));
   }
   RETURN_IF_ERROR(s.executable->Run());
   ++s.step;

@@ -35,11 +35,14 @@ struct TrainSpec {
 
 // The fields of `optimizer` that hold for all parameters.
 Status ReadRule(lua_State* L, int index, OptimizerRule* rule) {
-  RETURN_IF_ERROR(CheckFields(L, index, "optimizer", {"kind", "momentum", "nesterov", "dampening", "beta1", "beta2", "eps", "weight_decay", "groups"}));
+  RETURN_IF_ERROR(
+      CheckFields(L, index, "optimizer",
+                  {"kind", "momentum", "nesterov", "dampening", "beta1", "beta2", "eps", "weight_decay", "groups"}));
   ASSIGN_OR_RETURN(rule->kind, FieldString(L, index, "kind", ""));
   const auto& kinds = OptimizerKinds();
   if (std::find(kinds.begin(), kinds.end(), rule->kind) == kinds.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("optimizer: kind is '", rule->kind, "', expected one of ", absl::StrJoin(kinds, ", "), DidYouMean(rule->kind, kinds)));
+    return absl::InvalidArgumentError(absl::StrCat("optimizer: kind is '", rule->kind, "', expected one of ",
+                                                   absl::StrJoin(kinds, ", "), DidYouMean(rule->kind, kinds)));
   }
   ASSIGN_OR_RETURN(rule->momentum, FieldNumber(L, index, "momentum", 0));
   ASSIGN_OR_RETURN(rule->dampening, FieldNumber(L, index, "dampening", 0));
@@ -49,7 +52,8 @@ Status ReadRule(lua_State* L, int index, OptimizerRule* rule) {
   ASSIGN_OR_RETURN(rule->weight_decay, FieldNumber(L, index, "weight_decay", 0));
   ASSIGN_OR_RETURN(rule->nesterov, FieldBool(L, index, "nesterov", false));
   const auto within = [](const char* name, double v, bool ok, const char* range) {
-    return ok ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrCat("optimizer: ", name, " is ", v, ", expected ", range));
+    return ok ? absl::OkStatus()
+              : absl::InvalidArgumentError(absl::StrCat("optimizer: ", name, " is ", v, ", expected ", range));
   };
   RETURN_IF_ERROR(within("momentum", rule->momentum, rule->momentum >= 0, "0 or more"));
   RETURN_IF_ERROR(within("beta1", rule->beta1, rule->beta1 > 0 && rule->beta1 < 1, "a number between 0 and 1"));
@@ -66,7 +70,8 @@ Status ReadGroups(lua_State* L, int optimizer, TrainSpec* spec) {
   const StackGuard guard(L);
   lua_getfield(L, optimizer, "groups");
   if (lua_isnil(L, -1)) return absl::OkStatus();
-  if (lua_type(L, -1) != LUA_TTABLE) return absl::InvalidArgumentError(absl::StrCat("optimizer: groups: expected a list, got ", Describe(L, -1)));
+  if (lua_type(L, -1) != LUA_TTABLE)
+    return absl::InvalidArgumentError(absl::StrCat("optimizer: groups: expected a list, got ", Describe(L, -1)));
   const int list = lua_gettop(L), n = static_cast<int>(lua_objlen(L, list));
   for (int i = 1; i <= n; ++i) {
     lua_rawgeti(L, list, i);
@@ -79,7 +84,8 @@ Status ReadGroups(lua_State* L, int optimizer, TrainSpec* spec) {
     lua_getfield(L, -1, "params");
     ASSIGN_OR_RETURN(const std::vector<ParameterHandle> params, ReadParameters(L, -1, absl::StrCat(what, ".params")));
     for (const ParameterHandle& p : params) {
-      if (!spec->groups.emplace(p.get(), rule).second) return absl::InvalidArgumentError(absl::StrCat(what, ": parameter '", p->name, "' is in two groups"));
+      if (!spec->groups.emplace(p.get(), rule).second)
+        return absl::InvalidArgumentError(absl::StrCat(what, ": parameter '", p->name, "' is in two groups"));
     }
     lua_settop(L, list);
   }
@@ -87,24 +93,32 @@ Status ReadGroups(lua_State* L, int optimizer, TrainSpec* spec) {
 }
 
 Status ReadTrainSpec(lua_State* L, TrainSpec* spec) {
-  RETURN_IF_ERROR(CheckFields(L, 1, "build_train", {"name", "forward", "inputs", "parameters", "optimizer", "accumulate", "clip", "loss_scale", "amp"}));
+  RETURN_IF_ERROR(
+      CheckFields(L, 1, "build_train",
+                  {"name", "forward", "inputs", "parameters", "optimizer", "accumulate", "clip", "loss_scale", "amp"}));
   ASSIGN_OR_RETURN(spec->name, FieldString(L, 1, "name", "train"));
   lua_getfield(L, 1, "inputs");
   ASSIGN_OR_RETURN(spec->inputs, ReadInputSpecs(L, -1, "build_train"));
   lua_getfield(L, 1, "parameters");
   ASSIGN_OR_RETURN(spec->parameters, ReadParameters(L, -1, "build_train: parameters"));
-  if (spec->parameters.empty()) return absl::InvalidArgumentError("build_train: there is no parameter to train (requires_grad of all is false?)");
+  if (spec->parameters.empty())
+    return absl::InvalidArgumentError("build_train: there is no parameter to train (requires_grad of all is false?)");
   for (const ParameterHandle& p : spec->parameters) {
-    if (!IsFloat(p->type.dtype)) return absl::InvalidArgumentError(absl::StrCat("parameter '", p->name, "' is ", ToString(p->type), ": only float parameters can be trained"));
+    if (!IsFloat(p->type.dtype))
+      return absl::InvalidArgumentError(
+          absl::StrCat("parameter '", p->name, "' is ", ToString(p->type), ": only float parameters can be trained"));
   }
   lua_getfield(L, 1, "optimizer");
   RETURN_IF_ERROR(ReadRule(L, lua_gettop(L), &spec->rule));
   RETURN_IF_ERROR(ReadGroups(L, lua_gettop(L), spec));
   ASSIGN_OR_RETURN(spec->accumulate, FieldInt(L, 1, "accumulate", 1));
-  if (spec->accumulate < 1) return absl::InvalidArgumentError(absl::StrCat("accumulate is ", spec->accumulate, ", expected 1 or more"));
+  if (spec->accumulate < 1)
+    return absl::InvalidArgumentError(absl::StrCat("accumulate is ", spec->accumulate, ", expected 1 or more"));
   for (const InputSpec& input : spec->inputs) {
     if (spec->accumulate > 1 && (input.type.rank() == 0 || input.type.shape[0] % spec->accumulate != 0)) {
-      return absl::InvalidArgumentError(absl::StrCat("accumulate = ", spec->accumulate, " does not divide the batch of column '", input.name, "', ", ToString(input.type)));
+      return absl::InvalidArgumentError(absl::StrCat("accumulate = ", spec->accumulate,
+                                                     " does not divide the batch of column '", input.name, "', ",
+                                                     ToString(input.type)));
     }
   }
   ASSIGN_OR_RETURN(spec->loss_scale, FieldBool(L, 1, "loss_scale", false));
@@ -114,8 +128,10 @@ Status ReadTrainSpec(lua_State* L, TrainSpec* spec) {
     RETURN_IF_ERROR(CheckFields(L, clip, "clip", {"kind", "value"}));
     ASSIGN_OR_RETURN(spec->clip, FieldString(L, clip, "kind", "norm"));
     ASSIGN_OR_RETURN(spec->clip_value, FieldNumber(L, clip, "value", 0));
-    if (spec->clip != "norm" && spec->clip != "value") return absl::InvalidArgumentError(absl::StrCat("clip: kind is '", spec->clip, "', expected norm or value"));
-    if (!(spec->clip_value > 0)) return absl::InvalidArgumentError(absl::StrCat("clip: value is ", spec->clip_value, ", expected more than 0"));
+    if (spec->clip != "norm" && spec->clip != "value")
+      return absl::InvalidArgumentError(absl::StrCat("clip: kind is '", spec->clip, "', expected norm or value"));
+    if (!(spec->clip_value > 0))
+      return absl::InvalidArgumentError(absl::StrCat("clip: value is ", spec->clip_value, ", expected more than 0"));
   }
   return absl::OkStatus();
 }
@@ -126,7 +142,8 @@ Status ReadAmp(lua_State* L, Trace* trace) {
   lua_getfield(L, 1, "amp");
   if (lua_isnil(L, -1)) return absl::OkStatus();
   ASSIGN_OR_RETURN(const DType amp, ReadDType(L, -1, "amp"));
-  if (amp != DType::kBF16 && amp != DType::kF16) return absl::InvalidArgumentError(absl::StrCat("amp is ", LongName(amp), ", expected bfloat16 or float16"));
+  if (amp != DType::kBF16 && amp != DType::kF16)
+    return absl::InvalidArgumentError(absl::StrCat("amp is ", LongName(amp), ", expected bfloat16 or float16"));
   trace->SetAmp(amp);
   return absl::OkStatus();
 }
@@ -134,7 +151,8 @@ Status ReadAmp(lua_State* L, Trace* trace) {
 // Whether every element of x is finite, as 1 or 0 in f32.
 Value Finite(GraphBuilder& g, Value x) {
   const DType dtype = g.TypeOf(x).dtype;
-  const double largest = dtype == DType::kF64 ? std::numeric_limits<double>::max() : static_cast<double>(std::numeric_limits<float>::max());
+  const double largest = dtype == DType::kF64 ? std::numeric_limits<double>::max()
+                                              : static_cast<double>(std::numeric_limits<float>::max());
   const Value within = Elementwise(g, "less_equal", {g.Op("abs", {x}), g.Constant(largest, dtype)});
   std::vector<int64_t> axes;
   for (int64_t d = 0; d < g.TypeOf(x).rank(); ++d) axes.push_back(d);
@@ -160,7 +178,8 @@ struct ForwardBackward {
   std::vector<Value> extra, gradients;
 };
 
-StatusOr<ForwardBackward> EmitForwardBackward(lua_State* L, Session& session, const TrainSpec& spec, int forward, const std::vector<Value>& columns, Value scale) {
+StatusOr<ForwardBackward> EmitForwardBackward(lua_State* L, Session& session, const TrainSpec& spec, int forward,
+                                              const std::vector<Value>& columns, Value scale) {
   Trace& trace = *session.trace;
   GraphBuilder& g = trace.g();
   ForwardBackward sum;
@@ -181,7 +200,8 @@ StatusOr<ForwardBackward> EmitForwardBackward(lua_State* L, Session& session, co
     ASSIGN_OR_RETURN(std::vector<Value> results, CallTraced(L, session, forward, part, spec.name));
     const TensorType type = g.TypeOf(results[0]);
     if (type.rank() != 0 || !IsFloat(type.dtype)) {
-      return absl::InvalidArgumentError(absl::StrCat("the loss should be a float scalar, got ", ToString(type), ": reduce it with ops.ReduceMean, or give the recipe a loss"));
+      return absl::InvalidArgumentError(absl::StrCat("the loss should be a float scalar, got ", ToString(type),
+                                                     ": reduce it with ops.ReduceMean, or give the recipe a loss"));
     }
     const Value seed = scale.valid() ? Cast(g, scale, type.dtype) : Value();
     std::vector<Value> inputs;
@@ -193,8 +213,10 @@ StatusOr<ForwardBackward> EmitForwardBackward(lua_State* L, Session& session, co
     const Value loss = Cast(g, results[0], DType::kF32);
     sum.loss = micro == 0 ? loss : Add(g, sum.loss, loss);
     for (size_t i = 0; i < gradients.size(); ++i) {
-      if (micro == 0) sum.gradients.push_back(gradients[i]);
-      else sum.gradients[i] = Add(g, sum.gradients[i], gradients[i]);
+      if (micro == 0)
+        sum.gradients.push_back(gradients[i]);
+      else
+        sum.gradients[i] = Add(g, sum.gradients[i], gradients[i]);
     }
     if (micro + 1 == spec.accumulate) sum.extra.assign(results.begin() + 1, results.end());
   }
@@ -254,15 +276,19 @@ StatusOr<int> BuildTrain(lua_State* L, Session& session) {
   }
   for (size_t i = 0; i < result.extra.size(); ++i) g.Output(absl::StrCat("out", i + 1), result.extra[i]);
 
-  const OptimizerStep step = {g, [&] { return trace.Step(); }, [&](const std::string& name) { return trace.ScalarInput(name, DType::kF32); },
-                              [&](const std::string& name, const ParameterData& p) { return StateInput(session, name, p); }};
+  const OptimizerStep step = {
+      g, [&] { return trace.Step(); }, [&](const std::string& name) { return trace.ScalarInput(name, DType::kF32); },
+      [&](const std::string& name, const ParameterData& p) { return StateInput(session, name, p); }};
   // Where a step with infinite gradients is skipped, everything stays as it was.
-  const auto keep = [&](Value next, Value old) { return finite.valid() ? Elementwise(g, "select", {finite, next, old}) : next; };
+  const auto keep = [&](Value next, Value old) {
+    return finite.valid() ? Elementwise(g, "select", {finite, next, old}) : next;
+  };
   for (size_t i = 0; i < spec.parameters.size(); ++i) {
     const ParameterHandle& p = spec.parameters[i];
     const auto group = spec.groups.find(p.get());
     ASSIGN_OR_RETURN(const Value old, trace.ParameterInput(p));
-    ASSIGN_OR_RETURN(const Update update, EmitUpdate(step, group == spec.groups.end() ? spec.rule : group->second, *p, old, result.gradients[i]));
+    ASSIGN_OR_RETURN(const Update update, EmitUpdate(step, group == spec.groups.end() ? spec.rule : group->second, *p,
+                                                     old, result.gradients[i]));
     g.Output(p->key, keep(update.parameter, old), p->key);
     for (const auto& [name, next] : update.states) {
       ASSIGN_OR_RETURN(const Value before, StateInput(session, name, *p));
@@ -295,7 +321,8 @@ StatusOr<int> BuildEval(lua_State* L, Session& session) {
   std::vector<Value> columns;
   for (const InputSpec& input : inputs) columns.push_back(trace.DataInput(input.name, input.type));
   ASSIGN_OR_RETURN(const std::vector<Value> results, CallTraced(L, session, 2, columns, name));
-  for (size_t i = 0; i < results.size(); ++i) trace.g().Output(i < names.size() ? names[i] : absl::StrCat("out", i + 1), results[i]);
+  for (size_t i = 0; i < results.size(); ++i)
+    trace.g().Output(i < names.size() ? names[i] : absl::StrCat("out", i + 1), results[i]);
   return PushGraph(L, trace);
 }
 
@@ -319,6 +346,9 @@ StatusOr<int> ValidMask(lua_State* L, Session& session) {
 
 }  // namespace
 
-void OpenTraining(lua_State* L) { SetFunctions(L, {{"build_train", Entry<BuildTrain>}, {"build_eval", Entry<BuildEval>}, {"valid_mask", Entry<ValidMask>}}); }
+void OpenTraining(lua_State* L) {
+  SetFunctions(
+      L, {{"build_train", Entry<BuildTrain>}, {"build_eval", Entry<BuildEval>}, {"valid_mask", Entry<ValidMask>}});
+}
 
 }  // namespace mslua

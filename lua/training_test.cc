@@ -27,7 +27,8 @@ class TrainingTest : public testing::Test {
       -- y = 2 x + 1, learned from 8 rows
       local xs, ys = {}, {}
       for i = 1, 8 do xs[i], ys[i] = {i / 8}, {2 * i / 8 + 1} end
-      data = core.dataset {source = {kind = 'numpy_slices', columns = {{name = 'x', value = core.tensor(xs)}, {name = 'y', value = core.tensor(ys)}}},
+      data = core.dataset {source = {kind = 'numpy_slices', columns = {{name = 'x', value = core.tensor(xs)},
+                                                                       {name = 'y', value = core.tensor(ys)}}},
                            ops = {{kind = 'batch', size = 4, drop_remainder = true}}}
       function make(optimizer, more)
         w = core.parameter {name = 'w', shape = {1, 1}, init = 'zeros'}
@@ -38,12 +39,14 @@ class TrainingTest : public testing::Test {
         return core.build_train(spec)
       end
       function train(graph, lr, epochs, more)
-        local spec = {graph = graph, dataset = data, epochs = epochs, schedule = {kind = 'constant', value = lr}, name = 'line', seed = 1, sink = false}
+        local spec = {graph = graph, dataset = data, epochs = epochs, schedule = {kind = 'constant', value = lr},
+                      name = 'line', seed = 1, sink = false}
         for k, v in pairs(more or {}) do spec[k] = v end
         local t = core.trainer(spec)
         return t:run(), t
       end
-    )"), "");
+    )"),
+              "");
   }
 
   std::string Eval(const std::string& code) {
@@ -67,8 +70,9 @@ class TrainingTest : public testing::Test {
 };
 
 TEST_F(TrainingTest, EveryOptimizerLearnsALine) {
-  for (const char* optimizer : {"{kind = 'sgd'}", "{kind = 'sgd', momentum = 0.5, dampening = 0.2}", "{kind = 'momentum', momentum = 0.5}",
-                                "{kind = 'momentum', momentum = 0.5, nesterov = true}"}) {
+  for (const char* optimizer :
+       {"{kind = 'sgd'}", "{kind = 'sgd', momentum = 0.5, dampening = 0.2}", "{kind = 'momentum', momentum = 0.5}",
+        "{kind = 'momentum', momentum = 0.5, nesterov = true}"}) {
     EXPECT_EQ(Eval(std::string("return train(make(") + optimizer + "), 0.2, 400) < 1e-4"), "true") << optimizer;
   }
   for (const char* optimizer : {"{kind = 'adam'}", "{kind = 'adam_weight_decay'}", "{kind = 'lamb'}"}) {
@@ -79,7 +83,8 @@ TEST_F(TrainingTest, EveryOptimizerLearnsALine) {
 TEST_F(TrainingTest, OneStepIsTheFormula) {
   // w = b = 0: the gradient of the mean of (wx + b - y)^2 is -2 mean(y x) and -2 mean(y).
   EXPECT_EQ(Eval(R"(
-    local step = core.stepper {graph = make {kind = 'momentum', momentum = 0.9}, schedule = {kind = 'constant', value = 0.1}}
+    local graph = make {kind = 'momentum', momentum = 0.9}
+    local step = core.stepper {graph = graph, schedule = {kind = 'constant', value = 0.1}}
     local x, y = core.tensor {{1}, {2}, {3}, {4}}, core.tensor {{2}, {4}, {6}, {8}}
     local loss = step(x, y)
     return loss, w.value, b.value)"),
@@ -88,12 +93,14 @@ TEST_F(TrainingTest, OneStepIsTheFormula) {
 
 TEST_F(TrainingTest, WeightDecayAndGroups) {
   EXPECT_EQ(Eval(R"(
-    data = core.dataset {source = {kind = 'numpy_slices', columns = {{name = 'x', value = core.zeros({4, 1})}, {name = 'y', value = core.zeros({4, 1})}}},
+    local zeros = core.zeros({4, 1})
+    data = core.dataset {source = {kind = 'numpy_slices', columns = {{name = 'x', value = zeros}, {name = 'y', value = zeros}}},
                          ops = {{kind = 'batch', size = 4}}}
     make {kind = 'sgd'}
     local p = core.parameter {name = 'p', init = {2}}
     local q = core.parameter {name = 'q', init = {2}}
-    local g = core.build_train {name = 'decay', inputs = data:schema(), parameters = {p, q}, forward = function(x, y) return (x * p * q):sum() end,
+    local g = core.build_train {name = 'decay', inputs = data:schema(), parameters = {p, q},
+      forward = function(x, y) return (x * p * q):sum() end,
       optimizer = {kind = 'sgd', weight_decay = 0.5, groups = {{params = {q}, weight_decay = 0, lr_scale = 2}}}}
     train(g, 0.1, 1) return p.value, q.value)"),
             "[1.9] [2.]");
@@ -107,12 +114,14 @@ TEST_F(TrainingTest, AccumulationIsOneLargeBatch) {
     end
     return math.abs(weights(1) - weights(4)) < 1e-6)"),
             "true");
-  EXPECT_EQ(Eval("make({kind = 'sgd'}, {accumulate = 3})"), "test.lua:1: accumulate = 3 does not divide the batch of column 'x', f32[4,1]");
+  EXPECT_EQ(Eval("make({kind = 'sgd'}, {accumulate = 3})"),
+            "test.lua:1: accumulate = 3 does not divide the batch of column 'x', f32[4,1]");
 }
 
 TEST_F(TrainingTest, ClippingBoundsTheStep) {
   EXPECT_EQ(Eval(R"(
-    local step = core.stepper {graph = make({kind = 'sgd'}, {clip = {kind = 'norm', value = 1}}), schedule = {kind = 'constant', value = 1}}
+    local graph = make({kind = 'sgd'}, {clip = {kind = 'norm', value = 1}})
+    local step = core.stepper {graph = graph, schedule = {kind = 'constant', value = 1}}
     step(core.tensor {{1}, {2}, {3}, {4}}, core.tensor {{2}, {4}, {6}, {8}})
     local norm = (w.value:item() ^ 2 + b.value:item() ^ 2) ^ 0.5
     return math.abs(norm - 1) < 1e-5)"),
@@ -128,15 +137,22 @@ TEST_F(TrainingTest, LossScaleSkipsInfiniteSteps) {
 }
 
 TEST_F(TrainingTest, AmpKeepsParametersInF32) {
-  EXPECT_EQ(Eval("local g = make({kind = 'sgd'}, {amp = 'bfloat16'}) local text = g:text() return w.dtype, text:find('bf16') ~= nil, train(g, 0.2, 200) < 1e-2"),
+  EXPECT_EQ(Eval("local g = make({kind = 'sgd'}, {amp = 'bfloat16'}) local text = g:text() return w.dtype, "
+                 "text:find('bf16') ~= nil, train(g, 0.2, 200) < 1e-2"),
             "float32 true true");
 }
 
 TEST_F(TrainingTest, HooksSeeTheStepsAndStop) {
   EXPECT_EQ(Eval(R"(
     local log = {}
-    local function hook(name) return function(c) log[#log + 1] = name .. c.epoch .. '.' .. c.step if c.epoch == 2 then c.stop() end end end
-    train(make {kind = 'sgd'}, 0.1, 5, {hooks = {begin = hook 'b', epoch_begin = hook 'e', step_end = hook 's', epoch_end = hook 'E', finish = hook 'f'}})
+    local function hook(name)
+      return function(c)
+        log[#log + 1] = name .. c.epoch .. '.' .. c.step
+        if c.epoch == 2 then c.stop() end
+      end
+    end
+    train(make {kind = 'sgd'}, 0.1, 5, {hooks = {begin = hook 'b', epoch_begin = hook 'e', step_end = hook 's',
+                                                 epoch_end = hook 'E', finish = hook 'f'}})
     return table.concat(log, ' '))"),
             "b1.0 e1.0 s1.1 s1.2 E1.2 e2.0 s2.1 f1.1");
 }
@@ -153,15 +169,19 @@ TEST_F(TrainingTest, ALuaRateIsCalledBeforeEachStep) {
 TEST_F(TrainingTest, EvaluationCountsValidRows) {
   // Five rows in batches of four: the padded tail does not count.
   EXPECT_EQ(Eval(R"(
-    local d = core.dataset {source = {kind = 'numpy_slices', columns = {{name = 'x', value = core.tensor {1, 2, 3, 4, 10}}}}, ops = {{kind = 'batch', size = 4}}}
-    local g = core.build_eval {name = 'sum', inputs = d:schema(), outputs = {'mean'}, forward = function(x) return (x * core.valid_mask(4)):sum() end}
+    local d = core.dataset {source = {kind = 'numpy_slices', columns = {{name = 'x', value = core.tensor {1, 2, 3, 4, 10}}}},
+                            ops = {{kind = 'batch', size = 4}}}
+    local g = core.build_eval {name = 'sum', inputs = d:schema(), outputs = {'mean'},
+                               forward = function(x) return (x * core.valid_mask(4)):sum() end}
     return core.evaluate(g, d).mean)"),
             "4");
 }
 
 TEST_F(TrainingTest, CheckpointsComeBack) {
   const std::string path = testing::TempDir() + "/one.ckpt";
-  EXPECT_EQ(Eval("core.save_checkpoint('" + path + "', {a = core.tensor {1, 2}, b = core.tensor(3, 'int64')}) local c = core.load_checkpoint('" + path + "') return c.a, c.b, c.b.dtype"),
+  EXPECT_EQ(Eval("core.save_checkpoint('" + path +
+                 "', {a = core.tensor {1, 2}, b = core.tensor(3, 'int64')}) local c = core.load_checkpoint('" + path +
+                 "') return c.a, c.b, c.b.dtype"),
             "[1. 2.] 3 int64");
   EXPECT_NE(Eval("core.load_checkpoint('/nowhere')").find("/nowhere"), std::string::npos);
 }
@@ -174,12 +194,14 @@ TEST_F(TrainingTest, ResumeGivesTheSameBits) {
   Restart();
   EXPECT_EQ(Eval("train(make {kind = 'adam'}, 0.1, 2, " + options + ")"), "");
   Restart();
-  EXPECT_EQ(Eval("core.options.resume = '" + folder + "' train(make {kind = 'adam'}, 0.1, 4) return w.value, b.value"), straight);
+  EXPECT_EQ(Eval("core.options.resume = '" + folder + "' train(make {kind = 'adam'}, 0.1, 4) return w.value, b.value"),
+            straight);
 }
 
 TEST_F(TrainingTest, GeneratorsRunLua) {
   EXPECT_EQ(Eval(R"(
-    local d = core.dataset {source = {kind = 'generator', length = 3, column_names = {'i'}, get = function(i) return i * 10 end}, ops = {}}
+    local d = core.dataset {source = {kind = 'generator', length = 3, column_names = {'i'},
+                                      get = function(i) return i * 10 end}, ops = {}}
     local out = {}
     for x in d:iterator() do out[#out + 1] = x:item() end
     return table.concat(out, ' '), d:size())"),
@@ -187,25 +209,40 @@ TEST_F(TrainingTest, GeneratorsRunLua) {
   EXPECT_EQ(Eval(R"(
     local d = core.dataset {source = {kind = 'generator', column_names = {'a', 'b'}, iterator = function()
       local n = 0
-      return function() n = n + 1 if n <= 4 then return {n, n}, core.tensor(n, 'int32') end end end}, ops = {{kind = 'batch', size = 3}}}
+      return function()
+        n = n + 1
+        if n <= 4 then return {n, n}, core.tensor(n, 'int32') end
+      end
+    end}, ops = {{kind = 'batch', size = 3}}}
     local rows = {}
     for a, b in d:iterator(2) do rows[#rows + 1] = a.shape[1] .. 'x' .. a.shape[2] .. ':' .. b.dtype end
     return table.concat(rows, ' '))"),
             "3x2:int32 1x2:int32 3x2:int32 1x2:int32");
-  EXPECT_NE(Eval("core.dataset {source = {kind = 'generator', length = 1, column_names = {'i'}, get = function(i) error 'boom' end}, ops = {}}:schema()").find("boom"),
+  EXPECT_NE(Eval("core.dataset {source = {kind = 'generator', length = 1, column_names = {'i'}, get = function(i) "
+                 "error 'boom' end}, ops = {}}:schema()")
+                .find("boom"),
             std::string::npos);
 }
 
 TEST_F(TrainingTest, MistakesAreOneMessage) {
-  EXPECT_EQ(Eval("make {kind = 'sdg'}"), "test.lua:1: optimizer: kind is 'sdg', expected one of sgd, momentum, adam, adam_weight_decay, lamb (did you mean 'sgd'?)");
-  EXPECT_EQ(Eval("make {kind = 'sgd', nesterov = true}"), "test.lua:1: optimizer: nesterov needs a momentum and no dampening");
-  EXPECT_EQ(Eval("make({kind = 'sgd'}, {parameters = {}})"), "test.lua:1: build_train: there is no parameter to train (requires_grad of all is false?)");
+  EXPECT_EQ(Eval("make {kind = 'sdg'}"),
+            "test.lua:1: optimizer: kind is 'sdg', expected one of sgd, momentum, adam, adam_weight_decay, lamb (did "
+            "you mean 'sgd'?)");
+  EXPECT_EQ(Eval("make {kind = 'sgd', nesterov = true}"),
+            "test.lua:1: optimizer: nesterov needs a momentum and no dampening");
+  EXPECT_EQ(Eval("make({kind = 'sgd'}, {parameters = {}})"),
+            "test.lua:1: build_train: there is no parameter to train (requires_grad of all is false?)");
   EXPECT_EQ(Eval("make({kind = 'sgd'}, {forward = function(x, y) return x end})"),
-            "test.lua:1: the loss should be a float scalar, got f32[4,1]: reduce it with ops.ReduceMean, or give the recipe a loss");
-  EXPECT_EQ(Eval("make({kind = 'sgd'}, {forwards = 1})"), "test.lua:1: build_train: unknown field 'forwards' (did you mean 'forward'?)");
-  EXPECT_EQ(Eval("core.dataset {source = {kind = 'cifar'}, ops = {}}"), "test.lua:1: dataset: unknown source 'cifar' (did you mean 'cifar10'?)");
-  EXPECT_NE(Eval("core.dataset {source = {kind = 'mnist', path = '/nowhere'}, ops = {}}:size()").find("/nowhere"), std::string::npos);
-  EXPECT_EQ(Eval("train(make {kind = 'sgd'}, 1e30, 50)").substr(0, 31), "test.lua:22: the loss is infini") << "the loop's line in train()";
+            "test.lua:1: the loss should be a float scalar, got f32[4,1]: reduce it with ops.ReduceMean, or give the "
+            "recipe a loss");
+  EXPECT_EQ(Eval("make({kind = 'sgd'}, {forwards = 1})"),
+            "test.lua:1: build_train: unknown field 'forwards' (did you mean 'forward'?)");
+  EXPECT_EQ(Eval("core.dataset {source = {kind = 'cifar'}, ops = {}}"),
+            "test.lua:1: dataset: unknown source 'cifar' (did you mean 'cifar10'?)");
+  EXPECT_NE(Eval("core.dataset {source = {kind = 'mnist', path = '/nowhere'}, ops = {}}:size()").find("/nowhere"),
+            std::string::npos);
+  EXPECT_EQ(Eval("train(make {kind = 'sgd'}, 1e30, 50)").substr(0, 31), "test.lua:22: the loss is infini")
+      << "the loop's line in train()";
   EXPECT_EQ(session_->exit_code, 7);
 }
 

@@ -13,12 +13,14 @@ SessionOptions OptionsOf(const cli::CommandLine& command);
 // Prints the error; gives the exit code that its kind stands for, or `exit_code` when that is not 0.
 int Report(const Status& status, int exit_code = 0);
 
-int RunScript(const cli::CommandLine& command);    // run
-int RunRepl(const cli::CommandLine& command);      // repl
-int RunRecipe(const cli::CommandLine& command);    // train, eval, verify: the Lua function of that name in mslua.verbs
-int RunRecipes(const cli::CommandLine& command);   // recipes
-int RunGraph(const cli::CommandLine& command);     // graph
-int RunVersion(const cli::CommandLine& command);   // version
-int RunDoctor(const cli::CommandLine& command);    // doctor
+int RunScript(const cli::CommandLine& command);   // run
+int RunRepl(const cli::CommandLine& command);     // repl
+int RunRecipe(const cli::CommandLine& command);   // train, eval, verify: the Lua function of that name in mslua.verbs
+int RunRecipes(const cli::CommandLine& command);  // recipes
+int RunGraph(const cli::CommandLine& command);    // graph
+int RunData(const cli::CommandLine& command);     // data
+int RunCheckpoint(const cli::CommandLine& command);  // ckpt
+int RunVersion(const cli::CommandLine& command);     // version
+int RunDoctor(const cli::CommandLine& command);      // doctor
 
 }  // namespace mslua

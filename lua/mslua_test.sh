@@ -1,0 +1,115 @@
+#!/bin/sh
+# The program as a whole: verbs, exit codes, the REPL on a pipe. $1 is the program.
+set -u
+program=$PWD/$1
+cd "$TEST_TMPDIR" || exit 1
+failed=0
+
+# expect NAME CODE TEXT: the last command ended with CODE and its output (in `out`) contains TEXT.
+expect() {
+  if [ "$code" != "$2" ]; then
+    echo "$1: exit code $code, expected $2: $out"
+    failed=1
+  fi
+  case $out in
+    *"$3"*) ;;
+    *)
+      echo "$1: expected '$3' in: $out"
+      failed=1
+      ;;
+  esac
+}
+run() {
+  out=$("$program" "$@" 2>&1)
+  code=$?
+}
+
+run version
+expect version 0 "mslua "
+run doctor
+expect doctor 0 "a matrix product is right"
+run nosuchverb
+expect "unknown verb" 2 "mslua: error:"
+run run nosuchfile.lua
+expect "no file" 2 "cannot read nosuchfile.lua"
+
+echo 'print(require("mslua").ones({2}) * arg_of_nobody)' > bad.lua
+run run bad.lua
+expect "Lua error" 2 "bad.lua:1:"
+echo 'print((...), require("mslua.core").options.args[2])' > args.lua
+run run args.lua one two
+expect "arguments" 0 "one	two"
+
+out=$(printf 'ms.ones({2}) * 3\n_:sum():item();\n_\nfunction twice(x)\n  return 2 * x\nend\ntwice(21)\n?matmul\n.quit\nno\n' | "$program" repl 2>&1)
+code=$?
+expect "repl" 0 "[3. 3.]"
+expect "repl" 0 "42"
+expect "repl" 0 "Matrix product"
+out=$(printf 'ms.zeros({2})[3]\n1 + 1\n' | "$program" repl 2>&1)
+code=$?
+expect "repl goes on after an error" 1 "subscript 3 of f32[2]"
+expect "repl goes on after an error" 1 "2"
+out=$(printf 'for i = 1, 2 do\n' | "$program" repl 2>&1)
+code=$?
+expect "repl, open statement" 1 "not complete"
+
+cat > g.ir <<'IR'
+graph g {
+  %x: f32[2] = input() {name="x", kind="data", dtype=f32, shape=[2]}
+  %1: f32[2] = tanh(%x)
+  return y=%1
+}
+IR
+run graph g.ir
+expect "graph" 0 "tanh(%x)"
+run graph g.ir --format json
+expect "graph, json" 0 '"op": "tanh"'
+run graph g.ir --format dot
+expect "graph, dot" 0 "digraph"
+echo "graph g {" > broken.ir
+run graph broken.ir
+expect "graph, broken" 2 "broken.ir: IR"
+
+run data make mnist digits --samples 50
+expect "data make" 0 ""
+run data verify mnist digits
+expect "data verify" 0 "50 samples"
+run data verify mnist nowhere
+expect "data verify" 3 "nowhere"
+
+cat > recipe.lua <<'LUA'
+local ms = require "mslua"
+local nn = ms.nn
+local Net = nn.Cell:extend "Net"
+function Net:init() self.dense = nn.Dense(2, 1) end
+function Net:construct(x) return self.dense(x) end
+return ms.recipe {
+  name = "tiny", network = function() return Net() end, loss = nn.MSELoss(),
+  dataset = ms.dataset.NumpySlicesDataset({ms.ones({4, 2}), ms.ones({4, 1})}, {"x", "y"}):batch(2),
+  eval_dataset = ms.dataset.NumpySlicesDataset({ms.ones({3, 2}), ms.ones({3, 1})}, {"x", "y"}):batch(2),
+  optimizer = nn.Momentum {learning_rate = 0.1, momentum = 0.9}, train = {epochs = 2}, checkpoint = {save_checkpoint_steps = 2},
+}
+LUA
+run train recipe.lua
+expect "train" 0 "epoch: 2 step: 2, loss is "
+expect "train" 0 "eval: epoch 2, loss "
+run train recipe.lua train.epochs=3 --resume
+expect "resume" 0 "epoch: 3 step: 2, loss is "
+run eval recipe.lua
+expect "eval" 0 "eval: loss "
+run ckpt ls
+expect "ckpt ls" 0 "step 6"
+run ckpt show "$(ls -d runs/*/ckpt | head -1)"
+expect "ckpt show" 0 "moments."
+run graph recipe.lua --pass fuse
+expect "graph of a recipe" 0 "fused("
+run train recipe.lua optimzer=3
+expect "unknown key" 2 "did you mean 'optimizer'?"
+run recipes check recipe.lua
+expect "recipes check" 0 "recipe.lua: ok"
+out=$(printf 'net.dense.weight.shape[2]\n' | "$program" repl recipe.lua 2>&1)
+code=$?
+expect "repl with a recipe" 0 "2"
+
+[ "$failed" = 0 ] && echo "ok"
+exit "$failed"

@@ -1,0 +1,136 @@
+// `mslua data` and `mslua ckpt`: what lies on disk, whether it is whole, and stand-ins for public data sets.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/base/exit_code.h"
+#include "core/base/text.h"
+#include "core/checkpoint/checkpoint.h"
+#include "core/data/inspect.h"
+#include "core/data/make.h"
+#include "lua/json.h"
+#include "lua/run_folder.h"
+#include "lua/verbs.h"
+
+namespace mslua {
+namespace {
+
+std::string ColumnsText(const std::vector<data::Column>& columns) {
+  return absl::StrJoin(columns, ", ", [](std::string* out, const data::Column& c) {
+    absl::StrAppend(out, c.name, " ", ToString(c.type));
+  });
+}
+
+void PrintReport(const std::string& path, const data::DataReport& report, bool json) {
+  for (const data::PartReport& part : report.parts) {
+    if (json) {
+      std::printf("{\"path\": %s, \"format\": %s, \"part\": %s, \"samples\": %lld, \"columns\": %s}\n",
+                  JsonString(path).c_str(), JsonString(report.format).c_str(), JsonString(part.name).c_str(),
+                  static_cast<long long>(part.samples), JsonString(ColumnsText(part.columns)).c_str());
+    } else {
+      std::printf("%s  %s %s  %lld samples  %s\n", path.c_str(), report.format.c_str(), part.name.c_str(),
+                  static_cast<long long>(part.samples), ColumnsText(part.columns).c_str());
+      if (!part.histogram.empty()) std::printf("  of each label: %s\n", absl::StrJoin(part.histogram, " ").c_str());
+    }
+  }
+  for (const std::string& notice : report.notices) std::fprintf(stderr, "mslua: note: %s\n", notice.c_str());
+  for (const std::string& problem : report.problems) std::fprintf(stderr, "mslua: error: %s\n", problem.c_str());
+  if (report.more_problems) std::fprintf(stderr, "mslua: error: and more\n");
+}
+
+Status MakeData(const std::string& kind, const std::string& path, const cli::CommandLine& command) {
+  data::MakeOptions options;
+  options.seed = static_cast<uint64_t>(command.Int("seed"));
+  if (command.Given("samples")) {
+    options.train = command.Int("samples");
+    options.test = std::max<int64_t>(1, options.train / 5);
+  }
+  if (kind == "cifar10") return data::MakeCifar10(path, options);
+  if (kind == "mnist") return data::MakeMnist(path, options);
+  if (kind == "text") return data::MakeText(path, options);
+  return absl::InvalidArgumentError(absl::StrCat("data make: expected cifar10, mnist or text, got '", kind, "'",
+                                                 DidYouMean(kind, {"cifar10", "mnist", "text"})));
+}
+
+// One line about a checkpoint.
+void PrintCheckpoint(const checkpoint::Checkpoint& c, bool json) {
+  int64_t bytes = 0;
+  for (const auto& t : c.manifest().tensors) bytes += t.type.bytes();
+  const auto& run = c.manifest().run;
+  if (json) {
+    std::printf("{\"path\": %s, \"job\": %s, \"epoch\": %lld, \"step\": %lld, \"tensors\": %zu, \"bytes\": %lld}\n",
+                JsonString(c.path()).c_str(), JsonString(run.job).c_str(), static_cast<long long>(run.epoch),
+                static_cast<long long>(run.step), c.manifest().tensors.size(), static_cast<long long>(bytes));
+  } else {
+    std::printf("%s  step %lld, %zu tensors, %.2f MiB\n", c.path().c_str(), static_cast<long long>(run.step),
+                c.manifest().tensors.size(), static_cast<double>(bytes) / (1 << 20));
+  }
+}
+
+Status ListOne(const std::string& directory, bool json) {
+  ASSIGN_OR_RETURN(const auto list, checkpoint::ListCheckpoints(directory));
+  for (const auto& name : list) {
+    const auto c = checkpoint::Checkpoint::Open(name.path);
+    if (c.ok())
+      PrintCheckpoint(**c, json);
+    else
+      std::fprintf(stderr, "mslua: error: %s\n", std::string(c.status().message()).c_str());
+  }
+  if (list.empty()) return absl::NotFoundError(absl::StrCat("no checkpoint in ", directory));
+  return absl::OkStatus();
+}
+
+Status ShowCheckpoint(const std::string& path, bool json) {
+  ASSIGN_OR_RETURN(const auto c, checkpoint::LoadCheckpoint(path));
+  PrintCheckpoint(*c, json);
+  for (const auto& t : c->manifest().tensors) {
+    if (json)
+      std::printf("{\"tensor\": %s, \"type\": %s}\n", JsonString(t.name).c_str(), JsonString(ToString(t.type)).c_str());
+    else
+      std::printf("  %-40s %s\n", t.name.c_str(), ToString(t.type).c_str());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int RunData(const cli::CommandLine& command) {
+  const auto& words = command.positional;
+  const bool json = command.Bool("json");
+  if (words[0] == "make") {
+    const Status made = MakeData(words[1], words[2], command);
+    return Report(made, made.ok() || absl::IsInvalidArgument(made) ? 0 : kExitStorage);
+  }
+  // `ls` looks at $DATA_PATH, or here.
+  const char* variable = std::getenv("DATA_PATH");
+  const std::string path = words[0] == "verify" ? words[2] : variable != nullptr ? variable : ".";
+  const auto report = data::Inspect(path, words[0] == "verify");
+  if (!report.ok()) return Report(report.status(), kExitData);
+  PrintReport(path, *report, json);
+  if (words[0] == "verify" && report->format != words[1] && words[1] != "image_folder") {
+    return Report(absl::InvalidArgumentError(absl::StrCat(path, " holds ", report->format, ", not ", words[1])),
+                  kExitData);
+  }
+  return report->problems.empty() ? kExitOk : kExitData;
+}
+
+int RunCheckpoint(const cli::CommandLine& command) {
+  const auto& words = command.positional;
+  const bool json = command.Bool("json");
+  if (words[0] == "ls") {
+    if (words.size() > 1) return Report(ListOne(words[1], json), 0);
+    const auto folder = LastRunFolder("");
+    if (!folder.ok()) return Report(folder.status());
+    return Report(ListOne(*folder + "/ckpt", json));
+  }
+  if (words[0] == "show") return Report(ShowCheckpoint(words[1], json), 0);
+  const Status verified = checkpoint::VerifyCheckpoint(words[1]);
+  if (verified.ok()) std::printf("%s: ok\n", words[1].c_str());
+  return Report(verified, verified.ok() ? 0 : kExitStorage);
+}
+
+}  // namespace mslua
