@@ -30,17 +30,31 @@ run doctor
 expect doctor 0 "a matrix product is right"
 run nosuchverb
 expect "unknown verb" 2 "mslua: error:"
+run repl --device cuda
+expect "no such device" 2 "on the cpu only"
 run run nosuchfile.lua
 expect "no file" 2 "cannot read nosuchfile.lua"
 
 echo 'print(require("mslua").ones({2}) * arg_of_nobody)' > bad.lua
 run run bad.lua
 expect "Lua error" 2 "bad.lua:1:"
-echo 'print((...), require("mslua.core").options.args[2])' > args.lua
+echo 'print((...) .. " " .. require("mslua.core").options.args[2])' > args.lua
 run run args.lua one two
-expect "arguments" 0 "one	two"
+expect "arguments" 0 "one two"
 
-out=$(printf 'ms.ones({2}) * 3\n_:sum():item();\n_\nfunction twice(x)\n  return 2 * x\nend\ntwice(21)\n?matmul\n.quit\nno\n' | "$program" repl 2>&1)
+cat > lines <<'LINES'
+ms.ones({2}) * 3
+_:sum():item();
+_
+function twice(x)
+  return 2 * x
+end
+twice(21)
+?matmul
+.quit
+no
+LINES
+out=$("$program" repl < lines 2>&1)
 code=$?
 expect "repl" 0 "[3. 3.]"
 expect "repl" 0 "42"
@@ -87,7 +101,8 @@ return ms.recipe {
   name = "tiny", network = function() return Net() end, loss = nn.MSELoss(),
   dataset = ms.dataset.NumpySlicesDataset({ms.ones({4, 2}), ms.ones({4, 1})}, {"x", "y"}):batch(2),
   eval_dataset = ms.dataset.NumpySlicesDataset({ms.ones({3, 2}), ms.ones({3, 1})}, {"x", "y"}):batch(2),
-  optimizer = nn.Momentum {learning_rate = 0.1, momentum = 0.9}, train = {epochs = 2}, checkpoint = {save_checkpoint_steps = 2},
+  optimizer = nn.Momentum {learning_rate = 0.1, momentum = 0.9}, train = {epochs = 2},
+  checkpoint = {save_checkpoint_steps = 2},
 }
 LUA
 run train recipe.lua

@@ -56,6 +56,10 @@ Session::Session(SessionOptions options)
     : seed(options.seed), options_(std::move(options)), allocator_(std::make_shared<TensorAllocator>()) {}
 
 StatusOr<std::unique_ptr<Session>> Session::Create(SessionOptions options) {
+  if (options.device != "cpu") {
+    return absl::UnimplementedError(
+        absl::StrCat("this build computes on the cpu only; leave out --device ", options.device));
+  }
   auto session = std::unique_ptr<Session>(new Session(std::move(options)));
   RETURN_IF_ERROR(session->Open());
   return session;

@@ -94,7 +94,8 @@ TEST_F(TrainingTest, OneStepIsTheFormula) {
 TEST_F(TrainingTest, WeightDecayAndGroups) {
   EXPECT_EQ(Eval(R"(
     local zeros = core.zeros({4, 1})
-    data = core.dataset {source = {kind = 'numpy_slices', columns = {{name = 'x', value = zeros}, {name = 'y', value = zeros}}},
+    local columns = {{name = 'x', value = zeros}, {name = 'y', value = zeros}}
+    data = core.dataset {source = {kind = 'numpy_slices', columns = columns},
                          ops = {{kind = 'batch', size = 4}}}
     make {kind = 'sgd'}
     local p = core.parameter {name = 'p', init = {2}}
@@ -169,7 +170,8 @@ TEST_F(TrainingTest, ALuaRateIsCalledBeforeEachStep) {
 TEST_F(TrainingTest, EvaluationCountsValidRows) {
   // Five rows in batches of four: the padded tail does not count.
   EXPECT_EQ(Eval(R"(
-    local d = core.dataset {source = {kind = 'numpy_slices', columns = {{name = 'x', value = core.tensor {1, 2, 3, 4, 10}}}},
+    local columns = {{name = 'x', value = core.tensor {1, 2, 3, 4, 10}}}
+    local d = core.dataset {source = {kind = 'numpy_slices', columns = columns},
                             ops = {{kind = 'batch', size = 4}}}
     local g = core.build_eval {name = 'sum', inputs = d:schema(), outputs = {'mean'},
                                forward = function(x) return (x * core.valid_mask(4)):sum() end}
@@ -241,7 +243,7 @@ TEST_F(TrainingTest, MistakesAreOneMessage) {
             "test.lua:1: dataset: unknown source 'cifar' (did you mean 'cifar10'?)");
   EXPECT_NE(Eval("core.dataset {source = {kind = 'mnist', path = '/nowhere'}, ops = {}}:size()").find("/nowhere"),
             std::string::npos);
-  EXPECT_EQ(Eval("train(make {kind = 'sgd'}, 1e30, 50)").substr(0, 31), "test.lua:22: the loss is infini")
+  EXPECT_EQ(Eval("train(make {kind = 'sgd'}, 1e30, 50)").substr(0, 31), "test.lua:24: the loss is infini")
       << "the loop's line in train()";
   EXPECT_EQ(session_->exit_code, 7);
 }
