@@ -46,10 +46,11 @@ cat > lines <<'LINES'
 ms.ones({2}) * 3
 _:sum():item();
 _
-function twice(x)
+local function twice(x)
   return 2 * x
 end
-twice(21)
+local y = 21
+twice(y)
 ?matmul
 .quit
 no

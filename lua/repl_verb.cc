@@ -114,8 +114,18 @@ class Repl {
     return text;
   }
 
+  // `local x = 1` as `x = 1`: a chunk's locals end with it, the REPL's are there in the next line.
+  static std::string WithoutLocal(const std::string& text) {
+    absl::string_view rest = absl::StripLeadingAsciiWhitespace(text);
+    if (!absl::ConsumePrefix(&rest, "local ")) return text;
+    const bool keeps =
+        absl::StartsWith(absl::StripLeadingAsciiWhitespace(rest), "function ") || absl::StrContains(rest, "=");
+    return keeps ? std::string(rest) : text;
+  }
+
   // False when the text is a statement that goes on in the next line.
-  bool Evaluate(const std::string& text) {
+  bool Evaluate(const std::string& line) {
+    const std::string text = WithoutLocal(line);
     const StackGuard guard(lua_);
     const bool silent = absl::EndsWith(absl::StripTrailingAsciiWhitespace(text), ";");
     const std::string body(absl::StripSuffix(absl::StripTrailingAsciiWhitespace(text), ";"));
