@@ -13,9 +13,11 @@ using Source = Identity::Source;
 
 constexpr char kTable[] = R"({"version": "1.0", "server_count": "2", "status": "completed", "server_list": [
   {"server_id": "10.0.0.1", "host_nic_ip": "reserve", "device": [
-    {"device_id": "4", "device_ip": "10.1.0.1", "rank_id": "0"}, {"device_id": "5", "device_ip": "10.1.0.2", "rank_id": "1"}]},
+    {"device_id": "4", "device_ip": "10.1.0.1", "rank_id": "0"},
+    {"device_id": "5", "device_ip": "10.1.0.2", "rank_id": "1"}]},
   {"server_id": "10.0.0.2", "device": [
-    {"device_id": "0", "device_ip": "10.1.0.3", "rank_id": "2"}, {"device_id": "1", "device_ip": "10.1.0.4", "rank_id": "3"}]}]})";
+    {"device_id": "0", "device_ip": "10.1.0.3", "rank_id": "2"},
+    {"device_id": "1", "device_ip": "10.1.0.4", "rank_id": "3"}]}]})";
 
 StatusOr<Identity> Who(const Environment& environment) {
   return WhoAmI(environment, [](const std::string& path) -> StatusOr<std::string> {

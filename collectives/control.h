@@ -1,0 +1,36 @@
+// Messages between the scheduler and the workers: a fixed header and named texts. Pure functions over bytes.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "core/base/status.h"
+
+namespace mslua {
+
+struct ControlMessage {
+  enum class Type : uint8_t {
+    kJoin,       // worker: who it is and what it runs
+    kProgress,   // scheduler: how many have come
+    kRefuse,     // scheduler: why the worker cannot take part
+    kWelcome,    // scheduler: ranks and addresses
+    kHeartbeat,  // worker: it lives
+    kCompare,    // worker: a named value that all ranks should share; scheduler: the verdict
+    kAbort,      // either: the job is over, and why
+    kLeave,      // worker: it has finished
+  };
+  Type type = Type::kHeartbeat;
+  std::map<std::string, std::string> fields;
+};
+
+inline constexpr size_t kControlHeaderBytes = 16;
+
+std::string EncodeControl(const ControlMessage& message);
+// The body's length. DataLoss: not a header, damaged, or longer than its type may be (a join: 4 KiB, a welcome: 4 MiB,
+// others: 64 KiB).
+StatusOr<size_t> ControlBodyBytes(absl::string_view header);
+// Header and body together. DataLoss: damaged.
+StatusOr<ControlMessage> DecodeControl(absl::string_view bytes);
+
+}  // namespace mslua

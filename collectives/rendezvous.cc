@@ -1,0 +1,432 @@
+#include "collectives/rendezvous.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+
+namespace mslua {
+namespace {
+
+using Type = ControlMessage::Type;
+
+constexpr absl::Duration kSendLimit = absl::Seconds(1);
+constexpr absl::Duration kHeartbeat = absl::Milliseconds(500);
+constexpr absl::Duration kTick = absl::Milliseconds(100);
+constexpr int kMaxPending = 64;  // connections that have not introduced themselves
+
+bool IsRank(const std::string& id) {
+  return !id.empty() && id.size() < 8 && std::all_of(id.begin(), id.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// "worker_2" before "worker_10": digits compare as numbers.
+bool NaturallyLess(const std::string& a, const std::string& b) {
+  size_t i = 0, j = 0;
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  while (i < a.size() && j < b.size()) {
+    if (digit(a[i]) && digit(b[j])) {
+      size_t x = i, y = j;
+      while (x < a.size() && digit(a[x])) ++x;
+      while (y < b.size() && digit(b[y])) ++y;
+      const std::string left = a.substr(i, x - i), right = b.substr(j, y - j);
+      if (left.size() != right.size()) return left.size() < right.size();
+      if (left != right) return left < right;
+      i = x, j = y;
+    } else if (a[i] != b[j]) {
+      return a[i] < b[j];
+    } else {
+      ++i, ++j;
+    }
+  }
+  return a.size() - i < b.size() - j;
+}
+
+std::string RandomName() {
+  std::random_device random;
+  return absl::StrCat(absl::Hex(random(), absl::kZeroPad8), absl::Hex(random(), absl::kZeroPad8));
+}
+
+std::string Field(const ControlMessage& message, const std::string& name) {
+  const auto it = message.fields.find(name);
+  return it == message.fields.end() ? "" : it->second;
+}
+
+StatusOr<ControlMessage> Receive(const Fd& socket, absl::Time deadline) {
+  std::string bytes(kControlHeaderBytes, 0);
+  RETURN_IF_ERROR(ReceiveAll(socket, &bytes[0], bytes.size(), deadline));
+  ASSIGN_OR_RETURN(const size_t body, ControlBodyBytes(bytes));
+  bytes.resize(kControlHeaderBytes + body);
+  RETURN_IF_ERROR(ReceiveAll(socket, &bytes[kControlHeaderBytes], body, deadline));
+  return DecodeControl(bytes);
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Scheduler>> Scheduler::Start(const SchedulerOptions& options) {
+  if (options.workers < 1) return absl::InvalidArgumentError("a job has at least one worker");
+  ASSIGN_OR_RETURN(Fd listener, ListenTcp(options.endpoint));
+  ASSIGN_OR_RETURN(Endpoint endpoint, LocalEndpoint(listener));
+  return std::unique_ptr<Scheduler>(new Scheduler(options, std::move(listener), std::move(endpoint)));
+}
+
+Scheduler::Scheduler(const SchedulerOptions& options, Fd listener, Endpoint endpoint)
+    : options_(options),
+      listener_(std::move(listener)),
+      endpoint_(std::move(endpoint)),
+      stop_(eventfd(0, EFD_CLOEXEC)) {
+  thread_ = std::thread([this] { Run(); });
+}
+
+Scheduler::~Scheduler() {
+  const uint64_t one = 1;
+  if (write(stop_.get(), &one, sizeof one) < 0) shutdown(listener_.get(), SHUT_RDWR);
+  if (thread_.joinable()) thread_.join();
+}
+
+Status Scheduler::Wait() {
+  if (thread_.joinable()) thread_.join();
+  return result_;
+}
+
+void Scheduler::Log(const std::string& line) const {
+  if (options_.log) options_.log(line);
+}
+
+int Scheduler::Joined() const {
+  return static_cast<int>(
+      std::count_if(workers_.begin(), workers_.end(), [](const auto& w) { return !w->join.empty(); }));
+}
+
+void Scheduler::Run() {
+  const absl::Time deadline = absl::Now() + options_.timeout;
+  absl::Time next_progress = absl::Now() + options_.progress_every;
+  while (!over_) {
+    std::vector<pollfd> entries = {{stop_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
+    for (const auto& worker : workers_) entries.push_back({worker->socket.get(), POLLIN, 0});
+    poll(entries.data(), entries.size(), static_cast<int>(absl::ToInt64Milliseconds(kTick)));
+    if (entries[0].revents != 0) return End(absl::CancelledError("the scheduler was stopped"));
+    for (size_t i = 2; i < entries.size() && !over_; ++i) {
+      if (entries[i].revents != 0) Read(*workers_[i - 2]);
+    }
+    if (entries[1].revents != 0) {
+      auto socket = AcceptTcp(listener_, absl::Now());
+      if (socket.ok() && static_cast<int>(workers_.size()) - Joined() < kMaxPending) {
+        workers_.push_back(std::make_unique<Worker>());
+        workers_.back()->socket = std::move(*socket);
+        workers_.back()->heard = absl::Now();
+      }
+    }
+    workers_.erase(std::remove_if(workers_.begin(), workers_.end(), [](const auto& w) { return !w->socket; }),
+                   workers_.end());
+    const absl::Time now = absl::Now();
+    if (!built_ && now >= deadline) {
+      End(absl::DeadlineExceededError(absl::StrCat("only ", Joined(), " of ", options_.workers, " workers came within ",
+                                                   absl::FormatDuration(options_.timeout), "; missing: ", Missing())));
+    } else if (!built_ && now >= next_progress) {
+      next_progress = now + options_.progress_every;
+      const std::string line =
+          absl::StrCat("The cluster topology is in the process of constructing, current alive node num: (", Joined(),
+                       "/", options_.workers, "), missing: ", Missing());
+      Log(line);
+      for (auto& worker : workers_) Send(*worker, {Type::kProgress, {{"line", line}}});
+    }
+    for (auto& worker : workers_) {
+      if (over_ || worker->left || now - worker->heard < options_.heartbeat_limit) continue;
+      if (worker->join.empty()) {
+        worker->socket.Close();
+      } else if (built_) {
+        End(absl::UnavailableError(absl::StrCat("rank ", worker->rank, " (", worker->join["id"], " on ",
+                                                worker->join["host"], ") has given no sign of life for ",
+                                                absl::FormatDuration(options_.heartbeat_limit))));
+      }
+    }
+  }
+}
+
+void Scheduler::Read(Worker& worker) {
+  char bytes[4096];
+  const ssize_t n = recv(worker.socket.get(), bytes, sizeof bytes, MSG_DONTWAIT);
+  if (n > 0) {
+    worker.heard = absl::Now();
+    worker.buffer.append(bytes, n);
+    while (worker.socket && !over_ && worker.buffer.size() >= kControlHeaderBytes) {
+      const auto body = ControlBodyBytes(worker.buffer);
+      if (body.ok() && worker.buffer.size() < kControlHeaderBytes + *body) return;
+      const auto message = body.ok() ? DecodeControl(worker.buffer.substr(0, kControlHeaderBytes + *body))
+                                     : StatusOr<ControlMessage>(body.status());
+      // Only a join is understood from somebody unknown.
+      if (!message.ok() || worker.join.empty() != (message->type == Type::kJoin)) {
+        worker.socket.Close();
+        break;
+      }
+      worker.buffer.erase(0, kControlHeaderBytes + *body);
+      Handle(worker, *message);
+    }
+  } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+    worker.socket.Close();
+  }
+  if (!worker.socket && !worker.join.empty() && !worker.left && !over_) {
+    if (built_) {
+      End(absl::UnavailableError(absl::StrCat("rank ", worker.rank, " (", worker.join["id"], " on ",
+                                              worker.join["host"], ") has ended without leaving the job")));
+    } else {
+      Log(absl::StrCat("The node: ", worker.join["id"], " has gone before the cluster was complete."));
+    }
+  }
+}
+
+void Scheduler::Handle(Worker& worker, const ControlMessage& message) {
+  switch (message.type) {
+    case Type::kJoin: {
+      worker.join = message.fields;
+      for (const char* name : {"id", "host", "endpoint"}) worker.join.emplace(name, "");
+      const std::string refusal = Refusal(worker);
+      if (!refusal.empty()) {
+        Log(absl::StrCat("The node: ", worker.join["id"], " is refused: ", refusal));
+        Send(worker, {Type::kRefuse, {{"reason", refusal}}});
+        worker.join.clear();
+        worker.socket.Close();
+        return;
+      }
+      Log(absl::StrCat("The new node: ", worker.join["id"], "(role: MS_WORKER) is registered successfully."));
+      if (Joined() == options_.workers) Build();
+      return;
+    }
+    case Type::kCompare:
+      return Compare(worker, Field(message, "name"), Field(message, "value"));
+    case Type::kAbort:
+      return End(absl::AbortedError(absl::StrCat("rank ", worker.rank, ": ", Field(message, "why"))));
+    case Type::kLeave:
+      worker.left = true;
+      if (std::all_of(workers_.begin(), workers_.end(), [](const auto& w) { return w->left || w->join.empty(); })) {
+        over_ = true;
+      }
+      return;
+    default:
+      return;
+  }
+}
+
+std::string Scheduler::Refusal(const Worker& newcomer) const {
+  const std::string& id = newcomer.join.at("id");
+  if (built_ || Joined() > options_.workers) {
+    return absl::StrCat("the cluster is complete with ", options_.workers, " workers (MS_WORKER_NUM)");
+  }
+  int rank = 0;
+  if (IsRank(id) && absl::SimpleAtoi(id, &rank) && rank >= options_.workers) {
+    return absl::StrCat("MS_NODE_ID=", id, " asks for a rank beyond 0 to ", options_.workers - 1);
+  }
+  for (const auto& other : workers_) {
+    if (other.get() == &newcomer || other->join.empty()) continue;
+    int taken = -1;
+    if (other->join.at("id") == id || (IsRank(id) && IsRank(other->join.at("id")) &&
+                                       absl::SimpleAtoi(other->join.at("id"), &taken) && taken == rank)) {
+      return absl::StrCat("MS_NODE_ID=", id, " is taken by a worker on ", other->join.at("host"), " that lives");
+    }
+    for (const auto& [name, value] : newcomer.join) {
+      if (name.rfind("hash.", 0) != 0) continue;
+      const auto theirs = other->join.find(name);
+      if (theirs == other->join.end() || theirs->second != value) {
+        return absl::StrCat("its ", name.substr(5), " is ", value, ", that of ", other->join.at("id"), " is ",
+                            theirs == other->join.end() ? "not given" : theirs->second);
+      }
+    }
+  }
+  return "";
+}
+
+// Numeric ids are ranks; the others fill the gaps, ordered by host and id, numbers within ids as numbers.
+void Scheduler::Build() {
+  std::vector<Worker*> by_rank(options_.workers, nullptr), others;
+  for (auto& worker : workers_) {
+    if (worker->join.empty()) continue;
+    int rank = -1;
+    if (IsRank(worker->join["id"]) && absl::SimpleAtoi(worker->join["id"], &rank)) {
+      by_rank[rank] = worker.get();
+    } else {
+      others.push_back(worker.get());
+    }
+  }
+  std::sort(others.begin(), others.end(), [](Worker* a, Worker* b) {
+    if (a->join["host"] != b->join["host"]) return NaturallyLess(a->join["host"], b->join["host"]);
+    return NaturallyLess(a->join["id"], b->join["id"]);
+  });
+  size_t next = 0;
+  ControlMessage welcome = {Type::kWelcome, {{"job", RandomName()}, {"size", absl::StrCat(options_.workers)}}};
+  for (int r = 0; r < options_.workers; ++r) {
+    if (by_rank[r] == nullptr) by_rank[r] = others[next++];
+    by_rank[r]->rank = r;
+    welcome.fields[absl::StrCat("host.", r)] = by_rank[r]->join["host"];
+    welcome.fields[absl::StrCat("endpoint.", r)] = by_rank[r]->join["endpoint"];
+  }
+  built_ = true;
+  Log("The cluster topology has been constructed successfully.");
+  for (Worker* worker : by_rank) {
+    welcome.fields["rank"] = absl::StrCat(worker->rank);
+    worker->heard = absl::Now();
+    Send(*worker, welcome);
+  }
+}
+
+void Scheduler::Compare(Worker& worker, const std::string& name, const std::string& value) {
+  std::map<int, std::string>& values = compared_[name];
+  values[worker.rank] = value;
+  if (static_cast<int>(values.size()) < options_.workers) return;
+  std::map<std::string, std::vector<int>> ranks_of;
+  for (const auto& [rank, v] : values) ranks_of[v].push_back(rank);
+  std::vector<std::string> parts;
+  for (const auto& [v, ranks] : ranks_of) parts.push_back(absl::StrCat(v, " on rank ", absl::StrJoin(ranks, ", ")));
+  const std::string verdict = parts.size() == 1 ? "" : absl::StrCat(name, " differs: ", absl::StrJoin(parts, "; "));
+  for (auto& each : workers_) {
+    if (each->rank >= 0) Send(*each, {Type::kCompare, {{"name", name}, {"verdict", verdict}}});
+  }
+  compared_.erase(name);
+}
+
+void Scheduler::End(const Status& status) {
+  over_ = true;
+  result_ = status;
+  Log(std::string(status.message()));
+  for (auto& worker : workers_) {
+    if (!worker->join.empty() && !worker->left) {
+      Send(*worker, {Type::kAbort, {{"why", std::string(status.message())}}});
+    }
+  }
+}
+
+// The ranks that nobody has asked for, when ids are ranks; else how many.
+std::string Scheduler::Missing() const {
+  std::vector<bool> here(options_.workers);
+  bool numeric = Joined() > 0;
+  for (const auto& worker : workers_) {
+    if (worker->join.empty()) continue;
+    int rank = -1;
+    if (IsRank(worker->join.at("id")) && absl::SimpleAtoi(worker->join.at("id"), &rank)) {
+      here[rank] = true;
+    } else {
+      numeric = false;
+    }
+  }
+  if (!numeric) return absl::StrCat(options_.workers - Joined(), " workers");
+  std::vector<int> missing;
+  for (int r = 0; r < options_.workers; ++r) {
+    if (!here[r]) missing.push_back(r);
+  }
+  return absl::StrCat("MS_NODE_ID ", absl::StrJoin(missing, ", "));
+}
+
+void Scheduler::Send(Worker& worker, const ControlMessage& message) {
+  // Who does not read within the limit is found by its missing heartbeats.
+  SendAll(worker.socket, EncodeControl(message), absl::Now() + kSendLimit).IgnoreError();
+}
+
+StatusOr<std::unique_ptr<Membership>> Membership::Join(const JoinOptions& options) {
+  const absl::Time deadline = absl::Now() + options.timeout;
+  std::unique_ptr<Membership> me(new Membership());
+  const std::string where = absl::StrCat("scheduler at ", ToString(options.scheduler));
+  auto socket = ConnectTcp(options.scheduler, deadline);
+  if (!socket.ok()) return Annotate(socket.status(), where);
+  me->socket_ = std::move(*socket);
+  ControlMessage join = {Type::kJoin,
+                         {{"id", options.node_id.empty() ? RandomName() : options.node_id},
+                          {"host", options.self.host},
+                          {"endpoint", ToString(options.self.endpoint)}}};
+  for (const auto& [name, value] : options.hashes) join.fields[absl::StrCat("hash.", name)] = value;
+  RETURN_IF_ERROR(Annotate(me->Send(join), where));
+  ControlMessage welcome;
+  while (welcome.type != Type::kWelcome) {
+    auto message = Receive(me->socket_, deadline);
+    if (!message.ok()) return Annotate(message.status(), where);
+    if (message->type == Type::kRefuse) {
+      return absl::FailedPreconditionError(absl::StrCat(where, " refuses this worker: ", Field(*message, "reason")));
+    }
+    if (message->type == Type::kAbort) {
+      return absl::DeadlineExceededError(absl::StrCat(where, ": ", Field(*message, "why")));
+    }
+    if (message->type == Type::kProgress && options.log) options.log(Field(*message, "line"));
+    welcome = std::move(*message);
+  }
+  int size = 0;
+  if (!absl::SimpleAtoi(Field(welcome, "size"), &size) || !absl::SimpleAtoi(Field(welcome, "rank"), &me->rank_) ||
+      size < 1 || me->rank_ < 0 || me->rank_ >= size) {
+    return absl::DataLossError(absl::StrCat(where, " sent a malformed welcome"));
+  }
+  me->job_ = Field(welcome, "job");
+  for (int r = 0; r < size; ++r) {
+    const auto endpoint = ParseEndpoint(Field(welcome, absl::StrCat("endpoint.", r)));
+    me->peers_.push_back({Field(welcome, absl::StrCat("host.", r)), endpoint.ok() ? *endpoint : Endpoint()});
+  }
+  me->stop_ = Fd(eventfd(0, EFD_CLOEXEC));
+  me->thread_ = std::thread([raw = me.get()] { raw->Run(); });
+  return me;
+}
+
+Membership::~Membership() {
+  if (!thread_.joinable()) return;
+  const uint64_t one = 1;
+  if (write(stop_.get(), &one, sizeof one) < 0) shutdown(socket_.get(), SHUT_RDWR);
+  thread_.join();
+}
+
+Status Membership::Send(const ControlMessage& message) {
+  std::lock_guard<std::mutex> lock(send_mutex_);
+  return SendAll(socket_, EncodeControl(message), absl::Now() + kSendLimit);
+}
+
+void Membership::Run() {
+  while (true) {
+    pollfd entries[] = {{stop_.get(), POLLIN, 0}, {socket_.get(), POLLIN, 0}};
+    const int ready = poll(entries, 2, static_cast<int>(absl::ToInt64Milliseconds(kHeartbeat)));
+    if (entries[0].revents != 0) return;
+    StatusOr<ControlMessage> message = ControlMessage();
+    if (ready == 0) {
+      Send({Type::kHeartbeat, {}}).IgnoreError();  // a lost connection shows when it is read
+      continue;
+    }
+    message = Receive(socket_, absl::Now() + kSendLimit);
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!message.ok()) {
+      health_ = Annotate(message.status(), "the connection to the scheduler is lost");
+    } else if (message->type == Type::kAbort) {
+      health_ = absl::AbortedError(Field(*message, "why"));
+    } else if (message->type == Type::kCompare) {
+      verdicts_[Field(*message, "name")] = Field(*message, "verdict");
+    }
+    changed_.notify_all();
+    if (!health_.ok()) return;
+  }
+}
+
+Status Membership::Health() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return health_;
+}
+
+Status Membership::Compare(const std::string& name, const std::string& value, absl::Duration limit) {
+  RETURN_IF_ERROR(Send({Type::kCompare, {{"name", name}, {"value", value}}}));
+  std::unique_lock<std::mutex> lock(mutex_);
+  const bool woken = changed_.wait_for(lock, absl::ToChronoNanoseconds(limit),
+                                       [&] { return verdicts_.count(name) > 0 || !health_.ok(); });
+  if (!woken) {
+    return absl::DeadlineExceededError(absl::StrCat("rank ", rank_, ": not all ranks have given their ", name,
+                                                    " within ", absl::FormatDuration(limit)));
+  }
+  if (verdicts_.count(name) == 0) return health_;
+  const std::string verdict = verdicts_.extract(name).mapped();
+  return verdict.empty() ? absl::OkStatus() : absl::FailedPreconditionError(verdict);
+}
+
+void Membership::Abort(const Status& why) { Send({Type::kAbort, {{"why", std::string(why.message())}}}).IgnoreError(); }
+
+void Membership::Leave() { Send({Type::kLeave, {}}).IgnoreError(); }
+
+}  // namespace mslua

@@ -1,0 +1,219 @@
+#include "collectives/rendezvous.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "core/base/rng.h"
+
+namespace mslua {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class Cluster : public ::testing::Test {
+ protected:
+  void Start(int workers) {
+    options_.endpoint = {"127.0.0.1", 0};
+    options_.workers = workers;
+    options_.log = [this](const std::string& line) {
+      std::lock_guard<std::mutex> lock(mutex_);
+      absl::StrAppend(&log_, line, "\n");
+    };
+    auto scheduler = Scheduler::Start(options_);
+    ASSERT_TRUE(scheduler.ok()) << scheduler.status();
+    scheduler_ = std::move(*scheduler);
+  }
+  JoinOptions Worker(const std::string& id, const std::string& host = "h") const {
+    JoinOptions join;
+    join.scheduler = scheduler_->endpoint();
+    join.node_id = id;
+    join.self = {host, {"127.0.0.1", 1000}};
+    join.timeout = absl::Seconds(10);
+    return join;
+  }
+  // Joins all at once.
+  std::vector<StatusOr<std::unique_ptr<Membership>>> JoinAll(const std::vector<JoinOptions>& joins) {
+    std::vector<StatusOr<std::unique_ptr<Membership>>> made(joins.size());
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < joins.size(); ++i) threads.emplace_back([&, i] { made[i] = Membership::Join(joins[i]); });
+    for (std::thread& t : threads) t.join();
+    return made;
+  }
+  std::string log() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return log_;
+  }
+
+  SchedulerOptions options_;
+  std::mutex mutex_;
+  std::string log_;
+  std::unique_ptr<Scheduler> scheduler_;
+};
+
+TEST_F(Cluster, RanksByNumericIds) {
+  Start(3);
+  auto made = JoinAll({Worker("2"), Worker("0", "g"), Worker("1")});
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(made[i].ok()) << made[i].status();
+    EXPECT_EQ((*made[i])->rank(), (i + 2) % 3);
+    EXPECT_EQ((*made[i])->size(), 3);
+    EXPECT_EQ((*made[i])->peers()[0].host, "g");
+    EXPECT_EQ((*made[i])->peers()[1].endpoint.port, 1000);
+    EXPECT_EQ((*made[i])->job(), (*made[0])->job());
+    EXPECT_TRUE((*made[i])->Health().ok());
+  }
+  for (auto& m : made) (*m)->Leave();
+  EXPECT_TRUE(scheduler_->Wait().ok());
+  EXPECT_THAT(log(), HasSubstr("The new node: 2(role: MS_WORKER) is registered successfully."));
+  EXPECT_THAT(log(), HasSubstr("The cluster topology has been constructed successfully."));
+}
+
+TEST_F(Cluster, OtherIdsFillTheGapsInNaturalOrder) {
+  Start(4);
+  auto made = JoinAll({Worker("worker_10"), Worker("worker_2"), Worker("1"), Worker("z", "a")});
+  const int want[] = {3, 2, 1, 0};
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_TRUE(made[i].ok()) << made[i].status();
+    EXPECT_EQ((*made[i])->rank(), want[i]) << i;
+  }
+}
+
+TEST_F(Cluster, RefusalsGiveReasons) {
+  options_.timeout = absl::Seconds(1);
+  Start(2);
+  JoinOptions first = Worker("0");
+  first.hashes = {{"recipe", "aaa"}};
+  std::thread waiting([&] {
+    auto made = Membership::Join(first);
+    EXPECT_EQ(made.status().code(), absl::StatusCode::kDeadlineExceeded);
+    EXPECT_THAT(std::string(made.status().message()),
+                HasSubstr("only 1 of 2 workers came within 1s; missing: MS_NODE_ID 1"));
+  });
+  while (log().find("registered") == std::string::npos) absl::SleepFor(absl::Milliseconds(2));
+  const auto refused = [&](const JoinOptions& join, const char* why) {
+    const auto made = Membership::Join(join);
+    EXPECT_EQ(made.status().code(), absl::StatusCode::kFailedPrecondition) << made.status();
+    EXPECT_THAT(std::string(made.status().message()), HasSubstr(why));
+  };
+  refused(Worker("0"), "MS_NODE_ID=0 is taken");
+  refused(Worker("00"), "MS_NODE_ID=00 is taken");
+  refused(Worker("2"), "beyond 0 to 1");
+  JoinOptions other = Worker("1");
+  other.hashes = {{"recipe", "bbb"}};
+  refused(other, "its recipe is bbb, that of 0 is aaa");
+  waiting.join();
+  EXPECT_EQ(scheduler_->Wait().code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(Cluster, OneTooManyIsRefusedAlone) {
+  Start(2);
+  auto made = JoinAll({Worker("a"), Worker("b")});
+  ASSERT_TRUE(made[0].ok() && made[1].ok());
+  EXPECT_THAT(std::string(Membership::Join(Worker("c")).status().message()), HasSubstr("complete with 2 workers"));
+  EXPECT_TRUE((*made[0])->Health().ok());
+}
+
+TEST_F(Cluster, ProgressNamesTheMissing) {
+  options_.progress_every = absl::Milliseconds(50);
+  Start(2);
+  std::string heard;
+  JoinOptions first = Worker("1");
+  first.log = [&](const std::string& line) { heard = line; };
+  std::thread waiting([&] { EXPECT_TRUE(Membership::Join(first).ok()); });
+  absl::SleepFor(absl::Milliseconds(300));
+  auto second = Membership::Join(Worker("0"));
+  waiting.join();
+  EXPECT_THAT(heard, HasSubstr("current alive node num: (1/2), missing: MS_NODE_ID 0"));
+}
+
+TEST_F(Cluster, ComparesValues) {
+  Start(2);
+  auto made = JoinAll({Worker("0"), Worker("1")});
+  ASSERT_TRUE(made[0].ok() && made[1].ok());
+  Status got[2];
+  const auto compare = [&](const std::string& a, const std::string& b) {
+    std::thread other([&] { got[1] = (*made[1])->Compare("graph", b, absl::Seconds(5)); });
+    got[0] = (*made[0])->Compare("graph", a, absl::Seconds(5));
+    other.join();
+  };
+  compare("x", "x");
+  EXPECT_TRUE(got[0].ok() && got[1].ok()) << got[0] << got[1];
+  compare("x", "y");
+  for (const Status& status : got) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(std::string(status.message()), "graph differs: x on rank 0; y on rank 1");
+  }
+  EXPECT_EQ((*made[0])->Compare("alone", "x", absl::Milliseconds(50)).code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(Cluster, DeathsAndAbortsReachAll) {
+  Start(3);
+  auto made = JoinAll({Worker("0"), Worker("1"), Worker("2")});
+  for (auto& m : made) ASSERT_TRUE(m.ok());
+  made[1]->reset();  // ends without leaving
+  for (int tries = 0; (*made[0])->Health().ok() && tries < 1000; ++tries) absl::SleepFor(absl::Milliseconds(2));
+  EXPECT_EQ((*made[0])->Health().code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string((*made[0])->Health().message()), HasSubstr("rank 1 (1 on h) has ended without leaving"));
+  EXPECT_EQ(scheduler_->Wait().code(), absl::StatusCode::kUnavailable);
+
+  Start(2);
+  auto pair = JoinAll({Worker("0"), Worker("1")});
+  (*pair[0])->Abort(absl::InternalError("train.lua:7: out of data"));
+  for (int tries = 0; (*pair[1])->Health().ok() && tries < 1000; ++tries) absl::SleepFor(absl::Milliseconds(2));
+  EXPECT_THAT(std::string((*pair[1])->Health().message()), HasSubstr("rank 0: train.lua:7: out of data"));
+}
+
+TEST_F(Cluster, SilenceIsNoticed) {
+  options_.heartbeat_limit = absl::Milliseconds(200);  // below the workers' period: all seem stopped
+  Start(1);
+  auto made = Membership::Join(Worker("0"));
+  ASSERT_TRUE(made.ok());
+  EXPECT_EQ(scheduler_->Wait().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(log(), HasSubstr("rank 0 (0 on h) has given no sign of life for 200ms"));
+}
+
+TEST_F(Cluster, StrangersAndNoScheduler) {
+  Start(1);
+  auto stranger = ConnectTcp(scheduler_->endpoint(), absl::Now() + absl::Seconds(5));
+  ASSERT_TRUE(stranger.ok());
+  ASSERT_TRUE(SendAll(*stranger, "GET / HTTP/1.1\r\n\r\n", absl::Now() + absl::Seconds(1)).ok());
+  char byte;
+  EXPECT_FALSE(ReceiveAll(*stranger, &byte, 1, absl::Now() + absl::Seconds(5)).ok());  // closed
+  EXPECT_TRUE(Membership::Join(Worker("0")).ok());
+  JoinOptions nowhere = Worker("0");
+  scheduler_.reset();
+  nowhere.timeout = absl::Milliseconds(50);
+  const auto made = Membership::Join(nowhere);
+  EXPECT_EQ(made.status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(made.status().message()), HasSubstr(ToString(nowhere.scheduler)));
+}
+
+TEST(Control, RoundTripAndDamage) {
+  const ControlMessage sample = {ControlMessage::Type::kJoin,
+                                 {{"id", "w"}, {"", "empty name"}, {"x", std::string(99, 0)}}};
+  const std::string bytes = EncodeControl(sample);
+  const auto got = DecodeControl(bytes);
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_EQ(got->fields, sample.fields);
+  EXPECT_THAT(DecodeControl(EncodeControl({}))->fields, IsEmpty());
+  for (size_t i = 0; i < bytes.size() * 8; ++i) {
+    std::string bad = bytes;
+    bad[i / 8] ^= 1 << (i % 8);
+    EXPECT_FALSE(DecodeControl(bad).ok()) << i;
+  }
+  for (size_t size = 0; size < bytes.size(); ++size) EXPECT_FALSE(DecodeControl(bytes.substr(0, size)).ok());
+  EXPECT_FALSE(DecodeControl(EncodeControl({ControlMessage::Type::kJoin, {{"x", std::string(5000, 'y')}}})).ok());
+  for (uint64_t round = 0; round < 20000; ++round) {  // any bytes are an error, never a crash
+    std::string noise = bytes.substr(0, 16 + Philox(3, round, 0)[0] % 60);
+    for (size_t i = 4; i < noise.size(); ++i) noise[i] = static_cast<char>(Philox(3, round, i)[1]);
+    EXPECT_FALSE(DecodeControl(noise).ok());
+  }
+}
+
+}  // namespace
+}  // namespace mslua
