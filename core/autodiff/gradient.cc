@@ -31,9 +31,13 @@ std::vector<bool> DependsOn(const Graph& graph, Value y, absl::Span<const Value>
 StatusOr<std::vector<Value>> Gradients(GraphBuilder& g, Value y, absl::Span<const Value> wrt, Value seed) {
   RETURN_IF_ERROR(g.status());
   const TensorType y_type = g.TypeOf(y);
-  if (!IsFloat(y_type.dtype)) return absl::InvalidArgumentError(absl::StrCat("the gradient of ", ToString(y_type), " is not defined: expected a float type"));
+  if (!IsFloat(y_type.dtype))
+    return absl::InvalidArgumentError(
+        absl::StrCat("the gradient of ", ToString(y_type), " is not defined: expected a float type"));
   if (!seed.valid()) {
-    if (y_type.elements() != 1) return absl::InvalidArgumentError(absl::StrCat("the gradient needs a scalar, got ", ToString(y_type), " (reduce it, or give a seed)"));
+    if (y_type.elements() != 1)
+      return absl::InvalidArgumentError(
+          absl::StrCat("the gradient needs a scalar, got ", ToString(y_type), " (reduce it, or give a seed)"));
     seed = g.Constant(1, y_type.dtype, y_type.shape);
   }
   const int32_t end = static_cast<int32_t>(g.graph().nodes.size());
@@ -61,7 +65,8 @@ StatusOr<std::vector<Value>> Gradients(GraphBuilder& g, Value y, absl::Span<cons
       g.SetLocation(std::move(location));
     }
     if (!node.op->grad) {
-      g.Fail(absl::UnimplementedError(absl::StrCat(node.op->name, " has no gradient (ops.stop_gradient before it, or another operator)")));
+      g.Fail(absl::UnimplementedError(
+          absl::StrCat(node.op->name, " has no gradient (ops.stop_gradient before it, or another operator)")));
       break;
     }
     std::vector<bool> needed;
@@ -69,11 +74,15 @@ StatusOr<std::vector<Value>> Gradients(GraphBuilder& g, Value y, absl::Span<cons
     GradContext context{g, *node.op, node.attrs, node.inputs, outputs, dy, needed};
     const std::vector<Value> dx = node.op->grad(context);
     if (!g.status().ok()) break;
-    if (dx.size() != node.inputs.size()) return absl::InternalError(absl::StrCat(node.op->name, ": gradient gives ", dx.size(), " values for ", node.inputs.size(), " inputs"));
+    if (dx.size() != node.inputs.size())
+      return absl::InternalError(
+          absl::StrCat(node.op->name, ": gradient gives ", dx.size(), " values for ", node.inputs.size(), " inputs"));
     for (size_t k = 0; k < dx.size(); ++k) {
       if (!needed[k] || !dx[k].valid()) continue;
       const TensorType want = g.TypeOf(node.inputs[k]), got = g.TypeOf(dx[k]);
-      if (want != got) return absl::InternalError(absl::StrCat(node.op->name, ": gradient of input ", k, " is ", ToString(got), ", expected ", ToString(want)));
+      if (want != got)
+        return absl::InternalError(absl::StrCat(node.op->name, ": gradient of input ", k, " is ", ToString(got),
+                                                ", expected ", ToString(want)));
       auto [it, fresh] = sums.emplace(node.inputs[k], dx[k]);
       if (!fresh) it->second = g.Op("add", {it->second, dx[k]});
     }

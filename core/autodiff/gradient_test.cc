@@ -8,7 +8,9 @@
 namespace mslua {
 namespace {
 
-std::string Bytes(const std::vector<double>& v) { return std::string(reinterpret_cast<const char*>(v.data()), v.size() * sizeof(double)); }
+std::string Bytes(const std::vector<double>& v) {
+  return std::string(reinterpret_cast<const char*>(v.data()), v.size() * sizeof(double));
+}
 std::vector<double> Doubles(const std::string& s) {
   std::vector<double> v(s.size() / sizeof(double));
   std::memcpy(v.data(), s.data(), s.size());
@@ -51,7 +53,8 @@ TEST(Gradient, OfAValueThatIsNotUsedIsZero) {
 TEST(Gradient, NeedsAScalarOrASeed) {
   GraphBuilder g;
   const Value x = g.Input("x", kData, {DType::kF32, {2}});
-  EXPECT_EQ(Gradients(g, g.Op("tanh", {x}), {x}).status().message(), "the gradient needs a scalar, got f32[2] (reduce it, or give a seed)");
+  EXPECT_EQ(Gradients(g, g.Op("tanh", {x}), {x}).status().message(),
+            "the gradient needs a scalar, got f32[2] (reduce it, or give a seed)");
 }
 
 }  // namespace

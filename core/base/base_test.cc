@@ -46,8 +46,7 @@ TEST(DType, SixteenBitFloatsRoundToNearestEven) {
 // Known answers of the authors' reference implementation (Random123 kat_vectors).
 TEST(Rng, PhiloxKnownAnswers) {
   EXPECT_EQ(Philox(0, 0, 0), (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
-  EXPECT_EQ(Philox(~0ull, ~0ull, ~0ull),
-            (std::array<uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(Philox(~0ull, ~0ull, ~0ull), (std::array<uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
 }
 
 TEST(Rng, AnyPartIsThePartOfTheWhole) {

@@ -26,9 +26,7 @@ const char* LongName(DType t);
 std::optional<DType> ParseDType(absl::string_view name);
 
 constexpr bool IsFloat(DType t) { return t <= DType::kF16; }
-constexpr bool IsInteger(DType t) {
-  return t == DType::kI32 || t == DType::kI64 || t == DType::kU8;
-}
+constexpr bool IsInteger(DType t) { return t == DType::kI32 || t == DType::kI64 || t == DType::kU8; }
 
 // Storage types: 16-bit floats are stored here and computed in f32.
 struct BF16 {
@@ -61,37 +59,79 @@ inline BF16::BF16(float f) {
 
 template <class T>
 struct DTypeOf;
-template <> struct DTypeOf<float> { static constexpr DType value = DType::kF32; };
-template <> struct DTypeOf<double> { static constexpr DType value = DType::kF64; };
-template <> struct DTypeOf<BF16> { static constexpr DType value = DType::kBF16; };
-template <> struct DTypeOf<F16> { static constexpr DType value = DType::kF16; };
-template <> struct DTypeOf<int32_t> { static constexpr DType value = DType::kI32; };
-template <> struct DTypeOf<int64_t> { static constexpr DType value = DType::kI64; };
-template <> struct DTypeOf<uint8_t> { static constexpr DType value = DType::kU8; };
-template <> struct DTypeOf<bool> { static constexpr DType value = DType::kBool; };
+template <>
+struct DTypeOf<float> {
+  static constexpr DType value = DType::kF32;
+};
+template <>
+struct DTypeOf<double> {
+  static constexpr DType value = DType::kF64;
+};
+template <>
+struct DTypeOf<BF16> {
+  static constexpr DType value = DType::kBF16;
+};
+template <>
+struct DTypeOf<F16> {
+  static constexpr DType value = DType::kF16;
+};
+template <>
+struct DTypeOf<int32_t> {
+  static constexpr DType value = DType::kI32;
+};
+template <>
+struct DTypeOf<int64_t> {
+  static constexpr DType value = DType::kI64;
+};
+template <>
+struct DTypeOf<uint8_t> {
+  static constexpr DType value = DType::kU8;
+};
+template <>
+struct DTypeOf<bool> {
+  static constexpr DType value = DType::kBool;
+};
 
 // Calls f(T{}) with the storage type of `t`:
 //   DispatchDType(t, [&](auto zero) { using T = decltype(zero); ... });
 template <class F>
 decltype(auto) DispatchDType(DType t, F&& f) {
   switch (t) {
-    case DType::kF32: return f(float{});
-    case DType::kF64: return f(double{});
-    case DType::kBF16: return f(BF16{});
-    case DType::kF16: return f(F16{});
-    case DType::kI32: return f(int32_t{});
-    case DType::kI64: return f(int64_t{});
-    case DType::kU8: return f(uint8_t{});
-    case DType::kBool: return f(bool{});
+    case DType::kF32:
+      return f(float{});
+    case DType::kF64:
+      return f(double{});
+    case DType::kBF16:
+      return f(BF16{});
+    case DType::kF16:
+      return f(F16{});
+    case DType::kI32:
+      return f(int32_t{});
+    case DType::kI64:
+      return f(int64_t{});
+    case DType::kU8:
+      return f(uint8_t{});
+    case DType::kBool:
+      return f(bool{});
   }
   __builtin_unreachable();
 }
 
 // The type that arithmetic on storage type T is done in by reference kernels.
-template <class T> struct ComputeTypeOf { using type = T; };
-template <> struct ComputeTypeOf<BF16> { using type = float; };
-template <> struct ComputeTypeOf<F16> { using type = float; };
-template <class T> using ComputeType = typename ComputeTypeOf<T>::type;
+template <class T>
+struct ComputeTypeOf {
+  using type = T;
+};
+template <>
+struct ComputeTypeOf<BF16> {
+  using type = float;
+};
+template <>
+struct ComputeTypeOf<F16> {
+  using type = float;
+};
+template <class T>
+using ComputeType = typename ComputeTypeOf<T>::type;
 
 // Element `i` of `data`, whatever its type, as a double, and back (rounding as C++ casts do).
 double LoadAsDouble(DType t, const void* data, int64_t i);

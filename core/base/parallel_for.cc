@@ -52,7 +52,7 @@ void ParallelFor(int64_t n, int64_t grain, absl::FunctionRef<void(int64_t, int64
   run(0);
   for (std::thread& w : workers) w.join();
 #else
-#pragma omp parallel num_threads(static_cast<int>(threads))
+#pragma omp parallel num_threads(static_cast <int>(threads))
   {
     // The team may be smaller than asked for (nested regions, limits): stride over the shares.
     for (int64_t t = omp_get_thread_num(); t < threads; t += omp_get_num_threads()) run(t);

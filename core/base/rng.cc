@@ -50,9 +50,7 @@ uint64_t StreamOf(absl::string_view name, uint64_t step) {
   return h;
 }
 
-float UniformAt(uint64_t seed, uint64_t stream, uint64_t i) {
-  return ToUnit(Philox(seed, stream, i / 4)[i % 4]);
-}
+float UniformAt(uint64_t seed, uint64_t stream, uint64_t i) { return ToUnit(Philox(seed, stream, i / 4)[i % 4]); }
 
 float NormalAt(uint64_t seed, uint64_t stream, uint64_t i) {
   const auto w = Philox(seed, stream, i / 4);

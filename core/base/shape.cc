@@ -19,12 +19,8 @@ Shape RowMajorStrides(absl::Span<const int64_t> shape) {
   return strides;
 }
 
-std::string ToString(absl::Span<const int64_t> shape) {
-  return absl::StrCat("[", absl::StrJoin(shape, ","), "]");
-}
+std::string ToString(absl::Span<const int64_t> shape) { return absl::StrCat("[", absl::StrJoin(shape, ","), "]"); }
 
-std::string ToString(const TensorType& type) {
-  return absl::StrCat(Name(type.dtype), ToString(type.shape));
-}
+std::string ToString(const TensorType& type) { return absl::StrCat(Name(type.dtype), ToString(type.shape)); }
 
 }  // namespace mslua

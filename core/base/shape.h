@@ -27,9 +27,7 @@ struct TensorType {
   int64_t rank() const { return static_cast<int64_t>(shape.size()); }
   int64_t elements() const { return NumElements(shape); }
   int64_t bytes() const { return elements() * SizeOf(dtype); }
-  friend bool operator==(const TensorType& a, const TensorType& b) {
-    return a.dtype == b.dtype && a.shape == b.shape;
-  }
+  friend bool operator==(const TensorType& a, const TensorType& b) { return a.dtype == b.dtype && a.shape == b.shape; }
   friend bool operator!=(const TensorType& a, const TensorType& b) { return !(a == b); }
 };
 // "f32[8,16]"

@@ -21,15 +21,14 @@ Status Annotate(const Status& status, const std::string& context);
 #define MSLUA_CONCAT(a, b) MSLUA_CONCAT_INNER(a, b)
 
 // Leaves the function with the status of `expr` unless it is OK.
-#define RETURN_IF_ERROR(expr)                     \
-  do {                                            \
-    ::absl::Status status_macro_ = (expr);        \
+#define RETURN_IF_ERROR(expr)                      \
+  do {                                             \
+    ::absl::Status status_macro_ = (expr);         \
     if (!status_macro_.ok()) return status_macro_; \
   } while (false)
 
 // Moves the value of the StatusOr `expr` into `lhs`, or leaves with its status.
-#define ASSIGN_OR_RETURN(lhs, expr) \
-  ASSIGN_OR_RETURN_INNER(MSLUA_CONCAT(status_or_, __LINE__), lhs, expr)
+#define ASSIGN_OR_RETURN(lhs, expr) ASSIGN_OR_RETURN_INNER(MSLUA_CONCAT(status_or_, __LINE__), lhs, expr)
 #define ASSIGN_OR_RETURN_INNER(tmp, lhs, expr) \
   auto tmp = (expr);                           \
   if (!tmp.ok()) return tmp.status();          \

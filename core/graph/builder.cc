@@ -39,7 +39,9 @@ Value GraphBuilder::Constant(double value, DType dtype, absl::Span<const int64_t
 
 Value GraphBuilder::Literal(const TensorType& type, std::string bytes) {
   Attrs attrs;
-  attrs.Set("dtype", type.dtype).Set("shape", std::vector<int64_t>(type.shape.begin(), type.shape.end())).Set("data", std::move(bytes));
+  attrs.Set("dtype", type.dtype)
+      .Set("shape", std::vector<int64_t>(type.shape.begin(), type.shape.end()))
+      .Set("data", std::move(bytes));
   return Op("constant", {}, std::move(attrs));
 }
 
@@ -122,7 +124,9 @@ StatusOr<Shape> BroadcastShape(absl::Span<const int64_t> a, absl::Span<const int
     int64_t& d = out[out.size() - 1 - i];
     const int64_t e = b[b.size() - 1 - i];
     if (d == e || e == 1) continue;
-    if (d != 1) return absl::InvalidArgumentError(absl::StrCat("shapes ", ToString(a), " and ", ToString(b), " do not broadcast: ", d, " against ", e));
+    if (d != 1)
+      return absl::InvalidArgumentError(
+          absl::StrCat("shapes ", ToString(a), " and ", ToString(b), " do not broadcast: ", d, " against ", e));
     d = e;
   }
   return out;
@@ -180,7 +184,8 @@ Value ZerosLike(GraphBuilder& g, Value x) {
   return g.Constant(0, type.dtype, type.shape);
 }
 
-Value EmitFormula(GraphBuilder& g, absl::string_view formula, const std::vector<std::pair<std::string, Value>>& values, const Attrs& constants) {
+Value EmitFormula(GraphBuilder& g, absl::string_view formula, const std::vector<std::pair<std::string, Value>>& values,
+                  const Attrs& constants) {
   if (!g.status().ok()) return {};
   FormulaNames names;
   DType dtype = DType::kF32;

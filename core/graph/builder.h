@@ -35,7 +35,8 @@ class GraphBuilder {
     return Op(op, absl::Span<const Value>(inputs.begin(), inputs.size()), std::move(attrs));
   }
   std::vector<Value> OpMulti(absl::string_view op, absl::Span<const Value> inputs, Attrs attrs = {});
-  // A copy of `node` (of any graph) over other inputs: attributes (with _rng), location and region kept; types inferred anew.
+  // A copy of `node` (of any graph) over other inputs: attributes (with _rng), location and region kept; types inferred
+  // anew.
   std::vector<Value> Clone(const Node& node, absl::Span<const Value> inputs);
 
   // Adds a graph output.
@@ -65,8 +66,8 @@ struct GradContext {
   const Attrs& attrs;
   absl::Span<const Value> inputs;
   absl::Span<const Value> outputs;
-  absl::Span<const Value> dy;          // invalid where nothing flows back into that output
-  const std::vector<bool>& needed;     // which inputs' gradients are wanted
+  absl::Span<const Value> dy;       // invalid where nothing flows back into that output
+  const std::vector<bool>& needed;  // which inputs' gradients are wanted
   Value x(size_t i) const { return inputs[i]; }
 };
 
@@ -94,7 +95,7 @@ Value ZerosLike(GraphBuilder& g, Value x);
 StatusOr<Shape> BroadcastShape(absl::Span<const int64_t> a, absl::Span<const int64_t> b);
 
 // Emits a formula as graph nodes: "dy * (1 - y * y)" with the values of its names.
-Value EmitFormula(GraphBuilder& g, absl::string_view formula,
-                  const std::vector<std::pair<std::string, Value>>& values, const Attrs& constants = {});
+Value EmitFormula(GraphBuilder& g, absl::string_view formula, const std::vector<std::pair<std::string, Value>>& values,
+                  const Attrs& constants = {});
 
 }  // namespace mslua

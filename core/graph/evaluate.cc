@@ -14,7 +14,8 @@ StatusOr<std::vector<std::string>> EvaluateReference(const Graph& graph, const s
     for (const TensorType& t : n.outputs) values[i].emplace_back(static_cast<size_t>(t.bytes()), '\0');
     if (n.op->name == "input") {
       if (next_input >= inputs.size() || inputs[next_input].size() != values[i][0].size()) {
-        return absl::InvalidArgumentError(absl::StrCat("input '", n.attrs.Str("name"), "' is missing or has another size"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("input '", n.attrs.Str("name"), "' is missing or has another size"));
       }
       values[i][0] = inputs[next_input++];
       continue;
@@ -25,7 +26,8 @@ StatusOr<std::vector<std::string>> EvaluateReference(const Graph& graph, const s
       continue;
     }
     if (!n.op->reference) return absl::InternalError(absl::StrCat(n.op->name, ": no reference kernel"));
-    RETURN_IF_ERROR(Annotate(n.op->reference({n.attrs, in, out}), n.location ? absl::StrCat(ToString(*n.location), ": ", n.op->name) : n.op->name));
+    RETURN_IF_ERROR(Annotate(n.op->reference({n.attrs, in, out}),
+                             n.location ? absl::StrCat(ToString(*n.location), ": ", n.op->name) : n.op->name));
   }
   std::vector<std::string> results;
   for (const GraphOutput& o : graph.outputs) results.push_back(values[o.value.node][o.value.output]);

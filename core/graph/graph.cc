@@ -41,14 +41,15 @@ Status Verify(const Graph& graph) {
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& n = graph.nodes[i];
     const auto bad = [&](absl::string_view what) {
-      return absl::InternalError(absl::StrCat("graph '", graph.name, "', %", i, " ", n.op ? n.op->name : "?", ": ", what,
-                                              n.location ? absl::StrCat(" (", ToString(*n.location), ")") : ""));
+      return absl::InternalError(absl::StrCat("graph '", graph.name, "', %", i, " ", n.op ? n.op->name : "?", ": ",
+                                              what, n.location ? absl::StrCat(" (", ToString(*n.location), ")") : ""));
     };
     if (n.op == nullptr) return bad("no operator");
     std::vector<TensorType> types;
     for (Value v : n.inputs) {
       if (v.node < 0 || v.node >= static_cast<int32_t>(i)) return bad("uses a value that is not defined before it");
-      if (v.output < 0 || v.output >= static_cast<int32_t>(graph.nodes[v.node].outputs.size())) return bad("uses an output that does not exist");
+      if (v.output < 0 || v.output >= static_cast<int32_t>(graph.nodes[v.node].outputs.size()))
+        return bad("uses an output that does not exist");
       types.push_back(graph.TypeOf(v));
     }
     Attrs attrs = n.attrs;
@@ -58,7 +59,8 @@ Status Verify(const Graph& graph) {
     if (inferred->size() != n.outputs.size()) return bad("has another number of outputs than its operator infers");
     for (size_t o = 0; o < n.outputs.size(); ++o) {
       if ((*inferred)[o] != n.outputs[o]) {
-        return bad(absl::StrCat("output ", o, " is ", ToString(n.outputs[o]), ", the operator infers ", ToString((*inferred)[o])));
+        return bad(absl::StrCat("output ", o, " is ", ToString(n.outputs[o]), ", the operator infers ",
+                                ToString((*inferred)[o])));
       }
     }
     if (n.op->name == "input" && !names.insert(n.attrs.Str("name")).second) return bad("a second input of that name");
@@ -74,7 +76,8 @@ Status Verify(const Graph& graph) {
     if (o.updates.empty()) continue;
     const int32_t input = graph.FindInput(o.updates);
     if (input < 0) return bad(absl::StrCat("updates '", o.updates, "', which is not an input"));
-    if (graph.nodes[input].outputs[0] != graph.TypeOf(o.value)) return bad(absl::StrCat("and the input '", o.updates, "' have different types"));
+    if (graph.nodes[input].outputs[0] != graph.TypeOf(o.value))
+      return bad(absl::StrCat("and the input '", o.updates, "' have different types"));
   }
   return absl::OkStatus();
 }

@@ -45,7 +45,7 @@ struct Node {
   Attrs attrs;
   absl::InlinedVector<TensorType, 1> outputs;
   std::shared_ptr<const Location> location;
-  int32_t region = 0;   // recomputation region, 0: none
+  int32_t region = 0;  // recomputation region, 0: none
 };
 
 // What an input of a graph is, which says who provides its memory.

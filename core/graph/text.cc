@@ -62,8 +62,10 @@ class Cursor {
     for (; i < text_.size(); ++i) {
       const char c = text_[i];
       if (quoted) {
-        if (c == '\\') ++i;
-        else if (c == '"') quoted = false;
+        if (c == '\\')
+          ++i;
+        else if (c == '"')
+          quoted = false;
         continue;
       }
       if (depth == 0 && stops.find(c) != stops.npos) break;
@@ -94,7 +96,8 @@ StatusOr<TensorType> ParseType(absl::string_view text) {
   if (dims.empty()) return t;
   for (absl::string_view d : absl::StrSplit(dims, ',')) {
     int64_t v;
-    if (!absl::SimpleAtoi(d, &v) || v < 0 || t.shape.size() >= kMaxRank) return absl::InvalidArgumentError(absl::StrCat("not a type: ", text));
+    if (!absl::SimpleAtoi(d, &v) || v < 0 || t.shape.size() >= kMaxRank)
+      return absl::InvalidArgumentError(absl::StrCat("not a type: ", text));
     t.shape.push_back(v);
   }
   return t;
@@ -131,7 +134,8 @@ class GraphParser {
     if (line.empty() || line[0] == '#') return absl::OkStatus();
     if (closed_) return absl::InvalidArgumentError("text after the end of the graph");
     if (!open_) {
-      if (!absl::ConsumePrefix(&line, "graph ") || !absl::ConsumeSuffix(&line, " {")) return absl::InvalidArgumentError("expected 'graph NAME {'");
+      if (!absl::ConsumePrefix(&line, "graph ") || !absl::ConsumeSuffix(&line, " {"))
+        return absl::InvalidArgumentError("expected 'graph NAME {'");
       graph_.name = std::string(line);
       open_ = true;
       return absl::OkStatus();
@@ -150,13 +154,15 @@ class GraphParser {
     absl::string_view name = text;
     const size_t colon = text.rfind(':');
     if (colon != text.npos) {
-      if (!absl::SimpleAtoi(text.substr(colon + 1), &v.output)) return absl::InvalidArgumentError(absl::StrCat("not a value: ", text));
+      if (!absl::SimpleAtoi(text.substr(colon + 1), &v.output))
+        return absl::InvalidArgumentError(absl::StrCat("not a value: ", text));
       name = text.substr(0, colon);
     }
     const auto it = names_.find(std::string(name));
     if (it == names_.end()) return absl::InvalidArgumentError(absl::StrCat("undefined value ", text));
     v.node = it->second;
-    if (v.output < 0 || v.output >= static_cast<int32_t>(graph_.nodes[v.node].outputs.size())) return absl::InvalidArgumentError(absl::StrCat("undefined value ", text));
+    if (v.output < 0 || v.output >= static_cast<int32_t>(graph_.nodes[v.node].outputs.size()))
+      return absl::InvalidArgumentError(absl::StrCat("undefined value ", text));
     return v;
   }
 
@@ -195,9 +201,12 @@ class GraphParser {
         if (c.AtEnd()) return absl::InvalidArgumentError("expected '}'");
       }
     }
-    if (c.Eat("#")) n.location = std::make_shared<Location>(ParseLocation(absl::StripAsciiWhitespace(c.rest())));
-    else if (!c.AtEnd()) return absl::InvalidArgumentError(absl::StrCat("unexpected '", c.rest(), "'"));
-    if (!names_.emplace(name, static_cast<int32_t>(graph_.nodes.size())).second) return absl::InvalidArgumentError(absl::StrCat(name, " is defined twice"));
+    if (c.Eat("#"))
+      n.location = std::make_shared<Location>(ParseLocation(absl::StripAsciiWhitespace(c.rest())));
+    else if (!c.AtEnd())
+      return absl::InvalidArgumentError(absl::StrCat("unexpected '", c.rest(), "'"));
+    if (!names_.emplace(name, static_cast<int32_t>(graph_.nodes.size())).second)
+      return absl::InvalidArgumentError(absl::StrCat(name, " is defined twice"));
     graph_.nodes.push_back(std::move(n));
     return absl::OkStatus();
   }
@@ -232,8 +241,10 @@ std::string ToString(const Graph& graph) {
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& n = graph.nodes[i];
     absl::StrAppend(&out, "  ", names[i], ": ",
-                    absl::StrJoin(n.outputs, ", ", [](std::string* o, const TensorType& t) { o->append(ToString(t)); }), " = ", n.op->name, "(",
-                    absl::StrJoin(n.inputs, ", ", [&](std::string* o, Value v) { o->append(Reference(names, v)); }), ")");
+                    absl::StrJoin(n.outputs, ", ", [](std::string* o, const TensorType& t) { o->append(ToString(t)); }),
+                    " = ", n.op->name, "(",
+                    absl::StrJoin(n.inputs, ", ", [&](std::string* o, Value v) { o->append(Reference(names, v)); }),
+                    ")");
     std::vector<std::string> attrs;
     for (const auto& a : n.attrs.items()) attrs.push_back(absl::StrCat(a.first, "=", AttrText(a.second)));
     if (n.region != 0) attrs.push_back(absl::StrCat("_region=", n.region));
@@ -241,10 +252,13 @@ std::string ToString(const Graph& graph) {
     if (n.location) absl::StrAppend(&out, "  # ", ToString(*n.location));
     out += '\n';
   }
-  absl::StrAppend(&out, "  return ", absl::StrJoin(graph.outputs, ", ", [&](std::string* o, const GraphOutput& g) {
-                    absl::StrAppend(o, g.name, "=", Reference(names, g.value));
-                    if (!g.updates.empty()) absl::StrAppend(o, " -> ", g.updates);
-                  }), "\n}\n");
+  absl::StrAppend(&out, "  return ",
+                  absl::StrJoin(graph.outputs, ", ",
+                                [&](std::string* o, const GraphOutput& g) {
+                                  absl::StrAppend(o, g.name, "=", Reference(names, g.value));
+                                  if (!g.updates.empty()) absl::StrAppend(o, " -> ", g.updates);
+                                }),
+                  "\n}\n");
   return out;
 }
 

@@ -24,11 +24,15 @@ TEST(Text, RoundTrips) {
   ASSERT_TRUE(parsed.ok()) << parsed.status() << "\n" << text;
   EXPECT_EQ(ToString(*parsed), text);
   EXPECT_EQ(Fingerprint(*parsed), Fingerprint(graph));
-  EXPECT_NE(text.find("%3: f32[8,16] = matmul(%x, %w) {transpose_a=false, transpose_b=false}  # Net/matmul @ recipes/quickstart.lua:21"), text.npos) << text;
+  EXPECT_NE(text.find("%3: f32[8,16] = matmul(%x, %w) {transpose_a=false, transpose_b=false}  # Net/matmul @ "
+                      "recipes/quickstart.lua:21"),
+            text.npos)
+      << text;
 }
 
 TEST(Text, NamesTheLineOfAnError) {
-  EXPECT_EQ(ParseGraph("graph g {\n  %0: f32[2] = no_such_op()\n}").status().message(), "IR line 2: unknown operator 'no_such_op'");
+  EXPECT_EQ(ParseGraph("graph g {\n  %0: f32[2] = no_such_op()\n}").status().message(),
+            "IR line 2: unknown operator 'no_such_op'");
   EXPECT_EQ(ParseGraph("graph g {\n  %0: f32[2] = tanh(%9)\n}").status().message(), "IR line 2: undefined value %9");
   EXPECT_FALSE(ParseGraph("").ok());
 }
@@ -41,9 +45,14 @@ TEST(Text, MutatedTextNeverCrashes) {
     for (int k = 0; k < 3; ++k) {
       const size_t at = random() % t.size();
       switch (random() % 3) {
-        case 0: t[at] = static_cast<char>(random()); break;
-        case 1: t.erase(at, random() % 8); break;
-        default: t.insert(at, t.substr(random() % t.size(), random() % 8));
+        case 0:
+          t[at] = static_cast<char>(random());
+          break;
+        case 1:
+          t.erase(at, random() % 8);
+          break;
+        default:
+          t.insert(at, t.substr(random() % t.size(), random() % 8));
       }
       if (t.empty()) t = "x";
     }
@@ -59,7 +68,9 @@ TEST(Builder, KeepsTheFirstErrorWithItsLine) {
   const Value x = g.Input("x", kData, {DType::kF32, {8, 32}}), w = g.Input("w", kData, {DType::kF32, {16, 16}});
   g.SetLocation(std::make_shared<Location>(Location{"Net", "quickstart.lua", 20}));
   g.Op("tanh", {g.Op("matmul", {x, w})});
-  EXPECT_EQ(g.status().message(), "quickstart.lua:20: MatMul: x is f32[8,32] and w is f32[16,16]: size of 'k' differs: x[1] is 32 but w[0] is 16");
+  EXPECT_EQ(
+      g.status().message(),
+      "quickstart.lua:20: MatMul: x is f32[8,32] and w is f32[16,16]: size of 'k' differs: x[1] is 32 but w[0] is 16");
 }
 
 }  // namespace

@@ -29,7 +29,8 @@ template <class T>
 const T& Checked(const Attrs& attrs, absl::string_view name) {
   const AttrValue* v = attrs.Find(name);
   if (v == nullptr || !std::holds_alternative<T>(*v)) {
-    std::fprintf(stderr, "attribute '%.*s' is missing or of another type\n", static_cast<int>(name.size()), name.data());
+    std::fprintf(stderr, "attribute '%.*s' is missing or of another type\n", static_cast<int>(name.size()),
+                 name.data());
     std::abort();
   }
   return std::get<T>(*v);
@@ -43,14 +44,18 @@ std::string AttrText(const AttrValue& value) {
     std::string operator()(int64_t v) const { return absl::StrCat(v); }
     std::string operator()(double v) const { return DoubleText(v); }
     std::string operator()(const std::string& v) const { return absl::StrCat("\"", absl::CEscape(v), "\""); }
-    std::string operator()(const std::vector<int64_t>& v) const { return absl::StrCat("[", absl::StrJoin(v, ","), "]"); }
+    std::string operator()(const std::vector<int64_t>& v) const {
+      return absl::StrCat("[", absl::StrJoin(v, ","), "]");
+    }
     std::string operator()(DType v) const { return Name(v); }
   };
   return std::visit(Printer{}, value);
 }
 
 StatusOr<AttrValue> ParseAttrValue(absl::string_view text) {
-  const auto bad = [&] { return absl::InvalidArgumentError(absl::StrCat("not an attribute value: ", absl::CEscape(text))); };
+  const auto bad = [&] {
+    return absl::InvalidArgumentError(absl::StrCat("not an attribute value: ", absl::CEscape(text)));
+  };
   if (text.empty()) return bad();
   if (text == "true") return AttrValue(true);
   if (text == "false") return AttrValue(false);
@@ -115,7 +120,9 @@ bool Attrs::Bool(absl::string_view name) const { return Checked<bool>(*this, nam
 int64_t Attrs::Int(absl::string_view name) const { return Checked<int64_t>(*this, name); }
 double Attrs::Float(absl::string_view name) const { return Checked<double>(*this, name); }
 const std::string& Attrs::Str(absl::string_view name) const { return Checked<std::string>(*this, name); }
-const std::vector<int64_t>& Attrs::Ints(absl::string_view name) const { return Checked<std::vector<int64_t>>(*this, name); }
+const std::vector<int64_t>& Attrs::Ints(absl::string_view name) const {
+  return Checked<std::vector<int64_t>>(*this, name);
+}
 DType Attrs::Type(absl::string_view name) const { return Checked<DType>(*this, name); }
 
 }  // namespace mslua

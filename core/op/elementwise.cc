@@ -39,8 +39,10 @@ void StoreTile(const TensorView& view, int64_t begin, int64_t n, const C* in) {
     using T = decltype(zero);
     T* data = view.as<T>() + begin;
     for (int64_t i = 0; i < n; ++i) {
-      if constexpr (std::is_same_v<T, bool>) data[i] = in[i] != 0;
-      else data[i] = static_cast<T>(static_cast<ComputeType<T>>(in[i]));
+      if constexpr (std::is_same_v<T, bool>)
+        data[i] = in[i] != 0;
+      else
+        data[i] = static_cast<T>(static_cast<ComputeType<T>>(in[i]));
     }
   });
 }
@@ -77,12 +79,21 @@ DType ElementwiseComputeType(absl::Span<const TensorView> inputs, absl::Span<con
   return f64 ? DType::kF64 : f ? DType::kF32 : i64 ? DType::kI64 : DType::kI32;
 }
 
-Status EvaluateElementwise(const ScalarProgram& p, absl::Span<const TensorView> inputs, absl::Span<const TensorView> outputs) {
+Status EvaluateElementwise(const ScalarProgram& p, absl::Span<const TensorView> inputs,
+                           absl::Span<const TensorView> outputs) {
   switch (ElementwiseComputeType(inputs, outputs)) {
-    case DType::kF64: Evaluate<double>(p, inputs, outputs); break;
-    case DType::kF32: Evaluate<float>(p, inputs, outputs); break;
-    case DType::kI64: Evaluate<int64_t>(p, inputs, outputs); break;
-    default: Evaluate<int32_t>(p, inputs, outputs); break;
+    case DType::kF64:
+      Evaluate<double>(p, inputs, outputs);
+      break;
+    case DType::kF32:
+      Evaluate<float>(p, inputs, outputs);
+      break;
+    case DType::kI64:
+      Evaluate<int64_t>(p, inputs, outputs);
+      break;
+    default:
+      Evaluate<int32_t>(p, inputs, outputs);
+      break;
   }
   return absl::OkStatus();
 }

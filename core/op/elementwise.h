@@ -13,6 +13,7 @@ DType ElementwiseComputeType(absl::Span<const TensorView> inputs, absl::Span<con
 
 // Inputs broadcast to the outputs' shape as NumPy does (equal rank, size 1 repeats); outputs share one shape.
 // A bool output stores value != 0.
-Status EvaluateElementwise(const ScalarProgram& program, absl::Span<const TensorView> inputs, absl::Span<const TensorView> outputs);
+Status EvaluateElementwise(const ScalarProgram& program, absl::Span<const TensorView> inputs,
+                           absl::Span<const TensorView> outputs);
 
 }  // namespace mslua

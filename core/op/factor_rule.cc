@@ -39,7 +39,8 @@ class RuleParser {
     ASSIGN_OR_RETURN(const std::vector<std::string> tokens, Tokens(text));
     int64_t stars = 0;
     for (const std::string& t : tokens) {
-      if (t == "!" || t == "*" || t == "!*") return absl::InvalidArgumentError(absl::StrCat("'", t, "' without a name"));
+      if (t == "!" || t == "*" || t == "!*")
+        return absl::InvalidArgumentError(absl::StrCat("'", t, "' without a name"));
       stars += Bare(t)[0] == '*';
     }
     if (stars > 1) return absl::InvalidArgumentError("more than one '*' in a tensor");
@@ -56,7 +57,8 @@ class RuleParser {
         if (count < 0) return absl::InvalidArgumentError(absl::StrCat("no input has '*", name, "'"));
         if (known < 0) known = count;
         if (known != count) {
-          return absl::InvalidArgumentError(absl::StrCat("has ", count, " leading dimensions where another input has ", known));
+          return absl::InvalidArgumentError(
+              absl::StrCat("has ", count, " leading dimensions where another input has ", known));
         }
         for (int64_t i = 0; i < count; ++i) tensor.push_back({Use(absl::StrCat(name, i), whole, output)});
       } else if (t[0] == '(') {
@@ -85,7 +87,8 @@ class RuleParser {
     return t;
   }
   static Status RankError(int64_t rank, size_t want, bool at_least) {
-    return absl::InvalidArgumentError(absl::StrCat("has ", rank, " dimensions, expected ", at_least ? "at least " : "", want));
+    return absl::InvalidArgumentError(
+        absl::StrCat("has ", rank, " dimensions, expected ", at_least ? "at least " : "", want));
   }
   int64_t& GroupSize(const std::string& name) {
     for (auto& g : groups_) {
@@ -126,7 +129,9 @@ int FactorRule::Find(absl::string_view name) const {
 }
 
 StatusOr<FactorRule> ParseFactorRule(absl::string_view text, absl::Span<const int64_t> input_ranks) {
-  const auto bad = [&](absl::string_view what) { return absl::InvalidArgumentError(absl::StrCat("rule '", text, "': ", what)); };
+  const auto bad = [&](absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat("rule '", text, "': ", what));
+  };
   FactorRule rule;
   const size_t arrow = text.find("->");
   if (arrow == text.npos) return bad("no '->'");
@@ -158,7 +163,8 @@ StatusOr<FactorRule> ParseFactorRule(absl::string_view text, absl::Span<const in
   return rule;
 }
 
-StatusOr<Shape> FactorSizes(const FactorRule& rule, absl::Span<const Shape> inputs, absl::Span<const std::string> input_names) {
+StatusOr<Shape> FactorSizes(const FactorRule& rule, absl::Span<const Shape> inputs,
+                            absl::Span<const std::string> input_names) {
   Shape sizes(rule.factors.size(), -1);
   std::vector<std::string> said(rule.factors.size());  // who said it, for the message
   const auto name_of = [&](size_t i) { return i < input_names.size() ? input_names[i] : absl::StrCat("input ", i); };
@@ -176,8 +182,8 @@ StatusOr<Shape> FactorSizes(const FactorRule& rule, absl::Span<const Shape> inpu
         sizes[f] = size;
         said[f] = place;
       } else if (sizes[f] != size) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("size of '", rule.factors[f].name, "' differs: ", said[f], " is ", sizes[f], " but ", place, " is ", size));
+        return absl::InvalidArgumentError(absl::StrCat("size of '", rule.factors[f].name, "' differs: ", said[f],
+                                                       " is ", sizes[f], " but ", place, " is ", size));
       }
     }
   }
@@ -189,8 +195,10 @@ StatusOr<Shape> FactorSizes(const FactorRule& rule, absl::Span<const Shape> inpu
       int64_t known = 1;
       int unknown = -1, count = 0;
       for (int f : dim) {
-        if (sizes[f] < 0) unknown = f, ++count;
-        else known *= sizes[f];
+        if (sizes[f] < 0)
+          unknown = f, ++count;
+        else
+          known *= sizes[f];
       }
       const auto bad = [&](absl::string_view what) {
         return absl::InvalidArgumentError(absl::StrCat(name_of(i), "[", d, "] is ", inputs[i][d], ", ", what, known));

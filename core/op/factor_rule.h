@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/string_view.h"
 #include "absl/container/inlined_vector.h"
+#include "absl/strings/string_view.h"
 #include "core/base/shape.h"
 #include "core/base/status.h"
 
@@ -25,8 +25,8 @@ const char* Name(Reduction r);
 
 struct FactorRule {
   struct Factor {
-    std::string name;      // "k"; dimensions of `*b` are "b0", "b1", ...
-    bool whole = false;    // marked `!` anywhere
+    std::string name;    // "k"; dimensions of `*b` are "b0", "b1", ...
+    bool whole = false;  // marked `!` anywhere
     bool in_input = false, in_output = false;
     bool reduced() const { return in_input && !in_output; }
   };

@@ -21,12 +21,11 @@ struct Info {
   int arity;
 };
 constexpr Info kInfo[kNumScalarOps] = {
-    {"input", 0},   {"const", 0},      {"add", 2},  {"sub", 2},        {"mul", 2},     {"div", 2},
-    {"minimum", 2}, {"maximum", 2},    {"pow", 2},  {"equal", 2},      {"not_equal", 2}, {"less", 2},
-    {"less_equal", 2}, {"greater", 2}, {"greater_equal", 2}, {"logical_and", 2}, {"logical_or", 2},
-    {"neg", 1},     {"abs", 1},        {"exp", 1},  {"log", 1},        {"sqrt", 1},    {"rsqrt", 1},
-    {"tanh", 1},    {"sigmoid", 1},    {"erf", 1},  {"floor", 1},      {"sign", 1},    {"logical_not", 1},
-    {"select", 3},
+    {"input", 0},      {"const", 0},   {"add", 2},           {"sub", 2},         {"mul", 2},         {"div", 2},
+    {"minimum", 2},    {"maximum", 2}, {"pow", 2},           {"equal", 2},       {"not_equal", 2},   {"less", 2},
+    {"less_equal", 2}, {"greater", 2}, {"greater_equal", 2}, {"logical_and", 2}, {"logical_or", 2},  {"neg", 1},
+    {"abs", 1},        {"exp", 1},     {"log", 1},           {"sqrt", 1},        {"rsqrt", 1},       {"tanh", 1},
+    {"sigmoid", 1},    {"erf", 1},     {"floor", 1},         {"sign", 1},        {"logical_not", 1}, {"select", 3},
 };
 
 bool SameConstant(double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0; }
@@ -171,38 +170,66 @@ T Apply(ScalarOp op, T a, T b, T c) {
   using F = std::conditional_t<kFloat, T, double>;
   switch (op) {
     case ScalarOp::kInput:
-    case ScalarOp::kConst: return a;
-    case ScalarOp::kAdd: return a + b;
-    case ScalarOp::kSub: return a - b;
-    case ScalarOp::kMul: return a * b;
+    case ScalarOp::kConst:
+      return a;
+    case ScalarOp::kAdd:
+      return a + b;
+    case ScalarOp::kSub:
+      return a - b;
+    case ScalarOp::kMul:
+      return a * b;
     case ScalarOp::kDiv:
       if constexpr (kFloat) return a / b;
       return b == 0 ? T{0} : static_cast<T>(a / b);
     // A NaN on either side is handed on, as NumPy and PyTorch do.
-    case ScalarOp::kMin: return a != a || a < b ? a : b;
-    case ScalarOp::kMax: return a != a || a > b ? a : b;
-    case ScalarOp::kPow: return static_cast<T>(std::pow(static_cast<F>(a), static_cast<F>(b)));
-    case ScalarOp::kEqual: return a == b;
-    case ScalarOp::kNotEqual: return a != b;
-    case ScalarOp::kLess: return a < b;
-    case ScalarOp::kLessEqual: return a <= b;
-    case ScalarOp::kGreater: return a > b;
-    case ScalarOp::kGreaterEqual: return a >= b;
-    case ScalarOp::kAnd: return a != 0 && b != 0;
-    case ScalarOp::kOr: return a != 0 || b != 0;
-    case ScalarOp::kNeg: return -a;
-    case ScalarOp::kAbs: return a < 0 ? -a : (a == 0 ? T{0} : a);
-    case ScalarOp::kExp: return static_cast<T>(std::exp(static_cast<F>(a)));
-    case ScalarOp::kLog: return static_cast<T>(std::log(static_cast<F>(a)));
-    case ScalarOp::kSqrt: return static_cast<T>(std::sqrt(static_cast<F>(a)));
-    case ScalarOp::kRsqrt: return static_cast<T>(F{1} / std::sqrt(static_cast<F>(a)));
-    case ScalarOp::kTanh: return static_cast<T>(std::tanh(static_cast<F>(a)));
-    case ScalarOp::kSigmoid: return static_cast<T>(F{1} / (F{1} + std::exp(-static_cast<F>(a))));
-    case ScalarOp::kErf: return static_cast<T>(std::erf(static_cast<F>(a)));
-    case ScalarOp::kFloor: return static_cast<T>(std::floor(static_cast<F>(a)));
-    case ScalarOp::kSign: return a != a ? a : static_cast<T>((a > 0) - (a < 0));
-    case ScalarOp::kNot: return a == 0;
-    case ScalarOp::kSelect: return a != 0 ? b : c;
+    case ScalarOp::kMin:
+      return a != a || a < b ? a : b;
+    case ScalarOp::kMax:
+      return a != a || a > b ? a : b;
+    case ScalarOp::kPow:
+      return static_cast<T>(std::pow(static_cast<F>(a), static_cast<F>(b)));
+    case ScalarOp::kEqual:
+      return a == b;
+    case ScalarOp::kNotEqual:
+      return a != b;
+    case ScalarOp::kLess:
+      return a < b;
+    case ScalarOp::kLessEqual:
+      return a <= b;
+    case ScalarOp::kGreater:
+      return a > b;
+    case ScalarOp::kGreaterEqual:
+      return a >= b;
+    case ScalarOp::kAnd:
+      return a != 0 && b != 0;
+    case ScalarOp::kOr:
+      return a != 0 || b != 0;
+    case ScalarOp::kNeg:
+      return -a;
+    case ScalarOp::kAbs:
+      return a < 0 ? -a : (a == 0 ? T{0} : a);
+    case ScalarOp::kExp:
+      return static_cast<T>(std::exp(static_cast<F>(a)));
+    case ScalarOp::kLog:
+      return static_cast<T>(std::log(static_cast<F>(a)));
+    case ScalarOp::kSqrt:
+      return static_cast<T>(std::sqrt(static_cast<F>(a)));
+    case ScalarOp::kRsqrt:
+      return static_cast<T>(F{1} / std::sqrt(static_cast<F>(a)));
+    case ScalarOp::kTanh:
+      return static_cast<T>(std::tanh(static_cast<F>(a)));
+    case ScalarOp::kSigmoid:
+      return static_cast<T>(F{1} / (F{1} + std::exp(-static_cast<F>(a))));
+    case ScalarOp::kErf:
+      return static_cast<T>(std::erf(static_cast<F>(a)));
+    case ScalarOp::kFloor:
+      return static_cast<T>(std::floor(static_cast<F>(a)));
+    case ScalarOp::kSign:
+      return a != a ? a : static_cast<T>((a > 0) - (a < 0));
+    case ScalarOp::kNot:
+      return a == 0;
+    case ScalarOp::kSelect:
+      return a != 0 ? b : c;
   }
   __builtin_unreachable();
 }
@@ -256,7 +283,9 @@ std::string ToString(const ScalarProgram& p) {
 }
 
 StatusOr<ScalarProgram> ParseScalarProgram(absl::string_view text) {
-  const auto bad = [&](absl::string_view what) { return absl::InvalidArgumentError(absl::StrCat("scalar program '", text, "': ", what)); };
+  const auto bad = [&](absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat("scalar program '", text, "': ", what));
+  };
   ScalarProgram p;
   const size_t colon = text.find(": "), arrow = text.rfind(" -> ");
   if (colon == text.npos || arrow == text.npos || arrow < colon + 2) return bad("expected 'INPUTS: CODE -> RESULTS'");
@@ -275,7 +304,8 @@ StatusOr<ScalarProgram> ParseScalarProgram(absl::string_view text) {
       const std::vector<absl::string_view> args = absl::StrSplit(part.substr(open + 1, part.size() - open - 2), ',');
       if (static_cast<int>(args.size()) != Arity(instr.op)) return bad("wrong number of operands");
       for (size_t i = 0; i < args.size(); ++i) {
-        if (!absl::SimpleAtoi(args[i], &instr.args[i]) || instr.args[i] < 0 || instr.args[i] >= here) return bad("operand out of range");
+        if (!absl::SimpleAtoi(args[i], &instr.args[i]) || instr.args[i] < 0 || instr.args[i] >= here)
+          return bad("operand out of range");
       }
     } else {
       auto value = ParseAttrValue(part);
@@ -286,7 +316,8 @@ StatusOr<ScalarProgram> ParseScalarProgram(absl::string_view text) {
   }
   for (absl::string_view part : absl::StrSplit(text.substr(arrow + 4), ',')) {
     int32_t r;
-    if (!absl::SimpleAtoi(part, &r) || r < 0 || r >= static_cast<int32_t>(p.code.size())) return bad("result out of range");
+    if (!absl::SimpleAtoi(part, &r) || r < 0 || r >= static_cast<int32_t>(p.code.size()))
+      return bad("result out of range");
     p.results.push_back(r);
   }
   return p;

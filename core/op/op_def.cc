@@ -21,7 +21,8 @@ std::string InputName(const OpDef& op, size_t i) {
 
 std::string Operands(const OpDef& op, absl::Span<const TensorType> inputs) {
   std::vector<std::string> parts;
-  for (size_t i = 0; i < inputs.size(); ++i) parts.push_back(absl::StrCat(InputName(op, i), " is ", ToString(inputs[i])));
+  for (size_t i = 0; i < inputs.size(); ++i)
+    parts.push_back(absl::StrCat(InputName(op, i), " is ", ToString(inputs[i])));
   return absl::StrJoin(parts, " and ");
 }
 
@@ -39,18 +40,22 @@ Status CheckTypes(const OpDef& op, absl::Span<const TensorType> inputs) {
     switch (InputAt(op, i).type) {
       case TypeClass::kT:
         if (!Allowed(op, t)) {
-          return Invalid(op, absl::StrCat(name, " is ", ToString(inputs[i]), ", expected ",
-                                          op.types.empty() ? "a float type" : absl::StrJoin(op.types, ", ", [](std::string* o, DType d) { o->append(Name(d)); }),
-                                          " (use ops.Cast)"));
+          return Invalid(
+              op, absl::StrCat(name, " is ", ToString(inputs[i]), ", expected ",
+                               op.types.empty()
+                                   ? "a float type"
+                                   : absl::StrJoin(op.types, ", ", [](std::string* o, DType d) { o->append(Name(d)); }),
+                               " (use ops.Cast)"));
         }
         if (first != nullptr && first->dtype != t) {
-          return Invalid(op, absl::StrCat(InputName(op, first_at), " is ", ToString(*first), " and ", name, " is ", ToString(inputs[i]),
-                                          ": element types differ (use ops.Cast)"));
+          return Invalid(op, absl::StrCat(InputName(op, first_at), " is ", ToString(*first), " and ", name, " is ",
+                                          ToString(inputs[i]), ": element types differ (use ops.Cast)"));
         }
         if (first == nullptr) first = &inputs[i], first_at = i;
         break;
       case TypeClass::kIndex:
-        if (t != DType::kI32 && t != DType::kI64) return Invalid(op, absl::StrCat(name, " is ", ToString(inputs[i]), ", expected i32 or i64 (use ops.Cast)"));
+        if (t != DType::kI32 && t != DType::kI64)
+          return Invalid(op, absl::StrCat(name, " is ", ToString(inputs[i]), ", expected i32 or i64 (use ops.Cast)"));
         break;
       case TypeClass::kBool:
         if (t != DType::kBool) return Invalid(op, absl::StrCat(name, " is ", ToString(inputs[i]), ", expected bool"));
@@ -58,7 +63,8 @@ Status CheckTypes(const OpDef& op, absl::Span<const TensorType> inputs) {
       case TypeClass::kFloat:
         if (!IsFloat(t)) return Invalid(op, absl::StrCat(name, " is ", ToString(inputs[i]), ", expected a float type"));
         break;
-      case TypeClass::kAny: break;
+      case TypeClass::kAny:
+        break;
     }
   }
   return absl::OkStatus();
@@ -66,14 +72,20 @@ Status CheckTypes(const OpDef& op, absl::Span<const TensorType> inputs) {
 
 bool KindMatches(AttrKind kind, const AttrValue& v) {
   switch (kind) {
-    case AttrKind::kBool: return std::holds_alternative<bool>(v);
+    case AttrKind::kBool:
+      return std::holds_alternative<bool>(v);
     case AttrKind::kInt:
-    case AttrKind::kAxis: return std::holds_alternative<int64_t>(v);
-    case AttrKind::kFloat: return std::holds_alternative<double>(v);
-    case AttrKind::kString: return std::holds_alternative<std::string>(v);
+    case AttrKind::kAxis:
+      return std::holds_alternative<int64_t>(v);
+    case AttrKind::kFloat:
+      return std::holds_alternative<double>(v);
+    case AttrKind::kString:
+      return std::holds_alternative<std::string>(v);
     case AttrKind::kInts:
-    case AttrKind::kAxes: return std::holds_alternative<std::vector<int64_t>>(v);
-    case AttrKind::kDType: return std::holds_alternative<DType>(v);
+    case AttrKind::kAxes:
+      return std::holds_alternative<std::vector<int64_t>>(v);
+    case AttrKind::kDType:
+      return std::holds_alternative<DType>(v);
   }
   return false;
 }
@@ -95,22 +107,28 @@ Status NormaliseAttrs(const OpDef& op, absl::Span<const TensorType> inputs, Attr
     const AttrValue* given = attrs.Find(def.name);
     if (given == nullptr && def.required) return Invalid(op, absl::StrCat("attribute '", def.name, "' is required"));
     AttrValue v = given != nullptr ? *given : def.fallback;
-    if (def.kind == AttrKind::kFloat && std::holds_alternative<int64_t>(v)) v = static_cast<double>(std::get<int64_t>(v));
-    if (def.kind == AttrKind::kAxes && std::holds_alternative<int64_t>(v)) v = std::vector<int64_t>{std::get<int64_t>(v)};
-    if (!KindMatches(def.kind, v)) return Invalid(op, absl::StrCat("attribute '", def.name, "' has the wrong type: ", AttrText(v)));
+    if (def.kind == AttrKind::kFloat && std::holds_alternative<int64_t>(v))
+      v = static_cast<double>(std::get<int64_t>(v));
+    if (def.kind == AttrKind::kAxes && std::holds_alternative<int64_t>(v))
+      v = std::vector<int64_t>{std::get<int64_t>(v)};
+    if (!KindMatches(def.kind, v))
+      return Invalid(op, absl::StrCat("attribute '", def.name, "' has the wrong type: ", AttrText(v)));
     if (!def.choices.empty()) {
       const std::string& s = std::get<std::string>(v);
       if (std::find(def.choices.begin(), def.choices.end(), s) == def.choices.end()) {
-        return Invalid(op, absl::StrCat("attribute '", def.name, "' is '", s, "', expected one of ", absl::StrJoin(def.choices, ", ")));
+        return Invalid(op, absl::StrCat("attribute '", def.name, "' is '", s, "', expected one of ",
+                                        absl::StrJoin(def.choices, ", ")));
       }
     }
     const int64_t rank = inputs.empty() ? 0 : inputs[0].rank();
-    if (def.kind == AttrKind::kAxis && !inputs.empty()) RETURN_IF_ERROR(NormaliseAxis(op, def.name, rank, &std::get<int64_t>(v)));
+    if (def.kind == AttrKind::kAxis && !inputs.empty())
+      RETURN_IF_ERROR(NormaliseAxis(op, def.name, rank, &std::get<int64_t>(v)));
     if (def.kind == AttrKind::kAxes && !inputs.empty()) {
       auto& axes = std::get<std::vector<int64_t>>(v);
       for (int64_t& a : axes) RETURN_IF_ERROR(NormaliseAxis(op, def.name, rank, &a));
       for (size_t i = 0; i < axes.size(); ++i) {
-        if (std::find(axes.begin() + i + 1, axes.end(), axes[i]) != axes.end()) return Invalid(op, absl::StrCat(def.name, " names an axis twice"));
+        if (std::find(axes.begin() + i + 1, axes.end(), axes[i]) != axes.end())
+          return Invalid(op, absl::StrCat(def.name, " names an axis twice"));
       }
     }
     out.Set(def.name, std::move(v));
@@ -132,7 +150,8 @@ std::vector<int64_t> Ranks(absl::Span<const TensorType> types) {
   return ranks;
 }
 
-StatusOr<std::vector<TensorType>> InferFromRule(const OpDef& op, const Attrs& attrs, absl::Span<const TensorType> inputs) {
+StatusOr<std::vector<TensorType>> InferFromRule(const OpDef& op, const Attrs& attrs,
+                                                absl::Span<const TensorType> inputs) {
   auto rule = ParseFactorRule(op.rule(attrs, inputs), Ranks(inputs));
   if (!rule.ok()) return Invalid(op, absl::StrCat(Operands(op, inputs), ": ", rule.status().message()));
   std::vector<Shape> shapes;
@@ -174,7 +193,8 @@ StatusOr<ScalarProgram> FormulaProgram(const OpDef& op, const Attrs& attrs) {
   for (const InputDef& i : op.inputs) names.inputs.push_back(i.name);
   for (const auto& a : attrs.items()) {
     if (const double* d = std::get_if<double>(&a.second)) names.constants.emplace_back(a.first, *d);
-    if (const int64_t* i = std::get_if<int64_t>(&a.second)) names.constants.emplace_back(a.first, static_cast<double>(*i));
+    if (const int64_t* i = std::get_if<int64_t>(&a.second))
+      names.constants.emplace_back(a.first, static_cast<double>(*i));
     if (const bool* b = std::get_if<bool>(&a.second)) names.constants.emplace_back(a.first, *b ? 1.0 : 0.0);
   }
   return ParseFormula(op.formula, names);
@@ -183,14 +203,18 @@ StatusOr<ScalarProgram> FormulaProgram(const OpDef& op, const Attrs& attrs) {
 Status CheckOperands(const OpDef& op, absl::Span<const TensorType> inputs, Attrs& attrs) {
   const bool variadic = !op.inputs.empty() && op.inputs.back().variadic;
   if (variadic ? inputs.size() < op.inputs.size() : inputs.size() != op.inputs.size()) {
-    return Invalid(op, absl::StrCat("takes ", variadic ? "at least " : "", op.inputs.size(), " inputs (",
-                                    absl::StrJoin(op.inputs, ", ", [](std::string* o, const InputDef& d) { o->append(d.name); }), "), got ", inputs.size()));
+    return Invalid(
+        op, absl::StrCat("takes ", variadic ? "at least " : "", op.inputs.size(), " inputs (",
+                         absl::StrJoin(op.inputs, ", ", [](std::string* o, const InputDef& d) { o->append(d.name); }),
+                         "), got ", inputs.size()));
   }
   RETURN_IF_ERROR(CheckTypes(op, inputs));
   RETURN_IF_ERROR(NormaliseAttrs(op, inputs, attrs));
   if (op.check) {
     const Status s = op.check(attrs, inputs);
-    if (!s.ok()) return Invalid(op, inputs.empty() ? std::string(s.message()) : absl::StrCat(Operands(op, inputs), ": ", s.message()));
+    if (!s.ok())
+      return Invalid(op,
+                     inputs.empty() ? std::string(s.message()) : absl::StrCat(Operands(op, inputs), ": ", s.message()));
   }
   return absl::OkStatus();
 }
@@ -199,11 +223,14 @@ StatusOr<std::vector<TensorType>> CheckCall(const OpDef& op, absl::Span<const Te
   RETURN_IF_ERROR(CheckOperands(op, inputs, attrs));
   if (!op.infer) return InferFromRule(op, attrs, inputs);
   auto outputs = op.infer(attrs, inputs);
-  if (!outputs.ok()) return Invalid(op, inputs.empty() ? std::string(outputs.status().message()) : absl::StrCat(Operands(op, inputs), ": ", outputs.status().message()));
+  if (!outputs.ok())
+    return Invalid(op, inputs.empty() ? std::string(outputs.status().message())
+                                      : absl::StrCat(Operands(op, inputs), ": ", outputs.status().message()));
   return outputs;
 }
 
-StatusOr<FactorRule> RuleOf(const OpDef& op, const Attrs& attrs, absl::Span<const TensorType> inputs, absl::Span<const TensorType> outputs) {
+StatusOr<FactorRule> RuleOf(const OpDef& op, const Attrs& attrs, absl::Span<const TensorType> inputs,
+                            absl::Span<const TensorType> outputs) {
   if (op.rule) return ParseFactorRule(op.rule(attrs, inputs), Ranks(inputs));
   FactorRule rule;
   const auto whole = [&](const TensorType& t, absl::string_view prefix, size_t n, bool output) {

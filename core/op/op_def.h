@@ -37,8 +37,8 @@ enum class AttrKind : uint8_t { kBool, kInt, kFloat, kString, kInts, kDType, kAx
 struct AttrDef {
   std::string name;
   AttrKind kind = AttrKind::kInt;
-  AttrValue fallback;      // the default
-  bool required = false;   // no default
+  AttrValue fallback;     // the default
+  bool required = false;  // no default
   std::string doc;
   std::vector<std::string> choices;  // kString: the legal values, when they are few
 };
@@ -47,7 +47,7 @@ struct AttrDef {
 struct Sample {
   std::vector<TensorType> inputs;  // T inputs are given as f32 and are tried in other types too
   Attrs attrs = {};
-  double low = -1, high = 1;       // range of float values; integers of index inputs are in [0, index_limit)
+  double low = -1, high = 1;  // range of float values; integers of index inputs are in [0, index_limit)
   int64_t index_limit = 4;
   bool positive() const { return low > 0; }
 };
@@ -69,7 +69,8 @@ struct LocalizeCall {
 };
 using LocalizeFn = std::function<StatusOr<Attrs>(const LocalizeCall&)>;
 // Floating-point operations of one run; the default counts one for each output element.
-using FlopsFn = std::function<double(const Attrs&, absl::Span<const TensorType> inputs, absl::Span<const TensorType> outputs)>;
+using FlopsFn =
+    std::function<double(const Attrs&, absl::Span<const TensorType> inputs, absl::Span<const TensorType> outputs)>;
 
 struct OpDef {
   explicit OpDef(std::string op_name) : name(std::move(op_name)) {}
@@ -83,10 +84,10 @@ struct OpDef {
   std::vector<DType> types;  // what T may be; empty: every float type
 
   RuleFn rule;
-  InferFn infer;   // empty: shapes from the rule, element types T
-  CheckFn check;   // further conditions, before infer
-  BodyFn body;     // a composite: the builder puts this in its place, and nothing below is needed
-  GradFn grad;     // empty: asking for this gradient is an error that names the operator
+  InferFn infer;               // empty: shapes from the rule, element types T
+  CheckFn check;               // further conditions, before infer
+  BodyFn body;                 // a composite: the builder puts this in its place, and nothing below is needed
+  GradFn grad;                 // empty: asking for this gradient is an error that names the operator
   bool zero_gradient = false;  // comparisons, argmax: the gradient is zero everywhere
   LocalizeFn localize;
   FlopsFn flops;
@@ -95,19 +96,31 @@ struct OpDef {
   ReferenceKernel reference;         // made from the formula when there is one
   std::vector<FastKernel> fast;
 
-  bool view = false;        // the output is the first input's memory under another type
-  bool random = false;      // carries an attribute _rng, its stream of random numbers (R10)
-  bool side_effect = false; // not removed as dead, not merged as common
-  bool elementwise = false; // any output may lie over any input of its type: set where there is a formula
+  bool view = false;         // the output is the first input's memory under another type
+  bool random = false;       // carries an attribute _rng, its stream of random numbers (R10)
+  bool side_effect = false;  // not removed as dead, not merged as common
+  bool elementwise = false;  // any output may lie over any input of its type: set where there is a formula
   // Outputs that may be written over an input's memory: pairs (output, input).
   std::vector<std::pair<int, int>> in_place;
   std::vector<Sample> samples;
 
   // Chained setters, so that a definition reads from top to bottom.
-  OpDef& Class(std::string v) { class_name = std::move(v); return *this; }
-  OpDef& Doc(std::string v) { doc = std::move(v); return *this; }
-  OpDef& Input(std::string n, TypeClass t = TypeClass::kT) { inputs.push_back({std::move(n), t, false}); return *this; }
-  OpDef& Variadic(std::string n, TypeClass t = TypeClass::kT) { inputs.push_back({std::move(n), t, true}); return *this; }
+  OpDef& Class(std::string v) {
+    class_name = std::move(v);
+    return *this;
+  }
+  OpDef& Doc(std::string v) {
+    doc = std::move(v);
+    return *this;
+  }
+  OpDef& Input(std::string n, TypeClass t = TypeClass::kT) {
+    inputs.push_back({std::move(n), t, false});
+    return *this;
+  }
+  OpDef& Variadic(std::string n, TypeClass t = TypeClass::kT) {
+    inputs.push_back({std::move(n), t, true});
+    return *this;
+  }
   OpDef& Attr(std::string n, AttrKind k, AttrValue fallback, std::string d = "") {
     attrs.push_back({std::move(n), k, std::move(fallback), false, std::move(d), {}});
     return *this;
@@ -121,29 +134,85 @@ struct OpDef {
     attrs.push_back({std::move(n), AttrKind::kString, first, false, std::move(d), std::move(choices)});
     return *this;
   }
-  OpDef& Outputs(std::vector<std::string> v) { outputs = std::move(v); return *this; }
-  OpDef& Types(std::vector<DType> v) { types = std::move(v); return *this; }
-  OpDef& AllTypes() { return Types({DType::kF32, DType::kF64, DType::kBF16, DType::kF16, DType::kI32, DType::kI64, DType::kU8, DType::kBool}); }
-  OpDef& NumericTypes() { return Types({DType::kF32, DType::kF64, DType::kBF16, DType::kF16, DType::kI32, DType::kI64, DType::kU8}); }
+  OpDef& Outputs(std::vector<std::string> v) {
+    outputs = std::move(v);
+    return *this;
+  }
+  OpDef& Types(std::vector<DType> v) {
+    types = std::move(v);
+    return *this;
+  }
+  OpDef& AllTypes() {
+    return Types(
+        {DType::kF32, DType::kF64, DType::kBF16, DType::kF16, DType::kI32, DType::kI64, DType::kU8, DType::kBool});
+  }
+  OpDef& NumericTypes() {
+    return Types({DType::kF32, DType::kF64, DType::kBF16, DType::kF16, DType::kI32, DType::kI64, DType::kU8});
+  }
   OpDef& Rule(std::string v) {
     rule = [v](const Attrs&, absl::Span<const TensorType>) { return v; };
     return *this;
   }
-  OpDef& Rule(RuleFn v) { rule = std::move(v); return *this; }
-  OpDef& Infer(InferFn v) { infer = std::move(v); return *this; }
-  OpDef& Check(CheckFn v) { check = std::move(v); return *this; }
-  OpDef& Body(BodyFn v) { body = std::move(v); return *this; }
-  OpDef& Grad(GradFn v) { grad = std::move(v); return *this; }
-  OpDef& ZeroGrad() { zero_gradient = true; return *this; }
-  OpDef& Localize(LocalizeFn v) { localize = std::move(v); return *this; }
-  OpDef& Flops(FlopsFn v) { flops = std::move(v); return *this; }
-  OpDef& Reference(ReferenceKernel v) { reference = std::move(v); return *this; }
-  OpDef& Fast(FastKernel v) { fast.push_back(std::move(v)); return *this; }
-  OpDef& View() { view = true; return *this; }
-  OpDef& Random() { random = true; return *this; }
-  OpDef& SideEffect() { side_effect = true; return *this; }
-  OpDef& InPlace(int output, int input) { in_place.emplace_back(output, input); return *this; }
-  OpDef& AddSample(Sample v) { samples.push_back(std::move(v)); return *this; }
+  OpDef& Rule(RuleFn v) {
+    rule = std::move(v);
+    return *this;
+  }
+  OpDef& Infer(InferFn v) {
+    infer = std::move(v);
+    return *this;
+  }
+  OpDef& Check(CheckFn v) {
+    check = std::move(v);
+    return *this;
+  }
+  OpDef& Body(BodyFn v) {
+    body = std::move(v);
+    return *this;
+  }
+  OpDef& Grad(GradFn v) {
+    grad = std::move(v);
+    return *this;
+  }
+  OpDef& ZeroGrad() {
+    zero_gradient = true;
+    return *this;
+  }
+  OpDef& Localize(LocalizeFn v) {
+    localize = std::move(v);
+    return *this;
+  }
+  OpDef& Flops(FlopsFn v) {
+    flops = std::move(v);
+    return *this;
+  }
+  OpDef& Reference(ReferenceKernel v) {
+    reference = std::move(v);
+    return *this;
+  }
+  OpDef& Fast(FastKernel v) {
+    fast.push_back(std::move(v));
+    return *this;
+  }
+  OpDef& View() {
+    view = true;
+    return *this;
+  }
+  OpDef& Random() {
+    random = true;
+    return *this;
+  }
+  OpDef& SideEffect() {
+    side_effect = true;
+    return *this;
+  }
+  OpDef& InPlace(int output, int input) {
+    in_place.emplace_back(output, input);
+    return *this;
+  }
+  OpDef& AddSample(Sample v) {
+    samples.push_back(std::move(v));
+    return *this;
+  }
 };
 
 // The program of an elementwise operator for these attributes (numbers in them are constants of the

@@ -28,7 +28,8 @@ OpRegistry::OpRegistry(std::vector<OpDef> ops) : ops_(std::move(ops)) {
 }
 
 const OpDef* OpRegistry::Find(absl::string_view name) const {
-  const auto it = std::lower_bound(ops_.begin(), ops_.end(), name, [](const OpDef& op, absl::string_view n) { return op.name < n; });
+  const auto it = std::lower_bound(ops_.begin(), ops_.end(), name,
+                                   [](const OpDef& op, absl::string_view n) { return op.name < n; });
   return it != ops_.end() && it->name == name ? &*it : nullptr;
 }
 

@@ -11,9 +11,12 @@ StatusOr<AveragePooling> Resolve(const Attrs& attrs, const TensorType& x, absl::
   ASSIGN_OR_RETURN(const auto other, Pair(attrs, size));
   const Image image = Image::Of(x, ChannelsLast(attrs));
   if (size == "input_size") {
-    return AveragePooling{image.n, image.c, image.channels_last, AdaptiveAverages(other[0], image.h), AdaptiveAverages(other[1], image.w)}.Transposed();
+    return AveragePooling{image.n, image.c, image.channels_last, AdaptiveAverages(other[0], image.h),
+                          AdaptiveAverages(other[1], image.w)}
+        .Transposed();
   }
-  return AveragePooling{image.n, image.c, image.channels_last, AdaptiveAverages(image.h, other[0]), AdaptiveAverages(image.w, other[1])};
+  return AveragePooling{image.n, image.c, image.channels_last, AdaptiveAverages(image.h, other[0]),
+                        AdaptiveAverages(image.w, other[1])};
 }
 
 OpDef Define(std::string name, std::string input, std::string size) {
@@ -40,7 +43,8 @@ OpDef Define(std::string name, std::string input, std::string size) {
 GradFn GradThrough(std::string op, std::string size) {
   return [op, size](GradContext& c) {
     const Image x = Image::Of(c.g.TypeOf(c.x(0)), ChannelsLast(c.attrs));
-    return std::vector<Value>{c.g.Op(op, {c.dy[0]}, {{"data_format", c.attrs.Str("data_format")}, {size, std::vector<int64_t>{x.h, x.w}}})};
+    return std::vector<Value>{
+        c.g.Op(op, {c.dy[0]}, {{"data_format", c.attrs.Str("data_format")}, {size, std::vector<int64_t>{x.h, x.w}}})};
   };
 }
 
@@ -49,7 +53,10 @@ GradFn GradThrough(std::string op, std::string size) {
 MSLUA_OPERATOR(adaptive_avg_pool2d) {
   using Ints = std::vector<int64_t>;
   OpDef op = Define("adaptive_avg_pool2d", "x", "output_size");
-  op.Class("AdaptiveAvgPool2D").Doc("Means over windows that divide each image into output_size pieces: x [n, c, h, w] gives [n, c, p, q]; 1 is the global mean.");
+  op.Class("AdaptiveAvgPool2D")
+      .Doc(
+          "Means over windows that divide each image into output_size pieces: x [n, c, h, w] gives [n, c, p, q]; 1 is "
+          "the global mean.");
   op.Grad(GradThrough("adaptive_avg_pool2d_grad", "input_size"));
   op.AddSample({{{DType::kF32, {2, 3, 5, 7}}}, {{"output_size", Ints{1}}}});
   op.AddSample({{{DType::kF32, {2, 5, 7, 19}}}, {{"output_size", Ints{3, 2}}, {"data_format", "NHWC"}}});

@@ -5,8 +5,11 @@ namespace mslua {
 
 MSLUA_OPERATOR(apply_adam) {
   OpDef op("apply_adam");
-  op.Doc("Adam (Kingma and Ba, 2015, algorithm 1): g = grad + weight_decay * param; m = beta1 * m + (1 - beta1) * g; v = beta2 * v + (1 - beta2) * g^2; "
-         "new_param = param - lr * (m / (1 - beta1^step)) / (sqrt(v / (1 - beta2^step)) + eps). step counts from 1; m and v start at 0.");
+  op.Doc(
+      "Adam (Kingma and Ba, 2015, algorithm 1): g = grad + weight_decay * param; m = beta1 * m + (1 - beta1) * g; v = "
+      "beta2 * v + (1 - beta2) * g^2; "
+      "new_param = param - lr * (m / (1 - beta1^step)) / (sqrt(v / (1 - beta2^step)) + eps). step counts from 1; m and "
+      "v start at 0.");
   DeclareUpdate(op, {"m", "v"}, {"lr", "weight_decay", "step"});
   op.Attr("beta1", AttrKind::kFloat, 0.9).Attr("beta2", AttrKind::kFloat, 0.999).Attr("eps", AttrKind::kFloat, 1e-8);
   op.Body([](GraphBuilder& g, absl::Span<const Value> in, const Attrs& attrs) -> std::vector<Value> {
@@ -18,7 +21,16 @@ MSLUA_OPERATOR(apply_adam) {
     const Value v = u.Let("v", "beta2 * v + (1 - beta2) * grad * grad");
     return {u.Let("param", "param - rate * m / (sqrt(v * correction) + eps)"), m, v};
   });
-  op.AddSample({{{DType::kF32, {3, 5}}, {DType::kF32, {3, 5}}, {DType::kF32, {3, 5}}, {DType::kF32, {3, 5}}, {DType::kF32, {}}, {DType::kF32, {}}, {DType::kF32, {}}}, {}, 0.5, 1.5});
+  op.AddSample({{{DType::kF32, {3, 5}},
+                 {DType::kF32, {3, 5}},
+                 {DType::kF32, {3, 5}},
+                 {DType::kF32, {3, 5}},
+                 {DType::kF32, {}},
+                 {DType::kF32, {}},
+                 {DType::kF32, {}}},
+                {},
+                0.5,
+                1.5});
   return {op};
 }
 

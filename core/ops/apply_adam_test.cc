@@ -10,7 +10,8 @@ namespace mslua {
 namespace {
 
 // The results of one update of scalars held in [1].
-std::vector<double> Update(const std::string& op, std::vector<double> tensors, std::vector<double> scalars, Attrs attrs = {}) {
+std::vector<double> Update(const std::string& op, std::vector<double> tensors, std::vector<double> scalars,
+                           Attrs attrs = {}) {
   GraphBuilder g;
   std::vector<Value> in;
   std::vector<std::string> bytes;
@@ -74,9 +75,11 @@ TEST(ApplyLamb, StepHasTheParametersNorm) {
 
 TEST(Updates, SayWhatDoesNotFit) {
   GraphBuilder g;
-  const Value p = g.Input("p", kParameter, {DType::kF32, {3}}), d = g.Input("d", kData, {DType::kF32, {4}}), lr = g.Input("lr", kScalar, {DType::kF32, {}});
+  const Value p = g.Input("p", kParameter, {DType::kF32, {3}}), d = g.Input("d", kData, {DType::kF32, {4}}),
+              lr = g.Input("lr", kScalar, {DType::kF32, {}});
   g.OpMulti("apply_sgd", {p, d, lr, lr});
-  EXPECT_NE(g.status().message().find("the gradient and the state have the parameter's shape"), std::string::npos) << g.status();
+  EXPECT_NE(g.status().message().find("the gradient and the state have the parameter's shape"), std::string::npos)
+      << g.status();
 }
 
 }  // namespace

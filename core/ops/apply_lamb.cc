@@ -14,8 +14,11 @@ Value SumOfSquares(GraphBuilder& g, Value x) {
 
 MSLUA_OPERATOR(apply_lamb) {
   OpDef op("apply_lamb");
-  op.Doc("LAMB (You et al., 2020, algorithm 2): m and v as Adam's, corrected for their start at 0; r = m / (sqrt(v) + eps) + weight_decay * param; "
-         "new_param = param - lr * (norm(param) / norm(r)) * r, where the ratio is 1 when either norm is 0. step counts from 1.");
+  op.Doc(
+      "LAMB (You et al., 2020, algorithm 2): m and v as Adam's, corrected for their start at 0; r = m / (sqrt(v) + "
+      "eps) + weight_decay * param; "
+      "new_param = param - lr * (norm(param) / norm(r)) * r, where the ratio is 1 when either norm is 0. step counts "
+      "from 1.");
   DeclareUpdate(op, {"m", "v"}, {"lr", "weight_decay", "step"});
   op.Attr("beta1", AttrKind::kFloat, 0.9).Attr("beta2", AttrKind::kFloat, 0.999).Attr("eps", AttrKind::kFloat, 1e-6);
   op.Body([](GraphBuilder& g, absl::Span<const Value> in, const Attrs& attrs) -> std::vector<Value> {
@@ -30,7 +33,16 @@ MSLUA_OPERATOR(apply_lamb) {
     u.Let("trust", "select(logical_and(gt(param_square, 0), gt(r_square, 0)), sqrt(param_square / r_square), 1)");
     return {u.Let("param", "param - lr * trust * r"), m, v};
   });
-  op.AddSample({{{DType::kF32, {3, 5}}, {DType::kF32, {3, 5}}, {DType::kF32, {3, 5}}, {DType::kF32, {3, 5}}, {DType::kF32, {}}, {DType::kF32, {}}, {DType::kF32, {}}}, {}, 0.5, 1.5});
+  op.AddSample({{{DType::kF32, {3, 5}},
+                 {DType::kF32, {3, 5}},
+                 {DType::kF32, {3, 5}},
+                 {DType::kF32, {3, 5}},
+                 {DType::kF32, {}},
+                 {DType::kF32, {}},
+                 {DType::kF32, {}}},
+                {},
+                0.5,
+                1.5});
   return {op};
 }
 

@@ -11,11 +11,13 @@ StatusOr<AveragePooling> Resolve(const Attrs& attrs, const Image& x) {
   ASSIGN_OR_RETURN(const Window window, ResolveWindow(attrs, size, x.h, x.w));
   for (int a = 0; a < 2; ++a) {
     if (window.before[a] >= size[a] || window.after[a] >= size[a]) {
-      return absl::InvalidArgumentError(absl::StrCat("padding is not smaller than kernel_size ", size[a], ": some windows would be empty"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("padding is not smaller than kernel_size ", size[a], ": some windows would be empty"));
     }
   }
   const bool count = attrs.Bool("count_include_pad") && attrs.Str("pad_mode") == "pad";
-  return AveragePooling{x.n, x.c, x.channels_last, WindowAverages(window, 0, x.h, count), WindowAverages(window, 1, x.w, count)};
+  return AveragePooling{x.n, x.c, x.channels_last, WindowAverages(window, 0, x.h, count),
+                        WindowAverages(window, 1, x.w, count)};
 }
 
 StatusOr<AveragePooling> OfForward(const Attrs& attrs, const TensorType& x) {
@@ -30,14 +32,16 @@ StatusOr<AveragePooling> OfGrad(const Attrs& attrs, const TensorType& dy) {
   x.h = size[0];
   x.w = size[1];
   ASSIGN_OR_RETURN(const AveragePooling p, Resolve(attrs, x));
-  if (p.result().shape() != dy.shape) return absl::InvalidArgumentError(absl::StrCat("dy should be ", ToString(p.result().shape())));
+  if (p.result().shape() != dy.shape)
+    return absl::InvalidArgumentError(absl::StrCat("dy should be ", ToString(p.result().shape())));
   return p.Transposed();
 }
 
 void DeclarePool(OpDef& op) {
   op.Required("kernel_size", AttrKind::kInts, "one number or (height, width)");
   DeclareWindow(op, false);
-  op.Attr("count_include_pad", AttrKind::kBool, true, "elements of pad_mode 'pad' count as zeros; those of 'same' never count");
+  op.Attr("count_include_pad", AttrKind::kBool, true,
+          "elements of pad_mode 'pad' count as zeros; those of 'same' never count");
   op.Rule([](const Attrs& a, absl::Span<const TensorType>) -> std::string {
     return ChannelsLast(a) ? "n !h !w c -> n !p !q c" : "n c !h !w -> n c !p !q";
   });
@@ -45,7 +49,8 @@ void DeclarePool(OpDef& op) {
 
 Attrs PoolAttrs(const Attrs& attrs) {
   Attrs kept;
-  for (const char* name : {"kernel_size", "stride", "pad_mode", "padding", "data_format", "count_include_pad"}) kept.Set(name, *attrs.Find(name));
+  for (const char* name : {"kernel_size", "stride", "pad_mode", "padding", "data_format", "count_include_pad"})
+    kept.Set(name, *attrs.Find(name));
   return kept;
 }
 
@@ -54,7 +59,8 @@ Attrs PoolAttrs(const Attrs& attrs) {
 MSLUA_OPERATOR(avg_pool2d) {
   using Ints = std::vector<int64_t>;
   OpDef op("avg_pool2d");
-  op.Class("AvgPool").Doc("The mean under each window: x [n, c, h, w] gives [n, c, p, q] (channels last with data_format 'NHWC').");
+  op.Class("AvgPool").Doc(
+      "The mean under each window: x [n, c, h, w] gives [n, c, p, q] (channels last with data_format 'NHWC').");
   op.Input("x");
   DeclarePool(op);
   op.Infer([](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
@@ -74,7 +80,12 @@ MSLUA_OPERATOR(avg_pool2d) {
   });
   op.Fast(HighwayAveragePool([](const OpSpec& s) { return OfForward(s.attrs, s.inputs[0]); }));
   op.AddSample({{{DType::kF32, {2, 3, 7, 6}}}, {{"kernel_size", Ints{2}}, {"stride", Ints{2}}}});
-  op.AddSample({{{DType::kF32, {2, 7, 6, 19}}}, {{"kernel_size", Ints{3}}, {"stride", Ints{2}}, {"pad_mode", "pad"}, {"padding", Ints{1}}, {"data_format", "NHWC"}}});
+  op.AddSample({{{DType::kF32, {2, 7, 6, 19}}},
+                {{"kernel_size", Ints{3}},
+                 {"stride", Ints{2}},
+                 {"pad_mode", "pad"},
+                 {"padding", Ints{1}},
+                 {"data_format", "NHWC"}}});
   op.AddSample({{{DType::kF32, {1, 2, 5, 5}}}, {{"kernel_size", Ints{3, 2}}, {"pad_mode", "same"}}});
 
   OpDef grad("avg_pool2d_grad");
@@ -93,9 +104,15 @@ MSLUA_OPERATOR(avg_pool2d) {
     return absl::OkStatus();
   });
   grad.Fast(HighwayAveragePool([](const OpSpec& s) { return OfGrad(s.attrs, s.inputs[0]); }));
-  grad.AddSample({{{DType::kF32, {2, 3, 3, 3}}}, {{"kernel_size", Ints{2}}, {"stride", Ints{2}}, {"input_size", Ints{7, 6}}}});
+  grad.AddSample(
+      {{{DType::kF32, {2, 3, 3, 3}}}, {{"kernel_size", Ints{2}}, {"stride", Ints{2}}, {"input_size", Ints{7, 6}}}});
   grad.AddSample({{{DType::kF32, {2, 4, 3, 19}}},
-                  {{"kernel_size", Ints{3}}, {"stride", Ints{2}}, {"pad_mode", "pad"}, {"padding", Ints{1}}, {"data_format", "NHWC"}, {"input_size", Ints{7, 6}}}});
+                  {{"kernel_size", Ints{3}},
+                   {"stride", Ints{2}},
+                   {"pad_mode", "pad"},
+                   {"padding", Ints{1}},
+                   {"data_format", "NHWC"},
+                   {"input_size", Ints{7, 6}}}});
   return {op, grad};
 }
 

@@ -21,7 +21,8 @@ std::string ImageDims(const Attrs& attrs, int64_t rank) {
 // Operands: `images` tensors of x's shape, then `vectors` of [channels]; results: `to_vectors` of [channels], or one
 // of x's shape when it is 0.
 void DeclareChannels(OpDef& op, int images, int vectors, int to_vectors) {
-  op.Choice("data_format", {"NCHW", "NHWC"}, "where x's channels are: axis 2 of n, c, .. or last (any number of dimensions from 2)");
+  op.Choice("data_format", {"NCHW", "NHWC"},
+            "where x's channels are: axis 2 of n, c, .. or last (any number of dimensions from 2)");
   op.Rule([=](const Attrs& a, absl::Span<const TensorType> in) {
     const std::string x = ImageDims(a, in[0].rank());
     std::string rule = x;
@@ -35,7 +36,8 @@ void DeclareChannels(OpDef& op, int images, int vectors, int to_vectors) {
     if (in[0].rank() < 2) return absl::InvalidArgumentError("the images need 2 or more dimensions");
     const DType wanted = in[0].dtype == DType::kF64 ? DType::kF64 : DType::kF32;
     for (int i = images; i < images + vectors; ++i) {
-      if (in[i].dtype != wanted) return absl::InvalidArgumentError(StrCat("statistics and parameters are ", Name(wanted), " here"));
+      if (in[i].dtype != wanted)
+        return absl::InvalidArgumentError(StrCat("statistics and parameters are ", Name(wanted), " here"));
     }
     return absl::OkStatus();
   });
@@ -43,7 +45,8 @@ void DeclareChannels(OpDef& op, int images, int vectors, int to_vectors) {
     const int64_t c = Channels::Of(a, in[0].shape).channels;
     if (images == 2 && in[1].shape != in[0].shape) return absl::InvalidArgumentError("dy and x differ");
     for (int i = images; i < images + vectors; ++i) {
-      if (in[i].shape != Shape{c}) return absl::InvalidArgumentError(StrCat("expected [", c, "], one element a channel"));
+      if (in[i].shape != Shape{c})
+        return absl::InvalidArgumentError(StrCat("expected [", c, "], one element a channel"));
     }
     if (to_vectors == 0) return std::vector<TensorType>{in[0]};
     return std::vector<TensorType>(to_vectors, {in[images].dtype, {c}});
@@ -110,20 +113,23 @@ Status GradStatsReference(const OpCall& call) {
 }
 
 Status ApplyReference(const OpCall& call) {
-  const std::vector<double> mean = Doubles(call.inputs[1]), rstd = Doubles(call.inputs[2]), scale = Doubles(call.inputs[3]), bias = Doubles(call.inputs[4]);
+  const std::vector<double> mean = Doubles(call.inputs[1]), rstd = Doubles(call.inputs[2]),
+                            scale = Doubles(call.inputs[3]), bias = Doubles(call.inputs[4]);
   DispatchFloat(call.inputs[0].type.dtype, [&](auto zero) {
     using T = decltype(zero);
     const T* x = call.inputs[0].as<T>();
     T* y = call.outputs[0].as<T>();
     ForEachElement(Channels::Of(call.attrs, call.inputs[0].type.shape), [&](int64_t i, int64_t k) {
-      y[i] = static_cast<T>(static_cast<ComputeType<T>>((static_cast<double>(x[i]) - mean[k]) * rstd[k] * scale[k] + bias[k]));
+      y[i] = static_cast<T>(
+          static_cast<ComputeType<T>>((static_cast<double>(x[i]) - mean[k]) * rstd[k] * scale[k] + bias[k]));
     });
   });
   return absl::OkStatus();
 }
 
 Status GradApplyReference(const OpCall& call) {
-  const std::vector<double> mean = Doubles(call.inputs[2]), rstd = Doubles(call.inputs[3]), scale = Doubles(call.inputs[4]), dbias = Doubles(call.inputs[5]),
+  const std::vector<double> mean = Doubles(call.inputs[2]), rstd = Doubles(call.inputs[3]),
+                            scale = Doubles(call.inputs[4]), dbias = Doubles(call.inputs[5]),
                             dscale = Doubles(call.inputs[6]);
   const int64_t count = call.attrs.Int("count");
   const double inverse = count > 0 ? 1.0 / static_cast<double>(count) : 0;
@@ -153,16 +159,21 @@ std::vector<Value> StatsGrad(GradContext& c) {
   const TensorType x = g.TypeOf(c.x(0));
   const DType statistics = g.TypeOf(c.x(1)).dtype;
   const double count = static_cast<double>(Channels::Of(c.attrs, x.shape).count());
-  const Value dsum = c.dy[0].valid() ? c.dy[0] : ZerosLike(g, c.x(1)), dsquares = c.dy[1].valid() ? c.dy[1] : ZerosLike(g, c.x(1));
+  const Value dsum = c.dy[0].valid() ? c.dy[0] : ZerosLike(g, c.x(1)),
+              dsquares = c.dy[1].valid() ? c.dy[1] : ZerosLike(g, c.x(1));
   std::vector<Value> d(2);
   if (c.needed[0]) {
     const auto over = [&](Value v) { return OverChannels(g, v, c.attrs, x.rank()); };
     const Value dx = EmitFormula(g, "dsum + 2 * (x - shift) * dsquares",
-                                 {{"x", Cast(g, c.x(0), statistics)}, {"shift", over(c.x(1))}, {"dsum", over(dsum)}, {"dsquares", over(dsquares)}});
+                                 {{"x", Cast(g, c.x(0), statistics)},
+                                  {"shift", over(c.x(1))},
+                                  {"dsum", over(dsum)},
+                                  {"dsquares", over(dsquares)}});
     d[0] = Cast(g, dx, x.dtype);
   }
   if (c.needed[1]) {
-    d[1] = EmitFormula(g, "-count * dsum - 2 * sum * dsquares", {{"sum", c.outputs[0]}, {"dsum", dsum}, {"dsquares", dsquares}}, {{"count", count}});
+    d[1] = EmitFormula(g, "-count * dsum - 2 * sum * dsquares",
+                       {{"sum", c.outputs[0]}, {"dsum", dsum}, {"dsquares", dsquares}}, {{"count", count}});
   }
   return d;
 }
@@ -175,18 +186,23 @@ std::vector<Value> ApplyGrad(GradContext& c) {
   if (!g.status().ok()) return std::vector<Value>(5);
   const Value dbias = sums[0], dscale = sums[1];
   std::vector<Value> d(5);
-  if (c.needed[0]) d[0] = g.Op("batch_norm_grad_apply", {dy, x, mean, rstd, scale, dbias, dscale}, {{"count", c.attrs.Int("count")}, {"data_format", format}});
+  if (c.needed[0])
+    d[0] = g.Op("batch_norm_grad_apply", {dy, x, mean, rstd, scale, dbias, dscale},
+                {{"count", c.attrs.Int("count")}, {"data_format", format}});
   if (c.attrs.Int("count") == 0) {
-    if (c.needed[1]) d[1] = EmitFormula(g, "-dbias * scale * rstd", {{"scale", scale}, {"rstd", rstd}, {"dbias", dbias}});
-    if (c.needed[2]) d[2] = EmitFormula(g, "dscale * scale / rstd", {{"scale", scale}, {"rstd", rstd}, {"dscale", dscale}});
+    if (c.needed[1])
+      d[1] = EmitFormula(g, "-dbias * scale * rstd", {{"scale", scale}, {"rstd", rstd}, {"dbias", dbias}});
+    if (c.needed[2])
+      d[2] = EmitFormula(g, "dscale * scale / rstd", {{"scale", scale}, {"rstd", rstd}, {"dscale", dscale}});
   }
   d[3] = dscale;
   d[4] = dbias;
   return d;
 }
 
-constexpr char kCountDoc[] = "above 0: mean and rstd are x's own, over so many elements a channel on all devices together; "
-                             "x's gradient then includes their change, and none flows into mean and rstd";
+constexpr char kCountDoc[] =
+    "above 0: mean and rstd are x's own, over so many elements a channel on all devices together; "
+    "x's gradient then includes their change, and none flows into mean and rstd";
 
 std::vector<Value> Body(GraphBuilder& g, absl::Span<const Value> in, const Attrs& attrs) {
   const TensorType& x = g.TypeOf(in[0]);
@@ -197,7 +213,8 @@ std::vector<Value> Body(GraphBuilder& g, absl::Span<const Value> in, const Attrs
   const double eps = attrs.Float("eps");
   if (!attrs.Bool("training")) {
     const Value rstd = EmitFormula(g, "rsqrt(v + eps)", {{"v", old_var}}, {{"eps", eps}});
-    return {g.Op("batch_norm_apply", {in[0], old_mean, rstd, scale, bias}, {{"data_format", format}}), old_mean, old_var};
+    return {g.Op("batch_norm_apply", {in[0], old_mean, rstd, scale, bias}, {{"data_format", format}}), old_mean,
+            old_var};
   }
   const std::vector<Value> sums = g.OpMulti("batch_norm_stats", {in[0], old_mean}, {{"data_format", format}});
   if (!g.status().ok()) return std::vector<Value>(3);
@@ -205,11 +222,14 @@ std::vector<Value> Body(GraphBuilder& g, absl::Span<const Value> in, const Attrs
   const double unbiased = count > 1 ? static_cast<double>(count) / static_cast<double>(count - 1) : 1;
   const Value offset = Mul(g, sums[0], inverse);
   const Value mean = Add(g, offset, old_mean);
-  const Value var = EmitFormula(g, "max(sq * inverse - d * d, 0)", {{"sq", sums[1]}, {"d", offset}}, {{"inverse", inverse}});
+  const Value var =
+      EmitFormula(g, "max(sq * inverse - d * d, 0)", {{"sq", sums[1]}, {"d", offset}}, {{"inverse", inverse}});
   const Value rstd = EmitFormula(g, "rsqrt(v + eps)", {{"v", var}}, {{"eps", eps}});
-  const Value y = g.Op("batch_norm_apply", {in[0], mean, rstd, scale, bias}, {{"count", count}, {"data_format", format}});
+  const Value y =
+      g.Op("batch_norm_apply", {in[0], mean, rstd, scale, bias}, {{"count", count}, {"data_format", format}});
   const Value new_mean = EmitFormula(g, "old + m * d", {{"d", offset}, {"old", old_mean}}, {{"m", m}});
-  const Value new_var = EmitFormula(g, "(1 - m) * old + m * unbiased * v", {{"v", var}, {"old", old_var}}, {{"m", m}, {"unbiased", unbiased}});
+  const Value new_var = EmitFormula(g, "(1 - m) * old + m * unbiased * v", {{"v", var}, {"old", old_var}},
+                                    {{"m", m}, {"unbiased", unbiased}});
   return {y, new_mean, new_var};
 }
 
@@ -220,8 +240,10 @@ MSLUA_OPERATOR(batch_norm) {
   const Attrs last = {{"data_format", std::string("NHWC")}};
 
   OpDef stats("batch_norm_stats");
-  stats.Doc("The sums over all but the channels of x - shift and of (x - shift)^2; x [n, c, ..], shift [c]. In f32 (f64 for f64). Sums of parts "
-            "add up. The variance loses digits as (mean - shift)^2 grows over it: batch_norm shifts by the running mean.");
+  stats.Doc(
+      "The sums over all but the channels of x - shift and of (x - shift)^2; x [n, c, ..], shift [c]. In f32 (f64 for "
+      "f64). Sums of parts "
+      "add up. The variance loses digits as (mean - shift)^2 grows over it: batch_norm shifts by the running mean.");
   stats.Input("x").Input("shift", TypeClass::kFloat).Outputs({"sum", "square_sum"});
   DeclareChannels(stats, 1, 1, 2);
   stats.Grad(StatsGrad).Reference(StatsReference).Fast(HighwayBatchNormStats());
@@ -230,7 +252,11 @@ MSLUA_OPERATOR(batch_norm) {
 
   OpDef apply("batch_norm_apply");
   apply.Doc("y = (x - mean) * rstd * scale + bias for x [n, c, ..] and vectors [c].");
-  apply.Input("x").Input("mean", TypeClass::kFloat).Input("rstd", TypeClass::kFloat).Input("scale", TypeClass::kFloat).Input("bias", TypeClass::kFloat);
+  apply.Input("x")
+      .Input("mean", TypeClass::kFloat)
+      .Input("rstd", TypeClass::kFloat)
+      .Input("scale", TypeClass::kFloat)
+      .Input("bias", TypeClass::kFloat);
   apply.Attr("count", AttrKind::kInt, int64_t{0}, kCountDoc);
   DeclareChannels(apply, 1, 4, 0);
   apply.Grad(ApplyGrad).Reference(ApplyReference).Fast(HighwayBatchNormApply()).InPlace(0, 0);
@@ -238,32 +264,57 @@ MSLUA_OPERATOR(batch_norm) {
   apply.AddSample({{f32({4, 3, 2, 67}), f32({67}), f32({67}), f32({67}), f32({67})}, last, 0.5, 1.5});
 
   OpDef grad_stats("batch_norm_grad_stats");
-  grad_stats.Doc("The gradients of batch_norm_apply's bias and scale: the sums over all but the channels of dy and of dy * (x - mean) * rstd.");
-  grad_stats.Input("dy").Input("x").Input("mean", TypeClass::kFloat).Input("rstd", TypeClass::kFloat).Outputs({"dbias", "dscale"});
+  grad_stats.Doc(
+      "The gradients of batch_norm_apply's bias and scale: the sums over all but the channels of dy and of dy * (x - "
+      "mean) * rstd.");
+  grad_stats.Input("dy")
+      .Input("x")
+      .Input("mean", TypeClass::kFloat)
+      .Input("rstd", TypeClass::kFloat)
+      .Outputs({"dbias", "dscale"});
   DeclareChannels(grad_stats, 2, 2, 2);
   grad_stats.Reference(GradStatsReference).Fast(HighwayBatchNormGradStats());
   grad_stats.AddSample({{f32({2, 3, 3, 5}), f32({2, 3, 3, 5}), f32({3}), f32({3})}});
   grad_stats.AddSample({{f32({4, 3, 2, 67}), f32({4, 3, 2, 67}), f32({67}), f32({67})}, last});
 
   OpDef grad_apply("batch_norm_grad_apply");
-  grad_apply.Doc("The gradient of batch_norm_apply's x: scale * rstd * (dy - (dbias + (x - mean) * rstd * dscale) / count); with count 0 the first term alone.");
-  grad_apply.Input("dy").Input("x").Input("mean", TypeClass::kFloat).Input("rstd", TypeClass::kFloat).Input("scale", TypeClass::kFloat);
+  grad_apply.Doc(
+      "The gradient of batch_norm_apply's x: scale * rstd * (dy - (dbias + (x - mean) * rstd * dscale) / count); with "
+      "count 0 the first term alone.");
+  grad_apply.Input("dy")
+      .Input("x")
+      .Input("mean", TypeClass::kFloat)
+      .Input("rstd", TypeClass::kFloat)
+      .Input("scale", TypeClass::kFloat);
   grad_apply.Input("dbias", TypeClass::kFloat).Input("dscale", TypeClass::kFloat).Outputs({"dx"});
   grad_apply.Attr("count", AttrKind::kInt, int64_t{0}, "batch_norm_apply's");
   DeclareChannels(grad_apply, 2, 5, 0);
   grad_apply.Reference(GradApplyReference).Fast(HighwayBatchNormGradApply()).InPlace(0, 0).InPlace(0, 1);
   const auto c3 = f32({3}), c67 = f32({67});
-  grad_apply.AddSample({{f32({2, 3, 3, 5}), f32({2, 3, 3, 5}), c3, c3, c3, c3, c3}, {{"count", int64_t{30}}}, 0.5, 1.5});
-  grad_apply.AddSample({{f32({4, 3, 2, 67}), f32({4, 3, 2, 67}), c67, c67, c67, c67, c67}, {{"count", int64_t{24}}, {"data_format", std::string("NHWC")}}, 0.5, 1.5});
+  grad_apply.AddSample(
+      {{f32({2, 3, 3, 5}), f32({2, 3, 3, 5}), c3, c3, c3, c3, c3}, {{"count", int64_t{30}}}, 0.5, 1.5});
+  grad_apply.AddSample({{f32({4, 3, 2, 67}), f32({4, 3, 2, 67}), c67, c67, c67, c67, c67},
+                        {{"count", int64_t{24}}, {"data_format", std::string("NHWC")}},
+                        0.5,
+                        1.5});
 
   OpDef op("batch_norm");
   op.Class("BatchNorm");
-  op.Doc("Normalises each channel of x [n, c, ..] to mean 0 and variance 1, then scales and shifts. Training: with the batch's statistics, and gives "
-         "the running ones moved towards them (their variance unbiased, as PyTorch's): new = (1 - momentum) * old + momentum * batch. Otherwise: with the "
-         "running statistics, which it gives back.");
-  op.Input("x").Input("scale", TypeClass::kFloat).Input("bias", TypeClass::kFloat).Input("mean", TypeClass::kFloat).Input("variance", TypeClass::kFloat);
+  op.Doc(
+      "Normalises each channel of x [n, c, ..] to mean 0 and variance 1, then scales and shifts. Training: with the "
+      "batch's statistics, and gives "
+      "the running ones moved towards them (their variance unbiased, as PyTorch's): new = (1 - momentum) * old + "
+      "momentum * batch. Otherwise: with the "
+      "running statistics, which it gives back.");
+  op.Input("x")
+      .Input("scale", TypeClass::kFloat)
+      .Input("bias", TypeClass::kFloat)
+      .Input("mean", TypeClass::kFloat)
+      .Input("variance", TypeClass::kFloat);
   op.Outputs({"y", "new_mean", "new_variance"});
-  op.Attr("training", AttrKind::kBool, true).Attr("momentum", AttrKind::kFloat, 0.1, "the weight of the batch").Attr("eps", AttrKind::kFloat, 1e-5);
+  op.Attr("training", AttrKind::kBool, true)
+      .Attr("momentum", AttrKind::kFloat, 0.1, "the weight of the batch")
+      .Attr("eps", AttrKind::kFloat, 1e-5);
   op.Choice("data_format", {"NCHW", "NHWC"}, "where x's channels are");
   op.Check([](const Attrs& a, absl::Span<const TensorType> in) -> Status {
     if (in[0].rank() < 2) return absl::InvalidArgumentError("x needs 2 or more dimensions");
@@ -271,7 +322,8 @@ MSLUA_OPERATOR(batch_norm) {
     const DType wanted = in[0].dtype == DType::kF64 ? DType::kF64 : DType::kF32;
     for (int i = 1; i < 5; ++i) {
       if (in[i].shape != c) return absl::InvalidArgumentError(StrCat("expected [", c[0], "], one element a channel"));
-      if (i >= 3 && in[i].dtype != wanted) return absl::InvalidArgumentError(StrCat("running statistics are ", Name(wanted), " here"));
+      if (i >= 3 && in[i].dtype != wanted)
+        return absl::InvalidArgumentError(StrCat("running statistics are ", Name(wanted), " here"));
     }
     return absl::OkStatus();
   });

@@ -11,7 +11,9 @@ namespace mslua {
 namespace {
 
 template <class T>
-std::string Bytes(const std::vector<T>& v) { return std::string(reinterpret_cast<const char*>(v.data()), v.size() * sizeof(T)); }
+std::string Bytes(const std::vector<T>& v) {
+  return std::string(reinterpret_cast<const char*>(v.data()), v.size() * sizeof(T));
+}
 
 template <class T>
 std::vector<T> Values(const std::string& s) {
@@ -24,11 +26,14 @@ std::vector<T> Values(const std::string& s) {
 StatusOr<std::vector<std::string>> Normalise(bool training) {
   GraphBuilder g;
   std::vector<Value> in = {g.Input("x", kData, {DType::kF64, {4, 1}})};
-  for (const char* name : {"scale", "bias", "mean", "variance"}) in.push_back(g.Input(name, kState, {DType::kF64, {1}}));
-  const std::vector<Value> out = g.OpMulti("batch_norm", in, {{"training", training}, {"momentum", 0.25}, {"eps", 0.5}});
+  for (const char* name : {"scale", "bias", "mean", "variance"})
+    in.push_back(g.Input(name, kState, {DType::kF64, {1}}));
+  const std::vector<Value> out =
+      g.OpMulti("batch_norm", in, {{"training", training}, {"momentum", 0.25}, {"eps", 0.5}});
   for (Value v : out) g.Output("o", v);
   ASSIGN_OR_RETURN(const Graph graph, g.Finish());
-  return EvaluateReference(graph, {Bytes<double>({1, 2, 3, 6}), Bytes<double>({2}), Bytes<double>({10}), Bytes<double>({7}), Bytes<double>({8.5})});
+  return EvaluateReference(graph, {Bytes<double>({1, 2, 3, 6}), Bytes<double>({2}), Bytes<double>({10}),
+                                   Bytes<double>({7}), Bytes<double>({8.5})});
 }
 
 TEST(BatchNorm, TrainingUsesTheBatchAndMovesTheRunningStatistics) {
@@ -84,7 +89,8 @@ TEST(BatchNorm, StatisticsFarFromZeroKeepTheirDigits) {
 TEST(BatchNorm, SaysWhatDoesNotFit) {
   GraphBuilder g;
   std::vector<Value> in = {g.Input("x", kData, {DType::kBF16, {4, 3, 2, 2}})};
-  for (const char* name : {"scale", "bias", "mean", "variance"}) in.push_back(g.Input(name, kState, {DType::kF32, {2}}));
+  for (const char* name : {"scale", "bias", "mean", "variance"})
+    in.push_back(g.Input(name, kState, {DType::kF32, {2}}));
   g.OpMulti("batch_norm", in);
   EXPECT_NE(g.status().message().find("expected [3], one element a channel"), std::string::npos) << g.status();
 }

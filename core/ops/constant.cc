@@ -12,7 +12,8 @@ MSLUA_OPERATOR(constant) {
   op.Infer([](const Attrs& a, absl::Span<const TensorType>) -> StatusOr<std::vector<TensorType>> {
     const auto& shape = a.Ints("shape");
     const TensorType type{a.Type("dtype"), Shape(shape.begin(), shape.end())};
-    if (type.bytes() != static_cast<int64_t>(a.Str("data").size())) return absl::InvalidArgumentError("the data's size is not the type's");
+    if (type.bytes() != static_cast<int64_t>(a.Str("data").size()))
+      return absl::InvalidArgumentError("the data's size is not the type's");
     return std::vector<TensorType>{type};
   });
   op.Reference([](const OpCall& c) {

@@ -23,7 +23,8 @@ void DeclareConvolution(OpDef& op) {
 // What a gradient keeps of the convolution's attributes.
 Attrs WindowAttrs(const Attrs& attrs) {
   Attrs kept;
-  for (const char* name : {"stride", "pad_mode", "padding", "dilation", "data_format", "group"}) kept.Set(name, *attrs.Find(name));
+  for (const char* name : {"stride", "pad_mode", "padding", "dilation", "data_format", "group"})
+    kept.Set(name, *attrs.Find(name));
   return kept;
 }
 
@@ -75,7 +76,8 @@ void Forward(const Convolution& c, const T* x, const T* w, T* y) {
           ForEachTap(c, p, q, [&](int64_t row, int64_t column, int64_t i, int64_t j) {
             const T* xs = x + n * at.x[0] + g * c.in_per_group() * at.x[1] + row * at.x[2] + column * at.x[3];
             const T* ws = w + o * at.w[0] + i * at.w[2] + j * at.w[3];
-            for (int64_t k = 0; k < c.in_per_group(); ++k) sum += static_cast<C>(xs[k * at.x[1]]) * static_cast<C>(ws[k * at.w[1]]);
+            for (int64_t k = 0; k < c.in_per_group(); ++k)
+              sum += static_cast<C>(xs[k * at.x[1]]) * static_cast<C>(ws[k * at.w[1]]);
           });
           y[n * at.y[0] + o * at.y[1] + p * at.y[2] + q * at.y[3]] = static_cast<T>(sum);
         }
@@ -128,7 +130,8 @@ void GradWeight(const Convolution& c, const T* x, const T* dy, T* dw) {
           for (int64_t q = 0; q < c.y.w; ++q) {
             const C d = static_cast<C>(dy[n * at.y[0] + o * at.y[1] + p * at.y[2] + q * at.y[3]]);
             ForEachTap(c, p, q, [&](int64_t row, int64_t column, int64_t i, int64_t j) {
-              sums[i * c.window.size[1] + j] += d * static_cast<C>(x[n * at.x[0] + k * at.x[1] + row * at.x[2] + column * at.x[3]]);
+              sums[i * c.window.size[1] + j] +=
+                  d * static_cast<C>(x[n * at.x[0] + k * at.x[1] + row * at.x[2] + column * at.x[3]]);
             });
           }
         }
@@ -141,8 +144,10 @@ void GradWeight(const Convolution& c, const T* x, const T* dy, T* dw) {
 OpDef ConvolutionForward() {
   OpDef op("conv2d");
   op.Class("Conv2D");
-  op.Doc("2-d convolution (cross-correlation, as in every framework) of images x [n, c, h, w] with w [o, c / group, kh, kw]: [n, o, p, q]. "
-         "With data_format 'NHWC' images are [n, h, w, c] and [n, p, q, o]; w stays.");
+  op.Doc(
+      "2-d convolution (cross-correlation, as in every framework) of images x [n, c, h, w] with w [o, c / group, kh, "
+      "kw]: [n, o, p, q]. "
+      "With data_format 'NHWC' images are [n, h, w, c] and [n, p, q, o]; w stays.");
   op.Input("x").Input("w");
   DeclareConvolution(op);
   op.Infer([](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
@@ -178,8 +183,13 @@ OpDef ConvolutionForward() {
   using Ints = std::vector<int64_t>;
   op.AddSample({{{DType::kF32, {2, 3, 7, 6}}, {DType::kF32, {5, 3, 3, 3}}}});
   op.AddSample({{{DType::kF32, {2, 6, 9, 8}}, {DType::kF32, {4, 3, 3, 2}}},
-                {{"stride", Ints{2, 1}}, {"pad_mode", "pad"}, {"padding", Ints{2, 1, 0, 1}}, {"dilation", Ints{2, 3}}, {"group", int64_t{2}}}});
-  op.AddSample({{{DType::kF32, {2, 8, 7, 3}}, {DType::kF32, {4, 3, 3, 3}}}, {{"stride", Ints{2}}, {"pad_mode", "same"}, {"data_format", "NHWC"}}});
+                {{"stride", Ints{2, 1}},
+                 {"pad_mode", "pad"},
+                 {"padding", Ints{2, 1, 0, 1}},
+                 {"dilation", Ints{2, 3}},
+                 {"group", int64_t{2}}}});
+  op.AddSample({{{DType::kF32, {2, 8, 7, 3}}, {DType::kF32, {4, 3, 3, 3}}},
+                {{"stride", Ints{2}}, {"pad_mode", "same"}, {"data_format", "NHWC"}}});
   op.AddSample({{{DType::kF32, {2, 18, 5, 5}}, {DType::kF32, {20, 18, 1, 1}}}});
   return op;
 }
@@ -231,8 +241,10 @@ OpDef ConvolutionGradInput() {
   });
   op.Fast(OneDnnConvolutionGradInput());
   using Ints = std::vector<int64_t>;
-  op.AddSample({{{DType::kF32, {2, 5, 4, 3}}, {DType::kF32, {5, 3, 3, 3}}}, {{"input_size", Ints{7, 6}}, {"stride", Ints{2}}, {"pad_mode", "same"}}});
-  op.AddSample({{{DType::kF32, {2, 5, 4, 5}}, {DType::kF32, {5, 3, 3, 3}}}, {{"input_size", Ints{7, 6}}, {"data_format", "NHWC"}}});
+  op.AddSample({{{DType::kF32, {2, 5, 4, 3}}, {DType::kF32, {5, 3, 3, 3}}},
+                {{"input_size", Ints{7, 6}}, {"stride", Ints{2}}, {"pad_mode", "same"}}});
+  op.AddSample({{{DType::kF32, {2, 5, 4, 5}}, {DType::kF32, {5, 3, 3, 3}}},
+                {{"input_size", Ints{7, 6}}, {"data_format", "NHWC"}}});
   return op;
 }
 
@@ -285,8 +297,10 @@ OpDef ConvolutionGradWeight() {
   });
   op.Fast(OneDnnConvolutionGradWeight());
   using Ints = std::vector<int64_t>;
-  op.AddSample({{{DType::kF32, {2, 3, 7, 6}}, {DType::kF32, {2, 5, 4, 3}}}, {{"kernel_size", Ints{3, 3}}, {"stride", Ints{2}}, {"pad_mode", "same"}}});
-  op.AddSample({{{DType::kF32, {2, 7, 6, 3}}, {DType::kF32, {2, 5, 4, 5}}}, {{"kernel_size", Ints{3, 3}}, {"data_format", "NHWC"}}});
+  op.AddSample({{{DType::kF32, {2, 3, 7, 6}}, {DType::kF32, {2, 5, 4, 3}}},
+                {{"kernel_size", Ints{3, 3}}, {"stride", Ints{2}}, {"pad_mode", "same"}}});
+  op.AddSample({{{DType::kF32, {2, 7, 6, 3}}, {DType::kF32, {2, 5, 4, 5}}},
+                {{"kernel_size", Ints{3, 3}}, {"data_format", "NHWC"}}});
   return op;
 }
 

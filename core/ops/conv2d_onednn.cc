@@ -45,8 +45,9 @@ Operands OperandsOf(const Convolution& c, DType t) {
 
 onednn::PrimitiveDesc ForwardDesc(const Operands& o, dnnl_prop_kind_t kind) {
   dnnl_convolution_desc_t desc = {};
-  if (dnnl_dilated_convolution_forward_desc_init(&desc, kind, dnnl_convolution_direct, &o.wanted_x, &o.wanted_w, nullptr,
-                                                 &o.wanted_y, o.stride, o.dilation, o.before, o.after) != dnnl_success) {
+  if (dnnl_dilated_convolution_forward_desc_init(&desc, kind, dnnl_convolution_direct, &o.wanted_x, &o.wanted_w,
+                                                 nullptr, &o.wanted_y, o.stride, o.dilation, o.before,
+                                                 o.after) != dnnl_success) {
     return nullptr;
   }
   return onednn::Describe(&desc);
@@ -55,9 +56,9 @@ onednn::PrimitiveDesc ForwardDesc(const Operands& o, dnnl_prop_kind_t kind) {
 onednn::PrimitiveDesc GradInputDesc(const Operands& o) {
   const onednn::PrimitiveDesc forward = ForwardDesc(o, dnnl_forward_training);
   dnnl_convolution_desc_t desc = {};
-  if (forward == nullptr ||
-      dnnl_dilated_convolution_backward_data_desc_init(&desc, dnnl_convolution_direct, &o.wanted_x, &o.wanted_w, &o.wanted_y,
-                                                       o.stride, o.dilation, o.before, o.after) != dnnl_success) {
+  if (forward == nullptr || dnnl_dilated_convolution_backward_data_desc_init(
+                                &desc, dnnl_convolution_direct, &o.wanted_x, &o.wanted_w, &o.wanted_y, o.stride,
+                                o.dilation, o.before, o.after) != dnnl_success) {
     return nullptr;
   }
   return onednn::Describe(&desc, forward.get());
@@ -66,9 +67,9 @@ onednn::PrimitiveDesc GradInputDesc(const Operands& o) {
 onednn::PrimitiveDesc GradWeightDesc(const Operands& o) {
   const onednn::PrimitiveDesc forward = ForwardDesc(o, dnnl_forward_training);
   dnnl_convolution_desc_t desc = {};
-  if (forward == nullptr ||
-      dnnl_dilated_convolution_backward_weights_desc_init(&desc, dnnl_convolution_direct, &o.wanted_x, &o.wanted_w, nullptr,
-                                                          &o.wanted_y, o.stride, o.dilation, o.before, o.after) != dnnl_success) {
+  if (forward == nullptr || dnnl_dilated_convolution_backward_weights_desc_init(
+                                &desc, dnnl_convolution_direct, &o.wanted_x, &o.wanted_w, nullptr, &o.wanted_y,
+                                o.stride, o.dilation, o.before, o.after) != dnnl_success) {
     return nullptr;
   }
   return onednn::Describe(&desc, forward.get());
@@ -82,27 +83,32 @@ FastKernel OneDnnConvolution() {
   return {"onednn", Supports, [](const OpSpec& spec) -> StatusOr<std::unique_ptr<Kernel>> {
             ASSIGN_OR_RETURN(const Convolution c, ResolveConvolution(spec.attrs, spec.inputs[0], spec.inputs[1]));
             const Operands o = OperandsOf(c, spec.outputs[0].dtype);
-            return onednn::MakeKernel("convolution", ForwardDesc(o, dnnl_forward_training),
-                                      {{DNNL_ARG_SRC, false, 0, o.x}, {DNNL_ARG_WEIGHTS, false, 1, o.w}, {DNNL_ARG_DST, true, 0, o.y}});
+            return onednn::MakeKernel(
+                "convolution", ForwardDesc(o, dnnl_forward_training),
+                {{DNNL_ARG_SRC, false, 0, o.x}, {DNNL_ARG_WEIGHTS, false, 1, o.w}, {DNNL_ARG_DST, true, 0, o.y}});
           }};
 }
 
 FastKernel OneDnnConvolutionGradInput() {
-  return {"onednn", Supports, [](const OpSpec& spec) -> StatusOr<std::unique_ptr<Kernel>> {
-            ASSIGN_OR_RETURN(const Convolution c, ResolveConvolution(spec.attrs, spec.outputs[0], spec.inputs[1]));
-            const Operands o = OperandsOf(c, spec.outputs[0].dtype);
-            return onednn::MakeKernel("convolution's input gradient", GradInputDesc(o),
-                                      {{DNNL_ARG_DIFF_DST, false, 0, o.y}, {DNNL_ARG_WEIGHTS, false, 1, o.w}, {DNNL_ARG_DIFF_SRC, true, 0, o.x}});
-          }};
+  return {
+      "onednn", Supports, [](const OpSpec& spec) -> StatusOr<std::unique_ptr<Kernel>> {
+        ASSIGN_OR_RETURN(const Convolution c, ResolveConvolution(spec.attrs, spec.outputs[0], spec.inputs[1]));
+        const Operands o = OperandsOf(c, spec.outputs[0].dtype);
+        return onednn::MakeKernel(
+            "convolution's input gradient", GradInputDesc(o),
+            {{DNNL_ARG_DIFF_DST, false, 0, o.y}, {DNNL_ARG_WEIGHTS, false, 1, o.w}, {DNNL_ARG_DIFF_SRC, true, 0, o.x}});
+      }};
 }
 
 FastKernel OneDnnConvolutionGradWeight() {
-  return {"onednn", Supports, [](const OpSpec& spec) -> StatusOr<std::unique_ptr<Kernel>> {
-            ASSIGN_OR_RETURN(const Convolution c, ResolveConvolution(spec.attrs, spec.inputs[0], spec.outputs[0]));
-            const Operands o = OperandsOf(c, spec.outputs[0].dtype);
-            return onednn::MakeKernel("convolution's weight gradient", GradWeightDesc(o),
-                                      {{DNNL_ARG_SRC, false, 0, o.x}, {DNNL_ARG_DIFF_DST, false, 1, o.y}, {DNNL_ARG_DIFF_WEIGHTS, true, 0, o.w}});
-          }};
+  return {
+      "onednn", Supports, [](const OpSpec& spec) -> StatusOr<std::unique_ptr<Kernel>> {
+        ASSIGN_OR_RETURN(const Convolution c, ResolveConvolution(spec.attrs, spec.inputs[0], spec.outputs[0]));
+        const Operands o = OperandsOf(c, spec.outputs[0].dtype);
+        return onednn::MakeKernel(
+            "convolution's weight gradient", GradWeightDesc(o),
+            {{DNNL_ARG_SRC, false, 0, o.x}, {DNNL_ARG_DIFF_DST, false, 1, o.y}, {DNNL_ARG_DIFF_WEIGHTS, true, 0, o.w}});
+      }};
 }
 
 }  // namespace mslua

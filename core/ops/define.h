@@ -24,8 +24,10 @@ inline OpDef ElementwiseOp(std::string name, std::vector<std::string> inputs, st
   }
   op.Rule(rule + " -> *r");
   op.formula = {std::move(formula)};
-  if (gradient.empty()) op.ZeroGrad();
-  else op.Grad(GradFormula(std::move(gradient)));
+  if (gradient.empty())
+    op.ZeroGrad();
+  else
+    op.Grad(GradFormula(std::move(gradient)));
   return op;
 }
 

@@ -14,10 +14,13 @@ StatusOr<std::vector<TensorType>> InferFused(const Attrs& attrs, absl::Span<cons
   const auto& dims = attrs.Ints("shape");
   const Shape shape(dims.begin(), dims.end());
   ASSIGN_OR_RETURN(const ScalarProgram program, ParseScalarProgram(attrs.Str("program")));
-  if (program.num_inputs != static_cast<int32_t>(inputs.size())) return absl::InvalidArgumentError("the program has another number of inputs");
+  if (program.num_inputs != static_cast<int32_t>(inputs.size()))
+    return absl::InvalidArgumentError("the program has another number of inputs");
   for (const TensorType& t : inputs) {
     const auto merged = BroadcastShape(t.shape, shape);
-    if (!merged.ok() || *merged != shape) return absl::InvalidArgumentError(absl::StrCat("an input does not broadcast to ", ToString(absl::MakeConstSpan(shape))));
+    if (!merged.ok() || *merged != shape)
+      return absl::InvalidArgumentError(
+          absl::StrCat("an input does not broadcast to ", ToString(absl::MakeConstSpan(shape))));
   }
   std::vector<TensorType> outputs;
   for (absl::string_view name : absl::StrSplit(attrs.Str("dtypes"), ',')) {
@@ -25,7 +28,8 @@ StatusOr<std::vector<TensorType>> InferFused(const Attrs& attrs, absl::Span<cons
     if (!dtype) return absl::InvalidArgumentError(absl::StrCat("unknown type ", name));
     outputs.push_back({*dtype, shape});
   }
-  if (outputs.size() != program.results.size()) return absl::InvalidArgumentError("the program has another number of results");
+  if (outputs.size() != program.results.size())
+    return absl::InvalidArgumentError("the program has another number of results");
   return outputs;
 }
 
@@ -44,7 +48,8 @@ std::string FusedRule(const Attrs& attrs, absl::Span<const TensorType> inputs) {
     left.push_back(std::move(dims));
   }
   for (int64_t d = 0; d < rank; ++d) absl::StrAppend(&right, "d", d, " ");
-  const int64_t outputs = 1 + static_cast<int64_t>(std::count(attrs.Str("dtypes").begin(), attrs.Str("dtypes").end(), ','));
+  const int64_t outputs =
+      1 + static_cast<int64_t>(std::count(attrs.Str("dtypes").begin(), attrs.Str("dtypes").end(), ','));
   return absl::StrCat(absl::StrJoin(left, ", "), "-> ", absl::StrJoin(std::vector<std::string>(outputs, right), ", "));
 }
 
@@ -65,9 +70,13 @@ class FusedKernel : public Kernel {
 
 MSLUA_OPERATOR(fused) {
   OpDef op("fused");
-  op.Doc("A chain of elementwise operators as one pass over memory. Inputs broadcast to `shape`; made by the fusion pass.");
+  op.Doc(
+      "A chain of elementwise operators as one pass over memory. Inputs broadcast to `shape`; made by the fusion "
+      "pass.");
   op.Variadic("x", TypeClass::kAny);
-  op.Required("program", AttrKind::kString, "a ScalarProgram").Required("shape", AttrKind::kInts).Required("dtypes", AttrKind::kString, "of the outputs: f32,bf16");
+  op.Required("program", AttrKind::kString, "a ScalarProgram")
+      .Required("shape", AttrKind::kInts)
+      .Required("dtypes", AttrKind::kString, "of the outputs: f32,bf16");
   op.Rule(FusedRule).Infer(InferFused);
   op.Localize([](const LocalizeCall& c) -> StatusOr<Attrs> {
     Attrs attrs = c.attrs;
@@ -93,7 +102,9 @@ MSLUA_OPERATOR(fused) {
            }});
   op.elementwise = true;
   op.AddSample({{{DType::kF32, {3, 4}}, {DType::kF32, {4}}, {DType::kF32, {3, 1}}, {DType::kF32, {}}},
-                {{"program", std::string("4: i0; i1; mul(0,1); i2; add(2,3); i3; sub(4,5) -> 4,6")}, {"shape", std::vector<int64_t>{3, 4}}, {"dtypes", std::string("f32,f32")}}});
+                {{"program", std::string("4: i0; i1; mul(0,1); i2; add(2,3); i3; sub(4,5) -> 4,6")},
+                 {"shape", std::vector<int64_t>{3, 4}},
+                 {"dtypes", std::string("f32,f32")}}});
   return {op};
 }
 

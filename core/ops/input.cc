@@ -4,7 +4,8 @@ namespace mslua {
 
 MSLUA_OPERATOR(input) {
   OpDef op("input");
-  op.Doc("A value that is given from outside: a parameter, optimizer state, a batch column, a scalar set between steps.");
+  op.Doc(
+      "A value that is given from outside: a parameter, optimizer state, a batch column, a scalar set between steps.");
   op.Required("name", AttrKind::kString).Choice("kind", {kParameter, kState, kData, kScalar});
   op.Required("dtype", AttrKind::kDType).Required("shape", AttrKind::kInts);
   op.AllTypes().SideEffect();

@@ -8,15 +8,20 @@ MSLUA_OPERATOR(layer_norm) {
 
   OpDef op("layer_norm");
   op.Class("LayerNorm");
-  op.Doc("Layer normalisation (Ba et al., 2016): y = (x - mean) * rstd * scale + bias, with mean and variance over the axes from `axis` to the last, rstd = "
-         "1 / sqrt(variance + eps). x [.., d..]; scale and bias [d..] in f32 (f64 for f64); gives y like x, and mean and rstd [..].");
+  op.Doc(
+      "Layer normalisation (Ba et al., 2016): y = (x - mean) * rstd * scale + bias, with mean and variance over the "
+      "axes from `axis` to the last, rstd = "
+      "1 / sqrt(variance + eps). x [.., d..]; scale and bias [d..] in f32 (f64 for f64); gives y like x, and mean and "
+      "rstd [..].");
   DeclareRowNorm(op, true);
   op.Grad(RowNormGrad("layer_norm", true));
   op.AddSample({{f32({3, 5}), f32({5}), f32({5})}, {}, 0.5, 2});
   op.AddSample({{f32({2, 3, 4, 5}), f32({4, 5}), f32({4, 5})}, {{"axis", int64_t{2}}}, 0.5, 2});
 
   OpDef input("layer_norm_grad_input");
-  input.Doc("The gradient of layer_norm's x: rstd * (dy * scale - its row's mean - n * the row's mean of dy * scale * n), with n = (x - mean) * rstd.");
+  input.Doc(
+      "The gradient of layer_norm's x: rstd * (dy * scale - its row's mean - n * the row's mean of dy * scale * n), "
+      "with n = (x - mean) * rstd.");
   DeclareRowNormGradInput(input, true);
   input.AddSample({{f32({3, 35}), f32({3, 35}), f32({3}), f32({3}), f32({35})}});
 

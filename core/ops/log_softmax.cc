@@ -32,7 +32,8 @@ Status Reference(const OpCall& call) {
       C max = -INFINITY, sum = 0;
       for (int64_t i = 0; i < v.size; ++i) max = std::max(max, static_cast<C>(x[i * v.inner]));
       for (int64_t i = 0; i < v.size; ++i) sum += std::exp(static_cast<C>(x[i * v.inner]) - max);
-      for (int64_t i = 0; i < v.size; ++i) y[i * v.inner] = static_cast<T>(static_cast<C>(x[i * v.inner]) - max - std::log(sum));
+      for (int64_t i = 0; i < v.size; ++i)
+        y[i * v.inner] = static_cast<T>(static_cast<C>(x[i * v.inner]) - max - std::log(sum));
     }
   });
   return absl::OkStatus();

@@ -59,9 +59,12 @@ Status MatmulReference(const OpCall& call) {
 
 MSLUA_OPERATOR(matmul) {
   OpDef op("matmul");
-  op.Class("MatMul").Doc("Matrix product over the last two dimensions: a [.., i, k] and b [.., k, j] give [.., i, j]; leading dimensions equal.");
+  op.Class("MatMul").Doc(
+      "Matrix product over the last two dimensions: a [.., i, k] and b [.., k, j] give [.., i, j]; leading dimensions "
+      "equal.");
   op.Input("x").Input("w").NumericTypes();
-  op.Attr("transpose_a", AttrKind::kBool, false, "x is [.., k, i]").Attr("transpose_b", AttrKind::kBool, false, "w is [.., j, k]");
+  op.Attr("transpose_a", AttrKind::kBool, false, "x is [.., k, i]")
+      .Attr("transpose_b", AttrKind::kBool, false, "w is [.., j, k]");
   op.Rule(MatmulRule).Grad(MatmulGrad).Reference(MatmulReference);
   op.Fast(SmallMatmulKernel()).Fast(OneDnnMatmulKernel());
   op.Flops([](const Attrs& a, absl::Span<const TensorType> in, absl::Span<const TensorType> out) {

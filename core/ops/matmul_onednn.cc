@@ -39,7 +39,8 @@ class SmallKernel : public Kernel {
       if (s_.transpose_b) {
         SmallMatmulTransposed(SmallDotProducts{s_.m, s_.n, s_.k, s_.k, s_.k, s_.n}, a, b, y);
       } else {
-        SmallMatmul(SmallProduct{s_.m, s_.n, s_.k, s_.transpose_a ? 1 : s_.k, s_.transpose_a ? s_.m : 1, s_.n, s_.n}, a, b, y);
+        SmallMatmul(SmallProduct{s_.m, s_.n, s_.k, s_.transpose_a ? 1 : s_.k, s_.transpose_a ? s_.m : 1, s_.n, s_.n}, a,
+                    b, y);
       }
     }
     return absl::OkStatus();
@@ -62,7 +63,8 @@ onednn::Desc Matrices(DType t, int64_t batch, int64_t rows, int64_t columns, boo
 FastKernel SmallMatmulKernel() {
   const auto supports = [](const OpSpec& spec) {
     const MatmulSizes s = SizesOf(spec);
-    return onednn::Supports(spec.outputs[0].dtype) && !(s.transpose_a && s.transpose_b) && s.batch * s.m * s.n * s.k <= kSmall;
+    return onednn::Supports(spec.outputs[0].dtype) && !(s.transpose_a && s.transpose_b) &&
+           s.batch * s.m * s.n * s.k <= kSmall;
   };
   return {"highway", supports, [](const OpSpec& spec) -> StatusOr<std::unique_ptr<Kernel>> {
             if (spec.outputs[0].dtype == DType::kF32) return std::make_unique<SmallKernel<float>>(SizesOf(spec));
@@ -82,8 +84,9 @@ FastKernel OneDnnMatmulKernel() {
             const onednn::Desc y = Matrices(t, s.batch, s.m, s.n, false);
             dnnl_matmul_desc_t desc = {};
             dnnl_matmul_desc_init(&desc, &a, &b, nullptr, &y);
-            return onednn::MakeKernel("matmul", onednn::Describe(&desc),
-                                      {{DNNL_ARG_SRC, false, 0, a}, {DNNL_ARG_WEIGHTS, false, 1, b}, {DNNL_ARG_DST, true, 0, y}});
+            return onednn::MakeKernel(
+                "matmul", onednn::Describe(&desc),
+                {{DNNL_ARG_SRC, false, 0, a}, {DNNL_ARG_WEIGHTS, false, 1, b}, {DNNL_ARG_DST, true, 0, y}});
           }};
 }
 

@@ -30,7 +30,9 @@ void ForEachMaximum(const Pooling& p, const T* x, F f) {
           for (int64_t r = rows.begin; r < rows.end; ++r) {
             for (int64_t c = columns.begin; c < columns.end; ++c) {
               const int64_t at = from + r * xs[2] + c * xs[3];
-              if (x[at] > x[best] || (std::isnan(static_cast<double>(x[at])) && !std::isnan(static_cast<double>(x[best])))) best = at;
+              if (x[at] > x[best] ||
+                  (std::isnan(static_cast<double>(x[at])) && !std::isnan(static_cast<double>(x[best]))))
+                best = at;
             }
           }
           f(best, to + i * ys[2] + j * ys[3]);
@@ -75,8 +77,10 @@ void DeclarePool(OpDef& op) {
 MSLUA_OPERATOR(max_pool2d) {
   using Ints = std::vector<int64_t>;
   OpDef op("max_pool2d");
-  op.Class("MaxPool").Doc("The largest element under each window: x [n, c, h, w] gives [n, c, p, q] (channels last with data_format 'NHWC'). "
-                          "Padding never wins. Of equal elements the first takes the gradient.");
+  op.Class("MaxPool").Doc(
+      "The largest element under each window: x [n, c, h, w] gives [n, c, p, q] (channels last with data_format "
+      "'NHWC'). "
+      "Padding never wins. Of equal elements the first takes the gradient.");
   op.Input("x");
   DeclarePool(op);
   op.Infer([](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
@@ -91,7 +95,12 @@ MSLUA_OPERATOR(max_pool2d) {
   });
   op.Reference(Forward).Fast(HighwayMaxPool());
   op.AddSample({{{DType::kF32, {2, 3, 7, 6}}}, {{"kernel_size", Ints{2}}, {"stride", Ints{2}}}});
-  op.AddSample({{{DType::kF32, {2, 7, 6, 19}}}, {{"kernel_size", Ints{3}}, {"stride", Ints{2}}, {"pad_mode", "pad"}, {"padding", Ints{1}}, {"data_format", "NHWC"}}});
+  op.AddSample({{{DType::kF32, {2, 7, 6, 19}}},
+                {{"kernel_size", Ints{3}},
+                 {"stride", Ints{2}},
+                 {"pad_mode", "pad"},
+                 {"padding", Ints{1}},
+                 {"data_format", "NHWC"}}});
   op.AddSample({{{DType::kF32, {1, 2, 5, 5}}}, {{"kernel_size", Ints{3, 2}}, {"pad_mode", "same"}}});
 
   OpDef grad("max_pool2d_grad");
@@ -100,14 +109,20 @@ MSLUA_OPERATOR(max_pool2d) {
   DeclarePool(grad);
   grad.Infer([](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
     ASSIGN_OR_RETURN(const Pooling p, ResolvePooling(a, in[0]));
-    if (in[1].shape != p.y.shape()) return absl::InvalidArgumentError(absl::StrCat("dy should be ", ToString(p.y.shape())));
+    if (in[1].shape != p.y.shape())
+      return absl::InvalidArgumentError(absl::StrCat("dy should be ", ToString(p.y.shape())));
     return std::vector<TensorType>{in[0]};
   });
   grad.Rule([](const Attrs& a, absl::Span<const TensorType>) { return PoolRule(a, true, true); });
   grad.Reference(Backward).Fast(HighwayMaxPoolGrad());
-  grad.AddSample({{{DType::kF32, {2, 3, 7, 6}}, {DType::kF32, {2, 3, 3, 3}}}, {{"kernel_size", Ints{2}}, {"stride", Ints{2}}}});
+  grad.AddSample(
+      {{{DType::kF32, {2, 3, 7, 6}}, {DType::kF32, {2, 3, 3, 3}}}, {{"kernel_size", Ints{2}}, {"stride", Ints{2}}}});
   grad.AddSample({{{DType::kF32, {2, 7, 6, 19}}, {DType::kF32, {2, 4, 3, 19}}},
-                  {{"kernel_size", Ints{3}}, {"stride", Ints{2}}, {"pad_mode", "pad"}, {"padding", Ints{1}}, {"data_format", "NHWC"}}});
+                  {{"kernel_size", Ints{3}},
+                   {"stride", Ints{2}},
+                   {"pad_mode", "pad"},
+                   {"padding", Ints{1}},
+                   {"data_format", "NHWC"}}});
   return {op, grad};
 }
 

@@ -36,7 +36,10 @@ std::vector<Row> Rows() {
     rows.push_back({"matmul", {data({512, 768}), data({768, 3072})}, {}});
     const auto convolution = [&](int64_t n, int64_t c, int64_t o, int64_t size, int64_t kernel, int64_t stride) {
       const int64_t out = size / stride;
-      Attrs a = {{"data_format", std::string("NHWC")}, {"stride", Ints{stride}}, {"pad_mode", "pad"}, {"padding", Ints{kernel / 2}}};
+      Attrs a = {{"data_format", std::string("NHWC")},
+                 {"stride", Ints{stride}},
+                 {"pad_mode", "pad"},
+                 {"padding", Ints{kernel / 2}}};
       rows.push_back({"conv2d", {data({n, size, size, c}), data({o, c, kernel, kernel})}, a});
       Attrs input = a, weight = a;
       input.Set("input_size", Ints{size, size});
@@ -52,13 +55,20 @@ std::vector<Row> Rows() {
       rows.push_back({"batch_norm_stats", {data(s), v}, last});
       rows.push_back({"batch_norm_apply", {data(s), v, v, v, v}, last});
       rows.push_back({"batch_norm_grad_stats", {data(s), data(s), v, v}, last});
-      rows.push_back({"batch_norm_grad_apply", {data(s), data(s), v, v, v, v, v}, {{"count", int64_t{s[0] * s[1] * s[2]}}, {"data_format", "NHWC"}}});
+      rows.push_back({"batch_norm_grad_apply",
+                      {data(s), data(s), v, v, v, v, v},
+                      {{"count", int64_t{s[0] * s[1] * s[2]}}, {"data_format", "NHWC"}}});
     }
-    const Attrs pool = {{"data_format", std::string("NHWC")}, {"kernel_size", Ints{3}}, {"stride", Ints{2}}, {"pad_mode", "pad"}, {"padding", Ints{1}}};
+    const Attrs pool = {{"data_format", std::string("NHWC")},
+                        {"kernel_size", Ints{3}},
+                        {"stride", Ints{2}},
+                        {"pad_mode", "pad"},
+                        {"padding", Ints{1}}};
     rows.push_back({"max_pool2d", {data({32, 112, 112, 64})}, pool});
     rows.push_back({"max_pool2d_grad", {data({32, 112, 112, 64}), data({32, 56, 56, 64})}, pool});
     rows.push_back({"layer_norm", {data({768, 128}), f32({128}), f32({128})}, {}});
-    rows.push_back({"layer_norm_grad_input", {data({768, 128}), data({768, 128}), f32({768}), f32({768}), f32({128})}, {}});
+    rows.push_back(
+        {"layer_norm_grad_input", {data({768, 128}), data({768, 128}), f32({768}), f32({768}), f32({128})}, {}});
     rows.push_back({"layer_norm_grad_params", {data({768, 128}), data({768, 128}), f32({768}), f32({768})}, {}});
     rows.push_back({"softmax", {data({768, 1024})}, {}});
     rows.push_back({"sparse_softmax_cross_entropy", {data({512, 50257}), {DType::kI32, {512}}}, {}});
@@ -92,7 +102,8 @@ void Time(const Row& row) {
   double bytes = 0;
   for (const TensorType& t : row.inputs) {
     memory.push_back(Allocate(t.bytes()));
-    for (int64_t i = 0; i < t.elements(); ++i) StoreDouble(t.dtype, memory.back().get(), i, IsFloat(t.dtype) ? 0.5 + UniformAt(1, 2, i) : 0);
+    for (int64_t i = 0; i < t.elements(); ++i)
+      StoreDouble(t.dtype, memory.back().get(), i, IsFloat(t.dtype) ? 0.5 + UniformAt(1, 2, i) : 0);
     in.push_back(memory.back().get());
     bytes += static_cast<double>(t.bytes());
   }
@@ -122,7 +133,8 @@ void Time(const Row& row) {
       total += seconds;
       best = std::min(best, seconds / kRuns);
     }
-    std::printf("%10.2f us %8.1f GFLOP/s %7.1f GB/s  %-8s %s %s\n", best * 1e6, flops / best * 1e-9, bytes / best * 1e-9, fast.name, row.op, shapes.c_str());
+    std::printf("%10.2f us %8.1f GFLOP/s %7.1f GB/s  %-8s %s %s\n", best * 1e6, flops / best * 1e-9,
+                bytes / best * 1e-9, fast.name, row.op, shapes.c_str());
   }
 }
 

@@ -10,10 +10,12 @@ MSLUA_OPERATOR(reduce_mean) {
   OpDef op("reduce_mean");
   op.Class("ReduceMean").Doc("Mean over `axis` (every axis when none is named).");
   op.Input("x");
-  op.Attr("axis", AttrKind::kAxes, std::vector<int64_t>{}, "the axes to reduce; none: all").Attr("keep_dims", AttrKind::kBool, false, "reduced axes stay, with size 1");
+  op.Attr("axis", AttrKind::kAxes, std::vector<int64_t>{}, "the axes to reduce; none: all")
+      .Attr("keep_dims", AttrKind::kBool, false, "reduced axes stay, with size 1");
   op.Body([](GraphBuilder& g, absl::Span<const Value> in, const Attrs& attrs) {
     const Value sum = g.Op("reduce_sum", {in[0]}, attrs);
-    const double count = static_cast<double>(g.TypeOf(in[0]).elements()) / static_cast<double>(std::max<int64_t>(1, g.TypeOf(sum).elements()));
+    const double count = static_cast<double>(g.TypeOf(in[0]).elements()) /
+                         static_cast<double>(std::max<int64_t>(1, g.TypeOf(sum).elements()));
     return std::vector<Value>{Mul(g, sum, 1.0 / count)};
   });
   op.AddSample({{{DType::kF32, {3, 5}}}});

@@ -6,9 +6,9 @@
 namespace mslua {
 namespace {
 
-// Dimensions that stand alone or fall into parts keep their factors: [a b, c] -> [a, b, c] is "(d0 d1) d2 -> d0 d1 d2". Both
-// shapes are cut where their products meet; a piece with one dimension on either side is a compound, any other stays whole.
-// Splitting a compound over devices is legal along its major factor only, so minor ones are marked `!`.
+// Dimensions that stand alone or fall into parts keep their factors: [a b, c] -> [a, b, c] is "(d0 d1) d2 -> d0 d1 d2".
+// Both shapes are cut where their products meet; a piece with one dimension on either side is a compound, any other
+// stays whole. Splitting a compound over devices is legal along its major factor only, so minor ones are marked `!`.
 std::string ReshapeRule(const Attrs& attrs, absl::Span<const TensorType> in) {
   const Shape& from = in[0].shape;
   const auto& to = attrs.Ints("shape");
@@ -19,9 +19,12 @@ std::string ReshapeRule(const Attrs& attrs, absl::Span<const TensorType> in) {
     const size_t i0 = i, j0 = j;
     int64_t a = i < from.size() ? from[i++] : 1, b = j < to.size() ? to[j++] : 1;
     while (a != b && (i < from.size() || j < to.size())) {
-      if (a < b && i < from.size()) a *= from[i++];
-      else if (j < to.size()) b *= to[j++];
-      else break;
+      if (a < b && i < from.size())
+        a *= from[i++];
+      else if (j < to.size())
+        b *= to[j++];
+      else
+        break;
     }
     const size_t ni = i - i0, nj = j - j0;
     if (ni == 1 && nj == 1) {
@@ -53,13 +56,18 @@ MSLUA_OPERATOR(reshape) {
     Shape shape(dims.begin(), dims.end());
     int64_t known = 1, unknown = -1;
     for (size_t d = 0; d < shape.size(); ++d) {
-      if (shape[d] == -1 && unknown < 0) unknown = static_cast<int64_t>(d);
-      else if (shape[d] < 0) return absl::InvalidArgumentError(absl::StrCat("bad dimension ", shape[d], " in ", ToString(absl::MakeConstSpan(shape))));
-      else known *= shape[d];
+      if (shape[d] == -1 && unknown < 0)
+        unknown = static_cast<int64_t>(d);
+      else if (shape[d] < 0)
+        return absl::InvalidArgumentError(
+            absl::StrCat("bad dimension ", shape[d], " in ", ToString(absl::MakeConstSpan(shape))));
+      else
+        known *= shape[d];
     }
     if (unknown >= 0 && known > 0) shape[unknown] = in[0].elements() / known;
     if (NumElements(shape) != in[0].elements()) {
-      return absl::InvalidArgumentError(absl::StrCat("has ", in[0].elements(), " elements, which do not fill ", ToString(absl::MakeConstSpan(dims))));
+      return absl::InvalidArgumentError(
+          absl::StrCat("has ", in[0].elements(), " elements, which do not fill ", ToString(absl::MakeConstSpan(dims))));
     }
     return std::vector<TensorType>{{in[0].dtype, shape}};
   });

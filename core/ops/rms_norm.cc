@@ -8,15 +8,18 @@ MSLUA_OPERATOR(rms_norm) {
 
   OpDef op("rms_norm");
   op.Class("RmsNorm");
-  op.Doc("Root-mean-square normalisation (Zhang and Sennrich, 2019): y = x * rstd * scale with rstd = 1 / sqrt(mean of x^2 + eps) over the axes from `axis` to "
-         "the last. x [.., d..]; scale [d..] in f32 (f64 for f64); gives y like x, and rstd [..].");
+  op.Doc(
+      "Root-mean-square normalisation (Zhang and Sennrich, 2019): y = x * rstd * scale with rstd = 1 / sqrt(mean of "
+      "x^2 + eps) over the axes from `axis` to "
+      "the last. x [.., d..]; scale [d..] in f32 (f64 for f64); gives y like x, and rstd [..].");
   DeclareRowNorm(op, false);
   op.Grad(RowNormGrad("rms_norm", false));
   op.AddSample({{f32({3, 5}), f32({5})}, {}, 0.5, 2});
   op.AddSample({{f32({2, 3, 37}), f32({37})}, {}, 0.5, 2});
 
   OpDef input("rms_norm_grad_input");
-  input.Doc("The gradient of rms_norm's x: rstd * (dy * scale - n * the row's mean of dy * scale * n), with n = x * rstd.");
+  input.Doc(
+      "The gradient of rms_norm's x: rstd * (dy * scale - n * the row's mean of dy * scale * n), with n = x * rstd.");
   DeclareRowNormGradInput(input, false);
   input.AddSample({{f32({3, 35}), f32({3, 35}), f32({3}), f32({35})}});
 

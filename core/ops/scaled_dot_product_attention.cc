@@ -13,11 +13,13 @@ namespace {
 std::string Rule(const Attrs& attrs, bool grad) {
   const std::string t = attrs.Bool("causal") ? "*b !t" : "*b t", s = attrs.Bool("causal") || !grad ? "*b !s" : "*b s";
   const std::string qkv = t + " !d, " + s + " !d, " + s + " !e";
-  return grad ? qkv + ", " + t + ", " + t + ", " + t + " !e -> " + t + " !d, " + s + " !d, " + s + " !e" : qkv + " -> " + t + " !e, " + t;
+  return grad ? qkv + ", " + t + ", " + t + ", " + t + " !e -> " + t + " !d, " + s + " !d, " + s + " !e"
+              : qkv + " -> " + t + " !e, " + t;
 }
 
 void Declare(OpDef& op) {
-  op.Attr("causal", AttrKind::kBool, false, "query i sees keys up to i + s - t").Attr("scale", AttrKind::kFloat, 0.0, "of the scores; 0: 1 / sqrt(d)");
+  op.Attr("causal", AttrKind::kBool, false, "query i sees keys up to i + s - t")
+      .Attr("scale", AttrKind::kFloat, 0.0, "of the scores; 0: 1 / sqrt(d)");
 }
 
 Status CheckShapes(const Attrs& attrs, absl::Span<const TensorType> in) {
@@ -26,7 +28,8 @@ Status CheckShapes(const Attrs& attrs, absl::Span<const TensorType> in) {
   for (int i = 1; i < 3; ++i) {
     if (in[i].rank() != r) return absl::InvalidArgumentError("queries, keys and values need equally many dimensions");
   }
-  if (attrs.Bool("causal") && in[0].shape[r - 2] > in[1].shape[r - 2]) return absl::InvalidArgumentError("causal attention needs at least as many keys as queries");
+  if (attrs.Bool("causal") && in[0].shape[r - 2] > in[1].shape[r - 2])
+    return absl::InvalidArgumentError("causal attention needs at least as many keys as queries");
   return absl::OkStatus();
 }
 
@@ -55,7 +58,8 @@ Status Forward(const OpCall& call) {
   DispatchFloat(call.inputs[0].type.dtype, [&](auto zero) {
     using T = decltype(zero);
     for (int64_t h = 0; h < a.heads; ++h) {
-      const T *q = call.inputs[0].as<T>() + h * a.t * a.d, *k = call.inputs[1].as<T>() + h * a.s * a.d, *v = call.inputs[2].as<T>() + h * a.s * a.e;
+      const T *q = call.inputs[0].as<T>() + h * a.t * a.d, *k = call.inputs[1].as<T>() + h * a.s * a.d,
+              *v = call.inputs[2].as<T>() + h * a.s * a.e;
       T* y = call.outputs[0].as<T>() + h * a.t * a.e;
       for (int64_t i = 0; i < a.t; ++i) {
         double lse = 0;
@@ -77,7 +81,8 @@ Status Backward(const OpCall& call) {
   DispatchFloat(call.inputs[0].type.dtype, [&](auto zero) {
     using T = decltype(zero);
     for (int64_t h = 0; h < a.heads; ++h) {
-      const T *q = call.inputs[0].as<T>() + h * a.t * a.d, *k = call.inputs[1].as<T>() + h * a.s * a.d, *v = call.inputs[2].as<T>() + h * a.s * a.e;
+      const T *q = call.inputs[0].as<T>() + h * a.t * a.d, *k = call.inputs[1].as<T>() + h * a.s * a.d,
+              *v = call.inputs[2].as<T>() + h * a.s * a.e;
       const T* dy = call.inputs[5].as<T>() + h * a.t * a.e;
       std::vector<double> dq(a.t * a.d), dk(a.s * a.d), dv(a.s * a.e);
       for (int64_t i = 0; i < a.t; ++i) {
@@ -100,7 +105,8 @@ Status Backward(const OpCall& call) {
       const std::vector<double>* results[] = {&dq, &dk, &dv};
       for (int o = 0; o < 3; ++o) {
         T* out = call.outputs[o].as<T>() + h * static_cast<int64_t>(results[o]->size());
-        for (size_t i = 0; i < results[o]->size(); ++i) out[i] = static_cast<T>(static_cast<ComputeType<T>>((*results[o])[i]));
+        for (size_t i = 0; i < results[o]->size(); ++i)
+          out[i] = static_cast<T>(static_cast<ComputeType<T>>((*results[o])[i]));
       }
     }
   });
@@ -132,14 +138,17 @@ MSLUA_OPERATOR(scaled_dot_product_attention) {
 
   OpDef op("scaled_dot_product_attention");
   op.Class("ScaledDotProductAttention");
-  op.Doc("softmax(scale * q k^T) v for queries q [.., t, d], keys k [.., s, d] and values v [.., s, e]: y [.., t, e], and lse [.., t] in f32 (f64 for f64), the "
-         "logarithm of each row's sum of exp(scores). Causal: the last query sees all keys, each one before it one less.");
+  op.Doc(
+      "softmax(scale * q k^T) v for queries q [.., t, d], keys k [.., s, d] and values v [.., s, e]: y [.., t, e], and "
+      "lse [.., t] in f32 (f64 for f64), the "
+      "logarithm of each row's sum of exp(scores). Causal: the last query sees all keys, each one before it one less.");
   op.Input("q").Input("k").Input("v").Outputs({"y", "lse"});
   Declare(op);
   op.Rule([](const Attrs& a, absl::Span<const TensorType>) { return Rule(a, false); });
   op.Infer([](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
     RETURN_IF_ERROR(CheckShapes(a, in));
-    ASSIGN_OR_RETURN(const FactorRule rule, ParseFactorRule(Rule(a, false), {in[0].rank(), in[1].rank(), in[2].rank()}));
+    ASSIGN_OR_RETURN(const FactorRule rule,
+                     ParseFactorRule(Rule(a, false), {in[0].rank(), in[1].rank(), in[2].rank()}));
     RETURN_IF_ERROR(FactorSizes(rule, {in[0].shape, in[1].shape, in[2].shape}, {"q", "k", "v"}).status());
     TensorType y = in[0], lse = in[0];
     y.shape.back() = in[2].shape.back();
@@ -156,8 +165,15 @@ MSLUA_OPERATOR(scaled_dot_product_attention) {
   op.AddSample({{f32({1, 2, 37, 9}), f32({1, 2, 150, 9}), f32({1, 2, 150, 17})}, {{"causal", true}, {"scale", 0.7}}});
 
   OpDef grad("scaled_dot_product_attention_grad");
-  grad.Doc("The gradients of q, k and v, from lse and delta [.., t], each row's sum of dy * y less the gradient of lse.");
-  grad.Input("q").Input("k").Input("v").Input("lse", TypeClass::kFloat).Input("delta", TypeClass::kFloat).Input("dy").Outputs({"dq", "dk", "dv"});
+  grad.Doc(
+      "The gradients of q, k and v, from lse and delta [.., t], each row's sum of dy * y less the gradient of lse.");
+  grad.Input("q")
+      .Input("k")
+      .Input("v")
+      .Input("lse", TypeClass::kFloat)
+      .Input("delta", TypeClass::kFloat)
+      .Input("dy")
+      .Outputs({"dq", "dk", "dv"});
   Declare(grad);
   grad.Rule([](const Attrs& a, absl::Span<const TensorType>) { return Rule(a, true); });
   grad.Check([](const Attrs& a, absl::Span<const TensorType> in) -> Status {
@@ -168,8 +184,12 @@ MSLUA_OPERATOR(scaled_dot_product_attention) {
   grad.Flops([](const Attrs& a, absl::Span<const TensorType> in, absl::Span<const TensorType>) {
     return ScoreFlops(a, in) * static_cast<double>(3 * in[0].shape.back() + 2 * in[2].shape.back());
   });
-  grad.AddSample({{f32({2, 3, 4}), f32({2, 6, 4}), f32({2, 6, 3}), f32({2, 3}), f32({2, 3}), f32({2, 3, 3})}, {}, 0.2, 1});
-  grad.AddSample({{f32({2, 37, 5}), f32({2, 150, 5}), f32({2, 150, 7}), f32({2, 37}), f32({2, 37}), f32({2, 37, 7})}, causal, 0.2, 1});
+  grad.AddSample(
+      {{f32({2, 3, 4}), f32({2, 6, 4}), f32({2, 6, 3}), f32({2, 3}), f32({2, 3}), f32({2, 3, 3})}, {}, 0.2, 1});
+  grad.AddSample({{f32({2, 37, 5}), f32({2, 150, 5}), f32({2, 150, 7}), f32({2, 37}), f32({2, 37}), f32({2, 37, 7})},
+                  causal,
+                  0.2,
+                  1});
   return {op, grad};
 }
 

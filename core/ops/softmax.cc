@@ -1,10 +1,11 @@
+#include "core/ops/support/softmax.h"
+
 #include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "core/ops/define.h"
 #include "core/ops/support/dispatch.h"
-#include "core/ops/support/softmax.h"
 
 namespace mslua {
 namespace {
@@ -32,7 +33,8 @@ Status Reference(const OpCall& call) {
       C max = -INFINITY, sum = 0;
       for (int64_t i = 0; i < v.size; ++i) max = std::max(max, static_cast<C>(x[i * v.inner]));
       for (int64_t i = 0; i < v.size; ++i) sum += std::exp(static_cast<C>(x[i * v.inner]) - max);
-      for (int64_t i = 0; i < v.size; ++i) y[i * v.inner] = static_cast<T>(std::exp(static_cast<C>(x[i * v.inner]) - max) / sum);
+      for (int64_t i = 0; i < v.size; ++i)
+        y[i * v.inner] = static_cast<T>(std::exp(static_cast<C>(x[i * v.inner]) - max) / sum);
     }
   });
   return absl::OkStatus();
@@ -42,7 +44,8 @@ Status Reference(const OpCall& call) {
 
 MSLUA_OPERATOR(softmax) {
   OpDef op("softmax");
-  op.Class("Softmax").Doc("exp(x) divided by its sum along `axis`; computed from x minus the maximum, so that nothing overflows.");
+  op.Class("Softmax").Doc(
+      "exp(x) divided by its sum along `axis`; computed from x minus the maximum, so that nothing overflows.");
   op.Input("x").Attr("axis", AttrKind::kAxis, int64_t{-1}, "the axis that stays whole");
   op.Rule(Rule).Grad(Grad).Reference(Reference).Fast(HighwaySoftmax(false)).InPlace(0, 0);
   op.AddSample({{{DType::kF32, {3, 5}}}, {}, -3, 3});

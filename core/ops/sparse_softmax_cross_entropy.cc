@@ -14,10 +14,14 @@ DType LossType(const TensorType& logits) { return logits.dtype == DType::kF64 ? 
 struct Records {
   int64_t records, classes, ignore;
   explicit Records(const OpCall& call)
-      : records(call.inputs[1].type.elements()), classes(call.inputs[0].type.shape.back()), ignore(call.attrs.Int("ignore_index")) {}
+      : records(call.inputs[1].type.elements()),
+        classes(call.inputs[0].type.shape.back()),
+        ignore(call.attrs.Int("ignore_index")) {}
 };
 
-int64_t Label(const OpCall& call, int64_t i) { return static_cast<int64_t>(LoadAsDouble(call.inputs[1].type.dtype, call.inputs[1].data, i)); }
+int64_t Label(const OpCall& call, int64_t i) {
+  return static_cast<int64_t>(LoadAsDouble(call.inputs[1].type.dtype, call.inputs[1].data, i));
+}
 
 Status Forward(const OpCall& call) {
   const Records n(call);
@@ -61,12 +65,16 @@ std::vector<Value> Grad(GradContext& c) {
   GraphBuilder& g = c.g;
   const Value logits = c.x(0), labels = c.x(1), lse = c.outputs[1];
   Value d;
-  if (c.dy[0].valid()) d = g.Op("sparse_softmax_cross_entropy_grad", {logits, labels, lse, c.dy[0]}, {{"ignore_index", c.attrs.Int("ignore_index")}});
+  if (c.dy[0].valid())
+    d = g.Op("sparse_softmax_cross_entropy_grad", {logits, labels, lse, c.dy[0]},
+             {{"ignore_index", c.attrs.Int("ignore_index")}});
   if (c.dy[1].valid()) {
     Shape column = g.TypeOf(lse).shape;
     column.push_back(1);
     const TensorType& x = g.TypeOf(logits);
-    const Value p = EmitFormula(g, "exp(x - lse) * dlse", {{"x", Cast(g, logits, LossType(x))}, {"lse", Reshape(g, lse, column)}, {"dlse", Reshape(g, c.dy[1], column)}});
+    const Value p = EmitFormula(
+        g, "exp(x - lse) * dlse",
+        {{"x", Cast(g, logits, LossType(x))}, {"lse", Reshape(g, lse, column)}, {"dlse", Reshape(g, c.dy[1], column)}});
     const Value through_lse = Cast(g, p, x.dtype);
     d = d.valid() ? Add(g, d, through_lse) : through_lse;
   }
@@ -78,8 +86,11 @@ std::vector<Value> Grad(GradContext& c) {
 MSLUA_OPERATOR(sparse_softmax_cross_entropy) {
   OpDef op("sparse_softmax_cross_entropy");
   op.Class("SparseSoftmaxCrossEntropyWithLogits");
-  op.Doc("-log(softmax(logits)[label]) for logits [.., classes] and labels [..]: loss [..] in f32 (f64 for f64), and lse [..], the logarithm of the sum of "
-         "exp(logits). A record whose label is ignore_index has loss 0 and no gradient; another label outside [0, classes) is an error that names it.");
+  op.Doc(
+      "-log(softmax(logits)[label]) for logits [.., classes] and labels [..]: loss [..] in f32 (f64 for f64), and lse "
+      "[..], the logarithm of the sum of "
+      "exp(logits). A record whose label is ignore_index has loss 0 and no gradient; another label outside [0, "
+      "classes) is an error that names it.");
   op.Input("logits").Input("labels", TypeClass::kIndex).Outputs({"loss", "lse"});
   op.Attr("ignore_index", AttrKind::kInt, int64_t{-100});
   op.Rule("*b !c, *b -> *b, *b").Grad(Grad).Reference(Forward).Fast(HighwaySparseCrossEntropy());
@@ -95,7 +106,11 @@ MSLUA_OPERATOR(sparse_softmax_cross_entropy) {
 
   OpDef grad("sparse_softmax_cross_entropy_grad");
   grad.Doc("The logits' gradient: (softmax(logits) - one_hot(labels)) * dloss, from lse.");
-  grad.Input("logits").Input("labels", TypeClass::kIndex).Input("lse", TypeClass::kFloat).Input("dloss", TypeClass::kFloat).Outputs({"dlogits"});
+  grad.Input("logits")
+      .Input("labels", TypeClass::kIndex)
+      .Input("lse", TypeClass::kFloat)
+      .Input("dloss", TypeClass::kFloat)
+      .Outputs({"dlogits"});
   grad.Attr("ignore_index", AttrKind::kInt, int64_t{-100});
   grad.Rule("*b !c, *b, *b, *b -> *b !c").Reference(Backward).Fast(HighwaySparseCrossEntropyGrad()).InPlace(0, 0);
   grad.Check([](const Attrs&, absl::Span<const TensorType> in) -> Status {

@@ -18,7 +18,8 @@ Status RunKernel(int which, std::vector<float> logits, std::vector<int32_t> labe
   ASSIGN_OR_RETURN(const std::vector<TensorType> out, CheckCall(op, in, attrs));
   float lse[2];
   if (which < 0) {
-    const TensorView inputs[] = {{in[0], logits.data()}, {in[1], labels.data()}}, outputs[] = {{out[0], loss}, {out[1], lse}};
+    const TensorView inputs[] = {{in[0], logits.data()}, {in[1], labels.data()}},
+                     outputs[] = {{out[0], loss}, {out[1], lse}};
     return op.reference({attrs, inputs, outputs});
   }
   ASSIGN_OR_RETURN(const auto kernel, op.fast[which].make({attrs, in, out}));

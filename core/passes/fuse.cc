@@ -19,7 +19,8 @@ constexpr int32_t kMaxChain = 40;
 
 class Fuser {
  public:
-  explicit Fuser(const Graph& graph) : graph_(graph), count_(static_cast<int32_t>(graph.nodes.size())), group_(count_, -1) {}
+  explicit Fuser(const Graph& graph)
+      : graph_(graph), count_(static_cast<int32_t>(graph.nodes.size())), group_(count_, -1) {}
 
   Graph Run() {
     for (int32_t i = 0; i < count_; ++i) {
@@ -87,13 +88,15 @@ class Fuser {
     return out;
   }
 
-  // Makes the chains of groups a and b one, if they run over the same shape in the same arithmetic, are short enough, and no
-  // path leaves the union and comes back.
+  // Makes the chains of groups a and b one, if they run over the same shape in the same arithmetic, are short enough,
+  // and no path leaves the union and comes back.
   bool TryMerge(int32_t a, int32_t b) {
     if (a == b) return true;
     const std::vector<int32_t>&ma = members_[a], &mb = members_[b];
     const Node &na = graph_.nodes[ma[0]], &nb = graph_.nodes[mb[0]];
-    if (na.outputs[0].shape != nb.outputs[0].shape || na.region != nb.region || IsF64(ma[0]) != IsF64(mb[0]) || HasFloat(ma[0]) != HasFloat(mb[0])) return false;
+    if (na.outputs[0].shape != nb.outputs[0].shape || na.region != nb.region || IsF64(ma[0]) != IsF64(mb[0]) ||
+        HasFloat(ma[0]) != HasFloat(mb[0]))
+      return false;
     std::vector<int32_t> all;
     std::merge(ma.begin(), ma.end(), mb.begin(), mb.end(), std::back_inserter(all));
     if (static_cast<int32_t>(all.size() + OutsideInputs(all).size()) > kMaxChain) return false;
@@ -104,21 +107,25 @@ class Fuser {
     return true;
   }
 
-  // Whether a path leads from the nodes of `all` through others back into them. Other groups count as one node each: what
-  // feeds one of their members feeds them all. `seen_` nodes are all that groups can have by now.
+  // Whether a path leads from the nodes of `all` through others back into them. Other groups count as one node each:
+  // what feeds one of their members feeds them all. `seen_` nodes are all that groups can have by now.
   bool LeavesAndComesBack(const std::vector<int32_t>& all) {
     absl::flat_hash_set<int32_t> after_groups;  // groups that depend on `all`
     std::vector<char> state(seen_ + 1, 0);      // 1: in `all`, 2: outside and depends on it
     for (int32_t m : all) state[m] = 1;
-    const auto after = [&](int32_t i) { return state[i] == 2 || (state[i] == 0 && group_[i] >= 0 && after_groups.contains(group_[i])); };
+    const auto after = [&](int32_t i) {
+      return state[i] == 2 || (state[i] == 0 && group_[i] >= 0 && after_groups.contains(group_[i]));
+    };
     // A group's members may lie before the one that makes it depend: repeat until nothing changes.
     for (bool changed = true; changed;) {
       changed = false;
       for (int32_t i = after_groups.empty() ? all.front() : 0; i <= seen_; ++i) {
         bool depends = after(i), comes_back = false;
         for (Value v : graph_.nodes[i].inputs) {
-          if (after(v.node)) depends = comes_back = true;
-          else if (state[v.node] == 1) depends = true;
+          if (after(v.node))
+            depends = comes_back = true;
+          else if (state[v.node] == 1)
+            depends = true;
         }
         if (state[i] == 1) {
           if (comes_back) return true;
@@ -167,8 +174,10 @@ class Fuser {
     while (!ready.empty()) {
       const int32_t u = ready.top();
       ready.pop();
-      if (group_[u] >= 0) EmitGroup(rewriter, members_[group_[u]]);
-      else rewriter.Copy(u);
+      if (group_[u] >= 0)
+        EmitGroup(rewriter, members_[group_[u]]);
+      else
+        rewriter.Copy(u);
       for (int32_t r : readers[u]) {
         if (--waiting[r] == 0) ready.push(r);
       }
@@ -195,7 +204,9 @@ class Fuser {
         return append(instr);
       }
       const Value source = ThroughBroadcast(v);
-      if (const auto it = at.find(source); it != at.end() && !std::binary_search(members.begin(), members.end(), source.node)) return it->second;
+      if (const auto it = at.find(source);
+          it != at.end() && !std::binary_search(members.begin(), members.end(), source.node))
+        return it->second;
       instr.op = ScalarOp::kInput;
       instr.args[0] = static_cast<int32_t>(inputs.size());
       inputs.push_back(source);
@@ -243,7 +254,9 @@ class Fuser {
     fused.op = Operators().Find("fused");
     fused.location = last.location;
     fused.region = last.region;
-    fused.attrs.Set("program", ToString(program)).Set("shape", std::vector<int64_t>(shape.begin(), shape.end())).Set("dtypes", absl::StrJoin(dtypes, ","));
+    fused.attrs.Set("program", ToString(program))
+        .Set("shape", std::vector<int64_t>(shape.begin(), shape.end()))
+        .Set("dtypes", absl::StrJoin(dtypes, ","));
     if (inputs.empty()) {  // all constants: a broadcast number does as well
       for (int32_t m : members) rewriter.Copy(m);
       return;
@@ -266,10 +279,10 @@ class Fuser {
 
   const Graph& graph_;
   const int32_t count_;
-  std::vector<int32_t> group_;  // of a node; -1: none
-  int32_t seen_ = 0;            // the node being looked at
+  std::vector<int32_t> group_;                                  // of a node; -1: none
+  int32_t seen_ = 0;                                            // the node being looked at
   absl::flat_hash_map<int32_t, std::vector<int32_t>> members_;  // sorted
-  absl::flat_hash_map<Value, int32_t> reader_;  // the last fusible reader of a value
+  absl::flat_hash_map<Value, int32_t> reader_;                  // the last fusible reader of a value
   std::vector<std::vector<int32_t>> readers_;
 };
 

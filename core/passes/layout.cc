@@ -1,5 +1,5 @@
-// Channels-last layout (D9). Operators with an attribute data_format are rewritten to "NHWC"; which of their tensors that
-// permutes follows from their factor rules under both values, so no operator is named here. Elementwise operators,
+// Channels-last layout (D9). Operators with an attribute data_format are rewritten to "NHWC"; which of their tensors
+// that permutes follows from their factor rules under both values, so no operator is named here. Elementwise operators,
 // broadcasts and reductions between them follow. Transposes stand where a chain begins or ends; those that move no
 // element are reshapes.
 #include <algorithm>
@@ -20,7 +20,8 @@ struct Permuted {
   std::vector<bool> inputs, outputs;
 };
 
-std::vector<bool> Differ(const std::vector<FactorRule::Tensor>& a, const FactorRule& ra, const std::vector<FactorRule::Tensor>& b, const FactorRule& rb) {
+std::vector<bool> Differ(const std::vector<FactorRule::Tensor>& a, const FactorRule& ra,
+                         const std::vector<FactorRule::Tensor>& b, const FactorRule& rb) {
   const auto names = [](const FactorRule::Tensor& t, const FactorRule& r) {
     std::string s;
     for (const FactorRule::Dim& d : t) {
@@ -35,8 +36,10 @@ std::vector<bool> Differ(const std::vector<FactorRule::Tensor>& a, const FactorR
 }
 
 StatusOr<Permuted> PermutedBy(const Node& n, const Attrs& last, absl::Span<const TensorType> inputs) {
-  ASSIGN_OR_RETURN(const FactorRule a, RuleOf(*n.op, n.attrs, inputs, absl::MakeConstSpan(n.outputs.data(), n.outputs.size())));
-  ASSIGN_OR_RETURN(const FactorRule b, RuleOf(*n.op, last, inputs, absl::MakeConstSpan(n.outputs.data(), n.outputs.size())));
+  ASSIGN_OR_RETURN(const FactorRule a,
+                   RuleOf(*n.op, n.attrs, inputs, absl::MakeConstSpan(n.outputs.data(), n.outputs.size())));
+  ASSIGN_OR_RETURN(const FactorRule b,
+                   RuleOf(*n.op, last, inputs, absl::MakeConstSpan(n.outputs.data(), n.outputs.size())));
   return Permuted{Differ(a.inputs, a, b.inputs, b), Differ(a.outputs, a, b.outputs, b)};
 }
 
@@ -123,7 +126,8 @@ class LayoutPass {
     const auto permuted = PermutedBy(n, last.attrs, types);
     if (!permuted.ok()) return false;
     std::vector<Value> inputs;
-    for (size_t k = 0; k < n.inputs.size(); ++k) inputs.push_back(permuted->inputs[k] ? Last(n.inputs[k]) : Plain(n.inputs[k]));
+    for (size_t k = 0; k < n.inputs.size(); ++k)
+      inputs.push_back(permuted->inputs[k] ? Last(n.inputs[k]) : Plain(n.inputs[k]));
     const auto out = to_.Clone(last, inputs);
     for (size_t o = 0; o < out.size(); ++o) (permuted->outputs[o] ? last_ : plain_)[i][o] = out[o];
     return true;
@@ -131,7 +135,9 @@ class LayoutPass {
 
   bool VisitElementwise(int32_t i, const Node& n) {
     if (!n.op->elementwise || n.outputs[0].rank() != 4) return false;
-    if (std::none_of(n.inputs.begin(), n.inputs.end(), [&](Value v) { return HasLast(v) && !plain_[v.node][v.output].valid(); })) return false;
+    if (std::none_of(n.inputs.begin(), n.inputs.end(),
+                     [&](Value v) { return HasLast(v) && !plain_[v.node][v.output].valid(); }))
+      return false;
     std::vector<Value> inputs;
     for (Value v : n.inputs) inputs.push_back(Last(v));
     const auto out = to_.Clone(n, inputs);
@@ -141,10 +147,14 @@ class LayoutPass {
 
   // A reduction over some of n, c, h, w whose result keeps its order: (h, w), (n, h, w), everything.
   bool VisitReduction(int32_t i, const Node& n) {
-    if (!n.attrs.Has("axis") || !n.attrs.Has("keep_dims") || n.inputs.size() != 1 || graph_.TypeOf(n.inputs[0]).rank() != 4) return false;
+    if (!n.attrs.Has("axis") || !n.attrs.Has("keep_dims") || n.inputs.size() != 1 ||
+        graph_.TypeOf(n.inputs[0]).rank() != 4)
+      return false;
     const auto* axes = std::get_if<std::vector<int64_t>>(n.attrs.Find("axis"));
     if (axes == nullptr || !HasLast(n.inputs[0])) return false;
-    const auto reduced = [&](int64_t d) { return axes->empty() || std::find(axes->begin(), axes->end(), d) != axes->end(); };
+    const auto reduced = [&](int64_t d) {
+      return axes->empty() || std::find(axes->begin(), axes->end(), d) != axes->end();
+    };
     const bool keep = n.attrs.Bool("keep_dims");
     if (!keep && !reduced(1) && !(reduced(2) && reduced(3))) return false;
     std::vector<int64_t> moved;
@@ -166,7 +176,8 @@ class LayoutPass {
 }  // namespace
 
 Graph AssignLayout(const Graph& graph) {
-  const bool images = std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& n) { return n.attrs.Has("data_format"); });
+  const bool images =
+      std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& n) { return n.attrs.Has("data_format"); });
   return images ? LayoutPass(graph).Run() : graph;
 }
 

@@ -9,7 +9,8 @@ namespace mslua {
 // Drops nodes that no output needs. Inputs stay: they are the program's signature.
 Graph EliminateDeadNodes(const Graph& graph);
 
-// Makes equal nodes (operator, operands, attributes, recomputation region) one. Random nodes differ in their _rng (R10).
+// Makes equal nodes (operator, operands, attributes, recomputation region) one. Random nodes differ in their _rng
+// (R10).
 Graph MergeCommonNodes(const Graph& graph);
 
 // Algebra that needs no arithmetic: x*1, x+0, x-0, x/1, neg(neg x), transpose of a transpose, reshape of a reshape,

@@ -49,17 +49,21 @@ Graph ConvNet(int seed) {
   GraphBuilder g("conv");
   const int64_t n = 2, c = 1 + random() % 5, size = 6 + random() % 5, o = 2 + random() % 5;
   const Value x = g.Input("x", kData, {DType::kF64, {n, c, size, size}});
-  const Value w1 = g.Input("w1", kParameter, {DType::kF64, {o, c, 3, 3}}), w2 = g.Input("w2", kParameter, {DType::kF64, {o, o, 1, 1}});
+  const Value w1 = g.Input("w1", kParameter, {DType::kF64, {o, c, 3, 3}}),
+              w2 = g.Input("w2", kParameter, {DType::kF64, {o, o, 1, 1}});
   const Value b1 = g.Input("b1", kParameter, {DType::kF64, {o}});
-  Value h = g.Op("conv2d", {x, w1}, {{"stride", Ints{static_cast<int64_t>(1 + random() % 2)}}, {"pad_mode", std::string("same")}});
+  Value h = g.Op("conv2d", {x, w1},
+                 {{"stride", Ints{static_cast<int64_t>(1 + random() % 2)}}, {"pad_mode", std::string("same")}});
   h = Add(g, h, Reshape(g, b1, {1, o, 1, 1}));
   if (random() % 2) h = g.Op("relu", {h});
   Value r = g.Op("tanh", {g.Op("conv2d", {h, w2})});
   h = Add(g, h, r);
   if (random() % 2) h = g.Op("max_pool2d", {h}, {{"kernel_size", Ints{2}}, {"stride", Ints{2}}});
   Value features;
-  if (random() % 2) features = g.Op("reduce_mean", {h}, {{"axis", Ints{2, 3}}});
-  else features = Reshape(g, h, {n, g.TypeOf(h).elements() / n});
+  if (random() % 2)
+    features = g.Op("reduce_mean", {h}, {{"axis", Ints{2, 3}}});
+  else
+    features = Reshape(g, h, {n, g.TypeOf(h).elements() / n});
   const Value loss = ReduceSum(g, Mul(g, features, features), {0, 1}, false);
   auto d = Gradients(g, loss, {w1, w2, b1});
   EXPECT_TRUE(d.ok()) << d.status();
@@ -84,10 +88,13 @@ TEST(Layout, ConvolutionChainsAreChannelsLastAndEqual) {
 
 TEST(Layout, OnlyTheEndsOfAChainAreTransposed) {
   GraphBuilder g;
-  const Value x = g.Input("x", kData, {DType::kF32, {2, 3, 8, 8}}), w = g.Input("w", kParameter, {DType::kF32, {3, 3, 3, 3}});
+  const Value x = g.Input("x", kData, {DType::kF32, {2, 3, 8, 8}}),
+              w = g.Input("w", kParameter, {DType::kF32, {3, 3, 3, 3}});
   const Value b = g.Input("b", kParameter, {DType::kF32, {3}});
   Value h = x;
-  for (int i = 0; i < 4; ++i) h = g.Op("relu", {Add(g, g.Op("conv2d", {h, w}, {{"pad_mode", std::string("same")}}), Reshape(g, b, {1, 3, 1, 1}))});
+  for (int i = 0; i < 4; ++i)
+    h = g.Op("relu",
+             {Add(g, g.Op("conv2d", {h, w}, {{"pad_mode", std::string("same")}}), Reshape(g, b, {1, 3, 1, 1}))});
   g.Output("y", g.Op("reduce_sum", {h}, {{"axis", Ints{2, 3}}}));
   const Graph last = EliminateDeadNodes(AssignLayout(*g.Finish()));
   EXPECT_EQ(Count(last, "transpose"), 1) << ToString(last);

@@ -15,8 +15,10 @@ class Simplifier {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       const Node& n = graph_.nodes[i];
       const Value same = Simpler(n, rewriter_.MapInputs(n));
-      if (same.valid()) rewriter_.Replace({static_cast<int32_t>(i), 0}, same);
-      else rewriter_.Copy(static_cast<int32_t>(i));
+      if (same.valid())
+        rewriter_.Replace({static_cast<int32_t>(i), 0}, same);
+      else
+        rewriter_.Copy(static_cast<int32_t>(i));
     }
     return rewriter_.Finish();
   }
@@ -28,14 +30,15 @@ class Simplifier {
   // The number that every element of `v` is, looking through broadcasts and casts.
   std::optional<double> SplatOf(Value v) {
     const Node* n = &NodeOf(v);
-    while (n->op->name == "broadcast_to" || (n->op->name == "cast" && IsFloat(n->outputs[0].dtype))) n = &NodeOf(n->inputs[0]);
+    while (n->op->name == "broadcast_to" || (n->op->name == "cast" && IsFloat(n->outputs[0].dtype)))
+      n = &NodeOf(n->inputs[0]);
     if (n->op->name != "constant" || n->outputs[0].elements() != 1) return std::nullopt;
     return LoadAsDouble(n->outputs[0].dtype, n->attrs.Str("data").data(), 0);
   }
   bool IsSplat(Value v, double number) { return SplatOf(v) == number; }
 
-  // Something in the new graph that equals the node over these inputs, or an invalid Value. x*0 is not 0 for infinite x:
-  // such rules are not here.
+  // Something in the new graph that equals the node over these inputs, or an invalid Value. x*0 is not 0 for infinite
+  // x: such rules are not here.
   Value Simpler(const Node& n, const std::vector<Value>& in) {
     const std::string& op = n.op->name;
     if (op == "mul") {

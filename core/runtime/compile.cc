@@ -20,8 +20,8 @@ struct Pass {
 };
 // Simplifying lays bare common nodes, and the other way round; two rounds find nearly all.
 constexpr Pass kPasses[] = {
-    {"dead", EliminateDeadNodes}, {"simplify", Simplify}, {"common", MergeCommonNodes}, {"simplify", Simplify},
-    {"common", MergeCommonNodes}, {"layout", AssignLayout}, {"simplify", Simplify}, {"common", MergeCommonNodes},
+    {"dead", EliminateDeadNodes}, {"simplify", Simplify},    {"common", MergeCommonNodes}, {"simplify", Simplify},
+    {"common", MergeCommonNodes}, {"layout", AssignLayout},  {"simplify", Simplify},       {"common", MergeCommonNodes},
     {"dead", EliminateDeadNodes}, {"fuse", FuseElementwise},
 };
 
@@ -29,7 +29,8 @@ Status WriteText(const std::string& path, const std::string& text) {
   std::FILE* f = std::fopen(path.c_str(), "w");
   if (f == nullptr) return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
   const bool ok = std::fwrite(text.data(), 1, text.size(), f) == text.size();
-  if (std::fclose(f) != 0 || !ok) return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
+  if (std::fclose(f) != 0 || !ok)
+    return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
   return absl::OkStatus();
 }
 
@@ -38,7 +39,8 @@ Status MakeFolder(const std::string& path) {
   for (size_t i = 1; i <= path.size(); ++i) {
     if (i < path.size() && path[i] != '/') continue;
     if (mkdir(path.substr(0, i).c_str(), 0777) != 0 && errno != EEXIST) {
-      return absl::UnavailableError(absl::StrCat("cannot make the folder ", path.substr(0, i), ": ", std::strerror(errno)));
+      return absl::UnavailableError(
+          absl::StrCat("cannot make the folder ", path.substr(0, i), ": ", std::strerror(errno)));
     }
   }
   return absl::OkStatus();
@@ -46,7 +48,8 @@ Status MakeFolder(const std::string& path) {
 
 class GraphSaver {
  public:
-  explicit GraphSaver(const CompileOptions& options) : options_(options), folder_(absl::StrCat(options.save_graphs_path, "/rank_", options.rank)) {}
+  explicit GraphSaver(const CompileOptions& options)
+      : options_(options), folder_(absl::StrCat(options.save_graphs_path, "/rank_", options.rank)) {}
 
   Status Save(const Graph& graph, const char* pass, bool final) {
     if (options_.save_graphs == 0 || (options_.save_graphs == 1 && !final)) return absl::OkStatus();

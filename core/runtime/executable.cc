@@ -13,7 +13,8 @@ namespace {
 // Runs an operator that has no fast kernel for its types.
 class ReferenceRunner : public Kernel {
  public:
-  explicit ReferenceRunner(const Node& node, std::vector<TensorType> inputs) : node_(node), input_types_(std::move(inputs)) {
+  explicit ReferenceRunner(const Node& node, std::vector<TensorType> inputs)
+      : node_(node), input_types_(std::move(inputs)) {
     for (const TensorType& t : input_types_) inputs_.push_back({t, nullptr});
     for (const TensorType& t : node_.outputs) outputs_.push_back({t, nullptr});
   }
@@ -74,7 +75,8 @@ class CpuExecutable : public Executable {
     FindExternalSlots(plan);
     for (int k : plan.copies) {
       const GraphOutput& o = graph_.outputs[k];
-      copies_.push_back({store->Find(o.updates)->memory.data(), k, static_cast<size_t>(graph_.TypeOf(o.value).bytes())});
+      copies_.push_back(
+          {store->Find(o.updates)->memory.data(), k, static_cast<size_t>(graph_.TypeOf(o.value).bytes())});
     }
     for (const GraphOutput& o : graph_.outputs) {
       void* at = o.updates.empty() ? Address(plan, o.value) : store->Find(o.updates)->memory.data();
@@ -115,7 +117,8 @@ class CpuExecutable : public Executable {
 
   Status Run() override {
     if (!all_bound_) RETURN_IF_ERROR(CheckBound());
-    if (workspace_ && arena_in_use_ != workspace_->data()) return absl::InternalError("the shared workspace was replaced after this plan was made");
+    if (workspace_ && arena_in_use_ != workspace_->data())
+      return absl::InternalError("the shared workspace was replaced after this plan was made");
     for (const Launch& l : launches_) {
       const Buffers buffers{pointers_.data() + l.first, pointers_.data() + l.first + l.num_inputs, l.scratch};
       const Status s = l.kernel->Run(buffers);
@@ -160,7 +163,8 @@ class CpuExecutable : public Executable {
   Status Allocate(const MemoryPlan& plan, Store* store, std::shared_ptr<Block>* workspace) {
     if (workspace != nullptr) {
       if (!*workspace) *workspace = std::make_shared<Block>(plan.workspace_bytes);
-      if ((*workspace)->bytes() < plan.workspace_bytes) return absl::FailedPreconditionError("the shared workspace is too small for this plan");
+      if ((*workspace)->bytes() < plan.workspace_bytes)
+        return absl::FailedPreconditionError("the shared workspace is too small for this plan");
       workspace_ = *workspace;
     } else {
       workspace_ = std::make_shared<Block>(plan.workspace_bytes);
@@ -177,13 +181,18 @@ class CpuExecutable : public Executable {
       position_of_node_.emplace_back(i, position++);
       if (e.kind == kParameter || e.kind == kState) {
         const Store::Entry* entry = store == nullptr ? nullptr : store->Find(input_names_.back());
-        if (entry == nullptr) return absl::NotFoundError(absl::StrCat("the store has no tensor named '", input_names_.back(), "'"));
+        if (entry == nullptr)
+          return absl::NotFoundError(absl::StrCat("the store has no tensor named '", input_names_.back(), "'"));
         if (entry->type != n.outputs[0]) {
-          return absl::InvalidArgumentError(absl::StrCat("'", input_names_.back(), "' is ", ToString(entry->type), " in the store and ", ToString(n.outputs[0]), " in the graph"));
+          return absl::InvalidArgumentError(absl::StrCat("'", input_names_.back(), "' is ", ToString(entry->type),
+                                                         " in the store and ", ToString(n.outputs[0]),
+                                                         " in the graph"));
         }
         store_inputs_.push_back(entry->memory.data());
       } else {
-        if (e.kind == kScalar && n.outputs[0].elements() != 1) return absl::InvalidArgumentError(absl::StrCat("scalar input '", input_names_.back(), "' has ", n.outputs[0].elements(), " elements"));
+        if (e.kind == kScalar && n.outputs[0].elements() != 1)
+          return absl::InvalidArgumentError(
+              absl::StrCat("scalar input '", input_names_.back(), "' has ", n.outputs[0].elements(), " elements"));
         store_inputs_.push_back(nullptr);
       }
       external_.push_back(std::move(e));
@@ -214,11 +223,16 @@ class CpuExecutable : public Executable {
   void* Address(const MemoryPlan& plan, Value v) const {
     const Placement& p = plan.values[v.node][v.output];
     switch (p.kind) {
-      case Placement::kArena: return Arena() + p.offset;
-      case Placement::kConstant: return static_cast<char*>(constants_.data()) + p.offset;
-      case Placement::kStore: return store_inputs_[PositionOfNode(p.input)];
-      case Placement::kScalar: return static_cast<char*>(scalars_.data()) + PositionOfNode(p.input) * kScalarStride;
-      case Placement::kExternal: return nullptr;
+      case Placement::kArena:
+        return Arena() + p.offset;
+      case Placement::kConstant:
+        return static_cast<char*>(constants_.data()) + p.offset;
+      case Placement::kStore:
+        return store_inputs_[PositionOfNode(p.input)];
+      case Placement::kScalar:
+        return static_cast<char*>(scalars_.data()) + PositionOfNode(p.input) * kScalarStride;
+      case Placement::kExternal:
+        return nullptr;
     }
     return nullptr;
   }
@@ -241,7 +255,8 @@ class CpuExecutable : public Executable {
 
   Status CheckBound() {
     for (size_t i = 0; i < external_.size(); ++i) {
-      if (external_[i].kind == kData && !external_[i].bound) return absl::FailedPreconditionError(absl::StrCat("data input '", input_names_[i], "' was never bound"));
+      if (external_[i].kind == kData && !external_[i].bound)
+        return absl::FailedPreconditionError(absl::StrCat("data input '", input_names_[i], "' was never bound"));
     }
     all_bound_ = true;
     return absl::OkStatus();
@@ -266,12 +281,15 @@ class CpuExecutable : public Executable {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<Executable>> Executable::Compile(const Graph& graph, Store* store, const CompileOptions& options, std::shared_ptr<Block>* workspace) {
+StatusOr<std::unique_ptr<Executable>> Executable::Compile(const Graph& graph, Store* store,
+                                                          const CompileOptions& options,
+                                                          std::shared_ptr<Block>* workspace) {
   const auto start = std::chrono::steady_clock::now();
   ASSIGN_OR_RETURN(Graph optimized, RunPasses(graph, options));
   auto executable = std::make_unique<CpuExecutable>();
   RETURN_IF_ERROR(executable->Init(std::move(optimized), store, options, workspace));
-  executable->mutable_report().compile_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  executable->mutable_report().compile_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return std::unique_ptr<Executable>(std::move(executable));
 }
 

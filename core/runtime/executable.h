@@ -34,7 +34,8 @@ class Executable {
   // Compiles `graph`. Its inputs of kind parameter and state are found in `store` by name (types must agree);
   // the store must outlive the executable. `workspace` may be shared by executables of which one runs at a time;
   // null: it has its own.
-  static StatusOr<std::unique_ptr<Executable>> Compile(const Graph& graph, Store* store, const CompileOptions& options = {},
+  static StatusOr<std::unique_ptr<Executable>> Compile(const Graph& graph, Store* store,
+                                                       const CompileOptions& options = {},
                                                        std::shared_ptr<Block>* workspace = nullptr);
   virtual ~Executable() = default;
 

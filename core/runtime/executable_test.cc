@@ -50,8 +50,10 @@ void ExpectLikeReference(const Graph& graph, std::mt19937& random, double tolera
   for (size_t o = 0; o < graph.outputs.size(); ++o) {
     const TensorView got = (*executable)->Output(static_cast<int>(o));
     for (int64_t i = 0; i < got.type.elements(); ++i) {
-      const double a = LoadAsDouble(got.type.dtype, got.data, i), b = LoadAsDouble(got.type.dtype, (*want)[o].data(), i);
-      ASSERT_NEAR(a, b, tolerance * (1 + std::abs(b))) << "output " << o << " element " << i << "\n" << ToString((*executable)->graph());
+      const double a = LoadAsDouble(got.type.dtype, got.data, i),
+                   b = LoadAsDouble(got.type.dtype, (*want)[o].data(), i);
+      ASSERT_NEAR(a, b, tolerance * (1 + std::abs(b))) << "output " << o << " element " << i << "\n"
+                                                       << ToString((*executable)->graph());
     }
   }
 }
@@ -61,19 +63,38 @@ Graph RandomGraph(std::mt19937& random) {
   GraphBuilder g("random");
   const int64_t n = 3 + random() % 30, c = 1 + random() % 40;
   std::vector<Value> values = {g.Input("x", kData, {DType::kF32, {n, c}}), g.Input("y", kData, {DType::kF32, {n, c}})};
-  std::vector<Value> parameters = {g.Input("w", kParameter, {DType::kF32, {c, c}}), g.Input("b", kParameter, {DType::kF32, {c}})};
+  std::vector<Value> parameters = {g.Input("w", kParameter, {DType::kF32, {c, c}}),
+                                   g.Input("b", kParameter, {DType::kF32, {c}})};
   const auto pick = [&] { return values[random() % values.size()]; };
   for (int i = 0; i < 14; ++i) {
     switch (random() % 9) {
-      case 0: values.push_back(Add(g, pick(), parameters[1])); break;
-      case 1: values.push_back(Mul(g, pick(), pick())); break;
-      case 2: values.push_back(g.Op("tanh", {pick()})); break;
-      case 3: values.push_back(g.Op("relu", {pick()})); break;
-      case 4: values.push_back(g.Op("tanh", {g.Op("matmul", {pick(), parameters[0]})})); break;
-      case 5: values.push_back(Sub(g, pick(), ReduceSum(g, Mul(g, pick(), 1.0 / static_cast<double>(c)), {1}, true))); break;
-      case 6: values.push_back(Transpose(g, g.Op("sigmoid", {Transpose(g, pick(), {1, 0})}), {1, 0})); break;
-      case 7: values.push_back(Reshape(g, g.Op("neg", {Reshape(g, pick(), {n * c})}), {n, c})); break;
-      default: values.push_back(Mul(g, Add(g, pick(), 0.5), 0.25)); break;
+      case 0:
+        values.push_back(Add(g, pick(), parameters[1]));
+        break;
+      case 1:
+        values.push_back(Mul(g, pick(), pick()));
+        break;
+      case 2:
+        values.push_back(g.Op("tanh", {pick()}));
+        break;
+      case 3:
+        values.push_back(g.Op("relu", {pick()}));
+        break;
+      case 4:
+        values.push_back(g.Op("tanh", {g.Op("matmul", {pick(), parameters[0]})}));
+        break;
+      case 5:
+        values.push_back(Sub(g, pick(), ReduceSum(g, Mul(g, pick(), 1.0 / static_cast<double>(c)), {1}, true)));
+        break;
+      case 6:
+        values.push_back(Transpose(g, g.Op("sigmoid", {Transpose(g, pick(), {1, 0})}), {1, 0}));
+        break;
+      case 7:
+        values.push_back(Reshape(g, g.Op("neg", {Reshape(g, pick(), {n * c})}), {n, c}));
+        break;
+      default:
+        values.push_back(Mul(g, Add(g, pick(), 0.5), 0.25));
+        break;
     }
   }
   const Value loss = ReduceSum(g, Mul(g, values.back(), values[values.size() - 2]), {0, 1}, false);
@@ -127,7 +148,10 @@ TEST(Executable, AChainIsOneKernelAndUpdatesTheStoreInPlace) {
 TEST(Executable, AnUpdateReadLaterIsCopiedAtTheEnd) {
   GraphBuilder g;
   const Value p = g.Input("p", kParameter, {DType::kF32, {4}});
-  g.Output("p", Reshape(g, g.Op("reduce_sum", {Mul(g, Reshape(g, p, {4, 1}), 2.0)}, {{"axis", std::vector<int64_t>{1}}}), {4}), "p");
+  g.Output(
+      "p",
+      Reshape(g, g.Op("reduce_sum", {Mul(g, Reshape(g, p, {4, 1}), 2.0)}, {{"axis", std::vector<int64_t>{1}}}), {4}),
+      "p");
   g.Output("old", g.Op("tanh", {p}));
   Store store;
   float* at = store.Add("p", kParameter, {DType::kF32, {4}})->as<float>();
@@ -146,7 +170,8 @@ TEST(Executable, ErrorsNameWhatIsMissing) {
   Store store;
   EXPECT_EQ(Executable::Compile(graph, &store).status().message(), "the store has no tensor named 'p'");
   ASSERT_TRUE(store.Add("p", kParameter, {DType::kF32, {5}}).ok());
-  EXPECT_EQ(Executable::Compile(graph, &store).status().message(), "'p' is f32[5] in the store and f32[4] in the graph");
+  EXPECT_EQ(Executable::Compile(graph, &store).status().message(),
+            "'p' is f32[5] in the store and f32[4] in the graph");
   GraphBuilder h;
   h.Output("y", h.Op("tanh", {h.Input("x", kData, {DType::kF32, {4}})}));
   auto e = Executable::Compile(*h.Finish(), &store);

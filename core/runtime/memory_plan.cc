@@ -33,14 +33,17 @@ int64_t Pack(std::vector<Interval*>& intervals) {
     }
     i->offset = at;
     total = std::max(total, at + i->bytes);
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), i, [](const Interval* a, const Interval* b) { return a->offset < b->offset; }), i);
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), i,
+                                   [](const Interval* a, const Interval* b) { return a->offset < b->offset; }),
+                  i);
   }
   return total;
 }
 
 class Planner {
  public:
-  Planner(const Graph& graph, const std::vector<int64_t>& scratch_bytes) : graph_(graph), scratch_bytes_(scratch_bytes) {}
+  Planner(const Graph& graph, const std::vector<int64_t>& scratch_bytes)
+      : graph_(graph), scratch_bytes_(scratch_bytes) {}
 
   MemoryPlan Run() {
     const int32_t count = static_cast<int32_t>(graph_.nodes.size());
@@ -85,7 +88,8 @@ class Planner {
 
   bool MayOverwrite(const Node& n, int output, int input) const {
     if (n.op->elementwise) return n.outputs[output] == graph_.TypeOf(n.inputs[input]);
-    return std::find(n.op->in_place.begin(), n.op->in_place.end(), std::make_pair(output, input)) != n.op->in_place.end();
+    return std::find(n.op->in_place.begin(), n.op->in_place.end(), std::make_pair(output, input)) !=
+           n.op->in_place.end();
   }
 
   bool ReadsOnce(const Node& n, Value root) const {
@@ -102,12 +106,15 @@ class Planner {
       const int32_t input = graph_.FindInput(o.updates);
       const Value v = Root(o.value);
       const Node& n = graph_.nodes[v.node];
-      bool direct = !IsInput(n) && n.op->name != "constant" && plan_.values[v.node][v.output].kind == Placement::kArena && !claimed[input];
+      bool direct = !IsInput(n) && n.op->name != "constant" &&
+                    plan_.values[v.node][v.output].kind == Placement::kArena && !claimed[input];
       const int32_t last = Last({input, 0});
       if (last > v.node) direct = false;
       if (last == v.node) {
         for (size_t i = 0; i < n.inputs.size(); ++i) {
-          if (Root(n.inputs[i]).node == input && (n.inputs[i].node != input || !MayOverwrite(n, v.output, static_cast<int>(i)))) direct = false;
+          if (Root(n.inputs[i]).node == input &&
+              (n.inputs[i].node != input || !MayOverwrite(n, v.output, static_cast<int>(i))))
+            direct = false;
         }
       }
       if (direct) {
@@ -151,7 +158,8 @@ class Planner {
           Interval* candidate = of[source.node].empty() ? nullptr : of[source.node][source.output];
           if (candidate == nullptr || candidate->last != i || candidate->bytes != bytes) continue;
           if (std::find(of[i].begin(), of[i].end(), candidate) != of[i].end()) continue;  // another output has it
-          if (MayOverwrite(n, o, static_cast<int>(k)) && (n.op->elementwise || ReadsOnce(n, source))) reused = candidate;
+          if (MayOverwrite(n, o, static_cast<int>(k)) && (n.op->elementwise || ReadsOnce(n, source)))
+            reused = candidate;
         }
         if (reused != nullptr) {
           reused->last = Last(v);
@@ -191,6 +199,8 @@ class Planner {
 
 }  // namespace
 
-MemoryPlan PlanMemory(const Graph& graph, const std::vector<int64_t>& scratch_bytes) { return Planner(graph, scratch_bytes).Run(); }
+MemoryPlan PlanMemory(const Graph& graph, const std::vector<int64_t>& scratch_bytes) {
+  return Planner(graph, scratch_bytes).Run();
+}
 
 }  // namespace mslua

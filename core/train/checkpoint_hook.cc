@@ -13,7 +13,8 @@ double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 
 StatusOr<std::unique_ptr<CheckpointHook>> CheckpointHook::Create(const CheckpointOptions& options, const Store* store,
                                                                  std::function<void(const std::string&)> notice) {
-  ASSIGN_OR_RETURN(checkpoint::CheckpointKeeper keeper, checkpoint::CheckpointKeeper::Create(options.keeper, options.resumed_from, Now()));
+  ASSIGN_OR_RETURN(checkpoint::CheckpointKeeper keeper,
+                   checkpoint::CheckpointKeeper::Create(options.keeper, options.resumed_from, Now()));
   return std::unique_ptr<CheckpointHook>(new CheckpointHook(options, store, std::move(notice), std::move(keeper)));
 }
 
@@ -21,7 +22,8 @@ int64_t CheckpointHook::NextStep(const TrainState& state) {
   const int64_t every = options_.keeper.save_checkpoint_steps;
   if (every > 0) return saved_step_ == state.step ? state.step + 1 : (state.step + every - 1) / every * every;
   // By the clock: looked at after each step.
-  return options_.keeper.save_checkpoint_seconds > 0 ? (saved_step_ == state.step ? state.step + 1 : state.step) : INT64_MAX;
+  return options_.keeper.save_checkpoint_seconds > 0 ? (saved_step_ == state.step ? state.step + 1 : state.step)
+                                                     : INT64_MAX;
 }
 
 Status CheckpointHook::AtStep(const TrainState& state) {
@@ -65,9 +67,11 @@ void CheckpointHook::AtEnd(const TrainState& state, const Status& outcome) {
 StatusOr<TrainState> RestoreCheckpoint(checkpoint::Checkpoint& from, const Store& store, std::string* ignored) {
   for (const auto& e : store.entries()) {
     const checkpoint::TensorRecord* record = from.manifest().Find(e->name);
-    if (record == nullptr) return absl::NotFoundError(absl::StrCat(from.path(), " has no tensor '", e->name, "', which the recipe has"));
+    if (record == nullptr)
+      return absl::NotFoundError(absl::StrCat(from.path(), " has no tensor '", e->name, "', which the recipe has"));
     if (record->type != e->type) {
-      return absl::InvalidArgumentError(absl::StrCat(from.path(), ": '", e->name, "' is ", ToString(record->type), ", the recipe has ", ToString(e->type)));
+      return absl::InvalidArgumentError(absl::StrCat(from.path(), ": '", e->name, "' is ", ToString(record->type),
+                                                     ", the recipe has ", ToString(e->type)));
     }
     RETURN_IF_ERROR(from.Read(e->name, e->memory.data()));
   }

@@ -14,11 +14,11 @@ namespace mslua {
 
 struct CheckpointOptions {
   checkpoint::KeeperOptions keeper;
-  bool async_save = true;       // the step stalls for the copy only
-  bool save_at_end = true;      // also after a request to stop
+  bool async_save = true;   // the step stalls for the copy only
+  bool save_at_end = true;  // also after a request to stop
   std::string job, recipe_hash, graph_hash;
   int64_t seed = 1;
-  std::string resumed_from;     // the checkpoint's folder, when this run goes on from one
+  std::string resumed_from;  // the checkpoint's folder, when this run goes on from one
 };
 
 class CheckpointHook : public TrainHook {

@@ -19,12 +19,14 @@ StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(Executable* executable, d
     const size_t column = e->column_positions_.size();
     if (column >= schema.size() || schema[column].type != n.outputs[0]) {
       return absl::InvalidArgumentError(absl::StrCat("column ", column + 1, " of the evaluation dataset is ",
-                                                     column < schema.size() ? ToString(schema[column].type) : "missing", ", the graph takes ", ToString(n.outputs[0])));
+                                                     column < schema.size() ? ToString(schema[column].type) : "missing",
+                                                     ", the graph takes ", ToString(n.outputs[0])));
     }
     e->column_positions_.push_back(static_cast<int>(i));
   }
   for (const GraphOutput& o : graph.outputs) {
-    if (graph.TypeOf(o.value).elements() != 1) return absl::InvalidArgumentError(absl::StrCat("metric '", o.name, "' is not a scalar"));
+    if (graph.TypeOf(o.value).elements() != 1)
+      return absl::InvalidArgumentError(absl::StrCat("metric '", o.name, "' is not a scalar"));
   }
   return e;
 }
@@ -39,7 +41,8 @@ StatusOr<std::vector<std::pair<std::string, double>>> Evaluator::Run() {
   while (true) {
     ASSIGN_OR_RETURN(const bool more, loader_->Next(&batch));
     if (!more) break;
-    for (size_t c = 0; c < column_positions_.size(); ++c) executable_->BindInputAt(column_positions_[c], batch.columns[c].data);
+    for (size_t c = 0; c < column_positions_.size(); ++c)
+      executable_->BindInputAt(column_positions_[c], batch.columns[c].data);
     if (valid_position_ >= 0) executable_->SetScalarAt(valid_position_, static_cast<double>(batch.valid));
     RETURN_IF_ERROR(executable_->Run());
     for (size_t i = 0; i < sums.size(); ++i) {
@@ -56,8 +59,10 @@ StatusOr<std::vector<std::pair<std::string, double>>> Evaluator::Run() {
 std::string EvalLine(int64_t epoch, const std::vector<std::pair<std::string, double>>& metrics) {
   std::string line = absl::StrCat("eval: epoch ", epoch);
   for (const auto& m : metrics) {
-    if (absl::StartsWith(m.first, "top") || m.first == "accuracy") absl::StrAppendFormat(&line, ", %s %.1f%%", m.first, 100 * m.second);
-    else absl::StrAppendFormat(&line, ", %s %.4g", m.first, m.second);
+    if (absl::StartsWith(m.first, "top") || m.first == "accuracy")
+      absl::StrAppendFormat(&line, ", %s %.1f%%", m.first, 100 * m.second);
+    else
+      absl::StrAppendFormat(&line, ", %s %.4g", m.first, m.second);
   }
   return line;
 }

@@ -11,8 +11,8 @@
 
 namespace mslua {
 
-// The graph's data inputs are fed from the loader's columns in order. A scalar input "valid" gets the number of rows of the
-// batch that come from the dataset; outputs are scalars: sums over those rows, named as the metrics.
+// The graph's data inputs are fed from the loader's columns in order. A scalar input "valid" gets the number of rows of
+// the batch that come from the dataset; outputs are scalars: sums over those rows, named as the metrics.
 class Evaluator {
  public:
   static StatusOr<std::unique_ptr<Evaluator>> Create(Executable* executable, data::Loader* loader);

@@ -87,6 +87,8 @@ void EventFile::Record(const std::string& event) {
   std::fwrite(record.data(), 1, record.size(), file_);
 }
 
-void EventFile::Scalar(absl::string_view tag, int64_t step, float value, double wall_time) { Record(ScalarEvent(tag, step, value, wall_time)); }
+void EventFile::Scalar(absl::string_view tag, int64_t step, float value, double wall_time) {
+  Record(ScalarEvent(tag, step, value, wall_time));
+}
 
 }  // namespace mslua

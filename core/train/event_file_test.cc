@@ -17,10 +17,23 @@ std::string Hex(const std::string& bytes) {
   return out;
 }
 
-// Fields by hand from event.proto: wall_time 1 (fixed64), step 2 (varint), summary 5 { value 1 { tag 1, simple_value 2 } }.
+// Fields by hand from event.proto: wall_time 1 (fixed64), step 2 (varint), summary 5 { value 1 { tag 1, simple_value 2
+// } }.
 TEST(EventFile, ScalarEventIsTheProtocolBuffer) {
   EXPECT_EQ(Hex(ScalarEvent("loss", 300, 1.5f, 2.0)),
-            "09" "0000000000000040" "10" "ac02" "2a" "0d" "0a" "0b" "0a" "04" "6c6f7373" "15" "0000c03f");
+            "09"
+            "0000000000000040"
+            "10"
+            "ac02"
+            "2a"
+            "0d"
+            "0a"
+            "0b"
+            "0a"
+            "04"
+            "6c6f7373"
+            "15"
+            "0000c03f");
 }
 
 // The masked CRC of TFRecord over known bytes: crc32c("123456789") = e3069283.

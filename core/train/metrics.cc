@@ -14,7 +14,8 @@ namespace {
 std::string Number(double v, bool single) {
   if (!std::isfinite(v)) return "null";
   char text[40];
-  const auto end = single ? std::to_chars(text, text + sizeof text, static_cast<float>(v)).ptr : std::to_chars(text, text + sizeof text, v).ptr;
+  const auto end = single ? std::to_chars(text, text + sizeof text, static_cast<float>(v)).ptr
+                          : std::to_chars(text, text + sizeof text, v).ptr;
   return std::string(text, end);
 }
 
@@ -26,7 +27,8 @@ StatusOr<std::unique_ptr<MetricsHook>> MetricsHook::Create(const std::string& fo
   std::unique_ptr<MetricsHook> hook(new MetricsHook(every, trainer));
   const std::string path = folder + "/metrics.jsonl";
   hook->file_ = std::fopen(path.c_str(), "a");
-  if (hook->file_ == nullptr) return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
+  if (hook->file_ == nullptr)
+    return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
   ASSIGN_OR_RETURN(hook->events_, EventFile::Create(folder));
   return hook;
 }

@@ -30,7 +30,8 @@ class MetricsHook : public TrainHook {
   void Write(const TrainState& state, const std::vector<std::pair<std::string, double>>& numbers);
 
  private:
-  MetricsHook(int64_t every, Trainer* trainer) : every_(every), next_(1), trainer_(trainer), at_(std::chrono::steady_clock::now()) {}
+  MetricsHook(int64_t every, Trainer* trainer)
+      : every_(every), next_(1), trainer_(trainer), at_(std::chrono::steady_clock::now()) {}
 
   const int64_t every_;
   int64_t next_;

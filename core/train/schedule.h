@@ -22,7 +22,7 @@ struct Schedule {
     kTable,       // rates[step]; the last one afterwards
   };
   Kind kind = Kind::kConstant;
-  double value = 0;   // the highest rate
+  double value = 0;  // the highest rate
   double low = 0;
   double rate = 1;
   double power = 1;

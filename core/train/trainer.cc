@@ -12,8 +12,9 @@ namespace {
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 }  // namespace
 
-StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Executable* step, data::Loader* loader, std::vector<ScheduledScalar> scalars,
-                                                   const TrainerOptions& options, Console* console) {
+StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Executable* step, data::Loader* loader,
+                                                   std::vector<ScheduledScalar> scalars, const TrainerOptions& options,
+                                                   Console* console) {
   std::unique_ptr<Trainer> t(new Trainer);
   t->executable_ = step;
   t->loader_ = loader;
@@ -21,7 +22,8 @@ StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Executable* step, data::Loade
   t->options_ = options;
   t->scalars_ = std::move(scalars);
   const Graph& graph = step->graph();
-  if (graph.outputs.empty() || graph.TypeOf(graph.outputs[0].value).elements() != 1) return absl::InvalidArgumentError("the training graph's first output is not a scalar loss");
+  if (graph.outputs.empty() || graph.TypeOf(graph.outputs[0].value).elements() != 1)
+    return absl::InvalidArgumentError("the training graph's first output is not a scalar loss");
   const std::vector<int32_t> inputs = graph.Inputs();
   std::vector<TensorType> data_types;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -36,11 +38,14 @@ StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Executable* step, data::Loade
   }
   const auto& schema = loader->pipeline().schema();
   if (schema.size() < data_types.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("the dataset has ", schema.size(), " columns, the network and loss take ", data_types.size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the dataset has ", schema.size(), " columns, the network and loss take ", data_types.size()));
   }
   for (size_t c = 0; c < data_types.size(); ++c) {
     if (schema[c].type != data_types[c]) {
-      return absl::InvalidArgumentError(absl::StrCat("column '", schema[c].name, "' of the dataset is ", ToString(schema[c].type), ", the graph was made for ", ToString(data_types[c])));
+      return absl::InvalidArgumentError(absl::StrCat("column '", schema[c].name, "' of the dataset is ",
+                                                     ToString(schema[c].type), ", the graph was made for ",
+                                                     ToString(data_types[c])));
     }
   }
   t->bound_.assign(data_types.size(), nullptr);
@@ -79,7 +84,9 @@ Status Trainer::SetScalars() {
         ASSIGN_OR_RETURN(value, scalars_[i].user(state_.step));
       } else {
         // A constant rate is set once.
-        if (scalars_[i].schedule.kind == Schedule::Kind::kConstant && scalars_[i].schedule.warmup_steps == 0 && current_[i] == scalars_[i].schedule.value) continue;
+        if (scalars_[i].schedule.kind == Schedule::Kind::kConstant && scalars_[i].schedule.warmup_steps == 0 &&
+            current_[i] == scalars_[i].schedule.value)
+          continue;
         value = scalars_[i].schedule.At(state_.step);
       }
     }
@@ -142,9 +149,11 @@ StatusOr<bool> Trainer::StepImpl() {
   const bool last = state_.step_in_epoch == loader_->pipeline().size();
   if (options_.check_loss && !std::isfinite(state_.loss)) {
     // MindSpore's words for the same event.
-    console_->Line(absl::StrCat("epoch: ", state_.epoch + 1, " step: ", state_.step_in_epoch, ". Invalid loss, terminating training."));
+    console_->Line(absl::StrCat("epoch: ", state_.epoch + 1, " step: ", state_.step_in_epoch,
+                                ". Invalid loss, terminating training."));
     console_->Flush();
-    return absl::OutOfRangeError(absl::StrCat("the loss is ", std::isnan(state_.loss) ? "NaN" : "infinite", " at step ", state_.step));
+    return absl::OutOfRangeError(
+        absl::StrCat("the loss is ", std::isnan(state_.loss) ? "NaN" : "infinite", " at step ", state_.step));
   }
   console_->Loss(state_.epoch + 1, state_.step_in_epoch, static_cast<float>(state_.loss), last);
   RETURN_IF_ERROR(RunHooks());

@@ -56,16 +56,18 @@ struct ScheduledScalar {
 
 class Trainer {
  public:
-  // `step` is the compiled training graph: data inputs fed from the loader's columns in order, scalar inputs "step" (number of
-  // the step, from 0) and those of `scalars`; output 0 is the loss. Nothing is owned; all outlive the trainer.
-  static StatusOr<std::unique_ptr<Trainer>> Create(Executable* step, data::Loader* loader, std::vector<ScheduledScalar> scalars,
-                                                   const TrainerOptions& options, Console* console);
+  // `step` is the compiled training graph: data inputs fed from the loader's columns in order, scalar inputs "step"
+  // (number of the step, from 0) and those of `scalars`; output 0 is the loss. Nothing is owned; all outlive the
+  // trainer.
+  static StatusOr<std::unique_ptr<Trainer>> Create(Executable* step, data::Loader* loader,
+                                                   std::vector<ScheduledScalar> scalars, const TrainerOptions& options,
+                                                   Console* console);
 
   // In the order in which they are called. Not owned.
   void AddHook(TrainHook* hook) { hooks_.push_back(hook); }
 
-  // Trains until the epochs, max_steps or a request to stop. Cancelled: somebody asked (RequestStop); the state is whole.
-  // OutOfRange: the loss is not a number.
+  // Trains until the epochs, max_steps or a request to stop. Cancelled: somebody asked (RequestStop); the state is
+  // whole. OutOfRange: the loss is not a number.
   Status Run();
   // One step, at most; the state then says what happened. False at an epoch's end (no step was made).
   StatusOr<bool> Step();

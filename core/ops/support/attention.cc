@@ -8,12 +8,10 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/ops/support/attention.cc"
+#include "core/ops/support/simd-inl.h"
+#include "hwy/contrib/math/math-inl.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-
-#include "hwy/contrib/math/math-inl.h"
-
-#include "core/ops/support/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mslua {
@@ -116,13 +114,16 @@ const float* HeadAsF32(bool bf16, const void* stack, int64_t h, int64_t n, float
   return space;
 }
 // Where f32 results for `count` elements at `at` of a tensor are made; StoreResult brings 16-bit ones home.
-float* ResultSpace(bool bf16, void* tensor, int64_t at, float* space) { return bf16 ? space : static_cast<float*>(tensor) + at; }
+float* ResultSpace(bool bf16, void* tensor, int64_t at, float* space) {
+  return bf16 ? space : static_cast<float*>(tensor) + at;
+}
 void StoreResult(bool bf16, const float* from, void* tensor, int64_t at, int64_t count) {
   if (bf16) HWY_DYNAMIC_DISPATCH(ToBF16)(from, static_cast<BF16*>(tensor) + at, count);
 }
 
 // Scores of queries [i, i + m) and keys [j, j + n), n <= kKeys: rows of kKeys floats.
-void Scores(const Attention& a, const float* q, const float* kt, int64_t i, int64_t m, int64_t j, int64_t n, float* scores) {
+void Scores(const Attention& a, const float* q, const float* kt, int64_t i, int64_t m, int64_t j, int64_t n,
+            float* scores) {
   SmallProduct p{m, n, a.d, a.d, 1, a.s, kKeys};
   p.scale = static_cast<float>(a.scale);
   SmallMatmul(p, q + i * a.d, kt + j, scores);
@@ -130,7 +131,8 @@ void Scores(const Attention& a, const float* q, const float* kt, int64_t i, int6
 
 class AttentionKernel : public Kernel {
  public:
-  AttentionKernel(const Attention& a, DType t, bool grad) : a_(a), bf16_(t == DType::kBF16), grad_(grad), slots_(std::min<int64_t>(ComputeThreads(), a.heads)) {
+  AttentionKernel(const Attention& a, DType t, bool grad)
+      : a_(a), bf16_(t == DType::kBF16), grad_(grad), slots_(std::min<int64_t>(ComputeThreads(), a.heads)) {
     Floats space(nullptr);
     Lay(space);
     slot_floats_ = space.taken();
@@ -144,8 +146,10 @@ class AttentionKernel : public Kernel {
         Floats space(static_cast<float*>(b.scratch) + slot * slot_floats_);
         const Space at = Lay(space);
         for (int64_t h = a_.heads * slot / slots_; h < a_.heads * (slot + 1) / slots_; ++h) {
-          if (grad_) Backward(b, h, at);
-          else Forward(b, h, at);
+          if (grad_)
+            Backward(b, h, at);
+          else
+            Forward(b, h, at);
         }
       }
     });
@@ -155,10 +159,10 @@ class AttentionKernel : public Kernel {
  private:
   // Scratch memory of one thread.
   struct Space {
-    float *q, *k, *v, *dy;      // f32 copies of 16-bit operands
-    float *kt, *vt;             // transposed
-    float *scores, *dscores;    // tiles
-    float *result, *dk, *dv;    // f32 results: of a tile of queries forward, of a head backward
+    float *q, *k, *v, *dy;    // f32 copies of 16-bit operands
+    float *kt, *vt;           // transposed
+    float *scores, *dscores;  // tiles
+    float *result, *dk, *dv;  // f32 results: of a tile of queries forward, of a head backward
   };
   Space Lay(Floats& f) const {
     const auto when = [&](bool wanted, int64_t n) { return f.Take(wanted ? n : 0); };
@@ -256,10 +260,15 @@ class AttentionKernel : public Kernel {
 };
 
 FastKernel Tiled(bool grad) {
-  return {"highway", [](const OpSpec& s) { return (s.inputs[0].dtype == DType::kF32 || s.inputs[0].dtype == DType::kBF16) && s.outputs[0].elements() > 0; },
-          [grad](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> {
-            return std::make_unique<AttentionKernel>(Attention::Of(s.attrs, s.inputs[0].shape, s.inputs[1].shape, s.inputs[2].shape), s.inputs[0].dtype, grad);
-          }};
+  return {
+      "highway",
+      [](const OpSpec& s) {
+        return (s.inputs[0].dtype == DType::kF32 || s.inputs[0].dtype == DType::kBF16) && s.outputs[0].elements() > 0;
+      },
+      [grad](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> {
+        return std::make_unique<AttentionKernel>(
+            Attention::Of(s.attrs, s.inputs[0].shape, s.inputs[1].shape, s.inputs[2].shape), s.inputs[0].dtype, grad);
+      }};
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 namespace mslua {
 
 struct Attention {
-  int64_t heads = 1;  // the product of the leading dimensions
+  int64_t heads = 1;                   // the product of the leading dimensions
   int64_t t = 0, s = 0, d = 0, e = 0;  // queries, keys, their length, the values' length
   bool causal = false;
   double scale = 1;

@@ -7,10 +7,9 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/ops/support/average_pool.cc"
+#include "core/ops/support/simd-inl.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-
-#include "core/ops/support/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mslua {
@@ -32,7 +31,8 @@ void Pool(const AveragePooling& p, const T* source, T* result, int64_t begin, in
         V32 sum = hn::Zero(d);
         for (int64_t r = h.begin[i]; r < h.end[i]; ++r) {
           for (int64_t q = w.begin[j]; q < w.end[j]; ++q) {
-            sum = hn::MulAdd(hn::Set(d, static_cast<float>(h.source_scale[r] * w.source_scale[q])), LoadN(image + (r * width + q) * p.c + c, n), sum);
+            sum = hn::MulAdd(hn::Set(d, static_cast<float>(h.source_scale[r] * w.source_scale[q])),
+                             LoadN(image + (r * width + q) * p.c + c, n), sum);
           }
         }
         StoreN(hn::Mul(sum, scale), out + c, n);
@@ -69,8 +69,12 @@ class AveragePoolKernel : public Kernel {
   Status Run(const Buffers& b) override {
     const int64_t work = std::max(p_.source().elements(), p_.result().elements()), rows = p_.n * p_.rows.results();
     ParallelFor(rows, kGrain * rows / (work + 1) + 1, [&](int64_t begin, int64_t end) {
-      if (bf16_) HWY_DYNAMIC_DISPATCH(PoolBF16)(p_, static_cast<const BF16*>(b.inputs[0]), static_cast<BF16*>(b.outputs[0]), begin, end);
-      else HWY_DYNAMIC_DISPATCH(PoolF32)(p_, static_cast<const float*>(b.inputs[0]), static_cast<float*>(b.outputs[0]), begin, end);
+      if (bf16_)
+        HWY_DYNAMIC_DISPATCH(PoolBF16)
+        (p_, static_cast<const BF16*>(b.inputs[0]), static_cast<BF16*>(b.outputs[0]), begin, end);
+      else
+        HWY_DYNAMIC_DISPATCH(PoolF32)
+        (p_, static_cast<const float*>(b.inputs[0]), static_cast<float*>(b.outputs[0]), begin, end);
     });
     return absl::OkStatus();
   }
@@ -100,7 +104,8 @@ AverageAxis AverageAxis::Transposed() const {
 AverageAxis WindowAverages(const Window& window, int axis, int64_t size, bool count_padding) {
   AverageAxis a;
   a.source_scale.assign(size, 1);
-  const int64_t results = OutputSize(window, axis == 0 ? size : window.size[0], axis == 1 ? size : window.size[1])[axis];
+  const int64_t results =
+      OutputSize(window, axis == 0 ? size : window.size[0], axis == 1 ? size : window.size[1])[axis];
   for (int64_t i = 0; i < results; ++i) {
     const int64_t start = window.Start(axis, i), stop = start + window.size[axis];
     a.begin.push_back(std::max<int64_t>(start, 0));
@@ -140,7 +145,8 @@ void ReferenceAveragePool(const AveragePooling& p, DType t, const void* source, 
                 sum += scale * static_cast<C>(x[n * fs[0] + c * fs[1] + r * fs[2] + q * fs[3]]);
               }
             }
-            y[n * ts[0] + c * ts[1] + i * ts[2] + j * ts[3]] = static_cast<T>(sum * C(p.rows.result_scale[i]) * C(p.columns.result_scale[j]));
+            y[n * ts[0] + c * ts[1] + i * ts[2] + j * ts[3]] =
+                static_cast<T>(sum * C(p.rows.result_scale[i]) * C(p.columns.result_scale[j]));
           }
         }
       }

@@ -6,10 +6,9 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/ops/support/channels.cc"
+#include "core/ops/support/simd-inl.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-
-#include "core/ops/support/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mslua {
@@ -33,7 +32,8 @@ HWY_INLINE void AddTerms(const T* x, const T* dy, int64_t at, size_t n, V32 cent
 
 // Rows [begin, end) of [outer, channels]: sums[0, channels) and sums[channels, 2 * channels).
 template <bool kGrad, class T>
-void ReduceRows(const Channels& v, const T* x, const T* dy, const float* centre, float* sums, int64_t begin, int64_t end) {
+void ReduceRows(const Channels& v, const T* x, const T* dy, const float* centre, float* sums, int64_t begin,
+                int64_t end) {
   const F32 d;
   constexpr int kBlock = 4;  // vectors whose sums stay in registers
   const int64_t c = v.channels, lanes = hn::Lanes(d);
@@ -93,13 +93,15 @@ HWY_INLINE void MapOne(const T* x, const T* dy, T* result, int64_t at, size_t n,
 // Rows [begin, end) of [outer, channels], or when inner > 1 planes [begin, end) of [outer * channels, inner].
 // `coefficients` are a, b and c for each channel.
 template <bool kGrad, class T>
-void Map(const Channels& v, const T* x, const T* dy, T* result, const float* centre, const float* coefficients, int64_t begin, int64_t end) {
+void Map(const Channels& v, const T* x, const T* dy, T* result, const float* centre, const float* coefficients,
+         int64_t begin, int64_t end) {
   const F32 d;
   const float *a = coefficients, *b = a + v.channels, *c = b + v.channels;
   if (v.inner == 1) {
     for (int64_t r = begin; r < end; ++r) {
       ForEachVector(v.channels, [&](int64_t k, size_t n) {
-        MapOne<kGrad>(x, dy, result, r * v.channels + k, n, LoadN(centre + k, n), kGrad ? LoadN(a + k, n) : hn::Zero(d), LoadN(b + k, n), LoadN(c + k, n));
+        MapOne<kGrad>(x, dy, result, r * v.channels + k, n, LoadN(centre + k, n), kGrad ? LoadN(a + k, n) : hn::Zero(d),
+                      LoadN(b + k, n), LoadN(c + k, n));
       });
     }
     return;
@@ -107,24 +109,27 @@ void Map(const Channels& v, const T* x, const T* dy, T* result, const float* cen
   for (int64_t p = begin; p < end; ++p) {
     const int64_t k = p % v.channels;
     const V32 m = hn::Set(d, centre[k]), va = hn::Set(d, a[k]), vb = hn::Set(d, b[k]), vc = hn::Set(d, c[k]);
-    ForEachVector(v.inner, [&](int64_t i, size_t n) { MapOne<kGrad>(x, dy, result, p * v.inner + i, n, m, va, vb, vc); });
+    ForEachVector(v.inner,
+                  [&](int64_t i, size_t n) { MapOne<kGrad>(x, dy, result, p * v.inner + i, n, m, va, vb, vc); });
   }
 }
 
-#define MSLUA_CHANNEL_KERNELS(Suffix, T)                                                                                                    \
-  void ReduceRows##Suffix(bool grad, const Channels& v, const void* x, const void* dy, const float* centre, float* sums, int64_t b, int64_t e) { \
-    const T *p = static_cast<const T*>(x), *q = static_cast<const T*>(dy);                                                                  \
-    grad ? ReduceRows<true>(v, p, q, centre, sums, b, e) : ReduceRows<false>(v, p, q, centre, sums, b, e);                                  \
-  }                                                                                                                                         \
-  void ReducePlanes##Suffix(bool grad, const Channels& v, const void* x, const void* dy, float centre, int64_t k, double* sums) {           \
-    const T *p = static_cast<const T*>(x), *q = static_cast<const T*>(dy);                                                                  \
-    grad ? ReducePlanes<true>(v, p, q, centre, k, sums) : ReducePlanes<false>(v, p, q, centre, k, sums);                                    \
-  }                                                                                                                                         \
-  void Map##Suffix(bool grad, const Channels& v, const void* x, const void* dy, void* y, const float* centre, const float* coefficients, int64_t b, \
-                   int64_t e) {                                                                                                             \
-    const T *p = static_cast<const T*>(x), *q = static_cast<const T*>(dy);                                                                  \
-    T* r = static_cast<T*>(y);                                                                                                              \
-    grad ? Map<true>(v, p, q, r, centre, coefficients, b, e) : Map<false>(v, p, q, r, centre, coefficients, b, e);                          \
+#define MSLUA_CHANNEL_KERNELS(Suffix, T)                                                                           \
+  void ReduceRows##Suffix(bool grad, const Channels& v, const void* x, const void* dy, const float* centre,        \
+                          float* sums, int64_t b, int64_t e) {                                                     \
+    const T *p = static_cast<const T*>(x), *q = static_cast<const T*>(dy);                                         \
+    grad ? ReduceRows<true>(v, p, q, centre, sums, b, e) : ReduceRows<false>(v, p, q, centre, sums, b, e);         \
+  }                                                                                                                \
+  void ReducePlanes##Suffix(bool grad, const Channels& v, const void* x, const void* dy, float centre, int64_t k,  \
+                            double* sums) {                                                                        \
+    const T *p = static_cast<const T*>(x), *q = static_cast<const T*>(dy);                                         \
+    grad ? ReducePlanes<true>(v, p, q, centre, k, sums) : ReducePlanes<false>(v, p, q, centre, k, sums);           \
+  }                                                                                                                \
+  void Map##Suffix(bool grad, const Channels& v, const void* x, const void* dy, void* y, const float* centre,      \
+                   const float* coefficients, int64_t b, int64_t e) {                                              \
+    const T *p = static_cast<const T*>(x), *q = static_cast<const T*>(dy);                                         \
+    T* r = static_cast<T*>(y);                                                                                     \
+    grad ? Map<true>(v, p, q, r, centre, coefficients, b, e) : Map<false>(v, p, q, r, centre, coefficients, b, e); \
   }
 MSLUA_CHANNEL_KERNELS(F32, float)
 MSLUA_CHANNEL_KERNELS(BF16, BF16)
@@ -155,7 +160,9 @@ class ReduceKernel : public Kernel {
  public:
   ReduceKernel(const Channels& v, DType t, bool grad) : v_(v), bf16_(t == DType::kBF16), grad_(grad) {
     // Cut by the sizes alone, so that the sums do not depend on the number of threads.
-    if (v_.inner == 1) chunks_ = std::clamp<int64_t>(v_.elements() / kGrain, 1, std::min<int64_t>(kMaxChunks, std::max<int64_t>(v_.outer, 1)));
+    if (v_.inner == 1)
+      chunks_ =
+          std::clamp<int64_t>(v_.elements() / kGrain, 1, std::min<int64_t>(kMaxChunks, std::max<int64_t>(v_.outer, 1)));
   }
 
   int64_t scratch_bytes() const override { return chunks_ * 2 * v_.channels * static_cast<int64_t>(sizeof(float)); }
@@ -172,8 +179,10 @@ class ReduceKernel : public Kernel {
       ParallelFor(c, kGrain / (v_.count() + 1) + 1, [&](int64_t begin, int64_t end) {
         for (int64_t k = begin; k < end; ++k) {
           double sums[2];
-          if (bf16_) HWY_DYNAMIC_DISPATCH(ReducePlanesBF16)(grad_, v_, x, dy, centre[k], k, sums);
-          else HWY_DYNAMIC_DISPATCH(ReducePlanesF32)(grad_, v_, x, dy, centre[k], k, sums);
+          if (bf16_)
+            HWY_DYNAMIC_DISPATCH(ReducePlanesBF16)(grad_, v_, x, dy, centre[k], k, sums);
+          else
+            HWY_DYNAMIC_DISPATCH(ReducePlanesF32)(grad_, v_, x, dy, centre[k], k, sums);
           result0[k] = static_cast<float>(sums[0]);
           result1[k] = static_cast<float>(grad_ ? sums[1] * rstd[k] : sums[1]);
         }
@@ -184,8 +193,10 @@ class ReduceKernel : public Kernel {
     ParallelFor(chunks_, 1, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
         const int64_t from = v_.outer * t / chunks_, to = v_.outer * (t + 1) / chunks_;
-        if (bf16_) HWY_DYNAMIC_DISPATCH(ReduceRowsBF16)(grad_, v_, x, dy, centre, partial + t * 2 * c, from, to);
-        else HWY_DYNAMIC_DISPATCH(ReduceRowsF32)(grad_, v_, x, dy, centre, partial + t * 2 * c, from, to);
+        if (bf16_)
+          HWY_DYNAMIC_DISPATCH(ReduceRowsBF16)(grad_, v_, x, dy, centre, partial + t * 2 * c, from, to);
+        else
+          HWY_DYNAMIC_DISPATCH(ReduceRowsF32)(grad_, v_, x, dy, centre, partial + t * 2 * c, from, to);
       }
     });
     for (int64_t k = 0; k < c; ++k) {
@@ -210,7 +221,8 @@ class ReduceKernel : public Kernel {
 // Apply: inputs x, mean, rstd, scale, bias. Gradient: dy, x, mean, rstd, scale, dbias, dscale.
 class MapKernel : public Kernel {
  public:
-  MapKernel(const Channels& v, DType t, bool grad, double count) : v_(v), bf16_(t == DType::kBF16), grad_(grad), inverse_(count > 0 ? 1 / count : 0) {}
+  MapKernel(const Channels& v, DType t, bool grad, double count)
+      : v_(v), bf16_(t == DType::kBF16), grad_(grad), inverse_(count > 0 ? 1 / count : 0) {}
 
   int64_t scratch_bytes() const override { return 3 * v_.channels * static_cast<int64_t>(sizeof(float)); }
 
@@ -235,8 +247,10 @@ class MapKernel : public Kernel {
     const int64_t items = v_.inner == 1 ? v_.outer : v_.outer * channels;
     const int64_t each = v_.inner == 1 ? channels : v_.inner;
     ParallelFor(items, kGrain / (each + 1) + 1, [&](int64_t begin, int64_t end) {
-      if (bf16_) HWY_DYNAMIC_DISPATCH(MapBF16)(grad_, v_, x, dy, buffers.outputs[0], mean, a, begin, end);
-      else HWY_DYNAMIC_DISPATCH(MapF32)(grad_, v_, x, dy, buffers.outputs[0], mean, a, begin, end);
+      if (bf16_)
+        HWY_DYNAMIC_DISPATCH(MapBF16)(grad_, v_, x, dy, buffers.outputs[0], mean, a, begin, end);
+      else
+        HWY_DYNAMIC_DISPATCH(MapF32)(grad_, v_, x, dy, buffers.outputs[0], mean, a, begin, end);
     });
     return absl::OkStatus();
   }
@@ -263,7 +277,8 @@ FastKernel Reduce(bool grad) {
 
 FastKernel MapWith(bool grad) {
   return {"highway", Supports(grad ? 1 : 0), [grad](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> {
-            return std::make_unique<MapKernel>(Channels::Of(s.attrs, s.inputs[0].shape), s.inputs[0].dtype, grad, static_cast<double>(s.attrs.Int("count")));
+            return std::make_unique<MapKernel>(Channels::Of(s.attrs, s.inputs[0].shape), s.inputs[0].dtype, grad,
+                                               static_cast<double>(s.attrs.Int("count")));
           }};
 }
 

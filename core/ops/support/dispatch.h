@@ -8,10 +8,14 @@ namespace mslua {
 template <class F>
 decltype(auto) DispatchFloat(DType t, F&& f) {
   switch (t) {
-    case DType::kF64: return f(double{});
-    case DType::kBF16: return f(BF16{});
-    case DType::kF16: return f(F16{});
-    default: return f(float{});
+    case DType::kF64:
+      return f(double{});
+    case DType::kBF16:
+      return f(BF16{});
+    case DType::kF16:
+      return f(F16{});
+    default:
+      return f(float{});
   }
 }
 

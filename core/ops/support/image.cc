@@ -30,8 +30,10 @@ bool ChannelsLast(const Attrs& attrs) { return attrs.Str("data_format") == "NHWC
 
 void DeclareWindow(OpDef& op, bool with_dilation) {
   op.Attr("stride", AttrKind::kInts, std::vector<int64_t>{1}, "one number or (height, width)");
-  op.Choice("pad_mode", {"valid", "same", "pad"}, "valid: no padding; same: ceil(input / stride) results; pad: as `padding` says");
-  op.Attr("padding", AttrKind::kInts, std::vector<int64_t>{0}, "one number, (height, width) or (top, bottom, left, right)");
+  op.Choice("pad_mode", {"valid", "same", "pad"},
+            "valid: no padding; same: ceil(input / stride) results; pad: as `padding` says");
+  op.Attr("padding", AttrKind::kInts, std::vector<int64_t>{0},
+          "one number, (height, width) or (top, bottom, left, right)");
   if (with_dilation) op.Attr("dilation", AttrKind::kInts, std::vector<int64_t>{1}, "one number or (height, width)");
   op.Choice("data_format", {"NCHW", "NHWC"}, "the order of x's dimensions");
 }
@@ -67,7 +69,8 @@ StatusOr<Window> ResolveWindow(const Attrs& attrs, std::array<int64_t, 2> size, 
   const std::string& mode = attrs.Str("pad_mode");
   const bool none = std::all_of(padding.begin(), padding.end(), [](int64_t p) { return p == 0; });
   if (mode != "pad" && !none) {
-    return absl::InvalidArgumentError(absl::StrCat("padding is ", AttrText(padding), " but pad_mode is '", mode, "': say pad_mode = 'pad'"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("padding is ", AttrText(padding), " but pad_mode is '", mode, "': say pad_mode = 'pad'"));
   }
   window.before = window.after = {0, 0};
   if (mode == "pad") {
@@ -93,7 +96,8 @@ StatusOr<Window> ResolveWindow(const Attrs& attrs, std::array<int64_t, 2> size, 
   }
   const auto out = OutputSize(window, h, w);
   if (out[0] < 1 || out[1] < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("a window of ", size[0], " x ", size[1], " does not fit into ", h, " x ", w, " with this padding and dilation"));
+    return absl::InvalidArgumentError(absl::StrCat("a window of ", size[0], " x ", size[1], " does not fit into ", h,
+                                                   " x ", w, " with this padding and dilation"));
   }
   return window;
 }

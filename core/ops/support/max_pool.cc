@@ -7,10 +7,9 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/ops/support/max_pool.cc"
+#include "core/ops/support/simd-inl.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-
-#include "core/ops/support/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mslua {
@@ -83,7 +82,9 @@ void Backward(const Pooling& p, const T* x, const T* dy, T* dx, int64_t begin, i
   }
 }
 
-void ForwardF32(const Pooling& p, const float* x, float* y, int64_t begin, int64_t end) { Forward(p, x, y, begin, end); }
+void ForwardF32(const Pooling& p, const float* x, float* y, int64_t begin, int64_t end) {
+  Forward(p, x, y, begin, end);
+}
 void ForwardBF16(const Pooling& p, const BF16* x, BF16* y, int64_t begin, int64_t end) { Forward(p, x, y, begin, end); }
 void BackwardF32(const Pooling& p, const float* x, const float* dy, float* dx, int64_t begin, int64_t end) {
   Backward(p, x, dy, dx, begin, end);
@@ -116,8 +117,12 @@ class MaxPoolKernel : public Kernel {
   Status Run(const Buffers& b) override {
     const int64_t row = p_.y.w * p_.y.c;
     ParallelFor(p_.y.n * p_.y.h, kGrain / row + 1, [&](int64_t begin, int64_t end) {
-      if (bf16_) HWY_DYNAMIC_DISPATCH(ForwardBF16)(p_, static_cast<const BF16*>(b.inputs[0]), static_cast<BF16*>(b.outputs[0]), begin, end);
-      else HWY_DYNAMIC_DISPATCH(ForwardF32)(p_, static_cast<const float*>(b.inputs[0]), static_cast<float*>(b.outputs[0]), begin, end);
+      if (bf16_)
+        HWY_DYNAMIC_DISPATCH(ForwardBF16)
+        (p_, static_cast<const BF16*>(b.inputs[0]), static_cast<BF16*>(b.outputs[0]), begin, end);
+      else
+        HWY_DYNAMIC_DISPATCH(ForwardF32)
+        (p_, static_cast<const float*>(b.inputs[0]), static_cast<float*>(b.outputs[0]), begin, end);
     });
     return absl::OkStatus();
   }
@@ -136,10 +141,12 @@ class MaxPoolGradKernel : public Kernel {
     ParallelFor(p_.x.n, kGrain / image + 1, [&](int64_t begin, int64_t end) {
       if (bf16_) {
         HWY_DYNAMIC_DISPATCH(BackwardBF16)
-        (p_, static_cast<const BF16*>(b.inputs[0]), static_cast<const BF16*>(b.inputs[1]), static_cast<BF16*>(b.outputs[0]), begin, end);
+        (p_, static_cast<const BF16*>(b.inputs[0]), static_cast<const BF16*>(b.inputs[1]),
+         static_cast<BF16*>(b.outputs[0]), begin, end);
       } else {
         HWY_DYNAMIC_DISPATCH(BackwardF32)
-        (p_, static_cast<const float*>(b.inputs[0]), static_cast<const float*>(b.inputs[1]), static_cast<float*>(b.outputs[0]), begin, end);
+        (p_, static_cast<const float*>(b.inputs[0]), static_cast<const float*>(b.inputs[1]),
+         static_cast<float*>(b.outputs[0]), begin, end);
       }
     });
     return absl::OkStatus();
@@ -167,14 +174,16 @@ FastKernel PoolKernel() {
 
 StatusOr<Pooling> ResolvePooling(const Attrs& attrs, const TensorType& x) {
   const bool last = ChannelsLast(attrs);
-  if (x.rank() != 4) return absl::InvalidArgumentError(absl::StrCat("expected 4 dimensions, ", last ? "[n, h, w, c]" : "[n, c, h, w]"));
+  if (x.rank() != 4)
+    return absl::InvalidArgumentError(absl::StrCat("expected 4 dimensions, ", last ? "[n, h, w, c]" : "[n, c, h, w]"));
   Pooling p;
   p.x = Image::Of(x, last);
   ASSIGN_OR_RETURN(const auto size, Pair(attrs, "kernel_size"));
   ASSIGN_OR_RETURN(p.window, ResolveWindow(attrs, size, p.x.h, p.x.w));
   for (int a = 0; a < 2; ++a) {
     if (p.window.before[a] >= size[a] || p.window.after[a] >= size[a]) {
-      return absl::InvalidArgumentError(absl::StrCat("padding is not smaller than kernel_size ", size[a], ": some windows would be empty"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("padding is not smaller than kernel_size ", size[a], ": some windows would be empty"));
     }
   }
   const auto out = OutputSize(p.window, p.x.h, p.x.w);

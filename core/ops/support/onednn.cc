@@ -46,8 +46,9 @@ class PrimitiveKernel : public Kernel {
       args_.push_back({o.arg, b.memory.get()});
       if (!dnnl_memory_desc_equal(&wanted, &o.desc)) {
         ASSIGN_OR_RETURN(b.plain, NewMemory(o.desc));
-        RETURN_IF_ERROR(AddReorder(o.output ? wanted : o.desc, o.output ? o.desc : wanted, o.output ? b.memory.get() : b.plain.get(),
-                                   o.output ? b.plain.get() : b.memory.get(), o.output ? &after_ : &before_));
+        RETURN_IF_ERROR(AddReorder(o.output ? wanted : o.desc, o.output ? o.desc : wanted,
+                                   o.output ? b.memory.get() : b.plain.get(), o.output ? b.plain.get() : b.memory.get(),
+                                   o.output ? &after_ : &before_));
         b.offset = scratch_;
         scratch_ += Align(static_cast<int64_t>(dnnl_memory_desc_get_size(&wanted)));
       }
@@ -79,7 +80,9 @@ class PrimitiveKernel : public Kernel {
     void* pad = scratch + scratch_;
     dnnl_memory_set_data_handle(scratchpad_.get(), pad);
     for (Step& s : before_) RETURN_IF_ERROR(s.Run(stream, pad));
-    RETURN_IF_ERROR(Check(dnnl_primitive_execute(primitive_.get(), stream, static_cast<int>(args_.size()), args_.data()), "running a primitive"));
+    RETURN_IF_ERROR(
+        Check(dnnl_primitive_execute(primitive_.get(), stream, static_cast<int>(args_.size()), args_.data()),
+              "running a primitive"));
     for (Step& s : after_) RETURN_IF_ERROR(s.Run(stream, pad));
     return absl::OkStatus();
   }
@@ -105,16 +108,19 @@ class PrimitiveKernel : public Kernel {
   };
 
   static int64_t BytesOfScratchpad(const_dnnl_primitive_desc_t desc) {
-    return static_cast<int64_t>(dnnl_memory_desc_get_size(dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0)));
+    return static_cast<int64_t>(
+        dnnl_memory_desc_get_size(dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0)));
   }
 
-  Status AddReorder(const Desc& from, const Desc& to, dnnl_memory_t source, dnnl_memory_t target, std::vector<Step>* steps) {
+  Status AddReorder(const Desc& from, const Desc& to, dnnl_memory_t source, dnnl_memory_t target,
+                    std::vector<Step>* steps) {
     dnnl_primitive_attr_t attr = nullptr;
     RETURN_IF_ERROR(Check(dnnl_primitive_attr_create(&attr), "creating attributes"));
     const PrimitiveAttr owned(attr);
     dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
     dnnl_primitive_desc_t desc = nullptr;
-    RETURN_IF_ERROR(Check(dnnl_reorder_primitive_desc_create(&desc, &from, Engine(), &to, Engine(), attr), "describing a reorder"));
+    RETURN_IF_ERROR(
+        Check(dnnl_reorder_primitive_desc_create(&desc, &from, Engine(), &to, Engine(), attr), "describing a reorder"));
     const PrimitiveDesc owned_desc(desc);
     Step step;
     ASSIGN_OR_RETURN(step.primitive, NewPrimitive(desc));

@@ -16,14 +16,16 @@ void DeclareUpdate(OpDef& op, const std::vector<std::string>& states, const std:
   const size_t tensors = 2 + states.size();
   op.Check([tensors](const Attrs&, absl::Span<const TensorType> in) -> Status {
     for (size_t i = 1; i < in.size(); ++i) {
-      if (i < tensors && in[i].shape != in[0].shape) return absl::InvalidArgumentError("the gradient and the state have the parameter's shape");
+      if (i < tensors && in[i].shape != in[0].shape)
+        return absl::InvalidArgumentError("the gradient and the state have the parameter's shape");
       if (i >= tensors && in[i].rank() != 0) return absl::InvalidArgumentError("rates are scalars");
     }
     return absl::OkStatus();
   });
 }
 
-UpdateOperands::UpdateOperands(GraphBuilder& g, const std::vector<std::string>& names, absl::Span<const Value> inputs, const Attrs& attrs)
+UpdateOperands::UpdateOperands(GraphBuilder& g, const std::vector<std::string>& names, absl::Span<const Value> inputs,
+                               const Attrs& attrs)
     : g_(g) {
   for (const auto& a : attrs.items()) {
     if (std::holds_alternative<double>(a.second)) constants_.Set(a.first, a.second);

@@ -18,7 +18,8 @@ void DeclareUpdate(OpDef& op, const std::vector<std::string>& states, const std:
 class UpdateOperands {
  public:
   // `names`: of the inputs.
-  UpdateOperands(GraphBuilder& g, const std::vector<std::string>& names, absl::Span<const Value> inputs, const Attrs& attrs);
+  UpdateOperands(GraphBuilder& g, const std::vector<std::string>& names, absl::Span<const Value> inputs,
+                 const Attrs& attrs);
   // Computes a formula of the names so far (and of the float attributes) and gives it a name,
   // new or used before.
   Value Let(const std::string& name, absl::string_view formula);
@@ -26,7 +27,6 @@ class UpdateOperands {
   void Set(const std::string& name, Value value);
 
  private:
-
   GraphBuilder& g_;
   Attrs constants_;
   std::vector<std::pair<std::string, Value>> values_;

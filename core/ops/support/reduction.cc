@@ -14,10 +14,15 @@ namespace {
 template <class C>
 C Start(Reduction kind) {
   switch (kind) {
-    case Reduction::kSum: return C{0};
-    case Reduction::kProd: return C{1};
-    case Reduction::kMax: return std::numeric_limits<C>::has_infinity ? -std::numeric_limits<C>::infinity() : std::numeric_limits<C>::lowest();
-    case Reduction::kMin: return std::numeric_limits<C>::has_infinity ? std::numeric_limits<C>::infinity() : std::numeric_limits<C>::max();
+    case Reduction::kSum:
+      return C{0};
+    case Reduction::kProd:
+      return C{1};
+    case Reduction::kMax:
+      return std::numeric_limits<C>::has_infinity ? -std::numeric_limits<C>::infinity()
+                                                  : std::numeric_limits<C>::lowest();
+    case Reduction::kMin:
+      return std::numeric_limits<C>::has_infinity ? std::numeric_limits<C>::infinity() : std::numeric_limits<C>::max();
   }
   __builtin_unreachable();
 }
@@ -25,10 +30,14 @@ C Start(Reduction kind) {
 // NaN wins over every number.
 template <Reduction kKind, class C>
 inline C Combine(C a, C b) {
-  if constexpr (kKind == Reduction::kSum) return a + b;
-  else if constexpr (kKind == Reduction::kProd) return a * b;
-  else if constexpr (kKind == Reduction::kMax) return a > b || a != a ? a : b;
-  else return a < b || a != a ? a : b;
+  if constexpr (kKind == Reduction::kSum)
+    return a + b;
+  else if constexpr (kKind == Reduction::kProd)
+    return a * b;
+  else if constexpr (kKind == Reduction::kMax)
+    return a > b || a != a ? a : b;
+  else
+    return a < b || a != a ? a : b;
 }
 
 // Neighbouring axes of one kind merged: sizes alternate between kept and reduced.
@@ -118,26 +127,31 @@ class FastReduction : public Kernel {
       });
     } else {
       const int64_t shares = (inner_ + kColumns - 1) / kColumns;
-      ParallelFor(outer_ * shares, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, count_ * std::min(inner_, kColumns))), [&](int64_t begin, int64_t end) {
-        float sums[kColumns], stretch[kColumns];
-        for (int64_t t = begin; t < end; ++t) {
-          const int64_t o = t / shares, c0 = t % shares * kColumns, n = std::min(kColumns, inner_ - c0);
-          std::fill(sums, sums + n, Start<float>(kKind));
-          ReduceRows<kKind>(x + o * count_ * inner_ + c0, count_, inner_, n, sums, stretch);
-          for (int64_t c = 0; c < n; ++c) y[o * inner_ + c0 + c] = static_cast<T>(sums[c]);
-        }
-      });
+      ParallelFor(outer_ * shares,
+                  std::max<int64_t>(1, kGrain / std::max<int64_t>(1, count_ * std::min(inner_, kColumns))),
+                  [&](int64_t begin, int64_t end) {
+                    float sums[kColumns], stretch[kColumns];
+                    for (int64_t t = begin; t < end; ++t) {
+                      const int64_t o = t / shares, c0 = t % shares * kColumns, n = std::min(kColumns, inner_ - c0);
+                      std::fill(sums, sums + n, Start<float>(kKind));
+                      ReduceRows<kKind>(x + o * count_ * inner_ + c0, count_, inner_, n, sums, stretch);
+                      for (int64_t c = 0; c < n; ++c) y[o * inner_ + c0 + c] = static_cast<T>(sums[c]);
+                    }
+                  });
     }
     return absl::OkStatus();
   }
-  int64_t scratch_bytes() const override { return inner_ == 1 && outer_ == 1 ? Chunks() * static_cast<int64_t>(sizeof(float)) : 0; }
+  int64_t scratch_bytes() const override {
+    return inner_ == 1 && outer_ == 1 ? Chunks() * static_cast<int64_t>(sizeof(float)) : 0;
+  }
 
  private:
   // Chunks of fixed size, joined in order: the result does not depend on the threads.
   int64_t Chunks() const { return std::max<int64_t>(1, (count_ + kGrain - 1) / kGrain); }
   void ReduceAll(const T* x, T* y, float* partial) {
     ParallelFor(Chunks(), 1, [&](int64_t begin, int64_t end) {
-      for (int64_t k = begin; k < end; ++k) partial[k] = ReduceRun<kKind>(x + k * kGrain, std::min(kGrain, count_ - k * kGrain));
+      for (int64_t k = begin; k < end; ++k)
+        partial[k] = ReduceRun<kKind>(x + k * kGrain, std::min(kGrain, count_ - k * kGrain));
     });
     float total = partial[0];
     for (int64_t k = 1; k < Chunks(); ++k) total = Combine<kKind>(total, partial[k]);
@@ -176,7 +190,9 @@ FastKernel MakeFast() {
   return {"simd",
           [](const OpSpec& s) {
             const DType t = s.inputs[0].dtype;
-            return (t == DType::kF32 || t == DType::kBF16) && FastReduction<kKind, float>::Supports(Merge(s.attrs, s.inputs[0].shape)) && s.inputs[0].elements() > 0;
+            return (t == DType::kF32 || t == DType::kBF16) &&
+                   FastReduction<kKind, float>::Supports(Merge(s.attrs, s.inputs[0].shape)) &&
+                   s.inputs[0].elements() > 0;
           },
           [](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> {
             const Merged m = Merge(s.attrs, s.inputs[0].shape);
@@ -190,8 +206,10 @@ std::string ReductionRule(const Attrs& attrs, absl::Span<const TensorType> in, R
   std::string left, right;
   for (int64_t d = 0; d < in[0].rank(); ++d) {
     absl::StrAppend(&left, "d", d, " ");
-    if (!IsReduced(attrs, d)) absl::StrAppend(&right, "d", d, " ");
-    else if (attrs.Bool("keep_dims")) absl::StrAppend(&right, "1 ");
+    if (!IsReduced(attrs, d))
+      absl::StrAppend(&right, "d", d, " ");
+    else if (attrs.Bool("keep_dims"))
+      absl::StrAppend(&right, "1 ");
   }
   return absl::StrCat(left, "-> ", right, "{", Name(kind), "}");
 }
@@ -211,8 +229,10 @@ bool IsReduced(const Attrs& attrs, int64_t d) {
 Shape ReducedShape(const Attrs& attrs, const Shape& shape, bool keep_dims) {
   Shape out;
   for (int64_t d = 0; d < static_cast<int64_t>(shape.size()); ++d) {
-    if (!IsReduced(attrs, d)) out.push_back(shape[d]);
-    else if (keep_dims) out.push_back(1);
+    if (!IsReduced(attrs, d))
+      out.push_back(shape[d]);
+    else if (keep_dims)
+      out.push_back(1);
   }
   return out;
 }
@@ -220,14 +240,25 @@ Shape ReducedShape(const Attrs& attrs, const Shape& shape, bool keep_dims) {
 OpDef ReductionOp(std::string name, Reduction kind) {
   OpDef op(std::move(name));
   op.Input("x").NumericTypes();
-  op.Attr("axis", AttrKind::kAxes, std::vector<int64_t>{}, "the axes to reduce; none: all").Attr("keep_dims", AttrKind::kBool, false, "reduced axes stay, with size 1");
+  op.Attr("axis", AttrKind::kAxes, std::vector<int64_t>{}, "the axes to reduce; none: all")
+      .Attr("keep_dims", AttrKind::kBool, false, "reduced axes stay, with size 1");
   op.Rule([kind](const Attrs& a, absl::Span<const TensorType> in) { return ReductionRule(a, in, kind); });
-  op.Flops([](const Attrs&, absl::Span<const TensorType> in, absl::Span<const TensorType>) { return static_cast<double>(in[0].elements()); });
+  op.Flops([](const Attrs&, absl::Span<const TensorType> in, absl::Span<const TensorType>) {
+    return static_cast<double>(in[0].elements());
+  });
   switch (kind) {
-    case Reduction::kSum: AddKernels<Reduction::kSum>(op); break;
-    case Reduction::kMax: AddKernels<Reduction::kMax>(op); break;
-    case Reduction::kMin: AddKernels<Reduction::kMin>(op); break;
-    case Reduction::kProd: AddKernels<Reduction::kProd>(op); break;
+    case Reduction::kSum:
+      AddKernels<Reduction::kSum>(op);
+      break;
+    case Reduction::kMax:
+      AddKernels<Reduction::kMax>(op);
+      break;
+    case Reduction::kMin:
+      AddKernels<Reduction::kMin>(op);
+      break;
+    case Reduction::kProd:
+      AddKernels<Reduction::kProd>(op);
+      break;
   }
   const double low = kind == Reduction::kProd ? 0.5 : -1;
   op.AddSample({{{DType::kF32, {3, 5}}}, {}, low, 1});

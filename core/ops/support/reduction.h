@@ -6,8 +6,8 @@
 
 namespace mslua {
 
-// reduce_sum, reduce_max, reduce_min, reduce_prod: input x, attributes `axis` (a list; empty: every axis) and `keep_dims`.
-// The gradient is the caller's.
+// reduce_sum, reduce_max, reduce_min, reduce_prod: input x, attributes `axis` (a list; empty: every axis) and
+// `keep_dims`. The gradient is the caller's.
 OpDef ReductionOp(std::string name, Reduction kind);
 
 // A value of the reduction's output type repeated over the input's shape: for gradients.

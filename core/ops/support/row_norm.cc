@@ -28,7 +28,8 @@ std::string Row(const Attrs& a, int64_t rank, absl::string_view mark) {
 
 RowNorm SizesOf(const Attrs& a, const Shape& x, bool centred) {
   const auto dims = absl::MakeConstSpan(x);
-  return {NumElements(dims.subspan(0, a.Int("axis"))), NumElements(dims.subspan(a.Int("axis"))), centred, a.Has("eps") ? a.Float("eps") : 0};
+  return {NumElements(dims.subspan(0, a.Int("axis"))), NumElements(dims.subspan(a.Int("axis"))), centred,
+          a.Has("eps") ? a.Float("eps") : 0};
 }
 
 // Operands from `first` on are statistics or parameters.
@@ -36,14 +37,17 @@ void CheckStatistics(OpDef& op, size_t first) {
   op.Check([first](const Attrs& a, absl::Span<const TensorType> in) -> Status {
     const DType wanted = StatisticsType(in[0].dtype);
     for (size_t i = first; i < in.size(); ++i) {
-      if (in[i].dtype != wanted) return absl::InvalidArgumentError(StrCat("parameters and statistics are ", Name(wanted), " here (use ops.Cast)"));
+      if (in[i].dtype != wanted)
+        return absl::InvalidArgumentError(
+            StrCat("parameters and statistics are ", Name(wanted), " here (use ops.Cast)"));
     }
     return absl::OkStatus();
   });
 }
 
 // Checks the operands' shapes by the rule `lhs`; the results are as given.
-void InferBy(OpDef& op, std::function<StatusOr<std::vector<TensorType>>(const Attrs&, absl::Span<const TensorType>)> results) {
+void InferBy(OpDef& op,
+             std::function<StatusOr<std::vector<TensorType>>(const Attrs&, absl::Span<const TensorType>)> results) {
   const RuleFn rule = op.rule;
   std::vector<std::string> names;
   for (const InputDef& i : op.inputs) names.push_back(i.name);
@@ -78,7 +82,8 @@ Status ForwardReference(const OpCall& call, bool centred) {
     }
     const double rstd = 1 / std::sqrt(square + n.eps);
     for (int64_t k = 0; k < n.size; ++k) {
-      Put(y, r * n.size + k, (At(x, r * n.size + k) - mean) * rstd * At(scale, k) + (centred ? At(call.inputs[2], k) : 0));
+      Put(y, r * n.size + k,
+          (At(x, r * n.size + k) - mean) * rstd * At(scale, k) + (centred ? At(call.inputs[2], k) : 0));
     }
     if (centred) Put(call.outputs[1], r, mean);
     Put(call.outputs[centred ? 2 : 1], r, rstd);
@@ -103,7 +108,8 @@ Status GradInputReference(const OpCall& call, bool centred) {
       slope += g * Normal(call, n, r, k);
     }
     for (int64_t k = 0; k < n.size; ++k) {
-      Put(call.outputs[0], r * n.size + k, At(rstd, r) * (At(dy, r * n.size + k) * At(scale, k) - mean - Normal(call, n, r, k) * slope));
+      Put(call.outputs[0], r * n.size + k,
+          At(rstd, r) * (At(dy, r * n.size + k) * At(scale, k) - mean - Normal(call, n, r, k) * slope));
     }
   }
   return absl::OkStatus();
@@ -132,7 +138,8 @@ class RowNormKernel : public Kernel {
  public:
   RowNormKernel(const RowNorm& n, DType t, Part part) : n_(n), bf16_(t == DType::kBF16), part_(part) {
     // Cut by the sizes alone, so that the sums do not depend on the number of threads.
-    if (part_ == Part::kGradParams) chunks_ = std::clamp<int64_t>(n_.rows * n_.size / kGrain, 1, std::clamp<int64_t>(n_.rows, 1, 32));
+    if (part_ == Part::kGradParams)
+      chunks_ = std::clamp<int64_t>(n_.rows * n_.size / kGrain, 1, std::clamp<int64_t>(n_.rows, 1, 32));
   }
 
   int64_t scratch_bytes() const override { return chunks_ * 2 * n_.size * static_cast<int64_t>(sizeof(float)); }
@@ -140,20 +147,31 @@ class RowNormKernel : public Kernel {
   Status Run(const Buffers& b) override {
     const int s = n_.centred ? 1 : 0;  // how far the mean pushes what follows
     if (part_ == Part::kForward) {
-      const RowNormForward call = {b.inputs[0], Floats(b.inputs[1]), n_.centred ? Floats(b.inputs[2]) : nullptr, b.outputs[0],
-                                   n_.centred ? static_cast<float*>(b.outputs[1]) : nullptr, static_cast<float*>(b.outputs[1 + s])};
-      ParallelFor(n_.rows, kGrain / (n_.size + 1) + 1, [&](int64_t begin, int64_t end) { RunForward(bf16_, n_, call, begin, end); });
+      const RowNormForward call = {b.inputs[0],
+                                   Floats(b.inputs[1]),
+                                   n_.centred ? Floats(b.inputs[2]) : nullptr,
+                                   b.outputs[0],
+                                   n_.centred ? static_cast<float*>(b.outputs[1]) : nullptr,
+                                   static_cast<float*>(b.outputs[1 + s])};
+      ParallelFor(n_.rows, kGrain / (n_.size + 1) + 1,
+                  [&](int64_t begin, int64_t end) { RunForward(bf16_, n_, call, begin, end); });
       return absl::OkStatus();
     }
-    const RowNormBackward call = {b.inputs[0], b.inputs[1], n_.centred ? Floats(b.inputs[2]) : nullptr, Floats(b.inputs[2 + s]),
-                                  part_ == Part::kGradInput ? Floats(b.inputs[3 + s]) : nullptr, b.outputs[0]};
+    const RowNormBackward call = {b.inputs[0],
+                                  b.inputs[1],
+                                  n_.centred ? Floats(b.inputs[2]) : nullptr,
+                                  Floats(b.inputs[2 + s]),
+                                  part_ == Part::kGradInput ? Floats(b.inputs[3 + s]) : nullptr,
+                                  b.outputs[0]};
     if (part_ == Part::kGradInput) {
-      ParallelFor(n_.rows, kGrain / (n_.size + 1) + 1, [&](int64_t begin, int64_t end) { RunGradInput(bf16_, n_, call, begin, end); });
+      ParallelFor(n_.rows, kGrain / (n_.size + 1) + 1,
+                  [&](int64_t begin, int64_t end) { RunGradInput(bf16_, n_, call, begin, end); });
       return absl::OkStatus();
     }
     float* partial = static_cast<float*>(b.scratch);
     ParallelFor(chunks_, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t t = begin; t < end; ++t) RunGradParams(bf16_, n_, call, partial + t * 2 * n_.size, n_.rows * t / chunks_, n_.rows * (t + 1) / chunks_);
+      for (int64_t t = begin; t < end; ++t)
+        RunGradParams(bf16_, n_, call, partial + t * 2 * n_.size, n_.rows * t / chunks_, n_.rows * (t + 1) / chunks_);
     });
     for (int64_t i = 0; i < (n_.centred ? 2 : 1) * n_.size; ++i) {
       double sum = 0;
@@ -172,10 +190,14 @@ class RowNormKernel : public Kernel {
 };
 
 FastKernel Highway(Part part, bool centred) {
-  return {"highway", [](const OpSpec& s) { return (s.inputs[0].dtype == DType::kF32 || s.inputs[0].dtype == DType::kBF16) && s.inputs[0].elements() > 0; },
-          [=](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> {
-            return std::make_unique<RowNormKernel>(SizesOf(s.attrs, s.inputs[0].shape, centred), s.inputs[0].dtype, part);
-          }};
+  return {
+      "highway",
+      [](const OpSpec& s) {
+        return (s.inputs[0].dtype == DType::kF32 || s.inputs[0].dtype == DType::kBF16) && s.inputs[0].elements() > 0;
+      },
+      [=](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> {
+        return std::make_unique<RowNormKernel>(SizesOf(s.attrs, s.inputs[0].shape, centred), s.inputs[0].dtype, part);
+      }};
 }
 
 }  // namespace
@@ -257,7 +279,8 @@ GradFn RowNormGrad(std::string name, bool centred) {
     Shape column = LeadShape(c.attrs, x.shape);
     column.resize(x.shape.size(), 1);
     const auto add = [&](absl::string_view formula, Value statistic_dy) {
-      std::vector<std::pair<std::string, Value>> values = {{"x", Cast(g, c.x(0), StatisticsType(x.dtype))}, {"rstd", Reshape(g, rstd, column)}};
+      std::vector<std::pair<std::string, Value>> values = {{"x", Cast(g, c.x(0), StatisticsType(x.dtype))},
+                                                           {"rstd", Reshape(g, rstd, column)}};
       if (centred) values.emplace_back("mean", Reshape(g, c.outputs[1], column));
       values.emplace_back("dy", Reshape(g, statistic_dy, column));
       const Value term = EmitFormula(g, formula, values, {{"inverse", 1 / static_cast<double>(n.size)}});
@@ -265,7 +288,9 @@ GradFn RowNormGrad(std::string name, bool centred) {
     };
     if (centred && c.dy[1].valid()) add("dy * inverse", c.dy[1]);
     const Value drstd = c.dy[centred ? 2 : 1];
-    if (drstd.valid()) add(centred ? "-dy * rstd * rstd * rstd * (x - mean) * inverse" : "-dy * rstd * rstd * rstd * x * inverse", drstd);
+    if (drstd.valid())
+      add(centred ? "-dy * rstd * rstd * rstd * (x - mean) * inverse" : "-dy * rstd * rstd * rstd * x * inverse",
+          drstd);
     return d;
   };
 }

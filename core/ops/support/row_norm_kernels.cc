@@ -4,10 +4,9 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/ops/support/row_norm_kernels.cc"
+#include "core/ops/support/simd-inl.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-
-#include "core/ops/support/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mslua {
@@ -77,7 +76,8 @@ void GradParams(const RowNorm& s, const RowNormBackward& c, float* sums, int64_t
     V32 scale = hn::Zero(d), bias = hn::Zero(d);
     for (int64_t r = begin; r < end; ++r) {
       const V32 g = LoadN(dy + r * s.size + i, n);
-      const V32 normal = hn::Mul(hn::Sub(LoadN(x + r * s.size + i, n), hn::Set(d, s.centred ? c.mean[r] : 0)), hn::Set(d, c.rstd[r]));
+      const V32 normal =
+          hn::Mul(hn::Sub(LoadN(x + r * s.size + i, n), hn::Set(d, s.centred ? c.mean[r] : 0)), hn::Set(d, c.rstd[r]));
       scale = hn::MulAdd(g, normal, scale);
       bias = hn::Add(bias, g);
     }

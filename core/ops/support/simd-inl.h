@@ -23,9 +23,7 @@ using U16 = hn::Rebind<uint16_t, F32>;
 using U32 = hn::RebindToUnsigned<F32>;
 using V32 = hn::Vec<F32>;
 
-inline V32 Widen(hn::Vec<U16> bits) {
-  return hn::BitCast(F32(), hn::ShiftLeft<16>(hn::PromoteTo(U32(), bits)));
-}
+inline V32 Widen(hn::Vec<U16> bits) { return hn::BitCast(F32(), hn::ShiftLeft<16>(hn::PromoteTo(U32(), bits))); }
 
 // Round to nearest even; NaN stays NaN.
 inline hn::Vec<U16> Narrow(V32 v) {
@@ -80,8 +78,10 @@ HWY_INLINE V32 LoadN(const T* p, size_t n) {
 }
 template <class T>
 HWY_INLINE void StoreN(V32 v, T* p, size_t n) {
-  if (n == hn::Lanes(F32())) Store(v, p);
-  else StoreFirst(v, p, n);
+  if (n == hn::Lanes(F32()))
+    Store(v, p);
+  else
+    StoreFirst(v, p, n);
 }
 template <class F>
 HWY_INLINE void ForEachVector(int64_t count, F f) {

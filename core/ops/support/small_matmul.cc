@@ -2,10 +2,9 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/ops/support/small_matmul.cc"
+#include "core/ops/support/simd-inl.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-
-#include "core/ops/support/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mslua {
@@ -48,9 +47,12 @@ HWY_INLINE void Columns(const SmallProduct& p, const T* a, const T* b, T* y, siz
   a += i * p.a_row;
   y += i * p.y_row;
   switch (p.m - i) {
-    case 3: return Tile<3, C>(p, a, b, y, last);
-    case 2: return Tile<2, C>(p, a, b, y, last);
-    case 1: return Tile<1, C>(p, a, b, y, last);
+    case 3:
+      return Tile<3, C>(p, a, b, y, last);
+    case 2:
+      return Tile<2, C>(p, a, b, y, last);
+    case 1:
+      return Tile<1, C>(p, a, b, y, last);
   }
 }
 
@@ -103,8 +105,12 @@ HWY_EXPORT(ProductBF16);
 HWY_EXPORT(DotProductsF32);
 HWY_EXPORT(DotProductsBF16);
 
-void SmallMatmul(const SmallProduct& p, const float* a, const float* b, float* y) { HWY_DYNAMIC_DISPATCH(ProductF32)(p, a, b, y); }
-void SmallMatmul(const SmallProduct& p, const BF16* a, const BF16* b, BF16* y) { HWY_DYNAMIC_DISPATCH(ProductBF16)(p, a, b, y); }
+void SmallMatmul(const SmallProduct& p, const float* a, const float* b, float* y) {
+  HWY_DYNAMIC_DISPATCH(ProductF32)(p, a, b, y);
+}
+void SmallMatmul(const SmallProduct& p, const BF16* a, const BF16* b, BF16* y) {
+  HWY_DYNAMIC_DISPATCH(ProductBF16)(p, a, b, y);
+}
 void SmallMatmulTransposed(const SmallDotProducts& p, const float* a, const float* b, float* y) {
   HWY_DYNAMIC_DISPATCH(DotProductsF32)(p, a, b, y);
 }

@@ -7,12 +7,10 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/ops/support/softmax.cc"
+#include "core/ops/support/simd-inl.h"
+#include "hwy/contrib/math/math-inl.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-
-#include "hwy/contrib/math/math-inl.h"
-
-#include "core/ops/support/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mslua {
@@ -39,7 +37,9 @@ template <class T>
 HWY_INLINE float SumOfExp(const T* x, int64_t size, float shift) {
   const F32 d;
   V32 sum = hn::Zero(d);
-  ForEachVector(size, [&](int64_t i, size_t n) { sum = hn::Add(sum, ExpOf(hn::Sub(Pad(LoadN(x + i, n), n, -INFINITY), hn::Set(d, shift)))); });
+  ForEachVector(size, [&](int64_t i, size_t n) {
+    sum = hn::Add(sum, ExpOf(hn::Sub(Pad(LoadN(x + i, n), n, -INFINITY), hn::Set(d, shift))));
+  });
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
@@ -56,7 +56,9 @@ void Softmax(bool log, const T* x, T* y, int64_t size, int64_t begin, int64_t en
       ForEachVector(size, [&](int64_t i, size_t n) { StoreN(hn::Sub(LoadN(in + i, n), shift), out + i, n); });
     } else {
       const V32 shift = hn::Set(d, max), scale = hn::Set(d, 1 / sum);
-      ForEachVector(size, [&](int64_t i, size_t n) { StoreN(hn::Mul(ExpOf(hn::Sub(LoadN(in + i, n), shift)), scale), out + i, n); });
+      ForEachVector(size, [&](int64_t i, size_t n) {
+        StoreN(hn::Mul(ExpOf(hn::Sub(LoadN(in + i, n), shift)), scale), out + i, n);
+      });
     }
   }
 }
@@ -74,15 +76,28 @@ template <class T>
 void ScaledSoftmax(const T* x, float lse, float scale, T* dx, int64_t size) {
   const F32 d;
   const V32 shift = hn::Set(d, lse), s = hn::Set(d, scale);
-  ForEachVector(size, [&](int64_t i, size_t n) { StoreN(hn::Mul(ExpOf(hn::Sub(LoadN(x + i, n), shift)), s), dx + i, n); });
+  ForEachVector(size,
+                [&](int64_t i, size_t n) { StoreN(hn::Mul(ExpOf(hn::Sub(LoadN(x + i, n), shift)), s), dx + i, n); });
 }
 
-void SoftmaxF32(bool log, const float* x, float* y, int64_t size, int64_t begin, int64_t end) { Softmax(log, x, y, size, begin, end); }
-void SoftmaxBF16(bool log, const BF16* x, BF16* y, int64_t size, int64_t begin, int64_t end) { Softmax(log, x, y, size, begin, end); }
-void LogSumExpF32(const float* x, float* lse, int64_t size, int64_t begin, int64_t end) { LogSumExp(x, lse, size, begin, end); }
-void LogSumExpBF16(const BF16* x, float* lse, int64_t size, int64_t begin, int64_t end) { LogSumExp(x, lse, size, begin, end); }
-void ScaledSoftmaxF32(const float* x, float lse, float scale, float* dx, int64_t size) { ScaledSoftmax(x, lse, scale, dx, size); }
-void ScaledSoftmaxBF16(const BF16* x, float lse, float scale, BF16* dx, int64_t size) { ScaledSoftmax(x, lse, scale, dx, size); }
+void SoftmaxF32(bool log, const float* x, float* y, int64_t size, int64_t begin, int64_t end) {
+  Softmax(log, x, y, size, begin, end);
+}
+void SoftmaxBF16(bool log, const BF16* x, BF16* y, int64_t size, int64_t begin, int64_t end) {
+  Softmax(log, x, y, size, begin, end);
+}
+void LogSumExpF32(const float* x, float* lse, int64_t size, int64_t begin, int64_t end) {
+  LogSumExp(x, lse, size, begin, end);
+}
+void LogSumExpBF16(const BF16* x, float* lse, int64_t size, int64_t begin, int64_t end) {
+  LogSumExp(x, lse, size, begin, end);
+}
+void ScaledSoftmaxF32(const float* x, float lse, float scale, float* dx, int64_t size) {
+  ScaledSoftmax(x, lse, scale, dx, size);
+}
+void ScaledSoftmaxBF16(const BF16* x, float lse, float scale, BF16* dx, int64_t size) {
+  ScaledSoftmax(x, lse, scale, dx, size);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace mslua
@@ -102,12 +117,24 @@ namespace {
 
 constexpr int64_t kGrain = 8 * 1024;  // elements below which one thread does all
 
-void Rows(bool log, const float* x, float* y, int64_t size, int64_t b, int64_t e) { HWY_DYNAMIC_DISPATCH(SoftmaxF32)(log, x, y, size, b, e); }
-void Rows(bool log, const BF16* x, BF16* y, int64_t size, int64_t b, int64_t e) { HWY_DYNAMIC_DISPATCH(SoftmaxBF16)(log, x, y, size, b, e); }
-void RowsLse(const float* x, float* lse, int64_t size, int64_t b, int64_t e) { HWY_DYNAMIC_DISPATCH(LogSumExpF32)(x, lse, size, b, e); }
-void RowsLse(const BF16* x, float* lse, int64_t size, int64_t b, int64_t e) { HWY_DYNAMIC_DISPATCH(LogSumExpBF16)(x, lse, size, b, e); }
-void RowGrad(const float* x, float lse, float scale, float* dx, int64_t size) { HWY_DYNAMIC_DISPATCH(ScaledSoftmaxF32)(x, lse, scale, dx, size); }
-void RowGrad(const BF16* x, float lse, float scale, BF16* dx, int64_t size) { HWY_DYNAMIC_DISPATCH(ScaledSoftmaxBF16)(x, lse, scale, dx, size); }
+void Rows(bool log, const float* x, float* y, int64_t size, int64_t b, int64_t e) {
+  HWY_DYNAMIC_DISPATCH(SoftmaxF32)(log, x, y, size, b, e);
+}
+void Rows(bool log, const BF16* x, BF16* y, int64_t size, int64_t b, int64_t e) {
+  HWY_DYNAMIC_DISPATCH(SoftmaxBF16)(log, x, y, size, b, e);
+}
+void RowsLse(const float* x, float* lse, int64_t size, int64_t b, int64_t e) {
+  HWY_DYNAMIC_DISPATCH(LogSumExpF32)(x, lse, size, b, e);
+}
+void RowsLse(const BF16* x, float* lse, int64_t size, int64_t b, int64_t e) {
+  HWY_DYNAMIC_DISPATCH(LogSumExpBF16)(x, lse, size, b, e);
+}
+void RowGrad(const float* x, float lse, float scale, float* dx, int64_t size) {
+  HWY_DYNAMIC_DISPATCH(ScaledSoftmaxF32)(x, lse, scale, dx, size);
+}
+void RowGrad(const BF16* x, float lse, float scale, BF16* dx, int64_t size) {
+  HWY_DYNAMIC_DISPATCH(ScaledSoftmaxBF16)(x, lse, scale, dx, size);
+}
 
 int64_t LabelAt(DType t, const void* labels, int64_t i) {
   return t == DType::kI32 ? static_cast<const int32_t*>(labels)[i] : static_cast<const int64_t*>(labels)[i];
@@ -209,7 +236,8 @@ Status CheckLabels(DType type, const void* labels, int64_t records, int64_t clas
   for (int64_t i = 0; i < records; ++i) {
     const int64_t label = LabelAt(type, labels, i);
     if ((label < 0 || label >= classes) && label != ignore) {
-      return absl::OutOfRangeError(absl::StrCat("the label of record ", i, " is ", label, ", expected 0 to ", classes - 1, " for ", classes, " classes"));
+      return absl::OutOfRangeError(absl::StrCat("the label of record ", i, " is ", label, ", expected 0 to ",
+                                                classes - 1, " for ", classes, " classes"));
     }
   }
   return absl::OkStatus();
@@ -217,7 +245,10 @@ Status CheckLabels(DType type, const void* labels, int64_t records, int64_t clas
 
 FastKernel HighwaySoftmax(bool log) {
   return {"highway",
-          [](const OpSpec& s) { return IsVectorType(s.inputs[0].dtype) && s.attrs.Int("axis") == s.inputs[0].rank() - 1 && s.inputs[0].shape.back() > 0; },
+          [](const OpSpec& s) {
+            return IsVectorType(s.inputs[0].dtype) && s.attrs.Int("axis") == s.inputs[0].rank() - 1 &&
+                   s.inputs[0].shape.back() > 0;
+          },
           [log](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> {
             const AxisView v = AxisView::Of(s.inputs[0].shape, s.inputs[0].rank() - 1);
             if (s.inputs[0].dtype == DType::kF32) return std::make_unique<SoftmaxKernel<float>>(v.outer, v.size, log);

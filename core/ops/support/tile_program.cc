@@ -29,13 +29,15 @@ V Erf(D d, V x) {
   const V a = hn::Min(hn::Abs(x), c(4.0f));
   const V s = hn::Mul(a, a);
   V p = c(7.898201874922961e-05f);
-  for (float k : {-0.000802435155492276f, 0.0051900530233979225f, -0.026854807510972023f, 0.11283612251281738f, -0.3761262893676758f, 1.128379225730896f}) {
+  for (float k : {-0.000802435155492276f, 0.0051900530233979225f, -0.026854807510972023f, 0.11283612251281738f,
+                  -0.3761262893676758f, 1.128379225730896f}) {
     p = hn::MulAdd(p, s, c(k));
   }
   const V small = hn::Mul(a, p);
   const V t = hn::Div(c(1.0f), hn::MulAdd(a, c(0.5f), c(1.0f)));
   V q = c(0.11192645132541656f);
-  for (float k : {-0.44083765149116516f, 0.5103208422660828f, -0.052590206265449524f, 0.31846389174461365f, 0.2697545886039734f, 0.28300413489341736f}) {
+  for (float k : {-0.44083765149116516f, 0.5103208422660828f, -0.052590206265449524f, 0.31846389174461365f,
+                  0.2697545886039734f, 0.28300413489341736f}) {
     q = hn::MulAdd(q, t, c(k));
   }
   const V large = hn::NegMulAdd(hn::Mul(q, t), hn::Exp(d, hn::Neg(s)), c(1.0f));
@@ -77,7 +79,8 @@ template <class F>
 HWY_INLINE void Unary(int64_t n, Operand a, float* out, F f) {
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t i = 0; i < n; i += lanes) hn::Store(f(d, a.scalar ? hn::Set(d, *a.data) : hn::LoadU(d, a.data + i)), d, out + i);
+  for (int64_t i = 0; i < n; i += lanes)
+    hn::Store(f(d, a.scalar ? hn::Set(d, *a.data) : hn::LoadU(d, a.data + i)), d, out + i);
 }
 
 template <class F>
@@ -86,12 +89,14 @@ HWY_INLINE void Binary(int64_t n, Operand a, Operand b, float* out, F f) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   if (a.scalar) {
     const V va = hn::Set(d, *a.data);
-    for (int64_t i = 0; i < n; i += lanes) hn::Store(f(d, va, b.scalar ? hn::Set(d, *b.data) : hn::LoadU(d, b.data + i)), d, out + i);
+    for (int64_t i = 0; i < n; i += lanes)
+      hn::Store(f(d, va, b.scalar ? hn::Set(d, *b.data) : hn::LoadU(d, b.data + i)), d, out + i);
   } else if (b.scalar) {
     const V vb = hn::Set(d, *b.data);
     for (int64_t i = 0; i < n; i += lanes) hn::Store(f(d, hn::LoadU(d, a.data + i), vb), d, out + i);
   } else {
-    for (int64_t i = 0; i < n; i += lanes) hn::Store(f(d, hn::LoadU(d, a.data + i), hn::LoadU(d, b.data + i)), d, out + i);
+    for (int64_t i = 0; i < n; i += lanes)
+      hn::Store(f(d, hn::LoadU(d, a.data + i), hn::LoadU(d, b.data + i)), d, out + i);
   }
 }
 
@@ -104,11 +109,16 @@ HWY_INLINE V AsNumber(D d, M mask) {
 void RunInstr(ScalarOp op, int64_t n, Operand a, Operand b, Operand c, float* out) {
   switch (op) {
     case ScalarOp::kInput:
-    case ScalarOp::kConst: return Unary(n, a, out, [](D, V x) { return x; });
-    case ScalarOp::kAdd: return Binary(n, a, b, out, [](D, V x, V y) { return hn::Add(x, y); });
-    case ScalarOp::kSub: return Binary(n, a, b, out, [](D, V x, V y) { return hn::Sub(x, y); });
-    case ScalarOp::kMul: return Binary(n, a, b, out, [](D, V x, V y) { return hn::Mul(x, y); });
-    case ScalarOp::kDiv: return Binary(n, a, b, out, [](D, V x, V y) { return hn::Div(x, y); });
+    case ScalarOp::kConst:
+      return Unary(n, a, out, [](D, V x) { return x; });
+    case ScalarOp::kAdd:
+      return Binary(n, a, b, out, [](D, V x, V y) { return hn::Add(x, y); });
+    case ScalarOp::kSub:
+      return Binary(n, a, b, out, [](D, V x, V y) { return hn::Sub(x, y); });
+    case ScalarOp::kMul:
+      return Binary(n, a, b, out, [](D, V x, V y) { return hn::Mul(x, y); });
+    case ScalarOp::kDiv:
+      return Binary(n, a, b, out, [](D, V x, V y) { return hn::Div(x, y); });
     // A NaN on either side is handed on.
     case ScalarOp::kMin:
       return Binary(n, a, b, out, [](D, V x, V y) { return hn::IfThenElse(hn::Or(hn::Ne(x, x), hn::Lt(x, y)), x, y); });
@@ -119,45 +129,66 @@ void RunInstr(ScalarOp op, int64_t n, Operand a, Operand b, Operand c, float* ou
       for (int64_t i = 0; i < n; ++i) out[i] = PowOne(a.data[a.scalar ? 0 : i], b.data[b.scalar ? 0 : i]);
       return;
     }
-    case ScalarOp::kEqual: return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, hn::Eq(x, y)); });
-    case ScalarOp::kNotEqual: return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, hn::Ne(x, y)); });
-    case ScalarOp::kLess: return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, hn::Lt(x, y)); });
-    case ScalarOp::kLessEqual: return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, hn::Le(x, y)); });
-    case ScalarOp::kGreater: return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, hn::Gt(x, y)); });
-    case ScalarOp::kGreaterEqual: return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, hn::Ge(x, y)); });
+    case ScalarOp::kEqual:
+      return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, hn::Eq(x, y)); });
+    case ScalarOp::kNotEqual:
+      return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, hn::Ne(x, y)); });
+    case ScalarOp::kLess:
+      return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, hn::Lt(x, y)); });
+    case ScalarOp::kLessEqual:
+      return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, hn::Le(x, y)); });
+    case ScalarOp::kGreater:
+      return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, hn::Gt(x, y)); });
+    case ScalarOp::kGreaterEqual:
+      return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, hn::Ge(x, y)); });
     case ScalarOp::kAnd:
-      return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, hn::And(hn::Ne(x, hn::Zero(d)), hn::Ne(y, hn::Zero(d)))); });
+      return Binary(n, a, b, out,
+                    [](D d, V x, V y) { return AsNumber(d, hn::And(hn::Ne(x, hn::Zero(d)), hn::Ne(y, hn::Zero(d)))); });
     case ScalarOp::kOr:
-      return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, hn::Or(hn::Ne(x, hn::Zero(d)), hn::Ne(y, hn::Zero(d)))); });
-    case ScalarOp::kNeg: return Unary(n, a, out, [](D, V x) { return hn::Neg(x); });
-    case ScalarOp::kAbs: return Unary(n, a, out, [](D, V x) { return hn::Abs(x); });
-    case ScalarOp::kExp: return Unary(n, a, out, [](D d, V x) { return SafeExp(d, x); });
-    case ScalarOp::kLog: return Unary(n, a, out, [](D d, V x) { return SafeLog(d, x); });
-    case ScalarOp::kSqrt: return Unary(n, a, out, [](D, V x) { return hn::Sqrt(x); });
-    case ScalarOp::kRsqrt: return Unary(n, a, out, [](D d, V x) { return hn::Div(hn::Set(d, 1.0f), hn::Sqrt(x)); });
-    case ScalarOp::kTanh: return Unary(n, a, out, [](D d, V x) { return SafeTanh(d, x); });
-    case ScalarOp::kSigmoid: return Unary(n, a, out, [](D d, V x) { return Sigmoid(d, x); });
-    case ScalarOp::kErf: return Unary(n, a, out, [](D d, V x) { return Erf(d, x); });
-    case ScalarOp::kFloor: return Unary(n, a, out, [](D, V x) { return hn::Floor(x); });
+      return Binary(n, a, b, out,
+                    [](D d, V x, V y) { return AsNumber(d, hn::Or(hn::Ne(x, hn::Zero(d)), hn::Ne(y, hn::Zero(d)))); });
+    case ScalarOp::kNeg:
+      return Unary(n, a, out, [](D, V x) { return hn::Neg(x); });
+    case ScalarOp::kAbs:
+      return Unary(n, a, out, [](D, V x) { return hn::Abs(x); });
+    case ScalarOp::kExp:
+      return Unary(n, a, out, [](D d, V x) { return SafeExp(d, x); });
+    case ScalarOp::kLog:
+      return Unary(n, a, out, [](D d, V x) { return SafeLog(d, x); });
+    case ScalarOp::kSqrt:
+      return Unary(n, a, out, [](D, V x) { return hn::Sqrt(x); });
+    case ScalarOp::kRsqrt:
+      return Unary(n, a, out, [](D d, V x) { return hn::Div(hn::Set(d, 1.0f), hn::Sqrt(x)); });
+    case ScalarOp::kTanh:
+      return Unary(n, a, out, [](D d, V x) { return SafeTanh(d, x); });
+    case ScalarOp::kSigmoid:
+      return Unary(n, a, out, [](D d, V x) { return Sigmoid(d, x); });
+    case ScalarOp::kErf:
+      return Unary(n, a, out, [](D d, V x) { return Erf(d, x); });
+    case ScalarOp::kFloor:
+      return Unary(n, a, out, [](D, V x) { return hn::Floor(x); });
     case ScalarOp::kSign:
       return Unary(n, a, out, [](D d, V x) {
         const V zero = hn::Zero(d);
         const V s = hn::IfThenElse(hn::Eq(x, zero), zero, hn::CopySign(hn::Set(d, 1.0f), x));
         return hn::IfThenElse(hn::Eq(x, x), s, x);
       });
-    case ScalarOp::kNot: return Unary(n, a, out, [](D d, V x) { return AsNumber(d, hn::Eq(x, hn::Zero(d))); });
+    case ScalarOp::kNot:
+      return Unary(n, a, out, [](D d, V x) { return AsNumber(d, hn::Eq(x, hn::Zero(d))); });
     case ScalarOp::kSelect: {
       const D d;
       const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
       const auto load = [&](Operand o, int64_t i) { return o.scalar ? hn::Set(d, *o.data) : hn::LoadU(d, o.data + i); };
-      for (int64_t i = 0; i < n; i += lanes) hn::Store(hn::IfThenElse(hn::Ne(load(a, i), hn::Zero(d)), load(b, i), load(c, i)), d, out + i);
+      for (int64_t i = 0; i < n; i += lanes)
+        hn::Store(hn::IfThenElse(hn::Ne(load(a, i), hn::Zero(d)), load(b, i), load(c, i)), d, out + i);
       return;
     }
   }
 }
 
 // Runs all instructions over one tile. `slots[s]` is where slot s lies.
-void RunCode(const TileInstr* code, int64_t count, int64_t n, const float* const* slots, const bool* scalar, float* const* out) {
+void RunCode(const TileInstr* code, int64_t count, int64_t n, const float* const* slots, const bool* scalar,
+             float* const* out) {
   for (int64_t k = 0; k < count; ++k) {
     const TileInstr& i = code[k];
     const auto operand = [&](int32_t s) { return s < 0 ? Operand{nullptr, true} : Operand{slots[s], scalar[s]}; };
@@ -216,10 +247,20 @@ int64_t Cost(const ScalarProgram& p) {
   int64_t cost = 1;
   for (const ScalarInstr& i : p.code) {
     switch (i.op) {
-      case ScalarOp::kExp: case ScalarOp::kLog: case ScalarOp::kTanh: case ScalarOp::kSigmoid: case ScalarOp::kErf: cost += 12; break;
-      case ScalarOp::kPow: cost += 60; break;
-      case ScalarOp::kConst: break;
-      default: cost += 1;
+      case ScalarOp::kExp:
+      case ScalarOp::kLog:
+      case ScalarOp::kTanh:
+      case ScalarOp::kSigmoid:
+      case ScalarOp::kErf:
+        cost += 12;
+        break;
+      case ScalarOp::kPow:
+        cost += 60;
+        break;
+      case ScalarOp::kConst:
+        break;
+      default:
+        cost += 1;
     }
   }
   return cost;
@@ -248,15 +289,18 @@ void StoreDense(DType t, const float* in, int64_t begin, int64_t n, void* data) 
     using T = decltype(zero);
     T* out = static_cast<T*>(data) + begin;
     for (int64_t i = 0; i < n; ++i) {
-      if constexpr (std::is_same_v<T, bool>) out[i] = in[i] != 0;
-      else out[i] = static_cast<T>(in[i]);
+      if constexpr (std::is_same_v<T, bool>)
+        out[i] = in[i] != 0;
+      else
+        out[i] = static_cast<T>(in[i]);
     }
   });
 }
 
 }  // namespace
 
-bool TileProgram::Supports(const ScalarProgram& program, absl::Span<const TensorType> inputs, absl::Span<const TensorType> outputs) {
+bool TileProgram::Supports(const ScalarProgram& program, absl::Span<const TensorType> inputs,
+                           absl::Span<const TensorType> outputs) {
   if (static_cast<int64_t>(program.code.size()) > kMaxTileSlots) return false;
   bool has_float = false;
   for (const auto& span : {inputs, outputs}) {
@@ -268,7 +312,8 @@ bool TileProgram::Supports(const ScalarProgram& program, absl::Span<const Tensor
   return has_float;
 }
 
-TileProgram::TileProgram(const ScalarProgram& program, absl::Span<const TensorType> inputs, absl::Span<const TensorType> outputs) {
+TileProgram::TileProgram(const ScalarProgram& program, absl::Span<const TensorType> inputs,
+                         absl::Span<const TensorType> outputs) {
   const Shape& shape = outputs[0].shape;
   elements_ = NumElements(shape);
   for (const TensorType& t : outputs) output_types_.push_back(t.dtype);
@@ -284,7 +329,8 @@ TileProgram::TileProgram(const ScalarProgram& program, absl::Span<const TensorTy
         if (shape[d] == 1) continue;
         const bool repeats = d < lead || t.shape[d - lead] == 1;
         const int64_t stride = repeats ? 0 : own[d - lead];
-        const bool merges = !in.sizes.empty() && (repeats ? in.strides.back() == 0 : in.strides.back() == stride * shape[d]);
+        const bool merges =
+            !in.sizes.empty() && (repeats ? in.strides.back() == 0 : in.strides.back() == stride * shape[d]);
         if (merges) {
           in.sizes.back() *= shape[d];
           in.strides.back() = stride;
@@ -330,7 +376,8 @@ TileProgram::TileProgram(const ScalarProgram& program, absl::Span<const TensorTy
     // An operand's tile may be the result's: instructions read an element before they write it.
     for (int k = 0; k < Arity(i.op); ++k) {
       const int32_t a = i.args[k];
-      if (last_use[a] == v && Arity(program.code[a].op) > 0 && std::find(free_slots.begin(), free_slots.end(), slot[a]) == free_slots.end()) {
+      if (last_use[a] == v && Arity(program.code[a].op) > 0 &&
+          std::find(free_slots.begin(), free_slots.end(), slot[a]) == free_slots.end()) {
         free_slots.push_back(slot[a]);
       }
     }
@@ -373,7 +420,8 @@ void TileProgram::LoadBroadcast(const Input& in, const void* data, int64_t begin
   }
 }
 
-void TileProgram::RunRange(const void* const* inputs, void* const* outputs, float* tiles, int64_t begin, int64_t end) const {
+void TileProgram::RunRange(const void* const* inputs, void* const* outputs, float* tiles, int64_t begin,
+                           int64_t end) const {
   const float* read[kMaxTileSlots];
   float* write[kMaxTileSlots];
   bool scalar[kMaxTileSlots];
@@ -396,8 +444,10 @@ void TileProgram::RunRange(const void* const* inputs, void* const* outputs, floa
         read[in.slot] = static_cast<const float*>(inputs[i]) + at;
       } else {
         read[in.slot] = write[in.slot];
-        if (in.dense) LoadDense(in.dtype, inputs[i], at, n, write[in.slot]);
-        else LoadBroadcast(in, inputs[i], at, n, write[in.slot]);
+        if (in.dense)
+          LoadDense(in.dtype, inputs[i], at, n, write[in.slot]);
+        else
+          LoadBroadcast(in, inputs[i], at, n, write[in.slot]);
       }
     }
     HWY_DYNAMIC_DISPATCH(RunCode)(code_.data(), static_cast<int64_t>(code_.size()), n, read, scalar, write);
@@ -423,7 +473,8 @@ void TileProgram::Run(const void* const* inputs, void* const* outputs, void* scr
   const int64_t tiles = (elements_ + kTileElements - 1) / kTileElements;
   ParallelFor(threads_, 1, [&](int64_t first, int64_t last) {
     for (int64_t t = first; t < last; ++t) {
-      const int64_t begin = tiles * t / threads_ * kTileElements, end = std::min(elements_, tiles * (t + 1) / threads_ * kTileElements);
+      const int64_t begin = tiles * t / threads_ * kTileElements,
+                    end = std::min(elements_, tiles * (t + 1) / threads_ * kTileElements);
       RunRange(inputs, outputs, reinterpret_cast<float*>(static_cast<char*>(scratch) + t * thread_bytes_), begin, end);
     }
   });

@@ -28,7 +28,8 @@ struct TileInstr {
 class TileProgram {
  public:
   // False where the arithmetic must not be f32 (f64 anywhere, or integers only), and for programs that are too long.
-  static bool Supports(const ScalarProgram& program, absl::Span<const TensorType> inputs, absl::Span<const TensorType> outputs);
+  static bool Supports(const ScalarProgram& program, absl::Span<const TensorType> inputs,
+                       absl::Span<const TensorType> outputs);
 
   TileProgram(const ScalarProgram& program, absl::Span<const TensorType> inputs, absl::Span<const TensorType> outputs);
 
@@ -41,8 +42,8 @@ class TileProgram {
   struct Input {
     DType dtype;
     bool used = false;
-    bool scalar = false;  // one element
-    bool dense = false;   // the output's own shape
+    bool scalar = false;   // one element
+    bool dense = false;    // the output's own shape
     Shape sizes, strides;  // otherwise: merged dimensions; stride 0 repeats
     int32_t slot = -1;
   };
@@ -51,7 +52,7 @@ class TileProgram {
 
   std::vector<Input> inputs_;
   std::vector<DType> output_types_;
-  std::vector<int32_t> results_;             // slots
+  std::vector<int32_t> results_;                      // slots
   std::vector<std::pair<int32_t, float>> constants_;  // slots that hold one number
   std::vector<bool> slot_is_scalar_;
   std::vector<TileInstr> code_;
