@@ -1,0 +1,336 @@
+#!/usr/bin/env python3
+"""Trains the recipes' networks in PyTorch on mslua's initial values and data, and writes what tests/golden compares
+mslua with: losses, and the norms of the first gradients.
+
+  /usr/bin/python3 tools/golden/generate.py [network ...]      needs NumPy and PyTorch (python3-torch)
+
+Every case is a recipe with parameters (`params`, as on the command line), the shapes of a batch and a number of steps;
+tests/golden/parity.lua reads them from the same file, so that both sides compute one thing. The learning rate is
+rounded to float32, as the compiled step takes it.
+"""
+
+import json
+import math
+import os
+import sys
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import philox
+
+SEED = 1
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tests", "golden")
+
+
+class Quickstart(nn.Module):
+    def __init__(self, p):
+        super().__init__()
+        self.rules = {"w": ("normal", 0.01), "w2": ("normal", 0.01)}
+        self.w = nn.Parameter(torch.empty(32, 16))
+        self.w2 = nn.Parameter(torch.empty(16, 16))
+
+    def forward(self, x):
+        return torch.relu(x @ self.w) @ self.w2
+
+    def loss(self, x, y):
+        return F.mse_loss(self(x), y)
+
+
+class Classifier(nn.Module):
+    def loss(self, x, y):
+        return F.cross_entropy(self(x), y)
+
+
+class LeNet(Classifier):
+    def __init__(self, p):
+        super().__init__()
+        self.conv1, self.conv2 = nn.Conv2d(1, 6, 5), nn.Conv2d(6, 16, 5)
+        self.fc1, self.fc2, self.fc3 = nn.Linear(400, 120), nn.Linear(120, 84), nn.Linear(84, 10)
+        self.rules = {}
+        for name, fan_in in (("conv1", 25), ("conv2", 150), ("fc1", 400), ("fc2", 120), ("fc3", 84)):
+            self.rules[name + ".weight"] = ("he_uniform_sqrt5",)
+            self.rules[name + ".bias"] = ("uniform", 1 / math.sqrt(fan_in))
+
+    def forward(self, x):
+        x = F.max_pool2d(torch.relu(self.conv1(x)), 2)
+        x = F.max_pool2d(torch.relu(self.conv2(x)), 2).flatten(1)
+        return self.fc3(torch.relu(self.fc2(torch.relu(self.fc1(x)))))
+
+
+def conv(n_in, n_out, kernel, stride=1):
+    return nn.Conv2d(n_in, n_out, kernel, stride, kernel // 2, bias=False)
+
+
+class Block(nn.Module):
+    """Basic: 3x3, 3x3. Bottleneck: 1x1, 3x3 with the stride, 1x1."""
+
+    def __init__(self, n_in, planes, stride, bottleneck):
+        super().__init__()
+        n_out = planes * (4 if bottleneck else 1)
+        parts = [(n_in, planes, 1, 1), (planes, planes, 3, stride), (planes, n_out, 1, 1)]
+        if not bottleneck:
+            parts = [(n_in, planes, 3, stride), (planes, planes, 3, 1)]
+        self.count = len(parts)
+        for i, part in enumerate(parts, 1):
+            setattr(self, "conv%d" % i, conv(*part))
+            setattr(self, "bn%d" % i, nn.BatchNorm2d(part[1]))
+        self.projects = stride != 1 or n_in != n_out
+        if self.projects:
+            self.down_conv, self.down_bn = conv(n_in, n_out, 1, stride), nn.BatchNorm2d(n_out)
+
+    def forward(self, x):
+        y = x
+        for i in range(1, self.count + 1):
+            y = getattr(self, "bn%d" % i)(getattr(self, "conv%d" % i)(y))
+            y = torch.relu(y) if i < self.count else y
+        return torch.relu(y + (self.down_bn(self.down_conv(x)) if self.projects else x))
+
+
+class ResNet(Classifier):
+    def __init__(self, p, depths, bottleneck, stem):
+        super().__init__()
+        width = p.get("width", 64)
+        self.stem = stem
+        self.conv1 = conv(3, width, 7, 2) if stem == "imagenet" else conv(3, width, 3)
+        self.bn1 = nn.BatchNorm2d(width)
+        n_in = width
+        for stage, depth in enumerate(depths):
+            blocks = []
+            for i in range(depth):
+                blocks.append(Block(n_in, width << stage, 2 if stage > 0 and i == 0 else 1, bottleneck))
+                n_in = (width << stage) * (4 if bottleneck else 1)
+            setattr(self, "layer%d" % (stage + 1), nn.Sequential(*blocks))
+        self.fc = nn.Linear(n_in, 10)
+        self.rules = {"fc.weight": ("normal", 0.01), "fc.bias": 0}
+        for name, parameter in self.named_parameters():
+            if name not in self.rules:
+                weight = ("he_normal_fan_out",) if parameter.dim() == 4 else 1
+                self.rules[name] = weight if name.endswith("weight") else 0
+
+    def forward(self, x):
+        x = torch.relu(self.bn1(self.conv1(x)))
+        if self.stem == "imagenet":
+            x = F.max_pool2d(x, 3, 2, 1)
+        for stage in range(1, 5):
+            x = getattr(self, "layer%d" % stage)(x)
+        return self.fc(x.mean((2, 3)))
+
+
+class GptBlock(nn.Module):
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = heads
+        self.ln1, self.ln2 = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.attn = nn.ModuleDict({"in_proj": nn.Linear(dim, 3 * dim), "out_proj": nn.Linear(dim, dim)})
+        self.up, self.down = nn.Linear(dim, 4 * dim), nn.Linear(4 * dim, dim)
+
+    def forward(self, x):
+        n, t, e = x.shape
+        q, k, v = (part.reshape(n, t, self.heads, e // self.heads).transpose(1, 2)
+                   for part in self.attn["in_proj"](self.ln1(x)).split(e, 2))
+        scores = q @ k.transpose(2, 3) / math.sqrt(e // self.heads)
+        hidden = torch.ones(t, t, dtype=torch.bool).triu(1)
+        y = scores.masked_fill(hidden, -math.inf).softmax(-1) @ v
+        x = x + self.attn["out_proj"](y.transpose(1, 2).reshape(n, t, e))
+        return x + self.down(F.gelu(self.up(self.ln2(x))))
+
+
+class Gpt(nn.Module):
+    def __init__(self, p):
+        super().__init__()
+        layers, heads, dim, block = p["layers"], p["heads"], p["dim"], p["block"]
+        self.tokens, self.positions = nn.Embedding(65, dim), nn.Embedding(block, dim)
+        self.blocks = nn.ModuleList([GptBlock(dim, heads) for _ in range(layers)])
+        self.ln = nn.LayerNorm(dim)
+        self.rules = {}
+        for name, parameter in self.named_parameters():
+            if parameter.dim() == 1:
+                self.rules[name] = 1 if ".weight" in name and "ln" in name or name == "ln.weight" else 0
+            else:
+                residual = name.endswith(("out_proj.weight", "down.weight"))
+                self.rules[name] = ("normal", 0.02 / math.sqrt(2 * layers) if residual else 0.02)
+
+    def loss(self, ids, labels):
+        x = self.tokens(ids) + self.positions(torch.arange(ids.shape[1]))
+        for block in self.blocks:
+            x = block(x)
+        return F.cross_entropy((self.ln(x) @ self.tokens.weight.T).flatten(0, 1), labels.flatten())
+
+
+def mslua_name(name, module):
+    """mslua names what normalises gamma and beta, and a table of embeddings embedding_table."""
+    if isinstance(module, (nn.BatchNorm2d, nn.LayerNorm)):
+        return name[:-len("weight")] + "gamma" if name.endswith("weight") else name[:-len("bias")] + "beta"
+    return name[:-len("weight")] + "embedding_table" if isinstance(module, nn.Embedding) else name
+
+
+def names_of(net):
+    """PyTorch's name of every parameter -> mslua's."""
+    names = {}
+    for path, module in net.named_modules():
+        for name, _ in module.named_parameters(recurse=False):
+            full = path + "." + name if path else name
+            names[full] = mslua_name(full, module)
+    return names
+
+
+def batch(case, step):
+    """The data of a step (from 1): normal images or uniform ids, and labels."""
+    x, y = case["x"], case["y"]
+    out = []
+    for name, spec in (("x", x), ("y", y)):
+        stream = "golden.%s.%d" % (name, step)
+        if "classes" in spec:
+            values = np.floor(philox.uniform(SEED, stream, spec["shape"]).astype(np.float64) * spec["classes"])
+            out.append(torch.from_numpy(values.astype(np.int64)))
+        else:
+            make = philox.normal if name == "x" else philox.uniform
+            out.append(torch.from_numpy(make(SEED, stream, spec["shape"]).astype(np.float64)))
+    return out
+
+
+def momentum(rate, mu, nesterov=False, decay=0.0):
+    """Momentum as MindSpore and PyTorch have it."""
+    def update(state, parameters, step):
+        lr = float(np.float32(rate(step)))
+        for p in parameters:
+            g = p.grad + decay * p
+            v = state[p] = state[p] * mu + g if p in state else g.clone()
+            p -= lr * (g + mu * v if nesterov else v)
+    return update
+
+
+def adam_weight_decay(rate, beta1, beta2, eps, decay, clip):
+    """MindSpore's AdamWeightDecay, BERT's: no correction of the moments. Matrices decay; gradients are clipped."""
+    def update(state, parameters, step):
+        lr = float(np.float32(rate(step)))
+        norm = torch.sqrt(sum((p.grad**2).sum() for p in parameters))
+        factor = torch.clamp(clip / (norm + 1e-6), max=1)
+        for p in parameters:
+            g = p.grad * factor
+            m, v = state.get(p, (torch.zeros_like(p), torch.zeros_like(p)))
+            m, v = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g * g
+            state[p] = m, v
+            p -= lr * (m / (torch.sqrt(v) + eps) + (decay if p.dim() > 1 else 0) * p)
+    return update
+
+
+def cosine(low, high, total):
+    return lambda step: low + (high - low) * (1 + math.cos(math.pi * min(step, total) / total)) / 2
+
+
+def warm(rate, steps):
+    return lambda step: rate(0) * (step + 1) / steps if step < steps else rate(step - steps)
+
+
+def one_cycle(high, total):
+    """The first 30 % of PyTorch's OneCycleLR."""
+    first, up = high / 25, 0.3 * total - 1
+    return lambda step: high + (first - high) / 2 * (1 + math.cos(math.pi * step / up))
+
+
+def images(n, channels):
+    return {"shape": [n, channels, 32, 32]}, {"shape": [n], "classes": 10}
+
+
+def case(steps, x, y, **params):
+    return {"steps": steps, "steps_per_epoch": 100, "x": x, "y": y, "params": params}
+
+
+def vectors():
+    return {"shape": [2, 32]}, {"shape": [2, 16]}
+
+
+def text(n, t):
+    return {"shape": [n, t], "classes": 65}, {"shape": [n, t], "classes": 65}
+
+
+GPT_SMALL = {"layers": 2, "heads": 4, "dim": 32, "block": 16, "batch_size": 3}
+GPT = {"layers": 4, "heads": 4, "dim": 128, "block": 64, "batch_size": 4}
+
+NETWORKS = {
+    "quickstart": {
+        "recipe": "quickstart", "make": Quickstart, "update": momentum(lambda step: 0.2, 0.1),
+        "f64": case(5, *vectors()), "f32": case(20, *vectors()),
+    },
+    "lenet": {
+        "recipe": "lenet_mnist", "make": LeNet, "update": momentum(cosine(0, 0.02, 800), 0.9),
+        "f64": case(5, *images(8, 1)), "f32": case(20, *images(32, 1)),
+    },
+    "char_gpt": {
+        "recipe": "char_gpt", "make": Gpt,
+        "update": adam_weight_decay(warm(cosine(1e-4, 1e-3, 1900), 100), 0.9, 0.99, 1e-8, 0.1, 1.0),
+        "f64": case(5, *text(3, 16), **GPT_SMALL), "f32": case(20, *text(4, 64), **GPT),
+    },
+    "resnet18": {
+        "recipe": "resnet18_cifar10", "make": lambda p: ResNet(p, [2, 2, 2, 2], False, "cifar"),
+        "update": momentum(one_cycle(0.1, 1000), 0.9, True, 5e-4),
+        "f64": case(5, *images(4, 3), width=8), "f32": case(5, *images(4, 3), width=64), "spread": True,
+    },
+    "resnet50": {
+        "recipe": "resnet50_cifar10", "make": lambda p: ResNet(p, [3, 4, 6, 3], True, "imagenet"),
+        "update": momentum(lambda step: 0.01, 0.9),
+        "f64": case(5, *images(4, 3), width=8, image_size=32), "f32": case(5, *images(8, 3), width=64, image_size=32),
+        "spread": True,
+    },
+}
+
+
+def train(spec, run, dtype):
+    """Losses of the steps, and the norm of each gradient of the first by mslua's name."""
+    net = spec["make"](run["params"])
+    names = names_of(net)
+    assert sorted(net.rules) == sorted(names), set(net.rules) ^ set(names)
+    net = net.to(dtype)
+    parameters = dict(net.named_parameters())
+    with torch.no_grad():
+        for name, p in parameters.items():
+            value = philox.initial(SEED, names[name], tuple(p.shape), net.rules[name])
+            # Rounded once to the dtype, as mslua stores it.
+            p.copy_(torch.from_numpy(value).to(dtype))
+    losses, norms, state = [], {}, {}
+    for step in range(run["steps"]):
+        x, y = (t.to(dtype) if t.is_floating_point() else t for t in batch(run, step + 1))
+        net.zero_grad()
+        loss = net.loss(x, y)
+        loss.backward()
+        losses.append(loss.item())
+        if step == 0:
+            norms = {names[name]: p.grad.double().norm().item() for name, p in parameters.items()}
+        with torch.no_grad():
+            spec["update"](state, list(parameters.values()), step)
+    return losses, norms
+
+
+def golden(spec):
+    out = {"recipe": spec["recipe"], "seed": SEED}
+    f64 = dict(spec["f64"])
+    f64["losses"], f64["gradient_norms"] = train(spec, f64, torch.float64)
+    out["f64"] = f64
+    # The truth of a float32 run is the same run in float64; how far PyTorch's own float32 is from it is the spread.
+    f32 = dict(spec["f32"])
+    f32["losses"], _ = train(spec, f32, torch.float64)
+    if spec.get("spread"):
+        rounded, _ = train(spec, f32, torch.float32)
+        f32["spread"] = [abs(a - b) for a, b in zip(rounded, f32["losses"])]
+    out["f32"] = f32
+    return out
+
+
+def main():
+    philox.check()
+    for name in sys.argv[1:] or NETWORKS:
+        if name not in NETWORKS:
+            sys.exit("unknown network '%s', expected one of %s" % (name, ", ".join(NETWORKS)))
+        path = os.path.join(FOLDER, name + ".json")
+        with open(path, "w") as f:
+            json.dump(golden(NETWORKS[name]), f, indent=1)
+            f.write("\n")
+        print(os.path.normpath(path))
+
+
+if __name__ == "__main__":
+    main()
