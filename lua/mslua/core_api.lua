@@ -42,7 +42,8 @@ function core.ones(shape, dtype) end
 function core.full(shape, value, dtype) end
 ---@param n integer rows  @param m? integer columns, default n
 function core.eye(n, m, dtype) end
----arange(stop) | arange(start, stop, step?, dtype?): from 0 like NumPy's (these are values, not subscripts); int32 by default
+---arange(stop) | arange(start, stop, step?, dtype?): from 0 like NumPy's (these are values, not subscripts); int32 by
+---default
 ---when all are whole, else float32. arange(stop, dtype) too.
 function core.arange(...) end
 ---Uniform in [0,1) and standard normal from the session's seed (Philox). `name` is the stream; without one a counter.
@@ -57,7 +58,8 @@ function core.kind(x) end
 ---@param name string "matmul"
 ---@param args table the operands in order (a variadic operand is a list of tensors, or the rest), then positional
 ---  attributes; `args.n` when there may be holes
----@param attrs? table named attributes; names that begin with `_` are the compiler's own: `_in_strategy`, `_out_strategy`
+---@param attrs? table named attributes; names that begin with `_` are the compiler's own: `_in_strategy`,
+---  `_out_strategy`
 ---  (text "((2,4),(4,1))"), any prim attr; values string, number, boolean or list of integers
 ---@return Tensor|Value ... each output
 function core.op(name, args, attrs) end
@@ -67,7 +69,8 @@ function core.op(name, args, attrs) end
 ---@type table<string, function>
 core.functions = {}
 
----Checks constructor arguments of an operator's class (positional attributes, last table named ones) and gives the table of
+---Checks constructor arguments of an operator's class (positional attributes, last table named ones) and gives the
+---table of
 ---named attributes for core.op; an unknown name is an error with 'did you mean'.
 ---@param name string
 ---@param args table list of the constructor's arguments
@@ -79,7 +82,8 @@ function core.bind_attrs(name, args) end
 ---@field class string? "ReduceSum"; nil when users make none
 ---@field doc string
 ---@field inputs {name: string, variadic: boolean, type: "T"|"index"|"bool"|"float"|"any"}[]
----@field attrs {name: string, kind: "bool"|"int"|"float"|"string"|"ints"|"dtype"|"axis"|"axes", default: any, required: boolean, doc: string, choices: string[]?}[]
+---@field attrs {name: string, kind: "bool"|"int"|"float"|"string"|"ints"|"dtype"|"axis"|"axes", default: any,
+---  required: boolean, doc: string, choices: string[]?}[]
 ---@field outputs string[]
 ---@field elementwise boolean
 ---@field random boolean
@@ -101,10 +105,13 @@ function core.ops() end
 
 ---A parameter. Its value is made in the session's store on first use, by its full name at that time: the bits depend on
 ---seed and name only. Two live parameters of one name share no memory (the second one's key gets a suffix).
----@param spec {name: string, shape: integer[], dtype?: dtype, init: any, requires_grad?: boolean, layerwise_parallel?: boolean, parallel_optimizer?: boolean, comm_fusion?: integer}
----  init: number | Tensor | nested list | "zeros" "ones" "normal" "uniform" "xavier_uniform" "xavier_normal" "he_uniform"
+---@param spec {name: string, shape: integer[], dtype?: dtype, init: any, requires_grad?: boolean,
+---  layerwise_parallel?: boolean, parallel_optimizer?: boolean, comm_fusion?: integer}
+---  init: number | Tensor | nested list | "zeros" "ones" "normal" "uniform" "xavier_uniform" "xavier_normal"
+---  "he_uniform"
 ---  "he_normal" "truncated_normal" "identity" | {"normal", sigma = 0.01, mean = 0} {"uniform", scale = 0.07}
----  {"xavier_uniform", gain = 1} {"he_normal", negative_slope = 0, mode = "fan_in"|"fan_out", nonlinearity = "leaky_relu"|"relu"}
+---  {"xavier_uniform", gain = 1} {"he_normal", negative_slope = 0, mode = "fan_in"|"fan_out", nonlinearity =
+---  "leaky_relu"|"relu"}
 ---  {"truncated_normal", sigma = 0.01, mean = 0, a = -2, b = 2} {"constant", 3} (MindSpore's names and defaults).
 ---  A Tensor or list also gives shape and dtype when those are absent.
 ---@return Parameter
@@ -158,7 +165,8 @@ function core.trace(fn, inputs) end
 ---@param f function|table
 ---@param argnums? integer[] which arguments (from 1), default {1}; {} for none
 ---@param weights? Parameter[]
----@return fun(...): Tensor[], Tensor[], Tensor[]  all outputs of f (the first is differentiated: a scalar), gradients of the
+---@return fun(...): Tensor[], Tensor[], Tensor[]  all outputs of f (the first is differentiated: a scalar), gradients
+---  of the
 ---  arguments, gradients of the weights
 function core.value_and_grad(f, argnums, weights) end
 
@@ -173,24 +181,30 @@ function core.value_and_grad(f, argnums, weights) end
 ---    momentum?: number, nesterov?: boolean, dampening?: number, beta1?: number, beta2?: number, eps?: number,
 ---    weight_decay?: number,         -- default of all parameters
 ---    groups?: {params: Parameter[], weight_decay?: number, lr_scale?: number, lr?: string}[]  -- a parameter not in a
-                                   -- group: the defaults; `lr` names the scalar input of its rate ("lr.1"), default "lr"
+                                   -- group: the defaults; `lr` names the scalar input of its rate ("lr.1"), default
+-- "lr"
 ---  },
 ---  accumulate?: integer,            -- micro-batches that the batch is cut in; default 1
 ---  clip?: {kind: "norm"|"value", value: number},   -- by global norm, or elementwise
----  loss_scale?: boolean,            -- adds the scalar input `loss_scale` and an output `finite`; a step with inf/nan updates nothing
+---  loss_scale?: boolean,            -- adds the scalar input `loss_scale` and an output `finite`; a step with
+---  inf/nan updates nothing
 ---  amp?: dtype }                    -- "bfloat16": matrix products and convolutions compute in it; parameters stay f32
----Scalar inputs of the result: `lr`, `step`, [`loss_scale`]; outputs: `loss`, [`grad_norm` with clip norm], [`finite`], the
----extra values, then one update a parameter, optimizer state ("moments.w", "moment1.w", "moment2.w") and assigned state.
+---Scalar inputs of the result: `lr`, `step`, [`loss_scale`]; outputs: `loss`, [`grad_norm` with clip norm],
+---[`finite`], the
+---extra values, then one update a parameter, optimizer state ("moments.w", "moment1.w", "moment2.w") and assigned
+---state.
 ---@return Graph
 function core.build_train(spec) end
 
----Graph of an evaluation: forward(columns ...) -> values named by spec.outputs (default "out1", ...); training() is false.
+---Graph of an evaluation: forward(columns ...) -> values named by spec.outputs (default "out1", ...); training() is
+---false.
 ---The scalar input `valid` is the number of rows that count.
 ---@param spec {name: string, forward: function, inputs: InputSpec[], outputs?: string[], amp?: dtype}
 ---@return Graph
 function core.build_eval(spec) end
 
----While a graph is traced: f32[n], 1 for the rows of the batch that count and 0 for padding (the tail of an evaluation).
+---While a graph is traced: f32[n], 1 for the rows of the batch that count and 0 for padding (the tail of an
+---evaluation).
 ---@param n integer rows of the batch
 ---@return Value
 function core.valid_mask(n) end
@@ -199,23 +213,28 @@ function core.valid_mask(n) end
 
 ---A dataset described as data; nothing is opened until its size, schema or an iterator is asked for.
 ---@param spec {
----  source: {kind: "cifar10"|"cifar100"|"mnist"|"image_folder"|"text"|"numpy_slices"|"generator", path?: string, usage?: string,
----    block?: integer, format?: "characters"|"uint16", stride?: integer, test_fraction?: number, vocab_size?: integer,  -- text
+---  source: {kind: "cifar10"|"cifar100"|"mnist"|"image_folder"|"text"|"numpy_slices"|"generator", path?: string,
+---  usage?: string,
+---    block?: integer, format?: "characters"|"uint16", stride?: integer, test_fraction?: number, vocab_size?:
+---  integer,  -- text
 ---    columns?: {name: string, value: Tensor}[],                    -- numpy_slices
----    get?: fun(i: integer): ..., length?: integer,                 -- generator, random access: i from 1, a value a column
+---    get?: fun(i: integer): ..., length?: integer,                 -- generator, random access: i from 1, a value a
+---  column
 ---    iterator?: fun(): fun(): ..., column_names?: string[]},       -- generator, a function that returns an iterator
 ---  num_shards?: integer, shard_id?: integer,
 ---  ops: ({kind: "map", transforms: table[], column?: string} | {kind: "shuffle", buffer_size: integer} |
 ---    {kind: "batch", size: integer, drop_remainder?: boolean} | {kind: "repeat"|"take"|"skip", count: integer})[],
 ---  seed?: integer }
 ---  transforms: {kind: "random_crop", height, width, left, top, right, bottom} {kind: "random_horizontal_flip", prob}
----  {kind: "resize"|"center_crop", height, width} {kind: "rescale", scale, shift} {kind: "normalize", mean = {..}, std = {..}}
+---  {kind: "resize"|"center_crop", height, width} {kind: "rescale", scale, shift} {kind: "normalize", mean = {..},
+---  std = {..}}
 ---  {kind: "hwc2chw"} {kind: "type_cast", dtype} {kind: "one_hot", num_classes}
 ---@return Dataset
 function core.dataset(spec) end
 ---@class Dataset
 ---methods: size() -> batches (samples when not batched) an epoch, batch_size() -> integer|nil,
----schema() -> {name, dtype, shape}[] of a batch, iterator(epochs?) -> function giving the columns as Tensors, nil at an end
+---schema() -> {name, dtype, shape}[] of a batch, iterator(epochs?) -> function giving the columns as Tensors, nil at
+---an end
 
 -------------------------------------------------------------------------------------------------- checkpoints, session
 
@@ -240,7 +259,8 @@ function core.load_checkpoint(path) end
 ---@field max_steps integer?  @field fast_dev_run integer?  @field overfit integer?
 ---@field log_every integer|"epoch"|nil
 ---@field json boolean?
----@field save_graphs integer? 0..3, and save_graphs_path: written by ms.set_context, read when a training graph is compiled
+---@field save_graphs integer? 0..3, and save_graphs_path: written by ms.set_context, read when a training graph is
+---  compiled
 ---@type Options
 core.options = {}
 
@@ -262,31 +282,40 @@ core.version = ""
 
 ------------------------------------------------------------------------------------------------------------ training
 
----Runs a training in C++ (R8). `run()` returns the last epoch's mean loss; raises on NaN/Inf, data and checkpoint errors.
+---Runs a training in C++ (R8). `run()` returns the last epoch's mean loss; raises on NaN/Inf, data and checkpoint
+---errors.
 ---@param spec {
 ---  graph: Graph,                            -- of build_train
 ---  dataset: Dataset, epochs: integer,
 ---  max_steps?: integer, time_steps?: integer,
 ---  parameters: Parameter[],                 -- of the network; a checkpoint holds all of the session's store
----  schedule: Schedule,                      -- of the learning rate, see schedules.lua: tables of numbers, evaluated in C++
----  lr_function?: fun(step: integer, epoch: integer): number,  -- instead of schedule: at the safe point before each step, step from 1
+---  schedule: Schedule,                      -- of the learning rate, see schedules.lua: tables of numbers, evaluated
+---  in C++
+---  lr_function?: fun(step: integer, epoch: integer): number,  -- instead of schedule: at the safe point before each
+---  step, step from 1
 ---  loss_scale?: {kind: "fixed", value: number} | {kind: "dynamic", value: number, factor: number, window: integer},
 ---  sink: boolean,                           -- dataset_sink_mode: prefetch; same numbers, same lines
 ---  loss_every: integer|"epoch"|nil,         -- LossMonitor: print the loss line every n steps; nil: no LossMonitor
----  time_every?: integer,                    -- TimeMonitor: "epoch time: 12.3 ms, per step time: 1.2 ms" every n epochs
----  checkpoint?: {prefix: string, directory: string, steps: integer, seconds: integer, keep_max: integer, keep_minutes: integer,
+---  time_every?: integer,                    -- TimeMonitor: "epoch time: 12.3 ms, per step time: 1.2 ms" every n
+---  epochs
+---  checkpoint?: {prefix: string, directory: string, steps: integer, seconds: integer, keep_max: integer,
+---  keep_minutes: integer,
 ---    integrated: boolean, async: boolean, exception_save: boolean},
----  eval?: {graph: Graph, dataset: Dataset, metrics: {name: string, kind: "mean"|"percent"}[], every_epochs: integer, every_steps?: integer},
+---  eval?: {graph: Graph, dataset: Dataset, metrics: {name: string, kind: "mean"|"percent"}[], every_epochs: integer,
+---  every_steps?: integer},
 ---  early_stopping?: {monitor: string, patience: integer, min_delta: number, mode: "min"|"max"},
----  hooks?: {begin?: function, epoch_begin?: function, step_begin?: function, step_end?: function, epoch_end?: function, finish?: function},
----    -- each hook is called at its safe point with one table {epoch, step (in the epoch), global_step, epochs, steps_per_epoch, loss?, lr,
+---  hooks?: {begin?: function, epoch_begin?: function, step_begin?: function, step_end?: function, epoch_end?:
+---  function, finish?: function},
+---    -- each hook is called at its safe point with one table {epoch, step (in the epoch), global_step, epochs,
+---  steps_per_epoch, loss?, lr,
 ---    -- metrics?, stop = function()}; absent hooks cost nothing; epoch and step count from 1
 ---  name: string, seed: integer,
 ---  config?: string }                        -- text of the resolved recipe: the run folder's config.lua
 ---@return {run: fun(self): number, metrics: fun(self): table<string, number>}
 function core.trainer(spec) end
 
----Runs an evaluation over a whole dataset: outputs of the graph are sums over valid rows, divided by the rows that count.
+---Runs an evaluation over a whole dataset: outputs of the graph are sums over valid rows, divided by the rows that
+---count.
 ---@param graph Graph of build_eval  @param dataset Dataset
 ---@return table<string, number> by output name
 function core.evaluate(graph, dataset) end
