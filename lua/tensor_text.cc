@@ -1,4 +1,5 @@
-// Tensors as NumPy prints them: array2string with precision 8, threshold 1000, edgeitems 3, line width 75.
+// Tensors as NumPy prints them, with the commas of the tutorials: array2string with separator ', ', precision 8,
+// threshold 1000, edgeitems 3, line width 75.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -122,7 +123,7 @@ class Printer {
     const int64_t n = tensor_.type.shape[d];
     const int rank = static_cast<int>(tensor_.type.rank());
     if (d == rank - 1) return Row(d, offset);
-    const std::string separator(std::string(rank - 1 - d, '\n') + std::string(d + 1, ' '));
+    const std::string separator("," + std::string(rank - 1 - d, '\n') + std::string(d + 1, ' '));
     std::string out = "[";
     for (int64_t i = 0; i < n; ++i) {
       if (i > 0) out += separator;
@@ -151,6 +152,8 @@ class Printer {
         word = (*format_)(offset + i);
       }
       if (out.size() > 1) {
+        out += ',';
+        ++line;
         if (line + 1 + word.size() + (d + 1) > kLineWidth) {
           out += '\n' + std::string(d + 1, ' ');
           line = static_cast<size_t>(d) + 1;

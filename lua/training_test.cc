@@ -184,7 +184,7 @@ TEST_F(TrainingTest, CheckpointsComeBack) {
   EXPECT_EQ(Eval("core.save_checkpoint('" + path +
                  "', {a = core.tensor {1, 2}, b = core.tensor(3, 'int64')}) local c = core.load_checkpoint('" + path +
                  "') return c.a, c.b, c.b.dtype"),
-            "[1. 2.] 3 int64");
+            "[1., 2.] 3 int64");
   EXPECT_NE(Eval("core.load_checkpoint('/nowhere')").find("/nowhere"), std::string::npos);
 }
 
