@@ -84,7 +84,7 @@ struct JoinOptions {
   std::function<void(const std::string&)> log;
 };
 
-// A worker's place in the job. Its thread sends heartbeats.
+// A worker's place in the job. Its thread sends heartbeats. Destroying it before Leave ends the job for all.
 class Membership {
  public:
   // FailedPrecondition: refused, with the scheduler's reason; DeadlineExceeded: no scheduler, or too few workers.
