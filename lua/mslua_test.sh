@@ -51,6 +51,11 @@ local function twice(x)
 end
 local y = 21
 twice(y)
+nn.Flatten()
+{1, {2}}
+loop = {}
+loop[1] = loop
+loop
 ?matmul
 .quit
 no
@@ -59,6 +64,9 @@ out=$("$program" repl < lines 2>&1)
 code=$?
 expect "repl" 0 "[3. 3.]"
 expect "repl" 0 "42"
+expect "repl" 0 "Flatten"
+expect "repl" 0 "{1, {2}}"
+expect "repl" 0 "{{{{table: "
 expect "repl" 0 "Matrix product"
 out=$(printf 'ms.zeros({2})[3]\n1 + 1\n' | "$program" repl 2>&1)
 code=$?

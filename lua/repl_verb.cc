@@ -91,23 +91,22 @@ class Repl {
   }
 
   // The value on the top, popped, as text.
-  std::string ToText() {
-    lua_getglobal(lua_, "tostring");
-    lua_insert(lua_, -2);
-    if (lua_type(lua_, -1) == LUA_TTABLE && !luaL_getmetafield(lua_, -1, "__tostring")) {
+  std::string ToText(int depth = 0) {
+    const bool named = luaL_getmetafield(lua_, -1, "__tostring") != 0;
+    if (named) lua_pop(lua_, 1);
+    const int n = lua_type(lua_, -1) == LUA_TTABLE && !named ? static_cast<int>(lua_objlen(lua_, -1)) : 0;
+    // Deeper lists, those that hold themselves among them, print as tables.
+    if (n > 0 && depth < 4) {
       std::string text = "{";
-      const int n = static_cast<int>(lua_objlen(lua_, -1));
       for (int i = 1; i <= n; ++i) {
         lua_rawgeti(lua_, -1, i);
-        absl::StrAppend(&text, i > 1 ? ", " : "", ToText());
+        absl::StrAppend(&text, i > 1 ? ", " : "", ToText(depth + 1));
       }
-      if (n > 0) {
-        lua_pop(lua_, 2);
-        return text + "}";
-      }
-    } else if (lua_type(lua_, -1) == LUA_TTABLE) {
       lua_pop(lua_, 1);
+      return text + "}";
     }
+    lua_getglobal(lua_, "tostring");
+    lua_insert(lua_, -2);
     if (const Status s = session_.Call(1, 1); !s.ok()) return std::string(s.message());
     std::string text = lua_tostring(lua_, -1);
     lua_pop(lua_, 1);
