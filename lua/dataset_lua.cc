@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/exit_code.h"
 #include "core/base/text.h"
 #include "lua/session.h"
 #include "lua/tensor_lua.h"
@@ -431,11 +432,17 @@ StatusOr<int> MakeIterator(lua_State* L, Session& session) {
 
 }  // namespace
 
-StatusOr<std::shared_ptr<const data::Pipeline>> DatasetHandle::Open(const Session& session) {
+StatusOr<std::shared_ptr<const data::Pipeline>> DatasetHandle::Open(Session& session) {
   if (pipeline != nullptr) return pipeline;
   data::FeedOptions feed;
   feed.seed = seed >= 0 ? static_cast<uint64_t>(seed) : session.seed;
-  ASSIGN_OR_RETURN(pipeline, data::Pipeline::Open(description, feed));
+  auto opened = data::Pipeline::Open(description, feed);
+  if (!opened.ok()) {
+    // Files that are missing or bad, against a chain that makes no sense.
+    if (!absl::IsInvalidArgument(opened.status())) session.exit_code = kExitData;
+    return opened.status();
+  }
+  pipeline = *std::move(opened);
   for (const std::string& notice : pipeline->notices()) std::fprintf(stderr, "mslua: note: %s\n", notice.c_str());
   return pipeline;
 }

@@ -16,7 +16,7 @@ struct DatasetHandle {
   std::shared_ptr<const data::Pipeline> pipeline;
 
   // Opens it on the first call; notices go to stderr.
-  StatusOr<std::shared_ptr<const data::Pipeline>> Open(const Session& session);
+  StatusOr<std::shared_ptr<const data::Pipeline>> Open(Session& session);
 };
 
 template <>

@@ -637,6 +637,7 @@ StatusOr<double> LuaTrainer::Train(Session& session) {
     if (resume == "last") {
       from = !checkpoint_directory.empty() ? checkpoint_directory : absl::StrCat(folder, "/ckpt");
     }
+    session.exit_code = kExitStorage;  // until it is read
     ASSIGN_OR_RETURN(const auto ckpt, checkpoint::LoadCheckpoint(from));
     std::string ignored;
     ASSIGN_OR_RETURN(const TrainState state, RestoreCheckpoint(*ckpt, session.store(), &ignored));
@@ -644,6 +645,7 @@ StatusOr<double> LuaTrainer::Train(Session& session) {
     if (!ignored.empty())
       std::fprintf(stderr, "mslua: note: %s has tensors that this run does not: %s\n", ckpt->path().c_str(),
                    ignored.c_str());
+    session.exit_code = 0;
     RETURN_IF_ERROR(trainer->Restore(state));
     resumed_from = ckpt->path();
     std::fprintf(stderr, "mslua: goes on from %s, step %lld\n", resumed_from.c_str(),
