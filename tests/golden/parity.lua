@@ -6,7 +6,6 @@ local nn = ms.nn
 
 local path, mode, recipes = unpack(core.options.args)
 local dtype = ({ f64 = "float64", f32 = "float32" })[mode]
-core.options.reference_kernels = mode == "f64"
 
 -- JSON of numbers, plain strings, lists and objects, as a Lua table.
 local function read_json(file)

@@ -249,7 +249,7 @@ def text(n, t):
 
 
 GPT_SMALL = {"layers": 2, "heads": 4, "dim": 32, "block": 16, "batch_size": 3}
-GPT = {"layers": 4, "heads": 4, "dim": 128, "block": 64, "batch_size": 4}
+GPT = {"layers": 2, "heads": 4, "dim": 64, "block": 32, "batch_size": 4}
 
 NETWORKS = {
     "quickstart": {
@@ -258,22 +258,22 @@ NETWORKS = {
     },
     "lenet": {
         "recipe": "lenet_mnist", "make": LeNet, "update": momentum(cosine(0, 0.02, 800), 0.9),
-        "f64": case(5, *images(8, 1)), "f32": case(20, *images(32, 1)),
+        "f64": case(5, *images(8, 1)), "f32": case(20, *images(8, 1)),
     },
     "char_gpt": {
         "recipe": "char_gpt", "make": Gpt,
         "update": adam_weight_decay(warm(cosine(1e-4, 1e-3, 1900), 100), 0.9, 0.99, 1e-8, 0.1, 1.0),
-        "f64": case(5, *text(3, 16), **GPT_SMALL), "f32": case(20, *text(4, 64), **GPT),
+        "f64": case(5, *text(3, 16), **GPT_SMALL), "f32": case(20, *text(4, 32), **GPT),
     },
     "resnet18": {
         "recipe": "resnet18_cifar10", "make": lambda p: ResNet(p, [2, 2, 2, 2], False, "cifar"),
         "update": momentum(one_cycle(0.1, 1000), 0.9, True, 5e-4),
-        "f64": case(5, *images(4, 3), width=8), "f32": case(5, *images(4, 3), width=64), "spread": True,
+        "f64": case(5, *images(4, 3), width=8), "f32": case(5, *images(4, 3), width=16), "spread": True,
     },
     "resnet50": {
         "recipe": "resnet50_cifar10", "make": lambda p: ResNet(p, [3, 4, 6, 3], True, "imagenet"),
         "update": momentum(lambda step: 0.01, 0.9),
-        "f64": case(5, *images(4, 3), width=8, image_size=32), "f32": case(5, *images(8, 3), width=64, image_size=32),
+        "f64": case(5, *images(4, 3), width=8, image_size=32), "f32": case(5, *images(8, 3), width=16, image_size=32),
         "spread": True,
     },
 }
@@ -326,9 +326,9 @@ def main():
         if name not in NETWORKS:
             sys.exit("unknown network '%s', expected one of %s" % (name, ", ".join(NETWORKS)))
         path = os.path.join(FOLDER, name + ".json")
+        text = json.dumps(golden(NETWORKS[name]), indent=1)
         with open(path, "w") as f:
-            json.dump(golden(NETWORKS[name]), f, indent=1)
-            f.write("\n")
+            f.write(text + "\n")
         print(os.path.normpath(path))
 
 

@@ -60,7 +60,10 @@ def initial(seed, name, shape, rule):
         return rule[1] * normal(seed, name, shape).astype(np.float64)
     if kind == "he_normal_fan_out":
         return np.sqrt(2.0) / np.sqrt(shape[0] * area) * normal(seed, name, shape).astype(np.float64)
-    bound = rule[1] if kind == "uniform" else np.sqrt(3.0) * (np.sqrt(2 / (1 + np.sqrt(5.0)**2)) / np.sqrt(shape[1] * area))
+    if kind == "uniform":
+        bound = rule[1]
+    else:
+        bound = np.sqrt(3.0) * (np.sqrt(2 / (1 + np.sqrt(5.0)**2)) / np.sqrt(shape[1] * area))
     return bound * (2.0 * uniform(seed, name, shape).astype(np.float64) - 1)
 
 
