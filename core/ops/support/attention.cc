@@ -8,10 +8,13 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/ops/support/attention.cc"
-#include "core/ops/support/simd-inl.h"
-#include "hwy/contrib/math/math-inl.h"
+// foreach_target.h first: it includes this file once for each instruction set.
+// clang-format off
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "hwy/contrib/math/math-inl.h"
+#include "core/ops/support/simd-inl.h"
+// clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace mslua {

@@ -2,9 +2,12 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/ops/support/small_matmul.cc"
-#include "core/ops/support/simd-inl.h"
+// foreach_target.h first: it includes this file once for each instruction set.
+// clang-format off
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "core/ops/support/simd-inl.h"
+// clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace mslua {
