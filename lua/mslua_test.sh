@@ -62,7 +62,7 @@ no
 LINES
 out=$("$program" repl < lines 2>&1)
 code=$?
-expect "repl" 0 "[3. 3.]"
+expect "repl" 0 "[3., 3.]"
 expect "repl" 0 "42"
 expect "repl" 0 "Flatten"
 expect "repl" 0 "{1, {2}}"
