@@ -63,7 +63,7 @@ TEST_F(SessionTest, MakersAndFields) {
   EXPECT_EQ(Eval("return core.eye(2)"), "[[1., 0.],\n [0., 1.]]");
   EXPECT_EQ(Eval("return core.arange(1, 2, 0.25)"), "[1.  , 1.25, 1.5 , 1.75]");
   EXPECT_EQ(Eval("return core.arange(3, 'int64').dtype, core.arange(3).dtype"), "int64 int32");
-  EXPECT_EQ(Eval("local t = core.tensor {{1, 2}, {3, 4}} return t[1][2], t[-1][1], t[2]"), "2 3 [3. 4.]");
+  EXPECT_EQ(Eval("local t = core.tensor {{1, 2}, {3, 4}} return t[1][2], t[-1][1], t[2]"), "2 3 [3., 4.]");
   EXPECT_EQ(Eval("return core.tensor({1, 2, 3, 4}, 'float32', {2, 2}):reshape(-1), core.tensor(2.5):item()"),
             "[1., 2., 3., 4.] 2.5");
   EXPECT_EQ(Eval("local t = core.tensor({{1, 2}, {3, 4}}, 'int32'):totable() return t[2][1], "
@@ -96,7 +96,7 @@ TEST_F(SessionTest, ArithmeticBroadcasts) {
 TEST_F(SessionTest, MethodsReduceAndTranspose) {
   EXPECT_EQ(
       Eval("local t = core.tensor {{1, 2}, {3, 6}} return t:sum(), t:mean(1), t:max(-1), t:argmax(), t:argmax(2)"),
-      "12.0 [2. 4.] [2. 6.] 3 [1 1]");
+      "12.0 [2., 4.] [2., 6.] 3 [1, 1]");
   EXPECT_EQ(Eval("return core.tensor {{1, 2}, {3, 4}}:transpose()"), "[[1., 3.],\n [2., 4.]]");
   EXPECT_EQ(Eval("return core.zeros({2, 3, 4}):transpose(2, 1, 3).shape[1]"), "3");
 }

@@ -2,7 +2,6 @@
 -- tools/golden/generate.py wrote the file, from the same initial values and data.
 local core = require "mslua.core"
 local ms = require "mslua"
-local nn = ms.nn
 
 local path, mode, recipes = unpack(core.options.args)
 local dtype = ({ f64 = "float64", f32 = "float32" })[mode]
