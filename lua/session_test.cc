@@ -199,7 +199,7 @@ TEST_F(SessionTest, LoopsThatTraceForeverStop) {
 TEST_F(SessionTest, ParametersAreMadeOnUse) {
   EXPECT_EQ(Eval("p = core.parameter {name = 'a', shape = {2}, init = {'constant', 3}} return #core.store(), p.value, "
                  "#core.store()"),
-            "0 [3. 3.] 1");
+            "0 [3., 3.] 1");
   EXPECT_EQ(Eval("p.value = {1, 2} return p.value, p + 1, p.name, p.requires_grad, p.shape[1]"),
             "[1., 2.] [2., 3.] a true 2");
   EXPECT_EQ(Eval("p.name = 'b'"), "test.lua:1: parameter 'a': name is settable until the parameter is used");
@@ -234,17 +234,17 @@ TEST_F(SessionTest, InitialValuesDependOnSeedAndNameAlone) {
 TEST_F(SessionTest, ValueAndGrad) {
   EXPECT_EQ(Eval("g = core.value_and_grad(function(x, y) return (x * x * y):sum() end, {1, 2})\n"
                  "local v, d = g(core.tensor {1, 2}, core.tensor {3, 4}) return v[1], d[1], d[2]"),
-            "19.0 [ 6. 16.] [1. 4.]");
+            "19.0 [ 6., 16.] [1., 4.]");
   EXPECT_EQ(Eval("local v, d = g(core.tensor {1, 2, 3}, core.tensor {1, 1, 1}) return d[1]"), "[2., 4., 6.]");
   EXPECT_EQ(Eval("local w = core.parameter {name = 'w', init = {2, 3}}\n"
                  "local h = core.value_and_grad(function(x) return (w * x):sum(), x + 1 end, {}, {w})\n"
                  "local v, a, d = h(core.tensor {5, 7}) return v[1], v[2], #a, d[1]"),
-            "31.0 [6. 8.] 0 [5. 7.]");
+            "31.0 [6., 8.] 0 [5., 7.]");
   // The gradient of a gradient: inside a trace the calls nest.
   EXPECT_EQ(Eval("local inner = core.value_and_grad(function(x) return (x ^ 2 * x):sum() end)\n"
                  "local outer = core.value_and_grad(function(x) local v, d = inner(x) return d[1]:sum() end)\n"
                  "local v, d = outer(core.tensor {1, 2}) return v[1], d[1]"),
-            "15.0 [ 6. 12.]");
+            "15.0 [ 6., 12.]");
   EXPECT_EQ(Eval("core.value_and_grad(function(x) return x end)(core.tensor {1, 2})"),
             "test.lua:1: value_and_grad: the function's first result should be a float scalar, got f32[2] (take its "
             ":sum() or :mean())");

@@ -1,7 +1,7 @@
 -- Compares a recipe's network with PyTorch's numbers: mslua run parity.lua NETWORK.json f64|f32 RECIPES
 -- tools/golden/generate.py wrote the file, from the same initial values and data.
 local core = require "mslua.core"
-local ms = require "mslua"
+require "mslua"
 
 local path, mode, recipes = unpack(core.options.args)
 local dtype = ({ f64 = "float64", f32 = "float32" })[mode]

@@ -8,7 +8,7 @@ mslua=$here/$1
 recipe=$here/$2
 cd "$TEST_TMPDIR"
 if [ -n "${3:-}" ]; then
-  "$mslua" data make "$3" "$TEST_TMPDIR/data" --samples 1000
+  "$mslua" data make "$3" "$TEST_TMPDIR/data" --samples 2000
   exec "$mslua" verify "$recipe" --preset smoke "data_path=$TEST_TMPDIR/data"
 fi
 exec "$mslua" verify "$recipe" --preset smoke
