@@ -78,7 +78,7 @@ std::vector<VerbDef> MakeVerbs() {
         "mslua train recipes/resnet18_cifar10.lua --out runs/a --resume train.epochs=20"}},
       {"eval", "RECIPE [key=value ...] [flags]", "metrics of a recipe on its eval_dataset", 1, 1, true,
        {Checkpoint(), Device(), Preset(), Json()},
-       {"mslua eval recipes/lenet_mnist.lua", "mslua eval recipes/lenet_mnist.lua --ckpt best data_path=/data/mnist",
+       {"mslua eval recipes/lenet_mnist.lua", "mslua eval recipes/lenet_mnist.lua --ckpt last data_path=/data/mnist",
         "mslua eval recipes/resnet18_cifar10.lua --ckpt runs/a/ckpt --json"}},
       {"run", "SCRIPT [argument ...] [flags]", "run an imperative Lua script", 1, kUnlimited, true,
        {Ranks(), Device(), Preset(), Seed(), Int("max-steps", "N", 1, "stop each training after N steps")},
