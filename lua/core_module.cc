@@ -141,6 +141,7 @@ int OpenCoreModule(lua_State* L) {
   OpenDatasets(L);
   OpenCheckpoints(L);
   OpenTrainers(L);
+  OpenSteppers(L);
   SetFunctions(L, {{"kind", Entry<Kind>},
                    {"set_seed", Entry<SetSeed>},
                    {"seed", Entry<GetSeed>},

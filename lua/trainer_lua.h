@@ -1,14 +1,23 @@
 // Training in Lua: core.trainer, core.evaluate, core.stepper.
 #pragma once
 
-struct lua_State;
+#include <memory>
+#include <string>
+
+#include "lua/graph_lua.h"
 
 namespace mslua {
 
 // The registry's name of core.options, which ms.set_context and the flags write.
 inline constexpr char kOptionsKey[] = "mslua.options";
 
+// The field `graph` of the table at `index`.
+StatusOr<std::shared_ptr<TracedGraph>> FieldGraph(lua_State* L, int index, const std::string& what);
+// Makes the parameters' values where they are not there yet, and compiles with the session's options.
+StatusOr<std::unique_ptr<Executable>> CompileGraph(Session& session, const TracedGraph& graph);
+
 // Entries of the module, into the table on the top of the stack.
 void OpenTrainers(lua_State* L);
+void OpenSteppers(lua_State* L);
 
 }  // namespace mslua

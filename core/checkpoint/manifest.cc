@@ -42,7 +42,8 @@ Json ToJson(const RunState& run) {
           {"schedule_step", run.schedule_step},
           {"recipe_hash", run.recipe_hash},
           {"graph_hash", run.graph_hash},
-          {"plan", run.plan}};
+          {"plan", run.plan},
+          {"counters", run.counters}};
 }
 
 Status ParseRun(const Json& json, RunState* run) {
@@ -57,7 +58,13 @@ Status ParseRun(const Json& json, RunState* run) {
   RETURN_IF_ERROR(GetInt(json, "schedule_step", &run->schedule_step));
   RETURN_IF_ERROR(GetString(json, "recipe_hash", &run->recipe_hash));
   RETURN_IF_ERROR(GetString(json, "graph_hash", &run->graph_hash));
-  return GetString(json, "plan", &run->plan);
+  RETURN_IF_ERROR(GetString(json, "plan", &run->plan));
+  ASSIGN_OR_RETURN(const Json* counters, GetObject(json, "counters"));
+  for (const auto& [name, value] : counters->items()) {
+    if (!value.is_number()) return absl::DataLossError(absl::StrCat("counter '", name, "' is no number"));
+    run->counters[name] = value.get<double>();
+  }
+  return absl::OkStatus();
 }
 
 // The CRCs are one string of 8 digits a chunk: a model of 100 GB has 100 000.

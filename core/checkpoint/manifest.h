@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,8 @@ struct RunState {
   int64_t schedule_step = 0;  // of the optimizer's schedules (less than `step` where steps were skipped)
   std::string recipe_hash;
   std::string graph_hash;
-  std::string plan;  // decisions of the plan (R4), opaque
+  std::string plan;                        // decisions of the plan (R4), opaque
+  std::map<std::string, double> counters;  // of the training's hooks, by name; finite
 };
 
 struct DataFile {

@@ -12,10 +12,24 @@ double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 }  // namespace
 
 StatusOr<std::unique_ptr<CheckpointHook>> CheckpointHook::Create(const CheckpointOptions& options, const Store* store,
+                                                                 const Trainer* trainer,
                                                                  std::function<void(const std::string&)> notice) {
-  ASSIGN_OR_RETURN(checkpoint::CheckpointKeeper keeper,
-                   checkpoint::CheckpointKeeper::Create(options.keeper, options.resumed_from, Now()));
-  return std::unique_ptr<CheckpointHook>(new CheckpointHook(options, store, std::move(notice), std::move(keeper)));
+  using checkpoint::CheckpointKeeper;
+  ASSIGN_OR_RETURN(CheckpointKeeper keeper, CheckpointKeeper::Create(options.keeper, options.resumed_from, Now()));
+  std::unique_ptr<CheckpointHook> hook(
+      new CheckpointHook(options, store, trainer, std::move(notice), std::move(keeper)));
+  if (options.keep_best) {
+    checkpoint::KeeperOptions best = options.keeper;
+    best.directory += "/best";
+    best.keep_checkpoint_max = 1;
+    // A run that goes on from any checkpoint of this directory goes on with its best one too.
+    std::string resumed = options.resumed_from;
+    const auto there = checkpoint::ListCheckpoints(best.directory);
+    if (!resumed.empty() && there.ok() && !there->empty()) resumed = there->front().path;
+    ASSIGN_OR_RETURN(CheckpointKeeper best_keeper, CheckpointKeeper::Create(best, resumed, Now()));
+    hook->best_ = std::make_unique<CheckpointKeeper>(std::move(best_keeper));
+  }
+  return hook;
 }
 
 int64_t CheckpointHook::NextStep(const TrainState& state) {
@@ -36,6 +50,12 @@ Status CheckpointHook::AtStep(const TrainState& state) {
 void CheckpointHook::Save(const TrainState& state) {
   if (saved_step_ == state.step) return;
   saved_step_ = state.step;
+  SaveTo(&keeper_, state);
+}
+
+void CheckpointHook::SaveBest(const TrainState& state) { SaveTo(best_.get(), state); }
+
+void CheckpointHook::SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainState& state) {
   checkpoint::RunState run;
   run.job = options_.job;
   run.epoch = state.epoch;
@@ -46,20 +66,22 @@ void CheckpointHook::Save(const TrainState& state) {
   run.schedule_step = state.step;
   run.recipe_hash = options_.recipe_hash;
   run.graph_hash = options_.graph_hash;
+  run.counters = trainer_->SaveCounters();
   std::vector<checkpoint::TensorData> tensors;
   for (const auto& e : store_->entries()) tensors.push_back({e->name, e->type, e->memory.data()});
   // The tutorials' name: the epoch that runs, from 1, and the step within it.
   const bool at_end = state.step_in_epoch == 0 && state.epoch > 0;
-  last_path_ = keeper_.PathFor(at_end ? state.epoch : state.epoch + 1, state.step);
-  const auto then = [this, path = last_path_] { return keeper_.Saved(path, Now()); };
-  Status done = saver_.Start(last_path_, run, tensors, 1, then);
+  const std::string path = keeper->PathFor(at_end ? state.epoch : state.epoch + 1, state.step);
+  if (keeper == &keeper_) last_path_ = path;
+  const auto then = [keeper, path] { return keeper->Saved(path, Now()); };
+  Status done = saver_.Start(path, run, tensors, 1, then);
   if (done.ok() && !options_.async_save) done = saver_.Wait();
   if (!done.ok()) notice_(absl::StrCat("checkpoint not saved: ", done.message()));
 }
 
 void CheckpointHook::AtEnd(const TrainState& state, const Status& outcome) {
-  // After an error the store may hold half a step.
-  if (options_.save_at_end && state.step > 0 && (outcome.ok() || absl::IsCancelled(outcome))) Save(state);
+  const bool wanted = outcome.ok() || absl::IsCancelled(outcome) ? options_.save_at_end : options_.exception_save;
+  if (wanted && state.whole && state.step > 0) Save(state);
   const Status last = saver_.Wait();
   if (!last.ok()) notice_(absl::StrCat("checkpoint not saved: ", last.message()));
 }

@@ -56,15 +56,4 @@ StatusOr<std::vector<std::pair<std::string, double>>> Evaluator::Run() {
   return sums;
 }
 
-std::string EvalLine(int64_t epoch, const std::vector<std::pair<std::string, double>>& metrics) {
-  std::string line = absl::StrCat("eval: epoch ", epoch);
-  for (const auto& m : metrics) {
-    if (absl::StartsWith(m.first, "top") || m.first == "accuracy")
-      absl::StrAppendFormat(&line, ", %s %.1f%%", m.first, 100 * m.second);
-    else
-      absl::StrAppendFormat(&line, ", %s %.4g", m.first, m.second);
-  }
-  return line;
-}
-
 }  // namespace mslua

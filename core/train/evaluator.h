@@ -31,7 +31,4 @@ class Evaluator {
   int64_t samples_ = 0;
 };
 
-// "eval: epoch 3, loss 0.91, top1 68.2%"; a metric whose name begins with "top" or is "accuracy" is a share.
-std::string EvalLine(int64_t epoch, const std::vector<std::pair<std::string, double>>& metrics);
-
 }  // namespace mslua

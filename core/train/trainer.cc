@@ -60,7 +60,19 @@ StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Executable* step, data::Loade
   return t;
 }
 
-Status Trainer::Restore(const TrainState& state) {
+double CounterOf(const Counters& counters, const std::string& name, double otherwise) {
+  const auto found = counters.find(name);
+  return found == counters.end() ? otherwise : found->second;
+}
+
+Counters Trainer::SaveCounters() const {
+  Counters counters;
+  for (const TrainHook* h : hooks_) h->SaveCounters(&counters);
+  return counters;
+}
+
+Status Trainer::Restore(const TrainState& state, const Counters& counters) {
+  for (TrainHook* h : hooks_) h->RestoreCounters(counters);
   state_ = state;
   state_.samples = 0;
   in_epoch_ = state.step_in_epoch > 0;
@@ -140,6 +152,7 @@ StatusOr<bool> Trainer::StepImpl() {
     executable_->BindInputAt(column_positions_[c], data);
   }
   RETURN_IF_ERROR(SetScalars());
+  state_.whole = false;
   RETURN_IF_ERROR(executable_->Run());
   const TensorView loss = executable_->Output(0);
   state_.loss = loss.type.dtype == DType::kF32 ? *loss.as<float>() : LoadAsDouble(loss.type.dtype, loss.data, 0);
@@ -155,6 +168,7 @@ StatusOr<bool> Trainer::StepImpl() {
     return absl::OutOfRangeError(
         absl::StrCat("the loss is ", std::isnan(state_.loss) ? "NaN" : "infinite", " at step ", state_.step));
   }
+  state_.whole = true;
   console_->Loss(state_.epoch + 1, state_.step_in_epoch, static_cast<float>(state_.loss), last);
   RETURN_IF_ERROR(RunHooks());
   return true;
@@ -166,6 +180,7 @@ Status Trainer::Loop() {
     RETURN_IF_ERROR(StepImpl().status());
     if (stop_.load(std::memory_order_relaxed)) return absl::CancelledError("stopped on request");
   }
+  for (TrainHook* h : hooks_) RETURN_IF_ERROR(h->AtLastStep(state_));
   return absl::OkStatus();
 }
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,7 +24,13 @@ struct TrainState {
   int64_t step_in_epoch = 0;  // of the current epoch
   double loss = 0;            // of the last step
   int64_t samples = 0;        // seen since Run began
+  bool whole = true;          // false: a step broke off, or its loss was no number; the store may hold half a step
 };
+
+// What a hook must remember for a resumed run to go on bit for bit, by name ("loss_scale.value"); finite numbers.
+using Counters = std::map<std::string, double>;
+// The counter of that name, else `otherwise` (a checkpoint of a run without that hook).
+double CounterOf(const Counters& counters, const std::string& name, double otherwise);
 
 // Something that happens at step boundaries: checkpoints, evaluation, Lua callbacks, metrics.
 class TrainHook {
@@ -36,8 +43,12 @@ class TrainHook {
   // state.epoch counts the epoch that ended.
   virtual Status AtEpochEnd(const TrainState& state) { return absl::OkStatus(); }
   virtual Status AtBegin(const TrainState& state) { return absl::OkStatus(); }
+  // When training is done: all epochs, max_steps or a hook's wish; not after an error or an outside request to stop.
+  virtual Status AtLastStep(const TrainState& state) { return absl::OkStatus(); }
   // Also after an error or a stop; `outcome` says which.
   virtual void AtEnd(const TrainState& state, const Status& outcome) {}
+  virtual void SaveCounters(Counters* counters) const {}
+  virtual void RestoreCounters(const Counters& counters) {}
 };
 
 struct TrainerOptions {
@@ -72,8 +83,10 @@ class Trainer {
   // One step, at most; the state then says what happened. False at an epoch's end (no step was made).
   StatusOr<bool> Step();
 
-  // Goes on from there (resume); before Run.
-  Status Restore(const TrainState& state);
+  // Goes on from there (resume); before Run, when all hooks are there.
+  Status Restore(const TrainState& state, const Counters& counters);
+  // Of all hooks.
+  Counters SaveCounters() const;
   const TrainState& state() const { return state_; }
   // Overrides a scheduled scalar from the next step on (".set lr"); NaN gives it back to its schedule.
   Status Override(const std::string& input, double value);

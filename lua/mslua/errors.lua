@@ -7,12 +7,13 @@ local M = {}
 ---@type fun(format: string, ...: any)
 M.fail = core.fail
 
---- How a value is shown in a message: strings quoted, lists written out, the rest by its kind.
+--- How a value is shown in a message: strings quoted, lists written out, tensors by their type, the rest by its kind.
 ---@param value any
 ---@return string
 function M.show(value)
   if type(value) == "string" then return ("%q"):format(value) end
   if type(value) == "function" then return "a function" end
+  if core.kind(value) == "Tensor" then return ("%s[%s]"):format(value.dtype, table.concat(value.shape, ", ")) end
   if type(value) ~= "table" or getmetatable(value) then return tostring(value) end
   local items = {}
   for i, item in ipairs(value) do

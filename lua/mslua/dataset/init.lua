@@ -59,19 +59,41 @@ M.GeneratorDataset = define("GeneratorDataset", {
   }
 end)
 
---- Tensors (or nested lists) whose rows are the samples: `NumpySlicesDataset({x, y}, {"data", "label"})`.
+-- { x, y } with their names, or { data = x, label = y }: then the names are the keys, sorted unless column_names says
+-- their order (a Lua table has none).
+local function named_columns(data, column_names)
+  local keys = errors.names(data)
+  if #keys == 0 then return data, column_names end
+  if #data > 0 then errors.fail "NumpySlicesDataset: data: expected a list of arrays or named arrays, got both" end
+  local names, arrays = column_names or keys, {}
+  if #names ~= #keys then
+    errors.fail("NumpySlicesDataset: column_names: expected the %d keys of data in their order, got %s", #keys,
+      errors.show(names))
+  end
+  for i, name in ipairs(names) do
+    if data[name] == nil then
+      errors.fail("NumpySlicesDataset: column_names: data has no '%s'%s", name, core.did_you_mean(name, keys))
+    end
+    arrays[i] = data[name]
+  end
+  return arrays, names
+end
+
+--- Tensors (or nested lists) whose rows are the samples: `NumpySlicesDataset({x, y}, {"data", "label"})`, or
+--- `NumpySlicesDataset({data = x, label = y}, {"data", "label"})`.
 M.NumpySlicesDataset = define("NumpySlicesDataset", {
-  { "data", "list", required = true },
+  { "data", "table", required = true },
   { "column_names", "strings" },
 }, function(a)
-  local columns = {}
-  for i, v in ipairs(a.data) do
+  local columns, arrays, names = {}, named_columns(a.data, a.column_names)
+  for i, v in ipairs(arrays) do
     local t = core.kind(v) == "Tensor" and v or core.tensor(v)
-    columns[i] = { name = a.column_names and a.column_names[i] or "column_" .. i - 1, value = t }
+    columns[i] = { name = names and names[i] or "column_" .. i - 1, value = t }
   end
-  if a.column_names and #a.column_names ~= #columns then
-    errors.fail("NumpySlicesDataset: %d arrays and %d column_names", #columns, #a.column_names)
+  if names and #names ~= #columns then
+    errors.fail("NumpySlicesDataset: %d arrays and %d column_names", #columns, #names)
   end
+  if #columns == 0 then errors.fail "NumpySlicesDataset: data: expected at least one array, got {}" end
   return { kind = "numpy_slices", columns = columns }
 end)
 

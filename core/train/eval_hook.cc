@@ -1,0 +1,74 @@
+#include "core/train/eval_hook.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace mslua {
+
+int64_t EvalHook::NextStep(const TrainState& s) {
+  if (every_steps_ == 0) return INT64_MAX;
+  return done_ == s.step ? (s.step / every_steps_ + 1) * every_steps_
+                         : (s.step + every_steps_ - 1) / every_steps_ * every_steps_;
+}
+
+Status EvalHook::AtStep(const TrainState& s) { return s.step == 0 ? absl::OkStatus() : Evaluate(s, s.epoch + 1); }
+
+Status EvalHook::AtEpochEnd(const TrainState& s) {
+  return every_epochs_ > 0 && s.epoch % every_epochs_ == 0 ? Evaluate(s, s.epoch) : absl::OkStatus();
+}
+
+Status EvalHook::AtLastStep(const TrainState& s) {
+  if (s.step == 0 || (every_epochs_ == 0 && every_steps_ == 0)) return absl::OkStatus();
+  return Evaluate(s, s.step_in_epoch == 0 ? s.epoch : s.epoch + 1);
+}
+
+Status EvalHook::Evaluate(const TrainState& s, int64_t epoch) {
+  if (done_ == s.step) return absl::OkStatus();
+  done_ = s.step;
+  ASSIGN_OR_RETURN(const Numbers values, evaluator_->Run());
+  std::string line = absl::StrCat("eval: epoch ", epoch);
+  Numbers record;
+  std::vector<double> shown;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const MetricInfo info = i < metrics_.size() ? metrics_[i] : MetricInfo{values[i].first, "mean"};
+    const double v = info.kind == "perplexity" ? std::exp(values[i].second) : values[i].second;
+    if (info.kind == "percent")
+      absl::StrAppendFormat(&line, ", %s %.1f%%", info.name, 100 * v);
+    else
+      absl::StrAppendFormat(&line, ", %s %.4g", info.name, v);
+    record.emplace_back(absl::StrCat("eval_", info.name), v);
+    progress_->Set(record.back().first, v);
+    shown.push_back(v);
+  }
+  progress_->console->Line(line);
+  if (progress_->metrics != nullptr) progress_->metrics->Write(s, record);
+  if (Better(shown) && on_best_) on_best_(s);
+  return absl::OkStatus();
+}
+
+bool EvalHook::Better(const std::vector<double>& values) {
+  if (values.empty()) return false;
+  size_t by = 0;
+  while (by < metrics_.size() && metrics_[by].kind != "percent") ++by;
+  const bool more = by < values.size() && by < metrics_.size();
+  const double value = more ? values[by] : -values[0];
+  if (std::isnan(value) || (has_best_ && value <= best_)) return false;
+  has_best_ = true;
+  best_ = value;
+  return true;
+}
+
+void EvalHook::SaveCounters(Counters* counters) const {
+  (*counters)["eval.done"] = static_cast<double>(done_);
+  if (has_best_) (*counters)["eval.best"] = best_;
+}
+
+void EvalHook::RestoreCounters(const Counters& counters) {
+  done_ = static_cast<int64_t>(CounterOf(counters, "eval.done", 0));
+  has_best_ = counters.count("eval.best") > 0;
+  best_ = CounterOf(counters, "eval.best", 0);
+}
+
+}  // namespace mslua

@@ -1,0 +1,53 @@
+// Evaluation while training: every so many epochs or steps, and once more where training ends between them.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/train/evaluator.h"
+#include "core/train/progress.h"
+
+namespace mslua {
+
+struct MetricInfo {
+  std::string name;
+  std::string kind;  // "mean", "percent" (a share, of which more is better), "perplexity" (exp of the mean)
+};
+
+class EvalHook : public TrainHook {
+ public:
+  // 0: not by this rule. `best` is called after an evaluation that was better than all before: more of the first
+  // metric that is a share, else less of the first metric.
+  EvalHook(Progress* progress, Evaluator* evaluator, std::vector<MetricInfo> metrics, int64_t every_epochs,
+           int64_t every_steps)
+      : progress_(progress),
+        evaluator_(evaluator),
+        metrics_(std::move(metrics)),
+        every_epochs_(every_epochs),
+        every_steps_(every_steps) {}
+  void OnBest(std::function<void(const TrainState&)> best) { on_best_ = std::move(best); }
+
+  int64_t NextStep(const TrainState& s) override;
+  Status AtStep(const TrainState& s) override;
+  Status AtEpochEnd(const TrainState& s) override;
+  Status AtLastStep(const TrainState& s) override;
+  void SaveCounters(Counters* counters) const override;
+  void RestoreCounters(const Counters& counters) override;
+
+ private:
+  Status Evaluate(const TrainState& s, int64_t epoch);
+  // Whether these values, as they are shown, beat all before.
+  bool Better(const std::vector<double>& values);
+
+  Progress* const progress_;
+  Evaluator* const evaluator_;
+  const std::vector<MetricInfo> metrics_;
+  const int64_t every_epochs_, every_steps_;
+  std::function<void(const TrainState&)> on_best_;
+  int64_t done_ = 0;
+  bool has_best_ = false;
+  double best_ = 0;
+};
+
+}  // namespace mslua

@@ -1,0 +1,32 @@
+#include "core/train/loss_scale_hook.h"
+
+#include <algorithm>
+
+namespace mslua {
+
+Status LossScaleHook::AtStep(const TrainState& s) {
+  if (s.step == 0 || seen_ == s.step) return absl::OkStatus();
+  seen_ = s.step;
+  if (*executable_->Output(finite_).as<float>() < 0.5f) {
+    scale_ = std::max(1.0, scale_ / factor_);
+    good_ = 0;
+  } else if (++good_ >= window_) {
+    scale_ *= factor_;
+    good_ = 0;
+  }
+  return absl::OkStatus();
+}
+
+void LossScaleHook::SaveCounters(Counters* counters) const {
+  if (!dynamic_) return;
+  (*counters)["loss_scale.value"] = scale_;
+  (*counters)["loss_scale.good"] = static_cast<double>(good_);
+}
+
+void LossScaleHook::RestoreCounters(const Counters& counters) {
+  if (!dynamic_) return;
+  scale_ = CounterOf(counters, "loss_scale.value", scale_);
+  good_ = static_cast<int64_t>(CounterOf(counters, "loss_scale.good", 0));
+}
+
+}  // namespace mslua

@@ -1,0 +1,34 @@
+// The scale of the loss: halved after a step with infinite gradients, raised after `window` good ones (MindSpore's
+// DynamicLossScaleManager), or fixed.
+#pragma once
+
+#include "core/runtime/executable.h"
+#include "core/train/trainer.h"
+
+namespace mslua {
+
+class LossScaleHook : public TrainHook {
+ public:
+  // Output `finite` of the step says whether all gradients were finite (f32, 1 or 0).
+  LossScaleHook(const Executable* executable, int finite, double value, double factor, int64_t window, bool dynamic)
+      : executable_(executable), finite_(finite), scale_(value), factor_(factor), window_(window), dynamic_(dynamic) {}
+  double scale() const { return scale_; }
+
+  int64_t NextStep(const TrainState& s) override {
+    return dynamic_ ? (seen_ == s.step ? s.step + 1 : s.step) : INT64_MAX;
+  }
+  Status AtStep(const TrainState& s) override;
+  void SaveCounters(Counters* counters) const override;
+  void RestoreCounters(const Counters& counters) override;
+
+ private:
+  const Executable* const executable_;
+  const int finite_;
+  double scale_;
+  const double factor_;
+  const int64_t window_;
+  const bool dynamic_;
+  int64_t good_ = 0, seen_ = 0;
+};
+
+}  // namespace mslua

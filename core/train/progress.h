@@ -1,0 +1,31 @@
+// What the parts of one training tell each other: the numbers that were found, and that somebody asked for the end.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/train/console.h"
+#include "core/train/metrics.h"
+#include "core/train/trainer.h"
+
+namespace mslua {
+
+using Numbers = std::vector<std::pair<std::string, double>>;
+
+struct Progress {
+  Trainer* trainer = nullptr;
+  Console* console = nullptr;
+  MetricsHook* metrics = nullptr;  // null where nothing is recorded
+  int64_t epochs = 1, steps_per_epoch = 1;
+  Numbers found;         // "loss" of the last epoch, "eval_loss", ...
+  bool stopped = false;  // by a callback: training is then done, not broken off
+
+  void Set(const std::string& name, double value);
+  // Null where it was not found.
+  const double* Find(const std::string& name) const;
+  void Stop();
+};
+
+}  // namespace mslua

@@ -1,0 +1,106 @@
+// core.stepper: one training step at a time, fed by Lua (TrainOneStepCell).
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "lua/callback.h"
+#include "lua/schedule_lua.h"
+#include "lua/tensor_lua.h"
+#include "lua/trainer_lua.h"
+
+namespace mslua {
+namespace {
+
+// One step at a time, fed by Lua.
+struct Stepper {
+  std::shared_ptr<TracedGraph> graph;
+  std::unique_ptr<Executable> executable;
+  Schedule schedule;
+  Callback lr_function;
+  int64_t step = 0;
+};
+
+}  // namespace
+
+template <>
+struct KindName<std::shared_ptr<Stepper>> {
+  static constexpr const char* value = "Stepper";
+};
+
+namespace {
+
+StatusOr<int> StepOnce(lua_State* L, Session& session) {
+  Stepper& s = **static_cast<std::shared_ptr<Stepper>*>(lua_touserdata(L, lua_upvalueindex(1)));
+  std::vector<Tensor> data;
+  std::vector<int32_t> columns;
+  const Graph& graph = s.graph->graph;
+  for (int32_t i : graph.Inputs()) {
+    if (graph.nodes[i].attrs.Str("kind") == kData) columns.push_back(i);
+  }
+  if (static_cast<int>(columns.size()) != lua_gettop(L)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a training step takes ", columns.size(), " tensors, got ", lua_gettop(L)));
+  }
+  for (size_t c = 0; c < columns.size(); ++c) {
+    const Node& node = graph.nodes[columns[c]];
+    ASSIGN_OR_RETURN(Tensor t,
+                     ReadTensor(session, L, static_cast<int>(c) + 1, absl::nullopt, absl::StrCat("argument ", c + 1)));
+    if (t.type != node.outputs[0]) {
+      return absl::InvalidArgumentError(absl::StrCat("argument ", c + 1, " of the training step is ", ToString(t.type),
+                                                     ", it was made for ", ToString(node.outputs[0])));
+    }
+    RETURN_IF_ERROR(s.executable->BindInput(node.attrs.Str("name"), t.data.get()));
+    data.push_back(std::move(t));
+  }
+  double lr = s.lr_function.ok() ? 0 : s.schedule.At(s.step);
+  if (s.lr_function.ok()) {
+    s.lr_function.Push(L);
+    lua_pushnumber(L, static_cast<double>(s.step + 1));
+    lua_pushnumber(L, 1);
+    RETURN_IF_ERROR(session.Call(2, 1));
+    ASSIGN_OR_RETURN(lr, ReadNumber(L, -1, "the learning rate's function should return a number"));
+  }
+  // A step need not read these: SGD knows no number of the step.
+  for (const auto& [name, value] : {std::make_pair("lr", lr), {"step", static_cast<double>(s.step)}}) {
+    const auto& names = s.executable->inputs();
+    if (std::find(names.begin(), names.end(), name) != names.end())
+      RETURN_IF_ERROR(s.executable->SetScalar(name, value));
+  }
+  RETURN_IF_ERROR(s.executable->Run());
+  ++s.step;
+  const TensorView loss = s.executable->Output(0);
+  ASSIGN_OR_RETURN(Tensor out, NewTensor(session, loss.type));
+  std::memcpy(out.data.get(), loss.data, static_cast<size_t>(loss.type.bytes()));
+  PushObject<Tensor>(L, std::move(out));
+  return 1;
+}
+
+// core.stepper(spec)
+StatusOr<int> MakeStepper(lua_State* L, Session& session) {
+  RETURN_IF_ERROR(CheckFields(L, 1, "stepper", {"graph", "schedule", "lr_function"}));
+  auto s = std::make_shared<Stepper>();
+  ASSIGN_OR_RETURN(s->graph, FieldGraph(L, 1, "stepper"));
+  s->lr_function = Callback::Field(session, 1, "lr_function");
+  lua_getfield(L, 1, "schedule");
+  if (!lua_isnil(L, -1)) {
+    ASSIGN_OR_RETURN(s->schedule, ReadSchedule(L, -1));
+  }
+  ASSIGN_OR_RETURN(s->executable, CompileGraph(session, *s->graph));
+  PushObject<std::shared_ptr<Stepper>>(L, std::move(s));
+  lua_pushcclosure(L, Entry<StepOnce>, 1);
+  return 1;
+}
+
+}  // namespace
+
+void OpenSteppers(lua_State* L) {
+  NewKind<std::shared_ptr<Stepper>>(L);
+  lua_pop(L, 1);
+  SetFunctions(L, {{"stepper", Entry<MakeStepper>}});
+}
+
+}  // namespace mslua
