@@ -28,7 +28,8 @@ std::vector<bool> DependsOn(const Graph& graph, Value y, absl::Span<const Value>
   return out;
 }
 
-StatusOr<std::vector<Value>> Gradients(GraphBuilder& g, Value y, absl::Span<const Value> wrt, Value seed) {
+StatusOr<std::vector<Value>> Gradients(GraphBuilder& g, Value y, absl::Span<const Value> wrt, Value seed,
+                                       bool mark_origin) {
   RETURN_IF_ERROR(g.status());
   const TensorType y_type = g.TypeOf(y);
   if (!IsFloat(y_type.dtype))
@@ -71,9 +72,14 @@ StatusOr<std::vector<Value>> Gradients(GraphBuilder& g, Value y, absl::Span<cons
     }
     std::vector<bool> needed;
     for (Value v : node.inputs) needed.push_back(reached[v.node] && IsFloat(g.TypeOf(v).dtype));
-    GradContext context{g, *node.op, node.attrs, node.inputs, outputs, dy, needed};
+    const size_t first = g.graph().nodes.size();
+    Attrs attrs = node.attrs;  // a rule may hand them on to an operator with other inputs
+    attrs.Erase("in_strategy");
+    GradContext context{g, *node.op, attrs, node.inputs, outputs, dy, needed};
     const std::vector<Value> dx = node.op->grad(context);
     if (!g.status().ok()) break;
+    for (size_t n = first; mark_origin && n < g.graph().nodes.size(); ++n)
+      g.graph().nodes[n].attrs.Set("_origin", int64_t{i});
     if (dx.size() != node.inputs.size())
       return absl::InternalError(
           absl::StrCat(node.op->name, ": gradient gives ", dx.size(), " values for ", node.inputs.size(), " inputs"));
@@ -84,7 +90,7 @@ StatusOr<std::vector<Value>> Gradients(GraphBuilder& g, Value y, absl::Span<cons
         return absl::InternalError(absl::StrCat(node.op->name, ": gradient of input ", k, " is ", ToString(got),
                                                 ", expected ", ToString(want)));
       auto [it, fresh] = sums.emplace(node.inputs[k], dx[k]);
-      if (!fresh) it->second = g.Op("add", {it->second, dx[k]});
+      if (!fresh) it->second = g.Op("add", {it->second, dx[k]}, mark_origin ? Attrs{{"_sum", true}} : Attrs());
     }
   }
   g.SetLocation(outer_location);

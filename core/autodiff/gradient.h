@@ -12,7 +12,12 @@ namespace mslua {
 // an operator on the way that has no gradient, with its recipe line.
 //
 // Nodes of the backward pass carry the location of the forward node they come from, scope "grad(...)".
-StatusOr<std::vector<Value>> Gradients(GraphBuilder& g, Value y, absl::Span<const Value> wrt, Value seed = Value());
+//
+// With `mark_origin` they also carry the forward node's number as attribute `_origin`, for the partitioner, which gives
+// them that node's factors; sums of the gradients of a value with several users carry `_sum`, which says that partial
+// values may be added as they are. It drops both attributes.
+StatusOr<std::vector<Value>> Gradients(GraphBuilder& g, Value y, absl::Span<const Value> wrt, Value seed = Value(),
+                                       bool mark_origin = false);
 
 // Whether `y` depends on each of `wrt` through float values.
 std::vector<bool> DependsOn(const Graph& graph, Value y, absl::Span<const Value> wrt);

@@ -100,7 +100,7 @@ Status NormaliseAxis(const OpDef& op, const std::string& name, int64_t rank, int
 }
 
 // Defaults, kinds, choices and axes; the result lists the attributes in the order of definition. Names that
-// the definition does not have pass only with a leading '_' (the compiler's own: strategies, groups).
+// the definition does not have pass only when they are the compiler's own: in_strategy, and what begins with '_'.
 Status NormaliseAttrs(const OpDef& op, absl::Span<const TensorType> inputs, Attrs& attrs) {
   Attrs out;
   for (const AttrDef& def : op.attrs) {
@@ -134,7 +134,7 @@ Status NormaliseAttrs(const OpDef& op, absl::Span<const TensorType> inputs, Attr
     out.Set(def.name, std::move(v));
   }
   for (const auto& item : attrs.items()) {
-    if (item.first[0] == '_') {
+    if (item.first[0] == '_' || item.first == "in_strategy") {
       out.Set(item.first, item.second);
     } else if (!out.Has(item.first)) {
       return Invalid(op, absl::StrCat("unknown attribute '", item.first, "'"));

@@ -1,14 +1,38 @@
 #include <cstring>
 
+#include "absl/strings/str_cat.h"
 #include "core/ops/define.h"
+#include "core/ops/support/strided_copy.h"
 
 namespace mslua {
+namespace {
+
+// "-> d0 d1": every dimension may be split; a device then holds its part of the data.
+std::string ConstantRule(const Attrs& attrs, absl::Span<const TensorType>) {
+  std::string rule = "-> ";
+  for (size_t d = 0; d < attrs.Ints("shape").size(); ++d) absl::StrAppend(&rule, "d", d, " ");
+  return rule;
+}
+
+StatusOr<Attrs> PartOfConstant(const LocalizeCall& c) {
+  const TensorType &whole = c.global_outputs[0], &part = c.local_outputs[0];
+  const Shape strides = RowMajorStrides(whole.shape);
+  int64_t at = 0;
+  for (size_t d = 0; d < strides.size(); ++d) at += c.output_begin[0][d] * strides[d];
+  const int64_t size = SizeOf(whole.dtype);
+  std::string data(static_cast<size_t>(part.bytes()), '\0');
+  StridedCopy(size, part.shape, c.attrs.Str("data").data() + at * size, strides, &data[0], RowMajorStrides(part.shape));
+  Attrs attrs = c.attrs;
+  return attrs.Set("shape", std::vector<int64_t>(part.shape.begin(), part.shape.end())).Set("data", std::move(data));
+}
+
+}  // namespace
 
 MSLUA_OPERATOR(constant) {
   OpDef op("constant");
   op.Doc("A tensor known when the graph is made. `data` is its bytes, row-major.");
   op.Required("dtype", AttrKind::kDType).Required("shape", AttrKind::kInts).Required("data", AttrKind::kString);
-  op.AllTypes();
+  op.AllTypes().Rule(ConstantRule).Localize(PartOfConstant);
   op.Infer([](const Attrs& a, absl::Span<const TensorType>) -> StatusOr<std::vector<TensorType>> {
     const auto& shape = a.Ints("shape");
     const TensorType type{a.Type("dtype"), Shape(shape.begin(), shape.end())};
@@ -21,6 +45,10 @@ MSLUA_OPERATOR(constant) {
     std::memcpy(c.outputs[0].data, data.data(), data.size());
     return absl::OkStatus();
   });
+  op.AddSample({{},
+                {{"dtype", DType::kI32},
+                 {"shape", std::vector<int64_t>{2, 3}},
+                 {"data", std::string("\1\0\0\0\2\0\0\0\3\0\0\0\4\0\0\0\5\0\0\0\6\0\0\0", 24)}}});
   return {op};
 }
 

@@ -1,3 +1,4 @@
+#include "absl/strings/str_cat.h"
 #include "core/ops/define.h"
 
 namespace mslua {
@@ -9,6 +10,16 @@ MSLUA_OPERATOR(input) {
   op.Required("name", AttrKind::kString).Choice("kind", {kParameter, kState, kData, kScalar});
   op.Required("dtype", AttrKind::kDType).Required("shape", AttrKind::kInts);
   op.AllTypes().SideEffect();
+  op.Rule([](const Attrs& a, absl::Span<const TensorType>) {
+    std::string rule = "-> ";
+    for (size_t d = 0; d < a.Ints("shape").size(); ++d) absl::StrAppend(&rule, "d", d, " ");
+    return rule;
+  });
+  op.Localize([](const LocalizeCall& c) -> StatusOr<Attrs> {
+    const Shape& part = c.local_outputs[0].shape;
+    Attrs attrs = c.attrs;
+    return attrs.Set("shape", std::vector<int64_t>(part.begin(), part.end()));
+  });
   op.Infer([](const Attrs& a, absl::Span<const TensorType>) -> StatusOr<std::vector<TensorType>> {
     const auto& shape = a.Ints("shape");
     for (int64_t d : shape) {

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/ops/define.h"
@@ -6,40 +8,63 @@
 namespace mslua {
 namespace {
 
+// The shape that the attribute says, with its -1 worked out where it can be.
+std::vector<int64_t> Wanted(const Attrs& attrs, const TensorType& x) {
+  std::vector<int64_t> to = attrs.Ints("shape");
+  int64_t known = 1;
+  for (int64_t n : to) known *= n == -1 ? 1 : n;
+  for (int64_t& n : to) {
+    if (n == -1) n = known > 0 ? x.elements() / known : 1;
+  }
+  return to;
+}
+
 // Dimensions that stand alone or fall into parts keep their factors: [a b, c] -> [a, b, c] is "(d0 d1) d2 -> d0 d1 d2".
 // Both shapes are cut where their products meet; a piece with one dimension on either side is a compound, any other
 // stays whole. Splitting a compound over devices is legal along its major factor only, so minor ones are marked `!`.
+// Dimensions of size 1 belong to no piece.
 std::string ReshapeRule(const Attrs& attrs, absl::Span<const TensorType> in) {
   const Shape& from = in[0].shape;
-  const auto& to = attrs.Ints("shape");
+  const std::vector<int64_t> to = Wanted(attrs, in[0]);
   std::string left, right;
   int factor = 0;
   size_t i = 0, j = 0;
-  while (i < from.size() || j < to.size()) {
-    const size_t i0 = i, j0 = j;
-    int64_t a = i < from.size() ? from[i++] : 1, b = j < to.size() ? to[j++] : 1;
-    while (a != b && (i < from.size() || j < to.size())) {
-      if (a < b && i < from.size())
-        a *= from[i++];
+  const auto skip_ones = [&] {
+    for (; i < from.size() && from[i] == 1; ++i) left += "1 ";
+    for (; j < to.size() && to[j] == 1; ++j) right += "1 ";
+  };
+  for (skip_ones(); i < from.size() || j < to.size(); skip_ones()) {
+    std::vector<int64_t> parts[2];  // the dimensions of this piece, either side; 1 among them stay literal
+    int64_t a = 1, b = 1;
+    do {
+      if (i < from.size() && (a <= b || j >= to.size()))
+        a *= parts[0].emplace_back(from[i++]);
       else if (j < to.size())
-        b *= to[j++];
-      else
-        break;
-    }
-    const size_t ni = i - i0, nj = j - j0;
-    if (ni == 1 && nj == 1) {
-      absl::StrAppend(&left, "f", factor, " ");
-      absl::StrAppend(&right, "f", factor, " ");
-      ++factor;
-    } else if ((ni == 1 && nj > 1) || (nj == 1 && ni > 1)) {
-      std::string parts;
-      for (size_t k = 0; k < std::max(ni, nj); ++k) absl::StrAppend(&parts, k ? " " : "", k ? "!f" : "f", factor++);
-      absl::StrAppend(ni == 1 ? &left : &right, "(", parts, ") ");
-      absl::StrAppend(ni == 1 ? &right : &left, parts, " ");
-    } else {
-      for (size_t k = 0; k < ni; ++k) absl::StrAppend(&left, "!f", factor++, " ");
-      for (size_t k = 0; k < nj; ++k) absl::StrAppend(&right, "!f", factor++, " ");
-    }
+        b *= parts[1].emplace_back(to[j++]);
+    } while (a != b && (i < from.size() || j < to.size()));
+    const auto real = [](const std::vector<int64_t>& side) {
+      return std::count_if(side.begin(), side.end(), [](int64_t n) { return n != 1; });
+    };
+    const bool compound = real(parts[0]) == 1 || real(parts[1]) == 1;
+    const int first = factor;
+    std::string names;
+    const auto side = [&](const std::vector<int64_t>& dims, std::string& text, bool joined) {
+      for (int64_t n : dims) {
+        if (n == 1) {
+          text += "1 ";
+        } else if (joined) {
+          absl::StrAppend(&text, "(", names, ") ");
+        } else {
+          const std::string name = absl::StrCat(compound && factor == first ? "" : "!", "f", factor);
+          absl::StrAppend(&text, name, " ");
+          absl::StrAppend(&names, names.empty() ? "" : " ", name);
+          ++factor;
+        }
+      }
+    };
+    const bool into_parts = compound && real(parts[0]) == 1;  // the side with more dimensions names the factors
+    side(parts[into_parts ? 1 : 0], into_parts ? right : left, false);
+    side(parts[into_parts ? 0 : 1], into_parts ? left : right, compound);
   }
   return absl::StrCat(left, "-> ", right);
 }

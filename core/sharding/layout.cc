@@ -1,0 +1,139 @@
+#include "core/sharding/layout.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+
+namespace mslua {
+
+AxisList Layout::Dim(int d) const {
+  AxisList axes;
+  int count = 0;
+  std::array<int8_t, Mesh::kMaxAxes> at;
+  for (int a = 0; a < Mesh::kMaxAxes; ++a) {
+    if (bytes_[a] >> 4 != d + 1) continue;
+    at[bytes_[a] & 15] = static_cast<int8_t>(a);
+    ++count;
+  }
+  axes.assign(at.begin(), at.begin() + count);
+  return axes;
+}
+
+AxisList Layout::Partial() const {
+  AxisList axes;
+  for (int a = 0; a < Mesh::kMaxAxes; ++a) {
+    if (UseOf(a) == Use::kPartial) axes.push_back(static_cast<int8_t>(a));
+  }
+  return axes;
+}
+
+bool Layout::partial() const {
+  for (int a = 0; a < Mesh::kMaxAxes; ++a) {
+    if (UseOf(a) == Use::kPartial) return true;
+  }
+  return false;
+}
+
+Layout::Use Layout::UseOf(int axis) const {
+  const int use = bytes_[axis] >> 4;
+  return use == 0 ? Use::kReplicated : use == kPartialUse ? Use::kPartial : Use::kDim;
+}
+
+void Layout::Append(int d, int axis) {
+  bytes_[axis] = static_cast<uint8_t>((d + 1) << 4 | static_cast<int>(Dim(d).size()));
+}
+
+void Layout::SetPartial(int axis, Reduction reduction) {
+  bytes_[axis] = kPartialUse << 4;
+  bytes_[kReduction] = static_cast<uint8_t>(reduction);
+}
+
+void Layout::Remove(int axis) {
+  bytes_[axis] = 0;
+  if (!partial()) bytes_[kReduction] = 0;
+}
+
+void Layout::SetDim(int d, absl::Span<const int8_t> axes) {
+  for (int8_t a : Dim(d)) bytes_[a] = 0;
+  for (int8_t a : axes) Append(d, a);
+}
+
+Layout Layout::WithoutPartial() const {
+  Layout out = *this;
+  for (int8_t a : Partial()) out.Remove(a);
+  return out;
+}
+
+Shape Layout::Local(const Mesh& mesh, absl::Span<const int64_t> shape) const {
+  Shape local(shape.begin(), shape.end());
+  for (int a = 0; a < mesh.axes(); ++a) {
+    if (UseOf(a) == Use::kDim) local[DimOf(a)] /= mesh.size(a);
+  }
+  return local;
+}
+
+Shape Layout::Begin(const Mesh& mesh, absl::Span<const int64_t> shape, int64_t rank) const {
+  Shape begin = Local(mesh, shape);
+  for (int d = 0; d < static_cast<int>(shape.size()); ++d) begin[d] *= mesh.Index(rank, Dim(d));
+  return begin;
+}
+
+bool Layout::Divides(const Mesh& mesh, absl::Span<const int64_t> shape) const {
+  for (int d = 0; d < static_cast<int>(shape.size()); ++d) {
+    if (shape[d] % mesh.Size(Dim(d)) != 0) return false;
+  }
+  return true;
+}
+
+std::string Layout::ToString() const {
+  std::string text = "[";
+  for (int d = 0; d < rank(); ++d) {
+    const std::string names = AxisNames(Dim(d));
+    absl::StrAppend(&text, d ? ", " : "", names.empty() ? "-" : names);
+  }
+  text += "]";
+  if (partial()) absl::StrAppend(&text, " ", Name(reduction()), "(", AxisNames(Partial()), ")");
+  return text;
+}
+
+StatusOr<Layout> ParseLayout(absl::string_view text) {
+  const auto bad = [&](absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat("layout '", text, "': ", what));
+  };
+  absl::string_view rest = text;
+  const size_t close = rest.find(']');
+  if (!absl::ConsumePrefix(&rest, "[") || close == text.npos) return bad("expected '[...]'");
+  const absl::string_view inner = text.substr(1, close - 1);
+  rest = text.substr(close + 1);
+  std::vector<absl::string_view> dims;
+  if (!inner.empty()) dims = absl::StrSplit(inner, ", ");
+  if (dims.size() > static_cast<size_t>(kMaxRank)) return bad("too many dimensions");
+  Layout layout(static_cast<int>(dims.size()));
+  const auto axis_of = [&](char c) -> StatusOr<int> {
+    const int axis = c - 'a';
+    if (axis < 0 || axis >= Mesh::kMaxAxes) return bad(absl::StrCat("no axis '", absl::string_view(&c, 1), "'"));
+    if (layout.UseOf(axis) != Layout::Use::kReplicated)
+      return bad(absl::StrCat("axis ", absl::string_view(&c, 1), " is used twice"));
+    return axis;
+  };
+  for (size_t d = 0; d < dims.size(); ++d) {
+    if (dims[d] == "-") continue;
+    for (char c : dims[d]) {
+      ASSIGN_OR_RETURN(const int axis, axis_of(c));
+      layout.Append(static_cast<int>(d), axis);
+    }
+  }
+  if (rest.empty()) return layout;
+  for (Reduction r : {Reduction::kSum, Reduction::kMax, Reduction::kMin, Reduction::kProd}) {
+    absl::string_view axes = rest;
+    if (!absl::ConsumePrefix(&axes, absl::StrCat(" ", Name(r), "(")) || !absl::ConsumeSuffix(&axes, ")")) continue;
+    for (char c : axes) {
+      ASSIGN_OR_RETURN(const int axis, axis_of(c));
+      layout.SetPartial(axis, r);
+    }
+    return layout;
+  }
+  return bad("expected a reduction such as ' sum(ab)' after the dimensions");
+}
+
+}  // namespace mslua

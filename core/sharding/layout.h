@@ -1,0 +1,77 @@
+// How a tensor lies on a mesh: for each dimension the axes that cut it (major to minor), and the axes over which it is
+// still partial, to be reduced. Along the remaining axes it is replicated.
+#pragma once
+
+#include <array>
+#include <cstring>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "core/base/shape.h"
+#include "core/op/factor_rule.h"
+#include "core/sharding/mesh.h"
+
+namespace mslua {
+
+// A value of 16 bytes: compared, hashed and copied as one. At most Mesh::kMaxAxes axes and kMaxRank dimensions.
+class Layout {
+ public:
+  // Replicated everywhere, `rank` dimensions.
+  explicit Layout(int rank = 0) { bytes_[kRank] = static_cast<uint8_t>(rank); }
+
+  int rank() const { return bytes_[kRank]; }
+  // The axes that cut dimension d, major to minor.
+  AxisList Dim(int d) const;
+  AxisList Partial() const;
+  bool partial() const;
+  bool replicated() const { return *this == Layout(rank()); }
+  // Of the partial axes.
+  Reduction reduction() const { return static_cast<Reduction>(bytes_[kReduction]); }
+
+  enum class Use { kReplicated, kDim, kPartial };
+  Use UseOf(int axis) const;
+  // The dimension that `axis` cuts, which it must.
+  int DimOf(int axis) const { return (bytes_[axis] >> 4) - 1; }
+
+  // Adds an axis, replicated so far, as the minor-most of dimension d.
+  void Append(int d, int axis);
+  // Makes a replicated axis partial. All partial axes of a layout have one reduction.
+  void SetPartial(int axis, Reduction reduction);
+  // Makes an axis replicated: the minor-most of its dimension, or a partial one.
+  void Remove(int axis);
+  // Replaces the axes of a dimension.
+  void SetDim(int d, absl::Span<const int8_t> axes);
+  Layout WithoutPartial() const;
+
+  // The sizes of the part of `shape` that each rank has.
+  Shape Local(const Mesh& mesh, absl::Span<const int64_t> shape) const;
+  // Where the part of `rank` starts in the whole.
+  Shape Begin(const Mesh& mesh, absl::Span<const int64_t> shape, int64_t rank) const;
+  // Whether every dimension divides by its axes.
+  bool Divides(const Mesh& mesh, absl::Span<const int64_t> shape) const;
+
+  // "[a, bc]", "[-, c] sum(ab)": `-` is a dimension that is whole.
+  std::string ToString() const;
+
+  friend bool operator==(const Layout& a, const Layout& b) { return a.bytes_ == b.bytes_; }
+  friend bool operator!=(const Layout& a, const Layout& b) { return !(a == b); }
+  friend bool operator<(const Layout& a, const Layout& b) { return a.bytes_ < b.bytes_; }
+  template <class H>
+  friend H AbslHashValue(H h, const Layout& l) {
+    uint64_t words[2];
+    std::memcpy(words, l.bytes_.data(), sizeof words);
+    return H::combine(std::move(h), words[0], words[1]);
+  }
+
+ private:
+  static constexpr int kRank = Mesh::kMaxAxes, kReduction = kRank + 1;
+  static constexpr uint8_t kPartialUse = 15;
+  // A byte an axis: the high half is 0 (replicated), dimension + 1 or kPartialUse; the low half is the position
+  // within the dimension.
+  std::array<uint8_t, 16> bytes_{};
+};
+
+// The inverse of ToString.
+StatusOr<Layout> ParseLayout(absl::string_view text);
+
+}  // namespace mslua

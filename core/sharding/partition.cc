@@ -1,0 +1,151 @@
+#include "core/sharding/partition.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+
+namespace mslua {
+namespace {
+
+class Partitioner {
+ public:
+  Partitioner(const Graph& graph, const ShardPlan& plan, Resharder& resharder, int64_t rank)
+      : graph_(graph), plan_(plan), resharder_(resharder), mesh_(resharder.mesh()), rank_(rank), g_(graph.name) {
+    versions_.resize(graph.nodes.size());
+    for (size_t i = 0; i < graph.nodes.size(); ++i) versions_[i].resize(graph.nodes[i].outputs.size());
+  }
+
+  StatusOr<Graph> Run() {
+    for (int32_t i = 0; i < static_cast<int32_t>(graph_.nodes.size()); ++i)
+      RETURN_IF_ERROR(Annotate(EmitNode(i), NameOf(graph_.nodes[i])));
+    for (const GraphOutput& out : graph_.outputs) {
+      const int32_t input = out.updates.empty() ? -1 : graph_.FindInput(out.updates);
+      const Layout want =
+          input < 0 ? Layout(static_cast<int>(graph_.TypeOf(out.value).rank())) : plan_.Output({input, 0});
+      g_.SetLocation(graph_.nodes[out.value.node].location);
+      ASSIGN_OR_RETURN(const Value v, In(out.value, want));
+      g_.Output(out.name, v, out.updates);
+    }
+    return g_.Finish();
+  }
+
+ private:
+  struct Version {
+    Layout layout;
+    Value value;
+  };
+
+  Status EmitNode(int32_t i) {
+    const Node& n = graph_.nodes[i];
+    g_.SetLocation(n.location);
+    g_.SetRegion(n.region);
+    const AxisList partial = CommonPartial(i);
+    std::vector<Layout> in, out;
+    std::vector<Value> inputs;
+    for (size_t k = 0; k < n.inputs.size(); ++k) {
+      in.push_back(WithPartial(plan_.Input(i, k), partial));
+      ASSIGN_OR_RETURN(const Value v, In(n.inputs[k], in.back()));
+      inputs.push_back(v);
+    }
+    for (size_t o = 0; o < n.outputs.size(); ++o)
+      out.push_back(WithPartial(plan_.Output({i, static_cast<int32_t>(o)}), partial));
+    ASSIGN_OR_RETURN(Attrs attrs, LocalAttrs(n, in, out));
+    attrs.Erase(kInStrategy);
+    attrs.Erase("_origin");
+    attrs.Erase("_sum");
+    const std::vector<Value> values = g_.OpMulti(n.op->name, inputs, std::move(attrs));
+    RETURN_IF_ERROR(g_.status());
+    for (size_t o = 0; o < values.size(); ++o) {
+      const TensorType want = Local(n.outputs[o], out[o]);
+      if (g_.TypeOf(values[o]) != want)
+        return absl::InternalError(
+            absl::StrCat("its part is ", ToString(g_.TypeOf(values[o])), ", the rule says ", ToString(want)));
+      versions_[i][o].push_back({out[o], values[o]});
+    }
+    return absl::OkStatus();
+  }
+
+  // A sum of gradients (attribute _sum) adds partial values where both are partial over the same axes: one reduction
+  // later instead of two before.
+  AxisList CommonPartial(int32_t i) const {
+    const Node& n = graph_.nodes[i];
+    if (!n.attrs.Has("_sum")) return {};
+    AxisList common;
+    for (size_t k = 0; k < n.inputs.size(); ++k) {
+      const auto& versions = versions_[n.inputs[k].node][n.inputs[k].output];
+      const Layout made = versions.front().layout;
+      const AxisList partial = made.Partial();
+      if (partial.empty() || made.reduction() != Reduction::kSum || (k > 0 && partial != common)) return {};
+      common = partial;
+    }
+    for (int8_t a : common) {
+      if (plan_.Input(i, 0).UseOf(a) != Layout::Use::kReplicated) return {};
+    }
+    return common;
+  }
+  static Layout WithPartial(Layout layout, const AxisList& partial) {
+    for (int8_t a : partial) layout.SetPartial(a, Reduction::kSum);
+    return layout;
+  }
+
+  // The value in that layout: an earlier copy, or the cheapest way from one.
+  StatusOr<Value> In(Value v, const Layout& want) {
+    std::vector<Version>& versions = versions_[v.node][v.output];
+    const TensorType& type = graph_.TypeOf(v);
+    const ReshardPlan* best = nullptr;
+    Value from;
+    for (const Version& version : versions) {
+      if (version.layout == want) return version.value;
+      if (want.partial() && !version.layout.partial()) continue;
+      ASSIGN_OR_RETURN(const ReshardPlan* plan, resharder_.Plan(version.layout, want, type));
+      if (best != nullptr && plan->seconds >= best->seconds) continue;
+      best = plan;
+      from = version.value;
+    }
+    if (best == nullptr) return absl::InternalError("a value has no layout");
+    const Value made = EmitReshard(g_, mesh_, rank_, *best, from, type);
+    RETURN_IF_ERROR(g_.status());
+    versions.push_back({want, made});
+    return made;
+  }
+
+  TensorType Local(const TensorType& type, const Layout& layout) const {
+    return {type.dtype, layout.Local(mesh_, type.shape)};
+  }
+
+  StatusOr<Attrs> LocalAttrs(const Node& n, const std::vector<Layout>& in, const std::vector<Layout>& out) const {
+    if (!n.op->localize) return n.attrs;
+    std::vector<TensorType> inputs, local_inputs, local_outputs;
+    std::vector<Shape> input_begin, output_begin;
+    for (size_t k = 0; k < in.size(); ++k) {
+      inputs.push_back(graph_.TypeOf(n.inputs[k]));
+      local_inputs.push_back(Local(inputs[k], in[k]));
+      input_begin.push_back(in[k].Begin(mesh_, inputs[k].shape, rank_));
+    }
+    for (size_t o = 0; o < out.size(); ++o) {
+      local_outputs.push_back(Local(n.outputs[o], out[o]));
+      output_begin.push_back(out[o].Begin(mesh_, n.outputs[o].shape, rank_));
+    }
+    // Nothing is cut: nothing changes.
+    if (local_inputs == inputs && std::equal(local_outputs.begin(), local_outputs.end(), n.outputs.begin()))
+      return n.attrs;
+    return n.op->localize({n.attrs, inputs, n.outputs, local_inputs, local_outputs, input_begin, output_begin});
+  }
+
+  const Graph& graph_;
+  const ShardPlan& plan_;
+  Resharder& resharder_;
+  const Mesh& mesh_;
+  const int64_t rank_;
+  GraphBuilder g_;
+  std::vector<std::vector<std::vector<Version>>> versions_;  // by node and output; the first is as it was made
+};
+
+}  // namespace
+
+StatusOr<Graph> Partition(const Graph& graph, const ShardPlan& plan, Resharder& resharder, int64_t rank) {
+  return Partitioner(graph, plan, resharder, rank).Run();
+}
+
+}  // namespace mslua

@@ -1,0 +1,13 @@
+// One rank's program: the nodes of a sharded graph on their parts, with the collectives where layouts differ (D6).
+#pragma once
+
+#include "core/sharding/plan.h"
+
+namespace mslua {
+
+// `graph` as `rank` runs it. All ranks of the mesh get the same nodes; they differ in the attributes that say which
+// part is meant (localize, groups, slices). Inputs and outputs keep their names; an input lies as the plan says, an
+// output that updates an input lies as that one, any other output is whole.
+StatusOr<Graph> Partition(const Graph& graph, const ShardPlan& plan, Resharder& resharder, int64_t rank);
+
+}  // namespace mslua

@@ -1,0 +1,346 @@
+#include "core/sharding/plan.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace mslua {
+namespace {
+
+bool IsInput(const Node& n) { return n.op->name == "input"; }
+bool IsInput(const Node& n, const char* kind) { return IsInput(n) && n.attrs.Str("kind") == kind; }
+
+// The shardings of a graph in the making.
+class Propagation {
+ public:
+  Propagation(const Graph& graph, Resharder& resharder, const PropagateOptions& options)
+      : graph_(graph), resharder_(resharder), mesh_(resharder.mesh()), options_(options) {}
+
+  StatusOr<ShardPlan> Run() {
+    const size_t n = graph_.nodes.size();
+    decided_.assign(n, false);
+    pinned_.assign(n, -1);
+    batch_.resize(n);
+    for (size_t i = 0; i < n; ++i) {
+      ASSIGN_OR_RETURN(NodeRule rule, RuleOf(graph_, graph_.nodes[i]));
+      plan_.shardings.emplace_back(rule);
+      plan_.rules.push_back(std::move(rule));
+    }
+    Classify();
+    for (int32_t i = 0; i < Size(); ++i) {
+      if (!backward_[i]) RETURN_IF_ERROR(Forward(i));
+    }
+    for (int32_t i = Size() - 1; i >= 0; --i) {
+      if (!backward_[i] && !decided_[i]) RETURN_IF_ERROR(FollowConsumers(i));
+    }
+    for (int32_t i = 0; i < Size(); ++i) {
+      if (!backward_[i]) continue;
+      if (graph_.nodes[i].attrs.Has("_origin"))
+        FollowOrigin(i);
+      else
+        FollowInputs(i);
+    }
+    for (int32_t i = Size() - 1; i >= 0; --i) {
+      if (!decided_[i]) RETURN_IF_ERROR(FollowConsumers(i));
+    }
+    return std::move(plan_);
+  }
+
+ private:
+  int32_t Size() const { return static_cast<int32_t>(graph_.nodes.size()); }
+  const Node& At(int32_t i) const { return graph_.nodes[i]; }
+
+  // Which nodes depend on a gradient, and which on data; who reads each node.
+  void Classify() {
+    backward_.assign(graph_.nodes.size(), false);
+    data_.assign(graph_.nodes.size(), false);
+    readers_.resize(graph_.nodes.size());
+    for (int32_t i = 0; i < Size(); ++i) {
+      const Node& n = At(i);
+      backward_[i] = n.attrs.Has("_origin");
+      data_[i] = IsInput(n, kData);
+      for (size_t k = 0; k < n.inputs.size(); ++k) {
+        const Value v = n.inputs[k];
+        if (backward_[v.node]) backward_[i] = true;
+        if (data_[v.node]) data_[i] = true;
+        readers_[v.node].emplace_back(i, k);
+      }
+    }
+  }
+
+  Status Forward(int32_t i) {
+    const Node& n = At(i);
+    if (IsInput(n)) return Given(i);
+    const int batch = BatchFactor(i);
+    MarkBatch(i, batch);
+    const AttrValue* strategy = n.attrs.Find(kInStrategy);
+    if (strategy != nullptr) return UserStrategy(i, std::get<std::string>(*strategy));
+    if (static_cast<size_t>(i) < options_.chosen.size() && options_.chosen[i]) {
+      RETURN_IF_ERROR(Annotate(CheckSharding(mesh_, plan_.rules[i], *options_.chosen[i]), NameOf(n)));
+      Decide(i, *options_.chosen[i]);
+    } else if (batch >= 0) {
+      Sharding s(plan_.rules[i]);
+      for (int a = 0; a < mesh_.axes(); ++a) {
+        if (CanCut(plan_.rules[i], batch, mesh_.Size(s.factors[batch]) * mesh_.size(a)))
+          s.factors[batch].push_back(static_cast<int8_t>(a));
+      }
+      Decide(i, std::move(s));
+    } else if (data_[i]) {
+      FollowInputs(i);
+    }
+    return absl::OkStatus();
+  }
+
+  // Data, scalars, and inputs whose layout is settled. Other parameters and state wait for their consumers.
+  Status Given(int32_t i) {
+    const Node& n = At(i);
+    const std::string& name = n.attrs.Str("name");
+    const TensorType& type = n.outputs[0];
+    const auto fixed = options_.fixed.find(name);
+    if (fixed != options_.fixed.end()) return SetLayout(i, fixed->second);
+    if (!IsInput(n, kData)) {
+      if (IsInput(n, kScalar)) Decide(i, Sharding(plan_.rules[i]));
+      return absl::OkStatus();
+    }
+    if (type.rank() > 0) batch_[i].assign(1, 0);
+    if (!options_.data_layout) return SetLayout(i, BatchLayout(mesh_, type));
+    ASSIGN_OR_RETURN(const Layout layout, options_.data_layout(name, type));
+    return SetLayout(i, layout);
+  }
+
+  Status SetLayout(int32_t i, const Layout& layout) {
+    const TensorType& type = At(i).outputs[0];
+    if (layout.rank() != type.rank() || layout.partial() || !layout.Divides(mesh_, type.shape))
+      return absl::InvalidArgumentError(absl::StrCat("input '", At(i).attrs.Str("name"), "', ", ToString(type),
+                                                     ", cannot lie as ", layout.ToString(), " on ", mesh_.ToString(),
+                                                     " devices"));
+    Sharding s(plan_.rules[i]);
+    Adopt(i, plan_.rules[i].rule.outputs[0], layout, &s);
+    Decide(i, std::move(s));
+    return absl::OkStatus();
+  }
+
+  // The factor that cuts the batch of a node, or -1.
+  int BatchFactor(int32_t i) const {
+    const Node& n = At(i);
+    for (size_t k = 0; k < n.inputs.size(); ++k) {
+      const auto& batch = batch_[n.inputs[k].node];
+      const int d = static_cast<size_t>(n.inputs[k].output) < batch.size() ? batch[n.inputs[k].output] : -1;
+      if (d < 0) continue;
+      const int f = plan_.rules[i].CutFactor(plan_.rules[i].rule.inputs[k][d]);
+      if (f >= 0) return f;
+    }
+    return -1;
+  }
+  void MarkBatch(int32_t i, int factor) {
+    const NodeRule& rule = plan_.rules[i];
+    for (const FactorRule::Tensor& tensor : rule.rule.outputs) {
+      int at = -1;
+      for (size_t d = 0; d < tensor.size() && factor >= 0; ++d) {
+        if (rule.CutFactor(tensor[d]) == factor) at = static_cast<int>(d);
+      }
+      batch_[i].push_back(at);
+    }
+  }
+
+  Status UserStrategy(int32_t i, const std::string& text) {
+    const Node& n = At(i);
+    ASSIGN_OR_RETURN(const Strategy strategy, ParseStrategy(text));
+    ASSIGN_OR_RETURN(const std::vector<int64_t> parts, FactorParts(mesh_, graph_, n, plan_.rules[i], strategy));
+    double best = std::numeric_limits<double>::infinity();
+    Sharding chosen;
+    for (Sharding& s : Assignments(mesh_, parts)) {
+      ASSIGN_OR_RETURN(const double seconds, InputCost(i, s));
+      if (seconds >= best) continue;
+      best = seconds;
+      chosen = std::move(s);
+    }
+    Decide(i, std::move(chosen));
+    pinned_[i] = i;
+    return absl::OkStatus();
+  }
+
+  // What the inputs' way to a node of that sharding costs. A parameter that has no layout yet costs as its pinned
+  // readers before this one want it.
+  StatusOr<double> InputCost(int32_t i, const Sharding& s) {
+    const Node& n = At(i);
+    double seconds = 0;
+    for (size_t k = 0; k < n.inputs.size(); ++k) {
+      const Value v = n.inputs[k];
+      Layout from;
+      if (decided_[v.node]) {
+        from = plan_.Output(v);
+      } else {
+        const auto& readers = readers_[v.node];
+        const auto reader = std::find_if(readers.begin(), readers.end(),
+                                         [&](const auto& r) { return r.first < i && pinned_[r.first] >= 0; });
+        if (reader == readers.end()) continue;
+        from = InputLayout(plan_.rules[reader->first], plan_.shardings[reader->first], reader->second);
+      }
+      ASSIGN_OR_RETURN(const ReshardPlan* plan,
+                       resharder_.Plan(from, InputLayout(plan_.rules[i], s, k), graph_.TypeOf(v)));
+      seconds += plan->seconds;
+    }
+    return seconds;
+  }
+
+  // Takes the first decided consumer's wish for an output, a pinned one's before others'.
+  Status FollowConsumers(int32_t i) {
+    Sharding s(plan_.rules[i]);
+    int32_t from = -1;
+    size_t from_input = 0;
+    for (const auto& [reader, k] : readers_[i]) {
+      if (!decided_[reader]) continue;
+      if (from < 0 || (pinned_[from] < 0 && pinned_[reader] >= 0)) {
+        from = reader;
+        from_input = k;
+      } else if (pinned_[from] >= 0 && pinned_[reader] >= 0 && IsInput(At(i))) {
+        RETURN_IF_ERROR(SameSlices(i, from, from_input, reader, k));
+      }
+    }
+    if (from >= 0) {
+      const Value v = At(from).inputs[from_input];
+      Adopt(i, plan_.rules[i].rule.outputs[v.output], plan_.Input(from, from_input), &s);
+      if (At(i).inputs.empty() || !data_[i]) pinned_[i] = pinned_[from];
+    }
+    Decide(i, std::move(s));
+    return absl::OkStatus();
+  }
+
+  // Two users' strategies for one parameter must cut it the same way.
+  Status SameSlices(int32_t parameter, int32_t a, size_t ka, int32_t b, size_t kb) {
+    const TensorType& type = At(parameter).outputs[0];
+    const Layout first = plan_.Input(a, ka), second = plan_.Input(b, kb);
+    if (first.Local(mesh_, type.shape) == second.Local(mesh_, type.shape)) return absl::OkStatus();
+    const auto cut = [&](const Layout& l) {
+      std::vector<int64_t> parts;
+      for (int d = 0; d < l.rank(); ++d) parts.push_back(mesh_.Size(l.Dim(d)));
+      return absl::StrCat("(", absl::StrJoin(parts, ","), ")");
+    };
+    return absl::InvalidArgumentError(
+        absl::StrCat("parameter '", At(parameter).attrs.Str("name"), "', ", ToString(type), ", is cut ", cut(first),
+                     " by ", NameOf(At(pinned_[a])), " and ", cut(second), " by ", NameOf(At(pinned_[b])),
+                     ": all operators that read a parameter need the same cut of it"));
+  }
+
+  // Backward nodes: tensors of the forward node lie as it has them, gradients as what they are the gradient of.
+  void FollowOrigin(int32_t i) {
+    const Node& n = At(i);
+    const int32_t origin = static_cast<int32_t>(n.attrs.Int("_origin"));
+    const Node& f = At(origin);
+    Sharding s(plan_.rules[i]);
+    for (size_t k = 0; k < n.inputs.size(); ++k) {
+      const absl::optional<Layout> layout = LayoutSeenFrom(origin, f, n.inputs[k]);
+      if (layout) Adopt(i, plan_.rules[i].rule.inputs[k], *layout, &s);
+    }
+    for (size_t o = 0; o < n.outputs.size(); ++o) {
+      for (size_t k = 0; k < f.inputs.size(); ++k) {
+        if (graph_.TypeOf(f.inputs[k]).shape != n.outputs[o].shape) continue;
+        Adopt(i, plan_.rules[i].rule.outputs[o], plan_.Input(origin, k), &s, /*only_new=*/true);
+        break;
+      }
+    }
+    Decide(i, std::move(s));
+  }
+
+  absl::optional<Layout> LayoutSeenFrom(int32_t origin, const Node& f, Value v) const {
+    for (size_t k = 0; k < f.inputs.size(); ++k) {
+      if (f.inputs[k] == v) return plan_.Input(origin, k);
+    }
+    if (v.node == origin) return plan_.Output(v).WithoutPartial();
+    const AttrValue* same = At(v.node).attrs.Find("_origin");
+    if (same != nullptr && std::get<int64_t>(*same) == origin) return plan_.Output(v).WithoutPartial();
+    for (size_t o = 0; o < f.outputs.size(); ++o) {
+      if (f.outputs[o].shape == graph_.TypeOf(v).shape)
+        return plan_.Output({origin, static_cast<int32_t>(o)}).WithoutPartial();
+    }
+    if (!decided_[v.node]) return absl::nullopt;
+    return plan_.Output(v).WithoutPartial();
+  }
+
+  // As the inputs lie: state first, then parameters, then others, larger ones first. Undecided when no input says more
+  // than that it is whole.
+  void FollowInputs(int32_t i) {
+    const Node& n = At(i);
+    std::vector<std::pair<int64_t, size_t>> order;
+    bool known = false;
+    for (size_t k = 0; k < n.inputs.size(); ++k) {
+      const Value v = n.inputs[k];
+      if (!decided_[v.node]) continue;
+      const int64_t bytes = graph_.TypeOf(v).bytes();
+      const int64_t kind = IsInput(At(v.node), kState) ? 2 : IsInput(At(v.node), kParameter) ? 1 : 0;
+      order.emplace_back(-(kind << 50) - bytes, k);
+      known |= graph_.TypeOf(v).elements() > 1;
+    }
+    if (!known && !data_[i]) return;
+    std::sort(order.begin(), order.end());
+    Sharding s(plan_.rules[i]);
+    for (const auto& [unused, k] : order)
+      Adopt(i, plan_.rules[i].rule.inputs[k], plan_.Output(n.inputs[k]).WithoutPartial(), &s);
+    Decide(i, std::move(s));
+  }
+
+  // Gives factors without axes those that cut their dimensions in `layout`, as far as they are free and may cut them.
+  void Adopt(int32_t i, const FactorRule::Tensor& tensor, const Layout& layout, Sharding* s, bool only_new = false) {
+    const NodeRule& rule = plan_.rules[i];
+    for (size_t d = 0; d < tensor.size(); ++d) {
+      const int f = rule.CutFactor(tensor[d]);
+      if (f < 0 || !s->factors[f].empty() || (only_new && rule.rule.factors[f].in_input)) continue;
+      for (int8_t a : layout.Dim(static_cast<int>(d))) {
+        const bool used = std::any_of(s->factors.begin(), s->factors.end(), [a](const AxisList& axes) {
+          return std::find(axes.begin(), axes.end(), a) != axes.end();
+        });
+        if (used || !CanCut(rule, f, mesh_.Size(s->factors[f]) * mesh_.size(a))) break;
+        s->factors[f].push_back(a);
+      }
+    }
+  }
+
+  void Decide(int32_t i, Sharding s) {
+    plan_.shardings[i] = std::move(s);
+    decided_[i] = true;
+  }
+
+  const Graph& graph_;
+  Resharder& resharder_;
+  const Mesh& mesh_;
+  const PropagateOptions& options_;
+  ShardPlan plan_;
+  std::vector<bool> decided_, backward_, data_;
+  std::vector<int32_t> pinned_;          // the node whose user's strategy this node's sharding comes from, or -1
+  std::vector<std::vector<int>> batch_;  // by node and output: the dimension of the batch, or -1
+  std::vector<std::vector<std::pair<int32_t, size_t>>> readers_;
+};
+
+}  // namespace
+
+Layout ShardPlan::Input(int32_t node, size_t i) const { return InputLayout(rules[node], shardings[node], i); }
+
+Layout ShardPlan::Output(Value v) const {
+  return OutputLayout(rules[v.node], shardings[v.node], static_cast<size_t>(v.output));
+}
+
+StatusOr<ShardPlan> Propagate(const Graph& graph, Resharder& resharder, const PropagateOptions& options) {
+  return Propagation(graph, resharder, options).Run();
+}
+
+Layout BatchLayout(const Mesh& mesh, const TensorType& type) {
+  Layout layout(static_cast<int>(type.rank()));
+  for (int a = 0; a < mesh.axes() && type.rank() > 0; ++a) {
+    if (type.shape[0] % (mesh.Size(layout.Dim(0)) * mesh.size(a)) == 0) layout.Append(0, a);
+  }
+  return layout;
+}
+
+Graph Annotated(const Graph& graph, const ShardPlan& plan, const Mesh& mesh) {
+  Graph out = graph;
+  for (size_t i = 0; i < out.nodes.size(); ++i) {
+    if (!out.nodes[i].inputs.empty())
+      out.nodes[i].attrs.Set(kInStrategy, ToString(StrategyOf(mesh, plan.rules[i], plan.shardings[i])));
+  }
+  return out;
+}
+
+}  // namespace mslua

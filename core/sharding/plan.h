@@ -1,0 +1,48 @@
+// The sharding of every node of a graph: what users and the search say, and what follows from it.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/types/optional.h"
+#include "core/sharding/reshard.h"
+#include "core/sharding/strategy.h"
+
+namespace mslua {
+
+struct ShardPlan {
+  std::vector<NodeRule> rules;      // by node
+  std::vector<Sharding> shardings;  // by node; of an input node: its layout
+
+  Layout Input(int32_t node, size_t i) const;
+  Layout Output(Value v) const;
+};
+
+struct PropagateOptions {
+  // The layout in which a data input arrives; none: its first dimension is cut over all ranks, as far as it divides.
+  std::function<StatusOr<Layout>(const std::string& name, const TensorType& type)> data_layout;
+  // Layouts of inputs that are settled: parameters and state that another graph has laid out.
+  absl::flat_hash_map<std::string, Layout> fixed;
+  // Shardings that a search has chosen, by node; absent or empty: none. Users' strategies win.
+  std::vector<absl::optional<Sharding>> chosen;
+};
+
+// Gives every node a sharding:
+//  - of a user's strategy (attribute in_strategy), with the mesh axes that suit its neighbours best;
+//  - as chosen by a search;
+//  - forward nodes without either: cut along the batch, if they have one, else as their inputs lie;
+//  - nodes that depend on parameters or constants alone, and parameters: as their consumer wants them;
+//  - backward nodes (attribute _origin, from Gradients): as the forward node they come from;
+//  - the rest (updates): as the parameters and state they read.
+// Errors: a bad strategy; a parameter that two users' strategies cut differently.
+StatusOr<ShardPlan> Propagate(const Graph& graph, Resharder& resharder, const PropagateOptions& options);
+
+// The first dimension cut over all axes that divide it, in order.
+Layout BatchLayout(const Mesh& mesh, const TensorType& type);
+
+// The graph with the strategy of each node as its attribute in_strategy: for dumps.
+Graph Annotated(const Graph& graph, const ShardPlan& plan, const Mesh& mesh);
+
+}  // namespace mslua

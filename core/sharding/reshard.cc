@@ -1,0 +1,433 @@
+#include "core/sharding/reshard.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <queue>
+
+#include "absl/strings/str_cat.h"
+
+namespace mslua {
+namespace {
+
+using Unit = AxisList;  // axes that move together, in order
+
+bool Has(const AxisList& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
+
+// Where an axis stands in a layout, comparable between layouts.
+int64_t PlaceOf(const Layout& layout, int axis) {
+  switch (layout.UseOf(axis)) {
+    case Layout::Use::kReplicated:
+      return -1;
+    case Layout::Use::kPartial:
+      return -2;
+    case Layout::Use::kDim:
+      break;
+  }
+  const AxisList dim = layout.Dim(layout.DimOf(axis));
+  return layout.DimOf(axis) * 16 + (std::find(dim.begin(), dim.end(), axis) - dim.begin());
+}
+
+// Every ordered selection of `units` whose sizes multiply to `product`.
+void Selections(const Mesh& mesh, const std::vector<Unit>& units, int64_t product, std::vector<bool>& used,
+                AxisList& chosen, const std::function<void(const AxisList&)>& found) {
+  if (product == 1) return found(chosen);
+  for (size_t u = 0; u < units.size(); ++u) {
+    const int64_t size = mesh.Size(units[u]);
+    if (used[u] || product % size != 0) continue;
+    used[u] = true;
+    chosen.insert(chosen.end(), units[u].begin(), units[u].end());
+    Selections(mesh, units, product / size, used, chosen, found);
+    chosen.erase(chosen.end() - static_cast<std::ptrdiff_t>(units[u].size()), chosen.end());
+    used[u] = false;
+  }
+}
+
+// Dijkstra's algorithm over layouts.
+class Search {
+ public:
+  Search(const Mesh& mesh, const LinkCosts& links, const Layout& from, const Layout& to, const TensorType& type)
+      : mesh_(mesh), links_(links), from_(from), to_(to), type_(type) {
+    FindUnits();
+  }
+
+  // Too many units for an exhaustive search.
+  bool TooLarge() const { return units_.size() > 5; }
+
+  // The steps of the cheapest path through layouts whose parts have at most `limit` elements; none when there is none.
+  bool Run(int64_t limit, std::vector<ReshardStep>* steps) {
+    limit_ = limit;
+    reached_.clear();
+    queue_ = {};
+    reached_[from_].seconds = 0;
+    queue_.push({0, from_});
+    while (!queue_.empty()) {
+      const auto [seconds, layout] = queue_.top();
+      queue_.pop();
+      if (reached_[layout].done) continue;
+      reached_[layout].done = true;
+      if (layout == to_) {
+        for (Layout at = to_; at != from_; at = steps->back().before) steps->push_back(reached_[at].step);
+        std::reverse(steps->begin(), steps->end());
+        return true;
+      }
+      seconds_ = seconds;
+      Expand(layout);
+    }
+    return false;
+  }
+
+ private:
+  struct State {
+    double seconds = std::numeric_limits<double>::infinity();
+    bool done = false;
+    ReshardStep step;
+  };
+  struct Entry {
+    double seconds;
+    Layout layout;
+    bool operator<(const Entry& b) const { return seconds != b.seconds ? seconds > b.seconds : b.layout < layout; }
+  };
+
+  // On a small mesh every axis is a unit. On a large one axes that stay where they are are left out, and neighbours
+  // that stay neighbours are one.
+  void FindUnits() {
+    if (mesh_.axes() <= 4) {
+      for (int a = 0; a < mesh_.axes(); ++a) units_.push_back({static_cast<int8_t>(a)});
+      return;
+    }
+    std::vector<bool> moves(mesh_.axes());
+    for (int a = 0; a < mesh_.axes(); ++a) moves[a] = PlaceOf(from_, a) != PlaceOf(to_, a);
+    for (int d = 0; d < from_.rank(); ++d) {  // what lies under an axis that moves moves too
+      for (const Layout* layout : {&from_, &to_}) {
+        bool moving = false;
+        for (int8_t a : layout->Dim(d)) {
+          moving |= moves[a];
+          moves[a] = moving;
+        }
+      }
+    }
+    for (int a = 0; a < mesh_.axes(); ++a) {
+      if (!moves[a]) continue;
+      const bool joins = !units_.empty() && Follows(from_, units_.back().back(), a) &&
+                         Follows(to_, units_.back().back(), a) && mesh_.axes() > 4;
+      if (!joins) units_.emplace_back();
+      units_.back().push_back(static_cast<int8_t>(a));
+    }
+  }
+  static bool Follows(const Layout& layout, int a, int b) {
+    const int64_t first = PlaceOf(layout, a), second = PlaceOf(layout, b);
+    return first < 0 ? second == first : second == first + 1;
+  }
+
+  void Offer(Move kind, const Layout& before, const Layout& after, const AxisList& axes, int from_dim, int to_dim) {
+    if (NumElements(after.Local(mesh_, type_.shape)) > limit_) return;
+    ReshardStep step{kind, axes, from_dim, to_dim, before, after};
+    const double bytes = static_cast<double>(NumElements(before.Local(mesh_, type_.shape)) * SizeOf(type_.dtype));
+    const double seconds = seconds_ + CostOf(mesh_, links_, step, bytes).seconds;
+    State& state = reached_[after];
+    if (seconds >= state.seconds) return;
+    state.seconds = seconds;
+    state.step = std::move(step);
+    queue_.push({seconds, after});
+  }
+
+  bool Fits(const Layout& layout, int d, const AxisList& axes) const {
+    return type_.shape[d] % (mesh_.Size(layout.Dim(d)) * mesh_.Size(axes)) == 0;
+  }
+
+  void Expand(const Layout& layout) {
+    for (const Unit& unit : units_) {
+      if (layout.UseOf(unit[0]) != Layout::Use::kReplicated) continue;
+      Cut(Move::kSlice, layout, layout, unit);
+    }
+    Partials(layout);
+    for (int d = 0; d < layout.rank(); ++d) Suffixes(layout, d);
+    Permutes(layout);
+  }
+
+  // `base`, which is `layout` without the use of `axes` so far, with these axes appended to each dimension in turn.
+  void Cut(Move kind, const Layout& layout, const Layout& base, const AxisList& axes, int from_dim = -1) {
+    for (int d = 0; d < layout.rank(); ++d) {
+      if (d == from_dim || !Fits(base, d, axes)) continue;
+      Layout after = base;
+      for (int8_t a : axes) after.Append(d, a);
+      Offer(kind, layout, after, axes, from_dim, d);
+    }
+  }
+
+  void Partials(const Layout& layout) {
+    std::vector<Unit> partial;
+    for (const Unit& unit : units_) {
+      if (layout.UseOf(unit[0]) == Layout::Use::kPartial && to_.UseOf(unit[0]) != Layout::Use::kPartial)
+        partial.push_back(unit);
+    }
+    for (uint32_t set = 1; set < 1u << partial.size(); ++set) {
+      std::vector<Unit> chosen;
+      for (size_t u = 0; u < partial.size(); ++u) {
+        if (set >> u & 1) chosen.push_back(partial[u]);
+      }
+      std::vector<size_t> order(chosen.size());
+      for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+      bool first = true;
+      do {
+        AxisList axes;
+        for (size_t i : order) axes.insert(axes.end(), chosen[i].begin(), chosen[i].end());
+        Layout base = layout;
+        for (int8_t a : axes) base.Remove(a);
+        if (first) Offer(Move::kAllReduce, layout, base, axes, -1, -1);
+        first = false;
+        Cut(Move::kReduceScatter, layout, base, axes);
+      } while (std::next_permutation(order.begin(), order.end()));
+    }
+  }
+
+  // Collectives over the minor-most axes of dimension d, one unit after another.
+  void Suffixes(const Layout& layout, int d) {
+    const AxisList dim = layout.Dim(d);
+    Layout base = layout;
+    AxisList axes;
+    for (size_t left = dim.size(); left > 0;) {
+      const auto unit =
+          std::find_if(units_.begin(), units_.end(), [&](const Unit& u) { return Has(u, dim[left - 1]); });
+      if (unit == units_.end()) return;
+      left -= unit->size();
+      axes.insert(axes.begin(), unit->begin(), unit->end());
+      for (auto a = unit->rbegin(); a != unit->rend(); ++a) base.Remove(*a);
+      Offer(Move::kAllGather, layout, base, axes, d, -1);
+      Cut(Move::kAllToAll, layout, base, axes, d);
+    }
+  }
+
+  // Whole parts change places: every layout with as many parts in each dimension.
+  void Permutes(const Layout& layout) {
+    std::vector<Unit> free;
+    for (const Unit& unit : units_) {
+      if (layout.UseOf(unit[0]) != Layout::Use::kPartial) free.push_back(unit);
+    }
+    Layout base = layout;
+    std::vector<int64_t> products;
+    for (int d = 0; d < layout.rank(); ++d) {
+      AxisList fixed;
+      int64_t product = 1;
+      for (int8_t a : layout.Dim(d)) {
+        const bool moves = std::any_of(free.begin(), free.end(), [a](const Unit& u) { return Has(u, a); });
+        if (moves)
+          product *= mesh_.size(a);
+        else
+          fixed.push_back(a);
+      }
+      products.push_back(product);
+      base.SetDim(d, fixed);
+    }
+    std::vector<bool> used(free.size(), false);
+    PermuteFrom(layout, base, 0, products, free, used);
+  }
+  void PermuteFrom(const Layout& layout, const Layout& base, int d, const std::vector<int64_t>& products,
+                   const std::vector<Unit>& free, std::vector<bool>& used) {
+    if (d == layout.rank()) {
+      if (base == layout) return;
+      AxisList axes;
+      for (int a = 0; a < mesh_.axes(); ++a) {
+        if (PlaceOf(layout, a) != PlaceOf(base, a)) axes.push_back(static_cast<int8_t>(a));
+      }
+      return Offer(Move::kPermute, layout, base, axes, -1, -1);
+    }
+    AxisList chosen;
+    Selections(mesh_, free, products[static_cast<size_t>(d)], used, chosen, [&](const AxisList& axes) {
+      Layout next = base;
+      for (int8_t a : axes) next.Append(d, a);
+      PermuteFrom(layout, next, d + 1, products, free, used);
+    });
+  }
+
+  const Mesh& mesh_;
+  const LinkCosts& links_;
+  const Layout from_, to_;
+  const TensorType& type_;
+  std::vector<Unit> units_;
+  int64_t limit_ = 0;
+  double seconds_ = 0;  // of the layout that is expanded
+  absl::flat_hash_map<Layout, State> reached_;
+  std::priority_queue<Entry> queue_;
+};
+
+// All sums first, then everything that differs is gathered and cut anew.
+std::vector<ReshardStep> PlainSteps(const Layout& from, const Layout& to) {
+  std::vector<ReshardStep> steps;
+  Layout at = from;
+  AxisList sums;
+  for (int8_t a : from.Partial()) {
+    if (to.UseOf(a) == Layout::Use::kPartial) continue;
+    sums.push_back(a);
+    at.Remove(a);
+  }
+  if (!sums.empty()) steps.push_back({Move::kAllReduce, sums, -1, -1, from, at});
+  for (int d = 0; d < from.rank(); ++d) {
+    const AxisList have = at.Dim(d), want = to.Dim(d);
+    size_t same = 0;
+    while (same < have.size() && same < want.size() && have[same] == want[same]) ++same;
+    const AxisList rest(have.begin() + same, have.end());
+    if (rest.empty()) continue;
+    const Layout before = at;
+    for (auto a = rest.rbegin(); a != rest.rend(); ++a) at.Remove(*a);
+    steps.push_back({Move::kAllGather, rest, d, -1, before, at});
+  }
+  if (at != to) steps.push_back({Move::kSlice, {}, -1, -1, at, to});
+  return steps;
+}
+
+// Neighbouring slices are one.
+void MergeSlices(std::vector<ReshardStep>* steps) {
+  std::vector<ReshardStep> out;
+  for (ReshardStep& step : *steps) {
+    if (step.kind == Move::kSlice && !out.empty() && out.back().kind == Move::kSlice)
+      out.back().after = step.after;
+    else
+      out.push_back(std::move(step));
+  }
+  *steps = std::move(out);
+}
+
+// For each rank of `group`, the rank whose part it takes in a permutation.
+std::vector<int64_t> Sources(const Mesh& mesh, const std::vector<int64_t>& group, const ReshardStep& step,
+                             const Shape& shape) {
+  std::vector<int64_t> sources(group.size(), -1);
+  std::vector<bool> given(group.size(), false);
+  std::vector<Shape> has, wants;
+  for (int64_t r : group) {
+    has.push_back(step.before.Begin(mesh, shape, r));
+    wants.push_back(step.after.Begin(mesh, shape, r));
+  }
+  for (size_t i = 0; i < group.size(); ++i) {
+    if (has[i] == wants[i]) sources[i] = group[i], given[i] = true;
+  }
+  for (size_t i = 0; i < group.size(); ++i) {
+    for (size_t j = 0; sources[i] < 0 && j < group.size(); ++j) {
+      if (!given[j] && has[j] == wants[i]) sources[i] = group[j], given[j] = true;
+    }
+  }
+  return sources;
+}
+
+}  // namespace
+
+const char* Name(Move kind) {
+  constexpr const char* kNames[] = {"strided_slice", "reduce_scatter", "collective_permute",
+                                    "all_to_all",    "all_reduce",     "all_gather"};
+  return kNames[static_cast<int>(kind)];
+}
+
+LinkCosts::Link LinkCosts::Slowest(absl::Span<const int8_t> over) const {
+  if (axes.empty()) return Link();
+  Link slowest{0, 0};
+  for (int8_t a : over) {
+    slowest.alpha = std::max(slowest.alpha, axes[static_cast<size_t>(a)].alpha);
+    slowest.beta = std::max(slowest.beta, axes[static_cast<size_t>(a)].beta);
+  }
+  return slowest;
+}
+
+StepCost CostOf(const Mesh& mesh, const LinkCosts& links, const ReshardStep& step, double bytes) {
+  const LinkCosts::Link link = links.Slowest(step.axes);
+  const double n = static_cast<double>(mesh.Size(step.axes)), rounds = std::log2(n);
+  double received = 0, messages = 1 + rounds;
+  switch (step.kind) {
+    case Move::kSlice:
+      return {links.copy_beta * bytes / n, 0};
+    case Move::kReduceScatter:
+    case Move::kAllToAll:
+      received = bytes * (n - 1) / n;
+      break;
+    case Move::kPermute:
+      received = bytes;
+      messages = 2;
+      break;
+    case Move::kAllReduce:
+      received = 2 * bytes * (n - 1) / n;
+      messages = 1 + 2 * rounds;
+      break;
+    case Move::kAllGather:
+      received = bytes * (n - 1);
+      break;
+  }
+  return {link.alpha * messages + link.beta * received, received};
+}
+
+StatusOr<const ReshardPlan*> Resharder::Plan(const Layout& from, const Layout& to, const TensorType& type) {
+  auto& plan = plans_[{from, to, type.shape, SizeOf(type.dtype)}];
+  if (plan != nullptr) return plan.get();
+  const auto bad = [&](absl::string_view what) {
+    return absl::InternalError(
+        absl::StrCat("resharding ", ToString(type), " from ", from.ToString(), " to ", to.ToString(), ": ", what));
+  };
+  if (from.rank() != type.rank() || to.rank() != type.rank()) return bad("another number of dimensions");
+  if (!from.Divides(mesh_, type.shape) || !to.Divides(mesh_, type.shape)) return bad("a dimension does not divide");
+  for (int8_t a : to.Partial()) {
+    if (from.UseOf(a) != Layout::Use::kPartial || from.reduction() != to.reduction())
+      return bad("no collective makes a partial value");
+  }
+  auto fresh = std::make_unique<ReshardPlan>();
+  const int64_t limit = std::max(NumElements(from.Local(mesh_, type.shape)), NumElements(to.Local(mesh_, type.shape)));
+  Search search(mesh_, links_, from, to, type);
+  if (search.TooLarge())
+    fresh->steps = PlainSteps(from, to);
+  else if (from != to && !search.Run(limit, &fresh->steps) &&
+           !search.Run(std::numeric_limits<int64_t>::max(), &fresh->steps))
+    return bad("no path");
+  for (const ReshardStep& step : fresh->steps) {
+    const auto bytes = [&](const Layout& l) { return NumElements(l.Local(mesh_, type.shape)) * SizeOf(type.dtype); };
+    const StepCost cost = CostOf(mesh_, links_, step, static_cast<double>(bytes(step.before)));
+    fresh->seconds += cost.seconds;
+    fresh->bytes_received += cost.bytes_received;
+    fresh->peak_bytes = std::max(fresh->peak_bytes, bytes(step.before) + bytes(step.after));
+  }
+  MergeSlices(&fresh->steps);
+  plan = std::move(fresh);
+  return plan.get();
+}
+
+Value EmitReshard(GraphBuilder& g, const Mesh& mesh, int64_t rank, const ReshardPlan& plan, Value x,
+                  const TensorType& type) {
+  for (const ReshardStep& step : plan.steps) {
+    const std::vector<int64_t> group = mesh.Group(rank, step.axes);
+    Attrs attrs;
+    if (step.kind != Move::kSlice) attrs.Set("group", group);
+    switch (step.kind) {
+      case Move::kSlice: {
+        const Shape had = step.before.Begin(mesh, type.shape, rank), has = step.after.Begin(mesh, type.shape, rank),
+                    size = step.after.Local(mesh, type.shape);
+        std::vector<int64_t> begin, end;
+        for (size_t d = 0; d < had.size(); ++d) {
+          begin.push_back(has[d] - had[d]);
+          end.push_back(begin.back() + size[d]);
+        }
+        attrs.Set("begin", std::move(begin)).Set("end", std::move(end));
+        break;
+      }
+      case Move::kReduceScatter:
+        attrs.Set("op", std::string(Name(step.before.reduction()))).Set("axis", int64_t{step.to_dim});
+        break;
+      case Move::kPermute: {
+        const std::vector<int64_t> sources = Sources(mesh, group, step, type.shape);
+        const auto me = std::find(group.begin(), group.end(), rank) - group.begin();
+        const auto taker = std::find(sources.begin(), sources.end(), rank) - sources.begin();
+        attrs.Set("source", sources[static_cast<size_t>(me)]).Set("target", group[static_cast<size_t>(taker)]);
+        break;
+      }
+      case Move::kAllToAll:
+        attrs.Set("split_axis", int64_t{step.to_dim}).Set("concat_axis", int64_t{step.from_dim});
+        break;
+      case Move::kAllReduce:
+        attrs.Set("op", std::string(Name(step.before.reduction())));
+        break;
+      case Move::kAllGather:
+        attrs.Set("axis", int64_t{step.from_dim});
+        break;
+    }
+    x = g.Op(Name(step.kind), {x}, std::move(attrs));
+  }
+  return x;
+}
+
+}  // namespace mslua

@@ -1,0 +1,44 @@
+// The sharding of one node: which mesh axes cut each factor of its rule. From it follow the layouts that the node wants
+// of its inputs and leaves its outputs in.
+#pragma once
+
+#include <vector>
+
+#include "core/graph/graph.h"
+#include "core/sharding/layout.h"
+
+namespace mslua {
+
+// The factor rule of a node with the size of each factor.
+struct NodeRule {
+  FactorRule rule;
+  Shape sizes;  // of rule.factors; 1 where nothing says
+
+  // The factor that a cut of dimension `dim` of a tensor cuts: the first whose size is not 1; -1: none has.
+  int CutFactor(const FactorRule::Dim& dim) const;
+};
+StatusOr<NodeRule> RuleOf(const Graph& graph, const Node& node);
+
+struct Sharding {
+  std::vector<AxisList> factors;  // axes of each factor of the rule, major to minor
+
+  Sharding() = default;
+  explicit Sharding(const NodeRule& rule) : factors(rule.rule.factors.size()) {}
+  friend bool operator==(const Sharding& a, const Sharding& b) { return a.factors == b.factors; }
+};
+
+// Whether factor `f` may be cut in `parts`: it is not marked `!`, its size divides, and wherever it is a part of a
+// compound dimension nothing lies before it.
+bool CanCut(const NodeRule& rule, int f, int64_t parts);
+// OK, or which factor is cut wrongly, or which axis is used twice.
+Status CheckSharding(const Mesh& mesh, const NodeRule& rule, const Sharding& sharding);
+
+// The layout in which a node of that sharding takes input `i`.
+Layout InputLayout(const NodeRule& rule, const Sharding& sharding, size_t i);
+// The layout in which it leaves output `o`: partial over the axes of factors that only its inputs have.
+Layout OutputLayout(const NodeRule& rule, const Sharding& sharding, size_t o);
+
+// Every legal sharding whose factors take their axes in mesh order; the replicated one is first. At most `limit`.
+std::vector<Sharding> Candidates(const Mesh& mesh, const NodeRule& rule, size_t limit = 4096);
+
+}  // namespace mslua

@@ -1,0 +1,37 @@
+// A user's strategy: ((2,4),(4,1)) says in how many parts each dimension of each input is cut.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/sharding/sharding.h"
+
+namespace mslua {
+
+// Parts of each dimension of each input.
+using Strategy = std::vector<std::vector<int64_t>>;
+// The attribute of a node that holds the text of its strategy.
+inline constexpr char kInStrategy[] = "in_strategy";
+
+// "((2,4),(4,1))"; "((2),())" for a vector and a scalar.
+std::string ToString(const Strategy& strategy);
+StatusOr<Strategy> ParseStrategy(absl::string_view text);
+
+// The parts of each factor of a node of that strategy. What is wrong is said with operator, input, dimension (from 1)
+// and factor:
+//   "MatMul: strategy ((3,4),(4,1)): dimension 1 of a (f32[16,32], factor 'i') is cut in 3, which does not divide 16"
+StatusOr<std::vector<int64_t>> FactorParts(const Mesh& mesh, const Graph& graph, const Node& node, const NodeRule& rule,
+                                           const Strategy& strategy);
+
+// Every assignment of mesh axes to factors with these parts; the first takes axes from the most significant, factor
+// after factor. Axes beyond the product of the parts replicate. At most `limit`.
+std::vector<Sharding> Assignments(const Mesh& mesh, absl::Span<const int64_t> parts, size_t limit = 256);
+
+// What a sharding is as a strategy.
+Strategy StrategyOf(const Mesh& mesh, const NodeRule& rule, const Sharding& sharding);
+
+// "MatMul (Net/matmul @ recipe.lua:17)": how messages name a node.
+std::string NameOf(const Node& node);
+
+}  // namespace mslua
