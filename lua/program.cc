@@ -7,8 +7,9 @@
 
 namespace mslua {
 
-StatusOr<std::unique_ptr<Executable>> CompileShared(Session& session, const Graph& graph,
-                                                    const CompileOptions& options) {
+StatusOr<std::unique_ptr<Executable>> CompileShared(Session& session, const Graph& graph, CompileOptions options) {
+  options.rank = session.options().rank;
+  options.groups = session.groups();
   auto executable = Executable::Compile(graph, &session.store(), options, &session.workspace);
   if (!absl::IsFailedPrecondition(executable.status())) return executable;
   // Too large for the workspace there is: a new one, which the programs that follow share; older ones keep theirs.
@@ -24,9 +25,7 @@ StatusOr<std::unique_ptr<Program>> Program::Compile(Session& session, const Grap
   for (size_t i = 0; i < graph.outputs.size(); ++i) {
     if (graph.outputs[i].updates.empty()) program->results_.push_back(static_cast<int>(i));
   }
-  CompileOptions options;
-  options.rank = session.options().rank;
-  ASSIGN_OR_RETURN(program->executable_, CompileShared(session, graph, options));
+  ASSIGN_OR_RETURN(program->executable_, CompileShared(session, graph, {}));
   const auto& names = program->executable_->inputs();
   for (int32_t i : graph.Inputs()) {
     const Node& node = graph.nodes[i];

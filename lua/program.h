@@ -11,9 +11,8 @@
 
 namespace mslua {
 
-// Compiles over the session's store and workspace: of the executables made so, one runs at a time.
-StatusOr<std::unique_ptr<Executable>> CompileShared(Session& session, const Graph& graph,
-                                                    const CompileOptions& options);
+// Compiles over the session's store, groups and workspace: of the executables made so, one runs at a time.
+StatusOr<std::unique_ptr<Executable>> CompileShared(Session& session, const Graph& graph, CompileOptions options);
 
 class Program {
  public:

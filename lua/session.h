@@ -23,6 +23,7 @@ struct lua_Debug;
 
 namespace mslua {
 
+class Groups;
 class Program;
 class Trace;
 struct ParameterData;
@@ -36,7 +37,8 @@ struct SessionOptions {
   std::string preset;
   std::string device = "cpu";
   int rank = 0, ranks = 1;
-  bool has_seed = false;  // --seed was given: the recipe's does not count
+  std::shared_ptr<Groups> groups;  // null: a job of one rank
+  bool has_seed = false;           // --seed was given: the recipe's does not count
   uint64_t seed = 1;
   // Flags that the library reads as core.options.NAME: "out", "resume", "log_every", "max_steps", ...
   std::vector<std::pair<std::string, std::variant<bool, double, std::string>>> flags;
@@ -58,6 +60,8 @@ class Session {
   lua_State* Enter(lua_State* L) { return std::exchange(current_, L); }
   const SessionOptions& options() const { return options_; }
   Store& store() { return store_; }
+  // What collectives run in; null in a job of one rank.
+  Groups* groups() const { return options_.groups.get(); }
   TensorAllocator& allocator() { return *allocator_; }
 
   // Runs a file, or text under a name for messages ("=stdin"). Its results stay on the Lua stack.
@@ -77,8 +81,9 @@ class Session {
   std::string Located(const Status& status) const;
 
   uint64_t seed = 1;
-  bool training = false;   // core.set_training
-  Trace* trace = nullptr;  // the innermost trace; null: eager
+  int64_t feeds = 1, feed = 0;  // core.set_feed
+  bool training = false;        // core.set_training
+  Trace* trace = nullptr;       // the innermost trace; null: eager
   uint64_t next_trace_id = 1;
   absl::flat_hash_set<std::string> parameter_keys;  // given out by KeyOf
   uint64_t random_tensors = 0;  // streams handed out to unnamed rand/randn, and to eager random operators

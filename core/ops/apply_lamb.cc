@@ -10,6 +10,11 @@ Value SumOfSquares(GraphBuilder& g, Value x) {
   return ReduceSum(g, Mul(g, x, x), axes, false);
 }
 
+Value SumOverGroup(GraphBuilder& g, Value x, const Attrs& attrs) {
+  const std::vector<int64_t>& group = attrs.Ints("group");
+  return group.empty() ? x : g.Op("all_reduce", {x}, {{"group", group}});
+}
+
 }  // namespace
 
 MSLUA_OPERATOR(apply_lamb) {
@@ -21,6 +26,7 @@ MSLUA_OPERATOR(apply_lamb) {
       "from 1.");
   DeclareUpdate(op, {"m", "v"}, {"lr", "weight_decay", "step"});
   op.Attr("beta1", AttrKind::kFloat, 0.9).Attr("beta2", AttrKind::kFloat, 0.999).Attr("eps", AttrKind::kFloat, 1e-6);
+  op.Attr("group", AttrKind::kInts, std::vector<int64_t>{}, "ranks that each have a slice of param; none: it is whole");
   op.Body([](GraphBuilder& g, absl::Span<const Value> in, const Attrs& attrs) -> std::vector<Value> {
     UpdateOperands u(g, {"param", "grad", "m", "v", "lr", "weight_decay", "step"}, in, attrs);
     u.Let("correction1", "1 / (1 - pow(beta1, step))");
@@ -28,8 +34,8 @@ MSLUA_OPERATOR(apply_lamb) {
     const Value m = u.Let("m", "beta1 * m + (1 - beta1) * grad");
     const Value v = u.Let("v", "beta2 * v + (1 - beta2) * grad * grad");
     const Value r = u.Let("r", "m * correction1 / (sqrt(v * correction2) + eps) + weight_decay * param");
-    u.Set("param_square", SumOfSquares(g, in[0]));
-    u.Set("r_square", SumOfSquares(g, r));
+    u.Set("param_square", SumOverGroup(g, SumOfSquares(g, in[0]), attrs));
+    u.Set("r_square", SumOverGroup(g, SumOfSquares(g, r), attrs));
     u.Let("trust", "select(logical_and(gt(param_square, 0), gt(r_square, 0)), sqrt(param_square / r_square), 1)");
     return {u.Let("param", "param - lr * trust * r"), m, v};
   });

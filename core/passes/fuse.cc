@@ -20,7 +20,14 @@ constexpr int32_t kMaxChain = 40;
 class Fuser {
  public:
   explicit Fuser(const Graph& graph)
-      : graph_(graph), count_(static_cast<int32_t>(graph.nodes.size())), group_(count_, -1) {}
+      : graph_(graph), count_(static_cast<int32_t>(graph.nodes.size())), group_(count_, -1), before_(count_, -1) {
+    int32_t last = -1;
+    for (int32_t i = 0; i < count_; ++i) {
+      if (!graph.nodes[i].op->side_effect) continue;
+      before_[i] = last;
+      last = i;
+    }
+  }
 
   Graph Run() {
     for (int32_t i = 0; i < count_; ++i) {
@@ -127,6 +134,7 @@ class Fuser {
           else if (state[v.node] == 1)
             depends = true;
         }
+        if (before_[i] >= 0 && after(before_[i])) depends = true;
         if (state[i] == 1) {
           if (comes_back) return true;
         } else if (depends && state[i] == 0) {
@@ -164,6 +172,10 @@ class Fuser {
         if (unit[v.node] == unit[i]) continue;
         readers[unit[v.node]].push_back(unit[i]);
         ++waiting[unit[i]];
+      }
+      if (before_[i] >= 0) {
+        readers[before_[i]].push_back(i);
+        ++waiting[i];
       }
     }
     std::priority_queue<int32_t, std::vector<int32_t>, std::greater<int32_t>> ready;
@@ -279,8 +291,9 @@ class Fuser {
 
   const Graph& graph_;
   const int32_t count_;
-  std::vector<int32_t> group_;                                  // of a node; -1: none
-  int32_t seen_ = 0;                                            // the node being looked at
+  std::vector<int32_t> group_;   // of a node; -1: none
+  std::vector<int32_t> before_;  // of a node with a side effect, the one before it: they keep their order
+  int32_t seen_ = 0;             // the node being looked at
   absl::flat_hash_map<int32_t, std::vector<int32_t>> members_;  // sorted
   absl::flat_hash_map<Value, int32_t> reader_;                  // the last fusible reader of a value
   std::vector<std::vector<int32_t>> readers_;

@@ -164,6 +164,30 @@ TEST(Fuse, AChainIsNotFusedAroundWhatItFeeds) {
   EXPECT_EQ(Count(fused, "fused"), 2);
 }
 
+// Each all_reduce is a call that the other ranks make too, in this order, whatever it is needed for.
+TEST(Collectives, KeepTheirNumberAndTheirOrder) {
+  GraphBuilder g;
+  const std::vector<int64_t> group = {0, 1};
+  const Value x = g.Input("x", kData, {DType::kF32, {4, 4}}), w = g.Input("w", kData, {DType::kF32, {4, 4}});
+  const auto reduce = [&](Value v, int64_t tag) { return g.Op("all_reduce", {v}, {{"group", group}, {"_tag", tag}}); };
+  // Fused around the second one, tanh would come after it, and the first one, which reads tanh, too.
+  const Value a = g.Op("tanh", {x});
+  reduce(a, 1);
+  const Value second = reduce(g.Op("matmul", {x, w}), 2);
+  g.Output("y", Add(g, a, second));
+  reduce(x, 3);
+  reduce(x, 3);
+  Graph graph = *g.Finish();
+  for (const auto pass : {EliminateDeadNodes, MergeCommonNodes, Simplify, AssignLayout, FuseElementwise})
+    graph = pass(graph);
+  ASSERT_TRUE(Verify(graph).ok());
+  std::vector<int64_t> tags;
+  for (const Node& n : graph.nodes) {
+    if (n.op->name == "all_reduce") tags.push_back(n.attrs.Int("_tag"));
+  }
+  EXPECT_EQ(tags, (std::vector<int64_t>{1, 2, 3, 3})) << ToString(graph);
+}
+
 TEST(Fuse, ConvNetsStayEqual) {
   for (int seed = 0; seed < 30; ++seed) {
     const Graph graph = ConvNet(seed);

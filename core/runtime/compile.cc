@@ -9,6 +9,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "core/passes/buckets.h"
 #include "core/passes/passes.h"
 
 namespace mslua {
@@ -20,9 +21,10 @@ struct Pass {
 };
 // Simplifying lays bare common nodes, and the other way round; two rounds find nearly all.
 constexpr Pass kPasses[] = {
-    {"dead", EliminateDeadNodes}, {"simplify", Simplify},    {"common", MergeCommonNodes}, {"simplify", Simplify},
-    {"common", MergeCommonNodes}, {"layout", AssignLayout},  {"simplify", Simplify},       {"common", MergeCommonNodes},
-    {"dead", EliminateDeadNodes}, {"fuse", FuseElementwise},
+    {"dead", EliminateDeadNodes}, {"simplify", Simplify},         {"common", MergeCommonNodes},
+    {"simplify", Simplify},       {"common", MergeCommonNodes},   {"layout", AssignLayout},
+    {"simplify", Simplify},       {"common", MergeCommonNodes},   {"dead", EliminateDeadNodes},
+    {"fuse", FuseElementwise},    {"buckets", BucketCollectives},
 };
 
 Status WriteText(const std::string& path, const std::string& text) {

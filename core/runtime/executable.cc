@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "core/runtime/collective_kernel.h"
 #include "core/runtime/compile.h"
 #include "core/runtime/memory_plan.h"
 
@@ -30,10 +31,10 @@ class ReferenceRunner : public Kernel {
   std::vector<TensorView> inputs_, outputs_;
 };
 
-StatusOr<std::unique_ptr<Kernel>> MakeKernel(const Graph& graph, const Node& node, bool reference_only) {
+StatusOr<std::unique_ptr<Kernel>> MakeKernel(const Graph& graph, const Node& node, const CompileOptions& options) {
   std::vector<TensorType> inputs;
   for (Value v : node.inputs) inputs.push_back(graph.TypeOf(v));
-  if (!reference_only) {
+  if (!options.reference_kernels) {
     const OpSpec spec{node.attrs, inputs, absl::MakeConstSpan(node.outputs.data(), node.outputs.size())};
     for (const FastKernel& fast : node.op->fast) {
       if (fast.supports(spec)) return fast.make(spec);
@@ -52,13 +53,19 @@ class CpuExecutable : public Executable {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       const Node& n = graph_.nodes[i];
       if (n.op->name == "input" || n.op->name == "constant" || n.op->view) continue;
-      auto kernel = MakeKernel(graph_, n, options.reference_kernels);
+      const bool among_ranks = IsCollective(n) && n.attrs.Ints("group").size() > 1;
+      auto kernel = among_ranks ? MakeCollectiveKernel(graph_, static_cast<int32_t>(i), options.groups, &calls_)
+                                : MakeKernel(graph_, n, options);
       if (!kernel.ok()) return Annotate(kernel.status(), n.location ? ToString(*n.location) : n.op->name);
       kernels[i] = *std::move(kernel);
       scratch[i] = kernels[i]->scratch_bytes();
     }
-    const MemoryPlan plan = PlanMemory(graph_, scratch);
+    const bool share = options.share && options.groups != nullptr;
+    const MemoryPlan plan = PlanMemory(graph_, scratch, share);
     RETURN_IF_ERROR(Allocate(plan, store, workspace));
+    if (share) {
+      ASSIGN_OR_RETURN(shared_, options.groups->Shared(plan.shared_bytes));
+    }
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       if (!kernels[i]) continue;
       const Node& n = graph_.nodes[i];
@@ -86,6 +93,7 @@ class CpuExecutable : public Executable {
     report_.nodes = static_cast<int64_t>(graph_.nodes.size());
     report_.kernels = static_cast<int64_t>(launches_.size());
     report_.workspace_bytes = plan.workspace_bytes;
+    report_.shared_bytes = plan.shared_bytes;
     report_.sum_of_value_bytes = plan.sum_of_value_bytes;
     report_.in_place = plan.in_place;
     report_.copies = static_cast<int64_t>(plan.copies.size());
@@ -126,6 +134,7 @@ class CpuExecutable : public Executable {
         const Node& n = graph_.nodes[l.node];
         return Annotate(s, n.location ? ToString(*n.location) : n.op->name);
       }
+      if (ABSL_PREDICT_FALSE(calls_.any())) RETURN_IF_ERROR(calls_.Progress());
     }
     for (const Copy& c : copies_) std::memcpy(c.to, sources_[c.output], c.bytes);
     return absl::OkStatus();
@@ -225,6 +234,8 @@ class CpuExecutable : public Executable {
     switch (p.kind) {
       case Placement::kArena:
         return Arena() + p.offset;
+      case Placement::kShared:
+        return static_cast<char*>(shared_) + p.offset;
       case Placement::kConstant:
         return static_cast<char*>(constants_.data()) + p.offset;
       case Placement::kStore:
@@ -274,6 +285,8 @@ class CpuExecutable : public Executable {
   std::vector<std::pair<int32_t, int>> position_of_node_;
   std::shared_ptr<Block> workspace_;
   void* arena_in_use_ = nullptr;
+  void* shared_ = nullptr;  // the groups'
+  StartedCalls calls_;
   Block constants_, scalars_;
   PlanReport report_;
   bool all_bound_ = false;

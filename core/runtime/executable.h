@@ -10,6 +10,8 @@
 
 namespace mslua {
 
+class Groups;
+
 struct CompileOptions {
   bool reference_kernels = false;  // plain C++ kernels only; no fusion: each node is its own
   bool optimize = true;            // CSE, algebra, fusion, layout; off: the graph as it is
@@ -17,12 +19,18 @@ struct CompileOptions {
   int save_graphs = 0;
   std::string save_graphs_path = ".";
   int rank = 0;
+  // The rank's groups, which collectives of the graph run in; null in a job of one rank. Outlives the executable.
+  Groups* groups = nullptr;
+  // All ranks of the world compile this program, or its part for each of them, together: what collectives touch lies
+  // where the ranks of a host reach one another's memory.
+  bool share = false;
 };
 
 // What a compile found out; `mslua plan`, the start-up lines and the benchmarks print it.
 struct PlanReport {
   int64_t nodes = 0, kernels = 0;
   int64_t workspace_bytes = 0;     // the arena: the most that activations need at once
+  int64_t shared_bytes = 0;        // the same of what collectives touch, where ranks share memory
   int64_t sum_of_value_bytes = 0;  // what they would need without reuse
   int64_t in_place = 0;            // outputs written over an input
   int64_t copies = 0;              // store updates that needed a copy at the end of the step

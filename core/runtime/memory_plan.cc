@@ -4,6 +4,8 @@
 #include <memory>
 #include <utility>
 
+#include "core/runtime/collective_kernel.h"
+
 namespace mslua {
 namespace {
 
@@ -15,7 +17,18 @@ struct Interval {
   int32_t first, last;
   int64_t bytes;
   int64_t offset = 0;
+  bool shared = false;  // with other ranks
+  bool bucket = false;  // of several values
 };
+
+// Where a value lies in its interval; interval null: it has none.
+struct Slot {
+  Interval* interval = nullptr;
+  int64_t delta = 0;
+};
+
+bool StartsBucket(const Node& n) { return n.op->name == "all_reduce_start"; }
+bool EndsBucket(const Node& n) { return n.op->name == "all_reduce_wait"; }
 
 // Offsets by decreasing size, each at the lowest place that is free while it lives.
 int64_t Pack(std::vector<Interval*>& intervals) {
@@ -42,8 +55,8 @@ int64_t Pack(std::vector<Interval*>& intervals) {
 
 class Planner {
  public:
-  Planner(const Graph& graph, const std::vector<int64_t>& scratch_bytes)
-      : graph_(graph), scratch_bytes_(scratch_bytes) {}
+  Planner(const Graph& graph, const std::vector<int64_t>& scratch_bytes, bool share)
+      : graph_(graph), scratch_bytes_(scratch_bytes), share_(share) {}
 
   MemoryPlan Run() {
     const int32_t count = static_cast<int32_t>(graph_.nodes.size());
@@ -66,7 +79,8 @@ class Planner {
       const Node& n = graph_.nodes[i];
       plan_.values[i].resize(n.outputs.size());
       for (size_t o = 0; o < n.outputs.size(); ++o) {
-        root_[i].push_back(n.op->view ? Root(n.inputs[0]) : Value{static_cast<int32_t>(i), static_cast<int32_t>(o)});
+        const Value own{static_cast<int32_t>(i), static_cast<int32_t>(o)};
+        root_[i].push_back(n.op->view ? Root(n.inputs[0]) : EndsBucket(n) ? Root(n.inputs[o]) : own);
       }
     }
   }
@@ -106,7 +120,7 @@ class Planner {
       const int32_t input = graph_.FindInput(o.updates);
       const Value v = Root(o.value);
       const Node& n = graph_.nodes[v.node];
-      bool direct = !IsInput(n) && n.op->name != "constant" &&
+      bool direct = !IsInput(n) && n.op->name != "constant" && !StartsBucket(n) &&
                     plan_.values[v.node][v.output].kind == Placement::kArena && !claimed[input];
       const int32_t last = Last({input, 0});
       if (last > v.node) direct = false;
@@ -129,58 +143,28 @@ class Planner {
   }
 
   void PlaceValues() {
-    std::vector<std::unique_ptr<Interval>> intervals;
-    std::vector<std::vector<Interval*>> of(graph_.nodes.size());
-    std::vector<Interval*> scratch(graph_.nodes.size(), nullptr);
-    for (int32_t i = 0; i < static_cast<int32_t>(graph_.nodes.size()); ++i) {
-      const Node& n = graph_.nodes[i];
-      of[i].assign(n.outputs.size(), nullptr);
-      for (int o = 0; o < static_cast<int>(n.outputs.size()); ++o) {
-        Placement& p = plan_.values[i][o];
-        const Value v{i, o};
-        if (Root(v) != v || p.kind == Placement::kStore) continue;
-        const int64_t bytes = Aligned(std::max<int64_t>(n.outputs[o].bytes(), 1));
-        if (IsInput(n)) {
-          const std::string& kind = n.attrs.Str("kind");
-          p.kind = kind == kData ? Placement::kExternal : kind == kScalar ? Placement::kScalar : Placement::kStore;
-          p.input = i;
-          continue;
-        }
-        if (n.op->name == "constant") {
-          p = {Placement::kConstant, plan_.constant_bytes, -1};
-          plan_.constant_bytes += bytes;
-          continue;
-        }
-        plan_.sum_of_value_bytes += bytes;
-        Interval* reused = nullptr;
-        for (size_t k = 0; k < n.inputs.size() && reused == nullptr; ++k) {
-          const Value source = Root(n.inputs[k]);
-          Interval* candidate = of[source.node].empty() ? nullptr : of[source.node][source.output];
-          if (candidate == nullptr || candidate->last != i || candidate->bytes != bytes) continue;
-          if (std::find(of[i].begin(), of[i].end(), candidate) != of[i].end()) continue;  // another output has it
-          if (MayOverwrite(n, o, static_cast<int>(k)) && (n.op->elementwise || ReadsOnce(n, source)))
-            reused = candidate;
-        }
-        if (reused != nullptr) {
-          reused->last = Last(v);
-          of[i][o] = reused;
-          ++plan_.in_place;
-          continue;
-        }
-        intervals.push_back(std::make_unique<Interval>(Interval{i, Last(v), bytes}));
-        of[i][o] = intervals.back().get();
-      }
-      if (scratch_bytes_[i] > 0) {
-        intervals.push_back(std::make_unique<Interval>(Interval{i, i, Aligned(scratch_bytes_[i])}));
-        scratch[i] = intervals.back().get();
-      }
+    const auto count = static_cast<int32_t>(graph_.nodes.size());
+    slots_.resize(graph_.nodes.size());
+    for (int32_t i = 0; i < count; ++i) slots_[i].resize(graph_.nodes[i].outputs.size());
+    for (int32_t i = 0; i < count; ++i) {
+      if (StartsBucket(graph_.nodes[i])) PlaceBucket(i);
     }
-    std::vector<Interval*> all;
-    for (const auto& i : intervals) all.push_back(i.get());
-    plan_.workspace_bytes = Pack(all);
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      for (size_t o = 0; o < of[i].size(); ++o) {
-        if (of[i][o] != nullptr) plan_.values[i][o].offset = of[i][o]->offset;
+    std::vector<Interval*> scratch(graph_.nodes.size(), nullptr);
+    for (int32_t i = 0; i < count; ++i) {
+      for (int32_t o = 0; o < static_cast<int32_t>(graph_.nodes[i].outputs.size()); ++o) PlaceValue({i, o});
+      if (scratch_bytes_[i] > 0) scratch[i] = Take(i, i, Aligned(scratch_bytes_[i]));
+    }
+    if (share_) ShareCollectives();
+    std::vector<Interval*> own, shared;
+    for (const auto& i : intervals_) (i->shared ? shared : own).push_back(i.get());
+    plan_.workspace_bytes = Pack(own);
+    plan_.shared_bytes = Pack(shared);
+    for (int32_t i = 0; i < count; ++i) {
+      for (size_t o = 0; o < slots_[i].size(); ++o) {
+        const Slot& slot = slots_[i][o];
+        if (slot.interval == nullptr) continue;
+        plan_.values[i][o].kind = slot.interval->shared ? Placement::kShared : Placement::kArena;
+        plan_.values[i][o].offset = slot.interval->offset + slot.delta;
       }
       if (scratch[i] != nullptr) plan_.scratch[i] = scratch[i]->offset;
       for (size_t o = 0; o < plan_.values[i].size(); ++o) {
@@ -190,17 +174,109 @@ class Planner {
     }
   }
 
+  Interval* Take(int32_t first, int32_t last, int64_t bytes) {
+    intervals_.push_back(std::make_unique<Interval>(Interval{first, last, bytes}));
+    return intervals_.back().get();
+  }
+  Slot& SlotOf(Value v) { return slots_[v.node][v.output]; }
+
+  // One piece for all results of a bucket. An operand that nobody needs afterwards is made in it from the start.
+  void PlaceBucket(int32_t start) {
+    const Node& n = graph_.nodes[start];
+    int64_t bytes = 0;
+    for (const TensorType& t : n.outputs) bytes += BucketStride(t);
+    Interval* const bucket = Take(start, start, bytes);
+    bucket->bucket = true;
+    int64_t delta = 0;
+    for (int32_t k = 0; k < static_cast<int32_t>(n.outputs.size()); ++k) {
+      SlotOf({start, k}) = {bucket, delta};
+      bucket->last = std::max(bucket->last, Last({start, k}));
+      plan_.sum_of_value_bytes += BucketStride(n.outputs[k]);
+      const Value source = Root(n.inputs[k]);
+      const Node& maker = graph_.nodes[source.node];
+      const bool made = !IsInput(maker) && maker.op->name != "constant" &&
+                        plan_.values[source.node][source.output].kind == Placement::kArena;
+      if (made && SlotOf(source).interval == nullptr && Last(source) == start && ReadsOnce(n, source)) {
+        SlotOf(source) = {bucket, delta};
+        bucket->first = std::min(bucket->first, source.node);
+        ++plan_.in_place;
+      }
+      delta += BucketStride(n.outputs[k]);
+    }
+  }
+
+  void PlaceValue(Value v) {
+    const Node& n = graph_.nodes[v.node];
+    Placement& p = plan_.values[v.node][v.output];
+    if (Root(v) != v || p.kind == Placement::kStore || SlotOf(v).interval != nullptr) return;
+    const int64_t bytes = Aligned(std::max<int64_t>(n.outputs[v.output].bytes(), 1));
+    if (IsInput(n)) {
+      const std::string& kind = n.attrs.Str("kind");
+      p.kind = kind == kData ? Placement::kExternal : kind == kScalar ? Placement::kScalar : Placement::kStore;
+      p.input = v.node;
+      return;
+    }
+    if (n.op->name == "constant") {
+      p = {Placement::kConstant, plan_.constant_bytes, -1};
+      plan_.constant_bytes += bytes;
+      return;
+    }
+    plan_.sum_of_value_bytes += bytes;
+    Interval* const reused = Reusable(v, bytes);
+    if (reused == nullptr) {
+      SlotOf(v).interval = Take(v.node, Last(v), bytes);
+      return;
+    }
+    reused->last = Last(v);
+    SlotOf(v).interval = reused;
+    ++plan_.in_place;
+  }
+
+  // The piece of an operand that the node may write `v` over; null: none.
+  Interval* Reusable(Value v, int64_t bytes) {
+    const Node& n = graph_.nodes[v.node];
+    const std::vector<Slot>& taken = slots_[v.node];
+    for (size_t k = 0; k < n.inputs.size(); ++k) {
+      const Value source = Root(n.inputs[k]);
+      Interval* const candidate = SlotOf(source).interval;
+      if (candidate == nullptr || candidate->bucket || candidate->last != v.node || candidate->bytes != bytes) continue;
+      const auto has = [&](const Slot& s) { return s.interval == candidate; };
+      if (std::any_of(taken.begin(), taken.end(), has)) continue;  // another output has it
+      if (MayOverwrite(n, v.output, static_cast<int>(k)) && (n.op->elementwise || ReadsOnce(n, source)))
+        return candidate;
+    }
+    return nullptr;
+  }
+
+  // Ranks read one another's operands and results in place.
+  void ShareCollectives() {
+    for (int32_t i = 0; i < static_cast<int32_t>(graph_.nodes.size()); ++i) {
+      const Node& n = graph_.nodes[i];
+      if (!IsCollective(n)) continue;
+      for (Value v : n.inputs) Share(Root(v));
+      for (int32_t o = 0; o < static_cast<int32_t>(n.outputs.size()); ++o) Share(Root({i, o}));
+    }
+  }
+  void Share(Value root) {
+    if (SlotOf(root).interval != nullptr) SlotOf(root).interval->shared = true;
+  }
+
   const Graph& graph_;
   const std::vector<int64_t>& scratch_bytes_;
+  const bool share_;
   MemoryPlan plan_;
+  std::vector<std::unique_ptr<Interval>> intervals_;
+  std::vector<std::vector<Slot>> slots_;  // of each value
   std::vector<std::vector<Value>> root_;
   std::vector<std::vector<int32_t>> last_;
 };
 
 }  // namespace
 
-MemoryPlan PlanMemory(const Graph& graph, const std::vector<int64_t>& scratch_bytes) {
-  return Planner(graph, scratch_bytes).Run();
+int64_t BucketStride(const TensorType& type) { return Aligned(std::max<int64_t>(type.bytes(), 1)); }
+
+MemoryPlan PlanMemory(const Graph& graph, const std::vector<int64_t>& scratch_bytes, bool share) {
+  return Planner(graph, scratch_bytes, share).Run();
 }
 
 }  // namespace mslua

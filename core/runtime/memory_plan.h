@@ -10,6 +10,7 @@ namespace mslua {
 struct Placement {
   enum Kind : uint8_t {
     kArena,     // at `offset` of the workspace
+    kShared,    // at `offset` of the memory that other ranks reach
     kStore,     // the memory of input node `input`: the input itself, or an update written in place
     kExternal,  // a data input: bound before each run
     kScalar,    // a scalar input: the executable's own
@@ -24,6 +25,7 @@ struct MemoryPlan {
   std::vector<std::vector<Placement>> values;  // [node][output]
   std::vector<int64_t> scratch;                // [node]: offset of its scratch in the workspace, -1: none
   int64_t workspace_bytes = 0;
+  int64_t shared_bytes = 0;
   int64_t constant_bytes = 0;
   int64_t sum_of_value_bytes = 0;
   int64_t in_place = 0;
@@ -31,8 +33,12 @@ struct MemoryPlan {
   std::vector<int> copies;
 };
 
+// Bytes between the tensors of an all_reduce_start, which lie one after the other and travel as one buffer.
+int64_t BucketStride(const TensorType& type);
+
 // Plans for nodes that run in the graph's order. `scratch_bytes[node]` is what its kernel needs while it runs.
-// Graph outputs that update nothing keep their memory to the end of the step.
-MemoryPlan PlanMemory(const Graph& graph, const std::vector<int64_t>& scratch_bytes);
+// Graph outputs that update nothing keep their memory to the end of the step. With `share`, what collectives touch lies
+// in the shared memory. The tensors of a bucket are made where it lies, so that nothing is copied.
+MemoryPlan PlanMemory(const Graph& graph, const std::vector<int64_t>& scratch_bytes, bool share = false);
 
 }  // namespace mslua

@@ -20,7 +20,7 @@ function M.init(...)
     errors.fail 'communication.init: "nccl" needs the CUDA build of mslua: use "native" or "mpi"'
   end
   for _, line in ipairs(ps_context.not_runnable()) do errors.fail("communication.init: %s", line) end
-  ranks.join(backend)
+  ranks.join()
 end
 
 -- A function that needs the ranks: bound arguments to `answer`.

@@ -139,6 +139,7 @@ if rawget(ops, "OneHot") then
   end
 end
 
+require "mslua.collective_ops"(ops, Operator)
 ops.Operator = Operator
 
 --- --------------------------------------------------------------------------------------- functions that are no

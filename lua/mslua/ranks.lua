@@ -1,21 +1,15 @@
---- Who this rank is, and the groups it knows. This build has jobs of one rank.
+--- Who this rank is, and the groups it knows.
 local core = require "mslua.core"
 local errors = require "mslua.errors"
 
 local M = {}
 
 local joined = false
-local groups = { world = { 0 } }
+local groups = { world = {} }
+for rank = 0, core.options.ranks - 1 do groups.world[rank + 1] = rank end
 
 --- Joins the other ranks; again: does nothing.
----@param backend? string
-function M.join(backend)
-  if core.options.ranks > 1 then
-    errors.fail("communication.init: a job of %d ranks is not built yet (back end %s)",
-      core.options.ranks, backend or "native")
-  end
-  joined = true
-end
+function M.join() joined = true end
 
 --- Whether the ranks are joined: under train, eval, plan and repl they are before the recipe runs; a script calls init.
 ---@return boolean

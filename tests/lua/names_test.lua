@@ -51,7 +51,8 @@ local promised = {
     MatMul Add Sub Mul Div RealDiv Exp Log Sqrt Rsqrt Pow Neg Abs Maximum Minimum Equal NotEqual Greater
     GreaterEqual Less LessEqual Select Cast ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd Argmax Argmin OneHot
     ReLU GeLU SiLU Sigmoid Tanh Softmax LogSoftmax Reshape Transpose Concat Split StridedSlice Pad Stack Gather
-    Conv2D MaxPool AvgPool BatchNorm GroupNorm LayerNorm Dropout ReduceOp shape scalar_to_array stop_gradient]],
+    Conv2D MaxPool AvgPool BatchNorm GroupNorm LayerNorm Dropout AllReduce AllGather
+    ReduceScatter Broadcast AlltoAll Send Receive ReduceOp shape scalar_to_array stop_gradient]],
   dataset = [[
     Cifar10Dataset Cifar100Dataset MnistDataset ImageFolderDataset TextDataset GeneratorDataset NumpySlicesDataset]],
   communication = [[

@@ -1,0 +1,65 @@
+#include "collectives/groups.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <thread>
+
+#include "collectives/inproc.h"
+
+namespace mslua {
+namespace {
+
+using ::testing::HasSubstr;
+
+void OnRanks(int n, const std::function<void(Groups&)>& body) {
+  std::vector<std::unique_ptr<Communicator>> world = MakeInprocWorld(n);
+  std::vector<std::thread> threads;
+  for (auto& comm : world) {
+    threads.emplace_back([&body, c = std::move(comm)]() mutable {
+      Groups groups(std::move(c));
+      body(groups);
+    });
+  }
+  for (std::thread& t : threads) t.join();
+}
+
+TEST(Groups, MakesAGroupOnceAndKeepsItsOrder) {
+  OnRanks(4, [](Groups& groups) {
+    const std::vector<int64_t> all = {0, 1, 2, 3}, mine = groups.rank() < 2 ? std::vector<int64_t>{1, 0} : all;
+    EXPECT_EQ(*groups.Get(all, ""), &groups.world());
+    if (groups.rank() >= 2) return;
+    const auto pair = groups.Get(mine, "");
+    ASSERT_TRUE(pair.ok()) << pair.status();
+    EXPECT_EQ((*pair)->rank(), 1 - groups.rank());
+    EXPECT_EQ(*groups.Get(mine, ""), *pair);
+    int32_t value = groups.rank() + 1;
+    EXPECT_TRUE((*pair)->Run(Call::AllReduce(ReduceOp::kSum, DType::kI32, &value, &value, 1)).ok());
+    EXPECT_EQ(value, 3);
+  });
+}
+
+TEST(Groups, SharedMemoryGrowsAndIsReused) {
+  OnRanks(2, [](Groups& groups) {
+    EXPECT_EQ(*groups.Shared(0), nullptr);
+    // The ranks may need different sizes: each gets the largest.
+    const auto first = groups.Shared(groups.rank() == 0 ? 100 : 4000);
+    ASSERT_TRUE(first.ok()) << first.status();
+    static_cast<char*>(*first)[3999] = 1;
+    EXPECT_EQ(*groups.Shared(4000), *first);
+    EXPECT_NE(*groups.Shared(8000), *first);
+  });
+}
+
+TEST(Groups, RefusesStrangers) {
+  OnRanks(2, [](Groups& groups) {
+    EXPECT_THAT(groups.Get({0, 2}, "").status().message(), HasSubstr("there is no rank 2: the job has 2"));
+    const int64_t other = 1 - groups.rank();
+    EXPECT_THAT(groups.Get({other}, "").status().message(), HasSubstr("is not in the group"));
+    EXPECT_THAT(groups.Get({0, 1, 0}, "").status().message(), HasSubstr("rank"));
+  });
+}
+
+}  // namespace
+}  // namespace mslua

@@ -1,0 +1,34 @@
+// Which all_reduces travel in one message, and when: gradient buckets (docs/data_parallel.md).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "core/graph/graph.h"
+
+namespace mslua {
+
+// How gradients are gathered in buckets, in the order in which the backward pass makes them.
+struct BucketRule {
+  // By size: a bucket is closed before the gradient that would make it larger than this; 0: no limit.
+  int64_t bytes = int64_t{64} << 20;
+  // By count, where not empty: {20, 35} is [0, 20), [20, 35), [35, ...).
+  std::vector<int64_t> segments;
+};
+
+struct BucketMember {
+  DType dtype = DType::kF32;
+  int64_t bytes = 0;
+  int64_t fusion = 1;  // the parameter's comm_fusion: different ones never share a bucket; 0: alone
+};
+
+// The bucket, from 0, of each member; members are in the order of the backward pass. Element types do not mix.
+std::vector<int64_t> AssignBuckets(const BucketRule& rule, absl::Span<const BucketMember> members);
+
+// Makes all_reduce nodes of equal, positive `fusion` (and operation, element type and group) one all_reduce_start as
+// early as their inputs are known and one all_reduce_wait as late as its results are needed. A node whose
+// input comes after a reader of the others' results stays apart.
+Graph BucketCollectives(const Graph& graph);
+
+}  // namespace mslua

@@ -1,0 +1,94 @@
+#include "core/passes/buckets.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/graph/builder.h"
+
+namespace mslua {
+namespace {
+
+using ::testing::ElementsAre;
+
+std::vector<int64_t> Sizes(const std::vector<int64_t>& buckets) {
+  std::vector<int64_t> sizes;
+  for (const int64_t b : buckets) {
+    sizes.resize(std::max<size_t>(sizes.size(), static_cast<size_t>(b) + 1), 0);
+    ++sizes[static_cast<size_t>(b)];
+  }
+  return sizes;
+}
+
+std::vector<BucketMember> Members(int n, int64_t bytes) {
+  return std::vector<BucketMember>(static_cast<size_t>(n), {DType::kF32, bytes, 1});
+}
+
+TEST(AssignBuckets, ByIndexAsTheTutorialSays) {
+  BucketRule rule;
+  rule.segments = {20, 35};
+  EXPECT_THAT(Sizes(AssignBuckets(rule, Members(40, 1 << 30))), ElementsAre(20, 15, 5));
+  rule.segments = {20, 50};  // beyond the last: nothing more
+  EXPECT_THAT(Sizes(AssignBuckets(rule, Members(40, 4))), ElementsAre(20, 20));
+}
+
+TEST(AssignBuckets, BySize) {
+  BucketRule rule;
+  EXPECT_THAT(Sizes(AssignBuckets(rule, Members(40, 1000))), ElementsAre(40));
+  rule.bytes = 3500;
+  EXPECT_THAT(Sizes(AssignBuckets(rule, Members(8, 1000))), ElementsAre(3, 3, 2));
+  rule.bytes = 500;  // one that is too large is alone
+  EXPECT_THAT(Sizes(AssignBuckets(rule, Members(3, 1000))), ElementsAre(1, 1, 1));
+  rule.bytes = 0;
+  EXPECT_THAT(Sizes(AssignBuckets(rule, Members(40, 1 << 30))), ElementsAre(40));
+}
+
+TEST(AssignBuckets, FusionNumbersAndTypesStayApart) {
+  std::vector<BucketMember> members = Members(6, 4);
+  members[1].fusion = members[4].fusion = 2;
+  members[2].fusion = members[3].fusion = 0;
+  members[5].dtype = DType::kBF16;
+  EXPECT_THAT(AssignBuckets({}, members), ElementsAre(0, 1, 2, 3, 1, 4));
+}
+
+class Pass : public ::testing::Test {
+ protected:
+  Value Reduce(Value v, int64_t fusion) {
+    return g_.Op("all_reduce", {v}, {{"group", std::vector<int64_t>{0, 1}}, {"fusion", fusion}});
+  }
+  std::string Names() {
+    const Graph graph = BucketCollectives(*g_.Finish());
+    EXPECT_TRUE(Verify(graph).ok()) << Verify(graph) << ToString(graph);
+    std::string names;
+    for (const Node& n : graph.nodes) {
+      if (n.op->name == "all_reduce_start") names += "start" + std::to_string(n.inputs.size()) + " ";
+      if (n.op->name == "all_reduce_wait") names += "wait ";
+      if (n.op->name == "tanh" || n.op->name == "exp" || n.op->name == "all_reduce") names += n.op->name + " ";
+    }
+    return names;
+  }
+  GraphBuilder g_;
+  const Value x_ = g_.Input("x", kData, {DType::kF32, {4}});
+};
+
+TEST_F(Pass, BeginsEarlyAndWaitsLate) {
+  const Value a = g_.Op("tanh", {x_}), b = g_.Op("tanh", {a}), c = g_.Op("tanh", {b});
+  const Value sum_a = Reduce(a, 1), sum_b = Reduce(b, 1), sum_c = Reduce(c, 2);
+  g_.Output("y", g_.Op("exp", {sum_c}));
+  g_.Output("z", g_.Op("exp", {sum_b}));
+  g_.Output("w", sum_a);
+  EXPECT_EQ(Names(), "tanh tanh start2 tanh start1 wait exp wait exp ");
+}
+
+TEST_F(Pass, WhatNeedsAResultIsNotInItsBucket) {
+  const Value a = Reduce(x_, 1), b = Reduce(g_.Op("tanh", {a}), 1), c = Reduce(b, 1);
+  g_.Output("y", c);
+  EXPECT_EQ(Names(), "start1 wait tanh start1 wait start1 wait ");
+}
+
+TEST_F(Pass, FusionZeroStaysAsItIs) {
+  g_.Output("y", Reduce(x_, 0));
+  EXPECT_EQ(Names(), "all_reduce ");
+}
+
+}  // namespace
+}  // namespace mslua

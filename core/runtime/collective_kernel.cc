@@ -1,0 +1,272 @@
+#include "core/runtime/collective_kernel.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/runtime/memory_plan.h"
+
+namespace mslua {
+namespace {
+
+// "train.lua:88 Net/fc1 all_reduce"
+std::string SourceOf(const Node& node) {
+  if (!node.location) return "";
+  const Location& l = *node.location;
+  if (l.file.empty()) return l.scope;
+  return absl::StrCat(l.file, ":", l.line, l.scope.empty() ? "" : " ", l.scope);
+}
+
+ReduceOp ReductionOf(const Attrs& attrs) {
+  const AttrValue* name = attrs.Find("op");
+  if (name == nullptr) return ReduceOp::kSum;
+  for (int i = 0; i < kNumReduceOps; ++i) {
+    if (std::get<std::string>(*name) == Name(static_cast<ReduceOp>(i))) return static_cast<ReduceOp>(i);
+  }
+  return ReduceOp::kSum;
+}
+
+int PlaceIn(const std::vector<int64_t>& group, int64_t rank) {
+  return static_cast<int>(std::find(group.begin(), group.end(), rank) - group.begin());
+}
+
+// One dimension of a row-major tensor in `parts`: [outer, parts, block] against [parts, outer, block], blocks in bytes.
+struct Cut {
+  int64_t outer = 1, parts = 1, block = 0;
+  bool dense() const { return outer == 1 || parts == 1; }  // both orders are the same
+  int64_t bytes() const { return outer * parts * block; }
+};
+
+Cut CutOf(const TensorType& whole, int64_t axis, int64_t parts) {
+  Cut cut;
+  cut.parts = parts;
+  for (int64_t d = 0; d < axis; ++d) cut.outer *= whole.shape[d];
+  cut.block = cut.outer == 0 ? 0 : whole.bytes() / (cut.outer * parts);
+  return cut;
+}
+
+// From a tensor to its parts, one after the other, and back.
+void ToParts(const Cut& cut, const void* whole, void* parts) {
+  const auto* from = static_cast<const char*>(whole);
+  for (int64_t p = 0; p < cut.parts; ++p) {
+    for (int64_t o = 0; o < cut.outer; ++o) {
+      std::memcpy(static_cast<char*>(parts) + (p * cut.outer + o) * cut.block, from + (o * cut.parts + p) * cut.block,
+                  static_cast<size_t>(cut.block));
+    }
+  }
+}
+void FromParts(const Cut& cut, const void* parts, void* whole) {
+  const auto* from = static_cast<const char*>(parts);
+  for (int64_t p = 0; p < cut.parts; ++p) {
+    for (int64_t o = 0; o < cut.outer; ++o) {
+      std::memcpy(static_cast<char*>(whole) + (o * cut.parts + p) * cut.block, from + (p * cut.outer + o) * cut.block,
+                  static_cast<size_t>(cut.block));
+    }
+  }
+}
+
+int64_t Aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// What all kernels share: the call that Run fills with addresses.
+class CollectiveKernel : public Kernel {
+ public:
+  CollectiveKernel(Communicator* group, Call call, std::string source, absl::Duration timeout)
+      : group_(group), source_(std::move(source)), call_(call) {
+    call_.At(source_).Within(timeout);
+  }
+
+ protected:
+  Status Send(const void* in, void* out) {
+    call_.in = in;
+    call_.out = out;
+    return group_->Run(call_);
+  }
+  const Call& call() const { return call_; }
+  int rank() const { return group_->rank(); }
+
+ private:
+  Communicator* const group_;
+  const std::string source_;
+  Call call_;
+};
+
+// all_reduce, and reduce, which leaves zeros where the root is not.
+class ReduceKernel : public CollectiveKernel {
+ public:
+  using CollectiveKernel::CollectiveKernel;
+  Status Run(const Buffers& b) override {
+    RETURN_IF_ERROR(Send(b.inputs[0], b.outputs[0]));
+    if (call().kind == Collective::kReduce && call().peer != rank())
+      std::memset(b.outputs[0], 0, static_cast<size_t>(call().count * SizeOf(call().dtype)));
+    return absl::OkStatus();
+  }
+};
+
+// broadcast, send and recv: calls on one buffer, which is the output.
+class OneBufferKernel : public CollectiveKernel {
+ public:
+  using CollectiveKernel::CollectiveKernel;
+  Status Run(const Buffers& b) override {
+    const bool given =
+        call().kind == Collective::kSend || (call().kind == Collective::kBroadcast && call().peer == rank());
+    if (given && b.inputs[0] != b.outputs[0])
+      std::memcpy(b.outputs[0], b.inputs[0], static_cast<size_t>(call().count * SizeOf(call().dtype)));
+    return Send(call().kind == Collective::kRecv ? nullptr : b.outputs[0],
+                call().kind == Collective::kSend ? nullptr : b.outputs[0]);
+  }
+};
+
+// all_gather, reduce_scatter and all_to_all: the ranks' blocks follow one another in the call's buffers. Where the
+// tensor is cut along an inner dimension they go through scratch memory.
+class BlocksKernel : public CollectiveKernel {
+ public:
+  BlocksKernel(Communicator* group, Call call, std::string source, absl::Duration timeout, Cut in, Cut out)
+      : CollectiveKernel(group, call, std::move(source), timeout), in_(in), out_(out) {}
+  int64_t scratch_bytes() const override {
+    return (in_.dense() ? 0 : Aligned(in_.bytes())) + (out_.dense() ? 0 : out_.bytes());
+  }
+  Status Run(const Buffers& b) override {
+    auto* scratch = static_cast<char*>(b.scratch);
+    const void* in = b.inputs[0];
+    void* out = b.outputs[0];
+    if (!in_.dense()) {
+      ToParts(in_, in, scratch);
+      in = scratch;
+      scratch += Aligned(in_.bytes());
+    }
+    if (!out_.dense()) out = scratch;
+    RETURN_IF_ERROR(Send(in, out));
+    if (!out_.dense()) FromParts(out_, out, b.outputs[0]);
+    return absl::OkStatus();
+  }
+
+ private:
+  const Cut in_, out_;
+};
+
+Cut Whole(const TensorType& type) {
+  Cut cut;
+  cut.block = type.bytes();
+  return cut;
+}
+
+// A bucket's tensors lie one after the other, BucketStride apart: what is between them travels along.
+class StartKernel : public Kernel {
+ public:
+  StartKernel(StartedCalls* calls, StartedCalls::Started* mine, Call call, std::string source, absl::Duration timeout,
+              std::vector<int64_t> bytes)
+      : calls_(calls), mine_(mine), source_(std::move(source)), bytes_(std::move(bytes)), call_(call) {
+    call_.At(source_).Within(timeout);
+  }
+  Status Run(const Buffers& b) override {
+    for (size_t k = 0; k < bytes_.size(); ++k) {
+      if (b.inputs[k] != b.outputs[k]) std::memcpy(b.outputs[k], b.inputs[k], static_cast<size_t>(bytes_[k]));
+    }
+    call_.in = call_.out = b.outputs[0];
+    return calls_->Start(mine_, call_);
+  }
+
+ private:
+  StartedCalls* const calls_;
+  StartedCalls::Started* const mine_;
+  const std::string source_;
+  const std::vector<int64_t> bytes_;
+  Call call_;
+};
+
+class WaitKernel : public Kernel {
+ public:
+  WaitKernel(StartedCalls* calls, StartedCalls::Started* mine) : calls_(calls), mine_(mine) {}
+  Status Run(const Buffers&) override { return calls_->Wait(mine_); }
+
+ private:
+  StartedCalls* const calls_;
+  StartedCalls::Started* const mine_;
+};
+
+}  // namespace
+
+Status StartedCalls::Start(Started* mine, const Call& call) {
+  ASSIGN_OR_RETURN(mine->handle, mine->group->Start(call));
+  mine->running = true;
+  ++running_;
+  return absl::OkStatus();
+}
+
+Status StartedCalls::Wait(Started* mine) {
+  mine->running = false;
+  --running_;
+  return mine->group->Wait(mine->handle);
+}
+
+Status StartedCalls::Progress() {
+  Communicator* last = nullptr;
+  for (const auto& [node, call] : calls_) {
+    if (!call.running || call.group == last) continue;
+    last = call.group;
+    RETURN_IF_ERROR(last->Progress());
+  }
+  return absl::OkStatus();
+}
+
+bool IsCollective(const Node& node) { return node.op->side_effect && node.attrs.Has("group"); }
+
+StatusOr<std::unique_ptr<Kernel>> MakeCollectiveKernel(const Graph& graph, int32_t index, Groups* groups,
+                                                       StartedCalls* calls) {
+  const Node& node = graph.nodes[index];
+  const std::vector<int64_t>& ranks = node.attrs.Ints("group");
+  if (groups == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(node.op->name, " over ", ranks.size(),
+                                                   " ranks, but this job has one: start it with -n ", ranks.size()));
+  }
+  std::string source = SourceOf(node);
+  ASSIGN_OR_RETURN(Communicator* const group, groups->Get(ranks, source));
+  if (node.op->name == "all_reduce_wait")
+    return std::unique_ptr<Kernel>(new WaitKernel(calls, calls->Of(node.inputs[0].node)));
+  if (node.op->name == "all_reduce_start") {
+    std::vector<int64_t> bytes;
+    int64_t travels = 0;
+    for (const TensorType& t : node.outputs) bytes.push_back(t.bytes()), travels += BucketStride(t);
+    const DType dtype = node.outputs[0].dtype;
+    StartedCalls::Started* const mine = calls->Of(index);
+    mine->group = group;
+    return std::unique_ptr<Kernel>(new StartKernel(
+        calls, mine, Call::AllReduce(ReductionOf(node.attrs), dtype, nullptr, nullptr, travels / SizeOf(dtype)),
+        std::move(source), groups->timeout(), std::move(bytes)));
+  }
+  const TensorType in = graph.TypeOf(node.inputs[0]), out = node.outputs[0];
+  const std::string& name = node.op->name;
+  const auto n = static_cast<int64_t>(ranks.size());
+  const absl::Duration limit = groups->timeout();
+  if (name == "all_gather" || name == "reduce_scatter" || name == "all_to_all") {
+    Call call = name == "all_gather" ? Call::AllGather(in.dtype, nullptr, nullptr, in.elements())
+                : name == "reduce_scatter"
+                    ? Call::ReduceScatter(ReductionOf(node.attrs), in.dtype, nullptr, nullptr, out.elements())
+                    : Call::AllToAll(in.dtype, nullptr, nullptr, in.elements() / n);
+    const auto axis = [&](const char* attribute) { return node.attrs.Int(attribute); };
+    const Cut cut_in = name == "all_gather"       ? Whole(in)
+                       : name == "reduce_scatter" ? CutOf(in, axis("axis"), n)
+                                                  : CutOf(in, axis("split_axis"), n);
+    const Cut cut_out = name == "all_gather"       ? CutOf(out, axis("axis"), n)
+                        : name == "reduce_scatter" ? Whole(out)
+                                                   : CutOf(out, axis("concat_axis"), n);
+    return std::unique_ptr<Kernel>(new BlocksKernel(group, call, std::move(source), limit, cut_in, cut_out));
+  }
+  Call call;
+  call.dtype = in.dtype;
+  call.count = in.elements();
+  if (name == "all_reduce" || name == "reduce") {
+    call.kind = name == "reduce" ? Collective::kReduce : Collective::kAllReduce;
+    call.reduce = ReductionOf(node.attrs);
+    if (name == "reduce") call.peer = PlaceIn(ranks, node.attrs.Int("root"));
+    return std::unique_ptr<Kernel>(new ReduceKernel(group, call, std::move(source), limit));
+  }
+  call.kind = name == "broadcast" ? Collective::kBroadcast : name == "send" ? Collective::kSend : Collective::kRecv;
+  call.peer = PlaceIn(ranks, node.attrs.Int(name == "broadcast" ? "root" : "peer"));
+  if (name != "broadcast") call.tag = static_cast<int>(node.attrs.Int("tag"));
+  return std::unique_ptr<Kernel>(new OneBufferKernel(group, call, std::move(source), limit));
+}
+
+}  // namespace mslua

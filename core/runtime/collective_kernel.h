@@ -1,0 +1,47 @@
+// Kernels of the operators between ranks (core/ops/ranks), over the rank's groups.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "collectives/groups.h"
+#include "core/graph/graph.h"
+#include "core/op/kernel.h"
+
+namespace mslua {
+
+// Whether a node moves data between the ranks of its attribute `group`: ranks of the world, in the order of the group.
+// All of them run the same such nodes in the same order; their side effect keeps them so in every pass.
+bool IsCollective(const Node& node);
+
+// Calls of one program that have begun and are not yet waited for.
+class StartedCalls {
+ public:
+  struct Started {
+    Communicator* group = nullptr;
+    Handle handle;
+    bool running = false;
+  };
+
+  bool any() const { return running_ > 0; }
+  // Does what can be done for them now: between nodes.
+  Status Progress();
+
+  // The call of that all_reduce_start; stays where it is.
+  Started* Of(int32_t start) { return &calls_[start]; }
+  Status Start(Started* mine, const Call& call);
+  Status Wait(Started* mine);
+
+ private:
+  std::map<int32_t, Started> calls_;
+  int running_ = 0;
+};
+
+// The kernel of a collective node whose group has more than one rank. Makes the group where it is new: all its ranks
+// prepare the same nodes in the same order. InvalidArgument where `groups` is null (a job of one rank).
+// `calls` outlives the kernel.
+StatusOr<std::unique_ptr<Kernel>> MakeCollectiveKernel(const Graph& graph, int32_t node, Groups* groups,
+                                                       StartedCalls* calls);
+
+}  // namespace mslua

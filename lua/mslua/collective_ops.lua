@@ -1,0 +1,80 @@
+--- The operators between ranks, with MindSpore's arguments: a group's name instead of its ranks, `root_rank`, `sr_tag`.
+--- Ranks are numbers of the world, from 0.
+local args = require "mslua.args"
+local core = require "mslua.core"
+local dtypes = require "mslua.dtypes"
+local errors = require "mslua.errors"
+local ranks = require "mslua.ranks"
+
+local reductions = { "sum", "prod", "max", "min" }
+local group = { "group", "string", "world" }
+local op = { "op", "string", "sum", choices = reductions }
+local axis = { "axis", "integer", 1 }
+
+-- class -> its arguments in order, and the operator's attributes made of them and of the group's ranks.
+local classes = {
+  AllReduce = { { op, group }, function(a) return { op = a.op } end },
+  AllGather = { { group, axis }, function(a) return { axis = a.axis } end },
+  ReduceScatter = { { op, group, axis }, function(a) return { op = a.op, axis = a.axis } end },
+  Broadcast = { { { "root_rank", "integer", required = true, min = 0 }, group },
+    function(a) return { root = a.root_rank } end },
+  AlltoAll = {
+    { { "split_count", "integer", required = true, min = 1 }, { "split_dim", "integer", required = true },
+      { "concat_dim", "integer", required = true }, group },
+    function(a, members)
+      if a.split_count ~= #members then
+        errors.fail("AlltoAll: split_count is %d, but the group '%s' has %d rank(s)", a.split_count, a.group, #members)
+      end
+      return { split_axis = a.split_dim, concat_axis = a.concat_dim }
+    end },
+  Send = { { { "sr_tag", "integer", required = true, min = 0 }, { "dest_rank", "integer", required = true, min = 0 },
+    group }, function(a) return { tag = a.sr_tag, peer = a.dest_rank } end },
+  Receive = {
+    { { "sr_tag", "integer", required = true, min = 0 }, { "src_rank", "integer", required = true, min = 0 },
+      { "shape", "integers", required = true, min = 0 },
+      { "dtype", "string", required = true, choices = errors.names(dtypes) }, group },
+    function(a) return { tag = a.sr_tag, peer = a.src_rank } end },
+}
+
+--- Gives the classes of ms.ops their constructors and calls, and the functions theirs.
+---@param ops table ms.ops under construction
+---@param Operator table their base class
+return function(ops, Operator)
+  for name, description in pairs(classes) do
+    local class, bind, attributes = ops[name], args.signature(name, description[1]), description[2]
+
+    function class:init(...)
+      self.attrs = {}
+      self.arguments = bind(...)
+    end
+
+    -- The group is looked up when it is used: the ranks may be joined after the operator was made.
+    function class:__call(...)
+      if not ranks.joined() then errors.fail("%s: call ms.communication.init() first", name) end
+      local members = ranks.members(self.arguments.group)
+      local attrs = attributes(self.arguments, members)
+      attrs.group = members
+      for key, v in pairs(self.attrs) do attrs[key] = v end
+      return Operator.__call({ name = self.name, class_name = name, attrs = attrs }, ...)
+    end
+
+    function class:add_prim_attr(key, value)
+      Operator.add_prim_attr(self, key, value)
+      if key == "fusion" and (name == "AllReduce" or name == "AllGather" or name == "ReduceScatter") then
+        self.attrs.fusion, self.attrs._fusion = value, nil
+      end
+      return self
+    end
+
+    ops[class.name] = function(x, ...) return class(...)(x) end
+  end
+
+  local receive = ops.Receive.__call
+  --- What the other rank sends. An operand, if there is one, only ties the call to what was computed before it.
+  function ops.Receive:__call(x)
+    return receive(self, x or core.zeros(self.arguments.shape, self.arguments.dtype))
+  end
+  ops.recv = nil
+  --- receive(sr_tag, src_rank, shape, dtype, group = "world")
+  function ops.receive(...) return ops.Receive(...)() end
+end

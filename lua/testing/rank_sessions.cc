@@ -1,0 +1,57 @@
+#include "lua/testing/rank_sessions.h"
+
+#include <thread>
+
+#include "collectives/groups.h"
+#include "collectives/inproc.h"
+#include "core/base/parallel_for.h"
+#include "luajit-2.1/lua.hpp"
+
+namespace mslua::testing {
+namespace {
+
+std::string Results(Session& session, const std::string& code) {
+  lua_State* L = session.lua();
+  const int top = lua_gettop(L);
+  const Status status = session.RunText(code, "@ranks.lua");
+  if (!status.ok()) {
+    if (Groups* groups = session.groups()) groups->world().Abort(status);
+    return std::string(status.message());
+  }
+  std::string out;
+  for (int i = top + 1; i <= lua_gettop(L); ++i) {
+    lua_getglobal(L, "tostring");
+    lua_pushvalue(L, i);
+    lua_call(L, 1, 1);
+    out += (out.empty() ? "" : " ") + std::string(lua_tostring(L, -1));
+    lua_pop(L, 1);
+  }
+  lua_settop(L, top);
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::string> RunSessions(int ranks, const std::string& code, const std::string& verb,
+                                     const std::function<void(SessionOptions&)>& adjust) {
+  std::vector<std::string> results(static_cast<size_t>(ranks));
+  auto world = MakeInprocWorld(ranks);
+  std::vector<std::thread> threads;
+  for (int r = 0; r < ranks; ++r) {
+    threads.emplace_back([&, r] {
+      SetComputeThreads(1);
+      SessionOptions options;
+      options.verb = verb;
+      options.rank = r;
+      options.ranks = ranks;
+      if (ranks > 1) options.groups = std::make_shared<Groups>(std::move(world[static_cast<size_t>(r)]));
+      if (adjust) adjust(options);
+      const auto session = Session::Create(std::move(options));
+      results[static_cast<size_t>(r)] = session.ok() ? Results(**session, code) : session.status().ToString();
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  return results;
+}
+
+}  // namespace mslua::testing
