@@ -323,7 +323,7 @@ StatusOr<int> MakeDataset(lua_State* L, Session& session) {
                       .Int("seed", &seed)
                       .status());
   auto handle =
-      std::make_shared<DatasetHandle>(DatasetHandle{data::Dataset(std::move(source), sharding), 0, seed, nullptr});
+      std::make_shared<DatasetHandle>(DatasetHandle{data::Dataset(std::move(source), sharding), 0, seed, nullptr, 1});
   lua_getfield(L, 1, "ops");
   const int ops = lua_gettop(L), n = lua_type(L, -1) == LUA_TTABLE ? static_cast<int>(lua_objlen(L, -1)) : 0;
   for (int i = 1; i <= n; ++i) {
@@ -333,6 +333,17 @@ StatusOr<int> MakeDataset(lua_State* L, Session& session) {
   }
   PushObject<DatasetObject>(L, std::move(handle));
   return 1;
+}
+
+// core.set_feed(feeds, feed)
+StatusOr<int> SetFeed(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(const int64_t feeds, ReadInt(L, 1, "set_feed: feeds"));
+  ASSIGN_OR_RETURN(const int64_t feed, ReadInt(L, 2, "set_feed: feed"));
+  if (feed < 0 || feed >= feeds)
+    return absl::InvalidArgumentError(absl::StrCat("set_feed: there is no feed ", feed, " of ", feeds));
+  session.feeds = feeds;
+  session.feed = feed;
+  return 0;
 }
 
 // ------------------------------------------------------------------------------------------------- methods
@@ -433,8 +444,10 @@ StatusOr<int> MakeIterator(lua_State* L, Session& session) {
 }  // namespace
 
 StatusOr<std::shared_ptr<const data::Pipeline>> DatasetHandle::Open(Session& session) {
-  if (pipeline != nullptr) return pipeline;
+  if (pipeline != nullptr && feeds == session.feeds) return pipeline;
   data::FeedOptions feed;
+  feed.feeds = feeds = session.feeds;
+  feed.feed = session.feed;
   feed.seed = seed >= 0 ? static_cast<uint64_t>(seed) : session.seed;
   auto opened = data::Pipeline::Open(description, feed);
   if (!opened.ok()) {
@@ -445,6 +458,12 @@ StatusOr<std::shared_ptr<const data::Pipeline>> DatasetHandle::Open(Session& ses
   pipeline = *std::move(opened);
   for (const std::string& notice : pipeline->notices()) std::fprintf(stderr, "mslua: note: %s\n", notice.c_str());
   return pipeline;
+}
+
+bool DatasetHandle::Divided() const {
+  const auto* foreign = std::get_if<data::GeneratorSource>(&description.source());
+  return feeds > 1 && description.sharding().num_shards == 0 &&
+         (foreign == nullptr || foreign->generator->random_access());
 }
 
 void OpenDatasets(lua_State* L) {
@@ -458,7 +477,7 @@ void OpenDatasets(lua_State* L) {
                    {"iterator", Entry<MakeIterator>}});
   lua_setfield(L, -2, "__index");
   lua_pop(L, 1);
-  SetFunctions(L, {{"dataset", Entry<MakeDataset>}});
+  SetFunctions(L, {{"dataset", Entry<MakeDataset>}, {"set_feed", Entry<SetFeed>}});
 }
 
 }  // namespace mslua

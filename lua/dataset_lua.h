@@ -14,9 +14,13 @@ struct DatasetHandle {
   int64_t batch = 0;  // 0: not batched
   int64_t seed = -1;  // -1: the session's, when it is opened
   std::shared_ptr<const data::Pipeline> pipeline;
+  int64_t feeds = 1;  // of `pipeline`
 
-  // Opens it on the first call; notices go to stderr.
+  // Opens it on the first call, and when the session's feed has changed since; notices go to stderr.
   StatusOr<std::shared_ptr<const data::Pipeline>> Open(Session& session);
+  // Whether the opened pipeline gives a part of each global batch: neither one feed, nor sharded by hand, nor a
+  // sequence.
+  bool Divided() const;
 };
 
 template <>

@@ -39,6 +39,7 @@ int main(int argc, char** argv) {
       {"verify", mslua::RunRecipe},
       {"recipes", mslua::RunRecipes},
       {"graph", mslua::RunGraph},
+      {"plan", mslua::RunPlan},
       {"data", mslua::RunData},
       {"ckpt", mslua::RunCheckpoint},
       {"version", mslua::RunVersion},

@@ -20,7 +20,7 @@ const std::vector<std::string>& OptimizerKinds() {
 }
 
 StatusOr<Update> EmitUpdate(const OptimizerStep& s, const OptimizerRule& rule, const ParameterData& parameter, Value p,
-                            Value grad) {
+                            Value grad, const std::vector<int64_t>& group) {
   GraphBuilder& g = s.g;
   const DType dtype = g.TypeOf(p).dtype;
   const auto constant = [&](double v) { return g.Constant(v, dtype); };
@@ -54,6 +54,8 @@ StatusOr<Update> EmitUpdate(const OptimizerStep& s, const OptimizerRule& rule, c
     // MindSpore's AdamWeightDecay is BERT's.
     if (rule.kind == "adam_weight_decay") attrs.Set("bias_correction", false);
   }
+  // Its norms are of whole parameters.
+  if (rule.kind == "lamb") attrs.Set("group", group);
   const std::vector<Value> next = g.OpMulti(op, operands, std::move(attrs));
   RETURN_IF_ERROR(g.status());
   Update update;

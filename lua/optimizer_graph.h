@@ -38,7 +38,8 @@ struct Update {
   Value parameter;
   std::vector<std::pair<std::string, Value>> states;
 };
+// `value` and `gradient` may be a rank's slice of the parameter; `group` then are the ranks that have the others.
 StatusOr<Update> EmitUpdate(const OptimizerStep& step, const OptimizerRule& rule, const ParameterData& parameter,
-                            Value value, Value gradient);
+                            Value value, Value gradient, const std::vector<int64_t>& group);
 
 }  // namespace mslua

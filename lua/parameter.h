@@ -29,6 +29,9 @@ struct ParameterData {
   Initializer init;
   bool requires_grad = true, layerwise_parallel = false, parallel_optimizer = true;
   int64_t comm_fusion = 1;
+  // Of a state that is this rank's part [slice_begin, slice_begin + elements) of a flat tensor of slice_of elements,
+  // what is behind its end being padding; slice_of 0: whole.
+  int64_t slice_begin = 0, slice_of = 0;
 };
 
 // Fixes the parameter's key: its name, or "name#2" where another parameter has that.

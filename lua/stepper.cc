@@ -81,7 +81,7 @@ StatusOr<int> StepOnce(lua_State* L, Session& session) {
 
 // core.stepper(spec)
 StatusOr<int> MakeStepper(lua_State* L, Session& session) {
-  RETURN_IF_ERROR(CheckFields(L, 1, "stepper", {"graph", "schedule", "lr_function"}));
+  RETURN_IF_ERROR(CheckFields(L, 1, "stepper", {"graph", "schedule", "lr_function", "broadcast"}));
   auto s = std::make_shared<Stepper>();
   ASSIGN_OR_RETURN(s->graph, FieldGraph(L, 1, "stepper"));
   s->lr_function = Callback::Field(session, 1, "lr_function");
@@ -90,6 +90,8 @@ StatusOr<int> MakeStepper(lua_State* L, Session& session) {
     ASSIGN_OR_RETURN(s->schedule, ReadSchedule(L, -1));
   }
   ASSIGN_OR_RETURN(s->executable, CompileGraph(session, *s->graph));
+  ASSIGN_OR_RETURN(const bool broadcast, FieldBool(L, 1, "broadcast", false));
+  if (broadcast) RETURN_IF_ERROR(BroadcastParameters(session, *s->graph));
   PushObject<std::shared_ptr<Stepper>>(L, std::move(s));
   lua_pushcclosure(L, Entry<StepOnce>, 1);
   return 1;

@@ -8,10 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "core/base/atomic_file.h"
 #include "core/base/exit_code.h"
+#include "core/train/agreement.h"
 #include "core/train/checkpoint_hook.h"
 #include "core/train/early_stopping_hook.h"
 #include "core/train/epoch_hook.h"
@@ -53,14 +55,24 @@ StatusOr<std::shared_ptr<TracedGraph>> FieldGraph(lua_State* L, int index, const
   return *g;
 }
 
-StatusOr<std::unique_ptr<Executable>> CompileGraph(Session& session, const TracedGraph& graph) {
+StatusOr<std::unique_ptr<Executable>> CompileGraph(Session& session, const TracedGraph& graph, bool share) {
   for (const auto& p : graph.parameters) RETURN_IF_ERROR(ValueOf(session, *p).status());
   CompileOptions options;
-  options.rank = session.options().rank;
+  options.share = share;
   options.save_graphs = OptionInt(session.lua(), "save_graphs");
   const std::string path = OptionString(session.lua(), "save_graphs_path");
   if (!path.empty()) options.save_graphs_path = path;
   return CompileShared(session, graph.graph, options);
+}
+
+Status BroadcastParameters(Session& session, const TracedGraph& graph) {
+  std::vector<TensorView> values;
+  for (const auto& p : graph.parameters) {
+    if (p->layerwise_parallel || p->kind != kParameter) continue;
+    ASSIGN_OR_RETURN(const TensorView value, ValueOf(session, *p));
+    values.push_back(value);
+  }
+  return ShareTensors(*session.groups(), values, "parameter_broadcast");
 }
 
 namespace {
@@ -133,12 +145,15 @@ struct LuaTrainer {
   double min_delta = 0;
   int64_t patience = 0;
   std::string name, config;
-  int hooks = LUA_NOREF;  // the table of Lua's hooks
+  Groups* together = nullptr;  // ranks that train one network; null: this one trains by itself
+  bool broadcast = false;      // rank 0's parameters are everybody's in the beginning
+  int hooks = LUA_NOREF;       // the table of Lua's hooks
   Progress progress;
 
   Status Read(lua_State* L, Session& session);
   StatusOr<double> Train(Session& session);
   StatusOr<std::string> RunFolder(Session& session, const std::string& resume) const;
+  StatusOr<std::string> OwnRunFolder(Session& session, const std::string& resume) const;
 };
 
 Status ReadCheckpointSpec(lua_State* L, int index, LuaTrainer* t) {
@@ -177,10 +192,11 @@ Status ReadEvalSpec(lua_State* L, int index, EvalSpec* eval) {
 }
 
 Status LuaTrainer::Read(lua_State* L, Session& session) {
-  RETURN_IF_ERROR(CheckFields(L, 1, "trainer",
-                              {"graph", "dataset", "epochs", "max_steps", "parameters", "schedule", "lr_function",
-                               "loss_scale", "sink", "loss_every", "time_every", "time_steps", "checkpoint", "eval",
-                               "early_stopping", "hooks", "name", "seed", "config"}));
+  RETURN_IF_ERROR(
+      CheckFields(L, 1, "trainer",
+                  {"graph",          "dataset", "epochs",     "max_steps",  "parameters", "schedule",   "lr_function",
+                   "loss_scale",     "sink",    "loss_every", "time_every", "time_steps", "checkpoint", "eval",
+                   "early_stopping", "hooks",   "name",       "seed",       "config",     "together",   "broadcast"}));
   ASSIGN_OR_RETURN(graph, FieldGraph(L, 1, "trainer"));
   ASSIGN_OR_RETURN(dataset, FieldDataset(L, 1, "trainer"));
   ASSIGN_OR_RETURN(options.epochs, FieldInt(L, 1, "epochs", 1));
@@ -188,6 +204,9 @@ Status LuaTrainer::Read(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(options.seed, FieldInt(L, 1, "seed", static_cast<int64_t>(session.seed)));
   ASSIGN_OR_RETURN(name, FieldString(L, 1, "name", "run"));
   ASSIGN_OR_RETURN(config, FieldString(L, 1, "config", ""));
+  ASSIGN_OR_RETURN(const bool several, FieldBool(L, 1, "together", false));
+  together = several ? session.groups() : nullptr;
+  ASSIGN_OR_RETURN(broadcast, FieldBool(L, 1, "broadcast", false));
   ASSIGN_OR_RETURN(time_every, FieldInt(L, 1, "time_every", 0));
   ASSIGN_OR_RETURN(time_steps, FieldInt(L, 1, "time_steps", 0));
   lr_function = Callback::Field(session, 1, "lr_function");
@@ -233,8 +252,22 @@ Status LuaTrainer::Read(lua_State* L, Session& session) {
   return absl::OkStatus();
 }
 
-// Where this run's files go; empty where nothing is saved.
+// Where this run's files go, the same on all ranks that train together; empty where nothing is saved.
 StatusOr<std::string> LuaTrainer::RunFolder(Session& session, const std::string& resume) const {
+  if (together == nullptr) return OwnRunFolder(session, resume);
+  std::string folder;
+  if (together->rank() == 0) {
+    auto own = OwnRunFolder(session, resume);
+    // The others wait for the folder: they are told by the group that there is none.
+    if (!own.ok()) together->world().Abort(own.status());
+    RETURN_IF_ERROR(own.status());
+    folder = *std::move(own);
+  }
+  RETURN_IF_ERROR(ShareText(*together, &folder, "the run folder"));
+  return folder;
+}
+
+StatusOr<std::string> LuaTrainer::OwnRunFolder(Session& session, const std::string& resume) const {
   lua_State* L = session.lua();
   if (OptionInt(L, "fast_dev_run") > 0 || session.options().verb == "verify") return std::string();
   const std::string out = OptionString(L, "out");
@@ -244,6 +277,21 @@ StatusOr<std::string> LuaTrainer::RunFolder(Session& session, const std::string&
   }
   if (resume == "last" || resume == "best") return LastRunFolder(name);
   return NewRunFolder(name);
+}
+
+// What of the store is not the same on all ranks: layerwise_parallel parameters with their optimizer state, and state
+// that is sharded.
+TensorParts PartsOf(const Session& session, const TracedGraph& graph) {
+  TensorParts parts;
+  for (const auto& p : graph.parameters) {
+    if (p->slice_of > 0) parts[p->key] = {false, p->slice_begin, p->slice_of};
+    if (!p->layerwise_parallel) continue;
+    parts[p->key].own = true;
+    for (const auto& e : session.optimizer_states) {
+      if (absl::EndsWith(e.first, absl::StrCat(".", p->key))) parts[e.first].own = true;
+    }
+  }
+  return parts;
 }
 
 // The run of a LuaTrainer: everything that lives as long as it. Members die in the opposite order of their making.
@@ -256,6 +304,7 @@ class Training {
     RETURN_IF_ERROR(Prepare());
     RETURN_IF_ERROR(Resume());
     RETURN_IF_ERROR(AddHooks());
+    if (spec_.broadcast) RETURN_IF_ERROR(BroadcastParameters(session_, *spec_.graph));
     if (checkpoint_ != nullptr) RETURN_IF_ERROR(trainer_->Restore(restored_, checkpoint_->manifest().run.counters));
     PrintPlan();
     Status outcome;
@@ -268,6 +317,9 @@ class Training {
 
  private:
   Progress& progress() { return spec_.progress; }
+  Groups* together() const { return spec_.together; }
+  // Whether this rank writes what is the same on all ranks.
+  bool first() const { return together() == nullptr || together()->rank() == 0; }
 
   // Data, step, trainer.
   Status Prepare() {
@@ -277,7 +329,14 @@ class Training {
     progress().epochs = spec_.options.epochs;
     progress().steps_per_epoch = pipeline->size();
     if (pipeline->size() == 0) return absl::InvalidArgumentError("train: the dataset has no whole batch");
-    ASSIGN_OR_RETURN(executable_, CompileGraph(session_, *spec_.graph));
+    ASSIGN_OR_RETURN(executable_, CompileGraph(session_, *spec_.graph, together() != nullptr));
+    parts_ = PartsOf(session_, *spec_.graph);
+    if (together() != nullptr) RETURN_IF_ERROR(CompareSchedules(*together(), executable_->graph()));
+    if (spec_.dataset->Divided() && session_.options().rank == 0) {
+      std::fprintf(stderr, "mslua: global batch %lld = %lld x %lld feeds\n",
+                   static_cast<long long>(pipeline->rows() * spec_.dataset->feeds),
+                   static_cast<long long>(pipeline->rows()), static_cast<long long>(spec_.dataset->feeds));
+    }
     resume_ = OptionString(L_, "resume");
     ASSIGN_OR_RETURN(folder_, spec_.RunFolder(session_, resume_));
     Console::Options options;
@@ -287,10 +346,21 @@ class Training {
     console_ = std::make_unique<Console>(options);
     progress().console = console_.get();
     ASSIGN_OR_RETURN(std::vector<ScheduledScalar> scalars, Scalars());
-    ASSIGN_OR_RETURN(
-        trainer_, Trainer::Create(executable_.get(), loader_.get(), std::move(scalars), spec_.options, console_.get()));
+    TrainerOptions trainer_options = spec_.options;
+    if (together() != nullptr) trainer_options.agree = [this](bool stop) { return AgreeToStop(stop); };
+    ASSIGN_OR_RETURN(trainer_, Trainer::Create(executable_.get(), loader_.get(), std::move(scalars), trainer_options,
+                                               console_.get()));
     progress().trainer = trainer_.get();
     return absl::OkStatus();
+  }
+
+  // A callback's wish to stop ends the training as done on every rank, a request breaks it off.
+  StatusOr<bool> AgreeToStop(bool stop) {
+    constexpr int32_t kGoOn = 0, kDone = 1, kBreakOff = 2;
+    const int32_t mine = !stop ? kGoOn : progress().stopped ? kDone : kBreakOff;
+    ASSIGN_OR_RETURN(const int32_t wish, LargestOfRanks(*together(), mine, "the end of a step"));
+    progress().stopped = wish == kDone;
+    return wish != kGoOn;
   }
 
   StatusOr<std::vector<ScheduledScalar>> Scalars() {
@@ -333,9 +403,11 @@ class Training {
     if (resume_ == "last") from = CheckpointDirectory();
     if (resume_ == "best") from = CheckpointDirectory() + "/best";
     session_.exit_code = kExitStorage;  // until it is read
-    ASSIGN_OR_RETURN(checkpoint_, checkpoint::LoadCheckpoint(from));
+    ASSIGN_OR_RETURN(checkpoint_, OpenCheckpoint(from));
     std::string ignored;
-    ASSIGN_OR_RETURN(restored_, RestoreCheckpoint(*checkpoint_, session_.store(), &ignored));
+    ASSIGN_OR_RETURN(restored_,
+                     RestoreCheckpoint(*checkpoint_, session_.store(), parts_, session_.options().rank, &ignored));
+    if (together() != nullptr) RETURN_IF_ERROR(CompareSteps());
     if (!checkpoint_->note().empty()) std::fprintf(stderr, "mslua: note: %s\n", checkpoint_->note().c_str());
     if (!ignored.empty())
       std::fprintf(stderr, "mslua: note: %s has tensors that this run does not: %s\n", checkpoint_->path().c_str(),
@@ -343,6 +415,37 @@ class Training {
     session_.exit_code = 0;
     std::fprintf(stderr, "mslua: goes on from %s, step %lld\n", checkpoint_->path().c_str(),
                  static_cast<long long>(restored_.step));
+    return absl::OkStatus();
+  }
+
+  // Ranks that were given one place open the checkpoint that rank 0 finds there.
+  StatusOr<std::unique_ptr<checkpoint::Checkpoint>> OpenCheckpoint(const std::string& from) const {
+    if (together() == nullptr) return checkpoint::LoadCheckpoint(from);
+    ASSIGN_OR_RETURN(const auto all, GatherTexts(*together(), from, "the checkpoint to go on from"));
+    if (std::count(all.begin(), all.end(), all[0]) != static_cast<int64_t>(all.size()))
+      return checkpoint::LoadCheckpoint(from);
+    std::string path;
+    std::unique_ptr<checkpoint::Checkpoint> found;
+    if (first()) {
+      auto loaded = checkpoint::LoadCheckpoint(from);
+      if (!loaded.ok()) together()->world().Abort(loaded.status());
+      RETURN_IF_ERROR(loaded.status());
+      found = *std::move(loaded);
+      path = found->path();
+    }
+    RETURN_IF_ERROR(ShareText(*together(), &path, "the checkpoint to go on from"));
+    return found != nullptr ? std::move(found) : checkpoint::Checkpoint::Open(path);
+  }
+
+  Status CompareSteps() const {
+    ASSIGN_OR_RETURN(const auto steps,
+                     GatherTexts(*together(), absl::StrCat(restored_.step), "the steps of checkpoints"));
+    for (size_t r = 1; r < steps.size(); ++r) {
+      if (steps[r] != steps[0]) {
+        return absl::InvalidArgumentError(absl::StrCat("rank 0 would go on from step ", steps[0], ", rank ", r,
+                                                       " from step ", steps[r], ": give all ranks one checkpoint"));
+      }
+    }
     return absl::OkStatus();
   }
 
@@ -359,7 +462,7 @@ class Training {
     Add(std::make_unique<EpochHook>(&progress(), spec_.time_every, spec_.time_steps));
     if (loss_scale_ != nullptr) trainer_->AddHook(loss_scale_.get());
     std::unique_ptr<MetricsHook> metrics;
-    if (!folder_.empty()) {
+    if (!folder_.empty() && first()) {
       ASSIGN_OR_RETURN(metrics, MetricsHook::Create(folder_, std::max<int64_t>(1, progress().steps_per_epoch / 100),
                                                     trainer_.get()));
       progress().metrics = metrics.get();
@@ -371,13 +474,14 @@ class Training {
       ASSIGN_OR_RETURN(const auto pipeline, spec_.eval.dataset->Open(session_));
       eval_loader_ = std::make_unique<data::Loader>(pipeline, data::LoaderOptions());
       ASSIGN_OR_RETURN(eval_executable_, CompileGraph(session_, *spec_.eval.graph));
-      ASSIGN_OR_RETURN(evaluator_, Evaluator::Create(eval_executable_.get(), eval_loader_.get()));
+      ASSIGN_OR_RETURN(evaluator_, Evaluator::Create(eval_executable_.get(), eval_loader_.get(), together()));
       eval = Add(std::make_unique<EvalHook>(&progress(), evaluator_.get(), spec_.eval.metrics, spec_.eval.every_epochs,
                                             spec_.eval.every_steps));
     }
     if (metrics != nullptr) Add(std::move(metrics));
-    if (spec_.has_checkpoint && !(folder_.empty() && spec_.checkpoint_directory.empty()))
-      RETURN_IF_ERROR(AddCheckpoints(eval));
+    CheckpointOptions checkpoint = spec_.checkpoint;
+    ASSIGN_OR_RETURN(const bool saves, Saves(&checkpoint));
+    if (saves) RETURN_IF_ERROR(AddCheckpoints(eval, std::move(checkpoint)));
     if (spec_.has_early_stopping) {
       Add(std::make_unique<EarlyStoppingHook>(&progress(), spec_.monitor, spec_.min_delta, spec_.patience,
                                               spec_.mode == "min"));
@@ -391,8 +495,29 @@ class Training {
     return absl::OkStatus();
   }
 
-  Status AddCheckpoints(EvalHook* eval) {
-    CheckpointOptions options = spec_.checkpoint;
+  // Whether this rank saves, and with which others. Of ranks that were given one directory the first saves, or all of
+  // them together where they have parts of their own.
+  StatusOr<bool> Saves(CheckpointOptions* options) const {
+    const bool wanted = spec_.has_checkpoint && !(folder_.empty() && spec_.checkpoint_directory.empty());
+    if (together() == nullptr) return wanted;
+    const std::string directory = wanted ? CheckpointDirectory() : "";
+    ASSIGN_OR_RETURN(const auto all, GatherTexts(*together(), directory, "the checkpoints' directories"));
+    const bool one = std::count(all.begin(), all.end(), all[0]) == static_cast<int64_t>(all.size());
+    const bool sliced = std::any_of(parts_.begin(), parts_.end(), [](const auto& p) { return p.second.whole > 0; });
+    if (wanted && sliced && !one) {
+      return absl::InvalidArgumentError(
+          "enable_parallel_optimizer: the ranks save one checkpoint together: give them one directory");
+    }
+    options->world = together()->size();
+    if (!parts_.empty() && one) {
+      options->together = together();
+      options->parts = parts_;
+      return wanted;
+    }
+    return wanted && std::find(all.begin(), all.end(), directory) - all.begin() == together()->rank();
+  }
+
+  Status AddCheckpoints(EvalHook* eval, CheckpointOptions options) {
     options.keeper.directory = CheckpointDirectory();
     RETURN_IF_ERROR(MakeFolder(options.keeper.directory));
     options.job = spec_.name;
@@ -423,11 +548,12 @@ class Training {
     if (absl::IsCancelled(outcome) && progress().stopped) outcome = absl::OkStatus();
     if (absl::IsOutOfRange(outcome)) session_.exit_code = kExitDiverged;
     if (absl::IsCancelled(outcome)) {
-      const bool saved = checkpoint_hook_ != nullptr && !checkpoint_hook_->last_path().empty();
-      session_.exit_code = saved ? kExitCheckpointed : kExitInterrupted;
-      return absl::CancelledError(absl::StrCat(
-          "stopped at step ", trainer_->state().step,
-          saved ? absl::StrCat("; saved ", checkpoint_hook_->last_path(), ", --resume goes on from it") : ""));
+      const std::string path = checkpoint_hook_ == nullptr ? "" : checkpoint_hook_->last_path();
+      const bool other_saved = !first() && spec_.has_checkpoint;
+      session_.exit_code = !path.empty() || other_saved ? kExitCheckpointed : kExitInterrupted;
+      return absl::CancelledError(
+          absl::StrCat("stopped at step ", trainer_->state().step,
+                       path.empty() ? "" : absl::StrCat("; saved ", path, ", --resume goes on from it")));
     }
     RETURN_IF_ERROR(outcome);
     const double* loss = progress().Find("loss");
@@ -440,6 +566,7 @@ class Training {
   std::unique_ptr<data::Loader> loader_, eval_loader_;
   std::unique_ptr<Executable> executable_, eval_executable_;
   std::string resume_, folder_;
+  TensorParts parts_;
   std::unique_ptr<Console> console_;
   std::unique_ptr<LossScaleHook> loss_scale_;
   std::unique_ptr<Trainer> trainer_;
@@ -494,7 +621,7 @@ StatusOr<int> TrainerMetrics(lua_State* L, Session&) {
   return 1;
 }
 
-// core.evaluate(graph, dataset)
+// core.evaluate(graph, dataset, together)
 StatusOr<int> Evaluate(lua_State* L, Session& session) {
   const auto* graph = ToObject<std::shared_ptr<TracedGraph>>(L, 1);
   const auto* dataset = ToObject<std::shared_ptr<DatasetHandle>>(L, 2);
@@ -503,7 +630,8 @@ StatusOr<int> Evaluate(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(const auto pipeline, (*dataset)->Open(session));
   data::Loader loader(pipeline, data::LoaderOptions());
   ASSIGN_OR_RETURN(const auto executable, CompileGraph(session, **graph));
-  ASSIGN_OR_RETURN(const auto evaluator, Evaluator::Create(executable.get(), &loader));
+  ASSIGN_OR_RETURN(const auto evaluator,
+                   Evaluator::Create(executable.get(), &loader, lua_toboolean(L, 3) ? session.groups() : nullptr));
   ASSIGN_OR_RETURN(const Numbers values, evaluator->Run());
   lua_newtable(L);
   for (const auto& v : values) {

@@ -13,8 +13,11 @@ inline constexpr char kOptionsKey[] = "mslua.options";
 
 // The field `graph` of the table at `index`.
 StatusOr<std::shared_ptr<TracedGraph>> FieldGraph(lua_State* L, int index, const std::string& what);
-// Makes the parameters' values where they are not there yet, and compiles with the session's options.
-StatusOr<std::unique_ptr<Executable>> CompileGraph(Session& session, const TracedGraph& graph);
+// Makes the parameters' values where they are not there yet, and compiles with the session's options. `share`: all
+// ranks compile it together (CompileOptions).
+StatusOr<std::unique_ptr<Executable>> CompileGraph(Session& session, const TracedGraph& graph, bool share = false);
+// Gives every rank rank 0's parameters, those that are a rank's own excepted.
+Status BroadcastParameters(Session& session, const TracedGraph& graph);
 
 // Entries of the module, into the table on the top of the stack.
 void OpenTrainers(lua_State* L);

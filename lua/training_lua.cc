@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "core/autodiff/gradient.h"
 #include "core/base/text.h"
+#include "lua/aggregation.h"
 #include "lua/graph_lua.h"
 #include "lua/op_call.h"
 #include "lua/optimizer_graph.h"
@@ -31,6 +32,8 @@ struct TrainSpec {
   std::string clip;  // "", "norm" or "value"
   double clip_value = 0;
   bool loss_scale = false;
+  Aggregation aggregation;
+  OptimizerShards shards;
 };
 
 // The fields of `optimizer` that hold for all parameters.
@@ -93,9 +96,9 @@ Status ReadGroups(lua_State* L, int optimizer, TrainSpec* spec) {
 }
 
 Status ReadTrainSpec(lua_State* L, TrainSpec* spec) {
-  RETURN_IF_ERROR(
-      CheckFields(L, 1, "build_train",
-                  {"name", "forward", "inputs", "parameters", "optimizer", "accumulate", "clip", "loss_scale", "amp"}));
+  RETURN_IF_ERROR(CheckFields(L, 1, "build_train",
+                              {"name", "forward", "inputs", "parameters", "optimizer", "accumulate", "clip",
+                               "loss_scale", "amp", "aggregate"}));
   ASSIGN_OR_RETURN(spec->name, FieldString(L, 1, "name", "train"));
   lua_getfield(L, 1, "inputs");
   ASSIGN_OR_RETURN(spec->inputs, ReadInputSpecs(L, -1, "build_train"));
@@ -122,6 +125,7 @@ Status ReadTrainSpec(lua_State* L, TrainSpec* spec) {
     }
   }
   ASSIGN_OR_RETURN(spec->loss_scale, FieldBool(L, 1, "loss_scale", false));
+  ASSIGN_OR_RETURN(spec->aggregation, ReadAggregation(L, 1, &spec->shards));
   lua_getfield(L, 1, "clip");
   if (!lua_isnil(L, -1)) {
     const int clip = lua_gettop(L);
@@ -160,16 +164,22 @@ Value Finite(GraphBuilder& g, Value x) {
   return axes.empty() ? ones : g.Op("reduce_min", {ones}, {{"axis", axes}, {"keep_dims", false}});
 }
 
-// sqrt of the sum over all gradients of their squares, f32.
-Value GlobalNorm(GraphBuilder& g, const std::vector<Value>& gradients) {
-  Value sum;
-  for (Value d : gradients) {
+// sqrt of the sum over all gradients of their squares, f32. Of some a rank has a slice only.
+Value GlobalNorm(GraphBuilder& g, const TrainSpec& spec, const std::vector<Value>& gradients) {
+  Value whole, slices;
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const Value d = gradients[i];
     std::vector<int64_t> axes;
     for (int64_t a = 0; a < g.TypeOf(d).rank(); ++a) axes.push_back(a);
     const Value squares = Cast(g, ReduceSum(g, Mul(g, d, d), axes, false), DType::kF32);
+    Value& sum = spec.shards.Covers(*spec.parameters[i]) ? slices : whole;
     sum = sum.valid() ? Add(g, sum, squares) : squares;
   }
-  return g.Op("sqrt", {sum});
+  if (slices.valid()) {
+    slices = g.Op("all_reduce", {slices}, {{"group", spec.shards.ranks}});
+    whole = whole.valid() ? Add(g, whole, slices) : slices;
+  }
+  return g.Op("sqrt", {whole});
 }
 
 // Forward and backward of all micro-batches, one after the other; means of losses and gradients.
@@ -213,10 +223,12 @@ StatusOr<ForwardBackward> EmitForwardBackward(lua_State* L, Session& session, co
     const Value loss = Cast(g, results[0], DType::kF32);
     sum.loss = micro == 0 ? loss : Add(g, sum.loss, loss);
     for (size_t i = 0; i < gradients.size(); ++i) {
+      const bool in_slices = spec.shards.accumulate && spec.shards.Covers(*spec.parameters[i]);
+      const Value d = in_slices ? ScatterGradient(g, spec.shards, gradients[i]) : gradients[i];
       if (micro == 0)
-        sum.gradients.push_back(gradients[i]);
+        sum.gradients.push_back(d);
       else
-        sum.gradients[i] = Add(g, sum.gradients[i], gradients[i]);
+        sum.gradients[i] = Add(g, sum.gradients[i], d);
     }
     if (micro + 1 == spec.accumulate) sum.extra.assign(results.begin() + 1, results.end());
   }
@@ -230,8 +242,18 @@ StatusOr<ForwardBackward> EmitForwardBackward(lua_State* L, Session& session, co
   return sum;
 }
 
+// Whether all ranks skip the step or none does. Aggregated gradients are the same on all of them.
+Value OnAllRanks(GraphBuilder& g, const TrainSpec& spec, Value finite) {
+  const bool own = std::any_of(spec.parameters.begin(), spec.parameters.end(), [&](const ParameterHandle& p) {
+    return !spec.aggregation.Covers(*p) || spec.shards.Covers(*p);
+  });
+  if (!spec.aggregation.on() || !own) return finite;
+  return g.Op("all_reduce", {finite}, {{"group", spec.aggregation.ranks}, {"op", std::string("min")}});
+}
+
 // State of the optimizer, kept by the session so that every graph over the same parameters shares it.
-StatusOr<Value> StateInput(Session& session, const std::string& name, const ParameterData& parameter) {
+StatusOr<Value> StateInput(Session& session, const OptimizerShards& shards, const std::string& name,
+                           const ParameterData& parameter) {
   const std::string key = absl::StrCat(name, ".", parameter.key);
   ParameterHandle& state = session.optimizer_states[key];
   if (state == nullptr) {
@@ -240,6 +262,16 @@ StatusOr<Value> StateInput(Session& session, const std::string& name, const Para
     state->kind = kState;
     state->type = parameter.type;
     state->requires_grad = false;
+    if (shards.Covers(parameter)) {
+      state->type.shape = {shards.Slice(parameter.type)};
+      state->slice_begin = shards.Begin(parameter.type);
+      state->slice_of = parameter.type.elements();
+    }
+  }
+  if ((state->slice_of > 0) != shards.Covers(parameter)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the state '", key,
+                     "' was made with another enable_parallel_optimizer: keep it for all trainings of a network"));
   }
   return session.trace->ParameterInput(state);
 }
@@ -260,8 +292,13 @@ StatusOr<int> BuildTrain(lua_State* L, Session& session) {
   g.SetLocation(nullptr);
 
   g.Output("loss", result.loss);
+  for (size_t i = 0; i < spec.parameters.size(); ++i) {
+    if (spec.shards.Covers(*spec.parameters[i]) && !spec.shards.accumulate)
+      result.gradients[i] = ScatterGradient(g, spec.shards, result.gradients[i]);
+  }
+  Aggregate(g, spec.aggregation, spec.shards, spec.parameters, &result.gradients);
   if (spec.clip == "norm") {
-    const Value norm = GlobalNorm(g, result.gradients);
+    const Value norm = GlobalNorm(g, spec, result.gradients);
     g.Output("grad_norm", norm);
     const Value factor = EmitFormula(g, "min(c / (norm + 1e-6), 1)", {{"norm", norm}}, {{"c", spec.clip_value}});
     for (Value& d : result.gradients) d = Mul(g, d, Cast(g, factor, g.TypeOf(d).dtype));
@@ -271,6 +308,7 @@ StatusOr<int> BuildTrain(lua_State* L, Session& session) {
   Value finite;
   if (spec.loss_scale) {
     for (Value d : result.gradients) finite = finite.valid() ? g.Op("minimum", {finite, Finite(g, d)}) : Finite(g, d);
+    finite = OnAllRanks(g, spec, finite);
     g.Output("finite", finite);
     finite = g.Op("greater", {finite, g.Constant(0.5, DType::kF32)});
   }
@@ -278,7 +316,7 @@ StatusOr<int> BuildTrain(lua_State* L, Session& session) {
 
   const OptimizerStep step = {
       g, [&] { return trace.Step(); }, [&](const std::string& name) { return trace.ScalarInput(name, DType::kF32); },
-      [&](const std::string& name, const ParameterData& p) { return StateInput(session, name, p); }};
+      [&](const std::string& name, const ParameterData& p) { return StateInput(session, spec.shards, name, p); }};
   // Where a step with infinite gradients is skipped, everything stays as it was.
   const auto keep = [&](Value next, Value old) {
     return finite.valid() ? Elementwise(g, "select", {finite, next, old}) : next;
@@ -286,14 +324,18 @@ StatusOr<int> BuildTrain(lua_State* L, Session& session) {
   for (size_t i = 0; i < spec.parameters.size(); ++i) {
     const ParameterHandle& p = spec.parameters[i];
     const auto group = spec.groups.find(p.get());
-    ASSIGN_OR_RETURN(const Value old, trace.ParameterInput(p));
-    ASSIGN_OR_RETURN(const Update update, EmitUpdate(step, group == spec.groups.end() ? spec.rule : group->second, *p,
-                                                     old, result.gradients[i]));
-    g.Output(p->key, keep(update.parameter, old), p->key);
-    for (const auto& [name, next] : update.states) {
-      ASSIGN_OR_RETURN(const Value before, StateInput(session, name, *p));
+    const OptimizerRule& rule = group == spec.groups.end() ? spec.rule : group->second;
+    const bool sharded = spec.shards.Covers(*p);
+    ASSIGN_OR_RETURN(const Value whole, trace.ParameterInput(p));
+    const Value old = sharded ? OwnSlice(g, spec.shards, whole) : whole;
+    ASSIGN_OR_RETURN(const Update update, EmitUpdate(step, rule, *p, old, result.gradients[i],
+                                                     sharded ? spec.shards.ranks : std::vector<int64_t>()));
+    const Value next = keep(update.parameter, old);
+    g.Output(p->key, sharded ? GatherSlices(g, spec.shards, next, p->type) : next, p->key);
+    for (const auto& [name, state] : update.states) {
+      ASSIGN_OR_RETURN(const Value before, StateInput(session, spec.shards, name, *p));
       const std::string key = absl::StrCat(name, ".", p->key);
-      g.Output(key, keep(next, before), key);
+      g.Output(key, keep(state, before), key);
     }
   }
   trace.OutputAssigned();

@@ -18,6 +18,7 @@ int RunRepl(const cli::CommandLine& command);     // repl
 int RunRecipe(const cli::CommandLine& command);   // train, eval, verify: the Lua function of that name in mslua.verbs
 int RunRecipes(const cli::CommandLine& command);  // recipes
 int RunGraph(const cli::CommandLine& command);    // graph
+int RunPlan(const cli::CommandLine& command);     // plan
 int RunData(const cli::CommandLine& command);     // data
 int RunCheckpoint(const cli::CommandLine& command);  // ckpt
 int RunVersion(const cli::CommandLine& command);     // version

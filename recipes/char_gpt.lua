@@ -53,6 +53,7 @@ return ms.recipe {
     },
   },
   train = { epochs = 1, max_steps = p.steps, clip_norm = p.clip_norm },
+  parallel = { parallel_mode = ms.ParallelMode.DATA_PARALLEL, gradients_mean = true },
   eval = { every_epochs = 1, every_steps = p.eval_every },
   checkpoint = { save_checkpoint_steps = p.eval_every, keep_checkpoint_max = 2 },
   expect = { eval_loss_below = p.eval_loss },

@@ -39,6 +39,7 @@ return ms.recipe {
     return nn.Momentum { learning_rate = rate, momentum = p.momentum }
   end,
   train = { epochs = p.epochs },
+  parallel = { parallel_mode = ms.ParallelMode.DATA_PARALLEL, gradients_mean = true },
   eval = { metrics = { "top1" } },
   checkpoint = { save_checkpoint_steps = 250, keep_checkpoint_max = 3 },
   expect = { top1_above = p.top1 },

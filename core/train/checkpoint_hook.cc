@@ -1,11 +1,22 @@
 #include "core/train/checkpoint_hook.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cstring>
 
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/train/agreement.h"
 
 namespace mslua {
 namespace {
+
+constexpr char kRankPrefix[] = "rank_";
+
+std::string NameOf(const std::string& name, const TensorPart& part, int rank) {
+  return part.own && rank > 0 ? absl::StrCat(kRankPrefix, rank, "/", name) : name;
+}
 
 double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -14,12 +25,19 @@ double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 StatusOr<std::unique_ptr<CheckpointHook>> CheckpointHook::Create(const CheckpointOptions& options, const Store* store,
                                                                  const Trainer* trainer,
                                                                  std::function<void(const std::string&)> notice) {
+  const auto& k = options.keeper;
+  if (options.together != nullptr && k.save_checkpoint_steps == 0 && k.save_checkpoint_seconds > 0) {
+    return absl::InvalidArgumentError(
+        "save_checkpoint_seconds: the ranks have parts of their own to save and their clocks differ: "
+        "give save_checkpoint_steps");
+  }
   using checkpoint::CheckpointKeeper;
-  ASSIGN_OR_RETURN(CheckpointKeeper keeper, CheckpointKeeper::Create(options.keeper, options.resumed_from, Now()));
-  std::unique_ptr<CheckpointHook> hook(
-      new CheckpointHook(options, store, trainer, std::move(notice), std::move(keeper)));
+  std::unique_ptr<CheckpointHook> hook(new CheckpointHook(options, store, trainer, std::move(notice)));
+  if (options.together != nullptr && options.together->rank() > 0) return hook;
+  ASSIGN_OR_RETURN(CheckpointKeeper keeper, CheckpointKeeper::Create(k, options.resumed_from, Now()));
+  hook->keeper_ = std::make_unique<CheckpointKeeper>(std::move(keeper));
   if (options.keep_best) {
-    checkpoint::KeeperOptions best = options.keeper;
+    checkpoint::KeeperOptions best = k;
     best.directory += "/best";
     best.keep_checkpoint_max = 1;
     // A run that goes on from any checkpoint of this directory goes on with its best one too.
@@ -43,14 +61,20 @@ int64_t CheckpointHook::NextStep(const TrainState& state) {
 Status CheckpointHook::AtStep(const TrainState& state) {
   const Status earlier = saver_.Poll();
   if (!earlier.ok()) notice_(absl::StrCat("checkpoint not saved: ", earlier.message()));
-  if (state.step > 0 && keeper_.Due(state.step, Now())) Save(state);
+  if (state.step > 0 && Due(state)) Save(state);
   return absl::OkStatus();
+}
+
+bool CheckpointHook::Due(const TrainState& state) {
+  if (options_.together == nullptr) return keeper_->Due(state.step, Now());
+  const int64_t every = options_.keeper.save_checkpoint_steps;
+  return every > 0 && state.step % every == 0;
 }
 
 void CheckpointHook::Save(const TrainState& state) {
   if (saved_step_ == state.step) return;
   saved_step_ = state.step;
-  SaveTo(&keeper_, state);
+  SaveTo(keeper_.get(), state);
 }
 
 void CheckpointHook::SaveBest(const TrainState& state) { SaveTo(best_.get(), state); }
@@ -67,38 +91,130 @@ void CheckpointHook::SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainSta
   run.recipe_hash = options_.recipe_hash;
   run.graph_hash = options_.graph_hash;
   run.counters = trainer_->SaveCounters();
-  std::vector<checkpoint::TensorData> tensors;
-  for (const auto& e : store_->entries()) tensors.push_back({e->name, e->type, e->memory.data()});
+  run.world = options_.world;
   // The tutorials' name: the epoch that runs, from 1, and the step within it.
   const bool at_end = state.step_in_epoch == 0 && state.epoch > 0;
-  const std::string path = keeper->PathFor(at_end ? state.epoch : state.epoch + 1, state.step);
-  if (keeper == &keeper_) last_path_ = path;
+  const std::string path = keeper == nullptr ? "" : keeper->PathFor(at_end ? state.epoch : state.epoch + 1, state.step);
+  if (keeper == keeper_.get()) last_path_ = path;
+  if (options_.together != nullptr) {
+    const Status done = SaveTogether(keeper, path, run);
+    if (!done.ok() && keeper != nullptr) notice_(absl::StrCat("checkpoint not saved: ", done.message()));
+    return;
+  }
+  std::vector<checkpoint::TensorData> tensors;
+  for (const auto& e : store_->entries()) tensors.push_back({e->name, e->type, e->memory.data()});
   const auto then = [keeper, path] { return keeper->Saved(path, Now()); };
   Status done = saver_.Start(path, run, tensors, 1, then);
   if (done.ok() && !options_.async_save) done = saver_.Wait();
   if (!done.ok()) notice_(absl::StrCat("checkpoint not saved: ", done.message()));
 }
 
+StatusOr<checkpoint::Manifest> CheckpointHook::WriteOwnPart(const std::string& folder) {
+  const int rank = options_.together->rank();
+  std::vector<checkpoint::ShardData> shards;
+  for (const auto& e : store_->entries()) {
+    const auto part = options_.parts.find(e->name);
+    if (part == options_.parts.end()) {
+      if (rank == 0) shards.push_back({e->name, e->type, e->memory.data(), e->type.shape, Shape(e->type.rank(), 0)});
+      continue;
+    }
+    const TensorPart& p = part->second;
+    if (p.whole == 0) {
+      shards.push_back({NameOf(e->name, p, rank), e->type, e->memory.data(), e->type.shape, Shape(e->type.rank(), 0)});
+    } else if (p.begin < p.whole) {
+      const TensorType type{e->type.dtype, {std::min(e->type.elements(), p.whole - p.begin)}};
+      shards.push_back({e->name, type, e->memory.data(), {p.whole}, {p.begin}});
+    }
+  }
+  return checkpoint::WritePart(folder, rank, shards);
+}
+
+// All ranks write into one folder, rank 0 the manifest. What went wrong on any is rank 0's to tell.
+Status CheckpointHook::SaveTogether(checkpoint::CheckpointKeeper* keeper, const std::string& path,
+                                    const checkpoint::RunState& run) {
+  Groups& groups = *options_.together;
+  std::unique_ptr<checkpoint::CheckpointWriter> writer;
+  std::string folder;
+  Status status;
+  if (groups.rank() == 0) {
+    auto created = checkpoint::CheckpointWriter::Create(path);
+    status = created.status();
+    if (created.ok()) folder = (writer = *std::move(created))->folder();
+  }
+  RETURN_IF_ERROR(ShareText(groups, &folder, "saving a checkpoint"));
+  if (folder.empty()) return status.ok() ? absl::UnavailableError("rank 0 could not make the folder") : status;
+  const auto mine = WriteOwnPart(folder);
+  const auto text = mine.ok() ? checkpoint::SerializeManifest(*mine) : mine.status();
+  ASSIGN_OR_RETURN(const auto texts,
+                   GatherTexts(groups, text.ok() ? absl::StrCat("+", *text) : std::string(text.status().message()),
+                               "saving a checkpoint"));
+  if (groups.rank() != 0) return absl::OkStatus();
+  std::vector<checkpoint::Manifest> parts;
+  for (size_t r = 0; r < texts.size(); ++r) {
+    if (texts[r].empty() || texts[r][0] != '+') return absl::UnavailableError(absl::StrCat("rank ", r, ": ", texts[r]));
+    ASSIGN_OR_RETURN(parts.emplace_back(), checkpoint::ParseManifest(absl::string_view(texts[r]).substr(1)));
+  }
+  RETURN_IF_ERROR(writer->Commit(run, parts));
+  return keeper->Saved(path, Now());
+}
+
 void CheckpointHook::AtEnd(const TrainState& state, const Status& outcome) {
-  const bool wanted = outcome.ok() || absl::IsCancelled(outcome) ? options_.save_at_end : options_.exception_save;
+  const bool wanted = outcome.ok() || absl::IsCancelled(outcome)
+                          ? options_.save_at_end
+                          : options_.exception_save && options_.together == nullptr;  // the others may not come
   if (wanted && state.whole && state.step > 0) Save(state);
   const Status last = saver_.Wait();
   if (!last.ok()) notice_(absl::StrCat("checkpoint not saved: ", last.message()));
 }
 
-StatusOr<TrainState> RestoreCheckpoint(checkpoint::Checkpoint& from, const Store& store, std::string* ignored) {
+namespace {
+
+Status ReadEntry(checkpoint::Checkpoint& from, const Store::Entry& e, const TensorPart& part, int rank) {
+  const std::string name = NameOf(e.name, part, rank);
+  const checkpoint::TensorRecord* record = from.manifest().Find(name);
+  if (record == nullptr && part.own && rank > 0) {
+    return absl::NotFoundError(absl::StrCat(from.path(), " was saved by ", from.manifest().run.world,
+                                            " rank(s): it has no value of rank ", rank, "'s own '", e.name, "'"));
+  }
+  if (record == nullptr)
+    return absl::NotFoundError(absl::StrCat(from.path(), " has no tensor '", name, "', which the recipe has"));
+  // Slices are of flat tensors; what was whole may be cut now, and the other way round.
+  const int64_t elements = part.whole > 0 ? part.whole : e.type.elements();
+  const TensorType flat{e.type.dtype, {elements}};
+  const bool fits = record->type == flat || record->type == e.type ||
+                    (part.whole > 0 && record->type.dtype == flat.dtype && record->type.elements() == elements);
+  if (!fits) {
+    return absl::InvalidArgumentError(absl::StrCat(from.path(), ": '", name, "' is ", ToString(record->type),
+                                                   ", the recipe has ", ToString(part.whole > 0 ? flat : e.type)));
+  }
+  if (part.whole == 0) return from.Read(name, e.memory.data());
+  const int64_t begin = std::min(part.begin, elements), end = std::min(begin + e.type.elements(), elements);
+  const int64_t size = SizeOf(e.type.dtype);
+  std::memset(e.memory.data(), 0, static_cast<size_t>(e.type.bytes()));
+  if (begin == end) return absl::OkStatus();
+  if (record->type == flat) return from.ReadSlice(name, {begin}, {end}, e.memory.data());
+  std::string whole(static_cast<size_t>(elements * size), '\0');
+  RETURN_IF_ERROR(from.Read(name, &whole[0]));
+  std::memcpy(e.memory.data(), whole.data() + begin * size, static_cast<size_t>((end - begin) * size));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+StatusOr<TrainState> RestoreCheckpoint(checkpoint::Checkpoint& from, const Store& store, const TensorParts& parts,
+                                       int rank, std::string* ignored) {
+  absl::flat_hash_set<std::string> known;
   for (const auto& e : store.entries()) {
-    const checkpoint::TensorRecord* record = from.manifest().Find(e->name);
-    if (record == nullptr)
-      return absl::NotFoundError(absl::StrCat(from.path(), " has no tensor '", e->name, "', which the recipe has"));
-    if (record->type != e->type) {
-      return absl::InvalidArgumentError(absl::StrCat(from.path(), ": '", e->name, "' is ", ToString(record->type),
-                                                     ", the recipe has ", ToString(e->type)));
-    }
-    RETURN_IF_ERROR(from.Read(e->name, e->memory.data()));
+    const auto part = parts.find(e->name);
+    const TensorPart how = part == parts.end() ? TensorPart() : part->second;
+    RETURN_IF_ERROR(ReadEntry(from, *e, how, rank));
+    known.insert(NameOf(e->name, how, rank));
   }
   for (const checkpoint::TensorRecord& t : from.manifest().tensors) {
-    if (store.Find(t.name) == nullptr) absl::StrAppend(ignored, ignored->empty() ? "" : ", ", t.name);
+    // Other ranks' own values are no loss.
+    if (known.contains(t.name) || absl::StartsWith(t.name, kRankPrefix)) continue;
+    if (rank > 0 && store.Find(t.name) != nullptr) continue;
+    absl::StrAppend(ignored, ignored->empty() ? "" : ", ", t.name);
   }
   TrainState state;
   const checkpoint::RunState& run = from.manifest().run;

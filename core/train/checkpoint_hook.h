@@ -6,11 +6,21 @@
 #include <memory>
 #include <string>
 
+#include "absl/container/flat_hash_map.h"
+#include "collectives/groups.h"
 #include "core/checkpoint/async_saver.h"
 #include "core/checkpoint/keeper.h"
 #include "core/train/trainer.h"
 
 namespace mslua {
+
+// How a tensor of the store lies in a checkpoint that ranks save together, where it is not the same on all of them.
+struct TensorPart {
+  bool own = false;   // each rank has a value of its own: kept as "rank_<r>/<name>", rank 0's under its name
+  int64_t begin = 0;  // this rank has elements [begin, begin + size) of a flat tensor,
+  int64_t whole = 0;  // of this many; what the store has behind them is padding. 0: the tensor is whole
+};
+using TensorParts = absl::flat_hash_map<std::string, TensorPart>;
 
 struct CheckpointOptions {
   checkpoint::KeeperOptions keeper;
@@ -21,12 +31,16 @@ struct CheckpointOptions {
   int64_t seed = 1;
   std::string resumed_from;  // the checkpoint's folder, when this run goes on from one
   bool keep_best = false;    // SaveBest is called: one more checkpoint, in the folder "best" of the directory
+  // Ranks that write one checkpoint together, each its parts; null: this rank alone writes its whole store.
+  Groups* together = nullptr;
+  int64_t world = 1;  // ranks that train, for the manifest
+  TensorParts parts;
 };
 
 class CheckpointHook : public TrainHook {
  public:
   // `trainer` (not owned) says what the hooks remember. `notice` gets one line for each save that failed: training goes
-  // on without it.
+  // on without it. With `together` all ranks make one, and saves are by steps alone (InvalidArgument otherwise).
   static StatusOr<std::unique_ptr<CheckpointHook>> Create(const CheckpointOptions& options, const Store* store,
                                                           const Trainer* trainer,
                                                           std::function<void(const std::string&)> notice);
@@ -44,23 +58,29 @@ class CheckpointHook : public TrainHook {
 
  private:
   CheckpointHook(const CheckpointOptions& options, const Store* store, const Trainer* trainer,
-                 std::function<void(const std::string&)> notice, checkpoint::CheckpointKeeper keeper)
-      : options_(options), store_(store), trainer_(trainer), notice_(std::move(notice)), keeper_(std::move(keeper)) {}
+                 std::function<void(const std::string&)> notice)
+      : options_(options), store_(store), trainer_(trainer), notice_(std::move(notice)) {}
   void SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainState& state);
+
+  bool Due(const TrainState& state);
+  Status SaveTogether(checkpoint::CheckpointKeeper* keeper, const std::string& path, const checkpoint::RunState& run);
+  StatusOr<checkpoint::Manifest> WriteOwnPart(const std::string& folder);
 
   const CheckpointOptions options_;
   const Store* const store_;
   const Trainer* const trainer_;
   const std::function<void(const std::string&)> notice_;
-  checkpoint::CheckpointKeeper keeper_;
-  std::unique_ptr<checkpoint::CheckpointKeeper> best_;  // null unless keep_best
+  // Null on ranks that write no manifest, the second also without keep_best.
+  std::unique_ptr<checkpoint::CheckpointKeeper> keeper_, best_;
   checkpoint::AsyncSaver saver_;
   int64_t saved_step_ = -1;
   std::string last_path_;
 };
 
 // Fills `store` from the checkpoint and says where training stood. A tensor that the checkpoint lacks, or has with
-// another type, is an error that names it; tensors that only the checkpoint has are named in `*ignored`.
-StatusOr<TrainState> RestoreCheckpoint(checkpoint::Checkpoint& from, const Store& store, std::string* ignored);
+// another type, is an error that names it; tensors that only the checkpoint has are named in `*ignored`. `parts` are
+// this run's, whatever ranks the checkpoint was saved by.
+StatusOr<TrainState> RestoreCheckpoint(checkpoint::Checkpoint& from, const Store& store, const TensorParts& parts,
+                                       int rank, std::string* ignored);
 
 }  // namespace mslua

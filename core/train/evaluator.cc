@@ -3,11 +3,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "core/train/agreement.h"
 
 namespace mslua {
 
-StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(Executable* executable, data::Loader* loader) {
-  std::unique_ptr<Evaluator> e(new Evaluator(executable, loader));
+StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(Executable* executable, data::Loader* loader, Groups* groups) {
+  std::unique_ptr<Evaluator> e(new Evaluator(executable, loader, groups));
   const Graph& graph = executable->graph();
   const std::vector<int32_t> inputs = graph.Inputs();
   const auto& schema = loader->pipeline().schema();
@@ -51,9 +52,19 @@ StatusOr<std::vector<std::pair<std::string, double>>> Evaluator::Run() {
     }
     samples_ += batch.valid;
   }
+  if (groups_ != nullptr) RETURN_IF_ERROR(AddOtherRanks(&sums));
   if (samples_ == 0) return absl::InvalidArgumentError("the evaluation dataset has no samples");
   for (auto& s : sums) s.second /= static_cast<double>(samples_);
   return sums;
+}
+
+Status Evaluator::AddOtherRanks(std::vector<std::pair<std::string, double>>* sums) {
+  std::vector<double> values = {static_cast<double>(samples_)};
+  for (const auto& s : *sums) values.push_back(s.second);
+  RETURN_IF_ERROR(SumOverRanks(*groups_, absl::MakeSpan(values), "evaluation"));
+  samples_ = static_cast<int64_t>(values[0]);
+  for (size_t i = 0; i < sums->size(); ++i) (*sums)[i].second = values[i + 1];
+  return absl::OkStatus();
 }
 
 }  // namespace mslua

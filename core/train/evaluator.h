@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "collectives/groups.h"
 #include "core/data/loader.h"
 #include "core/runtime/executable.h"
 
@@ -15,17 +16,23 @@ namespace mslua {
 // the batch that come from the dataset; outputs are scalars: sums over those rows, named as the metrics.
 class Evaluator {
  public:
-  static StatusOr<std::unique_ptr<Evaluator>> Create(Executable* executable, data::Loader* loader);
+  // With `groups` every rank runs its part of the dataset, and the result is that of all parts.
+  static StatusOr<std::unique_ptr<Evaluator>> Create(Executable* executable, data::Loader* loader,
+                                                     Groups* groups = nullptr);
 
   // Each output's sum over the dataset divided by its samples. The loader's epoch 0, from its beginning.
   StatusOr<std::vector<std::pair<std::string, double>>> Run();
   int64_t samples() const { return samples_; }
 
  private:
-  Evaluator(Executable* executable, data::Loader* loader) : executable_(executable), loader_(loader) {}
+  Evaluator(Executable* executable, data::Loader* loader, Groups* groups)
+      : executable_(executable), loader_(loader), groups_(groups) {}
+
+  Status AddOtherRanks(std::vector<std::pair<std::string, double>>* sums);
 
   Executable* const executable_;
   data::Loader* const loader_;
+  Groups* const groups_;
   std::vector<int> column_positions_;
   int valid_position_ = -1;
   int64_t samples_ = 0;

@@ -178,7 +178,11 @@ Status Trainer::Loop() {
   next_hook_ = 0;
   while (state_.epoch < options_.epochs && (options_.max_steps == 0 || state_.step < options_.max_steps)) {
     RETURN_IF_ERROR(StepImpl().status());
-    if (stop_.load(std::memory_order_relaxed)) return absl::CancelledError("stopped on request");
+    bool stop = stop_.load(std::memory_order_relaxed);
+    if (options_.agree) {
+      ASSIGN_OR_RETURN(stop, options_.agree(stop));
+    }
+    if (stop) return absl::CancelledError("stopped on request");
   }
   for (TrainHook* h : hooks_) RETURN_IF_ERROR(h->AtLastStep(state_));
   return absl::OkStatus();

@@ -56,6 +56,10 @@ struct TrainerOptions {
   int64_t max_steps = 0;   // 0: no limit; counts from the beginning of training, not of this process
   bool check_loss = true;  // a NaN or infinite loss ends training (exit code 7)
   int64_t seed = 1;
+  // Ranks that train one network stop at the same step: after each step and
+  // epoch, whether this rank should stop goes in, whether
+  // any should comes out. Empty: this rank's own business.
+  std::function<StatusOr<bool>(bool stop)> agree;
 };
 
 // A scalar input of the graph that follows a schedule: "lr", "lr.1", ...

@@ -188,6 +188,10 @@ function core.value_and_grad(f, argnums, weights) end
 ---  clip?: {kind: "norm"|"value", value: number},   -- by global norm, or elementwise
 ---  loss_scale?: boolean,            -- adds the scalar input `loss_scale` and an output `finite`; a step with
 ---  inf/nan updates nothing
+---  aggregate?: {ranks: integer[], mean?: boolean, fp32_sync?: boolean, bucket_bytes?: integer, segments?: integer[],
+---    shards?: {place: integer, threshold: integer, accumulate?: boolean}},
+---                                   -- gradients are combined over these ranks, in buckets by size or by count; with
+---                                   -- `shards` a rank updates its flat slice of parameters from `threshold` bytes on
 ---  amp?: dtype }                    -- "bfloat16": matrix products and convolutions compute in it; parameters stay f32
 ---Scalar inputs of the result: `lr`, `step`, [`loss_scale`]; outputs: `loss`, [`grad_norm` with clip norm],
 ---[`finite`], the
@@ -231,6 +235,10 @@ function core.valid_mask(n) end
 ---  {kind: "hwc2chw"} {kind: "type_cast", dtype} {kind: "one_hot", num_classes}
 ---@return Dataset
 function core.dataset(spec) end
+---Whose rows of a global batch the datasets that are opened from now on give: rows [feed * b, (feed + 1) * b) of
+---feeds * b.
+---@param feeds integer  @param feed integer from 0
+function core.set_feed(feeds, feed) end
 ---@class Dataset
 ---methods: size() -> batches (samples when not batched) an epoch, batch_size() -> integer|nil,
 ---schema() -> {name, dtype, shape}[] of a batch, iterator(epochs?) -> function giving the columns as Tensors, nil at
@@ -309,6 +317,8 @@ core.version = ""
 ---    -- each hook is called at its safe point with one table {epoch, step (in the epoch), global_step, epochs,
 ---  steps_per_epoch, loss?, lr,
 ---    -- metrics?, stop = function()}; absent hooks cost nothing; epoch and step count from 1
+---  together?: boolean,              -- the ranks train one network: they stop and save as one
+---  broadcast?: boolean,             -- rank 0's parameters are everybody's before the first step
 ---  name: string, seed: integer,
 ---  config?: string }                        -- text of the resolved recipe: the run folder's config.lua
 ---@return {run: fun(self): number, metrics: fun(self): table<string, number>}
@@ -316,12 +326,13 @@ function core.trainer(spec) end
 
 ---Runs an evaluation over a whole dataset: outputs of the graph are sums over valid rows, divided by the rows that
 ---count.
----@param graph Graph of build_eval  @param dataset Dataset
+---With `together` every rank runs its part of the dataset, and all get the numbers of the whole.
+---@param graph Graph of build_eval  @param dataset Dataset  @param together? boolean
 ---@return table<string, number> by output name
-function core.evaluate(graph, dataset) end
+function core.evaluate(graph, dataset, together) end
 
 ---One training step at a time, for TrainOneStepCell: compiled at once, state in the session's store.
----@param spec {graph: Graph, schedule?: Schedule, lr_function?: function}
+---@param spec {graph: Graph, schedule?: Schedule, lr_function?: function, broadcast?: boolean}
 ---@return fun(...: Tensor): Tensor columns of a batch -> the loss
 function core.stepper(spec) end
 

@@ -62,11 +62,6 @@ local bind_train = args.signature("train", {
   { "config", "string" },
 })
 
-local function refuse_what_is_not_built()
-  local lines = parallel_context.not_runnable(core.options.ranks)
-  if #lines > 0 then errors.fail("train: set_auto_parallel_context: %s", table.concat(lines, "; ")) end
-end
-
 local function loss_scale_of(self)
   local spec, own = self.loss_scale and self.loss_scale.spec, self.optimizer.loss_scale
   if own ~= 1 and not (spec and spec.kind == "fixed" and spec.value == own) then
@@ -88,12 +83,13 @@ function Model:train_spec(a)
   local graph = core.build_train {
     name = self.network.class_name, forward = forward_of(self), inputs = columns, parameters = trained,
     optimizer = optimizer, accumulate = a.accumulate_steps, clip = clip, loss_scale = scale ~= nil, amp = self.amp,
+    aggregate = parallel_context.aggregation(),
   }
   return {
     name = a.name or self.network.class_name, graph = graph, dataset = a.train_dataset:open(), epochs = a.epoch,
     max_steps = a.max_steps, parameters = self.network:get_parameters(), schedule = self.optimizer.schedule,
     lr_function = self.optimizer.lr_function, loss_scale = scale, sink = a.dataset_sink_mode, hooks = {},
-    seed = core.seed(),
+    seed = core.seed(), together = parallel_context.together(), broadcast = parallel_context.broadcasts(),
   }
 end
 
@@ -105,7 +101,7 @@ function Model:train(...)
   if not self.optimizer then
     errors.fail "train: the Model has no optimizer: ms.Model(net, {loss_fn =, optimizer =})"
   end
-  refuse_what_is_not_built()
+  parallel_context.check_runnable "train"
   local spec = self:train_spec(a)
   for i, callback in ipairs(args.is_list(a.callbacks) and a.callbacks or { a.callbacks }) do
     local problem = args.problem({ "", "callback" }, callback)
@@ -152,7 +148,7 @@ local bind_eval = args.signature("eval", { { "valid_dataset", "dataset", require
 ---@return table<string, number>
 function Model:eval(...)
   local spec = self:eval_spec(bind_eval(...).valid_dataset)
-  return core.evaluate(spec.graph, spec.dataset)
+  return core.evaluate(spec.graph, spec.dataset, parallel_context.together())
 end
 
 --- The network's output for inputs, without training behaviour.

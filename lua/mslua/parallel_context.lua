@@ -5,6 +5,7 @@ local core = require "mslua.core"
 local errors = require "mslua.errors"
 local files = require "mslua.files"
 local notice = require "mslua.notice"
+local ranks = require "mslua.ranks"
 local settings = require "mslua.settings"
 
 local M = {}
@@ -137,6 +138,20 @@ local group = settings.new("auto_parallel_context", {
 })
 M.fields = group.fields
 
+-- Modes in which a rank runs the recipe on its own batches.
+local local_view = { data_parallel = true, hybrid_parallel = true }
+
+--- Whether the ranks train one network, each on its own batches.
+---@return boolean
+function M.together()
+  return core.options.ranks > 1 and local_view[settings.get(group, "parallel_mode")] or false
+end
+
+-- Tells the datasets which rows of a global batch are this rank's.
+local function set_feed()
+  if M.together() then core.set_feed(core.options.ranks, core.options.rank) else core.set_feed(1, 0) end
+end
+
 --- Sets keys of the parallel context; before the network is compiled.
 ---@param ... table { parallel_mode = ms.ParallelMode.DATA_PARALLEL, gradients_mean = true, ... }
 function M.set_auto_parallel_context(...)
@@ -149,6 +164,7 @@ function M.set_auto_parallel_context(...)
   if values.full_batch ~= nil and values.dataset_strategy == nil then
     group.given.dataset_strategy = values.full_batch and "full_batch" or nil
   end
+  set_feed()
 end
 
 --- The value of a key. device_num and global_rank read as this job's when they are not set.
@@ -161,7 +177,10 @@ function M.get_auto_parallel_context(key)
 end
 
 --- Every key back to its default.
-function M.reset_auto_parallel_context() settings.reset(group) end
+function M.reset_auto_parallel_context()
+  settings.reset(group)
+  set_feed()
+end
 
 --- The keys that were set, as the C++ side takes them.
 ---@return table<string, any>
@@ -173,8 +192,56 @@ local function field_default(key)
   end
 end
 
--- Keys that act when there are several ranks; the others are checked, kept, and refused at train.
-local built = { device_num = true, global_rank = true }
+--- Whether rank 0's parameters are everybody's before the first step.
+---@return boolean
+function M.broadcasts() return M.together() and settings.get(group, "parameter_broadcast") end
+
+-- comm_fusion.allreduce, or the older all_reduce_fusion_config, as core.build_train takes them.
+local function bucket_rule()
+  local rule = (settings.get(group, "comm_fusion") or {}).allreduce
+  local segments = settings.get(group, "all_reduce_fusion_config")
+  if rule and segments then
+    notice "all_reduce_fusion_config has no effect beside comm_fusion"
+  end
+  if not rule then return { segments = segments } end
+  if rule.mode == "size" then return { bucket_bytes = rule.config * 2 ^ 20 } end
+  return { segments = rule.mode == "index" and rule.config or nil }
+end
+
+--- How gradients are combined over the ranks, for core.build_train; nil where each rank's are its own.
+---@return table?
+function M.aggregation()
+  if not M.together() then return nil end
+  local rule = bucket_rule()
+  rule.ranks = ranks.members "world"
+  rule.mean = settings.get(group, "gradients_mean")
+  rule.fp32_sync = settings.get(group, "gradient_fp32_sync")
+  if settings.get(group, "enable_parallel_optimizer") then
+    local config = settings.get(group, "parallel_optimizer_config") or {}
+    rule.shards = {
+      place = core.options.rank, threshold = (config.parallel_optimizer_threshold or 64) * 2 ^ 10,
+      accumulate = config.gradient_accumulation_shard ~= false,
+    }
+  end
+  return rule
+end
+
+local function only_local_view(mode) return local_view[mode] or mode == "stand_alone" end
+local function only_allreduce(fusion) return not fusion.allgather and not fusion.reducescatter end
+
+-- Keys that act when there are several ranks, some with certain values only; the others are checked, kept, and refused
+-- at train.
+local built = {
+  device_num = true, global_rank = true, parallel_mode = only_local_view, gradients_mean = true,
+  gradient_fp32_sync = true, parameter_broadcast = true, all_reduce_fusion_config = true, comm_fusion = only_allreduce,
+  enable_parallel_optimizer = true, parallel_optimizer_config = true,
+}
+
+local function is_built(key, v)
+  local acts = built[key]
+  if type(acts) == "function" then return acts(v) end
+  return acts
+end
 
 --- What is set and cannot run, one line each. One rank alone: everything is without effect, which one notice says.
 ---@param world integer ranks of the job
@@ -194,12 +261,23 @@ function M.not_runnable(world)
     if mode ~= "stand_alone" then notice(("parallel_mode = %s has no effect on one rank"):format(mode)) end
     return lines
   end
+  if mode == "stand_alone" then
+    notice(("parallel_mode = stand_alone: %d ranks train, each by itself; data_parallel lets them train together")
+      :format(world))
+  end
   for _, key in ipairs(errors.names(given)) do
-    if not built[key] and given[key] ~= field_default(key) then
+    if given[key] ~= field_default(key) and not is_built(key, given[key]) then
       lines[#lines + 1] = ("%s = %s is not built yet"):format(key, errors.show(given[key]))
     end
   end
   return lines
+end
+
+--- Raises when something is set that cannot run.
+---@param what string "train", for the message
+function M.check_runnable(what)
+  local lines = M.not_runnable(core.options.ranks)
+  if #lines > 0 then errors.fail("%s: set_auto_parallel_context: %s", what, table.concat(lines, "; ")) end
 end
 
 return M

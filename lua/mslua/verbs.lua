@@ -3,6 +3,7 @@ local callbacks = require "mslua.callbacks"
 local class = require "mslua.class"
 local core = require "mslua.core"
 local checkpoint = require "mslua.checkpoint"
+local parallel_context = require "mslua.parallel_context"
 local recipes = require "mslua.recipe"
 local Model = require "mslua.model"
 
@@ -130,9 +131,8 @@ function M.eval()
   return 0
 end
 
---- `mslua graph R`: the training step's graph.
-function M.graph()
-  local recipe = M.load()
+-- The training step's graph.
+local function step_graph(recipe)
   local dataset = recipe:make_dataset "dataset"
   local spec = model_of(recipe, dataset):train_spec {
     train_dataset = dataset, epoch = recipe.train.epochs, dataset_sink_mode = false,
@@ -140,6 +140,16 @@ function M.graph()
     clip_value = recipe.train.clip_value,
   }
   return spec.graph
+end
+
+--- `mslua graph R`.
+function M.graph() return step_graph(M.load()) end
+
+--- `mslua plan R -n N`: the graph of rank 0 of N.
+function M.plan()
+  local recipe = M.load()
+  parallel_context.check_runnable "plan"
+  return step_graph(recipe)
 end
 
 --- `mslua recipes check R`: loads it, makes its network, and names lines that are decided while tracing; 2 when there

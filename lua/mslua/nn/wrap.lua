@@ -3,6 +3,7 @@
 local args = require "mslua.args"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
+local parallel_context = require "mslua.parallel_context"
 local Cell = require "mslua.cell"
 
 local M = {}
@@ -42,13 +43,15 @@ function M.TrainOneStepCell:construct(...)
   if not rawget(self, "step") then
     local inputs = {}
     for i, column in ipairs { ... } do inputs[i] = { name = "x" .. i, dtype = column.dtype, shape = column.shape } end
+    parallel_context.check_runnable "TrainOneStepCell"
     local parameters, spec = self.optimizer:bind(self.network)
     local graph = core.build_train {
       name = self.network.class_name, forward = self.network, inputs = inputs, parameters = parameters,
-      optimizer = spec,
+      optimizer = spec, aggregate = parallel_context.aggregation(),
     }
     rawset(self, "step", core.stepper {
       graph = graph, schedule = self.optimizer.schedule, lr_function = self.optimizer.lr_function,
+      broadcast = parallel_context.broadcasts(),
     })
   end
   return rawget(self, "step")(...)

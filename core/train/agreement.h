@@ -1,0 +1,28 @@
+// What ranks that train one network agree on between steps. Each call is made by all ranks of the world.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "collectives/groups.h"
+#include "core/base/shape.h"
+#include "core/graph/graph.h"
+
+namespace mslua {
+
+// The largest of the ranks' values.
+StatusOr<int32_t> LargestOfRanks(Groups& groups, int32_t mine, absl::string_view what);
+// The sums over ranks, in rank order.
+Status SumOverRanks(Groups& groups, absl::Span<double> values, absl::string_view what);
+// Rank 0's text on every rank.
+Status ShareText(Groups& groups, std::string* text, absl::string_view what);
+// Rank 0's values on every rank.
+Status ShareTensors(Groups& groups, absl::Span<const TensorView> tensors, absl::string_view what);
+// Every rank's text, in rank order.
+StatusOr<std::vector<std::string>> GatherTexts(Groups& groups, const std::string& text, absl::string_view what);
+// An error naming the ranks whose program has other collectives, or the same in another order, than rank 0's: they
+// would wait for one another in the first step.
+Status CompareSchedules(Groups& groups, const Graph& graph);
+
+}  // namespace mslua

@@ -1,0 +1,80 @@
+#include "lua/aggregation.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "lua/object.h"
+
+namespace mslua {
+namespace {
+
+// Numbers of `fusion` from here on are gradient buckets; users' own are below.
+constexpr int64_t kFirstBucket = int64_t{1} << 16;
+
+StatusOr<std::vector<int64_t>> FieldInts(lua_State* L, int index, const char* name) {
+  const StackGuard guard(L);
+  lua_getfield(L, index, name);
+  if (lua_isnil(L, -1)) return std::vector<int64_t>();
+  return ReadInts(L, -1, absl::StrCat("aggregate: ", name));
+}
+
+}  // namespace
+
+StatusOr<Aggregation> ReadAggregation(lua_State* L, int index, OptimizerShards* shards) {
+  const StackGuard guard(L);
+  Aggregation a;
+  lua_getfield(L, index, "aggregate");
+  if (lua_isnil(L, -1)) return a;
+  const int at = lua_gettop(L);
+  RETURN_IF_ERROR(
+      CheckFields(L, at, "aggregate", {"ranks", "mean", "fp32_sync", "bucket_bytes", "segments", "shards"}));
+  ASSIGN_OR_RETURN(a.ranks, FieldInts(L, at, "ranks"));
+  ASSIGN_OR_RETURN(a.mean, FieldBool(L, at, "mean", false));
+  ASSIGN_OR_RETURN(a.fp32_sync, FieldBool(L, at, "fp32_sync", true));
+  ASSIGN_OR_RETURN(a.buckets.bytes, FieldInt(L, at, "bucket_bytes", a.buckets.bytes));
+  ASSIGN_OR_RETURN(a.buckets.segments, FieldInts(L, at, "segments"));
+  lua_getfield(L, at, "shards");
+  if (lua_isnil(L, -1)) return a;
+  const int part = lua_gettop(L);
+  RETURN_IF_ERROR(CheckFields(L, part, "aggregate: shards", {"place", "threshold", "accumulate"}));
+  shards->ranks = a.ranks;
+  shards->mean = a.mean;
+  shards->fp32_sync = a.fp32_sync;
+  ASSIGN_OR_RETURN(shards->place, FieldInt(L, part, "place", 0));
+  ASSIGN_OR_RETURN(shards->threshold, FieldInt(L, part, "threshold", shards->threshold));
+  ASSIGN_OR_RETURN(shards->accumulate, FieldBool(L, part, "accumulate", true));
+  return a;
+}
+
+void Aggregate(GraphBuilder& g, const Aggregation& how, const OptimizerShards& shards,
+               const std::vector<std::shared_ptr<ParameterData>>& parameters, std::vector<Value>* gradients) {
+  std::vector<size_t> order;  // of the backward pass
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (how.Covers(*parameters[i]) && !shards.Covers(*parameters[i])) order.push_back(i);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return (*gradients)[a].node < (*gradients)[b].node; });
+  std::vector<BucketMember> members;
+  for (size_t i : order) {
+    TensorType type = g.TypeOf((*gradients)[i]);
+    if (how.fp32_sync && SizeOf(type.dtype) == 2) type.dtype = DType::kF32;
+    members.push_back({type.dtype, type.bytes(), parameters[i]->comm_fusion});
+  }
+  const std::vector<int64_t> buckets = AssignBuckets(how.buckets, members);
+  for (size_t k = 0; k < order.size(); ++k) {
+    const size_t i = order[k];
+    auto location = std::make_shared<Location>();
+    location->scope = absl::StrCat("gradient of ", parameters[i]->key);
+    g.SetLocation(std::move(location));
+    Value& d = (*gradients)[i];
+    const DType dtype = g.TypeOf(d).dtype;
+    d = g.Op(
+        "all_reduce", {Cast(g, d, members[k].dtype)},
+        {{"group", how.ranks}, {"op", std::string(how.mean ? "mean" : "sum")}, {"fusion", kFirstBucket + buckets[k]}});
+    d = Cast(g, d, dtype);
+  }
+  g.SetLocation(nullptr);
+}
+
+}  // namespace mslua

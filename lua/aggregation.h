@@ -1,0 +1,37 @@
+// Gradients of ranks that each see a part of the batch: combined over the ranks.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/graph/builder.h"
+#include "core/passes/buckets.h"
+#include "lua/optimizer_shards.h"
+#include "lua/parameter.h"
+
+struct lua_State;
+
+namespace mslua {
+
+struct Aggregation {
+  std::vector<int64_t> ranks;  // of the world; empty: each rank's gradients are its own
+  bool mean = false;           // the ranks' mean instead of their sum
+  bool fp32_sync = true;       // 16-bit gradients travel and are summed in f32
+  BucketRule buckets;
+
+  bool on() const { return !ranks.empty(); }
+  // Whether this parameter's gradient is combined.
+  bool Covers(const ParameterData& p) const { return on() && !p.layerwise_parallel; }
+};
+
+// The field `aggregate` of the table at `index`: {ranks =, mean =, fp32_sync =, bucket_bytes =, segments =, shards =
+// {place =, threshold =, accumulate =}}; nil: none.
+StatusOr<Aggregation> ReadAggregation(lua_State* L, int index, OptimizerShards* shards);
+
+// Replaces the gradients that are covered and not in slices. Buckets follow the order in which the graph makes the
+// gradients.
+void Aggregate(GraphBuilder& g, const Aggregation& how, const OptimizerShards& shards,
+               const std::vector<std::shared_ptr<ParameterData>>& parameters, std::vector<Value>* gradients);
+
+}  // namespace mslua

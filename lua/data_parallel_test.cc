@@ -1,0 +1,307 @@
+// Data parallel training on ranks that are threads: the laws of docs/data_parallel.md.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "lua/testing/rank_sessions.h"
+
+namespace mslua {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::RunSessions;
+
+// Trains a small network on 48 samples, in global batches of 24, and returns what $RETURN says; `losses` has the
+// rank's loss of each step.
+constexpr char kTraining[] = R"(
+  local ms = require "mslua"
+  local core, nn, ops = require "mslua.core", ms.nn, ms.ops
+  core.options.fast_dev_run = 1  -- no files
+  local ranks, rank = core.options.ranks, core.options.rank
+  local Net = nn.Cell:extend "Net"
+  function Net:init()
+    self.fc1, self.fc2 = nn.Dense(6, 16, {weight_init = "xavier_uniform"}), nn.Dense(16, 3)
+    $NET
+  end
+  function Net:construct(x) return self.fc2(ops.tanh(self.fc1(x))) end
+  local x, y = ms.randn({48, 6}, "float32", "x"), ms.randn({48, 3}, "float32", "y")
+  ms.set_auto_parallel_context {parallel_mode = "data_parallel", gradients_mean = true, $CONTEXT}
+  local ds = ms.dataset.NumpySlicesDataset({x, y}, {column_names = {"x", "y"}}):shuffle(48)
+    :batch(24 / ranks, {drop_remainder = true})
+  local net, losses = Net(), {}
+  local Recorder = ms.Callback:extend "Recorder"
+  function Recorder:on_train_step_end(state) losses[#losses + 1] = ("%.9g"):format(state.loss) end
+  local opt = $OPTIMIZER
+  local model = ms.Model(net, {loss_fn = nn.MSELoss(), optimizer = opt $MODEL})
+  $BEFORE
+  model:train(25, ds, {callbacks = {Recorder() $CALLBACKS} $TRAIN})
+  $RETURN
+)";
+
+struct Training {
+  std::string net, context, optimizer = "nn.Momentum {learning_rate = 0.1, momentum = 0.9}", model, before, train,
+                            result = "return table.concat(losses, ' ')", callbacks;
+  int max_steps = 0;
+};
+
+std::vector<std::string> Train(int ranks, const Training& t) {
+  return RunSessions(
+      ranks,
+      absl::StrReplaceAll(
+          kTraining, {{"$NET", t.net},
+                      {"$CONTEXT", t.context},
+                      {"$OPTIMIZER", t.optimizer},
+                      {"$MODEL", t.model},
+                      {"$BEFORE", t.before},
+                      {"$TRAIN", t.max_steps == 0 ? t.train : absl::StrCat(t.train, ", max_steps = ", t.max_steps)},
+                      {"$RETURN", t.result},
+                      {"$CALLBACKS", t.callbacks}}));
+}
+
+std::vector<double> Numbers(const std::string& text) {
+  std::vector<double> out;
+  std::istringstream in(text);
+  for (double v; in >> v;) out.push_back(v);
+  return out;
+}
+
+// The mean over ranks of each step's loss.
+std::vector<double> MeanLosses(int ranks, const Training& t) {
+  std::vector<double> mean;
+  for (const std::string& text : Train(ranks, t)) {
+    const std::vector<double> mine = Numbers(text);
+    EXPECT_EQ(mine.size(), 50u) << text;
+    mean.resize(std::max(mean.size(), mine.size()), 0);
+    for (size_t i = 0; i < mine.size(); ++i) mean[i] += mine[i] / ranks;
+  }
+  return mean;
+}
+
+void ExpectFollows(const std::vector<double>& got, const std::vector<double>& want, double tolerance) {
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i] / want[i], 1, tolerance) << "step " << i + 1;
+}
+
+TEST(DataParallel, FollowsOneRank) {
+  const std::vector<double> one = MeanLosses(1, {});
+  ASSERT_EQ(one.size(), 50u);
+  EXPECT_LT(one.back(), 0.9 * one.front());
+  for (int ranks : {2, 3, 4, 8}) {
+    SCOPED_TRACE(ranks);
+    ExpectFollows(MeanLosses(ranks, {}), one, 1e-5);
+  }
+}
+
+TEST(DataParallel, FollowsOneRankWithClippingAccumulationAndAdam) {
+  Training t;
+  t.optimizer = "nn.Adam {learning_rate = 0.01, weight_decay = 0.01}";
+  t.train = ", clip_norm = 0.2, accumulate_steps = 3";
+  ExpectFollows(MeanLosses(2, t), MeanLosses(1, t), 1e-5);
+}
+
+TEST(DataParallel, FollowsOneRankWithALossScale) {
+  Training t;
+  t.model = ", loss_scale_manager = ms.DynamicLossScaleManager(2^10, 2, 5)";
+  ExpectFollows(MeanLosses(2, t), MeanLosses(1, {}), 1e-5);
+}
+
+// Without gradients_mean they are summed: the steps are as large as with `ranks` times the rate.
+TEST(DataParallel, SumsWithoutGradientsMean) {
+  Training sum, scaled;
+  sum.context = "gradients_mean = false";
+  sum.optimizer = "nn.SGD {learning_rate = 0.01}";
+  scaled.optimizer = "nn.SGD {learning_rate = 0.02}";
+  ExpectFollows(MeanLosses(2, sum), MeanLosses(1, scaled), 1e-5);
+}
+
+TEST(DataParallel, ParametersStayEqualAndFrozenOnesStay) {
+  Training t;
+  t.net = "self.fc1.weight.requires_grad = false";
+  t.before = "net:get_parameters() local before = tostring(net.fc1.weight.value)";
+  t.result = "return tostring(net.fc1.weight.value) == before, net.fc2.weight.value, net.fc2.bias.value";
+  const auto values = Train(4, t);
+  EXPECT_THAT(values[0], HasSubstr("true [["));
+  EXPECT_THAT(values, Each(values[0]));
+}
+
+TEST(DataParallel, BroadcastMakesParametersRankZeros) {
+  Training t;
+  t.before = "ms.set_seed(7 + rank)";
+  t.result = "return net.fc1.weight.value";
+  const auto apart = Train(2, t);
+  EXPECT_NE(apart[0], apart[1]);
+  t.context = "parameter_broadcast = true";
+  const auto same = Train(2, t);
+  EXPECT_EQ(same[0], same[1]);
+}
+
+// A dataset sharded by hand is left alone; F feeds of b are one feed of F * b otherwise.
+TEST(DataParallel, WhoseBatch) {
+  const std::string rows = R"(
+    local ms = require "mslua"
+    ms.set_auto_parallel_context {parallel_mode = "data_parallel"}
+    local out = {}
+    local ds = ms.dataset.NumpySlicesDataset({ms.arange(8)}, {column_names = {"x"}, $SHARD}):batch(2)
+    for x in ds:create_tuple_iterator() do out[#out + 1] = tostring(x) end
+    return table.concat(out, " "))";
+  EXPECT_THAT(RunSessions(2, absl::StrReplaceAll(rows, {{"$SHARD", ""}})),
+              ElementsAre("[0, 1] [4, 5]", "[2, 3] [6, 7]"));
+  EXPECT_THAT(RunSessions(2, absl::StrReplaceAll(rows, {{"$SHARD", "num_shards = 4, shard_id = 1"}})), Each("[1, 5]"));
+}
+
+// Evaluation counts every sample once, tail included, whatever the ranks.
+TEST(DataParallel, EvaluationDependsOnNoRanks) {
+  Training t;
+  t.result = R"(
+    local eval = ms.dataset.NumpySlicesDataset({x, y}, {column_names = {"x", "y"}}):take(43)
+      :batch(10, {drop_remainder = false})
+    return ("%.6f"):format(model:eval(eval).loss))";
+  t.model = ", metrics = {'loss'}";
+  const auto one = Train(1, t);
+  EXPECT_GT(Numbers(one[0])[0], 0);
+  for (int ranks : {2, 3}) EXPECT_THAT(Train(ranks, t), Each(one[0]));
+}
+
+// Optimizer state in slices: the same losses whatever the optimizer, also where slices are uneven (fc2's bias has 3
+// elements) and where norms are of whole parameters.
+TEST(ParallelOptimizer, FollowsOneRank) {
+  for (const char* optimizer : {"nn.SGD {learning_rate = 0.1}", "nn.Momentum {learning_rate = 0.1, momentum = 0.9}",
+                                "nn.Adam {learning_rate = 0.01}", "nn.Lamb {learning_rate = 0.02}",
+                                "nn.AdamWeightDecay {learning_rate = 0.01, weight_decay = 0.1}"}) {
+    SCOPED_TRACE(optimizer);
+    Training whole, sharded;
+    whole.optimizer = sharded.optimizer = optimizer;
+    whole.train = sharded.train = ", clip_norm = 0.2, accumulate_steps = 2";
+    sharded.context =
+        "enable_parallel_optimizer = true, parallel_optimizer_config = {parallel_optimizer_threshold = 1}";
+    // 1 KB: no parameter here is as large; the trainer is asked for 0 in its own unit.
+    sharded.before =
+        "local ask = core.build_train "
+        "core.build_train = function(spec) if spec.aggregate then spec.aggregate.shards.threshold = 0 end "
+        "return ask(spec) end";
+    sharded.result = R"(local size = 0
+      for _, e in ipairs(core.store()) do
+        if e.kind == "state" then size = size + e.shape[1] * (e.shape[2] or 1) end
+      end
+      return table.concat(losses, " "), size)";
+    const std::vector<double> want = MeanLosses(1, whole);
+    for (int ranks : {2, 4}) {
+      std::vector<double> mean(50, 0);
+      for (const std::string& text : Train(ranks, sharded)) {
+        std::vector<double> mine = Numbers(text);
+        ASSERT_EQ(mine.size(), 51u) << text;
+        // 163 elements in 4 parameters; a slice of each.
+        const double states = std::string(optimizer).find("SGD") != std::string::npos        ? 0
+                              : std::string(optimizer).find("Momentum") != std::string::npos ? 1
+                                                                                             : 2;
+        EXPECT_LE(mine.back(), states * (163.0 / ranks + 4));
+        for (size_t i = 0; i < 50; ++i) mean[i] += mine[i] / ranks;
+      }
+      ExpectFollows(mean, want, 2e-5);
+    }
+    sharded.context += ", gradient_fp32_sync = false";
+    sharded.before +=
+        " local accumulate = core.build_train core.build_train = function(spec) "
+        "if spec.aggregate then spec.aggregate.shards.accumulate = false end return accumulate(spec) end";
+    sharded.result = "return table.concat(losses, ' ')";
+    ExpectFollows(MeanLosses(2, sharded), want, 2e-5);
+  }
+}
+
+class Resume : public ::testing::Test {
+ protected:
+  Resume() {
+    char name[] = "/tmp/mslua-ranks-XXXXXX";
+    folder_ = mkdtemp(name);
+  }
+  ~Resume() override { std::filesystem::remove_all(folder_); }
+
+  // Trains 13 of the 50 steps and saves, or goes on from there to the end; gives the ranks' losses of the last steps.
+  std::vector<std::string> Part(int ranks, bool second, Training t) {
+    t.before += absl::StrCat(" core.options.fast_dev_run = nil core.options.out = '", folder_, "'",
+                             second ? " core.options.resume = 'last'" : "");
+    t.callbacks = ", ms.ModelCheckpoint {prefix = 'net', config = ms.CheckpointConfig {save_checkpoint_steps = 100}}";
+    if (!second) t.max_steps = 13;
+    return Train(ranks, t);
+  }
+  std::string folder_;
+};
+
+// Whatever ranks saved, whatever ranks go on, with sharded state or without.
+TEST_F(Resume, OnAnyNumberOfRanks) {
+  Training whole, sharded;
+  whole.optimizer = sharded.optimizer = "nn.Adam {learning_rate = 0.01}";
+  sharded.context = "enable_parallel_optimizer = true";
+  sharded.before =
+      "local ask = core.build_train "
+      "core.build_train = function(spec) if spec.aggregate then spec.aggregate.shards.threshold = 0 end "
+      "return ask(spec) end";
+  const std::vector<double> want = MeanLosses(1, whole);
+  struct Case {
+    int before, after;
+    const Training *first, *second;
+  };
+  for (const Case& c : {Case{2, 2, &sharded, &sharded}, Case{3, 2, &sharded, &sharded}, Case{2, 1, &sharded, &whole},
+                        Case{1, 4, &whole, &sharded}, Case{2, 4, &whole, &whole}}) {
+    SCOPED_TRACE(absl::StrCat(c.before, " then ", c.after));
+    for (const auto& entry : std::filesystem::directory_iterator(folder_)) std::filesystem::remove_all(entry.path());
+    for (const std::string& text : Part(c.before, false, *c.first)) EXPECT_EQ(Numbers(text).size(), 13u) << text;
+    std::vector<double> mean(37, 0);
+    for (const std::string& text : Part(c.after, true, *c.second)) {
+      const std::vector<double> mine = Numbers(text);
+      ASSERT_EQ(mine.size(), 37u) << text;
+      for (size_t i = 0; i < 37; ++i) mean[i] += mine[i] / c.after;
+    }
+    ExpectFollows(mean, std::vector<double>(want.begin() + 13, want.end()), 2e-5);
+  }
+}
+
+// layerwise_parallel parameters are a rank's own, in training and in checkpoints.
+TEST_F(Resume, OwnParametersComeBackToTheirRank) {
+  Training t;
+  t.net = "self.fc1.weight.layerwise_parallel = true";
+  t.context = "parallel_mode = 'hybrid_parallel'";
+  t.result = "return table.concat(losses, ' '), net.fc1.weight.value, net.fc2.weight.value";
+  const auto undisturbed = Train(2, t);
+  EXPECT_NE(undisturbed[0], undisturbed[1]);
+  t.result = "return net.fc1.weight.value, net.fc2.weight.value";
+  const auto want = Train(2, t);
+  Part(2, false, t);
+  EXPECT_EQ(Part(2, true, t), want);
+  const auto more = Part(3, true, t);
+  EXPECT_THAT(more[2], HasSubstr("was saved by 2 rank(s): it has no value of rank 2's own"));
+}
+
+TEST(DataParallel, StopsAsOne) {
+  Training t;
+  t.before = R"(function Recorder:on_train_step_end(state)
+      losses[#losses + 1] = "x"
+      if rank == 1 and #losses == 7 then state.stop() end
+    end)";
+  t.result = "return #losses";
+  EXPECT_THAT(Train(3, t), Each("7"));
+}
+
+TEST(DataParallel, RanksWithDifferentNetworksAreNamed) {
+  Training t;
+  t.net = "if rank == 2 then self.fc2.bias.requires_grad = false end";
+  EXPECT_THAT(Train(3, t), Each(HasSubstr("the training step of rank 2 has other collectives than rank 0's")));
+}
+
+TEST(DataParallel, RefusesWhatIsNotBuilt) {
+  Training t;
+  t.context = "pipeline_stages = 2";
+  EXPECT_THAT(Train(2, t)[0], HasSubstr("pipeline_stages = 2 is not built yet"));
+}
+
+}  // namespace
+}  // namespace mslua

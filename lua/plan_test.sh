@@ -1,0 +1,65 @@
+#!/bin/sh
+# `mslua plan`: the messages of a step for each way to gather gradients, on a network of 40 parameters.
+# usage: plan_test.sh MSLUA
+set -eu
+mslua=$PWD/$1
+cd "$(mktemp -d)"
+cat > forty.lua <<'RECIPE'
+local ms = require "mslua"
+local nn, ops = ms.nn, ms.ops
+local p = ms.params { cell_fusion = 1 }
+local Net = nn.Cell:extend "Net"
+function Net:init()
+  self.layers = nn.CellList()
+  for i = 1, 20 do self.layers:append(nn.Dense(64, 64)) end
+  self.layers[20]:set_comm_fusion(p.cell_fusion)
+end
+function Net:construct(x)
+  for i = 1, 20 do x = ops.tanh(self.layers[i](x)) end
+  return x
+end
+return ms.recipe {
+  name = "forty",
+  dataset = function()
+    return ms.dataset.NumpySlicesDataset({ ms.zeros { 64, 64 }, ms.zeros { 64, 64 } }, { "x", "y" }):batch(4)
+  end,
+  network = function() return Net() end,
+  loss = nn.MSELoss(),
+  optimizer = nn.Momentum { learning_rate = 0.1, momentum = 0.9 },
+  parallel = { parallel_mode = "data_parallel" },
+}
+RECIPE
+
+# The number of tensors of each message, and the summary.
+messages() {
+  "$mslua" plan forty.lua -n 8 "$@" > out.txt
+  sed -n 's/^  all_reduce sum *8 *\([0-9]*\) .*/\1/p' out.txt | tr '\n' ' '
+  sed -n 's/^messages of a step: //p' out.txt
+}
+expect() {
+  if [ "$1" != "$2" ]; then
+    echo "expected: $1"
+    echo "got:      $2"
+    cat out.txt
+    exit 1
+  fi
+}
+
+all=$((20 * (64 * 64 + 64) * 4))
+expect "40 1 messages, 40 tensors, 325.0 KiB a step" "$(messages)"
+expect "20 15 5 3 messages, 40 tensors, 325.0 KiB a step" "$(messages 'parallel.all_reduce_fusion_config={20,35}')"
+expect "20 15 5 3 messages, 40 tensors, 325.0 KiB a step" \
+  "$(messages 'parallel.comm_fusion.allreduce={mode="index",config={20,35}}')"
+expect "40 1 messages, 40 tensors, 325.0 KiB a step" "$(messages 'parallel.comm_fusion.allreduce={mode="auto"}')"
+expect "40 1 messages, 40 tensors, 325.0 KiB a step" \
+  "$(messages 'parallel.comm_fusion.allreduce={mode="size",config=1}')"
+# The last layer's two gradients come first; with a number of their own they travel apart.
+expect "2 38 2 messages, 40 tensors, 325.0 KiB a step" "$(messages cell_fusion=2)"
+expect "1 1 38 3 messages, 40 tensors, 325.0 KiB a step" "$(messages cell_fusion=0)"
+test $all -eq 332800
+"$mslua" plan forty.lua -n 8 --json > out.json
+grep -q '"operation": "all_reduce sum", "ranks": 8, "tensors": 40, "bytes": 332800' out.json
+# One rank sends nothing; what is not built is refused.
+"$mslua" plan forty.lua | grep -q "messages of a step: 0 messages"
+if "$mslua" plan forty.lua -n 8 parallel.pipeline_stages=2 2> err.txt; then exit 1; fi
+grep -q "pipeline_stages = 2 is not built yet" err.txt
