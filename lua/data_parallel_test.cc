@@ -281,6 +281,44 @@ TEST_F(Resume, OwnParametersComeBackToTheirRank) {
   EXPECT_THAT(more[2], HasSubstr("was saved by 2 rank(s): it has no value of rank 2's own"));
 }
 
+// One step at a time, by hand.
+TEST(DataParallel, OneStepCell) {
+  const std::string code = R"(
+    local ms = require "mslua"
+    local rank, ranks = require("mslua.core").options.rank, require("mslua.core").options.ranks
+    ms.set_auto_parallel_context {parallel_mode = "data_parallel", gradients_mean = true}
+    local net = ms.nn.Dense(4, 2)
+    local cell = ms.nn.TrainOneStepCell(ms.nn.WithLossCell(net, ms.nn.MSELoss()), ms.nn.SGD {learning_rate = 0.5})
+    local x, y = ms.randn({8, 4}, "float32", "x"), ms.randn({8, 2}, "float32", "y")
+    local n = 8 / ranks
+    for i = 1, 5 do
+      cell(ms.ops.strided_slice(x, {rank * n, 0}, {rank * n + n, 4}),
+           ms.ops.strided_slice(y, {rank * n, 0}, {rank * n + n, 2}))
+    end
+    local w = net.weight.value
+    return ("%.5f %.5f"):format(w:sum():item(), (w * w):sum():item()))";
+  const auto one = RunSessions(1, code);
+  EXPECT_EQ(Numbers(one[0]).size(), 2u) << one[0];
+  EXPECT_THAT(RunSessions(4, code), Each(one[0]));
+}
+
+// 16-bit gradients travel in f32 unless they are told not to; the update sees their own type.
+TEST(DataParallel, SixteenBitGradients) {
+  const std::string code = R"(
+    local ms = require "mslua"
+    local core = require "mslua.core"
+    local parallel = require "mslua.parallel_context"
+    ms.set_auto_parallel_context {parallel_mode = "data_parallel", gradient_fp32_sync = $SYNC}
+    local w = ms.Parameter(ms.ones({3}, "bfloat16"), "w")
+    local graph = core.build_train {
+      forward = function(x) return core.functions.cast((x * w):sum(), "float32") end,
+      inputs = {{name = "x", dtype = "bfloat16", shape = {3}}}, parameters = {w}, optimizer = {kind = "sgd"},
+      aggregate = parallel.aggregation()}
+    return graph:text():match("(%w+)%[3%] = all_reduce"))";
+  EXPECT_THAT(RunSessions(2, absl::StrReplaceAll(code, {{"$SYNC", "true"}})), Each("f32"));
+  EXPECT_THAT(RunSessions(2, absl::StrReplaceAll(code, {{"$SYNC", "false"}})), Each("bf16"));
+}
+
 TEST(DataParallel, StopsAsOne) {
   Training t;
   t.before = R"(function Recorder:on_train_step_end(state)

@@ -306,7 +306,7 @@ class Training {
     RETURN_IF_ERROR(AddHooks());
     if (spec_.broadcast) RETURN_IF_ERROR(BroadcastParameters(session_, *spec_.graph));
     if (checkpoint_ != nullptr) RETURN_IF_ERROR(trainer_->Restore(restored_, checkpoint_->manifest().run.counters));
-    PrintPlan();
+    if (first()) PrintPlan();
     Status outcome;
     {
       const SignalScope signals(trainer_.get());
@@ -413,6 +413,7 @@ class Training {
       std::fprintf(stderr, "mslua: note: %s has tensors that this run does not: %s\n", checkpoint_->path().c_str(),
                    ignored.c_str());
     session_.exit_code = 0;
+    if (!first()) return absl::OkStatus();
     std::fprintf(stderr, "mslua: goes on from %s, step %lld\n", checkpoint_->path().c_str(),
                  static_cast<long long>(restored_.step));
     return absl::OkStatus();
@@ -536,7 +537,7 @@ class Training {
     const PlanReport& plan = executable_->report();
     std::fprintf(stderr, "mslua: %s: %lld nodes in %lld kernels, %.1f MiB of activations, compiled in %.2f s%s%s\n",
                  spec_.name.c_str(), static_cast<long long>(plan.nodes), static_cast<long long>(plan.kernels),
-                 static_cast<double>(plan.workspace_bytes) / (1 << 20), plan.compile_seconds,
+                 static_cast<double>(plan.workspace_bytes + plan.shared_bytes) / (1 << 20), plan.compile_seconds,
                  folder_.empty() ? "" : "; run folder ", folder_.c_str());
   }
 
