@@ -37,8 +37,9 @@ StatusOr<Aggregation> ReadAggregation(lua_State* L, int index, OptimizerShards* 
   lua_getfield(L, at, "shards");
   if (lua_isnil(L, -1)) return a;
   const int part = lua_gettop(L);
-  RETURN_IF_ERROR(CheckFields(L, part, "aggregate: shards", {"place", "threshold", "accumulate"}));
-  shards->ranks = a.ranks;
+  RETURN_IF_ERROR(CheckFields(L, part, "aggregate: shards", {"ranks", "place", "replicas", "threshold", "accumulate"}));
+  ASSIGN_OR_RETURN(shards->ranks, FieldInts(L, part, "ranks"));
+  ASSIGN_OR_RETURN(shards->replicas, FieldInts(L, part, "replicas"));
   shards->mean = a.mean;
   shards->fp32_sync = a.fp32_sync;
   ASSIGN_OR_RETURN(shards->place, FieldInt(L, part, "place", 0));

@@ -245,13 +245,16 @@ TEST_F(Resume, OnAnyNumberOfRanks) {
       "local ask = core.build_train "
       "core.build_train = function(spec) if spec.aggregate then spec.aggregate.shards.threshold = 0 end "
       "return ask(spec) end";
+  Training pairs = sharded;  // two groups of two ranks, each with the whole state
+  pairs.context += ", optimizer_weight_shard_size = 2";
   const std::vector<double> want = MeanLosses(1, whole);
   struct Case {
     int before, after;
     const Training *first, *second;
   };
   for (const Case& c : {Case{2, 2, &sharded, &sharded}, Case{3, 2, &sharded, &sharded}, Case{2, 1, &sharded, &whole},
-                        Case{1, 4, &whole, &sharded}, Case{2, 4, &whole, &whole}}) {
+                        Case{1, 4, &whole, &sharded}, Case{2, 4, &whole, &whole}, Case{4, 2, &pairs, &sharded},
+                        Case{2, 4, &sharded, &pairs}}) {
     SCOPED_TRACE(absl::StrCat(c.before, " then ", c.after));
     for (const auto& entry : std::filesystem::directory_iterator(folder_)) std::filesystem::remove_all(entry.path());
     for (const std::string& text : Part(c.before, false, *c.first)) EXPECT_EQ(Numbers(text).size(), 13u) << text;
@@ -333,6 +336,12 @@ TEST(DataParallel, RanksWithDifferentNetworksAreNamed) {
   Training t;
   t.net = "if rank == 2 then self.fc2.bias.requires_grad = false end";
   EXPECT_THAT(Train(3, t), Each(HasSubstr("the training step of rank 2 has other collectives than rank 0's")));
+}
+
+TEST(ParallelOptimizer, ShardsAmongThatManyRanks) {
+  Training t;
+  t.context = "enable_parallel_optimizer = true, optimizer_weight_shard_size = 2";
+  EXPECT_THAT(Train(3, t)[0], HasSubstr("optimizer_weight_shard_size = 2 does not divide 3 ranks"));
 }
 
 TEST(DataParallel, RefusesWhatIsNotBuilt) {

@@ -31,8 +31,10 @@ Value ScatterGradient(GraphBuilder& g, const OptimizerShards& shards, Value grad
   if (shards.fp32_sync && SizeOf(type.dtype) == 2) gradient = Cast(g, gradient, DType::kF32);
   const auto n = static_cast<int64_t>(shards.ranks.size());
   const Value flat = Pad(g, Reshape(g, gradient, {type.elements()}), n * shards.Slice(type));
-  const Value slice =
-      g.Op("reduce_scatter", {flat}, {{"group", shards.ranks}, {"op", std::string(shards.mean ? "mean" : "sum")}});
+  const std::string op = shards.mean ? "mean" : "sum";
+  Value slice = g.Op("reduce_scatter", {flat}, {{"group", shards.ranks}, {"op", op}});
+  // Means over equally many ranks: their mean is that of all.
+  if (shards.replicas.size() > 1) slice = g.Op("all_reduce", {slice}, {{"group", shards.replicas}, {"op", op}});
   return Cast(g, slice, type.dtype);
 }
 

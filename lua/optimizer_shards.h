@@ -11,8 +11,10 @@
 namespace mslua {
 
 struct OptimizerShards {
-  std::vector<int64_t> ranks;             // of the world; empty: updates are not sharded
-  int64_t place = 0;                      // of this rank among them
+  std::vector<int64_t> ranks;  // of the world, which share a parameter's slices; empty: updates are not sharded
+  int64_t place = 0;           // of this rank among them
+  // The ranks of all such groups that have this rank's slice; their gradients are combined too.
+  std::vector<int64_t> replicas;
   bool mean = false;                      // of gradients: the ranks' mean instead of their sum
   bool fp32_sync = true;                  // 16-bit gradients are summed in f32
   int64_t threshold = int64_t{64} << 10;  // bytes: smaller parameters stay whole

@@ -32,6 +32,7 @@ struct ParameterData {
   // Of a state that is this rank's part [slice_begin, slice_begin + elements) of a flat tensor of slice_of elements,
   // what is behind its end being padding; slice_of 0: whole.
   int64_t slice_begin = 0, slice_of = 0;
+  bool replica = false;  // a lower rank has the same slice
 };
 
 // Fixes the parameter's key: its name, or "name#2" where another parameter has that.

@@ -284,7 +284,7 @@ StatusOr<std::string> LuaTrainer::OwnRunFolder(Session& session, const std::stri
 TensorParts PartsOf(const Session& session, const TracedGraph& graph) {
   TensorParts parts;
   for (const auto& p : graph.parameters) {
-    if (p->slice_of > 0) parts[p->key] = {false, p->slice_begin, p->slice_of};
+    if (p->slice_of > 0) parts[p->key] = {false, p->slice_begin, p->slice_of, p->replica};
     if (!p->layerwise_parallel) continue;
     parts[p->key].own = true;
     for (const auto& e : session.optimizer_states) {

@@ -266,6 +266,7 @@ StatusOr<Value> StateInput(Session& session, const OptimizerShards& shards, cons
       state->type.shape = {shards.Slice(parameter.type)};
       state->slice_begin = shards.Begin(parameter.type);
       state->slice_of = parameter.type.elements();
+      state->replica = !shards.replicas.empty() && shards.replicas[0] != shards.ranks[shards.place];
     }
   }
   if ((state->slice_of > 0) != shards.Covers(parameter)) {

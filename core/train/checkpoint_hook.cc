@@ -121,7 +121,7 @@ StatusOr<checkpoint::Manifest> CheckpointHook::WriteOwnPart(const std::string& f
     const TensorPart& p = part->second;
     if (p.whole == 0) {
       shards.push_back({NameOf(e->name, p, rank), e->type, e->memory.data(), e->type.shape, Shape(e->type.rank(), 0)});
-    } else if (p.begin < p.whole) {
+    } else if (p.begin < p.whole && !p.replica) {
       const TensorType type{e->type.dtype, {std::min(e->type.elements(), p.whole - p.begin)}};
       shards.push_back({e->name, type, e->memory.data(), {p.whole}, {p.begin}});
     }

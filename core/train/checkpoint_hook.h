@@ -16,9 +16,10 @@ namespace mslua {
 
 // How a tensor of the store lies in a checkpoint that ranks save together, where it is not the same on all of them.
 struct TensorPart {
-  bool own = false;   // each rank has a value of its own: kept as "rank_<r>/<name>", rank 0's under its name
-  int64_t begin = 0;  // this rank has elements [begin, begin + size) of a flat tensor,
-  int64_t whole = 0;  // of this many; what the store has behind them is padding. 0: the tensor is whole
+  bool own = false;      // each rank has a value of its own: kept as "rank_<r>/<name>", rank 0's under its name
+  int64_t begin = 0;     // this rank has elements [begin, begin + size) of a flat tensor,
+  int64_t whole = 0;     // of this many; what the store has behind them is padding. 0: the tensor is whole
+  bool replica = false;  // a lower rank has this part too, and writes it
 };
 using TensorParts = absl::flat_hash_map<std::string, TensorPart>;
 

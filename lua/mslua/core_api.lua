@@ -189,7 +189,7 @@ function core.value_and_grad(f, argnums, weights) end
 ---  loss_scale?: boolean,            -- adds the scalar input `loss_scale` and an output `finite`; a step with
 ---  inf/nan updates nothing
 ---  aggregate?: {ranks: integer[], mean?: boolean, fp32_sync?: boolean, bucket_bytes?: integer, segments?: integer[],
----    shards?: {place: integer, threshold: integer, accumulate?: boolean}},
+---    shards?: {ranks: integer[], place: integer, replicas: integer[], threshold: integer, accumulate?: boolean}},
 ---                                   -- gradients are combined over these ranks, in buckets by size or by count; with
 ---                                   -- `shards` a rank updates its flat slice of parameters from `threshold` bytes on
 ---  amp?: dtype }                    -- "bfloat16": matrix products and convolutions compute in it; parameters stay f32

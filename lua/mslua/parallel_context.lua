@@ -208,6 +208,23 @@ local function bucket_rule()
   return { segments = rule.mode == "index" and rule.config or nil }
 end
 
+-- Who shares the slices of a parameter: all ranks, or neighbours in groups of optimizer_weight_shard_size.
+local function shard_rule(world)
+  local config = settings.get(group, "parallel_optimizer_config") or {}
+  local size = settings.get(group, "optimizer_weight_shard_size")
+  if size == -1 then size = #world end
+  if #world % size ~= 0 then
+    errors.fail("set_auto_parallel_context: optimizer_weight_shard_size = %d does not divide %d ranks", size, #world)
+  end
+  local place, mine, replicas = core.options.rank % size, {}, {}
+  for i = 1, size do mine[i] = world[core.options.rank - place + i] end
+  for first = 0, #world - 1, size do replicas[#replicas + 1] = world[first + place + 1] end
+  return {
+    ranks = mine, place = place, replicas = replicas, accumulate = config.gradient_accumulation_shard ~= false,
+    threshold = (config.parallel_optimizer_threshold or 64) * 2 ^ 10,
+  }
+end
+
 --- How gradients are combined over the ranks, for core.build_train; nil where each rank's are its own.
 ---@return table?
 function M.aggregation()
@@ -216,13 +233,7 @@ function M.aggregation()
   rule.ranks = ranks.members "world"
   rule.mean = settings.get(group, "gradients_mean")
   rule.fp32_sync = settings.get(group, "gradient_fp32_sync")
-  if settings.get(group, "enable_parallel_optimizer") then
-    local config = settings.get(group, "parallel_optimizer_config") or {}
-    rule.shards = {
-      place = core.options.rank, threshold = (config.parallel_optimizer_threshold or 64) * 2 ^ 10,
-      accumulate = config.gradient_accumulation_shard ~= false,
-    }
-  end
+  if settings.get(group, "enable_parallel_optimizer") then rule.shards = shard_rule(rule.ranks) end
   return rule
 end
 
@@ -235,6 +246,7 @@ local built = {
   device_num = true, global_rank = true, parallel_mode = only_local_view, gradients_mean = true,
   gradient_fp32_sync = true, parameter_broadcast = true, all_reduce_fusion_config = true, comm_fusion = only_allreduce,
   enable_parallel_optimizer = true, parallel_optimizer_config = true,
+  optimizer_weight_shard_size = true,
 }
 
 local function is_built(key, v)
