@@ -220,7 +220,7 @@ StatusOr<ForwardBackward> EmitForwardBackward(lua_State* L, Session& session, co
       inputs.push_back(v);
     }
     ASSIGN_OR_RETURN(const std::vector<Value> gradients, Gradients(g, results[0], inputs, seed));
-    const Value loss = Cast(g, results[0], DType::kF32);
+    const Value loss = Cast(g, results[0], type.dtype == DType::kF64 ? DType::kF64 : DType::kF32);
     sum.loss = micro == 0 ? loss : Add(g, sum.loss, loss);
     for (size_t i = 0; i < gradients.size(); ++i) {
       const bool in_slices = spec.shards.accumulate && spec.shards.Covers(*spec.parameters[i]);
@@ -233,7 +233,7 @@ StatusOr<ForwardBackward> EmitForwardBackward(lua_State* L, Session& session, co
     if (micro + 1 == spec.accumulate) sum.extra.assign(results.begin() + 1, results.end());
   }
   Value inverse = g.Constant(1.0 / static_cast<double>(spec.accumulate), DType::kF32);
-  if (spec.accumulate > 1) sum.loss = Mul(g, sum.loss, inverse);
+  if (spec.accumulate > 1) sum.loss = Mul(g, sum.loss, Cast(g, inverse, g.TypeOf(sum.loss).dtype));
   if (scale.valid()) inverse = Div(g, inverse, scale);
   if (spec.accumulate > 1 || scale.valid()) {
     for (Value& d : sum.gradients) d = Mul(g, d, Cast(g, inverse, g.TypeOf(d).dtype));
@@ -315,8 +315,12 @@ StatusOr<int> BuildTrain(lua_State* L, Session& session) {
   }
   for (size_t i = 0; i < result.extra.size(); ++i) g.Output(absl::StrCat("out", i + 1), result.extra[i]);
 
+  // A rate as exact as the most exact parameter.
+  const bool wide = std::any_of(spec.parameters.begin(), spec.parameters.end(),
+                                [](const ParameterHandle& p) { return p->type.dtype == DType::kF64; });
   const OptimizerStep step = {
-      g, [&] { return trace.Step(); }, [&](const std::string& name) { return trace.ScalarInput(name, DType::kF32); },
+      g, [&] { return trace.Step(); },
+      [&](const std::string& name) { return trace.ScalarInput(name, wide ? DType::kF64 : DType::kF32); },
       [&](const std::string& name, const ParameterData& p) { return StateInput(session, spec.shards, name, p); }};
   // Where a step with infinite gradients is skipped, everything stays as it was.
   const auto keep = [&](Value next, Value old) {

@@ -6,7 +6,7 @@ mslua with: losses, and the norms of the first gradients.
 
 Every case is a recipe with parameters (`params`, as on the command line), the shapes of a batch and a number of steps;
 tests/golden/parity.lua reads them from the same file, so that both sides compute one thing. The learning rate is
-rounded to float32, as the compiled step takes it.
+rounded to the parameters' dtype, as the compiled step takes it.
 """
 
 import json
@@ -192,10 +192,15 @@ def batch(case, step):
     return out
 
 
+def rounded(rate, parameters):
+    """A learning rate as the parameters' dtype has it."""
+    return torch.tensor(rate, dtype=parameters[0].dtype).item()
+
+
 def momentum(rate, mu, nesterov=False, decay=0.0):
     """Momentum as MindSpore and PyTorch have it."""
     def update(state, parameters, step):
-        lr = float(np.float32(rate(step)))
+        lr = rounded(rate(step), parameters)
         for p in parameters:
             g = p.grad + decay * p
             v = state[p] = state[p] * mu + g if p in state else g.clone()
@@ -206,7 +211,7 @@ def momentum(rate, mu, nesterov=False, decay=0.0):
 def adam_weight_decay(rate, beta1, beta2, eps, decay, clip):
     """MindSpore's AdamWeightDecay, BERT's: no correction of the moments. Matrices decay; gradients are clipped."""
     def update(state, parameters, step):
-        lr = float(np.float32(rate(step)))
+        lr = rounded(rate(step), parameters)
         norm = torch.sqrt(sum((p.grad**2).sum() for p in parameters))
         factor = torch.clamp(clip / (norm + 1e-6), max=1)
         for p in parameters:
@@ -316,8 +321,8 @@ def golden(spec):
     f32 = dict(spec["f32"])
     f32["losses"], _ = train(spec, f32, torch.float64)
     if spec.get("spread"):
-        rounded, _ = train(spec, f32, torch.float32)
-        f32["spread"] = [abs(a - b) for a, b in zip(rounded, f32["losses"])]
+        narrow, _ = train(spec, f32, torch.float32)
+        f32["spread"] = [abs(a - b) for a, b in zip(narrow, f32["losses"])]
     out["f32"] = f32
     return out
 

@@ -1,0 +1,103 @@
+#!/bin/sh
+# What users get wrong, each with one clear line and its exit code, nothing lost: bad_input.sh MSLUA RECIPES
+set -u
+export OMP_WAIT_POLICY=passive  # tests share their cores
+mslua=$PWD/$1
+recipes=$PWD/$2
+cd "$TEST_TMPDIR" || exit 1
+failed=0
+
+# refused NAME CODE TEXT COMMAND...: it ends with CODE and exactly one line of error, which contains TEXT.
+refused() {
+  name=$1 wanted=$2 text=$3
+  shift 3
+  out=$("$@" 2>&1)
+  code=$?
+  [ "$code" = "$wanted" ] || { echo "$name: exit code $code, expected $wanted: $out"; failed=1; }
+  case $out in
+    *"$text"*) ;;
+    *) echo "$name: expected '$text' in: $out"; failed=1 ;;
+  esac
+  errors=$(printf '%s\n' "$out" | grep -c '^mslua: error: ')
+  [ "$errors" = 1 ] || { echo "$name: $errors lines of error: $out"; failed=1; }
+}
+
+lenet=$recipes/lenet_mnist.lua
+resnet=$recipes/resnet18_cifar10.lua
+"$mslua" data make mnist digits --samples 200 2>/dev/null
+"$mslua" data make cifar10 images --samples 200 2>/dev/null
+
+refused "unknown parameter" 2 "did you mean 'epochs'?" "$mslua" train "$lenet" epohcs=3
+refused "wrong type" 2 "epochs: expected" "$mslua" train "$lenet" epochs=many
+refused "unknown recipe key" 2 "did you mean 'optimizer'?" "$mslua" train "$lenet" optimzer=3
+refused "unknown leaf" 2 "did you mean 'train.epochs'?" "$mslua" train "$lenet" train.epoch=3
+refused "unknown flag" 2 "did you mean --max-steps?" "$mslua" train "$lenet" --max-step 3
+refused "missing data" 3 "data make" "$mslua" train "$lenet" data_path=nowhere
+refused "missing data names the path" 3 "nowhere" "$mslua" train "$resnet" data_path=nowhere
+refused "no data path" 2 "data_path=" env -u DATA_PATH "$mslua" train "$lenet"
+
+cp -r images short
+truncate -s -1000 short/data_batch_1.bin
+refused "truncated file" 3 "short/data_batch_1.bin" "$mslua" train "$resnet" data_path=short
+cp -r images labels
+printf '\377' | dd of=labels/data_batch_1.bin bs=1 count=1 conv=notrunc 2>/dev/null
+refused "label out of range" 3 "255" "$mslua" train "$resnet" data_path=labels width=8
+
+refused "unwritable output" 9 "/dev/null/run" "$mslua" train "$lenet" data_path=digits --out /dev/null/run
+refused "no recipe there" 2 "cannot read nothing.lua" "$mslua" train nothing.lua
+
+# A recipe with `construct` as given.
+recipe() {
+  cat >"$1" <<LUA
+local ms = require "mslua"
+local nn, ops = ms.nn, ms.ops
+local Net = nn.Cell:extend "Net"
+function Net:init() self.dense, self.w = nn.Dense(4, 2), self:parameter("w", {3, 2}, "ones") end
+function Net:construct(x) $2 end
+return ms.recipe {
+  name = "bad", network = function() return Net() end, loss = nn.MSELoss(),
+  dataset = ms.dataset.NumpySlicesDataset({ms.ones {64, 4}, ms.ones {64, 2}}, {"x", "y"}):batch(2),
+  optimizer = nn.Momentum {learning_rate = $3, momentum = 0.9}, train = {epochs = 50},
+  checkpoint = {save_checkpoint_steps = 16, directory = "saved", async_save = false},
+}
+LUA
+}
+recipe shapes.lua "return ops.matmul(x, self.w)" 0.1
+refused "shapes of a matmul" 2 "shapes.lua:5: MatMul: " "$mslua" train shapes.lua
+refused "shapes of a matmul" 2 "4 and 3 differ" "$mslua" train shapes.lua
+recipe syntax.lua "return self.dense(x" 0.1
+refused "Lua syntax error" 2 "syntax.lua:5: " "$mslua" train syntax.lua
+recipe raises.lua "error 'no more'" 0.1
+refused "error inside construct" 2 "raises.lua:5: no more" "$mslua" train raises.lua
+recipe diverges.lua "return self.dense(x)" 1e30
+refused "the loss is no number" 7 "step " "$mslua" train diverges.lua
+recipe good.lua "return self.dense(x)" 0.001
+
+# A disk that is full: no file may pass 8 KiB. Training goes on, and the checkpoint before it is as it was.
+rm -rf saved
+"$mslua" train good.lua --out full train.epochs=1 >/dev/null 2>&1 || { echo "training: exit code $?"; failed=1; }
+before=$(cd saved && find . -type f | sort | xargs cksum)
+out=$(trap '' XFSZ; ulimit -f 1; "$mslua" train good.lua --max-steps 40 --resume --out full --log-every 1000 2>&1)
+code=$?
+[ "$code" = 0 ] || { echo "full disk: exit code $code: $out"; failed=1; }
+case $out in
+  *"checkpoint not saved: "*) ;;
+  *) echo "full disk: nothing said so: $out"; failed=1 ;;
+esac
+[ "$before" = "$(cd saved && find . -type f | sort | xargs cksum)" ] || { echo "full disk: a checkpoint changed"; failed=1; }
+
+# A damaged checkpoint is refused by name, and an older one that is whole is gone back to.
+rm -rf saved
+"$mslua" train good.lua --out a --max-steps 32 >/dev/null 2>&1
+newest=$(ls -d saved/*_32.ckpt)
+printf 'X' | dd of="$newest/rank_0.safetensors" bs=1 seek=200 count=1 conv=notrunc 2>/dev/null
+refused "damaged checkpoint" 9 "$newest" "$mslua" train good.lua --out a --max-steps 48 --resume="$newest"
+refused "damaged checkpoint, verify" 9 "$newest" "$mslua" ckpt verify "$newest"
+out=$("$mslua" train good.lua --out a --max-steps 48 --resume 2>&1)
+case $out in
+  *"goes on from saved/bad-1_16.ckpt"*) ;;
+  *) echo "damaged checkpoint: expected to go on from step 16: $out"; failed=1 ;;
+esac
+
+[ "$failed" = 0 ] && echo ok
+exit "$failed"
