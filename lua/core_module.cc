@@ -6,6 +6,7 @@
 #include "core/base/text.h"
 #include "lua/checkpoint_lua.h"
 #include "lua/dataset_lua.h"
+#include "lua/embedded.h"
 #include "lua/graph_lua.h"
 #include "lua/object.h"
 #include "lua/op_call.h"
@@ -71,6 +72,17 @@ StatusOr<int> SuggestName(lua_State* L, Session&) {
     lua_pop(L, 1);
   }
   PushString(L, DidYouMean(word, known));
+  return 1;
+}
+
+// core.library_recipe(name): its text, or nil.
+StatusOr<int> LibraryRecipe(lua_State* L, Session&) {
+  ASSIGN_OR_RETURN(const std::string name, ReadString(L, 1, "library_recipe: name"));
+  const EmbeddedChunk* chunk = FindRecipe(name);
+  if (chunk == nullptr)
+    lua_pushnil(L);
+  else
+    lua_pushlstring(L, chunk->source.data(), chunk->source.size());
   return 1;
 }
 
@@ -149,6 +161,7 @@ int OpenCoreModule(lua_State* L) {
                    {"where", Entry<Where>},
                    {"did_you_mean", Entry<SuggestName>},
                    {"clock", Entry<Clock>},
+                   {"library_recipe", Entry<LibraryRecipe>},
                    {"stop_gradient", Entry<StopGradient>}});
   PushOptions(L, Session::Of(L).options());
   lua_pushvalue(L, -1);

@@ -119,10 +119,14 @@ expect "train" 0 "epoch: 2 step: 2, loss is "
 expect "train" 0 "eval: epoch 2, loss "
 run train recipe.lua train.epochs=3 --resume
 expect "resume" 0 "epoch: 3 step: 2, loss is "
+run train recipe.lua train.epochs=4 --resume=best
+expect "resume best" 0 "epoch: 4 step: 2, loss is "
 run eval recipe.lua
 expect "eval" 0 "eval: loss "
+run eval recipe.lua --ckpt best
+expect "eval best" 0 "eval: loss "
 run ckpt ls
-expect "ckpt ls" 0 "step 6"
+expect "ckpt ls" 0 "step 8"
 run ckpt show "$(ls -d runs/*/ckpt | head -1)"
 expect "ckpt show" 0 "moments."
 run graph recipe.lua --pass fuse
@@ -131,6 +135,21 @@ run train recipe.lua optimzer=3
 expect "unknown key" 2 "did you mean 'optimizer'?"
 run recipes check recipe.lua
 expect "recipes check" 0 "recipe.lua: ok"
+sed 's/return self.dense(x)/if x == 3 then return x end return self.dense(x)/' recipe.lua >decided.lua
+run recipes check decided.lua
+expect "a line decided while tracing" 2 "decided.lua:5"
+run recipes ls
+expect "recipes ls" 0 "quickstart "
+run recipes copy quickstart mine.lua
+expect "recipes copy" 0 "wrote mine.lua"
+run train mine.lua --max-steps 2
+expect "a copied recipe" 0 "epoch: 1 step: 2, loss is "
+run recipes copy quickstart mine.lua
+expect "recipes copy keeps what is there" 2 "mine.lua is there already"
+run recipes copy quickstrat other.lua
+expect "recipes copy of an unknown name" 2 "did you mean 'quickstart'?"
+run train quickstart --max-steps 1
+expect "a recipe of the library" 0 "epoch: 1 step: 1, loss is "
 out=$(printf 'net.dense.weight.shape[2]\n' | "$program" repl recipe.lua 2>&1)
 code=$?
 expect "repl with a recipe" 0 "2"

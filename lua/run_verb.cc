@@ -1,17 +1,31 @@
 // The verbs that run a Lua file: a script, or a recipe in one of the ways of mslua.verbs.
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "core/base/atomic_file.h"
 #include "core/base/exit_code.h"
+#include "core/base/text.h"
+#include "lua/embedded.h"
+#include "lua/json.h"
 #include "lua/object.h"
 #include "lua/run_folder.h"
 #include "lua/verbs.h"
 
 namespace mslua {
+
+const EmbeddedChunk* FindRecipe(const std::string& name) {
+  return name.find_first_of("/.") == std::string::npos ? FindEmbedded("recipes." + name) : nullptr;
+}
+
 namespace {
 
 Status CheckReadable(const std::string& file) {
@@ -19,13 +33,67 @@ Status CheckReadable(const std::string& file) {
   return absl::NotFoundError(absl::StrCat("cannot read ", file, ": ", std::strerror(errno)));
 }
 
-// `--ckpt last` as a path; a given path as it is.
+// A file, or the name of a recipe of the library.
+Status CheckRecipe(const std::string& recipe) {
+  return FindRecipe(recipe) != nullptr ? absl::OkStatus() : CheckReadable(recipe);
+}
+
+// `--ckpt last` and `best` as a path; a given path as it is.
 StatusOr<std::string> CheckpointOf(const cli::CommandLine& command) {
   const std::string which = command.String("ckpt");
-  if (which == "best") return absl::UnimplementedError("--ckpt best is not built yet; give the checkpoint's path");
-  if (which != "last") return which;
+  if (which != "last" && which != "best") return which;
   ASSIGN_OR_RETURN(const std::string folder, LastRunFolder(""));
-  return folder + "/ckpt";
+  return folder + (which == "best" ? "/ckpt/best" : "/ckpt");
+}
+
+// The words of the comment that a file begins with, up to the first empty line of it.
+std::string FirstComment(absl::string_view source) {
+  std::string text;
+  for (absl::string_view line : absl::StrSplit(source, '\n')) {
+    if (!absl::ConsumePrefix(&line, "-- ")) break;
+    absl::StrAppend(&text, text.empty() ? "" : " ", line);
+  }
+  return text;
+}
+
+// The recipes of the library: {name, file}.
+std::vector<std::pair<std::string, const EmbeddedChunk*>> LibraryRecipes() {
+  std::vector<std::pair<std::string, const EmbeddedChunk*>> recipes;
+  for (const EmbeddedChunk& chunk : EmbeddedChunks()) {
+    absl::string_view name = chunk.module;
+    if (absl::ConsumePrefix(&name, "recipes.") && name.find('.') == absl::string_view::npos)
+      recipes.emplace_back(name, &chunk);
+  }
+  return recipes;
+}
+
+int ListRecipes(bool json) {
+  for (const auto& [name, chunk] : LibraryRecipes()) {
+    const std::string doc = FirstComment(chunk->source);
+    if (json)
+      std::printf("{\"name\": %s, \"doc\": %s}\n", JsonString(name).c_str(), JsonString(doc).c_str());
+    else
+      std::printf("%-18s %s\n", name.c_str(), doc.c_str());
+  }
+  return kExitOk;
+}
+
+// Writes the library's recipe `name` as the file `path`, or into that folder; never over a file that is there.
+Status CopyRecipe(const std::string& name, std::string path) {
+  const EmbeddedChunk* chunk = FindRecipe(name);
+  if (chunk == nullptr) {
+    std::vector<std::string> known;
+    for (const auto& recipe : LibraryRecipes()) known.push_back(recipe.first);
+    return absl::NotFoundError(absl::StrCat("the library has no recipe '", name, "'", DidYouMean(name, known),
+                                            "; `mslua recipes ls` lists them"));
+  }
+  struct stat info;
+  if (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) absl::StrAppend(&path, "/", name, ".lua");
+  if (access(path.c_str(), F_OK) == 0)
+    return absl::AlreadyExistsError(absl::StrCat(path, " is there already; give another PATH"));
+  RETURN_IF_ERROR(WriteFileAtomically(path, chunk->source));
+  std::fprintf(stderr, "mslua: wrote %s\n", path.c_str());
+  return absl::OkStatus();
 }
 
 // Calls a function of mslua.verbs and leaves its result on the stack.
@@ -100,7 +168,7 @@ int RunRecipe(const cli::CommandLine& command) {
   }
   auto session = Session::Create(std::move(options));
   if (!session.ok()) return Report(session.status());
-  Status status = CheckReadable((*session)->options().file);
+  Status status = CheckRecipe((*session)->options().file);
   if (status.ok()) status = CallVerb(**session, command.verb);
   if (!status.ok()) return Report(status, (*session)->exit_code);
   return static_cast<int>(lua_tonumber((*session)->lua(), -1));
@@ -108,19 +176,18 @@ int RunRecipe(const cli::CommandLine& command) {
 
 int RunRecipes(const cli::CommandLine& command) {
   const std::string action = command.positional[0];
-  if (action != "show" && action != "check")
-    return Report(absl::UnimplementedError(absl::StrCat("recipes ", action, " is not part of this build")));
+  if (action == "ls") return ListRecipes(command.Given("json"));
+  if (action == "copy") return Report(CopyRecipe(command.positional[1], command.positional[2]));
   SessionOptions options = OptionsOf(command);
   options.verb = "recipes";
   options.file = command.positional[1];
   options.args.clear();
   auto session = Session::Create(std::move(options));
   if (!session.ok()) return Report(session.status());
-  Status status = CheckReadable((*session)->options().file);
-  if (status.ok()) status = CallVerb(**session, action == "show" ? "show" : "graph");
+  Status status = CheckRecipe((*session)->options().file);
+  if (status.ok()) status = CallVerb(**session, action);
   if (!status.ok()) return Report(status, (*session)->exit_code);
-  if (action == "check") std::printf("%s: ok\n", command.positional[1].c_str());
-  return kExitOk;
+  return static_cast<int>(lua_tonumber((*session)->lua(), -1));
 }
 
 }  // namespace mslua

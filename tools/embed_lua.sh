@@ -1,9 +1,9 @@
 #!/bin/sh
-# Prints the source of FindEmbedded (lua/embedded.h): each Lua file as bytes, under the name that require knows it by.
-# Arguments: the files, paths that contain ".../lua/mslua/...".
+# Prints the source of lua/embedded.h: each Lua file as bytes, under the name that require knows it by.
+# Arguments: the files, paths that contain ".../lua/mslua/..." or begin with "recipes/".
 set -eu
 cat <<'HEAD'
-// Generated from lua/mslua by tools/embed_lua.sh.
+// Generated from lua/mslua and recipes by tools/embed_lua.sh.
 #include "lua/embedded.h"
 
 namespace mslua {
@@ -21,7 +21,10 @@ echo "const EmbeddedChunk kChunks[] = {"
 n=0
 for f in "$@"; do
   n=$((n + 1))
-  path=mslua/${f##*lua/mslua/}
+  case $f in
+    recipes/*) path=$f ;;
+    *) path=mslua/${f##*lua/mslua/} ;;
+  esac
   module=$(echo "${path%.lua}" | tr / .)
   module=${module%.init}
   echo "    {\"$module\", \"$path\", {reinterpret_cast<const char*>(kFile$n), sizeof kFile$n - 1}},"
@@ -30,6 +33,8 @@ cat <<'TAIL'
 };
 
 }  // namespace
+
+absl::Span<const EmbeddedChunk> EmbeddedChunks() { return kChunks; }
 
 const EmbeddedChunk* FindEmbedded(absl::string_view module) {
   for (const EmbeddedChunk& chunk : kChunks) {

@@ -282,6 +282,9 @@ function core.where() end
 ---" (did you mean 'epochs'?)" or "".
 ---@param word string  @param known string[]
 function core.did_you_mean(word, known) end
+---Text of a recipe inside the binary ("quickstart"), or nil.
+---@return string?
+function core.library_recipe(name) end
 ---Seconds of a monotonic clock.
 function core.clock() end
 ---"0.3.0"

@@ -195,10 +195,15 @@ end
 
 ---------------------------------------------------------------------------------------------------------------- recipe
 
-local function source_of(path)
-  local file = path and io.open(path, "rb")
-  if not file then return nil end
-  local text = file:read "*a"
+--- The text of a recipe: of a file, or of the library's recipe of that name.
+---@param path string
+---@return string? source, string? problem
+function M.source(path)
+  local text = core.library_recipe(path)
+  if text then return text end
+  local file, problem = io.open(path, "rb")
+  if not file then return nil, problem end
+  text = file:read "*a"
   file:close()
   return text
 end
@@ -206,7 +211,7 @@ end
 -- Raises at the line of the key: `return ms.recipe {...}` leaves no frame on the stack.
 local function report(problem, path)
   local file = core.options.file
-  local source = source_of(file)
+  local source = file and M.source(file)
   local line = source and locate.line(source, "recipe", path)
   local inside = #path > 1 and table.concat(path, ".", 1, #path - 1) .. ": " or ""
   if line then error(("%s:%d: recipe: %s%s"):format(file, line, inside, problem), 0) end
@@ -282,7 +287,7 @@ function Recipe:config_text()
     leaves[path] = v
   end
   local base = { params = params.state().values, leaves = leaves, from = core.options.file }
-  return ('require("mslua.params").resolved %s '):format(literal.write(base)) .. (source_of(core.options.file) or "")
+  return ('require("mslua.params").resolved %s '):format(literal.write(base)) .. (M.source(core.options.file) or "")
 end
 
 return M

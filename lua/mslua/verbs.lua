@@ -9,11 +9,13 @@ local Model = require "mslua.model"
 
 local M = {}
 
---- Runs the recipe's file.
+--- Runs the recipe's file, or the library's recipe of that name.
 ---@return mslua.Recipe
 function M.load()
   local file = core.options.file
-  local chunk, problem = loadfile(file)
+  local source, problem = recipes.source(file)
+  local chunk
+  if source then chunk, problem = loadstring(source, "@" .. file) end
   if not chunk then error(problem, 0) end
   local recipe = chunk()
   if not class.is(recipe, recipes.Recipe) then
@@ -152,15 +154,13 @@ function M.plan()
   return step_graph(recipe)
 end
 
---- `mslua recipes check R`: loads it, makes its network, and names lines that are decided while tracing; 2 when there
---- are any.
+--- `mslua recipes check R`: traces its training step, and names lines that are decided while tracing; 2 when there are
+--- any.
 function M.check()
-  M.load():make_network()
-  local file = assert(io.open(core.options.file, "rb"))
-  local found = require("mslua.check").check(file:read "*a")
-  file:close()
+  M.graph()
+  local found = require("mslua.check").check(assert(recipes.source(core.options.file)))
   for _, entry in ipairs(found) do print(("%s:%d: %s"):format(core.options.file, entry.line, entry.text)) end
-  if #found == 0 then print(core.options.file .. ": nothing to say") end
+  if #found == 0 then print(core.options.file .. ": ok") end
   return #found == 0 and 0 or 2
 end
 
