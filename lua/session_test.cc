@@ -116,7 +116,8 @@ TEST_F(SessionTest, OperatorsTakePositionalAndNamedAttributes) {
 
 TEST_F(SessionTest, BadCallsNameTheLineAndTheMend) {
   EXPECT_EQ(Eval("local a = core.zeros({8, 32})\nlocal y = f.matmul(a, core.zeros({16, 16}))"),
-            "test.lua:2: MatMul: x is f32[8,32] and w is f32[16,16]: size of 'k' differs: x[1] is 32 but w[0] is 16");
+            "test.lua:2: MatMul: x is f32[8,32] and w is f32[16,16]: size of 'k' differs: dimension 2 of x is 32, "
+            "dimension 1 of w is 16");
   EXPECT_EQ(Eval("local y = f.matmul(core.zeros({2, 2}))"), "test.lua:1: MatMul: takes 2 inputs (x, w), got 1");
   EXPECT_EQ(Eval("local y = f.matmul({}, core.zeros({2, 2}))"),
             "test.lua:1: MatMul: x: expected a tensor or a number, got a table (an operator is called with a dot, "

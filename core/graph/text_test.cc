@@ -68,9 +68,9 @@ TEST(Builder, KeepsTheFirstErrorWithItsLine) {
   const Value x = g.Input("x", kData, {DType::kF32, {8, 32}}), w = g.Input("w", kData, {DType::kF32, {16, 16}});
   g.SetLocation(std::make_shared<Location>(Location{"Net", "quickstart.lua", 20}));
   g.Op("tanh", {g.Op("matmul", {x, w})});
-  EXPECT_EQ(
-      g.status().message(),
-      "quickstart.lua:20: MatMul: x is f32[8,32] and w is f32[16,16]: size of 'k' differs: x[1] is 32 but w[0] is 16");
+  EXPECT_EQ(g.status().message(),
+            "quickstart.lua:20: MatMul: x is f32[8,32] and w is f32[16,16]: size of 'k' differs: dimension 2 of x is "
+            "32, dimension 1 of w is 16");
 }
 
 }  // namespace

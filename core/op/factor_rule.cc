@@ -168,11 +168,13 @@ StatusOr<Shape> FactorSizes(const FactorRule& rule, absl::Span<const Shape> inpu
   Shape sizes(rule.factors.size(), -1);
   std::vector<std::string> said(rule.factors.size());  // who said it, for the message
   const auto name_of = [&](size_t i) { return i < input_names.size() ? input_names[i] : absl::StrCat("input ", i); };
+  // Dimensions count from 1, as users do.
+  const auto place_of = [&](size_t i, size_t d) { return absl::StrCat("dimension ", d + 1, " of ", name_of(i)); };
   for (size_t i = 0; i < rule.inputs.size(); ++i) {
     for (size_t d = 0; d < rule.inputs[i].size(); ++d) {
       const FactorRule::Dim& dim = rule.inputs[i][d];
       const int64_t size = inputs[i][d];
-      const std::string place = absl::StrCat(name_of(i), "[", d, "]");
+      const std::string place = place_of(i, d);
       if (dim.empty() && size != 1) {
         return absl::InvalidArgumentError(absl::StrCat(place, " is ", size, ", expected 1"));
       }
@@ -183,7 +185,7 @@ StatusOr<Shape> FactorSizes(const FactorRule& rule, absl::Span<const Shape> inpu
         said[f] = place;
       } else if (sizes[f] != size) {
         return absl::InvalidArgumentError(absl::StrCat("size of '", rule.factors[f].name, "' differs: ", said[f],
-                                                       " is ", sizes[f], " but ", place, " is ", size));
+                                                       " is ", sizes[f], ", ", place, " is ", size));
       }
     }
   }
@@ -201,7 +203,7 @@ StatusOr<Shape> FactorSizes(const FactorRule& rule, absl::Span<const Shape> inpu
           known *= sizes[f];
       }
       const auto bad = [&](absl::string_view what) {
-        return absl::InvalidArgumentError(absl::StrCat(name_of(i), "[", d, "] is ", inputs[i][d], ", ", what, known));
+        return absl::InvalidArgumentError(absl::StrCat(place_of(i, d), " is ", inputs[i][d], ", ", what, known));
       };
       if (count == 0 && known != inputs[i][d]) return bad("but its factors multiply to ");
       if (count != 1 || known == 0) continue;

@@ -63,7 +63,7 @@ TEST(FactorSizes, NamesBothPlacesThatDiffer) {
   ASSERT_TRUE(sizes.ok());
   EXPECT_EQ((*sizes)[r.Find("k")], 32);
   EXPECT_EQ(FactorSizes(r, {{8, 32}, {16, 16}}, {"x", "w"}).status().message(),
-            "size of 'k' differs: x[1] is 32 but w[0] is 16");
+            "size of 'k' differs: dimension 2 of x is 32, dimension 1 of w is 16");
 }
 
 TEST(FactorSizes, CompoundsSayWhatIsLeft) {
@@ -76,13 +76,14 @@ TEST(FactorSizes, CompoundsSayWhatIsLeft) {
 
 TEST(FactorSizes, RefusesCompoundsThatDoNotDivide) {
   EXPECT_EQ(FactorSizes(Parse("(i j), j -> i j", {1, 1}), {{10}, {4}}, {"x", "y"}).status().message(),
-            "x[0] is 10, not a multiple of 4");
+            "dimension 1 of x is 10, not a multiple of 4");
   EXPECT_EQ(FactorSizes(Parse("(i j), j, i -> i j", {1, 1, 1}), {{12}, {4}, {2}}, {"x", "y", "z"}).status().message(),
-            "x[0] is 12, but its factors multiply to 8");
+            "dimension 1 of x is 12, but its factors multiply to 8");
 }
 
 TEST(FactorSizes, LiteralOne) {
-  EXPECT_EQ(FactorSizes(Parse("n 1 -> n", {2}), {{4, 2}}, {"x"}).status().message(), "x[1] is 2, expected 1");
+  EXPECT_EQ(FactorSizes(Parse("n 1 -> n", {2}), {{4, 2}}, {"x"}).status().message(),
+            "dimension 2 of x is 2, expected 1");
 }
 
 TEST(FactorRule, MutatedTextNeverCrashes) {
