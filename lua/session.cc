@@ -42,6 +42,12 @@ int OnError(lua_State* L) {
   }
   {
     const char* message = lua_tostring(L, 1);
+    // Lua compares values of two types without asking either.
+    if (Session::Of(L).trace != nullptr && absl::StrContains(message, "attempt to compare")) {
+      lua_pushfstring(L, "%s: while a graph is traced values have no order, use ops.Less, ops.Greater and ops.Select",
+                      message);
+      return 1;
+    }
     if (!InLibrary(message)) return 1;
     const auto where = Session::Of(L).Where();
     if (where->file.empty()) return 1;

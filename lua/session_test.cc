@@ -176,6 +176,9 @@ TEST_F(SessionTest, TraceErrors) {
   EXPECT_EQ(trace("if x < x then return x end"),
             "test.lua:2: < and <= on traced values: Lua's conditions run while the graph is traced; use ops.Less or "
             "ops.LessEqual, and ops.Select");
+  EXPECT_EQ(trace("if x < 3 then return x end"),
+            "test.lua:2: attempt to compare userdata with number: while a graph is traced values have no order, use "
+            "ops.Less, ops.Greater and ops.Select");
   EXPECT_EQ(trace("return x:sum():item()"),
             "test.lua:2: :item() of a traced value: it has no elements while the graph is traced; use ops.Select for a "
             "choice, or return it from construct");

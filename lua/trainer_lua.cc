@@ -338,7 +338,9 @@ class Training {
                    static_cast<long long>(pipeline->rows()), static_cast<long long>(spec_.dataset->feeds));
     }
     resume_ = OptionString(L_, "resume");
+    session_.exit_code = kExitStorage;  // until there is a folder
     ASSIGN_OR_RETURN(folder_, spec_.RunFolder(session_, resume_));
+    session_.exit_code = 0;
     Console::Options options;
     options.log_every = spec_.log_every;
     options.log_epochs = spec_.log_epochs;
@@ -548,6 +550,7 @@ class Training {
     if (outcome.ok() && lua_hook_ != nullptr) outcome = lua_hook_->late();
     if (absl::IsCancelled(outcome) && progress().stopped) outcome = absl::OkStatus();
     if (absl::IsOutOfRange(outcome)) session_.exit_code = kExitDiverged;
+    if (absl::IsDataLoss(outcome)) session_.exit_code = kExitData;
     if (absl::IsCancelled(outcome)) {
       const std::string path = checkpoint_hook_ == nullptr ? "" : checkpoint_hook_->last_path();
       const bool other_saved = !first() && spec_.has_checkpoint;
@@ -633,9 +636,11 @@ StatusOr<int> Evaluate(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(const auto executable, CompileGraph(session, **graph));
   ASSIGN_OR_RETURN(const auto evaluator,
                    Evaluator::Create(executable.get(), &loader, lua_toboolean(L, 3) ? session.groups() : nullptr));
-  ASSIGN_OR_RETURN(const Numbers values, evaluator->Run());
+  const auto values = evaluator->Run();
+  if (absl::IsDataLoss(values.status())) session.exit_code = kExitData;
+  RETURN_IF_ERROR(values.status());
   lua_newtable(L);
-  for (const auto& v : values) {
+  for (const auto& v : *values) {
     lua_pushnumber(L, v.second);
     lua_setfield(L, -2, v.first.c_str());
   }
