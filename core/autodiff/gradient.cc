@@ -74,7 +74,7 @@ StatusOr<std::vector<Value>> Gradients(GraphBuilder& g, Value y, absl::Span<cons
     for (Value v : node.inputs) needed.push_back(reached[v.node] && IsFloat(g.TypeOf(v).dtype));
     const size_t first = g.graph().nodes.size();
     Attrs attrs = node.attrs;  // a rule may hand them on to an operator with other inputs
-    attrs.Erase("in_strategy");
+    attrs.Erase("_in_strategy");
     GradContext context{g, *node.op, attrs, node.inputs, outputs, dy, needed};
     const std::vector<Value> dx = node.op->grad(context);
     if (!g.status().ok()) break;

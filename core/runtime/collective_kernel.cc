@@ -83,6 +83,12 @@ class CollectiveKernel : public Kernel {
     call_.out = out;
     return group_->Run(call_);
   }
+  // A message between this rank and another of the group.
+  Status Message(Collective kind, int peer, const void* in, void* out) {
+    call_.kind = kind;
+    call_.peer = peer;
+    return Send(in, out);
+  }
   const Call& call() const { return call_; }
   int rank() const { return group_->rank(); }
 
@@ -116,6 +122,27 @@ class OneBufferKernel : public CollectiveKernel {
     return Send(call().kind == Collective::kRecv ? nullptr : b.outputs[0],
                 call().kind == Collective::kSend ? nullptr : b.outputs[0]);
   }
+};
+
+// collective_permute. Messages are ordered by their sender's place: a rank's two calls begin in that order, so that the
+// first message not yet done is next on both its ends.
+class PermuteKernel : public CollectiveKernel {
+ public:
+  PermuteKernel(Communicator* group, Call call, std::string source, absl::Duration timeout, int from, int to)
+      : CollectiveKernel(group, call, std::move(source), timeout), from_(from), to_(to) {}
+  Status Run(const Buffers& b) override {
+    if (from_ == rank()) {
+      std::memcpy(b.outputs[0], b.inputs[0], static_cast<size_t>(call().count * SizeOf(call().dtype)));
+      return absl::OkStatus();
+    }
+    for (const bool sending : {rank() < from_, rank() > from_})
+      RETURN_IF_ERROR(sending ? Message(Collective::kSend, to_, b.inputs[0], nullptr)
+                              : Message(Collective::kRecv, from_, nullptr, b.outputs[0]));
+    return absl::OkStatus();
+  }
+
+ private:
+  const int from_, to_;
 };
 
 // all_gather, reduce_scatter and all_to_all: the ranks' blocks follow one another in the call's buffers. Where the
@@ -263,6 +290,10 @@ StatusOr<std::unique_ptr<Kernel>> MakeCollectiveKernel(const Graph& graph, int32
     if (name == "reduce") call.peer = PlaceIn(ranks, node.attrs.Int("root"));
     return std::unique_ptr<Kernel>(new ReduceKernel(group, call, std::move(source), limit));
   }
+  if (name == "collective_permute")
+    return std::unique_ptr<Kernel>(new PermuteKernel(group, call, std::move(source), limit,
+                                                     PlaceIn(ranks, node.attrs.Int("source")),
+                                                     PlaceIn(ranks, node.attrs.Int("target"))));
   call.kind = name == "broadcast" ? Collective::kBroadcast : name == "send" ? Collective::kSend : Collective::kRecv;
   call.peer = PlaceIn(ranks, node.attrs.Int(name == "broadcast" ? "root" : "peer"));
   if (name != "broadcast") call.tag = static_cast<int>(node.attrs.Int("tag"));

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 
@@ -115,6 +116,18 @@ TEST(Collectives, AllToAllMovesTheCut) {
     if (from == to) continue;
     EXPECT_EQ(RunBody(3, {3, 6, 3}, move), RunBody(3, {3, 6, 3}, gather)) << from << " " << to;
   }
+}
+
+// A cycle, a pair and a rank that keeps its own.
+TEST(Collectives, PermuteMovesWholeTensors) {
+  const std::vector<int64_t> group = {0, 1, 2, 3, 4, 5}, source = {2, 0, 1, 4, 3, 5};
+  const auto y = RunBody(6, {1}, [&](GraphBuilder& g, Value x, int rank) {
+    const int64_t target = std::find(source.begin(), source.end(), rank) - source.begin();
+    return g.Op("collective_permute", {x},
+                {{"group", group}, {"source", source[static_cast<size_t>(rank)]}, {"target", target}});
+  });
+  for (size_t r = 0; r < y.size(); ++r) EXPECT_THAT(y[r], ElementsAre(static_cast<float>(100 * source[r])));
+  EXPECT_EQ(y.size(), 6u);
 }
 
 TEST(Collectives, BroadcastSendAndReceive) {

@@ -84,6 +84,13 @@ StatusOr<Graph> RunPasses(const Graph& graph, const CompileOptions& options) {
   return current;
 }
 
+Status SaveGraph(const Graph& graph, const std::string& stage, const CompileOptions& options) {
+  if (options.save_graphs < 2) return absl::OkStatus();
+  const std::string folder = absl::StrCat(options.save_graphs_path, "/rank_", options.rank);
+  RETURN_IF_ERROR(MakeFolder(folder));
+  return WriteText(absl::StrCat(folder, "/", graph.name, "_", stage, ".ir"), ToString(graph));
+}
+
 std::string ToDot(const Graph& graph) {
   std::string out = absl::StrCat("digraph \"", absl::CEscape(graph.name), "\" {\n  node [shape=box, fontsize=10];\n");
   for (size_t i = 0; i < graph.nodes.size(); ++i) {

@@ -9,6 +9,9 @@ namespace mslua {
 // Runs every pass that `options` asks for, verifying the graph at both ends.
 StatusOr<Graph> RunPasses(const Graph& graph, const CompileOptions& options);
 
+// Writes a graph of a stage before the passes as <path>/rank_<rank>/<graph>_<stage>.ir, where every pass is saved.
+Status SaveGraph(const Graph& graph, const std::string& stage, const CompileOptions& options);
+
 // The graph in Graphviz's language.
 std::string ToDot(const Graph& graph);
 

@@ -1,5 +1,7 @@
 #include "core/sharding/layout.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
@@ -94,6 +96,22 @@ std::string Layout::ToString() const {
   text += "]";
   if (partial()) absl::StrAppend(&text, " ", Name(reduction()), "(", AxisNames(Partial()), ")");
   return text;
+}
+
+void CutPart(const TensorType& type, absl::Span<const int64_t> begin, absl::Span<const int64_t> local,
+             const void* whole, void* part) {
+  const Shape strides = RowMajorStrides(type.shape);
+  const int64_t size = SizeOf(type.dtype), row = type.rank() > 0 ? local.back() : 1;
+  const int64_t rows = NumElements(local) / std::max<int64_t>(row, 1);
+  for (int64_t r = 0; r < rows; ++r) {
+    int64_t rest = r, from = type.rank() > 0 ? begin.back() : 0;
+    for (int64_t d = type.rank() - 2; d >= 0; --d) {
+      from += (begin[d] + rest % local[d]) * strides[d];
+      rest /= local[d];
+    }
+    std::memcpy(static_cast<char*>(part) + r * row * size, static_cast<const char*>(whole) + from * size,
+                static_cast<size_t>(row * size));
+  }
 }
 
 StatusOr<Layout> ParseLayout(absl::string_view text) {

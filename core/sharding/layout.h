@@ -71,6 +71,10 @@ class Layout {
   std::array<uint8_t, 16> bytes_{};
 };
 
+// Copies the part of `local` sizes at `begin` out of a whole tensor, both dense and row-major.
+void CutPart(const TensorType& type, absl::Span<const int64_t> begin, absl::Span<const int64_t> local,
+             const void* whole, void* part);
+
 // The inverse of ToString.
 StatusOr<Layout> ParseLayout(absl::string_view text);
 

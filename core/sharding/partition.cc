@@ -51,7 +51,7 @@ class Partitioner {
     for (size_t o = 0; o < n.outputs.size(); ++o)
       out.push_back(WithPartial(plan_.Output({i, static_cast<int32_t>(o)}), partial));
     ASSIGN_OR_RETURN(Attrs attrs, LocalAttrs(n, in, out));
-    attrs.Erase(kInStrategy);
+    attrs.Erase(kUserStrategy);
     attrs.Erase("_origin");
     attrs.Erase("_sum");
     const std::vector<Value> values = g_.OpMulti(n.op->name, inputs, std::move(attrs));
@@ -67,10 +67,12 @@ class Partitioner {
   }
 
   // A sum of gradients (attribute _sum) adds partial values where both are partial over the same axes: one reduction
-  // later instead of two before.
+  // later instead of two before. A cast to a wider type comes before the reduction, which is then done in that type.
   AxisList CommonPartial(int32_t i) const {
     const Node& n = graph_.nodes[i];
-    if (!n.attrs.Has("_sum")) return {};
+    const bool widens = n.op->name == "cast" && IsFloat(graph_.TypeOf(n.inputs[0]).dtype) &&
+                        SizeOf(graph_.TypeOf(n.inputs[0]).dtype) < SizeOf(n.outputs[0].dtype);
+    if (!n.attrs.Has("_sum") && !widens) return {};
     AxisList common;
     for (size_t k = 0; k < n.inputs.size(); ++k) {
       const auto& versions = versions_[n.inputs[k].node][n.inputs[k].output];

@@ -75,7 +75,7 @@ class Propagation {
     if (IsInput(n)) return Given(i);
     const int batch = BatchFactor(i);
     MarkBatch(i, batch);
-    const AttrValue* strategy = n.attrs.Find(kInStrategy);
+    const AttrValue* strategy = n.attrs.Find(kUserStrategy);
     if (strategy != nullptr) return UserStrategy(i, std::get<std::string>(*strategy));
     if (static_cast<size_t>(i) < options_.chosen.size() && options_.chosen[i]) {
       RETURN_IF_ERROR(Annotate(CheckSharding(mesh_, plan_.rules[i], *options_.chosen[i]), NameOf(n)));

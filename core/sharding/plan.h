@@ -30,7 +30,7 @@ struct PropagateOptions {
 };
 
 // Gives every node a sharding:
-//  - of a user's strategy (attribute in_strategy), with the mesh axes that suit its neighbours best;
+//  - of a user's strategy (attribute _in_strategy), with the mesh axes that suit its neighbours best;
 //  - as chosen by a search;
 //  - forward nodes without either: cut along the batch, if they have one, else as their inputs lie;
 //  - nodes that depend on parameters or constants alone, and parameters: as their consumer wants them;

@@ -28,6 +28,14 @@ int64_t PlaceOf(const Layout& layout, int axis) {
   return layout.DimOf(axis) * 16 + (std::find(dim.begin(), dim.end(), axis) - dim.begin());
 }
 
+// Whether `axis` cuts a dimension, in either layout, that is cut differently in the two.
+bool InDimThatChanges(const Layout& a, const Layout& b, int axis) {
+  for (const Layout* l : {&a, &b}) {
+    if (l->UseOf(axis) == Layout::Use::kDim && a.Dim(l->DimOf(axis)) != b.Dim(l->DimOf(axis))) return true;
+  }
+  return false;
+}
+
 // Every ordered selection of `units` whose sizes multiply to `product`.
 void Selections(const Mesh& mesh, const std::vector<Unit>& units, int64_t product, std::vector<bool>& used,
                 AxisList& chosen, const std::function<void(const AxisList&)>& found) {
@@ -229,7 +237,7 @@ class Search {
       if (base == layout) return;
       AxisList axes;
       for (int a = 0; a < mesh_.axes(); ++a) {
-        if (PlaceOf(layout, a) != PlaceOf(base, a)) axes.push_back(static_cast<int8_t>(a));
+        if (InDimThatChanges(layout, base, a)) axes.push_back(static_cast<int8_t>(a));
       }
       return Offer(Move::kPermute, layout, base, axes, -1, -1);
     }

@@ -41,6 +41,7 @@ class PartsOf {
  private:
   Status Dimension(size_t i, size_t d) {
     const int64_t parts = strategy_[i][d];
+    if (parts == kAnyParts) return absl::OkStatus();
     const TensorType& type = graph_.TypeOf(node_.inputs[i]);
     const int f = rule_.CutFactor(rule_.rule.inputs[i][d]);
     const std::string place =
@@ -167,6 +168,41 @@ StatusOr<Strategy> ParseStrategy(absl::string_view text) {
 StatusOr<std::vector<int64_t>> FactorParts(const Mesh& mesh, const Graph& graph, const Node& node, const NodeRule& rule,
                                            const Strategy& strategy) {
   return PartsOf(mesh, graph, node, rule, strategy).Run();
+}
+
+Status PinStrategy(Graph& graph, size_t first, absl::Span<const Value> operands, const Strategy& strategy,
+                   absl::string_view called) {
+  if (strategy.size() != operands.size())
+    return absl::InvalidArgumentError(absl::StrCat(called, ": strategy ", ToString(strategy), " has ", strategy.size(),
+                                                   " entries, the operator has ", operands.size(), " inputs"));
+  // The entry for a value that a node reads; of a broadcast operand the dimensions that it has.
+  const auto entry = [&](Value v) {
+    std::vector<int64_t> any(graph.TypeOf(v).shape.size(), kAnyParts);
+    Value source = v;
+    const Node& made = graph.nodes[v.node];
+    if (v.node >= static_cast<int32_t>(first) && made.op->name == "broadcast_to") source = made.inputs[0];
+    const auto at = std::find(operands.begin(), operands.end(), source);
+    if (at == operands.end()) return any;
+    std::vector<int64_t> said = strategy[static_cast<size_t>(at - operands.begin())];
+    if (source == v || said.size() != graph.TypeOf(source).shape.size()) return said;
+    const Shape &narrow = graph.TypeOf(source).shape, &wide = graph.TypeOf(v).shape;
+    for (size_t d = 0; d < said.size(); ++d) {
+      if (narrow[d] == wide[wide.size() - said.size() + d]) any[wide.size() - said.size() + d] = said[d];
+    }
+    return any;
+  };
+  for (size_t i = first; i < graph.nodes.size(); ++i) {
+    Node& n = graph.nodes[i];
+    if (n.op->name == "broadcast_to") continue;
+    Strategy own;
+    bool known = false;
+    for (Value v : n.inputs) {
+      own.push_back(entry(v));
+      known |= own.back() != std::vector<int64_t>(graph.TypeOf(v).shape.size(), kAnyParts);
+    }
+    if (known) n.attrs.Set(kUserStrategy, ToString(own));
+  }
+  return absl::OkStatus();
 }
 
 std::vector<Sharding> Assignments(const Mesh& mesh, absl::Span<const int64_t> parts, size_t limit) {

@@ -9,10 +9,12 @@
 
 namespace mslua {
 
-// Parts of each dimension of each input.
+// Parts of each dimension of each input; kAnyParts where a strategy does not say.
 using Strategy = std::vector<std::vector<int64_t>>;
-// The attribute of a node that holds the text of its strategy.
-inline constexpr char kInStrategy[] = "in_strategy";
+inline constexpr int64_t kAnyParts = -1;
+// The attribute of a node that holds the text of its user's strategy; and the one that shows a dump's reader what the
+// node got.
+inline constexpr char kUserStrategy[] = "_in_strategy", kInStrategy[] = "in_strategy";
 
 // "((2,4),(4,1))"; "((2),())" for a vector and a scalar.
 std::string ToString(const Strategy& strategy);
@@ -23,6 +25,11 @@ StatusOr<Strategy> ParseStrategy(absl::string_view text);
 //   "MatMul: strategy ((3,4),(4,1)): dimension 1 of a (f32[16,32], factor 'i') is cut in 3, which does not divide 16"
 StatusOr<std::vector<int64_t>> FactorParts(const Mesh& mesh, const Graph& graph, const Node& node, const NodeRule& rule,
                                            const Strategy& strategy);
+
+// Gives the strategy of a call to the nodes that it became, [first, end of the graph): those that read `operands`, also
+// through a broadcast. An error when the strategy has not an entry for each operand.
+Status PinStrategy(Graph& graph, size_t first, absl::Span<const Value> operands, const Strategy& strategy,
+                   absl::string_view called);
 
 // Every assignment of mesh axes to factors with these parts; the first takes axes from the most significant, factor
 // after factor. Axes beyond the product of the parts replicate. At most `limit`.
