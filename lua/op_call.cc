@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/text.h"
 #include "core/op/registry.h"
+#include "lua/global_view.h"
 #include "lua/object.h"
 #include "lua/parameter.h"
 #include "lua/program.h"
@@ -125,7 +126,18 @@ StatusOr<int> ApplyTraced(lua_State* L, Session& session, const OpDef& op, const
       widen = true;
     }
   }
+  // Strategies are kept in every mode and act in global view.
+  const AttrValue* given = attrs.Find(kUserStrategy);
+  const std::string strategy =
+      given != nullptr && GlobalView::Of(session) != nullptr ? std::get<std::string>(*given) : "";
+  attrs.Erase(kUserStrategy);
+  const size_t first = trace.g().graph().nodes.size();
   std::vector<Value> outputs = Emit(trace.g(), op, values, std::move(attrs));
+  if (!strategy.empty() && trace.g().status().ok()) {
+    ASSIGN_OR_RETURN(Strategy parts, ParseStrategy(strategy));
+    if (op.random) parts.emplace_back();  // the step, which users do not give
+    trace.g().Fail(PinStrategy(trace.g().graph(), first, values, parts, UserName(op)));
+  }
   for (Value& v : outputs) {
     if (widen) v = Cast(trace.g(), v, DType::kF32);
   }

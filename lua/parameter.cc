@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/text.h"
+#include "lua/global_view.h"
 #include "lua/object.h"
 #include "lua/op_call.h"
 #include "lua/session.h"
@@ -22,9 +23,26 @@ const std::string& KeyOf(Session& session, ParameterData& p) {
   return p.key;
 }
 
+namespace {
+
+// This rank's part of a parameter's first value.
+StatusOr<TensorView> MakePart(Session& session, ParameterData& p, const GlobalView::Part& part) {
+  ASSIGN_OR_RETURN(const Tensor whole, NewTensor(session, p.type));
+  RETURN_IF_ERROR(Annotate(Fill(p.init, session.seed, p.name, {p.type, whole.data.get()}),
+                           absl::StrCat("parameter '", p.name, "'")));
+  ASSIGN_OR_RETURN(const TensorView value, session.store().Add(p.key, p.kind, part.local));
+  CutPart(part.whole, part.begin, part.local.shape, whole.data.get(), value.data);
+  p.init.constant = Tensor();  // its memory is not needed any more
+  return value;
+}
+
+}  // namespace
+
 StatusOr<TensorView> ValueOf(Session& session, ParameterData& p) {
   const std::string& key = KeyOf(session, p);
   if (const Store::Entry* entry = session.store().Find(key)) return entry->view();
+  const GlobalView* view = GlobalView::Of(session);
+  if (const GlobalView::Part* part = view == nullptr ? nullptr : view->Find(key)) return MakePart(session, p, *part);
   ASSIGN_OR_RETURN(const TensorView value, session.store().Add(key, p.kind, p.type));
   RETURN_IF_ERROR(Annotate(Fill(p.init, session.seed, p.name, value), absl::StrCat("parameter '", p.name, "'")));
   p.init.constant = Tensor();  // its memory is not needed any more
@@ -42,6 +60,11 @@ Status SetValue(Session& session, ParameterData& p, const Tensor& value) {
         absl::StrCat("parameter '", p.name, "' is ", ToString(p.type), ", the value is ", ToString(value.type)));
   }
   ASSIGN_OR_RETURN(const TensorView memory, ValueOf(session, p));
+  const GlobalView* view = GlobalView::Of(session);
+  if (const GlobalView::Part* part = view == nullptr ? nullptr : view->Find(p.key)) {
+    CutPart(part->whole, part->begin, part->local.shape, value.data.get(), memory.data);
+    return absl::OkStatus();
+  }
   std::memcpy(memory.data, value.data.get(), static_cast<size_t>(p.type.bytes()));
   return absl::OkStatus();
 }

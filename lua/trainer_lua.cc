@@ -22,6 +22,7 @@
 #include "core/train/metrics.h"
 #include "lua/callback.h"
 #include "lua/dataset_lua.h"
+#include "lua/global_view.h"
 #include "lua/lua_hook.h"
 #include "lua/run_folder.h"
 #include "lua/schedule_lua.h"
@@ -55,13 +56,19 @@ StatusOr<std::shared_ptr<TracedGraph>> FieldGraph(lua_State* L, int index, const
   return *g;
 }
 
-StatusOr<std::unique_ptr<Executable>> CompileGraph(Session& session, const TracedGraph& graph, bool share) {
-  for (const auto& p : graph.parameters) RETURN_IF_ERROR(ValueOf(session, *p).status());
+CompileOptions OptionsOf(Session& session) {
   CompileOptions options;
-  options.share = share;
+  options.rank = session.options().rank;
   options.save_graphs = OptionInt(session.lua(), "save_graphs");
   const std::string path = OptionString(session.lua(), "save_graphs_path");
   if (!path.empty()) options.save_graphs_path = path;
+  return options;
+}
+
+StatusOr<std::unique_ptr<Executable>> CompileGraph(Session& session, const TracedGraph& graph, bool share) {
+  for (const auto& p : graph.parameters) RETURN_IF_ERROR(ValueOf(session, *p).status());
+  CompileOptions options = OptionsOf(session);
+  options.share = share;
   return CompileShared(session, graph.graph, options);
 }
 
@@ -89,6 +96,18 @@ StatusOr<std::shared_ptr<DatasetHandle>> FieldDataset(lua_State* L, int index, c
 }
 
 // ----------------------------------------------------------------------------------------------- the trainer
+
+// The batches of an evaluation. In global view every rank reads all of them, and the graph cuts them.
+StatusOr<std::shared_ptr<const data::Pipeline>> OpenEval(Session& session, DatasetHandle& dataset) {
+  if (GlobalView::Of(session) == nullptr) return dataset.Open(session);
+  const auto feeds = std::exchange(session.feeds, 1), feed = std::exchange(session.feed, 0);
+  auto pipeline = dataset.Open(session);
+  session.feeds = feeds;
+  session.feed = feed;
+  return pipeline;
+}
+// The ranks whose sums make an evaluation's result; null: this rank's are all.
+Groups* SumsOver(Session& session, Groups* together) { return GlobalView::Of(session) == nullptr ? together : nullptr; }
 
 // The trainer that a signal stops: handlers reach nothing but statics.
 std::atomic<Trainer*> interrupted_trainer{nullptr};
@@ -279,12 +298,27 @@ StatusOr<std::string> LuaTrainer::OwnRunFolder(Session& session, const std::stri
   return NewRunFolder(name);
 }
 
-// What of the store is not the same on all ranks: layerwise_parallel parameters with their optimizer state, and state
-// that is sharded.
-TensorParts PartsOf(const Session& session, const TracedGraph& graph) {
+// What of the store is not the same on all ranks: layerwise_parallel parameters with their optimizer state, and what is
+// sharded.
+TensorParts PartsOf(Session& session, const TracedGraph& graph) {
   TensorParts parts;
+  if (const GlobalView* view = GlobalView::Of(session)) {
+    for (const auto& p : graph.parameters) {
+      const GlobalView::Part* part = view->Find(p->key);
+      if (part == nullptr || part->layout.replicated()) continue;
+      TensorPart& t = parts[p->key];
+      t.of = part->whole.shape;
+      t.at = part->begin;
+      t.replica = !part->first;
+    }
+    return parts;
+  }
   for (const auto& p : graph.parameters) {
-    if (p->slice_of > 0) parts[p->key] = {false, p->slice_begin, p->slice_of, p->replica};
+    if (p->slice_of > 0) {
+      parts[p->key].begin = p->slice_begin;
+      parts[p->key].whole = p->slice_of;
+      parts[p->key].replica = p->replica;
+    }
     if (!p->layerwise_parallel) continue;
     parts[p->key].own = true;
     for (const auto& e : session.optimizer_states) {
@@ -474,10 +508,11 @@ class Training {
     }
     EvalHook* eval = nullptr;
     if (spec_.has_eval) {
-      ASSIGN_OR_RETURN(const auto pipeline, spec_.eval.dataset->Open(session_));
+      ASSIGN_OR_RETURN(const auto pipeline, OpenEval(session_, *spec_.eval.dataset));
       eval_loader_ = std::make_unique<data::Loader>(pipeline, data::LoaderOptions());
       ASSIGN_OR_RETURN(eval_executable_, CompileGraph(session_, *spec_.eval.graph));
-      ASSIGN_OR_RETURN(evaluator_, Evaluator::Create(eval_executable_.get(), eval_loader_.get(), together()));
+      ASSIGN_OR_RETURN(evaluator_,
+                       Evaluator::Create(eval_executable_.get(), eval_loader_.get(), SumsOver(session_, together())));
       eval = Add(std::make_unique<EvalHook>(&progress(), evaluator_.get(), spec_.eval.metrics, spec_.eval.every_epochs,
                                             spec_.eval.every_steps));
     }
@@ -506,10 +541,11 @@ class Training {
     const std::string directory = wanted ? CheckpointDirectory() : "";
     ASSIGN_OR_RETURN(const auto all, GatherTexts(*together(), directory, "the checkpoints' directories"));
     const bool one = std::count(all.begin(), all.end(), all[0]) == static_cast<int64_t>(all.size());
-    const bool sliced = std::any_of(parts_.begin(), parts_.end(), [](const auto& p) { return p.second.whole > 0; });
+    const bool sliced = std::any_of(parts_.begin(), parts_.end(),
+                                    [](const auto& p) { return p.second.whole > 0 || !p.second.of.empty(); });
     if (wanted && sliced && !one) {
       return absl::InvalidArgumentError(
-          "enable_parallel_optimizer: the ranks save one checkpoint together: give them one directory");
+          "the ranks have parts of the parameters and save one checkpoint together: give them one directory");
     }
     options->world = together()->size();
     if (!parts_.empty() && one) {
@@ -631,11 +667,12 @@ StatusOr<int> Evaluate(lua_State* L, Session& session) {
   const auto* dataset = ToObject<std::shared_ptr<DatasetHandle>>(L, 2);
   if (graph == nullptr || dataset == nullptr)
     return absl::InvalidArgumentError("evaluate: expected a Graph and a Dataset");
-  ASSIGN_OR_RETURN(const auto pipeline, (*dataset)->Open(session));
+  ASSIGN_OR_RETURN(const auto pipeline, OpenEval(session, **dataset));
   data::Loader loader(pipeline, data::LoaderOptions());
   ASSIGN_OR_RETURN(const auto executable, CompileGraph(session, **graph));
   ASSIGN_OR_RETURN(const auto evaluator,
-                   Evaluator::Create(executable.get(), &loader, lua_toboolean(L, 3) ? session.groups() : nullptr));
+                   Evaluator::Create(executable.get(), &loader,
+                                     SumsOver(session, lua_toboolean(L, 3) ? session.groups() : nullptr)));
   const auto values = evaluator->Run();
   if (absl::IsDataLoss(values.status())) session.exit_code = kExitData;
   RETURN_IF_ERROR(values.status());

@@ -13,6 +13,8 @@ inline constexpr char kOptionsKey[] = "mslua.options";
 
 // The field `graph` of the table at `index`.
 StatusOr<std::shared_ptr<TracedGraph>> FieldGraph(lua_State* L, int index, const std::string& what);
+// The session's wishes for compiling: core.options.save_graphs and its path, the rank.
+CompileOptions OptionsOf(Session& session);
 // Makes the parameters' values where they are not there yet, and compiles with the session's options. `share`: all
 // ranks compile it together (CompileOptions).
 StatusOr<std::unique_ptr<Executable>> CompileGraph(Session& session, const TracedGraph& graph, bool share = false);

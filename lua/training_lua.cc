@@ -10,6 +10,7 @@
 #include "core/autodiff/gradient.h"
 #include "core/base/text.h"
 #include "lua/aggregation.h"
+#include "lua/global_view.h"
 #include "lua/graph_lua.h"
 #include "lua/op_call.h"
 #include "lua/optimizer_graph.h"
@@ -98,7 +99,7 @@ Status ReadGroups(lua_State* L, int optimizer, TrainSpec* spec) {
 Status ReadTrainSpec(lua_State* L, TrainSpec* spec) {
   RETURN_IF_ERROR(CheckFields(L, 1, "build_train",
                               {"name", "forward", "inputs", "parameters", "optimizer", "accumulate", "clip",
-                               "loss_scale", "amp", "aggregate"}));
+                               "loss_scale", "amp", "aggregate", "shard"}));
   ASSIGN_OR_RETURN(spec->name, FieldString(L, 1, "name", "train"));
   lua_getfield(L, 1, "inputs");
   ASSIGN_OR_RETURN(spec->inputs, ReadInputSpecs(L, -1, "build_train"));
@@ -219,7 +220,8 @@ StatusOr<ForwardBackward> EmitForwardBackward(lua_State* L, Session& session, co
       ASSIGN_OR_RETURN(const Value v, trace.ParameterInput(p));
       inputs.push_back(v);
     }
-    ASSIGN_OR_RETURN(const std::vector<Value> gradients, Gradients(g, results[0], inputs, seed));
+    ASSIGN_OR_RETURN(const std::vector<Value> gradients,
+                     Gradients(g, results[0], inputs, seed, GlobalView::Of(session) != nullptr));
     const Value loss = Cast(g, results[0], type.dtype == DType::kF64 ? DType::kF64 : DType::kF32);
     sum.loss = micro == 0 ? loss : Add(g, sum.loss, loss);
     for (size_t i = 0; i < gradients.size(); ++i) {
@@ -228,7 +230,8 @@ StatusOr<ForwardBackward> EmitForwardBackward(lua_State* L, Session& session, co
       if (micro == 0)
         sum.gradients.push_back(d);
       else
-        sum.gradients[i] = Add(g, sum.gradients[i], d);
+        sum.gradients[i] = GlobalView::Of(session) == nullptr ? Add(g, sum.gradients[i], d)
+                                                              : g.Op("add", {sum.gradients[i], d}, {{"_sum", true}});
     }
     if (micro + 1 == spec.accumulate) sum.extra.assign(results.begin() + 1, results.end());
   }
@@ -277,17 +280,30 @@ StatusOr<Value> StateInput(Session& session, const OptimizerShards& shards, cons
   return session.trace->ParameterInput(state);
 }
 
+// This rank's part of the traced graph, as a Graph.
+StatusOr<int> PushCut(lua_State* L, Session& session, Trace& trace, GlobalView& view, bool feeds) {
+  RETURN_IF_ERROR(trace.Check());
+  auto traced = std::make_shared<TracedGraph>();
+  ASSIGN_OR_RETURN(const Graph whole, trace.g().Finish());
+  ASSIGN_OR_RETURN(traced->graph, view.Cut(session, whole, feeds));
+  traced->parameters = trace.used();
+  PushObject<std::shared_ptr<TracedGraph>>(L, std::move(traced));
+  return 1;
+}
+
 StatusOr<int> BuildTrain(lua_State* L, Session& session) {
   if (session.trace != nullptr) return absl::FailedPreconditionError("build_train inside a trace");
   TrainSpec spec;
   RETURN_IF_ERROR(ReadTrainSpec(L, &spec));
+  ASSIGN_OR_RETURN(GlobalView* const view, GlobalView::Read(L, session, 1));
   lua_settop(L, 1);
   lua_getfield(L, 1, "forward");
   Trace trace(session, spec.name, /*training=*/true);
   RETURN_IF_ERROR(ReadAmp(L, &trace));
   GraphBuilder& g = trace.g();
   std::vector<Value> columns;
-  for (const InputSpec& input : spec.inputs) columns.push_back(trace.DataInput(input.name, input.type));
+  for (const InputSpec& input : spec.inputs)
+    columns.push_back(trace.DataInput(input.name, view != nullptr ? view->Whole(input.type) : input.type));
   const Value scale = spec.loss_scale ? trace.ScalarInput("loss_scale", DType::kF32) : Value();
   ASSIGN_OR_RETURN(ForwardBackward result, EmitForwardBackward(L, session, spec, 2, columns, scale));
   g.SetLocation(nullptr);
@@ -344,12 +360,13 @@ StatusOr<int> BuildTrain(lua_State* L, Session& session) {
     }
   }
   trace.OutputAssigned();
-  return PushGraph(L, trace);
+  return view != nullptr ? PushCut(L, session, trace, *view, view->feeds() > 1) : PushGraph(L, trace);
 }
 
 StatusOr<int> BuildEval(lua_State* L, Session& session) {
   if (session.trace != nullptr) return absl::FailedPreconditionError("build_eval inside a trace");
-  RETURN_IF_ERROR(CheckFields(L, 1, "build_eval", {"name", "forward", "inputs", "outputs", "amp"}));
+  RETURN_IF_ERROR(CheckFields(L, 1, "build_eval", {"name", "forward", "inputs", "outputs", "amp", "shard"}));
+  ASSIGN_OR_RETURN(GlobalView* const view, GlobalView::Read(L, session, 1));
   ASSIGN_OR_RETURN(const std::string name, FieldString(L, 1, "name", "eval"));
   lua_getfield(L, 1, "inputs");
   ASSIGN_OR_RETURN(const std::vector<InputSpec> inputs, ReadInputSpecs(L, -1, "build_eval"));
@@ -370,6 +387,7 @@ StatusOr<int> BuildEval(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(const std::vector<Value> results, CallTraced(L, session, 2, columns, name));
   for (size_t i = 0; i < results.size(); ++i)
     trace.g().Output(i < names.size() ? names[i] : absl::StrCat("out", i + 1), results[i]);
+  if (view != nullptr) return PushCut(L, session, trace, *view, /*feeds=*/false);
   return PushGraph(L, trace);
 }
 

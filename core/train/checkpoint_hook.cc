@@ -119,7 +119,9 @@ StatusOr<checkpoint::Manifest> CheckpointHook::WriteOwnPart(const std::string& f
       continue;
     }
     const TensorPart& p = part->second;
-    if (p.whole == 0) {
+    if (!p.of.empty()) {
+      if (!p.replica) shards.push_back({e->name, e->type, e->memory.data(), p.of, p.at});
+    } else if (p.whole == 0) {
       shards.push_back({NameOf(e->name, p, rank), e->type, e->memory.data(), e->type.shape, Shape(e->type.rank(), 0)});
     } else if (p.begin < p.whole && !p.replica) {
       const TensorType type{e->type.dtype, {std::min(e->type.elements(), p.whole - p.begin)}};
@@ -178,6 +180,15 @@ Status ReadEntry(checkpoint::Checkpoint& from, const Store::Entry& e, const Tens
   }
   if (record == nullptr)
     return absl::NotFoundError(absl::StrCat(from.path(), " has no tensor '", name, "', which the recipe has"));
+  if (!part.of.empty()) {
+    const TensorType whole{e.type.dtype, part.of};
+    if (record->type != whole)
+      return absl::InvalidArgumentError(absl::StrCat(from.path(), ": '", name, "' is ", ToString(record->type),
+                                                     ", the recipe has ", ToString(whole)));
+    Shape end = part.at;
+    for (size_t d = 0; d < end.size(); ++d) end[d] += e.type.shape[d];
+    return from.ReadSlice(name, part.at, end, e.memory.data());
+  }
   // Slices are of flat tensors; what was whole may be cut now, and the other way round.
   const int64_t elements = part.whole > 0 ? part.whole : e.type.elements();
   const TensorType flat{e.type.dtype, {elements}};

@@ -20,6 +20,7 @@ struct TensorPart {
   int64_t begin = 0;     // this rank has elements [begin, begin + size) of a flat tensor,
   int64_t whole = 0;     // of this many; what the store has behind them is padding. 0: the tensor is whole
   bool replica = false;  // a lower rank has this part too, and writes it
+  Shape of, at;          // or: this rank has the part at `at` of a tensor of shape `of`
 };
 using TensorParts = absl::flat_hash_map<std::string, TensorPart>;
 

@@ -83,7 +83,7 @@ function Model:train_spec(a)
   local graph = core.build_train {
     name = self.network.class_name, forward = forward_of(self), inputs = columns, parameters = trained,
     optimizer = optimizer, accumulate = a.accumulate_steps, clip = clip, loss_scale = scale ~= nil, amp = self.amp,
-    aggregate = parallel_context.aggregation(),
+    aggregate = parallel_context.aggregation(), shard = parallel_context.shard(),
   }
   return {
     name = a.name or self.network.class_name, graph = graph, dataset = a.train_dataset:open(), epochs = a.epoch,
@@ -137,7 +137,7 @@ function Model:eval_spec(dataset)
   end
   local graph = core.build_eval {
     name = self.network.class_name .. ".eval", forward = forward, inputs = columns_of(self, dataset, "eval"),
-    outputs = names, amp = self.amp,
+    outputs = names, amp = self.amp, shard = parallel_context.shard(),
   }
   return { graph = graph, dataset = dataset:open(), metrics = shown }
 end

@@ -141,15 +141,31 @@ M.fields = group.fields
 -- Modes in which a rank runs the recipe on its own batches.
 local local_view = { data_parallel = true, hybrid_parallel = true }
 
---- Whether the ranks train one network, each on its own batches.
+-- Modes in which the recipe is written for the global batch and the compiler cuts it.
+local global_view = { semi_auto_parallel = true }
+
+--- Whether the ranks train one network.
 ---@return boolean
 function M.together()
-  return core.options.ranks > 1 and local_view[settings.get(group, "parallel_mode")] or false
+  local mode = settings.get(group, "parallel_mode")
+  return core.options.ranks > 1 and (local_view[mode] or global_view[mode]) or false
+end
+
+-- In global view.
+local function cuts() return core.options.ranks > 1 and global_view[settings.get(group, "parallel_mode")] end
+
+--- How the traced step is cut over the ranks, for core.build_train; nil where each rank has its own.
+---@return table?
+function M.shard()
+  if not cuts() then return nil end
+  return { feeds = settings.get(group, "dataset_strategy") == "full_batch" and 1 or core.options.ranks }
 end
 
 -- Tells the datasets which rows of a global batch are this rank's.
 local function set_feed()
-  if M.together() then core.set_feed(core.options.ranks, core.options.rank) else core.set_feed(1, 0) end
+  local shard = M.shard()
+  local divided = M.together() and not (shard and shard.feeds == 1)
+  core.set_feed(divided and core.options.ranks or 1, divided and core.options.rank or 0)
 end
 
 --- Sets keys of the parallel context; before the network is compiled.
@@ -194,7 +210,7 @@ end
 
 --- Whether rank 0's parameters are everybody's before the first step.
 ---@return boolean
-function M.broadcasts() return M.together() and settings.get(group, "parameter_broadcast") end
+function M.broadcasts() return M.together() and not cuts() and settings.get(group, "parameter_broadcast") end
 
 -- comm_fusion.allreduce, or the older all_reduce_fusion_config, as core.build_train takes them.
 local function bucket_rule()
@@ -228,7 +244,7 @@ end
 --- How gradients are combined over the ranks, for core.build_train; nil where each rank's are its own.
 ---@return table?
 function M.aggregation()
-  if not M.together() then return nil end
+  if not M.together() or cuts() then return nil end
   local rule = bucket_rule()
   rule.ranks = ranks.members "world"
   rule.mean = settings.get(group, "gradients_mean")
@@ -237,16 +253,19 @@ function M.aggregation()
   return rule
 end
 
-local function only_local_view(mode) return local_view[mode] or mode == "stand_alone" end
-local function only_allreduce(fusion) return not fusion.allgather and not fusion.reducescatter end
+local function is_mode(mode) return local_view[mode] or global_view[mode] or mode == "stand_alone" end
+local function is_batch_strategy(v) return type(v) == "string" end
+local function not_cut() return not cuts() end
+local function only_allreduce(fusion) return not cuts() and not fusion.allgather and not fusion.reducescatter end
 
 -- Keys that act when there are several ranks, some with certain values only; the others are checked, kept, and refused
 -- at train.
 local built = {
-  device_num = true, global_rank = true, parallel_mode = only_local_view, gradients_mean = true,
-  gradient_fp32_sync = true, parameter_broadcast = true, all_reduce_fusion_config = true, comm_fusion = only_allreduce,
-  enable_parallel_optimizer = true, parallel_optimizer_config = true,
-  optimizer_weight_shard_size = true,
+  device_num = true, global_rank = true, parallel_mode = is_mode, gradients_mean = true,
+  gradient_fp32_sync = true, parameter_broadcast = true, all_reduce_fusion_config = not_cut,
+  comm_fusion = only_allreduce, enable_parallel_optimizer = not_cut, parallel_optimizer_config = not_cut,
+  dataset_strategy = is_batch_strategy, full_batch = true,
+  optimizer_weight_shard_size = not_cut,
 }
 
 local function is_built(key, v)
@@ -277,9 +296,13 @@ function M.not_runnable(world)
     notice(("parallel_mode = stand_alone: %d ranks train, each by itself; data_parallel lets them train together")
       :format(world))
   end
+  if cuts() and given.gradients_mean then
+    notice "gradients_mean has no effect in semi_auto_parallel: gradients are those of the global batch"
+  end
   for _, key in ipairs(errors.names(given)) do
     if given[key] ~= field_default(key) and not is_built(key, given[key]) then
-      lines[#lines + 1] = ("%s = %s is not built yet"):format(key, errors.show(given[key]))
+      lines[#lines + 1] = ("%s = %s is not built yet%s"):format(key, errors.show(given[key]),
+        cuts() and key ~= "parallel_mode" and " in semi_auto_parallel" or "")
     end
   end
   return lines

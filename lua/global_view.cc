@@ -1,0 +1,96 @@
+#include "lua/global_view.h"
+
+#include "absl/strings/str_cat.h"
+#include "core/runtime/compile.h"
+#include "core/sharding/partition.h"
+#include "lua/object.h"
+#include "lua/trainer_lua.h"
+
+namespace mslua {
+
+template <>
+struct KindName<std::unique_ptr<GlobalView>> {
+  static constexpr const char* value = "GlobalView";
+};
+
+namespace {
+
+const char kRegistryKey = 0;  // its address is the key
+
+}  // namespace
+
+GlobalView* GlobalView::Of(Session& session) {
+  lua_State* L = session.lua();
+  const StackGuard guard(L);
+  lua_pushlightuserdata(L, const_cast<char*>(&kRegistryKey));
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  const auto* view = ToObject<std::unique_ptr<GlobalView>>(L, -1);
+  return view == nullptr ? nullptr : view->get();
+}
+
+StatusOr<GlobalView*> GlobalView::Read(lua_State* L, Session& session, int index) {
+  const StackGuard guard(L);
+  lua_getfield(L, index, "shard");
+  if (lua_isnil(L, -1)) return nullptr;
+  const int at = lua_gettop(L);
+  RETURN_IF_ERROR(CheckFields(L, at, "shard", {"feeds"}));
+  ASSIGN_OR_RETURN(const int64_t feeds, FieldInt(L, at, "feeds", 1));
+  if (GlobalView* known = Of(session)) {
+    known->feeds_ = feeds;
+    return known;
+  }
+  ASSIGN_OR_RETURN(Mesh mesh, Mesh::Of(session.options().ranks));
+  NewKind<std::unique_ptr<GlobalView>>(L);
+  lua_pop(L, 1);
+  lua_pushlightuserdata(L, const_cast<char*>(&kRegistryKey));
+  PushObject<std::unique_ptr<GlobalView>>(L, std::unique_ptr<GlobalView>(new GlobalView(std::move(mesh), feeds)));
+  lua_rawset(L, LUA_REGISTRYINDEX);
+  return Of(session);
+}
+
+TensorType GlobalView::Whole(TensorType feed) const {
+  if (feed.rank() > 0) feed.shape[0] *= feeds_;
+  return feed;
+}
+
+StatusOr<Graph> GlobalView::Cut(Session& session, const Graph& graph, bool feeds) {
+  PropagateOptions options;
+  for (const auto& [key, part] : parts_) options.fixed.emplace(key, part.layout);
+  const Mesh& mesh = resharder_.mesh();
+  options.data_layout = [&mesh, feeds](const std::string&, const TensorType& type) -> StatusOr<Layout> {
+    return feeds ? BatchLayout(mesh, type) : Layout(static_cast<int>(type.rank()));
+  };
+  ASSIGN_OR_RETURN(const ShardPlan plan, Propagate(graph, resharder_, options));
+  RETURN_IF_ERROR(SaveGraph(Annotated(graph, plan, mesh), "strategy", OptionsOf(session)));
+  RETURN_IF_ERROR(Remember(session, graph, plan));
+  return Partition(graph, plan, resharder_, session.options().rank);
+}
+
+Status GlobalView::Remember(const Session& session, const Graph& graph, const ShardPlan& plan) {
+  const Mesh& mesh = resharder_.mesh();
+  const int64_t rank = session.options().rank;
+  for (int32_t i : graph.Inputs()) {
+    const Node& n = graph.nodes[i];
+    const std::string& kind = n.attrs.Str("kind");
+    if (kind != kParameter && kind != kState) continue;
+    Part part;
+    part.layout = plan.Output({i, 0});
+    part.whole = n.outputs[0];
+    part.local = {part.whole.dtype, part.layout.Local(mesh, part.whole.shape)};
+    part.begin = part.layout.Begin(mesh, part.whole.shape, rank);
+    AxisList copies;
+    for (int a = 0; a < mesh.axes(); ++a) {
+      if (part.layout.UseOf(a) == Layout::Use::kReplicated) copies.push_back(static_cast<int8_t>(a));
+    }
+    part.first = mesh.Index(rank, copies) == 0;
+    parts_.emplace(n.attrs.Str("name"), std::move(part));
+  }
+  return absl::OkStatus();
+}
+
+const GlobalView::Part* GlobalView::Find(const std::string& key) const {
+  const auto found = parts_.find(key);
+  return found == parts_.end() ? nullptr : &found->second;
+}
+
+}  // namespace mslua

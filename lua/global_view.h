@@ -1,0 +1,48 @@
+// Global view (semi_auto_parallel): the recipe is written for the global batch. A traced graph becomes this rank's part
+// of it, and parameters are made as this rank's parts.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "core/sharding/plan.h"
+#include "lua/session.h"
+
+namespace mslua {
+
+class GlobalView {
+ public:
+  // A parameter or state that the ranks have parts of.
+  struct Part {
+    Layout layout;
+    TensorType whole, local;
+    Shape begin;
+    bool first = false;  // of the ranks that have this part, this is the first
+  };
+
+  // The session's; null where each rank has a program of its own.
+  static GlobalView* Of(Session& session);
+  // Reads the field `shard` of the table at `index`: {feeds = of a global batch, 1: every rank reads all of it}. Null
+  // when there is none. Graphs of one session share their layouts of parameters.
+  static StatusOr<GlobalView*> Read(lua_State* L, Session& session, int index);
+
+  int64_t feeds() const { return feeds_; }
+  // A column of one feed as one of the global batch.
+  TensorType Whole(TensorType feed) const;
+  // This rank's program, and the parts of the parameters that it reads. `feeds`: columns arrive cut over the ranks,
+  // else every rank has them whole. With core.options.save_graphs the sharded graph is written before it is cut.
+  StatusOr<Graph> Cut(Session& session, const Graph& graph, bool feeds);
+  // Null for values that this view has not cut.
+  const Part* Find(const std::string& key) const;
+
+ private:
+  GlobalView(Mesh mesh, int64_t feeds) : resharder_(std::move(mesh)), feeds_(feeds) {}
+  Status Remember(const Session& session, const Graph& graph, const ShardPlan& plan);
+
+  Resharder resharder_;
+  int64_t feeds_;
+  absl::flat_hash_map<std::string, Part> parts_;
+};
+
+}  // namespace mslua
