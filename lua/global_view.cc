@@ -33,19 +33,23 @@ StatusOr<GlobalView*> GlobalView::Read(lua_State* L, Session& session, int index
   lua_getfield(L, index, "shard");
   if (lua_isnil(L, -1)) return nullptr;
   const int at = lua_gettop(L);
-  RETURN_IF_ERROR(CheckFields(L, at, "shard", {"feeds"}));
+  RETURN_IF_ERROR(CheckFields(L, at, "shard", {"feeds", "follow", "optimizer_bytes"}));
   ASSIGN_OR_RETURN(const int64_t feeds, FieldInt(L, at, "feeds", 1));
-  if (GlobalView* known = Of(session)) {
-    known->feeds_ = feeds;
-    return known;
+  ASSIGN_OR_RETURN(const bool follow, FieldBool(L, at, "follow", false));
+  ASSIGN_OR_RETURN(const int64_t optimizer_bytes, FieldInt(L, at, "optimizer_bytes", -1));
+  if (Of(session) == nullptr) {
+    ASSIGN_OR_RETURN(Mesh mesh, Mesh::Of(session.options().ranks));
+    NewKind<std::unique_ptr<GlobalView>>(L);
+    lua_pop(L, 1);
+    lua_pushlightuserdata(L, const_cast<char*>(&kRegistryKey));
+    PushObject<std::unique_ptr<GlobalView>>(L, std::unique_ptr<GlobalView>(new GlobalView(std::move(mesh))));
+    lua_rawset(L, LUA_REGISTRYINDEX);
   }
-  ASSIGN_OR_RETURN(Mesh mesh, Mesh::Of(session.options().ranks));
-  NewKind<std::unique_ptr<GlobalView>>(L);
-  lua_pop(L, 1);
-  lua_pushlightuserdata(L, const_cast<char*>(&kRegistryKey));
-  PushObject<std::unique_ptr<GlobalView>>(L, std::unique_ptr<GlobalView>(new GlobalView(std::move(mesh), feeds)));
-  lua_rawset(L, LUA_REGISTRYINDEX);
-  return Of(session);
+  GlobalView* const view = Of(session);
+  view->feeds_ = feeds;
+  view->follow_ = follow;
+  view->optimizer_bytes_ = optimizer_bytes;
+  return view;
 }
 
 TensorType GlobalView::Whole(TensorType feed) const {
@@ -53,8 +57,11 @@ TensorType GlobalView::Whole(TensorType feed) const {
   return feed;
 }
 
-StatusOr<Graph> GlobalView::Cut(Session& session, const Graph& graph, bool feeds) {
+StatusOr<Graph> GlobalView::Cut(Session& session, const Graph& graph, bool feeds,
+                                const absl::flat_hash_set<std::string>& except) {
   PropagateOptions options;
+  options.follow = follow_;
+  if (optimizer_bytes_ >= 0) options.optimizer_shards = PropagateOptions::OptimizerShards{optimizer_bytes_, except};
   for (const auto& [key, part] : parts_) options.fixed.emplace(key, part.layout);
   const Mesh& mesh = resharder_.mesh();
   options.data_layout = [&mesh, feeds](const std::string&, const TensorType& type) -> StatusOr<Layout> {

@@ -23,25 +23,30 @@ class GlobalView {
 
   // The session's; null where each rank has a program of its own.
   static GlobalView* Of(Session& session);
-  // Reads the field `shard` of the table at `index`: {feeds = of a global batch, 1: every rank reads all of it}. Null
-  // when there is none. Graphs of one session share their layouts of parameters.
+  // Reads the field `shard` of the table at `index`: {feeds = of a global batch, 1: every rank reads all of it; follow
+  // = operators without a strategy follow their inputs; optimizer_bytes = state of parameters from that size on is cut
+  // over all ranks}. Null when there is none. Graphs of one session share their layouts of parameters.
   static StatusOr<GlobalView*> Read(lua_State* L, Session& session, int index);
 
   int64_t feeds() const { return feeds_; }
   // A column of one feed as one of the global batch.
   TensorType Whole(TensorType feed) const;
   // This rank's program, and the parts of the parameters that it reads. `feeds`: columns arrive cut over the ranks,
-  // else every rank has them whole. With core.options.save_graphs the sharded graph is written before it is cut.
-  StatusOr<Graph> Cut(Session& session, const Graph& graph, bool feeds);
+  // else every rank has them whole; `except`: parameters whose state is not cut further. With core.options.save_graphs
+  // the sharded graph is written before it is cut.
+  StatusOr<Graph> Cut(Session& session, const Graph& graph, bool feeds,
+                      const absl::flat_hash_set<std::string>& except = {});
   // Null for values that this view has not cut.
   const Part* Find(const std::string& key) const;
 
  private:
-  GlobalView(Mesh mesh, int64_t feeds) : resharder_(std::move(mesh)), feeds_(feeds) {}
+  explicit GlobalView(Mesh mesh) : resharder_(std::move(mesh)) {}
   Status Remember(const Session& session, const Graph& graph, const ShardPlan& plan);
 
   Resharder resharder_;
-  int64_t feeds_;
+  int64_t feeds_ = 1;
+  bool follow_ = false;
+  int64_t optimizer_bytes_ = -1;  // below 0: state lies as its parameter
   absl::flat_hash_map<std::string, Part> parts_;
 };
 

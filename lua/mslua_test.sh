@@ -129,6 +129,10 @@ run ckpt ls
 expect "ckpt ls" 0 "step 8"
 run ckpt show "$(ls -d runs/*/ckpt | head -1)"
 expect "ckpt show" 0 "moments."
+run ckpt merge "$(ls -d runs/*/ckpt | head -1)" whole.safetensors
+expect "ckpt merge" 0 ""
+run ckpt show whole.safetensors
+expect "ckpt show of the merged file" 0 "moments."
 run graph recipe.lua --pass fuse
 expect "graph of a recipe" 0 "fused("
 run train recipe.lua optimzer=3

@@ -128,6 +128,11 @@ int RunCheckpoint(const cli::CommandLine& command) {
     return Report(ListOne(*folder + "/ckpt", json));
   }
   if (words[0] == "show") return Report(ShowCheckpoint(words[1], json), 0);
+  if (words[0] == "merge") {
+    // Whatever ranks wrote it in whatever parts: one file of whole tensors.
+    const Status merged = checkpoint::MergeCheckpoint(words[1], words[2]);
+    return Report(merged, merged.ok() ? 0 : kExitStorage);
+  }
   const Status verified = checkpoint::VerifyCheckpoint(words[1]);
   if (verified.ok()) std::printf("%s: ok\n", words[1].c_str());
   return Report(verified, verified.ok() ? 0 : kExitStorage);

@@ -282,10 +282,14 @@ StatusOr<Value> StateInput(Session& session, const OptimizerShards& shards, cons
 
 // This rank's part of the traced graph, as a Graph.
 StatusOr<int> PushCut(lua_State* L, Session& session, Trace& trace, GlobalView& view, bool feeds) {
+  absl::flat_hash_set<std::string> except;
+  for (const ParameterHandle& p : trace.used()) {
+    if (!p->parallel_optimizer) except.insert(p->key);
+  }
   RETURN_IF_ERROR(trace.Check());
   auto traced = std::make_shared<TracedGraph>();
   ASSIGN_OR_RETURN(const Graph whole, trace.g().Finish());
-  ASSIGN_OR_RETURN(traced->graph, view.Cut(session, whole, feeds));
+  ASSIGN_OR_RETURN(traced->graph, view.Cut(session, whole, feeds, except));
   traced->parameters = trace.used();
   PushObject<std::shared_ptr<TracedGraph>>(L, std::move(traced));
   return 1;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/numbers.h"
 #include "core/graph/evaluate.h"
+#include "core/runtime/testing/run_ranks.h"
 #include "core/sharding/testing/lockstep.h"
 #include "core/sharding/testing/models.h"
 #include "gtest/gtest.h"
@@ -20,6 +21,8 @@ using testing::Net;
 PropagateOptions RandomStrategies(Graph* graph, const Mesh& mesh, std::mt19937_64& random) {
   PropagateOptions options;
   options.chosen.resize(graph->nodes.size());
+  options.follow = random() % 2 == 0;
+  if (random() % 3 == 0) options.optimizer_shards.emplace();
   for (size_t i = 0; i < graph->nodes.size(); ++i) {
     Node& n = graph->nodes[i];
     if (n.inputs.empty() || n.attrs.Has("_origin") || random() % 2 == 0) continue;
@@ -147,6 +150,47 @@ TEST(Partition, Law) {
     ASSERT_TRUE(absl::SimpleAtoi(many, &seeds));
   }
   for (uint64_t seed = 0; seed < seeds; ++seed) CheckLaw(seed, 3);
+}
+
+// The same in f32 through the compiled kernels, ranks as threads: what a rank's program computes is within f32's
+// rounding of the whole's.
+TEST(Partition, LawThroughFastKernels) {
+  for (uint64_t seed = 0; seed < 9; ++seed) {
+    Graph graph = testing::RandomStep(static_cast<Net>(seed % 3), seed, /*f32=*/true);
+    ASSERT_FALSE(graph.nodes.empty()) << graph.name;
+    const int64_t ranks = 2 + static_cast<int64_t>(seed / 3 % 3);
+    std::mt19937_64 random(seed);
+    Resharder resharder(*Mesh::Of(ranks));
+    const Mesh& mesh = resharder.mesh();
+    const auto plan = Propagate(graph, resharder, RandomStrategies(&graph, mesh, random));
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    const std::vector<std::string> inputs = testing::RandomInputs(graph, seed);
+    const auto whole = testing::RunRanks({{graph, inputs}});
+    ASSERT_TRUE(whole.ok()) << whole.status();
+    std::vector<testing::RankProgram> programs;
+    const std::vector<int32_t> ids = graph.Inputs();
+    for (int64_t r = 0; r < ranks; ++r) {
+      auto program = Partition(graph, *plan, resharder, r);
+      ASSERT_TRUE(program.ok()) << program.status();
+      programs.push_back({*std::move(program), {}});
+      for (size_t k = 0; k < ids.size(); ++k)
+        programs.back().inputs.push_back(
+            Slice(mesh, plan->Output({ids[k], 0}), graph.nodes[ids[k]].outputs[0], r, inputs[k]));
+    }
+    const auto parts = testing::RunRanks(programs);
+    ASSERT_TRUE(parts.ok()) << parts.status();
+    for (size_t o = 0; o < graph.outputs.size(); ++o) {
+      const TensorType& type = graph.TypeOf(graph.outputs[o].value);
+      const std::string& updates = graph.outputs[o].updates;
+      const Layout layout =
+          updates.empty() ? Layout(static_cast<int>(type.rank())) : plan->Output({graph.FindInput(updates), 0});
+      for (int64_t r = 0; r < ranks; ++r) {
+        const std::string expected = Slice(mesh, layout, type, r, (*whole)[0][o]);
+        EXPECT_LE(Distance(type.dtype, (*parts)[static_cast<size_t>(r)][o], expected), 1e-4)
+            << "seed " << seed << ": output '" << graph.outputs[o].name << "' of rank " << r;
+      }
+    }
+  }
 }
 
 }  // namespace

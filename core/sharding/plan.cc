@@ -35,6 +35,7 @@ class Propagation {
     for (int32_t i = Size() - 1; i >= 0; --i) {
       if (!backward_[i] && !decided_[i]) RETURN_IF_ERROR(FollowConsumers(i));
     }
+    RETURN_IF_ERROR(ShardOptimizer());
     for (int32_t i = 0; i < Size(); ++i) {
       if (!backward_[i]) continue;
       if (graph_.nodes[i].attrs.Has("_origin"))
@@ -80,6 +81,8 @@ class Propagation {
     if (static_cast<size_t>(i) < options_.chosen.size() && options_.chosen[i]) {
       RETURN_IF_ERROR(Annotate(CheckSharding(mesh_, plan_.rules[i], *options_.chosen[i]), NameOf(n)));
       Decide(i, *options_.chosen[i]);
+    } else if (options_.follow && data_[i]) {
+      return Cheapest(i);
     } else if (batch >= 0) {
       Sharding s(plan_.rules[i]);
       for (int a = 0; a < mesh_.axes(); ++a) {
@@ -160,6 +163,73 @@ class Propagation {
     Decide(i, std::move(chosen));
     pinned_[i] = i;
     return absl::OkStatus();
+  }
+
+  // Of all shardings the one whose inputs come cheapest and whose parts are smallest. Among equals the one that cuts
+  // its first input as the node that made it has its own first input.
+  Status Cheapest(int32_t i) {
+    const Node& n = At(i);
+    const Value first = n.inputs[0];
+    absl::optional<Layout> before;
+    if (!At(first.node).inputs.empty()) before = plan_.Input(first.node, 0);
+    double best = std::numeric_limits<double>::infinity();
+    Sharding chosen;
+    for (Sharding& s : Candidates(mesh_, plan_.rules[i])) {
+      ASSIGN_OR_RETURN(double seconds, InputCost(i, s));
+      seconds += resharder_.links().copy_beta * static_cast<double>(LocalBytes(i, s));
+      const bool same = before && InputLayout(plan_.rules[i], s, 0) == *before;
+      if (seconds > best * (1 + 1e-9) || (seconds > best * (1 - 1e-9) && !same)) continue;
+      best = std::min(best, seconds);
+      chosen = std::move(s);
+    }
+    Decide(i, std::move(chosen));
+    return absl::OkStatus();
+  }
+
+  // Of a node's inputs and outputs, on one rank.
+  int64_t LocalBytes(int32_t i, const Sharding& s) const {
+    const Node& n = At(i);
+    const auto bytes = [&](const TensorType& type, const Layout& layout) {
+      return NumElements(layout.Local(mesh_, type.shape)) * SizeOf(type.dtype);
+    };
+    int64_t sum = 0;
+    for (size_t k = 0; k < n.inputs.size(); ++k)
+      sum += bytes(graph_.TypeOf(n.inputs[k]), InputLayout(plan_.rules[i], s, k));
+    for (size_t o = 0; o < n.outputs.size(); ++o) sum += bytes(n.outputs[o], OutputLayout(plan_.rules[i], s, o));
+    return sum;
+  }
+
+  // Settles the layouts of optimizer state and of updates, where they are finer than their parameters'.
+  Status ShardOptimizer() {
+    if (!options_.optimizer_shards) return absl::OkStatus();
+    absl::flat_hash_map<std::string, int32_t> parameters;
+    for (int32_t i : graph_.Inputs()) {
+      const Node& n = At(i);
+      if (IsInput(n, kParameter) && decided_[i] && n.outputs[0].bytes() >= options_.optimizer_shards->bytes &&
+          !options_.optimizer_shards->except.contains(n.attrs.Str("name")))
+        parameters.emplace(n.attrs.Str("name"), i);
+    }
+    for (int32_t i : graph_.Inputs()) {
+      const std::string& name = At(i).attrs.Str("name");
+      const size_t dot = name.find('.');
+      if (!IsInput(At(i), kState) || decided_[i] || dot == name.npos) continue;
+      const auto found = parameters.find(name.substr(dot + 1));
+      if (found == parameters.end() || At(found->second).outputs[0] != At(i).outputs[0]) continue;
+      const Layout fine = Finer(plan_.Output({found->second, 0}), At(i).outputs[0].shape);
+      RETURN_IF_ERROR(SetLayout(i, fine));
+      updates_.emplace(found->second, fine);
+    }
+    return absl::OkStatus();
+  }
+
+  // The layout with the axes that replicate added to the first dimensions that they divide.
+  Layout Finer(Layout layout, const Shape& shape) const {
+    for (int a = 0; a < mesh_.axes(); ++a) {
+      for (int d = 0; d < layout.rank() && layout.UseOf(a) == Layout::Use::kReplicated; ++d) {
+        if (shape[d] % (mesh_.Size(layout.Dim(d)) * mesh_.size(a)) == 0) layout.Append(d, a);
+      }
+    }
+    return layout;
   }
 
   // What the inputs' way to a node of that sharding costs. A parameter that has no layout yet costs as its pinned
@@ -277,8 +347,11 @@ class Propagation {
     if (!known && !data_[i]) return;
     std::sort(order.begin(), order.end());
     Sharding s(plan_.rules[i]);
-    for (const auto& [unused, k] : order)
-      Adopt(i, plan_.rules[i].rule.inputs[k], plan_.Output(n.inputs[k]).WithoutPartial(), &s);
+    for (const auto& [unused, k] : order) {
+      const auto finer = updates_.find(n.inputs[k].node);
+      Adopt(i, plan_.rules[i].rule.inputs[k],
+            finer != updates_.end() ? finer->second : plan_.Output(n.inputs[k]).WithoutPartial(), &s);
+    }
     Decide(i, std::move(s));
   }
 
@@ -309,6 +382,7 @@ class Propagation {
   const PropagateOptions& options_;
   ShardPlan plan_;
   std::vector<bool> decided_, backward_, data_;
+  absl::flat_hash_map<int32_t, Layout> updates_;  // of a parameter: the layout that its update is made in
   std::vector<int32_t> pinned_;          // the node whose user's strategy this node's sharding comes from, or -1
   std::vector<std::vector<int>> batch_;  // by node and output: the dimension of the batch, or -1
   std::vector<std::vector<std::pair<int32_t, size_t>>> readers_;

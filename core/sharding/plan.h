@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/types/optional.h"
 #include "core/sharding/reshard.h"
 #include "core/sharding/strategy.h"
@@ -25,6 +26,17 @@ struct PropagateOptions {
   std::function<StatusOr<Layout>(const std::string& name, const TensorType& type)> data_layout;
   // Layouts of inputs that are settled: parameters and state that another graph has laid out.
   absl::flat_hash_map<std::string, Layout> fixed;
+  // Cuts the optimizer's state of parameters of at least `bytes` bytes, and their updates, also over the axes along
+  // which the parameter is replicated (enable_parallel_optimizer); state is an input "<name>.<parameter>" of the
+  // parameter's type. `except`: parameters that are left out.
+  struct OptimizerShards {
+    int64_t bytes = 0;
+    absl::flat_hash_set<std::string> except;
+  };
+  absl::optional<OptimizerShards> optimizer_shards;
+  // Forward nodes without a strategy follow their inputs: of all ways to cut them the one that costs least, in bringing
+  // the inputs and in passing over memory (search_mode sharding_propagation). Off: they are cut along the batch.
+  bool follow = false;
   // Shardings that a search has chosen, by node; absent or empty: none. Users' strategies win.
   std::vector<absl::optional<Sharding>> chosen;
 };
@@ -32,7 +44,7 @@ struct PropagateOptions {
 // Gives every node a sharding:
 //  - of a user's strategy (attribute _in_strategy), with the mesh axes that suit its neighbours best;
 //  - as chosen by a search;
-//  - forward nodes without either: cut along the batch, if they have one, else as their inputs lie;
+//  - forward nodes without either: cut along the batch, if they have one, else as their inputs lie (or `follow`);
 //  - nodes that depend on parameters or constants alone, and parameters: as their consumer wants them;
 //  - backward nodes (attribute _origin, from Gradients): as the forward node they come from;
 //  - the rest (updates): as the parameters and state they read.

@@ -142,7 +142,7 @@ M.fields = group.fields
 local local_view = { data_parallel = true, hybrid_parallel = true }
 
 -- Modes in which the recipe is written for the global batch and the compiler cuts it.
-local global_view = { semi_auto_parallel = true }
+local global_view = { semi_auto_parallel = true, auto_parallel = true }
 
 --- Whether the ranks train one network.
 ---@return boolean
@@ -158,7 +158,12 @@ local function cuts() return core.options.ranks > 1 and global_view[settings.get
 ---@return table?
 function M.shard()
   if not cuts() then return nil end
-  return { feeds = settings.get(group, "dataset_strategy") == "full_batch" and 1 or core.options.ranks }
+  return {
+    feeds = settings.get(group, "dataset_strategy") == "full_batch" and 1 or core.options.ranks,
+    follow = settings.get(group, "parallel_mode") == "auto_parallel",
+    optimizer_bytes = settings.get(group, "enable_parallel_optimizer")
+      and ((settings.get(group, "parallel_optimizer_config") or {}).parallel_optimizer_threshold or 64) * 2 ^ 10 or nil,
+  }
 end
 
 -- Tells the datasets which rows of a global batch are this rank's.
@@ -253,7 +258,7 @@ function M.aggregation()
   return rule
 end
 
-local function is_mode(mode) return local_view[mode] or global_view[mode] or mode == "stand_alone" end
+local function is_search(mode) return mode == "sharding_propagation" end
 local function is_batch_strategy(v) return type(v) == "string" end
 local function not_cut() return not cuts() end
 local function only_allreduce(fusion) return not cuts() and not fusion.allgather and not fusion.reducescatter end
@@ -261,9 +266,9 @@ local function only_allreduce(fusion) return not cuts() and not fusion.allgather
 -- Keys that act when there are several ranks, some with certain values only; the others are checked, kept, and refused
 -- at train.
 local built = {
-  device_num = true, global_rank = true, parallel_mode = is_mode, gradients_mean = true,
+  device_num = true, global_rank = true, parallel_mode = true, search_mode = is_search, gradients_mean = true,
   gradient_fp32_sync = true, parameter_broadcast = true, all_reduce_fusion_config = not_cut,
-  comm_fusion = only_allreduce, enable_parallel_optimizer = not_cut, parallel_optimizer_config = not_cut,
+  comm_fusion = only_allreduce, enable_parallel_optimizer = true, parallel_optimizer_config = true,
   dataset_strategy = is_batch_strategy, full_batch = true,
   optimizer_weight_shard_size = not_cut,
 }
@@ -297,12 +302,15 @@ function M.not_runnable(world)
       :format(world))
   end
   if cuts() and given.gradients_mean then
-    notice "gradients_mean has no effect in semi_auto_parallel: gradients are those of the global batch"
+    notice(("gradients_mean has no effect in %s: gradients are those of the global batch"):format(mode))
+  end
+  if mode == "auto_parallel" and not given.search_mode then
+    lines[#lines + 1] = 'search_mode = "dynamic_programming" is not built yet: "sharding_propagation" is'
   end
   for _, key in ipairs(errors.names(given)) do
     if given[key] ~= field_default(key) and not is_built(key, given[key]) then
       lines[#lines + 1] = ("%s = %s is not built yet%s"):format(key, errors.show(given[key]),
-        cuts() and key ~= "parallel_mode" and " in semi_auto_parallel" or "")
+        cuts() and key ~= "search_mode" and " in " .. mode or "")
     end
   end
   return lines
