@@ -281,7 +281,9 @@ StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arguments
   }
   if (name == "--version") name = "version";
   ASSIGN_OR_RETURN(const VerbDef* verb, KnownVerb(name));
-  return ParseVerb(*verb, {arguments.begin() + 1, arguments.end()});
+  ASSIGN_OR_RETURN(CommandLine command, ParseVerb(*verb, {arguments.begin() + 1, arguments.end()}));
+  command.words = arguments;
+  return command;
 }
 
 StatusOr<CommandLine> ParseVerb(const VerbDef& verb, const std::vector<std::string>& arguments) {

@@ -28,6 +28,7 @@ struct CommandLine {
   std::vector<std::pair<std::string, std::string>> overrides;  // key and unparsed value, in order
   std::map<std::string, std::vector<FlagValue>> flags;         // by name; given ones and defaults, never empty
   std::map<std::string, bool> given;                           // the flags that were given
+  std::vector<std::string> words;                              // all of it as it came, the verb first
 
   bool Given(const std::string& flag) const { return given.count(flag) > 0; }
   // The value of a flag, its default when not given; false, 0 or "" when it has none. The flag has to be in the

@@ -46,7 +46,15 @@ FlagDef IntOrEnum(std::string name, std::string value, std::string help) {
 }
 
 FlagDef Json() { return Bool("json", "print JSON, one object a line"); }
-FlagDef Ranks() { return Int("n", "N", 1, "start N ranks on this machine and watch them").Default("1").NotBuilt(); }
+FlagDef Ranks() { return Int("n", "N", 1, "start N ranks on this machine and watch them").Default("1"); }
+FlagDef Backend() {
+  return Enum("backend", "native|mpi", "how ranks are connected (default: mpi under mpirun, else native)");
+}
+FlagDef Interface() { return String("iface", "NAME|SUBNET", "network interface where other ranks reach this one"); }
+FlagDef HangTimeout() {
+  return Float("hang-timeout", "S", 1, "seconds that ranks wait for one that makes no progress").Default("600");
+}
+FlagDef LogRanks() { return String("log-ranks", "all|0,2", "ranks that print their loss").Default("0"); }
 FlagDef Device() { return Enum("device", "cpu|cuda", "where to compute").Default("cpu"); }
 FlagDef Preset() { return String("preset", "P", "take the recipe's parameters of preset P"); }
 FlagDef Seed() { return Int("seed", "S", 0, "seed of weights, shuffling and dropout, instead of the recipe's"); }
@@ -66,23 +74,25 @@ std::vector<VerbDef> MakeVerbs() {
         String("out", "DIR", "run folder: logs, metrics, checkpoints (default runs/<id>)"),
         String("resume", "last|best|PATH", "go on from a checkpoint").Bare("last"),
         IntOrEnum("log-every", "N|epoch", "print the loss every N steps or once an epoch").Default("1"),
-        String("log-ranks", "all|0,2", "ranks that print their loss").Default("0").NotBuilt(),
+        LogRanks(), Backend(), Interface(),
         Int("max-steps", "N", 1, "stop after N steps"),
         Int("fast-dev-run", "N", 1, "N steps of training and of eval, nothing saved").Bare("1"),
         Int("overfit", "N", 1, "train on the first N batches only"),
         String("profile", "S:N", "profile N steps from step S").NotBuilt(),
         Enum("on-error", "stop|repl", "what a Lua error does").Default("stop").NotBuilt(),
-        Float("hang-timeout", "S", 0, "seconds without a step before a rank counts as hung").Default("600").NotBuilt(),
+        HangTimeout(),
         Bool("no-attach", "open no endpoint for attach").NotBuilt()},
-       {"mslua train recipes/quickstart.lua", "mslua train recipes/lenet_mnist.lua data_path=/data/mnist epochs=2",
+       {"mslua train recipes/quickstart.lua -n 2", "mslua train recipes/lenet_mnist.lua data_path=/data/mnist epochs=2",
         "mslua train recipes/resnet18_cifar10.lua --out runs/a --resume train.epochs=20"}},
       {"eval", "RECIPE [key=value ...] [flags]", "metrics of a recipe on its eval_dataset", 1, 1, true,
        {Checkpoint(), Device(), Preset(), Json()},
        {"mslua eval recipes/lenet_mnist.lua", "mslua eval recipes/lenet_mnist.lua --ckpt last data_path=/data/mnist",
         "mslua eval recipes/resnet18_cifar10.lua --ckpt runs/a/ckpt --json"}},
       {"run", "SCRIPT [argument ...] [flags]", "run an imperative Lua script", 1, kUnlimited, true,
-       {Ranks(), Device(), Preset(), Seed(), Int("max-steps", "N", 1, "stop each training after N steps")},
-       {"mslua run script.lua", "mslua run script.lua lr=0.1", "mslua run script.lua -- -5 input.txt"}},
+       {Ranks(), Device(), Preset(), Seed(), Int("max-steps", "N", 1, "stop each training after N steps"), LogRanks(),
+        Interface(), HangTimeout()},
+       {"mslua run script.lua lr=0.1", "mslua run recipes/examples/all_gather.lua -n 4",
+        "mslua run script.lua -- -5 input.txt"}},
       {"repl", "[RECIPE] [key=value ...] [flags]", "interactive Lua, eager tensors, a recipe's parts in scope", 0, 1,
        true, {Device(), Preset(), Seed()},
        {"mslua repl", "mslua repl recipes/quickstart.lua", "echo 'ms.ones{2,2} * 3' | mslua repl"}},
@@ -103,7 +113,7 @@ std::vector<VerbDef> MakeVerbs() {
         {"copy", "RECIPE PATH", 2, 2},
         {"check", "RECIPE [key=value ...]", 1, 1}}},
       {"verify", "RECIPE [key=value ...] [flags]", "train a recipe and check its expect", 1, 1, true,
-       {Device(), Preset(), Json()},
+       {Ranks(), Device(), Preset(), Backend(), Interface(), Json()},
        {"mslua verify recipes/quickstart.lua", "mslua verify recipes/lenet_mnist.lua --preset smoke",
         "mslua verify recipes/quickstart.lua --json"}},
       {"ckpt", "ACTION PATH [argument ...] [flags]", "checkpoints: list, show, verify, merge", 0, 0, false, {Json()},
@@ -128,6 +138,12 @@ std::vector<VerbDef> MakeVerbs() {
         Preset(), Json()},
        {"mslua plan recipes/quickstart.lua -n 8", "mslua plan recipes/lenet_mnist.lua -n 4 data_path=/data/mnist",
         "mslua plan recipes/char_gpt.lua -n 64 --json"}},
+      {"sched", "[flags]", "the scheduler of a cluster without MPI: gathers the workers and watches them", 0, 0, false,
+       {String("host", "H", "address to listen on (default MS_SCHED_HOST, else 127.0.0.1)"),
+        Int("port", "P", 0, "port; 0 takes a free one (default MS_SCHED_PORT, else 0)"),
+        Int("workers", "N", 1, "how many workers to wait for (default MS_WORKER_NUM)")},
+       {"mslua sched --workers 8", "mslua sched --workers 8 --port 8118",
+        "MS_WORKER_NUM=8 MS_SCHED_PORT=8118 mslua sched"}},
       NotBuilt({"ps", "[flags]", "running jobs", 0, 0, false, {Json()},
                 {"mslua ps", "mslua ps --json", "mslua ps --json | head -1"}}),
       NotBuilt({"attach", "[RUN] [flags]", "look into a running job: its folder, id, or last", 0, 1, false,
@@ -152,12 +168,6 @@ std::vector<VerbDef> MakeVerbs() {
                 {"mslua plot last", "mslua plot runs/a runs/b", "mslua plot last --keys loss,lr --svg loss.svg"}}),
       NotBuilt({"top", "[RUN]", "a running job's ranks, refreshed", 0, 1, false, {},
                 {"mslua top", "mslua top last", "mslua top runs/a"}}),
-      NotBuilt({"sched", "[flags]", "the scheduler of a cluster without MPI", 0, 0, false,
-                {String("host", "H", "address to listen on").Default("127.0.0.1"),
-                 Int("port", "P", 0, "port; 0 takes a free one").Default("0"),
-                 Int("workers", "N", 1, "how many workers to wait for").Default("1")},
-                {"mslua sched --workers 8", "mslua sched --workers 8 --port 8118",
-                 "MS_ROLE=MS_SCHED MS_WORKER_NUM=8 mslua sched"}}),
       NotBuilt({"certs", "ACTION DIR [flags]", "test certificates", 0, 0, false,
                 {Int("days", "N", 1, "how long they hold").Default("30")},
                 {"mslua certs init certs", "mslua certs init certs --days 7", "mslua certs show certs"},

@@ -37,4 +37,12 @@ StatusOr<void*> Groups::Shared(int64_t bytes) {
   return most == 0 ? nullptr : shared_;
 }
 
+Status Groups::Health() {
+  RETURN_IF_ERROR(world_->Progress());
+  for (auto& part : parts_) {
+    if (part.second != nullptr) RETURN_IF_ERROR(part.second->Progress());
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace mslua

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -30,6 +31,13 @@ class Groups {
   // call may give the same. Called by all ranks of the world; null for 0 bytes on every rank.
   StatusOr<void*> Shared(int64_t bytes);
 
+  // OK, or the error that has ended a group.
+  Status Health();
+
+  // The line of a script that runs now ("train.lua:88"), for calls that have none of their own.
+  const std::string& caller() const { return caller_; }
+  void set_caller(std::string caller) { caller_ = std::move(caller); }
+
   // How long a call of a program waits without any rank's progress: others may compile or write a checkpoint meanwhile.
   absl::Duration timeout() const { return timeout_; }
   void set_timeout(absl::Duration timeout) { timeout_ = timeout; }
@@ -39,6 +47,7 @@ class Groups {
   std::map<std::vector<int>, std::unique_ptr<Communicator>> parts_;  // after world_: they go first
   void* shared_ = nullptr;
   int64_t shared_bytes_ = 0;
+  std::string caller_;
   absl::Duration timeout_ = absl::Minutes(5);
 };
 

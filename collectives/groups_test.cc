@@ -61,5 +61,19 @@ TEST(Groups, RefusesStrangers) {
   });
 }
 
+TEST(Groups, HealthIsThatOfEveryGroup) {
+  OnRanks(2, [](Groups& groups) {
+    EXPECT_TRUE(groups.Health().ok());
+    const auto pair = groups.Get({1, 0}, "");
+    ASSERT_TRUE(pair.ok()) << pair.status();
+    // The two ranks differ, so both see the group end.
+    float x = 1, y[2];
+    const Call call = groups.rank() == 0 ? Call::AllReduce(ReduceOp::kSum, DType::kF32, &x, &x, 1)
+                                         : Call::AllGather(DType::kF32, &x, y, 1);
+    EXPECT_EQ((*pair)->Run(call).code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(groups.Health().code(), absl::StatusCode::kFailedPrecondition);
+  });
+}
+
 }  // namespace
 }  // namespace mslua

@@ -1,5 +1,7 @@
 #include "collectives/identity.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <optional>
 
@@ -12,6 +14,11 @@ namespace {
 
 constexpr int kDefaultPort = 6667;
 constexpr int kMaxWorld = 65536;
+
+bool IsAddress(const std::string& text) {
+  unsigned char bytes[16];
+  return inet_pton(AF_INET, text.c_str(), bytes) == 1 || inet_pton(AF_INET6, text.c_str(), bytes) == 1;
+}
 
 // Reads variables and remembers the first that is wrong.
 class Reader {
@@ -114,7 +121,12 @@ Status FromTable(Reader& env, const std::function<StatusOr<std::string>(const st
     ++id->local_size;
     if (r < id->rank) ++id->local_rank;
   }
-  id->meeting = {table->ranks[0].device_ip, static_cast<uint16_t>(env.Number("MS_SCHED_PORT", 1, 65535, kDefaultPort))};
+  // Ranks of one server meet there; others where rank 0 is, by its server's address (its device's, where that is a name
+  // of the table's own: a device's network need not be one of the host's).
+  const RankTable::Device& first = table->ranks[0];
+  const std::string server = IsAddress(first.server_id) ? first.server_id : first.device_ip;
+  id->meeting = {id->local_size == id->size ? "127.0.0.1" : server,
+                 static_cast<uint16_t>(env.Number("MS_SCHED_PORT", 1, 65535, kDefaultPort))};
   return absl::OkStatus();
 }
 
@@ -167,16 +179,16 @@ StatusOr<Identity> WhoAmI(const Environment& environment,
                           const std::function<StatusOr<std::string>(const std::string&)>& read_file) {
   Reader env(environment);
   Identity id;
-  if (env.Has("MSLUA_RANK")) {
+  if (env.Has(kLauncherRank)) {
     id.source = Identity::Source::kLauncher;
-    RankAndSize(env, "MSLUA_RANK", "MSLUA_SIZE", &id);
+    RankAndSize(env, kLauncherRank, kLauncherSize, &id);
     id.local_rank = id.rank;
     id.local_size = id.size;
-    const auto meeting = ParseEndpoint(env.NeedText("MSLUA_MEETING", "the launcher's address"));
+    const auto meeting = ParseEndpoint(env.NeedText(kLauncherMeeting, "the launcher's address"));
     if (meeting.ok()) {
       id.meeting = *meeting;
     } else {
-      env.Fail("MSLUA_MEETING", "HOST:PORT");
+      env.Fail(kLauncherMeeting, "HOST:PORT");
     }
   } else if (env.Has("MS_ROLE")) {
     Cluster(env, &id);
@@ -206,9 +218,9 @@ StatusOr<Identity> WhoAmI(const Environment& environment,
 }
 
 Environment LaunchVariables(const Environment& environment) {
-  static constexpr const char* kNames[] = {"MSLUA_RANK",
-                                           "MSLUA_SIZE",
-                                           "MSLUA_MEETING",
+  static constexpr const char* kNames[] = {kLauncherRank,
+                                           kLauncherSize,
+                                           kLauncherMeeting,
                                            "RANK_TABLE_FILE",
                                            "RANK_ID",
                                            "RANK_SIZE",

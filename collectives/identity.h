@@ -17,6 +17,12 @@ namespace mslua {
 
 using Environment = std::map<std::string, std::string>;
 
+// What the local launcher tells its ranks: rank, ranks, HOST:PORT of its scheduler, its process.
+inline constexpr char kLauncherRank[] = "MSLUA_RANK";
+inline constexpr char kLauncherSize[] = "MSLUA_SIZE";
+inline constexpr char kLauncherMeeting[] = "MSLUA_MEETING";
+inline constexpr char kLauncherPid[] = "MSLUA_LAUNCHER";
+
 struct Identity {
   enum class Source { kLauncher, kCluster, kRankTable, kMpi, kSlurm, kTorchrun, kSingle };
   Source source = Source::kSingle;

@@ -76,7 +76,7 @@ TEST(WhoAmI, EachStart) {
   EXPECT_EQ(id.local_rank, 1);
   EXPECT_EQ(id.local_size, 2);
   EXPECT_EQ(id.device_id, 1);
-  EXPECT_EQ(ToString(id.meeting), "10.1.0.1:6667");
+  EXPECT_EQ(ToString(id.meeting), "10.0.0.1:6667");
   id = *Who(GoodStarts().at("mpi"));
   EXPECT_EQ(id.source, Source::kMpi);
   EXPECT_EQ(id.rank, 2);

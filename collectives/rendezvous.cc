@@ -9,6 +9,7 @@
 #include <chrono>
 #include <random>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -22,7 +23,8 @@ using Type = ControlMessage::Type;
 constexpr absl::Duration kSendLimit = absl::Seconds(1);
 constexpr absl::Duration kHeartbeat = absl::Milliseconds(500);
 constexpr absl::Duration kTick = absl::Milliseconds(100);
-constexpr int kMaxPending = 64;  // connections that have not introduced themselves
+constexpr absl::Duration kSilence = absl::Seconds(10);  // between lines of progress
+constexpr int kMaxPending = 64;                         // connections that have not introduced themselves
 
 bool IsRank(const std::string& id) {
   return !id.empty() && id.size() < 8 && std::all_of(id.begin(), id.end(), [](char c) { return c >= '0' && c <= '9'; });
@@ -69,7 +71,38 @@ StatusOr<ControlMessage> Receive(const Fd& socket, absl::Time deadline) {
   return DecodeControl(bytes);
 }
 
+// The error that a scheduler's kAbort carries.
+Status AbortOf(const ControlMessage& message) {
+  Cause cause;
+  int rank = 0, code = 0;
+  if (absl::SimpleAtoi(Field(message, "rank"), &rank)) cause.rank = rank;
+  if (absl::SimpleAtoi(Field(message, "code"), &code)) cause.exit_code = code;
+  return WithCause(absl::AbortedError(Field(message, "why")), cause);
+}
+
+constexpr char kRankPayload[] = "mslua/rank";
+constexpr char kCodePayload[] = "mslua/exit_code";
+
+int PayloadInt(const Status& status, const char* name, int otherwise) {
+  const auto payload = status.GetPayload(name);
+  int value = 0;
+  return payload.has_value() && absl::SimpleAtoi(std::string(*payload), &value) ? value : otherwise;
+}
+
 }  // namespace
+
+Cause CauseOf(const Status& status) {
+  Cause cause;
+  cause.rank = PayloadInt(status, kRankPayload, cause.rank);
+  cause.exit_code = PayloadInt(status, kCodePayload, cause.exit_code);
+  return cause;
+}
+
+Status WithCause(Status status, const Cause& cause) {
+  status.SetPayload(kRankPayload, absl::Cord(absl::StrCat(cause.rank)));
+  status.SetPayload(kCodePayload, absl::Cord(absl::StrCat(cause.exit_code)));
+  return status;
+}
 
 StatusOr<std::unique_ptr<Scheduler>> Scheduler::Start(const SchedulerOptions& options) {
   if (options.workers < 1) return absl::InvalidArgumentError("a job has at least one worker");
@@ -82,19 +115,41 @@ Scheduler::Scheduler(const SchedulerOptions& options, Fd listener, Endpoint endp
     : options_(options),
       listener_(std::move(listener)),
       endpoint_(std::move(endpoint)),
-      stop_(eventfd(0, EFD_CLOEXEC)) {
-  thread_ = std::thread([this] { Run(); });
+      stop_(eventfd(0, EFD_CLOEXEC)),
+      job_(RandomName()) {
+  thread_ = std::thread([this] {
+    Run();
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      outcome_ = result_;
+    }
+    if (options_.on_over) options_.on_over();
+    Drain();
+  });
 }
 
 Scheduler::~Scheduler() {
+  Fail(absl::CancelledError("the scheduler was stopped"));
+  if (thread_.joinable()) thread_.join();
+}
+
+void Scheduler::Fail(const Status& why) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (outside_.ok()) outside_ = why;
+  }
   const uint64_t one = 1;
   if (write(stop_.get(), &one, sizeof one) < 0) shutdown(listener_.get(), SHUT_RDWR);
-  if (thread_.joinable()) thread_.join();
 }
 
 Status Scheduler::Wait() {
   if (thread_.joinable()) thread_.join();
   return result_;
+}
+
+Status Scheduler::Outcome() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return outcome_;
 }
 
 void Scheduler::Log(const std::string& line) const {
@@ -113,7 +168,12 @@ void Scheduler::Run() {
     std::vector<pollfd> entries = {{stop_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
     for (const auto& worker : workers_) entries.push_back({worker->socket.get(), POLLIN, 0});
     poll(entries.data(), entries.size(), static_cast<int>(absl::ToInt64Milliseconds(kTick)));
-    if (entries[0].revents != 0) return End(absl::CancelledError("the scheduler was stopped"));
+    if (entries[0].revents != 0) {
+      std::unique_lock<std::mutex> lock(mutex_);
+      const Status why = outside_;
+      lock.unlock();
+      return End(why);
+    }
     for (size_t i = 2; i < entries.size() && !over_; ++i) {
       if (entries[i].revents != 0) Read(*workers_[i - 2]);
     }
@@ -125,18 +185,21 @@ void Scheduler::Run() {
         workers_.back()->heard = absl::Now();
       }
     }
-    workers_.erase(std::remove_if(workers_.begin(), workers_.end(), [](const auto& w) { return !w->socket; }),
-                   workers_.end());
+    workers_.erase(
+        std::remove_if(workers_.begin(), workers_.end(), [](const auto& w) { return !w->socket && !w->left; }),
+        workers_.end());
+    joined_ = Joined();
     const absl::Time now = absl::Now();
     if (!built_ && now >= deadline) {
-      End(absl::DeadlineExceededError(absl::StrCat("only ", Joined(), " of ", options_.workers, " workers came within ",
-                                                   absl::FormatDuration(options_.timeout), "; missing: ", Missing())));
+      const std::string what = absl::StrCat("only ", Joined(), " of ", options_.workers, " workers came within ",
+                                            absl::FormatDuration(options_.timeout), "; missing: ", Missing());
+      End(WithCause(absl::DeadlineExceededError(what), {-1, kExitEnvironment}));
     } else if (!built_ && now >= next_progress) {
       next_progress = now + options_.progress_every;
       const std::string line =
           absl::StrCat("The cluster topology is in the process of constructing, current alive node num: (", Joined(),
                        "/", options_.workers, "), missing: ", Missing());
-      Log(line);
+      options_.progress ? options_.progress(line) : Log(line);
       for (auto& worker : workers_) Send(*worker, {Type::kProgress, {{"line", line}}});
     }
     for (auto& worker : workers_) {
@@ -144,9 +207,9 @@ void Scheduler::Run() {
       if (worker->join.empty()) {
         worker->socket.Close();
       } else if (built_) {
-        End(absl::UnavailableError(absl::StrCat("rank ", worker->rank, " (", worker->join["id"], " on ",
-                                                worker->join["host"], ") has given no sign of life for ",
-                                                absl::FormatDuration(options_.heartbeat_limit))));
+        const std::string what = absl::StrCat(NameOf(*worker), " has given no sign of life for ",
+                                              absl::FormatDuration(options_.heartbeat_limit));
+        End(WithCause(absl::UnavailableError(what), {worker->rank, kExitHang}));
       }
     }
   }
@@ -176,8 +239,8 @@ void Scheduler::Read(Worker& worker) {
   }
   if (!worker.socket && !worker.join.empty() && !worker.left && !over_) {
     if (built_) {
-      End(absl::UnavailableError(absl::StrCat("rank ", worker.rank, " (", worker.join["id"], " on ",
-                                              worker.join["host"], ") has ended without leaving the job")));
+      End(WithCause(absl::UnavailableError(absl::StrCat(NameOf(worker), " has ended without leaving the job")),
+                    {worker.rank, kExitRankCrashed}));
     } else {
       Log(absl::StrCat("The node: ", worker.join["id"], " has gone before the cluster was complete."));
     }
@@ -188,7 +251,7 @@ void Scheduler::Handle(Worker& worker, const ControlMessage& message) {
   switch (message.type) {
     case Type::kJoin: {
       worker.join = message.fields;
-      for (const char* name : {"id", "host", "endpoint"}) worker.join.emplace(name, "");
+      for (const char* name : {"id", "host", "endpoint", "who"}) worker.join.emplace(name, "");
       const std::string refusal = Refusal(worker);
       if (!refusal.empty()) {
         Log(absl::StrCat("The node: ", worker.join["id"], " is refused: ", refusal));
@@ -203,10 +266,18 @@ void Scheduler::Handle(Worker& worker, const ControlMessage& message) {
     }
     case Type::kCompare:
       return Compare(worker, Field(message, "name"), Field(message, "value"));
-    case Type::kAbort:
-      return End(absl::AbortedError(absl::StrCat("rank ", worker.rank, ": ", Field(message, "why"))));
+    case Type::kAbort: {
+      Cause cause = {worker.rank, kExitRankCrashed};
+      if (int code; absl::SimpleAtoi(Field(message, "code"), &code)) cause.exit_code = code;
+      return End(WithCause(absl::AbortedError(absl::StrCat(NameOf(worker), ": ", Field(message, "why"))), cause));
+    }
     case Type::kLeave:
       worker.left = true;
+      if (!compared_.empty()) {
+        const std::string what =
+            absl::StrCat(NameOf(worker), " has finished, and others wait for it (", compared_.begin()->first, ")");
+        return End(WithCause(absl::FailedPreconditionError(what), {worker.rank, kExitHang}));
+      }
       if (std::all_of(workers_.begin(), workers_.end(), [](const auto& w) { return w->left || w->join.empty(); })) {
         over_ = true;
       }
@@ -261,7 +332,7 @@ void Scheduler::Build() {
     return NaturallyLess(a->join["id"], b->join["id"]);
   });
   size_t next = 0;
-  ControlMessage welcome = {Type::kWelcome, {{"job", RandomName()}, {"size", absl::StrCat(options_.workers)}}};
+  ControlMessage welcome = {Type::kWelcome, {{"job", job_}, {"size", absl::StrCat(options_.workers)}}};
   for (int r = 0; r < options_.workers; ++r) {
     if (by_rank[r] == nullptr) by_rank[r] = others[next++];
     by_rank[r]->rank = r;
@@ -280,6 +351,11 @@ void Scheduler::Build() {
 void Scheduler::Compare(Worker& worker, const std::string& name, const std::string& value) {
   std::map<int, std::string>& values = compared_[name];
   values[worker.rank] = value;
+  for (const auto& other : workers_) {
+    if (!other->left) continue;
+    const std::string what = absl::StrCat(NameOf(*other), " has finished, and others wait for it (", name, ")");
+    return End(WithCause(absl::FailedPreconditionError(what), {other->rank, kExitHang}));
+  }
   if (static_cast<int>(values.size()) < options_.workers) return;
   std::map<std::string, std::vector<int>> ranks_of;
   for (const auto& [rank, v] : values) ranks_of[v].push_back(rank);
@@ -296,11 +372,33 @@ void Scheduler::End(const Status& status) {
   over_ = true;
   result_ = status;
   Log(std::string(status.message()));
+  const Cause cause = CauseOf(status);
+  const ControlMessage abort = {Type::kAbort,
+                                {{"why", std::string(status.message())},
+                                 {"rank", absl::StrCat(cause.rank)},
+                                 {"code", absl::StrCat(cause.exit_code)}}};
   for (auto& worker : workers_) {
-    if (!worker->join.empty() && !worker->left) {
-      Send(*worker, {Type::kAbort, {{"why", std::string(status.message())}}});
-    }
+    if (worker->socket && !worker->join.empty() && !worker->left) Send(*worker, abort);
   }
+}
+
+// A connection that closes with something unread takes with it what the other end has not read yet.
+void Scheduler::Drain() {
+  const absl::Time deadline = absl::Now() + kSendLimit;
+  for (auto& worker : workers_) {
+    if (!worker->socket) continue;
+    shutdown(worker->socket.get(), SHUT_WR);
+    char bytes[4096];
+    while (PollFor(worker->socket, POLLIN, deadline).ok() && recv(worker->socket.get(), bytes, sizeof bytes, 0) > 0) {
+    }
+    worker->socket.Close();
+  }
+}
+
+std::string Scheduler::NameOf(const Worker& worker) const {
+  const std::string& who = worker.join.at("who");
+  return absl::StrCat("rank ", worker.rank, "/", options_.workers, " (",
+                      who.empty() ? absl::StrCat(worker.join.at("id"), " on ", worker.join.at("host")) : who, ")");
 }
 
 // The ranks that nobody has asked for, when ids are ranks; else how many.
@@ -330,18 +428,22 @@ void Scheduler::Send(Worker& worker, const ControlMessage& message) {
 }
 
 StatusOr<std::unique_ptr<Membership>> Membership::Join(const JoinOptions& options) {
-  const absl::Time deadline = absl::Now() + options.timeout;
+  absl::Time deadline = absl::Now() + options.timeout;
   std::unique_ptr<Membership> me(new Membership());
   const std::string where = absl::StrCat("scheduler at ", ToString(options.scheduler));
   auto socket = ConnectTcp(options.scheduler, deadline);
   if (!socket.ok()) return Annotate(socket.status(), where);
   me->socket_ = std::move(*socket);
+  me->on_over_ = options.on_over;
   ControlMessage join = {Type::kJoin,
                          {{"id", options.node_id.empty() ? RandomName() : options.node_id},
                           {"host", options.self.host},
+                          {"who", options.who},
                           {"endpoint", ToString(options.self.endpoint)}}};
   for (const auto& [name, value] : options.hashes) join.fields[absl::StrCat("hash.", name)] = value;
   RETURN_IF_ERROR(Annotate(me->Send(join), where));
+  // While the scheduler speaks, it is the one who gives up: it knows who is missing.
+  deadline = std::max(deadline, absl::Now() + kSilence);
   ControlMessage welcome;
   while (welcome.type != Type::kWelcome) {
     auto message = Receive(me->socket_, deadline);
@@ -350,9 +452,13 @@ StatusOr<std::unique_ptr<Membership>> Membership::Join(const JoinOptions& option
       return absl::FailedPreconditionError(absl::StrCat(where, " refuses this worker: ", Field(*message, "reason")));
     }
     if (message->type == Type::kAbort) {
-      return absl::DeadlineExceededError(absl::StrCat(where, ": ", Field(*message, "why")));
+      const Status over = AbortOf(*message);
+      return WithCause(absl::DeadlineExceededError(absl::StrCat(where, ": ", over.message())), CauseOf(over));
     }
-    if (message->type == Type::kProgress && options.log) options.log(Field(*message, "line"));
+    if (message->type == Type::kProgress) {
+      deadline = std::max(deadline, absl::Now() + kSilence);
+      if (options.log) options.log(Field(*message, "line"));
+    }
     welcome = std::move(*message);
   }
   int size = 0;
@@ -393,16 +499,20 @@ void Membership::Run() {
       continue;
     }
     message = Receive(socket_, absl::Now() + kSendLimit);
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::unique_lock<std::mutex> lock(mutex_);
     if (!message.ok()) {
       health_ = Annotate(message.status(), "the connection to the scheduler is lost");
     } else if (message->type == Type::kAbort) {
-      health_ = absl::AbortedError(Field(*message, "why"));
+      health_ = AbortOf(*message);
     } else if (message->type == Type::kCompare) {
       verdicts_[Field(*message, "name")] = Field(*message, "verdict");
     }
     changed_.notify_all();
-    if (!health_.ok()) return;
+    if (health_.ok()) continue;
+    const Status health = health_;
+    lock.unlock();
+    if (on_over_) on_over_(health);
+    return;
   }
 }
 
@@ -425,7 +535,9 @@ Status Membership::Compare(const std::string& name, const std::string& value, ab
   return verdict.empty() ? absl::OkStatus() : absl::FailedPreconditionError(verdict);
 }
 
-void Membership::Abort(const Status& why) { Send({Type::kAbort, {{"why", std::string(why.message())}}}).IgnoreError(); }
+void Membership::Abort(const Status& why, int exit_code) {
+  Send({Type::kAbort, {{"why", std::string(why.message())}, {"code", absl::StrCat(exit_code)}}}).IgnoreError();
+}
 
 void Membership::Leave() { Send({Type::kLeave, {}}).IgnoreError(); }
 

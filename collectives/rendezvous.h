@@ -4,6 +4,7 @@
 // stopped process or a cut link is.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <map>
@@ -17,9 +18,18 @@
 #include "collectives/control.h"
 #include "collectives/native.h"
 #include "collectives/socket.h"
+#include "core/base/exit_code.h"
 #include "core/base/status.h"
 
 namespace mslua {
+
+// Why a job is over, carried by its Status: the rank whose fault it is (-1: none's) and the exit code for all.
+struct Cause {
+  int rank = -1;
+  int exit_code = kExitRankCrashed;
+};
+Cause CauseOf(const Status& status);
+Status WithCause(Status status, const Cause& cause);
 
 struct SchedulerOptions {
   Endpoint endpoint;  // port 0: one that is free
@@ -27,7 +37,10 @@ struct SchedulerOptions {
   absl::Duration timeout = absl::Seconds(600);        // for all workers to come
   absl::Duration heartbeat_limit = absl::Seconds(3);  // without a sign of life
   absl::Duration progress_every = absl::Seconds(3);
-  std::function<void(const std::string&)> log;  // lines for the scheduler's log; called on its thread
+  // Called on the scheduler's thread.
+  std::function<void(const std::string&)> log;       // lines for the scheduler's log
+  std::function<void(const std::string&)> progress;  // the line of `progress_every`; not set: it goes to the log
+  std::function<void()> on_over;                     // nothing more is expected of the workers
 };
 
 // Runs on a thread of its own until every worker has left, one has failed, or it is destroyed.
@@ -37,8 +50,16 @@ class Scheduler {
   static StatusOr<std::unique_ptr<Scheduler>> Start(const SchedulerOptions& options);
   ~Scheduler();
   const Endpoint& endpoint() const { return endpoint_; }
-  // OK: every worker has left. Otherwise the first cause.
+  // OK: every worker has left. Otherwise the first cause, with a Cause.
   Status Wait();
+  // Ends the job from outside, with this cause unless there is one already.
+  void Fail(const Status& why);
+  // OK until the job is over by an error: then the first cause.
+  Status Outcome();
+  // Workers that have come, at the last look; whether it was all of them.
+  int joined() const { return joined_; }
+  bool built() const { return built_; }
+  const std::string& job() const { return job_; }
 
  private:
   struct Worker {
@@ -58,6 +79,10 @@ class Scheduler {
   void Build();
   void Compare(Worker& worker, const std::string& name, const std::string& value);
   void End(const Status& status);
+  // Lets the workers read what was sent last before their connections close.
+  void Drain();
+  // "rank 1/2 (pid 812, host a)".
+  std::string NameOf(const Worker& worker) const;
   std::string Missing() const;
   void Log(const std::string& line) const;
   static void Send(Worker& worker, const ControlMessage& message);
@@ -69,8 +94,14 @@ class Scheduler {
   Fd stop_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::map<std::string, std::map<int, std::string>> compared_;  // by name and rank
-  bool built_ = false, over_ = false;
+  const std::string job_;
+  std::atomic<int> joined_{0};
+  std::atomic<bool> built_{false};
+  bool over_ = false;
   Status result_;
+  std::mutex mutex_;  // of the two below
+  Status outside_;    // of Fail, until the thread has seen it
+  Status outcome_;    // result_, for other threads
   std::thread thread_;
 };
 
@@ -78,10 +109,12 @@ struct JoinOptions {
   Endpoint scheduler;
   std::string node_id;  // all digits: the rank it asks for; empty: one is made up
   NativePeer self;      // this host's name and where this rank listens
+  std::string who;      // for messages: "pid 812, host a"
   // What ranks must share, by name ("build", "protocol", "recipe"): whoever differs from the first is refused.
   std::map<std::string, std::string> hashes;
   absl::Duration timeout = absl::Seconds(600);
-  std::function<void(const std::string&)> log;
+  std::function<void(const std::string&)> log;      // progress, while others are awaited
+  std::function<void(const Status&)> on_over = {};  // the job is over by an error; called once, on a thread of its own
 };
 
 // A worker's place in the job. Its thread sends heartbeats. Destroying it before Leave ends the job for all.
@@ -100,8 +133,8 @@ class Membership {
   Status Health();
   // Called by all ranks with one name and their value ("graph"): FailedPrecondition names ranks and values that differ.
   Status Compare(const std::string& name, const std::string& value, absl::Duration limit);
-  // Ends the job on all ranks.
-  void Abort(const Status& why);
+  // Ends the job on all ranks, with this exit code.
+  void Abort(const Status& why, int exit_code);
   // This rank has finished.
   void Leave();
 
@@ -111,6 +144,7 @@ class Membership {
   Status Send(const ControlMessage& message);
 
   Fd socket_, stop_;
+  std::function<void(const Status&)> on_over_;
   int rank_ = 0;
   std::vector<NativePeer> peers_;
   std::string job_;

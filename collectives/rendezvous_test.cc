@@ -158,14 +158,39 @@ TEST_F(Cluster, DeathsAndAbortsReachAll) {
   made[1]->reset();  // ends without leaving
   for (int tries = 0; (*made[0])->Health().ok() && tries < 1000; ++tries) absl::SleepFor(absl::Milliseconds(2));
   EXPECT_EQ((*made[0])->Health().code(), absl::StatusCode::kAborted);
-  EXPECT_THAT(std::string((*made[0])->Health().message()), HasSubstr("rank 1 (1 on h) has ended without leaving"));
+  EXPECT_THAT(std::string((*made[0])->Health().message()), HasSubstr("rank 1/3 (1 on h) has ended without leaving"));
   EXPECT_EQ(scheduler_->Wait().code(), absl::StatusCode::kUnavailable);
 
   Start(2);
   auto pair = JoinAll({Worker("0"), Worker("1")});
-  (*pair[0])->Abort(absl::InternalError("train.lua:7: out of data"));
+  (*pair[0])->Abort(absl::InternalError("train.lua:7: out of data"), kExitData);
   for (int tries = 0; (*pair[1])->Health().ok() && tries < 1000; ++tries) absl::SleepFor(absl::Milliseconds(2));
-  EXPECT_THAT(std::string((*pair[1])->Health().message()), HasSubstr("rank 0: train.lua:7: out of data"));
+  EXPECT_THAT(std::string((*pair[1])->Health().message()), HasSubstr("rank 0/2 (0 on h): train.lua:7: out of data"));
+  EXPECT_EQ(CauseOf((*pair[1])->Health()).rank, 0);
+  EXPECT_EQ(CauseOf((*pair[1])->Health()).exit_code, kExitData);
+  EXPECT_EQ(CauseOf(scheduler_->Wait()).exit_code, kExitData);
+}
+
+// What a launcher sees that the scheduler does not.
+TEST_F(Cluster, EndsFromOutside) {
+  Start(2);
+  std::mutex mutex;
+  std::string heard;
+  JoinOptions first = Worker("0");
+  first.on_over = [&](const Status& why) {
+    std::lock_guard<std::mutex> lock(mutex);
+    heard = std::string(why.message());
+  };
+  auto made = JoinAll({first, Worker("1")});
+  ASSERT_TRUE(made[0].ok() && made[1].ok());
+  EXPECT_TRUE(scheduler_->built());
+  scheduler_->Fail(WithCause(absl::UnavailableError("rank 1 was stopped"), {1, kExitHang}));
+  for (int tries = 0; (*made[1])->Health().ok() && tries < 1000; ++tries) absl::SleepFor(absl::Milliseconds(2));
+  EXPECT_EQ(CauseOf((*made[1])->Health()).exit_code, kExitHang);
+  made[0]->reset();
+  EXPECT_EQ(heard, "rank 1 was stopped");
+  made[1]->reset();
+  EXPECT_EQ(CauseOf(scheduler_->Wait()).rank, 1);
 }
 
 TEST_F(Cluster, SilenceIsNoticed) {
@@ -174,7 +199,7 @@ TEST_F(Cluster, SilenceIsNoticed) {
   auto made = Membership::Join(Worker("0"));
   ASSERT_TRUE(made.ok());
   EXPECT_EQ(scheduler_->Wait().code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(log(), HasSubstr("rank 0 (0 on h) has given no sign of life for 200ms"));
+  EXPECT_THAT(log(), HasSubstr("rank 0/1 (0 on h) has given no sign of life for 200ms"));
 }
 
 TEST_F(Cluster, StrangersAndNoScheduler) {

@@ -366,6 +366,17 @@ Status PollFor(const Fd& fd, short events, absl::Time deadline) {
   }
 }
 
+// Connecting a datagram socket sends nothing; it only chooses the way.
+StatusOr<std::string> AddressTowards(const Endpoint& endpoint) {
+  ASSIGN_OR_RETURN(const Addresses addresses, Resolve(endpoint, 0));
+  const Fd fd(socket(addresses->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!fd || connect(fd.get(), addresses->ai_addr, addresses->ai_addrlen) != 0) {
+    return Failed(absl::StrCat("looking for the way to ", ToString(endpoint)));
+  }
+  ASSIGN_OR_RETURN(const Endpoint own, LocalEndpoint(fd));
+  return own.host;
+}
+
 StatusOr<std::string> InterfaceAddress(absl::string_view name_or_subnet) {
   uint32_t subnet = 0, mask = 0;
   const size_t slash = name_or_subnet.find('/');

@@ -80,6 +80,9 @@ Status ReceiveAll(const Fd& fd, void* data, size_t size, absl::Time deadline);
 // Waits until `fd` is ready for `events` (POLLIN, POLLOUT). DeadlineExceeded.
 Status PollFor(const Fd& fd, short events, absl::Time deadline);
 
+// This host's address on the way to `endpoint`.
+StatusOr<std::string> AddressTowards(const Endpoint& endpoint);
+
 // The IPv4 address of network interface `name`, or the first address in subnet "a.b.c.d/len". NotFound lists the
 // interfaces.
 StatusOr<std::string> InterfaceAddress(absl::string_view name_or_subnet);

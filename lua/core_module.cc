@@ -11,6 +11,7 @@
 #include "lua/object.h"
 #include "lua/op_call.h"
 #include "lua/parameter.h"
+#include "lua/rank_lua.h"
 #include "lua/tensor_lua.h"
 #include "lua/trace.h"
 #include "lua/trainer_lua.h"
@@ -154,6 +155,7 @@ int OpenCoreModule(lua_State* L) {
   OpenCheckpoints(L);
   OpenTrainers(L);
   OpenSteppers(L);
+  OpenRanks(L);
   SetFunctions(L, {{"kind", Entry<Kind>},
                    {"set_seed", Entry<SetSeed>},
                    {"seed", Entry<GetSeed>},

@@ -6,6 +6,7 @@
 
 #include "cli/completion.h"
 #include "cli/front.h"
+#include "lua/rank_verb.h"
 #include "lua/verbs.h"
 
 namespace {
@@ -37,6 +38,7 @@ int main(int argc, char** argv) {
       {"train", mslua::RunRecipe},
       {"eval", mslua::RunRecipe},
       {"verify", mslua::RunRecipe},
+      {"sched", mslua::RunSched},
       {"recipes", mslua::RunRecipes},
       {"graph", mslua::RunGraph},
       {"plan", mslua::RunPlan},

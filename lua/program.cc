@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "collectives/groups.h"
 
 namespace mslua {
 
@@ -54,6 +55,10 @@ StatusOr<std::vector<Tensor>> Program::Run(Session& session, absl::Span<const Te
     if (data_positions_[i] >= 0) executable_->BindInputAt(data_positions_[i], data[i].data.get());
   }
   if (step_position_ >= 0) executable_->SetScalarAt(step_position_, static_cast<double>(runs_++));
+  if (Groups* const groups = session.groups()) {
+    const auto where = session.Where();
+    if (!where->file.empty()) groups->set_caller(absl::StrCat(where->file, ":", where->line));
+  }
   RETURN_IF_ERROR(executable_->Run());
   std::vector<Tensor> outputs;
   for (int r : results_) {

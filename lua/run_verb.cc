@@ -17,6 +17,7 @@
 #include "lua/embedded.h"
 #include "lua/json.h"
 #include "lua/object.h"
+#include "lua/rank_verb.h"
 #include "lua/run_folder.h"
 #include "lua/verbs.h"
 
@@ -135,10 +136,7 @@ SessionOptions OptionsOf(const cli::CommandLine& command) {
   return options;
 }
 
-int Report(const Status& status, int exit_code) {
-  if (status.ok()) return kExitOk;
-  std::fflush(stdout);
-  std::fprintf(stderr, "mslua: error: %s\n", std::string(status.message()).c_str());
+int ExitCodeOf(const Status& status, int exit_code) {
   if (exit_code != 0) return exit_code;
   switch (status.code()) {
     case absl::StatusCode::kDataLoss:
@@ -150,13 +148,19 @@ int Report(const Status& status, int exit_code) {
   }
 }
 
+int Report(const Status& status, int exit_code) {
+  if (status.ok()) return kExitOk;
+  std::fflush(stdout);
+  std::fprintf(stderr, "mslua: error: %s\n", std::string(status.message()).c_str());
+  return ExitCodeOf(status, exit_code);
+}
+
 int RunScript(const cli::CommandLine& command) {
-  auto session = Session::Create(OptionsOf(command));
-  if (!session.ok()) return Report(session.status());
-  const std::string& file = (*session)->options().file;
-  Status status = CheckReadable(file);
-  if (status.ok()) status = (*session)->RunFile(file);
-  return Report(status, (*session)->exit_code);
+  return RunAsRank(command, OptionsOf(command), Joins::kWhenAsked, [](Session& session) -> StatusOr<int> {
+    RETURN_IF_ERROR(CheckReadable(session.options().file));
+    RETURN_IF_ERROR(session.RunFile(session.options().file));
+    return kExitOk;
+  });
 }
 
 int RunRecipe(const cli::CommandLine& command) {
@@ -166,12 +170,11 @@ int RunRecipe(const cli::CommandLine& command) {
     if (!path.ok()) return Report(path.status());
     options.flags.emplace_back("ckpt", *path);
   }
-  auto session = Session::Create(std::move(options));
-  if (!session.ok()) return Report(session.status());
-  Status status = CheckRecipe((*session)->options().file);
-  if (status.ok()) status = CallVerb(**session, command.verb);
-  if (!status.ok()) return Report(status, (*session)->exit_code);
-  return static_cast<int>(lua_tonumber((*session)->lua(), -1));
+  return RunAsRank(command, std::move(options), Joins::kAtOnce, [&](Session& session) -> StatusOr<int> {
+    RETURN_IF_ERROR(CheckRecipe(session.options().file));
+    RETURN_IF_ERROR(CallVerb(session, command.verb));
+    return static_cast<int>(lua_tonumber(session.lua(), -1));
+  });
 }
 
 int RunRecipes(const cli::CommandLine& command) {

@@ -4,10 +4,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "collectives/groups.h"
 #include "lua/core_module.h"
 #include "lua/embedded.h"
 #include "lua/object.h"
 #include "lua/program.h"
+#include "lua/trainer_lua.h"
 #include "luajit-2.1/lua.hpp"
 
 namespace mslua {
@@ -104,6 +106,21 @@ Status Session::Open() {
   lua_setfield(L, -2, "cpath");
   lua_pop(L, 1);
   return absl::OkStatus();
+}
+
+void Session::SetGroups(std::shared_ptr<Groups> groups) {
+  options_.rank = groups->rank();
+  options_.ranks = groups->size();
+  options_.groups = std::move(groups);
+  lua_State* L = current_;
+  lua_getfield(L, LUA_REGISTRYINDEX, kOptionsKey);
+  if (lua_type(L, -1) == LUA_TTABLE) {  // else the library is not loaded yet
+    lua_pushnumber(L, options_.rank);
+    lua_setfield(L, -2, "rank");
+    lua_pushnumber(L, options_.ranks);
+    lua_setfield(L, -2, "ranks");
+  }
+  lua_pop(L, 1);
 }
 
 Session::~Session() {

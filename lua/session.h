@@ -24,6 +24,7 @@ struct lua_Debug;
 namespace mslua {
 
 class Groups;
+class Job;
 class Program;
 class Trace;
 struct ParameterData;
@@ -62,6 +63,8 @@ class Session {
   Store& store() { return store_; }
   // What collectives run in; null in a job of one rank.
   Groups* groups() const { return options_.groups.get(); }
+  // The ranks are joined from now on: what Lua reads as core.options.rank and ranks follows.
+  void SetGroups(std::shared_ptr<Groups> groups);
   TensorAllocator& allocator() { return *allocator_; }
 
   // Runs a file, or text under a name for messages ("=stdin"). Its results stay on the Lua stack.
@@ -92,6 +95,10 @@ class Session {
   // Compiled one-operator graphs by operator, attributes and types (R14).
   absl::flat_hash_map<std::string, std::unique_ptr<Program>> eager_programs;
   int exit_code = 0;                 // of a training that ended by an error; 0: the error's kind says
+  Job* job = nullptr;                // what this process is part of; null in tests
+  bool prints = true;                // this rank's loss lines go to the console too
+  std::string prefix;                // before them
+  double hang_timeout_s = 0;         // --hang-timeout, for the groups that are joined; 0: theirs
   std::shared_ptr<Block> workspace;  // of the eager programs: one runs at a time
 
  private:

@@ -20,6 +20,7 @@
 #include "core/train/eval_hook.h"
 #include "core/train/loss_scale_hook.h"
 #include "core/train/metrics.h"
+#include "launch/this_host.h"
 #include "lua/callback.h"
 #include "lua/dataset_lua.h"
 #include "lua/global_view.h"
@@ -111,7 +112,9 @@ Groups* SumsOver(Session& session, Groups* together) { return GlobalView::Of(ses
 
 // The trainer that a signal stops: handlers reach nothing but statics.
 std::atomic<Trainer*> interrupted_trainer{nullptr};
+std::atomic<int> interrupting_signal{0};
 void OnSignal(int signal) {
+  interrupting_signal = signal;
   if (Trainer* t = interrupted_trainer.exchange(nullptr))
     t->RequestStop();
   else
@@ -123,6 +126,7 @@ class SignalScope {
  public:
   explicit SignalScope(Trainer* trainer) {
     interrupted_trainer = trainer;
+    interrupting_signal = 0;
     old_int_ = std::signal(SIGINT, OnSignal);
     old_term_ = std::signal(SIGTERM, OnSignal);
   }
@@ -298,6 +302,24 @@ StatusOr<std::string> LuaTrainer::OwnRunFolder(Session& session, const std::stri
   return NewRunFolder(name);
 }
 
+// A warning where ranks that train together read different data: their files may be of different versions.
+Status CompareDatasets(Groups& groups, const DatasetHandle& dataset) {
+  static constexpr const char* kSources[] = {"CIFAR-10", "CIFAR-100", "MNIST",    "image folder",
+                                             "text",     "arrays",    "generator"};
+  static_assert(std::size(kSources) == std::variant_size_v<data::Source>);
+  std::string mine = absl::StrCat(kSources[dataset.description.source().index()], ", ", dataset.pipeline->source_size(),
+                                  " samples, ", dataset.pipeline->size(), " batches of");
+  for (const data::Column& c : dataset.pipeline->schema()) absl::StrAppend(&mine, " ", c.name, " ", ToString(c.type));
+  ASSIGN_OR_RETURN(const auto all, GatherTexts(groups, mine, "the data sets"));
+  if (groups.rank() != 0) return absl::OkStatus();
+  for (size_t r = 1; r < all.size(); ++r) {
+    if (all[r] == all[0]) continue;
+    std::fprintf(stderr, "mslua: warning: the data set of rank %zu (%s) is not that of rank 0 (%s)\n", r,
+                 all[r].c_str(), all[0].c_str());
+  }
+  return absl::OkStatus();
+}
+
 // What of the store is not the same on all ranks: layerwise_parallel parameters with their optimizer state, and what is
 // sharded.
 TensorParts PartsOf(Session& session, const TracedGraph& graph) {
@@ -366,6 +388,7 @@ class Training {
     ASSIGN_OR_RETURN(executable_, CompileGraph(session_, *spec_.graph, together() != nullptr));
     parts_ = PartsOf(session_, *spec_.graph);
     if (together() != nullptr) RETURN_IF_ERROR(CompareSchedules(*together(), executable_->graph()));
+    if (together() != nullptr) RETURN_IF_ERROR(CompareDatasets(*together(), *spec_.dataset));
     if (spec_.dataset->Divided() && session_.options().rank == 0) {
       std::fprintf(stderr, "mslua: global batch %lld = %lld x %lld feeds\n",
                    static_cast<long long>(pipeline->rows() * spec_.dataset->feeds),
@@ -374,10 +397,13 @@ class Training {
     resume_ = OptionString(L_, "resume");
     session_.exit_code = kExitStorage;  // until there is a folder
     ASSIGN_OR_RETURN(folder_, spec_.RunFolder(session_, resume_));
+    RETURN_IF_ERROR(RecordLaunch());
     session_.exit_code = 0;
     Console::Options options;
     options.log_every = spec_.log_every;
     options.log_epochs = spec_.log_epochs;
+    options.enabled = session_.prints;
+    options.prefix = session_.prefix;
     if (!folder_.empty()) options.log_path = absl::StrCat(folder_, "/rank_", session_.options().rank, ".log");
     console_ = std::make_unique<Console>(options);
     progress().console = console_.get();
@@ -388,6 +414,15 @@ class Training {
                                                console_.get()));
     progress().trainer = trainer_.get();
     return absl::OkStatus();
+  }
+
+  // rank_<r>.env: what this rank was started with.
+  Status RecordLaunch() const {
+    if (folder_.empty() || session_.options().ranks == 1) return absl::OkStatus();
+    RETURN_IF_ERROR(MakeFolder(folder_));  // rank 0's may be on another host
+    std::string text;
+    for (const auto& [name, value] : LaunchVariables(OwnEnvironment())) absl::StrAppend(&text, name, "=", value, "\n");
+    return WriteFileAtomically(absl::StrCat(folder_, "/rank_", session_.options().rank, ".env"), text);
   }
 
   // A callback's wish to stop ends the training as done on every rank, a request breaks it off.
@@ -572,6 +607,7 @@ class Training {
   }
 
   void PrintPlan() const {
+    if (!session_.prints) return;
     const PlanReport& plan = executable_->report();
     std::fprintf(stderr, "mslua: %s: %lld nodes in %lld kernels, %.1f MiB of activations, compiled in %.2f s%s%s\n",
                  spec_.name.c_str(), static_cast<long long>(plan.nodes), static_cast<long long>(plan.kernels),
@@ -589,8 +625,9 @@ class Training {
     if (absl::IsDataLoss(outcome)) session_.exit_code = kExitData;
     if (absl::IsCancelled(outcome)) {
       const std::string path = checkpoint_hook_ == nullptr ? "" : checkpoint_hook_->last_path();
-      const bool other_saved = !first() && spec_.has_checkpoint;
-      session_.exit_code = !path.empty() || other_saved ? kExitCheckpointed : kExitInterrupted;
+      const bool saved = !path.empty() || (!first() && spec_.has_checkpoint);
+      // Who asks by SIGTERM starts again and goes on; who presses Ctrl-C does not.
+      session_.exit_code = saved && interrupting_signal != SIGINT ? kExitCheckpointed : kExitInterrupted;
       return absl::CancelledError(
           absl::StrCat("stopped at step ", trainer_->state().step,
                        path.empty() ? "" : absl::StrCat("; saved ", path, ", --resume goes on from it")));

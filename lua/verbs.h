@@ -10,7 +10,9 @@ namespace mslua {
 
 // What a session takes from a command line whose first argument is the recipe or script.
 SessionOptions OptionsOf(const cli::CommandLine& command);
-// Prints the error; gives the exit code that its kind stands for, or `exit_code` when that is not 0.
+// The exit code that an error stands for: `exit_code` when that is not 0, else its kind's.
+int ExitCodeOf(const Status& status, int exit_code);
+// Prints the error; gives its exit code.
 int Report(const Status& status, int exit_code = 0);
 
 int RunScript(const cli::CommandLine& command);   // run

@@ -72,15 +72,17 @@ int64_t Aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 // What all kernels share: the call that Run fills with addresses.
 class CollectiveKernel : public Kernel {
  public:
-  CollectiveKernel(Communicator* group, Call call, std::string source, absl::Duration timeout)
-      : group_(group), source_(std::move(source)), call_(call) {
-    call_.At(source_).Within(timeout);
+  CollectiveKernel(const Groups* groups, Communicator* group, Call call, std::string source)
+      : groups_(groups), group_(group), source_(std::move(source)), call_(call) {
+    call_.At(source_).Within(groups->timeout());
   }
 
  protected:
   Status Send(const void* in, void* out) {
     call_.in = in;
     call_.out = out;
+    // A node that no recipe line has made is an operator that is called line by line.
+    if (source_.empty()) call_.At(groups_->caller());
     return group_->Run(call_);
   }
   // A message between this rank and another of the group.
@@ -93,6 +95,7 @@ class CollectiveKernel : public Kernel {
   int rank() const { return group_->rank(); }
 
  private:
+  const Groups* const groups_;
   Communicator* const group_;
   const std::string source_;
   Call call_;
@@ -128,8 +131,8 @@ class OneBufferKernel : public CollectiveKernel {
 // first message not yet done is next on both its ends.
 class PermuteKernel : public CollectiveKernel {
  public:
-  PermuteKernel(Communicator* group, Call call, std::string source, absl::Duration timeout, int from, int to)
-      : CollectiveKernel(group, call, std::move(source), timeout), from_(from), to_(to) {}
+  PermuteKernel(const Groups* groups, Communicator* group, Call call, std::string source, int from, int to)
+      : CollectiveKernel(groups, group, call, std::move(source)), from_(from), to_(to) {}
   Status Run(const Buffers& b) override {
     if (from_ == rank()) {
       std::memcpy(b.outputs[0], b.inputs[0], static_cast<size_t>(call().count * SizeOf(call().dtype)));
@@ -149,8 +152,8 @@ class PermuteKernel : public CollectiveKernel {
 // tensor is cut along an inner dimension they go through scratch memory.
 class BlocksKernel : public CollectiveKernel {
  public:
-  BlocksKernel(Communicator* group, Call call, std::string source, absl::Duration timeout, Cut in, Cut out)
-      : CollectiveKernel(group, call, std::move(source), timeout), in_(in), out_(out) {}
+  BlocksKernel(const Groups* groups, Communicator* group, Call call, std::string source, Cut in, Cut out)
+      : CollectiveKernel(groups, group, call, std::move(source)), in_(in), out_(out) {}
   int64_t scratch_bytes() const override {
     return (in_.dense() ? 0 : Aligned(in_.bytes())) + (out_.dense() ? 0 : out_.bytes());
   }
@@ -266,7 +269,6 @@ StatusOr<std::unique_ptr<Kernel>> MakeCollectiveKernel(const Graph& graph, int32
   const TensorType in = graph.TypeOf(node.inputs[0]), out = node.outputs[0];
   const std::string& name = node.op->name;
   const auto n = static_cast<int64_t>(ranks.size());
-  const absl::Duration limit = groups->timeout();
   if (name == "all_gather" || name == "reduce_scatter" || name == "all_to_all") {
     Call call = name == "all_gather" ? Call::AllGather(in.dtype, nullptr, nullptr, in.elements())
                 : name == "reduce_scatter"
@@ -279,7 +281,7 @@ StatusOr<std::unique_ptr<Kernel>> MakeCollectiveKernel(const Graph& graph, int32
     const Cut cut_out = name == "all_gather"       ? CutOf(out, axis("axis"), n)
                         : name == "reduce_scatter" ? Whole(out)
                                                    : CutOf(out, axis("concat_axis"), n);
-    return std::unique_ptr<Kernel>(new BlocksKernel(group, call, std::move(source), limit, cut_in, cut_out));
+    return std::unique_ptr<Kernel>(new BlocksKernel(groups, group, call, std::move(source), cut_in, cut_out));
   }
   Call call;
   call.dtype = in.dtype;
@@ -288,16 +290,16 @@ StatusOr<std::unique_ptr<Kernel>> MakeCollectiveKernel(const Graph& graph, int32
     call.kind = name == "reduce" ? Collective::kReduce : Collective::kAllReduce;
     call.reduce = ReductionOf(node.attrs);
     if (name == "reduce") call.peer = PlaceIn(ranks, node.attrs.Int("root"));
-    return std::unique_ptr<Kernel>(new ReduceKernel(group, call, std::move(source), limit));
+    return std::unique_ptr<Kernel>(new ReduceKernel(groups, group, call, std::move(source)));
   }
   if (name == "collective_permute")
-    return std::unique_ptr<Kernel>(new PermuteKernel(group, call, std::move(source), limit,
+    return std::unique_ptr<Kernel>(new PermuteKernel(groups, group, call, std::move(source),
                                                      PlaceIn(ranks, node.attrs.Int("source")),
                                                      PlaceIn(ranks, node.attrs.Int("target"))));
   call.kind = name == "broadcast" ? Collective::kBroadcast : name == "send" ? Collective::kSend : Collective::kRecv;
   call.peer = PlaceIn(ranks, node.attrs.Int(name == "broadcast" ? "root" : "peer"));
   if (name != "broadcast") call.tag = static_cast<int>(node.attrs.Int("tag"));
-  return std::unique_ptr<Kernel>(new OneBufferKernel(group, call, std::move(source), limit));
+  return std::unique_ptr<Kernel>(new OneBufferKernel(groups, group, call, std::move(source)));
 }
 
 }  // namespace mslua

@@ -20,7 +20,7 @@ function M.init(...)
     errors.fail 'communication.init: "nccl" needs the CUDA build of mslua: use "native" or "mpi"'
   end
   for _, line in ipairs(ps_context.not_runnable()) do errors.fail("communication.init: %s", line) end
-  ranks.join()
+  ranks.join(backend, ps_context.plaintext())
 end
 
 -- A function that needs the ranks: bound arguments to `answer`.
@@ -48,9 +48,11 @@ define("get_rank", { group }, function(a) return place(a.group, ranks.members(a.
 --- Ranks in the group. (group = "world")
 define("get_group_size", { group }, function(a) return #ranks.members(a.group) end)
 --- This rank's number among those of this host. (group = "world")
-define("get_local_rank", { group }, function(a) return place(a.group, ranks.members(a.group), core.options.rank) end)
+define("get_local_rank", { group }, function(a)
+  return place(a.group, ranks.members_here(a.group), core.options.rank)
+end)
 --- Ranks of the group on this host. (group = "world")
-define("get_local_size", { group }, function(a) return #ranks.members(a.group) end)
+define("get_local_size", { group }, function(a) return #ranks.members_here(a.group) end)
 
 --- (group, group_rank_id)
 define("get_world_rank_from_group_rank", { needed_group, { "group_rank_id", "integer", required = true, min = 0 } },

@@ -272,6 +272,12 @@ function core.load_checkpoint(path) end
 ---@type Options
 core.options = {}
 
+---Joins the other ranks of the job; again: nothing. Sets options.rank and options.ranks.
+---@param backend? "native"|"mpi"  @param plaintext? boolean connections between hosts may go without encryption
+function core.join(backend, plaintext) end
+---A name for each rank's host, by rank from 1; nil when the job does not know.
+---@return string[]?
+function core.hosts() end
 function core.set_seed(seed) end
 ---@return integer
 function core.seed() end

@@ -33,6 +33,10 @@ end
 --- Every key back to its default.
 function M.reset_ps_context() settings.reset(group) end
 
+--- Whether the user has said that connections need no encryption.
+---@return boolean
+function M.plaintext() return group.given.enable_ssl == false end
+
 --- What is set and cannot run, one line each.
 ---@return string[]
 function M.not_runnable()

@@ -5,11 +5,22 @@ local errors = require "mslua.errors"
 local M = {}
 
 local joined = false
-local groups = { world = {} }
-for rank = 0, core.options.ranks - 1 do groups.world[rank + 1] = rank end
+local groups = {}
+
+local function find_world()
+  groups.world = {}
+  for rank = 0, core.options.ranks - 1 do groups.world[rank + 1] = rank end
+end
+find_world()
 
 --- Joins the other ranks; again: does nothing.
-function M.join() joined = true end
+---@param backend? "native"|"mpi" nil: the launch decides
+---@param plaintext? boolean whether connections between hosts may go without encryption
+function M.join(backend, plaintext)
+  core.join(backend, plaintext)
+  if not joined then find_world() end
+  joined = true
+end
 
 --- Whether the ranks are joined: under train, eval, plan and repl they are before the recipe runs; a script calls init.
 ---@return boolean
@@ -25,6 +36,17 @@ function M.members(name)
       name, core.did_you_mean(name, errors.names(groups)))
   end
   return members
+end
+
+--- The ranks of a group that are on the host of this one.
+---@param name string
+---@return integer[]
+function M.members_here(name)
+  local hosts, here = core.hosts(), {}
+  for _, rank in ipairs(M.members(name)) do
+    if not hosts or hosts[rank + 1] == hosts[core.options.rank + 1] then here[#here + 1] = rank end
+  end
+  return here
 end
 
 --- Makes a group; every rank of it calls this.

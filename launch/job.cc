@@ -1,0 +1,348 @@
+#include "launch/job.h"
+
+#include <arpa/inet.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "collectives/board.h"
+#include "collectives/mpi.h"
+#include "collectives/native.h"
+#include "core/base/exit_code.h"
+#include "core/base/parallel_for.h"
+#include "launch/this_host.h"
+
+namespace mslua {
+namespace {
+
+using Source = Identity::Source;
+
+constexpr absl::Duration kGoodbye = absl::Milliseconds(500);  // for the main thread to end by itself
+constexpr absl::Duration kFirstCause = absl::Seconds(2);      // for the scheduler to see what a rank's end was
+// Rank 0 may write a checkpoint or print for hours after the others have finished; who dies is seen at once.
+constexpr absl::Duration kEndLimit = absl::Hours(24 * 30);
+
+void Say(const std::string& line) { std::fputs(absl::StrCat("mslua: ", line, "\n").c_str(), stderr); }
+
+bool IsLoopback(const std::string& host) {
+  in_addr v4;
+  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) return ntohl(v4.s_addr) >> 24 == 127;
+  return host == "localhost" || host == "::1";
+}
+
+// Whether ranks may meet there without TLS; `allowed`: somebody has said so.
+Status CheckPlaintext(const std::string& host, bool allowed) {
+  const char* word = getenv("MSLUA_PLAINTEXT");
+  if (IsLoopback(host) || allowed || (word != nullptr && strcmp(word, "1") == 0)) return absl::OkStatus();
+  return WithCause(
+      absl::PermissionDeniedError(absl::StrCat("ranks meet at ", host,
+                                               ", which other hosts can reach, and connections are not encrypted yet: "
+                                               "on a network that you trust say MSLUA_PLAINTEXT=1, or in a script "
+                                               "ms.set_ps_context{enable_ssl = false} before ms.communication.init()")),
+      {-1, kExitSecurity});
+}
+
+// Ranks of this host, as far as is known before they meet: all of them, unless somebody says.
+int RanksHere(const Identity& identity) { return identity.local_size > 0 ? identity.local_size : identity.size; }
+
+// Text of a fixed size, as collectives move it.
+using Card = std::array<char, 128>;
+Card CardOf(const std::string& text) {
+  Card card = {};
+  text.copy(card.data(), card.size() - 1);
+  return card;
+}
+
+}  // namespace
+
+void FollowLauncher() {
+  const char* launcher = getenv(kLauncherPid);
+  if (launcher == nullptr || getenv(kLauncherRank) == nullptr) return;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != atoi(launcher)) _exit(kExitRankCrashed);  // it ended before we asked
+}
+
+void ShareCores(const Identity& identity, const std::vector<std::string>& arguments) {
+  if (identity.size == 1 || identity.scheduler || identity.source == Source::kLauncher) return;
+  // A starter that binds each rank to some of the cores has shared them out.
+  const bool bound = UsableCores() < HostCores();
+  const int ranks = bound ? 1 : RanksHere(identity);
+  const Environment missing = ThreadVariables(OwnEnvironment(), ranks, UsableCores());
+  if (missing.empty()) return;
+  for (const auto& [name, value] : missing) setenv(name.c_str(), value.c_str(), 1);
+  std::vector<char*> argv = {const_cast<char*>("mslua")};
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  execv("/proc/self/exe", argv.data());
+}
+
+Job::~Job() = default;
+
+std::string Job::Name() const {
+  return absl::StrCat("rank ", rank_, "/", size(), " (pid ", getpid(), ", host ", HostName(), ")");
+}
+
+bool Job::SharesConsole() const {
+  return identity_.source != Source::kCluster && identity_.source != Source::kRankTable;
+}
+
+StatusOr<Endpoint> Job::StartScheduler(const Endpoint& endpoint) {
+  SchedulerOptions options;
+  options.endpoint = endpoint;
+  options.workers = size();
+  options.timeout = absl::Seconds(identity_.meeting_timeout_s);
+  options.progress = [](const std::string&) {};  // the ranks say it
+  ASSIGN_OR_RETURN(scheduler_, Scheduler::Start(options));
+  return scheduler_->endpoint();
+}
+
+Status Job::Meet() {
+  if (size() == 1 || membership_ != nullptr || identity_.source == Source::kMpi) return absl::OkStatus();
+  if (identity_.recovery) {
+    return absl::UnimplementedError(
+        "MS_ENABLE_RECOVERY=1 is not built yet: unset it; --resume goes on from a checkpoint");
+  }
+  RETURN_IF_ERROR(CheckPlaintext(identity_.meeting.host, plaintext_));
+  const bool gathered = identity_.source == Source::kLauncher || identity_.source == Source::kCluster;
+  if (!gathered && identity_.rank == 0) RETURN_IF_ERROR(StartScheduler(identity_.meeting).status());
+  const std::string rank = absl::StrCat(identity_.rank);
+  return MeetAt(identity_.meeting, identity_.source == Source::kCluster ? identity_.node_id : rank);
+}
+
+Status Job::MeetAt(const Endpoint& scheduler, const std::string& node_id) {
+  JoinOptions join;
+  std::string address = "127.0.0.1";
+  const std::string interface = options_.interface.empty() ? identity_.interface : options_.interface;
+  if (!interface.empty()) {
+    ASSIGN_OR_RETURN(address, InterfaceAddress(interface));
+    RETURN_IF_ERROR(CheckPlaintext(address, plaintext_));
+  } else if (!IsLoopback(scheduler.host)) {
+    ASSIGN_OR_RETURN(address, AddressTowards(scheduler));
+  }
+  ASSIGN_OR_RETURN(listener_, ListenTcp({address, 0}));
+  ASSIGN_OR_RETURN(join.self.endpoint, LocalEndpoint(listener_));
+  join.scheduler = scheduler;
+  join.node_id = node_id;
+  join.self.host = HostKey();
+  join.who = absl::StrCat("pid ", getpid(), ", host ", HostName());
+  join.hashes = options_.shared;
+  join.timeout = absl::Seconds(identity_.meeting_timeout_s);
+  const bool speaks = !SharesConsole() || (identity_.rank == 0 && identity_.source != Source::kLauncher);
+  if (speaks) join.log = Say;
+  join.on_over = [this](const Status& why) { OnOver(why); };
+  ASSIGN_OR_RETURN(membership_, Membership::Join(join));
+  rank_ = membership_->rank();
+  hosts_.clear();
+  for (const NativePeer& peer : membership_->peers()) hosts_.push_back(peer.host);
+  return absl::OkStatus();
+}
+
+StatusOr<std::unique_ptr<Communicator>> Job::Join(const std::string& backend) {
+  const std::string choice = !backend.empty()                   ? backend
+                             : joined_                          ? backend_
+                             : identity_.source == Source::kMpi ? "mpi"
+                                                                : "native";
+  if (joined_ && choice != backend_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the ranks are joined by the back end ", backend_, " already, not ", choice));
+  }
+  if (joined_) return std::unique_ptr<Communicator>();
+  if (choice == "mpi" && identity_.source != Source::kMpi) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the back end mpi needs ranks that mpirun started (mpirun -n N mslua ...); this is ", identity_.Line()));
+  }
+  std::unique_ptr<Communicator> world;
+  if (size() > 1) {
+    if (identity_.source == Source::kMpi) {
+      ASSIGN_OR_RETURN(world, JoinMpi(choice == "native"));
+    } else {
+      RETURN_IF_ERROR(Meet());
+      RETURN_IF_ERROR(
+          membership_->Compare("ms.communication.init", choice, absl::Seconds(identity_.meeting_timeout_s)));
+      ASSIGN_OR_RETURN(world, JoinNative());
+    }
+  } else {
+    hosts_ = {HostKey()};
+    rank_ = 0;
+  }
+  backend_ = choice;
+  joined_ = true;
+  if (size() > 1) SayWhere();
+  return world;
+}
+
+StatusOr<std::unique_ptr<Communicator>> Job::JoinMpi(bool native) {
+  ASSIGN_OR_RETURN(std::unique_ptr<Communicator> world, MakeMpiWorld());
+  rank_ = world->rank();
+  const Card mine = CardOf(HostKey());
+  std::vector<Card> all(size());
+  RETURN_IF_ERROR(world->Run(Call::AllGather(DType::kU8, mine.data(), all.data(), mine.size())
+                                 .At("ms.communication.init")
+                                 .Within(absl::Seconds(identity_.meeting_timeout_s))));
+  hosts_.clear();
+  for (const Card& card : all) hosts_.emplace_back(card.data());
+  RETURN_IF_ERROR(MeetThrough(*world, native));
+  if (!native) return world;
+  meeting_ = std::move(world);
+  return JoinNative();
+}
+
+Status Job::MeetThrough(Communicator& world, bool needed) {
+  const bool one_host = std::all_of(hosts_.begin(), hosts_.end(), [&](const auto& h) { return h == hosts_[0]; });
+  std::string address = "127.0.0.1";
+  if (!one_host) {
+    const Status allowed = CheckPlaintext(HostName(), plaintext_);
+    // Open MPI has connected the ranks; a scheduler beside it would only see sooner who has died.
+    if (!allowed.ok()) return needed ? allowed : absl::OkStatus();
+    const std::string interface = options_.interface.empty() ? identity_.interface : options_.interface;
+    if (!interface.empty()) {
+      ASSIGN_OR_RETURN(address, InterfaceAddress(interface));
+    } else {
+      address = HostName();
+    }
+  }
+  Card where = {};
+  if (rank_ == 0) {
+    ASSIGN_OR_RETURN(const Endpoint endpoint, StartScheduler({address, 0}));
+    where = CardOf(ToString(endpoint));
+  }
+  RETURN_IF_ERROR(world.Run(Call::Broadcast(DType::kU8, where.data(), where.size(), 0).At("ms.communication.init")));
+  ASSIGN_OR_RETURN(const Endpoint endpoint, ParseEndpoint(where.data()));
+  return MeetAt(endpoint, absl::StrCat(rank_));
+}
+
+StatusOr<std::unique_ptr<Communicator>> Job::JoinNative() {
+  NativeOptions options;
+  options.rank = rank_;
+  options.size = size();
+  options.peers = membership_->peers();
+  options.job = membership_->job();
+  ASSIGN_OR_RETURN(options.folder, MakeSocketFolder(options.job));
+  auto world = MakeNativeWorld(options, listener_);
+  // The sockets have no names any more; the last rank of the host takes the folder away.
+  rmdir(options.folder.c_str());
+  return world;
+}
+
+void Job::SayWhere() const {
+  if (SharesConsole() && rank_ != 0) return;
+  for (const std::string& notice : identity_.notices) Say(notice);
+  std::vector<std::string> hosts = hosts_;
+  std::sort(hosts.begin(), hosts.end());
+  const auto count = std::unique(hosts.begin(), hosts.end()) - hosts.begin();
+  Identity me = identity_;
+  me.rank = rank_;
+  Say(absl::StrCat(me.Line(), ", ", backend_, ", ", count, count == 1 ? " host, " : " hosts, ", ComputeThreads(),
+                   ComputeThreads() == 1 ? " thread" : " threads", " a rank"));
+  if (count > 1 && backend_ == "native") Say("warning: connections between hosts are not encrypted");
+}
+
+// On the membership's thread.
+void Job::OnOver(const Status& why) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  over_ = why;
+  changed_.notify_all();
+  if (changed_.wait_for(lock, absl::ToChronoNanoseconds(kGoodbye), [this] { return finished_; })) return;
+  SayStopped(why);
+  _exit(CauseOf(why).exit_code);
+}
+
+Status Job::AwaitOver(absl::Duration limit) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait_for(lock, absl::ToChronoNanoseconds(limit), [this] { return !over_.ok(); });
+  return over_;
+}
+
+void Job::SayStopped(const Status& why) const {
+  const Cause cause = CauseOf(why);
+  const std::string who = cause.rank >= 0 ? absl::StrCat("rank ", cause.rank, " failed (", cause.exit_code, ")")
+                                          : absl::StrCat("the job failed (", cause.exit_code, ")");
+  // On a console of all ranks stands the cause already, or the local launcher prints it, last.
+  const bool told = SharesConsole();
+  const std::string text =
+      absl::StrCat("mslua: stopped because ", who, told ? "" : ": ", told ? "" : std::string(why.message()), "\n");
+  // No stdio: another thread may hold its lock.
+  if (write(2, text.data(), text.size()) < 0) return;
+}
+
+int Job::Finish(const Status& outcome_of_work, int exit_code, Groups* groups) {
+  Status outcome = outcome_of_work;
+  if (outcome.ok() && groups != nullptr) {
+    const std::string where = absl::StrCat("the end of ", options_.what);
+    outcome = groups->world().Run(Call::Barrier().At(where).Within(kEndLimit));
+  }
+  Status over;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    finished_ = true;
+    over = over_;
+  }
+  changed_.notify_all();
+  if (outcome.ok()) {
+    if (membership_ != nullptr) membership_->Leave();
+    membership_.reset();
+    if (scheduler_ != nullptr) scheduler_->Wait().IgnoreError();
+    return exit_code;
+  }
+  // Errors of collectives begin with the rank, which Name() says in full.
+  absl::string_view text = outcome.message();
+  if (absl::ConsumePrefix(&text, absl::StrCat("rank ", rank_, "/", size(), ": "))) {
+    outcome = Status(outcome.code(), text);
+  }
+  const Status health = groups == nullptr ? absl::OkStatus() : groups->Health();
+  if (absl::IsFailedPrecondition(health) || absl::IsDeadlineExceeded(health)) exit_code = kExitHang;
+  // What other ranks have done to this one is not the first cause.
+  const bool suffered = absl::IsAborted(health) || absl::IsUnavailable(health);
+  if (suffered) exit_code = kExitRankCrashed;
+  if (over.ok() && suffered && membership_ != nullptr) over = AwaitOver(kFirstCause);
+  if (over.ok() && membership_ != nullptr) {
+    membership_->Abort(outcome, exit_code);
+    over = AwaitOver(kGoodbye);  // whose failure came first
+  }
+  if (groups != nullptr && !suffered) groups->world().Abort(outcome);
+  membership_.reset();
+  if (scheduler_ != nullptr) scheduler_->Wait().IgnoreError();
+  if (!over.ok() && CauseOf(over).rank != rank_) {
+    SayStopped(over);
+    return CauseOf(over).exit_code;
+  }
+  if (over.ok() || identity_.source != Source::kLauncher) {
+    Say(absl::StrCat("error[", exit_code, "] ", rank_ < 0 ? "" : absl::StrCat(Name(), ": "), outcome.message()));
+  }
+  return exit_code;
+}
+
+int RunScheduler(const Identity& identity) {
+  SchedulerOptions options;
+  options.endpoint = identity.meeting;
+  options.workers = identity.size;
+  options.timeout = absl::Seconds(identity.meeting_timeout_s);
+  options.log = Say;
+  const auto refuse = [](const Status& why, int exit_code) {
+    Say(absl::StrCat("error[", exit_code, "] ", why.message()));
+    return exit_code;
+  };
+  const Status allowed = CheckPlaintext(identity.meeting.host, false);
+  if (!allowed.ok()) return refuse(allowed, kExitSecurity);
+  const auto scheduler = Scheduler::Start(options);
+  if (!scheduler.ok()) return refuse(scheduler.status(), kExitEnvironment);
+  Identity here = identity;
+  here.meeting = (*scheduler)->endpoint();
+  Say(here.Line());
+  for (const std::string& notice : identity.notices) Say(notice);
+  const Status outcome = (*scheduler)->Wait();
+  return outcome.ok() ? kExitOk : CauseOf(outcome).exit_code;
+}
+
+}  // namespace mslua

@@ -1,0 +1,103 @@
+// A rank's place in its job: from who it is (collectives/identity.h) to the world communicator, and the end of it all.
+//
+// Ranks meet through a scheduler (collectives/rendezvous.h): the launcher's, the cluster's, or one that rank 0 runs.
+// It compares what they run, watches that they live, and tells all of them why the job is over.
+#pragma once
+
+#include <algorithm>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "collectives/communicator.h"
+#include "collectives/groups.h"
+#include "collectives/identity.h"
+#include "collectives/rendezvous.h"
+#include "core/base/status.h"
+
+namespace mslua {
+
+struct JobOptions {
+  Identity identity;
+  std::string interface;                      // --iface; empty: the identity's
+  std::map<std::string, std::string> shared;  // what all ranks must share, by name ("recipe"): compared at the meeting
+  std::string what = "the program";           // "train.lua", for messages
+};
+
+// First thing in a rank that the local launcher started: it ends with the launcher.
+void FollowLauncher();
+// Sets OMP_NUM_THREADS and OMP_WAIT_POLICY for a rank that was not given them (R9) and starts the program anew, since
+// OpenMP reads them when it is loaded. Does nothing for a single rank. `arguments`: of the program, without its name.
+void ShareCores(const Identity& identity, const std::vector<std::string>& arguments);
+
+class Job {
+ public:
+  explicit Job(const JobOptions& options) : options_(options), identity_(options.identity) {}
+  ~Job();
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  // Finds the other ranks' scheduler and is compared with them, but for a single rank and under mpirun. Meet is part
+  // of Join; a launcher's rank does it at once, so that its end is known for what it is.
+  Status Meet();
+  // Meets the other ranks and connects to them; `backend` is "native", "mpi", or empty: mpi under mpirun, else native.
+  // Again: nothing, but InvalidArgument for another backend. A single rank has no world: null.
+  StatusOr<std::unique_ptr<Communicator>> Join(const std::string& backend);
+  bool joined() const { return joined_; }
+  // The user's word that ranks of other hosts may be reached by plain TCP: set_ps_context{enable_ssl = false}.
+  void AllowPlaintext() { plaintext_ = true; }
+
+  // Before the ranks have met: as far as the start says it, else 0.
+  int rank() const { return std::max(0, rank_ < 0 ? identity_.rank : rank_); }
+  int size() const { return identity_.size; }
+  const Identity& identity() const { return identity_; }
+  const std::string& backend() const { return backend_; }
+  // The host of each rank, by rank; when joined.
+  const std::vector<std::string>& hosts() const { return hosts_; }
+  // Whether this rank's console is the other ranks' too.
+  bool SharesConsole() const;
+
+  // This rank's work is over, with this outcome and exit code. Waits for the others when it went well, ends the job for
+  // all when not, prints what there is to print, and gives the process's exit code. `groups`: over Join's world, or
+  // null. After a failure the caller ends the process by _exit: destructors could wait for ranks that are gone.
+  int Finish(const Status& outcome, int exit_code, Groups* groups);
+
+ private:
+  // A scheduler of this process's own, at `endpoint`, and where it then is.
+  StatusOr<Endpoint> StartScheduler(const Endpoint& endpoint);
+  // Joins the scheduler there as `node_id`.
+  Status MeetAt(const Endpoint& scheduler, const std::string& node_id);
+  StatusOr<std::unique_ptr<Communicator>> JoinMpi(bool native);
+  // The scheduler that rank 0 then runs and tells the others of through `world`.
+  Status MeetThrough(Communicator& world, bool needed);
+  StatusOr<std::unique_ptr<Communicator>> JoinNative();
+  void SayWhere() const;
+  void OnOver(const Status& why);
+  // Until the scheduler says that the job is over, or the limit.
+  Status AwaitOver(absl::Duration limit);
+  void SayStopped(const Status& why) const;
+  std::string Name() const;
+
+  const JobOptions options_;
+  const Identity identity_;
+  int rank_ = -1;
+  bool joined_ = false, plaintext_ = false;
+  std::string backend_;
+  std::vector<std::string> hosts_;
+  Fd listener_;
+  std::unique_ptr<Scheduler> scheduler_;  // of rank 0, where there is no other
+  std::unique_ptr<Membership> membership_;
+  std::unique_ptr<Communicator> meeting_;  // mpi: how ranks tell each other where to meet
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Status over_;
+  bool finished_ = false;  // the main thread ends the process itself
+};
+
+// The scheduler of a cluster: runs until all workers have left, or one has failed. The exit code.
+int RunScheduler(const Identity& identity);
+
+}  // namespace mslua

@@ -1,0 +1,379 @@
+#include "launch/launcher.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
+#include "collectives/board.h"
+#include "collectives/identity.h"
+#include "collectives/rendezvous.h"
+#include "collectives/socket.h"
+#include "core/base/exit_code.h"
+#include "launch/this_host.h"
+
+namespace mslua {
+namespace {
+
+// After the last rank has ended, for a grandchild that holds its output open.
+constexpr absl::Duration kLastWords = absl::Milliseconds(300);
+
+void WriteAll(int fd, absl::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = write(fd, text.data(), text.size());
+    if (n < 0 && errno != EINTR) return;  // nobody reads us any more
+    if (n > 0) text.remove_prefix(n);
+  }
+}
+
+// One output of one rank, passed on in whole lines.
+class Stream {
+ public:
+  Stream(Fd from, int to, std::string prefix) : from_(std::move(from)), to_(to), prefix_(std::move(prefix)) {}
+  int fd() const { return from_.get(); }
+  bool open() const { return static_cast<bool>(from_); }
+
+  // Passes on what has come.
+  void Pump() {
+    char bytes[16384];
+    const ssize_t n = read(from_.get(), bytes, sizeof bytes);
+    if (n > 0) {
+      rest_.append(bytes, n);
+      const size_t end = rest_.rfind('\n');
+      if (end != std::string::npos) {
+        Pass(absl::string_view(rest_).substr(0, end + 1));
+        rest_.erase(0, end + 1);
+      }
+    } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+      Close();
+    }
+  }
+  void Close() {
+    if (!rest_.empty()) Pass(absl::StrCat(rest_, "\n"));
+    rest_.clear();
+    from_.Close();
+  }
+
+ private:
+  void Pass(absl::string_view lines) {
+    if (prefix_.empty()) return WriteAll(to_, lines);
+    std::string text;
+    while (!lines.empty()) {
+      const size_t end = lines.find('\n') + 1;
+      absl::StrAppend(&text, prefix_, lines.substr(0, end));
+      lines.remove_prefix(end);
+    }
+    WriteAll(to_, text);
+  }
+
+  Fd from_;
+  const int to_;
+  const std::string prefix_;
+  std::string rest_;
+};
+
+struct Rank {
+  pid_t pid = 0;
+  bool ended = false;
+  int status = 0;  // of waitpid, when ended
+  absl::Time stopped = absl::InfiniteFuture();
+  std::vector<Stream> streams;
+};
+
+class Launcher {
+ public:
+  explicit Launcher(const LaunchOptions& options) : options_(options), ranks_(options.ranks) {}
+  ~Launcher() {
+    for (Rank& rank : ranks_) {
+      if (rank.pid == 0 || rank.ended) continue;
+      kill(rank.pid, SIGKILL);
+      waitpid(rank.pid, nullptr, 0);
+    }
+  }
+
+  Status Start();
+  int Watch();
+
+ private:
+  Status Spawn(int r, const std::vector<std::string>& environment);
+  void ReadSignals();
+  void PassOn(int signal);
+  void Reap();
+  void LookForFailures();
+  void Fail(const Status& why);
+  void KillAll(int signal);
+  bool AllEnded() const {
+    return std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.ended; });
+  }
+  // Waits for output, signals and the scheduler.
+  void Poll(absl::Duration limit);
+  int Result();
+  std::string NameOf(int r) const {
+    return absl::StrCat("rank ", r, "/", options_.ranks, " (pid ", ranks_[r].pid, ", host ", HostName(), ")");
+  }
+
+  const LaunchOptions options_;
+  std::vector<Rank> ranks_;
+  Fd signals_, over_;
+  std::unique_ptr<Scheduler> scheduler_;
+  absl::Time kill_at_ = absl::InfiniteFuture();
+  int interrupts_ = 0, first_signal_ = 0;
+  bool killed_ = false;  // by us
+  Status cause_;
+};
+
+Status Launcher::Start() {
+  // Blocked before there are threads, so that only signals_ takes them.
+  sigset_t set;
+  sigemptyset(&set);
+  for (int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT}) sigaddset(&set, signal);
+  sigprocmask(SIG_BLOCK, &set, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  signals_ = Fd(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  over_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+
+  SchedulerOptions scheduler;
+  scheduler.endpoint = {"127.0.0.1", 0};
+  scheduler.workers = options_.ranks;
+  scheduler.progress = [](const std::string& line) { WriteAll(2, absl::StrCat("mslua: ", line, "\n")); };
+  scheduler.on_over = [this] {
+    const uint64_t one = 1;
+    if (write(over_.get(), &one, sizeof one) < 0) return;  // full: it is set
+  };
+  ASSIGN_OR_RETURN(scheduler_, Scheduler::Start(scheduler));
+
+  Environment environment = OwnEnvironment();
+  for (const auto& [name, value] : ThreadVariables(environment, options_.ranks, UsableCores()))
+    environment[name] = value;
+  environment[kLauncherSize] = absl::StrCat(options_.ranks);
+  environment[kLauncherMeeting] = ToString(scheduler_->endpoint());
+  environment[kLauncherPid] = absl::StrCat(getpid());
+  for (int r = 0; r < options_.ranks; ++r) {
+    environment[kLauncherRank] = absl::StrCat(r);
+    std::vector<std::string> variables;
+    for (const auto& [name, value] : environment) variables.push_back(absl::StrCat(name, "=", value));
+    RETURN_IF_ERROR(Spawn(r, variables));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<char*> Pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// In a process group of its own, so that a terminal's interrupt comes through us alone. The rank itself asks to die
+// with us (PrepareRank).
+Status Launcher::Spawn(int r, const std::vector<std::string>& environment) {
+  int out[2], err[2];
+  if (pipe2(out, O_CLOEXEC) != 0) return absl::ResourceExhaustedError(absl::StrCat("no pipe: ", strerror(errno)));
+  const Fd out_end(out[1]);
+  const std::string prefix = r == 0 ? "" : absl::StrCat("[rank ", r, "] ");
+  ranks_[r].streams.emplace_back(Fd(out[0]), 1, prefix);
+  if (pipe2(err, O_CLOEXEC) != 0) return absl::ResourceExhaustedError(absl::StrCat("no pipe: ", strerror(errno)));
+  const Fd err_end(err[1]);
+  ranks_[r].streams.emplace_back(Fd(err[0]), 2, prefix);
+  for (const Stream& stream : ranks_[r].streams) fcntl(stream.fd(), F_SETFL, O_NONBLOCK);
+
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&files, out[1], 1);
+  posix_spawn_file_actions_adddup2(&files, err[1], 2);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none, normal;
+  sigemptyset(&none);
+  sigemptyset(&normal);
+  sigaddset(&normal, SIGPIPE);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &normal);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  const int error = posix_spawn(&ranks_[r].pid, options_.command[0].c_str(), &files, &attributes,
+                                Pointers(options_.command).data(), Pointers(environment).data());
+  posix_spawn_file_actions_destroy(&files);
+  posix_spawnattr_destroy(&attributes);
+  if (error == 0) return absl::OkStatus();
+  ranks_[r].pid = 0;
+  return absl::InternalError(absl::StrCat("cannot start ", options_.command[0], ": ", strerror(error)));
+}
+
+void Launcher::ReadSignals() {
+  signalfd_siginfo info;
+  while (read(signals_.get(), &info, sizeof info) == sizeof info) {
+    if (static_cast<int>(info.ssi_signo) == SIGCHLD) {
+      Reap();
+    } else {
+      PassOn(static_cast<int>(info.ssi_signo));
+    }
+  }
+}
+
+void Launcher::PassOn(int signal) {
+  if (++interrupts_ == 1) {
+    first_signal_ = signal;
+    WriteAll(2, "mslua: stopping; once more to stop at once\n");
+    KillAll(signal);
+  } else {
+    KillAll(SIGKILL);
+  }
+}
+
+void Launcher::KillAll(int signal) {
+  killed_ = killed_ || signal == SIGKILL;
+  for (const Rank& rank : ranks_) {
+    if (!rank.ended && rank.pid != 0) kill(rank.pid, signal);
+  }
+}
+
+void Launcher::Reap() {
+  for (Rank& rank : ranks_) {
+    int status = 0;
+    while (!rank.ended && waitpid(rank.pid, &status, WNOHANG | WUNTRACED | WCONTINUED) == rank.pid) {
+      if (WIFSTOPPED(status)) {
+        rank.stopped = absl::Now();
+      } else if (WIFCONTINUED(status)) {
+        rank.stopped = absl::InfiniteFuture();
+      } else {
+        rank.ended = true;
+        rank.status = status;
+      }
+    }
+  }
+}
+
+void Launcher::Fail(const Status& why) {
+  if (!cause_.ok()) return;
+  cause_ = why;
+  kill_at_ = absl::Now() + options_.end_limit;
+  scheduler_->Fail(why);
+}
+
+// What the ranks cannot report themselves; their own reports come through the scheduler.
+void Launcher::LookForFailures() {
+  if (killed_ || interrupts_ > 0) return;
+  for (int r = 0; r < options_.ranks && cause_.ok(); ++r) {
+    const Rank& rank = ranks_[r];
+    if (absl::Now() - rank.stopped > options_.stopped_limit) {
+      Fail(WithCause(absl::UnavailableError(absl::StrCat(NameOf(r), " was stopped by a signal and did not go on for ",
+                                                         absl::FormatDuration(options_.stopped_limit))),
+                     {r, kExitHang}));
+    } else if (rank.ended && WIFSIGNALED(rank.status)) {
+      const int signal = WTERMSIG(rank.status);
+      Fail(WithCause(absl::UnavailableError(absl::StrCat(
+                         NameOf(r), " was killed by signal ", signal, " (", strsignal(signal), ")",
+                         signal == SIGKILL ? "; when memory ran out, the kernel's log (dmesg) says so" : "")),
+                     {r, kExitRankCrashed}));
+    } else if (rank.ended && !scheduler_->built() && scheduler_->Outcome().ok()) {
+      Fail(WithCause(absl::UnavailableError(absl::StrCat(NameOf(r), " has ended with exit code ",
+                                                         WEXITSTATUS(rank.status), " before all ranks had come")),
+                     {r, WEXITSTATUS(rank.status) != 0 ? WEXITSTATUS(rank.status) : kExitHang}));
+    }
+  }
+}
+
+void Launcher::Poll(absl::Duration limit) {
+  std::vector<pollfd> entries = {{signals_.get(), POLLIN, 0}, {over_.get(), POLLIN, 0}};
+  std::vector<Stream*> streams;
+  for (Rank& rank : ranks_) {
+    for (Stream& stream : rank.streams) {
+      if (!stream.open()) continue;
+      entries.push_back({stream.fd(), POLLIN, 0});
+      streams.push_back(&stream);
+    }
+  }
+  poll(entries.data(), entries.size(), static_cast<int>(std::max<int64_t>(0, absl::ToInt64Milliseconds(limit))));
+  for (size_t i = 0; i < streams.size(); ++i) {
+    if (entries[i + 2].revents != 0) streams[i]->Pump();
+  }
+  if (entries[0].revents != 0) ReadSignals();
+  if (entries[1].revents != 0) {
+    uint64_t count;
+    if (read(over_.get(), &count, sizeof count) < 0) return;
+    // A job that went wrong is over soon: the ranks know. One that went well may still have something to do.
+    kill_at_ =
+        std::min(kill_at_, scheduler_->Outcome().ok() ? absl::InfiniteFuture() : absl::Now() + options_.end_limit);
+  }
+}
+
+int Launcher::Watch() {
+  while (!AllEnded()) {
+    absl::Duration limit = absl::Milliseconds(200);
+    limit = std::min(limit, kill_at_ - absl::Now());
+    Poll(limit);
+    LookForFailures();
+    if (absl::Now() < kill_at_) continue;
+    KillAll(SIGKILL);
+    kill_at_ = absl::InfiniteFuture();
+  }
+  const absl::Time deadline = absl::Now() + kLastWords;
+  const auto open = [this] {
+    return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) {
+      return std::any_of(rank.streams.begin(), rank.streams.end(), [](const Stream& s) { return s.open(); });
+    });
+  };
+  while (open() && absl::Now() < deadline) Poll(deadline - absl::Now());
+  for (Rank& rank : ranks_) {
+    for (Stream& stream : rank.streams) {
+      if (stream.open()) stream.Close();
+    }
+  }
+  return Result();
+}
+
+int Launcher::Result() {
+  const auto code = [](const Rank& rank) { return WIFEXITED(rank.status) ? WEXITSTATUS(rank.status) : -1; };
+  if (interrupts_ > 0) {
+    const bool saved =
+        std::all_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) { return code(rank) == kExitCheckpointed; });
+    const bool done = std::all_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) { return code(rank) == 0; });
+    if (done) return kExitOk;
+    return saved && first_signal_ != SIGINT ? kExitCheckpointed : kExitInterrupted;
+  }
+  // What a rank has reported comes before what was seen of its end.
+  Status reported = scheduler_->Outcome();
+  const int r = CauseOf(reported).rank;
+  if (absl::IsUnavailable(reported) && r >= 0 && WIFEXITED(ranks_[r].status)) {
+    const std::string what = absl::StrCat(NameOf(r), " has ended with exit code ", code(ranks_[r]),
+                                          " and not by the end of its file or an error");
+    reported = WithCause(absl::UnavailableError(what), CauseOf(reported));
+  }
+  if (absl::IsAborted(reported) || (cause_.ok() && !reported.ok())) cause_ = reported;
+  if (!cause_.ok()) {
+    const Cause cause = CauseOf(cause_);
+    WriteAll(2, absl::StrCat("mslua: error[", cause.exit_code, "] ", cause_.message(), "\n"));
+    return cause.exit_code;
+  }
+  for (const Rank& rank : ranks_) {
+    if (code(rank) != 0) return code(rank);
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+int RunRanks(const LaunchOptions& options) {
+  Launcher launcher(options);
+  const Status started = launcher.Start();
+  if (started.ok()) return launcher.Watch();
+  WriteAll(2, absl::StrCat("mslua: error[", kExitEnvironment, "] ", started.message(), "\n"));
+  return kExitEnvironment;
+}
+
+}  // namespace mslua

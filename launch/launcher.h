@@ -1,0 +1,24 @@
+// Starts the ranks of a job on this machine and watches them: what `mslua train R -n N` does.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+
+namespace mslua {
+
+struct LaunchOptions {
+  int ranks = 2;
+  std::vector<std::string> command;                 // of every rank: the program's file, then its arguments
+  absl::Duration stopped_limit = absl::Seconds(1);  // how long a rank may be stopped (SIGSTOP) before that is a failure
+  absl::Duration end_limit = absl::Milliseconds(1500);  // for the ranks to end by themselves after a failure
+};
+
+// Called by the main thread, before any other thread runs. Rank 0's output goes through as it is, the others' by lines
+// behind "[rank 1] ". Signals are passed on; the second interrupt ends all at once. The first cause of a failure is
+// printed once, last. Gives its exit code, or the first rank's that is not 0; 130 after an interrupt (75 when all ranks
+// have saved a checkpoint). No rank outlives this.
+int RunRanks(const LaunchOptions& options);
+
+}  // namespace mslua

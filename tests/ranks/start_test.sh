@@ -1,0 +1,99 @@
+#!/bin/sh
+# The GPU tutorial's all_gather in every way of starting ranks: each of four prints [[0.],[1.],[2.],[3.]].
+. "$(dirname "$0")/common.sh"
+script=$here/recipes/examples/all_gather.lua
+four='[[0.],
+ [1.],
+ [2.],
+ [3.]]'
+
+# Four files worker_<i>.txt, each with the four rows.
+each_has_four() {
+  for i in 0 1 2 3; do
+    [ "$(cat "worker_$i.txt")" = "$four" ] || fail "$1: worker $i printed: $(cat "worker_$i.txt" "worker_$i.err")"
+  done
+}
+
+run "$mslua" run "$script"
+expect "one rank" 0 "[[0.]]"
+
+run "$mslua" run "$script" -n 4
+expect "-n 4" 0 "$four"
+expect "-n 4" 0 "[rank 3] [[0.],
+[rank 3]  [1.],"
+expect "-n 4" 0 "rank 0 of 4 (mslua -n), native, 1 host, 1 thread a rank"
+no_leftovers "-n 4"
+
+run mpirun --allow-run-as-root --oversubscribe -n 4 "$mslua" run "$script"
+expect "mpirun" 0 "rank 0 of 4 (Open MPI), mpi, 1 host"
+count "mpirun" 4 "[[0.],"
+count "mpirun" 4 " [3.]]"
+
+# Scheduler and workers by hand, as in the CPU tutorial: the same command, MS_ROLE says what it is.
+export MS_WORKER_NUM=4 MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT=$((20000 + $$ % 20000))
+MS_ROLE=MS_SCHED "$mslua" run "$script" > scheduler.txt 2>&1 &
+scheduler=$!
+workers=
+for i in 0 1 2 3; do
+  MS_ROLE=MS_WORKER "$mslua" run "$script" > "worker_$i.txt" 2> "worker_$i.err" &
+  workers="$workers $!"
+done
+for pid in $scheduler $workers; do wait "$pid" || fail "cluster: process $pid ended with $?: $(cat scheduler.txt)"; done
+each_has_four cluster
+out=$(cat scheduler.txt) code=0
+expect "scheduler" 0 "The cluster topology has been constructed successfully."
+count "scheduler" 4 "(role: MS_WORKER) is registered successfully."
+refuse "scheduler" "[[0.],"
+unset MS_WORKER_NUM MS_SCHED_HOST MS_SCHED_PORT
+no_leftovers cluster
+
+# A rank table of one server.
+cat > table.json <<'JSON'
+{"version": "1.0", "server_count": "1", "status": "completed", "server_list": [
+  {"server_id": "10.155.111.140", "host_nic_ip": "reserve", "device": [
+    {"device_id": "0", "device_ip": "192.1.27.6", "rank_id": "0"},
+    {"device_id": "1", "device_ip": "192.2.27.6", "rank_id": "1"},
+    {"device_id": "2", "device_ip": "192.3.27.6", "rank_id": "2"},
+    {"device_id": "3", "device_ip": "192.4.27.6", "rank_id": "3"}]}]}
+JSON
+workers=
+for i in 0 1 2 3; do
+  RANK_TABLE_FILE=table.json RANK_ID=$i DEVICE_ID=$i RANK_SIZE=4 MS_SCHED_PORT=$((20001 + $$ % 20000)) \
+    "$mslua" run "$script" > "worker_$i.txt" 2> "worker_$i.err" &
+  workers="$workers $!"
+done
+for pid in $workers; do wait "$pid" || fail "rank table: a rank ended with $?: $(cat worker_?.err)"; done
+each_has_four "rank table"
+no_leftovers "rank table"
+
+# srun's variables, and torchrun's.
+workers=
+for i in 0 1 2 3; do
+  SLURM_PROCID=$i SLURM_STEP_ID=0 SLURM_NTASKS=4 SLURM_LOCALID=$i SLURM_NNODES=1 SLURM_JOB_ID=$$ \
+    "$mslua" run "$script" > "worker_$i.txt" 2> "worker_$i.err" &
+  workers="$workers $!"
+done
+for pid in $workers; do wait "$pid" || fail "SLURM: a rank ended with $?: $(cat worker_?.err)"; done
+each_has_four SLURM
+workers=
+for i in 0 1 2 3; do
+  RANK=$i WORLD_SIZE=4 MASTER_ADDR=localhost MASTER_PORT=$((20002 + $$ % 20000)) \
+    "$mslua" run "$script" > "worker_$i.txt" 2> "worker_$i.err" &
+  workers="$workers $!"
+done
+for pid in $workers; do wait "$pid" || fail "torchrun: a rank ended with $?: $(cat worker_?.err)"; done
+each_has_four torchrun
+no_leftovers torchrun
+
+# -n where somebody else has started the ranks; variables that contradict each other.
+run env RANK=0 WORLD_SIZE=2 "$mslua" run "$script" -n 4
+expect "-n in a rank" 4 "MASTER_ADDR: expected"
+run env RANK=0 WORLD_SIZE=2 MASTER_ADDR=h MASTER_PORT=1 "$mslua" run "$script" -n 4
+expect "-n in a rank" 2 "this process is already rank 0 of 2 (RANK and WORLD_SIZE): leave out -n"
+run env MS_WORKER_NUM=2 "$mslua" run "$script"
+expect "no role" 4 "MS_ROLE is not"
+run env MS_ROLE=MS_MASTER "$mslua" run "$script"
+expect "bad role" 4 "MS_ROLE: expected MS_SCHED, MS_WORKER or MS_PSERVER, got 'MS_MASTER'"
+run env RANK=1 WORLD_SIZE=2 MASTER_ADDR=10.255.255.1 MASTER_PORT=1 "$mslua" run "$script"
+expect "beyond this host" 10 "MSLUA_PLAINTEXT=1"
+finish

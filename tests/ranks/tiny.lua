@@ -1,0 +1,26 @@
+-- A network of one layer on random numbers, for tests: one step takes microseconds.
+local ms = require "mslua"
+local nn = ms.nn
+local p = ms.params { epochs = 2, samples = 16, batch = 4, device_num = 0, odd = 0, seed = 3 }
+
+local Net = nn.Cell:extend "Net"
+function Net:init() self.dense = nn.Dense(4, 1) end
+function Net:construct(x) return self.dense(x) end
+
+local parallel = { parallel_mode = "data_parallel", gradients_mean = true }
+if p.device_num > 0 then parallel.device_num = p.device_num end
+
+return ms.recipe {
+  name = "tiny", seed = p.seed,
+  dataset = function()
+    ms.set_seed(7)
+    local samples = p.samples + (ms.communication.get_rank() == 1 and p.odd or 0)
+    return ms.dataset.NumpySlicesDataset({ ms.rand { samples, 4 }, ms.rand { samples, 1 } }, { "x", "y" })
+      :batch(p.batch, true)
+  end,
+  network = function() return Net() end, loss = nn.MSELoss(),
+  optimizer = nn.Momentum { learning_rate = 0.05, momentum = 0.9 },
+  train = { epochs = p.epochs },
+  parallel = parallel,
+  checkpoint = { save_checkpoint_steps = 1000, keep_checkpoint_max = 2 },
+}

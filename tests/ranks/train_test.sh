@@ -1,0 +1,67 @@
+#!/bin/sh
+# Training by several ranks: what they print and where, the run folder, signals.
+. "$(dirname "$0")/common.sh"
+recipe=$here/tests/ranks/tiny.lua
+
+run "$mslua" train "$recipe" -n 2 --out a
+expect "train" 0 "rank 0 of 2 (mslua -n)"
+expect "train" 0 "epoch: 2 step: 2, loss is "
+count "rank 0 alone prints its loss" 4 "loss is "
+[ "$(grep -c "loss is" a/rank_0.log)" = 4 ] || fail "a/rank_0.log: $(cat a/rank_0.log)"
+[ "$(grep -c "loss is" a/rank_1.log)" = 4 ] || fail "a/rank_1.log: $(cat a/rank_1.log)"
+grep -qx MSLUA_RANK=1 a/rank_1.env || fail "a/rank_1.env: $(cat a/rank_1.env)"
+[ -s a/metrics.jsonl ] && [ -s a/config.lua ] || fail "a: $(ls a)"
+no_leftovers train
+
+run "$mslua" train "$recipe" -n 2 --out b --log-ranks all
+count "--log-ranks all" 4 "[rank 1] epoch: "
+run "$mslua" train "$recipe" -n 2 --log-ranks 2
+expect "--log-ranks 2" 2 "--log-ranks expects all, or ranks from 0 to 1 such as 0,2; got '2'"
+count "--log-ranks 2" 1 "expects all"
+
+run mpirun --allow-run-as-root --oversubscribe -n 2 "$mslua" train "$recipe" --out c --log-ranks all
+expect "mpirun" 0 "[rank 1] epoch: 2 step: 2, loss is "
+[ "$(cat a/rank_0.log)" = "$(cat c/rank_0.log)" ] || fail "losses by mpirun: $(cat a/rank_0.log c/rank_0.log)"
+run mpirun --allow-run-as-root --oversubscribe -n 2 "$mslua" train "$recipe" --out d --backend native
+expect "mpirun --backend native" 0 "rank 0 of 2 (Open MPI), native"
+[ "$(cat a/rank_0.log)" = "$(cat d/rank_0.log)" ] || fail "losses by native: $(cat a/rank_0.log d/rank_0.log)"
+run "$mslua" train "$recipe" -n 2 --backend mpi
+expect "--backend mpi without mpirun" 4 "the back end mpi needs ranks that mpirun started"
+count "--backend mpi without mpirun" 1 "mslua: error["
+
+run "$mslua" train "$recipe" -n 2 device_num=4
+expect "device_num" 2 "device_num = 4, but the job has 2 rank(s)"
+count "device_num" 1 "mslua: error["
+run "$mslua" train "$recipe" -n 2 odd=1
+expect "data sets" 0 "the data set of rank 1 (arrays, 17 samples, 2 batches of x f32[4,4] y f32[4,1]) is not that of rank 0"
+run "$mslua" train "$recipe" -n 2 nosuch=4
+count "a mistake of all ranks" 1 "unknown parameter 'nosuch'"
+
+# interrupted NAME SIGNALS CODE: a long training that gets the signals. Its ranks stop at one step and save it.
+interrupted() {
+  "$mslua" train "$recipe" -n 2 --out "$1" epochs=1000000 --log-every epoch > "$1.txt" 2>&1 &
+  launcher=$!
+  tries=0
+  while ! grep -qs "loss is" "$1.txt" && [ $tries -lt 300 ]; do
+    sleep 0.1
+    tries=$((tries + 1))
+  done
+  for signal in $2; do
+    kill "-$signal" "$launcher"
+    sleep 0.05
+  done
+  wait "$launcher"
+  code=$?
+  out=$(tail -5 "$1.txt")
+  expect "$1" "$3" ""
+  no_leftovers "$1"
+}
+interrupted ctrl_c INT 130
+ls -d ctrl_c/ckpt/*.ckpt > /dev/null || fail "ctrl_c: no checkpoint: $out"
+[ "$(tail -n 1 ctrl_c/rank_0.log | cut -d, -f1)" = "$(tail -n 1 ctrl_c/rank_1.log | cut -d, -f1)" ] ||
+  fail "ctrl_c: the ranks stopped at different steps: $(tail -n 1 ctrl_c/rank_0.log ctrl_c/rank_1.log)"
+interrupted term TERM 75
+interrupted twice "INT INT" 130
+run "$mslua" train "$recipe" -n 2 --out ctrl_c --resume --max-steps 1
+expect "resume" 0 "goes on from ctrl_c/ckpt"
+finish
