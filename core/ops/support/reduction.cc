@@ -8,8 +8,99 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
 
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/ops/support/reduction.cc"
+// foreach_target.h first: it includes this file once for each instruction set.
+// clang-format off
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "core/ops/support/simd-inl.h"
+// clang-format on
+
+HWY_BEFORE_NAMESPACE();
 namespace mslua {
+namespace HWY_NAMESPACE {
+
+// Sums `rows` rows of C vectors, the last with `last` elements; in stretches of rows, for accuracy.
+template <int C, class T>
+HWY_INLINE void SumColumns(const T* x, int64_t rows, int64_t stride, float* sums, size_t last) {
+  constexpr int64_t kStretch = 256;
+  const int64_t lanes = hn::Lanes(F32());
+  V32 total[C];
+  for (V32& t : total) t = hn::Zero(F32());
+  for (int64_t r0 = 0; r0 < rows; r0 += kStretch) {
+    V32 part[C];
+    for (V32& p : part) p = hn::Zero(F32());
+    for (int64_t r = r0; r < HWY_MIN(rows, r0 + kStretch); ++r) {
+      const T* row = x + r * stride;
+      for (int c = 0; c + 1 < C; ++c) part[c] = hn::Add(part[c], Load(row + c * lanes));
+      part[C - 1] = hn::Add(part[C - 1], LoadN(row + (C - 1) * lanes, last));
+    }
+    for (int c = 0; c < C; ++c) total[c] = hn::Add(total[c], part[c]);
+  }
+  for (int c = 0; c + 1 < C; ++c) Store(total[c], sums + c * lanes);
+  StoreN(total[C - 1], sums + (C - 1) * lanes, last);
+}
+
+template <class T>
+void SumRows(const T* x, int64_t rows, int64_t stride, int64_t n, float* sums) {
+  const int64_t lanes = hn::Lanes(F32());
+  int64_t c = 0;
+  for (; c + 4 * lanes <= n; c += 4 * lanes) SumColumns<4>(x + c, rows, stride, sums + c, static_cast<size_t>(lanes));
+  ForEachVector(n - c, [&](int64_t i, size_t k) { SumColumns<1>(x + c + i, rows, stride, sums + c + i, k); });
+}
+
+// The sum of a contiguous run; in stretches short enough for f32.
+template <class T>
+float SumRun(const T* x, int64_t n) {
+  constexpr int64_t kStretch = 4096;
+  const int64_t lanes = hn::Lanes(F32());
+  V32 total = hn::Zero(F32());
+  for (int64_t at = 0; at < n; at += kStretch) {
+    const int64_t end = HWY_MIN(n, at + kStretch);
+    V32 part[4];
+    for (V32& p : part) p = hn::Zero(F32());
+    int64_t i = at;
+    for (; i + 4 * lanes <= end; i += 4 * lanes) {
+      for (int k = 0; k < 4; ++k) part[k] = hn::Add(part[k], Load(x + i + k * lanes));
+    }
+    ForEachVector(end - i, [&](int64_t j, size_t k) { part[0] = hn::Add(part[0], LoadN(x + i + j, k)); });
+    total = hn::Add(total, hn::Add(hn::Add(part[0], part[1]), hn::Add(part[2], part[3])));
+  }
+  return hn::GetLane(hn::SumOfLanes(F32(), total));
+}
+
+void SumRowsF32(const float* x, int64_t rows, int64_t stride, int64_t n, float* sums) {
+  SumRows(x, rows, stride, n, sums);
+}
+void SumRowsBF16(const BF16* x, int64_t rows, int64_t stride, int64_t n, float* sums) {
+  SumRows(x, rows, stride, n, sums);
+}
+float SumRunF32(const float* x, int64_t n) { return SumRun(x, n); }
+float SumRunBF16(const BF16* x, int64_t n) { return SumRun(x, n); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mslua
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mslua {
+
+HWY_EXPORT(SumRowsF32);
+HWY_EXPORT(SumRowsBF16);
+HWY_EXPORT(SumRunF32);
+HWY_EXPORT(SumRunBF16);
+
 namespace {
+
+void VectorSumRows(const float* x, int64_t rows, int64_t stride, int64_t n, float* sums) {
+  HWY_DYNAMIC_DISPATCH(SumRowsF32)(x, rows, stride, n, sums);
+}
+void VectorSumRows(const BF16* x, int64_t rows, int64_t stride, int64_t n, float* sums) {
+  HWY_DYNAMIC_DISPATCH(SumRowsBF16)(x, rows, stride, n, sums);
+}
+float VectorSumRun(const float* x, int64_t n) { return HWY_DYNAMIC_DISPATCH(SumRunF32)(x, n); }
+float VectorSumRun(const BF16* x, int64_t n) { return HWY_DYNAMIC_DISPATCH(SumRunBF16)(x, n); }
 
 template <class C>
 C Start(Reduction kind) {
@@ -60,9 +151,10 @@ Merged Merge(const Attrs& attrs, const Shape& shape) {
   return m;
 }
 
-// The sum of a contiguous run. 16 lanes that the compiler keeps in vectors, in stretches short enough for f32.
+// The reduction of a contiguous run. 16 lanes that the compiler keeps in vectors, in stretches short enough for f32.
 template <Reduction kKind, class T>
 float ReduceRun(const T* x, int64_t n) {
+  if constexpr (kKind == Reduction::kSum) return VectorSumRun(x, n);
   constexpr int kLanes = 16;
   constexpr int64_t kStretch = 4096;
   float total = Start<float>(kKind);
@@ -87,6 +179,7 @@ float ReduceRun(const T* x, int64_t n) {
 // Adds `rows` rows of `n` contiguous columns, `stride` apart, into `sums`; in stretches of rows, for accuracy.
 template <Reduction kKind, class T>
 void ReduceRows(const T* x, int64_t rows, int64_t stride, int64_t n, float* sums, float* stretch) {
+  if constexpr (kKind == Reduction::kSum) return VectorSumRows(x, rows, stride, n, sums);
   constexpr int64_t kStretch = 256;
   for (int64_t r0 = 0; r0 < rows; r0 += kStretch) {
     std::fill(stretch, stretch + n, Start<float>(kKind));
@@ -274,3 +367,4 @@ Value BroadcastReduced(GradContext& c, Value reduced) {
 }
 
 }  // namespace mslua
+#endif  // HWY_ONCE

@@ -43,10 +43,18 @@ HWY_INLINE void Tile(const SmallProduct& p, const T* a, const T* b, T* y, size_t
   }
 }
 
+// As many rows as leave registers for the operands: 32 registers with AVX-512, 16 without.
 template <int C, class T>
 HWY_INLINE void Columns(const SmallProduct& p, const T* a, const T* b, T* y, size_t last) {
+  constexpr int kRows = HWY_TARGET <= HWY_AVX3 ? (C == 4 ? 6 : 8) : 4;
   int64_t i = 0;
-  for (; i + 4 <= p.m; i += 4) Tile<4, C>(p, a + i * p.a_row, b, y + i * p.y_row, last);
+  for (; i + kRows <= p.m; i += kRows) Tile<kRows, C>(p, a + i * p.a_row, b, y + i * p.y_row, last);
+  if constexpr (kRows > 4) {
+    if (i + 4 <= p.m) {
+      Tile<4, C>(p, a + i * p.a_row, b, y + i * p.y_row, last);
+      i += 4;
+    }
+  }
   a += i * p.a_row;
   y += i * p.y_row;
   switch (p.m - i) {
@@ -63,6 +71,10 @@ template <class T>
 void Product(const SmallProduct& p, const T* a, const T* b, T* y) {
   const int64_t lanes = hn::Lanes(F32());
   int64_t j = 0;
+#if HWY_TARGET <= HWY_AVX3
+  for (; j + 3 * lanes < p.n; j += 4 * lanes)
+    Columns<4>(p, a, b + j, y + j, static_cast<size_t>(HWY_MIN(lanes, p.n - j - 3 * lanes)));
+#endif
   for (; j + lanes < p.n; j += 2 * lanes) {
     Columns<2>(p, a, b + j, y + j, static_cast<size_t>(HWY_MIN(lanes, p.n - j - lanes)));
   }

@@ -16,6 +16,15 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace mslua {
+#ifndef MSLUA_TILE_OPS
+#define MSLUA_TILE_OPS
+namespace {
+// Instructions that no formula names: a * b + c, a * b - c, c - a * b, rounded once.
+constexpr ScalarOp kMulAdd = static_cast<ScalarOp>(kNumScalarOps);
+constexpr ScalarOp kMulSub = static_cast<ScalarOp>(kNumScalarOps + 1);
+constexpr ScalarOp kNegMulAdd = static_cast<ScalarOp>(kNumScalarOps + 2);
+}  // namespace
+#endif
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -69,7 +78,7 @@ float PowOne(float a, float b) { return std::pow(a, b); }
 
 V SafeTanh(D d, V x) { return hn::IfThenElse(hn::Eq(x, x), hn::Tanh(d, x), x); }
 
-// One operand of a tile instruction: a tile, or one number for all elements.
+// One operand of a tile instruction: a tile, or one number for all elements, which then fills a vector.
 struct Operand {
   const float* data;
   bool scalar;
@@ -80,7 +89,7 @@ HWY_INLINE void Unary(int64_t n, Operand a, float* out, F f) {
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t i = 0; i < n; i += lanes)
-    hn::Store(f(d, a.scalar ? hn::Set(d, *a.data) : hn::LoadU(d, a.data + i)), d, out + i);
+    hn::StoreU(f(d, a.scalar ? hn::Set(d, *a.data) : hn::LoadU(d, a.data + i)), d, out + i);
 }
 
 template <class F>
@@ -90,14 +99,24 @@ HWY_INLINE void Binary(int64_t n, Operand a, Operand b, float* out, F f) {
   if (a.scalar) {
     const V va = hn::Set(d, *a.data);
     for (int64_t i = 0; i < n; i += lanes)
-      hn::Store(f(d, va, b.scalar ? hn::Set(d, *b.data) : hn::LoadU(d, b.data + i)), d, out + i);
+      hn::StoreU(f(d, va, b.scalar ? hn::Set(d, *b.data) : hn::LoadU(d, b.data + i)), d, out + i);
   } else if (b.scalar) {
     const V vb = hn::Set(d, *b.data);
-    for (int64_t i = 0; i < n; i += lanes) hn::Store(f(d, hn::LoadU(d, a.data + i), vb), d, out + i);
+    for (int64_t i = 0; i < n; i += lanes) hn::StoreU(f(d, hn::LoadU(d, a.data + i), vb), d, out + i);
   } else {
     for (int64_t i = 0; i < n; i += lanes)
-      hn::Store(f(d, hn::LoadU(d, a.data + i), hn::LoadU(d, b.data + i)), d, out + i);
+      hn::StoreU(f(d, hn::LoadU(d, a.data + i), hn::LoadU(d, b.data + i)), d, out + i);
   }
+}
+
+template <class F>
+HWY_INLINE void Ternary(int64_t n, Operand a, Operand b, Operand c, float* out, F f) {
+  const D d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t sa = a.scalar ? 0 : 1, sb = b.scalar ? 0 : 1, sc = c.scalar ? 0 : 1;
+  for (int64_t i = 0; i < n; i += lanes)
+    hn::StoreU(f(d, hn::LoadU(d, a.data + i * sa), hn::LoadU(d, b.data + i * sb), hn::LoadU(d, c.data + i * sc)), d,
+               out + i);
 }
 
 template <class M>
@@ -175,15 +194,12 @@ void RunInstr(ScalarOp op, int64_t n, Operand a, Operand b, Operand c, float* ou
       });
     case ScalarOp::kNot:
       return Unary(n, a, out, [](D d, V x) { return AsNumber(d, hn::Eq(x, hn::Zero(d))); });
-    case ScalarOp::kSelect: {
-      const D d;
-      const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-      const auto load = [&](Operand o, int64_t i) { return o.scalar ? hn::Set(d, *o.data) : hn::LoadU(d, o.data + i); };
-      for (int64_t i = 0; i < n; i += lanes)
-        hn::Store(hn::IfThenElse(hn::Ne(load(a, i), hn::Zero(d)), load(b, i), load(c, i)), d, out + i);
-      return;
-    }
+    case ScalarOp::kSelect:
+      return Ternary(n, a, b, c, out, [](D d, V x, V y, V z) { return hn::IfThenElse(hn::Ne(x, hn::Zero(d)), y, z); });
   }
+  if (op == kMulAdd) return Ternary(n, a, b, c, out, [](D, V x, V y, V z) { return hn::MulAdd(x, y, z); });
+  if (op == kMulSub) return Ternary(n, a, b, c, out, [](D, V x, V y, V z) { return hn::MulSub(x, y, z); });
+  if (op == kNegMulAdd) return Ternary(n, a, b, c, out, [](D, V x, V y, V z) { return hn::NegMulAdd(x, y, z); });
 }
 
 // Runs all instructions over one tile. `slots[s]` is where slot s lies.
@@ -242,6 +258,8 @@ HWY_EXPORT(ToBF16);
 // Tiles are written in whole vectors: room for the widest after each.
 constexpr int64_t kTileFloats = kTileElements + 64;
 
+int TileArity(ScalarOp op) { return op == kMulAdd || op == kMulSub || op == kNegMulAdd ? 3 : Arity(op); }
+
 // Work of one element, in elements of a copy: what makes a chain worth a second thread.
 int64_t Cost(const ScalarProgram& p) {
   int64_t cost = 1;
@@ -272,6 +290,10 @@ void Convert(const T* in, int64_t n, float* out) {
 }
 
 void LoadDense(DType t, const void* data, int64_t begin, int64_t n, float* out) {
+  if (t == DType::kF32) {
+    std::memcpy(out, static_cast<const float*>(data) + begin, static_cast<size_t>(n) * sizeof(float));
+    return;
+  }
   if (t == DType::kBF16) return HWY_DYNAMIC_DISPATCH(FromBF16)(static_cast<const BF16*>(data) + begin, n, out);
   DispatchDType(t, [&](auto zero) {
     using T = decltype(zero);
@@ -312,6 +334,31 @@ bool TileProgram::Supports(const ScalarProgram& program, absl::Span<const Tensor
   return has_float;
 }
 
+// Products that only a sum or a difference reads become one instruction with it.
+static std::vector<ScalarInstr> Lower(const ScalarProgram& program) {
+  std::vector<ScalarInstr> code = program.code;
+  std::vector<int> uses(code.size(), 0);
+  for (const ScalarInstr& i : code) {
+    for (int k = 0; k < Arity(i.op); ++k) ++uses[i.args[k]];
+  }
+  for (int32_t r : program.results) ++uses[r];
+  for (ScalarInstr& i : code) {
+    if (i.op != ScalarOp::kAdd && i.op != ScalarOp::kSub) continue;
+    for (int k = 0; k < 2; ++k) {
+      ScalarInstr& product = code[i.args[k]];
+      if (product.op != ScalarOp::kMul || uses[i.args[k]] != 1) continue;
+      const int32_t other = i.args[1 - k];
+      i.op = i.op == ScalarOp::kAdd ? kMulAdd : k == 0 ? kMulSub : kNegMulAdd;
+      i.args[0] = product.args[0];
+      i.args[1] = product.args[1];
+      i.args[2] = other;
+      product = ScalarInstr();  // nobody reads it: a number costs nothing
+      break;
+    }
+  }
+  return code;
+}
+
 TileProgram::TileProgram(const ScalarProgram& program, absl::Span<const TensorType> inputs,
                          absl::Span<const TensorType> outputs) {
   const Shape& shape = outputs[0].shape;
@@ -344,14 +391,15 @@ TileProgram::TileProgram(const ScalarProgram& program, absl::Span<const TensorTy
   }
 
   // Slots: inputs first, then constants, then tiles that instructions share once their last reader is past.
-  const int32_t count = static_cast<int32_t>(program.code.size());
+  const std::vector<ScalarInstr> code = Lower(program);
+  const int32_t count = static_cast<int32_t>(code.size());
   std::vector<int32_t> slot(count, -1), last_use(count, -1);
   for (int32_t v = 0; v < count; ++v) {
-    for (int k = 0; k < Arity(program.code[v].op); ++k) last_use[program.code[v].args[k]] = v;
+    for (int k = 0; k < TileArity(code[v].op); ++k) last_use[code[v].args[k]] = v;
   }
   for (int32_t r : program.results) last_use[r] = count;
   for (int32_t v = 0; v < count; ++v) {
-    const ScalarInstr& i = program.code[v];
+    const ScalarInstr& i = code[v];
     if (i.op == ScalarOp::kInput) {
       Input& in = inputs_[i.args[0]];
       if (in.slot < 0) {
@@ -360,7 +408,7 @@ TileProgram::TileProgram(const ScalarProgram& program, absl::Span<const TensorTy
         slot_is_scalar_.push_back(in.scalar);
       }
       slot[v] = in.slot;
-    } else if (i.op == ScalarOp::kConst) {
+    } else if (i.op == ScalarOp::kConst && last_use[v] >= 0) {
       slot[v] = slots_++;
       slot_is_scalar_.push_back(true);
       constants_.emplace_back(slot[v], static_cast<float>(i.constant));
@@ -368,15 +416,16 @@ TileProgram::TileProgram(const ScalarProgram& program, absl::Span<const TensorTy
   }
   std::vector<int32_t> free_slots;
   for (int32_t v = 0; v < count; ++v) {
-    const ScalarInstr& i = program.code[v];
-    if (Arity(i.op) == 0) continue;
+    const ScalarInstr& i = code[v];
+    const int arity = TileArity(i.op);
+    if (arity == 0) continue;
     TileInstr t;
     t.op = i.op;
-    for (int k = 0; k < 3; ++k) t.args[k] = k < Arity(i.op) ? slot[i.args[k]] : -1;
+    for (int k = 0; k < 3; ++k) t.args[k] = k < arity ? slot[i.args[k]] : -1;
     // An operand's tile may be the result's: instructions read an element before they write it.
-    for (int k = 0; k < Arity(i.op); ++k) {
+    for (int k = 0; k < arity; ++k) {
       const int32_t a = i.args[k];
-      if (last_use[a] == v && Arity(program.code[a].op) > 0 &&
+      if (last_use[a] == v && TileArity(code[a].op) > 0 &&
           std::find(free_slots.begin(), free_slots.end(), slot[a]) == free_slots.end()) {
         free_slots.push_back(slot[a]);
       }
@@ -430,9 +479,14 @@ void TileProgram::RunRange(const void* const* inputs, void* const* outputs, floa
     read[s] = write[s];
     scalar[s] = slot_is_scalar_[s];
   }
-  for (const auto& c : constants_) write[c.first][0] = c.second;
+  // Numbers fill the widest vector.
+  const auto set = [&](int32_t slot, float value) { std::fill_n(write[slot], kTileFloats - kTileElements, value); };
+  for (const auto& c : constants_) set(c.first, c.second);
   for (size_t i = 0; i < inputs_.size(); ++i) {
-    if (inputs_[i].used && inputs_[i].scalar) LoadDense(inputs_[i].dtype, inputs[i], 0, 1, write[inputs_[i].slot]);
+    if (!inputs_[i].used || !inputs_[i].scalar) continue;
+    float value;
+    LoadDense(inputs_[i].dtype, inputs[i], 0, 1, &value);
+    set(inputs_[i].slot, value);
   }
   for (int64_t at = begin; at < end; at += kTileElements) {
     const int64_t n = std::min(kTileElements, end - at);
