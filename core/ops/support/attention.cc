@@ -60,6 +60,12 @@ void ScoreGradient(float* scores, float* dp, int64_t n, float lse, float delta, 
   });
 }
 
+float DotF32(const float* a, const float* b, int64_t n) {
+  V32 sum = hn::Zero(F32());
+  ForEachVector(n, [&](int64_t i, size_t k) { sum = hn::MulAdd(LoadN(a + i, k), LoadN(b + i, k), sum); });
+  return hn::GetLane(hn::SumOfLanes(F32(), sum));
+}
+
 void ToF32(const BF16* from, float* to, int64_t n) {
   ForEachVector(n, [&](int64_t i, size_t k) { StoreN(LoadN(from + i, k), to + i, k); });
 }
@@ -74,9 +80,13 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mslua {
 
+// packed_attention.cc
+Attention PackedAttention(const Attrs& attrs, const Shape& qkv);
+
 HWY_EXPORT(OnlineSoftmax);
 HWY_EXPORT(Scale);
 HWY_EXPORT(ScoreGradient);
+HWY_EXPORT(DotF32);
 HWY_EXPORT(ToF32);
 HWY_EXPORT(ToBF16);
 
@@ -84,12 +94,22 @@ namespace {
 
 constexpr int64_t kQueries = 32, kKeys = 128;  // a tile of scores: 16 KiB
 
-// [rows, columns] to [columns, rows].
-void Transpose(const float* from, float* to, int64_t rows, int64_t columns) {
+// Rows of a matrix of f32.
+template <class T>
+struct RowsOf {
+  T* data;
+  int64_t stride;
+  T* operator[](int64_t r) const { return data + r * stride; }
+};
+using ConstRows = RowsOf<const float>;
+using MutableRows = RowsOf<float>;
+
+// [rows, columns] to [columns, rows], dense.
+void Transpose(ConstRows from, float* to, int64_t rows, int64_t columns) {
   for (int64_t r0 = 0; r0 < rows; r0 += 16) {
     const int64_t r1 = std::min(rows, r0 + 16);
     for (int64_t c = 0; c < columns; ++c) {
-      for (int64_t r = r0; r < r1; ++r) to[c * rows + r] = from[r * columns + c];
+      for (int64_t r = r0; r < r1; ++r) to[c * rows + r] = from[r][c];
     }
   }
 }
@@ -110,32 +130,81 @@ class Floats {
   int64_t taken_ = 0;
 };
 
-// Head `h` of a stack of matrices of n elements, as f32: its own memory, or a copy in `space`.
-const float* HeadAsF32(bool bf16, const void* stack, int64_t h, int64_t n, float* space) {
-  if (!bf16) return static_cast<const float*>(stack) + h * n;
-  HWY_DYNAMIC_DISPATCH(ToF32)(static_cast<const BF16*>(stack) + h * n, space, n);
-  return space;
+// Where the matrices [rows, columns] of every head lie in an operand.
+struct Heads {
+  int64_t inner = 1;                                           // heads that lie between each other
+  int64_t outer_stride = 0, inner_stride = 0, row_stride = 0;  // elements
+  int64_t rows = 0, columns = 0;
+
+  int64_t At(int64_t h) const { return h / inner * outer_stride + h % inner * inner_stride; }
+
+  // One matrix after another.
+  static Heads Dense(int64_t rows, int64_t columns) { return {1, rows * columns, 0, columns, rows, columns}; }
+  // Columns [first + h * columns, ..) of [batch, rows, width].
+  static Heads Columns(int64_t heads, int64_t rows, int64_t columns, int64_t width) {
+    return {heads, rows * width, columns, width, rows, columns};
+  }
+};
+
+// An operand: what it is made of, and where in the buffers it starts.
+struct Operand {
+  Heads heads;
+  int index = 0;       // of the inputs or outputs
+  int64_t offset = 0;  // elements
+};
+
+// Head `h` of an operand as f32: its own memory, or a copy in `space`.
+ConstRows HeadAsF32(bool bf16, const Buffers& b, const Operand& o, int64_t h, float* space) {
+  const int64_t at = o.offset + o.heads.At(h);
+  if (!bf16) return {static_cast<const float*>(b.inputs[o.index]) + at, o.heads.row_stride};
+  const BF16* from = static_cast<const BF16*>(b.inputs[o.index]) + at;
+  for (int64_t r = 0; r < o.heads.rows; ++r)
+    HWY_DYNAMIC_DISPATCH(ToF32)(from + r * o.heads.row_stride, space + r * o.heads.columns, o.heads.columns);
+  return {space, o.heads.columns};
 }
-// Where f32 results for `count` elements at `at` of a tensor are made; StoreResult brings 16-bit ones home.
-float* ResultSpace(bool bf16, void* tensor, int64_t at, float* space) {
-  return bf16 ? space : static_cast<float*>(tensor) + at;
+
+// Where f32 results of rows from `row` on are made; StoreResult brings 16-bit ones home.
+MutableRows ResultSpace(bool bf16, const Buffers& b, const Operand& o, int64_t h, int64_t row, float* space) {
+  if (bf16) return {space, o.heads.columns};
+  return {static_cast<float*>(b.outputs[o.index]) + o.offset + o.heads.At(h) + row * o.heads.row_stride,
+          o.heads.row_stride};
 }
-void StoreResult(bool bf16, const float* from, void* tensor, int64_t at, int64_t count) {
-  if (bf16) HWY_DYNAMIC_DISPATCH(ToBF16)(from, static_cast<BF16*>(tensor) + at, count);
+void StoreResult(bool bf16, MutableRows from, const Buffers& b, const Operand& o, int64_t h, int64_t row,
+                 int64_t rows) {
+  if (!bf16) return;
+  BF16* to = static_cast<BF16*>(b.outputs[o.index]) + o.offset + o.heads.At(h) + row * o.heads.row_stride;
+  for (int64_t r = 0; r < rows; ++r)
+    HWY_DYNAMIC_DISPATCH(ToBF16)(from[r], to + r * o.heads.row_stride, o.heads.columns);
+}
+
+void FillZero(MutableRows m, int64_t rows, int64_t columns) {
+  for (int64_t r = 0; r < rows; ++r) std::fill_n(m[r], columns, 0.0f);
 }
 
 // Scores of queries [i, i + m) and keys [j, j + n), n <= kKeys: rows of kKeys floats.
-void Scores(const Attention& a, const float* q, const float* kt, int64_t i, int64_t m, int64_t j, int64_t n,
+void Scores(const Attention& a, ConstRows q, const float* kt, int64_t i, int64_t m, int64_t j, int64_t n,
             float* scores) {
-  SmallProduct p{m, n, a.d, a.d, 1, a.s, kKeys};
+  SmallProduct p{m, n, a.d, q.stride, 1, a.s, kKeys};
   p.scale = static_cast<float>(a.scale);
-  SmallMatmul(p, q + i * a.d, kt + j, scores);
+  SmallMatmul(p, q[i], kt + j, scores);
 }
+
+// The operands of both directions. Backward delta is the sum over a row of dy * y less lse's gradient: given, or when
+// y is given instead, computed.
+struct Operands {
+  Operand q, k, v, y, dy, dq, dk, dv;
+  int lse = 0;     // forward: of the outputs
+  int delta = -1;  // of the inputs; -1: from y
+};
 
 class AttentionKernel : public Kernel {
  public:
-  AttentionKernel(const Attention& a, DType t, bool grad)
-      : a_(a), bf16_(t == DType::kBF16), grad_(grad), slots_(std::min<int64_t>(ComputeThreads(), a.heads)) {
+  AttentionKernel(const Attention& a, const Operands& operands, DType t, bool grad)
+      : a_(a),
+        o_(operands),
+        bf16_(t == DType::kBF16),
+        grad_(grad),
+        slots_(std::min<int64_t>(ComputeThreads(), a.heads)) {
     Floats space(nullptr);
     Lay(space);
     slot_floats_ = space.taken();
@@ -162,10 +231,11 @@ class AttentionKernel : public Kernel {
  private:
   // Scratch memory of one thread.
   struct Space {
-    float *q, *k, *v, *dy;    // f32 copies of 16-bit operands
-    float *kt, *vt;           // transposed
-    float *scores, *dscores;  // tiles
-    float *result, *dk, *dv;  // f32 results: of a tile of queries forward, of a head backward
+    float *q, *k, *v, *y, *dy;  // f32 copies of 16-bit operands
+    float *kt, *vt;             // transposed
+    float *scores, *dscores;    // tiles
+    float* delta;               // of a head
+    float *result, *dk, *dv;    // f32 results: of a tile of queries forward, of a head backward
   };
   Space Lay(Floats& f) const {
     const auto when = [&](bool wanted, int64_t n) { return f.Take(wanted ? n : 0); };
@@ -173,32 +243,33 @@ class AttentionKernel : public Kernel {
     s.q = when(bf16_, a_.t * a_.d);
     s.k = when(bf16_, a_.s * a_.d);
     s.v = when(bf16_, a_.s * a_.e);
+    s.y = when(bf16_ && grad_ && o_.delta < 0, a_.t * a_.e);
     s.dy = when(bf16_ && grad_, a_.t * a_.e);
     s.kt = f.Take(a_.s * a_.d);
     s.vt = when(grad_, a_.s * a_.e);
     s.scores = f.Take(kQueries * kKeys);
     s.dscores = when(grad_, kQueries * kKeys);
+    s.delta = when(grad_ && o_.delta < 0, a_.t);
     s.result = when(bf16_, grad_ ? a_.t * a_.d : kQueries * a_.e);
     s.dk = when(bf16_ && grad_, a_.s * a_.d);
     s.dv = when(bf16_ && grad_, a_.s * a_.e);
     return s;
   }
 
-  // Inputs q, k, v; outputs y, lse.
   void Forward(const Buffers& b, int64_t h, const Space& at) const {
-    const float* q = HeadAsF32(bf16_, b.inputs[0], h, a_.t * a_.d, at.q);
-    const float* k = HeadAsF32(bf16_, b.inputs[1], h, a_.s * a_.d, at.k);
-    const float* v = HeadAsF32(bf16_, b.inputs[2], h, a_.s * a_.e, at.v);
+    const ConstRows q = HeadAsF32(bf16_, b, o_.q, h, at.q), k = HeadAsF32(bf16_, b, o_.k, h, at.k),
+                    v = HeadAsF32(bf16_, b, o_.v, h, at.v);
     Transpose(k, at.kt, a_.s, a_.d);
-    float* lse = static_cast<float*>(b.outputs[1]) + h * a_.t;
+    float* lse = static_cast<float*>(b.outputs[o_.lse]) + h * a_.t;
     for (int64_t i = 0; i < a_.t; i += kQueries) {
-      const int64_t m = std::min(kQueries, a_.t - i), first = (h * a_.t + i) * a_.e;
-      float* y = ResultSpace(bf16_, b.outputs[0], first, at.result);
+      const int64_t m = std::min(kQueries, a_.t - i);
+      const MutableRows y = ResultSpace(bf16_, b, o_.y, h, i, at.result);
       float max[kQueries], sum[kQueries];
       std::fill(max, max + m, -INFINITY);
       std::fill(sum, sum + m, 0.0f);
-      for (int64_t j = 0; j < a_.Seen(i + m - 1); j += kKeys) {
-        const int64_t n = std::min(kKeys, a_.s - j);
+      const int64_t keys = a_.Seen(i + m - 1);
+      for (int64_t j = 0; j < keys; j += kKeys) {
+        const int64_t n = std::min(kKeys, keys - j);
         Scores(a_, q, at.kt, i, m, j, n, at.scores);
         for (int64_t r = 0; r < m; ++r) {
           float* row = at.scores + r * kKeys;
@@ -206,39 +277,44 @@ class AttentionKernel : public Kernel {
           std::fill(row + seen, row + n, 0.0f);
           if (seen == 0) continue;
           const float shrink = HWY_DYNAMIC_DISPATCH(OnlineSoftmax)(row, seen, &max[r], &sum[r]);
-          if (j > 0) HWY_DYNAMIC_DISPATCH(Scale)(y + r * a_.e, a_.e, shrink);
+          if (j > 0) HWY_DYNAMIC_DISPATCH(Scale)(y[r], a_.e, shrink);
         }
-        SmallMatmul(SmallProduct{m, a_.e, n, kKeys, 1, a_.e, a_.e, j > 0}, at.scores, v + j * a_.e, y);
+        SmallMatmul(SmallProduct{m, a_.e, n, kKeys, 1, v.stride, y.stride, j > 0}, at.scores, v[j], y.data);
       }
       for (int64_t r = 0; r < m; ++r) {
-        HWY_DYNAMIC_DISPATCH(Scale)(y + r * a_.e, a_.e, 1 / sum[r]);
+        HWY_DYNAMIC_DISPATCH(Scale)(y[r], a_.e, 1 / sum[r]);
         lse[i + r] = max[r] + std::log(sum[r]);
       }
-      StoreResult(bf16_, y, b.outputs[0], first, m * a_.e);
+      StoreResult(bf16_, y, b, o_.y, h, i, m);
     }
   }
 
-  // Inputs q, k, v, lse, delta, dy; outputs dq, dk, dv.
+  // Of each query: the sum over its row of dy * y, less lse's gradient.
+  const float* Delta(const Buffers& b, int64_t h, ConstRows dy, const Space& at) const {
+    if (o_.delta >= 0) return static_cast<const float*>(b.inputs[o_.delta]) + h * a_.t;
+    const ConstRows y = HeadAsF32(bf16_, b, o_.y, h, at.y);
+    for (int64_t r = 0; r < a_.t; ++r) at.delta[r] = HWY_DYNAMIC_DISPATCH(DotF32)(y[r], dy[r], a_.e);
+    return at.delta;
+  }
+
   void Backward(const Buffers& b, int64_t h, const Space& at) const {
-    const float* q = HeadAsF32(bf16_, b.inputs[0], h, a_.t * a_.d, at.q);
-    const float* k = HeadAsF32(bf16_, b.inputs[1], h, a_.s * a_.d, at.k);
-    const float* v = HeadAsF32(bf16_, b.inputs[2], h, a_.s * a_.e, at.v);
-    const float* lse = static_cast<const float*>(b.inputs[3]) + h * a_.t;
-    const float* delta = static_cast<const float*>(b.inputs[4]) + h * a_.t;
-    const float* dy = HeadAsF32(bf16_, b.inputs[5], h, a_.t * a_.e, at.dy);
-    float* dq = ResultSpace(bf16_, b.outputs[0], h * a_.t * a_.d, at.result);
-    float* dk = ResultSpace(bf16_, b.outputs[1], h * a_.s * a_.d, at.dk);
-    float* dv = ResultSpace(bf16_, b.outputs[2], h * a_.s * a_.e, at.dv);
+    const ConstRows q = HeadAsF32(bf16_, b, o_.q, h, at.q), k = HeadAsF32(bf16_, b, o_.k, h, at.k),
+                    v = HeadAsF32(bf16_, b, o_.v, h, at.v), dy = HeadAsF32(bf16_, b, o_.dy, h, at.dy);
+    const float* lse = static_cast<const float*>(b.inputs[o_.lse]) + h * a_.t;
+    const float* delta = Delta(b, h, dy, at);
+    const MutableRows dq = ResultSpace(bf16_, b, o_.dq, h, 0, at.result),
+                      dk = ResultSpace(bf16_, b, o_.dk, h, 0, at.dk), dv = ResultSpace(bf16_, b, o_.dv, h, 0, at.dv);
     Transpose(k, at.kt, a_.s, a_.d);
     Transpose(v, at.vt, a_.s, a_.e);
-    std::fill(dk, dk + a_.s * a_.d, 0.0f);
-    std::fill(dv, dv + a_.s * a_.e, 0.0f);
+    FillZero(dk, a_.s, a_.d);
+    FillZero(dv, a_.s, a_.e);
     for (int64_t i = 0; i < a_.t; i += kQueries) {
       const int64_t m = std::min(kQueries, a_.t - i);
-      for (int64_t j = 0; j < a_.Seen(i + m - 1); j += kKeys) {
-        const int64_t n = std::min(kKeys, a_.s - j);
+      const int64_t keys = a_.Seen(i + m - 1);
+      for (int64_t j = 0; j < keys; j += kKeys) {
+        const int64_t n = std::min(kKeys, keys - j);
         Scores(a_, q, at.kt, i, m, j, n, at.scores);
-        SmallMatmul(SmallProduct{m, n, a_.e, a_.e, 1, a_.s, kKeys}, dy + i * a_.e, at.vt + j, at.dscores);
+        SmallMatmul(SmallProduct{m, n, a_.e, dy.stride, 1, a_.s, kKeys}, dy[i], at.vt + j, at.dscores);
         for (int64_t r = 0; r < m; ++r) {
           float *p = at.scores + r * kKeys, *dp = at.dscores + r * kKeys;
           const int64_t seen = std::clamp<int64_t>(a_.Seen(i + r) - j, 0, n);
@@ -246,32 +322,75 @@ class AttentionKernel : public Kernel {
           std::fill(p + seen, p + n, 0.0f);
           std::fill(dp + seen, dp + n, 0.0f);
         }
-        SmallMatmul(SmallProduct{n, a_.e, m, 1, kKeys, a_.e, a_.e, true}, at.scores, dy + i * a_.e, dv + j * a_.e);
-        SmallMatmul(SmallProduct{n, a_.d, m, 1, kKeys, a_.d, a_.d, true}, at.dscores, q + i * a_.d, dk + j * a_.d);
-        SmallMatmul(SmallProduct{m, a_.d, n, kKeys, 1, a_.d, a_.d, j > 0}, at.dscores, k + j * a_.d, dq + i * a_.d);
+        SmallMatmul(SmallProduct{n, a_.e, m, 1, kKeys, dy.stride, dv.stride, true}, at.scores, dy[i], dv[j]);
+        SmallMatmul(SmallProduct{n, a_.d, m, 1, kKeys, q.stride, dk.stride, true}, at.dscores, q[i], dk[j]);
+        SmallMatmul(SmallProduct{m, a_.d, n, kKeys, 1, k.stride, dq.stride, j > 0}, at.dscores, k[j], dq[i]);
       }
     }
-    StoreResult(bf16_, dq, b.outputs[0], h * a_.t * a_.d, a_.t * a_.d);
-    StoreResult(bf16_, dk, b.outputs[1], h * a_.s * a_.d, a_.s * a_.d);
-    StoreResult(bf16_, dv, b.outputs[2], h * a_.s * a_.e, a_.s * a_.e);
+    StoreResult(bf16_, dq, b, o_.dq, h, 0, a_.t);
+    StoreResult(bf16_, dk, b, o_.dk, h, 0, a_.s);
+    StoreResult(bf16_, dv, b, o_.dv, h, 0, a_.s);
   }
 
   const Attention a_;
+  const Operands o_;
   const bool bf16_, grad_;
   const int64_t slots_;
   int64_t slot_floats_ = 0;
 };
 
+bool SupportsTypes(const OpSpec& s) {
+  return (s.inputs[0].dtype == DType::kF32 || s.inputs[0].dtype == DType::kBF16) && s.outputs[0].elements() > 0;
+}
+
+// Operands as core/ops/scaled_dot_product_attention.cc has them: q, k, v -> y, lse; q, k, v, lse, delta, dy -> dq, dk,
+// dv.
+Operands Separate(const Attention& a, bool grad) {
+  const Heads td = Heads::Dense(a.t, a.d), sd = Heads::Dense(a.s, a.d), se = Heads::Dense(a.s, a.e),
+              te = Heads::Dense(a.t, a.e);
+  Operands o;
+  o.q = {td, 0};
+  o.k = {sd, 1};
+  o.v = {se, 2};
+  o.y = {te, 0};
+  o.lse = grad ? 3 : 1;
+  o.delta = 4;
+  o.dy = {te, 5};
+  o.dq = {td, 0};
+  o.dk = {sd, 1};
+  o.dv = {se, 2};
+  return o;
+}
+
+// Operands as core/ops/packed_attention.cc has them: qkv -> y, lse; qkv, y, lse, dy -> dqkv.
+Operands Packed(const Attention& a, int64_t heads, bool grad) {
+  const int64_t width = heads * a.d;
+  const Heads third = Heads::Columns(heads, a.t, a.d, 3 * width), whole = Heads::Columns(heads, a.t, a.d, width);
+  Operands o;
+  o.q = {third, 0, 0};
+  o.k = {third, 0, width};
+  o.v = {third, 0, 2 * width};
+  o.y = {whole, grad ? 1 : 0};
+  o.lse = grad ? 2 : 1;
+  o.dy = {whole, 3};
+  o.dq = {third, 0, 0};
+  o.dk = {third, 0, width};
+  o.dv = {third, 0, 2 * width};
+  return o;
+}
+
 FastKernel Tiled(bool grad) {
-  return {
-      "highway",
-      [](const OpSpec& s) {
-        return (s.inputs[0].dtype == DType::kF32 || s.inputs[0].dtype == DType::kBF16) && s.outputs[0].elements() > 0;
-      },
-      [grad](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> {
-        return std::make_unique<AttentionKernel>(
-            Attention::Of(s.attrs, s.inputs[0].shape, s.inputs[1].shape, s.inputs[2].shape), s.inputs[0].dtype, grad);
-      }};
+  return {"highway", SupportsTypes, [grad](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> {
+            const Attention a = Attention::Of(s.attrs, s.inputs[0].shape, s.inputs[1].shape, s.inputs[2].shape);
+            return std::make_unique<AttentionKernel>(a, Separate(a, grad), s.inputs[0].dtype, grad);
+          }};
+}
+
+FastKernel TiledPacked(bool grad) {
+  return {"highway", SupportsTypes, [grad](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> {
+            const Attention a = PackedAttention(s.attrs, s.inputs[0].shape);
+            return std::make_unique<AttentionKernel>(a, Packed(a, s.attrs.Int("heads"), grad), s.inputs[0].dtype, grad);
+          }};
 }
 
 }  // namespace
@@ -289,6 +408,14 @@ Attention Attention::Of(const Attrs& attrs, const Shape& q, const Shape& k, cons
   return a;
 }
 
+Attention PackedAttention(const Attrs& attrs, const Shape& qkv) {
+  const int64_t heads = attrs.Int("heads"), d = qkv[2] / 3 / heads;
+  const Shape one = {qkv[0] * heads, qkv[1], d};
+  return Attention::Of(attrs, one, one, one);
+}
+
+FastKernel TiledPackedAttention() { return TiledPacked(false); }
+FastKernel TiledPackedAttentionGrad() { return TiledPacked(true); }
 FastKernel TiledAttention() { return Tiled(false); }
 FastKernel TiledAttentionGrad() { return Tiled(true); }
 
