@@ -148,11 +148,14 @@ class Fuser {
     return false;
   }
 
-  // Chains over the same inputs read them once when they are one: the update of a parameter and of its state.
+  // Chains over the same inputs read them once when they are one: the update of a parameter and of its state. A number
+  // is no reason to, unless the chains are so short that a launch is most of their time.
   void MergeSiblings(int32_t i) {
+    constexpr int64_t kShort = 4096;
     for (Value v : graph_.nodes[i].inputs) {
       const Value source = ThroughBroadcast(v);
       if (source != v || SplatOf(v)) continue;
+      if (graph_.TypeOf(v).elements() == 1 && graph_.nodes[i].outputs[0].elements() > kShort) continue;
       auto [it, fresh] = reader_.emplace(v, i);
       if (fresh) continue;
       if (group_[it->second] != group_[i]) TryMerge(group_[it->second], group_[i]);
@@ -160,39 +163,67 @@ class Fuser {
     }
   }
 
-  Graph Emit() {
-    // Order the groups and the other nodes: a group stands where all its operands are known. Kahn's algorithm, the
-    // earliest first, keeps the order of the trace where it can.
-    std::vector<int32_t> unit(count_);  // a node's unit: its group's first member, or itself
-    for (int32_t i = 0; i < count_; ++i) unit[i] = group_[i] >= 0 ? members_[group_[i]].back() : i;
+  // A node's unit: its group's last member, or itself.
+  int32_t Unit(int32_t i) const { return group_[i] >= 0 ? members_.at(group_[i]).back() : i; }
+
+  // The units in an order in which all their operands are known. Kahn's algorithm, the earliest first, keeps the order
+  // of the trace where it can. With `early`, an update of the store runs as soon as its old value has been read by all,
+  // so that its gradient's memory is free again; then a few units may be missing where that is a circle.
+  std::vector<int32_t> Order(bool early) {
     std::vector<std::vector<int32_t>> readers(count_);
     std::vector<int32_t> waiting(count_, 0);
+    const auto precede = [&](int32_t first, int32_t then) {
+      if (first == then) return;
+      readers[first].push_back(then);
+      ++waiting[then];
+    };
+    std::vector<char> first(count_, 0);  // what updates wait for, and they themselves
     for (int32_t i = 0; i < count_; ++i) {
-      for (Value v : graph_.nodes[i].inputs) {
-        if (unit[v.node] == unit[i]) continue;
-        readers[unit[v.node]].push_back(unit[i]);
-        ++waiting[unit[i]];
-      }
-      if (before_[i] >= 0) {
-        readers[before_[i]].push_back(i);
-        ++waiting[i];
+      const Node& n = graph_.nodes[i];
+      for (Value v : n.inputs) precede(Unit(v.node), Unit(i));
+      if (before_[i] >= 0) precede(before_[i], i);
+      if (n.op->name == "input" || n.outputs[0].elements() == 1) first[Unit(i)] = 1;
+    }
+    for (const GraphOutput& o : graph_.outputs) {
+      if (o.updates.empty() || !early) continue;
+      const int32_t update = Unit(o.value.node);
+      first[update] = 1;
+      for (int32_t r : Readers(graph_.FindInput(o.updates))) {
+        if (Unit(r) < update) precede(Unit(r), update);
       }
     }
-    std::priority_queue<int32_t, std::vector<int32_t>, std::greater<int32_t>> ready;
+    using Turn = std::pair<int32_t, int32_t>;  // those that go first, then by place in the trace
+    std::priority_queue<Turn, std::vector<Turn>, std::greater<Turn>> ready;
+    const auto enqueue = [&](int32_t u) { ready.emplace(early && first[u] ? 0 : 1, u); };
     for (int32_t i = 0; i < count_; ++i) {
-      if (unit[i] == i && waiting[i] == 0) ready.push(i);
+      if (Unit(i) == i && waiting[i] == 0) enqueue(i);
     }
-    Rewriter rewriter(graph_);
+    std::vector<int32_t> order;
     while (!ready.empty()) {
-      const int32_t u = ready.top();
+      const int32_t u = ready.top().second;
       ready.pop();
+      order.push_back(u);
+      for (int32_t r : readers[u]) {
+        if (--waiting[r] == 0) enqueue(r);
+      }
+    }
+    return order;
+  }
+
+  Graph Emit() {
+    int32_t units = 0;
+    for (int32_t i = 0; i < count_; ++i) units += Unit(i) == i;
+    // Gradients that travel between ranks are gathered in buckets: there updates come after all of them.
+    const bool early =
+        std::none_of(graph_.nodes.begin(), graph_.nodes.end(), [](const Node& n) { return n.op->side_effect; });
+    std::vector<int32_t> order = Order(early);
+    if (static_cast<int32_t>(order.size()) != units) order = Order(false);
+    Rewriter rewriter(graph_);
+    for (int32_t u : order) {
       if (group_[u] >= 0)
         EmitGroup(rewriter, members_[group_[u]]);
       else
         rewriter.Copy(u);
-      for (int32_t r : readers[u]) {
-        if (--waiting[r] == 0) ready.push(r);
-      }
     }
     return EliminateDeadNodes(rewriter.Finish());
   }
@@ -201,18 +232,22 @@ class Fuser {
     ScalarProgram program;
     std::vector<Value> inputs;
     absl::flat_hash_map<Value, int32_t> at;  // a graph value's place in the program
+    const bool round = HasFloat(members[0]) && !IsF64(members[0]);
+    // Instructions that are there already are not computed again; numbers are what the arithmetic makes of them, so
+    // that a formula's 0.7071067811865476 is a graph's f32 constant.
     const auto append = [&](ScalarInstr instr) {
-      program.code.push_back(instr);
-      return static_cast<int32_t>(program.code.size()) - 1;
+      if (instr.op == ScalarOp::kConst && round)
+        instr.constant = static_cast<double>(static_cast<float>(instr.constant));
+      const auto same = std::find(program.code.begin(), program.code.end(), instr);
+      const auto at_index = static_cast<int32_t>(same - program.code.begin());
+      if (same == program.code.end()) program.code.push_back(instr);
+      return at_index;
     };
     const auto operand = [&](Value v) -> int32_t {
       if (const auto it = at.find(v); it != at.end()) return it->second;
       ScalarInstr instr;
       if (const auto number = SplatOf(v)) {
         instr.constant = *number;
-        for (size_t i = 0; i < program.code.size(); ++i) {
-          if (program.code[i] == instr) return static_cast<int32_t>(i);
-        }
         return append(instr);
       }
       const Value source = ThroughBroadcast(v);

@@ -10,6 +10,14 @@
 #include "gtest/gtest.h"
 
 namespace mslua {
+
+// core/passes/attention.cc: attention reads heads where a projection has put them, instead of moving them first.
+Graph PackAttention(const Graph& graph);
+// core/passes/flatten.cc: elementwise operators work in the shape before a reshape, so that it does not cut chains.
+Graph FlattenElementwise(const Graph& graph);
+// core/passes/pointwise.cc: convolutions of 1 x 1 over channels-last images become matrix products.
+Graph PointwiseConvolutions(const Graph& graph);
+
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -71,6 +79,89 @@ Graph ConvNet(int seed) {
   g.Output("h", h);
   for (Value v : *d) g.Output("d", v);
   return *g.Finish();
+}
+
+TEST(Pointwise, ConvolutionsOfOnePixelAreProducts) {
+  for (int seed = 0; seed < 20; ++seed) {
+    const Graph graph = EliminateDeadNodes(AssignLayout(ConvNet(seed)));
+    const Graph products = EliminateDeadNodes(PointwiseConvolutions(graph));
+    ExpectEqual(graph, products, seed);
+    if (HasFatalFailure()) return;
+    EXPECT_EQ(Count(products, "conv2d"), 1);
+    EXPECT_EQ(Count(products, "matmul"), 3);  // forward and both gradients of w2's convolution
+  }
+}
+
+// A block of a transformer up to its attention, its loss and every gradient; f64.
+Graph AttentionNet(bool causal) {
+  GraphBuilder g("attention");
+  const int64_t n = 2, t = 5, heads = 3, d = 4, e = heads * d;
+  const Value x = g.Input("x", kData, {DType::kF64, {n, t, e}});
+  const Value w = g.Input("w", kParameter, {DType::kF64, {3 * e, e}}),
+              b = g.Input("b", kParameter, {DType::kF64, {3 * e}});
+  const Value rows = g.Op("matmul", {Reshape(g, x, {n * t, e}), w}, {{"transpose_b", true}});
+  const Value qkv = Reshape(g, Add(g, rows, b), {n, t, 3 * e});
+  std::vector<Value> parts = g.OpMulti("split", {qkv}, {{"axis", int64_t{2}}, {"output_num", int64_t{3}}});
+  for (Value& p : parts) p = Transpose(g, Reshape(g, p, {n, t, heads, d}), {0, 2, 1, 3});
+  const Value y = g.OpMulti("scaled_dot_product_attention", parts, {{"causal", causal}})[0];
+  const Value out = Add(g, x, g.Op("tanh", {Reshape(g, Transpose(g, y, {0, 2, 1, 3}), {n, t, e})}));
+  const Value loss = ReduceSum(g, Mul(g, out, out), {0, 1, 2}, false);
+  auto gradients = Gradients(g, loss, {w, b});
+  EXPECT_TRUE(gradients.ok()) << gradients.status();
+  g.Output("loss", loss);
+  for (Value v : *gradients) g.Output("d", v);
+  return *g.Finish();
+}
+
+TEST(Attention, HeadsStayWhereTheProjectionPutsThem) {
+  for (bool causal : {false, true}) {
+    const Graph graph = Simplify(MergeCommonNodes(AttentionNet(causal)));
+    const Graph packed = EliminateDeadNodes(Simplify(Simplify(PackAttention(graph))));
+    ExpectEqual(graph, packed, 1);
+    EXPECT_EQ(Count(packed, "packed_attention") + Count(packed, "packed_attention_grad"), 2);
+    for (const char* op : {"transpose", "split", "concat", "scaled_dot_product_attention_grad"})
+      EXPECT_EQ(Count(packed, op), 0) << op << "\n" << ToString(packed);
+  }
+}
+
+TEST(Flatten, ReshapesDoNotCutChains) {
+  GraphBuilder g("chain");
+  const Value x = g.Input("x", kData, {DType::kF64, {6, 4}}), r = g.Input("r", kData, {DType::kF64, {2, 3, 4}});
+  const Value b = g.Input("b", kParameter, {DType::kF64, {4}}), c = g.Input("c", kParameter, {DType::kF64, {3, 1}});
+  const Value h = Reshape(g, Add(g, x, b), {2, 3, 4});
+  const Value y = Add(g, Mul(g, g.Op("tanh", {h}), 2.0), r);
+  g.Output("y", Mul(g, y, b));
+  g.Output("z", Mul(g, h, c));  // a broadcast that the flat shape does not have
+  const Graph graph = *g.Finish();
+  const Graph fused = FuseElementwise(Simplify(FlattenElementwise(graph)));
+  ExpectEqual(graph, fused, 1);
+  EXPECT_EQ(Count(fused, "fused"), 2) << ToString(fused);
+}
+
+TEST(Fuse, EqualInstructionsAreComputedOnce) {
+  GraphBuilder g("twice");
+  const Value x = g.Input("x", kData, {DType::kF32, {8}});
+  const Value y = g.Op("gelu_erf", {x});
+  const auto d = Gradients(g, ReduceSum(g, y, {0}, false), {x});
+  g.Output("y", y);
+  g.Output("d", (*d)[0]);
+  const Graph fused = FuseElementwise(Simplify(*g.Finish()));
+  std::string programs;
+  for (const Node& n : fused.nodes) {
+    if (n.op->name == "fused") programs += n.attrs.Str("program");
+  }
+  EXPECT_EQ(programs.find("erf"), programs.rfind("erf")) << programs;
+}
+
+TEST(Simplify, ScalarsOfConstantsAreConstants) {
+  GraphBuilder g("scalars");
+  const Value x = g.Input("x", kData, {DType::kF64, {3}});
+  const Value s = Sub(g, g.Constant(1, DType::kF64), g.Op("neg", {g.Constant(2, DType::kF64)}));
+  g.Output("y", Mul(g, x, s));
+  const Graph graph = *g.Finish();
+  const Graph simple = EliminateDeadNodes(Simplify(graph));
+  ExpectEqual(graph, simple, 1);
+  EXPECT_EQ(Count(simple, "neg") + Count(simple, "sub"), 0);
 }
 
 TEST(Layout, ConvolutionChainsAreChannelsLastAndEqual) {

@@ -65,8 +65,37 @@ class Simplifier {
       return MatmulOfTranspose(n, in);
     } else if (op == "stop_gradient") {
       return in[0];
+    } else if (op == "concat") {
+      return WholeOfSplit(n, in);
     }
-    return {};
+    return FoldedScalar(n, in);
+  }
+
+  // All parts of a split, put together again as they were.
+  Value WholeOfSplit(const Node& n, const std::vector<Value>& in) {
+    const Node& split = NodeOf(in[0]);
+    if (split.op->name != "split" || split.outputs.size() != in.size() ||
+        split.attrs.Int("axis") != n.attrs.Int("axis"))
+      return {};
+    for (size_t i = 0; i < in.size(); ++i) {
+      if (in[i] != Value{in[0].node, static_cast<int32_t>(i)}) return {};
+    }
+    return split.inputs[0];
+  }
+
+  // One number of an elementwise operator over constants.
+  Value FoldedScalar(const Node& n, const std::vector<Value>& in) {
+    if (!n.op->elementwise || n.outputs.size() != 1 || n.outputs[0].elements() != 1 || !n.op->reference) return {};
+    std::vector<TensorView> operands;
+    for (Value v : in) {
+      const Node& c = NodeOf(v);
+      if (c.op->name != "constant" || c.outputs[0].elements() != 1) return {};
+      operands.push_back({c.outputs[0], const_cast<char*>(c.attrs.Str("data").data())});
+    }
+    std::string bytes(static_cast<size_t>(n.outputs[0].bytes()), '\0');
+    const TensorView result = {n.outputs[0], &bytes[0]};
+    if (!n.op->reference({n.attrs, operands, {result}}).ok()) return {};
+    return g().Literal(n.outputs[0], std::move(bytes));
   }
 
   // The node's operator over another input.

@@ -13,6 +13,14 @@
 #include "core/passes/passes.h"
 
 namespace mslua {
+
+// core/passes/attention.cc: attention reads heads where a projection has put them, instead of moving them first.
+Graph PackAttention(const Graph& graph);
+// core/passes/flatten.cc: elementwise operators work in the shape before a reshape, so that it does not cut chains.
+Graph FlattenElementwise(const Graph& graph);
+// core/passes/pointwise.cc: convolutions of 1 x 1 over channels-last images become matrix products.
+Graph PointwiseConvolutions(const Graph& graph);
+
 namespace {
 
 struct Pass {
@@ -21,10 +29,20 @@ struct Pass {
 };
 // Simplifying lays bare common nodes, and the other way round; two rounds find nearly all.
 constexpr Pass kPasses[] = {
-    {"dead", EliminateDeadNodes}, {"simplify", Simplify},         {"common", MergeCommonNodes},
-    {"simplify", Simplify},       {"common", MergeCommonNodes},   {"layout", AssignLayout},
-    {"simplify", Simplify},       {"common", MergeCommonNodes},   {"dead", EliminateDeadNodes},
-    {"fuse", FuseElementwise},    {"buckets", BucketCollectives},
+    {"dead", EliminateDeadNodes},
+    {"simplify", Simplify},
+    {"common", MergeCommonNodes},
+    {"simplify", Simplify},
+    {"common", MergeCommonNodes},
+    {"layout", AssignLayout},
+    {"pointwise", PointwiseConvolutions},
+    {"attention", PackAttention},
+    {"flatten", FlattenElementwise},
+    {"simplify", Simplify},
+    {"common", MergeCommonNodes},
+    {"dead", EliminateDeadNodes},
+    {"fuse", FuseElementwise},
+    {"buckets", BucketCollectives},
 };
 
 Status WriteText(const std::string& path, const std::string& text) {
