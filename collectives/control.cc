@@ -20,6 +20,9 @@ uint32_t Checksum(const Header& header, absl::string_view body) {
 
 size_t Limit(uint32_t type) {
   switch (static_cast<ControlMessage::Type>(type)) {
+    case ControlMessage::Type::kChallenge:
+    case ControlMessage::Type::kProof:
+      return 1 << 10;
     case ControlMessage::Type::kJoin:
       return 4 << 10;
     case ControlMessage::Type::kWelcome:
@@ -62,7 +65,7 @@ StatusOr<size_t> ControlBodyBytes(absl::string_view bytes) {
   Header header;
   if (bytes.size() < sizeof header) return absl::DataLossError("a control message is cut short");
   std::memcpy(&header, bytes.data(), sizeof header);
-  if (header.magic != kMagic || header.type > static_cast<uint32_t>(ControlMessage::Type::kLeave)) {
+  if (header.magic != kMagic || header.type > static_cast<uint32_t>(ControlMessage::Type::kEvent)) {
     return absl::DataLossError("what came is not a control message of mslua");
   }
   if (header.bytes > Limit(header.type)) return absl::DataLossError("a control message is too long");

@@ -1,4 +1,5 @@
-// Messages between the scheduler and the workers: a fixed header and named texts. Pure functions over bytes.
+// Messages between the scheduler and the workers, and between a rank's attach endpoint and its clients: a fixed header
+// and named texts. Pure functions over bytes.
 #pragma once
 
 #include <map>
@@ -18,7 +19,13 @@ struct ControlMessage {
     kHeartbeat,  // worker: it lives
     kCompare,    // worker: a named value that all ranks should share; scheduler: the verdict
     kAbort,      // either: the job is over, and why
-    kLeave,      // worker: it has finished
+    kLeave,      // worker: it has finished; client: it detaches on purpose
+    kChallenge,  // endpoint: a nonce
+    kProof,      // client: that it knows the job's token
+    kAccept,     // endpoint: the job and the rank
+    kCommand,    // client: a line
+    kReply,      // endpoint: a part of the answer to a command
+    kEvent,      // endpoint: a line that nobody asked for just now, such as a watch's
   };
   Type type = Type::kHeartbeat;
   std::map<std::string, std::string> fields;
@@ -27,8 +34,8 @@ struct ControlMessage {
 inline constexpr size_t kControlHeaderBytes = 16;
 
 std::string EncodeControl(const ControlMessage& message);
-// The body's length. DataLoss: not a header, damaged, or longer than its type may be (a join: 4 KiB, a welcome: 4 MiB,
-// others: 64 KiB).
+// The body's length. DataLoss: not a header, damaged, or longer than its type may be (a challenge and a proof: 1 KiB, a
+// join: 4 KiB, a welcome: 4 MiB, others: 64 KiB).
 StatusOr<size_t> ControlBodyBytes(absl::string_view header);
 // Header and body together. DataLoss: damaged.
 StatusOr<ControlMessage> DecodeControl(absl::string_view bytes);

@@ -122,6 +122,13 @@ void Fd::Close() {
   fd_ = -1;
 }
 
+StatusOr<std::string> SocketRoot() {
+  const char* runtime = getenv("XDG_RUNTIME_DIR");
+  if (runtime != nullptr && *runtime == '/' && access(runtime, W_OK) == 0) return absl::StrCat(runtime, "/mslua");
+  const char* temporary = getenv("TMPDIR");
+  return absl::StrCat(temporary != nullptr && *temporary == '/' ? temporary : "/tmp", "/mslua-", geteuid());
+}
+
 StatusOr<std::string> MakeSocketFolder(absl::string_view job) {
   if (job.empty() || job.size() > 32 || !std::all_of(job.begin(), job.end(), [](unsigned char c) {
         return absl::ascii_isalnum(c) || c == '-' || c == '_';
@@ -129,14 +136,7 @@ StatusOr<std::string> MakeSocketFolder(absl::string_view job) {
     return absl::InvalidArgumentError(
         absl::StrCat("job name '", job, "': expected 1 to 32 letters, digits, '-' or '_'"));
   }
-  const char* runtime = getenv("XDG_RUNTIME_DIR");
-  std::string folder;
-  if (runtime != nullptr && *runtime == '/' && access(runtime, W_OK) == 0) {
-    folder = absl::StrCat(runtime, "/mslua");
-  } else {
-    const char* temporary = getenv("TMPDIR");
-    folder = absl::StrCat(temporary != nullptr && *temporary == '/' ? temporary : "/tmp", "/mslua-", geteuid());
-  }
+  ASSIGN_OR_RETURN(std::string folder, SocketRoot());
   RETURN_IF_ERROR(MakePrivateFolder(folder));
   absl::StrAppend(&folder, "/", job);
   RETURN_IF_ERROR(MakePrivateFolder(folder));

@@ -32,6 +32,8 @@ class Fd {
   int fd_ = -1;
 };
 
+// The folder that has the folders of MakeSocketFolder; it need not be there.
+StatusOr<std::string> SocketRoot();
 // The folder for the sockets of `job` (letters, digits, '-', '_'), made when missing: $XDG_RUNTIME_DIR/mslua/<job>,
 // else mslua-<uid>/<job> in the system's temporary folder. Every part that it makes is 0700; PermissionDenied when
 // one belongs to another user, is open to others or is a symbolic link.

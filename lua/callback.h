@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "lua/lua_stack.h"
 #include "lua/object.h"
 #include "lua/session.h"
 
@@ -21,6 +22,7 @@ class Callback {
       lua_pop(L, 1);
       return c;
     }
+    c.written_ = WhereDefined(L);
     const int ref = luaL_ref(L, LUA_REGISTRYINDEX);
     c.ref_ = std::shared_ptr<const int>(new int(ref), [&session](const int* r) {
       luaL_unref(session.lua(), LUA_REGISTRYINDEX, *r);
@@ -30,8 +32,11 @@ class Callback {
   }
   bool ok() const { return ref_ != nullptr; }
   void Push(lua_State* L) const { lua_rawgeti(L, LUA_REGISTRYINDEX, *ref_); }
+  // Where it is in the user's file.
+  const std::shared_ptr<const Location>& written() const { return written_; }
 
  private:
+  std::shared_ptr<const Location> written_;
   std::shared_ptr<const int> ref_;
 };
 }  // namespace mslua

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/exit_code.h"
 #include "core/base/text.h"
+#include "lua/lua_stack.h"
 #include "lua/session.h"
 #include "lua/tensor_lua.h"
 
@@ -36,7 +37,11 @@ class Reference {
 class LuaGenerator : public data::Generator {
  public:
   LuaGenerator(Session& session, int function, int64_t length)
-      : session_(session), function_(session, function), length_(length) {}
+      : session_(session), function_(session, function), length_(length) {
+    function_.Push();
+    written_ = WhereDefined(session.lua());
+    lua_pop(session.lua(), 1);
+  }
 
   int64_t size() const override { return length_; }
   bool random_access() const override { return length_ >= 0; }
@@ -44,6 +49,7 @@ class LuaGenerator : public data::Generator {
   Status Get(int64_t i, Row* row) override {
     lua_State* L = session_.lua();
     const StackGuard guard(L);
+    const RunningLua running(L, written_);
     const int base = lua_gettop(L);
     function_.Push();
     lua_pushnumber(L, static_cast<double>(i + 1));
@@ -67,6 +73,7 @@ class LuaGenerator : public data::Generator {
   StatusOr<bool> Next(Row* row) override {
     lua_State* L = session_.lua();
     const StackGuard guard(L);
+    const RunningLua running(L, written_);
     const int base = lua_gettop(L);
     iterator_->Push();
     RETURN_IF_ERROR(session_.Call(0, LUA_MULTRET));
@@ -93,6 +100,7 @@ class LuaGenerator : public data::Generator {
   Session& session_;
   const Reference function_;
   const int64_t length_;
+  std::shared_ptr<const Location> written_;
   std::unique_ptr<Reference> iterator_;
   std::vector<Tensor> kept_;
 };

@@ -52,6 +52,7 @@ Status LuaHook::Fire(const char* name, const TrainState& s, int64_t epoch, int64
   progress_->console->Flush();
   lua_State* L = session_->lua();
   const StackGuard guard(L);
+  const RunningLua running(L, found->second.written());
   found->second.Push(L);
   lua_newtable(L);
   const auto set = [L](const char* key, double v) {

@@ -8,6 +8,9 @@
 #include "cli/front.h"
 #include "lua/rank_verb.h"
 #include "lua/verbs.h"
+#include "repl/endpoint/lua_helper.h"
+#include "repl/session_lua.h"
+#include "repl/verbs.h"
 
 namespace {
 
@@ -28,6 +31,8 @@ int Completion(const CommandLine& command) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // A rank starts this program for the Lua of attached people; it is no verb.
+  if (argc == 2 && std::string(argv[1]) == mslua::endpoint::kHelperArgument) return mslua::RunSessionLua();
   const auto command = mslua::cli::ParseCommandLine(std::vector<std::string>(argv + 1, argv + argc));
   if (!command.ok()) return mslua::Report(command.status());
   const std::map<std::string, int (*)(const CommandLine&)> verbs = {
@@ -35,6 +40,13 @@ int main(int argc, char** argv) {
       {"completion", Completion},
       {"run", mslua::RunScript},
       {"repl", mslua::RunRepl},
+      {"attach", mslua::RunAttach},
+      {"ps", mslua::RunPs},
+      {"stop", mslua::RunStop},
+      {"diag", mslua::RunDiag},
+      {"logs", mslua::RunLogs},
+      {"plot", mslua::RunPlot},
+      {"top", mslua::RunTop},
       {"train", mslua::RunRecipe},
       {"eval", mslua::RunRecipe},
       {"verify", mslua::RunRecipe},

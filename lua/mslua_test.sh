@@ -66,7 +66,7 @@ expect "repl" 0 "[3., 3.]"
 expect "repl" 0 "42"
 expect "repl" 0 "Flatten"
 expect "repl" 0 "{1, {2}}"
-expect "repl" 0 "{{{{table: "
+expect "repl" 0 "{{...}}"
 expect "repl" 0 "Matrix product"
 out=$(printf 'ms.zeros({2})[3]\n1 + 1\n' | "$program" repl 2>&1)
 code=$?

@@ -132,6 +132,7 @@ SessionOptions OptionsOf(const cli::CommandLine& command) {
   for (const char* flag : {"out", "resume"}) {
     if (command.Given(flag)) options.flags.emplace_back(flag, command.String(flag));
   }
+  if (command.Bool("no-attach")) options.flags.emplace_back("no_attach", 1.0);
   if (command.Given("json")) options.flags.emplace_back("json", true);
   return options;
 }

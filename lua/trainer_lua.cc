@@ -25,9 +25,11 @@
 #include "lua/dataset_lua.h"
 #include "lua/global_view.h"
 #include "lua/lua_hook.h"
+#include "lua/lua_stack.h"
 #include "lua/run_folder.h"
 #include "lua/schedule_lua.h"
 #include "lua/tensor_lua.h"
+#include "repl/endpoint/endpoint.h"
 
 namespace mslua {
 namespace {
@@ -363,6 +365,7 @@ class Training {
     if (spec_.broadcast) RETURN_IF_ERROR(BroadcastParameters(session_, *spec_.graph));
     if (checkpoint_ != nullptr) RETURN_IF_ERROR(trainer_->Restore(restored_, checkpoint_->manifest().run.counters));
     if (first()) PrintPlan();
+    OpenEndpoint();
     Status outcome;
     {
       const SignalScope signals(trainer_.get());
@@ -455,7 +458,7 @@ class Training {
       if (outputs[i].name == "finite") finite = static_cast<int>(i);
     }
     if (finite < 0) return absl::InvalidArgumentError("trainer: loss_scale needs a graph built with loss_scale = true");
-    loss_scale_ = std::make_unique<LossScaleHook>(executable_.get(), finite, spec_.loss_scale, spec_.loss_scale_factor,
+    loss_scale_ = std::make_unique<LossScaleHook>(&progress(), finite, spec_.loss_scale, spec_.loss_scale_factor,
                                                   spec_.loss_scale_window, spec_.loss_scale_kind == "dynamic");
     scalars.emplace_back();
     scalars.back().input = "loss_scale";
@@ -541,20 +544,19 @@ class Training {
       if (!spec_.config.empty())
         RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(folder_, "/config.lua"), spec_.config));
     }
-    EvalHook* eval = nullptr;
     if (spec_.has_eval) {
       ASSIGN_OR_RETURN(const auto pipeline, OpenEval(session_, *spec_.eval.dataset));
       eval_loader_ = std::make_unique<data::Loader>(pipeline, data::LoaderOptions());
       ASSIGN_OR_RETURN(eval_executable_, CompileGraph(session_, *spec_.eval.graph));
       ASSIGN_OR_RETURN(evaluator_,
                        Evaluator::Create(eval_executable_.get(), eval_loader_.get(), SumsOver(session_, together())));
-      eval = Add(std::make_unique<EvalHook>(&progress(), evaluator_.get(), spec_.eval.metrics, spec_.eval.every_epochs,
-                                            spec_.eval.every_steps));
+      eval_hook_ = Add(std::make_unique<EvalHook>(&progress(), evaluator_.get(), spec_.eval.metrics,
+                                                  spec_.eval.every_epochs, spec_.eval.every_steps));
     }
     if (metrics != nullptr) Add(std::move(metrics));
     CheckpointOptions checkpoint = spec_.checkpoint;
     ASSIGN_OR_RETURN(const bool saves, Saves(&checkpoint));
-    if (saves) RETURN_IF_ERROR(AddCheckpoints(eval, std::move(checkpoint)));
+    if (saves) RETURN_IF_ERROR(AddCheckpoints(std::move(checkpoint)));
     if (spec_.has_early_stopping) {
       Add(std::make_unique<EarlyStoppingHook>(&progress(), spec_.monitor, spec_.min_delta, spec_.patience,
                                               spec_.mode == "min"));
@@ -591,18 +593,18 @@ class Training {
     return wanted && std::find(all.begin(), all.end(), directory) - all.begin() == together()->rank();
   }
 
-  Status AddCheckpoints(EvalHook* eval, CheckpointOptions options) {
+  Status AddCheckpoints(CheckpointOptions options) {
     options.keeper.directory = CheckpointDirectory();
     RETURN_IF_ERROR(MakeFolder(options.keeper.directory));
     options.job = spec_.name;
     options.seed = spec_.options.seed;
     options.graph_hash = absl::StrFormat("%016x", Fingerprint(spec_.graph->graph));
     if (checkpoint_ != nullptr) options.resumed_from = checkpoint_->path();
-    options.keep_best = eval != nullptr;
+    options.keep_best = eval_hook_ != nullptr;
     const auto notice = [](const std::string& text) { std::fprintf(stderr, "mslua: note: %s\n", text.c_str()); };
     ASSIGN_OR_RETURN(auto hook, CheckpointHook::Create(options, &session_.store(), trainer_.get(), notice));
     checkpoint_hook_ = Add(std::move(hook));
-    if (eval != nullptr) eval->OnBest([this](const TrainState& s) { checkpoint_hook_->SaveBest(s); });
+    if (eval_hook_ != nullptr) eval_hook_->OnBest([this](const TrainState& s) { checkpoint_hook_->SaveBest(s); });
     return absl::OkStatus();
   }
 
@@ -615,7 +617,53 @@ class Training {
                  folder_.empty() ? "" : "; run folder ", folder_.c_str());
   }
 
+  // What clients of `mslua attach` talk to. Training does without where it cannot be opened.
+  void OpenEndpoint() {
+    if (OptionInt(L_, "no_attach") != 0) return;
+    auto opened = endpoint::Endpoint::Open(View());
+    if (opened.ok())
+      endpoint_ = *std::move(opened);
+    else
+      std::fprintf(stderr, "mslua: note: nobody can attach: %s\n", std::string(opened.status().message()).c_str());
+  }
+
+  endpoint::TrainingView View() {
+    endpoint::TrainingView view;
+    view.name = spec_.name;
+    view.folder = folder_;
+    view.rank = session_.options().rank;
+    view.ranks = session_.options().ranks;
+    view.trainer = trainer_.get();
+    view.thread = pthread_self();
+    const LuaWhereabouts& running = WhereaboutsOf(L_);
+    view.lua_at = [&running] { return ToString(running); };
+    view.lua_stack = [&running, L = L_, thread = view.thread] { return AskLuaStack(L, running, thread); };
+    view.store = &session_.store();
+    view.compile = [this](const Graph& graph) {
+      CompileOptions options;
+      options.rank = session_.options().rank;
+      options.optimize = false;
+      return CompileShared(session_, graph, options);
+    };
+    view.print = [this](const std::string& line) {
+      if (!line.empty()) console_->Line(line);
+      console_->Flush();
+    };
+    if (checkpoint_hook_ != nullptr) {
+      view.save = [this](const std::string& name) { return checkpoint_hook_->SaveNow(trainer_->state(), name); };
+      view.skip_last_save = [this] { checkpoint_hook_->SkipLast(); };
+    }
+    if (eval_hook_ != nullptr) {
+      view.evaluate = [this] {
+        const TrainState& s = trainer_->state();
+        return eval_hook_->Now(s, s.step_in_epoch > 0 ? s.epoch + 1 : std::max<int64_t>(1, s.epoch));
+      };
+    }
+    return view;
+  }
+
   StatusOr<double> Finish(Status outcome) {
+    endpoint_.reset();
     progress().trainer = nullptr;
     progress().console = nullptr;
     progress().metrics = nullptr;
@@ -652,7 +700,9 @@ class Training {
   std::unique_ptr<Evaluator> evaluator_;
   std::vector<std::unique_ptr<TrainHook>> hooks_;
   CheckpointHook* checkpoint_hook_ = nullptr;
+  EvalHook* eval_hook_ = nullptr;
   LuaHook* lua_hook_ = nullptr;
+  std::unique_ptr<endpoint::Endpoint> endpoint_;  // null: nobody can attach
 };
 
 StatusOr<double> LuaTrainer::Train(Session& session) { return Training(this, &session).Run(); }

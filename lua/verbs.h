@@ -16,7 +16,6 @@ int ExitCodeOf(const Status& status, int exit_code);
 int Report(const Status& status, int exit_code = 0);
 
 int RunScript(const cli::CommandLine& command);   // run
-int RunRepl(const cli::CommandLine& command);     // repl
 int RunRecipe(const cli::CommandLine& command);   // train, eval, verify: the Lua function of that name in mslua.verbs
 int RunRecipes(const cli::CommandLine& command);  // recipes
 int RunGraph(const cli::CommandLine& command);    // graph

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/train/agreement.h"
@@ -16,6 +17,11 @@ constexpr char kRankPrefix[] = "rank_";
 
 std::string NameOf(const std::string& name, const TensorPart& part, int rank) {
   return part.own && rank > 0 ? absl::StrCat(kRankPrefix, rank, "/", name) : name;
+}
+
+// The tutorials' name: the epoch that runs, from 1, and the step within it.
+int64_t EpochInName(const TrainState& state) {
+  return state.step_in_epoch == 0 && state.epoch > 0 ? state.epoch : state.epoch + 1;
 }
 
 double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -92,9 +98,7 @@ void CheckpointHook::SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainSta
   run.graph_hash = options_.graph_hash;
   run.counters = trainer_->SaveCounters();
   run.world = options_.world;
-  // The tutorials' name: the epoch that runs, from 1, and the step within it.
-  const bool at_end = state.step_in_epoch == 0 && state.epoch > 0;
-  const std::string path = keeper == nullptr ? "" : keeper->PathFor(at_end ? state.epoch : state.epoch + 1, state.step);
+  const std::string path = keeper == nullptr ? "" : keeper->PathFor(EpochInName(state), state.step);
   if (keeper == keeper_.get()) last_path_ = path;
   if (options_.together != nullptr) {
     const Status done = SaveTogether(keeper, path, run);
@@ -107,6 +111,30 @@ void CheckpointHook::SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainSta
   Status done = saver_.Start(path, run, tensors, 1, then);
   if (done.ok() && !options_.async_save) done = saver_.Wait();
   if (!done.ok()) notice_(absl::StrCat("checkpoint not saved: ", done.message()));
+}
+
+StatusOr<std::string> CheckpointHook::SaveNow(const TrainState& state, const std::string& name) {
+  for (const char c : name) {
+    if (!absl::ascii_isalnum(static_cast<unsigned char>(c)) && c != '-' && c != '_')
+      return absl::InvalidArgumentError(
+          absl::StrCat("a checkpoint's name has letters, digits, '-', '_': '", name, "'"));
+  }
+  if (name.empty()) {
+    Save(state);
+    RETURN_IF_ERROR(saver_.Wait());
+    return last_path_;
+  }
+  std::unique_ptr<checkpoint::CheckpointKeeper> keeper;
+  if (keeper_ != nullptr) {
+    checkpoint::KeeperOptions named = options_.keeper;
+    named.prefix = name;
+    named.keep_checkpoint_max = INT32_MAX;
+    ASSIGN_OR_RETURN(auto made, checkpoint::CheckpointKeeper::Create(named, "", Now()));
+    keeper = std::make_unique<checkpoint::CheckpointKeeper>(std::move(made));
+  }
+  SaveTo(keeper.get(), state);
+  RETURN_IF_ERROR(saver_.Wait());
+  return keeper == nullptr ? "" : keeper->PathFor(EpochInName(state), state.step);
 }
 
 StatusOr<checkpoint::Manifest> CheckpointHook::WriteOwnPart(const std::string& folder) {

@@ -53,6 +53,11 @@ class CheckpointHook : public TrainHook {
 
   // Saves now, whatever is due.
   void Save(const TrainState& state);
+  // Saves now, waits until it is verified, and gives the folder. With a name it is `<name>-<epoch>_<step>.ckpt`, which
+  // is never removed. To be called on all ranks that save together.
+  StatusOr<std::string> SaveNow(const TrainState& state, const std::string& name);
+  // Training that ends saves no more.
+  void SkipLast() { options_.save_at_end = false; }
   // Saves in place of the best so far.
   void SaveBest(const TrainState& state);
   // The folder of the last save that was started; empty before.
@@ -68,7 +73,7 @@ class CheckpointHook : public TrainHook {
   Status SaveTogether(checkpoint::CheckpointKeeper* keeper, const std::string& path, const checkpoint::RunState& run);
   StatusOr<checkpoint::Manifest> WriteOwnPart(const std::string& folder);
 
-  const CheckpointOptions options_;
+  CheckpointOptions options_;
   const Store* const store_;
   const Trainer* const trainer_;
   const std::function<void(const std::string&)> notice_;

@@ -27,6 +27,10 @@ Status EvalHook::AtLastStep(const TrainState& s) {
 Status EvalHook::Evaluate(const TrainState& s, int64_t epoch) {
   if (done_ == s.step) return absl::OkStatus();
   done_ = s.step;
+  return Now(s, epoch).status();
+}
+
+StatusOr<std::string> EvalHook::Now(const TrainState& s, int64_t epoch) {
   ASSIGN_OR_RETURN(const Numbers values, evaluator_->Run());
   std::string line = absl::StrCat("eval: epoch ", epoch);
   Numbers record;
@@ -45,7 +49,7 @@ Status EvalHook::Evaluate(const TrainState& s, int64_t epoch) {
   progress_->console->Line(line);
   if (progress_->metrics != nullptr) progress_->metrics->Write(s, record);
   if (Better(shown) && on_best_) on_best_(s);
-  return absl::OkStatus();
+  return line;
 }
 
 bool EvalHook::Better(const std::vector<double>& values) {

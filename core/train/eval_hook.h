@@ -28,6 +28,9 @@ class EvalHook : public TrainHook {
         every_steps_(every_steps) {}
   void OnBest(std::function<void(const TrainState&)> best) { on_best_ = std::move(best); }
 
+  // Evaluates, prints and records, and gives the line; `epoch` is its number from 1.
+  StatusOr<std::string> Now(const TrainState& s, int64_t epoch);
+
   int64_t NextStep(const TrainState& s) override;
   Status AtStep(const TrainState& s) override;
   Status AtEpochEnd(const TrainState& s) override;

@@ -7,7 +7,7 @@ namespace mslua {
 Status LossScaleHook::AtStep(const TrainState& s) {
   if (s.step == 0 || seen_ == s.step) return absl::OkStatus();
   seen_ = s.step;
-  if (*executable_->Output(finite_).as<float>() < 0.5f) {
+  if (*progress_->trainer->executable()->Output(finite_).as<float>() < 0.5f) {
     scale_ = std::max(1.0, scale_ / factor_);
     good_ = 0;
   } else if (++good_ >= window_) {

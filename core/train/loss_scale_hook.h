@@ -2,16 +2,15 @@
 // DynamicLossScaleManager), or fixed.
 #pragma once
 
-#include "core/runtime/executable.h"
-#include "core/train/trainer.h"
+#include "core/train/progress.h"
 
 namespace mslua {
 
 class LossScaleHook : public TrainHook {
  public:
   // Output `finite` of the step says whether all gradients were finite (f32, 1 or 0).
-  LossScaleHook(const Executable* executable, int finite, double value, double factor, int64_t window, bool dynamic)
-      : executable_(executable), finite_(finite), scale_(value), factor_(factor), window_(window), dynamic_(dynamic) {}
+  LossScaleHook(const Progress* progress, int finite, double value, double factor, int64_t window, bool dynamic)
+      : progress_(progress), finite_(finite), scale_(value), factor_(factor), window_(window), dynamic_(dynamic) {}
   double scale() const { return scale_; }
 
   int64_t NextStep(const TrainState& s) override {
@@ -22,7 +21,7 @@ class LossScaleHook : public TrainHook {
   void RestoreCounters(const Counters& counters) override;
 
  private:
-  const Executable* const executable_;
+  const Progress* const progress_;
   const int finite_;
   double scale_;
   const double factor_;

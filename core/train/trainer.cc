@@ -10,7 +10,27 @@
 namespace mslua {
 namespace {
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+// Of the counters: the scalars that somebody has overridden.
+constexpr char kOverride[] = "override.";
 }  // namespace
+
+const char* PhaseName(TrainProgress::Phase phase) {
+  switch (phase) {
+    case TrainProgress::Phase::kStarting:
+      return "starting";
+    case TrainProgress::Phase::kData:
+      return "data";
+    case TrainProgress::Phase::kCompute:
+      return "compute";
+    case TrainProgress::Phase::kBetween:
+      return "between steps";
+    case TrainProgress::Phase::kPaused:
+      return "paused";
+    case TrainProgress::Phase::kDone:
+      return "done";
+  }
+  return "?";
+}
 
 StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Executable* step, data::Loader* loader,
                                                    std::vector<ScheduledScalar> scalars, const TrainerOptions& options,
@@ -68,14 +88,23 @@ double CounterOf(const Counters& counters, const std::string& name, double other
 Counters Trainer::SaveCounters() const {
   Counters counters;
   for (const TrainHook* h : hooks_) h->SaveCounters(&counters);
+  for (size_t i = 0; i < scalars_.size(); ++i) {
+    if (!std::isnan(overrides_[i])) counters[kOverride + scalars_[i].input] = overrides_[i];
+  }
   return counters;
 }
 
 Status Trainer::Restore(const TrainState& state, const Counters& counters) {
   for (TrainHook* h : hooks_) h->RestoreCounters(counters);
+  for (size_t i = 0; i < scalars_.size(); ++i)
+    overrides_[i] = CounterOf(counters, kOverride + scalars_[i].input, overrides_[i]);
   state_ = state;
   state_.samples = 0;
   in_epoch_ = state.step_in_epoch > 0;
+  progress_.first_step = state.step;
+  progress_.step = state.step;
+  progress_.epoch = state.epoch;
+  progress_.step_in_epoch = state.step_in_epoch;
   return loader_->Seek({state.epoch, state.step_in_epoch});
 }
 
@@ -86,6 +115,14 @@ Status Trainer::Override(const std::string& input, double value) {
     return absl::OkStatus();
   }
   return absl::NotFoundError(absl::StrCat("there is no scheduled scalar '", input, "'"));
+}
+
+void Trainer::ReplaceExecutable(Executable* executable) {
+  if (executable == executable_) return;
+  executable_ = executable;
+  // Bound and set anew before the next step.
+  bound_.assign(bound_.size(), nullptr);
+  current_.assign(current_.size(), kNone);
 }
 
 Status Trainer::SetScalars() {
@@ -140,6 +177,7 @@ StatusOr<bool> Trainer::StepImpl() {
     for (TrainHook* h : hooks_) RETURN_IF_ERROR(h->AtEpochBegin(state_));
     in_epoch_ = true;
   }
+  progress_.Enter(TrainProgress::Phase::kData);
   ASSIGN_OR_RETURN(const bool more, loader_->Next(&batch_));
   if (!more) {
     RETURN_IF_ERROR(EndEpoch());
@@ -153,18 +191,22 @@ StatusOr<bool> Trainer::StepImpl() {
   }
   RETURN_IF_ERROR(SetScalars());
   state_.whole = false;
+  progress_.Enter(TrainProgress::Phase::kCompute);
   RETURN_IF_ERROR(executable_->Run());
+  progress_.Enter(TrainProgress::Phase::kBetween);
   const TensorView loss = executable_->Output(0);
   state_.loss = loss.type.dtype == DType::kF32 ? *loss.as<float>() : LoadAsDouble(loss.type.dtype, loss.data, 0);
   state_.samples += batch_.valid;
   ++state_.step;
   ++state_.step_in_epoch;
+  Publish();
   const bool last = state_.step_in_epoch == loader_->pipeline().size();
   if (options_.check_loss && !std::isfinite(state_.loss)) {
     // MindSpore's words for the same event.
     console_->Line(absl::StrCat("epoch: ", state_.epoch + 1, " step: ", state_.step_in_epoch,
                                 ". Invalid loss, terminating training."));
     console_->Flush();
+    if (listener_ != nullptr) listener_->AtBadLoss(state_);
     return absl::OutOfRangeError(
         absl::StrCat("the loss is ", std::isnan(state_.loss) ? "NaN" : "infinite", " at step ", state_.step));
   }
@@ -174,11 +216,31 @@ StatusOr<bool> Trainer::StepImpl() {
   return true;
 }
 
+void Trainer::Publish() {
+  progress_.losses[(state_.step - 1) % TrainProgress::kLosses].store(static_cast<float>(state_.loss),
+                                                                     std::memory_order_relaxed);
+  progress_.epoch.store(state_.epoch, std::memory_order_relaxed);
+  progress_.step_in_epoch.store(state_.step_in_epoch, std::memory_order_relaxed);
+  progress_.samples.store(state_.samples, std::memory_order_relaxed);
+  // Sequentially consistent, as is reading attention_: one of the two threads sees the other's word.
+  progress_.step.store(state_.step);
+}
+
+// What the word between steps asks for.
+Status Trainer::Attend() {
+  if (!stop_requested()) {
+    attention_.fetch_and(~kBoundary);
+    if (listener_ != nullptr) RETURN_IF_ERROR(listener_->AtBoundary(state_));
+  }
+  return stop_requested() ? absl::CancelledError("stopped on request") : absl::OkStatus();
+}
+
 Status Trainer::Loop() {
   next_hook_ = 0;
   while (state_.epoch < options_.epochs && (options_.max_steps == 0 || state_.step < options_.max_steps)) {
+    if (attention_.load() != 0) RETURN_IF_ERROR(Attend());
     RETURN_IF_ERROR(StepImpl().status());
-    bool stop = stop_.load(std::memory_order_relaxed);
+    bool stop = stop_requested();
     if (options_.agree) {
       ASSIGN_OR_RETURN(stop, options_.agree(stop));
     }
@@ -198,6 +260,7 @@ Status Trainer::Run() {
   if (outcome.ok()) outcome = Loop();
   seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   console_->Flush();
+  progress_.Enter(TrainProgress::Phase::kDone);
   for (TrainHook* h : hooks_) h->AtEnd(state_, outcome);
   console_->Flush();
   return outcome;

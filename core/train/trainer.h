@@ -14,6 +14,7 @@
 #include "core/runtime/executable.h"
 #include "core/train/console.h"
 #include "core/train/schedule.h"
+#include "core/train/train_progress.h"
 
 namespace mslua {
 
@@ -49,6 +50,17 @@ class TrainHook {
   virtual void AtEnd(const TrainState& state, const Status& outcome) {}
   virtual void SaveCounters(Counters* counters) const {}
   virtual void RestoreCounters(const Counters& counters) {}
+};
+
+// Somebody who acts between two steps when asked to: the control plane.
+class BoundaryListener {
+ public:
+  virtual ~BoundaryListener() = default;
+  // On the training thread, after RequestBoundary; may wait here (a pause) until Trainer::stop_requested. To be called
+  // after the next step too, it asks again.
+  virtual Status AtBoundary(const TrainState& state) = 0;
+  // The loss of the step just made is not a number, and training ends when this returns.
+  virtual void AtBadLoss(const TrainState& state) = 0;
 };
 
 struct TrainerOptions {
@@ -89,15 +101,29 @@ class Trainer {
 
   // Goes on from there (resume); before Run, when all hooks are there.
   Status Restore(const TrainState& state, const Counters& counters);
-  // Of all hooks.
+  // Of all hooks, and what was overridden.
   Counters SaveCounters() const;
   const TrainState& state() const { return state_; }
   // Overrides a scheduled scalar from the next step on (".set lr"); NaN gives it back to its schedule.
   Status Override(const std::string& input, double value);
+  const std::vector<ScheduledScalar>& scalars() const { return scalars_; }
   double ScalarNow(int i) const { return current_[i]; }
 
   // Async-signal-safe: the loop stops at the next boundary.
-  void RequestStop() { stop_.store(true, std::memory_order_relaxed); }
+  void RequestStop() { attention_.fetch_or(kStop); }
+  bool stop_requested() const { return (attention_.load() & kStop) != 0; }
+  // Any thread: the listener is called at the next boundary. Of a boundary that progress().step reports afterwards as
+  // not yet reached, the listener is sure to hear.
+  void RequestBoundary() { attention_.fetch_or(kBoundary); }
+  // Before Run, or at a boundary; null for none. Not owned.
+  void SetBoundaryListener(BoundaryListener* listener) { listener_ = listener; }
+  // Where training stands, for other threads.
+  TrainProgress& progress() { return progress_; }
+
+  // The graph that the steps run. At a boundary it may be replaced by one with the same inputs, and the same outputs
+  // but for more behind them.
+  Executable* executable() const { return executable_; }
+  void ReplaceExecutable(Executable* executable);
 
   // Seconds in Run() so far, without compiling; seconds waiting for data.
   double seconds() const { return seconds_; }
@@ -108,8 +134,12 @@ class Trainer {
   Status SetScalars();
   Status RunHooks();
   Status EndEpoch();
+  Status Attend();
+  void Publish();
   Status Loop();
   StatusOr<bool> StepImpl();
+
+  static constexpr uint32_t kStop = 1, kBoundary = 2;
 
   Executable* executable_ = nullptr;
   data::Loader* loader_ = nullptr;
@@ -125,7 +155,9 @@ class Trainer {
   int64_t next_hook_ = 0;
   TrainState state_;
   data::Batch batch_;
-  std::atomic<bool> stop_{false};
+  std::atomic<uint32_t> attention_{0};  // the one word that is read between steps
+  BoundaryListener* listener_ = nullptr;
+  TrainProgress progress_;
   bool in_epoch_ = false;
   double seconds_ = 0;
 };

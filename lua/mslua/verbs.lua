@@ -164,7 +164,8 @@ function M.check()
   return #found == 0 and 0 or 2
 end
 
---- `mslua repl R`: what is in scope: recipe, net, dataset, eval_dataset, loss, model; each made when it is first named.
+--- `mslua repl R`: what is in scope: recipe, net, dataset, eval_dataset, loss, model, and m, whose m:step() trains by
+--- hand; each made when it is first named.
 ---@return table scope
 function M.scope()
   local recipe = M.load()
@@ -175,6 +176,7 @@ function M.scope()
     eval_dataset = function() return recipe:make_dataset "eval_dataset" end,
     loss = function() return recipe.loss end,
     model = function(scope) return model_of(recipe, scope.dataset) end,
+    m = function(scope) return require("mslua.by_hand")(scope.model, scope.dataset) end,
   }
   return setmetatable({}, {
     __index = function(scope, name)

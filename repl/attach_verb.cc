@@ -1,0 +1,187 @@
+// `mslua attach`, `ps`, `stop`, `logs`, `diag`: looking into running jobs from outside.
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "core/base/exit_code.h"
+#include "lua/json.h"
+#include "lua/verbs.h"
+#include "repl/connection.h"
+#include "repl/endpoint/command.h"
+#include "repl/interrupt.h"
+#include "repl/loop.h"
+#include "repl/run_lua.h"
+#include "repl/verbs.h"
+
+namespace mslua {
+namespace {
+
+using repl::Connection;
+using repl::Printable;
+
+StatusOr<std::unique_ptr<Connection>> AttachTo(const cli::CommandLine& command, int rank = 0) {
+  ASSIGN_OR_RETURN(const endpoint::Job job, endpoint::FindJob(command.positional.empty() ? "" : command.positional[0]));
+  return Connection::Attach(job, rank, absl::Seconds(3));
+}
+
+void PrintAnswer(absl::string_view text) {
+  text = absl::StripSuffix(text, "\n");
+  if (!text.empty()) std::printf("%s\n", Printable(text).c_str());
+  std::fflush(stdout);
+}
+
+// One line of `-e`: {"command":".save","ok":true,"answer":...}, or the text.
+void PrintScripted(const std::string& line, const StatusOr<std::string>& answer, bool json) {
+  if (!json) {
+    if (answer.ok())
+      PrintAnswer(*answer);
+    else
+      Report(Status(answer.status().code(), absl::StrCat(line, ": ", Printable(answer.status().message()))));
+    return;
+  }
+  const std::string text = answer.ok() ? *answer : std::string(answer.status().message());
+  const bool object = answer.ok() && !text.empty() && text[0] == '{';
+  std::printf("{\"command\":%s,\"ok\":%s,\"answer\":%s}\n", JsonString(line).c_str(), answer.ok() ? "true" : "false",
+              object ? text.c_str() : JsonString(absl::StripSuffix(text, "\n")).c_str());
+  std::fflush(stdout);
+}
+
+int RunCommands(Connection& connection, const std::vector<std::string>& lines, bool json) {
+  connection.on_event = [json](const std::string& line) {
+    if (json)
+      std::printf("{\"event\":%s}\n", JsonString(line).c_str());
+    else
+      PrintAnswer(line);
+    std::fflush(stdout);
+  };
+  for (const std::string& line : lines) {
+    const auto answer = connection.Call(line, json);
+    PrintScripted(line, answer, json);
+    if (!answer.ok()) return kExitUsage;
+  }
+  return kExitOk;
+}
+
+// "c7d01a e1:s441 run"; "!" holds the writer lock.
+std::string Prompt(Connection& connection, bool writer) {
+  const auto status = connection.Call(".status", false);
+  return absl::StrCat(connection.job().id, " ", status.ok() ? Printable(*status) : "ended", writer ? "!" : "");
+}
+
+int Interactive(Connection& connection, Session& session, bool rw) {
+  bool writer = false;
+  const auto send = [&](absl::string_view line) -> Status {
+    ASSIGN_OR_RETURN(const std::string answer, connection.Call(line, false));
+    if (line == ".rw") writer = true;
+    if (line == ".ro") writer = false;
+    PrintAnswer(answer);
+    return absl::OkStatus();
+  };
+  const repl::RunCall call = [&](const std::string& line) { return connection.Call(line, true); };
+  if (const Status opened = repl::OpenRun(session, &call); !opened.ok()) return Report(opened);
+  connection.interrupted = [] { return repl::TakeInterrupt(); };
+  repl::Loop::Extension extension;
+  extension.prompt = [&] { return Prompt(connection, writer); };
+  extension.command = [&](absl::string_view line) -> Status {
+    if (line == ".detach") return absl::CancelledError("");
+    return send(line);
+  };
+  for (const auto& def : endpoint::Commands()) extension.commands.push_back("." + def.name);
+  extension.commands.push_back(".detach");
+  extension.help = absl::StrCat(endpoint::CommandHelp(), "  .detach, Ctrl-D  leaves; the job goes on\n");
+  extension.parameters = [&] {
+    std::vector<std::string> names;
+    const auto text = connection.Call(".params", false);
+    if (!text.ok()) return names;
+    for (const absl::string_view line : absl::StrSplit(*text, '\n')) names.emplace_back(line.substr(0, line.find(' ')));
+    return names;
+  };
+  extension.background = {connection.fd(), [&] { return connection.Poll(); }};
+  repl::Loop loop(session, std::move(extension));
+  connection.on_event = [&](const std::string& line) { loop.Note(Printable(line)); };
+  const auto& g = connection.greeting();
+  std::printf("attached to %s %s (%s %s, started %s, %s; .help, Ctrl-D detaches)\n", g.at("job").c_str(),
+              Printable(g.at("name")).c_str(), g.at("ranks").c_str(), g.at("ranks") == "1" ? "rank" : "ranks",
+              g.at("started").c_str(), rw ? "you steer" : "you are an observer; .rw to steer");
+  if (rw) {
+    if (const Status taken = send(".rw"); !taken.ok()) return Report(taken);
+  }
+  loop.Run();
+  if (writer) {
+    const auto status = connection.Call(".status", false);
+    if (status.ok() && absl::StrContains(*status, "PAUSED")) (void)connection.Call(".resume", false);
+    if (status.ok()) std::printf("detached; training continues\n");
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+int RunAttach(const cli::CommandLine& command) {
+  auto connection = AttachTo(command);
+  if (!connection.ok()) return Report(connection.status(), kExitEnvironment);
+  const std::vector<std::string> lines = command.Strings("e");
+  if (!lines.empty()) {
+    if (command.Bool("rw")) {
+      const auto taken = (*connection)->Call(".rw", false);
+      if (!taken.ok()) return Report(taken.status());
+    }
+    return RunCommands(**connection, lines, command.Bool("json"));
+  }
+  SessionOptions options;
+  options.verb = "repl";
+  auto session = Session::Create(options);
+  if (!session.ok()) return Report(session.status());
+  const Status opened = (*session)->RunText("ms = require 'mslua' nn, ops = ms.nn, ms.ops", "=mslua/repl");
+  if (!opened.ok()) return Report(opened);
+  return Interactive(**connection, **session, command.Bool("rw"));
+}
+
+int RunPs(const cli::CommandLine& command) {
+  const auto jobs = endpoint::ListJobs();
+  if (!jobs.ok()) return Report(jobs.status());
+  if (!command.Bool("json") && !jobs->empty())
+    std::printf("%-8s%-24s%-7s%-9s%-9s%-22s%s\n", "id", "recipe", "ranks", "pid", "started", "state", "run folder");
+  for (const endpoint::Job& job : *jobs) {
+    auto connection = Connection::Attach(job, 0, absl::Seconds(1));
+    auto status = connection.ok() ? (*connection)->Call(".status", false) : StatusOr<std::string>(connection.status());
+    const std::string state = status.ok() ? Printable(*status) : "?";
+    if (command.Bool("json")) {
+      std::printf("{\"id\":%s,\"name\":%s,\"ranks\":%d,\"pid\":%d,\"started\":%lld,\"state\":%s,\"run\":%s}\n",
+                  JsonString(job.id).c_str(), JsonString(job.name).c_str(), job.ranks, job.pid,
+                  static_cast<long long>(job.started), JsonString(state).c_str(), JsonString(job.run).c_str());
+      continue;
+    }
+    std::printf("%-8s%-24s%-7d%-9d%-9s%-22s%s\n", job.id.c_str(), Printable(job.name).c_str(), job.ranks, job.pid,
+                absl::FormatTime("%H:%M", absl::FromTimeT(job.started), absl::LocalTimeZone()).c_str(), state.c_str(),
+                Printable(job.run).c_str());
+  }
+  if (jobs->empty() && !command.Bool("json")) std::fprintf(stderr, "mslua: no job of this user runs on this host\n");
+  return kExitOk;
+}
+
+int RunStop(const cli::CommandLine& command) {
+  auto connection = AttachTo(command);
+  if (!connection.ok()) return Report(connection.status(), kExitEnvironment);
+  auto taken = (*connection)->Call(".rw", false);
+  if (!taken.ok()) return Report(taken.status());
+  const auto answer = (*connection)->Call(command.Bool("now") ? ".stop now" : ".stop", false);
+  if (!answer.ok()) return Report(answer.status());
+  PrintAnswer(*answer);
+  // Until the job has saved and closed its endpoint.
+  while ((*connection)->Poll()) absl::SleepFor(absl::Milliseconds(20));
+  return kExitOk;
+}
+
+int RunDiag(const cli::CommandLine& command) {
+  auto connection = AttachTo(command);
+  if (!connection.ok()) return Report(connection.status(), kExitEnvironment);
+  std::vector<std::string> lines = {".diag"};
+  if (!command.Bool("json")) lines.push_back(".stack");
+  return RunCommands(**connection, lines, command.Bool("json"));
+}
+
+}  // namespace mslua

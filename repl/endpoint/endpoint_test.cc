@@ -1,0 +1,210 @@
+// The endpoint's parts that take bytes from outside: commands, the handshake, floods of frames.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <limits>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "collectives/control.h"
+#include "repl/endpoint/command.h"
+#include "repl/endpoint/server.h"
+#include "repl/endpoint/snapshot.h"
+#include "repl/endpoint/statistics.h"
+
+namespace mslua::endpoint {
+namespace {
+
+using testing::HasSubstr;
+
+std::string Refusal(absl::string_view line) { return std::string(ParseCommand(line).status().message()); }
+
+TEST(Command, WordsQuotesAndLimits) {
+  const auto set = ParseCommand(".set lr=0.1 at 460");
+  ASSERT_TRUE(set.ok());
+  EXPECT_EQ(set->at, 460);
+  EXPECT_EQ(set->args, std::vector<std::string>{"lr=0.1"});
+  EXPECT_EQ(ParseCommand(".stat \"a name\"")->args[0], "a name");
+  EXPECT_THAT(Refusal(".puase"), HasSubstr("did you mean 'pause'"));
+  EXPECT_THAT(Refusal(".stat"), HasSubstr("usage: .stat NAME"));
+  EXPECT_THAT(Refusal(".stat \"a"), HasSubstr("quote"));
+  EXPECT_THAT(Refusal(".set lr=1 at x"), HasSubstr("at: expected an integer"));
+  EXPECT_THAT(Refusal(".pause\x1b[2J"), HasSubstr("control characters"));
+  EXPECT_FALSE(ParseCommand("." + std::string(5000, 'a')).ok());
+  EXPECT_FALSE(ParseCommand("").ok());
+}
+
+// Whatever comes is a command or an error.
+TEST(Command, MutatedLinesAreParsedOrRefused) {
+  std::mt19937 random(7);
+  std::vector<std::string> seeds = {".set lr=0.1 at 460", ".watch \"a b\" every 5 limit 2", "@all 1 + 1",
+                                    ".break loss>3"};
+  for (int i = 0; i < 200000; ++i) {
+    std::string line = seeds[random() % seeds.size()];
+    for (int n = static_cast<int>(random() % 6); n > 0 && !line.empty(); --n) {
+      const size_t at = random() % line.size();
+      if (random() % 3 == 0)
+        line.erase(at, 1);
+      else if (random() % 2 == 0)
+        line.insert(at, 1, static_cast<char>(random()));
+      else
+        line[at] = static_cast<char>(random());
+    }
+    const auto command = ParseCommand(line);
+    if (command.ok()) {
+      EXPECT_NE(command->def, nullptr);
+    } else {
+      EXPECT_FALSE(command.status().message().empty());
+    }
+  }
+}
+
+// Frames: a mutation of a good one decodes to itself or is refused.
+TEST(Frame, MutatedFramesAreDecodedOrRefused) {
+  std::mt19937 random(11);
+  const std::string good = EncodeControl({ControlMessage::Type::kCommand, {{"id", "1"}, {"line", ".pause"}}});
+  int decoded = 0;
+  for (int i = 0; i < 1000000; ++i) {
+    std::string bytes = good;
+    for (int n = static_cast<int>(random() % 4); n > 0; --n)
+      bytes[random() % bytes.size()] = static_cast<char>(random());
+    if (random() % 4 == 0) bytes.resize(random() % (bytes.size() + 8));
+    decoded += DecodeControl(bytes).ok();
+  }
+  EXPECT_GT(decoded, 1000);
+  EXPECT_LT(decoded, 999000);
+}
+
+class Echo : public Server::Handler {
+ public:
+  void OnCommand(const Server::Line& line) override { server->Reply(line.client, line.id, "heard " + line.text); }
+  void OnLeave(uint64_t, bool) override { ++left; }
+  Server* server = nullptr;
+  std::atomic<int> left{0};
+};
+
+class ServerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char folder[] = "/tmp/mseXXXXXX";
+    ASSERT_NE(mkdtemp(folder), nullptr);
+    folder_ = folder;
+    options_.path = folder_ + "/s";
+    options_.token = "secret";
+    options_.max_clients = 4;
+    auto server = Server::Create(options_, &echo_);
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    echo_.server = server_.get();
+    server_->Serve();
+  }
+  void TearDown() override {
+    server_.reset();
+    rmdir(folder_.c_str());
+  }
+
+  Fd Connect() { return *ConnectUnix(options_.path, absl::Now() + absl::Seconds(5)); }
+  static ControlMessage Next(const Fd& fd) {
+    std::string bytes(1 << 17, 0);
+    EXPECT_TRUE(PollFor(fd, POLLIN, absl::Now() + absl::Seconds(5)).ok());
+    const ssize_t n = recv(fd.get(), &bytes[0], bytes.size(), 0);
+    if (n <= 0) return {ControlMessage::Type::kAbort, {}};
+    return *DecodeControl(absl::string_view(bytes.data(), static_cast<size_t>(n)));
+  }
+  static void Send(const Fd& fd, const ControlMessage& message) {
+    const std::string bytes = EncodeControl(message);
+    send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  }
+  // Answers the challenge; gives the verdict's type.
+  static ControlMessage::Type Prove(const Fd& fd, const std::string& token) {
+    const ControlMessage challenge = Next(fd);
+    if (challenge.type != ControlMessage::Type::kChallenge) return challenge.type;
+    Send(fd, {ControlMessage::Type::kProof, {{"proof", ProofOf(token, challenge.fields.at("nonce"))}}});
+    return Next(fd).type;
+  }
+
+  std::string folder_;
+  ServerOptions options_;
+  Echo echo_;
+  std::unique_ptr<Server> server_;
+};
+
+TEST_F(ServerTest, AnswersWhoeverKnowsTheToken) {
+  const Fd fd = Connect();
+  ASSERT_EQ(Prove(fd, "secret"), ControlMessage::Type::kAccept);
+  Send(fd, {ControlMessage::Type::kCommand, {{"id", "7"}, {"line", ".status"}}});
+  const ControlMessage reply = Next(fd);
+  EXPECT_EQ(reply.fields.at("id"), "7");
+  EXPECT_EQ(reply.fields.at("text"), "heard .status");
+  EXPECT_EQ(reply.fields.at("end"), "ok");
+}
+
+TEST_F(ServerTest, LongAnswersComeInParts) {
+  const Fd fd = Connect();
+  ASSERT_EQ(Prove(fd, "secret"), ControlMessage::Type::kAccept);
+  server_->Reply(1, "1", std::string(200000, 'x'));
+  size_t got = 0;
+  while (true) {
+    const ControlMessage part = Next(fd);
+    got += part.fields.at("text").size();
+    if (part.fields.count("end") > 0) break;
+  }
+  EXPECT_EQ(got, 200000);
+}
+
+TEST_F(ServerTest, RefusesAWrongTokenAndWhoeverIsOneTooMany) {
+  EXPECT_EQ(Prove(Connect(), "guess"), ControlMessage::Type::kRefuse);
+  std::vector<Fd> crowd;
+  for (int i = 0; i < 4; ++i) {
+    crowd.push_back(Connect());
+    EXPECT_EQ(Prove(crowd.back(), "secret"), ControlMessage::Type::kAccept);
+  }
+  EXPECT_EQ(Prove(Connect(), "secret"), ControlMessage::Type::kRefuse);
+  crowd.clear();
+  while (server_->clients() > 0) absl::SleepFor(absl::Milliseconds(5));
+  EXPECT_EQ(echo_.left, 4);
+  EXPECT_EQ(Prove(Connect(), "secret"), ControlMessage::Type::kAccept);
+}
+
+TEST_F(ServerTest, SurvivesRandomFrames) {
+  std::mt19937 random(3);
+  for (int i = 0; i < 300; ++i) {
+    const Fd fd = Connect();
+    const bool proven = i % 2 == 0 && Prove(fd, "secret") == ControlMessage::Type::kAccept;
+    for (int n = 0; n < 20; ++n) {
+      std::string bytes = EncodeControl(
+          {proven ? ControlMessage::Type::kCommand : ControlMessage::Type::kProof, {{"id", "1"}, {"line", "x"}}});
+      bytes[random() % bytes.size()] = static_cast<char>(random());
+      bytes.resize(1 + random() % (2 * bytes.size()));
+      send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+  }
+  while (server_->clients() > 0) absl::SleepFor(absl::Milliseconds(5));
+  EXPECT_EQ(Prove(Connect(), "secret"), ControlMessage::Type::kAccept);
+}
+
+TEST(Statistics, OfFiniteElements) {
+  const float values[] = {0, 1, 2, std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), -3};
+  const Statistics s = StatisticsOf({{DType::kF32, {6}}, const_cast<float*>(values)});
+  EXPECT_EQ(s.zeros, 1);
+  EXPECT_EQ(s.nans, 1);
+  EXPECT_EQ(s.infinities, 1);
+  EXPECT_DOUBLE_EQ(s.mean, 0);
+  EXPECT_DOUBLE_EQ(s.least, -3);
+  EXPECT_DOUBLE_EQ(s.most, 2);
+}
+
+TEST(DrawCurve, HasALabelAndAPointAColumn) {
+  const std::string text = DrawCurve({3, 2, 1}, 5, 20, 5, "loss");
+  EXPECT_THAT(text, HasSubstr("step 5..7"));
+  EXPECT_THAT(text, HasSubstr("least 1@7"));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '*'), 3);
+}
+
+}  // namespace
+}  // namespace mslua::endpoint

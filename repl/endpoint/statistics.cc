@@ -1,0 +1,70 @@
+#include "repl/endpoint/statistics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/str_format.h"
+
+namespace mslua::endpoint {
+namespace {
+
+struct Sums {
+  int64_t zeros = 0, nans = 0, infinities = 0;
+  double sum = 0, squares = 0;
+  double least = std::numeric_limits<double>::infinity(), most = -std::numeric_limits<double>::infinity();
+
+  void Add(double v) {
+    if (!std::isfinite(v)) {
+      ++(std::isnan(v) ? nans : infinities);
+      return;
+    }
+    zeros += v == 0;
+    sum += v;
+    squares += v * v;
+    least = std::min(least, v);
+    most = std::max(most, v);
+  }
+};
+
+std::string Number(double v) { return std::isfinite(v) ? absl::StrFormat("%.9g", v) : "null"; }
+
+}  // namespace
+
+Statistics StatisticsOf(const TensorView& tensor) {
+  Statistics s;
+  s.elements = tensor.type.elements();
+  Sums sums;
+  if (tensor.type.dtype == DType::kF32) {
+    const float* x = tensor.as<float>();
+    for (int64_t i = 0; i < s.elements; ++i) sums.Add(x[i]);
+  } else {
+    for (int64_t i = 0; i < s.elements; ++i) sums.Add(LoadAsDouble(tensor.type.dtype, tensor.data, i));
+  }
+  s.zeros = sums.zeros;
+  s.nans = sums.nans;
+  s.infinities = sums.infinities;
+  const auto n = static_cast<double>(s.elements - s.nans - s.infinities);
+  if (n == 0) return s;
+  s.mean = sums.sum / n;
+  s.deviation = std::sqrt(std::max(0.0, sums.squares / n - s.mean * s.mean));
+  s.least = sums.least;
+  s.most = sums.most;
+  s.norm = std::sqrt(sums.squares);
+  return s;
+}
+
+std::string ToString(const Statistics& s) {
+  const double share = s.elements == 0 ? 0 : 100 * static_cast<double>(s.zeros) / static_cast<double>(s.elements);
+  return absl::StrFormat("mean %.4g  std %.4g  min %.4g  max %.4g  |x| %.4g  zero %.1f%%  nan %d  inf %d", s.mean,
+                         s.deviation, s.least, s.most, s.norm, share, s.nans, s.infinities);
+}
+
+std::string ToJson(const Statistics& s) {
+  return absl::StrFormat(
+      R"({"elements":%d,"mean":%s,"std":%s,"min":%s,"max":%s,"norm":%s,"zeros":%d,"nan":%d,"inf":%d})", s.elements,
+      Number(s.mean), Number(s.deviation), Number(s.least), Number(s.most), Number(s.norm), s.zeros, s.nans,
+      s.infinities);
+}
+
+}  // namespace mslua::endpoint

@@ -1,0 +1,50 @@
+// Named values of the running graph: found by name, and brought out as side outputs of a plan that computes the same.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/graph/graph.h"
+#include "repl/endpoint/training_view.h"
+
+namespace mslua::endpoint {
+
+// What a name stands for.
+struct Named {
+  std::string name;  // in full
+  TensorType type;
+  const void* stored = nullptr;  // of a parameter or state: its memory
+  Value value;                   // of an activation or gradient: in the graph that training began with
+};
+
+// Belongs to the training thread, at boundaries.
+class Watched {
+ public:
+  explicit Watched(const TrainingView& view);
+
+  // A parameter or state of the store; an activation by the path of its cell ("Net/fc": its last value), of an operator
+  // there ("Net/fc/matmul", "Net/matmul#2") or as the compiled graph calls it ("%12:1"); grad(P), the gradient that the
+  // update of P reads. A part of a name is enough where it fits one.
+  // NotFound: nothing fits; InvalidArgument: more than one does, or it is no value of the compiled graph, being fused
+  // away.
+  StatusOr<Named> Find(absl::string_view name) const;
+
+  // Plans anew so that these values are outputs from the next step on (R12); training computes the same bits. With no
+  // values the first plan is taken again.
+  Status Show(const std::vector<Value>& values);
+  // The value in the step just made; null data where it was not shown.
+  TensorView ViewOf(const Named& named) const;
+
+ private:
+  StatusOr<Named> FindStored(absl::string_view name) const;
+  StatusOr<Named> FindActivation(absl::string_view name) const;
+  StatusOr<Named> FindGradient(absl::string_view parameter) const;
+
+  const TrainingView& view_;
+  Executable* const first_;
+  std::unique_ptr<Executable> second_;
+  std::vector<Value> shown_;
+};
+
+}  // namespace mslua::endpoint

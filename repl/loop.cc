@@ -1,0 +1,156 @@
+#include "repl/loop.h"
+
+#include <chrono>
+#include <cstdio>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "lua/object.h"
+#include "repl/chunk.h"
+#include "repl/describe.h"
+#include "repl/interrupt.h"
+#include "repl/show.h"
+
+namespace mslua::repl {
+namespace {
+
+constexpr char kHelp[] =
+    "Lua: an expression prints its value (a ; at its end silences it), _ is the last one; local stays\n"
+    "  ?name        what an operator, function or name is        Tab  completes names and parameters\n"
+    "  .timer       on or off: how long each line took           Ctrl-C  ends the line, or what runs\n"
+    "  .help        this                                         .quit, Ctrl-D  leaves\n";
+
+void PushList(lua_State* L, const std::vector<std::string>& list) {
+  lua_createtable(L, static_cast<int>(list.size()), 0);
+  for (size_t i = 0; i < list.size(); ++i) {
+    PushString(L, list[i]);
+    lua_rawseti(L, -2, static_cast<int>(i) + 1);
+  }
+}
+
+}  // namespace
+
+Loop::Loop(Session& session, Extension extension)
+    : session_(session),
+      extension_(std::move(extension)),
+      editor_(
+          LineEditor::Create([this](const std::string& before) { return Complete(before); }, extension_.background)) {}
+
+int Loop::Run() {
+  const InterruptScope interrupts;
+  std::string line, pending;
+  while (!leave_) {
+    const std::string name = extension_.prompt ? extension_.prompt() : "";
+    const auto result = editor_->ReadLine(pending.empty() ? name + "> " : std::string(name.size(), ' ') + ">> ", &line);
+    if (result == LineEditor::Result::kEnd) break;
+    if (result == LineEditor::Result::kInterrupted) {
+      pending.clear();
+      continue;
+    }
+    if (pending.empty()) {
+      const absl::string_view text = absl::StripAsciiWhitespace(line);
+      if (text.empty()) continue;
+      if (text == ".quit" || text == ".exit") break;
+      if (Command(text)) continue;
+    }
+    pending += pending.empty() ? line : absl::StrCat("\n", line);
+    if (Evaluate(pending)) pending.clear();
+  }
+  if (!pending.empty()) Error("stdin: the last statement is not complete");
+  return errors_;
+}
+
+void Loop::Error(absl::string_view message) {
+  ++errors_;
+  std::fflush(stdout);
+  std::fprintf(stderr, "%s\n", std::string(message).c_str());
+}
+
+bool Loop::Command(absl::string_view text) {
+  if (text[0] == '?') {
+    const auto described = DescribeName(session_, absl::StripAsciiWhitespace(text.substr(1)));
+    if (described.ok())
+      std::printf("%s\n", described->c_str());
+    else
+      Error(described.status().message());
+  } else if (text == ".help") {
+    std::printf("%s%s", kHelp, extension_.help.c_str());
+  } else if (text == ".timer") {
+    timer_ = !timer_;
+    std::printf("timer %s\n", timer_ ? "on" : "off");
+  } else if (text[0] == '.' || text[0] == '@') {
+    const Status done = extension_.command
+                            ? extension_.command(text)
+                            : absl::NotFoundError(absl::StrCat("unknown command ", text, " (.help lists them)"));
+    leave_ = absl::IsCancelled(done);
+    if (!done.ok() && !leave_) Error(done.message());
+  } else {
+    return false;
+  }
+  std::fflush(stdout);
+  return true;
+}
+
+bool Loop::Evaluate(const std::string& text) {
+  lua_State* L = session_.lua();
+  const StackGuard guard(L);
+  bool complete = true;
+  const Status loaded = Load(L, text, "stdin", &complete);
+  if (!complete) return false;
+  if (!loaded.ok()) {
+    Error(loaded.message());
+    return true;
+  }
+  const int before = lua_gettop(L) - 1;
+  const auto start = std::chrono::steady_clock::now();
+  InterruptLua(L);
+  const Status status = session_.Call(0, LUA_MULTRET);
+  InterruptLua(nullptr);
+  const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  const int results = status.ok() ? lua_gettop(L) - before : 0;
+  if (!status.ok()) Error(status.message());
+  if (results > 0) {
+    lua_pushvalue(L, before + 1);
+    lua_setglobal(L, "_");
+    if (!absl::EndsWith(absl::StripTrailingAsciiWhitespace(text), ";")) PrintResults(before + 1, results);
+  }
+  if (timer_) std::printf(ms < 1000 ? "(%.3g ms)\n" : "(%.4g ms)\n", ms);
+  std::fflush(stdout);
+  return true;
+}
+
+void Loop::PrintResults(int first, int count) {
+  for (int i = 0; i < count; ++i)
+    std::printf("%s%s", i > 0 ? "\t" : "", Show(session_, session_.lua(), first + i).c_str());
+  std::printf("\n");
+}
+
+Completions Loop::Complete(const std::string& before) {
+  Completions found;
+  lua_State* L = session_.lua();
+  const StackGuard guard(L);
+  if (!session_.RunText("return require('mslua.complete').complete", "=mslua/repl").ok()) return found;
+  std::vector<std::string> commands = {".help", ".quit", ".timer"};
+  commands.insert(commands.end(), extension_.commands.begin(), extension_.commands.end());
+  std::vector<std::string> parameters;
+  if (extension_.parameters) {
+    parameters = extension_.parameters();
+  } else {
+    for (const auto& entry : session_.store().entries()) parameters.push_back(entry->name);
+  }
+  PushString(L, before);
+  PushList(L, commands);
+  PushList(L, parameters);
+  if (!session_.Call(3, 2).ok() || lua_type(L, -1) != LUA_TTABLE) return found;
+  found.length = static_cast<size_t>(lua_tonumber(L, -2));
+  for (int i = 1; i <= static_cast<int>(lua_objlen(L, -1)); ++i) {
+    lua_rawgeti(L, -1, i);
+    found.words.emplace_back(lua_tostring(L, -1));
+    lua_pop(L, 1);
+  }
+  return found;
+}
+
+}  // namespace mslua::repl
