@@ -34,8 +34,8 @@ Status WithCause(Status status, const Cause& cause);
 struct SchedulerOptions {
   Endpoint endpoint;  // port 0: one that is free
   int workers = 1;
-  absl::Duration timeout = absl::Seconds(600);        // for all workers to come
-  absl::Duration heartbeat_limit = absl::Seconds(3);  // without a sign of life
+  absl::Duration timeout = absl::Seconds(600);                // for all workers to come
+  absl::Duration heartbeat_limit = absl::Milliseconds(2500);  // without a sign of life
   absl::Duration progress_every = absl::Seconds(3);
   // Called on the scheduler's thread.
   std::function<void(const std::string&)> log;       // lines for the scheduler's log

@@ -390,7 +390,11 @@ class Training {
     if (pipeline->size() == 0) return absl::InvalidArgumentError("train: the dataset has no whole batch");
     ASSIGN_OR_RETURN(executable_, CompileGraph(session_, *spec_.graph, together() != nullptr));
     parts_ = PartsOf(session_, *spec_.graph);
-    if (together() != nullptr) RETURN_IF_ERROR(CompareSchedules(*together(), executable_->graph()));
+    if (together() != nullptr) {
+      session_.exit_code = kExitHang;  // until they are the same
+      RETURN_IF_ERROR(CompareSchedules(*together(), executable_->graph()));
+      session_.exit_code = 0;
+    }
     if (together() != nullptr) RETURN_IF_ERROR(CompareDatasets(*together(), *spec_.dataset));
     if (spec_.dataset->Divided() && session_.options().rank == 0) {
       std::fprintf(stderr, "mslua: global batch %lld = %lld x %lld feeds\n",

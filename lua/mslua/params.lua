@@ -6,6 +6,12 @@ local literal = require "mslua.literal"
 
 local M = {}
 
+-- In a rank that the local launcher has started these are its words (collectives/identity.h), not a recipe's.
+local launch_variables = {}
+if os.getenv "MSLUA_LAUNCHER" then
+  launch_variables = { RANK = true, SIZE = true, MEETING = true, LAUNCHER = true }
+end
+
 -- Of the recipe that is being loaded.
 local state = { values = {}, origins = {}, leaves = {}, base = {} }
 
@@ -113,7 +119,7 @@ function M.params(declared)
   apply_table(state.base.params or {}, "config")
   apply_preset(presets)
   for _, name in ipairs(errors.names(defaults)) do
-    local text = os.getenv("MSLUA_" .. name:upper())
+    local text = not launch_variables[name:upper()] and os.getenv("MSLUA_" .. name:upper())
     if text then apply_text(defaults, name, text, "MSLUA_" .. name:upper()) end
   end
   for _, pair in ipairs(core.options.overrides) do

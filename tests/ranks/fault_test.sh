@@ -111,6 +111,38 @@ run timeout -s KILL 60 "$mslua" run wrong.lua -n 3
 expect "all err" 2 "wrong.lua:1: all wrong"
 count "all err" 1 "all wrong"
 
+# by_hand NAME SIGNAL CODE TEXT: the loop by a scheduler and two workers without a launcher; SIGNAL to one of them.
+by_hand() {
+  { echo "local FAULT = nil"; cat loop.lua; } > "fault.lua"
+  rm -f first.txt second.txt
+  export MS_WORKER_NUM=2 MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT=$((20000 + $$ % 20000))
+  "$mslua" sched > sched.txt 2>&1 &
+  scheduler=$!
+  MS_ROLE=MS_WORKER MS_NODE_ID=0 "$mslua" run fault.lua > first.txt 2>&1 &
+  first=$!
+  MS_ROLE=MS_WORKER MS_NODE_ID=1 "$mslua" run fault.lua > second.txt 2>&1 &
+  second=$!
+  tries=0
+  while [ "$(cat first.txt second.txt 2> /dev/null | grep -c ready)" -lt 2 ] && [ $tries -lt 300 ]; do
+    sleep 0.1
+    tries=$((tries + 1))
+  done
+  kill "-$2" "$second"
+  wait "$first"
+  code=$? out=$(cat first.txt)
+  expect "$1" "$3" "mslua: stopped because rank 1 failed ($3): rank 1/2 (pid $second, host"
+  expect "$1" "$3" "$4"
+  wait "$scheduler"
+  code=$? out=$(cat sched.txt)
+  expect "$1, scheduler" "$3" "$4"
+  kill -KILL "$second" 2> /dev/null
+  wait "$second" 2> /dev/null
+  unset MS_WORKER_NUM MS_SCHED_HOST MS_SCHED_PORT
+  no_leftovers "$1"
+}
+by_hand "kill -9 of a worker" KILL 5 "has ended without leaving the job"
+by_hand "kill -STOP of a worker" STOP 6 "has given no sign of life for 2.5s"
+
 # The launcher dies: so do its ranks.
 { echo "local FAULT = nil"; cat loop.lua; } > "fault.lua"
 rm -f out.txt

@@ -24,6 +24,11 @@ expect "-n 4" 0 "[rank 3] [[0.],
 expect "-n 4" 0 "rank 0 of 4 (mslua -n), native, 1 host, 1 thread a rank"
 no_leftovers "-n 4"
 
+# The launcher's variables are no parameters of a recipe.
+echo 'local p = require("mslua").params { rank = 7, size = 8 } print("parameters " .. p.rank .. " " .. p.size)' > p.lua
+run "$mslua" run p.lua -n 2
+count "parameters" 2 "parameters 7 8"
+
 run mpirun --allow-run-as-root --oversubscribe -n 4 "$mslua" run "$script"
 expect "mpirun" 0 "rank 0 of 4 (Open MPI), mpi, 1 host"
 count "mpirun" 4 "[[0.],"

@@ -1,10 +1,13 @@
 -- A network of one layer on random numbers, for tests: one step takes microseconds.
 local ms = require "mslua"
 local nn = ms.nn
-local p = ms.params { epochs = 2, samples = 16, batch = 4, device_num = 0, odd = 0, seed = 3 }
+local p = ms.params { epochs = 2, samples = 16, batch = 4, device_num = 0, odd = 0, other = 0, seed = 3 }
 
 local Net = nn.Cell:extend "Net"
-function Net:init() self.dense = nn.Dense(4, 1) end
+function Net:init()
+  -- With other=1 rank 1 has another network.
+  self.dense = nn.Dense(4, 1, { has_bias = not (p.other > 0 and ms.communication.get_rank() == 1) })
+end
 function Net:construct(x) return self.dense(x) end
 
 local parallel = { parallel_mode = "data_parallel", gradients_mean = true }

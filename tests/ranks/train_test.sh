@@ -34,6 +34,9 @@ expect "device_num" 2 "device_num = 4, but the job has 2 rank(s)"
 count "device_num" 1 "mslua: error["
 run "$mslua" train "$recipe" -n 2 odd=1
 expect "data sets" 0 "the data set of rank 1 (arrays, 17 samples, 2 batches of x f32[4,4] y f32[4,1]) is not that of"
+run "$mslua" train "$recipe" -n 2 other=1
+expect "other networks" 6 "the training step of rank 1 has other collectives than rank 0's"
+count "other networks" 1 "mslua: error["
 run "$mslua" train "$recipe" -n 2 nosuch=4
 count "a mistake of all ranks" 1 "unknown parameter 'nosuch'"
 
