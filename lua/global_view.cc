@@ -1,6 +1,7 @@
 #include "lua/global_view.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "core/runtime/compile.h"
 #include "core/sharding/partition.h"
 #include "lua/object.h"
@@ -16,6 +17,26 @@ struct KindName<std::unique_ptr<GlobalView>> {
 namespace {
 
 const char kRegistryKey = 0;  // its address is the key
+
+// Whether `pattern`, in which `*` is any text, is `name`.
+bool Fits(absl::string_view pattern, absl::string_view name) {
+  const size_t star = pattern.find('*');
+  if (star == pattern.npos) return pattern == name;
+  if (!absl::ConsumePrefix(&name, pattern.substr(0, star))) return false;
+  for (size_t skip = 0; skip <= name.size(); ++skip) {
+    if (Fits(pattern.substr(star + 1), name.substr(skip))) return true;
+  }
+  return false;
+}
+
+// The name of an operator of the graph that has one.
+std::string ExampleName(const Graph& graph) {
+  for (const Node& n : graph.nodes) {
+    if (n.location && !n.location->scope.empty() && !n.op->class_name.empty())
+      return absl::StrCat("'", n.location->scope, "/", n.op->class_name, "'");
+  }
+  return "'Net/fc1/MatMul'";
+}
 
 }  // namespace
 
@@ -33,7 +54,7 @@ StatusOr<GlobalView*> GlobalView::Read(lua_State* L, Session& session, int index
   lua_getfield(L, index, "shard");
   if (lua_isnil(L, -1)) return nullptr;
   const int at = lua_gettop(L);
-  RETURN_IF_ERROR(CheckFields(L, at, "shard", {"feeds", "follow", "optimizer_bytes"}));
+  RETURN_IF_ERROR(CheckFields(L, at, "shard", {"feeds", "follow", "optimizer_bytes", "strategies"}));
   ASSIGN_OR_RETURN(const int64_t feeds, FieldInt(L, at, "feeds", 1));
   ASSIGN_OR_RETURN(const bool follow, FieldBool(L, at, "follow", false));
   ASSIGN_OR_RETURN(const int64_t optimizer_bytes, FieldInt(L, at, "optimizer_bytes", -1));
@@ -49,7 +70,26 @@ StatusOr<GlobalView*> GlobalView::Read(lua_State* L, Session& session, int index
   view->feeds_ = feeds;
   view->follow_ = follow;
   view->optimizer_bytes_ = optimizer_bytes;
+  std::vector<NamedStrategy> named;
+  lua_getfield(L, at, "strategies");
+  for (int i = 1; lua_type(L, -1) == LUA_TTABLE && i <= static_cast<int>(lua_objlen(L, -1)); ++i) {
+    lua_rawgeti(L, -1, i);
+    ASSIGN_OR_RETURN(std::string name, FieldString(L, -1, "name", ""));
+    ASSIGN_OR_RETURN(std::string text, FieldString(L, -1, "strategy", ""));
+    named.push_back({std::move(name), std::move(text), false});
+    lua_pop(L, 1);
+  }
+  if (view->strategies_.empty()) view->strategies_ = std::move(named);
   return view;
+}
+
+std::string GlobalView::StrategyOf(absl::string_view name) {
+  for (NamedStrategy& s : strategies_) {
+    if (!Fits(s.pattern, name)) continue;
+    s.used = true;
+    return s.text;
+  }
+  return "";
 }
 
 TensorType GlobalView::Whole(TensorType feed) const {
@@ -59,6 +99,12 @@ TensorType GlobalView::Whole(TensorType feed) const {
 
 StatusOr<Graph> GlobalView::Cut(Session& session, const Graph& graph, bool feeds,
                                 const absl::flat_hash_set<std::string>& except) {
+  for (const NamedStrategy& s : strategies_) {
+    if (!s.used)
+      return absl::InvalidArgumentError(absl::StrCat("parallel: strategy: no operator is named '", s.pattern,
+                                                     "' (names are cells and operator, such as ", ExampleName(graph),
+                                                     ")"));
+  }
   PropagateOptions options;
   options.follow = follow_;
   if (optimizer_bytes_ >= 0) options.optimizer_shards = PropagateOptions::OptimizerShards{optimizer_bytes_, except};

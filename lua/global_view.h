@@ -26,7 +26,13 @@ class GlobalView {
   // Reads the field `shard` of the table at `index`: {feeds = of a global batch, 1: every rank reads all of it; follow
   // = operators without a strategy follow their inputs; optimizer_bytes = state of parameters from that size on is cut
   // over all ranks}. Null when there is none. Graphs of one session share their layouts of parameters.
+  // `strategies`: a list of {name =, strategy =}.
   static StatusOr<GlobalView*> Read(lua_State* L, Session& session, int index);
+
+  // The strategy for an operator of that name, "Net/fc1/MatMul", from the first pattern of `shard.strategies` that fits
+  // it
+  // (`*` is any text); empty: none.
+  std::string StrategyOf(absl::string_view name);
 
   int64_t feeds() const { return feeds_; }
   // A column of one feed as one of the global batch.
@@ -43,7 +49,13 @@ class GlobalView {
   explicit GlobalView(Mesh mesh) : resharder_(std::move(mesh)) {}
   Status Remember(const Session& session, const Graph& graph, const ShardPlan& plan);
 
+  struct NamedStrategy {
+    std::string pattern, text;
+    bool used = false;
+  };
+
   Resharder resharder_;
+  std::vector<NamedStrategy> strategies_;
   int64_t feeds_ = 1;
   bool follow_ = false;
   int64_t optimizer_bytes_ = -1;  // below 0: state lies as its parameter

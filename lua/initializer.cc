@@ -115,25 +115,55 @@ Status ReadInitializer(Session& session, lua_State* L, int index, bool has_type,
   return absl::OkStatus();
 }
 
+namespace {
+
+// Calls f(place in the part, place in the whole, n) for runs of the part at `begin` of a tensor of `whole` sizes.
+template <class F>
+void ForEachRow(absl::Span<const int64_t> whole, absl::Span<const int64_t> begin, const Shape& part, F f) {
+  const Shape strides = RowMajorStrides(whole);
+  const int64_t rank = static_cast<int64_t>(part.size()), row = rank > 0 ? part.back() : 1;
+  const int64_t rows = row > 0 ? NumElements(part) / row : 0;
+  for (int64_t r = 0; r < rows; ++r) {
+    int64_t rest = r, index = rank > 0 ? begin[static_cast<size_t>(rank - 1)] : 0;
+    for (int64_t d = rank - 2; d >= 0; --d) {
+      index += (begin[static_cast<size_t>(d)] + rest % part[d]) * strides[d];
+      rest /= part[d];
+    }
+    f(r * row, index, row);
+  }
+}
+
+}  // namespace
+
 Status Fill(const Initializer& init, uint64_t seed, const std::string& stream, const TensorView& out) {
-  const int64_t n = out.type.elements();
-  const DType dtype = out.type.dtype;
+  return Fill(init, seed, stream, out.type, Shape(out.type.shape.size(), 0), out);
+}
+
+Status Fill(const Initializer& init, uint64_t seed, const std::string& stream, const TensorType& whole,
+            absl::Span<const int64_t> begin, const TensorView& part) {
+  const DType dtype = whole.dtype;
   const auto fill = [&](auto value_at) {
-    for (int64_t i = 0; i < n; ++i) StoreDouble(dtype, out.data, i, value_at(i));
+    ForEachRow(whole.shape, begin, part.type.shape, [&](int64_t to, int64_t index, int64_t n) {
+      for (int64_t i = 0; i < n; ++i) StoreDouble(dtype, part.data, to + i, value_at(index + i));
+    });
     return absl::OkStatus();
   };
   if (init.kind == "tensor") {
-    std::memcpy(out.data, init.constant.data.get(), static_cast<size_t>(out.type.bytes()));
+    const int64_t size = SizeOf(dtype);
+    ForEachRow(whole.shape, begin, part.type.shape, [&](int64_t to, int64_t index, int64_t n) {
+      std::memcpy(static_cast<char*>(part.data) + to * size,
+                  static_cast<const char*>(init.constant.data.get()) + index * size, static_cast<size_t>(n * size));
+    });
     return absl::OkStatus();
   }
   if (init.kind == "zeros") return fill([](int64_t) { return 0.0; });
   if (init.kind == "ones") return fill([](int64_t) { return 1.0; });
   if (init.kind == "constant") return fill([&](int64_t) { return init.value; });
   if (init.kind == "identity") {
-    if (out.type.rank() != 2)
+    if (whole.rank() != 2)
       return absl::InvalidArgumentError(
-          absl::StrCat("init 'identity': expected two dimensions, got ", ToString(out.type.shape)));
-    return fill([&](int64_t i) { return i / out.type.shape[1] == i % out.type.shape[1] ? 1.0 : 0.0; });
+          absl::StrCat("init 'identity': expected two dimensions, got ", ToString(whole.shape)));
+    return fill([&](int64_t i) { return i / whole.shape[1] == i % whole.shape[1] ? 1.0 : 0.0; });
   }
   if (init.kind == "truncated_normal") {
     return fill([&](int64_t i) {
@@ -150,7 +180,7 @@ Status Fill(const Initializer& init, uint64_t seed, const std::string& stream, c
     spread = init.scale;
   } else {
     double fan_in, fan_out;
-    RETURN_IF_ERROR(Annotate(Fans(out.type.shape, &fan_in, &fan_out), absl::StrCat("init '", init.kind, "'")));
+    RETURN_IF_ERROR(Annotate(Fans(whole.shape, &fan_in, &fan_out), absl::StrCat("init '", init.kind, "'")));
     double deviation;
     if (init.kind[0] == 'x') {  // Glorot and Bengio 2010
       deviation = init.gain * std::sqrt(2 / (fan_in + fan_out));
@@ -161,15 +191,18 @@ Status Fill(const Initializer& init, uint64_t seed, const std::string& stream, c
     normal = init.kind == "xavier_normal" || init.kind == "he_normal";
     spread = normal ? deviation : std::sqrt(3.0) * deviation;
   }
-  std::vector<float> random(static_cast<size_t>(n));
-  if (normal)
-    FillNormal(seed, StreamOf(stream), 0, static_cast<uint64_t>(n), random.data());
-  else
-    FillUniform(seed, StreamOf(stream), 0, static_cast<uint64_t>(n), random.data());
-  return fill([&](int64_t i) {
-    return normal ? mean + spread * random[static_cast<size_t>(i)]
-                  : spread * (2.0 * random[static_cast<size_t>(i)] - 1);
+  std::vector<float> random;
+  const uint64_t id = StreamOf(stream);
+  ForEachRow(whole.shape, begin, part.type.shape, [&](int64_t to, int64_t index, int64_t n) {
+    random.resize(static_cast<size_t>(n));
+    (normal ? FillNormal : FillUniform)(seed, id, static_cast<uint64_t>(index), static_cast<uint64_t>(n),
+                                        random.data());
+    for (int64_t i = 0; i < n; ++i) {
+      const double v = random[static_cast<size_t>(i)];
+      StoreDouble(dtype, part.data, to + i, normal ? mean + spread * v : spread * (2.0 * v - 1));
+    }
   });
+  return absl::OkStatus();
 }
 
 }  // namespace mslua

@@ -127,9 +127,13 @@ StatusOr<int> ApplyTraced(lua_State* L, Session& session, const OpDef& op, const
     }
   }
   // Strategies are kept in every mode and act in global view.
-  const AttrValue* given = attrs.Find(kUserStrategy);
-  const std::string strategy =
-      given != nullptr && GlobalView::Of(session) != nullptr ? std::get<std::string>(*given) : "";
+  std::string strategy;
+  if (GlobalView* const view = GlobalView::Of(session)) {
+    const AttrValue* own = attrs.Find(kUserStrategy);
+    const auto& at = trace.g().location();
+    strategy = own != nullptr ? std::get<std::string>(*own)
+                              : view->StrategyOf(absl::StrCat(at ? at->scope : "", "/", UserName(op)));
+  }
   attrs.Erase(kUserStrategy);
   const size_t first = trace.g().graph().nodes.size();
   std::vector<Value> outputs = Emit(trace.g(), op, values, std::move(attrs));

@@ -27,11 +27,9 @@ namespace {
 
 // This rank's part of a parameter's first value.
 StatusOr<TensorView> MakePart(Session& session, ParameterData& p, const GlobalView::Part& part) {
-  ASSIGN_OR_RETURN(const Tensor whole, NewTensor(session, p.type));
-  RETURN_IF_ERROR(Annotate(Fill(p.init, session.seed, p.name, {p.type, whole.data.get()}),
-                           absl::StrCat("parameter '", p.name, "'")));
   ASSIGN_OR_RETURN(const TensorView value, session.store().Add(p.key, p.kind, part.local));
-  CutPart(part.whole, part.begin, part.local.shape, whole.data.get(), value.data);
+  RETURN_IF_ERROR(Annotate(Fill(p.init, session.seed, p.name, part.whole, part.begin, value),
+                           absl::StrCat("parameter '", p.name, "'")));
   p.init.constant = Tensor();  // its memory is not needed any more
   return value;
 }

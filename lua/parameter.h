@@ -47,7 +47,11 @@ Status SetValue(Session& session, ParameterData& parameter, const Tensor& value)
 // Reads the initializer at `index`: a number, a tensor, a nested list, a name, or {name, field = ...}. A tensor
 // or list also gives the type when `has_type` is false.
 Status ReadInitializer(Session& session, lua_State* L, int index, bool has_type, TensorType* type, Initializer* init);
-// Fills dense memory. `stream` is the name that random values belong to.
+// Fills dense memory with the part at `begin` of a value of type `whole`. `stream` is the name that random values
+// belong to: a part has the numbers that the whole has there.
+Status Fill(const Initializer& init, uint64_t seed, const std::string& stream, const TensorType& whole,
+            absl::Span<const int64_t> begin, const TensorView& part);
+// The same of all of it.
 Status Fill(const Initializer& init, uint64_t seed, const std::string& stream, const TensorView& out);
 
 // Entries of the module: core.parameter, core.state, and the kind's metatable.

@@ -195,6 +195,20 @@ TEST(SemiAuto, TheQuickStartFollowsItsOneStrategy) {
   EXPECT_THAT(LineWith(after, "f32[12,6] = reduce_scatter("), HasSubstr("group=[0,1,2,3]"));
 }
 
+TEST(SemiAuto, StrategiesByName) {
+  Training t;
+  t.context = R"(, strategy = {["Net/MatMul"] = {{2, 2}, {2, 1}}, ["*/ReLU"] = {{1, 4}}})";
+  t.result = "return #net.w1.value";
+  EXPECT_THAT(Train(4, t), Each(::testing::StrEq("8")));
+  t.result = Training().result;
+  ExpectFollowsOneRank(4, t);
+  t.context = R"(, strategy = {["Net/fc9/*"] = {{2, 2}, {2, 1}}})";
+  EXPECT_THAT(Train(4, t)[0],
+              HasSubstr("no operator is named 'Net/fc9/*' (names are cells and operator, such as 'Net/MatMul')"));
+  t.context = R"(, strategy = {["Net/*"] = {{2, 0}}})";
+  EXPECT_THAT(Train(4, t)[0], HasSubstr("expected cuts of at least 1, got 0"));
+}
+
 TEST(SemiAuto, OtherSearchesAreRefused) {
   Training t;
   t.context = R"(, parallel_mode = "auto_parallel")";

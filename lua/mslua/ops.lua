@@ -4,30 +4,17 @@ local class = require "mslua.class"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
 local Cell = require "mslua.cell"
+local strategy = require "mslua.strategy"
 
 local ops = {}
 
 -------------------------------------------------------------------------------------------------------------- strategy
 
-local function check_cuts(what, cuts)
-  local problem = args.problem({ "", "integers", check = function(list)
-    for _, n in ipairs(list) do
-      if n < 1 then return ("expected cuts of at least 1, got %d"):format(n) end
-    end
-  end }, cuts)
-  if problem then errors.fail("shard: %s: %s", what, problem) end
-  return "(" .. table.concat(cuts, ",") .. ")"
-end
-
--- {{2, 4}, {4, 1}} as the graph keeps it: "((2,4),(4,1))".
-local function strategy_text(what, strategy)
-  if not args.is_list(strategy) or #strategy == 0 then
-    errors.fail("shard: %s: expected a list with the cuts of each tensor, such as {{2, 4}, {4, 1}}, got %s",
-      what, errors.show(strategy))
-  end
-  local parts = {}
-  for i, cuts in ipairs(strategy) do parts[i] = check_cuts(("%s, tensor %d"):format(what, i), cuts) end
-  return "(" .. table.concat(parts, ",") .. ")"
+-- As the graph keeps it: "((2,4),(4,1))".
+local function strategy_text(what, given)
+  local text, problem = strategy.text(what, given)
+  if problem then errors.fail("shard: %s", problem) end
+  return text
 end
 
 -------------------------------------------------------------------------------------------------------------- classes

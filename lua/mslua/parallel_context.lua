@@ -7,6 +7,7 @@ local files = require "mslua.files"
 local notice = require "mslua.notice"
 local ranks = require "mslua.ranks"
 local settings = require "mslua.settings"
+local strategy = require "mslua.strategy"
 
 local M = {}
 
@@ -76,6 +77,14 @@ local function check_strategy(v)
   end
 end
 
+-- {["Net/fc1/*"] = {{2, 4}, {4, 1}}}: strategies of operators by name.
+local function check_strategies(by_name)
+  for _, name in ipairs(errors.names(by_name)) do
+    local _, problem = strategy.text(name, by_name[name])
+    if problem then return problem end
+  end
+end
+
 local function check_load_file(path)
   if path ~= "" and not files.is_file(path) then
     return ("no strategy file %q: give the file that strategy_ckpt_save_file wrote%s"):format(
@@ -126,6 +135,7 @@ local group = settings.new("auto_parallel_context", {
   { "group_ckpt_save_file", "string", "" },
   { "full_batch", "boolean", false },
   { "dataset_strategy", "string|list", "data_parallel", check = check_strategy },
+  { "strategy", "table", nil, check = check_strategies },
   { "pipeline_stages", "integer", 1, min = 1 },
   { "grad_accumulation_step", "integer", 1, min = 1 },
   { "communi_parallel_mode", "string", "all_group_parallel",
@@ -158,7 +168,12 @@ local function cuts() return core.options.ranks > 1 and global_view[settings.get
 ---@return table?
 function M.shard()
   if not cuts() then return nil end
+  local by_name, strategies = settings.get(group, "strategy") or {}, {}
+  for i, name in ipairs(errors.names(by_name)) do
+    strategies[i] = { name = name, strategy = strategy.text(name, by_name[name]) }
+  end
   return {
+    strategies = strategies,
     feeds = settings.get(group, "dataset_strategy") == "full_batch" and 1 or core.options.ranks,
     follow = settings.get(group, "parallel_mode") == "auto_parallel",
     optimizer_bytes = settings.get(group, "enable_parallel_optimizer")
@@ -269,7 +284,7 @@ local built = {
   device_num = true, global_rank = true, parallel_mode = true, search_mode = is_search, gradients_mean = true,
   gradient_fp32_sync = true, parameter_broadcast = true, all_reduce_fusion_config = not_cut,
   comm_fusion = only_allreduce, enable_parallel_optimizer = true, parallel_optimizer_config = true,
-  dataset_strategy = is_batch_strategy, full_batch = true,
+  dataset_strategy = is_batch_strategy, full_batch = true, strategy = cuts,
   optimizer_weight_shard_size = not_cut,
 }
 
