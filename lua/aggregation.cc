@@ -78,4 +78,15 @@ void Aggregate(GraphBuilder& g, const Aggregation& how, const OptimizerShards& s
   g.SetLocation(nullptr);
 }
 
+void PlaceRandomRows(Graph& graph, int64_t ranks, int64_t place) {
+  for (Node& n : graph.nodes) {
+    if (!n.op->random || n.outputs[0].rank() == 0) continue;
+    const Shape& shape = n.outputs[0].shape;
+    std::vector<int64_t> begin(shape.size(), 0), global(shape.begin(), shape.end());
+    begin[0] = place * shape[0];
+    global[0] *= ranks;
+    n.attrs.Set("_begin", std::move(begin)).Set("_global", std::move(global));
+  }
+}
+
 }  // namespace mslua

@@ -34,4 +34,8 @@ StatusOr<Aggregation> ReadAggregation(lua_State* L, int index, OptimizerShards* 
 void Aggregate(GraphBuilder& g, const Aggregation& how, const OptimizerShards& shards,
                const std::vector<std::shared_ptr<ParameterData>>& parameters, std::vector<Value>* gradients);
 
+// Gives the random operators of rank `place` of `ranks` the numbers of its rows, so that a rank's part of the global
+// batch meets what it would meet in the whole: rows are the first dimension.
+void PlaceRandomRows(Graph& graph, int64_t ranks, int64_t place);
+
 }  // namespace mslua

@@ -32,7 +32,11 @@ constexpr char kTraining[] = R"(
     self.fc1, self.fc2 = nn.Dense(6, 16, {weight_init = "xavier_uniform"}), nn.Dense(16, 3)
     $NET
   end
-  function Net:construct(x) return self.fc2(ops.tanh(self.fc1(x))) end
+  function Net:construct(x)
+    x = ops.tanh(self.fc1(x))
+    if self.drop then x = self.drop(x) end
+    return self.fc2(x)
+  end
   local x, y = ms.randn({48, 6}, "float32", "x"), ms.randn({48, 3}, "float32", "y")
   ms.set_auto_parallel_context {parallel_mode = "data_parallel", gradients_mean = true, $CONTEXT}
   local ds = ms.dataset.NumpySlicesDataset({x, y}, {column_names = {"x", "y"}}):shuffle(48)
@@ -112,6 +116,14 @@ TEST(DataParallel, FollowsOneRankWithALossScale) {
   Training t;
   t.model = ", loss_scale_manager = ms.DynamicLossScaleManager(2^10, 2, 5)";
   ExpectFollows(MeanLosses(2, t), MeanLosses(1, {}), 1e-5);
+}
+
+// Each row meets the random numbers that it would meet in the whole batch.
+TEST(DataParallel, FollowsOneRankWithDropout) {
+  Training t;
+  t.net = "self.drop = nn.Dropout {p = 0.3}";
+  const std::vector<double> one = MeanLosses(1, t);
+  for (int ranks : {2, 3}) ExpectFollows(MeanLosses(ranks, t), one, 1e-5);
 }
 
 // Without gradients_mean they are summed: the steps are as large as with `ranks` times the rate.

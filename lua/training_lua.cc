@@ -364,6 +364,8 @@ StatusOr<int> BuildTrain(lua_State* L, Session& session) {
     }
   }
   trace.OutputAssigned();
+  if (spec.aggregation.on())
+    PlaceRandomRows(g.graph(), static_cast<int64_t>(spec.aggregation.ranks.size()), session.options().rank);
   return view != nullptr ? PushCut(L, session, trace, *view, view->feeds() > 1) : PushGraph(L, trace);
 }
 

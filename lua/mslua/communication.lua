@@ -2,6 +2,7 @@
 local args = require "mslua.args"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
+local parallel_context = require "mslua.parallel_context"
 local ps_context = require "mslua.ps_context"
 local ranks = require "mslua.ranks"
 
@@ -21,6 +22,7 @@ function M.init(...)
   end
   for _, line in ipairs(ps_context.not_runnable()) do errors.fail("communication.init: %s", line) end
   ranks.join(backend, ps_context.plaintext())
+  parallel_context.set_feed()
 end
 
 -- A function that needs the ranks: bound arguments to `answer`.

@@ -181,8 +181,8 @@ function M.shard()
   }
 end
 
--- Tells the datasets which rows of a global batch are this rank's.
-local function set_feed()
+--- Tells the datasets which rows of a global batch are this rank's: when the context or the ranks change.
+function M.set_feed()
   local shard = M.shard()
   local divided = M.together() and not (shard and shard.feeds == 1)
   core.set_feed(divided and core.options.ranks or 1, divided and core.options.rank or 0)
@@ -200,7 +200,7 @@ function M.set_auto_parallel_context(...)
   if values.full_batch ~= nil and values.dataset_strategy == nil then
     group.given.dataset_strategy = values.full_batch and "full_batch" or nil
   end
-  set_feed()
+  M.set_feed()
 end
 
 --- The value of a key. device_num and global_rank read as this job's when they are not set.
@@ -215,7 +215,7 @@ end
 --- Every key back to its default.
 function M.reset_auto_parallel_context()
   settings.reset(group)
-  set_feed()
+  M.set_feed()
 end
 
 --- The keys that were set, as the C++ side takes them.
