@@ -52,6 +52,11 @@ class Propagation {
  private:
   int32_t Size() const { return static_cast<int32_t>(graph_.nodes.size()); }
   const Node& At(int32_t i) const { return graph_.nodes[i]; }
+  // What a search has chosen for a node, or null.
+  const Sharding* Chosen(int32_t i) const {
+    const bool any = static_cast<size_t>(i) < options_.chosen.size() && options_.chosen[i].has_value();
+    return any ? &*options_.chosen[i] : nullptr;
+  }
 
   // Which nodes depend on a gradient, and which on data; who reads each node.
   void Classify() {
@@ -78,9 +83,9 @@ class Propagation {
     MarkBatch(i, batch);
     const AttrValue* strategy = n.attrs.Find(kUserStrategy);
     if (strategy != nullptr) return UserStrategy(i, std::get<std::string>(*strategy));
-    if (static_cast<size_t>(i) < options_.chosen.size() && options_.chosen[i]) {
-      RETURN_IF_ERROR(Annotate(CheckSharding(mesh_, plan_.rules[i], *options_.chosen[i]), NameOf(n)));
-      Decide(i, *options_.chosen[i]);
+    if (Chosen(i) != nullptr) {
+      RETURN_IF_ERROR(Annotate(CheckSharding(mesh_, plan_.rules[i], *Chosen(i)), NameOf(n)));
+      Decide(i, *Chosen(i));
     } else if (options_.follow && data_[i]) {
       return Cheapest(i);
     } else if (batch >= 0) {
@@ -155,7 +160,8 @@ class Propagation {
     double best = std::numeric_limits<double>::infinity();
     Sharding chosen;
     for (Sharding& s : Assignments(mesh_, parts)) {
-      ASSIGN_OR_RETURN(const double seconds, InputCost(i, s));
+      ASSIGN_OR_RETURN(double seconds, InputCost(i, s));
+      if (Chosen(i) != nullptr && s == *Chosen(i)) seconds = -1;
       if (seconds >= best) continue;
       best = seconds;
       chosen = std::move(s);
@@ -274,6 +280,10 @@ class Propagation {
       const Value v = At(from).inputs[from_input];
       Adopt(i, plan_.rules[i].rule.outputs[v.output], plan_.Input(from, from_input), &s);
       if (At(i).inputs.empty() || !data_[i]) pinned_[i] = pinned_[from];
+    }
+    if (Chosen(i) != nullptr) {
+      RETURN_IF_ERROR(Annotate(CheckSharding(mesh_, plan_.rules[i], *Chosen(i)), NameOf(At(i))));
+      s = *Chosen(i);
     }
     Decide(i, std::move(s));
     return absl::OkStatus();

@@ -37,7 +37,8 @@ struct PropagateOptions {
   // Forward nodes without a strategy follow their inputs: of all ways to cut them the one that costs least, in bringing
   // the inputs and in passing over memory (search_mode sharding_propagation). Off: they are cut along the batch.
   bool follow = false;
-  // Shardings that a search has chosen, by node; absent or empty: none. Users' strategies win.
+  // Shardings that a search has chosen, by node; absent or empty: none. Users' strategies win: of those a choice says
+  // the axes.
   std::vector<absl::optional<Sharding>> chosen;
 };
 

@@ -1,0 +1,91 @@
+#include "core/sharding/elimination.h"
+
+#include <random>
+
+#include "gtest/gtest.h"
+
+namespace mslua {
+namespace {
+
+struct Problem {
+  std::vector<int> domains;
+  std::vector<CostTerm> terms;
+};
+
+int64_t CostOf(const Problem& p, const std::vector<int>& values) {
+  int64_t cost = 0;
+  for (const CostTerm& term : p.terms) {
+    size_t index = 0;
+    for (int v : term.variables) index = index * p.domains[v] + values[v];
+    cost += (*term.table)[index];
+  }
+  return cost;
+}
+
+int64_t BruteForce(const Problem& p) {
+  std::vector<int> values(p.domains.size(), 0);
+  int64_t best = CostOf(p, values);
+  for (size_t v = 0; v < values.size();) {
+    if (++values[v] == p.domains[v]) {
+      values[v++] = 0;
+    } else {
+      best = std::min(best, CostOf(p, values));
+      v = 0;
+    }
+  }
+  return best;
+}
+
+Problem Random(uint64_t seed) {
+  std::mt19937_64 random(seed);
+  Problem p;
+  for (int v = 0; v < 7; ++v) p.domains.push_back(static_cast<int>(1 + random() % 4));
+  for (int t = 0; t < 12; ++t) {
+    CostTerm term;
+    size_t entries = 1;
+    for (int v = 0; v < 7; ++v) {
+      if (random() % 3 != 0 || term.variables.size() == 3) continue;
+      term.variables.push_back(v);
+      entries *= p.domains[v];
+    }
+    std::vector<int64_t> costs;
+    for (size_t e = 0; e < entries; ++e) costs.push_back(static_cast<int64_t>(random() % 100) - 20);
+    term.table = std::make_shared<const std::vector<int64_t>>(std::move(costs));
+    p.terms.push_back(std::move(term));
+  }
+  return p;
+}
+
+TEST(Elimination, FindsTheMinimum) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    const Problem p = Random(seed);
+    Effort effort;
+    const Minimum m = Minimise(p.domains, p.terms, EliminationOrder(p.domains, p.terms, &effort));
+    EXPECT_EQ(m.cost, BruteForce(p)) << "seed " << seed;
+    EXPECT_EQ(m.cost, CostOf(p, m.values)) << "seed " << seed;
+  }
+}
+
+TEST(Elimination, AChainNeedsTablesOfTwoVariables) {
+  std::vector<int> domains(50, 10);
+  std::vector<CostTerm> terms;
+  const auto table = std::make_shared<const std::vector<int64_t>>(100, 1);
+  for (int v = 0; v + 1 < 50; ++v) terms.push_back({{v, v + 1}, table});
+  Effort effort;
+  EXPECT_EQ(EliminationOrder(domains, terms, &effort).size(), 50u);
+  EXPECT_NEAR(effort.largest, 100, 1e-6);
+  EXPECT_NEAR(effort.total, 49 * 100 + 10, 1e-6);
+}
+
+TEST(Elimination, VariablesWithOneValueCostNothing) {
+  const auto table = std::make_shared<const std::vector<int64_t>>(std::vector<int64_t>{5, 3});
+  const std::vector<int> domains{1, 2};
+  const std::vector<CostTerm> terms{{{0, 1}, table}};
+  Effort effort;
+  const Minimum m = Minimise(domains, terms, EliminationOrder(domains, terms, &effort));
+  EXPECT_EQ(m.cost, 3);
+  EXPECT_EQ(m.values, (std::vector<int>{0, 1}));
+}
+
+}  // namespace
+}  // namespace mslua
