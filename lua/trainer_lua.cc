@@ -365,7 +365,7 @@ class Training {
     if (spec_.broadcast) RETURN_IF_ERROR(BroadcastParameters(session_, *spec_.graph));
     if (checkpoint_ != nullptr) RETURN_IF_ERROR(trainer_->Restore(restored_, checkpoint_->manifest().run.counters));
     if (first()) PrintPlan();
-    OpenEndpoint();
+    RETURN_IF_ERROR(OpenEndpoint());
     Status outcome;
     {
       const SignalScope signals(trainer_.get());
@@ -621,22 +621,39 @@ class Training {
                  folder_.empty() ? "" : "; run folder ", folder_.c_str());
   }
 
-  // What clients of `mslua attach` talk to. Training does without where it cannot be opened.
-  void OpenEndpoint() {
-    if (OptionInt(L_, "no_attach") != 0) return;
-    auto opened = endpoint::Endpoint::Open(View());
-    if (opened.ok())
-      endpoint_ = *std::move(opened);
-    else
-      std::fprintf(stderr, "mslua: note: nobody can attach: %s\n", std::string(opened.status().message()).c_str());
+  // What clients of `mslua attach` talk to. Training does without where it cannot be opened: a rank of another host
+  // does not see rank 0's folder.
+  Status OpenEndpoint() {
+    if (OptionInt(L_, "no_attach") != 0) return absl::OkStatus();
+    endpoint::TrainingView view = View();
+    endpoint::Job job;
+    Status status;
+    if (first()) {
+      auto made = endpoint::Endpoint::MakeJob(view);
+      status = made.status();
+      if (made.ok()) job = *std::move(made);
+    }
+    if (together() != nullptr) {
+      ASSIGN_OR_RETURN(const auto folders, GatherTexts(*together(), job.folder, "the folder of the endpoints"));
+      job.folder = folders[0];
+      if (job.folder.empty()) return absl::OkStatus();  // rank 0 says why
+    }
+    if (status.ok()) {
+      auto opened = endpoint::Endpoint::Open(std::move(view), job);
+      status = opened.status();
+      if (opened.ok()) endpoint_ = *std::move(opened);
+    }
+    if (!status.ok())
+      std::fprintf(stderr, "mslua: note: nobody can attach: %s\n", std::string(status.message()).c_str());
+    return absl::OkStatus();
   }
 
   endpoint::TrainingView View() {
     endpoint::TrainingView view;
     view.name = spec_.name;
     view.folder = folder_;
-    view.rank = session_.options().rank;
-    view.ranks = session_.options().ranks;
+    view.rank = together() == nullptr ? 0 : together()->rank();
+    view.ranks = together() == nullptr ? 1 : static_cast<int>(together()->size());
     view.trainer = trainer_.get();
     view.thread = pthread_self();
     const LuaWhereabouts& running = WhereaboutsOf(L_);

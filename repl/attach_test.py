@@ -76,18 +76,26 @@ def attach_json(*commands, rw=True):
 class Job:
     all = []
 
-    def __init__(self, name, *args):
+    def __init__(self, name, *args, recipe="recipe.lua"):
         Job.all.append(self)
         self.folder = os.path.join(ROOT, name)
         self.process = subprocess.Popen(
-            [PROGRAM, "train", "recipe.lua", "--out", name, *args], env=ENV, cwd=ROOT, stdout=subprocess.PIPE,
+            [PROGRAM, "train", recipe, "--out", name, *args], env=ENV, cwd=ROOT, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True)
         if "--no-attach" in args:
             return
         for _ in range(400):
-            if os.path.exists(self.folder + "/attach") or self.process.poll() is not None:
+            if self.sockets() or self.process.poll() is not None:
                 break
             time.sleep(0.05)
+
+    def sockets(self):
+        """The folder of the job's sockets, when rank 0 listens."""
+        if not os.path.exists(self.folder + "/attach"):
+            return None
+        with open(self.folder + "/attach", encoding="ascii") as f:
+            folder = os.path.join(ROOT, "mslua", f.read().strip())
+        return folder if os.path.exists(folder + "/rank_0.sock") else None
 
     def end(self):
         """Standard output and the exit status, when it has ended by itself."""
@@ -266,13 +274,31 @@ def test_lua_at_the_rank():
     job.kill()
 
 
+def test_ranks():
+    text = RECIPE.replace("if p.nap > 0 then", "if p.nap > 0 and ms.communication.get_rank() == 1 then")
+    text = text.replace("train = {", 'parallel = { parallel_mode = "data_parallel" }, train = {')
+    with open(os.path.join(ROOT, "ranks.lua"), "w", encoding="utf-8") as f:
+        f.write(text)
+    job = Job("r", "-n", "2", "steps=1000000", "nap=2", recipe="ranks.lua")
+    listed = [json.loads(line) for line in run("ps", "--json").stdout.splitlines()]
+    check("ranks are one job", len(listed) == 1 and listed[0]["ranks"] == 2, listed)
+    text, _ = attach(".ranks", "@all 1 + 1", "@1 40 + 2")
+    check("every rank answers", re.search(r"^0 ", text, re.M) and re.search(r"^1 ", text, re.M) and "[0] 2" in text
+          and "[1] 2" in text and "[1] 42" in text and "[0] 42" not in text, text)
+    time.sleep(1)
+    start = time.time()
+    done = run("diag")
+    check("diag names the rank that the other waits for",
+          re.search(r"rank 0 waits for rank 1, in its data .*ranks.lua:", done.stdout), done)
+    check("diag takes less than 3 seconds, stacks and all", time.time() - start < 3, time.time() - start)
+    text, code = attach(".set lr=0.1")
+    check("one rank alone is not changed", code == 2 and "not built yet" in text, text)
+    job.kill()
+
+
 def test_intruders():
     job = Job("i", "steps=1000000", "nap=0.002")
-    sockets_folder = os.path.join(ROOT, "mslua")
-    folder = [os.path.join(sockets_folder, name) for name in os.listdir(sockets_folder)
-              if os.path.exists(os.path.join(sockets_folder, name, "job.json"))
-              and json.load(open(os.path.join(sockets_folder, name, "job.json"), encoding="utf-8"))["pid"]
-              == job.process.pid][0]
+    folder = job.sockets()
     for path, mode in ((folder, 0o700), (folder + "/token", 0o600), (folder + "/rank_0.sock", 0o600)):
         check("mode of " + os.path.basename(path), os.stat(path).st_mode & 0o777 == mode)
     descriptors = len(os.listdir("/proc/%d/fd" % job.process.pid))
@@ -282,8 +308,11 @@ def test_intruders():
         s.settimeout(5)
         s.connect(folder + "/rank_0.sock")
         refused += b"no more" in s.recv(65536)
-        if i >= 30:
-            s.send(os.urandom(1 + i * 37 % 3000))
+        try:
+            if i >= 30:
+                s.send(os.urandom(1 + i * 37 % 3000))
+        except BrokenPipeError:  # refused, and closed
+            pass
         crowd.append(s)
     check("a crowd is refused", refused > 0, refused)
     for s in crowd:
@@ -316,7 +345,7 @@ def main():
         f.write(RECIPE)
     try:
         tests = [test_commands, test_equal_bits, test_lease, test_transcript, test_diagnosis, test_lua_at_the_rank,
-                 test_intruders]
+                 test_ranks, test_intruders]
         for test in tests:
             if len(sys.argv) < 3 or sys.argv[2] in test.__name__:
                 test()

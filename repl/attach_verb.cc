@@ -11,6 +11,7 @@
 #include "lua/verbs.h"
 #include "repl/connection.h"
 #include "repl/endpoint/command.h"
+#include "repl/hub.h"
 #include "repl/interrupt.h"
 #include "repl/loop.h"
 #include "repl/run_lua.h"
@@ -20,11 +21,12 @@ namespace mslua {
 namespace {
 
 using repl::Connection;
+using repl::Hub;
 using repl::Printable;
 
-StatusOr<std::unique_ptr<Connection>> AttachTo(const cli::CommandLine& command, int rank = 0) {
+StatusOr<std::unique_ptr<Hub>> AttachTo(const cli::CommandLine& command) {
   ASSIGN_OR_RETURN(const endpoint::Job job, endpoint::FindJob(command.positional.empty() ? "" : command.positional[0]));
-  return Connection::Attach(job, rank, absl::Seconds(3));
+  return Hub::Attach(job, absl::Seconds(3));
 }
 
 void PrintAnswer(absl::string_view text) {
@@ -49,16 +51,16 @@ void PrintScripted(const std::string& line, const StatusOr<std::string>& answer,
   std::fflush(stdout);
 }
 
-int RunCommands(Connection& connection, const std::vector<std::string>& lines, bool json) {
-  connection.on_event = [json](const std::string& line) {
+int RunCommands(Hub& hub, const std::vector<std::string>& lines, bool json) {
+  hub.OnEvent([json](const std::string& line) {
     if (json)
       std::printf("{\"event\":%s}\n", JsonString(line).c_str());
     else
       PrintAnswer(line);
     std::fflush(stdout);
-  };
+  });
   for (const std::string& line : lines) {
-    const auto answer = connection.Call(line, json);
+    const auto answer = hub.Call(line, json);
     PrintScripted(line, answer, json);
     if (!answer.ok()) return kExitUsage;
   }
@@ -71,16 +73,17 @@ std::string Prompt(Connection& connection, bool writer) {
   return absl::StrCat(connection.job().id, " ", status.ok() ? Printable(*status) : "ended", writer ? "!" : "");
 }
 
-int Interactive(Connection& connection, Session& session, bool rw) {
+int Interactive(Hub& hub, Session& session, bool rw) {
+  Connection& connection = hub.first();
   bool writer = false;
   const auto send = [&](absl::string_view line) -> Status {
-    ASSIGN_OR_RETURN(const std::string answer, connection.Call(line, false));
+    ASSIGN_OR_RETURN(const std::string answer, hub.Call(line, false));
     if (line == ".rw") writer = true;
     if (line == ".ro") writer = false;
     PrintAnswer(answer);
     return absl::OkStatus();
   };
-  const repl::RunCall call = [&](const std::string& line) { return connection.Call(line, true); };
+  const repl::RunCall call = [&](const std::string& line) { return hub.Call(line, true); };
   if (const Status opened = repl::OpenRun(session, &call); !opened.ok()) return Report(opened);
   connection.interrupted = [] { return repl::TakeInterrupt(); };
   repl::Loop::Extension extension;
@@ -101,7 +104,7 @@ int Interactive(Connection& connection, Session& session, bool rw) {
   };
   extension.background = {connection.fd(), [&] { return connection.Poll(); }};
   repl::Loop loop(session, std::move(extension));
-  connection.on_event = [&](const std::string& line) { loop.Note(Printable(line)); };
+  hub.OnEvent([&](const std::string& line) { loop.Note(Printable(line)); });
   const auto& g = connection.greeting();
   std::printf("attached to %s %s (%s %s, started %s, %s; .help, Ctrl-D detaches)\n", g.at("job").c_str(),
               Printable(g.at("name")).c_str(), g.at("ranks").c_str(), g.at("ranks") == "1" ? "rank" : "ranks",
@@ -172,7 +175,7 @@ int RunStop(const cli::CommandLine& command) {
   if (!answer.ok()) return Report(answer.status());
   PrintAnswer(*answer);
   // Until the job has saved and closed its endpoint.
-  while ((*connection)->Poll()) absl::SleepFor(absl::Milliseconds(20));
+  while ((*connection)->first().Poll()) absl::SleepFor(absl::Milliseconds(20));
   return kExitOk;
 }
 

@@ -63,7 +63,8 @@ StatusOr<ControlMessage> Connection::Receive(absl::Time deadline) {
   return DecodeControl(absl::string_view(packet.data(), static_cast<size_t>(size)));
 }
 
-StatusOr<std::string> Connection::Call(absl::string_view line, bool json) {
+StatusOr<std::string> Connection::Call(absl::string_view line, bool json, absl::Duration limit) {
+  const absl::Time until = absl::Now() + limit;
   const std::string id = absl::StrCat(next_id_++);
   RETURN_IF_ERROR(
       Send({ControlMessage::Type::kCommand, {{"id", id}, {"line", std::string(line)}, {"json", json ? "1" : "0"}}}));
@@ -72,6 +73,7 @@ StatusOr<std::string> Connection::Call(absl::string_view line, bool json) {
     const auto message = Receive(absl::Now() + absl::Milliseconds(200));
     if (absl::IsNotFound(message.status())) {
       if (interrupted()) return absl::AbortedError("interrupted");
+      if (absl::Now() > until) return absl::DeadlineExceededError("does not answer");
       continue;
     }
     RETURN_IF_ERROR(message.status());
@@ -82,6 +84,7 @@ StatusOr<std::string> Connection::Call(absl::string_view line, bool json) {
     text += Field(*message, "text");
     const std::string end = Field(*message, "end");
     if (end == "ok") return text;
+    if (end == "elsewhere") return absl::UnimplementedError(text);
     if (!end.empty()) return absl::FailedPreconditionError(text);
   }
 }

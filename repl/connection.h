@@ -27,8 +27,9 @@ class Connection {
   const endpoint::Job& job() const { return job_; }
 
   // Sends a command and waits for its answer; events that come meanwhile go to on_event. Unavailable: the job has
-  // ended. Aborted: `interrupted` said so; the answer will be dropped when it comes.
-  StatusOr<std::string> Call(absl::string_view line, bool json);
+  // ended. Aborted: `interrupted` said so; DeadlineExceeded: nothing came in time; the answer will be dropped when it
+  // comes. Unimplemented: a line for other ranks.
+  StatusOr<std::string> Call(absl::string_view line, bool json, absl::Duration limit = absl::InfiniteDuration());
   // Takes the events that are there; false when the job has ended. Never waits.
   bool Poll();
   int fd() const { return socket_.get(); }

@@ -6,6 +6,7 @@
 #include "lua/session.h"
 #include "repl/chunk.h"
 #include "repl/describe.h"
+#include "repl/hub.h"
 #include "repl/line_editor.h"
 #include "repl/show.h"
 
@@ -101,6 +102,16 @@ TEST(Describe, OperatorsFunctionsAndOthers) {
   EXPECT_THAT(*DescribeName(*session, "ms.version"), HasSubstr("is "));
   EXPECT_FALSE(DescribeName(*session, "no_such_name").ok());
   EXPECT_FALSE(DescribeName(*session, "x = = 1").ok());
+}
+
+TEST(Hub, NamesWhoIsWaitedFor) {
+  const std::string computes = R"({"phase":"compute","seconds":3.5,"lua":""})";
+  const std::string sleeps = R"({"phase":"data","seconds":4.1,"lua":"recipe.lua:14"})";
+  EXPECT_EQ(WhoIsWaitedFor({computes, sleeps, computes}),
+            "ranks 0,2 wait for rank 1, in its data for 4.1 s, at recipe.lua:14\n");
+  EXPECT_EQ(WhoIsWaitedFor({computes, ""}), "rank 0 waits for rank 1, which does not answer\n");
+  EXPECT_EQ(WhoIsWaitedFor({computes, computes}), "");
+  EXPECT_EQ(WhoIsWaitedFor({}), "");
 }
 
 TEST(LineEditor, CommonPrefix) {

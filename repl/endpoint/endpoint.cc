@@ -37,14 +37,15 @@ StatusOr<std::string> TextForRank(absl::string_view line, int rank, int ranks) {
       return absl::InvalidArgumentError(absl::StrCat("@", chosen, ": the job has ranks 0 to ", ranks - 1));
     mine = mine || (first <= rank && rank <= last);
   }
-  if (!mine) return absl::UnimplementedError(absl::StrCat("@", chosen, ": this endpoint serves rank ", rank, " only"));
+  if (!mine) return absl::CancelledError(absl::StrCat("@", chosen, " is not rank ", rank));
   return text;
 }
 
 }  // namespace
 
-Endpoint::Endpoint(TrainingView view)
+Endpoint::Endpoint(TrainingView view, const Job& job)
     : view_(std::move(view)),
+      job_(job),
       helper_({[this](uint64_t client, const std::string& id, const StatusOr<std::string>& answer) {
                  const std::string head = absl::StrCat("[", view_.rank, "] ");
                  if (answer.ok())
@@ -55,16 +56,20 @@ Endpoint::Endpoint(TrainingView view)
                },
                [this](const std::string& line) { RunForHelper(line); }}) {}
 
-StatusOr<std::unique_ptr<Endpoint>> Endpoint::Open(TrainingView view) {
-  std::unique_ptr<Endpoint> e(new Endpoint(std::move(view)));
-  Job& job = e->job_;
+StatusOr<Job> Endpoint::MakeJob(const TrainingView& view) {
+  Job job;
   job.id = NewJobId();
-  job.name = e->view_.name;
-  job.run = e->view_.folder;
+  job.name = view.name;
+  job.run = view.folder;
   job.pid = getpid();
-  job.ranks = e->view_.ranks;
+  job.ranks = view.ranks;
   job.started = std::time(nullptr);
   RETURN_IF_ERROR(MakeJobFolder(&job));
+  return job;
+}
+
+StatusOr<std::unique_ptr<Endpoint>> Endpoint::Open(TrainingView view, const Job& job) {
+  std::unique_ptr<Endpoint> e(new Endpoint(std::move(view), job));
   ASSIGN_OR_RETURN(const std::string token, ReadToken(job));
   e->snapshots_ = std::make_unique<Snapshots>(e->view_);
   Endpoint* const self = e.get();
@@ -91,7 +96,7 @@ Endpoint::~Endpoint() {
   view_.trainer->SetBoundaryListener(nullptr);
   if (boundary_ != nullptr) boundary_->Close();
   server_.reset();
-  if (!job_.folder.empty()) RemoveJobFolder(job_);
+  if (view_.rank == 0) RemoveJobFolder(job_);
 }
 
 void Endpoint::Deliver(const Request& request, const StatusOr<Answer>& answer) {

@@ -20,15 +20,18 @@ inline constexpr absl::Duration kLease = absl::Seconds(2);
 
 class Endpoint : private Server::Handler {
  public:
-  // On the training thread, before the first step. What the view points at outlives the endpoint.
-  static StatusOr<std::unique_ptr<Endpoint>> Open(TrainingView view);
+  // On rank 0: makes the folder that the ranks of this host share.
+  static StatusOr<Job> MakeJob(const TrainingView& view);
+  // On the training thread, before the first step. What the view points at outlives the endpoint. Of `job` the other
+  // ranks need the folder.
+  static StatusOr<std::unique_ptr<Endpoint>> Open(TrainingView view, const Job& job);
   // After the last step: answers what waits, and removes the socket and the job's folder.
   ~Endpoint() override;
 
   const Job& job() const { return job_; }
 
  private:
-  explicit Endpoint(TrainingView view);
+  Endpoint(TrainingView view, const Job& job);
   void OnCommand(const Server::Line& line) override;
   void OnLeave(uint64_t client, bool on_purpose) override;
   absl::Time OnWake() override;
@@ -45,7 +48,7 @@ class Endpoint : private Server::Handler {
   void Deliver(const Request& request, const StatusOr<Answer>& answer);
 
   const TrainingView view_;
-  Job job_;
+  const Job job_;
   std::unique_ptr<Snapshots> snapshots_;
   std::unique_ptr<Boundary> boundary_;
   // Of the server's thread.

@@ -76,7 +76,8 @@ void Server::Reply(uint64_t client, const std::string& id, const StatusOr<std::s
   do {
     ControlMessage message{ControlMessage::Type::kReply, {{"id", id}, {"text", all.substr(at, kPartBytes)}}};
     at += kPartBytes;
-    if (at >= all.size()) message.fields["end"] = answer.ok() ? "ok" : "error";
+    if (at >= all.size())
+      message.fields["end"] = answer.ok() ? "ok" : absl::IsCancelled(answer.status()) ? "elsewhere" : "error";
     QueueFor(client, message);
   } while (at < all.size());
   Wake();

@@ -3,7 +3,8 @@
 //
 // A client connects, is sent a nonce (kChallenge), proves that it knows the job's token (kProof) and is accepted
 // (kAccept) or refused (kRefuse); then it sends lines (kCommand) and gets the answers (kReply, in parts of at most 48
-// KiB, the last with "end") and events (kEvent). Every packet is one ControlMessage.
+// KiB, the last with "end": ok, error, or elsewhere for a line that other ranks are meant by) and events (kEvent).
+// Every packet is one ControlMessage.
 #pragma once
 
 #include <atomic>
