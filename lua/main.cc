@@ -51,6 +51,7 @@ int main(int argc, char** argv) {
       {"eval", mslua::RunRecipe},
       {"verify", mslua::RunRecipe},
       {"sched", mslua::RunSched},
+      {"prof", mslua::RunRecipe},
       {"recipes", mslua::RunRecipes},
       {"graph", mslua::RunGraph},
       {"plan", mslua::RunPlan},

@@ -135,6 +135,12 @@ run ckpt show whole.safetensors
 expect "ckpt show of the merged file" 0 "moments."
 run graph recipe.lua --pass fuse
 expect "graph of a recipe" 0 "fused("
+run prof recipe.lua --steps 2 --trace trace.json
+expect "prof" 0 "floor ms"
+expect "prof" 0 "workspace where it is fullest"
+run prof recipe.lua --steps 2 --steps-only --json
+expect "prof --json" 0 '"step_ms": '
+grep -q '"traceEvents"' trace.json || { echo "prof --trace wrote no trace"; failed=1; }
 run train recipe.lua optimzer=3
 expect "unknown key" 2 "did you mean 'optimizer'?"
 run recipes check recipe.lua

@@ -126,14 +126,16 @@ SessionOptions OptionsOf(const cli::CommandLine& command) {
   number("max-steps", "max_steps");
   number("fast-dev-run", "fast_dev_run");
   number("overfit", "overfit");
+  number("steps", "steps");
   number("log-every", "log_every");
   if (command.Given("log-every") && command.Int("log-every") == 0)
     options.flags.emplace_back("log_every", command.String("log-every"));
-  for (const char* flag : {"out", "resume"}) {
+  for (const char* flag : {"out", "resume", "trace"}) {
     if (command.Given(flag)) options.flags.emplace_back(flag, command.String(flag));
   }
   if (command.Bool("no-attach")) options.flags.emplace_back("no_attach", 1.0);
   if (command.Given("json")) options.flags.emplace_back("json", true);
+  if (command.Given("steps-only")) options.flags.emplace_back("steps_only", true);
   return options;
 }
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,11 @@
 #include "repl/endpoint/endpoint.h"
 
 namespace mslua {
+
+// core/runtime/profile.cc
+Status ReportProfile(Executable* executable, const std::function<Status()>& step, int64_t steps, bool steps_only,
+                     bool json, const std::string& trace);
+
 namespace {
 
 // core.options.NAME as a string ("" when absent) or number.
@@ -294,7 +300,8 @@ StatusOr<std::string> LuaTrainer::RunFolder(Session& session, const std::string&
 
 StatusOr<std::string> LuaTrainer::OwnRunFolder(Session& session, const std::string& resume) const {
   lua_State* L = session.lua();
-  if (OptionInt(L, "fast_dev_run") > 0 || session.options().verb == "verify") return std::string();
+  const std::string& verb = session.options().verb;
+  if (OptionInt(L, "fast_dev_run") > 0 || verb == "verify" || verb == "prof") return std::string();
   const std::string out = OptionString(L, "out");
   if (!out.empty()) {
     RETURN_IF_ERROR(MakeFolder(out));
@@ -372,6 +379,19 @@ class Training {
       outcome = trainer_->Run();
     }
     return Finish(std::move(outcome));
+  }
+
+  // Trains as long as measuring takes; nothing is saved.
+  Status Profile(int64_t steps, bool steps_only, bool json, const std::string& trace) {
+    spec_.options.check_loss = false;  // random data may diverge
+    RETURN_IF_ERROR(Prepare());
+    const auto step = [this]() -> Status {
+      ASSIGN_OR_RETURN(const bool made, trainer_->Step());
+      return made ? absl::OkStatus() : trainer_->Step().status();  // past an epoch's end
+    };
+    const Status status = ReportProfile(executable_.get(), step, steps, steps_only, json, trace);
+    progress() = Progress();
+    return status;
   }
 
  private:
@@ -759,6 +779,20 @@ StatusOr<int> RunTrainer(lua_State* L, Session& session) {
   return 1;
 }
 
+// trainer:profile {steps =, steps_only =, json =, trace =}
+StatusOr<int> ProfileTrainer(lua_State* L, Session& session) {
+  if (session.trace != nullptr) return absl::FailedPreconditionError("training inside a trace");
+  ASSIGN_OR_RETURN(LuaTrainer* const t, Self(L));
+  RETURN_IF_ERROR(CheckFields(L, 2, "profile", {"steps", "steps_only", "json", "trace"}));
+  ASSIGN_OR_RETURN(const int64_t steps, FieldInt(L, 2, "steps", 10));
+  ASSIGN_OR_RETURN(const bool steps_only, FieldBool(L, 2, "steps_only", false));
+  ASSIGN_OR_RETURN(const bool json, FieldBool(L, 2, "json", false));
+  ASSIGN_OR_RETURN(const std::string trace, FieldString(L, 2, "trace", ""));
+  if (steps < 1) return absl::InvalidArgumentError("profile: steps: expected 1 or more");
+  RETURN_IF_ERROR(Training(t, &session).Profile(steps, steps_only, json, trace));
+  return 0;
+}
+
 StatusOr<int> TrainerMetrics(lua_State* L, Session&) {
   ASSIGN_OR_RETURN(const LuaTrainer* const t, Self(L));
   lua_newtable(L);
@@ -797,7 +831,7 @@ StatusOr<int> Evaluate(lua_State* L, Session& session) {
 void OpenTrainers(lua_State* L) {
   NewKind<std::shared_ptr<LuaTrainer>>(L);
   lua_newtable(L);
-  SetFunctions(L, {{"run", Entry<RunTrainer>}, {"metrics", Entry<TrainerMetrics>}});
+  SetFunctions(L, {{"run", Entry<RunTrainer>}, {"profile", Entry<ProfileTrainer>}, {"metrics", Entry<TrainerMetrics>}});
   lua_setfield(L, -2, "__index");
   lua_pop(L, 1);
   SetFunctions(L, {{"trainer", Entry<MakeTrainer>}, {"evaluate", Entry<Evaluate>}});

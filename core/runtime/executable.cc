@@ -1,5 +1,6 @@
 #include "core/runtime/executable.h"
 
+#include <array>
 #include <chrono>
 #include <cstring>
 
@@ -31,17 +32,61 @@ class ReferenceRunner : public Kernel {
   std::vector<TensorView> inputs_, outputs_;
 };
 
-StatusOr<std::unique_ptr<Kernel>> MakeKernel(const Graph& graph, const Node& node, const CompileOptions& options) {
+struct NamedKernel {
+  std::unique_ptr<Kernel> kernel;
+  const char* name = "reference";
+};
+
+StatusOr<NamedKernel> MakeKernel(const Graph& graph, int32_t index, const CompileOptions& options,
+                                 StartedCalls* calls) {
+  const Node& node = graph.nodes[index];
+  if (IsCollective(node) && node.attrs.Ints("group").size() > 1) {
+    ASSIGN_OR_RETURN(auto kernel, MakeCollectiveKernel(graph, index, options.groups, calls));
+    return NamedKernel{std::move(kernel), "ranks"};
+  }
   std::vector<TensorType> inputs;
   for (Value v : node.inputs) inputs.push_back(graph.TypeOf(v));
   if (!options.reference_kernels) {
     const OpSpec spec{node.attrs, inputs, absl::MakeConstSpan(node.outputs.data(), node.outputs.size())};
     for (const FastKernel& fast : node.op->fast) {
-      if (fast.supports(spec)) return fast.make(spec);
+      if (!fast.supports(spec)) continue;
+      ASSIGN_OR_RETURN(auto kernel, fast.make(spec));
+      return NamedKernel{std::move(kernel), fast.name};
     }
   }
   if (!node.op->reference) return absl::UnimplementedError(absl::StrCat(node.op->name, ": no kernel for these types"));
-  return std::unique_ptr<Kernel>(new ReferenceRunner(node, std::move(inputs)));
+  return NamedKernel{std::make_unique<ReferenceRunner>(node, std::move(inputs))};
+}
+
+// Node, output (-1: its kernel's scratch memory), offset, bytes, first and last node of a piece of the workspace.
+using ArenaEntry = std::array<int64_t, 6>;
+
+std::vector<ArenaEntry> ArenaOf(const Graph& graph, const MemoryPlan& plan, const std::vector<int64_t>& scratch) {
+  const auto count = static_cast<int64_t>(graph.nodes.size());
+  std::vector<Value> root(count);  // of first outputs, the value whose memory it is
+  std::vector<std::vector<int64_t>> last(count);
+  const auto root_of = [&](Value v) { return v.output == 0 ? root[v.node] : v; };
+  for (int64_t i = 0; i < count; ++i) {
+    const Node& n = graph.nodes[i];
+    root[i] = n.op->view ? root_of(n.inputs[0]) : Value{static_cast<int32_t>(i), 0};
+    last[i].assign(n.outputs.size(), i);
+    for (Value v : n.inputs) last[root_of(v).node][root_of(v).output] = i;
+  }
+  std::vector<ArenaEntry> arena;
+  for (int64_t i = 0; i < count; ++i) {
+    const Node& n = graph.nodes[i];
+    for (int64_t o = 0; o < static_cast<int64_t>(n.outputs.size()) && !n.op->view; ++o) {
+      const Placement& p = plan.values[i][o];
+      if (p.kind == Placement::kArena) arena.push_back({i, o, p.offset, n.outputs[o].bytes(), i, last[i][o]});
+    }
+    if (plan.scratch[i] >= 0) arena.push_back({i, -1, plan.scratch[i], scratch[i], i, i});
+  }
+  return arena;
+}
+
+int64_t Nanoseconds() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
 class CpuExecutable : public Executable {
@@ -49,16 +94,14 @@ class CpuExecutable : public Executable {
   Status Init(Graph graph, Store* store, const CompileOptions& options, std::shared_ptr<Block>* workspace) {
     graph_ = std::move(graph);
     std::vector<int64_t> scratch(graph_.nodes.size(), 0);
-    std::vector<std::unique_ptr<Kernel>> kernels(graph_.nodes.size());
+    std::vector<NamedKernel> kernels(graph_.nodes.size());
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       const Node& n = graph_.nodes[i];
       if (n.op->name == "input" || n.op->name == "constant" || n.op->view) continue;
-      const bool among_ranks = IsCollective(n) && n.attrs.Ints("group").size() > 1;
-      auto kernel = among_ranks ? MakeCollectiveKernel(graph_, static_cast<int32_t>(i), options.groups, &calls_)
-                                : MakeKernel(graph_, n, options);
+      auto kernel = MakeKernel(graph_, static_cast<int32_t>(i), options, &calls_);
       if (!kernel.ok()) return Annotate(kernel.status(), n.location ? ToString(*n.location) : n.op->name);
       kernels[i] = *std::move(kernel);
-      scratch[i] = kernels[i]->scratch_bytes();
+      scratch[i] = kernels[i].kernel->scratch_bytes();
     }
     const bool share = options.share && options.groups != nullptr;
     const MemoryPlan plan = PlanMemory(graph_, scratch, share);
@@ -67,10 +110,11 @@ class CpuExecutable : public Executable {
       ASSIGN_OR_RETURN(shared_, options.groups->Shared(plan.shared_bytes));
     }
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      if (!kernels[i]) continue;
+      if (!kernels[i].kernel) continue;
       const Node& n = graph_.nodes[i];
       Launch launch;
-      launch.kernel = std::move(kernels[i]);
+      launch.kernel = std::move(kernels[i].kernel);
+      launch_names_.emplace_back(static_cast<int32_t>(i), kernels[i].name);
       launch.node = static_cast<int32_t>(i);
       launch.first = static_cast<int32_t>(pointers_.size());
       for (Value v : n.inputs) pointers_.push_back(Address(plan, v));
@@ -90,6 +134,7 @@ class CpuExecutable : public Executable {
       outputs_.push_back({graph_.TypeOf(o.value), at});
       sources_.push_back(Address(plan, o.value));
     }
+    arena_ = ArenaOf(graph_, plan, scratch);
     report_.nodes = static_cast<int64_t>(graph_.nodes.size());
     report_.kernels = static_cast<int64_t>(launches_.size());
     report_.workspace_bytes = plan.workspace_bytes;
@@ -127,18 +172,15 @@ class CpuExecutable : public Executable {
     if (!all_bound_) RETURN_IF_ERROR(CheckBound());
     if (workspace_ && arena_in_use_ != workspace_->data())
       return absl::InternalError("the shared workspace was replaced after this plan was made");
-    for (const Launch& l : launches_) {
-      const Buffers buffers{pointers_.data() + l.first, pointers_.data() + l.first + l.num_inputs, l.scratch};
-      const Status s = l.kernel->Run(buffers);
-      if (ABSL_PREDICT_FALSE(!s.ok())) {
-        const Node& n = graph_.nodes[l.node];
-        return Annotate(s, n.location ? ToString(*n.location) : n.op->name);
-      }
-      if (ABSL_PREDICT_FALSE(calls_.any())) RETURN_IF_ERROR(calls_.Progress());
-    }
-    for (const Copy& c : copies_) std::memcpy(c.to, sources_[c.output], c.bytes);
+    if (ABSL_PREDICT_FALSE(timeline_ != nullptr)) return RunTimed();
+    for (const Launch& l : launches_) RETURN_IF_ERROR(RunLaunch(l));
+    RunCopies();
     return absl::OkStatus();
   }
+
+  void SetTimeline(std::vector<int64_t>* timeline) { timeline_ = timeline; }
+  const std::vector<std::pair<int32_t, const char*>>& launch_names() const { return launch_names_; }
+  const std::vector<ArenaEntry>& arena() const { return arena_; }
 
   TensorView Output(int i) const override { return outputs_[i]; }
   const Graph& graph() const override { return graph_; }
@@ -166,6 +208,31 @@ class CpuExecutable : public Executable {
     int output;
     size_t bytes;
   };
+
+  Status RunLaunch(const Launch& l) {
+    const Buffers buffers{pointers_.data() + l.first, pointers_.data() + l.first + l.num_inputs, l.scratch};
+    const Status s = l.kernel->Run(buffers);
+    if (ABSL_PREDICT_FALSE(!s.ok())) {
+      const Node& n = graph_.nodes[l.node];
+      return Annotate(s, n.location ? ToString(*n.location) : n.op->name);
+    }
+    if (ABSL_PREDICT_FALSE(calls_.any())) return calls_.Progress();
+    return s;
+  }
+  void RunCopies() {
+    for (const Copy& c : copies_) std::memcpy(c.to, sources_[c.output], c.bytes);
+  }
+  Status RunTimed() {
+    timeline_->clear();
+    timeline_->push_back(Nanoseconds());
+    for (const Launch& l : launches_) {
+      RETURN_IF_ERROR(RunLaunch(l));
+      timeline_->push_back(Nanoseconds());
+    }
+    RunCopies();
+    timeline_->push_back(Nanoseconds());
+    return absl::OkStatus();
+  }
 
   char* Arena() const { return static_cast<char*>(arena_in_use_); }
 
@@ -275,6 +342,9 @@ class CpuExecutable : public Executable {
 
   Graph graph_;
   std::vector<Launch> launches_;
+  std::vector<std::pair<int32_t, const char*>> launch_names_;  // of every launch: node and kernel
+  std::vector<ArenaEntry> arena_;
+  std::vector<int64_t>* timeline_ = nullptr;
   std::vector<void*> pointers_;  // of every launch: inputs, then outputs
   std::vector<Copy> copies_;
   std::vector<TensorView> outputs_;
@@ -293,6 +363,17 @@ class CpuExecutable : public Executable {
 };
 
 }  // namespace
+
+// For profile.cc, which says what they are.
+void SetTimeline(Executable* executable, std::vector<int64_t>* timeline) {
+  static_cast<CpuExecutable*>(executable)->SetTimeline(timeline);
+}
+const std::vector<std::pair<int32_t, const char*>>& LaunchesOf(const Executable& executable) {
+  return static_cast<const CpuExecutable&>(executable).launch_names();
+}
+const std::vector<std::array<int64_t, 6>>& ArenaOf(const Executable& executable) {
+  return static_cast<const CpuExecutable&>(executable).arena();
+}
 
 StatusOr<std::unique_ptr<Executable>> Executable::Compile(const Graph& graph, Store* store,
                                                           const CompileOptions& options,

@@ -133,25 +133,33 @@ function M.eval()
   return 0
 end
 
--- The training step's graph.
-local function step_graph(recipe)
+-- The training step of a recipe, and what core.trainer needs beside it.
+local function train_spec(recipe)
   local dataset = recipe:make_dataset "dataset"
-  local spec = model_of(recipe, dataset):train_spec {
+  return model_of(recipe, dataset):train_spec {
     train_dataset = dataset, epoch = recipe.train.epochs, dataset_sink_mode = false,
     accumulate_steps = recipe.train.accumulate_steps, clip_norm = recipe.train.clip_norm,
     clip_value = recipe.train.clip_value,
   }
-  return spec.graph
 end
 
---- `mslua graph R`.
-function M.graph() return step_graph(M.load()) end
+--- `mslua graph R`: the training step's graph.
+function M.graph() return train_spec(M.load()).graph end
+
+--- `mslua prof R`: where the time of a step goes.
+function M.prof()
+  local flags = core.options
+  core.trainer(train_spec(M.load())):profile {
+    steps = flags.steps, steps_only = flags.steps_only, json = flags.json, trace = flags.trace,
+  }
+  return 0
+end
 
 --- `mslua plan R -n N`: the graph of rank 0 of N.
 function M.plan()
   local recipe = M.load()
   parallel_context.check_runnable "plan"
-  return step_graph(recipe)
+  return train_spec(recipe).graph
 end
 
 --- `mslua recipes check R`: traces its training step, and names lines that are decided while tracing; 2 when there are

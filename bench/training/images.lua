@@ -1,0 +1,28 @@
+-- An image classifier on one random batch in memory: LeNet, ResNet-18 for small images, ResNet-50.
+local ms = require "mslua"
+local nn = ms.nn
+local resnet, LeNet5 = require "resnet", require "lenet"
+
+local p = ms.params { network = "resnet50", batch_size = 32, image_size = 32, lr = 0.01 }
+
+local networks = {
+  lenet = function() return LeNet5(10) end,
+  resnet18 = function() return resnet.resnet18 { num_classes = 10, stem = "cifar" } end,
+  resnet50 = function() return resnet.resnet50 { num_classes = 10 } end,
+}
+
+return ms.recipe {
+  name = p.network,
+  seed = 1,
+  dataset = function()
+    local channels, labels = p.network == "lenet" and 1 or 3, {}
+    for i = 1, p.batch_size do labels[i] = i % 10 end
+    local images = ms.randn { p.batch_size, channels, p.image_size, p.image_size }
+    return ms.dataset.NumpySlicesDataset({ images, ms.Tensor(labels, ms.int32) }, { "image", "label" })
+      :batch(p.batch_size, { drop_remainder = true })
+  end,
+  network = assert(networks[p.network], "network: lenet, resnet18 or resnet50"),
+  loss = nn.SoftmaxCrossEntropyWithLogits { sparse = true, reduction = "mean" },
+  optimizer = nn.Momentum { learning_rate = p.lr, momentum = 0.9 },
+  train = { epochs = 100000 },
+}

@@ -1,0 +1,210 @@
+"""One PyTorch training loop for tools/bench; prints one JSON line. Works with PyTorch 1.13 and later.
+
+usage: peer.py --workload NAME --dtype f32|bf16 --threads N --layout nchw|nhwc --mode eager|compile --seconds S
+"""
+import argparse
+import contextlib
+import json
+import math
+import resource
+import statistics
+import sys
+import time
+
+START = time.time()
+
+
+def networks(torch):
+    nn, F = torch.nn, torch.nn.functional
+
+    class Quickstart(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = nn.Parameter(torch.randn(32, 16) * 0.01)
+            self.w2 = nn.Parameter(torch.randn(16, 16) * 0.01)
+
+        def forward(self, x):
+            return torch.relu(x @ self.w) @ self.w2
+
+    def conv(n_in, n_out, k, stride=1):
+        return nn.Conv2d(n_in, n_out, k, stride, k // 2, bias=False)
+
+    class Block(nn.Module):
+        """Basic (two 3x3) or bottleneck (1x1, 3x3, 1x1)."""
+
+        def __init__(self, n_in, planes, stride, deep):
+            super().__init__()
+            shapes = [(n_in, planes, 1, 1), (planes, planes, 3, stride), (planes, 4 * planes, 1, 1)] if deep else [
+                (n_in, planes, 3, stride), (planes, planes, 3, 1)]
+            self.convs = nn.ModuleList(conv(*s) for s in shapes)
+            self.norms = nn.ModuleList(nn.BatchNorm2d(s[1]) for s in shapes)
+            n_out = shapes[-1][1]
+            self.down = nn.Sequential(conv(n_in, n_out, 1, stride), nn.BatchNorm2d(n_out)) if (
+                stride != 1 or n_in != n_out) else nn.Identity()
+
+        def forward(self, x):
+            y = x
+            for i, (c, b) in enumerate(zip(self.convs, self.norms)):
+                y = b(c(y))
+                if i + 1 < len(self.convs):
+                    y = F.relu(y, inplace=True)
+            return F.relu(y + self.down(x), inplace=True)
+
+    class ResNet(nn.Module):
+        def __init__(self, deep):
+            super().__init__()
+            self.deep = deep
+            self.stem, self.norm = conv(3, 64, 7 if deep else 3, 2 if deep else 1), nn.BatchNorm2d(64)
+            blocks, n_in = [], 64
+            for i, depth in enumerate((3, 4, 6, 3) if deep else (2, 2, 2, 2)):
+                for j in range(depth):
+                    blocks.append(Block(n_in, 64 << i, 2 if i and not j else 1, deep))
+                    n_in = (64 << i) * (4 if deep else 1)
+            self.blocks, self.fc = nn.Sequential(*blocks), nn.Linear(n_in, 10)
+
+        def forward(self, x):
+            x = F.relu(self.norm(self.stem(x)), inplace=True)
+            if self.deep:
+                x = F.max_pool2d(x, 3, 2, 1)
+            return self.fc(self.blocks(x).mean((2, 3)))
+
+    def lenet():
+        return nn.Sequential(nn.Conv2d(1, 6, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(),
+                             nn.MaxPool2d(2), nn.Flatten(), nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84),
+                             nn.ReLU(), nn.Linear(84, 10))
+
+    class Layer(nn.Module):
+        def __init__(self, dim, heads):
+            super().__init__()
+            self.heads = heads
+            self.ln1, self.ln2 = nn.LayerNorm(dim), nn.LayerNorm(dim)
+            self.qkv, self.proj = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+            self.up, self.down = nn.Linear(dim, 4 * dim), nn.Linear(4 * dim, dim)
+
+        def forward(self, x, mask):
+            b, t, c = x.shape
+            q, k, v = (z.view(b, t, self.heads, c // self.heads).transpose(1, 2)
+                       for z in self.qkv(self.ln1(x)).split(c, dim=2))
+            if hasattr(F, "scaled_dot_product_attention") and q.dtype == torch.float32:
+                y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            else:  # faster than the fused one in bf16
+                scores = (q @ k.transpose(-2, -1)) / math.sqrt(c // self.heads)
+                y = F.softmax(scores.masked_fill(~mask[:t, :t], float("-inf")), dim=-1) @ v
+            x = x + self.proj(y.transpose(1, 2).reshape(b, t, c))
+            return x + self.down(F.gelu(self.up(self.ln2(x))))
+
+    class GPT(nn.Module):
+        def __init__(self, vocab, block, layers, heads, dim):
+            super().__init__()
+            self.tok, self.pos = nn.Embedding(vocab, dim), nn.Embedding(block, dim)
+            self.layers = nn.ModuleList(Layer(dim, heads) for _ in range(layers))
+            self.ln = nn.LayerNorm(dim)
+            self.mask = torch.tril(torch.ones(block, block)).bool()
+            for p in self.parameters():
+                if p.dim() > 1:
+                    nn.init.normal_(p, 0.0, 0.02)
+
+        def forward(self, idx):
+            x = self.tok(idx) + self.pos.weight[:idx.shape[1]]
+            for layer in self.layers:
+                x = layer(x, self.mask)
+            return F.linear(self.ln(x), self.tok.weight)
+
+    def entropy(out, y):
+        return F.cross_entropy(out.float().view(-1, out.shape[-1]), y.view(-1))
+
+    def images(net, n, channels, size):
+        return net, torch.randn(n, channels, size, size), torch.randint(0, 10, (n,)), entropy, 0.9
+
+    def text(batch, vocab, block, *sizes):
+        idx = torch.randint(0, vocab, (batch, block + 1))
+        return GPT(vocab, block, *sizes), idx[:, :-1].contiguous(), idx[:, 1:].contiguous(), entropy, None
+
+    return {
+        "quickstart": lambda: (Quickstart(), torch.rand(2, 32), torch.rand(2, 16), F.mse_loss, 0.1),
+        "lenet": lambda: images(lenet(), 32, 1, 32),
+        "resnet18": lambda: images(ResNet(False), 128, 3, 32),
+        "resnet50_32": lambda: images(ResNet(True), 32, 3, 32),
+        "resnet50_224": lambda: images(ResNet(True), 32, 3, 224),
+        "char_gpt": lambda: text(12, 65, 64, 4, 4, 128),
+        "gpt2": lambda: text(2, 50257, 256, 12, 12, 768),
+    }
+
+
+def input_pipeline(torch, seconds):
+    """Whole batches of tensor operations: the fastest way to write the tutorial's pipeline in PyTorch."""
+    F = torch.nn.functional
+    images = torch.randint(0, 256, (1280, 3, 32, 32), dtype=torch.uint8)
+    mean, std = torch.tensor((0.4914, 0.4822, 0.4465)), torch.tensor((0.2023, 0.1994, 0.2010))
+    mean, std, b, best = mean.view(3, 1, 1), std.view(3, 1, 1), 32, 0
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        begin = time.perf_counter()
+        x = F.pad(images[torch.randint(0, 1280, (b,))], (4, 4, 4, 4))
+        flip, cols = torch.rand(b) < 0.5, torch.arange(32)
+        cols = torch.where(flip[:, None], 31 - cols, cols) + torch.randint(0, 9, (b, 1))
+        rows = torch.arange(32) + torch.randint(0, 9, (b, 1))
+        x = x[torch.arange(b)[:, None, None, None], torch.arange(3)[None, :, None, None], rows[:, None, :, None],
+              cols[:, None, None, :]]
+        F.interpolate((x.float() / 255 - mean) / std, size=(224, 224), mode="bilinear", align_corners=False)
+        best = max(best, b / (time.perf_counter() - begin))
+    return {"images_s": best}
+
+
+def train(torch, a):
+    net, x, y, loss_of, momentum = networks(torch)[a.workload]()
+    if a.layout == "nhwc":
+        net, x = net.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)
+    if momentum is None:
+        fused = {"fused": True} if int(torch.__version__.split(".")[0]) >= 2 else {}
+        optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, betas=(0.9, 0.99), weight_decay=0.1, **fused)
+    else:
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=momentum)
+
+    def forward(x, y):
+        bf16 = torch.autocast("cpu", dtype=torch.bfloat16) if a.dtype == "bf16" else contextlib.nullcontext()
+        with bf16:
+            return loss_of(net(x), y)
+
+    if a.mode == "compile":
+        forward = torch.compile(forward)
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        loss = forward(x, y)
+        loss.backward()
+        optimizer.step()
+        return float(loss.detach())
+
+    step()
+    first = time.time() - START
+    step()
+    ms, end = [], time.perf_counter() + a.seconds
+    while len(ms) < 3 or time.perf_counter() < end:
+        begin = time.perf_counter()
+        step()
+        ms.append((time.perf_counter() - begin) * 1e3)
+    return {"step_ms": statistics.median(ms), "min_ms": min(ms), "max_ms": max(ms), "first_step_s": first}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--workload", required=True)
+    parser.add_argument("--dtype", default="f32")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--layout", default="nchw")
+    parser.add_argument("--mode", default="eager")
+    parser.add_argument("--seconds", type=float, default=3)
+    a = parser.parse_args()
+    import torch
+    if a.mode == "compile" and not hasattr(torch, "compile"):
+        sys.exit("this PyTorch has no torch.compile")
+    torch.set_num_threads(a.threads)
+    torch.manual_seed(1)
+    result = input_pipeline(torch, a.seconds) if a.workload == "input" else train(torch, a)
+    result.update(torch=torch.__version__, peak_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

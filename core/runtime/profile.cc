@@ -1,0 +1,373 @@
+// `mslua prof`: where the time of a training step goes, launch by launch, against what this machine can do.
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "core/base/atomic_file.h"
+#include "core/base/parallel_for.h"
+#include "core/op/registry.h"
+#include "core/runtime/executable.h"
+
+namespace mslua {
+
+// executable.cc: times the launches of every following Run. `timeline` gets LaunchesOf().size() + 2 readings of the
+// steady clock in nanoseconds, before the first launch, after each, and after the copies at the end. Null: no more.
+void SetTimeline(Executable* executable, std::vector<int64_t>* timeline);
+// The node and the kernel's name of every launch.
+const std::vector<std::pair<int32_t, const char*>>& LaunchesOf(const Executable& executable);
+// Node, output (-1: its kernel's scratch memory), offset, bytes, first and last node of the pieces of the workspace.
+using ArenaEntry = std::array<int64_t, 6>;
+const std::vector<ArenaEntry>& ArenaOf(const Executable& executable);
+
+namespace {
+
+double Seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// The best of a few runs of `work`, in seconds.
+template <class F>
+double BestOf(int runs, F work) {
+  double best = 1e9;
+  for (int i = 0; i < runs; ++i) {
+    const double begin = Seconds();
+    work();
+    best = std::min(best, Seconds() - begin);
+  }
+  return best;
+}
+
+StatusOr<double> MatmulFlops(DType dtype) {
+  constexpr int64_t n = 1024;
+  const TensorType type = {dtype, {n, n}};
+  const OpDef* op = Operators().Find("matmul");
+  Attrs attrs;
+  const std::vector<TensorType> inputs = {type, type};
+  ASSIGN_OR_RETURN(const std::vector<TensorType> outputs, CheckCall(*op, inputs, attrs));
+  const OpSpec spec{attrs, inputs, outputs};
+  for (const FastKernel& fast : op->fast) {
+    if (!fast.supports(spec)) continue;
+    ASSIGN_OR_RETURN(const auto kernel, fast.make(spec));
+    const Block a(type.bytes()), b(type.bytes()), y(type.bytes()), scratch(kernel->scratch_bytes());
+    const void* in[] = {a.data(), b.data()};
+    void* out[] = {y.data()};
+    Status status;
+    const double best = BestOf(8, [&] { status.Update(kernel->Run({in, out, scratch.data()})); });
+    RETURN_IF_ERROR(status);
+    return 2.0 * n * n * n / best;
+  }
+  return absl::UnimplementedError("no fast matmul");
+}
+
+double Bandwidth() {
+  constexpr int64_t n = 16 << 20;
+  const Block from(n * 4), to(n * 4);
+  const float* x = static_cast<const float*>(from.data());
+  float* y = static_cast<float*>(to.data());
+  const double best = BestOf(5, [&] {
+    ParallelFor(n, n / ComputeThreads(), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) y[i] = y[i] + x[i];
+    });
+  });
+  return 3.0 * n * 4 / best;
+}
+
+struct Cost {
+  double flops = 0, bytes = 0;
+  bool bf16 = false;  // of the operands
+};
+
+Cost CostOf(const Graph& graph, const Node& n) {
+  Cost c;
+  std::vector<TensorType> inputs;
+  for (Value v : n.inputs) {
+    inputs.push_back(graph.TypeOf(v));
+    c.bytes += static_cast<double>(inputs.back().bytes());
+  }
+  for (const TensorType& t : n.outputs) c.bytes += static_cast<double>(t.bytes());
+  c.bf16 = !inputs.empty() && inputs[0].dtype == DType::kBF16;
+  const auto outputs = absl::MakeConstSpan(n.outputs.data(), n.outputs.size());
+  if (n.op->flops)
+    c.flops = n.op->flops(n.attrs, inputs, outputs);
+  else
+    for (const TensorType& t : n.outputs) c.flops += static_cast<double>(t.elements());
+  return c;
+}
+
+// What this machine reaches with the calling thread's compute threads.
+struct MachineLimits {
+  double f32_flops = 0, bf16_flops = 0;  // a second, of a matrix product of 1024 x 1024
+  double bandwidth = 0;                  // bytes read and written a second, of arrays larger than caches
+};
+
+double FloorMs(const Cost& c, const MachineLimits& limits) {
+  return 1e3 * std::max(c.flops / (c.bf16 ? limits.bf16_flops : limits.f32_flops), c.bytes / limits.bandwidth);
+}
+
+StatusOr<MachineLimits> MeasureMachine() {
+  MachineLimits limits;
+  ASSIGN_OR_RETURN(limits.f32_flops, MatmulFlops(DType::kF32));
+  ASSIGN_OR_RETURN(limits.bf16_flops, MatmulFlops(DType::kBF16));
+  limits.bandwidth = Bandwidth();
+  return limits;
+}
+
+// The timelines of steps, gathered.
+class Profile {
+ public:
+  explicit Profile(const Executable& executable)
+      : executable_(executable), lengths_(LaunchesOf(executable).size() + 1) {}
+
+  void Add(const std::vector<int64_t>& timeline) {
+    if (timeline.size() != lengths_.size() + 1) return;  // a step that failed
+    for (size_t i = 0; i < lengths_.size(); ++i) lengths_[i].push_back(timeline[i + 1] - timeline[i]);
+    last_ = timeline;
+  }
+
+  // Launches of one operator and kernel together, by falling time. Times are medians over the steps, summed over
+  // launches.
+  struct Row {
+    std::string op, kernel;
+    int64_t launches = 0;
+    double ms = 0, flops = 0;  // a step
+    double bytes = 0;          // a step: operands read and results written once
+    double floor_ms = 0;       // the larger of arithmetic and traffic at the machine's limits, launch by launch
+  };
+  std::vector<Row> Operators(const MachineLimits& limits) const;
+
+  struct LaunchTime {
+    int32_t node = 0;
+    double ms = 0, floor_ms = 0;
+  };
+  // By falling time.
+  std::vector<LaunchTime> ByLaunch(const MachineLimits& limits) const;
+
+  // The last step, as the Trace Event Format that chrome://tracing and Perfetto read.
+  std::string ChromeTrace() const;
+
+ private:
+  double Milliseconds(size_t launch) const;
+  const Graph& graph() const { return executable_.graph(); }
+
+  const Executable& executable_;
+  std::vector<std::vector<int64_t>> lengths_;  // [launch][step], nanoseconds
+  std::vector<int64_t> last_;                  // the last timeline
+};
+
+double Profile::Milliseconds(size_t launch) const {
+  std::vector<int64_t> v = lengths_[launch];
+  if (v.empty()) return 0;
+  std::nth_element(v.begin(), v.begin() + v.size() / 2, v.end());
+  return static_cast<double>(v[v.size() / 2]) * 1e-6;
+}
+
+std::vector<Profile::Row> Profile::Operators(const MachineLimits& limits) const {
+  std::map<std::pair<std::string, std::string>, Row> rows;
+  const auto& launches = LaunchesOf(executable_);
+  for (size_t i = 0; i < launches.size(); ++i) {
+    const Node& n = graph().nodes[launches[i].first];
+    Row& row = rows[std::make_pair(n.op->name, std::string(launches[i].second))];
+    row.op = n.op->name;
+    row.kernel = launches[i].second;
+    const Cost c = CostOf(graph(), n);
+    ++row.launches;
+    row.ms += Milliseconds(i);
+    row.flops += c.flops;
+    row.bytes += c.bytes;
+    row.floor_ms += FloorMs(c, limits);
+  }
+  std::vector<Row> out;
+  for (auto& r : rows) out.push_back(std::move(r.second));
+  if (const double copies = Milliseconds(launches.size()); copies > 0.001) {
+    Row row;
+    row.op = "store update";
+    row.kernel = "memcpy";
+    row.ms = copies;
+    out.push_back(row);
+  }
+  std::sort(out.begin(), out.end(), [](const Row& a, const Row& b) { return a.ms > b.ms; });
+  return out;
+}
+
+std::vector<Profile::LaunchTime> Profile::ByLaunch(const MachineLimits& limits) const {
+  std::vector<LaunchTime> out;
+  const auto& launches = LaunchesOf(executable_);
+  for (size_t i = 0; i < launches.size(); ++i) {
+    const int32_t node = launches[i].first;
+    out.push_back({node, Milliseconds(i), FloorMs(CostOf(graph(), graph().nodes[node]), limits)});
+  }
+  std::sort(out.begin(), out.end(), [](const LaunchTime& a, const LaunchTime& b) { return a.ms > b.ms; });
+  return out;
+}
+
+std::string Profile::ChromeTrace() const {
+  std::string out = "{\"traceEvents\": [\n";
+  const auto& launches = LaunchesOf(executable_);
+  for (size_t i = 0; i + 2 < last_.size(); ++i) {
+    const Node& n = graph().nodes[launches[i].first];
+    absl::StrAppend(&out, i == 0 ? "" : ",\n", "{\"ph\": \"X\", \"pid\": 0, \"tid\": 0, \"cat\": \"",
+                    launches[i].second, "\", \"name\": \"", n.op->name, "\", ",
+                    absl::StrFormat("\"ts\": %.3f, \"dur\": %.3f", static_cast<double>(last_[i] - last_[0]) * 1e-3,
+                                    static_cast<double>(last_[i + 1] - last_[i]) * 1e-3),
+                    ", \"args\": {\"type\": \"", ToString(n.outputs[0]), "\", \"from\": \"",
+                    n.location ? absl::CEscape(ToString(*n.location)) : "", "\"}}");
+  }
+  return out + "\n], \"displayTimeUnit\": \"ms\"}\n";
+}
+
+// What lies in the workspace at the node where it is fullest, largest first.
+std::vector<ArenaEntry> ArenaAtPeak(const std::vector<ArenaEntry>& arena) {
+  std::vector<ArenaEntry> peak;
+  int64_t most = -1;
+  for (const ArenaEntry& at : arena) {  // the fullest node is one at which something begins
+    const auto lives = [&](const ArenaEntry& e) { return e[4] <= at[4] && at[4] <= e[5]; };
+    int64_t bytes = 0;
+    for (const ArenaEntry& e : arena) bytes += lives(e) ? e[3] : 0;
+    if (bytes <= most) continue;
+    most = bytes;
+    peak.clear();
+    std::copy_if(arena.begin(), arena.end(), std::back_inserter(peak), lives);
+  }
+  std::stable_sort(peak.begin(), peak.end(), [](const ArenaEntry& a, const ArenaEntry& b) { return a[3] > b[3]; });
+  return peak;
+}
+
+constexpr double kMiB = 1 << 20;
+
+using StepFn = std::function<Status()>;
+
+double Milliseconds() { return Seconds() * 1e3; }
+
+// The times of `count` steps in ms, sorted.
+StatusOr<std::vector<double>> TimeSteps(const StepFn& step, int64_t count) {
+  std::vector<double> ms(static_cast<size_t>(count));
+  for (double& t : ms) {
+    const double begin = Milliseconds();
+    RETURN_IF_ERROR(step());
+    t = Milliseconds() - begin;
+  }
+  std::sort(ms.begin(), ms.end());
+  return ms;
+}
+
+double PeakMiB() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+double Rate(double amount, double ms) { return ms > 0 ? amount / ms * 1e-6 : 0; }
+
+void PrintSteps(const std::vector<double>& ms, const PlanReport& plan, bool json) {
+  const double median = ms[ms.size() / 2];
+  if (json) {
+    std::printf(
+        "{\"step_ms\": %.6g, \"min_ms\": %.6g, \"max_ms\": %.6g, \"steps\": %zu, \"threads\": %d, \"kernels\": %lld, "
+        "\"workspace_mb\": %.1f, \"peak_mb\": %.1f}\n",
+        median, ms.front(), ms.back(), ms.size(), ComputeThreads(), static_cast<long long>(plan.kernels),
+        static_cast<double>(plan.workspace_bytes) / kMiB, PeakMiB());
+    return;
+  }
+  std::printf(
+      "step %.4g ms (median of %zu; %.4g to %.4g), %d threads, %lld kernels, %.1f MiB of activations, peak %.1f MiB\n",
+      median, ms.size(), ms.front(), ms.back(), ComputeThreads(), static_cast<long long>(plan.kernels),
+      static_cast<double>(plan.workspace_bytes) / kMiB, PeakMiB());
+}
+
+void PrintOperators(const Profile& profile, const MachineLimits& limits, bool json) {
+  const std::vector<Profile::Row> rows = profile.Operators(limits);
+  double total = 0, floor = 0;
+  for (const Profile::Row& r : rows) total += r.ms, floor += r.floor_ms;
+  if (!json) {
+    std::printf("machine: %.0f GFLOP/s f32, %.0f bf16, %.1f GB/s\n\n", limits.f32_flops * 1e-9,
+                limits.bf16_flops * 1e-9, limits.bandwidth * 1e-9);
+    std::printf("%-34s %-9s %5s %9s %6s %8s %7s %9s\n", "operator", "kernel", "count", "ms", "%", "GFLOP/s", "GB/s",
+                "floor ms");
+  }
+  for (const Profile::Row& r : rows) {
+    if (json) {
+      std::printf(
+          "{\"operator\": \"%s\", \"kernel\": \"%s\", \"count\": %lld, \"ms\": %.6g, \"gflops\": %.4g, \"gbs\": %.4g, "
+          "\"floor_ms\": %.6g}\n",
+          r.op.c_str(), r.kernel.c_str(), static_cast<long long>(r.launches), r.ms, Rate(r.flops, r.ms),
+          Rate(r.bytes, r.ms), r.floor_ms);
+    } else {
+      std::printf("%-34s %-9s %5lld %9.4f %6.1f %8.1f %7.1f %9.4f\n", r.op.c_str(), r.kernel.c_str(),
+                  static_cast<long long>(r.launches), r.ms, 100 * r.ms / total, Rate(r.flops, r.ms),
+                  Rate(r.bytes, r.ms), r.floor_ms);
+    }
+  }
+  if (!json) std::printf("%-34s %-9s %5s %9.4f %6.1f %8s %7s %9.4f\n", "sum", "", "", total, 100.0, "", "", floor);
+}
+
+std::string Describe(const Graph& graph, int32_t node) {
+  const Node& n = graph.nodes[node];
+  std::string operands;
+  for (Value v : n.inputs) absl::StrAppend(&operands, operands.empty() ? "" : ", ", ToString(graph.TypeOf(v)));
+  if (operands.size() > 90) operands = operands.substr(0, 87) + "...";
+  return absl::StrCat("%", node, " ", n.op->name, "(", operands, ") -> ", ToString(n.outputs[0]),
+                      n.location ? absl::StrCat("  ", n.location->scope) : "");
+}
+
+void PrintDetails(const Profile& profile, const Executable& executable, const MachineLimits& limits) {
+  constexpr size_t kShown = 20;
+  std::printf("\nslowest launches\n");
+  const std::vector<Profile::LaunchTime> launches = profile.ByLaunch(limits);
+  for (size_t i = 0; i < std::min(kShown, launches.size()); ++i) {
+    std::printf("%9.4f ms, floor %.4f  %s\n", launches[i].ms, launches[i].floor_ms,
+                Describe(executable.graph(), launches[i].node).c_str());
+  }
+  std::printf("\nworkspace where it is fullest\n");
+  const std::vector<ArenaEntry> arena = ArenaAtPeak(ArenaOf(executable));
+  for (size_t i = 0; i < std::min(kShown, arena.size()); ++i) {
+    const ArenaEntry& e = arena[i];
+    std::printf("%9.2f MiB at %9.2f, nodes %lld to %lld  %s%s\n", static_cast<double>(e[3]) / kMiB,
+                static_cast<double>(e[2]) / kMiB, static_cast<long long>(e[4]), static_cast<long long>(e[5]),
+                e[1] < 0 ? "scratch of " : "", Describe(executable.graph(), static_cast<int32_t>(e[0])).c_str());
+  }
+}
+
+}  // namespace
+
+// For `mslua prof` (lua/trainer_lua.cc): makes one step and a few to warm up, then measures `steps`, and so many again
+// launch by launch unless `steps_only`; prints a report, or with `json` one object a line; writes a Chrome trace to
+// `trace` unless that is empty.
+Status ReportProfile(Executable* executable, const std::function<Status()>& step, int64_t steps, bool steps_only,
+                     bool json, const std::string& trace) {
+  const double begin = Milliseconds();
+  RETURN_IF_ERROR(step());
+  if (json) {
+    std::printf("{\"first_step_ms\": %.6g, \"compile_s\": %.4g}\n", Milliseconds() - begin,
+                executable->report().compile_seconds);
+    std::fflush(stdout);
+  }
+  for (int64_t i = 0; i < std::min<int64_t>(steps / 5 + 1, 20); ++i) RETURN_IF_ERROR(step());
+  ASSIGN_OR_RETURN(const std::vector<double> ms, TimeSteps(step, steps));
+  PrintSteps(ms, executable->report(), json);
+  if (steps_only) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const MachineLimits limits, MeasureMachine());
+  Profile profile(*executable);
+  std::vector<int64_t> timeline;
+  SetTimeline(executable, &timeline);
+  Status status;
+  for (int64_t i = 0; i < steps && status.ok(); ++i) {
+    status = step();
+    profile.Add(timeline);
+  }
+  SetTimeline(executable, nullptr);
+  RETURN_IF_ERROR(status);
+  PrintOperators(profile, limits, json);
+  if (!json) PrintDetails(profile, *executable, limits);
+  return trace.empty() ? absl::OkStatus() : WriteFileAtomically(trace, profile.ChromeTrace());
+}
+
+}  // namespace mslua
