@@ -40,6 +40,7 @@ constexpr Pass kPasses[] = {
     {"flatten", FlattenElementwise},
     {"simplify", Simplify},
     {"common", MergeCommonNodes},
+    {"simplify", Simplify},
     {"dead", EliminateDeadNodes},
     {"fuse", FuseElementwise},
     {"buckets", BucketCollectives},
