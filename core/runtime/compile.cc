@@ -29,20 +29,13 @@ struct Pass {
 };
 // Simplifying lays bare common nodes, and the other way round; two rounds find nearly all.
 constexpr Pass kPasses[] = {
-    {"dead", EliminateDeadNodes},
-    {"simplify", Simplify},
-    {"common", MergeCommonNodes},
-    {"simplify", Simplify},
-    {"common", MergeCommonNodes},
-    {"layout", AssignLayout},
-    {"pointwise", PointwiseConvolutions},
-    {"attention", PackAttention},
-    {"flatten", FlattenElementwise},
-    {"simplify", Simplify},
-    {"common", MergeCommonNodes},
-    {"simplify", Simplify},
-    {"dead", EliminateDeadNodes},
-    {"fuse", FuseElementwise},
+    {"dead", EliminateDeadNodes},         {"simplify", Simplify},
+    {"common", MergeCommonNodes},         {"simplify", Simplify},
+    {"common", MergeCommonNodes},         {"layout", AssignLayout},
+    {"pointwise", PointwiseConvolutions}, {"attention", PackAttention},
+    {"flatten", FlattenElementwise},      {"simplify", Simplify},
+    {"common", MergeCommonNodes},         {"simplify", Simplify},
+    {"dead", EliminateDeadNodes},         {"fuse", FuseElementwise},
     {"buckets", BucketCollectives},
 };
 
