@@ -108,7 +108,7 @@ StatusOr<Endpoint> Job::StartScheduler(const Endpoint& endpoint) {
 }
 
 Status Job::Meet() {
-  if (size() == 1 || membership_ != nullptr || identity_.source == Source::kMpi) return absl::OkStatus();
+  if (Alone() || membership_ != nullptr || identity_.source == Source::kMpi) return absl::OkStatus();
   if (identity_.recovery) {
     return absl::UnimplementedError(
         "MS_ENABLE_RECOVERY=1 is not built yet: unset it; --resume goes on from a checkpoint");
@@ -173,6 +173,7 @@ StatusOr<std::unique_ptr<Communicator>> Job::Join(const std::string& backend) {
       ASSIGN_OR_RETURN(world, JoinNative());
     }
   } else {
+    RETURN_IF_ERROR(Meet());  // a cluster's scheduler waits for its one worker too
     hosts_ = {HostKey()};
     rank_ = 0;
   }

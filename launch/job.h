@@ -55,6 +55,8 @@ class Job {
   int size() const { return identity_.size; }
   const Identity& identity() const { return identity_; }
   const std::string& backend() const { return backend_; }
+  // Whether nobody else has a part in this: a single rank, and no scheduler.
+  bool Alone() const { return size() == 1 && identity_.source != Identity::Source::kCluster; }
   // The host of each rank, by rank; when joined.
   const std::vector<std::string>& hosts() const { return hosts_; }
   // Whether this rank's console is the other ranks' too.

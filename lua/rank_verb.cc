@@ -106,7 +106,7 @@ int RunInJob(const cli::CommandLine& command, SessionOptions options, Joins join
   };
   const StatusOr<int> result = run();
   const int code = result.ok() ? *result : ExitCodeOf(result.status(), session.exit_code);
-  if (job.size() == 1) return result.ok() ? code : Report(result.status(), code);
+  if (job.Alone()) return result.ok() ? code : Report(result.status(), code);
   // Ranks that train together stop together when they are asked to: that is no failure.
   const bool asked = !result.ok() && (code == kExitInterrupted || code == kExitCheckpointed);
   if (asked && (job.rank() == 0 || !job.SharesConsole())) Report(result.status());

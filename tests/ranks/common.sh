@@ -56,6 +56,7 @@ ours() {
 no_leftovers() {
   left=$(ours)
   [ -z "$left" ] || fail "$1: processes are left: $left"
+  "$mslua" ps > /dev/null 2>&1 # takes away where one could attach to processes that were killed
   left=$(find "$TEST_TMPDIR"/mslua-* -mindepth 1 2>/dev/null)
   [ -z "$left" ] || fail "$1: left in the folder of sockets: $left"
 }

@@ -61,6 +61,13 @@ expect "NCCL_SOCKET_IFNAME" 0 "loss is"
 wait "$first" || fail "first: $(cat first.txt)"
 wait "$scheduler" || fail "scheduler: $(cat another.txt)"
 
+# One worker is a cluster too.
+MS_WORKER_NUM=1 "$mslua" sched > single.txt 2>&1 &
+scheduler=$!
+run env MS_WORKER_NUM=1 MS_ROLE=MS_WORKER "$mslua" train "$recipe"
+expect "one worker" 0 "epoch: 2 step: 4, loss is"
+wait "$scheduler" || fail "one worker: the scheduler: $(cat single.txt)"
+
 # A held port, and nobody there.
 "$mslua" sched --port "$MS_SCHED_PORT" > held.txt 2>&1 &
 scheduler=$!

@@ -50,7 +50,7 @@ interrupted() {
     tries=$((tries + 1))
   done
   for signal in $2; do
-    kill "-$signal" "$launcher"
+    kill "-$signal" "$launcher" 2> /dev/null
     sleep 0.05
   done
   wait "$launcher"
