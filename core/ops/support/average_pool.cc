@@ -72,12 +72,10 @@ class AveragePoolKernel : public Kernel {
   Status Run(const Buffers& b) override {
     const int64_t work = std::max(p_.source().elements(), p_.result().elements()), rows = p_.n * p_.rows.results();
     ParallelFor(rows, kGrain * rows / (work + 1) + 1, [&](int64_t begin, int64_t end) {
-      if (bf16_)
-        HWY_DYNAMIC_DISPATCH(PoolBF16)
-        (p_, static_cast<const BF16*>(b.inputs[0]), static_cast<BF16*>(b.outputs[0]), begin, end);
-      else
-        HWY_DYNAMIC_DISPATCH(PoolF32)
-        (p_, static_cast<const float*>(b.inputs[0]), static_cast<float*>(b.outputs[0]), begin, end);
+      if (bf16_) HWY_DYNAMIC_DISPATCH(PoolBF16)
+      (p_, static_cast<const BF16*>(b.inputs[0]), static_cast<BF16*>(b.outputs[0]), begin, end);
+      else HWY_DYNAMIC_DISPATCH(PoolF32)(p_, static_cast<const float*>(b.inputs[0]), static_cast<float*>(b.outputs[0]),
+                                         begin, end);
     });
     return absl::OkStatus();
   }

@@ -120,12 +120,10 @@ class MaxPoolKernel : public Kernel {
   Status Run(const Buffers& b) override {
     const int64_t row = p_.y.w * p_.y.c;
     ParallelFor(p_.y.n * p_.y.h, kGrain / row + 1, [&](int64_t begin, int64_t end) {
-      if (bf16_)
-        HWY_DYNAMIC_DISPATCH(ForwardBF16)
-        (p_, static_cast<const BF16*>(b.inputs[0]), static_cast<BF16*>(b.outputs[0]), begin, end);
-      else
-        HWY_DYNAMIC_DISPATCH(ForwardF32)
-        (p_, static_cast<const float*>(b.inputs[0]), static_cast<float*>(b.outputs[0]), begin, end);
+      if (bf16_) HWY_DYNAMIC_DISPATCH(ForwardBF16)
+      (p_, static_cast<const BF16*>(b.inputs[0]), static_cast<BF16*>(b.outputs[0]), begin, end);
+      else HWY_DYNAMIC_DISPATCH(ForwardF32)(p_, static_cast<const float*>(b.inputs[0]),
+                                            static_cast<float*>(b.outputs[0]), begin, end);
     });
     return absl::OkStatus();
   }
