@@ -232,7 +232,8 @@ Status Trainer::Attend() {
     attention_.fetch_and(~kBoundary);
     if (listener_ != nullptr) RETURN_IF_ERROR(listener_->AtBoundary(state_));
   }
-  return stop_requested() ? absl::CancelledError("stopped on request") : absl::OkStatus();
+  // Ranks that train together agree after a step: none may stop before it by itself.
+  return stop_requested() && !options_.agree ? absl::CancelledError("stopped on request") : absl::OkStatus();
 }
 
 Status Trainer::Loop() {
