@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
-#include "core/sharding/plan.h"
+#include "core/sharding/search.h"
 #include "lua/session.h"
 
 namespace mslua {
@@ -47,6 +47,11 @@ class GlobalView {
 
  private:
   explicit GlobalView(Mesh mesh) : resharder_(std::move(mesh)) {}
+  // What a strategy file or a search says of the nodes of a graph.
+  StatusOr<std::vector<absl::optional<Sharding>>> Choose(const Session& session, const Graph& graph,
+                                                         const PropagateOptions& options) const;
+  // Writes strategy_ckpt_save_file, on rank 0 for graphs that train.
+  Status Save(const Session& session, const Graph& graph, const ShardPlan& plan) const;
   Status Remember(const Session& session, const Graph& graph, const ShardPlan& plan);
 
   struct NamedStrategy {
@@ -57,8 +62,9 @@ class GlobalView {
   Resharder resharder_;
   std::vector<NamedStrategy> strategies_;
   int64_t feeds_ = 1;
-  bool follow_ = false;
-  int64_t optimizer_bytes_ = -1;  // below 0: state lies as its parameter
+  absl::optional<SearchMode> search_;
+  std::string load_file_, save_file_;  // of strategies; empty: none
+  int64_t optimizer_bytes_ = -1;       // below 0: state lies as its parameter
   absl::flat_hash_map<std::string, Part> parts_;
 };
 

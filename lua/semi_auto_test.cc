@@ -209,10 +209,32 @@ TEST(SemiAuto, StrategiesByName) {
   EXPECT_THAT(Train(4, t)[0], HasSubstr("expected cuts of at least 1, got 0"));
 }
 
-TEST(SemiAuto, OtherSearchesAreRefused) {
+TEST(AutoParallel, EverySearchFollowsOneRank) {
+  for (const char* mode : {"dynamic_programming", "recursive_programming", "sharding_propagation"}) {
+    for (const int ranks : {2, 4}) {
+      Training t;
+      t.context = absl::StrCat(", parallel_mode = \"auto_parallel\", search_mode = \"", mode, "\"");
+      ExpectFollowsOneRank(ranks, t);
+      t.net = "self.matmul2:shard {{1, 2}, {2, 1}}";
+      ExpectFollowsOneRank(ranks, t);
+    }
+  }
+}
+
+TEST(AutoParallel, AStrategyFileIsWhatTheSearchFound) {
+  const std::string file = ::testing::TempDir() + "/strategies/found/s.json";
+  std::filesystem::remove_all(::testing::TempDir() + "/strategies");
   Training t;
-  t.context = R"(, parallel_mode = "auto_parallel")";
-  EXPECT_THAT(Train(2, t)[0], HasSubstr("\"dynamic_programming\" is not built yet"));
+  t.context = absl::StrCat(", parallel_mode = \"auto_parallel\", strategy_ckpt_save_file = \"", file, "\"");
+  const std::vector<std::string> saved = Train(2, t);
+  EXPECT_THAT(FileOf(file), HasSubstr("\"operator\":\"matmul\""));
+  t.context = absl::StrCat(", strategy_ckpt_load_file = \"", file, "\"");
+  EXPECT_EQ(Train(2, t), saved);
+  EXPECT_THAT(Train(4, t)[0], HasSubstr("is for 2 devices, here are 4"));
+}
+
+TEST(SemiAuto, WhatIsNotBuiltIsRefused) {
+  Training t;
   t.context = R"(, comm_fusion = {allreduce = {mode = "auto"}})";
   EXPECT_THAT(Train(2, t)[0], HasSubstr("is not built yet in semi_auto_parallel"));
 }

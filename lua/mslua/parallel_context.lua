@@ -172,10 +172,16 @@ function M.shard()
   for i, name in ipairs(errors.names(by_name)) do
     strategies[i] = { name = name, strategy = strategy.text(name, by_name[name]) }
   end
+  local function file_of(key)
+    local path = (settings.get(group, "strategy_ckpt_config") or {})[key] or ""
+    return path ~= "" and path or settings.get(group, "strategy_ckpt_" .. key)
+  end
   return {
     strategies = strategies,
     feeds = settings.get(group, "dataset_strategy") == "full_batch" and 1 or core.options.ranks,
-    follow = settings.get(group, "parallel_mode") == "auto_parallel",
+    search = settings.get(group, "parallel_mode") == "auto_parallel" and settings.get(group, "search_mode") or nil,
+    load_file = file_of "load_file",
+    save_file = file_of "save_file",
     optimizer_bytes = settings.get(group, "enable_parallel_optimizer")
       and ((settings.get(group, "parallel_optimizer_config") or {}).parallel_optimizer_threshold or 64) * 2 ^ 10 or nil,
   }
@@ -273,19 +279,20 @@ function M.aggregation()
   return rule
 end
 
-local function is_search(mode) return mode == "sharding_propagation" end
 local function is_batch_strategy(v) return type(v) == "string" end
 local function not_cut() return not cuts() end
+local function saves_all(config) return cuts() and config.only_trainable_params ~= false end
 local function only_allreduce(fusion) return not cuts() and not fusion.allgather and not fusion.reducescatter end
 
 -- Keys that act when there are several ranks, some with certain values only; the others are checked, kept, and refused
 -- at train.
 local built = {
-  device_num = true, global_rank = true, parallel_mode = true, search_mode = is_search, gradients_mean = true,
+  device_num = true, global_rank = true, parallel_mode = true, search_mode = true, gradients_mean = true,
   gradient_fp32_sync = true, parameter_broadcast = true, all_reduce_fusion_config = not_cut,
   comm_fusion = only_allreduce, enable_parallel_optimizer = true, parallel_optimizer_config = true,
   dataset_strategy = is_batch_strategy, full_batch = true, strategy = cuts,
   optimizer_weight_shard_size = not_cut,
+  strategy_ckpt_load_file = cuts, strategy_ckpt_save_file = cuts, strategy_ckpt_config = saves_all,
 }
 
 local function is_built(key, v)
@@ -319,13 +326,10 @@ function M.not_runnable(world)
   if cuts() and given.gradients_mean then
     notice(("gradients_mean has no effect in %s: gradients are those of the global batch"):format(mode))
   end
-  if mode == "auto_parallel" and not given.search_mode then
-    lines[#lines + 1] = 'search_mode = "dynamic_programming" is not built yet: "sharding_propagation" is'
-  end
   for _, key in ipairs(errors.names(given)) do
     if given[key] ~= field_default(key) and not is_built(key, given[key]) then
       lines[#lines + 1] = ("%s = %s is not built yet%s"):format(key, errors.show(given[key]),
-        cuts() and key ~= "search_mode" and " in " .. mode or "")
+        cuts() and " in " .. mode or "")
     end
   end
   return lines
