@@ -123,10 +123,19 @@ void Fd::Close() {
 }
 
 StatusOr<std::string> SocketRoot() {
+  // What the path of a socket has beside it: '/', a job of 32, '/', a name of 20.
+  constexpr size_t kLongest = sizeof(sockaddr_un::sun_path) - 1 - 54;
   const char* runtime = getenv("XDG_RUNTIME_DIR");
-  if (runtime != nullptr && *runtime == '/' && access(runtime, W_OK) == 0) return absl::StrCat(runtime, "/mslua");
+  if (runtime != nullptr && *runtime == '/' && access(runtime, W_OK) == 0) {
+    std::string root = absl::StrCat(runtime, "/mslua");
+    if (root.size() <= kLongest) return root;
+  }
   const char* temporary = getenv("TMPDIR");
-  return absl::StrCat(temporary != nullptr && *temporary == '/' ? temporary : "/tmp", "/mslua-", geteuid());
+  if (temporary != nullptr && *temporary == '/') {
+    std::string root = absl::StrCat(temporary, "/mslua-", geteuid());
+    if (root.size() <= kLongest) return root;
+  }
+  return absl::StrCat("/tmp/mslua-", geteuid());
 }
 
 StatusOr<std::string> MakeSocketFolder(absl::string_view job) {

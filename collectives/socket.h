@@ -32,7 +32,8 @@ class Fd {
   int fd_ = -1;
 };
 
-// The folder that has the folders of MakeSocketFolder; it need not be there.
+// The folder that has the folders of MakeSocketFolder; it need not be there. A place whose path is too long for
+// sockets (about 50 bytes) is passed over; /tmp never is.
 StatusOr<std::string> SocketRoot();
 // The folder for the sockets of `job` (letters, digits, '-', '_'), made when missing: $XDG_RUNTIME_DIR/mslua/<job>,
 // else mslua-<uid>/<job> in the system's temporary folder. Every part that it makes is 0700; PermissionDenied when

@@ -58,6 +58,17 @@ TEST_F(SocketFolder, WithoutRuntimeDirectory) {
   EXPECT_EQ(*folder, root_ + "/mslua-" + std::to_string(geteuid()) + "/j");
 }
 
+TEST_F(SocketFolder, LongPathsArePassedOver) {
+  const std::string far = root_ + "/" + std::string(60, 'x');
+  ASSERT_EQ(mkdir(far.c_str(), 0700), 0);
+  setenv("XDG_RUNTIME_DIR", far.c_str(), 1);
+  setenv("TMPDIR", far.c_str(), 1);
+  EXPECT_EQ(*SocketRoot(), "/tmp/mslua-" + std::to_string(geteuid()));
+  setenv("TMPDIR", root_.c_str(), 1);
+  EXPECT_EQ(*SocketRoot(), root_ + "/mslua-" + std::to_string(geteuid()));
+  unsetenv("TMPDIR");
+}
+
 TEST_F(SocketFolder, PacketsCarryDescriptors) {
   const std::string path = root_ + "/s";
   EXPECT_EQ(ConnectUnix(path, Soon(30)).status().code(), absl::StatusCode::kDeadlineExceeded);

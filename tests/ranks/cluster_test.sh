@@ -59,7 +59,7 @@ no_leftovers cluster
 
 # Two hosts: two network namespaces that a cable joins.
 if [ "$(id -u)" = 0 ] && ip netns add "mslua-a-$$" 2>/dev/null; then
-  trap 'ip netns del "mslua-a-$$"; ip netns del "mslua-b-$$"' EXIT
+  trap 'ip netns del "mslua-a-$$"; ip netns del "mslua-b-$$"; rm -rf "$TMPDIR"' EXIT
   ip netns add "mslua-b-$$"
   ip link add "va$$" netns "mslua-a-$$" type veth peer name "vb$$" netns "mslua-b-$$"
   ip -n "mslua-a-$$" addr add 10.77.0.1/24 dev "va$$"

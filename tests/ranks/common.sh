@@ -5,7 +5,10 @@ cd "$TEST_TMPDIR" || exit 1
 # One compute thread a rank: the tests' ranks outnumber the cores.
 export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 unset XDG_RUNTIME_DIR
-export TMPDIR=$TEST_TMPDIR
+# Paths of sockets are short, those of tests need not be.
+TMPDIR=$(mktemp -d /tmp/mslua-test-XXXXXX) || exit 1
+export TMPDIR
+trap 'rm -rf "$TMPDIR"' EXIT
 failed=0
 
 fail() {
@@ -57,7 +60,7 @@ no_leftovers() {
   left=$(ours)
   [ -z "$left" ] || fail "$1: processes are left: $left"
   "$mslua" ps > /dev/null 2>&1 # takes away where one could attach to processes that were killed
-  left=$(find "$TEST_TMPDIR"/mslua-* -mindepth 1 2>/dev/null)
+  left=$(find "$TMPDIR"/mslua-* -mindepth 1 2>/dev/null)
   [ -z "$left" ] || fail "$1: left in the folder of sockets: $left"
 }
 
