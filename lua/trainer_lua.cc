@@ -576,6 +576,8 @@ class Training {
                        Evaluator::Create(eval_executable_.get(), eval_loader_.get(), SumsOver(session_, together())));
       eval_hook_ = Add(std::make_unique<EvalHook>(&progress(), evaluator_.get(), spec_.eval.metrics,
                                                   spec_.eval.every_epochs, spec_.eval.every_steps));
+      // Who asks for a few steps wants those alone.
+      if (OptionInt(L_, "max_steps") > 0) eval_hook_->SkipLast();
     }
     if (metrics != nullptr) Add(std::move(metrics));
     CheckpointOptions checkpoint = spec_.checkpoint;

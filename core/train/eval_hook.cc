@@ -20,7 +20,7 @@ Status EvalHook::AtEpochEnd(const TrainState& s) {
 }
 
 Status EvalHook::AtLastStep(const TrainState& s) {
-  if (s.step == 0 || (every_epochs_ == 0 && every_steps_ == 0)) return absl::OkStatus();
+  if (!at_end_ || s.step == 0 || (every_epochs_ == 0 && every_steps_ == 0)) return absl::OkStatus();
   return Evaluate(s, s.step_in_epoch == 0 ? s.epoch : s.epoch + 1);
 }
 

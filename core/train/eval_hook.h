@@ -26,6 +26,8 @@ class EvalHook : public TrainHook {
         metrics_(std::move(metrics)),
         every_epochs_(every_epochs),
         every_steps_(every_steps) {}
+  // No evaluation beside those when training ends.
+  void SkipLast() { at_end_ = false; }
   void OnBest(std::function<void(const TrainState&)> best) { on_best_ = std::move(best); }
 
   // Evaluates, prints and records, and gives the line; `epoch` is its number from 1.
@@ -48,6 +50,7 @@ class EvalHook : public TrainHook {
   const std::vector<MetricInfo> metrics_;
   const int64_t every_epochs_, every_steps_;
   std::function<void(const TrainState&)> on_best_;
+  bool at_end_ = true;
   int64_t done_ = 0;
   bool has_best_ = false;
   double best_ = 0;
