@@ -24,4 +24,13 @@ Graph FuseElementwise(const Graph& graph);
 // Convolution chains in channels-last order (D9): NCHW stays at the chain's ends only.
 Graph AssignLayout(const Graph& graph);
 
+// Attention reads heads where a projection has put them, instead of moving them first.
+Graph PackAttention(const Graph& graph);
+
+// Elementwise operators work in the shape before a reshape, so that it does not cut chains.
+Graph FlattenElementwise(const Graph& graph);
+
+// Convolutions of 1 x 1 over channels-last images become matrix products.
+Graph PointwiseConvolutions(const Graph& graph);
+
 }  // namespace mslua

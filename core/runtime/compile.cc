@@ -14,13 +14,6 @@
 
 namespace mslua {
 
-// core/passes/attention.cc: attention reads heads where a projection has put them, instead of moving them first.
-Graph PackAttention(const Graph& graph);
-// core/passes/flatten.cc: elementwise operators work in the shape before a reshape, so that it does not cut chains.
-Graph FlattenElementwise(const Graph& graph);
-// core/passes/pointwise.cc: convolutions of 1 x 1 over channels-last images become matrix products.
-Graph PointwiseConvolutions(const Graph& graph);
-
 namespace {
 
 struct Pass {
