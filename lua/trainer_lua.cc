@@ -14,6 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "core/base/atomic_file.h"
 #include "core/base/exit_code.h"
+#include "core/runtime/profile.h"
 #include "core/train/agreement.h"
 #include "core/train/checkpoint_hook.h"
 #include "core/train/early_stopping_hook.h"
@@ -33,10 +34,6 @@
 #include "repl/endpoint/endpoint.h"
 
 namespace mslua {
-
-// core/runtime/profile.cc
-Status ReportProfile(Executable* executable, const std::function<Status()>& step, int64_t steps, bool steps_only,
-                     bool json, const std::string& trace);
 
 namespace {
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/runtime/collective_kernel.h"
 #include "core/runtime/compile.h"
+#include "core/runtime/launches.h"
 #include "core/runtime/memory_plan.h"
 
 namespace mslua {
@@ -58,9 +59,7 @@ StatusOr<NamedKernel> MakeKernel(const Graph& graph, int32_t index, const Compil
   return NamedKernel{std::make_unique<ReferenceRunner>(node, std::move(inputs))};
 }
 
-// Node, output (-1: its kernel's scratch memory), offset, bytes, first and last node of a piece of the workspace.
-using ArenaEntry = std::array<int64_t, 6>;
-
+// The pieces of the workspace.
 std::vector<ArenaEntry> ArenaOf(const Graph& graph, const MemoryPlan& plan, const std::vector<int64_t>& scratch) {
   const auto count = static_cast<int64_t>(graph.nodes.size());
   std::vector<Value> root(count);  // of first outputs, the value whose memory it is
@@ -364,14 +363,13 @@ class CpuExecutable : public Executable {
 
 }  // namespace
 
-// For profile.cc, which says what they are.
 void SetTimeline(Executable* executable, std::vector<int64_t>* timeline) {
   static_cast<CpuExecutable*>(executable)->SetTimeline(timeline);
 }
 const std::vector<std::pair<int32_t, const char*>>& LaunchesOf(const Executable& executable) {
   return static_cast<const CpuExecutable&>(executable).launch_names();
 }
-const std::vector<std::array<int64_t, 6>>& ArenaOf(const Executable& executable) {
+const std::vector<ArenaEntry>& ArenaOf(const Executable& executable) {
   return static_cast<const CpuExecutable&>(executable).arena();
 }
 

@@ -1,11 +1,11 @@
-// `mslua prof`: where the time of a training step goes, launch by launch, against what this machine can do.
+#include "core/runtime/profile.h"
+
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
-#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -17,18 +17,9 @@
 #include "core/base/atomic_file.h"
 #include "core/base/parallel_for.h"
 #include "core/op/registry.h"
-#include "core/runtime/executable.h"
+#include "core/runtime/launches.h"
 
 namespace mslua {
-
-// executable.cc: times the launches of every following Run. `timeline` gets LaunchesOf().size() + 2 readings of the
-// steady clock in nanoseconds, before the first launch, after each, and after the copies at the end. Null: no more.
-void SetTimeline(Executable* executable, std::vector<int64_t>* timeline);
-// The node and the kernel's name of every launch.
-const std::vector<std::pair<int32_t, const char*>>& LaunchesOf(const Executable& executable);
-// Node, output (-1: its kernel's scratch memory), offset, bytes, first and last node of the pieces of the workspace.
-using ArenaEntry = std::array<int64_t, 6>;
-const std::vector<ArenaEntry>& ArenaOf(const Executable& executable);
 
 namespace {
 
@@ -338,9 +329,6 @@ void PrintDetails(const Profile& profile, const Executable& executable, const Ma
 
 }  // namespace
 
-// For `mslua prof` (lua/trainer_lua.cc): makes one step and a few to warm up, then measures `steps`, and so many again
-// launch by launch unless `steps_only`; prints a report, or with `json` one object a line; writes a Chrome trace to
-// `trace` unless that is empty.
 Status ReportProfile(Executable* executable, const std::function<Status()>& step, int64_t steps, bool steps_only,
                      bool json, const std::string& trace) {
   const double begin = Milliseconds();
