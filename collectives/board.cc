@@ -13,12 +13,14 @@ namespace mslua {
 namespace {
 
 constexpr int64_t Aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
-constexpr int64_t kSlotBytes = Aligned(sizeof(Slot));
+// Pairs of lines, which the processor fetches together: an announcement and 80 bytes of payload.
+constexpr int64_t Paired(int64_t bytes) { return (bytes + 127) / 128 * 128; }
+constexpr int64_t kSlotBytes = Paired(sizeof(Slot));
 
 }  // namespace
 
 int64_t Board::Bytes(int ranks, int64_t window, int64_t piece) {
-  return Aligned(sizeof(AbortNote)) +
+  return Paired(sizeof(AbortNote)) +
          ranks * (kSlots * kSlotBytes + static_cast<int64_t>(sizeof(RankWords)) + Aligned(window)) +
          ranks * ranks * (Aligned(sizeof(Channel)) + 2 * Aligned(piece));
 }
@@ -31,12 +33,12 @@ Board::Board(std::shared_ptr<void> memory, int ranks, int64_t window, int64_t pi
       piece_(Aligned(piece)) {}
 
 Slot& Board::slot(int rank, uint32_t call) const {
-  return *reinterpret_cast<Slot*>(base_ + Aligned(sizeof(AbortNote)) +
+  return *reinterpret_cast<Slot*>(base_ + Paired(sizeof(AbortNote)) +
                                   (rank * kSlots + static_cast<int>(call % kSlots)) * kSlotBytes);
 }
 
 RankWords& Board::words(int rank) const {
-  return *reinterpret_cast<RankWords*>(base_ + Aligned(sizeof(AbortNote)) + ranks_ * kSlots * kSlotBytes +
+  return *reinterpret_cast<RankWords*>(base_ + Paired(sizeof(AbortNote)) + ranks_ * kSlots * kSlotBytes +
                                        rank * static_cast<int64_t>(sizeof(RankWords)));
 }
 

@@ -35,6 +35,12 @@ StatusOr<int> Hosts(lua_State* L, Session& session) {
   return 1;
 }
 
+// core.speaks(): whether what all ranks have to say is this rank's to print.
+StatusOr<int> Speaks(lua_State* L, Session& session) {
+  lua_pushboolean(L, session.prints ? 1 : 0);
+  return 1;
+}
+
 }  // namespace
 
 Status JoinRanks(Session& session, const std::string& backend) {
@@ -54,6 +60,6 @@ Status JoinRanks(Session& session, const std::string& backend) {
   return absl::OkStatus();
 }
 
-void OpenRanks(lua_State* L) { SetFunctions(L, {{"join", Entry<Join>}, {"hosts", Entry<Hosts>}}); }
+void OpenRanks(lua_State* L) { SetFunctions(L, {{"join", Entry<Join>}, {"hosts", Entry<Hosts>}, {"speaks", Entry<Speaks>}}); }
 
 }  // namespace mslua

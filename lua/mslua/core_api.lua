@@ -278,6 +278,10 @@ function core.join(backend, plaintext) end
 ---A name for each rank's host, by rank from 1; nil when the job does not know.
 ---@return string[]?
 function core.hosts() end
+
+--- Whether what all ranks have to say is this rank's to print.
+---@return boolean
+function core.speaks() end
 function core.set_seed(seed) end
 ---@return integer
 function core.seed() end

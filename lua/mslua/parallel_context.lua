@@ -194,6 +194,13 @@ function M.set_feed()
   core.set_feed(divided and core.options.ranks or 1, divided and core.options.rank or 0)
 end
 
+--- Ranks that would each go through a whole dataset by themselves go through their part of it from now on.
+function M.share_samples()
+  if M.together() or core.options.ranks == 1 then return end
+  group.given.parallel_mode = "data_parallel"
+  M.set_feed()
+end
+
 --- Sets keys of the parallel context; before the network is compiled.
 ---@param ... table { parallel_mode = ms.ParallelMode.DATA_PARALLEL, gradients_mean = true, ... }
 function M.set_auto_parallel_context(...)

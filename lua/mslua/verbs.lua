@@ -115,14 +115,16 @@ local function line_of(metrics, found)
   return table.concat(words, ", ")
 end
 
---- `mslua eval R`: metrics on eval_dataset, of the weights in `--ckpt PATH`.
+--- `mslua eval R`: metrics on eval_dataset, of the weights in `--ckpt PATH`. Several ranks share the samples.
 function M.eval()
   local recipe = M.load()
+  parallel_context.share_samples()
   local dataset = recipe:make_dataset "eval_dataset"
   if not dataset then error(("%s: the recipe has no eval_dataset"):format(core.options.file), 0) end
   local model = model_of(recipe)
   if core.options.ckpt then checkpoint.load_checkpoint(core.options.ckpt, model.network) end
   local found = model:eval(dataset)
+  if not core.speaks() then return 0 end
   if core.options.json then
     local words = {}
     for i, m in ipairs(model.metrics) do words[i] = ('"%s": %.9g'):format(m.name, found[m.name]) end
