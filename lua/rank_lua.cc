@@ -60,6 +60,8 @@ Status JoinRanks(Session& session, const std::string& backend) {
   return absl::OkStatus();
 }
 
-void OpenRanks(lua_State* L) { SetFunctions(L, {{"join", Entry<Join>}, {"hosts", Entry<Hosts>}, {"speaks", Entry<Speaks>}}); }
+void OpenRanks(lua_State* L) {
+  SetFunctions(L, {{"join", Entry<Join>}, {"hosts", Entry<Hosts>}, {"speaks", Entry<Speaks>}});
+}
 
 }  // namespace mslua
