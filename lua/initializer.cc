@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/parallel_for.h"
 #include "core/base/rng.h"
 #include "core/base/text.h"
 #include "lua/object.h"
@@ -117,19 +118,53 @@ Status ReadInitializer(Session& session, lua_State* L, int index, bool has_type,
 
 namespace {
 
-// Calls f(place in the part, place in the whole, n) for runs of the part at `begin` of a tensor of `whole` sizes.
+// Calls f(place in the part, place in the whole, n) for runs that are the part at `begin` of a tensor of `whole` sizes,
+// on the compute threads.
 template <class F>
-void ForEachRow(absl::Span<const int64_t> whole, absl::Span<const int64_t> begin, const Shape& part, F f) {
+void ForEachRun(absl::Span<const int64_t> whole, absl::Span<const int64_t> begin, const Shape& part, F f) {
+  constexpr int64_t kGrain = 16384;
   const Shape strides = RowMajorStrides(whole);
-  const int64_t rank = static_cast<int64_t>(part.size()), row = rank > 0 ? part.back() : 1;
-  const int64_t rows = row > 0 ? NumElements(part) / row : 0;
-  for (int64_t r = 0; r < rows; ++r) {
-    int64_t rest = r, index = rank > 0 ? begin[static_cast<size_t>(rank - 1)] : 0;
-    for (int64_t d = rank - 2; d >= 0; --d) {
-      index += (begin[static_cast<size_t>(d)] + rest % part[d]) * strides[d];
-      rest /= part[d];
+  // Inner dimensions that are whole lie in one run with the one before them.
+  int64_t d = static_cast<int64_t>(part.size()), run = 1, start = 0;
+  while (d > 0) {
+    run *= part[--d];
+    if (part[d] != whole[d]) break;
+  }
+  for (size_t k = 0; k < part.size(); ++k) start += begin[k] * strides[k];
+  const int64_t runs = run > 0 ? NumElements(part) / run : 0;
+  if (runs == 1) {
+    ParallelFor(run, kGrain, [&](int64_t first, int64_t last) { f(first, start + first, last - first); });
+    return;
+  }
+  ParallelFor(runs, std::max<int64_t>(1, kGrain / std::max<int64_t>(run, 1)), [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) {
+      int64_t rest = r, index = start;
+      for (int64_t k = d - 1; k >= 0; --k) {
+        index += rest % part[k] * strides[k];
+        rest /= part[k];
+      }
+      f(r * run, index, run);
     }
-    f(r * row, index, row);
+  });
+}
+
+// Elements [begin, begin + n) of a random sequence, normal or uniform in [-1, 1), times `spread` plus `mean`, to `to`
+// of `out`.
+void StoreRandom(bool normal, uint64_t seed, uint64_t stream, int64_t begin, int64_t n, double spread, double mean,
+                 const TensorView& out, int64_t to) {
+  constexpr int64_t kTile = 1024;
+  float numbers[kTile];
+  for (int64_t at = 0; at < n; at += kTile) {
+    const int64_t count = std::min(kTile, n - at);
+    (normal ? FillNormal : FillUniform)(seed, stream, static_cast<uint64_t>(begin + at), static_cast<uint64_t>(count),
+                                        numbers);
+    const auto value = [&](int64_t i) { return mean + spread * (normal ? numbers[i] : 2.0 * numbers[i] - 1); };
+    if (out.type.dtype == DType::kF32) {
+      float* y = out.as<float>() + to + at;
+      for (int64_t i = 0; i < count; ++i) y[i] = static_cast<float>(value(i));
+    } else {
+      for (int64_t i = 0; i < count; ++i) StoreDouble(out.type.dtype, out.data, to + at + i, value(i));
+    }
   }
 }
 
@@ -143,14 +178,14 @@ Status Fill(const Initializer& init, uint64_t seed, const std::string& stream, c
             absl::Span<const int64_t> begin, const TensorView& part) {
   const DType dtype = whole.dtype;
   const auto fill = [&](auto value_at) {
-    ForEachRow(whole.shape, begin, part.type.shape, [&](int64_t to, int64_t index, int64_t n) {
+    ForEachRun(whole.shape, begin, part.type.shape, [&](int64_t to, int64_t index, int64_t n) {
       for (int64_t i = 0; i < n; ++i) StoreDouble(dtype, part.data, to + i, value_at(index + i));
     });
     return absl::OkStatus();
   };
   if (init.kind == "tensor") {
     const int64_t size = SizeOf(dtype);
-    ForEachRow(whole.shape, begin, part.type.shape, [&](int64_t to, int64_t index, int64_t n) {
+    ForEachRun(whole.shape, begin, part.type.shape, [&](int64_t to, int64_t index, int64_t n) {
       std::memcpy(static_cast<char*>(part.data) + to * size,
                   static_cast<const char*>(init.constant.data.get()) + index * size, static_cast<size_t>(n * size));
     });
@@ -191,16 +226,9 @@ Status Fill(const Initializer& init, uint64_t seed, const std::string& stream, c
     normal = init.kind == "xavier_normal" || init.kind == "he_normal";
     spread = normal ? deviation : std::sqrt(3.0) * deviation;
   }
-  std::vector<float> random;
   const uint64_t id = StreamOf(stream);
-  ForEachRow(whole.shape, begin, part.type.shape, [&](int64_t to, int64_t index, int64_t n) {
-    random.resize(static_cast<size_t>(n));
-    (normal ? FillNormal : FillUniform)(seed, id, static_cast<uint64_t>(index), static_cast<uint64_t>(n),
-                                        random.data());
-    for (int64_t i = 0; i < n; ++i) {
-      const double v = random[static_cast<size_t>(i)];
-      StoreDouble(dtype, part.data, to + i, normal ? mean + spread * v : spread * (2.0 * v - 1));
-    }
+  ForEachRun(whole.shape, begin, part.type.shape, [&](int64_t to, int64_t index, int64_t n) {
+    StoreRandom(normal, seed, id, index, n, spread, mean, part, to);
   });
   return absl::OkStatus();
 }

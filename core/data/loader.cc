@@ -28,7 +28,8 @@ void* Allocate(int64_t bytes) {
 void Loader::Free::operator()(void* memory) const { std::free(memory); }
 
 Loader::Loader(std::shared_ptr<const Pipeline> pipeline, const LoaderOptions& options)
-    : pipeline_(std::move(pipeline)), workers_(pipeline_->foreign() ? 0 : std::max(options.workers, 0)) {
+    : pipeline_(std::move(pipeline)),
+      workers_(pipeline_->foreign() || pipeline_->immediate() ? 0 : std::max(options.workers, 0)) {
   const int ahead = options.prefetch > 0 ? options.prefetch : workers_ + 1;
   // One more for the batch that the caller holds.
   slots_.resize(workers_ == 0 ? 1 : static_cast<size_t>(ahead) + 1);

@@ -136,6 +136,13 @@ Dataset Augmented(int64_t n) {
       .Batch({4});
 }
 
+TEST(Loader, AFewRowsOfArraysNeedNoWorker) {
+  const auto immediate = [](const Dataset& d) { return (*Pipeline::Open(d, {}))->immediate(); };
+  EXPECT_TRUE(immediate(Numbers(8).Batch({2, true})));
+  EXPECT_FALSE(immediate(Numbers(8).Map({{TypeCast{DType::kF32}}, "y"}).Batch({2, true})));
+  EXPECT_FALSE(immediate(Images(64, 32, 32).Batch({64, true})));
+}
+
 TEST(LoaderTest, TheSameForAnyNumberOfWorkers) {
   const auto expected = Drain(Open(Augmented(50), {3}, {/*workers=*/0}).get(), 3);
   EXPECT_EQ(expected.size(), 39u);

@@ -10,6 +10,7 @@
 namespace mslua::data {
 namespace {
 
+constexpr int64_t kImmediateBytes = 32 << 10;  // copied in a microsecond or two
 constexpr int64_t kMaxSequence = 100'000'000;  // more samples than this: taken for a sequence without end
 
 bool IsKnown(const TensorType& type) {
@@ -49,6 +50,11 @@ StatusOr<std::shared_ptr<const Pipeline>> Pipeline::Open(const Dataset& dataset,
   }
   pipeline->rows_ = b / options.slices;
   RETURN_IF_ERROR(pipeline->CompileColumns(dataset.ops()));
+  int64_t bytes = 0;
+  for (const Column& column : pipeline->schema_) bytes += column.type.bytes();
+  const bool mapped = std::any_of(dataset.ops().begin(), dataset.ops().end(),
+                                  [](const Op& op) { return std::holds_alternative<MapOp>(op); });
+  pipeline->immediate_ = std::holds_alternative<NumpySlices>(dataset.source()) && !mapped && bytes <= kImmediateBytes;
   return std::shared_ptr<const Pipeline>(std::move(pipeline));
 }
 

@@ -39,6 +39,8 @@ class Pipeline {
   const std::vector<std::string>& notices() const { return notices_; }
   uint64_t seed() const { return options_.seed; }
   bool foreign() const { return generator_ != nullptr; }  // samples come from a Generator
+  // Filling a batch takes less than a hand-over between threads: a few rows of arrays in memory, as they are.
+  bool immediate() const { return immediate_; }
 
   // What is fixed for an epoch. Its memory is reused when made anew.
   struct Epoch {
@@ -97,6 +99,7 @@ class Pipeline {
   std::vector<Column> schema_;
   std::vector<std::string> notices_;
   int64_t rows_ = 1;
+  bool immediate_ = false;
 };
 
 }  // namespace mslua::data

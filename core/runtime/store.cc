@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -10,26 +11,45 @@
 
 namespace mslua {
 namespace {
+
 // From this size on a block is mapped by itself and asks for huge pages.
 constexpr int64_t kMapped = 4 << 20;
 constexpr int64_t kHugePage = 2 << 20;
 int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+
+// Pages that the system zeroes when they are first touched, by the thread that touches them: nothing is written twice.
+// Null: there is no memory.
+void* MapHuge(int64_t bytes) {
+  const auto size = static_cast<size_t>(bytes + kHugePage);
+  char* const raw = static_cast<char*>(mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  if (raw == MAP_FAILED) return nullptr;
+  char* const data = reinterpret_cast<char*>(RoundUp(reinterpret_cast<intptr_t>(raw), kHugePage));
+  if (data > raw) munmap(raw, static_cast<size_t>(data - raw));
+  if (raw + size > data + bytes) munmap(data + bytes, static_cast<size_t>(raw + size - data - bytes));
+  madvise(data, static_cast<size_t>(bytes), MADV_HUGEPAGE);
+  return data;
+}
+
 }  // namespace
 
 Block::Block(int64_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
-  const int64_t unit = bytes >= kMapped ? kHugePage : 64;
-  data_ = std::aligned_alloc(static_cast<size_t>(unit), static_cast<size_t>(RoundUp(bytes, unit)));
+  const bool mapped = bytes >= kMapped;
+  data_ = mapped ? MapHuge(RoundUp(bytes, kHugePage)) : std::aligned_alloc(64, static_cast<size_t>(RoundUp(bytes, 64)));
   if (data_ == nullptr) {
     // The plan has said how much memory the run needs; a system that overcommits does not come here.
     std::fprintf(stderr, "mslua: out of memory: %lld bytes\n", static_cast<long long>(bytes));
     std::abort();
   }
-  if (bytes >= kMapped) madvise(data_, static_cast<size_t>(RoundUp(bytes, unit)), MADV_HUGEPAGE);
-  std::memset(data_, 0, static_cast<size_t>(bytes));
+  if (!mapped) std::memset(data_, 0, static_cast<size_t>(bytes));
 }
 
-Block::~Block() { std::free(data_); }
+Block::~Block() {
+  if (bytes_ >= kMapped)
+    munmap(data_, static_cast<size_t>(RoundUp(bytes_, kHugePage)));
+  else
+    std::free(data_);
+}
 
 Block& Block::operator=(Block&& other) noexcept {
   std::swap(data_, other.data_);

@@ -335,7 +335,7 @@ bool TileProgram::Supports(const ScalarProgram& program, absl::Span<const Tensor
 }
 
 // Products that only a sum or a difference reads become one instruction with it.
-static std::vector<ScalarInstr> Lower(const ScalarProgram& program) {
+std::vector<ScalarInstr> TileProgram::Lower(const ScalarProgram& program) {
   std::vector<ScalarInstr> code = program.code;
   std::vector<int> uses(code.size(), 0);
   for (const ScalarInstr& i : code) {
@@ -357,6 +357,82 @@ static std::vector<ScalarInstr> Lower(const ScalarProgram& program) {
     }
   }
   return code;
+}
+
+// Slots: inputs first, then constants, then tiles that instructions share once their last reader is past. A result's
+// tile is its own, since it may be the output's memory.
+void TileProgram::Schedule(const std::vector<ScalarInstr>& code, const std::vector<int32_t>& results) {
+  const int32_t count = static_cast<int32_t>(code.size());
+  std::vector<int32_t> slot(count, -1), last_use(count, -1), tile_instr(count, -1);
+  for (int32_t v = 0; v < count; ++v) {
+    for (int k = 0; k < TileArity(code[v].op); ++k) last_use[code[v].args[k]] = v;
+  }
+  std::vector<char> is_result(count, 0);
+  for (int32_t r : results) {
+    last_use[r] = count;
+    is_result[r] = 1;
+  }
+  for (int32_t v = 0; v < count; ++v) {
+    const ScalarInstr& i = code[v];
+    if (i.op == ScalarOp::kInput) {
+      Input& in = inputs_[i.args[0]];
+      if (in.slot < 0) {
+        in.slot = slots_++;
+        in.used = true;
+        slot_is_scalar_.push_back(in.scalar);
+      }
+      slot[v] = in.slot;
+    } else if (i.op == ScalarOp::kConst && last_use[v] >= 0) {
+      slot[v] = slots_++;
+      slot_is_scalar_.push_back(true);
+      constants_.emplace_back(slot[v], static_cast<float>(i.constant));
+    }
+  }
+  std::vector<int32_t> free_slots;
+  for (int32_t v = 0; v < count; ++v) {
+    const ScalarInstr& i = code[v];
+    const int arity = TileArity(i.op);
+    if (arity == 0) continue;
+    TileInstr t;
+    t.op = i.op;
+    tile_instr[v] = static_cast<int32_t>(code_.size());
+    for (int k = 0; k < 3; ++k) t.args[k] = k < arity ? slot[i.args[k]] : -1;
+    // An operand's tile may be the result's: instructions read an element before they write it.
+    for (int k = 0; k < arity; ++k) {
+      const int32_t a = i.args[k];
+      if (code[a].op == ScalarOp::kInput) inputs_[code[a].args[0]].last_read = tile_instr[v];
+      if (last_use[a] == v && TileArity(code[a].op) > 0 &&
+          std::find(free_slots.begin(), free_slots.end(), slot[a]) == free_slots.end()) {
+        free_slots.push_back(slot[a]);
+      }
+    }
+    if (free_slots.empty() || is_result[v]) {
+      free_slots.push_back(slots_++);
+      slot_is_scalar_.push_back(false);
+    }
+    t.out = slot[v] = free_slots.back();
+    free_slots.pop_back();
+    code_.push_back(t);
+  }
+  for (int32_t r : results) {
+    results_.push_back(slot[r]);
+    result_made_.push_back(tile_instr[r]);
+    // An input that is a result is read at the very end.
+    if (code[r].op == ScalarOp::kInput) inputs_[code[r].args[0]].last_read = static_cast<int32_t>(code_.size());
+  }
+  // A value that is two results, or an input that is one, is copied.
+  for (size_t o = 0; o < results_.size(); ++o) {
+    if (std::count(results_.begin(), results_.end(), results_[o]) > 1) result_made_[o] = -1;
+  }
+}
+
+// Whether an output may be written where it goes as soon as it is made: no input that lies there is read after.
+bool TileProgram::WritesDirectly(size_t output, const void* const* inputs, void* const* outputs) const {
+  if (result_made_[output] < 0 || output_types_[output] != DType::kF32) return false;
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (inputs_[i].used && inputs[i] == outputs[output] && inputs_[i].last_read > result_made_[output]) return false;
+  }
+  return true;
 }
 
 TileProgram::TileProgram(const ScalarProgram& program, absl::Span<const TensorType> inputs,
@@ -390,55 +466,7 @@ TileProgram::TileProgram(const ScalarProgram& program, absl::Span<const TensorTy
     inputs_.push_back(std::move(in));
   }
 
-  // Slots: inputs first, then constants, then tiles that instructions share once their last reader is past.
-  const std::vector<ScalarInstr> code = Lower(program);
-  const int32_t count = static_cast<int32_t>(code.size());
-  std::vector<int32_t> slot(count, -1), last_use(count, -1);
-  for (int32_t v = 0; v < count; ++v) {
-    for (int k = 0; k < TileArity(code[v].op); ++k) last_use[code[v].args[k]] = v;
-  }
-  for (int32_t r : program.results) last_use[r] = count;
-  for (int32_t v = 0; v < count; ++v) {
-    const ScalarInstr& i = code[v];
-    if (i.op == ScalarOp::kInput) {
-      Input& in = inputs_[i.args[0]];
-      if (in.slot < 0) {
-        in.slot = slots_++;
-        in.used = true;
-        slot_is_scalar_.push_back(in.scalar);
-      }
-      slot[v] = in.slot;
-    } else if (i.op == ScalarOp::kConst && last_use[v] >= 0) {
-      slot[v] = slots_++;
-      slot_is_scalar_.push_back(true);
-      constants_.emplace_back(slot[v], static_cast<float>(i.constant));
-    }
-  }
-  std::vector<int32_t> free_slots;
-  for (int32_t v = 0; v < count; ++v) {
-    const ScalarInstr& i = code[v];
-    const int arity = TileArity(i.op);
-    if (arity == 0) continue;
-    TileInstr t;
-    t.op = i.op;
-    for (int k = 0; k < 3; ++k) t.args[k] = k < arity ? slot[i.args[k]] : -1;
-    // An operand's tile may be the result's: instructions read an element before they write it.
-    for (int k = 0; k < arity; ++k) {
-      const int32_t a = i.args[k];
-      if (last_use[a] == v && TileArity(code[a].op) > 0 &&
-          std::find(free_slots.begin(), free_slots.end(), slot[a]) == free_slots.end()) {
-        free_slots.push_back(slot[a]);
-      }
-    }
-    if (free_slots.empty()) {
-      free_slots.push_back(slots_++);
-      slot_is_scalar_.push_back(false);
-    }
-    t.out = slot[v] = free_slots.back();
-    free_slots.pop_back();
-    code_.push_back(t);
-  }
-  for (int32_t r : program.results) results_.push_back(slot[r]);
+  Schedule(Lower(program), program.results);
   grain_ = std::max<int64_t>(kTileElements, (int64_t{64} << 10) / Cost(program) / kTileElements * kTileElements);
   threads_ = std::max<int64_t>(1, std::min<int64_t>(ComputeThreads(), (elements_ + grain_ - 1) / grain_));
   // One tile more, for results that are one number.
@@ -473,7 +501,7 @@ void TileProgram::RunRange(const void* const* inputs, void* const* outputs, floa
                            int64_t end) const {
   const float* read[kMaxTileSlots];
   float* write[kMaxTileSlots];
-  bool scalar[kMaxTileSlots];
+  bool scalar[kMaxTileSlots], direct[kMaxTileSlots];
   for (int32_t s = 0; s < slots_; ++s) {
     write[s] = tiles + s * kTileFloats;
     read[s] = write[s];
@@ -488,6 +516,7 @@ void TileProgram::RunRange(const void* const* inputs, void* const* outputs, floa
     LoadDense(inputs_[i].dtype, inputs[i], 0, 1, &value);
     set(inputs_[i].slot, value);
   }
+  for (size_t o = 0; o < results_.size(); ++o) direct[o] = WritesDirectly(o, inputs, outputs);
   for (int64_t at = begin; at < end; at += kTileElements) {
     const int64_t n = std::min(kTileElements, end - at);
     for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -504,9 +533,16 @@ void TileProgram::RunRange(const void* const* inputs, void* const* outputs, floa
           LoadBroadcast(in, inputs[i], at, n, write[in.slot]);
       }
     }
+    for (size_t o = 0; o < results_.size(); ++o) {
+      if (!direct[o]) continue;
+      const int32_t s = results_[o];
+      write[s] = n == kTileElements ? static_cast<float*>(outputs[o]) + at : tiles + s * kTileFloats;
+      read[s] = write[s];
+    }
     HWY_DYNAMIC_DISPATCH(RunCode)(code_.data(), static_cast<int64_t>(code_.size()), n, read, scalar, write);
     for (size_t o = 0; o < results_.size(); ++o) {
       const int32_t s = results_[o];
+      if (direct[o] && n == kTileElements) continue;
       if (scalar[s]) {
         float* tile = tiles + slots_ * kTileFloats;  // a constant or scalar result: spread it
         std::fill(tile, tile + n, read[s][0]);

@@ -46,13 +46,18 @@ class TileProgram {
     bool dense = false;    // the output's own shape
     Shape sizes, strides;  // otherwise: merged dimensions; stride 0 repeats
     int32_t slot = -1;
+    int32_t last_read = -1;  // the last instruction that reads it
   };
+  static std::vector<ScalarInstr> Lower(const ScalarProgram& program);
+  void Schedule(const std::vector<ScalarInstr>& code, const std::vector<int32_t>& results);
+  bool WritesDirectly(size_t output, const void* const* inputs, void* const* outputs) const;
   void RunRange(const void* const* inputs, void* const* outputs, float* tiles, int64_t begin, int64_t end) const;
   void LoadBroadcast(const Input& input, const void* data, int64_t begin, int64_t n, float* out) const;
 
   std::vector<Input> inputs_;
   std::vector<DType> output_types_;
   std::vector<int32_t> results_;                      // slots
+  std::vector<int32_t> result_made_;                  // by which instruction; -1: by none, or for two results
   std::vector<std::pair<int32_t, float>> constants_;  // slots that hold one number
   std::vector<bool> slot_is_scalar_;
   std::vector<TileInstr> code_;
