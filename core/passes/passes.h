@@ -30,7 +30,7 @@ Graph PackAttention(const Graph& graph);
 // Elementwise operators work in the shape before a reshape, so that it does not cut chains.
 Graph FlattenElementwise(const Graph& graph);
 
-// Convolutions of 1 x 1 over channels-last images become matrix products.
+// Convolutions over channels-last images become matrix products where those are faster.
 Graph PointwiseConvolutions(const Graph& graph);
 
 }  // namespace mslua

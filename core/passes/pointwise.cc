@@ -1,6 +1,8 @@
-// A convolution of 1 x 1 over channels-last images, stride 1, is a matrix product of its pixels' channels; so are its
-// gradients. Products take the weight as it lies, where a convolution's kernel wants it in blocks of its own and
-// reorders it in every step.
+// Convolutions over channels-last images as matrix products, where a product is faster than a convolution's kernel. A
+// convolution of 1 x 1 with stride 1 is a product of its pixels' channels; others are products of their patches
+// (unfold), which pays where results have few pixels and the weight is most of what is read. So are the gradients.
+// Products take the weight as it lies, where a convolution's kernel wants it in blocks of its own and reorders it in
+// every step.
 #include <algorithm>
 #include <string>
 
@@ -10,9 +12,14 @@
 namespace mslua {
 namespace {
 
-// In f32 the weight gradient over more pixels than this is faster as a convolution, which splits the pixels over
-// accumulators; measured on 64 to 2048 channels. In bf16 the product is faster throughout.
+// Up to how many pixels of the results a product is the faster one, measured on 64 to 2048 channels.
+//   1 x 1, stride 1: in f32 the convolution's weight gradient wins beyond, since it splits the pixels over
+//   accumulators; in bf16 the product is faster throughout.
 constexpr int64_t kMostPixels = 16384;
+//   1 x 1 with a stride
+constexpr int64_t kMostStridedPixels = 2048;
+//   larger windows
+constexpr int64_t kMostPatches = 256, kMostPatches16 = 512;
 
 class PointwisePass {
  public:
@@ -21,8 +28,8 @@ class PointwisePass {
   Graph Run() {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       const Node& n = graph_.nodes[i];
-      if (IsPointwise(n))
-        rewriter_.Replace({static_cast<int32_t>(i), 0}, Product(n, rewriter_.MapInputs(n)));
+      if (const Form form = FormOf(n); form != Form::kConvolution)
+        rewriter_.Replace({static_cast<int32_t>(i), 0}, Product(n, form, rewriter_.MapInputs(n)));
       else
         rewriter_.Copy(static_cast<int32_t>(i));
     }
@@ -32,23 +39,33 @@ class PointwisePass {
  private:
   GraphBuilder& g() { return rewriter_.to(); }
 
+  enum class Form { kConvolution, kPixels, kPatches };
+
   static bool AllOne(const std::vector<int64_t>& v) {
     return std::all_of(v.begin(), v.end(), [](int64_t x) { return x == 1; });
   }
 
-  // The images before and after have the same pixels, so with stride 1 there is no padding either.
-  bool IsPointwise(const Node& n) const {
-    const std::string& op = n.op->name;
-    const bool weight_gradient = op == "conv2d_grad_weight";
-    if (op != "conv2d" && op != "conv2d_grad_input" && !weight_gradient) return false;
-    if (n.attrs.Str("data_format") != "NHWC" || n.attrs.Int("group") != 1 || !AllOne(n.attrs.Ints("stride")))
-      return false;
+  static bool IsWeightGradient(const Node& n) { return n.op->name == "conv2d_grad_weight"; }
+  static bool IsInputGradient(const Node& n) { return n.op->name == "conv2d_grad_input"; }
+
+  Form FormOf(const Node& n) const {
+    if (n.op->name != "conv2d" && !IsInputGradient(n) && !IsWeightGradient(n)) return Form::kConvolution;
+    if (n.attrs.Str("data_format") != "NHWC" || n.attrs.Int("group") != 1) return Form::kConvolution;
     const TensorType& type = graph_.TypeOf(n.inputs[0]);
-    if (!IsFloat(type.dtype) || type.elements() == 0) return false;
-    const Shape& weight = weight_gradient ? n.outputs[0].shape : graph_.TypeOf(n.inputs[1]).shape;
-    const Shape &x = type.shape, &y = weight_gradient ? graph_.TypeOf(n.inputs[1]).shape : n.outputs[0].shape;
-    if (weight[2] != 1 || weight[3] != 1 || x[1] != y[1] || x[2] != y[2]) return false;
-    return type.dtype == DType::kBF16 || x[0] * x[1] * x[2] <= kMostPixels;
+    if (!IsFloat(type.dtype) || type.elements() == 0) return Form::kConvolution;
+    const Shape& w = IsWeightGradient(n) ? n.outputs[0].shape : graph_.TypeOf(n.inputs[1]).shape;
+    const Shape& x = IsInputGradient(n) ? n.outputs[0].shape : type.shape;
+    const Shape& y = IsInputGradient(n)    ? type.shape
+                     : IsWeightGradient(n) ? graph_.TypeOf(n.inputs[1]).shape
+                                           : n.outputs[0].shape;
+    const bool half = type.dtype == DType::kBF16;
+    const int64_t pixels = y[0] * y[1] * y[2];
+    if (w[2] != 1 || w[3] != 1)
+      return pixels <= (half ? kMostPatches16 : kMostPatches) ? Form::kPatches : Form::kConvolution;
+    // With images before and after of the same size and stride 1 there is no padding either.
+    if (AllOne(n.attrs.Ints("stride")) && x[1] == y[1] && x[2] == y[2])
+      return half || pixels <= kMostPixels ? Form::kPixels : Form::kConvolution;
+    return pixels <= kMostStridedPixels ? Form::kPatches : Form::kConvolution;
   }
 
   Value Flat(Value images) {
@@ -57,26 +74,45 @@ class PointwisePass {
   }
   Value Matrix(Value weight) {
     const Shape s = g().TypeOf(weight).shape;
-    return Reshape(g(), weight, {s[0], s[1]});
+    return Reshape(g(), weight, {s[0], s[1] * s[2] * s[3]});
   }
 
-  Value Product(const Node& n, const std::vector<Value>& in) {
+  // The attributes of the unfolding that makes the patches of convolution `n`.
+  static Attrs Unfolding(const Node& n, const Shape& weight) {
+    Attrs attrs;
+    for (const char* name : {"stride", "pad_mode", "padding", "dilation", "data_format"})
+      attrs.Set(name, *n.attrs.Find(name));
+    return attrs.Set("kernel_size", std::vector<int64_t>{weight[2], weight[3]});
+  }
+
+  Value Product(const Node& n, Form form, const std::vector<Value>& in) {
     g().SetLocation(n.location);
     g().SetRegion(n.region);
     const auto product = [&](Value a, Value b, bool ta, bool tb) {
       return g().Op("matmul", {a, b}, {{"transpose_a", ta}, {"transpose_b", tb}});
     };
+    const Attrs unfolding = Unfolding(n, IsWeightGradient(n) ? n.outputs[0].shape : g().TypeOf(in[1]).shape);
+    const auto rows = [&](Value x) { return Flat(form == Form::kPatches ? g().Op("unfold", {x}, unfolding) : x); };
     Value y;
-    if (n.op->name == "conv2d")
-      y = product(Flat(in[0]), Matrix(in[1]), false, true);
-    else if (n.op->name == "conv2d_grad_input")
+    if (IsWeightGradient(n)) {
+      y = product(Flat(in[1]), rows(in[0]), true, false);
+    } else if (IsInputGradient(n)) {
       y = product(Flat(in[0]), Matrix(in[1]), false, false);
-    else
-      y = product(Flat(in[1]), Flat(in[0]), true, false);
+      if (form == Form::kPatches) y = Sum(n, unfolding, y);
+    } else {
+      y = product(rows(in[0]), Matrix(in[1]), false, true);
+    }
     y = Reshape(g(), y, n.outputs[0].shape);
     g().SetRegion(0);
     g().SetLocation(nullptr);
     return y;
+  }
+
+  // The images whose patches' gradients are the rows of `patches`.
+  Value Sum(const Node& n, Attrs attrs, Value patches) {
+    const Shape &x = n.outputs[0].shape, &y = graph_.TypeOf(n.inputs[0]).shape;
+    attrs.Set("input_size", std::vector<int64_t>{x[1], x[2]});
+    return g().Op("fold", {Reshape(g(), patches, {y[0], y[1], y[2], g().TypeOf(patches).shape[1]})}, attrs);
   }
 
   const Graph& graph_;
