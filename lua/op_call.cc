@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/text.h"
 #include "core/op/registry.h"
@@ -99,8 +100,60 @@ size_t UserInputs(const OpDef& op) { return op.inputs.size() - (op.random ? 1 : 
 
 bool Broadcasts(const OpDef& op) { return !op.formula.empty() && op.inputs.size() > 1; }
 
-// Operators whose time is multiplication: in mixed precision they take 16-bit operands.
-bool ComputesInAmp(const OpDef& op) { return op.name == "matmul" || op.name == "batch_matmul" || op.name == "conv2d"; }
+// Mixed precision. Operators whose time is multiplication take 16-bit operands, and give 16-bit results.
+bool IsNarrow(const OpDef& op, DType narrow) {
+  if (op.name == "scaled_dot_product_attention") return narrow == DType::kBF16;
+  return op.name == "matmul" || op.name == "batch_matmul" || op.name == "conv2d";
+}
+// Operators that lose too much in 16 bits take f32 operands. All others take what comes: f32 where operands differ.
+bool IsWide(const OpDef& op) {
+  static const auto* names = new absl::flat_hash_set<std::string>{
+      "exp",        "log",      "pow",      "reduce_sum", "reduce_prod",           "softmax",
+      "layer_norm", "rms_norm", "mse_loss", "group_norm", "softmax_cross_entropy", "sparse_softmax_cross_entropy",
+      "log_softmax"};
+  return names->contains(op.name);
+}
+
+// Casts operands of type kT of `op` to the type that mixed precision has them compute in. Gives the type of the results
+// where that is another. `numbers` says which operands are numbers of the recipe.
+absl::optional<DType> MixTypes(Trace& trace, const OpDef& op, const std::vector<bool>& numbers,
+                               std::vector<Value>* values) {
+  const DType narrow = *trace.amp();
+  GraphBuilder& g = trace.g();
+  const auto type_of = [&](size_t i) { return g.TypeOf((*values)[i]).dtype; };
+  const auto cast_all = [&](DType to) {
+    bool any = false;
+    for (size_t i = 0; i < values->size(); ++i) {
+      const DType from = type_of(i);
+      if (InputAt(op, i).type != TypeClass::kT || from == to || (from != narrow && from != DType::kF32)) continue;
+      (*values)[i] = Cast(g, (*values)[i], to);
+      any = true;
+    }
+    return any;
+  };
+  if (IsNarrow(op, narrow)) {
+    // Only bf16 has kernels beyond products.
+    const bool any = cast_all(narrow);
+    return any && narrow != DType::kBF16 ? absl::make_optional(DType::kF32) : absl::nullopt;
+  }
+  bool some_narrow = false, some_wide = IsWide(op), number = false;
+  for (size_t i = 0; i < values->size(); ++i) {
+    if (InputAt(op, i).type != TypeClass::kT) continue;
+    if (numbers[i]) {
+      number = true;
+      continue;
+    }
+    // A bias is rounded to what it is added to.
+    const Node& n = g.graph().nodes[(*values)[i].node];
+    const bool parameter = n.op->name == "input" && n.attrs.Str("kind") == kParameter;
+    some_narrow = some_narrow || type_of(i) == narrow;
+    some_wide = some_wide || (type_of(i) == DType::kF32 && !(parameter && Broadcasts(op)));
+  }
+  if (!some_narrow) return absl::nullopt;
+  // Numbers are not rounded to 16 bits: the operator computes in f32, and its result is rounded.
+  cast_all(some_wide || number ? DType::kF32 : narrow);
+  return number && !some_wide ? absl::make_optional(narrow) : absl::nullopt;
+}
 
 std::vector<Value> Emit(GraphBuilder& g, const OpDef& op, const std::vector<Value>& values, Attrs attrs) {
   if (Broadcasts(op) && values.size() == op.inputs.size()) return {Elementwise(g, op.name, values, std::move(attrs))};
@@ -113,19 +166,17 @@ StatusOr<int> ApplyTraced(lua_State* L, Session& session, const OpDef& op, const
   std::vector<DType> number_types;
   RETURN_IF_ERROR(OperandTypes(L, session, op, operands, &number_types).status());
   std::vector<Value> values;
+  std::vector<bool> numbers;
   trace.Locate();
   for (size_t i = 0; i < operands.size(); ++i) {
-    ASSIGN_OR_RETURN(const Value v, trace.ToValue(L, operands[i], number_types[i]));
+    const bool number = !IsOperand(L, operands[i]);
+    const DType dtype = number && trace.amp() == number_types[i] ? DType::kF32 : number_types[i];
+    ASSIGN_OR_RETURN(const Value v, trace.ToValue(L, operands[i], dtype));
     values.push_back(v);
+    numbers.push_back(number);
   }
-  bool widen = false;  // the result goes back to f32
-  if (trace.amp().has_value() && ComputesInAmp(op)) {
-    for (Value& v : values) {
-      if (trace.g().TypeOf(v).dtype != DType::kF32) continue;
-      v = Cast(trace.g(), v, *trace.amp());
-      widen = true;
-    }
-  }
+  absl::optional<DType> result;
+  if (trace.amp().has_value()) result = MixTypes(trace, op, numbers, &values);
   // Strategies are kept in every mode and act in global view.
   std::string strategy;
   if (GlobalView* const view = GlobalView::Of(session)) {
@@ -143,7 +194,8 @@ StatusOr<int> ApplyTraced(lua_State* L, Session& session, const OpDef& op, const
     trace.g().Fail(PinStrategy(trace.g().graph(), first, values, parts, UserName(op)));
   }
   for (Value& v : outputs) {
-    if (widen) v = Cast(trace.g(), v, DType::kF32);
+    const DType dtype = trace.g().status().ok() ? trace.g().TypeOf(v).dtype : DType::kBool;
+    if (result && (dtype == DType::kF32 || dtype == *trace.amp())) v = Cast(trace.g(), v, *result);
   }
   RETURN_IF_ERROR(trace.Check());
   for (Value v : outputs) trace.Push(L, v);

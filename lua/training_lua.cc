@@ -141,7 +141,7 @@ Status ReadTrainSpec(lua_State* L, TrainSpec* spec) {
   return absl::OkStatus();
 }
 
-// The dtype that matrix products and convolutions compute in, from the field `amp`.
+// The dtype of mixed precision, from the field `amp`.
 Status ReadAmp(lua_State* L, Trace* trace) {
   const StackGuard guard(L);
   lua_getfield(L, 1, "amp");
@@ -151,6 +151,14 @@ Status ReadAmp(lua_State* L, Trace* trace) {
     return absl::InvalidArgumentError(absl::StrCat("amp is ", LongName(amp), ", expected bfloat16 or float16"));
   trace->SetAmp(amp);
   return absl::OkStatus();
+}
+
+// Results of a function in mixed precision as the caller knows them: f32.
+void Widen(Trace& trace, std::vector<Value>* results) {
+  if (!trace.amp() || !trace.g().status().ok()) return;
+  for (Value& v : *results) {
+    if (trace.g().TypeOf(v).dtype == *trace.amp()) v = Cast(trace.g(), v, DType::kF32);
+  }
 }
 
 // Whether every element of x is finite, as 1 or 0 in f32.
@@ -209,6 +217,7 @@ StatusOr<ForwardBackward> EmitForwardBackward(lua_State* L, Session& session, co
       part.push_back(g.Op("strided_slice", {column}, {{"begin", begin}, {"end", end}, {"strides", strides}}));
     }
     ASSIGN_OR_RETURN(std::vector<Value> results, CallTraced(L, session, forward, part, spec.name));
+    Widen(trace, &results);
     const TensorType type = g.TypeOf(results[0]);
     if (type.rank() != 0 || !IsFloat(type.dtype)) {
       return absl::InvalidArgumentError(absl::StrCat("the loss should be a float scalar, got ", ToString(type),
@@ -390,7 +399,8 @@ StatusOr<int> BuildEval(lua_State* L, Session& session) {
   RETURN_IF_ERROR(ReadAmp(L, &trace));
   std::vector<Value> columns;
   for (const InputSpec& input : inputs) columns.push_back(trace.DataInput(input.name, input.type));
-  ASSIGN_OR_RETURN(const std::vector<Value> results, CallTraced(L, session, 2, columns, name));
+  ASSIGN_OR_RETURN(std::vector<Value> results, CallTraced(L, session, 2, columns, name));
+  Widen(trace, &results);
   for (size_t i = 0; i < results.size(); ++i)
     trace.g().Output(i < names.size() ? names[i] : absl::StrCat("out", i + 1), results[i]);
   if (view != nullptr) return PushCut(L, session, trace, *view, /*feeds=*/false);

@@ -192,7 +192,7 @@ function core.value_and_grad(f, argnums, weights) end
 ---    shards?: {ranks: integer[], place: integer, replicas: integer[], threshold: integer, accumulate?: boolean}},
 ---                                   -- gradients are combined over these ranks, in buckets by size or by count; with
 ---                                   -- `shards` a rank updates its flat slice of parameters from `threshold` bytes on
----  amp?: dtype }                    -- "bfloat16": matrix products and convolutions compute in it; parameters stay f32
+---  amp?: dtype }                    -- "bfloat16": products, convolutions and what follows; parameters stay f32
 ---Scalar inputs of the result: `lr`, `step`, [`loss_scale`]; outputs: `loss`, [`grad_norm` with clip norm],
 ---[`finite`], the
 ---extra values, then one update a parameter, optimizer state ("moments.w", "moment1.w", "moment2.w") and assigned

@@ -20,7 +20,8 @@ local bind = args.signature("Model", {
 })
 
 --- `ms.Model(net, {loss_fn = loss, optimizer = opt, metrics = {"top1"}})`. Without loss_fn the network gives the loss.
---- amp "bf16": matrix products and convolutions compute in bfloat16.
+--- amp "bf16": matrix products, convolutions and what follows them compute in bfloat16; norms of rows, sums, losses and
+--- parameters stay f32.
 function Model:init(...)
   local a = bind(...)
   self.network, self.loss_fn, self.optimizer = a.network, a.loss_fn, a.optimizer
