@@ -9,9 +9,6 @@
 namespace mslua {
 namespace {
 
-// Numbers of `fusion` from here on are gradient buckets; users' own are below.
-constexpr int64_t kFirstBucket = int64_t{1} << 16;
-
 StatusOr<std::vector<int64_t>> FieldInts(lua_State* L, int index, const char* name) {
   const StackGuard guard(L);
   lua_getfield(L, index, name);
@@ -37,7 +34,9 @@ StatusOr<Aggregation> ReadAggregation(lua_State* L, int index, OptimizerShards* 
   lua_getfield(L, at, "shards");
   if (lua_isnil(L, -1)) return a;
   const int part = lua_gettop(L);
-  RETURN_IF_ERROR(CheckFields(L, part, "aggregate: shards", {"ranks", "place", "replicas", "threshold", "accumulate"}));
+  RETURN_IF_ERROR(
+      CheckFields(L, part, "aggregate: shards",
+                  {"ranks", "place", "replicas", "threshold", "accumulate", "scatter_bytes", "gather_bytes"}));
   ASSIGN_OR_RETURN(shards->ranks, FieldInts(L, part, "ranks"));
   ASSIGN_OR_RETURN(shards->replicas, FieldInts(L, part, "replicas"));
   shards->mean = a.mean;
@@ -45,6 +44,15 @@ StatusOr<Aggregation> ReadAggregation(lua_State* L, int index, OptimizerShards* 
   ASSIGN_OR_RETURN(shards->place, FieldInt(L, part, "place", 0));
   ASSIGN_OR_RETURN(shards->threshold, FieldInt(L, part, "threshold", shards->threshold));
   ASSIGN_OR_RETURN(shards->accumulate, FieldBool(L, part, "accumulate", true));
+  const auto rule = [&](const char* name, absl::optional<BucketRule>* into) -> Status {
+    ASSIGN_OR_RETURN(const int64_t bytes, FieldInt(L, part, name, -1));
+    if (bytes < 0) return absl::OkStatus();
+    into->emplace();
+    (*into)->bytes = bytes;
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(rule("scatter_bytes", &shards->scatter));
+  RETURN_IF_ERROR(rule("gather_bytes", &shards->gather));
   return a;
 }
 

@@ -26,7 +26,7 @@ struct Aggregation {
 };
 
 // The field `aggregate` of the table at `index`: {ranks =, mean =, fp32_sync =, bucket_bytes =, segments =, shards =
-// {ranks =, place =, replicas =, threshold =, accumulate =}}; nil: none.
+// {ranks =, place =, replicas =, threshold =, accumulate =, scatter_bytes =, gather_bytes =}}; nil: none.
 StatusOr<Aggregation> ReadAggregation(lua_State* L, int index, OptimizerShards* shards);
 
 // Replaces the gradients that are covered and not in slices. Buckets follow the order in which the graph makes the

@@ -220,7 +220,9 @@ TEST(ParallelOptimizer, FollowsOneRank) {
       }
       ExpectFollows(mean, want, 2e-5);
     }
-    sharded.context += ", gradient_fp32_sync = false";
+    sharded.context +=
+        ", gradient_fp32_sync = false, comm_fusion = {reducescatter = {mode = 'auto'}, allgather = {mode = 'size', "
+        "config = 1}}";
     sharded.before +=
         " local accumulate = core.build_train core.build_train = function(spec) "
         "if spec.aggregate then spec.aggregate.shards.accumulate = false end return accumulate(spec) end";

@@ -5,10 +5,15 @@
 
 #include <vector>
 
+#include "absl/types/optional.h"
 #include "core/graph/builder.h"
+#include "core/passes/buckets.h"
 #include "lua/parameter.h"
 
 namespace mslua {
+
+// Numbers of `fusion` from here on are the trainer's messages; users' own are below.
+constexpr int64_t kFirstBucket = int64_t{1} << 16;
 
 struct OptimizerShards {
   std::vector<int64_t> ranks;  // of the world, which share a parameter's slices; empty: updates are not sharded
@@ -19,6 +24,8 @@ struct OptimizerShards {
   bool fp32_sync = true;                  // 16-bit gradients are summed in f32
   int64_t threshold = int64_t{64} << 10;  // bytes: smaller parameters stay whole
   bool accumulate = true;                 // gradients of micro-batches are combined one by one, into slices
+  // How slices travel together: gradients on their way to them, and parameters from them. Null: each alone.
+  absl::optional<BucketRule> scatter, gather;
 
   bool Covers(const ParameterData& p) const;
   // Elements of each rank's slice.
@@ -27,11 +34,15 @@ struct OptimizerShards {
   int64_t Begin(const TensorType& whole) const { return place * Slice(whole); }
 };
 
-// This rank's slice of the combined gradients.
-Value ScatterGradient(GraphBuilder& g, const OptimizerShards& shards, Value gradient);
+// Replaces the gradients of covered parameters by this rank's slices of the combined ones. `pass` counts the backward
+// passes of a step: gradients of different passes do not travel together.
+void ScatterGradients(GraphBuilder& g, const OptimizerShards& shards,
+                      const std::vector<std::shared_ptr<ParameterData>>& parameters, int64_t pass,
+                      std::vector<Value>* gradients);
 // This rank's slice of a tensor that all ranks have.
 Value OwnSlice(GraphBuilder& g, const OptimizerShards& shards, Value whole);
-// The tensor of `type` whose slices the ranks have.
-Value GatherSlices(GraphBuilder& g, const OptimizerShards& shards, Value slice, const TensorType& type);
+// Replaces this rank's slices of covered parameters by the whole tensors.
+void GatherSlices(GraphBuilder& g, const OptimizerShards& shards,
+                  const std::vector<std::shared_ptr<ParameterData>>& parameters, std::vector<Value>* values);
 
 }  // namespace mslua

@@ -57,6 +57,22 @@ expect "40 1 messages, 40 tensors, 325.0 KiB a step" \
 expect "2 38 2 messages, 40 tensors, 325.0 KiB a step" "$(messages cell_fusion=2)"
 expect "1 1 38 3 messages, 40 tensors, 325.0 KiB a step" "$(messages cell_fusion=0)"
 test $all -eq 332800
+# Slices of a sharded optimizer: alone, in messages of a size, all together. The 20 biases are too small to be cut.
+slices() {
+  "$mslua" plan forty.lua -n 8 parallel.enable_parallel_optimizer=true \
+    parallel.parallel_optimizer_config.parallel_optimizer_threshold=1 "$@" > out.txt
+  for operation in "reduce_scatter sum" all_gather; do
+    sed -n "s/^  $operation *8 *\([0-9]*\) .*/\1/p" out.txt | tr '\n' ' '
+  done
+}
+alone=$(for i in $(seq 40); do printf '1 '; done)
+scatter=parallel.comm_fusion.reducescatter
+gather=parallel.comm_fusion.allgather
+expect "$alone" "$(slices)"
+expect "20 20 " "$(slices $scatter='{mode="auto"}' $gather='{mode="auto"}')"
+expect "20 20 " "$(slices $scatter='{mode="size",config=1}' $gather='{mode="size",config=0}')"
+expect "$alone" "$(slices $scatter='{mode="auto"}' $gather='{mode="auto"}' parallel.comm_fusion.openstate=false)"
+expect "$(echo $alone) 40 messages, 40 tensors, 325.0 KiB a step" "$(messages parallel.comm_fusion.openstate=false)"
 "$mslua" plan forty.lua -n 8 --json > out.json
 grep -q '"operation": "all_reduce sum", "ranks": 8, "tensors": 40, "bytes": 332800' out.json
 # One rank sends nothing; what is not built is refused.

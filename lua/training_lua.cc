@@ -229,13 +229,13 @@ StatusOr<ForwardBackward> EmitForwardBackward(lua_State* L, Session& session, co
       ASSIGN_OR_RETURN(const Value v, trace.ParameterInput(p));
       inputs.push_back(v);
     }
-    ASSIGN_OR_RETURN(const std::vector<Value> gradients,
+    ASSIGN_OR_RETURN(std::vector<Value> gradients,
                      Gradients(g, results[0], inputs, seed, GlobalView::Of(session) != nullptr));
     const Value loss = Cast(g, results[0], type.dtype == DType::kF64 ? DType::kF64 : DType::kF32);
     sum.loss = micro == 0 ? loss : Add(g, sum.loss, loss);
+    if (spec.shards.accumulate) ScatterGradients(g, spec.shards, spec.parameters, micro, &gradients);
     for (size_t i = 0; i < gradients.size(); ++i) {
-      const bool in_slices = spec.shards.accumulate && spec.shards.Covers(*spec.parameters[i]);
-      const Value d = in_slices ? ScatterGradient(g, spec.shards, gradients[i]) : gradients[i];
+      const Value d = gradients[i];
       if (micro == 0)
         sum.gradients.push_back(d);
       else
@@ -322,10 +322,7 @@ StatusOr<int> BuildTrain(lua_State* L, Session& session) {
   g.SetLocation(nullptr);
 
   g.Output("loss", result.loss);
-  for (size_t i = 0; i < spec.parameters.size(); ++i) {
-    if (spec.shards.Covers(*spec.parameters[i]) && !spec.shards.accumulate)
-      result.gradients[i] = ScatterGradient(g, spec.shards, result.gradients[i]);
-  }
+  if (!spec.shards.accumulate) ScatterGradients(g, spec.shards, spec.parameters, 0, &result.gradients);
   Aggregate(g, spec.aggregation, spec.shards, spec.parameters, &result.gradients);
   if (spec.clip == "norm") {
     const Value norm = GlobalNorm(g, spec, result.gradients);
@@ -355,6 +352,7 @@ StatusOr<int> BuildTrain(lua_State* L, Session& session) {
   const auto keep = [&](Value next, Value old) {
     return finite.valid() ? Elementwise(g, "select", {finite, next, old}) : next;
   };
+  std::vector<Value> updated;
   for (size_t i = 0; i < spec.parameters.size(); ++i) {
     const ParameterHandle& p = spec.parameters[i];
     const auto group = spec.groups.find(p.get());
@@ -365,13 +363,15 @@ StatusOr<int> BuildTrain(lua_State* L, Session& session) {
     ASSIGN_OR_RETURN(const Update update, EmitUpdate(step, rule, *p, old, result.gradients[i],
                                                      sharded ? spec.shards.ranks : std::vector<int64_t>()));
     const Value next = keep(update.parameter, old);
-    g.Output(p->key, sharded ? GatherSlices(g, spec.shards, next, p->type) : next, p->key);
+    updated.push_back(next);
     for (const auto& [name, state] : update.states) {
       ASSIGN_OR_RETURN(const Value before, StateInput(session, spec.shards, name, *p));
       const std::string key = absl::StrCat(name, ".", p->key);
       g.Output(key, keep(state, before), key);
     }
   }
+  GatherSlices(g, spec.shards, spec.parameters, &updated);
+  for (size_t i = 0; i < updated.size(); ++i) g.Output(spec.parameters[i]->key, updated[i], spec.parameters[i]->key);
   trace.OutputAssigned();
   if (spec.aggregation.on())
     PlaceRandomRows(g.graph(), static_cast<int64_t>(spec.aggregation.ranks.size()), session.options().rank);

@@ -33,9 +33,18 @@ std::vector<int64_t> AssignBuckets(const BucketRule& rule, absl::Span<const Buck
 
 namespace {
 
-bool Travels(const Node& n) {
-  return n.op->name == "all_reduce" && n.attrs.Int("fusion") > 0 && n.attrs.Ints("group").size() > 1;
+// all_gather and reduce_scatter, whose ranks' blocks follow one another: those of one message are joined block by
+// block.
+bool MovesBlocks(const Node& n) {
+  return (n.op->name == "all_gather" || n.op->name == "reduce_scatter") && n.attrs.Int("axis") == 0;
 }
+
+bool Travels(const Node& n) {
+  return (n.op->name == "all_reduce" || MovesBlocks(n)) && n.attrs.Int("fusion") > 0 &&
+         n.attrs.Ints("group").size() > 1;
+}
+
+std::string ReductionOf(const Node& n) { return n.attrs.Has("op") ? n.attrs.Str("op") : ""; }
 
 class Bucketer {
  public:
@@ -73,8 +82,8 @@ class Bucketer {
     for (int32_t i = 0; i < count_; ++i) {
       const Node& n = graph_.nodes[i];
       if (!Travels(n)) continue;
-      by_key[absl::StrCat(n.attrs.Int("fusion"), " ", n.attrs.Str("op"), " ", Name(n.outputs[0].dtype), " ",
-                          AttrText(n.attrs.Ints("group")))]
+      by_key[absl::StrCat(n.op->name, " ", n.attrs.Int("fusion"), " ", ReductionOf(n), " ", Name(n.outputs[0].dtype),
+                          " ", AttrText(n.attrs.Ints("group")))]
           .push_back(i);
     }
     for (int32_t i = count_ - 1; i >= 0; --i) {
@@ -115,7 +124,39 @@ class Bucketer {
     for (int32_t m : b->members) inputs.push_back(rewriter_.Map(graph_.nodes[m].inputs[0]));
     const Node& first = graph_.nodes[b->members[0]];
     rewriter_.to().SetLocation(first.location);
+    if (MovesBlocks(first)) {
+      b->waited = true;
+      return MoveBlocks(*b, inputs);
+    }
     b->started = rewriter_.to().OpMulti("all_reduce_start", inputs, AttrsOf(first));
+  }
+
+  // One all_gather or reduce_scatter for all members: with one row for each rank, their rows joined. Who is alone stays
+  // as it is.
+  void MoveBlocks(const Bucket& b, const std::vector<Value>& inputs) {
+    GraphBuilder& g = rewriter_.to();
+    const Node& first = graph_.nodes[b.members[0]];
+    if (b.members.size() == 1) return rewriter_.Copy(b.members[0]);
+    const auto ranks = static_cast<int64_t>(first.attrs.Ints("group").size());
+    const bool gathers = first.op->name == "all_gather";
+    std::vector<Value> rows;
+    for (Value v : inputs) {
+      const int64_t parts = gathers ? 1 : ranks;
+      rows.push_back(Reshape(g, v, {parts, g.TypeOf(v).elements() / parts}));
+    }
+    Attrs attrs = first.attrs;
+    attrs.Set("fusion", int64_t{0}).Set("_members", static_cast<int64_t>(b.members.size()));
+    const Value all = g.Op(first.op->name, {g.Op("concat", rows, {{"axis", int64_t{1}}})}, std::move(attrs));
+    const int64_t height = gathers ? ranks : 1;
+    int64_t at = 0;
+    for (size_t k = 0; k < b.members.size(); ++k) {
+      const int64_t width = g.TypeOf(rows[k]).shape[1];
+      const Value mine =
+          g.Op("strided_slice", {all},
+               {{"begin", std::vector<int64_t>{0, at}}, {"end", std::vector<int64_t>{height, at + width}}});
+      rewriter_.Replace({b.members[k], 0}, Reshape(g, mine, graph_.nodes[b.members[k]].outputs[0].shape));
+      at += width;
+    }
   }
 
   void Arrive(Value v) {

@@ -27,8 +27,9 @@ struct BucketMember {
 std::vector<int64_t> AssignBuckets(const BucketRule& rule, absl::Span<const BucketMember> members);
 
 // Makes all_reduce nodes of equal, positive `fusion` (and operation, element type and group) one all_reduce_start as
-// early as their inputs are known and one all_reduce_wait as late as its results are needed. A node whose
-// input comes after a reader of the others' results stays apart.
+// early as their inputs are known and one all_reduce_wait as late as its results are needed; all_gather and
+// reduce_scatter nodes along the first dimension likewise one such node, whose `_members` says how many they were. A
+// node whose input comes after a reader of the others' results stays apart.
 Graph BucketCollectives(const Graph& graph);
 
 }  // namespace mslua

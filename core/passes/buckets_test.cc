@@ -55,6 +55,10 @@ class Pass : public ::testing::Test {
   Value Reduce(Value v, int64_t fusion) {
     return g_.Op("all_reduce", {v}, {{"group", std::vector<int64_t>{0, 1}}, {"fusion", fusion}});
   }
+  // One row for each of two ranks.
+  Value Scatter(Value v, int64_t fusion) {
+    return g_.Op("reduce_scatter", {v}, {{"group", std::vector<int64_t>{0, 1}}, {"fusion", fusion}});
+  }
   std::string Names() {
     const Graph graph = BucketCollectives(*g_.Finish());
     EXPECT_TRUE(Verify(graph).ok()) << Verify(graph) << ToString(graph);
@@ -62,6 +66,8 @@ class Pass : public ::testing::Test {
     for (const Node& n : graph.nodes) {
       if (n.op->name == "all_reduce_start") names += "start" + std::to_string(n.inputs.size()) + " ";
       if (n.op->name == "all_reduce_wait") names += "wait ";
+      if (n.op->name == "reduce_scatter" || n.op->name == "all_gather")
+        names += n.op->name + (n.attrs.Has("_members") ? std::to_string(n.attrs.Int("_members")) : "") + " ";
       if (n.op->name == "tanh" || n.op->name == "exp" || n.op->name == "all_reduce") names += n.op->name + " ";
     }
     return names;
@@ -83,6 +89,19 @@ TEST_F(Pass, WhatNeedsAResultIsNotInItsBucket) {
   const Value a = Reduce(x_, 1), b = Reduce(g_.Op("tanh", {a}), 1), c = Reduce(b, 1);
   g_.Output("y", c);
   EXPECT_EQ(Names(), "start1 wait tanh start1 wait start1 wait ");
+}
+
+TEST_F(Pass, BlocksOfOneNumberTravelTogether) {
+  const Value a = g_.Op("tanh", {x_}), b = g_.Op("exp", {a});
+  const Value one = Scatter(a, 1), two = Scatter(b, 1), three = Scatter(b, 2);
+  const Value y = g_.Op("tanh", {one}), z = g_.Op("tanh", {two});
+  const auto gather = [&](Value v) {
+    return g_.Op("all_gather", {v}, {{"group", std::vector<int64_t>{0, 1}}, {"fusion", int64_t{1}}});
+  };
+  g_.Output("y", gather(y));
+  g_.Output("z", gather(z));
+  g_.Output("w", three);
+  EXPECT_EQ(Names(), "tanh exp reduce_scatter2 reduce_scatter tanh tanh all_gather2 ");
 }
 
 TEST_F(Pass, FusionZeroStaysAsItIs) {

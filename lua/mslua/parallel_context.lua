@@ -245,6 +245,8 @@ end
 ---@return boolean
 function M.broadcasts() return M.together() and not cuts() and settings.get(group, "parameter_broadcast") end
 
+local function fuses() return (settings.get(group, "comm_fusion") or {}).openstate ~= false end
+
 -- comm_fusion.allreduce, or the older all_reduce_fusion_config, as core.build_train takes them.
 local function bucket_rule()
   local rule = (settings.get(group, "comm_fusion") or {}).allreduce
@@ -252,9 +254,17 @@ local function bucket_rule()
   if rule and segments then
     notice "all_reduce_fusion_config has no effect beside comm_fusion"
   end
+  if not fuses() then return { bucket_bytes = 1 } end
   if not rule then return { segments = segments } end
   if rule.mode == "size" then return { bucket_bytes = rule.config * 2 ^ 20 } end
   return { segments = rule.mode == "index" and rule.config or nil }
+end
+
+-- Bytes of the messages in which slices travel, 0: no limit; nil: each alone.
+local function slice_bytes(kind)
+  local rule = (settings.get(group, "comm_fusion") or {})[kind]
+  if not rule or not fuses() then return nil end
+  return rule.mode == "size" and rule.config * 2 ^ 20 or 64 * 2 ^ 20
 end
 
 -- Who shares the slices of a parameter: all ranks, or neighbours in groups of optimizer_weight_shard_size.
@@ -271,6 +281,7 @@ local function shard_rule(world)
   return {
     ranks = mine, place = place, replicas = replicas, accumulate = config.gradient_accumulation_shard ~= false,
     threshold = (config.parallel_optimizer_threshold or 64) * 2 ^ 10,
+    scatter_bytes = slice_bytes "reducescatter", gather_bytes = slice_bytes "allgather",
   }
 end
 
@@ -282,23 +293,30 @@ function M.aggregation()
   rule.ranks = ranks.members "world"
   rule.mean = settings.get(group, "gradients_mean")
   rule.fp32_sync = settings.get(group, "gradient_fp32_sync")
-  if settings.get(group, "enable_parallel_optimizer") then rule.shards = shard_rule(rule.ranks) end
+  if settings.get(group, "enable_parallel_optimizer") then
+    rule.shards = shard_rule(rule.ranks)
+  else
+    for _, kind in ipairs { "allgather", "reducescatter" } do
+      if slice_bytes(kind) then
+        notice(("comm_fusion.%s has no effect without enable_parallel_optimizer: no slices travel"):format(kind))
+      end
+    end
+  end
   return rule
 end
 
 local function is_batch_strategy(v) return type(v) == "string" end
 local function not_cut() return not cuts() end
 local function saves_all(config) return cuts() and config.only_trainable_params ~= false end
-local function only_allreduce(fusion) return not cuts() and not fusion.allgather and not fusion.reducescatter end
 
 -- Keys that act when there are several ranks, some with certain values only; the others are checked, kept, and refused
 -- at train.
 local built = {
   device_num = true, global_rank = true, parallel_mode = true, search_mode = true, gradients_mean = true,
   gradient_fp32_sync = true, parameter_broadcast = true, all_reduce_fusion_config = not_cut,
-  comm_fusion = only_allreduce, enable_parallel_optimizer = true, parallel_optimizer_config = true,
+  comm_fusion = not_cut, enable_parallel_optimizer = true, parallel_optimizer_config = true,
   dataset_strategy = is_batch_strategy, full_batch = true, strategy = cuts,
-  optimizer_weight_shard_size = not_cut,
+  optimizer_weight_shard_size = not_cut, optimizer_weight_shard_aggregated_save = true,
   strategy_ckpt_load_file = cuts, strategy_ckpt_save_file = cuts, strategy_ckpt_config = saves_all,
 }
 
