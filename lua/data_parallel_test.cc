@@ -298,6 +298,15 @@ TEST_F(Resume, OwnParametersComeBackToTheirRank) {
   EXPECT_THAT(more[2], HasSubstr("was saved by 2 rank(s): it has no value of rank 2's own"));
 }
 
+TEST_F(Resume, ExceptionSaveNeedsWholeStates) {
+  Training t;
+  t.net = "self.fc1.weight.layerwise_parallel = true";
+  t.context = "parallel_mode = 'hybrid_parallel'";
+  t.before = absl::StrCat("core.options.fast_dev_run = nil core.options.out = '", folder_, "'");
+  t.callbacks = ", ms.ModelCheckpoint {config = ms.CheckpointConfig {exception_save = true}}";
+  EXPECT_THAT(Train(2, t), Each(HasSubstr("exception_save: the ranks have parts of their own")));
+}
+
 // One step at a time, by hand.
 TEST(DataParallel, OneStepCell) {
   const std::string code = R"(
@@ -349,7 +358,15 @@ TEST(DataParallel, StopsAsOne) {
 TEST(DataParallel, RanksWithDifferentNetworksAreNamed) {
   Training t;
   t.net = "if rank == 2 then self.fc2.bias.requires_grad = false end";
-  EXPECT_THAT(Train(3, t), Each(HasSubstr("the training step of rank 2 has other collectives than rank 0's")));
+  EXPECT_THAT(Train(3, t),
+              Each(AllOf(HasSubstr("rank 2 has a training step other than rank 0's"), HasSubstr("fc2.bias"))));
+  t.net = "if rank == 1 then self.drop = nn.Sigmoid() end";
+  EXPECT_THAT(Train(2, t),
+              Each(AllOf(HasSubstr("rank 1 has a training step other than rank 0's"), HasSubstr("sigmoid("))));
+  t = Training();
+  t.optimizer = "nn.Momentum {learning_rate = 0.1 + rank, momentum = 0.9}";
+  EXPECT_THAT(Train(2, t),
+              Each(HasSubstr("rank 0 has `learning rate of step 1 0.1`, rank 1 has `learning rate of step 1 1.1`")));
 }
 
 TEST(ParallelOptimizer, ShardsAmongThatManyRanks) {

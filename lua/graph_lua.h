@@ -16,6 +16,9 @@ struct TracedGraph {
   Graph graph;
   std::vector<std::shared_ptr<ParameterData>> parameters;  // also optimizer state
   std::unique_ptr<Program> program;                        // compiled on the first run
+  // Of a training step of several ranks: what was traced before it became this rank's, and its options. One thing a
+  // line, with the recipe's line behind "  # "; the same on all ranks (R5).
+  std::string common;
 };
 
 template <>

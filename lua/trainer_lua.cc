@@ -185,9 +185,9 @@ struct LuaTrainer {
 };
 
 Status ReadCheckpointSpec(lua_State* L, int index, LuaTrainer* t) {
-  RETURN_IF_ERROR(CheckFields(L, index, "checkpoint",
-                              {"prefix", "directory", "steps", "seconds", "keep_max", "keep_minutes", "integrated",
-                               "async", "exception_save"}));
+  RETURN_IF_ERROR(
+      CheckFields(L, index, "checkpoint",
+                  {"prefix", "directory", "steps", "seconds", "keep_max", "keep_minutes", "async", "exception_save"}));
   auto& k = t->checkpoint.keeper;
   ASSIGN_OR_RETURN(k.prefix, FieldString(L, index, "prefix", "CKP"));
   ASSIGN_OR_RETURN(t->checkpoint_directory, FieldString(L, index, "directory", ""));
@@ -409,6 +409,7 @@ class Training {
     parts_ = PartsOf(session_, *spec_.graph);
     if (together() != nullptr) {
       session_.exit_code = kExitHang;  // until they are the same
+      RETURN_IF_ERROR(CompareTexts(*together(), absl::StrCat(spec_.graph->common, ScheduleText()), "a training step"));
       RETURN_IF_ERROR(CompareSchedules(*together(), executable_->graph()));
       session_.exit_code = 0;
     }
@@ -433,11 +434,38 @@ class Training {
     progress().console = console_.get();
     ASSIGN_OR_RETURN(std::vector<ScheduledScalar> scalars, Scalars());
     TrainerOptions trainer_options = spec_.options;
+    trainer_options.rows = GlobalRows();
     if (together() != nullptr) trainer_options.agree = [this](bool stop) { return AgreeToStop(stop); };
     ASSIGN_OR_RETURN(trainer_, Trainer::Create(executable_.get(), loader_.get(), std::move(scalars), trainer_options,
                                                console_.get()));
     progress().trainer = trainer_.get();
     return absl::OkStatus();
+  }
+
+  // Rows of a batch over all ranks.
+  int64_t GlobalRows() const {
+    return loader_->pipeline().rows() * (spec_.dataset->Divided() ? spec_.dataset->feeds : 1);
+  }
+
+  // The place in the epoch where a run with other batches goes on: the batch that the next sample is in.
+  void FindPlace() {
+    const auto saved = static_cast<int64_t>(CounterOf(checkpoint_->manifest().run.counters, kRowsCounter, 0));
+    if (saved == 0 || saved == GlobalRows()) return;
+    restored_.step_in_epoch = std::min(restored_.step_in_epoch * saved / GlobalRows(), progress().steps_per_epoch);
+    if (restored_.step_in_epoch == 0 || !first()) return;
+    std::fprintf(stderr,
+                 "mslua: note: global batches were of %lld rows and are of %lld: the epoch goes on at batch %lld\n",
+                 static_cast<long long>(saved), static_cast<long long>(GlobalRows()),
+                 static_cast<long long>(restored_.step_in_epoch + 1));
+  }
+
+  // What all ranks must have in common besides the step.
+  std::string ScheduleText() const {
+    std::string text = absl::StrCat("epochs ", spec_.options.epochs, ", max_steps ", spec_.options.max_steps, "\n");
+    if (spec_.lr_function.ok()) return text;
+    for (const int64_t step : {1, 10, 100, 1000, 10000})
+      absl::StrAppend(&text, "learning rate of step ", step, " ", spec_.schedule.At(step - 1), "\n");
+    return text;
   }
 
   // rank_<r>.env: what this rank was started with.
@@ -502,6 +530,7 @@ class Training {
     std::string ignored;
     ASSIGN_OR_RETURN(restored_,
                      RestoreCheckpoint(*checkpoint_, session_.store(), parts_, session_.options().rank, &ignored));
+    FindPlace();
     if (together() != nullptr) RETURN_IF_ERROR(CompareSteps());
     if (!checkpoint_->note().empty()) std::fprintf(stderr, "mslua: note: %s\n", checkpoint_->note().c_str());
     if (!ignored.empty())

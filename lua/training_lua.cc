@@ -195,7 +195,38 @@ Value GlobalNorm(GraphBuilder& g, const TrainSpec& spec, const std::vector<Value
 struct ForwardBackward {
   Value loss;
   std::vector<Value> extra, gradients;
+  std::string traced;  // the text of the first micro-batch, for ranks to compare
 };
+
+// The graph's text but for seeds, which ranks may have of their own.
+std::string CommonText(const Graph& graph) {
+  Graph common = graph;
+  for (Node& n : common.nodes) {
+    if (n.attrs.Has("seed")) n.attrs.Set("seed", int64_t{0});
+  }
+  return ToString(common);
+}
+
+// What a training step depends on besides its graph: a line for each parameter, and for the whole.
+std::string OptionsText(const TrainSpec& spec) {
+  std::string text;
+  for (const ParameterHandle& p : spec.parameters) {
+    const auto group = spec.groups.find(p.get());
+    const OptimizerRule& rule = group == spec.groups.end() ? spec.rule : group->second;
+    absl::StrAppend(&text, "parameter ", p->key, " ", ToString(p->type), " optimizer ", rule.kind, " momentum ",
+                    rule.momentum, " ", rule.dampening, rule.nesterov ? " nesterov" : "", " beta ", rule.beta1, " ",
+                    rule.beta2, " eps ", rule.eps, " weight_decay ", rule.weight_decay, " rate ", rule.lr_input, " * ",
+                    rule.lr_scale, " layerwise_parallel ", p->layerwise_parallel, " comm_fusion ", p->comm_fusion,
+                    " parallel_optimizer ", p->parallel_optimizer, "\n");
+  }
+  const Aggregation& a = spec.aggregation;
+  absl::StrAppend(&text, "accumulate_steps ", spec.accumulate, "\nclip ", spec.clip, " ", spec.clip_value,
+                  "\nloss_scale ", spec.loss_scale, "\ngradients_mean ", a.mean, "\ngradient_fp32_sync ", a.fp32_sync,
+                  "\nbuckets of ", a.buckets.bytes, " bytes, {", absl::StrJoin(a.buckets.segments, ", "),
+                  "}\nslices among ", spec.shards.ranks.size(), " ranks, from ", spec.shards.threshold, " bytes, ",
+                  spec.shards.accumulate ? "accumulated" : "once a step", "\n");
+  return text;
+}
 
 StatusOr<ForwardBackward> EmitForwardBackward(lua_State* L, Session& session, const TrainSpec& spec, int forward,
                                               const std::vector<Value>& columns, Value scale) {
@@ -231,6 +262,7 @@ StatusOr<ForwardBackward> EmitForwardBackward(lua_State* L, Session& session, co
     }
     ASSIGN_OR_RETURN(std::vector<Value> gradients,
                      Gradients(g, results[0], inputs, seed, GlobalView::Of(session) != nullptr));
+    if (micro == 0 && session.options().ranks > 1) sum.traced = CommonText(g.graph());
     const Value loss = Cast(g, results[0], type.dtype == DType::kF64 ? DType::kF64 : DType::kF32);
     sum.loss = micro == 0 ? loss : Add(g, sum.loss, loss);
     if (spec.shards.accumulate) ScatterGradients(g, spec.shards, spec.parameters, micro, &gradients);
@@ -375,7 +407,11 @@ StatusOr<int> BuildTrain(lua_State* L, Session& session) {
   trace.OutputAssigned();
   if (spec.aggregation.on())
     PlaceRandomRows(g.graph(), static_cast<int64_t>(spec.aggregation.ranks.size()), session.options().rank);
-  return view != nullptr ? PushCut(L, session, trace, *view, view->feeds() > 1) : PushGraph(L, trace);
+  ASSIGN_OR_RETURN(const int pushed,
+                   view != nullptr ? PushCut(L, session, trace, *view, view->feeds() > 1) : PushGraph(L, trace));
+  const auto* traced = ToObject<std::shared_ptr<TracedGraph>>(L, -1);
+  if (!result.traced.empty()) (*traced)->common = absl::StrCat(OptionsText(spec), result.traced);
+  return pushed;
 }
 
 StatusOr<int> BuildEval(lua_State* L, Session& session) {

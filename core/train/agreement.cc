@@ -70,6 +70,37 @@ StatusOr<std::vector<std::string>> GatherTexts(Groups& groups, const std::string
   return texts;
 }
 
+namespace {
+
+absl::string_view Bare(absl::string_view line) { return line.substr(0, line.find("  # ")); }
+
+std::string BareText(absl::string_view text) {
+  std::string bare;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) absl::StrAppend(&bare, Bare(line), "\n");
+  return bare;
+}
+
+}  // namespace
+
+Status CompareTexts(Groups& groups, const std::string& text, absl::string_view what) {
+  ASSIGN_OR_RETURN(const auto hashes, Numbers(groups, static_cast<int64_t>(StreamOf(BareText(text))), what));
+  const auto other = std::find_if(hashes.begin(), hashes.end(), [&](int64_t h) { return h != hashes[0]; });
+  if (other == hashes.end()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const auto texts, GatherTexts(groups, text, what));
+  const std::vector<absl::string_view> first = absl::StrSplit(texts[0], '\n');
+  const std::vector<absl::string_view> theirs =
+      absl::StrSplit(texts[static_cast<size_t>(other - hashes.begin())], '\n');
+  size_t line = 0;
+  while (line < first.size() && line < theirs.size() && Bare(first[line]) == Bare(theirs[line])) ++line;
+  const auto at = [&](const std::vector<absl::string_view>& lines) {
+    return line < lines.size() && !lines[line].empty() ? lines[line] : absl::string_view("nothing");
+  };
+  return absl::FailedPreconditionError(absl::StrCat("rank ", other - hashes.begin(), " has ", what,
+                                                    " other than rank 0's, first in line ", line + 1, ": rank 0 has `",
+                                                    at(first), "`, rank ", other - hashes.begin(), " has `", at(theirs),
+                                                    "`; all ranks of a training must build the same"));
+}
+
 Status CompareSchedules(Groups& groups, const Graph& graph) {
   constexpr char kWhat[] = "the programs' collectives";
   std::map<std::string, std::string> schedules;  // by the group's ranks, "0,2"

@@ -21,6 +21,9 @@ Status ShareText(Groups& groups, std::string* text, absl::string_view what);
 Status ShareTensors(Groups& groups, absl::Span<const TensorView> tensors, absl::string_view what);
 // Every rank's text, in rank order.
 StatusOr<std::vector<std::string>> GatherTexts(Groups& groups, const std::string& text, absl::string_view what);
+// Compares texts that are to be the same on all ranks, but for what follows "  # " in a line. FailedPrecondition: the
+// first rank that differs from rank 0, and the first line, of each as it is.
+Status CompareTexts(Groups& groups, const std::string& text, absl::string_view what);
 // An error naming the ranks whose program has other collectives, or the same in another order, than rank 0's: they
 // would wait for one another in the first step.
 Status CompareSchedules(Groups& groups, const Graph& graph);

@@ -32,10 +32,11 @@ StatusOr<std::unique_ptr<CheckpointHook>> CheckpointHook::Create(const Checkpoin
                                                                  const Trainer* trainer,
                                                                  std::function<void(const std::string&)> notice) {
   const auto& k = options.keeper;
-  if (options.together != nullptr && k.save_checkpoint_steps == 0 && k.save_checkpoint_seconds > 0) {
+  if (options.together != nullptr && options.exception_save) {
     return absl::InvalidArgumentError(
-        "save_checkpoint_seconds: the ranks have parts of their own to save and their clocks differ: "
-        "give save_checkpoint_steps");
+        "exception_save: the ranks have parts of their own, and after an error they cannot save them together: leave "
+        "it "
+        "out, or give save_checkpoint_steps");
   }
   using checkpoint::CheckpointKeeper;
   std::unique_ptr<CheckpointHook> hook(new CheckpointHook(options, store, trainer, std::move(notice)));
@@ -67,14 +68,19 @@ int64_t CheckpointHook::NextStep(const TrainState& state) {
 Status CheckpointHook::AtStep(const TrainState& state) {
   const Status earlier = saver_.Poll();
   if (!earlier.ok()) notice_(absl::StrCat("checkpoint not saved: ", earlier.message()));
-  if (state.step > 0 && Due(state)) Save(state);
+  if (state.step == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const bool due, Due(state));
+  if (due) Save(state);
   return absl::OkStatus();
 }
 
-bool CheckpointHook::Due(const TrainState& state) {
+// Ranks that save together do so by steps that all of them count, or by rank 0's clock.
+StatusOr<bool> CheckpointHook::Due(const TrainState& state) {
   if (options_.together == nullptr) return keeper_->Due(state.step, Now());
   const int64_t every = options_.keeper.save_checkpoint_steps;
-  return every > 0 && state.step % every == 0;
+  if (every > 0) return state.step % every == 0;
+  const bool mine = keeper_ != nullptr && keeper_->Due(state.step, Now());
+  return LargestOfRanks(*options_.together, mine ? 1 : 0, "whether a checkpoint is due");
 }
 
 void CheckpointHook::Save(const TrainState& state) {

@@ -42,7 +42,7 @@ struct CheckpointOptions {
 class CheckpointHook : public TrainHook {
  public:
   // `trainer` (not owned) says what the hooks remember. `notice` gets one line for each save that failed: training goes
-  // on without it. With `together` all ranks make one, and saves are by steps alone (InvalidArgument otherwise).
+  // on without it. With `together` all ranks make one; exception_save is then InvalidArgument.
   static StatusOr<std::unique_ptr<CheckpointHook>> Create(const CheckpointOptions& options, const Store* store,
                                                           const Trainer* trainer,
                                                           std::function<void(const std::string&)> notice);
@@ -69,7 +69,7 @@ class CheckpointHook : public TrainHook {
       : options_(options), store_(store), trainer_(trainer), notice_(std::move(notice)) {}
   void SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainState& state);
 
-  bool Due(const TrainState& state);
+  StatusOr<bool> Due(const TrainState& state);
   Status SaveTogether(checkpoint::CheckpointKeeper* keeper, const std::string& path, const checkpoint::RunState& run);
   StatusOr<checkpoint::Manifest> WriteOwnPart(const std::string& folder);
 

@@ -88,6 +88,7 @@ double CounterOf(const Counters& counters, const std::string& name, double other
 Counters Trainer::SaveCounters() const {
   Counters counters;
   for (const TrainHook* h : hooks_) h->SaveCounters(&counters);
+  if (options_.rows > 0) counters[kRowsCounter] = static_cast<double>(options_.rows);
   for (size_t i = 0; i < scalars_.size(); ++i) {
     if (!std::isnan(overrides_[i])) counters[kOverride + scalars_[i].input] = overrides_[i];
   }

@@ -68,6 +68,7 @@ struct TrainerOptions {
   int64_t max_steps = 0;   // 0: no limit; counts from the beginning of training, not of this process
   bool check_loss = true;  // a NaN or infinite loss ends training (exit code 7)
   int64_t seed = 1;
+  int64_t rows = 0;  // of the batches of all ranks together, remembered by checkpoints; 0: not known
   // Ranks that train one network stop at the same step: after each step and
   // epoch, whether this rank should stop goes in, whether
   // any should comes out. Empty: this rank's own business.
@@ -80,6 +81,9 @@ struct ScheduledScalar {
   Schedule schedule;
   std::function<StatusOr<double>(int64_t step)> user;  // a user's function instead, called between steps
 };
+
+// Of the counters in a checkpoint: TrainerOptions::rows of the run that saved it.
+inline constexpr char kRowsCounter[] = "data.rows";
 
 class Trainer {
  public:

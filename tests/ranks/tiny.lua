@@ -1,16 +1,18 @@
 -- A network of one layer on random numbers, for tests: one step takes microseconds.
 local ms = require "mslua"
 local nn = ms.nn
-local p = ms.params { epochs = 2, samples = 16, batch = 4, device_num = 0, odd = 0, other = 0, seed = 3 }
+local p = ms.params { epochs = 2, samples = 16, batch = 4, device_num = 0, odd = 0, other = 0, own = 0, seed = 3 }
 
 local Net = nn.Cell:extend "Net"
 function Net:init()
   -- With other=1 rank 1 has another network.
   self.dense = nn.Dense(4, 1, { has_bias = not (p.other > 0 and ms.communication.get_rank() == 1) })
+  -- With own=1 each rank has weights of its own.
+  self.dense.weight.layerwise_parallel = p.own > 0
 end
 function Net:construct(x) return self.dense(x) end
 
-local parallel = { parallel_mode = "data_parallel", gradients_mean = true }
+local parallel = { parallel_mode = p.own > 0 and "hybrid_parallel" or "data_parallel", gradients_mean = true }
 if p.device_num > 0 then parallel.device_num = p.device_num end
 
 return ms.recipe {

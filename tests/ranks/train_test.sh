@@ -35,7 +35,7 @@ count "device_num" 1 "mslua: error["
 run "$mslua" train "$recipe" -n 2 odd=1
 expect "data sets" 0 "the data set of rank 1 (arrays, 17 samples, 2 batches of x f32[4,4] y f32[4,1]) is not that of"
 run "$mslua" train "$recipe" -n 2 other=1
-expect "other networks" 6 "the training step of rank 1 has other collectives than rank 0's"
+expect "other networks" 6 "rank 1 has a training step other than rank 0's, first in line "
 count "other networks" 1 "mslua: error["
 run "$mslua" train "$recipe" -n 2 nosuch=4
 count "a mistake of all ranks" 1 "unknown parameter 'nosuch'"
@@ -65,6 +65,27 @@ ls -d ctrl_c/ckpt/*.ckpt > /dev/null || fail "ctrl_c: no checkpoint: $out"
   fail "ctrl_c: the ranks stopped at different steps: $(tail -n 1 ctrl_c/rank_0.log ctrl_c/rank_1.log)"
 interrupted term TERM 75
 interrupted twice "INT INT" 130
-run "$mslua" train "$recipe" -n 2 --out ctrl_c --resume --max-steps 1
-expect "resume" 0 "goes on from ctrl_c/ckpt"
+
+# Ranks that have values of their own save together when rank 0's clock says so; another number of ranks goes on.
+"$mslua" train "$recipe" -n 3 --out clock own=1 epochs=1000000 checkpoint.save_checkpoint_steps=0 \
+  checkpoint.save_checkpoint_seconds=1 --log-every epoch > clock.txt 2>&1 &
+launcher=$!
+tries=0
+while [ "$(ls -d clock/ckpt/*.ckpt 2> /dev/null | wc -l)" -lt 2 ] && [ $tries -lt 300 ]; do
+  sleep 0.1
+  tries=$((tries + 1))
+done
+[ $tries -lt 300 ] || fail "by seconds: no second checkpoint: $(tail -5 clock.txt)"
+kill -INT "$launcher"
+wait "$launcher"
+code=$? out=$(tail -5 clock.txt)
+expect "by seconds" 130 ""
+for ranks in 3 2; do
+  run "$mslua" train "$recipe" -n $ranks --out clock own=1 epochs=1000000 --resume --max-steps 1
+  expect "resume on $ranks ranks" 0 "goes on from clock/ckpt"
+done
+for ranks in 2 1 3; do
+  run "$mslua" train "$recipe" -n $ranks --out ctrl_c --resume --max-steps 1
+  expect "resume on $ranks ranks" 0 "goes on from ctrl_c/ckpt"
+done
 finish
