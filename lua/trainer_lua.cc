@@ -1,6 +1,9 @@
 // core.trainer and core.evaluate: the C++ step loop (core/train) over a graph of Lua's.
 #include "lua/trainer_lua.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <csignal>
@@ -22,6 +25,7 @@
 #include "core/train/eval_hook.h"
 #include "core/train/loss_scale_hook.h"
 #include "core/train/metrics.h"
+#include "launch/job.h"
 #include "launch/this_host.h"
 #include "lua/callback.h"
 #include "lua/dataset_lua.h"
@@ -118,20 +122,26 @@ Groups* SumsOver(Session& session, Groups* together) { return GlobalView::Of(ses
 // The trainer that a signal stops: handlers reach nothing but statics.
 std::atomic<Trainer*> interrupted_trainer{nullptr};
 std::atomic<int> interrupting_signal{0};
+std::atomic<bool> console_may_be_deaf{false};
 void OnSignal(int signal) {
   interrupting_signal = signal;
+  // mpirun reads no more once it stops its ranks: who waits for it to read never comes to the end of the step.
+  if (console_may_be_deaf) {
+    for (const int out : {STDOUT_FILENO, STDERR_FILENO}) fcntl(out, F_SETFL, fcntl(out, F_GETFL) | O_NONBLOCK);
+  }
   if (Trainer* t = interrupted_trainer.exchange(nullptr))
     t->RequestStop();
   else
     std::signal(signal, SIG_DFL), std::raise(signal);
 }
 
-// Stops `trainer` at the next boundary on SIGINT or SIGTERM; a second signal ends the process.
+// Stops `trainer` at the next boundary on SIGINT or SIGTERM; a second signal ends the process. `by_mpirun`: its ranks.
 class SignalScope {
  public:
-  explicit SignalScope(Trainer* trainer) {
+  SignalScope(Trainer* trainer, bool by_mpirun) {
     interrupted_trainer = trainer;
     interrupting_signal = 0;
+    console_may_be_deaf = by_mpirun;
     old_int_ = std::signal(SIGINT, OnSignal);
     old_term_ = std::signal(SIGTERM, OnSignal);
   }
@@ -372,7 +382,8 @@ class Training {
     RETURN_IF_ERROR(OpenEndpoint());
     Status outcome;
     {
-      const SignalScope signals(trainer_.get());
+      const Job* const job = session_.job;
+      const SignalScope signals(trainer_.get(), job != nullptr && job->identity().source == Identity::Source::kMpi);
       outcome = trainer_->Run();
     }
     return Finish(std::move(outcome));

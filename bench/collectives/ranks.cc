@@ -1,7 +1,7 @@
 // Times the collectives of the native backend: spawns the ranks, prints one JSON line for each operation and size.
-//   ranks N [SECONDS-PER-CASE [OPERATION]]
+//   ranks N [SECONDS-PER-CASE [OPERATION [tcp]]]
 // Conventions of nccl-tests: "bytes" is the larger of the two buffers of a rank. "kind" is "arena" for buffers of
-// AllocateShared and "private" for others.
+// AllocateShared and "private" for others; "tcp" where each rank is a host of its own.
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,12 +63,21 @@ double Seconds(Communicator& comm, const Call& call, int64_t iterations) {
   return absl::ToDoubleSeconds(absl::Now() - begin) / iterations;
 }
 
-void RunRank(int rank, int n, const std::string& folder, double seconds, const std::string& only) {
+// Ranks of one host, or, from `first_port` on, each on a host of its own.
+StatusOr<std::unique_ptr<Communicator>> Meet(int rank, int n, const std::string& folder, int first_port) {
   NativeOptions options;
   options.rank = rank;
   options.size = n;
   options.folder = folder;
-  auto made = MakeNativeWorld(options);
+  if (first_port == 0) return MakeNativeWorld(options);
+  options.job = absl::StrCat("bench", first_port);
+  for (int r = 0; r < n; ++r) options.peers.push_back({absl::StrCat("host", r), {"127.0.0.1", first_port + r}});
+  ASSIGN_OR_RETURN(const Fd listener, ListenTcp(options.peers[rank].endpoint));
+  return MakeNativeWorld(options, listener);
+}
+
+void RunRank(int rank, int n, const std::string& folder, double seconds, const std::string& only, int first_port) {
+  auto made = Meet(rank, n, folder, first_port);
   Check(made.status());
   Communicator& comm = **made;
   auto arena = comm.AllocateShared(2 * kLargest, "bench");
@@ -77,7 +86,8 @@ void RunRank(int rank, int n, const std::string& folder, double seconds, const s
   memset(privates, 0, 2 * kLargest);
   for (const Operation& operation : kOperations) {
     if (!only.empty() && only != operation.name) continue;
-    for (const char* kind : {"arena", "private"}) {
+    for (const char* kind : {"arena", first_port == 0 ? "private" : "tcp"}) {
+      if (first_port != 0 && kind[0] == 'a') continue;
       float* in = kind[0] == 'a' ? static_cast<float*>(*arena) : privates;
       float* out = in + kLargest / 4;
       for (int64_t size : kSizes) {
@@ -108,17 +118,19 @@ int Main(int argc, char** argv) {
   const int n = argc > 1 ? atoi(argv[1]) : 2;
   const double seconds = argc > 2 ? atof(argv[2]) : 0.2;
   const std::string only = argc > 3 ? argv[3] : "";
+  const bool tcp = argc > 4 && argv[4] == std::string("tcp");
   if (n < 1 || n > 64) {
-    fprintf(stderr, "usage: ranks N [SECONDS-PER-CASE [OPERATION]], N from 1 to 64\n");
+    fprintf(stderr, "usage: ranks N [SECONDS-PER-CASE [OPERATION [tcp]]], N from 1 to 64\n");
     return 2;
   }
   if (const char* rank = getenv("BENCH_RANK")) {
-    RunRank(atoi(rank), n, getenv("BENCH_FOLDER"), seconds, only);
+    RunRank(atoi(rank), n, getenv("BENCH_FOLDER"), seconds, only, atoi(getenv("BENCH_PORT")));
     return 0;
   }
   auto folder = MakeSocketFolder(absl::StrCat("bench-", getpid()));
   Check(folder.status());
   setenv("BENCH_FOLDER", folder->c_str(), 1);
+  setenv("BENCH_PORT", absl::StrCat(tcp ? 20000 + getpid() % 20000 : 0).c_str(), 1);
   std::vector<pid_t> children;
   for (int r = 0; r < n; ++r) {
     setenv("BENCH_RANK", absl::StrCat(r).c_str(), 1);

@@ -66,6 +66,21 @@ ls -d ctrl_c/ckpt/*.ckpt > /dev/null || fail "ctrl_c: no checkpoint: $out"
 interrupted term TERM 75
 interrupted twice "INT INT" 130
 
+# mpirun, interrupted, asks its ranks by SIGTERM and reads no more of what they print.
+mpirun --allow-run-as-root --oversubscribe --mca odls_base_sigkill_timeout 20 -n 2 "$mslua" train "$recipe" \
+  --out by_mpirun epochs=1000000 > by_mpirun.txt 2>&1 &
+launcher=$!
+tries=0
+while ! grep -qs "loss is" by_mpirun.txt && [ $tries -lt 300 ]; do
+  sleep 0.1
+  tries=$((tries + 1))
+done
+rm -rf by_mpirun/ckpt/*
+kill -INT "$launcher"
+wait "$launcher"
+ls -d by_mpirun/ckpt/*.ckpt > /dev/null || fail "mpirun: no checkpoint: $(grep -v "loss is" by_mpirun.txt)"
+no_leftovers by_mpirun
+
 # Ranks that have values of their own save together when rank 0's clock says so; another number of ranks goes on.
 "$mslua" train "$recipe" -n 3 --out clock own=1 epochs=1000000 checkpoint.save_checkpoint_steps=0 \
   checkpoint.save_checkpoint_seconds=1 --log-every epoch > clock.txt 2>&1 &
