@@ -10,6 +10,7 @@
 #include "lua/graph_lua.h"
 #include "lua/object.h"
 #include "lua/op_call.h"
+#include "lua/options.h"
 #include "lua/parameter.h"
 #include "lua/rank_lua.h"
 #include "lua/tensor_lua.h"

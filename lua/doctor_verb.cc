@@ -14,6 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "core/base/exit_code.h"
 #include "core/base/parallel_for.h"
+#include "core/base/processor.h"
 #include "core/op/registry.h"
 #include "lua/core_module.h"
 #include "lua/json.h"
@@ -36,28 +37,10 @@ std::string FirstLine(const char* path) {
   return line;
 }
 
-// The instruction sets that kernels choose by, best first.
-std::string Isa() {
-#if defined(__x86_64__)
-  std::string out;
-  const auto add = [&out](const char* name, bool has) {
-    if (has) absl::StrAppend(&out, out.empty() ? "" : " ", name);
-  };
-  add("avx512bf16", __builtin_cpu_supports("avx512bf16"));
-  add("avx512vnni", __builtin_cpu_supports("avx512vnni"));
-  add("avx512f", __builtin_cpu_supports("avx512f"));
-  add("avx2", __builtin_cpu_supports("avx2"));
-  add("fma", __builtin_cpu_supports("fma"));
-  return out;
-#else
-  return "";
-#endif
-}
-
 std::string GiB(double bytes) { return absl::StrFormat("%.1f GiB", bytes / (1 << 30)); }
 
-Check CheckIsa() {
-  const std::string isa = Isa();
+Check CheckInstructionSets() {
+  const std::string isa = InstructionSets();
   const bool avx2 = isa.find("avx2") != std::string::npos;
   return {"cpu", avx2 ? Check::kOk : Check::kNote, isa.empty() ? "no AVX2" : isa,
           avx2 ? "" : "kernels fall back to plain code; use a machine with AVX2 for speed"};
@@ -131,7 +114,7 @@ Check CheckCompute() {
 
 int RunDoctor(const cli::CommandLine& command) {
   const std::vector<Check> checks = {
-      CheckIsa(),
+      CheckInstructionSets(),
       CheckThreads(),
       CheckMemory(),
       CheckHugePages(),
@@ -158,12 +141,12 @@ int RunDoctor(const cli::CommandLine& command) {
 int RunVersion(const cli::CommandLine& command) {
   if (command.Bool("json")) {
     std::printf("{\"version\": %s, \"lua\": %s, \"cpu\": %s, \"threads\": %d, \"operators\": %zu}\n",
-                JsonString(kVersion).c_str(), JsonString(LUAJIT_VERSION).c_str(), JsonString(Isa()).c_str(),
+                JsonString(kVersion).c_str(), JsonString(LUAJIT_VERSION).c_str(), JsonString(InstructionSets()).c_str(),
                 ComputeThreads(), Operators().all().size());
     return kExitOk;
   }
-  std::printf("mslua %s\n%s\ncpu %s, %d compute threads\n%zu operators\n", kVersion, LUAJIT_VERSION, Isa().c_str(),
-              ComputeThreads(), Operators().all().size());
+  std::printf("mslua %s\n%s\ncpu %s, %d compute threads\n%zu operators\n", kVersion, LUAJIT_VERSION,
+              InstructionSets().c_str(), ComputeThreads(), Operators().all().size());
   return kExitOk;
 }
 

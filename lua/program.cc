@@ -5,12 +5,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "collectives/groups.h"
+#include "lua/options.h"
 
 namespace mslua {
 
 StatusOr<std::unique_ptr<Executable>> CompileShared(Session& session, const Graph& graph, CompileOptions options) {
   options.rank = session.options().rank;
   options.groups = session.groups();
+  options.reference_kernels = OptionBool(session.lua(), "reference_kernels");
   auto executable = Executable::Compile(graph, &session.store(), options, &session.workspace);
   if (!absl::IsFailedPrecondition(executable.status())) return executable;
   // Too large for the workspace there is: a new one, which the programs that follow share; older ones keep theirs.

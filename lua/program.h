@@ -11,7 +11,8 @@
 
 namespace mslua {
 
-// Compiles over the session's store, groups and workspace: of the executables made so, one runs at a time.
+// Compiles over the session's store, groups and workspace, with reference kernels where the context says so: of the
+// executables made so, one runs at a time.
 StatusOr<std::unique_ptr<Executable>> CompileShared(Session& session, const Graph& graph, CompileOptions options);
 
 class Program {

@@ -9,21 +9,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/folder.h"
 
 namespace mslua {
 
-Status MakeFolder(const std::string& path) {
-  for (size_t at = path.find('/', 1); at != std::string::npos; at = path.find('/', at + 1))
-    mkdir(path.substr(0, at).c_str(), 0777);
-  struct stat info;
-  if (mkdir(path.c_str(), 0777) == 0) return absl::OkStatus();
-  const int error = errno;
-  if (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("cannot make the folder ", path, ": ", std::strerror(error)));
-}
-
 StatusOr<std::string> NewRunFolder(const std::string& name) {
-  RETURN_IF_ERROR(MakeFolder("runs"));
+  RETURN_IF_ERROR(MakeFolders("runs"));
   const std::time_t now = std::time(nullptr);
   std::tm local;
   char stamp[32];

@@ -7,8 +7,6 @@
 
 namespace mslua {
 
-// Makes the folder and those above it; one that is there is fine.
-Status MakeFolder(const std::string& path);
 // Makes "runs/quickstart-20260131-120000"; a number follows when the name is taken.
 StatusOr<std::string> NewRunFolder(const std::string& name);
 // The newest run folder of that name (of any, when empty) that has checkpoints; NotFound when there is none.

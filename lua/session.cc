@@ -8,8 +8,8 @@
 #include "lua/core_module.h"
 #include "lua/embedded.h"
 #include "lua/object.h"
+#include "lua/options.h"
 #include "lua/program.h"
-#include "lua/trainer_lua.h"
 #include "luajit-2.1/lua.hpp"
 
 namespace mslua {

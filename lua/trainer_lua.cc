@@ -17,6 +17,7 @@
 #include "absl/strings/str_format.h"
 #include "core/base/atomic_file.h"
 #include "core/base/exit_code.h"
+#include "core/base/folder.h"
 #include "core/runtime/profile.h"
 #include "core/train/agreement.h"
 #include "core/train/checkpoint_hook.h"
@@ -32,30 +33,14 @@
 #include "lua/global_view.h"
 #include "lua/lua_hook.h"
 #include "lua/lua_stack.h"
+#include "lua/options.h"
+#include "lua/plan_decisions.h"
 #include "lua/run_folder.h"
 #include "lua/schedule_lua.h"
 #include "lua/tensor_lua.h"
 #include "repl/endpoint/endpoint.h"
 
 namespace mslua {
-
-namespace {
-
-// core.options.NAME as a string ("" when absent) or number.
-std::string OptionString(lua_State* L, const char* name) {
-  const StackGuard guard(L);
-  lua_getfield(L, LUA_REGISTRYINDEX, kOptionsKey);
-  lua_getfield(L, -1, name);
-  return lua_isstring(L, -1) ? lua_tostring(L, -1) : "";
-}
-int OptionInt(lua_State* L, const char* name) {
-  const StackGuard guard(L);
-  lua_getfield(L, LUA_REGISTRYINDEX, kOptionsKey);
-  lua_getfield(L, -1, name);
-  return static_cast<int>(lua_tonumber(L, -1));
-}
-
-}  // namespace
 
 StatusOr<std::shared_ptr<TracedGraph>> FieldGraph(lua_State* L, int index, const std::string& what) {
   const StackGuard guard(L);
@@ -75,10 +60,12 @@ CompileOptions OptionsOf(Session& session) {
   return options;
 }
 
-StatusOr<std::unique_ptr<Executable>> CompileGraph(Session& session, const TracedGraph& graph, bool share) {
+StatusOr<std::unique_ptr<Executable>> CompileGraph(Session& session, const TracedGraph& graph, bool share,
+                                                   Decisions* decisions) {
   for (const auto& p : graph.parameters) RETURN_IF_ERROR(ValueOf(session, *p).status());
   CompileOptions options = OptionsOf(session);
   options.share = share;
+  options.decisions = decisions;
   return CompileShared(session, graph.graph, options);
 }
 
@@ -311,7 +298,7 @@ StatusOr<std::string> LuaTrainer::OwnRunFolder(Session& session, const std::stri
   if (OptionInt(L, "fast_dev_run") > 0 || verb == "verify" || verb == "prof") return std::string();
   const std::string out = OptionString(L, "out");
   if (!out.empty()) {
-    RETURN_IF_ERROR(MakeFolder(out));
+    RETURN_IF_ERROR(MakeFolders(out));
     return out;
   }
   if (resume == "last" || resume == "best") return LastRunFolder(name);
@@ -416,7 +403,10 @@ class Training {
     progress().epochs = spec_.options.epochs;
     progress().steps_per_epoch = pipeline->size();
     if (pipeline->size() == 0) return absl::InvalidArgumentError("train: the dataset has no whole batch");
-    ASSIGN_OR_RETURN(executable_, CompileGraph(session_, *spec_.graph, together() != nullptr));
+    RETURN_IF_ERROR(FindCheckpoint());
+    ASSIGN_OR_RETURN(decisions_, DecidePlan(spec_.graph->graph, OptionsOf(session_), OptionBool(L_, "tune"), together(),
+                                            checkpoint_ == nullptr ? "" : checkpoint_->manifest().run.plan));
+    ASSIGN_OR_RETURN(executable_, CompileGraph(session_, *spec_.graph, together() != nullptr, &decisions_));
     parts_ = PartsOf(session_, *spec_.graph);
     if (together() != nullptr) {
       session_.exit_code = kExitHang;  // until they are the same
@@ -430,9 +420,10 @@ class Training {
                    static_cast<long long>(pipeline->rows() * spec_.dataset->feeds),
                    static_cast<long long>(pipeline->rows()), static_cast<long long>(spec_.dataset->feeds));
     }
-    resume_ = OptionString(L_, "resume");
     session_.exit_code = kExitStorage;  // until there is a folder
-    ASSIGN_OR_RETURN(folder_, spec_.RunFolder(session_, resume_));
+    if (folder_.empty()) {
+      ASSIGN_OR_RETURN(folder_, spec_.RunFolder(session_, resume_));
+    }
     RETURN_IF_ERROR(RecordLaunch());
     session_.exit_code = 0;
     Console::Options options;
@@ -482,7 +473,7 @@ class Training {
   // rank_<r>.env: what this rank was started with.
   Status RecordLaunch() const {
     if (folder_.empty() || session_.options().ranks == 1) return absl::OkStatus();
-    RETURN_IF_ERROR(MakeFolder(folder_));  // rank 0's may be on another host
+    RETURN_IF_ERROR(MakeFolders(folder_));  // rank 0's may be on another host
     std::string text;
     for (const auto& [name, value] : LaunchVariables(OwnEnvironment())) absl::StrAppend(&text, name, "=", value, "\n");
     return WriteFileAtomically(absl::StrCat(folder_, "/rank_", session_.options().rank, ".env"), text);
@@ -530,14 +521,24 @@ class Training {
     return !spec_.checkpoint_directory.empty() ? spec_.checkpoint_directory : absl::StrCat(folder_, "/ckpt");
   }
 
-  // Fills the store from the checkpoint that --resume names, if it does.
-  Status Resume() {
+  // Opens the checkpoint that --resume names, if it does: its plan is to be compiled.
+  Status FindCheckpoint() {
+    resume_ = OptionString(L_, "resume");
     if (resume_.empty()) return absl::OkStatus();
+    session_.exit_code = kExitStorage;  // until it is open
+    ASSIGN_OR_RETURN(folder_, spec_.RunFolder(session_, resume_));
     std::string from = resume_;
     if (resume_ == "last") from = CheckpointDirectory();
     if (resume_ == "best") from = CheckpointDirectory() + "/best";
-    session_.exit_code = kExitStorage;  // until it is read
     ASSIGN_OR_RETURN(checkpoint_, OpenCheckpoint(from));
+    session_.exit_code = 0;
+    return absl::OkStatus();
+  }
+
+  // Fills the store from that checkpoint.
+  Status Resume() {
+    if (checkpoint_ == nullptr) return absl::OkStatus();
+    session_.exit_code = kExitStorage;  // until it is read
     std::string ignored;
     ASSIGN_OR_RETURN(restored_,
                      RestoreCheckpoint(*checkpoint_, session_.store(), parts_, session_.options().rank, &ignored));
@@ -658,9 +659,10 @@ class Training {
 
   Status AddCheckpoints(CheckpointOptions options) {
     options.keeper.directory = CheckpointDirectory();
-    RETURN_IF_ERROR(MakeFolder(options.keeper.directory));
+    RETURN_IF_ERROR(MakeFolders(options.keeper.directory));
     options.job = spec_.name;
     options.seed = spec_.options.seed;
+    options.plan = PlanText(decisions_);
     options.graph_hash = absl::StrFormat("%016x", Fingerprint(spec_.graph->graph));
     if (checkpoint_ != nullptr) options.resumed_from = checkpoint_->path();
     options.keep_best = eval_hook_ != nullptr;
@@ -769,6 +771,7 @@ class Training {
   Session& session_;
   lua_State* const L_;
   std::unique_ptr<data::Loader> loader_, eval_loader_;
+  Decisions decisions_;  // of the training step's plan
   std::unique_ptr<Executable> executable_, eval_executable_;
   std::string resume_, folder_;
   TensorParts parts_;

@@ -8,16 +8,14 @@
 
 namespace mslua {
 
-// The registry's name of core.options, which ms.set_context and the flags write.
-inline constexpr char kOptionsKey[] = "mslua.options";
-
 // The field `graph` of the table at `index`.
 StatusOr<std::shared_ptr<TracedGraph>> FieldGraph(lua_State* L, int index, const std::string& what);
 // The session's wishes for compiling: core.options.save_graphs and its path, the rank.
 CompileOptions OptionsOf(Session& session);
 // Makes the parameters' values where they are not there yet, and compiles with the session's options. `share`: all
-// ranks compile it together (CompileOptions).
-StatusOr<std::unique_ptr<Executable>> CompileGraph(Session& session, const TracedGraph& graph, bool share = false);
+// ranks compile it together; `decisions`: as in CompileOptions.
+StatusOr<std::unique_ptr<Executable>> CompileGraph(Session& session, const TracedGraph& graph, bool share = false,
+                                                   Decisions* decisions = nullptr);
 // Gives every rank rank 0's parameters, those that are a rank's own excepted.
 Status BroadcastParameters(Session& session, const TracedGraph& graph);
 

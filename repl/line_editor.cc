@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "lua/run_folder.h"
+#include "core/base/folder.h"
 #include "repl/interrupt.h"
 
 namespace mslua::repl {
@@ -27,7 +27,7 @@ std::string HistoryPath() {
     folder = std::string(state) + "/mslua";
   else if (home != nullptr && home[0] == '/')
     folder = std::string(home) + "/.local/state/mslua";
-  if (folder.empty() || !MakeFolder(folder).ok()) return "";
+  if (folder.empty() || !MakeFolders(folder).ok()) return "";
   return folder + "/history";
 }
 

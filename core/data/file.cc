@@ -126,16 +126,4 @@ Status WriteFile(const std::string& path, const std::function<Status(const Sink&
   return status;
 }
 
-Status MakeFolders(const std::string& path) {
-  for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
-    const std::string part = path.substr(0, end);
-    if (!IsFolder(part) && mkdir(part.c_str(), 0777) != 0 && errno != EEXIST) {
-      return Errno("cannot make the folder", part);
-    }
-    if (end == std::string::npos) break;
-  }
-  if (!IsFolder(path)) return absl::AlreadyExistsError(absl::StrCat(path, " is a file, not a folder"));
-  return absl::OkStatus();
-}
-
 }  // namespace mslua::data

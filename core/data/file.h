@@ -46,7 +46,5 @@ Status ReadFileInflated(const std::string& path, int64_t limit, std::vector<uint
 // it once all is on disk. On an error `path` is as it was.
 using Sink = std::function<Status(absl::string_view piece)>;
 Status WriteFile(const std::string& path, const std::function<Status(const Sink&)>& write);
-// Makes the folder and those above it; one that exists is fine.
-Status MakeFolders(const std::string& path);
 
 }  // namespace mslua::data

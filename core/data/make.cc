@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/folder.h"
 #include "core/base/rng.h"
 #include "core/data/file.h"
 

@@ -1,5 +1,7 @@
 #include "core/data/reader.h"
 
+#include "core/base/folder.h"
+
 // clang-format off: jpeglib.h uses FILE and size_t and includes neither.
 #include <jpeglib.h>
 #include <png.h>

@@ -6,6 +6,8 @@
 
 namespace mslua {
 
+class Decisions;
+
 // Drops nodes that no output needs. Inputs stay: they are the program's signature.
 Graph EliminateDeadNodes(const Graph& graph);
 
@@ -30,7 +32,7 @@ Graph PackAttention(const Graph& graph);
 // Elementwise operators work in the shape before a reshape, so that it does not cut chains.
 Graph FlattenElementwise(const Graph& graph);
 
-// Convolutions over channels-last images become matrix products where those are faster.
-Graph PointwiseConvolutions(const Graph& graph);
+// Convolutions over channels-last images become matrix products, where `decisions` say so.
+Graph PointwiseConvolutions(const Graph& graph, Decisions* decisions);
 
 }  // namespace mslua

@@ -7,6 +7,7 @@
 #include "core/autodiff/gradient.h"
 #include "core/graph/builder.h"
 #include "core/graph/evaluate.h"
+#include "core/passes/decisions.h"
 #include "gtest/gtest.h"
 
 namespace mslua {
@@ -77,14 +78,44 @@ Graph ConvNet(int seed) {
 TEST(Pointwise, ConvolutionsOfFewPixelsAreProducts) {
   for (int seed = 0; seed < 20; ++seed) {
     const Graph graph = EliminateDeadNodes(AssignLayout(ConvNet(seed)));
-    const Graph products = EliminateDeadNodes(PointwiseConvolutions(graph));
+    Decisions decisions;
+    const Graph products = EliminateDeadNodes(PointwiseConvolutions(graph, &decisions));
     ExpectEqual(graph, products, seed);
     if (HasFatalFailure()) return;
     for (const char* op : {"conv2d", "conv2d_grad_input", "conv2d_grad_weight"})
       EXPECT_EQ(Count(products, op), 0) << op;
     EXPECT_EQ(Count(products, "matmul"), 5);  // both convolutions and their gradients, but for x's
     EXPECT_GE(Count(products, "unfold"), 1);
+    EXPECT_EQ(decisions.size(), 5);
   }
+}
+
+TEST(Pointwise, TakesTheFasterWayAndRemembersIt) {
+  const Graph graph = EliminateDeadNodes(AssignLayout(ConvNet(0)));
+  // A machine on which convolutions are faster than products.
+  int measured = 0;
+  Decisions tuned([&](const Graph& way) -> StatusOr<double> {
+    ++measured;
+    return Count(way, "matmul") > 0 ? 2.0 : 1.0;
+  });
+  EXPECT_EQ(Count(PointwiseConvolutions(graph, &tuned), "matmul"), 0);
+  EXPECT_EQ(measured, 10);
+  EXPECT_EQ(tuned.measured(), 5);
+  Decisions again;
+  ASSERT_TRUE(again.Take(tuned.ToText()).ok());
+  EXPECT_EQ(Count(PointwiseConvolutions(graph, &again), "matmul"), 0);
+  EXPECT_EQ(again.ToText(), tuned.ToText());
+  // Where measuring fails, what is usual goes.
+  Decisions failing([](const Graph&) -> StatusOr<double> { return absl::InternalError("no clock"); });
+  EXPECT_EQ(Count(PointwiseConvolutions(graph, &failing), "matmul"), 5);
+}
+
+TEST(Decisions, TakesWholeTextsOnly) {
+  Decisions d;
+  ASSERT_TRUE(d.Take("a f32[2] = b = x\n").ok());
+  EXPECT_EQ(d.ToText(), "a f32[2] = b = x\n");
+  for (const char* bad : {"a", "a =", " = x", "a = x\nb\n", "a = \n"}) EXPECT_FALSE(d.Take(bad).ok()) << bad;
+  EXPECT_EQ(d.size(), 1);
 }
 
 // A block of a transformer up to its attention, its loss and every gradient; f64.

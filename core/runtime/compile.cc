@@ -1,15 +1,14 @@
 #include "core/runtime/compile.h"
 
-#include <sys/stat.h>
-
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
+#include <string>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "core/base/atomic_file.h"
+#include "core/base/folder.h"
 #include "core/passes/buckets.h"
+#include "core/passes/decisions.h"
 #include "core/passes/passes.h"
 
 namespace mslua {
@@ -18,40 +17,21 @@ namespace {
 
 struct Pass {
   const char* name;
-  Graph (*run)(const Graph&);
+  Graph (*run)(const Graph&, Decisions*);
 };
+// A pass that leaves nothing to be decided.
+template <Graph (*pass)(const Graph&)>
+Graph Plain(const Graph& graph, Decisions*) {
+  return pass(graph);
+}
 // Simplifying lays bare common nodes, and the other way round; two rounds find nearly all.
 constexpr Pass kPasses[] = {
-    {"dead", EliminateDeadNodes},         {"simplify", Simplify},
-    {"common", MergeCommonNodes},         {"simplify", Simplify},
-    {"common", MergeCommonNodes},         {"layout", AssignLayout},
-    {"pointwise", PointwiseConvolutions}, {"attention", PackAttention},
-    {"flatten", FlattenElementwise},      {"simplify", Simplify},
-    {"common", MergeCommonNodes},         {"simplify", Simplify},
-    {"dead", EliminateDeadNodes},         {"fuse", FuseElementwise},
-    {"buckets", BucketCollectives},
+    {"dead", Plain<EliminateDeadNodes>},  {"simplify", Plain<Simplify>},       {"common", Plain<MergeCommonNodes>},
+    {"simplify", Plain<Simplify>},        {"common", Plain<MergeCommonNodes>}, {"layout", Plain<AssignLayout>},
+    {"pointwise", PointwiseConvolutions}, {"attention", Plain<PackAttention>}, {"flatten", Plain<FlattenElementwise>},
+    {"simplify", Plain<Simplify>},        {"common", Plain<MergeCommonNodes>}, {"simplify", Plain<Simplify>},
+    {"dead", Plain<EliminateDeadNodes>},  {"fuse", Plain<FuseElementwise>},    {"buckets", Plain<BucketCollectives>},
 };
-
-Status WriteText(const std::string& path, const std::string& text) {
-  std::FILE* f = std::fopen(path.c_str(), "w");
-  if (f == nullptr) return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
-  const bool ok = std::fwrite(text.data(), 1, text.size(), f) == text.size();
-  if (std::fclose(f) != 0 || !ok)
-    return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
-  return absl::OkStatus();
-}
-
-// mkdir -p
-Status MakeFolder(const std::string& path) {
-  for (size_t i = 1; i <= path.size(); ++i) {
-    if (i < path.size() && path[i] != '/') continue;
-    if (mkdir(path.substr(0, i).c_str(), 0777) != 0 && errno != EEXIST) {
-      return absl::UnavailableError(
-          absl::StrCat("cannot make the folder ", path.substr(0, i), ": ", std::strerror(errno)));
-    }
-  }
-  return absl::OkStatus();
-}
 
 class GraphSaver {
  public:
@@ -60,10 +40,10 @@ class GraphSaver {
 
   Status Save(const Graph& graph, const char* pass, bool final) {
     if (options_.save_graphs == 0 || (options_.save_graphs == 1 && !final)) return absl::OkStatus();
-    RETURN_IF_ERROR(MakeFolder(folder_));
+    RETURN_IF_ERROR(MakeFolders(folder_));
     const std::string stem = absl::StrFormat("%s/%s_%02d_%s", folder_, graph.name, number_++, pass);
-    RETURN_IF_ERROR(WriteText(stem + ".ir", ToString(graph)));
-    return options_.save_graphs >= 3 ? WriteText(stem + ".dot", ToDot(graph)) : absl::OkStatus();
+    RETURN_IF_ERROR(WriteFileAtomically(stem + ".ir", ToString(graph)));
+    return options_.save_graphs >= 3 ? WriteFileAtomically(stem + ".dot", ToDot(graph)) : absl::OkStatus();
   }
 
  private:
@@ -81,8 +61,9 @@ StatusOr<Graph> RunPasses(const Graph& graph, const CompileOptions& options) {
   RETURN_IF_ERROR(saver.Save(graph, "traced", !optimize));
   if (!optimize) return EliminateDeadNodes(graph);
   Graph current = graph;
+  Decisions usual;
   for (const Pass& pass : kPasses) {
-    current = pass.run(current);
+    current = pass.run(current, options.decisions != nullptr ? options.decisions : &usual);
     RETURN_IF_ERROR(saver.Save(current, pass.name, &pass == std::end(kPasses) - 1));
   }
   RETURN_IF_ERROR(Verify(current));
@@ -92,8 +73,8 @@ StatusOr<Graph> RunPasses(const Graph& graph, const CompileOptions& options) {
 Status SaveGraph(const Graph& graph, const std::string& stage, const CompileOptions& options) {
   if (options.save_graphs < 2) return absl::OkStatus();
   const std::string folder = absl::StrCat(options.save_graphs_path, "/rank_", options.rank);
-  RETURN_IF_ERROR(MakeFolder(folder));
-  return WriteText(absl::StrCat(folder, "/", graph.name, "_", stage, ".ir"), ToString(graph));
+  RETURN_IF_ERROR(MakeFolders(folder));
+  return WriteFileAtomically(absl::StrCat(folder, "/", graph.name, "_", stage, ".ir"), ToString(graph));
 }
 
 std::string ToDot(const Graph& graph) {

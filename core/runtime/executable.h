@@ -10,6 +10,7 @@
 
 namespace mslua {
 
+class Decisions;
 class Groups;
 
 struct CompileOptions {
@@ -19,6 +20,8 @@ struct CompileOptions {
   int save_graphs = 0;
   std::string save_graphs_path = ".";
   int rank = 0;
+  // Which ways the passes take, and where they record them; null: the usual ones. Not owned, used while compiling.
+  Decisions* decisions = nullptr;
   // The rank's groups, which collectives of the graph run in; null in a job of one rank. Outlives the executable.
   Groups* groups = nullptr;
   // All ranks of the world compile this program, or its part for each of them, together: what collectives touch lies

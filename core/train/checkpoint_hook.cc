@@ -102,6 +102,7 @@ void CheckpointHook::SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainSta
   run.schedule_step = state.step;
   run.recipe_hash = options_.recipe_hash;
   run.graph_hash = options_.graph_hash;
+  run.plan = options_.plan;
   run.counters = trainer_->SaveCounters();
   run.world = options_.world;
   const std::string path = keeper == nullptr ? "" : keeper->PathFor(EpochInName(state), state.step);

@@ -26,10 +26,10 @@ using TensorParts = absl::flat_hash_map<std::string, TensorPart>;
 
 struct CheckpointOptions {
   checkpoint::KeeperOptions keeper;
-  bool async_save = true;       // the step stalls for the copy only
-  bool save_at_end = true;      // also after a request to stop
-  bool exception_save = false;  // also after an error, where the state is whole
-  std::string job, recipe_hash, graph_hash;
+  bool async_save = true;                          // the step stalls for the copy only
+  bool save_at_end = true;                         // also after a request to stop
+  bool exception_save = false;                     // also after an error, where the state is whole
+  std::string job, recipe_hash, graph_hash, plan;  // as in RunState
   int64_t seed = 1;
   std::string resumed_from;  // the checkpoint's folder, when this run goes on from one
   bool keep_best = false;    // SaveBest is called: one more checkpoint, in the folder "best" of the directory

@@ -30,6 +30,8 @@ local group = settings.new("context", {
   { "device_id", "integer", 0, min = 0 },
   { "save_graphs", "boolean|integer", false, check = check_save_graphs },
   { "save_graphs_path", "string", "." },
+  { "tune", "boolean", false },
+  { "reference_kernels", "boolean", false },
 }, nil, {
   parallel_mode = "parallel_mode belongs to ms.set_auto_parallel_context",
   enable_ssl = "enable_ssl belongs to ms.set_ps_context",
@@ -37,11 +39,15 @@ local group = settings.new("context", {
 
 M.fields = group.fields
 
---- Sets keys: mode, device_target, device_id, save_graphs, save_graphs_path.
+--- Sets keys: mode, device_target, device_id, save_graphs, save_graphs_path; tune: which of several kernels a training
+--- step takes is measured once and kept in the plan cache, instead of following a table; reference_kernels: graphs
+--- compiled from now on run plain, slow kernels, each operator by itself, which the fast ones are tested against.
 ---@param ... table { mode = ms.GRAPH_MODE, device_target = "CPU", ... }
 function M.set_context(...)
   settings.set(group, ...)
   core.options.save_graphs, core.options.save_graphs_path = M.save_graphs(), settings.get(group, "save_graphs_path")
+  core.options.tune, core.options.reference_kernels =
+    settings.get(group, "tune"), settings.get(group, "reference_kernels")
 end
 
 --- The value of a key.

@@ -1,9 +1,10 @@
 -- Compares a recipe's network with PyTorch's numbers: mslua run parity.lua NETWORK.json f64|f32 RECIPES
 -- tools/golden/generate.py wrote the file, from the same initial values and data.
 local core = require "mslua.core"
-require "mslua"
+local ms = require "mslua"
 
 local path, mode, recipes = unpack(core.options.args)
+ms.set_context { reference_kernels = mode == "f64" }
 local dtype = ({ f64 = "float64", f32 = "float32" })[mode]
 
 -- JSON of numbers, plain strings, lists and objects, as a Lua table.

@@ -1,7 +1,7 @@
-"""A room of the house: one library, and a test for every x_test.cc beside it."""
+"""A room of the house: one library, a test for every x_test.cc beside it, a fuzz target for every x_fuzz.cc."""
 
 def room(name, deps = [], visibility = None, exclude = [], test_deps = [], test_data = [], test_size = "small", test_tags = {}, extra_srcs = [], copts = [], alwayslink = False):
-    """Declares `name` from the folder's .cc and .h files, and its tests.
+    """Declares `name` from the folder's .cc and .h files, its tests, and its fuzz targets (tools/fuzz).
 
     Args:
       name: the library; by custom the folder's name.
@@ -33,4 +33,18 @@ def room(name, deps = [], visibility = None, exclude = [], test_deps = [], test_
             size = test_size,
             tags = test_tags.get(test[:-len(".cc")], []),
             deps = [":" + name, "@system//:gtest_main"] + test_deps,
+        )
+    for fuzz in native.glob(["*_fuzz.cc"], exclude = exclude):
+        target = fuzz[:-len(".cc")]
+        corpus = native.glob(["fuzz_corpus/" + target[:-len("_fuzz")] + "/*"])
+        native.cc_test(
+            name = target,
+            srcs = [fuzz],
+            args = ["$(location %s)" % file for file in corpus],
+            data = corpus,
+            size = "small",
+            deps = [":" + name] + test_deps + select({
+                "//tools/fuzz:libfuzzer": [],
+                "//conditions:default": ["//tools/fuzz:replay_main"],
+            }),
         )

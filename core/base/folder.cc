@@ -1,0 +1,31 @@
+#include "core/base/folder.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace mslua {
+namespace {
+
+bool IsFolder(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+}  // namespace
+
+Status MakeFolders(const std::string& path) {
+  for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
+    const std::string part = path.substr(0, end);
+    if (!IsFolder(part) && mkdir(part.c_str(), 0777) != 0 && errno != EEXIST)
+      return absl::InvalidArgumentError(absl::StrCat("cannot make the folder ", part, ": ", std::strerror(errno)));
+    if (end == std::string::npos) break;
+  }
+  if (!IsFolder(path)) return absl::InvalidArgumentError(absl::StrCat(path, " is a file, not a folder"));
+  return absl::OkStatus();
+}
+
+}  // namespace mslua

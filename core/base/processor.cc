@@ -1,0 +1,65 @@
+#include "core/base/processor.h"
+
+#include <elf.h>
+#include <link.h>
+
+#include <cstring>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace mslua {
+namespace {
+
+// The note of type NT_GNU_BUILD_ID of a loaded object, or empty.
+std::string BuildIdOf(const dl_phdr_info& object) {
+  const auto aligned = [](size_t bytes) { return (bytes + 3) & ~size_t{3}; };
+  for (int i = 0; i < object.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& header = object.dlpi_phdr[i];
+    if (header.p_type != PT_NOTE) continue;
+    const auto* at = reinterpret_cast<const char*>(object.dlpi_addr + header.p_vaddr);
+    const char* const end = at + header.p_memsz;
+    while (at + sizeof(ElfW(Nhdr)) <= end) {
+      ElfW(Nhdr) note;
+      std::memcpy(&note, at, sizeof note);
+      const char* const name = at + sizeof note;
+      const char* const value = name + aligned(note.n_namesz);
+      if (note.n_type == NT_GNU_BUILD_ID && absl::string_view(name, note.n_namesz) == absl::string_view("GNU", 4))
+        return absl::BytesToHexString(absl::string_view(value, note.n_descsz));
+      at = value + aligned(note.n_descsz);
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string InstructionSets() {
+  std::string out;
+#if defined(__x86_64__)
+  const auto add = [&out](const char* name, bool has) {
+    if (has) absl::StrAppend(&out, out.empty() ? "" : " ", name);
+  };
+  add("avx512bf16", __builtin_cpu_supports("avx512bf16"));
+  add("avx512vnni", __builtin_cpu_supports("avx512vnni"));
+  add("avx512f", __builtin_cpu_supports("avx512f"));
+  add("avx2", __builtin_cpu_supports("avx2"));
+  add("fma", __builtin_cpu_supports("fma"));
+#endif
+  return out;
+}
+
+std::string BuildId() {
+  std::string id;
+  // The first object is the program itself.
+  dl_iterate_phdr(
+      [](dl_phdr_info* object, size_t, void* result) {
+        *static_cast<std::string*>(result) = BuildIdOf(*object);
+        return 1;
+      },
+      &id);
+  return id;
+}
+
+}  // namespace mslua

@@ -1,0 +1,49 @@
+// The decisions of a plan (R4): which of several ways of computing the same each of its nodes takes. They follow a
+// fixed table, or are measured once ("tuned"); either way they are recorded, so that another compile of the graph, in
+// another rank or after a restart, takes the same and computes the same bits.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "core/graph/graph.h"
+
+namespace mslua {
+
+class Decisions {
+ public:
+  // Seconds that one run of a graph takes, whose inputs are data.
+  using Stopwatch = std::function<StatusOr<double>(const Graph&)>;
+  // A way, by name, and the graph that goes it.
+  struct Way {
+    const char* name;
+    std::function<StatusOr<Graph>()> graph;
+  };
+
+  Decisions() = default;
+  // With a stopwatch, what is not recorded is measured.
+  explicit Decisions(Stopwatch stopwatch) : stopwatch_(std::move(stopwatch)) {}
+
+  // The position of the way that is recorded for `question` (one line, without " = "). When none is: that of the
+  // fastest where there is a stopwatch (of equals, and where measuring fails: `usual`), else `usual`; and records it.
+  int Choose(const std::string& question, absl::Span<const Way> ways, int usual);
+
+  // How many questions have an answer, and how many of them were measured by this object.
+  int64_t size() const { return static_cast<int64_t>(answers_.size()); }
+  int64_t measured() const { return measured_; }
+
+  // "QUESTION = WAY" a line, sorted.
+  std::string ToText() const;
+  // Takes the answers of a text over; DATA_LOSS when it is not of that form.
+  Status Take(absl::string_view text);
+
+ private:
+  Stopwatch stopwatch_;
+  std::map<std::string, std::string> answers_;
+  int64_t measured_ = 0;
+};
+
+}  // namespace mslua

@@ -1,0 +1,33 @@
+#include "lua/options.h"
+
+#include "lua/object.h"
+
+namespace mslua {
+namespace {
+
+void PushOption(lua_State* L, const char* name) {
+  lua_getfield(L, LUA_REGISTRYINDEX, kOptionsKey);
+  lua_getfield(L, -1, name);
+}
+
+}  // namespace
+
+std::string OptionString(lua_State* L, const char* name) {
+  const StackGuard guard(L);
+  PushOption(L, name);
+  return lua_isstring(L, -1) ? lua_tostring(L, -1) : "";
+}
+
+int OptionInt(lua_State* L, const char* name) {
+  const StackGuard guard(L);
+  PushOption(L, name);
+  return static_cast<int>(lua_tonumber(L, -1));
+}
+
+bool OptionBool(lua_State* L, const char* name) {
+  const StackGuard guard(L);
+  PushOption(L, name);
+  return lua_toboolean(L, -1) != 0;
+}
+
+}  // namespace mslua

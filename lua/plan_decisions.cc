@@ -1,0 +1,93 @@
+#include "lua/plan_decisions.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "core/base/parallel_for.h"
+#include "core/base/processor.h"
+#include "core/graph/graph.h"
+#include "core/ops/support/onednn_version.h"
+#include "core/runtime/compile.h"
+#include "core/runtime/plan_cache.h"
+#include "core/runtime/stopwatch.h"
+#include "core/train/agreement.h"
+#include "lua/core_module.h"
+
+namespace mslua {
+namespace {
+
+// The first line of a checkpoint's plan: what its bits depend on besides the decisions.
+std::string Processor() { return absl::StrCat("for ", ComputeThreads(), " threads on ", InstructionSets()); }
+
+// Measures what the passes ask, or finds what was measured before.
+StatusOr<Decisions> Tune(const Graph& graph, const CompileOptions& options) {
+  const PlanCache cache(PlanCache::UserFolder());
+  const std::string key = PlanCache::Key({"tune", PlanMachine(), ToString(graph)});
+  Decisions decisions(SecondsOf);
+  if (const auto kept = cache.Find(key)) {
+    if (decisions.Take(*kept).ok()) {
+      std::fprintf(stderr, "mslua: %lld decisions of the plan from the cache\n",
+                   static_cast<long long>(decisions.size()));
+      return decisions;
+    }
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  CompileOptions measuring = options;
+  measuring.decisions = &decisions;
+  measuring.save_graphs = 0;
+  RETURN_IF_ERROR(RunPasses(graph, measuring).status());
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  const Status kept = cache.Keep(key, decisions.ToText());
+  std::fprintf(stderr, "mslua: tuned %lld decisions of the plan in %.1f s%s\n",
+               static_cast<long long>(decisions.measured()), seconds.count(),
+               kept.ok() ? "" : absl::StrCat("; not kept: ", std::string(kept.message())).c_str());
+  return decisions;
+}
+
+// The decisions of a checkpoint's plan.
+Decisions TakeResumed(absl::string_view plan) {
+  Decisions decisions;
+  const std::string here = absl::StrCat(Processor(), "\n");
+  const absl::string_view made = plan.substr(0, plan.find('\n'));
+  if (!absl::ConsumePrefix(&plan, here)) {
+    std::fprintf(stderr, "mslua: note: the checkpoint's plan is %s; here it is %s: the same law, not the same bits\n",
+                 std::string(made).c_str(), Processor().c_str());
+    plan = plan.substr(std::min(plan.size(), made.size() + 1));
+  }
+  if (const Status s = decisions.Take(plan); !s.ok())
+    std::fprintf(stderr, "mslua: note: the checkpoint's plan is not used: %s\n", std::string(s.message()).c_str());
+  return decisions;
+}
+
+}  // namespace
+
+std::string PlanMachine() {
+  return absl::StrCat("mslua ", kVersion, " ", BuildId(), " ", Processor(), " oneDNN ", onednn::Version());
+}
+
+StatusOr<Decisions> DecidePlan(const Graph& graph, const CompileOptions& options, bool tune, Groups* together,
+                               const std::string& resumed) {
+  if (resumed.empty() && !tune) return Decisions();
+  Decisions decisions;
+  if (together == nullptr || together->rank() == 0) {
+    if (!resumed.empty()) {
+      decisions = TakeResumed(resumed);
+    } else {
+      ASSIGN_OR_RETURN(decisions, Tune(graph, options));
+    }
+  }
+  if (together == nullptr) return decisions;
+  std::string text = decisions.ToText();
+  RETURN_IF_ERROR(ShareText(*together, &text, "the decisions of the plan"));
+  Decisions shared;
+  RETURN_IF_ERROR(shared.Take(text));
+  return shared;
+}
+
+std::string PlanText(const Decisions& decisions) { return absl::StrCat(Processor(), "\n", decisions.ToText()); }
+
+}  // namespace mslua

@@ -1,0 +1,25 @@
+// The decisions of a training step's plan (R4, D14): those of the checkpoint that a run goes on from, else those in
+// the user's plan cache, else measured now, where set_context{tune = true} asks for that; else the usual ones.
+#pragma once
+
+#include <string>
+
+#include "core/passes/decisions.h"
+#include "core/runtime/executable.h"
+
+namespace mslua {
+
+// To be called on all ranks of `together` (null: this rank trains by itself): rank 0 decides, and all have the same.
+// `resumed` is the RunState::plan of the checkpoint that the run goes on from; empty: none. A damaged one, or one of
+// another processor or number of threads, is used as far as it goes, and a line on stderr says so.
+StatusOr<Decisions> DecidePlan(const Graph& graph, const CompileOptions& options, bool tune, Groups* together,
+                               const std::string& resumed);
+
+// What a checkpoint keeps: the machine and the decisions.
+std::string PlanText(const Decisions& decisions);
+
+// What decisions depend on besides the graph: this build, the processor's instruction sets, the compute threads, the
+// libraries.
+std::string PlanMachine();
+
+}  // namespace mslua
