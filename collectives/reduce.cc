@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
@@ -16,7 +17,9 @@ constexpr int64_t kTile = 2048;
 
 #if defined(__x86_64__)
 bool HasAvx2() {
-  static const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+  // clang's __builtin_cpu_supports does not know f16c.
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  static const bool has = __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
   return has;
 }
 bool HasAvx512() {

@@ -21,11 +21,13 @@ local mean, std = { 0.4914, 0.4822, 0.4465 }, { 0.2023, 0.1994, 0.2010 }
 
 local function create_dataset(usage)
   local ds = ms.dataset.Cifar10Dataset(p.data_path, { usage = usage })
-  local image = { vision.Rescale(1 / 255), vision.Normalize(mean, std), vision.HWC2CHW() }
+  local image = { vision.Rescale(1 / 255), vision.Normalize(mean, std) }
   if usage == "train" then
-    image = { vision.RandomCrop({ 32, 32 }, { 4, 4, 4, 4 }), vision.RandomHorizontalFlip(), image }
+    -- After Normalize, so that what is padded is the mean colour.
+    image = { image, vision.RandomCrop({ 32, 32 }, { 4, 4, 4, 4 }), vision.RandomHorizontalFlip() }
     ds = ds:shuffle(50000)
   end
+  image = { image, vision.HWC2CHW() }
   ds = ds:map { operations = transforms.TypeCast(ms.int32), input_columns = "label" }
   ds = ds:map { operations = image, input_columns = "image" }
   return ds:batch(p.batch_size, { drop_remainder = usage == "train" })

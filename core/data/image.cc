@@ -51,7 +51,6 @@ void Interpolate(int64_t n, std::vector<Tap>* taps, std::vector<Tap>* spare) {
 // Four channels of a pixel, or four pixels of a plane: a SIMD register of every machine we build for.
 using F4 = ImageScratch::F4;
 typedef float F4Unaligned __attribute__((vector_size(16), aligned(4)));
-typedef int32_t I4 __attribute__((vector_size(16)));
 
 int64_t GroupsOf(int64_t channels) { return (channels + 3) / 4; }
 
@@ -86,10 +85,11 @@ void ApplyTaps(const F4* line, const Tap* tap, int64_t n, float* const* planes, 
     const F4 p = PixelAt<kInterpolate>(line, tap[x]), q = PixelAt<kInterpolate>(line, tap[x + 1]);
     const F4 r = PixelAt<kInterpolate>(line, tap[x + 2]), s = PixelAt<kInterpolate>(line, tap[x + 3]);
     // Four pixels to four planes: a 4x4 transposition.
-    const F4 pq01 = __builtin_shuffle(p, q, I4{0, 4, 1, 5}), pq23 = __builtin_shuffle(p, q, I4{2, 6, 3, 7});
-    const F4 rs01 = __builtin_shuffle(r, s, I4{0, 4, 1, 5}), rs23 = __builtin_shuffle(r, s, I4{2, 6, 3, 7});
-    const F4 plane[4] = {__builtin_shuffle(pq01, rs01, I4{0, 1, 4, 5}), __builtin_shuffle(pq01, rs01, I4{2, 3, 6, 7}),
-                         __builtin_shuffle(pq23, rs23, I4{0, 1, 4, 5}), __builtin_shuffle(pq23, rs23, I4{2, 3, 6, 7})};
+    const F4 pq01 = __builtin_shufflevector(p, q, 0, 4, 1, 5), pq23 = __builtin_shufflevector(p, q, 2, 6, 3, 7);
+    const F4 rs01 = __builtin_shufflevector(r, s, 0, 4, 1, 5), rs23 = __builtin_shufflevector(r, s, 2, 6, 3, 7);
+    const F4 plane[4] = {
+        __builtin_shufflevector(pq01, rs01, 0, 1, 4, 5), __builtin_shufflevector(pq01, rs01, 2, 3, 6, 7),
+        __builtin_shufflevector(pq23, rs23, 0, 1, 4, 5), __builtin_shufflevector(pq23, rs23, 2, 3, 6, 7)};
     for (int64_t c = 0; c < channels; ++c) *reinterpret_cast<F4Unaligned*>(planes[c] + x) = plane[c];
   }
   for (; x < n; ++x) {
