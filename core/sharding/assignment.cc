@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace mslua {
@@ -13,60 +11,22 @@ namespace {
 // Rounds of bounds made exact. Each ends with a solution and a bound, so a limit costs optimality at most.
 constexpr int kMaxRounds = 400;
 
-// What makes two nodes cost the same under the same sharding.
-std::string KindOf(const Graph& graph, const ForwardGraph& forward, int32_t i) {
-  const Node& n = graph.nodes[i];
-  std::string kind = n.op->name;
-  for (const auto& [name, value] : n.attrs.items()) {
-    if (name != "name" && name != "_rng") absl::StrAppend(&kind, " ", name, "=", AttrText(value));
-  }
-  for (Value v : n.inputs) absl::StrAppend(&kind, " ", ToString(graph.TypeOf(v)));
-  absl::StrAppend(&kind, " ->");
-  for (const TensorType& t : n.outputs) absl::StrAppend(&kind, " ", ToString(t));
-  absl::StrAppend(&kind, forward.data[i] ? " data" : "");
-  return kind;
-}
-
-// The distinct layouts among those of candidates, and which each has.
-class Distinct {
- public:
-  void Add(const Layout& layout) {
-    const auto [it, fresh] = known_.emplace(layout, static_cast<int>(layouts.size()));
-    if (fresh) layouts.push_back(layout);
-    of.push_back(it->second);
-  }
-  std::vector<Layout> layouts;
-  std::vector<int> of;  // by candidate
-
- private:
-  absl::flat_hash_map<Layout, int> known_;
-};
-
 }  // namespace
 
 int64_t Weights::Of(const Cost& c) const {
-  return c.picoseconds * time_weight + static_cast<int64_t>(std::floor(static_cast<double>(c.bytes) * byte_weight)) +
-         static_cast<int64_t>(std::floor(static_cast<double>(c.memory) * memory_weight));
-}
-
-AssignmentSolver::AssignmentSolver(const Graph& graph, const ForwardGraph& forward, const CostModel& model)
-    : graph_(graph), forward_(forward), model_(model), position_(graph.nodes.size(), -1) {
-  for (int32_t i : forward.nodes) {
-    position_[i] = static_cast<int>(kinds_.size());
-    kinds_.push_back(KindOf(graph, forward, i));
-  }
-  for (const ForwardGraph::Edge& e : forward.edges) {
-    if (e.gradient) absl::StrAppend(&kinds_[position_[e.reader]], " d", e.input);
-  }
+  int64_t value = c.picoseconds * time_weight;
+  if (byte_weight > 0) value += static_cast<int64_t>(std::floor(static_cast<double>(c.bytes) * byte_weight));
+  if (memory_weight > 0) value += static_cast<int64_t>(std::floor(static_cast<double>(c.memory) * memory_weight));
+  return value;
 }
 
 void AssignmentSolver::MakeClasses(const std::vector<CandidateList>& candidates, const Weights& weights) {
   classes_.clear();
   class_of_.clear();
-  std::map<std::pair<absl::string_view, const std::vector<Sharding>*>, int> known;
+  absl::flat_hash_map<std::pair<int, const std::vector<Sharding>*>, int> known;
   for (size_t p = 0; p < candidates.size(); ++p) {
-    const auto [it, fresh] = known.emplace(std::make_pair(absl::string_view(kinds_[p]), candidates[p].get()),
-                                           static_cast<int>(classes_.size()));
+    const auto [it, fresh] =
+        known.emplace(std::make_pair(forward_.kinds[p], candidates[p].get()), static_cast<int>(classes_.size()));
     class_of_.push_back(it->second);
     if (!fresh) continue;
     NodeClass c;
@@ -107,73 +67,63 @@ int AssignmentSolver::WayOf(const CostModel::Transfer& move, const TensorType& t
   return it->second;
 }
 
+AssignmentSolver::Ways AssignmentSolver::WaysOf(const EdgeLayouts::Distinct& from, const EdgeLayouts::Distinct& to,
+                                                const TensorType& type) {
+  Ways ways;
+  ways.columns = to.layouts.size();
+  for (const Layout& f : from.layouts) {
+    for (const Layout& t : to.layouts) ways.numbers.push_back(WayOf({f, t}, type));
+  }
+  return ways;
+}
+
 AssignmentSolver::Slot AssignmentSolver::SlotOf(const ForwardGraph::Edge& edge, const NodeClass& maker,
                                                 const NodeClass& reader, bool relayout) {
   const TensorType& type = graph_.TypeOf(edge.value);
-  Distinct made, reduced, wanted, gradient_made, gradient_wanted;
-  for (const Sharding* s : maker.candidates) {
-    made.Add(model_.ForwardMove(edge, *s, *reader.candidates[0]).from);
-    if (relayout) reduced.Add(made.layouts[made.of.back()].WithoutPartial());
-    if (edge.gradient) gradient_wanted.Add(model_.BackwardMove(edge, *s, *reader.candidates[0]).to);
-  }
-  for (const Sharding* s : reader.candidates) {
-    wanted.Add(model_.ForwardMove(edge, *maker.candidates[0], *s).to);
-    if (edge.gradient) gradient_made.Add(model_.BackwardMove(edge, *maker.candidates[0], *s).from);
-  }
-  const auto matrix = [&](const Distinct& from, const Distinct& to) {
-    std::vector<int> ways;
-    for (const Layout& f : from.layouts) {
-      for (const Layout& t : to.layouts) ways.push_back(WayOf({f, t}, type));
-    }
-    return ways;
-  };
-  const std::vector<int> forward = matrix(made, wanted);
-  std::vector<int> backward, plain;
-  if (relayout) plain = matrix(reduced, wanted);
-  if (edge.gradient) backward = matrix(gradient_made, gradient_wanted);
-  Slot slot{&edge, {}, {}, {}};
-  for (size_t m = 0; m < maker.candidates.size(); ++m) {
-    for (size_t r = 0; r < reader.candidates.size(); ++r) {
-      slot.forward.push_back(forward[made.of[m] * wanted.layouts.size() + wanted.of[r]]);
-      if (relayout) slot.relayout.push_back(plain[reduced.of[m] * wanted.layouts.size() + wanted.of[r]]);
-      slot.backward.push_back(
-          edge.gradient ? backward[gradient_made.of[r] * gradient_wanted.layouts.size() + gradient_wanted.of[m]] : -1);
-    }
-  }
+  Slot slot{&edge, LayoutsOf(model_, edge, maker.candidates, reader.candidates), {}, {}, {}};
+  slot.forward = WaysOf(slot.layouts.made, slot.layouts.wanted, type);
+  if (relayout) slot.relayout = WaysOf(slot.layouts.reduced, slot.layouts.wanted, type);
+  if (edge.gradient) slot.backward = WaysOf(slot.layouts.gradient_made, slot.layouts.gradient_wanted, type);
   return slot;
+}
+
+int AssignmentSolver::Slot::ForwardWay(size_t m, size_t r) const {
+  return forward.numbers[layouts.made.of[m] * forward.columns + layouts.wanted.of[r]];
+}
+int AssignmentSolver::Slot::BackwardWay(size_t m, size_t r) const {
+  if (backward.numbers.empty()) return -1;
+  return backward.numbers[layouts.gradient_made.of[r] * backward.columns + layouts.gradient_wanted.of[m]];
+}
+int AssignmentSolver::Slot::RelayoutWay(size_t m, size_t r) const {
+  return relayout.numbers.empty() ? -1
+                                  : relayout.numbers[layouts.reduced.of[m] * relayout.columns + layouts.wanted.of[r]];
 }
 
 void AssignmentSolver::MakePairs(const Weights& weights) {
   pairs_.clear();
   edge_classes_.clear();
-  std::map<std::pair<int, int>, std::vector<const ForwardGraph::Edge*>> between;
-  for (const ForwardGraph::Edge& e : forward_.edges)
-    between[{position_[e.value.node], position_[e.reader]}].push_back(&e);
-  std::map<std::vector<int>, int> known;
-  for (const auto& [ends, edges] : between) {
-    std::vector<int> key{class_of_[ends.first], class_of_[ends.second]};
-    for (const ForwardGraph::Edge* e : edges) {
-      key.push_back(e->value.output);
-      key.push_back(static_cast<int>(e->input));
-    }
-    const auto [it, fresh] = known.emplace(std::move(key), static_cast<int>(edge_classes_.size()));
-    pairs_.push_back({ends.first, ends.second, it->second});
+  absl::flat_hash_map<std::tuple<int, int, int>, int> known;
+  for (const ForwardGraph::Tie& t : forward_.ties) {
+    const auto [it, fresh] = known.emplace(std::make_tuple(class_of_[t.maker], class_of_[t.reader], t.kind),
+                                           static_cast<int>(edge_classes_.size()));
+    pairs_.push_back({t.maker, t.reader, it->second});
     if (!fresh) continue;
-    EdgeClass c{class_of_[ends.first], class_of_[ends.second], {}, nullptr};
-    for (const ForwardGraph::Edge* e : edges)
-      c.slots.push_back(SlotOf(*e, classes_[c.maker], classes_[c.reader], weights.relayout_weight > 0));
+    EdgeClass c{class_of_[t.maker], class_of_[t.reader], {}, nullptr};
+    for (int e : t.edges)
+      c.slots.push_back(SlotOf(forward_.edges[e], classes_[c.maker], classes_[c.reader], weights.relayout_weight > 0));
     edge_classes_.push_back(std::move(c));
   }
 }
 
 int64_t AssignmentSolver::PairValue(const EdgeClass& e, size_t maker, size_t reader, const Weights& weights) const {
   const NodeClass& r = classes_[e.reader];
-  const size_t at = maker * r.candidates.size() + reader;
   int64_t value = 0;
   for (const Slot& slot : e.slots) {
-    const Cost& there = ways_[slot.forward[at]].cost;
-    const Cost back = slot.backward[at] < 0 ? Cost() : ways_[slot.backward[at]].cost;
-    if (weights.relayout_weight > 0) value += weights.relayout_weight * ways_[slot.relayout[at]].cost.bytes;
+    const Cost& there = ways_[slot.ForwardWay(maker, reader)].cost;
+    const int backward = slot.BackwardWay(maker, reader);
+    const Cost back = backward < 0 ? Cost() : ways_[backward].cost;
+    if (weights.relayout_weight > 0)
+      value += weights.relayout_weight * ways_[slot.RelayoutWay(maker, reader)].cost.bytes;
     value += weights.Of({model_.Joined(*slot.edge, there.picoseconds, back.picoseconds, r.hidden[reader]),
                          there.bytes + back.bytes, 0});
   }
@@ -192,9 +142,9 @@ StatusOr<bool> AssignmentSolver::Refine(const std::vector<int>& values) {
   bool changed = false;
   for (const Pair& pair : pairs_) {
     const EdgeClass& e = edge_classes_[pair.edge_class];
-    const size_t at = values[pair.maker] * classes_[e.reader].candidates.size() + values[pair.reader];
+    const size_t m = values[pair.maker], r = values[pair.reader];
     for (const Slot& slot : e.slots) {
-      for (int w : {slot.forward[at], slot.backward[at], slot.relayout.empty() ? -1 : slot.relayout[at]}) {
+      for (int w : {slot.ForwardWay(m, r), slot.BackwardWay(m, r), slot.RelayoutWay(m, r)}) {
         if (w < 0 || ways_[w].exact) continue;
         ASSIGN_OR_RETURN(const Cost exact, model_.Exact(ways_[w].move, ways_[w].type));
         changed |= exact.picoseconds != ways_[w].cost.picoseconds || exact.bytes != ways_[w].cost.bytes;
@@ -248,8 +198,7 @@ StatusOr<Assignment> AssignmentSolver::Solve(const std::vector<CandidateList>& c
     terms.push_back({{static_cast<int>(p)}, classes_[class_of_[p]].table});
   }
   std::vector<CostTerm> scopes = terms;
-  for (const ForwardGraph::Edge& e : forward_.edges)
-    scopes.push_back({{position_[e.value.node], position_[e.reader]}, nullptr});
+  for (const ForwardGraph::Tie& t : forward_.ties) scopes.push_back({{t.maker, t.reader}, nullptr});
   Effort effort;
   const std::vector<int> order = EliminationOrder(domains, scopes, &effort);
   if (effort.largest > max_entries || effort.total > max_total)

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "core/sharding/cost.h"
+#include "core/sharding/edge_layouts.h"
 #include "core/sharding/elimination.h"
 
 namespace mslua {
@@ -33,7 +33,8 @@ struct Assignment {
 
 class AssignmentSolver {
  public:
-  AssignmentSolver(const Graph& graph, const ForwardGraph& forward, const CostModel& model);
+  AssignmentSolver(const Graph& graph, const ForwardGraph& forward, const CostModel& model)
+      : graph_(graph), forward_(forward), model_(model) {}
 
   // `candidates` by position in forward.nodes, none empty. `upper`: a value that some choice of candidates reaches.
   // RESOURCE_EXHAUSTED when a table would have more than `max_entries` entries or all of them more than `max_total`.
@@ -56,11 +57,20 @@ class AssignmentSolver {
     std::vector<Cost> costs;
     CostTable table;
   };
-  // One edge between nodes of two classes: the ways of each pair of candidates, maker's major. -1: no gradient.
-  // `relayout`: forward as if the value were reduced already; empty where that has no weight.
+  // The ways between two lists of different layouts.
+  struct Ways {
+    std::vector<int> numbers;
+    size_t columns = 0;
+  };
+  // One edge between nodes of two classes. `relayout`: forward as if the value were reduced already; empty where that
+  // has no weight.
   struct Slot {
     const ForwardGraph::Edge* edge;
-    std::vector<int> forward, backward, relayout;
+    EdgeLayouts layouts;
+    Ways forward, backward, relayout;
+    int ForwardWay(size_t m, size_t r) const;
+    int BackwardWay(size_t m, size_t r) const;  // -1: no gradient
+    int RelayoutWay(size_t m, size_t r) const;  // -1: has no weight
   };
   struct EdgeClass {
     int maker, reader;
@@ -76,6 +86,7 @@ class AssignmentSolver {
   void Prune(int64_t upper);
   void MakePairs(const Weights& weights);
   Slot SlotOf(const ForwardGraph::Edge& edge, const NodeClass& maker, const NodeClass& reader, bool relayout);
+  Ways WaysOf(const EdgeLayouts::Distinct& from, const EdgeLayouts::Distinct& to, const TensorType& type);
   int WayOf(const CostModel::Transfer& move, const TensorType& type);
   CostTable TableOf(const EdgeClass& e, const Weights& weights) const;
   int64_t PairValue(const EdgeClass& e, size_t maker, size_t reader, const Weights& weights) const;
@@ -88,8 +99,6 @@ class AssignmentSolver {
   const Graph& graph_;
   const ForwardGraph& forward_;
   const CostModel& model_;
-  std::vector<std::string> kinds_;  // by position: operator, attributes, types
-  std::vector<int> position_;       // by node of the graph
   std::vector<Way> ways_;
   absl::flat_hash_map<std::tuple<Layout, Layout, Shape, int64_t>, int> way_of_;
   // Of the call in progress.

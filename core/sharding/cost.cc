@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+
+#include "absl/strings/str_cat.h"
 
 namespace mslua {
 namespace {
@@ -63,6 +66,58 @@ double StatesPerParameter(const Graph& graph) {
   return parameters > 0 ? state / parameters : 0;
 }
 
+// What makes two nodes cost the same under the same sharding.
+std::string KindOf(const Graph& graph, const ForwardGraph& forward, int32_t i) {
+  const Node& n = graph.nodes[i];
+  std::string kind = n.op->name;
+  for (const auto& [name, value] : n.attrs.items()) {
+    if (name != "name" && name != "_rng") absl::StrAppend(&kind, " ", name, "=", AttrText(value));
+  }
+  for (Value v : n.inputs) absl::StrAppend(&kind, " ", ToString(graph.TypeOf(v)));
+  absl::StrAppend(&kind, " ->");
+  for (const TensorType& t : n.outputs) absl::StrAppend(&kind, " ", ToString(t));
+  absl::StrAppend(&kind, forward.data[i] ? " data" : "");
+  return kind;
+}
+
+void NumberKinds(const Graph& graph, ForwardGraph* forward) {
+  absl::flat_hash_map<std::string, int> known;
+  auto edge = forward->edges.begin();
+  for (int32_t i : forward->nodes) {
+    std::string kind = KindOf(graph, *forward, i);
+    for (; edge != forward->edges.end() && edge->reader == i; ++edge) {
+      if (edge->gradient) absl::StrAppend(&kind, " d", edge->input);
+    }
+    forward->kinds.push_back(known.emplace(std::move(kind), static_cast<int>(known.size())).first->second);
+  }
+}
+
+void JoinEdges(size_t nodes, ForwardGraph* forward) {
+  std::vector<int> position(nodes, -1);
+  for (size_t p = 0; p < forward->nodes.size(); ++p) position[forward->nodes[p]] = static_cast<int>(p);
+  size_t first = 0;  // tie of the reader at hand
+  for (int e = 0; e < static_cast<int>(forward->edges.size()); ++e) {
+    const int maker = position[forward->edges[e].value.node], reader = position[forward->edges[e].reader];
+    while (first < forward->ties.size() && forward->ties[first].reader != reader) ++first;
+    const auto tie = std::find_if(forward->ties.begin() + first, forward->ties.end(),
+                                  [&](const ForwardGraph::Tie& t) { return t.maker == maker; });
+    if (tie != forward->ties.end())
+      tie->edges.push_back(e);
+    else
+      forward->ties.push_back({maker, reader, {e}, 0});
+  }
+  std::map<std::vector<int>, int> known;
+  for (ForwardGraph::Tie& t : forward->ties) {
+    std::vector<int> key{forward->kinds[t.maker], forward->kinds[t.reader]};
+    for (int e : t.edges) {
+      key.push_back(forward->edges[e].value.output);
+      key.push_back(static_cast<int>(forward->edges[e].input));
+      key.push_back(forward->edges[e].gradient);
+    }
+    t.kind = known.emplace(std::move(key), static_cast<int>(known.size())).first->second;
+  }
+}
+
 }  // namespace
 
 StatusOr<ForwardGraph> ForwardOf(const Graph& graph) {
@@ -97,6 +152,8 @@ StatusOr<ForwardGraph> ForwardOf(const Graph& graph) {
     }
   }
   out.states_per_parameter = StatesPerParameter(graph);
+  NumberKinds(graph, &out);
+  JoinEdges(count, &out);
   return out;
 }
 
@@ -134,26 +191,51 @@ int64_t CostModel::Backward(int32_t node, const Sharding& sharding) const {
   return Picoseconds(GradientsWanted(node) * ForwardSeconds(node, parts, LocalBytes(node, sharding)));
 }
 
-Cost CostModel::OfNode(int32_t node, const Sharding& sharding) const {
+double CostModel::LocalOutputs(int32_t node, const Sharding& sharding) const {
   const Node& n = graph_.nodes[node];
-  const NodeRule& rule = forward_.rules[node];
-  const Mesh& mesh = resharder_.mesh();
-  double parts = 1, kept = 0;
-  for (const AxisList& axes : sharding.factors) parts *= static_cast<double>(mesh.Size(axes));
-  for (size_t o = 0; o < n.outputs.size() && !n.op->view; ++o)
-    kept += static_cast<double>(NumElements(OutputLayout(rule, sharding, o).Local(mesh, n.outputs[o].shape)) *
-                                SizeOf(n.outputs[o].dtype));
+  double bytes = 0;
+  for (size_t o = 0; o < n.outputs.size() && !n.op->view; ++o) {
+    const Layout layout = OutputLayout(forward_.rules[node], sharding, o);
+    bytes += static_cast<double>(NumElements(layout.Local(resharder_.mesh(), n.outputs[o].shape)) *
+                                 SizeOf(n.outputs[o].dtype));
+  }
+  return bytes;
+}
+
+// An update reads the value, its gradient and the state, and writes value and state.
+double CostModel::UpdateSeconds(double bytes) const {
+  return (3 + 2 * forward_.states_per_parameter) * bytes / cluster_.bytes_per_second;
+}
+
+Cost CostModel::OfNode(int32_t node, const Sharding& sharding) const {
+  double parts = 1, kept = LocalOutputs(node, sharding);
+  for (const AxisList& axes : sharding.factors) parts *= static_cast<double>(resharder_.mesh().Size(axes));
   Cost cost;
-  double seconds = ForwardSeconds(node, parts, LocalBytes(node, sharding));
-  seconds *= 1 + GradientsWanted(node);
-  if (IsKind(n, kParameter) && forward_.training) {
-    // An update reads the value, its gradient and the state, and writes value and state.
-    seconds += (3 + 2 * forward_.states_per_parameter) * kept / cluster_.bytes_per_second;
+  double seconds = ForwardSeconds(node, parts, LocalBytes(node, sharding)) * (1 + GradientsWanted(node));
+  if (IsKind(graph_.nodes[node], kParameter) && forward_.training) {
+    seconds += UpdateSeconds(kept);
     kept *= 2 + forward_.states_per_parameter;
   }
   cost.picoseconds = Picoseconds(seconds);
   cost.memory = static_cast<int64_t>(kept);
   return cost;
+}
+
+Cost CostModel::Share(int32_t node, const Sharding& sharding, int64_t others) const {
+  double parts = static_cast<double>(others), kept = LocalOutputs(node, sharding) / static_cast<double>(others);
+  for (const AxisList& axes : sharding.factors) parts *= static_cast<double>(resharder_.mesh().Size(axes));
+  const double flops = Flops(graph_, graph_.nodes[node]) / cluster_.flops_per_second,
+               traffic = LocalBytes(node, Sharding(forward_.rules[node])) / cluster_.bytes_per_second;
+  // Either of the two is a product over groups of axes; their maximum is none.
+  double seconds = flops >= traffic
+                       ? flops / parts
+                       : LocalBytes(node, sharding) / static_cast<double>(others) / cluster_.bytes_per_second;
+  seconds *= 1 + GradientsWanted(node);
+  if (IsKind(graph_.nodes[node], kParameter) && forward_.training) {
+    seconds += UpdateSeconds(kept);
+    kept *= 2 + forward_.states_per_parameter;
+  }
+  return {static_cast<int64_t>(seconds * kPicoseconds), 0, static_cast<int64_t>(kept)};
 }
 
 int64_t CostModel::NodeBound(int32_t node) const {
@@ -165,6 +247,11 @@ int64_t CostModel::NodeBound(int32_t node) const {
     for (const TensorType& t : n.outputs) bytes += static_cast<double>(t.bytes());
   }
   return static_cast<int64_t>((1 + GradientsWanted(node)) * ForwardSeconds(node, ranks, bytes / ranks) * kPicoseconds);
+}
+
+int64_t CostModel::HiddenBound(int32_t node) const {
+  const int wanted = GradientsWanted(node);
+  return wanted * NodeBound(node) / (1 + wanted) + 1;
 }
 
 CostModel::Transfer CostModel::ForwardMove(const ForwardGraph::Edge& edge, const Sharding& maker,
@@ -195,22 +282,22 @@ StatusOr<Cost> CostModel::Exact(const Transfer& move, const TensorType& type) co
 
 Cost CostModel::Bound(const Transfer& move, const TensorType& type) const {
   if (move.from == move.to) return Cost();
-  const Mesh& mesh = resharder_.mesh();
-  const double size = static_cast<double>(SizeOf(type.dtype));
-  const double have = static_cast<double>(NumElements(move.from.Local(mesh, type.shape))) * size,
-               want = static_cast<double>(NumElements(move.to.Local(mesh, type.shape))) * size;
-  const LinkCosts::Link link = Fastest(cluster_.links);
-  double bytes = want, rounds = 0;
-  if (move.from.partial()) {
-    // Each element that is wanted takes others' share of its sum; copies of a part may help each other, so no more.
-    rounds = 1 + std::log2(static_cast<double>(mesh.Size(move.from.Partial())));
-  } else {
-    bytes -= static_cast<double>(LeastOverlap(mesh, move.from, move.to, type.shape)) * size;
-    if (bytes == 0) return {static_cast<int64_t>(cluster_.links.copy_beta * want * kPicoseconds), 0, 0};
-    rounds = 1 + std::log2(1 + std::ceil(bytes / have));
+  const double whole = static_cast<double>(type.bytes());
+  const MoveBound::Coefficients least = move_bound_.Of(move.from, move.to);
+  double seconds = least.seconds + least.seconds_per_byte * whole, bytes = least.bytes * whole;
+  if (!move.from.partial()) {
+    // Where axes are ordered differently the parts overlap less.
+    const Mesh& mesh = resharder_.mesh();
+    const double size = static_cast<double>(SizeOf(type.dtype)),
+                 want = static_cast<double>(NumElements(move.to.Local(mesh, type.shape))) * size;
+    const double lacks = want - static_cast<double>(LeastOverlap(mesh, move.from, move.to, type.shape)) * size;
+    if (lacks > bytes) {
+      const LinkCosts::Link link = Fastest(cluster_.links);
+      bytes = lacks;
+      seconds = std::max(seconds, 2 * link.alpha + link.beta * lacks);
+    }
   }
-  return {static_cast<int64_t>((link.alpha * rounds + link.beta * bytes) * kPicoseconds * (1 - 1e-9)),
-          static_cast<int64_t>(bytes), 0};
+  return {static_cast<int64_t>(seconds * kPicoseconds * (1 - 1e-9)), static_cast<int64_t>(bytes * (1 - 1e-9)), 0};
 }
 
 StatusOr<CostReport> Evaluate(const Graph& graph, const ForwardGraph& forward, const CostModel& model,

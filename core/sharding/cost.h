@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/sharding/cluster.h"
+#include "core/sharding/move_bound.h"
 #include "core/sharding/sharding.h"
 
 namespace mslua {
@@ -17,8 +18,16 @@ struct ForwardGraph {
     size_t input = 0;
     bool gradient = false;  // one flows back
   };
+  // All edges between two nodes.
+  struct Tie {
+    int maker = 0, reader = 0;  // positions in `nodes`
+    std::vector<int> edges;     // numbers
+    int kind = 0;               // ties of one kind join nodes of equal kinds in the same way
+  };
   std::vector<int32_t> nodes;       // in the graph's order
   std::vector<Edge> edges;          // by reader, then input
+  std::vector<Tie> ties;            // by reader, then maker
+  std::vector<int> kinds;           // by position in `nodes`: of one kind cost the same under the same sharding
   std::vector<NodeRule> rules;      // by node of the graph; of forward nodes
   std::vector<bool> data;           // by node: depends on data or scalars, not on parameters and constants alone
   bool training = false;            // the graph has a backward part
@@ -44,13 +53,22 @@ struct Cost {
 class CostModel {
  public:
   CostModel(const Graph& graph, const ForwardGraph& forward, const Cluster& cluster, Resharder& resharder)
-      : graph_(graph), forward_(forward), cluster_(cluster), resharder_(resharder) {}
+      : graph_(graph),
+        forward_(forward),
+        cluster_(cluster),
+        resharder_(resharder),
+        move_bound_(resharder.mesh(), cluster.links) {}
 
   // Forward and backward arithmetic of a node, or what its memory traffic takes where that is more; of a parameter its
   // update. The devices along axes that cut nothing repeat the work.
   Cost OfNode(int32_t node, const Sharding& sharding) const;
   // The least that OfNode can be, whatever the sharding.
   int64_t NodeBound(int32_t node) const;
+  // What OfNode is at least if all axes but those of `sharding` cut the node's tensors in `others` parts. Shares of
+  // groups of axes, each less the share with all axes, and that one sum to no more than OfNode.
+  Cost Share(int32_t node, const Sharding& sharding, int64_t others) const;
+  // The part of NodeBound behind which gradients of the node's parameters travel.
+  int64_t HiddenBound(int32_t node) const;
   // Backward arithmetic alone, behind which the node's gradients of parameters travel.
   int64_t Backward(int32_t node, const Sharding& sharding) const;
 
@@ -73,12 +91,15 @@ class CostModel {
  private:
   double ForwardSeconds(int32_t node, double parts, double bytes) const;
   double LocalBytes(int32_t node, const Sharding& sharding) const;
+  double LocalOutputs(int32_t node, const Sharding& sharding) const;
+  double UpdateSeconds(double bytes) const;
   int GradientsWanted(int32_t node) const;
 
   const Graph& graph_;
   const ForwardGraph& forward_;
   const Cluster& cluster_;
   Resharder& resharder_;
+  MoveBound move_bound_;
 };
 
 // The cost of a whole assignment, edge by edge and without tables. `shardings` by node of the graph.

@@ -97,23 +97,51 @@ class Elimination {
   }
 
   Minimum Run(const std::vector<int>& order) {
-    std::vector<std::pair<std::vector<int>, Message>> steps;
     for (int v : order) {
-      std::vector<int> scope = ScopeOf(v);
-      Message message = Eliminate(v, scope);
-      constant_ += message.constant;
-      AddTerm(scope, message.table);
-      steps.emplace_back(std::move(scope), std::move(message));
+      Step step{v, ScopeOf(v), {}, -1, {}};
+      step.message = Eliminate(v, step.scope, &step.bucket);
+      constant_ += step.message.constant;
+      if (!step.scope.empty()) step.term = static_cast<int>(terms_.size());
+      AddTerm(step.scope, step.message.table);
+      steps_.push_back(std::move(step));
     }
     Minimum minimum;
     minimum.cost = constant_;
     minimum.values.assign(domains_.size(), 0);
-    for (size_t i = order.size(); i-- > 0;) {
+    for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
       size_t index = 0;
-      for (int u : steps[i].first) index = index * domains_[u] + minimum.values[u];
-      minimum.values[order[i]] = (*steps[i].second.best)[index];
+      for (int u : step->scope) index = index * domains_[u] + minimum.values[u];
+      minimum.values[step->variable] = (*step->message.best)[index];
     }
     return minimum;
+  }
+
+  // After Run. What the rest of the problem says of a step's scope goes down the way that its message came up.
+  std::vector<std::vector<int64_t>> Marginals() {
+    std::vector<std::vector<int64_t>> marginals(domains_.size());
+    std::vector<int> step_of(terms_.size(), -1);  // by term: the step whose message it is
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      if (steps_[i].term >= 0) step_of[steps_[i].term] = static_cast<int>(i);
+    }
+    std::vector<std::vector<int64_t>> down(steps_.size());  // by step, over its scope
+    for (size_t i = steps_.size(); i-- > 0;) {
+      const Step& step = steps_[i];
+      std::vector<int> clique = step.scope;
+      clique.push_back(step.variable);
+      std::vector<int64_t> sum = Spread(down[i], clique);
+      for (size_t t : step.bucket) Accumulate(terms_[t], clique, &sum);
+      marginals[step.variable] = Least(sum, clique, {step.variable});
+      Lift(&marginals[step.variable]);
+      for (size_t t : step.bucket) {
+        if (step_of[t] < 0) continue;
+        std::vector<int64_t>& message = down[step_of[t]];
+        message = Least(sum, clique, terms_[t].variables);
+        const std::vector<int64_t>& up = *tables_[terms_[t].table];
+        for (size_t e = 0; e < message.size(); ++e) message[e] -= up[e];
+      }
+      down[i] = {};
+    }
+    return marginals;
   }
 
  private:
@@ -122,6 +150,75 @@ class Elimination {
     int table;
     bool done = false;
   };
+  struct Step {
+    int variable;
+    std::vector<int> scope;
+    std::vector<size_t> bucket;  // the terms that were summed
+    int term;                    // the number of its message among the terms, or -1: it is a constant
+    Message message;
+  };
+
+  // A sum over all of a clique, its last variable minor-most, of a function of the variables before the last.
+  std::vector<int64_t> Spread(const std::vector<int64_t>& function, const std::vector<int>& clique) const {
+    size_t entries = 1;
+    for (int u : clique) entries *= domains_[u];
+    std::vector<int64_t> sum(entries, 0);
+    const size_t n = domains_[clique.back()];
+    for (size_t e = 0; e < function.size(); ++e) std::fill_n(sum.begin() + e * n, n, function[e]);
+    return sum;
+  }
+
+  // Calls with the index into a table over `variables` of each entry of a table over `clique`.
+  template <class F>
+  void Walk(const std::vector<int>& clique, const std::vector<int>& variables, const F& f) const {
+    std::vector<int64_t> strides(clique.size(), 0);
+    int64_t stride = 1;
+    for (auto u = variables.rbegin(); u != variables.rend(); ++u) {
+      strides[std::find(clique.begin(), clique.end(), *u) - clique.begin()] = stride;
+      stride *= domains_[*u];
+    }
+    std::vector<int> at(clique.size(), 0);
+    const int64_t inner = domains_[clique.back()], step = strides.back();
+    int64_t entries = 1, index = 0;
+    for (int u : clique) entries *= domains_[u];
+    for (int64_t e = 0; e < entries; e += inner) {
+      f(e, index, inner, step);
+      for (size_t d = clique.size() - 1; d-- > 0;) {
+        index += strides[d];
+        if (++at[d] < domains_[clique[d]]) break;
+        index -= strides[d] * domains_[clique[d]];
+        at[d] = 0;
+      }
+    }
+  }
+
+  void Accumulate(const Term& term, const std::vector<int>& clique, std::vector<int64_t>* sum) const {
+    const int64_t* table = tables_[term.table]->data();
+    Walk(clique, term.variables, [&](int64_t e, int64_t index, int64_t inner, int64_t step) {
+      for (int64_t x = 0; x < inner; ++x) (*sum)[e + x] += table[index + x * step];
+    });
+  }
+
+  std::vector<int64_t> Least(const std::vector<int64_t>& sum, const std::vector<int>& clique,
+                             const std::vector<int>& variables) const {
+    size_t entries = 1;
+    for (int u : variables) entries *= domains_[u];
+    std::vector<int64_t> least(entries, std::numeric_limits<int64_t>::max());
+    Walk(clique, variables, [&](int64_t e, int64_t index, int64_t inner, int64_t step) {
+      for (int64_t x = 0; x < inner; ++x) {
+        int64_t& entry = least[index + x * step];
+        entry = std::min(entry, sum[e + x]);
+      }
+    });
+    return least;
+  }
+
+  // Adds what has been taken out as constants: the least is the minimum of all.
+  void Lift(std::vector<int64_t>* marginal) const {
+    const int64_t missing = constant_ - *std::min_element(marginal->begin(), marginal->end());
+    for (int64_t& cost : *marginal) cost += missing;
+  }
+
   // One term of a bucket: where the entries are for each value of the eliminated variable, in a row.
   struct Row {
     std::vector<int64_t> copy;  // empty: the table itself
@@ -169,14 +266,13 @@ class Elimination {
     return {scope.begin(), scope.end()};
   }
 
-  Message Eliminate(int v, const std::vector<int>& scope) {
+  Message Eliminate(int v, const std::vector<int>& scope, std::vector<size_t>* bucket) {
     // What the result depends on: the sizes, and each table with the places of its variables.
     std::vector<std::vector<int>> parts;
-    std::vector<size_t> bucket;
     for (size_t t : of_[v]) {
       if (terms_[t].done) continue;
       terms_[t].done = true;
-      bucket.push_back(t);
+      bucket->push_back(t);
       std::vector<int> part{terms_[t].table};
       for (int u : terms_[t].variables)
         part.push_back(u == v ? -1 : static_cast<int>(std::lower_bound(scope.begin(), scope.end(), u) - scope.begin()));
@@ -188,7 +284,7 @@ class Elimination {
     parts.push_back(std::move(sizes));
     const auto known = solved_.find(parts);
     if (known != solved_.end()) return known->second;
-    const Message message = Compute(v, scope, bucket);
+    const Message message = Compute(v, scope, *bucket);
     solved_.emplace(std::move(parts), message);
     return message;
   }
@@ -260,6 +356,7 @@ class Elimination {
   absl::flat_hash_map<size_t, std::vector<int>> by_content_;
   absl::flat_hash_map<std::vector<std::vector<int>>, Message> solved_;
   std::vector<Term> terms_;
+  std::vector<Step> steps_;
   std::vector<std::vector<size_t>> of_;  // the terms of each variable
   int64_t constant_ = 0;
 };
@@ -270,8 +367,12 @@ std::vector<int> EliminationOrder(const std::vector<int>& domains, const std::ve
   return Ordering(domains, terms).Run(effort);
 }
 
-Minimum Minimise(const std::vector<int>& domains, const std::vector<CostTerm>& terms, const std::vector<int>& order) {
-  return Elimination(domains, terms).Run(order);
+Minimum Minimise(const std::vector<int>& domains, const std::vector<CostTerm>& terms, const std::vector<int>& order,
+                 std::vector<std::vector<int64_t>>* marginals) {
+  Elimination elimination(domains, terms);
+  Minimum minimum = elimination.Run(order);
+  if (marginals != nullptr) *marginals = elimination.Marginals();
+  return minimum;
 }
 
 }  // namespace mslua

@@ -66,6 +66,26 @@ TEST(Elimination, FindsTheMinimum) {
   }
 }
 
+TEST(Elimination, MarginalsAreTheMinimaWithOneValueSettled) {
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    const Problem p = Random(seed);
+    Effort effort;
+    std::vector<std::vector<int64_t>> marginals;
+    Minimise(p.domains, p.terms, EliminationOrder(p.domains, p.terms, &effort), &marginals);
+    ASSERT_EQ(marginals.size(), p.domains.size());
+    for (size_t v = 0; v < p.domains.size(); ++v) {
+      ASSERT_EQ(static_cast<int>(marginals[v].size()), p.domains[v]);
+      for (int x = 0; x < p.domains[v]; ++x) {
+        Problem settled = p;
+        std::vector<int64_t> others(p.domains[v], int64_t{1} << 30);
+        others[x] = 0;
+        settled.terms.push_back({{static_cast<int>(v)}, std::make_shared<const std::vector<int64_t>>(others)});
+        EXPECT_EQ(marginals[v][x], BruteForce(settled)) << "seed " << seed << ", value " << x << " of variable " << v;
+      }
+    }
+  }
+}
+
 TEST(Elimination, AChainNeedsTablesOfTwoVariables) {
   std::vector<int> domains(50, 10);
   std::vector<CostTerm> terms;

@@ -6,6 +6,7 @@
 #include <queue>
 
 #include "absl/strings/str_cat.h"
+#include "core/sharding/move_bound.h"
 
 namespace mslua {
 namespace {
@@ -51,12 +52,14 @@ void Selections(const Mesh& mesh, const std::vector<Unit>& units, int64_t produc
   }
 }
 
-// Dijkstra's algorithm over layouts.
+// A* over layouts: MoveBound says what is left at least.
 class Search {
  public:
-  Search(const Mesh& mesh, const LinkCosts& links, const Layout& from, const Layout& to, const TensorType& type)
-      : mesh_(mesh), links_(links), from_(from), to_(to), type_(type) {
-    FindUnits();
+  Search(const Mesh& mesh, const LinkCosts& links, const MoveBound& bound, const Layout& from, const Layout& to,
+         const TensorType& type)
+      : mesh_(mesh), links_(links), bound_(bound), from_(from), to_(to), type_(type) {
+    FindUnits(/*by_link=*/true);
+    if (TooLarge()) FindUnits(/*by_link=*/false);
   }
 
   // Too many units for an exhaustive search.
@@ -70,16 +73,16 @@ class Search {
     reached_[from_].seconds = 0;
     queue_.push({0, from_});
     while (!queue_.empty()) {
-      const auto [seconds, layout] = queue_.top();
+      const Layout layout = queue_.top().layout;
       queue_.pop();
       if (reached_[layout].done) continue;
       reached_[layout].done = true;
+      seconds_ = reached_[layout].seconds;
       if (layout == to_) {
         for (Layout at = to_; at != from_; at = steps->back().before) steps->push_back(reached_[at].step);
         std::reverse(steps->begin(), steps->end());
         return true;
       }
-      seconds_ = seconds;
       Expand(layout);
     }
     return false;
@@ -88,18 +91,20 @@ class Search {
  private:
   struct State {
     double seconds = std::numeric_limits<double>::infinity();
+    double left = -1;  // seconds to the goal, at least
     bool done = false;
     ReshardStep step;
   };
   struct Entry {
-    double seconds;
+    double seconds;  // of the whole way, at least
     Layout layout;
     bool operator<(const Entry& b) const { return seconds != b.seconds ? seconds > b.seconds : b.layout < layout; }
   };
 
   // On a small mesh every axis is a unit. On a large one axes that stay where they are are left out, and neighbours
-  // that stay neighbours are one.
-  void FindUnits() {
+  // that stay neighbours, `by_link` of those with equal links, are one.
+  void FindUnits(bool by_link) {
+    units_.clear();
     if (mesh_.axes() <= 4) {
       for (int a = 0; a < mesh_.axes(); ++a) units_.push_back({static_cast<int8_t>(a)});
       return;
@@ -118,10 +123,14 @@ class Search {
     for (int a = 0; a < mesh_.axes(); ++a) {
       if (!moves[a]) continue;
       const bool joins = !units_.empty() && Follows(from_, units_.back().back(), a) &&
-                         Follows(to_, units_.back().back(), a) && mesh_.axes() > 4;
+                         Follows(to_, units_.back().back(), a) && (!by_link || AlikeLinks(units_.back().back(), a));
       if (!joins) units_.emplace_back();
       units_.back().push_back(static_cast<int8_t>(a));
     }
+  }
+  bool AlikeLinks(int a, int b) const {
+    const LinkCosts::Link x = links_.Slowest({static_cast<int8_t>(a)}), y = links_.Slowest({static_cast<int8_t>(b)});
+    return x.alpha == y.alpha && x.beta == y.beta;
   }
   static bool Follows(const Layout& layout, int a, int b) {
     const int64_t first = PlaceOf(layout, a), second = PlaceOf(layout, b);
@@ -135,9 +144,15 @@ class Search {
     const double seconds = seconds_ + CostOf(mesh_, links_, step, bytes).seconds;
     State& state = reached_[after];
     if (seconds >= state.seconds) return;
+    if (state.left < 0) state.left = LeftAtLeast(after);
     state.seconds = seconds;
     state.step = std::move(step);
-    queue_.push({seconds, after});
+    state.done = false;  // what is left is a bound, not a distance, so that a better way may come later
+    queue_.push({seconds + state.left, after});
+  }
+  double LeftAtLeast(const Layout& layout) const {
+    const MoveBound::Coefficients c = bound_.Of(layout, to_);
+    return (c.seconds + c.seconds_per_byte * static_cast<double>(type_.bytes())) * (1 - 1e-9);
   }
 
   bool Fits(const Layout& layout, int d, const AxisList& axes) const {
@@ -251,6 +266,7 @@ class Search {
 
   const Mesh& mesh_;
   const LinkCosts& links_;
+  const MoveBound& bound_;
   const Layout from_, to_;
   const TensorType& type_;
   std::vector<Unit> units_;
@@ -377,7 +393,8 @@ StatusOr<const ReshardPlan*> Resharder::Plan(const Layout& from, const Layout& t
   }
   auto fresh = std::make_unique<ReshardPlan>();
   const int64_t limit = std::max(NumElements(from.Local(mesh_, type.shape)), NumElements(to.Local(mesh_, type.shape)));
-  Search search(mesh_, links_, from, to, type);
+  const MoveBound bound(mesh_, links_);
+  Search search(mesh_, links_, bound, from, to, type);
   if (search.TooLarge())
     fresh->steps = PlainSteps(from, to);
   else if (from != to && !search.Run(limit, &fresh->steps) &&

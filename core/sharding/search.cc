@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/text.h"
 #include "core/sharding/assignment.h"
+#include "core/sharding/relaxation.h"
 
 namespace mslua {
 namespace {
@@ -16,37 +17,13 @@ namespace {
 constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
 // Entries of all tables of one elimination, in proportion to those of the largest.
 constexpr double kTotalEntries = 10;
-// What each of the coarser meshes may take.
-constexpr double kSeedEntries = 2e7;
 constexpr size_t kMaxCandidates = 1024;
+// Up to so many ways to give a node's factors their axes are tried at once.
+constexpr size_t kMaxAlike = 40;
 constexpr int kMaxSweeps = 3;
-constexpr int kMaxAxesOfSeed = 3;
+// The first limit on what is searched exactly, as a part of the way from the bound to the best plan known.
+constexpr int64_t kFirstStep = 8;
 constexpr int kBisections = 16;
-
-using Groups = std::vector<AxisList>;
-
-// Shardings whose factors take whole groups of axes, in order.
-std::vector<Sharding> GroupedCandidates(const Mesh& mesh, const NodeRule& rule, const Groups& groups) {
-  std::vector<Sharding> done{Sharding(rule)};
-  for (const AxisList& group : groups) {
-    const size_t count = done.size();
-    for (size_t i = 0; i < count; ++i) {
-      for (size_t f = 0; f < rule.rule.factors.size(); ++f) {
-        if (!CanCut(rule, static_cast<int>(f), mesh.Size(done[i].factors[f]) * mesh.Size(group))) continue;
-        Sharding wider = done[i];
-        wider.factors[f].insert(wider.factors[f].end(), group.begin(), group.end());
-        done.push_back(std::move(wider));
-      }
-    }
-  }
-  return done;
-}
-
-Groups SingleAxes(const Mesh& mesh) {
-  Groups groups;
-  for (int a = 0; a < mesh.axes(); ++a) groups.push_back({static_cast<int8_t>(a)});
-  return groups;
-}
 
 int64_t PartsOf(const Mesh& mesh, const Sharding& s) {
   int64_t parts = 1;
@@ -81,6 +58,7 @@ class StrategySearch {
     ASSIGN_OR_RETURN(forward_, ForwardOf(graph_));
     model_ = std::make_unique<CostModel>(graph_, forward_, options_.cluster, resharder_);
     solver_ = std::make_unique<AssignmentSolver>(graph_, forward_, *model_);
+    relaxation_ = std::make_unique<Relaxation>(graph_, forward_, options_.cluster, *model_, mesh_);
     default_ = plan.shardings;
     ASSIGN_OR_RETURN(default_cost_, CostOf(default_));
     RETURN_IF_ERROR(FindFixed());
@@ -94,7 +72,7 @@ class StrategySearch {
   struct Found {
     std::vector<Sharding> shardings;
     int64_t value = kNone;
-    int64_t bound = 0;  // of the value; meaningful when exact
+    int64_t bound = 0;  // no plan has a lower value
     bool exact = false;
   };
 
@@ -181,30 +159,44 @@ class StrategySearch {
       now.value = cost.picoseconds;
       if (now.value < best.value) best = std::move(now);
     }
-    best.bound = exact ? bound : 0;
+    best.bound = bound;
     best.exact = exact;
     return best;
   }
 
+  // Exact where the relaxation leaves few enough shardings; else the best of what it suggests, of one axis after the
+  // other and of the default, improved axis by axis.
   StatusOr<Found> Minimise(const Weights& weights) {
-    if (options_.mode != SearchMode::kRecursiveProgramming) {
-      auto exact = Grouped(SingleAxes(mesh_), weights, options_.max_entries);
-      if (exact.ok() || !absl::IsResourceExhausted(exact.status())) return exact;
-    }
-    ASSIGN_OR_RETURN(Found best, AxisByAxis(weights));
-    if (options_.mode != SearchMode::kRecursiveProgramming) {
-      for (const Groups& groups : CoarserMeshes()) {
-        auto seed = Grouped(groups, weights, std::min(kSeedEntries, options_.max_entries));
-        if (!seed.ok() && !absl::IsResourceExhausted(seed.status())) return seed.status();
-        if (seed.ok() && seed->value < best.value) best = *std::move(seed);
+    const bool recursive = options_.mode == SearchMode::kRecursiveProgramming;
+    ASSIGN_OR_RETURN(const Relaxed relaxed, Relax(weights, Propagates(), /*marginals=*/!recursive));
+    Found best;
+    if (Allowed(default_)) best = {default_, weights.Of(default_cost_), 0, false};
+    if (!recursive) {
+      ASSIGN_OR_RETURN(const std::vector<Sharding> goal, GoalOf(relaxed, weights));
+      ASSIGN_OR_RETURN(best, Better(std::move(best), Guess(goal, weights)));
+      if (!relaxed.least.empty()) {
+        auto exact = Narrowed(relaxed, best, weights);
+        if (exact.ok() || !absl::IsResourceExhausted(exact.status())) return exact;
       }
+      ASSIGN_OR_RETURN(best, Sweep(std::move(best), weights));
     }
-    if (Allowed(default_)) {
-      const int64_t value = weights.Of(default_cost_);
-      if (value < best.value) best = {default_, value, 0, false};
-    }
+    ASSIGN_OR_RETURN(Found rounds, AxisByAxis(weights));
+    if (recursive && Allowed(default_) && weights.Of(default_cost_) < rounds.value) rounds = best;
+    ASSIGN_OR_RETURN(best, Better(std::move(best), Sweep(std::move(rounds), weights)));
+    best.bound = relaxed.bound;
     best.exact = false;
-    return Sweep(std::move(best), weights);
+    return best;
+  }
+  static StatusOr<Found> Better(Found a, StatusOr<Found> b) {
+    RETURN_IF_ERROR(b.status());
+    return b->value < a.value ? *std::move(b) : std::move(a);
+  }
+
+  // None where even the relaxation is too large.
+  StatusOr<Relaxed> Relax(const Weights& weights, bool widest, bool marginals) const {
+    auto relaxed = relaxation_->Solve(FreedomOf(widest), weights, marginals);
+    if (absl::IsResourceExhausted(relaxed.status())) return Relaxed();
+    return relaxed;
   }
 
   // Whether a plan is among those that the mode may choose.
@@ -212,20 +204,166 @@ class StrategySearch {
     return !Propagates() && (!options_.without || !(shardings[options_.without->first] == options_.without->second));
   }
 
-  // The best plan whose factors take whole groups of axes, or the default's sharding of a node.
-  StatusOr<Found> Grouped(const Groups& groups, const Weights& weights, double max_entries) {
+  Freedom FreedomOf(bool widest) const {
+    Freedom freedom;
+    freedom.widest = widest;
+    for (int32_t i : forward_.nodes) freedom.only.push_back(fixed_[i].empty() ? nullptr : &fixed_[i]);
+    return freedom;
+  }
+  // How often a good plan cuts each node: as the relaxed minimum, or where only its bound is known as the default
+  // improved kind of axes by kind of axes.
+  StatusOr<std::vector<Sharding>> GoalOf(const Relaxed& relaxed, const Weights& weights) const {
+    std::vector<Sharding> goal = relaxed.shardings;
+    if (!goal.empty()) return goal;
+    for (int32_t i : forward_.nodes) goal.push_back(default_[i]);
+    const Status improved = relaxation_->Improve(FreedomOf(Propagates()), weights, &goal).status();
+    if (!improved.ok() && !absl::IsResourceExhausted(improved)) return improved;
+    return goal;
+  }
+  // The best plan that cuts as often as `goal`.
+  StatusOr<Found> Guess(const std::vector<Sharding>& goal, const Weights& weights) {
     std::map<std::string, CandidateList> known;
     std::vector<CandidateList> lists;
-    for (int32_t i : forward_.nodes) {
-      ASSIGN_OR_RETURN(std::vector<Sharding> all, CandidatesOf(i, groups));
-      std::string key;
-      for (const Sharding& s : all) absl::StrAppend(&key, KeyOf(s), "|");
-      CandidateList& list = known[key];
-      if (list == nullptr) list = std::make_shared<const std::vector<Sharding>>(std::move(all));
+    for (size_t p = 0; p < forward_.nodes.size(); ++p) {
+      const int32_t i = forward_.nodes[p];
+      const std::string counts = CountsOf(relaxation_->kinds(), goal[p]);
+      const bool own = !fixed_[i].empty() || (options_.without && options_.without->first == i);
+      CandidateList& list = known[own ? absl::StrCat(i, " ", counts) : counts];
+      if (list == nullptr) {
+        std::vector<Sharding> all = Alike(i, goal[p], kMaxAlike);
+        if (all.empty()) return GuessAxisByAxis(goal, weights);
+        all = Excluded(i, std::move(all));
+        if (all.empty()) all = Excluded(i, Candidates(mesh_, forward_.rules[i], kMaxCandidates));
+        if (all.empty()) return absl::NotFoundError(absl::StrCat(NameOf(graph_.nodes[i]), " has no other sharding"));
+        list = std::make_shared<const std::vector<Sharding>>(std::move(all));
+      }
       lists.push_back(list);
     }
-    const int64_t upper = Allowed(default_) ? weights.Of(default_cost_) : kNone;
-    return Solve(lists, weights, upper, max_entries);
+    auto found = Solve(lists, weights, kNone, options_.max_entries);
+    if (absl::IsResourceExhausted(found.status())) return GuessAxisByAxis(goal, weights);
+    return found;
+  }
+  StatusOr<Found> GuessAxisByAxis(std::vector<Sharding> goal, const Weights& weights) {
+    Found now = Bare();
+    for (int8_t a = 0; a < mesh_.axes(); ++a) {
+      std::map<std::string, CandidateList> known;
+      std::vector<CandidateList> lists;
+      for (size_t p = 0; p < forward_.nodes.size(); ++p) {
+        const int32_t i = forward_.nodes[p];
+        const Sharding& s = now.shardings[i];
+        CandidateList& list = known[absl::StrCat(fixed_[i].empty() ? "" : absl::StrCat(i), KeyOf(s), KeyOf(goal[p]))];
+        if (list == nullptr)
+          list = std::make_shared<const std::vector<Sharding>>(fixed_[i].empty() ? Steps(s, goal[p], a) : Same(i, s));
+        lists.push_back(list);
+      }
+      ASSIGN_OR_RETURN(now, Solve(lists, weights, kNone, options_.max_entries));
+      for (size_t p = 0; p < forward_.nodes.size(); ++p) Take(now.shardings[forward_.nodes[p]], a, &goal[p]);
+    }
+    if (!Allowed(now.shardings) && !Propagates()) now.value = kNone;
+    return now;
+  }
+  // `s` with the axis on each factor to which `goal` still gives one of its kind, or without when more of the kind are
+  // left than goal takes.
+  std::vector<Sharding> Steps(const Sharding& s, const Sharding& goal, int8_t axis) const {
+    const AxisList& kind = KindWith(axis);
+    size_t left = std::count_if(kind.begin(), kind.end(), [axis](int8_t a) { return a >= axis; });
+    std::vector<Sharding> all;
+    for (size_t f = 0; f < goal.factors.size(); ++f) {
+      const size_t wanted = CountOf(kind, goal.factors[f]);
+      left -= wanted;
+      if (wanted == 0) continue;
+      all.push_back(s);
+      all.back().factors[f].push_back(axis);
+    }
+    if (left > 0) all.push_back(s);
+    return all;
+  }
+  // Takes an axis of the same kind from the goal's factor that got `axis`.
+  void Take(const Sharding& s, int8_t axis, Sharding* goal) const {
+    const AxisList& kind = KindWith(axis);
+    for (size_t f = 0; f < s.factors.size(); ++f) {
+      if (s.factors[f].empty() || s.factors[f].back() != axis) continue;
+      AxisList& wanted = goal->factors[f];
+      const auto one = std::find_if(wanted.begin(), wanted.end(), [&](int8_t a) { return CountOf(kind, {a}) > 0; });
+      if (one != wanted.end()) wanted.erase(one);
+    }
+  }
+  const AxisList& KindWith(int8_t axis) const {
+    const std::vector<AxisKind>& kinds = relaxation_->kinds();
+    return std::find_if(kinds.begin(), kinds.end(), [axis](const AxisKind& k) { return CountOf(k.axes, {axis}) > 0; })
+        ->axes;
+  }
+  static size_t CountOf(const AxisList& kind, const AxisList& axes) {
+    return std::count_if(axes.begin(), axes.end(),
+                         [&](int8_t a) { return std::find(kind.begin(), kind.end(), a) != kind.end(); });
+  }
+
+  // Every plan below a limit has only shardings whose relaxed plans are below it. So the least of those is the minimum
+  // when it is below the limit too; the limit starts near the bound and is raised until it is.
+  StatusOr<Found> Narrowed(const Relaxed& relaxed, Found best, const Weights& weights) {
+    for (int64_t step = std::max<int64_t>(1, (best.value - relaxed.bound) / kFirstStep);; step *= 2) {
+      const int64_t limit = std::min(best.value, relaxed.bound + step);
+      const auto lists = Below(relaxed, limit);
+      if (absl::IsNotFound(lists.status()) && limit < best.value) continue;
+      RETURN_IF_ERROR(lists.status());
+      ASSIGN_OR_RETURN(Found found, Solve(*lists, weights, best.value, options_.max_entries));
+      const bool exact = found.exact && (found.value <= limit || limit == best.value);
+      found.exact = exact;
+      if (!exact) found.bound = relaxed.bound;
+      if (found.value <= best.value) best = std::move(found);
+      if (exact || limit == best.value) return best;
+    }
+  }
+  // Of each node what the relaxation allows below a limit.
+  StatusOr<std::vector<CandidateList>> Below(const Relaxed& relaxed, int64_t limit) const {
+    std::map<std::string, CandidateList> known;
+    std::vector<CandidateList> lists;
+    for (size_t p = 0; p < forward_.nodes.size(); ++p) {
+      const int32_t i = forward_.nodes[p];
+      const bool excludes = options_.without && options_.without->first == i;
+      std::string key = fixed_[i].empty() && !excludes ? absl::StrCat(KeyOf(default_[i]), " ") : absl::StrCat(i, " ");
+      for (const auto& [s, least] : relaxed.least[p]) {
+        if (least <= limit) absl::StrAppend(&key, CountsOf(relaxation_->kinds(), s), " ");
+      }
+      CandidateList& list = known[key];
+      if (list == nullptr) {
+        ASSIGN_OR_RETURN(std::vector<Sharding> all, Allowed(i, relaxed.least[p], limit));
+        list = std::make_shared<const std::vector<Sharding>>(std::move(all));
+      }
+      lists.push_back(list);
+    }
+    return lists;
+  }
+  StatusOr<std::vector<Sharding>> Allowed(int32_t i, const std::vector<std::pair<Sharding, int64_t>>& least,
+                                          int64_t upper) const {
+    std::vector<Sharding> all;
+    for (const auto& [s, value] : least) {
+      if (value > upper) continue;
+      std::vector<Sharding> alike = Alike(i, s, kMaxCandidates);
+      if (alike.empty()) return absl::ResourceExhaustedError("too many candidates");
+      all.insert(all.end(), alike.begin(), alike.end());
+    }
+    if (all.size() > kMaxCandidates) return absl::ResourceExhaustedError("too many candidates");
+    all = Excluded(i, std::move(all));
+    if (all.empty()) return absl::NotFoundError(absl::StrCat(NameOf(graph_.nodes[i]), " has no other sharding"));
+    return all;
+  }
+  // The shardings that a node may have and that cut as often as `s`; none when there are more than `limit`.
+  std::vector<Sharding> Alike(int32_t i, const Sharding& s, size_t limit) const {
+    const std::string counts = CountsOf(relaxation_->kinds(), s);
+    std::vector<Sharding> all = fixed_[i].empty() ? relaxation_->Alike(s, limit) : std::vector<Sharding>();
+    for (const Sharding& other : fixed_[i]) {
+      if (CountsOf(relaxation_->kinds(), other) == counts) all.push_back(other);
+    }
+    if (!all.empty() && fixed_[i].empty() && CountsOf(relaxation_->kinds(), default_[i]) == counts &&
+        !Contains(all, default_[i]))
+      all.push_back(default_[i]);
+    return all;
+  }
+  std::vector<Sharding> Excluded(int32_t i, std::vector<Sharding> all) const {
+    if (options_.without && options_.without->first == i)
+      all.erase(std::remove(all.begin(), all.end(), options_.without->second), all.end());
+    return all;
   }
 
   StatusOr<Found> Solve(const std::vector<CandidateList>& lists, const Weights& weights, int64_t upper,
@@ -237,23 +375,6 @@ class StrategySearch {
     return Found{std::move(a.shardings), a.value, a.bound, a.bound == a.value};
   }
 
-  StatusOr<std::vector<Sharding>> CandidatesOf(int32_t i, const Groups& groups) const {
-    std::vector<Sharding> all = fixed_[i];
-    if (all.empty()) {
-      const NodeRule& rule = forward_.rules[i];
-      if (std::pow(1.0 + static_cast<double>(rule.rule.factors.size()), static_cast<double>(groups.size())) > 1e7)
-        return absl::ResourceExhaustedError("too many candidates");
-      all = GroupedCandidates(mesh_, rule, groups);
-      if (all.size() > kMaxCandidates) return absl::ResourceExhaustedError("too many candidates");
-      if (!Contains(all, default_[i])) all.push_back(default_[i]);
-      if (Propagates() && forward_.data[i]) KeepWidest(&all);
-    }
-    if (options_.without && options_.without->first == i)
-      all.erase(std::remove(all.begin(), all.end(), options_.without->second), all.end());
-    if (all.empty()) return absl::NotFoundError(absl::StrCat(NameOf(graph_.nodes[i]), " has no other sharding"));
-    return all;
-  }
-
   void KeepWidest(std::vector<Sharding>* all) const {
     int64_t most = 1;
     for (const Sharding& s : *all) most = std::max(most, PartsOf(mesh_, s));
@@ -261,49 +382,23 @@ class StrategySearch {
                all->end());
   }
 
-  // Neighbouring axes joined to at most kMaxAxesOfSeed; of meshes with equal axes and links those that differ by more
-  // than the order of the groups.
-  std::vector<Groups> CoarserMeshes() const {
-    std::vector<Groups> meshes;
-    Groups now;
-    Coarsen(0, &now, &meshes);
-    return meshes;
-  }
-  void Coarsen(int first, Groups* now, std::vector<Groups>* meshes) const {
-    if (first == mesh_.axes()) {
-      meshes->push_back(*now);
-      return;
-    }
-    if (now->size() == kMaxAxesOfSeed) return;
-    for (int end = first + 1; end <= mesh_.axes(); ++end) {
-      AxisList group;
-      for (int a = first; a < end; ++a) group.push_back(static_cast<int8_t>(a));
-      if (AxesAlike() && !now->empty() && group.size() < now->back().size()) continue;
-      now->push_back(group);
-      Coarsen(end, now, meshes);
-      now->pop_back();
-    }
-  }
-  bool AxesAlike() const {
-    const auto& links = options_.cluster.links.axes;
-    for (int a = 1; a < mesh_.axes(); ++a) {
-      if (mesh_.size(a) != mesh_.size(0)) return false;
-      if (!links.empty() && (links[a].alpha != links[0].alpha || links[a].beta != links[0].beta)) return false;
-    }
-    return true;
-  }
-
   // Starts with everything whole and gives out one axis after the other.
   StatusOr<Found> AxisByAxis(const Weights& weights) {
+    Found now = Bare();
+    for (int8_t a = 0; a < mesh_.axes(); ++a) {
+      ASSIGN_OR_RETURN(now, Round(now, a, weights));
+    }
+    if (mesh_.axes() == 0) return Solve(Lists(now, -1), weights, kNone, options_.max_entries);
+    return now;
+  }
+
+  // Everything whole but what is fixed.
+  Found Bare() const {
     Found now;
     now.shardings = default_;
     for (int32_t i : forward_.nodes) {
       if (fixed_[i].empty()) now.shardings[i] = Sharding(forward_.rules[i]);
     }
-    for (int8_t a = 0; a < mesh_.axes(); ++a) {
-      ASSIGN_OR_RETURN(now, Round(now, a, weights));
-    }
-    if (mesh_.axes() == 0) return Solve(Lists(now, -1), weights, kNone, options_.max_entries);
     return now;
   }
 
@@ -397,7 +492,12 @@ class StrategySearch {
     result.memory_bytes = report.total.memory;
     int64_t bound = 0;
     for (int32_t i : forward_.nodes) bound += model_->NodeBound(i);
-    if (found.exact && !Propagates()) bound = std::max(bound, found.bound);
+    if (!Propagates()) {
+      bound = std::max(bound, found.bound);
+    } else {
+      ASSIGN_OR_RETURN(const Relaxed relaxed, Relax(Weights(), /*widest=*/false, /*marginals=*/false));
+      bound = std::max(bound, relaxed.bound);
+    }
     result.bound_seconds = static_cast<double>(bound) * 1e-12;
     result.gap = bound > 0 ? result.seconds / result.bound_seconds - 1 : 0;
     result.exact = found.exact && found.value == found.bound;
@@ -414,6 +514,7 @@ class StrategySearch {
   ForwardGraph forward_;
   std::unique_ptr<CostModel> model_;
   std::unique_ptr<AssignmentSolver> solver_;
+  std::unique_ptr<Relaxation> relaxation_;
   std::vector<Sharding> default_;  // by node: what Propagate says without a search
   Cost default_cost_;
   std::vector<std::vector<Sharding>> fixed_;  // by node; empty: free

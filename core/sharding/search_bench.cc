@@ -1,7 +1,7 @@
-// Times of strategy search: bazel run //core/sharding:search_bench
-#include <chrono>
+// Times of strategy search, of the processor: bazel run -- //core/sharding:search_bench [NETWORK [RANKS [MODE]]]
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 
 #include "absl/strings/str_cat.h"
 #include "core/autodiff/gradient.h"
@@ -88,17 +88,32 @@ Graph Gpt(int64_t batch, int64_t length, int layers, int64_t width, int64_t head
   return n.Train(n.CrossEntropy(n.Dense(norm(x), 50304)));
 }
 
-void Time(const char* name, const Graph& graph, int64_t ranks) {
+// What the command line picks; empty: all.
+struct Pick {
+  std::string network, ranks, mode;
+  bool Takes(absl::string_view n, int64_t r) const {
+    return (network.empty() || network == n) && (ranks.empty() || ranks == absl::StrCat(r));
+  }
+};
+
+double ProcessorSeconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
+void Time(const Pick& pick, const char* name, Graph (*network)(), int64_t ranks) {
+  if (!pick.Takes(name, ranks)) return;
+  const Graph graph = network();
   const Mesh mesh = *Mesh::Of(ranks);
   for (int m = 0; m < 3; ++m) {
     SearchOptions options;
     options.mode = static_cast<SearchMode>(m);
+    if (!pick.mode.empty() && pick.mode != Name(options.mode)) continue;
     options.cluster.flops_per_second = 150e12;
     options.cluster.bytes_per_second = 1.5e12;
     for (int a = 0; a < mesh.axes(); ++a)
       options.cluster.links.axes.push_back(a < mesh.axes() - 3 ? LinkCosts::Link{15e-6, 4e-11}
                                                                : LinkCosts::Link{5e-6, 4e-12});
+    const double start = ProcessorSeconds();
     const auto r = Search(graph, mesh, options);
+    const double seconds = ProcessorSeconds() - start;
     if (!r.ok()) {
       std::printf("%-12s %5ld  %-22s %s\n", name, static_cast<long>(ranks), Name(options.mode),
                   r.status().ToString().c_str());
@@ -108,7 +123,7 @@ void Time(const char* name, const Graph& graph, int64_t ranks) {
         "%-12s %5ld  %-22s %4d nodes %7ld candidates  table %9.0f  %8.1f ms  step %9.3f ms (compute %9.3f)  "
         "gap %6.2f%%%s\n",
         name, static_cast<long>(ranks), Name(options.mode), r->nodes, static_cast<long>(r->candidates),
-        r->largest_table, r->search_seconds * 1e3, r->seconds * 1e3, r->compute_seconds * 1e3, r->gap * 100,
+        r->largest_table, seconds * 1e3, r->seconds * 1e3, r->compute_seconds * 1e3, r->gap * 100,
         r->exact ? "  exact" : "");
     std::fflush(stdout);
   }
@@ -117,10 +132,15 @@ void Time(const char* name, const Graph& graph, int64_t ranks) {
 }  // namespace
 }  // namespace mslua
 
-int main() {
-  mslua::Time("ResNet-50", mslua::ResNet50(256), 8);
-  mslua::Time("GPT 12", mslua::Gpt(64, 1024, 12, 768, 12), 8);
-  mslua::Time("GPT 12", mslua::Gpt(64, 1024, 12, 768, 12), 64);
-  mslua::Time("GPT 96", mslua::Gpt(1024, 2048, 96, 12288, 96), 1024);
+int main(int argc, char** argv) {
+  const auto argument = [&](int i) { return std::string(i < argc ? argv[i] : ""); };
+  const mslua::Pick pick{argument(1), argument(2), argument(3)};
+  const auto gpt12 = [] { return mslua::Gpt(64, 1024, 12, 768, 12); };
+  mslua::Time(
+      pick, "resnet50", [] { return mslua::ResNet50(256); }, 8);
+  mslua::Time(pick, "gpt12", gpt12, 8);
+  mslua::Time(pick, "gpt12", gpt12, 64);
+  mslua::Time(
+      pick, "gpt96", [] { return mslua::Gpt(1024, 2048, 96, 12288, 96); }, 1024);
   return 0;
 }

@@ -73,7 +73,7 @@ Cluster RandomCluster(uint64_t seed, const Mesh& mesh) {
 
 // The networks that are tried of each kind; MSLUA_SEEDS says how many.
 uint64_t Seeds() {
-  uint64_t seeds = 40;
+  uint64_t seeds = 200;
   const char* many = std::getenv("MSLUA_SEEDS");
   EXPECT_TRUE(many == nullptr || absl::SimpleAtoi(many, &seeds));
   return seeds;
@@ -181,7 +181,7 @@ TEST(Search, DynamicProgrammingFindsWhatBruteForceFinds) {
 }
 
 TEST(Search, NoPlanTakesLessThanTheBound) {
-  for (uint64_t seed = 0; seed < Seeds() / 4; ++seed) {
+  for (uint64_t seed = 0; seed < Seeds() / 8; ++seed) {
     const Graph graph = RandomNet(seed);
     const Mesh mesh = *Mesh::Of(seed % 2 == 0 ? 4 : 6);
     SearchOptions options;

@@ -1,0 +1,24 @@
+// The few different layouts in which the candidates of an edge's two ends make and want its value: costs of candidates'
+// pairs are looked up by them.
+#pragma once
+
+#include <vector>
+
+#include "core/sharding/cost.h"
+
+namespace mslua {
+
+struct EdgeLayouts {
+  struct Distinct {
+    std::vector<Layout> layouts;
+    std::vector<int> of;  // by candidate: the number of its layout
+    void Add(const Layout& layout);
+  };
+  // Of the value: as makers leave it, the same without what is still to be summed, as readers want it. Of its gradient,
+  // where one flows: as readers make it, as makers want it.
+  Distinct made, reduced, wanted, gradient_made, gradient_wanted;
+};
+EdgeLayouts LayoutsOf(const CostModel& model, const ForwardGraph::Edge& edge,
+                      const std::vector<const Sharding*>& makers, const std::vector<const Sharding*>& readers);
+
+}  // namespace mslua

@@ -1,0 +1,57 @@
+// What any resharding takes at least, from how often each dimension is cut along axes of one kind: a closed form that
+// does not depend on which of the axes they are, nor on the tensor's shape.
+#pragma once
+
+#include <vector>
+
+#include "core/sharding/reshard.h"
+
+namespace mslua {
+
+// Axes of one size and one link. Exchanging two of them changes no cost.
+struct AxisKind {
+  AxisList axes;  // ascending
+  int64_t size = 1;
+  int64_t parts = 1;  // the product of the axes' sizes
+  LinkCosts::Link link;
+};
+// The kind with the slowest bytes is first.
+std::vector<AxisKind> KindsOf(const Mesh& mesh, const LinkCosts& links);
+
+class MoveBound {
+ public:
+  // `only`: a kind; moves along the others count nothing, as if they cut whatever there is in all their parts; -1: all
+  // kinds count. The bounds of one move in the kinds one by one sum to no more than its cost.
+  MoveBound(const Mesh& mesh, const LinkCosts& links, int only = -1);
+
+  // Of a tensor of B bytes: seconds + seconds_per_byte * B, and bytes * B that a device receives.
+  struct Coefficients {
+    double seconds = 0, seconds_per_byte = 0, bytes = 0;
+  };
+  Coefficients Of(const Layout& from, const Layout& to) const;
+
+ private:
+  // Along the axes of one kind; bytes as parts of the tensor.
+  struct Part {
+    double has = 1, wants = 1;  // in how many parts the tensor is cut before and after
+    double summed = 1;          // over how many devices it is reduced
+    double received = 0;        // at least
+    double reduced = 0;         // of that, by reductions
+    double rounds = 0;          // of messages, without the first of a step
+    double copied = 0;
+    bool moves = false;
+  };
+  Part Along(const AxisKind& kind, const Layout& from, const Layout& to) const;
+  double SumRounds(double summed, double joined, double growth) const;
+  double SeparateRounds(const std::vector<Part>& parts) const;
+  double MessageSeconds(const std::vector<Part>& parts) const;
+  void Resize(const std::vector<Part>& parts, Coefficients* least) const;
+  Coefficients OfKind(const Layout& from, const Layout& to) const;
+
+  std::vector<AxisKind> kinds_;
+  std::vector<double> others_;  // by kind: parts along the axes of all other kinds
+  int only_;
+  double copy_beta_;
+};
+
+}  // namespace mslua
