@@ -11,6 +11,7 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/hash.h"
 
 namespace mslua {
 namespace {
@@ -208,7 +209,10 @@ void Links::Read(int rank, Peer& peer) {
       Arrival& a = *peer.reading;
       char* to = a.heap != nullptr ? a.heap.get() : a.into;
       got = recv(peer.socket.get(), to + a.received, std::min<size_t>(a.frame.bytes - a.received, kTurn), MSG_DONTWAIT);
-      if (got > 0) a.received += got;
+      if (got > 0) {
+        a.crc = Crc32c(to + a.received, got, a.crc);  // while it is in the cache
+        a.received += got;
+      }
     }
     if (got == 0) {
       peer.lost = "it has closed the connection";

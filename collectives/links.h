@@ -26,6 +26,7 @@ struct Arrival {
   char* into = nullptr;          // where it goes
   int64_t room = 0;              // bytes there
   uint64_t received = 0;
+  uint32_t crc = 0;  // of what has been received of the payload
   bool begun = false, complete = false;
 };
 

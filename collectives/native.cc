@@ -124,6 +124,10 @@ StatusOr<std::unique_ptr<Communicator>> MakeNativeWorld(const NativeOptions& opt
   group.epoch = options.epoch;
   group.local = std::move(here);
   group.local_members = local.ranks;
+  std::vector<std::string> hosts;
+  for (const NativePeer& peer : options.peers) hosts.push_back(peer.host);
+  std::sort(hosts.begin(), hosts.end());
+  group.one_a_host = std::adjacent_find(hosts.begin(), hosts.end()) == hosts.end();
   ASSIGN_OR_RETURN(Sockets sockets, Connect(options, listener));
   group.links = std::make_shared<Links>(std::move(sockets));
   group.recorder = std::move(recorder);

@@ -18,6 +18,8 @@ namespace {
 constexpr absl::Duration kLookAround = absl::Milliseconds(50);
 constexpr absl::Duration kLookAroundWithLocal = absl::Milliseconds(1);
 // Stages of a frame's key: announcements, exchanges 1 and 2, messages and their answers.
+// A call that sends no more than this goes with its announcement: one step instead of two or three.
+constexpr int64_t kEagerBytes = 256 << 10;
 constexpr uint8_t kAnnounceStage = 0, kMessageStage = 250, kAnswerStage = 251;
 
 uint64_t GroupId(absl::string_view key) {
@@ -41,6 +43,7 @@ class NetworkCommunicator : public Communicator {
         epoch_(group.epoch),
         local_(std::move(group.local)),
         exchange_(std::move(exchange)),
+        one_a_host_(group.one_a_host),
         links_(std::move(group.links)),
         local_rank_(size(), -1) {
     for (size_t i = 0; i < group.local_members.size(); ++i) {
@@ -72,7 +75,6 @@ class NetworkCommunicator : public Communicator {
     uint64_t number = 0, ticket = 0;
     int stage = 0;
     std::vector<char> mine, all;  // announcements within the host
-    std::vector<char> scratch;    // what is to be reduced, by rank; then the result
     std::vector<Range> ranges;    // of the exchange under way, by rank
     std::vector<std::shared_ptr<Arrival>> announced, arrivals;
     std::vector<Handle> local;
@@ -98,7 +100,14 @@ class NetworkCommunicator : public Communicator {
   bool Remote(int r) const { return r != rank() && local_rank_[r] < 0; }
   Frame MakeFrame(Frame::Type type, uint8_t stage, uint64_t sequence, const Call& call, const void* payload,
                   int64_t bytes) const;
+  // What rank `from` gives rank `to`: bytes of its `in`.
+  struct Piece {
+    int64_t begin = 0, bytes = 0;
+  };
+  Piece PieceOf(const Call& call, int from, int to) const;
+  bool Eager(const Call& call) const;
   Status Announce(Operation& op);
+  Status FinishEager(const Operation& op);
   Status Exchange(Operation& op);
   void PlanStage(Operation& op);
   Status FinishStage(Operation& op, bool* finished);
@@ -122,7 +131,9 @@ class NetworkCommunicator : public Communicator {
   const uint32_t epoch_;
   // Of this host: the callers' messages, and the collectives' parts, which need not come in the same order.
   const std::unique_ptr<Communicator> local_, exchange_;
+  const bool one_a_host_;
   const std::shared_ptr<Links> links_;
+  std::vector<char> scratch_;    // of the operation under way: what is to be reduced, by rank; then the result
   std::vector<int> local_rank_;  // in local_, by rank; -1: on another host
   std::vector<int> remote_;      // world ranks elsewhere
   Status failed_;
@@ -349,13 +360,70 @@ Status NetworkCommunicator::TurnMessages(bool* moved) {
   return absl::OkStatus();
 }
 
+NetworkCommunicator::Piece NetworkCommunicator::PieceOf(const Call& call, int from, int to) const {
+  const int64_t block = call.count * SizeOf(call.dtype);
+  switch (call.kind) {
+    case Collective::kAllReduce:
+    case Collective::kAllGather:
+      return {0, block};
+    case Collective::kReduce:
+    case Collective::kGather:
+      return {0, to == call.peer ? block : 0};
+    case Collective::kBroadcast:
+      return {0, from == call.peer ? block : 0};
+    case Collective::kScatter:
+      return from == call.peer ? Piece{to * block, block} : Piece();
+    case Collective::kReduceScatter:
+    case Collective::kAllToAll:
+      return {to * block, block};
+    case Collective::kBarrier:
+    case Collective::kSend:
+    case Collective::kRecv:
+      return {};
+  }
+  return {};
+}
+
+// The same on all ranks: a rank of a host with others would have to tell them too.
+bool NetworkCommunicator::Eager(const Call& call) const {
+  return one_a_host_ && call.count * SizeOf(call.dtype) * (size() - 1) <= kEagerBytes;
+}
+
+// The result from what came with the announcements.
+Status NetworkCommunicator::FinishEager(const Operation& op) {
+  const Call& call = op.call;
+  const int64_t block = call.count * SizeOf(call.dtype);
+  std::vector<const void*> pieces(size(), nullptr);
+  for (int r = 0; r < size(); ++r) {
+    const Piece piece = PieceOf(call, r, rank());
+    if (piece.bytes == 0) continue;
+    if (r != rank()) RETURN_IF_ERROR(Settle(*op.announced[r], nullptr, piece.bytes, r));
+    pieces[r] = r == rank() ? static_cast<const char*>(call.in) + piece.begin : op.announced[r]->heap.get();
+  }
+  if (block == 0 || OutElements(call, rank(), size()) == 0) return absl::OkStatus();
+  char* const out = static_cast<char*>(call.out);
+  if (Reduces(call.kind)) {
+    void* result = out;
+    Reduce(call.reduce, call.dtype, pieces, {&result, 1}, call.count);
+    return absl::OkStatus();
+  }
+  const bool whole = call.kind == Collective::kBroadcast || call.kind == Collective::kScatter;
+  for (int r = 0; r < size(); ++r) {
+    char* const to = whole ? out : out + r * block;
+    if (pieces[r] != nullptr && pieces[r] != to) std::memcpy(to, pieces[r], block);
+  }
+  return absl::OkStatus();
+}
+
 Status NetworkCommunicator::Announce(Operation& op) {
   op.announced.resize(size());
   for (int r = 0; r < size(); ++r) {
     if (!Remote(r)) continue;
     op.announced[r] = links_->Expect(members()[r], id_, op.number, kAnnounceStage, nullptr, 0);
-    links_->Send(members()[r], MakeFrame(Frame::Type::kAnnounce, kAnnounceStage, op.number, op.call, nullptr, 0),
-                 nullptr, &op.unsent);
+    const Piece piece = Eager(op.call) ? PieceOf(op.call, rank(), r) : Piece();
+    const char* data = static_cast<const char*>(op.call.in) + piece.begin;
+    links_->Send(members()[r], MakeFrame(Frame::Type::kAnnounce, kAnnounceStage, op.number, op.call, data, piece.bytes),
+                 piece.bytes > 0 ? data : nullptr, &op.unsent);
   }
   Announcement mine = {};
   mine.count = op.call.count;
@@ -384,17 +452,17 @@ Status NetworkCommunicator::Compare(const Operation& op, int r, const Call& thei
       std::max(r, rank()), " calls ", Describe(high), "; all ranks of a group make the same calls in the same order"));
 }
 
-// The payload, if it came early, to where it belongs; and whether it came whole.
+// Whether the payload came whole; and to where it belongs (null: it stays), if it came early.
 Status NetworkCommunicator::Settle(const Arrival& arrival, char* into, int64_t bytes, int r) const {
   if (static_cast<int64_t>(arrival.frame.bytes) != bytes) {
     return absl::DataLossError(
         absl::StrCat(Me(), ": rank ", r, " sent ", arrival.frame.bytes, " bytes, expected ", bytes));
   }
-  if (arrival.heap != nullptr && bytes > 0) std::memcpy(into, arrival.heap.get(), bytes);
-  if (Crc32c(into, bytes) != arrival.frame.payload_crc) {
+  if (arrival.crc != arrival.frame.payload_crc) {
     return absl::DataLossError(
         absl::StrCat(Me(), ": data from rank ", r, " was damaged on its way: its CRC32C differs"));
   }
+  if (arrival.heap != nullptr && into != nullptr && bytes > 0) std::memcpy(into, arrival.heap.get(), bytes);
   return absl::OkStatus();
 }
 
@@ -416,15 +484,15 @@ void NetworkCommunicator::PlanStage(Operation& op) {
       case Collective::kAllReduce:
       case Collective::kReduce:
         if (op.stage == 1) {
-          range = {in + slice, op.scratch.data() + r * mine_bytes, mine_bytes};
+          range = {in + slice, scratch_.data() + r * mine_bytes, mine_bytes};
         } else if (call.kind == Collective::kAllReduce) {
           range = {out + mine, out + slice, slice_bytes};
         } else {
-          range = {r == call.peer ? op.scratch.data() : nullptr, root ? out + slice : nullptr, slice_bytes};
+          range = {r == call.peer ? scratch_.data() : nullptr, root ? out + slice : nullptr, slice_bytes};
         }
         break;
       case Collective::kReduceScatter:
-        range = {in + r * block, op.scratch.data() + r * block, block};
+        range = {in + r * block, scratch_.data() + r * block, block};
         break;
       case Collective::kAllGather:
         range = {in, out + r * block, block};
@@ -518,13 +586,19 @@ Status NetworkCommunicator::FinishStage(Operation& op, bool* finished) {
       }
       RETURN_IF_ERROR(Compare(op, r, theirs));
     }
+    if (Eager(call)) {
+      *finished = true;
+      return FinishEager(op);
+    }
     op.stage = 1;
     if (call.kind == Collective::kBarrier || call.count == 0) {
       *finished = true;
       return absl::OkStatus();
     }
     if (Reduces(call.kind)) {
-      op.scratch.resize(n * (sliced ? (SliceBegin(call, me + 1) - SliceBegin(call, me)) * element : block) + 1);
+      // It stays for the next operation: fresh memory costs as much as the sums.
+      const int64_t needed = n * (sliced ? (SliceBegin(call, me + 1) - SliceBegin(call, me)) * element : block) + 1;
+      if (static_cast<int64_t>(scratch_.size()) < needed) scratch_.resize(needed);
     }
     return Exchange(op);
   }
@@ -538,7 +612,7 @@ Status NetworkCommunicator::FinishStage(Operation& op, bool* finished) {
     const int64_t mine = SliceBegin(call, me), count = sliced ? SliceBegin(call, me + 1) - mine : call.count;
     std::vector<const void*> sources(n);
     for (int r = 0; r < n; ++r) sources[r] = r == me ? own.from : op.ranges[r].to;
-    void* result = call.kind == Collective::kReduce ? op.scratch.data()
+    void* result = call.kind == Collective::kReduce ? scratch_.data()
                    : sliced                         ? static_cast<char*>(call.out) + mine * element
                                                     : call.out;
     Reduce(call.reduce, call.dtype, sources, {&result, 1}, count);
@@ -584,6 +658,7 @@ StatusOr<std::unique_ptr<Communicator>> NetworkCommunicator::Split(absl::Span<co
   }
   group.key = absl::StrCat(key_, "/", absl::StrJoin(group.members, ","), "#", splits_[group.members]++);
   group.epoch = epoch_;
+  group.one_a_host = one_a_host_;
   ASSIGN_OR_RETURN(group.local, local_->Split(local_ranks, source));
   if (local_ranks.size() == ranks.size()) return std::move(group.local);  // no need of the network
   group.links = links_;

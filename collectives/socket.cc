@@ -1,6 +1,7 @@
 #include "collectives/socket.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
@@ -150,6 +151,21 @@ StatusOr<std::string> MakeSocketFolder(absl::string_view job) {
   absl::StrAppend(&folder, "/", job);
   RETURN_IF_ERROR(MakePrivateFolder(folder));
   return folder;
+}
+
+void RemoveSocketFolder(absl::string_view job) {
+  const auto root = SocketRoot();
+  if (!root.ok() || job.empty()) return;
+  const std::string folder = absl::StrCat(*root, "/", job);
+  DIR* const entries = opendir(folder.c_str());
+  if (entries == nullptr) return;
+  while (const dirent* entry = readdir(entries)) {
+    const std::string path = absl::StrCat(folder, "/", entry->d_name);
+    struct stat info;
+    if (lstat(path.c_str(), &info) == 0 && S_ISSOCK(info.st_mode)) unlink(path.c_str());
+  }
+  closedir(entries);
+  rmdir(folder.c_str());
 }
 
 StatusOr<Fd> ListenUnix(const std::string& path) {

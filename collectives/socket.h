@@ -39,6 +39,9 @@ StatusOr<std::string> SocketRoot();
 // else mslua-<uid>/<job> in the system's temporary folder. Every part that it makes is 0700; PermissionDenied when
 // one belongs to another user, is open to others or is a symbolic link.
 StatusOr<std::string> MakeSocketFolder(absl::string_view job);
+// Takes away this host's folder of a job that is over, with the sockets in it: ranks that were killed while they met
+// leave theirs. Nothing where there is none.
+void RemoveSocketFolder(absl::string_view job);
 
 // Unix sockets that keep message boundaries and carry descriptors. InvalidArgument: a path over 107 bytes.
 StatusOr<Fd> ListenUnix(const std::string& path);

@@ -49,6 +49,16 @@ TEST_F(SocketFolder, IsPrivate) {
   }
 }
 
+TEST_F(SocketFolder, IsRemovedWithItsSockets) {
+  RemoveSocketFolder("job-2");  // is not there
+  const auto folder = MakeSocketFolder("job-2");
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  const auto socket = ListenUnix(*folder + "/r0.1");
+  ASSERT_TRUE(socket.ok()) << socket.status();
+  RemoveSocketFolder("job-2");
+  EXPECT_NE(access(folder->c_str(), F_OK), 0);
+}
+
 TEST_F(SocketFolder, WithoutRuntimeDirectory) {
   unsetenv("XDG_RUNTIME_DIR");
   setenv("TMPDIR", root_.c_str(), 1);

@@ -19,6 +19,7 @@
 #include "collectives/board.h"
 #include "collectives/mpi.h"
 #include "collectives/native.h"
+#include "collectives/socket.h"
 #include "core/base/exit_code.h"
 #include "core/base/parallel_for.h"
 #include "launch/this_host.h"
@@ -143,6 +144,10 @@ Status Job::MeetAt(const Endpoint& scheduler, const std::string& node_id) {
   join.on_over = [this](const Status& why) { OnOver(why); };
   ASSIGN_OR_RETURN(membership_, Membership::Join(join));
   rank_ = membership_->rank();
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    job_ = membership_->job();
+  }
   hosts_.clear();
   for (const NativePeer& peer : membership_->peers()) hosts_.push_back(peer.host);
   return absl::OkStatus();
@@ -256,6 +261,7 @@ void Job::OnOver(const Status& why) {
   changed_.notify_all();
   if (changed_.wait_for(lock, absl::ToChronoNanoseconds(kGoodbye), [this] { return finished_; })) return;
   SayStopped(why);
+  RemoveSocketFolder(job_);
   _exit(CauseOf(why).exit_code);
 }
 
@@ -312,6 +318,7 @@ int Job::Finish(const Status& outcome_of_work, int exit_code, Groups* groups) {
     over = AwaitOver(kGoodbye);  // whose failure came first
   }
   if (groups != nullptr && !suffered) groups->world().Abort(outcome);
+  RemoveSocketFolder(job_);
   membership_.reset();
   if (scheduler_ != nullptr) scheduler_->Wait().IgnoreError();
   if (!over.ok() && CauseOf(over).rank != rank_) {

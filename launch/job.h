@@ -96,6 +96,7 @@ class Job {
   std::mutex mutex_;
   std::condition_variable changed_;
   Status over_;
+  std::string job_;        // once met
   bool finished_ = false;  // the main thread ends the process itself
 };
 

@@ -102,6 +102,7 @@ class Launcher {
       kill(rank.pid, SIGKILL);
       waitpid(rank.pid, nullptr, 0);
     }
+    if (scheduler_ != nullptr) RemoveSocketFolder(scheduler_->job());
   }
 
   Status Start();
