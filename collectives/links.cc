@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/hash.h"
@@ -97,7 +98,8 @@ void Links::Drop(uint64_t group) {
       } else if (it->done == 0) {
         it = peer.queue.erase(it);
       } else {
-        peer.lost = "a frame was given up half-way";
+        Lose(peer, "a frame was given up half-way");
+        changed_.notify_all();
         shutdown(peer.socket.get(), SHUT_RDWR);
         peer.queue.clear();
         break;
@@ -163,8 +165,14 @@ void Links::Run() {
       if ((entries[i].revents & (POLLIN | POLLHUP | POLLERR)) != 0) Read(ranks[i], peer);
       if ((entries[i].revents & POLLOUT) != 0) Write(peer);
     }
-    changed_.notify_all();
+    // Who waits does so for whole frames: to wake him for each piece of one costs more than the piece.
+    if (std::exchange(news_, false)) changed_.notify_all();
   }
+}
+
+void Links::Lose(Peer& peer, absl::string_view why) {
+  peer.lost = std::string(why);
+  news_ = true;
 }
 
 void Links::Write(Peer& peer) {
@@ -184,13 +192,14 @@ void Links::Write(Peer& peer) {
     const ssize_t sent = sendmsg(peer.socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0) {
       if (errno == EAGAIN || errno == EINTR) return;
-      peer.lost = strerror(errno);
+      Lose(peer, strerror(errno));
       return;
     }
     out.done += sent;
     moved += sent;
     if (out.done == head + out.bytes) {
       if (out.unsent != nullptr) --*out.unsent;
+      news_ = true;
       peer.queue.pop_front();
     }
   }
@@ -215,16 +224,16 @@ void Links::Read(int rank, Peer& peer) {
       }
     }
     if (got == 0) {
-      peer.lost = "it has closed the connection";
+      Lose(peer, "it has closed the connection");
     } else if (got < 0) {
       if (errno == EAGAIN || errno == EINTR) return;
-      peer.lost = strerror(errno);
+      Lose(peer, strerror(errno));
     }
     if (!peer.lost.empty()) return;
     moved += got;
     if (peer.reading == nullptr) {
       const Status status = Begin(rank, peer);
-      if (!status.ok()) peer.lost = std::string(status.message());
+      if (!status.ok()) Lose(peer, status.message());
     }
     if (peer.reading != nullptr && peer.reading->received == peer.reading->frame.bytes) Finish(peer);
   }
@@ -268,6 +277,7 @@ Status Links::Begin(int rank, Peer& peer) {
 void Links::Finish(Peer& peer) {
   Arrival& a = *peer.reading;
   a.complete = true;
+  news_ = true;
   if (a.frame.type == Frame::Type::kAbort) {
     aborts_.emplace(a.frame.group, Status(static_cast<absl::StatusCode>(a.frame.status),
                                           absl::string_view(a.heap.get(), a.frame.bytes)));

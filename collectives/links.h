@@ -73,6 +73,7 @@ class Links {
   void Run();
   void Read(int rank, Peer& peer);
   void Write(Peer& peer);
+  void Lose(Peer& peer, absl::string_view why);
   // The whole header has come.
   Status Begin(int rank, Peer& peer);
   void Finish(Peer& peer);
@@ -85,6 +86,7 @@ class Links {
   std::map<Key, std::shared_ptr<Arrival>> arrivals_;
   std::map<uint64_t, Status> aborts_;
   bool stop_ = false;
+  bool news_ = false;  // a frame has gone or come, or a peer is lost, since `changed_` was notified
   std::thread thread_;
 };
 

@@ -20,6 +20,8 @@ constexpr absl::Duration kLookAroundWithLocal = absl::Milliseconds(1);
 // Stages of a frame's key: announcements, exchanges 1 and 2, messages and their answers.
 // A call that sends no more than this goes with its announcement: one step instead of two or three.
 constexpr int64_t kEagerBytes = 256 << 10;
+// all_reduce and reduce go in parts of this size, whose slices are still in the cache when they are summed.
+constexpr int64_t kPartBytes = 4 << 20;
 constexpr uint8_t kAnnounceStage = 0, kMessageStage = 250, kAnswerStage = 251;
 
 uint64_t GroupId(absl::string_view key) {
@@ -32,6 +34,9 @@ struct Range {
   char* to = nullptr;
   int64_t bytes = 0;
 };
+
+// Whether each rank combines a slice of all elements.
+bool Sliced(const Call& call) { return call.kind == Collective::kAllReduce || call.kind == Collective::kReduce; }
 
 class NetworkCommunicator : public Communicator {
  public:
@@ -71,9 +76,11 @@ class NetworkCommunicator : public Communicator {
  private:
   struct Operation {
     Call call;
+    Call part;  // of it, which is exchanged now
     std::string source;
     uint64_t number = 0, ticket = 0;
     int stage = 0;
+    int64_t first = 0;            // of the part
     std::vector<char> mine, all;  // announcements within the host
     std::vector<Range> ranges;    // of the exchange under way, by rank
     std::vector<std::shared_ptr<Arrival>> announced, arrivals;
@@ -111,6 +118,9 @@ class NetworkCommunicator : public Communicator {
   Status Exchange(Operation& op);
   void PlanStage(Operation& op);
   Status FinishStage(Operation& op, bool* finished);
+  Status FinishAnnouncing(Operation& op, bool* finished);
+  // The part from element `first` on.
+  Status BeginPart(Operation& op, int64_t first);
   Status Compare(const Operation& op, int r, const Call& theirs);
   Status Settle(const Arrival& arrival, char* into, int64_t bytes, int r) const;
   int64_t SliceBegin(const Call& call, int r) const { return call.count * r / size(); }
@@ -468,7 +478,7 @@ Status NetworkCommunicator::Settle(const Arrival& arrival, char* into, int64_t b
 
 // What goes to and comes from each rank in the coming exchange.
 void NetworkCommunicator::PlanStage(Operation& op) {
-  const Call& call = op.call;
+  const Call& call = op.part;
   const int n = size(), me = rank();
   const int64_t element = SizeOf(call.dtype), block = call.count * element;
   const char* in = static_cast<const char*>(call.in);
@@ -518,10 +528,10 @@ void NetworkCommunicator::PlanStage(Operation& op) {
 }
 
 Status NetworkCommunicator::Exchange(Operation& op) {
-  const Call& call = op.call;
+  const Call& call = op.part;
   const int64_t element = SizeOf(call.dtype);
   const auto slice_bytes = [&](int r) { return (SliceBegin(call, r + 1) - SliceBegin(call, r)) * element; };
-  const bool sliced = call.kind == Collective::kAllReduce || call.kind == Collective::kReduce;
+  const bool sliced = Sliced(call);
   op.arrivals.assign(size(), nullptr);
   PlanStage(op);
   for (int r = 0; r < size(); ++r) {
@@ -556,53 +566,68 @@ Status NetworkCommunicator::Exchange(Operation& op) {
   return absl::OkStatus();
 }
 
-Status NetworkCommunicator::FinishStage(Operation& op, bool* finished) {
+Status NetworkCommunicator::FinishAnnouncing(Operation& op, bool* finished) {
   const Call& call = op.call;
   const int n = size(), me = rank();
-  const int64_t element = SizeOf(call.dtype), block = call.count * element;
-  const bool sliced = call.kind == Collective::kAllReduce || call.kind == Collective::kReduce;
-  if (op.stage == 0) {
-    for (int r = 0; r < n; ++r) {
-      Call theirs;
-      Announcement a;
-      if (Remote(r)) {
-        theirs = op.announced[r]->frame.call;
-        theirs.source = op.announced[r]->source;
-        if (op.announced[r]->frame.epoch != epoch_) {
-          return Error(absl::StatusCode::kFailedPrecondition, call,
-                       absl::StrCat("rank ", r, " is of membership epoch ", op.announced[r]->frame.epoch,
-                                    ", this rank of epoch ", epoch_));
-        }
-      } else if (r != me) {
-        std::memcpy(&a, op.all.data() + local_rank_[r] * sizeof a, sizeof a);
-        theirs.kind = static_cast<Collective>(a.kind);
-        theirs.reduce = static_cast<ReduceOp>(a.reduce);
-        theirs.dtype = static_cast<DType>(a.dtype % kNumDTypes);
-        theirs.peer = a.peer;
-        theirs.count = a.count;
-        theirs.source = absl::string_view(a.source, std::min<size_t>(a.source_size, sizeof a.source));
-      } else {
-        continue;
+  for (int r = 0; r < n; ++r) {
+    Call theirs;
+    Announcement a;
+    if (Remote(r)) {
+      theirs = op.announced[r]->frame.call;
+      theirs.source = op.announced[r]->source;
+      if (op.announced[r]->frame.epoch != epoch_) {
+        return Error(absl::StatusCode::kFailedPrecondition, call,
+                     absl::StrCat("rank ", r, " is of membership epoch ", op.announced[r]->frame.epoch,
+                                  ", this rank of epoch ", epoch_));
       }
-      RETURN_IF_ERROR(Compare(op, r, theirs));
+    } else if (r != me) {
+      std::memcpy(&a, op.all.data() + local_rank_[r] * sizeof a, sizeof a);
+      theirs.kind = static_cast<Collective>(a.kind);
+      theirs.reduce = static_cast<ReduceOp>(a.reduce);
+      theirs.dtype = static_cast<DType>(a.dtype % kNumDTypes);
+      theirs.peer = a.peer;
+      theirs.count = a.count;
+      theirs.source = absl::string_view(a.source, std::min<size_t>(a.source_size, sizeof a.source));
+    } else {
+      continue;
     }
-    if (Eager(call)) {
-      *finished = true;
-      return FinishEager(op);
-    }
-    op.stage = 1;
-    if (call.kind == Collective::kBarrier || call.count == 0) {
-      *finished = true;
-      return absl::OkStatus();
-    }
-    if (Reduces(call.kind)) {
-      // It stays for the next operation: fresh memory costs as much as the sums.
-      const int64_t needed = n * (sliced ? (SliceBegin(call, me + 1) - SliceBegin(call, me)) * element : block) + 1;
-      if (static_cast<int64_t>(scratch_.size()) < needed) scratch_.resize(needed);
-    }
-    return Exchange(op);
+    RETURN_IF_ERROR(Compare(op, r, theirs));
   }
+  if (Eager(call)) {
+    *finished = true;
+    return FinishEager(op);
+  }
+  if (call.kind == Collective::kBarrier || call.count == 0) {
+    *finished = true;
+    return absl::OkStatus();
+  }
+  return BeginPart(op, 0);
+}
 
+Status NetworkCommunicator::BeginPart(Operation& op, int64_t first) {
+  const int64_t element = SizeOf(op.call.dtype);
+  op.stage = 1;
+  op.first = first;
+  op.part = op.call;
+  int64_t needed = size() * op.call.count * element;
+  if (Sliced(op.call)) {
+    Call& part = op.part;
+    part.count = std::min(op.call.count - first, kPartBytes / element);
+    part.in = static_cast<const char*>(part.in) + first * element;
+    if (part.out != nullptr) part.out = static_cast<char*>(part.out) + first * element;
+    needed = size() * (SliceBegin(part, rank() + 1) - SliceBegin(part, rank())) * element;
+  }
+  // It stays for the next operation: fresh memory costs as much as the sums.
+  if (Reduces(op.call.kind) && static_cast<int64_t>(scratch_.size()) <= needed) scratch_.resize(needed + 1);
+  return Exchange(op);
+}
+
+Status NetworkCommunicator::FinishStage(Operation& op, bool* finished) {
+  if (op.stage == 0) return FinishAnnouncing(op, finished);
+  const Call& call = op.part;
+  const int n = size(), me = rank();
+  const int64_t element = SizeOf(call.dtype);
+  const bool sliced = Sliced(call);
   for (int r = 0; r < n; ++r) {
     if (op.arrivals[r] != nullptr) RETURN_IF_ERROR(Settle(*op.arrivals[r], op.ranges[r].to, op.ranges[r].bytes, r));
   }
@@ -623,6 +648,7 @@ Status NetworkCommunicator::FinishStage(Operation& op, bool* finished) {
   } else if (own.from != nullptr && own.to != nullptr && own.from != own.to) {
     std::memcpy(own.to, own.from, own.bytes);
   }
+  if (sliced && op.first + call.count < op.call.count) return BeginPart(op, op.first + call.count);
   *finished = true;
   return absl::OkStatus();
 }

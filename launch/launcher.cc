@@ -30,6 +30,8 @@ namespace {
 
 // After the last rank has ended, for a grandchild that holds its output open.
 constexpr absl::Duration kLastWords = absl::Milliseconds(300);
+// For the scheduler to say what the ranks that have ended told it.
+constexpr absl::Duration kVerdict = absl::Seconds(5);
 
 void WriteAll(int fd, absl::string_view text) {
   while (!text.empty()) {
@@ -133,6 +135,7 @@ class Launcher {
   absl::Time kill_at_ = absl::InfiniteFuture();
   int interrupts_ = 0, first_signal_ = 0;
   bool killed_ = false;  // by us
+  bool scheduler_ended_ = false;
   Status cause_;
 };
 
@@ -307,6 +310,7 @@ void Launcher::Poll(absl::Duration limit) {
   if (entries[1].revents != 0) {
     uint64_t count;
     if (read(over_.get(), &count, sizeof count) < 0) return;
+    scheduler_ended_ = true;
     // A job that went wrong is over soon: the ranks know. One that went well may still have something to do.
     kill_at_ =
         std::min(kill_at_, scheduler_->Outcome().ok() ? absl::InfiniteFuture() : absl::Now() + options_.end_limit);
@@ -322,6 +326,12 @@ int Launcher::Watch() {
     if (absl::Now() < kill_at_) continue;
     KillAll(SIGKILL);
     kill_at_ = absl::InfiniteFuture();
+  }
+  const bool failed = std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.status != 0; });
+  const absl::Time verdict = absl::Now() + kVerdict;
+  while (failed && !killed_ && interrupts_ == 0 && cause_.ok() && scheduler_->built() && !scheduler_ended_ &&
+         absl::Now() < verdict) {
+    Poll(absl::Milliseconds(20));
   }
   const absl::Time deadline = absl::Now() + kLastWords;
   const auto open = [this] {

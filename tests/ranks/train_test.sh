@@ -67,7 +67,7 @@ interrupted term TERM 75
 interrupted twice "INT INT" 130
 
 # mpirun, interrupted, asks its ranks by SIGTERM and reads no more of what they print.
-mpirun --allow-run-as-root --oversubscribe --mca odls_base_sigkill_timeout 20 -n 2 "$mslua" train "$recipe" \
+mpirun --allow-run-as-root --oversubscribe --mca odls_base_sigkill_timeout 4 -n 2 "$mslua" train "$recipe" \
   --out by_mpirun epochs=1000000 > by_mpirun.txt 2>&1 &
 launcher=$!
 tries=0
