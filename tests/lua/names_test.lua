@@ -77,6 +77,7 @@ check.case("a name at a wrong home says the right one", function()
   check.fails_here("its names are in ms.dataset.transforms itself",
     function() return ms.dataset.transforms.c_transforms end)
   check.fails_here("ms.nn.Dense", function() return ms.nn.Linear end)
+  check.fails_here("ms.ops.reduce_mean(x, axis), or x:mean(axis)", function() return ms.ops.mean end)
   check.fails_here("did you mean 'Momentum'?", function() return ms.nn.Momentun end)
   check.fails_here("did you mean 'MatMul'?", function() return ms.ops.Matmull end)
 end)
