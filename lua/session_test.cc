@@ -8,34 +8,18 @@
 #include <memory>
 #include <string>
 
-#include "luajit-2.1/lua.hpp"
+#include "lua/testing/evaluate.h"
 
 namespace mslua {
 namespace {
 
-class SessionTest : public testing::Test {
+class SessionTest : public ::testing::Test {
  protected:
   SessionTest() : session_(*Session::Create({})) {
     EXPECT_TRUE(session_->RunText("core = require 'mslua.core' f = core.functions", "=setup").ok());
   }
 
-  // What the chunk returns, as tostring gives it; the error's message when there is one.
-  std::string Eval(const std::string& code) {
-    lua_State* L = session_->lua();
-    const int top = lua_gettop(L);
-    const Status status = session_->RunText(code, "@test.lua");
-    if (!status.ok()) return std::string(status.message());
-    std::string out;
-    for (int i = top + 1; i <= lua_gettop(L); ++i) {
-      lua_getglobal(L, "tostring");
-      lua_pushvalue(L, i);
-      lua_call(L, 1, 1);
-      out += (out.empty() ? "" : " ") + std::string(lua_tostring(L, -1));
-      lua_pop(L, 1);
-    }
-    lua_settop(L, top);
-    return out;
-  }
+  std::string Eval(const std::string& code) { return testing::Evaluate(*session_, code); }
 
   std::unique_ptr<Session> session_;
 };
@@ -284,7 +268,7 @@ TEST_F(SessionTest, LibraryLinesAreNotTheUsers) {
 
 TEST_F(SessionTest, FilesReportTheirLines) {
   // A short name: Lua cuts long ones in its own messages.
-  ASSERT_EQ(chdir(testing::TempDir().c_str()), 0);
+  ASSERT_EQ(chdir(::testing::TempDir().c_str()), 0);
   const std::string path = "broken.lua";
   std::ofstream(path) << "local a = {}\nlocal b = a.x.y\n";
   const Status status = session_->RunFile(path);

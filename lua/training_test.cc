@@ -8,12 +8,12 @@
 #include <string>
 
 #include "lua/session.h"
-#include "luajit-2.1/lua.hpp"
+#include "lua/testing/evaluate.h"
 
 namespace mslua {
 namespace {
 
-class TrainingTest : public testing::Test {
+class TrainingTest : public ::testing::Test {
  protected:
   TrainingTest() { Restart(); }
 
@@ -49,22 +49,7 @@ class TrainingTest : public testing::Test {
               "");
   }
 
-  std::string Eval(const std::string& code) {
-    lua_State* L = session_->lua();
-    const int top = lua_gettop(L);
-    const Status status = session_->RunText(code, "@test.lua");
-    if (!status.ok()) return std::string(status.message());
-    std::string out;
-    for (int i = top + 1; i <= lua_gettop(L); ++i) {
-      lua_getglobal(L, "tostring");
-      lua_pushvalue(L, i);
-      lua_call(L, 1, 1);
-      out += (out.empty() ? "" : " ") + std::string(lua_tostring(L, -1));
-      lua_pop(L, 1);
-    }
-    lua_settop(L, top);
-    return out;
-  }
+  std::string Eval(const std::string& code) { return testing::Evaluate(*session_, code); }
 
   std::unique_ptr<Session> session_;
 };
@@ -180,7 +165,7 @@ TEST_F(TrainingTest, EvaluationCountsValidRows) {
 }
 
 TEST_F(TrainingTest, CheckpointsComeBack) {
-  const std::string path = testing::TempDir() + "/one.ckpt";
+  const std::string path = ::testing::TempDir() + "/one.ckpt";
   EXPECT_EQ(Eval("core.save_checkpoint('" + path +
                  "', {a = core.tensor {1, 2}, b = core.tensor(3, 'int64')}) local c = core.load_checkpoint('" + path +
                  "') return c.a, c.b, c.b.dtype"),
@@ -189,7 +174,7 @@ TEST_F(TrainingTest, CheckpointsComeBack) {
 }
 
 TEST_F(TrainingTest, ResumeGivesTheSameBits) {
-  const std::string folder = testing::TempDir() + "/resume";
+  const std::string folder = ::testing::TempDir() + "/resume";
   EXPECT_EQ(std::system(("rm -rf " + folder).c_str()), 0);
   const std::string options = "{checkpoint = {prefix = 'c', directory = '" + folder + "', steps = 2, async = false}}";
   const std::string straight = Eval("train(make {kind = 'adam'}, 0.1, 4) return w.value, b.value");

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/base/input_file.h"
 #include "core/data/file.h"
 #include "core/data/pickle.h"
 #include "core/data/reader.h"

@@ -2,15 +2,13 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/input_file.h"
 
 namespace mslua::data {
 namespace {
@@ -42,35 +40,6 @@ StatusOr<std::vector<std::string>> ListFolder(const std::string& path) {
   closedir(dir);
   std::sort(names.begin(), names.end());
   return names;
-}
-
-StatusOr<std::unique_ptr<InputFile>> InputFile::Open(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return Errno("cannot open", path);
-  struct stat st;
-  if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-    close(fd);
-    return absl::InvalidArgumentError(absl::StrCat(path, " is not a regular file"));
-  }
-  return std::unique_ptr<InputFile>(new InputFile(path, fd, st.st_size));
-}
-
-InputFile::~InputFile() { close(fd_); }
-
-Status InputFile::Read(int64_t offset, int64_t n, void* out) const {
-  auto* p = static_cast<uint8_t*>(out);
-  while (n > 0) {
-    const ssize_t got = pread(fd_, p, static_cast<size_t>(n), offset);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Errno("cannot read", path_);
-    if (got == 0) {
-      return absl::DataLossError(absl::StrCat(path_, " ends at byte ", offset, ", ", n, " bytes early"));
-    }
-    p += got;
-    offset += got;
-    n -= got;
-  }
-  return absl::OkStatus();
 }
 
 Status ReadFile(const std::string& path, int64_t limit, std::vector<uint8_t>* out) {
@@ -108,21 +77,6 @@ Status ReadFileInflated(const std::string& path, int64_t limit, std::vector<uint
   if (gzclose(file) != Z_OK && status.ok()) {
     status = absl::DataLossError(absl::StrCat(path, " is truncated gzip data"));
   }
-  return status;
-}
-
-Status WriteFile(const std::string& path, const std::function<Status(const Sink&)>& write) {
-  const std::string beside = absl::StrCat(path, ".tmp.", getpid());
-  FILE* file = fopen(beside.c_str(), "wbe");
-  if (file == nullptr) return Errno("cannot write", beside);
-  Status status = write([&](absl::string_view piece) -> Status {
-    if (fwrite(piece.data(), 1, piece.size(), file) != piece.size()) return Errno("cannot write", beside);
-    return absl::OkStatus();
-  });
-  if (status.ok() && (fflush(file) != 0 || fsync(fileno(file)) != 0)) status = Errno("cannot write", beside);
-  if (fclose(file) != 0 && status.ok()) status = Errno("cannot write", beside);
-  if (status.ok() && rename(beside.c_str(), path.c_str()) != 0) status = Errno("cannot write", path);
-  if (!status.ok()) unlink(beside.c_str());
   return status;
 }
 

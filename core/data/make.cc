@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/atomic_file.h"
 #include "core/base/folder.h"
 #include "core/base/rng.h"
 #include "core/data/file.h"
@@ -133,10 +134,6 @@ StatusOr<std::string> Gzip(const std::string& in) {
   return out;
 }
 
-Status WriteWhole(const std::string& path, const std::string& bytes) {
-  return WriteFile(path, [&](const Sink& sink) { return sink(bytes); });
-}
-
 }  // namespace
 
 Status MakeCifar10(const std::string& path, const MakeOptions& options) {
@@ -152,19 +149,19 @@ Status MakeCifar10(const std::string& path, const MakeOptions& options) {
     const bool test = k == kFiles;
     const int64_t begin = test ? 0 : options.train * k / kFiles;
     const int64_t end = test ? options.test : options.train * (k + 1) / kFiles;
-    RETURN_IF_ERROR(WriteFile(absl::StrCat(path, "/", files[k]), [&](const Sink& sink) -> Status {
-      std::string record;
-      for (int64_t i = begin; i < end; ++i) {
-        record.clear();
-        CifarRecord(options.seed, test ? "make/cifar10/test" : "make/cifar10/train", i, &record);
-        RETURN_IF_ERROR(sink(record));
-      }
-      return absl::OkStatus();
-    }));
+    ASSIGN_OR_RETURN(const auto file, AtomicFile::Create(absl::StrCat(path, "/", files[k])));
+    std::string record;
+    for (int64_t i = begin; i < end; ++i) {
+      record.clear();
+      CifarRecord(options.seed, test ? "make/cifar10/test" : "make/cifar10/train", i, &record);
+      RETURN_IF_ERROR(file->Write(record.data(), record.size()));
+    }
+    RETURN_IF_ERROR(file->Commit());
   }
-  return WriteWhole(absl::StrCat(path, "/batches.meta.txt"),
-                    "stripes0\nstripes1\nstripes2\nstripes3\nstripes4\nstripes5\nstripes6\nstripes7\nstripes8\n"
-                    "stripes9\n");
+  return WriteFileAtomically(
+      absl::StrCat(path, "/batches.meta.txt"),
+      "stripes0\nstripes1\nstripes2\nstripes3\nstripes4\nstripes5\nstripes6\nstripes7\nstripes8\n"
+      "stripes9\n");
 }
 
 Status MakeMnist(const std::string& path, const MakeOptions& options) {
@@ -187,8 +184,8 @@ Status MakeMnist(const std::string& path, const MakeOptions& options) {
     }
     ASSIGN_OR_RETURN(const std::string packed_images, Gzip(images));
     ASSIGN_OR_RETURN(const std::string packed_labels, Gzip(labels));
-    RETURN_IF_ERROR(WriteWhole(absl::StrCat(path, "/", files[2 * part]), packed_images));
-    RETURN_IF_ERROR(WriteWhole(absl::StrCat(path, "/", files[2 * part + 1]), packed_labels));
+    RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(path, "/", files[2 * part]), packed_images));
+    RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(path, "/", files[2 * part + 1]), packed_labels));
   }
   return absl::OkStatus();
 }
@@ -202,24 +199,23 @@ Status MakeText(const std::string& path, const MakeOptions& options) {
   static constexpr const char* kEnds[] = {".", "!", "?", ", and so do I.", "; what then?"};
   const auto pick = [](Random* random, const auto& list) { return list[random->Below(std::size(list))]; };
   RETURN_IF_ERROR(Prepare(path, {"input.txt"}, options));
-  return WriteFile(absl::StrCat(path, "/input.txt"), [&](const Sink& sink) -> Status {
-    int64_t left = options.train + options.test;
-    for (int64_t speech = 0; left > 0; ++speech) {
-      Random random(options.seed, "make/text", speech);
-      std::string text = absl::StrCat(pick(&random, kNames), ":\n");
-      for (int lines = 1 + random.Below(4); lines > 0; --lines) {
-        std::string line = absl::StrCat(pick(&random, kSubjects), " ", pick(&random, kVerbs), " ",
-                                        pick(&random, kObjects), pick(&random, kEnds), "\n");
-        line[0] = static_cast<char>(line[0] - 'a' + 'A');
-        text += line;
-      }
-      text += "\n";
-      text.resize(std::min<size_t>(text.size(), static_cast<size_t>(left)));
-      left -= static_cast<int64_t>(text.size());
-      RETURN_IF_ERROR(sink(text));
+  ASSIGN_OR_RETURN(const auto file, AtomicFile::Create(absl::StrCat(path, "/input.txt")));
+  int64_t left = options.train + options.test;
+  for (int64_t speech = 0; left > 0; ++speech) {
+    Random random(options.seed, "make/text", speech);
+    std::string text = absl::StrCat(pick(&random, kNames), ":\n");
+    for (int lines = 1 + random.Below(4); lines > 0; --lines) {
+      std::string line = absl::StrCat(pick(&random, kSubjects), " ", pick(&random, kVerbs), " ",
+                                      pick(&random, kObjects), pick(&random, kEnds), "\n");
+      line[0] = static_cast<char>(line[0] - 'a' + 'A');
+      text += line;
     }
-    return absl::OkStatus();
-  });
+    text += "\n";
+    text.resize(std::min<size_t>(text.size(), static_cast<size_t>(left)));
+    left -= static_cast<int64_t>(text.size());
+    RETURN_IF_ERROR(file->Write(text.data(), text.size()));
+  }
+  return file->Commit();
 }
 
 }  // namespace mslua::data

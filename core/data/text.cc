@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/input_file.h"
 #include "core/data/file.h"
 #include "core/data/reader.h"
 

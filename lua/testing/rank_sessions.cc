@@ -5,29 +5,16 @@
 #include "collectives/groups.h"
 #include "collectives/inproc.h"
 #include "core/base/parallel_for.h"
-#include "luajit-2.1/lua.hpp"
+#include "lua/testing/evaluate.h"
 
 namespace mslua::testing {
 namespace {
 
 std::string Results(Session& session, const std::string& code) {
-  lua_State* L = session.lua();
-  const int top = lua_gettop(L);
-  const Status status = session.RunText(code, "@ranks.lua");
-  if (!status.ok()) {
-    if (Groups* groups = session.groups()) groups->world().Abort(status);
-    return std::string(status.message());
-  }
-  std::string out;
-  for (int i = top + 1; i <= lua_gettop(L); ++i) {
-    lua_getglobal(L, "tostring");
-    lua_pushvalue(L, i);
-    lua_call(L, 1, 1);
-    out += (out.empty() ? "" : " ") + std::string(lua_tostring(L, -1));
-    lua_pop(L, 1);
-  }
-  lua_settop(L, top);
-  return out;
+  Status error;
+  std::string results = Evaluate(session, code, "@ranks.lua", &error);
+  if (!error.ok() && session.groups() != nullptr) session.groups()->world().Abort(error);
+  return results;
 }
 
 }  // namespace
