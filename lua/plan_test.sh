@@ -7,11 +7,11 @@ cd "$(mktemp -d)"
 cat > forty.lua <<'RECIPE'
 local ms = require "mslua"
 local nn, ops = ms.nn, ms.ops
-local p = ms.params { cell_fusion = 1 }
+local p = ms.params { cell_fusion = 1, width = 64 }
 local Net = nn.Cell:extend "Net"
 function Net:init()
   self.layers = nn.CellList()
-  for i = 1, 20 do self.layers:append(nn.Dense(64, 64)) end
+  for i = 1, 20 do self.layers:append(nn.Dense(p.width, p.width)) end
   self.layers[20]:set_comm_fusion(p.cell_fusion)
 end
 function Net:construct(x)
@@ -21,7 +21,7 @@ end
 return ms.recipe {
   name = "forty",
   dataset = function()
-    return ms.dataset.NumpySlicesDataset({ ms.zeros { 64, 64 }, ms.zeros { 64, 64 } }, { "x", "y" }):batch(4)
+    return ms.dataset.NumpySlicesDataset({ ms.zeros { 8, p.width }, ms.zeros { 8, p.width } }, { "x", "y" }):batch(4)
   end,
   network = function() return Net() end,
   loss = nn.MSELoss(),
@@ -53,6 +53,16 @@ expect "20 15 5 3 messages, 40 tensors, 325.0 KiB a step" \
 expect "40 1 messages, 40 tensors, 325.0 KiB a step" "$(messages 'parallel.comm_fusion.allreduce={mode="auto"}')"
 expect "40 1 messages, 40 tensors, 325.0 KiB a step" \
   "$(messages 'parallel.comm_fusion.allreduce={mode="size",config=1}')"
+# Weights of 1 MiB and biases of 2 KiB in messages of 4 MB: three pairs, and the bias that still fits; of 1 MB: none fits
+# beside another. Weights of 16 MiB in the 64 MB of mode auto.
+expect "7 6 6 6 6 6 3 7 messages, 40 tensors, 20.0 MiB a step" \
+  "$(messages width=512 'parallel.comm_fusion.allreduce={mode="size",config=4}')"
+expect "$(for i in $(seq 40); do printf '1 '; done)40 messages, 40 tensors, 20.0 MiB a step" \
+  "$(messages width=512 'parallel.comm_fusion.allreduce={mode="size",config=1}')"
+expect "40 1 messages, 40 tensors, 20.0 MiB a step" \
+  "$(messages width=512 'parallel.comm_fusion.allreduce={mode="size",config=0}')"
+expect "7 6 6 6 6 6 3 7 messages, 40 tensors, 320.2 MiB a step" \
+  "$(messages width=2048 'parallel.comm_fusion.allreduce={mode="auto"}')"
 # The last layer's two gradients come first; with a number of their own they travel apart.
 expect "2 38 2 messages, 40 tensors, 325.0 KiB a step" "$(messages cell_fusion=2)"
 expect "1 1 38 3 messages, 40 tensors, 325.0 KiB a step" "$(messages cell_fusion=0)"
@@ -75,6 +85,11 @@ expect "$alone" "$(slices $scatter='{mode="auto"}' $gather='{mode="auto"}' paral
 expect "$(echo $alone) 40 messages, 40 tensors, 325.0 KiB a step" "$(messages parallel.comm_fusion.openstate=false)"
 "$mslua" plan forty.lua -n 8 --json > out.json
 grep -q '"operation": "all_reduce sum", "ranks": 8, "tensors": 40, "bytes": 332800' out.json
+# Without -n, device_num says for how many.
+"$mslua" plan forty.lua parallel.device_num=8 --json > device_num.json
+cmp out.json device_num.json
+if "$mslua" plan forty.lua -n 4 parallel.device_num=8 2> err.txt; then exit 1; fi
+grep -q "device_num = 8, but the job has 4 rank(s)" err.txt
 # One rank sends nothing; what is not built is refused.
 "$mslua" plan forty.lua | grep -q "messages of a step: 0 messages"
 if "$mslua" plan forty.lua -n 8 parallel.pipeline_stages=2 2> err.txt; then exit 1; fi

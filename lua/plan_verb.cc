@@ -102,11 +102,16 @@ void PrintJson(const Section& s) {
   }
 }
 
-StatusOr<Graph> StepOf(const cli::CommandLine& command) {
+StatusOr<Graph> StepOf(const cli::CommandLine& command, int64_t ranks) {
   SessionOptions options = OptionsOf(command);
-  options.ranks = static_cast<int>(command.Int("n"));
+  options.ranks = static_cast<int>(ranks);
   ASSIGN_OR_RETURN(const auto session, Session::Create(std::move(options)));
   RETURN_IF_ERROR(session->RunText("return require('mslua.verbs').plan()", "=mslua/verb"));
+  // The number of ranks that the recipe asks for, where the command line has none.
+  if (lua_type(session->lua(), -1) == LUA_TNUMBER && !command.Given("n")) {
+    const auto asked = static_cast<int64_t>(lua_tonumber(session->lua(), -1));
+    if (asked != ranks) return StepOf(command, asked);
+  }
   const auto* traced = ToObject<std::shared_ptr<TracedGraph>>(session->lua(), -1);
   if (traced == nullptr) return absl::InternalError("mslua.verbs.plan() gave no graph");
   return RunPasses((*traced)->graph, {});
@@ -115,7 +120,7 @@ StatusOr<Graph> StepOf(const cli::CommandLine& command) {
 }  // namespace
 
 int RunPlan(const cli::CommandLine& command) {
-  const auto graph = StepOf(command);
+  const auto graph = StepOf(command, command.Int("n"));
   if (!graph.ok()) return Report(graph.status());
   for (const Section& s : {Operators(*graph), Collectives(*graph)}) {
     if (command.Given("json"))

@@ -134,6 +134,7 @@ SessionOptions OptionsOf(const cli::CommandLine& command) {
     if (command.Given(flag)) options.flags.emplace_back(flag, command.String(flag));
   }
   if (command.Bool("no-attach")) options.flags.emplace_back("no_attach", 1.0);
+  if (command.Given("n")) options.flags.emplace_back("ranks_given", true);
   if (command.Given("json")) options.flags.emplace_back("json", true);
   if (command.Given("steps-only")) options.flags.emplace_back("steps_only", true);
   return options;

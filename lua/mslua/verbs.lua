@@ -157,9 +157,11 @@ function M.prof()
   return 0
 end
 
---- `mslua plan R -n N`: the graph of rank 0 of N.
+--- `mslua plan R -n N`: the graph of rank 0 of N; where the job has one rank and the recipe another device_num, that.
 function M.plan()
   local recipe = M.load()
+  local asked = parallel_context.given().device_num
+  if core.options.ranks == 1 and asked and asked > 1 and not core.options.ranks_given then return asked end
   parallel_context.check_runnable "plan"
   return train_spec(recipe).graph
 end
