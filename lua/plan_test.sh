@@ -53,8 +53,8 @@ expect "20 15 5 3 messages, 40 tensors, 325.0 KiB a step" \
 expect "40 1 messages, 40 tensors, 325.0 KiB a step" "$(messages 'parallel.comm_fusion.allreduce={mode="auto"}')"
 expect "40 1 messages, 40 tensors, 325.0 KiB a step" \
   "$(messages 'parallel.comm_fusion.allreduce={mode="size",config=1}')"
-# Weights of 1 MiB and biases of 2 KiB in messages of 4 MB: three pairs, and the bias that still fits; of 1 MB: none fits
-# beside another. Weights of 16 MiB in the 64 MB of mode auto.
+# Weights of 1 MiB and biases of 2 KiB in messages of 4 MB: three pairs, and the bias that still fits; of 1 MB: none
+# fits beside another. Weights of 16 MiB in the 64 MB of mode auto.
 expect "7 6 6 6 6 6 3 7 messages, 40 tensors, 20.0 MiB a step" \
   "$(messages width=512 'parallel.comm_fusion.allreduce={mode="size",config=4}')"
 expect "$(for i in $(seq 40); do printf '1 '; done)40 messages, 40 tensors, 20.0 MiB a step" \
