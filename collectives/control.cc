@@ -65,7 +65,7 @@ StatusOr<size_t> ControlBodyBytes(absl::string_view bytes) {
   Header header;
   if (bytes.size() < sizeof header) return absl::DataLossError("a control message is cut short");
   std::memcpy(&header, bytes.data(), sizeof header);
-  if (header.magic != kMagic || header.type > static_cast<uint32_t>(ControlMessage::Type::kEvent)) {
+  if (header.magic != kMagic || header.type > static_cast<uint32_t>(ControlMessage::Type::kRelay)) {
     return absl::DataLossError("what came is not a control message of mslua");
   }
   if (header.bytes > Limit(header.type)) return absl::DataLossError("a control message is too long");

@@ -26,6 +26,7 @@ struct ControlMessage {
     kCommand,    // client: a line
     kReply,      // endpoint: a part of the answer to a command
     kEvent,      // endpoint: a line that nobody asked for just now, such as a watch's
+    kRelay,      // worker: texts for another worker ("to"); scheduler: the same from one ("from")
   };
   Type type = Type::kHeartbeat;
   std::map<std::string, std::string> fields;

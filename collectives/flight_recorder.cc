@@ -45,10 +45,12 @@ void FlightRecorder::End(uint64_t ticket, bool ok) {
   e.state.store(ok ? State::kDone : State::kFailed, std::memory_order_release);
 }
 
-std::string FlightRecorder::Dump() const {
+std::vector<RecordedCall> FlightRecorder::Last(int most) const {
   std::lock_guard<std::mutex> lock(mutex_);
-  std::string text;
-  for (uint64_t i = next_ > kEntries ? next_ - kEntries : 0; i < next_; ++i) {
+  const int64_t now = CoarseNanoseconds();
+  std::vector<RecordedCall> calls;
+  const auto n = static_cast<uint64_t>(std::clamp(most, 0, kEntries));
+  for (uint64_t i = next_ > n ? next_ - n : 0; i < next_; ++i) {
     const Entry& e = entries_[i % kEntries];
     Call call;
     call.kind = static_cast<Collective>(e.kind);
@@ -58,19 +60,21 @@ std::string FlightRecorder::Dump() const {
     call.peer = e.peer;
     call.tag = e.tag;
     call.source = absl::string_view(e.source, e.source_size);
-    absl::StrAppendFormat(&text, "#%d of %d ranks  %s  began %.3f s  ", e.sequence, e.group_size, Describe(call),
-                          e.began_ns * 1e-9);
-    switch (e.state.load(std::memory_order_acquire)) {
-      case State::kWaiting:
-        text += "waiting\n";
-        break;
-      case State::kDone:
-        absl::StrAppendFormat(&text, "done in %.3f s\n", (e.ended_ns - e.began_ns) * 1e-9);
-        break;
-      case State::kFailed:
-        text += "failed\n";
-        break;
-    }
+    const State state = e.state.load(std::memory_order_acquire);
+    const int64_t end = state == State::kWaiting ? now : e.ended_ns.load(std::memory_order_relaxed);
+    calls.push_back({e.sequence, e.group_size, Describe(call), e.began_ns * 1e-9, (end - e.began_ns) * 1e-9,
+                     state == State::kWaiting ? "waiting"
+                     : state == State::kDone  ? "done"
+                                              : "failed"});
+  }
+  return calls;
+}
+
+std::string FlightRecorder::Dump() const {
+  std::string text;
+  for (const RecordedCall& c : Last(kEntries)) {
+    absl::StrAppendFormat(&text, "#%d of %d ranks  %s  began %.3f s  %s\n", c.sequence, c.group_size, c.what, c.began_s,
+                          c.state == "done" ? absl::StrFormat("done in %.3f s", c.seconds) : c.state);
   }
   return text;
 }

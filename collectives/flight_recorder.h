@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 
@@ -13,7 +14,17 @@ namespace mslua {
 
 struct Call;
 
-// Begin and End come from the thread that makes the calls; Dump may come from any thread.
+// A call of one rank, as others may compare it: calls of one group with one number are one collective.
+struct RecordedCall {
+  uint64_t sequence = 0;
+  int group_size = 0;
+  std::string what;        // "all_reduce sum f32[128] at train.lua:88"
+  double began_s = 0;      // on the monotonic clock (4 ms steps)
+  double seconds = 0;      // that it took, or waits for by now
+  std::string state = "";  // "waiting", "done" or "failed"
+};
+
+// Begin and End come from the thread that makes the calls; Last and Dump may come from any thread.
 class FlightRecorder {
  public:
   static constexpr int kEntries = 128;
@@ -22,6 +33,8 @@ class FlightRecorder {
   uint64_t Begin(const Call& call, uint64_t sequence, int group_size);
   void End(uint64_t ticket, bool ok);
 
+  // The last calls, at most `most`, oldest first.
+  std::vector<RecordedCall> Last(int most) const;
   // The last calls, oldest first, one a line:
   //   "#94 of 4 ranks  all_reduce sum f32[128] at train.lua:88  began 1204.512 s  waiting"
   // with the time on the monotonic clock (4 ms steps) and "waiting", "done in 0.012 s" or "failed".

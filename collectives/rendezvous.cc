@@ -266,6 +266,8 @@ void Scheduler::Handle(Worker& worker, const ControlMessage& message) {
     }
     case Type::kCompare:
       return Compare(worker, Field(message, "name"), Field(message, "value"));
+    case Type::kRelay:
+      return Relay(worker, message);
     case Type::kAbort: {
       Cause cause = {worker.rank, kExitRankCrashed};
       if (int code; absl::SimpleAtoi(Field(message, "code"), &code)) cause.exit_code = code;
@@ -366,6 +368,16 @@ void Scheduler::Compare(Worker& worker, const std::string& name, const std::stri
     if (each->rank >= 0) Send(*each, {Type::kCompare, {{"name", name}, {"verdict", verdict}}});
   }
   compared_.erase(name);
+}
+
+void Scheduler::Relay(const Worker& from, ControlMessage message) {
+  int to = -1;
+  if (!absl::SimpleAtoi(Field(message, "to"), &to) || to < 0 || from.rank < 0) return;
+  message.fields.erase("to");
+  message.fields["from"] = absl::StrCat(from.rank);
+  for (const auto& worker : workers_) {
+    if (worker->rank == to && worker->socket && !worker->left) Send(*worker, message);
+  }
 }
 
 void Scheduler::End(const Status& status) {
@@ -489,16 +501,24 @@ Status Membership::Send(const ControlMessage& message) {
 }
 
 void Membership::Run() {
+  absl::Time next_heartbeat = absl::Now() + kHeartbeat;
   while (true) {
     pollfd entries[] = {{stop_.get(), POLLIN, 0}, {socket_.get(), POLLIN, 0}};
-    const int ready = poll(entries, 2, static_cast<int>(absl::ToInt64Milliseconds(kHeartbeat)));
+    const int64_t wait = absl::ToInt64Milliseconds(next_heartbeat - absl::Now()) + 1;
+    const int ready = poll(entries, 2, static_cast<int>(std::max<int64_t>(0, wait)));
     if (entries[0].revents != 0) return;
-    StatusOr<ControlMessage> message = ControlMessage();
-    if (ready == 0) {
+    // Also while others speak to this rank all the time.
+    if (absl::Now() >= next_heartbeat) {
+      next_heartbeat = absl::Now() + kHeartbeat;
       Send({Type::kHeartbeat, {}}).IgnoreError();  // a lost connection shows when it is read
+    }
+    if (ready == 0) continue;
+    StatusOr<ControlMessage> message = ControlMessage();
+    message = Receive(socket_, absl::Now() + kSendLimit);
+    if (message.ok() && message->type == Type::kRelay) {
+      Deliver(*message);
       continue;
     }
-    message = Receive(socket_, absl::Now() + kSendLimit);
     std::unique_lock<std::mutex> lock(mutex_);
     if (!message.ok()) {
       health_ = Annotate(message.status(), "the connection to the scheduler is lost");
@@ -537,6 +557,24 @@ Status Membership::Compare(const std::string& name, const std::string& value, ab
 
 void Membership::Abort(const Status& why, int exit_code) {
   Send({Type::kAbort, {{"why", std::string(why.message())}, {"code", absl::StrCat(exit_code)}}}).IgnoreError();
+}
+
+void Membership::Tell(int rank, const Texts& texts) {
+  ControlMessage message{Type::kRelay, texts};
+  message.fields["to"] = absl::StrCat(rank);
+  Send(message).IgnoreError();  // a lost connection shows when it is read
+}
+
+void Membership::Listen(std::function<void(int from, const Texts& texts)> listener) {
+  const std::lock_guard<std::mutex> lock(listener_mutex_);
+  listener_ = std::move(listener);
+}
+
+void Membership::Deliver(const ControlMessage& message) {
+  int from = -1;
+  if (!absl::SimpleAtoi(Field(message, "from"), &from)) return;
+  const std::lock_guard<std::mutex> lock(listener_mutex_);
+  if (listener_) listener_(from, message.fields);
 }
 
 void Membership::Leave() { Send({Type::kLeave, {}}).IgnoreError(); }

@@ -78,6 +78,7 @@ class Scheduler {
   std::string Refusal(const Worker& newcomer) const;
   void Build();
   void Compare(Worker& worker, const std::string& name, const std::string& value);
+  void Relay(const Worker& from, ControlMessage message);
   void End(const Status& status);
   // Lets the workers read what was sent last before their connections close.
   void Drain();
@@ -138,18 +139,29 @@ class Membership {
   // This rank has finished.
   void Leave();
 
+  using Texts = std::map<std::string, std::string>;
+  // Any thread: named texts (64 KiB in all, none named "to" or "from") for the listener of another rank, by way of the
+  // scheduler. They arrive in the order in which they were sent, or the job is over; a rank without a listener drops
+  // them.
+  void Tell(int rank, const Texts& texts);
+  // Called with what other ranks tell, on a thread of the membership's that must not wait for long. Null: nobody
+  // listens, from when this returns.
+  void Listen(std::function<void(int from, const Texts& texts)> listener);
+
  private:
   Membership() = default;
   void Run();
   Status Send(const ControlMessage& message);
+  void Deliver(const ControlMessage& message);
 
   Fd socket_, stop_;
   std::function<void(const Status&)> on_over_;
   int rank_ = 0;
   std::vector<NativePeer> peers_;
   std::string job_;
-  std::mutex mutex_, send_mutex_;
+  std::mutex mutex_, send_mutex_, listener_mutex_;
   std::condition_variable changed_;
+  std::function<void(int, const Texts&)> listener_;  // called with listener_mutex_ held
   Status health_;
   std::map<std::string, std::string> verdicts_;
   std::thread thread_;

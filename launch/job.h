@@ -57,6 +57,9 @@ class Job {
   const std::string& backend() const { return backend_; }
   // Whether nobody else has a part in this: a single rank, and no scheduler.
   bool Alone() const { return size() == 1 && identity_.source != Identity::Source::kCluster; }
+  // The connection by which ranks reach one another beside their collectives; null for a single rank, before the ranks
+  // have met, and for ranks of several hosts that mpirun has connected without it.
+  Membership* membership() const { return membership_.get(); }
   // The host of each rank, by rank; when joined.
   const std::vector<std::string>& hosts() const { return hosts_; }
   // Whether this rank's console is the other ranks' too.
