@@ -364,7 +364,11 @@ class Training {
     RETURN_IF_ERROR(Resume());
     RETURN_IF_ERROR(AddHooks());
     if (spec_.broadcast) RETURN_IF_ERROR(BroadcastParameters(session_, *spec_.graph));
-    if (checkpoint_ != nullptr) RETURN_IF_ERROR(trainer_->Restore(restored_, checkpoint_->manifest().run.counters));
+    if (checkpoint_ != nullptr) {
+      const checkpoint::RunState& run = checkpoint_->manifest().run;
+      RETURN_IF_ERROR(trainer_->Restore(restored_, run.counters));
+      for (const std::string& intervention : run.interventions) trainer_->AddIntervention(intervention);
+    }
     if (first()) PrintPlan();
     RETURN_IF_ERROR(OpenEndpoint());
     Status outcome;
@@ -479,13 +483,16 @@ class Training {
     return WriteFileAtomically(absl::StrCat(folder_, "/rank_", session_.options().rank, ".env"), text);
   }
 
-  // A callback's wish to stop ends the training as done on every rank, a request breaks it off.
+  // A callback's wish to stop ends the training as done on every rank, a request breaks it off; what somebody wanted to
+  // pause at pauses all ranks where one of them has it.
   StatusOr<bool> AgreeToStop(bool stop) {
-    constexpr int32_t kGoOn = 0, kDone = 1, kBreakOff = 2;
-    const int32_t mine = !stop ? kGoOn : progress().stopped ? kDone : kBreakOff;
+    constexpr int32_t kGoOn = 0, kDone = 1 << 20, kBreakOff = kDone + 1;  // between: the number of a break
+    const int32_t hit = endpoint_ == nullptr ? kGoOn : endpoint_->boundary().BreakHit(trainer_->state());
+    const int32_t mine = !stop ? hit : progress().stopped ? kDone : kBreakOff;
     ASSIGN_OR_RETURN(const int32_t wish, LargestOfRanks(*together(), mine, "the end of a step"));
     progress().stopped = wish == kDone;
-    return wish != kGoOn;
+    if (wish > kGoOn && wish < kDone) endpoint_->boundary().PauseNext(trainer_->state(), wish);
+    return wish >= kDone;
   }
 
   StatusOr<std::vector<ScheduledScalar>> Scalars() {
@@ -682,14 +689,19 @@ class Training {
                  folder_.empty() ? "" : "; run folder ", folder_.c_str());
   }
 
-  // What clients of `mslua attach` talk to. Training does without where it cannot be opened: a rank of another host
-  // does not see rank 0's folder.
+  // What clients of `mslua attach` talk to, on all ranks or on none: training does without.
   Status OpenEndpoint() {
     if (OptionInt(L_, "no_attach") != 0) return absl::OkStatus();
+    if (together() != nullptr && session_.job == nullptr) return absl::OkStatus();  // threads of a test
     endpoint::TrainingView view = View();
-    endpoint::Job job;
     Status status;
-    if (first()) {
+    if (view.ranks > 1 && !view.tell) {
+      status = absl::FailedPreconditionError(
+          "the ranks of several hosts have no control connections (MSLUA_PLAINTEXT=1 allows them on a trusted "
+          "network)");
+    }
+    endpoint::Job job;
+    if (status.ok() && first()) {
       auto made = endpoint::Endpoint::MakeJob(view);
       status = made.status();
       if (made.ok()) job = *std::move(made);
@@ -697,16 +709,44 @@ class Training {
     if (together() != nullptr) {
       ASSIGN_OR_RETURN(const auto folders, GatherTexts(*together(), job.folder, "the folder of the endpoints"));
       job.folder = folders[0];
-      if (job.folder.empty()) return absl::OkStatus();  // rank 0 says why
     }
-    if (status.ok()) {
+    if (status.ok() && !job.folder.empty()) {
       auto opened = endpoint::Endpoint::Open(std::move(view), job);
       status = opened.status();
       if (opened.ok()) endpoint_ = *std::move(opened);
     }
+    bool everywhere = endpoint_ != nullptr;
+    if (together() != nullptr) {
+      ASSIGN_OR_RETURN(const int32_t closed, LargestOfRanks(*together(), everywhere ? 0 : 1, "opening the endpoints"));
+      everywhere = closed == 0;
+    }
+    if (everywhere)
+      endpoint_->Serve();
+    else
+      endpoint_.reset();
     if (!status.ok())
       std::fprintf(stderr, "mslua: note: nobody can attach: %s\n", std::string(status.message()).c_str());
     return absl::OkStatus();
+  }
+
+  // Of what this rank's store has under `name`.
+  endpoint::TensorPlace PlaceOf(const std::string& name) const {
+    endpoint::TensorPlace place;
+    if (const GlobalView* view = GlobalView::Of(session_)) {
+      if (const GlobalView::Part* part = view->Find(name)) {
+        place.whole = part->whole.shape;
+        place.begin = part->begin;
+        place.layout = part->layout.ToString();
+      }
+      return place;
+    }
+    const auto found = parts_.find(name);
+    if (found == parts_.end()) return place;
+    place.own = found->second.own;
+    if (found->second.whole == 0) return place;
+    place.whole = {found->second.whole};
+    place.begin = {found->second.begin};
+    return place;
   }
 
   endpoint::TrainingView View() {
@@ -720,6 +760,21 @@ class Training {
     const LuaWhereabouts& running = WhereaboutsOf(L_);
     view.lua_at = [&running] { return ToString(running); };
     view.lua_stack = [&running, L = L_, thread = view.thread] { return AskLuaStack(L, running, thread); };
+    if (together() != nullptr) {
+      view.gather = [this](const std::string& mine) {
+        return GatherTexts(*together(), mine, "a command of mslua attach");
+      };
+    }
+    if (Membership* const members = together() == nullptr ? nullptr : session_.job->membership()) {
+      view.tell = [members](int rank, const endpoint::RankMessage& m) { members->Tell(rank, m); };
+      view.listen = [members](std::function<void(int, const endpoint::RankMessage&)> f) {
+        members->Listen(std::move(f));
+      };
+    }
+    if (together() != nullptr) {
+      view.calls = [&recorder = together()->world().recorder()](int most) { return recorder.Last(most); };
+      view.place = [this](const std::string& name) { return PlaceOf(name); };
+    }
     view.store = &session_.store();
     view.compile = [this](const Graph& graph) {
       CompileOptions options;

@@ -11,9 +11,9 @@
 #include "lua/verbs.h"
 #include "repl/connection.h"
 #include "repl/endpoint/command.h"
-#include "repl/hub.h"
 #include "repl/interrupt.h"
 #include "repl/loop.h"
+#include "repl/output.h"
 #include "repl/run_lua.h"
 #include "repl/verbs.h"
 
@@ -21,12 +21,11 @@ namespace mslua {
 namespace {
 
 using repl::Connection;
-using repl::Hub;
 using repl::Printable;
 
-StatusOr<std::unique_ptr<Hub>> AttachTo(const cli::CommandLine& command) {
+StatusOr<std::unique_ptr<Connection>> AttachTo(const cli::CommandLine& command) {
   ASSIGN_OR_RETURN(const endpoint::Job job, endpoint::FindJob(command.positional.empty() ? "" : command.positional[0]));
-  return Hub::Attach(job, absl::Seconds(3));
+  return Connection::Attach(job, 0, absl::Seconds(3));
 }
 
 void PrintAnswer(absl::string_view text) {
@@ -51,16 +50,16 @@ void PrintScripted(const std::string& line, const StatusOr<std::string>& answer,
   std::fflush(stdout);
 }
 
-int RunCommands(Hub& hub, const std::vector<std::string>& lines, bool json) {
-  hub.OnEvent([json](const std::string& line) {
+int RunCommands(Connection& connection, const std::vector<std::string>& lines, bool json) {
+  connection.on_event = [json](const std::string& line) {
     if (json)
       std::printf("{\"event\":%s}\n", JsonString(line).c_str());
     else
       PrintAnswer(line);
     std::fflush(stdout);
-  });
+  };
   for (const std::string& line : lines) {
-    const auto answer = hub.Call(line, json);
+    const auto answer = connection.Call(line, json);
     PrintScripted(line, answer, json);
     if (!answer.ok()) return kExitUsage;
   }
@@ -73,17 +72,18 @@ std::string Prompt(Connection& connection, bool writer) {
   return absl::StrCat(connection.job().id, " ", status.ok() ? Printable(*status) : "ended", writer ? "!" : "");
 }
 
-int Interactive(Hub& hub, Session& session, bool rw) {
-  Connection& connection = hub.first();
+int Interactive(Connection& connection, Session& session, bool rw) {
   bool writer = false;
+  repl::Output output;
   const auto send = [&](absl::string_view line) -> Status {
-    ASSIGN_OR_RETURN(const std::string answer, hub.Call(line, false));
+    ASSIGN_OR_RETURN(const bool own, output.Command(line));
+    if (own) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const std::string answer, connection.Call(line, output.wants_json()));
     if (line == ".rw") writer = true;
     if (line == ".ro") writer = false;
-    PrintAnswer(answer);
-    return absl::OkStatus();
+    return output.Print(answer);
   };
-  const repl::RunCall call = [&](const std::string& line) { return hub.Call(line, true); };
+  const repl::RunCall call = [&](const std::string& line) { return connection.Call(line, true); };
   if (const Status opened = repl::OpenRun(session, &call); !opened.ok()) return Report(opened);
   connection.interrupted = [] { return repl::TakeInterrupt(); };
   repl::Loop::Extension extension;
@@ -93,8 +93,13 @@ int Interactive(Hub& hub, Session& session, bool rw) {
     return send(line);
   };
   for (const auto& def : endpoint::Commands()) extension.commands.push_back("." + def.name);
-  extension.commands.push_back(".detach");
-  extension.help = absl::StrCat(endpoint::CommandHelp(), "  .detach, Ctrl-D  leaves; the job goes on\n");
+  for (const char* own : {".detach", ".mode", ".output"}) extension.commands.emplace_back(own);
+  extension.help =
+      absl::StrCat(endpoint::CommandHelp(),
+                   "  .mode table|json|csv                 how answers are shown\n"
+                   "  .output [FILE]                       answers go to the file; without one, here again\n"
+                   "  @0-3 .COMMAND, @all EXPRESSION       asks those ranks; Lua at ranks (.rw)\n"
+                   "  .detach, Ctrl-D                      leaves; the job goes on\n");
   extension.parameters = [&] {
     std::vector<std::string> names;
     const auto text = connection.Call(".params", false);
@@ -104,7 +109,7 @@ int Interactive(Hub& hub, Session& session, bool rw) {
   };
   extension.background = {connection.fd(), [&] { return connection.Poll(); }};
   repl::Loop loop(session, std::move(extension));
-  hub.OnEvent([&](const std::string& line) { loop.Note(Printable(line)); });
+  connection.on_event = [&](const std::string& line) { loop.Note(Printable(line)); };
   const auto& g = connection.greeting();
   std::printf("attached to %s %s (%s %s, started %s, %s; .help, Ctrl-D detaches)\n", g.at("job").c_str(),
               Printable(g.at("name")).c_str(), g.at("ranks").c_str(), g.at("ranks") == "1" ? "rank" : "ranks",
@@ -175,7 +180,7 @@ int RunStop(const cli::CommandLine& command) {
   if (!answer.ok()) return Report(answer.status());
   PrintAnswer(*answer);
   // Until the job has saved and closed its endpoint.
-  while ((*connection)->first().Poll()) absl::SleepFor(absl::Milliseconds(20));
+  while ((*connection)->Poll()) absl::SleepFor(absl::Milliseconds(20));
   return kExitOk;
 }
 

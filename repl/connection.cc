@@ -84,7 +84,6 @@ StatusOr<std::string> Connection::Call(absl::string_view line, bool json, absl::
     text += Field(*message, "text");
     const std::string end = Field(*message, "end");
     if (end == "ok") return text;
-    if (end == "elsewhere") return absl::UnimplementedError(text);
     if (!end.empty()) return absl::FailedPreconditionError(text);
   }
 }

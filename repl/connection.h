@@ -28,7 +28,7 @@ class Connection {
 
   // Sends a command and waits for its answer; events that come meanwhile go to on_event. Unavailable: the job has
   // ended. Aborted: `interrupted` said so; DeadlineExceeded: nothing came in time; the answer will be dropped when it
-  // comes. Unimplemented: a line for other ranks.
+  // comes.
   StatusOr<std::string> Call(absl::string_view line, bool json, absl::Duration limit = absl::InfiniteDuration());
   // Takes the events that are there; false when the job has ended. Never waits.
   bool Poll();

@@ -42,9 +42,16 @@ bool AwaitInput(const LineEditor::Background& background) {
   return false;
 }
 
+// What was read of the standard input and is not used yet; editors come and go, the input stays.
+std::string& Unread() {
+  static auto* text = new std::string;
+  return *text;
+}
+
 class PlainEditor : public LineEditor {
  public:
-  PlainEditor(bool prompts, Background background) : prompts_(prompts), background_(std::move(background)) {}
+  PlainEditor(bool prompts, Background background)
+      : prompts_(prompts), background_(std::move(background)), buffer_(Unread()) {}
 
   Result ReadLine(const std::string& prompt, std::string* line) override {
     if (prompts_) {
@@ -78,7 +85,7 @@ class PlainEditor : public LineEditor {
  private:
   const bool prompts_;
   const Background background_;
-  std::string buffer_;
+  std::string& buffer_;
   bool ended_ = false;
 };
 

@@ -6,8 +6,8 @@
 #include "lua/session.h"
 #include "repl/chunk.h"
 #include "repl/describe.h"
-#include "repl/hub.h"
 #include "repl/line_editor.h"
+#include "repl/output.h"
 #include "repl/show.h"
 
 namespace mslua::repl {
@@ -104,14 +104,11 @@ TEST(Describe, OperatorsFunctionsAndOthers) {
   EXPECT_FALSE(DescribeName(*session, "x = = 1").ok());
 }
 
-TEST(Hub, NamesWhoIsWaitedFor) {
-  const std::string computes = R"({"phase":"compute","seconds":3.5,"lua":""})";
-  const std::string sleeps = R"({"phase":"data","seconds":4.1,"lua":"recipe.lua:14"})";
-  EXPECT_EQ(WhoIsWaitedFor({computes, sleeps, computes}),
-            "ranks 0,2 wait for rank 1, in its data for 4.1 s, at recipe.lua:14\n");
-  EXPECT_EQ(WhoIsWaitedFor({computes, ""}), "rank 0 waits for rank 1, which does not answer\n");
-  EXPECT_EQ(WhoIsWaitedFor({computes, computes}), "");
-  EXPECT_EQ(WhoIsWaitedFor({}), "");
+TEST(Output, AnswersAsCommaSeparatedValues) {
+  EXPECT_EQ(*ToCsv(R"({"ranks":[{"rank":0,"host":"a,b"},{"rank":1,"host":"c\"d","more":[1,2]}]})"),
+            "rank,host,more\n0,\"a,b\",\n1,\"c\"\"d\",\"[1,2]\"");
+  EXPECT_EQ(*ToCsv(R"({"step":3,"phase":"run"})"), "step,phase\n3,run");
+  EXPECT_FALSE(ToCsv("paused").ok());
 }
 
 TEST(LineEditor, CommonPrefix) {

@@ -31,6 +31,11 @@ bool IsPlainName(const std::string& name) {
 }
 
 Json ToJson(const RunState& run) {
+  Json interventions = Json::array();
+  for (const std::string& i : run.interventions) {
+    const Json json = Json::parse(i, nullptr, false);
+    if (json.is_object()) interventions.push_back(json);
+  }
   return {{"job", run.job},
           {"epoch", run.epoch},
           {"step", run.step},
@@ -43,7 +48,8 @@ Json ToJson(const RunState& run) {
           {"recipe_hash", run.recipe_hash},
           {"graph_hash", run.graph_hash},
           {"plan", run.plan},
-          {"counters", run.counters}};
+          {"counters", run.counters},
+          {"interventions", interventions}};
 }
 
 Status ParseRun(const Json& json, RunState* run) {
@@ -64,6 +70,12 @@ Status ParseRun(const Json& json, RunState* run) {
     if (!value.is_number()) return absl::DataLossError(absl::StrCat("counter '", name, "' is no number"));
     run->counters[name] = value.get<double>();
   }
+  // Checkpoints of before have none.
+  const auto interventions = json.find("interventions");
+  if (interventions == json.end()) return absl::OkStatus();
+  if (!interventions->is_array()) return absl::DataLossError("'interventions' is no list");
+  for (const Json& i : *interventions)
+    run->interventions.push_back(i.dump(-1, ' ', false, Json::error_handler_t::replace));
   return absl::OkStatus();
 }
 

@@ -33,6 +33,8 @@ struct RunState {
   std::string graph_hash;
   std::string plan;                        // decisions of the plan (R4), opaque
   std::map<std::string, double> counters;  // of the training's hooks, by name; finite
+  // What people changed while the run went on, oldest first: JSON objects, as in events.jsonl.
+  std::vector<std::string> interventions;
 };
 
 struct DataFile {

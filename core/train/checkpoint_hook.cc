@@ -104,6 +104,7 @@ void CheckpointHook::SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainSta
   run.graph_hash = options_.graph_hash;
   run.plan = options_.plan;
   run.counters = trainer_->SaveCounters();
+  run.interventions = trainer_->interventions();
   run.world = options_.world;
   const std::string path = keeper == nullptr ? "" : keeper->PathFor(EpochInName(state), state.step);
   if (keeper == keeper_.get()) last_path_ = path;

@@ -85,6 +85,11 @@ double CounterOf(const Counters& counters, const std::string& name, double other
   return found == counters.end() ? otherwise : found->second;
 }
 
+void Trainer::AddIntervention(std::string json) {
+  if (interventions_.size() == kInterventions) interventions_.erase(interventions_.begin());
+  interventions_.push_back(std::move(json));
+}
+
 Counters Trainer::SaveCounters() const {
   Counters counters;
   for (const TrainHook* h : hooks_) h->SaveCounters(&counters);
@@ -202,19 +207,28 @@ StatusOr<bool> Trainer::StepImpl() {
   ++state_.step_in_epoch;
   Publish();
   const bool last = state_.step_in_epoch == loader_->pipeline().size();
-  if (options_.check_loss && !std::isfinite(state_.loss)) {
-    // MindSpore's words for the same event.
-    console_->Line(absl::StrCat("epoch: ", state_.epoch + 1, " step: ", state_.step_in_epoch,
-                                ". Invalid loss, terminating training."));
-    console_->Flush();
-    if (listener_ != nullptr) listener_->AtBadLoss(state_);
-    return absl::OutOfRangeError(
-        absl::StrCat("the loss is ", std::isnan(state_.loss) ? "NaN" : "infinite", " at step ", state_.step));
-  }
+  RETURN_IF_ERROR(CheckLoss());
   state_.whole = true;
   console_->Loss(state_.epoch + 1, state_.step_in_epoch, static_cast<float>(state_.loss), last);
   RETURN_IF_ERROR(RunHooks());
   return true;
+}
+
+Status Trainer::CheckLoss() {
+  const bool bad = options_.check_loss && !std::isfinite(state_.loss);
+  if (bad) {
+    // MindSpore's words for the same event.
+    console_->Line(absl::StrCat("epoch: ", state_.epoch + 1, " step: ", state_.step_in_epoch,
+                                ". Invalid loss, terminating training."));
+    console_->Flush();
+  }
+  bool ends = bad;
+  if (listener_ != nullptr) {
+    ASSIGN_OR_RETURN(ends, listener_->AtLoss(state_, bad));
+  }
+  if (!ends) return absl::OkStatus();
+  const char* what = !bad ? "of another rank is not a number" : std::isnan(state_.loss) ? "is NaN" : "is infinite";
+  return absl::OutOfRangeError(absl::StrCat("the loss ", what, " at step ", state_.step));
 }
 
 void Trainer::Publish() {
@@ -229,11 +243,11 @@ void Trainer::Publish() {
 
 // What the word between steps asks for.
 Status Trainer::Attend() {
-  if (!stop_requested()) {
+  // Ranks that train together agree after a step: none may stop before it by itself, nor leave out what all do here.
+  if (!stop_requested() || options_.agree) {
     attention_.fetch_and(~kBoundary);
     if (listener_ != nullptr) RETURN_IF_ERROR(listener_->AtBoundary(state_));
   }
-  // Ranks that train together agree after a step: none may stop before it by itself.
   return stop_requested() && !options_.agree ? absl::CancelledError("stopped on request") : absl::OkStatus();
 }
 

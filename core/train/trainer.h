@@ -59,8 +59,10 @@ class BoundaryListener {
   // On the training thread, after RequestBoundary; may wait here (a pause) until Trainer::stop_requested. To be called
   // after the next step too, it asks again.
   virtual Status AtBoundary(const TrainState& state) = 0;
-  // The loss of the step just made is not a number, and training ends when this returns.
-  virtual void AtBadLoss(const TrainState& state) = 0;
+  // On the training thread, after each step; `bad`: its loss is not a number. Gives whether training ends for that:
+  // where it is bad, and, when somebody wants to know, where it is bad on any of the ranks that train together. May
+  // wait here.
+  virtual StatusOr<bool> AtLoss(const TrainState& state, bool bad) = 0;
 };
 
 struct TrainerOptions {
@@ -105,6 +107,10 @@ class Trainer {
 
   // Goes on from there (resume); before Run, when all hooks are there.
   Status Restore(const TrainState& state, const Counters& counters);
+  // What people changed, as checkpoints remember it (the last kInterventions): JSON objects, oldest first.
+  static constexpr size_t kInterventions = 1000;
+  void AddIntervention(std::string json);
+  const std::vector<std::string>& interventions() const { return interventions_; }
   // Of all hooks, and what was overridden.
   Counters SaveCounters() const;
   const TrainState& state() const { return state_; }
@@ -138,6 +144,7 @@ class Trainer {
   Status SetScalars();
   Status RunHooks();
   Status EndEpoch();
+  Status CheckLoss();
   Status Attend();
   void Publish();
   Status Loop();
@@ -164,6 +171,7 @@ class Trainer {
   TrainProgress progress_;
   bool in_epoch_ = false;
   double seconds_ = 0;
+  std::vector<std::string> interventions_;
 };
 
 }  // namespace mslua

@@ -14,11 +14,13 @@ struct CommandDef {
   std::string usage;  // what follows the name
   std::string doc;    // one line
   int min_args = 0, max_args = 0;
-  // Answered at once from what other threads may read, whatever the rank is doing; else at the next step boundary.
-  bool snapshot = false;
+  // Snapshots are answered at once from what other threads may read, whatever the rank is doing: by the hub, by rank 0
+  // (or the ranks that "@ranks" names), or by each rank. The others are carried out between two steps, by all ranks.
+  enum class Plane { kHub, kOneRank, kEachRank, kBoundary } plane = Plane::kBoundary;
   // Changes the training, so that only the holder of the writer lock may give it.
   bool writes = false;
   std::string lua = "";  // the function of ms.run, where it is not called as the command is
+  bool snapshot() const { return plane != Plane::kBoundary; }
 };
 
 const std::vector<CommandDef>& Commands();

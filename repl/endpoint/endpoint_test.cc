@@ -12,7 +12,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "collectives/control.h"
+#include "repl/endpoint/combine.h"
 #include "repl/endpoint/command.h"
+#include "repl/endpoint/joined.h"
 #include "repl/endpoint/server.h"
 #include "repl/endpoint/snapshot.h"
 #include "repl/endpoint/statistics.h"
@@ -186,6 +188,70 @@ TEST_F(ServerTest, SurvivesRandomFrames) {
   }
   while (server_->clients() > 0) absl::SleepFor(absl::Milliseconds(5));
   EXPECT_EQ(Prove(Connect(), "secret"), ControlMessage::Type::kAccept);
+}
+
+std::map<int, StatusOr<Answer>> AnswersOf(const std::vector<std::string>& jsons) {
+  std::map<int, StatusOr<Answer>> answers;
+  for (size_t r = 0; r < jsons.size(); ++r)
+    answers.emplace(static_cast<int>(r), jsons[r].empty()
+                                             ? StatusOr<Answer>(absl::DeadlineExceededError("does not answer"))
+                                             : StatusOr<Answer>(Answer{"text", jsons[r]}));
+  return answers;
+}
+
+TEST(Combine, NamesWhoIsWaitedFor) {
+  const std::string computes = R"({"phase":"compute","seconds":3.5,"lua":"","collective":""})";
+  const std::string calls = R"({"phase":"between steps","seconds":3.5,"lua":"","collective":"all_reduce #7"})";
+  const std::string sleeps = R"({"phase":"data","seconds":4.1,"lua":"recipe.lua:14","collective":""})";
+  EXPECT_EQ(WhoIsWaitedFor({{0, computes}, {1, sleeps}, {2, calls}}),
+            "ranks 0,2 wait for rank 1, in its data for 4.1 s, at recipe.lua:14, in all_reduce #7\n");
+  EXPECT_EQ(WhoIsWaitedFor({{0, computes}, {1, ""}}), "rank 0 waits for rank 1, which does not answer\n");
+  EXPECT_EQ(WhoIsWaitedFor({{0, computes}, {1, calls}}), "");
+  EXPECT_EQ(WhoIsWaitedFor({}), "");
+}
+
+TEST(Combine, EqualAnswersAreSaidOnce) {
+  const Command pause = *ParseCommand(".pause"), stat = *ParseCommand(".stat w");
+  std::map<int, StatusOr<Answer>> answers;
+  for (int r = 0; r < 4; ++r) answers.emplace(r, Answer{"paused at step 7", "{\"step\":7}"});
+  EXPECT_THAT(Combine(pause, answers, absl::Milliseconds(20))->text,
+              HasSubstr("paused at step 7 on 4/4 ranks (0.02 s)"));
+  answers.at(2) = absl::FailedPreconditionError("no");
+  EXPECT_THAT(std::string(Combine(pause, answers, absl::ZeroDuration()).status().message()), HasSubstr("no (ranks 2)"));
+  const std::string one = R"({"type":"f32[2]","stat":{"crc":"00c0ffee"}})",
+                    other = R"({"type":"f32[2]","stat":{"crc":"1"}})";
+  EXPECT_EQ(Combine(stat, AnswersOf({one, one}), {})->text, "text  identical on ranks 0-1 (crc 00c0ffee)");
+  EXPECT_EQ(Combine(stat, AnswersOf({one, other, one}), {})->text, "[0,2] text\n[1] text\n");
+}
+
+TEST(Combine, LuaSaysEqualValuesOnce) {
+  std::map<int, StatusOr<Answer>> answers;
+  for (int r = 0; r < 3; ++r) answers.emplace(r, Answer{r == 1 ? "5" : "64", ""});
+  EXPECT_EQ(CombineLua(answers)->text, "[0,2] 64\n[1] 5\n");
+  answers.at(1) = absl::InvalidArgumentError("wrong");
+  EXPECT_EQ(CombineLua(answers).status().message(), "[0,2] 64\n[1] wrong");
+}
+
+std::string PartJson(const std::string& begin) {
+  return absl::StrCat(
+      R"({"name":"fc.w","dtype":"f32","whole":[4,8],"part":[2,4],"bytes":32,"own":false,"layout":"[a, b]",)",
+      R"("begin":)", begin, "}");
+}
+
+TEST(Joined, PartsAreDrawnAsATable) {
+  const auto answers = AnswersOf({PartJson("[0,0]"), PartJson("[0,4]"), PartJson("[2,0]"), PartJson("[2,4]"),
+                                  PartJson("[0,0]"), PartJson("[0,4]"), PartJson("[2,0]"), PartJson("[2,4]")});
+  EXPECT_EQ(DrawLayout(answers).text,
+            "fc.w  f32[4,8]  layout [a, b]  4 parts of [2,4], 32 B each, 2 copies\n"
+            "  axis 1 \\ 2      [1:4]           [5:8]           \n"
+            "  [1:2]           r0 r4           r1 r5           \n"
+            "  [3:4]           r2 r6           r3 r7           \n");
+}
+
+TEST(Joined, CallsNameWhoHasNotCome) {
+  const std::string came = R"({"calls":[{"n":7,"of":3,"what":"all_reduce","state":"waiting","s":2.5}]})";
+  EXPECT_EQ(JoinCalls(AnswersOf({came, R"({"calls":[]})", came})).text,
+            "#7 of 3 ranks  all_reduce  waiting on 0,2, not entered by 1  (2.500 s at most)\n");
 }
 
 TEST(Statistics, OfFiniteElements) {

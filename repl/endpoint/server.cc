@@ -45,9 +45,12 @@ std::string ProofOf(absl::string_view token, absl::string_view nonce) {
 }
 
 StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& options, Handler* handler) {
-  ASSIGN_OR_RETURN(Fd listener, ListenUnix(options.path));
-  chmod(options.path.c_str(), 0600);
-  RETURN_IF_ERROR(SetNonBlocking(listener));
+  Fd listener;
+  if (!options.path.empty()) {
+    ASSIGN_OR_RETURN(listener, ListenUnix(options.path));
+    chmod(options.path.c_str(), 0600);
+    RETURN_IF_ERROR(SetNonBlocking(listener));
+  }
   Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake) return absl::UnavailableError(absl::StrCat("eventfd: ", std::strerror(errno)));
   return std::unique_ptr<Server>(new Server(options, handler, std::move(listener), std::move(wake)));
@@ -61,7 +64,7 @@ Server::~Server() {
   stop_ = true;
   Wake();
   if (thread_.joinable()) thread_.join();
-  unlink(options_.path.c_str());
+  if (!options_.path.empty()) unlink(options_.path.c_str());
 }
 
 void Server::Wake() {
@@ -76,8 +79,7 @@ void Server::Reply(uint64_t client, const std::string& id, const StatusOr<std::s
   do {
     ControlMessage message{ControlMessage::Type::kReply, {{"id", id}, {"text", all.substr(at, kPartBytes)}}};
     at += kPartBytes;
-    if (at >= all.size())
-      message.fields["end"] = answer.ok() ? "ok" : absl::IsCancelled(answer.status()) ? "elsewhere" : "error";
+    if (at >= all.size()) message.fields["end"] = answer.ok() ? "ok" : "error";
     QueueFor(client, message);
   } while (at < all.size());
   Wake();
@@ -232,6 +234,7 @@ void Server::Run() {
     DropGone();
     next_wake = handler_->OnWake();
   }
+  handler_->OnStop();
   for (const auto& c : clients_) Flush(*c);
 }
 

@@ -3,7 +3,7 @@
 //
 // A client connects, is sent a nonce (kChallenge), proves that it knows the job's token (kProof) and is accepted
 // (kAccept) or refused (kRefuse); then it sends lines (kCommand) and gets the answers (kReply, in parts of at most 48
-// KiB, the last with "end": ok, error, or elsewhere for a line that other ranks are meant by) and events (kEvent).
+// KiB, the last with "end": ok or error) and events (kEvent).
 // Every packet is one ControlMessage.
 #pragma once
 
@@ -29,7 +29,7 @@ namespace mslua::endpoint {
 std::string ProofOf(absl::string_view token, absl::string_view nonce);
 
 struct ServerOptions {
-  std::string path;                             // of the socket
+  std::string path;                             // of the socket; empty: nobody connects, the thread serves the handler
   std::string token;                            // of the job
   std::map<std::string, std::string> greeting;  // what accepted clients are told: "job", "rank", ...
   int max_clients = 32;
@@ -57,6 +57,8 @@ class Server {
     virtual void OnLeave(uint64_t client, bool on_purpose) = 0;
     // After everything else, after Wake, and at the time that the last call gave: which may be when to be called next.
     virtual absl::Time OnWake() { return absl::InfiniteFuture(); }
+    // Before the last answers are sent.
+    virtual void OnStop() {}
     // One more descriptor to look after (-1: none), and what to do when it is readable.
     virtual int ExtraFd() { return -1; }
     virtual void OnExtra() {}

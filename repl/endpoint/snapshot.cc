@@ -52,7 +52,8 @@ Snapshots::Snapshots(const TrainingView& view)
       host_(HostName()),
       report_(view.trainer->executable()->report()),
       graph_(ToString(view.trainer->executable()->graph())) {
-  for (const auto& e : view.store->entries()) stored_.push_back({e->name, e->kind, e->type});
+  for (const auto& e : view.store->entries())
+    stored_.push_back({e->name, e->kind, e->type, view.place ? view.place(e->name) : TensorPlace()});
   store_bytes_ = view.store->bytes();
   rate_ns_ = TrainProgress::CoarseNow();
 }
@@ -69,10 +70,7 @@ StatusOr<Answer> Snapshots::Take(const Command& command) {
   if (name == "stack") return Stack();
   if (name == "plot") return Plot(command);
   if (name == "tail") return Tail(command);
-  if (name == "comm") {
-    if (!view_.calls) return absl::FailedPreconditionError("the job has one rank and calls no collectives");
-    return Answer{view_.calls(), ""};
-  }
+  if (name == "comm") return Calls(command);
   return absl::InternalError(absl::StrCat(".", name, " is no snapshot"));
 }
 
@@ -130,17 +128,42 @@ StatusOr<Answer> Snapshots::Params(const Command& command) const {
   return Answer{text, Dump({{"tensors", list}})};
 }
 
+// Of this rank; the hub draws the parts of all.
 StatusOr<Answer> Snapshots::Layout(const Command& command) const {
   for (const StoredType& s : stored_) {
     if (s.name != command.args[0] && !absl::EndsWith(s.name, "." + command.args[0]) &&
         !absl::EndsWith(s.name, "/" + command.args[0]))
       continue;
-    return Answer{
-        absl::StrFormat("%s  %s  whole on %s  %s each\n", s.name, mslua::ToString(s.type),
-                        view_.ranks == 1 ? "rank 0" : absl::StrCat("ranks 0-", view_.ranks - 1), Bytes(s.type.bytes())),
-        ""};
+    const bool all = s.place.whole.empty();
+    const Json json = {{"rank", view_.rank},
+                       {"name", s.name},
+                       {"dtype", Name(s.type.dtype)},
+                       {"whole", all ? s.type.shape : s.place.whole},
+                       {"begin", all ? Shape(s.type.shape.size(), 0) : s.place.begin},
+                       {"part", s.type.shape},
+                       {"bytes", s.type.bytes()},
+                       {"own", s.place.own},
+                       {"layout", s.place.layout}};
+    return Answer{absl::StrFormat("%s  %s\n", s.name, mslua::ToString(s.type)), Dump(json)};
   }
   return absl::NotFoundError(absl::StrCat("there is no parameter or state '", command.args[0], "' (.params)"));
+}
+
+// The last calls of this rank's flight recorder; the hub joins those of all ranks.
+StatusOr<Answer> Snapshots::Calls(const Command& command) const {
+  int64_t most = 10;
+  if (!command.args.empty()) {
+    ASSIGN_OR_RETURN(most, ParseCount(command.args[0], 1, ".comm"));
+  }
+  if (!view_.calls) return absl::FailedPreconditionError("the job has one rank and calls no collectives");
+  std::string text;
+  Json list = Json::array();
+  for (const RecordedCall& c : view_.calls(static_cast<int>(std::min<int64_t>(most, 60)))) {
+    absl::StrAppendFormat(&text, "#%d of %d ranks  %s  %s %.3f s\n", c.sequence, c.group_size, c.what, c.state,
+                          c.seconds);
+    list.push_back({{"n", c.sequence}, {"of", c.group_size}, {"what", c.what}, {"state", c.state}, {"s", c.seconds}});
+  }
+  return Answer{text.empty() ? "no collective call yet\n" : text, Dump({{"rank", view_.rank}, {"calls", list}})};
 }
 
 Answer Snapshots::Memory() const {
@@ -181,14 +204,19 @@ Answer Snapshots::Diagnosis() const {
   const auto phase = p.phase.load();
   const double age = 1e-9 * static_cast<double>(TrainProgress::CoarseNow() - p.since_ns.load());
   const std::string lua = view_.lua_at ? view_.lua_at() : "";
+  const std::vector<RecordedCall> last = view_.calls ? view_.calls(1) : std::vector<RecordedCall>();
+  const bool waits = !last.empty() && last[0].state == "waiting";
+  const std::string call = waits ? absl::StrCat(last[0].what, " #", last[0].sequence) : "";
   const char* what = phase == TrainProgress::Phase::kData      ? "waits for data"
                      : phase == TrainProgress::Phase::kCompute ? "computes"
                      : phase == TrainProgress::Phase::kPaused  ? "is paused (.resume goes on)"
                                                                : PhaseName(phase);
-  std::string text = absl::StrFormat("rank %d (pid %d, host %s) %s after step %d, for %.1f s%s%s\n", view_.rank,
-                                     getpid(), host_, what, p.step.load(), age, lua.empty() ? "" : ", in Lua at ", lua);
+  const std::string in = waits ? absl::StrFormat(", %.1f s of them in %s", last[0].seconds, call) : "";
+  std::string text =
+      absl::StrFormat("rank %d (pid %d, host %s) %s after step %d, for %.1f s%s%s%s\n", view_.rank, getpid(), host_,
+                      what, p.step.load(), age, lua.empty() ? "" : ", in Lua at ", lua, in);
   const Json json = {{"rank", view_.rank},    {"pid", getpid()}, {"host", host_}, {"phase", PhaseName(phase)},
-                     {"step", p.step.load()}, {"seconds", age},  {"lua", lua}};
+                     {"step", p.step.load()}, {"seconds", age},  {"lua", lua},    {"collective", call}};
   return {text, Dump(json)};
 }
 

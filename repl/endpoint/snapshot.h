@@ -23,11 +23,13 @@ class Snapshots {
   struct StoredType {
     std::string name, kind;
     TensorType type;
+    TensorPlace place;
   };
 
   StatusOr<Answer> Params(const Command& command) const;
   StatusOr<Answer> Layout(const Command& command) const;
   StatusOr<Answer> GraphText(const Command& command) const;
+  StatusOr<Answer> Calls(const Command& command) const;
   Answer Memory() const;
   Answer Plan() const;
   Answer Diagnosis() const;

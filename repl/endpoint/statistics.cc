@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "absl/strings/str_format.h"
+#include "core/base/hash.h"
 
 namespace mslua::endpoint {
 namespace {
@@ -44,6 +45,7 @@ Statistics StatisticsOf(const TensorView& tensor) {
   s.zeros = sums.zeros;
   s.nans = sums.nans;
   s.infinities = sums.infinities;
+  s.crc = Crc32c(tensor.data, static_cast<size_t>(tensor.type.bytes()));
   const auto n = static_cast<double>(s.elements - s.nans - s.infinities);
   if (n == 0) return s;
   s.mean = sums.sum / n;
@@ -62,9 +64,9 @@ std::string ToString(const Statistics& s) {
 
 std::string ToJson(const Statistics& s) {
   return absl::StrFormat(
-      R"({"elements":%d,"mean":%s,"std":%s,"min":%s,"max":%s,"norm":%s,"zeros":%d,"nan":%d,"inf":%d})", s.elements,
-      Number(s.mean), Number(s.deviation), Number(s.least), Number(s.most), Number(s.norm), s.zeros, s.nans,
-      s.infinities);
+      R"({"elements":%d,"mean":%s,"std":%s,"min":%s,"max":%s,"norm":%s,"zeros":%d,"nan":%d,"inf":%d,"crc":"%08x"})",
+      s.elements, Number(s.mean), Number(s.deviation), Number(s.least), Number(s.most), Number(s.norm), s.zeros, s.nans,
+      s.infinities, s.crc);
 }
 
 }  // namespace mslua::endpoint

@@ -12,6 +12,7 @@ namespace mslua::endpoint {
 struct Statistics {
   int64_t elements = 0, zeros = 0, nans = 0, infinities = 0;
   double mean = 0, deviation = 0, least = 0, most = 0, norm = 0;
+  uint32_t crc = 0;  // CRC-32C of the bytes
 };
 Statistics StatisticsOf(const TensorView& tensor);
 

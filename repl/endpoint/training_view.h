@@ -4,15 +4,27 @@
 #include <pthread.h>
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "collectives/flight_recorder.h"
 #include "core/runtime/executable.h"
 #include "core/runtime/store.h"
 #include "core/train/trainer.h"
 
 namespace mslua::endpoint {
+
+// What endpoints of different ranks tell one another.
+using RankMessage = std::map<std::string, std::string>;
+
+struct TensorPlace {
+  Shape whole;         // empty: the rank has all of it
+  Shape begin;         // of this rank's part
+  bool own = false;    // each rank has a value of its own
+  std::string layout;  // in the words of core/sharding; may be empty
+};
 
 struct TrainingView {
   std::string name;    // of the recipe
@@ -24,10 +36,19 @@ struct TrainingView {
   pthread_t thread = {};                   // that trains
   std::function<std::string()> lua_at;     // "recipe.lua:14" of the Lua that the training thread has called; or empty
   std::function<std::string()> lua_stack;  // asks the Lua that runs for its stack; empty when it does not answer
-  std::function<std::string()> calls;      // the last collective calls, one a line; null: no collectives
+  // The last collective calls, at most so many, oldest first; null: no collectives.
+  std::function<std::vector<RecordedCall>(int most)> calls;
+  // How what the store of this rank has under a name lies in the whole; null: it is the whole.
+  std::function<TensorPlace(const std::string& name)> place;
+
+  // Between ranks that train together, beside their collectives. Any thread. Null for one rank.
+  std::function<void(int rank, const RankMessage& message)> tell;
+  std::function<void(std::function<void(int from, const RankMessage& message)>)> listen;  // null ends it
 
   // For the training thread, at boundaries.
   const Store* store = nullptr;
+  // Every rank's text, in rank order. Called by all ranks at one boundary; null for one rank.
+  std::function<StatusOr<std::vector<std::string>>(const std::string& mine)> gather;
   // The running graph with more outputs, compiled with the same decisions: no passes.
   std::function<StatusOr<std::unique_ptr<Executable>>(const Graph& graph)> compile;
   std::function<StatusOr<std::string>(const std::string& name)> save;  // gives the checkpoint's path; null: cannot

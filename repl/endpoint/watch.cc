@@ -38,14 +38,15 @@ StatusOr<std::string> Unique(absl::string_view name, const std::vector<std::stri
                                                  found.size() > most ? ", ..." : ""));
 }
 
-// A plan with side outputs would have to be taken by all ranks at once.
-Status OfOneRank() {
-  return absl::UnimplementedError("activations and gradients of a job of several ranks are not built yet");
-}
-
 bool IsGradient(const std::string& scope) { return absl::StartsWith(scope, "grad("); }
 
 }  // namespace
+
+StatusOr<bool> AllAgree(const TrainingView& view, bool mine) {
+  if (!view.gather) return mine;
+  ASSIGN_OR_RETURN(const auto all, view.gather(mine ? "yes" : "no"));
+  return std::count(all.begin(), all.end(), "yes") == static_cast<int64_t>(all.size());
+}
 
 Watched::Watched(const TrainingView& view) : view_(view), first_(view.trainer->executable()) {}
 
@@ -108,12 +109,17 @@ StatusOr<Named> Watched::FindGradient(absl::string_view parameter) const {
 }
 
 StatusOr<Named> Watched::Find(absl::string_view name) const {
+  auto found = FindHere(name);
+  ASSIGN_OR_RETURN(const bool everywhere, AllAgree(view_, found.ok()));
+  if (found.ok() && !everywhere) return absl::NotFoundError(absl::StrCat("not every rank has '", name, "'"));
+  return found;
+}
+
+StatusOr<Named> Watched::FindHere(absl::string_view name) const {
   absl::string_view parameter = name;
-  if (absl::ConsumePrefix(&parameter, "grad(") && absl::ConsumeSuffix(&parameter, ")"))
-    return view_.ranks > 1 ? OfOneRank() : FindGradient(parameter);
+  if (absl::ConsumePrefix(&parameter, "grad(") && absl::ConsumeSuffix(&parameter, ")")) return FindGradient(parameter);
   auto stored = FindStored(name);
   if (!absl::IsNotFound(stored.status())) return stored;
-  if (view_.ranks > 1) return OfOneRank();
   return FindActivation(name);
 }
 
@@ -123,10 +129,15 @@ Status Watched::Show(const std::vector<Value>& values) {
   if (!values.empty()) {
     Graph graph = first_->graph();
     for (const Value v : values) graph.outputs.push_back({absl::StrCat("watch", v.node, ".", v.output), v, ""});
-    ASSIGN_OR_RETURN(next, view_.compile(graph));
+    auto made = view_.compile(graph);
     // Compiling drops nothing: every node was alive.
-    if (next->graph().outputs.size() != graph.outputs.size())
-      return absl::InternalError("a plan with watches has other outputs");
+    if (made.ok() && (*made)->graph().outputs.size() != graph.outputs.size())
+      made = absl::InternalError("a plan with watches has other outputs");
+    if (view_.gather) {
+      ASSIGN_OR_RETURN(const bool everywhere, AllAgree(view_, made.ok()));
+      if (made.ok() && !everywhere) made = absl::AbortedError("another rank could not plan anew with that value");
+    }
+    ASSIGN_OR_RETURN(next, std::move(made));
   }
   view_.trainer->ReplaceExecutable(next == nullptr ? first_ : next.get());
   second_ = std::move(next);

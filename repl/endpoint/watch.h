@@ -10,6 +10,9 @@
 
 namespace mslua::endpoint {
 
+// Whether all ranks that train together say so. Called by all of them at one boundary.
+StatusOr<bool> AllAgree(const TrainingView& view, bool mine);
+
 // What a name stands for.
 struct Named {
   std::string name;  // in full
@@ -26,17 +29,19 @@ class Watched {
   // A parameter or state of the store; an activation by the path of its cell ("Net/fc": its last value), of an operator
   // there ("Net/fc/matmul", "Net/matmul#2") or as the compiled graph calls it ("%12:1"); grad(P), the gradient that the
   // update of P reads. A part of a name is enough where it fits one.
+  // Ranks that train together ask at one boundary, and what one of them has not none finds.
   // NotFound: nothing fits; InvalidArgument: more than one does, or it is no value of the compiled graph, being fused
   // away.
   StatusOr<Named> Find(absl::string_view name) const;
 
   // Plans anew so that these values are outputs from the next step on (R12); training computes the same bits. With no
-  // values the first plan is taken again.
+  // values the first plan is taken again. Ranks that train together all do it at one boundary, or none does.
   Status Show(const std::vector<Value>& values);
   // The value in the step just made; null data where it was not shown.
   TensorView ViewOf(const Named& named) const;
 
  private:
+  StatusOr<Named> FindHere(absl::string_view name) const;
   StatusOr<Named> FindStored(absl::string_view name) const;
   StatusOr<Named> FindActivation(absl::string_view name) const;
   StatusOr<Named> FindGradient(absl::string_view parameter) const;

@@ -1,0 +1,217 @@
+"""What tests of attaching share: jobs, one-shot clients, clients on a pseudo-terminal. The first argument of a test is
+the program."""
+
+import hashlib
+import json
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+PROGRAM = os.path.abspath(sys.argv[1])
+ROOT = tempfile.mkdtemp(prefix="msa", dir="/tmp")  # short: a socket's path ends at 107 bytes
+ENV = dict(os.environ, XDG_RUNTIME_DIR=ROOT, XDG_STATE_HOME=ROOT + "/state", OMP_NUM_THREADS="1",
+           OMP_WAIT_POLICY="passive")
+FAILURES = []
+
+RECIPE = """
+local ms = require "mslua"
+local nn, ops = ms.nn, ms.ops
+local p = ms.params { steps = 2000, nap = 0.0, lr = 0.01 }
+local Net = nn.Cell:extend "Net"
+function Net:init()
+  self.weight = ms.Parameter(ms.initializer("normal", { 32, 16 }), "w")
+  self.weight2 = ms.Parameter(ms.initializer("normal", { 16, 4 }), "w2")
+  self.matmul, self.relu, self.matmul2 = ops.MatMul(), ops.ReLU(), ops.MatMul()
+end
+function Net:construct(x) return self.matmul2(self.relu(self.matmul(x, self.weight)), self.weight2) end
+local function source(i)
+  if p.nap > 0 then os.execute("sleep " .. p.nap) end
+  return ms.rand({ 32 }, ms.float32, "x" .. i % 7), ms.rand({ 4 }, ms.float32, "y" .. i % 7)
+end
+return ms.recipe {
+  name = "walk", seed = 1,
+  dataset = function() return ms.dataset.GeneratorDataset(source, { "x", "y" }, { length = 2000 }):batch(4) end,
+  network = function() return Net() end,
+  loss = nn.MSELoss(), optimizer = nn.Momentum { learning_rate = p.lr, momentum = 0.9 },
+  train = { epochs = 100000, max_steps = p.steps },
+  checkpoint = { save_checkpoint_steps = 1000000, keep_checkpoint_max = 2 },
+}
+"""
+
+
+def check(name, ok, detail=""):
+    print(("ok    " if ok else "FAIL  ") + name + ("" if ok else "\n      " + str(detail)[:1500]), flush=True)
+    if not ok:
+        FAILURES.append(name)
+
+
+def run(*args, timeout=30):
+    return subprocess.run([PROGRAM, *args], env=ENV, cwd=ROOT, capture_output=True, text=True, timeout=timeout)
+
+
+def attach(*commands, rw=True, more=()):
+    """The answers as text, and the exit status."""
+    args = ["attach", "last"] + (["--rw"] if rw else []) + list(more)
+    for c in commands:
+        args += ["-e", c]
+    done = run(*args)
+    return done.stdout + done.stderr, done.returncode
+
+
+def attach_json(*commands, rw=True):
+    text, _ = attach(*commands, rw=rw, more=["--json"])
+    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+
+class Job:
+    all = []
+
+    def __init__(self, name, *args, recipe="recipe.lua", launch=(), env=None, wait=True):
+        Job.all.append(self)
+        self.folder = os.path.join(ROOT, name)
+        self.process = subprocess.Popen(
+            [*launch, PROGRAM, "train", recipe, "--out", name, *args], env=dict(ENV, **(env or {})), cwd=ROOT,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        if not wait or "--no-attach" in args:
+            return
+        for _ in range(400):
+            if self.sockets() or self.process.poll() is not None:
+                break
+            time.sleep(0.05)
+
+    def sockets(self):
+        """The folder of the job's sockets, when rank 0 listens."""
+        if not os.path.exists(self.folder + "/attach"):
+            return None
+        with open(self.folder + "/attach", encoding="ascii") as f:
+            folder = os.path.join(ROOT, "mslua", f.read().strip())
+        return folder if os.path.exists(folder + "/rank_0.sock") else None
+
+    def end(self, limit=60):
+        """What it printed and the exit status, when it has ended by itself."""
+        out, err = self.process.communicate(timeout=limit)
+        return out, err, self.process.returncode
+
+    def kill(self):
+        self.process.kill()
+        self.process.communicate()
+
+
+def step_now():
+    return json.loads(json.dumps(attach_json(".status", rw=False)[0]["answer"]))["step"]
+
+
+def comes(holds, limit=10):
+    """Whether that holds within so many seconds."""
+    until = time.time() + limit
+    while not holds():
+        if time.time() > until:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x82F63B78 & -(crc & 1))
+    return crc ^ 0xFFFFFFFF
+
+
+class RawClient:
+    """The protocol of collectives/control.h by hand, for clients that the program would not be."""
+    PROOF, COMMAND = 9, 11
+
+    def __init__(self, path):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(10)
+        self.socket.connect(path)
+
+    def send(self, kind, **fields):
+        body = b"".join(struct.pack("<I", len(x)) + x for pair in sorted(fields.items())
+                        for x in (pair[0].encode(), pair[1].encode()))
+        head = struct.pack("<II", kind, len(body))
+        self.socket.send(struct.pack("<I", 0x636C736D) + head + struct.pack("<I", crc32c(head + body)) + body)
+
+    def receive(self):
+        """The fields of the next message; none at the end."""
+        data, fields, at = self.socket.recv(1 << 17), [], 16
+        while at < len(data):
+            size = struct.unpack_from("<I", data, at)[0]
+            fields.append(data[at + 4:at + 4 + size].decode())
+            at += 4 + size
+        return dict(zip(fields[::2], fields[1::2]))
+
+    def prove(self, token):
+        """Answers the challenge; what the server says, which holds "why" where it refuses."""
+        first = self.receive()
+        if "nonce" not in first:
+            return first
+        proof = hashlib.blake2b(("mslua attach %s %s" % (token, first["nonce"])).encode()).hexdigest()
+        self.send(self.PROOF, proof=proof)
+        return self.receive()
+
+
+class Terminal:
+    """The program on a pseudo-terminal."""
+
+    def __init__(self, *args):
+        self.text = ""
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.chdir(ROOT)
+            os.execve(PROGRAM, [PROGRAM, *args], dict(ENV, TERM="xterm"))
+
+    def send(self, text):
+        os.write(self.fd, text.encode())
+
+    def expect(self, what, timeout=15):
+        until = time.time() + timeout
+        while time.time() < until:
+            plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "", self.text)
+            found = re.search(what, plain)
+            if found:
+                self.text = plain[found.end():]
+                return True
+            if select.select([self.fd], [], [], 0.1)[0]:
+                try:
+                    self.text += os.read(self.fd, 65536).decode(errors="replace")
+                except OSError:
+                    break
+        check("terminal shows " + what, False, self.text[-800:])
+        return False
+
+    def end(self):
+        until = time.time() + 15
+        while os.waitpid(self.pid, os.WNOHANG)[0] == 0:
+            if time.time() > until:
+                check("the terminal's client ends", False)
+                os.kill(self.pid, signal.SIGKILL)
+            time.sleep(0.02)
+        os.close(self.fd)
+
+
+def main(tests):
+    """Runs them, or those whose name holds the second argument; the exit status."""
+    with open(os.path.join(ROOT, "recipe.lua"), "w", encoding="utf-8") as f:
+        f.write(RECIPE)
+    try:
+        for test in tests:
+            if len(sys.argv) < 3 or sys.argv[2] in test.__name__:
+                test()
+    finally:
+        for job in Job.all:
+            job.process.kill()
+        shutil.rmtree(ROOT, ignore_errors=True)
+    return 1 if FAILURES else 0

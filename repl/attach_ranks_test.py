@@ -1,0 +1,325 @@
+#!/usr/bin/env python3
+"""Attaching to jobs of several ranks, through the program: what all ranks do at one step, equal bits, layouts, diag.
+
+usage: attach_ranks_test.py PROGRAM [NAME]
+"""
+
+import glob
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+from attach_harness import RECIPE, ROOT, Job, Terminal, attach, attach_json, check, comes, main, run
+
+MPI = ("mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "4")
+RESNET = os.path.abspath("recipes/resnet18_cifar10.lua")
+# A step of some milliseconds.
+COST = RECIPE.replace("32, 16", "32, 2048").replace("16, 4", "2048, 4").replace("batch(4)", "batch(256)")
+LAUNCHES = {"native": ((), ("-n", "4")), "mpi": (MPI, ())}
+
+
+def write(name, text):
+    """A recipe of that name."""
+    with open(os.path.join(ROOT, name), "w", encoding="utf-8") as f:
+        f.write(text)
+    return name
+
+
+def data_parallel(text=RECIPE):
+    return text.replace("train = {", 'parallel = { parallel_mode = "data_parallel", gradients_mean = true }, train = {')
+
+
+def start(name, *args, launch="native", recipe="ranks.lua"):
+    before, after = LAUNCHES[launch]
+    write("ranks.lua", data_parallel())
+    return Job(name, *args, *after, recipe=recipe, launch=before)
+
+
+def steps_of_ranks():
+    """The ranks' steps and phases, from one .ranks."""
+    ranks = attach_json(".ranks", rw=False)[0]["answer"]["ranks"]
+    return [r.get("step") for r in ranks], [r.get("phase") for r in ranks]
+
+
+def transcript(job, name, shapes):
+    """The flow of a person at a terminal; `shapes` of the parameter `w`, the activation `act` and the gradient `g`."""
+    t = Terminal("attach")
+    ok = t.expect(r"attached to [0-9a-f]{6} \w+ \(4 ranks, started .*observer", 60)
+    ok = ok and t.expect(r"e\d+:s\d+ run> ")
+    steps = steps_of_ranks()[0]
+    for line, answer in (
+            (".ranks", r"\n0 +\S+ +\d+ [^\n]*\n1 +\S+ [^\n]*\n2 +\S+ [^\n]*\n3 +\S+ "),
+            (".layout %(w)s" % shapes, r"%(w)s  f32\S+  whole on ranks 0-3" % shapes),
+            (".watch %(act)s every 2 limit 2" % shapes, r"watching \S*%(act)s f32\S+ every 2" % shapes),
+            ("", r"s\d*[02468]  \S*%(act)s  mean[^\n]*\n" % shapes), (".pause", "take the writer lock first"),
+            (".rw", "writer lock taken; what you do is recorded"),
+            ("@all collectgarbage('count') < 50000", r"\[0-3\] true"),
+            (".pause", r"paused at step \d+ on 4/4 ranks"), (".step 2", r"paused at step \d+ on 4/4 ranks"),
+            (".stat %(w)s" % shapes, r"%(w)s f32\S+  mean .* identical on ranks 0-3 \(crc [0-9a-f]{8}\)" % shapes),
+            (".set lr=0.005 at %d" % (max(steps) + 5), r"lr \S+ -> 0.005 on 4/4"),
+            (".resume", "goes on from step .* on 4/4"),
+            (".grad %(w)s" % shapes, r"grad\(%(w)s\) f32\S+  mean .* identical on ranks 0-3" % shapes),
+            (".comm 3", r"done on 0-3"), (".plot loss", ", loss"),
+            (".prof 2", r"profiled up to step \d+ on 4 ranks -> (\S+) .*\n compute \d+%  collectives \d+%"),
+            (".save mine", r"saved .*mine"), ("@2 .mem", "store"), (".mode csv", "run!>"), (".status", r"\d+,\d+,\w"),
+            (".mode table", "run!>"), ("?ops.relu", "relu")):
+        t.send(line + "\n")
+        ok = t.expect(answer, 60) and ok
+    t.send(".detach\n")
+    ok = t.expect("detached; training continues") and ok
+    t.end()
+    check("a session with 4 ranks, " + name, ok)
+    trace = glob.glob(job.folder + "/trace/*.json")
+    events = json.load(open(trace[0], encoding="utf-8"))["traceEvents"] if trace else []
+    check("the trace holds all ranks and threads",
+          {(e["pid"], e["tid"]) for e in events} == {(r, t) for r in range(4) for t in range(3)}, trace)
+    done = run("stop")
+    _, err, code = job.end()
+    check("all ranks stop and save, " + name, done.returncode == 0 and code == 75, (done, err[-500:], code))
+    with open(job.folder + "/events.jsonl", encoding="utf-8") as lines:
+        recorded = [json.loads(line)["command"] for line in lines]
+    newest = max(glob.glob(job.folder + "/ckpt/**/MANIFEST.json", recursive=True), key=os.path.getmtime)
+    with open(newest, encoding="utf-8") as f:
+        saved = [i["command"] for i in json.load(f)["run"]["interventions"]]
+    check("what was done is recorded, and in the checkpoint",
+          ".step 2" in recorded and saved == recorded[:len(saved)] and ".resume" in saved, (recorded, saved))
+
+
+WALK = {"w": "w2", "act": "Net/matmul"}
+
+
+def test_transcript_native():
+    transcript(start("native", "steps=100000000", "nap=0.002"), "native", WALK)
+
+
+def test_transcript_mpi():
+    transcript(start("mpi", "steps=100000000", "nap=0.002", launch="mpi"), "mpi", WALK)
+
+
+def pauses(times, launch="native"):
+    """Pauses at random times; the losses are those of the undisturbed run, byte for byte."""
+    random.seed(5)
+    steps = 150 + 15 * times
+    quiet = start("quiet", "steps=%d" % steps, "--no-attach", launch=launch).end()
+    job = start("loud", "steps=%d" % steps, "nap=0.005", launch=launch)
+    made, unequal = 0, []
+    while made < times and job.process.poll() is None:
+        time.sleep(random.random() * 0.05)
+        text, code = attach(".pause")
+        if code != 0:
+            break
+        made += " on 4/4 ranks" in text
+        steps, phases = steps_of_ranks()
+        if len(set(steps)) != 1 or set(phases) != {"paused"}:
+            unequal.append((steps, phases))
+        more = [(), (".stat w", ".step"), (".stat Net/matmul", ".step 3"), (".grad w", ".step")][made % 4]
+        _, code = attach(*more, ".resume")
+        check("commands between pauses, %d" % made, code == 0, more)
+    loud = job.end(300)
+    check("every pause finds all ranks at one step", not unequal, unequal[:3])
+    check("%d pauses were made" % times, made == times, (made, loud[1][-500:]))
+    check("the losses are those of an undisturbed run", quiet[0] == loud[0] and quiet[0] != "",
+          (quiet[0][-200:], loud[0][-200:], quiet[1][-300:]))
+
+
+def test_pauses():
+    pauses(6)
+
+
+def test_breaks_and_leases():
+    job = start("b", "steps=100000000", "nap=0.002")
+    t = Terminal("attach", "--rw")
+    ok = t.expect("writer lock taken")
+    t.send(".break loss<1000\n")
+    ok = ok and t.expect(r"pauses at: loss<1000")
+    ok = ok and t.expect(r"break loss<1000: paused at step \d+, loss .* on rank \d")
+    steps, phases = steps_of_ranks()
+    check("a break pauses all ranks at one step", ok and len(set(steps)) == 1 and set(phases) == {"paused"},
+          (steps, phases))
+    os.kill(t.pid, signal.SIGKILL)
+    os.waitpid(t.pid, 0)
+    check("a dead client's pause ends on all ranks", comes(lambda: "paused" not in steps_of_ranks()[1], 15))
+    job.process.send_signal(signal.SIGTERM)
+    _, err, code = job.end()
+    check("a job of ranks ends when asked", code == 75, (code, err[-500:]))
+
+
+def test_signal_while_paused():
+    job = start("s", "steps=100000000", "nap=0.002")
+    text, code = attach(".pause")
+    check("paused", code == 0, text)
+    ranks = attach_json(".ranks", rw=False)[0]["answer"]["ranks"]
+    os.kill(ranks[2]["pid"], signal.SIGTERM)
+    _, err, code = job.end()
+    check("one rank's signal ends a paused job", code == 75, (code, err[-500:]))
+
+
+def test_diagnosis():
+    text = data_parallel().replace("if p.nap > 0 then", "if p.nap > 0 and ms.communication.get_rank() == 1 then")
+    write("sleep.lua", text)
+    job = start("r", "steps=1000000", "nap=4", recipe="sleep.lua")
+    listed = run("ps", "--json").stdout.splitlines()
+    check("ranks are one job", len(listed) == 1 and '"ranks":4' in listed[0], listed)
+    time.sleep(1)
+    start_s = time.time()
+    done = run("diag")
+    check("diag names the rank that the others wait for, where it is, and the collective",
+          re.search(r"ranks 0,2-3 wait for rank 1, in its data .*sleep.lua:\d+, in all_reduce", done.stdout), done)
+    check("diag takes its second, with room for a slow machine", time.time() - start_s < 10, time.time() - start_s)
+    text, _ = attach(".comm 2", "@all 1 + 1", "@1 40 + 2", "@1,3 .mem")
+    check("who has not come is named", "not entered by 1" in text, text)
+    check("Lua runs at the ranks that are meant", "[0-3] 2" in text and "[1] 42" in text, text)
+    check("snapshots come from the ranks that are meant", "rank 1\n" in text and "rank 3\n" in text and
+          "rank 0\n" not in text, text)
+    for bomb in ("while true do end", "local t = {} while true do t[#t + 1] = string.rep('x', 1e6) .. #t end"):
+        before = time.time()
+        text, code = attach("@all " + bomb)
+        check("ended on all ranks: " + bomb, code == 2 and time.time() - before < 10 and "[0-3] " in text, text[-300:])
+    job.kill()
+
+
+def test_nan():
+    """One rank's loss is no number: all ranks pause after that step, can be looked at, and end at .resume."""
+    text = data_parallel().replace('return ms.rand({ 32 }, ms.float32, "x" .. i % 7)', """
+  if io.open("bad") and ms.communication.get_rank() == 2 then
+    return ms.rand({ 32 }, ms.float32, "x"), ms.rand({ 4 }, ms.float32, "y") * (0 / 0)
+  end
+  return ms.rand({ 32 }, ms.float32, "x" .. i % 7)""")
+    job = start("nan", "steps=100000000", "nap=0.002", recipe=write("nan.lua", text))
+    t = Terminal("attach", "--rw")
+    ok = t.expect("writer lock taken")
+    t.send(".break nan\n")
+    ok = ok and t.expect("pauses at: nan")
+    write("bad", "")
+    ok = ok and t.expect(r"break nan: rank 2: the loss of step \d+ is -?nan: paused")
+    steps, phases = steps_of_ranks()
+    check("NaN pauses all ranks at one step", ok and len(set(steps)) == 1 and set(phases) == {"paused"},
+          (steps, phases))
+    t.send(".stat w\n")
+    ok = t.expect(r"w f32\S+  mean")
+    t.send(".resume\n")
+    _, err, code = job.end()
+    check("and the job ends as diverged", ok and code == 7 and "loss" in err, (code, err[-500:]))
+    os.unlink(os.path.join(ROOT, "bad"))
+
+
+def test_layouts():
+    text = RECIPE.replace("ops.MatMul(), ops.ReLU(), ops.MatMul()",
+                          "ops.MatMul():shard{{1, 1}, {1, 2}}, ops.ReLU(), ops.MatMul():shard{{1, 2}, {2, 2}}")
+    text = text.replace("train = {", 'parallel = { parallel_mode = "semi_auto_parallel" }, train = {')
+    write("shard.lua", text)
+    job = start("y", "steps=1000000", "nap=0.002", recipe="shard.lua")
+    text, code = attach(".layout w2", ".layout w", rw=False)
+    check("the parts of a sharded parameter are drawn",
+          code == 0 and re.search(r"w2  f32\[16,4\]  layout .*4 parts of \[8,2\]", text)
+          and re.search(r"\[1:2\] +\[3:4\]", text) and re.search(r"\[9:16\] +r\d +r\d", text), text)
+    check("and its copies", re.search(r"w  f32\[32,16\].*2 parts of \[32,8\].*2 copies", text), text)
+    text, code = attach(".stat w2", ".stat w", rw=False)
+    check("statistics are each rank's", code == 0 and len(re.findall(r"^\[\d\] w2 f32\[8,2\]", text, re.M)) == 4, text)
+    job.kill()
+
+
+def test_two_hosts():
+    """Two hosts: two network namespaces that a cable joins, the second without the first one's folder of sockets."""
+    a, b, pid = "msa-a-%d" % os.getpid(), "msa-b-%d" % os.getpid(), os.getpid() % 10000
+    ip = ["ip"] if os.geteuid() == 0 and shutil.which("ip") else ["false"]
+    if subprocess.run([*ip, "netns", "add", a], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        print("not run: no network namespaces here", flush=True)
+        return
+    try:
+        for command in ("netns add " + b, "link add va%d netns %s type veth peer name vb%d netns %s" % (pid, a, pid, b),
+                        "-n %s addr add 10.79.0.1/24 dev va%d" % (a, pid),
+                        "-n %s addr add 10.79.0.2/24 dev vb%d" % (b, pid), "-n %s link set lo up" % a,
+                        "-n %s link set va%d up" % (a, pid), "-n %s link set lo up" % b,
+                        "-n %s link set vb%d up" % (b, pid)):
+            subprocess.run([*ip, *command.split()], check=True)
+        two_hosts(a, b)
+    finally:
+        for job in Job.all:
+            job.process.kill()
+        for name in (a, b):
+            subprocess.run([*ip, "netns", "del", name], check=False)
+
+
+def two_hosts(a, b):
+    recipe = write("hosts.lua", data_parallel())
+    env = {"MS_SCHED_HOST": "10.79.0.1", "MS_SCHED_PORT": "8123", "MS_WORKER_NUM": "2", "MSLUA_PLAINTEXT": "1"}
+    worker, steps = dict(env, MS_ROLE="MS_WORKER"), ("steps=100000000", "nap=0.002")
+    Job("sched", "--no-attach", recipe=recipe, launch=("ip", "netns", "exec", a), env=dict(env, MS_ROLE="MS_SCHED"))
+    hidden = "mkdir -p -m 700 %s/mslua && mount -t tmpfs -o mode=0700 none %s/mslua && exec \"$@\"" % (ROOT, ROOT)
+    other = Job("two", *steps, recipe=recipe, env=dict(worker, MS_NODE_ID="1"), wait=False,
+                launch=("ip", "netns", "exec", b, "sh", "-c", hidden, "sh"))
+    job = Job("two", *steps, recipe=recipe, env=dict(worker, MS_NODE_ID="0"), launch=("ip", "netns", "exec", a))
+    if job.sockets() is None:
+        check("two hosts meet", False, (job.end(), other.end()))
+        return
+    text, code = attach(".ranks", ".pause", ".step 2", ".stat Net/matmul", "@all 1 + 1", ".resume")
+    check("ranks of another host are reached",
+          code == 0 and "on 2/2 ranks" in text and "[0-1] 2" in text and re.search(r"^1 +\S+ +\d+ ", text, re.M), text)
+    check("through rank 0 alone", not os.path.exists(job.sockets() + "/rank_1.sock"))
+    run("stop")
+    codes = job.end()[2], other.end()[2]
+    check("both end", codes == (75, 75), codes)
+
+
+def test_hundred_pauses():
+    pauses(100)
+
+
+def resnet(name, *args, launch="native"):
+    """ResNet-18 of 8 channels on images made up."""
+    if not os.path.exists(ROOT + "/images"):
+        done = run("data", "make", "cifar10", "images", "--samples", "2000", timeout=300)
+        check("images are made", done.returncode == 0, done)
+    before, after = LAUNCHES[launch]
+    path = subprocess.run(["find", ROOT + "/images", "-name", "data_batch_1.bin"], stdout=subprocess.PIPE, check=True,
+                          text=True).stdout.strip()
+    return Job(name, "--preset", "smoke", "train.max_steps=100000", "epochs=100000", "eval.every_steps=0",
+               "data_path=" + os.path.dirname(path), *args, *after, recipe=RESNET, launch=before)
+
+
+def test_resnet():
+    for launch in LAUNCHES:
+        job = resnet("resnet_" + launch, launch=launch)
+        transcript(job, "ResNet-18, " + launch, {"w": "conv1.weight", "act": "relu"})
+
+
+def test_watch_cost():
+    """Steps a second with nobody attached, and with three observers that watch."""
+    job = Job("cost", "steps=100000000", recipe=write("cost.lua", data_parallel(COST)), *LAUNCHES["native"][1])
+
+    def rate(seconds):
+        first, began = steps_of_ranks()[0][0], time.time()
+        time.sleep(seconds)
+        return (steps_of_ranks()[0][0] - first) / (time.time() - began)
+
+    rate(5)
+    rates = {False: [], True: []}
+    for _ in range(6):
+        rates[False].append(rate(5))
+        clients = [Terminal("attach") for _ in range(3)]
+        for c in clients:
+            c.expect("run> ")
+            c.send(".watch Net/matmul every 10 limit 100000\n")
+            c.expect("watching")
+        rates[True].append(rate(5))
+        for c in clients:
+            c.send("\x04")
+            c.end()
+    quiet, watched = sorted(rates[False])[3], sorted(rates[True])[3]
+    print("steps/s: %.1f alone, %.1f with three observers: %.2f %% of a step" %
+          (quiet, watched, 100 * (quiet / watched - 1)))
+    job.kill()
+
+
+TESTS = [test_transcript_native, test_transcript_mpi, test_pauses, test_breaks_and_leases, test_signal_while_paused,
+         test_diagnosis, test_nan, test_layouts, test_two_hosts]
+MANUAL = [test_hundred_pauses, test_resnet, test_watch_cost]
+CHOSEN = [t for t in MANUAL if sys.argv[2:] == [t.__name__[len("test_"):]]]
+sys.exit(main(CHOSEN or TESTS))
