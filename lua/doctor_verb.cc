@@ -16,6 +16,7 @@
 #include "core/base/parallel_for.h"
 #include "core/base/processor.h"
 #include "core/op/registry.h"
+#include "lua/calibrate.h"
 #include "lua/core_module.h"
 #include "lua/json.h"
 #include "lua/verbs.h"
@@ -113,6 +114,7 @@ Check CheckCompute() {
 }  // namespace
 
 int RunDoctor(const cli::CommandLine& command) {
+  if (command.Bool("calibrate")) return Report(Calibrate());
   const std::vector<Check> checks = {
       CheckInstructionSets(),
       CheckThreads(),

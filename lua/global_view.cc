@@ -2,13 +2,18 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <functional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "collectives/groups.h"
+#include "core/base/input_file.h"
 #include "core/runtime/compile.h"
 #include "core/sharding/partition.h"
 #include "core/sharding/strategy_file.h"
+#include "lua/calibrate.h"
 #include "lua/object.h"
 #include "lua/trainer_lua.h"
 
@@ -54,6 +59,26 @@ std::string Summary(const SearchResult& r, SearchMode mode) {
                          Name(mode), r.nodes, r.seconds * 1e3, r.compute_seconds * 1e3, gap, r.search_seconds * 1e3);
 }
 
+// What rank 0 finds, on every rank; its error too. One rank alone: what it finds.
+StatusOr<std::string> FromFirstRank(Session& session, const std::function<StatusOr<std::string>()>& find) {
+  Groups* const groups = session.groups();
+  if (groups == nullptr) return find();
+  StatusOr<std::string> found = std::string();
+  if (groups->rank() == 0) found = find();
+  // The length, below 0 that of an error's message; then the text.
+  std::string text = found.ok() ? *found : std::string(found.status().message());
+  int64_t length = static_cast<int64_t>(text.size()) * (found.ok() ? 1 : -1) - (found.ok() ? 0 : 1);
+  const auto send = [&](DType type, void* data, int64_t count) {
+    return groups->world().Run(Call::Broadcast(type, data, count, 0).At("strategy search").Within(groups->timeout()));
+  };
+  RETURN_IF_ERROR(send(DType::kI64, &length, 1));
+  text.resize(static_cast<size_t>(length < 0 ? -length - 1 : length));
+  if (!text.empty()) RETURN_IF_ERROR(send(DType::kU8, text.data(), static_cast<int64_t>(text.size())));
+  if (groups->rank() == 0) return found;
+  if (length < 0) return absl::InvalidArgumentError(absl::StrCat("rank 0: ", text));
+  return text;
+}
+
 }  // namespace
 
 GlobalView* GlobalView::Of(Session& session) {
@@ -63,6 +88,25 @@ GlobalView* GlobalView::Of(Session& session) {
   lua_rawget(L, LUA_REGISTRYINDEX);
   const auto* view = ToObject<std::unique_ptr<GlobalView>>(L, -1);
   return view == nullptr ? nullptr : view->get();
+}
+
+// All ranks plan for the cluster that rank 0 knows.
+StatusOr<std::unique_ptr<GlobalView>> GlobalView::Make(Session& session) {
+  ASSIGN_OR_RETURN(Mesh mesh, Mesh::Of(session.options().ranks));
+  const std::string* file = nullptr;
+  for (const auto& [name, value] : session.options().flags) {
+    if (name == "cluster") file = std::get_if<std::string>(&value);
+  }
+  const std::string source = file != nullptr                                  ? *file
+                             : std::filesystem::exists(MeasuredClusterFile()) ? "measured"
+                                                                              : "default";
+  ASSIGN_OR_RETURN(const std::string text, FromFirstRank(session, [&]() -> StatusOr<std::string> {
+                     if (source == "default") return std::string("{}");
+                     return ReadFile(file != nullptr ? *file : MeasuredClusterFile(), 1 << 20);
+                   }));
+  auto cluster = ParseCluster(text, mesh);
+  RETURN_IF_ERROR(Annotate(cluster.status(), source));
+  return std::unique_ptr<GlobalView>(new GlobalView(std::move(mesh), *std::move(cluster), source));
 }
 
 StatusOr<GlobalView*> GlobalView::Read(lua_State* L, Session& session, int index) {
@@ -78,11 +122,11 @@ StatusOr<GlobalView*> GlobalView::Read(lua_State* L, Session& session, int index
   ASSIGN_OR_RETURN(std::string save_file, FieldString(L, at, "save_file", ""));
   ASSIGN_OR_RETURN(const int64_t optimizer_bytes, FieldInt(L, at, "optimizer_bytes", -1));
   if (Of(session) == nullptr) {
-    ASSIGN_OR_RETURN(Mesh mesh, Mesh::Of(session.options().ranks));
+    ASSIGN_OR_RETURN(std::unique_ptr<GlobalView> view, Make(session));
     NewKind<std::unique_ptr<GlobalView>>(L);
     lua_pop(L, 1);
     lua_pushlightuserdata(L, const_cast<char*>(&kRegistryKey));
-    PushObject<std::unique_ptr<GlobalView>>(L, std::unique_ptr<GlobalView>(new GlobalView(std::move(mesh))));
+    PushObject<std::unique_ptr<GlobalView>>(L, std::move(view));
     lua_rawset(L, LUA_REGISTRYINDEX);
   }
   GlobalView* const view = Of(session);
@@ -141,20 +185,34 @@ StatusOr<Graph> GlobalView::Cut(Session& session, const Graph& graph, bool feeds
   RETURN_IF_ERROR(Save(session, graph, plan));
   RETURN_IF_ERROR(SaveGraph(Annotated(graph, plan, mesh), "strategy", OptionsOf(session)));
   RETURN_IF_ERROR(Remember(session, graph, plan));
+  if (session.options().verb == "plan" && IsTraining(graph)) planned_ = Planned{graph, plan, options, search_, found_};
   return Partition(graph, plan, resharder_, session.options().rank);
 }
 
-StatusOr<std::vector<absl::optional<Sharding>>> GlobalView::Choose(const Session& session, const Graph& graph,
-                                                                   const PropagateOptions& options) const {
+StatusOr<std::vector<absl::optional<Sharding>>> GlobalView::Choose(Session& session, const Graph& graph,
+                                                                   const PropagateOptions& options) {
   const Mesh& mesh = resharder_.mesh();
+  found_.reset();
   if (!load_file_.empty() && IsTraining(graph)) return LoadStrategy(load_file_, graph, mesh);
   if (!search_) return std::vector<absl::optional<Sharding>>();
+  if (session.groups() == nullptr) return SearchHere(session, graph, options);
+  ASSIGN_OR_RETURN(const std::string text, FromFirstRank(session, [&]() -> StatusOr<std::string> {
+                     ASSIGN_OR_RETURN(const auto chosen, SearchHere(session, graph, options));
+                     return StrategyText(graph, mesh, chosen);
+                   }));
+  return ParseStrategyText(text, "of rank 0", graph, mesh);
+}
+
+StatusOr<std::vector<absl::optional<Sharding>>> GlobalView::SearchHere(Session& session, const Graph& graph,
+                                                                       const PropagateOptions& options) {
   SearchOptions search;
   search.mode = *search_;
   search.propagate = options;
-  ASSIGN_OR_RETURN(SearchResult result, Search(graph, mesh, search));
-  if (session.options().rank == 0 && IsTraining(graph))
+  search.cluster = cluster_;
+  ASSIGN_OR_RETURN(SearchResult result, Search(graph, resharder_.mesh(), search));
+  if (session.options().verb != "plan" && IsTraining(graph))
     std::fprintf(stderr, "mslua: %s\n", Summary(result, search.mode).c_str());
+  found_ = result;
   return std::move(result.chosen);
 }
 

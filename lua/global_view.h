@@ -34,6 +34,19 @@ class GlobalView {
   // (`*` is any text); empty: none.
   std::string StrategyOf(absl::string_view name);
 
+  // The last training step that was cut, for `mslua plan`.
+  struct Planned {
+    Graph graph;
+    ShardPlan plan;
+    PropagateOptions options;
+    absl::optional<SearchMode> mode;  // none: strategies are users' and what follows from them
+    absl::optional<SearchResult> found;
+  };
+  const Planned* planned() const { return planned_ ? &*planned_ : nullptr; }
+  const Cluster& cluster() const { return cluster_; }
+  const std::string& cluster_source() const { return cluster_source_; }
+  Resharder& resharder() { return resharder_; }
+
   int64_t feeds() const { return feeds_; }
   // A column of one feed as one of the global batch.
   TensorType Whole(TensorType feed) const;
@@ -46,10 +59,14 @@ class GlobalView {
   const Part* Find(const std::string& key) const;
 
  private:
-  explicit GlobalView(Mesh mesh) : resharder_(std::move(mesh)) {}
-  // What a strategy file or a search says of the nodes of a graph.
-  StatusOr<std::vector<absl::optional<Sharding>>> Choose(const Session& session, const Graph& graph,
-                                                         const PropagateOptions& options) const;
+  GlobalView(Mesh mesh, Cluster cluster, std::string source)
+      : resharder_(std::move(mesh), cluster.links), cluster_(std::move(cluster)), cluster_source_(std::move(source)) {}
+  static StatusOr<std::unique_ptr<GlobalView>> Make(Session& session);
+  // What a strategy file or a search says of the nodes of a graph. Rank 0 searches and tells the others.
+  StatusOr<std::vector<absl::optional<Sharding>>> Choose(Session& session, const Graph& graph,
+                                                         const PropagateOptions& options);
+  StatusOr<std::vector<absl::optional<Sharding>>> SearchHere(Session& session, const Graph& graph,
+                                                             const PropagateOptions& options);
   // Writes strategy_ckpt_save_file, on rank 0 for graphs that train.
   Status Save(const Session& session, const Graph& graph, const ShardPlan& plan) const;
   Status Remember(const Session& session, const Graph& graph, const ShardPlan& plan);
@@ -60,6 +77,10 @@ class GlobalView {
   };
 
   Resharder resharder_;
+  Cluster cluster_;
+  std::string cluster_source_;
+  absl::optional<Planned> planned_;
+  absl::optional<SearchResult> found_;  // by the last search here
   std::vector<NamedStrategy> strategies_;
   int64_t feeds_ = 1;
   absl::optional<SearchMode> search_;

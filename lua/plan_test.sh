@@ -94,3 +94,55 @@ grep -q "device_num = 8, but the job has 4 rank(s)" err.txt
 "$mslua" plan forty.lua | grep -q "messages of a step: 0 messages"
 if "$mslua" plan forty.lua -n 8 parallel.pipeline_stages=2 2> err.txt; then exit 1; fi
 grep -q "pipeline_stages = 2 is not built yet" err.txt
+
+# In global view: how operators and parameters are cut, and what a step is predicted to take.
+has() {
+  if ! grep -q -- "$1" out.txt; then
+    echo "expected: $1"
+    cat out.txt
+    exit 1
+  fi
+}
+XDG_CACHE_HOME=$PWD/cache
+export XDG_CACHE_HOME
+"$mslua" plan quickstart -n 8 > out.txt
+expect 2 "$(grep -c "Net/MatMul:[0-9]*  *((2,4),(4,1)) " out.txt)"
+has "Net/ReLU:[0-9]*  *((2,4)) "
+has "reduce_scatter"
+has "ms a step "
+has "sharding_propagation"
+has "constants  *default"
+"$mslua" plan quickstart -n 8 --explain Net/MatMul > out.txt
+expect 2 "$(grep -c "other ways to cut Net/MatMul:[0-9]*: ((2,4),(4,1)), " out.txt)"
+has "((2,4),(4,1)) .* chosen"
+has "((8,1),(1,1)) "
+"$mslua" plan quickstart -n 8 --json > out.txt
+has '"section": "cuts", "operator": "Net/ReLU:[0-9]*", "strategy": "((2,4))"'
+has '"section": "parameters", "name": "'
+# Slower links make a step slower; a cluster without the memory is refused; so are faults of the file.
+milliseconds() { sed -n 's/^  *ms a step  *//p' out.txt; }
+"$mslua" plan quickstart -n 8 > out.txt
+default=$(milliseconds)
+echo '{"axes": [{"seconds": 1, "seconds_per_byte": 1e-9}]}' > slow.json
+"$mslua" plan quickstart -n 8 --cluster slow.json > out.txt
+has "constants  *slow.json"
+awk "BEGIN { exit !($(milliseconds) > 1000 * $default) }"
+fails() {
+  code=0
+  "$mslua" plan quickstart -n 8 --cluster "$1" > out.txt 2>&1 || code=$?
+  expect 2 $code
+  has "$2"
+}
+echo '{"memory_bytes": 100}' > small.json
+fails small.json "which have 100"
+echo '{"memory": 100}' > wrong.json
+fails wrong.json "wrong.json: cluster: unknown member 'memory'"
+code=0
+"$mslua" plan quickstart -n 8 --explain MatMull > out.txt 2>&1 || code=$?
+expect 2 $code
+has "no operator is named 'MatMull' (did you mean"
+# Measured constants are kept and used.
+"$mslua" doctor --calibrate > out.txt
+has "Gflop/s of one thread"
+"$mslua" plan quickstart -n 8 > out.txt
+has "constants  *measured"

@@ -6,11 +6,15 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "core/base/text.h"
 #include "core/runtime/collective_kernel.h"
 #include "core/runtime/compile.h"
+#include "core/sharding/plan_report.h"
+#include "lua/global_view.h"
 #include "lua/graph_lua.h"
 #include "lua/json.h"
 #include "lua/verbs.h"
@@ -102,7 +106,120 @@ void PrintJson(const Section& s) {
   }
 }
 
-StatusOr<Graph> StepOf(const cli::CommandLine& command, int64_t ranks) {
+std::string Milliseconds(double seconds) { return absl::StrFormat("%.4g", seconds * 1e3); }
+
+// How each operator is cut: of text those that compute, are cut by hand or move something; of JSON all.
+Section Cuts(const ShardReport& report, const Graph& graph, bool all) {
+  Section s{"cuts", "how operators are cut", {"operator", "strategy", "layout", "bytes", "ms", "moves"}, {}, ""};
+  for (const ShardReport::Operator& o : report.operators) {
+    if (!all && !o.arithmetic && o.bytes == 0 && !graph.nodes[o.node].attrs.Has(kUserStrategy)) continue;
+    s.rows.push_back({o.name, o.strategy, o.layout, absl::StrCat(o.bytes), Milliseconds(o.seconds), o.moves});
+  }
+  s.summary = absl::StrCat(s.rows.size(), " of ", report.operators.size(), " operators");
+  return s;
+}
+
+Section Parameters(const ShardReport& report) {
+  Section s{"parameters", "parameters and state of a rank", {"name", "bytes", "layout", "type"}, {}, ""};
+  int64_t bytes = 0;
+  for (const ShardReport::Parameter& p : report.parameters) {
+    s.rows.push_back({p.name, absl::StrCat(p.bytes), p.layout, p.type});
+    bytes += p.bytes;
+  }
+  s.summary = Bytes(bytes);
+  return s;
+}
+
+Section Predicted(const ShardReport& report, const GlobalView& view) {
+  const GlobalView::Planned& planned = *view.planned();
+  Section s{"prediction", "prediction", {"what", "value"}, {}, ""};
+  s.rows = {{"ms a step", Milliseconds(report.seconds)},
+            {"ms of arithmetic", Milliseconds(report.compute_seconds)},
+            {"bytes received by a rank", absl::StrCat(report.bytes)},
+            {"bytes of memory of a rank", absl::StrCat(report.memory)},
+            {"constants", view.cluster_source()}};
+  s.summary = absl::StrCat(Milliseconds(report.seconds), " ms a step, ", Bytes(report.memory), " a rank");
+  if (!planned.found) return s;
+  const SearchResult& found = *planned.found;
+  s.rows.push_back({"search_mode", Name(*planned.mode)});
+  s.rows.push_back({"ms of search", Milliseconds(found.search_seconds)});
+  s.rows.push_back({"gap", found.exact && *planned.mode != SearchMode::kShardingPropagation
+                               ? "0 % (optimal)"
+                               : absl::StrFormat("at most %.1f %% above the least", found.gap * 100)});
+  return s;
+}
+
+// What a step takes where a graph has these strategies, found the way that the plan was.
+StatusOr<Prediction> Predict(GlobalView& view, const Graph& graph) {
+  const GlobalView::Planned& planned = *view.planned();
+  const Mesh& mesh = view.resharder().mesh();
+  if (planned.mode) {
+    SearchOptions options;
+    options.mode = *planned.mode;
+    options.cluster = view.cluster();
+    options.propagate = planned.options;
+    ASSIGN_OR_RETURN(const SearchResult found, Search(graph, mesh, options));
+    return Prediction{found.seconds, found.memory_bytes};
+  }
+  PropagateOptions options = planned.options;
+  options.chosen.clear();
+  ASSIGN_OR_RETURN(const ShardPlan plan, Propagate(graph, view.resharder(), options));
+  ASSIGN_OR_RETURN(const ShardReport report, ReportOf(graph, plan, view.cluster(), view.resharder()));
+  return Prediction{report.seconds, report.memory};
+}
+
+// One operator's other strategies.
+StatusOr<Section> Explained(GlobalView& view, const ShardReport& report, const ShardReport::Operator& o) {
+  ASSIGN_OR_RETURN(const std::vector<Alternative> all,
+                   AlternativesOf(view.planned()->graph, view.resharder().mesh(), o.node,
+                                  [&](const Graph& graph) { return Predict(view, graph); }));
+  Section s{
+      "explain", absl::StrCat("other ways to cut ", o.name), {"strategy", "ms a step", "memory", "difference"}, {}, ""};
+  for (const Alternative& a : all) {
+    if (!a.fits)
+      s.rows.push_back({a.strategy, "-", "-", "exceeds the memory"});
+    else
+      s.rows.push_back(
+          {a.strategy, Milliseconds(a.seconds), absl::StrCat(a.memory),
+           a.strategy == o.strategy ? "chosen" : absl::StrFormat("%+.2f %%", (a.seconds / report.seconds - 1) * 100)});
+  }
+  s.summary = absl::StrCat(o.strategy, ", ", Milliseconds(report.seconds), " ms a step");
+  return s;
+}
+
+// The operators that `name` means: "Net/MatMul:29", or that without the line, the cell or both.
+StatusOr<std::vector<const ShardReport::Operator*>> Meant(const ShardReport& report, const std::string& name) {
+  std::vector<const ShardReport::Operator*> meant;
+  std::vector<std::string> names;
+  for (const ShardReport::Operator& o : report.operators) {
+    const std::string without_line = o.name.substr(0, o.name.rfind(':'));
+    const auto last = [](const std::string& text) { return text.substr(text.rfind('/') + 1); };
+    const std::vector<std::string> own = {o.name, without_line, last(o.name), last(without_line)};
+    if (std::find(own.begin(), own.end(), name) != own.end()) meant.push_back(&o);
+    names.insert(names.end(), own.begin(), own.end());
+  }
+  if (!meant.empty()) return meant;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--explain: no operator is named '", name, "'", DidYouMean(name, names)));
+}
+
+StatusOr<std::vector<Section>> ShardSections(GlobalView& view, const cli::CommandLine& command) {
+  const GlobalView::Planned& planned = *view.planned();
+  ASSIGN_OR_RETURN(const ShardReport report, ReportOf(planned.graph, planned.plan, view.cluster(), view.resharder()));
+  if (command.Given("explain")) {
+    ASSIGN_OR_RETURN(const auto meant, Meant(report, command.String("explain")));
+    std::vector<Section> sections;
+    for (const ShardReport::Operator* o : meant) {
+      ASSIGN_OR_RETURN(Section s, Explained(view, report, *o));
+      sections.push_back(std::move(s));
+    }
+    return sections;
+  }
+  return std::vector<Section>{Cuts(report, planned.graph, command.Given("json")), Parameters(report),
+                              Predicted(report, view)};
+}
+
+StatusOr<std::vector<Section>> Sections(const cli::CommandLine& command, int64_t ranks) {
   SessionOptions options = OptionsOf(command);
   options.ranks = static_cast<int>(ranks);
   ASSIGN_OR_RETURN(const auto session, Session::Create(std::move(options)));
@@ -110,19 +227,33 @@ StatusOr<Graph> StepOf(const cli::CommandLine& command, int64_t ranks) {
   // The number of ranks that the recipe asks for, where the command line has none.
   if (lua_type(session->lua(), -1) == LUA_TNUMBER && !command.Given("n")) {
     const auto asked = static_cast<int64_t>(lua_tonumber(session->lua(), -1));
-    if (asked != ranks) return StepOf(command, asked);
+    if (asked != ranks) return Sections(command, asked);
   }
   const auto* traced = ToObject<std::shared_ptr<TracedGraph>>(session->lua(), -1);
   if (traced == nullptr) return absl::InternalError("mslua.verbs.plan() gave no graph");
-  return RunPasses((*traced)->graph, {});
+  GlobalView* const view = GlobalView::Of(*session);
+  const bool cut = view != nullptr && view->planned() != nullptr;
+  if (!cut && (command.Given("explain") || command.Given("cluster")))
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", command.Given("explain") ? "explain" : "cluster",
+                     " needs a recipe in semi_auto_parallel or auto_parallel and -n 2 or more: nothing is cut here"));
+  std::vector<Section> sections;
+  if (cut) {
+    ASSIGN_OR_RETURN(sections, ShardSections(*view, command));
+    if (command.Given("explain")) return sections;
+  }
+  ASSIGN_OR_RETURN(const Graph graph, RunPasses((*traced)->graph, {}));
+  sections.push_back(Operators(graph));
+  sections.push_back(Collectives(graph));
+  return sections;
 }
 
 }  // namespace
 
 int RunPlan(const cli::CommandLine& command) {
-  const auto graph = StepOf(command, command.Int("n"));
-  if (!graph.ok()) return Report(graph.status());
-  for (const Section& s : {Operators(*graph), Collectives(*graph)}) {
+  const auto sections = Sections(command, command.Int("n"));
+  if (!sections.ok()) return Report(sections.status());
+  for (const Section& s : *sections) {
     if (command.Given("json"))
       PrintJson(s);
     else

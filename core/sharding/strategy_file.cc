@@ -75,14 +75,13 @@ Status NoFolder(const std::string& path) {
       absl::StrCat("strategy file '", path, "' is a folder, expected the name of a file"));
 }
 
-class FileReader {
+class TextReader {
  public:
-  FileReader(const std::string& path, const Graph& graph, const Mesh& mesh) : path_(path), graph_(graph), mesh_(mesh) {}
+  TextReader(const std::string& source, const Graph& graph, const Mesh& mesh)
+      : source_(source), graph_(graph), mesh_(mesh) {}
 
-  StatusOr<std::vector<absl::optional<Sharding>>> Run() {
-    RETURN_IF_ERROR(NoFolder(path_));
-    ASSIGN_OR_RETURN(const std::string text, ReadFile(path_, kMaxBytes));
-    const Json root = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  StatusOr<std::vector<absl::optional<Sharding>>> Run(absl::string_view text) {
+    const Json root = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
     if (!root.is_object() || TextOf(root, "format") != kFormat) return Bad("is no strategy file of mslua");
     const auto devices = root.find("devices"), nodes = root.find("nodes");
     if (devices == root.end() || !devices->is_number_integer() || nodes == root.end() || !nodes->is_array())
@@ -94,7 +93,7 @@ class FileReader {
 
  private:
   Status Bad(absl::string_view what) const {
-    return absl::InvalidArgumentError(absl::StrCat("strategy file '", path_, "' ", what));
+    return absl::InvalidArgumentError(absl::StrCat("strategy file '", source_, "' ", what));
   }
 
   StatusOr<std::vector<absl::optional<Sharding>>> Nodes(const Json& nodes) const {
@@ -119,7 +118,7 @@ class FileReader {
     return chosen;
   }
 
-  const std::string& path_;
+  const std::string& source_;
   const Graph& graph_;
   const Mesh& mesh_;
 };
@@ -135,6 +134,12 @@ Status SaveStrategy(const std::string& path, const Graph& graph, const Mesh& mes
   if (error)
     return absl::InvalidArgumentError(
         absl::StrCat("strategy file '", path, "': cannot make the folder ", folder.string(), ": ", error.message()));
+  ASSIGN_OR_RETURN(const std::string text, StrategyText(graph, mesh, chosen));
+  return WriteFileAtomically(path, text);
+}
+
+StatusOr<std::string> StrategyText(const Graph& graph, const Mesh& mesh,
+                                   const std::vector<absl::optional<Sharding>>& chosen) {
   ASSIGN_OR_RETURN(const ForwardGraph forward, ForwardOf(graph));
   std::string text = absl::StrCat("{\"format\": \"", kFormat, "\", \"devices\": ", mesh.ranks(), ", \"nodes\": [");
   const char* separator = "\n";
@@ -150,12 +155,19 @@ Status SaveStrategy(const std::string& path, const Graph& graph, const Mesh& mes
     absl::StrAppend(&text, separator, line.dump(-1, ' ', false, Json::error_handler_t::replace));
     separator = ",\n";
   }
-  return WriteFileAtomically(path, absl::StrCat(text, "\n]}\n"));
+  return absl::StrCat(text, "\n]}\n");
+}
+
+StatusOr<std::vector<absl::optional<Sharding>>> ParseStrategyText(absl::string_view text, const std::string& source,
+                                                                  const Graph& graph, const Mesh& mesh) {
+  return TextReader(source, graph, mesh).Run(text);
 }
 
 StatusOr<std::vector<absl::optional<Sharding>>> LoadStrategy(const std::string& path, const Graph& graph,
                                                              const Mesh& mesh) {
-  return FileReader(path, graph, mesh).Run();
+  RETURN_IF_ERROR(NoFolder(path));
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxBytes));
+  return ParseStrategyText(text, path, graph, mesh);
 }
 
 }  // namespace mslua

@@ -18,6 +18,13 @@ namespace mslua {
 Status SaveStrategy(const std::string& path, const Graph& graph, const Mesh& mesh,
                     const std::vector<absl::optional<Sharding>>& chosen);
 
+// The text of such a file.
+StatusOr<std::string> StrategyText(const Graph& graph, const Mesh& mesh,
+                                   const std::vector<absl::optional<Sharding>>& chosen);
+// The shardings of such a text; `source` says in errors where it is from.
+StatusOr<std::vector<absl::optional<Sharding>>> ParseStrategyText(absl::string_view text, const std::string& source,
+                                                                  const Graph& graph, const Mesh& mesh);
+
 // The shardings of a file for this graph and mesh. An error names the first node that differs in operator or types,
 // or the line's fault.
 StatusOr<std::vector<absl::optional<Sharding>>> LoadStrategy(const std::string& path, const Graph& graph,
