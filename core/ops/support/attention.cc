@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/types/optional.h"
 #include "core/base/parallel_for.h"
+#include "core/ops/support/attention_amx.h"
 #include "core/ops/support/small_matmul.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -205,30 +207,67 @@ class AttentionKernel : public Kernel {
         bf16_(t == DType::kBF16),
         grad_(grad),
         slots_(std::min<int64_t>(ComputeThreads(), a.heads)) {
+    if (bf16_ && amx::Supports(a.t, a.s, a.d, a.e)) {
+      tiled_ = amx::Head{a.t, a.d, a.causal, static_cast<float>(a.scale)};
+      slot_bytes_ = grad ? amx::BackwardBytes(*tiled_) : amx::ForwardBytes(*tiled_);
+      return;
+    }
     Floats space(nullptr);
     Lay(space);
-    slot_floats_ = space.taken();
+    slot_bytes_ = space.taken() * static_cast<int64_t>(sizeof(float));
   }
 
-  int64_t scratch_bytes() const override { return slots_ * slot_floats_ * static_cast<int64_t>(sizeof(float)); }
+  int64_t scratch_bytes() const override { return slots_ * slot_bytes_; }
 
   Status Run(const Buffers& b) override {
     ParallelFor(slots_, 1, [&](int64_t begin, int64_t end) {
       for (int64_t slot = begin; slot < end; ++slot) {
-        Floats space(static_cast<float*>(b.scratch) + slot * slot_floats_);
-        const Space at = Lay(space);
-        for (int64_t h = a_.heads * slot / slots_; h < a_.heads * (slot + 1) / slots_; ++h) {
-          if (grad_)
-            Backward(b, h, at);
-          else
-            Forward(b, h, at);
-        }
+        char* const scratch = static_cast<char*>(b.scratch) + slot * slot_bytes_;
+        const int64_t first = a_.heads * slot / slots_, last = a_.heads * (slot + 1) / slots_;
+        if (tiled_)
+          RunTiled(b, first, last, scratch);
+        else
+          RunHeads(b, first, last, reinterpret_cast<float*>(scratch));
       }
     });
     return absl::OkStatus();
   }
 
  private:
+  void RunHeads(const Buffers& b, int64_t first, int64_t last, float* scratch) const {
+    Floats space(scratch);
+    const Space at = Lay(space);
+    for (int64_t h = first; h < last; ++h) {
+      if (grad_)
+        Backward(b, h, at);
+      else
+        Forward(b, h, at);
+    }
+  }
+
+  // The same with the processor's tiles.
+  void RunTiled(const Buffers& b, int64_t first, int64_t last, void* scratch) const {
+    const amx::Tiles tiles;
+    for (int64_t h = first; h < last; ++h) {
+      const auto in = [&](const Operand& o) {
+        return amx::Rows{static_cast<const BF16*>(b.inputs[o.index]) + o.offset + o.heads.At(h), o.heads.row_stride};
+      };
+      const auto out = [&](const Operand& o) {
+        return amx::MutableRows{static_cast<BF16*>(b.outputs[o.index]) + o.offset + o.heads.At(h), o.heads.row_stride};
+      };
+      const auto row_numbers = [&](int input) { return static_cast<const float*>(b.inputs[input]) + h * a_.t; };
+      if (grad_) {
+        const bool has_delta = o_.delta >= 0;
+        amx::Backward(*tiled_, in(o_.q), in(o_.k), in(o_.v), has_delta ? amx::Rows{} : in(o_.y), in(o_.dy),
+                      row_numbers(o_.lse), has_delta ? row_numbers(o_.delta) : nullptr, out(o_.dq), out(o_.dk),
+                      out(o_.dv), scratch);
+      } else {
+        amx::Forward(*tiled_, in(o_.q), in(o_.k), in(o_.v), out(o_.y),
+                     static_cast<float*>(b.outputs[o_.lse]) + h * a_.t, scratch);
+      }
+    }
+  }
+
   // Scratch memory of one thread.
   struct Space {
     float *q, *k, *v, *y, *dy;  // f32 copies of 16-bit operands
@@ -336,7 +375,8 @@ class AttentionKernel : public Kernel {
   const Operands o_;
   const bool bf16_, grad_;
   const int64_t slots_;
-  int64_t slot_floats_ = 0;
+  int64_t slot_bytes_ = 0;
+  absl::optional<amx::Head> tiled_;  // where the processor's tiles are used
 };
 
 bool SupportsTypes(const OpSpec& s) {

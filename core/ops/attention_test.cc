@@ -1,0 +1,36 @@
+// Heads of whole tiles, which kernels over a processor's tile instructions take; the laws of ops_test.cc try odd sizes.
+#include "core/op/registry.h"
+#include "core/ops/testing/op_checks.h"
+#include "gtest/gtest.h"
+
+namespace mslua {
+namespace {
+
+Status Check(const char* op, std::vector<Shape> shapes, Attrs attrs) {
+  Sample sample;
+  for (Shape& shape : shapes) sample.inputs.push_back({DType::kF32, std::move(shape)});
+  sample.attrs = std::move(attrs);
+  sample.low = -1;
+  sample.high = 1.5;
+  return testing::CheckFastKernels(*Operators().Find(op), sample);
+}
+
+TEST(Attention, WholeTiles) {
+  for (const bool causal : {false, true}) {
+    for (const Shape& s : {Shape{1, 64, 2, 32}, Shape{1, 32, 1, 96}}) {
+      const int64_t n = s[0], t = s[1], heads = s[2], d = s[3];
+      const Attrs attrs = {{"causal", causal}};
+      const Shape head = {n, heads, t, d}, rows = {n, heads, t};
+      EXPECT_EQ(Check("scaled_dot_product_attention", {head, head, head}, attrs), absl::OkStatus());
+      EXPECT_EQ(Check("scaled_dot_product_attention_grad", {head, head, head, rows, rows, head}, attrs),
+                absl::OkStatus());
+      const Attrs packed = {{"causal", causal}, {"heads", heads}, {"scale", 0.3}};
+      const Shape qkv = {n, t, 3 * heads * d}, y = {n, t, heads * d};
+      EXPECT_EQ(Check("packed_attention", {qkv}, packed), absl::OkStatus());
+      EXPECT_EQ(Check("packed_attention_grad", {qkv, y, rows, y}, packed), absl::OkStatus());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mslua
