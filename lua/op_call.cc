@@ -109,8 +109,7 @@ bool IsNarrow(const OpDef& op, DType narrow) {
 bool IsWide(const OpDef& op) {
   static const auto* names = new absl::flat_hash_set<std::string>{
       "exp",        "log",      "pow",      "reduce_sum", "reduce_prod",           "softmax",
-      "layer_norm", "rms_norm", "mse_loss", "group_norm", "softmax_cross_entropy", "sparse_softmax_cross_entropy",
-      "log_softmax"};
+      "layer_norm", "rms_norm", "mse_loss", "group_norm", "softmax_cross_entropy", "log_softmax"};
   return names->contains(op.name);
 }
 

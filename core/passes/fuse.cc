@@ -39,7 +39,10 @@ class Fuser {
         const Value source = ThroughBroadcast(v);
         if (group_[source.node] >= 0 && source == v) TryMerge(group_[source.node], group_[i]);
       }
-      MergeSiblings(i);
+    }
+    // Only now: a sibling must not be torn from the chain that uses it, or it would be kept in memory until then.
+    for (int32_t i = 0; i < count_; ++i) {
+      if (group_[i] >= 0) MergeSiblings(i);
     }
     return Emit();
   }
@@ -166,60 +169,91 @@ class Fuser {
   // A node's unit: its group's last member, or itself.
   int32_t Unit(int32_t i) const { return group_[i] >= 0 ? members_.at(group_[i]).back() : i; }
 
+  // Who reads a node's memory, itself or by a view of it.
+  std::vector<int32_t> MemoryReaders(int32_t node) {
+    std::vector<int32_t> found;
+    for (int32_t r : Readers(node)) {
+      if (!graph_.nodes[r].op->view) {
+        found.push_back(r);
+        continue;
+      }
+      const std::vector<int32_t> through = MemoryReaders(r);
+      found.insert(found.end(), through.begin(), through.end());
+    }
+    return found;
+  }
+
   // The units in an order in which all their operands are known. Kahn's algorithm, the earliest first, keeps the order
   // of the trace where it can. With `early`, an update of the store runs as soon as its old value has been read by all,
-  // so that its gradient's memory is free again; then a few units may be missing where that is a circle.
+  // so that its gradient's memory is free again; where readers wait for the update, it does not wait for them.
   std::vector<int32_t> Order(bool early) {
-    std::vector<std::vector<int32_t>> readers(count_);
-    std::vector<int32_t> waiting(count_, 0);
-    const auto precede = [&](int32_t first, int32_t then) {
-      if (first == then) return;
-      readers[first].push_back(then);
-      ++waiting[then];
+    struct Edges {
+      std::vector<std::vector<int32_t>> to;
+      std::vector<int32_t> waiting;
+      explicit Edges(int32_t n) : to(n), waiting(n, 0) {}
+      void Add(int32_t first, int32_t then) {
+        if (first == then) return;
+        to[first].push_back(then);
+        ++waiting[then];
+      }
     };
+    Edges needs(count_), reads(count_);
     std::vector<char> first(count_, 0);  // what updates wait for, and they themselves
     for (int32_t i = 0; i < count_; ++i) {
       const Node& n = graph_.nodes[i];
-      for (Value v : n.inputs) precede(Unit(v.node), Unit(i));
-      if (before_[i] >= 0) precede(before_[i], i);
-      if (n.op->name == "input" || n.outputs[0].elements() == 1) first[Unit(i)] = 1;
+      for (Value v : n.inputs) needs.Add(Unit(v.node), Unit(i));
+      if (before_[i] >= 0) needs.Add(before_[i], i);
+      const bool number = n.op->name == "broadcast_to" && graph_.TypeOf(n.inputs[0]).elements() == 1;
+      if (n.op->name == "input" || n.op->view || number || n.outputs[0].elements() == 1) first[Unit(i)] = 1;
     }
     for (const GraphOutput& o : graph_.outputs) {
       if (o.updates.empty() || !early) continue;
       const int32_t update = Unit(o.value.node);
       first[update] = 1;
-      for (int32_t r : Readers(graph_.FindInput(o.updates))) {
-        if (Unit(r) < update) precede(Unit(r), update);
-      }
+      for (int32_t r : MemoryReaders(graph_.FindInput(o.updates))) reads.Add(Unit(r), update);
     }
     using Turn = std::pair<int32_t, int32_t>;  // those that go first, then by place in the trace
     std::priority_queue<Turn, std::vector<Turn>, std::greater<Turn>> ready;
-    const auto enqueue = [&](int32_t u) { ready.emplace(early && first[u] ? 0 : 1, u); };
+    std::vector<char> queued(count_, 0);
+    const auto enqueue = [&](int32_t u) {
+      if (queued[u]) return;
+      queued[u] = 1;
+      ready.emplace(early && first[u] ? 0 : 1, u);
+    };
+    const auto enqueue_free = [&](int32_t u) {
+      if (needs.waiting[u] == 0 && reads.waiting[u] == 0) enqueue(u);
+    };
+    std::vector<int32_t> units, order;
     for (int32_t i = 0; i < count_; ++i) {
-      if (Unit(i) == i && waiting[i] == 0) enqueue(i);
+      if (Unit(i) == i) units.push_back(i);
     }
-    std::vector<int32_t> order;
-    while (!ready.empty()) {
+    for (int32_t u : units) enqueue_free(u);
+    while (order.size() < units.size()) {
+      if (ready.empty()) {  // an update that readers of its old value wait for
+        const auto next =
+            std::find_if(units.begin(), units.end(), [&](int32_t u) { return needs.waiting[u] == 0 && !queued[u]; });
+        if (next == units.end()) break;  // a circle of operands: a bug that Verify reports
+        enqueue(*next);
+      }
       const int32_t u = ready.top().second;
       ready.pop();
       order.push_back(u);
-      for (int32_t r : readers[u]) {
-        if (--waiting[r] == 0) enqueue(r);
+      for (Edges* edges : {&needs, &reads}) {
+        for (int32_t r : edges->to[u]) {
+          --edges->waiting[r];
+          enqueue_free(r);
+        }
       }
     }
     return order;
   }
 
   Graph Emit() {
-    int32_t units = 0;
-    for (int32_t i = 0; i < count_; ++i) units += Unit(i) == i;
     // Gradients that travel between ranks are gathered in buckets: there updates come after all of them.
-    const bool early =
-        std::none_of(graph_.nodes.begin(), graph_.nodes.end(), [](const Node& n) { return n.op->side_effect; });
-    std::vector<int32_t> order = Order(early);
-    if (static_cast<int32_t>(order.size()) != units) order = Order(false);
+    const bool early = std::none_of(graph_.nodes.begin(), graph_.nodes.end(),
+                                    [](const Node& n) { return n.op->side_effect && n.attrs.Has("group"); });
     Rewriter rewriter(graph_);
-    for (int32_t u : order) {
+    for (int32_t u : Order(early)) {
       if (group_[u] >= 0)
         EmitGroup(rewriter, members_[group_[u]]);
       else

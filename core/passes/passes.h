@@ -32,6 +32,9 @@ Graph PackAttention(const Graph& graph);
 // Elementwise operators work in the shape before a reshape, so that it does not cut chains.
 Graph FlattenElementwise(const Graph& graph);
 
+// Maps of batch normalisation become elementwise operators where such follow, so that they are fused with them.
+Graph MapNorms(const Graph& graph);
+
 // Convolutions over channels-last images become matrix products, where `decisions` say so.
 Graph PointwiseConvolutions(const Graph& graph, Decisions* decisions);
 

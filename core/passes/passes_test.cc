@@ -179,6 +179,57 @@ TEST(Fuse, EqualInstructionsAreComputedOnce) {
   EXPECT_EQ(programs.find("erf"), programs.rfind("erf")) << programs;
 }
 
+TEST(Fuse, AnUpdateIsOnePassAsSoonAsItsGradientIsKnown) {
+  GraphBuilder g("updates");
+  const TensorType square = {DType::kF32, {8, 8}};
+  const Value x = g.Input("x", kData, {DType::kBF16, {8, 8}});
+  const std::vector<Value> w = {g.Input("w0", kParameter, square), g.Input("w1", kParameter, square)};
+  Value h = x;
+  for (Value v : w) h = g.Op("tanh", {g.Op("matmul", {h, Cast(g, v, DType::kBF16)})});
+  const Value loss = ReduceSum(g, Cast(g, Mul(g, h, h), DType::kF32), {0, 1}, false);
+  const auto d = Gradients(g, loss, w);
+  ASSERT_TRUE(d.ok()) << d.status();
+  g.Output("loss", loss);
+  for (int i = 0; i < 2; ++i)
+    g.Output(i == 0 ? "w0" : "w1", Sub(g, Mul(g, w[i], 0.9), Mul(g, (*d)[i], 0.1)), i == 0 ? "w0" : "w1");
+  const Graph fused = EliminateDeadNodes(FuseElementwise(Simplify(*g.Finish())));
+  // A decayed weight is not computed beside the cast of the forward pass and kept until the update.
+  for (const Node& n : fused.nodes) {
+    if (n.op->name != "fused" || n.inputs.size() > 1 || fused.nodes[n.inputs[0].node].op->name != "input") continue;
+    EXPECT_EQ(n.outputs.size(), 1u) << ToString(fused);
+  }
+  int32_t last_product = 0;
+  for (size_t i = 0; i < fused.nodes.size(); ++i) {
+    if (fused.nodes[i].op->name == "matmul") last_product = static_cast<int32_t>(i);
+  }
+  EXPECT_LT(fused.outputs[2].value.node, last_product) << "w1's update waits for w0's gradient\n" << ToString(fused);
+}
+
+TEST(Norm, MapsAreFusedWithWhatFollows) {
+  GraphBuilder g("norm");
+  const TensorType images = {DType::kF64, {2, 3, 2, 5}}, vector = {DType::kF64, {5}};
+  const Value x = g.Input("x", kParameter, images), r = g.Input("r", kParameter, images);
+  std::vector<Value> in = {x};
+  for (const char* name : {"scale", "bias", "mean", "variance"}) in.push_back(g.Input(name, kParameter, vector));
+  const Value y = g.OpMulti("batch_norm", in, {{"data_format", std::string("NHWC")}})[0];
+  const Value z = g.Op("relu", {Add(g, y, r)});
+  const auto d = Gradients(g, ReduceSum(g, Mul(g, z, z), {0, 1, 2, 3}, false), {x, r, in[1], in[2]});
+  ASSERT_TRUE(d.ok()) << d.status();
+  g.Output("z", z);
+  for (Value v : *d) g.Output("d", v);
+  const Graph graph = *g.Finish();
+  const Graph mapped = EliminateDeadNodes(MapNorms(graph));
+  ExpectEqual(graph, mapped, 1);
+  EXPECT_EQ(Count(mapped, "batch_norm_apply"), 0);
+  const Graph fused = FuseElementwise(Simplify(mapped));
+  ExpectEqual(graph, fused, 1);
+  // One pass over images: the map, the sum, the relu, and here its gradient too.
+  EXPECT_EQ(std::count_if(fused.nodes.begin(), fused.nodes.end(),
+                          [](const Node& n) { return n.op->name == "fused" && n.outputs[0].rank() == 4; }),
+            1)
+      << ToString(fused);
+}
+
 TEST(Simplify, ScalarsOfConstantsAreConstants) {
   GraphBuilder g("scalars");
   const Value x = g.Input("x", kData, {DType::kF64, {3}});

@@ -26,11 +26,14 @@ Graph Plain(const Graph& graph, Decisions*) {
 }
 // Simplifying lays bare common nodes, and the other way round; two rounds find nearly all.
 constexpr Pass kPasses[] = {
-    {"dead", Plain<EliminateDeadNodes>},  {"simplify", Plain<Simplify>},       {"common", Plain<MergeCommonNodes>},
-    {"simplify", Plain<Simplify>},        {"common", Plain<MergeCommonNodes>}, {"layout", Plain<AssignLayout>},
-    {"pointwise", PointwiseConvolutions}, {"attention", Plain<PackAttention>}, {"flatten", Plain<FlattenElementwise>},
-    {"simplify", Plain<Simplify>},        {"common", Plain<MergeCommonNodes>}, {"simplify", Plain<Simplify>},
-    {"dead", Plain<EliminateDeadNodes>},  {"fuse", Plain<FuseElementwise>},    {"buckets", Plain<BucketCollectives>},
+    {"dead", Plain<EliminateDeadNodes>}, {"simplify", Plain<Simplify>},
+    {"common", Plain<MergeCommonNodes>}, {"simplify", Plain<Simplify>},
+    {"common", Plain<MergeCommonNodes>}, {"layout", Plain<AssignLayout>},
+    {"norm", Plain<MapNorms>},           {"pointwise", PointwiseConvolutions},
+    {"attention", Plain<PackAttention>}, {"flatten", Plain<FlattenElementwise>},
+    {"simplify", Plain<Simplify>},       {"common", Plain<MergeCommonNodes>},
+    {"simplify", Plain<Simplify>},       {"dead", Plain<EliminateDeadNodes>},
+    {"fuse", Plain<FuseElementwise>},    {"buckets", Plain<BucketCollectives>},
 };
 
 class GraphSaver {
