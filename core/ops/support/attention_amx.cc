@@ -10,8 +10,13 @@
 #include <cmath>
 #include <cstring>
 
+#if defined(__clang__)
+#pragma clang attribute push( \
+    __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16"))), apply_to = function)
+#else
 #pragma GCC push_options
 #pragma GCC target("amx-tile,amx-bf16,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
+#endif
 
 namespace mslua::amx {
 namespace {
@@ -345,7 +350,11 @@ void Backward(const Head& h, Rows q, Rows k, Rows v, Rows y, Rows dy, const floa
 
 }  // namespace mslua::amx
 
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
 #pragma GCC pop_options
+#endif
 
 #else  // not x86
 
