@@ -10,7 +10,8 @@
 namespace mslua::testing {
 namespace {
 
-Status RunOne(const RankProgram& program, CompileOptions options, int steps, std::vector<std::string>* outputs) {
+// `outputs`: by step.
+Status RunOne(const RankProgram& program, CompileOptions options, absl::Span<std::vector<std::string>* const> outputs) {
   Store store;
   const std::vector<int32_t> inputs = program.graph.Inputs();
   if (inputs.size() != program.inputs.size()) {
@@ -36,19 +37,21 @@ Status RunOne(const RankProgram& program, CompileOptions options, int steps, std
       RETURN_IF_ERROR(executable->SetScalar(name(i), LoadAsDouble(dtype, bytes, 0)));
     }
   }
-  for (int s = 0; s < steps; ++s) RETURN_IF_ERROR(executable->Run());
-  for (size_t o = 0; o < executable->graph().outputs.size(); ++o) {
-    const TensorView out = executable->Output(static_cast<int>(o));
-    outputs->emplace_back(static_cast<const char*>(out.data), static_cast<size_t>(out.type.bytes()));
+  for (std::vector<std::string>* const step : outputs) {
+    RETURN_IF_ERROR(executable->Run());
+    for (size_t o = 0; o < executable->graph().outputs.size(); ++o) {
+      const TensorView out = executable->Output(static_cast<int>(o));
+      step->emplace_back(static_cast<const char*>(out.data), static_cast<size_t>(out.type.bytes()));
+    }
   }
   return absl::OkStatus();
 }
 
 }  // namespace
 
-StatusOr<std::vector<std::vector<std::string>>> RunRanks(const std::vector<RankProgram>& programs,
-                                                         const CompileOptions& options, int steps) {
-  std::vector<std::vector<std::string>> outputs(programs.size());
+StatusOr<std::vector<RankOutputs>> RunRanksByStep(const std::vector<RankProgram>& programs,
+                                                  const CompileOptions& options, int steps) {
+  std::vector<RankOutputs> outputs(static_cast<size_t>(steps), RankOutputs(programs.size()));
   std::vector<Status> statuses(programs.size());
   auto world = MakeInprocWorld(static_cast<int>(programs.size()));
   std::vector<std::thread> threads;
@@ -58,13 +61,20 @@ StatusOr<std::vector<std::vector<std::string>>> RunRanks(const std::vector<RankP
       CompileOptions mine = options;
       mine.groups = &groups;
       mine.rank = static_cast<int>(r);
-      statuses[r] = RunOne(programs[r], mine, steps, &outputs[r]);
+      std::vector<std::vector<std::string>*> own;
+      for (RankOutputs& step : outputs) own.push_back(&step[r]);
+      statuses[r] = RunOne(programs[r], mine, own);
       if (!statuses[r].ok()) groups.world().Abort(statuses[r]);
     });
   }
   for (std::thread& t : threads) t.join();
   for (const Status& s : statuses) RETURN_IF_ERROR(s);
   return outputs;
+}
+
+StatusOr<RankOutputs> RunRanks(const std::vector<RankProgram>& programs, const CompileOptions& options, int steps) {
+  ASSIGN_OR_RETURN(std::vector<RankOutputs> outputs, RunRanksByStep(programs, options, steps));
+  return std::move(outputs.back());
 }
 
 }  // namespace mslua::testing

@@ -14,9 +14,15 @@ struct RankProgram {
   std::vector<std::string> inputs;  // bytes, in the order of Graph::Inputs(); all kinds
 };
 
+// The bytes of every rank's outputs: by rank and output.
+using RankOutputs = std::vector<std::vector<std::string>>;
+
 // Compiles and runs program r as rank r of a world of that many ranks, with the options given (`groups` and `rank` are
-// set here). Gives the bytes of every rank's outputs, after `steps` runs. Errors: the first rank's that has one.
-StatusOr<std::vector<std::vector<std::string>>> RunRanks(const std::vector<RankProgram>& programs,
-                                                         const CompileOptions& options = {}, int steps = 1);
+// set here). Gives the outputs after each of `steps` runs. Errors: the first rank's that has one.
+StatusOr<std::vector<RankOutputs>> RunRanksByStep(const std::vector<RankProgram>& programs,
+                                                  const CompileOptions& options, int steps);
+// The same; gives the outputs after the last run.
+StatusOr<RankOutputs> RunRanks(const std::vector<RankProgram>& programs, const CompileOptions& options = {},
+                               int steps = 1);
 
 }  // namespace mslua::testing

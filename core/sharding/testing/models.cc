@@ -29,6 +29,9 @@ class StepBuilder {
       case Net::kAttention:
         loss = Attention();
         break;
+      case Net::kEmbedding:
+        loss = Embedding();
+        break;
     }
     Train(loss);
     const auto graph = g_.Finish();
@@ -116,12 +119,14 @@ class StepBuilder {
   Value Convolution() {
     const int64_t batch = 12;
     Value x = Data("x", {batch, Pick({3, 4}), 6, 6});
-    const int layers = static_cast<int>(1 + random_() % 2);
+    const int layers = static_cast<int>(1 + random_() % 3);
     for (int i = 0; i < layers; ++i) {
-      const int64_t in = g_.TypeOf(x).shape[1], out = Pick({12, 16});
+      const int64_t in = g_.TypeOf(x).shape[1], out = Pick({12, 16, 10, 20, 28}), kernel = Pick({1, 3});
+      const int64_t stride = i == 0 ? Pick({1, 1, 2}) : 1;
       Scope("conv");
-      Value y = g_.Op("conv2d", {x, Parameter({out, in, 3, 3})}, {{"pad_mode", std::string("same")}});
-      if (y.valid() && Coin()) y = BatchNorm(y);
+      Value y = g_.Op("conv2d", {x, Parameter({out, in, kernel, kernel})},
+                      {{"pad_mode", std::string("same")}, {"stride", std::vector<int64_t>{stride}}});
+      if (y.valid() && Coin()) y = Coin() || out % 4 != 0 ? BatchNorm(y) : GroupNorm(y);
       y = Activate(y);
       if (!y.valid()) return y;
       if (Coin() && g_.TypeOf(x) == g_.TypeOf(y)) y = Add(g_, y, x);
@@ -129,7 +134,9 @@ class StepBuilder {
     }
     if (Coin()) {
       Scope("pool");
-      x = g_.Op("max_pool2d", {x}, {{"kernel_size", std::vector<int64_t>{2}}, {"stride", std::vector<int64_t>{2}}});
+      x = g_.Op(
+          Coin() ? "max_pool2d" : "avg_pool2d", {x},
+          {{"kernel_size", std::vector<int64_t>{2}}, {"stride", std::vector<int64_t>{g_.TypeOf(x).shape[2] / 3}}});
     }
     if (!x.valid()) return x;
     const Shape shape = g_.TypeOf(x).shape;
@@ -141,6 +148,11 @@ class StepBuilder {
       x = g_.Op("reduce_mean", {x}, {{"axis", std::vector<int64_t>{2, 3}}});
     }
     return CrossEntropy(Dense(x, kClasses, true), Labels("labels", {batch}));
+  }
+  Value GroupNorm(Value x) {
+    Scope("gn");
+    const int64_t c = g_.TypeOf(x).shape[1];
+    return g_.OpMulti("group_norm", std::vector<Value>{x, Parameter({c}), Parameter({c})}, {{"groups", int64_t{4}}})[0];
   }
   Value BatchNorm(Value x) {
     Scope("bn");
@@ -183,6 +195,23 @@ class StepBuilder {
       logits = Rows(Dense(x, kClasses, false));
     }
     return CrossEntropy(logits, Reshape(g_, Labels("labels", {batch, length}), {batch * length}));
+  }
+
+  // Two columns of tokens through one table, their means side by side or as a product.
+  Value Embedding() {
+    const int64_t batch = Pick({12, 48}), length = Pick({6, 8}), width = Pick({12, 16, 48});
+    const Value table = Parameter({Pick({24, 48}), width});
+    const auto embed = [&](const char* name) {
+      Scope("embedding");
+      const Value rows = g_.Op("gather", {table, Labels(name, {batch, length})}, {{"axis", int64_t{0}}});
+      return g_.Op(Coin() ? "reduce_mean" : "reduce_max", {rows}, {{"axis", std::vector<int64_t>{1}}});
+    };
+    const Value a = embed("tokens"), b = embed("words");
+    Scope("join");
+    Value x = Coin() ? Mul(g_, a, b) : g_.Op("concat", {a, b}, {{"axis", int64_t{1}}});
+    x = Activate(Dense(x, 48, true));
+    if (Coin()) x = Normalise(x);
+    return CrossEntropy(Dense(x, kClasses, true), Labels("labels", {batch}));
   }
 
   void Train(Value loss) {
