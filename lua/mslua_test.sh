@@ -133,6 +133,12 @@ run ckpt merge "$(ls -d runs/*/ckpt | head -1)" whole.safetensors
 expect "ckpt merge" 0 ""
 run ckpt show whole.safetensors
 expect "ckpt show of the merged file" 0 "moments."
+run ckpt reshard "$(ls -d runs/*/ckpt | head -1)" net-1_8.ckpt 2
+expect "ckpt reshard" 0 ""
+run ckpt show net-1_8.ckpt
+expect "ckpt show of the resharded folder" 0 "moments."
+run ckpt reshard net-1_8.ckpt other.ckpt two
+expect "ckpt reshard" 2 "expected a number of ranks, got 'two'"
 run graph recipe.lua --pass fuse
 expect "graph of a recipe" 0 "fused("
 run prof recipe.lua --steps 2 --trace trace.json

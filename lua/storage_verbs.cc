@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/exit_code.h"
@@ -96,6 +97,15 @@ Status ShowCheckpoint(const std::string& path, bool json) {
   return absl::OkStatus();
 }
 
+// In files for that many ranks, and read back whole before anybody trusts it.
+Status Reshard(const std::string& from, const std::string& to, const std::string& count) {
+  int64_t ranks = 0;
+  if (!absl::SimpleAtoi(count, &ranks))
+    return absl::InvalidArgumentError(absl::StrCat("ckpt reshard: expected a number of ranks, got '", count, "'"));
+  RETURN_IF_ERROR(checkpoint::ReshardCheckpoint(from, to, ranks));
+  return checkpoint::VerifyCheckpoint(to);
+}
+
 }  // namespace
 
 int RunData(const cli::CommandLine& command) {
@@ -133,6 +143,7 @@ int RunCheckpoint(const cli::CommandLine& command) {
     const Status merged = checkpoint::MergeCheckpoint(words[1], words[2]);
     return Report(merged, merged.ok() ? 0 : kExitStorage);
   }
+  if (words[0] == "reshard") return Report(Reshard(words[1], words[2], words[3]), kExitStorage);
   const Status verified = checkpoint::VerifyCheckpoint(words[1]);
   if (verified.ok()) std::printf("%s: ok\n", words[1].c_str());
   return Report(verified, verified.ok() ? 0 : kExitStorage);

@@ -182,9 +182,9 @@ struct LuaTrainer {
 };
 
 Status ReadCheckpointSpec(lua_State* L, int index, LuaTrainer* t) {
-  RETURN_IF_ERROR(
-      CheckFields(L, index, "checkpoint",
-                  {"prefix", "directory", "steps", "seconds", "keep_max", "keep_minutes", "async", "exception_save"}));
+  RETURN_IF_ERROR(CheckFields(L, index, "checkpoint",
+                              {"prefix", "directory", "steps", "seconds", "keep_max", "keep_minutes", "integrated",
+                               "async", "exception_save"}));
   auto& k = t->checkpoint.keeper;
   ASSIGN_OR_RETURN(k.prefix, FieldString(L, index, "prefix", "CKP"));
   ASSIGN_OR_RETURN(t->checkpoint_directory, FieldString(L, index, "directory", ""));
@@ -192,6 +192,7 @@ Status ReadCheckpointSpec(lua_State* L, int index, LuaTrainer* t) {
   ASSIGN_OR_RETURN(k.save_checkpoint_seconds, FieldInt(L, index, "seconds", 0));
   ASSIGN_OR_RETURN(k.keep_checkpoint_max, FieldInt(L, index, "keep_max", 5));
   ASSIGN_OR_RETURN(k.keep_checkpoint_per_n_minutes, FieldInt(L, index, "keep_minutes", 0));
+  ASSIGN_OR_RETURN(t->checkpoint.integrated, FieldBool(L, index, "integrated", true));
   ASSIGN_OR_RETURN(t->checkpoint.async_save, FieldBool(L, index, "async", true));
   ASSIGN_OR_RETURN(t->checkpoint.exception_save, FieldBool(L, index, "exception_save", false));
   t->has_checkpoint = true;

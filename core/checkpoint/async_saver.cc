@@ -44,20 +44,27 @@ Status AsyncSaver::Start(const std::string& path, const RunState& run, const std
     tensor.data = to;
     offset += Aligned(tensor.type.bytes());
   }
+  StartTask(path, [path, run, copies = std::move(copies), files, then = std::move(then)]() -> Status {
+    RETURN_IF_ERROR(SaveCheckpoint(path, run, copies, files));
+    return then ? then() : absl::OkStatus();
+  });
+  return absl::OkStatus();
+}
+
+void AsyncSaver::StartTask(const std::string& path, std::function<Status()> save) {
+  Join();
   {
     std::lock_guard<std::mutex> lock(mutex_);
     running_ = true;
   }
-  thread_ = std::thread([this, path, run, copies = std::move(copies), files, then = std::move(then)] {
-    Status status = SaveCheckpoint(path, run, copies, files);
-    if (status.ok() && then) status = then();
+  thread_ = std::thread([this, path, save = std::move(save)] {
+    const Status status = save();
     std::lock_guard<std::mutex> lock(mutex_);
     running_ = false;
     if (status.ok()) return;
     const std::string before = error_.ok() ? "" : absl::StrCat(error_.message(), "; ");
     error_ = Status(status.code(), absl::StrCat(before, "checkpoint ", path, " was not saved: ", status.message()));
   });
-  return absl::OkStatus();
 }
 
 bool AsyncSaver::busy() const {

@@ -28,6 +28,8 @@ class AsyncSaver {
   // What an earlier save came to stays for Poll(). Without memory for the copy: RESOURCE_EXHAUSTED, nothing started.
   Status Start(const std::string& path, const RunState& run, const std::vector<TensorData>& tensors, int files = 1,
                std::function<Status()> then = nullptr);
+  // Waits for a save under way; then the thread does `save`, of a checkpoint at `path`.
+  void StartTask(const std::string& path, std::function<Status()> save);
   bool busy() const;
   // To be called at step boundaries: the errors of saves that have ended since the last call, each once, with the path;
   // OK when there are none. Training goes on in either case.

@@ -139,6 +139,29 @@ Status VerifyFile(const std::string& path, const FileDigest& expected, VerifyDep
   return absl::OkStatus();
 }
 
+// The tensors of a checkpoint as one safetensors file, a row of at most kMergeBytes at a time.
+StatusOr<FileDigest> WriteWhole(Checkpoint& checkpoint, const std::string& path) {
+  std::vector<StoredTensor> tensors;
+  for (const TensorRecord& tensor : checkpoint.manifest().tensors) tensors.push_back({tensor.name, tensor.type, 0});
+  ASSIGN_OR_RETURN(const auto writer, SafetensorsWriter::Create(path, std::move(tensors), {}));
+  std::vector<char> rows;
+  for (const StoredTensor& tensor : writer->tensors()) {
+    if (tensor.type.bytes() == 0) continue;
+    Shape begin(tensor.type.shape.size(), 0), end = tensor.type.shape;
+    const int64_t count = end.empty() ? 1 : end[0];
+    const int64_t row = tensor.type.bytes() / count;
+    const int64_t step = std::clamp<int64_t>(kMergeBytes / row, 1, count);
+    for (int64_t i = 0; i < count; i += step) {
+      const int64_t n = std::min(step, count - i);
+      if (!end.empty()) begin[0] = i, end[0] = i + n;
+      rows.resize(static_cast<size_t>(n * row));
+      RETURN_IF_ERROR(checkpoint.ReadSlice(tensor.name, begin, end, rows.data()));
+      RETURN_IF_ERROR(writer->Write(rows.data(), n * row));
+    }
+  }
+  return writer->Commit();
+}
+
 }  // namespace
 
 std::string CheckpointPath(const std::string& directory, const std::string& prefix, int64_t epoch, int64_t step) {
@@ -211,18 +234,36 @@ StatusOr<Manifest> WritePart(const std::string& folder, int rank, const std::vec
 
 StatusOr<std::unique_ptr<CheckpointWriter>> CheckpointWriter::Create(const std::string& path) {
   auto writer = std::make_unique<CheckpointWriter>();
+  writer->path_ = path;
   ASSIGN_OR_RETURN(writer->folder_, AtomicFolder::Create(path));
   return writer;
 }
 
 Status CheckpointWriter::Commit(const RunState& run, const std::vector<Manifest>& parts) {
+  RETURN_IF_ERROR(WriteManifest(run, parts));
+  return folder_->Commit();
+}
+
+Status CheckpointWriter::CommitWhole(const RunState& run, const std::vector<Manifest>& parts) {
+  RETURN_IF_ERROR(WriteManifest(run, parts));
+  ASSIGN_OR_RETURN(const auto cut, Checkpoint::Open(folder()));
+  ASSIGN_OR_RETURN(const auto whole, Create(path_));
+  const std::string name = "rank_0.safetensors";
+  ASSIGN_OR_RETURN(FileDigest digest, WriteWhole(*cut, absl::StrCat(whole->folder(), "/", name)));
+  Manifest part;
+  part.files.push_back({name, std::move(digest)});
+  for (const TensorRecord& t : cut->manifest().tensors)
+    part.tensors.push_back({t.name, t.type, {{0, Shape(t.type.shape.size(), 0), t.type.shape}}});
+  return whole->Commit(run, {std::move(part)});
+}
+
+Status CheckpointWriter::WriteManifest(const RunState& run, const std::vector<Manifest>& parts) {
   Manifest manifest;
   manifest.run = run;
   for (const Manifest& part : parts) RETURN_IF_ERROR(AppendPart(part, &manifest));
   RETURN_IF_ERROR(CheckComplete(manifest));
   ASSIGN_OR_RETURN(const std::string text, SerializeManifest(manifest));
-  RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(folder(), "/", kManifestName), text));
-  return folder_->Commit();
+  return WriteFileAtomically(absl::StrCat(folder(), "/", kManifestName), text);
 }
 
 Status SaveCheckpoint(const std::string& path, const RunState& run, const std::vector<TensorData>& tensors, int files) {
@@ -422,25 +463,63 @@ StatusOr<std::unique_ptr<Checkpoint>> LoadCheckpoint(const std::string& path) {
 
 Status MergeCheckpoint(const std::string& path, const std::string& safetensors_path) {
   ASSIGN_OR_RETURN(const auto checkpoint, LoadCheckpoint(path));
-  std::vector<StoredTensor> tensors;
-  for (const TensorRecord& tensor : checkpoint->manifest().tensors) tensors.push_back({tensor.name, tensor.type, 0});
-  ASSIGN_OR_RETURN(const auto writer, SafetensorsWriter::Create(safetensors_path, std::move(tensors), {}));
-  std::vector<char> rows;
-  for (const StoredTensor& tensor : writer->tensors()) {
-    if (tensor.type.bytes() == 0) continue;
-    Shape begin(tensor.type.shape.size(), 0), end = tensor.type.shape;
-    const int64_t count = end.empty() ? 1 : end[0];
-    const int64_t row = tensor.type.bytes() / count;
-    const int64_t step = std::clamp<int64_t>(kMergeBytes / row, 1, count);
-    for (int64_t i = 0; i < count; i += step) {
-      const int64_t n = std::min(step, count - i);
-      if (!end.empty()) begin[0] = i, end[0] = i + n;
-      rows.resize(static_cast<size_t>(n * row));
-      RETURN_IF_ERROR(checkpoint->ReadSlice(tensor.name, begin, end, rows.data()));
-      RETURN_IF_ERROR(writer->Write(rows.data(), n * row));
+  return WriteWhole(*checkpoint, safetensors_path).status();
+}
+
+namespace {
+
+// Where part `rank` of `ranks` begins and ends; false: it has none.
+bool PartOf(const Shape& shape, int64_t rank, int64_t ranks, Shape* begin, Shape* end) {
+  *begin = Shape(shape.size(), 0);
+  *end = shape;
+  const auto cut = std::find_if(shape.begin(), shape.end(), [&](int64_t n) { return n > 0 && n % ranks == 0; });
+  if (cut == shape.end()) return rank == 0;
+  const size_t d = static_cast<size_t>(cut - shape.begin());
+  (*begin)[d] = *cut / ranks * rank;
+  (*end)[d] = *cut / ranks * (rank + 1);
+  return true;
+}
+
+}  // namespace
+
+Status ReshardCheckpoint(const std::string& from, const std::string& to, int64_t ranks) {
+  if (ranks < 1) return absl::InvalidArgumentError(absl::StrCat("expected a number of ranks from 1, got ", ranks));
+  ASSIGN_OR_RETURN(const auto source, LoadCheckpoint(from));
+  if (!source->has_manifest())
+    return absl::InvalidArgumentError(
+        absl::StrCat(from, " is a file of tensors without a run's state: any number of ranks loads it as it is"));
+  ASSIGN_OR_RETURN(const auto target, CheckpointWriter::Create(to));
+  std::vector<Manifest> parts;
+  for (int64_t r = 0; r < ranks; ++r) {
+    Manifest part;
+    const std::string name = absl::StrCat("rank_", r, ".safetensors");
+    std::vector<StoredTensor> stored;
+    for (const TensorRecord& t : source->manifest().tensors) {
+      Shape begin, end;
+      if (!PartOf(t.type.shape, r, ranks, &begin, &end)) continue;
+      TensorType own{t.type.dtype, end};
+      for (size_t d = 0; d < begin.size(); ++d) own.shape[d] -= begin[d];
+      stored.push_back({t.name, own, 0});
+      part.tensors.push_back({t.name, t.type, {{0, begin, end}}});
     }
+    ASSIGN_OR_RETURN(const auto writer,
+                     SafetensorsWriter::Create(absl::StrCat(target->folder(), "/", name), std::move(stored), {}));
+    std::vector<char> bytes;
+    for (const StoredTensor& t : writer->tensors()) {
+      const TensorRecord& record = *source->manifest().Find(t.name);
+      Shape begin, end;
+      PartOf(record.type.shape, r, ranks, &begin, &end);
+      bytes.resize(static_cast<size_t>(t.type.bytes()));
+      RETURN_IF_ERROR(source->ReadSlice(t.name, begin, end, bytes.data()));
+      RETURN_IF_ERROR(writer->Write(bytes.data(), t.type.bytes()));
+    }
+    ASSIGN_OR_RETURN(FileDigest digest, writer->Commit());
+    part.files.push_back({name, std::move(digest)});
+    parts.push_back(std::move(part));
   }
-  return writer->Commit().status();
+  RunState run = source->manifest().run;
+  run.world = ranks;
+  return target->Commit(run, parts);
 }
 
 }  // namespace mslua::checkpoint

@@ -62,8 +62,14 @@ class CheckpointWriter {
   const std::string& folder() const { return folder_->path(); }
   // Writes the manifest and renames the folder to its place. The slices of each tensor must cover it.
   Status Commit(const RunState& run, const std::vector<Manifest>& parts);
+  // The same, with all tensors whole in one file, rank_0.safetensors.
+  Status CommitWhole(const RunState& run, const std::vector<Manifest>& parts);
 
  private:
+  // Writes the manifest beside the parts.
+  Status WriteManifest(const RunState& run, const std::vector<Manifest>& parts);
+
+  std::string path_;
   std::unique_ptr<AtomicFolder> folder_;
 };
 // Writes `shards` as `<folder>/rank_<rank>.safetensors` (rank_<rank>.<k>.safetensors when `files` > 1) and returns the
@@ -131,5 +137,9 @@ Status VerifyCheckpoint(const std::string& path, VerifyDepth depth = VerifyDepth
 // Writes the tensors of a checkpoint, sliced in whatever way, as one complete safetensors file, a row of at most
 // 64 MiB at a time in memory.
 Status MergeCheckpoint(const std::string& path, const std::string& safetensors_path);
+
+// Writes a checkpoint's tensors and state as a checkpoint folder at `to` in files for `ranks` ranks: each tensor is cut
+// along its first dimension that divides, the others are rank 0's. One tensor at a time is in memory.
+Status ReshardCheckpoint(const std::string& from, const std::string& to, int64_t ranks);
 
 }  // namespace mslua::checkpoint

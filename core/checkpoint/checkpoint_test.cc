@@ -264,5 +264,57 @@ TEST_F(CheckpointTest, AnySafetensorsFileIsACheckpoint) {
   EXPECT_TRUE(absl::IsDataLoss((*checkpoint)->Read("b", &out)));
 }
 
+// What a checkpoint's tensors are, in order.
+std::string Bytes(const std::string& path) {
+  const auto c = *LoadCheckpoint(path);
+  std::vector<float> w(24);
+  int64_t step = 0;
+  EXPECT_TRUE(c->Read("w", w.data()).ok());
+  EXPECT_TRUE(c->Read("step", &step).ok());
+  return std::string(reinterpret_cast<const char*>(w.data()), 24 * sizeof(float)) + std::to_string(step) +
+         c->manifest().run.plan;
+}
+
+TEST_F(CheckpointTest, ReshardedForAnyRanksAndBackNothingChanges) {
+  const std::string whole = At("net-2_17.ckpt");
+  ASSERT_TRUE(SaveCheckpoint(whole, Run(), Tensors()).ok());
+  std::string from = whole;
+  for (int64_t ranks : {4, 3, 5, 2, 1}) {  // nothing divides by 5: all is rank 0's
+    const std::string to = At("net-2_" + std::to_string(100 + ranks) + ".ckpt");
+    ASSERT_TRUE(ReshardCheckpoint(from, to, ranks).ok()) << ReshardCheckpoint(from, to, ranks);
+    EXPECT_TRUE(VerifyCheckpoint(to).ok());
+    const auto c = *LoadCheckpoint(to);
+    EXPECT_EQ(c->manifest().files.size(), static_cast<size_t>(ranks));
+    EXPECT_EQ(c->manifest().Find("w")->slices.size(), ranks == 5 ? 1u : static_cast<size_t>(ranks));
+    EXPECT_EQ(c->manifest().run.world, ranks);
+    EXPECT_EQ(Bytes(to), Bytes(whole));
+    from = to;
+  }
+  EXPECT_THAT(ReshardCheckpoint(whole, At("x"), 0).message(), HasSubstr("expected a number of ranks from 1, got 0"));
+  ASSERT_TRUE(MergeCheckpoint(whole, At("all.safetensors")).ok());
+  EXPECT_THAT(ReshardCheckpoint(At("all.safetensors"), At("x"), 2).message(), HasSubstr("without a run's state"));
+}
+
+// Parts that ranks wrote are committed as they are, or as one file; the tensors are the same.
+TEST_F(CheckpointTest, PartsOfRanksBecomeOneFileOrStay) {
+  for (const bool whole : {false, true}) {
+    const std::string path = At("net-2_17.ckpt");
+    const auto writer = *CheckpointWriter::Create(path);
+    std::vector<Manifest> parts;
+    for (int r = 0; r < 2; ++r) {
+      std::vector<ShardData> shards = {{"w", {DType::kF32, {2, 6}}, w_.data() + 12 * r, {4, 6}, {2 * r, 0}}};
+      if (r == 0) shards.push_back({"step", {DType::kI64, {}}, &step_, {}, {}});
+      parts.push_back(*WritePart(writer->folder(), r, shards));
+    }
+    ASSERT_TRUE((whole ? writer->CommitWhole(Run(), parts) : writer->Commit(Run(), parts)).ok());
+    EXPECT_TRUE(VerifyCheckpoint(path).ok());
+    EXPECT_EQ((*LoadCheckpoint(path))->manifest().files.size(), whole ? 1u : 2u);
+    const std::string found = Bytes(path);
+    ASSERT_TRUE(SaveCheckpoint(At("net-2_18.ckpt"), Run(), Tensors()).ok());
+    EXPECT_EQ(found, Bytes(At("net-2_18.ckpt")));
+  }
+  EXPECT_EQ(Entries(), 2);  // nothing is left beside them
+}
+
 }  // namespace
 }  // namespace mslua::checkpoint

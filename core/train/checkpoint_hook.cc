@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/sharding/layout.h"
 #include "core/train/agreement.h"
 
 namespace mslua {
@@ -192,8 +193,17 @@ Status CheckpointHook::SaveTogether(checkpoint::CheckpointKeeper* keeper, const 
     if (texts[r].empty() || texts[r][0] != '+') return absl::UnavailableError(absl::StrCat("rank ", r, ": ", texts[r]));
     ASSIGN_OR_RETURN(parts.emplace_back(), checkpoint::ParseManifest(absl::string_view(texts[r]).substr(1)));
   }
-  RETURN_IF_ERROR(writer->Commit(run, parts));
-  return keeper->Saved(path, Now());
+  if (!options_.integrated) {
+    RETURN_IF_ERROR(writer->Commit(run, parts));
+    return keeper->Saved(path, Now());
+  }
+  // The other ranks train on; joining the parts is the thread's work.
+  const std::shared_ptr<checkpoint::CheckpointWriter> kept = std::move(writer);
+  saver_.StartTask(path, [kept, run, parts = std::move(parts), keeper, path]() -> Status {
+    RETURN_IF_ERROR(kept->CommitWhole(run, parts));
+    return keeper->Saved(path, Now());
+  });
+  return options_.async_save ? absl::OkStatus() : saver_.Wait();
 }
 
 void CheckpointHook::AtEnd(const TrainState& state, const Status& outcome) {
@@ -217,7 +227,13 @@ Status ReadEntry(checkpoint::Checkpoint& from, const Store::Entry& e, const Tens
   if (record == nullptr)
     return absl::NotFoundError(absl::StrCat(from.path(), " has no tensor '", name, "', which the recipe has"));
   if (!part.of.empty()) {
-    const TensorType whole{e.type.dtype, part.of};
+    const TensorType whole{e.type.dtype, part.of}, flat{e.type.dtype, {whole.elements()}};
+    if (record->type == flat && record->type != whole) {  // saved in slices of flat tensors
+      std::string all(static_cast<size_t>(whole.bytes()), '\0');
+      RETURN_IF_ERROR(from.Read(name, &all[0]));
+      CutPart(whole, part.at, e.type.shape, all.data(), e.memory.data());
+      return absl::OkStatus();
+    }
     if (record->type != whole)
       return absl::InvalidArgumentError(absl::StrCat(from.path(), ": '", name, "' is ", ToString(record->type),
                                                      ", the recipe has ", ToString(whole)));

@@ -35,6 +35,8 @@ struct CheckpointOptions {
   bool keep_best = false;    // SaveBest is called: one more checkpoint, in the folder "best" of the directory
   // Ranks that write one checkpoint together, each its parts; null: this rank alone writes its whole store.
   Groups* together = nullptr;
+  bool integrated =
+      true;           // what they write is one file of whole tensors; else each rank's parts stay files of their own
   int64_t world = 1;  // ranks that train, for the manifest
   TensorParts parts;
 };

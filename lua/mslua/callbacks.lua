@@ -4,7 +4,6 @@
 local args = require "mslua.args"
 local class = require "mslua.class"
 local errors = require "mslua.errors"
-local notice = require "mslua.notice"
 
 local M = {}
 
@@ -111,13 +110,10 @@ end
 function M.ModelCheckpoint:add_to(spec)
   if spec.checkpoint then errors.fail "ModelCheckpoint: there are two: one prefix, directory and config a training" end
   local c = self.config
-  if not c.integrated_save then
-    notice "integrated_save = false has no effect: a checkpoint is one folder, which any number of ranks reads"
-  end
   spec.checkpoint = {
     prefix = self.prefix, directory = self.directory,
     steps = c.save_checkpoint_steps, seconds = c.save_checkpoint_seconds,
-    keep_max = c.keep_checkpoint_max, keep_minutes = c.keep_checkpoint_per_n_minutes,
+    keep_max = c.keep_checkpoint_max, keep_minutes = c.keep_checkpoint_per_n_minutes, integrated = c.integrated_save,
     async = c.async_save, exception_save = c.exception_save,
   }
 end

@@ -321,7 +321,7 @@ core.version = ""
 ---  epochs
 ---  checkpoint?: {prefix: string, directory: string, steps: integer, seconds: integer, keep_max: integer,
 ---  keep_minutes: integer,
----    async: boolean, exception_save: boolean},
+---    integrated: boolean, async: boolean, exception_save: boolean},
 ---  eval?: {graph: Graph, dataset: Dataset, metrics: {name: string, kind: "mean"|"percent"}[], every_epochs: integer,
 ---  every_steps?: integer},
 ---  early_stopping?: {monitor: string, patience: integer, min_delta: number, mode: "min"|"max"},
