@@ -122,7 +122,7 @@ std::vector<VerbDef> MakeVerbs() {
         String("trace", "FILE", "write a Chrome trace of one step"), Device(), Preset(), Json()},
        {"mslua prof recipes/quickstart.lua", "mslua prof recipes/quickstart.lua --trace step.json",
         "mslua prof recipes/lenet_mnist.lua --steps 50 --json"}},
-      {"ckpt", "ACTION PATH [argument ...] [flags]", "checkpoints: list, show, verify, merge, reshard", 0, 0, false, {Json()},
+      {"ckpt", "ACTION PATH [argument ...] [flags]", "checkpoints: show, verify, merge, reshard", 0, 0, false, {Json()},
        {"mslua ckpt ls runs/a", "mslua ckpt show runs/a/net-5_4.ckpt", "mslua ckpt verify runs/a/net-5_4.ckpt"},
        {{"ls", "[DIR]", 0, 1},
         {"show", "CKPT", 1, 1},

@@ -9,14 +9,22 @@
 namespace mslua {
 namespace {
 
-StatusOr<std::vector<int64_t>> FieldInts(lua_State* L, int index, const char* name) {
+StatusOr<std::vector<int64_t>> FieldInts(lua_State* L, int index, const char* name,
+                                         absl::string_view what = "aggregate") {
   const StackGuard guard(L);
   lua_getfield(L, index, name);
   if (lua_isnil(L, -1)) return std::vector<int64_t>();
-  return ReadInts(L, -1, absl::StrCat("aggregate: ", name));
+  return ReadInts(L, -1, absl::StrCat(what, ": ", name));
 }
 
 }  // namespace
+
+StatusOr<BucketRule> ReadBucketRule(lua_State* L, int index, absl::string_view what) {
+  BucketRule rule;
+  ASSIGN_OR_RETURN(rule.bytes, FieldInt(L, index, "bucket_bytes", rule.bytes));
+  ASSIGN_OR_RETURN(rule.segments, FieldInts(L, index, "segments", what));
+  return rule;
+}
 
 StatusOr<Aggregation> ReadAggregation(lua_State* L, int index, OptimizerShards* shards) {
   const StackGuard guard(L);
@@ -29,8 +37,7 @@ StatusOr<Aggregation> ReadAggregation(lua_State* L, int index, OptimizerShards* 
   ASSIGN_OR_RETURN(a.ranks, FieldInts(L, at, "ranks"));
   ASSIGN_OR_RETURN(a.mean, FieldBool(L, at, "mean", false));
   ASSIGN_OR_RETURN(a.fp32_sync, FieldBool(L, at, "fp32_sync", true));
-  ASSIGN_OR_RETURN(a.buckets.bytes, FieldInt(L, at, "bucket_bytes", a.buckets.bytes));
-  ASSIGN_OR_RETURN(a.buckets.segments, FieldInts(L, at, "segments"));
+  ASSIGN_OR_RETURN(a.buckets, ReadBucketRule(L, at, "aggregate"));
   lua_getfield(L, at, "shards");
   if (lua_isnil(L, -1)) return a;
   const int part = lua_gettop(L);

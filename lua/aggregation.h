@@ -29,6 +29,9 @@ struct Aggregation {
 // {ranks =, place =, replicas =, threshold =, accumulate =, scatter_bytes =, gather_bytes =}}; nil: none.
 StatusOr<Aggregation> ReadAggregation(lua_State* L, int index, OptimizerShards* shards);
 
+// The fields bucket_bytes and segments of the table at `index`, which messages call `what`.
+StatusOr<BucketRule> ReadBucketRule(lua_State* L, int index, absl::string_view what);
+
 // Replaces the gradients that are covered and not in slices. Buckets follow the order in which the graph makes the
 // gradients.
 void Aggregate(GraphBuilder& g, const Aggregation& how, const OptimizerShards& shards,

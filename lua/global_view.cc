@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <functional>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -13,6 +14,7 @@
 #include "core/runtime/compile.h"
 #include "core/sharding/partition.h"
 #include "core/sharding/strategy_file.h"
+#include "lua/aggregation.h"
 #include "lua/calibrate.h"
 #include "lua/object.h"
 #include "lua/trainer_lua.h"
@@ -115,12 +117,18 @@ StatusOr<GlobalView*> GlobalView::Read(lua_State* L, Session& session, int index
   if (lua_isnil(L, -1)) return nullptr;
   const int at = lua_gettop(L);
   RETURN_IF_ERROR(
-      CheckFields(L, at, "shard", {"feeds", "search", "load_file", "save_file", "optimizer_bytes", "strategies"}));
+      CheckFields(L, at, "shard",
+                  {"feeds", "dataset", "search", "load_file", "save_file", "optimizer_bytes", "optimizer_level",
+                   "strategies", "bucket_bytes", "segments", "scatter_bytes", "gather_bytes", "fp32_sync"}));
   ASSIGN_OR_RETURN(const int64_t feeds, FieldInt(L, at, "feeds", 1));
   ASSIGN_OR_RETURN(const std::string search, FieldString(L, at, "search", ""));
   ASSIGN_OR_RETURN(std::string load_file, FieldString(L, at, "load_file", ""));
   ASSIGN_OR_RETURN(std::string save_file, FieldString(L, at, "save_file", ""));
   ASSIGN_OR_RETURN(const int64_t optimizer_bytes, FieldInt(L, at, "optimizer_bytes", -1));
+  ASSIGN_OR_RETURN(const int64_t optimizer_level, FieldInt(L, at, "optimizer_level", 1));
+  ASSIGN_OR_RETURN(const bool fp32_sync, FieldBool(L, at, "fp32_sync", true));
+  ASSIGN_OR_RETURN(const std::string dataset, FieldString(L, at, "dataset", ""));
+  ASSIGN_OR_RETURN(const BucketRule buckets, ReadBucketRule(L, at, "shard"));
   if (Of(session) == nullptr) {
     ASSIGN_OR_RETURN(std::unique_ptr<GlobalView> view, Make(session));
     NewKind<std::unique_ptr<GlobalView>>(L);
@@ -138,6 +146,15 @@ StatusOr<GlobalView*> GlobalView::Read(lua_State* L, Session& session, int index
   view->load_file_ = std::move(load_file);
   view->save_file_ = std::move(save_file);
   view->optimizer_bytes_ = optimizer_bytes;
+  view->optimizer_level_ = optimizer_level;
+  view->fp32_sync_ = fp32_sync;
+  view->buckets_ = buckets;
+  ASSIGN_OR_RETURN(view->scatter_bytes_, FieldInt(L, at, "scatter_bytes", -1));
+  ASSIGN_OR_RETURN(view->gather_bytes_, FieldInt(L, at, "gather_bytes", -1));
+  view->dataset_.reset();
+  if (!dataset.empty()) {
+    ASSIGN_OR_RETURN(view->dataset_, ParseStrategy(dataset));
+  }
   std::vector<NamedStrategy> named;
   lua_getfield(L, at, "strategies");
   for (int i = 1; lua_type(L, -1) == LUA_TTABLE && i <= static_cast<int>(lua_objlen(L, -1)); ++i) {
@@ -165,8 +182,51 @@ TensorType GlobalView::Whole(TensorType feed) const {
   return feed;
 }
 
+Status GlobalView::PlaceColumns(GraphBuilder& g, absl::Span<const std::string> names,
+                                std::vector<Value>* columns) const {
+  if (!dataset_) return absl::OkStatus();
+  if (dataset_->size() != columns->size())
+    return absl::InvalidArgumentError(absl::StrCat("dataset_strategy has ", dataset_->size(),
+                                                   " entries, the dataset has ", columns->size(), " columns"));
+  for (size_t i = 0; i < columns->size(); ++i) {
+    const std::vector<int64_t>& parts = (*dataset_)[i];
+    RETURN_IF_ERROR(CheckParts(resharder_.mesh(), "dataset_strategy", absl::StrCat("column '", names[i], "'"),
+                               g.TypeOf((*columns)[i]), parts));
+    (*columns)[i] = CutAs(g, (*columns)[i], parts);
+  }
+  return g.status();
+}
+
+void GlobalView::Fuse(Graph* graph) const {
+  std::map<std::pair<std::string, std::vector<int64_t>>, std::vector<Node*>> kinds;  // by operator and group
+  for (Node& n : graph->nodes) {
+    if (n.attrs.Has(kGradientOf)) kinds[{n.op->name, n.attrs.Ints("group")}].push_back(&n);
+  }
+  int64_t next = kFirstBucket;
+  for (auto& [kind, nodes] : kinds) {
+    BucketRule rule = buckets_;
+    if (kind.first != "all_reduce") rule.segments.clear();
+    if (kind.first == "reduce_scatter") rule.bytes = scatter_bytes_;
+    if (kind.first == "all_gather") rule.bytes = gather_bytes_;
+    if (rule.bytes < 0) continue;
+    // In the order in which the step makes what travels.
+    std::stable_sort(nodes.begin(), nodes.end(),
+                     [](const Node* a, const Node* b) { return a->inputs[0].node < b->inputs[0].node; });
+    std::vector<BucketMember> members;
+    for (const Node* n : nodes) {
+      const auto fusion = fusion_.find(n->attrs.Str(kGradientOf));
+      const TensorType& type = kind.first == "all_gather" ? n->outputs[0] : graph->TypeOf(n->inputs[0]);
+      members.push_back({type.dtype, type.bytes(), fusion == fusion_.end() ? 1 : fusion->second});
+    }
+    const std::vector<int64_t> buckets = AssignBuckets(rule, members);
+    for (size_t k = 0; k < nodes.size(); ++k) nodes[k]->attrs.Set("fusion", next + buckets[k]);
+    next += 1 + *std::max_element(buckets.begin(), buckets.end());
+  }
+  for (Node& n : graph->nodes) n.attrs.Erase(kGradientOf);
+}
+
 StatusOr<Graph> GlobalView::Cut(Session& session, const Graph& graph, bool feeds,
-                                const absl::flat_hash_set<std::string>& except) {
+                                const std::vector<std::shared_ptr<ParameterData>>& parameters) {
   for (const NamedStrategy& s : strategies_) {
     if (!s.used)
       return absl::InvalidArgumentError(absl::StrCat("parallel: strategy: no operator is named '", s.pattern,
@@ -174,7 +234,17 @@ StatusOr<Graph> GlobalView::Cut(Session& session, const Graph& graph, bool feeds
                                                      ")"));
   }
   PropagateOptions options;
-  if (optimizer_bytes_ >= 0) options.optimizer_shards = PropagateOptions::OptimizerShards{optimizer_bytes_, except};
+  if (optimizer_bytes_ >= 0) {
+    options.optimizer_shards.emplace();
+    options.optimizer_shards->bytes = optimizer_bytes_;
+    options.optimizer_shards->sums = optimizer_level_ >= 2;
+    options.optimizer_shards->parameters = optimizer_level_ >= 3;
+  }
+  for (const auto& p : parameters) {
+    fusion_[p->key] = p->comm_fusion;
+    if (!p->parallel_optimizer && options.optimizer_shards) options.optimizer_shards->except.insert(p->key);
+  }
+  options.as_data = dataset_.has_value();
   for (const auto& [key, part] : parts_) options.fixed.emplace(key, part.layout);
   const Mesh& mesh = resharder_.mesh();
   options.data_layout = [&mesh, feeds](const std::string&, const TensorType& type) -> StatusOr<Layout> {
@@ -186,7 +256,9 @@ StatusOr<Graph> GlobalView::Cut(Session& session, const Graph& graph, bool feeds
   RETURN_IF_ERROR(SaveGraph(Annotated(graph, plan, mesh), "strategy", OptionsOf(session)));
   RETURN_IF_ERROR(Remember(session, graph, plan));
   if (session.options().verb == "plan" && IsTraining(graph)) planned_ = Planned{graph, plan, options, search_, found_};
-  return Partition(graph, plan, resharder_, session.options().rank);
+  ASSIGN_OR_RETURN(Graph part, Partition(graph, plan, resharder_, session.options().rank));
+  Fuse(&part);
+  return part;
 }
 
 StatusOr<std::vector<absl::optional<Sharding>>> GlobalView::Choose(Session& session, const Graph& graph,

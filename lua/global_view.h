@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
+#include "core/passes/buckets.h"
 #include "core/sharding/search.h"
 #include "lua/session.h"
 
@@ -23,10 +24,12 @@ class GlobalView {
 
   // The session's; null where each rank has a program of its own.
   static GlobalView* Of(Session& session);
-  // Reads the field `shard` of the table at `index`: {feeds = of a global batch, 1: every rank reads all of it; follow
-  // = operators without a strategy follow their inputs; optimizer_bytes = state of parameters from that size on is cut
-  // over all ranks}. Null when there is none. Graphs of one session share their layouts of parameters.
-  // `strategies`: a list of {name =, strategy =}.
+  // Reads the field `shard` of the table at `index`: {feeds = of a global batch, 1: every rank reads all of it; dataset
+  // = how its columns are cut, "((4,1),(4))"; search, load_file, save_file = of strategies; optimizer_bytes = state of
+  // parameters from that size on is cut over all ranks, by optimizer_level 2 also sums of gradients over micro-batches,
+  // by 3 the parameters; strategies = a list of {name =, strategy =}; bucket_bytes, segments = BucketRule's,
+  // scatter_bytes, gather_bytes = of messages of slices, 0: no limit; fp32_sync}. Null when there is none. Graphs of
+  // one session share their layouts of parameters.
   static StatusOr<GlobalView*> Read(lua_State* L, Session& session, int index);
 
   // The strategy for an operator of that name, "Net/fc1/MatMul", from the first pattern of `shard.strategies` that fits
@@ -47,14 +50,19 @@ class GlobalView {
   const std::string& cluster_source() const { return cluster_source_; }
   Resharder& resharder() { return resharder_; }
 
+  const Mesh& mesh() const { return resharder_.mesh(); }
   int64_t feeds() const { return feeds_; }
+  // Gradients of 16-bit parameters are added up in f32.
+  bool fp32_sync() const { return fp32_sync_; }
+  // The columns of a global batch as the user's dataset_strategy cuts them.
+  Status PlaceColumns(GraphBuilder& g, absl::Span<const std::string> names, std::vector<Value>* columns) const;
   // A column of one feed as one of the global batch.
   TensorType Whole(TensorType feed) const;
   // This rank's program, and the parts of the parameters that it reads. `feeds`: columns arrive cut over the ranks,
-  // else every rank has them whole; `except`: parameters whose state is not cut further. With core.options.save_graphs
+  // else every rank has them whole; `parameters` are those of the graph. With core.options.save_graphs
   // the sharded graph is written before it is cut.
   StatusOr<Graph> Cut(Session& session, const Graph& graph, bool feeds,
-                      const absl::flat_hash_set<std::string>& except = {});
+                      const std::vector<std::shared_ptr<ParameterData>>& parameters = {});
   // Null for values that this view has not cut.
   const Part* Find(const std::string& key) const;
 
@@ -70,6 +78,8 @@ class GlobalView {
   // Writes strategy_ckpt_save_file, on rank 0 for graphs that train.
   Status Save(const Session& session, const Graph& graph, const ShardPlan& plan) const;
   Status Remember(const Session& session, const Graph& graph, const ShardPlan& plan);
+  // Says which messages of gradients and updates travel together.
+  void Fuse(Graph* graph) const;
 
   struct NamedStrategy {
     std::string pattern, text;
@@ -86,6 +96,12 @@ class GlobalView {
   absl::optional<SearchMode> search_;
   std::string load_file_, save_file_;  // of strategies; empty: none
   int64_t optimizer_bytes_ = -1;       // below 0: state lies as its parameter
+  int64_t optimizer_level_ = 1;
+  absl::optional<Strategy> dataset_;
+  BucketRule buckets_;
+  int64_t scatter_bytes_ = -1, gather_bytes_ = -1;  // of messages of slices, 0: no limit; below 0: each alone
+  bool fp32_sync_ = true;
+  absl::flat_hash_map<std::string, int64_t> fusion_;  // of parameters: comm_fusion
   absl::flat_hash_map<std::string, Part> parts_;
 };
 

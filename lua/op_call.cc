@@ -159,6 +159,60 @@ std::vector<Value> Emit(GraphBuilder& g, const OpDef& op, const std::vector<Valu
   return g.OpMulti(op.name, values, std::move(attrs));
 }
 
+// Attributes that say how the compiler cuts an operator: kept in every mode, without effect where nothing is cut.
+struct CompilerAttrs {
+  std::string in_strategy, out_strategy;
+  bool cross_batch = false;
+};
+
+CompilerAttrs TakeCompilerAttrs(Session& session, const OpDef& op, Attrs* attrs) {
+  CompilerAttrs wishes;
+  GlobalView* const view = GlobalView::Of(session);
+  if (const AttrValue* own = attrs->Find(kUserStrategy)) {
+    wishes.in_strategy = std::get<std::string>(*own);
+  } else if (view != nullptr) {
+    const auto& at = session.trace->g().location();
+    wishes.in_strategy = view->StrategyOf(absl::StrCat(at ? at->scope : "", "/", UserName(op)));
+  }
+  if (const AttrValue* out = attrs->Find(kOutStrategy)) wishes.out_strategy = std::get<std::string>(*out);
+  if (const AttrValue* cross = attrs->Find(kCrossBatch)) wishes.cross_batch = std::get<bool>(*cross);
+  for (const char* name : {kUserStrategy, kOutStrategy, kCrossBatch}) attrs->Erase(name);
+  return view != nullptr ? wishes : CompilerAttrs();
+}
+
+// Cuts the results of a call as its out_strategy says.
+Status CutResults(GraphBuilder& g, const Mesh& mesh, const OpDef& op, const std::string& text,
+                  std::vector<Value>* outputs) {
+  ASSIGN_OR_RETURN(const Strategy parts, ParseStrategy(text));
+  const std::string what = absl::StrCat(UserName(op), ": out_strategy ", text);
+  if (parts.size() != outputs->size())
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " has ", parts.size(), " entries, the operator has ", outputs->size(), " outputs"));
+  for (size_t o = 0; o < parts.size(); ++o) {
+    RETURN_IF_ERROR(CheckParts(mesh, what, absl::StrCat("output ", o + 1), g.TypeOf((*outputs)[o]), parts[o]));
+    (*outputs)[o] = CutAs(g, (*outputs)[o], parts[o]);
+  }
+  return g.status();
+}
+
+// What a call's attributes ask of the nodes that it became, [first, end of the graph).
+Status Apply(const CompilerAttrs& wishes, Session& session, const OpDef& op, size_t first,
+             const std::vector<Value>& operands, std::vector<Value>* outputs) {
+  GraphBuilder& g = session.trace->g();
+  if (!wishes.in_strategy.empty()) {
+    ASSIGN_OR_RETURN(Strategy parts, ParseStrategy(wishes.in_strategy));
+    if (op.random) parts.emplace_back();  // the step, which users do not give
+    RETURN_IF_ERROR(PinStrategy(g.graph(), first, operands, parts, UserName(op)));
+  }
+  for (size_t i = first; i < g.graph().nodes.size() && wishes.cross_batch; ++i) {
+    Node& n = g.graph().nodes[i];
+    if (n.op->name == "reduce_sum" || n.op->name == "reduce_max" || n.op->name == "reduce_min")
+      n.attrs.Set(kCrossBatch, std::string(op.name == "reduce_mean" ? "mean" : "sum"));
+  }
+  if (wishes.out_strategy.empty()) return absl::OkStatus();
+  return CutResults(g, GlobalView::Of(session)->mesh(), op, wishes.out_strategy, outputs);
+}
+
 StatusOr<int> ApplyTraced(lua_State* L, Session& session, const OpDef& op, const std::vector<int>& operands,
                           Attrs attrs) {
   Trace& trace = *session.trace;
@@ -176,22 +230,10 @@ StatusOr<int> ApplyTraced(lua_State* L, Session& session, const OpDef& op, const
   }
   absl::optional<DType> result;
   if (trace.amp().has_value()) result = MixTypes(trace, op, numbers, &values);
-  // Strategies are kept in every mode and act in global view.
-  std::string strategy;
-  if (GlobalView* const view = GlobalView::Of(session)) {
-    const AttrValue* own = attrs.Find(kUserStrategy);
-    const auto& at = trace.g().location();
-    strategy = own != nullptr ? std::get<std::string>(*own)
-                              : view->StrategyOf(absl::StrCat(at ? at->scope : "", "/", UserName(op)));
-  }
-  attrs.Erase(kUserStrategy);
+  CompilerAttrs wishes = TakeCompilerAttrs(session, op, &attrs);
   const size_t first = trace.g().graph().nodes.size();
   std::vector<Value> outputs = Emit(trace.g(), op, values, std::move(attrs));
-  if (!strategy.empty() && trace.g().status().ok()) {
-    ASSIGN_OR_RETURN(Strategy parts, ParseStrategy(strategy));
-    if (op.random) parts.emplace_back();  // the step, which users do not give
-    trace.g().Fail(PinStrategy(trace.g().graph(), first, values, parts, UserName(op)));
-  }
+  if (trace.g().status().ok()) trace.g().Fail(Apply(wishes, session, op, first, values, &outputs));
   for (Value& v : outputs) {
     const DType dtype = trace.g().status().ok() ? trace.g().TypeOf(v).dtype : DType::kBool;
     if (result && (dtype == DType::kF32 || dtype == *trace.amp())) v = Cast(trace.g(), v, *result);

@@ -5,10 +5,13 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "core/checkpoint/checkpoint.h"
 #include "lua/testing/rank_sessions.h"
 
 namespace mslua {
@@ -84,6 +87,42 @@ void ExpectFollowsOneRank(int ranks, const Training& t, size_t steps = 8) {
   }
 }
 
+std::string FileOf(const std::string& path) {
+  std::ifstream in(path);
+  std::ostringstream out;
+  out << in.rdbuf();
+  return out.str();
+}
+
+// The line of a dump that has this text.
+std::string LineWith(const std::string& dump, const std::string& text) {
+  std::istringstream in(dump);
+  for (std::string line; std::getline(in, line);) {
+    if (line.find(text) != line.npos) return line;
+  }
+  return "";
+}
+
+// The dump of a stage on rank 0 of a training of two steps.
+std::string DumpOf(int ranks, Training t, const std::string& stage) {
+  const std::string folder = ::testing::TempDir() + "/semi_auto_ir";
+  std::filesystem::remove_all(folder);
+  t.before += absl::StrCat(" core.options.save_graphs = 2 core.options.save_graphs_path = '", folder, "'");
+  t.epochs = "1";
+  EXPECT_EQ(Numbers(Train(ranks, t)[0]).size(), 2u) << Train(ranks, t)[0];
+  for (const auto& file : std::filesystem::directory_iterator(folder + "/rank_0")) {
+    if (absl::EndsWith(file.path().string(), "_" + stage + ".ir")) return FileOf(file.path().string());
+  }
+  ADD_FAILURE() << "no dump of " << stage;
+  return "";
+}
+
+int Count(const std::string& text, const std::string& what) {
+  int n = 0;
+  for (size_t at = text.find(what); at != text.npos; at = text.find(what, at + 1)) ++n;
+  return n;
+}
+
 TEST(SemiAuto, FollowsOneRankWithoutStrategies) {
   for (int ranks : {2, 3, 4}) ExpectFollowsOneRank(ranks, {});
 }
@@ -105,6 +144,13 @@ TEST(SemiAuto, FollowsOneRankWithAFullBatchAccumulationAndClipping) {
   ExpectFollowsOneRank(4, t);
 }
 
+TEST(SemiAuto, FollowsOneRankWithRecomputation) {
+  Training t;
+  t.before = "net:recompute()";
+  t.net = "self.matmul:shard {{2, 2}, {2, 1}}";
+  ExpectFollowsOneRank(4, t);
+}
+
 TEST(SemiAuto, EvaluationIsThatOfOneRank) {
   Training t;
   t.result = R"(return ("%.9g"):format(model:eval(ds).loss))";
@@ -118,9 +164,102 @@ TEST(SemiAuto, EvaluationIsThatOfOneRank) {
 
 // The optimizer's state is cut over all ranks, whatever the parameters' cuts; the numbers stay.
 TEST(SemiAuto, FollowsOneRankWithOptimizerShards) {
+  for (const char* level : {"level1", "level2", "level3"}) {
+    Training t;
+    t.context = absl::StrCat(", enable_parallel_optimizer = true, parallel_optimizer_config = {",
+                             "parallel_optimizer_threshold = 1, optimizer_level = '", level, "'}");
+    t.train = ", accumulate_steps = 2";
+    ExpectFollowsOneRank(4, t);
+    const std::string ir = DumpOf(4, t, "traced");
+    EXPECT_THAT(LineWith(ir, "%moments.w1: "), HasSubstr("f32[4,24] = input"));
+    EXPECT_THAT(LineWith(ir, "%w1: "), HasSubstr(level == std::string("level3") ? "f32[4,24] =" : "f32[16,24] ="));
+    // From level 2 on each micro-batch's gradient is scattered.
+    EXPECT_EQ(Count(ir, "f32[4,24] = reduce_scatter("), level == std::string("level1") ? 1 : 2) << ir;
+    t.net = "self.matmul:shard {{2, 2}, {2, 1}}";
+    ExpectFollowsOneRank(4, t);
+  }
+}
+
+// Micro-batches are cut as the batch is: no rank gathers rows of others.
+TEST(SemiAuto, AccumulationGathersNoBatch) {
   Training t;
-  t.net = "self.matmul:shard {{2, 2}, {2, 1}}";
-  t.context = R"(, enable_parallel_optimizer = true, parallel_optimizer_config = {parallel_optimizer_threshold = 1})";
+  t.train = ", accumulate_steps = 3";
+  ExpectFollowsOneRank(4, t);
+  const std::string ir = DumpOf(4, t, "traced");
+  for (const char* moves : {"all_gather(", "all_to_all(", "permute("}) EXPECT_EQ(Count(ir, moves), 0) << ir;
+}
+
+// The dataset's own cuts: columns arrive whole and lie as they say, and so does what has no strategy.
+TEST(SemiAuto, DatasetStrategies) {
+  Training t;
+  t.batch = "24";
+  t.context = ", dataset_strategy = {{2, 1}, {2, 1}}";
+  ExpectFollowsOneRank(4, t);
+  EXPECT_THAT(LineWith(DumpOf(4, t, "traced"), "= matmul("), HasSubstr("f32[12,24]"));
+  t.context = ", dataset_strategy = {{1, 4}, {1, 1}}";
+  ExpectFollowsOneRank(4, t);
+  t.net = "self.matmul2:shard({{2, 2}, {2, 1}}, {{1, 4}})";
+  ExpectFollowsOneRank(4, t);
+  t.context = ", dataset_strategy = {{1, 4}, {1, 1}}, parallel_mode = 'auto_parallel'";
+  ExpectFollowsOneRank(4, t);
+}
+
+// Gradients of a group of ranks travel together, as comm_fusion says.
+TEST(SemiAuto, GradientsTravelInBuckets) {
+  Training t;
+  EXPECT_EQ(Count(DumpOf(4, t, "buckets"), " = all_reduce_start("), 1);
+  t.context = ", comm_fusion = {allreduce = {mode = 'index', config = {1}}}";
+  EXPECT_EQ(Count(DumpOf(4, t, "buckets"), " = all_reduce_start("), 2);
+  ExpectFollowsOneRank(4, t);
+  t.context = ", comm_fusion = {allreduce = {mode = 'size', config = 0}}, all_reduce_fusion_config = {1, 2}";
+  t.net = "self.b.comm_fusion = 0";
+  EXPECT_EQ(Count(DumpOf(4, t, "buckets"), " = all_reduce_start("), 2);
+}
+
+// Slices of gradients and of new parameters too.
+TEST(SemiAuto, SlicesTravelInBuckets) {
+  Training t;
+  t.context = ", enable_parallel_optimizer = true, parallel_optimizer_config = {parallel_optimizer_threshold = 1}";
+  t.net =
+      "self.more = self:parameter('more', {16, 24}, 'normal') local inner = self.construct "
+      "function self:construct(x) return inner(self, x) + self.matmul2(self.matmul(x, self.more), self.w2) end";
+  const auto messages = [&](const char* name) { return Count(DumpOf(4, t, "buckets"), name); };
+  EXPECT_EQ(messages(" = reduce_scatter("), 2);
+  EXPECT_EQ(messages(" = all_gather("), 2);
+  t.context += ", comm_fusion = {allgather = {mode = 'auto'}, reducescatter = {mode = 'size', config = 1}}";
+  EXPECT_EQ(messages(" = reduce_scatter("), 1);
+  EXPECT_EQ(messages(" = all_gather("), 1);
+  const std::vector<std::string> cut = Train(4, t);
+  t.context = "";
+  EXPECT_EQ(Numbers(Train(4, t)[0]).size(), 8u);
+  for (size_t i = 0; i < 8; ++i) EXPECT_NEAR(Numbers(cut[0])[i] / Numbers(Train(1, t)[0])[i], 1, 1e-5);
+}
+
+// Gradients of 16-bit parameters are summed in f32, unless gradient_fp32_sync says otherwise.
+TEST(SemiAuto, GradientsOf16BitsAreSummedIn32) {
+  Training t;
+  t.net =
+      "self.h = self:parameter('h', {16, 8}, 'zeros', {dtype = 'bfloat16'}) local inner = self.construct "
+      "function self:construct(x) return inner(self, x) + "
+      "ops.matmul(x:astype('bfloat16'), self.h):astype('float32') end";
+  EXPECT_EQ(Count(DumpOf(4, t, "traced"), "bf16[16,8] = all_reduce("), 0);
+  t.context = ", gradient_fp32_sync = false";
+  EXPECT_EQ(Count(DumpOf(4, t, "traced"), "bf16[16,8] = all_reduce("), 1);
+}
+
+// A reduction with cross_batch is each rank's own; what has none is everybody's.
+TEST(SemiAuto, CrossBatchLeavesAReductionToEachRank) {
+  Training t;
+  const std::string net = R"(self.mean = ops.ReduceMean()$CROSS local inner = self.construct
+    function self:construct(x)
+      local y = inner(self, x)
+      return y * ops.stop_gradient(self.mean(y * y, {1, 2}) * 0 + 1)
+    end)";
+  const int plain = Count(DumpOf(4, t, "traced"), "= all_reduce(");
+  t.net = absl::StrReplaceAll(net, {{"$CROSS", ""}});
+  EXPECT_EQ(Count(DumpOf(4, t, "traced"), "= all_reduce("), plain + 1);
+  t.net = absl::StrReplaceAll(net, {{"$CROSS", ":add_prim_attr(\"cross_batch\", true)"}});
+  EXPECT_EQ(Count(DumpOf(4, t, "traced"), "= all_reduce("), plain);
   ExpectFollowsOneRank(4, t);
 }
 
@@ -161,20 +300,72 @@ TEST(SemiAuto, ACheckpointOfPartsGoesOnWithAnyRanks) {
   }
 }
 
-std::string FileOf(const std::string& path) {
-  std::ifstream in(path);
-  std::ostringstream out;
-  out << in.rdbuf();
-  return out.str();
+// Two steps on some ranks, saved in parts or whole; then loaded by others, which save again what they have.
+struct Saved {
+  int ranks;
+  std::string net, context;
+  bool integrated;
+};
+
+void SaveTwoSteps(const Saved& how, const std::string& folder, const std::string& from) {
+  std::filesystem::remove_all(folder);
+  Training t;
+  t.net = how.net;
+  t.context = how.context;
+  t.before = absl::StrCat("core.options.fast_dev_run = nil core.options.out = '", folder, "'");
+  if (!from.empty()) absl::StrAppend(&t.before, " core.options.resume = '", from, "'");
+  t.train = absl::StrCat(", callbacks = {ms.ModelCheckpoint {config = ms.CheckpointConfig {save_checkpoint_steps = 2, ",
+                         "integrated_save = ", how.integrated ? "true" : "false", "}}}, max_steps = 2");
+  t.result = "return 'done'";
+  EXPECT_THAT(Train(how.ranks, t), Each(::testing::StrEq("done")));
 }
 
-// The line of a dump that has this text.
-std::string LineWith(const std::string& dump, const std::string& text) {
-  std::istringstream in(dump);
-  for (std::string line; std::getline(in, line);) {
-    if (line.find(text) != line.npos) return line;
+std::unique_ptr<checkpoint::Checkpoint> CheckpointIn(const std::string& folder) {
+  auto found = checkpoint::LoadCheckpoint(folder + "/ckpt");
+  EXPECT_TRUE(found.ok()) << found.status();
+  return found.ok() ? *std::move(found) : nullptr;
+}
+
+// Tensors by name, as bytes; what was saved flat (data parallel slices) is the same bytes.
+std::map<std::string, std::string> TensorsIn(const std::string& folder) {
+  std::map<std::string, std::string> all;
+  const auto found = CheckpointIn(folder);
+  for (const auto& t : found->manifest().tensors) {
+    std::string& bytes = all[t.name];
+    bytes.resize(static_cast<size_t>(t.type.bytes()));
+    EXPECT_TRUE(found->Read(t.name, &bytes[0]).ok());
   }
-  return "";
+  return all;
+}
+
+// Whatever ranks, strategies and modes save and load: parameters and the optimizer's state stay bit for bit.
+TEST(SemiAuto, CheckpointsAreTheSameWhoeverSavesAndLoads) {
+  const std::string shards =
+      ", enable_parallel_optimizer = true, parallel_optimizer_config = {parallel_optimizer_threshold = 1}";
+  const std::string cut = "self.matmul:shard {{2, 2}, {2, 1}} self.matmul2:shard {{1, 2}, {2, 2}}";
+  const std::string data = shards + ", parallel_mode = 'data_parallel'";
+  const std::string first = ::testing::TempDir() + "/saved_first";
+  SaveTwoSteps({4, cut, shards, false}, first, "");
+  EXPECT_EQ(CheckpointIn(first)->manifest().files.size(), 4u);
+  const auto want = TensorsIn(first);
+  ASSERT_EQ(want.count("moments.Net.w1") + want.count("moments.w1"), 1u) << want.begin()->first;
+
+  std::string before = first;
+  int n = 0;
+  for (const Saved& next : {Saved{4, cut, "", true},
+                            {1, "", "", true},
+                            {3, "", shards, false},
+                            {2, "", data, true},
+                            {6, "self.matmul2:shard {{1, 3}, {3, 2}}", shards, true},
+                            {4, "", data, false},
+                            {8, "self.matmul:shard {{2, 4}, {4, 1}}", "", false},
+                            {1, "", "", true}}) {
+    const std::string folder = absl::StrCat(::testing::TempDir(), "/saved_again_", n++);
+    SaveTwoSteps(next, folder, before + "/ckpt");
+    EXPECT_EQ(CheckpointIn(folder)->manifest().files.size(), next.integrated ? 1u : static_cast<size_t>(next.ranks));
+    EXPECT_EQ(TensorsIn(folder), want) << "saved by " << next.ranks << " ranks with " << next.net << next.context;
+    before = folder;
+  }
 }
 
 // The quick-start tutorial on 8 ranks: one product is cut by hand, the rest follows; the partial sums of the first
@@ -235,7 +426,7 @@ TEST(AutoParallel, AStrategyFileIsWhatTheSearchFound) {
 
 TEST(SemiAuto, WhatIsNotBuiltIsRefused) {
   Training t;
-  t.context = R"(, comm_fusion = {allreduce = {mode = "auto"}})";
+  t.context = R"(, pipeline_stages = 2)";
   EXPECT_THAT(Train(2, t)[0], HasSubstr("is not built yet in semi_auto_parallel"));
 }
 

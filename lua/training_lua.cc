@@ -191,6 +191,13 @@ Value GlobalNorm(GraphBuilder& g, const TrainSpec& spec, const std::vector<Value
   return g.Op("sqrt", {whole});
 }
 
+// A gradient of the global view, marked as its parameter's; in f32 where it is summed over ranks in f32.
+Value OfParameter(GraphBuilder& g, Value d, const GlobalView& view, const ParameterData& parameter) {
+  if (view.fp32_sync() && d.valid() && SizeOf(g.TypeOf(d).dtype) == 2) d = Cast(g, d, DType::kF32);
+  if (d.valid()) g.graph().nodes[d.node].attrs.Set(kGradientOf, parameter.key);
+  return d;
+}
+
 // Forward and backward of all micro-batches, one after the other; means of losses and gradients.
 struct ForwardBackward {
   Value loss;
@@ -228,25 +235,31 @@ std::string OptionsText(const TrainSpec& spec) {
   return text;
 }
 
+// Every n-th row of a column, from row `micro` on. So a rank that has neighbouring rows of a batch has its share of
+// each micro-batch.
+Value MicroBatch(GraphBuilder& g, Value column, int64_t micro, int64_t n) {
+  if (n == 1) return column;
+  Shape rows = g.TypeOf(column).shape, split = rows;
+  rows[0] /= n;
+  split[0] /= n;
+  split.insert(split.begin() + 1, n);
+  std::vector<int64_t> begin(split.size(), 0), end(split.begin(), split.end()), strides(split.size(), 1);
+  begin[1] = micro;
+  end[1] = micro + 1;
+  return Reshape(
+      g, g.Op("strided_slice", {Reshape(g, column, split)}, {{"begin", begin}, {"end", end}, {"strides", strides}}),
+      rows);
+}
+
 StatusOr<ForwardBackward> EmitForwardBackward(lua_State* L, Session& session, const TrainSpec& spec, int forward,
                                               const std::vector<Value>& columns, Value scale) {
   Trace& trace = *session.trace;
   GraphBuilder& g = trace.g();
+  const GlobalView* const view = GlobalView::Of(session);
   ForwardBackward sum;
   for (int64_t micro = 0; micro < spec.accumulate; ++micro) {
     std::vector<Value> part;
-    for (Value column : columns) {
-      if (spec.accumulate == 1) {
-        part.push_back(column);
-        continue;
-      }
-      const Shape shape = g.TypeOf(column).shape;
-      const int64_t rows = shape[0] / spec.accumulate;
-      std::vector<int64_t> begin(shape.size(), 0), end(shape.begin(), shape.end()), strides(shape.size(), 1);
-      begin[0] = micro * rows;
-      end[0] = begin[0] + rows;
-      part.push_back(g.Op("strided_slice", {column}, {{"begin", begin}, {"end", end}, {"strides", strides}}));
-    }
+    for (Value column : columns) part.push_back(MicroBatch(g, column, micro, spec.accumulate));
     ASSIGN_OR_RETURN(std::vector<Value> results, CallTraced(L, session, forward, part, spec.name));
     Widen(trace, &results);
     const TensorType type = g.TypeOf(results[0]);
@@ -260,22 +273,26 @@ StatusOr<ForwardBackward> EmitForwardBackward(lua_State* L, Session& session, co
       ASSIGN_OR_RETURN(const Value v, trace.ParameterInput(p));
       inputs.push_back(v);
     }
-    ASSIGN_OR_RETURN(std::vector<Value> gradients,
-                     Gradients(g, results[0], inputs, seed, GlobalView::Of(session) != nullptr));
+    ASSIGN_OR_RETURN(std::vector<Value> gradients, Gradients(g, results[0], inputs, seed, view != nullptr));
     if (micro == 0 && session.options().ranks > 1) sum.traced = CommonText(g.graph());
     const Value loss = Cast(g, results[0], type.dtype == DType::kF64 ? DType::kF64 : DType::kF32);
     sum.loss = micro == 0 ? loss : Add(g, sum.loss, loss);
     if (spec.shards.accumulate) ScatterGradients(g, spec.shards, spec.parameters, micro, &gradients);
     for (size_t i = 0; i < gradients.size(); ++i) {
-      const Value d = gradients[i];
+      Value d = gradients[i];
+      if (view != nullptr) d = OfParameter(g, d, *view, *spec.parameters[i]);
       if (micro == 0)
         sum.gradients.push_back(d);
+      else if (view == nullptr)
+        sum.gradients[i] = Add(g, sum.gradients[i], d);
       else
-        sum.gradients[i] = GlobalView::Of(session) == nullptr ? Add(g, sum.gradients[i], d)
-                                                              : g.Op("add", {sum.gradients[i], d}, {{"_sum", true}});
+        sum.gradients[i] = OfParameter(g, g.Op("add", {sum.gradients[i], d}, {{"_sum", true}, {kMicroSum, true}}),
+                                       *view, *spec.parameters[i]);
     }
     if (micro + 1 == spec.accumulate) sum.extra.assign(results.begin() + 1, results.end());
   }
+  for (size_t i = 0; view != nullptr && i < sum.gradients.size(); ++i)
+    sum.gradients[i] = Cast(g, sum.gradients[i], spec.parameters[i]->type.dtype);
   Value inverse = g.Constant(1.0 / static_cast<double>(spec.accumulate), DType::kF32);
   if (spec.accumulate > 1) sum.loss = Mul(g, sum.loss, Cast(g, inverse, g.TypeOf(sum.loss).dtype));
   if (scale.valid()) inverse = Div(g, inverse, scale);
@@ -323,14 +340,10 @@ StatusOr<Value> StateInput(Session& session, const OptimizerShards& shards, cons
 
 // This rank's part of the traced graph, as a Graph.
 StatusOr<int> PushCut(lua_State* L, Session& session, Trace& trace, GlobalView& view, bool feeds) {
-  absl::flat_hash_set<std::string> except;
-  for (const ParameterHandle& p : trace.used()) {
-    if (!p->parallel_optimizer) except.insert(p->key);
-  }
   RETURN_IF_ERROR(trace.Check());
   auto traced = std::make_shared<TracedGraph>();
   ASSIGN_OR_RETURN(const Graph whole, trace.g().Finish());
-  ASSIGN_OR_RETURN(traced->graph, view.Cut(session, whole, feeds, except));
+  ASSIGN_OR_RETURN(traced->graph, view.Cut(session, whole, feeds, trace.used()));
   traced->parameters = trace.used();
   PushObject<std::shared_ptr<TracedGraph>>(L, std::move(traced));
   return 1;
@@ -349,6 +362,11 @@ StatusOr<int> BuildTrain(lua_State* L, Session& session) {
   std::vector<Value> columns;
   for (const InputSpec& input : spec.inputs)
     columns.push_back(trace.DataInput(input.name, view != nullptr ? view->Whole(input.type) : input.type));
+  if (view != nullptr) {
+    std::vector<std::string> names;
+    for (const InputSpec& input : spec.inputs) names.push_back(input.name);
+    RETURN_IF_ERROR(view->PlaceColumns(g, names, &columns));
+  }
   const Value scale = spec.loss_scale ? trace.ScalarInput("loss_scale", DType::kF32) : Value();
   ASSIGN_OR_RETURN(ForwardBackward result, EmitForwardBackward(L, session, spec, 2, columns, scale));
   g.SetLocation(nullptr);

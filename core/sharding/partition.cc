@@ -13,7 +13,11 @@ class Partitioner {
   Partitioner(const Graph& graph, const ShardPlan& plan, Resharder& resharder, int64_t rank)
       : graph_(graph), plan_(plan), resharder_(resharder), mesh_(resharder.mesh()), rank_(rank), g_(graph.name) {
     versions_.resize(graph.nodes.size());
-    for (size_t i = 0; i < graph.nodes.size(); ++i) versions_[i].resize(graph.nodes[i].outputs.size());
+    readers_.resize(graph.nodes.size());
+    for (size_t i = 0; i < graph.nodes.size(); ++i) {
+      versions_[i].resize(graph.nodes[i].outputs.size());
+      for (Value v : graph.nodes[i].inputs) ++readers_[v.node];
+    }
   }
 
   StatusOr<Graph> Run() {
@@ -24,7 +28,9 @@ class Partitioner {
       const Layout want =
           input < 0 ? Layout(static_cast<int>(graph_.TypeOf(out.value).rank())) : plan_.Output({input, 0});
       g_.SetLocation(graph_.nodes[out.value.node].location);
+      const size_t first = g_.graph().nodes.size();
       ASSIGN_OR_RETURN(const Value v, In(out.value, want));
+      if (input >= 0 && IsParameter(graph_.nodes[input])) MarkMessages(first, out.updates);
       g_.Output(out.name, v, out.updates);
     }
     return g_.Finish();
@@ -34,6 +40,7 @@ class Partitioner {
   struct Version {
     Layout layout;
     Value value;
+    bool forward = true;  // a forward node wanted it
   };
 
   Status EmitNode(int32_t i) {
@@ -45,7 +52,7 @@ class Partitioner {
     std::vector<Value> inputs;
     for (size_t k = 0; k < n.inputs.size(); ++k) {
       in.push_back(WithPartial(plan_.Input(i, k), partial));
-      ASSIGN_OR_RETURN(const Value v, In(n.inputs[k], in.back()));
+      ASSIGN_OR_RETURN(const Value v, In(n.inputs[k], in.back(), n.attrs.Has("_origin")));
       inputs.push_back(v);
     }
     for (size_t o = 0; o < n.outputs.size(); ++o)
@@ -54,8 +61,12 @@ class Partitioner {
     attrs.Erase(kUserStrategy);
     attrs.Erase("_origin");
     attrs.Erase("_sum");
-    const std::vector<Value> values = g_.OpMulti(n.op->name, inputs, std::move(attrs));
+    attrs.Erase(kMicroSum);
+    attrs.Erase(kGradientOf);
+    attrs.Erase(kCrossBatch);
+    std::vector<Value> values = g_.OpMulti(n.op->name, inputs, std::move(attrs));
     RETURN_IF_ERROR(g_.status());
+    if (n.attrs.Has(kCrossBatch)) values[0] = OfOwnBatch(n, in[0], values[0], &out[0]);
     for (size_t o = 0; o < values.size(); ++o) {
       const TensorType want = Local(n.outputs[o], out[o]);
       if (g_.TypeOf(values[o]) != want)
@@ -66,13 +77,26 @@ class Partitioner {
     return absl::OkStatus();
   }
 
+  // A reduction's result that stays what this rank's rows give: nothing is added over the axes that cut the batch.
+  Value OfOwnBatch(const Node& n, const Layout& in, Value value, Layout* out) {
+    double parts = 1;
+    for (int8_t a : in.Dim(0)) {
+      if (out->UseOf(a) != Layout::Use::kPartial) continue;
+      out->Remove(a);
+      parts *= static_cast<double>(mesh_.size(a));
+    }
+    return parts == 1 || n.attrs.Str(kCrossBatch) != "mean" ? value : Mul(g_, value, parts);
+  }
+
   // A sum of gradients (attribute _sum) adds partial values where both are partial over the same axes: one reduction
-  // later instead of two before. A cast to a wider type comes before the reduction, which is then done in that type.
+  // later instead of two before. A cast to a wider type comes before the reduction, which is then done in that type; so
+  // does a view on the way back, after which the value may be a gradient that travels with others.
   AxisList CommonPartial(int32_t i) const {
     const Node& n = graph_.nodes[i];
     const bool widens = n.op->name == "cast" && IsFloat(graph_.TypeOf(n.inputs[0]).dtype) &&
                         SizeOf(graph_.TypeOf(n.inputs[0]).dtype) < SizeOf(n.outputs[0].dtype);
-    if (!n.attrs.Has("_sum") && !widens) return {};
+    const bool view = n.op->view && n.attrs.Has("_origin") && readers_[n.inputs[0].node] == 1;
+    if (!n.attrs.Has("_sum") && !widens && !view) return {};
     AxisList common;
     for (size_t k = 0; k < n.inputs.size(); ++k) {
       const auto& versions = versions_[n.inputs[k].node][n.inputs[k].output];
@@ -91,13 +115,18 @@ class Partitioner {
     return layout;
   }
 
-  // The value in that layout: an earlier copy, or the cheapest way from one.
-  StatusOr<Value> In(Value v, const Layout& want) {
+  // The value in that layout: an earlier copy, or the cheapest way from one. On the way back parameters that were
+  // gathered on the way forward are gathered again, so that nobody keeps them whole in between.
+  StatusOr<Value> In(Value v, const Layout& want, bool backward = false) {
+    const Node& maker = graph_.nodes[v.node];
+    const bool parameter = IsParameter(maker);
     std::vector<Version>& versions = versions_[v.node][v.output];
     const TensorType& type = graph_.TypeOf(v);
     const ReshardPlan* best = nullptr;
     Value from;
     for (const Version& version : versions) {
+      const bool stale = parameter && backward && version.forward && &version != &versions.front();
+      if (stale) continue;
       if (version.layout == want) return version.value;
       if (want.partial() && !version.layout.partial()) continue;
       ASSIGN_OR_RETURN(const ReshardPlan* plan, resharder_.Plan(version.layout, want, type));
@@ -106,10 +135,23 @@ class Partitioner {
       from = version.value;
     }
     if (best == nullptr) return absl::InternalError("a value has no layout");
+    const size_t first = g_.graph().nodes.size();
     const Value made = EmitReshard(g_, mesh_, rank_, *best, from, type);
     RETURN_IF_ERROR(g_.status());
-    versions.push_back({want, made});
+    if (maker.attrs.Has(kGradientOf)) MarkMessages(first, maker.attrs.Str(kGradientOf));
+    versions.push_back({want, made, !backward});
     return made;
+  }
+
+  static bool IsParameter(const Node& n) { return n.op->name == "input" && n.attrs.Str("kind") == kParameter; }
+
+  // Says of the messages from node `first` on which parameter they are for.
+  void MarkMessages(size_t first, const std::string& parameter) {
+    for (size_t i = first; i < g_.graph().nodes.size(); ++i) {
+      Node& n = g_.graph().nodes[i];
+      if (n.op->name == "all_reduce" || n.op->name == "reduce_scatter" || n.op->name == "all_gather")
+        n.attrs.Set(kGradientOf, parameter);
+    }
   }
 
   TensorType Local(const TensorType& type, const Layout& layout) const {
@@ -141,6 +183,7 @@ class Partitioner {
   const Mesh& mesh_;
   const int64_t rank_;
   GraphBuilder g_;
+  std::vector<int> readers_;                                 // by node
   std::vector<std::vector<std::vector<Version>>> versions_;  // by node and output; the first is as it was made
 };
 

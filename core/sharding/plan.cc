@@ -33,7 +33,7 @@ class Propagation {
       if (!backward_[i]) RETURN_IF_ERROR(Forward(i));
     }
     for (int32_t i = Size() - 1; i >= 0; --i) {
-      if (!backward_[i] && !decided_[i]) RETURN_IF_ERROR(FollowConsumers(i));
+      if (!backward_[i] && !decided_[i] && !IsOptimizerState(i)) RETURN_IF_ERROR(FollowConsumers(i));
     }
     RETURN_IF_ERROR(ShardOptimizer());
     for (int32_t i = 0; i < Size(); ++i) {
@@ -74,6 +74,12 @@ class Propagation {
         readers_[v.node].emplace_back(i, k);
       }
     }
+    // What parameters, state and constants make for updates alone comes with the updates.
+    for (int32_t i = Size() - 1; i >= 0; --i) {
+      if (IsInput(At(i)) || data_[i] || readers_[i].empty()) continue;
+      backward_[i] = backward_[i] || std::all_of(readers_[i].begin(), readers_[i].end(),
+                                                 [this](const auto& reader) { return backward_[reader.first]; });
+    }
   }
 
   Status Forward(int32_t i) {
@@ -88,7 +94,7 @@ class Propagation {
       Decide(i, *Chosen(i));
     } else if (options_.follow && data_[i]) {
       return Cheapest(i);
-    } else if (batch >= 0) {
+    } else if (batch >= 0 && !options_.as_data) {
       Sharding s(plan_.rules[i]);
       for (int a = 0; a < mesh_.axes(); ++a) {
         if (CanCut(plan_.rules[i], batch, mesh_.Size(s.factors[batch]) * mesh_.size(a)))
@@ -205,6 +211,12 @@ class Propagation {
     return sum;
   }
 
+  // State that nothing on the way forward reads: it lies as its parameter or finer.
+  bool IsOptimizerState(int32_t i) const {
+    return IsInput(At(i), kState) && std::none_of(readers_[i].begin(), readers_[i].end(),
+                                                  [this](const auto& reader) { return decided_[reader.first]; });
+  }
+
   // Settles the layouts of optimizer state and of updates, where they are finer than their parameters'.
   Status ShardOptimizer() {
     if (!options_.optimizer_shards) return absl::OkStatus();
@@ -224,6 +236,10 @@ class Propagation {
       const Layout fine = Finer(plan_.Output({found->second, 0}), At(i).outputs[0].shape);
       RETURN_IF_ERROR(SetLayout(i, fine));
       updates_.emplace(found->second, fine);
+      finer_.emplace(found->first, fine);
+    }
+    for (const auto& [parameter, fine] : updates_) {
+      if (options_.optimizer_shards->parameters) RETURN_IF_ERROR(SetLayout(parameter, fine));
     }
     return absl::OkStatus();
   }
@@ -358,11 +374,25 @@ class Propagation {
     std::sort(order.begin(), order.end());
     Sharding s(plan_.rules[i]);
     for (const auto& [unused, k] : order) {
-      const auto finer = updates_.find(n.inputs[k].node);
-      Adopt(i, plan_.rules[i].rule.inputs[k],
-            finer != updates_.end() ? finer->second : plan_.Output(n.inputs[k]).WithoutPartial(), &s);
+      const Layout* finer = FinerFor(n, n.inputs[k].node);
+      Adopt(i, plan_.rules[i].rule.inputs[k], finer != nullptr ? *finer : plan_.Output(n.inputs[k]).WithoutPartial(),
+            &s);
     }
     Decide(i, std::move(s));
+  }
+
+  // The layout in which a node of the update takes a parameter or its gradient, where it is finer than the parameter's.
+  const Layout* FinerFor(const Node& n, int32_t input) const {
+    const auto update = updates_.find(input);
+    if (update != updates_.end()) return &update->second;
+    const AttrValue* parameter = At(input).attrs.Find(kGradientOf);
+    if (parameter == nullptr || finer_.empty()) return nullptr;
+    const auto gradient = finer_.find(std::get<std::string>(*parameter));
+    if (gradient == finer_.end() || graph_.TypeOf({input, 0}).rank() != gradient->second.rank()) return nullptr;
+    // A cast to f32 comes before the sum over ranks, and so do sums over micro-batches that stay whole.
+    const bool widens = n.op->name == "cast" && SizeOf(n.outputs[0].dtype) > SizeOf(graph_.TypeOf({input, 0}).dtype);
+    const bool whole = n.attrs.Has(kMicroSum) && !options_.optimizer_shards->sums;
+    return widens || whole ? nullptr : &gradient->second;
   }
 
   // Gives factors without axes those that cut their dimensions in `layout`, as far as they are free and may cut them.
@@ -392,7 +422,8 @@ class Propagation {
   const PropagateOptions& options_;
   ShardPlan plan_;
   std::vector<bool> decided_, backward_, data_;
-  absl::flat_hash_map<int32_t, Layout> updates_;  // of a parameter: the layout that its update is made in
+  absl::flat_hash_map<int32_t, Layout> updates_;    // of a parameter: the layout that its update is made in
+  absl::flat_hash_map<std::string, Layout> finer_;  // the same by the parameter's name
   std::vector<int32_t> pinned_;          // the node whose user's strategy this node's sharding comes from, or -1
   std::vector<std::vector<int>> batch_;  // by node and output: the dimension of the batch, or -1
   std::vector<std::vector<std::pair<int32_t, size_t>>> readers_;

@@ -32,8 +32,13 @@ struct PropagateOptions {
   struct OptimizerShards {
     int64_t bytes = 0;
     absl::flat_hash_set<std::string> except;
+    bool sums = true;         // sums of gradients over micro-batches (kMicroSum) are cut alike
+    bool parameters = false;  // the parameters too: gathered where they are read, and again on the way back
   };
   absl::optional<OptimizerShards> optimizer_shards;
+  // Forward nodes without a strategy lie as their inputs do, and are not cut along the batch of their own accord: a
+  // user has said how data lies.
+  bool as_data = false;
   // Forward nodes without a strategy follow their inputs: of all ways to cut them the one that costs least, in bringing
   // the inputs and in passing over memory (search_mode sharding_propagation). Off: they are cut along the batch.
   bool follow = false;
@@ -41,6 +46,14 @@ struct PropagateOptions {
   // the axes.
   std::vector<absl::optional<Sharding>> chosen;
 };
+
+// On the node of a parameter's gradient, and in a part on the messages of its gradient and of its update: the
+// parameter's name.
+inline constexpr char kGradientOf[] = "_gradient";
+// On a sum of a gradient over micro-batches.
+inline constexpr char kMicroSum[] = "_micro";
+// On a reduction: a rank's result is that of its own part of the batch ("sum"), as a mean of it ("mean").
+inline constexpr char kCrossBatch[] = "_cross_batch";
 
 // Gives every node a sharding:
 //  - of a user's strategy (attribute _in_strategy), with the mesh axes that suit its neighbours best;

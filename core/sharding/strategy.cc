@@ -5,6 +5,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 
@@ -74,7 +75,9 @@ class PartsOf {
     return def.variadic ? absl::StrCat(def.name, i - (inputs.size() - 1)) : def.name;
   }
   Status Bad(absl::string_view what) const {
-    const std::string text = absl::StrCat(ShownName(*node_.op), ": strategy ", ToString(strategy_), ": ", what);
+    // What the user did not say, of an operand that has fewer dimensions, is a dash.
+    const std::string said = absl::StrReplaceAll(ToString(strategy_), {{absl::StrCat(kAnyParts), "-"}});
+    const std::string text = absl::StrCat(ShownName(*node_.op), ": strategy ", said, ": ", what);
     const Location* at = node_.location.get();
     return absl::InvalidArgumentError(
         at != nullptr && !at->file.empty() ? absl::StrCat(at->file, ":", at->line, ": ", text) : text);
@@ -168,6 +171,33 @@ StatusOr<Strategy> ParseStrategy(absl::string_view text) {
 StatusOr<std::vector<int64_t>> FactorParts(const Mesh& mesh, const Graph& graph, const Node& node, const NodeRule& rule,
                                            const Strategy& strategy) {
   return PartsOf(mesh, graph, node, rule, strategy).Run();
+}
+
+Status CheckParts(const Mesh& mesh, absl::string_view what, absl::string_view tensor, const TensorType& type,
+                  absl::Span<const int64_t> parts) {
+  if (static_cast<int64_t>(parts.size()) != type.rank())
+    return absl::InvalidArgumentError(absl::StrCat(what, ": ", parts.size(), " numbers for ", tensor, ", which is ",
+                                                   mslua::ToString(type), " with ", type.rank(), " dimensions"));
+  int64_t product = 1;
+  for (size_t d = 0; d < parts.size(); ++d) {
+    product *= parts[d];
+    const int64_t whole = type.shape[d] % parts[d] != 0 ? type.shape[d] : mesh.ranks();
+    if (whole % parts[d] == 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat(what, ": dimension ", d + 1, " of ", tensor, " (",
+                                                   mslua::ToString(type), ") is cut in ", parts[d],
+                                                   ", which does not divide ", whole, " (use a divisor of both ",
+                                                   type.shape[d], " and ", mesh.ranks(), " devices)"));
+  }
+  if (mesh.ranks() % product == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(what, ": ", tensor, " is cut in ", product,
+                                                 " parts, which does not divide ", mesh.ranks(), " devices"));
+}
+
+Value CutAs(GraphBuilder& g, Value x, const std::vector<int64_t>& parts) {
+  const Shape shape = g.TypeOf(x).shape;
+  const Value y = g.Op("reshape", {x}, {{"shape", std::vector<int64_t>(shape.begin(), shape.end())}});
+  if (y.valid()) g.graph().nodes[y.node].attrs.Set(kUserStrategy, ToString(Strategy{parts}));
+  return y;
 }
 
 Status PinStrategy(Graph& graph, size_t first, absl::Span<const Value> operands, const Strategy& strategy,

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/graph/builder.h"
 #include "core/sharding/sharding.h"
 
 namespace mslua {
@@ -14,7 +15,7 @@ using Strategy = std::vector<std::vector<int64_t>>;
 inline constexpr int64_t kAnyParts = -1;
 // The attribute of a node that holds the text of its user's strategy; and the one that shows a dump's reader what the
 // node got.
-inline constexpr char kUserStrategy[] = "_in_strategy", kInStrategy[] = "in_strategy";
+inline constexpr char kUserStrategy[] = "_in_strategy", kOutStrategy[] = "_out_strategy", kInStrategy[] = "in_strategy";
 
 // "((2,4),(4,1))"; "((2),())" for a vector and a scalar.
 std::string ToString(const Strategy& strategy);
@@ -25,6 +26,14 @@ StatusOr<Strategy> ParseStrategy(absl::string_view text);
 //   "MatMul: strategy ((3,4),(4,1)): dimension 1 of a (f32[16,32], factor 'i') is cut in 3, which does not divide 16"
 StatusOr<std::vector<int64_t>> FactorParts(const Mesh& mesh, const Graph& graph, const Node& node, const NodeRule& rule,
                                            const Strategy& strategy);
+
+// Whether a tensor of that type can be cut in so many parts a dimension. What is wrong begins with `what`:
+//   "dataset_strategy: dimension 1 of column 'x' (f32[24,16]) is cut in 5, which does not divide 24 (...)"
+Status CheckParts(const Mesh& mesh, absl::string_view what, absl::string_view tensor, const TensorType& type,
+                  absl::Span<const int64_t> parts);
+
+// x as a node of its own, a view, that has a user's strategy.
+Value CutAs(GraphBuilder& g, Value x, const std::vector<int64_t>& parts);
 
 // Gives the strategy of a call to the nodes that it became, [first, end of the graph): those that read `operands`, also
 // through a broadcast. An error when the strategy has not an entry for each operand.

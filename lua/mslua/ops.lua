@@ -11,9 +11,9 @@ local ops = {}
 -------------------------------------------------------------------------------------------------------------- strategy
 
 -- As the graph keeps it: "((2,4),(4,1))".
-local function strategy_text(what, given)
+local function strategy_text(operator, what, given)
   local text, problem = strategy.text(what, given)
-  if problem then errors.fail("shard: %s", problem) end
+  if problem then errors.fail("%s:shard: %s", operator.class_name, problem) end
   return text
 end
 
@@ -58,8 +58,8 @@ end
 ---@param out_strategy? integer[][]
 ---@return mslua.Operator self
 function Operator:shard(in_strategy, out_strategy)
-  self.attrs._in_strategy = strategy_text("inputs", in_strategy)
-  if out_strategy ~= nil then self.attrs._out_strategy = strategy_text("outputs", out_strategy) end
+  self.attrs._in_strategy = strategy_text(self, "inputs", in_strategy)
+  if out_strategy ~= nil then self.attrs._out_strategy = strategy_text(self, "outputs", out_strategy) end
   return self
 end
 

@@ -120,6 +120,7 @@ local group = settings.new("auto_parallel_context", {
   { "parallel_optimizer_config", "table", nil, fields = {
     { "gradient_accumulation_shard", "boolean", true },
     { "parallel_optimizer_threshold", "integer", 64, min = 1, unit = "KB" },
+    { "optimizer_level", "string", nil, choices = { "level1", "level2", "level3" } },
   } },
   { "optimizer_weight_shard_size", "integer", -1, check = function(n)
     if n ~= -1 and n < 2 then return ("expected an integer above 1, or -1 for all ranks, got %d"):format(n) end
@@ -164,6 +165,34 @@ end
 -- In global view.
 local function cuts() return core.options.ranks > 1 and global_view[settings.get(group, "parallel_mode")] end
 
+local function fuses() return (settings.get(group, "comm_fusion") or {}).openstate ~= false end
+
+-- comm_fusion.allreduce, or the older all_reduce_fusion_config, as core.build_train takes them.
+local function bucket_rule()
+  local rule = (settings.get(group, "comm_fusion") or {}).allreduce
+  local segments = settings.get(group, "all_reduce_fusion_config")
+  if rule and segments then
+    notice "all_reduce_fusion_config has no effect beside comm_fusion"
+  end
+  if not fuses() then return { bucket_bytes = 1 } end
+  if not rule then return { segments = segments } end
+  if rule.mode == "size" then return { bucket_bytes = rule.config * 2 ^ 20 } end
+  return { segments = rule.mode == "index" and rule.config or nil }
+end
+
+-- Bytes of the messages in which slices travel, 0: no limit; nil: each alone.
+local function slice_bytes(kind)
+  local rule = (settings.get(group, "comm_fusion") or {})[kind]
+  if not rule or not fuses() then return nil end
+  return rule.mode == "size" and rule.config * 2 ^ 20 or 64 * 2 ^ 20
+end
+
+-- What of an optimizer is cut over the ranks: 1 its state, 2 sums of gradients too, 3 the parameters too.
+local function optimizer_level(config)
+  if config.optimizer_level then return tonumber(config.optimizer_level:sub(-1)) end
+  return config.gradient_accumulation_shard ~= false and 2 or 1
+end
+
 --- How the traced step is cut over the ranks, for core.build_train; nil where each rank has its own.
 ---@return table?
 function M.shard()
@@ -176,14 +205,22 @@ function M.shard()
     local path = (settings.get(group, "strategy_ckpt_config") or {})[key] or ""
     return path ~= "" and path or settings.get(group, "strategy_ckpt_" .. key)
   end
+  local dataset = settings.get(group, "dataset_strategy")
+  local config = settings.get(group, "parallel_optimizer_config") or {}
+  local buckets = bucket_rule()
   return {
     strategies = strategies,
-    feeds = settings.get(group, "dataset_strategy") == "full_batch" and 1 or core.options.ranks,
+    feeds = dataset == "data_parallel" and core.options.ranks or 1,
+    dataset = type(dataset) == "table" and strategy.text("dataset_strategy", dataset) or nil,
+    bucket_bytes = buckets.bucket_bytes, segments = buckets.segments,
+    scatter_bytes = slice_bytes "reducescatter", gather_bytes = slice_bytes "allgather",
+    fp32_sync = settings.get(group, "gradient_fp32_sync"),
+    optimizer_level = optimizer_level(config),
     search = settings.get(group, "parallel_mode") == "auto_parallel" and settings.get(group, "search_mode") or nil,
     load_file = file_of "load_file",
     save_file = file_of "save_file",
     optimizer_bytes = settings.get(group, "enable_parallel_optimizer")
-      and ((settings.get(group, "parallel_optimizer_config") or {}).parallel_optimizer_threshold or 64) * 2 ^ 10 or nil,
+      and (config.parallel_optimizer_threshold or 64) * 2 ^ 10 or nil,
   }
 end
 
@@ -245,28 +282,6 @@ end
 ---@return boolean
 function M.broadcasts() return M.together() and not cuts() and settings.get(group, "parameter_broadcast") end
 
-local function fuses() return (settings.get(group, "comm_fusion") or {}).openstate ~= false end
-
--- comm_fusion.allreduce, or the older all_reduce_fusion_config, as core.build_train takes them.
-local function bucket_rule()
-  local rule = (settings.get(group, "comm_fusion") or {}).allreduce
-  local segments = settings.get(group, "all_reduce_fusion_config")
-  if rule and segments then
-    notice "all_reduce_fusion_config has no effect beside comm_fusion"
-  end
-  if not fuses() then return { bucket_bytes = 1 } end
-  if not rule then return { segments = segments } end
-  if rule.mode == "size" then return { bucket_bytes = rule.config * 2 ^ 20 } end
-  return { segments = rule.mode == "index" and rule.config or nil }
-end
-
--- Bytes of the messages in which slices travel, 0: no limit; nil: each alone.
-local function slice_bytes(kind)
-  local rule = (settings.get(group, "comm_fusion") or {})[kind]
-  if not rule or not fuses() then return nil end
-  return rule.mode == "size" and rule.config * 2 ^ 20 or 64 * 2 ^ 20
-end
-
 -- Who shares the slices of a parameter: all ranks, or neighbours in groups of optimizer_weight_shard_size.
 local function shard_rule(world)
   local config = settings.get(group, "parallel_optimizer_config") or {}
@@ -305,17 +320,17 @@ function M.aggregation()
   return rule
 end
 
-local function is_batch_strategy(v) return type(v) == "string" end
 local function not_cut() return not cuts() end
 local function saves_all(config) return cuts() and config.only_trainable_params ~= false end
+local function level_of_cuts(config) return cuts() or not config.optimizer_level end
 
 -- Keys that act when there are several ranks, some with certain values only; the others are checked, kept, and refused
 -- at train.
 local built = {
   device_num = true, global_rank = true, parallel_mode = true, search_mode = true, gradients_mean = true,
-  gradient_fp32_sync = true, parameter_broadcast = true, all_reduce_fusion_config = not_cut,
-  comm_fusion = not_cut, enable_parallel_optimizer = true, parallel_optimizer_config = true,
-  dataset_strategy = is_batch_strategy, full_batch = true, strategy = cuts,
+  gradient_fp32_sync = true, parameter_broadcast = true, all_reduce_fusion_config = true,
+  comm_fusion = true, enable_parallel_optimizer = true, parallel_optimizer_config = level_of_cuts,
+  dataset_strategy = true, full_batch = true, strategy = cuts,
   optimizer_weight_shard_size = not_cut, optimizer_weight_shard_aggregated_save = true,
   strategy_ckpt_load_file = cuts, strategy_ckpt_save_file = cuts, strategy_ckpt_config = saves_all,
 }
