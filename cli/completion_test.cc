@@ -25,7 +25,7 @@ TEST(Completion, NamesWhatIsBuiltAndNothingElse) {
       }
     }
     EXPECT_THAT(*script, HasSubstr(shell == std::string("fish") ? "-l resume" : "--resume")) << shell;
-    EXPECT_THAT(*script, Not(HasSubstr("reshard"))) << shell;
+    EXPECT_THAT(*script, Not(HasSubstr("certs"))) << shell;
   }
   EXPECT_FALSE(CompletionScript("tcsh").ok());
 }

@@ -213,7 +213,9 @@ TEST_F(Cluster, EndsFromOutside) {
   ASSERT_TRUE(made[0].ok() && made[1].ok());
   EXPECT_TRUE(scheduler_->built());
   scheduler_->Fail(WithCause(absl::UnavailableError("rank 1 was stopped"), {1, kExitHang}));
-  for (int tries = 0; (*made[1])->Health().ok() && tries < 1000; ++tries) absl::SleepFor(absl::Milliseconds(2));
+  for (auto& m : made) {
+    for (int tries = 0; (*m)->Health().ok() && tries < 1000; ++tries) absl::SleepFor(absl::Milliseconds(2));
+  }
   EXPECT_EQ(CauseOf((*made[1])->Health()).exit_code, kExitHang);
   made[0]->reset();
   EXPECT_EQ(heard, "rank 1 was stopped");
