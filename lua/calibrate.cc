@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <thread>
@@ -12,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "collectives/native.h"
 #include "core/base/atomic_file.h"
+#include "core/base/folder.h"
 #include "core/base/parallel_for.h"
 #include "lua/session.h"
 
@@ -107,10 +107,8 @@ StatusOr<MessageTimes> MeasureMessages() {
 }  // namespace
 
 std::string MeasuredClusterFile() {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  if (cache != nullptr && *cache != 0) return absl::StrCat(cache, "/mslua/cluster.json");
-  const char* home = std::getenv("HOME");
-  return absl::StrCat(home != nullptr ? home : ".", "/.cache/mslua/cluster.json");
+  const std::string cache = UserCacheFolder();
+  return absl::StrCat(cache.empty() ? "./.cache/mslua" : cache, "/cluster.json");
 }
 
 Status Calibrate() {
@@ -125,9 +123,7 @@ Status Calibrate() {
       " \"axes\": [{\"seconds\": %.4g, \"seconds_per_byte\": %.4g}]}\n",
       flops, memory.bytes_per_second, memory.copy_seconds_per_byte, start, byte);
   const std::string path = MeasuredClusterFile();
-  std::error_code error;
-  fs::create_directories(fs::path(path).parent_path(), error);
-  if (error) return absl::InvalidArgumentError(absl::StrCat("cannot make the folder of ", path, ": ", error.message()));
+  RETURN_IF_ERROR(MakeFolders(path.substr(0, path.rfind('/'))));
   RETURN_IF_ERROR(WriteFileAtomically(path, text));
   std::printf(
       "arithmetic  %.1f Gflop/s of one thread\nmemory      %.1f GB/s, copies %.1f GB/s\n"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <functional>
 #include <map>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +13,7 @@
 #include "core/runtime/compile.h"
 #include "core/sharding/partition.h"
 #include "core/sharding/strategy_file.h"
+#include "core/train/agreement.h"
 #include "lua/aggregation.h"
 #include "lua/calibrate.h"
 #include "lua/object.h"
@@ -61,26 +61,6 @@ std::string Summary(const SearchResult& r, SearchMode mode) {
                          Name(mode), r.nodes, r.seconds * 1e3, r.compute_seconds * 1e3, gap, r.search_seconds * 1e3);
 }
 
-// What rank 0 finds, on every rank; its error too. One rank alone: what it finds.
-StatusOr<std::string> FromFirstRank(Session& session, const std::function<StatusOr<std::string>()>& find) {
-  Groups* const groups = session.groups();
-  if (groups == nullptr) return find();
-  StatusOr<std::string> found = std::string();
-  if (groups->rank() == 0) found = find();
-  // The length, below 0 that of an error's message; then the text.
-  std::string text = found.ok() ? *found : std::string(found.status().message());
-  int64_t length = static_cast<int64_t>(text.size()) * (found.ok() ? 1 : -1) - (found.ok() ? 0 : 1);
-  const auto send = [&](DType type, void* data, int64_t count) {
-    return groups->world().Run(Call::Broadcast(type, data, count, 0).At("strategy search").Within(groups->timeout()));
-  };
-  RETURN_IF_ERROR(send(DType::kI64, &length, 1));
-  text.resize(static_cast<size_t>(length < 0 ? -length - 1 : length));
-  if (!text.empty()) RETURN_IF_ERROR(send(DType::kU8, text.data(), static_cast<int64_t>(text.size())));
-  if (groups->rank() == 0) return found;
-  if (length < 0) return absl::InvalidArgumentError(absl::StrCat("rank 0: ", text));
-  return text;
-}
-
 }  // namespace
 
 GlobalView* GlobalView::Of(Session& session) {
@@ -102,10 +82,14 @@ StatusOr<std::unique_ptr<GlobalView>> GlobalView::Make(Session& session) {
   const std::string source = file != nullptr                                  ? *file
                              : std::filesystem::exists(MeasuredClusterFile()) ? "measured"
                                                                               : "default";
-  ASSIGN_OR_RETURN(const std::string text, FromFirstRank(session, [&]() -> StatusOr<std::string> {
-                     if (source == "default") return std::string("{}");
-                     return ReadFile(file != nullptr ? *file : MeasuredClusterFile(), 1 << 20);
-                   }));
+  ASSIGN_OR_RETURN(const std::string text, TextOfFirstRank(
+                                               session.groups(),
+                                               [&]() -> StatusOr<std::string> {
+                                                 if (source == "default") return std::string("{}");
+                                                 return ReadFile(file != nullptr ? *file : MeasuredClusterFile(),
+                                                                 1 << 20);
+                                               },
+                                               "strategy search"));
   auto cluster = ParseCluster(text, mesh);
   RETURN_IF_ERROR(Annotate(cluster.status(), source));
   return std::unique_ptr<GlobalView>(new GlobalView(std::move(mesh), *std::move(cluster), source));
@@ -268,10 +252,14 @@ StatusOr<std::vector<absl::optional<Sharding>>> GlobalView::Choose(Session& sess
   if (!load_file_.empty() && IsTraining(graph)) return LoadStrategy(load_file_, graph, mesh);
   if (!search_) return std::vector<absl::optional<Sharding>>();
   if (session.groups() == nullptr) return SearchHere(session, graph, options);
-  ASSIGN_OR_RETURN(const std::string text, FromFirstRank(session, [&]() -> StatusOr<std::string> {
-                     ASSIGN_OR_RETURN(const auto chosen, SearchHere(session, graph, options));
-                     return StrategyText(graph, mesh, chosen);
-                   }));
+  ASSIGN_OR_RETURN(const std::string text, TextOfFirstRank(
+                                               session.groups(),
+                                               [&]() -> StatusOr<std::string> {
+                                                 ASSIGN_OR_RETURN(const auto chosen,
+                                                                  SearchHere(session, graph, options));
+                                                 return StrategyText(graph, mesh, chosen);
+                                               },
+                                               "strategy search"));
   return ParseStrategyText(text, "of rank 0", graph, mesh);
 }
 

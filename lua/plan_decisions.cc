@@ -72,20 +72,15 @@ std::string PlanMachine() {
 StatusOr<Decisions> DecidePlan(const Graph& graph, const CompileOptions& options, bool tune, Groups* together,
                                const std::string& resumed) {
   if (resumed.empty() && !tune) return Decisions();
+  const auto decide = [&]() -> StatusOr<std::string> {
+    if (!resumed.empty()) return TakeResumed(resumed).ToText();
+    ASSIGN_OR_RETURN(const Decisions tuned, Tune(graph, options));
+    return tuned.ToText();
+  };
+  ASSIGN_OR_RETURN(const std::string text, TextOfFirstRank(together, decide, "the decisions of the plan"));
   Decisions decisions;
-  if (together == nullptr || together->rank() == 0) {
-    if (!resumed.empty()) {
-      decisions = TakeResumed(resumed);
-    } else {
-      ASSIGN_OR_RETURN(decisions, Tune(graph, options));
-    }
-  }
-  if (together == nullptr) return decisions;
-  std::string text = decisions.ToText();
-  RETURN_IF_ERROR(ShareText(*together, &text, "the decisions of the plan"));
-  Decisions shared;
-  RETURN_IF_ERROR(shared.Take(text));
-  return shared;
+  RETURN_IF_ERROR(decisions.Take(text));
+  return decisions;
 }
 
 std::string PlanText(const Decisions& decisions) { return absl::StrCat(Processor(), "\n", decisions.ToText()); }

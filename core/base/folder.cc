@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -26,6 +27,14 @@ Status MakeFolders(const std::string& path) {
   }
   if (!IsFolder(path)) return absl::InvalidArgumentError(absl::StrCat(path, " is a file, not a folder"));
   return absl::OkStatus();
+}
+
+std::string UserCacheFolder() {
+  const char* const cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && cache[0] == '/') return absl::StrCat(cache, "/mslua");
+  const char* const home = std::getenv("HOME");
+  if (home != nullptr && home[0] == '/') return absl::StrCat(home, "/.cache/mslua");
+  return "";
 }
 
 }  // namespace mslua

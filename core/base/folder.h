@@ -1,4 +1,4 @@
-// Making folders.
+// Making folders, and where a user's cache is.
 #pragma once
 
 #include <string>
@@ -10,5 +10,8 @@ namespace mslua {
 // Makes the folder and those above it (mkdir -p); one that is there is fine. Errors name the folder that cannot be
 // made.
 Status MakeFolders(const std::string& path);
+
+// $XDG_CACHE_HOME/mslua, else ~/.cache/mslua; empty where there is no home. It need not be there.
+std::string UserCacheFolder();
 
 }  // namespace mslua

@@ -40,19 +40,6 @@ double ConvolutionFlops(const Convolution& c) {
   return 2.0 * static_cast<double>(c.y.elements() * c.in_per_group() * c.window.size[0] * c.window.size[1]);
 }
 
-// Calls f(input row, input column, kernel row, kernel column) where the window at output (p, q) covers the image.
-template <class F>
-void ForEachTap(const Convolution& c, int64_t p, int64_t q, F f) {
-  for (int64_t i = 0; i < c.window.size[0]; ++i) {
-    const int64_t row = c.window.Start(0, p) + i * c.window.dilation[0];
-    if (row < 0 || row >= c.x.h) continue;
-    for (int64_t j = 0; j < c.window.size[1]; ++j) {
-      const int64_t column = c.window.Start(1, q) + j * c.window.dilation[1];
-      if (column >= 0 && column < c.x.w) f(row, column, i, j);
-    }
-  }
-}
-
 // Strided access, so that one body serves both data formats.
 struct Access {
   std::array<int64_t, 4> x, y;  // strides of n, c, h, w
@@ -73,7 +60,7 @@ void Forward(const Convolution& c, const T* x, const T* w, T* y) {
       for (int64_t p = 0; p < c.y.h; ++p) {
         for (int64_t q = 0; q < c.y.w; ++q) {
           C sum{0};
-          ForEachTap(c, p, q, [&](int64_t row, int64_t column, int64_t i, int64_t j) {
+          ForEachTap(c.window, c.x.h, c.x.w, p, q, [&](int64_t row, int64_t column, int64_t i, int64_t j) {
             const T* xs = x + n * at.x[0] + g * c.in_per_group() * at.x[1] + row * at.x[2] + column * at.x[3];
             const T* ws = w + o * at.w[0] + i * at.w[2] + j * at.w[3];
             for (int64_t k = 0; k < c.in_per_group(); ++k)
@@ -100,7 +87,7 @@ void GradInput(const Convolution& c, const T* dy, const T* w, T* dx) {
         for (int64_t p = 0; p < c.y.h; ++p) {
           for (int64_t q = 0; q < c.y.w; ++q) {
             const C d = static_cast<C>(dy[n * at.y[0] + o * at.y[1] + p * at.y[2] + q * at.y[3]]);
-            ForEachTap(c, p, q, [&](int64_t row, int64_t column, int64_t i, int64_t j) {
+            ForEachTap(c.window, c.x.h, c.x.w, p, q, [&](int64_t row, int64_t column, int64_t i, int64_t j) {
               plane[row * c.x.w + column] += d * static_cast<C>(ws[i * at.w[2] + j * at.w[3]]);
             });
           }
@@ -129,7 +116,7 @@ void GradWeight(const Convolution& c, const T* x, const T* dy, T* dw) {
         for (int64_t p = 0; p < c.y.h; ++p) {
           for (int64_t q = 0; q < c.y.w; ++q) {
             const C d = static_cast<C>(dy[n * at.y[0] + o * at.y[1] + p * at.y[2] + q * at.y[3]]);
-            ForEachTap(c, p, q, [&](int64_t row, int64_t column, int64_t i, int64_t j) {
+            ForEachTap(c.window, c.x.h, c.x.w, p, q, [&](int64_t row, int64_t column, int64_t i, int64_t j) {
               sums[i * c.window.size[1] + j] +=
                   d * static_cast<C>(x[n * at.x[0] + k * at.x[1] + row * at.x[2] + column * at.x[3]]);
             });

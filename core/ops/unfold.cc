@@ -53,19 +53,6 @@ StatusOr<Unfolding> OfPatches(const Attrs& attrs, const TensorType& d) {
   return u;
 }
 
-// Calls f(tap, row, column) for the taps of the window at (p, q) that are in the image.
-template <class F>
-void ForEachTap(const Unfolding& u, int64_t p, int64_t q, F f) {
-  for (int64_t i = 0; i < u.window.size[0]; ++i) {
-    const int64_t row = u.window.Start(0, p) + i * u.window.dilation[0];
-    if (row < 0 || row >= u.x.h) continue;
-    for (int64_t j = 0; j < u.window.size[1]; ++j) {
-      const int64_t column = u.window.Start(1, q) + j * u.window.dilation[1];
-      if (column >= 0 && column < u.x.w) f(i * u.window.size[1] + j, row, column);
-    }
-  }
-}
-
 // Patches of windows [begin, end) of all images, one after another.
 template <class T>
 void UnfoldRows(const Unfolding& u, const T* x, int64_t begin, int64_t end, T* y) {
@@ -75,7 +62,8 @@ void UnfoldRows(const Unfolding& u, const T* x, int64_t begin, int64_t end, T* y
     const int64_t n = r / (u.p * u.q), p = r / u.q % u.p, q = r % u.q;
     T* to = y + r * u.columns();
     std::fill_n(to, u.columns(), T{});
-    ForEachTap(u, p, q, [&](int64_t tap, int64_t row, int64_t column) {
+    ForEachTap(u.window, u.x.h, u.x.w, p, q, [&](int64_t row, int64_t column, int64_t i, int64_t j) {
+      const int64_t tap = i * u.window.size[1] + j;
       const T* from = x + n * at[0] + row * at[2] + column * at[3];
       if (taps == 1 && at[1] == 1)
         std::copy_n(from, u.x.c, to);
@@ -93,7 +81,8 @@ void FoldImage(const Unfolding& u, const T* d, int64_t n, C* sums) {
   std::fill_n(sums, u.x.pixels() * u.x.c, C{});
   for (int64_t r = 0; r < u.p * u.q; ++r) {
     const T* from = d + (n * u.p * u.q + r) * u.columns();
-    ForEachTap(u, r / u.q, r % u.q, [&](int64_t tap, int64_t row, int64_t column) {
+    ForEachTap(u.window, u.x.h, u.x.w, r / u.q, r % u.q, [&](int64_t row, int64_t column, int64_t i, int64_t j) {
+      const int64_t tap = i * u.window.size[1] + j;
       C* to = sums + row * at[2] + column * at[3];
       for (int64_t c = 0; c < u.x.c; ++c) to[c * at[1]] += static_cast<C>(from[c * taps + tap]);
     });

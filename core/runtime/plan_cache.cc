@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 #include <vector>
 
@@ -46,11 +45,8 @@ std::string Checksum(absl::string_view text) {
 }  // namespace
 
 std::string PlanCache::UserFolder() {
-  const char* const cache = std::getenv("XDG_CACHE_HOME");
-  if (cache != nullptr && cache[0] == '/') return absl::StrCat(cache, "/mslua/plans");
-  const char* const home = std::getenv("HOME");
-  if (home != nullptr && home[0] == '/') return absl::StrCat(home, "/.cache/mslua/plans");
-  return "";
+  const std::string cache = UserCacheFolder();
+  return cache.empty() ? "" : absl::StrCat(cache, "/plans");
 }
 
 std::string PlanCache::Key(absl::Span<const absl::string_view> parts) {

@@ -15,7 +15,7 @@ class PlanCache {
  public:
   // Files in `folder`, which is made when something is kept; empty: nothing is kept or found.
   explicit PlanCache(std::string folder) : folder_(std::move(folder)) {}
-  // $XDG_CACHE_HOME/mslua/plans, else ~/.cache/mslua/plans; empty where there is no home.
+  // "plans" in UserCacheFolder(); empty where there is none.
   static std::string UserFolder();
 
   // The key of what depends on `parts`: what is decided ("tune", "search"), the machine and build, the graph, options.

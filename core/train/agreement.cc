@@ -41,6 +41,19 @@ Status ShareText(Groups& groups, std::string* text, absl::string_view what) {
   return RunOn(groups, Call::Broadcast(DType::kU8, &(*text)[0], size, 0), what);
 }
 
+StatusOr<std::string> TextOfFirstRank(Groups* groups, const std::function<StatusOr<std::string>()>& find,
+                                      absl::string_view what) {
+  if (groups == nullptr) return find();
+  constexpr char kText = '=', kError = '!';
+  StatusOr<std::string> found = std::string();
+  if (groups->rank() == 0) found = find();
+  std::string sent = found.ok() ? kText + *found : kError + std::string(found.status().message());
+  RETURN_IF_ERROR(ShareText(*groups, &sent, what));
+  if (groups->rank() == 0) return found;
+  if (sent[0] == kError) return absl::InvalidArgumentError(absl::StrCat("rank 0: ", sent.substr(1)));
+  return sent.substr(1);
+}
+
 Status ShareTensors(Groups& groups, absl::Span<const TensorView> tensors, absl::string_view what) {
   for (const TensorView& t : tensors)
     RETURN_IF_ERROR(RunOn(groups, Call::Broadcast(t.type.dtype, t.data, t.type.elements(), 0), what));

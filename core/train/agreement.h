@@ -1,6 +1,7 @@
 // What ranks that train one network agree on between steps. Each call is made by all ranks of the world.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,10 @@ StatusOr<int32_t> LargestOfRanks(Groups& groups, int32_t mine, absl::string_view
 Status SumOverRanks(Groups& groups, absl::Span<double> values, absl::string_view what);
 // Rank 0's text on every rank.
 Status ShareText(Groups& groups, std::string* text, absl::string_view what);
+// What `find` gives on rank 0, on every rank; its error too, as "rank 0: ...". `groups` may be null: this rank is
+// alone.
+StatusOr<std::string> TextOfFirstRank(Groups* groups, const std::function<StatusOr<std::string>()>& find,
+                                      absl::string_view what);
 // Rank 0's values on every rank.
 Status ShareTensors(Groups& groups, absl::Span<const TensorView> tensors, absl::string_view what);
 // Every rank's text, in rank order.

@@ -45,6 +45,20 @@ StatusOr<Window> ResolveWindow(const Attrs& attrs, std::array<int64_t, 2> size, 
 // How many windows there are along (height, width).
 std::array<int64_t, 2> OutputSize(const Window& window, int64_t h, int64_t w);
 
+// Calls f(row, column, i, j) for the pixels of an h x w image that the window at output (p, q) covers: (i, j) is the
+// place in the window.
+template <class F>
+void ForEachTap(const Window& window, int64_t h, int64_t w, int64_t p, int64_t q, F f) {
+  for (int64_t i = 0; i < window.size[0]; ++i) {
+    const int64_t row = window.Start(0, p) + i * window.dilation[0];
+    if (row < 0 || row >= h) continue;
+    for (int64_t j = 0; j < window.size[1]; ++j) {
+      const int64_t column = window.Start(1, q) + j * window.dilation[1];
+      if (column >= 0 && column < w) f(row, column, i, j);
+    }
+  }
+}
+
 // Two positive numbers from an attribute of one or two.
 StatusOr<std::array<int64_t, 2>> Pair(const Attrs& attrs, absl::string_view name);
 
