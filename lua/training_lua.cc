@@ -27,6 +27,7 @@ struct TrainSpec {
   std::string name;
   std::vector<InputSpec> inputs;
   std::vector<ParameterHandle> parameters;
+  absl::optional<std::vector<ParameterHandle>> network;  // all that it owns
   OptimizerRule rule;
   std::map<const ParameterData*, OptimizerRule> groups;
   int64_t accumulate = 1;
@@ -98,7 +99,7 @@ Status ReadGroups(lua_State* L, int optimizer, TrainSpec* spec) {
 
 Status ReadTrainSpec(lua_State* L, TrainSpec* spec) {
   RETURN_IF_ERROR(CheckFields(L, 1, "build_train",
-                              {"name", "forward", "inputs", "parameters", "optimizer", "accumulate", "clip",
+                              {"name", "forward", "inputs", "parameters", "network", "optimizer", "accumulate", "clip",
                                "loss_scale", "amp", "aggregate", "shard"}));
   ASSIGN_OR_RETURN(spec->name, FieldString(L, 1, "name", "train"));
   lua_getfield(L, 1, "inputs");
@@ -111,6 +112,10 @@ Status ReadTrainSpec(lua_State* L, TrainSpec* spec) {
     if (!IsFloat(p->type.dtype))
       return absl::InvalidArgumentError(
           absl::StrCat("parameter '", p->name, "' is ", ToString(p->type), ": only float parameters can be trained"));
+  }
+  lua_getfield(L, 1, "network");
+  if (!lua_isnil(L, -1)) {
+    ASSIGN_OR_RETURN(spec->network, ReadParameters(L, -1, "build_train: network"));
   }
   lua_getfield(L, 1, "optimizer");
   RETURN_IF_ERROR(ReadRule(L, lua_gettop(L), &spec->rule));
@@ -212,6 +217,31 @@ std::string CommonText(const Graph& graph) {
     if (n.attrs.Has("seed")) n.attrs.Set("seed", int64_t{0});
   }
   return ToString(common);
+}
+
+// A parameter that the network uses without owning it would silently stay as it is: a cell in a plain table, say.
+Status CheckOwned(const TrainSpec& spec, Trace& trace) {
+  if (!spec.network) return absl::OkStatus();
+  for (const ParameterHandle& p : trace.used()) {
+    const auto is = [&](const ParameterHandle& other) { return other == p; };
+    if (p->kind != kParameter || !p->requires_grad ||
+        std::any_of(spec.network->begin(), spec.network->end(), is) ||
+        std::any_of(spec.parameters.begin(), spec.parameters.end(), is))
+      continue;
+    const Graph& graph = trace.g().graph();
+    ASSIGN_OR_RETURN(const Value value, trace.ParameterInput(p));
+    const auto user = std::find_if(graph.nodes.begin(), graph.nodes.end(), [&](const Node& n) {
+      return std::find(n.inputs.begin(), n.inputs.end(), value) != n.inputs.end();
+    });
+    const std::string where = user == graph.nodes.end() || user->location == nullptr
+                                  ? ""
+                                  : absl::StrCat(user->location->file, ":", user->location->line, ": ");
+    return absl::InvalidArgumentError(absl::StrCat(
+        where, "the network uses the parameter '", p->name, "' ", ToString(p->type),
+        ", which is none of its own, so it would not be trained; assign its cell to a field of self or to an "
+        "nn.CellList, not to a plain table or a local (or give the parameter requires_grad = false)"));
+  }
+  return absl::OkStatus();
 }
 
 // What a training step depends on besides its graph: a line for each parameter, and for the whole.
@@ -369,6 +399,7 @@ StatusOr<int> BuildTrain(lua_State* L, Session& session) {
   }
   const Value scale = spec.loss_scale ? trace.ScalarInput("loss_scale", DType::kF32) : Value();
   ASSIGN_OR_RETURN(ForwardBackward result, EmitForwardBackward(L, session, spec, 2, columns, scale));
+  RETURN_IF_ERROR(CheckOwned(spec, trace));
   g.SetLocation(nullptr);
 
   g.Output("loss", result.loss);

@@ -16,11 +16,14 @@ require("mslua.args").kind("cell", is_cell, "a Cell")
 -- it is an item of.
 function Cell:new(...)
   local cell = {}
-  for _, key in ipairs { "_fields", "_order", "_own" } do cell[key] = {} end
+  cell._fields, cell._order, cell._own = self.new_fields(cell), {}, {}
   setmetatable(cell, self)
   cell:init(...)
   return cell
 end
+
+--- The table of the fields of a cell being made.
+function Cell.new_fields() return {} end
 
 function Cell.__index(self, key)
   local v = rawget(self, "_fields")[key]

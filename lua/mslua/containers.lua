@@ -17,36 +17,58 @@ local M = {}
 
 local Row = Cell:extend "Row"
 
+-- Items are the object's own slots 1, 2, ..., so that `#list`, `list[i]` and ipairs are Lua's own; the fields "0", "1",
+-- ... by which Cell knows them stand for these slots, and so follow an item that is replaced.
+local function slot_of(key)
+  if type(key) == "string" and key:find "^%d+$" then return tonumber(key) + 1 end
+end
+
+local function item_of(self, slot)
+  local item = rawget(self, slot)
+  if item ~= nil and not class.is(item, Cell) then
+    errors.fail("%s: item %d: expected a Cell, got %s", self.class_name, slot, errors.show(item))
+  end
+  return item
+end
+
+function Row.new_fields(self)
+  return setmetatable({}, {
+    __index = function(_, key)
+      local slot = slot_of(key)
+      if slot then return item_of(self, slot) end
+    end,
+    __newindex = function(fields, key, v)
+      local slot = slot_of(key)
+      rawset(slot and self or fields, slot or key, v)
+    end,
+  })
+end
+
 function Row:init(...)
-  self.count = 0
   for _, cell in ipairs(items_of(self.class_name, ...)) do self:append(cell) end
 end
 
---- Adds a cell at the end; returns the list.
+--- Adds a cell at the end; returns the list. `list[#list + 1] = cell` does it too.
 function Row:append(cell)
   if not class.is(cell, Cell) then
     errors.fail("%s:append: expected a Cell, got %s", self.class_name, errors.show(cell))
   end
-  self[tostring(self.count)] = cell
-  self.count = self.count + 1
+  self[tostring(#self)] = cell
   return self
 end
 
-function Row.__index(self, key)
-  if type(key) == "number" then return rawget(self, "_fields")[tostring(key - 1)] end
-  return Cell.__index(self, key)
-end
-
---- `for i, cell in list:each() do`, from 1.
-function Row:each()
-  local i = 0
-  return function()
-    i = i + 1
-    if i <= self.count then return i, self[i] end
+function Row:__newindex(key, v)
+  if type(key) ~= "number" then return Cell.__newindex(self, key, v) end
+  if key ~= #self + 1 then
+    errors.fail("%s: item %s: the list has %d items, the next is %d", self.class_name, key, #self, #self + 1)
   end
+  self:append(v)
 end
 
---- Cells that their owner calls itself: `for _, block in self.blocks:each() do x = block(x) end`.
+--- `for i, cell in list:each() do`, from 1, as ipairs(list).
+function Row:each() return ipairs(self) end
+
+--- Cells that their owner calls itself: `for _, block in ipairs(self.blocks) do x = block(x) end`.
 M.CellList = Row:extend "CellList"
 
 function M.CellList:append(cell)

@@ -176,6 +176,8 @@ function core.value_and_grad(f, argnums, weights) end
 ---  forward: function,               -- (columns ...) -> loss [, more values that become outputs "out1", ...]
 ---  inputs: InputSpec[],             -- the batch's columns
 ---  parameters: Parameter[],         -- those to train; gradients are aggregated and updated in this order
+---  network?: Parameter[],           -- all that it owns: one that `forward` uses, is not among them and requires a
+---                                   -- gradient is an error
 ---  optimizer: {
 ---    kind: "sgd"|"momentum"|"adam"|"adam_weight_decay"|"lamb",
 ---    momentum?: number, nesterov?: boolean, dampening?: number, beta1?: number, beta2?: number, eps?: number,

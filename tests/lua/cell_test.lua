@@ -43,6 +43,24 @@ check.case("reassignment replaces, nil removes", function()
   check.equal(names(net:get_parameters()), { "own", "frozen", "second.w" })
 end)
 
+check.case("a list of cells is a list", function()
+  local list = nn.CellList { Inner(), Inner() }
+  local first, last = list[1], Inner()
+  list[#list + 1] = last
+  local seen = {}
+  for i, cell in ipairs(list) do seen[i] = cell end
+  check.equal({ #list, #seen, seen[1] == first, seen[3] == last, list[4] == nil }, { 3, 3, true, true, true })
+  list[1] = nn.ReLU()
+  check.equal(names(list:get_parameters()), { "1.w", "2.w" })
+  check.fails_here("the list has 3 items, the next is 4", function() list[6] = Inner() end)
+  check.fails_here("expected a Cell, got 5", function() list[4] = 5 end)
+  list[2] = 5
+  check.fails_here("item 2: expected a Cell, got 5", function() return list:parameters_dict() end)
+  local Own = nn.SequentialCell:extend "Own"
+  function Own:init() self:append(Inner()) end
+  check.equal(#Own(), 1)
+end)
+
 check.case("two parameters of one name", function()
   local Twice = nn.Cell:extend "Twice"
   function Twice:init()

@@ -65,6 +65,20 @@ LUA
 recipe shapes.lua "return ops.matmul(x, self.w)" 0.1
 refused "shapes of a matmul" 2 "shapes.lua:5: MatMul: " "$mslua" train shapes.lua
 refused "shapes of a matmul" 2 "dimension 2 of x is 4, dimension 1 of w is 96" "$mslua" train shapes.lua
+cat >unowned.lua <<'LUA'
+local ms = require "mslua"
+local nn = ms.nn
+local Net = nn.Cell:extend "Net"
+function Net:init() self.last, self.layers = nn.Dense(4, 2), {}; self.layers[1] = nn.Dense(4, 4) end
+function Net:construct(x) return self.last(self.layers[1](x)) end
+return ms.recipe {
+  name = "unowned", network = function() return Net() end, loss = nn.MSELoss(),
+  dataset = ms.dataset.NumpySlicesDataset({ms.ones {64, 4}, ms.ones {64, 2}}, {"x", "y"}):batch(2),
+  optimizer = nn.Momentum {learning_rate = 0.1, momentum = 0.9}, train = {epochs = 1},
+}
+LUA
+refused "a cell in a plain table" 2 "unowned.lua:5: the network uses the parameter 'weight' f32[4,4], which is none of its own" \
+  "$mslua" train unowned.lua
 recipe syntax.lua "return self.dense(x" 0.1
 refused "Lua syntax error" 2 "syntax.lua:5: " "$mslua" train syntax.lua
 recipe raises.lua "error 'no more'" 0.1
