@@ -224,8 +224,7 @@ Status CheckOwned(const TrainSpec& spec, Trace& trace) {
   if (!spec.network) return absl::OkStatus();
   for (const ParameterHandle& p : trace.used()) {
     const auto is = [&](const ParameterHandle& other) { return other == p; };
-    if (p->kind != kParameter || !p->requires_grad ||
-        std::any_of(spec.network->begin(), spec.network->end(), is) ||
+    if (p->kind != kParameter || !p->requires_grad || std::any_of(spec.network->begin(), spec.network->end(), is) ||
         std::any_of(spec.parameters.begin(), spec.parameters.end(), is))
       continue;
     const Graph& graph = trace.g().graph();

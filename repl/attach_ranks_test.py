@@ -292,7 +292,8 @@ def test_resnet():
 
 def test_watch_cost():
     """Steps a second with nobody attached, and with three observers that watch."""
-    job = Job("cost", "steps=100000000", "--log-every", "1000000", recipe=write("cost.lua", data_parallel(COST)), *LAUNCHES["native"][1])
+    job = Job("cost", "steps=100000000", "--log-every", "1000000", *LAUNCHES["native"][1],
+              recipe=write("cost.lua", data_parallel(COST)))
 
     def rate(seconds):
         first, began = steps_of_ranks()[0][0], time.time()

@@ -72,8 +72,9 @@ function Row:each() return ipairs(self) end
 M.CellList = Row:extend "CellList"
 
 function M.CellList:append(cell)
+  Row.append(self, cell)
   rawset(cell, "_list", self)
-  return Row.append(self, cell)
+  return self
 end
 
 --- Cells called one after another: `nn.SequentialCell { nn.Dense(4, 8), nn.ReLU() }`.

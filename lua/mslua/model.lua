@@ -83,8 +83,9 @@ function Model:train_spec(a)
   if a.clip_value then clip = { kind = "value", value = a.clip_value } end
   local graph = core.build_train {
     name = self.network.class_name, forward = forward_of(self), inputs = columns, parameters = trained,
-    network = self.network:get_parameters(), optimizer = optimizer, accumulate = a.accumulate_steps, clip = clip, loss_scale = scale ~= nil, amp = self.amp,
-    aggregate = parallel_context.aggregation(), shard = parallel_context.shard(),
+    network = self.network:get_parameters(), optimizer = optimizer, accumulate = a.accumulate_steps, clip = clip,
+    loss_scale = scale ~= nil, amp = self.amp, aggregate = parallel_context.aggregation(),
+    shard = parallel_context.shard(),
   }
   return {
     name = a.name or self.network.class_name, graph = graph, dataset = a.train_dataset:open(), epochs = a.epoch,

@@ -77,7 +77,7 @@ return ms.recipe {
   optimizer = nn.Momentum {learning_rate = 0.1, momentum = 0.9}, train = {epochs = 1},
 }
 LUA
-refused "a cell in a plain table" 2 "unowned.lua:5: the network uses the parameter 'weight' f32[4,4], which is none of its own" \
+refused "a cell in a plain table" 2 "unowned.lua:5: the network uses the parameter 'weight' f32[4,4], which is none" \
   "$mslua" train unowned.lua
 recipe syntax.lua "return self.dense(x" 0.1
 refused "Lua syntax error" 2 "syntax.lua:5: " "$mslua" train syntax.lua
