@@ -55,7 +55,7 @@ check.case("a list of cells is a list", function()
   check.fails_here("the list has 3 items, the next is 4", function() list[6] = Inner() end)
   check.fails_here("expected a Cell, got 5", function() list[4] = 5 end)
   list[2] = 5
-  check.fails_here("item 2: expected a Cell, got 5", function() return list:parameters_dict() end)
+  check.fails_here("item 2: expected a Cell, got 5", function() local _ = list:parameters_dict() end)
   local Own = nn.SequentialCell:extend "Own"
   function Own:init() self:append(Inner()) end
   check.equal(#Own(), 1)
