@@ -33,7 +33,7 @@ std::string Bytes(int64_t n) {
   auto v = static_cast<double>(n);
   int u = 0;
   for (; v >= 1024 && u < 4; ++u) v /= 1024;
-  return absl::StrFormat(u == 0 ? "%.0f %s" : "%.1f %s", v, units[u]);
+  return absl::StrFormat("%.*f %s", u == 0 ? 0 : 1, v, units[u]);
 }
 
 int64_t ResidentBytes() {
