@@ -22,6 +22,12 @@ using ParameterHandle = std::shared_ptr<ParameterData>;
 
 constexpr size_t kMaxEagerPrograms = 4096;
 constexpr char kMethods[] = "mslua.methods";
+constexpr char kShape[] = "mslua.shape";  // the metatable of shapes, which mslua/shape.lua fills
+
+// An axis that the operator makes is none of its input's, so it is an integer there; for Lua it counts as all axes do.
+AttrKind KindForLua(const AttrDef& attr) {
+  return attr.kind == AttrKind::kInt && attr.name == "axis" ? AttrKind::kAxis : attr.kind;
+}
 
 Status OpError(const OpDef& op, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(UserName(op), ": ", what));
@@ -433,7 +439,7 @@ StatusOr<int> BindAttrs(lua_State* L, Session&) {
   for (const auto& a : attrs.items()) {
     const auto def =
         std::find_if(op->attrs.begin(), op->attrs.end(), [&](const AttrDef& d) { return d.name == a.first; });
-    PushAttr(L, def == op->attrs.end() ? AttrKind::kInts : def->kind, a.second);
+    PushAttr(L, def == op->attrs.end() ? AttrKind::kInts : KindForLua(*def), a.second);
     lua_setfield(L, -2, a.first.c_str());
   }
   return 1;
@@ -477,11 +483,11 @@ void PushOpInfo(lua_State* L, const OpDef& op) {
     const AttrDef& a = op.attrs[i];
     lua_newtable(L);
     set("name", a.name);
-    set("kind", KindText(a.kind));
+    set("kind", KindText(KindForLua(a)));
     set("doc", a.doc);
     flag("required", a.required);
     if (!a.required) {
-      PushAttr(L, a.kind, a.fallback);
+      PushAttr(L, KindForLua(a), a.fallback);
       lua_setfield(L, -2, "default");
     }
     if (!a.choices.empty()) {
@@ -745,7 +751,7 @@ StatusOr<int> Apply(lua_State* L, Session& session, absl::string_view name, cons
 
 StatusOr<AttrValue> ReadAttr(lua_State* L, int index, const OpDef& op, const AttrDef& attr) {
   const std::string what = absl::StrCat(UserName(op), ": attribute '", attr.name, "'");
-  switch (attr.kind) {
+  switch (KindForLua(attr)) {
     case AttrKind::kBool: {
       ASSIGN_OR_RETURN(const bool v, ReadBool(L, index, what));
       return AttrValue(v);
@@ -810,6 +816,8 @@ StatusOr<int> GetTensorField(lua_State* L, const TensorType& type) {
   const absl::string_view field = lua_tostring(L, 2);
   if (field == "shape") {
     PushInts(L, type.shape);
+    lua_getfield(L, LUA_REGISTRYINDEX, kShape);
+    lua_setmetatable(L, -2);
   } else if (field == "dtype") {
     lua_pushstring(L, LongName(type.dtype));
   } else if (field == "size") {
@@ -888,6 +896,10 @@ void OpenOperators(lua_State* L) {
   lua_pushvalue(L, -1);
   lua_setfield(L, LUA_REGISTRYINDEX, kMethods);
   lua_setfield(L, -2, "methods");
+  lua_newtable(L);
+  lua_pushvalue(L, -1);
+  lua_setfield(L, LUA_REGISTRYINDEX, kShape);
+  lua_setfield(L, -2, "shape_metatable");
 }
 
 }  // namespace mslua

@@ -7,12 +7,11 @@ MSLUA_OPERATOR(expand_dims) {
   OpDef op("expand_dims");
   op.Class("ExpandDims").Doc("x with a new dimension of size 1 at `axis`.");
   op.Input("x").AllTypes().Required("axis", AttrKind::kInt,
-                                    "where it stands, from 0; negative ones count from the end of the result");
+                                    "where it stands; negative ones count from the end of the result");
   op.Check([](const Attrs& a, absl::Span<const TensorType> in) -> Status {
     const int64_t axis = a.Int("axis"), rank = in[0].rank() + 1;
     if (axis >= -rank && axis < rank) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("axis ", axis, " is out of range for a result of ", rank, " dimensions"));
+    return absl::InvalidArgumentError(absl::StrCat("axis is out of range for a result of ", rank, " dimensions"));
   });
   op.Body([](GraphBuilder& g, absl::Span<const Value> in, const Attrs& a) -> std::vector<Value> {
     Shape shape = g.TypeOf(in[0]).shape;

@@ -6,14 +6,12 @@ namespace mslua {
 MSLUA_OPERATOR(stack) {
   OpDef op("stack");
   op.Class("Stack").Doc("Tensors of one shape side by side along a new dimension at `axis`.");
-  op.Variadic("x").AllTypes().Attr(
-      "axis", AttrKind::kInt, int64_t{0},
-      "where the new dimension stands, from 0; negative ones count from the end of the result");
+  op.Variadic("x").AllTypes().Attr("axis", AttrKind::kInt, int64_t{0},
+                                   "where the new dimension stands; negative ones count from the end of the result");
   op.Check([](const Attrs& a, absl::Span<const TensorType> in) -> Status {
     const int64_t axis = a.Int("axis"), rank = in[0].rank() + 1;
     if (axis < -rank || axis >= rank)
-      return absl::InvalidArgumentError(
-          absl::StrCat("axis ", axis, " is out of range for a result of ", rank, " dimensions"));
+      return absl::InvalidArgumentError(absl::StrCat("axis is out of range for a result of ", rank, " dimensions"));
     for (const TensorType& t : in) {
       if (t.shape != in[0].shape) return absl::InvalidArgumentError("shapes differ");
     }

@@ -28,9 +28,12 @@ local core = {}
 
 ---Methods that Tensor, Value and Parameter share live in one table, where the library may add more:
 ---astype(dtype) reshape(...|{...}) transpose(...|{...}) sum(axis?, keep_dims?) mean max argmax(axis?) totable() item()
----free() ndim(). `t:method(...)` looks there.
+---free() ndim(); mslua.ops adds operators. `t:method(...)` looks there.
 ---@type table<string, function>
 core.methods = {}
+
+---The metatable of what a tensor's `shape` is; mslua.shape fills it.
+core.shape_metatable = {}
 
 ---@param value number|boolean|table|Tensor nested lists; a Tensor is copied (cast when dtype is given)
 ---@param dtype? dtype default float32; bool for booleans; a Tensor's own

@@ -3,6 +3,7 @@
 local args = require "mslua.args"
 local core = require "mslua.core"
 local dtypes = require "mslua.dtypes"
+require "mslua.shape"
 
 local ms = {}
 

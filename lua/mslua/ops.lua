@@ -115,6 +115,12 @@ for _, info in ipairs(core.ops()) do
   ops[info.name] = with_keywords(info, core.functions[info.name])
 end
 
+-- What MindSpore's tensors have as methods too: `x:exp()` is `ops.exp(x)`.
+for _, name in ipairs { "abs", "exp", "log", "sqrt", "pow", "matmul", "maximum", "minimum", "clip", "sigmoid", "tanh",
+  "softmax", "expand_dims", "squeeze" } do
+  core.methods[name] = assert(ops[name], name)
+end
+
 -- The tutorials give on_value and off_value as tensors.
 if rawget(ops, "OneHot") then
   function ops.OneHot:__call(...)

@@ -22,6 +22,31 @@ check.case("schedules are data", function()
   check.equal(data(nn.warmup_lr(0.1, 6, 2, 2)), { kind = "constant", value = 0.1, warmup_steps = 4, warmup_from = 0 })
 end)
 
+check.case("operators as methods", function()
+  check.equal(ms.Tensor({ 4, 9 }):sqrt():totable(), { 2, 3 })
+  check.equal(ms.ones({ 2, 3 }):matmul(ms.ones { 3, 1 }):clip(0, 2.5):expand_dims(1).shape, { 1, 2, 1 })
+end)
+
+check.case("a new axis counts from 1 as all axes do", function()
+  local x = ms.ones { 2, 3 }
+  check.equal(ms.ops.expand_dims(x, 1).shape, { 1, 2, 3 })
+  check.equal(ms.ops.expand_dims(x, -1).shape, { 2, 3, 1 })
+  check.equal(ms.ops.ExpandDims()(x, 3).shape, { 2, 3, 1 })
+  check.equal(ms.ops.stack({ x, x, x, x }, 2).shape, { 2, 4, 3 })
+  check.equal(ms.ops.stack({ x, x, x, x }).shape, { 4, 2, 3 })
+  check.fails_here("axes count from 1", function() local _ = ms.ops.expand_dims(x, 0) end)
+  check.fails_here("out of range for a result of 3 dimensions", function() local _ = ms.ops.expand_dims(x, 4) end)
+end)
+
+check.case("a shape is a list that prints, and compares by value", function()
+  local a, b = ms.ones { 2, 3 }, ms.zeros { 2, 3 }
+  check.equal(a.shape, { 2, 3 })
+  check.equal({ tostring(a.shape), "is " .. a.shape, #a.shape }, { "{2, 3}", "is {2, 3}", 2 })
+  local other = ms.ones { 3, 2 }
+  check.equal({ a.shape == b.shape, a.shape == other.shape, a.shape == a:sum().shape }, { true, false, false })
+  check.equal(ms.ones(a.shape).shape, { 2, 3 })
+end)
+
 check.case("MindSpore's values of each epoch", function()
   -- mindspore.nn.cosine_decay_lr(0.01, 0.1, 6, 2, 2)
   local s = nn.cosine_decay_lr(0.01, 0.1, 6, 2, 2)
