@@ -10,10 +10,12 @@
 #include "lua/graph_lua.h"
 #include "lua/object.h"
 #include "lua/op_call.h"
+#include "lua/op_module.h"
 #include "lua/options.h"
 #include "lua/parameter.h"
 #include "lua/rank_lua.h"
 #include "lua/tensor_lua.h"
+#include "lua/tensor_methods.h"
 #include "lua/trace.h"
 #include "lua/trainer_lua.h"
 
@@ -149,6 +151,7 @@ int OpenCoreModule(lua_State* L) {
   OpenTraces(L);
   OpenParameters(L);
   OpenOperators(L);
+  OpenTensorMethods(L);
   OpenGraphs(L);
   OpenGradients(L);
   OpenTraining(L);

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "absl/types/optional.h"
 #include "core/op/op_def.h"
 #include "lua/session.h"
 #include "luajit-2.1/lua.hpp"
@@ -11,6 +12,8 @@ namespace mslua {
 
 // What users call the operator: its class, else its name.
 const std::string& UserName(const OpDef& op);
+// How many inputs users give: random operators end in an input `step`, which is not theirs.
+size_t UserInputs(const OpDef& op);
 
 // Applies `op` to the operands at these stack indices (Tensor, Value, Parameter, number, boolean); attributes are
 // the operators' own (axes from 0). Pushes each output and gives their number.
@@ -19,19 +22,14 @@ StatusOr<int> Apply(lua_State* L, Session& session, const OpDef& op, const std::
 StatusOr<int> Apply(lua_State* L, Session& session, absl::string_view op, const std::vector<int>& operands,
                     Attrs attrs);
 
-// An attribute of Lua (axes from 1) at `index` as the definition wants it.
-StatusOr<AttrValue> ReadAttr(lua_State* L, int index, const OpDef& op, const AttrDef& attr);
-// Pushes an attribute as Lua counts.
-void PushAttr(lua_State* L, AttrKind kind, const AttrValue& value);
+// The same with the arguments at [first, last]: operands, then attributes. `attrs` holds those that are known already.
+StatusOr<int> CallOperator(lua_State* L, Session& session, const OpDef& op, int first, int last, Attrs attrs);
 
-// Pushes shape, dtype, size, or the method of core.methods called that; nil when there is neither.
-StatusOr<int> GetTensorField(lua_State* L, const TensorType& type);
-// object[i]: the operand at 1 by the subscript at 2.
-StatusOr<int> IndexOperand(lua_State* L, Session& session);
-// Arithmetic, comparison and length for the metatable on the top of the stack.
-void SetOperandMetamethods(lua_State* L);
-
-// Entries of the module: op, functions, bind_attrs, ops, methods.
-void OpenOperators(lua_State* L);
+// The type of the operand at `index`; none when it is no tensor of any kind.
+StatusOr<absl::optional<TensorType>> OperandType(lua_State* L, const Session& session, int index);
+// The operator of that name; an error when this build has none.
+StatusOr<const OpDef*> RequireOp(absl::string_view name);
+// "MatMul: what"
+Status OpError(const OpDef& op, absl::string_view what);
 
 }  // namespace mslua

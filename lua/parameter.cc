@@ -7,9 +7,9 @@
 #include "core/base/text.h"
 #include "lua/global_view.h"
 #include "lua/object.h"
-#include "lua/op_call.h"
 #include "lua/session.h"
 #include "lua/tensor_lua.h"
+#include "lua/tensor_methods.h"
 #include "lua/trace.h"
 
 namespace mslua {

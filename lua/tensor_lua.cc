@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/rng.h"
 #include "lua/object.h"
-#include "lua/op_call.h"
 #include "lua/parameter.h"
+#include "lua/tensor_methods.h"
 
 namespace mslua {
 namespace {

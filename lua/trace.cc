@@ -5,8 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "lua/object.h"
-#include "lua/op_call.h"
 #include "lua/tensor_lua.h"
+#include "lua/tensor_methods.h"
 
 namespace mslua {
 

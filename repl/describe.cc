@@ -11,7 +11,7 @@
 #include "core/op/registry.h"
 #include "lua/embedded.h"
 #include "lua/object.h"
-#include "lua/op_call.h"
+#include "lua/op_attrs.h"
 #include "repl/show.h"
 
 namespace mslua::repl {

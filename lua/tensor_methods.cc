@@ -1,0 +1,289 @@
+#include "lua/tensor_methods.h"
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "lua/object.h"
+#include "lua/op_call.h"
+#include "lua/tensor_lua.h"
+#include "lua/trace.h"
+
+namespace mslua {
+namespace {
+
+constexpr char kMethods[] = "mslua.methods";
+constexpr char kShape[] = "mslua.shape";  // the metatable of shapes, which mslua/shape.lua fills
+
+// -------------------------------------------------------------------------------------------- metamethods
+
+StatusOr<int> Arithmetic(lua_State* L, Session& session) {
+  const char* name = lua_tostring(L, lua_upvalueindex(1));
+  if (std::strcmp(name, "pow") == 0 && lua_type(L, 2) == LUA_TNUMBER && lua_tonumber(L, 2) == 2)
+    return Apply(L, session, "mul", {1, 1}, {});
+  return Apply(L, session, name, {1, 2}, {});
+}
+StatusOr<int> Negate(lua_State* L, Session& session) { return Apply(L, session, "neg", {1}, {}); }
+
+StatusOr<int> Compare(lua_State* L, Session& session) {
+  if (session.trace != nullptr) {
+    return absl::InvalidArgumentError(
+        "< and <= on traced values: Lua's conditions run while the graph is traced; use ops.Less or ops.LessEqual, and "
+        "ops.Select");
+  }
+  return absl::InvalidArgumentError(
+      "< and <= on tensors: use ops.Less or ops.LessEqual, or compare numbers, a:item() < b:item()");
+}
+
+StatusOr<int> Length(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(const auto type, OperandType(L, session, 1));
+  if (!type.has_value()) return absl::InvalidArgumentError("expected a tensor");
+  if (type->rank() == 0) return absl::InvalidArgumentError("# of a scalar: it has no dimension");
+  lua_pushnumber(L, static_cast<double>(type->shape[0]));
+  return 1;
+}
+
+// ------------------------------------------------------------------------------------------------- methods
+
+StatusOr<TensorType> SelfType(lua_State* L, Session& session, absl::string_view method) {
+  ASSIGN_OR_RETURN(const auto type, OperandType(L, session, 1));
+  if (!type.has_value())
+    return absl::InvalidArgumentError(
+        absl::StrCat(method, ": expected a tensor before the colon, got ", Describe(L, 1)));
+  return *type;
+}
+
+// The tensor at 1 as an eager one: shared, or a copy of a parameter.
+StatusOr<Tensor> SelfTensor(lua_State* L, Session& session, absl::string_view method) {
+  if (ToObject<TracedValue>(L, 1) != nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(method,
+                                                   " of a traced value: it has no elements while the graph is traced; "
+                                                   "use ops.Select for a choice, or return it from construct"));
+  }
+  return ReadTensor(session, L, 1, absl::nullopt, method);
+}
+
+StatusOr<int> AsType(lua_State* L, Session& session) {
+  RETURN_IF_ERROR(SelfType(L, session, "astype").status());
+  ASSIGN_OR_RETURN(const DType dtype, ReadDType(L, 2, "astype"));
+  if (session.trace != nullptr) return Apply(L, session, "cast", {1}, {{"dtype", dtype}});
+  ASSIGN_OR_RETURN(const Tensor t, SelfTensor(L, session, "astype"));
+  ASSIGN_OR_RETURN(Tensor out, CastTensor(session, t, dtype));
+  PushObject<Tensor>(L, std::move(out));
+  return 1;
+}
+
+// Integers from argument 2 on, or a list there.
+StatusOr<std::vector<int64_t>> RestInts(lua_State* L, absl::string_view what) {
+  if (lua_type(L, 2) == LUA_TTABLE) return ReadInts(L, 2, what);
+  std::vector<int64_t> out;
+  for (int i = 2; i <= lua_gettop(L); ++i) {
+    ASSIGN_OR_RETURN(const int64_t v, ReadInt(L, i, what));
+    out.push_back(v);
+  }
+  return out;
+}
+
+StatusOr<int> ReshapeMethod(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(const TensorType type, SelfType(L, session, "reshape"));
+  ASSIGN_OR_RETURN(std::vector<int64_t> shape, RestInts(L, "reshape"));
+  int64_t known = 1, open = -1;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] == -1 && open < 0)
+      open = static_cast<int64_t>(i);
+    else if (shape[i] < 0)
+      return absl::InvalidArgumentError(
+          absl::StrCat("reshape: ", ToString(absl::MakeConstSpan(shape)), " is not a shape (one size may be -1)"));
+    else
+      known *= shape[i];
+  }
+  if (open >= 0) {
+    if (known == 0 || type.elements() % known != 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("reshape: ", ToString(type), " does not divide into ", ToString(absl::MakeConstSpan(shape))));
+    }
+    shape[static_cast<size_t>(open)] = type.elements() / known;
+  } else if (known != type.elements()) {
+    return absl::InvalidArgumentError(absl::StrCat("reshape: ", ToString(type), " has ", type.elements(), " elements, ",
+                                                   ToString(absl::MakeConstSpan(shape)), " has ", known));
+  }
+  if (shape.size() > kMaxRank)
+    return absl::InvalidArgumentError(absl::StrCat("reshape: more than ", kMaxRank, " dimensions"));
+  if (session.trace != nullptr) return Apply(L, session, "reshape", {1}, {{"shape", shape}});
+  ASSIGN_OR_RETURN(const Tensor t, SelfTensor(L, session, "reshape"));
+  PushObject<Tensor>(L, WithShape(t, Shape(shape.begin(), shape.end())));
+  return 1;
+}
+
+StatusOr<int> TransposeMethod(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(const TensorType type, SelfType(L, session, "transpose"));
+  ASSIGN_OR_RETURN(std::vector<int64_t> axes, RestInts(L, "transpose"));
+  if (axes.empty()) {
+    for (int64_t d = type.rank(); d >= 1; --d) axes.push_back(d);
+  }
+  for (int64_t& a : axes) {
+    ASSIGN_OR_RETURN(a, AxisFromLua(a, "transpose"));
+  }
+  return Apply(L, session, "transpose", {1}, {{"perm", axes}});
+}
+
+// sum(axis?, keep_dims?) and its like: without an axis, over all.
+StatusOr<int> ReduceMethod(lua_State* L, Session& session) {
+  const char* op = lua_tostring(L, lua_upvalueindex(1));
+  ASSIGN_OR_RETURN(const TensorType type, SelfType(L, session, op));
+  std::vector<int64_t> axes;
+  if (lua_isnoneornil(L, 2)) {
+    for (int64_t d = 1; d <= type.rank(); ++d) axes.push_back(d);
+  } else {
+    ASSIGN_OR_RETURN(axes, ReadInts(L, 2, absl::StrCat(op, ": axis")));
+  }
+  for (int64_t& a : axes) {
+    ASSIGN_OR_RETURN(a, AxisFromLua(a, op));
+  }
+  bool keep = false;
+  if (!lua_isnoneornil(L, 3)) {
+    ASSIGN_OR_RETURN(keep, ReadBool(L, 3, absl::StrCat(op, ": keep_dims")));
+  }
+  return Apply(L, session, op, {1}, {{"axis", axes}, {"keep_dims", keep}});
+}
+
+StatusOr<int> ArgmaxMethod(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(const TensorType type, SelfType(L, session, "argmax"));
+  ASSIGN_OR_RETURN(const OpDef* op, RequireOp("argmax"));
+  if (lua_isnoneornil(L, 2) && type.rank() != 1) {
+    // Over all elements, as NumPy does.
+    lua_settop(L, 1);
+    lua_pushnumber(L, -1);
+    ASSIGN_OR_RETURN(const int pushed, ReshapeMethod(L, session));
+    lua_replace(L, 1);
+    lua_settop(L, pushed);
+  }
+  return CallOperator(L, session, *op, 1, lua_gettop(L), {});
+}
+
+Status PushNested(lua_State* L, const Tensor& t) {
+  if (t.type.rank() == 0) {
+    PushElement(L, t.view(), 0);
+    return absl::OkStatus();
+  }
+  if (!lua_checkstack(L, 4)) return absl::ResourceExhaustedError("no room on Lua's stack");
+  const int64_t n = t.type.shape[0];
+  lua_createtable(L, static_cast<int>(n), 0);
+  for (int64_t i = 0; i < n; ++i) {
+    RETURN_IF_ERROR(PushNested(L, SubTensor(t, i)));
+    lua_rawseti(L, -2, static_cast<int>(i) + 1);
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<int> ToTable(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(const Tensor t, SelfTensor(L, session, "totable"));
+  RETURN_IF_ERROR(PushNested(L, t));
+  return 1;
+}
+
+StatusOr<int> Item(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(const Tensor t, SelfTensor(L, session, ":item()"));
+  if (t.type.elements() != 1)
+    return absl::InvalidArgumentError(
+        absl::StrCat("item: ", ToString(t.type), " has ", t.type.elements(), " elements, expected one"));
+  PushElement(L, t.view(), 0);
+  return 1;
+}
+
+StatusOr<int> FreeTensor(lua_State* L, Session&) {
+  if (auto* t = ToObject<Tensor>(L, 1)) t->data.reset();
+  return 0;
+}
+
+StatusOr<int> NumDims(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(const TensorType type, SelfType(L, session, "ndim"));
+  lua_pushnumber(L, static_cast<double>(type.rank()));
+  return 1;
+}
+
+}  // namespace
+
+StatusOr<int> GetTensorField(lua_State* L, const TensorType& type) {
+  const absl::string_view field = lua_tostring(L, 2);
+  if (field == "shape") {
+    PushInts(L, type.shape);
+    lua_getfield(L, LUA_REGISTRYINDEX, kShape);
+    lua_setmetatable(L, -2);
+  } else if (field == "dtype") {
+    lua_pushstring(L, LongName(type.dtype));
+  } else if (field == "size") {
+    lua_pushnumber(L, static_cast<double>(type.elements()));
+  } else {
+    lua_getfield(L, LUA_REGISTRYINDEX, kMethods);
+    lua_pushvalue(L, 2);
+    lua_rawget(L, -2);
+  }
+  return 1;
+}
+
+StatusOr<int> IndexOperand(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(const TensorType type, SelfType(L, session, "subscript"));
+  ASSIGN_OR_RETURN(int64_t i, ReadInt(L, 2, "subscript"));
+  if (type.rank() == 0) return absl::InvalidArgumentError(absl::StrCat("subscript ", i, " of a scalar: use :item()"));
+  const int64_t n = type.shape[0];
+  if (i == 0 || i > n || i < -n) {
+    return absl::OutOfRangeError(absl::StrCat("subscript ", i, " of ", ToString(type), ": expected 1 to ", n,
+                                              ", or -1 to -", n, " from the end"));
+  }
+  i = i > 0 ? i - 1 : n + i;
+  if (session.trace != nullptr) {
+    std::vector<int64_t> begin(static_cast<size_t>(type.rank()), 0), end(type.shape.begin(), type.shape.end());
+    const std::vector<int64_t> strides(begin.size(), 1), rest(type.shape.begin() + 1, type.shape.end());
+    begin[0] = i;
+    end[0] = i + 1;
+    ASSIGN_OR_RETURN(const int pushed,
+                     Apply(L, session, "strided_slice", {1}, {{"begin", begin}, {"end", end}, {"strides", strides}}));
+    return Apply(L, session, "reshape", {lua_gettop(L) + 1 - pushed}, {{"shape", rest}});
+  }
+  ASSIGN_OR_RETURN(const Tensor t, SelfTensor(L, session, "subscript"));
+  if (type.rank() == 1)
+    PushElement(L, t.view(), i);
+  else
+    PushObject<Tensor>(L, SubTensor(t, i));
+  return 1;
+}
+
+void SetOperandMetamethods(lua_State* L) {
+  constexpr const char* kOperators[][2] = {
+      {"__add", "add"}, {"__sub", "sub"}, {"__mul", "mul"}, {"__div", "div"}, {"__pow", "pow"}};
+  for (const auto& o : kOperators) {
+    lua_pushstring(L, o[1]);
+    lua_pushcclosure(L, Entry<Arithmetic>, 1);
+    lua_setfield(L, -2, o[0]);
+  }
+  SetFunctions(
+      L, {{"__unm", Entry<Negate>}, {"__lt", Entry<Compare>}, {"__le", Entry<Compare>}, {"__len", Entry<Length>}});
+}
+
+void OpenTensorMethods(lua_State* L) {
+  lua_newtable(L);
+  SetFunctions(L, {{"astype", Entry<AsType>},
+                   {"reshape", Entry<ReshapeMethod>},
+                   {"transpose", Entry<TransposeMethod>},
+                   {"argmax", Entry<ArgmaxMethod>},
+                   {"totable", Entry<ToTable>},
+                   {"item", Entry<Item>},
+                   {"free", Entry<FreeTensor>},
+                   {"ndim", Entry<NumDims>}});
+  constexpr const char* kReductions[][2] = {
+      {"sum", "reduce_sum"}, {"mean", "reduce_mean"}, {"max", "reduce_max"}, {"min", "reduce_min"}};
+  for (const auto& r : kReductions) {
+    lua_pushstring(L, r[1]);
+    lua_pushcclosure(L, Entry<ReduceMethod>, 1);
+    lua_setfield(L, -2, r[0]);
+  }
+  lua_pushvalue(L, -1);
+  lua_setfield(L, LUA_REGISTRYINDEX, kMethods);
+  lua_setfield(L, -2, "methods");
+  lua_newtable(L);
+  lua_pushvalue(L, -1);
+  lua_setfield(L, LUA_REGISTRYINDEX, kShape);
+  lua_setfield(L, -2, "shape_metatable");
+}
+
+}  // namespace mslua
