@@ -375,10 +375,10 @@ TEST(ParallelOptimizer, ShardsAmongThatManyRanks) {
   EXPECT_THAT(Train(3, t)[0], HasSubstr("optimizer_weight_shard_size = 2 does not divide 3 ranks"));
 }
 
-TEST(DataParallel, RefusesWhatIsNotBuilt) {
+TEST(DataParallel, RefusesPipelineStages) {
   Training t;
   t.context = "pipeline_stages = 2";
-  EXPECT_THAT(Train(2, t)[0], HasSubstr("pipeline_stages = 2 is not built yet"));
+  EXPECT_THAT(Train(2, t)[0], HasSubstr("pipeline_stages = 2 needs parallel_mode semi_auto_parallel or auto_parallel"));
 }
 
 }  // namespace

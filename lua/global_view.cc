@@ -12,6 +12,7 @@
 #include "core/base/input_file.h"
 #include "core/runtime/compile.h"
 #include "core/sharding/partition.h"
+#include "core/sharding/pipeline.h"
 #include "core/sharding/strategy_file.h"
 #include "core/train/agreement.h"
 #include "lua/aggregation.h"
@@ -73,8 +74,12 @@ GlobalView* GlobalView::Of(Session& session) {
 }
 
 // All ranks plan for the cluster that rank 0 knows.
-StatusOr<std::unique_ptr<GlobalView>> GlobalView::Make(Session& session) {
-  ASSIGN_OR_RETURN(Mesh mesh, Mesh::Of(session.options().ranks));
+StatusOr<std::unique_ptr<GlobalView>> GlobalView::Make(Session& session, int64_t stages) {
+  const int64_t ranks = session.options().ranks;
+  if (stages < 1 || ranks % stages != 0)
+    return absl::InvalidArgumentError(absl::StrCat("pipeline_stages = ", stages, " does not divide ", ranks, " ranks"));
+  const int64_t of_stage = ranks / stages;
+  ASSIGN_OR_RETURN(Mesh mesh, Mesh::Of(of_stage, session.options().rank / of_stage * of_stage));
   const std::string* file = nullptr;
   for (const auto& [name, value] : session.options().flags) {
     if (name == "cluster") file = std::get_if<std::string>(&value);
@@ -100,10 +105,11 @@ StatusOr<GlobalView*> GlobalView::Read(lua_State* L, Session& session, int index
   lua_getfield(L, index, "shard");
   if (lua_isnil(L, -1)) return nullptr;
   const int at = lua_gettop(L);
-  RETURN_IF_ERROR(
-      CheckFields(L, at, "shard",
-                  {"feeds", "dataset", "search", "load_file", "save_file", "optimizer_bytes", "optimizer_level",
-                   "strategies", "bucket_bytes", "segments", "scatter_bytes", "gather_bytes", "fp32_sync"}));
+  RETURN_IF_ERROR(CheckFields(
+      L, at, "shard",
+      {"stages", "feeds", "dataset", "search", "load_file", "save_file", "optimizer_bytes", "optimizer_level",
+       "strategies", "bucket_bytes", "segments", "scatter_bytes", "gather_bytes", "fp32_sync"}));
+  ASSIGN_OR_RETURN(const int64_t stages, FieldInt(L, at, "stages", 1));
   ASSIGN_OR_RETURN(const int64_t feeds, FieldInt(L, at, "feeds", 1));
   ASSIGN_OR_RETURN(const std::string search, FieldString(L, at, "search", ""));
   ASSIGN_OR_RETURN(std::string load_file, FieldString(L, at, "load_file", ""));
@@ -114,7 +120,8 @@ StatusOr<GlobalView*> GlobalView::Read(lua_State* L, Session& session, int index
   ASSIGN_OR_RETURN(const std::string dataset, FieldString(L, at, "dataset", ""));
   ASSIGN_OR_RETURN(const BucketRule buckets, ReadBucketRule(L, at, "shard"));
   if (Of(session) == nullptr) {
-    ASSIGN_OR_RETURN(std::unique_ptr<GlobalView> view, Make(session));
+    ASSIGN_OR_RETURN(std::unique_ptr<GlobalView> view, Make(session, stages));
+    view->stages_ = static_cast<int>(stages);
     NewKind<std::unique_ptr<GlobalView>>(L);
     lua_pop(L, 1);
     lua_pushlightuserdata(L, const_cast<char*>(&kRegistryKey));
@@ -122,6 +129,8 @@ StatusOr<GlobalView*> GlobalView::Read(lua_State* L, Session& session, int index
     lua_rawset(L, LUA_REGISTRYINDEX);
   }
   GlobalView* const view = Of(session);
+  if (view->stages_ != stages)
+    return absl::FailedPreconditionError(absl::StrCat("pipeline_stages was ", view->stages_, " for an earlier graph"));
   view->feeds_ = feeds;
   view->search_.reset();
   if (!search.empty()) {
@@ -159,6 +168,27 @@ std::string GlobalView::StrategyOf(absl::string_view name) {
     return s.text;
   }
   return "";
+}
+
+int GlobalView::OwnerOf(const std::string& key) const {
+  const auto owner = owners_.find(key);
+  return owner == owners_.end() ? kNoStage : owner->second;
+}
+
+Status GlobalView::SettleOwners(const Graph& graph, const StageTrace& trace) {
+  ASSIGN_OR_RETURN(const std::vector<int> stages, StagesOf(graph, trace, owners_));
+  for (const auto& [name, stage] : OwnersOf(graph, stages)) owners_.emplace(name, stage);
+  return absl::OkStatus();
+}
+
+StatusOr<Graph> GlobalView::OfStage(const Session& session, const Graph& graph, const StageTrace& trace) {
+  RETURN_IF_ERROR(SettleOwners(graph, trace));
+  ASSIGN_OR_RETURN(const std::vector<int> stages, StagesOf(graph, trace, owners_));
+  micro_batches_ = trace.blocks.back().micro + 1;
+  std::vector<int64_t> column;  // this rank and those at its place in the other stages
+  for (int64_t r = session.options().rank % mesh().ranks(); r < session.options().ranks; r += mesh().ranks())
+    column.push_back(r);
+  return StageProgram(graph, trace, stages, stage(), column);
 }
 
 TensorType GlobalView::Whole(TensorType feed) const {
@@ -231,8 +261,8 @@ StatusOr<Graph> GlobalView::Cut(Session& session, const Graph& graph, bool feeds
   options.as_data = dataset_.has_value();
   for (const auto& [key, part] : parts_) options.fixed.emplace(key, part.layout);
   const Mesh& mesh = resharder_.mesh();
-  options.data_layout = [&mesh, feeds](const std::string&, const TensorType& type) -> StatusOr<Layout> {
-    return feeds ? BatchLayout(mesh, type) : Layout(static_cast<int>(type.rank()));
+  options.data_layout = [&mesh, feeds](const std::string& name, const TensorType& type) -> StatusOr<Layout> {
+    return feeds || IsMessage(name) ? BatchLayout(mesh, type) : Layout(static_cast<int>(type.rank()));
   };
   ASSIGN_OR_RETURN(options.chosen, Choose(session, graph, options));
   ASSIGN_OR_RETURN(const ShardPlan plan, Propagate(graph, resharder_, options));
@@ -241,6 +271,7 @@ StatusOr<Graph> GlobalView::Cut(Session& session, const Graph& graph, bool feeds
   RETURN_IF_ERROR(Remember(session, graph, plan));
   if (session.options().verb == "plan" && IsTraining(graph)) planned_ = Planned{graph, plan, options, search_, found_};
   ASSIGN_OR_RETURN(Graph part, Partition(graph, plan, resharder_, session.options().rank));
+  PlaceMessages(&part);
   Fuse(&part);
   return part;
 }
@@ -251,7 +282,8 @@ StatusOr<std::vector<absl::optional<Sharding>>> GlobalView::Choose(Session& sess
   found_.reset();
   if (!load_file_.empty() && IsTraining(graph)) return LoadStrategy(load_file_, graph, mesh);
   if (!search_) return std::vector<absl::optional<Sharding>>();
-  if (session.groups() == nullptr) return SearchHere(session, graph, options);
+  // The ranks of a stage search for themselves, each the same: stages have nothing in common.
+  if (session.groups() == nullptr || stages_ > 1) return SearchHere(session, graph, options);
   ASSIGN_OR_RETURN(const std::string text, TextOfFirstRank(
                                                session.groups(),
                                                [&]() -> StatusOr<std::string> {
@@ -270,7 +302,8 @@ StatusOr<std::vector<absl::optional<Sharding>>> GlobalView::SearchHere(Session& 
   search.propagate = options;
   search.cluster = cluster_;
   ASSIGN_OR_RETURN(SearchResult result, Search(graph, resharder_.mesh(), search));
-  if (session.options().verb != "plan" && IsTraining(graph))
+  const bool tells = stages_ == 1 || session.options().rank == resharder_.mesh().first();
+  if (session.options().verb != "plan" && IsTraining(graph) && tells)
     std::fprintf(stderr, "mslua: %s\n", Summary(result, search.mode).c_str());
   found_ = result;
   return std::move(result.chosen);

@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "core/passes/buckets.h"
 #include "core/sharding/search.h"
+#include "core/sharding/stages.h"
 #include "lua/session.h"
 
 namespace mslua {
@@ -24,12 +25,12 @@ class GlobalView {
 
   // The session's; null where each rank has a program of its own.
   static GlobalView* Of(Session& session);
-  // Reads the field `shard` of the table at `index`: {feeds = of a global batch, 1: every rank reads all of it; dataset
-  // = how its columns are cut, "((4,1),(4))"; search, load_file, save_file = of strategies; optimizer_bytes = state of
-  // parameters from that size on is cut over all ranks, by optimizer_level 2 also sums of gradients over micro-batches,
-  // by 3 the parameters; strategies = a list of {name =, strategy =}; bucket_bytes, segments = BucketRule's,
-  // scatter_bytes, gather_bytes = of messages of slices, 0: no limit; fp32_sync}. Null when there is none. Graphs of
-  // one session share their layouts of parameters.
+  // Reads the field `shard` of the table at `index`: {stages = pipeline_stages; feeds = of a global batch, 1: every
+  // rank reads all of it; dataset = how its columns are cut, "((4,1),(4))"; search, load_file, save_file = of
+  // strategies; optimizer_bytes = state of parameters from that size on is cut over all ranks, by optimizer_level 2
+  // also sums of gradients over micro-batches, by 3 the parameters; strategies = a list of {name =, strategy =};
+  // bucket_bytes, segments = BucketRule's, scatter_bytes, gather_bytes = of messages of slices, 0: no limit;
+  // fp32_sync}. Null when there is none. Graphs of one session share their layouts of parameters.
   static StatusOr<GlobalView*> Read(lua_State* L, Session& session, int index);
 
   // The strategy for an operator of that name, "Net/fc1/MatMul", from the first pattern of `shard.strategies` that fits
@@ -54,6 +55,20 @@ class GlobalView {
   int64_t feeds() const { return feeds_; }
   // Gradients of 16-bit parameters are added up in f32.
   bool fp32_sync() const { return fp32_sync_; }
+
+  // Pipeline stages; each has as many neighbouring ranks as the mesh.
+  int stages() const { return stages_; }
+  // Of the last graph that was cut into stages.
+  int64_t micro_batches() const { return micro_batches_; }
+  // This rank's.
+  int stage() const { return static_cast<int>(mesh().first() / mesh().ranks()); }
+  // The stage that keeps a parameter or state; kNoStage where that is not known, or there is one stage.
+  int OwnerOf(const std::string& key) const;
+  // Says for all that follows which stages keep what a graph reads.
+  Status SettleOwners(const Graph& graph, const StageTrace& trace);
+  // The program of this rank's stage, not yet cut over the ranks of the stage.
+  StatusOr<Graph> OfStage(const Session& session, const Graph& graph, const StageTrace& trace);
+
   // The columns of a global batch as the user's dataset_strategy cuts them.
   Status PlaceColumns(GraphBuilder& g, absl::Span<const std::string> names, std::vector<Value>* columns) const;
   // A column of one feed as one of the global batch.
@@ -69,7 +84,7 @@ class GlobalView {
  private:
   GlobalView(Mesh mesh, Cluster cluster, std::string source)
       : resharder_(std::move(mesh), cluster.links), cluster_(std::move(cluster)), cluster_source_(std::move(source)) {}
-  static StatusOr<std::unique_ptr<GlobalView>> Make(Session& session);
+  static StatusOr<std::unique_ptr<GlobalView>> Make(Session& session, int64_t stages);
   // What a strategy file or a search says of the nodes of a graph. Rank 0 searches and tells the others.
   StatusOr<std::vector<absl::optional<Sharding>>> Choose(Session& session, const Graph& graph,
                                                          const PropagateOptions& options);
@@ -93,6 +108,9 @@ class GlobalView {
   absl::optional<SearchResult> found_;  // by the last search here
   std::vector<NamedStrategy> strategies_;
   int64_t feeds_ = 1;
+  int stages_ = 1;
+  int64_t micro_batches_ = 1;
+  StageOwners owners_;
   absl::optional<SearchMode> search_;
   std::string load_file_, save_file_;  // of strategies; empty: none
   int64_t optimizer_bytes_ = -1;       // below 0: state lies as its parameter

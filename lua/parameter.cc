@@ -40,6 +40,11 @@ StatusOr<TensorView> ValueOf(Session& session, ParameterData& p) {
   const std::string& key = KeyOf(session, p);
   if (const Store::Entry* entry = session.store().Find(key)) return entry->view();
   const GlobalView* view = GlobalView::Of(session);
+  if (view != nullptr && view->OwnerOf(key) != kNoStage && view->OwnerOf(key) != view->stage()) {
+    return absl::FailedPreconditionError(absl::StrCat("parameter '", p.name,
+                                                      "' is kept by the ranks of pipeline stage ", view->OwnerOf(key),
+                                                      "; this rank is of stage ", view->stage()));
+  }
   if (const GlobalView::Part* part = view == nullptr ? nullptr : view->Find(key)) return MakePart(session, p, *part);
   ASSIGN_OR_RETURN(const TensorView value, session.store().Add(key, p.kind, p.type));
   RETURN_IF_ERROR(Annotate(Fill(p.init, session.seed, p.name, value), absl::StrCat("parameter '", p.name, "'")));

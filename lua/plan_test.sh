@@ -90,10 +90,10 @@ grep -q '"operation": "all_reduce sum", "ranks": 8, "tensors": 40, "bytes": 3328
 cmp out.json device_num.json
 if "$mslua" plan forty.lua -n 4 parallel.device_num=8 2> err.txt; then exit 1; fi
 grep -q "device_num = 8, but the job has 4 rank(s)" err.txt
-# One rank sends nothing; what is not built is refused.
+# One rank sends nothing; stages need a mode that cuts.
 "$mslua" plan forty.lua | grep -q "messages of a step: 0 messages"
 if "$mslua" plan forty.lua -n 8 parallel.pipeline_stages=2 2> err.txt; then exit 1; fi
-grep -q "pipeline_stages = 2 is not built yet" err.txt
+grep -q "pipeline_stages = 2 needs parallel_mode semi_auto_parallel or auto_parallel" err.txt
 
 # In global view: how operators and parameters are cut, and what a step is predicted to take.
 has() {

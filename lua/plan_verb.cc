@@ -10,9 +10,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "core/base/text.h"
 #include "core/runtime/collective_kernel.h"
 #include "core/runtime/compile.h"
+#include "core/sharding/pipeline.h"
 #include "core/sharding/plan_report.h"
 #include "lua/global_view.h"
 #include "lua/graph_lua.h"
@@ -29,6 +31,7 @@ struct Section {
   std::vector<std::string> columns;
   std::vector<std::vector<std::string>> rows;
   std::string summary;
+  int stage = -1;  // of the pipeline; -1: of no stage in particular
 };
 
 std::string Bytes(int64_t bytes) {
@@ -42,12 +45,15 @@ Section Collectives(const Graph& graph) {
   Section s{"collectives", "messages of a step", {"operation", "ranks", "tensors", "bytes", "first"}, {}, ""};
   int64_t tensors = 0, bytes = 0;
   for (const Node& n : graph.nodes) {
-    if (!IsCollective(n) || n.attrs.Ints("group").size() < 2 || n.op->name == "all_reduce_wait") continue;
-    int64_t mine = 0;
+    if (!IsCollective(n) || n.attrs.Ints("group").size() < 2 || n.op->name == "all_reduce_wait" ||
+        n.op->name == "stage_sent")
+      continue;
+    int64_t mine = n.inputs.empty() ? n.outputs[0].bytes() : 0;
     for (Value v : n.inputs) mine += graph.TypeOf(v).bytes();
     const bool bucket = n.op->name == "all_reduce_start";
     const AttrValue* op = n.attrs.Find("op");
-    const int64_t members = n.attrs.Has("_members") ? n.attrs.Int("_members") : static_cast<int64_t>(n.inputs.size());
+    const int64_t members =
+        n.attrs.Has("_members") ? n.attrs.Int("_members") : std::max<int64_t>(1, static_cast<int64_t>(n.inputs.size()));
     s.rows.push_back({absl::StrCat(bucket ? "all_reduce" : n.op->name, op ? " " : "", op ? n.attrs.Str("op") : ""),
                       absl::StrCat(n.attrs.Ints("group").size()), absl::StrCat(members), absl::StrCat(mine),
                       n.location ? ToString(*n.location) : ""});
@@ -74,6 +80,7 @@ Section Operators(const Graph& graph) {
 }
 
 void PrintText(const Section& s) {
+  if (s.stage >= 0) std::printf("stage %d: ", s.stage);
   std::printf("%s: %s\n", s.title.c_str(), s.summary.c_str());
   if (s.rows.empty()) return;
   std::vector<size_t> width;
@@ -98,6 +105,7 @@ void PrintText(const Section& s) {
 void PrintJson(const Section& s) {
   for (const auto& row : s.rows) {
     std::string out = absl::StrCat("{\"section\": ", JsonString(s.name));
+    if (s.stage >= 0) absl::StrAppend(&out, ", \"stage\": ", s.stage);
     for (size_t i = 0; i < row.size(); ++i) {
       const bool number = !row[i].empty() && row[i].find_first_not_of("0123456789") == std::string::npos;
       absl::StrAppend(&out, ", ", JsonString(s.columns[i]), ": ", number ? row[i] : JsonString(row[i]));
@@ -219,9 +227,72 @@ StatusOr<std::vector<Section>> ShardSections(GlobalView& view, const cli::Comman
                               Predicted(report, view)};
 }
 
-StatusOr<std::vector<Section>> Sections(const cli::CommandLine& command, int64_t ranks) {
+// "embed, blocks.0": the network's cells that a program's forward nodes are of.
+std::string CellsOf(const Graph& graph) {
+  std::vector<std::string> cells;
+  for (const Node& n : graph.nodes) {
+    absl::string_view scope = n.location ? n.location->scope : "";
+    if (!absl::ConsumePrefix(&scope, "PipelineCell/network/")) continue;
+    absl::ConsumePrefix(&scope, "backbone/");  // of a WithLossCell
+    const std::string cell(scope.substr(0, scope.find('/')));
+    if (std::find(cells.begin(), cells.end(), cell) == cells.end()) cells.push_back(cell);
+  }
+  constexpr size_t kShown = 8;
+  const size_t more = cells.size() - std::min(cells.size(), kShown);
+  cells.resize(cells.size() - more);
+  return absl::StrCat(absl::StrJoin(cells, ", "), more > 0 ? absl::StrCat(" and ", more, " more") : "");
+}
+
+// What the ranks of a stage have and do.
+std::vector<std::string> StageRow(const Graph& graph, const GlobalView& view) {
+  int64_t operators = 0, parameters = 0, parameter_bytes = 0, sent = 0;
+  for (const Node& n : graph.nodes) {
+    operators += n.op->name != "input" && n.op->name != "constant";
+    if (n.op->name == "stage_send") sent += n.outputs[0].bytes();
+    if (n.op->name != "input" || n.attrs.Str("kind") != kParameter) continue;
+    ++parameters;
+    parameter_bytes += n.outputs[0].bytes();
+  }
+  const int64_t first = view.mesh().first(), last = first + view.mesh().ranks() - 1;
+  return {absl::StrCat(view.stage()),
+          first == last ? absl::StrCat(first) : absl::StrCat(first, "-", last),
+          absl::StrCat(operators),
+          absl::StrCat(parameters),
+          absl::StrCat(parameter_bytes),
+          absl::StrCat(sent),
+          CellsOf(graph)};
+}
+
+StatusOr<std::vector<Section>> Sections(const cli::CommandLine& command, int64_t ranks, int64_t rank = 0,
+                                        Section* stages = nullptr);
+
+// Of every stage: its first rank's program.
+StatusOr<std::vector<Section>> StageSections(const cli::CommandLine& command, int64_t ranks, const GlobalView& first) {
+  const int64_t micros = first.micro_batches();
+  Section stages{
+      "stages",
+      "pipeline",
+      {"stage", "ranks", "operators", "parameters", "parameter bytes", "bytes sent", "cells"},
+      {},
+      absl::StrFormat("%d stages of %d ranks, %d micro-batches, %.1f %% of a step idle (the bubble)", first.stages(),
+                      first.mesh().ranks(), micros, PipelineBubble(first.stages(), micros) * 100)};
+  std::vector<Section> all;
+  for (int s = 0; s < first.stages(); ++s) {
+    ASSIGN_OR_RETURN(auto sections, Sections(command, ranks, s * first.mesh().ranks(), &stages));
+    for (Section& section : sections) {
+      section.stage = s;
+      all.push_back(std::move(section));
+    }
+  }
+  all.insert(all.begin(), std::move(stages));
+  return all;
+}
+
+// What `rank` would run. `stages` gets a row of its stage where it is not null; else all stages are gone through.
+StatusOr<std::vector<Section>> Sections(const cli::CommandLine& command, int64_t ranks, int64_t rank, Section* stages) {
   SessionOptions options = OptionsOf(command);
   options.ranks = static_cast<int>(ranks);
+  options.rank = static_cast<int>(rank);
   ASSIGN_OR_RETURN(const auto session, Session::Create(std::move(options)));
   RETURN_IF_ERROR(session->RunText("return require('mslua.verbs').plan()", "=mslua/verb"));
   // The number of ranks that the recipe asks for, where the command line has none.
@@ -237,6 +308,10 @@ StatusOr<std::vector<Section>> Sections(const cli::CommandLine& command, int64_t
     return absl::InvalidArgumentError(
         absl::StrCat("--", command.Given("explain") ? "explain" : "cluster",
                      " needs a recipe in semi_auto_parallel or auto_parallel and -n 2 or more: nothing is cut here"));
+  if (view != nullptr && view->stages() > 1) {
+    if (stages == nullptr && !command.Given("explain")) return StageSections(command, ranks, *view);
+    if (stages != nullptr) stages->rows.push_back(StageRow((*traced)->graph, *view));
+  }
   std::vector<Section> sections;
   if (cut) {
     ASSIGN_OR_RETURN(sections, ShardSections(*view, command));

@@ -424,12 +424,6 @@ TEST(AutoParallel, AStrategyFileIsWhatTheSearchFound) {
   EXPECT_THAT(Train(4, t)[0], HasSubstr("is for 2 devices, here are 4"));
 }
 
-TEST(SemiAuto, WhatIsNotBuiltIsRefused) {
-  Training t;
-  t.context = R"(, pipeline_stages = 2)";
-  EXPECT_THAT(Train(2, t)[0], HasSubstr("is not built yet in semi_auto_parallel"));
-}
-
 std::string ErrorOf(const std::string& net, int ranks = 8) {
   Training t;
   t.net = net;

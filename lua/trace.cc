@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/sharding/stages.h"
 #include "lua/object.h"
 #include "lua/tensor_lua.h"
 #include "lua/tensor_methods.h"
@@ -117,6 +118,33 @@ Status Trace::Call(int arguments, int results) {
   return Check();
 }
 
+void Trace::PushStage(int stage) {
+  stages_.push_back(stage);
+  stage_changes_.emplace_back(static_cast<int32_t>(builder_.graph().nodes.size()), stage);
+}
+
+void Trace::PopStage() {
+  if (!stages_.empty()) stages_.pop_back();
+  stage_changes_.emplace_back(static_cast<int32_t>(builder_.graph().nodes.size()),
+                              stages_.empty() ? kNoStage : stages_.back());
+}
+
+std::vector<int> Trace::Stages() const {
+  std::vector<int> stages(builder_.graph().nodes.size(), kNoStage);
+  for (size_t c = 0; c < stage_changes_.size(); ++c) {
+    const size_t end = c + 1 < stage_changes_.size() ? static_cast<size_t>(stage_changes_[c + 1].first) : stages.size();
+    for (size_t i = static_cast<size_t>(stage_changes_[c].first); i < end; ++i) stages[i] = stage_changes_[c].second;
+  }
+  return stages;
+}
+
+StageScope::StageScope(Trace& trace, int stage) : trace_(stage == kNoStage ? nullptr : &trace) {
+  if (trace_ != nullptr) trace_->PushStage(stage);
+}
+StageScope::~StageScope() {
+  if (trace_ != nullptr) trace_->PopStage();
+}
+
 void Trace::PushRegion() {
   regions_.push_back(next_region_++);
   builder_.SetRegion(regions_.back());
@@ -136,6 +164,15 @@ StatusOr<int> PushScope(lua_State* L, Session& session) {
 }
 StatusOr<int> PopScope(lua_State*, Session& session) {
   if (session.trace != nullptr) session.trace->PopScope();
+  return 0;
+}
+StatusOr<int> PushStage(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(const int64_t stage, ReadInt(L, 1, "push_stage"));
+  if (session.trace != nullptr) session.trace->PushStage(static_cast<int>(stage));
+  return 0;
+}
+StatusOr<int> PopStage(lua_State*, Session& session) {
+  if (session.trace != nullptr) session.trace->PopStage();
   return 0;
 }
 StatusOr<int> PushRegion(lua_State*, Session& session) {
@@ -189,6 +226,8 @@ void OpenTraces(lua_State* L) {
   lua_pop(L, 1);
   SetFunctions(L, {{"push_scope", Entry<PushScope>},
                    {"pop_scope", Entry<PopScope>},
+                   {"push_stage", Entry<PushStage>},
+                   {"pop_stage", Entry<PopStage>},
                    {"push_region", Entry<PushRegion>},
                    {"pop_region", Entry<PopRegion>},
                    {"is_tracing", Entry<IsTracing>},

@@ -65,6 +65,12 @@ class Trace {
   void SetAmp(DType dtype) { amp_ = dtype; }
   absl::optional<DType> amp() const { return amp_; }
 
+  // The pipeline stage of the nodes that follow, and what was before.
+  void PushStage(int stage);
+  void PopStage();
+  // By node: the stage that was pushed last when it was made, or kNoStage.
+  std::vector<int> Stages() const;
+
   void PushRegion();
   void PopRegion();
 
@@ -82,10 +88,24 @@ class Trace {
   GraphBuilder builder_;
   std::vector<std::string> scopes_;
   std::vector<int32_t> regions_;
+  std::vector<int> stages_;
+  std::vector<std::pair<int32_t, int>> stage_changes_;  // from that node on
   int32_t next_region_ = 1;
   std::vector<std::shared_ptr<ParameterData>> used_, assigned_;
   absl::flat_hash_map<const ParameterData*, Value> inputs_, values_;  // as read at the start, and as they are now
   absl::flat_hash_map<std::string, Value> scalars_;
+};
+
+// Nodes that are made while it lives are of a pipeline stage; kNoStage: as they would be.
+class StageScope {
+ public:
+  StageScope(Trace& trace, int stage);
+  ~StageScope();
+  StageScope(const StageScope&) = delete;
+  StageScope& operator=(const StageScope&) = delete;
+
+ private:
+  Trace* const trace_;  // null: nothing to undo
 };
 
 // Entries of the module: push_scope, ..., trace, and the Value and Graph kinds.

@@ -206,6 +206,7 @@ Value OfParameter(GraphBuilder& g, Value d, const GlobalView& view, const Parame
 // Forward and backward of all micro-batches, one after the other; means of losses and gradients.
 struct ForwardBackward {
   Value loss;
+  std::vector<MicroBlock> blocks;
   std::vector<Value> extra, gradients;
   std::string traced;  // the text of the first micro-batch, for ranks to compare
 };
@@ -287,6 +288,8 @@ StatusOr<ForwardBackward> EmitForwardBackward(lua_State* L, Session& session, co
   const GlobalView* const view = GlobalView::Of(session);
   ForwardBackward sum;
   for (int64_t micro = 0; micro < spec.accumulate; ++micro) {
+    const auto here = [&g] { return static_cast<int32_t>(g.graph().nodes.size()); };
+    sum.blocks.push_back({here(), here(), micro, false});
     std::vector<Value> part;
     for (Value column : columns) part.push_back(MicroBatch(g, column, micro, spec.accumulate));
     ASSIGN_OR_RETURN(std::vector<Value> results, CallTraced(L, session, forward, part, spec.name));
@@ -302,6 +305,8 @@ StatusOr<ForwardBackward> EmitForwardBackward(lua_State* L, Session& session, co
       ASSIGN_OR_RETURN(const Value v, trace.ParameterInput(p));
       inputs.push_back(v);
     }
+    sum.blocks.back().end = here();
+    sum.blocks.push_back({here(), here(), micro, true});
     ASSIGN_OR_RETURN(std::vector<Value> gradients, Gradients(g, results[0], inputs, seed, view != nullptr));
     if (micro == 0 && session.options().ranks > 1) sum.traced = CommonText(g.graph());
     const Value loss = Cast(g, results[0], type.dtype == DType::kF64 ? DType::kF64 : DType::kF32);
@@ -318,6 +323,7 @@ StatusOr<ForwardBackward> EmitForwardBackward(lua_State* L, Session& session, co
         sum.gradients[i] = OfParameter(g, g.Op("add", {sum.gradients[i], d}, {{"_sum", true}, {kMicroSum, true}}),
                                        *view, *spec.parameters[i]);
     }
+    sum.blocks.back().end = here();
     if (micro + 1 == spec.accumulate) sum.extra.assign(results.begin() + 1, results.end());
   }
   for (size_t i = 0; view != nullptr && i < sum.gradients.size(); ++i)
@@ -367,13 +373,20 @@ StatusOr<Value> StateInput(Session& session, const OptimizerShards& shards, cons
   return session.trace->ParameterInput(state);
 }
 
-// This rank's part of the traced graph, as a Graph.
-StatusOr<int> PushCut(lua_State* L, Session& session, Trace& trace, GlobalView& view, bool feeds) {
+// This rank's part of the traced graph, as a Graph. `blocks` are its micro-batches.
+StatusOr<int> PushCut(lua_State* L, Session& session, Trace& trace, GlobalView& view, bool feeds,
+                      std::vector<MicroBlock> blocks) {
   RETURN_IF_ERROR(trace.Check());
   auto traced = std::make_shared<TracedGraph>();
-  ASSIGN_OR_RETURN(const Graph whole, trace.g().Finish());
+  const StageTrace stages{view.stages(), trace.Stages(), std::move(blocks)};
+  ASSIGN_OR_RETURN(Graph whole, trace.g().Finish());
+  if (view.stages() > 1) {
+    ASSIGN_OR_RETURN(whole, view.OfStage(session, whole, stages));
+  }
   ASSIGN_OR_RETURN(traced->graph, view.Cut(session, whole, feeds, trace.used()));
-  traced->parameters = trace.used();
+  for (const ParameterHandle& p : trace.used()) {
+    if (view.stages() == 1 || traced->graph.FindInput(p->key) >= 0) traced->parameters.push_back(p);
+  }
   PushObject<std::shared_ptr<TracedGraph>>(L, std::move(traced));
   return 1;
 }
@@ -400,6 +413,10 @@ StatusOr<int> BuildTrain(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(ForwardBackward result, EmitForwardBackward(L, session, spec, 2, columns, scale));
   RETURN_IF_ERROR(CheckOwned(spec, trace));
   g.SetLocation(nullptr);
+  if (view != nullptr && view->stages() > 1)
+    RETURN_IF_ERROR(view->SettleOwners(g.graph(), {view->stages(), trace.Stages(), result.blocks}));
+  // A parameter is updated in the pipeline stage that keeps it.
+  const auto stage_of = [&](size_t i) { return view == nullptr ? kNoStage : view->OwnerOf(spec.parameters[i]->key); };
 
   g.Output("loss", result.loss);
   if (!spec.shards.accumulate) ScatterGradients(g, spec.shards, spec.parameters, 0, &result.gradients);
@@ -408,7 +425,11 @@ StatusOr<int> BuildTrain(lua_State* L, Session& session) {
     const Value norm = GlobalNorm(g, spec, result.gradients);
     g.Output("grad_norm", norm);
     const Value factor = EmitFormula(g, "min(c / (norm + 1e-6), 1)", {{"norm", norm}}, {{"c", spec.clip_value}});
-    for (Value& d : result.gradients) d = Mul(g, d, Cast(g, factor, g.TypeOf(d).dtype));
+    for (size_t i = 0; i < result.gradients.size(); ++i) {
+      const StageScope in(trace, stage_of(i));
+      Value& d = result.gradients[i];
+      d = Mul(g, d, Cast(g, factor, g.TypeOf(d).dtype));
+    }
   } else if (spec.clip == "value") {
     for (Value& d : result.gradients) d = EmitFormula(g, "max(min(dy, c), -c)", {{"dy", d}}, {{"c", spec.clip_value}});
   }
@@ -435,6 +456,7 @@ StatusOr<int> BuildTrain(lua_State* L, Session& session) {
   std::vector<Value> updated;
   for (size_t i = 0; i < spec.parameters.size(); ++i) {
     const ParameterHandle& p = spec.parameters[i];
+    const StageScope in(trace, stage_of(i));
     const auto group = spec.groups.find(p.get());
     const OptimizerRule& rule = group == spec.groups.end() ? spec.rule : group->second;
     const bool sharded = spec.shards.Covers(*p);
@@ -456,9 +478,13 @@ StatusOr<int> BuildTrain(lua_State* L, Session& session) {
   if (spec.aggregation.on())
     PlaceRandomRows(g.graph(), static_cast<int64_t>(spec.aggregation.ranks.size()), session.options().rank);
   ASSIGN_OR_RETURN(const int pushed,
-                   view != nullptr ? PushCut(L, session, trace, *view, view->feeds() > 1) : PushGraph(L, trace));
+                   view != nullptr ? PushCut(L, session, trace, *view, view->feeds() > 1, std::move(result.blocks))
+                                   : PushGraph(L, trace));
   const auto* traced = ToObject<std::shared_ptr<TracedGraph>>(L, -1);
-  if (!result.traced.empty()) (*traced)->common = absl::StrCat(OptionsText(spec), result.traced);
+  if (!result.traced.empty()) {
+    (*traced)->common =
+        absl::StrCat(OptionsText(spec), "pipeline_stages ", view == nullptr ? 1 : view->stages(), "\n", result.traced);
+  }
   return pushed;
 }
 
@@ -487,8 +513,9 @@ StatusOr<int> BuildEval(lua_State* L, Session& session) {
   Widen(trace, &results);
   for (size_t i = 0; i < results.size(); ++i)
     trace.g().Output(i < names.size() ? names[i] : absl::StrCat("out", i + 1), results[i]);
-  if (view != nullptr) return PushCut(L, session, trace, *view, /*feeds=*/false);
-  return PushGraph(L, trace);
+  if (view == nullptr) return PushGraph(L, trace);
+  const auto nodes = static_cast<int32_t>(trace.g().graph().nodes.size());
+  return PushCut(L, session, trace, *view, /*feeds=*/false, {{0, nodes, 0, false}});
 }
 
 // core.valid_mask(n): 1 for the rows of the batch that count, 0 for padding; f32[n]. Outside an eval all count.

@@ -253,7 +253,7 @@ StatusOr<std::unique_ptr<Kernel>> MakeCollectiveKernel(const Graph& graph, int32
   }
   std::string source = SourceOf(node);
   ASSIGN_OR_RETURN(Communicator* const group, groups->Get(ranks, source));
-  if (node.op->name == "all_reduce_wait")
+  if (node.op->name == "all_reduce_wait" || node.op->name == "stage_sent")
     return std::unique_ptr<Kernel>(new WaitKernel(calls, calls->Of(node.inputs[0].node)));
   if (node.op->name == "all_reduce_start") {
     std::vector<int64_t> bytes;
@@ -266,8 +266,27 @@ StatusOr<std::unique_ptr<Kernel>> MakeCollectiveKernel(const Graph& graph, int32
         calls, mine, Call::AllReduce(ReductionOf(node.attrs), dtype, nullptr, nullptr, travels / SizeOf(dtype)),
         std::move(source), groups->timeout(), std::move(bytes)));
   }
-  const TensorType in = graph.TypeOf(node.inputs[0]), out = node.outputs[0];
   const std::string& name = node.op->name;
+  const TensorType& out = node.outputs[0];
+  const auto message = [&](Collective kind) {
+    Call call;
+    call.kind = kind;
+    call.dtype = out.dtype;
+    call.count = out.elements();
+    call.peer = PlaceIn(ranks, node.attrs.Int("peer"));
+    call.tag = static_cast<int>(node.attrs.Int("tag"));
+    return call;
+  };
+  if (name == "stage_send") {
+    StartedCalls::Started* const mine = calls->Of(index);
+    mine->group = group;
+    return std::unique_ptr<Kernel>(
+        new StartKernel(calls, mine, message(Collective::kSend), std::move(source), groups->timeout(), {out.bytes()}));
+  }
+  if (name == "send" || name == "recv" || name == "stage_recv")
+    return std::unique_ptr<Kernel>(new OneBufferKernel(
+        groups, group, message(name == "send" ? Collective::kSend : Collective::kRecv), std::move(source)));
+  const TensorType in = graph.TypeOf(node.inputs[0]);
   const auto n = static_cast<int64_t>(ranks.size());
   if (name == "all_gather" || name == "reduce_scatter" || name == "all_to_all") {
     Call call = name == "all_gather" ? Call::AllGather(in.dtype, nullptr, nullptr, in.elements())
@@ -296,9 +315,8 @@ StatusOr<std::unique_ptr<Kernel>> MakeCollectiveKernel(const Graph& graph, int32
     return std::unique_ptr<Kernel>(new PermuteKernel(groups, group, call, std::move(source),
                                                      PlaceIn(ranks, node.attrs.Int("source")),
                                                      PlaceIn(ranks, node.attrs.Int("target"))));
-  call.kind = name == "broadcast" ? Collective::kBroadcast : name == "send" ? Collective::kSend : Collective::kRecv;
-  call.peer = PlaceIn(ranks, node.attrs.Int(name == "broadcast" ? "root" : "peer"));
-  if (name != "broadcast") call.tag = static_cast<int>(node.attrs.Int("tag"));
+  call.kind = Collective::kBroadcast;
+  call.peer = PlaceIn(ranks, node.attrs.Int("root"));
   return std::unique_ptr<Kernel>(new OneBufferKernel(groups, group, call, std::move(source)));
 }
 

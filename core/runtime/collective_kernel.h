@@ -28,7 +28,7 @@ class StartedCalls {
   // Does what can be done for them now: between nodes.
   Status Progress();
 
-  // The call of that all_reduce_start; stays where it is.
+  // The call of that all_reduce_start or stage_send; stays where it is.
   Started* Of(int32_t start) { return &calls_[start]; }
   Status Start(Started* mine, const Call& call);
   Status Wait(Started* mine);

@@ -64,6 +64,7 @@ class Partitioner {
     attrs.Erase(kMicroSum);
     attrs.Erase(kGradientOf);
     attrs.Erase(kCrossBatch);
+    attrs.Erase(kBoundary);
     std::vector<Value> values = g_.OpMulti(n.op->name, inputs, std::move(attrs));
     RETURN_IF_ERROR(g_.status());
     if (n.attrs.Has(kCrossBatch)) values[0] = OfOwnBatch(n, in[0], values[0], &out[0]);

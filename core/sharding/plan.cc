@@ -30,14 +30,17 @@ class Propagation {
     }
     Classify();
     for (int32_t i = 0; i < Size(); ++i) {
-      if (!backward_[i]) RETURN_IF_ERROR(Forward(i));
+      if (At(i).attrs.Has(kBoundary)) RETURN_IF_ERROR(SetLayout(i, BoundaryLayout(i)));
+    }
+    for (int32_t i = 0; i < Size(); ++i) {
+      if (!backward_[i] && !decided_[i]) RETURN_IF_ERROR(Forward(i));
     }
     for (int32_t i = Size() - 1; i >= 0; --i) {
       if (!backward_[i] && !decided_[i] && !IsOptimizerState(i)) RETURN_IF_ERROR(FollowConsumers(i));
     }
     RETURN_IF_ERROR(ShardOptimizer());
     for (int32_t i = 0; i < Size(); ++i) {
-      if (!backward_[i]) continue;
+      if (!backward_[i] || decided_[i]) continue;
       if (graph_.nodes[i].attrs.Has("_origin"))
         FollowOrigin(i);
       else
@@ -122,6 +125,11 @@ class Propagation {
     if (!options_.data_layout) return SetLayout(i, BatchLayout(mesh_, type));
     ASSIGN_OR_RETURN(const Layout layout, options_.data_layout(name, type));
     return SetLayout(i, layout);
+  }
+
+  Layout BoundaryLayout(int32_t i) const {
+    const TensorType& type = At(i).outputs[0];
+    return At(i).attrs.Bool(kBoundary) ? BatchLayout(mesh_, type) : Layout(static_cast<int>(type.rank()));
   }
 
   Status SetLayout(int32_t i, const Layout& layout) {
@@ -284,7 +292,7 @@ class Propagation {
     int32_t from = -1;
     size_t from_input = 0;
     for (const auto& [reader, k] : readers_[i]) {
-      if (!decided_[reader]) continue;
+      if (!decided_[reader] || At(reader).attrs.Has(kBoundary)) continue;
       if (from < 0 || (pinned_[from] < 0 && pinned_[reader] >= 0)) {
         from = reader;
         from_input = k;

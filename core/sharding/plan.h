@@ -54,6 +54,9 @@ inline constexpr char kGradientOf[] = "_gradient";
 inline constexpr char kMicroSum[] = "_micro";
 // On a reduction: a rank's result is that of its own part of the batch ("sum"), as a mean of it ("mean").
 inline constexpr char kCrossBatch[] = "_cross_batch";
+// On the nodes of a message to another pipeline stage: whether what travels is cut along its first dimension over all
+// devices, as BatchLayout does, or whole. Both ends of a message have it alike.
+inline constexpr char kBoundary[] = "_boundary";
 
 // Gives every node a sharding:
 //  - of a user's strategy (attribute _in_strategy), with the mesh axes that suit its neighbours best;

@@ -114,10 +114,27 @@ Status CompareTexts(Groups& groups, const std::string& text, absl::string_view w
                                                     "`; all ranks of a training must build the same"));
 }
 
+namespace {
+
+// The ranks at the two ends of a message between pipeline stages, "0,2:message": both have the same such messages in
+// the same order. Empty for other nodes.
+std::string MessageEnds(const Node& n, int rank) {
+  const bool sends = n.op->name == "stage_send";
+  if (!sends && n.op->name != "stage_recv") return "";
+  const int64_t peer = n.attrs.Int("peer");
+  return absl::StrCat(sends ? rank : peer, ",", sends ? peer : rank, ":message");
+}
+
+}  // namespace
+
 Status CompareSchedules(Groups& groups, const Graph& graph) {
   constexpr char kWhat[] = "the programs' collectives";
-  std::map<std::string, std::string> schedules;  // by the group's ranks, "0,2"
+  std::map<std::string, std::string> schedules;  // by the group's ranks, "0,2", or by the ends of messages
   for (const Node& n : graph.nodes) {
+    if (const std::string ends = MessageEnds(n, groups.rank()); !ends.empty()) {
+      absl::StrAppend(&schedules[ends], n.attrs.Int("tag"), " ", ToString(n.outputs[0]), "\n");
+      continue;
+    }
     if (!IsCollective(n) || n.attrs.Has("peer")) continue;  // the two ends of a message differ
     std::string& schedule = schedules[absl::StrJoin(n.attrs.Ints("group"), ",")];
     absl::StrAppend(&schedule, n.op->name);

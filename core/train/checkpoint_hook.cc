@@ -156,11 +156,12 @@ StatusOr<checkpoint::Manifest> CheckpointHook::WriteOwnPart(const std::string& f
       continue;
     }
     const TensorPart& p = part->second;
+    if (p.replica) continue;
     if (!p.of.empty()) {
-      if (!p.replica) shards.push_back({e->name, e->type, e->memory.data(), p.of, p.at});
+      shards.push_back({e->name, e->type, e->memory.data(), p.of, p.at});
     } else if (p.whole == 0) {
       shards.push_back({NameOf(e->name, p, rank), e->type, e->memory.data(), e->type.shape, Shape(e->type.rank(), 0)});
-    } else if (p.begin < p.whole && !p.replica) {
+    } else if (p.begin < p.whole) {
       const TensorType type{e->type.dtype, {std::min(e->type.elements(), p.whole - p.begin)}};
       shards.push_back({e->name, type, e->memory.data(), {p.whole}, {p.begin}});
     }

@@ -36,7 +36,7 @@ local function registers(v) return is_cell(v) or parameter.is(v) end
 local function check_field(self, key, v)
   if type(v) == "table" and not getmetatable(v) and is_cell(v[1]) then
     errors.fail("%s.%s: the cells of a plain list would not be found: use nn.CellList(...)", self.class_name, key)
-  elseif key == "pipeline_stage" and (type(v) ~= "number" or v < 0 or v ~= math.floor(v)) then
+  elseif key == "pipeline_stage" and v ~= nil and (type(v) ~= "number" or v < 0 or v ~= math.floor(v)) then
     errors.fail("%s.pipeline_stage: expected a stage, an integer from 0, got %s", self.class_name, errors.show(v))
   end
 end
@@ -92,8 +92,9 @@ local function scope_name(cell)
   return list and scope_name(list) .. "." .. name or name
 end
 
-local function leave(recomputed, ...)
+local function leave(recomputed, stage, ...)
   if recomputed then core.pop_region() end
+  if stage then core.pop_stage() end
   core.pop_scope()
   return ...
 end
@@ -106,9 +107,10 @@ function Cell:__call(...)
   end
   if not rawget(self, "_prefix") then bind(self, "") end
   core.push_scope(scope_name(self))
-  local recomputed = self._recompute
+  local recomputed, stage = self._recompute, self.pipeline_stage
+  if stage then core.push_stage(stage) end
   if recomputed then core.push_region() end
-  return leave(recomputed, self:construct(...))
+  return leave(recomputed, stage, self:construct(...))
 end
 
 -------------------------------------------------------------------------------------------------- parts of the network

@@ -141,6 +141,9 @@ function core.pop_scope() end
 ---Recompute: nodes between these are computed again in the backward pass.
 function core.push_region() end
 function core.pop_region() end
+---The pipeline stage, from 0, of the nodes between these.
+function core.push_stage(stage) end
+function core.pop_stage() end
 ---@return boolean
 function core.is_tracing() end
 ---True while build_train traces, or after core.set_training(true): what BatchNorm and Dropout ask.

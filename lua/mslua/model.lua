@@ -5,6 +5,7 @@ local core = require "mslua.core"
 local errors = require "mslua.errors"
 local metrics = require "mslua.metrics"
 local parallel_context = require "mslua.parallel_context"
+local wrap = require "mslua.nn.wrap"
 
 ---@class mslua.Model
 local Model = class.Object:extend "Model"
@@ -72,6 +73,15 @@ local function loss_scale_of(self)
   return spec
 end
 
+-- In how many parts a batch is gone through.
+local function micro_batches(self, accumulate, columns)
+  local parts = wrap.micro_batches(self.network, columns)
+  if parts > 1 and accumulate > 1 then
+    errors.fail("train: accumulate_steps = %d and PipelineCell's micro_size = %d: give one of them", accumulate, parts)
+  end
+  return parts * accumulate
+end
+
 --- The compiled training step, and what the trainer needs beside it (core.trainer).
 ---@return table spec
 function Model:train_spec(a)
@@ -83,9 +93,9 @@ function Model:train_spec(a)
   if a.clip_value then clip = { kind = "value", value = a.clip_value } end
   local graph = core.build_train {
     name = self.network.class_name, forward = forward_of(self), inputs = columns, parameters = trained,
-    network = self.network:get_parameters(), optimizer = optimizer, accumulate = a.accumulate_steps, clip = clip,
-    loss_scale = scale ~= nil, amp = self.amp, aggregate = parallel_context.aggregation(),
-    shard = parallel_context.shard(),
+    network = self.network:get_parameters(), optimizer = optimizer,
+    accumulate = micro_batches(self, a.accumulate_steps or 1, columns), clip = clip, loss_scale = scale ~= nil,
+    amp = self.amp, aggregate = parallel_context.aggregation(), shard = parallel_context.shard(),
   }
   return {
     name = a.name or self.network.class_name, graph = graph, dataset = a.train_dataset:open(), epochs = a.epoch,

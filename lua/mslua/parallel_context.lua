@@ -165,6 +165,13 @@ end
 -- In global view.
 local function cuts() return core.options.ranks > 1 and global_view[settings.get(group, "parallel_mode")] end
 
+--- Pipeline stages; 1 where nothing is cut over ranks.
+---@return integer
+function M.stages() return cuts() and settings.get(group, "pipeline_stages") or 1 end
+
+-- Ranks that have one stage, or all.
+local function stage_ranks() return math.max(1, math.floor(core.options.ranks / M.stages())) end
+
 local function fuses() return (settings.get(group, "comm_fusion") or {}).openstate ~= false end
 
 -- comm_fusion.allreduce, or the older all_reduce_fusion_config, as core.build_train takes them.
@@ -210,7 +217,8 @@ function M.shard()
   local buckets = bucket_rule()
   return {
     strategies = strategies,
-    feeds = dataset == "data_parallel" and core.options.ranks or 1,
+    stages = M.stages(),
+    feeds = dataset == "data_parallel" and stage_ranks() or 1,
     dataset = type(dataset) == "table" and strategy.text("dataset_strategy", dataset) or nil,
     bucket_bytes = buckets.bucket_bytes, segments = buckets.segments,
     scatter_bytes = slice_bytes "reducescatter", gather_bytes = slice_bytes "allgather",
@@ -228,7 +236,9 @@ end
 function M.set_feed()
   local shard = M.shard()
   local divided = M.together() and not (shard and shard.feeds == 1)
-  core.set_feed(divided and core.options.ranks or 1, divided and core.options.rank or 0)
+  -- All stages read the same rows: the first needs the data, the last the labels.
+  local feeds = divided and stage_ranks() or 1
+  core.set_feed(feeds, core.options.rank % feeds)
 end
 
 --- Ranks that would each go through a whole dataset by themselves go through their part of it from now on.
@@ -335,6 +345,27 @@ local built = {
   strategy_ckpt_load_file = cuts, strategy_ckpt_save_file = cuts, strategy_ckpt_config = saves_all,
 }
 
+-- Keys that do not act beside pipeline_stages.
+local not_staged = { "strategy_ckpt_load_file", "strategy_ckpt_save_file", "strategy_ckpt_config" }
+
+-- What is wrong with pipeline_stages.
+local function stage_problems(lines, world)
+  local stages = settings.get(group, "pipeline_stages")
+  if stages == 1 then return end
+  if not cuts() then
+    lines[#lines + 1] = ("pipeline_stages = %d needs parallel_mode semi_auto_parallel or auto_parallel, got %s"):format(
+      stages, settings.get(group, "parallel_mode"))
+  elseif world % stages ~= 0 then
+    lines[#lines + 1] = ("pipeline_stages = %d does not divide the job's %d ranks: each stage has as many"):format(
+      stages, world)
+  end
+  for _, key in ipairs(not_staged) do
+    if cuts() and group.given[key] then
+      lines[#lines + 1] = ("%s is not built yet with pipeline_stages"):format(key)
+    end
+  end
+end
+
 local function is_built(key, v)
   local acts = built[key]
   if type(acts) == "function" then return acts(v) end
@@ -366,8 +397,9 @@ function M.not_runnable(world)
   if cuts() and given.gradients_mean then
     notice(("gradients_mean has no effect in %s: gradients are those of the global batch"):format(mode))
   end
+  stage_problems(lines, world)
   for _, key in ipairs(errors.names(given)) do
-    if given[key] ~= field_default(key) and not is_built(key, given[key]) then
+    if key ~= "pipeline_stages" and given[key] ~= field_default(key) and not is_built(key, given[key]) then
       lines[#lines + 1] = ("%s = %s is not built yet%s"):format(key, errors.show(given[key]),
         cuts() and " in " .. mode or "")
     end

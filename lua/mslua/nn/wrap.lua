@@ -1,6 +1,7 @@
 --- nn.WithLossCell, TrainOneStepCell, PipelineCell: a network with its loss, one training step of it, its
 --- micro-batches.
 local args = require "mslua.args"
+local class = require "mslua.class"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
 local parallel_context = require "mslua.parallel_context"
@@ -44,10 +45,14 @@ function M.TrainOneStepCell:construct(...)
     local inputs = {}
     for i, column in ipairs { ... } do inputs[i] = { name = "x" .. i, dtype = column.dtype, shape = column.shape } end
     parallel_context.check_runnable "TrainOneStepCell"
+    if parallel_context.stages() > 1 then
+      errors.fail("TrainOneStepCell: pipeline_stages = %d: train with ms.Model", parallel_context.stages())
+    end
     local parameters, spec = self.optimizer:bind(self.network)
     local graph = core.build_train {
       name = self.network.class_name, forward = self.network, inputs = inputs, parameters = parameters,
-      optimizer = spec, aggregate = parallel_context.aggregation(),
+      optimizer = spec, accumulate = M.micro_batches(self.network, inputs),
+      aggregate = parallel_context.aggregation(),
     }
     rawset(self, "step", core.stepper {
       graph = graph, schedule = self.optimizer.schedule, lr_function = self.optimizer.lr_function,
@@ -62,19 +67,49 @@ local bind_pipeline = args.signature("PipelineCell", {
   { "network", "cell", required = true }, { "micro_size", "integer", required = true, min = 1 },
 })
 
---- `nn.PipelineCell(net_with_loss, micro_size)`: a batch goes through the stages in micro_size parts. Stages are not
---- built yet: with one part the cell is its network, with more a call is an error.
+--- `nn.PipelineCell(network, micro_size)`: in training a batch goes through the network, with its loss or without, in
+--- micro_size parts, one pipeline stage after the other; loss and gradients are the parts' means. The network of a
+--- Model or of a TrainOneStepCell. Parameters have the names that they have without it.
 function M.PipelineCell:init(...)
   local a = bind_pipeline(...)
+  a.network:get_parameters()  -- which names them
   self.network, self.micro_size = a.network, a.micro_size
+  rawset(self, "cut", false)
 end
 
 function M.PipelineCell:construct(...)
-  if self.micro_size > 1 then
-    errors.fail("PipelineCell: micro_size = %d: stages are not built yet; train = { accumulate_steps = %d } cuts a "
-      .. "batch", self.micro_size, self.micro_size)
+  if self.micro_size > 1 and core.is_tracing() and core.training() and not rawget(self, "cut") then
+    errors.fail "PipelineCell: nobody cuts the batch here: give the cell to ms.Model or nn.TrainOneStepCell itself"
   end
   return self.network(...)
+end
+
+--- In how many parts a batch of these columns goes through `network`: 1 where it is no PipelineCell.
+---@param network Cell
+---@param columns {name: string, shape: integer[]}[]
+---@return integer
+function M.micro_batches(network, columns)
+  local stages = parallel_context.stages()
+  if not class.is(network, M.PipelineCell) then
+    if stages > 1 then
+      errors.fail("train: pipeline_stages = %d: the network passes micro-batches from stage to stage: "
+        .. "nn.PipelineCell(network, micro_size)", stages)
+    end
+    return 1
+  end
+  local n = network.micro_size
+  if n < stages then
+    errors.fail("PipelineCell: micro_size = %d is less than pipeline_stages = %d: some stages would never work at the "
+      .. "same time", n, stages)
+  end
+  for _, column in ipairs(columns) do
+    if (column.shape[1] or 1) % n ~= 0 then
+      errors.fail("PipelineCell: micro_size = %d does not divide the batch of column '%s', %d rows", n, column.name,
+        column.shape[1] or 1)
+    end
+  end
+  rawset(network, "cut", true)
+  return n
 end
 
 return M

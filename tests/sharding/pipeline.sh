@@ -1,0 +1,65 @@
+#!/bin/sh
+# Pipeline stages on real processes: the losses of one process, checkpoints that one process reads, errors that say
+# what.
+# pipeline.sh MSLUA RECIPE
+set -u
+export OMP_WAIT_POLICY=passive OMP_NUM_THREADS=1  # tests share their cores
+mslua=$PWD/$1
+recipe=$PWD/$2
+cd "$TEST_TMPDIR" || exit 1
+failed=0
+
+# run NAME ARGUMENTS: the losses of a training, in the file NAME.
+run() {
+  name=$1
+  shift
+  "$mslua" train "$recipe" --out "$PWD/out_$name" "$@" >"$name.log" 2>&1 ||
+    { echo "$name failed:"; tail -5 "$name.log"; failed=1; }
+  sed -n 's/.*loss is //p' "$name.log" >"$name"
+}
+
+# same NAME: its losses are those of one rank.
+same() {
+  paste "$1" alone | awk -v name="$1" '
+    { d = $1 / $2 - 1; if (d < 0) d = -d; if (NF != 2 || d > 1e-4) bad = 1 }
+    END { if (NR != 16 || bad) { print name ": not the losses of one rank"; exit 1 } }' || failed=1
+}
+
+run alone epochs=2
+run two -n 2 epochs=2
+same two
+run halves -n 4 batch_size=16 epochs=2
+same halves
+run four -n 4 stages=4 epochs=2
+same four
+
+# What four stages saved one process evaluates, and two stages go on with.
+"$mslua" eval "$recipe" --ckpt "$PWD/out_four/ckpt" >eval_four 2>err.txt || { cat err.txt; failed=1; }
+"$mslua" eval "$recipe" --ckpt "$PWD/out_alone/ckpt" >eval_alone 2>err.txt || { cat err.txt; failed=1; }
+cmp eval_four eval_alone || failed=1
+"$mslua" eval "$recipe" -n 2 --ckpt "$PWD/out_alone/ckpt" >eval_two 2>err.txt || { cat err.txt; failed=1; }
+cmp eval_two eval_alone || failed=1
+"$mslua" train "$recipe" -n 2 --out "$PWD/out_on" --resume="$PWD/out_four/ckpt" epochs=3 >on.log 2>&1 ||
+  { echo "resume failed:"; tail -5 on.log; failed=1; }
+grep -q "step 16" on.log || { echo "does not go on from step 16:"; cat on.log; failed=1; }
+
+# fails CODE TEXT ARGUMENTS
+fails() {
+  code=$1 text=$2
+  shift 2
+  "$mslua" train "$recipe" "$@" >err.txt 2>&1
+  got=$?
+  [ "$got" -eq "$code" ] || { echo "$*: exit code $got, expected $code:"; cat err.txt; failed=1; }
+  grep -q -- "$text" err.txt || { echo "$*: expected '$text', got:"; cat err.txt; failed=1; }
+}
+fails 2 "pipeline_stages = 2 does not divide the job's 3 ranks" -n 3
+fails 2 "no cell that runs has pipeline_stage = 2" -n 3 parallel.pipeline_stages=3
+fails 2 "pipeline_stages = 2: stages are 0 to 1" -n 4 stages=4 parallel.pipeline_stages=2
+fails 2 "micro_size = 1 is less than pipeline_stages = 2" -n 2 micro_size=1
+fails 2 "micro_size = 5 does not divide the batch of column 'x', 32 rows" -n 2 micro_size=5
+fails 2 "needs parallel_mode semi_auto_parallel" -n 2 parallel.parallel_mode=data_parallel
+
+"$mslua" plan "$recipe" -n 4 >plan.txt 2>&1 || { cat plan.txt; failed=1; }
+grep -q "pipeline: 2 stages of 2 ranks, 4 micro-batches, 20.0 % of a step idle" plan.txt || { cat plan.txt; failed=1; }
+grep -q "^stage 1: " plan.txt || { cat plan.txt; failed=1; }
+exit $failed
