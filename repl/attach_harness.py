@@ -106,6 +106,12 @@ class Job:
         self.process.communicate()
 
 
+def soon(what, seconds, goal):
+    """Prints what was measured, and fails at ten times the goal: a hang fails, a slow machine does not."""
+    print("measured: %s: %.3f s (goal %g s)" % (what, seconds, goal))
+    check(what + " takes %g s, with room for a slow machine" % goal, seconds < 10 * goal, seconds)
+
+
 def step_now():
     return json.loads(json.dumps(attach_json(".status", rw=False)[0]["answer"]))["step"]
 

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 
-from attach_harness import RECIPE, ROOT, Job, Terminal, attach, attach_json, check, comes, main, run
+from attach_harness import RECIPE, ROOT, Job, Terminal, attach, attach_json, check, comes, main, run, soon
 
 MPI = ("mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "4")
 RESNET = os.path.abspath("recipes/resnet18_cifar10.lua")
@@ -169,9 +169,9 @@ def test_diagnosis():
     time.sleep(1)
     start_s = time.time()
     done = run("diag")
+    soon("diag of 4 ranks, one asleep in its dataset", time.time() - start_s, 1)
     check("diag names the rank that the others wait for, where it is, and the collective",
           re.search(r"ranks 0,2-3 wait for rank 1, in its data .*sleep.lua:\d+, in all_reduce", done.stdout), done)
-    check("diag takes its second, with room for a slow machine", time.time() - start_s < 10, time.time() - start_s)
     text, _ = attach(".comm 2", "@all 1 + 1", "@1 40 + 2", "@1,3 .mem")
     check("who has not come is named", "not entered by 1" in text, text)
     check("Lua runs at the ranks that are meant", "[0-3] 2" in text and "[1] 42" in text, text)
@@ -180,7 +180,8 @@ def test_diagnosis():
     for bomb in ("while true do end", "local t = {} while true do t[#t + 1] = string.rep('x', 1e6) .. #t end"):
         before = time.time()
         text, code = attach("@all " + bomb)
-        check("ended on all ranks: " + bomb, code == 2 and time.time() - before < 10 and "[0-3] " in text, text[-300:])
+        soon("to the end on 4 ranks of " + bomb[:40], time.time() - before, 1)
+        check("ended on all ranks: " + bomb, code == 2 and "[0-3] " in text, text[-300:])
     job.kill()
 
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-from attach_harness import ROOT, Job, RawClient, Terminal, attach, attach_json, check, comes, main, run, step_now
+from attach_harness import ROOT, Job, RawClient, Terminal, attach, attach_json, check, comes, main, run, soon, step_now
 
 
 def test_commands():
@@ -114,7 +114,7 @@ def test_diagnosis():
     answer = json.loads(done.stdout.splitlines()[0])["answer"] if done.stdout else {}
     check("diag names the sleeping dataset", answer.get("phase") == "data" and "recipe.lua:" in answer.get("lua", ""),
           done)
-    check("diag takes its second, with room for a slow machine", took < 10, took)
+    soon("diag of a rank asleep in its dataset", took, 1)
     text, _ = attach(".stack", rw=False)
     check("the native stack is shown", "native" in text and len(text.splitlines()) > 3, text)
     job.kill()
@@ -139,7 +139,8 @@ def test_lua_at_the_rank():
         before, start = step_now(), time.time()
         text, code = attach("@all " + bomb)
         took = time.time() - start
-        check("ended: " + bomb[:40], code == 2 and took < 10 and "[0] " in text, (took, text[-300:]))
+        check("ended: " + bomb[:40], code == 2 and "[0] " in text, text[-300:])
+        soon("to the end of " + bomb[:40], took, 1)
         check("training went on", comes(lambda: step_now() > before))
     text, code = attach("@all 2 + 2")
     check("Lua runs again after them", "[0] 4" in text, text)
