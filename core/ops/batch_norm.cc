@@ -100,13 +100,33 @@ Status StatsReference(const OpCall& call) {
   return absl::OkStatus();
 }
 
-Status GradStatsReference(const OpCall& call) {
+// Of a relu's operand y = (x - mean) * rstd * scale + bias, whether it lets the gradient through. Without a relu
+// everything goes through. Inputs of `call`: dy, x, mean, rstd, scale, bias.
+class Relu {
+ public:
+  Relu(const OpCall& call, bool there) : there_(there), mean_(Doubles(call.inputs[2])), rstd_(Doubles(call.inputs[3])) {
+    if (!there) return;
+    scale_ = Doubles(call.inputs[4]);
+    bias_ = Doubles(call.inputs[5]);
+  }
+  double Through(double dy, double x, int64_t k) const {
+    return !there_ || (x - mean_[k]) * rstd_[k] * scale_[k] + bias_[k] > 0 ? dy : 0;
+  }
+
+ private:
+  const bool there_;
+  const std::vector<double> mean_, rstd_;
+  std::vector<double> scale_, bias_;
+};
+
+Status GradStatsReference(const OpCall& call, bool with_relu) {
   const std::vector<double> mean = Doubles(call.inputs[2]), rstd = Doubles(call.inputs[3]);
+  const Relu relu(call, with_relu);
   DispatchFloat(call.inputs[0].type.dtype, [&](auto zero) {
     const auto *dy = call.inputs[0].as<decltype(zero)>(), *x = call.inputs[1].as<decltype(zero)>();
     ReduceReference(call, Channels::Of(call.attrs, call.inputs[0].type.shape), [&](int64_t i, int64_t k) {
-      const double g = static_cast<double>(dy[i]);
-      return std::make_pair(g, g * (static_cast<double>(x[i]) - mean[k]) * rstd[k]);
+      const double at = static_cast<double>(x[i]), g = relu.Through(static_cast<double>(dy[i]), at, k);
+      return std::make_pair(g, g * (at - mean[k]) * rstd[k]);
     });
   });
   return absl::OkStatus();
@@ -127,10 +147,12 @@ Status ApplyReference(const OpCall& call) {
   return absl::OkStatus();
 }
 
-Status GradApplyReference(const OpCall& call) {
+Status GradApplyReference(const OpCall& call, bool with_relu) {
+  const int sums = with_relu ? 6 : 5;
   const std::vector<double> mean = Doubles(call.inputs[2]), rstd = Doubles(call.inputs[3]),
-                            scale = Doubles(call.inputs[4]), dbias = Doubles(call.inputs[5]),
-                            dscale = Doubles(call.inputs[6]);
+                            scale = Doubles(call.inputs[4]), dbias = Doubles(call.inputs[sums]),
+                            dscale = Doubles(call.inputs[sums + 1]);
+  const Relu relu(call, with_relu);
   const int64_t count = call.attrs.Int("count");
   const double inverse = count > 0 ? 1.0 / static_cast<double>(count) : 0;
   DispatchFloat(call.inputs[0].type.dtype, [&](auto zero) {
@@ -138,8 +160,8 @@ Status GradApplyReference(const OpCall& call) {
     const T *dy = call.inputs[0].as<T>(), *x = call.inputs[1].as<T>();
     T* dx = call.outputs[0].as<T>();
     ForEachElement(Channels::Of(call.attrs, call.inputs[0].type.shape), [&](int64_t i, int64_t k) {
-      const double normal = (static_cast<double>(x[i]) - mean[k]) * rstd[k];
-      const double d = static_cast<double>(dy[i]) - (dbias[k] + normal * dscale[k]) * inverse;
+      const double at = static_cast<double>(x[i]), normal = (at - mean[k]) * rstd[k];
+      const double d = relu.Through(static_cast<double>(dy[i]), at, k) - (dbias[k] + normal * dscale[k]) * inverse;
       dx[i] = static_cast<T>(static_cast<ComputeType<T>>(scale[k] * rstd[k] * d));
     });
   });
@@ -233,10 +255,60 @@ std::vector<Value> Body(GraphBuilder& g, absl::Span<const Value> in, const Attrs
   return {y, new_mean, new_var};
 }
 
+TensorType F32(Shape shape) { return {DType::kF32, std::move(shape)}; }
+
+// Two images, then vectors: f32.
+std::vector<TensorType> GradientSample(const Shape& images, int64_t channels, int vectors) {
+  std::vector<TensorType> types(2, F32(images));
+  types.resize(2 + vectors, F32({channels}));
+  return types;
+}
+
+OpDef GradStats(bool relu) {
+  OpDef op(relu ? "batch_norm_relu_grad_stats" : "batch_norm_grad_stats");
+  op.Doc(StrCat(
+      "The gradients of batch_norm_apply's bias and scale: the sums over all but the channels of dy and of dy * (x - "
+      "mean) * rstd",
+      relu ? ", where dy is the gradient of a relu of the result: it counts where that is positive." : "."));
+  op.Input("dy").Input("x").Input("mean", TypeClass::kFloat).Input("rstd", TypeClass::kFloat);
+  if (relu) op.Input("scale", TypeClass::kFloat).Input("bias", TypeClass::kFloat);
+  op.Outputs({"dbias", "dscale"});
+  const int vectors = relu ? 4 : 2;
+  DeclareChannels(op, 2, vectors, 2);
+  op.Reference([relu](const OpCall& call) { return GradStatsReference(call, relu); });
+  op.Fast(HighwayBatchNormGradStats(relu));
+  op.AddSample({GradientSample({2, 3, 3, 5}, 3, vectors)});
+  op.AddSample({GradientSample({4, 3, 2, 67}, 67, vectors), {{"data_format", std::string("NHWC")}}});
+  return op;
+}
+
+OpDef GradApply(bool relu) {
+  OpDef op(relu ? "batch_norm_relu_grad_apply" : "batch_norm_grad_apply");
+  op.Doc(StrCat(
+      "The gradient of batch_norm_apply's x: scale * rstd * (dy - (dbias + (x - mean) * rstd * dscale) / count); with "
+      "count 0 the first term alone",
+      relu ? "; dy is the gradient of a relu of the result and counts where that is positive." : "."));
+  op.Input("dy").Input("x").Input("mean", TypeClass::kFloat).Input("rstd", TypeClass::kFloat);
+  op.Input("scale", TypeClass::kFloat);
+  if (relu) op.Input("bias", TypeClass::kFloat);
+  op.Input("dbias", TypeClass::kFloat).Input("dscale", TypeClass::kFloat).Outputs({"dx"});
+  op.Attr("count", AttrKind::kInt, int64_t{0}, "batch_norm_apply's");
+  const int vectors = relu ? 6 : 5;
+  DeclareChannels(op, 2, vectors, 0);
+  op.Reference([relu](const OpCall& call) { return GradApplyReference(call, relu); });
+  op.Fast(HighwayBatchNormGradApply(relu)).InPlace(0, 0).InPlace(0, 1);
+  op.AddSample({GradientSample({2, 3, 3, 5}, 3, vectors), {{"count", int64_t{30}}}, 0.5, 1.5});
+  op.AddSample({GradientSample({4, 3, 2, 67}, 67, vectors),
+                {{"count", int64_t{24}}, {"data_format", std::string("NHWC")}},
+                relu ? -1.0 : 0.5,
+                1.5});
+  return op;
+}
+
 }  // namespace
 
 MSLUA_OPERATOR(batch_norm) {
-  const auto f32 = [](Shape s) { return TensorType{DType::kF32, std::move(s)}; };
+  const auto f32 = F32;
   const Attrs last = {{"data_format", std::string("NHWC")}};
 
   OpDef stats("batch_norm_stats");
@@ -262,41 +334,6 @@ MSLUA_OPERATOR(batch_norm) {
   apply.Grad(ApplyGrad).Reference(ApplyReference).Fast(HighwayBatchNormApply()).InPlace(0, 0);
   apply.AddSample({{f32({2, 3, 3, 5}), f32({3}), f32({3}), f32({3}), f32({3})}, {}, 0.5, 1.5});
   apply.AddSample({{f32({4, 3, 2, 67}), f32({67}), f32({67}), f32({67}), f32({67})}, last, 0.5, 1.5});
-
-  OpDef grad_stats("batch_norm_grad_stats");
-  grad_stats.Doc(
-      "The gradients of batch_norm_apply's bias and scale: the sums over all but the channels of dy and of dy * (x - "
-      "mean) * rstd.");
-  grad_stats.Input("dy")
-      .Input("x")
-      .Input("mean", TypeClass::kFloat)
-      .Input("rstd", TypeClass::kFloat)
-      .Outputs({"dbias", "dscale"});
-  DeclareChannels(grad_stats, 2, 2, 2);
-  grad_stats.Reference(GradStatsReference).Fast(HighwayBatchNormGradStats());
-  grad_stats.AddSample({{f32({2, 3, 3, 5}), f32({2, 3, 3, 5}), f32({3}), f32({3})}});
-  grad_stats.AddSample({{f32({4, 3, 2, 67}), f32({4, 3, 2, 67}), f32({67}), f32({67})}, last});
-
-  OpDef grad_apply("batch_norm_grad_apply");
-  grad_apply.Doc(
-      "The gradient of batch_norm_apply's x: scale * rstd * (dy - (dbias + (x - mean) * rstd * dscale) / count); with "
-      "count 0 the first term alone.");
-  grad_apply.Input("dy")
-      .Input("x")
-      .Input("mean", TypeClass::kFloat)
-      .Input("rstd", TypeClass::kFloat)
-      .Input("scale", TypeClass::kFloat);
-  grad_apply.Input("dbias", TypeClass::kFloat).Input("dscale", TypeClass::kFloat).Outputs({"dx"});
-  grad_apply.Attr("count", AttrKind::kInt, int64_t{0}, "batch_norm_apply's");
-  DeclareChannels(grad_apply, 2, 5, 0);
-  grad_apply.Reference(GradApplyReference).Fast(HighwayBatchNormGradApply()).InPlace(0, 0).InPlace(0, 1);
-  const auto c3 = f32({3}), c67 = f32({67});
-  grad_apply.AddSample(
-      {{f32({2, 3, 3, 5}), f32({2, 3, 3, 5}), c3, c3, c3, c3, c3}, {{"count", int64_t{30}}}, 0.5, 1.5});
-  grad_apply.AddSample({{f32({4, 3, 2, 67}), f32({4, 3, 2, 67}), c67, c67, c67, c67, c67},
-                        {{"count", int64_t{24}}, {"data_format", std::string("NHWC")}},
-                        0.5,
-                        1.5});
 
   OpDef op("batch_norm");
   op.Class("BatchNorm");
@@ -330,7 +367,7 @@ MSLUA_OPERATOR(batch_norm) {
   op.Body(Body);
   op.AddSample({{f32({3, 2, 2, 3}), f32({2}), f32({2}), f32({2}), f32({2})}, {}, 0.5, 1.5});
   op.AddSample({{f32({5, 3}), f32({3}), f32({3}), f32({3}), f32({3})}, {{"training", false}}, 0.5, 1.5});
-  return {op, stats, apply, grad_stats, grad_apply};
+  return {op, stats, apply, GradStats(false), GradApply(false), GradStats(true), GradApply(true)};
 }
 
 }  // namespace mslua

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <random>
 
+#include "absl/strings/str_cat.h"
 #include "core/autodiff/gradient.h"
 #include "core/graph/builder.h"
 #include "core/graph/evaluate.h"
@@ -228,6 +229,62 @@ TEST(Norm, MapsAreFusedWithWhatFollows) {
                           [](const Node& n) { return n.op->name == "fused" && n.outputs[0].rank() == 4; }),
             1)
       << ToString(fused);
+}
+
+// conv -> normalisation -> relu, twice, with a residual sum; gradients of every weight; f64.
+Graph NormalisedNet() {
+  GraphBuilder g("normalised");
+  const auto at = std::make_shared<Location>();
+  at->scope = "Net";
+  g.SetLocation(at);
+  const auto weight = [&](std::string name, Shape shape) {
+    return g.Input(std::move(name), kParameter, {DType::kF64, std::move(shape)});
+  };
+  const auto normalise = [&](Value x, int number) {
+    std::vector<Value> in = {x};
+    for (const char* name : {"gamma", "beta", "mean", "variance"})
+      in.push_back(weight(absl::StrCat(name, number), {4}));
+    return g.OpMulti("batch_norm", in)[0];
+  };
+  const Attrs same = {{"pad_mode", std::string("same")}};
+  Value h = g.Input("x", kData, {DType::kF64, {2, 4, 6, 6}});
+  std::vector<Value> weights;
+  for (int i = 0; i < 3; ++i) {
+    weights.push_back(weight(absl::StrCat("w", i), {4, 4, 3, 3}));
+    const Value y = normalise(g.Op("conv2d", {h, weights.back()}, same), i);
+    h = g.Op("relu", {i == 1 ? Add(g, y, h) : y});
+  }
+  const Value loss = ReduceSum(g, Mul(g, h, h), {0, 1, 2, 3}, false);
+  auto d = Gradients(g, loss, weights);
+  EXPECT_TRUE(d.ok()) << d.status();
+  g.Output("loss", loss);
+  for (Value v : *d) g.Output("d", v);
+  return MapNorms(AssignLayout(MergeCommonNodes(Simplify(*g.Finish()))));
+}
+
+TEST(Norm, AGradientThroughAReluFindsItsMaskAgain) {
+  const Graph graph = NormalisedNet();
+  EXPECT_EQ(Count(graph, "batch_norm_relu_grad_stats"), 2) << ToString(graph);
+  EXPECT_EQ(Count(graph, "batch_norm_relu_grad_apply"), 2);
+  EXPECT_EQ(Count(graph, "batch_norm_grad_apply"), 1) << "the residual sum's relu: others read its gradient too";
+  EXPECT_EQ(Count(EliminateDeadNodes(graph), "greater"), 1);
+}
+
+// The backward pass reads results of convolutions alone, from which it makes the rest again.
+TEST(Recompute, ReluOfANormalisationIsNotKept) {
+  const Graph graph = EliminateDeadNodes(NormalisedNet());
+  const Graph again = RecomputeElementwise(graph, {256, 1});
+  ExpectEqual(graph, again, 5);
+  const Graph fused = FuseElementwise(again);
+  ExpectEqual(graph, fused, 5);
+  EXPECT_EQ(Count(graph, "relu"), 3);
+  EXPECT_EQ(Count(again, "relu"), 6) << ToString(again);
+  for (const Node& n : fused.nodes) {
+    if (n.op->name != "conv2d_grad_weight") continue;
+    const Node& read = fused.nodes[n.inputs[0].node];
+    EXPECT_TRUE(read.op->name == "transpose" || read.region != 0) << ToString(fused);
+  }
+  EXPECT_EQ(ToString(RecomputeElementwise(graph)), ToString(graph)) << "a small network stays as it is";
 }
 
 TEST(Simplify, ScalarsOfConstantsAreConstants) {

@@ -18,7 +18,8 @@ struct Channels {
 // f32 and bf16 with f32 statistics; the operators' operands (core/ops/batch_norm.cc).
 FastKernel HighwayBatchNormStats();
 FastKernel HighwayBatchNormApply();
-FastKernel HighwayBatchNormGradStats();
-FastKernel HighwayBatchNormGradApply();
+// `relu`: through a relu that follows.
+FastKernel HighwayBatchNormGradStats(bool relu);
+FastKernel HighwayBatchNormGradApply(bool relu);
 
 }  // namespace mslua
