@@ -59,6 +59,22 @@ bool LockNew(const std::string& path, int fd) {
   return fstat(fd, &mine) == 0 && stat(path.c_str(), &there) == 0 && mine.st_ino == there.st_ino;
 }
 
+// Whether the next byte goes to a multiple of `block`.
+bool AtBlock(int fd, size_t block) {
+  const off_t at = lseek(fd, 0, SEEK_CUR);
+  return at >= 0 && static_cast<size_t>(at) % block == 0;
+}
+
+// Past the page cache, or through it; gives which it is now. A file system that cannot write directly says so here, or
+// when it is written to.
+bool SetDirect(int fd, bool on) {
+  const int flags = fcntl(fd, F_GETFL);
+  if (flags < 0) return false;
+  const int wanted = on ? flags | O_DIRECT : flags & ~O_DIRECT;
+  if (wanted != flags && fcntl(fd, F_SETFL, wanted) != 0) return (flags & O_DIRECT) != 0;
+  return on;
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::string& path) {
@@ -77,11 +93,21 @@ AtomicFile::~AtomicFile() {
   close(fd_);
 }
 
+// Large writes of whole blocks from memory that begins at a block go to the disk without a copy in the page cache: that
+// copy would take as long as hashing, and memory that training may need.
 Status AtomicFile::Write(const void* data, size_t size) {
+  constexpr size_t kBlock = 4096, kLarge = 256 << 10;
+  const bool whole =
+      size >= kLarge && size % kBlock == 0 && reinterpret_cast<uintptr_t>(data) % kBlock == 0 && AtBlock(fd_, kBlock);
+  bool direct = SetDirect(fd_, whole);
   const char* p = static_cast<const char*>(data);
   while (size > 0) {
     const ssize_t written = write(fd_, p, size);
     if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno == EINVAL && direct) {
+      direct = SetDirect(fd_, false);
+      continue;
+    }
     if (written < 0) return Errno("cannot write", path_);
     p += written;
     size -= static_cast<size_t>(written);

@@ -14,8 +14,7 @@ namespace {
 
 constexpr char kMetadata[] = "__metadata__";
 constexpr int64_t kLengthBytes = 8;
-// Small enough to stay in the second-level cache between hashing and writing.
-constexpr int64_t kPieceBytes = 256 << 10;
+constexpr size_t kPage = 4096;  // what begins at one can go to the disk as it lies
 constexpr const char* kFormatNames[kNumDTypes] = {"F32", "F64", "BF16", "F16", "I32", "I64", "U8", "BOOL"};
 
 Status Damaged(absl::string_view what) {
@@ -161,6 +160,8 @@ StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
 
   std::unique_ptr<SafetensorsWriter> writer(new SafetensorsWriter);
   ASSIGN_OR_RETURN(writer->file_, AtomicFile::Create(path));
+  writer->chunk_.reset(static_cast<char*>(std::aligned_alloc(kPage, kChunkBytes)));
+  if (writer->chunk_ == nullptr) return absl::ResourceExhaustedError("no memory for a chunk of the file");
   writer->tensors_ = std::move(tensors);
   writer->expected_ = static_cast<int64_t>(start.size()) + bytes;
   RETURN_IF_ERROR(writer->Write(start.data(), static_cast<int64_t>(start.size())));
@@ -169,19 +170,27 @@ StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
 
 Status SafetensorsWriter::Write(const void* data, int64_t size) {
   const char* p = static_cast<const char*>(data);
+  written_ += size;
   for (int64_t n; size > 0; p += n, size -= n) {
-    n = std::min(size, kPieceBytes);
-    digester_.Update(p, n);
-    RETURN_IF_ERROR(file_->Write(p, static_cast<size_t>(n)));
-    written_ += n;
+    n = std::min(size, kChunkBytes - filled_);
+    std::memcpy(chunk_.get() + filled_, p, static_cast<size_t>(n));
+    filled_ += n;
+    if (filled_ == kChunkBytes) RETURN_IF_ERROR(WriteChunk());
   }
   return absl::OkStatus();
+}
+
+Status SafetensorsWriter::WriteChunk() {
+  const int64_t n = std::exchange(filled_, 0);
+  digester_.Update(chunk_.get(), n);
+  return file_->Write(chunk_.get(), static_cast<size_t>(n));
 }
 
 StatusOr<FileDigest> SafetensorsWriter::Commit() {
   if (written_ != expected_) {
     return absl::InternalError(absl::StrCat("safetensors: ", written_, " bytes were given, ", expected_, " announced"));
   }
+  RETURN_IF_ERROR(WriteChunk());
   RETURN_IF_ERROR(file_->Commit());
   return digester_.Finish();
 }

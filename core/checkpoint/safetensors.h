@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
@@ -64,7 +65,8 @@ class FileDigester {
   Blake2b blake2b_;
 };
 
-// Writes one file, whose tensors are known beforehand, in one pass: each piece is hashed while in cache.
+// Writes one file, whose tensors are known beforehand, in one pass: each chunk is hashed while in cache, and goes to
+// the disk from there.
 class SafetensorsWriter {
  public:
   // Lays the tensors out (wide elements first, so that each is aligned to its elements; then by name) and writes
@@ -78,11 +80,18 @@ class SafetensorsWriter {
   StatusOr<FileDigest> Commit();
 
  private:
+  struct Free {
+    void operator()(char* p) const { std::free(p); }
+  };
   SafetensorsWriter() = default;
+  Status WriteChunk();
+
   std::vector<StoredTensor> tensors_;
   std::unique_ptr<AtomicFile> file_;
   FileDigester digester_;
-  int64_t expected_ = 0;  // bytes of the whole file
+  std::unique_ptr<char, Free> chunk_;  // kChunkBytes
+  int64_t filled_ = 0;                 // of the chunk
+  int64_t expected_ = 0;               // bytes of the whole file
   int64_t written_ = 0;
 };
 
