@@ -47,7 +47,7 @@ constexpr char kTraining[] = R"(
   end
   local x, y = ms.randn({48, 16}, "float64", "x"), ms.randn({48, 8}, "float64", "y")
   local ds = ms.dataset.NumpySlicesDataset({x, y}, {column_names = {"x", "y"}}):shuffle(48)
-    :batch(24 * $COUNT / math.max(ranks, $COUNT), {drop_remainder = true})
+    :batch($BATCH, {drop_remainder = true})
   local net, losses = Net(), {}
   local Recorder = ms.Callback:extend "Recorder"
   function Recorder:on_train_step_end(state) losses[#losses + 1] = ("%.17g"):format(state.loss) end
@@ -59,7 +59,7 @@ constexpr char kTraining[] = R"(
 
 struct Training {
   int stages = 2;
-  std::string cells = "{0, 0, 1, 1}", micros = "4", net, context,
+  std::string batch = "24 * $COUNT / math.max(ranks, $COUNT)", cells = "{0, 0, 1, 1}", micros = "4", net, context,
               optimizer = "nn.Momentum {learning_rate = 0.05, momentum = 0.9, weight_decay = 0.01}", options, model,
               before, callbacks, train, epochs = "3", result = "return table.concat(losses, ' ')";
 };
@@ -70,16 +70,17 @@ std::vector<std::string> Train(int ranks, const Training& t) {
           ? t.model
           : absl::StrCat("ms.Model(nn.PipelineCell(net, ", t.micros,
                          "), {loss_fn = nn.MSELoss(), metrics = {'loss'}, optimizer = ", t.optimizer, t.options, "})");
-  return RunSessions(ranks, absl::StrReplaceAll(kTraining, {{"$COUNT", absl::StrCat(t.stages)},
-                                                            {"$STAGES", t.cells},
-                                                            {"$NET", t.net},
-                                                            {"$CONTEXT", t.context},
-                                                            {"$MODEL", model},
-                                                            {"$BEFORE", t.before},
-                                                            {"$CALLBACKS", t.callbacks},
-                                                            {"$TRAIN", t.train},
-                                                            {"$EPOCHS", t.epochs},
-                                                            {"$RETURN", t.result}}));
+  const std::string text = absl::StrReplaceAll(kTraining, {{"$BATCH", t.batch}});
+  return RunSessions(ranks, absl::StrReplaceAll(text, {{"$COUNT", absl::StrCat(t.stages)},
+                                                       {"$STAGES", t.cells},
+                                                       {"$NET", t.net},
+                                                       {"$CONTEXT", t.context},
+                                                       {"$MODEL", model},
+                                                       {"$BEFORE", t.before},
+                                                       {"$CALLBACKS", t.callbacks},
+                                                       {"$TRAIN", t.train},
+                                                       {"$EPOCHS", t.epochs},
+                                                       {"$RETURN", t.result}}));
 }
 
 std::vector<double> Numbers(const std::string& text) {
@@ -136,6 +137,17 @@ TEST(Pipeline, StagesAreCutOverTheirRanks) {
   ExpectFollowsOneRank(8, t);
 }
 
+TEST(Pipeline, AFullBatchAndRecomputation) {
+  Training t;
+  t.net = "self.fc2:recompute() self.fc4:recompute()";
+  ExpectFollowsOneRank(2, t);
+  t.context = R"(, dataset_strategy = "full_batch")";
+  t.batch = "24";
+  ExpectFollowsOneRank(4, t);
+  t.context = ", dataset_strategy = {{2, 1}, {2, 1}}";
+  ExpectFollowsOneRank(4, t);
+}
+
 TEST(Pipeline, TheSearchCutsEachStage) {
   Training t;
   t.context = R"(, parallel_mode = "auto_parallel", search_mode = "recursive_programming")";
@@ -162,6 +174,21 @@ TEST(Pipeline, AWeightOfTwoStages) {
       return y + ops.matmul(y, self.fc1.w2)
     end)";
   ExpectFollowsOneRank(4, t);
+}
+
+// What two stages read of one weight: its value and the sum of its gradients travel once a step.
+TEST(Pipeline, AWeightOfTwoStagesTravelsOnce) {
+  Training t;
+  t.net = R"(self.fc1.w2 = self.fc1:parameter("w2", {8, 8}, "normal", {dtype = "float64"})
+    self.fc4.other = self.fc1.w2
+    function self.fc1:construct(x) return Layer.construct(self, x) + ops.reduce_sum(self.w2) end
+    function self.fc4:construct(x) return ops.matmul(Layer.construct(self, x), self.other) end)";
+  ExpectFollowsOneRank(2, t);
+  t.result =
+      "local graph = model:train_spec {train_dataset = ds, epoch = 1, accumulate_steps = 1}.graph:text() "
+      "local n = 0 for line in graph:gmatch '[^\\n]+' do if line:match 'f64%[8,8%] = stage_send' or "
+      "line:match 'f64%[8,8%] = stage_recv' then n = n + 1 end end return n";
+  EXPECT_THAT(Train(2, t), Each(::testing::StrEq("2")));
 }
 
 // Values that jump over stages, and a node of no cell.

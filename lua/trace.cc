@@ -73,7 +73,26 @@ StatusOr<Value> Trace::ParameterInput(const std::shared_ptr<ParameterData>& para
 
 StatusOr<Value> Trace::ParameterValue(const std::shared_ptr<ParameterData>& parameter) {
   const auto found = values_.find(parameter.get());
-  return found != values_.end() ? found->second : ParameterInput(parameter);
+  if (found != values_.end()) return found->second;
+  ASSIGN_OR_RETURN(const Value input, ParameterInput(parameter));
+  return by_stage_ && !stages_.empty() ? OfStage(*parameter, input) : input;
+}
+
+Value Trace::OfStage(const ParameterData& parameter, Value input) {
+  std::vector<std::pair<int, Value>>& stages = read_by_[&parameter];
+  for (const auto& [stage, value] : stages) {
+    if (stage == stages_.back()) return value;
+  }
+  stages.emplace_back(stages_.back(), stages.empty() ? input : builder_.Op("stop_gradient", {input}));
+  return stages.back().second;
+}
+
+std::vector<Value> Trace::StageCopies(const ParameterData& parameter) const {
+  std::vector<Value> copies;
+  const auto found = read_by_.find(&parameter);
+  for (size_t i = 1; found != read_by_.end() && i < found->second.size(); ++i)
+    copies.push_back(found->second[i].second);
+  return copies;
 }
 
 StatusOr<Value> Trace::ToValue(lua_State* L, int index, DType dtype) {

@@ -68,6 +68,11 @@ class Trace {
   // The pipeline stage of the nodes that follow, and what was before.
   void PushStage(int stage);
   void PopStage();
+  // From now on every stage that reads a parameter has a node of its own for it, but the first one, which reads the
+  // input. No gradient flows through such a node: it is asked for by itself.
+  void SplitParametersByStage() { by_stage_ = true; }
+  // Those nodes of a parameter.
+  std::vector<Value> StageCopies(const ParameterData& parameter) const;
   // By node: the stage that was pushed last when it was made, or kNoStage.
   std::vector<int> Stages() const;
 
@@ -79,6 +84,8 @@ class Trace {
 
  private:
   Value Input(absl::string_view name, absl::string_view kind, const TensorType& type);
+  // The parameter, which is `input`, as the stage that was pushed last reads it.
+  Value OfStage(const ParameterData& parameter, Value input);
 
   Session& session_;
   Trace* const outer_;
@@ -90,6 +97,8 @@ class Trace {
   std::vector<int32_t> regions_;
   std::vector<int> stages_;
   std::vector<std::pair<int32_t, int>> stage_changes_;  // from that node on
+  bool by_stage_ = false;
+  absl::flat_hash_map<const ParameterData*, std::vector<std::pair<int, Value>>> read_by_;  // stages, in order
   int32_t next_region_ = 1;
   std::vector<std::shared_ptr<ParameterData>> used_, assigned_;
   absl::flat_hash_map<const ParameterData*, Value> inputs_, values_;  // as read at the start, and as they are now

@@ -281,12 +281,38 @@ Value MicroBatch(GraphBuilder& g, Value column, int64_t micro, int64_t n) {
       rows);
 }
 
+// What a pipeline stage reads of a parameter that another one keeps, and its gradient over micro-batches.
+struct StageCopy {
+  size_t parameter;
+  Value value, gradient;
+};
+
+// Adds the copies of all parameters that are new.
+void FindStageCopies(const Trace& trace, const TrainSpec& spec, std::vector<StageCopy>* copies) {
+  for (size_t i = 0; i < spec.parameters.size(); ++i) {
+    for (Value v : trace.StageCopies(*spec.parameters[i])) {
+      const bool known =
+          std::any_of(copies->begin(), copies->end(), [v](const StageCopy& copy) { return copy.value == v; });
+      if (!known) copies->push_back({i, v, Value()});
+    }
+  }
+}
+
+// The sum of two gradients of one parameter, which are partial over the same ranks or over none.
+Value AddGradients(GraphBuilder& g, Value a, Value b, const GlobalView& view, const ParameterData& parameter,
+                   bool of_micro_batches) {
+  Attrs attrs{{"_sum", true}};
+  if (of_micro_batches) attrs.Set(kMicroSum, true);
+  return OfParameter(g, g.Op("add", {a, b}, std::move(attrs)), view, parameter);
+}
+
 StatusOr<ForwardBackward> EmitForwardBackward(lua_State* L, Session& session, const TrainSpec& spec, int forward,
                                               const std::vector<Value>& columns, Value scale) {
   Trace& trace = *session.trace;
   GraphBuilder& g = trace.g();
   const GlobalView* const view = GlobalView::Of(session);
   ForwardBackward sum;
+  std::vector<StageCopy> copies;
   for (int64_t micro = 0; micro < spec.accumulate; ++micro) {
     const auto here = [&g] { return static_cast<int32_t>(g.graph().nodes.size()); };
     sum.blocks.push_back({here(), here(), micro, false});
@@ -305,6 +331,8 @@ StatusOr<ForwardBackward> EmitForwardBackward(lua_State* L, Session& session, co
       ASSIGN_OR_RETURN(const Value v, trace.ParameterInput(p));
       inputs.push_back(v);
     }
+    FindStageCopies(trace, spec, &copies);
+    for (const StageCopy& copy : copies) inputs.push_back(copy.value);
     sum.blocks.back().end = here();
     sum.blocks.push_back({here(), here(), micro, true});
     ASSIGN_OR_RETURN(std::vector<Value> gradients, Gradients(g, results[0], inputs, seed, view != nullptr));
@@ -312,6 +340,13 @@ StatusOr<ForwardBackward> EmitForwardBackward(lua_State* L, Session& session, co
     const Value loss = Cast(g, results[0], type.dtype == DType::kF64 ? DType::kF64 : DType::kF32);
     sum.loss = micro == 0 ? loss : Add(g, sum.loss, loss);
     if (spec.shards.accumulate) ScatterGradients(g, spec.shards, spec.parameters, micro, &gradients);
+    for (size_t i = 0; i < copies.size(); ++i) {
+      const ParameterData& p = *spec.parameters[copies[i].parameter];
+      const Value d = OfParameter(g, gradients[spec.parameters.size() + i], *view, p);
+      Value& all = copies[i].gradient;
+      all = all.valid() ? AddGradients(g, all, d, *view, p, true) : d;
+    }
+    gradients.resize(spec.parameters.size());
     for (size_t i = 0; i < gradients.size(); ++i) {
       Value d = gradients[i];
       if (view != nullptr) d = OfParameter(g, d, *view, *spec.parameters[i]);
@@ -320,11 +355,14 @@ StatusOr<ForwardBackward> EmitForwardBackward(lua_State* L, Session& session, co
       else if (view == nullptr)
         sum.gradients[i] = Add(g, sum.gradients[i], d);
       else
-        sum.gradients[i] = OfParameter(g, g.Op("add", {sum.gradients[i], d}, {{"_sum", true}, {kMicroSum, true}}),
-                                       *view, *spec.parameters[i]);
+        sum.gradients[i] = AddGradients(g, sum.gradients[i], d, *view, *spec.parameters[i], true);
     }
     sum.blocks.back().end = here();
     if (micro + 1 == spec.accumulate) sum.extra.assign(results.begin() + 1, results.end());
+  }
+  for (const StageCopy& copy : copies) {
+    Value& d = sum.gradients[copy.parameter];
+    d = AddGradients(g, d, copy.gradient, *view, *spec.parameters[copy.parameter], false);
   }
   for (size_t i = 0; view != nullptr && i < sum.gradients.size(); ++i)
     sum.gradients[i] = Cast(g, sum.gradients[i], spec.parameters[i]->type.dtype);
@@ -409,6 +447,7 @@ StatusOr<int> BuildTrain(lua_State* L, Session& session) {
     for (const InputSpec& input : spec.inputs) names.push_back(input.name);
     RETURN_IF_ERROR(view->PlaceColumns(g, names, &columns));
   }
+  if (view != nullptr && view->stages() > 1) trace.SplitParametersByStage();
   const Value scale = spec.loss_scale ? trace.ScalarInput("loss_scale", DType::kF32) : Value();
   ASSIGN_OR_RETURN(ForwardBackward result, EmitForwardBackward(L, session, spec, 2, columns, scale));
   RETURN_IF_ERROR(CheckOwned(spec, trace));
