@@ -154,6 +154,14 @@ TEST(Pipeline, TheSearchCutsEachStage) {
   ExpectFollowsOneRank(4, t);
 }
 
+TEST(Pipeline, TheSearchOfAStageOfOneRank) {
+  for (const char* mode : {"dynamic_programming", "recursive_programming", "sharding_propagation"}) {
+    Training t;
+    t.context = absl::StrCat(R"(, parallel_mode = "auto_parallel", search_mode = ")", mode, "\"");
+    ExpectFollowsOneRank(2, t);
+  }
+}
+
 TEST(Pipeline, OptimizerShardsOfAStage) {
   Training t;
   t.context = ", enable_parallel_optimizer = true, parallel_optimizer_config = {parallel_optimizer_threshold = 1}";

@@ -167,6 +167,8 @@ class StrategySearch {
   // Exact where the relaxation leaves few enough shardings; else the best of what it suggests, of one axis after the
   // other and of the default, improved axis by axis.
   StatusOr<Found> Minimise(const Weights& weights) {
+    const int64_t alone = weights.Of(default_cost_);
+    if (mesh_.axes() == 0) return Found{default_, alone, alone, true};  // one device, one plan
     const bool recursive = options_.mode == SearchMode::kRecursiveProgramming;
     ASSIGN_OR_RETURN(const Relaxed relaxed, Relax(weights, Propagates(), /*marginals=*/!recursive));
     Found best;
@@ -388,7 +390,6 @@ class StrategySearch {
     for (int8_t a = 0; a < mesh_.axes(); ++a) {
       ASSIGN_OR_RETURN(now, Round(now, a, weights));
     }
-    if (mesh_.axes() == 0) return Solve(Lists(now, -1), weights, kNone, options_.max_entries);
     return now;
   }
 
@@ -492,7 +493,7 @@ class StrategySearch {
     result.memory_bytes = report.total.memory;
     int64_t bound = 0;
     for (int32_t i : forward_.nodes) bound += model_->NodeBound(i);
-    if (!Propagates()) {
+    if (!Propagates() || mesh_.axes() == 0) {
       bound = std::max(bound, found.bound);
     } else {
       ASSIGN_OR_RETURN(const Relaxed relaxed, Relax(Weights(), /*widest=*/false, /*marginals=*/false));

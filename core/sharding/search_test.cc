@@ -180,6 +180,21 @@ TEST(Search, DynamicProgrammingFindsWhatBruteForceFinds) {
   }
 }
 
+TEST(Search, OneDeviceHasOnePlan) {
+  const Mesh mesh = *Mesh::Of(1);
+  Net net;
+  const Graph graph = net.Mse(net.Dense(net.g_.Op("relu", {net.Dense(net.Data({8, 16}), 32)}), 16));
+  for (const SearchMode mode :
+       {SearchMode::kDynamicProgramming, SearchMode::kRecursiveProgramming, SearchMode::kShardingPropagation}) {
+    SearchOptions options;
+    options.mode = mode;
+    const auto found = Search(graph, mesh, options);
+    ASSERT_TRUE(found.ok()) << Name(mode) << ": " << found.status();
+    EXPECT_TRUE(found->exact) << Name(mode);
+    EXPECT_EQ(found->bytes, 0) << Name(mode);
+  }
+}
+
 TEST(Search, NoPlanTakesLessThanTheBound) {
   for (uint64_t seed = 0; seed < Seeds() / 8; ++seed) {
     const Graph graph = RandomNet(seed);
