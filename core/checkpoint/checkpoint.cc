@@ -23,6 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr absl::string_view kSuffix = ".ckpt";
+constexpr absl::string_view kRunFolderCheckpoints = "ckpt";  // where a run folder has them
 constexpr int64_t kMaxManifest = int64_t{1} << 30;
 constexpr int64_t kMergeBytes = 64 << 20;
 
@@ -441,6 +442,8 @@ StatusOr<std::unique_ptr<Checkpoint>> LoadCheckpoint(const std::string& path) {
   }
   ASSIGN_OR_RETURN(const std::vector<CheckpointName> names, ListCheckpoints(path));
   if (names.empty()) {
+    if (const std::string inside = absl::StrCat(path, "/", kRunFolderCheckpoints); IsFolder(inside))
+      return LoadCheckpoint(inside);
     return absl::NotFoundError(absl::StrCat("there is no checkpoint in ", path,
                                             " (folders named <prefix>-<epoch>_<step>.ckpt); name the folder or a "
                                             ".safetensors file to load just that"));

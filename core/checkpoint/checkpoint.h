@@ -124,7 +124,7 @@ class Checkpoint {
 };
 
 // Opens `path`: a checkpoint folder; a directory of them, of which the newest whose every chunk is good (the note says
-// which were passed over and why); or a safetensors file.
+// which were passed over and why); a run folder, by its directory of them; or a safetensors file.
 StatusOr<std::unique_ptr<Checkpoint>> LoadCheckpoint(const std::string& path);
 
 enum class VerifyDepth {

@@ -212,6 +212,12 @@ TEST_F(CheckpointTest, TheNewestWholeOneIsLoaded) {
   EXPECT_EQ((*checkpoint)->manifest().run.epoch, 10);
   EXPECT_EQ((*checkpoint)->note(), "");
 
+  fs::create_directories(At("run"));
+  fs::create_directory_symlink(folder_, At("run/ckpt"));
+  checkpoint = LoadCheckpoint(At("run"));
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  EXPECT_EQ((*checkpoint)->manifest().run.epoch, 10);
+
   FlipByte(At("net-10_5.ckpt/rank_0.safetensors"), 150);
   checkpoint = LoadCheckpoint(folder_);
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
