@@ -127,8 +127,15 @@ run eval recipe.lua --ckpt best
 expect "eval best" 0 "eval: loss "
 run ckpt ls
 expect "ckpt ls" 0 "step 8"
-run ckpt show "$(ls -d runs/*/ckpt | head -1)"
+folder=$(ls -d runs/* | head -1)
+run ckpt show "$folder/ckpt"
 expect "ckpt show" 0 "moments."
+run ckpt ls "$folder"
+expect "ckpt ls of a run folder" 0 "step 8"
+run ckpt verify "$folder"
+expect "ckpt verify of a run folder" 0 "_8.ckpt: ok"
+run eval recipe.lua --ckpt "$folder"
+expect "eval of a run folder" 0 "eval: loss "
 run ckpt merge "$(ls -d runs/*/ckpt | head -1)" whole.safetensors
 expect "ckpt merge" 0 ""
 run ckpt show whole.safetensors

@@ -73,7 +73,7 @@ void PrintCheckpoint(const checkpoint::Checkpoint& c, bool json) {
 }
 
 Status ListOne(const std::string& directory, bool json) {
-  ASSIGN_OR_RETURN(const auto list, checkpoint::ListCheckpoints(directory));
+  ASSIGN_OR_RETURN(const auto list, checkpoint::FindCheckpoints(directory));
   for (const auto& name : list) {
     const auto c = checkpoint::Checkpoint::Open(name.path);
     if (c.ok())
@@ -95,6 +95,24 @@ Status ShowCheckpoint(const std::string& path, bool json) {
       std::printf("  %-40s %s\n", t.name.c_str(), ToString(t.type).c_str());
   }
   return absl::OkStatus();
+}
+
+// A checkpoint, or all of a directory; the first error after all were read.
+Status Verify(const std::string& path) {
+  std::vector<std::string> paths;
+  if (const auto list = checkpoint::FindCheckpoints(path); list.ok()) {
+    for (const auto& name : *list) paths.push_back(name.path);
+  }
+  if (paths.empty()) paths.push_back(path);
+  Status first;
+  for (const std::string& one : paths) {
+    const Status verified = checkpoint::VerifyCheckpoint(one);
+    if (verified.ok()) std::printf("%s: ok\n", one.c_str());
+    if (!verified.ok() && !first.ok())
+      std::fprintf(stderr, "mslua: error: %s\n", std::string(verified.message()).c_str());
+    first.Update(verified);
+  }
+  return first;
 }
 
 // In files for that many ranks, and read back whole before anybody trusts it.
@@ -147,8 +165,7 @@ int RunCheckpoint(const cli::CommandLine& command) {
     const Status done = Reshard(words[1], words[2], words[3]);
     return Report(done, done.ok() || absl::IsInvalidArgument(done) ? 0 : kExitStorage);
   }
-  const Status verified = checkpoint::VerifyCheckpoint(words[1]);
-  if (verified.ok()) std::printf("%s: ok\n", words[1].c_str());
+  const Status verified = Verify(words[1]);
   return Report(verified, verified.ok() ? 0 : kExitStorage);
 }
 

@@ -193,6 +193,12 @@ StatusOr<std::vector<CheckpointName>> ListCheckpoints(const std::string& directo
   return found;
 }
 
+StatusOr<std::vector<CheckpointName>> FindCheckpoints(const std::string& path) {
+  ASSIGN_OR_RETURN(std::vector<CheckpointName> names, ListCheckpoints(path));
+  const std::string inside = absl::StrCat(path, "/", kRunFolderCheckpoints);
+  return names.empty() && IsFolder(inside) ? ListCheckpoints(inside) : names;
+}
+
 StatusOr<Manifest> WritePart(const std::string& folder, int rank, const std::vector<ShardData>& shards, int files) {
   // The largest first, each to the file that is shortest so far.
   std::vector<const ShardData*> by_size;
@@ -440,10 +446,8 @@ StatusOr<std::unique_ptr<Checkpoint>> LoadCheckpoint(const std::string& path) {
       absl::EndsWith(absl::string_view(path).substr(0, path.find_last_not_of('/') + 1), kSuffix)) {
     return Checkpoint::Open(path);
   }
-  ASSIGN_OR_RETURN(const std::vector<CheckpointName> names, ListCheckpoints(path));
+  ASSIGN_OR_RETURN(const std::vector<CheckpointName> names, FindCheckpoints(path));
   if (names.empty()) {
-    if (const std::string inside = absl::StrCat(path, "/", kRunFolderCheckpoints); IsFolder(inside))
-      return LoadCheckpoint(inside);
     return absl::NotFoundError(absl::StrCat("there is no checkpoint in ", path,
                                             " (folders named <prefix>-<epoch>_<step>.ckpt); name the folder or a "
                                             ".safetensors file to load just that"));

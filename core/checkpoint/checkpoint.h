@@ -34,6 +34,8 @@ std::string CheckpointPath(const std::string& directory, const std::string& pref
 // The checkpoint folders of `directory` that have a manifest, newest first: by (epoch, step) within a prefix, the
 // prefixes by their latest writing. Nothing is read or verified. A missing directory is NOT_FOUND.
 StatusOr<std::vector<CheckpointName>> ListCheckpoints(const std::string& directory);
+// The same of a directory of checkpoints or of a run folder, which has such a directory.
+StatusOr<std::vector<CheckpointName>> FindCheckpoints(const std::string& path);
 
 // ---- saving
 
