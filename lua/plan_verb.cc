@@ -288,6 +288,16 @@ StatusOr<std::vector<Section>> StageSections(const cli::CommandLine& command, in
   return all;
 }
 
+// Of the first stage that has an operator of that name.
+StatusOr<std::vector<Section>> ExplainInStages(const cli::CommandLine& command, int64_t ranks,
+                                               const GlobalView& first) {
+  StatusOr<std::vector<Section>> found = absl::InternalError("no stage");
+  Section unused;
+  for (int s = 0; s < first.stages() && !found.ok(); ++s)
+    found = Sections(command, ranks, s * first.mesh().ranks(), &unused);
+  return found;
+}
+
 // What `rank` would run. `stages` gets a row of its stage where it is not null; else all stages are gone through.
 StatusOr<std::vector<Section>> Sections(const cli::CommandLine& command, int64_t ranks, int64_t rank, Section* stages) {
   SessionOptions options = OptionsOf(command);
@@ -309,8 +319,9 @@ StatusOr<std::vector<Section>> Sections(const cli::CommandLine& command, int64_t
         absl::StrCat("--", command.Given("explain") ? "explain" : "cluster",
                      " needs a recipe in semi_auto_parallel or auto_parallel and -n 2 or more: nothing is cut here"));
   if (view != nullptr && view->stages() > 1) {
-    if (stages == nullptr && !command.Given("explain")) return StageSections(command, ranks, *view);
-    if (stages != nullptr) stages->rows.push_back(StageRow((*traced)->graph, *view));
+    if (stages == nullptr)
+      return command.Given("explain") ? ExplainInStages(command, ranks, *view) : StageSections(command, ranks, *view);
+    stages->rows.push_back(StageRow((*traced)->graph, *view));
   }
   std::vector<Section> sections;
   if (cut) {

@@ -340,6 +340,8 @@ StatusOr<ForwardBackward> EmitForwardBackward(lua_State* L, Session& session, co
     const Value loss = Cast(g, results[0], type.dtype == DType::kF64 ? DType::kF64 : DType::kF32);
     sum.loss = micro == 0 ? loss : Add(g, sum.loss, loss);
     if (spec.shards.accumulate) ScatterGradients(g, spec.shards, spec.parameters, micro, &gradients);
+    // Sums of different micro-batches are not to become one: all gradients would be kept for it.
+    trace.PushRegion();
     for (size_t i = 0; i < copies.size(); ++i) {
       const ParameterData& p = *spec.parameters[copies[i].parameter];
       const Value d = OfParameter(g, gradients[spec.parameters.size() + i], *view, p);
@@ -357,6 +359,7 @@ StatusOr<ForwardBackward> EmitForwardBackward(lua_State* L, Session& session, co
       else
         sum.gradients[i] = AddGradients(g, sum.gradients[i], d, *view, *spec.parameters[i], true);
     }
+    trace.PopRegion();
     sum.blocks.back().end = here();
     if (micro + 1 == spec.accumulate) sum.extra.assign(results.begin() + 1, results.end());
   }

@@ -9,6 +9,7 @@ steps=$3
 shift 3
 cd "$TEST_TMPDIR" || exit 1
 failed=0
+stages=0  # of a pipeline
 rm -rf text images
 "$mslua" data make text text --samples 4000 2>/dev/null || exit 1
 "$mslua" data make cifar10 images --samples 200 2>/dev/null || exit 1
@@ -18,7 +19,7 @@ run() {
   name=$1 processes=$2 rows=$3 dtype=$4 count=$5 recipe=$6
   shift 6
   rm -f "$name".*
-  MODES_DTYPE=$dtype MODES_RECIPE=$recipes/$recipe MODES_LOSSES=$PWD/$name \
+  MODES_STAGES=$stages MODES_DTYPE=$dtype MODES_RECIPE=$recipes/$recipe MODES_LOSSES=$PWD/$name \
     "$mslua" train "$here/modes.lua" -n "$processes" --fast-dev-run="$count" batch_size="$rows" "$@" \
     >"$name.log" 2>&1 ||
     { echo "$name failed:"; tail -5 "$name.log"; failed=1; }
@@ -33,6 +34,18 @@ same() {
   echo "$1: $difference"
   echo "$difference" | awk -v lines="$4" -v limit="$3" '{ exit !($1 == lines && $2 <= limit) }' ||
     { echo "$1 against $2: steps and the largest difference: $difference, expected $4 within $3"; failed=1; }
+}
+
+# pipeline NETWORK BATCH RANKS [key=value ...]: two stages on those ranks are one rank with the same micro-batches.
+pipeline() {
+  net=$1 batch=$2 ranks=$3
+  shift 3
+  stages=2
+  run "$net.micro" 1 "$batch" float64 "$steps" "$net.lua" "$@" parallel.parallel_mode=stand_alone
+  run "$net.pipeline.n$ranks" "$ranks" $((batch * stages / ranks)) float64 "$steps" "$net.lua" "$@" \
+    parallel.parallel_mode=semi_auto_parallel parallel.pipeline_stages=2
+  same "$net.pipeline.n$ranks" "$net.micro" 1e-10 "$steps"
+  stages=0
 }
 
 # modes NETWORK BATCH RANKS [key=value ...]
@@ -56,6 +69,8 @@ modes() {
 for ranks in "$@"; do
   modes char_gpt 8 "$ranks" data_path=text layers=2 dim=32 block=16 warmup=5 \
     parallel.search_mode=recursive_programming
+  pipeline char_gpt 8 "$ranks" data_path=text layers=2 dim=32 block=16 warmup=5
+  pipeline resnet50_cifar10 8 "$ranks" data_path=images image_size=32 width=4
   modes resnet50_cifar10 8 "$ranks" data_path=images image_size=32 width=4 \
     parallel.search_mode=recursive_programming
 done

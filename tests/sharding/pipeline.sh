@@ -33,6 +33,15 @@ same halves
 run four -n 4 stages=4 epochs=2
 same four
 
+# However many micro-batches a step has, a stage keeps those that are under way, and one sum of gradients.
+memory() {
+  "$mslua" train "$recipe" -n 2 --fast-dev-run=1 width=128 batch_size=$((16 * $1)) micro_size="$1" 2>&1 |
+    sed -n 's/.* kernels, \(.*\) MiB of activations.*/\1/p'
+}
+few=$(memory 2) many=$(memory 8)
+awk -v few="$few" -v many="$many" 'BEGIN { exit !(few > 0 && many < 1.5 * few) }' ||
+  { echo "2 micro-batches take '$few' MiB, 8 take '$many'"; failed=1; }
+
 # What four stages saved one process evaluates, and two stages go on with.
 "$mslua" eval "$recipe" --ckpt "$PWD/out_four/ckpt" >eval_four 2>err.txt || { cat err.txt; failed=1; }
 "$mslua" eval "$recipe" --ckpt "$PWD/out_alone/ckpt" >eval_alone 2>err.txt || { cat err.txt; failed=1; }
