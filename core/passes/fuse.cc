@@ -183,6 +183,24 @@ class Fuser {
     return found;
   }
 
+  // Additions of two values that nobody else reads, by unit: as soon as both are known, one of them is free again. Sums
+  // of gradients over micro-batches come after a whole backward pass in the trace.
+  std::vector<char> LastSums() const {
+    const auto uses = graph_.UseCounts();
+    std::vector<char> sums(count_, 0);
+    for (int32_t i = 0; i < count_; ++i) {
+      const Node& n = graph_.nodes[i];
+      const bool alone = group_[i] < 0 || members_.at(group_[i]).size() == 1;
+      const auto made_for_it = [&](Value v) {
+        return graph_.nodes[v.node].op->name != "input" && uses[v.node][v.output] == 1 &&
+               graph_.TypeOf(v) == n.outputs[0];
+      };
+      sums[i] = n.op->name == "add" && alone && n.outputs[0].elements() > 1 && made_for_it(n.inputs[0]) &&
+                made_for_it(n.inputs[1]);
+    }
+    return sums;
+  }
+
   // The units in an order in which all their operands are known. Kahn's algorithm, the earliest first, keeps the order
   // of the trace where it can. With `early`, an update of the store runs as soon as its old value has been read by all,
   // so that its gradient's memory is free again; where readers wait for the update, it does not wait for them.
@@ -199,6 +217,7 @@ class Fuser {
     };
     Edges needs(count_), reads(count_);
     std::vector<char> first(count_, 0);  // what updates wait for, and they themselves
+    const std::vector<char> sums = LastSums();
     for (int32_t i = 0; i < count_; ++i) {
       const Node& n = graph_.nodes[i];
       for (Value v : n.inputs) needs.Add(Unit(v.node), Unit(i));
@@ -218,7 +237,7 @@ class Fuser {
     const auto enqueue = [&](int32_t u) {
       if (queued[u]) return;
       queued[u] = 1;
-      ready.emplace(early && first[u] ? 0 : 1, u);
+      ready.emplace(sums[u] || (early && first[u]) ? 0 : 1, u);
     };
     const auto enqueue_free = [&](int32_t u) {
       if (needs.waiting[u] == 0 && reads.waiting[u] == 0) enqueue(u);

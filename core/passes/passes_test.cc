@@ -206,6 +206,23 @@ TEST(Fuse, AnUpdateIsOnePassAsSoonAsItsGradientIsKnown) {
   EXPECT_LT(fused.outputs[2].value.node, last_product) << "w1's update waits for w0's gradient\n" << ToString(fused);
 }
 
+// Gradients of two micro-batches are summed one by one, not after all of them are there.
+TEST(Fuse, ASumIsMadeAsSoonAsBothPartsAreKnown) {
+  GraphBuilder g("sums");
+  const Value x = g.Input("x", kData, {DType::kF32, {8, 8}});
+  std::vector<Value> first, second;
+  for (std::vector<Value>* micro : {&first, &second}) {
+    for (int k = 0; k < 3; ++k)
+      micro->push_back(g.Op("matmul", {x, g.Op("transpose", {x}, {{"perm", std::vector<int64_t>{1, 0}}})}));
+  }
+  for (int k = 0; k < 3; ++k) g.Output("sum" + std::to_string(k), g.Op("add", {first[k], second[k]}));
+  const Graph fused = FuseElementwise(*g.Finish());
+  for (int k = 0; k < 3; ++k) {
+    const int32_t sum = fused.outputs[k].value.node;
+    EXPECT_EQ(sum, fused.nodes[sum].inputs[1].node + 1) << ToString(fused);
+  }
+}
+
 TEST(Norm, MapsAreFusedWithWhatFollows) {
   GraphBuilder g("norm");
   const TensorType images = {DType::kF64, {2, 3, 2, 5}}, vector = {DType::kF64, {5}};
