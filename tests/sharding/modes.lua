@@ -1,6 +1,6 @@
 -- A recipe of the library small and without batch statistics, in float64 or float32; every rank writes its losses with
--- all digits. Variables: MODES_RECIPE (path), MODES_DTYPE, MODES_LOSSES (path; the rank's number is added), MODES_STAGES
--- (pipeline stages, with two micro-batches for each; 0: no pipeline).
+-- all digits. Variables: MODES_RECIPE (path), MODES_DTYPE, MODES_LOSSES (path; the rank's number is added),
+-- MODES_STAGES (pipeline stages, with two micro-batches for each; 0: no pipeline).
 local core = require "mslua.core"
 local ms = require "mslua"
 local nn = ms.nn
