@@ -89,6 +89,19 @@ void FoldImage(const Unfolding& u, const T* d, int64_t n, C* sums) {
   }
 }
 
+// The same for patches of one pixel with all its channels in a row: nothing is added up.
+template <class T>
+void PlaceImage(const Unfolding& u, const T* d, int64_t n, T* x) {
+  const auto at = u.x.strides();
+  std::fill_n(x, u.x.pixels() * u.x.c, T{});
+  for (int64_t r = 0; r < u.p * u.q; ++r) {
+    const T* from = d + (n * u.p * u.q + r) * u.columns();
+    ForEachTap(u.window, u.x.h, u.x.w, r / u.q, r % u.q, [&](int64_t row, int64_t column, int64_t, int64_t) {
+      std::copy_n(from, u.x.c, x + row * at[2] + column * at[3]);
+    });
+  }
+}
+
 template <class T>
 void Fold(const Unfolding& u, const T* d, T* x, ComputeType<T>* sums) {
   const int64_t image = u.x.pixels() * u.x.c;
@@ -119,14 +132,22 @@ class UnfoldKernel : public Kernel {
 class FoldKernel : public Kernel {
  public:
   FoldKernel(const Unfolding& u, DType t)
-      : u_(u), dtype_(t), slots_(std::min<int64_t>(ComputeThreads(), u.x.n)), image_(u.x.pixels() * u.x.c) {}
+      : u_(u),
+        dtype_(t),
+        slots_(std::min<int64_t>(ComputeThreads(), u.x.n)),
+        image_(u.x.pixels() * u.x.c),
+        single_(u.taps() == 1 && u.x.strides()[1] == 1) {}
   int64_t scratch_bytes() const override {
-    return dtype_ == DType::kF32 ? 0 : slots_ * image_ * static_cast<int64_t>(sizeof(float));
+    return single_ || dtype_ == DType::kF32 ? 0 : slots_ * image_ * static_cast<int64_t>(sizeof(float));
   }
   Status Run(const Buffers& b) override {
     ParallelFor(slots_, u_.x.n * u_.p * u_.q * u_.columns() < kGrain ? slots_ : 1, [&](int64_t begin, int64_t end) {
       for (int64_t n = u_.x.n * begin / slots_; n < u_.x.n * end / slots_; ++n) {
-        if (dtype_ == DType::kF32)
+        if (single_ && SizeOf(dtype_) == 4)
+          Place<uint32_t>(b, n);
+        else if (single_)
+          Place<uint16_t>(b, n);
+        else if (dtype_ == DType::kF32)
           FoldImage(u_, static_cast<const float*>(b.inputs[0]), n, static_cast<float*>(b.outputs[0]) + n * image_);
         else
           FoldTo16(b, n, static_cast<float*>(b.scratch) + begin * image_);
@@ -136,6 +157,10 @@ class FoldKernel : public Kernel {
   }
 
  private:
+  template <class T>
+  void Place(const Buffers& b, int64_t n) const {
+    PlaceImage(u_, static_cast<const T*>(b.inputs[0]), n, static_cast<T*>(b.outputs[0]) + n * image_);
+  }
   void FoldTo16(const Buffers& b, int64_t n, float* sums) const {
     FoldImage(u_, static_cast<const BF16*>(b.inputs[0]), n, sums);
     BF16* to = static_cast<BF16*>(b.outputs[0]) + n * image_;
@@ -145,6 +170,7 @@ class FoldKernel : public Kernel {
   const Unfolding u_;
   const DType dtype_;
   const int64_t slots_, image_;
+  const bool single_;  // patches of one pixel
 };
 
 bool IsFast(const OpSpec& s) {
@@ -238,6 +264,8 @@ OpDef FoldOp() {
                  {"padding", Ints{1}}}});
   op.AddSample({{{DType::kF32, {3, 5, 4, 6 * 9}}},
                 {{"kernel_size", Ints{3}}, {"input_size", Ints{5, 4}}, {"pad_mode", "same"}, {"data_format", "NHWC"}}});
+  op.AddSample({{{DType::kF32, {2, 3, 2, 6}}},
+                {{"kernel_size", Ints{1}}, {"input_size", Ints{5, 4}}, {"stride", Ints{2}}, {"data_format", "NHWC"}}});
   return op;
 }
 

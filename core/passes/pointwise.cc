@@ -18,11 +18,11 @@ namespace {
 //   1 x 1, stride 1: in f32 the convolution's weight gradient wins beyond, since it splits the pixels over
 //   accumulators; in bf16 the product is faster throughout.
 constexpr int64_t kMostPixels = 16384;
-//   1 x 1 with a stride
+//   1 x 1 with a stride, in f32; in bf16 the product is faster throughout
 constexpr int64_t kMostStridedPixels = 2048;
 //   larger windows
 constexpr int64_t kMostPatches = 256, kMostPatches16 = 512;
-// Beyond this many pixels nobody asks whether patches would be faster: they take too much memory to try.
+// Beyond this many pixels nobody asks whether patches of larger windows would be faster: they take too much memory.
 constexpr int64_t kMostAsked = 8192;
 
 class PointwisePass {
@@ -66,8 +66,9 @@ class PointwisePass {
     const bool one = w[2] == 1 && w[3] == 1;
     if (one && AllOne(n.attrs.Ints("stride")) && x[1] == y[1] && x[2] == y[2])
       return Decide(n, Form::kPixels, half || pixels <= kMostPixels);
+    if (one) return Decide(n, Form::kPatches, half || pixels <= kMostStridedPixels);
     if (pixels > kMostAsked) return Form::kConvolution;
-    return Decide(n, Form::kPatches, pixels <= (one ? kMostStridedPixels : half ? kMostPatches16 : kMostPatches));
+    return Decide(n, Form::kPatches, pixels <= (half ? kMostPatches16 : kMostPatches));
   }
 
   // A product of that form or a convolution; as ways, graphs of the node alone. `usual`: the product.

@@ -284,6 +284,12 @@ int64_t Cost(const ScalarProgram& p) {
   return cost;
 }
 
+// Elements after which a dense row repeats, as a channel's numbers do over pixels; 0: something else.
+int64_t RowOf(const Shape& sizes, const Shape& strides) {
+  const bool repeats = sizes.size() == 2 && strides[0] == 0 && strides[1] == 1;
+  return repeats ? sizes[1] : 0;
+}
+
 template <class T>
 void Convert(const T* in, int64_t n, float* out) {
   for (int64_t i = 0; i < n; ++i) out[i] = static_cast<float>(in[i]);
@@ -523,8 +529,14 @@ void TileProgram::RunRange(const void* const* inputs, void* const* outputs, floa
       const Input& in = inputs_[i];
       if (!in.used || in.scalar) continue;
       // A whole tile of f32 is read where it lies; a last, partial one is copied, since vectors read past it.
-      if (in.dense && in.dtype == DType::kF32 && n == kTileElements) {
+      const bool in_place = in.dtype == DType::kF32 && n == kTileElements;
+      const int64_t row = RowOf(in.sizes, in.strides);
+      if (in.dense && in_place) {
         read[in.slot] = static_cast<const float*>(inputs[i]) + at;
+      } else if (row > 0 && row % kTileElements == 0 && in_place) {
+        read[in.slot] = static_cast<const float*>(inputs[i]) + at % row;
+      } else if (row > 0 && kTileElements % row == 0 && at > begin) {
+        read[in.slot] = write[in.slot];  // the tile before was the same
       } else {
         read[in.slot] = write[in.slot];
         if (in.dense)
