@@ -370,6 +370,13 @@ StatusOr<int> DatasetSize(lua_State* L, Session& session) {
   return 1;
 }
 
+StatusOr<int> FullBatches(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(const DatasetObject d, Self(L));
+  ASSIGN_OR_RETURN(const auto pipeline, d->Open(session));
+  lua_pushboolean(L, pipeline->full_batches());
+  return 1;
+}
+
 StatusOr<int> BatchSize(lua_State* L, Session&) {
   ASSIGN_OR_RETURN(const DatasetObject d, Self(L));
   if (d->batch == 0)
@@ -481,6 +488,7 @@ void OpenDatasets(lua_State* L) {
   lua_newtable(L);
   SetFunctions(L, {{"size", Entry<DatasetSize>},
                    {"batch_size", Entry<BatchSize>},
+                   {"full_batches", Entry<FullBatches>},
                    {"schema", Entry<Schema>},
                    {"iterator", Entry<MakeIterator>}});
   lua_setfield(L, -2, "__index");

@@ -81,6 +81,10 @@ std::vector<std::vector<int32_t>> Labels(Loader* loader, size_t column = 1) {
 TEST(LoaderTest, BatchesInOrderWithTail) {
   auto loader = Open(Numbers(5).Batch({2}));
   EXPECT_EQ(loader->pipeline().size(), 3);
+  EXPECT_FALSE(loader->pipeline().full_batches());
+  EXPECT_TRUE(Open(Numbers(6).Batch({2}))->pipeline().full_batches());
+  EXPECT_TRUE(Open(Numbers(5).Batch({2, true}))->pipeline().full_batches());
+  EXPECT_FALSE(Open(Numbers(3).Batch({2}).Repeat({2}))->pipeline().full_batches());
   EXPECT_EQ(ToString(loader->pipeline().schema()[0].type), "f32[2,2]");
   EXPECT_EQ(ToString(loader->pipeline().schema()[1].type), "i32[2]");
   Batch batch;

@@ -248,9 +248,9 @@ function core.dataset(spec) end
 ---@param feeds integer  @param feed integer from 0
 function core.set_feed(feeds, feed) end
 ---@class Dataset
----methods: size() -> batches (samples when not batched) an epoch, batch_size() -> integer|nil,
----schema() -> {name, dtype, shape}[] of a batch, iterator(epochs?) -> function giving the columns as Tensors, nil at
----an end
+---methods: size() -> batches (samples when not batched) an epoch, batch_size() -> integer|nil, full_batches() ->
+---whether none is cut short, schema() -> {name, dtype, shape}[] of a batch, iterator(epochs?) -> function giving the
+---columns as Tensors, nil at an end
 
 -------------------------------------------------------------------------------------------------- checkpoints, session
 

@@ -139,7 +139,7 @@ function Model:eval_spec(dataset)
     local output, sums = self.network(unpack(columns, 1, n - 1)), {}
     for i, m in ipairs(self.metrics) do
       local values = m.rows(output, columns[n])
-      if #values.shape == 0 and not dataset:drops_remainder() then
+      if #values.shape == 0 and not dataset:open():full_batches() then
         errors.fail("eval: %s is one number for the whole batch: give the loss a method rows(output, label), or batch "
           .. "the dataset with drop_remainder = true", m.name)
       end

@@ -22,6 +22,15 @@ check.case("schedules are data", function()
   check.equal(data(nn.warmup_lr(0.1, 6, 2, 2)), { kind = "constant", value = 0.1, warmup_steps = 4, warmup_from = 0 })
 end)
 
+check.case("a loss of one number is evaluated where all batches are full", function()
+  local Loss = nn.Cell:extend "Loss"
+  function Loss:construct(x, y) return (x - y):abs():mean() end
+  local ds = ms.dataset.NumpySlicesDataset({ ms.ones { 4, 2 }, ms.zeros { 4, 2 } }, { "x", "y" })
+  local model = ms.Model(nn.ReLU(), { loss_fn = Loss() })
+  check.near(model:eval(ds:batch(2)).loss, 1, 1e-6)
+  check.fails("one number for the whole batch", function() model:eval(ds:batch(3)) end)
+end)
+
 check.case("operators as methods", function()
   check.equal(ms.Tensor({ 4, 9 }):sqrt():totable(), { 2, 3 })
   check.equal(ms.ones({ 2, 3 }):matmul(ms.ones { 3, 1 }):clip(0, 2.5):expand_dims(1).shape, { 1, 2, 1 })

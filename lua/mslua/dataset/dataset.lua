@@ -97,15 +97,6 @@ Dataset.take = counted("take", "take")
 --- All but the first `count` elements.
 Dataset.skip = counted("skip", "skip")
 
---- Whether every batch is full.
-function Dataset:drops_remainder()
-  local drops = false
-  for _, op in ipairs(self.spec.ops) do
-    if op.kind == "batch" then drops = op.drop_remainder end
-  end
-  return drops
-end
-
 --- The dataset, opened: core's object.
 function Dataset:open()
   if not self.opened then self.opened = core.dataset(self.spec) end
