@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/runtime/memory_plan.h"
+#include "core/sharding/layout.h"
 
 namespace mslua {
 namespace {
@@ -91,6 +92,8 @@ class CollectiveKernel : public Kernel {
     call_.peer = peer;
     return Send(in, out);
   }
+  // How many elements the messages from now on have.
+  void SetCount(int64_t count) { call_.count = count; }
   const Call& call() const { return call_; }
   int rank() const { return group_->rank(); }
 
@@ -147,6 +150,56 @@ class PermuteKernel : public CollectiveKernel {
  private:
   const int from_, to_;
 };
+
+// exchange. Messages have one order on all ranks, so that the first one not yet done is next on both its ends.
+class ExchangeKernel : public CollectiveKernel {
+ public:
+  struct Box {
+    int from, to;  // places in the group
+    Shape in_source, in_target, sizes;
+  };
+  ExchangeKernel(const Groups* groups, Communicator* group, Call call, std::string source, std::vector<Box> boxes,
+                 const TensorType& x, const TensorType& y)
+      : CollectiveKernel(groups, group, call, std::move(source)), boxes_(std::move(boxes)), x_(x), y_(y) {}
+  int64_t scratch_bytes() const override {
+    int64_t most = 0;
+    for (const Box& box : boxes_) most = std::max(most, NumElements(box.sizes) * SizeOf(x_.dtype));
+    return most;
+  }
+  Status Run(const Buffers& b) override {
+    for (const Box& box : boxes_) {
+      const Shape zeros(box.sizes.size(), 0);
+      const BoxPlace source{x_.shape, box.in_source}, target{y_.shape, box.in_target}, alone{box.sizes, zeros};
+      SetCount(NumElements(box.sizes));
+      if (box.from == box.to) {
+        CopyBox(x_.dtype, box.sizes, source, b.inputs[0], target, b.outputs[0]);
+      } else if (box.from == rank()) {
+        CopyBox(x_.dtype, box.sizes, source, b.inputs[0], alone, b.scratch);
+        RETURN_IF_ERROR(Message(Collective::kSend, box.to, b.scratch, nullptr));
+      } else {
+        RETURN_IF_ERROR(Message(Collective::kRecv, box.from, nullptr, b.scratch));
+        CopyBox(x_.dtype, box.sizes, alone, b.scratch, target, b.outputs[0]);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::vector<Box> boxes_;
+  const TensorType x_, y_;
+};
+
+std::vector<ExchangeKernel::Box> BoxesOf(const Node& node) {
+  const std::vector<int64_t>&ranks = node.attrs.Ints("group"), &messages = node.attrs.Ints("messages");
+  const size_t rank = node.outputs[0].shape.size();
+  std::vector<ExchangeKernel::Box> boxes;
+  for (const int64_t* m = messages.data(); m < messages.data() + messages.size(); m += 2 + 3 * rank) {
+    const int64_t *source = m + 2, *target = source + rank, *sizes = target + rank;
+    boxes.push_back({PlaceIn(ranks, m[0]), PlaceIn(ranks, m[1]), Shape(source, target), Shape(target, sizes),
+                     Shape(sizes, sizes + rank)});
+  }
+  return boxes;
+}
 
 // all_gather, reduce_scatter and all_to_all: the ranks' blocks follow one another in the call's buffers. Where the
 // tensor is cut along an inner dimension they go through scratch memory.
@@ -315,6 +368,8 @@ StatusOr<std::unique_ptr<Kernel>> MakeCollectiveKernel(const Graph& graph, int32
     return std::unique_ptr<Kernel>(new PermuteKernel(groups, group, call, std::move(source),
                                                      PlaceIn(ranks, node.attrs.Int("source")),
                                                      PlaceIn(ranks, node.attrs.Int("target"))));
+  if (name == "exchange")
+    return std::unique_ptr<Kernel>(new ExchangeKernel(groups, group, call, std::move(source), BoxesOf(node), in, out));
   call.kind = Collective::kBroadcast;
   call.peer = PlaceIn(ranks, node.attrs.Int("root"));
   return std::unique_ptr<Kernel>(new OneBufferKernel(groups, group, call, std::move(source)));

@@ -30,23 +30,6 @@ double Flops(const Graph& graph, const Node& n) {
   return elements;
 }
 
-// Elements that a device has of both, in bytes: the least of some ranks. Any choice of ranks gives a true bound.
-int64_t LeastOverlap(const Mesh& mesh, const Layout& a, const Layout& b, const Shape& shape) {
-  const Shape sizes_a = a.Local(mesh, shape), sizes_b = b.Local(mesh, shape);
-  int64_t least = NumElements(shape);
-  const int64_t n = mesh.ranks(), step = std::max<int64_t>(1, n / 16);
-  for (int64_t r = n - 1; r >= 0; r -= step) {
-    const Shape begin_a = a.Begin(mesh, shape, mesh.first() + r), begin_b = b.Begin(mesh, shape, mesh.first() + r);
-    int64_t overlap = 1;
-    for (size_t d = 0; d < shape.size(); ++d) {
-      const int64_t end = std::min(begin_a[d] + sizes_a[d], begin_b[d] + sizes_b[d]);
-      overlap *= std::max<int64_t>(0, end - std::max(begin_a[d], begin_b[d]));
-    }
-    least = std::min(least, overlap);
-  }
-  return least;
-}
-
 LinkCosts::Link Fastest(const LinkCosts& links) {
   if (links.axes.empty()) return LinkCosts::Link();
   LinkCosts::Link fastest = links.axes[0];
@@ -284,13 +267,13 @@ Cost CostModel::Bound(const Transfer& move, const TensorType& type) const {
   if (move.from == move.to) return Cost();
   const double whole = static_cast<double>(type.bytes());
   const MoveBound::Coefficients least = move_bound_.Of(move.from, move.to);
-  double seconds = least.seconds + least.seconds_per_byte * whole, bytes = least.bytes * whole;
+  double seconds = least.Seconds(whole), bytes = least.bytes * whole;
   if (!move.from.partial()) {
     // Where axes are ordered differently the parts overlap less.
     const Mesh& mesh = resharder_.mesh();
     const double size = static_cast<double>(SizeOf(type.dtype)),
                  want = static_cast<double>(NumElements(move.to.Local(mesh, type.shape))) * size;
-    const double lacks = want - static_cast<double>(LeastOverlap(mesh, move.from, move.to, type.shape)) * size;
+    const double lacks = want - static_cast<double>(LeastOverlap(mesh, move.from, move.to, type.shape, 16)) * size;
     if (lacks > bytes) {
       const LinkCosts::Link link = Fastest(cluster_.links);
       bytes = lacks;

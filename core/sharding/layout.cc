@@ -98,20 +98,44 @@ std::string Layout::ToString() const {
   return text;
 }
 
-void CutPart(const TensorType& type, absl::Span<const int64_t> begin, absl::Span<const int64_t> local,
-             const void* whole, void* part) {
-  const Shape strides = RowMajorStrides(type.shape);
-  const int64_t size = SizeOf(type.dtype), row = type.rank() > 0 ? local.back() : 1;
-  const int64_t rows = NumElements(local) / std::max<int64_t>(row, 1);
+void CopyBox(DType dtype, absl::Span<const int64_t> sizes, const BoxPlace& from, const void* from_data,
+             const BoxPlace& to, void* to_data) {
+  const int64_t rank = static_cast<int64_t>(sizes.size()), size = SizeOf(dtype), row = rank > 0 ? sizes.back() : 1;
+  const int64_t rows = NumElements(sizes) / std::max<int64_t>(row, 1);
+  const Shape from_strides = RowMajorStrides(from.shape), to_strides = RowMajorStrides(to.shape);
   for (int64_t r = 0; r < rows; ++r) {
-    int64_t rest = r, from = type.rank() > 0 ? begin.back() : 0;
-    for (int64_t d = type.rank() - 2; d >= 0; --d) {
-      from += (begin[d] + rest % local[d]) * strides[d];
-      rest /= local[d];
+    int64_t rest = r, source = rank > 0 ? from.begin.back() : 0, target = rank > 0 ? to.begin.back() : 0;
+    for (int64_t d = rank - 2; d >= 0; --d) {
+      source += (from.begin[d] + rest % sizes[d]) * from_strides[d];
+      target += (to.begin[d] + rest % sizes[d]) * to_strides[d];
+      rest /= sizes[d];
     }
-    std::memcpy(static_cast<char*>(part) + r * row * size, static_cast<const char*>(whole) + from * size,
+    std::memcpy(static_cast<char*>(to_data) + target * size, static_cast<const char*>(from_data) + source * size,
                 static_cast<size_t>(row * size));
   }
+}
+
+int64_t LeastOverlap(const Mesh& mesh, const Layout& a, const Layout& b, absl::Span<const int64_t> shape,
+                     int64_t most) {
+  const Shape sizes_a = a.Local(mesh, shape), sizes_b = b.Local(mesh, shape);
+  int64_t least = NumElements(shape);
+  const int64_t n = mesh.ranks(), step = std::max<int64_t>(1, n / most);
+  for (int64_t r = n - 1; r >= 0 && least > 0; r -= step) {
+    const Shape begin_a = a.Begin(mesh, shape, mesh.first() + r), begin_b = b.Begin(mesh, shape, mesh.first() + r);
+    int64_t overlap = 1;
+    for (size_t d = 0; d < shape.size(); ++d) {
+      const int64_t end = std::min(begin_a[d] + sizes_a[d], begin_b[d] + sizes_b[d]);
+      overlap *= std::max<int64_t>(0, end - std::max(begin_a[d], begin_b[d]));
+    }
+    least = std::min(least, overlap);
+  }
+  return least;
+}
+
+void CutPart(const TensorType& type, absl::Span<const int64_t> begin, absl::Span<const int64_t> local,
+             const void* whole, void* part) {
+  const Shape zeros(local.size(), 0);
+  CopyBox(type.dtype, local, {type.shape, begin}, whole, {local, zeros}, part);
 }
 
 StatusOr<Layout> ParseLayout(absl::string_view text) {

@@ -71,6 +71,17 @@ class Layout {
   std::array<uint8_t, 16> bytes_{};
 };
 
+// Copies a box of `sizes` elements from `from_begin` of a tensor to `to_begin` of another, both dense and row-major.
+struct BoxPlace {
+  absl::Span<const int64_t> shape, begin;
+};
+void CopyBox(DType dtype, absl::Span<const int64_t> sizes, const BoxPlace& from, const void* from_data,
+             const BoxPlace& to, void* to_data);
+
+// The least number of elements that a rank's parts in both layouts have in common, of all ranks or of some `most`.
+int64_t LeastOverlap(const Mesh& mesh, const Layout& a, const Layout& b, absl::Span<const int64_t> shape,
+                     int64_t most = int64_t{1} << Mesh::kMaxAxes);
+
 // Copies the part of `local` sizes at `begin` out of a whole tensor, both dense and row-major.
 void CutPart(const TensorType& type, absl::Span<const int64_t> begin, absl::Span<const int64_t> local,
              const void* whole, void* part);

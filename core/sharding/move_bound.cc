@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 
 namespace mslua {
 
@@ -31,6 +30,7 @@ MoveBound::MoveBound(const Mesh& mesh, const LinkCosts& links, int only)
   for (const AxisKind& kind : kinds_) {
     others_.push_back(static_cast<double>(mesh.ranks() / kind.parts));
   }
+  if (MayExchange(mesh)) exchange_messages_ = MessagesOfExchange(mesh);
 }
 
 // Steps that change how large parts are: an all-gather of q parts receives q - 1 of them, a reduce-scatter of q parts
@@ -155,8 +155,18 @@ void MoveBound::Resize(const std::vector<Part>& parts, Coefficients* least) cons
     seconds = std::min({seconds, spent, permuted});
     bytes = std::min(bytes, received);
   }
-  least->seconds_per_byte = std::max(least->seconds_per_byte, seconds);
+  least->collectives.seconds_per_byte = std::max(least->collectives.seconds_per_byte, seconds);
   least->bytes = std::max(least->bytes, bytes);
+}
+
+// What an exchange and the sums before it take to start.
+double MoveBound::ExchangeSeconds(const std::vector<Part>& parts) const {
+  double seconds = 0, least = std::numeric_limits<double>::infinity();
+  for (size_t k = 0; k < parts.size(); ++k) {
+    least = std::min(least, kinds_[k].link.alpha);
+    seconds += kinds_[k].link.alpha * std::log2(parts[k].summed);
+  }
+  return seconds + exchange_messages_ * least;
 }
 
 MoveBound::Coefficients MoveBound::Of(const Layout& from, const Layout& to) const {
@@ -169,17 +179,19 @@ MoveBound::Coefficients MoveBound::Of(const Layout& from, const Layout& to) cons
   for (size_t k = 0; k < kinds_.size(); ++k) {
     const Part part = Along(kinds_[k], from, to);
     // What comes from devices that differ along this kind's axes comes by steps over them.
-    least.bytes = std::max(least.bytes, part.received / others_[k]);
-    least.seconds_per_byte = std::max(least.seconds_per_byte, kinds_[k].link.beta * part.received / others_[k]);
+    const double bytes = part.received / others_[k], seconds = kinds_[k].link.beta * bytes;
+    least.bytes = std::max(least.bytes, bytes);
+    least.collectives.seconds_per_byte = std::max(least.collectives.seconds_per_byte, seconds);
     copied = std::max(copied, part.copied / others_[k]);
     moves |= part.moves;
     parts.push_back(part);
   }
+  if (exchange_messages_ > 0) least.exchange = {ExchangeSeconds(parts), least.collectives.seconds_per_byte};
   if (!moves) {
-    least.seconds_per_byte += copy_beta_ * copied;
+    least.collectives.seconds_per_byte += copy_beta_ * copied;
     return least;
   }
-  least.seconds = MessageSeconds(parts);
+  least.collectives.seconds = MessageSeconds(parts);
   if (kinds_.size() > 1) Resize(parts, &least);
   return least;
 }
@@ -190,8 +202,10 @@ MoveBound::Coefficients MoveBound::OfKind(const Layout& from, const Layout& to) 
   const AxisKind& kind = kinds_[static_cast<size_t>(only_)];
   const Part part = Along(kind, from, to);
   const double bytes = (only_ == 0 ? part.received : part.reduced) / others_[static_cast<size_t>(only_)];
-  Coefficients least{0, kind.link.beta * bytes, bytes};
-  if (only_ == 0 && part.moves) least.seconds = kind.link.alpha * (1 + std::log2(part.summed));
+  Coefficients least;
+  least.collectives.seconds_per_byte = kind.link.beta * bytes;
+  least.bytes = bytes;
+  if (only_ == 0 && part.moves) least.collectives.seconds = kind.link.alpha * (1 + std::log2(part.summed));
   return least;
 }
 

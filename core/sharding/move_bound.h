@@ -2,6 +2,8 @@
 // does not depend on which of the axes they are, nor on the tensor's shape.
 #pragma once
 
+#include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "core/sharding/reshard.h"
@@ -24,9 +26,17 @@ class MoveBound {
   // kinds count. The bounds of one move in the kinds one by one sum to no more than its cost.
   MoveBound(const Mesh& mesh, const LinkCosts& links, int only = -1);
 
-  // Of a tensor of B bytes: seconds + seconds_per_byte * B, and bytes * B that a device receives.
+  // Of a tensor of B bytes: the less of two lines in B, and bytes * B that a device receives.
   struct Coefficients {
-    double seconds = 0, seconds_per_byte = 0, bytes = 0;
+    struct Line {
+      double seconds = 0, seconds_per_byte = 0;
+    };
+    Line collectives, exchange{std::numeric_limits<double>::infinity(), 0};  // of plans without and with an exchange
+    double bytes = 0;
+    double Seconds(double whole) const {
+      return std::min(collectives.seconds + collectives.seconds_per_byte * whole,
+                      exchange.seconds + exchange.seconds_per_byte * whole);
+    }
   };
   Coefficients Of(const Layout& from, const Layout& to) const;
 
@@ -46,12 +56,14 @@ class MoveBound {
   double SeparateRounds(const std::vector<Part>& parts) const;
   double MessageSeconds(const std::vector<Part>& parts) const;
   void Resize(const std::vector<Part>& parts, Coefficients* least) const;
+  double ExchangeSeconds(const std::vector<Part>& parts) const;
   Coefficients OfKind(const Layout& from, const Layout& to) const;
 
   std::vector<AxisKind> kinds_;
   std::vector<double> others_;  // by kind: parts along the axes of all other kinds
   int only_;
   double copy_beta_;
+  double exchange_messages_ = 0;  // 0: no plan has an exchange
 };
 
 }  // namespace mslua

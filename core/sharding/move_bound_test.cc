@@ -43,12 +43,11 @@ TEST(MoveBound, NoPlanIsCheaper) {
     const double whole = static_cast<double>(type.bytes());
     const MoveBound::Coefficients all = MoveBound(mesh, links).Of(from, to);
     const std::string what = from.ToString() + " -> " + to.ToString() + " on " + mesh.ToString();
-    ASSERT_LE(all.seconds + all.seconds_per_byte * whole, (*plan)->seconds * (1 + 1e-9)) << what << " seed " << seed;
+    ASSERT_LE(all.Seconds(whole), (*plan)->seconds * (1 + 1e-9)) << what << " seed " << seed;
     ASSERT_LE(all.bytes * whole, (*plan)->bytes_received * (1 + 1e-9)) << what << " seed " << seed;
     double sum = 0;
     for (int k = 0; k < static_cast<int>(KindsOf(mesh, links).size()); ++k) {
-      const MoveBound::Coefficients one = MoveBound(mesh, links, k).Of(from, to);
-      sum += one.seconds + one.seconds_per_byte * whole;
+      sum += MoveBound(mesh, links, k).Of(from, to).Seconds(whole);
     }
     ASSERT_LE(sum, (*plan)->seconds * (1 + 1e-9)) << what << " kind by kind, seed " << seed;
   }
@@ -67,7 +66,7 @@ TEST(MoveBound, IsReachedWhereOneStepDoes) {
     Resharder resharder(mesh);
     const Layout f = *ParseLayout(from), t = *ParseLayout(to);
     const MoveBound::Coefficients least = MoveBound(mesh, LinkCosts()).Of(f, t);
-    EXPECT_NEAR(least.seconds + least.seconds_per_byte * whole, (*resharder.Plan(f, t, type))->seconds, 1e-12) << from;
+    EXPECT_NEAR(least.Seconds(whole), (*resharder.Plan(f, t, type))->seconds, 1e-12) << from;
   }
 }
 

@@ -233,7 +233,7 @@ class CountProblem {
     Matrix costs;
     const double whole = static_cast<double>(type.bytes());
     for (const MoveBound::Coefficients& c : Coefficients(from.layouts, to.layouts))
-      costs.push_back({static_cast<int64_t>((c.seconds + c.seconds_per_byte * whole) * 1e12 * (1 - 1e-9)),
+      costs.push_back({static_cast<int64_t>(c.Seconds(whole) * 1e12 * (1 - 1e-9)),
                        static_cast<int64_t>(c.bytes * whole * (1 - 1e-9)), 0});
     return costs;
   }

@@ -6,6 +6,7 @@
 #include <queue>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/optional.h"
 #include "core/sharding/move_bound.h"
 
 namespace mslua {
@@ -50,6 +51,23 @@ void Selections(const Mesh& mesh, const std::vector<Unit>& units, int64_t produc
     chosen.erase(chosen.end() - static_cast<std::ptrdiff_t>(units[u].size()), chosen.end());
     used[u] = false;
   }
+}
+
+// The axes of dimensions that are cut differently in the two layouts.
+AxisList ChangingAxes(const Mesh& mesh, const Layout& a, const Layout& b) {
+  AxisList axes;
+  for (int axis = 0; axis < mesh.axes(); ++axis) {
+    if (InDimThatChanges(a, b, axis)) axes.push_back(static_cast<int8_t>(axis));
+  }
+  return axes;
+}
+
+// What a rank gets of others in an exchange, at most, in parts of what it has before.
+double ExchangedShare(const Mesh& mesh, const Layout& before, const Layout& after) {
+  Shape shape;  // the smallest that both layouts divide
+  for (int d = 0; d < before.rank(); ++d) shape.push_back(mesh.Size(before.Dim(d)) * mesh.Size(after.Dim(d)));
+  const auto elements = [&](const Layout& l) { return static_cast<double>(NumElements(l.Local(mesh, shape))); };
+  return (elements(after) - static_cast<double>(LeastOverlap(mesh, before, after, shape))) / elements(before);
 }
 
 // A* over layouts: MoveBound says what is left at least.
@@ -151,8 +169,7 @@ class Search {
     queue_.push({seconds + state.left, after});
   }
   double LeftAtLeast(const Layout& layout) const {
-    const MoveBound::Coefficients c = bound_.Of(layout, to_);
-    return (c.seconds + c.seconds_per_byte * static_cast<double>(type_.bytes())) * (1 - 1e-9);
+    return bound_.Of(layout, to_).Seconds(static_cast<double>(type_.bytes())) * (1 - 1e-9);
   }
 
   bool Fits(const Layout& layout, int d, const AxisList& axes) const {
@@ -167,6 +184,18 @@ class Search {
     Partials(layout);
     for (int d = 0; d < layout.rank(); ++d) Suffixes(layout, d);
     Permutes(layout);
+    Exchange(layout);
+  }
+
+  // Every rank gets the elements that it lacks, and no others. No chain of steps to the same end and no exchange on the
+  // way receives less, so that one of `from_`, or of what its sums leave, will do.
+  void Exchange(const Layout& layout) {
+    if (layout.partial() || to_.partial() || !MayExchange(mesh_)) return;
+    if (layout != from_ && !from_.partial()) return;
+    const AxisList axes = ChangingAxes(mesh_, layout, to_);
+    if (axes.empty() || seconds_ + links_.Slowest(axes).alpha * MessagesOfExchange(mesh_) >= reached_[to_].seconds)
+      return;
+    if (ExchangedShare(mesh_, layout, to_) > 0) Offer(Move::kExchange, layout, to_, axes, -1, -1);
   }
 
   // `base`, which is `layout` without the use of `axes` so far, with these axes appended to each dimension in turn.
@@ -250,11 +279,7 @@ class Search {
                    const std::vector<Unit>& free, std::vector<bool>& used) {
     if (d == layout.rank()) {
       if (base == layout) return;
-      AxisList axes;
-      for (int a = 0; a < mesh_.axes(); ++a) {
-        if (InDimThatChanges(layout, base, a)) axes.push_back(static_cast<int8_t>(a));
-      }
-      return Offer(Move::kPermute, layout, base, axes, -1, -1);
+      return Offer(Move::kPermute, layout, base, ChangingAxes(mesh_, layout, base), -1, -1);
     }
     AxisList chosen;
     Selections(mesh_, free, products[static_cast<size_t>(d)], used, chosen, [&](const AxisList& axes) {
@@ -313,6 +338,63 @@ void MergeSlices(std::vector<ReshardStep>* steps) {
   *steps = std::move(out);
 }
 
+// One box of an exchange, in the order in which all ranks go through theirs: in each round a rank has one partner.
+struct Box {
+  size_t round;
+  int64_t source, target;
+  std::vector<int64_t> places;  // where it begins in the source, in the target, its sizes
+};
+
+// What `target` takes of the part that `source` has.
+absl::optional<Box> BoxOf(const Mesh& mesh, const ReshardStep& step, int64_t source, int64_t target,
+                          const Shape& shape) {
+  const Shape have = step.before.Local(mesh, shape), want = step.after.Local(mesh, shape);
+  const Shape h = step.before.Begin(mesh, shape, source), w = step.after.Begin(mesh, shape, target);
+  std::vector<int64_t> in_target, sizes;
+  Box box{0, source, target, {}};
+  for (size_t d = 0; d < shape.size(); ++d) {
+    const int64_t begin = std::max(h[d], w[d]), end = std::min(h[d] + have[d], w[d] + want[d]);
+    if (begin >= end) return absl::nullopt;
+    box.places.push_back(begin - h[d]);
+    in_target.push_back(begin - w[d]);
+    sizes.push_back(end - begin);
+  }
+  box.places.insert(box.places.end(), in_target.begin(), in_target.end());
+  box.places.insert(box.places.end(), sizes.begin(), sizes.end());
+  return box;
+}
+
+// The messages of an exchange that `rank` sends or gets. A rank takes what it lacks from the rank that is like it along
+// the axes that do not cut the tensor.
+std::vector<int64_t> Messages(const Mesh& mesh, const ReshardStep& step, int64_t rank, const Shape& shape) {
+  AxisList cutting;
+  for (int a = 0; a < mesh.axes(); ++a) {
+    if (step.before.UseOf(a) == Layout::Use::kDim) cutting.push_back(static_cast<int8_t>(a));
+  }
+  const std::vector<int64_t> likes = mesh.Group(rank, cutting);  // sources of one rank are targets of each
+  const size_t me = static_cast<size_t>(std::find(likes.begin(), likes.end(), rank) - likes.begin());
+  std::vector<Box> boxes;
+  const auto add = [&](int64_t source, int64_t target, size_t other) {
+    absl::optional<Box> box = BoxOf(mesh, step, source, target, shape);
+    if (!box) return;
+    box->round = (me + other) % likes.size();  // no rank has two partners of one round
+    boxes.push_back(*std::move(box));
+  };
+  for (size_t other = 0; other < likes.size(); ++other) {
+    add(likes[other], rank, other);
+    if (other != me) add(rank, likes[other], other);
+  }
+  std::sort(boxes.begin(), boxes.end(), [](const Box& a, const Box& b) {
+    return std::make_pair(a.round, a.source) < std::make_pair(b.round, b.source);
+  });
+  std::vector<int64_t> messages;
+  for (const Box& box : boxes) {
+    messages.insert(messages.end(), {box.source, box.target});
+    messages.insert(messages.end(), box.places.begin(), box.places.end());
+  }
+  return messages;
+}
+
 // For each rank of `group`, the rank whose part it takes in a permutation.
 std::vector<int64_t> Sources(const Mesh& mesh, const std::vector<int64_t>& group, const ReshardStep& step,
                              const Shape& shape) {
@@ -337,8 +419,8 @@ std::vector<int64_t> Sources(const Mesh& mesh, const std::vector<int64_t>& group
 }  // namespace
 
 const char* Name(Move kind) {
-  constexpr const char* kNames[] = {"strided_slice", "reduce_scatter", "collective_permute",
-                                    "all_to_all",    "all_reduce",     "all_gather"};
+  constexpr const char* kNames[] = {"strided_slice", "reduce_scatter", "collective_permute", "all_to_all", "all_reduce",
+                                    "all_gather",    "exchange"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -373,6 +455,10 @@ StepCost CostOf(const Mesh& mesh, const LinkCosts& links, const ReshardStep& ste
       break;
     case Move::kAllGather:
       received = bytes * (n - 1);
+      break;
+    case Move::kExchange:
+      received = bytes * ExchangedShare(mesh, step.before, step.after);
+      messages = MessagesOfExchange(mesh);
       break;
   }
   return {link.alpha * messages + link.beta * received, received};
@@ -449,6 +535,12 @@ Value EmitReshard(GraphBuilder& g, const Mesh& mesh, int64_t rank, const Reshard
       case Move::kAllGather:
         attrs.Set("axis", int64_t{step.from_dim});
         break;
+      case Move::kExchange: {
+        const Shape size = step.after.Local(mesh, type.shape);
+        attrs.Set("shape", std::vector<int64_t>(size.begin(), size.end()))
+            .Set("messages", Messages(mesh, step, rank, type.shape));
+        break;
+      }
     }
     x = g.Op(Name(step.kind), {x}, std::move(attrs));
   }

@@ -22,7 +22,7 @@ struct LinkCosts {
   Link Slowest(absl::Span<const int8_t> over) const;
 };
 
-enum class Move { kSlice, kReduceScatter, kPermute, kAllToAll, kAllReduce, kAllGather };
+enum class Move { kSlice, kReduceScatter, kPermute, kAllToAll, kAllReduce, kAllGather, kExchange };
 // The operator's name in the IR: "strided_slice", "reduce_scatter", ...
 const char* Name(Move kind);
 
@@ -47,6 +47,11 @@ struct ReshardPlan {
   double bytes_received = 0;  // by one device
   int64_t peak_bytes = 0;     // the most that a step's input and output need together
 };
+
+// An exchange has a message for each pair of ranks: on large meshes no plan has one.
+inline bool MayExchange(const Mesh& mesh) { return mesh.ranks() <= 16; }
+// What all exchanges of a mesh cost alike, so that two never cost less than one: a message to each rank and from each.
+inline double MessagesOfExchange(const Mesh& mesh) { return 2 * static_cast<double>(mesh.ranks()); }
 
 // Plans of one mesh, remembered. Not for two threads at once.
 class Resharder {

@@ -140,7 +140,8 @@ Status CompareSchedules(Groups& groups, const Graph& graph) {
     absl::StrAppend(&schedule, n.op->name);
     for (const TensorType& t : n.outputs) absl::StrAppend(&schedule, " ", ToString(t));
     for (const auto& a : n.attrs.items()) {
-      if (a.first == "source" || a.first == "target") continue;  // a permutation's, of each rank its own
+      // A permutation's and an exchange's, of each rank its own.
+      if (a.first == "source" || a.first == "target" || a.first == "messages") continue;
       absl::StrAppend(&schedule, " ", a.first, "=", AttrText(a.second));
     }
     absl::StrAppend(&schedule, "\n");

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/dtype.h"
+#include "core/sharding/layout.h"
 
 namespace mslua::testing {
 namespace {
@@ -91,6 +92,8 @@ class World {
     if (name == "collective_permute") {
       const auto source = std::find(group.begin(), group.end(), n.attrs.Int("source")) - group.begin();
       y = operand(source);
+    } else if (name == "exchange") {
+      Exchange(r, i);
     } else if (name == "all_gather") {
       for (int64_t m = 0; m < size; ++m) CopyPart(out, n.attrs.Int("axis"), m, size, &y[0], &operand(m)[0], false);
     } else if (name == "all_to_all") {
@@ -117,6 +120,19 @@ class World {
       return absl::UnimplementedError(absl::StrCat(name, " in lockstep"));
     }
     return absl::OkStatus();
+  }
+
+  void Exchange(size_t r, size_t i) {
+    const Node& n = graphs_[r].nodes[i];
+    const std::vector<int64_t>& messages = n.attrs.Ints("messages");
+    const size_t rank = n.outputs[0].shape.size();
+    for (const int64_t* m = messages.data(); m < messages.data() + messages.size(); m += 2 + 3 * rank) {
+      if (m[1] != static_cast<int64_t>(r)) continue;
+      const size_t source = static_cast<size_t>(m[0]);
+      const Value x = graphs_[source].nodes[i].inputs[0];
+      CopyBox(n.outputs[0].dtype, {m + 2 + 2 * rank, rank}, {graphs_[source].TypeOf(x).shape, {m + 2, rank}},
+              ValueOf(source, x).data(), {n.outputs[0].shape, {m + 2 + rank, rank}}, &values_[r][i][0][0]);
+    }
   }
 
   const std::vector<Graph>& graphs_;
