@@ -138,8 +138,18 @@ CostTable AssignmentSolver::TableOf(const EdgeClass& e, const Weights& weights) 
   return std::make_shared<const std::vector<int64_t>>(std::move(values));
 }
 
+bool AssignmentSolver::EdgeClass::Uses(const std::vector<bool>& ways) const {
+  return std::any_of(slots.begin(), slots.end(), [&](const Slot& slot) {
+    for (const Ways* w : {&slot.forward, &slot.backward, &slot.relayout}) {
+      if (std::any_of(w->numbers.begin(), w->numbers.end(), [&](int n) { return ways[n]; })) return true;
+    }
+    return false;
+  });
+}
+
 StatusOr<bool> AssignmentSolver::Refine(const std::vector<int>& values) {
-  bool changed = false;
+  std::vector<bool> changed(ways_.size(), false);
+  bool any = false;
   for (const Pair& pair : pairs_) {
     const EdgeClass& e = edge_classes_[pair.edge_class];
     const size_t m = values[pair.maker], r = values[pair.reader];
@@ -147,13 +157,17 @@ StatusOr<bool> AssignmentSolver::Refine(const std::vector<int>& values) {
       for (int w : {slot.ForwardWay(m, r), slot.BackwardWay(m, r), slot.RelayoutWay(m, r)}) {
         if (w < 0 || ways_[w].exact) continue;
         ASSIGN_OR_RETURN(const Cost exact, model_.Exact(ways_[w].move, ways_[w].type));
-        changed |= exact.picoseconds != ways_[w].cost.picoseconds || exact.bytes != ways_[w].cost.bytes;
+        changed[w] = exact.picoseconds != ways_[w].cost.picoseconds || exact.bytes != ways_[w].cost.bytes;
+        any |= changed[w];
         ways_[w].cost = exact;
         ways_[w].exact = true;
       }
     }
   }
-  return changed;
+  for (EdgeClass& e : edge_classes_) {
+    if (any && e.Uses(changed)) e.table = nullptr;
+  }
+  return any;
 }
 
 int64_t AssignmentSolver::ValueOf(const std::vector<int>& values, const Weights& weights) const {
@@ -170,10 +184,12 @@ StatusOr<Assignment> AssignmentSolver::Iterate(const Weights& weights, const std
   best.value = std::numeric_limits<int64_t>::max();
   std::vector<int> chosen;
   for (int round = 0; round < kMaxRounds && best.bound < best.value; ++round) {
-    for (EdgeClass& e : edge_classes_) e.table = TableOf(e, weights);
+    for (EdgeClass& e : edge_classes_) {
+      if (e.table == nullptr) e.table = TableOf(e, weights);
+    }
     for (size_t i = 0; i < pairs_.size(); ++i)
       terms[class_of_.size() + i].table = edge_classes_[pairs_[i].edge_class].table;
-    Minimum minimum = Minimise(domains, terms, order);
+    Minimum minimum = Minimise(domains, terms, order, &solved_);
     best.bound = std::max(best.bound, minimum.cost);
     ASSIGN_OR_RETURN(const bool changed, Refine(minimum.values));
     const int64_t value = changed ? ValueOf(minimum.values, weights) : minimum.cost;

@@ -75,7 +75,8 @@ class AssignmentSolver {
   struct EdgeClass {
     int maker, reader;
     std::vector<Slot> slots;
-    CostTable table;
+    CostTable table;  // null: to be made, since the cost of a way has changed
+    bool Uses(const std::vector<bool>& ways) const;
   };
   struct Pair {
     int maker, reader;  // positions
@@ -90,7 +91,7 @@ class AssignmentSolver {
   int WayOf(const CostModel::Transfer& move, const TensorType& type);
   CostTable TableOf(const EdgeClass& e, const Weights& weights) const;
   int64_t PairValue(const EdgeClass& e, size_t maker, size_t reader, const Weights& weights) const;
-  // Plans the ways that these choices use; whether one was only bounded before.
+  // Plans the ways that these choices use; whether the cost of one has changed.
   StatusOr<bool> Refine(const std::vector<int>& values);
   int64_t ValueOf(const std::vector<int>& values, const Weights& weights) const;
   StatusOr<Assignment> Iterate(const Weights& weights, const std::vector<int>& domains, std::vector<CostTerm> terms,
@@ -99,6 +100,7 @@ class AssignmentSolver {
   const Graph& graph_;
   const ForwardGraph& forward_;
   const CostModel& model_;
+  SolvedParts solved_;
   std::vector<Way> ways_;
   absl::flat_hash_map<std::tuple<Layout, Layout, Shape, int64_t>, int> way_of_;
   // Of the call in progress.

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 #include <set>
-#include <string>
 #include <tuple>
 
 #include "absl/container/flat_hash_map.h"
@@ -89,20 +88,49 @@ struct Message {
   int64_t constant = 0;  // taken out of every entry, so that messages of equal layers become equal
 };
 
+// What the rest of a problem says of a part: of its eliminated variable, and to the terms that the part was made of.
+struct Downward {
+  std::vector<int64_t> marginal;
+  std::vector<int> messages;  // by place in the bucket the number of a table, -1: not the message of a part
+};
+
+}  // namespace
+
+struct SolvedParts::Known {
+  struct Part {
+    int number;
+    Message message;
+  };
+  std::vector<CostTable> tables;
+  absl::flat_hash_map<size_t, std::vector<int>> by_content;
+  absl::flat_hash_map<std::vector<std::vector<int>>, Part> parts;
+  absl::flat_hash_map<std::vector<int>, Downward> downwards;
+  size_t entries = 0;  // of the tables
+
+  // Whether what is known takes too much memory to be kept.
+  bool Full() const { return entries > size_t{1} << 24; }
+};
+
+SolvedParts::SolvedParts() : known_(std::make_unique<Known>()) {}
+SolvedParts::~SolvedParts() = default;
+
 class Elimination {
  public:
-  Elimination(const std::vector<int>& domains, const std::vector<CostTerm>& terms)
-      : domains_(domains), of_(domains.size()) {
+  Elimination(const std::vector<int>& domains, const std::vector<CostTerm>& terms, SolvedParts* solved)
+      : domains_(domains), known_(*solved->known_), tables_(known_.tables), of_(domains.size()) {
+    if (known_.Full()) known_ = {};
     for (const CostTerm& term : terms) AddTerm(Wide(term.variables), Intern(term.table));
   }
 
   Minimum Run(const std::vector<int>& order) {
     for (int v : order) {
-      Step step{v, ScopeOf(v), {}, -1, {}};
-      step.message = Eliminate(v, step.scope, &step.bucket);
-      constant_ += step.message.constant;
+      Step step{v, ScopeOf(v), {}, -1, 0, {}};
+      const SolvedParts::Known::Part& part = Eliminate(v, step.scope, &step.bucket);
+      step.part = part.number;
+      step.best = part.message.best;
+      constant_ += part.message.constant;
       if (!step.scope.empty()) step.term = static_cast<int>(terms_.size());
-      AddTerm(step.scope, step.message.table);
+      AddTerm(step.scope, part.message.table);
       steps_.push_back(std::move(step));
     }
     Minimum minimum;
@@ -111,7 +139,7 @@ class Elimination {
     for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
       size_t index = 0;
       for (int u : step->scope) index = index * domains_[u] + minimum.values[u];
-      minimum.values[step->variable] = (*step->message.best)[index];
+      minimum.values[step->variable] = (*step->best)[index];
     }
     return minimum;
   }
@@ -123,23 +151,21 @@ class Elimination {
     for (size_t i = 0; i < steps_.size(); ++i) {
       if (steps_[i].term >= 0) step_of[steps_[i].term] = static_cast<int>(i);
     }
-    std::vector<std::vector<int64_t>> down(steps_.size());  // by step, over its scope
+    std::vector<int> down(steps_.size(), -1);  // by step, over its scope: a table, -1: nothing is said
     for (size_t i = steps_.size(); i-- > 0;) {
       const Step& step = steps_[i];
-      std::vector<int> clique = step.scope;
-      clique.push_back(step.variable);
-      std::vector<int64_t> sum = Spread(down[i], clique);
-      for (size_t t : step.bucket) Accumulate(terms_[t], clique, &sum);
-      marginals[step.variable] = Least(sum, clique, {step.variable});
-      Lift(&marginals[step.variable]);
-      for (size_t t : step.bucket) {
-        if (step_of[t] < 0) continue;
-        std::vector<int64_t>& message = down[step_of[t]];
-        message = Least(sum, clique, terms_[t].variables);
-        const std::vector<int64_t>& up = *tables_[terms_[t].table];
-        for (size_t e = 0; e < message.size(); ++e) message[e] -= up[e];
+      std::vector<int> key{step.part, down[i]};
+      for (size_t t : step.bucket) key.push_back(step_of[t] >= 0);
+      auto known = known_.downwards.find(key);
+      if (known == known_.downwards.end()) {
+        Downward fresh = DownwardOf(step, down[i], step_of);
+        known = known_.downwards.emplace(std::move(key), std::move(fresh)).first;
       }
-      down[i] = {};
+      marginals[step.variable] = known->second.marginal;
+      Lift(&marginals[step.variable]);
+      for (size_t b = 0; b < step.bucket.size(); ++b) {
+        if (step_of[step.bucket[b]] >= 0) down[step_of[step.bucket[b]]] = known->second.messages[b];
+      }
     }
     return marginals;
   }
@@ -153,10 +179,31 @@ class Elimination {
   struct Step {
     int variable;
     std::vector<int> scope;
-    std::vector<size_t> bucket;  // the terms that were summed
+    std::vector<size_t> bucket;  // the terms that were summed, in the order of the part's key
     int term;                    // the number of its message among the terms, or -1: it is a constant
-    Message message;
+    int part;
+    std::shared_ptr<const std::vector<uint16_t>> best;
   };
+
+  Downward DownwardOf(const Step& step, int down, const std::vector<int>& step_of) {
+    std::vector<int> clique = step.scope;
+    clique.push_back(step.variable);
+    std::vector<int64_t> sum = Spread(down < 0 ? std::vector<int64_t>() : *tables_[down], clique);
+    for (size_t t : step.bucket) Accumulate(terms_[t], clique, &sum);
+    Downward out{Least(sum, clique, {step.variable}), {}};
+    for (size_t t : step.bucket) {
+      out.messages.push_back(-1);
+      if (step_of[t] < 0) continue;
+      std::vector<int64_t> message = Least(sum, clique, terms_[t].variables);
+      const std::vector<int64_t>& up = *tables_[terms_[t].table];
+      for (size_t e = 0; e < message.size(); ++e) message[e] -= up[e];
+      // Without a constant, so that what is said to equal layers becomes equal.
+      const int64_t least = *std::min_element(message.begin(), message.end());
+      for (int64_t& cost : message) cost -= least;
+      out.messages.back() = InternContent(std::make_shared<const std::vector<int64_t>>(std::move(message)));
+    }
+    return out;
+  }
 
   // A sum over all of a clique, its last variable minor-most, of a function of the variables before the last.
   std::vector<int64_t> Spread(const std::vector<int64_t>& function, const std::vector<int>& clique) const {
@@ -247,46 +294,56 @@ class Elimination {
   int Intern(const CostTable& table) {
     const auto known = by_address_.find(table.get());
     if (known != by_address_.end()) return known->second;
-    auto& same = by_content_[absl::Hash<std::vector<int64_t>>()(*table)];
+    const int number = InternContent(table);
+    by_address_.emplace(table.get(), number);
+    return number;
+  }
+  int InternContent(const CostTable& table) {
+    auto& same = known_.by_content[absl::Hash<std::vector<int64_t>>()(*table)];
     for (int t : same) {
       if (*tables_[t] == *table) return t;
     }
     same.push_back(static_cast<int>(tables_.size()));
     tables_.push_back(table);
-    by_address_.emplace(table.get(), same.back());
+    known_.entries += table->size();
     return same.back();
   }
 
   std::vector<int> ScopeOf(int v) const {
-    std::set<int> scope;
+    std::vector<int> scope;
     for (size_t t : of_[v]) {
-      if (!terms_[t].done) scope.insert(terms_[t].variables.begin(), terms_[t].variables.end());
+      if (!terms_[t].done) scope.insert(scope.end(), terms_[t].variables.begin(), terms_[t].variables.end());
     }
-    scope.erase(v);
-    return {scope.begin(), scope.end()};
+    std::sort(scope.begin(), scope.end());
+    scope.erase(std::unique(scope.begin(), scope.end()), scope.end());
+    scope.erase(std::remove(scope.begin(), scope.end(), v), scope.end());
+    return scope;
   }
 
-  Message Eliminate(int v, const std::vector<int>& scope, std::vector<size_t>* bucket) {
+  const SolvedParts::Known::Part& Eliminate(int v, const std::vector<int>& scope, std::vector<size_t>* bucket) {
     // What the result depends on: the sizes, and each table with the places of its variables.
-    std::vector<std::vector<int>> parts;
+    std::vector<std::pair<std::vector<int>, size_t>> members;
     for (size_t t : of_[v]) {
       if (terms_[t].done) continue;
       terms_[t].done = true;
-      bucket->push_back(t);
       std::vector<int> part{terms_[t].table};
       for (int u : terms_[t].variables)
         part.push_back(u == v ? -1 : static_cast<int>(std::lower_bound(scope.begin(), scope.end(), u) - scope.begin()));
-      parts.push_back(std::move(part));
+      members.emplace_back(std::move(part), t);
     }
-    std::sort(parts.begin(), parts.end());
+    std::sort(members.begin(), members.end());
+    std::vector<std::vector<int>> key;
+    for (auto& [part, t] : members) {
+      key.push_back(std::move(part));
+      bucket->push_back(t);
+    }
     std::vector<int> sizes{domains_[v]};
     for (int u : scope) sizes.push_back(domains_[u]);
-    parts.push_back(std::move(sizes));
-    const auto known = solved_.find(parts);
-    if (known != solved_.end()) return known->second;
-    const Message message = Compute(v, scope, *bucket);
-    solved_.emplace(std::move(parts), message);
-    return message;
+    key.push_back(std::move(sizes));
+    const auto known = known_.parts.find(key);
+    if (known != known_.parts.end()) return known->second;
+    SolvedParts::Known::Part part{static_cast<int>(known_.parts.size()), Compute(v, scope, *bucket)};
+    return known_.parts.emplace(std::move(key), std::move(part)).first->second;
   }
 
   Row RowOf(const Term& term, int v, const std::vector<int>& scope) const {
@@ -346,30 +403,27 @@ class Elimination {
     message.constant = *std::min_element(least.begin(), least.end());
     for (int64_t& cost : least) cost -= message.constant;
     message.best = std::make_shared<const std::vector<uint16_t>>(std::move(best));
-    message.table = Intern(std::make_shared<const std::vector<int64_t>>(std::move(least)));
+    message.table = InternContent(std::make_shared<const std::vector<int64_t>>(std::move(least)));
     return message;
   }
 
   const std::vector<int>& domains_;
-  std::vector<CostTable> tables_;
-  absl::flat_hash_map<const std::vector<int64_t>*, int> by_address_;
-  absl::flat_hash_map<size_t, std::vector<int>> by_content_;
-  absl::flat_hash_map<std::vector<std::vector<int>>, Message> solved_;
+  SolvedParts::Known& known_;
+  std::vector<CostTable>& tables_;
+  absl::flat_hash_map<const std::vector<int64_t>*, int> by_address_;  // of the terms of this problem
   std::vector<Term> terms_;
   std::vector<Step> steps_;
   std::vector<std::vector<size_t>> of_;  // the terms of each variable
   int64_t constant_ = 0;
 };
 
-}  // namespace
-
 std::vector<int> EliminationOrder(const std::vector<int>& domains, const std::vector<CostTerm>& terms, Effort* effort) {
   return Ordering(domains, terms).Run(effort);
 }
 
 Minimum Minimise(const std::vector<int>& domains, const std::vector<CostTerm>& terms, const std::vector<int>& order,
-                 std::vector<std::vector<int64_t>>* marginals) {
-  Elimination elimination(domains, terms);
+                 SolvedParts* solved, std::vector<std::vector<int64_t>>* marginals) {
+  Elimination elimination(domains, terms, solved);
   Minimum minimum = elimination.Run(order);
   if (marginals != nullptr) *marginals = elimination.Marginals();
   return minimum;

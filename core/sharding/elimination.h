@@ -27,6 +27,18 @@ struct Effort {
 // the terms' variables only.
 std::vector<int> EliminationOrder(const std::vector<int>& domains, const std::vector<CostTerm>& terms, Effort* effort);
 
+// What calls of Minimise have computed: equal parts of a problem, and of problems one after the other, are solved once.
+class SolvedParts {
+ public:
+  SolvedParts();
+  ~SolvedParts();
+
+ private:
+  friend class Elimination;
+  struct Known;
+  std::unique_ptr<Known> known_;
+};
+
 struct Minimum {
   std::vector<int> values;  // one that reaches it, by variable
   int64_t cost = 0;
@@ -34,6 +46,6 @@ struct Minimum {
 // Exact. `order` from EliminationOrder; its effort says whether this is affordable. `marginals`, where it is wanted: of
 // every value of every variable the least cost of all assignments that have it, for about three times the work.
 Minimum Minimise(const std::vector<int>& domains, const std::vector<CostTerm>& terms, const std::vector<int>& order,
-                 std::vector<std::vector<int64_t>>* marginals = nullptr);
+                 SolvedParts* solved, std::vector<std::vector<int64_t>>* marginals = nullptr);
 
 }  // namespace mslua

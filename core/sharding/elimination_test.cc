@@ -57,21 +57,23 @@ Problem Random(uint64_t seed) {
 }
 
 TEST(Elimination, FindsTheMinimum) {
+  SolvedParts solved;  // of all of them
   for (uint64_t seed = 0; seed < 300; ++seed) {
     const Problem p = Random(seed);
     Effort effort;
-    const Minimum m = Minimise(p.domains, p.terms, EliminationOrder(p.domains, p.terms, &effort));
+    const Minimum m = Minimise(p.domains, p.terms, EliminationOrder(p.domains, p.terms, &effort), &solved);
     EXPECT_EQ(m.cost, BruteForce(p)) << "seed " << seed;
     EXPECT_EQ(m.cost, CostOf(p, m.values)) << "seed " << seed;
   }
 }
 
 TEST(Elimination, MarginalsAreTheMinimaWithOneValueSettled) {
+  SolvedParts solved;
   for (uint64_t seed = 0; seed < 40; ++seed) {
     const Problem p = Random(seed);
     Effort effort;
     std::vector<std::vector<int64_t>> marginals;
-    Minimise(p.domains, p.terms, EliminationOrder(p.domains, p.terms, &effort), &marginals);
+    Minimise(p.domains, p.terms, EliminationOrder(p.domains, p.terms, &effort), &solved, &marginals);
     ASSERT_EQ(marginals.size(), p.domains.size());
     for (size_t v = 0; v < p.domains.size(); ++v) {
       ASSERT_EQ(static_cast<int>(marginals[v].size()), p.domains[v]);
@@ -97,12 +99,42 @@ TEST(Elimination, AChainNeedsTablesOfTwoVariables) {
   EXPECT_NEAR(effort.total, 49 * 100 + 10, 1e-6);
 }
 
+// Layers alike are solved once, and those at the ends are not alike.
+TEST(Elimination, MarginalsOfAChainOfEqualLayers) {
+  constexpr int kLength = 40, kValues = 3;
+  const auto step = std::make_shared<const std::vector<int64_t>>(std::vector<int64_t>{4, 1, 7, 2, 5, 3, 6, 0, 9});
+  const auto end = std::make_shared<const std::vector<int64_t>>(std::vector<int64_t>{11, 0, 5});
+  std::vector<CostTerm> terms{{{0}, end}, {{kLength - 1}, end}};
+  for (int v = 0; v + 1 < kLength; ++v) terms.push_back({{v, v + 1}, step});
+  const std::vector<int> domains(kLength, kValues);
+  Effort effort;
+  SolvedParts solved;
+  std::vector<std::vector<int64_t>> marginals;
+  Minimise(domains, terms, EliminationOrder(domains, terms, &effort), &solved, &marginals);
+  std::vector<std::vector<int64_t>> before{*end}, after{*end};  // the least of what comes before, and after, a place
+  for (int v = 1; v < kLength; ++v) {
+    std::vector<int64_t> b(kValues, 1 << 30), a(kValues, 1 << 30);
+    for (int x = 0; x < kValues; ++x) {
+      for (int y = 0; y < kValues; ++y) {
+        b[y] = std::min(b[y], before.back()[x] + (*step)[x * kValues + y]);
+        a[x] = std::min(a[x], after.back()[y] + (*step)[x * kValues + y]);
+      }
+    }
+    before.push_back(b);
+    after.push_back(a);
+  }
+  for (int v = 0; v < kLength; ++v) {
+    for (int x = 0; x < kValues; ++x) EXPECT_EQ(marginals[v][x], before[v][x] + after[kLength - 1 - v][x]) << v;
+  }
+}
+
 TEST(Elimination, VariablesWithOneValueCostNothing) {
+  SolvedParts solved;
   const auto table = std::make_shared<const std::vector<int64_t>>(std::vector<int64_t>{5, 3});
   const std::vector<int> domains{1, 2};
   const std::vector<CostTerm> terms{{{0, 1}, table}};
   Effort effort;
-  const Minimum m = Minimise(domains, terms, EliminationOrder(domains, terms, &effort));
+  const Minimum m = Minimise(domains, terms, EliminationOrder(domains, terms, &effort), &solved);
   EXPECT_EQ(m.cost, 3);
   EXPECT_EQ(m.values, (std::vector<int>{0, 1}));
 }

@@ -95,7 +95,8 @@ class CountProblem {
       if (table == nullptr) table = TableOf(t);
       terms_.push_back({{t.maker, t.reader}, table});
     }
-    return Minimise(domains_, terms_, order_, marginals);
+    SolvedParts solved;
+    return Minimise(domains_, terms_, order_, &solved, marginals);
   }
 
   const std::vector<Sharding>& Candidates(size_t p) const { return classes_[class_of_[p]].candidates; }
