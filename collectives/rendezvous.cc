@@ -163,7 +163,7 @@ int Scheduler::Joined() const {
 
 void Scheduler::Run() {
   const absl::Time deadline = absl::Now() + options_.timeout;
-  absl::Time next_progress = absl::Now() + options_.progress_every;
+  absl::Time next_progress = absl::Now() + options_.progress_every, looked = absl::Now();
   while (!over_) {
     std::vector<pollfd> entries = {{stop_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
     for (const auto& worker : workers_) entries.push_back({worker->socket.get(), POLLIN, 0});
@@ -190,6 +190,12 @@ void Scheduler::Run() {
         workers_.end());
     joined_ = Joined();
     const absl::Time now = absl::Now();
+    // While the scheduler had to wait for a core, workers of its host may have waited too.
+    const absl::Duration late = now - looked - kTick;
+    for (auto& worker : workers_) {
+      if (late > kTick) worker->heard += late;
+    }
+    looked = now;
     if (!built_ && now >= deadline) {
       const std::string what = absl::StrCat("only ", Joined(), " of ", options_.workers, " workers came within ",
                                             absl::FormatDuration(options_.timeout), "; missing: ", Missing());
