@@ -18,6 +18,7 @@
 #include "lua/aggregation.h"
 #include "lua/calibrate.h"
 #include "lua/object.h"
+#include "lua/search_cache.h"
 #include "lua/trainer_lua.h"
 
 namespace mslua {
@@ -107,11 +108,12 @@ StatusOr<GlobalView*> GlobalView::Read(lua_State* L, Session& session, int index
   const int at = lua_gettop(L);
   RETURN_IF_ERROR(CheckFields(
       L, at, "shard",
-      {"stages", "feeds", "dataset", "search", "load_file", "save_file", "optimizer_bytes", "optimizer_level",
-       "strategies", "bucket_bytes", "segments", "scatter_bytes", "gather_bytes", "fp32_sync"}));
+      {"stages", "feeds", "dataset", "search", "memory_bytes", "load_file", "save_file", "optimizer_bytes",
+       "optimizer_level", "strategies", "bucket_bytes", "segments", "scatter_bytes", "gather_bytes", "fp32_sync"}));
   ASSIGN_OR_RETURN(const int64_t stages, FieldInt(L, at, "stages", 1));
   ASSIGN_OR_RETURN(const int64_t feeds, FieldInt(L, at, "feeds", 1));
   ASSIGN_OR_RETURN(const std::string search, FieldString(L, at, "search", ""));
+  ASSIGN_OR_RETURN(const int64_t memory_bytes, FieldInt(L, at, "memory_bytes", 0));
   ASSIGN_OR_RETURN(std::string load_file, FieldString(L, at, "load_file", ""));
   ASSIGN_OR_RETURN(std::string save_file, FieldString(L, at, "save_file", ""));
   ASSIGN_OR_RETURN(const int64_t optimizer_bytes, FieldInt(L, at, "optimizer_bytes", -1));
@@ -136,6 +138,7 @@ StatusOr<GlobalView*> GlobalView::Read(lua_State* L, Session& session, int index
   if (!search.empty()) {
     ASSIGN_OR_RETURN(view->search_, ParseSearchMode(search));
   }
+  if (memory_bytes > 0) view->cluster_.memory_bytes = memory_bytes;
   view->load_file_ = std::move(load_file);
   view->save_file_ = std::move(save_file);
   view->optimizer_bytes_ = optimizer_bytes;
@@ -301,10 +304,20 @@ StatusOr<std::vector<absl::optional<Sharding>>> GlobalView::SearchHere(Session& 
   search.mode = *search_;
   search.propagate = options;
   search.cluster = cluster_;
-  ASSIGN_OR_RETURN(SearchResult result, Search(graph, resharder_.mesh(), search));
-  const bool tells = stages_ == 1 || session.options().rank == resharder_.mesh().first();
-  if (session.options().verb != "plan" && IsTraining(graph) && tells)
-    std::fprintf(stderr, "mslua: %s\n", Summary(result, search.mode).c_str());
+  const bool plan = session.options().verb == "plan", first = stages_ == 1 || session.options().rank == mesh().first();
+  const bool tells = !plan && IsTraining(graph) && first;
+  ASSIGN_OR_RETURN(const std::string key, SearchKey(graph, mesh(), search));
+  if (!plan) {  // which reports a search
+    if (auto known = FindSearched(key, graph, mesh())) {
+      if (tells) std::fprintf(stderr, "mslua: %s: the strategy is from the plan cache\n", Name(search.mode));
+      return *std::move(known);
+    }
+  }
+  ASSIGN_OR_RETURN(SearchResult result, Search(graph, mesh(), search));
+  const Status kept = first ? KeepSearched(key, graph, mesh(), result.chosen) : absl::OkStatus();
+  if (tells)
+    std::fprintf(stderr, "mslua: %s%s\n", Summary(result, search.mode).c_str(),
+                 kept.ok() ? "" : absl::StrCat("; not kept: ", std::string(kept.message())).c_str());
   found_ = result;
   return std::move(result.chosen);
 }

@@ -27,15 +27,14 @@ class GlobalView {
   static GlobalView* Of(Session& session);
   // Reads the field `shard` of the table at `index`: {stages = pipeline_stages; feeds = of a global batch, 1: every
   // rank reads all of it; dataset = how its columns are cut, "((4,1),(4))"; search, load_file, save_file = of
-  // strategies; optimizer_bytes = state of parameters from that size on is cut over all ranks, by optimizer_level 2
-  // also sums of gradients over micro-batches, by 3 the parameters; strategies = a list of {name =, strategy =};
-  // bucket_bytes, segments = BucketRule's, scatter_bytes, gather_bytes = of messages of slices, 0: no limit;
-  // fp32_sync}. Null when there is none. Graphs of one session share their layouts of parameters.
+  // strategies; memory_bytes = of a device; optimizer_bytes = state of parameters from that size on is cut over all
+  // ranks, by optimizer_level 2 also sums of gradients over micro-batches, by 3 the parameters; strategies = a list of
+  // {name =, strategy =}; bucket_bytes, segments = BucketRule's, scatter_bytes, gather_bytes = of messages of slices,
+  // 0: no limit; fp32_sync}. Null when there is none. Graphs of one session share their layouts of parameters.
   static StatusOr<GlobalView*> Read(lua_State* L, Session& session, int index);
 
   // The strategy for an operator of that name, "Net/fc1/MatMul", from the first pattern of `shard.strategies` that fits
-  // it
-  // (`*` is any text); empty: none.
+  // it (`*` is any text); empty: none.
   std::string StrategyOf(absl::string_view name);
 
   // The last training step that was cut, for `mslua plan`.

@@ -64,7 +64,7 @@ StatusOr<Graph> AfterPass(const Graph& graph, Store* store, const std::string& p
   options.save_graphs_path = folder;
   const auto compiled = Executable::Compile(graph, store, options);
   const std::string dumps = absl::StrCat(folder, "/rank_0");
-  std::set<std::string> files, names;  // "Net_03_common.ir": sorted, a later run of a pass comes last
+  std::set<std::string> files, names;  // "03_common.ir": sorted, a later run of a pass comes last
   if (DIR* d = opendir(dumps.c_str())) {
     while (const dirent* e = readdir(d)) {
       if (e->d_name[0] != '.') files.insert(e->d_name);

@@ -378,8 +378,7 @@ TEST(SemiAuto, TheQuickStartFollowsItsOneStrategy) {
   t.context = R"(, parallel_mode = "auto_parallel", search_mode = "sharding_propagation")";
   t.before = absl::StrCat("core.options.save_graphs = 2 core.options.save_graphs_path = '", folder, "'");
   ExpectFollowsOneRank(8, t);
-  const std::string before = FileOf(folder + "/rank_0/Net_strategy.ir"),
-                    after = FileOf(folder + "/rank_0/Net_00_traced.ir");
+  const std::string before = FileOf(folder + "/rank_0/00_strategy.ir"), after = FileOf(folder + "/rank_0/01_traced.ir");
   EXPECT_THAT(LineWith(before, "= relu("), HasSubstr("in_strategy=\"((2,4))\""));
   EXPECT_THAT(LineWith(before, "f32[24,8] = matmul("), HasSubstr("in_strategy=\"((2,4),(4,1))\""));
   EXPECT_THAT(LineWith(after, "= matmul("), HasSubstr("f32[12,24]"));

@@ -46,23 +46,30 @@ constexpr Pass kPasses[] = {
     {"buckets", Plain<BucketCollectives>},
 };
 
+// The folder of a graph's dumps: "<path>/rank_0", of the graph "Net.eval" "<path>/rank_0/eval".
+std::string DumpFolder(const Graph& graph, const CompileOptions& options) {
+  const size_t dot = graph.name.find('.');
+  return absl::StrCat(options.save_graphs_path, "/rank_", options.rank, dot == graph.name.npos ? "" : "/",
+                      dot == graph.name.npos ? "" : graph.name.substr(dot + 1));
+}
+
 class GraphSaver {
  public:
-  explicit GraphSaver(const CompileOptions& options)
-      : options_(options), folder_(absl::StrCat(options.save_graphs_path, "/rank_", options.rank)) {}
+  explicit GraphSaver(const CompileOptions& options) : options_(options) {}
 
   Status Save(const Graph& graph, const char* pass, bool final) {
+    ++number_;
     if (options_.save_graphs == 0 || (options_.save_graphs == 1 && !final)) return absl::OkStatus();
-    RETURN_IF_ERROR(MakeFolders(folder_));
-    const std::string stem = absl::StrFormat("%s/%s_%02d_%s", folder_, graph.name, number_++, pass);
+    const std::string folder = DumpFolder(graph, options_);
+    RETURN_IF_ERROR(MakeFolders(folder));
+    const std::string stem = absl::StrFormat("%s/%02d_%s", folder, number_, pass);
     RETURN_IF_ERROR(WriteFileAtomically(stem + ".ir", ToString(graph)));
     return options_.save_graphs >= 3 ? WriteFileAtomically(stem + ".dot", ToDot(graph)) : absl::OkStatus();
   }
 
  private:
   const CompileOptions& options_;
-  const std::string folder_;
-  int number_ = 0;
+  int number_ = 0;  // 0 is SaveGraph's
 };
 
 }  // namespace
@@ -85,9 +92,9 @@ StatusOr<Graph> RunPasses(const Graph& graph, const CompileOptions& options) {
 
 Status SaveGraph(const Graph& graph, const std::string& stage, const CompileOptions& options) {
   if (options.save_graphs < 2) return absl::OkStatus();
-  const std::string folder = absl::StrCat(options.save_graphs_path, "/rank_", options.rank);
+  const std::string folder = DumpFolder(graph, options);
   RETURN_IF_ERROR(MakeFolders(folder));
-  return WriteFileAtomically(absl::StrCat(folder, "/", graph.name, "_", stage, ".ir"), ToString(graph));
+  return WriteFileAtomically(absl::StrCat(folder, "/00_", stage, ".ir"), ToString(graph));
 }
 
 std::string ToDot(const Graph& graph) {

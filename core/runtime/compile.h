@@ -9,7 +9,8 @@ namespace mslua {
 // Runs every pass that `options` asks for, verifying the graph at both ends.
 StatusOr<Graph> RunPasses(const Graph& graph, const CompileOptions& options);
 
-// Writes a graph of a stage before the passes as <path>/rank_<rank>/<graph>_<stage>.ir, where every pass is saved.
+// Writes a graph of a stage before the passes as <path>/rank_<rank>/00_<stage>.ir, where every pass is saved: as
+// 01_traced.ir, 02_<pass>.ir, ... The dumps of a graph "<name>.eval" have a folder "eval".
 Status SaveGraph(const Graph& graph, const std::string& stage, const CompileOptions& options);
 
 // The graph in Graphviz's language.

@@ -7,6 +7,7 @@
 
 #include "absl/strings/numbers.h"
 #include "core/runtime/testing/run_ranks.h"
+#include "core/sharding/search.h"
 #include "core/sharding/testing/models.h"
 #include "gtest/gtest.h"
 
@@ -15,12 +16,25 @@ namespace {
 
 using testing::Net;
 
+// What a search of any mode chooses where arithmetic is so slow that it cuts.
+StatusOr<std::vector<absl::optional<Sharding>>> Searched(const Graph& graph, const Mesh& mesh, uint64_t mode) {
+  SearchOptions options;
+  options.mode = static_cast<SearchMode>(mode);
+  options.max_entries = 1e5;
+  options.cluster.flops_per_second = 1e6;
+  options.cluster.bytes_per_second = 1e7;
+  ASSIGN_OR_RETURN(SearchResult result, Search(graph, mesh, options));
+  return std::move(result.chosen);
+}
+
 // Random legal shardings for about half of the forward nodes: as users' strategies where that can be said and no
-// parameter is read, else as a search would choose them.
-PropagateOptions RandomStrategies(Graph* graph, const Mesh& mesh, std::mt19937_64& random) {
+// parameter is read, else as a search would choose them. The other nodes as a search of some mode has it, or left open.
+StatusOr<PropagateOptions> RandomStrategies(Graph* graph, const Mesh& mesh, std::mt19937_64& random) {
   PropagateOptions options;
   options.chosen.resize(graph->nodes.size());
-  options.follow = random() % 2 == 0;
+  if (random() % 2 == 0) {
+    ASSIGN_OR_RETURN(options.chosen, Searched(*graph, mesh, random() % 3));
+  }
   if (random() % 3 == 0) {
     options.optimizer_shards.emplace();
     options.optimizer_shards->parameters = random() % 2 == 0;
@@ -103,7 +117,7 @@ class Comparison {
 
   Status Compare() {
     std::mt19937_64 random(law_.seed);
-    const PropagateOptions options = RandomStrategies(&graph_, mesh_, random);
+    ASSIGN_OR_RETURN(const PropagateOptions options, RandomStrategies(&graph_, mesh_, random));
     ASSIGN_OR_RETURN(plan_, Propagate(graph_, resharder_, options));
     const std::vector<std::string> inputs = testing::RandomInputs(graph_, law_.seed);
     ASSIGN_OR_RETURN(const auto programs, Programs(inputs));

@@ -95,8 +95,6 @@ class Propagation {
     if (Chosen(i) != nullptr) {
       RETURN_IF_ERROR(Annotate(CheckSharding(mesh_, plan_.rules[i], *Chosen(i)), NameOf(n)));
       Decide(i, *Chosen(i));
-    } else if (options_.follow && data_[i]) {
-      return Cheapest(i);
     } else if (batch >= 0 && !options_.as_data) {
       Sharding s(plan_.rules[i]);
       for (int a = 0; a < mesh_.axes(); ++a) {
@@ -183,40 +181,6 @@ class Propagation {
     Decide(i, std::move(chosen));
     pinned_[i] = i;
     return absl::OkStatus();
-  }
-
-  // Of all shardings the one whose inputs come cheapest and whose parts are smallest. Among equals the one that cuts
-  // its first input as the node that made it has its own first input.
-  Status Cheapest(int32_t i) {
-    const Node& n = At(i);
-    const Value first = n.inputs[0];
-    absl::optional<Layout> before;
-    if (!At(first.node).inputs.empty()) before = plan_.Input(first.node, 0);
-    double best = std::numeric_limits<double>::infinity();
-    Sharding chosen;
-    for (Sharding& s : Candidates(mesh_, plan_.rules[i])) {
-      ASSIGN_OR_RETURN(double seconds, InputCost(i, s));
-      seconds += resharder_.links().copy_beta * static_cast<double>(LocalBytes(i, s));
-      const bool same = before && InputLayout(plan_.rules[i], s, 0) == *before;
-      if (seconds > best * (1 + 1e-9) || (seconds > best * (1 - 1e-9) && !same)) continue;
-      best = std::min(best, seconds);
-      chosen = std::move(s);
-    }
-    Decide(i, std::move(chosen));
-    return absl::OkStatus();
-  }
-
-  // Of a node's inputs and outputs, on one rank.
-  int64_t LocalBytes(int32_t i, const Sharding& s) const {
-    const Node& n = At(i);
-    const auto bytes = [&](const TensorType& type, const Layout& layout) {
-      return NumElements(layout.Local(mesh_, type.shape)) * SizeOf(type.dtype);
-    };
-    int64_t sum = 0;
-    for (size_t k = 0; k < n.inputs.size(); ++k)
-      sum += bytes(graph_.TypeOf(n.inputs[k]), InputLayout(plan_.rules[i], s, k));
-    for (size_t o = 0; o < n.outputs.size(); ++o) sum += bytes(n.outputs[o], OutputLayout(plan_.rules[i], s, o));
-    return sum;
   }
 
   // State that nothing on the way forward reads: it lies as its parameter or finer.

@@ -39,9 +39,6 @@ struct PropagateOptions {
   // Forward nodes without a strategy lie as their inputs do, and are not cut along the batch of their own accord: a
   // user has said how data lies.
   bool as_data = false;
-  // Forward nodes without a strategy follow their inputs: of all ways to cut them the one that costs least, in bringing
-  // the inputs and in passing over memory (search_mode sharding_propagation). Off: they are cut along the batch.
-  bool follow = false;
   // Shardings that a search has chosen, by node; absent or empty: none. Users' strategies win: of those a choice says
   // the axes.
   std::vector<absl::optional<Sharding>> chosen;
@@ -61,7 +58,7 @@ inline constexpr char kBoundary[] = "_boundary";
 // Gives every node a sharding:
 //  - of a user's strategy (attribute _in_strategy), with the mesh axes that suit its neighbours best;
 //  - as chosen by a search;
-//  - forward nodes without either: cut along the batch, if they have one, else as their inputs lie (or `follow`);
+//  - forward nodes without either: cut along the batch, if they have one, else as their inputs lie;
 //  - nodes that depend on parameters or constants alone, and parameters: as their consumer wants them;
 //  - backward nodes (attribute _origin, from Gradients): as the forward node they come from;
 //  - the rest (updates): as the parameters and state they read.

@@ -96,6 +96,19 @@ local function check_save_file(path)
   if files.is_folder(path) then return ("expected a file to write, %q is a folder"):format(path) end
 end
 
+local units = { KB = 2 ^ 10, MB = 2 ^ 20, GB = 2 ^ 30, TB = 2 ^ 40 }
+
+-- "8GB", "512MB": bytes; nil where it is no size.
+local function bytes_of(text)
+  local number, unit = text:match "^(%d+%.?%d*)%s*(%a+)$"
+  local bytes = number and units[unit] and tonumber(number) * units[unit]
+  return bytes and bytes >= 1 and math.floor(bytes) or nil
+end
+
+local function check_memory(text)
+  if not bytes_of(text) then return ('expected a size such as "8GB" or "512MB", got %q'):format(text) end
+end
+
 local fusion_of = {
   { "allreduce", "table", nil, check = check_fusion { "auto", "size", "index" } },
   { "allgather", "table", nil, check = check_fusion { "auto", "size" } },
@@ -113,6 +126,7 @@ local group = settings.new("auto_parallel_context", {
   { "search_mode", "string", "dynamic_programming",
     choices = { "dynamic_programming", "recursive_programming", "sharding_propagation" } },
   { "sharding_propagation", "boolean", false },
+  { "device_memory", "string", nil, check = check_memory },
   { "parameter_broadcast", "boolean", false },
   { "all_reduce_fusion_config", "integers", nil, check = check_segments },
   { "comm_fusion", "table", nil, fields = fusion_of },
@@ -172,6 +186,9 @@ function M.stages() return cuts() and settings.get(group, "pipeline_stages") or 
 -- Ranks that have one stage, or all.
 local function stage_ranks() return math.max(1, math.floor(core.options.ranks / M.stages())) end
 
+-- A strategy is searched for.
+local function searches() return cuts() and settings.get(group, "parallel_mode") == "auto_parallel" end
+
 local function fuses() return (settings.get(group, "comm_fusion") or {}).openstate ~= false end
 
 -- comm_fusion.allreduce, or the older all_reduce_fusion_config, as core.build_train takes them.
@@ -224,7 +241,8 @@ function M.shard()
     scatter_bytes = slice_bytes "reducescatter", gather_bytes = slice_bytes "allgather",
     fp32_sync = settings.get(group, "gradient_fp32_sync"),
     optimizer_level = optimizer_level(config),
-    search = settings.get(group, "parallel_mode") == "auto_parallel" and settings.get(group, "search_mode") or nil,
+    search = searches() and settings.get(group, "search_mode") or nil,
+    memory_bytes = settings.get(group, "device_memory") and bytes_of(settings.get(group, "device_memory")) or nil,
     load_file = file_of "load_file",
     save_file = file_of "save_file",
     optimizer_bytes = settings.get(group, "enable_parallel_optimizer")
@@ -343,6 +361,7 @@ local built = {
   dataset_strategy = true, full_batch = true, strategy = cuts,
   optimizer_weight_shard_size = not_cut, optimizer_weight_shard_aggregated_save = true,
   strategy_ckpt_load_file = cuts, strategy_ckpt_save_file = cuts, strategy_ckpt_config = saves_all,
+  device_memory = searches,
 }
 
 -- Keys that do not act beside pipeline_stages.
