@@ -30,16 +30,6 @@ double Flops(const Graph& graph, const Node& n) {
   return elements;
 }
 
-LinkCosts::Link Fastest(const LinkCosts& links) {
-  if (links.axes.empty()) return LinkCosts::Link();
-  LinkCosts::Link fastest = links.axes[0];
-  for (const LinkCosts::Link& l : links.axes) {
-    fastest.alpha = std::min(fastest.alpha, l.alpha);
-    fastest.beta = std::min(fastest.beta, l.beta);
-  }
-  return fastest;
-}
-
 double StatesPerParameter(const Graph& graph) {
   double state = 0, parameters = 0;
   for (const Node& n : graph.nodes) {
@@ -275,7 +265,7 @@ Cost CostModel::Bound(const Transfer& move, const TensorType& type) const {
                  want = static_cast<double>(NumElements(move.to.Local(mesh, type.shape))) * size;
     const double lacks = want - static_cast<double>(LeastOverlap(mesh, move.from, move.to, type.shape, 16)) * size;
     if (lacks > bytes) {
-      const LinkCosts::Link link = Fastest(cluster_.links);
+      const LinkCosts::Link link = cluster_.links.Fastest();
       bytes = lacks;
       seconds = std::max(seconds, 2 * link.alpha + link.beta * lacks);
     }

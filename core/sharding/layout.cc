@@ -9,7 +9,6 @@
 namespace mslua {
 
 AxisList Layout::Dim(int d) const {
-  AxisList axes;
   int count = 0;
   std::array<int8_t, Mesh::kMaxAxes> at;
   for (int a = 0; a < Mesh::kMaxAxes; ++a) {
@@ -17,8 +16,7 @@ AxisList Layout::Dim(int d) const {
     at[bytes_[a] & 15] = static_cast<int8_t>(a);
     ++count;
   }
-  axes.assign(at.begin(), at.begin() + count);
-  return axes;
+  return AxisList(at.begin(), at.begin() + count);
 }
 
 AxisList Layout::Partial() const {
@@ -42,7 +40,9 @@ Layout::Use Layout::UseOf(int axis) const {
 }
 
 void Layout::Append(int d, int axis) {
-  bytes_[axis] = static_cast<uint8_t>((d + 1) << 4 | static_cast<int>(Dim(d).size()));
+  int count = 0;
+  for (int a = 0; a < Mesh::kMaxAxes; ++a) count += bytes_[a] >> 4 == d + 1;
+  bytes_[axis] = static_cast<uint8_t>((d + 1) << 4 | count);
 }
 
 void Layout::SetPartial(int axis, Reduction reduction) {
@@ -63,6 +63,12 @@ void Layout::SetDim(int d, absl::Span<const int8_t> axes) {
 Layout Layout::WithoutPartial() const {
   Layout out = *this;
   for (int8_t a : Partial()) out.Remove(a);
+  return out;
+}
+
+Layout Layout::Renamed(const std::array<int8_t, Mesh::kMaxAxes>& names) const {
+  Layout out = *this;
+  for (int a = 0; a < Mesh::kMaxAxes; ++a) out.bytes_[names[a]] = bytes_[a];
   return out;
 }
 

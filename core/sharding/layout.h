@@ -42,6 +42,10 @@ class Layout {
   // Replaces the axes of a dimension.
   void SetDim(int d, absl::Span<const int8_t> axes);
   Layout WithoutPartial() const;
+  // With the axis names[a] in the place of each axis a; `names` is a permutation of the axes.
+  Layout Renamed(const std::array<int8_t, Mesh::kMaxAxes>& names) const;
+  // Whether an axis is used as in `b`: in the same place of the same dimension.
+  bool SamePlace(const Layout& b, int axis) const { return bytes_[axis] == b.bytes_[axis]; }
 
   // The sizes of the part of `shape` that each rank has.
   Shape Local(const Mesh& mesh, absl::Span<const int64_t> shape) const;

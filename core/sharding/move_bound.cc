@@ -86,7 +86,7 @@ double MoveBound::SumRounds(double summed, double joined, double growth) const {
 }
 
 // A step over several kinds sends all its rounds by the slowest; a kind that is in none of these has a step of its own.
-double MoveBound::SeparateRounds(const std::vector<Part>& parts) const {
+double MoveBound::SeparateRounds(const Parts& parts) const {
   double seconds = 0, slowest = 0;
   for (size_t k = 0; k < parts.size(); ++k) {
     if (parts[k].rounds == 0) continue;
@@ -106,7 +106,7 @@ double MoveBound::SeparateRounds(const std::vector<Part>& parts) const {
 }
 
 // What messages start takes. A permutation, of two rounds, can put fast axes in the place of slow ones, but for sums.
-double MoveBound::MessageSeconds(const std::vector<Part>& parts) const {
+double MoveBound::MessageSeconds(const Parts& parts) const {
   if (kinds_.size() == 1) return kinds_[0].link.alpha * (1 + parts[0].rounds);
   double sums = 0, growth = 1, slowest_sum = 0, least = std::numeric_limits<double>::infinity(), most = 0;
   for (size_t k = 0; k < parts.size(); ++k) {
@@ -126,12 +126,12 @@ double MoveBound::MessageSeconds(const std::vector<Part>& parts) const {
 
 // Reductions first along fast axes, then along slow ones, on ever smaller parts; gathers the other way round, or, after
 // a permutation, all along fast ones. Replicated axes of a kind may be sliced before, which is undone by a gather.
-void MoveBound::Resize(const std::vector<Part>& parts, Coefficients* least) const {
+void MoveBound::Resize(const Parts& parts, Coefficients* least) const {
   double seconds = std::numeric_limits<double>::infinity(), bytes = seconds;
   const double fast = kinds_.back().link.beta;
   for (uint32_t sliced = 0; sliced < 1u << parts.size(); ++sliced) {
     double now = 1, received = 0, spent = 0, want = 1;
-    std::vector<double> cut;
+    absl::InlinedVector<double, 3> cut;
     for (size_t k = 0; k < parts.size(); ++k) {
       const Part& p = parts[k];
       const double most = static_cast<double>(kinds_[k].parts) / (p.has * p.summed);
@@ -160,7 +160,7 @@ void MoveBound::Resize(const std::vector<Part>& parts, Coefficients* least) cons
 }
 
 // What an exchange and the sums before it take to start.
-double MoveBound::ExchangeSeconds(const std::vector<Part>& parts) const {
+double MoveBound::ExchangeSeconds(const Parts& parts) const {
   double seconds = 0, least = std::numeric_limits<double>::infinity();
   for (size_t k = 0; k < parts.size(); ++k) {
     least = std::min(least, kinds_[k].link.alpha);
@@ -173,7 +173,7 @@ MoveBound::Coefficients MoveBound::Of(const Layout& from, const Layout& to) cons
   if (from == to) return Coefficients();
   if (only_ >= 0) return OfKind(from, to);
   Coefficients least;
-  std::vector<Part> parts;
+  Parts parts;
   double copied = 0;
   bool moves = false;
   for (size_t k = 0; k < kinds_.size(); ++k) {

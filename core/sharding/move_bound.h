@@ -6,7 +6,9 @@
 #include <limits>
 #include <vector>
 
-#include "core/sharding/reshard.h"
+#include "absl/container/inlined_vector.h"
+#include "core/sharding/layout.h"
+#include "core/sharding/link_costs.h"
 
 namespace mslua {
 
@@ -51,12 +53,13 @@ class MoveBound {
     double copied = 0;
     bool moves = false;
   };
+  using Parts = absl::InlinedVector<Part, 3>;  // by kind
   Part Along(const AxisKind& kind, const Layout& from, const Layout& to) const;
   double SumRounds(double summed, double joined, double growth) const;
-  double SeparateRounds(const std::vector<Part>& parts) const;
-  double MessageSeconds(const std::vector<Part>& parts) const;
-  void Resize(const std::vector<Part>& parts, Coefficients* least) const;
-  double ExchangeSeconds(const std::vector<Part>& parts) const;
+  double SeparateRounds(const Parts& parts) const;
+  double MessageSeconds(const Parts& parts) const;
+  void Resize(const Parts& parts, Coefficients* least) const;
+  double ExchangeSeconds(const Parts& parts) const;
   Coefficients OfKind(const Layout& from, const Layout& to) const;
 
   std::vector<AxisKind> kinds_;

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <queue>
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/optional.h"
-#include "core/sharding/move_bound.h"
 
 namespace mslua {
 namespace {
@@ -30,14 +30,6 @@ int64_t PlaceOf(const Layout& layout, int axis) {
   return layout.DimOf(axis) * 16 + (std::find(dim.begin(), dim.end(), axis) - dim.begin());
 }
 
-// Whether `axis` cuts a dimension, in either layout, that is cut differently in the two.
-bool InDimThatChanges(const Layout& a, const Layout& b, int axis) {
-  for (const Layout* l : {&a, &b}) {
-    if (l->UseOf(axis) == Layout::Use::kDim && a.Dim(l->DimOf(axis)) != b.Dim(l->DimOf(axis))) return true;
-  }
-  return false;
-}
-
 // Every ordered selection of `units` whose sizes multiply to `product`.
 void Selections(const Mesh& mesh, const std::vector<Unit>& units, int64_t product, std::vector<bool>& used,
                 AxisList& chosen, const std::function<void(const AxisList&)>& found) {
@@ -55,9 +47,16 @@ void Selections(const Mesh& mesh, const std::vector<Unit>& units, int64_t produc
 
 // The axes of dimensions that are cut differently in the two layouts.
 AxisList ChangingAxes(const Mesh& mesh, const Layout& a, const Layout& b) {
+  uint32_t changed = 0;  // dimensions
+  const auto dim = [](const Layout& l, int axis) {
+    return l.UseOf(axis) == Layout::Use::kDim ? 1u << l.DimOf(axis) : 0;
+  };
+  for (int axis = 0; axis < mesh.axes(); ++axis) {
+    if (!a.SamePlace(b, axis)) changed |= dim(a, axis) | dim(b, axis);
+  }
   AxisList axes;
   for (int axis = 0; axis < mesh.axes(); ++axis) {
-    if (InDimThatChanges(a, b, axis)) axes.push_back(static_cast<int8_t>(axis));
+    if (((dim(a, axis) | dim(b, axis)) & changed) != 0) axes.push_back(static_cast<int8_t>(axis));
   }
   return axes;
 }
@@ -86,6 +85,7 @@ class Search {
   // The steps of the cheapest path through layouts whose parts have at most `limit` elements; none when there is none.
   bool Run(int64_t limit, std::vector<ReshardStep>* steps) {
     limit_ = limit;
+    best_ = std::numeric_limits<double>::infinity();
     reached_.clear();
     queue_ = {};
     reached_[from_].seconds = 0;
@@ -160,6 +160,8 @@ class Search {
     ReshardStep step{kind, axes, from_dim, to_dim, before, after};
     const double bytes = static_cast<double>(NumElements(before.Local(mesh_, type_.shape)) * SizeOf(type_.dtype));
     const double seconds = seconds_ + CostOf(mesh_, links_, step, bytes).seconds;
+    if (seconds >= best_) return;
+    if (after == to_) best_ = seconds;
     State& state = reached_[after];
     if (seconds >= state.seconds) return;
     if (state.left < 0) state.left = LeftAtLeast(after);
@@ -193,8 +195,7 @@ class Search {
     if (layout.partial() || to_.partial() || !MayExchange(mesh_)) return;
     if (layout != from_ && !from_.partial()) return;
     const AxisList axes = ChangingAxes(mesh_, layout, to_);
-    if (axes.empty() || seconds_ + links_.Slowest(axes).alpha * MessagesOfExchange(mesh_) >= reached_[to_].seconds)
-      return;
+    if (axes.empty() || seconds_ + links_.Slowest(axes).alpha * MessagesOfExchange(mesh_) >= best_) return;
     if (ExchangedShare(mesh_, layout, to_) > 0) Offer(Move::kExchange, layout, to_, axes, -1, -1);
   }
 
@@ -253,6 +254,9 @@ class Search {
 
   // Whole parts change places: every layout with as many parts in each dimension.
   void Permutes(const Layout& layout) {
+    const LinkCosts::Link link = links_.Fastest();
+    const double bytes = static_cast<double>(NumElements(layout.Local(mesh_, type_.shape)) * SizeOf(type_.dtype));
+    if (seconds_ + 2 * link.alpha + link.beta * bytes >= best_) return;
     std::vector<Unit> free;
     for (const Unit& unit : units_) {
       if (layout.UseOf(unit[0]) != Layout::Use::kPartial) free.push_back(unit);
@@ -297,6 +301,7 @@ class Search {
   std::vector<Unit> units_;
   int64_t limit_ = 0;
   double seconds_ = 0;  // of the layout that is expanded
+  double best_ = 0;     // of the best way to the goal so far
   absl::flat_hash_map<Layout, State> reached_;
   std::priority_queue<Entry> queue_;
 };
@@ -424,16 +429,6 @@ const char* Name(Move kind) {
   return kNames[static_cast<int>(kind)];
 }
 
-LinkCosts::Link LinkCosts::Slowest(absl::Span<const int8_t> over) const {
-  if (axes.empty()) return Link();
-  Link slowest{0, 0};
-  for (int8_t a : over) {
-    slowest.alpha = std::max(slowest.alpha, axes[static_cast<size_t>(a)].alpha);
-    slowest.beta = std::max(slowest.beta, axes[static_cast<size_t>(a)].beta);
-  }
-  return slowest;
-}
-
 StepCost CostOf(const Mesh& mesh, const LinkCosts& links, const ReshardStep& step, double bytes) {
   const LinkCosts::Link link = links.Slowest(step.axes);
   const double n = static_cast<double>(mesh.Size(step.axes)), rounds = std::log2(n);
@@ -464,9 +459,59 @@ StepCost CostOf(const Mesh& mesh, const LinkCosts& links, const ReshardStep& ste
   return {link.alpha * messages + link.beta * received, received};
 }
 
+namespace {
+
+using Names = std::array<int8_t, Mesh::kMaxAxes>;
+
+// New names of the axes: those of one kind in the order in which `from`, then `to`, uses them.
+Names CanonicalNames(const std::vector<AxisKind>& kinds, const Layout& from, const Layout& to) {
+  Names names;
+  std::iota(names.begin(), names.end(), static_cast<int8_t>(0));
+  const auto place = [&](int8_t axis) { return std::make_pair(PlaceOf(from, axis), PlaceOf(to, axis)); };
+  for (const AxisKind& kind : kinds) {
+    AxisList used = kind.axes;
+    std::stable_sort(used.begin(), used.end(), [&](int8_t a, int8_t b) { return place(a) < place(b); });
+    for (size_t i = 0; i < used.size(); ++i) names[used[i]] = kind.axes[i];
+  }
+  return names;
+}
+
+// The same steps along the axes that have the new names.
+ReshardPlan Renamed(const ReshardPlan& plan, const Names& names) {
+  ReshardPlan out = plan;
+  for (ReshardStep& step : out.steps) {
+    for (int8_t& axis : step.axes) axis = names[axis];
+    step.before = step.before.Renamed(names);
+    step.after = step.after.Renamed(names);
+  }
+  return out;
+}
+
+}  // namespace
+
+Resharder::Resharder(Mesh mesh, LinkCosts links)
+    : mesh_(std::move(mesh)), links_(std::move(links)), kinds_(KindsOf(mesh_, links_)), bound_(mesh_, links_) {}
+
 StatusOr<const ReshardPlan*> Resharder::Plan(const Layout& from, const Layout& to, const TensorType& type) {
-  auto& plan = plans_[{from, to, type.shape, SizeOf(type.dtype)}];
-  if (plan != nullptr) return plan.get();
+  const auto known = plans_.find({from, to, type.shape, SizeOf(type.dtype)});
+  if (known != plans_.end()) return known->second.get();
+  const Names names = CanonicalNames(kinds_, from, to);
+  const Layout same_from = from.Renamed(names), same_to = to.Renamed(names);
+  std::unique_ptr<ReshardPlan> plan;
+  if (same_from == from && same_to == to) {
+    ASSIGN_OR_RETURN(plan, Make(from, to, type));
+  } else {
+    // Axes of one kind are as good as one another.
+    ASSIGN_OR_RETURN(const ReshardPlan* same, Plan(same_from, same_to, type));
+    Names back;
+    for (int a = 0; a < Mesh::kMaxAxes; ++a) back[names[a]] = static_cast<int8_t>(a);
+    plan = std::make_unique<ReshardPlan>(Renamed(*same, back));
+  }
+  return plans_.emplace(std::make_tuple(from, to, type.shape, SizeOf(type.dtype)), std::move(plan)).first->second.get();
+}
+
+StatusOr<std::unique_ptr<ReshardPlan>> Resharder::Make(const Layout& from, const Layout& to,
+                                                       const TensorType& type) const {
   const auto bad = [&](absl::string_view what) {
     return absl::InternalError(
         absl::StrCat("resharding ", ToString(type), " from ", from.ToString(), " to ", to.ToString(), ": ", what));
@@ -479,8 +524,7 @@ StatusOr<const ReshardPlan*> Resharder::Plan(const Layout& from, const Layout& t
   }
   auto fresh = std::make_unique<ReshardPlan>();
   const int64_t limit = std::max(NumElements(from.Local(mesh_, type.shape)), NumElements(to.Local(mesh_, type.shape)));
-  const MoveBound bound(mesh_, links_);
-  Search search(mesh_, links_, bound, from, to, type);
+  Search search(mesh_, links_, bound_, from, to, type);
   if (search.TooLarge())
     fresh->steps = PlainSteps(from, to);
   else if (from != to && !search.Run(limit, &fresh->steps) &&
@@ -494,8 +538,7 @@ StatusOr<const ReshardPlan*> Resharder::Plan(const Layout& from, const Layout& t
     fresh->peak_bytes = std::max(fresh->peak_bytes, bytes(step.before) + bytes(step.after));
   }
   MergeSlices(&fresh->steps);
-  plan = std::move(fresh);
-  return plan.get();
+  return fresh;
 }
 
 Value EmitReshard(GraphBuilder& g, const Mesh& mesh, int64_t rank, const ReshardPlan& plan, Value x,

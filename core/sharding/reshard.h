@@ -8,19 +8,10 @@
 #include "absl/container/flat_hash_map.h"
 #include "core/graph/builder.h"
 #include "core/sharding/layout.h"
+#include "core/sharding/link_costs.h"
+#include "core/sharding/move_bound.h"
 
 namespace mslua {
-
-// What messages cost along each axis of a mesh.
-struct LinkCosts {
-  struct Link {
-    double alpha = 10e-6;  // seconds to start a round of messages
-    double beta = 0.5e-9;  // seconds a byte
-  };
-  std::vector<Link> axes;     // one a mesh axis; none: the default link everywhere
-  double copy_beta = 0.1e-9;  // seconds a byte copied within a device
-  Link Slowest(absl::Span<const int8_t> over) const;
-};
 
 enum class Move { kSlice, kReduceScatter, kPermute, kAllToAll, kAllReduce, kAllGather, kExchange };
 // The operator's name in the IR: "strided_slice", "reduce_scatter", ...
@@ -48,15 +39,10 @@ struct ReshardPlan {
   int64_t peak_bytes = 0;     // the most that a step's input and output need together
 };
 
-// An exchange has a message for each pair of ranks: on large meshes no plan has one.
-inline bool MayExchange(const Mesh& mesh) { return mesh.ranks() <= 16; }
-// What all exchanges of a mesh cost alike, so that two never cost less than one: a message to each rank and from each.
-inline double MessagesOfExchange(const Mesh& mesh) { return 2 * static_cast<double>(mesh.ranks()); }
-
 // Plans of one mesh, remembered. Not for two threads at once.
 class Resharder {
  public:
-  explicit Resharder(Mesh mesh, LinkCosts links = {}) : mesh_(std::move(mesh)), links_(std::move(links)) {}
+  explicit Resharder(Mesh mesh, LinkCosts links = {});
 
   // `type` is the whole tensor's. Both layouts must divide it, and `to` may be partial only where `from` is. The plan
   // lives as long as the Resharder.
@@ -66,8 +52,12 @@ class Resharder {
   const LinkCosts& links() const { return links_; }
 
  private:
+  StatusOr<std::unique_ptr<ReshardPlan>> Make(const Layout& from, const Layout& to, const TensorType& type) const;
+
   Mesh mesh_;
   LinkCosts links_;
+  std::vector<AxisKind> kinds_;
+  MoveBound bound_;
   absl::flat_hash_map<std::tuple<Layout, Layout, Shape, int64_t>, std::unique_ptr<ReshardPlan>> plans_;
 };
 

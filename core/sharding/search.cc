@@ -101,6 +101,10 @@ class StrategySearch {
       fixed_[i] = Assignments(mesh_, parts);
       if (!Contains(fixed_[i], default_[i])) fixed_[i].push_back(default_[i]);
     }
+    std::map<std::string, int32_t> known;
+    rule_of_.resize(graph_.nodes.size());
+    for (int32_t i : forward_.nodes)
+      rule_of_[i] = known.emplace(fixed_[i].empty() ? RuleKey(i) : absl::StrCat("fixed ", i), i).first->second;
     return absl::OkStatus();
   }
 
@@ -184,7 +188,10 @@ class StrategySearch {
     }
     ASSIGN_OR_RETURN(Found rounds, AxisByAxis(weights));
     if (recursive && Allowed(default_) && weights.Of(default_cost_) < rounds.value) rounds = best;
-    ASSIGN_OR_RETURN(best, Better(std::move(best), Sweep(std::move(rounds), weights)));
+    // Where the two meet the second is swept already.
+    if (recursive || rounds.value != best.value) {
+      ASSIGN_OR_RETURN(best, Better(std::move(best), Sweep(std::move(rounds), weights)));
+    }
     best.bound = relaxed.bound;
     best.exact = false;
     return best;
@@ -422,12 +429,11 @@ class StrategySearch {
 
   // For each node its sharding as it is, without the axis, and with it on each factor.
   std::vector<CandidateList> Lists(const Found& now, int8_t axis) {
-    std::map<std::pair<std::string, std::string>, CandidateList> known;
+    std::map<std::pair<int32_t, std::string>, CandidateList> known;
     std::vector<CandidateList> lists;
     for (int32_t i : forward_.nodes) {
       const Sharding& s = now.shardings[i];
-      const std::string rule = fixed_[i].empty() ? absl::StrCat(RuleKey(i)) : absl::StrCat("fixed ", i);
-      CandidateList& list = known[{rule, KeyOf(s)}];
+      CandidateList& list = known[{rule_of_[i], KeyOf(s)}];
       if (list == nullptr)
         list = std::make_shared<const std::vector<Sharding>>(fixed_[i].empty() ? Moves(i, s, axis) : Same(i, s));
       lists.push_back(list);
@@ -519,6 +525,7 @@ class StrategySearch {
   std::vector<Sharding> default_;  // by node: what Propagate says without a search
   Cost default_cost_;
   std::vector<std::vector<Sharding>> fixed_;  // by node; empty: free
+  std::vector<int32_t> rule_of_;              // by node: the first that may be cut in the same ways
   int64_t candidates_ = 0;
   double largest_table_ = 0;
 };
