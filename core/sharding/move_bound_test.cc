@@ -2,6 +2,7 @@
 
 #include <random>
 
+#include "core/sharding/reshard.h"
 #include "gtest/gtest.h"
 
 namespace mslua {
