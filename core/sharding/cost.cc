@@ -91,6 +91,25 @@ void JoinEdges(size_t nodes, ForwardGraph* forward) {
   }
 }
 
+// By node: whether a forward node reads it. What parameters, state and constants make for updates alone is none.
+std::vector<bool> ReadForward(const Graph& graph, std::vector<bool>* backward) {
+  const size_t count = graph.nodes.size();
+  std::vector<bool> from_data(count, false), has_reader(count, false), read(count, false);
+  for (size_t i = 0; i < count; ++i) {
+    from_data[i] = IsKind(graph.nodes[i], kData);
+    for (Value v : graph.nodes[i].inputs) {
+      from_data[i] = from_data[i] || from_data[v.node];
+      has_reader[v.node] = true;
+    }
+  }
+  for (size_t i = count; i-- > 0;) {
+    const Node& n = graph.nodes[i];
+    if (!n.inputs.empty() && !from_data[i] && has_reader[i] && !read[i]) (*backward)[i] = true;
+    for (Value v : n.inputs) read[v.node] = read[v.node] || !(*backward)[i];
+  }
+  return read;
+}
+
 }  // namespace
 
 StatusOr<ForwardGraph> ForwardOf(const Graph& graph) {
@@ -98,7 +117,7 @@ StatusOr<ForwardGraph> ForwardOf(const Graph& graph) {
   ForwardGraph out;
   out.rules.resize(count);
   out.data.assign(count, false);
-  std::vector<bool> backward(count, false), reached(count, false), read(count, false);
+  std::vector<bool> backward(count, false), reached(count, false);
   for (size_t i = 0; i < count; ++i) {
     const Node& n = graph.nodes[i];
     backward[i] = n.attrs.Has("_origin");
@@ -110,9 +129,8 @@ StatusOr<ForwardGraph> ForwardOf(const Graph& graph) {
       if (out.data[v.node]) out.data[i] = true;
       if (reached[v.node] && !n.op->zero_gradient && IsFloat(graph.TypeOf(v).dtype)) reached[i] = true;
     }
-    if (backward[i]) continue;
-    for (Value v : n.inputs) read[v.node] = true;
   }
+  const std::vector<bool> read = ReadForward(graph, &backward);
   for (size_t i = 0; i < count; ++i) {
     const Node& n = graph.nodes[i];
     if (backward[i] || (n.inputs.empty() && !read[i])) continue;

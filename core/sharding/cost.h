@@ -10,7 +10,8 @@
 
 namespace mslua {
 
-// The forward part of a graph: nodes that depend on no gradient and that another such node reads, or that read one.
+// The forward part of a graph: nodes that depend on no gradient and that another such node reads, or that read one; but
+// for what parameters and state make for updates alone.
 struct ForwardGraph {
   struct Edge {
     Value value;
