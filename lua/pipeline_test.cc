@@ -242,6 +242,46 @@ TEST(Pipeline, Adam) {
   ExpectFollowsOneRank(2, t);
 }
 
+// Layers with residuals from any earlier one, weights of several layers, cells without a stage, strategies: whatever
+// the stages, ranks of a stage and micro-batches, the losses are those of one rank.
+TEST(Pipeline, RandomNetworks) {
+  const std::string net = R"(for i = 1, 4 do self["fc" .. i] = nil end
+    math.randomseed($SEED)
+    local random, count, skip, last = math.random, math.random(5, 8), {}, -1
+    for i = 1, count do
+      local cell, stage = Layer(i == 1 and 16 or 8, 8), math.floor((i - 1) * $COUNT / count)
+      self["l" .. i] = cell
+      if stage > last or random() < 0.7 then cell.pipeline_stage = stage end
+      last = stage
+      if i > 2 and random() < 0.5 then skip[i] = random(1, i - 1) end
+      if $SHARDED then
+        cell.matmul:shard(({{{2, 1}, {1, 1}}, {{1, 2}, {2, 1}}, {{1, 1}, {1, 2}}})[random(1, 3)])
+      elseif i > 2 and random() < 0.4 then
+        cell.w = self["l" .. random(2, i - 1)].w
+      end
+    end
+    function self:construct(x)
+      local values = {}
+      for i = 1, count do
+        x = self["l" .. i](x)
+        if skip[i] then x = x + values[skip[i]] end
+        values[i] = x
+      end
+      return x
+    end)";
+  for (int seed = 1; seed <= 18; ++seed) {
+    Training t;
+    t.stages = 2 + seed % 3;
+    const int of_stage = 1 + seed % 2;
+    t.micros = absl::StrCat(seed % 4 == 0 ? 12 : seed % 4 == 1 ? 6 : 4);
+    t.net = absl::StrReplaceAll(net, {{"$SEED", absl::StrCat(seed)},
+                                      {"$SHARDED", of_stage == 2 && seed % 3 > 0 ? "true" : "false"},
+                                      {"$COUNT", absl::StrCat(t.stages)}});
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    ExpectFollowsOneRank(t.stages * of_stage, t);
+  }
+}
+
 // A rank has the parameters of its stage.
 TEST(Pipeline, ARankHasItsStage) {
   Training t;
