@@ -231,7 +231,8 @@ StatusOr<std::vector<Section>> ShardSections(GlobalView& view, const cli::Comman
 std::string CellsOf(const Graph& graph) {
   std::vector<std::string> cells;
   for (const Node& n : graph.nodes) {
-    absl::string_view scope = n.location ? n.location->scope : "";
+    if (!n.location) continue;
+    absl::string_view scope = n.location->scope;
     if (!absl::ConsumePrefix(&scope, "PipelineCell/network/")) continue;
     absl::ConsumePrefix(&scope, "backbone/");  // of a WithLossCell
     const std::string cell(scope.substr(0, scope.find('/')));
@@ -243,8 +244,14 @@ std::string CellsOf(const Graph& graph) {
   return absl::StrCat(absl::StrJoin(cells, ", "), more > 0 ? absl::StrCat(" and ", more, " more") : "");
 }
 
+// The stages of a pipeline, and the most that one of them is predicted to work in a step.
+struct Stages {
+  Section section;
+  double slowest_seconds = 0;
+};
+
 // What the ranks of a stage have and do.
-std::vector<std::string> StageRow(const Graph& graph, const GlobalView& view) {
+std::vector<std::string> StageRow(const Graph& graph, const GlobalView& view, double seconds) {
   int64_t operators = 0, parameters = 0, parameter_bytes = 0, sent = 0;
   for (const Node& n : graph.nodes) {
     operators += n.op->name != "input" && n.op->name != "constant";
@@ -254,28 +261,24 @@ std::vector<std::string> StageRow(const Graph& graph, const GlobalView& view) {
     parameter_bytes += n.outputs[0].bytes();
   }
   const int64_t first = view.mesh().first(), last = first + view.mesh().ranks() - 1;
-  return {absl::StrCat(view.stage()),
-          first == last ? absl::StrCat(first) : absl::StrCat(first, "-", last),
-          absl::StrCat(operators),
-          absl::StrCat(parameters),
-          absl::StrCat(parameter_bytes),
-          absl::StrCat(sent),
-          CellsOf(graph)};
+  return {absl::StrCat(view.stage()),    first == last ? absl::StrCat(first) : absl::StrCat(first, "-", last),
+          absl::StrCat(operators),       absl::StrCat(parameters),
+          absl::StrCat(parameter_bytes), absl::StrCat(sent),
+          Milliseconds(seconds),         CellsOf(graph)};
 }
 
 StatusOr<std::vector<Section>> Sections(const cli::CommandLine& command, int64_t ranks, int64_t rank = 0,
-                                        Section* stages = nullptr);
+                                        Stages* stages = nullptr);
 
 // Of every stage: its first rank's program.
 StatusOr<std::vector<Section>> StageSections(const cli::CommandLine& command, int64_t ranks, const GlobalView& first) {
   const int64_t micros = first.micro_batches();
-  Section stages{
-      "stages",
-      "pipeline",
-      {"stage", "ranks", "operators", "parameters", "parameter bytes", "bytes sent", "cells"},
-      {},
-      absl::StrFormat("%d stages of %d ranks, %d micro-batches, %.1f %% of a step idle (the bubble)", first.stages(),
-                      first.mesh().ranks(), micros, PipelineBubble(first.stages(), micros) * 100)};
+  const double bubble = PipelineBubble(first.stages(), micros);
+  Stages stages;
+  stages.section.name = "stages";
+  stages.section.title = "pipeline";
+  stages.section.columns = {"stage",           "ranks",      "operators", "parameters",
+                            "parameter bytes", "bytes sent", "ms",        "cells"};
   std::vector<Section> all;
   for (int s = 0; s < first.stages(); ++s) {
     ASSIGN_OR_RETURN(auto sections, Sections(command, ranks, s * first.mesh().ranks(), &stages));
@@ -284,7 +287,10 @@ StatusOr<std::vector<Section>> StageSections(const cli::CommandLine& command, in
       all.push_back(std::move(section));
     }
   }
-  all.insert(all.begin(), std::move(stages));
+  stages.section.summary = absl::StrFormat(
+      "%d stages of %d ranks, %d micro-batches, %.1f %% of a step idle (the bubble), %s ms a step predicted",
+      first.stages(), first.mesh().ranks(), micros, bubble * 100, Milliseconds(stages.slowest_seconds / (1 - bubble)));
+  all.insert(all.begin(), std::move(stages.section));
   return all;
 }
 
@@ -292,14 +298,14 @@ StatusOr<std::vector<Section>> StageSections(const cli::CommandLine& command, in
 StatusOr<std::vector<Section>> ExplainInStages(const cli::CommandLine& command, int64_t ranks,
                                                const GlobalView& first) {
   StatusOr<std::vector<Section>> found = absl::InternalError("no stage");
-  Section unused;
+  Stages unused;
   for (int s = 0; s < first.stages() && !found.ok(); ++s)
     found = Sections(command, ranks, s * first.mesh().ranks(), &unused);
   return found;
 }
 
 // What `rank` would run. `stages` gets a row of its stage where it is not null; else all stages are gone through.
-StatusOr<std::vector<Section>> Sections(const cli::CommandLine& command, int64_t ranks, int64_t rank, Section* stages) {
+StatusOr<std::vector<Section>> Sections(const cli::CommandLine& command, int64_t ranks, int64_t rank, Stages* stages) {
   SessionOptions options = OptionsOf(command);
   options.ranks = static_cast<int>(ranks);
   options.rank = static_cast<int>(rank);
@@ -321,7 +327,14 @@ StatusOr<std::vector<Section>> Sections(const cli::CommandLine& command, int64_t
   if (view != nullptr && view->stages() > 1) {
     if (stages == nullptr)
       return command.Given("explain") ? ExplainInStages(command, ranks, *view) : StageSections(command, ranks, *view);
-    stages->rows.push_back(StageRow((*traced)->graph, *view));
+    double seconds = 0;
+    if (cut) {
+      const GlobalView::Planned& planned = *view->planned();
+      ASSIGN_OR_RETURN(const auto report, ReportOf(planned.graph, planned.plan, view->cluster(), view->resharder()));
+      seconds = report.seconds;
+    }
+    stages->slowest_seconds = std::max(stages->slowest_seconds, seconds);
+    stages->section.rows.push_back(StageRow((*traced)->graph, *view, seconds));
   }
   std::vector<Section> sections;
   if (cut) {

@@ -69,6 +69,10 @@ fails 2 "micro_size = 5 does not divide the batch of column 'x', 32 rows" -n 2 m
 fails 2 "needs parallel_mode semi_auto_parallel" -n 2 parallel.parallel_mode=data_parallel
 
 "$mslua" plan "$recipe" -n 4 >plan.txt 2>&1 || { cat plan.txt; failed=1; }
-grep -q "pipeline: 2 stages of 2 ranks, 4 micro-batches, 20.0 % of a step idle" plan.txt || { cat plan.txt; failed=1; }
-grep -q "^stage 1: " plan.txt || { cat plan.txt; failed=1; }
+grep -q "pipeline: 2 stages of 2 ranks, 4 micro-batches, 20.0 % of a step idle (the bubble), [0-9.]* ms" plan.txt ||
+  { cat plan.txt; failed=1; }
+grep -q "^  1  *2-3 .* blocks.4, blocks.5, blocks.6, blocks.7, head" plan.txt || { cat plan.txt; failed=1; }
+grep -q "^stage 1: parameters and state" plan.txt || { cat plan.txt; failed=1; }
+"$mslua" plan "$recipe" -n 4 --explain PipelineCell/network/blocks.7/0/MatMul >plan.txt 2>&1 ||
+  { cat plan.txt; failed=1; }
 exit $failed
