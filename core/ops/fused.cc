@@ -105,6 +105,14 @@ MSLUA_OPERATOR(fused) {
                 {{"program", std::string("4: i0; i1; mul(0,1); i2; add(2,3); i3; sub(4,5) -> 4,6")},
                  {"shape", std::vector<int64_t>{3, 4}},
                  {"dtypes", std::string("f32,f32")}}});
+  // Rows that tiles begin anywhere in, that divide a tile, and that are longer than one.
+  for (const int64_t row : {6, 128, 768}) {
+    const Shape shape = {2400 / row + 1, row};
+    op.AddSample({{{DType::kF32, shape}, {DType::kF32, {row}}, {DType::kBool, shape}},
+                  {{"program", std::string("3: i0; i1; i2; mul(0,1); greater(3,1); add(3,2) -> 4,5")},
+                   {"shape", std::vector<int64_t>(shape.begin(), shape.end())},
+                   {"dtypes", std::string("bool,f32")}}});
+  }
   return {op};
 }
 

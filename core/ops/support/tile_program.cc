@@ -243,6 +243,33 @@ void ToBF16(const float* in, int64_t n, BF16* out) {
   for (; i < n; ++i) out[i] = BF16(in[i]);
 }
 
+void FromBool(const bool* in, int64_t n, float* out) {
+  const D d;
+  const hn::RebindToSigned<D> di;
+  const hn::Rebind<uint8_t, D> db;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto bytes = hn::LoadU(db, reinterpret_cast<const uint8_t*>(in) + i);
+    hn::StoreU(hn::ConvertTo(d, hn::PromoteTo(di, bytes)), d, out + i);
+  }
+  for (; i < n; ++i) out[i] = in[i];
+}
+
+// Everything but 0 is true.
+void ToBool(const float* in, int64_t n, bool* out) {
+  const D d;
+  const hn::RebindToSigned<D> di;
+  const hn::Rebind<uint8_t, D> db;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto one = hn::IfThenElseZero(hn::Ne(hn::LoadU(d, in + i), hn::Zero(d)), hn::Set(d, 1.0f));
+    hn::StoreU(hn::DemoteTo(db, hn::ConvertTo(di, one)), db, reinterpret_cast<uint8_t*>(out) + i);
+  }
+  for (; i < n; ++i) out[i] = in[i] != 0;
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace mslua
 HWY_AFTER_NAMESPACE();
@@ -254,9 +281,12 @@ namespace {
 HWY_EXPORT(RunCode);
 HWY_EXPORT(FromBF16);
 HWY_EXPORT(ToBF16);
+HWY_EXPORT(FromBool);
+HWY_EXPORT(ToBool);
 
 // Tiles are written in whole vectors: room for the widest after each.
-constexpr int64_t kTileFloats = kTileElements + 64;
+constexpr int64_t kTilePadding = 64;
+constexpr int64_t kTileFloats = kTileElements + kTilePadding;
 
 int TileArity(ScalarOp op) { return op == kMulAdd || op == kMulSub || op == kNegMulAdd ? 3 : Arity(op); }
 
@@ -301,6 +331,7 @@ void LoadDense(DType t, const void* data, int64_t begin, int64_t n, float* out) 
     return;
   }
   if (t == DType::kBF16) return HWY_DYNAMIC_DISPATCH(FromBF16)(static_cast<const BF16*>(data) + begin, n, out);
+  if (t == DType::kBool) return HWY_DYNAMIC_DISPATCH(FromBool)(static_cast<const bool*>(data) + begin, n, out);
   DispatchDType(t, [&](auto zero) {
     using T = decltype(zero);
     Convert(static_cast<const T*>(data) + begin, n, out);
@@ -313,15 +344,11 @@ void StoreDense(DType t, const float* in, int64_t begin, int64_t n, void* data) 
     return;
   }
   if (t == DType::kBF16) return HWY_DYNAMIC_DISPATCH(ToBF16)(in, n, static_cast<BF16*>(data) + begin);
+  if (t == DType::kBool) return HWY_DYNAMIC_DISPATCH(ToBool)(in, n, static_cast<bool*>(data) + begin);
   DispatchDType(t, [&](auto zero) {
     using T = decltype(zero);
     T* out = static_cast<T*>(data) + begin;
-    for (int64_t i = 0; i < n; ++i) {
-      if constexpr (std::is_same_v<T, bool>)
-        out[i] = in[i] != 0;
-      else
-        out[i] = static_cast<T>(in[i]);
-    }
+    for (int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(in[i]);
   });
 }
 
@@ -514,7 +541,7 @@ void TileProgram::RunRange(const void* const* inputs, void* const* outputs, floa
     scalar[s] = slot_is_scalar_[s];
   }
   // Numbers fill the widest vector.
-  const auto set = [&](int32_t slot, float value) { std::fill_n(write[slot], kTileFloats - kTileElements, value); };
+  const auto set = [&](int32_t slot, float value) { std::fill_n(write[slot], kTilePadding, value); };
   for (const auto& c : constants_) set(c.first, c.second);
   for (size_t i = 0; i < inputs_.size(); ++i) {
     if (!inputs_[i].used || !inputs_[i].scalar) continue;
@@ -530,13 +557,15 @@ void TileProgram::RunRange(const void* const* inputs, void* const* outputs, floa
       if (!in.used || in.scalar) continue;
       // A whole tile of f32 is read where it lies; a last, partial one is copied, since vectors read past it.
       const bool in_place = in.dtype == DType::kF32 && n == kTileElements;
-      const int64_t row = RowOf(in.sizes, in.strides);
+      const int64_t row = RowOf(in.sizes, in.strides), phase = row > 0 ? at % row : 0;
       if (in.dense && in_place) {
         read[in.slot] = static_cast<const float*>(inputs[i]) + at;
-      } else if (row > 0 && row % kTileElements == 0 && in_place) {
-        read[in.slot] = static_cast<const float*>(inputs[i]) + at % row;
-      } else if (row > 0 && kTileElements % row == 0 && at > begin) {
-        read[in.slot] = write[in.slot];  // the tile before was the same
+      } else if (in_place && phase + kTileElements <= row) {
+        read[in.slot] = static_cast<const float*>(inputs[i]) + phase;
+      } else if (row > 0 && (row <= kTilePadding || kTileElements % row == 0)) {
+        // Rows from the first on, and one more, so that tiles may begin anywhere in one.
+        if (at == begin) LoadBroadcast(in, inputs[i], 0, n + (row <= kTilePadding ? row : 0), write[in.slot]);
+        read[in.slot] = write[in.slot] + phase;
       } else {
         read[in.slot] = write[in.slot];
         if (in.dense)
