@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/hash/hash.h"
 
 namespace mslua {
@@ -103,7 +104,7 @@ struct SolvedParts::Known {
   };
   std::vector<CostTable> tables;
   absl::flat_hash_map<size_t, std::vector<int>> by_content;
-  absl::flat_hash_map<std::vector<std::vector<int>>, Part> parts;
+  absl::flat_hash_map<std::vector<int>, Part> parts;
   absl::flat_hash_map<std::vector<int>, Downward> downwards;
   size_t entries = 0;  // of the tables
 
@@ -322,24 +323,26 @@ class Elimination {
 
   const SolvedParts::Known::Part& Eliminate(int v, const std::vector<int>& scope, std::vector<size_t>* bucket) {
     // What the result depends on: the sizes, and each table with the places of its variables.
-    std::vector<std::pair<std::vector<int>, size_t>> members;
+    using Member = std::pair<absl::InlinedVector<int, 6>, size_t>;
+    absl::InlinedVector<Member, 8> members;
     for (size_t t : of_[v]) {
       if (terms_[t].done) continue;
       terms_[t].done = true;
-      std::vector<int> part{terms_[t].table};
+      members.emplace_back();
+      members.back().second = t;
+      members.back().first.push_back(terms_[t].table);
       for (int u : terms_[t].variables)
-        part.push_back(u == v ? -1 : static_cast<int>(std::lower_bound(scope.begin(), scope.end(), u) - scope.begin()));
-      members.emplace_back(std::move(part), t);
+        members.back().first.push_back(
+            u == v ? -1 : static_cast<int>(std::lower_bound(scope.begin(), scope.end(), u) - scope.begin()));
     }
     std::sort(members.begin(), members.end());
-    std::vector<std::vector<int>> key;
-    for (auto& [part, t] : members) {
-      key.push_back(std::move(part));
-      bucket->push_back(t);
+    std::vector<int> key{domains_[v]};
+    for (int u : scope) key.push_back(domains_[u]);
+    for (const Member& member : members) {
+      key.push_back(-2);  // no table, place or size
+      key.insert(key.end(), member.first.begin(), member.first.end());
+      bucket->push_back(member.second);
     }
-    std::vector<int> sizes{domains_[v]};
-    for (int u : scope) sizes.push_back(domains_[u]);
-    key.push_back(std::move(sizes));
     const auto known = known_.parts.find(key);
     if (known != known_.parts.end()) return known->second;
     SolvedParts::Known::Part part{static_cast<int>(known_.parts.size()), Compute(v, scope, *bucket)};

@@ -226,13 +226,18 @@ class CountProblem {
     if (!all.empty()) return all;
     all.reserve(from.size() * to.size());
     for (const Layout& f : from) {
-      for (const Layout& t : to) all.push_back(bound_.Of(f, t));
+      for (const Layout& t : to) {
+        const auto [known, fresh] = bounds_.try_emplace({NumberOf(f), NumberOf(t)});
+        if (fresh) known->second = bound_.Of(f, t);
+        all.push_back(known->second);
+      }
     }
     return all;
   }
   Matrix CostsOf(const EdgeLayouts::Distinct& from, const EdgeLayouts::Distinct& to, const TensorType& type) {
     Matrix costs;
     const double whole = static_cast<double>(type.bytes());
+    costs.reserve(from.layouts.size() * to.layouts.size());
     for (const MoveBound::Coefficients& c : Coefficients(from.layouts, to.layouts))
       costs.push_back({static_cast<int64_t>(c.Seconds(whole) * 1e12 * (1 - 1e-9)),
                        static_cast<int64_t>(c.bytes * whole * (1 - 1e-9)), 0});
@@ -284,6 +289,7 @@ class CountProblem {
   std::vector<Class> classes_;
   std::map<std::tuple<int, int, std::string>, int> known_;
   absl::flat_hash_map<Layout, int> layouts_;
+  absl::flat_hash_map<std::pair<int, int>, MoveBound::Coefficients> bounds_;  // of pairs of layouts
   std::map<std::vector<int>, std::vector<MoveBound::Coefficients>> coefficients_;
   std::vector<int> domains_, order_;
   Effort effort_;

@@ -108,6 +108,8 @@ option "dataset_strategy = {{5, 1}, {5, 1}}" 5 \
   "dataset_strategy: dimension 1 of column 'x' (f32[24,16]) is cut in 5, which does not divide 24"
 option "search_mode = 'exhaustive'" 2 "search_mode"
 option "strategy_ckpt_load_file = '.'" 2 "this is a folder"
+option "device_memory = 'lots'" 2 "device_memory: expected a size such as"
+option "parallel_mode = 'auto_parallel', device_memory = '1KB'" 2 "on each of 2 devices, which have 1024"
 
 # 2 s where nothing else runs.
 echo "slowest: $slowest ms"
