@@ -8,7 +8,8 @@ cd "$TEST_TMPDIR"
 
 losses() { sed -n 's/.*epoch: \(.*\), loss is \(.*\)$/\1 \2/p' "$1"; }
 "$mslua" train quickstart --out one >one.txt 2>notes.txt || { cat notes.txt; exit 1; }
-"$mslua" train quickstart -n 8 --out eight context.save_graphs=2 context.save_graphs_path=graphs >eight.txt 2>notes.txt ||
+"$mslua" train quickstart -n 8 --out eight context.save_graphs=2 context.save_graphs_path=graphs \
+  >eight.txt 2>notes.txt ||
   { cat notes.txt; exit 1; }
 losses one/rank_0.log >one.losses
 for rank in 0 7; do
@@ -23,7 +24,8 @@ done
 has() {
   for rank in 0 1 2 3 4 5 6 7; do
     count=$(grep -c -- "$2" "graphs/rank_$rank/$1") || true
-    [ "$count" = "$3" ] || { echo "rank $rank: $count lines with '$2', expected $3"; cat "graphs/rank_$rank/$1"; exit 1; }
+    [ "$count" = "$3" ] ||
+      { echo "rank $rank: $count lines with '$2', expected $3"; cat "graphs/rank_$rank/$1"; exit 1; }
   done
 }
 # Before: the strategy of each operator. After: local shapes, and the partial product moved by one reduce_scatter.
