@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "collectives/groups.h"
+#include "core/base/processor.h"
 #include "lua/core_module.h"
 #include "lua/embedded.h"
 #include "lua/object.h"
@@ -64,6 +65,7 @@ Session::Session(SessionOptions options)
     : seed(options.seed), options_(std::move(options)), allocator_(std::make_shared<TensorAllocator>()) {}
 
 StatusOr<std::unique_ptr<Session>> Session::Create(SessionOptions options) {
+  FlushDenormals();  // before there are threads that compute
   if (options.device != "cpu") {
     return absl::UnimplementedError(
         absl::StrCat("this build computes on the cpu only; leave out --device ", options.device));

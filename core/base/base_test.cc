@@ -1,9 +1,11 @@
 #include <cmath>
 #include <limits>
+#include <thread>
 #include <vector>
 
 #include "core/base/dtype.h"
 #include "core/base/parallel_for.h"
+#include "core/base/processor.h"
 #include "core/base/rng.h"
 #include "core/base/shape.h"
 #include "gtest/gtest.h"
@@ -18,6 +20,26 @@ TEST(DType, NamesRoundTrip) {
     EXPECT_EQ(ParseDType(LongName(t)), t);
   }
   EXPECT_FALSE(ParseDType("f33").has_value());
+}
+
+float TooSmall() {
+  volatile float x = 1.5e-38f;
+  return x * 0.1f;
+}
+
+TEST(Processor, FlushesDenormalsInAThreadAndThoseItStarts) {
+  float here = 1, below = 1;
+  F16 half;
+  std::thread([&] {
+    FlushDenormals();
+    here = TooSmall();
+    half = F16(0x1p-24f);
+    std::thread([&] { below = TooSmall(); }).join();
+  }).join();
+  EXPECT_EQ(here, 0);
+  EXPECT_EQ(below, 0);
+  EXPECT_EQ(static_cast<float>(half), 0x1p-24f);  // a denormal of float16 is none of float32
+  EXPECT_GT(TooSmall(), 0);
 }
 
 TEST(DType, EveryHalfSurvivesTheRoundTrip) {

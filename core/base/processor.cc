@@ -3,7 +3,12 @@
 #include <elf.h>
 #include <link.h>
 
+#include <cstdint>
 #include <cstring>
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -34,6 +39,18 @@ std::string BuildIdOf(const dl_phdr_info& object) {
 }
 
 }  // namespace
+
+void FlushDenormals() {
+#if defined(__x86_64__)
+  constexpr unsigned kDenormalsAreZero = 1U << 6, kFlushToZero = 1U << 15;  // of MXCSR
+  _mm_setcsr(_mm_getcsr() | kDenormalsAreZero | kFlushToZero);
+#elif defined(__aarch64__)
+  constexpr uint64_t kFlushToZero = uint64_t{1} << 24;  // of FPCR
+  uint64_t control;
+  asm volatile("mrs %0, fpcr" : "=r"(control));
+  asm volatile("msr fpcr, %0" ::"r"(control | kFlushToZero));
+#endif
+}
 
 std::string InstructionSets() {
   std::string out;

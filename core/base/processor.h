@@ -1,4 +1,4 @@
-// What this program and this processor are, as far as results depend on it.
+// What this program and this processor are, and what the processor is told, as far as results depend on it.
 #pragma once
 
 #include <string>
@@ -7,6 +7,10 @@ namespace mslua {
 
 // The instruction sets that kernels choose by, best first: "amx avx512bf16 avx512f avx2 fma". Empty: none is known.
 std::string InstructionSets();
+
+// From now on numbers below the least normal one (float32: 1.2e-38) are zero in this thread and in those it starts, as
+// operands and as results. Processors take a hundred cycles for each of them otherwise, and softmax makes many.
+void FlushDenormals();
 
 // The linker's build id of this program in hexadecimal: another build has another. Empty where the linker made none.
 std::string BuildId();
