@@ -1,9 +1,11 @@
 #include "core/sharding/partition.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <iterator>
 #include <random>
+#include <tuple>
 
 #include "absl/strings/numbers.h"
 #include "core/runtime/testing/run_ranks.h"
@@ -204,6 +206,38 @@ void CheckLaw(const std::string& name, bool fast, uint64_t few) {
 TEST(Partition, Law) { CheckLaw("MSLUA_SEED", false, 14); }
 
 TEST(Partition, LawThroughFastKernels) { CheckLaw("MSLUA_FAST_SEED", true, 14); }
+
+// Between ranks that are threads, where every message costs nothing and every byte something.
+TEST(Partition, AnExchangeBetweenRanks) {
+  const std::tuple<int64_t, const char*, const char*> moves[] = {
+      {4, "[ab, -]", "[-, a]"}, {6, "[ab, -]", "[b, a]"}, {12, "[a, cb]", "[bc, a]"}, {12, "[c, -]", "[a, c]"}};
+  for (const auto& [ranks, from_text, to_text] : moves) {
+    const Mesh mesh = *Mesh::Of(ranks);
+    LinkCosts links;
+    links.axes.assign(static_cast<size_t>(mesh.axes()), {1e-13, 0.5e-9});
+    Resharder resharder(mesh, links);
+    const Layout from = *ParseLayout(from_text), to = *ParseLayout(to_text);
+    const TensorType type{DType::kF32, {24, 36}};
+    const ReshardPlan& plan = **resharder.Plan(from, to, type);
+    EXPECT_TRUE(std::any_of(plan.steps.begin(), plan.steps.end(),
+                            [](const ReshardStep& s) { return s.kind == Move::kExchange; }))
+        << from_text << " -> " << to_text;
+    std::string whole(static_cast<size_t>(type.bytes()), '\0');
+    for (int64_t e = 0; e < type.elements(); ++e) StoreDouble(type.dtype, &whole[0], e, static_cast<double>(e));
+    std::vector<testing::RankProgram> programs;
+    for (int64_t r = 0; r < ranks; ++r) {
+      GraphBuilder g;
+      const Value x = g.Input("x", kData, {type.dtype, from.Local(mesh, type.shape)});
+      g.Output("y", EmitReshard(g, mesh, r, plan, x, type));
+      programs.push_back({*g.Finish(), {Slice(mesh, from, type, r, whole)}});
+    }
+    const auto results = testing::RunRanks(programs);
+    ASSERT_TRUE(results.ok()) << results.status();
+    for (int64_t r = 0; r < ranks; ++r)
+      EXPECT_TRUE((*results)[static_cast<size_t>(r)][0] == Slice(mesh, to, type, r, whole))
+          << from_text << " -> " << to_text << ", rank " << r;
+  }
+}
 
 }  // namespace
 }  // namespace mslua
