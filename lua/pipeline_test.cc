@@ -223,6 +223,33 @@ TEST(Pipeline, WhatNeedsAllStages) {
   ExpectFollowsOneRank(4, t);
 }
 
+// A stage may have no parameters, the first one too.
+TEST(Pipeline, StagesWithoutParameters) {
+  Training t = FourStages();
+  t.cells = "{1, 1, 3, 3}";
+  t.net = R"(local function sine(stage)
+      local cell = nn.Cell:extend "Sine"()
+      function cell:construct(x) return ops.tanh(x) * 1.5 end
+      cell.pipeline_stage = stage
+      return cell
+    end
+    self.first, self.middle = sine(0), sine(2)
+    function self:construct(x)
+      return self.fc4(self.fc3(self.middle(self.fc2(self.fc1(self.first(x))))))
+    end)";
+  ExpectFollowsOneRank(4, t);
+}
+
+TEST(Pipeline, OptimizerLevels) {
+  for (const char* level : {"level1", "level3"}) {
+    Training t;
+    t.context = absl::StrCat(", enable_parallel_optimizer = true, parallel_optimizer_config = ",
+                             "{parallel_optimizer_threshold = 1, optimizer_level = '", level, "'}");
+    t.train = ", clip_norm = 0.02";
+    ExpectFollowsOneRank(4, t);
+  }
+}
+
 TEST(Pipeline, DropoutAndStatisticsOfMicroBatches) {
   Training t;
   t.net = R"(self.drop = nn.Dropout {p = 0.3} self.drop.pipeline_stage = 1
