@@ -223,6 +223,23 @@ TEST(Pipeline, WhatNeedsAllStages) {
   ExpectFollowsOneRank(4, t);
 }
 
+TEST(Pipeline, WithItsLossInside) {
+  Training t;
+  t.model =
+      absl::StrCat("ms.Model(nn.PipelineCell(nn.WithLossCell(net, nn.MSELoss()), 4), {optimizer = ", t.optimizer, "})");
+  ExpectFollowsOneRank(2, t);
+}
+
+// By hand on one rank: the mean of micro-batches is that of the batch.
+TEST(Pipeline, AStepByHand) {
+  Training t;
+  t.result = R"(
+    local want = nn.MSELoss()(net(x), y):item()
+    local cell = nn.PipelineCell(nn.WithLossCell(net, nn.MSELoss()), 4)
+    return ('%.12g'):format(nn.TrainOneStepCell(cell, nn.SGD {learning_rate = 0.1})(x, y):item() / want))";
+  EXPECT_NEAR(std::stod(Train(1, t)[0]), 1, 1e-6) << Train(1, t)[0];
+}
+
 // A stage may have no parameters, the first one too.
 TEST(Pipeline, StagesWithoutParameters) {
   Training t = FourStages();
