@@ -25,6 +25,12 @@ const std::string& KeyOf(Session& session, ParameterData& p) {
 
 namespace {
 
+// The other pipeline stage that keeps a parameter; kNoStage: this rank's may have it.
+int OtherStage(const GlobalView* view, const std::string& key) {
+  const int owner = view == nullptr ? kNoStage : view->OwnerOf(key);
+  return owner == kNoStage || owner == view->stage() ? kNoStage : owner;
+}
+
 // This rank's part of a parameter's first value.
 StatusOr<TensorView> MakePart(Session& session, ParameterData& p, const GlobalView::Part& part) {
   ASSIGN_OR_RETURN(const TensorView value, session.store().Add(p.key, p.kind, part.local));
@@ -40,9 +46,9 @@ StatusOr<TensorView> ValueOf(Session& session, ParameterData& p) {
   const std::string& key = KeyOf(session, p);
   if (const Store::Entry* entry = session.store().Find(key)) return entry->view();
   const GlobalView* view = GlobalView::Of(session);
-  if (view != nullptr && view->OwnerOf(key) != kNoStage && view->OwnerOf(key) != view->stage()) {
+  if (const int other = OtherStage(view, key); other != kNoStage) {
     return absl::FailedPreconditionError(absl::StrCat("parameter '", p.name,
-                                                      "' is kept by the ranks of pipeline stage ", view->OwnerOf(key),
+                                                      "' is kept by the ranks of pipeline stage ", other,
                                                       "; this rank is of stage ", view->stage()));
   }
   if (const GlobalView::Part* part = view == nullptr ? nullptr : view->Find(key)) return MakePart(session, p, *part);
@@ -62,8 +68,10 @@ Status SetValue(Session& session, ParameterData& p, const Tensor& value) {
     return absl::InvalidArgumentError(
         absl::StrCat("parameter '", p.name, "' is ", ToString(p.type), ", the value is ", ToString(value.type)));
   }
-  ASSIGN_OR_RETURN(const TensorView memory, ValueOf(session, p));
   const GlobalView* view = GlobalView::Of(session);
+  if (OtherStage(view, KeyOf(session, p)) != kNoStage)
+    return absl::OkStatus();  // all ranks set it, that stage's keep it
+  ASSIGN_OR_RETURN(const TensorView memory, ValueOf(session, p));
   if (const GlobalView::Part* part = view == nullptr ? nullptr : view->Find(p.key)) {
     CutPart(part->whole, part->begin, part->local.shape, value.data.get(), memory.data);
     return absl::OkStatus();

@@ -158,10 +158,11 @@ local bind_eval = args.signature("eval", { { "valid_dataset", "dataset", require
 
 --- Metrics on a dataset: { loss = 0.91, top1 = 0.682 }.
 ---@return table<string, number>
-function Model:eval(...)
-  local spec = self:eval_spec(bind_eval(...).valid_dataset)
-  return core.evaluate(spec.graph, spec.dataset, parallel_context.together())
-end
+function Model:eval(...) return self:evaluate(self:eval_spec(bind_eval(...).valid_dataset)) end
+
+--- Runs what eval_spec has compiled.
+---@return table<string, number>
+function Model:evaluate(spec) return core.evaluate(spec.graph, spec.dataset, parallel_context.together()) end
 
 --- The network's output for inputs, without training behaviour.
 function Model:predict(...)

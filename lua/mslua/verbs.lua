@@ -122,8 +122,10 @@ function M.eval()
   local dataset = recipe:make_dataset "eval_dataset"
   if not dataset then error(("%s: the recipe has no eval_dataset"):format(core.options.file), 0) end
   local model = model_of(recipe)
+  -- Before the values come: a rank that has parts of parameters takes its parts of them.
+  local spec = model:eval_spec(dataset)
   if core.options.ckpt then checkpoint.load_checkpoint(core.options.ckpt, model.network) end
-  local found = model:eval(dataset)
+  local found = model:evaluate(spec)
   if not core.speaks() then return 0 end
   if core.options.json then
     local words = {}
