@@ -185,7 +185,8 @@ class Search {
     }
     Partials(layout);
     for (int d = 0; d < layout.rank(); ++d) Suffixes(layout, d);
-    Permutes(layout);
+    // Two permutations, one after the other, cost no less than the one that does both.
+    if (layout == from_ || reached_[layout].step.kind != Move::kPermute) Permutes(layout);
     Exchange(layout);
   }
 
