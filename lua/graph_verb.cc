@@ -12,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/runtime/compile.h"
-#include "core/runtime/executable.h"
 #include "lua/graph_lua.h"
 #include "lua/json.h"
 #include "lua/verbs.h"
@@ -56,13 +55,13 @@ StatusOr<std::string> ReadText(const std::string& path) {
 }
 
 // The graph after pass `pass`, by compiling with the dumps of all passes in a folder of its own.
-StatusOr<Graph> AfterPass(const Graph& graph, Store* store, const std::string& pass) {
+StatusOr<Graph> AfterPass(const Graph& graph, const std::string& pass) {
   char folder[] = "/tmp/mslua-graph-XXXXXX";
   if (mkdtemp(folder) == nullptr) return absl::InternalError("cannot make a temporary folder");
   CompileOptions options;
   options.save_graphs = 2;
   options.save_graphs_path = folder;
-  const auto compiled = Executable::Compile(graph, store, options);
+  const auto compiled = RunPasses(graph, options);
   const std::string dumps = absl::StrCat(folder, "/rank_0");
   std::set<std::string> files, names;  // "03_common.ir": sorted, a later run of a pass comes last
   if (DIR* d = opendir(dumps.c_str())) {
@@ -98,14 +97,19 @@ StatusOr<Graph> GraphOf(const cli::CommandLine& command, const std::string& file
     return graph;
   }
   if (access(file.c_str(), R_OK) != 0) return absl::NotFoundError(absl::StrCat("cannot read ", file));
-  ASSIGN_OR_RETURN(const auto session, Session::Create(OptionsOf(command)));
+  SessionOptions options = OptionsOf(command);
+  options.ranks = static_cast<int>(command.Int("n"));
+  options.rank = static_cast<int>(command.Int("rank"));
+  if (options.rank >= options.ranks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--rank ", options.rank, ": ", options.ranks, " rank(s) are 0 to ", options.ranks - 1, " (-n N)"));
+  }
+  ASSIGN_OR_RETURN(const auto session, Session::Create(std::move(options)));
   RETURN_IF_ERROR(session->RunText("return require('mslua.verbs').graph()", "=mslua/verb"));
   const auto* traced = ToObject<std::shared_ptr<TracedGraph>>(session->lua(), -1);
   if (traced == nullptr) return absl::InternalError("mslua.verbs.graph() gave no graph");
-  for (const auto& p : (*traced)->parameters) RETURN_IF_ERROR(ValueOf(*session, *p).status());
-  if (command.Given("pass")) return AfterPass((*traced)->graph, &session->store(), command.String("pass"));
-  ASSIGN_OR_RETURN(const auto executable, Executable::Compile((*traced)->graph, &session->store()));
-  return executable->graph();
+  if (command.Given("pass")) return AfterPass((*traced)->graph, command.String("pass"));
+  return RunPasses((*traced)->graph, {});
 }
 
 }  // namespace

@@ -147,8 +147,12 @@ local function train_spec(recipe)
   }
 end
 
---- `mslua graph R`: the training step's graph.
-function M.graph() return train_spec(M.load()).graph end
+--- `mslua graph R`: the training step's graph, of one of several ranks with -n.
+function M.graph()
+  local recipe = M.load()
+  if core.options.ranks > 1 then parallel_context.check_runnable "graph" end
+  return train_spec(recipe).graph
+end
 
 --- `mslua prof R`: where the time of a step goes.
 function M.prof()

@@ -80,4 +80,9 @@ grep -q "^  1  *2-3 .* blocks.4, blocks.5, blocks.6, blocks.7, head" plan.txt ||
 grep -q "^stage 1: parameters and state" plan.txt || { cat plan.txt; failed=1; }
 "$mslua" plan "$recipe" -n 4 --explain PipelineCell/network/blocks.7/0/MatMul >plan.txt 2>&1 ||
   { cat plan.txt; failed=1; }
+"$mslua" graph "$recipe" -n 4 --rank 2 >graph.txt 2>err.txt || { cat err.txt; failed=1; }
+[ "$(grep -c "f32\[[0-9]*,32\] = stage_recv(.*peer=0" graph.txt)" = 4 ] || { grep stage_ graph.txt; failed=1; }
+grep -q "blocks.0.0.weight" graph.txt && { echo "stage 1 has a parameter of stage 0"; failed=1; }
+"$mslua" graph "$recipe" --rank 1 >err.txt 2>&1
+grep -q -- "--rank 1: 1 rank(s) are 0 to 0 (-n N)" err.txt || { cat err.txt; failed=1; }
 exit $failed
