@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/text.h"
+#include "core/checkpoint/chunk_reader.h"
 
 namespace mslua::checkpoint {
 namespace {
@@ -122,11 +123,15 @@ Status VerifyFile(const std::string& path, const FileDigest& expected, VerifyDep
     return absl::DataLossError(absl::StrCat(path, " has ", file->size(), " bytes, the manifest says ", expected.size));
   }
   FileDigester digester(/*blake2b=*/depth == VerifyDepth::kFull);
-  std::vector<char> chunk(static_cast<size_t>(std::min(kChunkBytes, expected.size)));
-  for (int64_t offset = 0; offset < expected.size; offset += kChunkBytes) {
-    const int64_t n = std::min(kChunkBytes, expected.size - offset);
-    RETURN_IF_ERROR(file->Read(offset, n, chunk.data()));
-    digester.Update(chunk.data(), n);
+  if (depth == VerifyDepth::kOnDisk) {
+    RETURN_IF_ERROR(ForEachChunkOnDisk(*file, [&](const char* data, int64_t n) { digester.Update(data, n); }));
+  } else {
+    std::vector<char> chunk(static_cast<size_t>(std::min(kChunkBytes, expected.size)));
+    for (int64_t offset = 0; offset < expected.size; offset += kChunkBytes) {
+      const int64_t n = std::min(kChunkBytes, expected.size - offset);
+      RETURN_IF_ERROR(file->Read(offset, n, chunk.data()));
+      digester.Update(chunk.data(), n);
+    }
   }
   const FileDigest found = digester.Finish();
   for (size_t i = 0; i < expected.crc32c.size(); ++i) {

@@ -131,7 +131,8 @@ StatusOr<std::unique_ptr<Checkpoint>> LoadCheckpoint(const std::string& path);
 
 enum class VerifyDepth {
   kChunks,  // sizes, manifest, headers and CRC32C: any damage by accident; as fast as the disk
-  kFull,    // BLAKE2b of every file too
+  kOnDisk,  // the same of what the disk has, not of the system's copies in memory
+  kFull,    // kChunks and BLAKE2b of every file
 };
 // Reads a checkpoint folder whole; a safetensors file has nothing but its structure to check.
 Status VerifyCheckpoint(const std::string& path, VerifyDepth depth = VerifyDepth::kFull);

@@ -96,7 +96,8 @@ TEST_F(CheckpointTest, EveryByteFlipIsDetected) {
     ASSERT_GT(size, 96);
     for (int64_t at = 0; at < size; ++at) {
       FlipByte(file, at);
-      EXPECT_FALSE(VerifyCheckpoint(path, VerifyDepth::kChunks).ok()) << file << " byte " << at;
+      for (const VerifyDepth depth : {VerifyDepth::kChunks, VerifyDepth::kOnDisk})
+        EXPECT_FALSE(VerifyCheckpoint(path, depth).ok()) << file << " byte " << at;
       FlipByte(file, at);
     }
     ASSERT_TRUE(VerifyCheckpoint(path).ok());

@@ -96,7 +96,7 @@ std::string CheckpointKeeper::PathFor(int64_t epoch, int64_t step) const {
 }
 
 Status CheckpointKeeper::Saved(const std::string& path, double now) {
-  RETURN_IF_ERROR(VerifyCheckpoint(path, VerifyDepth::kChunks));
+  RETURN_IF_ERROR(VerifyCheckpoint(path, VerifyDepth::kOnDisk));
   generations_.erase(std::remove(generations_.begin(), generations_.end(), path), generations_.end());
   if (options_.keep_checkpoint_max > 0) {
     generations_.push_back(path);
