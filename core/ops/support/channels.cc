@@ -69,20 +69,20 @@ HWY_INLINE void AddTerms(const T* x, const T* dy, int64_t at, size_t n, const Ve
   }
 }
 
-// Rows [begin, end) of [outer, channels]: sums[0, channels) and sums[channels, 2 * channels).
+// Adds rows [begin, end) of [outer, channels] to sums[0, channels) and sums[channels, 2 * channels).
 template <Terms kTerms, class T>
-void ReduceRows(const Channels& v, const T* x, const T* dy, const ChannelVectors& vectors, float* sums, int64_t begin,
-                int64_t end) {
-  const F32 d;
+HWY_INLINE void AddRows(const Channels& v, const T* x, const T* dy, const ChannelVectors& vectors, float* sums,
+                        int64_t begin, int64_t end) {
   constexpr int kBlock = 4;  // vectors whose sums stay in registers
-  const int64_t c = v.channels, lanes = hn::Lanes(d);
+  const int64_t c = v.channels, lanes = hn::Lanes(F32());
   int64_t k = 0;
   for (; k + kBlock * lanes <= c; k += kBlock * lanes) {
     Vectors m[kBlock];
     V32 s0[kBlock], s1[kBlock];
     for (int b = 0; b < kBlock; ++b) {
       m[b] = LoadVectors<kTerms>(vectors, k + b * lanes, lanes);
-      s0[b] = s1[b] = hn::Zero(d);
+      s0[b] = Load(sums + k + b * lanes);
+      s1[b] = Load(sums + c + k + b * lanes);
     }
     for (int64_t r = begin; r < end; ++r) {
       for (int b = 0; b < kBlock; ++b) AddTerms<kTerms>(x, dy, r * c + k + b * lanes, lanes, m[b], s0[b], s1[b]);
@@ -94,11 +94,22 @@ void ReduceRows(const Channels& v, const T* x, const T* dy, const ChannelVectors
   }
   ForEachVector(c - k, [&](int64_t i, size_t n) {
     const Vectors m = LoadVectors<kTerms>(vectors, k + i, n);
-    V32 s0 = hn::Zero(d), s1 = s0;
+    V32 s0 = LoadN(sums + k + i, n), s1 = LoadN(sums + c + k + i, n);
     for (int64_t r = begin; r < end; ++r) AddTerms<kTerms>(x, dy, r * c + k + i, n, m, s0, s1);
     StoreN(s0, sums + k + i, n);
     StoreN(s1, sums + c + k + i, n);
   });
+}
+
+// Rows [begin, end) of [outer, channels]: sums[0, channels) and sums[channels, 2 * channels). A few rows at a time, so
+// that memory is read in order while the sums of some channels stay in registers.
+template <Terms kTerms, class T>
+void ReduceRows(const Channels& v, const T* x, const T* dy, const ChannelVectors& vectors, float* sums, int64_t begin,
+                int64_t end) {
+  constexpr int64_t kBytes = 16 << 10;
+  const int64_t rows = std::max<int64_t>(4, kBytes / (v.channels * static_cast<int64_t>(sizeof(T)) + 1));
+  std::fill_n(sums, 2 * v.channels, 0.0f);
+  for (int64_t r = begin; r < end; r += rows) AddRows<kTerms>(v, x, dy, vectors, sums, r, std::min(end, r + rows));
 }
 
 // Channel k of [outer, channels, inner], inner > 1: its two sums.
