@@ -215,32 +215,28 @@ class CountProblem {
     return layouts_.emplace(layout, static_cast<int>(layouts_.size())).first->second;
   }
 
-  // Bounds of all moves between two lists of layouts; what does not depend on the tensor is computed once.
-  const std::vector<MoveBound::Coefficients>& Coefficients(const std::vector<Layout>& from,
-                                                           const std::vector<Layout>& to) {
-    std::vector<int> key;
-    for (const Layout& l : from) key.push_back(NumberOf(l));
+  // Bounds of all moves between two lists of layouts. Equal lists of tensors of one size have one matrix, and what does
+  // not depend on the tensor is computed once for a pair of layouts.
+  const Matrix& CostsOf(const EdgeLayouts::Distinct& from, const EdgeLayouts::Distinct& to, const TensorType& type) {
+    std::vector<int64_t> key;
+    for (const Layout& l : from.layouts) key.push_back(NumberOf(l));
     key.push_back(-1);
-    for (const Layout& l : to) key.push_back(NumberOf(l));
-    std::vector<MoveBound::Coefficients>& all = coefficients_[std::move(key)];
-    if (!all.empty()) return all;
-    all.reserve(from.size() * to.size());
-    for (const Layout& f : from) {
-      for (const Layout& t : to) {
-        const auto [known, fresh] = bounds_.try_emplace({NumberOf(f), NumberOf(t)});
-        if (fresh) known->second = bound_.Of(f, t);
-        all.push_back(known->second);
-      }
-    }
-    return all;
-  }
-  Matrix CostsOf(const EdgeLayouts::Distinct& from, const EdgeLayouts::Distinct& to, const TensorType& type) {
-    Matrix costs;
+    for (const Layout& l : to.layouts) key.push_back(NumberOf(l));
+    key.push_back(type.bytes());
+    const auto [known, fresh] = costs_.try_emplace(key);
+    Matrix& costs = known->second;
+    if (!fresh) return costs;
     const double whole = static_cast<double>(type.bytes());
     costs.reserve(from.layouts.size() * to.layouts.size());
-    for (const MoveBound::Coefficients& c : Coefficients(from.layouts, to.layouts))
-      costs.push_back({static_cast<int64_t>(c.Seconds(whole) * 1e12 * (1 - 1e-9)),
-                       static_cast<int64_t>(c.bytes * whole * (1 - 1e-9)), 0});
+    for (size_t f = 0; f < from.layouts.size(); ++f) {
+      for (size_t t = 0; t < to.layouts.size(); ++t) {
+        const auto [bound, unknown] = bounds_.try_emplace({key[f], key[from.layouts.size() + 1 + t]});
+        MoveBound::Coefficients& c = bound->second;
+        if (unknown) c = bound_.Of(from.layouts[f], to.layouts[t]);
+        costs.push_back({static_cast<int64_t>(c.Seconds(whole) * 1e12 * (1 - 1e-9)),
+                         static_cast<int64_t>(c.bytes * whole * (1 - 1e-9)), 0});
+      }
+    }
     return costs;
   }
 
@@ -255,10 +251,10 @@ class CountProblem {
   void AddEdge(const ForwardGraph::Edge& edge, const Class& maker, const Class& reader, std::vector<int64_t>* values) {
     const TensorType& type = graph_.TypeOf(edge.value);
     const EdgeLayouts l = LayoutsOf(model_, edge, maker.pointers, reader.pointers);
-    const Matrix there = CostsOf(l.made, l.wanted, type);
-    Matrix back, plain;
-    if (edge.gradient) back = CostsOf(l.gradient_made, l.gradient_wanted, type);
-    if (weights_.relayout_weight > 0) plain = CostsOf(l.reduced, l.wanted, type);
+    const Matrix none;
+    const Matrix& there = CostsOf(l.made, l.wanted, type);
+    const Matrix& back = edge.gradient ? CostsOf(l.gradient_made, l.gradient_wanted, type) : none;
+    const Matrix& plain = weights_.relayout_weight > 0 ? CostsOf(l.reduced, l.wanted, type) : none;
     const size_t wanted = l.wanted.layouts.size(), gradient_wanted = l.gradient_wanted.layouts.size();
     const bool bytes_count = weights_.byte_weight > 0;
     int64_t* out = values->data();
@@ -289,8 +285,8 @@ class CountProblem {
   std::vector<Class> classes_;
   std::map<std::tuple<int, int, std::string>, int> known_;
   absl::flat_hash_map<Layout, int> layouts_;
-  absl::flat_hash_map<std::pair<int, int>, MoveBound::Coefficients> bounds_;  // of pairs of layouts
-  std::map<std::vector<int>, std::vector<MoveBound::Coefficients>> coefficients_;
+  absl::flat_hash_map<std::pair<int64_t, int64_t>, MoveBound::Coefficients> bounds_;  // of pairs of layouts
+  std::map<std::vector<int64_t>, Matrix> costs_;
   std::vector<int> domains_, order_;
   Effort effort_;
   std::vector<CostTerm> terms_;

@@ -411,13 +411,11 @@ class StrategySearch {
   }
 
   StatusOr<Found> Sweep(Found best, const Weights& weights) {
-    for (int sweep = 0; sweep < kMaxSweeps; ++sweep) {
-      const int64_t before = best.value;
-      for (int8_t a = 0; a < mesh_.axes(); ++a) {
-        ASSIGN_OR_RETURN(Found now, Round(best, a, weights));
-        if (now.value < best.value) best = std::move(now);
-      }
-      if (best.value == before) break;
+    int same = 0;  // rounds since the plan got better, that one too
+    for (int round = 0; round < kMaxSweeps * mesh_.axes() && same < mesh_.axes(); ++round) {
+      ASSIGN_OR_RETURN(Found now, Round(best, static_cast<int8_t>(round % mesh_.axes()), weights));
+      same = now.value < best.value ? 1 : same + 1;
+      if (now.value < best.value) best = std::move(now);
     }
     best.exact = false;
     return best;
