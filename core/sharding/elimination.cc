@@ -9,6 +9,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/hash/hash.h"
+#include "absl/types/span.h"
 
 namespace mslua {
 namespace {
@@ -120,6 +121,7 @@ class Elimination {
   Elimination(const std::vector<int>& domains, const std::vector<CostTerm>& terms, SolvedParts* solved)
       : domains_(domains), known_(*solved->known_), tables_(known_.tables), of_(domains.size()) {
     if (known_.Full()) known_ = {};
+    terms_.reserve(terms.size() + domains.size());
     for (const CostTerm& term : terms) AddTerm(Wide(term.variables), Intern(term.table));
   }
 
@@ -131,7 +133,7 @@ class Elimination {
       step.best = part.message.best;
       constant_ += part.message.constant;
       if (!step.scope.empty()) step.term = static_cast<int>(terms_.size());
-      AddTerm(step.scope, part.message.table);
+      AddTerm(Variables(step.scope.begin(), step.scope.end()), part.message.table);
       steps_.push_back(std::move(step));
     }
     Minimum minimum;
@@ -173,7 +175,7 @@ class Elimination {
 
  private:
   struct Term {
-    std::vector<int> variables;
+    Variables variables;
     int table;
     bool done = false;
   };
@@ -218,7 +220,7 @@ class Elimination {
 
   // Calls with the index into a table over `variables` of each entry of a table over `clique`.
   template <class F>
-  void Walk(const std::vector<int>& clique, const std::vector<int>& variables, const F& f) const {
+  void Walk(const std::vector<int>& clique, absl::Span<const int> variables, const F& f) const {
     std::vector<int64_t> strides(clique.size(), 0);
     int64_t stride = 1;
     for (auto u = variables.rbegin(); u != variables.rend(); ++u) {
@@ -248,7 +250,7 @@ class Elimination {
   }
 
   std::vector<int64_t> Least(const std::vector<int64_t>& sum, const std::vector<int>& clique,
-                             const std::vector<int>& variables) const {
+                             absl::Span<const int> variables) const {
     size_t entries = 1;
     for (int u : variables) entries *= domains_[u];
     std::vector<int64_t> least(entries, std::numeric_limits<int64_t>::max());
@@ -274,15 +276,15 @@ class Elimination {
     std::vector<int64_t> strides;  // of the scope's variables, 0: not among the term's
   };
 
-  std::vector<int> Wide(const std::vector<int>& variables) const {
-    std::vector<int> wide;
+  Variables Wide(const Variables& variables) const {
+    Variables wide;
     for (int v : variables) {
       if (domains_[v] > 1) wide.push_back(v);
     }
     return wide;
   }
 
-  void AddTerm(std::vector<int> variables, int table) {
+  void AddTerm(Variables variables, int table) {
     if (variables.empty()) {
       constant_ += (*tables_[table])[0];
       return;

@@ -6,14 +6,19 @@
 #include <memory>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
+
 namespace mslua {
 
 // Costs of every combination of values, row-major, the first variable most significant. Shared: equal parts of a
 // problem (the layers of a network) name the same table and are then solved once.
 using CostTable = std::shared_ptr<const std::vector<int64_t>>;
 
+// Of a term, ascending.
+using Variables = absl::InlinedVector<int, 2>;
+
 struct CostTerm {
-  std::vector<int> variables;  // ascending
+  Variables variables;
   CostTable table;
 };
 
