@@ -40,18 +40,30 @@ StatusOr<TensorView> MakePart(Session& session, ParameterData& p, const GlobalVi
   return value;
 }
 
+// This rank's part of a value that was made whole, by load_checkpoint say, before a graph was cut.
+StatusOr<TensorView> KeepPart(Session& session, const std::string& key, const GlobalView::Part& part) {
+  ASSIGN_OR_RETURN(const Block whole, session.store().Retype(key, part.local));
+  const TensorView kept = session.store().Find(key)->view();
+  CutPart(part.whole, part.begin, part.local.shape, whole.data(), kept.data);
+  return kept;
+}
+
 }  // namespace
 
 StatusOr<TensorView> ValueOf(Session& session, ParameterData& p) {
   const std::string& key = KeyOf(session, p);
-  if (const Store::Entry* entry = session.store().Find(key)) return entry->view();
   const GlobalView* view = GlobalView::Of(session);
+  const GlobalView::Part* part = view == nullptr ? nullptr : view->Find(key);
+  if (const Store::Entry* entry = session.store().Find(key)) {
+    if (part == nullptr || entry->type != part->whole || part->local == part->whole) return entry->view();
+    return KeepPart(session, key, *part);
+  }
   if (const int other = OtherStage(view, key); other != kNoStage) {
     return absl::FailedPreconditionError(absl::StrCat("parameter '", p.name,
                                                       "' is kept by the ranks of pipeline stage ", other,
                                                       "; this rank is of stage ", view->stage()));
   }
-  if (const GlobalView::Part* part = view == nullptr ? nullptr : view->Find(key)) return MakePart(session, p, *part);
+  if (part != nullptr) return MakePart(session, p, *part);
   ASSIGN_OR_RETURN(const TensorView value, session.store().Add(key, p.kind, p.type));
   RETURN_IF_ERROR(Annotate(Fill(p.init, session.seed, p.name, value), absl::StrCat("parameter '", p.name, "'")));
   p.init.constant = Tensor();  // its memory is not needed any more

@@ -271,6 +271,16 @@ TEST(SemiAuto, ParametersArePartsFromTheStart) {
   EXPECT_THAT(Train(4, t), Each(::testing::StrEq("4 24")));
 }
 
+// Values that are set, and looked at, before there is a graph are cut when there is one.
+TEST(SemiAuto, ParametersThatWereWholeAreCut) {
+  Training t;
+  t.net = "self.matmul:shard {{1, 4}, {4, 1}}";
+  t.before = "net.w1.value, net.b.value = net.w1.value * 0.5, ms.ones({24}) assert(#net.w1.value == 16)";
+  ExpectFollowsOneRank(4, t);
+  t.result = "return #net.w1.value, #net.w2.value";
+  EXPECT_THAT(Train(4, t), Each(::testing::StrEq("4 24")));
+}
+
 // Saved by 4 ranks in parts, gone on with by 2, 3 and 1 with other cuts.
 TEST(SemiAuto, ACheckpointOfPartsGoesOnWithAnyRanks) {
   const std::string folder = ::testing::TempDir() + "/semi_auto_ckpt";

@@ -69,6 +69,15 @@ StatusOr<TensorView> Store::Add(std::string name, absl::string_view kind, const 
   return entries_.back()->view();
 }
 
+StatusOr<Block> Store::Retype(absl::string_view name, const TensorType& type) {
+  const auto it = by_name_.find(name);
+  if (it == by_name_.end()) return absl::NotFoundError(absl::StrCat("no tensor named '", name, "'"));
+  Block memory(type.bytes());
+  std::swap(memory, it->second->memory);
+  it->second->type = type;
+  return memory;
+}
+
 const Store::Entry* Store::Find(absl::string_view name) const {
   const auto it = by_name_.find(name);
   return it == by_name_.end() ? nullptr : it->second;
