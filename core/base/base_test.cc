@@ -88,6 +88,18 @@ TEST(Rng, AnyPartIsThePartOfTheWhole) {
   }
 }
 
+TEST(Rng, NormalsAreThoseOfTheMathLibrary) {
+  std::vector<float> normal(4096);
+  FillNormal(3, 5, 0, normal.size(), normal.data());
+  for (uint64_t i = 0; i < normal.size(); i += 2) {
+    const auto words = Philox(3, 5, i / 4);
+    const double u1 = (words[i % 4] + 1.0) * 0x1p-32, u2 = words[i % 4 + 1] * 0x1p-32;
+    const double radius = std::sqrt(-2 * std::log(u1)), angle = 2 * M_PI * u2;
+    ASSERT_FLOAT_EQ(normal[i], static_cast<float>(radius * std::cos(angle))) << i;
+    ASSERT_FLOAT_EQ(normal[i + 1], static_cast<float>(radius * std::sin(angle))) << i;
+  }
+}
+
 TEST(Rng, MomentsOfTheNormal) {
   std::vector<float> v(200000);
   FillNormal(1, StreamOf("w"), 0, v.size(), v.data());
