@@ -191,7 +191,13 @@ Status Fill(const Initializer& init, uint64_t seed, const std::string& stream, c
     });
     return absl::OkStatus();
   }
-  if (init.kind == "zeros") return fill([](int64_t) { return 0.0; });
+  if (init.kind == "zeros") {  // of every type: bytes of zero
+    const int64_t size = SizeOf(dtype);
+    ForEachRun(whole.shape, begin, part.type.shape, [&](int64_t to, int64_t, int64_t n) {
+      std::memset(static_cast<char*>(part.data) + to * size, 0, static_cast<size_t>(n * size));
+    });
+    return absl::OkStatus();
+  }
   if (init.kind == "ones") return fill([](int64_t) { return 1.0; });
   if (init.kind == "constant") return fill([&](int64_t) { return init.value; });
   if (init.kind == "identity") {
