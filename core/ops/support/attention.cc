@@ -95,6 +95,8 @@ HWY_EXPORT(ToBF16);
 namespace {
 
 constexpr int64_t kQueries = 32, kKeys = 128;  // a tile of scores: 16 KiB
+// From so many rows on, heads that lie between each other are read often enough to be worth a dense copy.
+constexpr int64_t kCopiedRows = 128;
 
 // Rows of a matrix of f32.
 template <class T>
@@ -106,12 +108,20 @@ struct RowsOf {
 using ConstRows = RowsOf<const float>;
 using MutableRows = RowsOf<float>;
 
-// [rows, columns] to [columns, rows], dense.
+int64_t RoundUpToKeys(int64_t n) { return (n + kKeys - 1) / kKeys * kKeys; }
+
+// How many keys lie side by side in what is transposed.
+int64_t KeyWidth(int64_t keys) { return std::min(keys, kKeys); }
+
+// [rows, columns] to [columns, KeyWidth] for each kKeys rows: what a tile of scores reads lies together, where rows as
+// long as a head has keys would share few lines of the nearest cache.
 void Transpose(ConstRows from, float* to, int64_t rows, int64_t columns) {
+  const int64_t width = KeyWidth(rows);
   for (int64_t r0 = 0; r0 < rows; r0 += 16) {
     const int64_t r1 = std::min(rows, r0 + 16);
+    float* const block = to + r0 / kKeys * kKeys * columns;
     for (int64_t c = 0; c < columns; ++c) {
-      for (int64_t r = r0; r < r1; ++r) to[c * rows + r] = from[r][c];
+      for (int64_t r = r0; r < r1; ++r) block[c * width + r % kKeys] = from[r][c];
     }
   }
 }
@@ -155,40 +165,56 @@ struct Operand {
   int64_t offset = 0;  // elements
 };
 
+// How a kernel has its heads: in the operands' own memory, or as dense f32 copies of them.
+struct Copies {
+  bool bf16 = false, f32 = false;
+  bool any() const { return bf16 || f32; }
+};
+
 // Head `h` of an operand as f32: its own memory, or a copy in `space`.
-ConstRows HeadAsF32(bool bf16, const Buffers& b, const Operand& o, int64_t h, float* space) {
-  const int64_t at = o.offset + o.heads.At(h);
-  if (!bf16) return {static_cast<const float*>(b.inputs[o.index]) + at, o.heads.row_stride};
+ConstRows HeadAsF32(Copies copies, const Buffers& b, const Operand& o, int64_t h, float* space) {
+  const int64_t at = o.offset + o.heads.At(h), columns = o.heads.columns;
+  const ConstRows own = {static_cast<const float*>(b.inputs[o.index]) + at, o.heads.row_stride};
+  if (!copies.any()) return own;
   const BF16* from = static_cast<const BF16*>(b.inputs[o.index]) + at;
-  for (int64_t r = 0; r < o.heads.rows; ++r)
-    HWY_DYNAMIC_DISPATCH(ToF32)(from + r * o.heads.row_stride, space + r * o.heads.columns, o.heads.columns);
-  return {space, o.heads.columns};
+  for (int64_t r = 0; r < o.heads.rows; ++r) {
+    if (copies.bf16)
+      HWY_DYNAMIC_DISPATCH(ToF32)(from + r * o.heads.row_stride, space + r * columns, columns);
+    else
+      std::copy_n(own[r], columns, space + r * columns);
+  }
+  return {space, columns};
 }
 
-// Where f32 results of rows from `row` on are made; StoreResult brings 16-bit ones home.
-MutableRows ResultSpace(bool bf16, const Buffers& b, const Operand& o, int64_t h, int64_t row, float* space) {
-  if (bf16) return {space, o.heads.columns};
+// Where f32 results of rows from `row` on are made; StoreResult brings copies home.
+MutableRows ResultSpace(Copies copies, const Buffers& b, const Operand& o, int64_t h, int64_t row, float* space) {
+  if (copies.any()) return {space, o.heads.columns};
   return {static_cast<float*>(b.outputs[o.index]) + o.offset + o.heads.At(h) + row * o.heads.row_stride,
           o.heads.row_stride};
 }
-void StoreResult(bool bf16, MutableRows from, const Buffers& b, const Operand& o, int64_t h, int64_t row,
+void StoreResult(Copies copies, MutableRows from, const Buffers& b, const Operand& o, int64_t h, int64_t row,
                  int64_t rows) {
-  if (!bf16) return;
-  BF16* to = static_cast<BF16*>(b.outputs[o.index]) + o.offset + o.heads.At(h) + row * o.heads.row_stride;
-  for (int64_t r = 0; r < rows; ++r)
-    HWY_DYNAMIC_DISPATCH(ToBF16)(from[r], to + r * o.heads.row_stride, o.heads.columns);
+  if (!copies.any()) return;
+  const int64_t at = o.offset + o.heads.At(h) + row * o.heads.row_stride;
+  for (int64_t r = 0; r < rows; ++r) {
+    const int64_t to = at + r * o.heads.row_stride;
+    if (copies.bf16)
+      HWY_DYNAMIC_DISPATCH(ToBF16)(from[r], static_cast<BF16*>(b.outputs[o.index]) + to, o.heads.columns);
+    else
+      std::copy_n(from[r], o.heads.columns, static_cast<float*>(b.outputs[o.index]) + to);
+  }
 }
 
 void FillZero(MutableRows m, int64_t rows, int64_t columns) {
   for (int64_t r = 0; r < rows; ++r) std::fill_n(m[r], columns, 0.0f);
 }
 
-// Scores of queries [i, i + m) and keys [j, j + n), n <= kKeys: rows of kKeys floats.
+// Scores of queries [i, i + m) and keys [j, j + n), n <= kKeys, j a multiple of kKeys: rows of kKeys floats.
 void Scores(const Attention& a, ConstRows q, const float* kt, int64_t i, int64_t m, int64_t j, int64_t n,
             float* scores) {
-  SmallProduct p{m, n, a.d, q.stride, 1, a.s, kKeys};
+  SmallProduct p{m, n, a.d, q.stride, 1, KeyWidth(a.s), kKeys};
   p.scale = static_cast<float>(a.scale);
-  SmallMatmul(p, q[i], kt + j, scores);
+  SmallMatmul(p, q[i], kt + j * a.d, scores);
 }
 
 // The operands of both directions. Backward delta is the sum over a row of dy * y less lse's gradient: given, or when
@@ -204,10 +230,10 @@ class AttentionKernel : public Kernel {
   AttentionKernel(const Attention& a, const Operands& operands, DType t, bool grad)
       : a_(a),
         o_(operands),
-        bf16_(t == DType::kBF16),
+        copies_{t == DType::kBF16, t == DType::kF32 && a.t >= kCopiedRows && operands.q.heads.row_stride > a.d},
         grad_(grad),
         slots_(std::min<int64_t>(ComputeThreads(), a.heads)) {
-    if (bf16_ && amx::Supports(a.t, a.s, a.d, a.e)) {
+    if (copies_.bf16 && amx::Supports(a.t, a.s, a.d, a.e)) {
       tiled_ = amx::Head{a.t, a.d, a.causal, static_cast<float>(a.scale)};
       slot_bytes_ = grad ? amx::BackwardBytes(*tiled_) : amx::ForwardBytes(*tiled_);
       return;
@@ -270,8 +296,8 @@ class AttentionKernel : public Kernel {
 
   // Scratch memory of one thread.
   struct Space {
-    float *q, *k, *v, *y, *dy;  // f32 copies of 16-bit operands
-    float *kt, *vt;             // transposed
+    float *q, *k, *v, *y, *dy;  // f32 copies of operands
+    float *kt, *vt;             // transposed, kKeys rows at a time
     float *scores, *dscores;    // tiles
     float* delta;               // of a head
     float *result, *dk, *dv;    // f32 results: of a tile of queries forward, of a head backward
@@ -279,30 +305,31 @@ class AttentionKernel : public Kernel {
   Space Lay(Floats& f) const {
     const auto when = [&](bool wanted, int64_t n) { return f.Take(wanted ? n : 0); };
     Space s;
-    s.q = when(bf16_, a_.t * a_.d);
-    s.k = when(bf16_, a_.s * a_.d);
-    s.v = when(bf16_, a_.s * a_.e);
-    s.y = when(bf16_ && grad_ && o_.delta < 0, a_.t * a_.e);
-    s.dy = when(bf16_ && grad_, a_.t * a_.e);
-    s.kt = f.Take(a_.s * a_.d);
-    s.vt = when(grad_, a_.s * a_.e);
+    const bool copied = copies_.any();
+    s.q = when(copied, a_.t * a_.d);
+    s.k = when(copied, a_.s * a_.d);
+    s.v = when(copied, a_.s * a_.e);
+    s.y = when(copied && grad_ && o_.delta < 0, a_.t * a_.e);
+    s.dy = when(copied && grad_, a_.t * a_.e);
+    s.kt = f.Take(RoundUpToKeys(a_.s) * a_.d);
+    s.vt = when(grad_, RoundUpToKeys(a_.s) * a_.e);
     s.scores = f.Take(kQueries * kKeys);
     s.dscores = when(grad_, kQueries * kKeys);
     s.delta = when(grad_ && o_.delta < 0, a_.t);
-    s.result = when(bf16_, grad_ ? a_.t * a_.d : kQueries * a_.e);
-    s.dk = when(bf16_ && grad_, a_.s * a_.d);
-    s.dv = when(bf16_ && grad_, a_.s * a_.e);
+    s.result = when(copied, grad_ ? a_.t * a_.d : kQueries * a_.e);
+    s.dk = when(copied && grad_, a_.s * a_.d);
+    s.dv = when(copied && grad_, a_.s * a_.e);
     return s;
   }
 
   void Forward(const Buffers& b, int64_t h, const Space& at) const {
-    const ConstRows q = HeadAsF32(bf16_, b, o_.q, h, at.q), k = HeadAsF32(bf16_, b, o_.k, h, at.k),
-                    v = HeadAsF32(bf16_, b, o_.v, h, at.v);
+    const ConstRows q = HeadAsF32(copies_, b, o_.q, h, at.q), k = HeadAsF32(copies_, b, o_.k, h, at.k),
+                    v = HeadAsF32(copies_, b, o_.v, h, at.v);
     Transpose(k, at.kt, a_.s, a_.d);
     float* lse = static_cast<float*>(b.outputs[o_.lse]) + h * a_.t;
     for (int64_t i = 0; i < a_.t; i += kQueries) {
       const int64_t m = std::min(kQueries, a_.t - i);
-      const MutableRows y = ResultSpace(bf16_, b, o_.y, h, i, at.result);
+      const MutableRows y = ResultSpace(copies_, b, o_.y, h, i, at.result);
       float max[kQueries], sum[kQueries];
       std::fill(max, max + m, -INFINITY);
       std::fill(sum, sum + m, 0.0f);
@@ -324,25 +351,26 @@ class AttentionKernel : public Kernel {
         HWY_DYNAMIC_DISPATCH(Scale)(y[r], a_.e, 1 / sum[r]);
         lse[i + r] = max[r] + std::log(sum[r]);
       }
-      StoreResult(bf16_, y, b, o_.y, h, i, m);
+      StoreResult(copies_, y, b, o_.y, h, i, m);
     }
   }
 
   // Of each query: the sum over its row of dy * y, less lse's gradient.
   const float* Delta(const Buffers& b, int64_t h, ConstRows dy, const Space& at) const {
     if (o_.delta >= 0) return static_cast<const float*>(b.inputs[o_.delta]) + h * a_.t;
-    const ConstRows y = HeadAsF32(bf16_, b, o_.y, h, at.y);
+    const ConstRows y = HeadAsF32(copies_, b, o_.y, h, at.y);
     for (int64_t r = 0; r < a_.t; ++r) at.delta[r] = HWY_DYNAMIC_DISPATCH(DotF32)(y[r], dy[r], a_.e);
     return at.delta;
   }
 
   void Backward(const Buffers& b, int64_t h, const Space& at) const {
-    const ConstRows q = HeadAsF32(bf16_, b, o_.q, h, at.q), k = HeadAsF32(bf16_, b, o_.k, h, at.k),
-                    v = HeadAsF32(bf16_, b, o_.v, h, at.v), dy = HeadAsF32(bf16_, b, o_.dy, h, at.dy);
+    const ConstRows q = HeadAsF32(copies_, b, o_.q, h, at.q), k = HeadAsF32(copies_, b, o_.k, h, at.k),
+                    v = HeadAsF32(copies_, b, o_.v, h, at.v), dy = HeadAsF32(copies_, b, o_.dy, h, at.dy);
     const float* lse = static_cast<const float*>(b.inputs[o_.lse]) + h * a_.t;
     const float* delta = Delta(b, h, dy, at);
-    const MutableRows dq = ResultSpace(bf16_, b, o_.dq, h, 0, at.result),
-                      dk = ResultSpace(bf16_, b, o_.dk, h, 0, at.dk), dv = ResultSpace(bf16_, b, o_.dv, h, 0, at.dv);
+    const MutableRows dq = ResultSpace(copies_, b, o_.dq, h, 0, at.result),
+                      dk = ResultSpace(copies_, b, o_.dk, h, 0, at.dk),
+                      dv = ResultSpace(copies_, b, o_.dv, h, 0, at.dv);
     Transpose(k, at.kt, a_.s, a_.d);
     Transpose(v, at.vt, a_.s, a_.e);
     FillZero(dk, a_.s, a_.d);
@@ -353,7 +381,7 @@ class AttentionKernel : public Kernel {
       for (int64_t j = 0; j < keys; j += kKeys) {
         const int64_t n = std::min(kKeys, keys - j);
         Scores(a_, q, at.kt, i, m, j, n, at.scores);
-        SmallMatmul(SmallProduct{m, n, a_.e, dy.stride, 1, a_.s, kKeys}, dy[i], at.vt + j, at.dscores);
+        SmallMatmul(SmallProduct{m, n, a_.e, dy.stride, 1, KeyWidth(a_.s), kKeys}, dy[i], at.vt + j * a_.e, at.dscores);
         for (int64_t r = 0; r < m; ++r) {
           float *p = at.scores + r * kKeys, *dp = at.dscores + r * kKeys;
           const int64_t seen = std::clamp<int64_t>(a_.Seen(i + r) - j, 0, n);
@@ -366,14 +394,15 @@ class AttentionKernel : public Kernel {
         SmallMatmul(SmallProduct{m, a_.d, n, kKeys, 1, k.stride, dq.stride, j > 0}, at.dscores, k[j], dq[i]);
       }
     }
-    StoreResult(bf16_, dq, b, o_.dq, h, 0, a_.t);
-    StoreResult(bf16_, dk, b, o_.dk, h, 0, a_.s);
-    StoreResult(bf16_, dv, b, o_.dv, h, 0, a_.s);
+    StoreResult(copies_, dq, b, o_.dq, h, 0, a_.t);
+    StoreResult(copies_, dk, b, o_.dk, h, 0, a_.s);
+    StoreResult(copies_, dv, b, o_.dv, h, 0, a_.s);
   }
 
   const Attention a_;
   const Operands o_;
-  const bool bf16_, grad_;
+  const Copies copies_;
+  const bool grad_;
   const int64_t slots_;
   int64_t slot_bytes_ = 0;
   absl::optional<amx::Head> tiled_;  // where the processor's tiles are used
