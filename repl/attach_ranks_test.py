@@ -35,6 +35,12 @@ def data_parallel(text=RECIPE):
     return text.replace("train = {", 'parallel = { parallel_mode = "data_parallel", gradients_mean = true }, train = {')
 
 
+def ranks_named(text):
+    """The ranks of "[0,2-3] ..."."""
+    ends = [part.split("-") for found in re.findall(r"\[([\d,-]+)\] ", text) for part in found.split(",")]
+    return {rank for e in ends for rank in range(int(e[0]), int(e[-1]) + 1)}
+
+
 def start(name, *args, launch="native", recipe="ranks.lua"):
     before, after = LAUNCHES[launch]
     write("ranks.lua", data_parallel())
@@ -181,7 +187,8 @@ def test_diagnosis():
         before = time.time()
         text, code = attach("@all " + bomb)
         soon("to the end on 4 ranks of " + bomb[:40], time.time() - before, 1)
-        check("ended on all ranks: " + bomb, code == 2 and "[0-3] " in text, text[-300:])
+        # On a slow machine some ranks run out of memory and some out of time.
+        check("ended on all ranks: " + bomb, code == 2 and ranks_named(text) == {0, 1, 2, 3}, text[-300:])
     job.kill()
 
 
