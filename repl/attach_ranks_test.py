@@ -20,7 +20,6 @@ from attach_harness import RECIPE, ROOT, Job, Terminal, attach, attach_json, che
 MPI = ("mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "4")
 RESNET = os.path.abspath("recipes/resnet18_cifar10.lua")
 # A step of some milliseconds.
-COST = RECIPE.replace("32, 16", "32, 2048").replace("16, 4", "2048, 4").replace("batch(4)", "batch(256)")
 LAUNCHES = {"native": ((), ("-n", "4")), "mpi": (MPI, ())}
 
 
@@ -300,8 +299,7 @@ def test_resnet():
 
 def test_watch_cost():
     """Steps a second with nobody attached, and with three observers that watch."""
-    job = Job("cost", "steps=100000000", "--log-every", "1000000", *LAUNCHES["native"][1],
-              recipe=write("cost.lua", data_parallel(COST)))
+    job = resnet("cost", "--log-every", "1000000")
 
     def rate(seconds):
         first, began = steps_of_ranks()[0][0], time.time()
@@ -315,7 +313,7 @@ def test_watch_cost():
         clients = [Terminal("attach") for _ in range(3)]
         for c in clients:
             c.expect("run> ")
-            c.send(".watch Net/matmul every 10 limit 100000\n")
+            c.send(".watch layer4/1/conv2 every 10 limit 100000\n")
             c.expect("watching")
         rates[True].append(rate(5))
         for c in clients:

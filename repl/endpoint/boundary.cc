@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
+#include <map>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -449,12 +450,15 @@ Status Boundary::ShowWanted() {
 }
 
 void Boundary::ReportWatches(const TrainState& state) {
+  std::map<const void*, std::string> said;  // of a value, whoever watches it
   for (Watch& w : watches_) {
     const TensorView value = watched_->ViewOf(w.named);
     if (value.data == nullptr || state.step % w.every != 0) continue;
     --w.left;
     if (!w.reports) continue;
-    outlet_.event(w.client, absl::StrCat("s", state.step, "  ", w.named.name, "  ", ToString(StatisticsOf(value))));
+    std::string& text = said[value.data];
+    if (text.empty()) text = ToString(StatisticsOf(value));
+    outlet_.event(w.client, absl::StrCat("s", state.step, "  ", w.named.name, "  ", text));
     if (w.left == 0) outlet_.event(w.client, absl::StrCat("watch of ", w.named.name, " is over"));
   }
   watches_.erase(std::remove_if(watches_.begin(), watches_.end(), [](const Watch& w) { return w.left == 0; }),

@@ -254,6 +254,27 @@ TEST(Joined, CallsNameWhoHasNotCome) {
             "#7 of 3 ranks  all_reduce  waiting on 0,2, not entered by 1  (2.500 s at most)\n");
 }
 
+TEST(Statistics, OfManyFloatsIsThatOfEach) {
+  std::vector<float> x(1003);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = i % 7 == 0 ? 0 : static_cast<float>(i % 13) - 6.5f;
+  x[40] = std::numeric_limits<float>::quiet_NaN();
+  x[990] = -std::numeric_limits<float>::infinity();
+  const Statistics s = StatisticsOf({{DType::kF32, {1003}}, x.data()});
+  double sum = 0, squares = 0;
+  int64_t zeros = 0;
+  for (float v : x) {
+    if (!std::isfinite(v)) continue;
+    sum += v, squares += static_cast<double>(v) * v, zeros += v == 0;
+  }
+  EXPECT_EQ(s.nans, 1);
+  EXPECT_EQ(s.infinities, 1);
+  EXPECT_EQ(s.zeros, zeros);
+  EXPECT_NEAR(s.mean, sum / 1001, 1e-12);
+  EXPECT_NEAR(s.norm, std::sqrt(squares), 1e-9);
+  EXPECT_EQ(s.least, -6.5);
+  EXPECT_EQ(s.most, 5.5);
+}
+
 TEST(Statistics, OfFiniteElements) {
   const float values[] = {0, 1, 2, std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), -3};
   const Statistics s = StatisticsOf({{DType::kF32, {6}}, const_cast<float*>(values)});

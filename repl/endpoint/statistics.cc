@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "core/base/hash.h"
@@ -28,6 +29,45 @@ struct Sums {
   }
 };
 
+// Floats in rows of kLanes, each lane with sums of its own: no addition waits for the one before. Rows with an element
+// that is not finite are added one by one.
+void AddFloats(const float* x, int64_t n, Sums* sums) {
+  constexpr int64_t kLanes = 16;
+  double sum[kLanes] = {}, squares[kLanes] = {};
+  float least[kLanes], most[kLanes], zeros[kLanes] = {};
+  std::fill_n(least, kLanes, std::numeric_limits<float>::infinity());
+  std::fill_n(most, kLanes, -std::numeric_limits<float>::infinity());
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    float strange[kLanes], any = 0;
+    for (int64_t l = 0; l < kLanes; ++l) strange[l] = x[i + l] * 0;  // a NaN where it is not finite
+    for (int64_t l = 0; l < kLanes; ++l) any += strange[l];
+    if (any != 0 || std::isnan(any)) {
+      for (int64_t l = 0; l < kLanes; ++l) sums->Add(x[i + l]);
+      continue;
+    }
+    for (int64_t l = 0; l < kLanes; ++l) {
+      const float v = x[i + l];
+      sum[l] += v;
+      squares[l] += static_cast<double>(v) * v;
+      least[l] = v < least[l] ? v : least[l];
+      most[l] = v > most[l] ? v : most[l];
+      zeros[l] += v == 0 ? 1.0f : 0.0f;
+    }
+    if (i % (1 << 24) == 0) {  // before a lane's count is too large for its type
+      for (float& z : zeros) sums->zeros += static_cast<int64_t>(std::exchange(z, 0.0f));
+    }
+  }
+  for (int64_t l = 0; l < kLanes; ++l) {
+    sums->sum += sum[l];
+    sums->squares += squares[l];
+    sums->least = std::min<double>(sums->least, least[l]);
+    sums->most = std::max<double>(sums->most, most[l]);
+    sums->zeros += static_cast<int64_t>(zeros[l]);
+  }
+  for (; i < n; ++i) sums->Add(x[i]);
+}
+
 std::string Number(double v) { return std::isfinite(v) ? absl::StrFormat("%.9g", v) : "null"; }
 
 }  // namespace
@@ -37,8 +77,7 @@ Statistics StatisticsOf(const TensorView& tensor) {
   s.elements = tensor.type.elements();
   Sums sums;
   if (tensor.type.dtype == DType::kF32) {
-    const float* x = tensor.as<float>();
-    for (int64_t i = 0; i < s.elements; ++i) sums.Add(x[i]);
+    AddFloats(tensor.as<float>(), s.elements, &sums);
   } else {
     for (int64_t i = 0; i < s.elements; ++i) sums.Add(LoadAsDouble(tensor.type.dtype, tensor.data, i));
   }
