@@ -36,7 +36,7 @@ class Pipeline {
   int64_t rows() const { return rows_; }  // of a batch; 1 without batch
   bool batched() const { return order_.batched(); }
   bool full_batches() const { return order_.full_batches(); }  // none is cut short
-  int64_t source_size() const { return source_size_; }  // samples in the source
+  int64_t source_size() const { return source_size_; }         // samples in the source
   const std::vector<std::string>& notices() const { return notices_; }
   uint64_t seed() const { return options_.seed; }
   bool foreign() const { return generator_ != nullptr; }  // samples come from a Generator
