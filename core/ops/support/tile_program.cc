@@ -12,6 +12,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "hwy/contrib/math/math-inl.h"
+#include "core/ops/support/simd-inl.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
@@ -213,34 +214,11 @@ void RunCode(const TileInstr* code, int64_t count, int64_t n, const float* const
 }
 
 void FromBF16(const BF16* in, int64_t n, float* out) {
-  const hn::ScalableTag<uint32_t> du;
-  const hn::Rebind<uint16_t, decltype(du)> dh;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(du));
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    const auto wide = hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(dh, reinterpret_cast<const uint16_t*>(in) + i)));
-    hn::StoreU(wide, du, reinterpret_cast<uint32_t*>(out) + i);
-  }
-  for (; i < n; ++i) out[i] = in[i];
+  ForEachVector(n, [&](int64_t i, size_t k) { StoreN(LoadN(in + i, k), out + i, k); });
 }
 
-// Round to nearest even, as BF16(float) does.
 void ToBF16(const float* in, int64_t n, BF16* out) {
-  const D d;
-  const hn::RebindToUnsigned<D> du;
-  const hn::Rebind<uint16_t, D> dh;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    const V x = hn::LoadU(d, in + i);
-    const auto u = hn::BitCast(du, x);
-    const auto odd = hn::And(hn::ShiftRight<16>(u), hn::Set(du, 1u));
-    const auto rounded = hn::Add(u, hn::Add(odd, hn::Set(du, 0x7fffu)));
-    const auto nan = hn::Or(u, hn::Set(du, 0x400000u));
-    const auto picked = hn::IfThenElse(hn::RebindMask(du, hn::Eq(x, x)), rounded, nan);
-    hn::StoreU(hn::TruncateTo(dh, hn::ShiftRight<16>(picked)), dh, reinterpret_cast<uint16_t*>(out) + i);
-  }
-  for (; i < n; ++i) out[i] = BF16(in[i]);
+  ForEachVector(n, [&](int64_t i, size_t k) { StoreN(LoadN(in + i, k), out + i, k); });
 }
 
 void FromBool(const bool* in, int64_t n, float* out) {
