@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
-#include <sstream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -18,6 +17,7 @@ namespace {
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::Numbers;
 using testing::RunSessions;
 
 // Trains a small network on 48 samples, in global batches of 24, and returns what $RETURN says; `losses` has the
@@ -69,13 +69,6 @@ std::vector<std::string> Train(int ranks, const Training& t) {
                       {"$TRAIN", t.max_steps == 0 ? t.train : absl::StrCat(t.train, ", max_steps = ", t.max_steps)},
                       {"$RETURN", t.result},
                       {"$CALLBACKS", t.callbacks}}));
-}
-
-std::vector<double> Numbers(const std::string& text) {
-  std::vector<double> out;
-  std::istringstream in(text);
-  for (double v; in >> v;) out.push_back(v);
-  return out;
 }
 
 // The mean over ranks of each step's loss.

@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <filesystem>
-#include <sstream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -15,6 +14,7 @@ namespace {
 
 using ::testing::Each;
 using ::testing::HasSubstr;
+using testing::Numbers;
 using testing::RunSessions;
 
 // Four layers in float64, each in the stage that $STAGES (a list) says, trained on 48 samples in global batches of 24.
@@ -81,13 +81,6 @@ std::vector<std::string> Train(int ranks, const Training& t) {
                                                        {"$TRAIN", t.train},
                                                        {"$EPOCHS", t.epochs},
                                                        {"$RETURN", t.result}}));
-}
-
-std::vector<double> Numbers(const std::string& text) {
-  std::vector<double> out;
-  std::istringstream in(text);
-  for (double v; in >> v;) out.push_back(v);
-  return out;
 }
 
 // Every rank prints the losses of one process.

@@ -19,6 +19,7 @@ namespace {
 
 using ::testing::Each;
 using ::testing::HasSubstr;
+using testing::Numbers;
 using testing::RunSessions;
 
 // Two matrix products with a relu between them, trained on 48 samples in global batches of 24.
@@ -64,13 +65,6 @@ std::vector<std::string> Train(int ranks, const Training& t) {
                                                             {"$EPOCHS", t.epochs},
                                                             {"$TRAIN", t.train},
                                                             {"$RETURN", t.result}}));
-}
-
-std::vector<double> Numbers(const std::string& text) {
-  std::vector<double> out;
-  std::istringstream in(text);
-  for (double v; in >> v;) out.push_back(v);
-  return out;
 }
 
 // Every rank prints the losses of one process.

@@ -87,19 +87,20 @@ end
 function Model:train_spec(a)
   local columns, scale = columns_of(self, a.train_dataset, "train"), loss_scale_of(self)
   local trained, optimizer = self.optimizer:bind(self.network)
+  local parameters = self.network:get_parameters()
   if a.clip_norm and a.clip_value then errors.fail "train: clip_norm and clip_value: give one of them" end
   local clip
   if a.clip_norm then clip = { kind = "norm", value = a.clip_norm } end
   if a.clip_value then clip = { kind = "value", value = a.clip_value } end
   local graph = core.build_train {
     name = self.network.class_name, forward = forward_of(self), inputs = columns, parameters = trained,
-    network = self.network:get_parameters(), optimizer = optimizer,
+    network = parameters, optimizer = optimizer,
     accumulate = micro_batches(self, a.accumulate_steps or 1, columns), clip = clip, loss_scale = scale ~= nil,
     amp = self.amp, aggregate = parallel_context.aggregation(), shard = parallel_context.shard(),
   }
   return {
     name = a.name or self.network.class_name, graph = graph, dataset = a.train_dataset:open(), epochs = a.epoch,
-    max_steps = a.max_steps, parameters = self.network:get_parameters(), schedule = self.optimizer.schedule,
+    max_steps = a.max_steps, parameters = parameters, schedule = self.optimizer.schedule,
     lr_function = self.optimizer.lr_function, loss_scale = scale, sink = a.dataset_sink_mode, hooks = {},
     seed = core.seed(), together = parallel_context.together(), broadcast = parallel_context.broadcasts(),
   }

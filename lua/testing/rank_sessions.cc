@@ -1,5 +1,6 @@
 #include "lua/testing/rank_sessions.h"
 
+#include <sstream>
 #include <thread>
 
 #include "collectives/groups.h"
@@ -39,6 +40,13 @@ std::vector<std::string> RunSessions(int ranks, const std::string& code, const s
   }
   for (std::thread& t : threads) t.join();
   return results;
+}
+
+std::vector<double> Numbers(const std::string& text) {
+  std::vector<double> out;
+  std::istringstream in(text);
+  for (double v; in >> v;) out.push_back(v);
+  return out;
 }
 
 }  // namespace mslua::testing

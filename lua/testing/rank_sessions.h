@@ -14,4 +14,7 @@ namespace mslua::testing {
 std::vector<std::string> RunSessions(int ranks, const std::string& code, const std::string& verb = "train",
                                      const std::function<void(SessionOptions&)>& adjust = nullptr);
 
+// The numbers at the beginning of a text, as a rank returns them.
+std::vector<double> Numbers(const std::string& text);
+
 }  // namespace mslua::testing
