@@ -178,15 +178,14 @@ int GlobalView::OwnerOf(const std::string& key) const {
   return owner == owners_.end() ? kNoStage : owner->second;
 }
 
-Status GlobalView::SettleOwners(const Graph& graph, const StageTrace& trace) {
-  ASSIGN_OR_RETURN(const std::vector<int> stages, StagesOf(graph, trace, owners_));
+StatusOr<std::vector<int>> GlobalView::SettleStages(const Graph& graph, const StageTrace& trace) {
+  ASSIGN_OR_RETURN(std::vector<int> stages, StagesOf(graph, trace, owners_));
   for (const auto& [name, stage] : OwnersOf(graph, stages)) owners_.emplace(name, stage);
-  return absl::OkStatus();
+  return stages;
 }
 
 StatusOr<Graph> GlobalView::OfStage(const Session& session, const Graph& graph, const StageTrace& trace) {
-  RETURN_IF_ERROR(SettleOwners(graph, trace));
-  ASSIGN_OR_RETURN(const std::vector<int> stages, StagesOf(graph, trace, owners_));
+  ASSIGN_OR_RETURN(const std::vector<int> stages, SettleStages(graph, trace));
   micro_batches_ = trace.blocks.back().micro + 1;
   std::vector<int64_t> column;  // this rank and those at its place in the other stages
   for (int64_t r = session.options().rank % mesh().ranks(); r < session.options().ranks; r += mesh().ranks())

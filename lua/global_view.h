@@ -63,8 +63,8 @@ class GlobalView {
   int stage() const { return static_cast<int>(mesh().first() / mesh().ranks()); }
   // The stage that keeps a parameter or state; kNoStage where that is not known, or there is one stage.
   int OwnerOf(const std::string& key) const;
-  // Says for all that follows which stages keep what a graph reads.
-  Status SettleOwners(const Graph& graph, const StageTrace& trace);
+  // The stage of every node; settles for all that follows which stages keep what the graph reads.
+  StatusOr<std::vector<int>> SettleStages(const Graph& graph, const StageTrace& trace);
   // The program of this rank's stage, not yet cut over the ranks of the stage.
   StatusOr<Graph> OfStage(const Session& session, const Graph& graph, const StageTrace& trace);
 

@@ -456,7 +456,7 @@ StatusOr<int> BuildTrain(lua_State* L, Session& session) {
   RETURN_IF_ERROR(CheckOwned(spec, trace));
   g.SetLocation(nullptr);
   if (view != nullptr && view->stages() > 1)
-    RETURN_IF_ERROR(view->SettleOwners(g.graph(), {view->stages(), trace.Stages(), result.blocks}));
+    RETURN_IF_ERROR(view->SettleStages(g.graph(), {view->stages(), trace.Stages(), result.blocks}).status());
   // A parameter is updated in the pipeline stage that keeps it.
   const auto stage_of = [&](size_t i) { return view == nullptr ? kNoStage : view->OwnerOf(spec.parameters[i]->key); };
 
