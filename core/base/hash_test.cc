@@ -25,11 +25,11 @@ TEST(Hash, Crc32cKnownValues) {
 }
 
 TEST(Hash, Crc32cGoesOnFromAnyCutAndBothWaysAgree) {
-  std::string bytes(301, 0);
+  std::string bytes(13001, 0);  // some of every loop
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * i * 31 + i);
   const uint32_t whole = Crc32c(bytes.data(), bytes.size());
   EXPECT_EQ(whole, Crc32cPortable(bytes.data(), bytes.size()));
-  for (size_t cut = 0; cut <= bytes.size(); ++cut) {
+  for (size_t cut = 0; cut <= bytes.size(); cut += cut < 1100 ? 1 : 997) {
     const uint32_t first = Crc32c(bytes.data(), cut);
     EXPECT_EQ(first, Crc32cPortable(bytes.data(), cut));
     EXPECT_EQ(Crc32c(bytes.data() + cut, bytes.size() - cut, first), whole);
