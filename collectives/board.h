@@ -18,7 +18,8 @@ namespace mslua {
 
 // Where a buffer of a rank lies: byte `offset` of its shared segment number `segment`.
 struct Address {
-  static constexpr int8_t kPrivate = -1;  // peers cannot reach it
+  static constexpr int8_t kPrivate = -1;   // peers cannot reach it
+  static constexpr int8_t kReadable = -2;  // at `offset` in the rank's own memory, which peers may copy (Host::Fetch)
   int8_t segment = kPrivate;
   uint64_t offset = 0;
 };

@@ -49,7 +49,9 @@ StatusOr<bool> Messages::MoveSend(Pending& p, bool* finished) {
   const int64_t bytes = p.call.count * SizeOf(p.call.dtype);
   bool moved = false;
   if (!p.matched) {
-    Write(p.call, host_.Locate(p.call.in, bytes), &channel.offer);
+    Address address = host_.Locate(p.call.in, bytes);
+    if (address.segment == Address::kReadable && bytes < kFetchBytes) address = Address();
+    Write(p.call, address, &channel.offer);
     channel.offered.fetch_add(1);
     p.matched = moved = true;
   }
@@ -94,7 +96,7 @@ StatusOr<bool> Messages::MoveRecv(Pending& p, bool* finished) {
   while (p.pieces < pieces && channel.sent.load() != taken) {
     if (direct) {
       if (bytes > 0) {
-        std::memcpy(p.call.out, host_.Resolve(members_[p.call.peer], {offer.segment, offer.offset}), bytes);
+        RETURN_IF_ERROR(host_.Fetch(members_[p.call.peer], {offer.segment, offer.offset}, p.call.out, bytes));
       }
     } else {
       const int64_t begin = p.pieces * board_.piece_bytes();

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <string>
@@ -62,6 +63,11 @@ class InprocHost : public Host {
     if (address.segment == 0) return reinterpret_cast<char*>(address.offset);
     std::lock_guard<std::mutex> lock(house_->mutex);
     return static_cast<char*>(house_->segments[rank][address.segment - 1].memory.get()) + address.offset;
+  }
+
+  Status Fetch(int rank, Address address, void* to, int64_t bytes) const override {
+    std::memcpy(to, Resolve(rank, address), bytes);
+    return absl::OkStatus();
   }
 
   StatusOr<Board> Join(const std::vector<int>& members, int, const std::string& key, absl::Duration) override {

@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -44,6 +46,11 @@ uint64_t Hash(absl::string_view text) {
   return h;
 }
 
+// What a peer is to find at an address of the sender's memory; null: it shall not look.
+struct Invitation {
+  uint64_t address, value;
+};
+
 template <class T>
 absl::string_view BytesOf(const T& value) {
   return {reinterpret_cast<const char*>(&value), sizeof value};
@@ -70,6 +77,21 @@ StatusOr<Fd> MakeMemory(int64_t bytes) {
   return fd;
 }
 
+// Copies memory of process `pid`; false and errno where it cannot be read.
+bool ReadProcess(int pid, uint64_t address, void* to, int64_t bytes) {
+  char* at = static_cast<char*>(to);
+  while (bytes > 0) {
+    const iovec here = {at, static_cast<size_t>(bytes)};
+    const iovec there = {reinterpret_cast<void*>(address), static_cast<size_t>(bytes)};
+    const ssize_t got = process_vm_readv(pid, &here, 1, &there, 1, 0);
+    if (got <= 0) return false;
+    at += got;
+    address += got;
+    bytes -= got;
+  }
+  return true;
+}
+
 class LocalHost : public Host {
  public:
   explicit LocalHost(const LocalHostOptions& options) : options_(options) {}
@@ -81,6 +103,7 @@ class LocalHost : public Host {
   char* Resolve(int rank, Address address) const override {
     return static_cast<char*>(peers_.at(rank).segments[address.segment].get()) + address.offset;
   }
+  Status Fetch(int rank, Address address, void* to, int64_t bytes) const override;
   std::string Gone(int rank) override;
   StatusOr<Board> Join(const std::vector<int>& members, int place, const std::string& key,
                        absl::Duration limit) override;
@@ -101,11 +124,14 @@ class LocalHost : public Host {
   std::string SocketPath(int rank) const { return absl::StrCat(options_.folder, "/r", options_.epoch, ".", rank); }
   Status Greet(const Fd& socket) const;
   StatusOr<int> Greeted(const Fd& socket, absl::Time deadline) const;
+  // Finds out whether all peers can read this rank's memory.
+  Status Invite(absl::Time deadline);
   Status Send(int rank, uint64_t name, int64_t bytes, const Fd& memory);
   // The memory that `rank` sent under `name`.
   StatusOr<std::shared_ptr<void>> Receive(int rank, uint64_t name, int64_t bytes, absl::Time deadline);
 
   const LocalHostOptions options_;
+  bool readable_ = false;  // by all peers
   std::map<int, Peer> peers_;
   std::vector<Segment> segments_;
 };
@@ -156,8 +182,32 @@ Status LocalHost::Connect() {
   };
   const Status status = meet();
   unlink(path.c_str());
+  RETURN_IF_ERROR(status);
   for (auto& [rank, peer] : peers_) peer.pid = PeerPid(peer.socket);
-  return status;
+  return Invite(deadline);
+}
+
+Status LocalHost::Invite(absl::Time deadline) {
+  // Where only ancestors may read a process (Yama), those who started this one may, and with them its siblings.
+  prctl(PR_SET_PTRACER, getppid(), 0, 0, 0);
+  const uint64_t secret = absl::ToUnixNanos(absl::Now()) ^ reinterpret_cast<uint64_t>(this);
+  const Invitation mine = {options_.fetch ? reinterpret_cast<uint64_t>(&secret) : 0, secret};
+  for (const auto& peer : peers_) RETURN_IF_ERROR(SendPacket(peer.second.socket, BytesOf(mine)));
+  for (const auto& [rank, peer] : peers_) {
+    ASSIGN_OR_RETURN(const Packet packet, ReceivePacket(peer.socket, deadline));
+    Invitation theirs;
+    if (packet.bytes.size() != sizeof theirs) return absl::DataLossError("a rank of this host sent no invitation");
+    memcpy(&theirs, packet.bytes.data(), sizeof theirs);
+    uint64_t found = 0;
+    const bool read = theirs.address != 0 && ReadProcess(peer.pid, theirs.address, &found, sizeof found);
+    RETURN_IF_ERROR(SendPacket(peer.socket, read && found == theirs.value ? "y" : "n"));
+  }
+  readable_ = true;
+  for (const auto& [rank, peer] : peers_) {
+    ASSIGN_OR_RETURN(const Packet packet, ReceivePacket(peer.socket, deadline));
+    readable_ &= packet.bytes == "y";
+  }
+  return absl::OkStatus();
 }
 
 Status LocalHost::Greet(const Fd& socket) const {
@@ -186,7 +236,22 @@ Address LocalHost::Locate(const void* data, int64_t bytes) const {
       return {static_cast<int8_t>(i), static_cast<uint64_t>(offset)};
     }
   }
+  if (readable_) return {Address::kReadable, reinterpret_cast<uint64_t>(data)};
   return {};
+}
+
+Status LocalHost::Fetch(int rank, Address address, void* to, int64_t bytes) const {
+  if (address.segment >= 0) {
+    memcpy(to, Resolve(rank, address), bytes);
+    return absl::OkStatus();
+  }
+  const Peer& peer = peers_.at(rank);
+  const bool read = ReadProcess(peer.pid, address.offset, to, bytes);
+  const int error = read ? ESRCH : errno;
+  // If it is gone by now, what was read may have been of a process that has taken its number.
+  if (read && !PeerClosed(peer.socket)) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("the memory of rank ", rank, " (process ", peer.pid, ") cannot be read: ", strerror(error)));
 }
 
 std::string LocalHost::Gone(int rank) {

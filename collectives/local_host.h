@@ -15,6 +15,7 @@ struct LocalHostOptions {
   std::string folder;      // for the sockets
   uint32_t epoch = 0;
   absl::Duration timeout = absl::Seconds(30);
+  bool fetch = true;  // peers may read this rank's memory, where the system permits it
 };
 
 // Meets the other ranks of the host. DeadlineExceeded names those that have not come.

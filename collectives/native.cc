@@ -107,6 +107,7 @@ StatusOr<std::unique_ptr<Communicator>> MakeNativeWorld(const NativeOptions& opt
   local.folder = options.folder;
   local.epoch = options.epoch;
   local.timeout = options.timeout;
+  local.fetch = options.fetch;
   const bool one_host = local.ranks.size() == all.size();
   if (!one_host && !listener) return absl::InvalidArgumentError("ranks of other hosts need a listener");
   ASSIGN_OR_RETURN(std::shared_ptr<Host> host, MakeLocalHost(local));

@@ -29,6 +29,9 @@ struct NativeOptions {
   absl::Duration timeout = absl::Seconds(30);  // to meet all ranks
   // Of all ranks, as the rendezvous gives them; empty: all on this host.
   std::vector<NativePeer> peers;
+  // Ranks of this host may read this rank's memory (process_vm_readv), where the system permits it; else what is not
+  // in shared memory goes through windows.
+  bool fetch = true;
   // The same for all ranks of the job and unlike other jobs'; strangers are turned away by it.
   std::string job;
 };

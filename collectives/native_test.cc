@@ -104,6 +104,28 @@ TEST(NativeWorld, NamesTheMissing) {
   EXPECT_THAT(std::string(MakeNativeWorld(options).status().message()), HasSubstr("at most 107"));
 }
 
+// One rank whose memory its peers may not read is enough for all to go through windows.
+TEST(NativeWorld, MemoryThatPeersMayNotRead) {
+  for (const int hidden : {1, 3}) {
+    const Folder folder;
+    const auto make = [&](int rank, int size) {
+      NativeOptions options;
+      options.rank = rank;
+      options.size = size;
+      options.folder = folder.path();
+      options.fetch = rank >= hidden;
+      return MakeNativeWorld(options);
+    };
+    OnThreads(3, make, [](Communicator& comm) {
+      ConformanceOptions options;
+      options.large = 300000;  // several rounds
+      CheckCollectives(comm, options);
+      CheckMessages(comm, options);
+      CheckShared(comm, options);
+    });
+  }
+}
+
 TEST(NativeWorld, SegmentsOfDifferentSizesAreRefused) {
   const Folder folder;
   OnThreads(2, MakeIn(folder), [](Communicator& comm) {

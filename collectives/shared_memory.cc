@@ -15,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "collectives/channel.h"
+#include "collectives/copy.h"
 #include "collectives/reduce.h"
 
 namespace mslua {
@@ -40,48 +41,35 @@ bool GivesBlocks(Collective c) {
   return c == Collective::kReduceScatter || c == Collective::kAllToAll || c == Collective::kScatter;
 }
 
-// Results from this size on leave the caches anyway: written past them, they cost no reading of what is overwritten.
-constexpr int64_t kStreamBytes = 8 << 20;
+// Whether each rank combines a slice of all elements.
+bool Sliced(Collective c) { return c == Collective::kAllReduce || c == Collective::kReduce; }
 
-#if defined(__x86_64__)
-constexpr int64_t kLine = 64, kPage = 4096, kPages = 4;
+// What is fetched at a time of all peers, to be combined in a second-level cache.
+constexpr int64_t kFetchedCache = 256 << 10;
+struct Page {
+  alignas(4096) char bytes[4096];
+};
+static_assert(kFetchedCache / (kMaxRanks - 1) >= sizeof(Page), "each peer has a part of it");
 
-// Lines of four pages in turn: the processor fetches ahead within a page, so that four fetch more.
-__attribute__((target("avx512f"))) void StreamPages(char* to, const char* from, int64_t bytes) {
-  for (int64_t at = 0; at < bytes; at += kPages * kPage) {
-    for (int64_t line = at; line < at + kPage; line += kLine) {
-      for (int64_t i = line; i < line + kPages * kPage; i += kPage) {
-        _mm512_stream_si512(reinterpret_cast<__m512i*>(to + i), _mm512_loadu_si512(from + i));
-      }
-    }
-  }
+// Whether one copy by the system, which looks at each page and counts its readers, takes less than two through
+// windows; as measured on two cores (docs/ranks.md).
+bool FetchingPays(const Call& call, int ranks) {
+  const int64_t bytes = call.count * SizeOf(call.dtype);
+  if (Sliced(call.kind) || bytes < kFetchBytes) return false;
+  if (call.kind == Collective::kBroadcast) return ranks == 2 && bytes < (2 << 20);
+  const bool many =
+      call.kind == Collective::kAllGather || call.kind == Collective::kGather || call.kind == Collective::kAllToAll;
+  return bytes * (many ? ranks : 1) * (ranks - 1) < (32 << 20);
 }
 
-void StreamLines(char* to, const char* from, int64_t bytes) {
-  for (int64_t at = 0; at < bytes; at += 16) {
-    _mm_stream_si128(reinterpret_cast<__m128i*>(to + at), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + at)));
+// A part of a result of `whole` bytes.
+void CopyResult(char* to, const char* from, int64_t bytes, int64_t whole) {
+  if (to == from) return;
+  if (whole >= kStreamBytes) {
+    CopyPastCache(to, from, bytes);
+  } else {
+    std::memcpy(to, from, bytes);
   }
-}
-#endif
-
-void CopyPastCache(char* to, const char* from, int64_t bytes) {
-#if defined(__x86_64__)
-  const auto advance = [&](int64_t n) { to += n, from += n, bytes -= n; };
-  const int64_t head = std::min<int64_t>(bytes, -reinterpret_cast<intptr_t>(to) & (kLine - 1));
-  std::memcpy(to, from, head);
-  advance(head);
-  static const bool wide = __builtin_cpu_supports("avx512f");
-  if (wide) {
-    const int64_t pages = bytes / (kPages * kPage) * (kPages * kPage);
-    StreamPages(to, from, pages);
-    advance(pages);
-  }
-  const int64_t lines = bytes / kLine * kLine;
-  StreamLines(to, from, lines);
-  advance(lines);
-  _mm_sfence();  // such stores are not ordered with the announcements that follow
-#endif
-  std::memcpy(to, from, bytes);
 }
 
 class SharedMemoryCommunicator : public Communicator {
@@ -110,12 +98,15 @@ class SharedMemoryCommunicator : public Communicator {
   void Abort(const Status& why) override { Fail(Mine(why)).IgnoreError(); }
 
  private:
-  enum class Way : uint8_t { kSmall, kDirect, kStaged };
+  enum class Way : uint8_t { kSmall, kDirect, kFetched, kStaged };
   struct Pending {
     Call call;
     uint64_t ticket = 0;
     int64_t step = 0;
     Way way = Way::kSmall;
+  };
+  struct Part {
+    int64_t first = 0, count = 0;  // elements
   };
   using Pieces = std::array<const char*, kMaxRanks>;
 
@@ -125,8 +116,22 @@ class SharedMemoryCommunicator : public Communicator {
   // One step of the oldest call. `block` false: only if no wait is needed; `*moved` says whether.
   Status Advance(bool block, bool* moved);
   Status Meet(Pending& p, bool block, bool* met);
-  void Carry(Pending& p, bool* finished);
+  // The way at best, by what a rank announced about its buffers.
+  Way WayTo(const Call& call, int r, const Announcement& a) const;
+  // One step, for which all ranks have finished the one before.
+  Status Carry(Pending& p, bool* finished);
+  void CarryDirect(Pending& p, bool* finished);
+  Status CarryFetched(Pending& p, bool* finished);
+  Status FetchAndReduce(const Call& call);
+  Status FetchPieces(const Call& call);
+  // Bytes of what rank r gives.
+  Status Fetch(int r, int64_t offset, void* to, int64_t bytes) const;
+  void CarryStaged(Pending& p, bool* finished);
   void CarryStagedReduce(Pending& p, bool* finished);
+  // This rank's slice of a part in all windows.
+  void ReduceInWindows(const Call& call, Part part);
+  // Takes one part's results out of this rank's window and puts another part's elements there.
+  void ExchangeWindow(const Call& call, Part results, Part next);
   void Consume(const Call& call, const Pieces& pieces, int64_t first, int64_t count);
   bool NeedsIn(const Call& call, int r) const { return InElements(call, r, size()) > 0; }
   // Outputs that others write: those of all_reduce and reduce.
@@ -134,6 +139,8 @@ class SharedMemoryCommunicator : public Communicator {
     return (call.kind == Collective::kAllReduce || call.kind == Collective::kReduce) &&
            OutElements(call, r, size()) > 0;
   }
+  // Where rank r's buffers are while its announcement of the oldest call is there.
+  Address InAddress(int r) const;
   const char* InOf(int r, const Call& call) const;
   char* OutOf(int r, const Call& call) const;
   int64_t SliceBegin(int64_t count, int64_t element, int r) const;
@@ -172,6 +179,7 @@ class SharedMemoryCommunicator : public Communicator {
   uint64_t begun_ = 0, done_ = 0;
   uint64_t next_message_ = 0;
   uint32_t stepped_ = 0;
+  std::vector<Page> scratch_;  // for what is fetched on its way
   std::vector<uint64_t> ended_messages_;
   std::map<std::vector<int>, int> splits_;  // how often each list of ranks was split off
   int segments_ = 0;
@@ -291,7 +299,8 @@ Status SharedMemoryCommunicator::Advance(bool block, bool* moved) {
   }
   *moved = true;
   bool finished = false;
-  Carry(p, &finished);
+  const Status carried = Carry(p, &finished);
+  if (!carried.ok()) return Fail(Error(carried.code(), p.call, std::string(carried.message())));
   ++p.step;
   if (finished) {
     ++done_;
@@ -328,64 +337,131 @@ Status SharedMemoryCommunicator::Meet(Pending& p, bool block, bool* met) {
                        "; rank ", high, " calls ", Describe(Announced(high, done_)),
                        "; all ranks of a group make the same calls in the same order"));
     }
-    if (p.way == Way::kDirect && r != rank() &&
-        ((NeedsIn(p.call, r) && a.in_segment == Address::kPrivate) ||
-         (NeedsOut(p.call, r) && a.out_segment == Address::kPrivate))) {
-      p.way = Way::kStaged;
-    }
-  }
-  if (p.way == Way::kDirect && size() > 1 &&
-      ((NeedsIn(p.call, rank()) && mine.in_segment == Address::kPrivate) ||
-       (NeedsOut(p.call, rank()) && mine.out_segment == Address::kPrivate))) {
-    p.way = Way::kStaged;
+    if (p.way != Way::kSmall && size() > 1) p.way = std::max(p.way, WayTo(p.call, r, a));
   }
   *met = true;
   return absl::OkStatus();
 }
 
-// What this rank does in one step, once all ranks have finished the step before.
-void SharedMemoryCommunicator::Carry(Pending& p, bool* finished) {
+SharedMemoryCommunicator::Way SharedMemoryCommunicator::WayTo(const Call& call, int r, const Announcement& a) const {
+  Way way = Way::kDirect;
+  const auto reach = [&](int8_t segment) {
+    way = std::max(way, segment >= 0 ? Way::kDirect : segment == Address::kReadable ? Way::kFetched : Way::kStaged);
+  };
+  if (NeedsIn(call, r)) reach(a.in_segment);
+  if (NeedsOut(call, r)) reach(a.out_segment);
+  return way == Way::kFetched && !FetchingPays(call, size()) ? Way::kStaged : way;
+}
+
+Status SharedMemoryCommunicator::Carry(Pending& p, bool* finished) {
+  if (p.way == Way::kFetched) return CarryFetched(p, finished);
+  if (p.way == Way::kSmall) {
+    const int64_t my_block = GivesBlocks(p.call.kind) ? rank() * p.call.count * SizeOf(p.call.dtype) : 0;
+    Pieces pieces;
+    for (int r = 0; r < size(); ++r) pieces[r] = board_.slot(r, static_cast<uint32_t>(done_)).payload + my_block;
+    Consume(p.call, pieces, 0, p.call.count);
+    *finished = true;
+  } else if (p.way == Way::kDirect) {
+    CarryDirect(p, finished);
+  } else if (Sliced(p.call.kind)) {
+    CarryStagedReduce(p, finished);
+  } else {
+    CarryStaged(p, finished);
+  }
+  return absl::OkStatus();
+}
+
+void SharedMemoryCommunicator::CarryDirect(Pending& p, bool* finished) {
+  const Call& call = p.call;
+  const int n = size();
+  const int64_t element = SizeOf(call.dtype);
+  const int64_t my_block = GivesBlocks(call.kind) ? rank() * call.count * element : 0;
+  if (p.step == 1) {  // nobody reads or writes this rank's buffers any more
+    *finished = true;
+    return;
+  }
+  Pieces pieces;
+  for (int r = 0; r < n; ++r) pieces[r] = NeedsIn(call, r) ? InOf(r, call) + my_block : nullptr;
+  if (Sliced(call.kind)) {
+    const int64_t begin = SliceBegin(call.count, element, rank());
+    const int64_t end = SliceBegin(call.count, element, rank() + 1);
+    std::array<const void*, kMaxRanks> ins;
+    std::array<void*, kMaxRanks> outs;
+    int num_outs = 0;
+    for (int r = 0; r < n; ++r) {
+      ins[r] = pieces[r] + begin * element;
+      if (NeedsOut(call, r)) outs[num_outs++] = OutOf(r, call) + begin * element;
+    }
+    Reduce(call.reduce, call.dtype, absl::MakeSpan(ins.data(), n), absl::MakeSpan(outs.data(), num_outs), end - begin);
+  } else {
+    Consume(call, pieces, 0, call.count);
+  }
+  Step();
+}
+
+// Step 0: what this rank is to have. Then it waits until nobody reads its buffers any more.
+Status SharedMemoryCommunicator::CarryFetched(Pending& p, bool* finished) {
+  *finished = p.step == 1;
+  if (*finished) return absl::OkStatus();
+  RETURN_IF_ERROR(p.call.kind == Collective::kReduceScatter ? FetchAndReduce(p.call) : FetchPieces(p.call));
+  Step();
+  return absl::OkStatus();
+}
+
+Status SharedMemoryCommunicator::FetchAndReduce(const Call& call) {
+  const int n = size();
+  const int64_t element = SizeOf(call.dtype), my_block = rank() * call.count * element;
+  // What comes is to be in the cache still when it is combined.
+  const int64_t piece = kFetchedCache / (n - 1) / sizeof(Page) * sizeof(Page) / element;
+  scratch_.resize(kFetchedCache / sizeof(Page));
+  for (int64_t first = 0; first < call.count; first += piece) {
+    const int64_t count = std::min(piece, call.count - first), offset = my_block + first * element;
+    std::array<const void*, kMaxRanks> ins;
+    char* next = scratch_[0].bytes;
+    for (int r = 0; r < n; ++r) {
+      if (r == rank() || InAddress(r).segment >= 0) {
+        ins[r] = InOf(r, call) + offset;
+        continue;
+      }
+      RETURN_IF_ERROR(Fetch(r, offset, next, count * element));
+      ins[r] = next;
+      next += piece * element;
+    }
+    void* out = static_cast<char*>(call.out) + first * element;
+    Reduce(call.reduce, call.dtype, absl::MakeSpan(ins.data(), n), absl::MakeSpan(&out, 1), count);
+  }
+  return absl::OkStatus();
+}
+
+// This rank's result where it is the ranks' pieces one after the other.
+Status SharedMemoryCommunicator::FetchPieces(const Call& call) {
+  const int n = size();
+  if (OutElements(call, rank(), n) == 0) return absl::OkStatus();
+  const int64_t bytes = call.count * SizeOf(call.dtype);
+  const int64_t my_block = GivesBlocks(call.kind) ? rank() * bytes : 0;
+  const int64_t out_bytes = OutElements(call, rank(), n) * SizeOf(call.dtype);
+  for (int k = 0; k < n; ++k) {
+    const int r = (rank() + k) % n;
+    if (!NeedsIn(call, r)) continue;
+    char* to = static_cast<char*>(call.out) + (out_bytes == bytes ? 0 : r * bytes);
+    if (r == rank()) {
+      CopyResult(to, static_cast<const char*>(call.in) + my_block, bytes, out_bytes);
+    } else {
+      RETURN_IF_ERROR(Fetch(r, my_block, to, bytes));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Round t: everybody publishes elements [t * piece, ...) of what it gives, but its own block, in half t % 2 of its
+// window; one step later everybody reads them.
+void SharedMemoryCommunicator::CarryStaged(Pending& p, bool* finished) {
   const Call& call = p.call;
   const int n = size();
   const int64_t element = SizeOf(call.dtype);
   const bool blocks = GivesBlocks(call.kind);
   const int64_t my_block = blocks ? rank() * call.count * element : 0;
   Pieces pieces;
-  if (p.way == Way::kSmall) {
-    for (int r = 0; r < n; ++r) pieces[r] = board_.slot(r, static_cast<uint32_t>(done_)).payload + my_block;
-    Consume(call, pieces, 0, call.count);
-    *finished = true;
-    return;
-  }
-  const bool sliced = call.kind == Collective::kAllReduce || call.kind == Collective::kReduce;
-  if (p.way == Way::kDirect) {
-    if (p.step == 1) {  // nobody reads or writes this rank's buffers any more
-      *finished = true;
-      return;
-    }
-    for (int r = 0; r < n; ++r) pieces[r] = NeedsIn(call, r) ? InOf(r, call) + my_block : nullptr;
-    if (sliced) {
-      const int64_t begin = SliceBegin(call.count, element, rank());
-      const int64_t end = SliceBegin(call.count, element, rank() + 1);
-      std::array<const void*, kMaxRanks> ins;
-      std::array<void*, kMaxRanks> outs;
-      int num_outs = 0;
-      for (int r = 0; r < n; ++r) {
-        ins[r] = pieces[r] + begin * element;
-        if (NeedsOut(call, r)) outs[num_outs++] = OutOf(r, call) + begin * element;
-      }
-      Reduce(call.reduce, call.dtype, absl::MakeSpan(ins.data(), n), absl::MakeSpan(outs.data(), num_outs),
-             end - begin);
-    } else {
-      Consume(call, pieces, 0, call.count);
-    }
-    Step();
-    return;
-  }
-  if (sliced) return CarryStagedReduce(p, finished);
-
-  // Round t: everybody publishes elements [t * piece, ...) of what it gives, but its own block, in half t % 2 of its
-  // window; one step later everybody reads them.
   const int64_t half = board_.window_bytes() / 2;
   const int64_t piece = half / ((blocks ? n - 1 : 1) * element);
   const int64_t rounds = (call.count + piece - 1) / piece;
@@ -419,49 +495,61 @@ void SharedMemoryCommunicator::Carry(Pending& p, bool* finished) {
   *finished = p.step == rounds;
 }
 
-// all_reduce and reduce through the windows, two steps a round: publish the slices that others reduce; reduce mine and
-// publish the result, while theirs come. The last part of a round and the first of the next share a step.
+// all_reduce and reduce through the windows, two steps a round. Even ones: each takes the results of the round before
+// out of its window and puts the elements that others reduce in their place. Odd ones: each reduces its slice of all
+// windows, where it lies. So a line goes from core to core and back, and no farther.
 void SharedMemoryCommunicator::CarryStagedReduce(Pending& p, bool* finished) {
   const Call& call = p.call;
-  const int n = size();
-  const int64_t element = SizeOf(call.dtype);
-  const int64_t half = board_.window_bytes() / 2;
-  const int64_t piece = half / element;
-  const int64_t rounds = (call.count + piece - 1) / piece;
-  const char* in = static_cast<const char*>(call.in);
-  char* out = OutElements(call, rank(), n) > 0 ? static_cast<char*>(call.out) : nullptr;
-  const auto window = [&](int r, int64_t round) { return board_.window(r) + round % 2 * half; };
-
+  const int64_t element = SizeOf(call.dtype), piece = board_.window_bytes() / element;
+  const int64_t round = p.step / 2, rounds = (call.count + piece - 1) / piece;
+  const auto part = [&](int64_t of_round) {
+    const int64_t first = of_round * piece;
+    return Part{first, std::max<int64_t>(0, std::min(piece, call.count - first))};
+  };
   if (p.step % 2 == 1) {
-    const int64_t round = p.step / 2, first = round * piece, count = std::min(piece, call.count - first);
-    const int64_t begin = SliceBegin(count, element, rank()), end = SliceBegin(count, element, rank() + 1);
-    std::array<const void*, kMaxRanks> ins;
-    for (int r = 0; r < n; ++r) {
-      ins[r] = (r == rank() ? in + first * element : window(r, round)) + begin * element;
-    }
-    void* outs[2] = {window(rank(), round) + begin * element, out ? out + (first + begin) * element : nullptr};
-    Reduce(call.reduce, call.dtype, absl::MakeSpan(ins.data(), n), absl::MakeSpan(outs, out ? 2 : 1), end - begin);
-    Step();
-    return;
-  }
-  if (p.step > 0 && out) {
-    const int64_t round = p.step / 2 - 1, first = round * piece, count = std::min(piece, call.count - first);
-    for (int r = 0; r < n; ++r) {
-      if (r == rank()) continue;
-      const int64_t begin = SliceBegin(count, element, r), end = SliceBegin(count, element, r + 1);
-      std::memcpy(out + (first + begin) * element, window(r, round) + begin * element, (end - begin) * element);
-    }
-  }
-  const int64_t round = p.step / 2;
-  if (round < rounds) {
-    const int64_t first = round * piece, count = std::min(piece, call.count - first);
-    const int64_t begin = SliceBegin(count, element, rank()), end = SliceBegin(count, element, rank() + 1);
-    char* mine = window(rank(), round);
-    std::memcpy(mine, in + first * element, begin * element);
-    std::memcpy(mine + end * element, in + (first + end) * element, (count - end) * element);
+    ReduceInWindows(call, part(round));
+  } else {
+    ExchangeWindow(call, round > 0 ? part(round - 1) : Part(), part(round));
+    *finished = round == rounds;
   }
   Step();
-  *finished = round == rounds;
+}
+
+void SharedMemoryCommunicator::ReduceInWindows(const Call& call, Part part) {
+  const int n = size();
+  const int64_t element = SizeOf(call.dtype);
+  const int64_t begin = SliceBegin(part.count, element, rank()), end = SliceBegin(part.count, element, rank() + 1);
+  std::array<const void*, kMaxRanks> ins;
+  std::array<void*, kMaxRanks> outs;
+  int num_outs = 0;
+  for (int r = 0; r < n; ++r) {
+    char* const there = board_.window(r) + begin * element;
+    ins[r] = r == rank() ? static_cast<const char*>(call.in) + (part.first + begin) * element : there;
+    if (!NeedsOut(call, r)) continue;
+    outs[num_outs++] = r == rank() ? static_cast<char*>(call.out) + (part.first + begin) * element : there;
+  }
+  Reduce(call.reduce, call.dtype, absl::MakeSpan(ins.data(), n), absl::MakeSpan(outs.data(), num_outs), end - begin);
+}
+
+void SharedMemoryCommunicator::ExchangeWindow(const Call& call, Part results, Part next) {
+  const int64_t element = SizeOf(call.dtype);
+  char* const window = board_.window(rank());
+  const char* const in = static_cast<const char*>(call.in) + next.first * element;
+  char* const out = NeedsOut(call, rank()) ? static_cast<char*>(call.out) + results.first * element : nullptr;
+  // What others reduce: all before and all after this rank's slice.
+  const auto each = [&](int64_t count, const auto& move) {
+    const int64_t begin = SliceBegin(count, element, rank()) * element;
+    const int64_t end = SliceBegin(count, element, rank() + 1) * element;
+    move(0, begin);
+    move(end, count * element - end);
+  };
+  if (out != nullptr && results.count == next.count) {
+    return each(next.count, [&](int64_t at, int64_t bytes) { Exchange(window + at, in + at, out + at, bytes); });
+  }
+  if (out != nullptr) {
+    each(results.count, [&](int64_t at, int64_t bytes) { std::memcpy(out + at, window + at, bytes); });
+  }
+  each(next.count, [&](int64_t at, int64_t bytes) { std::memcpy(window + at, in + at, bytes); });
 }
 
 // Takes elements [first, first + count) of this rank's result from each rank's piece of them.
@@ -471,16 +559,8 @@ void SharedMemoryCommunicator::Consume(const Call& call, const Pieces& pieces, i
   const int64_t bytes = count * element;
   char* out = static_cast<char*>(call.out);
   if (count == 0 || OutElements(call, rank(), n) == 0) return;
-  const bool stream = OutElements(call, rank(), n) * element >= kStreamBytes;
-  const auto copy = [&](int64_t at, const char* piece) {
-    char* to = out + at * element;
-    if (to == piece) return;
-    if (stream) {
-      CopyPastCache(to, piece, bytes);
-    } else {
-      std::memcpy(to, piece, bytes);
-    }
-  };
+  const int64_t whole = OutElements(call, rank(), n) * element;
+  const auto copy = [&](int64_t at, const char* piece) { CopyResult(out + at * element, piece, bytes, whole); };
   switch (call.kind) {
     case Collective::kAllReduce:
     case Collective::kReduce:
@@ -506,16 +586,25 @@ void SharedMemoryCommunicator::Consume(const Call& call, const Pieces& pieces, i
   }
 }
 
-const char* SharedMemoryCommunicator::InOf(int r, const Call& call) const {
-  if (r == rank()) return static_cast<const char*>(call.in);
+Address SharedMemoryCommunicator::InAddress(int r) const {
   const Announcement& a = board_.slot(r, static_cast<uint32_t>(done_)).call;
-  return host_->Resolve(members()[r], {a.in_segment, a.in_offset});
+  return {a.in_segment, a.in_offset};
+}
+
+const char* SharedMemoryCommunicator::InOf(int r, const Call& call) const {
+  return r == rank() ? static_cast<const char*>(call.in) : host_->Resolve(members()[r], InAddress(r));
 }
 
 char* SharedMemoryCommunicator::OutOf(int r, const Call& call) const {
   if (r == rank()) return static_cast<char*>(call.out);
   const Announcement& a = board_.slot(r, static_cast<uint32_t>(done_)).call;
   return host_->Resolve(members()[r], {a.out_segment, a.out_offset});
+}
+
+Status SharedMemoryCommunicator::Fetch(int r, int64_t offset, void* to, int64_t bytes) const {
+  Address from = InAddress(r);
+  from.offset += offset;
+  return host_->Fetch(members()[r], from, to, bytes);
 }
 
 // Slices of whole cache lines, so that no two ranks write to one.

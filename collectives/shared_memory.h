@@ -1,10 +1,11 @@
 // Collectives of ranks that share a host's memory: threads of one process (inproc) or processes (native).
 //
 // A call is announced in a slot of the group's board and carried out in steps on the calling threads; there is no
-// thread of its own. Which of three ways it goes is seen from all ranks' announcements, so all choose alike:
+// thread of its own. Which of four ways it goes is seen from all ranks' announcements, so all choose alike:
 //   small   everything a peer needs fits the slot: one wait, then each rank computes from the slots;
 //   direct  every buffer can be reached by the peers: they read and write it in place, no copy;
-//   staged  through windows of 256 KiB that stay in cache, two halves in turn.
+//   fetched each rank copies what it needs out of the peers' own memory, once (not all_reduce and reduce);
+//   staged  through windows that stay in cache, two halves in turn.
 // Announcements are compared before anything is moved; ranks that differ fail naming both calls.
 #pragma once
 
@@ -17,16 +18,21 @@
 
 namespace mslua {
 
+// A fetch costs a system call: less than this from a peer goes through windows.
+inline constexpr int64_t kFetchBytes = 8 << 10;
+
 // What the ranks of one host are to each other, seen from one of them. Ranks are world ranks here. Called by the
 // thread of its rank only.
 class Host {
  public:
   virtual ~Host() = default;
   virtual const char* backend() const = 0;
-  // Where these bytes of this rank are; segment kPrivate where peers cannot reach them.
+  // Where these bytes of this rank are for its peers.
   virtual Address Locate(const void* data, int64_t bytes) const = 0;
-  // The peer's bytes; `address` is not private.
+  // The peer's bytes, which are in a shared segment.
   virtual char* Resolve(int rank, Address address) const = 0;
+  // Copies the peer's bytes, which are not private. Unavailable: its memory cannot be read (any more).
+  virtual Status Fetch(int rank, Address address, void* to, int64_t bytes) const = 0;
   // Empty while the peer's process lives, else how it is known to be gone ("its process 812 has ended").
   virtual std::string Gone(int rank) = 0;
   // Ranks of this host, which share its cores.
