@@ -4,6 +4,7 @@ namespace mslua {
 
 // matmul_onednn.cc
 FastKernel SmallMatmulKernel();
+FastKernel SplitMatmulKernel();
 FastKernel OneDnnMatmulKernel();
 
 namespace {
@@ -66,7 +67,7 @@ MSLUA_OPERATOR(matmul) {
   op.Attr("transpose_a", AttrKind::kBool, false, "x is [.., k, i]")
       .Attr("transpose_b", AttrKind::kBool, false, "w is [.., j, k]");
   op.Rule(MatmulRule).Grad(MatmulGrad).Reference(MatmulReference);
-  op.Fast(SmallMatmulKernel()).Fast(OneDnnMatmulKernel());
+  op.Fast(SmallMatmulKernel()).Fast(SplitMatmulKernel()).Fast(OneDnnMatmulKernel());
   op.Flops([](const Attrs& a, absl::Span<const TensorType> in, absl::Span<const TensorType> out) {
     const int64_t k = in[0].shape[in[0].rank() - (a.Bool("transpose_a") ? 2 : 1)];
     return 2.0 * static_cast<double>(out[0].elements()) * static_cast<double>(k);

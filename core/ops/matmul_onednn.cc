@@ -1,5 +1,9 @@
+#include <algorithm>
+
+#include "core/base/parallel_for.h"
 #include "core/ops/support/onednn.h"
 #include "core/ops/support/small_matmul.h"
+#include "core/ops/support/split_matmul.h"
 
 namespace mslua {
 namespace {
@@ -58,7 +62,55 @@ onednn::Desc Matrices(DType t, int64_t batch, int64_t rows, int64_t columns, boo
   return onednn::Strided(t, absl::MakeConstSpan(dims).subspan(skip), absl::MakeConstSpan(strides).subspan(skip));
 }
 
+StatusOr<std::unique_ptr<Kernel>> MakeOneDnn(const OpSpec& spec) {
+  const MatmulSizes s = SizesOf(spec);
+  const DType t = spec.outputs[0].dtype;
+  const onednn::Desc a = Matrices(t, s.batch, s.m, s.k, s.transpose_a);
+  const onednn::Desc b = Matrices(t, s.batch, s.k, s.n, s.transpose_b);
+  const onednn::Desc y = Matrices(t, s.batch, s.m, s.n, false);
+  dnnl_matmul_desc_t desc = {};
+  dnnl_matmul_desc_init(&desc, &a, &b, nullptr, &y);
+  return onednn::MakeKernel("matmul", onednn::Describe(&desc),
+                            {{DNNL_ARG_SRC, false, 0, a}, {DNNL_ARG_WEIGHTS, false, 1, b}, {DNNL_ARG_DST, true, 0, y}});
+}
+
+amx::Product ProductOf(const MatmulSizes& s) { return {s.m, s.n, s.k, s.transpose_a, s.transpose_b}; }
+
+// The processor's tiles; oneDNN where an operand has numbers that are not finite.
+class SplitKernel : public Kernel {
+ public:
+  SplitKernel(const amx::Product& product, std::unique_ptr<Kernel> plain)
+      : product_(product), plain_(std::move(plain)), threads_(ComputeThreads()) {}
+
+  int64_t scratch_bytes() const override {
+    return std::max(amx::SplitBytes(product_, threads_), plain_->scratch_bytes());
+  }
+
+  Status Run(const Buffers& b) override {
+    const bool done =
+        amx::SplitMultiply(product_, static_cast<const float*>(b.inputs[0]), static_cast<const float*>(b.inputs[1]),
+                           static_cast<float*>(b.outputs[0]), threads_, b.scratch);
+    return done ? absl::OkStatus() : plain_->Run(b);
+  }
+
+ private:
+  const amx::Product product_;
+  const std::unique_ptr<Kernel> plain_;
+  const int64_t threads_;
+};
+
 }  // namespace
+
+FastKernel SplitMatmulKernel() {
+  const auto supports = [](const OpSpec& spec) {
+    const MatmulSizes s = SizesOf(spec);
+    return spec.outputs[0].dtype == DType::kF32 && s.batch == 1 && amx::SupportsSplit(ProductOf(s));
+  };
+  return {"bf16x3", supports, [](const OpSpec& spec) -> StatusOr<std::unique_ptr<Kernel>> {
+            ASSIGN_OR_RETURN(std::unique_ptr<Kernel> plain, MakeOneDnn(spec));
+            return std::make_unique<SplitKernel>(ProductOf(SizesOf(spec)), std::move(plain));
+          }};
+}
 
 FastKernel SmallMatmulKernel() {
   const auto supports = [](const OpSpec& spec) {
@@ -76,18 +128,7 @@ FastKernel OneDnnMatmulKernel() {
   const auto supports = [](const OpSpec& spec) {
     return onednn::Supports(spec.outputs[0].dtype) && spec.outputs[0].elements() > 0 && spec.inputs[0].elements() > 0;
   };
-  return {"onednn", supports, [](const OpSpec& spec) {
-            const MatmulSizes s = SizesOf(spec);
-            const DType t = spec.outputs[0].dtype;
-            const onednn::Desc a = Matrices(t, s.batch, s.m, s.k, s.transpose_a);
-            const onednn::Desc b = Matrices(t, s.batch, s.k, s.n, s.transpose_b);
-            const onednn::Desc y = Matrices(t, s.batch, s.m, s.n, false);
-            dnnl_matmul_desc_t desc = {};
-            dnnl_matmul_desc_init(&desc, &a, &b, nullptr, &y);
-            return onednn::MakeKernel(
-                "matmul", onednn::Describe(&desc),
-                {{DNNL_ARG_SRC, false, 0, a}, {DNNL_ARG_WEIGHTS, false, 1, b}, {DNNL_ARG_DST, true, 0, y}});
-          }};
+  return {"onednn", supports, MakeOneDnn};
 }
 
 }  // namespace mslua

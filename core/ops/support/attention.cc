@@ -233,9 +233,9 @@ class AttentionKernel : public Kernel {
         copies_{t == DType::kBF16, t == DType::kF32 && a.t >= kCopiedRows && operands.q.heads.row_stride > a.d},
         grad_(grad),
         slots_(std::min<int64_t>(ComputeThreads(), a.heads)) {
-    if (copies_.bf16 && amx::Supports(a.t, a.s, a.d, a.e)) {
+    if (amx::Supports(a.t, a.s, a.d, a.e)) {
       tiled_ = amx::Head{a.t, a.d, a.causal, static_cast<float>(a.scale)};
-      slot_bytes_ = grad ? amx::BackwardBytes(*tiled_) : amx::ForwardBytes(*tiled_);
+      slot_bytes_ = copies_.bf16 ? TiledBytes<BF16>() : TiledBytes<float>();
       return;
     }
     Floats space(nullptr);
@@ -250,8 +250,10 @@ class AttentionKernel : public Kernel {
       for (int64_t slot = begin; slot < end; ++slot) {
         char* const scratch = static_cast<char*>(b.scratch) + slot * slot_bytes_;
         const int64_t first = a_.heads * slot / slots_, last = a_.heads * (slot + 1) / slots_;
-        if (tiled_)
-          RunTiled(b, first, last, scratch);
+        if (tiled_ && copies_.bf16)
+          RunTiled<BF16>(b, first, last, scratch);
+        else if (tiled_)
+          RunTiled<float>(b, first, last, scratch);
         else
           RunHeads(b, first, last, reinterpret_cast<float*>(scratch));
       }
@@ -260,6 +262,11 @@ class AttentionKernel : public Kernel {
   }
 
  private:
+  template <class T>
+  int64_t TiledBytes() const {
+    return grad_ ? amx::BackwardBytes<T>(*tiled_) : amx::ForwardBytes<T>(*tiled_);
+  }
+
   void RunHeads(const Buffers& b, int64_t first, int64_t last, float* scratch) const {
     Floats space(scratch);
     const Space at = Lay(space);
@@ -272,24 +279,25 @@ class AttentionKernel : public Kernel {
   }
 
   // The same with the processor's tiles.
+  template <class T>
   void RunTiled(const Buffers& b, int64_t first, int64_t last, void* scratch) const {
     const amx::Tiles tiles;
     for (int64_t h = first; h < last; ++h) {
       const auto in = [&](const Operand& o) {
-        return amx::Rows{static_cast<const BF16*>(b.inputs[o.index]) + o.offset + o.heads.At(h), o.heads.row_stride};
+        return amx::Rows<T>{static_cast<const T*>(b.inputs[o.index]) + o.offset + o.heads.At(h), o.heads.row_stride};
       };
       const auto out = [&](const Operand& o) {
-        return amx::MutableRows{static_cast<BF16*>(b.outputs[o.index]) + o.offset + o.heads.At(h), o.heads.row_stride};
+        return amx::MutableRows<T>{static_cast<T*>(b.outputs[o.index]) + o.offset + o.heads.At(h), o.heads.row_stride};
       };
       const auto row_numbers = [&](int input) { return static_cast<const float*>(b.inputs[input]) + h * a_.t; };
       if (grad_) {
         const bool has_delta = o_.delta >= 0;
-        amx::Backward(*tiled_, in(o_.q), in(o_.k), in(o_.v), has_delta ? amx::Rows{} : in(o_.y), in(o_.dy),
-                      row_numbers(o_.lse), has_delta ? row_numbers(o_.delta) : nullptr, out(o_.dq), out(o_.dk),
-                      out(o_.dv), scratch);
+        amx::Backward<T>(*tiled_, in(o_.q), in(o_.k), in(o_.v), has_delta ? amx::Rows<T>{} : in(o_.y), in(o_.dy),
+                         row_numbers(o_.lse), has_delta ? row_numbers(o_.delta) : nullptr, out(o_.dq), out(o_.dk),
+                         out(o_.dv), scratch);
       } else {
-        amx::Forward(*tiled_, in(o_.q), in(o_.k), in(o_.v), out(o_.y),
-                     static_cast<float*>(b.outputs[o_.lse]) + h * a_.t, scratch);
+        amx::Forward<T>(*tiled_, in(o_.q), in(o_.k), in(o_.v), out(o_.y),
+                        static_cast<float*>(b.outputs[o_.lse]) + h * a_.t, scratch);
       }
     }
   }

@@ -3,8 +3,6 @@
 #if defined(__x86_64__)
 
 #include <immintrin.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -42,18 +40,37 @@ class Space {
   int64_t taken_ = 0;
 };
 
+// How many bf16 a number is the sum of.
+template <class T>
+constexpr int kParts = 3;
+template <>
+constexpr int kParts<BF16> = 1;
+
+// A left operand: rows of bf16 for each part, `plane` elements from one part to the next.
+struct Left {
+  const BF16* data = nullptr;
+  int64_t stride = 0, plane = 0;
+  Left From(int64_t row, int64_t column) const { return {data + row * stride + column, stride, plane}; }
+};
+
 // The right operand of a product over k with n columns: tiles of 32 k by 16 columns, in each a row for two k, in which
-// the two lie side by side for every column. Tile (k block, column block) lies at (k block * n / 16 + column block).
-using Packed = uint32_t*;
+// the two lie side by side for every column. Tile (k block, column block) lies at (k block * n / 16 + column block),
+// and `plane` words after a part there is the next.
+struct Right {
+  uint32_t* words = nullptr;
+  int64_t plane = 0;
+};
+
+const uint32_t* WordsOf(const BF16* p) { return reinterpret_cast<const uint32_t*>(p); }
 
 // Of m' for m [n, k]: a tile's row is a column of 32-bit words of m.
-void PackTransposed(Rows m, int64_t n, int64_t k, Packed to) {
-  const __m512i lanes = _mm512_mullo_epi32(_mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
-                                           _mm512_set1_epi32(static_cast<int>(m.stride)));
-  for (int64_t kb = 0; kb < k; kb += kBlock) {
-    for (int64_t nb = 0; nb < n; nb += kTile) {
-      for (int64_t p = 0; p < kTile; ++p, to += kTile)
-        _mm512_store_si512(to, _mm512_i32gather_epi32(lanes, m.data + nb * m.stride + kb + 2 * p, 2));
+template <int kCount>
+void PackTransposed(Left m, int64_t n, int64_t k, Right to) {
+  for (int part = 0; part < kCount; ++part) {
+    uint32_t* tile = to.words + part * to.plane;
+    for (int64_t kb = 0; kb < k; kb += kBlock) {
+      for (int64_t nb = 0; nb < n; nb += kTile, tile += kTileWords)
+        TransposeWords(WordsOf(m.From(nb, kb).data + part * m.plane), m.stride / 2, tile, kTile);
     }
   }
 }
@@ -63,36 +80,82 @@ __m512i LoadWords(const BF16* p) {
 }
 
 // Of m [k, n]: two rows of m interleaved.
-void PackRows(Rows m, int64_t k, int64_t n, Packed to) {
-  for (int64_t kb = 0; kb < k; kb += kBlock) {
-    for (int64_t nb = 0; nb < n; nb += kTile) {
-      for (int64_t p = 0; p < kTile; ++p, to += kTile) {
-        const BF16* row = m.data + (kb + 2 * p) * m.stride + nb;
-        _mm512_store_si512(to, _mm512_or_si512(LoadWords(row), _mm512_slli_epi32(LoadWords(row + m.stride), 16)));
+template <int kCount>
+void PackRows(Left m, int64_t k, int64_t n, Right packed) {
+  for (int part = 0; part < kCount; ++part) {
+    uint32_t* to = packed.words + part * packed.plane;
+    for (int64_t kb = 0; kb < k; kb += kBlock) {
+      for (int64_t nb = 0; nb < n; nb += kTile) {
+        for (int64_t p = 0; p < kTile; ++p, to += kTile) {
+          const BF16* row = m.From(kb + 2 * p, nb).data + part * m.plane;
+          _mm512_store_si512(to, _mm512_or_si512(LoadWords(row), _mm512_slli_epi32(LoadWords(row + m.stride), 16)));
+        }
       }
     }
   }
 }
 
 // m' [k, n], row-major, from what PackTransposed makes of m [n, k].
-void Unpack(const uint32_t* packed, int64_t n, int64_t k, BF16* to) {
-  for (int64_t kb = 0; kb < k; kb += kBlock) {
-    for (int64_t nb = 0; nb < n; nb += kTile) {
-      for (int64_t p = 0; p < kTile; ++p, packed += kTile) {
-        const __m512i words = _mm512_load_si512(packed);
-        BF16* row = to + (kb + 2 * p) * n + nb;
-        _mm256_storeu_si256(reinterpret_cast<__m256i*>(row), _mm512_cvtepi32_epi16(words));
-        _mm256_storeu_si256(reinterpret_cast<__m256i*>(row + n), _mm512_cvtepi32_epi16(_mm512_srli_epi32(words, 16)));
+template <int kCount>
+void Unpack(Right from, int64_t n, int64_t k, BF16* columns) {
+  for (int part = 0; part < kCount; ++part, columns += n * k) {
+    const uint32_t* packed = from.words + part * from.plane;
+    for (int64_t kb = 0; kb < k; kb += kBlock) {
+      for (int64_t nb = 0; nb < n; nb += kTile) {
+        for (int64_t p = 0; p < kTile; ++p, packed += kTile) {
+          const __m512i words = _mm512_load_si512(packed);
+          BF16* row = columns + (kb + 2 * p) * n + nb;
+          _mm256_storeu_si256(reinterpret_cast<__m256i*>(row), _mm512_cvtepi32_epi16(words));
+          _mm256_storeu_si256(reinterpret_cast<__m256i*>(row + n), _mm512_cvtepi32_epi16(_mm512_srli_epi32(words, 16)));
+        }
       }
     }
   }
 }
 
+// Sums 0 to 3 (+)= 32 rows of a times 32 columns of b over 32 k: of one part, or the six products of split_matmul.h.
+template <int kCount>
+void MultiplyStep(const BF16* a, int64_t a_rows, int64_t a_plane, int64_t a_bytes, const uint32_t* b, int64_t b_plane) {
+  const auto load_a = [&](int part) {
+    _tile_loadd(4, a + part * a_plane, a_bytes);
+    _tile_loadd(5, a + part * a_plane + a_rows, a_bytes);
+  };
+  const auto load_b = [&](int part) {
+    _tile_loadd(6, b + part * b_plane, 64);
+    _tile_loadd(7, b + part * b_plane + kTileWords, 64);
+  };
+  const auto multiply = [] {
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  };
+  if constexpr (kCount == 3) {
+    load_b(2);
+    load_a(0);
+    multiply();
+    load_b(1);
+    multiply();
+    load_a(1);
+    multiply();
+    load_b(0);
+    multiply();
+    load_a(2);
+    multiply();
+    load_a(0);
+  } else {
+    load_b(0);
+    load_a(0);
+  }
+  multiply();
+}
+
 // y [m, n] f32, rows y_stride apart, = a [m, k] times b, or plus that: m and n multiples of 32. b has `columns`
 // columns, of which the n from `first` on are used, and its rows from k block `first_k` / 32 on.
-void Multiply(Rows a, const uint32_t* b, int64_t m, int64_t n, int64_t k, int64_t columns, int64_t first,
-              int64_t first_k, bool add, float* y, int64_t y_stride) {
-  const int64_t a_bytes = a.stride * 2, y_bytes = y_stride * 4, across = columns / kTile;
+template <int kCount>
+void Multiply(Left a, Right b, int64_t m, int64_t n, int64_t k, int64_t columns, int64_t first, int64_t first_k,
+              bool add, float* y, int64_t y_stride) {
+  const int64_t y_bytes = y_stride * 4, across = columns / kTile;
   for (int64_t i = 0; i < m; i += kBlock) {
     for (int64_t j = 0; j < n; j += kBlock) {
       float *y0 = y + i * y_stride + j, *y1 = y0 + kTile * y_stride;
@@ -108,15 +171,8 @@ void Multiply(Rows a, const uint32_t* b, int64_t m, int64_t n, int64_t k, int64_
         _tile_zero(3);
       }
       for (int64_t l = 0; l < k; l += kBlock) {
-        const uint32_t* tile = b + ((first_k + l) / kBlock * across + (first + j) / kTile) * kTileWords;
-        _tile_loadd(4, a.data + i * a.stride + l, a_bytes);
-        _tile_loadd(5, a.data + (i + kTile) * a.stride + l, a_bytes);
-        _tile_loadd(6, tile, 64);
-        _tile_loadd(7, tile + kTileWords, 64);
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_dpbf16ps(1, 4, 7);
-        _tile_dpbf16ps(2, 5, 6);
-        _tile_dpbf16ps(3, 5, 7);
+        const uint32_t* tile = b.words + ((first_k + l) / kBlock * across + (first + j) / kTile) * kTileWords;
+        MultiplyStep<kCount>(a.From(i, l).data, kTile * a.stride, a.plane, a.stride * 2, tile, b.plane);
       }
       _tile_stored(0, y0, y_bytes);
       _tile_stored(1, y0 + kTile, y_bytes);
@@ -141,18 +197,61 @@ __m512 Exp(__m512 x) {
 void StoreBF16(__m512 v, BF16* to) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(v)));
 }
-void StoreRows(const float* from, int64_t from_stride, int64_t rows, int64_t columns, BF16* to, int64_t to_stride) {
+
+__m512 Widen(__m256i bf16) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bf16), 16)); }
+
+// The parts of 16 numbers, `plane` elements apart.
+template <int kCount>
+void StoreParts(__m512 v, BF16* to, int64_t plane) {
+  for (int part = 0; part < kCount; ++part, to += plane) {
+    const __m256i rounded = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(v));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), rounded);
+    v = _mm512_sub_ps(v, Widen(rounded));
+  }
+}
+
+// m [rows, columns] as a left operand: where it lies, or its parts in `to`.
+Left PartsOf(Rows<BF16> m, int64_t, int64_t, BF16*) { return {m.data, m.stride, 0}; }
+Left PartsOf(Rows<float> m, int64_t rows, int64_t columns, BF16* to) {
+  const int64_t plane = rows * columns;
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t c = 0; c < columns; c += kTile)
-      StoreBF16(_mm512_loadu_ps(from + r * from_stride + c), to + r * to_stride + c);
+      StoreParts<3>(_mm512_loadu_ps(m.data + r * m.stride + c), to + r * columns + c, plane);
   }
+  return {to, columns, plane};
+}
+
+// Where 32 rows of a result are made, and how they come from there to `to`.
+float* ResultSpace(MutableRows<BF16>, float* space) { return space; }
+float* ResultSpace(MutableRows<float> to, float*) { return to.data; }
+int64_t ResultStride(MutableRows<BF16>, int64_t columns) { return columns; }
+int64_t ResultStride(MutableRows<float> to, int64_t) { return to.stride; }
+void StoreResult(const float* from, int64_t columns, MutableRows<BF16> to) {
+  for (int64_t r = 0; r < kBlock; ++r) {
+    for (int64_t c = 0; c < columns; c += kTile)
+      StoreBF16(_mm512_loadu_ps(from + r * columns + c), to.data + r * to.stride + c);
+  }
+}
+void StoreResult(const float*, int64_t, MutableRows<float>) {}
+
+template <class T>
+MutableRows<T> RowsFrom(MutableRows<T> m, int64_t row) {
+  return {m.data + row * m.stride, m.stride};
+}
+
+// `to` = 32 rows of a times b.
+template <class T>
+void MultiplyInto(MutableRows<T> to, Left a, Right b, int64_t n, int64_t k, int64_t first_k, float* space) {
+  Multiply<kParts<T>>(a, b, kBlock, n, k, n, 0, first_k, false, ResultSpace(to, space), ResultStride(to, n));
+  StoreResult(space, n, to);
 }
 
 // The first n lanes.
 __mmask16 First(int64_t n) { return static_cast<__mmask16>((1u << std::clamp<int64_t>(n, 0, 16)) - 1); }
 
 // Row of scores, of which `seen` count: probabilities, zeros up to n. Gives the logarithm of the sum of exponentials.
-float Softmax(const float* scores, int64_t seen, int64_t n, float scale, float* exponentials, BF16* to) {
+template <int kCount>
+float Softmax(const float* scores, int64_t seen, int64_t n, float scale, float* exponentials, BF16* to, int64_t plane) {
   const __m512 lowest = _mm512_set1_ps(-INFINITY), factor = _mm512_set1_ps(scale);
   __m512 best = lowest, sum = _mm512_setzero_ps();
   for (int64_t i = 0; i < seen; i += kTile)
@@ -167,13 +266,16 @@ float Softmax(const float* scores, int64_t seen, int64_t n, float scale, float* 
   }
   const float total = _mm512_reduce_add_ps(sum);
   const __m512 inverse = _mm512_set1_ps(1 / total);
-  for (int64_t i = 0; i < n; i += kTile)
-    StoreBF16(i < seen ? _mm512_mul_ps(_mm512_loadu_ps(exponentials + i), inverse) : _mm512_setzero_ps(), to + i);
+  for (int64_t i = 0; i < n; i += kTile) {
+    const __m512 p = i < seen ? _mm512_mul_ps(_mm512_loadu_ps(exponentials + i), inverse) : _mm512_setzero_ps();
+    StoreParts<kCount>(p, to + i, plane);
+  }
   return max + std::log(total);
 }
 
 // Of 32 keys from `key` and queries from `query` to t: probabilities p, and ds = p (dp - delta) scale, from transposed
-// scores and dp. Rows of all are t apart.
+// scores and dp. Rows of all are t apart, parts 32 rows.
+template <int kCount>
 void ScoreGradients(const Head& h, int64_t key, int64_t query, const float* scores, const float* dp, const float* lse,
                     const float* delta, BF16* p, BF16* ds) {
   const __m512 factor = _mm512_set1_ps(h.scale);
@@ -183,15 +285,15 @@ void ScoreGradients(const Head& h, int64_t key, int64_t query, const float* scor
       const __mmask16 seen = h.causal ? static_cast<__mmask16>(~First(key + r - i)) : static_cast<__mmask16>(0xffff);
       const __m512 e = _mm512_maskz_mov_ps(
           seen, Exp(_mm512_fmsub_ps(_mm512_loadu_ps(scores + at), factor, _mm512_loadu_ps(lse + i))));
-      StoreBF16(e, p + at);
+      StoreParts<kCount>(e, p + at, kBlock * h.t);
       const __m512 d = _mm512_sub_ps(_mm512_loadu_ps(dp + at), _mm512_loadu_ps(delta + i));
-      StoreBF16(_mm512_mul_ps(_mm512_mul_ps(e, factor), _mm512_maskz_mov_ps(seen, d)), ds + at);
+      StoreParts<kCount>(_mm512_mul_ps(_mm512_mul_ps(e, factor), _mm512_maskz_mov_ps(seen, d)), ds + at, kBlock * h.t);
     }
   }
 }
 
 // Of each row, the sum of a * b.
-void RowDots(Rows a, Rows b, int64_t rows, int64_t columns, float* to) {
+void RowDots(Rows<BF16> a, Rows<BF16> b, int64_t rows, int64_t columns, float* to) {
   for (int64_t r = 0; r < rows; ++r) {
     __m512 sum = _mm512_setzero_ps();
     for (int64_t c = 0; c < columns; c += kBlock) {
@@ -202,151 +304,158 @@ void RowDots(Rows a, Rows b, int64_t rows, int64_t columns, float* to) {
     to[r] = _mm512_reduce_add_ps(sum);
   }
 }
+void RowDots(Rows<float> a, Rows<float> b, int64_t rows, int64_t columns, float* to) {
+  for (int64_t r = 0; r < rows; ++r) {
+    __m512 sum = _mm512_setzero_ps();
+    for (int64_t c = 0; c < columns; c += kTile)
+      sum =
+          _mm512_fmadd_ps(_mm512_loadu_ps(a.data + r * a.stride + c), _mm512_loadu_ps(b.data + r * b.stride + c), sum);
+    to[r] = _mm512_reduce_add_ps(sum);
+  }
+}
 
+template <class T>
 struct ForwardSpace {
-  uint32_t *k, *v;
+  BF16 *q, *k, *v;  // parts, where operands do not lie in them
+  Right kt, v_rows;
   float *scores, *exponentials, *y;
   BF16* p;
   int64_t bytes;
   ForwardSpace(const Head& h, void* scratch) {
+    const int64_t size = h.t * h.d, split = kParts<T> == 1 ? 0 : kParts<T> * size;
     Space s(scratch);
-    k = s.Take<uint32_t>(h.t * h.d / 2);
-    v = s.Take<uint32_t>(h.t * h.d / 2);
+    for (BF16** operand : {&q, &k, &v}) *operand = s.Take<BF16>(split);
+    for (Right* packed : {&kt, &v_rows}) *packed = {s.Take<uint32_t>(kParts<T> * size / 2), size / 2};
     scores = s.Take<float>(kBlock * h.t);
     exponentials = s.Take<float>(h.t);
     y = s.Take<float>(kBlock * h.d);
-    p = s.Take<BF16>(kBlock * h.t);
+    p = s.Take<BF16>(kParts<T> * kBlock * h.t);
     bytes = s.taken();
   }
 };
 
+template <class T>
 struct BackwardSpace {
-  uint32_t *qt, *dyt, *kt, *q, *dy, *ds;  // packed; ds of one block of keys
+  BF16 *q, *k, *v, *dy;                    // parts, where operands do not lie in them
+  Right qt, dyt, kt, q_rows, dy_rows, ds;  // ds of one block of keys
   BF16 *k_columns, *p, *score_gradients;
   float *scores, *dp, *delta, *dq, *result;
   int64_t bytes;
   BackwardSpace(const Head& h, void* scratch) {
+    const int64_t size = h.t * h.d, split = kParts<T> == 1 ? 0 : kParts<T> * size;
     Space s(scratch);
-    for (uint32_t** packed : {&qt, &dyt, &kt, &q, &dy}) *packed = s.Take<uint32_t>(h.t * h.d / 2);
-    ds = s.Take<uint32_t>(kBlock * h.t / 2);
-    k_columns = s.Take<BF16>(h.t * h.d);
-    p = s.Take<BF16>(kBlock * h.t);
-    score_gradients = s.Take<BF16>(kBlock * h.t);
+    for (BF16** operand : {&q, &k, &v, &dy}) *operand = s.Take<BF16>(split);
+    for (Right* packed : {&qt, &dyt, &kt, &q_rows, &dy_rows})
+      *packed = {s.Take<uint32_t>(kParts<T> * size / 2), size / 2};
+    ds = {s.Take<uint32_t>(kParts<T> * kBlock * h.t / 2), kBlock * h.t / 2};
+    k_columns = s.Take<BF16>(kParts<T> * size);
+    p = s.Take<BF16>(kParts<T> * kBlock * h.t);
+    score_gradients = s.Take<BF16>(kParts<T> * kBlock * h.t);
     scores = s.Take<float>(kBlock * h.t);
     dp = s.Take<float>(kBlock * h.t);
     delta = s.Take<float>(h.t);
-    dq = s.Take<float>(h.t * h.d);
+    dq = s.Take<float>(size);
     result = s.Take<float>(kBlock * h.d);
     bytes = s.taken();
   }
 };
 
-// Stores from' [columns, rows] in bf16.
-void StoreTransposed(const float* from, int64_t rows, int64_t columns, MutableRows to) {
-  const __m512i lanes = _mm512_mullo_epi32(_mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
-                                           _mm512_set1_epi32(static_cast<int>(columns)));
-  for (int64_t c = 0; c < columns; ++c) {
+// Stores from' [columns, rows].
+void StoreTransposed(const float* from, int64_t rows, int64_t columns, MutableRows<float> to) {
+  for (int64_t c = 0; c < columns; c += kTile) {
     for (int64_t r = 0; r < rows; r += kTile)
-      StoreBF16(_mm512_i32gather_ps(lanes, from + r * columns + c, 4), to.data + c * to.stride + r);
+      TransposeWords(reinterpret_cast<const uint32_t*>(from + r * columns + c), columns,
+                     reinterpret_cast<uint32_t*>(to.data + c * to.stride + r), to.stride);
   }
 }
-
-bool SystemAllows() {
-  // Linux hands out the tiles' registers on request: ARCH_REQ_XCOMP_PERM for XTILEDATA.
-  constexpr int kRequest = 0x1023, kTileData = 18;
-  return syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
-}
-
-bool ProcessorHasTiles() {
-  // Leaf 7: AMX-BF16 and AMX-TILE in edx, AVX512F, DQ, BW and VL in ebx; its subleaf 1: AVX512-BF16 in eax.
-  unsigned a, b, c, d;
-  const auto ask = [&](unsigned leaf, unsigned subleaf) {
-    __asm__("cpuid" : "=a"(a), "=b"(b), "=c"(c), "=d"(d) : "0"(leaf), "2"(subleaf));
-  };
-  ask(0, 0);
-  if (a < 7) return false;
-  ask(7, 1);
-  if ((a >> 5 & 1) == 0) return false;
-  ask(7, 0);
-  return (d >> 22 & 1) != 0 && (d >> 24 & 1) != 0 && (b >> 16 & 1) != 0 && (b >> 17 & 1) != 0 && (b >> 30 & 1) != 0 &&
-         (b >> 31 & 1) != 0;
+void StoreTransposed(const float* from, int64_t rows, int64_t columns, MutableRows<BF16> to) {
+  alignas(64) uint32_t tile[kTileWords];
+  for (int64_t c = 0; c < columns; c += kTile) {
+    for (int64_t r = 0; r < rows; r += kTile) {
+      TransposeWords(reinterpret_cast<const uint32_t*>(from + r * columns + c), columns, tile, kTile);
+      for (int64_t i = 0; i < kTile; ++i)
+        StoreBF16(_mm512_castsi512_ps(_mm512_load_si512(tile + i * kTile)), to.data + (c + i) * to.stride + r);
+    }
+  }
 }
 
 }  // namespace
 
 bool Supports(int64_t queries, int64_t keys, int64_t d, int64_t e) {
-  static const bool has = ProcessorHasTiles() && SystemAllows();
-  return has && queries == keys && d == e && queries % kBlock == 0 && d % kBlock == 0 && queries > 0 && d > 0;
+  return Available() && queries == keys && d == e && queries % kBlock == 0 && d % kBlock == 0 && queries > 0 && d > 0;
 }
 
-namespace {
+template <class T>
+int64_t ForwardBytes(const Head& h) {
+  return ForwardSpace<T>(h, nullptr).bytes;
+}
+template <class T>
+int64_t BackwardBytes(const Head& h) {
+  return BackwardSpace<T>(h, nullptr).bytes;
+}
 
-// Eight tiles of 16 rows of 64 bytes. A constant, since the instruction does not tell the compiler that it reads it
-// all.
-struct alignas(64) Configuration {
-  uint8_t palette = 1, start_row = 0, reserved[14] = {};
-  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
-static_assert(sizeof(Configuration) == 64, "the processor's format");
-constexpr Configuration kConfiguration;
-
-// Constructors do not take the instructions that the pragma allows.
-void Configure() { _tile_loadconfig(&kConfiguration); }
-void Release() { _tile_release(); }
-
-}  // namespace
-
-Tiles::Tiles() { Configure(); }
-Tiles::~Tiles() { Release(); }
-
-int64_t ForwardBytes(const Head& h) { return ForwardSpace(h, nullptr).bytes; }
-int64_t BackwardBytes(const Head& h) { return BackwardSpace(h, nullptr).bytes; }
-
-void Forward(const Head& h, Rows q, Rows k, Rows v, MutableRows y, float* lse, void* scratch) {
-  const ForwardSpace s(h, scratch);
-  PackTransposed(k, h.t, h.d, s.k);
-  PackRows(v, h.t, h.d, s.v);
+template <class T>
+void Forward(const Head& h, Rows<T> q, Rows<T> k, Rows<T> v, MutableRows<T> y, float* lse, void* scratch) {
+  constexpr int kCount = kParts<T>;
+  const ForwardSpace<T> s(h, scratch);
+  const Left queries = PartsOf(q, h.t, h.d, s.q), p = {s.p, h.t, kBlock * h.t};
+  PackTransposed<kCount>(PartsOf(k, h.t, h.d, s.k), h.t, h.d, s.kt);
+  PackRows<kCount>(PartsOf(v, h.t, h.d, s.v), h.t, h.d, s.v_rows);
   for (int64_t i = 0; i < h.t; i += kBlock) {
     const int64_t keys = h.causal ? i + kBlock : h.t;
-    Multiply({q.data + i * q.stride, q.stride}, s.k, kBlock, keys, h.d, h.t, 0, 0, false, s.scores, h.t);
+    Multiply<kCount>(queries.From(i, 0), s.kt, kBlock, keys, h.d, h.t, 0, 0, false, s.scores, h.t);
     for (int64_t r = 0; r < kBlock; ++r) {
       const int64_t seen = h.causal ? i + r + 1 : h.t;
-      lse[i + r] = Softmax(s.scores + r * h.t, seen, keys, h.scale, s.exponentials, s.p + r * h.t);
+      lse[i + r] =
+          Softmax<kCount>(s.scores + r * h.t, seen, keys, h.scale, s.exponentials, s.p + r * h.t, kBlock * h.t);
     }
-    Multiply({s.p, h.t}, s.v, kBlock, h.d, keys, h.d, 0, 0, false, s.y, h.d);
-    StoreRows(s.y, h.d, kBlock, h.d, y.data + i * y.stride, y.stride);
+    MultiplyInto(RowsFrom(y, i), p, s.v_rows, h.d, keys, 0, s.y);
   }
 }
 
-void Backward(const Head& h, Rows q, Rows k, Rows v, Rows y, Rows dy, const float* lse, const float* delta,
-              MutableRows dq, MutableRows dk, MutableRows dv, void* scratch) {
-  const BackwardSpace s(h, scratch);
+template <class T>
+void Backward(const Head& h, Rows<T> q, Rows<T> k, Rows<T> v, Rows<T> y, Rows<T> dy, const float* lse,
+              const float* delta, MutableRows<T> dq, MutableRows<T> dk, MutableRows<T> dv, void* scratch) {
+  constexpr int kCount = kParts<T>;
+  const BackwardSpace<T> s(h, scratch);
   if (delta == nullptr) {
     RowDots(y, dy, h.t, h.d, s.delta);
     delta = s.delta;
   }
-  PackTransposed(q, h.t, h.d, s.qt);
-  PackTransposed(dy, h.t, h.d, s.dyt);
-  PackTransposed(k, h.t, h.d, s.kt);
-  Unpack(s.kt, h.t, h.d, s.k_columns);
-  PackRows(q, h.t, h.d, s.q);
-  PackRows(dy, h.t, h.d, s.dy);
+  const Left q_parts = PartsOf(q, h.t, h.d, s.q), k_parts = PartsOf(k, h.t, h.d, s.k),
+             v_parts = PartsOf(v, h.t, h.d, s.v), dy_parts = PartsOf(dy, h.t, h.d, s.dy), p = {s.p, h.t, kBlock * h.t},
+             ds = {s.score_gradients, h.t, kBlock * h.t}, k_columns = {s.k_columns, h.t, h.t * h.d};
+  PackTransposed<kCount>(q_parts, h.t, h.d, s.qt);
+  PackTransposed<kCount>(dy_parts, h.t, h.d, s.dyt);
+  PackTransposed<kCount>(k_parts, h.t, h.d, s.kt);
+  Unpack<kCount>(s.kt, h.t, h.d, s.k_columns);
+  PackRows<kCount>(q_parts, h.t, h.d, s.q_rows);
+  PackRows<kCount>(dy_parts, h.t, h.d, s.dy_rows);
   for (int64_t j = 0; j < h.t; j += kBlock) {
     // Everything of these 32 keys, transposed: rows are keys, columns the queries that see one of them.
     const int64_t i = h.causal ? j : 0, queries = h.t - i;
-    Multiply({k.data + j * k.stride, k.stride}, s.qt, kBlock, queries, h.d, h.t, i, 0, false, s.scores + i, h.t);
-    Multiply({v.data + j * v.stride, v.stride}, s.dyt, kBlock, queries, h.d, h.t, i, 0, false, s.dp + i, h.t);
-    ScoreGradients(h, j, i, s.scores, s.dp, lse, delta, s.p, s.score_gradients);
-    Multiply({s.p + i, h.t}, s.dy, kBlock, h.d, queries, h.d, 0, i, false, s.result, h.d);
-    StoreRows(s.result, h.d, kBlock, h.d, dv.data + j * dv.stride, dv.stride);
-    Multiply({s.score_gradients + i, h.t}, s.q, kBlock, h.d, queries, h.d, 0, i, false, s.result, h.d);
-    StoreRows(s.result, h.d, kBlock, h.d, dk.data + j * dk.stride, dk.stride);
-    PackRows({s.score_gradients + i, h.t}, kBlock, queries, s.ds);
-    Multiply({s.k_columns + j, h.t}, s.ds, h.d, queries, kBlock, queries, 0, 0, j > 0, s.dq + i, h.t);
+    Multiply<kCount>(k_parts.From(j, 0), s.qt, kBlock, queries, h.d, h.t, i, 0, false, s.scores + i, h.t);
+    Multiply<kCount>(v_parts.From(j, 0), s.dyt, kBlock, queries, h.d, h.t, i, 0, false, s.dp + i, h.t);
+    ScoreGradients<kCount>(h, j, i, s.scores, s.dp, lse, delta, s.p, s.score_gradients);
+    MultiplyInto(RowsFrom(dv, j), p.From(0, i), s.dy_rows, h.d, queries, i, s.result);
+    MultiplyInto(RowsFrom(dk, j), ds.From(0, i), s.q_rows, h.d, queries, i, s.result);
+    PackRows<kCount>(ds.From(0, i), kBlock, queries, s.ds);
+    Multiply<kCount>(k_columns.From(0, j), s.ds, h.d, queries, kBlock, queries, 0, 0, j > 0, s.dq + i, h.t);
   }
   StoreTransposed(s.dq, h.d, h.t, dq);
 }
+
+template int64_t ForwardBytes<BF16>(const Head&);
+template int64_t ForwardBytes<float>(const Head&);
+template int64_t BackwardBytes<BF16>(const Head&);
+template int64_t BackwardBytes<float>(const Head&);
+template void Forward<BF16>(const Head&, Rows<BF16>, Rows<BF16>, Rows<BF16>, MutableRows<BF16>, float*, void*);
+template void Forward<float>(const Head&, Rows<float>, Rows<float>, Rows<float>, MutableRows<float>, float*, void*);
+template void Backward<BF16>(const Head&, Rows<BF16>, Rows<BF16>, Rows<BF16>, Rows<BF16>, Rows<BF16>, const float*,
+                             const float*, MutableRows<BF16>, MutableRows<BF16>, MutableRows<BF16>, void*);
+template void Backward<float>(const Head&, Rows<float>, Rows<float>, Rows<float>, Rows<float>, Rows<float>,
+                              const float*, const float*, MutableRows<float>, MutableRows<float>, MutableRows<float>,
+                              void*);
 
 }  // namespace mslua::amx
 
@@ -360,13 +469,31 @@ void Backward(const Head& h, Rows q, Rows k, Rows v, Rows y, Rows dy, const floa
 
 namespace mslua::amx {
 bool Supports(int64_t, int64_t, int64_t, int64_t) { return false; }
-int64_t ForwardBytes(const Head&) { return 0; }
-int64_t BackwardBytes(const Head&) { return 0; }
-void Forward(const Head&, Rows, Rows, Rows, MutableRows, float*, void*) {}
-void Backward(const Head&, Rows, Rows, Rows, Rows, Rows, const float*, const float*, MutableRows, MutableRows,
-              MutableRows, void*) {}
-Tiles::Tiles() = default;
-Tiles::~Tiles() = default;
+template <class T>
+int64_t ForwardBytes(const Head&) {
+  return 0;
+}
+template <class T>
+int64_t BackwardBytes(const Head&) {
+  return 0;
+}
+template <class T>
+void Forward(const Head&, Rows<T>, Rows<T>, Rows<T>, MutableRows<T>, float*, void*) {}
+template <class T>
+void Backward(const Head&, Rows<T>, Rows<T>, Rows<T>, Rows<T>, Rows<T>, const float*, const float*, MutableRows<T>,
+              MutableRows<T>, MutableRows<T>, void*) {}
+template int64_t ForwardBytes<BF16>(const Head&);
+template int64_t ForwardBytes<float>(const Head&);
+template int64_t BackwardBytes<BF16>(const Head&);
+template int64_t BackwardBytes<float>(const Head&);
+template void Forward<BF16>(const Head&, Rows<BF16>, Rows<BF16>, Rows<BF16>, MutableRows<BF16>, float*, void*);
+template void Forward<float>(const Head&, Rows<float>, Rows<float>, Rows<float>, MutableRows<float>, float*, void*);
+template void Backward<BF16>(const Head&, Rows<BF16>, Rows<BF16>, Rows<BF16>, Rows<BF16>, Rows<BF16>, const float*,
+                             const float*, MutableRows<BF16>, MutableRows<BF16>, MutableRows<BF16>, void*);
+template void Backward<float>(const Head&, Rows<float>, Rows<float>, Rows<float>, Rows<float>, Rows<float>,
+                              const float*, const float*, MutableRows<float>, MutableRows<float>, MutableRows<float>,
+                              void*);
+
 }  // namespace mslua::amx
 
 #endif

@@ -1,21 +1,24 @@
-// Attention of one head in bf16 with the tile instructions of Intel processors (AMX): products of bf16 summed in f32,
-// softmax in f32, probabilities and score gradients rounded to bf16 between products. No score matrix is kept: 32 of
-// its rows at a time.
+// Attention of one head with the tile instructions of Intel processors (AMX): products summed in f32, softmax in f32.
+// No score matrix is kept: 32 of its rows at a time. In bf16, probabilities and score gradients are rounded to bf16
+// between products; in f32, every operand of a product is a sum of three bf16 (split_matmul.h).
 #pragma once
 
 #include <cstdint>
 
 #include "core/base/dtype.h"
+#include "core/ops/support/amx.h"
 
 namespace mslua::amx {
 
-// A matrix [t, d] with rows `stride` elements apart.
+// A matrix [t, d] of BF16 or float with rows `stride` elements apart.
+template <class T>
 struct Rows {
-  const BF16* data = nullptr;
+  const T* data = nullptr;
   int64_t stride = 0;
 };
+template <class T>
 struct MutableRows {
-  BF16* data = nullptr;
+  T* data = nullptr;
   int64_t stride = 0;
 };
 
@@ -29,24 +32,19 @@ struct Head {
 bool Supports(int64_t queries, int64_t keys, int64_t d, int64_t e);
 
 // Bytes of scratch memory, 64-byte aligned, for one head at a time.
+template <class T>
 int64_t ForwardBytes(const Head& h);
+template <class T>
 int64_t BackwardBytes(const Head& h);
 
 // y = softmax(q k' scale) v and lse, the logarithm of each row's sum of exponentials.
-void Forward(const Head& h, Rows q, Rows k, Rows v, MutableRows y, float* lse, void* scratch);
+template <class T>
+void Forward(const Head& h, Rows<T> q, Rows<T> k, Rows<T> v, MutableRows<T> y, float* lse, void* scratch);
 
 // Gradients of q, k and v from dy and from `delta`, the sum over a row of dy * y less lse's gradient; null: computed
 // from y.
-void Backward(const Head& h, Rows q, Rows k, Rows v, Rows y, Rows dy, const float* lse, const float* delta,
-              MutableRows dq, MutableRows dk, MutableRows dv, void* scratch);
-
-// A thread's tiles are set up while one of these lives.
-class Tiles {
- public:
-  Tiles();
-  ~Tiles();
-  Tiles(const Tiles&) = delete;
-  Tiles& operator=(const Tiles&) = delete;
-};
+template <class T>
+void Backward(const Head& h, Rows<T> q, Rows<T> k, Rows<T> v, Rows<T> y, Rows<T> dy, const float* lse,
+              const float* delta, MutableRows<T> dq, MutableRows<T> dk, MutableRows<T> dv, void* scratch);
 
 }  // namespace mslua::amx

@@ -1,0 +1,142 @@
+// Products large enough for a processor's tiles: their accuracy against f64, and numbers that are not finite.
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "core/base/parallel_for.h"
+#include "core/op/registry.h"
+#include "gtest/gtest.h"
+
+namespace mslua {
+namespace {
+
+struct Sizes {
+  int64_t m, n, k;
+  bool ta, tb;
+};
+
+struct Call {
+  Attrs attrs;
+  std::vector<TensorType> in, out;
+
+  explicit Call(const Sizes& s) {
+    attrs = {{"transpose_a", s.ta}, {"transpose_b", s.tb}};
+    in = {{DType::kF32, s.ta ? Shape{s.k, s.m} : Shape{s.m, s.k}},
+          {DType::kF32, s.tb ? Shape{s.n, s.k} : Shape{s.k, s.n}}};
+    out = {{DType::kF32, {s.m, s.n}}};
+  }
+};
+
+// By the kernel of that name, or the first there is where `name` is empty.
+std::vector<float> Multiply(const Sizes& s, const std::string& name, const std::vector<float>& a,
+                            const std::vector<float>& b) {
+  const Call call(s);
+  const OpSpec spec{call.attrs, call.in, call.out};
+  std::vector<float> y(s.m * s.n, -7.0f);
+  for (const FastKernel& f : Operators().Find("matmul")->fast) {
+    if (!f.supports(spec) || (!name.empty() && name != f.name)) continue;
+    const auto kernel = f.make(spec);
+    if (!kernel.ok()) break;
+    std::vector<char> scratch((*kernel)->scratch_bytes() + 64);
+    const void* inputs[] = {a.data(), b.data()};
+    void* outputs[] = {y.data()};
+    void* aligned = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64);
+    EXPECT_EQ((*kernel)->Run({inputs, outputs, aligned}), absl::OkStatus());
+    return y;
+  }
+  ADD_FAILURE() << "no kernel " << name;
+  return y;
+}
+
+std::vector<float> Numbers(int64_t count, int exponents, std::mt19937& random) {
+  std::normal_distribution<float> normal;
+  std::vector<float> v(count);
+  for (float& x : v) x = std::ldexp(normal(random), exponents == 0 ? 0 : static_cast<int>(random() % exponents));
+  return v;
+}
+
+// Root mean square over the elements of the error against f64, relative to the sum of absolute products.
+double Error(const Sizes& s, const std::vector<float>& a, const std::vector<float>& b, const std::vector<float>& y) {
+  double squares = 0;
+  for (int64_t i = 0; i < s.m; ++i) {
+    for (int64_t j = 0; j < s.n; ++j) {
+      double sum = 0, absolute = 0;
+      for (int64_t l = 0; l < s.k; ++l) {
+        const double product = static_cast<double>(s.ta ? a[l * s.m + i] : a[i * s.k + l]) *
+                               static_cast<double>(s.tb ? b[j * s.k + l] : b[l * s.n + j]);
+        sum += product;
+        absolute += std::fabs(product);
+      }
+      const double error = (static_cast<double>(y[i * s.n + j]) - sum) / absolute;
+      squares += error * error;
+    }
+  }
+  return std::sqrt(squares / static_cast<double>(s.m * s.n));
+}
+
+constexpr Sizes kSizes[] = {{192, 192, 64, false, false}, {210, 181, 300, false, true},  {181, 220, 45, true, false},
+                            {141, 289, 129, true, true},  {320, 144, 1000, true, false}, {190, 200, 33, false, false}};
+
+// What training takes is as accurate as f32's multiplications and additions, also where magnitudes differ by 2^20.
+TEST(Matmul, AsAccurateAsF32) {
+  std::mt19937 random(1);
+  for (const Sizes& s : kSizes) {
+    for (const int exponents : {0, 20}) {
+      const std::vector<float> a = Numbers(s.m * s.k, exponents, random), b = Numbers(s.k * s.n, exponents, random);
+      const double ours = Error(s, a, b, Multiply(s, "", a, b)), plain = Error(s, a, b, Multiply(s, "onednn", a, b));
+      EXPECT_LE(ours, 1.05 * plain) << s.m << " " << s.n << " " << s.k << " exponents " << exponents;
+    }
+  }
+}
+
+// One product a sum: all of f32's bits count, up to the rounding of six terms.
+TEST(Matmul, SingleProductsKeepTheirBits) {
+  const Sizes s{192, 192, 64, false, false};
+  std::mt19937 random(2);
+  std::vector<float> a(s.m * s.k), b(s.k * s.n);
+  for (int64_t i = 0; i < s.m; ++i) a[i * s.k + i % s.k] = Numbers(1, 0, random)[0];
+  b = Numbers(s.k * s.n, 0, random);
+  const std::vector<float> y = Multiply(s, "", a, b);
+  for (int64_t i = 0; i < s.m; ++i) {
+    for (int64_t j = 0; j < s.n; ++j) {
+      const double want = static_cast<double>(a[i * s.k + i % s.k]) * static_cast<double>(b[i % s.k * s.n + j]);
+      EXPECT_LE(std::fabs(static_cast<double>(y[i * s.n + j]) - want), std::ldexp(std::fabs(want), -23)) << want;
+    }
+  }
+}
+
+TEST(Matmul, BitsDoNotDependOnThreads) {
+  std::mt19937 random(3);
+  const Sizes s{170, 224, 150, true, false};
+  const std::vector<float> a = Numbers(s.m * s.k, 9, random), b = Numbers(s.k * s.n, 9, random);
+  const int before = ComputeThreads();
+  SetComputeThreads(1);
+  const std::vector<float> one = Multiply(s, "", a, b);
+  SetComputeThreads(3);
+  const std::vector<float> three = Multiply(s, "", a, b);
+  SetComputeThreads(before);
+  EXPECT_EQ(one, three);
+}
+
+// Infinities and NaN are where f32 has them, and numbers that bf16 does not reach are numbers.
+TEST(Matmul, NumbersThatAreNotFinite) {
+  const Sizes s{192, 192, 64, false, false};
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const float odd : {kInfinity, -kInfinity, std::numeric_limits<float>::max()}) {
+    for (const bool left : {true, false}) {
+      std::vector<float> a(s.m * s.k, 0.25f), b(s.k * s.n, 0.5f);
+      (left ? a : b)[5] = odd;
+      const std::vector<float> y = Multiply(s, "", a, b);
+      EXPECT_EQ(y[left ? 9 : 5], odd * (left ? 0.5f : 0.25f)) << odd << " " << left;
+      EXPECT_EQ(y[9 * s.n + 9], 64 * 0.125f);
+    }
+  }
+  std::vector<float> a(s.m * s.k, 0.25f), b(s.k * s.n, 0.5f);
+  a[0] = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> y = Multiply(s, "", a, b);
+  EXPECT_TRUE(std::isnan(y[7]));
+  EXPECT_EQ(y[s.n], 64 * 0.125f);
+}
+
+}  // namespace
+}  // namespace mslua

@@ -1,0 +1,313 @@
+#include "core/ops/support/split_matmul.h"
+
+#if defined(__x86_64__)
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "core/base/parallel_for.h"
+#include "core/ops/support/amx.h"
+
+#if defined(__clang__)
+#pragma clang attribute push( \
+    __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("amx-tile,amx-bf16,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
+#endif
+
+namespace mslua::amx {
+namespace {
+
+constexpr int64_t kTile = 16;                   // rows of a tile; 32-bit words of a row
+constexpr int64_t kTileWords = kTile * kTile;   // of a tile, each two bf16 that are neighbours along k
+constexpr int64_t kPanel = 32;                  // rows or columns of y that a step of the inner loop makes
+constexpr int64_t kStep = 32;                   // of k, in a tile
+constexpr int64_t kStepWords = 6 * kTileWords;  // of a panel in a step: h, m and l of 16 rows, then of the other 16
+constexpr int64_t kPlane = 2 * kTileWords;      // from h to m to l
+constexpr int64_t kChunk = 128;                 // of k, so that a panel of it (24 KiB) stays in the nearest cache
+constexpr int64_t kBlockPanels = 8;             // panels that a thread splits at a time (192 KiB)
+constexpr int64_t kStretchWords = 2 << 20;      // most of what is split beforehand (8 MiB)
+
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// One operand as [rows, k]: b is taken as its transpose.
+struct Matrix {
+  const float* data = nullptr;
+  int64_t rows = 0, k = 0;
+  bool k_dense = false;     // numbers along k lie side by side; else those along rows do
+  bool words_of_k = false;  // a row of its tiles is a row's words (left operand); else a word of each row (right)
+
+  int64_t panels() const { return CeilDiv(rows, kPanel); }
+};
+
+__mmask16 First(int64_t n) { return static_cast<__mmask16>((1u << std::clamp<int64_t>(n, 0, 16)) - 1); }
+
+// Words of h, m and l of 32 numbers. The largest magnitude of an h seen so far, as bits, is kept in `largest`.
+class Splitter {
+ public:
+  Splitter() : largest_(Nothing()), interleave_(Interleave()) {}
+
+  // Numbers x[0..32) along k: word i has x[2 i] and x[2 i + 1].
+  void AlongK(__m512 lower, __m512 upper, uint32_t* to, int64_t plane) {
+#pragma GCC unroll 3
+    for (int part = 0; part < 3; ++part) {
+      const __m512i words = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(upper, lower));
+      _mm512_store_si512(to + part * plane, words);
+      if (part == 0) See(words);
+      if (part == 2) break;
+      lower = _mm512_sub_ps(lower, Widen(_mm512_castsi512_si256(words)));
+      upper = _mm512_sub_ps(upper, Widen(_mm512_extracti64x4_epi64(words, 1)));
+    }
+  }
+  // Two neighbours along k, of 16 rows: word i has first[i] and second[i].
+  void AcrossK(__m512 first, __m512 second, uint32_t* to, int64_t plane) {
+#pragma GCC unroll 3
+    for (int part = 0; part < 3; ++part) {
+      const __m512i apart = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
+      const __m512i words = _mm512_permutexvar_epi16(interleave_, apart);
+      _mm512_store_si512(to + part * plane, words);
+      if (part == 0) See(words);
+      if (part == 2) break;
+      first = _mm512_sub_ps(first, _mm512_castsi512_ps(_mm512_slli_epi32(words, 16)));
+      second = _mm512_sub_ps(second, _mm512_castsi512_ps(_mm512_and_si512(words, _mm512_set1_epi32(-65536))));
+    }
+  }
+
+  // Whether every h so far was finite.
+  bool finite() const { return _mm512_cmpge_epu16_mask(largest_, _mm512_set1_epi16(0x7f80)) == 0; }
+
+ private:
+  static __m512 Widen(__m256i bf16) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bf16), 16)); }
+  void See(__m512i words) { largest_ = _mm512_max_epu16(largest_, _mm512_and_si512(words, _mm512_set1_epi16(0x7fff))); }
+
+  // Constructors do not take the instructions that the pragma allows.
+  static __m512i Nothing() { return _mm512_setzero_si512(); }
+  static __m512i Interleave() {
+    return _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4,
+                            19, 3, 18, 2, 17, 1, 16, 0);
+  }
+
+  __m512i largest_;
+  const __m512i interleave_;
+};
+
+void Prefetch(const float* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0); }
+
+// Tiles of the three parts of 16 rows from `row` on and 32 k from `k` on; zeros past the matrix.
+void SplitTile(const Matrix& x, int64_t row, int64_t k, int64_t k_end, Splitter& splitter, uint32_t* to) {
+  alignas(64) uint32_t turned[3 * kTileWords];
+  const bool turn = x.k_dense != x.words_of_k;
+  uint32_t* const words = turn ? turned : to;
+  const int64_t plane = turn ? kTileWords : kPlane;
+  if (x.k_dense) {
+    const __mmask16 lower = First(k_end - k), upper = First(k_end - k - kTile);
+    for (int64_t r = 0; r < kTile; ++r) {
+      const bool inside = row + r < x.rows;
+      const float* from = x.data + (row + r) * x.k + k;
+      Prefetch(from + kPanel * x.k);
+      Prefetch(from + kPanel * x.k + kTile);
+      splitter.AlongK(_mm512_maskz_loadu_ps(inside ? lower : 0, from),
+                      _mm512_maskz_loadu_ps(inside ? upper : 0, from + kTile), words + r * kTile, plane);
+    }
+  } else {
+    const __mmask16 lanes = First(x.rows - row);
+    for (int64_t p = 0; p < kTile; ++p) {
+      const float* from = x.data + (k + 2 * p) * x.rows + row;
+      Prefetch(from + kPanel);
+      Prefetch(from + kPanel + x.rows);
+      splitter.AcrossK(_mm512_maskz_loadu_ps(k + 2 * p < k_end ? lanes : 0, from),
+                       _mm512_maskz_loadu_ps(k + 2 * p + 1 < k_end ? lanes : 0, from + x.rows), words + p * kTile,
+                       plane);
+    }
+  }
+  if (!turn) return;
+  for (int64_t part = 0; part < 3; ++part) TransposeWords(turned + part * kTileWords, kTile, to + part * kPlane, kTile);
+}
+
+// A panel of 32 rows, of k in [k, k_end).
+void SplitPanel(const Matrix& x, int64_t panel, int64_t k, int64_t k_end, Splitter& splitter, uint32_t* to) {
+  for (; k < k_end; k += kStep, to += kStepWords) {
+    SplitTile(x, panel * kPanel, k, k_end, splitter, to);
+    SplitTile(x, panel * kPanel + kTile, k, k_end, splitter, to + kTileWords);
+  }
+}
+
+// y [32, 32], rows `stride` bytes apart, (+)= a panel of a times one of b, over `steps` of k.
+void MultiplyPanels(const uint32_t* a, const uint32_t* b, int64_t steps, bool add, float* y, int64_t stride) {
+  float* const below = reinterpret_cast<float*>(reinterpret_cast<char*>(y) + kTile * stride);
+  if (add) {
+    _tile_loadd(0, y, stride);
+    _tile_loadd(1, y + kTile, stride);
+    _tile_loadd(2, below, stride);
+    _tile_loadd(3, below + kTile, stride);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+  const auto load_a = [&](int part) {
+    _tile_loadd(4, a + part * kPlane, 64);
+    _tile_loadd(5, a + part * kPlane + kTileWords, 64);
+  };
+  const auto load_b = [&](int part) {
+    _tile_loadd(6, b + part * kPlane, 64);
+    _tile_loadd(7, b + part * kPlane + kTileWords, 64);
+  };
+  const auto multiply = [] {
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  };
+  for (int64_t s = 0; s < steps; ++s, a += kStepWords, b += kStepWords) {
+    // The largest product last: what the others sum to is not rounded at its size.
+    load_b(2);
+    load_a(0);
+    multiply();
+    load_b(1);
+    multiply();
+    load_a(1);
+    multiply();
+    load_b(0);
+    multiply();
+    load_a(2);
+    multiply();
+    load_a(0);
+    multiply();
+  }
+  _tile_stored(0, y, stride);
+  _tile_stored(1, y + kTile, stride);
+  _tile_stored(2, below, stride);
+  _tile_stored(3, below + kTile, stride);
+}
+
+// The same for panels that reach past the rows or columns of y.
+void MultiplyEdge(const uint32_t* a, const uint32_t* b, int64_t steps, bool add, float* y, int64_t columns, int64_t m,
+                  int64_t n) {
+  alignas(64) float block[kPanel * kPanel];
+  for (int64_t i = 0; add && i < m; ++i) std::copy_n(y + i * columns, n, block + i * kPanel);
+  MultiplyPanels(a, b, steps, add, block, kPanel * 4);
+  for (int64_t i = 0; i < m; ++i) std::copy_n(block + i * kPanel, n, y + i * columns);
+}
+
+// The operand with fewer rows is split first, by all threads; of the other each thread has a part, which it splits a
+// block at a time as it multiplies it. Where k is long this is done for a stretch of it after the other.
+class Multiplication {
+ public:
+  Multiplication(const Product& p, const float* a, const float* b, float* y) : p_(p), y_(y) {
+    const Matrix left = {a, p.m, p.k, !p.transpose_a, true}, right = {b, p.n, p.k, p.transpose_b, false};
+    few_ = p.m < p.n ? left : right;
+    many_ = p.m < p.n ? right : left;
+    chunk_words_ = std::min(kChunk / kStep, CeilDiv(p.k, kStep)) * kStepWords;
+    stretch_ = std::min(CeilDiv(p.k, kChunk), std::max<int64_t>(1, kStretchWords / (few_.panels() * chunk_words_)));
+  }
+
+  int64_t few_words() const { return stretch_ * few_.panels() * chunk_words_; }
+  int64_t block_words() const { return kBlockPanels * chunk_words_; }
+
+  bool Run(int64_t threads, uint32_t* scratch) {
+    std::atomic<bool> finite{true};
+    const int64_t chunks = CeilDiv(p_.k, kChunk), shares = std::min(threads, many_.panels());
+    for (int64_t c = 0; c < chunks; c += stretch_) {
+      const int64_t end = std::min(chunks, c + stretch_);
+      ParallelFor((end - c) * few_.panels(), 1, [&](int64_t first, int64_t last) {
+        Splitter splitter;
+        for (int64_t i = first; i < last; ++i) {
+          const int64_t k = (c + i / few_.panels()) * kChunk;
+          SplitPanel(few_, i % few_.panels(), k, ChunkEnd(k), splitter, scratch + i * chunk_words_);
+        }
+        if (!splitter.finite()) finite = false;
+      });
+      ParallelFor(shares, 1, [&](int64_t first, int64_t last) {
+        const Tiles tiles;
+        Splitter splitter;
+        for (int64_t t = first; t < last; ++t) {
+          RunPanels(many_.panels() * t / shares, many_.panels() * (t + 1) / shares, c, end, scratch,
+                    scratch + few_words() + t * block_words(), splitter);
+        }
+        if (!splitter.finite()) finite = false;
+      });
+    }
+    return finite;
+  }
+
+ private:
+  int64_t ChunkEnd(int64_t k) const { return std::min(p_.k, k + kChunk); }
+
+  // Panels [first, last) of the operand with many rows, times all of the other's, of which chunks [begin, end) lie in
+  // `few`.
+  void RunPanels(int64_t first, int64_t last, int64_t begin, int64_t end, const uint32_t* few, uint32_t* block,
+                 Splitter& splitter) const {
+    for (int64_t p0 = first; p0 < last; p0 += kBlockPanels) {
+      const int64_t count = std::min(kBlockPanels, last - p0);
+      for (int64_t c = begin; c < end; ++c) {
+        const int64_t k = c * kChunk, steps = CeilDiv(ChunkEnd(k) - k, kStep);
+        for (int64_t q = 0; q < count; ++q)
+          SplitPanel(many_, p0 + q, k, ChunkEnd(k), splitter, block + q * chunk_words_);
+        for (int64_t f = 0; f < few_.panels(); ++f) {
+          const uint32_t* const from = few + ((c - begin) * few_.panels() + f) * chunk_words_;
+          for (int64_t q = 0; q < count; ++q) RunPair(f, p0 + q, from, block + q * chunk_words_, steps, c > 0);
+        }
+      }
+    }
+  }
+
+  void RunPair(int64_t few_panel, int64_t many_panel, const uint32_t* few, const uint32_t* many, int64_t steps,
+               bool add) const {
+    const bool left_is_few = few_.words_of_k;
+    const int64_t row = (left_is_few ? few_panel : many_panel) * kPanel,
+                  column = (left_is_few ? many_panel : few_panel) * kPanel;
+    const uint32_t *const a = left_is_few ? few : many, *const b = left_is_few ? many : few;
+    float* const to = y_ + row * p_.n + column;
+    const int64_t m = std::min(kPanel, p_.m - row), n = std::min(kPanel, p_.n - column);
+    if (m == kPanel && n == kPanel)
+      MultiplyPanels(a, b, steps, add, to, p_.n * 4);
+    else
+      MultiplyEdge(a, b, steps, add, to, p_.n, m, n);
+  }
+
+  const Product p_;
+  float* const y_;
+  Matrix few_, many_;
+  int64_t chunk_words_;  // of a panel of a chunk
+  int64_t stretch_;      // chunks
+};
+
+}  // namespace
+
+bool SupportsSplit(const Product& p) {
+  // How often a number should be used, on average over both operands, to repay splitting it.
+  constexpr int64_t kWorth = 90;
+  return Available() && p.k >= kStep && p.m * p.n >= kWorth * (p.m + p.n);
+}
+
+int64_t SplitBytes(const Product& p, int64_t threads) {
+  const Multiplication sizes(p, nullptr, nullptr, nullptr);
+  return (sizes.few_words() + threads * sizes.block_words()) * 4;
+}
+
+bool SplitMultiply(const Product& p, const float* a, const float* b, float* y, int64_t threads, void* scratch) {
+  return Multiplication(p, a, b, y).Run(threads, static_cast<uint32_t*>(scratch));
+}
+
+}  // namespace mslua::amx
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+
+#else  // not x86
+
+namespace mslua::amx {
+bool SupportsSplit(const Product&) { return false; }
+int64_t SplitBytes(const Product&, int64_t) { return 0; }
+bool SplitMultiply(const Product&, const float*, const float*, float*, int64_t, void*) { return false; }
+}  // namespace mslua::amx
+
+#endif
