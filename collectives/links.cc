@@ -19,6 +19,8 @@ namespace {
 
 // The most that one turn of the thread moves on a socket while it holds the mutex.
 constexpr size_t kTurn = 512 << 10;
+// Of a payload under way, the thread is woken for as much as this: to wake it costs more than to copy a packet.
+constexpr size_t kWorthWaking = 256 << 10;
 
 }  // namespace
 
@@ -205,6 +207,12 @@ void Links::Write(Peer& peer) {
   }
 }
 
+void Links::WakeFor(Peer& peer, size_t bytes) {
+  const int least = std::max<int>(1, static_cast<int>(bytes));
+  if (least == peer.least) return;
+  if (setsockopt(peer.socket.get(), SOL_SOCKET, SO_RCVLOWAT, &least, sizeof least) == 0) peer.least = least;
+}
+
 void Links::Read(int rank, Peer& peer) {
   for (size_t moved = 0; peer.lost.empty() && moved < kTurn;) {
     ssize_t got;
@@ -221,6 +229,7 @@ void Links::Read(int rank, Peer& peer) {
       if (got > 0) {
         a.crc = Crc32c(to + a.received, got, a.crc);  // while it is in the cache
         a.received += got;
+        WakeFor(peer, std::min<size_t>(a.frame.bytes - a.received, kWorthWaking));
       }
     }
     if (got == 0) {

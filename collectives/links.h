@@ -67,11 +67,14 @@ class Links {
     std::deque<Outgoing> queue;
     std::string head;  // bytes of the header and source that have come
     std::shared_ptr<Arrival> reading;
+    int least = 1;     // bytes that must have come before the thread is woken
     std::string lost;  // why the connection is over
   };
 
   void Run();
   void Read(int rank, Peer& peer);
+  // Once so many bytes have come, and not before; the rest of a payload, or (0) the next frame.
+  void WakeFor(Peer& peer, size_t bytes);
   void Write(Peer& peer);
   void Lose(Peer& peer, absl::string_view why);
   // The whole header has come.

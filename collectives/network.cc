@@ -20,8 +20,9 @@ constexpr absl::Duration kLookAroundWithLocal = absl::Milliseconds(1);
 // Stages of a frame's key: announcements, exchanges 1 and 2, messages and their answers.
 // A call that sends no more than this goes with its announcement: one step instead of two or three.
 constexpr int64_t kEagerBytes = 256 << 10;
-// all_reduce and reduce go in parts of this size, whose slices are still in the cache when they are summed.
-constexpr int64_t kPartBytes = 4 << 20;
+// all_reduce and reduce go in parts with slices of this size, which stay in the cache while they are checked, sent,
+// received and summed.
+constexpr int64_t kSliceBytes = 512 << 10;
 constexpr uint8_t kAnnounceStage = 0, kMessageStage = 250, kAnswerStage = 251;
 
 uint64_t GroupId(absl::string_view key) {
@@ -612,7 +613,7 @@ Status NetworkCommunicator::BeginPart(Operation& op, int64_t first) {
   int64_t needed = size() * op.call.count * element;
   if (Sliced(op.call)) {
     Call& part = op.part;
-    part.count = std::min(op.call.count - first, kPartBytes / element);
+    part.count = std::min(op.call.count - first, size() * kSliceBytes / element);
     part.in = static_cast<const char*>(part.in) + first * element;
     if (part.out != nullptr) part.out = static_cast<char*>(part.out) + first * element;
     needed = size() * (SliceBegin(part, rank() + 1) - SliceBegin(part, rank())) * element;

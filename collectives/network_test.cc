@@ -74,6 +74,24 @@ TEST_P(Network, Repeatable) {
 TEST_P(Network, Shared) {
   Run([](Communicator& c) { CheckShared(c); });
 }
+// Payloads that come in many packets, of which the last are few; all_reduce in parts, of which the last is short.
+TEST_P(Network, Large) {
+  Run([](Communicator& c) {
+    ConformanceOptions options;
+    options.large = 700001;
+    CheckMessages(c, options);
+    const int n = c.size();
+    std::vector<int32_t> x(n * 200000 + 1, 0), sum(x.size());
+    for (size_t i = 0; i < x.size(); ++i) {
+      x[i] = static_cast<int32_t>(i) * (c.rank() + 1);
+      sum[i] = static_cast<int32_t>(i) * (n * (n + 1) / 2);
+    }
+    const Status status =
+        c.Run(Call::AllReduce(ReduceOp::kSum, DType::kI32, x.data(), x.data(), static_cast<int64_t>(x.size())));
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_TRUE(x == sum);
+  });
+}
 TEST_P(Network, Refusals) { Run(CheckRefusals); }
 TEST_P(Network, Mismatch) { Run(CheckMismatch); }
 TEST_P(Network, MessageMismatch) { Run(CheckMessageMismatch); }
