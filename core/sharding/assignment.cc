@@ -80,10 +80,10 @@ AssignmentSolver::Ways AssignmentSolver::WaysOf(const EdgeLayouts::Distinct& fro
 AssignmentSolver::Slot AssignmentSolver::SlotOf(const ForwardGraph::Edge& edge, const NodeClass& maker,
                                                 const NodeClass& reader, bool relayout) {
   const TensorType& type = graph_.TypeOf(edge.value);
-  Slot slot{&edge, LayoutsOf(model_, edge, maker.candidates, reader.candidates), {}, {}, {}};
+  Slot slot{&edge, LayoutsOf(forward_, edge, maker.candidates, reader.candidates), {}, {}, {}};
   slot.forward = WaysOf(slot.layouts.made, slot.layouts.wanted, type);
   if (relayout) slot.relayout = WaysOf(slot.layouts.reduced, slot.layouts.wanted, type);
-  if (edge.gradient) slot.backward = WaysOf(slot.layouts.gradient_made, slot.layouts.gradient_wanted, type);
+  if (edge.gradient) slot.backward = WaysOf(slot.layouts.gradient_made, slot.layouts.reduced, type);
   return slot;
 }
 
@@ -92,7 +92,7 @@ int AssignmentSolver::Slot::ForwardWay(size_t m, size_t r) const {
 }
 int AssignmentSolver::Slot::BackwardWay(size_t m, size_t r) const {
   if (backward.numbers.empty()) return -1;
-  return backward.numbers[layouts.gradient_made.of[r] * backward.columns + layouts.gradient_wanted.of[m]];
+  return backward.numbers[layouts.gradient_made.of[r] * backward.columns + layouts.reduced.of[m]];
 }
 int AssignmentSolver::Slot::RelayoutWay(size_t m, size_t r) const {
   return relayout.numbers.empty() ? -1
@@ -178,8 +178,10 @@ int64_t AssignmentSolver::ValueOf(const std::vector<int>& values, const Weights&
   return value;
 }
 
-StatusOr<Assignment> AssignmentSolver::Iterate(const Weights& weights, const std::vector<int>& domains,
-                                               std::vector<CostTerm> terms, const std::vector<int>& order) {
+StatusOr<Assignment> AssignmentSolver::Iterate(const Weights& weights, const Elimination& elimination) {
+  std::vector<CostTable> tables;
+  for (int c : class_of_) tables.push_back(classes_[c].table);
+  tables.resize(class_of_.size() + pairs_.size());
   Assignment best;
   best.value = std::numeric_limits<int64_t>::max();
   std::vector<int> chosen;
@@ -187,9 +189,8 @@ StatusOr<Assignment> AssignmentSolver::Iterate(const Weights& weights, const std
     for (EdgeClass& e : edge_classes_) {
       if (e.table == nullptr) e.table = TableOf(e, weights);
     }
-    for (size_t i = 0; i < pairs_.size(); ++i)
-      terms[class_of_.size() + i].table = edge_classes_[pairs_[i].edge_class].table;
-    Minimum minimum = Minimise(domains, terms, order, &solved_);
+    for (size_t i = 0; i < pairs_.size(); ++i) tables[class_of_.size() + i] = edge_classes_[pairs_[i].edge_class].table;
+    Minimum minimum = elimination.Minimise(tables, &solved_);
     best.bound = std::max(best.bound, minimum.cost);
     ASSIGN_OR_RETURN(const bool changed, Refine(minimum.values));
     const int64_t value = changed ? ValueOf(minimum.values, weights) : minimum.cost;
@@ -208,21 +209,19 @@ StatusOr<Assignment> AssignmentSolver::Solve(const std::vector<CandidateList>& c
   MakeClasses(candidates, weights);
   Prune(upper);
   std::vector<int> domains;
-  std::vector<CostTerm> terms;
+  std::vector<Variables> terms;
   for (size_t p = 0; p < class_of_.size(); ++p) {
     domains.push_back(static_cast<int>(classes_[class_of_[p]].candidates.size()));
-    terms.push_back({{static_cast<int>(p)}, classes_[class_of_[p]].table});
+    terms.push_back({static_cast<int>(p)});
   }
-  std::vector<CostTerm> scopes = terms;
-  for (const ForwardGraph::Tie& t : forward_.ties) scopes.push_back({{t.maker, t.reader}, nullptr});
-  Effort effort;
-  const std::vector<int> order = EliminationOrder(domains, scopes, &effort);
+  for (const ForwardGraph::Tie& t : forward_.ties) terms.push_back({t.maker, t.reader});
+  const Elimination elimination(std::move(domains), terms);
+  const Effort& effort = elimination.effort();
   if (effort.largest > max_entries || effort.total > max_total)
     return absl::ResourceExhaustedError(
         absl::StrCat("tables of ", effort.largest, " entries, ", effort.total, " in all"));
   MakePairs(weights);
-  for (const Pair& pair : pairs_) terms.push_back({{pair.maker, pair.reader}, nullptr});
-  ASSIGN_OR_RETURN(Assignment best, Iterate(weights, domains, std::move(terms), order));
+  ASSIGN_OR_RETURN(Assignment best, Iterate(weights, elimination));
   best.effort = effort;
   return best;
 }

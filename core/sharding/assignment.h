@@ -94,8 +94,7 @@ class AssignmentSolver {
   // Plans the ways that these choices use; whether the cost of one has changed.
   StatusOr<bool> Refine(const std::vector<int>& values);
   int64_t ValueOf(const std::vector<int>& values, const Weights& weights) const;
-  StatusOr<Assignment> Iterate(const Weights& weights, const std::vector<int>& domains, std::vector<CostTerm> terms,
-                               const std::vector<int>& order);
+  StatusOr<Assignment> Iterate(const Weights& weights, const Elimination& elimination);
 
   const Graph& graph_;
   const ForwardGraph& forward_;

@@ -15,11 +15,6 @@ int64_t Picoseconds(double seconds) { return std::llround(seconds * kPicoseconds
 
 bool IsKind(const Node& n, absl::string_view kind) { return n.op->name == "input" && n.attrs.Str("kind") == kind; }
 
-bool Contains(const FactorRule::Tensor& tensor, int f) {
-  return std::any_of(tensor.begin(), tensor.end(),
-                     [f](const FactorRule::Dim& dim) { return std::find(dim.begin(), dim.end(), f) != dim.end(); });
-}
-
 double Flops(const Graph& graph, const Node& n) {
   if (n.op->view || n.inputs.empty()) return 0;
   std::vector<TensorType> inputs;
@@ -148,9 +143,24 @@ StatusOr<ForwardGraph> ForwardOf(const Graph& graph) {
   return out;
 }
 
+CostModel::CostModel(const Graph& graph, const ForwardGraph& forward, const Cluster& cluster, Resharder& resharder)
+    : graph_(graph),
+      forward_(forward),
+      cluster_(cluster),
+      resharder_(resharder),
+      move_bound_(resharder.mesh(), cluster.links),
+      flops_(graph.nodes.size(), 0),
+      gradients_wanted_(graph.nodes.size(), 0) {
+  for (const ForwardGraph::Edge& e : forward.edges) gradients_wanted_[e.reader] += e.gradient;
+  for (int32_t i : forward.nodes) {
+    flops_[i] = Flops(graph, graph.nodes[i]);
+    // A product has one more for each operand's gradient; of other operators all gradients take about one pass.
+    if (!graph.nodes[i].op->flops) gradients_wanted_[i] = std::min(gradients_wanted_[i], 1);
+  }
+}
+
 double CostModel::ForwardSeconds(int32_t node, double parts, double bytes) const {
-  return std::max(Flops(graph_, graph_.nodes[node]) / parts / cluster_.flops_per_second,
-                  bytes / cluster_.bytes_per_second);
+  return std::max(flops_[node] / parts / cluster_.flops_per_second, bytes / cluster_.bytes_per_second);
 }
 
 double CostModel::LocalBytes(int32_t node, const Sharding& sharding) const {
@@ -167,19 +177,10 @@ double CostModel::LocalBytes(int32_t node, const Sharding& sharding) const {
   return bytes;
 }
 
-int CostModel::GradientsWanted(int32_t node) const {
-  const auto first = std::lower_bound(forward_.edges.begin(), forward_.edges.end(), node,
-                                      [](const ForwardGraph::Edge& e, int32_t n) { return e.reader < n; });
-  int wanted = 0;
-  for (auto e = first; e != forward_.edges.end() && e->reader == node; ++e) wanted += e->gradient;
-  // A product has one more for each operand's gradient; of other operators all gradients take about one pass.
-  return graph_.nodes[node].op->flops ? wanted : std::min(wanted, 1);
-}
-
 int64_t CostModel::Backward(int32_t node, const Sharding& sharding) const {
   double parts = 1;
   for (const AxisList& axes : sharding.factors) parts *= static_cast<double>(resharder_.mesh().Size(axes));
-  return Picoseconds(GradientsWanted(node) * ForwardSeconds(node, parts, LocalBytes(node, sharding)));
+  return Picoseconds(gradients_wanted_[node] * ForwardSeconds(node, parts, LocalBytes(node, sharding)));
 }
 
 double CostModel::LocalOutputs(int32_t node, const Sharding& sharding) const {
@@ -202,7 +203,7 @@ Cost CostModel::OfNode(int32_t node, const Sharding& sharding) const {
   double parts = 1, kept = LocalOutputs(node, sharding);
   for (const AxisList& axes : sharding.factors) parts *= static_cast<double>(resharder_.mesh().Size(axes));
   Cost cost;
-  double seconds = ForwardSeconds(node, parts, LocalBytes(node, sharding)) * (1 + GradientsWanted(node));
+  double seconds = ForwardSeconds(node, parts, LocalBytes(node, sharding)) * (1 + gradients_wanted_[node]);
   if (IsKind(graph_.nodes[node], kParameter) && forward_.training) {
     seconds += UpdateSeconds(kept);
     kept *= 2 + forward_.states_per_parameter;
@@ -215,13 +216,13 @@ Cost CostModel::OfNode(int32_t node, const Sharding& sharding) const {
 Cost CostModel::Share(int32_t node, const Sharding& sharding, int64_t others) const {
   double parts = static_cast<double>(others), kept = LocalOutputs(node, sharding) / static_cast<double>(others);
   for (const AxisList& axes : sharding.factors) parts *= static_cast<double>(resharder_.mesh().Size(axes));
-  const double flops = Flops(graph_, graph_.nodes[node]) / cluster_.flops_per_second,
+  const double flops = flops_[node] / cluster_.flops_per_second,
                traffic = LocalBytes(node, Sharding(forward_.rules[node])) / cluster_.bytes_per_second;
   // Either of the two is a product over groups of axes; their maximum is none.
   double seconds = flops >= traffic
                        ? flops / parts
                        : LocalBytes(node, sharding) / static_cast<double>(others) / cluster_.bytes_per_second;
-  seconds *= 1 + GradientsWanted(node);
+  seconds *= 1 + gradients_wanted_[node];
   if (IsKind(graph_.nodes[node], kParameter) && forward_.training) {
     seconds += UpdateSeconds(kept);
     kept *= 2 + forward_.states_per_parameter;
@@ -237,11 +238,12 @@ int64_t CostModel::NodeBound(int32_t node) const {
     for (Value v : n.inputs) bytes += static_cast<double>(graph_.TypeOf(v).bytes());
     for (const TensorType& t : n.outputs) bytes += static_cast<double>(t.bytes());
   }
-  return static_cast<int64_t>((1 + GradientsWanted(node)) * ForwardSeconds(node, ranks, bytes / ranks) * kPicoseconds);
+  return static_cast<int64_t>((1 + gradients_wanted_[node]) * ForwardSeconds(node, ranks, bytes / ranks) *
+                              kPicoseconds);
 }
 
 int64_t CostModel::HiddenBound(int32_t node) const {
-  const int wanted = GradientsWanted(node);
+  const int wanted = gradients_wanted_[node];
   return wanted * NodeBound(node) / (1 + wanted) + 1;
 }
 
@@ -253,15 +255,8 @@ CostModel::Transfer CostModel::ForwardMove(const ForwardGraph::Edge& edge, const
 
 CostModel::Transfer CostModel::BackwardMove(const ForwardGraph::Edge& edge, const Sharding& maker,
                                             const Sharding& reader) const {
-  const NodeRule& rule = forward_.rules[edge.reader];
-  // The gradient of an input is a sum over every factor that the input does not have.
-  Layout made = InputLayout(rule, reader, edge.input);
-  for (size_t f = 0; f < reader.factors.size(); ++f) {
-    if (Contains(rule.rule.inputs[edge.input], static_cast<int>(f))) continue;
-    for (int8_t a : reader.factors[f]) made.SetPartial(a, Reduction::kSum);
-  }
   return {
-      made,
+      GradientLayout(forward_.rules[edge.reader], reader, edge.input),
       OutputLayout(forward_.rules[edge.value.node], maker, static_cast<size_t>(edge.value.output)).WithoutPartial()};
 }
 

@@ -53,12 +53,7 @@ struct Cost {
 // Of one graph on one mesh.
 class CostModel {
  public:
-  CostModel(const Graph& graph, const ForwardGraph& forward, const Cluster& cluster, Resharder& resharder)
-      : graph_(graph),
-        forward_(forward),
-        cluster_(cluster),
-        resharder_(resharder),
-        move_bound_(resharder.mesh(), cluster.links) {}
+  CostModel(const Graph& graph, const ForwardGraph& forward, const Cluster& cluster, Resharder& resharder);
 
   // Forward and backward arithmetic of a node, or what its memory traffic takes where that is more; of a parameter its
   // update. The devices along axes that cut nothing repeat the work.
@@ -94,13 +89,14 @@ class CostModel {
   double LocalBytes(int32_t node, const Sharding& sharding) const;
   double LocalOutputs(int32_t node, const Sharding& sharding) const;
   double UpdateSeconds(double bytes) const;
-  int GradientsWanted(int32_t node) const;
 
   const Graph& graph_;
   const ForwardGraph& forward_;
   const Cluster& cluster_;
   Resharder& resharder_;
   MoveBound move_bound_;
+  std::vector<double> flops_;          // by node; of forward nodes
+  std::vector<int> gradients_wanted_;  // by node: how many passes over its tensors its gradients take
 };
 
 // The cost of a whole assignment, edge by edge and without tables. `shardings` by node of the graph.

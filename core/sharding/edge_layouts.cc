@@ -1,26 +1,25 @@
 #include "core/sharding/edge_layouts.h"
 
-#include <algorithm>
-
 namespace mslua {
 
 void EdgeLayouts::Distinct::Add(const Layout& layout) {
-  const auto known = std::find(layouts.begin(), layouts.end(), layout);
-  of.push_back(static_cast<int>(known - layouts.begin()));
-  if (known == layouts.end()) layouts.push_back(layout);
+  const auto [known, fresh] = numbers.emplace(layout, static_cast<int>(layouts.size()));
+  of.push_back(known->second);
+  if (fresh) layouts.push_back(layout);
 }
 
-EdgeLayouts LayoutsOf(const CostModel& model, const ForwardGraph::Edge& edge,
+EdgeLayouts LayoutsOf(const ForwardGraph& forward, const ForwardGraph::Edge& edge,
                       const std::vector<const Sharding*>& makers, const std::vector<const Sharding*>& readers) {
   EdgeLayouts out;
+  const NodeRule &maker = forward.rules[edge.value.node], &reader = forward.rules[edge.reader];
   for (const Sharding* s : makers) {
-    out.made.Add(model.ForwardMove(edge, *s, *readers[0]).from);
-    out.reduced.Add(out.made.layouts[out.made.of.back()].WithoutPartial());
-    if (edge.gradient) out.gradient_wanted.Add(model.BackwardMove(edge, *s, *readers[0]).to);
+    const Layout made = OutputLayout(maker, *s, static_cast<size_t>(edge.value.output));
+    out.made.Add(made);
+    out.reduced.Add(made.WithoutPartial());
   }
   for (const Sharding* s : readers) {
-    out.wanted.Add(model.ForwardMove(edge, *makers[0], *s).to);
-    if (edge.gradient) out.gradient_made.Add(model.BackwardMove(edge, *makers[0], *s).from);
+    out.wanted.Add(InputLayout(reader, *s, edge.input));
+    if (edge.gradient) out.gradient_made.Add(GradientLayout(reader, *s, edge.input));
   }
   return out;
 }

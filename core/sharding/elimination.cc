@@ -1,93 +1,122 @@
 #include "core/sharding/elimination.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
-#include <set>
-#include <tuple>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/hash/hash.h"
-#include "absl/types/span.h"
 
 namespace mslua {
 namespace {
 
-// Min-fill: the variable whose elimination ties the fewest pairs of its neighbours anew; among equals the one with the
-// smaller table, then the first.
-class Ordering {
- public:
-  Ordering(const std::vector<int>& domains, const std::vector<CostTerm>& terms)
-      : domains_(domains), neighbours_(domains.size()), priority_(domains.size()) {
-    for (const CostTerm& term : terms) {
-      for (int a : term.variables) {
-        for (int b : term.variables) {
-          if (a != b && domains[a] > 1 && domains[b] > 1) neighbours_[a].insert(b);
-        }
-      }
+// Most of a search's arithmetic is here: for the processors that there are.
+#if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
+#define MSLUA_VECTORS __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
+#else
+#define MSLUA_VECTORS
+#endif
+
+// out[i] = the least of base[x] + rows[i * stride + x], x < n.
+MSLUA_VECTORS void LeastOfSums(const int64_t* base, const int64_t* rows, int64_t stride, int64_t n, int64_t count,
+                               int64_t* out) {
+  for (int64_t i = 0; i < count; ++i, rows += stride) {
+    int64_t least = std::numeric_limits<int64_t>::max();
+#pragma omp simd reduction(min : least)
+    for (int64_t x = 0; x < n; ++x) {
+      const int64_t sum = base[x] + rows[x];
+      least = sum < least ? sum : least;
+    }
+    out[i] = least;
+  }
+}
+
+MSLUA_VECTORS void AddTo(const int64_t* from, int64_t n, int64_t* to) {
+#pragma omp simd
+  for (int64_t x = 0; x < n; ++x) to[x] += from[x];
+}
+MSLUA_VECTORS void AddConstant(int64_t constant, int64_t n, int64_t* to) {
+#pragma omp simd
+  for (int64_t x = 0; x < n; ++x) to[x] += constant;
+}
+MSLUA_VECTORS void TakeLeast(const int64_t* from, int64_t n, int64_t* to) {
+#pragma omp simd
+  for (int64_t x = 0; x < n; ++x) to[x] = from[x] < to[x] ? from[x] : to[x];
+}
+MSLUA_VECTORS int64_t Least(const int64_t* from, int64_t n) {
+  int64_t least = std::numeric_limits<int64_t>::max();
+#pragma omp simd reduction(min : least)
+  for (int64_t x = 0; x < n; ++x) least = from[x] < least ? from[x] : least;
+  return least;
+}
+
+// A table as outer x n x inner.
+struct Turn {
+  int64_t outer = 1, n = 1, inner = 1;
+};
+// The table as outer x inner x n.
+std::vector<int64_t> Turned(const int64_t* table, const Turn& t) {
+  std::vector<int64_t> out(t.outer * t.n * t.inner);
+  for (int64_t o = 0; o < t.outer; ++o, table += t.n * t.inner) {
+    int64_t* to = out.data() + o * t.n * t.inner;
+    for (int64_t i = 0; i < t.inner; ++i) {
+      for (int64_t x = 0; x < t.n; ++x) *to++ = table[x * t.inner + i];
     }
   }
+  return out;
+}
 
-  std::vector<int> Run(Effort* effort) {
-    std::vector<int> order;
-    for (int v = 0; v < static_cast<int>(domains_.size()); ++v) {
-      priority_[v] = PriorityOf(v);
-      queue_.insert(priority_[v]);
+// One term of a bucket: where the entries are for each value of the eliminated variable, in a row.
+struct Row {
+  std::vector<int64_t> copy;  // empty: the table itself
+  const int64_t *begin, *at;
+  absl::InlinedVector<int64_t, 4> strides;  // of the scope's variables, 0: not among the term's
+};
+
+// The least sums of rows over the eliminated variable, for each value of the scope's last variable.
+class Sums {
+ public:
+  explicit Sums(int64_t n) : n_(n), base_(n), sum_(n) {}
+
+  void Run(const std::vector<Row>& rows, int64_t count, int64_t* out) {
+    std::fill(base_.begin(), base_.end(), 0);
+    const Row* last = nullptr;  // one that changes along the last variable
+    int changing = 0;
+    for (const Row& row : rows) {
+      if (row.strides.empty() || row.strides.back() == 0) {
+        AddTo(row.at, n_, base_.data());
+        continue;
+      }
+      last = &row;
+      ++changing;
     }
-    while (!queue_.empty()) {
-      const auto [fill, log_entries, v] = *queue_.begin();
-      queue_.erase(queue_.begin());
-      order.push_back(v);
-      const double entries = std::exp2(log_entries);
-      effort->largest = std::max(effort->largest, entries);
-      effort->total += entries;
-      Remove(v);
+    if (changing == 0) {
+      std::fill_n(out, count, Least(base_.data(), n_));
+    } else if (changing == 1) {
+      LeastOfSums(base_.data(), last->at, last->strides.back(), n_, count, out);
+    } else {
+      for (int64_t i = 0; i < count; ++i) OfSeveral(rows, *last, i, out + i);
     }
-    return order;
   }
 
  private:
-  using Priority = std::tuple<int64_t, double, int>;  // pairs to tie, log2 of the table's entries, variable
-
-  Priority PriorityOf(int v) const {
-    int64_t fill = 0;
-    double log_entries = std::log2(domains_[v]);
-    for (auto a = neighbours_[v].begin(); a != neighbours_[v].end(); ++a) {
-      log_entries += std::log2(domains_[*a]);
-      for (auto b = std::next(a); b != neighbours_[v].end(); ++b) fill += neighbours_[*a].count(*b) == 0;
+  void OfSeveral(const std::vector<Row>& rows, const Row& last, int64_t i, int64_t* out) {
+    sum_ = base_;
+    for (const Row& row : rows) {
+      if (&row != &last && row.strides.back() != 0) AddTo(row.at + i * row.strides.back(), n_, sum_.data());
     }
-    return {fill, log_entries, v};
+    LeastOfSums(sum_.data(), last.at + i * last.strides.back(), 0, n_, 1, out);
   }
 
-  void Remove(int v) {
-    std::set<int> changed = neighbours_[v];
-    for (int a : neighbours_[v]) {
-      neighbours_[a].erase(v);
-      for (int b : neighbours_[v]) {
-        if (a != b && neighbours_[a].insert(b).second) changed.insert(neighbours_[a].begin(), neighbours_[a].end());
-      }
-    }
-    neighbours_[v].clear();
-    for (int a : changed) {
-      const Priority now = PriorityOf(a);
-      if (now == priority_[a]) continue;
-      queue_.erase(priority_[a]);
-      queue_.insert(priority_[a] = now);
-    }
-  }
-
-  const std::vector<int>& domains_;
-  std::vector<std::set<int>> neighbours_;
-  std::vector<Priority> priority_;
-  std::set<Priority> queue_;
+  const int64_t n_;
+  std::vector<int64_t> base_, sum_;
 };
 
-// A table over other variables than before, whatever they are: what eliminating one variable gives.
-struct Message {
-  int table = -1;                                     // number among the interned tables
-  std::shared_ptr<const std::vector<uint16_t>> best;  // the eliminated variable's value for each entry
-  int64_t constant = 0;  // taken out of every entry, so that messages of equal layers become equal
+// What eliminating a variable gives: a table over other variables than before, whatever they are.
+struct Part {
+  int number;        // among the parts
+  int table = -1;    // number among the tables
+  int64_t constant;  // taken out of every entry, so that messages of equal layers become equal
 };
 
 // What the rest of a problem says of a part: of its eliminated variable, and to the terms that the part was made of.
@@ -99,338 +128,335 @@ struct Downward {
 }  // namespace
 
 struct SolvedParts::Known {
-  struct Part {
-    int number;
-    Message message;
-  };
-  std::vector<CostTable> tables;
+  using Key = absl::InlinedVector<int, 8>;
+  std::vector<CostTable> tables;  // with different entries
   absl::flat_hash_map<size_t, std::vector<int>> by_content;
-  absl::flat_hash_map<std::vector<int>, Part> parts;
-  absl::flat_hash_map<std::vector<int>, Downward> downwards;
-  size_t entries = 0;  // of the tables
+  absl::flat_hash_map<CostTable, int> by_address;
+  absl::flat_hash_map<std::vector<int>, int> shapes;
+  absl::flat_hash_map<Key, Part> parts;
+  absl::flat_hash_map<Key, Downward> downwards;
+  size_t entries = 0;  // of tables that are kept
 
   // Whether what is known takes too much memory to be kept.
   bool Full() const { return entries > size_t{1} << 24; }
+
+  // Tables with the same entries have one number.
+  int NumberOf(const CostTable& table) {
+    const auto known = by_address.find(table);
+    if (known != by_address.end()) return known->second;
+    entries += table->size();
+    const int number = NumberOfContent(table);
+    by_address.emplace(table, number);
+    return number;
+  }
+  int NumberOfContent(const CostTable& table) {
+    auto& same = by_content[absl::Hash<std::vector<int64_t>>()(*table)];
+    for (int t : same) {
+      if (*tables[t] == *table) return t;
+    }
+    same.push_back(static_cast<int>(tables.size()));
+    tables.push_back(table);
+    entries += table->size();
+    return same.back();
+  }
 };
 
 SolvedParts::SolvedParts() : known_(std::make_unique<Known>()) {}
 SolvedParts::~SolvedParts() = default;
 
-class Elimination {
+// The elimination of one variable.
+struct Elimination::Step {
+  struct Member {
+    int term;
+    Variables places;   // of its variables in the scope; kOwn: the variable's own
+    bool tied = false;  // the member before has the same places
+    bool message = false;
+  };
+  static constexpr int kOwn = -1;
+
+  int variable;
+  std::vector<int> scope;       // ascending
+  std::vector<Member> members;  // the terms to be summed
+  int shape;                    // number among the shapes
+};
+
+Elimination::Elimination(std::vector<int> domains, const std::vector<Variables>& terms)
+    : domains_(std::move(domains)), terms_(static_cast<int>(terms.size())) {
+  MakeSteps(terms, EliminationOrder(domains_, terms, &effort_));
+}
+Elimination::~Elimination() = default;
+
+void Elimination::MakeSteps(const std::vector<Variables>& terms, const std::vector<int>& order) {
+  std::vector<Variables> all;                         // of terms and messages, the variables that have a choice
+  std::vector<std::vector<int>> of(domains_.size());  // by variable the terms about it
+  std::vector<bool> done;
+  const auto add = [&](const Variables& variables) {
+    for (int v : variables) of[v].push_back(static_cast<int>(all.size()));
+    all.push_back(variables);
+    done.push_back(false);
+  };
+  for (const Variables& variables : terms) {
+    Variables wide;
+    std::copy_if(variables.begin(), variables.end(), std::back_inserter(wide), [&](int v) { return domains_[v] > 1; });
+    if (wide.empty()) constants_.push_back(static_cast<int>(all.size()));
+    add(wide);
+  }
+  absl::flat_hash_map<std::vector<int>, int> known;
+  for (int v : order) {
+    Step step{v, {}, {}, 0};
+    for (int t : of[v]) {
+      if (done[t]) continue;
+      done[t] = true;
+      step.members.push_back({t, {}, false, t >= terms_});
+      step.scope.insert(step.scope.end(), all[t].begin(), all[t].end());
+    }
+    std::sort(step.scope.begin(), step.scope.end());
+    step.scope.erase(std::unique(step.scope.begin(), step.scope.end()), step.scope.end());
+    step.scope.erase(std::remove(step.scope.begin(), step.scope.end(), v), step.scope.end());
+    for (Step::Member& m : step.members) {
+      for (int u : all[m.term])
+        m.places.push_back(
+            u == v ? Step::kOwn
+                   : static_cast<int>(std::lower_bound(step.scope.begin(), step.scope.end(), u) - step.scope.begin()));
+    }
+    std::stable_sort(step.members.begin(), step.members.end(), [](const Step::Member& a, const Step::Member& b) {
+      return std::tie(a.places, a.message) < std::tie(b.places, b.message);
+    });
+    std::vector<int> shape{domains_[v]};
+    for (int u : step.scope) shape.push_back(domains_[u]);
+    for (size_t m = 0; m < step.members.size(); ++m) {
+      Step::Member& member = step.members[m];
+      member.tied =
+          m > 0 && member.places == step.members[m - 1].places && member.message == step.members[m - 1].message;
+      shape.push_back(-2);  // no place or size
+      shape.push_back(member.message);
+      shape.insert(shape.end(), member.places.begin(), member.places.end());
+    }
+    const auto [it, fresh] = known.emplace(std::move(shape), static_cast<int>(shapes_.size()));
+    if (fresh) shapes_.push_back(it->first);
+    step.shape = it->second;
+    add(Variables(step.scope.begin(), step.scope.end()));
+    steps_.push_back(std::move(step));
+  }
+}
+
+// One elimination of all variables, for certain tables.
+class Elimination::Run {
  public:
-  Elimination(const std::vector<int>& domains, const std::vector<CostTerm>& terms, SolvedParts* solved)
-      : domains_(domains), known_(*solved->known_), tables_(known_.tables), of_(domains.size()) {
+  Run(const Elimination& structure, const std::vector<CostTable>& tables, SolvedParts::Known* known)
+      : structure_(structure), domains_(structure.domains_), known_(*known), steps_(structure.steps_) {
     if (known_.Full()) known_ = {};
-    terms_.reserve(terms.size() + domains.size());
-    for (const CostTerm& term : terms) AddTerm(Wide(term.variables), Intern(term.table));
+    for (const CostTable& table : tables) tables_.push_back(known_.NumberOf(table));
+    for (const std::vector<int>& shape : structure.shapes_)
+      shapes_.push_back(known_.shapes.emplace(shape, static_cast<int>(known_.shapes.size())).first->second);
+    for (int term : structure.constants_) constant_ += (*known_.tables[tables_[term]])[0];
   }
 
-  Minimum Run(const std::vector<int>& order) {
-    for (int v : order) {
-      Step step{v, ScopeOf(v), {}, -1, 0, {}};
-      const SolvedParts::Known::Part& part = Eliminate(v, step.scope, &step.bucket);
-      step.part = part.number;
-      step.best = part.message.best;
-      constant_ += part.message.constant;
-      if (!step.scope.empty()) step.term = static_cast<int>(terms_.size());
-      AddTerm(Variables(step.scope.begin(), step.scope.end()), part.message.table);
-      steps_.push_back(std::move(step));
+  Minimum Solve() {
+    for (const Step& step : steps_) {
+      first_.push_back(slots_.size());
+      for (const Step::Member& m : step.members) {
+        slots_.push_back({m.term, tables_[m.term]});
+        // Terms that can change places are in the order of their tables.
+        for (size_t s = slots_.size() - 1; s > first_.back() && step.members[s - first_.back()].tied; --s) {
+          if (slots_[s].table < slots_[s - 1].table) std::swap(slots_[s], slots_[s - 1]);
+        }
+      }
+      const Part& part = PartOf(step, &slots_[first_.back()]);
+      parts_.push_back(part.number);
+      tables_.push_back(part.table);
+      constant_ += part.constant;
     }
     Minimum minimum;
     minimum.cost = constant_;
     minimum.values.assign(domains_.size(), 0);
-    for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
-      size_t index = 0;
-      for (int u : step->scope) index = index * domains_[u] + minimum.values[u];
-      minimum.values[step->variable] = (*step->best)[index];
-    }
+    for (size_t i = steps_.size(); i-- > 0;) minimum.values[steps_[i].variable] = BestOf(i, minimum.values);
     return minimum;
   }
 
-  // After Run. What the rest of the problem says of a step's scope goes down the way that its message came up.
+  // After Solve. What the rest of the problem says of a step's scope goes down the way that its message came up.
   std::vector<std::vector<int64_t>> Marginals() {
     std::vector<std::vector<int64_t>> marginals(domains_.size());
-    std::vector<int> step_of(terms_.size(), -1);  // by term: the step whose message it is
-    for (size_t i = 0; i < steps_.size(); ++i) {
-      if (steps_[i].term >= 0) step_of[steps_[i].term] = static_cast<int>(i);
-    }
     std::vector<int> down(steps_.size(), -1);  // by step, over its scope: a table, -1: nothing is said
     for (size_t i = steps_.size(); i-- > 0;) {
-      const Step& step = steps_[i];
-      std::vector<int> key{step.part, down[i]};
-      for (size_t t : step.bucket) key.push_back(step_of[t] >= 0);
+      const SolvedParts::Known::Key key{parts_[i], down[i]};
       auto known = known_.downwards.find(key);
-      if (known == known_.downwards.end()) {
-        Downward fresh = DownwardOf(step, down[i], step_of);
-        known = known_.downwards.emplace(std::move(key), std::move(fresh)).first;
-      }
-      marginals[step.variable] = known->second.marginal;
-      Lift(&marginals[step.variable]);
-      for (size_t b = 0; b < step.bucket.size(); ++b) {
-        if (step_of[step.bucket[b]] >= 0) down[step_of[step.bucket[b]]] = known->second.messages[b];
+      if (known == known_.downwards.end()) known = known_.downwards.emplace(key, DownwardOf(i, down[i])).first;
+      std::vector<int64_t>& marginal = marginals[steps_[i].variable] = known->second.marginal;
+      // What has been taken out as constants is missing: the least is the minimum of all.
+      const auto values = static_cast<int64_t>(marginal.size());
+      AddConstant(constant_ - Least(marginal.data(), values), values, marginal.data());
+      for (size_t m = 0; m < steps_[i].members.size(); ++m) {
+        if (steps_[i].members[m].message)
+          down[slots_[first_[i] + m].term - structure_.terms_] = known->second.messages[m];
       }
     }
     return marginals;
   }
 
  private:
-  struct Term {
-    Variables variables;
-    int table;
-    bool done = false;
-  };
-  struct Step {
-    int variable;
-    std::vector<int> scope;
-    std::vector<size_t> bucket;  // the terms that were summed, in the order of the part's key
-    int term;                    // the number of its message among the terms, or -1: it is a constant
-    int part;
-    std::shared_ptr<const std::vector<uint16_t>> best;
+  // What stands in a member's place.
+  struct Slot {
+    int term, table;
   };
 
-  Downward DownwardOf(const Step& step, int down, const std::vector<int>& step_of) {
-    std::vector<int> clique = step.scope;
-    clique.push_back(step.variable);
-    std::vector<int64_t> sum = Spread(down < 0 ? std::vector<int64_t>() : *tables_[down], clique);
-    for (size_t t : step.bucket) Accumulate(terms_[t], clique, &sum);
-    Downward out{Least(sum, clique, {step.variable}), {}};
-    for (size_t t : step.bucket) {
-      out.messages.push_back(-1);
-      if (step_of[t] < 0) continue;
-      std::vector<int64_t> message = Least(sum, clique, terms_[t].variables);
-      const std::vector<int64_t>& up = *tables_[terms_[t].table];
-      for (size_t e = 0; e < message.size(); ++e) message[e] -= up[e];
-      // Without a constant, so that what is said to equal layers becomes equal.
-      const int64_t least = *std::min_element(message.begin(), message.end());
-      for (int64_t& cost : message) cost -= least;
-      out.messages.back() = InternContent(std::make_shared<const std::vector<int64_t>>(std::move(message)));
+  int SizeOf(const Step& step, int place) const {
+    return domains_[place == Step::kOwn ? step.variable : step.scope[place]];
+  }
+  Turn TurnOf(const Step& step, const Step::Member& m) const {
+    Turn turn;
+    for (int place : m.places) {
+      if (place == Step::kOwn)
+        turn.outer = turn.inner, turn.n = SizeOf(step, place), turn.inner = 1;
+      else
+        turn.inner *= SizeOf(step, place);
     }
+    return turn;
+  }
+
+  // The first value of a step's variable that is least where its scope has these values.
+  int BestOf(size_t i, const std::vector<int>& values) {
+    const Step& step = steps_[i];
+    sum_.assign(domains_[step.variable], 0);
+    for (size_t m = 0; m < step.members.size(); ++m) {
+      const Variables& places = step.members[m].places;
+      int64_t index = 0, stride = 1, own = 0;
+      for (auto place = places.rbegin(); place != places.rend(); ++place) {
+        if (*place == Step::kOwn)
+          own = stride;
+        else
+          index += stride * values[step.scope[*place]];
+        stride *= SizeOf(step, *place);
+      }
+      const int64_t* at = known_.tables[slots_[first_[i] + m].table]->data() + index;
+      for (size_t x = 0; x < sum_.size(); ++x) sum_[x] += at[x * own];
+    }
+    return static_cast<int>(std::min_element(sum_.begin(), sum_.end()) - sum_.begin());
+  }
+
+  const Part& PartOf(const Step& step, const Slot* slots) {
+    // What the result depends on: the sizes, and each table with the places of its variables.
+    SolvedParts::Known::Key key{shapes_[step.shape]};
+    for (size_t m = 0; m < step.members.size(); ++m) key.push_back(slots[m].table);
+    const auto known = known_.parts.find(key);
+    if (known != known_.parts.end()) return known->second;
+    Part part = Compute(step, slots);
+    part.number = static_cast<int>(known_.parts.size());
+    return known_.parts.emplace(std::move(key), part).first->second;
+  }
+
+  std::vector<Row> RowsOf(const Step& step, const Slot* slots) const {
+    std::vector<Row> rows(step.members.size());
+    for (size_t m = 0; m < rows.size(); ++m) {
+      const Step::Member& member = step.members[m];
+      Row& row = rows[m];
+      row.begin = known_.tables[slots[m].table]->data();
+      const Turn turn = TurnOf(step, member);
+      if (turn.inner > 1) {
+        row.copy = Turned(row.begin, turn);
+        row.begin = row.copy.data();
+      }
+      row.at = row.begin;
+      row.strides.assign(step.scope.size(), 0);
+      int64_t stride = turn.n;
+      for (auto place = member.places.rbegin(); place != member.places.rend(); ++place) {
+        if (*place == Step::kOwn) continue;
+        row.strides[*place] = stride;
+        stride *= SizeOf(step, *place);
+      }
+    }
+    return rows;
+  }
+
+  // The next values of the scope's first `dims` variables, the last of them minor-most; false after the last.
+  bool Advance(const Step& step, size_t dims, std::vector<int>* at, std::vector<Row>* rows) const {
+    for (size_t d = dims; d-- > 0;) {
+      const int values = domains_[step.scope[d]];
+      const bool carry = ++(*at)[d] == values;
+      for (Row& row : *rows) row.at += carry ? -row.strides[d] * (values - 1) : row.strides[d];
+      if (!carry) return true;
+      (*at)[d] = 0;
+    }
+    return false;
+  }
+
+  Part Compute(const Step& step, const Slot* slots) {
+    std::vector<Row> rows = RowsOf(step, slots);
+    int64_t entries = 1;
+    for (int u : step.scope) entries *= domains_[u];
+    std::vector<int64_t> least(entries);
+    std::vector<int> at(step.scope.size(), 0);
+    const size_t outer = std::max<size_t>(step.scope.size(), 1) - 1;
+    const int64_t inner = step.scope.empty() ? 1 : domains_[step.scope.back()];
+    Sums sums(domains_[step.variable]);
+    int64_t* out = least.data();
+    do {
+      sums.Run(rows, inner, out);
+      out += inner;
+    } while (Advance(step, outer, &at, &rows));
+    Part part{0, 0, Least(least.data(), entries)};
+    AddConstant(-part.constant, entries, least.data());
+    part.table = known_.NumberOfContent(std::make_shared<const std::vector<int64_t>>(std::move(least)));
+    return part;
+  }
+
+  Downward DownwardOf(size_t i, int down) {
+    const Step& step = steps_[i];
+    const Slot* slots = &slots_[first_[i]];
+    std::vector<Row> rows = RowsOf(step, slots);
+    const int64_t n = domains_[step.variable];
+    Downward out;
+    out.marginal.assign(n, std::numeric_limits<int64_t>::max());
+    std::vector<std::vector<int64_t>> messages(rows.size());  // to those members that are messages, as their rows lie
+    for (size_t m = 0; m < rows.size(); ++m) {
+      if (step.members[m].message)
+        messages[m].assign(known_.tables[slots[m].table]->size(), std::numeric_limits<int64_t>::max());
+    }
+    std::vector<int64_t> sum(n);
+    std::vector<int> at(step.scope.size(), 0);
+    const int64_t* said = down < 0 ? nullptr : known_.tables[down]->data();
+    do {
+      std::fill(sum.begin(), sum.end(), said == nullptr ? 0 : *said++);
+      for (const Row& row : rows) AddTo(row.at, n, sum.data());
+      TakeLeast(sum.data(), n, out.marginal.data());
+      for (size_t m = 0; m < rows.size(); ++m) {
+        if (step.members[m].message) TakeLeast(sum.data(), n, messages[m].data() + (rows[m].at - rows[m].begin));
+      }
+    } while (Advance(step, step.scope.size(), &at, &rows));
+    for (size_t m = 0; m < rows.size(); ++m)
+      out.messages.push_back(step.members[m].message ? Said(step, step.members[m], rows[m], &messages[m]) : -1);
     return out;
   }
 
-  // A sum over all of a clique, its last variable minor-most, of a function of the variables before the last.
-  std::vector<int64_t> Spread(const std::vector<int64_t>& function, const std::vector<int>& clique) const {
-    size_t entries = 1;
-    for (int u : clique) entries *= domains_[u];
-    std::vector<int64_t> sum(entries, 0);
-    const size_t n = domains_[clique.back()];
-    for (size_t e = 0; e < function.size(); ++e) std::fill_n(sum.begin() + e * n, n, function[e]);
-    return sum;
+  // The number of what the sums with a member, as its row lies, say beyond the member itself.
+  int Said(const Step& step, const Step::Member& member, const Row& row, std::vector<int64_t>* sums) {
+    const auto size = static_cast<int64_t>(sums->size());
+    for (int64_t e = 0; e < size; ++e) (*sums)[e] -= row.begin[e];
+    // Without a constant, so that what is said to equal layers becomes equal.
+    AddConstant(-Least(sums->data(), size), size, sums->data());
+    const Turn turn = TurnOf(step, member);
+    if (turn.inner > 1) *sums = Turned(sums->data(), {turn.outer, turn.inner, turn.n});
+    return known_.NumberOfContent(std::make_shared<const std::vector<int64_t>>(std::move(*sums)));
   }
 
-  // Calls with the index into a table over `variables` of each entry of a table over `clique`.
-  template <class F>
-  void Walk(const std::vector<int>& clique, absl::Span<const int> variables, const F& f) const {
-    std::vector<int64_t> strides(clique.size(), 0);
-    int64_t stride = 1;
-    for (auto u = variables.rbegin(); u != variables.rend(); ++u) {
-      strides[std::find(clique.begin(), clique.end(), *u) - clique.begin()] = stride;
-      stride *= domains_[*u];
-    }
-    std::vector<int> at(clique.size(), 0);
-    const int64_t inner = domains_[clique.back()], step = strides.back();
-    int64_t entries = 1, index = 0;
-    for (int u : clique) entries *= domains_[u];
-    for (int64_t e = 0; e < entries; e += inner) {
-      f(e, index, inner, step);
-      for (size_t d = clique.size() - 1; d-- > 0;) {
-        index += strides[d];
-        if (++at[d] < domains_[clique[d]]) break;
-        index -= strides[d] * domains_[clique[d]];
-        at[d] = 0;
-      }
-    }
-  }
-
-  void Accumulate(const Term& term, const std::vector<int>& clique, std::vector<int64_t>* sum) const {
-    const int64_t* table = tables_[term.table]->data();
-    Walk(clique, term.variables, [&](int64_t e, int64_t index, int64_t inner, int64_t step) {
-      for (int64_t x = 0; x < inner; ++x) (*sum)[e + x] += table[index + x * step];
-    });
-  }
-
-  std::vector<int64_t> Least(const std::vector<int64_t>& sum, const std::vector<int>& clique,
-                             absl::Span<const int> variables) const {
-    size_t entries = 1;
-    for (int u : variables) entries *= domains_[u];
-    std::vector<int64_t> least(entries, std::numeric_limits<int64_t>::max());
-    Walk(clique, variables, [&](int64_t e, int64_t index, int64_t inner, int64_t step) {
-      for (int64_t x = 0; x < inner; ++x) {
-        int64_t& entry = least[index + x * step];
-        entry = std::min(entry, sum[e + x]);
-      }
-    });
-    return least;
-  }
-
-  // Adds what has been taken out as constants: the least is the minimum of all.
-  void Lift(std::vector<int64_t>* marginal) const {
-    const int64_t missing = constant_ - *std::min_element(marginal->begin(), marginal->end());
-    for (int64_t& cost : *marginal) cost += missing;
-  }
-
-  // One term of a bucket: where the entries are for each value of the eliminated variable, in a row.
-  struct Row {
-    std::vector<int64_t> copy;  // empty: the table itself
-    const int64_t* at;
-    std::vector<int64_t> strides;  // of the scope's variables, 0: not among the term's
-  };
-
-  Variables Wide(const Variables& variables) const {
-    Variables wide;
-    for (int v : variables) {
-      if (domains_[v] > 1) wide.push_back(v);
-    }
-    return wide;
-  }
-
-  void AddTerm(Variables variables, int table) {
-    if (variables.empty()) {
-      constant_ += (*tables_[table])[0];
-      return;
-    }
-    for (int v : variables) of_[v].push_back(terms_.size());
-    terms_.push_back({std::move(variables), table});
-  }
-
-  // Tables with the same entries have one number.
-  int Intern(const CostTable& table) {
-    const auto known = by_address_.find(table.get());
-    if (known != by_address_.end()) return known->second;
-    const int number = InternContent(table);
-    by_address_.emplace(table.get(), number);
-    return number;
-  }
-  int InternContent(const CostTable& table) {
-    auto& same = known_.by_content[absl::Hash<std::vector<int64_t>>()(*table)];
-    for (int t : same) {
-      if (*tables_[t] == *table) return t;
-    }
-    same.push_back(static_cast<int>(tables_.size()));
-    tables_.push_back(table);
-    known_.entries += table->size();
-    return same.back();
-  }
-
-  std::vector<int> ScopeOf(int v) const {
-    std::vector<int> scope;
-    for (size_t t : of_[v]) {
-      if (!terms_[t].done) scope.insert(scope.end(), terms_[t].variables.begin(), terms_[t].variables.end());
-    }
-    std::sort(scope.begin(), scope.end());
-    scope.erase(std::unique(scope.begin(), scope.end()), scope.end());
-    scope.erase(std::remove(scope.begin(), scope.end(), v), scope.end());
-    return scope;
-  }
-
-  const SolvedParts::Known::Part& Eliminate(int v, const std::vector<int>& scope, std::vector<size_t>* bucket) {
-    // What the result depends on: the sizes, and each table with the places of its variables.
-    using Member = std::pair<absl::InlinedVector<int, 6>, size_t>;
-    absl::InlinedVector<Member, 8> members;
-    for (size_t t : of_[v]) {
-      if (terms_[t].done) continue;
-      terms_[t].done = true;
-      members.emplace_back();
-      members.back().second = t;
-      members.back().first.push_back(terms_[t].table);
-      for (int u : terms_[t].variables)
-        members.back().first.push_back(
-            u == v ? -1 : static_cast<int>(std::lower_bound(scope.begin(), scope.end(), u) - scope.begin()));
-    }
-    std::sort(members.begin(), members.end());
-    std::vector<int> key{domains_[v]};
-    for (int u : scope) key.push_back(domains_[u]);
-    for (const Member& member : members) {
-      key.push_back(-2);  // no table, place or size
-      key.insert(key.end(), member.first.begin(), member.first.end());
-      bucket->push_back(member.second);
-    }
-    const auto known = known_.parts.find(key);
-    if (known != known_.parts.end()) return known->second;
-    SolvedParts::Known::Part part{static_cast<int>(known_.parts.size()), Compute(v, scope, *bucket)};
-    return known_.parts.emplace(std::move(key), std::move(part)).first->second;
-  }
-
-  Row RowOf(const Term& term, int v, const std::vector<int>& scope) const {
-    Row row;
-    row.at = tables_[term.table]->data();
-    row.strides.assign(scope.size(), 0);
-    const auto place = std::find(term.variables.begin(), term.variables.end(), v);
-    if (place + 1 != term.variables.end()) {
-      int64_t outer = 1, inner = 1;
-      for (auto u = term.variables.begin(); u != place; ++u) outer *= domains_[*u];
-      for (auto u = place + 1; u != term.variables.end(); ++u) inner *= domains_[*u];
-      const int64_t n = domains_[v];
-      row.copy.resize(outer * inner * n);
-      for (int64_t o = 0; o < outer; ++o) {
-        for (int64_t x = 0; x < n; ++x) {
-          for (int64_t i = 0; i < inner; ++i) row.copy[(o * inner + i) * n + x] = row.at[(o * n + x) * inner + i];
-        }
-      }
-    }
-    int64_t stride = domains_[v];
-    for (auto u = term.variables.rbegin(); u != term.variables.rend(); ++u) {
-      if (*u == v) continue;
-      row.strides[std::lower_bound(scope.begin(), scope.end(), *u) - scope.begin()] = stride;
-      stride *= domains_[*u];
-    }
-    return row;
-  }
-
-  Message Compute(int v, const std::vector<int>& scope, const std::vector<size_t>& bucket) {
-    std::vector<Row> rows;
-    rows.reserve(bucket.size());
-    for (size_t t : bucket) {
-      rows.push_back(RowOf(terms_[t], v, scope));
-      if (!rows.back().copy.empty()) rows.back().at = rows.back().copy.data();
-    }
-    int64_t entries = 1;
-    for (int u : scope) entries *= domains_[u];
-    std::vector<int64_t> least(entries), sum(domains_[v]);
-    std::vector<uint16_t> best(entries);
-    std::vector<int> at(scope.size(), 0);
-    for (int64_t e = 0; e < entries; ++e) {
-      std::fill(sum.begin(), sum.end(), 0);
-      for (const Row& row : rows) {
-        for (size_t x = 0; x < sum.size(); ++x) sum[x] += row.at[x];
-      }
-      const auto min = std::min_element(sum.begin(), sum.end());
-      least[e] = *min;
-      best[e] = static_cast<uint16_t>(min - sum.begin());
-      for (size_t d = scope.size(); d-- > 0;) {
-        const bool carry = ++at[d] == domains_[scope[d]];
-        for (Row& row : rows) row.at += carry ? -row.strides[d] * (domains_[scope[d]] - 1) : row.strides[d];
-        if (!carry) break;
-        at[d] = 0;
-      }
-    }
-    Message message;
-    message.constant = *std::min_element(least.begin(), least.end());
-    for (int64_t& cost : least) cost -= message.constant;
-    message.best = std::make_shared<const std::vector<uint16_t>>(std::move(best));
-    message.table = InternContent(std::make_shared<const std::vector<int64_t>>(std::move(least)));
-    return message;
-  }
-
+  const Elimination& structure_;
   const std::vector<int>& domains_;
   SolvedParts::Known& known_;
-  std::vector<CostTable>& tables_;
-  absl::flat_hash_map<const std::vector<int64_t>*, int> by_address_;  // of the terms of this problem
-  std::vector<Term> terms_;
-  std::vector<Step> steps_;
-  std::vector<std::vector<size_t>> of_;  // the terms of each variable
+  const std::vector<Step>& steps_;
+  std::vector<int> tables_;    // of terms, then of the steps' messages
+  std::vector<int> shapes_;    // of the structure's shapes the number among all
+  std::vector<Slot> slots_;    // of all steps' members
+  std::vector<size_t> first_;  // by step, of its slots
+  std::vector<int> parts_;     // by step
+  std::vector<int64_t> sum_;
   int64_t constant_ = 0;
 };
 
-std::vector<int> EliminationOrder(const std::vector<int>& domains, const std::vector<CostTerm>& terms, Effort* effort) {
-  return Ordering(domains, terms).Run(effort);
-}
-
-Minimum Minimise(const std::vector<int>& domains, const std::vector<CostTerm>& terms, const std::vector<int>& order,
-                 SolvedParts* solved, std::vector<std::vector<int64_t>>* marginals) {
-  Elimination elimination(domains, terms, solved);
-  Minimum minimum = elimination.Run(order);
-  if (marginals != nullptr) *marginals = elimination.Marginals();
+Minimum Elimination::Minimise(const std::vector<CostTable>& tables, SolvedParts* solved,
+                              std::vector<std::vector<int64_t>>* marginals) const {
+  Run run(*this, tables, solved->known_.get());
+  Minimum minimum = run.Solve();
+  if (marginals != nullptr) *marginals = run.Marginals();
   return minimum;
 }
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "absl/container/inlined_vector.h"
+#include "core/sharding/elimination_order.h"
 
 namespace mslua {
 
@@ -14,25 +14,7 @@ namespace mslua {
 // problem (the layers of a network) name the same table and are then solved once.
 using CostTable = std::shared_ptr<const std::vector<int64_t>>;
 
-// Of a term, ascending.
-using Variables = absl::InlinedVector<int, 2>;
-
-struct CostTerm {
-  Variables variables;
-  CostTable table;
-};
-
-// What an elimination needs.
-struct Effort {
-  double largest = 0;  // entries of its largest table
-  double total = 0;    // of all its tables
-};
-
-// The order in which to eliminate variables, and what that takes. `domains`: how many values each variable has. Reads
-// the terms' variables only.
-std::vector<int> EliminationOrder(const std::vector<int>& domains, const std::vector<CostTerm>& terms, Effort* effort);
-
-// What calls of Minimise have computed: equal parts of a problem, and of problems one after the other, are solved once.
+// What eliminations have computed: equal parts of a problem, and of problems one after the other, are solved once.
 class SolvedParts {
  public:
   SolvedParts();
@@ -48,9 +30,32 @@ struct Minimum {
   std::vector<int> values;  // one that reaches it, by variable
   int64_t cost = 0;
 };
-// Exact. `order` from EliminationOrder; its effort says whether this is affordable. `marginals`, where it is wanted: of
-// every value of every variable the least cost of all assignments that have it, for about three times the work.
-Minimum Minimise(const std::vector<int>& domains, const std::vector<CostTerm>& terms, const std::vector<int>& order,
-                 SolvedParts* solved, std::vector<std::vector<int64_t>>* marginals = nullptr);
+
+// A problem but for its costs: how many values each variable has, and which variables each term is about.
+class Elimination {
+ public:
+  Elimination(std::vector<int> domains, const std::vector<Variables>& terms);
+  ~Elimination();
+
+  // Says whether Minimise is affordable.
+  const Effort& effort() const { return effort_; }
+
+  // Exact. `tables` by term. `marginals`, where it is wanted: of every value of every variable the least cost of all
+  // assignments that have it, for about three times the work.
+  Minimum Minimise(const std::vector<CostTable>& tables, SolvedParts* solved,
+                   std::vector<std::vector<int64_t>>* marginals = nullptr) const;
+
+ private:
+  struct Step;
+  class Run;
+  void MakeSteps(const std::vector<Variables>& terms, const std::vector<int>& order);
+
+  const std::vector<int> domains_;
+  const int terms_;  // of the problem; the messages of steps are numbered after them
+  Effort effort_;
+  std::vector<Step> steps_;               // in the order of elimination
+  std::vector<std::vector<int>> shapes_;  // of steps, each once: sizes, and where among them terms' variables are
+  std::vector<int> constants_;            // terms about no variable that has a choice
+};
 
 }  // namespace mslua

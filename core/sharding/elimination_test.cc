@@ -7,10 +7,26 @@
 namespace mslua {
 namespace {
 
+struct CostTerm {
+  Variables variables;
+  CostTable table;
+};
 struct Problem {
   std::vector<int> domains;
   std::vector<CostTerm> terms;
 };
+
+Elimination EliminationOf(const Problem& p) {
+  std::vector<Variables> variables;
+  for (const CostTerm& term : p.terms) variables.push_back(term.variables);
+  return Elimination(p.domains, variables);
+}
+
+Minimum Minimise(const Problem& p, SolvedParts* solved, std::vector<std::vector<int64_t>>* marginals = nullptr) {
+  std::vector<CostTable> tables;
+  for (const CostTerm& term : p.terms) tables.push_back(term.table);
+  return EliminationOf(p).Minimise(tables, solved, marginals);
+}
 
 int64_t CostOf(const Problem& p, const std::vector<int>& values) {
   int64_t cost = 0;
@@ -60,8 +76,7 @@ TEST(Elimination, FindsTheMinimum) {
   SolvedParts solved;  // of all of them
   for (uint64_t seed = 0; seed < 300; ++seed) {
     const Problem p = Random(seed);
-    Effort effort;
-    const Minimum m = Minimise(p.domains, p.terms, EliminationOrder(p.domains, p.terms, &effort), &solved);
+    const Minimum m = Minimise(p, &solved);
     EXPECT_EQ(m.cost, BruteForce(p)) << "seed " << seed;
     EXPECT_EQ(m.cost, CostOf(p, m.values)) << "seed " << seed;
   }
@@ -71,9 +86,8 @@ TEST(Elimination, MarginalsAreTheMinimaWithOneValueSettled) {
   SolvedParts solved;
   for (uint64_t seed = 0; seed < 40; ++seed) {
     const Problem p = Random(seed);
-    Effort effort;
     std::vector<std::vector<int64_t>> marginals;
-    Minimise(p.domains, p.terms, EliminationOrder(p.domains, p.terms, &effort), &solved, &marginals);
+    Minimise(p, &solved, &marginals);
     ASSERT_EQ(marginals.size(), p.domains.size());
     for (size_t v = 0; v < p.domains.size(); ++v) {
       ASSERT_EQ(static_cast<int>(marginals[v].size()), p.domains[v]);
@@ -93,8 +107,7 @@ TEST(Elimination, AChainNeedsTablesOfTwoVariables) {
   std::vector<CostTerm> terms;
   const auto table = std::make_shared<const std::vector<int64_t>>(100, 1);
   for (int v = 0; v + 1 < 50; ++v) terms.push_back({{v, v + 1}, table});
-  Effort effort;
-  EXPECT_EQ(EliminationOrder(domains, terms, &effort).size(), 50u);
+  const Effort effort = EliminationOf({domains, terms}).effort();
   EXPECT_NEAR(effort.largest, 100, 1e-6);
   EXPECT_NEAR(effort.total, 49 * 100 + 10, 1e-6);
 }
@@ -107,10 +120,9 @@ TEST(Elimination, MarginalsOfAChainOfEqualLayers) {
   std::vector<CostTerm> terms{{{0}, end}, {{kLength - 1}, end}};
   for (int v = 0; v + 1 < kLength; ++v) terms.push_back({{v, v + 1}, step});
   const std::vector<int> domains(kLength, kValues);
-  Effort effort;
   SolvedParts solved;
   std::vector<std::vector<int64_t>> marginals;
-  Minimise(domains, terms, EliminationOrder(domains, terms, &effort), &solved, &marginals);
+  Minimise({domains, terms}, &solved, &marginals);
   std::vector<std::vector<int64_t>> before{*end}, after{*end};  // the least of what comes before, and after, a place
   for (int v = 1; v < kLength; ++v) {
     std::vector<int64_t> b(kValues, 1 << 30), a(kValues, 1 << 30);
@@ -133,8 +145,7 @@ TEST(Elimination, VariablesWithOneValueCostNothing) {
   const auto table = std::make_shared<const std::vector<int64_t>>(std::vector<int64_t>{5, 3});
   const std::vector<int> domains{1, 2};
   const std::vector<CostTerm> terms{{{0, 1}, table}};
-  Effort effort;
-  const Minimum m = Minimise(domains, terms, EliminationOrder(domains, terms, &effort), &solved);
+  const Minimum m = Minimise({domains, terms}, &solved);
   EXPECT_EQ(m.cost, 3);
   EXPECT_EQ(m.values, (std::vector<int>{0, 1}));
 }

@@ -26,61 +26,70 @@ std::vector<AxisKind> KindsOf(const Mesh& mesh, const LinkCosts& links) {
 }
 
 MoveBound::MoveBound(const Mesh& mesh, const LinkCosts& links, int only)
-    : kinds_(KindsOf(mesh, links)), only_(only), copy_beta_(links.copy_beta) {
-  for (const AxisKind& kind : kinds_) {
+    : axes_(mesh.axes()), kinds_(KindsOf(mesh, links)), only_(only), copy_beta_(links.copy_beta) {
+  for (size_t k = 0; k < kinds_.size(); ++k) {
+    const AxisKind& kind = kinds_[k];
+    for (int8_t a : kind.axes) kind_of_[a] = static_cast<int8_t>(k);
     others_.push_back(static_cast<double>(mesh.ranks() / kind.parts));
+    rounds_.push_back(std::log2(static_cast<double>(kind.size)));
+    powers_.emplace_back();
+    for (int n = -kMaxPower; n <= kMaxPower; ++n)
+      powers_.back()[static_cast<size_t>(n + kMaxPower)] = std::pow(static_cast<double>(kind.size), n);
   }
   if (MayExchange(mesh)) exchange_messages_ = MessagesOfExchange(mesh);
+}
+
+MoveBound::Uses MoveBound::UsesOf(const Layout& layout) const {
+  Uses uses;
+  uses.kinds.resize(kinds_.size());
+  for (int a = 0; a < axes_; ++a) {
+    Uses::OfKind& kind = uses.kinds[kind_of_[a]];
+    const Layout::Use use = layout.UseOf(a);
+    kind.partial += use == Layout::Use::kPartial;
+    if (use != Layout::Use::kDim) continue;
+    ++kind.cuts[layout.DimOf(a)];
+    ++kind.all;
+  }
+  return uses;
 }
 
 // Steps that change how large parts are: an all-gather of q parts receives q - 1 of them, a reduce-scatter of q parts
 // all but a q-th of one, an all-reduce as both. Slices are free. What a device wants and has not before comes by
 // all-gathers, all-to-alls and permutations, which leave alone how often each dimension is cut.
-MoveBound::Part MoveBound::Along(const AxisKind& kind, const Layout& from, const Layout& to) const {
-  std::array<double, kMaxRank> has, wants;
-  has.fill(1);
-  wants.fill(1);
-  const double size = static_cast<double>(kind.size), parts = static_cast<double>(kind.parts);
-  double summed = 1, has_parts = 1, wants_parts = 1;
-  for (int8_t a : kind.axes) {
-    const Layout::Use had = from.UseOf(a), wanted = to.UseOf(a);
-    if (had == Layout::Use::kDim) has[from.DimOf(a)] *= size, has_parts *= size;
-    if (wanted == Layout::Use::kDim) wants[to.DimOf(a)] *= size, wants_parts *= size;
-    if (had == Layout::Use::kPartial && wanted != Layout::Use::kPartial) summed *= size;
-  }
-  double common = 1, joined = 1;  // parts of the best overlap; in how many parts dimensions are that are joined
-  for (int d = 0; d < from.rank(); ++d) {
-    common *= std::max(has[d], wants[d]);
-    joined *= std::max(1.0, has[d] / wants[d]);
+MoveBound::Part MoveBound::Along(size_t k, const Uses::OfKind& from, const Uses::OfKind& to) const {
+  int common = 0, joined = 0;  // cuts of the best overlap; cuts of dimensions that are joined
+  for (int d = 0; d < kMaxRank; ++d) {
+    common += std::max(from.cuts[d], to.cuts[d]);
+    joined += std::max(0, from.cuts[d] - to.cuts[d]);
   }
   Part part;
-  part.has = has_parts;
-  part.wants = wants_parts;
-  part.summed = summed;
-  const double want = 1 / wants_parts, lacks = want - 1 / common;
-  if (summed > 1) {
+  part.has = from.all;
+  part.wants = to.all;
+  part.summed = from.partial - to.partial;
+  const double want = Power(k, -part.wants), lacks = want - Power(k, -common);
+  if (part.summed > 0) {
     // Before it is reduced a part can be sliced along the axes that replicate it: to summed / parts at least.
+    const double summed = Power(k, part.summed), parts = static_cast<double>(kinds_[k].parts);
     part.received = std::max(want + (summed - 2) / parts, lacks + (summed - 1) / parts);
     part.reduced = (summed - 1) / parts;
-    part.rounds = SumRounds(summed, joined, summed * has_parts / wants_parts);
+    part.rounds = SumRounds(Rounds(k, part.summed), Rounds(k, joined),
+                            Rounds(k, std::max(0, part.summed + part.has - part.wants)));
     part.moves = true;
     return part;
   }
   part.received = lacks;
-  part.moves = joined > 1;
-  if (joined > 1)
-    part.rounds = kinds_.size() == 1 ? std::log2(joined) : std::max(0.0, std::log2(has_parts / wants_parts));
-  else if (wants_parts > has_parts)
+  part.moves = joined > 0;
+  if (joined > 0)
+    part.rounds = Rounds(k, kinds_.size() == 1 ? joined : std::max(0, part.has - part.wants));
+  else if (part.wants > part.has)
     part.copied = want;
   return part;
 }
 
-// Messages, without the first, that reduce over `summed` devices, join `joined` parts and make parts larger by
-// `growth`.
-double MoveBound::SumRounds(double summed, double joined, double growth) const {
-  const double sum = std::log2(summed), grow = std::log2(std::max(1.0, growth));
+// Messages, without the first, that reduce, join parts and make parts larger, each by so many rounds.
+double MoveBound::SumRounds(double sum, double joined, double grow) const {
   if (kinds_.size() > 1) return sum + grow;
-  if (joined > 1) return 1 + sum + std::max(std::log2(joined), grow);
+  if (joined > 0) return 1 + sum + std::max(joined, grow);
   // One reduction for all that leaves parts small or whole, or two steps.
   return grow == 0 ? sum : std::min(2 * sum, 1 + sum + grow);
 }
@@ -108,18 +117,17 @@ double MoveBound::SeparateRounds(const Parts& parts) const {
 // What messages start takes. A permutation, of two rounds, can put fast axes in the place of slow ones, but for sums.
 double MoveBound::MessageSeconds(const Parts& parts) const {
   if (kinds_.size() == 1) return kinds_[0].link.alpha * (1 + parts[0].rounds);
-  double sums = 0, growth = 1, slowest_sum = 0, least = std::numeric_limits<double>::infinity(), most = 0;
+  double sums = 0, growth = 0, slowest_sum = 0, least = std::numeric_limits<double>::infinity(), most = 0;
   for (size_t k = 0; k < parts.size(); ++k) {
     const double alpha = kinds_[k].link.alpha;
     least = std::min(least, alpha);
     most = std::max(most, alpha);
-    growth *= parts[k].has * parts[k].summed / parts[k].wants;
-    sums += alpha * std::log2(parts[k].summed);
-    if (parts[k].summed > 1) slowest_sum = std::max(slowest_sum, alpha);
+    growth += Rounds(k, parts[k].has + parts[k].summed - parts[k].wants);
+    sums += alpha * Rounds(k, parts[k].summed);
+    if (parts[k].summed > 0) slowest_sum = std::max(slowest_sum, alpha);
   }
   // With two kinds a permutation over both is as slow as the slower.
-  const double permuted =
-      2 * (kinds_.size() == 2 ? most : least) + sums + slowest_sum + least * std::log2(std::max(1.0, growth));
+  const double permuted = 2 * (kinds_.size() == 2 ? most : least) + sums + slowest_sum + least * std::max(0.0, growth);
   const bool resized = std::any_of(parts.begin(), parts.end(), [](const Part& p) { return p.rounds > 0; });
   return std::min(permuted, resized ? SeparateRounds(parts) : 2 * least);
 }
@@ -127,28 +135,44 @@ double MoveBound::MessageSeconds(const Parts& parts) const {
 // Reductions first along fast axes, then along slow ones, on ever smaller parts; gathers the other way round, or, after
 // a permutation, all along fast ones. Replicated axes of a kind may be sliced before, which is undone by a gather.
 void MoveBound::Resize(const Parts& parts, Coefficients* least) const {
+  struct Kind {
+    double share[2], growth[2];  // without and with such slices: of a sum's parts after it; by what they then grow
+    double kept, reduced;        // of a part by a sum, and the rest
+    bool sliced;
+  };
+  absl::InlinedVector<Kind, 3> kinds;
+  double want = 1;
+  for (size_t k = 0; k < parts.size(); ++k) {
+    const Part& p = parts[k];
+    const int all = static_cast<int>(kinds_[k].axes.size()), cut = std::max(p.has + p.summed, p.wants);
+    const double kept = Power(k, -p.summed);
+    kinds.push_back({{Power(k, p.summed - cut), Power(k, p.summed - all)},
+                     {Power(k, cut - p.wants), Power(k, all - p.wants)},
+                     kept,
+                     1 - kept,
+                     cut < all});
+    want *= Power(k, -p.wants);
+  }
   double seconds = std::numeric_limits<double>::infinity(), bytes = seconds;
   const double fast = kinds_.back().link.beta;
   for (uint32_t sliced = 0; sliced < 1u << parts.size(); ++sliced) {
-    double now = 1, received = 0, spent = 0, want = 1;
-    absl::InlinedVector<double, 3> cut;
-    for (size_t k = 0; k < parts.size(); ++k) {
-      const Part& p = parts[k];
-      const double most = static_cast<double>(kinds_[k].parts) / (p.has * p.summed);
-      const double slice = sliced >> k & 1 ? most : std::max(1.0, p.wants / (p.has * p.summed));
-      cut.push_back(p.has * p.summed * slice);
-      now /= p.has * slice;
-      want /= p.wants;
+    double now = 1, received = 0, spent = 0;
+    bool other = true;  // than with fewer slices
+    for (size_t k = 0; k < kinds.size(); ++k) {
+      const uint32_t slices = sliced >> k & 1;
+      other &= slices == 0 || kinds[k].sliced;
+      now *= kinds[k].share[slices];
     }
-    for (size_t k = parts.size(); k-- > 0;) {
-      received += now * (1 - 1 / parts[k].summed);
-      spent += kinds_[k].link.beta * now * (1 - 1 / parts[k].summed);
-      now /= parts[k].summed;
+    if (!other) continue;
+    for (size_t k = kinds.size(); k-- > 0;) {
+      received += now * kinds[k].reduced;
+      spent += kinds_[k].link.beta * now * kinds[k].reduced;
+      now *= kinds[k].kept;
     }
     received += std::max(0.0, want - now);
     const double permuted = spent + fast * std::max(0.0, want - now);
-    for (size_t k = 0; k < parts.size(); ++k) {
-      const double growth = cut[k] / parts[k].wants;
+    for (size_t k = 0; k < kinds.size(); ++k) {
+      const double growth = kinds[k].growth[sliced >> k & 1];
       spent += kinds_[k].link.beta * now * (growth - 1);
       now *= growth;
     }
@@ -164,12 +188,12 @@ double MoveBound::ExchangeSeconds(const Parts& parts) const {
   double seconds = 0, least = std::numeric_limits<double>::infinity();
   for (size_t k = 0; k < parts.size(); ++k) {
     least = std::min(least, kinds_[k].link.alpha);
-    seconds += kinds_[k].link.alpha * std::log2(parts[k].summed);
+    seconds += kinds_[k].link.alpha * Rounds(k, parts[k].summed);
   }
   return seconds + exchange_messages_ * least;
 }
 
-MoveBound::Coefficients MoveBound::Of(const Layout& from, const Layout& to) const {
+MoveBound::Coefficients MoveBound::Of(const Uses& from, const Uses& to) const {
   if (from == to) return Coefficients();
   if (only_ >= 0) return OfKind(from, to);
   Coefficients least;
@@ -177,7 +201,7 @@ MoveBound::Coefficients MoveBound::Of(const Layout& from, const Layout& to) cons
   double copied = 0;
   bool moves = false;
   for (size_t k = 0; k < kinds_.size(); ++k) {
-    const Part part = Along(kinds_[k], from, to);
+    const Part part = Along(k, from.kinds[k], to.kinds[k]);
     // What comes from devices that differ along this kind's axes comes by steps over them.
     const double bytes = part.received / others_[k], seconds = kinds_[k].link.beta * bytes;
     least.bytes = std::max(least.bytes, bytes);
@@ -198,14 +222,15 @@ MoveBound::Coefficients MoveBound::Of(const Layout& from, const Layout& to) cons
 
 // A step over several kinds counts for the slowest, but for what it reduces, which it could as well have done kind by
 // kind.
-MoveBound::Coefficients MoveBound::OfKind(const Layout& from, const Layout& to) const {
-  const AxisKind& kind = kinds_[static_cast<size_t>(only_)];
-  const Part part = Along(kind, from, to);
-  const double bytes = (only_ == 0 ? part.received : part.reduced) / others_[static_cast<size_t>(only_)];
+MoveBound::Coefficients MoveBound::OfKind(const Uses& from, const Uses& to) const {
+  const auto only = static_cast<size_t>(only_);
+  const AxisKind& kind = kinds_[only];
+  const Part part = Along(only, from.kinds[only], to.kinds[only]);
+  const double bytes = (only_ == 0 ? part.received : part.reduced) / others_[only];
   Coefficients least;
   least.collectives.seconds_per_byte = kind.link.beta * bytes;
   least.bytes = bytes;
-  if (only_ == 0 && part.moves) least.collectives.seconds = kind.link.alpha * (1 + std::log2(part.summed));
+  if (only_ == 0 && part.moves) least.collectives.seconds = kind.link.alpha * (1 + Rounds(only, part.summed));
   return least;
 }
 

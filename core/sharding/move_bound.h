@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <vector>
 
@@ -40,28 +41,58 @@ class MoveBound {
                       exchange.seconds + exchange.seconds_per_byte * whole);
     }
   };
-  Coefficients Of(const Layout& from, const Layout& to) const;
+  // Of a layout how many axes of each kind cut each dimension, and over how many it is partial: all that counts.
+  struct Uses {
+    struct OfKind {
+      std::array<uint8_t, kMaxRank> cuts{};  // by dimension
+      uint8_t all = 0;                       // their sum
+      uint8_t partial = 0;
+      friend bool operator==(const OfKind& a, const OfKind& b) { return a.cuts == b.cuts && a.partial == b.partial; }
+      template <class H>
+      friend H AbslHashValue(H h, const OfKind& u) {
+        return H::combine(std::move(h), u.cuts, u.partial);
+      }
+    };
+    absl::InlinedVector<OfKind, 2> kinds;
+    friend bool operator==(const Uses& a, const Uses& b) { return a.kinds == b.kinds; }
+    template <class H>
+    friend H AbslHashValue(H h, const Uses& u) {
+      return H::combine(std::move(h), u.kinds);
+    }
+  };
+  Uses UsesOf(const Layout& layout) const;
+
+  Coefficients Of(const Uses& from, const Uses& to) const;
+  Coefficients Of(const Layout& from, const Layout& to) const { return Of(UsesOf(from), UsesOf(to)); }
 
  private:
-  // Along the axes of one kind; bytes as parts of the tensor.
+  // Along the axes of one kind. Counts of axes; bytes as parts of the tensor.
   struct Part {
-    double has = 1, wants = 1;  // in how many parts the tensor is cut before and after
-    double summed = 1;          // over how many devices it is reduced
-    double received = 0;        // at least
-    double reduced = 0;         // of that, by reductions
-    double rounds = 0;          // of messages, without the first of a step
+    int has = 0, wants = 0;  // that cut the tensor before and after
+    int summed = 0;          // over which it is reduced
+    double received = 0;     // at least
+    double reduced = 0;      // of that, by reductions
+    double rounds = 0;       // of messages, without the first of a step
     double copied = 0;
     bool moves = false;
   };
   using Parts = absl::InlinedVector<Part, 3>;  // by kind
-  Part Along(const AxisKind& kind, const Layout& from, const Layout& to) const;
+  // So many axes of kind k have so many devices, and a message to all of them takes so many rounds.
+  double Power(size_t k, int axes) const { return powers_[k][static_cast<size_t>(axes + kMaxPower)]; }
+  double Rounds(size_t k, int axes) const { return axes * rounds_[k]; }
+  Part Along(size_t kind, const Uses::OfKind& from, const Uses::OfKind& to) const;
   double SumRounds(double summed, double joined, double growth) const;
   double SeparateRounds(const Parts& parts) const;
   double MessageSeconds(const Parts& parts) const;
   void Resize(const Parts& parts, Coefficients* least) const;
   double ExchangeSeconds(const Parts& parts) const;
-  Coefficients OfKind(const Layout& from, const Layout& to) const;
+  Coefficients OfKind(const Uses& from, const Uses& to) const;
 
+  static constexpr int kMaxPower = 3 * Mesh::kMaxAxes;
+  std::array<int8_t, Mesh::kMaxAxes> kind_of_{};  // by axis
+  int axes_;
+  std::vector<std::array<double, 2 * kMaxPower + 1>> powers_;  // by kind
+  std::vector<double> rounds_;                                 // by kind
   std::vector<AxisKind> kinds_;
   std::vector<double> others_;  // by kind: parts along the axes of all other kinds
   int only_;

@@ -4,8 +4,8 @@
 #include <limits>
 #include <map>
 
+#include "absl/container/node_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "core/sharding/edge_layouts.h"
 
 namespace mslua {
 namespace {
@@ -74,41 +74,53 @@ class CountProblem {
   Status Build(size_t most) {
     CountParameters();
     for (size_t p = 0; p < forward_.nodes.size(); ++p) RETURN_IF_ERROR(Classify(p, most));
-    std::vector<CostTerm> scopes;
+    std::vector<int> domains;
+    std::vector<Variables> terms;
     for (size_t p = 0; p < class_of_.size(); ++p) {
-      domains_.push_back(static_cast<int>(classes_[class_of_[p]].candidates.size()));
-      terms_.push_back({{static_cast<int>(p)}, classes_[class_of_[p]].table});
+      domains.push_back(static_cast<int>(classes_[class_of_[p]].candidates.size()));
+      terms.push_back({static_cast<int>(p)});
     }
-    scopes = terms_;
-    for (const ForwardGraph::Tie& t : forward_.ties) scopes.push_back({{t.maker, t.reader}, nullptr});
-    order_ = EliminationOrder(domains_, scopes, &effort_);
-    if (effort_.largest > kMaxEntries) return absl::ResourceExhaustedError("too large a relaxation");
+    for (const ForwardGraph::Tie& t : forward_.ties) terms.push_back({t.maker, t.reader});
+    elimination_ = std::make_unique<const Elimination>(std::move(domains), terms);
+    if (effort().largest > kMaxEntries) return absl::ResourceExhaustedError("too large a relaxation");
     return absl::OkStatus();
   }
 
-  const Effort& effort() const { return effort_; }
+  const Effort& effort() const { return elimination_->effort(); }
 
   Minimum Solve(std::vector<std::vector<int64_t>>* marginals) {
-    std::map<std::tuple<int, int, int>, CostTable> tables;
+    std::vector<CostTable> tables;
+    for (int c : class_of_) tables.push_back(classes_[c].table);
+    absl::flat_hash_map<std::tuple<int, int, int>, CostTable> known;
     for (const ForwardGraph::Tie& t : forward_.ties) {
-      CostTable& table = tables[{class_of_[t.maker], class_of_[t.reader], t.kind}];
+      CostTable& table = known[{class_of_[t.maker], class_of_[t.reader], t.kind}];
       if (table == nullptr) table = TableOf(t);
-      terms_.push_back({{t.maker, t.reader}, table});
+      tables.push_back(table);
     }
     SolvedParts solved;
-    return Minimise(domains_, terms_, order_, &solved, marginals);
+    return elimination_->Minimise(tables, &solved, marginals);
   }
 
   const std::vector<Sharding>& Candidates(size_t p) const { return classes_[class_of_[p]].candidates; }
 
  private:
+  // The different ways in which candidates of a node have one of its tensors.
+  struct Side {
+    int list = 0;         // its number: equal lists have one
+    std::vector<int> of;  // by candidate: the number of its way in the list
+  };
+  enum class Role { kMade, kReduced, kWanted, kGradientMade };
   struct Class {
+    int32_t node;  // one of them
     std::vector<Sharding> candidates;
-    std::vector<const Sharding*> pointers;
     std::vector<int64_t> hidden;
     CostTable table;
+    std::map<std::pair<Role, size_t>, Side> sides;  // by output or input
   };
-  using Matrix = std::vector<Cost>;  // of distinct layouts, to-layouts minor
+  // Of moves between the ways of two lists, those of the first major.
+  struct Matrix {
+    std::vector<int64_t> picoseconds, bytes;  // bytes only where they count
+  };
 
   // How many parameters' gradients hide behind each node.
   void CountParameters() {
@@ -129,6 +141,7 @@ class CountProblem {
     class_of_.push_back(it->second);
     if (!fresh) return absl::OkStatus();
     Class c;
+    c.node = i;
     if (freedom_.only[p] == nullptr) {
       const Sharding start = given_ != nullptr ? Others((*given_)[p]) : Sharding(forward_.rules[i]);
       c.candidates = Counts(mesh_, forward_.rules[i], Used(), most).Run(start);
@@ -139,8 +152,6 @@ class CountProblem {
     }
     Price(i, parameters_[p], &c);
     classes_.push_back(std::move(c));
-    Class& kept = classes_.back();
-    for (const Sharding& s : kept.candidates) kept.pointers.push_back(&s);
     return absl::OkStatus();
   }
   std::vector<Sharding> Fixed(size_t p) const {
@@ -190,82 +201,108 @@ class CountProblem {
 
   void Price(int32_t i, int parameters, Class* c) const {
     std::vector<int64_t> values;
-    const int64_t others = shares_ ? mesh_.ranks() / kinds_[only_].parts : 1;
+    for (size_t s = 0; !shares_ && s < c->candidates.size(); ++s) {
+      values.push_back(weights_.Of(model_.OfNode(i, c->candidates[s])));
+      c->hidden.push_back(model_.Backward(i, c->candidates[s]));
+    }
+    if (shares_) values = Shares(i, parameters, c);
+    c->table = std::make_shared<const std::vector<int64_t>>(std::move(values));
+  }
+  std::vector<int64_t> Shares(int32_t i, int parameters, Class* c) const {
+    std::vector<int64_t> values;
+    const int64_t others = mesh_.ranks() / kinds_[only_].parts;
     const Cost base = model_.Share(i, Sharding(forward_.rules[i]), mesh_.ranks());
     const int64_t hidden = model_.HiddenBound(i);
     // Each parameter's gradient hides behind what the node takes beyond its least, too.
     const double hides = base.picoseconds > 0 ? static_cast<double>(hidden) / static_cast<double>(base.picoseconds) : 0;
     const double scale = std::max(0.0, 1 - parameters * hides);
     for (const Sharding& s : c->candidates) {
-      if (!shares_) {
-        values.push_back(weights_.Of(model_.OfNode(i, s)));
-        c->hidden.push_back(model_.Backward(i, s));
-        continue;
-      }
       Cost cost = model_.Share(i, s, others);
       cost.picoseconds =
           base.picoseconds + static_cast<int64_t>(scale * static_cast<double>(cost.picoseconds - base.picoseconds));
       values.push_back(weights_.Of(cost));
       c->hidden.push_back(hidden);
     }
-    c->table = std::make_shared<const std::vector<int64_t>>(std::move(values));
+    return values;
   }
 
-  int NumberOf(const Layout& layout) {
-    return layouts_.emplace(layout, static_cast<int>(layouts_.size())).first->second;
+  // How candidates have output or input `number`.
+  const Side& SideOf(Class& c, Role role, size_t number) {
+    const auto [known, fresh] = c.sides.try_emplace({role, number});
+    Side& side = known->second;
+    if (!fresh) return side;
+    const NodeRule& rule = forward_.rules[c.node];
+    std::vector<MoveBound::Uses> list;
+    absl::flat_hash_map<MoveBound::Uses, int> numbers;
+    for (const Sharding& s : c.candidates) {
+      Layout layout = role == Role::kWanted         ? InputLayout(rule, s, number)
+                      : role == Role::kGradientMade ? GradientLayout(rule, s, number)
+                                                    : OutputLayout(rule, s, number);
+      if (role == Role::kReduced) layout = layout.WithoutPartial();
+      const auto [at, other] = numbers.emplace(bound_.UsesOf(layout), static_cast<int>(list.size()));
+      if (other) list.push_back(at->first);
+      side.of.push_back(at->second);
+    }
+    const auto [place, unknown] = list_of_.emplace(std::move(list), static_cast<int>(lists_.size()));
+    if (unknown) lists_.push_back(&place->first);
+    side.list = place->second;
+    return side;
   }
 
-  // Bounds of all moves between two lists of layouts. Equal lists of tensors of one size have one matrix, and what does
-  // not depend on the tensor is computed once for a pair of layouts.
-  const Matrix& CostsOf(const EdgeLayouts::Distinct& from, const EdgeLayouts::Distinct& to, const TensorType& type) {
-    std::vector<int64_t> key;
-    for (const Layout& l : from.layouts) key.push_back(NumberOf(l));
-    key.push_back(-1);
-    for (const Layout& l : to.layouts) key.push_back(NumberOf(l));
-    key.push_back(type.bytes());
-    const auto [known, fresh] = costs_.try_emplace(key);
+  // Bounds of all moves of tensors of one size. What does not depend on the size is computed once.
+  const Matrix& CostsOf(int from, int to, int64_t bytes) {
+    const auto [known, fresh] = costs_.try_emplace({from, to, bytes});
     Matrix& costs = known->second;
     if (!fresh) return costs;
-    const double whole = static_cast<double>(type.bytes());
-    costs.reserve(from.layouts.size() * to.layouts.size());
-    for (size_t f = 0; f < from.layouts.size(); ++f) {
-      for (size_t t = 0; t < to.layouts.size(); ++t) {
-        const auto [bound, unknown] = bounds_.try_emplace({key[f], key[from.layouts.size() + 1 + t]});
-        MoveBound::Coefficients& c = bound->second;
-        if (unknown) c = bound_.Of(from.layouts[f], to.layouts[t]);
-        costs.push_back({static_cast<int64_t>(c.Seconds(whole) * 1e12 * (1 - 1e-9)),
-                         static_cast<int64_t>(c.bytes * whole * (1 - 1e-9)), 0});
-      }
-    }
+    const std::vector<MoveBound::Coefficients>& all = CoefficientsOf(from, to);
+    const double whole = static_cast<double>(bytes);
+    costs.picoseconds.reserve(all.size());
+    for (const MoveBound::Coefficients& c : all)
+      costs.picoseconds.push_back(static_cast<int64_t>(c.Seconds(whole) * (1e12 * (1 - 1e-9))));
+    if (!BytesCount()) return costs;
+    for (const MoveBound::Coefficients& c : all)
+      costs.bytes.push_back(static_cast<int64_t>(c.bytes * whole * (1 - 1e-9)));
     return costs;
   }
+  const std::vector<MoveBound::Coefficients>& CoefficientsOf(int from, int to) {
+    std::vector<MoveBound::Coefficients>& all = coefficients_[{from, to}];
+    if (!all.empty()) return all;
+    all.reserve(lists_[from]->size() * lists_[to]->size());
+    for (const MoveBound::Uses& f : *lists_[from]) {
+      for (const MoveBound::Uses& t : *lists_[to]) all.push_back(bound_.Of(f, t));
+    }
+    return all;
+  }
+  bool BytesCount() const { return weights_.byte_weight > 0 || weights_.relayout_weight > 0; }
 
   CostTable TableOf(const ForwardGraph::Tie& tie) {
-    const Class &maker = classes_[class_of_[tie.maker]], &reader = classes_[class_of_[tie.reader]];
-    const size_t columns = reader.candidates.size();
-    std::vector<int64_t> values(maker.candidates.size() * columns, 0);
+    Class &maker = classes_[class_of_[tie.maker]], &reader = classes_[class_of_[tie.reader]];
+    std::vector<int64_t> values(maker.candidates.size() * reader.candidates.size(), 0);
     for (int number : tie.edges) AddEdge(forward_.edges[number], maker, reader, &values);
     return std::make_shared<const std::vector<int64_t>>(std::move(values));
   }
 
-  void AddEdge(const ForwardGraph::Edge& edge, const Class& maker, const Class& reader, std::vector<int64_t>* values) {
-    const TensorType& type = graph_.TypeOf(edge.value);
-    const EdgeLayouts l = LayoutsOf(model_, edge, maker.pointers, reader.pointers);
+  void AddEdge(const ForwardGraph::Edge& edge, Class& maker, Class& reader, std::vector<int64_t>* values) {
+    const int64_t size = graph_.TypeOf(edge.value).bytes();
+    const auto output = static_cast<size_t>(edge.value.output);
+    const Side &made = SideOf(maker, Role::kMade, output), &wanted = SideOf(reader, Role::kWanted, edge.input),
+               &reduced = SideOf(maker, Role::kReduced, output);
+    const Side& gradient = edge.gradient ? SideOf(reader, Role::kGradientMade, edge.input) : wanted;
     const Matrix none;
-    const Matrix& there = CostsOf(l.made, l.wanted, type);
-    const Matrix& back = edge.gradient ? CostsOf(l.gradient_made, l.gradient_wanted, type) : none;
-    const Matrix& plain = weights_.relayout_weight > 0 ? CostsOf(l.reduced, l.wanted, type) : none;
-    const size_t wanted = l.wanted.layouts.size(), gradient_wanted = l.gradient_wanted.layouts.size();
-    const bool bytes_count = weights_.byte_weight > 0;
+    const Matrix& there = CostsOf(made.list, wanted.list, size);
+    const Matrix& back = edge.gradient ? CostsOf(gradient.list, reduced.list, size) : none;
+    const Matrix& plain = weights_.relayout_weight > 0 ? CostsOf(reduced.list, wanted.list, size) : none;
+    const size_t columns = lists_[wanted.list]->size(), gradient_columns = lists_[reduced.list]->size();
     int64_t* out = values->data();
     for (size_t m = 0; m < maker.candidates.size(); ++m) {
+      const size_t row = made.of[m] * columns, plain_row = reduced.of[m] * columns;
       for (size_t r = 0; r < reader.candidates.size(); ++r, ++out) {
-        const Cost& f = there[l.made.of[m] * wanted + l.wanted.of[r]];
-        const Cost b = edge.gradient ? back[l.gradient_made.of[r] * gradient_wanted + l.gradient_wanted.of[m]] : Cost();
-        const int64_t picoseconds = model_.Joined(edge, f.picoseconds, b.picoseconds, reader.hidden[r]);
-        *out += bytes_count ? weights_.Of({picoseconds, f.bytes + b.bytes, 0}) : weights_.time_weight * picoseconds;
-        if (weights_.relayout_weight > 0)
-          *out += weights_.relayout_weight * plain[l.reduced.of[m] * wanted + l.wanted.of[r]].bytes;
+        const size_t f = row + wanted.of[r], b = gradient.of[r] * gradient_columns + reduced.of[m];
+        const int64_t picoseconds =
+            model_.Joined(edge, there.picoseconds[f], edge.gradient ? back.picoseconds[b] : 0, reader.hidden[r]);
+        *out += BytesCount() ? weights_.Of({picoseconds, there.bytes[f] + (edge.gradient ? back.bytes[b] : 0), 0})
+                             : weights_.time_weight * picoseconds;
+        if (weights_.relayout_weight > 0) *out += weights_.relayout_weight * plain.bytes[plain_row + wanted.of[r]];
       }
     }
   }
@@ -284,12 +321,11 @@ class CountProblem {
   std::vector<int> parameters_, class_of_;  // by position
   std::vector<Class> classes_;
   std::map<std::tuple<int, int, std::string>, int> known_;
-  absl::flat_hash_map<Layout, int> layouts_;
-  absl::flat_hash_map<std::pair<int64_t, int64_t>, MoveBound::Coefficients> bounds_;  // of pairs of layouts
-  std::map<std::vector<int64_t>, Matrix> costs_;
-  std::vector<int> domains_, order_;
-  Effort effort_;
-  std::vector<CostTerm> terms_;
+  absl::node_hash_map<std::vector<MoveBound::Uses>, int> list_of_;
+  std::vector<const std::vector<MoveBound::Uses>*> lists_;
+  std::map<std::pair<int, int>, std::vector<MoveBound::Coefficients>> coefficients_;  // of pairs of lists
+  std::map<std::tuple<int, int, int64_t>, Matrix> costs_;
+  std::unique_ptr<const Elimination> elimination_;
 };
 
 class Alikes {

@@ -74,7 +74,7 @@ class Search {
  public:
   Search(const Mesh& mesh, const LinkCosts& links, const MoveBound& bound, const Layout& from, const Layout& to,
          const TensorType& type)
-      : mesh_(mesh), links_(links), bound_(bound), from_(from), to_(to), type_(type) {
+      : mesh_(mesh), links_(links), bound_(bound), from_(from), to_(to), to_uses_(bound.UsesOf(to)), type_(type) {
     FindUnits(/*by_link=*/true);
     if (TooLarge()) FindUnits(/*by_link=*/false);
   }
@@ -82,28 +82,12 @@ class Search {
   // Too many units for an exhaustive search.
   bool TooLarge() const { return units_.size() > 5; }
 
-  // The steps of the cheapest path through layouts whose parts have at most `limit` elements; none when there is none.
-  bool Run(int64_t limit, std::vector<ReshardStep>* steps) {
-    limit_ = limit;
-    best_ = std::numeric_limits<double>::infinity();
-    reached_.clear();
-    queue_ = {};
-    reached_[from_].seconds = 0;
-    queue_.push({0, from_});
-    while (!queue_.empty()) {
-      const Layout layout = queue_.top().layout;
-      queue_.pop();
-      if (reached_[layout].done) continue;
-      reached_[layout].done = true;
-      seconds_ = reached_[layout].seconds;
-      if (layout == to_) {
-        for (Layout at = to_; at != from_; at = steps->back().before) steps->push_back(reached_[at].step);
-        std::reverse(steps->begin(), steps->end());
-        return true;
-      }
-      Expand(layout);
-    }
-    return false;
+  // The steps of the cheapest path through layouts whose parts have at most `limit` elements, or where there is none
+  // through any; none when there is none either. `plain`: steps of some path.
+  bool Find(int64_t limit, const std::vector<ReshardStep>& plain, std::vector<ReshardStep>* steps) {
+    const double known = SecondsOf(plain, limit);
+    return Run(limit, known, steps) || Run(limit, kInfinity, steps) ||
+           Run(std::numeric_limits<int64_t>::max(), kInfinity, steps);
   }
 
  private:
@@ -118,6 +102,42 @@ class Search {
     Layout layout;
     bool operator<(const Entry& b) const { return seconds != b.seconds ? seconds > b.seconds : b.layout < layout; }
   };
+  static constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+  // Infinite when a part gets larger than the limit.
+  double SecondsOf(const std::vector<ReshardStep>& steps, int64_t limit) const {
+    double seconds = 0;
+    for (const ReshardStep& step : steps) {
+      if (NumElements(step.after.Local(mesh_, type_.shape)) > limit) return kInfinity;
+      seconds += CostOf(mesh_, links_, step, BytesOf(step.before)).seconds;
+    }
+    return seconds;
+  }
+
+  // `known`: seconds of a path.
+  bool Run(int64_t limit, double known, std::vector<ReshardStep>* steps) {
+    limit_ = limit;
+    best_ = known * (1 + 1e-9);
+    reached_.clear();
+    queue_ = {};
+    reached_[from_].seconds = 0;
+    queue_.push({0, from_});
+    while (!queue_.empty()) {
+      const Layout layout = queue_.top().layout;
+      queue_.pop();
+      if (reached_[layout].done) continue;
+      reached_[layout].done = true;
+      seconds_ = reached_[layout].seconds;
+      bytes_ = BytesOf(layout);
+      if (layout == to_) {
+        for (Layout at = to_; at != from_; at = steps->back().before) steps->push_back(reached_[at].step);
+        std::reverse(steps->begin(), steps->end());
+        return true;
+      }
+      Expand(layout);
+    }
+    return false;
+  }
 
   // On a small mesh every axis is a unit. On a large one axes that stay where they are are left out, and neighbours
   // that stay neighbours, `by_link` of those with equal links, are one.
@@ -155,23 +175,25 @@ class Search {
     return first < 0 ? second == first : second == first + 1;
   }
 
+  double BytesOf(const Layout& layout) const {
+    return static_cast<double>(NumElements(layout.Local(mesh_, type_.shape)) * SizeOf(type_.dtype));
+  }
   void Offer(Move kind, const Layout& before, const Layout& after, const AxisList& axes, int from_dim, int to_dim) {
-    if (NumElements(after.Local(mesh_, type_.shape)) > limit_) return;
     ReshardStep step{kind, axes, from_dim, to_dim, before, after};
-    const double bytes = static_cast<double>(NumElements(before.Local(mesh_, type_.shape)) * SizeOf(type_.dtype));
-    const double seconds = seconds_ + CostOf(mesh_, links_, step, bytes).seconds;
-    if (seconds >= best_) return;
-    if (after == to_) best_ = seconds;
+    const double seconds = seconds_ + CostOf(mesh_, links_, step, bytes_).seconds;
+    if (seconds >= best_ || NumElements(after.Local(mesh_, type_.shape)) > limit_) return;
     State& state = reached_[after];
     if (seconds >= state.seconds) return;
     if (state.left < 0) state.left = LeftAtLeast(after);
+    if (seconds + state.left >= best_) return;
+    if (after == to_) best_ = seconds;
     state.seconds = seconds;
     state.step = std::move(step);
     state.done = false;  // what is left is a bound, not a distance, so that a better way may come later
     queue_.push({seconds + state.left, after});
   }
   double LeftAtLeast(const Layout& layout) const {
-    return bound_.Of(layout, to_).Seconds(static_cast<double>(type_.bytes())) * (1 - 1e-9);
+    return bound_.Of(bound_.UsesOf(layout), to_uses_).Seconds(static_cast<double>(type_.bytes())) * (1 - 1e-9);
   }
 
   bool Fits(const Layout& layout, int d, const AxisList& axes) const {
@@ -256,8 +278,7 @@ class Search {
   // Whole parts change places: every layout with as many parts in each dimension.
   void Permutes(const Layout& layout) {
     const LinkCosts::Link link = links_.Fastest();
-    const double bytes = static_cast<double>(NumElements(layout.Local(mesh_, type_.shape)) * SizeOf(type_.dtype));
-    if (seconds_ + 2 * link.alpha + link.beta * bytes >= best_) return;
+    if (seconds_ + 2 * link.alpha + link.beta * bytes_ >= best_) return;
     std::vector<Unit> free;
     for (const Unit& unit : units_) {
       if (layout.UseOf(unit[0]) != Layout::Use::kPartial) free.push_back(unit);
@@ -298,11 +319,12 @@ class Search {
   const LinkCosts& links_;
   const MoveBound& bound_;
   const Layout from_, to_;
+  const MoveBound::Uses to_uses_;
   const TensorType& type_;
   std::vector<Unit> units_;
   int64_t limit_ = 0;
-  double seconds_ = 0;  // of the layout that is expanded
-  double best_ = 0;     // of the best way to the goal so far
+  double seconds_ = 0, bytes_ = 0;  // of the layout that is expanded
+  double best_ = 0;                 // of the best way to the goal so far
   absl::flat_hash_map<Layout, State> reached_;
   std::priority_queue<Entry> queue_;
 };
@@ -526,10 +548,10 @@ StatusOr<std::unique_ptr<ReshardPlan>> Resharder::Make(const Layout& from, const
   auto fresh = std::make_unique<ReshardPlan>();
   const int64_t limit = std::max(NumElements(from.Local(mesh_, type.shape)), NumElements(to.Local(mesh_, type.shape)));
   Search search(mesh_, links_, bound_, from, to, type);
+  std::vector<ReshardStep> plain = PlainSteps(from, to);
   if (search.TooLarge())
-    fresh->steps = PlainSteps(from, to);
-  else if (from != to && !search.Run(limit, &fresh->steps) &&
-           !search.Run(std::numeric_limits<int64_t>::max(), &fresh->steps))
+    fresh->steps = std::move(plain);
+  else if (from != to && !search.Find(limit, plain, &fresh->steps))
     return bad("no path");
   for (const ReshardStep& step : fresh->steps) {
     const auto bytes = [&](const Layout& l) { return NumElements(l.Local(mesh_, type.shape)) * SizeOf(type.dtype); };

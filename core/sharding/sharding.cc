@@ -92,6 +92,15 @@ Layout OutputLayout(const NodeRule& rule, const Sharding& sharding, size_t o) {
   return layout;
 }
 
+Layout GradientLayout(const NodeRule& rule, const Sharding& sharding, size_t i) {
+  Layout layout = InputLayout(rule, sharding, i);
+  for (size_t f = 0; f < sharding.factors.size(); ++f) {
+    if (Contains(rule.rule.inputs[i], static_cast<int>(f))) continue;
+    for (int8_t a : sharding.factors[f]) layout.SetPartial(a, Reduction::kSum);
+  }
+  return layout;
+}
+
 std::vector<Sharding> Candidates(const Mesh& mesh, const NodeRule& rule, size_t limit) {
   std::vector<Sharding> done{Sharding(rule)};
   for (int a = 0; a < mesh.axes(); ++a) {

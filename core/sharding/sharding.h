@@ -37,6 +37,9 @@ Status CheckSharding(const Mesh& mesh, const NodeRule& rule, const Sharding& sha
 Layout InputLayout(const NodeRule& rule, const Sharding& sharding, size_t i);
 // The layout in which it leaves output `o`: partial over the axes of factors that only its inputs have.
 Layout OutputLayout(const NodeRule& rule, const Sharding& sharding, size_t o);
+// The layout in which its backward part leaves the gradient of input `i`: a sum over every factor that the input does
+// not have.
+Layout GradientLayout(const NodeRule& rule, const Sharding& sharding, size_t i);
 
 // Every legal sharding whose factors take their axes in mesh order; the replicated one is first. At most `limit`.
 std::vector<Sharding> Candidates(const Mesh& mesh, const NodeRule& rule, size_t limit = 4096);
