@@ -270,19 +270,7 @@ Cost CostModel::Bound(const Transfer& move, const TensorType& type) const {
   if (move.from == move.to) return Cost();
   const double whole = static_cast<double>(type.bytes());
   const MoveBound::Coefficients least = move_bound_.Of(move.from, move.to);
-  double seconds = least.Seconds(whole), bytes = least.bytes * whole;
-  if (!move.from.partial()) {
-    // Where axes are ordered differently the parts overlap less.
-    const Mesh& mesh = resharder_.mesh();
-    const double size = static_cast<double>(SizeOf(type.dtype)),
-                 want = static_cast<double>(NumElements(move.to.Local(mesh, type.shape))) * size;
-    const double lacks = want - static_cast<double>(LeastOverlap(mesh, move.from, move.to, type.shape, 16)) * size;
-    if (lacks > bytes) {
-      const LinkCosts::Link link = cluster_.links.Fastest();
-      bytes = lacks;
-      seconds = std::max(seconds, 2 * link.alpha + link.beta * lacks);
-    }
-  }
+  const double seconds = least.Seconds(whole), bytes = least.bytes * whole;
   return {static_cast<int64_t>(seconds * kPicoseconds * (1 - 1e-9)), static_cast<int64_t>(bytes * (1 - 1e-9)), 0};
 }
 

@@ -121,12 +121,10 @@ void CopyBox(DType dtype, absl::Span<const int64_t> sizes, const BoxPlace& from,
   }
 }
 
-int64_t LeastOverlap(const Mesh& mesh, const Layout& a, const Layout& b, absl::Span<const int64_t> shape,
-                     int64_t most) {
+int64_t LeastOverlap(const Mesh& mesh, const Layout& a, const Layout& b, absl::Span<const int64_t> shape) {
   const Shape sizes_a = a.Local(mesh, shape), sizes_b = b.Local(mesh, shape);
   int64_t least = NumElements(shape);
-  const int64_t n = mesh.ranks(), step = std::max<int64_t>(1, n / most);
-  for (int64_t r = n - 1; r >= 0 && least > 0; r -= step) {
+  for (int64_t r = mesh.ranks() - 1; r >= 0 && least > 0; --r) {
     const Shape begin_a = a.Begin(mesh, shape, mesh.first() + r), begin_b = b.Begin(mesh, shape, mesh.first() + r);
     int64_t overlap = 1;
     for (size_t d = 0; d < shape.size(); ++d) {

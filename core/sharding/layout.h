@@ -82,9 +82,8 @@ struct BoxPlace {
 void CopyBox(DType dtype, absl::Span<const int64_t> sizes, const BoxPlace& from, const void* from_data,
              const BoxPlace& to, void* to_data);
 
-// The least number of elements that a rank's parts in both layouts have in common, of all ranks or of some `most`.
-int64_t LeastOverlap(const Mesh& mesh, const Layout& a, const Layout& b, absl::Span<const int64_t> shape,
-                     int64_t most = int64_t{1} << Mesh::kMaxAxes);
+// The least number of elements that a rank's parts in both layouts have in common.
+int64_t LeastOverlap(const Mesh& mesh, const Layout& a, const Layout& b, absl::Span<const int64_t> shape);
 
 // Copies the part of `local` sizes at `begin` out of a whole tensor, both dense and row-major.
 void CutPart(const TensorType& type, absl::Span<const int64_t> begin, absl::Span<const int64_t> local,

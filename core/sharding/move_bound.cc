@@ -56,7 +56,7 @@ MoveBound::Uses MoveBound::UsesOf(const Layout& layout) const {
 // Steps that change how large parts are: an all-gather of q parts receives q - 1 of them, a reduce-scatter of q parts
 // all but a q-th of one, an all-reduce as both. Slices are free. What a device wants and has not before comes by
 // all-gathers, all-to-alls and permutations, which leave alone how often each dimension is cut.
-MoveBound::Part MoveBound::Along(size_t k, const Uses::OfKind& from, const Uses::OfKind& to) const {
+MoveBound::Part MoveBound::Along(size_t k, const Uses::OfKind& from, const Uses::OfKind& to, bool conflict) const {
   int common = 0, joined = 0;  // cuts of the best overlap; cuts of dimensions that are joined
   for (int d = 0; d < kMaxRank; ++d) {
     common += std::max(from.cuts[d], to.cuts[d]);
@@ -66,7 +66,7 @@ MoveBound::Part MoveBound::Along(size_t k, const Uses::OfKind& from, const Uses:
   part.has = from.all;
   part.wants = to.all;
   part.summed = from.partial - to.partial;
-  const double want = Power(k, -part.wants), lacks = want - Power(k, -common);
+  const double want = Power(k, -part.wants), lacks = conflict ? want : want - Power(k, -common);
   if (part.summed > 0) {
     // Before it is reduced a part can be sliced along the axes that replicate it: to summed / parts at least.
     const double summed = Power(k, part.summed), parts = static_cast<double>(kinds_[k].parts);
@@ -78,8 +78,8 @@ MoveBound::Part MoveBound::Along(size_t k, const Uses::OfKind& from, const Uses:
     return part;
   }
   part.received = lacks;
-  part.moves = joined > 0;
-  if (joined > 0)
+  part.moves = joined > 0 || conflict;
+  if (part.moves)
     part.rounds = Rounds(k, kinds_.size() == 1 ? joined : std::max(0, part.has - part.wants));
   else if (part.wants > part.has)
     part.copied = want;
@@ -95,67 +95,81 @@ double MoveBound::SumRounds(double sum, double joined, double grow) const {
 }
 
 // A step over several kinds sends all its rounds by the slowest; a kind that is in none of these has a step of its own.
-double MoveBound::SeparateRounds(const Parts& parts) const {
+double MoveBound::SeparateRounds(const Parts& parts, size_t sliced) const {
   double seconds = 0, slowest = 0;
+  absl::InlinedVector<double, 3> rounds;
   for (size_t k = 0; k < parts.size(); ++k) {
-    if (parts[k].rounds == 0) continue;
-    seconds += kinds_[k].link.alpha * parts[k].rounds;
+    rounds.push_back(std::max(parts[k].rounds, Crosses(parts[k]) ? 1.0 : 0.0) + (k == sliced ? Rounds(k, 1) : 0));
+    if (rounds[k] == 0) continue;
+    seconds += kinds_[k].link.alpha * rounds[k];
     slowest = std::max(slowest, kinds_[k].link.alpha);
   }
   for (size_t k = 0; k < parts.size(); ++k) {
     const double alpha = kinds_[k].link.alpha;
-    if (parts[k].rounds == 0 || alpha == slowest) continue;
+    if (rounds[k] == 0 || alpha == slowest) continue;
     double next = slowest;
     for (size_t j = 0; j < parts.size(); ++j) {
-      if (parts[j].rounds > 0 && kinds_[j].link.alpha > alpha) next = std::min(next, kinds_[j].link.alpha);
+      if (rounds[j] > 0 && kinds_[j].link.alpha > alpha) next = std::min(next, kinds_[j].link.alpha);
     }
-    seconds += std::min(alpha, (next - alpha) * parts[k].rounds);
+    seconds += std::min(alpha, (next - alpha) * rounds[k]);
   }
   return seconds + slowest;
 }
 
 // What messages start takes. A permutation, of two rounds, can put fast axes in the place of slow ones, but for sums.
-double MoveBound::MessageSeconds(const Parts& parts) const {
-  if (kinds_.size() == 1) return kinds_[0].link.alpha * (1 + parts[0].rounds);
-  double sums = 0, growth = 0, slowest_sum = 0, least = std::numeric_limits<double>::infinity(), most = 0;
+double MoveBound::MessageSeconds(const Parts& parts, size_t sliced) const {
+  if (kinds_.size() == 1) return kinds_[0].link.alpha * (1 + std::max(parts[0].rounds, 1.0));
+  double sums = 0, growth = 0, slowest_sum = 0, least = std::numeric_limits<double>::infinity(), most = 0, crossed = 0;
   for (size_t k = 0; k < parts.size(); ++k) {
     const double alpha = kinds_[k].link.alpha;
     least = std::min(least, alpha);
     most = std::max(most, alpha);
-    growth += Rounds(k, parts[k].has + parts[k].summed - parts[k].wants);
+    growth += Rounds(k, parts[k].has + parts[k].summed - parts[k].wants + (k == sliced ? 1 : 0));
     sums += alpha * Rounds(k, parts[k].summed);
     if (parts[k].summed > 0) slowest_sum = std::max(slowest_sum, alpha);
+    if (Crosses(parts[k])) crossed = std::max(crossed, alpha);
   }
   // With two kinds a permutation over both is as slow as the slower.
-  const double permuted = 2 * (kinds_.size() == 2 ? most : least) + sums + slowest_sum + least * std::max(0.0, growth);
+  const double permuted =
+      2 * (kinds_.size() == 2 ? most : std::max(least, crossed)) + sums + slowest_sum + least * std::max(0.0, growth);
   const bool resized = std::any_of(parts.begin(), parts.end(), [](const Part& p) { return p.rounds > 0; });
-  return std::min(permuted, resized ? SeparateRounds(parts) : 2 * least);
+  return std::min(permuted, resized ? SeparateRounds(parts, sliced) : 2 * std::max(least, crossed));
 }
 
-// Reductions first along fast axes, then along slow ones, on ever smaller parts; gathers the other way round, or, after
-// a permutation, all along fast ones. Replicated axes of a kind may be sliced before, which is undone by a gather.
-void MoveBound::Resize(const Parts& parts, Coefficients* least) const {
+bool MoveBound::CanSlice(size_t k, const Part& part) const {
+  return std::max(part.has + part.summed, part.wants) < static_cast<int>(kinds_[k].axes.size());
+}
+
+// Reductions first along fast axes, then along slow ones, on ever smaller parts; then what devices lack comes along
+// fast axes as far as the devices that differ along these have it between them. Replicated axes of a kind may be sliced
+// before, which is undone by a gather. `overlap`: of a device's parts before and after, as a part of the tensor.
+void MoveBound::Resize(const Parts& parts, double overlap, Coefficients* least) const {
   struct Kind {
-    double share[2], growth[2];  // without and with such slices: of a sum's parts after it; by what they then grow
-    double kept, reduced;        // of a part by a sum, and the rest
+    double share[2];       // without and with such slices: of a sum's parts after it
+    double kept, reduced;  // of a part by a sum, and the rest
+    double reach;          // a device's share of what devices that are alike in this and slower kinds want
+    double lacks;          // and of what these lack at least
     bool sliced;
   };
   absl::InlinedVector<Kind, 3> kinds;
-  double want = 1;
+  double want = 1, faster = 1;
+  bool sums = false;
   for (size_t k = 0; k < parts.size(); ++k) {
     const Part& p = parts[k];
     const int all = static_cast<int>(kinds_[k].axes.size()), cut = std::max(p.has + p.summed, p.wants);
     const double kept = Power(k, -p.summed);
-    kinds.push_back({{Power(k, p.summed - cut), Power(k, p.summed - all)},
-                     {Power(k, cut - p.wants), Power(k, all - p.wants)},
-                     kept,
-                     1 - kept,
-                     cut < all});
+    kinds.push_back({{Power(k, p.summed - cut), Power(k, p.summed - all)}, kept, 1 - kept, 0, 0, CanSlice(k, p)});
     want *= Power(k, -p.wants);
+    sums |= p.summed > 0;
   }
-  double seconds = std::numeric_limits<double>::infinity(), bytes = seconds;
-  const double fast = kinds_.back().link.beta;
-  for (uint32_t sliced = 0; sliced < 1u << parts.size(); ++sliced) {
+  for (size_t k = parts.size(); k-- > 0;) {
+    kinds[k].reach = want / faster;
+    faster *= Power(k, static_cast<int>(kinds_[k].axes.size()) - parts[k].wants);
+  }
+  if (parts[0].summed == 0) kinds[0].lacks = parts[0].received / others_[0];
+  if (!sums) kinds.back().lacks = std::max(kinds.back().lacks, want - overlap);
+  double seconds[2] = {Coefficients::kNever.seconds, Coefficients::kNever.seconds}, bytes = seconds[0];
+  for (uint32_t sliced = 0; sliced < (sums ? 1u << parts.size() : 1u); ++sliced) {
     double now = 1, received = 0, spent = 0;
     bool other = true;  // than with fewer slices
     for (size_t k = 0; k < kinds.size(); ++k) {
@@ -169,18 +183,33 @@ void MoveBound::Resize(const Parts& parts, Coefficients* least) const {
       spent += kinds_[k].link.beta * now * kinds[k].reduced;
       now *= kinds[k].kept;
     }
-    received += std::max(0.0, want - now);
-    const double permuted = spent + fast * std::max(0.0, want - now);
+    double came = 0;  // along kinds so far
     for (size_t k = 0; k < kinds.size(); ++k) {
-      const double growth = kinds[k].growth[sliced >> k & 1];
-      spent += kinds_[k].link.beta * now * (growth - 1);
-      now *= growth;
+      const double more = std::max({0.0, kinds[k].reach - now - came, kinds[k].lacks - came});
+      spent += kinds_[k].link.beta * more;
+      came += more;
     }
-    seconds = std::min({seconds, spent, permuted});
-    bytes = std::min(bytes, received);
+    double& best = seconds[sliced == 0 ? 0 : 1];
+    best = std::min(best, spent);
+    bytes = std::min(bytes, received + came);
   }
-  least->collectives.seconds_per_byte = std::max(least->collectives.seconds_per_byte, seconds);
+  least->sliced.seconds_per_byte = std::max(least->collectives.seconds_per_byte, seconds[1]);
+  least->collectives.seconds_per_byte = std::max(least->collectives.seconds_per_byte, seconds[0]);
   least->bytes = std::max(least->bytes, bytes);
+}
+
+// Where dimensions are cut as often as possible along the same axes.
+double MoveBound::Overlap(const Uses& from, const Uses& to) const {
+  double parts = 1;
+  for (int d = 0; d < kMaxRank; ++d) {
+    double has = 1, wants = 1;
+    for (size_t k = 0; k < kinds_.size(); ++k) {
+      has *= Power(k, from.kinds[k].cuts[d]);
+      wants *= Power(k, to.kinds[k].cuts[d]);
+    }
+    parts *= std::max(has, wants);
+  }
+  return 1 / parts;
 }
 
 // What an exchange and the sums before it take to start.
@@ -193,15 +222,35 @@ double MoveBound::ExchangeSeconds(const Parts& parts) const {
   return seconds + exchange_messages_ * least;
 }
 
-MoveBound::Coefficients MoveBound::Of(const Uses& from, const Uses& to) const {
-  if (from == to) return Coefficients();
+MoveBound::Conflicts MoveBound::ConflictsOf(const Layout& from, const Layout& to) const {
+  Conflicts conflicts;
+  for (int d = 0; d < from.rank(); ++d) {
+    const AxisList has = from.Dim(d), wants = to.Dim(d);
+    const size_t both = std::min(has.size(), wants.size());
+    if (std::equal(has.begin(), has.begin() + both, wants.begin())) continue;
+    conflicts.all = true;
+    for (size_t k = 0; k < kinds_.size(); ++k) {
+      const auto next = [&](const AxisList& axes, size_t at) {
+        while (at < axes.size() && kind_of_[axes[at]] != static_cast<int8_t>(k)) ++at;
+        return at;
+      };
+      size_t h = next(has, 0), w = next(wants, 0);
+      while (h < has.size() && w < wants.size() && has[h] == wants[w]) h = next(has, h + 1), w = next(wants, w + 1);
+      if (h < has.size() && w < wants.size()) conflicts.kinds |= 1u << k;
+    }
+  }
+  return conflicts;
+}
+
+MoveBound::Coefficients MoveBound::Of(const Uses& from, const Uses& to, const Conflicts& conflicts) const {
+  if (from == to && !conflicts.all) return Coefficients();
   if (only_ >= 0) return OfKind(from, to);
   Coefficients least;
   Parts parts;
   double copied = 0;
-  bool moves = false;
+  bool moves = conflicts.all;
   for (size_t k = 0; k < kinds_.size(); ++k) {
-    const Part part = Along(k, from.kinds[k], to.kinds[k]);
+    const Part part = Along(k, from.kinds[k], to.kinds[k], (conflicts.kinds >> k & 1) != 0);
     // What comes from devices that differ along this kind's axes comes by steps over them.
     const double bytes = part.received / others_[k], seconds = kinds_[k].link.beta * bytes;
     least.bytes = std::max(least.bytes, bytes);
@@ -215,8 +264,16 @@ MoveBound::Coefficients MoveBound::Of(const Uses& from, const Uses& to) const {
     least.collectives.seconds_per_byte += copy_beta_ * copied;
     return least;
   }
-  least.collectives.seconds = MessageSeconds(parts);
-  if (kinds_.size() > 1) Resize(parts, &least);
+  least.collectives.seconds = MessageSeconds(parts, kNone);
+  if (kinds_.size() == 1) return least;
+  Resize(parts, conflicts.all ? 0 : Overlap(from, to), &least);
+  if (std::isinf(least.sliced.seconds_per_byte)) {
+    least.sliced = Coefficients::kNever;
+    return least;
+  }
+  for (size_t k = 0; k < kinds_.size(); ++k) {
+    if (CanSlice(k, parts[k])) least.sliced.seconds = std::min(least.sliced.seconds, MessageSeconds(parts, k));
+  }
   return least;
 }
 
@@ -225,13 +282,38 @@ MoveBound::Coefficients MoveBound::Of(const Uses& from, const Uses& to) const {
 MoveBound::Coefficients MoveBound::OfKind(const Uses& from, const Uses& to) const {
   const auto only = static_cast<size_t>(only_);
   const AxisKind& kind = kinds_[only];
-  const Part part = Along(only, from.kinds[only], to.kinds[only]);
+  const Part part = Along(only, from.kinds[only], to.kinds[only], /*conflict=*/false);
   const double bytes = (only_ == 0 ? part.received : part.reduced) / others_[only];
   Coefficients least;
   least.collectives.seconds_per_byte = kind.link.beta * bytes;
   least.bytes = bytes;
   if (only_ == 0 && part.moves) least.collectives.seconds = kind.link.alpha * (1 + Rounds(only, part.summed));
   return least;
+}
+
+double MoveBound::AfterPermutation(const Uses& from, const Uses& to, double whole) const {
+  if (kinds_.size() == 1) return Of(from, to).Seconds(whole);  // which of the axes cut does not count
+  double seconds = 0, slowest_sum = 0, growth = 0, least = std::numeric_limits<double>::infinity(), now = 1;
+  double has = 1, want = 1;
+  for (size_t k = 0; k < kinds_.size(); ++k) {
+    const int summed = from.kinds[k].partial - to.kinds[k].partial;
+    const double alpha = kinds_[k].link.alpha;
+    least = std::min(least, alpha);
+    if (summed > 0) slowest_sum = std::max(slowest_sum, alpha);
+    seconds += alpha * Rounds(k, summed);
+    growth += Rounds(k, from.kinds[k].all + summed - to.kinds[k].all);
+    now *= Power(k, summed - static_cast<int>(kinds_[k].axes.size()));
+    has *= Power(k, -from.kinds[k].all);
+    want *= Power(k, -to.kinds[k].all);
+  }
+  // Sums of parts that are sliced as far as they can be.
+  for (size_t k = kinds_.size(); k-- > 0;) {
+    const double kept = Power(k, to.kinds[k].partial - from.kinds[k].partial);
+    seconds += kinds_[k].link.beta * whole * now * (1 - kept);
+    now *= kept;
+  }
+  seconds += slowest_sum + least * std::max(0.0, growth) + kinds_.back().link.beta * whole * std::max(0.0, want - has);
+  return exchange_messages_ > 0 ? std::min(seconds, exchange_messages_ * least) : seconds;
 }
 
 }  // namespace mslua

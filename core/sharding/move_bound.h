@@ -29,16 +29,20 @@ class MoveBound {
   // kinds count. The bounds of one move in the kinds one by one sum to no more than its cost.
   MoveBound(const Mesh& mesh, const LinkCosts& links, int only = -1);
 
-  // Of a tensor of B bytes: the less of two lines in B, and bytes * B that a device receives.
+  // Of a tensor of B bytes: the least of three lines in B, and bytes * B that a device receives.
   struct Coefficients {
     struct Line {
-      double seconds = 0, seconds_per_byte = 0;
+      double seconds, seconds_per_byte;
     };
-    Line collectives, exchange{std::numeric_limits<double>::infinity(), 0};  // of plans without and with an exchange
+    static constexpr Line kNever{std::numeric_limits<double>::infinity(), 0};
+    Line collectives{0, 0};  // of plans of neither of the others
+    Line sliced = kNever;    // that slice before a sum more than is wanted, and gather that again
+    Line exchange = kNever;  // with an exchange
     double bytes = 0;
     double Seconds(double whole) const {
-      return std::min(collectives.seconds + collectives.seconds_per_byte * whole,
-                      exchange.seconds + exchange.seconds_per_byte * whole);
+      return std::min({collectives.seconds + collectives.seconds_per_byte * whole,
+                       sliced.seconds + sliced.seconds_per_byte * whole,
+                       exchange.seconds + exchange.seconds_per_byte * whole});
     }
   };
   // Of a layout how many axes of each kind cut each dimension, and over how many it is partial: all that counts.
@@ -62,10 +66,25 @@ class MoveBound {
   };
   Uses UsesOf(const Layout& layout) const;
 
-  Coefficients Of(const Uses& from, const Uses& to) const;
-  Coefficients Of(const Layout& from, const Layout& to) const { return Of(UsesOf(from), UsesOf(to)); }
+  // Of the best of all layouts with these uses.
+  Coefficients Of(const Uses& from, const Uses& to) const { return Of(from, to, {}); }
+  // Of these two layouts, for which it may be more.
+  Coefficients Of(const Layout& from, const Layout& to) const {
+    return Of(UsesOf(from), UsesOf(to), ConflictsOf(from, to));
+  }
+  // Seconds from any layout on that a permutation makes of `from`, for a tensor of so many bytes.
+  double AfterPermutation(const Uses& from, const Uses& to, double whole) const;
 
  private:
+  // Whether some device's parts before and after have nothing in common since different axes cut a dimension at the
+  // same place: of all axes, and by kind if there were no others.
+  struct Conflicts {
+    bool all = false;
+    uint32_t kinds = 0;
+  };
+  Conflicts ConflictsOf(const Layout& from, const Layout& to) const;
+  Coefficients Of(const Uses& from, const Uses& to, const Conflicts& conflicts) const;
+
   // Along the axes of one kind. Counts of axes; bytes as parts of the tensor.
   struct Part {
     int has = 0, wants = 0;  // that cut the tensor before and after
@@ -80,11 +99,17 @@ class MoveBound {
   // So many axes of kind k have so many devices, and a message to all of them takes so many rounds.
   double Power(size_t k, int axes) const { return powers_[k][static_cast<size_t>(axes + kMaxPower)]; }
   double Rounds(size_t k, int axes) const { return axes * rounds_[k]; }
-  Part Along(size_t kind, const Uses::OfKind& from, const Uses::OfKind& to) const;
+  Part Along(size_t kind, const Uses::OfKind& from, const Uses::OfKind& to, bool conflict) const;
   double SumRounds(double summed, double joined, double growth) const;
-  double SeparateRounds(const Parts& parts) const;
-  double MessageSeconds(const Parts& parts) const;
-  void Resize(const Parts& parts, Coefficients* least) const;
+  // `sliced`: a kind along which parts are sliced once more, and gathered; or kNone.
+  static constexpr size_t kNone = Mesh::kMaxAxes;
+  double SeparateRounds(const Parts& parts, size_t sliced) const;
+  double MessageSeconds(const Parts& parts, size_t sliced) const;
+  bool CanSlice(size_t kind, const Part& part) const;
+  // Whether something must come along the axes of the part's kind: devices that are alike along all others lack it.
+  static bool Crosses(const Part& part) { return part.summed == 0 && part.received > 0; }
+  void Resize(const Parts& parts, double overlap, Coefficients* least) const;
+  double Overlap(const Uses& from, const Uses& to) const;
   double ExchangeSeconds(const Parts& parts) const;
   Coefficients OfKind(const Uses& from, const Uses& to) const;
 

@@ -100,7 +100,10 @@ class Search {
   struct Entry {
     double seconds;  // of the whole way, at least
     Layout layout;
-    bool operator<(const Entry& b) const { return seconds != b.seconds ? seconds > b.seconds : b.layout < layout; }
+    bool permutes;  // the ways on that begin with a permutation
+    bool operator<(const Entry& b) const {
+      return std::tie(b.seconds, b.layout, b.permutes) < std::tie(seconds, layout, permutes);
+    }
   };
   static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -121,14 +124,19 @@ class Search {
     reached_.clear();
     queue_ = {};
     reached_[from_].seconds = 0;
-    queue_.push({0, from_});
+    queue_.push({0, from_, false});
     while (!queue_.empty()) {
-      const Layout layout = queue_.top().layout;
+      const auto [unused, layout, permutes] = queue_.top();
       queue_.pop();
-      if (reached_[layout].done) continue;
-      reached_[layout].done = true;
-      seconds_ = reached_[layout].seconds;
+      State& state = reached_[layout];
+      if (state.done && !permutes) continue;
+      state.done = true;
+      seconds_ = state.seconds;
       bytes_ = BytesOf(layout);
+      if (permutes) {
+        Permutes(layout);
+        continue;
+      }
       if (layout == to_) {
         for (Layout at = to_; at != from_; at = steps->back().before) steps->push_back(reached_[at].step);
         std::reverse(steps->begin(), steps->end());
@@ -190,10 +198,10 @@ class Search {
     state.seconds = seconds;
     state.step = std::move(step);
     state.done = false;  // what is left is a bound, not a distance, so that a better way may come later
-    queue_.push({seconds + state.left, after});
+    queue_.push({seconds + state.left, after, false});
   }
   double LeftAtLeast(const Layout& layout) const {
-    return bound_.Of(bound_.UsesOf(layout), to_uses_).Seconds(static_cast<double>(type_.bytes())) * (1 - 1e-9);
+    return bound_.Of(layout, to_).Seconds(static_cast<double>(type_.bytes())) * (1 - 1e-9);
   }
 
   bool Fits(const Layout& layout, int d, const AxisList& axes) const {
@@ -208,7 +216,7 @@ class Search {
     Partials(layout);
     for (int d = 0; d < layout.rank(); ++d) Suffixes(layout, d);
     // Two permutations, one after the other, cost no less than the one that does both.
-    if (layout == from_ || reached_[layout].step.kind != Move::kPermute) Permutes(layout);
+    if (layout == from_ || reached_[layout].step.kind != Move::kPermute) OfferPermutes(layout);
     Exchange(layout);
   }
 
@@ -275,10 +283,15 @@ class Search {
     }
   }
 
+  // There are many, and few of the best ways have one: they are made when nothing else is as good.
+  void OfferPermutes(const Layout& layout) {
+    const LinkCosts::Link link = links_.Fastest();
+    const double left = bound_.AfterPermutation(bound_.UsesOf(layout), to_uses_, static_cast<double>(type_.bytes()));
+    const double seconds = seconds_ + 2 * link.alpha + link.beta * bytes_ + left * (1 - 1e-9);
+    if (seconds < best_) queue_.push({seconds, layout, true});
+  }
   // Whole parts change places: every layout with as many parts in each dimension.
   void Permutes(const Layout& layout) {
-    const LinkCosts::Link link = links_.Fastest();
-    if (seconds_ + 2 * link.alpha + link.beta * bytes_ >= best_) return;
     std::vector<Unit> free;
     for (const Unit& unit : units_) {
       if (layout.UseOf(unit[0]) != Layout::Use::kPartial) free.push_back(unit);

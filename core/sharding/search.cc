@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/text.h"
 #include "core/sharding/assignment.h"
+#include "core/sharding/needless_cuts.h"
 #include "core/sharding/relaxation.h"
 
 namespace mslua {
@@ -56,6 +57,7 @@ class StrategySearch {
     propagate.chosen.clear();
     ASSIGN_OR_RETURN(const ShardPlan plan, Propagate(graph_, resharder_, propagate));
     ASSIGN_OR_RETURN(forward_, ForwardOf(graph_));
+    LeaveNeedlessCuts();
     model_ = std::make_unique<CostModel>(graph_, forward_, options_.cluster, resharder_);
     solver_ = std::make_unique<AssignmentSolver>(graph_, forward_, *model_);
     relaxation_ = std::make_unique<Relaxation>(graph_, forward_, options_.cluster, *model_, mesh_);
@@ -81,6 +83,15 @@ class StrategySearch {
   StatusOr<Cost> CostOf(const std::vector<Sharding>& shardings) const {
     ASSIGN_OR_RETURN(const CostReport report, Evaluate(graph_, forward_, *model_, shardings));
     return report.total;
+  }
+
+  // Where time is all that counts.
+  void LeaveNeedlessCuts() {
+    if (Propagates() || options_.cluster.memory_bytes > 0) return;
+    std::vector<bool> keeps(graph_.nodes.size(), false);
+    for (int32_t i : forward_.nodes) keeps[i] = graph_.nodes[i].attrs.Has(kUserStrategy);
+    if (options_.without) keeps[options_.without->first] = true;
+    LeaveWhole(graph_, mesh_, options_.cluster, keeps, &forward_);
   }
 
   // The shardings that nodes with a user's strategy, and inputs that lie as they are given, may have.

@@ -61,6 +61,17 @@ Graph RandomNet(uint64_t seed) {
   return net.Train(net.g_.Op("reduce_sum", {x}));
 }
 
+// One in which a transpose lies between operators that leave one of its dimensions whole.
+Graph MovingNet(uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto pick = [&](std::initializer_list<int64_t> of) { return of.begin()[random() % of.size()]; };
+  Net net;
+  const int64_t rows = pick({4, 12, 48}), heads = pick({4, 12}), depth = pick({8, 24});
+  const Value x = net.Dense(net.Data({rows, pick({4, 24})}), heads * depth);
+  const Value y = Transpose(net.g_, Reshape(net.g_, x, {rows, heads, depth}), {0, 2, 1});
+  return net.Train(net.g_.Op("reduce_sum", {net.g_.Op("softmax", {y}, {{"axis", int64_t{1}}})}));
+}
+
 Cluster RandomCluster(uint64_t seed, const Mesh& mesh) {
   std::mt19937_64 random(seed);
   Cluster cluster;
@@ -177,6 +188,20 @@ TEST(Search, DynamicProgrammingFindsWhatBruteForceFinds) {
     EXPECT_TRUE(found->exact) << "seed " << seed;
     EXPECT_EQ(Ticks(found->seconds), BruteForce(graph, mesh, options.cluster).Run()) << "seed " << seed;
     EXPECT_EQ(found->gap, 0) << "seed " << seed;
+  }
+}
+
+// What is left out as needless is tried here.
+TEST(Search, NoPlanIsBetterForNeedlessCuts) {
+  for (uint64_t seed = 0; seed < Seeds() / 5; ++seed) {
+    const Graph graph = MovingNet(seed);
+    const Mesh mesh = *Mesh::Of(std::vector<int64_t>{2, 4, 6}[seed % 3]);
+    SearchOptions options;
+    options.cluster = RandomCluster(seed, mesh);
+    const auto found = Search(graph, mesh, options);
+    ASSERT_TRUE(found.ok()) << "seed " << seed << ": " << found.status();
+    EXPECT_TRUE(found->exact) << "seed " << seed;
+    EXPECT_EQ(Ticks(found->seconds), BruteForce(graph, mesh, options.cluster).Run()) << "seed " << seed;
   }
 }
 
