@@ -18,9 +18,12 @@
 namespace mslua {
 namespace {
 
-constexpr int64_t kWindow = 512 << 10;  // two halves that stay in a second-level cache
+// Together the windows of a group are to stay in a second-level cache: each rank reduces a slice of all.
+constexpr int64_t kAllWindows = 1 << 20;
 // A board holds a channel for each ordered pair; together their windows are not to exceed this.
 constexpr int64_t kAllPieces = 8 << 20;
+
+int64_t WindowBytes(int ranks) { return ranks == 1 ? 0 : std::max<int64_t>(64 << 10, kAllWindows / ranks); }
 
 int64_t PieceBytes(int ranks) {
   return std::min<int64_t>(64 << 10, std::max<int64_t>(4 << 10, kAllPieces / (2 * ranks * ranks)));
@@ -300,7 +303,7 @@ StatusOr<std::shared_ptr<void>> LocalHost::Receive(int rank, uint64_t name, int6
 StatusOr<Board> LocalHost::Join(const std::vector<int>& members, int place, const std::string& key,
                                 absl::Duration limit) {
   const int n = static_cast<int>(members.size());
-  const int64_t window = n > 1 ? kWindow : 0, piece = PieceBytes(n);
+  const int64_t window = WindowBytes(n), piece = PieceBytes(n);
   const int64_t bytes = Board::Bytes(n, window, piece);
   std::shared_ptr<void> memory;
   if (place == 0) {

@@ -108,6 +108,19 @@ template <ReduceOp op, class T>
   }
 }
 
+// Elements [begin, begin + n) of all sources, which need no conversion.
+template <ReduceOp op, class T>
+[[gnu::always_inline]] inline void CombineTile(const Arguments& x, int64_t begin, int64_t n, T* sum) {
+  const T* first = static_cast<const T*>(x.sources[0]) + begin;
+  if (x.ranks == 1) std::memcpy(sum, first, n * sizeof(T));
+  for (int k = 1; k < x.ranks; ++k) {
+    const T* before = k == 1 ? first : sum;
+    const T* next = static_cast<const T*>(x.sources[k]) + begin;
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) sum[i] = Combine<op>(before[i], next[i]);
+  }
+}
+
 template <ReduceOp op, class T>
 [[gnu::always_inline]] inline void ReduceMany(const Arguments& x, bool f16c) {
   using A = Wide<T>;
@@ -116,23 +129,27 @@ template <ReduceOp op, class T>
   alignas(64) T rounded[kTile];
   for (int64_t begin = 0; begin < x.count; begin += kTile) {
     const int64_t n = std::min(kTile, x.count - begin);
-    for (int k = 0; k < x.ranks; ++k) {
-      const T* source = static_cast<const T*>(x.sources[k]) + begin;
-      A* into = k == 0 ? sum : next;
+    if constexpr (std::is_same_v<A, T>) {
+      CombineTile<op, T>(x, begin, n, sum);
+    } else {
+      for (int k = 0; k < x.ranks; ++k) {
+        const T* source = static_cast<const T*>(x.sources[k]) + begin;
+        A* into = k == 0 ? sum : next;
 #if defined(__x86_64__)
-      if constexpr (std::is_same_v<T, F16>) {
-        if (f16c) {
-          WidenF16(source, into, n);
-        } else {
+        if constexpr (std::is_same_v<T, F16>) {
+          if (f16c) {
+            WidenF16(source, into, n);
+          } else {
+            for (int64_t i = 0; i < n; ++i) into[i] = source[i];
+          }
+        } else
+#endif
+        {
           for (int64_t i = 0; i < n; ++i) into[i] = source[i];
         }
-      } else
-#endif
-      {
-        for (int64_t i = 0; i < n; ++i) into[i] = source[i];
-      }
-      if (k > 0) {
-        for (int64_t i = 0; i < n; ++i) sum[i] = Combine<op>(sum[i], next[i]);
+        if (k > 0) {
+          for (int64_t i = 0; i < n; ++i) sum[i] = Combine<op>(sum[i], next[i]);
+        }
       }
     }
     if constexpr (op == ReduceOp::kMean) {
