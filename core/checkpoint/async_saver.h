@@ -1,9 +1,8 @@
-// Saving beside training: the step stalls for a copy of the tensors, a thread does the rest.
+// Saving beside training: the step stalls for a copy of the tensors and its digest, a thread writes it.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -11,6 +10,7 @@
 
 #include "core/base/status.h"
 #include "core/checkpoint/checkpoint.h"
+#include "core/checkpoint/file_image.h"
 
 namespace mslua::checkpoint {
 
@@ -22,11 +22,11 @@ class AsyncSaver {
   AsyncSaver(const AsyncSaver&) = delete;
   AsyncSaver& operator=(const AsyncSaver&) = delete;
 
-  // Copies `tensors` into a buffer that is kept for the next time (on the compute threads), and returns; the thread
-  // then does SaveCheckpoint(path, run, the copy, files) and, when that went well, `then` (the keeper's Saved(), say).
+  // Copies and hashes `tensors` into memory that is kept for the next time (on the compute threads), and returns; the
+  // thread then writes the checkpoint at `path` and, when that went well, does `then` (the keeper's Saved(), say).
   // A save still under way is waited for first, so that none is left out; to leave this one out instead, ask busy().
   // What an earlier save came to stays for Poll(). Without memory for the copy: RESOURCE_EXHAUSTED, nothing started.
-  Status Start(const std::string& path, const RunState& run, const std::vector<TensorData>& tensors, int files = 1,
+  Status Start(const std::string& path, const RunState& run, const std::vector<TensorData>& tensors,
                std::function<Status()> then = nullptr);
   // Waits for a save under way; then the thread does `save`, of a checkpoint at `path`.
   void StartTask(const std::string& path, std::function<Status()> save);
@@ -41,9 +41,8 @@ class AsyncSaver {
   void Join();
 
   std::thread thread_;
-  std::unique_ptr<char[]> buffer_;  // read by the thread while it runs
-  int64_t capacity_ = 0;            // bytes of the buffer
-  mutable std::mutex mutex_;        // guards what follows
+  FileImage image_;           // read by the thread while it runs
+  mutable std::mutex mutex_;  // guards what follows
   bool running_ = false;
   Status error_;
 };

@@ -37,7 +37,7 @@ TEST(AsyncSaver, SavesTheValuesOfTheMomentWhileTrainingGoesOn) {
     std::fill(w.begin(), w.end(), static_cast<float>(step));
     const std::string path = keeper->PathFor(1, step);
     const Status started =
-        saver.Start(path, RunState(), {{"odd", {DType::kU8, {3}}, odd}, {"w", {DType::kF32, {3 << 20}}, w.data()}}, 1,
+        saver.Start(path, RunState(), {{"odd", {DType::kU8, {3}}, odd}, {"w", {DType::kF32, {3 << 20}}, w.data()}},
                     [&keeper, path] { return keeper->Saved(path, 0); });
     ASSERT_TRUE(started.ok()) << started;
     std::fill(w.begin(), w.end(), -1.f);  // the next step
@@ -64,7 +64,7 @@ TEST(AsyncSaver, ErrorsComeOnceAtAStepBoundaryAndTheNextSaveWorks) {
   AsyncSaver saver;
   bool kept = false;
   ASSERT_TRUE(saver
-                  .Start(folder + "/gone/net-1_1.ckpt", RunState(), tensors, 1,
+                  .Start(folder + "/gone/net-1_1.ckpt", RunState(), tensors,
                          [&kept] {
                            kept = true;
                            return absl::OkStatus();

@@ -15,6 +15,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/base/hash.h"
 #include "core/base/text.h"
 #include "core/checkpoint/chunk_reader.h"
 
@@ -54,30 +55,6 @@ bool ParseName(absl::string_view name, CheckpointName* out) {
   out->prefix = std::string(name.substr(0, dash));
   return bar != absl::string_view::npos && ParseCount(numbers.substr(0, bar), &out->epoch) &&
          ParseCount(numbers.substr(bar + 1), &out->step);
-}
-
-// The tensors of one file and its part of the manifest.
-Status WriteOneFile(const std::string& folder, const std::string& name, const std::vector<ShardData>& shards,
-                    Manifest* part) {
-  std::vector<TensorData> tensors;
-  for (const ShardData& shard : shards) {
-    Shape end = shard.begin;
-    bool inside = shard.begin.size() == shard.global_shape.size() && shard.begin.size() == shard.type.shape.size();
-    for (size_t d = 0; inside && d < end.size(); ++d) {
-      end[d] += shard.type.shape[d];
-      inside = shard.begin[d] >= 0 && shard.type.shape[d] >= 0 && end[d] <= shard.global_shape[d];
-    }
-    if (!inside) {
-      return absl::InvalidArgumentError(absl::StrCat("tensor '", shard.name, "': a shard ", ToString(shard.type.shape),
-                                                     " at ", ToString(shard.begin), " is not within ",
-                                                     ToString(shard.global_shape)));
-    }
-    part->tensors.push_back({shard.name, {shard.type.dtype, shard.global_shape}, {{0, shard.begin, end}}});
-    tensors.push_back({shard.name, shard.type, shard.data});
-  }
-  ASSIGN_OR_RETURN(FileDigest digest, WriteSafetensors(absl::StrCat(folder, "/", name), tensors));
-  part->files.push_back({name, std::move(digest)});
-  return absl::OkStatus();
 }
 
 // Calls copy(offset in the slice, offset in the request, elements) for each run of elements that is contiguous in both
@@ -122,15 +99,15 @@ Status VerifyFile(const std::string& path, const FileDigest& expected, VerifyDep
   if (file->size() != expected.size) {
     return absl::DataLossError(absl::StrCat(path, " has ", file->size(), " bytes, the manifest says ", expected.size));
   }
-  FileDigester digester(/*blake2b=*/depth == VerifyDepth::kFull);
+  FileDigester digester(expected.size, /*blake2b_tree=*/depth == VerifyDepth::kFull);
   if (depth == VerifyDepth::kOnDisk) {
-    RETURN_IF_ERROR(ForEachChunkOnDisk(*file, [&](const char* data, int64_t n) { digester.Update(data, n); }));
+    int64_t chunk = 0;
+    RETURN_IF_ERROR(ForEachChunkOnDisk(*file, [&](const char* data, int64_t) { digester.Hash(chunk++, data); }));
   } else {
-    std::vector<char> chunk(static_cast<size_t>(std::min(kChunkBytes, expected.size)));
-    for (int64_t offset = 0; offset < expected.size; offset += kChunkBytes) {
-      const int64_t n = std::min(kChunkBytes, expected.size - offset);
-      RETURN_IF_ERROR(file->Read(offset, n, chunk.data()));
-      digester.Update(chunk.data(), n);
+    std::vector<char> data(static_cast<size_t>(std::min(kChunkBytes, expected.size)));
+    for (int64_t chunk = 0; chunk < digester.chunks(); ++chunk) {
+      RETURN_IF_ERROR(file->Read(chunk * kChunkBytes, digester.SizeOfChunk(chunk), data.data()));
+      digester.Hash(chunk, data.data());
     }
   }
   const FileDigest found = digester.Finish();
@@ -139,8 +116,8 @@ Status VerifyFile(const std::string& path, const FileDigest& expected, VerifyDep
       return absl::DataLossError(absl::StrCat(path, " is damaged in the 1 MiB from byte ", i * kChunkBytes));
     }
   }
-  if (depth == VerifyDepth::kFull && found.blake2b != expected.blake2b) {
-    return absl::DataLossError(absl::StrCat(path, " does not match its BLAKE2b"));
+  if (depth == VerifyDepth::kFull && found.blake2b_tree != expected.blake2b_tree) {
+    return absl::DataLossError(absl::StrCat(path, " does not match its BLAKE2b tree digest"));
   }
   return absl::OkStatus();
 }
@@ -204,43 +181,27 @@ StatusOr<std::vector<CheckpointName>> FindCheckpoints(const std::string& path) {
   return names.empty() && IsFolder(inside) ? ListCheckpoints(inside) : names;
 }
 
-StatusOr<Manifest> WritePart(const std::string& folder, int rank, const std::vector<ShardData>& shards, int files) {
-  // The largest first, each to the file that is shortest so far.
-  std::vector<const ShardData*> by_size;
-  for (const ShardData& shard : shards) by_size.push_back(&shard);
-  std::stable_sort(by_size.begin(), by_size.end(),
-                   [](const ShardData* a, const ShardData* b) { return a->type.bytes() > b->type.bytes(); });
-  const size_t count =
-      std::clamp<size_t>(static_cast<size_t>(std::max(files, 1)), 1, std::max<size_t>(shards.size(), 1));
-  std::vector<std::vector<ShardData>> groups(count);
-  std::vector<int64_t> sizes(count, 0);
-  for (const ShardData* shard : by_size) {
-    const size_t k = std::min_element(sizes.begin(), sizes.end()) - sizes.begin();
-    groups[k].push_back(*shard);
-    sizes[k] += shard->type.bytes();
-  }
-  std::vector<Manifest> parts(count);
-  std::vector<Status> results(count);
-  const auto write = [&](size_t k) {
-    const std::string name =
-        count == 1 ? absl::StrCat("rank_", rank, ".safetensors") : absl::StrCat("rank_", rank, ".", k, ".safetensors");
-    results[k] = WriteOneFile(folder, name, groups[k], &parts[k]);
-  };
-  std::vector<std::thread> threads;
-  for (size_t k = 1; k < count; ++k) threads.emplace_back(write, k);
-  write(0);
-  for (std::thread& thread : threads) thread.join();
+StatusOr<Manifest> WritePart(const std::string& folder, int rank, const std::vector<ShardData>& shards) {
   Manifest part;
-  std::set<std::string> names;
-  for (size_t k = 0; k < count; ++k) {
-    RETURN_IF_ERROR(results[k]);
-    for (const TensorRecord& tensor : parts[k].tensors) {
-      if (!names.insert(tensor.name).second) {
-        return absl::InvalidArgumentError(absl::StrCat("tensor '", tensor.name, "' is given twice"));
-      }
+  std::vector<TensorData> tensors;
+  for (const ShardData& shard : shards) {
+    Shape end = shard.begin;
+    bool inside = shard.begin.size() == shard.global_shape.size() && shard.begin.size() == shard.type.shape.size();
+    for (size_t d = 0; inside && d < end.size(); ++d) {
+      end[d] += shard.type.shape[d];
+      inside = shard.begin[d] >= 0 && shard.type.shape[d] >= 0 && end[d] <= shard.global_shape[d];
     }
-    RETURN_IF_ERROR(AppendPart(parts[k], &part));
+    if (!inside) {
+      return absl::InvalidArgumentError(absl::StrCat("tensor '", shard.name, "': a shard ", ToString(shard.type.shape),
+                                                     " at ", ToString(shard.begin), " is not within ",
+                                                     ToString(shard.global_shape)));
+    }
+    part.tensors.push_back({shard.name, {shard.type.dtype, shard.global_shape}, {{0, shard.begin, end}}});
+    tensors.push_back({shard.name, shard.type, shard.data});
   }
+  const std::string name = FileOfRank(rank);
+  ASSIGN_OR_RETURN(FileDigest digest, WriteSafetensors(absl::StrCat(folder, "/", name), tensors));
+  part.files.push_back({name, std::move(digest)});
   return part;
 }
 
@@ -260,13 +221,8 @@ Status CheckpointWriter::CommitWhole(const RunState& run, const std::vector<Mani
   RETURN_IF_ERROR(WriteManifest(run, parts));
   ASSIGN_OR_RETURN(const auto cut, Checkpoint::Open(folder()));
   ASSIGN_OR_RETURN(const auto whole, Create(path_));
-  const std::string name = "rank_0.safetensors";
-  ASSIGN_OR_RETURN(FileDigest digest, WriteWhole(*cut, absl::StrCat(whole->folder(), "/", name)));
-  Manifest part;
-  part.files.push_back({name, std::move(digest)});
-  for (const TensorRecord& t : cut->manifest().tensors)
-    part.tensors.push_back({t.name, t.type, {{0, Shape(t.type.shape.size(), 0), t.type.shape}}});
-  return whole->Commit(run, {std::move(part)});
+  ASSIGN_OR_RETURN(FileDigest digest, WriteWhole(*cut, absl::StrCat(whole->folder(), "/", FileOfRank(0))));
+  return whole->Commit(run, {PartOfWhole(cut->manifest().tensors, std::move(digest))});
 }
 
 Status CheckpointWriter::WriteManifest(const RunState& run, const std::vector<Manifest>& parts) {
@@ -278,13 +234,13 @@ Status CheckpointWriter::WriteManifest(const RunState& run, const std::vector<Ma
   return WriteFileAtomically(absl::StrCat(folder(), "/", kManifestName), text);
 }
 
-Status SaveCheckpoint(const std::string& path, const RunState& run, const std::vector<TensorData>& tensors, int files) {
+Status SaveCheckpoint(const std::string& path, const RunState& run, const std::vector<TensorData>& tensors) {
   std::vector<ShardData> shards;
   for (const TensorData& t : tensors) {
     shards.push_back({t.name, t.type, t.data, t.type.shape, Shape(t.type.shape.size(), 0)});
   }
   ASSIGN_OR_RETURN(const auto writer, CheckpointWriter::Create(path));
-  ASSIGN_OR_RETURN(Manifest part, WritePart(writer->folder(), 0, shards, files));
+  ASSIGN_OR_RETURN(Manifest part, WritePart(writer->folder(), 0, shards));
   return writer->Commit(run, {std::move(part)});
 }
 
@@ -504,7 +460,7 @@ Status ReshardCheckpoint(const std::string& from, const std::string& to, int64_t
   std::vector<Manifest> parts;
   for (int64_t r = 0; r < ranks; ++r) {
     Manifest part;
-    const std::string name = absl::StrCat("rank_", r, ".safetensors");
+    const std::string name = FileOfRank(r);
     std::vector<StoredTensor> stored;
     for (const TensorRecord& t : source->manifest().tensors) {
       Shape begin, end;

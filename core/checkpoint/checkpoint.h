@@ -50,11 +50,8 @@ struct ShardData {
 };
 
 // Saves whole tensors from one rank; the folder above `path` must exist. On an error (a full disk: RESOURCE_EXHAUSTED)
-// a checkpoint that was at `path` is as it was, and nothing else is left. Hashing a file in
-// one thread bounds the speed (BLAKE2b: about 0.7 GB/s a core); `files` > 1 spreads the tensors over as many files,
-// written by a thread each.
-Status SaveCheckpoint(const std::string& path, const RunState& run, const std::vector<TensorData>& tensors,
-                      int files = 1);
+// a checkpoint that was at `path` is as it was, and nothing else is left.
+Status SaveCheckpoint(const std::string& path, const RunState& run, const std::vector<TensorData>& tensors);
 
 // Saving from many ranks that see one file system: one rank makes the writer and tells folder() to all, each calls
 // WritePart there, and that rank commits the parts (as text they travel by SerializeManifest and ParseManifest).
@@ -74,9 +71,9 @@ class CheckpointWriter {
   std::string path_;
   std::unique_ptr<AtomicFolder> folder_;
 };
-// Writes `shards` as `<folder>/rank_<rank>.safetensors` (rank_<rank>.<k>.safetensors when `files` > 1) and returns the
-// part of the manifest that describes them. Names must be distinct. Of replicas one rank should write one.
-StatusOr<Manifest> WritePart(const std::string& folder, int rank, const std::vector<ShardData>& shards, int files = 1);
+// Writes `shards` as `<folder>/rank_<rank>.safetensors` and returns the part of the manifest that describes them. Names
+// must be distinct. Of replicas one rank should write one.
+StatusOr<Manifest> WritePart(const std::string& folder, int rank, const std::vector<ShardData>& shards);
 
 // ---- loading
 
@@ -132,7 +129,7 @@ StatusOr<std::unique_ptr<Checkpoint>> LoadCheckpoint(const std::string& path);
 enum class VerifyDepth {
   kChunks,  // sizes, manifest, headers and CRC32C: any damage by accident; as fast as the disk
   kOnDisk,  // the same of what the disk has, not of the system's copies in memory
-  kFull,    // kChunks and BLAKE2b of every file
+  kFull,    // kChunks and the BLAKE2b tree digest of every file
 };
 // Reads a checkpoint folder whole; a safetensors file has nothing but its structure to check.
 Status VerifyCheckpoint(const std::string& path, VerifyDepth depth = VerifyDepth::kFull);

@@ -57,14 +57,14 @@ void FlipByte(const std::string& path, int64_t at) {
 TEST_F(CheckpointTest, WhatIsSavedIsLoaded) {
   const std::string path = CheckpointPath(folder_, "net", 2, 17);
   EXPECT_EQ(path, At("net-2_17.ckpt"));
-  for (int files : {1, 2}) {
-    const Status saved = SaveCheckpoint(path, Run(), Tensors(), files);  // the second replaces the first
+  for (int time = 0; time < 2; ++time) {
+    const Status saved = SaveCheckpoint(path, Run(), Tensors());  // the second replaces the first
     ASSERT_TRUE(saved.ok()) << saved;
     EXPECT_EQ(Entries(), 1);
     EXPECT_TRUE(VerifyCheckpoint(path).ok());
     auto checkpoint = LoadCheckpoint(path + "/");
     ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
-    EXPECT_EQ((*checkpoint)->manifest().files.size(), static_cast<size_t>(files));
+    EXPECT_EQ((*checkpoint)->manifest().files.size(), 1u);
     EXPECT_EQ((*checkpoint)->manifest().run.job, "quickstart");
     EXPECT_EQ((*checkpoint)->manifest().run.step, 17);
     EXPECT_EQ((*checkpoint)->manifest().run.plan, Run().plan);

@@ -83,19 +83,20 @@ Status ParseRun(const Json& json, RunState* run) {
 Json ToJson(const DataFile& file) {
   std::string crcs;
   for (uint32_t crc : file.digest.crc32c) absl::StrAppendFormat(&crcs, "%08x", crc);
-  return {{"name", file.name}, {"size", file.digest.size}, {"blake2b", file.digest.blake2b}, {"crc32c", crcs}};
+  return {
+      {"name", file.name}, {"size", file.digest.size}, {"blake2b_tree", file.digest.blake2b_tree}, {"crc32c", crcs}};
 }
 
 Status ParseFile(const Json& json, DataFile* file) {
   std::string crcs;
   RETURN_IF_ERROR(GetString(json, "name", &file->name));
   RETURN_IF_ERROR(GetInt(json, "size", &file->digest.size));
-  RETURN_IF_ERROR(GetString(json, "blake2b", &file->digest.blake2b));
+  RETURN_IF_ERROR(GetString(json, "blake2b_tree", &file->digest.blake2b_tree));
   RETURN_IF_ERROR(GetString(json, "crc32c", &crcs));
   const int64_t size = file->digest.size;
   const uint64_t chunks = static_cast<uint64_t>(size / kChunkBytes + (size % kChunkBytes != 0));
   if (!IsPlainName(file->name)) return absl::DataLossError(absl::StrCat("'", file->name, "' is no file name"));
-  if (!IsHex(file->digest.blake2b, kDigestDigits) || crcs.size() % 8 != 0 || crcs.size() / 8 != chunks ||
+  if (!IsHex(file->digest.blake2b_tree, kDigestDigits) || crcs.size() % 8 != 0 || crcs.size() / 8 != chunks ||
       !IsHex(crcs, crcs.size())) {
     return absl::DataLossError(absl::StrCat("the digests of ", file->name, " do not fit its size ", size));
   }
@@ -193,6 +194,17 @@ const TensorRecord* Manifest::Find(absl::string_view name) const {
     if (tensor.name == name) return &tensor;
   }
   return nullptr;
+}
+
+std::string FileOfRank(int64_t rank) { return absl::StrCat("rank_", rank, ".safetensors"); }
+
+Manifest PartOfWhole(const std::vector<TensorRecord>& tensors, FileDigest digest) {
+  Manifest part;
+  part.files.push_back({FileOfRank(0), std::move(digest)});
+  for (const TensorRecord& t : tensors) {
+    part.tensors.push_back({t.name, t.type, {{0, Shape(t.type.shape.size(), 0), t.type.shape}}});
+  }
+  return part;
 }
 
 StatusOr<std::string> SerializeManifest(const Manifest& manifest) {

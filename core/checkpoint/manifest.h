@@ -15,7 +15,7 @@
 
 namespace mslua::checkpoint {
 
-inline constexpr int64_t kManifestVersion = 1;
+inline constexpr int64_t kManifestVersion = 2;
 inline constexpr char kManifestName[] = "MANIFEST.json";
 
 // Where a run stood: enough to go on as if it had never stopped. All numbers >= 0.
@@ -61,6 +61,12 @@ struct Manifest {
 
   const TensorRecord* Find(absl::string_view name) const;  // null: none of that name
 };
+
+// "rank_<rank>.safetensors"
+std::string FileOfRank(int64_t rank);
+// The part of a manifest for rank 0's file when that holds the whole of each of `tensors`; their slices are not looked
+// at.
+Manifest PartOfWhole(const std::vector<TensorRecord>& tensors, FileDigest digest);
 
 StatusOr<std::string> SerializeManifest(const Manifest& manifest);
 // Pure. Checks the digest, every number, and that names are distinct and slices lie within their tensors; DATA_LOSS

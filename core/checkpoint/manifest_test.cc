@@ -70,7 +70,7 @@ TEST(Manifest, SealedNonsenseIsRefused) {
   const struct {
     std::string from, to, says;
   } cases[] = {
-      {"\"version\":1", "\"version\":2", "version 2"},
+      {"\"version\":2", "\"version\":3", "version 3"},
       {"mslua checkpoint", "other", "format 'other'"},
       {"\"step\":", "\"stop\":", "'step'"},
       {"\"epoch\":3", "\"epoch\":-3", "'epoch'"},

@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/hash.h"
 #include "core/checkpoint/strict_json.h"
 
 namespace mslua::checkpoint {
@@ -109,27 +110,25 @@ StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view start, int6
   return header;
 }
 
-void FileDigester::Update(const void* data, int64_t size) {
-  if (with_blake2b_) blake2b_.Update(data, static_cast<size_t>(size));
-  const char* p = static_cast<const char*>(data);
-  while (size > 0) {
-    const int64_t filled = digest_.size % kChunkBytes;
-    if (filled == 0) digest_.crc32c.push_back(0);
-    const int64_t n = std::min(size, kChunkBytes - filled);
-    digest_.crc32c.back() = Crc32c(p, static_cast<size_t>(n), digest_.crc32c.back());
-    digest_.size += n;
-    p += n;
-    size -= n;
-  }
+FileDigester::FileDigester(int64_t size, bool blake2b_tree) {
+  digest_.size = size;
+  digest_.crc32c.resize(static_cast<size_t>((size + kChunkBytes - 1) / kChunkBytes));
+  if (blake2b_tree) tree_.emplace(size);
+}
+
+void FileDigester::Hash(int64_t chunk, const void* data) {
+  const int64_t size = SizeOfChunk(chunk);
+  digest_.crc32c[static_cast<size_t>(chunk)] = Crc32c(data, static_cast<size_t>(size));
+  if (tree_) tree_->Hash(chunk * kChunkBytes, data, size);
 }
 
 FileDigest FileDigester::Finish() {
-  if (with_blake2b_) digest_.blake2b = blake2b_.HexDigest();
-  return std::exchange(digest_, FileDigest());
+  if (tree_) digest_.blake2b_tree = tree_->HexDigest();
+  return std::move(digest_);
 }
 
-StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
-    const std::string& path, std::vector<StoredTensor> tensors, const std::map<std::string, std::string>& metadata) {
+StatusOr<SafetensorsLayout> LayOutSafetensors(std::vector<StoredTensor> tensors,
+                                              const std::map<std::string, std::string>& metadata) {
   std::sort(tensors.begin(), tensors.end(), [](const StoredTensor& a, const StoredTensor& b) {
     const int64_t wide_a = SizeOf(a.type.dtype), wide_b = SizeOf(b.type.dtype);
     return wide_a != wide_b ? wide_a > wide_b : a.name < b.name;
@@ -151,46 +150,57 @@ StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
   ASSIGN_OR_RETURN(std::string header, DumpJson(json));
   header.resize((header.size() + 7) / 8 * 8, ' ');  // the data begin at a multiple of 8
   if (static_cast<int64_t>(header.size()) > kMaxSafetensorsHeader) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": too many tensors for one file"));
+    return absl::InvalidArgumentError("too many tensors for one file");
   }
-  std::string start(kLengthBytes, '\0');
-  for (int i = 0; i < kLengthBytes; ++i) start[i] = static_cast<char>(header.size() >> (8 * i));
-  start += header;
-  for (StoredTensor& tensor : tensors) tensor.begin += static_cast<int64_t>(start.size());
+  SafetensorsLayout layout;
+  layout.start.assign(kLengthBytes, '\0');
+  for (int i = 0; i < kLengthBytes; ++i) layout.start[i] = static_cast<char>(header.size() >> (8 * i));
+  layout.start += header;
+  for (StoredTensor& tensor : tensors) tensor.begin += static_cast<int64_t>(layout.start.size());
+  layout.tensors = std::move(tensors);
+  layout.size = static_cast<int64_t>(layout.start.size()) + bytes;
+  return layout;
+}
 
-  std::unique_ptr<SafetensorsWriter> writer(new SafetensorsWriter);
+StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
+    const std::string& path, std::vector<StoredTensor> tensors, const std::map<std::string, std::string>& metadata) {
+  auto layout = LayOutSafetensors(std::move(tensors), metadata);
+  if (!layout.ok()) return Annotate(layout.status(), path);
+  std::unique_ptr<SafetensorsWriter> writer(new SafetensorsWriter(*std::move(layout)));
   ASSIGN_OR_RETURN(writer->file_, AtomicFile::Create(path));
   writer->chunk_.reset(static_cast<char*>(std::aligned_alloc(kPage, kChunkBytes)));
   if (writer->chunk_ == nullptr) return absl::ResourceExhaustedError("no memory for a chunk of the file");
-  writer->tensors_ = std::move(tensors);
-  writer->expected_ = static_cast<int64_t>(start.size()) + bytes;
+  const std::string& start = writer->layout_.start;
   RETURN_IF_ERROR(writer->Write(start.data(), static_cast<int64_t>(start.size())));
   return writer;
 }
 
 Status SafetensorsWriter::Write(const void* data, int64_t size) {
+  if (size > layout_.size - written_) {
+    return absl::InternalError(absl::StrCat("safetensors: more than the ", layout_.size, " bytes announced"));
+  }
   const char* p = static_cast<const char*>(data);
-  written_ += size;
   for (int64_t n; size > 0; p += n, size -= n) {
-    n = std::min(size, kChunkBytes - filled_);
-    std::memcpy(chunk_.get() + filled_, p, static_cast<size_t>(n));
-    filled_ += n;
-    if (filled_ == kChunkBytes) RETURN_IF_ERROR(WriteChunk());
+    const int64_t filled = written_ % kChunkBytes;
+    n = std::min(size, kChunkBytes - filled);
+    std::memcpy(chunk_.get() + filled, p, static_cast<size_t>(n));
+    written_ += n;
+    if (written_ % kChunkBytes == 0 || written_ == layout_.size) RETURN_IF_ERROR(WriteChunk());
   }
   return absl::OkStatus();
 }
 
 Status SafetensorsWriter::WriteChunk() {
-  const int64_t n = std::exchange(filled_, 0);
-  digester_.Update(chunk_.get(), n);
-  return file_->Write(chunk_.get(), static_cast<size_t>(n));
+  const int64_t chunk = (written_ - 1) / kChunkBytes;
+  digester_.Hash(chunk, chunk_.get());
+  return file_->Write(chunk_.get(), static_cast<size_t>(digester_.SizeOfChunk(chunk)));
 }
 
 StatusOr<FileDigest> SafetensorsWriter::Commit() {
-  if (written_ != expected_) {
-    return absl::InternalError(absl::StrCat("safetensors: ", written_, " bytes were given, ", expected_, " announced"));
+  if (written_ != layout_.size) {
+    return absl::InternalError(
+        absl::StrCat("safetensors: ", written_, " bytes were given, ", layout_.size, " announced"));
   }
-  RETURN_IF_ERROR(WriteChunk());
   RETURN_IF_ERROR(file_->Commit());
   return digester_.Finish();
 }

@@ -2,18 +2,21 @@
 // dense and row-major, without gaps. Files written here are opened by any reader, and any file is read here.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "absl/types/optional.h"
 #include "core/base/atomic_file.h"
-#include "core/base/hash.h"
 #include "core/base/shape.h"
 #include "core/base/status.h"
+#include "core/base/tree_hash.h"
 
 namespace mslua::checkpoint {
 
@@ -44,37 +47,49 @@ StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view start, int6
 // The length of the header that the first 8 bytes announce, checked against the limit and `file_size`.
 StatusOr<int64_t> ParseSafetensorsHeaderLength(absl::string_view start, int64_t file_size);
 
+// Where the bytes of a file lie.
+struct SafetensorsLayout {
+  std::string start;                  // length and header
+  std::vector<StoredTensor> tensors;  // in the order of their bytes
+  int64_t size = 0;                   // of the file
+};
+// Wide elements first, so that each tensor is aligned to its elements; then by name. Names must be distinct, UTF-8 and
+// not "__metadata__".
+StatusOr<SafetensorsLayout> LayOutSafetensors(std::vector<StoredTensor> tensors,
+                                              const std::map<std::string, std::string>& metadata);
+
 // What identifies a file's bytes, and finds damage in them.
 struct FileDigest {
   int64_t size = 0;
-  std::string blake2b;           // of the whole file, as b2sum prints it
+  std::string blake2b_tree;      // of the whole file (core/base/tree_hash.h)
   std::vector<uint32_t> crc32c;  // of each chunk of kChunkBytes, the last one shorter
 };
 inline constexpr int64_t kChunkBytes = 1 << 20;
 
-// Makes a FileDigest of bytes given in pieces.
+// Makes the FileDigest of a file of `size` bytes from its chunks: each once, in any order, by several threads if need
+// be.
 class FileDigester {
  public:
-  explicit FileDigester(bool blake2b = true) : with_blake2b_(blake2b) {}  // false: leaves blake2b empty
-  void Update(const void* data, int64_t size);
+  explicit FileDigester(int64_t size, bool blake2b_tree = true);  // false: leaves blake2b_tree empty
+  int64_t chunks() const { return static_cast<int64_t>(digest_.crc32c.size()); }
+  int64_t SizeOfChunk(int64_t chunk) const { return std::min(kChunkBytes, digest_.size - chunk * kChunkBytes); }
+  void Hash(int64_t chunk, const void* data);
   FileDigest Finish();
 
  private:
-  const bool with_blake2b_;
   FileDigest digest_;
-  Blake2b blake2b_;
+  absl::optional<Blake2bTree> tree_;
 };
 
 // Writes one file, whose tensors are known beforehand, in one pass: each chunk is hashed while in cache, and goes to
 // the disk from there.
 class SafetensorsWriter {
  public:
-  // Lays the tensors out (wide elements first, so that each is aligned to its elements; then by name) and writes
-  // the header. Names must be distinct, UTF-8 and not "__metadata__".
+  // Writes the header.
   static StatusOr<std::unique_ptr<SafetensorsWriter>> Create(const std::string& path, std::vector<StoredTensor> tensors,
                                                              const std::map<std::string, std::string>& metadata);
   // The tensors in the order in which their bytes must be given.
-  const std::vector<StoredTensor>& tensors() const { return tensors_; }
+  const std::vector<StoredTensor>& tensors() const { return layout_.tensors; }
   Status Write(const void* data, int64_t size);
   // Forces the file to disk and puts it in its place (core/base/atomic_file.h).
   StatusOr<FileDigest> Commit();
@@ -83,16 +98,14 @@ class SafetensorsWriter {
   struct Free {
     void operator()(char* p) const { std::free(p); }
   };
-  SafetensorsWriter() = default;
+  explicit SafetensorsWriter(SafetensorsLayout layout) : layout_(std::move(layout)), digester_(layout_.size) {}
   Status WriteChunk();
 
-  std::vector<StoredTensor> tensors_;
+  SafetensorsLayout layout_;
   std::unique_ptr<AtomicFile> file_;
   FileDigester digester_;
   std::unique_ptr<char, Free> chunk_;  // kChunkBytes
-  int64_t filled_ = 0;                 // of the chunk
-  int64_t expected_ = 0;               // bytes of the whole file
-  int64_t written_ = 0;
+  int64_t written_ = 0;                // of the file, what is in chunk_ included
 };
 
 StatusOr<FileDigest> WriteSafetensors(const std::string& path, const std::vector<TensorData>& tensors,

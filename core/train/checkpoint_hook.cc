@@ -117,8 +117,13 @@ void CheckpointHook::SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainSta
   std::vector<checkpoint::TensorData> tensors;
   for (const auto& e : store_->entries()) tensors.push_back({e->name, e->type, e->memory.data()});
   const auto then = [keeper, path] { return keeper->Saved(path, Now()); };
-  Status done = saver_.Start(path, run, tensors, 1, then);
-  if (done.ok() && !options_.async_save) done = saver_.Wait();
+  Status done;
+  if (options_.async_save) {
+    done = saver_.Start(path, run, tensors, then);
+  } else {
+    done = checkpoint::SaveCheckpoint(path, run, tensors);
+    if (done.ok()) done = then();
+  }
   if (!done.ok()) notice_(absl::StrCat("checkpoint not saved: ", done.message()));
 }
 

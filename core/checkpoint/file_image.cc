@@ -1,0 +1,94 @@
+#include "core/checkpoint/file_image.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/atomic_file.h"
+#include "core/base/parallel_for.h"
+
+namespace mslua::checkpoint {
+namespace {
+
+constexpr int64_t kHugePage = 2 << 20;  // what begins at one can go to the disk as it lies, too
+
+// Bytes of the file that lie somewhere in memory.
+struct Piece {
+  int64_t begin, size;  // in the file
+  const char* data;
+};
+
+// Copies bytes [begin, end) of the file to `out`; `pieces` are in order and without gaps.
+void CopyPieces(const std::vector<Piece>& pieces, int64_t begin, int64_t end, char* out) {
+  auto piece = std::upper_bound(pieces.begin(), pieces.end(), begin,
+                                [](int64_t at, const Piece& p) { return at < p.begin + p.size; });
+  for (; begin < end; ++piece) {
+    const int64_t n = std::min(end, piece->begin + piece->size) - begin;
+    if (n > 0) std::memcpy(out, piece->data + (begin - piece->begin), static_cast<size_t>(n));
+    out += n;
+    begin += n;
+  }
+}
+
+}  // namespace
+
+Status FileImage::Reserve(int64_t bytes) {
+  if (bytes <= capacity_) return absl::OkStatus();
+  memory_.reset();  // before the new memory, so that both need not fit
+  capacity_ = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+  memory_.reset(static_cast<char*>(std::aligned_alloc(kHugePage, static_cast<size_t>(capacity_))));
+  if (memory_ == nullptr) {
+    capacity_ = 0;
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no memory for the ", bytes, " bytes that async_save copies; set async_save = false"));
+  }
+  madvise(memory_.get(), static_cast<size_t>(capacity_), MADV_HUGEPAGE);  // a wish: without it ordinary pages do
+  return absl::OkStatus();
+}
+
+StatusOr<Manifest> FileImage::Make(const std::vector<TensorData>& tensors) {
+  std::vector<StoredTensor> stored;
+  absl::flat_hash_map<absl::string_view, const void*> data;
+  std::vector<TensorRecord> records;
+  for (const TensorData& tensor : tensors) {
+    stored.push_back({tensor.name, tensor.type, 0});
+    data[tensor.name] = tensor.data;
+    records.push_back({tensor.name, tensor.type, {}});
+  }
+  ASSIGN_OR_RETURN(const SafetensorsLayout layout, LayOutSafetensors(std::move(stored), {}));
+  RETURN_IF_ERROR(Reserve(layout.size));
+  std::vector<Piece> pieces = {{0, static_cast<int64_t>(layout.start.size()), layout.start.data()}};
+  for (const StoredTensor& tensor : layout.tensors) {
+    pieces.push_back({tensor.begin, tensor.type.bytes(), static_cast<const char*>(data[tensor.name])});
+  }
+  FileDigester digester(layout.size);
+  ParallelFor(digester.chunks(), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t chunk = begin; chunk < end; ++chunk) {
+      char* out = memory_.get() + chunk * kChunkBytes;
+      CopyPieces(pieces, chunk * kChunkBytes, chunk * kChunkBytes + digester.SizeOfChunk(chunk), out);
+      digester.Hash(chunk, out);  // while it is in cache
+    }
+  });
+  size_ = layout.size;
+  Manifest part = PartOfWhole(records, digester.Finish());
+  name_ = part.files[0].name;
+  return part;
+}
+
+Status FileImage::Write(const std::string& folder) const {
+  ASSIGN_OR_RETURN(const auto file, AtomicFile::Create(absl::StrCat(folder, "/", name_)));
+  // Whole pages past the page cache, then the rest.
+  constexpr int64_t kLargest = 8 << 20;
+  const int64_t whole = size_ / kChunkBytes * kChunkBytes;
+  for (int64_t at = 0; at < whole; at += kLargest) {
+    RETURN_IF_ERROR(file->Write(memory_.get() + at, static_cast<size_t>(std::min(kLargest, whole - at))));
+  }
+  if (size_ > whole) RETURN_IF_ERROR(file->Write(memory_.get() + whole, static_cast<size_t>(size_ - whole)));
+  return file->Commit();
+}
+
+}  // namespace mslua::checkpoint

@@ -1,0 +1,37 @@
+// A safetensors file made in memory at the pace of the compute threads, to be written when they have gone on.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/checkpoint/manifest.h"
+#include "core/checkpoint/safetensors.h"
+
+namespace mslua::checkpoint {
+
+class FileImage {
+ public:
+  // Lays out, copies and hashes `tensors`, chunk by chunk on the compute threads; gives the part of a checkpoint's
+  // manifest that describes them, in one file as rank 0 writes it. Memory of an earlier image is used again when it is
+  // large enough. Without memory: RESOURCE_EXHAUSTED.
+  StatusOr<Manifest> Make(const std::vector<TensorData>& tensors);
+  // Writes the file to `folder` and forces it to disk.
+  Status Write(const std::string& folder) const;
+
+ private:
+  struct Free {
+    void operator()(char* p) const { std::free(p); }
+  };
+  Status Reserve(int64_t bytes);
+
+  std::unique_ptr<char, Free> memory_;
+  int64_t capacity_ = 0;  // bytes of memory_
+  int64_t size_ = 0;      // of the file
+  std::string name_;
+};
+
+}  // namespace mslua::checkpoint
