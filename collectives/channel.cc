@@ -50,7 +50,8 @@ StatusOr<bool> Messages::MoveSend(Pending& p, bool* finished) {
   bool moved = false;
   if (!p.matched) {
     Address address = host_.Locate(p.call.in, bytes);
-    if (address.segment == Address::kReadable && bytes < kFetchBytes) address = Address();
+    // Both ends copy at a time through the window; one that fetches does all.
+    if (address.segment == Address::kReadable) address = Address();
     Write(p.call, address, &channel.offer);
     channel.offered.fetch_add(1);
     p.matched = moved = true;
@@ -96,7 +97,7 @@ StatusOr<bool> Messages::MoveRecv(Pending& p, bool* finished) {
   while (p.pieces < pieces && channel.sent.load() != taken) {
     if (direct) {
       if (bytes > 0) {
-        RETURN_IF_ERROR(host_.Fetch(members_[p.call.peer], {offer.segment, offer.offset}, p.call.out, bytes));
+        std::memcpy(p.call.out, host_.Resolve(members_[p.call.peer], {offer.segment, offer.offset}), bytes);
       }
     } else {
       const int64_t begin = p.pieces * board_.piece_bytes();

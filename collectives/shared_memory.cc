@@ -51,6 +51,8 @@ struct Page {
 };
 static_assert(kFetchedCache / (kMaxRanks - 1) >= sizeof(Page), "each peer has a part of it");
 
+// A fetch costs a system call.
+constexpr int64_t kFetchBytes = 8 << 10;
 // Whether one copy by the system, which looks at each page and counts its readers, takes less than two through
 // windows; as measured on two cores (docs/ranks.md).
 bool FetchingPays(const Call& call, int ranks) {

@@ -18,9 +18,6 @@
 
 namespace mslua {
 
-// A fetch costs a system call: less than this from a peer goes through windows.
-inline constexpr int64_t kFetchBytes = 8 << 10;
-
 // What the ranks of one host are to each other, seen from one of them. Ranks are world ranks here. Called by the
 // thread of its rank only.
 class Host {
