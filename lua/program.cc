@@ -13,6 +13,7 @@ StatusOr<std::unique_ptr<Executable>> CompileShared(Session& session, const Grap
   options.rank = session.options().rank;
   options.groups = session.groups();
   options.reference_kernels = OptionBool(session.lua(), "reference_kernels");
+  options.vector_products = OptionBool(session.lua(), "vector_products");
   auto executable = Executable::Compile(graph, &session.store(), options, &session.workspace);
   if (!absl::IsFailedPrecondition(executable.status())) return executable;
   // Too large for the workspace there is: a new one, which the programs that follow share; older ones keep theirs.

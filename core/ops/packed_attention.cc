@@ -9,10 +9,8 @@
 
 namespace mslua {
 
-// support/attention.cc: sizes of qkv [n, t, 3 * heads * d], and the kernels.
+// support/attention.cc: sizes of qkv [n, t, 3 * heads * d].
 Attention PackedAttention(const Attrs& attrs, const Shape& qkv);
-FastKernel TiledPackedAttention();
-FastKernel TiledPackedAttentionGrad();
 
 namespace {
 
@@ -125,7 +123,8 @@ MSLUA_OPERATOR(packed_attention) {
     RETURN_IF_ERROR(CheckPacked(a, in[0]));
     return std::vector<TensorType>{Result(in[0]), Lse(a, in[0])};
   });
-  op.Reference(Forward).Fast(TiledPackedAttention());
+  op.Reference(Forward);
+  AddPackedAttentionKernels(op, false);
   op.Flops(
       [](const Attrs& a, absl::Span<const TensorType> in, absl::Span<const TensorType>) { return Flops(a, in, 2); });
   op.AddSample({{f32({2, 5, 24})}, {{"heads", int64_t{2}}}});
@@ -144,7 +143,8 @@ MSLUA_OPERATOR(packed_attention) {
       return absl::InvalidArgumentError("y and dy are [n, t, heads * d], lse is [n, heads, t] of the statistics' type");
     return std::vector<TensorType>{in[0]};
   });
-  grad.Reference(Backward).Fast(TiledPackedAttentionGrad());
+  grad.Reference(Backward);
+  AddPackedAttentionKernels(grad, true);
   grad.Flops(
       [](const Attrs& a, absl::Span<const TensorType> in, absl::Span<const TensorType>) { return Flops(a, in, 5); });
   grad.AddSample({{f32({2, 5, 24}), f32({2, 5, 8}), f32({2, 2, 5}), f32({2, 5, 8})}, {{"heads", int64_t{2}}}, 0.2, 1});

@@ -156,7 +156,8 @@ MSLUA_OPERATOR(scaled_dot_product_attention) {
     lse.dtype = StatisticsType(y.dtype);
     return std::vector<TensorType>{y, lse};
   });
-  op.Grad(Grad).Reference(Forward).Fast(TiledAttention());
+  op.Grad(Grad).Reference(Forward);
+  AddAttentionKernels(op, false);
   op.Flops([](const Attrs& a, absl::Span<const TensorType> in, absl::Span<const TensorType>) {
     return ScoreFlops(a, in) * static_cast<double>(in[0].shape.back() + in[2].shape.back());
   });
@@ -180,7 +181,8 @@ MSLUA_OPERATOR(scaled_dot_product_attention) {
     const bool fits = in[3].dtype == StatisticsType(in[0].dtype) && in[4].dtype == in[3].dtype;
     return fits ? CheckShapes(a, in) : absl::InvalidArgumentError("lse and delta are f32 (f64 for f64)");
   });
-  grad.Reference(Backward).Fast(TiledAttentionGrad());
+  grad.Reference(Backward);
+  AddAttentionKernels(grad, true);
   grad.Flops([](const Attrs& a, absl::Span<const TensorType> in, absl::Span<const TensorType>) {
     return ScoreFlops(a, in) * static_cast<double>(3 * in[0].shape.back() + 2 * in[2].shape.back());
   });

@@ -15,6 +15,7 @@ class Groups;
 
 struct CompileOptions {
   bool reference_kernels = false;  // plain C++ kernels only; no fusion: each node is its own
+  bool vector_products = false;    // f32 products by vector instructions alone, no bf16 tiles (decision 15)
   bool optimize = true;            // CSE, algebra, fusion, layout; off: the graph as it is
   // 0 none, 1 the final graph, 2 after each pass, 3 also DOT: <path>/rank_<rank>/NN_<pass>.ir
   int save_graphs = 0;

@@ -42,6 +42,20 @@ TEST(Profile, EveryLaunchIsTimed) {
   EXPECT_TRUE(timeline.empty());
 }
 
+// A product large enough for a processor's tiles, where it has them.
+TEST(Profile, VectorProductsLeaveTilesAlone) {
+  GraphBuilder g("net");
+  const TensorType square = {DType::kF32, {256, 256}};
+  g.Output("y", g.Op("matmul", {g.Input("x", kData, square), g.Input("w", kData, square)}));
+  const auto graph = g.Finish();
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  CompileOptions options;
+  options.vector_products = true;
+  const auto e = Executable::Compile(*graph, nullptr, options);
+  ASSERT_TRUE(e.ok()) << e.status();
+  EXPECT_STREQ(LaunchesOf(**e)[0].second, "onednn");
+}
+
 TEST(Profile, PiecesOfTheWorkspaceThatLiveTogetherAreApart) {
   const std::vector<float> ones(64 * 64, 1.0f);
   const auto e = Net(ones);

@@ -32,6 +32,7 @@ local group = settings.new("context", {
   { "save_graphs_path", "string", "." },
   { "tune", "boolean", false },
   { "reference_kernels", "boolean", false },
+  { "vector_products", "boolean", false },
 }, nil, {
   parallel_mode = "parallel_mode belongs to ms.set_auto_parallel_context",
   enable_ssl = "enable_ssl belongs to ms.set_ps_context",
@@ -41,13 +42,16 @@ M.fields = group.fields
 
 --- Sets keys: mode, device_target, device_id, save_graphs, save_graphs_path; tune: which of several kernels a training
 --- step takes is measured once and kept in the plan cache, instead of following a table; reference_kernels: graphs
---- compiled from now on run plain, slow kernels, each operator by itself, which the fast ones are tested against.
+--- compiled from now on run plain, slow kernels, each operator by itself, which the fast ones are tested against;
+--- vector_products: they make float32 products with vector instructions alone, on processors that have tiles for bf16
+--- too, where each number is the sum of three bf16 otherwise.
 ---@param ... table { mode = ms.GRAPH_MODE, device_target = "CPU", ... }
 function M.set_context(...)
   settings.set(group, ...)
   core.options.save_graphs, core.options.save_graphs_path = M.save_graphs(), settings.get(group, "save_graphs_path")
   core.options.tune, core.options.reference_kernels =
     settings.get(group, "tune"), settings.get(group, "reference_kernels")
+  core.options.vector_products = settings.get(group, "vector_products")
 end
 
 --- The value of a key.

@@ -276,7 +276,7 @@ function core.load_checkpoint(path) end
 ---@field log_every integer|"epoch"|nil
 ---@field json boolean?
 ---@field save_graphs integer? 0..3, and save_graphs_path: written by ms.set_context, read when a training graph is
----  compiled; tune boolean?, reference_kernels boolean? likewise
+---  compiled; tune boolean?, reference_kernels boolean?, vector_products boolean? likewise
 ---@type Options
 core.options = {}
 

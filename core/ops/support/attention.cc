@@ -227,13 +227,14 @@ struct Operands {
 
 class AttentionKernel : public Kernel {
  public:
-  AttentionKernel(const Attention& a, const Operands& operands, DType t, bool grad)
+  // `tiles`: f32 on the processor's tiles. bf16 takes them where it can.
+  AttentionKernel(const Attention& a, const Operands& operands, DType t, bool grad, bool tiles)
       : a_(a),
         o_(operands),
         copies_{t == DType::kBF16, t == DType::kF32 && a.t >= kCopiedRows && operands.q.heads.row_stride > a.d},
         grad_(grad),
         slots_(std::min<int64_t>(ComputeThreads(), a.heads)) {
-    if (amx::Supports(a.t, a.s, a.d, a.e)) {
+    if ((tiles || copies_.bf16) && amx::Supports(a.t, a.s, a.d, a.e)) {
       tiled_ = amx::Head{a.t, a.d, a.causal, static_cast<float>(a.scale)};
       slot_bytes_ = copies_.bf16 ? TiledBytes<BF16>() : TiledBytes<float>();
       return;
@@ -456,18 +457,37 @@ Operands Packed(const Attention& a, int64_t heads, bool grad) {
   return o;
 }
 
-FastKernel Tiled(bool grad) {
-  return {"highway", SupportsTypes, [grad](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> {
-            const Attention a = Attention::Of(s.attrs, s.inputs[0].shape, s.inputs[1].shape, s.inputs[2].shape);
-            return std::make_unique<AttentionKernel>(a, Separate(a, grad), s.inputs[0].dtype, grad);
+using MakeOperands = Operands (*)(const OpSpec&, const Attention&, bool grad);
+using SizesOf = Attention (*)(const OpSpec&);
+
+// Vectors of f32, and in bf16 the processor's tiles.
+FastKernel Vectors(SizesOf sizes, MakeOperands operands, bool grad) {
+  return {"highway", SupportsTypes, [=](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> {
+            const Attention a = sizes(s);
+            return std::make_unique<AttentionKernel>(a, operands(s, a, grad), s.inputs[0].dtype, grad, false);
           }};
 }
 
-FastKernel TiledPacked(bool grad) {
-  return {"highway", SupportsTypes, [grad](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> {
-            const Attention a = PackedAttention(s.attrs, s.inputs[0].shape);
-            return std::make_unique<AttentionKernel>(a, Packed(a, s.attrs.Int("heads"), grad), s.inputs[0].dtype, grad);
+// f32 on the processor's tiles.
+FastKernel Split(SizesOf sizes, MakeOperands operands, bool grad) {
+  const auto supports = [=](const OpSpec& s) {
+    if (s.inputs[0].dtype != DType::kF32 || s.outputs[0].elements() == 0) return false;
+    const Attention a = sizes(s);
+    return amx::Supports(a.t, a.s, a.d, a.e);
+  };
+  return {"bf16x3", supports, [=](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> {
+            const Attention a = sizes(s);
+            return std::make_unique<AttentionKernel>(a, operands(s, a, grad), DType::kF32, grad, true);
           }};
+}
+
+Attention SeparateSizes(const OpSpec& s) {
+  return Attention::Of(s.attrs, s.inputs[0].shape, s.inputs[1].shape, s.inputs[2].shape);
+}
+Operands SeparateOperands(const OpSpec&, const Attention& a, bool grad) { return Separate(a, grad); }
+Attention PackedSizes(const OpSpec& s) { return PackedAttention(s.attrs, s.inputs[0].shape); }
+Operands PackedOperands(const OpSpec& s, const Attention& a, bool grad) {
+  return Packed(a, s.attrs.Int("heads"), grad);
 }
 
 }  // namespace
@@ -491,10 +511,12 @@ Attention PackedAttention(const Attrs& attrs, const Shape& qkv) {
   return Attention::Of(attrs, one, one, one);
 }
 
-FastKernel TiledPackedAttention() { return TiledPacked(false); }
-FastKernel TiledPackedAttentionGrad() { return TiledPacked(true); }
-FastKernel TiledAttention() { return Tiled(false); }
-FastKernel TiledAttentionGrad() { return Tiled(true); }
+void AddAttentionKernels(OpDef& op, bool grad) {
+  op.Fast(Split(SeparateSizes, SeparateOperands, grad)).Fast(Vectors(SeparateSizes, SeparateOperands, grad));
+}
+void AddPackedAttentionKernels(OpDef& op, bool grad) {
+  op.Fast(Split(PackedSizes, PackedOperands, grad)).Fast(Vectors(PackedSizes, PackedOperands, grad));
+}
 
 }  // namespace mslua
 #endif  // HWY_ONCE

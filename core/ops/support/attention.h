@@ -17,8 +17,9 @@ struct Attention {
   int64_t Seen(int64_t i) const { return causal ? i + 1 + s - t : s; }
 };
 
-// f32 and bf16, arithmetic in f32; operands as core/ops/scaled_dot_product_attention.cc says.
-FastKernel TiledAttention();
-FastKernel TiledAttentionGrad();
+// Gives the operator its kernels for f32 and bf16, arithmetic in f32; operands as
+// core/ops/scaled_dot_product_attention.cc says, or packed_attention.cc.
+void AddAttentionKernels(OpDef& op, bool grad);
+void AddPackedAttentionKernels(OpDef& op, bool grad);
 
 }  // namespace mslua

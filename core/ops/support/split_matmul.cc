@@ -27,9 +27,10 @@ constexpr int64_t kPanel = 32;                  // rows or columns of y that a s
 constexpr int64_t kStep = 32;                   // of k, in a tile
 constexpr int64_t kStepWords = 6 * kTileWords;  // of a panel in a step: h, m and l of 16 rows, then of the other 16
 constexpr int64_t kPlane = 2 * kTileWords;      // from h to m to l
-constexpr int64_t kChunk = 128;                 // of k, so that a panel of it (24 KiB) stays in the nearest cache
-constexpr int64_t kBlockPanels = 8;             // panels that a thread splits at a time (192 KiB)
-constexpr int64_t kStretchWords = 2 << 20;      // most of what is split beforehand (8 MiB)
+constexpr int64_t kChunk = 768;             // of k, so that 9 panels of it (144 KiB each) fit into a core's own cache
+constexpr int64_t kMostBlockPanels = 8;     // panels that a thread splits at a time
+constexpr int64_t kNearWords = 192 << 10;   // so much of the other operand stays in a core's own cache (768 KiB)
+constexpr int64_t kStretchWords = 2 << 20;  // most of what is split beforehand (8 MiB)
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -94,7 +95,7 @@ class Splitter {
   const __m512i interleave_;
 };
 
-void Prefetch(const float* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0); }
+void Prefetch(const float* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1); }
 
 // Tiles of the three parts of 16 rows from `row` on and 32 k from `k` on; zeros past the matrix.
 void SplitTile(const Matrix& x, int64_t row, int64_t k, int64_t k_end, Splitter& splitter, uint32_t* to) {
@@ -116,8 +117,8 @@ void SplitTile(const Matrix& x, int64_t row, int64_t k, int64_t k_end, Splitter&
     const __mmask16 lanes = First(x.rows - row);
     for (int64_t p = 0; p < kTile; ++p) {
       const float* from = x.data + (k + 2 * p) * x.rows + row;
-      Prefetch(from + kPanel);
-      Prefetch(from + kPanel + x.rows);
+      Prefetch(from + kStep * x.rows);
+      Prefetch(from + (kStep + 1) * x.rows);
       splitter.AcrossK(_mm512_maskz_loadu_ps(k + 2 * p < k_end ? lanes : 0, from),
                        _mm512_maskz_loadu_ps(k + 2 * p + 1 < k_end ? lanes : 0, from + x.rows), words + p * kTile,
                        plane);
@@ -127,11 +128,23 @@ void SplitTile(const Matrix& x, int64_t row, int64_t k, int64_t k_end, Splitter&
   for (int64_t part = 0; part < 3; ++part) TransposeWords(turned + part * kTileWords, kTile, to + part * kPlane, kTile);
 }
 
-// A panel of 32 rows, of k in [k, k_end).
-void SplitPanel(const Matrix& x, int64_t panel, int64_t k, int64_t k_end, Splitter& splitter, uint32_t* to) {
-  for (; k < k_end; k += kStep, to += kStepWords) {
-    SplitTile(x, panel * kPanel, k, k_end, splitter, to);
-    SplitTile(x, panel * kPanel + kTile, k, k_end, splitter, to + kTileWords);
+// Panels [first, last) of 32 rows, of k in [begin, end), `panel_words` from one to the next. The matrix is read along
+// its rows in memory.
+void SplitPanels(const Matrix& x, int64_t first, int64_t last, int64_t begin, int64_t end, Splitter& splitter,
+                 uint32_t* to, int64_t panel_words) {
+  const auto split = [&](int64_t panel, int64_t k) {
+    uint32_t* const step = to + (panel - first) * panel_words + (k - begin) / kStep * kStepWords;
+    SplitTile(x, panel * kPanel, k, end, splitter, step);
+    SplitTile(x, panel * kPanel + kTile, k, end, splitter, step + kTileWords);
+  };
+  if (x.k_dense) {
+    for (int64_t p = first; p < last; ++p) {
+      for (int64_t k = begin; k < end; k += kStep) split(p, k);
+    }
+  } else {
+    for (int64_t k = begin; k < end; k += kStep) {
+      for (int64_t p = first; p < last; ++p) split(p, k);
+    }
   }
 }
 
@@ -203,22 +216,23 @@ class Multiplication {
     few_ = p.m < p.n ? left : right;
     many_ = p.m < p.n ? right : left;
     chunk_words_ = std::min(kChunk / kStep, CeilDiv(p.k, kStep)) * kStepWords;
+    block_panels_ = many_.k_dense && few_.panels() * chunk_words_ <= kNearWords ? 1 : kMostBlockPanels;
     stretch_ = std::min(CeilDiv(p.k, kChunk), std::max<int64_t>(1, kStretchWords / (few_.panels() * chunk_words_)));
   }
 
   int64_t few_words() const { return stretch_ * few_.panels() * chunk_words_; }
-  int64_t block_words() const { return kBlockPanels * chunk_words_; }
+  int64_t block_words() const { return block_panels_ * chunk_words_; }
 
   bool Run(int64_t threads, uint32_t* scratch) {
     std::atomic<bool> finite{true};
     const int64_t chunks = CeilDiv(p_.k, kChunk), shares = std::min(threads, many_.panels());
     for (int64_t c = 0; c < chunks; c += stretch_) {
       const int64_t end = std::min(chunks, c + stretch_);
-      ParallelFor((end - c) * few_.panels(), 1, [&](int64_t first, int64_t last) {
+      ParallelFor(few_.panels(), 1, [&](int64_t first, int64_t last) {
         Splitter splitter;
-        for (int64_t i = first; i < last; ++i) {
-          const int64_t k = (c + i / few_.panels()) * kChunk;
-          SplitPanel(few_, i % few_.panels(), k, ChunkEnd(k), splitter, scratch + i * chunk_words_);
+        for (int64_t i = c; i < end; ++i) {
+          SplitPanels(few_, first, last, i * kChunk, ChunkEnd(i * kChunk), splitter,
+                      scratch + ((i - c) * few_.panels() + first) * chunk_words_, chunk_words_);
         }
         if (!splitter.finite()) finite = false;
       });
@@ -242,12 +256,11 @@ class Multiplication {
   // `few`.
   void RunPanels(int64_t first, int64_t last, int64_t begin, int64_t end, const uint32_t* few, uint32_t* block,
                  Splitter& splitter) const {
-    for (int64_t p0 = first; p0 < last; p0 += kBlockPanels) {
-      const int64_t count = std::min(kBlockPanels, last - p0);
+    for (int64_t p0 = first; p0 < last; p0 += block_panels_) {
+      const int64_t count = std::min(block_panels_, last - p0);
       for (int64_t c = begin; c < end; ++c) {
         const int64_t k = c * kChunk, steps = CeilDiv(ChunkEnd(k) - k, kStep);
-        for (int64_t q = 0; q < count; ++q)
-          SplitPanel(many_, p0 + q, k, ChunkEnd(k), splitter, block + q * chunk_words_);
+        SplitPanels(many_, p0, p0 + count, k, ChunkEnd(k), splitter, block, chunk_words_);
         for (int64_t f = 0; f < few_.panels(); ++f) {
           const uint32_t* const from = few + ((c - begin) * few_.panels() + f) * chunk_words_;
           for (int64_t q = 0; q < count; ++q) RunPair(f, p0 + q, from, block + q * chunk_words_, steps, c > 0);
@@ -273,8 +286,9 @@ class Multiplication {
   const Product p_;
   float* const y_;
   Matrix few_, many_;
-  int64_t chunk_words_;  // of a panel of a chunk
-  int64_t stretch_;      // chunks
+  int64_t chunk_words_;   // of a panel of a chunk
+  int64_t block_panels_;  // that a thread splits before it multiplies them with all of few
+  int64_t stretch_;       // chunks
 };
 
 }  // namespace
