@@ -17,9 +17,9 @@
 #include "core/train/agreement.h"
 #include "lua/aggregation.h"
 #include "lua/calibrate.h"
+#include "lua/compile_graph.h"
 #include "lua/object.h"
 #include "lua/search_cache.h"
-#include "lua/trainer_lua.h"
 
 namespace mslua {
 

@@ -8,9 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "lua/callback.h"
+#include "lua/compile_graph.h"
 #include "lua/schedule_lua.h"
 #include "lua/tensor_lua.h"
 #include "lua/trainer_lua.h"
+#include "lua/trainer_spec.h"
 
 namespace mslua {
 namespace {

@@ -1,0 +1,39 @@
+#include "lua/compile_graph.h"
+
+#include <string>
+#include <vector>
+
+#include "core/train/agreement.h"
+#include "lua/options.h"
+
+namespace mslua {
+
+CompileOptions OptionsOf(Session& session) {
+  CompileOptions options;
+  options.rank = session.options().rank;
+  options.save_graphs = OptionInt(session.lua(), "save_graphs");
+  const std::string path = OptionString(session.lua(), "save_graphs_path");
+  if (!path.empty()) options.save_graphs_path = path;
+  return options;
+}
+
+StatusOr<std::unique_ptr<Executable>> CompileGraph(Session& session, const TracedGraph& graph, bool share,
+                                                   Decisions* decisions) {
+  for (const auto& p : graph.parameters) RETURN_IF_ERROR(ValueOf(session, *p).status());
+  CompileOptions options = OptionsOf(session);
+  options.share = share;
+  options.decisions = decisions;
+  return CompileShared(session, graph.graph, options);
+}
+
+Status BroadcastParameters(Session& session, const TracedGraph& graph) {
+  std::vector<TensorView> values;
+  for (const auto& p : graph.parameters) {
+    if (p->layerwise_parallel || p->kind != kParameter) continue;
+    ASSIGN_OR_RETURN(const TensorView value, ValueOf(session, *p));
+    values.push_back(value);
+  }
+  return ShareTensors(*session.groups(), values, "parameter_broadcast");
+}
+
+}  // namespace mslua

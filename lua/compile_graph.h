@@ -1,0 +1,19 @@
+// A graph of Lua's and its parameters, made ready to run.
+#pragma once
+
+#include <memory>
+
+#include "lua/graph_lua.h"
+
+namespace mslua {
+
+// The session's wishes for compiling: core.options.save_graphs and its path, the rank.
+CompileOptions OptionsOf(Session& session);
+// Makes the parameters' values where they are not there yet, and compiles with the session's options. `share`: all
+// ranks compile it together; `decisions`: as in CompileOptions.
+StatusOr<std::unique_ptr<Executable>> CompileGraph(Session& session, const TracedGraph& graph, bool share = false,
+                                                   Decisions* decisions = nullptr);
+// Gives every rank rank 0's parameters, those that are a rank's own excepted.
+Status BroadcastParameters(Session& session, const TracedGraph& graph);
+
+}  // namespace mslua

@@ -1,0 +1,46 @@
+#include "lua/signal_scope.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+
+namespace mslua {
+namespace {
+
+// The trainer that a signal stops: handlers reach nothing but statics.
+std::atomic<Trainer*> interrupted_trainer{nullptr};
+std::atomic<int> interrupting_signal{0};
+std::atomic<bool> console_may_be_deaf{false};
+void OnSignal(int signal) {
+  interrupting_signal = signal;
+  // mpirun reads no more once it stops its ranks: who waits for it to read never comes to the end of the step.
+  if (console_may_be_deaf) {
+    for (const int out : {STDOUT_FILENO, STDERR_FILENO}) fcntl(out, F_SETFL, fcntl(out, F_GETFL) | O_NONBLOCK);
+  }
+  if (Trainer* t = interrupted_trainer.exchange(nullptr))
+    t->RequestStop();
+  else
+    std::signal(signal, SIG_DFL), std::raise(signal);
+}
+
+}  // namespace
+
+SignalScope::SignalScope(Trainer* trainer, bool by_mpirun) {
+  interrupted_trainer = trainer;
+  interrupting_signal = 0;
+  console_may_be_deaf = by_mpirun;
+  old_int_ = std::signal(SIGINT, OnSignal);
+  old_term_ = std::signal(SIGTERM, OnSignal);
+}
+
+SignalScope::~SignalScope() {
+  interrupted_trainer = nullptr;
+  std::signal(SIGINT, old_int_);
+  std::signal(SIGTERM, old_term_);
+}
+
+int SignalScope::Signal() { return interrupting_signal; }
+
+}  // namespace mslua

@@ -1,0 +1,604 @@
+#include "lua/trainer_run.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "core/base/atomic_file.h"
+#include "core/base/exit_code.h"
+#include "core/base/folder.h"
+#include "core/runtime/profile.h"
+#include "core/train/agreement.h"
+#include "core/train/early_stopping_hook.h"
+#include "core/train/epoch_hook.h"
+#include "core/train/loss_scale_hook.h"
+#include "core/train/metrics.h"
+#include "launch/job.h"
+#include "launch/this_host.h"
+#include "lua/compile_graph.h"
+#include "lua/global_view.h"
+#include "lua/lua_hook.h"
+#include "lua/lua_stack.h"
+#include "lua/options.h"
+#include "lua/plan_decisions.h"
+#include "lua/signal_scope.h"
+#include "repl/endpoint/endpoint.h"
+
+namespace mslua {
+
+StatusOr<std::shared_ptr<const data::Pipeline>> OpenEval(Session& session, DatasetHandle& dataset) {
+  if (GlobalView::Of(session) == nullptr) return dataset.Open(session);
+  const auto feeds = std::exchange(session.feeds, 1), feed = std::exchange(session.feed, 0);
+  auto pipeline = dataset.Open(session);
+  session.feeds = feeds;
+  session.feed = feed;
+  return pipeline;
+}
+
+Groups* SumsOver(Session& session, Groups* together) { return GlobalView::Of(session) == nullptr ? together : nullptr; }
+
+namespace {
+
+// A warning where ranks that train together read different data: their files may be of different versions.
+Status CompareDatasets(Groups& groups, const DatasetHandle& dataset) {
+  static constexpr const char* kSources[] = {"CIFAR-10", "CIFAR-100", "MNIST",    "image folder",
+                                             "text",     "arrays",    "generator"};
+  static_assert(std::size(kSources) == std::variant_size_v<data::Source>);
+  std::string mine = absl::StrCat(kSources[dataset.description.source().index()], ", ", dataset.pipeline->source_size(),
+                                  " samples, ", dataset.pipeline->size(), " batches of");
+  for (const data::Column& c : dataset.pipeline->schema()) absl::StrAppend(&mine, " ", c.name, " ", ToString(c.type));
+  ASSIGN_OR_RETURN(const auto all, GatherTexts(groups, mine, "the data sets"));
+  if (groups.rank() != 0) return absl::OkStatus();
+  for (size_t r = 1; r < all.size(); ++r) {
+    if (all[r] == all[0]) continue;
+    std::fprintf(stderr, "mslua: warning: the data set of rank %zu (%s) is not that of rank 0 (%s)\n", r,
+                 all[r].c_str(), all[0].c_str());
+  }
+  return absl::OkStatus();
+}
+
+// What of the store is not the same on all ranks: layerwise_parallel parameters with their optimizer state, and what is
+// sharded.
+TensorParts PartsOf(Session& session, const TracedGraph& graph) {
+  TensorParts parts;
+  if (const GlobalView* view = GlobalView::Of(session)) {
+    // What another stage keeps is not this rank's to save, even where a recipe has looked at it.
+    for (const auto& e : session.store().entries()) {
+      const int owner = view->OwnerOf(e->name);
+      if (owner != kNoStage && owner != view->stage()) parts[e->name].replica = true;
+    }
+    for (const auto& p : graph.parameters) {
+      const GlobalView::Part* part = view->Find(p->key);
+      if (part == nullptr || (part->layout.replicated() && view->stages() == 1)) continue;
+      TensorPart& t = parts[p->key];
+      t.of = part->whole.shape;
+      t.at = part->begin;
+      t.replica = !part->first;
+    }
+    return parts;
+  }
+  for (const auto& p : graph.parameters) {
+    if (p->slice_of > 0) {
+      parts[p->key].begin = p->slice_begin;
+      parts[p->key].whole = p->slice_of;
+      parts[p->key].replica = p->replica;
+    }
+    if (!p->layerwise_parallel) continue;
+    parts[p->key].own = true;
+    for (const auto& e : session.optimizer_states) {
+      if (absl::EndsWith(e.first, absl::StrCat(".", p->key))) parts[e.first].own = true;
+    }
+  }
+  return parts;
+}
+
+// The run of a TrainerSpec: everything that lives as long as it. Members die in the opposite order of their making.
+class Training {
+ public:
+  Training(TrainerSpec* spec, Session* session) : spec_(*spec), session_(*session), L_(session->lua()) {}
+
+  // The last epoch's mean loss.
+  StatusOr<double> Run() {
+    RETURN_IF_ERROR(Prepare());
+    RETURN_IF_ERROR(Resume());
+    RETURN_IF_ERROR(AddHooks());
+    if (spec_.broadcast) RETURN_IF_ERROR(BroadcastParameters(session_, *spec_.graph));
+    if (checkpoint_ != nullptr) {
+      const checkpoint::RunState& run = checkpoint_->manifest().run;
+      RETURN_IF_ERROR(trainer_->Restore(restored_, run.counters));
+      for (const std::string& intervention : run.interventions) trainer_->AddIntervention(intervention);
+    }
+    if (first()) PrintPlan();
+    RETURN_IF_ERROR(OpenEndpoint());
+    Status outcome;
+    {
+      const Job* const job = session_.job;
+      const SignalScope signals(trainer_.get(), job != nullptr && job->identity().source == Identity::Source::kMpi);
+      outcome = trainer_->Run();
+    }
+    return Finish(std::move(outcome));
+  }
+
+  // Trains as long as measuring takes; nothing is saved.
+  Status Profile(int64_t steps, bool steps_only, bool json, const std::string& trace) {
+    spec_.options.check_loss = false;  // random data may diverge
+    RETURN_IF_ERROR(Prepare());
+    const auto step = [this]() -> Status {
+      ASSIGN_OR_RETURN(const bool made, trainer_->Step());
+      return made ? absl::OkStatus() : trainer_->Step().status();  // past an epoch's end
+    };
+    const Status status = ReportProfile(executable_.get(), step, steps, steps_only, json, trace);
+    progress() = Progress();
+    return status;
+  }
+
+ private:
+  Progress& progress() { return spec_.progress; }
+  Groups* together() const { return spec_.together; }
+  // Whether this rank writes what is the same on all ranks.
+  bool first() const { return together() == nullptr || together()->rank() == 0; }
+
+  // Data, step, trainer.
+  Status Prepare() {
+    progress() = Progress();
+    ASSIGN_OR_RETURN(const auto pipeline, spec_.dataset->Open(session_));
+    loader_ = std::make_unique<data::Loader>(pipeline, data::LoaderOptions());
+    progress().epochs = spec_.options.epochs;
+    progress().steps_per_epoch = pipeline->size();
+    if (pipeline->size() == 0) return absl::InvalidArgumentError("train: the dataset has no whole batch");
+    RETURN_IF_ERROR(FindCheckpoint());
+    ASSIGN_OR_RETURN(decisions_, DecidePlan(spec_.graph->graph, OptionsOf(session_), OptionBool(L_, "tune"), together(),
+                                            checkpoint_ == nullptr ? "" : checkpoint_->manifest().run.plan));
+    ASSIGN_OR_RETURN(executable_, CompileGraph(session_, *spec_.graph, together() != nullptr, &decisions_));
+    parts_ = PartsOf(session_, *spec_.graph);
+    if (together() != nullptr) {
+      session_.exit_code = kExitHang;  // until they are the same
+      RETURN_IF_ERROR(CompareTexts(*together(), absl::StrCat(spec_.graph->common, ScheduleText()), "a training step"));
+      RETURN_IF_ERROR(CompareSchedules(*together(), executable_->graph()));
+      session_.exit_code = 0;
+    }
+    if (together() != nullptr) RETURN_IF_ERROR(CompareDatasets(*together(), *spec_.dataset));
+    if (spec_.dataset->Divided() && session_.options().rank == 0) {
+      std::fprintf(stderr, "mslua: global batch %lld = %lld x %lld feeds\n",
+                   static_cast<long long>(pipeline->rows() * spec_.dataset->feeds),
+                   static_cast<long long>(pipeline->rows()), static_cast<long long>(spec_.dataset->feeds));
+    }
+    session_.exit_code = kExitStorage;  // until there is a folder
+    if (folder_.empty()) {
+      ASSIGN_OR_RETURN(folder_, spec_.RunFolder(session_, resume_));
+    }
+    RETURN_IF_ERROR(RecordLaunch());
+    session_.exit_code = 0;
+    Console::Options options;
+    options.log_every = spec_.log_every;
+    options.log_epochs = spec_.log_epochs;
+    options.enabled = session_.prints;
+    options.prefix = session_.prefix;
+    if (!folder_.empty()) options.log_path = absl::StrCat(folder_, "/rank_", session_.options().rank, ".log");
+    console_ = std::make_unique<Console>(options);
+    progress().console = console_.get();
+    ASSIGN_OR_RETURN(std::vector<ScheduledScalar> scalars, Scalars());
+    TrainerOptions trainer_options = spec_.options;
+    trainer_options.rows = GlobalRows();
+    if (together() != nullptr) trainer_options.agree = [this](bool stop) { return AgreeToStop(stop); };
+    ASSIGN_OR_RETURN(trainer_, Trainer::Create(executable_.get(), loader_.get(), std::move(scalars), trainer_options,
+                                               console_.get()));
+    progress().trainer = trainer_.get();
+    return absl::OkStatus();
+  }
+
+  // Rows of a batch over all ranks.
+  int64_t GlobalRows() const {
+    return loader_->pipeline().rows() * (spec_.dataset->Divided() ? spec_.dataset->feeds : 1);
+  }
+
+  // The place in the epoch where a run with other batches goes on: the batch that the next sample is in.
+  void FindPlace() {
+    const auto saved = static_cast<int64_t>(CounterOf(checkpoint_->manifest().run.counters, kRowsCounter, 0));
+    if (saved == 0 || saved == GlobalRows()) return;
+    restored_.step_in_epoch = std::min(restored_.step_in_epoch * saved / GlobalRows(), progress().steps_per_epoch);
+    if (restored_.step_in_epoch == 0 || !first()) return;
+    std::fprintf(stderr,
+                 "mslua: note: global batches were of %lld rows and are of %lld: the epoch goes on at batch %lld\n",
+                 static_cast<long long>(saved), static_cast<long long>(GlobalRows()),
+                 static_cast<long long>(restored_.step_in_epoch + 1));
+  }
+
+  // What all ranks must have in common besides the step.
+  std::string ScheduleText() const {
+    std::string text = absl::StrCat("epochs ", spec_.options.epochs, ", max_steps ", spec_.options.max_steps, "\n");
+    if (spec_.lr_function.ok()) return text;
+    for (const int64_t step : {1, 10, 100, 1000, 10000})
+      absl::StrAppend(&text, "learning rate of step ", step, " ", spec_.schedule.At(step - 1), "\n");
+    return text;
+  }
+
+  // rank_<r>.env: what this rank was started with.
+  Status RecordLaunch() const {
+    if (folder_.empty() || session_.options().ranks == 1) return absl::OkStatus();
+    RETURN_IF_ERROR(MakeFolders(folder_));  // rank 0's may be on another host
+    std::string text;
+    for (const auto& [name, value] : LaunchVariables(OwnEnvironment())) absl::StrAppend(&text, name, "=", value, "\n");
+    return WriteFileAtomically(absl::StrCat(folder_, "/rank_", session_.options().rank, ".env"), text);
+  }
+
+  // A callback's wish to stop ends the training as done on every rank, a request breaks it off; what somebody wanted to
+  // pause at pauses all ranks where one of them has it.
+  StatusOr<bool> AgreeToStop(bool stop) {
+    constexpr int32_t kGoOn = 0, kDone = 1 << 20, kBreakOff = kDone + 1;  // between: the number of a break
+    const int32_t hit = endpoint_ == nullptr ? kGoOn : endpoint_->boundary().BreakHit(trainer_->state());
+    const int32_t mine = !stop ? hit : progress().stopped ? kDone : kBreakOff;
+    ASSIGN_OR_RETURN(const int32_t wish, LargestOfRanks(*together(), mine, "the end of a step"));
+    progress().stopped = wish == kDone;
+    if (wish > kGoOn && wish < kDone) endpoint_->boundary().PauseNext(trainer_->state(), wish);
+    return wish >= kDone;
+  }
+
+  StatusOr<std::vector<ScheduledScalar>> Scalars() {
+    std::vector<ScheduledScalar> scalars(1);
+    scalars[0].input = "lr";
+    scalars[0].schedule = spec_.schedule;
+    if (spec_.lr_function.ok()) {
+      scalars[0].user = [this](int64_t step) -> StatusOr<double> {
+        const StackGuard guard(L_);
+        spec_.lr_function.Push(L_);
+        lua_pushnumber(L_, static_cast<double>(step + 1));
+        lua_pushnumber(L_, static_cast<double>(step / progress().steps_per_epoch + 1));
+        RETURN_IF_ERROR(session_.Call(2, 1));
+        return ReadNumber(L_, -1, "the learning rate's function should return a number");
+      };
+    }
+    if (spec_.loss_scale_kind.empty()) return scalars;
+    int finite = -1;
+    const auto& outputs = spec_.graph->graph.outputs;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (outputs[i].name == "finite") finite = static_cast<int>(i);
+    }
+    if (finite < 0) return absl::InvalidArgumentError("trainer: loss_scale needs a graph built with loss_scale = true");
+    loss_scale_ = std::make_unique<LossScaleHook>(&progress(), finite, spec_.loss_scale, spec_.loss_scale_factor,
+                                                  spec_.loss_scale_window, spec_.loss_scale_kind == "dynamic");
+    scalars.emplace_back();
+    scalars.back().input = "loss_scale";
+    scalars.back().user = [this](int64_t) -> StatusOr<double> { return loss_scale_->scale(); };
+    return scalars;
+  }
+
+  std::string CheckpointDirectory() const {
+    return !spec_.checkpoint_directory.empty() ? spec_.checkpoint_directory : absl::StrCat(folder_, "/ckpt");
+  }
+
+  // Opens the checkpoint that --resume names, if it does: its plan is to be compiled.
+  Status FindCheckpoint() {
+    resume_ = OptionString(L_, "resume");
+    if (resume_.empty()) return absl::OkStatus();
+    session_.exit_code = kExitStorage;  // until it is open
+    ASSIGN_OR_RETURN(folder_, spec_.RunFolder(session_, resume_));
+    std::string from = resume_;
+    if (resume_ == "last") from = CheckpointDirectory();
+    if (resume_ == "best") from = CheckpointDirectory() + "/best";
+    ASSIGN_OR_RETURN(checkpoint_, OpenCheckpoint(from));
+    session_.exit_code = 0;
+    return absl::OkStatus();
+  }
+
+  // Fills the store from that checkpoint.
+  Status Resume() {
+    if (checkpoint_ == nullptr) return absl::OkStatus();
+    session_.exit_code = kExitStorage;  // until it is read
+    std::string ignored;
+    ASSIGN_OR_RETURN(restored_,
+                     RestoreCheckpoint(*checkpoint_, session_.store(), parts_, session_.options().rank, &ignored));
+    FindPlace();
+    if (together() != nullptr) RETURN_IF_ERROR(CompareSteps());
+    if (!checkpoint_->note().empty()) std::fprintf(stderr, "mslua: note: %s\n", checkpoint_->note().c_str());
+    const GlobalView* const view = GlobalView::Of(session_);
+    const bool has_all = view == nullptr || view->stages() == 1;  // else the other stages have the rest
+    if (!ignored.empty() && has_all)
+      std::fprintf(stderr, "mslua: note: %s has tensors that this run does not: %s\n", checkpoint_->path().c_str(),
+                   ignored.c_str());
+    session_.exit_code = 0;
+    if (!first()) return absl::OkStatus();
+    std::fprintf(stderr, "mslua: goes on from %s, step %lld\n", checkpoint_->path().c_str(),
+                 static_cast<long long>(restored_.step));
+    return absl::OkStatus();
+  }
+
+  // Ranks that were given one place open the checkpoint that rank 0 finds there.
+  StatusOr<std::unique_ptr<checkpoint::Checkpoint>> OpenCheckpoint(const std::string& from) const {
+    if (together() == nullptr) return checkpoint::LoadCheckpoint(from);
+    ASSIGN_OR_RETURN(const auto all, GatherTexts(*together(), from, "the checkpoint to go on from"));
+    if (std::count(all.begin(), all.end(), all[0]) != static_cast<int64_t>(all.size()))
+      return checkpoint::LoadCheckpoint(from);
+    std::string path;
+    std::unique_ptr<checkpoint::Checkpoint> found;
+    if (first()) {
+      auto loaded = checkpoint::LoadCheckpoint(from);
+      if (!loaded.ok()) together()->world().Abort(loaded.status());
+      RETURN_IF_ERROR(loaded.status());
+      found = *std::move(loaded);
+      path = found->path();
+    }
+    RETURN_IF_ERROR(ShareText(*together(), &path, "the checkpoint to go on from"));
+    return found != nullptr ? std::move(found) : checkpoint::Checkpoint::Open(path);
+  }
+
+  Status CompareSteps() const {
+    ASSIGN_OR_RETURN(const auto steps,
+                     GatherTexts(*together(), absl::StrCat(restored_.step), "the steps of checkpoints"));
+    for (size_t r = 1; r < steps.size(); ++r) {
+      if (steps[r] != steps[0]) {
+        return absl::InvalidArgumentError(absl::StrCat("rank 0 would go on from step ", steps[0], ", rank ", r,
+                                                       " from step ", steps[r], ": give all ranks one checkpoint"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  template <typename Hook>
+  Hook* Add(std::unique_ptr<Hook> hook) {
+    Hook* const h = hook.get();
+    trainer_->AddHook(h);
+    hooks_.push_back(std::move(hook));
+    return h;
+  }
+
+  // In the order in which they act: an evaluation's numbers are there for the metrics, the checkpoint, the callbacks.
+  Status AddHooks() {
+    Add(std::make_unique<EpochHook>(&progress(), spec_.time_every, spec_.time_steps));
+    if (loss_scale_ != nullptr) trainer_->AddHook(loss_scale_.get());
+    std::unique_ptr<MetricsHook> metrics;
+    if (!folder_.empty() && first()) {
+      ASSIGN_OR_RETURN(metrics, MetricsHook::Create(folder_, std::max<int64_t>(1, progress().steps_per_epoch / 100),
+                                                    trainer_.get()));
+      progress().metrics = metrics.get();
+      if (!spec_.config.empty())
+        RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(folder_, "/config.lua"), spec_.config));
+    }
+    if (spec_.has_eval) {
+      ASSIGN_OR_RETURN(const auto pipeline, OpenEval(session_, *spec_.eval.dataset));
+      eval_loader_ = std::make_unique<data::Loader>(pipeline, data::LoaderOptions());
+      ASSIGN_OR_RETURN(eval_executable_, CompileGraph(session_, *spec_.eval.graph));
+      ASSIGN_OR_RETURN(evaluator_,
+                       Evaluator::Create(eval_executable_.get(), eval_loader_.get(), SumsOver(session_, together())));
+      eval_hook_ = Add(std::make_unique<EvalHook>(&progress(), evaluator_.get(), spec_.eval.metrics,
+                                                  spec_.eval.every_epochs, spec_.eval.every_steps));
+      // Who asks for a few steps wants those alone.
+      if (OptionInt(L_, "max_steps") > 0) eval_hook_->SkipLast();
+    }
+    if (metrics != nullptr) Add(std::move(metrics));
+    CheckpointOptions checkpoint = spec_.checkpoint;
+    ASSIGN_OR_RETURN(const bool saves, Saves(&checkpoint));
+    if (saves) RETURN_IF_ERROR(AddCheckpoints(std::move(checkpoint)));
+    if (spec_.has_early_stopping) {
+      Add(std::make_unique<EarlyStoppingHook>(&progress(), spec_.monitor, spec_.min_delta, spec_.patience,
+                                              spec_.mode == "min"));
+    }
+    if (spec_.hooks != LUA_NOREF) {
+      lua_rawgeti(L_, LUA_REGISTRYINDEX, spec_.hooks);
+      auto hook = std::make_unique<LuaHook>(&session_, &progress(), lua_gettop(L_));
+      lua_pop(L_, 1);
+      if (!hook->empty()) lua_hook_ = Add(std::move(hook));
+    }
+    return absl::OkStatus();
+  }
+
+  // Whether this rank saves, and with which others. Of ranks that were given one directory the first saves, or all of
+  // them together where they have parts of their own.
+  StatusOr<bool> Saves(CheckpointOptions* options) const {
+    const bool wanted = spec_.has_checkpoint && !(folder_.empty() && spec_.checkpoint_directory.empty());
+    if (together() == nullptr) return wanted;
+    const std::string directory = wanted ? CheckpointDirectory() : "";
+    ASSIGN_OR_RETURN(const auto all, GatherTexts(*together(), directory, "the checkpoints' directories"));
+    const bool one = std::count(all.begin(), all.end(), all[0]) == static_cast<int64_t>(all.size());
+    const bool sliced = std::any_of(parts_.begin(), parts_.end(),
+                                    [](const auto& p) { return p.second.whole > 0 || !p.second.of.empty(); });
+    if (wanted && sliced && !one) {
+      return absl::InvalidArgumentError(
+          "the ranks have parts of the parameters and save one checkpoint together: give them one directory");
+    }
+    options->world = together()->size();
+    if (!parts_.empty() && one) {
+      options->together = together();
+      options->parts = parts_;
+      return wanted;
+    }
+    return wanted && std::find(all.begin(), all.end(), directory) - all.begin() == together()->rank();
+  }
+
+  Status AddCheckpoints(CheckpointOptions options) {
+    options.keeper.directory = CheckpointDirectory();
+    RETURN_IF_ERROR(MakeFolders(options.keeper.directory));
+    options.job = spec_.name;
+    options.seed = spec_.options.seed;
+    options.plan = PlanText(decisions_);
+    options.graph_hash = absl::StrFormat("%016x", Fingerprint(spec_.graph->graph));
+    if (checkpoint_ != nullptr) options.resumed_from = checkpoint_->path();
+    options.keep_best = eval_hook_ != nullptr;
+    const auto notice = [](const std::string& text) { std::fprintf(stderr, "mslua: note: %s\n", text.c_str()); };
+    ASSIGN_OR_RETURN(auto hook, CheckpointHook::Create(options, &session_.store(), trainer_.get(), notice));
+    checkpoint_hook_ = Add(std::move(hook));
+    if (eval_hook_ != nullptr) eval_hook_->OnBest([this](const TrainState& s) { checkpoint_hook_->SaveBest(s); });
+    return absl::OkStatus();
+  }
+
+  void PrintPlan() const {
+    if (!session_.prints) return;
+    const PlanReport& plan = executable_->report();
+    std::fprintf(stderr, "mslua: %s: %lld nodes in %lld kernels, %.1f MiB of activations, compiled in %.2f s%s%s\n",
+                 spec_.name.c_str(), static_cast<long long>(plan.nodes), static_cast<long long>(plan.kernels),
+                 static_cast<double>(plan.workspace_bytes + plan.shared_bytes) / (1 << 20), plan.compile_seconds,
+                 folder_.empty() ? "" : "; run folder ", folder_.c_str());
+  }
+
+  // What clients of `mslua attach` talk to, on all ranks or on none: training does without.
+  Status OpenEndpoint() {
+    if (OptionInt(L_, "no_attach") != 0) return absl::OkStatus();
+    if (together() != nullptr && session_.job == nullptr) return absl::OkStatus();  // threads of a test
+    endpoint::TrainingView view = View();
+    Status status;
+    if (view.ranks > 1 && !view.tell) {
+      status = absl::FailedPreconditionError(
+          "the ranks of several hosts have no control connections (MSLUA_PLAINTEXT=1 allows them on a trusted "
+          "network)");
+    }
+    endpoint::Job job;
+    if (status.ok() && first()) {
+      auto made = endpoint::Endpoint::MakeJob(view);
+      status = made.status();
+      if (made.ok()) job = *std::move(made);
+    }
+    if (together() != nullptr) {
+      ASSIGN_OR_RETURN(const auto folders, GatherTexts(*together(), job.folder, "the folder of the endpoints"));
+      job.folder = folders[0];
+    }
+    if (status.ok() && !job.folder.empty()) {
+      auto opened = endpoint::Endpoint::Open(std::move(view), job);
+      status = opened.status();
+      if (opened.ok()) endpoint_ = *std::move(opened);
+    }
+    bool everywhere = endpoint_ != nullptr;
+    if (together() != nullptr) {
+      ASSIGN_OR_RETURN(const int32_t closed, LargestOfRanks(*together(), everywhere ? 0 : 1, "opening the endpoints"));
+      everywhere = closed == 0;
+    }
+    if (everywhere)
+      endpoint_->Serve();
+    else
+      endpoint_.reset();
+    if (!status.ok())
+      std::fprintf(stderr, "mslua: note: nobody can attach: %s\n", std::string(status.message()).c_str());
+    return absl::OkStatus();
+  }
+
+  // Of what this rank's store has under `name`.
+  endpoint::TensorPlace PlaceOf(const std::string& name) const {
+    endpoint::TensorPlace place;
+    if (const GlobalView* view = GlobalView::Of(session_)) {
+      if (const GlobalView::Part* part = view->Find(name)) {
+        place.whole = part->whole.shape;
+        place.begin = part->begin;
+        place.layout = part->layout.ToString();
+      }
+      return place;
+    }
+    const auto found = parts_.find(name);
+    if (found == parts_.end()) return place;
+    place.own = found->second.own;
+    if (found->second.whole == 0) return place;
+    place.whole = {found->second.whole};
+    place.begin = {found->second.begin};
+    return place;
+  }
+
+  endpoint::TrainingView View() {
+    endpoint::TrainingView view;
+    view.name = spec_.name;
+    view.folder = folder_;
+    view.rank = together() == nullptr ? 0 : together()->rank();
+    view.ranks = together() == nullptr ? 1 : static_cast<int>(together()->size());
+    view.trainer = trainer_.get();
+    view.thread = pthread_self();
+    const LuaWhereabouts& running = WhereaboutsOf(L_);
+    view.lua_at = [&running] { return ToString(running); };
+    view.lua_stack = [&running, L = L_, thread = view.thread] { return AskLuaStack(L, running, thread); };
+    if (together() != nullptr) {
+      view.gather = [this](const std::string& mine) {
+        return GatherTexts(*together(), mine, "a command of mslua attach");
+      };
+    }
+    if (Membership* const members = together() == nullptr ? nullptr : session_.job->membership()) {
+      view.tell = [members](int rank, const endpoint::RankMessage& m) { members->Tell(rank, m); };
+      view.listen = [members](std::function<void(int, const endpoint::RankMessage&)> f) {
+        members->Listen(std::move(f));
+      };
+    }
+    if (together() != nullptr) {
+      view.calls = [&recorder = together()->world().recorder()](int most) { return recorder.Last(most); };
+      view.place = [this](const std::string& name) { return PlaceOf(name); };
+    }
+    view.store = &session_.store();
+    view.compile = [this](const Graph& graph) {
+      CompileOptions options;
+      options.rank = session_.options().rank;
+      options.optimize = false;
+      return CompileShared(session_, graph, options);
+    };
+    view.print = [this](const std::string& line) {
+      if (!line.empty()) console_->Line(line);
+      console_->Flush();
+    };
+    if (checkpoint_hook_ != nullptr) {
+      view.save = [this](const std::string& name) { return checkpoint_hook_->SaveNow(trainer_->state(), name); };
+      view.skip_last_save = [this] { checkpoint_hook_->SkipLast(); };
+    }
+    if (eval_hook_ != nullptr) {
+      view.evaluate = [this] {
+        const TrainState& s = trainer_->state();
+        return eval_hook_->Now(s, s.step_in_epoch > 0 ? s.epoch + 1 : std::max<int64_t>(1, s.epoch));
+      };
+    }
+    return view;
+  }
+
+  StatusOr<double> Finish(Status outcome) {
+    endpoint_.reset();
+    progress().trainer = nullptr;
+    progress().console = nullptr;
+    progress().metrics = nullptr;
+    if (outcome.ok() && lua_hook_ != nullptr) outcome = lua_hook_->late();
+    if (absl::IsCancelled(outcome) && progress().stopped) outcome = absl::OkStatus();
+    if (absl::IsOutOfRange(outcome)) session_.exit_code = kExitDiverged;
+    if (absl::IsDataLoss(outcome)) session_.exit_code = kExitData;
+    if (absl::IsCancelled(outcome)) {
+      const std::string path = checkpoint_hook_ == nullptr ? "" : checkpoint_hook_->last_path();
+      const bool saved = !path.empty() || (!first() && spec_.has_checkpoint);
+      // Who asks by SIGTERM starts again and goes on; who presses Ctrl-C does not.
+      session_.exit_code = saved && SignalScope::Signal() != SIGINT ? kExitCheckpointed : kExitInterrupted;
+      return absl::CancelledError(
+          absl::StrCat("stopped at step ", trainer_->state().step,
+                       path.empty() ? "" : absl::StrCat("; saved ", path, ", --resume goes on from it")));
+    }
+    RETURN_IF_ERROR(outcome);
+    const double* loss = progress().Find("loss");
+    return loss == nullptr ? trainer_->state().loss : *loss;
+  }
+
+  TrainerSpec& spec_;
+  Session& session_;
+  lua_State* const L_;
+  std::unique_ptr<data::Loader> loader_, eval_loader_;
+  Decisions decisions_;  // of the training step's plan
+  std::unique_ptr<Executable> executable_, eval_executable_;
+  std::string resume_, folder_;
+  TensorParts parts_;
+  std::unique_ptr<Console> console_;
+  std::unique_ptr<LossScaleHook> loss_scale_;
+  std::unique_ptr<Trainer> trainer_;
+  std::unique_ptr<checkpoint::Checkpoint> checkpoint_;  // that this run goes on from
+  TrainState restored_;
+  std::unique_ptr<Evaluator> evaluator_;
+  std::vector<std::unique_ptr<TrainHook>> hooks_;
+  CheckpointHook* checkpoint_hook_ = nullptr;
+  EvalHook* eval_hook_ = nullptr;
+  LuaHook* lua_hook_ = nullptr;
+  std::unique_ptr<endpoint::Endpoint> endpoint_;  // null: nobody can attach
+};
+
+}  // namespace
+
+StatusOr<double> RunTraining(TrainerSpec* spec, Session& session) { return Training(spec, &session).Run(); }
+
+Status ProfileTraining(TrainerSpec* spec, Session& session, int64_t steps, bool steps_only, bool json,
+                       const std::string& trace) {
+  return Training(spec, &session).Profile(steps, steps_only, json, trace);
+}
+
+}  // namespace mslua

@@ -1,0 +1,161 @@
+#include "lua/trainer_spec.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/folder.h"
+#include "core/train/agreement.h"
+#include "lua/options.h"
+#include "lua/run_folder.h"
+#include "lua/schedule_lua.h"
+
+namespace mslua {
+
+StatusOr<std::shared_ptr<TracedGraph>> FieldGraph(lua_State* L, int index, const std::string& what) {
+  const StackGuard guard(L);
+  lua_getfield(L, index, "graph");
+  const auto* g = ToObject<std::shared_ptr<TracedGraph>>(L, -1);
+  if (g == nullptr)
+    return absl::InvalidArgumentError(absl::StrCat(what, ": graph: expected a Graph, got ", Describe(L, -1)));
+  return *g;
+}
+
+namespace {
+
+StatusOr<std::shared_ptr<DatasetHandle>> FieldDataset(lua_State* L, int index, const std::string& what) {
+  const StackGuard guard(L);
+  lua_getfield(L, index, "dataset");
+  const auto* d = ToObject<std::shared_ptr<DatasetHandle>>(L, -1);
+  if (d == nullptr)
+    return absl::InvalidArgumentError(absl::StrCat(what, ": dataset: expected a Dataset, got ", Describe(L, -1)));
+  return *d;
+}
+
+Status ReadCheckpointSpec(lua_State* L, int index, TrainerSpec* t) {
+  RETURN_IF_ERROR(CheckFields(L, index, "checkpoint",
+                              {"prefix", "directory", "steps", "seconds", "keep_max", "keep_minutes", "integrated",
+                               "async", "exception_save"}));
+  auto& k = t->checkpoint.keeper;
+  ASSIGN_OR_RETURN(k.prefix, FieldString(L, index, "prefix", "CKP"));
+  ASSIGN_OR_RETURN(t->checkpoint_directory, FieldString(L, index, "directory", ""));
+  ASSIGN_OR_RETURN(k.save_checkpoint_steps, FieldInt(L, index, "steps", 1));
+  ASSIGN_OR_RETURN(k.save_checkpoint_seconds, FieldInt(L, index, "seconds", 0));
+  ASSIGN_OR_RETURN(k.keep_checkpoint_max, FieldInt(L, index, "keep_max", 5));
+  ASSIGN_OR_RETURN(k.keep_checkpoint_per_n_minutes, FieldInt(L, index, "keep_minutes", 0));
+  ASSIGN_OR_RETURN(t->checkpoint.integrated, FieldBool(L, index, "integrated", true));
+  ASSIGN_OR_RETURN(t->checkpoint.async_save, FieldBool(L, index, "async", true));
+  ASSIGN_OR_RETURN(t->checkpoint.exception_save, FieldBool(L, index, "exception_save", false));
+  t->has_checkpoint = true;
+  return absl::OkStatus();
+}
+
+Status ReadEvalSpec(lua_State* L, int index, EvalSpec* eval) {
+  ASSIGN_OR_RETURN(eval->graph, FieldGraph(L, index, "eval"));
+  ASSIGN_OR_RETURN(eval->dataset, FieldDataset(L, index, "eval"));
+  ASSIGN_OR_RETURN(eval->every_epochs, FieldInt(L, index, "every_epochs", 1));
+  ASSIGN_OR_RETURN(eval->every_steps, FieldInt(L, index, "every_steps", 0));
+  const StackGuard guard(L);
+  lua_getfield(L, index, "metrics");
+  for (int i = 1; lua_type(L, -1) == LUA_TTABLE && i <= static_cast<int>(lua_objlen(L, -1)); ++i) {
+    lua_rawgeti(L, -1, i);
+    MetricInfo info;
+    ASSIGN_OR_RETURN(info.name, FieldString(L, -1, "name", absl::StrCat("metric", i)));
+    ASSIGN_OR_RETURN(info.kind, FieldString(L, -1, "kind", "mean"));
+    eval->metrics.push_back(std::move(info));
+    lua_pop(L, 1);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Status TrainerSpec::Read(lua_State* L, Session& session) {
+  RETURN_IF_ERROR(
+      CheckFields(L, 1, "trainer",
+                  {"graph",          "dataset", "epochs",     "max_steps",  "parameters", "schedule",   "lr_function",
+                   "loss_scale",     "sink",    "loss_every", "time_every", "time_steps", "checkpoint", "eval",
+                   "early_stopping", "hooks",   "name",       "seed",       "config",     "together",   "broadcast"}));
+  ASSIGN_OR_RETURN(graph, FieldGraph(L, 1, "trainer"));
+  ASSIGN_OR_RETURN(dataset, FieldDataset(L, 1, "trainer"));
+  ASSIGN_OR_RETURN(options.epochs, FieldInt(L, 1, "epochs", 1));
+  ASSIGN_OR_RETURN(options.max_steps, FieldInt(L, 1, "max_steps", 0));
+  ASSIGN_OR_RETURN(options.seed, FieldInt(L, 1, "seed", static_cast<int64_t>(session.seed)));
+  ASSIGN_OR_RETURN(name, FieldString(L, 1, "name", "run"));
+  ASSIGN_OR_RETURN(config, FieldString(L, 1, "config", ""));
+  ASSIGN_OR_RETURN(const bool several, FieldBool(L, 1, "together", false));
+  together = several ? session.groups() : nullptr;
+  ASSIGN_OR_RETURN(broadcast, FieldBool(L, 1, "broadcast", false));
+  ASSIGN_OR_RETURN(time_every, FieldInt(L, 1, "time_every", 0));
+  ASSIGN_OR_RETURN(time_steps, FieldInt(L, 1, "time_steps", 0));
+  lr_function = Callback::Field(session, 1, "lr_function");
+  lua_getfield(L, 1, "schedule");
+  if (!lua_isnil(L, -1)) {
+    ASSIGN_OR_RETURN(schedule, ReadSchedule(L, -1));
+  } else if (!lr_function.ok()) {
+    return absl::InvalidArgumentError("trainer: a schedule or an lr_function is needed");
+  }
+  lua_getfield(L, 1, "loss_every");
+  if (lua_type(L, -1) == LUA_TSTRING) {
+    log_epochs = true;
+  } else if (!lua_isnil(L, -1)) {
+    ASSIGN_OR_RETURN(log_every, ReadInt(L, -1, "loss_every"));
+  }
+  lua_getfield(L, 1, "loss_scale");
+  if (!lua_isnil(L, -1)) {
+    const int at = lua_gettop(L);
+    RETURN_IF_ERROR(CheckFields(L, at, "loss_scale", {"kind", "value", "factor", "window"}));
+    ASSIGN_OR_RETURN(loss_scale_kind, FieldString(L, at, "kind", "fixed"));
+    ASSIGN_OR_RETURN(loss_scale, FieldNumber(L, at, "value", 1));
+    ASSIGN_OR_RETURN(loss_scale_factor, FieldNumber(L, at, "factor", 2));
+    ASSIGN_OR_RETURN(loss_scale_window, FieldInt(L, at, "window", 1000));
+  }
+  lua_getfield(L, 1, "checkpoint");
+  if (!lua_isnil(L, -1)) RETURN_IF_ERROR(ReadCheckpointSpec(L, lua_gettop(L), this));
+  lua_getfield(L, 1, "eval");
+  if (!lua_isnil(L, -1)) {
+    RETURN_IF_ERROR(ReadEvalSpec(L, lua_gettop(L), &eval));
+    has_eval = true;
+  }
+  lua_getfield(L, 1, "early_stopping");
+  if (!lua_isnil(L, -1)) {
+    const int at = lua_gettop(L);
+    has_early_stopping = true;
+    ASSIGN_OR_RETURN(monitor, FieldString(L, at, "monitor", "eval_loss"));
+    ASSIGN_OR_RETURN(mode, FieldString(L, at, "mode", "min"));
+    ASSIGN_OR_RETURN(min_delta, FieldNumber(L, at, "min_delta", 0));
+    ASSIGN_OR_RETURN(patience, FieldInt(L, at, "patience", 0));
+  }
+  lua_getfield(L, 1, "hooks");
+  if (lua_type(L, -1) == LUA_TTABLE) hooks = luaL_ref(L, LUA_REGISTRYINDEX);
+  return absl::OkStatus();
+}
+
+// Where this run's files go, the same on all ranks that train together; empty where nothing is saved.
+StatusOr<std::string> TrainerSpec::RunFolder(Session& session, const std::string& resume) const {
+  if (together == nullptr) return OwnRunFolder(session, resume);
+  std::string folder;
+  if (together->rank() == 0) {
+    auto own = OwnRunFolder(session, resume);
+    // The others wait for the folder: they are told by the group that there is none.
+    if (!own.ok()) together->world().Abort(own.status());
+    RETURN_IF_ERROR(own.status());
+    folder = *std::move(own);
+  }
+  RETURN_IF_ERROR(ShareText(*together, &folder, "the run folder"));
+  return folder;
+}
+
+StatusOr<std::string> TrainerSpec::OwnRunFolder(Session& session, const std::string& resume) const {
+  lua_State* L = session.lua();
+  const std::string& verb = session.options().verb;
+  if (OptionInt(L, "fast_dev_run") > 0 || verb == "verify" || verb == "prof") return std::string();
+  const std::string out = OptionString(L, "out");
+  if (!out.empty()) {
+    RETURN_IF_ERROR(MakeFolders(out));
+    return out;
+  }
+  if (resume == "last" || resume == "best") return LastRunFolder(name);
+  return NewRunFolder(name);
+}
+
+}  // namespace mslua

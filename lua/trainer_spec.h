@@ -1,0 +1,59 @@
+// What a recipe says of its training, read from the table that core.trainer takes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/train/checkpoint_hook.h"
+#include "core/train/eval_hook.h"
+#include "core/train/schedule.h"
+#include "core/train/trainer.h"
+#include "lua/callback.h"
+#include "lua/dataset_lua.h"
+#include "lua/graph_lua.h"
+
+namespace mslua {
+
+// The field `graph` of the table at `index`.
+StatusOr<std::shared_ptr<TracedGraph>> FieldGraph(lua_State* L, int index, const std::string& what);
+
+struct EvalSpec {
+  std::shared_ptr<TracedGraph> graph;
+  std::shared_ptr<DatasetHandle> dataset;
+  std::vector<MetricInfo> metrics;
+  int64_t every_epochs = 1, every_steps = 0;
+};
+
+struct TrainerSpec {
+  std::shared_ptr<TracedGraph> graph;
+  std::shared_ptr<DatasetHandle> dataset;
+  TrainerOptions options;
+  Schedule schedule;
+  Callback lr_function;
+  std::string loss_scale_kind;  // "", "fixed", "dynamic"
+  double loss_scale = 1, loss_scale_factor = 2;
+  int64_t loss_scale_window = 1000;
+  int64_t log_every = 0;
+  bool log_epochs = false;
+  int64_t time_every = 0, time_steps = 0;
+  bool has_checkpoint = false, has_early_stopping = false, has_eval = false;
+  CheckpointOptions checkpoint;
+  std::string checkpoint_directory;
+  EvalSpec eval;
+  std::string monitor, mode;
+  double min_delta = 0;
+  int64_t patience = 0;
+  std::string name, config;
+  Groups* together = nullptr;  // ranks that train one network; null: this one trains by itself
+  bool broadcast = false;      // rank 0's parameters are everybody's in the beginning
+  int hooks = LUA_NOREF;       // the table of Lua's hooks
+  Progress progress;
+
+  Status Read(lua_State* L, Session& session);
+  StatusOr<std::string> RunFolder(Session& session, const std::string& resume) const;
+  StatusOr<std::string> OwnRunFolder(Session& session, const std::string& resume) const;
+};
+
+}  // namespace mslua
