@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <tuple>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
@@ -52,6 +53,9 @@ class MoveBound {
       uint8_t all = 0;                       // their sum
       uint8_t partial = 0;
       friend bool operator==(const OfKind& a, const OfKind& b) { return a.cuts == b.cuts && a.partial == b.partial; }
+      friend bool operator<(const OfKind& a, const OfKind& b) {
+        return std::tie(a.partial, a.cuts) < std::tie(b.partial, b.cuts);
+      }
       template <class H>
       friend H AbslHashValue(H h, const OfKind& u) {
         return H::combine(std::move(h), u.cuts, u.partial);
@@ -59,6 +63,7 @@ class MoveBound {
     };
     absl::InlinedVector<OfKind, 2> kinds;
     friend bool operator==(const Uses& a, const Uses& b) { return a.kinds == b.kinds; }
+    friend bool operator<(const Uses& a, const Uses& b) { return a.kinds < b.kinds; }
     template <class H>
     friend H AbslHashValue(H h, const Uses& u) {
       return H::combine(std::move(h), u.kinds);

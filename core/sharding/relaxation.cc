@@ -243,7 +243,12 @@ class CountProblem {
       if (other) list.push_back(at->first);
       side.of.push_back(at->second);
     }
-    const auto [place, unknown] = list_of_.emplace(std::move(list), static_cast<int>(lists_.size()));
+    // Lists of the same ways are equal.
+    std::vector<MoveBound::Uses> sorted = list;
+    std::sort(sorted.begin(), sorted.end());
+    for (size_t i = 0; i < sorted.size(); ++i) numbers[sorted[i]] = static_cast<int>(i);
+    for (int& way : side.of) way = numbers[list[way]];
+    const auto [place, unknown] = list_of_.emplace(std::move(sorted), static_cast<int>(lists_.size()));
     if (unknown) lists_.push_back(&place->first);
     side.list = place->second;
     return side;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 #include <queue>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/optional.h"
@@ -30,18 +31,22 @@ int64_t PlaceOf(const Layout& layout, int axis) {
   return layout.DimOf(axis) * 16 + (std::find(dim.begin(), dim.end(), axis) - dim.begin());
 }
 
-// Every ordered selection of `units` whose sizes multiply to `product`.
-void Selections(const Mesh& mesh, const std::vector<Unit>& units, int64_t product, std::vector<bool>& used,
-                AxisList& chosen, const std::function<void(const AxisList&)>& found) {
+using AxisSet = std::array<bool, Mesh::kMaxAxes>;
+
+// Every selection of units that are not used whose sizes multiply to `product`: in every order, or `in_order` once
+// each, from unit `first` on.
+template <class Found>
+void Selections(const Mesh& mesh, const std::vector<Unit>& units, bool in_order, size_t first, int64_t product,
+                AxisSet& used, AxisList& chosen, const Found& found) {
   if (product == 1) return found(chosen);
-  for (size_t u = 0; u < units.size(); ++u) {
+  for (size_t u = first; u < units.size(); ++u) {
     const int64_t size = mesh.Size(units[u]);
-    if (used[u] || product % size != 0) continue;
-    used[u] = true;
+    if (used[units[u][0]] || product % size != 0) continue;
+    used[units[u][0]] = true;
     chosen.insert(chosen.end(), units[u].begin(), units[u].end());
-    Selections(mesh, units, product / size, used, chosen, found);
+    Selections(mesh, units, in_order, in_order ? u + 1 : 0, product / size, used, chosen, found);
     chosen.erase(chosen.end() - static_cast<std::ptrdiff_t>(units[u].size()), chosen.end());
-    used[u] = false;
+    used[units[u][0]] = false;
   }
 }
 
@@ -147,11 +152,12 @@ class Search {
     return false;
   }
 
+  bool Large() const { return mesh_.axes() > 4; }
   // On a small mesh every axis is a unit. On a large one axes that stay where they are are left out, and neighbours
   // that stay neighbours, `by_link` of those with equal links, are one.
   void FindUnits(bool by_link) {
     units_.clear();
-    if (mesh_.axes() <= 4) {
+    if (!Large()) {
       for (int a = 0; a < mesh_.axes(); ++a) units_.push_back({static_cast<int8_t>(a)});
       return;
     }
@@ -290,7 +296,8 @@ class Search {
     const double seconds = seconds_ + 2 * link.alpha + link.beta * bytes_ + left * (1 - 1e-9);
     if (seconds < best_) queue_.push({seconds, layout, true});
   }
-  // Whole parts change places: every layout with as many parts in each dimension.
+  // Whole parts change places: every layout with as many parts in each dimension; on a large mesh of those that differ
+  // in the order of a dimension's axes one, which has what stays there in the end first.
   void Permutes(const Layout& layout) {
     std::vector<Unit> free;
     for (const Unit& unit : units_) {
@@ -311,20 +318,30 @@ class Search {
       products.push_back(product);
       base.SetDim(d, fixed);
     }
-    std::vector<bool> used(free.size(), false);
-    PermuteFrom(layout, base, 0, products, free, used);
+    std::vector<std::vector<Unit>> units(products.size(), free);
+    for (size_t d = 0; d < units.size() && Large(); ++d) {
+      const auto place = [&](const Unit& u) {
+        return std::make_pair(to_.UseOf(u[0]) != Layout::Use::kDim || to_.DimOf(u[0]) != static_cast<int>(d),
+                              PlaceOf(to_, u[0]));
+      };
+      std::stable_sort(units[d].begin(), units[d].end(),
+                       [&](const Unit& a, const Unit& b) { return place(a) < place(b); });
+    }
+    AxisSet used{};
+    PermuteFrom(layout, base, 0, products, units, used);
   }
   void PermuteFrom(const Layout& layout, const Layout& base, int d, const std::vector<int64_t>& products,
-                   const std::vector<Unit>& free, std::vector<bool>& used) {
+                   const std::vector<std::vector<Unit>>& units, AxisSet& used) {
     if (d == layout.rank()) {
       if (base == layout) return;
       return Offer(Move::kPermute, layout, base, ChangingAxes(mesh_, layout, base), -1, -1);
     }
     AxisList chosen;
-    Selections(mesh_, free, products[static_cast<size_t>(d)], used, chosen, [&](const AxisList& axes) {
+    const auto at = static_cast<size_t>(d);
+    Selections(mesh_, units[at], Large(), 0, products[at], used, chosen, [&](const AxisList& axes) {
       Layout next = base;
       for (int8_t a : axes) next.Append(d, a);
-      PermuteFrom(layout, next, d + 1, products, free, used);
+      PermuteFrom(layout, next, d + 1, products, units, used);
     });
   }
 

@@ -23,7 +23,7 @@ constexpr size_t kMaxCandidates = 1024;
 constexpr size_t kMaxAlike = 40;
 constexpr int kMaxSweeps = 3;
 // The first limit on what is searched exactly, as a part of the way from the bound to the best plan known.
-constexpr int64_t kFirstStep = 8;
+constexpr int64_t kFirstStep = 4;
 constexpr int kBisections = 16;
 
 int64_t PartsOf(const Mesh& mesh, const Sharding& s) {
