@@ -60,10 +60,10 @@ void AssignmentSolver::Prune(int64_t upper) {
   }
 }
 
-int AssignmentSolver::WayOf(const CostModel::Transfer& move, const TensorType& type) {
-  const auto [it, fresh] = way_of_.emplace(std::make_tuple(move.from, move.to, type.shape, SizeOf(type.dtype)),
-                                           static_cast<int>(ways_.size()));
-  if (fresh) ways_.push_back({move, type, model_.Bound(move, type), move.from == move.to});
+// `number`: the type's.
+int AssignmentSolver::WayOf(const CostModel::Transfer& move, const TensorType& type, int number) {
+  const auto [it, fresh] = way_of_.emplace(std::make_tuple(move.from, move.to, number), static_cast<int>(ways_.size()));
+  if (fresh) ways_.push_back({move, &type, model_.Bound(move, type), move.from == move.to});
   return it->second;
 }
 
@@ -71,8 +71,11 @@ AssignmentSolver::Ways AssignmentSolver::WaysOf(const EdgeLayouts::Distinct& fro
                                                 const TensorType& type) {
   Ways ways;
   ways.columns = to.layouts.size();
+  ways.numbers.reserve(from.layouts.size() * to.layouts.size());
+  const int number =
+      types_.emplace(std::make_pair(type.shape, SizeOf(type.dtype)), static_cast<int>(types_.size())).first->second;
   for (const Layout& f : from.layouts) {
-    for (const Layout& t : to.layouts) ways.numbers.push_back(WayOf({f, t}, type));
+    for (const Layout& t : to.layouts) ways.numbers.push_back(WayOf({f, t}, type, number));
   }
   return ways;
 }
@@ -156,7 +159,7 @@ StatusOr<bool> AssignmentSolver::Refine(const std::vector<int>& values) {
     for (const Slot& slot : e.slots) {
       for (int w : {slot.ForwardWay(m, r), slot.BackwardWay(m, r), slot.RelayoutWay(m, r)}) {
         if (w < 0 || ways_[w].exact) continue;
-        ASSIGN_OR_RETURN(const Cost exact, model_.Exact(ways_[w].move, ways_[w].type));
+        ASSIGN_OR_RETURN(const Cost exact, model_.Exact(ways_[w].move, *ways_[w].type));
         changed[w] = exact.picoseconds != ways_[w].cost.picoseconds || exact.bytes != ways_[w].cost.bytes;
         any |= changed[w];
         ways_[w].cost = exact;

@@ -45,7 +45,7 @@ class AssignmentSolver {
   // A way between two layouts of one type. Its cost is a lower bound until a solution uses it.
   struct Way {
     CostModel::Transfer move;
-    TensorType type;
+    const TensorType* type;
     Cost cost;
     bool exact = false;
   };
@@ -88,7 +88,7 @@ class AssignmentSolver {
   void MakePairs(const Weights& weights);
   Slot SlotOf(const ForwardGraph::Edge& edge, const NodeClass& maker, const NodeClass& reader, bool relayout);
   Ways WaysOf(const EdgeLayouts::Distinct& from, const EdgeLayouts::Distinct& to, const TensorType& type);
-  int WayOf(const CostModel::Transfer& move, const TensorType& type);
+  int WayOf(const CostModel::Transfer& move, const TensorType& type, int number);
   CostTable TableOf(const EdgeClass& e, const Weights& weights) const;
   int64_t PairValue(const EdgeClass& e, size_t maker, size_t reader, const Weights& weights) const;
   // Plans the ways that these choices use; whether the cost of one has changed.
@@ -101,7 +101,8 @@ class AssignmentSolver {
   const CostModel& model_;
   SolvedParts solved_;
   std::vector<Way> ways_;
-  absl::flat_hash_map<std::tuple<Layout, Layout, Shape, int64_t>, int> way_of_;
+  absl::flat_hash_map<std::pair<Shape, int64_t>, int> types_;  // numbers of shapes and sizes of elements
+  absl::flat_hash_map<std::tuple<Layout, Layout, int>, int> way_of_;
   // Of the call in progress.
   std::vector<NodeClass> classes_;
   std::vector<int> class_of_;  // by position
