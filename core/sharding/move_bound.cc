@@ -94,7 +94,8 @@ double MoveBound::SumRounds(double sum, double joined, double grow) const {
   return grow == 0 ? sum : std::min(2 * sum, 1 + sum + grow);
 }
 
-// A step over several kinds sends all its rounds by the slowest; a kind that is in none of these has a step of its own.
+// A step over several kinds sends all its rounds by the slowest; kinds that are in none of these, of one speed, have a
+// step of their own.
 double MoveBound::SeparateRounds(const Parts& parts, size_t sliced) const {
   double seconds = 0, slowest = 0;
   absl::InlinedVector<double, 3> rounds;
@@ -107,11 +108,15 @@ double MoveBound::SeparateRounds(const Parts& parts, size_t sliced) const {
   for (size_t k = 0; k < parts.size(); ++k) {
     const double alpha = kinds_[k].link.alpha;
     if (rounds[k] == 0 || alpha == slowest) continue;
-    double next = slowest;
+    double next = slowest, alike = 0;  // rounds of kinds of this speed
+    bool first = true;
     for (size_t j = 0; j < parts.size(); ++j) {
       if (rounds[j] > 0 && kinds_[j].link.alpha > alpha) next = std::min(next, kinds_[j].link.alpha);
+      if (kinds_[j].link.alpha != alpha) continue;
+      first &= j >= k || rounds[j] == 0;
+      alike += rounds[j];
     }
-    seconds += std::min(alpha, (next - alpha) * rounds[k]);
+    if (first) seconds += std::min(alpha, (next - alpha) * alike);
   }
   return seconds + slowest;
 }
@@ -170,7 +175,7 @@ void MoveBound::Resize(const Parts& parts, double overlap, Coefficients* least) 
   if (!sums) kinds.back().lacks = std::max(kinds.back().lacks, want - overlap);
   double seconds[2] = {Coefficients::kNever.seconds, Coefficients::kNever.seconds}, bytes = seconds[0];
   for (uint32_t sliced = 0; sliced < (sums ? 1u << parts.size() : 1u); ++sliced) {
-    double now = 1, received = 0, spent = 0;
+    double now = 1, summed = 1, received = 0, spent = 0;
     bool other = true;  // than with fewer slices
     for (size_t k = 0; k < kinds.size(); ++k) {
       const uint32_t slices = sliced >> k & 1;
@@ -179,11 +184,13 @@ void MoveBound::Resize(const Parts& parts, double overlap, Coefficients* least) 
     }
     if (!other) continue;
     for (size_t k = kinds.size(); k-- > 0;) {
+      if (kinds[k].reduced > 0) summed = now;
       received += now * kinds[k].reduced;
       spent += kinds_[k].link.beta * now * kinds[k].reduced;
       now *= kinds[k].kept;
     }
-    double came = 0;  // along kinds so far
+    if (sliced != 0) spent += copy_beta_ * summed;  // a slice is copied, before the last sum
+    double came = 0;                                // along kinds so far
     for (size_t k = 0; k < kinds.size(); ++k) {
       const double more = std::max({0.0, kinds[k].reach - now - came, kinds[k].lacks - came});
       spent += kinds_[k].link.beta * more;

@@ -32,8 +32,8 @@ LinkCosts Links(const Mesh& mesh, uint64_t seed) {
 TEST(MoveBound, NoPlanIsCheaper) {
   for (uint64_t seed = 0; seed < 3000; ++seed) {
     std::mt19937_64 random(seed);
-    const Mesh mesh = *Mesh::Of(std::vector<int64_t>{4, 8, 12, 16, 6}[seed % 5]);
-    const LinkCosts links = Links(mesh, seed / 5);
+    const Mesh mesh = *Mesh::Of(std::vector<int64_t>{4, 8, 12, 16, 6, 24, 32}[seed % 7]);
+    const LinkCosts links = Links(mesh, seed / 7);
     const TensorType type{DType::kF32, seed % 2 == 0 ? Shape{48, 96} : Shape{4096 * 3, 48, 480}};
     const Layout from = RandomLayout(mesh, type.shape, true, random),
                  to = RandomLayout(mesh, type.shape, false, random);
