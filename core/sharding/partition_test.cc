@@ -29,6 +29,14 @@ StatusOr<std::vector<absl::optional<Sharding>>> Searched(const Graph& graph, con
   return std::move(result.chosen);
 }
 
+// A search may leave the axes of a factor in another order than the mesh's.
+Sharding InSomeOrder(Sharding s, std::mt19937_64& random) {
+  for (AxisList& axes : s.factors) {
+    for (size_t i = 1; i < axes.size(); ++i) std::swap(axes[i], axes[random() % (i + 1)]);
+  }
+  return s;
+}
+
 // Random legal shardings for about half of the forward nodes: as users' strategies where that can be said and no
 // parameter is read, else as a search would choose them. The other nodes as a search of some mode has it, or left open.
 StatusOr<PropagateOptions> RandomStrategies(Graph* graph, const Mesh& mesh, std::mt19937_64& random) {
@@ -46,13 +54,13 @@ StatusOr<PropagateOptions> RandomStrategies(Graph* graph, const Mesh& mesh, std:
     if (n.inputs.empty() || n.attrs.Has("_origin") || random() % 2 == 0) continue;
     const NodeRule rule = *RuleOf(*graph, n);
     const auto candidates = Candidates(mesh, rule);
-    const Sharding& s = candidates[random() % candidates.size()];
+    Sharding s = candidates[random() % candidates.size()];
     bool parameter = false;
     for (Value v : n.inputs) parameter |= graph->nodes[v.node].op->name == "input";
     if (!parameter && random() % 2 == 0)
       n.attrs.Set(kUserStrategy, ToString(StrategyOf(mesh, rule, s)));
     else
-      options.chosen[i] = s;
+      options.chosen[i] = InSomeOrder(std::move(s), random);
   }
   return options;
 }

@@ -78,6 +78,10 @@ class StrategySearch {
     bool exact = false;
   };
 
+  // Where a round puts an axis among those of a factor: as the mesh has them, or last, so that what the others cut
+  // stays where it is.
+  enum class Order { kMesh, kLast };
+
   bool Propagates() const { return options_.mode == SearchMode::kShardingPropagation; }
 
   StatusOr<Cost> CostOf(const std::vector<Sharding>& shardings) const {
@@ -202,6 +206,9 @@ class StrategySearch {
     // Where the two meet the second is swept already.
     if (recursive || rounds.value != best.value) {
       ASSIGN_OR_RETURN(best, Better(std::move(best), Sweep(std::move(rounds), weights)));
+    }
+    if (!recursive) {
+      ASSIGN_OR_RETURN(best, Sweep(std::move(best), weights, Order::kLast));
     }
     best.bound = relaxed.bound;
     best.exact = false;
@@ -406,7 +413,7 @@ class StrategySearch {
   StatusOr<Found> AxisByAxis(const Weights& weights) {
     Found now = Bare();
     for (int8_t a = 0; a < mesh_.axes(); ++a) {
-      ASSIGN_OR_RETURN(now, Round(now, a, weights));
+      ASSIGN_OR_RETURN(now, Round(now, a, weights, Order::kMesh));
     }
     return now;
   }
@@ -421,10 +428,10 @@ class StrategySearch {
     return now;
   }
 
-  StatusOr<Found> Sweep(Found best, const Weights& weights) {
+  StatusOr<Found> Sweep(Found best, const Weights& weights, Order order = Order::kMesh) {
     int same = 0;  // rounds since the plan got better, that one too
     for (int round = 0; round < kMaxSweeps * mesh_.axes() && same < mesh_.axes(); ++round) {
-      ASSIGN_OR_RETURN(Found now, Round(best, static_cast<int8_t>(round % mesh_.axes()), weights));
+      ASSIGN_OR_RETURN(Found now, Round(best, static_cast<int8_t>(round % mesh_.axes()), weights, order));
       same = now.value < best.value ? 1 : same + 1;
       if (now.value < best.value) best = std::move(now);
     }
@@ -432,19 +439,19 @@ class StrategySearch {
     return best;
   }
 
-  StatusOr<Found> Round(const Found& now, int8_t axis, const Weights& weights) {
-    return Solve(Lists(now, axis), weights, kNone, options_.max_entries);
+  StatusOr<Found> Round(const Found& now, int8_t axis, const Weights& weights, Order order) {
+    return Solve(Lists(now, axis, order), weights, kNone, options_.max_entries);
   }
 
   // For each node its sharding as it is, without the axis, and with it on each factor.
-  std::vector<CandidateList> Lists(const Found& now, int8_t axis) {
+  std::vector<CandidateList> Lists(const Found& now, int8_t axis, Order order) {
     std::map<std::pair<int32_t, std::string>, CandidateList> known;
     std::vector<CandidateList> lists;
     for (int32_t i : forward_.nodes) {
       const Sharding& s = now.shardings[i];
       CandidateList& list = known[{rule_of_[i], KeyOf(s)}];
       if (list == nullptr)
-        list = std::make_shared<const std::vector<Sharding>>(fixed_[i].empty() ? Moves(i, s, axis) : Same(i, s));
+        list = std::make_shared<const std::vector<Sharding>>(fixed_[i].empty() ? Moves(i, s, axis, order) : Same(i, s));
       lists.push_back(list);
     }
     return lists;
@@ -473,7 +480,7 @@ class StrategySearch {
     }
     return key;
   }
-  std::vector<Sharding> Moves(int32_t i, const Sharding& s, int8_t axis) const {
+  std::vector<Sharding> Moves(int32_t i, const Sharding& s, int8_t axis, Order order) const {
     const NodeRule& rule = forward_.rules[i];
     Sharding base = s;
     RemoveAxis(&base, axis);
@@ -483,7 +490,10 @@ class StrategySearch {
       if (!CanCut(rule, static_cast<int>(f), mesh_.Size(base.factors[f]) * mesh_.size(axis))) continue;
       Sharding wider = base;
       AxisList& axes = wider.factors[f];
-      axes.insert(std::upper_bound(axes.begin(), axes.end(), axis), axis);
+      if (order == Order::kMesh)
+        axes.insert(std::upper_bound(axes.begin(), axes.end(), axis), axis);
+      else
+        axes.push_back(axis);
       if (!Contains(all, wider)) all.push_back(std::move(wider));
     }
     if (Propagates() && forward_.data[i]) KeepWidest(&all);

@@ -12,8 +12,9 @@
 namespace mslua {
 
 enum class SearchMode {
-  // The least time of all plans: exact while no table passes max_entries, else the best of coarser meshes (neighbouring
-  // axes joined) and of one axis after the other, improved axis by axis.
+  // The least time of all plans whose factors take their axes in the mesh's order: exact while no table passes
+  // max_entries, else the best of what the relaxation suggests and of one axis after the other, improved axis by axis,
+  // in the end in other orders too.
   kDynamicProgramming,
   // One axis of the mesh after the other, each exactly; then sweeps over the axes until none gets better.
   kRecursiveProgramming,
