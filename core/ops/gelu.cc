@@ -4,11 +4,22 @@
 namespace mslua {
 namespace {
 
+// The normal distribution function.
+constexpr char kPhi[] = "0.5 * (1 + erf(x * 0.7071067811865476))";
+
+// 16 bits have the slope computed in f32: its numbers are not rounded, and its erf is the one of the forward formula.
+std::vector<Value> GeluErfGrad(GradContext& c) {
+  const DType t = c.g.TypeOf(c.x(0)).dtype;
+  const Value x = SizeOf(t) == 2 ? Cast(c.g, c.x(0), DType::kF32) : c.x(0);
+  const Value slope =
+      EmitFormula(c.g, absl::StrCat(kPhi, " + x * 0.3989422804014327 * exp(-0.5 * x * x)"), {{"x", x}}, Attrs());
+  return {Mul(c.g, c.dy[0], Cast(c.g, slope, t))};
+}
+
 // x times the normal distribution function at x.
 OpDef GeluErf() {
-  const std::string phi = "0.5 * (1 + erf(x * 0.7071067811865476))";
-  OpDef op = ElementwiseOp("gelu_erf", {"x"}, absl::StrCat("x * (", phi, ")"),
-                           {absl::StrCat("dy * (", phi, " + x * 0.3989422804014327 * exp(-0.5 * x * x))")});
+  OpDef op = ElementwiseOp("gelu_erf", {"x"}, absl::StrCat("x * (", kPhi, ")"), {""});
+  op.Grad(GeluErfGrad);
   op.Doc("x times the normal distribution function at x.");
   op.AddSample({{{DType::kF32, {3, 5}}}, {}, -3, 3});
   return op;

@@ -166,18 +166,21 @@ TEST(Flatten, ReshapesDoNotCutChains) {
 }
 
 TEST(Fuse, EqualInstructionsAreComputedOnce) {
-  GraphBuilder g("twice");
-  const Value x = g.Input("x", kData, {DType::kF32, {8}});
-  const Value y = g.Op("gelu_erf", {x});
-  const auto d = Gradients(g, ReduceSum(g, y, {0}, false), {x});
-  g.Output("y", y);
-  g.Output("d", (*d)[0]);
-  const Graph fused = FuseElementwise(Simplify(*g.Finish()));
-  std::string programs;
-  for (const Node& n : fused.nodes) {
-    if (n.op->name == "fused") programs += n.attrs.Str("program");
+  for (const DType t : {DType::kF32, DType::kBF16}) {
+    GraphBuilder g("twice");
+    const Value x = g.Input("x", kData, {t, {8}});
+    const Value y = g.Op("gelu_erf", {x});
+    const auto d = Gradients(g, ReduceSum(g, y, {0}, false), {x});
+    g.Output("y", y);
+    g.Output("d", (*d)[0]);
+    const Graph fused = FuseElementwise(Simplify(*g.Finish()));
+    std::string programs;
+    for (const Node& n : fused.nodes) {
+      if (n.op->name == "fused") programs += n.attrs.Str("program");
+    }
+    EXPECT_NE(programs.find("erf"), std::string::npos);
+    EXPECT_EQ(programs.find("erf"), programs.rfind("erf")) << Name(t) << " " << programs;
   }
-  EXPECT_EQ(programs.find("erf"), programs.rfind("erf")) << programs;
 }
 
 TEST(Fuse, AnUpdateIsOnePassAsSoonAsItsGradientIsKnown) {
