@@ -1,7 +1,7 @@
 #include "collectives/links.h"
 
 #include <errno.h>
-#include <poll.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -22,9 +22,14 @@ constexpr size_t kTurn = 512 << 10;
 // Of a payload under way, the thread is woken for as much as this: to wake it costs more than to copy a packet.
 constexpr size_t kWorthWaking = 256 << 10;
 
+// How long who waits looks for frames before he sleeps.
+constexpr absl::Duration kSpin = absl::Microseconds(30);
+// How long after a wait the thread stays out of the way of the next.
+constexpr absl::Duration kRest = absl::Milliseconds(1);
+
 }  // namespace
 
-Links::Links(std::map<int, Fd> sockets) : wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+Links::Links(std::map<int, Fd> sockets, bool spin) : spin_(spin), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   for (auto& [peer, socket] : sockets) peers_[peer].socket = std::move(socket);
   thread_ = std::thread([this] { Run(); });
 }
@@ -35,6 +40,7 @@ Links::~Links() {
     stop_ = true;
   }
   Wake();
+  parked_.notify_all();
   thread_.join();
 }
 
@@ -116,26 +122,43 @@ void Links::Drop(uint64_t group) {
 
 Status Links::Wait(uint64_t group, absl::Duration limit, const std::function<bool(std::vector<int>*)>& done) {
   std::unique_lock<std::mutex> lock(mutex_);
+  const absl::Time deadline = absl::Now() + limit;
   Status status;
-  std::vector<int> awaited;
-  const bool woken = changed_.wait_for(lock, absl::ToChronoNanoseconds(limit), [&] {
-    awaited.clear();
-    if (done(&awaited)) return true;
-    const auto abort = aborts_.find(group);
-    if (abort != aborts_.end()) {
-      status = abort->second;
-      return true;
+  ++waiters_;
+  if (driven_) Wake();  // the thread hands over
+  while (!Ended(group, done, &status)) {
+    const absl::Duration left = deadline - absl::Now();
+    if (left <= absl::ZeroDuration()) {
+      status = absl::DeadlineExceededError("no frame came");
+      break;
     }
-    for (int r : awaited) {
-      if (peers_.at(r).lost.empty()) continue;
-      status = absl::UnavailableError(
-          absl::StrCat("the connection to rank ", r, " of the world is lost: ", peers_.at(r).lost));
-      return true;
+    if (driven_) {
+      changed_.wait_for(lock, absl::ToChronoNanoseconds(left));
+    } else {
+      Drive(lock, left);
     }
-    return false;
-  });
-  if (!woken) return absl::DeadlineExceededError("no frame came");
+  }
+  --waiters_;
+  waited_ = absl::Now();
+  if (waiters_ > 0) changed_.notify_all();
   return status;
+}
+
+bool Links::Ended(uint64_t group, const std::function<bool(std::vector<int>*)>& done, Status* status) const {
+  std::vector<int> awaited;
+  if (done(&awaited)) return true;
+  const auto abort = aborts_.find(group);
+  if (abort != aborts_.end()) {
+    *status = abort->second;
+    return true;
+  }
+  for (int r : awaited) {
+    if (peers_.at(r).lost.empty()) continue;
+    *status = absl::UnavailableError(
+        absl::StrCat("the connection to rank ", r, " of the world is lost: ", peers_.at(r).lost));
+    return true;
+  }
+  return false;
 }
 
 bool Links::Check(const std::function<bool()>& done) {
@@ -143,33 +166,58 @@ bool Links::Check(const std::function<bool()>& done) {
   return done();
 }
 
+// Moves frames while nobody waits for any, and does not begin with it between waits that follow each other closely.
 void Links::Run() {
-  std::vector<pollfd> entries;
-  std::vector<int> ranks;
-  while (true) {
-    entries.assign(1, {wake_.get(), POLLIN, 0});
-    ranks.assign(1, -1);
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      if (stop_) return;
-      for (auto& [rank, peer] : peers_) {
-        if (!peer.lost.empty()) continue;
-        entries.push_back({peer.socket.get(), static_cast<short>(peer.queue.empty() ? POLLIN : POLLIN | POLLOUT), 0});
-        ranks.push_back(rank);
-      }
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!stop_) {
+    const absl::Duration rest = waited_ + kRest - absl::Now();
+    if (waiters_ > 0 || driven_) {
+      parked_.wait_for(lock, absl::ToChronoNanoseconds(kRest));
+    } else if (rest > absl::ZeroDuration()) {
+      parked_.wait_for(lock, absl::ToChronoNanoseconds(rest));
+    } else {
+      Drive(lock, absl::InfiniteDuration());
     }
-    if (poll(entries.data(), entries.size(), -1) < 0) continue;
-    uint64_t count;
-    if (entries[0].revents != 0 && read(wake_.get(), &count, sizeof count) < 0) count = 0;
-    std::lock_guard<std::mutex> lock(mutex_);
-    for (size_t i = 1; i < entries.size(); ++i) {
-      Peer& peer = peers_[ranks[i]];
-      if ((entries[i].revents & (POLLIN | POLLHUP | POLLERR)) != 0) Read(ranks[i], peer);
-      if ((entries[i].revents & POLLOUT) != 0) Write(peer);
-    }
-    // Who waits does so for whole frames: to wake him for each piece of one costs more than the piece.
-    if (std::exchange(news_, false)) changed_.notify_all();
   }
+}
+
+// How many sockets are ready. To be woken takes longer than most frames take.
+int Links::Poll(absl::Duration limit) {
+  const bool endless = limit == absl::InfiniteDuration();
+  if (spin_ && !endless) {
+    const absl::Time until = absl::Now() + std::min(limit, kSpin);
+    do {
+      const int ready = poll(entries_.data(), entries_.size(), 0);
+      if (ready != 0) return ready;
+      sched_yield();
+    } while (absl::Now() < until);
+  }
+  const timespec timeout = absl::ToTimespec(limit);
+  return ppoll(entries_.data(), entries_.size(), endless ? nullptr : &timeout, nullptr);
+}
+
+void Links::Drive(std::unique_lock<std::mutex>& lock, absl::Duration limit) {
+  driven_ = true;
+  entries_.assign(1, {wake_.get(), POLLIN, 0});
+  entry_ranks_.assign(1, -1);
+  for (auto& [rank, peer] : peers_) {
+    if (!peer.lost.empty()) continue;
+    entries_.push_back({peer.socket.get(), static_cast<short>(peer.queue.empty() ? POLLIN : POLLIN | POLLOUT), 0});
+    entry_ranks_.push_back(rank);
+  }
+  lock.unlock();
+  const int ready = Poll(limit);
+  uint64_t count;
+  if (ready > 0 && entries_[0].revents != 0 && read(wake_.get(), &count, sizeof count) < 0) count = 0;
+  lock.lock();
+  for (size_t i = 1; ready > 0 && i < entries_.size(); ++i) {
+    Peer& peer = peers_[entry_ranks_[i]];
+    if ((entries_[i].revents & (POLLIN | POLLHUP | POLLERR)) != 0) Read(entry_ranks_[i], peer);
+    if ((entries_[i].revents & POLLOUT) != 0) Write(peer);
+  }
+  driven_ = false;
+  // Who waits does so for whole frames, or to drive.
+  if (std::exchange(news_, false) || waiters_ > 0) changed_.notify_all();
 }
 
 void Links::Lose(Peer& peer, absl::string_view why) {

@@ -1,5 +1,8 @@
-// Connections to ranks on other hosts: one TCP socket a pair and one thread that moves frames in and out.
+// Connections to ranks on other hosts: one TCP socket a pair. Who waits for frames moves them in and out himself; while
+// nobody waits, a thread does.
 #pragma once
+
+#include <poll.h>
 
 #include <condition_variable>
 #include <deque>
@@ -32,8 +35,8 @@ struct Arrival {
 
 class Links {
  public:
-  // Takes over connected sockets to ranks.
-  explicit Links(std::map<int, Fd> sockets);
+  // Takes over connected sockets to ranks. `spin`: who waits may keep a core busy for a moment.
+  Links(std::map<int, Fd> sockets, bool spin);
   ~Links();
 
   // Queues a frame for `peer`; the payload stays untouched until `*unsent` (null: not counted), which this
@@ -72,6 +75,11 @@ class Links {
   };
 
   void Run();
+  int Poll(absl::Duration limit);
+  // Waits for the sockets, at most `limit`, and moves what they let through. For whoever finds !driven_.
+  void Drive(std::unique_lock<std::mutex>& lock, absl::Duration limit);
+  // Whether a wait is over, and how.
+  bool Ended(uint64_t group, const std::function<bool(std::vector<int>*)>& done, Status* status) const;
   void Read(int rank, Peer& peer);
   // Once so many bytes have come, and not before; the rest of a payload, or (0) the next frame.
   void WakeFor(Peer& peer, size_t bytes);
@@ -82,6 +90,7 @@ class Links {
   void Finish(Peer& peer);
   void Wake();
 
+  const bool spin_;
   Fd wake_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -89,7 +98,13 @@ class Links {
   std::map<Key, std::shared_ptr<Arrival>> arrivals_;
   std::map<uint64_t, Status> aborts_;
   bool stop_ = false;
-  bool news_ = false;  // a frame has gone or come, or a peer is lost, since `changed_` was notified
+  bool driven_ = false;  // the thread or a waiter is in Drive
+  int waiters_ = 0;
+  absl::Time waited_ = absl::InfinitePast();  // when the last wait ended
+  std::vector<pollfd> entries_;               // of who drives
+  std::vector<int> entry_ranks_;
+  std::condition_variable parked_;  // for the thread, while it has nothing to do
+  bool news_ = false;               // a frame has gone or come, or a peer is lost, since `changed_` was notified
   std::thread thread_;
 };
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "collectives/board.h"
 #include "collectives/links.h"
 #include "collectives/local_host.h"
 #include "collectives/network.h"
@@ -130,7 +131,7 @@ StatusOr<std::unique_ptr<Communicator>> MakeNativeWorld(const NativeOptions& opt
   std::sort(hosts.begin(), hosts.end());
   group.one_a_host = std::adjacent_find(hosts.begin(), hosts.end()) == hosts.end();
   ASSIGN_OR_RETURN(Sockets sockets, Connect(options, listener));
-  group.links = std::make_shared<Links>(std::move(sockets));
+  group.links = std::make_shared<Links>(std::move(sockets), local.ranks.size() <= UsableCores());
   group.recorder = std::move(recorder);
   return MakeNetworkCommunicator(std::move(group));
 }

@@ -131,7 +131,8 @@ int Main(int argc, char** argv) {
   auto folder = MakeSocketFolder(absl::StrCat("bench-", getpid()));
   Check(folder.status());
   setenv("BENCH_FOLDER", folder->c_str(), 1);
-  setenv("BENCH_PORT", absl::StrCat(tcp ? 20000 + getpid() % 20000 : 0).c_str(), 1);
+  // Below the ports that the system gives to those who connect.
+  setenv("BENCH_PORT", absl::StrCat(tcp ? 20000 + getpid() % 12000 : 0).c_str(), 1);
   std::vector<pid_t> children;
   for (int r = 0; r < n; ++r) {
     setenv("BENCH_RANK", absl::StrCat(r).c_str(), 1);
