@@ -149,3 +149,16 @@ has "no operator is named 'MatMull' (did you mean"
 has "Gflop/s of one thread"
 "$mslua" plan quickstart -n 8 > out.txt
 has "constants  *measured"
+
+# With the types of the columns no data is needed; they are checked.
+columns='{ { dtype = ms.float32, shape = { 4, p.width } }, { dtype = ms.float32, shape = { 4, p.width } } }'
+sed -e "s/^  dataset = function()\$/  input = $columns,\n&/" \
+  -e 's/^    return ms.dataset.*/    error "data was asked for"/' forty.lua > types.lua
+cp types.lua forty.lua
+expect "40 1 messages, 40 tensors, 325.0 KiB a step" "$(messages)"
+sed 's/shape = { 4, p.width }/shape = { 4, -1 }/' types.lua > forty.lua
+if "$mslua" plan forty.lua -n 8 > out.txt 2>&1 ||
+  ! grep -q 'recipe: input: 1: expected .*, got shape {4, -1}' out.txt; then
+  cat out.txt
+  exit 1
+fi

@@ -7,7 +7,8 @@ local resnet = require "resnet"
 
 local p = ms.params {
   data_path = "",
-  epochs = 10, batch_size = 128, lr = 0.1, momentum = 0.9, weight_decay = 5e-4,
+  epochs = 10, lr = 0.1, momentum = 0.9, weight_decay = 5e-4,
+  batch_size = 0,  -- rows of a rank; 0: a share of 128, so that several ranks learn as one does
   width = 64,   -- channels of the first stage
   top1 = 0.72,  -- expected of the last epoch
   presets = {
@@ -17,6 +18,8 @@ local p = ms.params {
   },
 }
 
+ms.communication.init()
+local rows = p.batch_size > 0 and p.batch_size or math.ceil(128 / ms.communication.get_group_size())
 local mean, std = { 0.4914, 0.4822, 0.4465 }, { 0.2023, 0.1994, 0.2010 }
 
 local function create_dataset(usage)
@@ -30,7 +33,7 @@ local function create_dataset(usage)
   image = { image, vision.HWC2CHW() }
   ds = ds:map { operations = transforms.TypeCast(ms.int32), input_columns = "label" }
   ds = ds:map { operations = image, input_columns = "image" }
-  return ds:batch(p.batch_size, { drop_remainder = usage == "train" })
+  return ds:batch(rows, { drop_remainder = usage == "train" })
 end
 
 return ms.recipe {
@@ -40,8 +43,8 @@ return ms.recipe {
   dataset = function() return create_dataset "train" end,
   eval_dataset = function() return create_dataset "test" end,
   input = {
-    { dtype = ms.float32, shape = { p.batch_size, 3, 32, 32 } },
-    { dtype = ms.int32, shape = { p.batch_size } },
+    { dtype = ms.float32, shape = { rows, 3, 32, 32 } },
+    { dtype = ms.int32, shape = { rows } },
   },
   network = function() return resnet.resnet18 { num_classes = 10, stem = "cifar", width = p.width } end,
   loss = nn.SoftmaxCrossEntropyWithLogits { sparse = true, reduction = "mean" },

@@ -82,10 +82,11 @@ local function micro_batches(self, accumulate, columns)
   return parts * accumulate
 end
 
---- The compiled training step, and what the trainer needs beside it (core.trainer).
+--- The compiled training step, and what the trainer needs beside it (core.trainer). Without a.train_dataset the columns
+--- are a.columns, as a dataset's schema gives them, and only the graph is of use.
 ---@return table spec
 function Model:train_spec(a)
-  local columns, scale = columns_of(self, a.train_dataset, "train"), loss_scale_of(self)
+  local columns, scale = a.columns or columns_of(self, a.train_dataset, "train"), loss_scale_of(self)
   local trained, optimizer = self.optimizer:bind(self.network)
   local parameters = self.network:get_parameters()
   if a.clip_norm and a.clip_value then errors.fail "train: clip_norm and clip_value: give one of them" end
@@ -99,7 +100,8 @@ function Model:train_spec(a)
     amp = self.amp, aggregate = parallel_context.aggregation(), shard = parallel_context.shard(),
   }
   return {
-    name = a.name or self.network.class_name, graph = graph, dataset = a.train_dataset:open(), epochs = a.epoch,
+    name = a.name or self.network.class_name, graph = graph, epochs = a.epoch,
+    dataset = a.train_dataset and a.train_dataset:open(),
     max_steps = a.max_steps, parameters = parameters, schedule = self.optimizer.schedule,
     lr_function = self.optimizer.lr_function, loss_scale = scale, sink = a.dataset_sink_mode, hooks = {},
     seed = core.seed(), together = parallel_context.together(), broadcast = parallel_context.broadcasts(),

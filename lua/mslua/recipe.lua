@@ -5,6 +5,7 @@ local callbacks = require "mslua.callbacks"
 local class = require "mslua.class"
 local context = require "mslua.context"
 local core = require "mslua.core"
+local dtypes = require "mslua.dtypes"
 local errors = require "mslua.errors"
 local literal = require "mslua.literal"
 local locate = require "mslua.locate"
@@ -43,10 +44,20 @@ local expect = {
   { "top1_above", "number", min = 0, max = 1 },
 }
 
-local inputs_problem = function(list)
+-- What is wrong with the types of a batch's columns.
+local function inputs_problem(list)
+  if #list == 0 then return "expected a type for each column of a batch, got {}" end
   for i, input in ipairs(list) do
-    local problem = args.problem({ "", "table" }, input)
-    if problem then return ("%d: %s"):format(i, problem) end
+    local where = ("%d: expected {dtype = ms.float32, shape = {32, 3, 32, 32}}, "):format(i)
+    if type(input) ~= "table" then return where .. "got " .. errors.show(input) end
+    for key in pairs(input) do
+      if key ~= "dtype" and key ~= "shape" then return where .. "got the key " .. errors.show(key) end
+    end
+    if not dtypes[input.dtype] then return where .. "got dtype " .. errors.show(input.dtype) end
+    if not args.is_list(input.shape) then return where .. "got shape " .. errors.show(input.shape) end
+    for _, n in ipairs(input.shape) do
+      if type(n) ~= "number" or n < 1 or n % 1 ~= 0 then return where .. "got shape " .. errors.show(input.shape) end
+    end
   end
 end
 
@@ -271,6 +282,18 @@ end
 function Recipe:make_dataset(name)
   if self[name] == nil then return nil end
   return checked(self, name, "dataset")
+end
+
+--- The columns of a batch as `input` describes them, as a dataset's schema() does; nil when the recipe has none.
+---@return {name: string, dtype: string, shape: integer[]}[]|nil
+function Recipe:columns()
+  if not self.input then return nil end
+  local columns = {}
+  for i, input in ipairs(self.input) do
+    local name = #self.input == 2 and (i == 1 and "data" or "label") or "column" .. i
+    columns[i] = { name = name, dtype = input.dtype, shape = input.shape }
+  end
+  return columns
 end
 
 --- The optimizer; a function gets the number of steps in an epoch, which schedules need.

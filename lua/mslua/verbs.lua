@@ -25,9 +25,10 @@ function M.load()
   return recipe
 end
 
-local function model_of(recipe, dataset)
+-- `steps`: in an epoch of training; nil: the model will not train.
+local function model_of(recipe, steps)
   return Model(recipe:make_network(), {
-    loss_fn = recipe.loss, optimizer = dataset and recipe:make_optimizer(dataset:get_dataset_size()),
+    loss_fn = recipe.loss, optimizer = steps and recipe:make_optimizer(steps),
     metrics = recipe.eval.metrics, amp = recipe.train.amp, loss_scale_manager = recipe.train.loss_scale,
   })
 end
@@ -67,7 +68,7 @@ local function train(recipe)
   local dataset, eval_dataset = recipe:make_dataset "dataset", recipe:make_dataset "eval_dataset"
   if flags.overfit then dataset = dataset:take(flags.overfit) end
   if flags.fast_dev_run and eval_dataset then eval_dataset = eval_dataset:take(flags.fast_dev_run) end
-  return model_of(recipe, dataset):train {
+  return model_of(recipe, dataset:get_dataset_size()):train {
     t.epochs, dataset, callbacks = callbacks_of(recipe, eval_dataset), dataset_sink_mode = t.dataset_sink_mode,
     accumulate_steps = t.accumulate_steps, clip_norm = t.clip_norm, clip_value = t.clip_value,
     max_steps = flags.fast_dev_run or flags.max_steps or t.max_steps, name = recipe.name, config = recipe:config_text(),
@@ -137,11 +138,14 @@ function M.eval()
   return 0
 end
 
--- The training step of a recipe, and what core.trainer needs beside it.
-local function train_spec(recipe)
-  local dataset = recipe:make_dataset "dataset"
-  return model_of(recipe, dataset):train_spec {
-    train_dataset = dataset, epoch = recipe.train.epochs, dataset_sink_mode = false,
+-- Of an epoch whose data nobody has seen: schedules want a number, and the graph does not depend on it.
+local STEPS_WITHOUT_DATA = 1000
+
+-- The training step of a recipe, and what core.trainer needs beside it; of `columns`, when they are given, the graph.
+local function train_spec(recipe, columns)
+  local dataset = not columns and recipe:make_dataset "dataset" or nil
+  return model_of(recipe, dataset and dataset:get_dataset_size() or STEPS_WITHOUT_DATA):train_spec {
+    train_dataset = dataset, columns = columns, epoch = recipe.train.epochs, dataset_sink_mode = false,
     accumulate_steps = recipe.train.accumulate_steps, clip_norm = recipe.train.clip_norm,
     clip_value = recipe.train.clip_value,
   }
@@ -151,7 +155,7 @@ end
 function M.graph()
   local recipe = M.load()
   if core.options.ranks > 1 then parallel_context.check_runnable "graph" end
-  return train_spec(recipe).graph
+  return train_spec(recipe, recipe:columns()).graph
 end
 
 --- `mslua prof R`: where the time of a step goes.
@@ -169,7 +173,7 @@ function M.plan()
   local asked = parallel_context.given().device_num
   if core.options.ranks == 1 and asked and asked > 1 and not core.options.ranks_given then return asked end
   parallel_context.check_runnable "plan"
-  return train_spec(recipe).graph
+  return train_spec(recipe, recipe:columns()).graph
 end
 
 --- `mslua recipes check R`: traces its training step, and names lines that are decided while tracing; 2 when there are
@@ -193,7 +197,7 @@ function M.scope()
     dataset = function() return recipe:make_dataset "dataset" end,
     eval_dataset = function() return recipe:make_dataset "eval_dataset" end,
     loss = function() return recipe.loss end,
-    model = function(scope) return model_of(recipe, scope.dataset) end,
+    model = function(scope) return model_of(recipe, scope.dataset:get_dataset_size()) end,
     m = function(scope) return require("mslua.by_hand")(scope.model, scope.dataset) end,
   }
   return setmetatable({}, {
