@@ -76,6 +76,8 @@ Call Call::Recv(DType t, void* data, int64_t count, int peer, int tag) {
 bool Reduces(Collective c) {
   return c == Collective::kAllReduce || c == Collective::kReduceScatter || c == Collective::kReduce;
 }
+bool Sliced(Collective c) { return c == Collective::kAllReduce || c == Collective::kReduce; }
+
 bool HasRoot(Collective c) {
   return c == Collective::kBroadcast || c == Collective::kReduce || c == Collective::kGather ||
          c == Collective::kScatter;

@@ -93,6 +93,7 @@ struct Call {
 };
 
 bool Reduces(Collective c);  // all_reduce, reduce_scatter, reduce
+bool Sliced(Collective c);   // all_reduce, reduce: each rank combines a slice of all elements
 bool HasRoot(Collective c);  // broadcast, reduce, gather, scatter
 bool IsPointToPoint(Collective c);
 // Elements of the buffer that this rank gives or receives, 0 where it has none.

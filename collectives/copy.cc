@@ -31,9 +31,7 @@ void StreamLines(char* to, const char* from, int64_t bytes) {
     _mm_stream_si128(reinterpret_cast<__m128i*>(to + at), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + at)));
   }
 }
-#endif
 
-#if defined(__x86_64__)
 __attribute__((target("avx512f"))) void ExchangeBlocks(char* middle, const char* from, char* to, int64_t bytes) {
   constexpr int kLines = kExchanged / kLine;
   for (int64_t at = 0; at < bytes; at += kExchanged) {

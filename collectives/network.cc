@@ -36,9 +36,6 @@ struct Range {
   int64_t bytes = 0;
 };
 
-// Whether each rank combines a slice of all elements.
-bool Sliced(const Call& call) { return call.kind == Collective::kAllReduce || call.kind == Collective::kReduce; }
-
 class NetworkCommunicator : public Communicator {
  public:
   // `exchange` has the members of group.local.
@@ -532,7 +529,7 @@ Status NetworkCommunicator::Exchange(Operation& op) {
   const Call& call = op.part;
   const int64_t element = SizeOf(call.dtype);
   const auto slice_bytes = [&](int r) { return (SliceBegin(call, r + 1) - SliceBegin(call, r)) * element; };
-  const bool sliced = Sliced(call);
+  const bool sliced = Sliced(call.kind);
   op.arrivals.assign(size(), nullptr);
   PlanStage(op);
   for (int r = 0; r < size(); ++r) {
@@ -611,7 +608,7 @@ Status NetworkCommunicator::BeginPart(Operation& op, int64_t first) {
   op.first = first;
   op.part = op.call;
   int64_t needed = size() * op.call.count * element;
-  if (Sliced(op.call)) {
+  if (Sliced(op.call.kind)) {
     Call& part = op.part;
     part.count = std::min(op.call.count - first, size() * kSliceBytes / element);
     part.in = static_cast<const char*>(part.in) + first * element;
@@ -628,7 +625,7 @@ Status NetworkCommunicator::FinishStage(Operation& op, bool* finished) {
   const Call& call = op.part;
   const int n = size(), me = rank();
   const int64_t element = SizeOf(call.dtype);
-  const bool sliced = Sliced(call);
+  const bool sliced = Sliced(call.kind);
   for (int r = 0; r < n; ++r) {
     if (op.arrivals[r] != nullptr) RETURN_IF_ERROR(Settle(*op.arrivals[r], op.ranges[r].to, op.ranges[r].bytes, r));
   }

@@ -41,9 +41,6 @@ bool GivesBlocks(Collective c) {
   return c == Collective::kReduceScatter || c == Collective::kAllToAll || c == Collective::kScatter;
 }
 
-// Whether each rank combines a slice of all elements.
-bool Sliced(Collective c) { return c == Collective::kAllReduce || c == Collective::kReduce; }
-
 // What is fetched at a time of all peers, to be combined in a second-level cache.
 constexpr int64_t kFetchedCache = 256 << 10;
 struct Page {
@@ -160,6 +157,8 @@ class SharedMemoryCommunicator : public Communicator {
   Status Sleep(std::atomic<uint32_t>& word, uint32_t target, int peer, const Call& call, bool for_announcement);
   Status WaitForMessage(uint64_t id);
   Status MoveMessages(bool* moved);
+  // What ended `call`: `seen`, or what a peer noted down before, which may be gone because of it.
+  Status FirstCause(const Status& seen, const Call& call) const;
   // Not OK when `peer` cannot answer any more.
   Status Evidence(int peer, const Call& call) const;
   std::string Absent(uint32_t target, bool for_announcement) const;
@@ -302,7 +301,7 @@ Status SharedMemoryCommunicator::Advance(bool block, bool* moved) {
   *moved = true;
   bool finished = false;
   const Status carried = Carry(p, &finished);
-  if (!carried.ok()) return Fail(Error(carried.code(), p.call, std::string(carried.message())));
+  if (!carried.ok()) return Fail(FirstCause(carried, p.call));
   ++p.step;
   if (finished) {
     ++done_;
@@ -703,6 +702,12 @@ Status SharedMemoryCommunicator::MoveMessages(bool* moved) {
   return absl::OkStatus();
 }
 
+Status SharedMemoryCommunicator::FirstCause(const Status& seen, const Call& call) const {
+  const Status aborted = board_.Aborted();
+  const Status& cause = aborted.ok() ? seen : aborted;
+  return Error(cause.code(), call, std::string(cause.message()));
+}
+
 Status SharedMemoryCommunicator::Evidence(int peer, const Call& call) const {
   const Status aborted = board_.Aborted();
   if (!aborted.ok()) return Error(aborted.code(), call, std::string(aborted.message()));
@@ -715,9 +720,8 @@ Status SharedMemoryCommunicator::Evidence(int peer, const Call& call) const {
                                 " collectives; this is number ", done_));
     }
     const std::string gone = host_->Gone(members()[r]);
-    if (!gone.empty()) {
-      return Error(absl::StatusCode::kUnavailable, call, absl::StrCat("rank ", r, " is gone: ", gone));
-    }
+    if (gone.empty()) continue;
+    return FirstCause(absl::UnavailableError(absl::StrCat("rank ", r, " is gone: ", gone)), call);
   }
   return absl::OkStatus();
 }
