@@ -51,6 +51,7 @@ struct FastKernel {
   const char* name = "";  // "onednn", "highway"
   std::function<bool(const OpSpec&)> supports;
   std::function<StatusOr<std::unique_ptr<Kernel>>(const OpSpec&)> make;
+  bool bf16_tiles = false;  // makes f32 products of bf16 tiles: left out by CompileOptions::vector_products
 };
 
 }  // namespace mslua

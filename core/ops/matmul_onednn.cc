@@ -106,10 +106,12 @@ FastKernel SplitMatmulKernel() {
     const MatmulSizes s = SizesOf(spec);
     return spec.outputs[0].dtype == DType::kF32 && s.batch == 1 && amx::SupportsSplit(ProductOf(s));
   };
-  return {"bf16x3", supports, [](const OpSpec& spec) -> StatusOr<std::unique_ptr<Kernel>> {
+  return {"bf16x3", supports,
+          [](const OpSpec& spec) -> StatusOr<std::unique_ptr<Kernel>> {
             ASSIGN_OR_RETURN(std::unique_ptr<Kernel> plain, MakeOneDnn(spec));
             return std::make_unique<SplitKernel>(ProductOf(SizesOf(spec)), std::move(plain));
-          }};
+          },
+          /*bf16_tiles=*/true};
 }
 
 FastKernel SmallMatmulKernel() {

@@ -33,9 +33,6 @@ class ReferenceRunner : public Kernel {
   std::vector<TensorView> inputs_, outputs_;
 };
 
-// The name of kernels that make f32 products of bf16 tiles.
-constexpr absl::string_view kBf16Tiles = "bf16x3";
-
 struct NamedKernel {
   std::unique_ptr<Kernel> kernel;
   const char* name = "reference";
@@ -53,7 +50,7 @@ StatusOr<NamedKernel> MakeKernel(const Graph& graph, int32_t index, const Compil
   if (!options.reference_kernels) {
     const OpSpec spec{node.attrs, inputs, absl::MakeConstSpan(node.outputs.data(), node.outputs.size())};
     for (const FastKernel& fast : node.op->fast) {
-      if (!fast.supports(spec) || (options.vector_products && fast.name == kBf16Tiles)) continue;
+      if (!fast.supports(spec) || (options.vector_products && fast.bf16_tiles)) continue;
       ASSIGN_OR_RETURN(auto kernel, fast.make(spec));
       return NamedKernel{std::move(kernel), fast.name};
     }

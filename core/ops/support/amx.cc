@@ -2,18 +2,12 @@
 
 #if defined(__x86_64__)
 
-#include <immintrin.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstdint>
 
-#if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("amx-tile,avx512f"))), apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("amx-tile,avx512f")
-#endif
+#include "core/ops/support/amx-inl.h"
 
 namespace mslua::amx {
 namespace {
@@ -39,6 +33,19 @@ bool ProcessorHasTiles() {
          (b >> 31 & 1) != 0;
 }
 
+}  // namespace
+
+bool Available() {
+  static const bool available = ProcessorHasTiles() && SystemAllows();
+  return available;
+}
+
+}  // namespace mslua::amx
+
+MSLUA_AMX_BEGIN
+namespace mslua::amx {
+namespace {
+
 // Eight tiles of 16 rows of 64 bytes. A constant, since the instruction does not tell the compiler that it reads it
 // all.
 struct alignas(64) Configuration {
@@ -54,11 +61,6 @@ void Configure() { _tile_loadconfig(&kConfiguration); }
 void Release() { _tile_release(); }
 
 }  // namespace
-
-bool Available() {
-  static const bool available = ProcessorHasTiles() && SystemAllows();
-  return available;
-}
 
 void TransposeWords(const uint32_t* from, int64_t from_stride, uint32_t* to, int64_t to_stride) {
   __m512i r[16], s[16];
@@ -94,12 +96,7 @@ Tiles::Tiles() { Configure(); }
 Tiles::~Tiles() { Release(); }
 
 }  // namespace mslua::amx
-
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
+MSLUA_AMX_END
 
 #else  // not x86
 

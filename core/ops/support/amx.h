@@ -6,6 +6,8 @@
 
 namespace mslua::amx {
 
+constexpr int64_t kBlock = 32;  // rows and columns of a block of sums; bf16 in a row of a tile
+
 // Whether this processor has them for bf16, with AVX-512 and its bf16 conversions beside them, and the system lets this
 // process use them.
 bool Available();

@@ -475,10 +475,12 @@ FastKernel Split(SizesOf sizes, MakeOperands operands, bool grad) {
     const Attention a = sizes(s);
     return amx::Supports(a.t, a.s, a.d, a.e);
   };
-  return {"bf16x3", supports, [=](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> {
+  return {"bf16x3", supports,
+          [=](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> {
             const Attention a = sizes(s);
             return std::make_unique<AttentionKernel>(a, operands(s, a, grad), DType::kF32, grad, true);
-          }};
+          },
+          /*bf16_tiles=*/true};
 }
 
 Attention SeparateSizes(const OpSpec& s) {

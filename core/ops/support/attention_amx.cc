@@ -2,26 +2,16 @@
 
 #if defined(__x86_64__)
 
-#include <immintrin.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
-#if defined(__clang__)
-#pragma clang attribute push( \
-    __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16"))), apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("amx-tile,amx-bf16,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
-#endif
+#include "core/ops/support/amx-inl.h"
+
+MSLUA_AMX_BEGIN
 
 namespace mslua::amx {
 namespace {
-
-constexpr int64_t kTile = 16;        // rows of a tile; also 32-bit words of a row
-constexpr int64_t kBlock = 32;       // rows of a block of scores; bf16 elements of a tile's row
-constexpr int64_t kTileWords = 256;  // of a tile
 
 // A block of the scratch memory for each matrix; of none, it only counts.
 class Space {
@@ -113,71 +103,23 @@ void Unpack(Right from, int64_t n, int64_t k, BF16* columns) {
   }
 }
 
-// Sums 0 to 3 (+)= 32 rows of a times 32 columns of b over 32 k: of one part, or the six products of split_matmul.h.
-template <int kCount>
-void MultiplyStep(const BF16* a, int64_t a_rows, int64_t a_plane, int64_t a_bytes, const uint32_t* b, int64_t b_plane) {
-  const auto load_a = [&](int part) {
-    _tile_loadd(4, a + part * a_plane, a_bytes);
-    _tile_loadd(5, a + part * a_plane + a_rows, a_bytes);
-  };
-  const auto load_b = [&](int part) {
-    _tile_loadd(6, b + part * b_plane, 64);
-    _tile_loadd(7, b + part * b_plane + kTileWords, 64);
-  };
-  const auto multiply = [] {
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
-  };
-  if constexpr (kCount == 3) {
-    load_b(2);
-    load_a(0);
-    multiply();
-    load_b(1);
-    multiply();
-    load_a(1);
-    multiply();
-    load_b(0);
-    multiply();
-    load_a(2);
-    multiply();
-    load_a(0);
-  } else {
-    load_b(0);
-    load_a(0);
-  }
-  multiply();
-}
-
 // y [m, n] f32, rows y_stride apart, = a [m, k] times b, or plus that: m and n multiples of 32. b has `columns`
 // columns, of which the n from `first` on are used, and its rows from k block `first_k` / 32 on.
 template <int kCount>
 void Multiply(Left a, Right b, int64_t m, int64_t n, int64_t k, int64_t columns, int64_t first, int64_t first_k,
               bool add, float* y, int64_t y_stride) {
+  constexpr int64_t kHalf = sizeof(BF16), kWord = sizeof(uint32_t);
   const int64_t y_bytes = y_stride * 4, across = columns / kTile;
   for (int64_t i = 0; i < m; i += kBlock) {
     for (int64_t j = 0; j < n; j += kBlock) {
-      float *y0 = y + i * y_stride + j, *y1 = y0 + kTile * y_stride;
-      if (add) {
-        _tile_loadd(0, y0, y_bytes);
-        _tile_loadd(1, y0 + kTile, y_bytes);
-        _tile_loadd(2, y1, y_bytes);
-        _tile_loadd(3, y1 + kTile, y_bytes);
-      } else {
-        _tile_zero(0);
-        _tile_zero(1);
-        _tile_zero(2);
-        _tile_zero(3);
-      }
+      float* const sums = y + i * y_stride + j;
+      BeginSums(add, sums, y_bytes);
       for (int64_t l = 0; l < k; l += kBlock) {
         const uint32_t* tile = b.words + ((first_k + l) / kBlock * across + (first + j) / kTile) * kTileWords;
-        MultiplyStep<kCount>(a.From(i, l).data, kTile * a.stride, a.plane, a.stride * 2, tile, b.plane);
+        MultiplyStep<kCount>({a.From(i, l).data, kTile * a.stride * kHalf, a.plane * kHalf, a.stride * kHalf},
+                             {tile, kTileWords * kWord, b.plane * kWord, 64});
       }
-      _tile_stored(0, y0, y_bytes);
-      _tile_stored(1, y0 + kTile, y_bytes);
-      _tile_stored(2, y1, y_bytes);
-      _tile_stored(3, y1 + kTile, y_bytes);
+      StoreSums(sums, y_bytes);
     }
   }
 }
@@ -197,8 +139,6 @@ __m512 Exp(__m512 x) {
 void StoreBF16(__m512 v, BF16* to) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(v)));
 }
-
-__m512 Widen(__m256i bf16) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bf16), 16)); }
 
 // The parts of 16 numbers, `plane` elements apart.
 template <int kCount>
@@ -245,9 +185,6 @@ void MultiplyInto(MutableRows<T> to, Left a, Right b, int64_t n, int64_t k, int6
   Multiply<kParts<T>>(a, b, kBlock, n, k, n, 0, first_k, false, ResultSpace(to, space), ResultStride(to, n));
   StoreResult(space, n, to);
 }
-
-// The first n lanes.
-__mmask16 First(int64_t n) { return static_cast<__mmask16>((1u << std::clamp<int64_t>(n, 0, 16)) - 1); }
 
 // Row of scores, of which `seen` count: probabilities, zeros up to n. Gives the logarithm of the sum of exponentials.
 template <int kCount>
@@ -381,10 +318,6 @@ void StoreTransposed(const float* from, int64_t rows, int64_t columns, MutableRo
 
 }  // namespace
 
-bool Supports(int64_t queries, int64_t keys, int64_t d, int64_t e) {
-  return Available() && queries == keys && d == e && queries % kBlock == 0 && d % kBlock == 0 && queries > 0 && d > 0;
-}
-
 template <class T>
 int64_t ForwardBytes(const Head& h) {
   return ForwardSpace<T>(h, nullptr).bytes;
@@ -445,30 +378,12 @@ void Backward(const Head& h, Rows<T> q, Rows<T> k, Rows<T> v, Rows<T> y, Rows<T>
   StoreTransposed(s.dq, h.d, h.t, dq);
 }
 
-template int64_t ForwardBytes<BF16>(const Head&);
-template int64_t ForwardBytes<float>(const Head&);
-template int64_t BackwardBytes<BF16>(const Head&);
-template int64_t BackwardBytes<float>(const Head&);
-template void Forward<BF16>(const Head&, Rows<BF16>, Rows<BF16>, Rows<BF16>, MutableRows<BF16>, float*, void*);
-template void Forward<float>(const Head&, Rows<float>, Rows<float>, Rows<float>, MutableRows<float>, float*, void*);
-template void Backward<BF16>(const Head&, Rows<BF16>, Rows<BF16>, Rows<BF16>, Rows<BF16>, Rows<BF16>, const float*,
-                             const float*, MutableRows<BF16>, MutableRows<BF16>, MutableRows<BF16>, void*);
-template void Backward<float>(const Head&, Rows<float>, Rows<float>, Rows<float>, Rows<float>, Rows<float>,
-                              const float*, const float*, MutableRows<float>, MutableRows<float>, MutableRows<float>,
-                              void*);
-
 }  // namespace mslua::amx
-
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
+MSLUA_AMX_END
 
 #else  // not x86
 
 namespace mslua::amx {
-bool Supports(int64_t, int64_t, int64_t, int64_t) { return false; }
 template <class T>
 int64_t ForwardBytes(const Head&) {
   return 0;
@@ -482,6 +397,16 @@ void Forward(const Head&, Rows<T>, Rows<T>, Rows<T>, MutableRows<T>, float*, voi
 template <class T>
 void Backward(const Head&, Rows<T>, Rows<T>, Rows<T>, Rows<T>, Rows<T>, const float*, const float*, MutableRows<T>,
               MutableRows<T>, MutableRows<T>, void*) {}
+}  // namespace mslua::amx
+
+#endif
+
+namespace mslua::amx {
+
+bool Supports(int64_t queries, int64_t keys, int64_t d, int64_t e) {
+  return Available() && queries == keys && d == e && queries % kBlock == 0 && d % kBlock == 0 && queries > 0 && d > 0;
+}
+
 template int64_t ForwardBytes<BF16>(const Head&);
 template int64_t ForwardBytes<float>(const Head&);
 template int64_t BackwardBytes<BF16>(const Head&);
@@ -495,5 +420,3 @@ template void Backward<float>(const Head&, Rows<float>, Rows<float>, Rows<float>
                               void*);
 
 }  // namespace mslua::amx
-
-#endif

@@ -2,27 +2,17 @@
 
 #if defined(__x86_64__)
 
-#include <immintrin.h>
-
 #include <algorithm>
 #include <atomic>
 
 #include "core/base/parallel_for.h"
-#include "core/ops/support/amx.h"
+#include "core/ops/support/amx-inl.h"
 
-#if defined(__clang__)
-#pragma clang attribute push( \
-    __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16"))), apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("amx-tile,amx-bf16,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
-#endif
+MSLUA_AMX_BEGIN
 
 namespace mslua::amx {
 namespace {
 
-constexpr int64_t kTile = 16;                   // rows of a tile; 32-bit words of a row
-constexpr int64_t kTileWords = kTile * kTile;   // of a tile, each two bf16 that are neighbours along k
 constexpr int64_t kPanel = 32;                  // rows or columns of y that a step of the inner loop makes
 constexpr int64_t kStep = 32;                   // of k, in a tile
 constexpr int64_t kStepWords = 6 * kTileWords;  // of a panel in a step: h, m and l of 16 rows, then of the other 16
@@ -43,8 +33,6 @@ struct Matrix {
 
   int64_t panels() const { return CeilDiv(rows, kPanel); }
 };
-
-__mmask16 First(int64_t n) { return static_cast<__mmask16>((1u << std::clamp<int64_t>(n, 0, 16)) - 1); }
 
 // Words of h, m and l of 32 numbers. The largest magnitude of an h seen so far, as bits, is kept in `largest`.
 class Splitter {
@@ -81,7 +69,6 @@ class Splitter {
   bool finite() const { return _mm512_cmpge_epu16_mask(largest_, _mm512_set1_epi16(0x7f80)) == 0; }
 
  private:
-  static __m512 Widen(__m256i bf16) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bf16), 16)); }
   void See(__m512i words) { largest_ = _mm512_max_epu16(largest_, _mm512_and_si512(words, _mm512_set1_epi16(0x7fff))); }
 
   // Constructors do not take the instructions that the pragma allows.
@@ -150,52 +137,11 @@ void SplitPanels(const Matrix& x, int64_t first, int64_t last, int64_t begin, in
 
 // y [32, 32], rows `stride` bytes apart, (+)= a panel of a times one of b, over `steps` of k.
 void MultiplyPanels(const uint32_t* a, const uint32_t* b, int64_t steps, bool add, float* y, int64_t stride) {
-  float* const below = reinterpret_cast<float*>(reinterpret_cast<char*>(y) + kTile * stride);
-  if (add) {
-    _tile_loadd(0, y, stride);
-    _tile_loadd(1, y + kTile, stride);
-    _tile_loadd(2, below, stride);
-    _tile_loadd(3, below + kTile, stride);
-  } else {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-  }
-  const auto load_a = [&](int part) {
-    _tile_loadd(4, a + part * kPlane, 64);
-    _tile_loadd(5, a + part * kPlane + kTileWords, 64);
-  };
-  const auto load_b = [&](int part) {
-    _tile_loadd(6, b + part * kPlane, 64);
-    _tile_loadd(7, b + part * kPlane + kTileWords, 64);
-  };
-  const auto multiply = [] {
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
-  };
-  for (int64_t s = 0; s < steps; ++s, a += kStepWords, b += kStepWords) {
-    // The largest product last: what the others sum to is not rounded at its size.
-    load_b(2);
-    load_a(0);
-    multiply();
-    load_b(1);
-    multiply();
-    load_a(1);
-    multiply();
-    load_b(0);
-    multiply();
-    load_a(2);
-    multiply();
-    load_a(0);
-    multiply();
-  }
-  _tile_stored(0, y, stride);
-  _tile_stored(1, y + kTile, stride);
-  _tile_stored(2, below, stride);
-  _tile_stored(3, below + kTile, stride);
+  constexpr int64_t kWord = sizeof(uint32_t);
+  BeginSums(add, y, stride);
+  for (int64_t s = 0; s < steps; ++s, a += kStepWords, b += kStepWords)
+    MultiplyStep<3>({a, kTileWords * kWord, kPlane * kWord, 64}, {b, kTileWords * kWord, kPlane * kWord, 64});
+  StoreSums(y, stride);
 }
 
 // The same for panels that reach past the rows or columns of y.
@@ -293,12 +239,6 @@ class Multiplication {
 
 }  // namespace
 
-bool SupportsSplit(const Product& p) {
-  // How often a number should be used, on average over both operands, to repay splitting it.
-  constexpr int64_t kWorth = 90;
-  return Available() && p.k >= kStep && p.m * p.n >= kWorth * (p.m + p.n);
-}
-
 int64_t SplitBytes(const Product& p, int64_t threads) {
   const Multiplication sizes(p, nullptr, nullptr, nullptr);
   return (sizes.few_words() + threads * sizes.block_words()) * 4;
@@ -309,19 +249,23 @@ bool SplitMultiply(const Product& p, const float* a, const float* b, float* y, i
 }
 
 }  // namespace mslua::amx
-
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
+MSLUA_AMX_END
 
 #else  // not x86
 
 namespace mslua::amx {
-bool SupportsSplit(const Product&) { return false; }
 int64_t SplitBytes(const Product&, int64_t) { return 0; }
 bool SplitMultiply(const Product&, const float*, const float*, float*, int64_t, void*) { return false; }
 }  // namespace mslua::amx
 
 #endif
+
+namespace mslua::amx {
+
+bool SupportsSplit(const Product& p) {
+  // How often a number should be used, on average over both operands, to repay splitting it.
+  constexpr int64_t kWorth = 90;
+  return Available() && p.k >= kBlock && p.m * p.n >= kWorth * (p.m + p.n);
+}
+
+}  // namespace mslua::amx

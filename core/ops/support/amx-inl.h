@@ -1,0 +1,99 @@
+// What kernels on the tiles of Intel processors (AMX) share. Their code stands between MSLUA_AMX_BEGIN and
+// MSLUA_AMX_END, and runs where amx::Available(); only for x86.
+#pragma once
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/ops/support/amx.h"
+#include "hwy/base.h"
+
+#define MSLUA_AMX_BEGIN HWY_PUSH_ATTRIBUTES("amx-tile,amx-bf16,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
+#define MSLUA_AMX_END HWY_POP_ATTRIBUTES
+
+MSLUA_AMX_BEGIN
+namespace mslua::amx {
+
+constexpr int64_t kTile = 16;                  // rows of a tile; 32-bit words of a row
+constexpr int64_t kTileWords = kTile * kTile;  // of a tile, each two bf16 that are neighbours along k
+
+// The first n lanes.
+inline __mmask16 First(int64_t n) { return static_cast<__mmask16>((1u << std::clamp<int64_t>(n, 0, 16)) - 1); }
+
+inline __m512 Widen(__m256i bf16) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bf16), 16)); }
+
+// Tiles 0 to 3 are a block of 32 x 32 sums in f32: zeros, or, to be added to, y; rows of y are `bytes` apart.
+[[gnu::always_inline]] inline void BeginSums(bool add, const float* y, int64_t bytes) {
+  if (!add) {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    return;
+  }
+  const char* below = reinterpret_cast<const char*>(y) + kTile * bytes;
+  _tile_loadd(0, y, bytes);
+  _tile_loadd(1, y + kTile, bytes);
+  _tile_loadd(2, below, bytes);
+  _tile_loadd(3, below + kTile * 4, bytes);
+}
+[[gnu::always_inline]] inline void StoreSums(float* y, int64_t bytes) {
+  char* below = reinterpret_cast<char*>(y) + kTile * bytes;
+  _tile_stored(0, y, bytes);
+  _tile_stored(1, y + kTile, bytes);
+  _tile_stored(2, below, bytes);
+  _tile_stored(3, below + kTile * 4, bytes);
+}
+
+// An operand's tiles of a step, 32 of k: two of them, and of a number's three parts the next `plane` bytes on. In a row
+// of a tile, `stride` bytes apart, lie 32 k of a row of the left operand, or two k of 16 columns of the right one.
+struct TilePair {
+  const void* first;
+  int64_t second, plane, stride;  // bytes
+
+  const char* At(int part) const { return static_cast<const char*>(first) + part * plane; }
+};
+
+// Adds the products of a step to the sums: of numbers of one part, or the six of split_matmul.h.
+template <int kParts>
+[[gnu::always_inline]] inline void MultiplyStep(const TilePair& a, const TilePair& b) {
+  const auto load_a = [&](int part) {
+    _tile_loadd(4, a.At(part), a.stride);
+    _tile_loadd(5, a.At(part) + a.second, a.stride);
+  };
+  const auto load_b = [&](int part) {
+    _tile_loadd(6, b.At(part), b.stride);
+    _tile_loadd(7, b.At(part) + b.second, b.stride);
+  };
+  const auto multiply = [] {
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  };
+  if constexpr (kParts == 3) {
+    // The largest product last: what the others sum to is not rounded at its size.
+    load_b(2);
+    load_a(0);
+    multiply();
+    load_b(1);
+    multiply();
+    load_a(1);
+    multiply();
+    load_b(0);
+    multiply();
+    load_a(2);
+    multiply();
+    load_a(0);
+  } else {
+    static_assert(kParts == 1, "bf16, or f32 as the sum of three");
+    load_b(0);
+    load_a(0);
+  }
+  multiply();
+}
+
+}  // namespace mslua::amx
+MSLUA_AMX_END
