@@ -4,19 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <memory>
 
+#include "core/base/aligned_memory.h"
 #include "core/checkpoint/safetensors.h"
 
 namespace mslua::checkpoint {
 namespace {
-
-constexpr size_t kPage = 4096;
-
-struct Free {
-  void operator()(char* p) const { std::free(p); }
-};
 
 // A second opening of a file, for direct reads; after the first that fails there are none.
 class DirectFile {
@@ -43,7 +36,7 @@ class DirectFile {
 }  // namespace
 
 Status ForEachChunkOnDisk(const InputFile& file, const std::function<void(const char*, int64_t)>& each) {
-  const std::unique_ptr<char, Free> chunk(static_cast<char*>(std::aligned_alloc(kPage, kChunkBytes)));
+  const AlignedMemory chunk = AllocateAligned(kChunkBytes);
   if (chunk == nullptr) return absl::ResourceExhaustedError("no memory for a chunk of a file");
   DirectFile direct(file.path());
   for (int64_t offset = 0; offset < file.size(); offset += kChunkBytes) {

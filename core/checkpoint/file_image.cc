@@ -1,20 +1,14 @@
 #include "core/checkpoint/file_image.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/atomic_file.h"
 #include "core/base/parallel_for.h"
 
 namespace mslua::checkpoint {
 namespace {
-
-constexpr int64_t kHugePage = 2 << 20;  // what begins at one can go to the disk as it lies, too
 
 // Bytes of the file that lie somewhere in memory.
 struct Piece {
@@ -39,32 +33,23 @@ void CopyPieces(const std::vector<Piece>& pieces, int64_t begin, int64_t end, ch
 Status FileImage::Reserve(int64_t bytes) {
   if (bytes <= capacity_) return absl::OkStatus();
   memory_.reset();  // before the new memory, so that both need not fit
-  capacity_ = (bytes + kHugePage - 1) / kHugePage * kHugePage;
-  memory_.reset(static_cast<char*>(std::aligned_alloc(kHugePage, static_cast<size_t>(capacity_))));
+  capacity_ = 0;
+  memory_ = AllocateAligned(bytes);
   if (memory_ == nullptr) {
-    capacity_ = 0;
     return absl::ResourceExhaustedError(
         absl::StrCat("no memory for the ", bytes, " bytes that async_save copies; set async_save = false"));
   }
-  madvise(memory_.get(), static_cast<size_t>(capacity_), MADV_HUGEPAGE);  // a wish: without it ordinary pages do
+  capacity_ = bytes;
   return absl::OkStatus();
 }
 
 StatusOr<Manifest> FileImage::Make(const std::vector<TensorData>& tensors) {
-  std::vector<StoredTensor> stored;
-  absl::flat_hash_map<absl::string_view, const void*> data;
-  std::vector<TensorRecord> records;
-  for (const TensorData& tensor : tensors) {
-    stored.push_back({tensor.name, tensor.type, 0});
-    data[tensor.name] = tensor.data;
-    records.push_back({tensor.name, tensor.type, {}});
-  }
-  ASSIGN_OR_RETURN(const SafetensorsLayout layout, LayOutSafetensors(std::move(stored), {}));
+  ASSIGN_OR_RETURN(const SafetensorsLayout layout, LayOutSafetensors(StoredOf(tensors), {}));
   RETURN_IF_ERROR(Reserve(layout.size));
   std::vector<Piece> pieces = {{0, static_cast<int64_t>(layout.start.size()), layout.start.data()}};
-  for (const StoredTensor& tensor : layout.tensors) {
-    pieces.push_back({tensor.begin, tensor.type.bytes(), static_cast<const char*>(data[tensor.name])});
-  }
+  const std::vector<const char*> data = DataOf(tensors, layout.tensors);
+  for (size_t i = 0; i < data.size(); ++i)
+    pieces.push_back({layout.tensors[i].begin, layout.tensors[i].type.bytes(), data[i]});
   FileDigester digester(layout.size);
   ParallelFor(digester.chunks(), 1, [&](int64_t begin, int64_t end) {
     for (int64_t chunk = begin; chunk < end; ++chunk) {
@@ -74,6 +59,8 @@ StatusOr<Manifest> FileImage::Make(const std::vector<TensorData>& tensors) {
     }
   });
   size_ = layout.size;
+  std::vector<TensorRecord> records;
+  for (const TensorData& tensor : tensors) records.push_back({tensor.name, tensor.type, {}});
   Manifest part = PartOfWhole(records, digester.Finish());
   name_ = part.files[0].name;
   return part;

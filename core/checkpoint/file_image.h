@@ -2,11 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "core/base/aligned_memory.h"
 #include "core/base/status.h"
 #include "core/checkpoint/manifest.h"
 #include "core/checkpoint/safetensors.h"
@@ -23,12 +22,9 @@ class FileImage {
   Status Write(const std::string& folder) const;
 
  private:
-  struct Free {
-    void operator()(char* p) const { std::free(p); }
-  };
   Status Reserve(int64_t bytes);
 
-  std::unique_ptr<char, Free> memory_;
+  AlignedMemory memory_;
   int64_t capacity_ = 0;  // bytes of memory_
   int64_t size_ = 0;      // of the file
   std::string name_;

@@ -15,7 +15,6 @@ namespace {
 
 constexpr char kMetadata[] = "__metadata__";
 constexpr int64_t kLengthBytes = 8;
-constexpr size_t kPage = 4096;  // what begins at one can go to the disk as it lies
 constexpr const char* kFormatNames[kNumDTypes] = {"F32", "F64", "BF16", "F16", "I32", "I64", "U8", "BOOL"};
 
 Status Damaged(absl::string_view what) {
@@ -168,7 +167,7 @@ StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
   if (!layout.ok()) return Annotate(layout.status(), path);
   std::unique_ptr<SafetensorsWriter> writer(new SafetensorsWriter(*std::move(layout)));
   ASSIGN_OR_RETURN(writer->file_, AtomicFile::Create(path));
-  writer->chunk_.reset(static_cast<char*>(std::aligned_alloc(kPage, kChunkBytes)));
+  writer->chunk_ = AllocateAligned(kChunkBytes);
   if (writer->chunk_ == nullptr) return absl::ResourceExhaustedError("no memory for a chunk of the file");
   const std::string& start = writer->layout_.start;
   RETURN_IF_ERROR(writer->Write(start.data(), static_cast<int64_t>(start.size())));
@@ -205,18 +204,25 @@ StatusOr<FileDigest> SafetensorsWriter::Commit() {
   return digester_.Finish();
 }
 
+std::vector<StoredTensor> StoredOf(const std::vector<TensorData>& tensors) {
+  std::vector<StoredTensor> stored;
+  for (const TensorData& tensor : tensors) stored.push_back({tensor.name, tensor.type, 0});
+  return stored;
+}
+
+std::vector<const char*> DataOf(const std::vector<TensorData>& tensors, const std::vector<StoredTensor>& stored) {
+  absl::flat_hash_map<absl::string_view, const void*> by_name;
+  for (const TensorData& tensor : tensors) by_name[tensor.name] = tensor.data;
+  std::vector<const char*> data;
+  for (const StoredTensor& tensor : stored) data.push_back(static_cast<const char*>(by_name[tensor.name]));
+  return data;
+}
+
 StatusOr<FileDigest> WriteSafetensors(const std::string& path, const std::vector<TensorData>& tensors,
                                       const std::map<std::string, std::string>& metadata) {
-  std::vector<StoredTensor> layout;
-  absl::flat_hash_map<absl::string_view, const void*> data;
-  for (const TensorData& tensor : tensors) {
-    layout.push_back({tensor.name, tensor.type, 0});
-    data[tensor.name] = tensor.data;
-  }
-  ASSIGN_OR_RETURN(const auto writer, SafetensorsWriter::Create(path, std::move(layout), metadata));
-  for (const StoredTensor& tensor : writer->tensors()) {
-    RETURN_IF_ERROR(writer->Write(data[tensor.name], tensor.type.bytes()));
-  }
+  ASSIGN_OR_RETURN(const auto writer, SafetensorsWriter::Create(path, StoredOf(tensors), metadata));
+  const std::vector<const char*> data = DataOf(tensors, writer->tensors());
+  for (size_t i = 0; i < data.size(); ++i) RETURN_IF_ERROR(writer->Write(data[i], writer->tensors()[i].type.bytes()));
   return writer->Commit();
 }
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
@@ -13,6 +12,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/optional.h"
+#include "core/base/aligned_memory.h"
 #include "core/base/atomic_file.h"
 #include "core/base/shape.h"
 #include "core/base/status.h"
@@ -33,6 +33,11 @@ struct StoredTensor {
   TensorType type;
   int64_t begin = 0;  // its first byte, counted from the start of the file
 };
+
+// Tensors in memory as they will be stored.
+std::vector<StoredTensor> StoredOf(const std::vector<TensorData>& tensors);
+// Where the bytes of each of `stored` are, which are `tensors` in any order.
+std::vector<const char*> DataOf(const std::vector<TensorData>& tensors, const std::vector<StoredTensor>& stored);
 
 struct SafetensorsHeader {
   std::vector<StoredTensor> tensors;            // in the order of their bytes
@@ -95,17 +100,14 @@ class SafetensorsWriter {
   StatusOr<FileDigest> Commit();
 
  private:
-  struct Free {
-    void operator()(char* p) const { std::free(p); }
-  };
   explicit SafetensorsWriter(SafetensorsLayout layout) : layout_(std::move(layout)), digester_(layout_.size) {}
   Status WriteChunk();
 
   SafetensorsLayout layout_;
   std::unique_ptr<AtomicFile> file_;
   FileDigester digester_;
-  std::unique_ptr<char, Free> chunk_;  // kChunkBytes
-  int64_t written_ = 0;                // of the file, what is in chunk_ included
+  AlignedMemory chunk_;  // kChunkBytes
+  int64_t written_ = 0;  // of the file, what is in chunk_ included
 };
 
 StatusOr<FileDigest> WriteSafetensors(const std::string& path, const std::vector<TensorData>& tensors,

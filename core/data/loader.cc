@@ -1,10 +1,7 @@
 #include "core/data/loader.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <new>
 
 #include "absl/strings/str_cat.h"
@@ -12,20 +9,14 @@
 namespace mslua::data {
 namespace {
 
-// A column of a batch, on huge pages where it is large: writing it is most of the work on large images.
-void* Allocate(int64_t bytes) {
-  constexpr int64_t kLine = 64, kHugePage = 2 << 20;
-  const int64_t unit = bytes >= kHugePage ? kHugePage : kLine;
-  const size_t size = static_cast<size_t>(std::max<int64_t>((bytes + unit - 1) / unit, 1) * unit);
-  void* memory = std::aligned_alloc(static_cast<size_t>(unit), size);
+// A column of a batch.
+AlignedMemory Allocate(int64_t bytes) {
+  AlignedMemory memory = AllocateAligned(bytes);
   if (memory == nullptr) throw std::bad_alloc();
-  if (unit == kHugePage) madvise(memory, size, MADV_HUGEPAGE);  // a wish: without it ordinary pages do
   return memory;
 }
 
 }  // namespace
-
-void Loader::Free::operator()(void* memory) const { std::free(memory); }
 
 Loader::Loader(std::shared_ptr<const Pipeline> pipeline, const LoaderOptions& options)
     : pipeline_(std::move(pipeline)),

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/aligned_memory.h"
 #include "core/data/pipeline.h"
 
 namespace mslua::data {
@@ -54,11 +55,8 @@ class Loader {
   double wait_seconds() const { return wait_seconds_; }
 
  private:
-  struct Free {
-    void operator()(void* memory) const;
-  };
   struct Slot {
-    std::vector<std::unique_ptr<void, Free>> memory;
+    std::vector<AlignedMemory> memory;
     std::vector<void*> columns;
     int64_t valid = 0;
     bool ready = false;
