@@ -11,25 +11,33 @@
 
 namespace mslua {
 
-StatusOr<std::shared_ptr<TracedGraph>> FieldGraph(lua_State* L, int index, const std::string& what) {
+namespace {
+
+// The field `field` of the table at `index`, which the kind `T` names.
+template <class T>
+StatusOr<std::shared_ptr<T>> FieldObject(lua_State* L, int index, const std::string& what, const char* field) {
+  using Shared = std::shared_ptr<T>;
   const StackGuard guard(L);
-  lua_getfield(L, index, "graph");
-  const auto* g = ToObject<std::shared_ptr<TracedGraph>>(L, -1);
-  if (g == nullptr)
-    return absl::InvalidArgumentError(absl::StrCat(what, ": graph: expected a Graph, got ", Describe(L, -1)));
-  return *g;
+  lua_getfield(L, index, field);
+  const auto* object = ToObject<Shared>(L, -1);
+  if (object == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, ": ", field, ": expected a ", KindName<Shared>::value, ", got ", Describe(L, -1)));
+  }
+  return *object;
+}
+
+StatusOr<std::shared_ptr<DatasetHandle>> FieldDataset(lua_State* L, int index, const std::string& what) {
+  return FieldObject<DatasetHandle>(L, index, what, "dataset");
+}
+
+}  // namespace
+
+StatusOr<std::shared_ptr<TracedGraph>> FieldGraph(lua_State* L, int index, const std::string& what) {
+  return FieldObject<TracedGraph>(L, index, what, "graph");
 }
 
 namespace {
-
-StatusOr<std::shared_ptr<DatasetHandle>> FieldDataset(lua_State* L, int index, const std::string& what) {
-  const StackGuard guard(L);
-  lua_getfield(L, index, "dataset");
-  const auto* d = ToObject<std::shared_ptr<DatasetHandle>>(L, -1);
-  if (d == nullptr)
-    return absl::InvalidArgumentError(absl::StrCat(what, ": dataset: expected a Dataset, got ", Describe(L, -1)));
-  return *d;
-}
 
 Status ReadCheckpointSpec(lua_State* L, int index, TrainerSpec* t) {
   RETURN_IF_ERROR(CheckFields(L, index, "checkpoint",

@@ -6,11 +6,6 @@
 namespace mslua {
 namespace {
 
-bool Contains(const FactorRule::Tensor& tensor, int f) {
-  return std::any_of(tensor.begin(), tensor.end(),
-                     [f](const FactorRule::Dim& dim) { return std::find(dim.begin(), dim.end(), f) != dim.end(); });
-}
-
 class NeedlessCuts {
  public:
   NeedlessCuts(const Graph& graph, const Mesh& mesh, ForwardGraph* forward)
@@ -56,7 +51,7 @@ class NeedlessCuts {
   // Whether a sharding may cut a factor that the tensor does not have: then the tensor, or its gradient, is partial.
   bool MayLeaveOut(const NodeRule& rule, const FactorRule::Tensor& tensor) const {
     for (size_t f = 0; f < rule.sizes.size(); ++f) {
-      if (!Contains(tensor, static_cast<int>(f)) && MayCut(rule, static_cast<int>(f))) return true;
+      if (!HasFactor(tensor, static_cast<int>(f)) && MayCut(rule, static_cast<int>(f))) return true;
     }
     return false;
   }

@@ -177,32 +177,26 @@ std::string StrategyText(const Graph& graph, const Mesh& mesh, const SearchResul
   return ToString(StrategyOf(mesh, *RuleOf(graph, graph.nodes[v.node]), *result.chosen[v.node]));
 }
 
+void ExpectWhatBruteForceFinds(uint64_t seed, const Graph& graph) {
+  const Mesh mesh = *Mesh::Of(std::vector<int64_t>{2, 4, 6}[seed % 3]);
+  SearchOptions options;
+  options.cluster = RandomCluster(seed, mesh);
+  const auto found = Search(graph, mesh, options);
+  ASSERT_TRUE(found.ok()) << "seed " << seed << ": " << found.status();
+  EXPECT_TRUE(found->exact) << "seed " << seed;
+  EXPECT_EQ(Ticks(found->seconds), BruteForce(graph, mesh, options.cluster).Run()) << "seed " << seed;
+  EXPECT_EQ(found->gap, 0) << "seed " << seed;
+}
+
 TEST(Search, DynamicProgrammingFindsWhatBruteForceFinds) {
-  for (uint64_t seed = 0; seed < Seeds(); ++seed) {
-    const Graph graph = RandomNet(seed);
-    const Mesh mesh = *Mesh::Of(std::vector<int64_t>{2, 4, 6}[seed % 3]);
-    SearchOptions options;
-    options.cluster = RandomCluster(seed, mesh);
-    const auto found = Search(graph, mesh, options);
-    ASSERT_TRUE(found.ok()) << "seed " << seed << ": " << found.status();
-    EXPECT_TRUE(found->exact) << "seed " << seed;
-    EXPECT_EQ(Ticks(found->seconds), BruteForce(graph, mesh, options.cluster).Run()) << "seed " << seed;
-    EXPECT_EQ(found->gap, 0) << "seed " << seed;
-  }
+  for (uint64_t seed = 0; seed < Seeds(); ++seed)
+    ASSERT_NO_FATAL_FAILURE(ExpectWhatBruteForceFinds(seed, RandomNet(seed)));
 }
 
 // What is left out as needless is tried here.
 TEST(Search, NoPlanIsBetterForNeedlessCuts) {
-  for (uint64_t seed = 0; seed < Seeds() / 5; ++seed) {
-    const Graph graph = MovingNet(seed);
-    const Mesh mesh = *Mesh::Of(std::vector<int64_t>{2, 4, 6}[seed % 3]);
-    SearchOptions options;
-    options.cluster = RandomCluster(seed, mesh);
-    const auto found = Search(graph, mesh, options);
-    ASSERT_TRUE(found.ok()) << "seed " << seed << ": " << found.status();
-    EXPECT_TRUE(found->exact) << "seed " << seed;
-    EXPECT_EQ(Ticks(found->seconds), BruteForce(graph, mesh, options.cluster).Run()) << "seed " << seed;
-  }
+  for (uint64_t seed = 0; seed < Seeds() / 5; ++seed)
+    ASSERT_NO_FATAL_FAILURE(ExpectWhatBruteForceFinds(seed, MovingNet(seed)));
 }
 
 TEST(Search, OneDeviceHasOnePlan) {

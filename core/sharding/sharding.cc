@@ -7,11 +7,6 @@
 namespace mslua {
 namespace {
 
-bool Contains(const FactorRule::Tensor& tensor, int f) {
-  return std::any_of(tensor.begin(), tensor.end(),
-                     [f](const FactorRule::Dim& dim) { return std::find(dim.begin(), dim.end(), f) != dim.end(); });
-}
-
 Layout DimsLayout(const FactorRule::Tensor& tensor, const Sharding& sharding) {
   Layout layout(static_cast<int>(tensor.size()));
   for (size_t d = 0; d < tensor.size(); ++d) {
@@ -23,6 +18,11 @@ Layout DimsLayout(const FactorRule::Tensor& tensor, const Sharding& sharding) {
 }
 
 }  // namespace
+
+bool HasFactor(const FactorRule::Tensor& tensor, int f) {
+  return std::any_of(tensor.begin(), tensor.end(),
+                     [f](const FactorRule::Dim& dim) { return std::find(dim.begin(), dim.end(), f) != dim.end(); });
+}
 
 int NodeRule::CutFactor(const FactorRule::Dim& dim) const {
   for (int f : dim) {
@@ -86,7 +86,7 @@ Layout InputLayout(const NodeRule& rule, const Sharding& sharding, size_t i) {
 Layout OutputLayout(const NodeRule& rule, const Sharding& sharding, size_t o) {
   Layout layout = DimsLayout(rule.rule.outputs[o], sharding);
   for (size_t f = 0; f < sharding.factors.size(); ++f) {
-    if (!rule.rule.factors[f].in_input || Contains(rule.rule.outputs[o], static_cast<int>(f))) continue;
+    if (!rule.rule.factors[f].in_input || HasFactor(rule.rule.outputs[o], static_cast<int>(f))) continue;
     for (int8_t a : sharding.factors[f]) layout.SetPartial(a, rule.rule.reduction);
   }
   return layout;
@@ -95,7 +95,7 @@ Layout OutputLayout(const NodeRule& rule, const Sharding& sharding, size_t o) {
 Layout GradientLayout(const NodeRule& rule, const Sharding& sharding, size_t i) {
   Layout layout = InputLayout(rule, sharding, i);
   for (size_t f = 0; f < sharding.factors.size(); ++f) {
-    if (Contains(rule.rule.inputs[i], static_cast<int>(f))) continue;
+    if (HasFactor(rule.rule.inputs[i], static_cast<int>(f))) continue;
     for (int8_t a : sharding.factors[f]) layout.SetPartial(a, Reduction::kSum);
   }
   return layout;

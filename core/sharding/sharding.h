@@ -18,6 +18,8 @@ struct NodeRule {
   int CutFactor(const FactorRule::Dim& dim) const;
 };
 StatusOr<NodeRule> RuleOf(const Graph& graph, const Node& node);
+// Whether a dimension of the tensor has factor `f`.
+bool HasFactor(const FactorRule::Tensor& tensor, int f);
 
 struct Sharding {
   std::vector<AxisList> factors;  // axes of each factor of the rule, major to minor

@@ -54,9 +54,8 @@ local function inputs_problem(list)
       if key ~= "dtype" and key ~= "shape" then return where .. "got the key " .. errors.show(key) end
     end
     if not dtypes[input.dtype] then return where .. "got dtype " .. errors.show(input.dtype) end
-    if not args.is_list(input.shape) then return where .. "got shape " .. errors.show(input.shape) end
-    for _, n in ipairs(input.shape) do
-      if type(n) ~= "number" or n < 1 or n % 1 ~= 0 then return where .. "got shape " .. errors.show(input.shape) end
+    if args.problem({ "shape", "integers", min = 1 }, input.shape) then
+      return where .. "got shape " .. errors.show(input.shape)
     end
   end
 end
