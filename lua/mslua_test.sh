@@ -154,6 +154,34 @@ expect "prof" 0 "workspace where it is fullest"
 run prof recipe.lua --steps 2 --steps-only --json
 expect "prof --json" 0 '"step_ms": '
 grep -q '"traceEvents"' trace.json || { echo "prof --trace wrote no trace"; failed=1; }
+
+cat > products.lua <<'LUA'
+local ms = require "mslua"
+return ms.recipe {
+  name = "products",
+  dataset = function()
+    return ms.dataset.NumpySlicesDataset({ ms.rand { 2048, 256 }, ms.rand { 2048, 256 } }, { "x", "y" }):batch(256)
+  end,
+  network = function() return ms.nn.Dense(256, 256) end,
+  loss = ms.nn.MSELoss(),
+  optimizer = ms.nn.SGD { learning_rate = 0.1 },
+}
+LUA
+# Products of f32 matrices are made by the tiles of the processors that have them, unless the recipe says otherwise.
+expect_tiles() {
+  case $out in
+    *bf16x3*) tiles=yes ;;
+    *) tiles=no ;;
+  esac
+  [ "$tiles" = "$2" ] || { echo "$1: products by tiles: $tiles, expected $2: $out"; failed=1; }
+}
+run prof products.lua --steps 2
+expect "prof of products" 0 "matmul"
+if grep -q amx_bf16 /proc/cpuinfo; then expect_tiles "prof of products" yes; else expect_tiles "prof of products" no; fi
+run prof products.lua --steps 2 context.vector_products=true
+expect "vector_products" 0 "matmul"
+expect_tiles "vector_products" no
+
 run train recipe.lua optimzer=3
 expect "unknown key" 2 "did you mean 'optimizer'?"
 run recipes check recipe.lua
