@@ -181,6 +181,11 @@ if grep -q amx_bf16 /proc/cpuinfo; then expect_tiles "prof of products" yes; els
 run prof products.lua --steps 2 context.vector_products=true
 expect "vector_products" 0 "matmul"
 expect_tiles "vector_products" no
+export ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16
+run prof products.lua --steps 2
+unset ONEDNN_MAX_CPU_ISA
+expect "a processor without tiles" 0 "matmul"
+expect_tiles "a processor without tiles" no
 
 run train recipe.lua optimzer=3
 expect "unknown key" 2 "did you mean 'optimizer'?"

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "core/ops/support/amx-inl.h"
+#include "oneapi/dnnl/dnnl.h"
 
 namespace mslua::amx {
 namespace {
@@ -33,10 +34,15 @@ bool ProcessorHasTiles() {
          (b >> 31 & 1) != 0;
 }
 
+// oneDNN's limit on what a process uses, the variable ONEDNN_MAX_CPU_ISA, is ours too.
+bool UserAllows() {
+  return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx;
+}
+
 }  // namespace
 
 bool Available() {
-  static const bool available = ProcessorHasTiles() && SystemAllows();
+  static const bool available = ProcessorHasTiles() && UserAllows() && SystemAllows();
   return available;
 }
 

@@ -9,7 +9,7 @@ namespace mslua::amx {
 constexpr int64_t kBlock = 32;  // rows and columns of a block of sums; bf16 in a row of a tile
 
 // Whether this processor has them for bf16, with AVX-512 and its bf16 conversions beside them, and the system lets this
-// process use them.
+// process use them; ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 in the environment goes without.
 bool Available();
 
 // 16 x 16 words, rows and columns exchanged; strides in words. Only where the instructions are available.
