@@ -72,10 +72,16 @@ std::vector<Row> Rows() {
     rows.push_back({"layer_norm_grad_params", {data({768, 128}), data({768, 128}), f32({768}), f32({768})}, {}});
     rows.push_back({"softmax", {data({768, 1024})}, {}});
     rows.push_back({"sparse_softmax_cross_entropy", {data({512, 50257}), {DType::kI32, {512}}}, {}});
-    for (const Shape& s : {Shape{12, 4, 64, 32}, Shape{2, 12, 256, 64}}) {
+    for (const Shape& s : {Shape{12, 4, 64, 32}, Shape{2, 12, 256, 64}, Shape{1, 8, 512, 64}}) {
       const TensorType q = data(s), v = f32({s[0], s[1], s[2]});
-      rows.push_back({"scaled_dot_product_attention", {q, q, q}, {{"causal", true}}});
-      rows.push_back({"scaled_dot_product_attention_grad", {q, q, q, v, v, q}, {{"causal", true}}});
+      for (const bool causal : {true, false}) {
+        rows.push_back({"scaled_dot_product_attention", {q, q, q}, {{"causal", causal}}});
+        rows.push_back({"scaled_dot_product_attention_grad", {q, q, q, v, v, q}, {{"causal", causal}}});
+      }
+      const TensorType qkv = data({s[0], s[2], 3 * s[1] * s[3]}), y = data({s[0], s[2], s[1] * s[3]});
+      const Attrs packed = {{"causal", true}, {"heads", s[1]}};
+      rows.push_back({"packed_attention", {qkv}, packed});
+      rows.push_back({"packed_attention_grad", {qkv, y, v, y}, packed});
     }
   }
   return rows;
