@@ -1,7 +1,9 @@
-// Heads of whole tiles, which kernels over a processor's tile instructions take; the laws of ops_test.cc try odd sizes.
+// Heads of whole tiles, which kernels over a processor's tile instructions take, and of several blocks of queries and
+// keys with rests; the laws of ops_test.cc try small ones.
 #include "core/op/registry.h"
 #include "core/ops/testing/op_checks.h"
 #include "gtest/gtest.h"
+#include "hwy/targets.h"
 
 namespace mslua {
 namespace {
@@ -30,6 +32,33 @@ TEST(Attention, WholeTiles) {
       EXPECT_EQ(Check("packed_attention_grad", {qkv, y, rows, y}, packed), absl::OkStatus());
     }
   }
+}
+
+void CheckSeveralBlocks() {
+  for (const bool causal : {false, true}) {
+    const Attrs attrs = {{"causal", causal}};
+    const Shape q = {1, 101, 20}, k = {1, 147, 20}, v = {1, 147, 35}, rows = {1, 101}, y = {1, 101, 35};
+    EXPECT_EQ(Check("scaled_dot_product_attention", {q, k, v}, attrs), absl::OkStatus());
+    EXPECT_EQ(Check("scaled_dot_product_attention_grad", {q, k, v, rows, rows, y}, attrs), absl::OkStatus());
+    const Attrs packed = {{"causal", causal}, {"heads", int64_t{2}}};
+    EXPECT_EQ(Check("packed_attention", {{1, 130, 3 * 2 * 12}}, packed), absl::OkStatus());
+    EXPECT_EQ(Check("packed_attention_grad", {{1, 130, 72}, {1, 130, 24}, {1, 2, 130}, {1, 130, 24}}, packed),
+              absl::OkStatus());
+  }
+}
+
+TEST(Attention, SeveralBlocks) { CheckSeveralBlocks(); }
+
+// Of those that this processor has: what runs on older ones too.
+TEST(Attention, EveryInstructionSet) {
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    SCOPED_TRACE(hwy::TargetName(target));
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().Update(target);
+    CheckSeveralBlocks();
+  }
+  hwy::SetSupportedTargetsForTest(0);
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
 }  // namespace

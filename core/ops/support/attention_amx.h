@@ -7,20 +7,9 @@
 
 #include "core/base/dtype.h"
 #include "core/ops/support/amx.h"
+#include "core/ops/support/attention_rows.h"
 
 namespace mslua::amx {
-
-// A matrix [t, d] of BF16 or float with rows `stride` elements apart.
-template <class T>
-struct Rows {
-  const T* data = nullptr;
-  int64_t stride = 0;
-};
-template <class T>
-struct MutableRows {
-  T* data = nullptr;
-  int64_t stride = 0;
-};
 
 struct Head {
   int64_t t = 0, d = 0;  // queries and keys; columns of all matrices

@@ -6,6 +6,7 @@
 // clang-format off
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "core/ops/support/register_tile-inl.h"
 #include "core/ops/support/simd-inl.h"
 // clang-format on
 
@@ -13,42 +14,17 @@ HWY_BEFORE_NAMESPACE();
 namespace mslua {
 namespace HWY_NAMESPACE {
 
-// Loops over arrays of vectors are unrolled: where one is not, its array is memory, not registers.
-
 // R rows and C vectors of y stay in registers; `last` columns of the last vector are real.
 template <int R, int C, class T>
 HWY_INLINE void Tile(const SmallProduct& p, const T* a, const T* b, T* y, size_t last) {
-  const F32 d;
-  const int64_t lanes = hn::Lanes(d);
+  const int64_t lanes = hn::Lanes(F32());
   V32 sum[R][C];
+  MultiplyTile(LeftOperand<T>{a, p.a_row, p.a_column}, RightOperand<T>{b, p.b_row}, p.k, last, sum);
   HWY_UNROLL(16)
   for (int r = 0; r < R; ++r) {
     HWY_UNROLL(16)
-    for (int c = 0; c < C; ++c) sum[r][c] = hn::Zero(d);
-  }
-  for (int64_t l = 0; l < p.k; ++l) {
-    const T* row = b + l * p.b_row;
-    V32 v[C];
-    HWY_UNROLL(16)
-    for (int c = 0; c + 1 < C; ++c) v[c] = Load(row + c * lanes);
-    v[C - 1] = LoadN(row + (C - 1) * lanes, last);
-    HWY_UNROLL(16)
-    for (int r = 0; r < R; ++r) {
-      const V32 x = hn::Set(d, static_cast<float>(a[r * p.a_row + l * p.a_column]));
-      HWY_UNROLL(16)
-      for (int c = 0; c < C; ++c) sum[r][c] = hn::MulAdd(x, v[c], sum[r][c]);
-    }
-  }
-  const V32 scale = hn::Set(d, p.scale);
-  HWY_UNROLL(16)
-  for (int r = 0; r < R; ++r) {
-    HWY_UNROLL(16)
-    for (int c = 0; c < C; ++c) {
-      T* out = y + r * p.y_row + c * lanes;
-      const size_t n = c + 1 < C ? static_cast<size_t>(lanes) : last;
-      const V32 v = hn::Mul(sum[r][c], scale);
-      StoreN(p.accumulate ? hn::Add(v, LoadN(out, n)) : v, out, n);
-    }
+    for (int c = 0; c < C; ++c)
+      StoreN(sum[r][c], y + r * p.y_row + c * lanes, c + 1 < C ? static_cast<size_t>(lanes) : last);
   }
 }
 
@@ -102,7 +78,7 @@ HWY_INLINE void Dots(const SmallDotProducts& p, const T* a, const T* b, T* y) {
     HWY_UNROLL(16)
     for (int c = 0; c < C; ++c) sum[c] = hn::MulAdd(x, LoadN(b + c * p.b_row + l, n), sum[c]);
   });
-  for (int c = 0; c < C; ++c) y[c] = static_cast<T>(p.scale * hn::GetLane(hn::SumOfLanes(d, sum[c])));
+  for (int c = 0; c < C; ++c) y[c] = static_cast<T>(hn::GetLane(hn::SumOfLanes(d, sum[c])));
 }
 
 template <class T>
