@@ -311,8 +311,8 @@ TEST(DataParallel, OneStepCell) {
     local x, y = ms.randn({8, 4}, "float32", "x"), ms.randn({8, 2}, "float32", "y")
     local n = 8 / ranks
     for i = 1, 5 do
-      cell(ms.ops.strided_slice(x, {rank * n, 0}, {rank * n + n, 4}),
-           ms.ops.strided_slice(y, {rank * n, 0}, {rank * n + n, 2}))
+      cell(ms.ops.strided_slice(x, {rank * n + 1, 1}, {rank * n + n + 1, 5}),
+           ms.ops.strided_slice(y, {rank * n + 1, 1}, {rank * n + n + 1, 3}))
     end
     local w = net.weight.value
     return ("%.5f %.5f"):format(w:sum():item(), (w * w):sum():item()))";

@@ -45,11 +45,16 @@ bool IsNamedTable(lua_State* L, int index) {
   return true;
 }
 
+bool IsSubscripts(absl::string_view name) { return name == "begin" || name == "end"; }
+
 }  // namespace
 
-// An axis that the operator makes is none of its input's, so it is an integer there; for Lua it counts as all axes do.
+// An axis that the operator makes is none of its input's, so it is an integer there, and subscripts are integers; for
+// Lua they count as all axes do.
 AttrKind KindForLua(const AttrDef& attr) {
-  return attr.kind == AttrKind::kInt && attr.name == "axis" ? AttrKind::kAxis : attr.kind;
+  if (attr.kind == AttrKind::kInt && attr.name == "axis") return AttrKind::kAxis;
+  if (attr.kind == AttrKind::kInts && IsSubscripts(attr.name)) return AttrKind::kAxes;
+  return attr.kind;
 }
 
 StatusOr<AttrValue> ReadAttr(lua_State* L, int index, const OpDef& op, const AttrDef& attr) {
@@ -87,6 +92,8 @@ StatusOr<AttrValue> ReadAttr(lua_State* L, int index, const OpDef& op, const Att
     case AttrKind::kAxes: {
       ASSIGN_OR_RETURN(std::vector<int64_t> v, ReadInts(L, index, what));
       for (int64_t& a : v) {
+        if (a == 0 && IsSubscripts(attr.name))
+          return absl::InvalidArgumentError(absl::StrCat(what, ": subscripts count from 1, or from the end with -1"));
         ASSIGN_OR_RETURN(a, AxisFromLua(a, what));
       }
       return AttrValue(std::move(v));

@@ -51,8 +51,7 @@ StatusOr<Update> EmitUpdate(const OptimizerStep& s, const OptimizerRule& rule, c
   if (names.size() == 2) {
     operands.push_back(Add(g, Cast(g, s.step(), dtype), 1.0));
     attrs.Set("beta1", rule.beta1).Set("beta2", rule.beta2).Set("eps", rule.eps);
-    // MindSpore's AdamWeightDecay is BERT's.
-    if (rule.kind == "adam_weight_decay") attrs.Set("bias_correction", false);
+    if (rule.kind == "adam_weight_decay") attrs.Set("bias_correction", rule.bias_correction);
   }
   // Its norms are of whole parameters.
   if (rule.kind == "lamb") attrs.Set("group", group);

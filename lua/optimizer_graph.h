@@ -17,6 +17,7 @@ struct OptimizerRule {
   std::string kind = "sgd";  // OptimizerKinds()
   double momentum = 0, dampening = 0, beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
   bool nesterov = false;
+  bool bias_correction = false;  // of adam_weight_decay; adam and lamb always correct
   double weight_decay = 0;
   double lr_scale = 1;
   std::string lr_input = "lr";  // the scalar input that holds the learning rate

@@ -1,8 +1,10 @@
 #include "lua/tensor_methods.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/text.h"
 #include "lua/object.h"
 #include "lua/op_call.h"
 #include "lua/tensor_lua.h"
@@ -201,6 +203,18 @@ StatusOr<int> NumDims(lua_State* L, Session& session) {
   return 1;
 }
 
+// `methods` lies at that index.
+Status NoSuchField(lua_State* L, int methods, absl::string_view field) {
+  std::vector<std::string> known = {"shape", "dtype", "size"};
+  for (lua_pushnil(L); lua_next(L, methods) != 0; lua_pop(L, 1)) {
+    if (lua_type(L, -2) == LUA_TSTRING) known.emplace_back(lua_tostring(L, -2));
+  }
+  std::sort(known.begin(), known.end());
+  const std::string name(field);
+  return absl::InvalidArgumentError(
+      absl::StrCat("a tensor has no field or method '", name, "'", DidYouMean(name, known)));
+}
+
 }  // namespace
 
 StatusOr<int> GetTensorField(lua_State* L, const TensorType& type) {
@@ -217,6 +231,7 @@ StatusOr<int> GetTensorField(lua_State* L, const TensorType& type) {
     lua_getfield(L, LUA_REGISTRYINDEX, kMethods);
     lua_pushvalue(L, 2);
     lua_rawget(L, -2);
+    if (lua_isnil(L, -1)) return NoSuchField(L, lua_gettop(L) - 1, field);
   }
   return 1;
 }

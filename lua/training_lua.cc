@@ -40,9 +40,9 @@ struct TrainSpec {
 
 // The fields of `optimizer` that hold for all parameters.
 Status ReadRule(lua_State* L, int index, OptimizerRule* rule) {
-  RETURN_IF_ERROR(
-      CheckFields(L, index, "optimizer",
-                  {"kind", "momentum", "nesterov", "dampening", "beta1", "beta2", "eps", "weight_decay", "groups"}));
+  RETURN_IF_ERROR(CheckFields(L, index, "optimizer",
+                              {"kind", "momentum", "nesterov", "dampening", "beta1", "beta2", "eps", "weight_decay",
+                               "bias_correction", "groups"}));
   ASSIGN_OR_RETURN(rule->kind, FieldString(L, index, "kind", ""));
   const auto& kinds = OptimizerKinds();
   if (std::find(kinds.begin(), kinds.end(), rule->kind) == kinds.end()) {
@@ -56,13 +56,14 @@ Status ReadRule(lua_State* L, int index, OptimizerRule* rule) {
   ASSIGN_OR_RETURN(rule->eps, FieldNumber(L, index, "eps", rule->kind == "adam" ? 1e-8 : 1e-6));
   ASSIGN_OR_RETURN(rule->weight_decay, FieldNumber(L, index, "weight_decay", 0));
   ASSIGN_OR_RETURN(rule->nesterov, FieldBool(L, index, "nesterov", false));
+  ASSIGN_OR_RETURN(rule->bias_correction, FieldBool(L, index, "bias_correction", false));
   const auto within = [](const char* name, double v, bool ok, const char* range) {
     return ok ? absl::OkStatus()
               : absl::InvalidArgumentError(absl::StrCat("optimizer: ", name, " is ", v, ", expected ", range));
   };
   RETURN_IF_ERROR(within("momentum", rule->momentum, rule->momentum >= 0, "0 or more"));
-  RETURN_IF_ERROR(within("beta1", rule->beta1, rule->beta1 > 0 && rule->beta1 < 1, "a number between 0 and 1"));
-  RETURN_IF_ERROR(within("beta2", rule->beta2, rule->beta2 > 0 && rule->beta2 < 1, "a number between 0 and 1"));
+  RETURN_IF_ERROR(within("beta1", rule->beta1, rule->beta1 >= 0 && rule->beta1 < 1, "at least 0 and below 1"));
+  RETURN_IF_ERROR(within("beta2", rule->beta2, rule->beta2 >= 0 && rule->beta2 < 1, "at least 0 and below 1"));
   RETURN_IF_ERROR(within("eps", rule->eps, rule->eps > 0, "more than 0"));
   RETURN_IF_ERROR(within("weight_decay", rule->weight_decay, rule->weight_decay >= 0, "0 or more"));
   if (rule->nesterov && (rule->momentum == 0 || rule->dampening != 0)) {
@@ -251,9 +252,10 @@ std::string OptionsText(const TrainSpec& spec) {
     const auto group = spec.groups.find(p.get());
     const OptimizerRule& rule = group == spec.groups.end() ? spec.rule : group->second;
     absl::StrAppend(&text, "parameter ", p->key, " ", ToString(p->type), " optimizer ", rule.kind, " momentum ",
-                    rule.momentum, " ", rule.dampening, rule.nesterov ? " nesterov" : "", " beta ", rule.beta1, " ",
-                    rule.beta2, " eps ", rule.eps, " weight_decay ", rule.weight_decay, " rate ", rule.lr_input, " * ",
-                    rule.lr_scale, " layerwise_parallel ", p->layerwise_parallel, " comm_fusion ", p->comm_fusion,
+                    rule.momentum, " ", rule.dampening, rule.nesterov ? " nesterov" : "",
+                    rule.bias_correction ? " bias_correction" : "", " beta ", rule.beta1, " ", rule.beta2, " eps ",
+                    rule.eps, " weight_decay ", rule.weight_decay, " rate ", rule.lr_input, " * ", rule.lr_scale,
+                    " layerwise_parallel ", p->layerwise_parallel, " comm_fusion ", p->comm_fusion,
                     " parallel_optimizer ", p->parallel_optimizer, "\n");
   }
   const Aggregation& a = spec.aggregation;

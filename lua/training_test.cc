@@ -76,6 +76,18 @@ TEST_F(TrainingTest, OneStepIsTheFormula) {
             "30.0 [[3.]] [1.]");
 }
 
+TEST_F(TrainingTest, AdamWeightDecayCorrectsItsMomentsOnRequest) {
+  // The first step: m = 0.1 g and v = 0.001 g^2; corrected, their quotient is the sign of g.
+  for (const auto& [options, want] : {std::pair("", "0.3162 0.3162"), std::pair(", bias_correction = true", "0.1 0.1"),
+                                      std::pair(", bias_correction = true, beta1 = 0, beta2 = 0", "0.1 0.1")}) {
+    EXPECT_EQ(Eval(std::string("local g = make {kind = 'adam_weight_decay', eps = 1e-8") + options + R"(}
+      core.stepper {graph = g, schedule = {kind = 'constant', value = 0.1}} (core.tensor {{1}, {2}, {3}, {4}},
+        core.tensor {{2}, {4}, {6}, {8}})
+      return ('%.4g %.4g'):format(w.value:item(), b.value:item()))"),
+              want);
+  }
+}
+
 TEST_F(TrainingTest, WeightDecayAndGroups) {
   EXPECT_EQ(Eval(R"(
     local zeros = core.zeros({4, 1})
@@ -140,7 +152,12 @@ TEST_F(TrainingTest, HooksSeeTheStepsAndStop) {
     train(make {kind = 'sgd'}, 0.1, 5, {hooks = {begin = hook 'b', epoch_begin = hook 'e', step_end = hook 's',
                                                  epoch_end = hook 'E', finish = hook 'f'}})
     return table.concat(log, ' '))"),
-            "b1.0 e1.0 s1.1 s1.2 E1.2 e2.0 s2.1 f1.1");
+            "b1.0 e1.0 s1.1 s1.2 E1.2 e2.0 s2.1 f2.1");
+  EXPECT_EQ(Eval(R"(
+    local seen
+    train(make {kind = 'sgd'}, 0.1, 1, {hooks = {finish = function(c) seen = c.epoch .. '.' .. c.step end}})
+    return seen)"),
+            "1.2");
 }
 
 TEST_F(TrainingTest, ALuaRateIsCalledBeforeEachStep) {

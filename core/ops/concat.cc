@@ -33,7 +33,8 @@ MSLUA_OPERATOR(concat) {
     for (const TensorType& t : in.subspan(1)) {
       Shape want = in[0].shape;
       if (t.rank() == y.rank()) want[axis] = t.shape[axis];
-      if (t.shape != want) return absl::InvalidArgumentError(absl::StrCat("shapes differ outside dimension ", axis));
+      if (t.shape != want)
+        return absl::InvalidArgumentError(absl::StrCat("shapes differ outside dimension ", axis + 1));
       y.shape[axis] += t.shape[axis];
     }
     return std::vector<TensorType>{y};

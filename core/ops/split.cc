@@ -31,8 +31,8 @@ MSLUA_OPERATOR(split) {
     TensorType part = in[0];
     if (part.rank() == 0) return absl::InvalidArgumentError("a scalar cannot be cut");
     if (n < 1 || n > 4096 || part.shape[axis] % n != 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("dimension ", axis, " of size ", part.shape[axis], " does not divide into ", n, " equal parts"));
+      return absl::InvalidArgumentError(absl::StrCat("dimension ", axis + 1, " of size ", part.shape[axis],
+                                                     " does not divide into ", n, " equal parts"));
     }
     part.shape[axis] /= n;
     return std::vector<TensorType>(static_cast<size_t>(n), part);

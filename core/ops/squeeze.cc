@@ -14,7 +14,8 @@ MSLUA_OPERATOR(squeeze) {
   op.Check([](const Attrs& a, absl::Span<const TensorType> in) -> Status {
     for (int64_t d : a.Ints("axis")) {
       if (in[0].shape[d] != 1)
-        return absl::InvalidArgumentError(absl::StrCat("dimension ", d, " has size ", in[0].shape[d], ", expected 1"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("dimension ", d + 1, " has size ", in[0].shape[d], ", expected 1"));
     }
     return absl::OkStatus();
   });

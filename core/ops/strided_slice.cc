@@ -7,6 +7,9 @@
 namespace mslua {
 namespace {
 
+// A subscript as users count it: from 1, negative ones from the end.
+int64_t FromOne(int64_t at) { return at < 0 ? at : at + 1; }
+
 // What is taken of one dimension: `size` elements from `begin`, `stride` apart.
 struct Range {
   int64_t begin = 0, size = 0, stride = 1;
@@ -31,10 +34,10 @@ StatusOr<std::vector<Range>> Ranges(const Attrs& attrs, const TensorType& x) {
       if (!strides.empty()) r.stride = strides[d];
       if (r.stride < 1)
         return absl::InvalidArgumentError(
-            absl::StrCat("stride ", r.stride, " of dimension ", d, ", expected a positive one"));
+            absl::StrCat("stride ", r.stride, " of dimension ", d + 1, ", expected a positive one"));
       if (last <= first)
-        return absl::InvalidArgumentError(
-            absl::StrCat("[", begin[d], ", ", end[d], ") takes nothing of dimension ", d, " of size ", n));
+        return absl::InvalidArgumentError(absl::StrCat("from ", FromOne(begin[d]), " to before ", FromOne(end[d]),
+                                                       " there is nothing in dimension ", d + 1, " of size ", n));
       r.begin = first;
       r.size = (last - first + r.stride - 1) / r.stride;
     }
@@ -60,12 +63,10 @@ std::string SliceRule(const Attrs& attrs, absl::Span<const TensorType> in) {
 MSLUA_OPERATOR(strided_slice) {
   OpDef op("strided_slice");
   op.Class("StridedSlice")
-      .Doc(
-          "The elements begin, begin + stride, ... before end of each dimension, counted from 0; negative ones count "
-          "from the end.");
+      .Doc("The elements begin, begin + stride, ... before end of each dimension; negative ones count from the end.");
   op.Input("x").AllTypes();
   op.Required("begin", AttrKind::kInts, "the first subscript of each dimension")
-      .Required("end", AttrKind::kInts, "one past the last");
+      .Required("end", AttrKind::kInts, "one past the last subscript");
   op.Attr("strides", AttrKind::kInts, std::vector<int64_t>{}, "steps, positive; none: 1 each");
   op.Rule(SliceRule);
   op.Infer([](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {

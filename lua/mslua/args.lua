@@ -113,7 +113,7 @@ function M.problem(field, v)
     local mend = type(v) == "string" and core.did_you_mean(v, field.choices) or ""
     return ("expected one of %s, got %s%s"):format(table.concat(shown, ", "), errors.show(v), mend)
   end
-  if not is_kind(field, v) or not in_range(field, v) then
+  if not is_kind(field, v) or (field[2] ~= "any" and not in_range(field, v)) then
     return ("expected %s, got %s"):format(expected(field), errors.show(v))
   end
   return field.check and field.check(v)
@@ -186,7 +186,9 @@ local function split(fields, ...)
   local list, named, last = { ... }, {}, (select(n > 0 and n or 1, ...))
   if n == 0 or type(last) ~= "table" or getmetatable(last) then return list, n, named end
   if M.is_list(last) then
-    if fields[n] and is_kind(fields[n], last) then return list, n, named end
+    if fields[n] and is_kind(fields[n], last) and (fields[n].required or next(last) ~= nil) then
+      return list, n, named
+    end
     if next(last) ~= nil and n > 1 then return list, n, named end
     list[n] = nil
     if n == 1 then list = { unpack(last) } end  -- Dense {3, 4} is Dense(3, 4)

@@ -47,7 +47,8 @@ local function groups_of(name, params)
   local groups = {}
   for i, group in ipairs(params) do
     local a = args.check(group_fields, group, function(what) errors.fail("%s: params[%d]: %s", name, i, what) end)
-    groups[i] = { select = selector(name, a.params), weight_decay = a.weight_decay, lr = a.lr }
+    groups[i] = { select = selector(name, a.params), weight_decay = a.weight_decay, lr = a.lr,
+      pattern = type(a.params) == "string" and a.params or nil }
   end
   return groups
 end
@@ -105,11 +106,13 @@ define("Adam", "adam", 1e-3, {
   beta("beta1", 0.9), beta("beta2", 0.999), { "eps", "number", 1e-8, above = 0 }, decay, scale,
 }, { beta1 = "beta1", beta2 = "beta2", eps = "eps" })
 
---- AdamW: Loshchilov and Hutter, 2019; the decay is apart from the gradient. (params, learning_rate = 1e-3, beta1 =
---- 0.9, beta2 = 0.999, eps = 1e-6, weight_decay = 0)
+--- AdamW (Loshchilov and Hutter, 2019), the decay apart from the gradient. As MindSpore's and BERT's its moments are
+--- not corrected for beginning at 0; with bias_correction = true and eps = 1e-8 it is PyTorch's AdamW. (params,
+--- learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-6, weight_decay = 0, bias_correction = false)
 define("AdamWeightDecay", "adam_weight_decay", 1e-3, {
   beta("beta1", 0.9), beta("beta2", 0.999), { "eps", "number", 1e-6, above = 0 }, decay,
-}, { beta1 = "beta1", beta2 = "beta2", eps = "eps" })
+  { "bias_correction", "boolean", false },
+}, { beta1 = "beta1", beta2 = "beta2", eps = "eps", bias_correction = "bias_correction" })
 
 --- You et al., 2020: Adam's step, scaled for each parameter by the ratio of norms. (params, learning_rate, beta1 = 0.9,
 --- beta2 = 0.999, eps = 1e-6, weight_decay = 0)
@@ -139,9 +142,13 @@ function Optimizer:bind(net)
   end
   for i, group in ipairs(self.groups) do
     groups[i].weight_decay = group.weight_decay
+    if group.pattern and #groups[i].params == 0 then
+      errors.fail("%s: params[%d]: no parameter that is left has '%s' in its name", self.class_name, i, group.pattern)
+    end
     if group.lr then
-      if not self.schedule then
-        errors.fail("%s: params[%d]: lr needs a learning_rate that is no function", self.class_name, i)
+      if not self.schedule or self.schedule.value == 0 then
+        errors.fail("%s: params[%d]: lr, a share of learning_rate, needs one %s", self.class_name, i,
+          self.schedule and "above 0" or "that is no function")
       end
       groups[i].lr_scale = group.lr / self.schedule.value
     end

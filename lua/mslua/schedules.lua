@@ -89,6 +89,34 @@ function M.polynomial_decay_lr(...)
   end)
 end
 
+-- MindSpore's three decays by an exponent or a quotient: `value_at(a, e)` of e = epoch / decay_epoch, rounded down with
+-- is_stair.
+local function decay(name, value_at)
+  local bind = args.signature(name, {
+    field("learning_rate", "number", nil, rate), field("decay_rate", "number", nil, rate),
+    field("total_step", "integer", nil, { min = 1 }), field("step_per_epoch", "integer", 1, { min = 1 }),
+    field("decay_epoch", "integer", 1, { min = 1 }), { "is_stair", "boolean", false },
+  })
+  return function(...)
+    local a = bind(...)
+    local rates = {}
+    for step = 0, a.total_step - 1 do
+      local e = math.floor(step / a.step_per_epoch) / a.decay_epoch
+      rates[step + 1] = a.learning_rate * value_at(a.decay_rate, a.is_stair and math.floor(e) or e)
+    end
+    return M.of(rates)
+  end
+end
+
+--- learning_rate * decay_rate^(e / decay_epoch) at epoch e, which is the step when step_per_epoch is 1; after
+--- total_step steps the last one stays. (learning_rate, decay_rate, total_step, step_per_epoch = 1, decay_epoch = 1,
+--- is_stair = false)
+M.exponential_decay_lr = decay("exponential_decay_lr", function(r, e) return r ^ e end)
+--- The same with exp(-decay_rate * e / decay_epoch).
+M.natural_exp_decay_lr = decay("natural_exp_decay_lr", function(r, e) return math.exp(-r * e) end)
+--- The same with 1 / (1 + decay_rate * e / decay_epoch).
+M.inverse_decay_lr = decay("inverse_decay_lr", function(r, e) return 1 / (1 + r * e) end)
+
 local bind_step = args.signature("step_decay_lr", {
   field("learning_rate", "number", nil, rate), field("decay_rate", "number", nil, rate),
   field("period", "integer", nil, { min = 1, unit = "steps" }),

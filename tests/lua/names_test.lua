@@ -29,6 +29,20 @@ check.case("an attribute whose name is a keyword is written with an underscore",
   check.equal(ms.ops.StridedSlice { begin = { 2 }, end_ = { 4 }, strides = { 1 } }(x):totable(), wanted)
 end)
 
+check.case("bounds of a slice count from 1, the end is not taken", function()
+  local x, ops = ms.arange(12):reshape(3, 4), ms.ops
+  check.equal(ops.strided_slice(x, { 1, 2 }, { 3, 5 }, { 1, 2 }):totable(), { { 1, 3 }, { 5, 7 } })
+  check.equal(ops.strided_slice(x, { -1, -2 }, { 4, -1 }):totable(), { { 10 } })
+  check.equal(tostring(ops.StridedSlice { begin = { 2 }, end_ = { 3 } }), "StridedSlice(begin = {2}, end = {3})")
+  check.fails("subscripts count from 1", function() return (ops.strided_slice(x, { 0 }, { 2 })) end)
+  check.fails("from 3 to before 3 there is nothing in dimension 1 of size 3",
+    function() return (ops.strided_slice(x, { 3 }, { 3 })) end)
+end)
+
+check.case("a field that a tensor does not have", function()
+  check.fails("a tensor has no field or method 'summ' (did you mean 'sum'?)", function() ms.ones { 2 }:summ() end)
+end)
+
 check.case("the keyword test can fail", function()
   check.fails("x.end cannot be written", refuse_keywords, "x", { ["end"] = 1 }, {})
 end)

@@ -78,6 +78,14 @@ check.case("Embedding and activations", function()
   check.near(values(nn.LogSoftmax()(x)), { -3.048587, -0.048587 }, 1e-5)
 end)
 
+check.case("activations with a number", function()
+  local x = ms.Tensor { -2, 0, 1, 9 }
+  check.near(values(nn.ReLU6()(x)), { 0, 0, 1, 6 }, 0)
+  check.near(values(nn.LeakyReLU()(x)), { -0.4, 0, 1, 9 }, 1e-6)
+  check.near(values(nn.ELU(2)(x)), { 2 * (math.exp(-2) - 1), 0, 1, 9 }, 1e-6)
+  check.equal(nn.Identity()(x), x)
+end)
+
 check.case("Dropout acts in training only", function()
   local drop, x = nn.Dropout { p = 0.5 }, ms.ones { 1000 }
   drop:set_train(true)

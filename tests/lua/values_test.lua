@@ -66,6 +66,14 @@ check.case("MindSpore's values of each epoch", function()
     { 0.1, 0.1, 0.07363961030678928, 0.07363961030678928, 0.01, 0.01 }, 1e-12)
 end)
 
+check.case("decays by an exponent or a quotient", function()
+  check.near(nn.exponential_decay_lr(0.1, 0.9, 6, 2, 1).rates, { 0.1, 0.1, 0.09, 0.09, 0.081, 0.081 }, 1e-12)
+  check.near(nn.exponential_decay_lr { learning_rate = 1, decay_rate = 0.5, total_step = 5, decay_epoch = 2,
+    is_stair = true }.rates, { 1, 1, 0.5, 0.5, 0.25 }, 1e-12)
+  check.near(nn.natural_exp_decay_lr(1, 0.5, 2).rates, { 1, math.exp(-0.5) }, 1e-12)
+  check.near(nn.inverse_decay_lr(1, 0.5, 3).rates, { 1, 1 / 1.5, 0.5 }, 1e-12)
+end)
+
 check.case("schedules that make no sense", function()
   check.fails_here("ascending", function() nn.piecewise_constant_lr({ 2, 2 }, { 1, 1 }) end)
   check.fails_here("2 milestones and 1 learning_rates", function() nn.piecewise_constant_lr({ 2, 3 }, { 1 }) end)
@@ -102,6 +110,33 @@ check.case("optimizers choose parameters", function()
   check.equal(names(groups.groups[1].params), { "fc.weight" })
   check.equal(names(groups.groups[2].params), { "fc.bias", "norm.beta" })
   check.equal({ groups.groups[1].weight_decay, groups.groups[2].lr_scale }, { 0.1, 0.5 })
+end)
+
+check.case("a group that can mean nothing", function()
+  local net = nn.Dense(2, 2)
+  local function bind(groups, rate) return nn.SGD { params = groups, learning_rate = rate }:bind(net) end
+  check.fails_here("params[1]: no parameter that is left has 'wieght' in its name",
+    function() bind({ { params = "wieght" }, { params = "bias" } }, 0.1) end)
+  check.fails_here("params[1]: lr, a share of learning_rate, needs one above 0",
+    function() bind({ { params = "bias", lr = 0.1 }, { params = "weight" } }, 0) end)
+  local _, spec = bind({ { params = "bias", lr = 0.05 }, { params = "weight" } }, nn.cosine_decay_lr(0, 0.1, 8))
+  check.near(spec.groups[1].lr_scale, 0.5, 1e-12)
+end)
+
+check.case("an empty last table is no value", function()
+  check.equal(tostring(nn.Conv2d(4, 6, 3, {}).op), tostring(nn.Conv2d(4, 6, 3).op))
+end)
+
+check.case("NaN is a value of tensors and of nothing else", function()
+  local nan = 0 / 0
+  local t = ms.Tensor({ 1, nan, 3 }, ms.float32)
+  check.equal(tostring(ms.ops.not_equal(t, t)), "[False,  True, False]")
+  for _, dtype in ipairs { ms.float32, ms.bfloat16, ms.float64 } do
+    check.equal(tostring(ms.ops.relu(t:astype(dtype))), "[ 1., nan,  3.]")
+    check.equal(tostring(ms.ops.maximum(t:astype(dtype), 2)), "[ 2., nan,  3.]")
+    check.equal(tostring(ms.ops.minimum(ms.Tensor(2, dtype), t:astype(dtype))), "[ 1., nan,  2.]")
+  end
+  check.fails_here("learning_rate: expected a number", function() nn.SGD { learning_rate = nan } end)
 end)
 
 check.case("optimizers that make no sense", function()
@@ -193,6 +228,29 @@ check.case("datasets are chains of data", function()
   check.fails_here("at least 1, got 0", function() first:batch(0) end)
   check.fails_here("call map for each", function() first:map { operations = {}, input_columns = { "a", "b" } } end)
   check.fails_here("column_names is missing", function() ms.dataset.GeneratorDataset(function() end) end)
+end)
+
+check.case("datasets from arrays, shuffled", function()
+  local function all(ds)
+    local list = {}
+    for x in ds:create_tuple_iterator() do list[#list + 1] = x:item() end
+    return list
+  end
+  check.equal(all(ms.dataset.NumpySlicesDataset(ms.arange(3))), { 0, 1, 2 })
+  check.equal(all(ms.dataset.NumpySlicesDataset { 5, 6 }), { 5, 6 })
+  local shuffled = all(ms.dataset.NumpySlicesDataset(ms.arange(20), { shuffle = true }))
+  local moved = 0
+  for i, v in ipairs(shuffled) do moved = moved + (v == i - 1 and 0 or 1) end
+  table.sort(shuffled)
+  check.equal(shuffled, ms.arange(20):totable())
+  assert(moved > 10, moved)
+  check.equal(#all(ms.dataset.NumpySlicesDataset(ms.arange(20), { shuffle = true, num_samples = 4 })), 4)
+end)
+
+check.case("a method that a dataset does not have", function()
+  local ds = ms.dataset.NumpySlicesDataset(ms.arange(3))
+  check.fails_here("NumpySlicesDataset has no method 'bach' (did you mean 'batch'?)", function() ds:bach(2) end)
+  check.fails_here("has no method 'filter': leave samples out", function() ds:filter(print) end)
 end)
 
 check.case("a table of values is no table of arguments", function()

@@ -120,6 +120,9 @@ HWY_INLINE void Ternary(int64_t n, Operand a, Operand b, Operand c, float* out, 
                out + i);
 }
 
+// x != y, which is true of NaN; hn::Ne is false there on x86.
+HWY_INLINE hn::Mask<D> Differs(V x, V y) { return hn::Not(hn::Eq(x, y)); }
+
 template <class M>
 HWY_INLINE V AsNumber(D d, M mask) {
   return hn::IfThenElseZero(mask, hn::Set(d, 1.0f));
@@ -141,9 +144,9 @@ void RunInstr(ScalarOp op, int64_t n, Operand a, Operand b, Operand c, float* ou
       return Binary(n, a, b, out, [](D, V x, V y) { return hn::Div(x, y); });
     // A NaN on either side is handed on.
     case ScalarOp::kMin:
-      return Binary(n, a, b, out, [](D, V x, V y) { return hn::IfThenElse(hn::Or(hn::Ne(x, x), hn::Lt(x, y)), x, y); });
+      return Binary(n, a, b, out, [](D, V x, V y) { return hn::IfThenElse(hn::Or(hn::IsNaN(x), hn::Lt(x, y)), x, y); });
     case ScalarOp::kMax:
-      return Binary(n, a, b, out, [](D, V x, V y) { return hn::IfThenElse(hn::Or(hn::Ne(x, x), hn::Gt(x, y)), x, y); });
+      return Binary(n, a, b, out, [](D, V x, V y) { return hn::IfThenElse(hn::Or(hn::IsNaN(x), hn::Gt(x, y)), x, y); });
     case ScalarOp::kPow: {
       if (b.scalar && *b.data == 2.0f) return Unary(n, a, out, [](D, V x) { return hn::Mul(x, x); });
       for (int64_t i = 0; i < n; ++i) out[i] = PowOne(a.data[a.scalar ? 0 : i], b.data[b.scalar ? 0 : i]);
@@ -152,7 +155,7 @@ void RunInstr(ScalarOp op, int64_t n, Operand a, Operand b, Operand c, float* ou
     case ScalarOp::kEqual:
       return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, hn::Eq(x, y)); });
     case ScalarOp::kNotEqual:
-      return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, hn::Ne(x, y)); });
+      return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, Differs(x, y)); });
     case ScalarOp::kLess:
       return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, hn::Lt(x, y)); });
     case ScalarOp::kLessEqual:
@@ -162,11 +165,13 @@ void RunInstr(ScalarOp op, int64_t n, Operand a, Operand b, Operand c, float* ou
     case ScalarOp::kGreaterEqual:
       return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, hn::Ge(x, y)); });
     case ScalarOp::kAnd:
-      return Binary(n, a, b, out,
-                    [](D d, V x, V y) { return AsNumber(d, hn::And(hn::Ne(x, hn::Zero(d)), hn::Ne(y, hn::Zero(d)))); });
+      return Binary(n, a, b, out, [](D d, V x, V y) {
+        return AsNumber(d, hn::And(Differs(x, hn::Zero(d)), Differs(y, hn::Zero(d))));
+      });
     case ScalarOp::kOr:
-      return Binary(n, a, b, out,
-                    [](D d, V x, V y) { return AsNumber(d, hn::Or(hn::Ne(x, hn::Zero(d)), hn::Ne(y, hn::Zero(d)))); });
+      return Binary(n, a, b, out, [](D d, V x, V y) {
+        return AsNumber(d, hn::Or(Differs(x, hn::Zero(d)), Differs(y, hn::Zero(d))));
+      });
     case ScalarOp::kNeg:
       return Unary(n, a, out, [](D, V x) { return hn::Neg(x); });
     case ScalarOp::kAbs:
@@ -196,7 +201,7 @@ void RunInstr(ScalarOp op, int64_t n, Operand a, Operand b, Operand c, float* ou
     case ScalarOp::kNot:
       return Unary(n, a, out, [](D d, V x) { return AsNumber(d, hn::Eq(x, hn::Zero(d))); });
     case ScalarOp::kSelect:
-      return Ternary(n, a, b, c, out, [](D d, V x, V y, V z) { return hn::IfThenElse(hn::Ne(x, hn::Zero(d)), y, z); });
+      return Ternary(n, a, b, c, out, [](D d, V x, V y, V z) { return hn::IfThenElse(Differs(x, hn::Zero(d)), y, z); });
   }
   if (op == kMulAdd) return Ternary(n, a, b, c, out, [](D, V x, V y, V z) { return hn::MulAdd(x, y, z); });
   if (op == kMulSub) return Ternary(n, a, b, c, out, [](D, V x, V y, V z) { return hn::MulSub(x, y, z); });
@@ -242,7 +247,7 @@ void ToBool(const float* in, int64_t n, bool* out) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t i = 0;
   for (; i + lanes <= n; i += lanes) {
-    const auto one = hn::IfThenElseZero(hn::Ne(hn::LoadU(d, in + i), hn::Zero(d)), hn::Set(d, 1.0f));
+    const auto one = hn::IfThenElseZero(Differs(hn::LoadU(d, in + i), hn::Zero(d)), hn::Set(d, 1.0f));
     hn::StoreU(hn::DemoteTo(db, hn::ConvertTo(di, one)), db, reinterpret_cast<uint8_t*>(out) + i);
   }
   for (; i < n; ++i) out[i] = in[i] != 0;

@@ -15,10 +15,36 @@ args.kind("dataset", function(v) return class.is(v, Dataset) end, "a dataset suc
 local sharding = {
   { "num_shards", "integer", min = 1 },
   { "shard_id", "integer", min = 0 },
+  { "shuffle", "boolean", false },
 }
 
---- Makes a dataset's class. `fields` are its own arguments, in MindSpore's order; num_samples, num_shards and shard_id
---- follow.
+-- A buffer that holds any dataset whole.
+local WHOLE = 2 ^ 31 - 1
+
+-- What users of other libraries call, and what does it here.
+local elsewhere = {
+  filter = "leave samples out in a GeneratorDataset's function",
+  zip = "put the columns into one GeneratorDataset or NumpySlicesDataset",
+  concat = "read both sources in one GeneratorDataset",
+  create_dict_iterator = "create_tuple_iterator gives the columns in their order",
+  padded_batch = "make samples of one shape in a GeneratorDataset's function",
+  ["repeat"] = "repeat is a keyword of Lua: repeat_(n)",
+}
+
+-- A method that there is not: an error that says what there is.
+local function no_method(class, key)
+  if type(key) ~= "string" then return nil end
+  local known = {}
+  for name, v in pairs(Dataset) do
+    if type(v) == "function" and not name:find "^__" then known[#known + 1] = name end
+  end
+  table.sort(known)
+  errors.fail("%s has no method '%s'%s", class.class_name, key,
+    elsewhere[key] and ": " .. elsewhere[key] or core.did_you_mean(key, known))
+end
+
+--- Makes a dataset's class. `fields` are its own arguments, in MindSpore's order; num_samples, num_shards, shard_id and
+--- shuffle (the whole dataset, each epoch anew) follow.
 ---@param name string
 ---@param fields mslua.Field[]
 ---@param source_of fun(a: table): table the source, as core.dataset takes it
@@ -29,6 +55,11 @@ function Dataset.define(name, fields, source_of)
   all[#all + 1] = { "num_samples", "integer", min = 1 }
   for _, f in ipairs(sharding) do all[#all + 1] = f end
   local bind, made = args.signature(name, all), Dataset:extend(name)
+  made.__index = function(self, key)
+    if key == "opened" then return nil end
+    local v = made[key]
+    return v ~= nil and v or no_method(made, key)
+  end
   function made:init(...)
     local a = bind(...)
     if (a.num_shards == nil) ~= (a.shard_id == nil) then
@@ -37,7 +68,8 @@ function Dataset.define(name, fields, source_of)
       errors.fail("%s: shard_id: expected an integer below num_shards = %d, got %d", name, a.num_shards, a.shard_id)
     end
     self.spec = { source = source_of(a), num_shards = a.num_shards, shard_id = a.shard_id, ops = {} }
-    if a.num_samples then self.spec.ops[1] = { kind = "take", count = a.num_samples } end
+    if a.shuffle then table.insert(self.spec.ops, { kind = "shuffle", buffer_size = WHOLE }) end
+    if a.num_samples then table.insert(self.spec.ops, { kind = "take", count = a.num_samples }) end
   end
   return made
 end

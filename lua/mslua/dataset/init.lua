@@ -80,12 +80,14 @@ local function named_columns(data, column_names)
 end
 
 --- Tensors (or nested lists) whose rows are the samples: `NumpySlicesDataset({x, y}, {"data", "label"})`, or
---- `NumpySlicesDataset({data = x, label = y}, {"data", "label"})`.
+--- `NumpySlicesDataset({data = x, label = y}, {"data", "label"})`; a tensor or a list of numbers is one column.
 M.NumpySlicesDataset = define("NumpySlicesDataset", {
-  { "data", "table", required = true },
+  { "data", "table|tensor", required = true },
   { "column_names", "strings" },
 }, function(a)
-  local columns, arrays, names = {}, named_columns(a.data, a.column_names)
+  local data = a.data
+  if core.kind(data) == "Tensor" or type(data[1]) == "number" then data = { data } end
+  local columns, arrays, names = {}, named_columns(data, a.column_names)
   for i, v in ipairs(arrays) do
     local t = core.kind(v) == "Tensor" and v or core.tensor(v)
     columns[i] = { name = names and names[i] or "column_" .. i - 1, value = t }

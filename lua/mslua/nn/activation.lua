@@ -1,4 +1,4 @@
---- Activations as cells: nn.ReLU GELU SiLU Sigmoid Tanh Softmax LogSoftmax.
+--- Activations as cells: nn.ReLU ReLU6 LeakyReLU ELU GELU SiLU Sigmoid Tanh Softmax LogSoftmax Identity.
 local args = require "mslua.args"
 local ops = require "mslua.ops"
 local Cell = require "mslua.cell"
@@ -17,6 +17,30 @@ local bind_gelu = args.signature("GELU", { { "approximate", "boolean", true } })
 --- `approximate`: the tanh formula (MindSpore's default); false: x times the normal distribution function.
 function M.GELU:init(...) self.approximate = bind_gelu(...).approximate end
 function M.GELU:construct(x) return ops.gelu(x, { approximate = self.approximate }) end
+
+M.ReLU6 = Cell:extend "ReLU6"
+function M.ReLU6:construct(x) return ops.clip(x, 0, 6) end
+
+--- Gives what it gets.
+M.Identity = Cell:extend "Identity"
+function M.Identity:construct(x) return x end
+
+M.LeakyReLU = Cell:extend "LeakyReLU"
+local bind_leaky = args.signature("LeakyReLU", { { "alpha", "number", 0.2, min = 0 } })
+
+--- x where it is above 0, alpha x elsewhere (PyTorch's default is 0.01). (alpha = 0.2)
+function M.LeakyReLU:init(...) self.alpha = bind_leaky(...).alpha end
+function M.LeakyReLU:construct(x) return ops.select(ops.greater(x, 0), x, x * self.alpha) end
+function M.LeakyReLU:extra() return "alpha " .. self.alpha end
+
+M.ELU = Cell:extend "ELU"
+local bind_elu = args.signature("ELU", { { "alpha", "number", 1, min = 0 } })
+
+--- x where it is above 0, alpha (exp(x) - 1) elsewhere. (alpha = 1)
+function M.ELU:init(...) self.alpha = bind_elu(...).alpha end
+function M.ELU:construct(x)
+  return ops.select(ops.greater(x, 0), x, (ops.exp(ops.minimum(x, 0)) - 1) * self.alpha)
+end
 
 for name, operator in pairs { Softmax = "softmax", LogSoftmax = "log_softmax" } do
   local Activation = Cell:extend(name)

@@ -16,10 +16,13 @@ end
 take(require "mslua.containers", "CellList", "SequentialCell")
 take(require "mslua.nn.norm", "BatchNorm2d", "GroupNorm", "LayerNorm", "RMSNorm")
 take(require "mslua.nn.pooling", "MaxPool2d", "AvgPool2d", "AdaptiveAvgPool2d")
-take(require "mslua.nn.activation", "ReLU", "GELU", "SiLU", "Sigmoid", "Tanh", "Softmax", "LogSoftmax")
-take(require "mslua.nn.loss", "Loss", "MSELoss", "SoftmaxCrossEntropyWithLogits", "CrossEntropyLoss")
+take(require "mslua.nn.activation", "ReLU", "ReLU6", "LeakyReLU", "ELU", "GELU", "SiLU", "Sigmoid", "Tanh",
+  "Softmax", "LogSoftmax", "Identity")
+take(require "mslua.nn.loss", "Loss", "MSELoss", "L1Loss", "SmoothL1Loss", "BCELoss", "BCEWithLogitsLoss",
+  "SoftmaxCrossEntropyWithLogits", "CrossEntropyLoss")
 take(require "mslua.optimizer", "SGD", "Momentum", "Adam", "AdamWeightDecay", "Lamb")
 take(require "mslua.schedules", "cosine_decay_lr", "polynomial_decay_lr", "step_decay_lr", "piecewise_constant_lr",
+  "exponential_decay_lr", "natural_exp_decay_lr", "inverse_decay_lr",
   "one_cycle_lr", "warmup_lr")
 take(require "mslua.nn.wrap", "WithLossCell", "TrainOneStepCell", "PipelineCell")
 nn.ClipByNorm = require "mslua.nn.clip"
