@@ -1,5 +1,6 @@
 #include "lua/object.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -102,7 +103,8 @@ StatusOr<Shape> ReadShape(lua_State* L, int index, absl::string_view what) {
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] < 0)
       return absl::InvalidArgumentError(absl::StrCat(what, "[", i + 1, "]: expected a size, got ", sizes[i]));
-    elements *= static_cast<double>(sizes[i]);
+    // Zeros aside, so that no product of some of the sizes overflows either.
+    elements *= static_cast<double>(std::max<int64_t>(sizes[i], 1));
   }
   if (elements > 1e15)
     return absl::InvalidArgumentError(

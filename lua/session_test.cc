@@ -125,6 +125,12 @@ TEST_F(SessionTest, BadCallsNameTheLineAndTheMend) {
   EXPECT_EQ(Eval("local y = core.zeros({-1})"), "test.lua:1: shape[1]: expected a size, got -1");
   EXPECT_EQ(Eval("local y = core.zeros({1e9, 1e9})"),
             "test.lua:1: shape: [1000000000,1000000000] has too many elements");
+  EXPECT_EQ(Eval("local y = core.zeros({1e12, 1e12, 0})"),
+            "test.lua:1: shape: [1000000000000,1000000000000,0] has too many elements");
+  EXPECT_EQ(Eval("local y = f.reshape(core.zeros({0}), {4294967296, 4294967296})"),
+            "test.lua:1: Reshape: x is f32[0]: [4294967296,4294967296] has too many elements");
+  EXPECT_EQ(Eval("local y = f.broadcast_to(core.zeros({1}), {4294967296, 4294967296})"),
+            "test.lua:1: BroadcastTo: x is f32[1]: the result f32[4294967296,4294967296] has too many elements");
   EXPECT_EQ(Eval("local y = core.zeros({2}, 'flot32')"),
             "test.lua:1: dtype: expected a dtype (ms.float32, float64, bfloat16, float16, int32, int64, uint8, bool), "
             "got \"flot32\"");

@@ -186,6 +186,18 @@ StatusOr<std::vector<TensorType>> InferFromRule(const OpDef& op, const Attrs& at
   return outputs;
 }
 
+// Whether the product of the sizes, zeros aside, comes near 64 bits, which bytes and strides have to fit; as ReadShape
+// has it.
+bool HasTooManyElements(const TensorType& type) {
+  double elements = 1;
+  for (const int64_t n : type.shape) elements *= static_cast<double>(std::max<int64_t>(n, 1));
+  return elements > 1e15;
+}
+
+Status InvalidFor(const OpDef& op, absl::Span<const TensorType> inputs, absl::string_view what) {
+  return Invalid(op, inputs.empty() ? std::string(what) : absl::StrCat(Operands(op, inputs), ": ", what));
+}
+
 }  // namespace
 
 StatusOr<ScalarProgram> FormulaProgram(const OpDef& op, const Attrs& attrs) {
@@ -212,20 +224,19 @@ Status CheckOperands(const OpDef& op, absl::Span<const TensorType> inputs, Attrs
   RETURN_IF_ERROR(NormaliseAttrs(op, inputs, attrs));
   if (op.check) {
     const Status s = op.check(attrs, inputs);
-    if (!s.ok())
-      return Invalid(op,
-                     inputs.empty() ? std::string(s.message()) : absl::StrCat(Operands(op, inputs), ": ", s.message()));
+    if (!s.ok()) return InvalidFor(op, inputs, s.message());
   }
   return absl::OkStatus();
 }
 
 StatusOr<std::vector<TensorType>> CheckCall(const OpDef& op, absl::Span<const TensorType> inputs, Attrs& attrs) {
   RETURN_IF_ERROR(CheckOperands(op, inputs, attrs));
-  if (!op.infer) return InferFromRule(op, attrs, inputs);
-  auto outputs = op.infer(attrs, inputs);
-  if (!outputs.ok())
-    return Invalid(op, inputs.empty() ? std::string(outputs.status().message())
-                                      : absl::StrCat(Operands(op, inputs), ": ", outputs.status().message()));
+  auto outputs = op.infer ? op.infer(attrs, inputs) : InferFromRule(op, attrs, inputs);
+  if (!outputs.ok()) return op.infer ? InvalidFor(op, inputs, outputs.status().message()) : outputs.status();
+  for (const TensorType& type : *outputs) {
+    if (HasTooManyElements(type))
+      return InvalidFor(op, inputs, absl::StrCat("the result ", ToString(type), " has too many elements"));
+  }
   return outputs;
 }
 

@@ -86,8 +86,8 @@ MSLUA_OPERATOR(reshape) {
       else if (shape[d] < 0)
         return absl::InvalidArgumentError(
             absl::StrCat("bad dimension ", shape[d], " in ", ToString(absl::MakeConstSpan(shape))));
-      else
-        known *= shape[d];
+      else if (__builtin_mul_overflow(known, shape[d], &known))
+        return absl::InvalidArgumentError(absl::StrCat(ToString(absl::MakeConstSpan(shape)), " has too many elements"));
     }
     if (unknown >= 0 && known > 0) shape[unknown] = in[0].elements() / known;
     if (NumElements(shape) != in[0].elements()) {
