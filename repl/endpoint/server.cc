@@ -123,6 +123,11 @@ void Server::Refuse(Client& client, const std::string& why) {
     Queue(client, {ControlMessage::Type::kRefuse, {{"why", why}}});
   }
   Flush(client);
+  Break(client);
+}
+
+void Server::Break(Client& client) {
+  const std::lock_guard<std::mutex> lock(mutex_);
   client.broken = true;
 }
 
@@ -146,10 +151,7 @@ void Server::Read(Client& client) {
   char buffer[kPacketBytes];
   const ssize_t size = recv(client.socket.get(), buffer, sizeof buffer, MSG_DONTWAIT | MSG_TRUNC);
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (size <= 0) {
-    client.broken = true;
-    return;
-  }
+  if (size <= 0) return Break(client);
   if (static_cast<size_t>(size) > sizeof buffer) return Refuse(client, "a message is too long");
   const auto message = DecodeControl(absl::string_view(buffer, static_cast<size_t>(size)));
   if (!message.ok()) return Refuse(client, std::string(message.status().message()));
@@ -167,9 +169,9 @@ void Server::Handle(Client& client, const ControlMessage& message) {
       return Refuse(client, "the token is not this job's");
     if (clients() >= options_.max_clients)
       return Refuse(client, absl::StrCat("the job serves ", options_.max_clients, " clients and no more: try later"));
-    client.accepted = true;
     ++accepted_;
     const std::lock_guard<std::mutex> lock(mutex_);
+    client.accepted = true;
     Queue(client, {ControlMessage::Type::kAccept, options_.greeting});
     return;
   }
@@ -185,17 +187,19 @@ void Server::Handle(Client& client, const ControlMessage& message) {
 void Server::DropGone() {
   for (size_t i = 0; i < clients_.size();) {
     Client& c = *clients_[i];
-    const bool done = c.leaving && c.out.empty();
     const bool late = !c.accepted && absl::Now() > c.proof_until;
+    std::unique_lock<std::mutex> lock(mutex_);
+    const bool done = c.leaving && c.out.empty();
     if (!c.broken && !done && !late) {
       ++i;
       continue;
     }
+    lock.unlock();
     if (c.accepted) {
       --accepted_;
       handler_->OnLeave(c.number, c.leaving);
     }
-    const std::lock_guard<std::mutex> lock(mutex_);
+    lock.lock();
     clients_.erase(clients_.begin() + static_cast<std::ptrdiff_t>(i));
   }
 }

@@ -98,6 +98,7 @@ class Server {
   void Read(Client& client);
   void Handle(Client& client, const ControlMessage& message);
   void Refuse(Client& client, const std::string& why);
+  void Break(Client& client);
   void Queue(Client& client, const ControlMessage& message);
   void QueueFor(uint64_t client, const ControlMessage& message);
   void Flush(Client& client);
@@ -111,7 +112,8 @@ class Server {
   uint64_t next_client_ = 1;
   std::atomic<int> accepted_{0};
   std::atomic<bool> stop_{false};
-  std::mutex mutex_;  // guards the clients' `out` and the list, which the server's thread alone changes
+  // Guards `out`, `broken` and changes of the list and of `accepted`, which the server's thread alone makes.
+  std::mutex mutex_;
   std::vector<std::unique_ptr<Client>> clients_;
   std::thread thread_;
 };
