@@ -104,9 +104,9 @@ StatusOr<Addresses> Resolve(const Endpoint& endpoint, int flags) {
 }
 
 int Milliseconds(absl::Time deadline) {
-  const absl::Duration left = deadline - absl::Now();
+  const absl::Duration left = std::min(deadline - absl::Now(), absl::Hours(1));
   if (left <= absl::ZeroDuration()) return 0;
-  return static_cast<int>(std::min<int64_t>(absl::ToInt64Milliseconds(left) + 1, 1 << 30));
+  return static_cast<int>(absl::ToInt64Milliseconds(left) + 1);
 }
 
 StatusOr<Fd> Accept(const Fd& listener, absl::Time deadline) {
