@@ -142,8 +142,7 @@ void Messages::Write(const Call& call, Address address, Channel::Message* messag
   message->offset = address.offset;
   message->tag = call.tag;
   message->dtype = static_cast<uint8_t>(call.dtype);
-  message->source_size = static_cast<uint8_t>(std::min(call.source.size(), sizeof message->source));
-  std::memcpy(message->source, call.source.data(), message->source_size);
+  message->source_size = static_cast<uint8_t>(call.source.copy(message->source, sizeof message->source));
 }
 
 }  // namespace mslua

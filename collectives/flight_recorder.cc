@@ -3,7 +3,6 @@
 #include <time.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "absl/strings/str_format.h"
 #include "collectives/communicator.h"
@@ -33,8 +32,7 @@ uint64_t FlightRecorder::Begin(const Call& call, uint64_t sequence, int group_si
   e.reduce = static_cast<uint8_t>(call.reduce);
   e.dtype = static_cast<uint8_t>(call.dtype);
   e.state.store(State::kWaiting, std::memory_order_relaxed);
-  e.source_size = static_cast<uint8_t>(std::min(call.source.size(), sizeof e.source));
-  std::memcpy(e.source, call.source.data(), e.source_size);
+  e.source_size = static_cast<uint8_t>(call.source.copy(e.source, sizeof e.source));
   return next_++;
 }
 

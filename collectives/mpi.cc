@@ -115,8 +115,7 @@ Announcement Announce(const Call& call) {
   a.kind = static_cast<uint8_t>(call.kind);
   a.reduce = static_cast<uint8_t>(call.reduce);
   a.dtype = static_cast<uint8_t>(call.dtype);
-  a.source_size = static_cast<uint8_t>(std::min<size_t>(call.source.size(), kMaxSource));
-  std::memcpy(a.source, call.source.data(), a.source_size);
+  a.source_size = static_cast<uint8_t>(call.source.copy(a.source, kMaxSource));
   return a;
 }
 

@@ -268,8 +268,7 @@ Status SharedMemoryCommunicator::Announce(const Call& call) {
   a.in_offset = in.offset;
   a.out_segment = out.segment;
   a.out_offset = out.offset;
-  a.source_size = static_cast<uint8_t>(std::min(call.source.size(), sizeof slot.source));
-  std::memcpy(slot.source, call.source.data(), a.source_size);
+  a.source_size = static_cast<uint8_t>(call.source.copy(slot.source, sizeof slot.source));
   p.call.source = absl::string_view(slot.source, a.source_size);  // outlives the caller's text
   Publish(a.posted, static_cast<uint32_t>(begun_ + 1), board_.words(rank()).sleepers);
   p.ticket = recorder_->Begin(call, begun_, size());  // while the announcement is on its way
