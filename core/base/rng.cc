@@ -40,7 +40,7 @@ float ToUnit(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
 #pragma GCC push_options
 #pragma GCC optimize("O3", "fp-contract=off")
 #endif
-#if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
+#if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define MSLUA_VECTORS __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
 #else
 #define MSLUA_VECTORS

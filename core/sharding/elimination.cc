@@ -11,7 +11,7 @@ namespace mslua {
 namespace {
 
 // Most of a search's arithmetic is here: for the processors that there are.
-#if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
+#if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define MSLUA_VECTORS __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
 #else
 #define MSLUA_VECTORS
