@@ -12,6 +12,10 @@ namespace mslua {
 FastKernel OneDnnConvolution();
 FastKernel OneDnnConvolutionGradInput();
 FastKernel OneDnnConvolutionGradWeight();
+// conv2d_tiles.cc
+FastKernel TilesConvolution();
+FastKernel TilesConvolutionGradInput();
+FastKernel TilesConvolutionGradWeight();
 
 namespace {
 
@@ -166,6 +170,7 @@ OpDef ConvolutionForward() {
     });
     return absl::OkStatus();
   });
+  op.Fast(TilesConvolution());
   op.Fast(OneDnnConvolution());
   using Ints = std::vector<int64_t>;
   op.AddSample({{{DType::kF32, {2, 3, 7, 6}}, {DType::kF32, {5, 3, 3, 3}}}});
@@ -226,6 +231,7 @@ OpDef ConvolutionGradInput() {
     });
     return absl::OkStatus();
   });
+  op.Fast(TilesConvolutionGradInput());
   op.Fast(OneDnnConvolutionGradInput());
   using Ints = std::vector<int64_t>;
   op.AddSample({{{DType::kF32, {2, 5, 4, 3}}, {DType::kF32, {5, 3, 3, 3}}},
@@ -282,6 +288,7 @@ OpDef ConvolutionGradWeight() {
     });
     return absl::OkStatus();
   });
+  op.Fast(TilesConvolutionGradWeight());
   op.Fast(OneDnnConvolutionGradWeight());
   using Ints = std::vector<int64_t>;
   op.AddSample({{{DType::kF32, {2, 3, 7, 6}}, {DType::kF32, {2, 5, 4, 3}}},

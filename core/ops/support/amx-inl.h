@@ -19,6 +19,8 @@ namespace mslua::amx {
 constexpr int64_t kTile = 16;                  // rows of a tile; 32-bit words of a row
 constexpr int64_t kTileWords = kTile * kTile;  // of a tile, each two bf16 that are neighbours along k
 
+inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 // The first n lanes.
 inline __mmask16 First(int64_t n) { return static_cast<__mmask16>((1u << std::clamp<int64_t>(n, 0, 16)) - 1); }
 
@@ -94,6 +96,69 @@ template <int kParts>
   }
   multiply();
 }
+
+// Numbers in three parts lie in panels of 32 rows of the left operand, or columns of the right one; of a panel, in
+// steps of 32 along k: two tiles of h, then two of m, then of l.
+constexpr int64_t kPanel = 32, kStep = 32;
+constexpr int64_t kPlane = 2 * kTileWords;  // from h to m to l
+constexpr int64_t kStepWords = 3 * kPlane;
+
+// Adds the products of `steps` steps of a panel each, one after the other.
+[[gnu::always_inline]] inline void MultiplySteps(const uint32_t* a, const uint32_t* b, int64_t steps) {
+  constexpr int64_t kWord = sizeof(uint32_t);
+  for (int64_t s = 0; s < steps; ++s, a += kStepWords, b += kStepWords)
+    MultiplyStep<3>({a, kTileWords * kWord, kPlane * kWord, 64}, {b, kTileWords * kWord, kPlane * kWord, 64});
+}
+
+// Words of h, m and l of 32 numbers. The largest magnitude of an h seen so far, as bits, is kept in `largest`.
+class Splitter {
+ public:
+  Splitter() : largest_(Nothing()), interleave_(Interleave()) {}
+
+  // Numbers x[0..32) along k: word i has x[2 i] and x[2 i + 1].
+  void AlongK(__m512 lower, __m512 upper, uint32_t* to, int64_t plane) {
+#pragma GCC unroll 3
+    for (int part = 0; part < 3; ++part) {
+      const __m512i words = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(upper, lower));
+      _mm512_store_si512(to + part * plane, words);
+      if (part == 0) See(words);
+      if (part == 2) break;
+      lower = _mm512_sub_ps(lower, Widen(_mm512_castsi512_si256(words)));
+      upper = _mm512_sub_ps(upper, Widen(_mm512_extracti64x4_epi64(words, 1)));
+    }
+  }
+  // Two neighbours along k, of 16 rows: word i has first[i] and second[i].
+  void AcrossK(__m512 first, __m512 second, uint32_t* to, int64_t plane) {
+#pragma GCC unroll 3
+    for (int part = 0; part < 3; ++part) {
+      const __m512i apart = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
+      const __m512i words = _mm512_permutexvar_epi16(interleave_, apart);
+      _mm512_store_si512(to + part * plane, words);
+      if (part == 0) See(words);
+      if (part == 2) break;
+      first = _mm512_sub_ps(first, _mm512_castsi512_ps(_mm512_slli_epi32(words, 16)));
+      second = _mm512_sub_ps(second, _mm512_castsi512_ps(_mm512_and_si512(words, _mm512_set1_epi32(-65536))));
+    }
+  }
+
+  // Whether every h so far was finite.
+  bool finite() const { return _mm512_cmpge_epu16_mask(largest_, _mm512_set1_epi16(0x7f80)) == 0; }
+
+ private:
+  void See(__m512i words) { largest_ = _mm512_max_epu16(largest_, _mm512_and_si512(words, _mm512_set1_epi16(0x7fff))); }
+
+  // Constructors do not take the instructions that the pragma allows.
+  static __m512i Nothing() { return _mm512_setzero_si512(); }
+  static __m512i Interleave() {
+    return _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4,
+                            19, 3, 18, 2, 17, 1, 16, 0);
+  }
+
+  __m512i largest_;
+  const __m512i interleave_;
+};
+
+inline void Prefetch(const float* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1); }
 
 }  // namespace mslua::amx
 MSLUA_AMX_END

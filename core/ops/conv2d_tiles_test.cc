@@ -1,0 +1,206 @@
+// Convolutions large enough for a processor's tiles: their accuracy against f64 over windows of every kind, and numbers
+// that are not finite. Where there are no tiles, the kernel beside them is tested.
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "core/base/parallel_for.h"
+#include "core/op/registry.h"
+#include "gtest/gtest.h"
+
+namespace mslua {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+struct Case {
+  int64_t n, c, h, w, o;
+  Ints kernel, stride, padding, dilation;
+};
+
+std::string ToString(const Case& c) {
+  return "n " + std::to_string(c.n) + " c " + std::to_string(c.c) + " h " + std::to_string(c.h) + " w " +
+         std::to_string(c.w) + " o " + std::to_string(c.o) + " kernel " + std::to_string(c.kernel[0]) + "x" +
+         std::to_string(c.kernel[1]) + " stride " + std::to_string(c.stride[0]);
+}
+
+// One of the three operators on shapes of a case.
+struct Call {
+  const OpDef* op;
+  Attrs attrs;
+  std::vector<TensorType> in, out;
+
+  Call(const std::string& name, const Case& c, DType type) : op(Operators().Find(name)) {
+    attrs = {{"stride", c.stride},     {"pad_mode", std::string("pad")},     {"padding", c.padding},
+             {"dilation", c.dilation}, {"data_format", std::string("NHWC")}, {"group", int64_t{1}}};
+    const auto results = [&](int axis, int64_t size) {
+      const int64_t padded = size + c.padding[2 * axis] + c.padding[2 * axis + 1];
+      return (padded - (c.kernel[axis] - 1) * c.dilation[axis] - 1) / c.stride[axis] + 1;
+    };
+    const TensorType x{type, {c.n, c.h, c.w, c.c}}, w{type, {c.o, c.c, c.kernel[0], c.kernel[1]}},
+        y{type, {c.n, results(0, c.h), results(1, c.w), c.o}};
+    if (name == "conv2d") {
+      in = {x, w}, out = {y};
+    } else if (name == "conv2d_grad_input") {
+      attrs.Set("input_size", Ints{c.h, c.w});
+      in = {y, w}, out = {x};
+    } else {
+      attrs.Set("kernel_size", c.kernel);
+      in = {x, y}, out = {w};
+    }
+  }
+};
+
+// By the kernel of that name, or the first there is where `name` is empty.
+std::vector<float> RunKernel(const Call& call, const std::string& name, const std::vector<float>& a,
+                             const std::vector<float>& b) {
+  const OpSpec spec{call.attrs, call.in, call.out};
+  std::vector<float> y(call.out[0].elements(), -7.0f);
+  for (const FastKernel& f : call.op->fast) {
+    if (!f.supports(spec) || (!name.empty() && name != f.name)) continue;
+    const auto kernel = f.make(spec);
+    if (!kernel.ok()) break;
+    std::vector<char> scratch((*kernel)->scratch_bytes() + 64);
+    const void* inputs[] = {a.data(), b.data()};
+    void* outputs[] = {y.data()};
+    void* aligned = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64);
+    EXPECT_EQ((*kernel)->Run({inputs, outputs, aligned}), absl::OkStatus());
+    return y;
+  }
+  ADD_FAILURE() << "no kernel " << name;
+  return y;
+}
+
+std::vector<double> RunReference(const Call& call, std::vector<double> a, std::vector<double> b) {
+  std::vector<double> y(call.out[0].elements());
+  const TensorView in[] = {{call.in[0], a.data()}, {call.in[1], b.data()}}, out[] = {{call.out[0], y.data()}};
+  EXPECT_EQ(call.op->reference({call.attrs, in, out}), absl::OkStatus());
+  return y;
+}
+
+std::vector<float> Numbers(int64_t count, int exponents, std::mt19937& random) {
+  std::normal_distribution<float> normal;
+  std::vector<float> v(count);
+  for (float& x : v) x = std::ldexp(normal(random), exponents == 0 ? 0 : static_cast<int>(random() % exponents));
+  return v;
+}
+
+// Against f64, each error relative to the sum of absolute products.
+class Errors {
+ public:
+  Errors(const std::string& name, const Case& c, const std::vector<float>& a, const std::vector<float>& b) {
+    const Call call(name, c, DType::kF64);
+    std::vector<double> x(a.begin(), a.end()), y(b.begin(), b.end());
+    sums_ = RunReference(call, x, y);
+    for (double& v : x) v = std::fabs(v);
+    for (double& v : y) v = std::fabs(v);
+    absolute_ = RunReference(call, x, y);
+  }
+
+  // Root mean square and largest.
+  std::pair<double, double> Of(const std::vector<float>& y) const {
+    double squares = 0, largest = 0;
+    for (size_t i = 0; i < y.size(); ++i) {
+      if (absolute_[i] == 0) {
+        EXPECT_EQ(y[i], 0) << i;
+        continue;
+      }
+      const double error = (static_cast<double>(y[i]) - sums_[i]) / absolute_[i];
+      squares += error * error;
+      largest = std::max(largest, std::fabs(error));
+    }
+    return {std::sqrt(squares / static_cast<double>(y.size())), largest};
+  }
+
+ private:
+  std::vector<double> sums_, absolute_;
+};
+
+const char* const kOperators[] = {"conv2d", "conv2d_grad_input", "conv2d_grad_weight"};
+
+const Case kCases[] = {
+    {32, 32, 5, 4, 32, {3, 3}, {1, 1}, {1, 1, 1, 1}, {1, 1}},
+    {64, 40, 3, 6, 52, {3, 3}, {1, 1}, {1, 1, 1, 1}, {1, 1}},   // channels that fill no tile
+    {29, 64, 4, 4, 32, {3, 3}, {1, 1}, {1, 1, 1, 1}, {1, 1}},   // images that fill no tile
+    {90, 33, 7, 5, 36, {3, 3}, {2, 2}, {1, 1, 1, 1}, {1, 1}},   // strided
+    {32, 32, 6, 7, 64, {3, 2}, {2, 1}, {0, 2, 1, 0}, {1, 2}},   // no two things alike
+    {32, 32, 9, 3, 32, {5, 3}, {1, 1}, {2, 2, 1, 1}, {2, 1}},   // dilated
+    {32, 96, 1, 1, 96, {3, 3}, {1, 1}, {1, 1, 1, 1}, {1, 1}},   // all but one place lies in the padding
+    {32, 32, 2, 2, 32, {3, 3}, {1, 1}, {3, 3, 3, 3}, {1, 1}},   // results of padding alone
+    {32, 32, 5, 5, 32, {2, 2}, {3, 3}, {0, 0, 0, 0}, {1, 1}},   // pixels that no window sees
+    {32, 128, 6, 6, 96, {1, 1}, {1, 1}, {0, 0, 0, 0}, {1, 1}},  // 1x1
+    {64, 32, 2, 3, 32, {3, 3}, {1, 1}, {1, 1, 1, 1}, {1, 1}},   // several blocks of images to a chunk
+};
+
+TEST(Conv2dTiles, AsAccurateAsF32) {
+  std::mt19937 random(1);
+  for (const Case& c : kCases) {
+    for (const std::string name : kOperators) {
+      for (const int exponents : {0, 20}) {
+        const Call call(name, c, DType::kF32);
+        const std::vector<float> a = Numbers(call.in[0].elements(), exponents, random),
+                                 b = Numbers(call.in[1].elements(), exponents, random);
+        const Errors errors(name, c, a, b);
+        const auto ours = errors.Of(RunKernel(call, "", a, b)), plain = errors.Of(RunKernel(call, "onednn", a, b));
+        EXPECT_LE(ours.first, 2 * plain.first) << name << " " << ToString(c) << " exponents " << exponents;
+        EXPECT_LE(ours.second, 1e-6) << name << " " << ToString(c) << " exponents " << exponents;
+      }
+    }
+  }
+}
+
+// Strips and chunks of an image: rows of the operand are found again wherever an image is cut.
+TEST(Conv2dTiles, ImagesThatAreCut) {
+  std::mt19937 random(2);
+  const Case c{32, 64, 24, 32, 32, {3, 3}, {1, 1}, {1, 1, 1, 1}, {1, 1}};
+  for (const std::string name : kOperators) {
+    const Call call(name, c, DType::kF32);
+    const std::vector<float> a = Numbers(call.in[0].elements(), 0, random),
+                             b = Numbers(call.in[1].elements(), 0, random);
+    const std::vector<float> ours = RunKernel(call, "", a, b), plain = RunKernel(call, "onednn", a, b);
+    float largest = 0;
+    for (size_t i = 0; i < ours.size(); ++i) largest = std::max(largest, std::fabs(ours[i] - plain[i]));
+    EXPECT_LE(largest, name == "conv2d_grad_weight" ? 3e-3f : 3e-4f) << name;
+  }
+}
+
+TEST(Conv2dTiles, BitsDoNotDependOnThreads) {
+  std::mt19937 random(3);
+  const int before = ComputeThreads();
+  for (const std::string name : kOperators) {
+    const Call call(name, kCases[3], DType::kF32);
+    const std::vector<float> a = Numbers(call.in[0].elements(), 9, random),
+                             b = Numbers(call.in[1].elements(), 9, random);
+    SetComputeThreads(1);
+    const std::vector<float> one = RunKernel(call, "", a, b);
+    SetComputeThreads(3);
+    EXPECT_EQ(one, RunKernel(call, "", a, b)) << name;
+  }
+  SetComputeThreads(before);
+}
+
+// Infinities and NaN are where f32 has them.
+TEST(Conv2dTiles, NumbersThatAreNotFinite) {
+  const Case& c = kCases[0];
+  for (const std::string name : kOperators) {
+    const Call call(name, c, DType::kF32);
+    for (const int operand : {0, 1}) {
+      for (const float odd : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+        std::vector<float> in[] = {std::vector<float>(call.in[0].elements(), 0.25f),
+                                   std::vector<float>(call.in[1].elements(), 0.5f)};
+        in[operand].back() = odd;
+        const std::vector<float> ours = RunKernel(call, "", in[0], in[1]),
+                                 plain = RunKernel(call, "onednn", in[0], in[1]);
+        int64_t odd_ones = 0;
+        for (size_t i = 0; i < ours.size(); ++i) {
+          EXPECT_EQ(std::isfinite(ours[i]), std::isfinite(plain[i])) << name << " " << i;
+          odd_ones += std::isfinite(ours[i]) ? 0 : 1;
+        }
+        EXPECT_GT(odd_ones, 0) << name;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mslua

@@ -1,0 +1,90 @@
+// Convolutions of f32 images with the tile instructions of Intel processors (AMX): the products of split_matmul.h,
+// without a matrix of patches. The rows of a tile are 32 images at one pixel, so that any stride, padding and dilation
+// takes whole tiles, and what lies in the padding is left out.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/ops/support/convolution.h"
+
+namespace mslua::amx {
+
+// Whether this processor has the instructions, and the sizes repay splitting the operands. Images are channels-last, in
+// one group.
+bool SupportsSplit(const Convolution& c);
+
+// A convolution, or the gradient of its input: each pixel of a result is a sum of pixels of the operand, each times the
+// weights of one place of the window.
+class SplitConvolution {
+ public:
+  enum class Direction { kForward, kGradInput };
+  SplitConvolution(const Convolution& c, Direction direction, int64_t threads);
+
+  // Of scratch memory, 64-byte aligned.
+  int64_t scratch_bytes() const { return (weight_words() + threads_ * strip_words_) * 4; }
+
+  // Runs on the calling thread's compute threads; the bits of `to` do not depend on how many. False where an operand is
+  // not finite, or so large (3.39e38) that its upper part is not: `to` is undefined then.
+  bool Run(const float* from, const float* weight, float* to, void* scratch) const;
+
+ private:
+  struct Term {
+    int32_t pixel, tap;  // of the operand; of the window
+  };
+  // Rows [first, last) of 32 images of the result, and those of the operand that they are made of.
+  struct Strip {
+    int64_t images;
+    int64_t first, last, from_first, from_last;
+  };
+
+  void FindTerms(const Convolution& c, Direction direction);
+  void CutStrips();
+  int64_t weight_words() const;
+  int64_t pixel_words() const;
+  bool SplitWeights(const float* weight, int64_t begin, int64_t end, uint32_t* to) const;
+  bool SplitStrip(const Strip& strip, const float* from, uint32_t* to) const;
+  void MultiplyStrip(const Strip& strip, const uint32_t* from, const uint32_t* weights, float* to) const;
+
+  Image from_, to_;
+  int64_t taps_, threads_;
+  int64_t k_stride_, column_stride_;  // of the weights: from a channel of the operand to the next, of the result
+  int64_t steps_, panels_;            // 32 channels each: of the operand, of the result
+  std::vector<Term> terms_;           // of the result's pixels, one after the other
+  std::vector<int64_t> first_term_;   // of a pixel; one more at the end
+  std::vector<Strip> strips_;
+  int64_t strip_words_ = 0;  // of the largest one
+};
+
+// The gradient of a convolution's weights.
+class SplitWeightGradient {
+ public:
+  explicit SplitWeightGradient(const Convolution& c);
+
+  int64_t scratch_bytes() const;
+  // As above: x and dy are the images, dw [y.c, x.c, kernel height, kernel width].
+  bool Run(const float* x, const float* dy, float* dw, int64_t threads, void* scratch) const;
+
+ private:
+  // Rows [first, last) of the result's images, of images [32 images, 32 (images + blocks)); x_first, x_last: the
+  // operand's rows that they are made of.
+  struct Chunk {
+    int64_t images, blocks;
+    int64_t first, last, x_first, x_last;
+  };
+
+  Chunk ChunkAt(int64_t index) const;
+  bool SplitChunk(const Chunk& chunk, const float* x, const float* dy, uint32_t* x_words, uint32_t* dy_words) const;
+  void AddChunk(const Chunk& chunk, int64_t begin, int64_t end, const uint32_t* x_words, const uint32_t* dy_words,
+                bool add, float* sums) const;
+  void AddRow(const Chunk& chunk, int64_t index, int64_t tap, const uint32_t* x_words, const uint32_t* dy_words) const;
+  int64_t x_words() const;
+  int64_t dy_words() const;
+
+  const Convolution c_;
+  int64_t taps_, x_panels_, y_panels_;
+  int64_t rows_, blocks_;  // of a chunk
+  int64_t chunks_;
+};
+
+}  // namespace mslua::amx
