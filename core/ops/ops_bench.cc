@@ -1,7 +1,7 @@
 // Times the fast kernels on the shapes of ResNet-50, GPT and the quick start: best of several runs, with the rate of
-// arithmetic and of memory that it means. An argument keeps the rows whose operator contains it.
+// arithmetic and of memory that it means. Arguments keep the rows whose operator and shapes contain them all.
 //
-//   bazel run //core/ops:ops_bench -- conv2d
+//   bazel run //core/ops:ops_bench -- packed_attention 'f32[12,64,384]'
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -72,7 +72,7 @@ std::vector<Row> Rows() {
     rows.push_back({"layer_norm_grad_params", {data({768, 128}), data({768, 128}), f32({768}), f32({768})}, {}});
     rows.push_back({"softmax", {data({768, 1024})}, {}});
     rows.push_back({"sparse_softmax_cross_entropy", {data({512, 50257}), {DType::kI32, {512}}}, {}});
-    for (const Shape& s : {Shape{12, 4, 64, 32}, Shape{2, 12, 256, 64}, Shape{1, 8, 512, 64}}) {
+    for (const Shape& s : {Shape{1, 4, 64, 32}, Shape{12, 4, 64, 32}, Shape{2, 12, 256, 64}, Shape{1, 8, 512, 64}}) {
       const TensorType q = data(s), v = f32({s[0], s[1], s[2]});
       for (const bool causal : {true, false}) {
         rows.push_back({"scaled_dot_product_attention", {q, q, q}, {{"causal", causal}}});
@@ -93,6 +93,12 @@ struct Free {
 using Block = std::unique_ptr<void, Free>;
 
 Block Allocate(int64_t bytes) { return Block(std::aligned_alloc(64, static_cast<size_t>((bytes + 127) / 64 * 64))); }
+
+std::string NameOf(const Row& row) {
+  std::string name = row.op;
+  for (const TensorType& t : row.inputs) name += " " + ToString(t);
+  return name;
+}
 
 void Time(const Row& row) {
   const OpDef& op = *Operators().Find(row.op);
@@ -120,8 +126,6 @@ void Time(const Row& row) {
   }
   const OpSpec spec{attrs, row.inputs, *outputs};
   const double flops = op.flops ? op.flops(attrs, row.inputs, *outputs) : 0;
-  std::string shapes;
-  for (const TensorType& t : row.inputs) shapes += ToString(t) + " ";
   for (const FastKernel& fast : op.fast) {
     if (!fast.supports(spec)) continue;
     const auto kernel = fast.make(spec);
@@ -139,8 +143,8 @@ void Time(const Row& row) {
       total += seconds;
       best = std::min(best, seconds / kRuns);
     }
-    std::printf("%10.2f us %8.1f GFLOP/s %7.1f GB/s  %-8s %s %s\n", best * 1e6, flops / best * 1e-9,
-                bytes / best * 1e-9, fast.name, row.op, shapes.c_str());
+    std::printf("%10.2f us %8.1f GFLOP/s %7.1f GB/s  %-8s %s\n", best * 1e6, flops / best * 1e-9, bytes / best * 1e-9,
+                fast.name, NameOf(row).c_str());
   }
 }
 
@@ -149,7 +153,9 @@ void Time(const Row& row) {
 
 int main(int argc, char** argv) {
   for (const mslua::Row& row : mslua::Rows()) {
-    if (argc < 2 || absl::StrContains(row.op, argv[1])) mslua::Time(row);
+    const std::string name = mslua::NameOf(row);
+    if (std::all_of(argv + 1, argv + argc, [&](const char* part) { return absl::StrContains(name, part); }))
+      mslua::Time(row);
   }
   return 0;
 }

@@ -123,11 +123,10 @@ template <class T>
 void CopyRows(Rows<T> m, int64_t rows, int64_t padded, int64_t columns, float factor, float* to) {
   const int64_t stride = Floats::Padded(columns);
   const V32 f = hn::Set(F32(), factor);
-  for (int64_t r = 0; r < rows; ++r) {
-    ForEachVector(columns, [&](int64_t c, size_t n) {
-      Store(hn::Mul(LoadN(m.data + r * m.stride + c, n), f), to + r * stride + c);
-    });
-  }
+  ForEachVector(columns, [&](int64_t c, size_t n) {
+    HWY_UNROLL(4)
+    for (int64_t r = 0; r < rows; ++r) Store(hn::Mul(LoadN(m.data + r * m.stride + c, n), f), to + r * stride + c);
+  });
   std::fill(to + rows * stride, to + padded * stride, 0.0f);
 }
 
@@ -135,11 +134,10 @@ template <class T>
 void StoreRows(const float* m, int64_t rows, int64_t columns, float factor, MutableRows<T> to) {
   const int64_t stride = Floats::Padded(columns);
   const V32 f = hn::Set(F32(), factor);
-  for (int64_t r = 0; r < rows; ++r) {
-    ForEachVector(columns, [&](int64_t c, size_t n) {
-      StoreN(hn::Mul(Load(m + r * stride + c), f), to.data + r * to.stride + c, n);
-    });
-  }
+  ForEachVector(columns, [&](int64_t c, size_t n) {
+    HWY_UNROLL(4)
+    for (int64_t r = 0; r < rows; ++r) StoreN(hn::Mul(Load(m + r * stride + c), f), to.data + r * to.stride + c, n);
+  });
 }
 
 // m [rows, columns], padded, to [columns, kQueries].
@@ -150,19 +148,30 @@ void Transpose(const float* m, int64_t rows, int64_t columns, float* to) {
     for (int64_t r = 0; r < rows; ++r) to[c * kQueries + r] = m[r * stride + c];
   }
 #else
-  const hn::Full128<float> d;
-  for (int64_t r = 0; r < rows; r += 4) {
+  const F32 d;
+  const hn::Repartition<double, F32> pairs;
+  const int64_t lanes = hn::Lanes(d);
+  for (int64_t r = 0; r < rows; r += lanes) {
     for (int64_t c = 0; c < columns; c += 4) {
-      const float* from = m + r * stride + c;
-      float* block = to + c * kQueries + r;
-      const auto row0 = hn::Load(d, from), row1 = hn::Load(d, from + stride), row2 = hn::Load(d, from + 2 * stride),
-                 row3 = hn::Load(d, from + 3 * stride);
-      const auto low01 = hn::InterleaveLower(d, row0, row1), low23 = hn::InterleaveLower(d, row2, row3);
-      const auto high01 = hn::InterleaveUpper(d, row0, row1), high23 = hn::InterleaveUpper(d, row2, row3);
-      hn::Store(hn::ConcatLowerLower(d, low23, low01), d, block);
-      hn::Store(hn::ConcatUpperUpper(d, low23, low01), d, block + kQueries);
-      hn::Store(hn::ConcatLowerLower(d, high23, high01), d, block + 2 * kQueries);
-      hn::Store(hn::ConcatUpperUpper(d, high23, high01), d, block + 3 * kQueries);
+      // 4 columns: vector i has rows i, i + 4, ... of these, which change places within each block of 4 x 4.
+      V32 v[4];
+      HWY_UNROLL(4)
+      for (int i = 0; i < 4; ++i) {
+        const float* from = m + (r + i) * stride + c;
+        v[i] = hn::LoadDup128(d, from);
+        HWY_UNROLL(4)
+        for (int64_t block = 4; block < lanes; block += 4)
+          v[i] = hn::IfThenElse(hn::FirstN(d, block), v[i], hn::LoadDup128(d, from + block * stride));
+      }
+      const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(d, v[0], v[1])),
+                 low23 = hn::BitCast(pairs, hn::InterleaveLower(d, v[2], v[3])),
+                 high01 = hn::BitCast(pairs, hn::InterleaveUpper(d, v[0], v[1])),
+                 high23 = hn::BitCast(pairs, hn::InterleaveUpper(d, v[2], v[3]));
+      float* const at = to + c * kQueries + r;
+      Store(hn::BitCast(d, hn::InterleaveLower(pairs, low01, low23)), at);
+      Store(hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23)), at + kQueries);
+      Store(hn::BitCast(d, hn::InterleaveLower(pairs, high01, high23)), at + 2 * kQueries);
+      Store(hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23)), at + 3 * kQueries);
     }
   }
 #endif
@@ -176,6 +185,8 @@ struct Block {
   int64_t Seen(int64_t query) const { return std::clamp<int64_t>(a.Seen(i + query) - j, 0, n); }
   // The block's first query that sees its key.
   int64_t FirstToSee(int64_t key) const { return a.causal ? std::max<int64_t>(0, j + key - (a.s - a.t) - i) : 0; }
+  // Whether no query before this block sees the key.
+  bool FirstSeeing(int64_t key) const { return i == 0 || (a.causal && j + key - (a.s - a.t) >= i); }
   // Of the queries from `query` on in a vector, those that see the key.
   hn::Mask<F32> SeenBy(int64_t key, int64_t query) const {
     const int64_t before = j + key + 1 - a.Seen(i + query);
@@ -381,10 +392,16 @@ void BackwardBlock(const Block& b, const BackwardSpace& s) {
   });
   for (int64_t key = 0; key < b.n; key += kRows) {
     const int64_t first = b.FirstToSee(key), at = key * kQueries + first, k = b.m - first;
-    Product<Add::kOld>({s.probabilities + at, kQueries, 1}, {s.dy + first * e_row, e_row}, k, e, nullptr,
-                       s.dv + (b.j + key) * e_row);
-    Product<Add::kOld>({s.dscores + at, kQueries, 1}, {s.q + first * d_row, d_row}, k, d, nullptr,
-                       s.dk + (b.j + key) * d_row);
+    const Left p = {s.probabilities + at, kQueries, 1}, ds = {s.dscores + at, kQueries, 1};
+    const Right dy = {s.dy + first * e_row, e_row}, q = {s.q + first * d_row, d_row};
+    float *const dv = s.dv + (b.j + key) * e_row, *const dk = s.dk + (b.j + key) * d_row;
+    if (b.FirstSeeing(key)) {
+      Product<Add::kNothing>(p, dy, k, e, nullptr, dv);
+      Product<Add::kNothing>(ds, q, k, d, nullptr, dk);
+    } else {
+      Product<Add::kOld>(p, dy, k, e, nullptr, dv);
+      Product<Add::kOld>(ds, q, k, d, nullptr, dk);
+    }
   }
   for (int64_t query = 0; query < b.m; query += kRows) {
     const Left ds = {s.dscores + query, 1, kQueries};
@@ -441,8 +458,6 @@ void BackwardHead(const Attention& a, const BackwardOperands<T>& o, void* scratc
   const int64_t keys = (a.s + kRows - 1) / kRows * kRows;
   CopyRows(o.k, a.s, keys, a.d, 1, s.k);
   CopyRows(o.v, a.s, keys, a.e, 1, s.v);
-  std::fill_n(s.dk, keys * Floats::Padded(a.d), 0.0f);
-  std::fill_n(s.dv, keys * Floats::Padded(a.e), 0.0f);
   for (int64_t i = 0; i < a.t; i += kQueries) {
     const int64_t m = std::min(kQueries, a.t - i), seen = a.Seen(i + m - 1);
     PrepareQueries(a, o, s, i, m);
