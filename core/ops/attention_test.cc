@@ -1,5 +1,9 @@
 // Heads of whole tiles, which kernels over a processor's tile instructions take, and of several blocks of queries and
 // keys with rests; the laws of ops_test.cc try small ones.
+#include <cmath>
+#include <cstring>
+
+#include "core/base/aligned_memory.h"
 #include "core/op/registry.h"
 #include "core/ops/testing/op_checks.h"
 #include "gtest/gtest.h"
@@ -48,6 +52,27 @@ void CheckSeveralBlocks() {
 }
 
 TEST(Attention, SeveralBlocks) { CheckSeveralBlocks(); }
+
+// A query that is no number gives a row that is none, and no other.
+TEST(Attention, NaNStaysInItsRow) {
+  const OpDef& op = *Operators().Find("scaled_dot_product_attention");
+  constexpr int64_t kRows = 3, kWidth = 4;
+  const TensorType head = {DType::kF32, {kRows, kWidth}};
+  const OpSpec spec{{{"causal", false}, {"scale", 0.0}}, {head, head, head}, {head, {DType::kF32, {kRows}}}};
+  alignas(64) float q[kRows * kWidth] = {}, k[kRows * kWidth] = {}, y[kRows * kWidth], lse[kRows];
+  const uint32_t with_payload = 0x7fc00001;
+  std::memcpy(&q[kWidth], &with_payload, sizeof with_payload);
+  for (const FastKernel& fast : op.fast) {
+    if (!fast.supports(spec)) continue;
+    const auto kernel = fast.make(spec);
+    ASSERT_TRUE(kernel.ok());
+    const AlignedMemory scratch = AllocateAligned((*kernel)->scratch_bytes());
+    const void* const inputs[] = {q, k, k};
+    void* const outputs[] = {y, lse};
+    ASSERT_EQ((*kernel)->Run({inputs, outputs, scratch.get()}), absl::OkStatus());
+    for (int64_t i = 0; i < kRows * kWidth; ++i) EXPECT_EQ(std::isnan(y[i]), i / kWidth == 1) << fast.name << " " << i;
+  }
+}
 
 // Of those that this processor has: what runs on older ones too.
 TEST(Attention, EveryInstructionSet) {

@@ -188,12 +188,16 @@ FastKernel Vectors(SizesOf sizes, MakeOperands operands, bool grad) {
           }};
 }
 
+// Below this width, and where half of the scores is not needed, vectors are faster in f32 than tiles: three parts of
+// each operand, probabilities and gradients of scores too, take longer than products.
+constexpr int64_t kTiledWidth = 64;
+
 // f32 on the processor's tiles.
 FastKernel Split(SizesOf sizes, MakeOperands operands, bool grad) {
   const auto supports = [=](const OpSpec& s) {
     if (s.inputs[0].dtype != DType::kF32 || s.outputs[0].elements() == 0) return false;
     const Attention a = sizes(s);
-    return amx::Supports(a.t, a.s, a.d, a.e);
+    return !a.causal && a.d >= kTiledWidth && amx::Supports(a.t, a.s, a.d, a.e);
   };
   return {"bf16x3", supports,
           [=](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> {
