@@ -3,6 +3,7 @@
 --- methods it defines.
 local args = require "mslua.args"
 local class = require "mslua.class"
+local core = require "mslua.core"
 local errors = require "mslua.errors"
 
 local M = {}
@@ -22,9 +23,24 @@ local hooks = {
   on_train_step_end = "step_end", on_train_epoch_end = "epoch_end", on_train_end = "finish",
 }
 
+-- A method that nobody would call.
+local function check_methods(self)
+  local class_of = getmetatable(self)
+  while class_of ~= Callback do
+    for name in pairs(class_of) do
+      if type(name) == "string" and name:find "^on_" and not hooks[name] then
+        errors.fail("%s.%s is no method of a callback%s", self.class_name, name,
+          core.did_you_mean(name, errors.names(hooks)))
+      end
+    end
+    class_of = class_of.super
+  end
+end
+
 --- Adds this callback to a trainer's description; ready ones replace it.
 ---@param spec table core.trainer's
 function Callback:add_to(spec)
+  check_methods(self)
   local found = false
   for method, hook in pairs(hooks) do
     local f = self[method]

@@ -9,6 +9,7 @@ local Initializer = require "mslua.initializer"
 local Cell = class.Object:extend "Cell"
 
 local function is_cell(v) return class.is(v, Cell) end
+local function check_self(self, call) class.check_self(self, Cell, "a Cell", "net:" .. call) end
 require("mslua.args").kind("cell", is_cell, "a Cell")
 
 -- Of an instance, kept beside its fields: _fields everything assigned, _order the names of its cells and parameters
@@ -132,6 +133,7 @@ end
 ---@param predicate? fun(p: Parameter): boolean
 ---@return Parameter[]
 function Cell:get_parameters(predicate)
+  check_self(self, "get_parameters()")
   if not rawget(self, "_prefix") then bind(self, "") end
   local list, seen, by_name = {}, {}, {}
   self:each_cell(function(cell)
@@ -153,12 +155,14 @@ end
 --- The parameters that training changes.
 ---@return Parameter[]
 function Cell:trainable_params()
+  check_self(self, "trainable_params()")
   return self:get_parameters(function(p) return p.requires_grad end)
 end
 
 --- name -> parameter.
 ---@return table<string, Parameter>
 function Cell:parameters_dict()
+  check_self(self, "parameters_dict()")
   local dict = {}
   for _, p in ipairs(self:get_parameters()) do dict[p.name] = p end
   return dict
@@ -166,6 +170,7 @@ end
 
 --- The cells directly below, with their names, in order: `for name, cell in net:name_cells() do`.
 function Cell:name_cells()
+  check_self(self, "name_cells()")
   local i = 0
   return function()
     while true do
@@ -185,6 +190,7 @@ end
 ---@param options? table requires_grad, layerwise_parallel, parallel_optimizer, comm_fusion, dtype
 ---@return Parameter
 function Cell:parameter(name, shape, init, options)
+  class.check_self(self, Cell, "a Cell", "self:parameter(name, shape, init)")
   if type(name) ~= "string" or type(shape) ~= "table" then
     errors.fail("%s:parameter: expected a name and a shape, got %s and %s",
       self.class_name, errors.show(name), errors.show(shape))
@@ -210,6 +216,7 @@ end
 ---@param on? boolean default true
 ---@return Cell self
 function Cell:set_train(on)
+  check_self(self, "set_train()")
   core.set_training(on ~= false)
   return self
 end
@@ -219,6 +226,7 @@ end
 ---@param id integer
 ---@return Cell self
 function Cell:set_comm_fusion(id)
+  check_self(self, "set_comm_fusion(id)")
   if type(id) ~= "number" or id < 0 or id ~= math.floor(id) then
     errors.fail("set_comm_fusion: expected an integer, at least 0, got %s", errors.show(id))
   end
@@ -229,6 +237,7 @@ end
 --- Values inside this cell are computed again in the backward pass instead of kept.
 ---@return Cell self
 function Cell:recompute(on)
+  check_self(self, "recompute()")
   self._recompute = on ~= false
   return self
 end
@@ -236,6 +245,7 @@ end
 --- The cut of the cell's operator; for cells with one (Dense, Conv2d, Embedding: `self.op`).
 ---@return Cell self
 function Cell:shard(in_strategy, out_strategy)
+  check_self(self, "shard {...}")
   if not self.op then
     errors.fail("%s:shard: the cell has no single operator: shard its operators", self.class_name)
   end

@@ -1,4 +1,6 @@
 --- Classes: `local Net = Base:extend "Net"`; `Net(...)` makes an instance and calls `init`.
+local errors = require "mslua.errors"
+
 local M = {}
 
 ---@class mslua.Class
@@ -46,6 +48,17 @@ function M.is(object, class)
     found = rawget(found, "super")
   end
   return false
+end
+
+--- Raises unless `self` is an instance of `class`: a method was called with a dot, as in Python.
+---@param self any
+---@param class table
+---@param what string "a Cell"
+---@param call string "net:trainable_params()"
+function M.check_self(self, class, what, call)
+  if not M.is(self, class) then
+    errors.fail("%s: expected %s before the colon, got %s: %s", call:match ":([%w_]+)", what, errors.show(self), call)
+  end
 end
 
 M.Object = Class

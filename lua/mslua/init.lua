@@ -12,7 +12,7 @@ local function take(module, ...)
 end
 
 for name, value in pairs(dtypes) do ms[name] = value end
-take(core, "zeros", "ones", "full", "eye", "arange", "rand", "randn", "set_seed")
+take(core, "zeros", "ones", "full", "eye", "arange", "set_seed")
 take(require "mslua.parameter", "Parameter")
 ms.initializer = require "mslua.initializer"
 
@@ -23,6 +23,20 @@ take(require "mslua.parallel_context", "ParallelMode", "set_auto_parallel_contex
 take(require "mslua.ps_context", "set_ps_context", "get_ps_context", "reset_ps_context")
 
 ms.ops = require "mslua.ops"
+
+-- In a network other numbers at every step, unless a stream is named: a tensor made while it is traced is a constant.
+local function random(eager, operator)
+  return function(shape, dtype, name)
+    if not core.is_tracing() or name then return eager(shape, dtype, name) end
+    return (operator { shape = type(shape) == "number" and { shape } or shape, dtype = dtype })
+  end
+end
+
+--- Uniform numbers in [0, 1). (shape, dtype = float32, name of a stream that gives the same numbers again)
+ms.rand = random(core.rand, ms.ops.random_uniform)
+--- Numbers from the standard normal distribution. (shape, dtype = float32, name)
+ms.randn = random(core.randn, ms.ops.random_normal)
+
 ms.nn = require "mslua.nn"
 ms.dataset = require "mslua.dataset"
 ms.communication = require "mslua.communication"

@@ -32,9 +32,11 @@ end
 
 -- The columns of a batch; at least two where there is a loss.
 local function columns_of(self, dataset, what)
-  local columns = dataset:open():schema()
-  if not dataset:open():batch_size() and #columns[1].shape == 0 then
-    errors.fail("%s: the dataset has no batch: call ds:batch(n)", what)
+  local columns, batched = dataset:open():schema(), dataset:open():batch_size()
+  for _, column in ipairs(columns) do
+    if not batched and #column.shape == 0 then
+      errors.fail("%s: the dataset has no batch, '%s' is one number: call ds:batch(n)", what, column.name)
+    end
   end
   if self.loss_fn and #columns < 2 then
     errors.fail("%s: the dataset gives one column, '%s'; a loss needs data and label", what, columns[1].name)
@@ -112,6 +114,7 @@ end
 --- clip_value =, max_steps =, name = of the run folder, config = text of its config.lua})
 ---@return table trainer core.trainer's object, after its run
 function Model:train(...)
+  class.check_self(self, Model, "a Model", "model:train(epoch, dataset)")
   local a = bind_train(...)
   if not self.optimizer then
     errors.fail "train: the Model has no optimizer: ms.Model(net, {loss_fn =, optimizer =})"
@@ -161,7 +164,10 @@ local bind_eval = args.signature("eval", { { "valid_dataset", "dataset", require
 
 --- Metrics on a dataset: { loss = 0.91, top1 = 0.682 }.
 ---@return table<string, number>
-function Model:eval(...) return self:evaluate(self:eval_spec(bind_eval(...).valid_dataset)) end
+function Model:eval(...)
+  class.check_self(self, Model, "a Model", "model:eval(dataset)")
+  return self:evaluate(self:eval_spec(bind_eval(...).valid_dataset))
+end
 
 --- Runs what eval_spec has compiled.
 ---@return table<string, number>
@@ -169,6 +175,7 @@ function Model:evaluate(spec) return core.evaluate(spec.graph, spec.dataset, par
 
 --- The network's output for inputs, without training behaviour.
 function Model:predict(...)
+  class.check_self(self, Model, "a Model", "model:predict(x)")
   local before = core.training()
   core.set_training(false)
   local results = { self.network(...) }

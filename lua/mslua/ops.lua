@@ -58,6 +58,7 @@ end
 ---@param out_strategy? integer[][]
 ---@return mslua.Operator self
 function Operator:shard(in_strategy, out_strategy)
+  class.check_self(self, Operator, "an operator", "ops.MatMul():shard {...}")
   self.attrs._in_strategy = strategy_text(self, "inputs", in_strategy)
   if out_strategy ~= nil then self.attrs._out_strategy = strategy_text(self, "outputs", out_strategy) end
   return self
@@ -70,6 +71,7 @@ local known_attrs = { fusion = { "", "integer", min = 0 }, cross_batch = { "", "
 ---@param value boolean|number|string
 ---@return mslua.Operator self
 function Operator:add_prim_attr(key, value)
+  class.check_self(self, Operator, "an operator", "ops.MatMul():add_prim_attr(key, value)")
   if type(key) ~= "string" or not key:match "^[%a_][%w_]*$" then
     errors.fail("%s:add_prim_attr: expected a name, got %s", self.class_name, errors.show(key))
   end
@@ -114,6 +116,19 @@ for _, info in ipairs(core.ops()) do
   end
   ops[info.name] = with_keywords(info, core.functions[info.name])
 end
+
+-- Matrices of the last two dimensions; a single w multiplies every row of x.
+local multiply = ops.matmul
+function ops.matmul(x, w, ...)
+  if not core.kind(x) or not core.kind(w) or #x.shape < 3 or #w.shape ~= 2 then return multiply(x, w, ...) end
+  local shape = x.shape
+  local y = multiply(ops.reshape(x, { -1, shape[#shape] }), w, ...)
+  shape[#shape] = y.shape[2]
+  return (ops.reshape(y, shape))
+end
+
+--- x times itself.
+function ops.square(x) return x * x end
 
 -- What MindSpore's tensors have as methods too: `x:exp()` is `ops.exp(x)`.
 for _, name in ipairs { "abs", "exp", "log", "sqrt", "pow", "matmul", "maximum", "minimum", "clip", "sigmoid", "tanh",

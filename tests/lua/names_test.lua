@@ -39,6 +39,23 @@ check.case("bounds of a slice count from 1, the end is not taken", function()
     function() return (ops.strided_slice(x, { 3 }, { 3 })) end)
 end)
 
+check.case("a method called with a dot", function()
+  local net, ds, model = ms.nn.Dense(2, 2), ms.dataset.NumpySlicesDataset(ms.ones { 2 }), ms.Model(ms.nn.Dense(2, 2))
+  for call, f in pairs {
+    ["trainable_params: expected a Cell before the colon, got nil: net:trainable_params()"] = net.trainable_params,
+    ["set_train: expected a Cell before the colon"] = net.set_train,
+    ["parameter: expected a Cell before the colon"] = net.parameter,
+    ["batch: expected a dataset before the colon"] = ds.batch,
+    ["get_dataset_size: expected a dataset before the colon"] = ds.get_dataset_size,
+    ["take: expected a dataset before the colon"] = ds.take,
+    ["train: expected a Model before the colon, got nil: model:train(epoch, dataset)"] = model.train,
+    ["eval: expected a Model before the colon"] = model.eval,
+    ["shard: expected an operator before the colon"] = ms.ops.MatMul().shard,
+  } do
+    check.fails(call, f)
+  end
+end)
+
 check.case("a field that a tensor does not have", function()
   check.fails("a tensor has no field or method 'summ' (did you mean 'sum'?)", function() ms.ones { 2 }:summ() end)
 end)

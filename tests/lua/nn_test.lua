@@ -39,6 +39,55 @@ check.case("Conv2d", function()
   check.fails_here("group = 2 does not divide", function() nn.Conv2d(3, 4, 1, { group = 2 }) end)
 end)
 
+check.case("Conv2dTranspose", function()
+  local x = ms.Tensor({ 1, 2, 3, 4 }, ms.float32, { 1, 1, 2, 2 })
+  local double = nn.Conv2dTranspose(1, 1, 2, { stride = 2, pad_mode = "valid", weight_init = "ones" })
+  check.equal(values(double(x))[1][1], { { 1, 1, 2, 2 }, { 1, 1, 2, 2 }, { 3, 3, 4, 4 }, { 3, 3, 4, 4 } })
+  -- The middle of every 3x3 kernel lies on a pixel of x; output_padding adds the last row and column.
+  local more = nn.Conv2dTranspose(1, 1, 3, {
+    stride = 2, pad_mode = "pad", padding = 1, output_padding = 1, weight_init = "ones",
+    has_bias = true, bias_init = 10,
+  })
+  check.equal(values(more(x))[1][1],
+    { { 11, 13, 12, 12 }, { 14, 20, 16, 16 }, { 13, 17, 14, 14 }, { 13, 17, 14, 14 } })
+  check.equal(nn.Conv2dTranspose(4, 6, 3, { stride = 2, group = 2 })(ms.ones { 2, 4, 5, 7 }).shape, { 2, 6, 10, 14 })
+  -- It is the transpose: the gradient by x of sum(y * T(x)) is the convolution of y.
+  local conv = nn.Conv2d(1, 1, 2, { stride = 2, pad_mode = "valid", weight_init = double.weight.value })
+  local y = ms.randn { 1, 1, 4, 4 }
+  check.near(values(ms.grad(function(v) return ops.reduce_sum(double(v) * y) end)(x)), values(conv(y)), 1e-5)
+  check.fails("output_padding: expected less than the stride",
+    function() nn.Conv2dTranspose(1, 1, 2, { stride = 2, output_padding = 1 }) end)
+end)
+
+check.case("Upsample repeats pixels", function()
+  local x = ms.Tensor({ 1, 2 }, ms.float32, { 1, 1, 1, 2 })
+  check.equal(values(nn.Upsample { 2, 3 }(x))[1][1], { { 1, 1, 1, 2, 2, 2 }, { 1, 1, 1, 2, 2, 2 } })
+  check.equal(values(ms.grad(function(v) return ops.reduce_sum(nn.Upsample(2)(v)) end)(x))[1][1], { { 4, 4 } })
+end)
+
+check.case("one matrix multiplies every row of a batch", function()
+  local x, w = ms.arange(12):astype(ms.float32):reshape(2, 2, 3), ms.Tensor { { 1, 0 }, { 0, 1 }, { 1, 1 } }
+  local want = { { { 2, 3 }, { 8, 9 } }, { { 14, 15 }, { 20, 21 } } }
+  check.equal(values(ops.matmul(x, w)), want)
+  check.equal(values(x:matmul(ops.transpose(w, { 2, 1 }), { transpose_b = true })), want)
+end)
+
+check.case("random numbers of a network are others at every step", function()
+  local Noise, Losses = nn.Cell:extend "Noise", ms.Callback:extend "Losses"
+  function Noise:init() self.fc = nn.Dense(2, 2) end
+  function Noise:construct(x)
+    return ops.reduce_sum(ops.stop_gradient(self.fc(x)) * 0 + ms.randn(x.shape) + ms.rand { 4, 2 } + self.fc.bias * 0)
+  end
+  function Losses:on_train_step_end(context) self.seen[context.loss] = true end
+  local losses = Losses()
+  losses.seen = {}
+  local data = ms.dataset.NumpySlicesDataset(ms.ones { 12, 2 }):batch(4)
+  ms.Model(Noise(), { optimizer = nn.SGD() }):train(1, data, { callbacks = losses })
+  local n = 0
+  for _ in pairs(losses.seen) do n = n + 1 end
+  check.equal(n, 3)
+end)
+
 check.case("pools", function()
   local x = ms.Tensor({ { { { 1, 2 }, { 3, 4 } } } })
   check.equal(values(nn.MaxPool2d(2)(x)), { { { { 4 } } } })
@@ -55,6 +104,13 @@ check.case("BatchNorm2d: statistics of the batch in training, running ones other
   check.near(values(bn.moving_variance.value), { 0.9 + 20 / 30 }, 1e-6)  -- unbiased: 20 / 3
   bn:set_train(false)
   check.near(values(bn(ms.full({ 1, 1, 1, 1 }, 0.3))), { { { { 0 } } } }, 1e-6)
+end)
+
+check.case("BatchNorm1d: of columns, of rows of numbers", function()
+  local norm = nn.BatchNorm1d(2):set_train()
+  check.near(values(norm(ms.Tensor { { 1, 10 }, { 3, 10 } })), { { -1, 0 }, { 1, 0 } }, 1e-4)
+  check.equal(norm(ms.ones { 3, 2, 5 }).shape, { 3, 2, 5 })
+  norm:set_train(false)
 end)
 
 check.case("LayerNorm, RMSNorm, GroupNorm", function()

@@ -182,6 +182,20 @@ check.case("callbacks", function()
   check.fails_here("defines no method of a callback", function() ms.Callback:extend "Idle"():add_to { hooks = {} } end)
 end)
 
+check.case("a callback's method that nobody calls", function()
+  local Mine = ms.Callback:extend "Mine"
+  function Mine:on_train_end() end
+  function Mine:on_epoch_end() end
+  check.fails_here("Mine.on_epoch_end is no method of a callback (did you mean 'on_train_epoch_end'?)",
+    function() Mine():add_to { hooks = {} } end)
+end)
+
+check.case("samples without a batch", function()
+  local model = ms.Model(nn.Dense(4, 2), { loss_fn = nn.CrossEntropyLoss() })
+  local ds = ms.dataset.NumpySlicesDataset({ ms.ones { 3, 4 }, ms.zeros({ 3 }, ms.int32) }, { "x", "y" })
+  check.fails_here("eval: the dataset has no batch, 'y' is one number: call ds:batch(n)", function() model:eval(ds) end)
+end)
+
 check.case("loss scale managers", function()
   check.equal(ms.FixedLossScaleManager(1024).spec, { kind = "fixed", value = 1024 })
   check.equal(ms.DynamicLossScaleManager().spec, { kind = "dynamic", value = 2 ^ 24, factor = 2, window = 2000 })

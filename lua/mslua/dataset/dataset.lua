@@ -74,6 +74,8 @@ function Dataset.define(name, fields, source_of)
   return made
 end
 
+local function check_self(self, call) class.check_self(self, Dataset, "a dataset", "ds:" .. call) end
+
 -- A copy with one more operation.
 local function with(self, op)
   local longer = setmetatable({}, getmetatable(self))
@@ -92,6 +94,7 @@ local bind_map = args.signature("map", {
 --- a name the first column.
 ---@return mslua.Dataset
 function Dataset:map(...)
+  check_self(self, "map {...}")
   local a = bind_map(...)
   local columns = type(a.input_columns) == "table" and a.input_columns or { a.input_columns }
   if #columns > 1 then
@@ -105,7 +108,10 @@ local bind_shuffle = args.signature("shuffle", { { "buffer_size", "integer", req
 
 --- A random one out of a buffer of `buffer_size` samples, again and again; a buffer as long as the dataset shuffles it
 --- whole.
-function Dataset:shuffle(...) return with(self, { kind = "shuffle", buffer_size = bind_shuffle(...).buffer_size }) end
+function Dataset:shuffle(...)
+  check_self(self, "shuffle(buffer_size)")
+  return with(self, { kind = "shuffle", buffer_size = bind_shuffle(...).buffer_size })
+end
 
 local bind_batch = args.signature("batch", {
   { "batch_size", "integer", required = true, min = 1 }, { "drop_remainder", "boolean", false },
@@ -113,13 +119,17 @@ local bind_batch = args.signature("batch", {
 
 --- Joins `batch_size` samples; a last, smaller batch is kept unless drop_remainder.
 function Dataset:batch(...)
+  check_self(self, "batch(batch_size)")
   local a = bind_batch(...)
   return with(self, { kind = "batch", size = a.batch_size, drop_remainder = a.drop_remainder })
 end
 
 local function counted(name, kind, default)
   local bind = args.signature(name, { { "count", "integer", default, required = default == nil, min = 1 } })
-  return function(self, ...) return with(self, { kind = kind, count = bind(...).count }) end
+  return function(self, ...)
+    check_self(self, name .. "(count)")
+    return with(self, { kind = kind, count = bind(...).count })
+  end
 end
 
 --- Everything before it, `count` times an epoch. (MindSpore's repeat, which is a keyword in Lua.)
@@ -137,16 +147,25 @@ end
 
 --- Batches in an epoch; samples when there is no batch.
 ---@return integer
-function Dataset:get_dataset_size() return self:open():size() end
+function Dataset:get_dataset_size()
+  check_self(self, "get_dataset_size()")
+  return self:open():size()
+end
 
 --- Samples in a batch; 1 when there is no batch.
 ---@return integer
-function Dataset:get_batch_size() return self:open():batch_size() or 1 end
+function Dataset:get_batch_size()
+  check_self(self, "get_batch_size()")
+  return self:open():batch_size() or 1
+end
 
 local bind_iterator = args.signature("create_tuple_iterator", { { "num_epochs", "integer", 1, min = 1 } })
 
 --- `for image, label in ds:create_tuple_iterator() do`: tensors of each batch, `num_epochs` times over.
-function Dataset:create_tuple_iterator(...) return self:open():iterator(bind_iterator(...).num_epochs) end
+function Dataset:create_tuple_iterator(...)
+  check_self(self, "create_tuple_iterator()")
+  return self:open():iterator(bind_iterator(...).num_epochs)
+end
 
 function Dataset:__tostring()
   local words = { self.class_name }

@@ -4,6 +4,8 @@ local nn = {}
 nn.Cell = require "mslua.cell"
 nn.Dense = require "mslua.nn.dense"
 nn.Conv2d = require "mslua.nn.conv2d"
+nn.Conv2dTranspose = require "mslua.nn.conv2d_transpose"
+nn.Upsample = require "mslua.nn.upsample"
 nn.Embedding = require "mslua.nn.embedding"
 nn.Dropout = require "mslua.nn.dropout"
 nn.Flatten = require "mslua.nn.flatten"
@@ -14,7 +16,7 @@ local function take(module, ...)
 end
 
 take(require "mslua.containers", "CellList", "SequentialCell")
-take(require "mslua.nn.norm", "BatchNorm2d", "GroupNorm", "LayerNorm", "RMSNorm")
+take(require "mslua.nn.norm", "BatchNorm1d", "BatchNorm2d", "GroupNorm", "LayerNorm", "RMSNorm")
 take(require "mslua.nn.pooling", "MaxPool2d", "AvgPool2d", "AdaptiveAvgPool2d")
 take(require "mslua.nn.activation", "ReLU", "ReLU6", "LeakyReLU", "ELU", "GELU", "SiLU", "Sigmoid", "Tanh",
   "Softmax", "LogSoftmax", "Identity")

@@ -1,4 +1,4 @@
---- Normalisation: nn.BatchNorm2d GroupNorm LayerNorm RMSNorm.
+--- Normalisation: nn.BatchNorm1d BatchNorm2d GroupNorm LayerNorm RMSNorm.
 local args = require "mslua.args"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
@@ -45,6 +45,14 @@ function M.BatchNorm2d:construct(x)
 end
 
 function M.BatchNorm2d:extra() return tostring(self.num_features) end
+
+M.BatchNorm1d = M.BatchNorm2d:extend "BatchNorm1d"
+
+--- The same for [n, c] or [n, c, length].
+function M.BatchNorm1d:construct(x)
+  local shape = x.shape
+  return (ops.reshape(M.BatchNorm2d.construct(self, ops.reshape(x, { shape[1], shape[2], shape[3] or 1, 1 })), shape))
+end
 
 M.GroupNorm = Cell:extend "GroupNorm"
 

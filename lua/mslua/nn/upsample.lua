@@ -1,0 +1,29 @@
+--- nn.Upsample: every pixel of images [n, c, h, w] several times.
+local args = require "mslua.args"
+local ops = require "mslua.ops"
+local Cell = require "mslua.cell"
+
+local Upsample = Cell:extend "Upsample"
+
+local bind = args.signature("Upsample", {
+  { "scale_factor", "integer|integers", required = true, min = 1 },
+  { "mode", "string", "nearest", choices = { "nearest" } },
+})
+
+--- `nn.Upsample(2)`, `nn.Upsample {2, 3}`: height and width. (scale_factor, mode = "nearest")
+function Upsample:init(...)
+  local scale = bind(...).scale_factor
+  self.scale = type(scale) == "table" and { scale[1], scale[2] or scale[1] } or { scale, scale }
+end
+
+--- x [n, c, h, w] gives [n, c, h * scale, w * scale].
+function Upsample:construct(x)
+  local n, c, h, w = unpack(x.shape)
+  local p, q = unpack(self.scale)
+  local copies = ops.broadcast_to(ops.reshape(x, { n, c, h, 1, w, 1 }), { n, c, h, p, w, q })
+  return (ops.reshape(copies, { n, c, h * p, w * q }))
+end
+
+function Upsample:extra() return self.scale[1] .. "x" .. self.scale[2] end
+
+return Upsample
