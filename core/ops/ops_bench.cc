@@ -70,6 +70,8 @@ std::vector<Row> Rows() {
     rows.push_back(
         {"layer_norm_grad_input", {data({768, 128}), data({768, 128}), f32({768}), f32({768}), f32({128})}, {}});
     rows.push_back({"layer_norm_grad_params", {data({768, 128}), data({768, 128}), f32({768}), f32({768})}, {}});
+    rows.push_back({"reduce_sum", {data({768, 512})}, {{"axis", Ints{0}}}});
+    rows.push_back({"reduce_sum", {data({768, 512})}, {{"axis", Ints{1}}}});
     rows.push_back({"softmax", {data({768, 1024})}, {}});
     rows.push_back({"sparse_softmax_cross_entropy", {data({512, 50257}), {DType::kI32, {512}}}, {}});
     for (const Shape& s : {Shape{1, 4, 64, 32}, Shape{12, 4, 64, 32}, Shape{2, 12, 256, 64}, Shape{1, 8, 512, 64}}) {

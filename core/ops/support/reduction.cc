@@ -26,18 +26,23 @@ template <int C, class T>
 HWY_INLINE void SumColumns(const T* x, int64_t rows, int64_t stride, float* sums, size_t last) {
   constexpr int64_t kStretch = 256;
   const int64_t lanes = hn::Lanes(F32());
-  V32 total[C];
-  for (V32& t : total) t = hn::Zero(F32());
+  V32 total[C];  // in registers, as `part`, where all loops over them are unrolled
+  HWY_UNROLL(4)
+  for (int c = 0; c < C; ++c) total[c] = hn::Zero(F32());
   for (int64_t r0 = 0; r0 < rows; r0 += kStretch) {
     V32 part[C];
-    for (V32& p : part) p = hn::Zero(F32());
+    HWY_UNROLL(4)
+    for (int c = 0; c < C; ++c) part[c] = hn::Zero(F32());
     for (int64_t r = r0; r < HWY_MIN(rows, r0 + kStretch); ++r) {
       const T* row = x + r * stride;
+      HWY_UNROLL(4)
       for (int c = 0; c + 1 < C; ++c) part[c] = hn::Add(part[c], Load(row + c * lanes));
       part[C - 1] = hn::Add(part[C - 1], LoadN(row + (C - 1) * lanes, last));
     }
+    HWY_UNROLL(4)
     for (int c = 0; c < C; ++c) total[c] = hn::Add(total[c], part[c]);
   }
+  HWY_UNROLL(4)
   for (int c = 0; c + 1 < C; ++c) Store(total[c], sums + c * lanes);
   StoreN(total[C - 1], sums + (C - 1) * lanes, last);
 }
@@ -59,9 +64,11 @@ float SumRun(const T* x, int64_t n) {
   for (int64_t at = 0; at < n; at += kStretch) {
     const int64_t end = HWY_MIN(n, at + kStretch);
     V32 part[4];
-    for (V32& p : part) p = hn::Zero(F32());
+    HWY_UNROLL(4)
+    for (int k = 0; k < 4; ++k) part[k] = hn::Zero(F32());
     int64_t i = at;
     for (; i + 4 * lanes <= end; i += 4 * lanes) {
+      HWY_UNROLL(4)
       for (int k = 0; k < 4; ++k) part[k] = hn::Add(part[k], Load(x + i + k * lanes));
     }
     ForEachVector(end - i, [&](int64_t j, size_t k) { part[0] = hn::Add(part[0], LoadN(x + i + j, k)); });
