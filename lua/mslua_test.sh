@@ -114,6 +114,9 @@ return ms.recipe {
   checkpoint = {save_checkpoint_steps = 2},
 }
 LUA
+sed 's/return ms.recipe {/local values = {/; s/nn.MSELoss()/"mse"/; $a return ms.recipe(values)' recipe.lua > made.lua
+run train made.lua
+expect "a table made before" 2 "made.lua: recipe: loss: expected a loss cell or function"
 run train recipe.lua
 expect "train" 0 "epoch: 2 step: 2, loss is "
 expect "train" 0 "eval: epoch 2, loss "

@@ -9,6 +9,7 @@
 #include "core/base/text.h"
 #include "core/op/registry.h"
 #include "lua/global_view.h"
+#include "lua/number.h"
 #include "lua/object.h"
 #include "lua/op_attrs.h"
 #include "lua/parameter.h"
@@ -69,6 +70,10 @@ StatusOr<std::vector<absl::optional<TensorType>>> OperandTypes(lua_State* L, con
     if (lua_type_of == LUA_TNUMBER && !IsFloat(dtype) && v != std::floor(v)) {
       return OpError(
           op, absl::StrCat("the number ", v, " meets ", LongName(dtype), ": cast the tensor to a float type first"));
+    }
+    if (lua_type_of == LUA_TNUMBER) {
+      const Status held = CheckHolds(dtype, v);
+      if (!held.ok()) return OpError(op, absl::StrCat(held.message(), ": cast the tensor first"));
     }
   }
   return types;

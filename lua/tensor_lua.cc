@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/rng.h"
+#include "lua/number.h"
 #include "lua/object.h"
 #include "lua/parameter.h"
 #include "lua/tensor_methods.h"
@@ -36,9 +37,11 @@ Status ListShape(lua_State* L, int index, absl::string_view what, Shape* shape, 
 Status ListValues(lua_State* L, int index, absl::string_view what, size_t depth, const Tensor& out, int64_t* next) {
   const int type = lua_type(L, index);
   if (depth == out.type.shape.size()) {
-    if (type == LUA_TNUMBER)
+    if (type == LUA_TNUMBER) {
+      const Status held = CheckHolds(out.type.dtype, lua_tonumber(L, index));
+      if (!held.ok()) return absl::InvalidArgumentError(absl::StrCat(what, ": ", held.message()));
       StoreDouble(out.type.dtype, out.data.get(), (*next)++, lua_tonumber(L, index));
-    else if (type == LUA_TBOOLEAN)
+    } else if (type == LUA_TBOOLEAN)
       StoreDouble(out.type.dtype, out.data.get(), (*next)++, lua_toboolean(L, index));
     else
       return absl::InvalidArgumentError(
@@ -63,6 +66,7 @@ Status ListValues(lua_State* L, int index, absl::string_view what, size_t depth,
 }
 
 StatusOr<Tensor> Filled(Session& session, const TensorType& type, double value) {
+  RETURN_IF_ERROR(CheckHolds(type.dtype, value));
   ASSIGN_OR_RETURN(Tensor t, NewTensor(session, type));
   const int64_t n = type.elements(), size = SizeOf(type.dtype);
   auto* bytes = static_cast<char*>(t.data.get());

@@ -14,7 +14,10 @@ function M.show(value)
   if type(value) == "string" then return ("%q"):format(value) end
   if type(value) == "function" then return "a function" end
   if core.kind(value) == "Tensor" then return ("%s[%s]"):format(value.dtype, table.concat(value.shape, ", ")) end
-  if type(value) ~= "table" or getmetatable(value) then return tostring(value) end
+  if type(value) ~= "table" or getmetatable(value) then
+    local text = tostring(value)
+    return type(value) == "table" and text:find "^table: 0x" and value.class_name or text
+  end
   local items = {}
   for i, item in ipairs(value) do
     if i > 8 then

@@ -132,6 +132,15 @@ function Model:train(...)
   return trainer
 end
 
+-- What a metric gave for n rows: one number each, or one for all.
+local function check_rows(name, values, n)
+  local shape = core.kind(values) and values.shape
+  if not shape or #shape > 1 or (#shape == 1 and shape[1] ~= n) then
+    errors.fail("metrics: %s: expected a tensor with a number for each of the %d rows, got %s", name, n,
+      shape and values.dtype .. errors.show(shape) or errors.show(values))
+  end
+end
+
 --- The compiled evaluation on a dataset.
 ---@return {graph: Graph, dataset: Dataset, metrics: {name: string, kind: string}[]}
 function Model:eval_spec(dataset)
@@ -145,6 +154,7 @@ function Model:eval_spec(dataset)
     local output, sums = self.network(unpack(columns, 1, n - 1)), {}
     for i, m in ipairs(self.metrics) do
       local values = m.rows(output, columns[n])
+      check_rows(m.name, values, columns[n].shape[1])
       if #values.shape == 0 and not dataset:open():full_batches() then
         errors.fail("eval: %s is one number for the whole batch: give the loss a method rows(output, label), or batch "
           .. "the dataset with drop_remainder = true", m.name)

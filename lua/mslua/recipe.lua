@@ -72,7 +72,7 @@ M.fields = {
   { "network", "function|cell", required = true },
   { "loss", "loss" },
   { "optimizer", "optimizer|function", required = true },
-  { "callbacks", "list", {} },
+  { "callbacks", "callback|list", {} },
   { "train", "table", {}, fields = train },
   { "eval", "table", {}, fields = eval },
   { "context", "table" },
@@ -225,7 +225,21 @@ local function report(problem, path)
   local line = source and locate.line(source, "recipe", path)
   local inside = #path > 1 and table.concat(path, ".", 1, #path - 1) .. ": " or ""
   if line then error(("%s:%d: recipe: %s%s"):format(file, line, inside, problem), 0) end
+  -- `return ms.recipe(values)` is a tail call, which leaves no line.
+  if file and not core.where() then error(("%s: recipe: %s%s"):format(file, inside, problem), 0) end
   errors.fail("recipe: %s%s", inside, problem)
+end
+
+-- A key that belongs into one of the recipe's tables.
+local function check_places(values)
+  for _, key in ipairs(errors.names(values)) do
+    for _, outer in ipairs(field_of(M.fields, key) and {} or M.fields) do
+      local inner = outer.fields or elsewhere[outer[1]]
+      if inner and field_of(inner, key) then
+        report(("unknown key '%s': it belongs to %s = { %s = ... }"):format(key, outer[1], key), { key })
+      end
+    end
+  end
 end
 
 ---@class mslua.Recipe
@@ -254,7 +268,9 @@ function M.recipe(values)
       args.check(elsewhere[name], values[name], report, { name })
     end
   end
+  check_places(values)
   local recipe = setmetatable(args.check(M.fields, values, report), Recipe)
+  if not args.is_list(recipe.callbacks) then recipe.callbacks = { recipe.callbacks } end
   recipe.origins = origins
   if core.options.seed then recipe.seed = core.options.seed end
   set_contexts(recipe)

@@ -39,6 +39,18 @@ check.case("bounds of a slice count from 1, the end is not taken", function()
     function() return (ops.strided_slice(x, { 3 }, { 3 })) end)
 end)
 
+check.case("a number that an integer type does not have", function()
+  local u8 = ms.Tensor({ 3, 200 }, ms.uint8)
+  check.fails("the number -1 is not in uint8, which holds 0 to 255: cast the tensor first",
+    function() return (ms.ops.greater(u8, -1)) end)
+  check.fails("the number 300 is not in uint8", function() return (ms.ops.less(u8, 300)) end)
+  check.fails("Tensor: the number 300 is not in uint8", function() return (ms.Tensor({ 1, 300 }, ms.uint8)) end)
+  check.fails("is not in int32", function() return (ms.full({ 2 }, 3e9, ms.int32)) end)
+  check.fails("is not in int64", function() return (ms.Tensor({ 0 / 0 }, ms.int64)) end)
+  check.equal(ms.Tensor({ -2 ^ 31, 2 ^ 31 - 1, 1.5 }, ms.int32):totable(), { -2 ^ 31, 2 ^ 31 - 1, 1 })
+  check.equal((ms.Tensor({ 250 }, ms.uint8) + 10):totable(), { 4 })
+end)
+
 check.case("a method called with a dot", function()
   local net, ds, model = ms.nn.Dense(2, 2), ms.dataset.NumpySlicesDataset(ms.ones { 2 }), ms.Model(ms.nn.Dense(2, 2))
   for call, f in pairs {

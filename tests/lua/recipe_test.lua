@@ -67,6 +67,14 @@ check.case("a written configuration is the same training", function()
   check.equal(load(r:config_text(), { "lr=0.25" }).optimizer.schedule.value, 0.25)
 end)
 
+check.case("a key at the wrong place, one callback", function()
+  check.fails("unknown key 'accumulate_steps': it belongs to train = { accumulate_steps = ... }",
+    function() load(body "accumulate_steps = 2,") end)
+  check.fails("unknown key 'gradients_mean': it belongs to parallel",
+    function() load(body "gradients_mean = true,") end)
+  check.equal(#load(body "callbacks = ms.LossMonitor(),").callbacks, 1)
+end)
+
 check.case("mistakes on the command line", function()
   local function bad(message, ...)
     local overrides, preset = { ... }, nil

@@ -190,6 +190,16 @@ check.case("a callback's method that nobody calls", function()
     function() Mine():add_to { hooks = {} } end)
 end)
 
+check.case("a metric gives a number a row", function()
+  local data = ms.dataset.NumpySlicesDataset({ ms.ones { 4, 3 }, ms.ones { 4, 3 } }):batch(2)
+  local function eval(f) return ms.Model(nn.Dense(3, 3), { metrics = { mae = f } }):eval(data).mae end
+  check.fails_here("metrics: mae: expected a tensor with a number for each of the 2 rows, got float32{2, 3}",
+    function() eval(function(output, label) return output - label end) end)
+  check.fails_here("each of the 2 rows, got 3", function() eval(function() return 3 end) end)
+  check.fails_here("each of the 2 rows, got nil", function() eval(function() end) end)
+  check.near(eval(function(_, label) return label:sum(2) end), 3, 1e-6)
+end)
+
 check.case("samples without a batch", function()
   local model = ms.Model(nn.Dense(4, 2), { loss_fn = nn.CrossEntropyLoss() })
   local ds = ms.dataset.NumpySlicesDataset({ ms.ones { 3, 4 }, ms.zeros({ 3 }, ms.int32) }, { "x", "y" })
