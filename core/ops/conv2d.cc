@@ -13,9 +13,9 @@ FastKernel OneDnnConvolution();
 FastKernel OneDnnConvolutionGradInput();
 FastKernel OneDnnConvolutionGradWeight();
 // conv2d_tiles.cc
-FastKernel TilesConvolution();
-FastKernel TilesConvolutionGradInput();
-FastKernel TilesConvolutionGradWeight();
+FastKernel TilesConvolution(DType type);
+FastKernel TilesConvolutionGradInput(DType type);
+FastKernel TilesConvolutionGradWeight(DType type);
 
 namespace {
 
@@ -170,7 +170,8 @@ OpDef ConvolutionForward() {
     });
     return absl::OkStatus();
   });
-  op.Fast(TilesConvolution());
+  op.Fast(TilesConvolution(DType::kF32));
+  op.Fast(TilesConvolution(DType::kBF16));
   op.Fast(OneDnnConvolution());
   using Ints = std::vector<int64_t>;
   op.AddSample({{{DType::kF32, {2, 3, 7, 6}}, {DType::kF32, {5, 3, 3, 3}}}});
@@ -231,7 +232,8 @@ OpDef ConvolutionGradInput() {
     });
     return absl::OkStatus();
   });
-  op.Fast(TilesConvolutionGradInput());
+  op.Fast(TilesConvolutionGradInput(DType::kF32));
+  op.Fast(TilesConvolutionGradInput(DType::kBF16));
   op.Fast(OneDnnConvolutionGradInput());
   using Ints = std::vector<int64_t>;
   op.AddSample({{{DType::kF32, {2, 5, 4, 3}}, {DType::kF32, {5, 3, 3, 3}}},
@@ -288,7 +290,8 @@ OpDef ConvolutionGradWeight() {
     });
     return absl::OkStatus();
   });
-  op.Fast(TilesConvolutionGradWeight());
+  op.Fast(TilesConvolutionGradWeight(DType::kF32));
+  op.Fast(TilesConvolutionGradWeight(DType::kBF16));
   op.Fast(OneDnnConvolutionGradWeight());
   using Ints = std::vector<int64_t>;
   op.AddSample({{{DType::kF32, {2, 3, 7, 6}}, {DType::kF32, {2, 5, 4, 3}}},

@@ -1,10 +1,11 @@
 // conv2d and its gradients on the processor's tiles; oneDNN's kernels where an operand has numbers that are not finite.
 #include <algorithm>
 
+#include "absl/types/optional.h"
 #include "core/base/parallel_for.h"
 #include "core/op/kernel.h"
 #include "core/ops/support/convolution.h"
-#include "core/ops/support/split_convolution.h"
+#include "core/ops/support/tile_convolution.h"
 
 namespace mslua {
 
@@ -15,85 +16,83 @@ FastKernel OneDnnConvolutionGradWeight();
 
 namespace {
 
-using Direction = amx::SplitConvolution::Direction;
+using amx::Direction;
 
 // Inputs: images and weight.
+template <class T>
 class ImagesKernel : public Kernel {
  public:
   ImagesKernel(const Convolution& c, Direction direction, std::unique_ptr<Kernel> plain)
-      : split_(c, direction, ComputeThreads()), plain_(std::move(plain)) {}
+      : tiles_(c, direction, ComputeThreads()), plain_(std::move(plain)) {}
 
-  int64_t scratch_bytes() const override { return std::max(split_.scratch_bytes(), plain_->scratch_bytes()); }
+  int64_t scratch_bytes() const override { return std::max(tiles_.scratch_bytes(), plain_->scratch_bytes()); }
 
   Status Run(const Buffers& b) override {
-    const bool done = split_.Run(static_cast<const float*>(b.inputs[0]), static_cast<const float*>(b.inputs[1]),
-                                 static_cast<float*>(b.outputs[0]), b.scratch);
+    const bool done = tiles_.Run(static_cast<const T*>(b.inputs[0]), static_cast<const T*>(b.inputs[1]),
+                                 static_cast<T*>(b.outputs[0]), b.scratch);
     return done ? absl::OkStatus() : plain_->Run(b);
   }
 
  private:
-  const amx::SplitConvolution split_;
+  const amx::TileConvolution<T> tiles_;
   const std::unique_ptr<Kernel> plain_;
 };
 
+template <class T>
 class WeightKernel : public Kernel {
  public:
   WeightKernel(const Convolution& c, std::unique_ptr<Kernel> plain)
-      : split_(c), plain_(std::move(plain)), threads_(ComputeThreads()) {}
+      : tiles_(c), plain_(std::move(plain)), threads_(ComputeThreads()) {}
 
-  int64_t scratch_bytes() const override { return std::max(split_.scratch_bytes(), plain_->scratch_bytes()); }
+  int64_t scratch_bytes() const override { return std::max(tiles_.scratch_bytes(), plain_->scratch_bytes()); }
 
   Status Run(const Buffers& b) override {
-    const bool done = split_.Run(static_cast<const float*>(b.inputs[0]), static_cast<const float*>(b.inputs[1]),
-                                 static_cast<float*>(b.outputs[0]), threads_, b.scratch);
+    const bool done = tiles_.Run(static_cast<const T*>(b.inputs[0]), static_cast<const T*>(b.inputs[1]),
+                                 static_cast<T*>(b.outputs[0]), threads_, b.scratch);
     return done ? absl::OkStatus() : plain_->Run(b);
   }
 
  private:
-  const amx::SplitWeightGradient split_;
+  const amx::TileWeightGradient<T> tiles_;
   const std::unique_ptr<Kernel> plain_;
   const int64_t threads_;
 };
 
-// Of the convolution or of its gradient: which of inputs and outputs are its images and its weight.
-FastKernel Tiles(std::function<Convolution(const OpSpec&)> convolution_of,
-                 std::function<std::unique_ptr<Kernel>(const Convolution&, std::unique_ptr<Kernel>)> wrap,
-                 FastKernel plain) {
-  const auto supports = [convolution_of](const OpSpec& spec) {
-    return spec.outputs[0].dtype == DType::kF32 && spec.outputs[0].elements() > 0 &&
-           amx::SupportsSplit(convolution_of(spec));
-  };
-  const auto make = [convolution_of, wrap, plain](const OpSpec& spec) -> StatusOr<std::unique_ptr<Kernel>> {
-    ASSIGN_OR_RETURN(std::unique_ptr<Kernel> of_onednn, plain.make(spec));
-    return wrap(convolution_of(spec), std::move(of_onednn));
-  };
-  return {"bf16x3", supports, make, /*bf16_tiles=*/true};
+using ConvolutionOf = Convolution (*)(const OpSpec&);
+
+Convolution OfForward(const OpSpec& s) { return *ResolveConvolution(s.attrs, s.inputs[0], s.inputs[1]); }
+Convolution OfGradInput(const OpSpec& s) { return *ResolveConvolution(s.attrs, s.outputs[0], s.inputs[1]); }
+Convolution OfGradWeight(const OpSpec& s) { return *ResolveConvolution(s.attrs, s.inputs[0], s.outputs[0]); }
+
+template <class T>
+std::unique_ptr<Kernel> Make(const Convolution& c, absl::optional<Direction> direction, std::unique_ptr<Kernel> plain) {
+  if (direction) return std::make_unique<ImagesKernel<T>>(c, *direction, std::move(plain));
+  return std::make_unique<WeightKernel<T>>(c, std::move(plain));
 }
 
-auto Images(Direction direction) {
-  return [direction](const Convolution& c, std::unique_ptr<Kernel> plain) -> std::unique_ptr<Kernel> {
-    return std::make_unique<ImagesKernel>(c, direction, std::move(plain));
+// `direction`: none for the weight's gradient.
+FastKernel Tiles(DType type, ConvolutionOf convolution_of, absl::optional<Direction> direction, FastKernel plain) {
+  const auto supports = [=](const OpSpec& spec) {
+    return spec.outputs[0].dtype == type && spec.outputs[0].elements() > 0 && amx::SupportsTiles(convolution_of(spec));
   };
+  const auto make = [=](const OpSpec& spec) -> StatusOr<std::unique_ptr<Kernel>> {
+    ASSIGN_OR_RETURN(std::unique_ptr<Kernel> of_onednn, plain.make(spec));
+    const Convolution c = convolution_of(spec);
+    return type == DType::kF32 ? Make<float>(c, direction, std::move(of_onednn))
+                               : Make<BF16>(c, direction, std::move(of_onednn));
+  };
+  const bool f32 = type == DType::kF32;
+  return {f32 ? "bf16x3" : "tiles", supports, make, /*bf16_tiles=*/f32};
 }
 
 }  // namespace
 
-FastKernel TilesConvolution() {
-  return Tiles([](const OpSpec& s) { return *ResolveConvolution(s.attrs, s.inputs[0], s.inputs[1]); },
-               Images(Direction::kForward), OneDnnConvolution());
+FastKernel TilesConvolution(DType type) { return Tiles(type, OfForward, Direction::kForward, OneDnnConvolution()); }
+FastKernel TilesConvolutionGradInput(DType type) {
+  return Tiles(type, OfGradInput, Direction::kGradInput, OneDnnConvolutionGradInput());
 }
-
-FastKernel TilesConvolutionGradInput() {
-  return Tiles([](const OpSpec& s) { return *ResolveConvolution(s.attrs, s.outputs[0], s.inputs[1]); },
-               Images(Direction::kGradInput), OneDnnConvolutionGradInput());
-}
-
-FastKernel TilesConvolutionGradWeight() {
-  return Tiles([](const OpSpec& s) { return *ResolveConvolution(s.attrs, s.inputs[0], s.outputs[0]); },
-               [](const Convolution& c, std::unique_ptr<Kernel> plain) -> std::unique_ptr<Kernel> {
-                 return std::make_unique<WeightKernel>(c, std::move(plain));
-               },
-               OneDnnConvolutionGradWeight());
+FastKernel TilesConvolutionGradWeight(DType type) {
+  return Tiles(type, OfGradWeight, absl::nullopt, OneDnnConvolutionGradWeight());
 }
 
 }  // namespace mslua

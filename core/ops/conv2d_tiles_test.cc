@@ -52,10 +52,10 @@ struct Call {
 };
 
 // By the kernel of that name, or the first there is where `name` is empty.
-std::vector<float> RunKernel(const Call& call, const std::string& name, const std::vector<float>& a,
-                             const std::vector<float>& b) {
+template <class T>
+std::vector<T> RunKernel(const Call& call, const std::string& name, const std::vector<T>& a, const std::vector<T>& b) {
   const OpSpec spec{call.attrs, call.in, call.out};
-  std::vector<float> y(call.out[0].elements(), -7.0f);
+  std::vector<T> y(call.out[0].elements(), T(-7.0f));
   for (const FastKernel& f : call.op->fast) {
     if (!f.supports(spec) || (!name.empty() && name != f.name)) continue;
     const auto kernel = f.make(spec);
@@ -88,13 +88,24 @@ std::vector<float> Numbers(int64_t count, int exponents, std::mt19937& random) {
 // Against f64, each error relative to the sum of absolute products.
 class Errors {
  public:
-  Errors(const std::string& name, const Case& c, const std::vector<float>& a, const std::vector<float>& b) {
+  template <class T>
+  Errors(const std::string& name, const Case& c, const std::vector<T>& a, const std::vector<T>& b) {
     const Call call(name, c, DType::kF64);
     std::vector<double> x(a.begin(), a.end()), y(b.begin(), b.end());
     sums_ = RunReference(call, x, y);
     for (double& v : x) v = std::fabs(v);
     for (double& v : y) v = std::fabs(v);
     absolute_ = RunReference(call, x, y);
+  }
+
+  // Of numbers that are rounded to bf16 from f32: the largest, less that rounding.
+  double OfRounded(const std::vector<BF16>& y) const {
+    double largest = 0;
+    for (size_t i = 0; i < y.size(); ++i) {
+      const double error = std::fabs(static_cast<double>(static_cast<float>(y[i])) - sums_[i]);
+      largest = std::max(largest, (error - std::ldexp(std::fabs(sums_[i]), -8)) / std::max(absolute_[i], 1e-30));
+    }
+    return largest;
   }
 
   // Root mean square and largest.
@@ -145,6 +156,21 @@ TEST(Conv2dTiles, AsAccurateAsF32) {
         EXPECT_LE(ours.first, 2 * plain.first) << name << " " << ToString(c) << " exponents " << exponents;
         EXPECT_LE(ours.second, 1e-6) << name << " " << ToString(c) << " exponents " << exponents;
       }
+    }
+  }
+}
+
+TEST(Conv2dTiles, BF16RoundsOnce) {
+  std::mt19937 random(4);
+  for (const Case& c : kCases) {
+    for (const std::string name : kOperators) {
+      const Call call(name, c, DType::kBF16);
+      std::vector<BF16> in[2];
+      for (int i : {0, 1}) {
+        for (float x : Numbers(call.in[i].elements(), 0, random)) in[i].push_back(BF16(x));
+      }
+      const Errors errors(name, c, in[0], in[1]);
+      EXPECT_LE(errors.OfRounded(RunKernel(call, "", in[0], in[1])), 1e-6) << name << " " << ToString(c);
     }
   }
 }

@@ -97,17 +97,19 @@ template <int kParts>
   multiply();
 }
 
-// Numbers in three parts lie in panels of 32 rows of the left operand, or columns of the right one; of a panel, in
-// steps of 32 along k: two tiles of h, then two of m, then of l.
+// Operands lie in panels of 32 rows of the left one, or columns of the right one; of a panel, in steps of 32 along k:
+// two tiles of bf16, or of f32 two of h, then two of m, then of l.
 constexpr int64_t kPanel = 32, kStep = 32;
 constexpr int64_t kPlane = 2 * kTileWords;  // from h to m to l
-constexpr int64_t kStepWords = 3 * kPlane;
+template <int kParts>
+constexpr int64_t kWordsOfStep = kParts* kPlane;
 
 // Adds the products of `steps` steps of a panel each, one after the other.
+template <int kParts>
 [[gnu::always_inline]] inline void MultiplySteps(const uint32_t* a, const uint32_t* b, int64_t steps) {
   constexpr int64_t kWord = sizeof(uint32_t);
-  for (int64_t s = 0; s < steps; ++s, a += kStepWords, b += kStepWords)
-    MultiplyStep<3>({a, kTileWords * kWord, kPlane * kWord, 64}, {b, kTileWords * kWord, kPlane * kWord, 64});
+  for (int64_t s = 0; s < steps; ++s, a += kWordsOfStep<kParts>, b += kWordsOfStep<kParts>)
+    MultiplyStep<kParts>({a, kTileWords * kWord, kPlane * kWord, 64}, {b, kTileWords * kWord, kPlane * kWord, 64});
 }
 
 // Words of h, m and l of 32 numbers. The largest magnitude of an h seen so far, as bits, is kept in `largest`.

@@ -13,6 +13,7 @@ MSLUA_AMX_BEGIN
 namespace mslua::amx {
 namespace {
 
+constexpr int64_t kStepWords = kWordsOfStep<3>;
 constexpr int64_t kChunk = 768;             // of k, so that 9 panels of it (144 KiB each) fit into a core's own cache
 constexpr int64_t kMostBlockPanels = 8;     // panels that a thread splits at a time
 constexpr int64_t kNearWords = 192 << 10;   // so much of the other operand stays in a core's own cache (768 KiB)
@@ -82,7 +83,7 @@ void SplitPanels(const Matrix& x, int64_t first, int64_t last, int64_t begin, in
 // y [32, 32], rows `stride` bytes apart, (+)= a panel of a times one of b, over `steps` of k.
 void MultiplyPanels(const uint32_t* a, const uint32_t* b, int64_t steps, bool add, float* y, int64_t stride) {
   BeginSums(add, y, stride);
-  MultiplySteps(a, b, steps);
+  MultiplySteps<3>(a, b, steps);
   StoreSums(y, stride);
 }
 

@@ -10,23 +10,25 @@
 
 namespace mslua::amx {
 
-// Whether this processor has the instructions, and the sizes repay splitting the operands. Images are channels-last, in
-// one group.
-bool SupportsSplit(const Convolution& c);
+// Whether this processor has the instructions, and the sizes repay laying the operands out. Images are channels-last,
+// in one group.
+bool SupportsTiles(const Convolution& c);
+
+enum class Direction { kForward, kGradInput };
 
 // A convolution, or the gradient of its input: each pixel of a result is a sum of pixels of the operand, each times the
-// weights of one place of the window.
-class SplitConvolution {
+// weights of one place of the window. T is float or BF16.
+template <class T>
+class TileConvolution {
  public:
-  enum class Direction { kForward, kGradInput };
-  SplitConvolution(const Convolution& c, Direction direction, int64_t threads);
+  TileConvolution(const Convolution& c, Direction direction, int64_t threads);
 
   // Of scratch memory, 64-byte aligned.
-  int64_t scratch_bytes() const { return (weight_words() + threads_ * strip_words_) * 4; }
+  int64_t scratch_bytes() const;
 
   // Runs on the calling thread's compute threads; the bits of `to` do not depend on how many. False where an operand is
-  // not finite, or so large (3.39e38) that its upper part is not: `to` is undefined then.
-  bool Run(const float* from, const float* weight, float* to, void* scratch) const;
+  // f32 and not finite, or so large (3.39e38) that its upper part is not: `to` is undefined then.
+  bool Run(const T* from, const T* weight, T* to, void* scratch) const;
 
  private:
   struct Term {
@@ -42,9 +44,9 @@ class SplitConvolution {
   void CutStrips();
   int64_t weight_words() const;
   int64_t pixel_words() const;
-  bool SplitWeights(const float* weight, int64_t begin, int64_t end, uint32_t* to) const;
-  bool SplitStrip(const Strip& strip, const float* from, uint32_t* to) const;
-  void MultiplyStrip(const Strip& strip, const uint32_t* from, const uint32_t* weights, float* to) const;
+  bool PackWeights(const T* weight, int64_t begin, int64_t end, uint32_t* to) const;
+  bool PackStrip(const Strip& strip, const T* from, uint32_t* to) const;
+  void MultiplyStrip(const Strip& strip, const uint32_t* from, const uint32_t* weights, T* to) const;
 
   Image from_, to_;
   int64_t taps_, threads_;
@@ -57,13 +59,14 @@ class SplitConvolution {
 };
 
 // The gradient of a convolution's weights.
-class SplitWeightGradient {
+template <class T>
+class TileWeightGradient {
  public:
-  explicit SplitWeightGradient(const Convolution& c);
+  explicit TileWeightGradient(const Convolution& c);
 
   int64_t scratch_bytes() const;
   // As above: x and dy are the images, dw [y.c, x.c, kernel height, kernel width].
-  bool Run(const float* x, const float* dy, float* dw, int64_t threads, void* scratch) const;
+  bool Run(const T* x, const T* dy, T* dw, int64_t threads, void* scratch) const;
 
  private:
   // Rows [first, last) of the result's images, of images [32 images, 32 (images + blocks)); x_first, x_last: the
@@ -74,7 +77,7 @@ class SplitWeightGradient {
   };
 
   Chunk ChunkAt(int64_t index) const;
-  bool SplitChunk(const Chunk& chunk, const float* x, const float* dy, uint32_t* x_words, uint32_t* dy_words) const;
+  bool PackChunk(const Chunk& chunk, const T* x, const T* dy, uint32_t* x_words, uint32_t* dy_words) const;
   void AddChunk(const Chunk& chunk, int64_t begin, int64_t end, const uint32_t* x_words, const uint32_t* dy_words,
                 bool add, float* sums) const;
   void AddRow(const Chunk& chunk, int64_t index, int64_t tap, const uint32_t* x_words, const uint32_t* dy_words) const;
