@@ -481,6 +481,8 @@ bool DatasetHandle::Divided() const {
          (foreign == nullptr || foreign->generator->random_access());
 }
 
+bool DatasetHandle::Repeated() const { return feeds > 1 && description.sharding().num_shards == 0 && !Divided(); }
+
 void OpenDatasets(lua_State* L) {
   NewKind<std::shared_ptr<Iterator>>(L);
   lua_pop(L, 1);

@@ -21,6 +21,8 @@ struct DatasetHandle {
   // Whether the opened pipeline gives a part of each global batch: neither one feed, nor sharded by hand, nor a
   // sequence.
   bool Divided() const;
+  // Whether every rank gets the same samples: a sequence, of which nobody can take a part.
+  bool Repeated() const;
 };
 
 template <>

@@ -170,6 +170,11 @@ class Training {
       std::fprintf(stderr, "mslua: global batch %lld = %lld x %lld feeds\n",
                    static_cast<long long>(pipeline->rows() * spec_.dataset->feeds),
                    static_cast<long long>(pipeline->rows()), static_cast<long long>(spec_.dataset->feeds));
+    } else if (spec_.dataset->Repeated() && session_.options().rank == 0) {
+      std::fprintf(
+          stderr,
+          "mslua: note: GeneratorDataset: every rank runs the iterator whole, so that all see the same samples "
+          "unless it looks at ms.communication.get_rank(); function(i) with length is shared among the ranks\n");
     }
     session_.exit_code = kExitStorage;  // until there is a folder
     if (folder_.empty()) {

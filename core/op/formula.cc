@@ -162,6 +162,18 @@ class Parser {
   size_t at_ = 0;
 };
 
+// a to the power b on integers, modulo their range; of a negative exponent the fraction is cut off, and 0 gives 0.
+template <class T>
+T IntegerPower(T a, T b) {
+  if (b < 0) return a == 1 ? T{1} : a == static_cast<T>(-1) ? static_cast<T>(b % 2 == 0 ? 1 : -1) : T{0};
+  using U = std::make_unsigned_t<T>;
+  uint64_t base = static_cast<U>(a), power = 1;
+  for (uint64_t rest = static_cast<U>(b); rest > 0; rest >>= 1, base *= base) {
+    if ((rest & 1) != 0) power *= base;
+  }
+  return static_cast<T>(power);
+}
+
 // One instruction on T. Integers: division truncates as C++ does, by zero gives 0; transcendental
 // functions go through double.
 template <class T>
@@ -187,7 +199,10 @@ T Apply(ScalarOp op, T a, T b, T c) {
     case ScalarOp::kMax:
       return a != a || a > b ? a : b;
     case ScalarOp::kPow:
-      return static_cast<T>(std::pow(static_cast<F>(a), static_cast<F>(b)));
+      if constexpr (kFloat)
+        return std::pow(a, b);
+      else
+        return IntegerPower(a, b);
     case ScalarOp::kEqual:
       return a == b;
     case ScalarOp::kNotEqual:

@@ -114,6 +114,18 @@ TEST(Formula, IntegersDivideByZeroAndTruncate) {
   EXPECT_EQ(out[2], 0);
 }
 
+TEST(Formula, PowersOfIntegersAreExact) {
+  const auto p = ParseFormula({"pow(a, b)"}, {{"a", "b"}, {}});
+  ASSERT_TRUE(p.ok());
+  const int64_t a[] = {3, -3, 0, 0, 2, -1, 5, 2}, b[] = {39, 3, 0, -2, -1, -3, 1, 64};
+  const int64_t want[] = {4052555153018976267, -27, 1, 0, 0, -1, 5, 0};
+  const int64_t* in[] = {a, b};
+  int64_t out[8], workspace[24];
+  int64_t* results[] = {out};
+  EvaluateTile<int64_t>(*p, 8, in, results, workspace);
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(out[i], want[i]) << a[i] << "^" << b[i];
+}
+
 TEST(Formula, EqualSubexpressionsAreOne) {
   const auto p = ParseFormula({"tanh(a) * tanh(a)", "tanh(a) + 1"}, {{"a"}, {}});
   ASSERT_TRUE(p.ok());

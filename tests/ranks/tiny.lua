@@ -1,7 +1,8 @@
 -- A network of one layer on random numbers, for tests: one step takes microseconds.
 local ms = require "mslua"
 local nn = ms.nn
-local p = ms.params { epochs = 2, samples = 16, batch = 4, device_num = 0, odd = 0, other = 0, own = 0, seed = 3 }
+local p = ms.params { epochs = 2, samples = 16, batch = 4, device_num = 0, odd = 0, other = 0, own = 0, seed = 3,
+  sequence = 0 }
 
 local Net = nn.Cell:extend "Net"
 function Net:init()
@@ -20,6 +21,15 @@ return ms.recipe {
   dataset = function()
     ms.set_seed(7)
     local samples = p.samples + (ms.communication.get_rank() == 1 and p.odd or 0)
+    if p.sequence > 0 then  -- samples that nobody can take a part of
+      return ms.dataset.GeneratorDataset(function()
+        local i = 0
+        return function()
+          i = i + 1
+          if i <= samples then return ms.full({ 4 }, i), ms.ones { 1 } end
+        end
+      end, { "x", "y" }):batch(p.batch, true)
+    end
     return ms.dataset.NumpySlicesDataset({ ms.rand { samples, 4 }, ms.rand { samples, 1 } }, { "x", "y" })
       :batch(p.batch, true)
   end,

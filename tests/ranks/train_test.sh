@@ -29,6 +29,10 @@ run "$mslua" train "$recipe" -n 2 --backend mpi
 expect "--backend mpi without mpirun" 4 "the back end mpi needs ranks that mpirun started"
 count "--backend mpi without mpirun" 1 "mslua: error["
 
+run "$mslua" train "$recipe" -n 2 sequence=1
+expect "a sequence" 0 "every rank runs the iterator whole"
+run "$mslua" train "$recipe" sequence=1
+refuse "a sequence on one rank" "every rank runs the iterator whole"
 run "$mslua" train "$recipe" -n 2 device_num=4
 expect "device_num" 2 "device_num = 4, but the job has 2 rank(s)"
 count "device_num" 1 "mslua: error["
