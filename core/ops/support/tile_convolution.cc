@@ -1,5 +1,13 @@
 #include "core/ops/support/tile_convolution.h"
 
+namespace mslua::amx {
+namespace {
+
+constexpr int64_t kMostTaps = 64;  // of a window
+
+}  // namespace
+}  // namespace mslua::amx
+
 #if defined(__x86_64__)
 
 #include <algorithm>
@@ -158,43 +166,39 @@ template <class T>
 TileConvolution<T>::TileConvolution(const Convolution& c, Direction direction, int64_t threads)
     : from_(direction == Direction::kForward ? c.x : c.y),
       to_(direction == Direction::kForward ? c.y : c.x),
+      window_(c.window),
+      direction_(direction),
       taps_(c.window.size[0] * c.window.size[1]),
       threads_(threads),
       k_stride_(direction == Direction::kForward ? taps_ : c.x.c * taps_),
       column_stride_(direction == Direction::kForward ? c.x.c * taps_ : taps_),
       steps_(CeilDiv(from_.c, kStep)),
       panels_(CeilDiv(to_.c, kPanel)) {
-  FindTerms(c, direction);
   CutStrips();
 }
 
+// Row (axis 0) or column (axis 1) of the operand that `place` of the window takes to `to` of the result; -1: none.
 template <class T>
-void TileConvolution<T>::FindTerms(const Convolution& c, Direction direction) {
-  struct Place {
-    int32_t to;
-    Term term;
-  };
-  std::vector<Place> places;
-  for (int64_t p = 0; p < c.y.h; ++p) {
-    for (int64_t q = 0; q < c.y.w; ++q) {
-      ForEachTap(c.window, c.x.h, c.x.w, p, q, [&](int64_t row, int64_t column, int64_t i, int64_t j) {
-        const auto x = static_cast<int32_t>(row * c.x.w + column), y = static_cast<int32_t>(p * c.y.w + q);
-        const auto tap = static_cast<int32_t>(i * c.window.size[1] + j);
-        if (direction == Direction::kForward) {
-          places.push_back({y, {x, tap}});
-        } else {
-          places.push_back({x, {y, tap}});
-        }
-      });
+int64_t TileConvolution<T>::Source(int axis, int64_t to, int64_t place) const {
+  int64_t from = window_.Start(axis, to) + place * window_.dilation[axis];
+  if (direction_ == Direction::kGradInput) {
+    const int64_t start = to + window_.before[axis] - place * window_.dilation[axis];
+    from = start % window_.stride[axis] == 0 ? start / window_.stride[axis] : -1;
+  }
+  return from < (axis == 0 ? from_.h : from_.w) ? from : -1;
+}
+
+template <class T>
+int64_t TileConvolution<T>::TermsOf(int64_t pixel, Term* terms) const {
+  int64_t count = 0;
+  for (int64_t i = 0; i < window_.size[0]; ++i) {
+    const int64_t row = Source(0, pixel / to_.w, i);
+    for (int64_t j = 0; row >= 0 && j < window_.size[1]; ++j) {
+      const int64_t column = Source(1, pixel % to_.w, j);
+      if (column >= 0) terms[count++] = {row * from_.w + column, i * window_.size[1] + j};
     }
   }
-  std::stable_sort(places.begin(), places.end(), [](const Place& a, const Place& b) { return a.to < b.to; });
-  first_term_.assign(to_.pixels() + 1, 0);
-  for (const Place& place : places) {
-    terms_.push_back(place.term);
-    ++first_term_[place.to + 1];
-  }
-  for (int64_t p = 0; p < to_.pixels(); ++p) first_term_[p + 1] += first_term_[p];
+  return count;
 }
 
 template <class T>
@@ -205,8 +209,9 @@ void TileConvolution<T>::CutStrips() {
   for (int64_t row = 0; row < to_.h; ++row) {
     Strip grown = strip;
     grown.last = row + 1;
-    for (int64_t t = first_term_[row * to_.w]; t < first_term_[(row + 1) * to_.w]; ++t) {
-      const int64_t from_row = terms_[t].pixel / from_.w;
+    for (int64_t i = 0; i < window_.size[0]; ++i) {
+      const int64_t from_row = Source(0, row, i);
+      if (from_row < 0) continue;
       grown.from_first = std::min(grown.from_first, from_row);
       grown.from_last = std::max(grown.from_last, from_row + 1);
     }
@@ -302,11 +307,13 @@ void TileConvolution<T>::MultiplyStrip(const Strip& strip, const uint32_t* from,
   const int64_t near = std::clamp<int64_t>(kNearWords / (taps_ * pixel_words()), 1, panels_);
   for (int64_t p0 = 0; p0 < panels_; p0 += near) {
     for (int64_t pixel = strip.first * to_.w; pixel < strip.last * to_.w; ++pixel) {
+      Term terms[kMostTaps];
+      const int64_t count = TermsOf(pixel, terms);
       for (int64_t panel = p0; panel < std::min(panels_, p0 + near); ++panel) {
         BeginSums(false, nullptr, 0);
-        for (int64_t t = first_term_[pixel]; t < first_term_[pixel + 1]; ++t) {
-          MultiplySteps<kParts<T>>(origin + terms_[t].pixel * pixel_words(),
-                                   weights + (panel * taps_ + terms_[t].tap) * pixel_words(), steps_);
+        for (int64_t t = 0; t < count; ++t) {
+          MultiplySteps<kParts<T>>(origin + terms[t].pixel * pixel_words(),
+                                   weights + (panel * taps_ + terms[t].tap) * pixel_words(), steps_);
         }
         T* const y = to + image * stride + pixel * to_.c + panel * kPanel;
         const int64_t columns = std::min(kPanel, to_.c - panel * kPanel);
@@ -514,7 +521,7 @@ bool SupportsTiles(const Convolution& c) {
   const int64_t taps = c.window.size[0] * c.window.size[1];
   // Rows of the last tiles that would be empty: at most a fifth.
   const int64_t padded = (c.x.n + kBlock - 1) / kBlock * kBlock;
-  return Available() && c.x.channels_last && c.group == 1 && c.x.c >= kBlock && c.y.c >= kBlock &&
+  return Available() && c.x.channels_last && c.group == 1 && c.x.c >= kBlock && c.y.c >= kBlock && taps <= kMostTaps &&
          5 * (padded - c.x.n) <= padded && std::min(c.x.c, c.y.c) * taps >= kWorth;
 }
 

@@ -32,7 +32,7 @@ class TileConvolution {
 
  private:
   struct Term {
-    int32_t pixel, tap;  // of the operand; of the window
+    int64_t pixel, tap;  // of the operand; of the window
   };
   // Rows [first, last) of 32 images of the result, and those of the operand that they are made of.
   struct Strip {
@@ -40,7 +40,8 @@ class TileConvolution {
     int64_t first, last, from_first, from_last;
   };
 
-  void FindTerms(const Convolution& c, Direction direction);
+  int64_t Source(int axis, int64_t to, int64_t place) const;
+  int64_t TermsOf(int64_t pixel, Term* terms) const;
   void CutStrips();
   int64_t weight_words() const;
   int64_t pixel_words() const;
@@ -49,11 +50,11 @@ class TileConvolution {
   void MultiplyStrip(const Strip& strip, const uint32_t* from, const uint32_t* weights, T* to) const;
 
   Image from_, to_;
+  Window window_;
+  Direction direction_;
   int64_t taps_, threads_;
   int64_t k_stride_, column_stride_;  // of the weights: from a channel of the operand to the next, of the result
   int64_t steps_, panels_;            // 32 channels each: of the operand, of the result
-  std::vector<Term> terms_;           // of the result's pixels, one after the other
-  std::vector<int64_t> first_term_;   // of a pixel; one more at the end
   std::vector<Strip> strips_;
   int64_t strip_words_ = 0;  // of the largest one
 };
