@@ -383,8 +383,8 @@ class Training {
     ASSIGN_OR_RETURN(const bool saves, Saves(&checkpoint));
     if (saves) RETURN_IF_ERROR(AddCheckpoints(std::move(checkpoint)));
     if (spec_.has_early_stopping) {
-      Add(std::make_unique<EarlyStoppingHook>(&progress(), spec_.monitor, spec_.min_delta, spec_.patience,
-                                              spec_.mode == "min"));
+      Add(std::make_unique<EarlyStoppingHook>(&progress(), spec_.monitor, spec_.has_eval, spec_.min_delta,
+                                              spec_.patience, spec_.mode == "min"));
     }
     if (spec_.hooks != LUA_NOREF) {
       lua_rawgeti(L_, LUA_REGISTRYINDEX, spec_.hooks);

@@ -1,14 +1,22 @@
 #include "core/train/early_stopping_hook.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace mslua {
 
 Status EarlyStoppingHook::AtEpochEnd(const TrainState& s) {
   const double* v = progress_->Find(monitor_);
+  // An epoch without an evaluation has nothing new to judge.
+  const bool of_evaluation = evaluated_ && absl::StartsWith(monitor_, "eval_");
+  if (of_evaluation && progress_->evaluations == seen_) {
+    if (std::isfinite(best_)) ++worse_;
+    return absl::OkStatus();
+  }
+  seen_ = progress_->evaluations;
   if (v == nullptr)
     return absl::InvalidArgumentError(absl::StrCat("EarlyStopping: nothing called '", monitor_, "' was measured"));
-  if (s.epoch == 1 || sign_ * *v < best_ - min_delta_) {
+  if (sign_ * *v < best_ - min_delta_) {
     best_ = sign_ * *v;
     worse_ = 0;
     return absl::OkStatus();

@@ -46,6 +46,7 @@ StatusOr<std::string> EvalHook::Now(const TrainState& s, int64_t epoch) {
     progress_->Set(record.back().first, v);
     shown.push_back(v);
   }
+  ++progress_->evaluations;
   progress_->console->Line(line);
   if (progress_->metrics != nullptr) progress_->metrics->Write(s, record);
   if (Better(shown) && on_best_) on_best_(s);

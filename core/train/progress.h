@@ -19,8 +19,9 @@ struct Progress {
   Console* console = nullptr;
   MetricsHook* metrics = nullptr;  // null where nothing is recorded
   int64_t epochs = 1, steps_per_epoch = 1;
-  Numbers found;         // "loss" of the last epoch, "eval_loss", ...
-  bool stopped = false;  // by a callback: training is then done, not broken off
+  Numbers found;            // "loss" of the last epoch, "eval_loss", ...
+  int64_t evaluations = 0;  // so far
+  bool stopped = false;     // by a callback: training is then done, not broken off
 
   void Set(const std::string& name, double value);
   // Null where it was not found.

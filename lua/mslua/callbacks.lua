@@ -164,7 +164,8 @@ local bind_stop = args.signature("EarlyStopping", {
 })
 
 --- Ends training when `monitor` ("loss", or "eval_" and a metric's name) has not improved by more than min_delta for
---- more than patience epochs. mode "auto": smaller is better for losses, greater for the rest.
+--- more than patience epochs; an epoch without an evaluation is judged at the next one. mode "auto": smaller is better
+--- for losses, greater for the rest.
 function M.EarlyStopping:init(...)
   local a = bind_stop(...)
   self.spec = { monitor = a.monitor, min_delta = a.min_delta, patience = a.patience, mode = a.mode }

@@ -55,6 +55,8 @@ check.case("Conv2dTranspose", function()
   local conv = nn.Conv2d(1, 1, 2, { stride = 2, pad_mode = "valid", weight_init = double.weight.value })
   local y = ms.randn { 1, 1, 4, 4 }
   check.near(values(ms.grad(function(v) return ops.reduce_sum(double(v) * y) end)(x)), values(conv(y)), 1e-5)
+  check.fails("padding is 1 but pad_mode is 'same': say pad_mode = 'pad'",
+    function() nn.Conv2dTranspose(1, 1, 3, { padding = 1 }) end)
   check.fails("output_padding: expected less than the stride",
     function() nn.Conv2dTranspose(1, 1, 2, { stride = 2, output_padding = 1 }) end)
 end)

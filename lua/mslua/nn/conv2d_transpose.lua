@@ -48,6 +48,12 @@ function Conv2dTranspose:init(...)
   end
   self.kernel, self.stride, self.dilation = pair(a.kernel_size), pair(a.stride), pair(a.dilation)
   self.pad_mode, self.padding, self.more, self.group = a.pad_mode, sides(a.padding), pair(a.output_padding), a.group
+  for _, side in ipairs { self.padding[1][1], self.padding[1][2], self.padding[2][1], self.padding[2][2] } do
+    if side > 0 and a.pad_mode ~= "pad" then
+      errors.fail("Conv2dTranspose: padding is %s but pad_mode is '%s': say pad_mode = 'pad'", errors.show(a.padding),
+        a.pad_mode)
+    end
+  end
   for d = 1, 2 do
     if self.more[d] > 0 and (a.pad_mode ~= "pad" or self.more[d] >= self.stride[d]) then
       errors.fail("Conv2dTranspose: output_padding: expected less than the stride, with pad_mode = \"pad\", got %d",
