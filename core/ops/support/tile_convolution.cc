@@ -1,13 +1,5 @@
 #include "core/ops/support/tile_convolution.h"
 
-namespace mslua::amx {
-namespace {
-
-constexpr int64_t kMostTaps = 64;  // of a window
-
-}  // namespace
-}  // namespace mslua::amx
-
 #if defined(__x86_64__)
 
 #include <algorithm>
@@ -56,7 +48,7 @@ class Packer<float> {
     splitter_.AcrossK(_mm512_maskz_loadu_ps(first_lanes, first), _mm512_maskz_loadu_ps(second_lanes, second), to,
                       plane);
   }
-  // The same where the rows lie `stride` numbers apart. `origin` is where the tensor begins.
+  // The same where the rows lie `stride` numbers apart. First comes where the tensor begins.
   void Gather(const float*, const float* first, __mmask16 first_lanes, const float* second, __mmask16 second_lanes,
               int64_t stride, uint32_t* to) {
     splitter_.AcrossK(Column(first, stride, first_lanes), Column(second, stride, second_lanes), to, kPlane);
@@ -424,9 +416,9 @@ bool TileWeightGradient<T>::PackChunk(const Chunk& chunk, const T* x, const T* d
       const int64_t panels = of_x ? x_panels_ : y_panels_;
       const int64_t first_pixel = of_x ? chunk.x_first * c_.x.w : chunk.first * c_.y.w;
       const T* const from = (of_x ? x : dy) + first_image * ImageStride(image) + (first_pixel + pixel) * image.c;
-      uint32_t* const to = (of_x ? x_words + block * x_pixels * panels * kStepWords<T>
-                                 : dy_words + block * y_pixels * panels * kStepWords<T>)+pixel *
-                           panels * kStepWords<T>;
+      uint32_t* const words = of_x ? x_words + block * x_pixels * panels * kStepWords<T>
+                                   : dy_words + block * y_pixels * panels * kStepWords<T>;
+      uint32_t* const to = words + pixel * panels * kStepWords<T>;
       for (int64_t p = 0; p < panels; ++p)
         PackAlongImages(image, from, image.n - first_image, p * kPanel, !of_x, packer, to + p * kStepWords<T>);
     }

@@ -1,6 +1,7 @@
-// Convolutions of f32 images with the tile instructions of Intel processors (AMX): the products of split_matmul.h,
-// without a matrix of patches. The rows of a tile are 32 images at one pixel, so that any stride, padding and dilation
-// takes whole tiles, and what lies in the padding is left out.
+// Convolutions with the tile instructions of Intel processors (AMX), without a matrix of patches: of bf16, or of f32 as
+// sums of three bf16 (split_matmul.h). The rows of a tile are 32 images at one pixel, so that any stride, padding and
+// dilation takes whole tiles, and what lies in the padding is left out. See
+// docs/decisions/0017-convolutions-on-tiles.md.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,8 @@
 #include "core/ops/support/convolution.h"
 
 namespace mslua::amx {
+
+constexpr int64_t kMostTaps = 64;  // places of a window
 
 // Whether this processor has the instructions, and the sizes repay laying the operands out. Images are channels-last,
 // in one group.
