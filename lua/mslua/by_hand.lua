@@ -12,7 +12,7 @@ local ByHand = class.Object:extend "ByHand"
 ByHand.__index = ByHand
 
 function ByHand:init(model, dataset)
-  self.model, self.network, self.dataset, self.steps = model, model.network, dataset, 0
+  self.model, self.network, self.dataset, self.steps = model, model.network, dataset:whole_batches "step", 0
 end
 
 local function next_batch(self)

@@ -120,6 +120,7 @@ function Model:train(...)
     errors.fail "train: the Model has no optimizer: ms.Model(net, {loss_fn =, optimizer =})"
   end
   parallel_context.check_runnable "train"
+  a.train_dataset = a.train_dataset:whole_batches "train"
   local spec = self:train_spec(a)
   for i, callback in ipairs(args.is_list(a.callbacks) and a.callbacks or { a.callbacks }) do
     local problem = args.problem({ "", "callback" }, callback)

@@ -34,7 +34,7 @@ local function model_of(recipe, steps)
 end
 
 -- The recipe's own callbacks, and those that its tables and the command line ask for.
-local function callbacks_of(recipe, eval_dataset)
+local function callbacks_of(recipe, dataset, eval_dataset)
   local list, flags = {}, core.options
   local every = flags.log_every or 1
   for i, callback in ipairs(recipe.callbacks) do
@@ -42,7 +42,7 @@ local function callbacks_of(recipe, eval_dataset)
     if class.is(callback, callbacks.LossMonitor) and not flags.log_every then every = nil end
   end
   if every == "epoch" then
-    list[#list + 1] = callbacks.LossMonitor(recipe:make_dataset("dataset"):get_dataset_size())
+    list[#list + 1] = callbacks.LossMonitor(dataset:get_dataset_size())
   elseif every then
     list[#list + 1] = callbacks.LossMonitor(every)
   end
@@ -66,10 +66,11 @@ end
 local function train(recipe)
   local flags, t = core.options, recipe.train
   local dataset, eval_dataset = recipe:make_dataset "dataset", recipe:make_dataset "eval_dataset"
+  dataset = dataset:whole_batches "train"
   if flags.overfit then dataset = dataset:take(flags.overfit) end
   if flags.fast_dev_run and eval_dataset then eval_dataset = eval_dataset:take(flags.fast_dev_run) end
   return model_of(recipe, dataset:get_dataset_size()):train {
-    t.epochs, dataset, callbacks = callbacks_of(recipe, eval_dataset), dataset_sink_mode = t.dataset_sink_mode,
+    t.epochs, dataset, callbacks = callbacks_of(recipe, dataset, eval_dataset), dataset_sink_mode = t.dataset_sink_mode,
     accumulate_steps = t.accumulate_steps, clip_norm = t.clip_norm, clip_value = t.clip_value,
     max_steps = flags.fast_dev_run or flags.max_steps or t.max_steps, name = recipe.name, config = recipe:config_text(),
   }

@@ -90,6 +90,32 @@ check.case("random numbers of a network are others at every step", function()
   check.equal(n, 3)
 end)
 
+check.case("training takes whole batches: no row is made up", function()
+  local Add, Losses = nn.Cell:extend "Add", ms.Callback:extend "Losses"
+  function Add:init() self.w = self:parameter("w", { 1 }, "zeros") end
+  function Add:construct(x) return self.w + x end
+  function Losses:on_train_step_end(context) table.insert(self.seen, context.loss) end
+  local x = ms.arange(10, 18):astype(ms.float32):reshape(8, 1)
+  local function train(ds)
+    local losses = Losses()
+    losses.seen = {}
+    local model = ms.Model(Add(), { loss_fn = nn.MSELoss(), optimizer = nn.SGD { learning_rate = 0 } })
+    model:train(1, ds, { callbacks = losses })
+    return losses.seen, model
+  end
+  local ds = ms.dataset.NumpySlicesDataset { x, x * 0 }
+  local two = { (100 + 121 + 144) / 3, (169 + 196 + 225) / 3 }
+  local seen, model = train(ds:batch(3))
+  check.near(seen, two, 1e-4)
+  check.equal(ds:batch(3):get_dataset_size(), 3)
+  check.near(model:eval(ds:batch(3)).loss, (365 + 590 + 256 + 289) / 8, 1e-3)
+  check.near(train(ds:batch(3, true)), two, 1e-4)
+  check.equal(#train(ds:batch(4)), 2)
+  check.equal(#train(ds:batch(3):repeat_(2)), 4)
+  check.fails_here("train: training takes whole batches, and the dataset has none of 9 rows",
+    function() train(ds:batch(9)) end)
+end)
+
 check.case("pools", function()
   local x = ms.Tensor({ { { { 1, 2 }, { 3, 4 } } } })
   check.equal(values(nn.MaxPool2d(2)(x)), { { { { 4 } } } })

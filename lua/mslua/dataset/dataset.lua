@@ -4,6 +4,7 @@ local args = require "mslua.args"
 local class = require "mslua.class"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
+local notice = require "mslua.notice"
 local Transform = require "mslua.dataset.transform"
 
 ---@class mslua.Dataset
@@ -76,12 +77,12 @@ end
 
 local function check_self(self, call) class.check_self(self, Dataset, "a dataset", "ds:" .. call) end
 
--- A copy with one more operation.
+-- A copy, with one more operation when one is given.
 local function with(self, op)
   local longer = setmetatable({}, getmetatable(self))
   longer.spec = { ops = { unpack(self.spec.ops) } }
   for _, key in ipairs { "source", "num_shards", "shard_id" } do longer.spec[key] = self.spec[key] end
-  table.insert(longer.spec.ops, op)
+  longer.spec.ops[#longer.spec.ops + 1] = op
   return longer
 end
 
@@ -117,7 +118,8 @@ local bind_batch = args.signature("batch", {
   { "batch_size", "integer", required = true, min = 1 }, { "drop_remainder", "boolean", false },
 })
 
---- Joins `batch_size` samples; a last, smaller batch is kept unless drop_remainder.
+--- Joins `batch_size` samples; a last, smaller batch is kept unless drop_remainder. Training leaves it out, for a step
+--- is compiled for whole batches, and says so.
 function Dataset:batch(...)
   check_self(self, "batch(batch_size)")
   local a = bind_batch(...)
@@ -157,6 +159,32 @@ end
 function Dataset:get_batch_size()
   check_self(self, "get_batch_size()")
   return self:open():batch_size() or 1
+end
+
+--- The dataset as training goes through it: without batches that are cut short.
+---@param what string for messages
+---@return mslua.Dataset
+function Dataset:whole_batches(what)
+  local opened = self:open()
+  if not opened:batch_size() or opened:full_batches() then return self end
+  local whole = with(self)
+  for i, op in ipairs(whole.spec.ops) do
+    if op.kind == "batch" then
+      whole.spec.ops[i] = { kind = "batch", size = op.size, drop_remainder = true }
+    end
+  end
+  local found, size = pcall(whole.get_dataset_size, whole)
+  if not found or size == 0 then
+    errors.fail("%s: training takes whole batches, and the dataset has none of %d rows", what, opened:batch_size())
+  end
+  local left = opened:size() - size
+  if left > 0 then
+    local verb, does = "have", "are"
+    if left == 1 then verb, does = "has", "is" end
+    notice(("note: %s: %d of %d batches of an epoch %s fewer than %d rows and %s left out (drop_remainder = true)")
+      :format(what, left, opened:size(), verb, opened:batch_size(), does))
+  end
+  return whole
 end
 
 local bind_iterator = args.signature("create_tuple_iterator", { { "num_epochs", "integer", 1, min = 1 } })
