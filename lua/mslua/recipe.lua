@@ -65,7 +65,7 @@ M.fields = {
     if not name:match "^[%w_%-%.]+$" then return ("expected letters, digits, '_', '-' and '.', got %q"):format(name) end
   end },
   { "doc", "string", "" },
-  { "seed", "integer", 1, min = 0 },
+  { "seed", "integer", min = 0 },
   { "dataset", "dataset|function", required = true },
   { "eval_dataset", "dataset|function" },
   { "input", "list", check = inputs_problem },
@@ -272,7 +272,7 @@ function M.recipe(values)
   local recipe = setmetatable(args.check(M.fields, values, report), Recipe)
   if not args.is_list(recipe.callbacks) then recipe.callbacks = { recipe.callbacks } end
   recipe.origins = origins
-  if core.options.seed then recipe.seed = core.options.seed end
+  recipe.seed = core.options.seed or recipe.seed or core.seed()  -- which ms.set_seed may have said
   set_contexts(recipe)
   return recipe
 end
