@@ -200,6 +200,11 @@ check.case("a metric gives a number a row", function()
   check.near(eval(function(_, label) return label:sum(2) end), 3, 1e-6)
 end)
 
+check.case("a metric that there is not", function()
+  check.fails_here('unknown metric "mse"; there are accuracy, loss, top1, top5, and name = function(output, label)',
+    function() ms.Model(nn.Dense(2, 2), { metrics = { "mse" } }) end)
+end)
+
 check.case("samples without a batch", function()
   local model = ms.Model(nn.Dense(4, 2), { loss_fn = nn.CrossEntropyLoss() })
   local ds = ms.dataset.NumpySlicesDataset({ ms.ones { 3, 4 }, ms.zeros({ 3 }, ms.int32) }, { "x", "y" })
