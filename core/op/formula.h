@@ -44,6 +44,8 @@ enum class ScalarOp : uint8_t {
   kTanh,
   kSigmoid,
   kErf,
+  kSin,
+  kCos,
   kFloor,
   kSign,
   kNot,

@@ -47,6 +47,8 @@ TEST(Formula, FunctionsAreTheStandardOnes) {
       {"tanh", [](double x) { return std::tanh(x); }},
       {"sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); }},
       {"erf", [](double x) { return std::erf(x); }},
+      {"sin", [](double x) { return std::sin(x); }},
+      {"cos", [](double x) { return std::cos(x); }},
       {"floor", [](double x) { return std::floor(x); }},
       {"sign", [](double x) { return static_cast<double>((x > 0) - (x < 0)); }},
       {"logical_not", [](double x) { return x == 0 ? 1.0 : 0.0; }},

@@ -298,4 +298,16 @@ check.case("a table of values is no table of arguments", function()
   end)
 end)
 
+check.case("sines and cosines of angles of every size", function()
+  local angles = { 0, 0.5, -2, 38999, -39001, 123456.5, 3e7, 1e30 }
+  local x = ms.Tensor(angles, ms.float32)
+  local sines, cosines = x:sin():totable(), ms.ops.cos(x):totable()
+  for i, angle in ipairs(x:totable()) do
+    assert(math.abs(sines[i] - math.sin(angle)) < 1e-6, ("sin(%g) is %g"):format(angles[i], sines[i]))
+    assert(math.abs(cosines[i] - math.cos(angle)) < 1e-6, ("cos(%g) is %g"):format(angles[i], cosines[i]))
+  end
+  local endless = ms.ops.sin(ms.Tensor({ 1, math.huge }, ms.float32)):totable()
+  assert(endless[2] ~= endless[2] and math.abs(endless[1] - math.sin(1)) < 1e-6)
+end)
+
 check.done()

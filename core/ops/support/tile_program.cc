@@ -77,6 +77,22 @@ V SafeLog(D d, V x) {
 // |x|^y = exp(y log|x|); a negative base needs an integer exponent, whose oddness gives the sign.
 float PowOne(float a, float b) { return std::pow(a, b); }
 
+// Highway reduces arguments up to some 39 000; others, infinities and NaN are left to the library.
+template <class F>
+HWY_INLINE V ReducedOrNot(D d, V x, V reduced, F library) {
+  if (HWY_LIKELY(hn::AllTrue(d, hn::Lt(hn::Abs(x), hn::Set(d, 39000.0f))))) return reduced;
+  HWY_ALIGN float lanes[hn::MaxLanes(d)];
+  hn::Store(x, d, lanes);
+  for (size_t i = 0; i < hn::Lanes(d); ++i) lanes[i] = library(lanes[i]);
+  return hn::Load(d, lanes);
+}
+V SafeSin(D d, V x) {
+  return ReducedOrNot(d, x, hn::Sin(d, x), [](float v) { return std::sin(v); });
+}
+V SafeCos(D d, V x) {
+  return ReducedOrNot(d, x, hn::Cos(d, x), [](float v) { return std::cos(v); });
+}
+
 V SafeTanh(D d, V x) { return hn::IfThenElse(hn::Eq(x, x), hn::Tanh(d, x), x); }
 
 // One operand of a tile instruction: a tile, or one number for all elements, which then fills a vector.
@@ -190,6 +206,10 @@ void RunInstr(ScalarOp op, int64_t n, Operand a, Operand b, Operand c, float* ou
       return Unary(n, a, out, [](D d, V x) { return Sigmoid(d, x); });
     case ScalarOp::kErf:
       return Unary(n, a, out, [](D d, V x) { return Erf(d, x); });
+    case ScalarOp::kSin:
+      return Unary(n, a, out, [](D d, V x) { return SafeSin(d, x); });
+    case ScalarOp::kCos:
+      return Unary(n, a, out, [](D d, V x) { return SafeCos(d, x); });
     case ScalarOp::kFloor:
       return Unary(n, a, out, [](D, V x) { return hn::Floor(x); });
     case ScalarOp::kSign:
@@ -283,6 +303,8 @@ int64_t Cost(const ScalarProgram& p) {
       case ScalarOp::kTanh:
       case ScalarOp::kSigmoid:
       case ScalarOp::kErf:
+      case ScalarOp::kSin:
+      case ScalarOp::kCos:
         cost += 12;
         break;
       case ScalarOp::kPow:
