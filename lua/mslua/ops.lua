@@ -131,8 +131,8 @@ end
 function ops.square(x) return x * x end
 
 -- What MindSpore's tensors have as methods too: `x:exp()` is `ops.exp(x)`.
-for _, name in ipairs { "abs", "exp", "log", "sqrt", "pow", "matmul", "maximum", "minimum", "clip", "sigmoid", "tanh", "sin", "cos",
-  "softmax", "expand_dims", "squeeze" } do
+for _, name in ipairs { "abs", "exp", "log", "sqrt", "pow", "matmul", "maximum", "minimum", "clip", "sigmoid", "tanh",
+  "sin", "cos", "softmax", "expand_dims", "squeeze" } do
   core.methods[name] = assert(ops[name], name)
 end
 
