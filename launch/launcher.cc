@@ -123,6 +123,7 @@ class Launcher {
   }
   // Waits for output, signals and the scheduler.
   void Poll(absl::Duration limit);
+  int Report(const Status& cause) const;
   int Result();
   std::string NameOf(int r) const {
     return absl::StrCat("rank ", r, "/", options_.ranks, " (pid ", ranks_[r].pid, ", host ", HostName(), ")");
@@ -350,6 +351,11 @@ int Launcher::Watch() {
   return Result();
 }
 
+int Launcher::Report(const Status& cause) const {
+  WriteAll(2, absl::StrCat("mslua: error[", CauseOf(cause).exit_code, "] ", cause.message(), "\n"));
+  return CauseOf(cause).exit_code;
+}
+
 int Launcher::Result() {
   const auto code = [](const Rank& rank) { return WIFEXITED(rank.status) ? WEXITSTATUS(rank.status) : -1; };
   if (interrupts_ > 0) {
@@ -357,6 +363,9 @@ int Launcher::Result() {
         std::all_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) { return code(rank) == kExitCheckpointed; });
     const bool done = std::all_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) { return code(rank) == 0; });
     if (done) return kExitOk;
+    // Ranks that stop as they are asked to have not failed; one whose checkpoint is not there has.
+    const Status reported = scheduler_->Outcome();
+    if (interrupts_ == 1 && !reported.ok() && CauseOf(reported).exit_code == kExitStorage) return Report(reported);
     return saved && first_signal_ != SIGINT ? kExitCheckpointed : kExitInterrupted;
   }
   // What a rank has reported comes before what was seen of its end.
@@ -368,11 +377,7 @@ int Launcher::Result() {
     reported = WithCause(absl::UnavailableError(what), CauseOf(reported));
   }
   if (absl::IsAborted(reported) || (cause_.ok() && !reported.ok())) cause_ = reported;
-  if (!cause_.ok()) {
-    const Cause cause = CauseOf(cause_);
-    WriteAll(2, absl::StrCat("mslua: error[", cause.exit_code, "] ", cause_.message(), "\n"));
-    return cause.exit_code;
-  }
+  if (!cause_.ok()) return Report(cause_);
   for (const Rank& rank : ranks_) {
     if (code(rank) != 0) return code(rank);
   }

@@ -562,8 +562,13 @@ class Training {
     if (absl::IsCancelled(outcome) && progress().stopped) outcome = absl::OkStatus();
     if (absl::IsOutOfRange(outcome)) session_.exit_code = kExitDiverged;
     if (absl::IsDataLoss(outcome)) session_.exit_code = kExitData;
+    const std::string path = checkpoint_hook_ == nullptr ? "" : checkpoint_hook_->last_path();
+    if (!path.empty() && !checkpoint_hook_->saved() && (outcome.ok() || absl::IsCancelled(outcome))) {
+      session_.exit_code = kExitStorage;
+      return absl::UnavailableError(absl::StrCat(outcome.ok() ? "trained to" : "stopped at", " step ",
+                                                 trainer_->state().step, ", but its checkpoint was not saved: ", path));
+    }
     if (absl::IsCancelled(outcome)) {
-      const std::string path = checkpoint_hook_ == nullptr ? "" : checkpoint_hook_->last_path();
       const bool saved = !path.empty() || (!first() && spec_.has_checkpoint);
       // Who asks by SIGTERM starts again and goes on; who presses Ctrl-C does not.
       session_.exit_code = saved && SignalScope::Signal() != SIGINT ? kExitCheckpointed : kExitInterrupted;

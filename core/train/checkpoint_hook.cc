@@ -67,8 +67,7 @@ int64_t CheckpointHook::NextStep(const TrainState& state) {
 }
 
 Status CheckpointHook::AtStep(const TrainState& state) {
-  const Status earlier = saver_.Poll();
-  if (!earlier.ok()) notice_(absl::StrCat("checkpoint not saved: ", earlier.message()));
+  NoteFailure(saver_.Poll());
   if (state.step == 0) return absl::OkStatus();
   ASSIGN_OR_RETURN(const bool due, Due(state));
   if (due) Save(state);
@@ -87,12 +86,27 @@ StatusOr<bool> CheckpointHook::Due(const TrainState& state) {
 void CheckpointHook::Save(const TrainState& state) {
   if (saved_step_ == state.step) return;
   saved_step_ = state.step;
-  SaveTo(keeper_.get(), state);
+  const Status done = SaveTo(keeper_.get(), state);
+  if (keeper_ != nullptr) NoteFailure(done);
 }
 
-void CheckpointHook::SaveBest(const TrainState& state) { SaveTo(best_.get(), state); }
+void CheckpointHook::SaveBest(const TrainState& state) {
+  const Status done = SaveTo(best_.get(), state);
+  if (best_ != nullptr) NoteFailure(done);
+}
 
-void CheckpointHook::SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainState& state) {
+void CheckpointHook::NoteFailure(const Status& status) const {
+  if (!status.ok()) notice_(absl::StrCat("checkpoint not saved: ", status.message()));
+}
+
+Status CheckpointHook::Saved(checkpoint::CheckpointKeeper* keeper, const std::string& path) {
+  RETURN_IF_ERROR(keeper->Saved(path, Now()));
+  if (keeper == keeper_.get()) saved_ = true;
+  return absl::OkStatus();
+}
+
+Status CheckpointHook::SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainState& state) {
+  NoteFailure(saver_.Wait());  // an earlier save's, which is not to be taken for this one's
   checkpoint::RunState run;
   run.job = options_.job;
   run.epoch = state.epoch;
@@ -108,23 +122,18 @@ void CheckpointHook::SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainSta
   run.interventions = trainer_->interventions();
   run.world = options_.world;
   const std::string path = keeper == nullptr ? "" : keeper->PathFor(EpochInName(state), state.step);
-  if (keeper == keeper_.get()) last_path_ = path;
-  if (options_.together != nullptr) {
-    const Status done = SaveTogether(keeper, path, run);
-    if (!done.ok() && keeper != nullptr) notice_(absl::StrCat("checkpoint not saved: ", done.message()));
-    return;
+  if (keeper == keeper_.get()) {
+    last_path_ = path;
+    saved_ = false;
   }
+  if (options_.together != nullptr) return SaveTogether(keeper, path, run);
   std::vector<checkpoint::TensorData> tensors;
   for (const auto& e : store_->entries()) tensors.push_back({e->name, e->type, e->memory.data()});
-  const auto then = [keeper, path] { return keeper->Saved(path, Now()); };
-  Status done;
   if (options_.async_save) {
-    done = saver_.Start(path, run, tensors, then);
-  } else {
-    done = checkpoint::SaveCheckpoint(path, run, tensors);
-    if (done.ok()) done = then();
+    return saver_.Start(path, run, tensors, [this, keeper, path] { return Saved(keeper, path); });
   }
-  if (!done.ok()) notice_(absl::StrCat("checkpoint not saved: ", done.message()));
+  RETURN_IF_ERROR(checkpoint::SaveCheckpoint(path, run, tensors));
+  return Saved(keeper, path);
 }
 
 StatusOr<std::string> CheckpointHook::SaveNow(const TrainState& state, const std::string& name) {
@@ -136,6 +145,8 @@ StatusOr<std::string> CheckpointHook::SaveNow(const TrainState& state, const std
   if (name.empty()) {
     Save(state);
     RETURN_IF_ERROR(saver_.Wait());
+    if (keeper_ != nullptr && !saved_)
+      return absl::UnavailableError(absl::StrCat("the checkpoint of step ", state.step, " was not saved"));
     return last_path_;
   }
   std::unique_ptr<checkpoint::CheckpointKeeper> keeper;
@@ -146,7 +157,7 @@ StatusOr<std::string> CheckpointHook::SaveNow(const TrainState& state, const std
     ASSIGN_OR_RETURN(auto made, checkpoint::CheckpointKeeper::Create(named, "", Now()));
     keeper = std::make_unique<checkpoint::CheckpointKeeper>(std::move(made));
   }
-  SaveTo(keeper.get(), state);
+  RETURN_IF_ERROR(SaveTo(keeper.get(), state));
   RETURN_IF_ERROR(saver_.Wait());
   return keeper == nullptr ? "" : keeper->PathFor(EpochInName(state), state.step);
 }
@@ -201,13 +212,13 @@ Status CheckpointHook::SaveTogether(checkpoint::CheckpointKeeper* keeper, const 
   }
   if (!options_.integrated) {
     RETURN_IF_ERROR(writer->Commit(run, parts));
-    return keeper->Saved(path, Now());
+    return Saved(keeper, path);
   }
   // The other ranks train on; joining the parts is the thread's work.
   const std::shared_ptr<checkpoint::CheckpointWriter> kept = std::move(writer);
-  saver_.StartTask(path, [kept, run, parts = std::move(parts), keeper, path]() -> Status {
+  saver_.StartTask(path, [this, kept, run, parts = std::move(parts), keeper, path]() -> Status {
     RETURN_IF_ERROR(kept->CommitWhole(run, parts));
-    return keeper->Saved(path, Now());
+    return Saved(keeper, path);
   });
   return options_.async_save ? absl::OkStatus() : saver_.Wait();
 }
@@ -217,8 +228,7 @@ void CheckpointHook::AtEnd(const TrainState& state, const Status& outcome) {
                           ? options_.save_at_end
                           : options_.exception_save && options_.together == nullptr;  // the others may not come
   if (wanted && state.whole && state.step > 0) Save(state);
-  const Status last = saver_.Wait();
-  if (!last.ok()) notice_(absl::StrCat("checkpoint not saved: ", last.message()));
+  NoteFailure(saver_.Wait());
 }
 
 namespace {

@@ -2,6 +2,7 @@
 // undisturbed one bit for bit.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -62,14 +63,18 @@ class CheckpointHook : public TrainHook {
   void SkipLast() { options_.save_at_end = false; }
   // Saves in place of the best so far.
   void SaveBest(const TrainState& state);
-  // The folder of the last save that was started; empty before.
+  // The folder of the last save that was started; empty before, and on ranks that write no manifest.
   const std::string& last_path() const { return last_path_; }
+  // Whether that save is complete. After AtEnd() and SaveNow() it is, or has failed.
+  bool saved() const { return saved_; }
 
  private:
   CheckpointHook(const CheckpointOptions& options, const Store* store, const Trainer* trainer,
                  std::function<void(const std::string&)> notice)
       : options_(options), store_(store), trainer_(trainer), notice_(std::move(notice)) {}
-  void SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainState& state);
+  Status SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainState& state);
+  Status Saved(checkpoint::CheckpointKeeper* keeper, const std::string& path);
+  void NoteFailure(const Status& status) const;
 
   StatusOr<bool> Due(const TrainState& state);
   Status SaveTogether(checkpoint::CheckpointKeeper* keeper, const std::string& path, const checkpoint::RunState& run);
@@ -81,6 +86,7 @@ class CheckpointHook : public TrainHook {
   const std::function<void(const std::string&)> notice_;
   // Null on ranks that write no manifest, the second also without keep_best.
   std::unique_ptr<checkpoint::CheckpointKeeper> keeper_, best_;
+  std::atomic<bool> saved_{false};  // set on the saver's thread
   checkpoint::AsyncSaver saver_;
   int64_t saved_step_ = -1;
   std::string last_path_;

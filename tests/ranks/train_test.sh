@@ -44,7 +44,8 @@ count "other networks" 1 "mslua: error["
 run "$mslua" train "$recipe" -n 2 nosuch=4
 count "a mistake of all ranks" 1 "unknown parameter 'nosuch'"
 
-# interrupted NAME SIGNALS CODE: a long training that gets the signals. Its ranks stop at one step and save it.
+# interrupted NAME SIGNALS CODE [BEFORE]: a long training that gets the signals, after the command BEFORE. Its ranks stop
+# at one step and save it.
 interrupted() {
   "$mslua" train "$recipe" -n 2 --out "$1" epochs=1000000 --log-every epoch > "$1.txt" 2>&1 &
   launcher=$!
@@ -53,6 +54,7 @@ interrupted() {
     sleep 0.1
     tries=$((tries + 1))
   done
+  ${4:-:}
   for signal in $2; do
     kill "-$signal" "$launcher" 2> /dev/null
     sleep 0.05
@@ -69,6 +71,15 @@ ls -d ctrl_c/ckpt/*.ckpt > /dev/null || fail "ctrl_c: no checkpoint: $out"
   fail "ctrl_c: the ranks stopped at different steps: $(tail -n 1 ctrl_c/rank_0.log ctrl_c/rank_1.log)"
 interrupted term TERM 75
 interrupted twice "INT INT" 130
+
+# A checkpoint that cannot be written is not said to be there.
+block() {
+  rm -rf blocked/ckpt
+  : > blocked/ckpt
+}
+interrupted blocked TERM 9 block
+expect "blocked" 9 "but its checkpoint was not saved: blocked/ckpt/"
+refuse "blocked" "--resume goes on from it"
 
 # mpirun, interrupted, asks its ranks by SIGTERM and reads no more of what they print.
 mpirun --allow-run-as-root --oversubscribe --mca odls_base_sigkill_timeout 4 -n 2 "$mslua" train "$recipe" \
