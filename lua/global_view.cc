@@ -164,9 +164,9 @@ StatusOr<GlobalView*> GlobalView::Read(lua_State* L, Session& session, int index
   return view;
 }
 
-std::string GlobalView::StrategyOf(absl::string_view name) {
+std::string GlobalView::StrategyOf(absl::string_view name, int line) {
   for (NamedStrategy& s : strategies_) {
-    if (!Fits(s.pattern, name)) continue;
+    if (!Fits(s.pattern, name) && !Fits(s.pattern, absl::StrCat(name, ":", line))) continue;
     s.used = true;
     return s.text;
   }

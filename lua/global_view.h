@@ -33,9 +33,10 @@ class GlobalView {
   // 0: no limit; fp32_sync}. Null when there is none. Graphs of one session share their layouts of parameters.
   static StatusOr<GlobalView*> Read(lua_State* L, Session& session, int index);
 
-  // The strategy for an operator of that name, "Net/fc1/MatMul", from the first pattern of `shard.strategies` that fits
-  // it (`*` is any text); empty: none.
-  std::string StrategyOf(absl::string_view name);
+  // The strategy for an operator of that name, "Net/fc1/MatMul", called in that line of the recipe, from the first
+  // pattern of `shard.strategies` that fits the name or, as `mslua plan` has it, "Net/fc1/MatMul:31" (`*` is any text);
+  // empty: none.
+  std::string StrategyOf(absl::string_view name, int line);
 
   // The last training step that was cut, for `mslua plan`.
   struct Planned {

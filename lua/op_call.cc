@@ -153,7 +153,7 @@ CompilerAttrs TakeCompilerAttrs(Session& session, const OpDef& op, Attrs* attrs)
     wishes.in_strategy = std::get<std::string>(*own);
   } else if (view != nullptr) {
     const auto& at = session.trace->g().location();
-    wishes.in_strategy = view->StrategyOf(absl::StrCat(at ? at->scope : "", "/", UserName(op)));
+    wishes.in_strategy = view->StrategyOf(absl::StrCat(at ? at->scope : "", "/", UserName(op)), at ? at->line : 0);
   }
   if (const AttrValue* out = attrs->Find(kOutStrategy)) wishes.out_strategy = std::get<std::string>(*out);
   if (const AttrValue* cross = attrs->Find(kCrossBatch)) wishes.cross_batch = std::get<bool>(*cross);

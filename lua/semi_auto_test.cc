@@ -394,8 +394,13 @@ TEST(SemiAuto, StrategiesByName) {
   t.context = R"(, strategy = {["Net/MatMul"] = {{2, 2}, {2, 1}}, ["*/ReLU"] = {{1, 4}}})";
   t.result = "return #net.w1.value";
   EXPECT_THAT(Train(4, t), Each(::testing::StrEq("8")));
+  t.context = R"(, strategy = {["Net/MatMul:*"] = {{2, 2}, {2, 1}}})";  // with the line of the call
+  EXPECT_THAT(Train(4, t), Each(::testing::StrEq("8")));
+  t.context = R"(, strategy = {["Net/MatMul"] = {{2, 2}, {2, 1}}, ["*/ReLU"] = {{1, 4}}})";
   t.result = Training().result;
   ExpectFollowsOneRank(4, t);
+  t.context = R"(, strategy = {["Net/MatMul:999"] = {{2, 2}, {2, 1}}})";
+  EXPECT_THAT(Train(4, t)[0], HasSubstr("no operator is named 'Net/MatMul:999'"));
   t.context = R"(, strategy = {["Net/fc9/*"] = {{2, 2}, {2, 1}}})";
   EXPECT_THAT(Train(4, t)[0],
               HasSubstr("no operator is named 'Net/fc9/*' (names are cells and operator, such as 'Net/MatMul')"));
