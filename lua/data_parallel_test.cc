@@ -368,6 +368,13 @@ TEST(ParallelOptimizer, ShardsAmongThatManyRanks) {
   EXPECT_THAT(Train(3, t)[0], HasSubstr("optimizer_weight_shard_size = 2 does not divide 3 ranks"));
 }
 
+TEST(ParallelOptimizer, LevelsAreOfCutPrograms) {
+  Training t;
+  t.context = "enable_parallel_optimizer = true, parallel_optimizer_config = {optimizer_level = 'level1'}";
+  EXPECT_THAT(Train(2, t)[0], HasSubstr("optimizer_level needs parallel_mode semi_auto_parallel or auto_parallel, got "
+                                        "data_parallel: leave it out"));
+}
+
 TEST(DataParallel, RefusesPipelineStages) {
   Training t;
   t.context = "pipeline_stages = 2";

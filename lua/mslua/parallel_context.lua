@@ -391,6 +391,14 @@ local function is_built(key, v)
   return acts
 end
 
+local function not_built(key, value, mode)
+  if key == "parallel_optimizer_config" then
+    return ("%s: optimizer_level needs parallel_mode semi_auto_parallel or auto_parallel, got %s: leave it out"):format(
+      key, mode)
+  end
+  return ("%s = %s is not built yet%s"):format(key, errors.show(value), cuts() and " in " .. mode or "")
+end
+
 --- What is set and cannot run, one line each. One rank alone: everything is without effect, which one notice says.
 ---@param world integer ranks of the job
 ---@return string[]
@@ -419,8 +427,7 @@ function M.not_runnable(world)
   stage_problems(lines, world)
   for _, key in ipairs(errors.names(given)) do
     if key ~= "pipeline_stages" and given[key] ~= field_default(key) and not is_built(key, given[key]) then
-      lines[#lines + 1] = ("%s = %s is not built yet%s"):format(key, errors.show(given[key]),
-        cuts() and " in " .. mode or "")
+      lines[#lines + 1] = not_built(key, given[key], mode)
     end
   end
   return lines
