@@ -78,10 +78,12 @@ Answer Statistics(const std::map<int, StatusOr<Answer>>& answers) {
   const auto groups = Grouped(answers, crc);
   if (groups.size() == 1) {
     const auto& [said, ranks] = groups[0];
+    const Answer& first = *answers.begin()->second;
+    if (said == first.text) return first;  // no statistics: they come after a step, say
     const size_t blank = said.rfind(' ');
-    return {absl::StrCat(answers.begin()->second->text, "  identical on ranks ", RankList(ranks), " (crc ",
+    return {absl::StrCat(first.text, "  identical on ranks ", RankList(ranks), " (crc ",
                          blank == std::string::npos ? "" : said.substr(blank + 1), ")"),
-            answers.begin()->second->json};
+            first.json};
   }
   std::string text;
   for (const auto& [said, ranks] : groups)

@@ -222,6 +222,7 @@ TEST(Combine, EqualAnswersAreSaidOnce) {
                     other = R"({"type":"f32[2]","stat":{"crc":"1"}})";
   EXPECT_EQ(Combine(stat, AnswersOf({one, one}), {})->text, "text  identical on ranks 0-1 (crc 00c0ffee)");
   EXPECT_EQ(Combine(stat, AnswersOf({one, other, one}), {})->text, "[0,2] text\n[1] text\n");
+  EXPECT_EQ(Combine(stat, AnswersOf({"{}", "{}"}), {})->text, "text");  // to be told later
 }
 
 TEST(Combine, LuaSaysEqualValuesOnce) {
