@@ -44,8 +44,8 @@ count "other networks" 1 "mslua: error["
 run "$mslua" train "$recipe" -n 2 nosuch=4
 count "a mistake of all ranks" 1 "unknown parameter 'nosuch'"
 
-# interrupted NAME SIGNALS CODE [BEFORE]: a long training that gets the signals, after the command BEFORE. Its ranks stop
-# at one step and save it.
+# interrupted NAME SIGNALS CODE [BEFORE]: a long training that gets the signals, after the command BEFORE. Its ranks
+# stop at one step and save it.
 interrupted() {
   "$mslua" train "$recipe" -n 2 --out "$1" epochs=1000000 --log-every epoch > "$1.txt" 2>&1 &
   launcher=$!
