@@ -32,41 +32,43 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
+// The polynomial with these coefficients, the highest power's first. A loop over them would stay one at -O2.
+template <class... Coefficients>
+HWY_INLINE V Polynomial(D d, V x, float highest, Coefficients... others) {
+  V p = hn::Set(d, highest);
+  ((p = hn::MulAdd(p, x, hn::Set(d, others))), ...);
+  return p;
+}
+
 // Error function, our own least-squares fits: x P(x^2) below 1 (relative error 7e-8), and
 // 1 - exp(-x^2) t Q(t) with t = 1 / (1 + x / 2) up to 4, where it is 1 in f32.
-V Erf(D d, V x) {
-  const auto c = [&](float v) { return hn::Set(d, v); };
-  const V a = hn::Min(hn::Abs(x), c(4.0f));
+HWY_INLINE V Erf(D d, V x) {
+  const V one = hn::Set(d, 1.0f);
+  const V a = hn::Min(hn::Abs(x), hn::Set(d, 4.0f));
   const V s = hn::Mul(a, a);
-  V p = c(7.898201874922961e-05f);
-  for (float k : {-0.000802435155492276f, 0.0051900530233979225f, -0.026854807510972023f, 0.11283612251281738f,
-                  -0.3761262893676758f, 1.128379225730896f}) {
-    p = hn::MulAdd(p, s, c(k));
-  }
+  const V p = Polynomial(d, s, 7.898201874922961e-05f, -0.000802435155492276f, 0.0051900530233979225f,
+                         -0.026854807510972023f, 0.11283612251281738f, -0.3761262893676758f, 1.128379225730896f);
   const V small = hn::Mul(a, p);
-  const V t = hn::Div(c(1.0f), hn::MulAdd(a, c(0.5f), c(1.0f)));
-  V q = c(0.11192645132541656f);
-  for (float k : {-0.44083765149116516f, 0.5103208422660828f, -0.052590206265449524f, 0.31846389174461365f,
-                  0.2697545886039734f, 0.28300413489341736f}) {
-    q = hn::MulAdd(q, t, c(k));
-  }
-  const V large = hn::NegMulAdd(hn::Mul(q, t), hn::Exp(d, hn::Neg(s)), c(1.0f));
-  const V magnitude = hn::IfThenElse(hn::Lt(a, c(1.0f)), small, large);
+  const V t = hn::Div(one, hn::MulAdd(a, hn::Set(d, 0.5f), one));
+  const V q = Polynomial(d, t, 0.11192645132541656f, -0.44083765149116516f, 0.5103208422660828f, -0.052590206265449524f,
+                         0.31846389174461365f, 0.2697545886039734f, 0.28300413489341736f);
+  const V large = hn::NegMulAdd(hn::Mul(q, t), hn::Exp(d, hn::Neg(s)), one);
+  const V magnitude = hn::IfThenElse(hn::Lt(a, one), small, large);
   // A NaN passes through: Min and Lt above may have dropped it.
   return hn::IfThenElse(hn::Eq(x, x), hn::CopySign(magnitude, x), x);
 }
 
 // exp and log of the library are for finite numbers in range; the edges are IEEE's here.
-V SafeExp(D d, V x) {
+HWY_INLINE V SafeExp(D d, V x) {
   const V y = hn::Exp(d, hn::Min(x, hn::Set(d, 88.72284f)));
   const V over = hn::IfThenElse(hn::Gt(x, hn::Set(d, 88.72284f)), hn::Inf(d), y);
   return hn::IfThenElse(hn::Eq(x, x), over, x);
 }
-V Sigmoid(D d, V x) {
+HWY_INLINE V Sigmoid(D d, V x) {
   const V one = hn::Set(d, 1.0f);
   return hn::Div(one, hn::Add(one, SafeExp(d, hn::Neg(x))));
 }
-V SafeLog(D d, V x) {
+HWY_INLINE V SafeLog(D d, V x) {
   const V zero = hn::Zero(d);
   V y = hn::Log(d, x);
   y = hn::IfThenElse(hn::Eq(x, zero), hn::Neg(hn::Inf(d)), y);
@@ -86,14 +88,14 @@ HWY_INLINE V ReducedOrNot(D d, V x, V reduced, F library) {
   for (size_t i = 0; i < hn::Lanes(d); ++i) lanes[i] = library(lanes[i]);
   return hn::Load(d, lanes);
 }
-V SafeSin(D d, V x) {
+HWY_INLINE V SafeSin(D d, V x) {
   return ReducedOrNot(d, x, hn::Sin(d, x), [](float v) { return std::sin(v); });
 }
-V SafeCos(D d, V x) {
+HWY_INLINE V SafeCos(D d, V x) {
   return ReducedOrNot(d, x, hn::Cos(d, x), [](float v) { return std::cos(v); });
 }
 
-V SafeTanh(D d, V x) { return hn::IfThenElse(hn::Eq(x, x), hn::Tanh(d, x), x); }
+HWY_INLINE V SafeTanh(D d, V x) { return hn::IfThenElse(hn::Eq(x, x), hn::Tanh(d, x), x); }
 
 // One operand of a tile instruction: a tile, or one number for all elements, which then fills a vector.
 struct Operand {
