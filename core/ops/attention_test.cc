@@ -58,7 +58,9 @@ TEST(Attention, NaNStaysInItsRow) {
   const OpDef& op = *Operators().Find("scaled_dot_product_attention");
   constexpr int64_t kRows = 3, kWidth = 4;
   const TensorType head = {DType::kF32, {kRows, kWidth}};
-  const OpSpec spec{{{"causal", false}, {"scale", 0.0}}, {head, head, head}, {head, {DType::kF32, {kRows}}}};
+  const Attrs attrs = {{"causal", false}, {"scale", 0.0}};
+  const TensorType inputs_of[] = {head, head, head}, outputs_of[] = {head, {DType::kF32, {kRows}}};
+  const OpSpec spec{attrs, inputs_of, outputs_of};
   alignas(64) float q[kRows * kWidth] = {}, k[kRows * kWidth] = {}, y[kRows * kWidth], lse[kRows];
   const uint32_t with_payload = 0x7fc00001;
   std::memcpy(&q[kWidth], &with_payload, sizeof with_payload);

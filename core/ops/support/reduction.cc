@@ -125,13 +125,15 @@ C Start(Reduction kind) {
   __builtin_unreachable();
 }
 
-// NaN wins over every number.
+// NaN wins over every number. Integers wrap round, as in all operators.
 template <Reduction kKind, class C>
 inline C Combine(C a, C b) {
+  constexpr bool kWraps = std::is_same_v<C, int32_t> || std::is_same_v<C, int64_t>;
+  using Sum = std::conditional_t<kWraps, std::make_unsigned_t<std::conditional_t<kWraps, C, int>>, C>;
   if constexpr (kKind == Reduction::kSum)
-    return a + b;
+    return static_cast<C>(static_cast<Sum>(a) + static_cast<Sum>(b));
   else if constexpr (kKind == Reduction::kProd)
-    return a * b;
+    return static_cast<C>(static_cast<Sum>(a) * static_cast<Sum>(b));
   else if constexpr (kKind == Reduction::kMax)
     return a > b || a != a ? a : b;
   else
