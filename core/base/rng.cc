@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/base/target_clones.h"
+
 namespace mslua {
 namespace {
 
@@ -39,11 +41,6 @@ float ToUnit(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
 #if !defined(__clang__)
 #pragma GCC push_options
 #pragma GCC optimize("O3", "fp-contract=off")
-#endif
-#if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define MSLUA_VECTORS __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
-#else
-#define MSLUA_VECTORS
 #endif
 
 constexpr int kBlocks = 64, kWords = 4 * kBlocks;

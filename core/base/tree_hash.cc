@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/escaping.h"
+#include "core/base/target_clones.h"
 
 namespace mslua {
 namespace {
@@ -30,11 +31,6 @@ struct Node {
   bool last;        // of its level
 };
 
-#if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define MSLUA_VECTORS __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
-#else
-#define MSLUA_VECTORS
-#endif
 #define MSLUA_INLINE __attribute__((always_inline)) inline
 
 // Words w and up of a block: message[i] lane j is word w + i of lane j's block. An 8 x 8 transpose in three steps, of

@@ -6,16 +6,12 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/hash/hash.h"
+#include "core/base/target_clones.h"
 
 namespace mslua {
 namespace {
 
 // Most of a search's arithmetic is here: for the processors that there are.
-#if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define MSLUA_VECTORS __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
-#else
-#define MSLUA_VECTORS
-#endif
 
 // out[i] = the least of base[x] + rows[i * stride + x], x < n.
 MSLUA_VECTORS void LeastOfSums(const int64_t* base, const int64_t* rows, int64_t stride, int64_t n, int64_t count,
