@@ -99,14 +99,11 @@ StatusOr<Shape> ReadShape(lua_State* L, int index, absl::string_view what) {
     return absl::InvalidArgumentError(
         absl::StrCat(what, ": expected at most ", kMaxRank, " dimensions, got ", sizes.size()));
   }
-  double elements = 1;
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] < 0)
       return absl::InvalidArgumentError(absl::StrCat(what, "[", i + 1, "]: expected a size, got ", sizes[i]));
-    // Zeros aside, so that no product of some of the sizes overflows either.
-    elements *= static_cast<double>(std::max<int64_t>(sizes[i], 1));
   }
-  if (elements > 1e15)
+  if (HasTooManyElements(sizes))
     return absl::InvalidArgumentError(
         absl::StrCat(what, ": ", ToString(absl::MakeConstSpan(sizes)), " has too many elements"));
   return Shape(sizes.begin(), sizes.end());

@@ -1,5 +1,7 @@
 #include "core/base/shape.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -9,6 +11,12 @@ int64_t NumElements(absl::Span<const int64_t> shape) {
   int64_t n = 1;
   for (int64_t d : shape) n *= d;
   return n;
+}
+
+bool HasTooManyElements(absl::Span<const int64_t> shape) {
+  double elements = 1;
+  for (const int64_t n : shape) elements *= static_cast<double>(std::max<int64_t>(n, 1));
+  return elements > 1e15;
 }
 
 Shape RowMajorStrides(absl::Span<const int64_t> shape) {

@@ -14,6 +14,9 @@ using Shape = absl::InlinedVector<int64_t, 5>;
 inline constexpr int kMaxRank = 8;
 
 int64_t NumElements(absl::Span<const int64_t> shape);
+// Whether the product of the sizes, zeros aside, comes near 64 bits, which bytes and strides have to fit: without those
+// zeros no product of some of the sizes overflows either.
+bool HasTooManyElements(absl::Span<const int64_t> shape);
 // Elements between neighbours along each dimension of a row-major tensor.
 Shape RowMajorStrides(absl::Span<const int64_t> shape);
 // "[8,16]"; "[]" for a scalar.

@@ -186,14 +186,6 @@ StatusOr<std::vector<TensorType>> InferFromRule(const OpDef& op, const Attrs& at
   return outputs;
 }
 
-// Whether the product of the sizes, zeros aside, comes near 64 bits, which bytes and strides have to fit; as ReadShape
-// has it.
-bool HasTooManyElements(const TensorType& type) {
-  double elements = 1;
-  for (const int64_t n : type.shape) elements *= static_cast<double>(std::max<int64_t>(n, 1));
-  return elements > 1e15;
-}
-
 Status InvalidFor(const OpDef& op, absl::Span<const TensorType> inputs, absl::string_view what) {
   return Invalid(op, inputs.empty() ? std::string(what) : absl::StrCat(Operands(op, inputs), ": ", what));
 }
@@ -234,7 +226,7 @@ StatusOr<std::vector<TensorType>> CheckCall(const OpDef& op, absl::Span<const Te
   auto outputs = op.infer ? op.infer(attrs, inputs) : InferFromRule(op, attrs, inputs);
   if (!outputs.ok()) return op.infer ? InvalidFor(op, inputs, outputs.status().message()) : outputs.status();
   for (const TensorType& type : *outputs) {
-    if (HasTooManyElements(type))
+    if (HasTooManyElements(type.shape))
       return InvalidFor(op, inputs, absl::StrCat("the result ", ToString(type), " has too many elements"));
   }
   return outputs;
