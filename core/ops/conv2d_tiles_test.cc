@@ -6,11 +6,13 @@
 
 #include "core/base/parallel_for.h"
 #include "core/op/registry.h"
+#include "core/ops/testing/sample_run.h"
 #include "gtest/gtest.h"
 
 namespace mslua {
 namespace {
 
+using testing::Call;
 using Ints = std::vector<int64_t>;
 
 struct Case {
@@ -25,64 +27,34 @@ std::string ToString(const Case& c) {
 }
 
 // One of the three operators on shapes of a case.
-struct Call {
-  const OpDef* op;
-  Attrs attrs;
-  std::vector<TensorType> in, out;
-
-  Call(const std::string& name, const Case& c, DType type) : op(Operators().Find(name)) {
-    attrs = {{"stride", c.stride},     {"pad_mode", std::string("pad")},     {"padding", c.padding},
-             {"dilation", c.dilation}, {"data_format", std::string("NHWC")}, {"group", int64_t{1}}};
-    const auto results = [&](int axis, int64_t size) {
-      const int64_t padded = size + c.padding[2 * axis] + c.padding[2 * axis + 1];
-      return (padded - (c.kernel[axis] - 1) * c.dilation[axis] - 1) / c.stride[axis] + 1;
-    };
-    const TensorType x{type, {c.n, c.h, c.w, c.c}}, w{type, {c.o, c.c, c.kernel[0], c.kernel[1]}},
-        y{type, {c.n, results(0, c.h), results(1, c.w), c.o}};
-    if (name == "conv2d") {
-      in = {x, w}, out = {y};
-    } else if (name == "conv2d_grad_input") {
-      attrs.Set("input_size", Ints{c.h, c.w});
-      in = {y, w}, out = {x};
-    } else {
-      attrs.Set("kernel_size", c.kernel);
-      in = {x, y}, out = {w};
-    }
-  }
-};
+Call CallOf(const std::string& name, const Case& c, DType type) {
+  Attrs attrs = {{"stride", c.stride},     {"pad_mode", std::string("pad")},     {"padding", c.padding},
+                 {"dilation", c.dilation}, {"data_format", std::string("NHWC")}, {"group", int64_t{1}}};
+  const TensorType x{type, {c.n, c.h, c.w, c.c}}, w{type, {c.o, c.c, c.kernel[0], c.kernel[1]}};
+  Call forward = *testing::MakeCall(*Operators().Find("conv2d"), {x, w}, attrs);
+  if (name == "conv2d") return forward;
+  const TensorType& y = forward.outputs[0];
+  const bool of_input = name == "conv2d_grad_input";
+  of_input ? attrs.Set("input_size", Ints{c.h, c.w}) : attrs.Set("kernel_size", c.kernel);
+  return *testing::MakeCall(*Operators().Find(name), {of_input ? y : x, of_input ? w : y}, attrs);
+}
 
 // By the kernel of that name, or the first there is where `name` is empty.
 template <class T>
 std::vector<T> RunKernel(const Call& call, const std::string& name, const std::vector<T>& a, const std::vector<T>& b) {
-  const OpSpec spec{call.attrs, call.in, call.out};
-  std::vector<T> y(call.out[0].elements(), T(-7.0f));
-  for (const FastKernel& f : call.op->fast) {
-    if (!f.supports(spec) || (!name.empty() && name != f.name)) continue;
-    const auto kernel = f.make(spec);
-    if (!kernel.ok()) break;
-    std::vector<char> scratch((*kernel)->scratch_bytes() + 64);
-    const void* inputs[] = {a.data(), b.data()};
-    void* outputs[] = {y.data()};
-    void* aligned = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64);
-    EXPECT_EQ((*kernel)->Run({inputs, outputs, aligned}), absl::OkStatus());
-    return y;
-  }
-  ADD_FAILURE() << "no kernel " << name;
+  std::vector<T> y(call.outputs[0].elements(), T(-7.0f));
+  const void* const inputs[] = {a.data(), b.data()};
+  void* const outputs[] = {y.data()};
+  EXPECT_EQ(testing::RunFastKernel(call, name, inputs, outputs), absl::OkStatus());
   return y;
 }
 
 std::vector<double> RunReference(const Call& call, std::vector<double> a, std::vector<double> b) {
-  std::vector<double> y(call.out[0].elements());
-  const TensorView in[] = {{call.in[0], a.data()}, {call.in[1], b.data()}}, out[] = {{call.out[0], y.data()}};
+  std::vector<double> y(call.outputs[0].elements());
+  const TensorView in[] = {{call.inputs[0], a.data()}, {call.inputs[1], b.data()}},
+                   out[] = {{call.outputs[0], y.data()}};
   EXPECT_EQ(call.op->reference({call.attrs, in, out}), absl::OkStatus());
   return y;
-}
-
-std::vector<float> Numbers(int64_t count, int exponents, std::mt19937& random) {
-  std::normal_distribution<float> normal;
-  std::vector<float> v(count);
-  for (float& x : v) x = std::ldexp(normal(random), exponents == 0 ? 0 : static_cast<int>(random() % exponents));
-  return v;
 }
 
 // Against f64, each error relative to the sum of absolute products.
@@ -90,7 +62,7 @@ class Errors {
  public:
   template <class T>
   Errors(const std::string& name, const Case& c, const std::vector<T>& a, const std::vector<T>& b) {
-    const Call call(name, c, DType::kF64);
+    const Call call = CallOf(name, c, DType::kF64);
     std::vector<double> x(a.begin(), a.end()), y(b.begin(), b.end());
     sums_ = RunReference(call, x, y);
     for (double& v : x) v = std::fabs(v);
@@ -148,9 +120,9 @@ TEST(Conv2dTiles, AsAccurateAsF32) {
   for (const Case& c : kCases) {
     for (const std::string name : kOperators) {
       for (const int exponents : {0, 20}) {
-        const Call call(name, c, DType::kF32);
-        const std::vector<float> a = Numbers(call.in[0].elements(), exponents, random),
-                                 b = Numbers(call.in[1].elements(), exponents, random);
+        const Call call = CallOf(name, c, DType::kF32);
+        const std::vector<float> a = testing::NormalNumbers(call.inputs[0].elements(), exponents, random),
+                                 b = testing::NormalNumbers(call.inputs[1].elements(), exponents, random);
         const Errors errors(name, c, a, b);
         const auto ours = errors.Of(RunKernel(call, "", a, b)), plain = errors.Of(RunKernel(call, "onednn", a, b));
         EXPECT_LE(ours.first, 2 * plain.first) << name << " " << ToString(c) << " exponents " << exponents;
@@ -164,10 +136,10 @@ TEST(Conv2dTiles, BF16RoundsOnce) {
   std::mt19937 random(4);
   for (const Case& c : kCases) {
     for (const std::string name : kOperators) {
-      const Call call(name, c, DType::kBF16);
+      const Call call = CallOf(name, c, DType::kBF16);
       std::vector<BF16> in[2];
       for (int i : {0, 1}) {
-        for (float x : Numbers(call.in[i].elements(), 0, random)) in[i].push_back(BF16(x));
+        for (float x : testing::NormalNumbers(call.inputs[i].elements(), 0, random)) in[i].push_back(BF16(x));
       }
       const Errors errors(name, c, in[0], in[1]);
       EXPECT_LE(errors.OfRounded(RunKernel(call, "", in[0], in[1])), 1e-6) << name << " " << ToString(c);
@@ -180,9 +152,9 @@ TEST(Conv2dTiles, ImagesThatAreCut) {
   std::mt19937 random(2);
   const Case c{32, 64, 24, 32, 32, {3, 3}, {1, 1}, {1, 1, 1, 1}, {1, 1}};
   for (const std::string name : kOperators) {
-    const Call call(name, c, DType::kF32);
-    const std::vector<float> a = Numbers(call.in[0].elements(), 0, random),
-                             b = Numbers(call.in[1].elements(), 0, random);
+    const Call call = CallOf(name, c, DType::kF32);
+    const std::vector<float> a = testing::NormalNumbers(call.inputs[0].elements(), 0, random),
+                             b = testing::NormalNumbers(call.inputs[1].elements(), 0, random);
     const std::vector<float> ours = RunKernel(call, "", a, b), plain = RunKernel(call, "onednn", a, b);
     float largest = 0;
     for (size_t i = 0; i < ours.size(); ++i) largest = std::max(largest, std::fabs(ours[i] - plain[i]));
@@ -194,9 +166,9 @@ TEST(Conv2dTiles, BitsDoNotDependOnThreads) {
   std::mt19937 random(3);
   const int before = ComputeThreads();
   for (const std::string name : kOperators) {
-    const Call call(name, kCases[3], DType::kF32);
-    const std::vector<float> a = Numbers(call.in[0].elements(), 9, random),
-                             b = Numbers(call.in[1].elements(), 9, random);
+    const Call call = CallOf(name, kCases[3], DType::kF32);
+    const std::vector<float> a = testing::NormalNumbers(call.inputs[0].elements(), 9, random),
+                             b = testing::NormalNumbers(call.inputs[1].elements(), 9, random);
     SetComputeThreads(1);
     const std::vector<float> one = RunKernel(call, "", a, b);
     SetComputeThreads(3);
@@ -209,11 +181,11 @@ TEST(Conv2dTiles, BitsDoNotDependOnThreads) {
 TEST(Conv2dTiles, NumbersThatAreNotFinite) {
   const Case& c = kCases[0];
   for (const std::string name : kOperators) {
-    const Call call(name, c, DType::kF32);
+    const Call call = CallOf(name, c, DType::kF32);
     for (const int operand : {0, 1}) {
       for (const float odd : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
-        std::vector<float> in[] = {std::vector<float>(call.in[0].elements(), 0.25f),
-                                   std::vector<float>(call.in[1].elements(), 0.5f)};
+        std::vector<float> in[] = {std::vector<float>(call.inputs[0].elements(), 0.25f),
+                                   std::vector<float>(call.inputs[1].elements(), 0.5f)};
         in[operand].back() = odd;
         const std::vector<float> ours = RunKernel(call, "", in[0], in[1]),
                                  plain = RunKernel(call, "onednn", in[0], in[1]);

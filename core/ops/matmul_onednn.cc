@@ -1,9 +1,8 @@
-#include <algorithm>
-
 #include "core/base/parallel_for.h"
 #include "core/ops/support/onednn.h"
 #include "core/ops/support/small_matmul.h"
 #include "core/ops/support/split_matmul.h"
+#include "core/ops/support/tile_kernel.h"
 
 namespace mslua {
 namespace {
@@ -76,29 +75,6 @@ StatusOr<std::unique_ptr<Kernel>> MakeOneDnn(const OpSpec& spec) {
 
 amx::Product ProductOf(const MatmulSizes& s) { return {s.m, s.n, s.k, s.transpose_a, s.transpose_b}; }
 
-// The processor's tiles; oneDNN where an operand has numbers that are not finite.
-class SplitKernel : public Kernel {
- public:
-  SplitKernel(const amx::Product& product, std::unique_ptr<Kernel> plain)
-      : product_(product), plain_(std::move(plain)), threads_(ComputeThreads()) {}
-
-  int64_t scratch_bytes() const override {
-    return std::max(amx::SplitBytes(product_, threads_), plain_->scratch_bytes());
-  }
-
-  Status Run(const Buffers& b) override {
-    const bool done =
-        amx::SplitMultiply(product_, static_cast<const float*>(b.inputs[0]), static_cast<const float*>(b.inputs[1]),
-                           static_cast<float*>(b.outputs[0]), threads_, b.scratch);
-    return done ? absl::OkStatus() : plain_->Run(b);
-  }
-
- private:
-  const amx::Product product_;
-  const std::unique_ptr<Kernel> plain_;
-  const int64_t threads_;
-};
-
 }  // namespace
 
 FastKernel SplitMatmulKernel() {
@@ -109,7 +85,8 @@ FastKernel SplitMatmulKernel() {
   return {"bf16x3", supports,
           [](const OpSpec& spec) -> StatusOr<std::unique_ptr<Kernel>> {
             ASSIGN_OR_RETURN(std::unique_ptr<Kernel> plain, MakeOneDnn(spec));
-            return std::make_unique<SplitKernel>(ProductOf(SizesOf(spec)), std::move(plain));
+            const amx::SplitMatmul product(ProductOf(SizesOf(spec)), ComputeThreads());
+            return std::make_unique<amx::TileKernel<float, amx::SplitMatmul>>(product, std::move(plain));
           },
           /*bf16_tiles=*/true};
 }

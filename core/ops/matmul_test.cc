@@ -5,6 +5,7 @@
 
 #include "core/base/parallel_for.h"
 #include "core/op/registry.h"
+#include "core/ops/testing/sample_run.h"
 #include "gtest/gtest.h"
 
 namespace mslua {
@@ -15,44 +16,18 @@ struct Sizes {
   bool ta, tb;
 };
 
-struct Call {
-  Attrs attrs;
-  std::vector<TensorType> in, out;
-
-  explicit Call(const Sizes& s) {
-    attrs = {{"transpose_a", s.ta}, {"transpose_b", s.tb}};
-    in = {{DType::kF32, s.ta ? Shape{s.k, s.m} : Shape{s.m, s.k}},
-          {DType::kF32, s.tb ? Shape{s.n, s.k} : Shape{s.k, s.n}}};
-    out = {{DType::kF32, {s.m, s.n}}};
-  }
-};
-
 // By the kernel of that name, or the first there is where `name` is empty.
 std::vector<float> Multiply(const Sizes& s, const std::string& name, const std::vector<float>& a,
                             const std::vector<float>& b) {
-  const Call call(s);
-  const OpSpec spec{call.attrs, call.in, call.out};
+  const auto call = testing::MakeCall(*Operators().Find("matmul"),
+                                      {{DType::kF32, s.ta ? Shape{s.k, s.m} : Shape{s.m, s.k}},
+                                       {DType::kF32, s.tb ? Shape{s.n, s.k} : Shape{s.k, s.n}}},
+                                      {{"transpose_a", s.ta}, {"transpose_b", s.tb}});
   std::vector<float> y(s.m * s.n, -7.0f);
-  for (const FastKernel& f : Operators().Find("matmul")->fast) {
-    if (!f.supports(spec) || (!name.empty() && name != f.name)) continue;
-    const auto kernel = f.make(spec);
-    if (!kernel.ok()) break;
-    std::vector<char> scratch((*kernel)->scratch_bytes() + 64);
-    const void* inputs[] = {a.data(), b.data()};
-    void* outputs[] = {y.data()};
-    void* aligned = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64);
-    EXPECT_EQ((*kernel)->Run({inputs, outputs, aligned}), absl::OkStatus());
-    return y;
-  }
-  ADD_FAILURE() << "no kernel " << name;
+  const void* const inputs[] = {a.data(), b.data()};
+  void* const outputs[] = {y.data()};
+  EXPECT_EQ(testing::RunFastKernel(*call, name, inputs, outputs), absl::OkStatus());
   return y;
-}
-
-std::vector<float> Numbers(int64_t count, int exponents, std::mt19937& random) {
-  std::normal_distribution<float> normal;
-  std::vector<float> v(count);
-  for (float& x : v) x = std::ldexp(normal(random), exponents == 0 ? 0 : static_cast<int>(random() % exponents));
-  return v;
 }
 
 // Root mean square over the elements of the error against f64, relative to the sum of absolute products.
@@ -82,7 +57,8 @@ TEST(Matmul, AsAccurateAsF32) {
   std::mt19937 random(1);
   for (const Sizes& s : kSizes) {
     for (const int exponents : {0, 20}) {
-      const std::vector<float> a = Numbers(s.m * s.k, exponents, random), b = Numbers(s.k * s.n, exponents, random);
+      const std::vector<float> a = testing::NormalNumbers(s.m * s.k, exponents, random),
+                               b = testing::NormalNumbers(s.k * s.n, exponents, random);
       const double ours = Error(s, a, b, Multiply(s, "", a, b)), plain = Error(s, a, b, Multiply(s, "onednn", a, b));
       EXPECT_LE(ours, 1.05 * plain) << s.m << " " << s.n << " " << s.k << " exponents " << exponents;
     }
@@ -94,8 +70,8 @@ TEST(Matmul, SingleProductsKeepTheirBits) {
   const Sizes s{192, 192, 64, false, false};
   std::mt19937 random(2);
   std::vector<float> a(s.m * s.k), b(s.k * s.n);
-  for (int64_t i = 0; i < s.m; ++i) a[i * s.k + i % s.k] = Numbers(1, 0, random)[0];
-  b = Numbers(s.k * s.n, 0, random);
+  for (int64_t i = 0; i < s.m; ++i) a[i * s.k + i % s.k] = testing::NormalNumbers(1, 0, random)[0];
+  b = testing::NormalNumbers(s.k * s.n, 0, random);
   const std::vector<float> y = Multiply(s, "", a, b);
   for (int64_t i = 0; i < s.m; ++i) {
     for (int64_t j = 0; j < s.n; ++j) {
@@ -108,7 +84,8 @@ TEST(Matmul, SingleProductsKeepTheirBits) {
 TEST(Matmul, BitsDoNotDependOnThreads) {
   std::mt19937 random(3);
   const Sizes s{170, 224, 150, true, false};
-  const std::vector<float> a = Numbers(s.m * s.k, 9, random), b = Numbers(s.k * s.n, 9, random);
+  const std::vector<float> a = testing::NormalNumbers(s.m * s.k, 9, random),
+                           b = testing::NormalNumbers(s.k * s.n, 9, random);
   const int before = ComputeThreads();
   SetComputeThreads(1);
   const std::vector<float> one = Multiply(s, "", a, b);

@@ -5,10 +5,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
-#include <memory>
 
 #include "absl/strings/match.h"
+#include "core/base/aligned_memory.h"
 #include "core/base/rng.h"
 #include "core/op/registry.h"
 
@@ -89,13 +88,6 @@ std::vector<Row> Rows() {
   return rows;
 }
 
-struct Free {
-  void operator()(void* p) const { std::free(p); }
-};
-using Block = std::unique_ptr<void, Free>;
-
-Block Allocate(int64_t bytes) { return Block(std::aligned_alloc(64, static_cast<size_t>((bytes + 127) / 64 * 64))); }
-
 std::string NameOf(const Row& row) {
   std::string name = row.op;
   for (const TensorType& t : row.inputs) name += " " + ToString(t);
@@ -110,19 +102,19 @@ void Time(const Row& row) {
     std::printf("%s: %s\n", row.op, outputs.status().ToString().c_str());
     return;
   }
-  std::vector<Block> memory;
+  std::vector<AlignedMemory> memory;
   std::vector<const void*> in;
   std::vector<void*> out;
   double bytes = 0;
   for (const TensorType& t : row.inputs) {
-    memory.push_back(Allocate(t.bytes()));
+    memory.push_back(AllocateAligned(t.bytes()));
     for (int64_t i = 0; i < t.elements(); ++i)
       StoreDouble(t.dtype, memory.back().get(), i, IsFloat(t.dtype) ? 0.5 + UniformAt(1, 2, i) : 0);
     in.push_back(memory.back().get());
     bytes += static_cast<double>(t.bytes());
   }
   for (const TensorType& t : *outputs) {
-    memory.push_back(Allocate(t.bytes()));
+    memory.push_back(AllocateAligned(t.bytes()));
     out.push_back(memory.back().get());
     bytes += static_cast<double>(t.bytes());
   }
@@ -135,7 +127,7 @@ void Time(const Row& row) {
       std::printf("%s: %s\n", row.op, kernel.status().ToString().c_str());
       continue;
     }
-    const Block scratch = Allocate((*kernel)->scratch_bytes());
+    const AlignedMemory scratch = AllocateAligned((*kernel)->scratch_bytes());
     double best = 1e9, total = 0;
     while (total < 0.2) {  // the best of many is not disturbed by other work
       constexpr int kRuns = 4;

@@ -182,13 +182,13 @@ class Multiplication {
 
 }  // namespace
 
-int64_t SplitBytes(const Product& p, int64_t threads) {
-  const Multiplication sizes(p, nullptr, nullptr, nullptr);
-  return (sizes.few_words() + threads * sizes.block_words()) * 4;
+int64_t SplitMatmul::scratch_bytes() const {
+  const Multiplication sizes(p_, nullptr, nullptr, nullptr);
+  return (sizes.few_words() + threads_ * sizes.block_words()) * 4;
 }
 
-bool SplitMultiply(const Product& p, const float* a, const float* b, float* y, int64_t threads, void* scratch) {
-  return Multiplication(p, a, b, y).Run(threads, static_cast<uint32_t*>(scratch));
+bool SplitMatmul::Run(const float* a, const float* b, float* y, void* scratch) const {
+  return Multiplication(p_, a, b, y).Run(threads_, static_cast<uint32_t*>(scratch));
 }
 
 }  // namespace mslua::amx
@@ -197,8 +197,8 @@ MSLUA_AMX_END
 #else  // not x86
 
 namespace mslua::amx {
-int64_t SplitBytes(const Product&, int64_t) { return 0; }
-bool SplitMultiply(const Product&, const float*, const float*, float*, int64_t, void*) { return false; }
+int64_t SplitMatmul::scratch_bytes() const { return 0; }
+bool SplitMatmul::Run(const float*, const float*, float*, void*) const { return false; }
 }  // namespace mslua::amx
 
 #endif

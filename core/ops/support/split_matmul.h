@@ -17,11 +17,20 @@ struct Product {
 // Whether this processor has the instructions, and the sizes repay splitting the operands.
 bool SupportsSplit(const Product& p);
 
-// Bytes of scratch memory, 64-byte aligned, for so many threads.
-int64_t SplitBytes(const Product& p, int64_t threads);
+class SplitMatmul {
+ public:
+  SplitMatmul(const Product& p, int64_t threads) : p_(p), threads_(threads) {}
 
-// Runs on the calling thread's compute threads, at most `threads`; the bits of y do not depend on how many. False where
-// an operand is not finite, or so large (3.39e38) that its upper part is not: y is undefined then.
-bool SplitMultiply(const Product& p, const float* a, const float* b, float* y, int64_t threads, void* scratch);
+  // Of scratch memory, 64-byte aligned.
+  int64_t scratch_bytes() const;
+
+  // Runs on the calling thread's compute threads, at most `threads`; the bits of y do not depend on how many. False
+  // where an operand is not finite, or so large (3.39e38) that its upper part is not: y is undefined then.
+  bool Run(const float* a, const float* b, float* y, void* scratch) const;
+
+ private:
+  Product p_;
+  int64_t threads_;
+};
 
 }  // namespace mslua::amx

@@ -324,8 +324,9 @@ void TileConvolution<T>::MultiplyStrip(const Strip& strip, const uint32_t* from,
 }
 
 template <class T>
-TileWeightGradient<T>::TileWeightGradient(const Convolution& c)
+TileWeightGradient<T>::TileWeightGradient(const Convolution& c, int64_t threads)
     : c_(c),
+      threads_(threads),
       taps_(c.window.size[0] * c.window.size[1]),
       x_panels_(CeilDiv(c.x.c, kPanel)),
       y_panels_(CeilDiv(c.y.c, kPanel)) {
@@ -366,12 +367,12 @@ int64_t TileWeightGradient<T>::scratch_bytes() const {
 }
 
 template <class T>
-bool TileWeightGradient<T>::Run(const T* x, const T* dy, T* dw, int64_t threads, void* scratch) const {
+bool TileWeightGradient<T>::Run(const T* x, const T* dy, T* dw, void* scratch) const {
   auto* const xs = static_cast<uint32_t*>(scratch);
   uint32_t* const dys = xs + x_words();
   auto* const sums = reinterpret_cast<float*>(dys + dy_words());
   const int64_t tasks = y_panels_ * x_panels_ * taps_;
-  const int64_t shares = std::min(threads, tasks);
+  const int64_t shares = std::min(threads_, tasks);
   bool finite = true;
   for (int64_t i = 0; i < chunks_ && finite; ++i) {
     const Chunk chunk = ChunkAt(i);
@@ -487,13 +488,13 @@ bool TileConvolution<T>::Run(const T*, const T*, T*, void*) const {
   return false;
 }
 template <class T>
-TileWeightGradient<T>::TileWeightGradient(const Convolution& c) : c_(c) {}
+TileWeightGradient<T>::TileWeightGradient(const Convolution&, int64_t) {}
 template <class T>
 int64_t TileWeightGradient<T>::scratch_bytes() const {
   return 0;
 }
 template <class T>
-bool TileWeightGradient<T>::Run(const T*, const T*, T*, int64_t, void*) const {
+bool TileWeightGradient<T>::Run(const T*, const T*, T*, void*) const {
   return false;
 }
 }  // namespace mslua::amx

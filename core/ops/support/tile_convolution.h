@@ -66,11 +66,11 @@ class TileConvolution {
 template <class T>
 class TileWeightGradient {
  public:
-  explicit TileWeightGradient(const Convolution& c);
+  TileWeightGradient(const Convolution& c, int64_t threads);
 
   int64_t scratch_bytes() const;
   // As above: x and dy are the images, dw [y.c, x.c, kernel height, kernel width].
-  bool Run(const T* x, const T* dy, T* dw, int64_t threads, void* scratch) const;
+  bool Run(const T* x, const T* dy, T* dw, void* scratch) const;
 
  private:
   // Rows [first, last) of the result's images, of images [32 images, 32 (images + blocks)); x_first, x_last: the
@@ -88,8 +88,8 @@ class TileWeightGradient {
   int64_t x_words() const;
   int64_t dy_words() const;
 
-  const Convolution c_;
-  int64_t taps_, x_panels_, y_panels_;
+  Convolution c_;
+  int64_t threads_, taps_, x_panels_, y_panels_;
   int64_t rows_, blocks_;  // of a chunk
   int64_t chunks_;
 };

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -18,12 +17,10 @@ const InputDef& InputAt(const OpDef& op, size_t i) { return op.inputs[std::min(i
 
 }  // namespace
 
-void Memory::Free::operator()(void* p) const { std::free(p); }
-
 Memory::Memory(const TensorType& type) : type_(type) {
-  const size_t size = static_cast<size_t>((type.bytes() + kGuard + 63) / 64 * 64);
-  data_.reset(std::aligned_alloc(64, size));
-  std::memset(data_.get(), kGuardByte, size);
+  const int64_t size = type.bytes() + kGuard;
+  data_ = AllocateAligned(size);
+  std::memset(data_.get(), kGuardByte, static_cast<size_t>(size));
 }
 
 bool Memory::intact() const {
@@ -103,6 +100,24 @@ StatusOr<std::vector<Memory>> RunReference(const Call& call, const std::vector<M
     if (!m.intact()) return absl::InternalError("the reference kernel wrote past the end of an output");
   }
   return outputs;
+}
+
+Status RunFastKernel(const Call& call, absl::string_view name, const void* const* inputs, void* const* outputs) {
+  const OpSpec spec{call.attrs, call.inputs, call.outputs};
+  for (const FastKernel& fast : call.op->fast) {
+    if (!fast.supports(spec) || (!name.empty() && name != fast.name)) continue;
+    ASSIGN_OR_RETURN(const auto kernel, fast.make(spec));
+    const AlignedMemory scratch = AllocateAligned(kernel->scratch_bytes());
+    return kernel->Run({inputs, outputs, scratch.get()});
+  }
+  return absl::NotFoundError(absl::StrCat(call.op->name, " has no fast kernel ", name, " for these types"));
+}
+
+std::vector<float> NormalNumbers(int64_t count, int exponents, std::mt19937& random) {
+  std::normal_distribution<float> normal;
+  std::vector<float> v(count);
+  for (float& x : v) x = std::ldexp(normal(random), exponents == 0 ? 0 : static_cast<int>(random() % exponents));
+  return v;
 }
 
 Status ExpectNear(const Memory& got, const Memory& want, double tolerance) {

@@ -1,10 +1,11 @@
 // One call of an operator on made-up inputs: types, attributes, memory.
 #pragma once
 
-#include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
+#include "core/base/aligned_memory.h"
 #include "core/graph/graph.h"
 #include "core/op/op_def.h"
 
@@ -25,11 +26,8 @@ class Memory {
   }
 
  private:
-  struct Free {
-    void operator()(void* p) const;
-  };
   TensorType type_;
-  std::unique_ptr<void, Free> data_;
+  AlignedMemory data_;
 };
 
 // A checked call: what CheckCall gives for these inputs and attributes.
@@ -53,6 +51,11 @@ Memory Convert(const Memory& from, DType dtype);
 
 // Runs the reference kernel.
 StatusOr<std::vector<Memory>> RunReference(const Call& call, const std::vector<Memory>& inputs);
+// Runs the fast kernel of that name, or where `name` is empty the first that supports the call, with scratch memory
+// aligned as the runtime aligns it.
+Status RunFastKernel(const Call& call, absl::string_view name, const void* const* inputs, void* const* outputs);
+// Normal numbers, each times a power of two below 2^exponents; 0: as they are.
+std::vector<float> NormalNumbers(int64_t count, int exponents, std::mt19937& random);
 // The largest difference allowed is `tolerance` times the greater of 1 and the largest value wanted; infinities and
 // NaNs must agree.
 Status ExpectNear(const Memory& got, const Memory& want, double tolerance);

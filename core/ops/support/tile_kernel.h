@@ -1,0 +1,33 @@
+// A kernel on the processor's tiles (amx.h), and the one beside it for operands that tiles cannot take.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "core/op/kernel.h"
+
+namespace mslua::amx {
+
+// An Operation has scratch_bytes() and Run(a, b, y, scratch), which is false where `plain` is to run: an operand has
+// numbers that are not finite. T is its operands' and its result's type.
+template <class T, class Operation>
+class TileKernel : public Kernel {
+ public:
+  TileKernel(Operation operation, std::unique_ptr<Kernel> plain)
+      : operation_(std::move(operation)), plain_(std::move(plain)) {}
+
+  int64_t scratch_bytes() const override { return std::max(operation_.scratch_bytes(), plain_->scratch_bytes()); }
+
+  Status Run(const Buffers& b) override {
+    const bool done = operation_.Run(static_cast<const T*>(b.inputs[0]), static_cast<const T*>(b.inputs[1]),
+                                     static_cast<T*>(b.outputs[0]), b.scratch);
+    return done ? absl::OkStatus() : plain_->Run(b);
+  }
+
+ private:
+  const Operation operation_;
+  const std::unique_ptr<Kernel> plain_;
+};
+
+}  // namespace mslua::amx
