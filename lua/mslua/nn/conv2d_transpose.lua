@@ -1,30 +1,13 @@
 --- nn.Conv2dTranspose: the transpose of a convolution, from small images to large ones.
-local args = require "mslua.args"
 local errors = require "mslua.errors"
 local ops = require "mslua.ops"
 local Cell = require "mslua.cell"
+local convolution = require "mslua.nn.convolution"
 
 local Conv2dTranspose = Cell:extend "Conv2dTranspose"
 
-local bind = args.signature("Conv2dTranspose", {
-  { "in_channels", "integer", required = true, min = 1 },
-  { "out_channels", "integer", required = true, min = 1 },
-  { "kernel_size", "integer|integers", required = true, min = 1 },
-  { "stride", "integer|integers", 1, min = 1 },
-  { "pad_mode", "string", "same", choices = { "same", "valid", "pad" } },
-  { "padding", "integer|integers", 0, min = 0 },
-  { "output_padding", "integer|integers", 0, min = 0 },
-  { "dilation", "integer|integers", 1, min = 1 },
-  { "group", "integer", 1, min = 1 },
-  { "has_bias", "boolean", false },
-  { "weight_init", "any", { "he_uniform", negative_slope = math.sqrt(5) } },
-  { "bias_init", "any" },
-})
-
-local function pair(v)
-  if type(v) == "table" then return { v[1], v[2] or v[1] } end
-  return { v, v }
-end
+local bind = convolution.signature("Conv2dTranspose", { "output_padding", "integer|integers", 0, min = 0 })
+local pair = convolution.pair
 
 -- Before and after each dimension: from one number, {height, width} or {top, bottom, left, right}.
 local function sides(padding)
@@ -42,10 +25,6 @@ end
 --- has_bias, weight_init, bias_init
 function Conv2dTranspose:init(...)
   local a = bind(...)
-  if a.in_channels % a.group ~= 0 or a.out_channels % a.group ~= 0 then
-    errors.fail("Conv2dTranspose: group = %d does not divide %d and %d channels", a.group, a.in_channels,
-      a.out_channels)
-  end
   self.kernel, self.stride, self.dilation = pair(a.kernel_size), pair(a.stride), pair(a.dilation)
   self.pad_mode, self.padding, self.more, self.group = a.pad_mode, sides(a.padding), pair(a.output_padding), a.group
   for _, side in ipairs { self.padding[1][1], self.padding[1][2], self.padding[2][1], self.padding[2][2] } do
@@ -60,11 +39,8 @@ function Conv2dTranspose:init(...)
         self.more[d])
     end
   end
-  self:parameter("weight", { a.in_channels, a.out_channels / a.group, self.kernel[1], self.kernel[2] }, a.weight_init)
-  if a.has_bias then
-    local fan_in = a.out_channels / a.group * self.kernel[1] * self.kernel[2]
-    self:parameter("bias", { a.out_channels }, a.bias_init or { "uniform", scale = 1 / math.sqrt(fan_in) })
-  end
+  convolution.parameters(self, a,
+    { a.in_channels, a.out_channels / a.group, self.kernel[1], self.kernel[2] })
   self.shown = ("%d -> %d, kernel %dx%d, stride %dx%d, %s"):format(a.in_channels, a.out_channels, self.kernel[1],
     self.kernel[2], self.stride[1], self.stride[2], a.pad_mode)
 end
@@ -85,7 +61,7 @@ function Conv2dTranspose:construct(x)
     pad_mode = self.pad_mode, padding = self.pad_mode == "pad" and { p[1][1], p[1][2], p[2][1], p[2][2] } or { 0 },
     dilation = self.dilation, group = self.group,
   })
-  return self.bias and y + ops.reshape(self.bias, { 1, -1, 1, 1 }) or y
+  return convolution.with_bias(self, y)
 end
 
 function Conv2dTranspose:extra() return self.shown end

@@ -53,13 +53,16 @@ function M.MSELoss:construct(output, label)
   return ops.mse_loss(output, label, { reduction = self.reduction })
 end
 
+-- Logits [.., classes] and labels, ids [..] or rows of probabilities, as [n, classes] and [n] or [n, classes].
+local function flat(logits, labels, sparse)
+  local shape = logits.shape
+  if #shape <= 2 then return logits, labels end
+  return ops.reshape(logits, { -1, shape[#shape] }), ops.reshape(labels, sparse and { -1 } or { -1, shape[#shape] })
+end
+
 -- Cross entropy of each row of logits [.., classes]; labels are ids [..] or rows of probabilities.
 local function cross_entropy(logits, labels, sparse)
-  local shape = logits.shape
-  if #shape > 2 then
-    logits = ops.reshape(logits, { -1, shape[#shape] })
-    labels = ops.reshape(labels, sparse and { -1 } or { -1, shape[#shape] })
-  end
+  logits, labels = flat(logits, labels, sparse)
   return sparse and ops.sparse_softmax_cross_entropy(logits, labels) or ops.softmax_cross_entropy(logits, labels)
 end
 
@@ -167,10 +170,7 @@ end
 
 -- The losses of all labels, [n * ..], and 1 for each that counts.
 function M.CrossEntropyLoss:each(logits, labels)
-  local shape = logits.shape
-  if #shape > 2 then
-    logits, labels = ops.reshape(logits, { -1, shape[#shape] }), ops.reshape(labels, { -1 })
-  end
+  logits, labels = flat(logits, labels, true)
   local losses = (ops.sparse_softmax_cross_entropy(logits, labels, { ignore_index = self.ignore_index }))
   local counts = ops.cast(ops.not_equal(labels, self.ignore_index), losses.dtype)
   if self.label_smoothing > 0 then

@@ -2,6 +2,7 @@
 local args = require "mslua.args"
 local ops = require "mslua.ops"
 local Cell = require "mslua.cell"
+local convolution = require "mslua.nn.convolution"
 
 local Upsample = Cell:extend "Upsample"
 
@@ -11,10 +12,7 @@ local bind = args.signature("Upsample", {
 })
 
 --- `nn.Upsample(2)`, `nn.Upsample {2, 3}`: height and width. (scale_factor, mode = "nearest")
-function Upsample:init(...)
-  local scale = bind(...).scale_factor
-  self.scale = type(scale) == "table" and { scale[1], scale[2] or scale[1] } or { scale, scale }
-end
+function Upsample:init(...) self.scale = convolution.pair(bind(...).scale_factor) end
 
 --- x [n, c, h, w] gives [n, c, h * scale, w * scale].
 function Upsample:construct(x)
