@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Tests of ./mslua, tools/build.sh, tools/lint and tools/count_tests.py, on made-up clones."""
+"""Tests of ./mslua, .bazelrc, tools/build.sh, tools/lint and tools/count_tests.py, on made-up clones."""
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -97,6 +98,22 @@ class Launcher(Clone):
             rooms = {line.split(":")[0].split("/")[0] for line in table if ":" in line.split("#")[0]}
         for room in rooms - {"tools", "tests", "bench"}:
             self.assertIn(f'"$root/{room}"', watched)
+
+
+class Links(unittest.TestCase):
+    """Bazel's links: //... must not go through those of another prefix."""
+
+    def prefixes(self, name):
+        with open(os.path.join(SOURCE, name), encoding="utf-8") as text:
+            return re.findall(r"--symlink_prefix=(\S+)", text.read())
+
+    def test_no_link_is_where_a_pattern_finds_packages(self):
+        with open(os.path.join(SOURCE, ".bazelignore"), encoding="utf-8") as text:
+            ignored = text.read().split()
+        plain = self.prefixes(".bazelrc")
+        self.assertEqual(len(plain), 1)
+        self.assertIn(os.path.dirname(plain[0]), ignored)
+        self.assertNotIn(plain[0], self.prefixes("tools/build.sh"))
 
 
 class Packages(Clone):
