@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -108,6 +109,7 @@ class Parser {
     }
     for (; at_ < arguments_.size(); ++at_) {
       const std::string& argument = arguments_[at_];
+      const std::string after_bare = std::exchange(after_bare_, "");
       if (argument == "--") {
         command_.positional.insert(command_.positional.end(), arguments_.begin() + at_ + 1, arguments_.end());
         break;
@@ -118,6 +120,7 @@ class Parser {
         if (!verb_.overrides) return Error("takes no key=value, but got ", Quoted(argument));
         command_.overrides.emplace_back(key, argument.substr(key.size() + 1));
       } else {
+        if (!after_bare.empty() && meant_value_.empty()) meant_value_ = absl::StrCat(after_bare, "=", argument);
         command_.positional.push_back(argument);
       }
     }
@@ -157,6 +160,7 @@ class Parser {
       text = "true";
     } else if (!flag->bare.empty()) {
       text = flag->bare;
+      after_bare_ = spelling;
     } else {
       const bool more = at_ + 1 < arguments_.size();
       // A value may be -1; what looks like a flag is one.
@@ -223,8 +227,9 @@ class Parser {
     return absl::OkStatus();
   }
 
-  // `max-steps=3` was meant to be a flag, `lr` an override.
+  // `--resume runs/a` was meant to be `--resume=runs/a`, `max-steps=3` to be a flag, `lr` an override.
   std::string ExtraHint(const std::string& extra) const {
+    if (!meant_value_.empty()) return absl::StrCat(" (did you mean ", Quoted(meant_value_), "?)");
     const std::string name = extra.substr(0, extra.find('='));
     if (const FlagDef* flag = FindFlag(verb_, name)) {
       return absl::StrCat(" (did you mean '", flag->Spelling(), extra.substr(name.size()), "'?)");
@@ -236,6 +241,8 @@ class Parser {
   const std::vector<std::string>& arguments_;
   CommandLine command_;
   size_t at_ = 0;
+  std::string after_bare_;   // the flag that stands just before without its value, which it may do
+  std::string meant_value_;  // `--resume=runs/a` for `--resume runs/a`, the first of the line; empty: none
 };
 
 StatusOr<const VerbDef*> KnownVerb(const std::string& name) {

@@ -64,6 +64,11 @@ TEST(Front, AnOptionalValueStandsAfterEqualsOnly) {
   EXPECT_EQ(c.String("resume"), "best");
   EXPECT_EQ(c.Int("fast-dev-run"), 1);
   EXPECT_EQ(Parsed({"train", "r.lua", "--fast-dev-run=5"}).Int("fast-dev-run"), 5);
+  EXPECT_THAT(Refused({"train", "r.lua", "--resume", "runs/a"}),
+              HasSubstr("unexpected argument 'runs/a' (did you mean '--resume=runs/a'?)"));
+  EXPECT_THAT(Refused({"train", "--fast-dev-run", "5", "r.lua"}), HasSubstr("(did you mean '--fast-dev-run=5'?)"));
+  EXPECT_THAT(Refused({"train", "--resume", "a=1", "r.lua", "runs/a"}),
+              HasSubstr("(parameters are written key=value)"));
 }
 
 // A verb of the tests' own, for the kinds of flag that no built verb has yet.
