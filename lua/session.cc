@@ -37,6 +37,18 @@ int SearchEmbedded(lua_State* L) {
   return 1;
 }
 
+// Puts what mslua.class knows of a call of nothing into the message at 1.
+void ExplainCall(lua_State* L) {
+  lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
+  lua_getfield(L, -1, "mslua.class");
+  if (lua_type(L, -1) == LUA_TTABLE) {
+    lua_getfield(L, -1, "explain_call");
+    lua_pushvalue(L, 1);
+    if (lua_pcall(L, 1, 1, 0) == 0 && lua_type(L, -1) == LUA_TSTRING) lua_replace(L, 1);
+  }
+  lua_settop(L, 1);
+}
+
 // Handler of errors: what Lua itself reports inside the library gets the user's line in front.
 int OnError(lua_State* L) {
   if (lua_type(L, 1) != LUA_TSTRING) {
@@ -44,6 +56,7 @@ int OnError(lua_State* L) {
     return 1;
   }
   {
+    if (absl::StrContains(lua_tostring(L, 1), "attempt to call ")) ExplainCall(L);
     const char* message = lua_tostring(L, 1);
     // Lua compares values of two types without asking either.
     if (Session::Of(L).trace != nullptr && absl::StrContains(message, "attempt to compare")) {

@@ -272,6 +272,30 @@ TEST_F(SessionTest, LibraryLinesAreNotTheUsers) {
             "test.lua:2: shape[1]: expected a size, got -2");
 }
 
+TEST_F(SessionTest, CallsOfWhatACellLacksNameItsClassAndTheNearest) {
+  ASSERT_EQ(Eval("local ms = require 'mslua'\n nn = ms.nn\n Net = nn.Cell:extend 'Net'\n"
+                 "function Net:init() self.fc = nn.Dense(2, 2) end\n function Net:extra_loss() end net = Net()\n"
+                 "return 'made'"),
+            "made");
+  const std::string method = "test.lua:1: attempt to call method ";
+  EXPECT_EQ(Eval("net:get_paramters()"),
+            method +
+                "'get_paramters' (a nil value): Net has no method 'get_paramters' (did you mean "
+                "'get_parameters'?)");
+  EXPECT_EQ(Eval("net:clone()"),
+            method + "'clone' (a nil value): Net has no method 'clone': make another one by calling its class");
+  const std::string listed = Eval("net:optimise()");
+  EXPECT_EQ(listed.find(method + "'optimise' (a nil value): Net has no method 'optimise'; it has construct, "), 0u)
+      << listed;
+  EXPECT_NE(listed.find(", extra_loss, "), std::string::npos) << listed;
+  EXPECT_EQ(Eval("net.fc1(2)"),
+            "test.lua:1: attempt to call field 'fc1' (a nil value): Net has no field 'fc1' (did you mean 'fc'?)");
+  EXPECT_EQ(Eval("nn.SGD({net.fc.weight}, 0.1):stepp()").find("test.lua:1: "), 0u);
+  // What is no cell's stays Lua's own, and fields may be asked for.
+  EXPECT_EQ(Eval("local t = {} if net.bias == nil then t:clone() end"), method + "'clone' (a nil value)");
+  EXPECT_EQ(Eval("return net.bias, net.fc.has_bias_or_so == nil"), "nil true");
+}
+
 TEST_F(SessionTest, FilesReportTheirLines) {
   // A short name: Lua cuts long ones in its own messages.
   ASSERT_EQ(chdir(::testing::TempDir().c_str()), 0);

@@ -29,8 +29,20 @@ function Cell.new_fields() return {} end
 function Cell.__index(self, key)
   local v = rawget(self, "_fields")[key]
   if v ~= nil then return v end
-  return getmetatable(self)[key]
+  return class.lookup(self, key)
 end
+
+--- What users of other libraries call, and what does it here; for messages.
+Cell.elsewhere = {
+  clone = "make another one by calling its class",
+  parameters = "get_parameters()",
+  state_dict = "parameters_dict()",
+  load_state_dict = "ms.load_param_into_net(net, values)",
+  train = "set_train(); ms.Model trains",
+  eval = "set_train(false); ms.Model evaluates",
+  forward = "it is construct, and is called as net(x)",
+  to_float = 'amp = "bf16" of ms.Model, or of train in a recipe',
+}
 
 local function registers(v) return is_cell(v) or parameter.is(v) end
 

@@ -1,4 +1,5 @@
 --- Classes: `local Net = Base:extend "Net"`; `Net(...)` makes an instance and calls `init`.
+local core = require "mslua.core"
 local errors = require "mslua.errors"
 
 local M = {}
@@ -36,6 +37,52 @@ function Class:new(...)
 end
 
 function Class:init() end
+
+-- The object that was last asked for a field that it lacks, and the field.
+local missed = setmetatable({}, { __mode = "v" })
+
+--- An `__index` of objects that is asked for by M.explain_call: the field of the object's class.
+function M.lookup(self, key)
+  local v = getmetatable(self)[key]
+  if v == nil then missed.object, missed.key = self, key end
+  return v
+end
+
+local function is_callable(v)
+  return type(v) == "function" or (type(v) == "table" and not rawget(v, "super") and (getmetatable(v) or {}).__call)
+end
+
+-- The names of an object's methods; with `fields` also of the cells and operators in a cell's fields.
+local function callables(object, fields)
+  local names, class = {}, getmetatable(object)
+  local function add(from)
+    for name, v in pairs(from) do
+      if type(name) == "string" and not name:find "^_" and is_callable(v) then names[name] = true end
+    end
+  end
+  if fields then add(rawget(object, "_fields") or {}) end
+  while class and class ~= Class do
+    add(class)
+    class = rawget(class, "super")
+  end
+  names.init, names.new = nil, nil
+  return errors.names(names)
+end
+
+--- Lua's message of a call of nothing, "... attempt to call method 'clone' (a nil value)", with what the object has
+--- instead; the message itself where that is not known.
+---@param message string
+---@return string
+function M.explain_call(message)
+  local kind, key = message:match "attempt to call (%a+) '([%w_]+)' %(a nil value%)$"
+  local object = missed.object
+  if object == nil or missed.key ~= key or (kind ~= "method" and kind ~= "field") then return message end
+  local known = callables(object, kind == "field")
+  local elsewhere = getmetatable(object).elsewhere or {}
+  local hint = elsewhere[key] and ": " .. elsewhere[key] or core.did_you_mean(key, known)
+  if hint == "" then hint = ("; it has %s"):format(table.concat(known, ", ")) end
+  return ("%s: %s has no %s '%s'%s"):format(message, object.class_name, kind, key, hint)
+end
 
 --- Whether `object` is an instance of `class` or of a class extended from it.
 ---@param object any

@@ -9,7 +9,7 @@ local wrap = require "mslua.nn.wrap"
 
 ---@class mslua.Model
 local Model = class.Object:extend "Model"
-Model.__index = Model
+Model.__index = class.lookup
 
 local bind = args.signature("Model", {
   { "network", "cell", required = true },

@@ -13,7 +13,7 @@ local M = {}
 ---@field lr_function? fun(step: integer, epoch: integer): number called between steps
 ---@field numbers table<string, any> momentum, nesterov, beta1, ... as core.build_train takes them
 local Optimizer = class.Object:extend "Optimizer"
-Optimizer.__index = Optimizer
+Optimizer.__index = class.lookup
 M.Optimizer = Optimizer
 
 args.kind("optimizer", function(v) return class.is(v, Optimizer) end, "an optimizer such as nn.Momentum {...}")
