@@ -49,7 +49,7 @@ local function forward_of(self)
   if not self.loss_fn then return self.network end
   return function(...)
     local columns, n = { ... }, select("#", ...)
-    return self.loss_fn(self.network(unpack(columns, 1, n - 1)), columns[n])
+    return self.loss_fn(wrap.output(self.network, unpack(columns, 1, n - 1)), columns[n])
   end
 end
 
@@ -152,7 +152,7 @@ function Model:eval_spec(dataset)
   for i, m in ipairs(self.metrics) do names[i], shown[i] = m.name, { name = m.name, kind = m.kind } end
   local function forward(...)
     local columns, n = { ... }, select("#", ...)
-    local output, sums = self.network(unpack(columns, 1, n - 1)), {}
+    local output, sums = wrap.output(self.network, unpack(columns, 1, n - 1)), {}
     for i, m in ipairs(self.metrics) do
       local values = m.rows(output, columns[n])
       check_rows(m.name, values, columns[n].shape[1])

@@ -79,13 +79,16 @@ return ms.recipe {
 LUA
 refused "a cell in a plain table" 2 "unowned.lua:5: the network uses the parameter 'weight' f32[4,4], which is none" \
   "$mslua" train unowned.lua
+recipe good.lua "return self.dense(x)" 0.001
+recipe two.lua "local y = self.dense(x) return y, y" 0.1
+refused "two outputs and a loss" 2 "two.lua:5: Net: expected one output for the loss, construct returned 2: " \
+  "$mslua" train two.lua
 recipe syntax.lua "return self.dense(x" 0.1
 refused "Lua syntax error" 2 "syntax.lua:5: " "$mslua" train syntax.lua
 recipe raises.lua "error 'no more'" 0.1
 refused "error inside construct" 2 "raises.lua:5: no more" "$mslua" train raises.lua
 recipe diverges.lua "return self.dense(x)" 1e30
 refused "the loss is no number" 7 "step " "$mslua" train diverges.lua
-recipe good.lua "return self.dense(x)" 0.001
 
 # A disk that is full: no file may pass 16 KiB. Training goes on, and the checkpoint before it is as it was; that the
 # last steps are nowhere is an error in the end.

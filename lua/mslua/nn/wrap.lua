@@ -9,6 +9,19 @@ local Cell = require "mslua.cell"
 
 local M = {}
 
+local function only(network, ...)
+  local n = select("#", ...)
+  if n ~= 1 then
+    errors.fail("%s: expected one output for the loss, construct returned %d: return a table of them, which a loss of "
+      .. "your own gets as its first argument, or have the network give the loss", network.class_name, n)
+  end
+  return (...)
+end
+
+--- What a network gives a loss or metrics for these inputs: one value.
+---@param network Cell
+function M.output(network, ...) return only(network, network(...)) end
+
 M.WithLossCell = Cell:extend "WithLossCell"
 local bind_loss = args.signature("WithLossCell", {
   { "backbone", "cell", required = true }, { "loss_fn", "loss", required = true },
@@ -23,7 +36,7 @@ end
 function M.WithLossCell:construct(...)
   local columns, n = { ... }, select("#", ...)
   if n < 2 then errors.fail("WithLossCell: expected data and label, got %d argument(s)", n) end
-  return self.loss_fn(self.backbone(unpack(columns, 1, n - 1)), columns[n])
+  return self.loss_fn(M.output(self.backbone, unpack(columns, 1, n - 1)), columns[n])
 end
 
 M.TrainOneStepCell = Cell:extend "TrainOneStepCell"
