@@ -7,6 +7,19 @@ local M = {}
 ---@type fun(format: string, ...: any)
 M.fail = core.fail
 
+--- "recipe.lua:12", where the recipe sets the key at `path`, {"train", "epochs"}; set by ms.recipe.
+---@type fun(path: string[]): string?
+M.place = function() return nil end
+
+--- Raises the formatted message at the user's line; when the recipe's file has run, at that of its key at `path`.
+---@param path string[]
+---@param format string
+function M.fail_at(path, format, ...)
+  local place = not core.where() and M.place(path)
+  if place then error(place .. ": " .. format:format(...), 0) end
+  core.fail(format, ...)
+end
+
 --- How a value is shown in a message: strings quoted, lists written out, tensors by their type, the rest by its kind.
 ---@param value any
 ---@return string

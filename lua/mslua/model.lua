@@ -33,13 +33,14 @@ end
 -- The columns of a batch; at least two where there is a loss.
 local function columns_of(self, dataset, what)
   local columns, batched = dataset:open():schema(), dataset:open():batch_size()
+  local key = { what == "eval" and "eval_dataset" or "dataset" }
   for _, column in ipairs(columns) do
     if not batched and #column.shape == 0 then
-      errors.fail("%s: the dataset has no batch, '%s' is one number: call ds:batch(n)", what, column.name)
+      errors.fail_at(key, "%s: the dataset has no batch, '%s' is one number: call ds:batch(n)", what, column.name)
     end
   end
   if self.loss_fn and #columns < 2 then
-    errors.fail("%s: the dataset gives one column, '%s'; a loss needs data and label", what, columns[1].name)
+    errors.fail_at(key, "%s: the dataset gives one column, '%s'; a loss needs data and label", what, columns[1].name)
   end
   return columns
 end
@@ -69,17 +70,27 @@ local bind_train = args.signature("train", {
 local function loss_scale_of(self)
   local spec, own = self.loss_scale and self.loss_scale.spec, self.optimizer.loss_scale
   if own ~= 1 and not (spec and spec.kind == "fixed" and spec.value == own) then
-    errors.fail("train: %s has loss_scale = %g, which only divides gradients: "
+    errors.fail_at({ "optimizer" }, "train: %s has loss_scale = %g, which only divides gradients: "
       .. "give loss_scale_manager = ms.FixedLossScaleManager(%g) too", self.optimizer.class_name, own, own)
   end
   return spec
 end
 
+local accumulate_key = { "train", "accumulate_steps" }
+
 -- In how many parts a batch is gone through.
 local function micro_batches(self, accumulate, columns)
   local parts = wrap.micro_batches(self.network, columns)
   if parts > 1 and accumulate > 1 then
-    errors.fail("train: accumulate_steps = %d and PipelineCell's micro_size = %d: give one of them", accumulate, parts)
+    errors.fail_at(accumulate_key, "train: accumulate_steps = %d and PipelineCell's micro_size = %d: give one of them",
+      accumulate, parts)
+  end
+  for _, column in ipairs(columns) do
+    local rows = column.shape[1] or 1
+    if rows % accumulate ~= 0 then
+      errors.fail_at(accumulate_key, "train: accumulate_steps = %d does not divide the batch of column '%s', %d rows",
+        accumulate, column.name, rows)
+    end
   end
   return parts * accumulate
 end
@@ -91,7 +102,9 @@ function Model:train_spec(a)
   local columns, scale = a.columns or columns_of(self, a.train_dataset, "train"), loss_scale_of(self)
   local trained, optimizer = self.optimizer:bind(self.network)
   local parameters = self.network:get_parameters()
-  if a.clip_norm and a.clip_value then errors.fail "train: clip_norm and clip_value: give one of them" end
+  if a.clip_norm and a.clip_value then
+    errors.fail_at({ "train", "clip_norm" }, "train: clip_norm and clip_value: give one of them")
+  end
   local clip
   if a.clip_norm then clip = { kind = "norm", value = a.clip_norm } end
   if a.clip_value then clip = { kind = "value", value = a.clip_value } end
@@ -146,7 +159,8 @@ end
 ---@return {graph: Graph, dataset: Dataset, metrics: {name: string, kind: string}[]}
 function Model:eval_spec(dataset)
   if #self.metrics == 0 then
-    errors.fail 'eval: the Model has neither loss_fn nor metrics: ms.Model(net, {loss_fn =, metrics = {"top1"}})'
+    errors.fail_at({ "eval" },
+      'eval: the Model has neither loss_fn nor metrics: ms.Model(net, {loss_fn =, metrics = {"top1"}})')
   end
   local names, shown = {}, {}
   for i, m in ipairs(self.metrics) do names[i], shown[i] = m.name, { name = m.name, kind = m.kind } end

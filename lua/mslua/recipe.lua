@@ -218,15 +218,21 @@ function M.source(path)
   return text
 end
 
--- Raises at the line of the key: `return ms.recipe {...}` leaves no frame on the stack.
-local function report(problem, path)
+-- The file and line of a key: `return ms.recipe {...}` leaves no frame on the stack. Nil where the file does not say.
+local function place(path)
   local file = core.options.file
   local source = file and M.source(file)
   local line = source and locate.line(source, "recipe", path)
+  return line and ("%s:%d"):format(file, line)
+end
+
+-- Raises at the line of the key.
+local function report(problem, path)
+  local at = place(path)
   local inside = #path > 1 and table.concat(path, ".", 1, #path - 1) .. ": " or ""
-  if line then error(("%s:%d: recipe: %s%s"):format(file, line, inside, problem), 0) end
   -- `return ms.recipe(values)` is a tail call, which leaves no line.
-  if file and not core.where() then error(("%s: recipe: %s%s"):format(file, inside, problem), 0) end
+  if not at and not core.where() then at = core.options.file end
+  if at then error(("%s: recipe: %s%s"):format(at, inside, problem), 0) end
   errors.fail("recipe: %s%s", inside, problem)
 end
 
@@ -272,6 +278,7 @@ function M.recipe(values)
   local recipe = setmetatable(args.check(M.fields, values, report), Recipe)
   if not args.is_list(recipe.callbacks) then recipe.callbacks = { recipe.callbacks } end
   recipe.origins = origins
+  errors.place = place
   recipe.seed = core.options.seed or recipe.seed or core.seed()  -- which ms.set_seed may have said
   set_contexts(recipe)
   return recipe

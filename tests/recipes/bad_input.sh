@@ -83,6 +83,12 @@ recipe good.lua "return self.dense(x)" 0.001
 recipe two.lua "local y = self.dense(x) return y, y" 0.1
 refused "two outputs and a loss" 2 "two.lua:5: Net: expected one output for the loss, construct returned 2: " \
   "$mslua" train two.lua
+sed 's/epochs = 50/epochs = 50,\n  accumulate_steps = 3/' good.lua >accumulates.lua
+refused "micro-batches that do not divide" 2 \
+  "accumulates.lua:10: train: accumulate_steps = 3 does not divide the batch of column 'x', 2 rows" \
+  "$mslua" train accumulates.lua
+refused "micro-batches of the command line" 2 "good.lua:9: train: accumulate_steps = 3 does not divide" \
+  "$mslua" train good.lua train.accumulate_steps=3
 recipe syntax.lua "return self.dense(x" 0.1
 refused "Lua syntax error" 2 "syntax.lua:5: " "$mslua" train syntax.lua
 recipe raises.lua "error 'no more'" 0.1
