@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <map>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,7 @@
 #include "core/runtime/compile.h"
 #include "core/sharding/partition.h"
 #include "core/sharding/pipeline.h"
+#include "core/sharding/plan_report.h"
 #include "core/sharding/strategy_file.h"
 #include "core/train/agreement.h"
 #include "lua/aggregation.h"
@@ -41,6 +43,12 @@ bool Fits(absl::string_view pattern, absl::string_view name) {
     if (Fits(pattern.substr(star + 1), name.substr(skip))) return true;
   }
   return false;
+}
+
+// How much a pattern says: its letters besides `*`; a name without one says all.
+size_t Letters(absl::string_view pattern) {
+  const auto stars = static_cast<size_t>(std::count(pattern.begin(), pattern.end(), '*'));
+  return stars == 0 ? std::numeric_limits<size_t>::max() : pattern.size() - stars;
 }
 
 // The name of an operator of the graph that has one.
@@ -157,20 +165,44 @@ StatusOr<GlobalView*> GlobalView::Read(lua_State* L, Session& session, int index
     lua_rawgeti(L, -1, i);
     ASSIGN_OR_RETURN(std::string name, FieldString(L, -1, "name", ""));
     ASSIGN_OR_RETURN(std::string text, FieldString(L, -1, "strategy", ""));
-    named.push_back({std::move(name), std::move(text), false});
+    named.push_back({std::move(name), std::move(text)});
     lua_pop(L, 1);
   }
+  std::stable_sort(named.begin(), named.end(), [](const NamedStrategy& a, const NamedStrategy& b) {
+    return Letters(a.pattern) > Letters(b.pattern);
+  });
   if (view->strategies_.empty()) view->strategies_ = std::move(named);
   return view;
 }
 
 std::string GlobalView::StrategyOf(absl::string_view name, int line) {
+  const NamedStrategy* found = nullptr;
   for (NamedStrategy& s : strategies_) {
     if (!Fits(s.pattern, name) && !Fits(s.pattern, absl::StrCat(name, ":", line))) continue;
     s.used = true;
-    return s.text;
+    if (found == nullptr) found = &s;
   }
-  return "";
+  return found == nullptr ? "" : found->text;
+}
+
+Status GlobalView::PinNamed(Graph* graph) {
+  for (NamedStrategy& s : strategies_) {
+    if (s.used) continue;
+    ASSIGN_OR_RETURN(const ForwardGraph forward, ForwardOf(*graph));
+    for (int32_t i : forward.nodes) {
+      Node& n = graph->nodes[i];
+      const std::string place = PlaceOf(n);
+      const bool fits = Fits(s.pattern, place) || Fits(s.pattern, place.substr(0, place.rfind(':')));
+      if (!fits || n.inputs.empty()) continue;
+      s.of_nodes = true;
+      if (!n.attrs.Has(kUserStrategy)) n.attrs.Set(kUserStrategy, s.text);
+    }
+    if (!s.of_nodes && IsTraining(*graph))
+      return absl::InvalidArgumentError(absl::StrCat("parallel: strategy: no operator is named '", s.pattern,
+                                                     "' (names are cells and operator, such as ", ExampleName(*graph),
+                                                     ")"));
+  }
+  return absl::OkStatus();
 }
 
 int GlobalView::OwnerOf(const std::string& key) const {
@@ -243,12 +275,6 @@ void GlobalView::Fuse(Graph* graph) const {
 
 StatusOr<Graph> GlobalView::Cut(Session& session, const Graph& graph, bool feeds,
                                 const std::vector<std::shared_ptr<ParameterData>>& parameters) {
-  for (const NamedStrategy& s : strategies_) {
-    if (!s.used)
-      return absl::InvalidArgumentError(absl::StrCat("parallel: strategy: no operator is named '", s.pattern,
-                                                     "' (names are cells and operator, such as ", ExampleName(graph),
-                                                     ")"));
-  }
   PropagateOptions options;
   if (optimizer_bytes_ >= 0) {
     options.optimizer_shards.emplace();

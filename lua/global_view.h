@@ -33,10 +33,13 @@ class GlobalView {
   // 0: no limit; fp32_sync}. Null when there is none. Graphs of one session share their layouts of parameters.
   static StatusOr<GlobalView*> Read(lua_State* L, Session& session, int index);
 
-  // The strategy for an operator of that name, "Net/fc1/MatMul", called in that line of the recipe, from the first
-  // pattern of `shard.strategies` that fits the name or, as `mslua plan` has it, "Net/fc1/MatMul:31" (`*` is any text);
+  // The strategy for an operator of that name, "Net/fc1/MatMul", called in that line of the recipe, from the pattern of
+  // `shard.strategies` with the most letters of those that fit the name or "Net/fc1/MatMul:31" (`*` is any text);
   // empty: none.
   std::string StrategyOf(absl::string_view name, int line);
+  // Gives the patterns that fit no call to the nodes that they fit, as `mslua plan` names them:
+  // "Net/bn/batch_norm_apply" is a part of a call of BatchNorm. In training an error for a pattern that fits none.
+  Status PinNamed(Graph* graph);
 
   // The last training step that was cut, for `mslua plan`.
   struct Planned {
@@ -98,15 +101,15 @@ class GlobalView {
 
   struct NamedStrategy {
     std::string pattern, text;
-    bool used = false;
+    bool used = false, of_nodes = false;  // fits a call; or nodes only
   };
 
   Resharder resharder_;
   Cluster cluster_;
   std::string cluster_source_;
   absl::optional<Planned> planned_;
-  absl::optional<SearchResult> found_;  // by the last search here
-  std::vector<NamedStrategy> strategies_;
+  absl::optional<SearchResult> found_;     // by the last search here
+  std::vector<NamedStrategy> strategies_;  // those that say most first
   int64_t feeds_ = 1;
   int stages_ = 1;
   int64_t micro_batches_ = 1;

@@ -399,6 +399,12 @@ TEST(SemiAuto, StrategiesByName) {
   t.context = R"(, strategy = {["Net/MatMul"] = {{2, 2}, {2, 1}}, ["*/ReLU"] = {{1, 4}}})";
   t.result = Training().result;
   ExpectFollowsOneRank(4, t);
+  // The pattern that says most counts: the others would be errors.
+  t.context = R"(, strategy = {["*/MatMul"] = {{1, 3}, {3, 1}}, ["N*"] = {{1, 3}}, ["Net/MatMul"] = {{2, 2}, {2, 1}},
+    ["Net/A*"] = {{2, 2}, {2}}, ["Net/R*"] = {{1, 4}}})";
+  ExpectFollowsOneRank(4, t);
+  t.result = "return #net.w1.value";
+  EXPECT_THAT(Train(4, t), Each(::testing::StrEq("8")));
   t.context = R"(, strategy = {["Net/MatMul:999"] = {{2, 2}, {2, 1}}})";
   EXPECT_THAT(Train(4, t)[0], HasSubstr("no operator is named 'Net/MatMul:999'"));
   t.context = R"(, strategy = {["Net/fc9/*"] = {{2, 2}, {2, 1}}})";
@@ -406,6 +412,18 @@ TEST(SemiAuto, StrategiesByName) {
               HasSubstr("no operator is named 'Net/fc9/*' (names are cells and operator, such as 'Net/MatMul')"));
   t.context = R"(, strategy = {["Net/*"] = {{2, 0}}})";
   EXPECT_THAT(Train(4, t)[0], HasSubstr("expected cuts of at least 1, got 0"));
+}
+
+TEST(SemiAuto, StrategiesByNameReachThePartsOfACall) {
+  const std::string folder = ::testing::TempDir() + "parts";
+  Training t;
+  t.before = absl::StrCat("net.relu = nn.GELU(false) core.options.save_graphs = 2 core.options.save_graphs_path = '",
+                          folder, "'");
+  t.context = R"(, strategy = {["Net/relu/gelu_erf"] = {{2, 2}}})";
+  ExpectFollowsOneRank(4, t);
+  EXPECT_THAT(LineWith(FileOf(folder + "/rank_0/00_strategy.ir"), "= gelu_erf("), HasSubstr("in_strategy=\"((2,2))\""));
+  t.context = R"(, strategy = {["Net/relu/gelu_erf"] = {{2, 2}, {2, 2}}})";
+  EXPECT_THAT(Train(4, t)[0], HasSubstr("gelu_erf: strategy ((2,2),(2,2)): has 2 entries, the operator has 1 inputs"));
 }
 
 TEST(AutoParallel, EverySearchFollowsOneRank) {

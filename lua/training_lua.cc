@@ -423,6 +423,7 @@ StatusOr<int> PushCut(lua_State* L, Session& session, Trace& trace, GlobalView& 
   auto traced = std::make_shared<TracedGraph>();
   const StageTrace stages{view.stages(), trace.Stages(), std::move(blocks)};
   ASSIGN_OR_RETURN(Graph whole, trace.g().Finish());
+  RETURN_IF_ERROR(view.PinNamed(&whole));
   if (view.stages() > 1) {
     ASSIGN_OR_RETURN(whole, view.OfStage(session, whole, stages));
   }
