@@ -5,9 +5,9 @@
 
 #include "core/base/aligned_memory.h"
 #include "core/op/registry.h"
+#include "core/ops/testing/instruction_sets.h"
 #include "core/ops/testing/op_checks.h"
 #include "gtest/gtest.h"
-#include "hwy/targets.h"
 
 namespace mslua {
 namespace {
@@ -76,17 +76,7 @@ TEST(Attention, NaNStaysInItsRow) {
   }
 }
 
-// Of those that this processor has: what runs on older ones too.
-TEST(Attention, EveryInstructionSet) {
-  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    SCOPED_TRACE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(target);
-    CheckSeveralBlocks();
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-}
+TEST(Attention, EveryInstructionSet) { testing::OnEveryInstructionSet(CheckSeveralBlocks); }
 
 }  // namespace
 }  // namespace mslua

@@ -5,14 +5,14 @@ namespace mslua {
 namespace {
 
 // The normal distribution function.
-constexpr char kPhi[] = "0.5 * (1 + erf(x * 0.7071067811865476))";
+constexpr char kPhi[] = "0.5 + 0.5 * erf(x * 0.7071067811865476)";
 
 // 16 bits have the slope computed in f32: its numbers are not rounded, and its erf is the one of the forward formula.
 std::vector<Value> GeluErfGrad(GradContext& c) {
   const DType t = c.g.TypeOf(c.x(0)).dtype;
   const Value x = SizeOf(t) == 2 ? Cast(c.g, c.x(0), DType::kF32) : c.x(0);
   const Value slope =
-      EmitFormula(c.g, absl::StrCat(kPhi, " + x * 0.3989422804014327 * exp(-0.5 * x * x)"), {{"x", x}}, Attrs());
+      EmitFormula(c.g, absl::StrCat("x * exp(-0.5 * x * x - 0.9189385332046727) + (", kPhi, ")"), {{"x", x}}, Attrs());
   return {Mul(c.g, c.dy[0], Cast(c.g, slope, t))};
 }
 

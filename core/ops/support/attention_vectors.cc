@@ -9,7 +9,7 @@
 // clang-format off
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "hwy/contrib/math/math-inl.h"
+#include "core/ops/support/math-inl.h"
 #include "core/ops/support/register_tile-inl.h"
 #include "core/ops/support/simd-inl.h"
 // clang-format on
@@ -100,23 +100,6 @@ using Right = RightOperand<float>;
 // tile of queries needs no more scores than are made for each vector of queries.
 constexpr int kRows = HWY_TARGET == HWY_SCALAR ? 1 : HWY_TARGET <= HWY_AVX3 ? 8 : 4;
 constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
-
-// 2^x for x <= 127 to 2 units in the last place; 0 below -126. NaN stays NaN.
-HWY_INLINE V32 Exp2(V32 x) {
-  const F32 d;
-  // 1.5 * 2^23 rounds sums with it to whole numbers; 127 makes their last bits the exponent of 2^x.
-  const V32 whole = hn::Set(d, 12582912.0f + 127.0f);
-  const V32 shifted = hn::Add(x, whole), r = hn::Sub(x, hn::Sub(shifted, whole));
-  V32 p = hn::Set(d, 1.535336188319500e-4f);
-  p = hn::MulAdd(p, r, hn::Set(d, 1.339887440266574e-3f));
-  p = hn::MulAdd(p, r, hn::Set(d, 9.618437357674640e-3f));
-  p = hn::MulAdd(p, r, hn::Set(d, 5.550332471162809e-2f));
-  p = hn::MulAdd(p, r, hn::Set(d, 2.402264791363012e-1f));
-  p = hn::MulAdd(p, r, hn::Set(d, 6.931472028550421e-1f));
-  p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
-  const V32 power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(U32(), shifted)));
-  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -126.0f)), hn::Mul(p, power));
-}
 
 // m [rows, columns] * factor, as f32, rows of zeros up to `padded`.
 template <class T>

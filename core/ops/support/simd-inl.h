@@ -25,8 +25,20 @@ using V32 = hn::Vec<F32>;
 
 inline V32 Widen(hn::Vec<U16> bits) { return hn::BitCast(F32(), hn::ShiftLeft<16>(hn::PromoteTo(U32(), bits))); }
 
+#if HWY_TARGET <= HWY_AVX3
+// Whether the processor has vcvtneps2bf16, which is newer than any target of Highway 1.0.
+inline const bool kNarrows = __builtin_cpu_supports("avx512bf16");
+#endif
+
 // Round to nearest even; NaN stays NaN.
-inline hn::Vec<U16> Narrow(V32 v) {
+HWY_INLINE hn::Vec<U16> Narrow(V32 v) {
+#if HWY_TARGET <= HWY_AVX3
+  if (HWY_LIKELY(kNarrows)) {
+    hn::Vec<U16> narrow;
+    asm("vcvtneps2bf16 %1, %0" : "=v"(narrow.raw) : "v"(v.raw));
+    return narrow;
+  }
+#endif
   const U32 d;
   const auto bits = hn::BitCast(d, v);
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1));

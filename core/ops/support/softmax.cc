@@ -11,7 +11,7 @@
 // clang-format off
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "hwy/contrib/math/math-inl.h"
+#include "core/ops/support/math-inl.h"
 #include "core/ops/support/simd-inl.h"
 // clang-format on
 
@@ -24,9 +24,6 @@ HWY_INLINE V32 Pad(V32 v, size_t n, float rest) {
   const F32 d;
   return n == hn::Lanes(d) ? v : hn::IfThenElse(hn::FirstN(d, n), v, hn::Set(d, rest));
 }
-
-// Highway's Exp makes NaN 0; here it stays, so that a broken network is seen.
-HWY_INLINE V32 ExpOf(V32 v) { return hn::IfThenElse(hn::IsNaN(v), v, hn::Exp(F32(), v)); }
 
 template <class T>
 HWY_INLINE float MaxOf(const T* x, int64_t size) {
@@ -41,7 +38,7 @@ HWY_INLINE float SumOfExp(const T* x, int64_t size, float shift) {
   const F32 d;
   V32 sum = hn::Zero(d);
   ForEachVector(size, [&](int64_t i, size_t n) {
-    sum = hn::Add(sum, ExpOf(hn::Sub(Pad(LoadN(x + i, n), n, -INFINITY), hn::Set(d, shift))));
+    sum = hn::Add(sum, Exp(hn::Sub(Pad(LoadN(x + i, n), n, -INFINITY), hn::Set(d, shift))));
   });
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
@@ -60,7 +57,7 @@ void Softmax(bool log, const T* x, T* y, int64_t size, int64_t begin, int64_t en
     } else {
       const V32 shift = hn::Set(d, max), scale = hn::Set(d, 1 / sum);
       ForEachVector(size, [&](int64_t i, size_t n) {
-        StoreN(hn::Mul(ExpOf(hn::Sub(LoadN(in + i, n), shift)), scale), out + i, n);
+        StoreN(hn::Mul(Exp(hn::Sub(LoadN(in + i, n), shift)), scale), out + i, n);
       });
     }
   }
@@ -80,7 +77,7 @@ void ScaledSoftmax(const T* x, float lse, float scale, T* dx, int64_t size) {
   const F32 d;
   const V32 shift = hn::Set(d, lse), s = hn::Set(d, scale);
   ForEachVector(size,
-                [&](int64_t i, size_t n) { StoreN(hn::Mul(ExpOf(hn::Sub(LoadN(x + i, n), shift)), s), dx + i, n); });
+                [&](int64_t i, size_t n) { StoreN(hn::Mul(Exp(hn::Sub(LoadN(x + i, n), shift)), s), dx + i, n); });
 }
 
 void SoftmaxF32(bool log, const float* x, float* y, int64_t size, int64_t begin, int64_t end) {

@@ -11,7 +11,7 @@
 // clang-format off
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "hwy/contrib/math/math-inl.h"
+#include "core/ops/support/math-inl.h"
 #include "core/ops/support/simd-inl.h"
 // clang-format on
 
@@ -29,73 +29,10 @@ constexpr ScalarOp kNegMulAdd = static_cast<ScalarOp>(kNumScalarOps + 2);
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-using D = hn::ScalableTag<float>;
-using V = hn::Vec<D>;
+using D = F32;
+using V = V32;
 
-// The polynomial with these coefficients, the highest power's first. A loop over them would stay one at -O2.
-template <class... Coefficients>
-HWY_INLINE V Polynomial(D d, V x, float highest, Coefficients... others) {
-  V p = hn::Set(d, highest);
-  ((p = hn::MulAdd(p, x, hn::Set(d, others))), ...);
-  return p;
-}
-
-// Error function, our own least-squares fits: x P(x^2) below 1 (relative error 7e-8), and
-// 1 - exp(-x^2) t Q(t) with t = 1 / (1 + x / 2) up to 4, where it is 1 in f32.
-HWY_INLINE V Erf(D d, V x) {
-  const V one = hn::Set(d, 1.0f);
-  const V a = hn::Min(hn::Abs(x), hn::Set(d, 4.0f));
-  const V s = hn::Mul(a, a);
-  const V p = Polynomial(d, s, 7.898201874922961e-05f, -0.000802435155492276f, 0.0051900530233979225f,
-                         -0.026854807510972023f, 0.11283612251281738f, -0.3761262893676758f, 1.128379225730896f);
-  const V small = hn::Mul(a, p);
-  const V t = hn::Div(one, hn::MulAdd(a, hn::Set(d, 0.5f), one));
-  const V q = Polynomial(d, t, 0.11192645132541656f, -0.44083765149116516f, 0.5103208422660828f, -0.052590206265449524f,
-                         0.31846389174461365f, 0.2697545886039734f, 0.28300413489341736f);
-  const V large = hn::NegMulAdd(hn::Mul(q, t), hn::Exp(d, hn::Neg(s)), one);
-  const V magnitude = hn::IfThenElse(hn::Lt(a, one), small, large);
-  // A NaN passes through: Min and Lt above may have dropped it.
-  return hn::IfThenElse(hn::Eq(x, x), hn::CopySign(magnitude, x), x);
-}
-
-// exp and log of the library are for finite numbers in range; the edges are IEEE's here.
-HWY_INLINE V SafeExp(D d, V x) {
-  const V y = hn::Exp(d, hn::Min(x, hn::Set(d, 88.72284f)));
-  const V over = hn::IfThenElse(hn::Gt(x, hn::Set(d, 88.72284f)), hn::Inf(d), y);
-  return hn::IfThenElse(hn::Eq(x, x), over, x);
-}
-HWY_INLINE V Sigmoid(D d, V x) {
-  const V one = hn::Set(d, 1.0f);
-  return hn::Div(one, hn::Add(one, SafeExp(d, hn::Neg(x))));
-}
-HWY_INLINE V SafeLog(D d, V x) {
-  const V zero = hn::Zero(d);
-  V y = hn::Log(d, x);
-  y = hn::IfThenElse(hn::Eq(x, zero), hn::Neg(hn::Inf(d)), y);
-  y = hn::IfThenElse(hn::Eq(x, hn::Inf(d)), x, y);
-  y = hn::IfThenElse(hn::Lt(x, zero), hn::NaN(d), y);
-  return hn::IfThenElse(hn::Eq(x, x), y, x);
-}
-// |x|^y = exp(y log|x|); a negative base needs an integer exponent, whose oddness gives the sign.
 float PowOne(float a, float b) { return std::pow(a, b); }
-
-// Highway reduces arguments up to some 39 000; others, infinities and NaN are left to the library.
-template <class F>
-HWY_INLINE V ReducedOrNot(D d, V x, V reduced, F library) {
-  if (HWY_LIKELY(hn::AllTrue(d, hn::Lt(hn::Abs(x), hn::Set(d, 39000.0f))))) return reduced;
-  HWY_ALIGN float lanes[hn::MaxLanes(d)];
-  hn::Store(x, d, lanes);
-  for (size_t i = 0; i < hn::Lanes(d); ++i) lanes[i] = library(lanes[i]);
-  return hn::Load(d, lanes);
-}
-HWY_INLINE V SafeSin(D d, V x) {
-  return ReducedOrNot(d, x, hn::Sin(d, x), [](float v) { return std::sin(v); });
-}
-HWY_INLINE V SafeCos(D d, V x) {
-  return ReducedOrNot(d, x, hn::Cos(d, x), [](float v) { return std::cos(v); });
-}
-
-HWY_INLINE V SafeTanh(D d, V x) { return hn::IfThenElse(hn::Eq(x, x), hn::Tanh(d, x), x); }
 
 // One operand of a tile instruction: a tile, or one number for all elements, which then fills a vector.
 struct Operand {
@@ -103,39 +40,48 @@ struct Operand {
   bool scalar;
 };
 
+// f(i) for the vectors that cover [0, n), two at a time: tiles are padded.
+template <class F>
+HWY_INLINE void ForEachPair(int64_t n, F f) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(D()));
+  for (int64_t i = 0; i < n; i += 2 * lanes) {
+    f(i);
+    f(i + lanes);
+  }
+}
+
+HWY_INLINE void Fill(int64_t n, V value, float* out) {
+  ForEachPair(n, [&](int64_t i) { Store(value, out + i); });
+}
+
 template <class F>
 HWY_INLINE void Unary(int64_t n, Operand a, float* out, F f) {
   const D d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t i = 0; i < n; i += lanes)
-    hn::StoreU(f(d, a.scalar ? hn::Set(d, *a.data) : hn::LoadU(d, a.data + i)), d, out + i);
+  if (a.scalar) return Fill(n, f(d, hn::Set(d, *a.data)), out);
+  ForEachPair(n, [&](int64_t i) { Store(f(d, Load(a.data + i)), out + i); });
 }
 
 template <class F>
 HWY_INLINE void Binary(int64_t n, Operand a, Operand b, float* out, F f) {
   const D d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  if (a.scalar && b.scalar) return Fill(n, f(d, hn::Set(d, *a.data), hn::Set(d, *b.data)), out);
   if (a.scalar) {
     const V va = hn::Set(d, *a.data);
-    for (int64_t i = 0; i < n; i += lanes)
-      hn::StoreU(f(d, va, b.scalar ? hn::Set(d, *b.data) : hn::LoadU(d, b.data + i)), d, out + i);
+    ForEachPair(n, [&](int64_t i) { Store(f(d, va, Load(b.data + i)), out + i); });
   } else if (b.scalar) {
     const V vb = hn::Set(d, *b.data);
-    for (int64_t i = 0; i < n; i += lanes) hn::StoreU(f(d, hn::LoadU(d, a.data + i), vb), d, out + i);
+    ForEachPair(n, [&](int64_t i) { Store(f(d, Load(a.data + i), vb), out + i); });
   } else {
-    for (int64_t i = 0; i < n; i += lanes)
-      hn::StoreU(f(d, hn::LoadU(d, a.data + i), hn::LoadU(d, b.data + i)), d, out + i);
+    ForEachPair(n, [&](int64_t i) { Store(f(d, Load(a.data + i), Load(b.data + i)), out + i); });
   }
 }
 
 template <class F>
 HWY_INLINE void Ternary(int64_t n, Operand a, Operand b, Operand c, float* out, F f) {
   const D d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t sa = a.scalar ? 0 : 1, sb = b.scalar ? 0 : 1, sc = c.scalar ? 0 : 1;
-  for (int64_t i = 0; i < n; i += lanes)
-    hn::StoreU(f(d, hn::LoadU(d, a.data + i * sa), hn::LoadU(d, b.data + i * sb), hn::LoadU(d, c.data + i * sc)), d,
-               out + i);
+  ForEachPair(
+      n, [&](int64_t i) { Store(f(d, Load(a.data + i * sa), Load(b.data + i * sb), Load(c.data + i * sc)), out + i); });
 }
 
 // x != y, which is true of NaN; hn::Ne is false there on x86.
@@ -146,7 +92,7 @@ HWY_INLINE V AsNumber(D d, M mask) {
   return hn::IfThenElseZero(mask, hn::Set(d, 1.0f));
 }
 
-// Runs one instruction over `n` elements; tiles are padded, so whole vectors are always allowed.
+// Runs one instruction over `n` elements and up to two vectors.
 void RunInstr(ScalarOp op, int64_t n, Operand a, Operand b, Operand c, float* out) {
   switch (op) {
     case ScalarOp::kInput:
@@ -195,23 +141,23 @@ void RunInstr(ScalarOp op, int64_t n, Operand a, Operand b, Operand c, float* ou
     case ScalarOp::kAbs:
       return Unary(n, a, out, [](D, V x) { return hn::Abs(x); });
     case ScalarOp::kExp:
-      return Unary(n, a, out, [](D d, V x) { return SafeExp(d, x); });
+      return Unary(n, a, out, [](D, V x) { return Exp(x); });
     case ScalarOp::kLog:
-      return Unary(n, a, out, [](D d, V x) { return SafeLog(d, x); });
+      return Unary(n, a, out, [](D, V x) { return Log(x); });
     case ScalarOp::kSqrt:
       return Unary(n, a, out, [](D, V x) { return hn::Sqrt(x); });
     case ScalarOp::kRsqrt:
       return Unary(n, a, out, [](D d, V x) { return hn::Div(hn::Set(d, 1.0f), hn::Sqrt(x)); });
     case ScalarOp::kTanh:
-      return Unary(n, a, out, [](D d, V x) { return SafeTanh(d, x); });
+      return Unary(n, a, out, [](D, V x) { return Tanh(x); });
     case ScalarOp::kSigmoid:
-      return Unary(n, a, out, [](D d, V x) { return Sigmoid(d, x); });
+      return Unary(n, a, out, [](D, V x) { return Sigmoid(x); });
     case ScalarOp::kErf:
-      return Unary(n, a, out, [](D d, V x) { return Erf(d, x); });
+      return Unary(n, a, out, [](D, V x) { return Erf(x); });
     case ScalarOp::kSin:
-      return Unary(n, a, out, [](D d, V x) { return SafeSin(d, x); });
+      return Unary(n, a, out, [](D, V x) { return Sin(x); });
     case ScalarOp::kCos:
-      return Unary(n, a, out, [](D d, V x) { return SafeCos(d, x); });
+      return Unary(n, a, out, [](D, V x) { return Cos(x); });
     case ScalarOp::kFloor:
       return Unary(n, a, out, [](D, V x) { return hn::Floor(x); });
     case ScalarOp::kSign:
@@ -289,7 +235,7 @@ HWY_EXPORT(ToBF16);
 HWY_EXPORT(FromBool);
 HWY_EXPORT(ToBool);
 
-// Tiles are written in whole vectors: room for the widest after each.
+// Tiles are written two whole vectors at a time: room for the widest after each.
 constexpr int64_t kTilePadding = 64;
 constexpr int64_t kTileFloats = kTileElements + kTilePadding;
 
