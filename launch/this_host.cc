@@ -1,5 +1,6 @@
 #include "launch/this_host.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +20,11 @@ std::string LinkTarget(const char* path) {
   const ssize_t n = readlink(path, target, sizeof target);
   return n > 0 ? std::string(target, n) : "";
 }
+
+// Of a rank the launcher has both its outputs and its connection to the scheduler; the rest is the launcher's own.
+constexpr int64_t kFilesOfRank = 3, kFilesOfLauncher = 16;
+// A rank computes on one thread at least, and hears of the job's end on another.
+constexpr int64_t kTasksOfRank = 2;
 
 }  // namespace
 
@@ -49,6 +55,34 @@ Environment ThreadVariables(const Environment& environment, int ranks, int cores
   }
   if (environment.count("OMP_WAIT_POLICY") == 0 && ranks * threads > cores) set["OMP_WAIT_POLICY"] = "passive";
   return set;
+}
+
+HostLimits LimitsHere() {
+  HostLimits limits;
+  rlimit of;
+  if (getrlimit(RLIMIT_NOFILE, &of) == 0 && of.rlim_cur != RLIM_INFINITY)
+    limits.open_files = static_cast<int64_t>(of.rlim_cur);
+  // The kernel holds root to no number of tasks but its own.
+  if (geteuid() != 0 && getrlimit(RLIMIT_NPROC, &of) == 0 && of.rlim_cur != RLIM_INFINITY)
+    limits.tasks = static_cast<int64_t>(of.rlim_cur);
+  for (const char* file : {"/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"}) {
+    int64_t most = 0;
+    if (!(std::ifstream(file) >> most) || most >= limits.tasks) continue;
+    limits.tasks = most;
+    limits.tasks_from = file;
+  }
+  return limits;
+}
+
+Status CheckRanks(int64_t ranks, const HostLimits& limits) {
+  const auto check = [ranks](absl::string_view what, int64_t each, int64_t own, int64_t limit, absl::string_view from) {
+    if (ranks <= (limit - own) / each) return absl::OkStatus();
+    return absl::ResourceExhaustedError(
+        absl::StrCat("-n ", ranks, ": each rank takes ", each, " ", what, ", and the limit is ", limit, " (", from,
+                     "): start at most ", std::max<int64_t>(0, limit - own) / each, " ranks here, or raise the limit"));
+  };
+  RETURN_IF_ERROR(check("open files of the launcher", kFilesOfRank, kFilesOfLauncher, limits.open_files, "ulimit -n"));
+  return check("processes and threads", kTasksOfRank, 0, limits.tasks, limits.tasks_from);
 }
 
 std::string ProgramFile() { return LinkTarget("/proc/self/exe"); }

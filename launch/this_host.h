@@ -1,9 +1,12 @@
 // The host that this process runs on: its name, who shares its memory, its cores.
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <string>
 
 #include "collectives/identity.h"
+#include "core/base/status.h"
 
 namespace mslua {
 
@@ -18,6 +21,16 @@ int HostCores();
 // What a rank's environment is to say about compute threads (R9) and does not yet: its share of the `cores` that
 // `ranks` ranks of a host have together, and that waiting threads sleep where ranks x threads exceed them.
 Environment ThreadVariables(const Environment& environment, int ranks, int cores);
+
+// What one process, and all of them, may have.
+struct HostLimits {
+  int64_t open_files = std::numeric_limits<int64_t>::max();  // of this process (ulimit -n)
+  int64_t tasks = std::numeric_limits<int64_t>::max();       // processes and their threads, of this user or the host
+  const char* tasks_from = "ulimit -u";                      // what says so
+};
+HostLimits LimitsHere();
+// Whether a launcher can start so many ranks and watch them. The error says what they need, the limit, and the mend.
+Status CheckRanks(int64_t ranks, const HostLimits& limits);
 
 // The file of the program that runs.
 std::string ProgramFile();

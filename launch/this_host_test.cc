@@ -6,6 +6,7 @@
 namespace mslua {
 namespace {
 
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
@@ -22,6 +23,25 @@ TEST(ThisHost, WhatIsSetStays) {
   EXPECT_THAT(ThreadVariables({{"OMP_NUM_THREADS", "8"}}, 2, 8),
               UnorderedElementsAre(Pair("OMP_WAIT_POLICY", "passive")));
   EXPECT_THAT(ThreadVariables({{"OMP_NUM_THREADS", "8"}, {"OMP_WAIT_POLICY", "active"}}, 2, 8), IsEmpty());
+}
+
+TEST(ThisHost, MoreRanksThanTheLimitsAllowAreRefused) {
+  HostLimits limits;
+  EXPECT_TRUE(CheckRanks(1000000000000, limits).ok());
+  limits.open_files = 1024;
+  EXPECT_TRUE(CheckRanks(336, limits).ok());
+  EXPECT_EQ(
+      CheckRanks(337, limits).message(),
+      "-n 337: each rank takes 3 open files of the launcher, and the limit is 1024 (ulimit -n): start at most 336 "
+      "ranks here, or raise the limit");
+  limits.tasks = 100;
+  EXPECT_TRUE(CheckRanks(50, limits).ok());
+  EXPECT_THAT(std::string(CheckRanks(51, limits).message()),
+              HasSubstr("2 processes and threads, and the limit is 100 (ulimit -u): start at most 50 ranks"));
+  limits.open_files = 8;
+  EXPECT_THAT(std::string(CheckRanks(2, limits).message()), HasSubstr("start at most 0 ranks"));
+  EXPECT_GT(LimitsHere().open_files, 8);
+  EXPECT_LE(LimitsHere().tasks, int64_t{1} << 22);  // the most that pid_max can be
 }
 
 TEST(ThisHost, TheKeyIsOfTheHost) {

@@ -42,6 +42,15 @@ echo 'print((...) .. " " .. require("mslua.core").options.args[2])' > args.lua
 run run args.lua one two
 expect "arguments" 0 "one two"
 
+for n in 100000000 4294967298; do  # the second is 2 in 32 bits
+  out=$(timeout 5 "$program" run args.lua -n $n 2>&1)
+  code=$?
+  expect "too many ranks" 4 "-n $n: each rank takes "
+done
+out=$(ulimit -n 40; timeout 5 "$program" run args.lua -n 9 2>&1)
+code=$?
+expect "too few open files" 4 "the limit is 40 (ulimit -n): start at most 8 ranks here"
+
 cat > lines <<'LINES'
 ms.ones({2}) * 3
 _:sum():item();

@@ -123,11 +123,13 @@ int RunAsRank(const cli::CommandLine& command, SessionOptions options, Joins joi
   const auto identity = WhoAmI(OwnEnvironment(), ReadTextFile);
   if (!identity.ok()) return Report(identity.status(), kExitEnvironment);
   if (identity->scheduler) return RunScheduler(*identity);
-  const int n = command.Given("n") ? static_cast<int>(command.Int("n")) : 1;
+  const int64_t n = command.Given("n") ? command.Int("n") : 1;
   const bool alone = identity->source == Identity::Source::kSingle;
   if (alone && n > 1) {
+    const Status can = CheckRanks(n, LimitsHere());
+    if (!can.ok()) return Report(can, kExitEnvironment);
     LaunchOptions launch;
-    launch.ranks = n;
+    launch.ranks = static_cast<int>(n);
     launch.command = command.words;
     launch.command.insert(launch.command.begin(), ProgramFile());
     return RunRanks(launch);
