@@ -58,9 +58,14 @@ void PushObject(lua_State* L, T object) {
   lua_setmetatable(L, -2);
 }
 
+// The kind's __gc. Lua code can call it too, with anything and twice: what it has destroyed is of no kind any more.
 template <class T>
 int DestroyObject(lua_State* L) {
-  static_cast<T*>(lua_touserdata(L, 1))->~T();
+  T* object = ToObject<T>(L, 1);
+  if (object == nullptr) return 0;
+  object->~T();
+  lua_pushnil(L);
+  lua_setmetatable(L, 1);
   return 0;
 }
 

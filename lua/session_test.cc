@@ -267,6 +267,32 @@ TEST_F(SessionTest, MemoryIsReturned) {
   EXPECT_LT(session_->allocator().live_bytes(), int64_t{400} << 20);
 }
 
+// Lua's own way to free an object, called by hand: on each kind twice, and on what is none of its kind.
+TEST_F(SessionTest, FinalizersAreHarmless) {
+  EXPECT_EQ(Eval(R"(
+    local ms = require 'mslua'
+    local w = core.parameter {name = 'freed', shape = {2}, init = 'ones'}
+    local value = w.value
+    local columns = {{name = 'x', value = core.ones {4, 1}}}
+    local d = core.dataset {source = {kind = 'numpy_slices', columns = columns}, ops = {}}
+    local traced
+    local g = core.trace(function(x) traced = x return x + 1 end, {{name = 'x', dtype = 'float32', shape = {2}}})
+    local kinds = {}
+    for _, object in ipairs {core.ones {1000}, w, d, g, traced} do
+      kinds[#kinds + 1] = core.kind(object)
+      local finalize = getmetatable(object).__gc
+      for _, other in ipairs {{}, 1, core.zeros {1}, io.stdout, value} do finalize(other) end
+      finalize(object)
+      finalize(object)
+      finalize()
+      assert(core.kind(object) == nil)
+    end
+    collectgarbage()
+    collectgarbage()
+    return table.concat(kinds, ' '), core.zeros {1})"),
+            "Tensor Parameter Dataset Graph Value [0.]");
+}
+
 TEST_F(SessionTest, LibraryLinesAreNotTheUsers) {
   EXPECT_EQ(Eval("local ms = require 'mslua'\n local z = ms.zeros({-2})"),
             "test.lua:2: shape[1]: expected a size, got -2");
