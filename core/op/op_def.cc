@@ -99,7 +99,22 @@ Status NormaliseAxis(const OpDef& op, const std::string& name, int64_t rank, int
   return absl::OkStatus();
 }
 
-// Defaults, kinds, choices and axes; the result lists the attributes in the order of definition. Names that
+// Numbers beyond what sizes can be (HasTooManyElements) have no use, and sums with them could overflow.
+constexpr int64_t kMostInAttribute = 1000000000000000;
+
+Status CheckMagnitude(const OpDef& op, const AttrDef& def, const AttrValue& v) {
+  if (def.name == "seed") return absl::OkStatus();  // no quantity
+  absl::Span<const int64_t> numbers;
+  if (const auto* one = std::get_if<int64_t>(&v)) numbers = absl::MakeConstSpan(one, 1);
+  if (const auto* list = std::get_if<std::vector<int64_t>>(&v)) numbers = *list;
+  for (int64_t n : numbers) {
+    if (n > kMostInAttribute || n < -kMostInAttribute)
+      return Invalid(op, absl::StrCat("attribute '", def.name, "' has ", n, ", expected numbers up to 1e15"));
+  }
+  return absl::OkStatus();
+}
+
+// Defaults, kinds, magnitudes, choices and axes; the result lists the attributes in the order of definition. Names that
 // the definition does not have pass only when they are the compiler's own: in_strategy, and what begins with '_'.
 Status NormaliseAttrs(const OpDef& op, absl::Span<const TensorType> inputs, Attrs& attrs) {
   Attrs out;
@@ -113,6 +128,7 @@ Status NormaliseAttrs(const OpDef& op, absl::Span<const TensorType> inputs, Attr
       v = std::vector<int64_t>{std::get<int64_t>(v)};
     if (!KindMatches(def.kind, v))
       return Invalid(op, absl::StrCat("attribute '", def.name, "' has the wrong type: ", AttrText(v)));
+    RETURN_IF_ERROR(CheckMagnitude(op, def, v));
     if (!def.choices.empty()) {
       const std::string& s = std::get<std::string>(v);
       if (std::find(def.choices.begin(), def.choices.end(), s) == def.choices.end()) {

@@ -10,6 +10,7 @@ StatusOr<AveragePooling> Resolve(const Attrs& attrs, const TensorType& x, absl::
   if (x.rank() != 4) return absl::InvalidArgumentError("expected 4 dimensions");
   ASSIGN_OR_RETURN(const auto other, Pair(attrs, size));
   const Image image = Image::Of(x, ChannelsLast(attrs));
+  RETURN_IF_ERROR(CheckAverages({image.h, image.w, other[0], other[1]}));
   if (size == "input_size") {
     return AveragePooling{image.n, image.c, image.channels_last, AdaptiveAverages(other[0], image.h),
                           AdaptiveAverages(other[1], image.w)}

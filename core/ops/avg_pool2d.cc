@@ -15,6 +15,7 @@ StatusOr<AveragePooling> Resolve(const Attrs& attrs, const Image& x) {
           absl::StrCat("padding is not smaller than kernel_size ", size[a], ": some windows would be empty"));
     }
   }
+  RETURN_IF_ERROR(CheckAverages({x.h, x.w}));
   const bool count = attrs.Bool("count_include_pad") && attrs.Str("pad_mode") == "pad";
   return AveragePooling{x.n, x.c, x.channels_last, WindowAverages(window, 0, x.h, count),
                         WindowAverages(window, 1, x.w, count)};

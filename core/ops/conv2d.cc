@@ -192,7 +192,9 @@ StatusOr<Convolution> OfGradInput(const Attrs& attrs, const TensorType& dy, cons
   ASSIGN_OR_RETURN(const auto size, Pair(attrs, "input_size"));
   if (dy.rank() != 4 || w.rank() != 4) return absl::InvalidArgumentError("expected 4 dimensions each");
   const bool last = ChannelsLast(attrs);
-  const Image x{dy.shape[0], w.shape[1] * attrs.Int("group"), size[0], size[1], last};
+  const int64_t group = attrs.Int("group");
+  if (HasTooManyElements({w.shape[1], group})) return absl::InvalidArgumentError(absl::StrCat("group is ", group));
+  const Image x{dy.shape[0], w.shape[1] * group, size[0], size[1], last};
   ASSIGN_OR_RETURN(const Convolution c, ResolveConvolution(attrs, {dy.dtype, x.shape()}, w));
   if (c.y.shape() != dy.shape) return absl::InvalidArgumentError(absl::StrCat("dy should be ", ToString(c.y.shape())));
   return c;

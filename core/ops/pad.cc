@@ -58,6 +58,8 @@ MSLUA_OPERATOR(pad) {
     TensorType y = in[0];
     for (size_t d = 0; d < y.shape.size(); ++d) {
       const Padding p = PaddingOf(a, d);
+      if (HasTooManyElements({y.shape[d], p.interior}))
+        return absl::InvalidArgumentError(absl::StrCat("interior ", p.interior, " gives too many elements"));
       y.shape[d] = p.low + p.high + y.shape[d] + (y.shape[d] > 0 ? (y.shape[d] - 1) * p.interior : 0);
     }
     return std::vector<TensorType>{y};

@@ -32,6 +32,8 @@ StatusOr<Unfolding> Resolve(const Attrs& attrs, const Image& x) {
   const auto out = OutputSize(u.window, x.h, x.w);
   u.p = out[0];
   u.q = out[1];
+  if (HasTooManyElements({x.c, size[0], size[1]}))
+    return absl::InvalidArgumentError(absl::StrCat("a window of ", size[0], " x ", size[1], " is too large"));
   return u;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
 #include "core/ops/support/dispatch.h"
 
@@ -100,6 +101,15 @@ AverageAxis AverageAxis::Transposed() const {
     while (t.end[s] < results() && begin[t.end[s]] <= s) ++t.end[s];
   }
   return t;
+}
+
+Status CheckAverages(absl::Span<const int64_t> axes) {
+  constexpr int64_t kMost = 1 << 26;
+  for (int64_t n : axes) {
+    if (n > kMost)
+      return absl::InvalidArgumentError(absl::StrCat("expected at most ", kMost, " elements along an axis, got ", n));
+  }
+  return absl::OkStatus();
 }
 
 AverageAxis WindowAverages(const Window& window, int axis, int64_t size, bool count_padding) {

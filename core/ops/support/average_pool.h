@@ -30,6 +30,8 @@ struct AveragePooling {
   AveragePooling Transposed() const { return {n, c, channels_last, rows.Transposed(), columns.Transposed()}; }
 };
 
+// An error for axes of more elements than an AverageAxis, which has tables of them, is made for.
+Status CheckAverages(absl::Span<const int64_t> axes);
 // Windows along an axis of `size` elements; padding counts as zeros when `count_padding`, else it does not count.
 AverageAxis WindowAverages(const Window& window, int axis, int64_t size, bool count_padding);
 // `results` windows that cover `size` elements as evenly as can be: from floor(i * size / results) to

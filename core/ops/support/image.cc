@@ -1,11 +1,16 @@
 #include "core/ops/support/image.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 
 namespace mslua {
 namespace {
+
+// The most that sizes, strides and dilations along an axis can be, so that a product of two fits 64 bits; and padding,
+// which takes memory for every position of a window.
+constexpr int64_t kMostAlongAxis = std::numeric_limits<int32_t>::max(), kMostPadding = 1 << 24;
 
 Status Invalid(absl::string_view name, const std::vector<int64_t>& v, absl::string_view expected) {
   return absl::InvalidArgumentError(absl::StrCat(name, " is ", AttrText(v), ", expected ", expected));
@@ -40,8 +45,9 @@ void DeclareWindow(OpDef& op, bool with_dilation) {
 
 StatusOr<std::array<int64_t, 2>> Pair(const Attrs& attrs, absl::string_view name) {
   const std::vector<int64_t>& v = attrs.Ints(name);
-  if (v.empty() || v.size() > 2 || *std::min_element(v.begin(), v.end()) < 1) {
-    return Invalid(name, v, "one or two positive numbers");
+  if (v.empty() || v.size() > 2 || *std::min_element(v.begin(), v.end()) < 1 ||
+      *std::max_element(v.begin(), v.end()) > kMostAlongAxis) {
+    return Invalid(name, v, absl::StrCat("one or two positive numbers up to ", kMostAlongAxis));
   }
   return std::array<int64_t, 2>{v.front(), v.back()};
 }
@@ -60,6 +66,8 @@ std::array<int64_t, 2> OutputSize(const Window& window, int64_t h, int64_t w) {
 StatusOr<Window> ResolveWindow(const Attrs& attrs, std::array<int64_t, 2> size, int64_t h, int64_t w) {
   Window window;
   window.size = size;
+  if (std::max(size[0], size[1]) > kMostAlongAxis)
+    return absl::InvalidArgumentError(absl::StrCat("a window of ", size[0], " x ", size[1], " is too large"));
   ASSIGN_OR_RETURN(window.stride, Pair(attrs, "stride"));
   window.dilation = {1, 1};
   if (attrs.Has("dilation")) {
@@ -75,8 +83,10 @@ StatusOr<Window> ResolveWindow(const Attrs& attrs, std::array<int64_t, 2> size, 
   window.before = window.after = {0, 0};
   if (mode == "pad") {
     const bool right_count = padding.size() == 1 || padding.size() == 2 || padding.size() == 4;
-    if (!right_count || *std::min_element(padding.begin(), padding.end()) < 0) {
-      return Invalid("padding", padding, "one, two or four numbers that are not negative");
+    if (!right_count || *std::min_element(padding.begin(), padding.end()) < 0 ||
+        *std::max_element(padding.begin(), padding.end()) > kMostPadding) {
+      return Invalid("padding", padding,
+                     absl::StrCat("one, two or four numbers that are not negative, up to ", kMostPadding));
     }
     if (padding.size() == 4) {
       window.before = {padding[0], padding[2]};

@@ -59,7 +59,7 @@ void ForEachTap(const Window& window, int64_t h, int64_t w, int64_t p, int64_t q
   }
 }
 
-// Two positive numbers from an attribute of one or two.
+// Two positive numbers of at most 2^31 - 1 from an attribute of one or two.
 StatusOr<std::array<int64_t, 2>> Pair(const Attrs& attrs, absl::string_view name);
 
 }  // namespace mslua
