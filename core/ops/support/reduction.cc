@@ -202,6 +202,8 @@ void ReduceRows(const T* x, int64_t rows, int64_t stride, int64_t n, float* sums
 
 constexpr int64_t kColumns = 256;  // columns of one share of work
 constexpr int64_t kGrain = 32768;  // elements that are worth a thread
+// Rows that are reduced apart, and then their results; not fewer rows, not more results.
+constexpr int64_t kMinBlock = 64, kMaxBlocks = 64;
 
 // Kept and reduced axes in the forms that occur: (kept) reduced | (kept) reduced kept | kept, at most.
 template <Reduction kKind, class T>
@@ -212,6 +214,10 @@ class FastReduction : public Kernel {
     if (at < m.sizes.size() && !m.reduced[at]) outer_ = m.sizes[at++];
     if (at < m.sizes.size()) count_ = m.sizes[at++];
     if (at < m.sizes.size()) inner_ = m.sizes[at++];
+    if (outer_ == 1 && inner_ > 1) {
+      block_ = std::max(kMinBlock, (count_ / kMaxBlocks + kMinBlock - 1) / kMinBlock * kMinBlock);
+      blocks_ = std::max<int64_t>(1, (count_ + block_ - 1) / block_);
+    }
   }
   static bool Supports(const Merged& m) {
     const size_t lead = !m.reduced.empty() && !m.reduced[0] ? 1 : 0;
@@ -223,6 +229,8 @@ class FastReduction : public Kernel {
     T* y = static_cast<T*>(b.outputs[0]);
     if (inner_ == 1 && outer_ == 1) {
       ReduceAll(x, y, static_cast<float*>(b.scratch));
+    } else if (blocks_ > 1) {
+      ReduceBlocks(x, y, static_cast<float*>(b.scratch));
     } else if (inner_ == 1) {
       ParallelFor(outer_, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, count_)), [&](int64_t begin, int64_t end) {
         for (int64_t o = begin; o < end; ++o) y[o] = static_cast<T>(ReduceRun<kKind>(x + o * count_, count_));
@@ -244,6 +252,7 @@ class FastReduction : public Kernel {
     return absl::OkStatus();
   }
   int64_t scratch_bytes() const override {
+    if (blocks_ > 1) return blocks_ * inner_ * static_cast<int64_t>(sizeof(float));
     return inner_ == 1 && outer_ == 1 ? Chunks() * static_cast<int64_t>(sizeof(float)) : 0;
   }
 
@@ -260,7 +269,30 @@ class FastReduction : public Kernel {
     y[0] = static_cast<T>(total);
   }
 
+  // Blocks of rows, joined in order: a thread reads rows of its own, as it does in chains. They are in its cache.
+  void ReduceBlocks(const T* x, T* y, float* partial) {
+    ParallelFor(blocks_, std::max<int64_t>(1, kGrain / (block_ * inner_)), [&](int64_t begin, int64_t end) {
+      float stretch[kColumns];
+      for (int64_t k = begin; k < end; ++k) {
+        const int64_t rows = std::min(block_, count_ - k * block_);
+        float* sums = partial + k * inner_;
+        std::fill(sums, sums + inner_, Start<float>(kKind));
+        for (int64_t c = 0; c < inner_; c += kColumns) {
+          const int64_t n = std::min(kColumns, inner_ - c);
+          ReduceRows<kKind>(x + k * block_ * inner_ + c, rows, inner_, n, sums + c, stretch);
+        }
+      }
+    });
+    ParallelFor(inner_, std::max<int64_t>(1, kGrain / blocks_), [&](int64_t begin, int64_t end) {
+      for (int64_t k = 1; k < blocks_; ++k) {
+        for (int64_t c = begin; c < end; ++c) partial[c] = Combine<kKind>(partial[c], partial[k * inner_ + c]);
+      }
+      for (int64_t c = begin; c < end; ++c) y[c] = static_cast<T>(partial[c]);
+    });
+  }
+
   int64_t outer_ = 1, count_ = 1, inner_ = 1;
+  int64_t block_ = 0, blocks_ = 1;  // rows of a block, where rows are reduced alone
 };
 
 template <Reduction kKind>
