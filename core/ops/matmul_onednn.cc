@@ -61,9 +61,7 @@ onednn::Desc Matrices(DType t, int64_t batch, int64_t rows, int64_t columns, boo
   return onednn::Strided(t, absl::MakeConstSpan(dims).subspan(skip), absl::MakeConstSpan(strides).subspan(skip));
 }
 
-StatusOr<std::unique_ptr<Kernel>> MakeOneDnn(const OpSpec& spec) {
-  const MatmulSizes s = SizesOf(spec);
-  const DType t = spec.outputs[0].dtype;
+StatusOr<std::unique_ptr<Kernel>> MakeWhole(const MatmulSizes& s, DType t) {
   const onednn::Desc a = Matrices(t, s.batch, s.m, s.k, s.transpose_a);
   const onednn::Desc b = Matrices(t, s.batch, s.k, s.n, s.transpose_b);
   const onednn::Desc y = Matrices(t, s.batch, s.m, s.n, false);
@@ -71,6 +69,79 @@ StatusOr<std::unique_ptr<Kernel>> MakeOneDnn(const OpSpec& spec) {
   dnnl_matmul_desc_init(&desc, &a, &b, nullptr, &y);
   return onednn::MakeKernel("matmul", onednn::Describe(&desc),
                             {{DNNL_ARG_SRC, false, 0, a}, {DNNL_ARG_WEIGHTS, false, 1, b}, {DNNL_ARG_DST, true, 0, y}});
+}
+
+// While it lives, primitives are made for the thread that calls them alone.
+class OneThread {
+ public:
+  OneThread() { SetComputeThreads(1); }
+  ~OneThread() { SetComputeThreads(before_); }
+
+ private:
+  const int before_ = ComputeThreads();
+};
+
+// A product whose rows are shared out as those of chains are: what a thread reads of the kernel before is in its own
+// cache, which oneDNN's shares are not, and what the next one reads.
+class RowsKernel : public Kernel {
+ public:
+  // Where each thread reads the second operand without harm, and has enough rows to be worth it.
+  static bool Supports(const MatmulSizes& s, int64_t threads) {
+    return threads > 1 && s.batch == 1 && !s.transpose_a && s.m >= threads * 4 * kRows && s.k * s.n <= 128 * 1024;
+  }
+
+  static StatusOr<std::unique_ptr<Kernel>> Make(const MatmulSizes& s, DType t, int64_t threads) {
+    auto kernel = std::make_unique<RowsKernel>();
+    kernel->a_row_ = s.k * SizeOf(t);
+    kernel->y_row_ = s.n * SizeOf(t);
+    const OneThread made_for;
+    for (int64_t i = 0; i < threads; ++i) {
+      Share share;
+      share.first = s.m / kRows * i / threads * kRows;
+      MatmulSizes part = s;
+      part.m = (i + 1 == threads ? s.m : s.m / kRows * (i + 1) / threads * kRows) - share.first;
+      ASSIGN_OR_RETURN(share.kernel, MakeWhole(part, t));
+      share.scratch = kernel->scratch_;
+      kernel->scratch_ += (share.kernel->scratch_bytes() + 63) / 64 * 64;
+      kernel->shares_.push_back(std::move(share));
+    }
+    return kernel;
+  }
+
+  int64_t scratch_bytes() const override { return scratch_; }
+
+  Status Run(const Buffers& b) override {
+    ParallelFor(static_cast<int64_t>(shares_.size()), 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        Share& s = shares_[i];
+        const void* const inputs[] = {static_cast<const char*>(b.inputs[0]) + s.first * a_row_, b.inputs[1]};
+        void* const outputs[] = {static_cast<char*>(b.outputs[0]) + s.first * y_row_};
+        s.status = s.kernel->Run({inputs, outputs, static_cast<char*>(b.scratch) + s.scratch});
+      }
+    });
+    for (const Share& s : shares_) RETURN_IF_ERROR(s.status);
+    return absl::OkStatus();
+  }
+
+ private:
+  static constexpr int64_t kRows = 32;  // of a block of tiles: shares are whole ones
+  struct Share {
+    std::unique_ptr<Kernel> kernel;
+    int64_t first = 0;    // row
+    int64_t scratch = 0;  // byte
+    Status status;
+  };
+  std::vector<Share> shares_;
+  int64_t a_row_ = 0, y_row_ = 0;  // bytes
+  int64_t scratch_ = 0;
+};
+
+StatusOr<std::unique_ptr<Kernel>> MakeOneDnn(const OpSpec& spec) {
+  const MatmulSizes s = SizesOf(spec);
+  const DType t = spec.outputs[0].dtype;
+  const int64_t threads = ComputeThreads();
+  if (RowsKernel::Supports(s, threads)) return RowsKernel::Make(s, t, threads);
+  return MakeWhole(s, t);
 }
 
 amx::Product ProductOf(const MatmulSizes& s) { return {s.m, s.n, s.k, s.transpose_a, s.transpose_b}; }

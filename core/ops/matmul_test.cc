@@ -96,6 +96,19 @@ TEST(Matmul, BitsDoNotDependOnThreads) {
 }
 
 // Infinities and NaN are where f32 has them, and numbers that bf16 does not reach are numbers.
+// Products with so many rows that each of three threads takes its own of them, which are not whole blocks.
+TEST(Matmul, ThreadsTakeRows) {
+  std::mt19937 random(5);
+  const int before = ComputeThreads();
+  SetComputeThreads(3);
+  for (const Sizes& s : {Sizes{389, 40, 70, false, false}, Sizes{1000, 33, 64, false, true}}) {
+    const std::vector<float> a = testing::NormalNumbers(s.m * s.k, 0, random),
+                             b = testing::NormalNumbers(s.k * s.n, 0, random);
+    EXPECT_LE(Error(s, a, b, Multiply(s, "onednn", a, b)), 3e-8) << s.m << " x " << s.n << " x " << s.k;
+  }
+  SetComputeThreads(before);
+}
+
 TEST(Matmul, NumbersThatAreNotFinite) {
   const Sizes s{192, 192, 64, false, false};
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
