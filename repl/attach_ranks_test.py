@@ -87,6 +87,9 @@ def transcript(job, name, shapes):
     done = run("stop")
     _, err, code = job.end()
     check("all ranks stop and save, " + name, done.returncode == 0 and code == 75, (done, err[-500:], code))
+    said = re.search(r"stops at step (\d+) on 4/4", done.stdout)
+    check("the step of the stop is the checkpoint's, " + name, said and "stopped at step %s;" % said.group(1) in err,
+          (done.stdout, err[-500:]))
     with open(job.folder + "/events.jsonl", encoding="utf-8") as lines:
         recorded = [json.loads(line)["command"] for line in lines]
     newest = max(glob.glob(job.folder + "/ckpt/**/MANIFEST.json", recursive=True), key=os.path.getmtime)

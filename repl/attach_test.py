@@ -33,6 +33,9 @@ def test_commands():
     steps = [a["answer"].get("step") for a in answers if isinstance(a["answer"], dict) and "step" in a["answer"]]
     check("pause, step, resume", len(answers) == 7 and all(a["ok"] for a in answers), answers)
     check("steps are exact", steps[1] == steps[0] and steps[2] == steps[0] + 3, answers)
+    answers = attach_json(*[".pause", ".resume", ".status"] * 20)
+    phases = {a["answer"]["phase"] for a in answers[2::3]}
+    check("a job that goes on is not paused", len(answers) == 60 and "paused" not in phases, answers[-3:])
     answers = attach_json(".stat Net/matmul", ".grad w2", ".stat w2", ".dump w2", rw=False)
     check("activations, gradients, parameters", all(a["ok"] for a in answers), answers)
     check("a dump has all elements", len(answers[3]["answer"]["values"]) == 64, answers[3])

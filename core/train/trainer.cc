@@ -251,6 +251,12 @@ Status Trainer::Attend() {
   return stop_requested() && !options_.agree ? absl::CancelledError("stopped on request") : absl::OkStatus();
 }
 
+int64_t Trainer::StepOfStop() const {
+  // At the end of an epoch's data nothing is left to step on before the ranks agree.
+  const bool steps_on = !in_epoch_ || state_.step_in_epoch < loader_->pipeline().size();
+  return state_.step + (options_.agree && steps_on ? 1 : 0);
+}
+
 Status Trainer::Loop() {
   next_hook_ = 0;
   while (state_.epoch < options_.epochs && (options_.max_steps == 0 || state_.step < options_.max_steps)) {

@@ -122,6 +122,8 @@ class Trainer {
   // Async-signal-safe: the loop stops at the next boundary.
   void RequestStop() { attention_.fetch_or(kStop); }
   bool stop_requested() const { return (attention_.load() & kStop) != 0; }
+  // At a boundary: the step after which a stop that is requested there ends training.
+  int64_t StepOfStop() const;
   // Any thread: the listener is called at the next boundary. Of a boundary that progress().step reports afterwards as
   // not yet reached, the listener is sure to hear.
   void RequestBoundary() { attention_.fetch_or(kBoundary); }

@@ -193,9 +193,14 @@ void Boundary::Wait(const TrainState& state, Lock& lock, bool bad_loss) {
     RunDue(state, lock);
     if (bad_loss && pause_at_ >= 0) paused_ = false;
   }
-  view_.trainer->progress().Enter(TrainProgress::Phase::kBetween);
-  paused_ = false;
+  GoOn();
   if (view_.ranks > 1 && view_.trainer->stop_requested()) outlet_.leaves(state.step);
+}
+
+// Before anybody is told so: who then asks is not to hear of a pause.
+void Boundary::GoOn() {
+  paused_ = false;
+  view_.trainer->progress().Enter(TrainProgress::Phase::kBetween);
 }
 
 void Boundary::ReportPause(const TrainState& state) {
@@ -266,7 +271,7 @@ StatusOr<Answer> Boundary::Execute(const Request& request, const TrainState& sta
   }
   if (name == "resume") {
     if (!paused_) return absl::FailedPreconditionError("the job is not paused");
-    paused_ = false;
+    GoOn();
     return Answer{absl::StrCat("goes on from step ", state.step), at};
   }
   if (name == "clear") {
@@ -285,7 +290,8 @@ StatusOr<Answer> Boundary::Execute(const Request& request, const TrainState& sta
     if (!command.args.empty() && command.args[0] != "now") return absl::InvalidArgumentError("usage: .stop [now]");
     if (!command.args.empty() && view_.skip_last_save) view_.skip_last_save();
     view_.trainer->RequestStop();
-    return Answer{absl::StrCat("stops at step ", state.step), at};
+    const int64_t last = view_.trainer->StepOfStop();
+    return Answer{absl::StrCat("stops at step ", last), absl::StrFormat("{\"step\":%d}", last)};
   }
   return absl::InternalError(absl::StrCat(".", name, " is no command of a boundary"));
 }
@@ -317,7 +323,7 @@ StatusOr<Answer> Boundary::Step(const Request& request, const TrainState& state,
   }
   if (!paused_) return absl::FailedPreconditionError("the job is not paused (.pause)");
   pause_at_ = state.step + steps;
-  paused_ = false;
+  GoOn();
   on_pause_.push_back(request);
   *later = true;
   return Answer();

@@ -128,6 +128,7 @@ class Boundary : public BoundaryListener {
   int32_t FindHit(const TrainState& state) const;
   void CountNanBreaks();
   void ReportPause(const TrainState& state);
+  void GoOn();
   Status ShowWanted();
   void Wait(const TrainState& state, Lock& lock, bool bad_loss);
   void Record(const Request& request, int64_t step);
