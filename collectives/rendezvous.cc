@@ -23,8 +23,9 @@ using Type = ControlMessage::Type;
 constexpr absl::Duration kSendLimit = absl::Seconds(1);
 constexpr absl::Duration kHeartbeat = absl::Milliseconds(500);
 constexpr absl::Duration kTick = absl::Milliseconds(100);
-constexpr absl::Duration kSilence = absl::Seconds(10);  // between lines of progress
-constexpr int kMaxPending = 64;                         // connections that have not introduced themselves
+constexpr absl::Duration kSilence = absl::Seconds(10);        // between lines of progress
+constexpr absl::Duration kForLateWorkers = absl::Seconds(2);  // to come and hear why the job ends
+constexpr int kMaxPending = 64;                               // connections that have not introduced themselves
 
 bool IsRank(const std::string& id) {
   return !id.empty() && id.size() < 8 && std::all_of(id.begin(), id.end(), [](char c) { return c >= '0' && c <= '9'; });
@@ -196,9 +197,12 @@ void Scheduler::Run() {
       if (late > kTick) worker->heard += late;
     }
     looked = now;
-    if (!built_ && now >= deadline) {
+    if (!built_ && now >= ends_at_) {
+      End(WithCause(absl::FailedPreconditionError(absl::StrCat("The node: ", refused_)), {-1, kExitEnvironment}));
+    } else if (!built_ && now >= deadline) {
       const std::string what = absl::StrCat("only ", Joined(), " of ", options_.workers, " workers came within ",
-                                            absl::FormatDuration(options_.timeout), "; missing: ", Missing());
+                                            absl::FormatDuration(options_.timeout), "; missing: ", Missing(),
+                                            refused_.empty() ? "" : absl::StrCat("; ", refused_));
       End(WithCause(absl::DeadlineExceededError(what), {-1, kExitEnvironment}));
     } else if (!built_ && now >= next_progress) {
       next_progress = now + options_.progress_every;
@@ -258,12 +262,11 @@ void Scheduler::Handle(Worker& worker, const ControlMessage& message) {
     case Type::kJoin: {
       worker.join = message.fields;
       for (const char* name : {"id", "host", "endpoint", "who"}) worker.join.emplace(name, "");
-      const std::string refusal = Refusal(worker);
-      if (!refusal.empty()) {
-        Log(absl::StrCat("The node: ", worker.join["id"], " is refused: ", refusal));
-        Send(worker, {Type::kRefuse, {{"reason", refusal}}});
-        worker.join.clear();
-        worker.socket.Close();
+      const std::string refusal = Refusal(worker), difference = refusal.empty() ? Difference(worker) : "";
+      if (!refusal.empty()) return Refuse(worker, refusal);
+      if (!difference.empty()) {
+        Refuse(worker, difference);
+        if (options_.differing_ends) ends_at_ = std::min(ends_at_, absl::Now() + kForLateWorkers);
         return;
       }
       Log(absl::StrCat("The new node: ", worker.join["id"], "(role: MS_WORKER) is registered successfully."));
@@ -295,6 +298,19 @@ void Scheduler::Handle(Worker& worker, const ControlMessage& message) {
   }
 }
 
+// Those who wait for all workers hear of it: somebody is to start another in its place.
+void Scheduler::Refuse(Worker& newcomer, const std::string& why) {
+  refused_ = absl::StrCat(newcomer.join["id"], " is refused: ", why);
+  const std::string line = absl::StrCat("The node: ", refused_);
+  Log(line);
+  Send(newcomer, {Type::kRefuse, {{"reason", why}}});
+  newcomer.join.clear();
+  newcomer.socket.Close();
+  for (auto& worker : workers_) {
+    if (!built_ && !worker->join.empty()) Send(*worker, {Type::kProgress, {{"line", line}}});
+  }
+}
+
 std::string Scheduler::Refusal(const Worker& newcomer) const {
   const std::string& id = newcomer.join.at("id");
   if (built_ || Joined() > options_.workers) {
@@ -311,6 +327,13 @@ std::string Scheduler::Refusal(const Worker& newcomer) const {
                                        absl::SimpleAtoi(other->join.at("id"), &taken) && taken == rank)) {
       return absl::StrCat("MS_NODE_ID=", id, " is taken by a worker on ", other->join.at("host"), " that lives");
     }
+  }
+  return "";
+}
+
+std::string Scheduler::Difference(const Worker& newcomer) const {
+  for (const auto& other : workers_) {
+    if (other.get() == &newcomer || other->join.empty()) continue;
     for (const auto& [name, value] : newcomer.join) {
       if (name.rfind("hash.", 0) != 0) continue;
       const auto theirs = other->join.find(name);

@@ -37,6 +37,9 @@ struct SchedulerOptions {
   absl::Duration timeout = absl::Seconds(600);                // for all workers to come
   absl::Duration heartbeat_limit = absl::Milliseconds(2500);  // without a sign of life
   absl::Duration progress_every = absl::Seconds(3);
+  // A worker that runs something else ends the job soon, unless others make it complete: nobody will start another in
+  // its place.
+  bool differing_ends = false;
   // Called on the scheduler's thread.
   std::function<void(const std::string&)> log;       // lines for the scheduler's log
   std::function<void(const std::string&)> progress;  // the line of `progress_every`; not set: it goes to the log
@@ -75,7 +78,10 @@ class Scheduler {
   void Run();
   void Read(Worker& worker);
   void Handle(Worker& worker, const ControlMessage& message);
+  void Refuse(Worker& newcomer, const std::string& why);
+  // Why there is no place for the worker; what it runs otherwise than the others. Empty: it is welcome.
   std::string Refusal(const Worker& newcomer) const;
+  std::string Difference(const Worker& newcomer) const;
   void Build();
   void Compare(Worker& worker, const std::string& name, const std::string& value);
   void Relay(const Worker& from, ControlMessage message);
@@ -99,6 +105,8 @@ class Scheduler {
   std::atomic<int> joined_{0};
   std::atomic<bool> built_{false};
   bool over_ = false;
+  std::string refused_;  // "1 is refused: its recipe is ...", the last one
+  absl::Time ends_at_ = absl::InfiniteFuture();
   Status result_;
   std::mutex mutex_;  // of the two below
   Status outside_;    // of Fail, until the thread has seen it

@@ -88,11 +88,14 @@ TEST_F(Cluster, RefusalsGiveReasons) {
   Start(2);
   JoinOptions first = Worker("0");
   first.hashes = {{"recipe", "aaa"}};
+  std::string heard;
+  first.log = [&](const std::string& line) { absl::StrAppend(&heard, line, "\n"); };
+  const std::string last = "1 is refused: its recipe is bbb, that of 0 is aaa";
   std::thread waiting([&] {
     auto made = Membership::Join(first);
     EXPECT_EQ(made.status().code(), absl::StatusCode::kDeadlineExceeded);
     EXPECT_THAT(std::string(made.status().message()),
-                HasSubstr("only 1 of 2 workers came within 1s; missing: MS_NODE_ID 1"));
+                HasSubstr("only 1 of 2 workers came within 1s; missing: MS_NODE_ID 1; " + last));
   });
   while (log().find("registered") == std::string::npos) absl::SleepFor(absl::Milliseconds(2));
   const auto refused = [&](const JoinOptions& join, const char* why) {
@@ -107,7 +110,27 @@ TEST_F(Cluster, RefusalsGiveReasons) {
   other.hashes = {{"recipe", "bbb"}};
   refused(other, "its recipe is bbb, that of 0 is aaa");
   waiting.join();
+  EXPECT_THAT(heard, HasSubstr("The node: 0 is refused: MS_NODE_ID=0 is taken"));
+  EXPECT_THAT(heard, HasSubstr("The node: " + last));
   EXPECT_EQ(scheduler_->Wait().code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(Cluster, AWorkerThatDiffersEndsAJobThatNobodyAddsTo) {
+  options_.differing_ends = true;
+  Start(3);
+  JoinOptions first = Worker("0"), same = Worker("0"), other = Worker("1");
+  first.hashes = same.hashes = {{"recipe", "aaa"}};
+  other.hashes = {{"recipe", "bbb"}};
+  Status ended;
+  std::thread waiting([&] { ended = Membership::Join(first).status(); });
+  while (log().find("registered") == std::string::npos) absl::SleepFor(absl::Milliseconds(2));
+  EXPECT_EQ(Membership::Join(same).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(scheduler_->Outcome().ok()) << "a taken place ends nothing";
+  EXPECT_EQ(Membership::Join(other).status().code(), absl::StatusCode::kFailedPrecondition);
+  waiting.join();
+  EXPECT_THAT(std::string(ended.message()), HasSubstr("The node: 1 is refused: its recipe is bbb, that of 0 is aaa"));
+  EXPECT_EQ(CauseOf(ended).exit_code, kExitEnvironment);
+  EXPECT_EQ(scheduler_->Wait().code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_F(Cluster, OneTooManyIsRefusedAlone) {

@@ -104,6 +104,7 @@ StatusOr<Endpoint> Job::StartScheduler(const Endpoint& endpoint) {
   options.workers = size();
   options.timeout = absl::Seconds(identity_.meeting_timeout_s);
   options.progress = [](const std::string&) {};  // the ranks say it
+  options.differing_ends = true;
   ASSIGN_OR_RETURN(scheduler_, Scheduler::Start(options));
   return scheduler_->endpoint();
 }

@@ -153,6 +153,7 @@ Status Launcher::Start() {
   SchedulerOptions scheduler;
   scheduler.endpoint = {"127.0.0.1", 0};
   scheduler.workers = options_.ranks;
+  scheduler.differing_ends = true;
   // Whether a rank has ended or was stopped the launcher sees itself; a silent one may wait for a core.
   scheduler.heartbeat_limit = absl::Seconds(30);
   scheduler.progress = [](const std::string& line) { WriteAll(2, absl::StrCat("mslua: ", line, "\n")); };

@@ -60,6 +60,26 @@ run env MS_ROLE=MS_WORKER MS_NODE_ID=1 NCCL_SOCKET_IFNAME=lo "$mslua" train "$re
 expect "NCCL_SOCKET_IFNAME" 0 "loss is"
 wait "$first" || fail "first: $(cat first.txt)"
 wait "$scheduler" || fail "scheduler: $(cat another.txt)"
+out=$(cat first.txt) code=0
+expect "who waits hears of it" 0 "The node: 1 is refused: its command line is 'epochs=9'"
+
+# Ranks that somebody has started all at once: one that differs ends the job.
+differing() {
+  env RANK="$1" WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((MS_SCHED_PORT + 1)) timeout 30 \
+    "$mslua" train "$recipe" $2 > "differs_$1.txt" 2>&1
+}
+differing 0 &
+first=$!
+differing 1 &
+second=$!
+differing 2 epochs=9 &
+third=$!
+for pid in $first $second $third; do
+  wait "$pid"
+  [ $? = 4 ] || fail "a rank that differs: $(cat differs_?.txt)"
+done
+out=$(cat differs_?.txt) code=4
+expect "a rank that differs" 4 "refused: its command line is "
 
 # One worker is a cluster too.
 MS_WORKER_NUM=1 "$mslua" sched > single.txt 2>&1 &
