@@ -1,5 +1,6 @@
 #include "core/base/parallel_for.h"
 #include "core/ops/support/onednn.h"
+#include "core/ops/support/partial_sums.h"
 #include "core/ops/support/small_matmul.h"
 #include "core/ops/support/split_matmul.h"
 #include "core/ops/support/tile_kernel.h"
@@ -10,6 +11,7 @@ namespace {
 struct MatmulSizes {
   int64_t batch, m, n, k;
   bool transpose_a, transpose_b;
+  int64_t rows() const { return transpose_a ? k : m; }  // of the first operand, as it lies
 };
 
 MatmulSizes SizesOf(const OpSpec& spec) {
@@ -61,10 +63,11 @@ onednn::Desc Matrices(DType t, int64_t batch, int64_t rows, int64_t columns, boo
   return onednn::Strided(t, absl::MakeConstSpan(dims).subspan(skip), absl::MakeConstSpan(strides).subspan(skip));
 }
 
-StatusOr<std::unique_ptr<Kernel>> MakeWhole(const MatmulSizes& s, DType t) {
+// `result`: f32 or the operands' type.
+StatusOr<std::unique_ptr<Kernel>> MakeWhole(const MatmulSizes& s, DType t, DType result) {
   const onednn::Desc a = Matrices(t, s.batch, s.m, s.k, s.transpose_a);
   const onednn::Desc b = Matrices(t, s.batch, s.k, s.n, s.transpose_b);
-  const onednn::Desc y = Matrices(t, s.batch, s.m, s.n, false);
+  const onednn::Desc y = Matrices(result, s.batch, s.m, s.n, false);
   dnnl_matmul_desc_t desc = {};
   dnnl_matmul_desc_init(&desc, &a, &b, nullptr, &y);
   return onednn::MakeKernel("matmul", onednn::Describe(&desc),
@@ -81,59 +84,81 @@ class OneThread {
   const int before_ = ComputeThreads();
 };
 
-// A product whose rows are shared out as those of chains are: what a thread reads of the kernel before is in its own
-// cache, which oneDNN's shares are not, and what the next one reads.
+// A product in which a thread takes the rows of an operand that it takes in chains: they are in its own cache, which
+// oneDNN's shares are not. Where the first operand is not transposed they are rows of the result too; where it is, as
+// in gradients of weights, rows of both operands are summed over, and threads make sums of their own, joined then.
 class RowsKernel : public Kernel {
  public:
-  // Where each thread reads the second operand without harm, and has enough rows to be worth it.
+  // Where what all threads read, or make, is small, and there are rows enough to be worth it.
   static bool Supports(const MatmulSizes& s, int64_t threads) {
-    return threads > 1 && s.batch == 1 && !s.transpose_a && s.m >= threads * 4 * kRows && s.k * s.n <= 128 * 1024;
+    constexpr int64_t kShared = 128 * 1024;
+    if (threads == 1 || s.batch > 1 || s.rows() < threads * 4 * kBlock) return false;
+    if (s.transpose_a) return !s.transpose_b && s.m * s.n <= kShared;
+    return s.k * s.n <= kShared;
   }
 
   static StatusOr<std::unique_ptr<Kernel>> Make(const MatmulSizes& s, DType t, int64_t threads) {
     auto kernel = std::make_unique<RowsKernel>();
-    kernel->a_row_ = s.k * SizeOf(t);
-    kernel->y_row_ = s.n * SizeOf(t);
+    kernel->sums_ = s.transpose_a;
+    kernel->elements_ = s.m * s.n;
+    kernel->type_ = t;
     const OneThread made_for;
     for (int64_t i = 0; i < threads; ++i) {
+      const int64_t first = s.rows() / kBlock * i / threads * kBlock,
+                    last = i + 1 == threads ? s.rows() : s.rows() / kBlock * (i + 1) / threads * kBlock;
       Share share;
-      share.first = s.m / kRows * i / threads * kRows;
       MatmulSizes part = s;
-      part.m = (i + 1 == threads ? s.m : s.m / kRows * (i + 1) / threads * kRows) - share.first;
-      ASSIGN_OR_RETURN(share.kernel, MakeWhole(part, t));
+      (s.transpose_a ? part.k : part.m) = last - first;
+      ASSIGN_OR_RETURN(share.kernel, MakeWhole(part, t, kernel->sums_ ? DType::kF32 : t));
+      share.a = first * (s.transpose_a ? s.m : s.k) * SizeOf(t);
+      share.b = kernel->sums_ ? first * s.n * SizeOf(t) : 0;
+      share.y = kernel->sums_ ? i * kernel->elements_ * SizeOf(DType::kF32) : first * s.n * SizeOf(t);
       share.scratch = kernel->scratch_;
       kernel->scratch_ += (share.kernel->scratch_bytes() + 63) / 64 * 64;
       kernel->shares_.push_back(std::move(share));
     }
+    kernel->parts_ = kernel->scratch_;
+    if (kernel->sums_) kernel->scratch_ += threads * kernel->elements_ * SizeOf(DType::kF32);
     return kernel;
   }
 
   int64_t scratch_bytes() const override { return scratch_; }
 
   Status Run(const Buffers& b) override {
-    ParallelFor(static_cast<int64_t>(shares_.size()), 1, [&](int64_t begin, int64_t end) {
+    char* const scratch = static_cast<char*>(b.scratch);
+    char* const to = sums_ ? scratch + parts_ : static_cast<char*>(b.outputs[0]);
+    const int64_t count = static_cast<int64_t>(shares_.size());
+    ParallelFor(count, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         Share& s = shares_[i];
-        const void* const inputs[] = {static_cast<const char*>(b.inputs[0]) + s.first * a_row_, b.inputs[1]};
-        void* const outputs[] = {static_cast<char*>(b.outputs[0]) + s.first * y_row_};
-        s.status = s.kernel->Run({inputs, outputs, static_cast<char*>(b.scratch) + s.scratch});
+        const void* const inputs[] = {static_cast<const char*>(b.inputs[0]) + s.a,
+                                      static_cast<const char*>(b.inputs[1]) + s.b};
+        void* const outputs[] = {to + s.y};
+        s.status = s.kernel->Run({inputs, outputs, scratch + s.scratch});
       }
     });
     for (const Share& s : shares_) RETURN_IF_ERROR(s.status);
+    if (sums_) {
+      ParallelFor(elements_, kJoinGrain, [&](int64_t begin, int64_t end) {
+        JoinSums(reinterpret_cast<const float*>(to), count, elements_, type_, b.outputs[0], begin, end);
+      });
+    }
     return absl::OkStatus();
   }
 
  private:
-  static constexpr int64_t kRows = 32;  // of a block of tiles: shares are whole ones
+  static constexpr int64_t kBlock = 32;        // rows of tiles: shares are whole ones
+  static constexpr int64_t kJoinGrain = 4096;  // numbers that are worth a thread
   struct Share {
     std::unique_ptr<Kernel> kernel;
-    int64_t first = 0;    // row
-    int64_t scratch = 0;  // byte
+    int64_t a = 0, b = 0, y = 0, scratch = 0;  // bytes to where it begins
     Status status;
   };
   std::vector<Share> shares_;
-  int64_t a_row_ = 0, y_row_ = 0;  // bytes
-  int64_t scratch_ = 0;
+  bool sums_ = false;
+  DType type_ = DType::kF32;
+  int64_t elements_ = 0;             // of the result
+  int64_t scratch_ = 0, parts_ = 0;  // bytes
 };
 
 StatusOr<std::unique_ptr<Kernel>> MakeOneDnn(const OpSpec& spec) {
@@ -141,7 +166,7 @@ StatusOr<std::unique_ptr<Kernel>> MakeOneDnn(const OpSpec& spec) {
   const DType t = spec.outputs[0].dtype;
   const int64_t threads = ComputeThreads();
   if (RowsKernel::Supports(s, threads)) return RowsKernel::Make(s, t, threads);
-  return MakeWhole(s, t);
+  return MakeWhole(s, t, t);
 }
 
 amx::Product ProductOf(const MatmulSizes& s) { return {s.m, s.n, s.k, s.transpose_a, s.transpose_b}; }

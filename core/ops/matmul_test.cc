@@ -17,13 +17,14 @@ struct Sizes {
 };
 
 // By the kernel of that name, or the first there is where `name` is empty.
-std::vector<float> Multiply(const Sizes& s, const std::string& name, const std::vector<float>& a,
-                            const std::vector<float>& b) {
-  const auto call = testing::MakeCall(*Operators().Find("matmul"),
-                                      {{DType::kF32, s.ta ? Shape{s.k, s.m} : Shape{s.m, s.k}},
-                                       {DType::kF32, s.tb ? Shape{s.n, s.k} : Shape{s.k, s.n}}},
-                                      {{"transpose_a", s.ta}, {"transpose_b", s.tb}});
-  std::vector<float> y(s.m * s.n, -7.0f);
+template <class T>
+std::vector<T> Multiply(const Sizes& s, const std::string& name, const std::vector<T>& a, const std::vector<T>& b) {
+  const DType t = DTypeOf<T>::value;
+  const auto call =
+      testing::MakeCall(*Operators().Find("matmul"),
+                        {{t, s.ta ? Shape{s.k, s.m} : Shape{s.m, s.k}}, {t, s.tb ? Shape{s.n, s.k} : Shape{s.k, s.n}}},
+                        {{"transpose_a", s.ta}, {"transpose_b", s.tb}});
+  std::vector<T> y(s.m * s.n, T(-7.0f));
   const void* const inputs[] = {a.data(), b.data()};
   void* const outputs[] = {y.data()};
   EXPECT_EQ(testing::RunFastKernel(*call, name, inputs, outputs), absl::OkStatus());
@@ -31,7 +32,8 @@ std::vector<float> Multiply(const Sizes& s, const std::string& name, const std::
 }
 
 // Root mean square over the elements of the error against f64, relative to the sum of absolute products.
-double Error(const Sizes& s, const std::vector<float>& a, const std::vector<float>& b, const std::vector<float>& y) {
+template <class T>
+double Error(const Sizes& s, const std::vector<T>& a, const std::vector<T>& b, const std::vector<T>& y) {
   double squares = 0;
   for (int64_t i = 0; i < s.m; ++i) {
     for (int64_t j = 0; j < s.n; ++j) {
@@ -101,10 +103,16 @@ TEST(Matmul, ThreadsTakeRows) {
   std::mt19937 random(5);
   const int before = ComputeThreads();
   SetComputeThreads(3);
-  for (const Sizes& s : {Sizes{389, 40, 70, false, false}, Sizes{1000, 33, 64, false, true}}) {
+  for (const Sizes& s : {Sizes{389, 40, 70, false, false}, Sizes{1000, 33, 64, false, true},
+                         Sizes{40, 70, 389, true, false}, Sizes{96, 128, 1000, true, false}}) {
+    SCOPED_TRACE(s.m);
     const std::vector<float> a = testing::NormalNumbers(s.m * s.k, 0, random),
                              b = testing::NormalNumbers(s.k * s.n, 0, random);
-    EXPECT_LE(Error(s, a, b, Multiply(s, "onednn", a, b)), 3e-8) << s.m << " x " << s.n << " x " << s.k;
+    EXPECT_LE(Error(s, a, b, Multiply(s, "onednn", a, b)), 3e-8);
+    const std::vector<BF16> p(a.begin(), a.end()), q(b.begin(), b.end());
+    const std::vector<BF16> y = Multiply(s, "onednn", p, q);
+    // Of numbers rounded once; rounding their parts too gives 3.6e-3.
+    EXPECT_LE(Error(s, p, q, y) * std::sqrt(s.k), 2.9e-3);
   }
   SetComputeThreads(before);
 }
