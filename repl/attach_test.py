@@ -55,6 +55,16 @@ def test_commands():
     check("the endpoint is gone", run("ps", "--json").stdout == "" and not os.path.exists(job.folder + "/attach"))
 
 
+def test_the_end():
+    """A command that waits for a step that never comes is answered when training ends, which it does as ever."""
+    for i in range(4):
+        job = Job("end%d" % i, "steps=400", "nap=0.002")
+        text, code = attach(".pause", ".step 100000")
+        _, err, status = job.end()
+        check("a command that training's end overtakes", code == 2 and "training has ended" in text and status == 0,
+              (text, code, err[-300:], status))
+
+
 def test_equal_bits():
     quiet = Job("quiet", "steps=300", "--no-attach").end()
     job = Job("loud", "steps=300", "nap=0.001")
@@ -232,5 +242,5 @@ def test_another_user():
     job.kill()
 
 
-sys.exit(main([test_commands, test_equal_bits, test_lease, test_transcript, test_diagnosis, test_lua_at_the_rank,
-               test_intruders, test_another_user]))
+sys.exit(main([test_commands, test_the_end, test_equal_bits, test_lease, test_transcript, test_diagnosis,
+               test_lua_at_the_rank, test_intruders, test_another_user]))

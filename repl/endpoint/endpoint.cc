@@ -81,6 +81,7 @@ Endpoint::~Endpoint() {
   agent_->boundary().Close();
   if (view_.rank > 0) Post(0, true, {{"op", "bye"}});
   if (view_.listen) view_.listen(nullptr);
+  server_->Stop();  // its thread answers through server_
   server_.reset();
   if (view_.rank == 0) RemoveJobFolder(job_);
 }

@@ -60,10 +60,14 @@ void Server::Serve() {
   thread_ = std::thread([this] { Run(); });
 }
 
-Server::~Server() {
+void Server::Stop() {
   stop_ = true;
   Wake();
   if (thread_.joinable()) thread_.join();
+}
+
+Server::~Server() {
+  Stop();
   if (!options_.path.empty()) unlink(options_.path.c_str());
 }
 

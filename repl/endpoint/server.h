@@ -68,6 +68,8 @@ class Server {
   static StatusOr<std::unique_ptr<Server>> Create(const ServerOptions& options, Handler* handler);
   // Starts the thread.
   void Serve();
+  // Ends the thread, which until then calls the handler, and that Reply.
+  void Stop();
   // Closes all connections and removes the socket.
   ~Server();
   Server(const Server&) = delete;
