@@ -18,6 +18,10 @@ void LoadTile(const TensorView& view, const Shape& shape, int64_t begin, int64_t
       for (int64_t i = 0; i < n; ++i) out[i] = static_cast<C>(static_cast<ComputeType<T>>(data[begin + i]));
       return;
     }
+    if (view.type.elements() == 1) {
+      std::fill_n(out, n, static_cast<C>(static_cast<ComputeType<T>>(data[0])));
+      return;
+    }
     const int64_t rank = static_cast<int64_t>(shape.size()), own_rank = view.type.rank();
     const Shape strides = RowMajorStrides(view.type.shape);
     for (int64_t i = 0; i < n; ++i) {
