@@ -66,6 +66,25 @@ class FusedKernel : public Kernel {
   TileProgram program_;
 };
 
+// Types that vectors do not have (f64, integers alone): as the reference, with the program read once.
+class EvaluatedKernel : public Kernel {
+ public:
+  EvaluatedKernel(ScalarProgram program, const OpSpec& spec)
+      : program_(std::move(program)),
+        inputs_(spec.inputs.begin(), spec.inputs.end()),
+        outputs_(spec.outputs.begin(), spec.outputs.end()) {}
+  Status Run(const Buffers& b) override {
+    std::vector<TensorView> inputs, outputs;
+    for (size_t i = 0; i < inputs_.size(); ++i) inputs.push_back({inputs_[i], const_cast<void*>(b.inputs[i])});
+    for (size_t o = 0; o < outputs_.size(); ++o) outputs.push_back({outputs_[o], b.outputs[o]});
+    return EvaluateElementwise(program_, inputs, outputs);
+  }
+
+ private:
+  const ScalarProgram program_;
+  const std::vector<TensorType> inputs_, outputs_;
+};
+
 }  // namespace
 
 MSLUA_OPERATOR(fused) {
@@ -91,20 +110,30 @@ MSLUA_OPERATOR(fused) {
     ASSIGN_OR_RETURN(const ScalarProgram program, ParseScalarProgram(c.attrs.Str("program")));
     return EvaluateElementwise(program, c.inputs, c.outputs);
   });
-  op.Fast({"highway",
-           [](const OpSpec& spec) {
-             const auto program = ParseScalarProgram(spec.attrs.Str("program"));
-             return program.ok() && TileProgram::Supports(*program, spec.inputs, spec.outputs);
-           },
+  // Whether the program can be read, and vectors have its types or have not.
+  const auto reads = [](const OpSpec& spec, bool vectors) {
+    const auto program = ParseScalarProgram(spec.attrs.Str("program"));
+    return program.ok() && TileProgram::Supports(*program, spec.inputs, spec.outputs) == vectors;
+  };
+  op.Fast({"highway", [reads](const OpSpec& spec) { return reads(spec, true); },
            [](const OpSpec& spec) -> StatusOr<std::unique_ptr<Kernel>> {
              ASSIGN_OR_RETURN(const ScalarProgram program, ParseScalarProgram(spec.attrs.Str("program")));
              return std::unique_ptr<Kernel>(new FusedKernel(program, spec));
+           }});
+  op.Fast({"scalar", [reads](const OpSpec& spec) { return reads(spec, false); },
+           [](const OpSpec& spec) -> StatusOr<std::unique_ptr<Kernel>> {
+             ASSIGN_OR_RETURN(ScalarProgram program, ParseScalarProgram(spec.attrs.Str("program")));
+             return std::unique_ptr<Kernel>(new EvaluatedKernel(std::move(program), spec));
            }});
   op.elementwise = true;
   op.AddSample({{{DType::kF32, {3, 4}}, {DType::kF32, {4}}, {DType::kF32, {3, 1}}, {DType::kF32, {}}},
                 {{"program", std::string("4: i0; i1; mul(0,1); i2; add(2,3); i3; sub(4,5) -> 4,6")},
                  {"shape", std::vector<int64_t>{3, 4}},
                  {"dtypes", std::string("f32,f32")}}});
+  op.AddSample({{{DType::kI32, {300, 2}}, {DType::kI32, {}}, {DType::kI32, {2}}},
+                {{"program", std::string("3: i0; i1; not_equal(0,1); i2; add(0,3) -> 2,4")},
+                 {"shape", std::vector<int64_t>{300, 2}},
+                 {"dtypes", std::string("bool,i32")}}});
   // Rows that tiles begin anywhere in, that divide a tile, and that are longer than one.
   for (const int64_t row : {6, 128, 768}) {
     const Shape shape = {2400 / row + 1, row};
