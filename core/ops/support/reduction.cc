@@ -399,6 +399,7 @@ OpDef ReductionOp(std::string name, Reduction kind) {
   op.AddSample({{{DType::kF32, {3, 5}}}, {{"axis", std::vector<int64_t>{1}}}, low, 1});
   op.AddSample({{{DType::kF32, {2, 3, 5}}}, {{"axis", std::vector<int64_t>{1}}, {"keep_dims", true}}, low, 1});
   op.AddSample({{{DType::kF32, {2, 3, 4, 5}}}, {{"axis", std::vector<int64_t>{0, 2, 3}}}, low, 1});
+  op.AddSample({{{DType::kF32, {2 * kMinBlock + 10, 3}}}, {{"axis", std::vector<int64_t>{0}}}, low, 1});
   return op;
 }
 
