@@ -258,7 +258,7 @@ class Elimination::Run {
           if (slots_[s].table < slots_[s - 1].table) std::swap(slots_[s], slots_[s - 1]);
         }
       }
-      const Part& part = PartOf(step, &slots_[first_.back()]);
+      const Part& part = PartOf(step, slots_.data() + first_.back());
       parts_.push_back(part.number);
       tables_.push_back(part.table);
       constant_ += part.constant;
