@@ -180,7 +180,8 @@ FastKernel SplitMatmulKernel() {
   };
   return {"bf16x3", supports,
           [](const OpSpec& spec) -> StatusOr<std::unique_ptr<Kernel>> {
-            ASSIGN_OR_RETURN(std::unique_ptr<Kernel> plain, MakeOneDnn(spec));
+            // Seldom runs: not made for each thread.
+            ASSIGN_OR_RETURN(std::unique_ptr<Kernel> plain, MakeWhole(SizesOf(spec), DType::kF32, DType::kF32));
             const amx::SplitMatmul product(ProductOf(SizesOf(spec)), ComputeThreads());
             return std::make_unique<amx::TileKernel<float, amx::SplitMatmul>>(product, std::move(plain));
           },
