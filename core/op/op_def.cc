@@ -1,6 +1,7 @@
 #include "core/op/op_def.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -99,16 +100,14 @@ Status NormaliseAxis(const OpDef& op, const std::string& name, int64_t rank, int
   return absl::OkStatus();
 }
 
-// Numbers beyond what sizes can be (HasTooManyElements) have no use, and sums with them could overflow.
-constexpr int64_t kMostInAttribute = 1000000000000000;
-
+// Numbers beyond what sizes can be have no use, and sums with them could overflow.
 Status CheckMagnitude(const OpDef& op, const AttrDef& def, const AttrValue& v) {
   if (def.name == "seed") return absl::OkStatus();  // no quantity
   absl::Span<const int64_t> numbers;
   if (const auto* one = std::get_if<int64_t>(&v)) numbers = absl::MakeConstSpan(one, 1);
   if (const auto* list = std::get_if<std::vector<int64_t>>(&v)) numbers = *list;
   for (int64_t n : numbers) {
-    if (n > kMostInAttribute || n < -kMostInAttribute)
+    if (HasTooManyElements({n < 0 ? -std::max(n, -std::numeric_limits<int64_t>::max()) : n}))
       return Invalid(op, absl::StrCat("attribute '", def.name, "' has ", n, ", expected numbers up to 1e15"));
   }
   return absl::OkStatus();
