@@ -85,12 +85,10 @@ local function micro_batches(self, accumulate, columns)
     errors.fail_at(accumulate_key, "train: accumulate_steps = %d and PipelineCell's micro_size = %d: give one of them",
       accumulate, parts)
   end
-  for _, column in ipairs(columns) do
-    local rows = column.shape[1] or 1
-    if rows % accumulate ~= 0 then
-      errors.fail_at(accumulate_key, "train: accumulate_steps = %d does not divide the batch of column '%s', %d rows",
-        accumulate, column.name, rows)
-    end
+  local name, rows = wrap.uneven(columns, accumulate)
+  if name then
+    errors.fail_at(accumulate_key, "train: accumulate_steps = %d does not divide the batch of column '%s', %d rows",
+      accumulate, name, rows)
   end
   return parts * accumulate
 end

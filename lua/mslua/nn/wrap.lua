@@ -97,6 +97,17 @@ function M.PipelineCell:construct(...)
   return self.network(...)
 end
 
+--- The first of these columns whose rows do not go into `parts` equal parts, and how many rows it has; else nil.
+---@param columns {name: string, shape: integer[]}[]
+---@param parts integer
+---@return string?, integer?
+function M.uneven(columns, parts)
+  for _, column in ipairs(columns) do
+    local rows = column.shape[1] or 1
+    if rows % parts ~= 0 then return column.name, rows end
+  end
+end
+
 --- In how many parts a batch of these columns goes through `network`: 1 where it is no PipelineCell.
 ---@param network Cell
 ---@param columns {name: string, shape: integer[]}[]
@@ -115,11 +126,9 @@ function M.micro_batches(network, columns)
     errors.fail("PipelineCell: micro_size = %d is less than pipeline_stages = %d: some stages would never work at the "
       .. "same time", n, stages)
   end
-  for _, column in ipairs(columns) do
-    if (column.shape[1] or 1) % n ~= 0 then
-      errors.fail("PipelineCell: micro_size = %d does not divide the batch of column '%s', %d rows", n, column.name,
-        column.shape[1] or 1)
-    end
+  local name, rows = M.uneven(columns, n)
+  if name then
+    errors.fail("PipelineCell: micro_size = %d does not divide the batch of column '%s', %d rows", n, name, rows)
   end
   rawset(network, "cut", true)
   return n
