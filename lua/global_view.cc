@@ -186,9 +186,11 @@ std::string GlobalView::StrategyOf(absl::string_view name, int line) {
 }
 
 Status GlobalView::PinNamed(Graph* graph) {
+  if (std::all_of(strategies_.begin(), strategies_.end(), [](const NamedStrategy& s) { return s.used; }))
+    return absl::OkStatus();
+  ASSIGN_OR_RETURN(const ForwardGraph forward, ForwardOf(*graph));
   for (NamedStrategy& s : strategies_) {
     if (s.used) continue;
-    ASSIGN_OR_RETURN(const ForwardGraph forward, ForwardOf(*graph));
     for (int32_t i : forward.nodes) {
       Node& n = graph->nodes[i];
       const std::string place = PlaceOf(n);

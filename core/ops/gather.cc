@@ -71,24 +71,24 @@ template <class T>
 void AddRows(const Rows& r, const TensorView& indices, const T* updates, T* y, ComputeType<T>* sums) {
   using C = ComputeType<T>;
   const int64_t row_elements = r.inner * (1 + r.count / std::max<int64_t>(1, r.rows));  // made and added, on average
-  ParallelFor(r.rows, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, row_elements)),
-              [&](int64_t begin, int64_t end) {
-                for (int64_t o = 0; o < r.outer; ++o) {
-                  C* table = sums + o * r.rows * r.inner;
-                  std::fill(table + begin * r.inner, table + end * r.inner, C{0});
-                  for (int64_t i = 0; i < r.count; ++i) {
-                    const int64_t row = IndexAt(indices, i) - r.begin;
-                    if (row < begin || row >= end) continue;
-                    C* to = table + row * r.inner;
-                    const T* from = updates + (o * r.count + i) * r.inner;
-                    for (int64_t k = 0; k < r.inner; ++k) to[k] += static_cast<C>(from[k]);
-                  }
-                  if constexpr (!std::is_same_v<T, C>) {
-                    T* out = y + o * r.rows * r.inner;
-                    for (int64_t k = begin * r.inner; k < end * r.inner; ++k) out[k] = static_cast<T>(table[k]);
-                  }
-                }
-              });
+  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, row_elements));
+  ParallelFor(r.rows, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t o = 0; o < r.outer; ++o) {
+      C* table = sums + o * r.rows * r.inner;
+      std::fill(table + begin * r.inner, table + end * r.inner, C{0});
+      for (int64_t i = 0; i < r.count; ++i) {
+        const int64_t row = IndexAt(indices, i) - r.begin;
+        if (row < begin || row >= end) continue;
+        C* to = table + row * r.inner;
+        const T* from = updates + (o * r.count + i) * r.inner;
+        for (int64_t k = 0; k < r.inner; ++k) to[k] += static_cast<C>(from[k]);
+      }
+      if constexpr (!std::is_same_v<T, C>) {
+        T* out = y + o * r.rows * r.inner;
+        for (int64_t k = begin * r.inner; k < end * r.inner; ++k) out[k] = static_cast<T>(table[k]);
+      }
+    }
+  });
 }
 
 template <class T>

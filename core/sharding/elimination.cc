@@ -12,7 +12,6 @@ namespace mslua {
 namespace {
 
 // Most of a search's arithmetic is here: for the processors that there are.
-
 // out[i] = the least of base[x] + rows[i * stride + x], x < n.
 MSLUA_VECTORS void LeastOfSums(const int64_t* base, const int64_t* rows, int64_t stride, int64_t n, int64_t count,
                                int64_t* out) {

@@ -216,7 +216,7 @@ class FastReduction : public Kernel {
     if (at < m.sizes.size()) inner_ = m.sizes[at++];
     if (outer_ == 1 && inner_ > 1) {
       block_ = std::max(kMinBlock, (count_ / kMaxBlocks + kMinBlock - 1) / kMinBlock * kMinBlock);
-      blocks_ = std::max<int64_t>(1, (count_ + block_ - 1) / block_);
+      blocks_ = (count_ + block_ - 1) / block_;
     }
   }
   static bool Supports(const Merged& m) {

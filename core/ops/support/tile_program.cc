@@ -32,8 +32,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = F32;
 using V = V32;
 
-float PowOne(float a, float b) { return std::pow(a, b); }
-
 // One operand of a tile instruction: a tile, or one number for all elements, which then fills a vector.
 struct Operand {
   const float* data;
@@ -113,7 +111,7 @@ void RunInstr(ScalarOp op, int64_t n, Operand a, Operand b, Operand c, float* ou
       return Binary(n, a, b, out, [](D, V x, V y) { return hn::IfThenElse(hn::Or(hn::IsNaN(x), hn::Gt(x, y)), x, y); });
     case ScalarOp::kPow: {
       if (b.scalar && *b.data == 2.0f) return Unary(n, a, out, [](D, V x) { return hn::Mul(x, x); });
-      for (int64_t i = 0; i < n; ++i) out[i] = PowOne(a.data[a.scalar ? 0 : i], b.data[b.scalar ? 0 : i]);
+      for (int64_t i = 0; i < n; ++i) out[i] = std::pow(a.data[a.scalar ? 0 : i], b.data[b.scalar ? 0 : i]);
       return;
     }
     case ScalarOp::kEqual:
