@@ -12,6 +12,11 @@ set_cache() {
   mkdir -p "$root/.build" 2>/dev/null && [ -w "$root/.build" ] ||
     fail "cannot write $root/.build; fix: clone into a folder that you own"
   case $root in *[[:space:]]*) fail "Bazel builds in no folder with a space in its path; fix: move $root" ;; esac
+  # Earlier versions let Bazel make links in .build that took the places of its files: .build/mslua in a clone of that
+  # name, .build/lock in one named lock.
+  for link in "$root/.build"/*; do
+    case ${link##*/} in run-* | test-* | dev-* | fuzz-*) ;; *) [ ! -L "$link" ] || rm -f "$link" ;; esac
+  done
   bazel_startup=
   cache=
   for folder in "${XDG_CACHE_HOME:-}" "${HOME:+$HOME/.cache}" "$root/.build/cache"; do
@@ -66,8 +71,8 @@ installed/$package
 }
 
 # bazel COMMAND ARGS... in the clone, with the shared disk cache; progress at once on a terminal, else now and then.
-# Callers keep Bazel's links apart by --symlink_prefix, so that neither a developer's own bazel nor another
-# configuration moves them.
+# Each caller gives --symlink_prefix a name of its own that ends in a dash: Bazel appends bin, out, testlogs and the name
+# of the clone's folder, and no such link may take the place of a file in .build or of another caller's link.
 run_bazel() {
   command=$1
   shift
@@ -98,11 +103,12 @@ build_program() {
     [ -x "$program" ] && why="${source#"$root"/} is newer" || why="the first time takes minutes, after that seconds"
     echo "mslua: building ($why)" >&2
     : >"$stamp.new"
-    run_bazel build --symlink_prefix=.build/ --show_result=0 --ui_event_filters=-info //lua:mslua \
+    # Bazel names one of its links after the clone's folder: the prefix keeps it apart from the files of .build.
+    run_bazel build --symlink_prefix=.build/run- --show_result=0 --ui_event_filters=-info //lua:mslua \
       >&2 </dev/null 9>&- ||
       fail "the build failed; its messages stand above"
-    if ! cmp -s "$root/.build/bin/lua/mslua" "$program"; then
-      cp -f "$root/.build/bin/lua/mslua" "$program.new" && mv -f "$program.new" "$program" ||
+    if ! cmp -s "$root/.build/run-bin/lua/mslua" "$program"; then
+      cp -f "$root/.build/run-bin/lua/mslua" "$program.new" && mv -fT "$program.new" "$program" ||
         fail "cannot write $program"
     fi
     mv -f "$stamp.new" "$stamp"

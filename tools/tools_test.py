@@ -115,6 +115,29 @@ class Links(unittest.TestCase):
         self.assertIn(os.path.dirname(plain[0]), ignored)
         self.assertNotIn(plain[0], self.prefixes("tools/build.sh"))
 
+    def test_no_link_can_have_the_name_of_a_file_of_the_build_folder(self):
+        # Bazel's last link is the prefix and the name of the clone's folder.
+        for name in (".bazelrc", "tools/build.sh", "tools/test", "tools/fuzz/run"):
+            for prefix in self.prefixes(name):
+                self.assertRegex(prefix, r"^\.build/[a-z]+-$", name)
+
+
+class OldLinks(Clone):
+    """Links that earlier versions left in .build."""
+
+    def test_a_link_in_the_place_of_a_file_is_removed(self):
+        os.makedirs(os.path.join(self.root, "elsewhere"))
+        for name in ("mslua", "lock", "dev-bin"):
+            os.makedirs(os.path.join(self.root, ".build"), exist_ok=True)
+            os.symlink(os.path.join(self.root, "elsewhere"), os.path.join(self.root, ".build", name))
+        done = self.run_in(self.root, ["sh", "-uc", f'root={self.root}; . "$root/tools/build.sh"; set_cache'])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(os.listdir(os.path.join(self.root, ".build")), ["dev-bin"])
+        # As does ./mslua before it builds: a folder is not the program.
+        os.symlink(os.path.join(self.root, "elsewhere"), os.path.join(self.root, ".build/mslua"))
+        self.write(".build/mslua.stamp", "")
+        self.assertIn("not built yet", self.run_in(self.root, ["./mslua"], RANK_ID="0").stderr)
+
 
 class Packages(Clone):
     """install_packages of tools/build.sh, with stand-ins for the system's programs."""
