@@ -21,6 +21,8 @@ ROOT = tempfile.mkdtemp(prefix="msa", dir="/tmp")  # short: a socket's path ends
 ENV = dict(os.environ, XDG_RUNTIME_DIR=ROOT, XDG_STATE_HOME=ROOT + "/state", OMP_NUM_THREADS="1",
            OMP_WAIT_POLICY="passive")
 FAILURES = []
+# Seconds after which something hangs, also on a machine that 8 other processes keep busy.
+LIMIT = 120
 
 RECIPE = """
 local ms = require "mslua"
@@ -54,7 +56,7 @@ def check(name, ok, detail=""):
         FAILURES.append(name)
 
 
-def run(*args, timeout=30):
+def run(*args, timeout=LIMIT):
     return subprocess.run([PROGRAM, *args], env=ENV, cwd=ROOT, capture_output=True, text=True, timeout=timeout)
 
 
@@ -83,7 +85,7 @@ class Job:
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         if not wait or "--no-attach" in args:
             return
-        for _ in range(400):
+        for _ in range(20 * LIMIT):
             if self.sockets() or self.process.poll() is not None:
                 break
             time.sleep(0.05)
@@ -96,7 +98,7 @@ class Job:
             folder = os.path.join(ROOT, "mslua", f.read().strip())
         return folder if os.path.exists(folder + "/rank_0.sock") else None
 
-    def end(self, limit=60):
+    def end(self, limit=LIMIT):
         """What it printed and the exit status, when it has ended by itself."""
         out, err = self.process.communicate(timeout=limit)
         return out, err, self.process.returncode
@@ -106,17 +108,16 @@ class Job:
         self.process.communicate()
 
 
-def soon(what, seconds, goal):
-    """Prints what was measured, and fails at ten times the goal: a hang fails, a slow machine does not."""
-    print("measured: %s: %.3f s (goal %g s)" % (what, seconds, goal))
-    check(what + " takes %g s, with room for a slow machine" % goal, seconds < 10 * goal, seconds)
+def measured(what, seconds):
+    """Prints a time. No time fails a test: what hangs is ended by the limits of run, comes and Terminal.expect."""
+    print("measured: %s: %.3f s" % (what, seconds))
 
 
 def step_now():
     return json.loads(json.dumps(attach_json(".status", rw=False)[0]["answer"]))["step"]
 
 
-def comes(holds, limit=10):
+def comes(holds, limit=LIMIT):
     """Whether that holds within so many seconds."""
     until = time.time() + limit
     while not holds():
@@ -182,7 +183,7 @@ class Terminal:
     def send(self, text):
         os.write(self.fd, text.encode())
 
-    def expect(self, what, timeout=15):
+    def expect(self, what, timeout=LIMIT):
         until = time.time() + timeout
         while time.time() < until:
             plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "", self.text)
@@ -199,7 +200,7 @@ class Terminal:
         return False
 
     def end(self):
-        until = time.time() + 15
+        until = time.time() + LIMIT
         while os.waitpid(self.pid, os.WNOHANG)[0] == 0:
             if time.time() > until:
                 check("the terminal's client ends", False)
