@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/clock.h"
 #include "core/base/hash.h"
 
 namespace mslua {
@@ -122,12 +123,12 @@ void Links::Drop(uint64_t group) {
 
 Status Links::Wait(uint64_t group, absl::Duration limit, const std::function<bool(std::vector<int>*)>& done) {
   std::unique_lock<std::mutex> lock(mutex_);
-  const absl::Time deadline = absl::Now() + limit;
+  const MonotonicTime deadline = MonotonicNow() + limit;
   Status status;
   ++waiters_;
   if (driven_) Wake();  // the thread hands over
   while (!Ended(group, done, &status)) {
-    const absl::Duration left = deadline - absl::Now();
+    const absl::Duration left = deadline - MonotonicNow();
     if (left <= absl::ZeroDuration()) {
       status = absl::DeadlineExceededError("no frame came");
       break;
@@ -139,7 +140,7 @@ Status Links::Wait(uint64_t group, absl::Duration limit, const std::function<boo
     }
   }
   --waiters_;
-  waited_ = absl::Now();
+  waited_ = MonotonicNow();
   if (waiters_ > 0) changed_.notify_all();
   return status;
 }
@@ -170,7 +171,7 @@ bool Links::Check(const std::function<bool()>& done) {
 void Links::Run() {
   std::unique_lock<std::mutex> lock(mutex_);
   while (!stop_) {
-    const absl::Duration rest = waited_ + kRest - absl::Now();
+    const absl::Duration rest = waited_ + kRest - MonotonicNow();
     if (waiters_ > 0 || driven_) {
       parked_.wait_for(lock, absl::ToChronoNanoseconds(kRest));
     } else if (rest > absl::ZeroDuration()) {
@@ -185,12 +186,12 @@ void Links::Run() {
 int Links::Poll(absl::Duration limit) {
   const bool endless = limit == absl::InfiniteDuration();
   if (spin_ && !endless) {
-    const absl::Time until = absl::Now() + std::min(limit, kSpin);
+    const MonotonicTime until = MonotonicNow() + std::min(limit, kSpin);
     do {
       const int ready = poll(entries_.data(), entries_.size(), 0);
       if (ready != 0) return ready;
       sched_yield();
-    } while (absl::Now() < until);
+    } while (MonotonicNow() < until);
   }
   const timespec timeout = absl::ToTimespec(limit);
   return ppoll(entries_.data(), entries_.size(), endless ? nullptr : &timeout, nullptr);

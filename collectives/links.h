@@ -18,6 +18,7 @@
 #include "absl/time/time.h"
 #include "collectives/frame.h"
 #include "collectives/socket.h"
+#include "core/base/clock.h"
 
 namespace mslua {
 
@@ -100,8 +101,8 @@ class Links {
   bool stop_ = false;
   bool driven_ = false;  // the thread or a waiter is in Drive
   int waiters_ = 0;
-  absl::Time waited_ = absl::InfinitePast();  // when the last wait ended
-  std::vector<pollfd> entries_;               // of who drives
+  MonotonicTime waited_ = MonotonicTime::InfinitePast();  // when the last wait ended
+  std::vector<pollfd> entries_;                           // of who drives
   std::vector<int> entry_ranks_;
   std::condition_variable parked_;  // for the thread, while it has nothing to do
   bool news_ = false;               // a frame has gone or come, or a peer is lost, since `changed_` was notified

@@ -10,10 +10,11 @@
 
 #include <algorithm>
 #include <map>
+#include <random>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "collectives/socket.h"
+#include "core/base/clock.h"
 
 namespace mslua {
 namespace {
@@ -126,12 +127,12 @@ class LocalHost : public Host {
 
   std::string SocketPath(int rank) const { return absl::StrCat(options_.folder, "/r", options_.epoch, ".", rank); }
   Status Greet(const Fd& socket) const;
-  StatusOr<int> Greeted(const Fd& socket, absl::Time deadline) const;
+  StatusOr<int> Greeted(const Fd& socket, MonotonicTime deadline) const;
   // Finds out whether all peers can read this rank's memory.
-  Status Invite(absl::Time deadline);
+  Status Invite(MonotonicTime deadline);
   Status Send(int rank, uint64_t name, int64_t bytes, const Fd& memory);
   // The memory that `rank` sent under `name`.
-  StatusOr<std::shared_ptr<void>> Receive(int rank, uint64_t name, int64_t bytes, absl::Time deadline);
+  StatusOr<std::shared_ptr<void>> Receive(int rank, uint64_t name, int64_t bytes, MonotonicTime deadline);
 
   const LocalHostOptions options_;
   bool readable_ = false;  // by all peers
@@ -141,7 +142,7 @@ class LocalHost : public Host {
 
 // Every rank listens; each connects to the ranks below it.
 Status LocalHost::Connect() {
-  const absl::Time deadline = absl::Now() + options_.timeout;
+  const MonotonicTime deadline = MonotonicNow() + options_.timeout;
   const std::string path = SocketPath(options_.rank);
   unlink(path.c_str());
   ASSIGN_OR_RETURN(const Fd listener, ListenUnix(path));
@@ -190,10 +191,11 @@ Status LocalHost::Connect() {
   return Invite(deadline);
 }
 
-Status LocalHost::Invite(absl::Time deadline) {
+Status LocalHost::Invite(MonotonicTime deadline) {
   // Where only ancestors may read a process (Yama), those who started this one may, and with them its siblings.
   prctl(PR_SET_PTRACER, getppid(), 0, 0, 0);
-  const uint64_t secret = absl::ToUnixNanos(absl::Now()) ^ reinterpret_cast<uint64_t>(this);
+  std::random_device random;
+  const uint64_t secret = uint64_t{random()} << 32 | random();
   const Invitation mine = {options_.fetch ? reinterpret_cast<uint64_t>(&secret) : 0, secret};
   for (const auto& peer : peers_) RETURN_IF_ERROR(SendPacket(peer.second.socket, BytesOf(mine)));
   for (const auto& [rank, peer] : peers_) {
@@ -220,7 +222,7 @@ Status LocalHost::Greet(const Fd& socket) const {
   return SendPacket(socket, BytesOf(hello));
 }
 
-StatusOr<int> LocalHost::Greeted(const Fd& socket, absl::Time deadline) const {
+StatusOr<int> LocalHost::Greeted(const Fd& socket, MonotonicTime deadline) const {
   ASSIGN_OR_RETURN(const Packet packet, ReceivePacket(socket, deadline));
   Hello hello;
   if (packet.bytes.size() != sizeof hello) return absl::DataLossError("a rank of this host sent a malformed greeting");
@@ -268,7 +270,7 @@ Status LocalHost::Send(int rank, uint64_t name, int64_t bytes, const Fd& memory)
   return Annotate(SendPacket(peers_.at(rank).socket, BytesOf(parcel), memory.get()), absl::StrCat("rank ", rank));
 }
 
-StatusOr<std::shared_ptr<void>> LocalHost::Receive(int rank, uint64_t name, int64_t bytes, absl::Time deadline) {
+StatusOr<std::shared_ptr<void>> LocalHost::Receive(int rank, uint64_t name, int64_t bytes, MonotonicTime deadline) {
   Peer& peer = peers_.at(rank);
   while (peer.parcels.count(name) == 0) {
     auto packet = ReceivePacket(peer.socket, deadline);
@@ -314,7 +316,7 @@ StatusOr<Board> LocalHost::Join(const std::vector<int>& members, int place, cons
     memory = Map(fd, bytes);
     if (memory == nullptr) return NoMemory(bytes);
   } else {
-    ASSIGN_OR_RETURN(memory, Receive(members[0], Hash(key), bytes, absl::Now() + limit));
+    ASSIGN_OR_RETURN(memory, Receive(members[0], Hash(key), bytes, MonotonicNow() + limit));
   }
   return Board(std::move(memory), n, window, piece);
 }
@@ -322,7 +324,7 @@ StatusOr<Board> LocalHost::Join(const std::vector<int>& members, int place, cons
 StatusOr<void*> LocalHost::AddSegment(int64_t bytes, absl::Duration limit) {
   if (bytes <= 0) return absl::InvalidArgumentError(absl::StrCat("a segment of ", bytes, " bytes"));
   if (segments_.size() == 127) return absl::ResourceExhaustedError("a rank has at most 127 shared segments");
-  const absl::Time deadline = absl::Now() + limit;
+  const MonotonicTime deadline = MonotonicNow() + limit;
   const uint64_t name = segments_.size();
   ASSIGN_OR_RETURN(const Fd fd, MakeMemory(bytes));
   for (const auto& peer : peers_) RETURN_IF_ERROR(Send(peer.first, name, bytes, fd));

@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "core/base/clock.h"
 
 namespace mslua {
 namespace {
@@ -296,7 +297,7 @@ StatusOr<Handle> MpiCommunicator::Start(const Call& call) {
 }
 
 Status MpiCommunicator::Wait(Handle handle) {
-  absl::Time deadline = absl::InfinitePast();
+  MonotonicTime deadline = MonotonicTime::InfinitePast();
   for (int look = 0; !Done(handle); ++look) {
     RETURN_IF_ERROR(failed_);
     bool moved = false;
@@ -316,10 +317,10 @@ Status MpiCommunicator::Wait(Handle handle) {
         if (m->id == handle.id) call = &m->call;
       }
     }
-    if (look == 1000) deadline = absl::Now() + call->timeout;
+    if (look == 1000) deadline = MonotonicNow() + call->timeout;
     const Status heard = Heard();
     if (!heard.ok()) return Fail(Annotate(heard, absl::StrCat(Me(), ": ", Describe(*call))));
-    if (absl::Now() >= deadline) {
+    if (MonotonicNow() >= deadline) {
       return Fail(absl::DeadlineExceededError(
           absl::StrCat(Me(), ": ", Describe(*call), ": no answer within ", absl::FormatDuration(call->timeout),
                        IsPointToPoint(call->kind)

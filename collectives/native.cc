@@ -7,12 +7,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
 #include "collectives/board.h"
 #include "collectives/links.h"
 #include "collectives/local_host.h"
 #include "collectives/network.h"
 #include "collectives/shared_memory.h"
+#include "core/base/clock.h"
 #include "core/base/hash.h"
 
 namespace mslua {
@@ -29,14 +29,14 @@ struct Greeting {
   int32_t rank;
 };
 
-Status Greet(const Fd& socket, const Greeting& mine, absl::Time deadline) {
+Status Greet(const Fd& socket, const Greeting& mine, MonotonicTime deadline) {
   return SendAll(socket, {reinterpret_cast<const char*>(&mine), sizeof mine}, deadline);
 }
 
 // The rank at the other end.
-StatusOr<int> Greeted(const Fd& socket, const Greeting& mine, absl::Time deadline) {
+StatusOr<int> Greeted(const Fd& socket, const Greeting& mine, MonotonicTime deadline) {
   Greeting theirs;
-  RETURN_IF_ERROR(ReceiveAll(socket, &theirs, sizeof theirs, std::min(deadline, absl::Now() + kGreetingLimit)));
+  RETURN_IF_ERROR(ReceiveAll(socket, &theirs, sizeof theirs, std::min(deadline, MonotonicNow() + kGreetingLimit)));
   if (theirs.magic != mine.magic || theirs.job != mine.job || theirs.epoch != mine.epoch) {
     return absl::PermissionDeniedError("who connected is not of this job and epoch");
   }
@@ -47,7 +47,7 @@ using Sockets = std::map<int, Fd>;  // by rank
 
 // A socket to each rank of another host: to lower ranks by connecting, from higher ones by accepting.
 StatusOr<Sockets> Connect(const NativeOptions& options, const Fd& listener) {
-  const absl::Time deadline = absl::Now() + options.timeout;
+  const MonotonicTime deadline = MonotonicNow() + options.timeout;
   const std::string& here = options.peers[options.rank].host;
   Greeting mine;
   mine.epoch = options.epoch;

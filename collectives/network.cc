@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
 #include "collectives/reduce.h"
+#include "core/base/clock.h"
 #include "core/base/hash.h"
 
 namespace mslua {
@@ -234,13 +234,13 @@ Status NetworkCommunicator::Progress() {
 }
 
 Status NetworkCommunicator::WaitUntil(const Call& call, const std::function<bool()>& done) {
-  absl::Time deadline = absl::Now() + call.timeout;
+  MonotonicTime deadline = MonotonicNow() + call.timeout;
   while (true) {
     bool moved = false;
     RETURN_IF_ERROR(Turn(&moved));
     if (done()) return absl::OkStatus();
     if (moved) {
-      deadline = absl::Now() + call.timeout;
+      deadline = MonotonicNow() + call.timeout;
       continue;
     }
     const bool local = local_ != nullptr &&
@@ -264,7 +264,7 @@ Status NetworkCommunicator::WaitUntil(const Call& call, const std::function<bool
       return false;
     });
     if (absl::IsDeadlineExceeded(status)) {
-      if (absl::Now() < deadline) continue;
+      if (MonotonicNow() < deadline) continue;
       std::vector<std::string> missing;
       if (!operations_.empty() && operations_.front()->stage == 0) {
         const Operation& op = *operations_.front();

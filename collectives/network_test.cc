@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "collectives/conformance.h"
 #include "collectives/native.h"
+#include "core/base/clock.h"
 
 namespace mslua {
 namespace {
@@ -123,9 +124,9 @@ TEST(NetworkWorld, NamesTheMissing) {
 
 TEST(NetworkWorld, StrangersAreTurnedAway) {
   World world("ab");
-  auto stranger = ConnectTcp(world.peers_[0].endpoint, absl::InfiniteFuture());
+  auto stranger = ConnectTcp(world.peers_[0].endpoint, MonotonicTime::InfiniteFuture());
   ASSERT_TRUE(stranger.ok());
-  ASSERT_TRUE(SendAll(*stranger, "GET / HTTP/1.1\r\nHost: somebody\r\n\r\n", absl::InfiniteFuture()).ok());
+  ASSERT_TRUE(SendAll(*stranger, "GET / HTTP/1.1\r\nHost: somebody\r\n\r\n", MonotonicTime::InfiniteFuture()).ok());
   OnThreads(
       2, [&](int rank, int) { return world.Make(rank); },
       [](Communicator& comm) { EXPECT_TRUE(comm.Run(Call::Barrier()).ok()); });

@@ -13,7 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
+#include "core/base/clock.h"
 
 namespace mslua {
 namespace {
@@ -63,7 +63,7 @@ std::string Field(const ControlMessage& message, const std::string& name) {
   return it == message.fields.end() ? "" : it->second;
 }
 
-StatusOr<ControlMessage> Receive(const Fd& socket, absl::Time deadline) {
+StatusOr<ControlMessage> Receive(const Fd& socket, MonotonicTime deadline) {
   std::string bytes(kControlHeaderBytes, 0);
   RETURN_IF_ERROR(ReceiveAll(socket, &bytes[0], bytes.size(), deadline));
   ASSIGN_OR_RETURN(const size_t body, ControlBodyBytes(bytes));
@@ -163,8 +163,8 @@ int Scheduler::Joined() const {
 }
 
 void Scheduler::Run() {
-  const absl::Time deadline = absl::Now() + options_.timeout;
-  absl::Time next_progress = absl::Now() + options_.progress_every, looked = absl::Now();
+  const MonotonicTime deadline = MonotonicNow() + options_.timeout;
+  MonotonicTime next_progress = MonotonicNow() + options_.progress_every, looked = MonotonicNow();
   while (!over_) {
     std::vector<pollfd> entries = {{stop_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
     for (const auto& worker : workers_) entries.push_back({worker->socket.get(), POLLIN, 0});
@@ -179,18 +179,18 @@ void Scheduler::Run() {
       if (entries[i].revents != 0) Read(*workers_[i - 2]);
     }
     if (entries[1].revents != 0) {
-      auto socket = AcceptTcp(listener_, absl::Now());
+      auto socket = AcceptTcp(listener_, MonotonicNow());
       if (socket.ok() && static_cast<int>(workers_.size()) - Joined() < kMaxPending) {
         workers_.push_back(std::make_unique<Worker>());
         workers_.back()->socket = std::move(*socket);
-        workers_.back()->heard = absl::Now();
+        workers_.back()->heard = MonotonicNow();
       }
     }
     workers_.erase(
         std::remove_if(workers_.begin(), workers_.end(), [](const auto& w) { return !w->socket && !w->left; }),
         workers_.end());
     joined_ = Joined();
-    const absl::Time now = absl::Now();
+    const MonotonicTime now = MonotonicNow();
     // While the scheduler had to wait for a core, workers of its host may have waited too.
     const absl::Duration late = now - looked - kTick;
     for (auto& worker : workers_) {
@@ -229,7 +229,7 @@ void Scheduler::Read(Worker& worker) {
   char bytes[4096];
   const ssize_t n = recv(worker.socket.get(), bytes, sizeof bytes, MSG_DONTWAIT);
   if (n > 0) {
-    worker.heard = absl::Now();
+    worker.heard = MonotonicNow();
     worker.buffer.append(bytes, n);
     while (worker.socket && !over_ && worker.buffer.size() >= kControlHeaderBytes) {
       const auto body = ControlBodyBytes(worker.buffer);
@@ -266,7 +266,7 @@ void Scheduler::Handle(Worker& worker, const ControlMessage& message) {
       if (!refusal.empty()) return Refuse(worker, refusal);
       if (!difference.empty()) {
         Refuse(worker, difference);
-        if (options_.differing_ends) ends_at_ = std::min(ends_at_, absl::Now() + kForLateWorkers);
+        if (options_.differing_ends) ends_at_ = std::min(ends_at_, MonotonicNow() + kForLateWorkers);
         return;
       }
       Log(absl::StrCat("The new node: ", worker.join["id"], "(role: MS_WORKER) is registered successfully."));
@@ -374,7 +374,7 @@ void Scheduler::Build() {
   Log("The cluster topology has been constructed successfully.");
   for (Worker* worker : by_rank) {
     welcome.fields["rank"] = absl::StrCat(worker->rank);
-    worker->heard = absl::Now();
+    worker->heard = MonotonicNow();
     Send(*worker, welcome);
   }
 }
@@ -425,7 +425,7 @@ void Scheduler::End(const Status& status) {
 
 // A connection that closes with something unread takes with it what the other end has not read yet.
 void Scheduler::Drain() {
-  const absl::Time deadline = absl::Now() + kSendLimit;
+  const MonotonicTime deadline = MonotonicNow() + kSendLimit;
   for (auto& worker : workers_) {
     if (!worker->socket) continue;
     shutdown(worker->socket.get(), SHUT_WR);
@@ -465,11 +465,11 @@ std::string Scheduler::Missing() const {
 
 void Scheduler::Send(Worker& worker, const ControlMessage& message) {
   // Who does not read within the limit is found by its missing heartbeats.
-  SendAll(worker.socket, EncodeControl(message), absl::Now() + kSendLimit).IgnoreError();
+  SendAll(worker.socket, EncodeControl(message), MonotonicNow() + kSendLimit).IgnoreError();
 }
 
 StatusOr<std::unique_ptr<Membership>> Membership::Join(const JoinOptions& options) {
-  absl::Time deadline = absl::Now() + options.timeout;
+  MonotonicTime deadline = MonotonicNow() + options.timeout;
   std::unique_ptr<Membership> me(new Membership());
   const std::string where = absl::StrCat("scheduler at ", ToString(options.scheduler));
   auto socket = ConnectTcp(options.scheduler, deadline);
@@ -484,7 +484,7 @@ StatusOr<std::unique_ptr<Membership>> Membership::Join(const JoinOptions& option
   for (const auto& [name, value] : options.hashes) join.fields[absl::StrCat("hash.", name)] = value;
   RETURN_IF_ERROR(Annotate(me->Send(join), where));
   // While the scheduler speaks, it is the one who gives up: it knows who is missing.
-  deadline = std::max(deadline, absl::Now() + kSilence);
+  deadline = std::max(deadline, MonotonicNow() + kSilence);
   ControlMessage welcome;
   while (welcome.type != Type::kWelcome) {
     auto message = Receive(me->socket_, deadline);
@@ -497,7 +497,7 @@ StatusOr<std::unique_ptr<Membership>> Membership::Join(const JoinOptions& option
       return WithCause(absl::DeadlineExceededError(absl::StrCat(where, ": ", over.message())), CauseOf(over));
     }
     if (message->type == Type::kProgress) {
-      deadline = std::max(deadline, absl::Now() + kSilence);
+      deadline = std::max(deadline, MonotonicNow() + kSilence);
       if (options.log) options.log(Field(*message, "line"));
     }
     welcome = std::move(*message);
@@ -526,24 +526,24 @@ Membership::~Membership() {
 
 Status Membership::Send(const ControlMessage& message) {
   std::lock_guard<std::mutex> lock(send_mutex_);
-  return SendAll(socket_, EncodeControl(message), absl::Now() + kSendLimit);
+  return SendAll(socket_, EncodeControl(message), MonotonicNow() + kSendLimit);
 }
 
 void Membership::Run() {
-  absl::Time next_heartbeat = absl::Now() + kHeartbeat;
+  MonotonicTime next_heartbeat = MonotonicNow() + kHeartbeat;
   while (true) {
     pollfd entries[] = {{stop_.get(), POLLIN, 0}, {socket_.get(), POLLIN, 0}};
-    const int64_t wait = absl::ToInt64Milliseconds(next_heartbeat - absl::Now()) + 1;
+    const int64_t wait = absl::ToInt64Milliseconds(next_heartbeat - MonotonicNow()) + 1;
     const int ready = poll(entries, 2, static_cast<int>(std::max<int64_t>(0, wait)));
     if (entries[0].revents != 0) return;
     // Also while others speak to this rank all the time.
-    if (absl::Now() >= next_heartbeat) {
-      next_heartbeat = absl::Now() + kHeartbeat;
+    if (MonotonicNow() >= next_heartbeat) {
+      next_heartbeat = MonotonicNow() + kHeartbeat;
       Send({Type::kHeartbeat, {}}).IgnoreError();  // a lost connection shows when it is read
     }
     if (ready == 0) continue;
     StatusOr<ControlMessage> message = ControlMessage();
-    message = Receive(socket_, absl::Now() + kSendLimit);
+    message = Receive(socket_, MonotonicNow() + kSendLimit);
     if (message.ok() && message->type == Type::kRelay) {
       Deliver(*message);
       continue;

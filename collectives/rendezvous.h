@@ -18,6 +18,7 @@
 #include "collectives/control.h"
 #include "collectives/native.h"
 #include "collectives/socket.h"
+#include "core/base/clock.h"
 #include "core/base/exit_code.h"
 #include "core/base/status.h"
 
@@ -70,7 +71,7 @@ class Scheduler {
     std::string buffer;
     std::map<std::string, std::string> join;  // empty: has not introduced itself
     int rank = -1;
-    absl::Time heard;
+    MonotonicTime heard;
     bool left = false;
   };
 
@@ -106,7 +107,7 @@ class Scheduler {
   std::atomic<bool> built_{false};
   bool over_ = false;
   std::string refused_;  // "1 is refused: its recipe is ...", the last one
-  absl::Time ends_at_ = absl::InfiniteFuture();
+  MonotonicTime ends_at_ = MonotonicTime::InfiniteFuture();
   Status result_;
   std::mutex mutex_;  // of the two below
   Status outside_;    // of Fail, until the thread has seen it

@@ -13,10 +13,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
 #include "collectives/channel.h"
 #include "collectives/copy.h"
 #include "collectives/reduce.h"
+#include "core/base/clock.h"
 
 namespace mslua {
 namespace {
@@ -625,7 +625,7 @@ Status SharedMemoryCommunicator::WaitFor(std::atomic<uint32_t>& word, uint32_t t
 
 Status SharedMemoryCommunicator::Sleep(std::atomic<uint32_t>& word, uint32_t target, int peer, const Call& call,
                                        bool for_announcement) {
-  const absl::Time deadline = absl::Now() + call.timeout;
+  const MonotonicTime deadline = MonotonicNow() + call.timeout;
   std::atomic<uint32_t>& sleepers = board_.words(peer).sleepers;
   sleepers.fetch_add(1);
   Status status;
@@ -634,7 +634,7 @@ Status SharedMemoryCommunicator::Sleep(std::atomic<uint32_t>& word, uint32_t tar
     if (Reached(value, target)) break;
     // Looked for before the word is read again: what a peer did before it left counts.
     status = Evidence(peer, call);
-    const absl::Duration left = deadline - absl::Now();
+    const absl::Duration left = deadline - MonotonicNow();
     if (status.ok() && left <= absl::ZeroDuration()) {
       status = Error(absl::StatusCode::kDeadlineExceeded, call,
                      absl::StrCat("no answer within ", absl::FormatDuration(call.timeout), "; ",
@@ -657,7 +657,7 @@ Status SharedMemoryCommunicator::Sleep(std::atomic<uint32_t>& word, uint32_t tar
 
 Status SharedMemoryCommunicator::WaitForMessage(uint64_t id) {
   RankWords& mine = board_.words(rank());
-  absl::Time deadline = absl::InfiniteFuture();
+  MonotonicTime deadline = MonotonicTime::InfiniteFuture();
   for (int look = 0; messages_.Has(id); ++look) {
     RETURN_IF_ERROR(failed_);
     const uint32_t bell = mine.bell.load();
@@ -666,7 +666,7 @@ Status SharedMemoryCommunicator::WaitForMessage(uint64_t id) {
     if (done_ < begun_) RETURN_IF_ERROR(Advance(false, &collectives_moved));
     if (moved || collectives_moved) {
       look = 0;
-      deadline = absl::InfiniteFuture();
+      deadline = MonotonicTime::InfiniteFuture();
       continue;
     }
     if (look < looks_) {
@@ -674,9 +674,9 @@ Status SharedMemoryCommunicator::WaitForMessage(uint64_t id) {
       continue;
     }
     const Call call = messages_.Find(id);
-    if (deadline == absl::InfiniteFuture()) deadline = absl::Now() + call.timeout;
+    if (deadline == MonotonicTime::InfiniteFuture()) deadline = MonotonicNow() + call.timeout;
     Status status = Evidence(call.peer, call);
-    if (status.ok() && absl::Now() >= deadline) {
+    if (status.ok() && MonotonicNow() >= deadline) {
       status = Error(absl::StatusCode::kDeadlineExceeded, call,
                      absl::StrCat("no answer from rank ", call.peer, " within ", absl::FormatDuration(call.timeout)));
     }

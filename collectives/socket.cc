@@ -23,6 +23,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "core/base/clock.h"
 
 namespace mslua {
 namespace {
@@ -103,13 +104,13 @@ StatusOr<Addresses> Resolve(const Endpoint& endpoint, int flags) {
   return Addresses(found, &freeaddrinfo);
 }
 
-int Milliseconds(absl::Time deadline) {
-  const absl::Duration left = std::min(deadline - absl::Now(), absl::Hours(1));
+int Milliseconds(MonotonicTime deadline) {
+  const absl::Duration left = std::min(deadline - MonotonicNow(), absl::Hours(1));
   if (left <= absl::ZeroDuration()) return 0;
   return static_cast<int>(absl::ToInt64Milliseconds(left) + 1);
 }
 
-StatusOr<Fd> Accept(const Fd& listener, absl::Time deadline) {
+StatusOr<Fd> Accept(const Fd& listener, MonotonicTime deadline) {
   RETURN_IF_ERROR(PollFor(listener, POLLIN, deadline));
   Fd fd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
   if (!fd) return Failed("accepting a connection");
@@ -179,7 +180,7 @@ StatusOr<Fd> ListenUnix(const std::string& path) {
   return fd;
 }
 
-StatusOr<Fd> ConnectUnix(const std::string& path, absl::Time deadline) {
+StatusOr<Fd> ConnectUnix(const std::string& path, MonotonicTime deadline) {
   ASSIGN_OR_RETURN(const sockaddr_un address, UnixAddress(path));
   while (true) {
     Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
@@ -188,12 +189,12 @@ StatusOr<Fd> ConnectUnix(const std::string& path, absl::Time deadline) {
     if (errno != ENOENT && errno != ECONNREFUSED && errno != EAGAIN) {
       return Failed(absl::StrCat("connecting to ", path));
     }
-    if (absl::Now() >= deadline) return absl::DeadlineExceededError(absl::StrCat("nobody listens on ", path));
+    if (MonotonicNow() >= deadline) return absl::DeadlineExceededError(absl::StrCat("nobody listens on ", path));
     absl::SleepFor(kRetry);
   }
 }
 
-StatusOr<Fd> AcceptUnix(const Fd& listener, absl::Time deadline) {
+StatusOr<Fd> AcceptUnix(const Fd& listener, MonotonicTime deadline) {
   ASSIGN_OR_RETURN(Fd fd, Accept(listener, deadline));
   ucred peer = {};
   socklen_t size = sizeof peer;
@@ -229,7 +230,7 @@ Status SendPacket(const Fd& fd, absl::string_view bytes, int descriptor) {
   return absl::OkStatus();
 }
 
-StatusOr<Packet> ReceivePacket(const Fd& fd, absl::Time deadline) {
+StatusOr<Packet> ReceivePacket(const Fd& fd, MonotonicTime deadline) {
   RETURN_IF_ERROR(PollFor(fd, POLLIN, deadline));
   char buffer[4096];
   iovec part = {buffer, sizeof buffer};
@@ -295,7 +296,7 @@ StatusOr<Fd> ListenTcp(const Endpoint& endpoint) {
   return fd;
 }
 
-StatusOr<Fd> ConnectTcp(const Endpoint& endpoint, absl::Time deadline) {
+StatusOr<Fd> ConnectTcp(const Endpoint& endpoint, MonotonicTime deadline) {
   ASSIGN_OR_RETURN(const Addresses addresses, Resolve(endpoint, 0));
   Status last;
   while (true) {
@@ -317,14 +318,14 @@ StatusOr<Fd> ConnectTcp(const Endpoint& endpoint, absl::Time deadline) {
       RETURN_IF_ERROR(SetTcpOptions(fd));
       return fd;
     }
-    if (absl::Now() >= deadline) {
+    if (MonotonicNow() >= deadline) {
       return absl::DeadlineExceededError(absl::StrCat("nobody answers at ", ToString(endpoint), ": ", strerror(error)));
     }
     absl::SleepFor(4 * kRetry);
   }
 }
 
-StatusOr<Fd> AcceptTcp(const Fd& listener, absl::Time deadline) {
+StatusOr<Fd> AcceptTcp(const Fd& listener, MonotonicTime deadline) {
   ASSIGN_OR_RETURN(Fd fd, Accept(listener, deadline));
   RETURN_IF_ERROR(SetTcpOptions(fd));
   return fd;
@@ -349,7 +350,7 @@ Status SetNonBlocking(const Fd& fd) {
   return absl::OkStatus();
 }
 
-Status SendAll(const Fd& fd, absl::string_view bytes, absl::Time deadline) {
+Status SendAll(const Fd& fd, absl::string_view bytes, MonotonicTime deadline) {
   while (!bytes.empty()) {
     const ssize_t n = send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n > 0) {
@@ -363,7 +364,7 @@ Status SendAll(const Fd& fd, absl::string_view bytes, absl::Time deadline) {
   return absl::OkStatus();
 }
 
-Status ReceiveAll(const Fd& fd, void* data, size_t size, absl::Time deadline) {
+Status ReceiveAll(const Fd& fd, void* data, size_t size, MonotonicTime deadline) {
   char* to = static_cast<char*>(data);
   while (size > 0) {
     const ssize_t n = recv(fd.get(), to, size, MSG_DONTWAIT);
@@ -381,13 +382,13 @@ Status ReceiveAll(const Fd& fd, void* data, size_t size, absl::Time deadline) {
   return absl::OkStatus();
 }
 
-Status PollFor(const Fd& fd, short events, absl::Time deadline) {
+Status PollFor(const Fd& fd, short events, MonotonicTime deadline) {
   pollfd entry = {fd.get(), events, 0};
   while (true) {
     const int n = poll(&entry, 1, Milliseconds(deadline));
     if (n > 0) return absl::OkStatus();
     if (n < 0 && errno != EINTR) return Failed("waiting for a socket");
-    if (n == 0 && absl::Now() >= deadline) return absl::DeadlineExceededError("no answer in time");
+    if (n == 0 && MonotonicNow() >= deadline) return absl::DeadlineExceededError("no answer in time");
   }
 }
 

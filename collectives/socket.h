@@ -8,6 +8,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "core/base/clock.h"
 #include "core/base/status.h"
 
 namespace mslua {
@@ -46,9 +47,9 @@ void RemoveSocketFolder(absl::string_view job);
 // Unix sockets that keep message boundaries and carry descriptors. InvalidArgument: a path over 107 bytes.
 StatusOr<Fd> ListenUnix(const std::string& path);
 // Tries until somebody listens there.
-StatusOr<Fd> ConnectUnix(const std::string& path, absl::Time deadline);
+StatusOr<Fd> ConnectUnix(const std::string& path, MonotonicTime deadline);
 // Refuses processes of other users.
-StatusOr<Fd> AcceptUnix(const Fd& listener, absl::Time deadline);
+StatusOr<Fd> AcceptUnix(const Fd& listener, MonotonicTime deadline);
 // The process at the other end.
 int PeerPid(const Fd& fd);
 // One message with at most one descriptor (-1: none).
@@ -58,7 +59,7 @@ struct Packet {
   Fd descriptor;
 };
 // Unavailable when the other end has closed.
-StatusOr<Packet> ReceivePacket(const Fd& fd, absl::Time deadline);
+StatusOr<Packet> ReceivePacket(const Fd& fd, MonotonicTime deadline);
 // True when the other end has closed and everything it sent was read. Never waits.
 bool PeerClosed(const Fd& fd);
 
@@ -74,17 +75,17 @@ std::string ToString(const Endpoint& endpoint);
 // Port 0: one that is free, read with LocalEndpoint. AlreadyExists when the port is held.
 StatusOr<Fd> ListenTcp(const Endpoint& endpoint);
 // Tries until somebody accepts there.
-StatusOr<Fd> ConnectTcp(const Endpoint& endpoint, absl::Time deadline);
-StatusOr<Fd> AcceptTcp(const Fd& listener, absl::Time deadline);
+StatusOr<Fd> ConnectTcp(const Endpoint& endpoint, MonotonicTime deadline);
+StatusOr<Fd> AcceptTcp(const Fd& listener, MonotonicTime deadline);
 StatusOr<Endpoint> LocalEndpoint(const Fd& fd);
 Status SetNonBlocking(const Fd& fd);
 
 // All of `bytes`, within the deadline. Unavailable when the other end has closed.
-Status SendAll(const Fd& fd, absl::string_view bytes, absl::Time deadline);
-Status ReceiveAll(const Fd& fd, void* data, size_t size, absl::Time deadline);
+Status SendAll(const Fd& fd, absl::string_view bytes, MonotonicTime deadline);
+Status ReceiveAll(const Fd& fd, void* data, size_t size, MonotonicTime deadline);
 
 // Waits until `fd` is ready for `events` (POLLIN, POLLOUT). DeadlineExceeded.
-Status PollFor(const Fd& fd, short events, absl::Time deadline);
+Status PollFor(const Fd& fd, short events, MonotonicTime deadline);
 
 // This host's address on the way to `endpoint`.
 StatusOr<std::string> AddressTowards(const Endpoint& endpoint);

@@ -9,13 +9,13 @@
 #include <filesystem>
 #include <thread>
 
-#include "absl/time/clock.h"
+#include "core/base/clock.h"
 
 namespace mslua {
 namespace {
 
 using ::testing::HasSubstr;
-absl::Time Soon(int milliseconds = 2000) { return absl::Now() + absl::Milliseconds(milliseconds); }
+MonotonicTime Soon(int milliseconds = 2000) { return MonotonicNow() + absl::Milliseconds(milliseconds); }
 
 class SocketFolder : public ::testing::Test {
  protected:

@@ -17,11 +17,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/clock.h"
 #include "collectives/board.h"
 #include "collectives/identity.h"
 #include "collectives/rendezvous.h"
 #include "collectives/socket.h"
+#include "core/base/clock.h"
 #include "core/base/exit_code.h"
 #include "launch/this_host.h"
 
@@ -91,7 +91,7 @@ struct Rank {
   pid_t pid = 0;
   bool ended = false;
   int status = 0;  // of waitpid, when ended
-  absl::Time stopped = absl::InfiniteFuture();
+  MonotonicTime stopped = MonotonicTime::InfiniteFuture();
   std::vector<Stream> streams;
 };
 
@@ -133,7 +133,7 @@ class Launcher {
   std::vector<Rank> ranks_;
   Fd signals_, over_;
   std::unique_ptr<Scheduler> scheduler_;
-  absl::Time kill_at_ = absl::InfiniteFuture();
+  MonotonicTime kill_at_ = MonotonicTime::InfiniteFuture();
   int interrupts_ = 0, first_signal_ = 0;
   bool killed_ = false;  // by us
   bool scheduler_ended_ = false;
@@ -255,9 +255,9 @@ void Launcher::Reap() {
     int status = 0;
     while (!rank.ended && waitpid(rank.pid, &status, WNOHANG | WUNTRACED | WCONTINUED) == rank.pid) {
       if (WIFSTOPPED(status)) {
-        rank.stopped = absl::Now();
+        rank.stopped = MonotonicNow();
       } else if (WIFCONTINUED(status)) {
-        rank.stopped = absl::InfiniteFuture();
+        rank.stopped = MonotonicTime::InfiniteFuture();
       } else {
         rank.ended = true;
         rank.status = status;
@@ -269,7 +269,7 @@ void Launcher::Reap() {
 void Launcher::Fail(const Status& why) {
   if (!cause_.ok()) return;
   cause_ = why;
-  kill_at_ = absl::Now() + options_.end_limit;
+  kill_at_ = MonotonicNow() + options_.end_limit;
   scheduler_->Fail(why);
 }
 
@@ -278,7 +278,7 @@ void Launcher::LookForFailures() {
   if (killed_ || interrupts_ > 0) return;
   for (int r = 0; r < options_.ranks && cause_.ok(); ++r) {
     const Rank& rank = ranks_[r];
-    if (absl::Now() - rank.stopped > options_.stopped_limit) {
+    if (MonotonicNow() - rank.stopped > options_.stopped_limit) {
       Fail(WithCause(absl::UnavailableError(absl::StrCat(NameOf(r), " was stopped by a signal and did not go on for ",
                                                          absl::FormatDuration(options_.stopped_limit))),
                      {r, kExitHang}));
@@ -316,34 +316,34 @@ void Launcher::Poll(absl::Duration limit) {
     if (read(over_.get(), &count, sizeof count) < 0) return;
     scheduler_ended_ = true;
     // A job that went wrong is over soon: the ranks know. One that went well may still have something to do.
-    kill_at_ =
-        std::min(kill_at_, scheduler_->Outcome().ok() ? absl::InfiniteFuture() : absl::Now() + options_.end_limit);
+    kill_at_ = std::min(
+        kill_at_, scheduler_->Outcome().ok() ? MonotonicTime::InfiniteFuture() : MonotonicNow() + options_.end_limit);
   }
 }
 
 int Launcher::Watch() {
   while (!AllEnded()) {
     absl::Duration limit = absl::Milliseconds(200);
-    limit = std::min(limit, kill_at_ - absl::Now());
+    limit = std::min(limit, kill_at_ - MonotonicNow());
     Poll(limit);
     LookForFailures();
-    if (absl::Now() < kill_at_) continue;
+    if (MonotonicNow() < kill_at_) continue;
     KillAll(SIGKILL);
-    kill_at_ = absl::InfiniteFuture();
+    kill_at_ = MonotonicTime::InfiniteFuture();
   }
   const bool failed = std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.status != 0; });
-  const absl::Time verdict = absl::Now() + kVerdict;
+  const MonotonicTime verdict = MonotonicNow() + kVerdict;
   while (failed && !killed_ && interrupts_ == 0 && cause_.ok() && scheduler_->built() && !scheduler_ended_ &&
-         absl::Now() < verdict) {
+         MonotonicNow() < verdict) {
     Poll(absl::Milliseconds(20));
   }
-  const absl::Time deadline = absl::Now() + kLastWords;
+  const MonotonicTime deadline = MonotonicNow() + kLastWords;
   const auto open = [this] {
     return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) {
       return std::any_of(rank.streams.begin(), rank.streams.end(), [](const Stream& s) { return s.open(); });
     });
   };
-  while (open() && absl::Now() < deadline) Poll(deadline - absl::Now());
+  while (open() && MonotonicNow() < deadline) Poll(deadline - MonotonicNow());
   for (Rank& rank : ranks_) {
     for (Stream& stream : rank.streams) {
       if (stream.open()) stream.Close();

@@ -9,7 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "core/base/clock.h"
 #include "repl/endpoint/server.h"
 
 namespace mslua::repl {
@@ -25,7 +25,7 @@ std::string Field(const ControlMessage& message, const char* name) {
 }  // namespace
 
 StatusOr<std::unique_ptr<Connection>> Connection::Attach(const endpoint::Job& job, int rank, absl::Duration limit) {
-  const absl::Time deadline = absl::Now() + limit;
+  const MonotonicTime deadline = MonotonicNow() + limit;
   ASSIGN_OR_RETURN(const std::string token, endpoint::ReadToken(job));
   std::unique_ptr<Connection> c(new Connection(job));
   ASSIGN_OR_RETURN(c->socket_, ConnectUnix(job.SocketOf(rank), deadline));
@@ -54,7 +54,7 @@ Status Connection::Send(const ControlMessage& message) {
   return absl::OkStatus();
 }
 
-StatusOr<ControlMessage> Connection::Receive(absl::Time deadline) {
+StatusOr<ControlMessage> Connection::Receive(MonotonicTime deadline) {
   if (!PollFor(socket_, POLLIN, deadline).ok()) return absl::NotFoundError("no answer came in time");
   std::string packet(kPacketBytes, 0);
   const ssize_t size = recv(socket_.get(), &packet[0], packet.size(), MSG_DONTWAIT);
@@ -64,16 +64,16 @@ StatusOr<ControlMessage> Connection::Receive(absl::Time deadline) {
 }
 
 StatusOr<std::string> Connection::Call(absl::string_view line, bool json, absl::Duration limit) {
-  const absl::Time until = absl::Now() + limit;
+  const MonotonicTime until = MonotonicNow() + limit;
   const std::string id = absl::StrCat(next_id_++);
   RETURN_IF_ERROR(
       Send({ControlMessage::Type::kCommand, {{"id", id}, {"line", std::string(line)}, {"json", json ? "1" : "0"}}}));
   std::string text;
   while (true) {
-    const auto message = Receive(absl::Now() + absl::Milliseconds(200));
+    const auto message = Receive(MonotonicNow() + absl::Milliseconds(200));
     if (absl::IsNotFound(message.status())) {
       if (interrupted()) return absl::AbortedError("interrupted");
-      if (absl::Now() > until) return absl::DeadlineExceededError("does not answer");
+      if (MonotonicNow() > until) return absl::DeadlineExceededError("does not answer");
       continue;
     }
     RETURN_IF_ERROR(message.status());
@@ -90,7 +90,7 @@ StatusOr<std::string> Connection::Call(absl::string_view line, bool json, absl::
 
 bool Connection::Poll() {
   while (true) {
-    const auto message = Receive(absl::Now());
+    const auto message = Receive(MonotonicNow());
     if (absl::IsNotFound(message.status())) return true;
     if (!message.ok()) return false;
     if (message->type == ControlMessage::Type::kEvent) on_event(Field(*message, "text"));

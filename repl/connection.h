@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "collectives/control.h"
 #include "collectives/socket.h"
+#include "core/base/clock.h"
 #include "core/base/status.h"
 #include "repl/endpoint/job_folder.h"
 
@@ -41,7 +42,7 @@ class Connection {
   explicit Connection(const endpoint::Job& job) : job_(job) {}
   Status Send(const ControlMessage& message);
   // The next message; NotFound when none comes in time.
-  StatusOr<ControlMessage> Receive(absl::Time deadline);
+  StatusOr<ControlMessage> Receive(MonotonicTime deadline);
 
   const endpoint::Job job_;
   Fd socket_;

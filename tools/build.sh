@@ -71,8 +71,8 @@ installed/$package
 }
 
 # bazel COMMAND ARGS... in the clone, with the shared disk cache; progress at once on a terminal, else now and then.
-# Each caller gives --symlink_prefix a name of its own that ends in a dash: Bazel appends bin, out, testlogs and the name
-# of the clone's folder, and no such link may take the place of a file in .build or of another caller's link.
+# Each caller gives --symlink_prefix a name of its own that ends in a dash: Bazel appends bin, out, testlogs and the
+# name of the clone's folder, and no such link may take the place of a file in .build or of another caller's link.
 run_bazel() {
   command=$1
   shift

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "collectives/native.h"
 #include "collectives/socket.h"
+#include "core/base/clock.h"
 
 extern char** environ;
 
@@ -58,9 +58,9 @@ void Check(const Status& status) {
 
 double Seconds(Communicator& comm, const Call& call, int64_t iterations) {
   Check(comm.Run(Call::Barrier()));
-  const absl::Time begin = absl::Now();
+  const MonotonicTime begin = MonotonicNow();
   for (int64_t i = 0; i < iterations; ++i) Check(comm.Run(call));
-  return absl::ToDoubleSeconds(absl::Now() - begin) / iterations;
+  return absl::ToDoubleSeconds(MonotonicNow() - begin) / iterations;
 }
 
 // Ranks of one host, or, from `first_port` on, each on a host of its own.

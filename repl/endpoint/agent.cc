@@ -3,6 +3,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/clock.h"
 
 namespace mslua::endpoint {
 namespace {
@@ -47,7 +48,7 @@ Agent::Agent(const TrainingView& view, std::function<void(RankMessage message)> 
                },
                [this](const std::string& line) { CommandOfLua(line); }}) {}
 
-absl::Time Agent::OnWake() {
+MonotonicTime Agent::OnWake() {
   helper_.OnDeadline();
   return helper_.deadline();
 }

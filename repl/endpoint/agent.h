@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "core/base/clock.h"
 #include "repl/endpoint/boundary.h"
 #include "repl/endpoint/lua_helper.h"
 #include "repl/endpoint/snapshot.h"
@@ -34,7 +35,7 @@ class Agent {
   int helper_fd() const { return helper_.fd(); }
   void OnHelper() { helper_.OnReadable(); }
   // Gives the time at which it is to be called next.
-  absl::Time OnWake();
+  MonotonicTime OnWake();
 
   Boundary& boundary() { return boundary_; }
 

@@ -6,8 +6,8 @@
 #include <ctime>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "collectives/socket.h"
+#include "core/base/clock.h"
 
 namespace mslua::endpoint {
 namespace {
@@ -141,9 +141,9 @@ void Endpoint::OnLeave(uint64_t client, bool on_purpose) {
   if (hub_ != nullptr) hub_->OnLeave(client, on_purpose);
 }
 
-absl::Time Endpoint::OnWake() {
+MonotonicTime Endpoint::OnWake() {
   Deliver();
-  absl::Time next = agent_->OnWake();
+  MonotonicTime next = agent_->OnWake();
   if (hub_ != nullptr) next = std::min(next, hub_->OnWake());
   Deliver();
   return next;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/clock.h"
 #include "repl/endpoint/agent.h"
 #include "repl/endpoint/hub.h"
 #include "repl/endpoint/job_folder.h"
@@ -33,7 +34,7 @@ class Endpoint : private Server::Handler {
   Endpoint(TrainingView view, const Job& job) : view_(std::move(view)), job_(job) {}
   void OnCommand(const Server::Line& line) override;
   void OnLeave(uint64_t client, bool on_purpose) override;
-  absl::Time OnWake() override;
+  MonotonicTime OnWake() override;
   void OnStop() override;
   int ExtraFd() override { return agent_->helper_fd(); }
   void OnExtra() override { agent_->OnHelper(); }

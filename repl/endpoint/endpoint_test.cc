@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "collectives/control.h"
+#include "core/base/clock.h"
 #include "repl/endpoint/combine.h"
 #include "repl/endpoint/command.h"
 #include "repl/endpoint/joined.h"
@@ -110,10 +111,10 @@ class ServerTest : public testing::Test {
     rmdir(folder_.c_str());
   }
 
-  Fd Connect() { return *ConnectUnix(options_.path, absl::Now() + absl::Seconds(5)); }
+  Fd Connect() { return *ConnectUnix(options_.path, MonotonicNow() + absl::Seconds(5)); }
   static ControlMessage Next(const Fd& fd) {
     std::string bytes(1 << 17, 0);
-    EXPECT_TRUE(PollFor(fd, POLLIN, absl::Now() + absl::Seconds(5)).ok());
+    EXPECT_TRUE(PollFor(fd, POLLIN, MonotonicNow() + absl::Seconds(5)).ok());
     const ssize_t n = recv(fd.get(), &bytes[0], bytes.size(), 0);
     if (n <= 0) return {ControlMessage::Type::kAbort, {}};
     return *DecodeControl(absl::string_view(bytes.data(), static_cast<size_t>(n)));

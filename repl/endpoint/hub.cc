@@ -10,7 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
+#include "core/base/clock.h"
 #include "repl/endpoint/combine.h"
 
 namespace mslua::endpoint {
@@ -72,7 +72,7 @@ void Hub::OnLine(const Server::Line& line) {
 // Not OK: the line is refused.
 Status Hub::Start(Task task) {
   task.seq = next_seq_++;
-  task.began = absl::Now();
+  task.began = MonotonicNow();
   if (absl::StartsWith(task.line, "@")) {
     const size_t blank = task.line.find(' ');
     RETURN_IF_ERROR(
@@ -92,7 +92,7 @@ Status Hub::Start(Task task) {
   } else if (task.command.def->snapshot()) {
     if (task.ranks.empty())
       task.ranks = task.command.def->plane == Plane::kEachRank ? AllRanks(view_.ranks) : std::vector<int>{0};
-    task.deadline = absl::Now() + kAnswerLimit;
+    task.deadline = MonotonicNow() + kAnswerLimit;
     Ask(std::move(task));
   } else {
     Enqueue(std::move(task));
@@ -141,7 +141,7 @@ StatusOr<Answer> Hub::TakeLock(const Task& task) {
     return absl::PermissionDeniedError(absl::StrCat("process ", writer_pid_, " holds the writer lock"));
   writer_ = task.client;
   writer_pid_ = task.pid;
-  resume_at_ = absl::InfiniteFuture();
+  resume_at_ = MonotonicTime::InfiniteFuture();
   return Answer{
       absl::StrCat("writer lock taken", view_.folder.empty() ? "" : "; what you do is recorded in events.jsonl"), ""};
 }
@@ -179,7 +179,7 @@ void Hub::Enqueue(Task task) {
 }
 
 void Hub::ProposeNext() {
-  propose_again_ = absl::InfiniteFuture();
+  propose_again_ = MonotonicTime::InfiniteFuture();
   if (to_agree_.empty()) return;
   Task& task = tasks_[to_agree_.front()];
   task.step = std::max(task.command.at, view_.trainer->progress().step.load() + task.margin);
@@ -240,7 +240,7 @@ void Hub::GiveUp(Task& task, const std::string& why) {
   Reply(task, absl::FailedPreconditionError(why));
   tasks_.erase(task.seq);
   to_agree_.pop_front();
-  propose_again_ = absl::Now() + kProposeAgain;
+  propose_again_ = MonotonicNow() + kProposeAgain;
 }
 
 void Hub::OnAnswer(int from, const RankMessage& message) {
@@ -259,7 +259,7 @@ void Hub::Finish(uint64_t seq) {
   const size_t wanted =
       task.lua || (!task.forget && task.command.def->snapshot()) ? task.ranks.size() : static_cast<size_t>(view_.ranks);
   if (task.answers.size() < wanted) return;
-  Reply(task, task.lua ? CombineLua(task.answers) : Combine(task.command, task.answers, absl::Now() - task.began));
+  Reply(task, task.lua ? CombineLua(task.answers) : Combine(task.command, task.answers, MonotonicNow() - task.began));
   tasks_.erase(found);
 }
 
@@ -307,14 +307,14 @@ void Hub::OnLeave(uint64_t client, bool on_purpose) {
   }
   if (client != writer_) return;
   writer_ = 0;
-  if (!on_purpose && boundary_.paused()) resume_at_ = absl::Now() + kLease;
+  if (!on_purpose && boundary_.paused()) resume_at_ = MonotonicNow() + kLease;
 }
 
-absl::Time Hub::OnWake() {
-  const absl::Time now = absl::Now();
+MonotonicTime Hub::OnWake() {
+  const MonotonicTime now = MonotonicNow();
   if (now >= resume_at_) ResumeForDead();
   if (now >= propose_again_) ProposeNext();
-  absl::Time next = std::min(resume_at_, propose_again_);
+  MonotonicTime next = std::min(resume_at_, propose_again_);
   std::vector<uint64_t> late;
   for (const auto& [seq, task] : tasks_) {
     if (now >= task.deadline) late.push_back(seq);
@@ -329,7 +329,7 @@ absl::Time Hub::OnWake() {
 }
 
 void Hub::ResumeForDead() {
-  resume_at_ = absl::InfiniteFuture();
+  resume_at_ = MonotonicTime::InfiniteFuture();
   if (!boundary_.paused()) return;
   std::fprintf(stderr, "mslua: process %d, which had paused training, is gone: goes on\n", writer_pid_);
   Task task;

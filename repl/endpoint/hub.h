@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "core/base/clock.h"
 #include "repl/endpoint/agent.h"
 #include "repl/endpoint/command.h"
 #include "repl/endpoint/server.h"
@@ -41,7 +42,7 @@ class Hub {
   void OnLeave(uint64_t client, bool on_purpose);
   void OnMessage(int from, const RankMessage& message);
   // Gives the time at which it is to be called next.
-  absl::Time OnWake();
+  MonotonicTime OnWake();
   // Training is over: what waits is answered so.
   void Close();
 
@@ -55,7 +56,7 @@ class Hub {
     Command command;   // unless Lua or forget
     std::vector<int> ranks;
     std::map<int, StatusOr<Answer>> answers;
-    absl::Time began, deadline = absl::InfiniteFuture();
+    MonotonicTime began, deadline = MonotonicTime::InfiniteFuture();
     // Of a command of a boundary.
     int64_t step = 0, margin = 1;
     std::map<int, RankMessage> acks;
@@ -85,12 +86,12 @@ class Hub {
   uint64_t next_seq_ = 1;
   std::map<uint64_t, Task> tasks_;
   std::deque<uint64_t> to_agree_;  // commands of boundaries, one of which is agreed on at a time
-  absl::Time propose_again_ = absl::InfiniteFuture();
+  MonotonicTime propose_again_ = MonotonicTime::InfiniteFuture();
   std::set<int> gone_;           // ranks whose training has ended
   std::set<uint64_t> watchers_;  // clients that have watches or breaks
   uint64_t writer_ = 0;          // 0: nobody
   int writer_pid_ = 0;
-  absl::Time resume_at_ = absl::InfiniteFuture();
+  MonotonicTime resume_at_ = MonotonicTime::InfiniteFuture();
 };
 
 }  // namespace mslua::endpoint

@@ -17,9 +17,9 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "collectives/socket.h"
 #include "core/base/atomic_file.h"
+#include "core/base/clock.h"
 #include "nlohmann/json.hpp"
 
 namespace mslua::endpoint {
@@ -126,7 +126,7 @@ StatusOr<std::vector<Job>> ListJobs() {
   for (const std::string& name : names) {
     Job job;
     if (name[0] == '.' || !ReadJob(absl::StrCat(root, "/", name), &job)) continue;
-    if (ConnectUnix(job.SocketOf(0), absl::Now()).ok())
+    if (ConnectUnix(job.SocketOf(0), MonotonicNow()).ok())
       jobs.push_back(job);
     else if (kill(job.pid, 0) != 0 && errno == ESRCH)
       RemoveJobFolder(job);

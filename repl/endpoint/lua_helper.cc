@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "core/base/clock.h"
 
 namespace mslua::endpoint {
 namespace {
@@ -78,14 +78,14 @@ void LuaHelper::Begin() {
     if (started.ok()) {
       // A fresh process needs a moment before it can begin; it says when.
       left_ = kHelperBudget;
-      deadline_ = absl::Now() + absl::Seconds(10);
+      deadline_ = MonotonicNow() + absl::Seconds(10);
       return;
     }
     const Evaluation failed = std::move(waiting_.front());
     waiting_.pop_front();
     outlet_.answer(failed.client, failed.id, started);
   }
-  deadline_ = absl::InfiniteFuture();
+  deadline_ = MonotonicTime::InfiniteFuture();
 }
 
 void LuaHelper::Finish(const StatusOr<std::string>& answer) {
@@ -106,12 +106,12 @@ void LuaHelper::Kill(const Status& why) {
     waitpid(pid_, nullptr, 0);
     pid_ = 0;
   }
-  deadline_ = absl::InfiniteFuture();
+  deadline_ = MonotonicTime::InfiniteFuture();
   Finish(why);
 }
 
 void LuaHelper::OnDeadline() {
-  if (absl::Now() < deadline_) return;
+  if (MonotonicNow() < deadline_) return;
   Kill(absl::DeadlineExceededError(
       absl::StrCat("ended after ", absl::FormatDuration(kHelperBudget), ", the time that Lua at a rank may take")));
 }
@@ -125,10 +125,10 @@ void LuaHelper::OnReadable() {
   if (!message.ok())
     return Kill(absl::ResourceExhaustedError("the process for Lua has died: it ran out of memory or time"));
   if (message->type == ControlMessage::Type::kAccept) {
-    deadline_ = absl::Now() + left_;
+    deadline_ = MonotonicNow() + left_;
   } else if (message->type == ControlMessage::Type::kCommand) {
-    left_ = deadline_ - absl::Now();
-    deadline_ = absl::InfiniteFuture();
+    left_ = deadline_ - MonotonicNow();
+    deadline_ = MonotonicTime::InfiniteFuture();
     outlet_.command(Field(*message, "line"));
   } else if (message->type == ControlMessage::Type::kReply) {
     if (Field(*message, "end") == "ok")

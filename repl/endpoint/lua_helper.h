@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "collectives/control.h"
 #include "collectives/socket.h"
+#include "core/base/clock.h"
 #include "core/base/status.h"
 
 namespace mslua::endpoint {
@@ -40,7 +41,7 @@ class LuaHelper {
   // The descriptor to wait for, or -1; what to call when it is readable, and at the deadline.
   int fd() const { return socket_.get(); }
   void OnReadable();
-  absl::Time deadline() const { return deadline_; }
+  MonotonicTime deadline() const { return deadline_; }
   void OnDeadline();
 
   // Any thread: the answer to a command.
@@ -59,7 +60,7 @@ class LuaHelper {
 
   const Outlet outlet_;
   std::deque<Evaluation> waiting_;  // the first one runs
-  absl::Time deadline_ = absl::InfiniteFuture();
+  MonotonicTime deadline_ = MonotonicTime::InfiniteFuture();
   absl::Duration left_;
   pid_t pid_ = 0;
   std::mutex mutex_;  // guards the socket's life

@@ -13,6 +13,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/clock.h"
 #include "core/base/hash.h"
 
 namespace mslua::endpoint {
@@ -136,12 +137,12 @@ void Server::Break(Client& client) {
 }
 
 void Server::Accept() {
-  StatusOr<Fd> socket = AcceptUnix(listener_, absl::Now());
+  StatusOr<Fd> socket = AcceptUnix(listener_, MonotonicNow());
   if (!socket.ok()) return;  // another user's process, or gone already
   auto client = std::make_unique<Client>();
   client->socket = *std::move(socket);
   client->nonce = Nonce();
-  client->proof_until = absl::Now() + options_.proof_limit;
+  client->proof_until = MonotonicNow() + options_.proof_limit;
   const int waiting = static_cast<int>(clients_.size()) - clients();
   if (clients() >= options_.max_clients || waiting >= kWaitingClients || client->nonce.empty())
     return Refuse(*client, absl::StrCat("the job serves ", options_.max_clients, " clients and no more: try later"));
@@ -191,7 +192,7 @@ void Server::Handle(Client& client, const ControlMessage& message) {
 void Server::DropGone() {
   for (size_t i = 0; i < clients_.size();) {
     Client& c = *clients_[i];
-    const bool late = !c.accepted && absl::Now() > c.proof_until;
+    const bool late = !c.accepted && MonotonicNow() > c.proof_until;
     std::unique_lock<std::mutex> lock(mutex_);
     const bool done = c.leaving && c.out.empty();
     if (!c.broken && !done && !late) {
@@ -209,16 +210,16 @@ void Server::DropGone() {
 }
 
 // Nobody waits for a proof and the handler wants nothing: no end to the wait.
-int Server::WaitMilliseconds(absl::Time next) const {
+int Server::WaitMilliseconds(MonotonicTime next) const {
   for (const auto& c : clients_) {
     if (!c->accepted) next = std::min(next, c->proof_until + absl::Milliseconds(1));
   }
-  if (next == absl::InfiniteFuture()) return -1;
-  return static_cast<int>(std::clamp<int64_t>(absl::ToInt64Milliseconds(next - absl::Now()) + 1, 0, 60000));
+  if (next == MonotonicTime::InfiniteFuture()) return -1;
+  return static_cast<int>(std::clamp<int64_t>(absl::ToInt64Milliseconds(next - MonotonicNow()) + 1, 0, 60000));
 }
 
 void Server::Run() {
-  absl::Time next_wake = absl::InfiniteFuture();
+  MonotonicTime next_wake = MonotonicTime::InfiniteFuture();
   std::vector<pollfd> fds;
   while (!stop_) {
     fds.assign({{listener_.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}, {handler_->ExtraFd(), POLLIN, 0}});

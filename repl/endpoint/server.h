@@ -21,6 +21,7 @@
 #include "absl/time/time.h"
 #include "collectives/control.h"
 #include "collectives/socket.h"
+#include "core/base/clock.h"
 #include "core/base/status.h"
 
 namespace mslua::endpoint {
@@ -56,7 +57,7 @@ class Server {
     // The client has gone; on_purpose: it said that it would.
     virtual void OnLeave(uint64_t client, bool on_purpose) = 0;
     // After everything else, after Wake, and at the time that the last call gave: which may be when to be called next.
-    virtual absl::Time OnWake() { return absl::InfiniteFuture(); }
+    virtual MonotonicTime OnWake() { return MonotonicTime::InfiniteFuture(); }
     // Before the last answers are sent.
     virtual void OnStop() {}
     // One more descriptor to look after (-1: none), and what to do when it is readable.
@@ -88,7 +89,7 @@ class Server {
     Fd socket;
     std::string nonce;
     bool accepted = false, leaving = false, broken = false;
-    absl::Time proof_until;
+    MonotonicTime proof_until;
     std::deque<std::string> out;
     size_t out_bytes = 0;
   };
@@ -105,7 +106,7 @@ class Server {
   void QueueFor(uint64_t client, const ControlMessage& message);
   void Flush(Client& client);
   void DropGone();
-  int WaitMilliseconds(absl::Time next) const;
+  int WaitMilliseconds(MonotonicTime next) const;
 
   const ServerOptions options_;
   Handler* const handler_;

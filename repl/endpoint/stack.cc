@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "core/base/clock.h"
 
 namespace mslua::endpoint {
 namespace {
@@ -52,8 +53,8 @@ bool RunInSignalHandler(pthread_t thread, void (*f)(void*), void* argument, absl
   asked_argument = argument;
   asked = f;
   if (pthread_kill(thread, Signal()) != 0) return false;
-  const absl::Time until = absl::Now() + limit;
-  while (!answered && absl::Now() < until) absl::SleepFor(absl::Milliseconds(1));
+  const MonotonicTime until = MonotonicNow() + limit;
+  while (!answered && MonotonicNow() < until) absl::SleepFor(absl::Milliseconds(1));
   if (answered) return true;
   // Whoever takes it back first: a handler that has begun is waited for, since `argument` is the caller's.
   if (asked.exchange(nullptr) != nullptr) return false;
