@@ -1,7 +1,11 @@
 #include "lua/core_module.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <chrono>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/text.h"
 #include "lua/checkpoint_lua.h"
@@ -90,6 +94,24 @@ StatusOr<int> LibraryRecipe(lua_State* L, Session&) {
   return 1;
 }
 
+// core.environment(prefix): the names of the variables that begin so, in order.
+StatusOr<int> VariableNames(lua_State* L, Session&) {
+  ASSIGN_OR_RETURN(const std::string prefix, ReadString(L, 1, "environment: prefix"));
+  std::vector<std::string> names;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const absl::string_view text(*entry);
+    const size_t equals = text.find('=');
+    if (equals != absl::string_view::npos && absl::StartsWith(text, prefix)) names.emplace_back(text.substr(0, equals));
+  }
+  std::sort(names.begin(), names.end());
+  lua_newtable(L);
+  for (size_t i = 0; i < names.size(); ++i) {
+    PushString(L, names[i]);
+    lua_rawseti(L, -2, static_cast<int>(i) + 1);
+  }
+  return 1;
+}
+
 StatusOr<int> StopGradient(lua_State* L, Session& session) { return Apply(L, session, "stop_gradient", {1}, {}); }
 
 StatusOr<int> Clock(lua_State* L, Session&) {
@@ -161,14 +183,15 @@ int OpenCoreModule(lua_State* L) {
   OpenSteppers(L);
   OpenRanks(L);
   SetFunctions(L, {{"kind", Entry<Kind>},
-                   {"set_seed", Entry<SetSeed>},
+                   {"set_seed", Entry<SetSeed, 1>},
                    {"seed", Entry<GetSeed>},
                    {"fail", Entry<Fail>},
                    {"where", Entry<Where>},
                    {"did_you_mean", Entry<SuggestName>},
                    {"clock", Entry<Clock>},
+                   {"environment", Entry<VariableNames>},
                    {"library_recipe", Entry<LibraryRecipe>},
-                   {"stop_gradient", Entry<StopGradient>}});
+                   {"stop_gradient", Entry<StopGradient, 1>}});
   PushOptions(L, Session::Of(L).options());
   lua_pushvalue(L, -1);
   lua_setfield(L, LUA_REGISTRYINDEX, kOptionsKey);

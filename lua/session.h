@@ -124,8 +124,12 @@ using ApiFunction = StatusOr<int> (*)(lua_State* L, Session& session);
 // Leaves the error of `status` on the stack for lua_error.
 void PushError(lua_State* L, const Session& session, const Status& status);
 
-// What Lua calls: the error is raised when every C++ object of `f` is gone.
-template <ApiFunction f>
+// An error when a function that takes at most `most` arguments, self included, got more, other than nil.
+Status CheckArgumentCount(lua_State* L, int most);
+
+// What Lua calls: the error is raised when every C++ object of `f` is gone. `most`: how many arguments it takes, self
+// included; users' functions say it, so that none is dropped in silence.
+template <ApiFunction f, int most = -1>
 int Entry(lua_State* L);
 
 }  // namespace mslua

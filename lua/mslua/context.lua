@@ -1,4 +1,5 @@
 --- set_context and get_context: how this rank computes (MindSpore's mindspore.set_context).
+local arity = require "mslua.arity"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
 local settings = require "mslua.settings"
@@ -56,7 +57,7 @@ end
 
 --- The value of a key.
 ---@param key string
-function M.get_context(key) return settings.get(group, key) end
+function M.get_context(...) return settings.get(group, (arity.take("get_context", 1, ...))) end
 
 --- save_graphs as a level: 0 none, 1 the final graph, 2 each pass, 3 also DOT.
 ---@return integer
