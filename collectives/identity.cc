@@ -89,9 +89,11 @@ void Cluster(Reader& env, Identity* id) {
   if (role == "MS_SCHED") {
     id->scheduler = true;
   } else if (role == "MS_PSERVER" || role == "MS_SERVER") {
-    id->notices.push_back(absl::StrCat("MS_ROLE=", role, ": parameter servers have no part in training here"));
+    env.FailWith(absl::StrCat("MS_ROLE=", role,
+                              ": there are no parameter servers here; start workers, MS_ROLE=MS_WORKER, "
+                              "and one scheduler, MS_ROLE=MS_SCHED"));
   } else if (role != "MS_WORKER") {
-    env.Fail("MS_ROLE", "MS_SCHED, MS_WORKER or MS_PSERVER");
+    env.Fail("MS_ROLE", "MS_SCHED or MS_WORKER");
   }
   id->rank = -1;
   id->size = env.Need("MS_WORKER_NUM", 1, kMaxWorld);
@@ -210,8 +212,8 @@ StatusOr<Identity> WhoAmI(const Environment& environment,
     id.notices.push_back("MS_SERVER_NUM: parameter servers have no part in training here");
   }
   id.interface = env.Text("NCCL_SOCKET_IFNAME");
-  id.recovery = env.Number("MS_ENABLE_RECOVERY", 0, 1, 0) == 1;
-  if (id.recovery) id.recovery_path = env.NeedText("MS_RECOVERY_PATH", "a folder, since MS_ENABLE_RECOVERY=1");
+  if (env.Number("MS_ENABLE_RECOVERY", 0, 1, 0) == 1)
+    env.FailWith("MS_ENABLE_RECOVERY=1 is not built yet: unset it; --resume goes on from a checkpoint");
   id.meeting_timeout_s = env.Number("MS_CLUSTER_TIMEOUT", 1, 1 << 20, 600);
   RETURN_IF_ERROR(env.status());
   return id;

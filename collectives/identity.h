@@ -34,10 +34,8 @@ struct Identity {
   int device_id = -1;  // DEVICE_ID or the table's
   // Where ranks meet: the scheduler of a cluster, else one that rank 0 runs. Port 0 and no host: nowhere (single, mpi).
   Endpoint meeting;
-  std::string node_id;    // MS_NODE_ID, of a cluster; may be empty
-  std::string interface;  // NCCL_SOCKET_IFNAME: the address to announce
-  bool recovery = false;  // MS_ENABLE_RECOVERY=1, into recovery_path
-  std::string recovery_path;
+  std::string node_id;               // MS_NODE_ID, of a cluster; may be empty
+  std::string interface;             // NCCL_SOCKET_IFNAME: the address to announce
   double meeting_timeout_s = 600;    // MS_CLUSTER_TIMEOUT
   std::vector<std::string> notices;  // what was accepted and has no effect
 

@@ -113,18 +113,28 @@ TEST(WhoAmI, ClusterRoles) {
   EXPECT_TRUE(id.scheduler);
   EXPECT_EQ(id.Line(), "scheduler of 8 workers at 10.0.0.9:0 (MS_ROLE)");
   env = GoodStarts().at("worker");
-  env["MS_ROLE"] = "MS_PSERVER";
   env["MS_SERVER_NUM"] = "2";
-  EXPECT_EQ(Who(env)->notices.size(), 2u);
+  EXPECT_EQ(Who(env)->notices.size(), 1u);
+  for (const char* role : {"MS_PSERVER", "MS_SERVER"}) {
+    env["MS_ROLE"] = role;
+    EXPECT_THAT(std::string(Who(env).status().message()),
+                HasSubstr(absl::StrCat("MS_ROLE=", role, ": there are no parameter servers here; start workers")));
+  }
   env = GoodStarts().at("worker");
   env["MS_NODE_ID"] = "worker_10";
   EXPECT_EQ(Who(env)->rank, -1);
   env.erase("MS_NODE_ID");
   EXPECT_EQ(Who(env)->Line(), "a worker of 8, scheduler at 10.0.0.9:8118 (MS_ROLE)");
-  env["MS_ENABLE_RECOVERY"] = "1";
-  EXPECT_THAT(std::string(Who(env).status().message()), HasSubstr("MS_RECOVERY_PATH"));
-  env["MS_RECOVERY_PATH"] = "r";
-  EXPECT_EQ(Who(env)->recovery_path, "r");
+}
+
+TEST(WhoAmI, RecoveryIsRefusedInEveryStart) {
+  for (auto [start, env] : GoodStarts()) {
+    env["MS_ENABLE_RECOVERY"] = "0";
+    EXPECT_TRUE(Who(env).ok()) << start;
+    env["MS_ENABLE_RECOVERY"] = "1";
+    EXPECT_THAT(std::string(Who(env).status().message()), HasSubstr("MS_ENABLE_RECOVERY=1 is not built yet")) << start;
+  }
+  EXPECT_THAT(std::string(Who({{"MS_ENABLE_RECOVERY", "1"}}).status().message()), HasSubstr("not built yet"));
 }
 
 // Every variable that must be a number, malformed in every way: one error that names it.

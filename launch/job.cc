@@ -111,10 +111,6 @@ StatusOr<Endpoint> Job::StartScheduler(const Endpoint& endpoint) {
 
 Status Job::Meet() {
   if (Alone() || membership_ != nullptr || identity_.source == Source::kMpi) return absl::OkStatus();
-  if (identity_.recovery) {
-    return absl::UnimplementedError(
-        "MS_ENABLE_RECOVERY=1 is not built yet: unset it; --resume goes on from a checkpoint");
-  }
   RETURN_IF_ERROR(CheckPlaintext(identity_.meeting.host, plaintext_));
   const bool gathered = identity_.source == Source::kLauncher || identity_.source == Source::kCluster;
   if (!gathered && identity_.rank == 0) RETURN_IF_ERROR(StartScheduler(identity_.meeting).status());

@@ -98,7 +98,7 @@ expect "-n in a rank" 2 "this process is already rank 0 of 2 (RANK and WORLD_SIZ
 run env MS_WORKER_NUM=2 "$mslua" run "$script"
 expect "no role" 4 "MS_ROLE is not"
 run env MS_ROLE=MS_MASTER "$mslua" run "$script"
-expect "bad role" 4 "MS_ROLE: expected MS_SCHED, MS_WORKER or MS_PSERVER, got 'MS_MASTER'"
+expect "bad role" 4 "MS_ROLE: expected MS_SCHED or MS_WORKER, got 'MS_MASTER'"
 run env RANK=1 WORLD_SIZE=2 MASTER_ADDR=10.255.255.1 MASTER_PORT=1 "$mslua" run "$script"
 expect "beyond this host" 10 "MSLUA_PLAINTEXT=1"
 finish
