@@ -51,7 +51,8 @@ end
 function M.sum(values, n)
   local mask = core.valid_mask(n)
   if #values.shape == 0 then return values * ops.reduce_sum(mask) end
-  return ops.reduce_sum(ops.cast(values, "float32") * mask)
+  -- By choice, not by product: padding may give NaN.
+  return ops.reduce_sum(ops.select(ops.greater(mask, 0.5), ops.cast(values, "float32"), 0))
 end
 
 --- Turns `{"loss", "top1", mine = function(output, label) ... end}` into a list with "loss" first.
