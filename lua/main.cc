@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "cli/completion.h"
 #include "cli/front.h"
 #include "lua/rank_verb.h"
@@ -62,5 +64,9 @@ int main(int argc, char** argv) {
   };
   const auto verb = verbs.find(command->verb);
   if (verb == verbs.end()) return mslua::Report(absl::UnimplementedError(command->verb + " is not part of this build"));
-  return verb->second(*command);
+  const int code = verb->second(*command);
+  const std::vector<std::string> ignored = code == 0 ? command->Ignored() : std::vector<std::string>();
+  if (ignored.empty()) return code;
+  return mslua::Report(absl::InvalidArgumentError(
+      absl::StrCat(command->verb, ": ", absl::StrJoin(ignored, ", "), " had no effect on this command")));
 }

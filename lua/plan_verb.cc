@@ -223,7 +223,7 @@ StatusOr<std::vector<Section>> ShardSections(GlobalView& view, const cli::Comman
     }
     return sections;
   }
-  return std::vector<Section>{Cuts(report, planned.graph, command.Given("json")), Parameters(report),
+  return std::vector<Section>{Cuts(report, planned.graph, command.Bool("json")), Parameters(report),
                               Predicted(report, view)};
 }
 
@@ -353,7 +353,7 @@ int RunPlan(const cli::CommandLine& command) {
   const auto sections = Sections(command, command.Int("n"));
   if (!sections.ok()) return Report(sections.status());
   for (const Section& s : *sections) {
-    if (command.Given("json"))
+    if (command.Bool("json"))
       PrintJson(s);
     else
       PrintText(s);

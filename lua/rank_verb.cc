@@ -122,7 +122,10 @@ int RunAsRank(const cli::CommandLine& command, SessionOptions options, Joins joi
               absl::FunctionRef<StatusOr<int>(Session&)> work) {
   const auto identity = WhoAmI(OwnEnvironment(), ReadTextFile);
   if (!identity.ok()) return Report(identity.status(), kExitEnvironment);
-  if (identity->scheduler) return RunScheduler(*identity);
+  if (identity->scheduler) {
+    command.HandOn();  // the workers' command line
+    return RunScheduler(*identity);
+  }
   const int64_t n = command.Given("n") ? command.Int("n") : 1;
   const bool alone = identity->source == Identity::Source::kSingle;
   if (alone && n > 1) {
@@ -132,6 +135,7 @@ int RunAsRank(const cli::CommandLine& command, SessionOptions options, Joins joi
     launch.ranks = static_cast<int>(n);
     launch.command = command.words;
     launch.command.insert(launch.command.begin(), ProgramFile());
+    command.HandOn();
     return RunRanks(launch);
   }
   if (n > 1 && n != identity->size) {
