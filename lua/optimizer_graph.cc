@@ -1,15 +1,16 @@
 #include "lua/optimizer_graph.h"
 
 #include "absl/strings/str_cat.h"
+#include "core/checkpoint/tensor_names.h"
 
 namespace mslua {
 namespace {
 
-// The names of an optimizer's state tensors, as in MindSpore's checkpoints.
+// The kinds of state that an optimizer keeps.
 std::vector<std::string> StateNames(const OptimizerRule& rule) {
   if (rule.kind == "sgd" && rule.momentum == 0) return {};
-  if (rule.kind == "sgd" || rule.kind == "momentum") return {"moments"};
-  return {"moment1", "moment2"};
+  if (rule.kind == "sgd" || rule.kind == "momentum") return {checkpoint::kMoments};
+  return {checkpoint::kMoment1, checkpoint::kMoment2};
 }
 
 }  // namespace

@@ -22,8 +22,8 @@ struct Initializer {
 };
 
 struct ParameterData {
-  std::string name;  // settable until there is a key
-  std::string key;   // in the store and in graphs; given on first use
+  std::string name;  // the path from the root that is trained; what checkpoints call it
+  std::string key;   // in the store and in graphs: the name that it has on first use, made unique
   std::string kind;  // kParameter or kState of core/graph
   TensorType type;
   Initializer init;
@@ -33,6 +33,8 @@ struct ParameterData {
   // what is behind its end being padding; slice_of 0: whole.
   int64_t slice_begin = 0, slice_of = 0;
   bool replica = false;  // a lower rank has the same slice
+  // Of an optimizer's state: the key of its parameter, and what of it ("moments").
+  std::string state_of, state_kind;
 };
 
 // Fixes the parameter's key: its name, or "name#2" where another parameter has that.

@@ -9,9 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "core/base/atomic_file.h"
 #include "core/base/exit_code.h"
 #include "core/base/folder.h"
@@ -28,7 +29,9 @@
 #include "lua/lua_hook.h"
 #include "lua/lua_stack.h"
 #include "lua/options.h"
+#include "lua/parameter.h"
 #include "lua/plan_decisions.h"
+#include "lua/run_folder.h"
 #include "lua/signal_scope.h"
 #include "repl/endpoint/endpoint.h"
 
@@ -94,10 +97,28 @@ TensorParts PartsOf(Session& session, const TracedGraph& graph) {
     if (!p->layerwise_parallel) continue;
     parts[p->key].own = true;
     for (const auto& e : session.optimizer_states) {
-      if (absl::EndsWith(e.first, absl::StrCat(".", p->key))) parts[e.first].own = true;
+      if (e.second->state_of == p->key) parts[e.first].own = true;
     }
   }
   return parts;
+}
+
+// What of the store this training saves: the network's parameters and states, and what else its step reads, such as the
+// optimizer's state.
+TensorNames NamesOf(Session& session, const TrainerSpec& spec) {
+  TensorNames names;
+  absl::flat_hash_set<std::string> taken;
+  for (size_t i = 0; i < spec.parameters.size(); ++i) {
+    names[KeyOf(session, *spec.parameters[i])] = spec.parameter_names[i];
+    taken.insert(spec.parameter_names[i]);
+  }
+  for (const auto& p : spec.graph->parameters) {
+    if (names.contains(p->key)) continue;
+    const auto of = names.find(p->state_of);
+    const std::string name = of == names.end() ? p->key : absl::StrCat(p->state_kind, ".", of->second);
+    names[p->key] = taken.insert(name).second ? name : p->key;
+  }
+  return names;
 }
 
 // The run of a TrainerSpec: everything that lives as long as it. Members die in the opposite order of their making.
@@ -117,6 +138,7 @@ class Training {
       for (const std::string& intervention : run.interventions) trainer_->AddIntervention(intervention);
     }
     if (first()) PrintPlan();
+    if (checkpoint_ != nullptr && first()) NoteNothingLeft();
     RETURN_IF_ERROR(OpenEndpoint());
     Status outcome;
     {
@@ -159,6 +181,7 @@ class Training {
                                             checkpoint_ == nullptr ? "" : checkpoint_->manifest().run.plan));
     ASSIGN_OR_RETURN(executable_, CompileGraph(session_, *spec_.graph, together() != nullptr, &decisions_));
     parts_ = PartsOf(session_, *spec_.graph);
+    names_ = NamesOf(session_, spec_);
     if (together() != nullptr) {
       session_.exit_code = kExitHang;  // until they are the same
       RETURN_IF_ERROR(CompareTexts(*together(), absl::StrCat(spec_.graph->common, ScheduleText()), "a training step"));
@@ -184,8 +207,7 @@ class Training {
     session_.exit_code = 0;
     Console::Options options;
     options.log_every = spec_.log_every;
-    options.log_epochs = spec_.log_epochs;
-    options.enabled = session_.prints;
+    options.enabled = session_.prints && !OptionBool(L_, "json");  // whose lines are objects
     options.prefix = session_.prefix;
     if (!folder_.empty()) options.log_path = absl::StrCat(folder_, "/rank_", session_.options().rank, ".log");
     console_ = std::make_unique<Console>(options);
@@ -286,9 +308,7 @@ class Training {
     if (resume_.empty()) return absl::OkStatus();
     session_.exit_code = kExitStorage;  // until it is open
     ASSIGN_OR_RETURN(folder_, spec_.RunFolder(session_, resume_));
-    std::string from = resume_;
-    if (resume_ == "last") from = CheckpointDirectory();
-    if (resume_ == "best") from = CheckpointDirectory() + "/best";
+    ASSIGN_OR_RETURN(const std::string from, CheckpointPlace(resume_, spec_.name, CheckpointDirectory()));
     ASSIGN_OR_RETURN(checkpoint_, OpenCheckpoint(from));
     session_.exit_code = 0;
     return absl::OkStatus();
@@ -298,21 +318,41 @@ class Training {
   Status Resume() {
     if (checkpoint_ == nullptr) return absl::OkStatus();
     session_.exit_code = kExitStorage;  // until it is read
-    std::string ignored;
-    ASSIGN_OR_RETURN(restored_,
-                     RestoreCheckpoint(*checkpoint_, session_.store(), parts_, session_.options().rank, &ignored));
+    RETURN_IF_ERROR(
+        MakeValues([this](const std::string& name) { return checkpoint_->manifest().Find(name) != nullptr; }));
+    RestoreReport report;
+    ASSIGN_OR_RETURN(
+        restored_, RestoreCheckpoint(*checkpoint_, session_.store(), names_, parts_, session_.options().rank, &report));
     FindPlace();
     if (together() != nullptr) RETURN_IF_ERROR(CompareSteps());
     if (!checkpoint_->note().empty()) std::fprintf(stderr, "mslua: note: %s\n", checkpoint_->note().c_str());
     const GlobalView* const view = GlobalView::Of(session_);
     const bool has_all = view == nullptr || view->stages() == 1;  // else the other stages have the rest
-    if (!ignored.empty() && has_all)
+    if (!report.ignored.empty() && has_all)
       std::fprintf(stderr, "mslua: note: %s has tensors that this run does not: %s\n", checkpoint_->path().c_str(),
-                   ignored.c_str());
+                   absl::StrJoin(report.ignored, ", ").c_str());
     session_.exit_code = 0;
     if (!first()) return absl::OkStatus();
+    if (!report.renamed.empty())
+      std::fprintf(stderr, "mslua: note: %s is of an older version and has other names: %s\n",
+                   checkpoint_->path().c_str(),
+                   absl::StrJoin(report.renamed, ", ", absl::PairFormatter(" from ")).c_str());
     std::fprintf(stderr, "mslua: goes on from %s, step %lld\n", checkpoint_->path().c_str(),
                  static_cast<long long>(restored_.step));
+    return absl::OkStatus();
+  }
+
+  // Gives those parameters of the network a value that no step reads, for the checkpoint to have them all; where
+  // `wanted` says so of their name.
+  Status MakeValues(const std::function<bool(const std::string& name)>& wanted) {
+    const GlobalView* const view = GlobalView::Of(session_);
+    for (size_t i = 0; i < spec_.parameters.size(); ++i) {
+      ParameterData& p = *spec_.parameters[i];
+      const int owner = view == nullptr ? kNoStage : view->OwnerOf(p.key);
+      const bool elsewhere = owner != kNoStage && owner != view->stage();
+      if (elsewhere || session_.store().Find(p.key) != nullptr || !wanted(spec_.parameter_names[i])) continue;
+      RETURN_IF_ERROR(ValueOf(session_, p).status());
+    }
     return absl::OkStatus();
   }
 
@@ -357,7 +397,7 @@ class Training {
 
   // In the order in which they act: an evaluation's numbers are there for the metrics, the checkpoint, the callbacks.
   Status AddHooks() {
-    Add(std::make_unique<EpochHook>(&progress(), spec_.time_every, spec_.time_steps));
+    Add(std::make_unique<EpochHook>(&progress(), spec_.time_every, spec_.time_steps, spec_.log_epochs));
     if (loss_scale_ != nullptr) trainer_->AddHook(loss_scale_.get());
     std::unique_ptr<MetricsHook> metrics;
     if (!folder_.empty() && first()) {
@@ -419,6 +459,8 @@ class Training {
   }
 
   Status AddCheckpoints(CheckpointOptions options) {
+    options.names = names_;
+    RETURN_IF_ERROR(MakeValues([](const std::string&) { return true; }));
     options.keeper.directory = CheckpointDirectory();
     RETURN_IF_ERROR(MakeFolders(options.keeper.directory));
     options.job = spec_.name;
@@ -441,6 +483,18 @@ class Training {
                  spec_.name.c_str(), static_cast<long long>(plan.nodes), static_cast<long long>(plan.kernels),
                  static_cast<double>(plan.workspace_bytes + plan.shared_bytes) / (1 << 20), plan.compile_seconds,
                  folder_.empty() ? "" : "; run folder ", folder_.c_str());
+  }
+
+  // Says so where the checkpoint is of the end of training.
+  void NoteNothingLeft() {
+    const TrainState& s = trainer_->state();
+    const bool steps = spec_.options.max_steps > 0 && s.step >= spec_.options.max_steps;
+    // A checkpoint of an epoch's last step is of before its end.
+    const int64_t epochs = s.epoch + s.step_in_epoch / progress().steps_per_epoch;
+    if (epochs < spec_.options.epochs && !steps) return;
+    std::fprintf(stderr, "mslua: note: nothing is left to train: the checkpoint is of step %lld, the end of %s %lld\n",
+                 static_cast<long long>(s.step), steps ? "max_steps =" : "epochs =",
+                 static_cast<long long>(steps ? spec_.options.max_steps : spec_.options.epochs));
   }
 
   // What clients of `mslua attach` talk to, on all ranks or on none: training does without.
@@ -589,6 +643,7 @@ class Training {
   std::unique_ptr<Executable> executable_, eval_executable_;
   std::string resume_, folder_;
   TensorParts parts_;
+  TensorNames names_;
   std::unique_ptr<Console> console_;
   std::unique_ptr<LossScaleHook> loss_scale_;
   std::unique_ptr<Trainer> trainer_;

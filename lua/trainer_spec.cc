@@ -57,6 +57,25 @@ Status ReadCheckpointSpec(lua_State* L, int index, TrainerSpec* t) {
   return absl::OkStatus();
 }
 
+// The fields `parameters` and `names`, which has one for each.
+Status ReadNetwork(lua_State* L, TrainerSpec* t) {
+  const StackGuard guard(L);
+  lua_getfield(L, 1, "parameters");
+  if (lua_isnil(L, -1)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(t->parameters, ReadParameters(L, -1, "trainer: parameters"));
+  lua_getfield(L, 1, "names");
+  const int names = lua_gettop(L);
+  if (lua_type(L, names) != LUA_TTABLE || lua_objlen(L, names) != t->parameters.size())
+    return absl::InvalidArgumentError("trainer: names: expected a name for each of the parameters");
+  for (size_t i = 1; i <= t->parameters.size(); ++i) {
+    lua_rawgeti(L, names, static_cast<int>(i));
+    ASSIGN_OR_RETURN(std::string name, ReadString(L, -1, "trainer: names"));
+    t->parameter_names.push_back(std::move(name));
+    lua_pop(L, 1);
+  }
+  return absl::OkStatus();
+}
+
 Status ReadEvalSpec(lua_State* L, int index, EvalSpec* eval) {
   ASSIGN_OR_RETURN(eval->graph, FieldGraph(L, index, "eval"));
   ASSIGN_OR_RETURN(eval->dataset, FieldDataset(L, index, "eval"));
@@ -78,11 +97,11 @@ Status ReadEvalSpec(lua_State* L, int index, EvalSpec* eval) {
 }  // namespace
 
 Status TrainerSpec::Read(lua_State* L, Session& session) {
-  RETURN_IF_ERROR(
-      CheckFields(L, 1, "trainer",
-                  {"graph",          "dataset", "epochs",     "max_steps",  "parameters", "schedule",   "lr_function",
-                   "loss_scale",     "sink",    "loss_every", "time_every", "time_steps", "checkpoint", "eval",
-                   "early_stopping", "hooks",   "name",       "seed",       "config",     "together",   "broadcast"}));
+  RETURN_IF_ERROR(CheckFields(
+      L, 1, "trainer",
+      {"graph",      "dataset", "epochs",     "max_steps",  "parameters", "names",      "schedule", "lr_function",
+       "loss_scale", "sink",    "loss_every", "time_every", "time_steps", "checkpoint", "eval",     "early_stopping",
+       "hooks",      "name",    "seed",       "config",     "together",   "broadcast"}));
   ASSIGN_OR_RETURN(graph, FieldGraph(L, 1, "trainer"));
   ASSIGN_OR_RETURN(dataset, FieldDataset(L, 1, "trainer"));
   ASSIGN_OR_RETURN(options.epochs, FieldInt(L, 1, "epochs", 1));
@@ -95,6 +114,7 @@ Status TrainerSpec::Read(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(broadcast, FieldBool(L, 1, "broadcast", false));
   ASSIGN_OR_RETURN(time_every, FieldInt(L, 1, "time_every", 0));
   ASSIGN_OR_RETURN(time_steps, FieldInt(L, 1, "time_steps", 0));
+  RETURN_IF_ERROR(ReadNetwork(L, this));
   lr_function = Callback::Field(session, 1, "lr_function");
   lua_getfield(L, 1, "schedule");
   if (!lua_isnil(L, -1)) {
@@ -162,8 +182,11 @@ StatusOr<std::string> TrainerSpec::OwnRunFolder(Session& session, const std::str
     RETURN_IF_ERROR(MakeFolders(out));
     return out;
   }
-  if (resume == "last" || resume == "best") return LastRunFolder(name);
-  return NewRunFolder(name);
+  if (resume != "last" && resume != "best") return NewRunFolder(name);
+  if (checkpoint_directory.empty()) return LastRunFolder(name, resume == "best" ? kRunBest : kRunCheckpoints);
+  // The recipe keeps its checkpoints elsewhere: the run need not have any in its folder.
+  const auto last = LastRunFolder(name, kRunMetrics);
+  return last.ok() ? *last : NewRunFolder(name);
 }
 
 }  // namespace mslua

@@ -49,6 +49,9 @@ struct TrainerSpec {
   Groups* together = nullptr;  // ranks that train one network; null: this one trains by itself
   bool broadcast = false;      // rank 0's parameters are everybody's in the beginning
   int hooks = LUA_NOREF;       // the table of Lua's hooks
+  // The network's parameters and states, and what its checkpoints call them.
+  std::vector<std::shared_ptr<ParameterData>> parameters;
+  std::vector<std::string> parameter_names;
   Progress progress;
 
   Status Read(lua_State* L, Session& session);

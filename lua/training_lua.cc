@@ -1,4 +1,5 @@
-// core.build_train and core.build_eval: the graph of a whole step.
+// core.build_train and core.build_eval: the graph of a whole step. build_train also gives the names of the parameters
+// that no gradient reaches.
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -209,7 +210,8 @@ struct ForwardBackward {
   Value loss;
   std::vector<MicroBlock> blocks;
   std::vector<Value> extra, gradients;
-  std::string traced;  // the text of the first micro-batch, for ranks to compare
+  std::vector<bool> flows;  // for each parameter, whether any gradient reaches it
+  std::string traced;       // the text of the first micro-batch, for ranks to compare
 };
 
 // The graph's text but for seeds, which ranks may have of their own.
@@ -241,6 +243,24 @@ Status CheckOwned(const TrainSpec& spec, Trace& trace) {
         where, "the network uses the parameter '", p->name, "' ", ToString(p->type),
         ", which is none of its own, so it would not be trained; assign its cell to a field of self or to an "
         "nn.CellList, not to a plain table or a local (or give the parameter requires_grad = false)"));
+  }
+  return absl::OkStatus();
+}
+
+// Pushes the names of the parameters that no gradient reaches. An error where it reaches none of them.
+Status PushIdle(lua_State* L, const TrainSpec& spec, const std::vector<bool>& flows) {
+  if (std::find(flows.begin(), flows.end(), true) == flows.end()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        spec.name, ": no parameter gets a gradient: the loss depends on none of the ", spec.parameters.size(),
+        " that the optimizer trains ('", spec.parameters[0]->name,
+        "', ...), or only through operators without a gradient, such as ops.stop_gradient, ops.argmax or ops.equal"));
+  }
+  lua_newtable(L);
+  int n = 0;
+  for (size_t i = 0; i < flows.size(); ++i) {
+    if (flows[i]) continue;
+    PushString(L, spec.parameters[i]->name);
+    lua_rawseti(L, -2, ++n);
   }
   return absl::OkStatus();
 }
@@ -337,7 +357,13 @@ StatusOr<ForwardBackward> EmitForwardBackward(lua_State* L, Session& session, co
     for (const StageCopy& copy : copies) inputs.push_back(copy.value);
     sum.blocks.back().end = here();
     sum.blocks.push_back({here(), here(), micro, true});
-    ASSIGN_OR_RETURN(std::vector<Value> gradients, Gradients(g, results[0], inputs, seed, view != nullptr));
+    std::vector<bool> flows;
+    ASSIGN_OR_RETURN(std::vector<Value> gradients, Gradients(g, results[0], inputs, seed, view != nullptr, &flows));
+    sum.flows.resize(spec.parameters.size());
+    for (size_t i = 0; i < flows.size(); ++i) {
+      const size_t parameter = i < spec.parameters.size() ? i : copies[i - spec.parameters.size()].parameter;
+      sum.flows[parameter] = sum.flows[parameter] || flows[i];
+    }
     if (micro == 0 && session.options().ranks > 1) sum.traced = CommonText(g.graph());
     const Value loss = Cast(g, results[0], type.dtype == DType::kF64 ? DType::kF64 : DType::kF32);
     sum.loss = micro == 0 ? loss : Add(g, sum.loss, loss);
@@ -401,6 +427,8 @@ StatusOr<Value> StateInput(Session& session, const OptimizerShards& shards, cons
     state->kind = kState;
     state->type = parameter.type;
     state->requires_grad = false;
+    state->state_of = parameter.key;
+    state->state_kind = name;
     if (shards.Covers(parameter)) {
       state->type.shape = {shards.Slice(parameter.type)};
       state->slice_begin = shards.Begin(parameter.type);
@@ -530,7 +558,8 @@ StatusOr<int> BuildTrain(lua_State* L, Session& session) {
     (*traced)->common =
         absl::StrCat(OptionsText(spec), "pipeline_stages ", view == nullptr ? 1 : view->stages(), "\n", result.traced);
   }
-  return pushed;
+  RETURN_IF_ERROR(PushIdle(L, spec, result.flows));
+  return pushed + 1;
 }
 
 StatusOr<int> BuildEval(lua_State* L, Session& session) {

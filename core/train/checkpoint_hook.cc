@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/checkpoint/tensor_names.h"
 #include "core/sharding/layout.h"
 #include "core/train/agreement.h"
 
@@ -128,7 +129,10 @@ Status CheckpointHook::SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainS
   }
   if (options_.together != nullptr) return SaveTogether(keeper, path, run);
   std::vector<checkpoint::TensorData> tensors;
-  for (const auto& e : store_->entries()) tensors.push_back({e->name, e->type, e->memory.data()});
+  for (const auto& e : store_->entries()) {
+    const auto name = options_.names.find(e->name);
+    if (name != options_.names.end()) tensors.push_back({name->second, e->type, e->memory.data()});
+  }
   if (options_.async_save) {
     return saver_.Start(path, run, tensors, [this, keeper, path] { return Saved(keeper, path); });
   }
@@ -166,20 +170,23 @@ StatusOr<checkpoint::Manifest> CheckpointHook::WriteOwnPart(const std::string& f
   const int rank = options_.together->rank();
   std::vector<checkpoint::ShardData> shards;
   for (const auto& e : store_->entries()) {
+    const auto named = options_.names.find(e->name);
+    if (named == options_.names.end()) continue;
+    const std::string& name = named->second;
     const auto part = options_.parts.find(e->name);
     if (part == options_.parts.end()) {
-      if (rank == 0) shards.push_back({e->name, e->type, e->memory.data(), e->type.shape, Shape(e->type.rank(), 0)});
+      if (rank == 0) shards.push_back({name, e->type, e->memory.data(), e->type.shape, Shape(e->type.rank(), 0)});
       continue;
     }
     const TensorPart& p = part->second;
     if (p.replica) continue;
     if (!p.of.empty()) {
-      shards.push_back({e->name, e->type, e->memory.data(), p.of, p.at});
+      shards.push_back({name, e->type, e->memory.data(), p.of, p.at});
     } else if (p.whole == 0) {
-      shards.push_back({NameOf(e->name, p, rank), e->type, e->memory.data(), e->type.shape, Shape(e->type.rank(), 0)});
+      shards.push_back({NameOf(name, p, rank), e->type, e->memory.data(), e->type.shape, Shape(e->type.rank(), 0)});
     } else if (p.begin < p.whole) {
       const TensorType type{e->type.dtype, {std::min(e->type.elements(), p.whole - p.begin)}};
-      shards.push_back({e->name, type, e->memory.data(), {p.whole}, {p.begin}});
+      shards.push_back({name, type, e->memory.data(), {p.whole}, {p.begin}});
     }
   }
   return checkpoint::WritePart(folder, rank, shards);
@@ -233,12 +240,14 @@ void CheckpointHook::AtEnd(const TrainState& state, const Status& outcome) {
 
 namespace {
 
-Status ReadEntry(checkpoint::Checkpoint& from, const Store::Entry& e, const TensorPart& part, int rank) {
-  const std::string name = NameOf(e.name, part, rank);
+// `plain`: the tensor's name in the checkpoint, but for what a rank has of its own.
+Status ReadEntry(checkpoint::Checkpoint& from, const Store::Entry& e, const std::string& plain, const TensorPart& part,
+                 int rank) {
+  const std::string name = NameOf(plain, part, rank);
   const checkpoint::TensorRecord* record = from.manifest().Find(name);
   if (record == nullptr && part.own && rank > 0) {
     return absl::NotFoundError(absl::StrCat(from.path(), " was saved by ", from.manifest().run.world,
-                                            " rank(s): it has no value of rank ", rank, "'s own '", e.name, "'"));
+                                            " rank(s): it has no value of rank ", rank, "'s own '", plain, "'"));
   }
   if (record == nullptr)
     return absl::NotFoundError(absl::StrCat(from.path(), " has no tensor '", name, "', which the recipe has"));
@@ -280,20 +289,31 @@ Status ReadEntry(checkpoint::Checkpoint& from, const Store::Entry& e, const Tens
 
 }  // namespace
 
-StatusOr<TrainState> RestoreCheckpoint(checkpoint::Checkpoint& from, const Store& store, const TensorParts& parts,
-                                       int rank, std::string* ignored) {
-  absl::flat_hash_set<std::string> known;
-  for (const auto& e : store.entries()) {
-    const auto part = parts.find(e->name);
-    const TensorPart how = part == parts.end() ? TensorPart() : part->second;
-    RETURN_IF_ERROR(ReadEntry(from, *e, how, rank));
-    known.insert(NameOf(e->name, how, rank));
-  }
+StatusOr<TrainState> RestoreCheckpoint(checkpoint::Checkpoint& from, const Store& store, const TensorNames& names,
+                                       const TensorParts& parts, int rank, RestoreReport* report) {
+  // All names of the network, of which this rank may have some only.
+  std::vector<std::string> wanted, stored;
+  for (const auto& n : names) wanted.push_back(n.second);
   for (const checkpoint::TensorRecord& t : from.manifest().tensors) {
-    // Other ranks' own values are no loss.
-    if (known.contains(t.name) || absl::StartsWith(t.name, kRankPrefix)) continue;
-    if (rank > 0 && store.Find(t.name) != nullptr) continue;
-    absl::StrAppend(ignored, ignored->empty() ? "" : ", ", t.name);
+    if (!absl::StartsWith(t.name, kRankPrefix)) stored.push_back(t.name);
+  }
+  const auto older = checkpoint::OlderNames(wanted, stored);
+  absl::flat_hash_set<std::string> known(wanted.begin(), wanted.end());
+  for (const auto& e : store.entries()) {
+    const auto named = names.find(e->name);
+    if (named == names.end()) continue;
+    const auto other = older.find(named->second);
+    if (other != older.end()) {
+      report->renamed.emplace_back(*other);
+      known.insert(other->second);
+    }
+    const auto part = parts.find(e->name);
+    RETURN_IF_ERROR(ReadEntry(from, *e, other == older.end() ? named->second : other->second,
+                              part == parts.end() ? TensorPart() : part->second, rank));
+  }
+  std::sort(report->renamed.begin(), report->renamed.end());
+  for (const std::string& name : stored) {
+    if (!known.contains(name)) report->ignored.push_back(name);
   }
   TrainState state;
   const checkpoint::RunState& run = from.manifest().run;

@@ -6,6 +6,8 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "collectives/groups.h"
@@ -25,6 +27,9 @@ struct TensorPart {
 };
 using TensorParts = absl::flat_hash_map<std::string, TensorPart>;
 
+// The tensors of a store that belong to a training, and what checkpoints call them: a store may hold other networks.
+using TensorNames = absl::flat_hash_map<std::string, std::string>;
+
 struct CheckpointOptions {
   checkpoint::KeeperOptions keeper;
   bool async_save = true;                          // the step stalls for the copy only
@@ -40,6 +45,7 @@ struct CheckpointOptions {
       true;           // what they write is one file of whole tensors; else each rank's parts stay files of their own
   int64_t world = 1;  // ranks that train, for the manifest
   TensorParts parts;
+  TensorNames names;  // what of the store is saved
 };
 
 class CheckpointHook : public TrainHook {
@@ -92,10 +98,17 @@ class CheckpointHook : public TrainHook {
   std::string last_path_;
 };
 
-// Fills `store` from the checkpoint and says where training stood. A tensor that the checkpoint lacks, or has with
-// another type, is an error that names it; tensors that only the checkpoint has are named in `*ignored`. `parts` are
-// this run's, whatever ranks the checkpoint was saved by.
-StatusOr<TrainState> RestoreCheckpoint(checkpoint::Checkpoint& from, const Store& store, const TensorParts& parts,
-                                       int rank, std::string* ignored);
+// What a checkpoint and the store did not have in common.
+struct RestoreReport {
+  std::vector<std::string> ignored;  // tensors that only the checkpoint has
+  // Tensors that have an older name in the checkpoint: their name and that one.
+  std::vector<std::pair<std::string, std::string>> renamed;
+};
+
+// Fills those tensors of `store` that `names` has from the checkpoint and says where training stood. A tensor that the
+// checkpoint lacks, or has with another type, is an error that names it. `parts` are this run's, whatever ranks the
+// checkpoint was saved by.
+StatusOr<TrainState> RestoreCheckpoint(checkpoint::Checkpoint& from, const Store& store, const TensorNames& names,
+                                       const TensorParts& parts, int rank, RestoreReport* report);
 
 }  // namespace mslua

@@ -10,7 +10,6 @@ Console::Console(const Options& o, std::FILE* out)
     : enabled_(o.enabled),
       terminal_(isatty(fileno(out)) != 0),
       log_every_(o.log_every),
-      log_epochs_(o.log_epochs),
       prefix_(o.prefix),
       out_(out),
       flushed_(std::chrono::steady_clock::now()) {

@@ -206,10 +206,9 @@ StatusOr<bool> Trainer::StepImpl() {
   ++state_.step;
   ++state_.step_in_epoch;
   Publish();
-  const bool last = state_.step_in_epoch == loader_->pipeline().size();
   RETURN_IF_ERROR(CheckLoss());
   state_.whole = true;
-  console_->Loss(state_.epoch + 1, state_.step_in_epoch, static_cast<float>(state_.loss), last);
+  console_->Loss(state_.epoch + 1, state_.step_in_epoch, static_cast<float>(state_.loss));
   RETURN_IF_ERROR(RunHooks());
   return true;
 }

@@ -1,5 +1,6 @@
 --- ms.recipe: one table that says what to train on what and how. Strict: an unknown key anywhere is an error at its
 --- line.
+local arity = require "mslua.arity"
 local args = require "mslua.args"
 local callbacks = require "mslua.callbacks"
 local class = require "mslua.class"
@@ -180,7 +181,7 @@ local function apply_overrides(values)
     origins[path] = origin
   end
   each_leaf(M.fields, "", function(path, field)
-    local variable = "MSLUA_" .. path:gsub("%.", "_"):upper()
+    local variable = params.variable(path)
     local text = path:find(".", 1, true) and os.getenv(variable)
     if text then set_text(values, field, path, text, variable, origins) end
   end)
@@ -201,6 +202,16 @@ local function apply_overrides(values)
     end
   end
   return origins
+end
+
+--- The paths of the recipe's table that a variable of the environment can set: "train.epochs".
+---@return string[]
+function M.leaves()
+  local paths = {}
+  each_leaf(M.fields, "", function(path)
+    if path:find(".", 1, true) then paths[#paths + 1] = path end
+  end)
+  return paths
 end
 
 ---------------------------------------------------------------------------------------------------------------- recipe
@@ -265,7 +276,8 @@ end
 --- Checks the table, fills in defaults, applies presets, environment and command line, and sets the contexts.
 ---@param values table
 ---@return mslua.Recipe
-function M.recipe(values)
+function M.recipe(...)
+  local values = arity.take("recipe", 1, ...)
   if type(values) ~= "table" then errors.fail("recipe: expected a table, got %s", errors.show(values)) end
   values = copy(values)
   local origins = apply_overrides(values)
