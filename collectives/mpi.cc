@@ -640,15 +640,32 @@ StatusOr<void*> MpiCommunicator::AllocateShared(int64_t bytes, absl::string_view
   return memory;
 }
 
+// Keeps Open MPI from listening where nobody should connect: its TCP transport takes part in a job's messages for
+// whoever sends it 16 bytes. Ranks of one host share memory alone; those of several use TCP on `interface`, when there
+// is one. What the user has set stays.
+void LimitTransports(const std::string& interface) {
+  constexpr int kKeep = 0;
+  const char* here = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+  const char* all = getenv("OMPI_COMM_WORLD_SIZE");
+  if (here != nullptr && all != nullptr && strcmp(here, all) == 0) {
+    setenv("OMPI_MCA_pml", "ob1", kKeep);
+    setenv("OMPI_MCA_btl", "self,vader", kKeep);
+  } else if (!interface.empty()) {
+    setenv("OMPI_MCA_pml", "ob1", kKeep);
+    setenv("OMPI_MCA_btl_tcp_if_include", interface.c_str(), kKeep);
+  }
+}
+
 }  // namespace
 
 bool StartedByMpirun() { return getenv("OMPI_COMM_WORLD_RANK") != nullptr; }
 
-StatusOr<std::unique_ptr<Communicator>> MakeMpiWorld() {
+StatusOr<std::unique_ptr<Communicator>> MakeMpiWorld(const std::string& interface) {
   if (!StartedByMpirun()) {
     return absl::FailedPreconditionError("the mpi backend needs ranks that mpirun started: mpirun -n N mslua ...");
   }
   ASSIGN_OR_RETURN(std::shared_ptr<Library> mpi, OpenLibrary());
+  LimitTransports(interface);
   int provided = 0, rank = 0, size = 0;
   if (mpi->Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
     mpi->failed = true;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "absl/time/time.h"
 #include "collectives/communicator.h"
@@ -16,7 +17,9 @@ namespace mslua {
 bool StartedByMpirun();
 
 // The world, once a process: MPI_Init_thread now, MPI_Finalize when the last communicator dies, unless a call has
-// failed (then mpirun ends the job when this process does). NotFound: no libmpi. FailedPrecondition: not under mpirun.
-StatusOr<std::unique_ptr<Communicator>> MakeMpiWorld();
+// failed (then mpirun ends the job when this process does). Ranks of one host use shared memory alone and listen nowhere.
+// `interface`: the name or subnet for TCP between hosts; empty: Open MPI chooses. NotFound: no libmpi.
+// FailedPrecondition: not under mpirun.
+StatusOr<std::unique_ptr<Communicator>> MakeMpiWorld(const std::string& interface = "");
 
 }  // namespace mslua

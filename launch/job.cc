@@ -22,6 +22,7 @@
 #include "collectives/socket.h"
 #include "core/base/exit_code.h"
 #include "core/base/parallel_for.h"
+#include "core/base/printable.h"
 #include "launch/this_host.h"
 
 namespace mslua {
@@ -34,7 +35,7 @@ constexpr absl::Duration kFirstCause = absl::Seconds(2);      // for the schedul
 // Rank 0 may write a checkpoint or print for hours after the others have finished; who dies is seen at once.
 constexpr absl::Duration kEndLimit = absl::Hours(24 * 30);
 
-void Say(const std::string& line) { std::fputs(absl::StrCat("mslua: ", line, "\n").c_str(), stderr); }
+void Say(const std::string& line) { std::fputs(absl::StrCat("mslua: ", PrintableMessage(line), "\n").c_str(), stderr); }
 
 bool IsLoopback(const std::string& host) {
   in_addr v4;
@@ -125,8 +126,7 @@ Status Job::Meet() {
 Status Job::MeetAt(const Endpoint& scheduler, const std::string& node_id) {
   JoinOptions join;
   std::string address = "127.0.0.1";
-  const std::string interface = options_.interface.empty() ? identity_.interface : options_.interface;
-  if (!interface.empty()) {
+  if (const std::string& interface = Interface(); !interface.empty()) {
     ASSIGN_OR_RETURN(address, InterfaceAddress(interface));
     RETURN_IF_ERROR(CheckPlaintext(address, plaintext_));
   } else if (!IsLoopback(scheduler.host)) {
@@ -190,7 +190,7 @@ StatusOr<std::unique_ptr<Communicator>> Job::Join(const std::string& backend) {
 }
 
 StatusOr<std::unique_ptr<Communicator>> Job::JoinMpi(bool native) {
-  ASSIGN_OR_RETURN(std::unique_ptr<Communicator> world, MakeMpiWorld());
+  ASSIGN_OR_RETURN(std::unique_ptr<Communicator> world, MakeMpiWorld(Interface()));
   rank_ = world->rank();
   const Card mine = CardOf(HostKey());
   std::vector<Card> all(size());
@@ -212,8 +212,7 @@ Status Job::MeetThrough(Communicator& world, bool needed) {
     const Status allowed = CheckPlaintext(HostName(), plaintext_);
     // Open MPI has connected the ranks; a scheduler beside it would only see sooner who has died.
     if (!allowed.ok()) return needed ? allowed : absl::OkStatus();
-    const std::string interface = options_.interface.empty() ? identity_.interface : options_.interface;
-    if (!interface.empty()) {
+    if (const std::string& interface = Interface(); !interface.empty()) {
       ASSIGN_OR_RETURN(address, InterfaceAddress(interface));
     } else {
       address = HostName();

@@ -23,6 +23,7 @@
 #include "collectives/socket.h"
 #include "core/base/clock.h"
 #include "core/base/exit_code.h"
+#include "core/base/printable.h"
 #include "launch/this_host.h"
 
 namespace mslua {
@@ -353,7 +354,7 @@ int Launcher::Watch() {
 }
 
 int Launcher::Report(const Status& cause) const {
-  WriteAll(2, absl::StrCat("mslua: error[", CauseOf(cause).exit_code, "] ", cause.message(), "\n"));
+  WriteAll(2, absl::StrCat("mslua: error[", CauseOf(cause).exit_code, "] ", PrintableMessage(cause.message()), "\n"));
   return CauseOf(cause).exit_code;
 }
 
@@ -391,7 +392,7 @@ int RunRanks(const LaunchOptions& options) {
   Launcher launcher(options);
   const Status started = launcher.Start();
   if (started.ok()) return launcher.Watch();
-  WriteAll(2, absl::StrCat("mslua: error[", kExitEnvironment, "] ", started.message(), "\n"));
+  WriteAll(2, absl::StrCat("mslua: error[", kExitEnvironment, "] ", PrintableMessage(started.message()), "\n"));
   return kExitEnvironment;
 }
 

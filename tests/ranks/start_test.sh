@@ -33,6 +33,9 @@ run mpirun --allow-run-as-root --oversubscribe -n 4 "$mslua" run "$script"
 expect "mpirun" 0 "rank 0 of 4 (Open MPI), mpi, 1 host"
 count "mpirun" 4 "[[0.],"
 count "mpirun" 4 " [3.]]"
+# Open MPI's TCP transport would listen on all addresses, and its ranks wait for whoever connects.
+run mpirun --allow-run-as-root --oversubscribe -n 2 "$mslua" run "$here/tests/ranks/listens.lua"
+count "mpirun listens" 2 "listens beyond this host: no"
 
 # Scheduler and workers by hand, as in the CPU tutorial: the same command, MS_ROLE says what it is.
 export MS_WORKER_NUM=4 MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT=$((20000 + $$ % 20000))
