@@ -11,6 +11,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "core/base/printable.h"
 #include "nlohmann/json.hpp"
 #include "repl/connection.h"
 

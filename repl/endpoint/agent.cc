@@ -70,7 +70,8 @@ void Agent::SendAnswer(const std::string& seq, const StatusOr<Answer>& answer) {
   send_(std::move(message));
 }
 
-void Agent::OnMessage(const RankMessage& message) {
+void Agent::OnMessage(int from, const RankMessage& message) {
+  if (from != 0) return;
   const std::string op = TextOf(message, "op");
   if (op == "ask") return Ask(message);
   if (op == "propose") return Propose(message);
