@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -174,6 +175,127 @@ TEST(DataParallel, EvaluationDependsOnNoRanks) {
   const auto one = Train(1, t);
   EXPECT_GT(Numbers(one[0])[0], 0);
   for (int ranks : {2, 3}) EXPECT_THAT(Train(ranks, t), Each(one[0]));
+}
+
+// What the ranks get from one step of SGD at rate 1 on $NET: how far each parameter moved, which is its gradient as the
+// update saw it, without clipping and with clip_norm = 0.1. `shared` and `own` are the parameters' elements.
+struct Moved {
+  std::vector<double> shared, own;
+};
+std::vector<Moved> MovedBy(int ranks, Training t, bool clips) {
+  t.net += R"(
+    self.own = self:parameter("own", {24}, "ones", {layerwise_parallel = true})
+    self.mine = self:parameter("mine", {16, 16}, {"normal", sigma = 0.3}, {layerwise_parallel = true})
+    function self:construct(x)
+      local h = ops.matmul(ops.tanh(self.fc1(x)), self.mine)
+      return self.fc2(h * ops.strided_slice(self.own, {1}, {17}))
+    end)";
+  t.optimizer = "nn.SGD {learning_rate = 1}";
+  t.max_steps = 1;
+  if (clips) t.train += ", clip_norm = 0.1";
+  t.before += R"(
+    local ask = core.build_train
+    core.build_train = function(spec)
+      if spec.aggregate and spec.aggregate.shards then spec.aggregate.shards.threshold = 0 end
+      return ask(spec)
+    end
+    net:get_parameters()
+    local first = {}
+    for _, p in ipairs(net:get_parameters()) do first[p.name] = p.value end)";
+  t.result = R"(
+    local words = {}
+    for _, own in ipairs {false, true} do
+      for _, p in ipairs(net:get_parameters()) do
+        if p.layerwise_parallel == own then
+          for _, v in ipairs(ops.reshape(first[p.name] - p.value, {-1}):totable()) do
+            words[#words + 1] = ("%.9g"):format(v)
+          end
+        end
+      end
+    end
+    return table.concat(words, ' '))";
+  std::vector<Moved> moved;
+  for (const std::string& text : Train(ranks, t)) {
+    const std::vector<double> all = Numbers(text);
+    EXPECT_EQ(all.size(), 6 * 16 + 16 + 16 * 3 + 3 + 24 + 16 * 16u) << text;
+    if (all.size() < 280) return {};
+    moved.push_back({{all.begin(), all.end() - 280}, {all.end() - 280, all.end()}});
+  }
+  return moved;
+}
+
+// One norm for all ranks, of every element once: combined gradients, in slices or whole, and each rank's own.
+TEST(DataParallel, ClipNormCountsOwnParametersOfAllRanks) {
+  const std::string slices = "enable_parallel_optimizer = true";
+  struct Case {
+    int ranks;
+    std::string context;
+  };
+  for (const Case& c : {Case{2, ""}, Case{3, "gradients_mean = false"}, Case{2, slices}, Case{3, slices},
+                        Case{4, slices + ", optimizer_weight_shard_size = 2"}}) {
+    for (const char* train : {"", ", accumulate_steps = 2"}) {
+      if (c.ranks == 3 && *train != 0) continue;
+      SCOPED_TRACE(absl::StrCat(c.ranks, " ranks ", c.context, train));
+      Training t;
+      t.context = absl::StrCat("parallel_mode = 'hybrid_parallel', ", c.context);
+      t.train = train;
+      const std::vector<Moved> free = MovedBy(c.ranks, t, false), clipped = MovedBy(c.ranks, t, true);
+      ASSERT_EQ(free.size(), static_cast<size_t>(c.ranks));
+      ASSERT_EQ(clipped.size(), free.size());
+      const auto squares = [](const std::vector<double>& v) {
+        return std::inner_product(v.begin(), v.end(), v.begin(), 0.0);
+      };
+      double sum = squares(free[0].shared);
+      for (const Moved& m : free) sum += squares(m.own);
+      const double factor = 0.1 / std::sqrt(sum);
+      ASSERT_LT(factor, 0.9);
+      EXPECT_NE(free[0].own, free[1].own);
+      for (size_t r = 0; r < free.size(); ++r) {
+        EXPECT_EQ(clipped[r].shared, clipped[0].shared) << "rank " << r;
+        for (const auto part : {&Moved::shared, &Moved::own}) {
+          for (size_t i = 0; i < (free[r].*part).size(); ++i)
+            ASSERT_NEAR((clipped[r].*part)[i], factor * (free[r].*part)[i], 1e-6) << "rank " << r << ", element " << i;
+        }
+      }
+    }
+  }
+}
+
+// Shared parameters are the same bits on all ranks, whatever scales or clips the gradients.
+TEST(DataParallel, SharedParametersStayEqualBesideOwnOnes) {
+  struct Case {
+    const char *optimizer, *train, *model, *context;
+  };
+  for (const Case& c :
+       {Case{"nn.Lamb {learning_rate = 0.02}", ", clip_norm = 0.05", "", ""},
+        Case{"nn.Adam {learning_rate = 0.01}", ", clip_norm = 0.05, accumulate_steps = 2",
+             ", loss_scale_manager = ms.DynamicLossScaleManager(2^120, 2, 5)", ""},
+        Case{"nn.Lamb {learning_rate = 0.02}", ", clip_norm = 0.05",
+             ", loss_scale_manager = ms.DynamicLossScaleManager(2^120, 2, 5)", ", enable_parallel_optimizer = true"},
+        Case{"nn.Momentum {learning_rate = 0.1, momentum = 0.9}", ", clip_value = 0.01", "",
+             ", enable_parallel_optimizer = true, optimizer_weight_shard_size = 2"}}) {
+    SCOPED_TRACE(absl::StrCat(c.optimizer, c.train, c.model, c.context));
+    Training t;
+    t.net = R"(self.own = self:parameter("own", {16}, "ones", {layerwise_parallel = true})
+      function self:construct(x) return self.fc2(ops.tanh(self.fc1(x)) * self.own) end)";
+    t.optimizer = c.optimizer;
+    t.train = c.train;
+    t.model = c.model;
+    t.context = absl::StrCat("parallel_mode = 'hybrid_parallel'", c.context);
+    t.max_steps = 8;
+    t.before =
+        "local ask = core.build_train core.build_train = function(spec) "
+        "if spec.aggregate.shards then spec.aggregate.shards.threshold = 0 end return ask(spec) end";
+    t.result = R"(
+      local words = {}
+      for _, p in ipairs {net.fc1.weight, net.fc1.bias, net.fc2.weight, net.fc2.bias} do
+        for _, v in ipairs(ops.reshape(p.value, {-1}):totable()) do words[#words + 1] = ("%.9g"):format(v) end
+      end
+      return table.concat(words, ' '))";
+    const auto values = Train(4, t);
+    EXPECT_EQ(Numbers(values[0]).size(), 163u) << values[0];
+    EXPECT_THAT(values, Each(values[0]));
+  }
 }
 
 // Optimizer state in slices: the same losses whatever the optimizer, also where slices are uneven (fc2's bias has 3

@@ -179,22 +179,47 @@ Value Finite(GraphBuilder& g, Value x) {
   return axes.empty() ? ones : g.Op("reduce_min", {ones}, {{"axis", axes}, {"keep_dims", false}});
 }
 
-// sqrt of the sum over all gradients of their squares, f32. Of some a rank has a slice only.
+// sqrt of the sum of the squares of all gradients, f32 scalar; the same bits on all ranks, or the parameters that they
+// share would drift apart. Each element counts once: a combined gradient as rank 0 has it, a slice of one once among
+// the ranks that have it, and the gradients of layerwise_parallel parameters on every rank.
 Value GlobalNorm(GraphBuilder& g, const TrainSpec& spec, const std::vector<Value>& gradients) {
-  Value whole, slices;
+  Value combined, slices, own;
   for (size_t i = 0; i < gradients.size(); ++i) {
     const Value d = gradients[i];
+    const ParameterData& p = *spec.parameters[i];
     std::vector<int64_t> axes;
     for (int64_t a = 0; a < g.TypeOf(d).rank(); ++a) axes.push_back(a);
     const Value squares = Cast(g, ReduceSum(g, Mul(g, d, d), axes, false), DType::kF32);
-    Value& sum = spec.shards.Covers(*spec.parameters[i]) ? slices : whole;
+    const bool is_own = spec.aggregation.on() && p.layerwise_parallel;
+    Value& sum = spec.shards.Covers(p) ? slices : is_own ? own : combined;
     sum = sum.valid() ? Add(g, sum, squares) : squares;
   }
-  if (slices.valid()) {
-    slices = g.Op("all_reduce", {slices}, {{"group", spec.shards.ranks}});
-    whole = whole.valid() ? Add(g, whole, slices) : slices;
+  if (!spec.aggregation.on()) return g.Op("sqrt", {combined});
+  // Every rank's sums, one row a rank. Ranks add the same rows in the same order.
+  const auto ranks = static_cast<int64_t>(spec.aggregation.ranks.size());
+  const struct {
+    Value sum;
+    int64_t rows;  // of the first ranks, which together have every element once
+  } parts[] = {{combined, 1}, {slices, static_cast<int64_t>(spec.shards.ranks.size())}, {own, ranks}};
+  std::vector<Value> columns;
+  for (const auto& part : parts) {
+    if (part.sum.valid()) columns.push_back(Reshape(g, part.sum, {1}));
   }
-  return g.Op("sqrt", {whole});
+  const auto width = static_cast<int64_t>(columns.size());
+  const Value mine = width == 1 ? columns[0] : g.Op("concat", columns, {{"axis", int64_t{0}}});
+  const Value all = Reshape(g, g.Op("all_gather", {mine}, {{"group", spec.aggregation.ranks}}), {ranks, width});
+  Value total;
+  int64_t column = 0;
+  for (const auto& part : parts) {
+    if (!part.sum.valid()) continue;
+    const Value rows =
+        g.Op("strided_slice", {all},
+             {{"begin", std::vector<int64_t>{0, column}}, {"end", std::vector<int64_t>{part.rows, column + 1}}});
+    const Value sum = ReduceSum(g, rows, {0, 1}, false);
+    total = total.valid() ? Add(g, total, sum) : sum;
+    ++column;
+  }
+  return g.Op("sqrt", {total});
 }
 
 // A gradient of the global view, marked as its parameter's; in f32 where it is summed over ranks in f32.
