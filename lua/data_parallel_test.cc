@@ -141,8 +141,11 @@ TEST(DataParallel, ParametersStayEqualAndFrozenOnesStay) {
 
 TEST(DataParallel, BroadcastMakesParametersRankZeros) {
   Training t;
+  t.net =
+      "self.fixed = self:state('fixed', {3}, 'normal') "
+      "function self:construct(x) return self.fc2(ops.tanh(self.fc1(x))) + self.fixed end";
   t.before = "ms.set_seed(7 + rank)";
-  t.result = "return net.fc1.weight.value";
+  t.result = "return net.fc1.weight.value, net.fixed.value";
   const auto apart = Train(2, t);
   EXPECT_NE(apart[0], apart[1]);
   t.context = "parameter_broadcast = true";
@@ -411,6 +414,110 @@ TEST_F(Resume, OwnParametersComeBackToTheirRank) {
   EXPECT_EQ(Part(2, true, t), want);
   const auto more = Part(3, true, t);
   EXPECT_THAT(more[2], HasSubstr("was saved by 2 rank(s): it has no value of rank 2's own"));
+}
+
+// Batch normalisation of each rank's batch shifts its sums by the rank's running mean: ranks that resume need their
+// own. A save in between changes nothing.
+TEST_F(Resume, RunningStatisticsComeBackToTheirRank) {
+  struct Case {
+    const char *context, *callbacks;
+  };
+  const char* const kSave =
+      ", ms.ModelCheckpoint {prefix = 'net', config = ms.CheckpointConfig {save_checkpoint_steps = 5}}";
+  for (const Case& c :
+       {Case{"parameter_broadcast = true", kSave}, Case{"enable_parallel_optimizer = true", kSave},
+        Case{"",
+             ", rank == 0 and ms.ModelCheckpoint {prefix = 'net', config = ms.CheckpointConfig "
+             "{save_checkpoint_steps = 5, async_save = false}} or nil"},
+        Case{"",
+             ", ms.ModelCheckpoint {prefix = 'net', directory = core.options.out .. '/of_' .. rank, config = "
+             "ms.CheckpointConfig {save_checkpoint_seconds = 100, save_checkpoint_steps = 0}}"}}) {
+    for (int ranks : {2, 3}) {
+      if (ranks == 3 && c.callbacks != kSave) continue;
+      SCOPED_TRACE(absl::StrCat(ranks, " ranks, ", c.context, c.callbacks));
+      for (const auto& entry : std::filesystem::directory_iterator(folder_)) std::filesystem::remove_all(entry.path());
+      Training t;
+      t.context = c.context;
+      t.net = R"(self.norm = nn.BatchNorm1d(16)
+        function self:construct(x) return self.fc2(ops.tanh(self.norm(self.fc1(x)))) end)";
+      t.result = R"(
+        for _, v in ipairs(net.norm.moving_mean.value:totable()) do losses[#losses + 1] = ("%.9g"):format(v) end
+        return table.concat(losses, ' '))";
+      t.max_steps = 20;
+      const auto want = Train(ranks, t);
+      std::vector<std::vector<double>> numbers;
+      for (const std::string& text : want) numbers.push_back(Numbers(text));
+      ASSERT_EQ(numbers[0].size(), 36u) << want[0];
+      EXPECT_NE(std::vector<double>(numbers[0].begin() + 20, numbers[0].end()),
+                std::vector<double>(numbers[1].begin() + 20, numbers[1].end()));
+      t.callbacks = c.callbacks;
+      t.before = absl::StrCat("core.options.fast_dev_run = nil core.options.out = '", folder_, "'");
+      t.max_steps = 13;
+      for (const std::string& text : Train(ranks, t)) ASSERT_EQ(Numbers(text).size(), 29u) << text;
+      t.max_steps = 20;
+      t.before += " core.options.resume = 'last'";
+      const auto got = Train(ranks, t);
+      for (int r = 0; r < ranks; ++r) {
+        EXPECT_EQ(Numbers(got[r]), std::vector<double>(numbers[r].begin() + 13, numbers[r].end())) << "rank " << r;
+      }
+    }
+  }
+}
+
+// Fewer ranks take the statistics of theirs, new ranks those of rank 0.
+TEST_F(Resume, RunningStatisticsOnAnotherNumberOfRanks) {
+  Training t;
+  t.net = R"(self.norm = nn.BatchNorm1d(16)
+    function self:construct(x) return self.fc2(ops.tanh(self.norm(self.fc1(x)))) end)";
+  t.result = "return net.norm.moving_mean.value";
+  Part(3, false, t);
+  const auto load = [&](int ranks) {
+    Training next = t;
+    next.max_steps = 13;  // they have been made
+    next.callbacks = "";
+    next.before = absl::StrCat("core.options.fast_dev_run = nil core.options.resume = '", folder_, "/ckpt'");
+    return Train(ranks, next);
+  };
+  const auto three = load(3), two = load(2), four = load(4);
+  EXPECT_NE(three[0], three[1]);
+  EXPECT_EQ(two, std::vector<std::string>(three.begin(), three.begin() + 2));
+  EXPECT_EQ(std::vector<std::string>(four.begin(), four.begin() + 3), three);
+  EXPECT_EQ(four[3], three[0]);
+  EXPECT_EQ(load(1)[0], three[0]);
+}
+
+// An evaluation is that of the checkpoint, by any number of ranks; training does not notice it.
+TEST_F(Resume, AnEvaluationIsThatOfItsCheckpoint) {
+  Training t;
+  t.net = R"(self.norm = nn.BatchNorm1d(16)
+    function self:construct(x) return self.fc2(ops.tanh(self.norm(self.fc1(x)))) end)";
+  t.model = ", metrics = {'loss'}";
+  t.result = R"(
+    local eval = ms.dataset.NumpySlicesDataset({x, y}, {column_names = {"x", "y"}}):take(43)
+      :batch(10, {drop_remainder = false})
+    local before = tostring(net.norm.moving_mean.value)
+    if core.options.resume then ms.load_checkpoint(core.options.resume, net) end
+    local loss = ("%.5f"):format(model:eval(eval).loss)
+    return loss, core.options.resume ~= nil or before == tostring(net.norm.moving_mean.value))";
+  t.before = absl::StrCat("core.options.fast_dev_run = nil core.options.out = '", folder_, "'");
+  t.callbacks = ", ms.ModelCheckpoint {config = ms.CheckpointConfig {save_checkpoint_steps = 10}}";
+  const auto trained = Train(3, t);
+  EXPECT_THAT(trained[0], HasSubstr(" true"));
+  EXPECT_THAT(trained, Each(trained[0]));
+  t.before = absl::StrCat("core.options.resume = '", folder_, "/ckpt'");
+  t.callbacks = "";
+  for (int ranks : {1, 2, 3}) EXPECT_THAT(Train(ranks, t), Each(trained[0])) << ranks << " ranks";
+}
+
+TEST_F(Resume, RanksThatSaveAtDifferentStepsAreAnError) {
+  Training t;
+  t.net = R"(self.norm = nn.BatchNorm1d(16)
+    function self:construct(x) return self.fc2(ops.tanh(self.norm(self.fc1(x)))) end)";
+  t.before = absl::StrCat("core.options.fast_dev_run = nil core.options.out = '", folder_, "'");
+  t.callbacks =
+      ", ms.ModelCheckpoint {directory = core.options.out .. '/of_' .. rank, config = ms.CheckpointConfig "
+      "{save_checkpoint_steps = 5 + rank}}";
+  EXPECT_THAT(Train(2, t), Each(HasSubstr("rank 0 saves a checkpoint every 5 steps, 0 seconds, rank 1 every 6 steps")));
 }
 
 TEST_F(Resume, ExceptionSaveNeedsWholeStates) {

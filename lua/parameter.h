@@ -7,6 +7,7 @@
 
 #include "core/base/shape.h"
 #include "core/base/status.h"
+#include "core/graph/graph.h"
 #include "lua/tensor.h"
 
 struct lua_State;
@@ -33,6 +34,13 @@ struct ParameterData {
   // what is behind its end being padding; slice_of 0: whole.
   int64_t slice_begin = 0, slice_of = 0;
   bool replica = false;  // a lower rank has the same slice
+  // A training step replaces it by assign: running statistics. Ranks that train on batches of their own then have
+  // values of their own.
+  bool assigned = false;
+
+  // Whether data parallel ranks may have different values of what they do not train: a state, or what is assigned.
+  // Not of an optimizer's state.
+  bool MayVary() const { return !layerwise_parallel && (kind == kState || assigned); }
 };
 
 // Fixes the parameter's key: its name, or "name#2" where another parameter has that.

@@ -10,8 +10,11 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "core/base/atomic_file.h"
 #include "core/base/exit_code.h"
 #include "core/base/folder.h"
@@ -45,6 +48,19 @@ StatusOr<std::shared_ptr<const data::Pipeline>> OpenEval(Session& session, Datas
 
 Groups* SumsOver(Session& session, Groups* together) { return GlobalView::Of(session) == nullptr ? together : nullptr; }
 
+StatusOr<std::vector<TensorView>> VaryingOf(Session& session, const TracedGraph& graph) {
+  std::vector<TensorView> varying;
+  for (const auto& p : graph.parameters) {
+    const auto& outputs = graph.graph.outputs;
+    const bool replaced =
+        std::any_of(outputs.begin(), outputs.end(), [&](const GraphOutput& o) { return o.updates == p->key; });
+    if (!p->MayVary() || replaced) continue;
+    ASSIGN_OR_RETURN(const TensorView value, ValueOf(session, *p));
+    varying.push_back(value);
+  }
+  return varying;
+}
+
 namespace {
 
 // A warning where ranks that train together read different data: their files may be of different versions.
@@ -65,9 +81,9 @@ Status CompareDatasets(Groups& groups, const DatasetHandle& dataset) {
   return absl::OkStatus();
 }
 
-// What of the store is not the same on all ranks: layerwise_parallel parameters with their optimizer state, and what is
-// sharded.
-TensorParts PartsOf(Session& session, const TracedGraph& graph) {
+// What of the store is not the same on all ranks: layerwise_parallel parameters with their optimizer state, what is
+// sharded, and what data parallel ranks compute from their own batches (running statistics).
+TensorParts PartsOf(Session& session, const TracedGraph& graph, bool together) {
   TensorParts parts;
   if (const GlobalView* view = GlobalView::Of(session)) {
     // What another stage keeps is not this rank's to save, even where a recipe has looked at it.
@@ -86,6 +102,7 @@ TensorParts PartsOf(Session& session, const TracedGraph& graph) {
     return parts;
   }
   for (const auto& p : graph.parameters) {
+    if (together && p->MayVary() && !session.optimizer_states.contains(p->key)) parts[p->key].varies = true;
     if (p->slice_of > 0) {
       parts[p->key].begin = p->slice_begin;
       parts[p->key].whole = p->slice_of;
@@ -110,7 +127,7 @@ class Training {
     RETURN_IF_ERROR(Prepare());
     RETURN_IF_ERROR(Resume());
     RETURN_IF_ERROR(AddHooks());
-    if (spec_.broadcast) RETURN_IF_ERROR(BroadcastParameters(session_, *spec_.graph));
+    if (spec_.broadcast) RETURN_IF_ERROR(BroadcastParameters(session_, *spec_.graph, checkpoint_ != nullptr));
     if (checkpoint_ != nullptr) {
       const checkpoint::RunState& run = checkpoint_->manifest().run;
       RETURN_IF_ERROR(trainer_->Restore(restored_, run.counters));
@@ -158,7 +175,7 @@ class Training {
     ASSIGN_OR_RETURN(decisions_, DecidePlan(spec_.graph->graph, OptionsOf(session_), OptionBool(L_, "tune"), together(),
                                             checkpoint_ == nullptr ? "" : checkpoint_->manifest().run.plan));
     ASSIGN_OR_RETURN(executable_, CompileGraph(session_, *spec_.graph, together() != nullptr, &decisions_));
-    parts_ = PartsOf(session_, *spec_.graph);
+    parts_ = PartsOf(session_, *spec_.graph, together() != nullptr);
     if (together() != nullptr) {
       session_.exit_code = kExitHang;  // until they are the same
       RETURN_IF_ERROR(CompareTexts(*together(), absl::StrCat(spec_.graph->common, ScheduleText()), "a training step"));
@@ -374,8 +391,9 @@ class Training {
       ASSIGN_OR_RETURN(const auto pipeline, OpenEval(session_, *spec_.eval.dataset));
       eval_loader_ = std::make_unique<data::Loader>(pipeline, data::LoaderOptions());
       ASSIGN_OR_RETURN(eval_executable_, CompileGraph(session_, *spec_.eval.graph));
-      ASSIGN_OR_RETURN(evaluator_,
-                       Evaluator::Create(eval_executable_.get(), eval_loader_.get(), SumsOver(session_, together())));
+      ASSIGN_OR_RETURN(auto varying, VaryingOf(session_, *spec_.eval.graph));
+      ASSIGN_OR_RETURN(evaluator_, Evaluator::Create(eval_executable_.get(), eval_loader_.get(),
+                                                     SumsOver(session_, together()), std::move(varying)));
       eval_hook_ = Add(std::make_unique<EvalHook>(&progress(), evaluator_.get(), spec_.eval.metrics,
                                                   spec_.eval.every_epochs, spec_.eval.every_steps));
       // Who asks for a few steps wants those alone.
@@ -385,7 +403,8 @@ class Training {
     CheckpointOptions checkpoint = spec_.checkpoint;
     ASSIGN_OR_RETURN(const bool saves, Saves(&checkpoint));
     if (saves) RETURN_IF_ERROR(AddCheckpoints(std::move(checkpoint)));
-    if (spec_.has_early_stopping) {
+    // By rank 0's values, which a checkpoint remembers: the others stop when it does.
+    if (spec_.has_early_stopping && first()) {
       Add(std::make_unique<EarlyStoppingHook>(&progress(), spec_.monitor, spec_.has_eval, spec_.min_delta,
                                               spec_.patience, spec_.mode == "min"));
     }
@@ -398,32 +417,69 @@ class Training {
     return absl::OkStatus();
   }
 
-  // Whether this rank saves, and with which others. Of ranks that were given one directory the first saves, or all of
-  // them together where they have parts of their own.
+  // Whether this rank takes part in saving, and with which others. Of ranks that were given one directory the first
+  // saves, or all of them together where one of them has parts of its own; a rank of a pipeline stage without
+  // parameters has none, and takes part like the others.
   StatusOr<bool> Saves(CheckpointOptions* options) const {
     const bool wanted = spec_.has_checkpoint && !(folder_.empty() && spec_.checkpoint_directory.empty());
     if (together() == nullptr) return wanted;
     const std::string directory = wanted ? CheckpointDirectory() : "";
     ASSIGN_OR_RETURN(const auto all, GatherTexts(*together(), directory, "the checkpoints' directories"));
     const bool one = std::count(all.begin(), all.end(), all[0]) == static_cast<int64_t>(all.size());
-    const bool sliced = std::any_of(parts_.begin(), parts_.end(),
-                                    [](const auto& p) { return p.second.whole > 0 || !p.second.of.empty(); });
+    const auto on_any_rank = [this](const auto& has) {
+      const bool here = std::any_of(parts_.begin(), parts_.end(), [&](const auto& p) { return has(p.second); });
+      return LargestOfRanks(*together(), here ? 1 : 0, "the parts of checkpoints");
+    };
+    ASSIGN_OR_RETURN(const bool sliced, on_any_rank([](const TensorPart& p) { return p.whole > 0 || !p.of.empty(); }));
+    ASSIGN_OR_RETURN(const bool parts, on_any_rank([](const TensorPart& p) { return !p.varies; }));
+    ASSIGN_OR_RETURN(const bool varying, on_any_rank([](const TensorPart& p) { return p.varies; }));
     if (wanted && sliced && !one) {
       return absl::InvalidArgumentError(
           "the ranks have parts of the parameters and save one checkpoint together: give them one directory");
     }
     options->world = together()->size();
-    if (!parts_.empty() && one) {
+    options->parts = parts_;
+    if (parts && one) {
       options->together = together();
-      options->parts = parts_;
       return wanted;
     }
-    return wanted && std::find(all.begin(), all.end(), directory) - all.begin() == together()->rank();
+    options->writes = wanted && std::find(all.begin(), all.end(), directory) - all.begin() == together()->rank();
+    if (!varying) return options->writes;
+    options->varying = together();
+    return AgreeWhenToSave(wanted, options);
+  }
+
+  // Ranks that give each other what varies save at the same steps, those too that write nothing. Gives whether any
+  // rank saves.
+  StatusOr<bool> AgreeWhenToSave(bool wanted, CheckpointOptions* options) const {
+    auto& keeper = options->keeper;
+    const std::string mine =
+        wanted ? absl::StrCat(keeper.save_checkpoint_steps, " steps, ", keeper.save_checkpoint_seconds, " seconds")
+               : "";
+    ASSIGN_OR_RETURN(const auto all, GatherTexts(*together(), mine, "when to save checkpoints"));
+    const auto first = std::find_if(all.begin(), all.end(), [](const std::string& s) { return !s.empty(); });
+    if (first == all.end()) return false;
+    const auto other = std::find_if(first, all.end(), [&](const std::string& s) { return !s.empty() && s != *first; });
+    if (other != all.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("rank ", first - all.begin(), " saves a checkpoint every ", *first, ", rank ",
+                       other - all.begin(), " every ", *other,
+                       ": a checkpoint holds the running statistics of all ranks, so give all ranks that save the same "
+                       "save_checkpoint_steps and save_checkpoint_seconds"));
+    }
+    const std::pair<absl::string_view, absl::string_view> words =
+        absl::StrSplit(*first, absl::MaxSplits(" steps, ", 1));
+    if (!absl::SimpleAtoi(words.first, &keeper.save_checkpoint_steps) ||
+        !absl::SimpleAtoi(absl::StripSuffix(words.second, " seconds"), &keeper.save_checkpoint_seconds))
+      return absl::InternalError(absl::StrCat("when to save checkpoints: '", *first, "'"));
+    return true;
   }
 
   Status AddCheckpoints(CheckpointOptions options) {
-    options.keeper.directory = CheckpointDirectory();
-    RETURN_IF_ERROR(MakeFolders(options.keeper.directory));
+    if (options.writes) {
+      options.keeper.directory = CheckpointDirectory();
+      RETURN_IF_ERROR(MakeFolders(options.keeper.directory));
+    }
     options.job = spec_.name;
     options.seed = spec_.options.seed;
     options.plan = PlanText(decisions_);
@@ -499,7 +555,7 @@ class Training {
     }
     const auto found = parts_.find(name);
     if (found == parts_.end()) return place;
-    place.own = found->second.own;
+    place.own = found->second.own || found->second.varies;
     if (found->second.whole == 0) return place;
     place.whole = {found->second.whole};
     place.begin = {found->second.begin};

@@ -16,8 +16,10 @@ namespace {
 
 constexpr char kRankPrefix[] = "rank_";
 
+std::string OfRank(const std::string& name, int rank) { return absl::StrCat(kRankPrefix, rank, "/", name); }
+
 std::string NameOf(const std::string& name, const TensorPart& part, int rank) {
-  return part.own && rank > 0 ? absl::StrCat(kRankPrefix, rank, "/", name) : name;
+  return (part.own || part.varies) && rank > 0 ? OfRank(name, rank) : name;
 }
 
 // The tutorials' name: the epoch that runs, from 1, and the step within it.
@@ -41,7 +43,7 @@ StatusOr<std::unique_ptr<CheckpointHook>> CheckpointHook::Create(const Checkpoin
   }
   using checkpoint::CheckpointKeeper;
   std::unique_ptr<CheckpointHook> hook(new CheckpointHook(options, store, trainer, std::move(notice)));
-  if (options.together != nullptr && options.together->rank() > 0) return hook;
+  if (!options.writes || (options.together != nullptr && options.together->rank() > 0)) return hook;
   ASSIGN_OR_RETURN(CheckpointKeeper keeper, CheckpointKeeper::Create(k, options.resumed_from, Now()));
   hook->keeper_ = std::make_unique<CheckpointKeeper>(std::move(keeper));
   if (options.keep_best) {
@@ -74,13 +76,13 @@ Status CheckpointHook::AtStep(const TrainState& state) {
   return absl::OkStatus();
 }
 
-// Ranks that save together do so by steps that all of them count, or by rank 0's clock.
+// Ranks save together by steps that all of them count, or when the clock of a rank that writes says so.
 StatusOr<bool> CheckpointHook::Due(const TrainState& state) {
-  if (options_.together == nullptr) return keeper_->Due(state.step, Now());
+  if (ranks() == nullptr) return keeper_->Due(state.step, Now());
   const int64_t every = options_.keeper.save_checkpoint_steps;
   if (every > 0) return state.step % every == 0;
   const bool mine = keeper_ != nullptr && keeper_->Due(state.step, Now());
-  return LargestOfRanks(*options_.together, mine ? 1 : 0, "whether a checkpoint is due");
+  return LargestOfRanks(*ranks(), mine ? 1 : 0, "whether a checkpoint is due");
 }
 
 void CheckpointHook::Save(const TrainState& state) {
@@ -127,8 +129,27 @@ Status CheckpointHook::SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainS
     saved_ = false;
   }
   if (options_.together != nullptr) return SaveTogether(keeper, path, run);
+  std::vector<KeptTensor> kept;
+  if (options_.varying != nullptr) {
+    auto gathered = alone_ ? absl::UnavailableError("training ended by an error") : GatherVarying();
+    if (gathered.ok()) kept = *std::move(gathered);
+    if (!gathered.ok() && options_.writes) {
+      notice_(absl::StrCat("the checkpoint of step ", state.step,
+                           " has the running statistics of this rank alone, a run that resumes from it differs in the "
+                           "last digits: ",
+                           gathered.status().message()));
+    }
+  }
+  if (keeper == nullptr) return absl::OkStatus();  // this rank was asked for its values only
   std::vector<checkpoint::TensorData> tensors;
-  for (const auto& e : store_->entries()) tensors.push_back({e->name, e->type, e->memory.data()});
+  absl::flat_hash_set<absl::string_view> instead;
+  for (const KeptTensor& k : kept) {
+    tensors.push_back({k.name, k.type, k.bytes.data()});
+    instead.insert(k.name);
+  }
+  for (const auto& e : store_->entries()) {
+    if (!instead.contains(e->name)) tensors.push_back({e->name, e->type, e->memory.data()});
+  }
   if (options_.async_save) {
     return saver_.Start(path, run, tensors, [this, keeper, path] { return Saved(keeper, path); });
   }
@@ -154,15 +175,64 @@ StatusOr<std::string> CheckpointHook::SaveNow(const TrainState& state, const std
     checkpoint::KeeperOptions named = options_.keeper;
     named.prefix = name;
     named.keep_checkpoint_max = INT32_MAX;
-    ASSIGN_OR_RETURN(auto made, checkpoint::CheckpointKeeper::Create(named, "", Now()));
-    keeper = std::make_unique<checkpoint::CheckpointKeeper>(std::move(made));
+    auto made = checkpoint::CheckpointKeeper::Create(named, "", Now());
+    if (!made.ok() && ranks() != nullptr) SaveTo(nullptr, state).IgnoreError();  // the other ranks are about to
+    RETURN_IF_ERROR(made.status());
+    keeper = std::make_unique<checkpoint::CheckpointKeeper>(*std::move(made));
   }
   RETURN_IF_ERROR(SaveTo(keeper.get(), state));
   RETURN_IF_ERROR(saver_.Wait());
   return keeper == nullptr ? "" : keeper->PathFor(EpochInName(state), state.step);
 }
 
-StatusOr<checkpoint::Manifest> CheckpointHook::WriteOwnPart(const std::string& folder) {
+StatusOr<std::map<std::string, std::string>> CheckpointHook::CompareVarying(std::vector<KeptTensor>* first) const {
+  constexpr char kWhat[] = "saving values that ranks have of their own";
+  // By name: all ranks take them in one order.
+  std::map<std::string, const Store::Entry*> varying;
+  for (const auto& e : store_->entries()) {
+    const auto part = options_.parts.find(e->name);
+    if (part != options_.parts.end() && part->second.varies) varying[e->name] = e.get();
+  }
+  std::map<std::string, std::string> differs;
+  if (varying.empty()) return differs;
+  std::string mine;
+  for (const auto& [name, e] : varying) {
+    const auto bytes = static_cast<size_t>(e->type.bytes());
+    const char* const own = static_cast<const char*>(e->memory.data());
+    std::string zeros(own, bytes);
+    RETURN_IF_ERROR(ShareTensors(*ranks(), {{{DType::kU8, {e->type.bytes()}}, &zeros[0]}}, kWhat));
+    const bool other = std::memcmp(zeros.data(), own, bytes) != 0;
+    mine.push_back(other ? '1' : '0');
+    if (other) first->push_back({name, e->type, std::move(zeros)});
+  }
+  ASSIGN_OR_RETURN(const auto all, GatherTexts(*ranks(), mine, kWhat));
+  size_t i = 0;
+  for (const auto& [name, e] : varying) {
+    for (const std::string& rank : all) differs[name].push_back(rank[i]);
+    ++i;
+  }
+  return differs;
+}
+
+StatusOr<std::vector<CheckpointHook::KeptTensor>> CheckpointHook::GatherVarying() const {
+  std::vector<KeptTensor> kept;
+  ASSIGN_OR_RETURN(const auto differs, CompareVarying(&kept));
+  for (const auto& [name, of_rank] : differs) {
+    if (of_rank.find('1') == std::string::npos) continue;
+    const Store::Entry& e = *store_->Find(name);
+    const auto bytes = static_cast<size_t>(e.type.bytes());
+    ASSIGN_OR_RETURN(const auto values,
+                     GatherTexts(*ranks(), std::string(static_cast<const char*>(e.memory.data()), bytes),
+                                 "saving values that ranks have of their own"));
+    for (size_t r = 0; options_.writes && r < values.size(); ++r) {
+      if (of_rank[r] == '1') kept.push_back({OfRank(name, static_cast<int>(r)), e.type, values[r]});
+    }
+  }
+  return kept;
+}
+
+StatusOr<checkpoint::Manifest> CheckpointHook::WriteOwnPart(const std::string& folder,
+                                                            const std::map<std::string, std::string>& differs) {
   const int rank = options_.together->rank();
   std::vector<checkpoint::ShardData> shards;
   for (const auto& e : store_->entries()) {
@@ -172,7 +242,7 @@ StatusOr<checkpoint::Manifest> CheckpointHook::WriteOwnPart(const std::string& f
       continue;
     }
     const TensorPart& p = part->second;
-    if (p.replica) continue;
+    if (p.replica || (p.varies && rank > 0 && differs.at(e->name)[rank] == '0')) continue;
     if (!p.of.empty()) {
       shards.push_back({e->name, e->type, e->memory.data(), p.of, p.at});
     } else if (p.whole == 0) {
@@ -199,7 +269,9 @@ Status CheckpointHook::SaveTogether(checkpoint::CheckpointKeeper* keeper, const 
   }
   RETURN_IF_ERROR(ShareText(groups, &folder, "saving a checkpoint"));
   if (folder.empty()) return status.ok() ? absl::UnavailableError("rank 0 could not make the folder") : status;
-  const auto mine = WriteOwnPart(folder);
+  std::vector<KeptTensor> first;  // rank 0 writes them itself
+  ASSIGN_OR_RETURN(const auto differs, CompareVarying(&first));
+  const auto mine = WriteOwnPart(folder, differs);
   const auto text = mine.ok() ? checkpoint::SerializeManifest(*mine) : mine.status();
   ASSIGN_OR_RETURN(const auto texts,
                    GatherTexts(groups, text.ok() ? absl::StrCat("+", *text) : std::string(text.status().message()),
@@ -227,6 +299,7 @@ void CheckpointHook::AtEnd(const TrainState& state, const Status& outcome) {
   const bool wanted = outcome.ok() || absl::IsCancelled(outcome)
                           ? options_.save_at_end
                           : options_.exception_save && options_.together == nullptr;  // the others may not come
+  alone_ = !outcome.ok() && !absl::IsCancelled(outcome);
   if (wanted && state.whole && state.step > 0) Save(state);
   NoteFailure(saver_.Wait());
 }
@@ -234,7 +307,8 @@ void CheckpointHook::AtEnd(const TrainState& state, const Status& outcome) {
 namespace {
 
 Status ReadEntry(checkpoint::Checkpoint& from, const Store::Entry& e, const TensorPart& part, int rank) {
-  const std::string name = NameOf(e.name, part, rank);
+  std::string name = NameOf(e.name, part, rank);
+  if (part.varies && from.manifest().Find(name) == nullptr) name = e.name;  // it was rank 0's
   const checkpoint::TensorRecord* record = from.manifest().Find(name);
   if (record == nullptr && part.own && rank > 0) {
     return absl::NotFoundError(absl::StrCat(from.path(), " was saved by ", from.manifest().run.world,
