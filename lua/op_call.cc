@@ -89,8 +89,9 @@ bool IsNarrow(const OpDef& op, DType narrow) {
 // Operators that lose too much in 16 bits take f32 operands. All others take what comes: f32 where operands differ.
 bool IsWide(const OpDef& op) {
   static const auto* names = new absl::flat_hash_set<std::string>{
-      "exp",        "log",      "pow",      "reduce_sum", "reduce_prod",           "softmax",
-      "layer_norm", "rms_norm", "mse_loss", "group_norm", "softmax_cross_entropy", "log_softmax"};
+      "exp",         "expm1",   "log",        "log1p",    "softplus", "pow",        "reduce_sum",
+      "reduce_prod", "softmax", "layer_norm", "rms_norm", "mse_loss", "group_norm", "softmax_cross_entropy",
+      "log_softmax"};
   return names->contains(op.name);
 }
 
