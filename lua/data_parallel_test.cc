@@ -111,6 +111,25 @@ TEST(DataParallel, FollowsOneRankWithALossScale) {
   ExpectFollows(MeanLosses(2, t), MeanLosses(1, {}), 1e-5);
 }
 
+// A label of 1e18 has a finite loss and, times the scale, infinite gradients: on the rank that has its row, say.
+TEST(DataParallel, FollowsOneRankWithStepsThatAreSkipped) {
+  Training t;
+  t.optimizer = "nn.Adam {learning_rate = 0.01}";
+  t.model =
+      ", loss_scale_manager = ms.FixedLossScaleManager(2 ^ 100), loss_fn = function(o, l) "
+      "local d = o - ops.select(ops.greater(l, 2.3), 1e18, l) return ops.reduce_mean(d * d) end";
+  const std::vector<double> one = MeanLosses(1, t);
+  const auto skipped = std::count_if(one.begin(), one.end(), [](double loss) { return loss > 1e30; });
+  EXPECT_GT(skipped, 5);
+  EXPECT_LT(skipped, 45);
+  for (int ranks : {2, 3}) ExpectFollows(MeanLosses(ranks, t), one, 1e-5);
+  t.context = "enable_parallel_optimizer = true, parallel_optimizer_config = {parallel_optimizer_threshold = 1}";
+  ExpectFollows(MeanLosses(2, t), one, 1e-5);
+  t.context = "";
+  t.train = ", accumulate_steps = 3";
+  ExpectFollows(MeanLosses(2, t), one, 1e-5);
+}
+
 // Each row meets the random numbers that it would meet in the whole batch.
 TEST(DataParallel, FollowsOneRankWithDropout) {
   Training t;

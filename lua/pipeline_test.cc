@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 
@@ -118,6 +119,26 @@ TEST(Pipeline, FourStagesFollowOneRank) {
     Training t = FourStages();
     t.micros = micros;
     ExpectFollowsOneRank(4, t);
+  }
+}
+
+// A label of 1e150 has a finite loss and, times the scale, infinite gradients.
+TEST(Pipeline, StepsThatAreSkippedDoNotCountForAdam) {
+  for (const char* optimizer :
+       {"nn.Adam {learning_rate = 0.05}", "nn.SGD {learning_rate = 0.05, momentum = 0.9, dampening = 0.5}"}) {
+    Training t;
+    t.optimizer = optimizer;
+    t.epochs = "6";
+    t.options =
+        ", loss_scale_manager = ms.FixedLossScaleManager(2 ^ 1000), loss_fn = function(o, l) "
+        "local d = o - ops.select(ops.greater(l, 2.9), 1e150, l) return ops.reduce_mean(d * d) end";
+    const std::vector<double> one = Numbers(Train(1, t)[0]);
+    const auto skipped = std::count_if(one.begin(), one.end(), [](double loss) { return loss > 1e200; });
+    EXPECT_GT(skipped, 1);
+    EXPECT_LT(skipped, 11);
+    for (int ranks : {2, 4}) ExpectFollowsOneRank(ranks, t, 12);
+    t.context = ", enable_parallel_optimizer = true, parallel_optimizer_config = {parallel_optimizer_threshold = 1}";
+    ExpectFollowsOneRank(4, t, 12);
   }
 }
 

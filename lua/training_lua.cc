@@ -9,11 +9,13 @@
 #include "absl/strings/str_join.h"
 #include "core/autodiff/gradient.h"
 #include "core/base/text.h"
+#include "core/train/trainer.h"
 #include "lua/aggregation.h"
 #include "lua/global_view.h"
 #include "lua/graph_lua.h"
 #include "lua/op_call.h"
 #include "lua/optimizer_graph.h"
+#include "lua/options.h"
 #include "lua/session.h"
 #include "lua/tensor_lua.h"
 #include "lua/trace.h"
@@ -36,6 +38,13 @@ struct TrainSpec {
   bool loss_scale = false;
   Aggregation aggregation;
   OptimizerShards shards;
+
+  // The type of numbers that all parameters share, as exact as the most exact of them: rates, the norm of the
+  // gradients, the scale of the loss.
+  DType shared_type() const {
+    const auto is_f64 = [](const ParameterHandle& p) { return p->type.dtype == DType::kF64; };
+    return std::any_of(parameters.begin(), parameters.end(), is_f64) ? DType::kF64 : DType::kF32;
+  }
 };
 
 // The fields of `optimizer` that hold for all parameters.
@@ -170,8 +179,10 @@ void Widen(Trace& trace, std::vector<Value>* results) {
 // Whether every element of x is finite, as 1 or 0 in f32.
 Value Finite(GraphBuilder& g, Value x) {
   const DType dtype = g.TypeOf(x).dtype;
-  const double largest = dtype == DType::kF64 ? std::numeric_limits<double>::max()
-                                              : static_cast<double>(std::numeric_limits<float>::max());
+  const double largest = dtype == DType::kF64    ? std::numeric_limits<double>::max()
+                         : dtype == DType::kF16  ? 65504
+                         : dtype == DType::kBF16 ? 0x1.FEp127
+                                                 : static_cast<double>(std::numeric_limits<float>::max());
   const Value within = Elementwise(g, "less_equal", {g.Op("abs", {x}), g.Constant(largest, dtype)});
   std::vector<int64_t> axes;
   for (int64_t d = 0; d < g.TypeOf(x).rank(); ++d) axes.push_back(d);
@@ -179,14 +190,20 @@ Value Finite(GraphBuilder& g, Value x) {
   return axes.empty() ? ones : g.Op("reduce_min", {ones}, {{"axis", axes}, {"keep_dims", false}});
 }
 
-// sqrt of the sum over all gradients of their squares, f32. Of some a rank has a slice only.
+// x times a number of f32 or f64, computed in x's type; in f32 for 16 bits, which would round the number too.
+Value Scaled(GraphBuilder& g, Value x, Value factor) {
+  const DType own = g.TypeOf(x).dtype, computed = ArithmeticType(own);
+  return Cast(g, Mul(g, Cast(g, x, computed), Cast(g, factor, computed)), own);
+}
+
+// sqrt of the sum over all gradients of their squares, in spec.shared_type(). Of some a rank has a slice only.
 Value GlobalNorm(GraphBuilder& g, const TrainSpec& spec, const std::vector<Value>& gradients) {
   Value whole, slices;
   for (size_t i = 0; i < gradients.size(); ++i) {
-    const Value d = gradients[i];
+    const Value d = Cast(g, gradients[i], ArithmeticType(g.TypeOf(gradients[i]).dtype));
     std::vector<int64_t> axes;
     for (int64_t a = 0; a < g.TypeOf(d).rank(); ++a) axes.push_back(a);
-    const Value squares = Cast(g, ReduceSum(g, Mul(g, d, d), axes, false), DType::kF32);
+    const Value squares = Cast(g, ReduceSum(g, Mul(g, d, d), axes, false), spec.shared_type());
     Value& sum = spec.shards.Covers(*spec.parameters[i]) ? slices : whole;
     sum = sum.valid() ? Add(g, sum, squares) : squares;
   }
@@ -246,8 +263,10 @@ Status CheckOwned(const TrainSpec& spec, Trace& trace) {
 }
 
 // What a training step depends on besides its graph: a line for each parameter, and for the whole.
-std::string OptionsText(const TrainSpec& spec) {
+std::string OptionsText(lua_State* L, const TrainSpec& spec) {
   std::string text;
+  for (const char* option : {"denormals", "reference_kernels", "vector_products"})
+    absl::StrAppend(&text, "context.", option, " ", OptionBool(L, option), "\n");
   for (const ParameterHandle& p : spec.parameters) {
     const auto group = spec.groups.find(p.get());
     const OptimizerRule& rule = group == spec.groups.end() ? spec.rule : group->second;
@@ -353,6 +372,8 @@ StatusOr<ForwardBackward> EmitForwardBackward(lua_State* L, Session& session, co
     gradients.resize(spec.parameters.size());
     for (size_t i = 0; i < gradients.size(); ++i) {
       Value d = gradients[i];
+      // Sums over micro-batches, of which 16 bits may hold the mean alone, are f32.
+      if (view == nullptr && spec.accumulate > 1) d = Cast(g, d, ArithmeticType(g.TypeOf(d).dtype));
       if (view != nullptr) d = OfParameter(g, d, *view, *spec.parameters[i]);
       if (micro == 0)
         sum.gradients.push_back(d);
@@ -369,13 +390,14 @@ StatusOr<ForwardBackward> EmitForwardBackward(lua_State* L, Session& session, co
     Value& d = sum.gradients[copy.parameter];
     d = AddGradients(g, d, copy.gradient, *view, *spec.parameters[copy.parameter], false);
   }
-  for (size_t i = 0; view != nullptr && i < sum.gradients.size(); ++i)
-    sum.gradients[i] = Cast(g, sum.gradients[i], spec.parameters[i]->type.dtype);
-  Value inverse = g.Constant(1.0 / static_cast<double>(spec.accumulate), DType::kF32);
-  if (spec.accumulate > 1) sum.loss = Mul(g, sum.loss, Cast(g, inverse, g.TypeOf(sum.loss).dtype));
-  if (scale.valid()) inverse = Div(g, inverse, scale);
-  if (spec.accumulate > 1 || scale.valid()) {
-    for (Value& d : sum.gradients) d = Mul(g, d, Cast(g, inverse, g.TypeOf(d).dtype));
+  const double share = 1.0 / static_cast<double>(spec.accumulate);
+  if (spec.accumulate > 1) sum.loss = Mul(g, sum.loss, share);
+  Value factor = g.Constant(share, spec.shared_type());
+  if (scale.valid()) factor = Div(g, factor, scale);
+  for (size_t i = 0; i < sum.gradients.size(); ++i) {
+    Value& d = sum.gradients[i];
+    if (spec.accumulate > 1 || scale.valid()) d = Scaled(g, d, factor);
+    d = Cast(g, d, spec.parameters[i]->type.dtype);
   }
   RETURN_IF_ERROR(trace.Check());
   return sum;
@@ -454,7 +476,7 @@ StatusOr<int> BuildTrain(lua_State* L, Session& session) {
     RETURN_IF_ERROR(view->PlaceColumns(g, names, &columns));
   }
   if (view != nullptr && view->stages() > 1) trace.SplitParametersByStage();
-  const Value scale = spec.loss_scale ? trace.ScalarInput("loss_scale", DType::kF32) : Value();
+  const Value scale = spec.loss_scale ? trace.ScalarInput("loss_scale", spec.shared_type()) : Value();
   ASSIGN_OR_RETURN(ForwardBackward result, EmitForwardBackward(L, session, spec, 2, columns, scale));
   RETURN_IF_ERROR(CheckOwned(spec, trace));
   g.SetLocation(nullptr);
@@ -466,18 +488,7 @@ StatusOr<int> BuildTrain(lua_State* L, Session& session) {
   g.Output("loss", result.loss);
   if (!spec.shards.accumulate) ScatterGradients(g, spec.shards, spec.parameters, 0, &result.gradients);
   Aggregate(g, spec.aggregation, spec.shards, spec.parameters, &result.gradients);
-  if (spec.clip == "norm") {
-    const Value norm = GlobalNorm(g, spec, result.gradients);
-    g.Output("grad_norm", norm);
-    const Value factor = EmitFormula(g, "min(c / (norm + 1e-6), 1)", {{"norm", norm}}, {{"c", spec.clip_value}});
-    for (size_t i = 0; i < result.gradients.size(); ++i) {
-      const StageScope in(trace, stage_of(i));
-      Value& d = result.gradients[i];
-      d = Mul(g, d, Cast(g, factor, g.TypeOf(d).dtype));
-    }
-  } else if (spec.clip == "value") {
-    for (Value& d : result.gradients) d = EmitFormula(g, "max(min(dy, c), -c)", {{"dy", d}}, {{"c", spec.clip_value}});
-  }
+  // Before they are clipped, which makes infinite gradients finite.
   Value finite;
   if (spec.loss_scale) {
     for (Value d : result.gradients) finite = finite.valid() ? g.Op("minimum", {finite, Finite(g, d)}) : Finite(g, d);
@@ -485,14 +496,24 @@ StatusOr<int> BuildTrain(lua_State* L, Session& session) {
     g.Output("finite", finite);
     finite = g.Op("greater", {finite, g.Constant(0.5, DType::kF32)});
   }
+  if (spec.clip == "norm") {
+    const Value norm = GlobalNorm(g, spec, result.gradients);
+    g.Output("grad_norm", norm);
+    const Value factor = EmitFormula(g, "min(c / (norm + 1e-6), 1)", {{"norm", norm}}, {{"c", spec.clip_value}});
+    for (size_t i = 0; i < result.gradients.size(); ++i) {
+      const StageScope in(trace, stage_of(i));
+      result.gradients[i] = Scaled(g, result.gradients[i], factor);
+    }
+  } else if (spec.clip == "value") {
+    for (Value& d : result.gradients) d = EmitFormula(g, "max(min(dy, c), -c)", {{"dy", d}}, {{"c", spec.clip_value}});
+  }
   for (size_t i = 0; i < result.extra.size(); ++i) g.Output(absl::StrCat("out", i + 1), result.extra[i]);
 
-  // A rate as exact as the most exact parameter.
-  const bool wide = std::any_of(spec.parameters.begin(), spec.parameters.end(),
-                                [](const ParameterHandle& p) { return p->type.dtype == DType::kF64; });
   const OptimizerStep step = {
-      g, [&] { return trace.Step(); },
-      [&](const std::string& name) { return trace.ScalarInput(name, wide ? DType::kF64 : DType::kF32); },
+      g,
+      // A step that a loss scale skips is no update: optimizers count those that are made.
+      [&] { return spec.loss_scale ? trace.ScalarInput(kUpdates, DType::kI64) : trace.Step(); },
+      [&](const std::string& name) { return trace.ScalarInput(name, spec.shared_type()); },
       [&](const std::string& name, const ParameterData& p) { return StateInput(session, spec.shards, name, p); }};
   // Where a step with infinite gradients is skipped, everything stays as it was.
   const auto keep = [&](Value next, Value old) {
@@ -527,8 +548,8 @@ StatusOr<int> BuildTrain(lua_State* L, Session& session) {
                                    : PushGraph(L, trace));
   const auto* traced = ToObject<std::shared_ptr<TracedGraph>>(L, -1);
   if (!result.traced.empty()) {
-    (*traced)->common =
-        absl::StrCat(OptionsText(spec), "pipeline_stages ", view == nullptr ? 1 : view->stages(), "\n", result.traced);
+    (*traced)->common = absl::StrCat(OptionsText(L, spec), "pipeline_stages ", view == nullptr ? 1 : view->stages(),
+                                     "\n", result.traced);
   }
   return pushed;
 }
