@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/parallel_for.h"
 #include "core/base/text.h"
 #include "lua/checkpoint_lua.h"
 #include "lua/dataset_lua.h"
@@ -32,6 +33,12 @@ StatusOr<int> SetSeed(lua_State* L, Session& session) {
   if (seed < 0) return absl::InvalidArgumentError(absl::StrCat("set_seed: expected a seed of at least 0, got ", seed));
   session.seed = static_cast<uint64_t>(seed);
   session.random_tensors = 0;
+  return 0;
+}
+
+// core.set_denormals(keep)
+StatusOr<int> KeepDenormals(lua_State* L, Session&) {
+  SetDenormals(lua_toboolean(L, 1) != 0);
   return 0;
 }
 
@@ -162,6 +169,7 @@ int OpenCoreModule(lua_State* L) {
   OpenRanks(L);
   SetFunctions(L, {{"kind", Entry<Kind>},
                    {"set_seed", Entry<SetSeed>},
+                   {"set_denormals", Entry<KeepDenormals>},
                    {"seed", Entry<GetSeed>},
                    {"fail", Entry<Fail>},
                    {"where", Entry<Where>},

@@ -276,7 +276,8 @@ function core.load_checkpoint(path) end
 ---@field log_every integer|"epoch"|nil
 ---@field json boolean?
 ---@field save_graphs integer? 0..3, and save_graphs_path: written by ms.set_context, read when a training graph is
----  compiled; tune boolean?, reference_kernels boolean?, vector_products boolean? likewise
+---  compiled; tune boolean?, reference_kernels boolean?, vector_products boolean? likewise;
+---  denormals boolean?, for ranks to compare
 ---@type Options
 core.options = {}
 
@@ -291,6 +292,10 @@ function core.hosts() end
 ---@return boolean
 function core.speaks() end
 function core.set_seed(seed) end
+
+---Whether denormals are numbers, or zero as operands and results, in the threads that compute.
+---@param keep boolean
+function core.set_denormals(keep) end
 ---@return integer
 function core.seed() end
 ---Raises `format:format(...)` at the user's line.
