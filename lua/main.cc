@@ -8,6 +8,7 @@
 
 #include "cli/completion.h"
 #include "cli/front.h"
+#include "core/ops/support/kernel_verdicts.h"
 #include "lua/rank_verb.h"
 #include "lua/verbs.h"
 #include "repl/endpoint/lua_helper.h"
@@ -33,8 +34,9 @@ int Completion(const CommandLine& command) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // A rank that starts itself again by /proc/self/exe would be listed as "exe".
+  // A process that starts itself again by /proc/self/exe would be listed as "exe".
   prctl(PR_SET_NAME, "mslua");
+  mslua::OfferKernelChecks(argc, argv);
   // A rank starts this program for the Lua of attached people; it is no verb.
   if (argc == 2 && std::string(argv[1]) == mslua::endpoint::kHelperArgument) return mslua::RunSessionLua();
   const auto command = mslua::cli::ParseCommandLine(std::vector<std::string>(argv + 1, argv + argc));
