@@ -9,6 +9,8 @@
 #include "absl/strings/str_join.h"
 #include "core/autodiff/gradient.h"
 #include "core/base/text.h"
+#include "core/graph/gradient_marks.h"
+#include "core/sharding/micro_batches.h"
 #include "lua/aggregation.h"
 #include "lua/global_view.h"
 #include "lua/graph_lua.h"
@@ -423,6 +425,7 @@ StatusOr<int> PushCut(lua_State* L, Session& session, Trace& trace, GlobalView& 
   auto traced = std::make_shared<TracedGraph>();
   const StageTrace stages{view.stages(), trace.Stages(), std::move(blocks)};
   ASSIGN_OR_RETURN(Graph whole, trace.g().Finish());
+  MarkMicroBatches(stages.blocks, &whole);
   RETURN_IF_ERROR(view.PinNamed(&whole));
   if (view.stages() > 1) {
     ASSIGN_OR_RETURN(whole, view.OfStage(session, whole, stages));
@@ -505,6 +508,8 @@ StatusOr<int> BuildTrain(lua_State* L, Session& session) {
     const auto group = spec.groups.find(p.get());
     const OptimizerRule& rule = group == spec.groups.end() ? spec.rule : group->second;
     const bool sharded = spec.shards.Covers(*p);
+    const Value gradient = result.gradients[i];
+    if (gradient.valid()) MarkGradient({p->key, gradient.output}, &g.graph().nodes[gradient.node]);
     ASSIGN_OR_RETURN(const Value whole, trace.ParameterInput(p));
     const Value old = sharded ? OwnSlice(g, spec.shards, whole) : whole;
     ASSIGN_OR_RETURN(const Update update, EmitUpdate(step, rule, *p, old, result.gradients[i],
