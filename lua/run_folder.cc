@@ -21,7 +21,10 @@ StatusOr<std::string> NewRunFolder(const std::string& name) {
   std::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", localtime_r(&now, &local));
   for (int copy = 1; copy < 1000; ++copy) {
     const std::string path = absl::StrCat("runs/", name, "-", stamp, copy > 1 ? absl::StrCat("-", copy) : "");
-    if (mkdir(path.c_str(), 0777) == 0) return path;
+    if (mkdir(path.c_str(), 0777) == 0) {
+      RETURN_IF_ERROR(MakeFolders(path));  // its entry is on disk
+      return path;
+    }
     if (errno != EEXIST)
       return absl::InvalidArgumentError(absl::StrCat("cannot make the run folder ", path, ": ", std::strerror(errno)));
   }

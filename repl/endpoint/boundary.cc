@@ -1,7 +1,5 @@
 #include "repl/endpoint/boundary.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -16,6 +14,7 @@
 #include "absl/strings/strip.h"
 #include "core/base/atomic_file.h"
 #include "core/base/dtype.h"
+#include "core/base/folder.h"
 #include "core/checkpoint/safetensors.h"
 #include "nlohmann/json.hpp"
 #include "repl/endpoint/statistics.h"
@@ -522,7 +521,7 @@ StatusOr<Answer> Boundary::FinishProfile(const TrainState& state) {
   if (view_.rank > 0) return Answer();
   const MergedTrace merged = StepProfile::Merge(all);
   const std::string folder = view_.folder + "/trace", path = absl::StrCat(folder, "/step_", state.step, ".json");
-  mkdir(folder.c_str(), 0777);
+  RETURN_IF_ERROR(MakeFolders(folder));
   RETURN_IF_ERROR(WriteFileAtomically(path, merged.json));
   return Answer{
       absl::StrCat("profiled up to step ", state.step, " on ", view_.ranks, view_.ranks == 1 ? " rank" : " ranks",
