@@ -16,9 +16,9 @@
 #include "core/base/atomic_file.h"
 #include "core/base/exit_code.h"
 #include "core/base/printable.h"
+#include "core/json/json.h"
 #include "lua/run_folder.h"
 #include "lua/verbs.h"
-#include "nlohmann/json.hpp"
 #include "repl/connection.h"
 #include "repl/endpoint/snapshot.h"
 #include "repl/interrupt.h"
@@ -52,9 +52,11 @@ StatusOr<Curve> ReadCurve(const std::string& folder, const std::string& key) {
   std::ifstream file(folder + "/metrics.jsonl");
   if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", folder, "/metrics.jsonl: ", std::strerror(errno)));
   for (std::string line; std::getline(file, line);) {
-    const auto json = nlohmann::json::parse(line, nullptr, false);
-    if (!json.is_object() || !json.contains("step") || !json.contains(key) || !json[key].is_number()) continue;
-    curve.points.emplace_back(json["step"].get<int64_t>(), json[key].get<double>());
+    const auto json = ParseJson(line);
+    if (!json.ok() || !json->is_object() || !json->contains(key) || !(*json)[key].is_number()) continue;
+    const auto step = json->find("step");
+    if (step == json->end() || !step->is_number_integer()) continue;
+    curve.points.emplace_back(step->get<int64_t>(), (*json)[key].get<double>());
   }
   if (curve.points.empty()) return absl::NotFoundError(absl::StrCat(folder, "/metrics.jsonl has no '", key, "'"));
   return curve;
