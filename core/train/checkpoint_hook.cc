@@ -55,6 +55,8 @@ StatusOr<std::unique_ptr<CheckpointHook>> CheckpointHook::Create(const Checkpoin
     ASSIGN_OR_RETURN(CheckpointKeeper best_keeper, CheckpointKeeper::Create(best, resumed, Now()));
     hook->best_ = std::make_unique<CheckpointKeeper>(std::move(best_keeper));
   }
+  ASSIGN_OR_RETURN(hook->lineage_,
+                   checkpoint::BeginLineage({k.directory, k.directory + "/best"}, options.resumed_from));
   return hook;
 }
 
@@ -101,13 +103,17 @@ void CheckpointHook::NoteFailure(const Status& status) const {
 
 Status CheckpointHook::Saved(checkpoint::CheckpointKeeper* keeper, const std::string& path) {
   RETURN_IF_ERROR(keeper->Saved(path, Now()));
-  if (keeper == keeper_.get()) saved_ = true;
+  if (keeper == keeper_.get()) {
+    saved_ = true;
+    lineage_.parent = path.substr(path.rfind('/') + 1);
+  }
   return absl::OkStatus();
 }
 
-Status CheckpointHook::SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainState& state) {
-  NoteFailure(saver_.Wait());  // an earlier save's, which is not to be taken for this one's
+checkpoint::RunState CheckpointHook::NextRun(const TrainState& state) {
   checkpoint::RunState run;
+  ++lineage_.generation;
+  run.lineage = lineage_;
   run.job = options_.job;
   run.epoch = state.epoch;
   run.step = state.step;
@@ -121,6 +127,12 @@ Status CheckpointHook::SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainS
   run.counters = trainer_->SaveCounters();
   run.interventions = trainer_->interventions();
   run.world = options_.world;
+  return run;
+}
+
+Status CheckpointHook::SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainState& state) {
+  NoteFailure(saver_.Wait());  // an earlier save's, which is not to be taken for this one's
+  const checkpoint::RunState run = NextRun(state);
   const std::string path = keeper == nullptr ? "" : keeper->PathFor(EpochInName(state), state.step);
   if (keeper == keeper_.get()) {
     last_path_ = path;
@@ -235,7 +247,7 @@ namespace {
 
 Status ReadEntry(checkpoint::Checkpoint& from, const Store::Entry& e, const TensorPart& part, int rank) {
   const std::string name = NameOf(e.name, part, rank);
-  const checkpoint::TensorRecord* record = from.manifest().Find(name);
+  const checkpoint::TensorRecord* record = from.Find(name);
   if (record == nullptr && part.own && rank > 0) {
     return absl::NotFoundError(absl::StrCat(from.path(), " was saved by ", from.manifest().run.world,
                                             " rank(s): it has no value of rank ", rank, "'s own '", e.name, "'"));

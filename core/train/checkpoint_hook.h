@@ -73,6 +73,8 @@ class CheckpointHook : public TrainHook {
                  std::function<void(const std::string&)> notice)
       : options_(options), store_(store), trainer_(trainer), notice_(std::move(notice)) {}
   Status SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainState& state);
+  // The state of this training as a checkpoint has it, in the next generation.
+  checkpoint::RunState NextRun(const TrainState& state);
   Status Saved(checkpoint::CheckpointKeeper* keeper, const std::string& path);
   void NoteFailure(const Status& status) const;
 
@@ -87,6 +89,7 @@ class CheckpointHook : public TrainHook {
   // Null on ranks that write no manifest, the second also without keep_best.
   std::unique_ptr<checkpoint::CheckpointKeeper> keeper_, best_;
   std::atomic<bool> saved_{false};  // set on the saver's thread
+  checkpoint::Lineage lineage_;     // of the last save that was started, `parent` of the last that is complete
   checkpoint::AsyncSaver saver_;
   int64_t saved_step_ = -1;
   std::string last_path_;
