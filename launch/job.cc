@@ -20,6 +20,7 @@
 #include "collectives/mpi.h"
 #include "collectives/native.h"
 #include "collectives/socket.h"
+#include "collectives/stale_folders.h"
 #include "core/base/exit_code.h"
 #include "core/base/parallel_for.h"
 #include "core/base/printable.h"
@@ -234,10 +235,11 @@ StatusOr<std::unique_ptr<Communicator>> Job::JoinNative() {
   options.size = size();
   options.peers = membership_->peers();
   options.job = membership_->job();
-  ASSIGN_OR_RETURN(options.folder, MakeSocketFolder(options.job));
+  ASSIGN_OR_RETURN(options.folder, MakeHeldFolder(options.job));
   auto world = MakeNativeWorld(options, listener_);
   // The sockets have no names any more; the last rank of the host takes the folder away.
   rmdir(options.folder.c_str());
+  ReleaseFolder(options.folder);
   return world;
 }
 
