@@ -105,7 +105,9 @@ int RunInJob(const cli::CommandLine& command, SessionOptions options, Joins join
     return work(session);
   };
   const StatusOr<int> result = run();
-  const int code = result.ok() ? *result : ExitCodeOf(result.status(), session.exit_code);
+  int code = result.ok() ? *result : ExitCodeOf(result.status(), session.exit_code);
+  // The work is done and the ranks end together; that records are missing is told by the exit code.
+  if (result.ok() && code == kExitOk && !session.records.ok()) code = Report(session.records, kExitStorage);
   if (job.Alone()) return result.ok() ? code : Report(result.status(), code);
   // Ranks that train together stop together when they are asked to: that is no failure.
   const bool asked = !result.ok() && (code == kExitInterrupted || code == kExitCheckpointed);
@@ -120,6 +122,8 @@ int RunInJob(const cli::CommandLine& command, SessionOptions options, Joins join
 
 int RunAsRank(const cli::CommandLine& command, SessionOptions options, Joins joins,
               absl::FunctionRef<StatusOr<int>(Session&)> work) {
+  const Status files = CheckOpenFiles(LimitsHere());
+  if (!files.ok()) return Report(files, kExitEnvironment);
   const auto identity = WhoAmI(OwnEnvironment(), ReadTextFile);
   if (!identity.ok()) return Report(identity.status(), kExitEnvironment);
   if (identity->scheduler) return RunScheduler(*identity);
@@ -146,6 +150,8 @@ int RunAsRank(const cli::CommandLine& command, SessionOptions options, Joins joi
 }
 
 int RunSched(const cli::CommandLine& command) {
+  const Status files = CheckOpenFiles(LimitsHere());
+  if (!files.ok()) return Report(files, kExitEnvironment);
   Environment environment = OwnEnvironment();
   environment["MS_ROLE"] = "MS_SCHED";
   const auto set = [&](const char* flag, const char* variable, const std::string& otherwise) {

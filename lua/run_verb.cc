@@ -156,6 +156,8 @@ int ExitCodeOf(const Status& status, int exit_code) {
       return kExitData;
     case absl::StatusCode::kInternal:
       return kExitInternal;
+    case absl::StatusCode::kResourceExhausted:
+      return kExitEnvironment;
     default:
       return kExitUsage;
   }

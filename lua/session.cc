@@ -5,7 +5,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "collectives/groups.h"
+#include "core/base/exit_code.h"
 #include "core/base/processor.h"
+#include "launch/process.h"
 #include "lua/core_module.h"
 #include "lua/embedded.h"
 #include "lua/object.h"
@@ -228,6 +230,16 @@ std::string Session::Located(const Status& status) const {
   if (where->file.empty()) return message;
   const std::string prefix = absl::StrCat(where->file, ":", where->line, ": ");
   return absl::StartsWith(message, prefix) ? message : prefix + message;
+}
+
+StatusOr<int> CallGuarded(ApiFunction f, lua_State* L, Session& session) {
+  try {
+    return f(L, session);
+  } catch (const std::exception&) {
+    const Status status = StatusOfException();
+    session.exit_code = absl::IsResourceExhausted(status) ? kExitEnvironment : kExitInternal;
+    return status;
+  }
 }
 
 void PushError(lua_State* L, const Session& session, const Status& status) { PushString(L, session.Located(status)); }

@@ -9,7 +9,7 @@ int Entry(lua_State* L) {
   {
     Session& session = Session::Of(L);
     lua_State* const outer = session.Enter(L);
-    const StatusOr<int> results = f(L, session);
+    const StatusOr<int> results = CallGuarded(f, L, session);
     if (!results.ok()) PushError(L, session, results.status());
     session.Enter(outer);
     if (results.ok()) return *results;
