@@ -145,7 +145,10 @@ Status Launcher::Start() {
   // Blocked before there are threads, so that only signals_ takes them.
   sigset_t set;
   sigemptyset(&set);
-  for (int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT}) sigaddset(&set, signal);
+  for (int signal : {SIGCHLD, SIGINT, SIGTERM, SIGQUIT}) sigaddset(&set, signal);
+  // A signal that is blocked is taken even where nohup has had it ignored.
+  struct sigaction hangup;
+  if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaddset(&set, SIGHUP);
   sigprocmask(SIG_BLOCK, &set, nullptr);
   signal(SIGPIPE, SIG_IGN);
   signals_ = Fd(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
@@ -235,6 +238,8 @@ void Launcher::ReadSignals() {
 }
 
 void Launcher::PassOn(int signal) {
+  // A terminal that closes and its shell send one each.
+  if (signal == SIGHUP && interrupts_ > 0) return;
   if (++interrupts_ == 1) {
     first_signal_ = signal;
     WriteAll(2, "mslua: stopping; once more to stop at once\n");

@@ -14,6 +14,8 @@ std::atomic<Trainer*> interrupted_trainer{nullptr};
 std::atomic<int> interrupting_signal{0};
 std::atomic<bool> console_may_be_deaf{false};
 void OnSignal(int signal) {
+  // A terminal that closes and its shell send one each.
+  if (signal == SIGHUP && interrupting_signal != 0) return;
   interrupting_signal = signal;
   // mpirun reads no more once it stops its ranks: who waits for it to read never comes to the end of the step.
   if (console_may_be_deaf) {
@@ -31,14 +33,16 @@ SignalScope::SignalScope(Trainer* trainer, bool by_mpirun) {
   interrupted_trainer = trainer;
   interrupting_signal = 0;
   console_may_be_deaf = by_mpirun;
-  old_int_ = std::signal(SIGINT, OnSignal);
-  old_term_ = std::signal(SIGTERM, OnSignal);
+  for (size_t i = 0; i < kSignals.size(); ++i) {
+    old_[i] = std::signal(kSignals[i], OnSignal);
+    // nohup's processes outlive their terminal.
+    if (kSignals[i] == SIGHUP && old_[i] == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
+  }
 }
 
 SignalScope::~SignalScope() {
   interrupted_trainer = nullptr;
-  std::signal(SIGINT, old_int_);
-  std::signal(SIGTERM, old_term_);
+  for (size_t i = 0; i < kSignals.size(); ++i) std::signal(kSignals[i], old_[i]);
 }
 
 int SignalScope::Signal() { return interrupting_signal; }

@@ -15,6 +15,8 @@
 #include "core/base/atomic_file.h"
 #include "core/base/exit_code.h"
 #include "core/base/folder.h"
+#include "core/files/file_lock.h"
+#include "core/files/record_file.h"
 #include "core/runtime/profile.h"
 #include "core/train/agreement.h"
 #include "core/train/early_stopping_hook.h"
@@ -100,13 +102,40 @@ TensorParts PartsOf(Session& session, const TracedGraph& graph) {
   return parts;
 }
 
+void PrintNote(const std::string& text) { std::fprintf(stderr, "mslua: note: %s\n", text.c_str()); }
+
 // The run of a TrainerSpec: everything that lives as long as it. Members die in the opposite order of their making.
 class Training {
  public:
   Training(TrainerSpec* spec, Session* session) : spec_(*spec), session_(*session), L_(session->lua()) {}
+  ~Training() {
+    if (!done_) RemoveUnusedFolder();
+  }
+  Training(const Training&) = delete;
+  Training& operator=(const Training&) = delete;
 
   // The last epoch's mean loss.
   StatusOr<double> Run() {
+    auto loss = TrainToEnd();
+    done_ = loss.ok();
+    return loss;
+  }
+
+  // Trains as long as measuring takes; nothing is saved.
+  Status Profile(int64_t steps, bool steps_only, bool json, const std::string& trace) {
+    spec_.options.check_loss = false;  // random data may diverge
+    RETURN_IF_ERROR(Prepare());
+    const auto step = [this]() -> Status {
+      ASSIGN_OR_RETURN(const bool made, trainer_->Step());
+      return made ? absl::OkStatus() : trainer_->Step().status();  // past an epoch's end
+    };
+    const Status status = ReportProfile(executable_.get(), step, steps, steps_only, json, trace);
+    progress() = Progress();
+    return status;
+  }
+
+ private:
+  StatusOr<double> TrainToEnd() {
     RETURN_IF_ERROR(Prepare());
     RETURN_IF_ERROR(Resume());
     RETURN_IF_ERROR(AddHooks());
@@ -127,20 +156,6 @@ class Training {
     return Finish(std::move(outcome));
   }
 
-  // Trains as long as measuring takes; nothing is saved.
-  Status Profile(int64_t steps, bool steps_only, bool json, const std::string& trace) {
-    spec_.options.check_loss = false;  // random data may diverge
-    RETURN_IF_ERROR(Prepare());
-    const auto step = [this]() -> Status {
-      ASSIGN_OR_RETURN(const bool made, trainer_->Step());
-      return made ? absl::OkStatus() : trainer_->Step().status();  // past an epoch's end
-    };
-    const Status status = ReportProfile(executable_.get(), step, steps, steps_only, json, trace);
-    progress() = Progress();
-    return status;
-  }
-
- private:
   Progress& progress() { return spec_.progress; }
   Groups* together() const { return spec_.together; }
   // Whether this rank writes what is the same on all ranks.
@@ -178,17 +193,20 @@ class Training {
     }
     session_.exit_code = kExitStorage;  // until there is a folder
     if (folder_.empty()) {
-      ASSIGN_OR_RETURN(folder_, spec_.RunFolder(session_, resume_));
+      ASSIGN_OR_RETURN(folder_, spec_.RunFolder(session_, resume_, &new_folder_));
+      RETURN_IF_ERROR(TakeFolder());
     }
     RETURN_IF_ERROR(RecordLaunch());
-    session_.exit_code = 0;
     Console::Options options;
     options.log_every = spec_.log_every;
     options.log_epochs = spec_.log_epochs;
     options.enabled = session_.prints;
     options.prefix = session_.prefix;
     if (!folder_.empty()) options.log_path = absl::StrCat(folder_, "/rank_", session_.options().rank, ".log");
+    options.health = &health_;
     console_ = std::make_unique<Console>(options);
+    RETURN_IF_ERROR(console_->opened());
+    session_.exit_code = 0;
     progress().console = console_.get();
     ASSIGN_OR_RETURN(std::vector<ScheduledScalar> scalars, Scalars());
     TrainerOptions trainer_options = spec_.options;
@@ -224,6 +242,26 @@ class Training {
     for (const int64_t step : {1, 10, 100, 1000, 10000})
       absl::StrAppend(&text, "learning rate of step ", step, " ", spec_.schedule.At(step - 1), "\n");
     return text;
+  }
+
+  // One training writes into a run folder: rank 0 locks it for all that train together. What killed ones left is
+  // removed.
+  Status TakeFolder() {
+    if (folder_.empty() || !first()) return absl::OkStatus();
+    auto lock = FileLock::Acquire(absl::StrCat(folder_, "/lock"));
+    if (absl::IsUnavailable(lock.status())) {
+      return absl::UnavailableError(absl::StrCat("run folder ", folder_, " is ", lock.status().message(),
+                                                 ": wait for its end (mslua stop ", folder_,
+                                                 " ends it), or give another folder (--out)"));
+    }
+    RETURN_IF_ERROR(lock.status());
+    lock_ = *std::move(lock);
+    if (!lock_->locked()) {
+      std::fprintf(stderr, "mslua: note: %s: this file system has no locks: start no second training there\n",
+                   folder_.c_str());
+    }
+    RemoveLeftovers(folder_);
+    return absl::OkStatus();
   }
 
   // rank_<r>.env: what this rank was started with.
@@ -288,7 +326,8 @@ class Training {
     resume_ = OptionString(L_, "resume");
     if (resume_.empty()) return absl::OkStatus();
     session_.exit_code = kExitStorage;  // until it is open
-    ASSIGN_OR_RETURN(folder_, spec_.RunFolder(session_, resume_));
+    ASSIGN_OR_RETURN(folder_, spec_.RunFolder(session_, resume_, &new_folder_));
+    RETURN_IF_ERROR(TakeFolder());  // before the newest checkpoint is looked for
     std::string from = resume_;
     if (resume_ == "last") from = CheckpointDirectory();
     if (resume_ == "best") from = CheckpointDirectory() + "/best";
@@ -306,7 +345,7 @@ class Training {
                      RestoreCheckpoint(*checkpoint_, session_.store(), parts_, session_.options().rank, &ignored));
     FindPlace();
     if (together() != nullptr) RETURN_IF_ERROR(CompareSteps());
-    if (!checkpoint_->note().empty()) std::fprintf(stderr, "mslua: note: %s\n", checkpoint_->note().c_str());
+    if (!checkpoint_->note().empty()) PrintNote(checkpoint_->note());
     const GlobalView* const view = GlobalView::Of(session_);
     const bool has_all = view == nullptr || view->stages() == 1;  // else the other stages have the rest
     if (!ignored.empty() && has_all)
@@ -314,9 +353,23 @@ class Training {
                    ignored.c_str());
     session_.exit_code = 0;
     if (!first()) return absl::OkStatus();
-    std::fprintf(stderr, "mslua: goes on from %s, step %lld\n", checkpoint_->path().c_str(),
+    std::fprintf(stderr, "mslua: resuming from %s at step %lld\n", checkpoint_->path().c_str(),
                  static_cast<long long>(restored_.step));
+    NoteDifferences();
     return absl::OkStatus();
+  }
+
+  // What makes the steps that follow others than those of the run that was saved.
+  void NoteDifferences() const {
+    const checkpoint::RunState& saved = checkpoint_->manifest().run;
+    if (!checkpoint_->has_manifest()) return;
+    if (saved.seed != spec_.options.seed) {
+      PrintNote(absl::StrCat(checkpoint_->path(), " was saved with seed ", saved.seed, ", this run has seed ",
+                             spec_.options.seed, ": the order of samples and random numbers differ from here on"));
+    }
+    if (!saved.recipe_hash.empty() && !spec_.recipe_hash.empty() && saved.recipe_hash != spec_.recipe_hash) {
+      PrintNote(absl::StrCat("the recipe's file has changed since ", checkpoint_->path(), " was saved"));
+    }
   }
 
   // Ranks that were given one place open the checkpoint that rank 0 finds there.
@@ -364,11 +417,14 @@ class Training {
     if (loss_scale_ != nullptr) trainer_->AddHook(loss_scale_.get());
     std::unique_ptr<MetricsHook> metrics;
     if (!folder_.empty() && first()) {
-      ASSIGN_OR_RETURN(metrics, MetricsHook::Create(folder_, std::max<int64_t>(1, progress().steps_per_epoch / 100),
-                                                    trainer_.get()));
+      session_.exit_code = kExitStorage;  // until the files are there
+      const MetricsOptions options{folder_, std::max<int64_t>(1, progress().steps_per_epoch / 100),
+                                   spec_.metrics_limit};
+      ASSIGN_OR_RETURN(metrics, MetricsHook::Create(options, trainer_.get(), &health_));
       progress().metrics = metrics.get();
       if (!spec_.config.empty())
         RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(folder_, "/config.lua"), spec_.config));
+      session_.exit_code = 0;
     }
     if (spec_.has_eval) {
       ASSIGN_OR_RETURN(const auto pipeline, OpenEval(session_, *spec_.eval.dataset));
@@ -422,16 +478,18 @@ class Training {
   }
 
   Status AddCheckpoints(CheckpointOptions options) {
+    session_.exit_code = kExitStorage;  // until the folder is ready
     options.keeper.directory = CheckpointDirectory();
     RETURN_IF_ERROR(MakeFolders(options.keeper.directory));
     options.job = spec_.name;
     options.seed = spec_.options.seed;
     options.plan = PlanText(decisions_);
+    options.recipe_hash = spec_.recipe_hash;
     options.graph_hash = absl::StrFormat("%016x", Fingerprint(spec_.graph->graph));
     if (checkpoint_ != nullptr) options.resumed_from = checkpoint_->path();
     options.keep_best = eval_hook_ != nullptr;
-    const auto notice = [](const std::string& text) { std::fprintf(stderr, "mslua: note: %s\n", text.c_str()); };
-    ASSIGN_OR_RETURN(auto hook, CheckpointHook::Create(options, &session_.store(), trainer_.get(), notice));
+    ASSIGN_OR_RETURN(auto hook, CheckpointHook::Create(options, &session_.store(), trainer_.get(), PrintNote));
+    session_.exit_code = 0;
     checkpoint_hook_ = Add(std::move(hook));
     if (eval_hook_ != nullptr) eval_hook_->OnBest([this](const TrainState& s) { checkpoint_hook_->SaveBest(s); });
     return absl::OkStatus();
@@ -556,6 +614,15 @@ class Training {
     return view;
   }
 
+  // Removes the run folder that this run made where it has not made one step.
+  void RemoveUnusedFolder() {
+    if (!new_folder_ || (trainer_ != nullptr && trainer_->state().step > restored_.step)) return;
+    hooks_.clear();
+    console_.reset();
+    lock_.reset();
+    RemoveAtomically(folder_).IgnoreError();
+  }
+
   StatusOr<double> Finish(Status outcome) {
     endpoint_.reset();
     progress().trainer = nullptr;
@@ -580,6 +647,10 @@ class Training {
                        path.empty() ? "" : absl::StrCat("; saved ", path, ", --resume goes on from it")));
     }
     RETURN_IF_ERROR(outcome);
+    // Closes the files of records.
+    hooks_.clear();
+    console_.reset();
+    session_.records.Update(health_.outcome());
     const double* loss = progress().Find("loss");
     return loss == nullptr ? trainer_->state().loss : *loss;
   }
@@ -591,6 +662,9 @@ class Training {
   Decisions decisions_;  // of the training step's plan
   std::unique_ptr<Executable> executable_, eval_executable_;
   std::string resume_, folder_;
+  bool new_folder_ = false, done_ = false;  // this run made the folder; trained to the end
+  std::unique_ptr<FileLock> lock_;          // of the folder
+  RecordHealth health_{PrintNote};
   TensorParts parts_;
   std::unique_ptr<Console> console_;
   std::unique_ptr<LossScaleHook> loss_scale_;

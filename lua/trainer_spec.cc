@@ -1,10 +1,15 @@
 #include "lua/trainer_spec.h"
 
+#include <sys/stat.h>
+
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/folder.h"
+#include "core/base/hash.h"
+#include "core/base/input_file.h"
 #include "core/train/agreement.h"
+#include "lua/embedded.h"
 #include "lua/options.h"
 #include "lua/run_folder.h"
 #include "lua/schedule_lua.h"
@@ -12,6 +17,15 @@
 namespace mslua {
 
 namespace {
+
+constexpr int64_t kMaxRecipe = 16 << 20;  // bytes
+
+// Empty: there is no such file.
+std::string HashOfRecipe(const std::string& file) {
+  if (const EmbeddedChunk* const chunk = FindRecipe(file)) return Blake2bHex(chunk->source).substr(0, 16);
+  const auto source = ReadFile(file, kMaxRecipe);
+  return source.ok() ? Blake2bHex(*source).substr(0, 16) : "";
+}
 
 // The field `field` of the table at `index`, which the kind `T` names.
 template <class T>
@@ -78,18 +92,20 @@ Status ReadEvalSpec(lua_State* L, int index, EvalSpec* eval) {
 }  // namespace
 
 Status TrainerSpec::Read(lua_State* L, Session& session) {
-  RETURN_IF_ERROR(
-      CheckFields(L, 1, "trainer",
-                  {"graph",          "dataset", "epochs",     "max_steps",  "parameters", "schedule",   "lr_function",
-                   "loss_scale",     "sink",    "loss_every", "time_every", "time_steps", "checkpoint", "eval",
-                   "early_stopping", "hooks",   "name",       "seed",       "config",     "together",   "broadcast"}));
+  RETURN_IF_ERROR(CheckFields(
+      L, 1, "trainer",
+      {"graph", "dataset",    "epochs",     "max_steps",  "parameters", "schedule",     "lr_function",    "loss_scale",
+       "sink",  "loss_every", "time_every", "time_steps", "checkpoint", "eval",         "early_stopping", "hooks",
+       "name",  "seed",       "config",     "together",   "broadcast",  "metrics_limit"}));
   ASSIGN_OR_RETURN(graph, FieldGraph(L, 1, "trainer"));
   ASSIGN_OR_RETURN(dataset, FieldDataset(L, 1, "trainer"));
   ASSIGN_OR_RETURN(options.epochs, FieldInt(L, 1, "epochs", 1));
   ASSIGN_OR_RETURN(options.max_steps, FieldInt(L, 1, "max_steps", 0));
   ASSIGN_OR_RETURN(options.seed, FieldInt(L, 1, "seed", static_cast<int64_t>(session.seed)));
+  ASSIGN_OR_RETURN(metrics_limit, FieldInt(L, 1, "metrics_limit", metrics_limit));
   ASSIGN_OR_RETURN(name, FieldString(L, 1, "name", "run"));
   ASSIGN_OR_RETURN(config, FieldString(L, 1, "config", ""));
+  recipe_hash = HashOfRecipe(session.options().file);
   ASSIGN_OR_RETURN(const bool several, FieldBool(L, 1, "together", false));
   together = several ? session.groups() : nullptr;
   ASSIGN_OR_RETURN(broadcast, FieldBool(L, 1, "broadcast", false));
@@ -138,12 +154,11 @@ Status TrainerSpec::Read(lua_State* L, Session& session) {
   return absl::OkStatus();
 }
 
-// Where this run's files go, the same on all ranks that train together; empty where nothing is saved.
-StatusOr<std::string> TrainerSpec::RunFolder(Session& session, const std::string& resume) const {
-  if (together == nullptr) return OwnRunFolder(session, resume);
+StatusOr<std::string> TrainerSpec::RunFolder(Session& session, const std::string& resume, bool* made) const {
+  if (together == nullptr) return OwnRunFolder(session, resume, made);
   std::string folder;
   if (together->rank() == 0) {
-    auto own = OwnRunFolder(session, resume);
+    auto own = OwnRunFolder(session, resume, made);
     // The others wait for the folder: they are told by the group that there is none.
     if (!own.ok()) together->world().Abort(own.status());
     RETURN_IF_ERROR(own.status());
@@ -153,16 +168,21 @@ StatusOr<std::string> TrainerSpec::RunFolder(Session& session, const std::string
   return folder;
 }
 
-StatusOr<std::string> TrainerSpec::OwnRunFolder(Session& session, const std::string& resume) const {
+StatusOr<std::string> TrainerSpec::OwnRunFolder(Session& session, const std::string& resume, bool* made) const {
   lua_State* L = session.lua();
   const std::string& verb = session.options().verb;
   if (OptionInt(L, "fast_dev_run") > 0 || verb == "verify" || verb == "prof") return std::string();
-  const std::string out = OptionString(L, "out");
+  std::string out = OptionString(L, "out");
   if (!out.empty()) {
+    // Ranks that train each by itself write into folders of their own.
+    if (together == nullptr && session.options().ranks > 1) absl::StrAppend(&out, "/rank_", session.options().rank);
+    struct stat info;
+    *made = stat(out.c_str(), &info) != 0;
     RETURN_IF_ERROR(MakeFolders(out));
     return out;
   }
   if (resume == "last" || resume == "best") return LastRunFolder(name);
+  *made = true;
   return NewRunFolder(name);
 }
 

@@ -316,7 +316,7 @@ core.version = ""
 ---@param spec {
 ---  graph: Graph,                            -- of build_train
 ---  dataset: Dataset, epochs: integer,
----  max_steps?: integer, time_steps?: integer,
+---  max_steps?: integer, metrics_limit?: integer, time_steps?: integer,
 ---  parameters: Parameter[],                 -- of the network; a checkpoint holds all of the session's store
 ---  schedule: Schedule,                      -- of the learning rate, see schedules.lua: tables of numbers, evaluated
 ---  in C++

@@ -63,6 +63,7 @@ local bind_train = args.signature("train", {
   { "clip_norm", "number", above = 0 },
   { "clip_value", "number", above = 0 },
   { "max_steps", "integer", min = 1 },
+  { "metrics_limit", "integer", min = 1 },
   { "name", "string" },
   { "config", "string" },
 })
@@ -115,14 +116,15 @@ function Model:train_spec(a)
   return {
     name = a.name or self.network.class_name, graph = graph, epochs = a.epoch,
     dataset = a.train_dataset and a.train_dataset:open(),
-    max_steps = a.max_steps, parameters = parameters, schedule = self.optimizer.schedule,
+    max_steps = a.max_steps, metrics_limit = a.metrics_limit, parameters = parameters,
+    schedule = self.optimizer.schedule,
     lr_function = self.optimizer.lr_function, loss_scale = scale, sink = a.dataset_sink_mode, hooks = {},
     seed = core.seed(), together = parallel_context.together(), broadcast = parallel_context.broadcasts(),
   }
 end
 
 --- Trains. (epoch, train_dataset, {callbacks = {...}, dataset_sink_mode = false, accumulate_steps = 1, clip_norm =,
---- clip_value =, max_steps =, name = of the run folder, config = text of its config.lua})
+--- clip_value =, max_steps =, metrics_limit =, name = of the run folder, config = text of its config.lua})
 ---@return table trainer core.trainer's object, after its run
 function Model:train(...)
   class.check_self(self, Model, "a Model", "model:train(epoch, dataset)")

@@ -23,6 +23,7 @@ for _, field in ipairs(callbacks.checkpoint_fields) do checkpoint[#checkpoint + 
 local train = {
   { "epochs", "integer", 1, min = 1 },
   { "max_steps", "integer", min = 1 },
+  { "metrics_limit", "integer", min = 1 },
   { "dataset_sink_mode", "boolean", true },
   { "accumulate_steps", "integer", 1, min = 1 },
   { "clip_norm", "number", above = 0 },

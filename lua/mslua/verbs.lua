@@ -72,7 +72,8 @@ local function train(recipe)
   return model_of(recipe, dataset:get_dataset_size()):train {
     t.epochs, dataset, callbacks = callbacks_of(recipe, dataset, eval_dataset), dataset_sink_mode = t.dataset_sink_mode,
     accumulate_steps = t.accumulate_steps, clip_norm = t.clip_norm, clip_value = t.clip_value,
-    max_steps = flags.fast_dev_run or flags.max_steps or t.max_steps, name = recipe.name, config = recipe:config_text(),
+    max_steps = flags.fast_dev_run or flags.max_steps or t.max_steps, metrics_limit = t.metrics_limit,
+    name = recipe.name, config = recipe:config_text(),
   }
 end
 
