@@ -7,8 +7,8 @@
 
 namespace mslua {
 
-// Forces the entries of a folder to disk, so that what was made or renamed in it survives a power cut. Some file systems
-// cannot sync folders, and some folders cannot be opened: then nothing is done.
+// Forces the entries of a folder to disk, so that what was made or renamed in it survives a power cut. Some file
+// systems cannot sync folders, and some folders cannot be opened: then nothing is done.
 Status SyncFolder(const std::string& folder);
 // "a/b" of "a/b/c", "." of "c".
 std::string ParentOf(const std::string& path);

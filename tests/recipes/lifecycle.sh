@@ -99,12 +99,14 @@ expect "each by itself" 0 ""
 
 # ---- Closed outputs: no file gets their numbers.
 "$mslua" train mlp.lua --out closed 0<&- >&- 2>&- || fail "closed outputs: exit code $?"
-grep -qv '^{"step":[0-9]*,"epoch":[0-9]*,.*}$' closed/metrics.jsonl && fail "closed outputs: $(grep -v '^{"step"' closed/metrics.jsonl | head -3)"
+grep -qv '^{"step":[0-9]*,"epoch":[0-9]*,.*}$' closed/metrics.jsonl &&
+  fail "closed outputs: $(grep -v '^{"step"' closed/metrics.jsonl | head -3)"
 [ "$(wc -l < closed/rank_0.log)" = 32 ] || fail "closed outputs: $(wc -l < closed/rank_0.log) lines in the log"
 
 # ---- The terminal is gone.
 for ranks in 1 2; do
-  start --out hangup$ranks -n $ranks epochs=1000000 every=100000000 parallel.parallel_mode=data_parallel > hangup.txt 2>&1 &
+  start --out hangup$ranks -n $ranks epochs=1000000 every=100000000 \
+    parallel.parallel_mode=data_parallel > hangup.txt 2>&1 &
   pid=$!
   wait_for "SIGHUP" has_steps hangup$ranks
   kill -HUP $pid
@@ -134,17 +136,18 @@ grep -qv '^{.*}$' full/metrics.jsonl && fail "full disk: a record was cut off: $
 [ "$(printf '%s\n' "$out" | grep -c '^mslua: note: cannot write')" = 1 ] || fail "full disk: said more than once: $out"
 
 # ---- Records are thinned: 100 of every step, 100 of every second one, and so on.
-run train --out thin epochs=1000 every=100000000 keep=0 checkpoint.keep_checkpoint_per_n_minutes=1 train.metrics_limit=100 \
-  --log-every 100000
+run train --out thin epochs=1000 every=100000000 keep=0 checkpoint.keep_checkpoint_per_n_minutes=1 \
+  train.metrics_limit=100 --log-every 100000
 expect "thinned records" 0 ""
 steps=$(sed -n 's/^{"step":\([0-9]*\),.*/\1/p' thin/metrics.jsonl | awk '
   NR > 1 { gap[$1 - last]++ } { last = $1 } END { for (g = 1; g <= 16; g *= 2) printf "%d ", gap[g] }')
 [ "$steps" = "99 100 101 100 100 " ] || fail "thinned records: gaps of 1, 2, 4, 8, 16 steps: $steps"
-[ "$(wc -l < thin/metrics.jsonl)" -lt 1000 ] || fail "thinned records: $(wc -l < thin/metrics.jsonl) lines of 16000 steps"
+[ "$(wc -l < thin/metrics.jsonl)" -lt 1000 ] ||
+  fail "thinned records: $(wc -l < thin/metrics.jsonl) lines of 16000 steps"
 before=$(wc -l < thin/metrics.jsonl)
 printf '{"step":160' >> thin/metrics.jsonl  # a record that was cut off
-run train --out thin epochs=1100 every=100000000 keep=0 checkpoint.keep_checkpoint_per_n_minutes=1 train.metrics_limit=100 \
-  --log-every 100000 --resume
+run train --out thin epochs=1100 every=100000000 keep=0 checkpoint.keep_checkpoint_per_n_minutes=1 \
+  train.metrics_limit=100 --log-every 100000 --resume
 expect "thinned records of a resumed run" 0 ""
 [ $(($(wc -l < thin/metrics.jsonl) - before)) -lt 30 ] || fail "the resumed run records more often than the first"
 grep -qv '^{.*}$' thin/metrics.jsonl && fail "a record that was cut off is left"
@@ -191,7 +194,8 @@ if [ "$(id -u)" = 0 ] && command -v setpriv > /dev/null; then
     limited_user() { (cd others && setpriv --reuid=64999 --regid=64999 --clear-groups bash -c \
       "ulimit -u $tasks; exec '$mslua' train ../mlp.lua --no-attach --out limits$tasks epochs=1 $1"); }
     for ranks in "" "-n 2"; do
-      run env -u XDG_RUNTIME_DIR OMP_NUM_THREADS=2 bash -c "$(declare -f limited_user); mslua='$mslua' tasks=$tasks; limited_user '$ranks'"
+      run env -u XDG_RUNTIME_DIR OMP_NUM_THREADS=2 \
+        bash -c "$(declare -f limited_user); mslua='$mslua' tasks=$tasks; limited_user '$ranks'"
       case $code:$out in
         0:* | *"Permission denied"*) ;;
         *"terminate called"* | *"C++ exception"*) fail "ulimit -u $tasks $ranks: $code: $out" ;;
