@@ -35,6 +35,8 @@ struct ControlMessage {
 inline constexpr size_t kControlHeaderBytes = 16;
 
 std::string EncodeControl(const ControlMessage& message);
+// The type that a header announces. DataLoss: not a header.
+StatusOr<ControlMessage::Type> ControlTypeOf(absl::string_view header);
 // The body's length. DataLoss: not a header, damaged, or longer than its type may be (a challenge and a proof: 1 KiB, a
 // join: 4 KiB, a welcome: 4 MiB, others: 64 KiB).
 StatusOr<size_t> ControlBodyBytes(absl::string_view header);

@@ -31,7 +31,7 @@ namespace mslua {
 namespace {
 
 constexpr absl::Duration kRetry = absl::Milliseconds(5);
-constexpr int kBacklog = 256;
+constexpr int kBacklog = 4096;  // the system has a lower limit of its own
 
 Status Failed(absl::string_view what) {
   const int error = errno;
@@ -86,15 +86,6 @@ Status MakePrivateFolder(const std::string& path) {
 Status SetOption(const Fd& fd, int level, int name, int value) {
   if (setsockopt(fd.get(), level, name, &value, sizeof value) != 0) return Failed("setting a socket option");
   return absl::OkStatus();
-}
-
-Status SetTcpOptions(const Fd& fd) {
-  RETURN_IF_ERROR(SetOption(fd, IPPROTO_TCP, TCP_NODELAY, 1));
-  RETURN_IF_ERROR(SetOption(fd, SOL_SOCKET, SO_KEEPALIVE, 1));
-  RETURN_IF_ERROR(SetOption(fd, IPPROTO_TCP, TCP_KEEPIDLE, 1));
-  RETURN_IF_ERROR(SetOption(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1));
-  RETURN_IF_ERROR(SetOption(fd, IPPROTO_TCP, TCP_KEEPCNT, 3));
-  return SetOption(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 2000);
 }
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
@@ -281,6 +272,7 @@ StatusOr<Endpoint> ParseEndpoint(absl::string_view text) {
   const auto refuse = [&] {
     return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not an address: expected HOST:PORT"));
   };
+  if (!text.empty() && text.front() == '/') return Endpoint{std::string(text), 0};
   const size_t colon = text.rfind(':');
   if (colon == absl::string_view::npos) return refuse();
   absl::string_view host = text.substr(0, colon);
@@ -295,6 +287,7 @@ StatusOr<Endpoint> ParseEndpoint(absl::string_view text) {
 }
 
 std::string ToString(const Endpoint& endpoint) {
+  if (!endpoint.host.empty() && endpoint.host[0] == '/') return endpoint.host;
   const bool v6 = endpoint.host.find(':') != std::string::npos;
   return absl::StrCat(v6 ? "[" : "", endpoint.host, v6 ? "]:" : ":", endpoint.port);
 }
@@ -337,6 +330,15 @@ StatusOr<Fd> ConnectTcp(const Endpoint& endpoint, MonotonicTime deadline) {
     }
     absl::SleepFor(4 * kRetry);
   }
+}
+
+Status SetTcpOptions(const Fd& fd) {
+  RETURN_IF_ERROR(SetOption(fd, IPPROTO_TCP, TCP_NODELAY, 1));
+  RETURN_IF_ERROR(SetOption(fd, SOL_SOCKET, SO_KEEPALIVE, 1));
+  RETURN_IF_ERROR(SetOption(fd, IPPROTO_TCP, TCP_KEEPIDLE, 1));
+  RETURN_IF_ERROR(SetOption(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1));
+  RETURN_IF_ERROR(SetOption(fd, IPPROTO_TCP, TCP_KEEPCNT, 3));
+  return SetOption(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 2000);
 }
 
 StatusOr<Fd> AcceptTcp(const Fd& listener, MonotonicTime deadline) {

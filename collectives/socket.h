@@ -63,7 +63,7 @@ StatusOr<Packet> ReceivePacket(const Fd& fd, MonotonicTime deadline);
 // True when the other end has closed and everything it sent was read. Never waits.
 bool PeerClosed(const Fd& fd);
 
-// "ADDRESS:PORT", "[v6]:PORT". Numeric addresses and names.
+// "ADDRESS:PORT", "[v6]:PORT", with numeric addresses and names; "/PATH" of a unix socket, which is the host then.
 struct Endpoint {
   std::string host;
   uint16_t port = 0;
@@ -77,6 +77,8 @@ StatusOr<Fd> ListenTcp(const Endpoint& endpoint);
 // Tries until somebody accepts there.
 StatusOr<Fd> ConnectTcp(const Endpoint& endpoint, MonotonicTime deadline);
 StatusOr<Fd> AcceptTcp(const Fd& listener, MonotonicTime deadline);
+// What ConnectTcp sets on its sockets, for accepted ones.
+Status SetTcpOptions(const Fd& fd);
 StatusOr<Endpoint> LocalEndpoint(const Fd& fd);
 Status SetNonBlocking(const Fd& fd);
 
