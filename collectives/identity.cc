@@ -8,6 +8,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "collectives/job_secret.h"
+#include "collectives/local_meeting.h"
 
 namespace mslua {
 namespace {
@@ -141,6 +143,7 @@ void Slurm(Reader& env, Identity* id) {
   // Jobs that share a host are to meet at different ports.
   const int job = env.Number("SLURM_JOB_ID", 0, 1 << 30, 0);
   id->meeting.port = static_cast<uint16_t>(env.Number("MASTER_PORT", 1, 65535, 20000 + job % 20000));
+  id->one_host = env.Has("SLURM_NNODES") && one_host;
 }
 
 void Torchrun(Reader& env, Identity* id) {
@@ -184,11 +187,12 @@ StatusOr<Identity> WhoAmI(const Environment& environment,
     RankAndSize(env, kLauncherRank, kLauncherSize, &id);
     id.local_rank = id.rank;
     id.local_size = id.size;
-    const auto meeting = ParseEndpoint(env.NeedText(kLauncherMeeting, "the launcher's address"));
-    if (meeting.ok()) {
+    id.one_host = true;
+    const auto meeting = ParseEndpoint(env.NeedText(kLauncherMeeting, "the path of the launcher's socket"));
+    if (meeting.ok() && absl::StartsWith(meeting->host, "/")) {
       id.meeting = *meeting;
     } else {
-      env.Fail(kLauncherMeeting, "HOST:PORT");
+      env.Fail(kLauncherMeeting, "the path of a socket");
     }
   } else if (env.Has("MS_ROLE")) {
     Cluster(env, &id);
@@ -205,6 +209,8 @@ StatusOr<Identity> WhoAmI(const Environment& environment,
   } else {
     Leftovers(env);
   }
+  id.one_host = id.one_host || id.local_size == id.size || IsLoopback(id.meeting.host);
+  id.secret_file = env.Text(kJobSecretVariable);
   if (id.device_id < 0) id.device_id = env.Number("DEVICE_ID", 0, kMaxWorld, -1);
   if (env.Has("MS_SERVER_NUM") && env.Need("MS_SERVER_NUM", 0, kMaxWorld) > 0) {
     id.notices.push_back("MS_SERVER_NUM: parameter servers have no part in training here");
@@ -232,6 +238,7 @@ Environment LaunchVariables(const Environment& environment) {
                                            "MASTER_ADDR",
                                            "MASTER_PORT",
                                            "NCCL_SOCKET_IFNAME",
+                                           kJobSecretVariable,
                                            "MS_ROLE",
                                            "MS_WORKER_NUM",
                                            "MS_SERVER_NUM",

@@ -29,7 +29,7 @@ StatusOr<Identity> Who(const Environment& environment) {
 
 const std::map<std::string, Environment>& GoodStarts() {
   static const auto* starts = new std::map<std::string, Environment>{
-      {"launcher", {{"MSLUA_RANK", "1"}, {"MSLUA_SIZE", "4"}, {"MSLUA_MEETING", "127.0.0.1:4000"}}},
+      {"launcher", {{"MSLUA_RANK", "1"}, {"MSLUA_SIZE", "4"}, {"MSLUA_MEETING", "/run/user/1/mslua/meet-1/socket"}}},
       {"worker",
        {{"MS_ROLE", "MS_WORKER"},
         {"MS_WORKER_NUM", "8"},
@@ -65,7 +65,7 @@ TEST(WhoAmI, EachStart) {
   Identity id = *Who(GoodStarts().at("launcher"));
   EXPECT_EQ(id.source, Source::kLauncher);
   EXPECT_EQ(id.Line(), "rank 1 of 4 (mslua -n)");
-  EXPECT_EQ(ToString(id.meeting), "127.0.0.1:4000");
+  EXPECT_EQ(ToString(id.meeting), "/run/user/1/mslua/meet-1/socket");
   id = *Who(GoodStarts().at("worker"));
   EXPECT_EQ(id.source, Source::kCluster);
   EXPECT_EQ(id.rank, 5);
@@ -90,6 +90,30 @@ TEST(WhoAmI, EachStart) {
   id = *Who(GoodStarts().at("single"));
   EXPECT_EQ(id.Line(), "rank 0 of 1 (no launcher)");
   EXPECT_TRUE(id.notices.empty());
+}
+
+// Ranks of one host meet where no other host, and no other user, can reach them.
+TEST(WhoAmI, OneHost) {
+  const auto one_host = [](const char* start, const Environment& changes) {
+    Environment env = GoodStarts().at(start);
+    for (const auto& [name, value] : changes) env[name] = value;
+    return Who(env)->one_host;
+  };
+  EXPECT_TRUE(one_host("launcher", {}));
+  EXPECT_FALSE(one_host("worker", {}));
+  for (const char* host : {"127.0.0.1", "127.3.0.1", "localhost", "::1"}) {
+    EXPECT_TRUE(one_host("worker", {{"MS_SCHED_HOST", host}})) << host;
+    EXPECT_TRUE(one_host("worker", {{"MS_SCHED_HOST", host}, {"MS_ROLE", "MS_SCHED"}})) << host;
+    EXPECT_TRUE(one_host("torchrun", {{"MASTER_ADDR", host}, {"LOCAL_WORLD_SIZE", ""}})) << host;
+  }
+  EXPECT_FALSE(one_host("worker", {{"MS_SCHED_HOST", "128.0.0.1"}}));
+  EXPECT_FALSE(one_host("table", {}));
+  EXPECT_TRUE(one_host("torchrun", {})) << "LOCAL_WORLD_SIZE = WORLD_SIZE";
+  EXPECT_FALSE(one_host("torchrun", {{"WORLD_SIZE", "4"}}));
+  EXPECT_FALSE(one_host("torchrun", {{"LOCAL_WORLD_SIZE", ""}, {"LOCAL_RANK", ""}}));
+  EXPECT_FALSE(one_host("slurm", {}));
+  EXPECT_TRUE(one_host("slurm", {{"SLURM_NNODES", "1"}}));
+  EXPECT_FALSE(one_host("slurm", {{"SLURM_NNODES", ""}})) << "nobody says so";
 }
 
 TEST(WhoAmI, FirstMatchWins) {
@@ -200,8 +224,10 @@ TEST(WhoAmI, Contradictions) {
   env["MSLUA_RANK"] = "4";
   refused(env, "MSLUA_RANK: expected a whole number from 0 to 3, got '4'");
   env["MSLUA_RANK"] = "0";
-  env["MSLUA_MEETING"] = "nowhere";
-  refused(env, "MSLUA_MEETING: expected HOST:PORT");
+  for (const char* elsewhere : {"nowhere", "127.0.0.1:4000"}) {
+    env["MSLUA_MEETING"] = elsewhere;
+    refused(env, "MSLUA_MEETING: expected the path of a socket");
+  }
   env = GoodStarts().at("slurm");
   env.erase("SLURM_LAUNCH_NODE_IPADDR");
   refused(env, "MASTER_ADDR");

@@ -1,7 +1,8 @@
 // Rendezvous: a scheduler that the workers of a job register with, and what a worker knows afterwards.
 //
-// Over TCP, one connection a worker for the life of the job: its end is how a death is seen, missing heartbeats how a
-// stopped process or a cut link is.
+// One connection a worker for the life of the job: its end is how a death is seen, missing heartbeats how a stopped
+// process or a cut link is. On one host it is a unix socket that only this user's processes can reach; between hosts it
+// is TCP, both ends prove that they know the job's secret, and each message carries a tag.
 #pragma once
 
 #include <atomic>
@@ -15,7 +16,9 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "collectives/admission.h"
 #include "collectives/control.h"
+#include "collectives/local_meeting.h"
 #include "collectives/native.h"
 #include "collectives/socket.h"
 #include "core/base/clock.h"
@@ -33,7 +36,10 @@ Cause CauseOf(const Status& status);
 Status WithCause(Status status, const Cause& cause);
 
 struct SchedulerOptions {
-  Endpoint endpoint;  // port 0: one that is free
+  // Not empty: all workers are on this host and meet in the folder of this name (MeetingName); `endpoint` is not used.
+  std::string meeting;
+  Endpoint endpoint;   // TCP; port 0: one that is free
+  std::string secret;  // the job's, for TCP
   int workers = 1;
   absl::Duration timeout = absl::Seconds(600);                // for all workers to come
   absl::Duration heartbeat_limit = absl::Milliseconds(2500);  // without a sign of life
@@ -44,15 +50,21 @@ struct SchedulerOptions {
   // Called on the scheduler's thread.
   std::function<void(const std::string&)> log;       // lines for the scheduler's log
   std::function<void(const std::string&)> progress;  // the line of `progress_every`; not set: it goes to the log
+  std::function<void(const std::string&)> warn;      // lines about refused connections; not set: they go to the log
   std::function<void()> on_over;                     // nothing more is expected of the workers
+  std::function<void()> on_turn;                     // before each look at the connections; for tests
 };
 
 // Runs on a thread of its own until every worker has left, one has failed, or it is destroyed.
 class Scheduler {
  public:
-  // AlreadyExists: the port is held.
+  // AlreadyExists: the port, or the folder, is held. InvalidArgument: TCP without a secret.
   static StatusOr<std::unique_ptr<Scheduler>> Start(const SchedulerOptions& options);
+  // The same without a thread: listens, and RunHere does the work. For tests.
+  static StatusOr<std::unique_ptr<Scheduler>> Make(const SchedulerOptions& options);
+  Status RunHere();
   ~Scheduler();
+  // Where workers find it; a unix socket's host is its path.
   const Endpoint& endpoint() const { return endpoint_; }
   // OK: every worker has left. Otherwise the first cause, with a Cause.
   Status Wait();
@@ -68,17 +80,25 @@ class Scheduler {
  private:
   struct Worker {
     Fd socket;
+    std::string source;  // SourceOf(socket)
+    Seals seals;
     std::string buffer;
-    std::map<std::string, std::string> join;  // empty: has not introduced itself
-    int rank = -1;
+    std::map<std::string, std::string> join;  // what it said of itself
+    int rank = -1;                            // -1: not all have come
     MonotonicTime heard;
     bool left = false;
   };
 
-  Scheduler(const SchedulerOptions& options, Fd listener, Endpoint endpoint);
+  Scheduler(const SchedulerOptions& options, std::unique_ptr<MeetingFolder> folder, Fd listener, Endpoint endpoint);
+  void Work();
   void Run();
+  void Join(Admission::Newcomer newcomer);
   void Read(Worker& worker);
+  // What has come from the worker, message by message.
+  void Understand(Worker& worker);
   void Handle(Worker& worker, const ControlMessage& message);
+  // Closes the connection of a worker that breaks the protocol.
+  void Expel(Worker& worker, const std::string& why);
   void Refuse(Worker& newcomer, const std::string& why);
   // Why there is no place for the worker; what it runs otherwise than the others. Empty: it is welcome.
   std::string Refusal(const Worker& newcomer) const;
@@ -97,8 +117,10 @@ class Scheduler {
   int Joined() const;
 
   const SchedulerOptions options_;
+  const std::unique_ptr<MeetingFolder> folder_;  // of a unix socket
   const Fd listener_;
   const Endpoint endpoint_;
+  Admission admission_;
   Fd stop_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::map<std::string, std::map<int, std::string>> compared_;  // by name and rank
@@ -116,11 +138,14 @@ class Scheduler {
 };
 
 struct JoinOptions {
-  Endpoint scheduler;
+  Endpoint scheduler;   // Scheduler::endpoint
+  std::string secret;   // the job's, for TCP
+  std::string where;    // the scheduler's address in messages; empty: `scheduler`
   std::string node_id;  // all digits: the rank it asks for; empty: one is made up
   NativePeer self;      // this host's name and where this rank listens
   std::string who;      // for messages: "pid 812, host a"
-  // What ranks must share, by name ("build", "protocol", "recipe"): whoever differs from the first is refused.
+  // What ranks must share, by name ("build", "protocol", "recipe"): whoever differs from the first, or has fewer or
+  // more names, is refused.
   std::map<std::string, std::string> hashes;
   absl::Duration timeout = absl::Seconds(600);
   std::function<void(const std::string&)> log;      // progress, while others are awaited
@@ -130,7 +155,9 @@ struct JoinOptions {
 // A worker's place in the job. Its thread sends heartbeats. Destroying it before Leave ends the job for all.
 class Membership {
  public:
-  // FailedPrecondition: refused, with the scheduler's reason; DeadlineExceeded: no scheduler, or too few workers.
+  // Tries again, ever more slowly, when the scheduler does not listen yet or closes the connection without a reason.
+  // FailedPrecondition: refused, with the scheduler's reason; DeadlineExceeded: no scheduler, or too few workers;
+  // PermissionDenied (with a Cause): one of the two does not know the job's secret, or is another user's.
   static StatusOr<std::unique_ptr<Membership>> Join(const JoinOptions& options);
   ~Membership();
 
@@ -159,11 +186,14 @@ class Membership {
 
  private:
   Membership() = default;
+  // One attempt. Unavailable: another may do better.
+  static StatusOr<std::unique_ptr<Membership>> TryJoin(const JoinOptions& options, MonotonicTime deadline);
   void Run();
   Status Send(const ControlMessage& message);
   void Deliver(const ControlMessage& message);
 
   Fd socket_, stop_;
+  Seals seals_;  // the sending one under send_mutex_
   std::function<void(const Status&)> on_over_;
   int rank_ = 0;
   std::vector<NativePeer> peers_;

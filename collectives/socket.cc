@@ -341,12 +341,6 @@ Status SetTcpOptions(const Fd& fd) {
   return SetOption(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 2000);
 }
 
-StatusOr<Fd> AcceptTcp(const Fd& listener, MonotonicTime deadline) {
-  ASSIGN_OR_RETURN(Fd fd, Accept(listener, deadline));
-  RETURN_IF_ERROR(SetTcpOptions(fd));
-  return fd;
-}
-
 StatusOr<Endpoint> LocalEndpoint(const Fd& fd) {
   sockaddr_storage address = {};
   socklen_t size = sizeof address;

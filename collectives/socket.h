@@ -76,7 +76,6 @@ std::string ToString(const Endpoint& endpoint);
 StatusOr<Fd> ListenTcp(const Endpoint& endpoint);
 // Tries until somebody accepts there.
 StatusOr<Fd> ConnectTcp(const Endpoint& endpoint, MonotonicTime deadline);
-StatusOr<Fd> AcceptTcp(const Fd& listener, MonotonicTime deadline);
 // What ConnectTcp sets on its sockets, for accepted ones.
 Status SetTcpOptions(const Fd& fd);
 StatusOr<Endpoint> LocalEndpoint(const Fd& fd);

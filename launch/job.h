@@ -71,8 +71,8 @@ class Job {
   int Finish(const Status& outcome, int exit_code, Groups* groups);
 
  private:
-  // A scheduler of this process's own, at `endpoint`, and where it then is.
-  StatusOr<Endpoint> StartScheduler(const Endpoint& endpoint);
+  // A scheduler of this process's own, in the folder `meeting` or (empty) at `endpoint`, and where it then is.
+  StatusOr<Endpoint> StartScheduler(const std::string& meeting, const Endpoint& endpoint);
   // Joins the scheduler there as `node_id`.
   Status MeetAt(const Endpoint& scheduler, const std::string& node_id);
   StatusOr<std::unique_ptr<Communicator>> JoinMpi(bool native);
@@ -87,9 +87,7 @@ class Job {
   std::string Name() const;
 
   // The network interface or subnet that the user chose; empty: none.
-  const std::string& Interface() const {
-    return options_.interface.empty() ? identity_.interface : options_.interface;
-  }
+  const std::string& Interface() const { return options_.interface.empty() ? identity_.interface : options_.interface; }
 
   const JobOptions options_;
   const Identity identity_;
@@ -97,6 +95,7 @@ class Job {
   bool joined_ = false, plaintext_ = false;
   std::string backend_;
   std::vector<std::string> hosts_;
+  std::string secret_;  // of a job of several hosts
   Fd listener_;
   std::unique_ptr<Scheduler> scheduler_;  // of rank 0, where there is no other
   std::unique_ptr<Membership> membership_;

@@ -152,12 +152,13 @@ Status Launcher::Start() {
   over_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 
   SchedulerOptions scheduler;
-  scheduler.endpoint = {"127.0.0.1", 0};
+  ASSIGN_OR_RETURN(scheduler.meeting, NewMeetingName());
   scheduler.workers = options_.ranks;
   scheduler.differing_ends = true;
   // Whether a rank has ended or was stopped the launcher sees itself; a silent one may wait for a core.
   scheduler.heartbeat_limit = absl::Seconds(30);
   scheduler.progress = [](const std::string& line) { WriteAll(2, absl::StrCat("mslua: ", line, "\n")); };
+  scheduler.warn = scheduler.progress;
   scheduler.on_over = [this] {
     const uint64_t one = 1;
     if (write(over_.get(), &one, sizeof one) < 0) return;  // full: it is set
@@ -392,8 +393,9 @@ int RunRanks(const LaunchOptions& options) {
   Launcher launcher(options);
   const Status started = launcher.Start();
   if (started.ok()) return launcher.Watch();
-  WriteAll(2, absl::StrCat("mslua: error[", kExitEnvironment, "] ", PrintableMessage(started.message()), "\n"));
-  return kExitEnvironment;
+  const int code = absl::IsPermissionDenied(started) ? kExitSecurity : kExitEnvironment;
+  WriteAll(2, absl::StrCat("mslua: error[", code, "] ", PrintableMessage(started.message()), "\n"));
+  return code;
 }
 
 }  // namespace mslua

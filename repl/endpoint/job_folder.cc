@@ -17,6 +17,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "collectives/local_meeting.h"
 #include "collectives/socket.h"
 #include "core/base/atomic_file.h"
 #include "core/base/clock.h"
@@ -117,6 +118,7 @@ StatusOr<std::string> ReadToken(const Job& job) {
 
 StatusOr<std::vector<Job>> ListJobs() {
   ASSIGN_OR_RETURN(const std::string root, SocketRoot());
+  RemoveDeadMeetings();
   std::vector<Job> jobs;
   DIR* dir = opendir(root.c_str());
   if (dir == nullptr) return jobs;
