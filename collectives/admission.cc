@@ -169,8 +169,7 @@ void Admission::Accept() {
     if (!socket && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
       // The listener stays readable: polling it would take all of a core.
       const std::string what = absl::StrCat("no descriptor is left for it (", strerror(errno), ")");
-      refusals_.Refused(
-          "", [] { return "an unknown process"; }, what);
+      refusals_.Refused("", [] { return "an unknown process"; }, what);
       paused_until_ = MonotonicNow() + kPause;
       const auto oldest = std::find_if(pending_.begin(), pending_.end(), [](const auto& p) { return !p->closed; });
       if (oldest != pending_.end() && !(*oldest)->done) Close(**oldest, what);
@@ -262,8 +261,7 @@ void Admission::Handle(Pending& p, const ControlMessage& message) {
 }
 
 void Admission::Close(Pending& p, const std::string& why) {
-  refusals_.Refused(
-      p.who.source, [&p] { return NameOfPeer(p.who.socket); }, why);
+  refusals_.Refused(p.who.source, [&p] { return NameOfPeer(p.who.socket); }, why);
   p.closed = true;
   p.who.socket.Close();
 }

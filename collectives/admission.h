@@ -46,11 +46,11 @@ std::string NameOfPeer(const Fd& socket);
 std::string SourceOf(const Fd& socket);
 
 struct AdmissionOptions {
-  std::string secret;                           // of connections over TCP
-  Acceptor::Refusal refusal;                    // over TCP: why a connection is not wanted
-  bool joins = false;                           // a kJoin follows
-  absl::Duration limit = absl::Seconds(5);      // from the connection to the end of that
-  int most = 256, most_of_one = 128;            // connections at a time, in all and from one address
+  std::string secret;                         // of connections over TCP
+  Acceptor::Refusal refusal;                  // over TCP: why a connection is not wanted
+  bool joins = false;                         // a kJoin follows
+  absl::Duration limit = absl::Seconds(5);    // from the connection to the end of that
+  int most = 256, most_of_one = 128;          // connections at a time, in all and from one address
   std::function<void(const std::string&)> log;  // lines about refused connections
 };
 
@@ -95,7 +95,7 @@ class Admission {
 
   const Fd& listener_;
   const AdmissionOptions options_;
-  bool local_ = false;                             // a unix socket
+  bool local_ = false;  // a unix socket
   std::vector<std::unique_ptr<Pending>> pending_;  // oldest first
   size_t polled_pending_ = 0;
   bool polls_listener_ = false;

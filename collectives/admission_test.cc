@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <thread>
 
@@ -62,9 +63,8 @@ class Admitting : public ::testing::Test {
   }
   void TurnUntil(const std::function<bool()>& done) {
     const MonotonicTime deadline = Soon();
-    bool ready = false;
-    while (!(ready = done()) && MonotonicNow() < deadline) Turn();
-    ASSERT_TRUE(ready);
+    while (!done() && MonotonicNow() < deadline) Turn();
+    ASSERT_TRUE(done());
   }
   void Say(const Fd& socket, absl::string_view text) { ASSERT_TRUE(SendAll(socket, text, Soon()).ok()); }
   // Whether the other end has closed the connection; reads what came before.
@@ -220,13 +220,40 @@ TEST_F(Admitting, TheOldestMakesWay) {
   EXPECT_LT(lines_.size(), 12u);
 }
 
+// 100 that are honest, among 500 that are not: nobody is left out.
+TEST_F(Admitting, ManyAtOnce) {
+  OverTcp();
+  std::vector<Fd> idle;
+  for (int i = 0; i < 250; ++i) idle.push_back(Dial());
+  std::atomic<int> joined{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 100; ++i) {
+    threads.emplace_back([&, i] {
+      while (true) {  // as Membership::Join does
+        const Fd socket = *ConnectTcp(at_, Soon());
+        auto seals = Authenticate(socket, kSecret, {}, Soon());
+        if (absl::IsUnavailable(seals.status())) continue;
+        ASSERT_TRUE(seals.ok()) << seals.status();
+        if (!SendAll(socket, EncodeSealed({Type::kJoin, {{"id", absl::StrCat(i)}}}, seals->send), Soon()).ok()) continue;
+        ++joined;
+        return;
+      }
+    });
+  }
+  for (int i = 0; i < 250; ++i) idle.push_back(Dial());
+  TurnUntil([&] { return known_.size() >= 100; });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(joined, 100);
+}
+
 // Nothing is accepted, and no core is kept busy with trying.
 TEST_F(Admitting, WithoutDescriptors) {
   OverUnix();
   const Fd first = Dial(), second = Dial();
   rlimit before;
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
-  const rlimit none = {3, before.rlim_max};  // those that are open stay open
+  const Fd lowest(dup(0));  // the next descriptor would be above all that are open
+  const rlimit none = {static_cast<rlim_t>(3), before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
   int turns = 0;
   for (const MonotonicTime end = MonotonicNow() + absl::Milliseconds(500); MonotonicNow() < end; ++turns) {
@@ -244,17 +271,12 @@ TEST_F(Admitting, WithoutDescriptors) {
 TEST(Refusals, AreToldOnceAndNotTooOften) {
   std::vector<std::string> lines;
   RefusalLog log([&](const std::string& line) { lines.push_back(line); });
-  for (int i = 0; i < 5; ++i)
-    log.Refused(
-        "a", [] { return "a:1"; }, "why\n\033[2Jmslua: error[0] forged");
+  for (int i = 0; i < 5; ++i) log.Refused("a", [] { return "a:1"; }, "why\n\033[2Jmslua: error[0] forged");
   ASSERT_THAT(lines, SizeIs(1));
   EXPECT_EQ(lines[0], "refused a connection of a:1: why\n  ?[2Jmslua: error[0] forged");
-  log.Refused(
-      "a", [] { return "a:2"; }, "another reason");
+  log.Refused("a", [] { return "a:2"; }, "another reason");
   EXPECT_THAT(lines, SizeIs(2));
-  for (int i = 0; i < 1000; ++i)
-    log.Refused(
-        absl::StrCat("b", i), [] { return "b"; }, "why");
+  for (int i = 0; i < 1000; ++i) log.Refused(absl::StrCat("b", i), [] { return "b"; }, "why");
   EXPECT_THAT(lines, SizeIs(10));
 }
 

@@ -29,9 +29,9 @@ std::string Joined(std::initializer_list<absl::string_view> texts) {
 // HMAC of what `label` names, for a connection.
 std::string Derive(absl::string_view secret, absl::string_view label, const ConnectionUse& use,
                    absl::string_view nonces) {
-  return HmacSha256(secret,
-                    Joined({"mslua 1", label, use.kind == ConnectionUse::Kind::kData ? "data" : "control", use.job,
-                            absl::StrCat(use.epoch), absl::StrCat(use.from), absl::StrCat(use.to), nonces}));
+  return HmacSha256(secret, Joined({"mslua 1", label, use.kind == ConnectionUse::Kind::kData ? "data" : "control",
+                                    use.job, absl::StrCat(use.epoch), absl::StrCat(use.from), absl::StrCat(use.to),
+                                    nonces}));
 }
 
 ControlMessage Challenge(const ConnectionUse& use, const std::string& nonce) {

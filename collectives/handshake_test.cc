@@ -6,6 +6,7 @@
 
 #include <thread>
 
+
 namespace mslua {
 namespace {
 

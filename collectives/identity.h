@@ -37,9 +37,9 @@ struct Identity {
   // All ranks are on this host, as far as the start says: they meet through a unix socket that stands for `meeting`.
   bool one_host = false;
   std::string secret_file;  // MSLUA_JOB_SECRET_FILE; may be empty
-  std::string node_id;      // MS_NODE_ID, of a cluster; may be empty
-  std::string interface;    // NCCL_SOCKET_IFNAME: the address to announce
-  bool recovery = false;    // MS_ENABLE_RECOVERY=1, into recovery_path
+  std::string node_id;    // MS_NODE_ID, of a cluster; may be empty
+  std::string interface;  // NCCL_SOCKET_IFNAME: the address to announce
+  bool recovery = false;  // MS_ENABLE_RECOVERY=1, into recovery_path
   std::string recovery_path;
   double meeting_timeout_s = 600;    // MS_CLUSTER_TIMEOUT
   std::vector<std::string> notices;  // what was accepted and has no effect

@@ -11,8 +11,8 @@ namespace mslua {
 inline constexpr char kJobSecretVariable[] = "MSLUA_JOB_SECRET_FILE";
 
 // The file's contents without white space at the end. The file is this user's and no other's (mode 0600), or root's and
-// at most readable by a group. NotFound: there is none. PermissionDenied: others can read or change it.
-// InvalidArgument: under 16 bytes, over 4096, or not a regular file.
+// at most readable by a group. NotFound: there is none. PermissionDenied: others can read or change it. InvalidArgument:
+// under 16 bytes, over 4096, or not a regular file.
 StatusOr<std::string> ReadJobSecret(const std::string& path);
 
 // The same, of a file that is made with a random secret when there is none. `*made`: whether this call made it.

@@ -70,8 +70,7 @@ TEST_F(JobSecret, OthersMayNotReadIt) {
 }
 
 TEST_F(JobSecret, IsNeitherShortNorHuge) {
-  for (const std::string& bad :
-       {std::string(), std::string(15, 'x'), std::string(15, 'x') + "\n\n", std::string(5000, 'x')}) {
+  for (const std::string& bad : {std::string(), std::string(15, 'x'), std::string(15, 'x') + "\n\n", std::string(5000, 'x')}) {
     EXPECT_EQ(ReadJobSecret(Write(bad, 0600)).status().code(), absl::StatusCode::kInvalidArgument) << bad.size();
   }
   EXPECT_FALSE(ReadJobSecret(folder_).ok()) << "a folder";

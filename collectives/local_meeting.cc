@@ -117,11 +117,7 @@ StatusOr<std::unique_ptr<MeetingFolder>> MeetingFolder::Make(const std::string& 
   }
 }
 
-// Once: another process may have made a folder of this name since.
-void MeetingFolder::Remove() {
-  if (!removed_) RemoveAll(lock_, path_);
-  removed_ = true;
-}
+MeetingFolder::~MeetingFolder() { RemoveAll(lock_, path_); }
 
 std::string MeetingFolder::socket() const { return MeetingSocket(path_); }
 

@@ -27,9 +27,7 @@ class MeetingFolder {
  public:
   // AlreadyExists: a process that lives holds it. PermissionDenied: MakeSocketFolder.
   static StatusOr<std::unique_ptr<MeetingFolder>> Make(const std::string& name);
-  ~MeetingFolder() { Remove(); }
-  // What the destructor does, for a process that may end without it.
-  void Remove();
+  ~MeetingFolder();
   // Listens on the folder's socket.
   StatusOr<Fd> Listen() const;
   // Of the socket, whether it is there or not.
@@ -40,7 +38,6 @@ class MeetingFolder {
   MeetingFolder(std::string path, Fd lock) : path_(std::move(path)), lock_(std::move(lock)) {}
   const std::string path_;
   const Fd lock_;
-  bool removed_ = false;
 };
 
 // The path of the folder of that name, and of its socket.

@@ -55,13 +55,10 @@ TEST_F(LocalMeeting, OneProcessHoldsAFolder) {
   ASSERT_TRUE(listener.ok()) << listener.status();
   EXPECT_TRUE(ConnectMeeting((*folder)->socket()).ok());
   const std::string path = (*folder)->path();
-  (*folder)->Remove();
+  folder->reset();
   EXPECT_FALSE(std::filesystem::exists(path));
   EXPECT_FALSE(IsHeld(path));
-  auto next = MeetingFolder::Make(name);
-  ASSERT_TRUE(next.ok());
-  folder->reset();
-  EXPECT_TRUE(std::filesystem::exists(path)) << "it is the next one's";
+  EXPECT_TRUE(MeetingFolder::Make(name).ok());
 }
 
 TEST_F(LocalMeeting, WhatAKilledProcessLeftIsRemoved) {
@@ -97,14 +94,11 @@ TEST_F(LocalMeeting, OtherUsersAreRefused) {
   // Another user's socket in this user's folder, as after a mistake of root.
   auto other = MeetingFolder::Make("meet-other");
   const std::string path = (*other)->socket();
-  ASSERT_EQ(chmod(root_.c_str(), 0711), 0);
-  ASSERT_EQ(chmod((root_ + "/mslua").c_str(), 0711), 0);
   int ready[2], end[2];
   ASSERT_EQ(pipe(ready), 0);
   ASSERT_EQ(pipe(end), 0);
   const pid_t child = fork();
   if (child == 0) {
-    alarm(60);
     if (setegid(65534) != 0 || chmod((*other)->path().c_str(), 0777) != 0 || seteuid(65534) != 0) _exit(1);
     auto listening = (*other)->Listen();
     if (seteuid(0) != 0 || chmod((*other)->path().c_str(), 0700) != 0) _exit(1);

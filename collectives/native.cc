@@ -43,7 +43,8 @@ ConnectionUse UseOf(const NativeOptions& options, int from, int to) {
 StatusOr<Fd> Dial(const NativeOptions& options, int r, MonotonicTime deadline) {
   for (absl::Duration pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
     ASSIGN_OR_RETURN(Fd socket, ConnectTcp(options.peers[r].endpoint, deadline));
-    const Status known = Authenticate(socket, options.secret, UseOf(options, options.rank, r), deadline).status();
+    const Status known =
+        Authenticate(socket, options.secret, UseOf(options, options.rank, r), deadline).status();
     if (known.ok()) return socket;
     if (!absl::IsUnavailable(known) || MonotonicNow() >= deadline) return known;
     absl::SleepFor(pause);
@@ -57,8 +58,8 @@ StatusOr<Sockets> DialLower(const NativeOptions& options, MonotonicTime deadline
     if (options.peers[r].host == options.peers[options.rank].host) continue;
     auto socket = Dial(options, r, deadline);
     if (!socket.ok()) {
-      return Annotate(socket.status(),
-                      absl::StrCat("rank ", options.rank, ": rank ", r, " at ", ToString(options.peers[r].endpoint)));
+      return Annotate(socket.status(), absl::StrCat("rank ", options.rank, ": rank ", r, " at ",
+                                                    ToString(options.peers[r].endpoint)));
     }
     sockets[r] = std::move(*socket);
   }

@@ -15,8 +15,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/base/clock.h"
 #include "core/base/printable.h"
+#include "core/base/clock.h"
 
 namespace mslua {
 namespace {
@@ -119,7 +119,7 @@ Status WithCause(Status status, const Cause& cause) {
   return status;
 }
 
-StatusOr<std::unique_ptr<Scheduler>> Scheduler::Make(const SchedulerOptions& options) {
+StatusOr<std::unique_ptr<Scheduler>> Scheduler::Start(const SchedulerOptions& options) {
   if (options.workers < 1) return absl::InvalidArgumentError("a job has at least one worker");
   std::unique_ptr<MeetingFolder> folder;
   Fd listener;
@@ -161,28 +161,16 @@ Scheduler::Scheduler(const SchedulerOptions& options, std::unique_ptr<MeetingFol
       endpoint_(std::move(endpoint)),
       admission_(listener_, AdmissionOf(options)),
       stop_(eventfd(0, EFD_CLOEXEC)),
-      job_(RandomName()) {}
-
-StatusOr<std::unique_ptr<Scheduler>> Scheduler::Start(const SchedulerOptions& options) {
-  ASSIGN_OR_RETURN(std::unique_ptr<Scheduler> scheduler, Make(options));
-  scheduler->thread_ = std::thread([raw = scheduler.get()] { raw->Work(); });
-  return scheduler;
-}
-
-Status Scheduler::RunHere() {
-  Work();
-  return result_;
-}
-
-void Scheduler::Work() {
-  Run();
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    outcome_ = result_;
-  }
-  if (folder_ != nullptr) folder_->Remove();  // the process may end by _exit
-  if (options_.on_over) options_.on_over();
-  Drain();
+      job_(RandomName()) {
+  thread_ = std::thread([this] {
+    Run();
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      outcome_ = result_;
+    }
+    if (options_.on_over) options_.on_over();
+    Drain();
+  });
 }
 
 Scheduler::~Scheduler() {
@@ -213,13 +201,14 @@ void Scheduler::Log(const std::string& line) const {
   if (options_.log) options_.log(line);
 }
 
-int Scheduler::Joined() const { return static_cast<int>(workers_.size()); }
+int Scheduler::Joined() const {
+  return static_cast<int>(workers_.size());
+}
 
 void Scheduler::Run() {
   const MonotonicTime deadline = MonotonicNow() + options_.timeout;
   MonotonicTime next_progress = MonotonicNow() + options_.progress_every, looked = MonotonicNow();
   while (!over_) {
-    if (options_.on_turn) options_.on_turn();
     std::vector<pollfd> entries = {{stop_.get(), POLLIN, 0}};
     for (const auto& worker : workers_) entries.push_back({worker->socket.get(), POLLIN, 0});
     const size_t members = entries.size();
@@ -335,8 +324,7 @@ void Scheduler::Understand(Worker& worker) {
 }
 
 void Scheduler::Expel(Worker& worker, const std::string& why) {
-  admission_.refusals().Refused(
-      worker.source, [&] { return NameOfPeer(worker.socket); }, why);
+  admission_.refusals().Refused(worker.source, [&] { return NameOfPeer(worker.socket); }, why);
   worker.socket.Close();
   if (!built_ || worker.left || over_) return;
   End(WithCause(absl::DataLossError(absl::StrCat(NameOf(worker), ": ", why)), {worker.rank, kExitRankCrashed}));
@@ -565,8 +553,8 @@ StatusOr<std::unique_ptr<Membership>> Membership::Join(const JoinOptions& option
     const Status why = Annotate(Security(made.status()), where);
     if (!absl::IsUnavailable(why)) return why;
     if (MonotonicNow() >= deadline) {
-      return absl::DeadlineExceededError(
-          absl::StrCat("no answer within ", absl::FormatDuration(options.timeout), ": ", why.message()));
+      return absl::DeadlineExceededError(absl::StrCat("no answer within ", absl::FormatDuration(options.timeout), ": ",
+                                                      why.message()));
     }
     if (options.log && MonotonicNow() >= next_news) {
       next_news = MonotonicNow() + kNews;

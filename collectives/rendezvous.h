@@ -52,7 +52,6 @@ struct SchedulerOptions {
   std::function<void(const std::string&)> progress;  // the line of `progress_every`; not set: it goes to the log
   std::function<void(const std::string&)> warn;      // lines about refused connections; not set: they go to the log
   std::function<void()> on_over;                     // nothing more is expected of the workers
-  std::function<void()> on_turn;                     // before each look at the connections; for tests
 };
 
 // Runs on a thread of its own until every worker has left, one has failed, or it is destroyed.
@@ -60,9 +59,6 @@ class Scheduler {
  public:
   // AlreadyExists: the port, or the folder, is held. InvalidArgument: TCP without a secret.
   static StatusOr<std::unique_ptr<Scheduler>> Start(const SchedulerOptions& options);
-  // The same without a thread: listens, and RunHere does the work. For tests.
-  static StatusOr<std::unique_ptr<Scheduler>> Make(const SchedulerOptions& options);
-  Status RunHere();
   ~Scheduler();
   // Where workers find it; a unix socket's host is its path.
   const Endpoint& endpoint() const { return endpoint_; }
@@ -90,7 +86,6 @@ class Scheduler {
   };
 
   Scheduler(const SchedulerOptions& options, std::unique_ptr<MeetingFolder> folder, Fd listener, Endpoint endpoint);
-  void Work();
   void Run();
   void Join(Admission::Newcomer newcomer);
   void Read(Worker& worker);
@@ -144,8 +139,8 @@ struct JoinOptions {
   std::string node_id;  // all digits: the rank it asks for; empty: one is made up
   NativePeer self;      // this host's name and where this rank listens
   std::string who;      // for messages: "pid 812, host a"
-  // What ranks must share, by name ("build", "protocol", "recipe"): whoever differs from the first, or has fewer or
-  // more names, is refused.
+  // What ranks must share, by name ("build", "protocol", "recipe"): whoever differs from the first, or has fewer or more
+  // names, is refused.
   std::map<std::string, std::string> hashes;
   absl::Duration timeout = absl::Seconds(600);
   std::function<void(const std::string&)> log;      // progress, while others are awaited

@@ -335,12 +335,10 @@ TEST_F(Cluster, MissingAndSurplusHashesAreDifferences) {
 // Who has joined is no member before all have come, and ends nothing.
 TEST_F(Cluster, NobodyEndsAJobThatIsNotComplete) {
   Start(2);
-  for (const ControlMessage& message : {ControlMessage{ControlMessage::Type::kLeave, {}},
-                                        {ControlMessage::Type::kAbort, {{"code", "0"}, {"why", "x"}}},
-                                        {ControlMessage::Type::kCompare, {{"name", "x"}}},
-                                        {ControlMessage::Type::kHeartbeat, {}},
-                                        {ControlMessage::Type::kRelay, {{"to", "0"}}},
-                                        {ControlMessage::Type::kWelcome, {}}}) {
+  for (const ControlMessage& message :
+       {ControlMessage{ControlMessage::Type::kLeave, {}}, {ControlMessage::Type::kAbort, {{"code", "0"}, {"why", "x"}}},
+        {ControlMessage::Type::kCompare, {{"name", "x"}}}, {ControlMessage::Type::kHeartbeat, {}},
+        {ControlMessage::Type::kRelay, {{"to", "0"}}}, {ControlMessage::Type::kWelcome, {}}}) {
     auto joined = JoinByHand("0");
     ASSERT_TRUE(SendAll(joined.first, EncodeSealed(message, joined.second.send), Soon()).ok());
     EXPECT_TRUE(EndsSoon(joined.first));
@@ -359,8 +357,7 @@ TEST_F(Cluster, AnAbortIsNoSuccess) {
     Start(1);
     auto joined = JoinByHand("0");
     ReceiveUntil(joined, ControlMessage::Type::kWelcome);
-    const ControlMessage abort = {ControlMessage::Type::kAbort,
-                                  {{"code", code}, {"why", "a\nmslua: error[0] b\033[2J"}}};
+    const ControlMessage abort = {ControlMessage::Type::kAbort, {{"code", code}, {"why", "a\nmslua: error[0] b\033[2J"}}};
     ASSERT_TRUE(SendAll(joined.first, EncodeSealed(abort, joined.second.send), Soon()).ok());
     const Status outcome = scheduler_->Wait();
     EXPECT_EQ(CauseOf(outcome).exit_code, kExitRankCrashed) << code;

@@ -1,9 +1,13 @@
 // The scheduler's state: workers that come, say anything in any order, and go. It ends, and without an error only when
 // all workers have come and all have left.
+#include <linux/sockios.h>
+#include <sched.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -12,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "collectives/rendezvous.h"
+#include "core/base/clock.h"
 
 namespace {
 
@@ -72,47 +77,47 @@ ControlMessage MessageOf(Script& script) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   (void)Folder();
+  mslua::SchedulerOptions options;
+  options.meeting = "meet-fuzz";
+  options.workers = kWorkers;
+  std::atomic<bool> over{false};
+  options.on_over = [&over] { over = true; };
+  auto scheduler = mslua::Scheduler::Start(options);
+  if (!scheduler.ok()) std::abort();
   std::map<int, mslua::Fd> sockets;
   std::set<int> left;  // connections that have sent a kLeave
   Script script(data, size);
-  mslua::Scheduler* running = nullptr;
-  std::string path;
-  // One step of the script, between two turns of the scheduler. False: there may be nothing to read.
-  const auto step = [&] {
+  for (int steps = 0; steps < 40 && !script.done(); ++steps) {
     const int which = script.Number() % 4, what = script.Number() % 8;
     if (what == 0) {
       sockets.erase(which);
-      return false;  // the scheduler may have closed it already
+      continue;
     }
     mslua::Fd& socket = sockets[which];
     if (!socket) {
-      auto connected = mslua::ConnectMeeting(path);
-      if (!connected.ok()) std::abort();
+      auto connected = mslua::ConnectMeeting((*scheduler)->endpoint().host);
+      if (!connected.ok()) break;
       socket = std::move(*connected);
     }
     const ControlMessage message = MessageOf(script);
     std::string bytes = mslua::EncodeControl(message);
     if (what == 1) bytes.resize(bytes.size() / 2);
     if (message.type == Type::kLeave) left.insert(which);
-    return send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) > 0;
-  };
-  int turns = 0;
-  mslua::SchedulerOptions options;
-  options.meeting = "meet-fuzz";
-  options.workers = kWorkers;
-  options.on_turn = [&] {
-    while (!script.done() && ++turns < 60) {
-      if (step()) return;  // which this turn reads
+    (void)!send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+  // Until it has read everything.
+  const auto unread = [&sockets] {
+    int bytes = 0, all = 0;
+    for (const auto& entry : sockets) {
+      if (ioctl(entry.second.get(), SIOCOUTQ, &bytes) == 0) all += bytes;
     }
-    running->Fail(mslua::WithCause(absl::CancelledError("the script is over"), {-1, mslua::kExitInternal}));
+    return all;
   };
-  options.on_over = [&] { sockets.clear(); };
-  auto scheduler = mslua::Scheduler::Make(options);
-  if (!scheduler.ok()) std::abort();
-  running = scheduler->get();
-  path = running->endpoint().host;
-  const mslua::Status outcome = running->RunHere();
-  if (outcome.ok() && (!running->built() || left.size() < kWorkers)) std::abort();
+  while (!over && unread() > 0) sched_yield();
+  sockets.clear();
+  (*scheduler)->Fail(mslua::WithCause(absl::CancelledError("the script is over"), {-1, mslua::kExitInternal}));
+  const mslua::Status outcome = (*scheduler)->Wait();
+  if (outcome.ok() && (!(*scheduler)->built() || left.size() < kWorkers)) std::abort();
   if (!outcome.ok() && mslua::CauseOf(outcome).exit_code == 0) std::abort();
   return 0;
 }

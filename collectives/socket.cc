@@ -17,8 +17,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <utility>
-#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -63,12 +61,6 @@ StatusOr<sockaddr_un> UnixAddress(const std::string& path) {
   }
   memcpy(address.sun_path, path.data(), path.size());
   return address;
-}
-
-// Whether `path` is a folder of this user in which no other user can make files.
-bool IsOwnFolder(const char* path) {
-  struct stat info;
-  return stat(path, &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid() && (info.st_mode & 022) == 0;
 }
 
 // A folder that only this user can enter.
@@ -126,23 +118,17 @@ void Fd::Close() {
 StatusOr<std::string> SocketRoot() {
   // What the path of a socket has beside it: '/', a job of 32, '/', a name of 20.
   constexpr size_t kLongest = sizeof(sockaddr_un::sun_path) - 1 - 54;
-  std::vector<std::string> roots;
   const char* runtime = getenv("XDG_RUNTIME_DIR");
-  if (runtime != nullptr && *runtime == '/' && IsOwnFolder(runtime)) roots.push_back(absl::StrCat(runtime, "/mslua"));
-  const char* temporary = getenv("TMPDIR");
-  if (temporary != nullptr && *temporary == '/') roots.push_back(absl::StrCat(temporary, "/mslua-", geteuid()));
-  roots.push_back(absl::StrCat("/tmp/mslua-", geteuid()));
-  const char* home = getenv("HOME");
-  if (home != nullptr && *home == '/' && IsOwnFolder(home)) roots.push_back(absl::StrCat(home, "/.mslua"));
-  std::string taken;
-  for (std::string& root : roots) {
-    if (root.size() > kLongest) continue;
-    struct stat info;
-    if (lstat(root.c_str(), &info) != 0 || info.st_uid == geteuid()) return std::move(root);
-    absl::StrAppend(&taken, taken.empty() ? "" : ", ", root, " (user ", info.st_uid, ")");
+  if (runtime != nullptr && *runtime == '/' && access(runtime, W_OK) == 0) {
+    std::string root = absl::StrCat(runtime, "/mslua");
+    if (root.size() <= kLongest) return root;
   }
-  return absl::PermissionDeniedError(absl::StrCat(
-      "no folder for sockets: other users own ", taken, "; fix: set XDG_RUNTIME_DIR to a folder that only you can enter"));
+  const char* temporary = getenv("TMPDIR");
+  if (temporary != nullptr && *temporary == '/') {
+    std::string root = absl::StrCat(temporary, "/mslua-", geteuid());
+    if (root.size() <= kLongest) return root;
+  }
+  return absl::StrCat("/tmp/mslua-", geteuid());
 }
 
 StatusOr<std::string> MakeSocketFolder(absl::string_view job) {

@@ -33,11 +33,11 @@ class Fd {
   int fd_ = -1;
 };
 
-// The folder that holds the folders of MakeSocketFolder; it may not exist yet. The first of $XDG_RUNTIME_DIR/mslua (if
-// only this user can write to $XDG_RUNTIME_DIR), $TMPDIR/mslua-<uid>, /tmp/mslua-<uid> and $HOME/.mslua whose path is
-// short enough for sockets (53 bytes) and which does not belong to another user. PermissionDenied: there is none.
+// The folder that has the folders of MakeSocketFolder; it need not be there. A place whose path is too long for
+// sockets (about 50 bytes) is passed over; /tmp never is.
 StatusOr<std::string> SocketRoot();
-// The folder for the sockets of `job` (letters, digits, '-', '_') in SocketRoot(), made when missing, with mode 0700; PermissionDenied when
+// The folder for the sockets of `job` (letters, digits, '-', '_'), made when missing: $XDG_RUNTIME_DIR/mslua/<job>,
+// else mslua-<uid>/<job> in the system's temporary folder. Every part that it makes is 0700; PermissionDenied when
 // one belongs to another user, is open to others or is a symbolic link.
 StatusOr<std::string> MakeSocketFolder(absl::string_view job);
 // Takes away this host's folder of a job that is over, with the sockets in it: ranks that were killed while they met

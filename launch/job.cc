@@ -25,7 +25,6 @@
 #include "core/base/clock.h"
 #include "core/base/exit_code.h"
 #include "core/base/parallel_for.h"
-#include "core/base/printable.h"
 #include "launch/this_host.h"
 
 namespace mslua {
@@ -39,7 +38,7 @@ constexpr absl::Duration kFirstCause = absl::Seconds(2);      // for the schedul
 // Rank 0 may write a checkpoint or print for hours after the others have finished; who dies is seen at once.
 constexpr absl::Duration kEndLimit = absl::Hours(24 * 30);
 
-void Say(const std::string& line) { std::fputs(absl::StrCat("mslua: ", PrintableMessage(line), "\n").c_str(), stderr); }
+void Say(const std::string& line) { std::fputs(absl::StrCat("mslua: ", line, "\n").c_str(), stderr); }
 
 // Whether ranks may meet there without TLS; `allowed`: somebody has said so.
 Status CheckPlaintext(const std::string& host, bool allowed) {
@@ -67,12 +66,12 @@ StatusOr<std::string> AwaitSecret(const Identity& identity, const Endpoint& sche
   std::string path = identity.secret_file;
   const bool given = !path.empty();
   if (!given && (identity.source != Source::kCluster || !IsOwnAddress(scheduler.host))) {
-    return absl::PermissionDeniedError(absl::StrCat(
-        "ranks of several hosts meet at ", ToString(scheduler), ", and each has to prove that it knows the ",
-        "job's secret; fix: set ", kJobSecretVariable, " to a file that this process can read (",
-        identity.source == Source::kCluster ? "the scheduler says which it has made"
-                                            : "rank 0 makes it when there is none",
-        "; copy it to hosts that do not share its file system, mode 600)"));
+    return absl::PermissionDeniedError(
+        absl::StrCat("ranks of several hosts meet at ", ToString(scheduler), ", and each has to prove that it knows the ",
+                     "job's secret; fix: set ", kJobSecretVariable, " to a file that this process can read (",
+                     identity.source == Source::kCluster ? "the scheduler says which it has made"
+                                                         : "rank 0 makes it when there is none",
+                     "; copy it to hosts that do not share its file system, mode 600)"));
   }
   if (!given) {
     ASSIGN_OR_RETURN(path, DefaultSecretFile(scheduler));
@@ -170,7 +169,8 @@ Status Job::Meet() {
   }
   const bool gathered = identity_.source == Source::kLauncher || identity_.source == Source::kCluster;
   const bool schedules = !gathered && identity_.rank == 0;
-  const std::string node_id = identity_.source == Source::kCluster ? identity_.node_id : absl::StrCat(identity_.rank);
+  const std::string node_id =
+      identity_.source == Source::kCluster ? identity_.node_id : absl::StrCat(identity_.rank);
   if (identity_.source == Source::kLauncher) return MeetAt(identity_.meeting, node_id);
   if (identity_.one_host) {
     const std::string name = MeetingName(identity_.meeting);
@@ -191,8 +191,9 @@ Status Job::Meet() {
 Status Job::MeetAt(const Endpoint& scheduler, const std::string& node_id) {
   JoinOptions join;
   const bool local = absl::StartsWith(scheduler.host, "/");
+  const std::string interface = options_.interface.empty() ? identity_.interface : options_.interface;
   std::string address;
-  if (const std::string& interface = Interface(); !interface.empty()) {
+  if (!interface.empty()) {
     ASSIGN_OR_RETURN(address, InterfaceAddress(interface));  // a mistake is an error, also where it has no effect
   } else if (!local) {
     ASSIGN_OR_RETURN(address, AddressTowards(scheduler));
@@ -202,10 +203,9 @@ Status Job::MeetAt(const Endpoint& scheduler, const std::string& node_id) {
     ASSIGN_OR_RETURN(join.self.endpoint, LocalEndpoint(listener_));
     join.secret = secret_;
   } else if (identity_.source != Source::kLauncher && identity_.source != Source::kMpi) {
-    join.where =
-        absl::StrCat(ToString(identity_.meeting), " (", scheduler.host,
-                     ", for processes of this user that share the folder: not from another container, nor with "
-                     "another XDG_RUNTIME_DIR or TMPDIR)");
+    join.where = absl::StrCat(ToString(identity_.meeting), " (", scheduler.host,
+                              ", for processes of this user that share the folder: not from another container, nor with "
+                              "another XDG_RUNTIME_DIR or TMPDIR)");
   }
   join.scheduler = scheduler;
   join.node_id = node_id;
@@ -265,7 +265,7 @@ StatusOr<std::unique_ptr<Communicator>> Job::Join(const std::string& backend) {
 }
 
 StatusOr<std::unique_ptr<Communicator>> Job::JoinMpi(bool native) {
-  ASSIGN_OR_RETURN(std::unique_ptr<Communicator> world, MakeMpiWorld(Interface()));
+  ASSIGN_OR_RETURN(std::unique_ptr<Communicator> world, MakeMpiWorld());
   rank_ = world->rank();
   const Card mine = CardOf(HostKey());
   std::vector<Card> all(size());
@@ -287,7 +287,8 @@ Status Job::MeetThrough(Communicator& world, bool needed) {
     const Status allowed = CheckPlaintext(HostName(), plaintext_);
     // Open MPI has connected the ranks; a scheduler beside it would only see sooner who has died.
     if (!allowed.ok()) return needed ? allowed : absl::OkStatus();
-    if (const std::string& interface = Interface(); !interface.empty()) {
+    const std::string interface = options_.interface.empty() ? identity_.interface : options_.interface;
+    if (!interface.empty()) {
       ASSIGN_OR_RETURN(address, InterfaceAddress(interface));
     } else {
       address = HostName();

@@ -86,9 +86,6 @@ class Job {
   void SayStopped(const Status& why) const;
   std::string Name() const;
 
-  // The network interface or subnet that the user chose; empty: none.
-  const std::string& Interface() const { return options_.interface.empty() ? identity_.interface : options_.interface; }
-
   const JobOptions options_;
   const Identity identity_;
   int rank_ = -1;

@@ -23,7 +23,6 @@
 #include "collectives/socket.h"
 #include "core/base/clock.h"
 #include "core/base/exit_code.h"
-#include "core/base/printable.h"
 #include "launch/this_host.h"
 
 namespace mslua {
@@ -355,7 +354,7 @@ int Launcher::Watch() {
 }
 
 int Launcher::Report(const Status& cause) const {
-  WriteAll(2, absl::StrCat("mslua: error[", CauseOf(cause).exit_code, "] ", PrintableMessage(cause.message()), "\n"));
+  WriteAll(2, absl::StrCat("mslua: error[", CauseOf(cause).exit_code, "] ", cause.message(), "\n"));
   return CauseOf(cause).exit_code;
 }
 
@@ -394,7 +393,7 @@ int RunRanks(const LaunchOptions& options) {
   const Status started = launcher.Start();
   if (started.ok()) return launcher.Watch();
   const int code = absl::IsPermissionDenied(started) ? kExitSecurity : kExitEnvironment;
-  WriteAll(2, absl::StrCat("mslua: error[", code, "] ", PrintableMessage(started.message()), "\n"));
+  WriteAll(2, absl::StrCat("mslua: error[", code, "] ", started.message(), "\n"));
   return code;
 }
 

@@ -1,6 +1,4 @@
 // mslua: one program, a verb a use (cli/verbs.h).
-#include <sys/prctl.h>
-
 #include <cstdio>
 #include <map>
 #include <string>
@@ -33,8 +31,6 @@ int Completion(const CommandLine& command) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // A rank that starts itself again by /proc/self/exe would be listed as "exe".
-  prctl(PR_SET_NAME, "mslua");
   // A rank starts this program for the Lua of attached people; it is no verb.
   if (argc == 2 && std::string(argv[1]) == mslua::endpoint::kHelperArgument) return mslua::RunSessionLua();
   const auto command = mslua::cli::ParseCommandLine(std::vector<std::string>(argv + 1, argv + argc));

@@ -35,28 +35,6 @@ expect "no such device" 2 "on the cpu only"
 run run nosuchfile.lua
 expect "no file" 2 "cannot read nosuchfile.lua"
 
-# A file that is shown may be somebody else's: it reaches no file and no process.
-cat > shown.lua <<'LUA'
-local ms = require "mslua"
-local p = ms.params { lr = 0.1 }
-print("opened " .. tostring(io.open("shown.txt", "w")) .. tostring(io.open("/etc/hostname")))
-print("ran " .. tostring(os.execute "touch executed.txt"))
-return ms.recipe { name = "shown", network = function() return ms.nn.Dense(2, 2) end, loss = ms.nn.MSELoss(),
-  optimizer = function(net) return ms.nn.SGD { net:trainable_params(), learning_rate = p.lr } end,
-  dataset = function() error "never called" end }
-LUA
-run recipes show shown.lua lr=0.2
-expect "recipes show FILE" 0 "opened nilnil"
-expect "recipes show FILE" 0 "lr "
-[ ! -e executed.txt ] || { echo "recipes show ran a program"; failed=1; }
-# Control characters of names and texts do not reach the terminal.
-printf 'error "\27]0;title\7 first\nmslua: error[0] forged"
-' > "bad$(printf '')name.lua"
-run run "bad$(printf '')name.lua"
-expect "control characters" 2 "?]0;title? first"
-case $out in *"$(printf '')"* | *"
-mslua: error[0]"*) echo "raw control characters: $out"; failed=1 ;; esac
-
 echo 'print(require("mslua").ones({2}) * arg_of_nobody)' > bad.lua
 run run bad.lua
 expect "Lua error" 2 "bad.lua:1:"

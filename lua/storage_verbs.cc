@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/exit_code.h"
-#include "core/base/printable.h"
 #include "core/base/text.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/data/inspect.h"
@@ -39,8 +38,8 @@ void PrintReport(const std::string& path, const data::DataReport& report, bool j
       if (!part.histogram.empty()) std::printf("  of each label: %s\n", absl::StrJoin(part.histogram, " ").c_str());
     }
   }
-  for (const std::string& notice : report.notices) std::fprintf(stderr, "mslua: note: %s\n", PrintableMessage(notice).c_str());
-  for (const std::string& problem : report.problems) std::fprintf(stderr, "mslua: error: %s\n", PrintableMessage(problem).c_str());
+  for (const std::string& notice : report.notices) std::fprintf(stderr, "mslua: note: %s\n", notice.c_str());
+  for (const std::string& problem : report.problems) std::fprintf(stderr, "mslua: error: %s\n", problem.c_str());
   if (report.more_problems) std::fprintf(stderr, "mslua: error: and more\n");
 }
 
@@ -68,7 +67,7 @@ void PrintCheckpoint(const checkpoint::Checkpoint& c, bool json) {
                 JsonString(c.path()).c_str(), JsonString(run.job).c_str(), static_cast<long long>(run.epoch),
                 static_cast<long long>(run.step), c.manifest().tensors.size(), static_cast<long long>(bytes));
   } else {
-    std::printf("%s  step %lld, %zu tensors, %.2f MiB\n", Printable(c.path()).c_str(), static_cast<long long>(run.step),
+    std::printf("%s  step %lld, %zu tensors, %.2f MiB\n", c.path().c_str(), static_cast<long long>(run.step),
                 c.manifest().tensors.size(), static_cast<double>(bytes) / (1 << 20));
   }
 }
@@ -80,7 +79,7 @@ Status ListOne(const std::string& directory, bool json) {
     if (c.ok())
       PrintCheckpoint(**c, json);
     else
-      std::fprintf(stderr, "mslua: error: %s\n", PrintableMessage(c.status().message()).c_str());
+      std::fprintf(stderr, "mslua: error: %s\n", std::string(c.status().message()).c_str());
   }
   if (list.empty()) return absl::NotFoundError(absl::StrCat("no checkpoint in ", directory));
   return absl::OkStatus();
@@ -93,7 +92,7 @@ Status ShowCheckpoint(const std::string& path, bool json) {
     if (json)
       std::printf("{\"tensor\": %s, \"type\": %s}\n", JsonString(t.name).c_str(), JsonString(ToString(t.type)).c_str());
     else
-      std::printf("  %-40s %s\n", Printable(t.name).c_str(), ToString(t.type).c_str());
+      std::printf("  %-40s %s\n", t.name.c_str(), ToString(t.type).c_str());
   }
   return absl::OkStatus();
 }
@@ -108,9 +107,9 @@ Status Verify(const std::string& path) {
   Status first;
   for (const std::string& one : paths) {
     const Status verified = checkpoint::VerifyCheckpoint(one);
-    if (verified.ok()) std::printf("%s: ok\n", Printable(one).c_str());
+    if (verified.ok()) std::printf("%s: ok\n", one.c_str());
     if (!verified.ok() && !first.ok())
-      std::fprintf(stderr, "mslua: error: %s\n", PrintableMessage(verified.message()).c_str());
+      std::fprintf(stderr, "mslua: error: %s\n", std::string(verified.message()).c_str());
     first.Update(verified);
   }
   return first;

@@ -7,7 +7,6 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "core/base/exit_code.h"
-#include "core/base/printable.h"
 #include "lua/json.h"
 #include "lua/verbs.h"
 #include "repl/connection.h"
@@ -22,6 +21,7 @@ namespace mslua {
 namespace {
 
 using repl::Connection;
+using repl::Printable;
 
 StatusOr<std::unique_ptr<Connection>> AttachTo(const cli::CommandLine& command) {
   ASSIGN_OR_RETURN(const endpoint::Job job, endpoint::FindJob(command.positional.empty() ? "" : command.positional[0]));

@@ -109,10 +109,10 @@ Status Load(lua_State* L, absl::string_view text, const std::string& chunk_name,
   const std::string name = "=" + chunk_name;
   const std::string expression =
       absl::StrCat("return ", absl::StripSuffix(absl::StripTrailingAsciiWhitespace(text), ";"));
-  if (luaL_loadbufferx(L, expression.data(), expression.size(), name.c_str(), "t") != 0) {
+  if (luaL_loadbuffer(L, expression.data(), expression.size(), name.c_str()) != 0) {
     lua_pop(L, 1);
     const std::string kept = KeepLocals(text);
-    if (luaL_loadbufferx(L, kept.data(), kept.size(), name.c_str(), "t") != 0) {
+    if (luaL_loadbuffer(L, kept.data(), kept.size(), name.c_str()) != 0) {
       const std::string message = lua_tostring(L, -1);
       lua_pop(L, 1);
       *complete = !absl::EndsWith(message, "near '<eof>'");

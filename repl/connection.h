@@ -50,4 +50,7 @@ class Connection {
   uint64_t next_id_ = 1;
 };
 
+// Text of a job for a terminal: control characters other than line ends and tabs become '?'.
+std::string Printable(absl::string_view text);
+
 }  // namespace mslua::repl

@@ -11,7 +11,6 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "core/base/printable.h"
 #include "nlohmann/json.hpp"
 #include "repl/connection.h"
 

@@ -15,7 +15,6 @@
 #include "absl/time/clock.h"
 #include "core/base/atomic_file.h"
 #include "core/base/exit_code.h"
-#include "core/base/printable.h"
 #include "lua/run_folder.h"
 #include "lua/verbs.h"
 #include "nlohmann/json.hpp"
@@ -113,7 +112,7 @@ int RunLogs(const cli::CommandLine& command) {
   char buffer[8192];
   while (!repl::InterruptPending()) {
     const size_t n = std::fread(buffer, 1, sizeof buffer, file);
-    std::fputs(Printable(absl::string_view(buffer, n)).c_str(), stdout);
+    std::fputs(repl::Printable(absl::string_view(buffer, n)).c_str(), stdout);
     std::fflush(stdout);
     if (n > 0) continue;
     if (!command.Bool("f")) break;
@@ -140,7 +139,7 @@ int RunPlot(const cli::CommandLine& command) {
   for (const Curve& c : curves) {
     std::vector<float> values;
     for (const auto& point : c.points) values.push_back(static_cast<float>(point.second));
-    std::printf("%s", Printable(endpoint::DrawCurve(values, c.points.front().first, 72, 12, c.name)).c_str());
+    std::printf("%s", repl::Printable(endpoint::DrawCurve(values, c.points.front().first, 72, 12, c.name)).c_str());
   }
   return kExitOk;
 }
@@ -159,7 +158,7 @@ int RunTop(const cli::CommandLine& command) {
       if (absl::IsUnavailable(answer.status())) return kExitOk;
       if (answer.ok()) absl::StrAppend(&text, *answer, "\n");
     }
-    std::printf("%s%s", terminal ? "\033[H\033[J" : "", Printable(text).c_str());
+    std::printf("%s%s", terminal ? "\033[H\033[J" : "", repl::Printable(text).c_str());
     std::fflush(stdout);
     if (!terminal) break;
     absl::SleepFor(absl::Seconds(1));

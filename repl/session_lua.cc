@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "collectives/control.h"
 #include "core/base/exit_code.h"
-#include "core/base/sandbox.h"
 #include "lua/object.h"
 #include "lua/session.h"
 #include "repl/chunk.h"
@@ -49,39 +48,27 @@ class Helper {
   Status Open() {
     RETURN_IF_ERROR(session_.RunText("ms = require 'mslua' nn, ops = ms.nn, ms.ops", "=mslua/session"));
     RETURN_IF_ERROR(repl::OpenRun(session_, &call_));
-    // What is printed is part of the answer.
+    // What is printed is part of the answer. Files, processes and C are out of reach.
     lua_State* L = session_.lua();
     lua_pushlightuserdata(L, this);
     lua_pushcclosure(L, Print, 1);
     lua_setglobal(L, "print");
-    // Lua offers no files, processes, C libraries or bytecode: modules come from the embedded library alone. The sandbox
-    // (core/base/sandbox.h) holds also where Lua's own walls do not.
     return session_.RunText(
-        "local all = package.loaders"  // preloaded, embedded, files and C libraries, mslua.models
-        " package.loaders = { all[1], all[2], all[#all] }"
-        " package.path, package.cpath, package.config = '', '', nil"
-        " package.loadlib, package.searchpath = nil"
-        " package.preload.ffi, package.loaded.ffi, package.loaded.io, package.loaded.debug = nil"
-        " package.loaded.jit, package.loaded['jit.util'], package.loaded['jit.opt'] = nil"
-        " package.preload.jit, package.preload['jit.util'], package.preload['jit.opt'] = nil"
-        " io, debug, jit, loadfile, dofile, string.dump = nil"
-        " local load_any = load"
-        " function load(chunk, name, _, ...) return load_any(chunk, name, 't', ...) end"
-        " function loadstring(chunk, name) return load_any(chunk, name, 't') end"
+        "package.preload.ffi, package.loaded.ffi, package.loaded.io, package.loaded.debug = nil"
+        " io, debug, loadfile, dofile, package.loadlib = nil"
         " os = { time = os.time, clock = os.clock, date = os.date, difftime = os.difftime }"
         " package.loaded.os = os",
         "=mslua/session");
   }
 
-  // `sandbox`: why no Lua may run, if it is not OK.
-  int Serve(const Status& sandbox) {
+  int Serve() {
     while (true) {
       ControlMessage message;
       if (!Receive(&message)) return kExitOk;
       if (message.type != ControlMessage::Type::kCommand) continue;
       Send({ControlMessage::Type::kAccept, {}});
       output_.clear();
-      const Status done = sandbox.ok() ? Evaluate(message.fields["line"]) : sandbox;
+      const Status done = Evaluate(message.fields["line"]);
       if (!done.ok()) absl::StrAppend(&output_, output_.empty() ? "" : "\n", done.message());
       Send({ControlMessage::Type::kReply,
             {{"text", output_.substr(0, kMostOutput)}, {"end", done.ok() ? "ok" : "error"}}});
@@ -157,7 +144,7 @@ int RunSessionLua() {
   Limit(RLIMIT_NOFILE, 8);
   Limit(RLIMIT_NPROC, 0);
   Limit(RLIMIT_AS, MappedBytes() + kMemory);
-  return helper.Serve(EnterSandbox({endpoint::kHelperDescriptor, false}));
+  return helper.Serve();
 }
 
 }  // namespace mslua

@@ -205,19 +205,16 @@ end
 
 ---------------------------------------------------------------------------------------------------------------- recipe
 
-local sources = {}
-
---- The text of a recipe: of a file, which is read once, or of the library's recipe of that name.
+--- The text of a recipe: of a file, or of the library's recipe of that name.
 ---@param path string
 ---@return string? source, string? problem
 function M.source(path)
-  local text = core.library_recipe(path) or sources[path]
+  local text = core.library_recipe(path)
   if text then return text end
   local file, problem = io.open(path, "rb")
   if not file then return nil, problem end
   text = file:read "*a"
   file:close()
-  sources[path] = text
   return text
 end
 

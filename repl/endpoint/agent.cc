@@ -70,8 +70,7 @@ void Agent::SendAnswer(const std::string& seq, const StatusOr<Answer>& answer) {
   send_(std::move(message));
 }
 
-void Agent::OnMessage(int from, const RankMessage& message) {
-  if (from != 0) return;
+void Agent::OnMessage(const RankMessage& message) {
   const std::string op = TextOf(message, "op");
   if (op == "ask") return Ask(message);
   if (op == "propose") return Propose(message);

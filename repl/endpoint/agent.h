@@ -30,8 +30,7 @@ class Agent {
   Agent(const TrainingView& view, std::function<void(RankMessage message)> send);
 
   // All on one thread.
-  // What rank 0 asks for: its clients have proved who they are. Messages of other ranks are ignored.
-  void OnMessage(int from, const RankMessage& message);
+  void OnMessage(const RankMessage& message);
   StatusOr<Answer> Snapshot(const Command& command);
   int helper_fd() const { return helper_.fd(); }
   void OnHelper() { helper_.OnReadable(); }

@@ -169,18 +169,12 @@ int32_t Boundary::BreakHit(const TrainState& state) {
   return FindHit(state);
 }
 
-Status Boundary::PauseNext(const TrainState& state, int32_t hit) {
+void Boundary::PauseNext(const TrainState& state, int32_t hit) {
   const Lock lock(mutex_);
-  // Another rank may have sent it.
-  if (hit < 1 || static_cast<size_t>(hit) > breaks_.size()) {
-    return absl::InternalError(absl::StrCat("the ranks agreed to pause at break ", hit, " after step ", state.step,
-                                            ", but this rank has ", breaks_.size(), " breaks"));
-  }
   pause_at_ = state.step;
   breaks_.erase(breaks_.begin() + (hit - 1));
   CountNanBreaks();
   view_.trainer->RequestBoundary();
-  return absl::OkStatus();
 }
 
 bool Boundary::Busy() const {

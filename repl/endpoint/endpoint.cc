@@ -111,7 +111,7 @@ void Endpoint::Deliver() {
     }
     for (const Message& m : in) {
       if (!m.to_hub)
-        agent_->OnMessage(m.rank, m.fields);
+        agent_->OnMessage(m.fields);
       else if (hub_ != nullptr)
         hub_->OnMessage(m.rank, m.fields);
     }

@@ -13,10 +13,8 @@
 #include "absl/time/clock.h"
 #include "collectives/control.h"
 #include "core/base/clock.h"
-#include "repl/endpoint/boundary.h"
 #include "repl/endpoint/combine.h"
 #include "repl/endpoint/command.h"
-#include "repl/endpoint/hub.h"
 #include "repl/endpoint/joined.h"
 #include "repl/endpoint/server.h"
 #include "repl/endpoint/snapshot.h"
@@ -200,28 +198,6 @@ std::map<int, StatusOr<Answer>> AnswersOf(const std::vector<std::string>& jsons)
                                              ? StatusOr<Answer>(absl::DeadlineExceededError("does not answer"))
                                              : StatusOr<Answer>(Answer{"text", jsons[r]}));
   return answers;
-}
-
-TEST(Hub, RefusesCommandsOfARankWhoseLuaNobodyStarted) {
-  TrainingView view;
-  view.ranks = 3;
-  Boundary boundary(view, {});
-  std::vector<std::pair<int, RankMessage>> told;
-  Hub hub(view, boundary,
-          {[&told](int rank, RankMessage m) { told.emplace_back(rank, std::move(m)); },
-           [](uint64_t, const std::string&, const StatusOr<std::string>&) { FAIL() << "nobody asked"; },
-           [](uint64_t, const std::string&) {}, [] { return 0; }});
-  hub.OnMessage(2, {{"op", "lua"}, {"line", ".pause"}});
-  ASSERT_EQ(told.size(), 1u);
-  EXPECT_EQ(told[0].first, 2);
-  EXPECT_THAT(told[0].second["error"], HasSubstr("no Lua"));
-}
-
-TEST(Boundary, RefusesABreakOfAnotherRankThatItDoesNotHave) {
-  const TrainingView view;
-  Boundary boundary(view, {});
-  for (const int32_t hit : {1, 2, 1 << 19, 0, -1})
-    EXPECT_EQ(boundary.PauseNext(TrainState{}, hit).code(), absl::StatusCode::kInternal) << hit;
 }
 
 TEST(Combine, NamesWhoIsWaitedFor) {

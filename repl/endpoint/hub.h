@@ -74,7 +74,6 @@ class Hub {
   void ProposeNext();
   void Propose(Task& task);
   void OnAck(int from, const RankMessage& message);
-  void OnLua(int from, const std::string& line);
   void OnAnswer(int from, const RankMessage& message);
   void GiveUp(Task& task, const std::string& why);
   void Finish(uint64_t seq);

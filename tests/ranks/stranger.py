@@ -1,12 +1,10 @@
 """Connections that nobody has asked for, for tests: to a unix socket (/PATH) or to HOST:PORT.
 
-stranger.py attack WHERE                  sends what only members may send; prints how each attempt ended
-stranger.py crowd WHERE N KIND SECONDS    keeps N connections open: idle, garbage, half (of a message), slow (byte by byte)
-stranger.py hunt N KIND SECONDS           the same to every TCP socket that listens in this network namespace, as soon as it does
-stranger.py workers WHERE N               N honest workers of one job at once; prints how many were welcomed, and the seconds
+stranger.py attack WHERE             sends what only members may send; prints how each attempt ended
+stranger.py crowd WHERE N KIND SECONDS   keeps N connections open: idle, garbage, half (of a message), slow (byte by byte)
+stranger.py workers WHERE N          N honest workers of one job at once; prints how many were welcomed, and the seconds
 """
 import random
-import resource
 import socket
 import struct
 import sys
@@ -149,32 +147,6 @@ def crowd(where, count, kind, seconds):
     print(f"opened {opened}")
 
 
-def listeners():
-    """HOST:PORT of the TCP sockets that listen here."""
-    found = set()
-    with open("/proc/net/tcp", encoding="ascii") as table:
-        for line in list(table)[1:]:
-            words = line.split()
-            if words[3] == "0A":
-                host, port = words[1].split(":")
-                found.add(f"{socket.inet_ntoa(struct.pack('<I', int(host, 16)))}:{int(port, 16)}")
-    return found
-
-
-def hunt(count, kind, seconds):
-    end, threads, known = time.time() + seconds, [], set()
-    print("ready", flush=True)
-    while time.time() < end:
-        for where in listeners() - known:
-            known.add(where)
-            threads.append(threading.Thread(target=crowd, args=(where, count, kind, end - time.time())))
-            threads[-1].start()
-        time.sleep(0.002)
-    for thread in threads:
-        thread.join()
-    print(f"found {len(known)} sockets")
-
-
 def workers(where, count):
     welcomed, begin, lock = [], time.time(), threading.Lock()
 
@@ -198,13 +170,10 @@ def workers(where, count):
 
 
 def main(argv):
-    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     if argv[0] == "attack":
         attack(argv[1])
     elif argv[0] == "crowd":
         crowd(argv[1], int(argv[2]), argv[3], float(argv[4]))
-    elif argv[0] == "hunt":
-        hunt(int(argv[1]), argv[2], float(argv[3]))
     elif argv[0] == "workers":
         workers(argv[1], int(argv[2]))
     else:
