@@ -54,6 +54,11 @@ FlagDef Interface() { return String("iface", "NAME|SUBNET", "network interface w
 FlagDef HangTimeout() {
   return Float("hang-timeout", "S", 1, "seconds that ranks wait for one that makes no progress").Default("600");
 }
+FlagDef HeartbeatTimeout() {
+  return Float("heartbeat-timeout", "S", 1,
+               "seconds without a sign of life after which a rank counts as dead; more while a debugger holds one")
+      .Default("2.5");
+}
 FlagDef LogRanks() { return String("log-ranks", "all|0,2", "ranks that print their loss").Default("0"); }
 FlagDef Device() { return Enum("device", "cpu|cuda", "where to compute").Default("cpu"); }
 FlagDef Preset() { return String("preset", "P", "take the recipe's parameters of preset P"); }
@@ -80,17 +85,18 @@ std::vector<VerbDef> MakeVerbs() {
         Int("overfit", "N", 1, "train on the first N batches only"),
         String("profile", "S:N", "profile N steps from step S").NotBuilt(),
         Enum("on-error", "stop|repl", "what a Lua error does").Default("stop").NotBuilt(),
-        HangTimeout(),
+        HangTimeout(), HeartbeatTimeout(),
         Bool("no-attach", "open no endpoint for attach")},
        {"mslua train recipes/quickstart.lua -n 2", "mslua train recipes/lenet_mnist.lua data_path=/data/mnist epochs=2",
         "mslua train recipes/resnet18_cifar10.lua --out runs/a --resume train.epochs=20"}},
       {"eval", "RECIPE [key=value ...] [flags]", "metrics of a recipe on its eval_dataset", 1, 1, true,
-       {Ranks(), Checkpoint(), Device(), Preset(), Json(), LogRanks(), Backend(), Interface(), HangTimeout()},
+       {Ranks(), Checkpoint(), Device(), Preset(), Json(), LogRanks(), Backend(), Interface(), HangTimeout(),
+        HeartbeatTimeout()},
        {"mslua eval recipes/lenet_mnist.lua", "mslua eval recipes/lenet_mnist.lua --ckpt last data_path=/data/mnist",
         "mslua eval recipes/resnet18_cifar10.lua -n 2 --ckpt runs/a/ckpt --json"}},
       {"run", "SCRIPT [argument ...] [flags]", "run an imperative Lua script", 1, kUnlimited, true,
        {Ranks(), Device(), Preset(), Seed(), Int("max-steps", "N", 1, "stop each training after N steps"), LogRanks(),
-        Interface(), HangTimeout()},
+        Interface(), HangTimeout(), HeartbeatTimeout()},
        {"mslua run script.lua lr=0.1", "mslua run recipes/examples/all_gather.lua -n 4",
         "mslua run script.lua -- -5 input.txt"}},
       {"repl", "[RECIPE] [key=value ...] [flags]", "interactive Lua, eager tensors, a recipe's parts in scope", 0, 1,
@@ -151,7 +157,8 @@ std::vector<VerbDef> MakeVerbs() {
       {"sched", "[flags]", "the scheduler of a cluster without MPI: gathers the workers and watches them", 0, 0, false,
        {String("host", "H", "address to listen on (default MS_SCHED_HOST, else 127.0.0.1)"),
         Int("port", "P", 0, "port; 0 takes a free one (default MS_SCHED_PORT, else 0)"),
-        Int("workers", "N", 1, "how many workers to wait for (default MS_WORKER_NUM)")},
+        Int("workers", "N", 1, "how many workers to wait for (default MS_WORKER_NUM)"),
+        HeartbeatTimeout()},
        {"mslua sched --workers 8", "mslua sched --workers 8 --port 8118",
         "MS_WORKER_NUM=8 MS_SCHED_PORT=8118 mslua sched"}},
       {"ps", "[flags]", "running jobs", 0, 0, false, {Json()},

@@ -16,7 +16,7 @@ struct ControlMessage {
     kProgress,   // scheduler: how many have come
     kRefuse,     // scheduler: why the worker cannot take part
     kWelcome,    // scheduler: ranks and addresses
-    kHeartbeat,  // worker: it lives
+    kHeartbeat,  // either: it lives
     kCompare,    // worker: a named value that all ranks should share; scheduler: the verdict
     kAbort,      // either: the job is over, and why
     kLeave,      // worker: it has finished; client: it detaches on purpose
@@ -27,6 +27,7 @@ struct ControlMessage {
     kReply,      // endpoint: a part of the answer to a command
     kEvent,      // endpoint: a line that nobody asked for just now, such as a watch's
     kRelay,      // worker: texts for another worker ("to"); scheduler: the same from one ("from")
+    kStop,       // scheduler: stop as at the signal "signal"
   };
   Type type = Type::kHeartbeat;
   std::map<std::string, std::string> fields;

@@ -7,16 +7,18 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <random>
 #include <set>
+#include <utility>
 
 #include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/base/printable.h"
 #include "core/base/clock.h"
+#include "core/base/printable.h"
 
 namespace mslua {
 namespace {
@@ -36,6 +38,12 @@ constexpr size_t kLongestCompared = 4 << 10;
 
 bool IsRank(const std::string& id) {
   return !id.empty() && id.size() < 8 && std::all_of(id.begin(), id.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// The rank of a worker: as the scheduler gave it, else (-1) the one that it asks for, if it does.
+int RankOf(int rank, const std::string& id) {
+  int asked = -1;
+  return rank < 0 && IsRank(id) && absl::SimpleAtoi(id, &asked) ? asked : rank;
 }
 
 // "worker_2" before "worker_10": digits compare as numbers.
@@ -91,6 +99,25 @@ Status AbortOf(const ControlMessage& message) {
   return WithCause(absl::AbortedError(PrintableMessage(Field(message, "why"))), cause);
 }
 
+constexpr char kSilent[] = " has given no sign of life for ";
+constexpr char kStopped[] = ": it was stopped, or has no time";
+constexpr char kStoppedOrCut[] = ": it was stopped, or the link to it is cut";
+
+// Why the job is over when the connection to a member ends like this; OK: it has been closed.
+Status EndOf(const std::string& name, int rank, const Status& status) {
+  if (absl::IsDataLoss(status)) {
+    return WithCause(
+        absl::UnavailableError(absl::StrCat("what came from ", name, " was damaged on its way: ", status.message())),
+        {-1, kExitRankCrashed});
+  }
+  if (IsCutLink(status) || absl::IsDeadlineExceeded(status)) {
+    return WithCause(absl::UnavailableError(absl::StrCat("the link to ", name, " is cut: ", status.message())),
+                     {rank, kExitHang});
+  }
+  return WithCause(absl::UnavailableError(absl::StrCat(name, " has ended without leaving the job")),
+                   {rank, kExitRankCrashed});
+}
+
 Status Security(const Status& status) {
   return absl::IsPermissionDenied(status) ? WithCause(status, {-1, kExitSecurity}) : status;
 }
@@ -112,6 +139,8 @@ Cause CauseOf(const Status& status) {
   cause.exit_code = PayloadInt(status, kCodePayload, cause.exit_code);
   return cause;
 }
+
+bool HasCause(const Status& status) { return status.GetPayload(kCodePayload).has_value(); }
 
 Status WithCause(Status status, const Cause& cause) {
   status.SetPayload(kRankPayload, absl::Cord(absl::StrCat(cause.rank)));
@@ -207,18 +236,29 @@ int Scheduler::Joined() const {
 
 void Scheduler::Run() {
   const MonotonicTime deadline = MonotonicNow() + options_.timeout;
-  MonotonicTime next_progress = MonotonicNow() + options_.progress_every, looked = MonotonicNow();
+  MonotonicTime next_progress = MonotonicNow() + options_.progress_every, next_heartbeat = MonotonicNow();
   while (!over_) {
     std::vector<pollfd> entries = {{stop_.get(), POLLIN, 0}};
     for (const auto& worker : workers_) entries.push_back({worker->socket.get(), POLLIN, 0});
     const size_t members = entries.size();
     admission_.Poll(&entries);
+    const MonotonicTime polled = MonotonicNow();
     poll(entries.data(), entries.size(), static_cast<int>(absl::ToInt64Milliseconds(kTick)));
+    // While the scheduler was stopped or had to wait for a core, so were workers of its host, perhaps.
+    const absl::Duration late = MonotonicNow() - polled - kTick;
+    for (auto& worker : workers_) {
+      if (late > kTick) worker->heard += late;
+    }
     if (entries[0].revents != 0) {
+      uint64_t count;
+      if (read(stop_.get(), &count, sizeof count) < 0) count = 0;
       std::unique_lock<std::mutex> lock(mutex_);
       const Status why = outside_;
+      const int signal = std::exchange(signal_, 0);
       lock.unlock();
-      return End(why);
+      if (!why.ok()) return End(why);
+      if (signal != 0) PassOn(signal);
+      if (over_) return;
     }
     for (size_t i = 1; i < members && !over_; ++i) {
       if (entries[i].revents != 0) Read(*workers_[i - 1]);
@@ -231,12 +271,12 @@ void Scheduler::Run() {
         workers_.end());
     joined_ = Joined();
     const MonotonicTime now = MonotonicNow();
-    // While the scheduler had to wait for a core, workers of its host may have waited too.
-    const absl::Duration late = now - looked - kTick;
-    for (auto& worker : workers_) {
-      if (late > kTick) worker->heard += late;
+    if (now >= next_heartbeat) {
+      next_heartbeat = now + kHeartbeat;
+      for (auto& worker : workers_) {
+        if (worker->socket && !over_) Send(*worker, {Type::kHeartbeat, {}});
+      }
     }
-    looked = now;
     if (!built_ && now >= ends_at_) {
       End(WithCause(absl::FailedPreconditionError(absl::StrCat("The node: ", refused_)), {-1, kExitEnvironment}));
     } else if (!built_ && now >= deadline) {
@@ -252,13 +292,38 @@ void Scheduler::Run() {
       options_.progress ? options_.progress(line) : Log(line);
       for (auto& worker : workers_) Send(*worker, {Type::kProgress, {{"line", line}}});
     }
-    for (auto& worker : workers_) {
-      if (over_ || !built_ || worker->left || now - worker->heard < options_.heartbeat_limit) continue;
-      const std::string what = absl::StrCat(NameOf(*worker), " has given no sign of life for ",
-                                            absl::FormatDuration(options_.heartbeat_limit));
-      End(WithCause(absl::UnavailableError(what), {worker->rank, kExitHang}));
-    }
+    LookForSilence(now);
   }
+}
+
+void Scheduler::LookForSilence(MonotonicTime now) {
+  for (auto& worker : workers_) {
+    if (over_ || worker->left || now - worker->heard < options_.heartbeat_limit) continue;
+    const std::string what = absl::StrCat(NameOf(*worker), kSilent, absl::FormatDuration(options_.heartbeat_limit),
+                                          folder_ == nullptr ? kStoppedOrCut : kStopped);
+    End(WithCause(absl::UnavailableError(what), {RankOf(worker->rank, worker->join.at("id")), kExitHang}));
+  }
+}
+
+void Scheduler::PassOn(int signal) {
+  Log(absl::StrCat("stopping at signal ", signal, " (", strsignal(signal), ")"));
+  if (!built_) {
+    const std::string what = absl::StrCat("the scheduler was stopped by signal ", signal, " (", strsignal(signal),
+                                          ") before all workers had come");
+    return End(WithCause(absl::CancelledError(what), {-1, kExitInterrupted}));
+  }
+  for (auto& worker : workers_) {
+    if (!worker->left) Send(*worker, {Type::kStop, {{"signal", absl::StrCat(signal)}}});
+  }
+}
+
+void Scheduler::Stop(int signal) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    signal_ = signal;
+  }
+  const uint64_t one = 1;
+  if (write(stop_.get(), &one, sizeof one) < 0) Fail(absl::CancelledError("the scheduler was stopped"));
 }
 
 void Scheduler::Join(Admission::Newcomer newcomer) {
@@ -280,7 +345,10 @@ void Scheduler::Join(Admission::Newcomer newcomer) {
   }
   Log(absl::StrCat("The new node: ", worker.join["id"], "(role: MS_WORKER) is registered successfully."));
   workers_.push_back(std::move(joining));
-  Send(worker, {Type::kProgress, {}});  // it is registered: a connection that ends now ends for a reason
+  // It is registered: a connection that ends now ends for a reason.
+  const std::string own_rank = options_.rank < 0 ? "" : absl::StrCat(options_.rank);
+  const std::string limit = absl::StrCat(absl::ToInt64Milliseconds(options_.own_heartbeat_limit));
+  Send(worker, {Type::kProgress, {{"who", options_.who}, {"rank", own_rank}, {"limit", limit}}});
   if (Joined() == options_.workers) Build();
   Understand(worker);
 }
@@ -293,11 +361,11 @@ void Scheduler::Read(Worker& worker) {
     worker.buffer.append(bytes, n);
     Understand(worker);
   } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+    const Status end = n == 0 ? absl::OkStatus() : ErrnoStatus("receiving");
     worker.socket.Close();
     if (worker.left || over_) return;
     if (built_) {
-      End(WithCause(absl::UnavailableError(absl::StrCat(NameOf(worker), " has ended without leaving the job")),
-                    {worker.rank, kExitRankCrashed}));
+      End(EndOf(NameOf(worker), worker.rank, end));
     } else {
       Log(absl::StrCat("The node: ", worker.join["id"], " has gone before the cluster was complete."));
     }
@@ -327,15 +395,15 @@ void Scheduler::Expel(Worker& worker, const std::string& why) {
   admission_.refusals().Refused(worker.source, [&] { return NameOfPeer(worker.socket); }, why);
   worker.socket.Close();
   if (!built_ || worker.left || over_) return;
-  End(WithCause(absl::DataLossError(absl::StrCat(NameOf(worker), ": ", why)), {worker.rank, kExitRankCrashed}));
+  End(EndOf(NameOf(worker), worker.rank, absl::DataLossError(why)));
 }
 
 void Scheduler::Handle(Worker& worker, const ControlMessage& message) {
+  // Heartbeats begin with the registration and end with the process.
+  if (message.type == Type::kHeartbeat) return;
   // Only members speak of the job, and there are none before all have come.
   if (worker.left || !built_) return Expel(worker, "it sent a message that only a member may send");
   switch (message.type) {
-    case Type::kHeartbeat:
-      return;
     case Type::kCompare:
       return Compare(worker, OnOneLine(Field(message, "name")), OnOneLine(Field(message, "value")));
     case Type::kRelay:
@@ -346,12 +414,14 @@ void Scheduler::Handle(Worker& worker, const ControlMessage& message) {
     }
     case Type::kLeave:
       worker.left = true;
+      if (int code; absl::SimpleAtoi(Field(message, "code"), &code) && code >= 0 && code < 256) worker.exit_code = code;
       if (!compared_.empty()) {
         const std::string what =
             absl::StrCat(NameOf(worker), " has finished, and others wait for it (", compared_.begin()->first, ")");
         return End(WithCause(absl::FailedPreconditionError(what), {worker.rank, kExitHang}));
       }
       over_ = std::all_of(workers_.begin(), workers_.end(), [](const auto& w) { return w->left; });
+      if (over_) exit_code_ = FirstExitCode();
       return;
     default:
       return Expel(worker, "it sent a message that no worker sends");
@@ -485,6 +555,8 @@ void Scheduler::Relay(const Worker& from, ControlMessage message) {
 void Scheduler::End(const Status& status) {
   over_ = true;
   result_ = status;
+  // Before the workers hear of it: with the first one that ends, its starter may end the others at once.
+  if (options_.on_cause) options_.on_cause(status);
   Log(std::string(status.message()));
   const Cause cause = CauseOf(status);
   const ControlMessage abort = {Type::kAbort,
@@ -510,9 +582,20 @@ void Scheduler::Drain() {
 }
 
 std::string Scheduler::NameOf(const Worker& worker) const {
-  const std::string& who = worker.join.at("who");
-  return absl::StrCat("rank ", worker.rank, "/", options_.workers, " (",
-                      who.empty() ? absl::StrCat(worker.join.at("id"), " on ", worker.join.at("host")) : who, ")");
+  const std::string &who = worker.join.at("who"), &id = worker.join.at("id");
+  const int rank = RankOf(worker.rank, id);
+  return absl::StrCat(rank < 0 ? absl::StrCat("worker ", id, " of ") : absl::StrCat("rank ", rank, "/"),
+                      options_.workers, " (", who.empty() ? absl::StrCat(id, " on ", worker.join.at("host")) : who,
+                      ")");
+}
+
+int Scheduler::FirstExitCode() const {
+  std::map<int, int> codes;
+  for (const auto& worker : workers_) codes[worker->rank] = worker->exit_code;
+  for (const auto& [rank, code] : codes) {
+    if (code != 0) return code;
+  }
+  return 0;
 }
 
 // The ranks that nobody has asked for, when ids are ranks; else how many.
@@ -556,9 +639,11 @@ StatusOr<std::unique_ptr<Membership>> Membership::Join(const JoinOptions& option
       return absl::DeadlineExceededError(absl::StrCat("no answer within ", absl::FormatDuration(options.timeout), ": ",
                                                       why.message()));
     }
-    if (options.log && MonotonicNow() >= next_news) {
+    if (options.waiting && MonotonicNow() >= next_news) {
       next_news = MonotonicNow() + kNews;
-      options.log(absl::StrCat("waiting for the scheduler: ", why.message()));
+      const absl::Duration left = absl::Trunc(deadline - MonotonicNow(), absl::Seconds(1));
+      options.waiting(
+          absl::StrCat("waiting for the ", why.message(), "; trying for another ", absl::FormatDuration(left)));
     }
     // Many workers that were turned away at once do not come back at once.
     const double spread = std::uniform_real_distribution<double>(0.5, 1.5)(random);
@@ -587,6 +672,7 @@ StatusOr<std::unique_ptr<Membership>> Membership::TryJoin(const JoinOptions& opt
     me->seals_ = std::move(*seals);
   }
   me->on_over_ = options.on_over;
+  me->on_stop_ = options.on_stop;
   ControlMessage join = {Type::kJoin,
                          {{"id", options.node_id.empty() ? RandomName() : options.node_id},
                           {"host", options.self.host},
@@ -599,9 +685,12 @@ StatusOr<std::unique_ptr<Membership>> Membership::TryJoin(const JoinOptions& opt
   deadline = std::max(deadline, MonotonicNow() + kSilence);
   ControlMessage welcome;
   while (welcome.type != Type::kWelcome) {
-    auto message = ReceiveControl(me->socket_, me->seals_.receive, registered ? deadline : answer_by);
+    auto message = registered ? me->AwaitOthers(deadline) : ReceiveControl(me->socket_, me->seals_.receive, answer_by);
     // Not an attempt that is to be repeated: the scheduler had this worker.
-    if (!message.ok() && registered) return absl::AbortedError(message.status().message());
+    if (!message.ok() && registered) {
+      const Status lost = me->Lost(message.status());
+      return WithCause(absl::AbortedError(lost.message()), CauseOf(lost));
+    }
     if (!message.ok()) return late(message.status());
     if (message->type == Type::kRefuse) {
       return absl::FailedPreconditionError(
@@ -612,7 +701,7 @@ StatusOr<std::unique_ptr<Membership>> Membership::TryJoin(const JoinOptions& opt
       return WithCause(absl::DeadlineExceededError(over.message()), CauseOf(over));
     }
     if (message->type == Type::kProgress) {
-      registered = true;
+      if (!std::exchange(registered, true)) me->Introduce(*message);
       deadline = std::max(deadline, MonotonicNow() + kSilence);
       const std::string line = PrintableMessage(Field(*message, "line"));
       if (options.log && !line.empty()) options.log(line);
@@ -630,6 +719,7 @@ StatusOr<std::unique_ptr<Membership>> Membership::TryJoin(const JoinOptions& opt
     me->peers_.push_back({Field(welcome, absl::StrCat("host.", r)), endpoint.ok() ? *endpoint : Endpoint()});
   }
   me->stop_ = Fd(eventfd(0, EFD_CLOEXEC));
+  me->heard_ = MonotonicNow();
   me->thread_ = std::thread([raw = me.get()] { raw->Run(); });
   return me;
 }
@@ -646,28 +736,89 @@ Status Membership::Send(const ControlMessage& message) {
   return SendAll(socket_, EncodeSealed(message, seals_.send), MonotonicNow() + kSendLimit);
 }
 
+void Membership::Introduce(const ControlMessage& message) {
+  const std::string who = OnOneLine(Field(message, "who")), rank = OnOneLine(Field(message, "rank"));
+  if (!absl::SimpleAtoi(rank, &scheduler_rank_) || scheduler_rank_ < 0) scheduler_rank_ = -1;
+  if (!who.empty()) {
+    scheduler_ =
+        absl::StrCat(scheduler_rank_ < 0 ? "the scheduler" : absl::StrCat("rank ", scheduler_rank_), " (", who, ")");
+  }
+  int64_t limit = 0;
+  if (absl::SimpleAtoi(Field(message, "limit"), &limit) && limit > 0) heartbeat_limit_ = absl::Milliseconds(limit);
+  heard_ = MonotonicNow();
+}
+
+Status Membership::Lost(const Status& status) const {
+  // Silent() is such an error already.
+  if (HasCause(status)) return status;
+  return EndOf(scheduler_, scheduler_rank_, status);
+}
+
+Status Membership::Silent() const {
+  sockaddr_storage address = {};
+  socklen_t size = sizeof address;
+  const bool local =
+      getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0 && address.ss_family == AF_UNIX;
+  return WithCause(absl::UnavailableError(absl::StrCat(scheduler_, kSilent, absl::FormatDuration(heartbeat_limit_),
+                                                       local ? kStopped : kStoppedOrCut)),
+                   {scheduler_rank_, kExitHang});
+}
+
+StatusOr<ControlMessage> Membership::AwaitOthers(MonotonicTime deadline) {
+  while (true) {
+    const MonotonicTime polled = MonotonicNow();
+    const Status ready = PollFor(socket_, POLLIN, std::min(deadline, polled + kHeartbeat));
+    const MonotonicTime now = MonotonicNow();
+    // The time that this process was stopped for does not count.
+    if (now - polled > kHeartbeat + kTick) heard_ += now - polled - kHeartbeat;
+    if (ready.ok()) {
+      heard_ = now;
+      auto message = ReceiveControl(socket_, seals_.receive, now + kSendLimit);
+      if (message.ok() && message->type == Type::kHeartbeat) continue;
+      return message;
+    }
+    if (!absl::IsDeadlineExceeded(ready)) return ready;
+    if (now - heard_ >= heartbeat_limit_) return Silent();
+    if (now >= deadline) return ready;
+    Send({Type::kHeartbeat, {}}).IgnoreError();  // a lost connection shows when it is read
+  }
+}
+
 void Membership::Run() {
   MonotonicTime next_heartbeat = MonotonicNow() + kHeartbeat;
   while (true) {
     pollfd entries[] = {{stop_.get(), POLLIN, 0}, {socket_.get(), POLLIN, 0}};
-    const int64_t wait = absl::ToInt64Milliseconds(next_heartbeat - MonotonicNow()) + 1;
-    const int ready = poll(entries, 2, static_cast<int>(std::max<int64_t>(0, wait)));
+    const MonotonicTime polled = MonotonicNow();
+    const absl::Duration wait = std::max(next_heartbeat - polled + absl::Milliseconds(1), absl::ZeroDuration());
+    const int ready = poll(entries, 2, static_cast<int>(absl::ToInt64Milliseconds(wait)));
     if (entries[0].revents != 0) return;
+    // While this process was stopped or had to wait for a core, so was the scheduler, perhaps.
+    const absl::Duration late = MonotonicNow() - polled - wait;
+    if (late > kTick) heard_ += late;
+    const bool silent = ready == 0 && MonotonicNow() - heard_ >= heartbeat_limit_;
     // Also while others speak to this rank all the time.
     if (MonotonicNow() >= next_heartbeat) {
       next_heartbeat = MonotonicNow() + kHeartbeat;
       Send({Type::kHeartbeat, {}}).IgnoreError();  // a lost connection shows when it is read
     }
-    if (ready == 0) continue;
-    StatusOr<ControlMessage> message = ControlMessage();
-    message = ReceiveControl(socket_, seals_.receive, MonotonicNow() + kSendLimit);
+    if (ready == 0 && !silent) continue;
+    StatusOr<ControlMessage> message =
+        silent ? Silent() : ReceiveControl(socket_, seals_.receive, MonotonicNow() + kSendLimit);
+    if (message.ok()) heard_ = MonotonicNow();
+    if (message.ok() && message->type == Type::kHeartbeat) continue;
     if (message.ok() && message->type == Type::kRelay) {
       Deliver(*message);
       continue;
     }
+    if (message.ok() && message->type == Type::kStop) {
+      int signal = 0;
+      if (on_stop_ && absl::SimpleAtoi(Field(*message, "signal"), &signal)) on_stop_(signal);
+      continue;
+    }
     std::unique_lock<std::mutex> lock(mutex_);
     if (!message.ok()) {
-      health_ = Annotate(message.status(), "the connection to the scheduler is lost");
+      lost_scheduler_ = true;
+      health_ = Lost(message.status());
     } else if (message->type == Type::kAbort) {
       health_ = AbortOf(*message);
     } else if (message->type == Type::kCompare) {
@@ -723,6 +874,6 @@ void Membership::Deliver(const ControlMessage& message) {
   if (listener_) listener_(from, message.fields);
 }
 
-void Membership::Leave() { Send({Type::kLeave, {}}).IgnoreError(); }
+void Membership::Leave(int exit_code) { Send({Type::kLeave, {{"code", absl::StrCat(exit_code)}}}).IgnoreError(); }
 
 }  // namespace mslua

@@ -106,7 +106,7 @@ TEST_F(Cluster, RanksByNumericIds) {
     EXPECT_EQ((*made[i])->job(), (*made[0])->job());
     EXPECT_TRUE((*made[i])->Health().ok());
   }
-  for (auto& m : made) (*m)->Leave();
+  for (auto& m : made) (*m)->Leave(0);
   EXPECT_TRUE(scheduler_->Wait().ok());
   EXPECT_THAT(log(), HasSubstr("The new node: 2(role: MS_WORKER) is registered successfully."));
   EXPECT_THAT(log(), HasSubstr("The cluster topology has been constructed successfully."));
@@ -237,7 +237,7 @@ TEST_F(Cluster, RanksTellOneAnother) {
   wait(4);
   (*made[1])->Listen(nullptr);
   EXPECT_THAT(heard, testing::ElementsAre("0 00", "0 10", "0 20", "1 self0"));
-  for (auto& m : made) (*m)->Leave();
+  for (auto& m : made) (*m)->Leave(0);
   EXPECT_TRUE(scheduler_->Wait().ok());
 }
 
@@ -346,7 +346,7 @@ TEST_F(Cluster, NobodyEndsAJobThatIsNotComplete) {
   EXPECT_TRUE(scheduler_->Outcome().ok());
   auto made = JoinAll({Worker("0"), Worker("1")});
   ASSERT_TRUE(made[0].ok() && made[1].ok()) << made[0].status() << made[1].status();
-  for (auto& m : made) (*m)->Leave();
+  for (auto& m : made) (*m)->Leave(0);
   EXPECT_TRUE(scheduler_->Wait().ok());
   EXPECT_THAT(log(), HasSubstr("refused a connection of 127.0.0.1:"));
   EXPECT_THAT(log(), HasSubstr("only a member may send"));
@@ -442,7 +442,7 @@ TEST_F(Cluster, ManyAtOnce) {
       ASSERT_TRUE(made[i].ok()) << made[i].status();
       EXPECT_EQ((*made[i])->rank(), static_cast<int>(i));
     }
-    for (auto& m : made) (*m)->Leave();
+    for (auto& m : made) (*m)->Leave(0);
     EXPECT_TRUE(scheduler_->Wait().ok());
     scheduler_.reset();
     if (local) std::filesystem::remove_all(root);

@@ -19,6 +19,7 @@
 #include <memory>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -30,6 +31,8 @@ namespace {
 
 constexpr absl::Duration kRetry = absl::Milliseconds(5);
 constexpr int kBacklog = 4096;  // the system has a lower limit of its own
+
+constexpr char kCutPayload[] = "mslua/cut";
 
 Status Failed(absl::string_view what) {
   const int error = errno;
@@ -43,10 +46,15 @@ Status Failed(absl::string_view what) {
     case EPIPE:
     case ECONNRESET:
     case ECONNREFUSED:
+      return absl::UnavailableError(text);
     case ETIMEDOUT:
     case EHOSTUNREACH:
     case ENETUNREACH:
-      return absl::UnavailableError(text);
+    case ENETDOWN: {
+      Status cut = absl::UnavailableError(text);
+      cut.SetPayload(kCutPayload, absl::Cord());
+      return cut;
+    }
     default:
       return absl::InternalError(text);
   }
@@ -377,6 +385,10 @@ Status ReceiveAll(const Fd& fd, void* data, size_t size, MonotonicTime deadline)
   }
   return absl::OkStatus();
 }
+
+Status ErrnoStatus(absl::string_view what) { return Failed(what); }
+
+bool IsCutLink(const Status& status) { return status.GetPayload(kCutPayload).has_value(); }
 
 Status PollFor(const Fd& fd, short events, MonotonicTime deadline) {
   pollfd entry = {fd.get(), events, 0};

@@ -88,6 +88,11 @@ Status ReceiveAll(const Fd& fd, void* data, size_t size, MonotonicTime deadline)
 // Waits until `fd` is ready for `events` (POLLIN, POLLOUT). DeadlineExceeded.
 Status PollFor(const Fd& fd, short events, MonotonicTime deadline);
 
+// The error of the system call that has just failed (errno), after `what`.
+Status ErrnoStatus(absl::string_view what);
+// Whether an error of a connection says that nothing gets through any more, and not that the other end has closed it.
+bool IsCutLink(const Status& status);
+
 // This host's address on the way to `endpoint`.
 StatusOr<std::string> AddressTowards(const Endpoint& endpoint);
 

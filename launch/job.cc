@@ -1,15 +1,19 @@
 #include "launch/job.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <fstream>
 #include <random>
 
 #include "absl/strings/match.h"
@@ -25,6 +29,7 @@
 #include "core/base/clock.h"
 #include "core/base/exit_code.h"
 #include "core/base/parallel_for.h"
+#include "launch/stopped_ranks.h"
 #include "launch/this_host.h"
 
 namespace mslua {
@@ -138,7 +143,7 @@ void ShareCores(const Identity& identity, const std::vector<std::string>& argume
 Job::~Job() = default;
 
 std::string Job::Name() const {
-  return absl::StrCat("rank ", rank_, "/", size(), " (pid ", getpid(), ", host ", HostName(), ")");
+  return absl::StrCat("rank ", rank(), "/", size(), " (pid ", getpid(), ", host ", HostName(), ")");
 }
 
 bool Job::SharesConsole() const {
@@ -155,9 +160,16 @@ StatusOr<Endpoint> Job::StartScheduler(const std::string& meeting, const Endpoin
   options.progress = [](const std::string&) {};  // the ranks say it
   options.warn = Say;
   options.differing_ends = true;
+  options.heartbeat_limit = options.own_heartbeat_limit = options_.heartbeat_limit;
+  options.who = absl::StrCat("pid ", getpid(), ", host ", HostName());
+  options.rank = 0;
+  options.on_cause = [this](const Status& why) {
+    if (SharesConsole()) SayCause(why);
+  };
   auto scheduler = Scheduler::Start(options);
   if (!scheduler.ok()) return Annotate(scheduler.status(), ToString(endpoint));
   scheduler_ = std::move(*scheduler);
+  scheduling_ = scheduler_.get();
   return scheduler_->endpoint();
 }
 
@@ -217,8 +229,16 @@ Status Job::MeetAt(const Endpoint& scheduler, const std::string& node_id) {
   join.timeout = absl::Seconds(identity_.meeting_timeout_s);
   const bool speaks = !SharesConsole() || (identity_.rank == 0 && identity_.source != Source::kLauncher);
   if (speaks) join.log = Say;
+  // Where rank 0 is to run the scheduler and does not come, rank 1 says so for the others of its console.
+  if (speaks || (identity_.rank == 1 && identity_.source != Source::kLauncher)) join.waiting = Say;
   join.on_over = [this](const Status& why) { OnOver(why); };
-  ASSIGN_OR_RETURN(membership_, Membership::Join(join));
+  join.on_stop = options_.on_stop;
+  std::unique_ptr<StoppedRankWatch> watch;  // the launcher looks itself, and under mpirun there is one already
+  if (identity_.source != Source::kLauncher && identity_.source != Source::kMpi) watch = WatchStopped();
+  auto membership = Membership::Join(join);
+  watch.reset();
+  if (!membership.ok()) return membership.status();
+  membership_ = std::move(*membership);
   rank_ = membership_->rank();
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -265,7 +285,12 @@ StatusOr<std::unique_ptr<Communicator>> Job::Join(const std::string& backend) {
 }
 
 StatusOr<std::unique_ptr<Communicator>> Job::JoinMpi(bool native) {
-  ASSIGN_OR_RETURN(std::unique_ptr<Communicator> world, MakeMpiWorld());
+  const std::unique_ptr<StoppedRankWatch> watch = WatchStopped();
+  MpiOptions mpi;
+  mpi.timeout =
+      options_.hang_limit > absl::ZeroDuration() ? options_.hang_limit : absl::Seconds(identity_.meeting_timeout_s);
+  mpi.stuck = [this](const Status& why) { OnStuck(why); };
+  ASSIGN_OR_RETURN(std::unique_ptr<Communicator> world, MakeMpiWorld(mpi));
   rank_ = world->rank();
   const Card mine = CardOf(HostKey());
   std::vector<Card> all(size());
@@ -352,6 +377,42 @@ void Job::SayWhere() const {
   if (count > 1 && backend_ == "native") Say("warning: connections between hosts are authenticated and not encrypted");
 }
 
+std::unique_ptr<StoppedRankWatch> Job::WatchStopped() {
+  // Who runs the scheduler tells the others.
+  const bool first = identity_.source != Source::kCluster && identity_.rank == 0;
+  const absl::Duration earlier = absl::Milliseconds(first ? 1000 : 500);
+  return std::make_unique<StoppedRankWatch>(OwnEnvironment(), options_.heartbeat_limit - earlier,
+                                            [this](const Status& why) { OnStopped(why); });
+}
+
+// On the watch's thread.
+void Job::OnStopped(const Status& why) {
+  if (Scheduler* scheduler = scheduling_) {
+    scheduler->Fail(why);
+    // The main thread hears of it as a member, unless it is in Open MPI.
+    if (identity_.source != Source::kMpi) return;
+    absl::SleepFor(kGoodbye);
+  } else {
+    SayCause(why);
+  }
+  _exit(CauseOf(why).exit_code);
+}
+
+// On a thread of the MPI backend's.
+void Job::OnStuck(const Status& why) {
+  const Status cause =
+      WithCause(absl::DeadlineExceededError(absl::StrCat(Name(), ": ", why.message())), {rank(), kExitHang});
+  if (membership_ != nullptr) membership_->Abort(why, kExitHang);
+  SayCause(cause);
+  _exit(kExitHang);
+}
+
+void Job::SayCause(const Status& why) const {
+  const std::string text = absl::StrCat("mslua: error[", CauseOf(why).exit_code, "] ", why.message(), "\n");
+  // No stdio: another thread may hold its lock.
+  if (write(2, text.data(), text.size()) < 0) return;
+}
+
 // On the membership's thread.
 void Job::OnOver(const Status& why) {
   std::unique_lock<std::mutex> lock(mutex_);
@@ -373,8 +434,9 @@ void Job::SayStopped(const Status& why) const {
   const Cause cause = CauseOf(why);
   const std::string who = cause.rank >= 0 ? absl::StrCat("rank ", cause.rank, " failed (", cause.exit_code, ")")
                                           : absl::StrCat("the job failed (", cause.exit_code, ")");
-  // On a console of all ranks stands the cause already, or the local launcher prints it, last.
-  const bool told = SharesConsole();
+  // On a console of all ranks stands the cause already, or the local launcher prints it, last; unless it is that the
+  // scheduler is gone.
+  const bool told = SharesConsole() && (membership_ == nullptr || !membership_->lost_scheduler());
   const std::string text =
       absl::StrCat("mslua: stopped because ", who, told ? "" : ": ", told ? "" : std::string(why.message()), "\n");
   // No stdio: another thread may hold its lock.
@@ -386,6 +448,8 @@ int Job::Finish(const Status& outcome_of_work, int exit_code, Groups* groups) {
   if (outcome.ok() && groups != nullptr) {
     const std::string where = absl::StrCat("the end of ", options_.what);
     outcome = groups->world().Run(Call::Barrier().At(where).Within(kEndLimit));
+    // MPI_Finalize waits for all ranks: while they are watched.
+    if (outcome.ok()) groups->world().Close();
   }
   Status over;
   {
@@ -395,11 +459,15 @@ int Job::Finish(const Status& outcome_of_work, int exit_code, Groups* groups) {
   }
   changed_.notify_all();
   if (outcome.ok()) {
-    if (membership_ != nullptr) membership_->Leave();
+    if (membership_ != nullptr) membership_->Leave(exit_code);
     membership_.reset();
-    if (scheduler_ != nullptr) scheduler_->Wait().IgnoreError();
-    return exit_code;
+    const Status others = scheduler_ == nullptr ? absl::OkStatus() : scheduler_->Wait();
+    if (others.ok()) return exit_code;
+    SayStopped(others);
+    return CauseOf(others).exit_code;
   }
+  // The ranks did not meet, and it is known who is to blame.
+  if (membership_ == nullptr && HasCause(outcome)) exit_code = CauseOf(outcome).exit_code;
   // Errors of collectives begin with the rank, which Name() says in full.
   absl::string_view text = outcome.message();
   if (absl::ConsumePrefix(&text, absl::StrCat("rank ", rank_, "/", size(), ": "))) {
@@ -411,19 +479,23 @@ int Job::Finish(const Status& outcome_of_work, int exit_code, Groups* groups) {
   const bool suffered = absl::IsAborted(health) || absl::IsUnavailable(health);
   if (suffered) exit_code = kExitRankCrashed;
   if (over.ok() && suffered && membership_ != nullptr) over = AwaitOver(kFirstCause);
+  // The console may be gone before anyone has read it.
+  if (!log_path_.empty()) {
+    std::ofstream(log_path_, std::ios::app)
+        << "mslua: error[" << exit_code << "] " << Name() << ": " << outcome.message() << "\n";
+  }
   if (over.ok() && membership_ != nullptr) {
     membership_->Abort(outcome, exit_code);
     over = AwaitOver(kGoodbye);  // whose failure came first
   }
-  if (groups != nullptr && !suffered) groups->world().Abort(outcome);
   RemoveSocketFolder(job_);
+  if (!over.ok() && CauseOf(over).rank != rank_) SayStopped(over);
+  const bool lost = membership_ != nullptr && membership_->lost_scheduler();
   membership_.reset();
   if (scheduler_ != nullptr) scheduler_->Wait().IgnoreError();
-  if (!over.ok() && CauseOf(over).rank != rank_) {
-    SayStopped(over);
-    return CauseOf(over).exit_code;
-  }
-  if (over.ok() || identity_.source != Source::kLauncher) {
+  if (!over.ok() && CauseOf(over).rank != rank_) return CauseOf(over).exit_code;
+  // The scheduler has said it to the console of all ranks before anyone heard of it.
+  if (over.ok() || lost || !SharesConsole()) {
     Say(absl::StrCat("error[", exit_code, "] ", rank_ < 0 ? "" : absl::StrCat(Name(), ": "), outcome.message()));
   }
   return exit_code;
@@ -438,9 +510,8 @@ uint16_t RandomPort() {
 }
 
 // `*at`: where it is, for people. `*secret`: the folder with the job's secret, if the scheduler had to make one.
-StatusOr<std::unique_ptr<Scheduler>> StartFor(const Identity& identity, Endpoint* at,
+StatusOr<std::unique_ptr<Scheduler>> StartFor(const Identity& identity, SchedulerOptions options, Endpoint* at,
                                               std::unique_ptr<MeetingFolder>* secret) {
-  SchedulerOptions options;
   options.endpoint = identity.meeting;
   options.workers = identity.size;
   options.timeout = absl::Seconds(identity.meeting_timeout_s);
@@ -477,10 +548,24 @@ StatusOr<std::unique_ptr<Scheduler>> StartFor(const Identity& identity, Endpoint
 
 }  // namespace
 
-int RunScheduler(const Identity& identity) {
+int RunScheduler(const Identity& identity, absl::Duration heartbeat_limit) {
+  // Blocked before there are threads, so that only `signals` takes them.
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGTERM, SIGINT}) sigaddset(&set, signal);
+  sigprocmask(SIG_BLOCK, &set, nullptr);
+  const Fd signals(signalfd(-1, &set, SFD_CLOEXEC));
   std::unique_ptr<MeetingFolder> secret;
   Identity here = identity;
-  const auto scheduler = StartFor(identity, &here.meeting, &secret);
+  const Fd over(eventfd(0, EFD_CLOEXEC));
+  SchedulerOptions options;
+  options.heartbeat_limit = options.own_heartbeat_limit = heartbeat_limit;
+  options.who = absl::StrCat("pid ", getpid(), ", host ", HostName());
+  options.on_over = [&over] {
+    const uint64_t one = 1;
+    if (write(over.get(), &one, sizeof one) < 0) return;  // full: it is set
+  };
+  const auto scheduler = StartFor(identity, std::move(options), &here.meeting, &secret);
   if (!scheduler.ok()) {
     const int code = absl::IsPermissionDenied(scheduler.status()) ? kExitSecurity : kExitEnvironment;
     Say(absl::StrCat("error[", code, "] ", scheduler.status().message()));
@@ -488,8 +573,39 @@ int RunScheduler(const Identity& identity) {
   }
   Say(here.Line());
   for (const std::string& notice : identity.notices) Say(notice);
+  // As the workers were told.
+  Environment environment = OwnEnvironment();
+  environment["MS_ROLE"] = "MS_SCHED";
+  environment["MS_SCHED_HOST"] = here.meeting.host;
+  environment["MS_SCHED_PORT"] = absl::StrCat(here.meeting.port);
+  environment["MS_WORKER_NUM"] = absl::StrCat(here.size);
+  const absl::Duration limit = heartbeat_limit - absl::Seconds(1);  // before the workers see it
+  auto watch = std::make_unique<StoppedRankWatch>(environment, limit, [&scheduler](const Status& why) {
+    if (!(*scheduler)->built()) (*scheduler)->Fail(why);
+  });
+  int asked = 0;
+  for (bool ended = false; !ended;) {
+    if ((*scheduler)->built()) watch = nullptr;
+    pollfd entries[] = {{over.get(), POLLIN, 0}, {signals.get(), POLLIN, 0}};
+    poll(entries, 2, watch == nullptr ? -1 : 1000);
+    ended = entries[0].revents != 0;
+    signalfd_siginfo info;
+    if (entries[1].revents == 0 || read(signals.get(), &info, sizeof info) != sizeof info) continue;
+    const int signal = static_cast<int>(info.ssi_signo);
+    if (++asked == 1) {
+      Say("the workers stop at the end of their step; once more to stop at once");
+      (*scheduler)->Stop(signal);
+    } else {
+      const std::string what =
+          absl::StrCat("the scheduler was stopped by a second signal, ", signal, " (", strsignal(signal), ")");
+      (*scheduler)->Fail(WithCause(absl::CancelledError(what), {-1, kExitInterrupted}));
+    }
+  }
   const Status outcome = (*scheduler)->Wait();
-  return outcome.ok() ? kExitOk : CauseOf(outcome).exit_code;
+  if (outcome.ok()) return (*scheduler)->exit_code();
+  const int code = CauseOf(outcome).exit_code;
+  // A worker that a signal has ended before it could save has not failed.
+  return asked > 0 && code == kExitRankCrashed ? kExitInterrupted : code;
 }
 
 }  // namespace mslua

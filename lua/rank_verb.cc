@@ -17,6 +17,7 @@
 #include "launch/this_host.h"
 #include "lua/core_module.h"
 #include "lua/rank_lua.h"
+#include "lua/signal_scope.h"
 #include "lua/verbs.h"
 
 namespace mslua {
@@ -76,6 +77,10 @@ Status PrintAtOnce(Session& session) {
   return session.RunText("local print_ = print\nfunction print(...) print_(...) io.stdout:flush() end", "=mslua/print");
 }
 
+absl::Duration HeartbeatLimit(const cli::CommandLine& command) {
+  return command.Given("heartbeat-timeout") ? absl::Seconds(command.Float("heartbeat-timeout")) : kHeartbeatTimeout;
+}
+
 int RunInJob(const cli::CommandLine& command, SessionOptions options, Joins joins, const Identity& identity,
              absl::FunctionRef<StatusOr<int>(Session&)> work) {
   JobOptions job_options;
@@ -83,6 +88,9 @@ int RunInJob(const cli::CommandLine& command, SessionOptions options, Joins join
   if (command.Given("iface")) job_options.interface = command.String("iface");
   job_options.shared = SharedBy(options);
   job_options.what = options.file;
+  job_options.heartbeat_limit = HeartbeatLimit(command);
+  if (command.flags.count("hang-timeout") > 0) job_options.hang_limit = absl::Seconds(command.Float("hang-timeout"));
+  job_options.on_stop = SignalScope::Stop;
   Job job(job_options);
   if (joins == Joins::kAtOnce) {  // a script is alone until it calls init
     options.rank = std::max(0, identity.rank);
@@ -125,7 +133,7 @@ int RunAsRank(const cli::CommandLine& command, SessionOptions options, Joins joi
               absl::FunctionRef<StatusOr<int>(Session&)> work) {
   const auto identity = WhoAmI(OwnEnvironment(), ReadTextFile);
   if (!identity.ok()) return Report(identity.status(), kExitEnvironment);
-  if (identity->scheduler) return RunScheduler(*identity);
+  if (identity->scheduler) return RunScheduler(*identity, HeartbeatLimit(command));
   const int64_t n = command.Given("n") ? command.Int("n") : 1;
   const bool alone = identity->source == Identity::Source::kSingle;
   if (alone && n > 1) {
@@ -133,6 +141,7 @@ int RunAsRank(const cli::CommandLine& command, SessionOptions options, Joins joi
     if (!can.ok()) return Report(can, kExitEnvironment);
     LaunchOptions launch;
     launch.ranks = static_cast<int>(n);
+    if (command.Given("heartbeat-timeout")) launch.stopped_limit = launch.heartbeat_limit = HeartbeatLimit(command);
     launch.command = command.words;
     launch.command.insert(launch.command.begin(), ProgramFile());
     return RunRanks(launch);
@@ -162,7 +171,7 @@ int RunSched(const cli::CommandLine& command) {
   set("workers", "MS_WORKER_NUM", "");
   const auto identity = WhoAmI(environment, ReadTextFile);
   if (!identity.ok()) return Report(identity.status(), kExitEnvironment);
-  return RunScheduler(*identity);
+  return RunScheduler(*identity, HeartbeatLimit(command));
 }
 
 }  // namespace mslua

@@ -5,10 +5,13 @@
 
 #include <atomic>
 #include <csignal>
+#include <mutex>
 
 namespace mslua {
 namespace {
 
+std::mutex scope_mutex;  // of scoped_trainer
+Trainer* scoped_trainer = nullptr;
 // The trainer that a signal stops: handlers reach nothing but statics.
 std::atomic<Trainer*> interrupted_trainer{nullptr};
 std::atomic<int> interrupting_signal{0};
@@ -28,6 +31,8 @@ void OnSignal(int signal) {
 }  // namespace
 
 SignalScope::SignalScope(Trainer* trainer, bool by_mpirun) {
+  const std::lock_guard<std::mutex> lock(scope_mutex);
+  scoped_trainer = trainer;
   interrupted_trainer = trainer;
   interrupting_signal = 0;
   console_may_be_deaf = by_mpirun;
@@ -36,9 +41,21 @@ SignalScope::SignalScope(Trainer* trainer, bool by_mpirun) {
 }
 
 SignalScope::~SignalScope() {
+  const std::lock_guard<std::mutex> lock(scope_mutex);
+  scoped_trainer = nullptr;
   interrupted_trainer = nullptr;
   std::signal(SIGINT, old_int_);
   std::signal(SIGTERM, old_term_);
+}
+
+void SignalScope::Stop(int signal) {
+  const std::lock_guard<std::mutex> lock(scope_mutex);
+  if (scoped_trainer == nullptr) {
+    kill(getpid(), signal);
+    return;
+  }
+  interrupting_signal = signal;
+  scoped_trainer->RequestStop();
 }
 
 int SignalScope::Signal() { return interrupting_signal; }

@@ -14,6 +14,8 @@ class SignalScope {
   SignalScope(const SignalScope&) = delete;
   SignalScope& operator=(const SignalScope&) = delete;
 
+  // Another thread asks for what the signal does. A signal that this process gets as well is still its first one.
+  static void Stop(int signal);
   // The signal that came while the latest scope lived; 0: none.
   static int Signal();
 

@@ -188,6 +188,7 @@ class Training {
     options.enabled = session_.prints;
     options.prefix = session_.prefix;
     if (!folder_.empty()) options.log_path = absl::StrCat(folder_, "/rank_", session_.options().rank, ".log");
+    if (session_.job != nullptr) session_.job->LogTo(options.log_path);
     console_ = std::make_unique<Console>(options);
     progress().console = console_.get();
     ASSIGN_OR_RETURN(std::vector<ScheduledScalar> scalars, Scalars());
