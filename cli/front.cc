@@ -125,8 +125,9 @@ class Parser {
       }
     }
     RETURN_IF_ERROR(CheckPositional());
+    RETURN_IF_ERROR(CheckActions());
     for (const FlagDef& flag : verb_.flags) {
-      if (!flag.default_value.empty() && !command_.Given(flag.name)) {
+      if (!flag.default_value.empty() && command_.given.count(flag.name) == 0) {
         command_.flags[flag.name] = {*ParseValue(flag, flag.default_value)};
       }
     }
@@ -175,7 +176,7 @@ class Parser {
     if (!value) {
       return Error(spelling, " expects ", Expected(*flag), ", got ", Quoted(text), DidYouMean(text, flag->Words()));
     }
-    if (!flag->repeated && command_.Given(flag->name)) return Error(spelling, " is given twice");
+    if (!flag->repeated && command_.given.count(flag->name) > 0) return Error(spelling, " is given twice");
     command_.flags[flag->name].push_back(*value);
     command_.given[flag->name] = true;
     return absl::OkStatus();
@@ -192,8 +193,13 @@ class Parser {
           if (flag.Spelling() == spelling) owners.push_back(other.name);
         }
       }
-      hint = owners.empty() ? absl::StrCat("; `mslua help ", verb_.name, "` lists its flags")
-                            : absl::StrCat("; it belongs to ", absl::StrJoin(owners, ", "));
+      const size_t dashes = spelling.find_first_not_of('-');
+      const std::string word = dashes == std::string::npos ? "" : spelling.substr(dashes);
+      const bool parameter = verb_.overrides && dashes == 2 && !OverrideKey(word + "=").empty();
+      hint = !owners.empty() ? absl::StrCat("; it belongs to ", absl::StrJoin(owners, ", "))
+                             : absl::StrCat("; `mslua help ", verb_.name, "` lists its flags");
+      if (parameter && owners.empty())
+        absl::StrAppend(&hint, "; a parameter is written without dashes: ", word, "=VALUE");
     }
     return Error("unknown flag ", Quoted(spelling), hint);
   }
@@ -223,6 +229,18 @@ class Parser {
     if (count > most) {
       const std::string& extra = command_.positional[begin + most];
       return Error("unexpected argument ", Quoted(extra), ExtraHint(extra), ": ", usage);
+    }
+    return absl::OkStatus();
+  }
+
+  // Flags of another action.
+  Status CheckActions() const {
+    for (const FlagDef& flag : verb_.flags) {
+      if (flag.actions.empty() || command_.given.count(flag.name) == 0) continue;
+      const std::string& action = command_.positional[0];
+      if (std::find(flag.actions.begin(), flag.actions.end(), action) != flag.actions.end()) continue;
+      return Error(flag.Spelling(), " has no effect on ", action, ": it belongs to ", verb_.name, " ",
+                   absl::StrJoin(flag.actions, ", "));
     }
     return absl::OkStatus();
   }
@@ -257,7 +275,16 @@ StatusOr<const VerbDef*> KnownVerb(const std::string& name) {
 
 }  // namespace
 
+std::vector<std::string> CommandLine::Ignored() const {
+  std::vector<std::string> names;
+  for (const auto& flag : given) {
+    if (read.count(flag.first) == 0) names.push_back(absl::StrCat(flag.first.size() == 1 ? "-" : "--", flag.first));
+  }
+  return names;
+}
+
 std::vector<std::string> CommandLine::Strings(const std::string& flag) const {
+  read.insert(flag);
   std::vector<std::string> texts;
   if (const auto found = flags.find(flag); found != flags.end()) {
     for (const FlagValue& value : found->second) {

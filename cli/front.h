@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -30,7 +31,10 @@ struct CommandLine {
   std::map<std::string, bool> given;                           // the flags that were given
   std::vector<std::string> words;                              // all of it as it came, the verb first
 
-  bool Given(const std::string& flag) const { return given.count(flag) > 0; }
+  bool Given(const std::string& flag) const {
+    read.insert(flag);
+    return given.count(flag) > 0;
+  }
   // The value of a flag, its default when not given; false, 0 or "" when it has none. The flag has to be in the
   // verb's table with that kind. Int reads kInt and kIntOrEnum (0 for a word), String also the words of the enums.
   bool Bool(const std::string& flag) const { return Get<bool>(flag); }
@@ -40,13 +44,23 @@ struct CommandLine {
   // All values of a repeated string flag, in order.
   std::vector<std::string> Strings(const std::string& flag) const;
 
+  // The flags that were given and that nothing has asked for, spelled: what the verb ignored.
+  std::vector<std::string> Ignored() const;
+  // Other processes read the flags.
+  void HandOn() const {
+    for (const auto& flag : given) read.insert(flag.first);
+  }
+
  private:
   template <class T>
   T Get(const std::string& flag) const {
+    read.insert(flag);
     const auto found = flags.find(flag);
     const T* value = found == flags.end() ? nullptr : std::get_if<T>(&found->second.back());
     return value == nullptr ? T() : *value;
   }
+
+  mutable std::set<std::string> read;  // the flags that somebody asked for
 };
 
 // Checks `arguments` (argv without the program) against the table. Errors, all for exit code 2: kInvalidArgument for a

@@ -154,6 +154,32 @@ TEST(Front, Actions) {
   EXPECT_THAT(Refused({"data", "ls", "a=b"}), HasSubstr("takes no key=value"));
 }
 
+// A flag of another action, and a flag that nothing asked for, are no flags that were ignored.
+TEST(Front, FlagsBelongToActions) {
+  EXPECT_EQ(Refused({"data", "ls", "--samples", "3"}), "data: --samples has no effect on ls: it belongs to data make");
+  EXPECT_EQ(Refused({"ckpt", "verify", "c", "--json"}),
+            "ckpt: --json has no effect on verify: it belongs to ckpt ls, show");
+  EXPECT_EQ(Refused({"recipes", "show", "r", "--json"}),
+            "recipes: --json has no effect on show: it belongs to recipes ls");
+}
+
+TEST(Front, SaysWhichFlagsNothingRead) {
+  const CommandLine c = Parsed({"train", "r.lua", "--seed", "4", "--out", "a", "-n", "2", "--no-attach"});
+  EXPECT_THAT(c.Ignored(), testing::UnorderedElementsAre("--seed", "--out", "-n", "--no-attach"));
+  EXPECT_EQ(c.Int("seed"), 4);
+  EXPECT_TRUE(c.Given("out"));
+  EXPECT_TRUE(c.Bool("no-attach"));
+  EXPECT_THAT(c.Ignored(), testing::ElementsAre("-n"));
+  c.HandOn();
+  EXPECT_TRUE(c.Ignored().empty());
+}
+
+TEST(Front, ParametersHaveNoDashes) {
+  EXPECT_EQ(Refused({"train", "r.lua", "--lr=0.1"}),
+            "train: unknown flag '--lr'; `mslua help train` lists its flags; a parameter is written without dashes: "
+            "lr=VALUE");
+}
+
 TEST(Front, Help) {
   EXPECT_EQ(HelpFor(Parsed({"help"})), OverviewText());
   EXPECT_EQ(HelpFor(Parsed({"--help"})), OverviewText());

@@ -54,11 +54,18 @@ FlagDef Interface() { return String("iface", "NAME|SUBNET", "network interface w
 FlagDef HangTimeout() {
   return Float("hang-timeout", "S", 1, "seconds that ranks wait for one that makes no progress").Default("600");
 }
+FlagDef HeartbeatTimeout() {
+  return Float("heartbeat-timeout", "S", 1,
+               "seconds without a sign of life after which a rank counts as dead; more while a debugger holds one")
+      .Default("2.5");
+}
 FlagDef LogRanks() { return String("log-ranks", "all|0,2", "ranks that print their loss").Default("0"); }
 FlagDef Device() { return Enum("device", "cpu|cuda", "where to compute").Default("cpu"); }
 FlagDef Preset() { return String("preset", "P", "take the recipe's parameters of preset P"); }
 FlagDef Seed() { return Int("seed", "S", 0, "seed of weights, shuffling and dropout, instead of the recipe's"); }
-FlagDef Checkpoint() { return String("ckpt", "best|last|PATH", "the weights to load").Default("last"); }
+FlagDef Checkpoint() {
+  return String("ckpt", "best|last|PATH", "the weights to load: of this recipe's last run").Default("last");
+}
 
 VerbDef NotBuilt(VerbDef verb) {
   verb.built = false;
@@ -80,17 +87,18 @@ std::vector<VerbDef> MakeVerbs() {
         Int("overfit", "N", 1, "train on the first N batches only"),
         String("profile", "S:N", "profile N steps from step S").NotBuilt(),
         Enum("on-error", "stop|repl", "what a Lua error does").Default("stop").NotBuilt(),
-        HangTimeout(),
+        HangTimeout(), HeartbeatTimeout(),
         Bool("no-attach", "open no endpoint for attach")},
        {"mslua train recipes/quickstart.lua -n 2", "mslua train recipes/lenet_mnist.lua data_path=/data/mnist epochs=2",
         "mslua train recipes/resnet18_cifar10.lua --out runs/a --resume train.epochs=20"}},
       {"eval", "RECIPE [key=value ...] [flags]", "metrics of a recipe on its eval_dataset", 1, 1, true,
-       {Ranks(), Checkpoint(), Device(), Preset(), Json(), LogRanks(), Backend(), Interface(), HangTimeout()},
+       {Ranks(), Checkpoint(), Bool("partial", "load what fits of the checkpoint; the rest keeps its initial values"),
+        Device(), Preset(), Json(), LogRanks(), Backend(), Interface(), HangTimeout(), HeartbeatTimeout()},
        {"mslua eval recipes/lenet_mnist.lua", "mslua eval recipes/lenet_mnist.lua --ckpt last data_path=/data/mnist",
         "mslua eval recipes/resnet18_cifar10.lua -n 2 --ckpt runs/a/ckpt --json"}},
       {"run", "SCRIPT [argument ...] [flags]", "run an imperative Lua script", 1, kUnlimited, true,
        {Ranks(), Device(), Preset(), Seed(), Int("max-steps", "N", 1, "stop each training after N steps"), LogRanks(),
-        Interface(), HangTimeout()},
+        Interface(), HangTimeout(), HeartbeatTimeout()},
        {"mslua run script.lua lr=0.1", "mslua run recipes/examples/all_gather.lua -n 4",
         "mslua run script.lua -- -5 input.txt"}},
       {"repl", "[RECIPE] [key=value ...] [flags]", "interactive Lua, eager tensors, a recipe's parts in scope", 0, 1,
@@ -104,11 +112,12 @@ std::vector<VerbDef> MakeVerbs() {
        {"mslua graph recipes/quickstart.lua --format dot", "mslua graph recipes/quickstart.lua -n 8 --rank 3",
         "mslua graph rank_0/03_cse.ir"}},
       {"data", "ACTION [argument ...] [flags]", "data sets: list, make a learnable stand-in, verify", 0, 0, false,
-       {Int("samples", "N", 1, "make: number of training samples"), Int("seed", "S", 0, "make: seed").Default("1"),
-        Json()},
+       {Int("samples", "N", 1, "number of training samples").Of({"make"}),
+        Int("seed", "S", 0, "seed").Default("1").Of({"make"}), Json().Of({"ls", "verify"})},
        {"mslua data ls", "mslua data make cifar10 /data/cifar-10-batches-bin", "mslua data verify mnist /data/mnist"},
        {{"ls", "", 0, 0}, {"make", "cifar10|mnist|text PATH", 2, 2}, {"verify", "KIND PATH", 2, 2}}},
-      {"recipes", "ACTION [argument ...] [flags]", "the recipe library: list, show, copy, check", 0, 0, true, {Json()},
+      {"recipes", "ACTION [argument ...] [flags]", "the recipe library: list, show, copy, check", 0, 0, true,
+       {Json().Of({"ls"})},
        {"mslua recipes ls", "mslua recipes show quickstart", "mslua recipes check my_recipe.lua"},
        {{"ls", "", 0, 0},
         {"show", "RECIPE [key=value ...]", 1, 1},
@@ -124,10 +133,11 @@ std::vector<VerbDef> MakeVerbs() {
         String("trace", "FILE", "write a Chrome trace of one step"), Device(), Preset(), Json()},
        {"mslua prof recipes/quickstart.lua", "mslua prof recipes/quickstart.lua --trace step.json",
         "mslua prof recipes/lenet_mnist.lua --steps 50 --json"}},
-      {"ckpt", "ACTION PATH [argument ...] [flags]", "checkpoints: show, verify, merge, reshard", 0, 0, false, {Json()},
+      {"ckpt", "ACTION PATH [argument ...] [flags]", "checkpoints: show, verify, merge, reshard", 0, 0, false,
+       {Json().Of({"ls", "show"})},
        {"mslua ckpt ls runs/a", "mslua ckpt show runs/a/net-5_4.ckpt", "mslua ckpt verify runs/a/net-5_4.ckpt"},
-       {{"ls", "[DIR]", 0, 1},
-        {"show", "CKPT", 1, 1},
+       {{"ls", "[DIR|last]", 0, 1},
+        {"show", "CKPT|last|best", 1, 1},
         {"verify", "CKPT", 1, 1},
         {"merge", "CKPT OUT.safetensors", 2, 2},
         {"reshard", "CKPT OUT RANKS", 3, 3},
@@ -151,7 +161,8 @@ std::vector<VerbDef> MakeVerbs() {
       {"sched", "[flags]", "the scheduler of a cluster without MPI: gathers the workers and watches them", 0, 0, false,
        {String("host", "H", "address to listen on (default MS_SCHED_HOST, else 127.0.0.1)"),
         Int("port", "P", 0, "port; 0 takes a free one (default MS_SCHED_PORT, else 0)"),
-        Int("workers", "N", 1, "how many workers to wait for (default MS_WORKER_NUM)")},
+        Int("workers", "N", 1, "how many workers to wait for (default MS_WORKER_NUM)"),
+        HeartbeatTimeout()},
        {"mslua sched --workers 8", "mslua sched --workers 8 --port 8118",
         "MS_WORKER_NUM=8 MS_SCHED_PORT=8118 mslua sched"}},
       {"ps", "[flags]", "running jobs", 0, 0, false, {Json()},
@@ -196,6 +207,7 @@ std::string FlagUsage(const FlagDef& flag) {
 std::string FlagNotes(const FlagDef& flag) {
   if (!flag.built) return " (not built yet)";
   std::string notes;
+  if (!flag.actions.empty()) absl::StrAppend(&notes, " (", absl::StrJoin(flag.actions, ", "), ")");
   if (!flag.bare.empty()) absl::StrAppend(&notes, " (bare: ", flag.bare, ")");
   if (!flag.default_value.empty()) absl::StrAppend(&notes, " (default ", flag.default_value, ")");
   return notes;
@@ -217,6 +229,11 @@ FlagDef FlagDef::Repeated() && {
 }
 FlagDef FlagDef::NotBuilt() && {
   built = false;
+  return std::move(*this);
+}
+
+FlagDef FlagDef::Of(std::vector<std::string> names) && {
+  actions = std::move(names);
   return std::move(*this);
 }
 

@@ -20,11 +20,14 @@ struct FlagDef {
   double minimum = 0;         // of numbers
   bool repeated = false;      // every value counts, in order; otherwise a second one is an error
   bool built = true;          // false: named in the help, refused with one error
+  // The actions of the verb that it belongs to; empty: all. With another one it is an error.
+  std::vector<std::string> actions = {};
 
   FlagDef Default(std::string text) &&;
   FlagDef Bare(std::string text) &&;
   FlagDef Repeated() &&;
   FlagDef NotBuilt() &&;
+  FlagDef Of(std::vector<std::string> names) &&;
 
   // "-n" or "--out".
   std::string Spelling() const;

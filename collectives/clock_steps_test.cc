@@ -44,6 +44,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
+constexpr char kSecret[] = "the secret of a test";
+
 class ClockSteps : public ::testing::TestWithParam<int64_t> {
  protected:
   void TearDown() override { shift_s = 0; }
@@ -56,6 +58,7 @@ std::vector<std::unique_ptr<Membership>> JoinAll(Scheduler& scheduler, int worke
     threads.emplace_back([&, r] {
       JoinOptions join;
       join.scheduler = scheduler.endpoint();
+      join.secret = kSecret;
       join.node_id = absl::StrCat(r);
       join.self = {"h", {"127.0.0.1", 1000}};
       join.timeout = timeout;
@@ -71,6 +74,7 @@ std::vector<std::unique_ptr<Membership>> JoinAll(Scheduler& scheduler, int worke
 TEST_P(ClockSteps, RanksLiveOn) {
   SchedulerOptions options;
   options.endpoint = {"127.0.0.1", 0};
+  options.secret = kSecret;
   options.workers = 2;
   auto scheduler = Scheduler::Start(options);
   ASSERT_TRUE(scheduler.ok()) << scheduler.status();
@@ -78,8 +82,7 @@ TEST_P(ClockSteps, RanksLiveOn) {
   ASSERT_NE(workers[0], nullptr);
   ASSERT_NE(workers[1], nullptr);
   shift_s = GetParam();
-  // Longer than the limit for heartbeats.
-  absl::SleepFor(absl::Seconds(3));
+  absl::SleepFor(kHeartbeatTimeout + absl::Milliseconds(500));
   EXPECT_TRUE(workers[0]->Health().ok()) << workers[0]->Health();
   std::thread other([&] {
     const Status same = workers[1]->Compare("graph", "1", absl::Minutes(1));
@@ -88,13 +91,14 @@ TEST_P(ClockSteps, RanksLiveOn) {
   const Status same = workers[0]->Compare("graph", "1", absl::Minutes(1));
   EXPECT_TRUE(same.ok()) << same;
   other.join();
-  for (auto& worker : workers) worker->Leave();
+  for (auto& worker : workers) worker->Leave(0);
   EXPECT_TRUE((*scheduler)->Wait().ok());
 }
 
 TEST_P(ClockSteps, MissingWorkersAreAwaitedAsLongAsWasSaid) {
   SchedulerOptions options;
   options.endpoint = {"127.0.0.1", 0};
+  options.secret = kSecret;
   options.workers = 2;
   options.timeout = absl::Seconds(2);
   auto scheduler = Scheduler::Start(options);

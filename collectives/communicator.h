@@ -145,6 +145,10 @@ class Communicator {
   // Makes all ranks' present and later calls fail, quoting `why` (not OK) and this rank.
   virtual void Abort(const Status& why) = 0;
 
+  // Called by all ranks on the world group, after their last call: ends what would wait for other ranks when the
+  // process ends (MPI_Finalize). Nothing may be called afterwards.
+  virtual void Close() {}
+
   // The last calls of this rank, over all its groups.
   const FlightRecorder& recorder() const { return *recorder_; }
 

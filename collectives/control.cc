@@ -61,13 +61,20 @@ std::string EncodeControl(const ControlMessage& message) {
   return std::string(reinterpret_cast<const char*>(&header), sizeof header) + body;
 }
 
-StatusOr<size_t> ControlBodyBytes(absl::string_view bytes) {
+StatusOr<ControlMessage::Type> ControlTypeOf(absl::string_view bytes) {
   Header header;
   if (bytes.size() < sizeof header) return absl::DataLossError("a control message is cut short");
   std::memcpy(&header, bytes.data(), sizeof header);
-  if (header.magic != kMagic || header.type > static_cast<uint32_t>(ControlMessage::Type::kRelay)) {
+  if (header.magic != kMagic || header.type > static_cast<uint32_t>(ControlMessage::Type::kStop)) {
     return absl::DataLossError("what came is not a control message of mslua");
   }
+  return static_cast<ControlMessage::Type>(header.type);
+}
+
+StatusOr<size_t> ControlBodyBytes(absl::string_view bytes) {
+  RETURN_IF_ERROR(ControlTypeOf(bytes).status());
+  Header header;
+  std::memcpy(&header, bytes.data(), sizeof header);
   if (header.bytes > Limit(header.type)) return absl::DataLossError("a control message is too long");
   return header.bytes;
 }

@@ -16,7 +16,7 @@ struct ControlMessage {
     kProgress,   // scheduler: how many have come
     kRefuse,     // scheduler: why the worker cannot take part
     kWelcome,    // scheduler: ranks and addresses
-    kHeartbeat,  // worker: it lives
+    kHeartbeat,  // either: it lives
     kCompare,    // worker: a named value that all ranks should share; scheduler: the verdict
     kAbort,      // either: the job is over, and why
     kLeave,      // worker: it has finished; client: it detaches on purpose
@@ -27,6 +27,7 @@ struct ControlMessage {
     kReply,      // endpoint: a part of the answer to a command
     kEvent,      // endpoint: a line that nobody asked for just now, such as a watch's
     kRelay,      // worker: texts for another worker ("to"); scheduler: the same from one ("from")
+    kStop,       // scheduler: stop as at the signal "signal"
   };
   Type type = Type::kHeartbeat;
   std::map<std::string, std::string> fields;
@@ -35,6 +36,8 @@ struct ControlMessage {
 inline constexpr size_t kControlHeaderBytes = 16;
 
 std::string EncodeControl(const ControlMessage& message);
+// The type that a header announces. DataLoss: not a header.
+StatusOr<ControlMessage::Type> ControlTypeOf(absl::string_view header);
 // The body's length. DataLoss: not a header, damaged, or longer than its type may be (a challenge and a proof: 1 KiB, a
 // join: 4 KiB, a welcome: 4 MiB, others: 64 KiB).
 StatusOr<size_t> ControlBodyBytes(absl::string_view header);

@@ -8,6 +8,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "collectives/job_secret.h"
+#include "collectives/local_meeting.h"
 
 namespace mslua {
 namespace {
@@ -89,9 +91,11 @@ void Cluster(Reader& env, Identity* id) {
   if (role == "MS_SCHED") {
     id->scheduler = true;
   } else if (role == "MS_PSERVER" || role == "MS_SERVER") {
-    id->notices.push_back(absl::StrCat("MS_ROLE=", role, ": parameter servers have no part in training here"));
+    env.FailWith(absl::StrCat("MS_ROLE=", role,
+                              ": there are no parameter servers here; start workers, MS_ROLE=MS_WORKER, "
+                              "and one scheduler, MS_ROLE=MS_SCHED"));
   } else if (role != "MS_WORKER") {
-    env.Fail("MS_ROLE", "MS_SCHED, MS_WORKER or MS_PSERVER");
+    env.Fail("MS_ROLE", "MS_SCHED or MS_WORKER");
   }
   id->rank = -1;
   id->size = env.Need("MS_WORKER_NUM", 1, kMaxWorld);
@@ -141,6 +145,7 @@ void Slurm(Reader& env, Identity* id) {
   // Jobs that share a host are to meet at different ports.
   const int job = env.Number("SLURM_JOB_ID", 0, 1 << 30, 0);
   id->meeting.port = static_cast<uint16_t>(env.Number("MASTER_PORT", 1, 65535, 20000 + job % 20000));
+  id->one_host = env.Has("SLURM_NNODES") && one_host;
 }
 
 void Torchrun(Reader& env, Identity* id) {
@@ -184,11 +189,12 @@ StatusOr<Identity> WhoAmI(const Environment& environment,
     RankAndSize(env, kLauncherRank, kLauncherSize, &id);
     id.local_rank = id.rank;
     id.local_size = id.size;
-    const auto meeting = ParseEndpoint(env.NeedText(kLauncherMeeting, "the launcher's address"));
-    if (meeting.ok()) {
+    id.one_host = true;
+    const auto meeting = ParseEndpoint(env.NeedText(kLauncherMeeting, "the path of the launcher's socket"));
+    if (meeting.ok() && absl::StartsWith(meeting->host, "/")) {
       id.meeting = *meeting;
     } else {
-      env.Fail(kLauncherMeeting, "HOST:PORT");
+      env.Fail(kLauncherMeeting, "the path of a socket");
     }
   } else if (env.Has("MS_ROLE")) {
     Cluster(env, &id);
@@ -205,13 +211,15 @@ StatusOr<Identity> WhoAmI(const Environment& environment,
   } else {
     Leftovers(env);
   }
+  id.one_host = id.one_host || id.local_size == id.size || IsLoopback(id.meeting.host);
+  id.secret_file = env.Text(kJobSecretVariable);
   if (id.device_id < 0) id.device_id = env.Number("DEVICE_ID", 0, kMaxWorld, -1);
   if (env.Has("MS_SERVER_NUM") && env.Need("MS_SERVER_NUM", 0, kMaxWorld) > 0) {
     id.notices.push_back("MS_SERVER_NUM: parameter servers have no part in training here");
   }
   id.interface = env.Text("NCCL_SOCKET_IFNAME");
-  id.recovery = env.Number("MS_ENABLE_RECOVERY", 0, 1, 0) == 1;
-  if (id.recovery) id.recovery_path = env.NeedText("MS_RECOVERY_PATH", "a folder, since MS_ENABLE_RECOVERY=1");
+  if (env.Number("MS_ENABLE_RECOVERY", 0, 1, 0) == 1)
+    env.FailWith("MS_ENABLE_RECOVERY=1 is not built yet: unset it; --resume goes on from a checkpoint");
   id.meeting_timeout_s = env.Number("MS_CLUSTER_TIMEOUT", 1, 1 << 20, 600);
   RETURN_IF_ERROR(env.status());
   return id;
@@ -232,6 +240,7 @@ Environment LaunchVariables(const Environment& environment) {
                                            "MASTER_ADDR",
                                            "MASTER_PORT",
                                            "NCCL_SOCKET_IFNAME",
+                                           kJobSecretVariable,
                                            "MS_ROLE",
                                            "MS_WORKER_NUM",
                                            "MS_SERVER_NUM",

@@ -17,7 +17,7 @@ namespace mslua {
 
 using Environment = std::map<std::string, std::string>;
 
-// What the local launcher tells its ranks: rank, ranks, HOST:PORT of its scheduler, its process.
+// What the local launcher tells its ranks: rank, ranks, the socket of its scheduler, its process.
 inline constexpr char kLauncherRank[] = "MSLUA_RANK";
 inline constexpr char kLauncherSize[] = "MSLUA_SIZE";
 inline constexpr char kLauncherMeeting[] = "MSLUA_MEETING";
@@ -34,10 +34,11 @@ struct Identity {
   int device_id = -1;  // DEVICE_ID or the table's
   // Where ranks meet: the scheduler of a cluster, else one that rank 0 runs. Port 0 and no host: nowhere (single, mpi).
   Endpoint meeting;
-  std::string node_id;    // MS_NODE_ID, of a cluster; may be empty
-  std::string interface;  // NCCL_SOCKET_IFNAME: the address to announce
-  bool recovery = false;  // MS_ENABLE_RECOVERY=1, into recovery_path
-  std::string recovery_path;
+  // All ranks are on this host, as far as the start says: they meet through a unix socket that stands for `meeting`.
+  bool one_host = false;
+  std::string secret_file;           // MSLUA_JOB_SECRET_FILE; may be empty
+  std::string node_id;               // MS_NODE_ID, of a cluster; may be empty
+  std::string interface;             // NCCL_SOCKET_IFNAME: the address to announce
   double meeting_timeout_s = 600;    // MS_CLUSTER_TIMEOUT
   std::vector<std::string> notices;  // what was accepted and has no effect
 

@@ -29,7 +29,7 @@ StatusOr<Identity> Who(const Environment& environment) {
 
 const std::map<std::string, Environment>& GoodStarts() {
   static const auto* starts = new std::map<std::string, Environment>{
-      {"launcher", {{"MSLUA_RANK", "1"}, {"MSLUA_SIZE", "4"}, {"MSLUA_MEETING", "127.0.0.1:4000"}}},
+      {"launcher", {{"MSLUA_RANK", "1"}, {"MSLUA_SIZE", "4"}, {"MSLUA_MEETING", "/run/user/1/mslua/meet-1/socket"}}},
       {"worker",
        {{"MS_ROLE", "MS_WORKER"},
         {"MS_WORKER_NUM", "8"},
@@ -65,7 +65,7 @@ TEST(WhoAmI, EachStart) {
   Identity id = *Who(GoodStarts().at("launcher"));
   EXPECT_EQ(id.source, Source::kLauncher);
   EXPECT_EQ(id.Line(), "rank 1 of 4 (mslua -n)");
-  EXPECT_EQ(ToString(id.meeting), "127.0.0.1:4000");
+  EXPECT_EQ(ToString(id.meeting), "/run/user/1/mslua/meet-1/socket");
   id = *Who(GoodStarts().at("worker"));
   EXPECT_EQ(id.source, Source::kCluster);
   EXPECT_EQ(id.rank, 5);
@@ -92,6 +92,30 @@ TEST(WhoAmI, EachStart) {
   EXPECT_TRUE(id.notices.empty());
 }
 
+// Ranks of one host meet where no other host, and no other user, can reach them.
+TEST(WhoAmI, OneHost) {
+  const auto one_host = [](const char* start, const Environment& changes) {
+    Environment env = GoodStarts().at(start);
+    for (const auto& [name, value] : changes) env[name] = value;
+    return Who(env)->one_host;
+  };
+  EXPECT_TRUE(one_host("launcher", {}));
+  EXPECT_FALSE(one_host("worker", {}));
+  for (const char* host : {"127.0.0.1", "127.3.0.1", "localhost", "::1"}) {
+    EXPECT_TRUE(one_host("worker", {{"MS_SCHED_HOST", host}})) << host;
+    EXPECT_TRUE(one_host("worker", {{"MS_SCHED_HOST", host}, {"MS_ROLE", "MS_SCHED"}})) << host;
+    EXPECT_TRUE(one_host("torchrun", {{"MASTER_ADDR", host}, {"LOCAL_WORLD_SIZE", ""}})) << host;
+  }
+  EXPECT_FALSE(one_host("worker", {{"MS_SCHED_HOST", "128.0.0.1"}}));
+  EXPECT_FALSE(one_host("table", {}));
+  EXPECT_TRUE(one_host("torchrun", {})) << "LOCAL_WORLD_SIZE = WORLD_SIZE";
+  EXPECT_FALSE(one_host("torchrun", {{"WORLD_SIZE", "4"}}));
+  EXPECT_FALSE(one_host("torchrun", {{"LOCAL_WORLD_SIZE", ""}, {"LOCAL_RANK", ""}}));
+  EXPECT_FALSE(one_host("slurm", {}));
+  EXPECT_TRUE(one_host("slurm", {{"SLURM_NNODES", "1"}}));
+  EXPECT_FALSE(one_host("slurm", {{"SLURM_NNODES", ""}})) << "nobody says so";
+}
+
 TEST(WhoAmI, FirstMatchWins) {
   const std::vector<std::pair<const char*, Source>> order = {
       {"launcher", Source::kLauncher}, {"worker", Source::kCluster}, {"table", Source::kRankTable},
@@ -113,18 +137,28 @@ TEST(WhoAmI, ClusterRoles) {
   EXPECT_TRUE(id.scheduler);
   EXPECT_EQ(id.Line(), "scheduler of 8 workers at 10.0.0.9:0 (MS_ROLE)");
   env = GoodStarts().at("worker");
-  env["MS_ROLE"] = "MS_PSERVER";
   env["MS_SERVER_NUM"] = "2";
-  EXPECT_EQ(Who(env)->notices.size(), 2u);
+  EXPECT_EQ(Who(env)->notices.size(), 1u);
+  for (const char* role : {"MS_PSERVER", "MS_SERVER"}) {
+    env["MS_ROLE"] = role;
+    EXPECT_THAT(std::string(Who(env).status().message()),
+                HasSubstr(absl::StrCat("MS_ROLE=", role, ": there are no parameter servers here; start workers")));
+  }
   env = GoodStarts().at("worker");
   env["MS_NODE_ID"] = "worker_10";
   EXPECT_EQ(Who(env)->rank, -1);
   env.erase("MS_NODE_ID");
   EXPECT_EQ(Who(env)->Line(), "a worker of 8, scheduler at 10.0.0.9:8118 (MS_ROLE)");
-  env["MS_ENABLE_RECOVERY"] = "1";
-  EXPECT_THAT(std::string(Who(env).status().message()), HasSubstr("MS_RECOVERY_PATH"));
-  env["MS_RECOVERY_PATH"] = "r";
-  EXPECT_EQ(Who(env)->recovery_path, "r");
+}
+
+TEST(WhoAmI, RecoveryIsRefusedInEveryStart) {
+  for (auto [start, env] : GoodStarts()) {
+    env["MS_ENABLE_RECOVERY"] = "0";
+    EXPECT_TRUE(Who(env).ok()) << start;
+    env["MS_ENABLE_RECOVERY"] = "1";
+    EXPECT_THAT(std::string(Who(env).status().message()), HasSubstr("MS_ENABLE_RECOVERY=1 is not built yet")) << start;
+  }
+  EXPECT_THAT(std::string(Who({{"MS_ENABLE_RECOVERY", "1"}}).status().message()), HasSubstr("not built yet"));
 }
 
 // Every variable that must be a number, malformed in every way: one error that names it.
@@ -200,8 +234,10 @@ TEST(WhoAmI, Contradictions) {
   env["MSLUA_RANK"] = "4";
   refused(env, "MSLUA_RANK: expected a whole number from 0 to 3, got '4'");
   env["MSLUA_RANK"] = "0";
-  env["MSLUA_MEETING"] = "nowhere";
-  refused(env, "MSLUA_MEETING: expected HOST:PORT");
+  for (const char* elsewhere : {"nowhere", "127.0.0.1:4000"}) {
+    env["MSLUA_MEETING"] = elsewhere;
+    refused(env, "MSLUA_MEETING: expected the path of a socket");
+  }
   env = GoodStarts().at("slurm");
   env.erase("SLURM_LAUNCH_NODE_IPADDR");
   refused(env, "MASTER_ADDR");

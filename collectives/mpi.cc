@@ -7,10 +7,15 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <map>
+#include <mutex>
 #include <numeric>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -24,18 +29,104 @@ constexpr int kSplitTag = 1 << 14;  // and above: one for each group
 enum Tag { kHeader = 1, kData, kAnswer, kAbortTag };
 
 // Open MPI's functions and handles; its headers name handles as global variables of the library.
-#define MSLUA_MPI_FUNCTIONS(F)                                                                                     \
-  F(Init_thread)                                                                                                   \
-  F(Finalize)                                                                                                      \
-  F(Comm_rank)                                                                                                     \
-  F(Comm_size)                                                                                                     \
-  F(Comm_free)                                                                                                     \
-  F(Comm_group) F(Comm_create_group) F(Comm_set_errhandler) F(Group_incl) F(Group_free) F(Type_contiguous)         \
-      F(Type_commit) F(Test) F(Iprobe) F(Recv) F(Isend) F(Irecv) F(Iallreduce) F(Ireduce) F(Ireduce_scatter_block) \
-          F(Iallgather) F(Igather) F(Iscatter) F(Ialltoall) F(Ibcast) F(Error_string)
+#define MSLUA_MPI_FUNCTIONS(F)                                                                                       \
+  F(Init_thread)                                                                                                     \
+  F(Finalize)                                                                                                        \
+  F(Comm_rank)                                                                                                       \
+  F(Comm_size)                                                                                                       \
+  F(Comm_free)                                                                                                       \
+  F(Comm_group)                                                                                                      \
+  F(Comm_create_group) F(Comm_set_errhandler) F(Group_incl) F(Group_free) F(Type_contiguous) F(Type_commit) F(Test)  \
+      F(Iprobe) F(Recv) F(Isend) F(Irecv) F(Iallreduce) F(Ireduce) F(Ireduce_scatter_block) F(Iallgather) F(Igather) \
+          F(Iscatter) F(Ialltoall) F(Ibcast) F(Error_string)
+
+// The main thread's way in and out of the library, for StuckWatch. Open MPI is opened once a process.
+struct Inside {
+  std::atomic<uint64_t> turns{0};  // odd while the thread is in the library
+  std::atomic<const char*> function{""};
+  std::atomic<int64_t> limit_ms{0};  // how long it may stay there
+
+  void Cross() { turns.store(turns.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
+} inside;
+
+// A function of the library; its calls are seen by StuckWatch.
+template <class Pointer>
+class Function;
+template <class... Arguments>
+class Function<int (*)(Arguments...)> {
+ public:
+  void Find(const char* name, void* symbol) {
+    name_ = name;
+    pointer_ = reinterpret_cast<int (*)(Arguments...)>(symbol);
+  }
+  explicit operator bool() const { return pointer_ != nullptr; }
+  int operator()(Arguments... arguments) const {
+    inside.function.store(name_, std::memory_order_relaxed);
+    inside.Cross();
+    const int code = pointer_(arguments...);
+    inside.Cross();
+    return code;
+  }
+
+ private:
+  const char* name_ = "";
+  int (*pointer_)(Arguments...) = nullptr;
+};
+
+// Notices that the main thread does not come back from a function of Open MPI's: some wait without a limit (MPI_Init,
+// MPI_Finalize, a transport that reads a socket), and nothing can interrupt them.
+class StuckWatch {
+ public:
+  StuckWatch(std::function<void(const Status&)> stuck, std::shared_ptr<FlightRecorder> recorder)
+      : stuck_(std::move(stuck)), recorder_(std::move(recorder)), thread_([this] { Run(); }) {}
+  ~StuckWatch() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      ended_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+ private:
+  static constexpr absl::Duration kLook = absl::Milliseconds(100);
+
+  void Run() {
+    uint64_t seen = 0;
+    absl::Duration there;  // in one call
+    MonotonicTime looked = MonotonicNow();
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (!changed_.wait_for(lock, absl::ToChronoNanoseconds(kLook), [this] { return ended_; })) {
+      const MonotonicTime now = MonotonicNow();
+      // The time that the whole process was stopped for does not count.
+      const absl::Duration passed = std::min(now - looked, 2 * kLook);
+      looked = now;
+      const uint64_t turns = inside.turns.load(std::memory_order_acquire);
+      there = turns == seen && turns % 2 == 1 ? there + passed : absl::ZeroDuration();
+      seen = turns;
+      const absl::Duration limit = absl::Milliseconds(inside.limit_ms.load(std::memory_order_relaxed));
+      if (there < limit) continue;
+      std::string what =
+          absl::StrCat(inside.function.load(std::memory_order_relaxed), " of Open MPI has not returned for ",
+                       absl::FormatDuration(limit), ", and nothing can interrupt it");
+      for (const RecordedCall& call : recorder_->Last(1)) {
+        if (call.state == "waiting") absl::StrAppend(&what, "; it is part of ", call.what);
+      }
+      stuck_(absl::DeadlineExceededError(what));
+      return;
+    }
+  }
+
+  const std::function<void(const Status&)> stuck_;
+  const std::shared_ptr<FlightRecorder> recorder_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ended_ = false;
+  std::thread thread_;
+};
 
 struct Library {
-#define MSLUA_DECLARE(name) decltype(&MPI_##name) name = nullptr;
+#define MSLUA_DECLARE(name) Function<decltype(&MPI_##name)> name;
   MSLUA_MPI_FUNCTIONS(MSLUA_DECLARE)
 #undef MSLUA_DECLARE
   MPI_Comm world;
@@ -44,10 +135,19 @@ struct Library {
   MPI_Op sum, prod, max, min, any, all;
   MPI_Datatype elements[4];  // 1, 2, 4 and 8 opaque bytes
   bool failed = false;       // MPI_Finalize would wait for what never comes
+  bool initialized = false, finalized = false;
+  absl::Duration timeout;  // of MPI_Init and MPI_Finalize
+  std::unique_ptr<StuckWatch> watch;
 
-  ~Library() {
-    if (Finalize != nullptr && !failed) Finalize();
+  // Whether its functions may be called.
+  bool Usable() const { return initialized && !failed && !finalized; }
+  void Close() {
+    if (!Usable()) return;
+    inside.limit_ms = absl::ToInt64Milliseconds(timeout);
+    Finalize();
+    finalized = true;
   }
+  ~Library() { Close(); }
 };
 
 StatusOr<std::shared_ptr<Library>> OpenLibrary() {
@@ -66,7 +166,7 @@ StatusOr<std::shared_ptr<Library>> OpenLibrary() {
     if (symbol == nullptr) missing = name;
     return symbol;
   };
-#define MSLUA_FIND(name) mpi->name = reinterpret_cast<decltype(mpi->name)>(find("MPI_" #name));
+#define MSLUA_FIND(name) mpi->name.Find("MPI_" #name, find("MPI_" #name));
   MSLUA_MPI_FUNCTIONS(MSLUA_FIND)
 #undef MSLUA_FIND
   mpi->world = static_cast<MPI_Comm>(find("ompi_mpi_comm_world"));
@@ -80,7 +180,6 @@ StatusOr<std::shared_ptr<Library>> OpenLibrary() {
                                                  {&mpi->any, "ompi_mpi_op_lor"}, {&mpi->all, "ompi_mpi_op_land"}};
   for (const auto& [op, name] : ops) *op = static_cast<MPI_Op>(find(name));
   if (!missing.empty()) {
-    mpi->Finalize = nullptr;
     return absl::NotFoundError(absl::StrCat("libmpi has no ", missing, ": it is not Open MPI 4"));
   }
   return mpi;
@@ -174,7 +273,7 @@ class MpiCommunicator : public Communicator {
                   std::shared_ptr<FlightRecorder> recorder)
       : Communicator(place, std::move(members), std::move(recorder)), mpi_(std::move(mpi)), comm_(data) {}
   ~MpiCommunicator() override {
-    if (comm_ != mpi_->world && !mpi_->failed) mpi_->Comm_free(&comm_);
+    if (comm_ != mpi_->world && mpi_->Usable()) mpi_->Comm_free(&comm_);
     for (void* memory : shared_) free(memory);
   }
 
@@ -189,6 +288,7 @@ class MpiCommunicator : public Communicator {
   StatusOr<std::unique_ptr<Communicator>> Split(absl::Span<const int> ranks, absl::string_view source) override;
   StatusOr<void*> AllocateShared(int64_t bytes, absl::string_view source) override;
   void Abort(const Status& why) override { Fail(Mine(why)).IgnoreError(); }
+  void Close() override { mpi_->Close(); }
 
  private:
   struct Operation {
@@ -254,6 +354,7 @@ StatusOr<Handle> MpiCommunicator::Start(const Call& call) {
     return absl::InvalidArgumentError(
         absl::StrCat(Me(), ": ", Describe(call), ": MPI counts end at 2^31 - 1 elements"));
   }
+  inside.limit_ms.store(absl::ToInt64Milliseconds(call.timeout), std::memory_order_relaxed);
   if (!IsPointToPoint(call.kind)) {
     operations_.push_back(std::make_unique<Operation>());
     Operation& op = *operations_.back();
@@ -660,17 +761,21 @@ void LimitTransports(const std::string& interface) {
 
 bool StartedByMpirun() { return getenv("OMPI_COMM_WORLD_RANK") != nullptr; }
 
-StatusOr<std::unique_ptr<Communicator>> MakeMpiWorld(const std::string& interface) {
+StatusOr<std::unique_ptr<Communicator>> MakeMpiWorld(const MpiOptions& options) {
   if (!StartedByMpirun()) {
     return absl::FailedPreconditionError("the mpi backend needs ranks that mpirun started: mpirun -n N mslua ...");
   }
   ASSIGN_OR_RETURN(std::shared_ptr<Library> mpi, OpenLibrary());
-  LimitTransports(interface);
+  LimitTransports(options.interface);
+  auto recorder = std::make_shared<FlightRecorder>();
+  mpi->timeout = options.timeout;
+  inside.limit_ms = absl::ToInt64Milliseconds(options.timeout);
+  if (options.stuck) mpi->watch = std::make_unique<StuckWatch>(options.stuck, recorder);
   int provided = 0, rank = 0, size = 0;
   if (mpi->Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
-    mpi->failed = true;
     return absl::InternalError("MPI_Init_thread failed");
   }
+  mpi->initialized = true;
   mpi->Comm_set_errhandler(mpi->world, mpi->errors_return);
   mpi->Comm_rank(mpi->world, &rank);
   mpi->Comm_size(mpi->world, &size);
@@ -682,7 +787,7 @@ StatusOr<std::unique_ptr<Communicator>> MakeMpiWorld(const std::string& interfac
   std::iota(members.begin(), members.end(), 0);
   const MPI_Comm world = mpi->world;
   return std::unique_ptr<Communicator>(
-      new MpiCommunicator(std::move(mpi), world, rank, std::move(members), std::make_shared<FlightRecorder>()));
+      new MpiCommunicator(std::move(mpi), world, rank, std::move(members), std::move(recorder)));
 }
 
 }  // namespace mslua

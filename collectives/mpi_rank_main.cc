@@ -1,5 +1,6 @@
 // One rank of mpi_test under mpirun: runs the part of the conformance suite that it is told to.
 #include <gtest/gtest.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -13,7 +14,17 @@ int main(int argc, char** argv) {
   using namespace mslua;  // NOLINT: a main file
   testing::InitGoogleTest(&argc, argv);
   const std::string part = argc > 1 ? argv[1] : "";
-  auto comm = MakeMpiWorld();
+  MpiOptions made;
+  if (part == "stuck") {
+    // Rank 1 does not come to MPI_Init while rank 0 waits for it there.
+    if (std::string(getenv("OMPI_COMM_WORLD_RANK")) == "1") absl::SleepFor(absl::Minutes(10));
+    made.timeout = absl::Seconds(1);
+    made.stuck = [](const Status& why) {
+      fprintf(stderr, "%s\n", why.ToString().c_str());
+      _exit(6);
+    };
+  }
+  auto comm = MakeMpiWorld(made);
   if (!comm.ok()) {
     fprintf(stderr, "%s\n", comm.status().ToString().c_str());
     return 3;

@@ -57,6 +57,14 @@ TEST(MpiFailures, AreNamedOnAllRanks) {
   }
 }
 
+// The main thread is inside MPI, where no deadline of ours is looked at.
+TEST(MpiFailures, WaitingInsideMpiEnds) {
+  const Result result = Mpirun(2, "stuck");
+  EXPECT_NE(result.code, 0);
+  EXPECT_NE(result.code, 124) << "timed out: " << result.output;
+  EXPECT_EQ(CountOf(result.output, "MPI_Init_thread of Open MPI has not returned for 1s"), 1) << result.output;
+}
+
 TEST(MpiWorld, NeedsMpirun) {
   EXPECT_FALSE(StartedByMpirun());
   EXPECT_EQ(MakeMpiWorld().status().code(), absl::StatusCode::kFailedPrecondition);

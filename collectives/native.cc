@@ -1,90 +1,121 @@
 #include "collectives/native.h"
 
+#include <poll.h>
+
 #include <algorithm>
-#include <cstring>
+#include <atomic>
 #include <map>
+#include <set>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "collectives/admission.h"
 #include "collectives/board.h"
+#include "collectives/handshake.h"
 #include "collectives/links.h"
 #include "collectives/local_host.h"
 #include "collectives/network.h"
 #include "collectives/shared_memory.h"
 #include "core/base/clock.h"
-#include "core/base/hash.h"
 
 namespace mslua {
 namespace {
 
-// A stranger that connects and says nothing holds the others up for no longer.
-constexpr absl::Duration kGreetingLimit = absl::Seconds(5);
-
-// First bytes on a connection, both ways.
-struct Greeting {
-  uint32_t magic = 0x6d736c74;
-  uint32_t epoch;
-  uint32_t job;
-  int32_t rank;
-};
-
-Status Greet(const Fd& socket, const Greeting& mine, MonotonicTime deadline) {
-  return SendAll(socket, {reinterpret_cast<const char*>(&mine), sizeof mine}, deadline);
-}
-
-// The rank at the other end.
-StatusOr<int> Greeted(const Fd& socket, const Greeting& mine, MonotonicTime deadline) {
-  Greeting theirs;
-  RETURN_IF_ERROR(ReceiveAll(socket, &theirs, sizeof theirs, std::min(deadline, MonotonicNow() + kGreetingLimit)));
-  if (theirs.magic != mine.magic || theirs.job != mine.job || theirs.epoch != mine.epoch) {
-    return absl::PermissionDeniedError("who connected is not of this job and epoch");
-  }
-  return theirs.rank;
-}
+constexpr absl::Duration kTick = absl::Milliseconds(100);
+constexpr absl::Duration kFirstPause = absl::Milliseconds(10), kLongestPause = absl::Seconds(1);  // between attempts
 
 using Sockets = std::map<int, Fd>;  // by rank
 
-// A socket to each rank of another host: to lower ranks by connecting, from higher ones by accepting.
-StatusOr<Sockets> Connect(const NativeOptions& options, const Fd& listener) {
-  const MonotonicTime deadline = MonotonicNow() + options.timeout;
-  const std::string& here = options.peers[options.rank].host;
-  Greeting mine;
-  mine.epoch = options.epoch;
-  mine.job = Crc32c(options.job.data(), options.job.size());
-  mine.rank = options.rank;
+ConnectionUse UseOf(const NativeOptions& options, int from, int to) {
+  ConnectionUse use;
+  use.kind = ConnectionUse::Kind::kData;
+  use.job = options.job;
+  use.epoch = options.epoch;
+  use.from = from;
+  use.to = to;
+  return use;
+}
+
+// A connection to rank `r`, which closes those that it has no place for: such an attempt is repeated.
+StatusOr<Fd> Dial(const NativeOptions& options, int r, MonotonicTime deadline) {
+  for (absl::Duration pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
+    ASSIGN_OR_RETURN(Fd socket, ConnectTcp(options.peers[r].endpoint, deadline));
+    const Status known = Authenticate(socket, options.secret, UseOf(options, options.rank, r), deadline).status();
+    if (known.ok()) return socket;
+    if (!absl::IsUnavailable(known) || MonotonicNow() >= deadline) return known;
+    absl::SleepFor(pause);
+  }
+}
+
+// Connects to the ranks of other hosts below this one.
+StatusOr<Sockets> DialLower(const NativeOptions& options, MonotonicTime deadline) {
   Sockets sockets;
-  std::vector<int> missing;
-  for (int r = 0; r < options.size; ++r) {
-    if (options.peers[r].host == here) continue;
-    if (r > options.rank) {
-      missing.push_back(r);
-      continue;
+  for (int r = 0; r < options.rank; ++r) {
+    if (options.peers[r].host == options.peers[options.rank].host) continue;
+    auto socket = Dial(options, r, deadline);
+    if (!socket.ok()) {
+      return Annotate(socket.status(),
+                      absl::StrCat("rank ", options.rank, ": rank ", r, " at ", ToString(options.peers[r].endpoint)));
     }
-    const std::string what =
-        absl::StrCat("rank ", options.rank, ": rank ", r, " at ", ToString(options.peers[r].endpoint));
-    auto socket = ConnectTcp(options.peers[r].endpoint, deadline);
-    if (!socket.ok()) return Annotate(socket.status(), what);
-    RETURN_IF_ERROR(Annotate(Greet(*socket, mine, deadline), what));
-    const auto who = Greeted(*socket, mine, deadline);
-    if (!who.ok()) return Annotate(who.status(), what);
-    if (*who != r) return absl::InternalError(absl::StrCat(what, ": rank ", *who, " answers"));
     sockets[r] = std::move(*socket);
   }
-  while (!missing.empty()) {
-    auto socket = AcceptTcp(listener, deadline);
-    if (!socket.ok()) {
-      return Status(socket.status().code(),
-                    absl::StrCat("rank ", options.rank, ": ranks ", absl::StrJoin(missing, ", "),
-                                 " of other hosts have not come within ", absl::FormatDuration(options.timeout)));
+  return sockets;
+}
+
+// Accepts connections of the ranks of other hosts above this one, until all have come or `stop`.
+StatusOr<Sockets> AcceptHigher(const NativeOptions& options, const Fd& listener, MonotonicTime deadline,
+                               const std::atomic<bool>& stop) {
+  Sockets sockets;
+  std::set<int> missing;
+  for (int r = options.rank + 1; r < options.size; ++r) {
+    if (options.peers[r].host != options.peers[options.rank].host) missing.insert(r);
+  }
+  AdmissionOptions admitted;
+  admitted.secret = options.secret;
+  admitted.log = options.log;
+  admitted.refusal = [&](const ConnectionUse& use) -> std::string {
+    if (use.kind != ConnectionUse::Kind::kData) return "this is a rank, and it asked for a scheduler";
+    if (use.job != options.job || use.epoch != options.epoch) return "it is of another job or epoch";
+    if (use.to != options.rank) return absl::StrCat("it asked for rank ", use.to, ", this is rank ", options.rank);
+    return missing.count(use.from) > 0 ? "" : absl::StrCat("rank ", use.from, " is not awaited");
+  };
+  Admission admission(listener, admitted);
+  while (!missing.empty() && !stop) {
+    std::vector<pollfd> entries;
+    admission.Poll(&entries);
+    const absl::Duration limit = std::min({kTick, admission.PollLimit(), deadline - MonotonicNow()});
+    if (limit < absl::ZeroDuration()) {
+      return absl::DeadlineExceededError(absl::StrCat("rank ", options.rank, ": ranks ", absl::StrJoin(missing, ", "),
+                                                      " of other hosts have not come within ",
+                                                      absl::FormatDuration(options.timeout)));
     }
-    const auto who = Greeted(*socket, mine, deadline);
-    const auto place = who.ok() ? std::find(missing.begin(), missing.end(), *who) : missing.end();
-    if (place == missing.end() || !Greet(*socket, mine, deadline).ok()) continue;  // a stranger
-    missing.erase(place);
-    sockets[*who] = std::move(*socket);
+    poll(entries.data(), entries.size(), static_cast<int>(absl::ToInt64Milliseconds(limit)) + 1);
+    for (Admission::Newcomer& newcomer : admission.Take(entries.data())) {
+      // Two that prove to be one rank: the first has the place.
+      if (missing.erase(newcomer.use.from) > 0 && newcomer.rest.empty()) {
+        sockets[newcomer.use.from] = std::move(newcomer.socket);
+      }
+    }
   }
   return sockets;
+}
+
+// A socket to each rank of another host. Both at once: who waits for a lower rank is not deaf to higher ones.
+StatusOr<Sockets> Connect(const NativeOptions& options, const Fd& listener) {
+  const MonotonicTime deadline = MonotonicNow() + options.timeout;
+  std::atomic<bool> stop{false};
+  StatusOr<Sockets> accepted = Sockets();
+  std::thread accepting([&] { accepted = AcceptHigher(options, listener, deadline, stop); });
+  StatusOr<Sockets> dialled = DialLower(options, deadline);
+  stop = !dialled.ok();
+  accepting.join();
+  if (!dialled.ok()) return dialled;
+  if (!accepted.ok()) return accepted;
+  dialled->merge(*accepted);
+  return dialled;
 }
 
 }  // namespace
@@ -110,7 +141,9 @@ StatusOr<std::unique_ptr<Communicator>> MakeNativeWorld(const NativeOptions& opt
   local.timeout = options.timeout;
   local.fetch = options.fetch;
   const bool one_host = local.ranks.size() == all.size();
-  if (!one_host && !listener) return absl::InvalidArgumentError("ranks of other hosts need a listener");
+  if (!one_host && (!listener || options.job.empty() || options.secret.empty())) {
+    return absl::InvalidArgumentError("ranks of other hosts need a listener, a job and its secret");
+  }
   ASSIGN_OR_RETURN(std::shared_ptr<Host> host, MakeLocalHost(local));
   auto recorder = std::make_shared<FlightRecorder>();
   const int place =

@@ -5,6 +5,7 @@
 // peer's death is seen as its end of file.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,12 +33,15 @@ struct NativeOptions {
   // Ranks of this host may read this rank's memory (process_vm_readv), where the system permits it; else what is not
   // in shared memory goes through windows.
   bool fetch = true;
-  // The same for all ranks of the job and unlike other jobs'; strangers are turned away by it.
-  std::string job;
+  // With ranks of other hosts: the job's name, the same for all of its ranks and unlike other jobs', and its secret,
+  // which both ends of each connection prove to know.
+  std::string job, secret;
+  std::function<void(const std::string&)> log;  // lines about refused connections
 };
 
 // The world. Called by every rank; `listener` is the one of this rank's endpoint, needed when there are other hosts.
-// DeadlineExceeded names the ranks that have not come. Bytes between hosts are not encrypted.
+// DeadlineExceeded names the ranks that have not come. PermissionDenied: another rank does not know the job's secret.
+// Bytes between hosts are neither encrypted nor authenticated: who can change packets on their way can change tensors.
 StatusOr<std::unique_ptr<Communicator>> MakeNativeWorld(const NativeOptions& options, const Fd& listener = Fd());
 
 }  // namespace mslua

@@ -463,11 +463,11 @@ Status NetworkCommunicator::Compare(const Operation& op, int r, const Call& thei
 // Whether the payload came whole; and to where it belongs (null: it stays), if it came early.
 Status NetworkCommunicator::Settle(const Arrival& arrival, char* into, int64_t bytes, int r) const {
   if (static_cast<int64_t>(arrival.frame.bytes) != bytes) {
-    return absl::DataLossError(
+    return absl::UnavailableError(
         absl::StrCat(Me(), ": rank ", r, " sent ", arrival.frame.bytes, " bytes, expected ", bytes));
   }
   if (arrival.crc != arrival.frame.payload_crc) {
-    return absl::DataLossError(
+    return absl::UnavailableError(
         absl::StrCat(Me(), ": data from rank ", r, " was damaged on its way: its CRC32C differs"));
   }
   if (arrival.heap != nullptr && into != nullptr && bytes > 0) std::memcpy(into, arrival.heap.get(), bytes);

@@ -22,7 +22,7 @@ struct NetworkGroup {
   // Of the members on this host, this rank among them.
   std::unique_ptr<Communicator> local;
   std::vector<int> local_members;  // their world ranks, in the order of `local`
-  bool one_a_host = false;  // no two members are on one host
+  bool one_a_host = false;         // no two members are on one host
   std::shared_ptr<Links> links;
   std::shared_ptr<FlightRecorder> recorder;
 };

@@ -6,10 +6,13 @@
 #include <stdlib.h>
 
 #include <filesystem>
+#include <map>
+#include <mutex>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "collectives/conformance.h"
+#include "collectives/handshake.h"
 #include "collectives/native.h"
 #include "core/base/clock.h"
 
@@ -39,13 +42,25 @@ class World {
     options.peers = peers_;
     options.folder = absl::StrCat(root_, "/", peers_[rank].host);
     options.job = "test";
+    options.secret = secrets.count(rank) > 0 ? secrets.at(rank) : "the secret of a test";
+    options.log = [this](const std::string& line) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      log_.push_back(line);
+    };
     options.timeout = timeout;
     return MakeNativeWorld(options, listeners_[rank]);
   }
   absl::Duration timeout = absl::Seconds(20);
+  std::map<int, std::string> secrets;  // of ranks that have another
   std::vector<NativePeer> peers_;
+  std::vector<std::string> log() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return log_;
+  }
 
  private:
+  std::mutex mutex_;
+  std::vector<std::string> log_;
   std::string root_;
   std::vector<Fd> listeners_;
 };
@@ -130,6 +145,62 @@ TEST(NetworkWorld, StrangersAreTurnedAway) {
   OnThreads(
       2, [&](int rank, int) { return world.Make(rank); },
       [](Communicator& comm) { EXPECT_TRUE(comm.Run(Call::Barrier()).ok()); });
+}
+
+// Greetings are taken at once, not one after the other.
+TEST(NetworkWorld, ManyWhoSayNothing) {
+  World world("abc");
+  std::vector<Fd> idle;
+  for (int i = 0; i < 500; ++i) {
+    for (const NativePeer& peer : world.peers_) {
+      if (i < 250 || peer.host == "a") idle.push_back(*ConnectTcp(peer.endpoint, MonotonicTime::InfiniteFuture()));
+    }
+  }
+  OnThreads(
+      3, [&](int rank, int) { return world.Make(rank); },
+      [](Communicator& comm) { EXPECT_TRUE(comm.Run(Call::Barrier()).ok()); });
+}
+
+TEST(NetworkWorld, ARankWithoutTheSecretIsRefused) {
+  World world("ab");
+  world.secrets[1] = "another secret, as long";
+  world.timeout = absl::Seconds(3);
+  StatusOr<std::unique_ptr<Communicator>> made[2] = {absl::UnknownError(""), absl::UnknownError("")};
+  std::thread other([&] { made[1] = world.Make(1); });
+  made[0] = world.Make(0);
+  other.join();
+  EXPECT_EQ(made[0].status().code(), absl::StatusCode::kDeadlineExceeded) << made[0].status();
+  EXPECT_EQ(made[1].status().code(), absl::StatusCode::kPermissionDenied) << made[1].status();
+  EXPECT_THAT(std::string(made[1].status().message()), HasSubstr("rank 1: rank 0 at 127.0.0.1:"));
+  ASSERT_EQ(world.log().size(), 1u);
+  EXPECT_THAT(world.log()[0], HasSubstr("refused a connection of 127.0.0.1:"));
+  EXPECT_THAT(world.log()[0], HasSubstr("MSLUA_JOB_SECRET_FILE"));
+}
+
+// The secret alone does not make a rank of this job.
+TEST(NetworkWorld, AnotherJobEpochOrRankIsRefused) {
+  World world("ab");
+  ConnectionUse right;
+  right.kind = ConnectionUse::Kind::kData;
+  right.job = "test";
+  right.from = 1;
+  right.to = 0;
+  std::vector<ConnectionUse> wrong(6, right);
+  wrong[0].job = "another";
+  wrong[1].epoch = 1;
+  wrong[2].from = 0;
+  wrong[3].from = 7;
+  wrong[4].to = 1;
+  wrong[5] = ConnectionUse();
+  std::thread first([&] { EXPECT_TRUE(world.Make(0).ok()); });
+  const MonotonicTime deadline = MonotonicNow() + absl::Seconds(20);
+  for (const ConnectionUse& use : wrong) {
+    const Fd socket = *ConnectTcp(world.peers_[0].endpoint, deadline);
+    EXPECT_EQ(Authenticate(socket, "the secret of a test", use, deadline).status().code(),
+              absl::StatusCode::kPermissionDenied);
+  }
+  EXPECT_TRUE(world.Make(1).ok());
+  first.join();
 }
 
 }  // namespace

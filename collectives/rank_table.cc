@@ -1,30 +1,23 @@
 #include "collectives/rank_table.h"
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "core/json/json.h"
 
 namespace mslua {
 namespace {
 
-using Json = nlohmann::json;
-constexpr size_t kMaxBytes = 16 << 20;
 constexpr int kMaxRanks = 65536;
-
-std::string Shown(const Json& value) {
-  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
-  return text.size() <= 60 ? text : absl::StrCat(text.substr(0, 57), "...");
-}
 
 Status Wrong(const std::string& where, const std::string& expected, const std::string& got) {
   return absl::InvalidArgumentError(absl::StrCat("rank table: ", where, ": expected ", expected, ", got ", got));
 }
 
 StatusOr<const Json*> Member(const Json& object, const std::string& where, const char* key) {
-  if (!object.is_object()) return Wrong(where, "an object", Shown(object));
+  if (!object.is_object()) return Wrong(where, "an object", ShowJson(object));
   const auto it = object.find(key);
   if (it == object.end()) return Wrong(where, absl::StrCat("a key \"", key, "\""), "none");
   return &*it;
@@ -32,7 +25,7 @@ StatusOr<const Json*> Member(const Json& object, const std::string& where, const
 
 StatusOr<std::string> Text(const Json& object, const std::string& where, const char* key) {
   ASSIGN_OR_RETURN(const Json* value, Member(object, where, key));
-  if (!value->is_string()) return Wrong(absl::StrCat(where, ".", key), "a string", Shown(*value));
+  if (!value->is_string()) return Wrong(absl::StrCat(where, ".", key), "a string", ShowJson(*value));
   return value->get<std::string>();
 }
 
@@ -46,22 +39,22 @@ StatusOr<int> Number(const Json& object, const std::string& where, const char* k
     if (number >= 0 && number < kMaxRanks) return number;
   }
   return Wrong(absl::StrCat(where, ".", key), absl::StrCat("a number from 0 to ", kMaxRanks - 1, " as a string"),
-               Shown(*value));
+               ShowJson(*value));
 }
 
 }  // namespace
 
 StatusOr<RankTable> ParseRankTable(absl::string_view json) {
-  if (json.size() > kMaxBytes) return Wrong("the file", "at most 16 MiB", absl::StrCat(json.size(), " bytes"));
-  const Json root = Json::parse(json.begin(), json.end(), nullptr, /*allow_exceptions=*/false);
-  if (root.is_discarded()) return Wrong("the file", "JSON", "something else");
+  const auto parsed = ParseJson(json);
+  if (!parsed.ok()) return absl::InvalidArgumentError(absl::StrCat("rank table: ", parsed.status().message()));
+  const Json& root = *parsed;
   ASSIGN_OR_RETURN(const std::string version, Text(root, "the file", "version"));
   if (version != "1.0") return Wrong("version", "\"1.0\"", absl::StrCat("\"", version, "\""));
   ASSIGN_OR_RETURN(const std::string status, Text(root, "the file", "status"));
   if (status != "completed") return Wrong("status", "\"completed\"", absl::StrCat("\"", status, "\""));
   ASSIGN_OR_RETURN(const int server_count, Number(root, "the file", "server_count"));
   ASSIGN_OR_RETURN(const Json* servers, Member(root, "the file", "server_list"));
-  if (!servers->is_array()) return Wrong("server_list", "an array", Shown(*servers));
+  if (!servers->is_array()) return Wrong("server_list", "an array", ShowJson(*servers));
   if (static_cast<int>(servers->size()) != server_count) {
     return Wrong("server_count", absl::StrCat(servers->size(), ", the length of server_list"),
                  absl::StrCat(server_count));
@@ -73,7 +66,7 @@ StatusOr<RankTable> ParseRankTable(absl::string_view json) {
     const std::string where = absl::StrCat("server_list[", s, "]");
     ASSIGN_OR_RETURN(const std::string server_id, Text(server, where, "server_id"));
     ASSIGN_OR_RETURN(const Json* list, Member(server, where, "device"));
-    if (!list->is_array()) return Wrong(absl::StrCat(where, ".device"), "an array", Shown(*list));
+    if (!list->is_array()) return Wrong(absl::StrCat(where, ".device"), "an array", ShowJson(*list));
     for (size_t d = 0; d < list->size(); ++d) {
       const Json& entry = (*list)[d];
       const std::string here = absl::StrCat(where, ".device[", d, "]");

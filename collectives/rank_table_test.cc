@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "core/base/rng.h"
 
@@ -47,7 +48,7 @@ TEST(RankTable, Bad) {
       {R"("server_id":"10.0.0.1",)", "", "a key \"server_id\""},
       {R"("server_id":"10.0.0.1")", R"("server_id":7)", "server_id: expected a string, got 7"},
       {R"("device":[)", R"("devices":[)", "a key \"device\""},
-      {"}]}", "}", "expected JSON"}};
+      {"}]}", "}", "not JSON at line"}};
   for (const auto& [from, to, why] : cases) {
     const auto table = ParseRankTable(absl::StrReplaceAll(Good(), {{from, to}}));
     EXPECT_EQ(table.status().code(), absl::StatusCode::kInvalidArgument) << to;
@@ -93,6 +94,18 @@ TEST(RankTable, Fuzz) {
     }
   }
   EXPECT_GT(good, 0);
+}
+
+// A tree this deep overflows the stack when it is shown in a message.
+TEST(RankTable, DeepNestingIsRefused) {
+  for (const int depth : {17, 50000, 200000, 1000000}) {
+    const std::string deep = std::string(depth, '[') + std::string(depth, ']');
+    for (const char* key : {"\"version\"", "\"server_list\"", "\"device_id\""}) {
+      const auto table = ParseRankTable(absl::StrCat("{", key, ":", deep, "}"));
+      EXPECT_EQ(table.status().code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_THAT(std::string(table.status().message()), HasSubstr("nested deeper than 16"));
+    }
+  }
 }
 
 }  // namespace

@@ -7,13 +7,18 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <random>
+#include <set>
+#include <utility>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/clock.h"
+#include "core/base/printable.h"
 
 namespace mslua {
 namespace {
@@ -23,12 +28,22 @@ using Type = ControlMessage::Type;
 constexpr absl::Duration kSendLimit = absl::Seconds(1);
 constexpr absl::Duration kHeartbeat = absl::Milliseconds(500);
 constexpr absl::Duration kTick = absl::Milliseconds(100);
-constexpr absl::Duration kSilence = absl::Seconds(10);        // between lines of progress
+constexpr absl::Duration kSilence = absl::Seconds(10);        // of a scheduler, while a worker waits for it
 constexpr absl::Duration kForLateWorkers = absl::Seconds(2);  // to come and hear why the job ends
-constexpr int kMaxPending = 64;                               // connections that have not introduced themselves
+constexpr absl::Duration kFirstPause = absl::Milliseconds(20), kLongestPause = absl::Seconds(1);  // between attempts
+constexpr absl::Duration kNews = absl::Seconds(3);  // between lines of a worker that finds no scheduler
+// Values to be compared that a rank may be ahead of the others with.
+constexpr size_t kMostCompared = 16;
+constexpr size_t kLongestCompared = 4 << 10;
 
 bool IsRank(const std::string& id) {
   return !id.empty() && id.size() < 8 && std::all_of(id.begin(), id.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// The rank of a worker: as the scheduler gave it, else (-1) the one that it asks for, if it does.
+int RankOf(int rank, const std::string& id) {
+  int asked = -1;
+  return rank < 0 && IsRank(id) && absl::SimpleAtoi(id, &asked) ? asked : rank;
 }
 
 // "worker_2" before "worker_10": digits compare as numbers.
@@ -63,22 +78,48 @@ std::string Field(const ControlMessage& message, const std::string& name) {
   return it == message.fields.end() ? "" : it->second;
 }
 
-StatusOr<ControlMessage> Receive(const Fd& socket, MonotonicTime deadline) {
-  std::string bytes(kControlHeaderBytes, 0);
-  RETURN_IF_ERROR(ReceiveAll(socket, &bytes[0], bytes.size(), deadline));
-  ASSIGN_OR_RETURN(const size_t body, ControlBodyBytes(bytes));
-  bytes.resize(kControlHeaderBytes + body);
-  RETURN_IF_ERROR(ReceiveAll(socket, &bytes[kControlHeaderBytes], body, deadline));
-  return DecodeControl(bytes);
+// A text of another process for a line of a log.
+std::string OnOneLine(const std::string& text) {
+  std::string line = Printable(text);
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  return line;
+}
+
+// The exit code that a message carries. A job that was ended has not succeeded, whatever the message says.
+int FailureCode(const ControlMessage& message) {
+  int code = 0;
+  return absl::SimpleAtoi(Field(message, "code"), &code) && code > 0 && code < 256 ? code : kExitRankCrashed;
 }
 
 // The error that a scheduler's kAbort carries.
 Status AbortOf(const ControlMessage& message) {
-  Cause cause;
-  int rank = 0, code = 0;
-  if (absl::SimpleAtoi(Field(message, "rank"), &rank)) cause.rank = rank;
-  if (absl::SimpleAtoi(Field(message, "code"), &code)) cause.exit_code = code;
-  return WithCause(absl::AbortedError(Field(message, "why")), cause);
+  Cause cause = {-1, FailureCode(message)};
+  int rank = 0;
+  if (absl::SimpleAtoi(Field(message, "rank"), &rank) && rank >= 0) cause.rank = rank;
+  return WithCause(absl::AbortedError(PrintableMessage(Field(message, "why"))), cause);
+}
+
+constexpr char kSilent[] = " has given no sign of life for ";
+constexpr char kStopped[] = ": it was stopped, or has no time";
+constexpr char kStoppedOrCut[] = ": it was stopped, or the link to it is cut";
+
+// Why the job is over when the connection to a member ends like this; OK: it has been closed.
+Status EndOf(const std::string& name, int rank, const Status& status) {
+  if (absl::IsDataLoss(status)) {
+    return WithCause(
+        absl::UnavailableError(absl::StrCat("what came from ", name, " was damaged on its way: ", status.message())),
+        {-1, kExitRankCrashed});
+  }
+  if (IsCutLink(status) || absl::IsDeadlineExceeded(status)) {
+    return WithCause(absl::UnavailableError(absl::StrCat("the link to ", name, " is cut: ", status.message())),
+                     {rank, kExitHang});
+  }
+  return WithCause(absl::UnavailableError(absl::StrCat(name, " has ended without leaving the job")),
+                   {rank, kExitRankCrashed});
+}
+
+Status Security(const Status& status) {
+  return absl::IsPermissionDenied(status) ? WithCause(status, {-1, kExitSecurity}) : status;
 }
 
 constexpr char kRankPayload[] = "mslua/rank";
@@ -99,34 +140,78 @@ Cause CauseOf(const Status& status) {
   return cause;
 }
 
+bool HasCause(const Status& status) { return status.GetPayload(kCodePayload).has_value(); }
+
 Status WithCause(Status status, const Cause& cause) {
   status.SetPayload(kRankPayload, absl::Cord(absl::StrCat(cause.rank)));
   status.SetPayload(kCodePayload, absl::Cord(absl::StrCat(cause.exit_code)));
   return status;
 }
 
-StatusOr<std::unique_ptr<Scheduler>> Scheduler::Start(const SchedulerOptions& options) {
+StatusOr<std::unique_ptr<Scheduler>> Scheduler::Make(const SchedulerOptions& options) {
   if (options.workers < 1) return absl::InvalidArgumentError("a job has at least one worker");
-  ASSIGN_OR_RETURN(Fd listener, ListenTcp(options.endpoint));
-  ASSIGN_OR_RETURN(Endpoint endpoint, LocalEndpoint(listener));
-  return std::unique_ptr<Scheduler>(new Scheduler(options, std::move(listener), std::move(endpoint)));
+  std::unique_ptr<MeetingFolder> folder;
+  Fd listener;
+  Endpoint endpoint;
+  if (!options.meeting.empty()) {
+    ASSIGN_OR_RETURN(folder, MeetingFolder::Make(options.meeting));
+    ASSIGN_OR_RETURN(listener, folder->Listen());
+    endpoint.host = folder->socket();
+  } else if (options.secret.empty()) {
+    return absl::InvalidArgumentError("a scheduler that others reach by TCP needs a job secret");
+  } else {
+    ASSIGN_OR_RETURN(listener, ListenTcp(options.endpoint));
+    ASSIGN_OR_RETURN(endpoint, LocalEndpoint(listener));
+  }
+  return std::unique_ptr<Scheduler>(
+      new Scheduler(options, std::move(folder), std::move(listener), std::move(endpoint)));
 }
 
-Scheduler::Scheduler(const SchedulerOptions& options, Fd listener, Endpoint endpoint)
+namespace {
+
+AdmissionOptions AdmissionOf(const SchedulerOptions& options) {
+  AdmissionOptions admission;
+  admission.secret = options.secret;
+  admission.refusal = [](const ConnectionUse& use) {
+    return use.kind == ConnectionUse::Kind::kControl ? "" : "this is a scheduler, and it asked for a rank";
+  };
+  admission.joins = true;
+  admission.log = options.warn ? options.warn : options.log;
+  return admission;
+}
+
+}  // namespace
+
+Scheduler::Scheduler(const SchedulerOptions& options, std::unique_ptr<MeetingFolder> folder, Fd listener,
+                     Endpoint endpoint)
     : options_(options),
+      folder_(std::move(folder)),
       listener_(std::move(listener)),
       endpoint_(std::move(endpoint)),
+      admission_(listener_, AdmissionOf(options)),
       stop_(eventfd(0, EFD_CLOEXEC)),
-      job_(RandomName()) {
-  thread_ = std::thread([this] {
-    Run();
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      outcome_ = result_;
-    }
-    if (options_.on_over) options_.on_over();
-    Drain();
-  });
+      job_(RandomName()) {}
+
+StatusOr<std::unique_ptr<Scheduler>> Scheduler::Start(const SchedulerOptions& options) {
+  ASSIGN_OR_RETURN(std::unique_ptr<Scheduler> scheduler, Make(options));
+  scheduler->thread_ = std::thread([raw = scheduler.get()] { raw->Work(); });
+  return scheduler;
+}
+
+Status Scheduler::RunHere() {
+  Work();
+  return result_;
+}
+
+void Scheduler::Work() {
+  Run();
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    outcome_ = result_;
+  }
+  if (folder_ != nullptr) folder_->Remove();  // the process may end by _exit
+  if (options_.on_over) options_.on_over();
+  Drain();
 }
 
 Scheduler::~Scheduler() {
@@ -157,46 +242,52 @@ void Scheduler::Log(const std::string& line) const {
   if (options_.log) options_.log(line);
 }
 
-int Scheduler::Joined() const {
-  return static_cast<int>(
-      std::count_if(workers_.begin(), workers_.end(), [](const auto& w) { return !w->join.empty(); }));
-}
+int Scheduler::Joined() const { return static_cast<int>(workers_.size()); }
 
 void Scheduler::Run() {
   const MonotonicTime deadline = MonotonicNow() + options_.timeout;
-  MonotonicTime next_progress = MonotonicNow() + options_.progress_every, looked = MonotonicNow();
+  MonotonicTime next_progress = MonotonicNow() + options_.progress_every, next_heartbeat = MonotonicNow();
   while (!over_) {
-    std::vector<pollfd> entries = {{stop_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
+    if (options_.on_turn) options_.on_turn();
+    std::vector<pollfd> entries = {{stop_.get(), POLLIN, 0}};
     for (const auto& worker : workers_) entries.push_back({worker->socket.get(), POLLIN, 0});
+    const size_t members = entries.size();
+    admission_.Poll(&entries);
+    const MonotonicTime polled = MonotonicNow();
     poll(entries.data(), entries.size(), static_cast<int>(absl::ToInt64Milliseconds(kTick)));
+    // While the scheduler was stopped or had to wait for a core, so were workers of its host, perhaps.
+    const absl::Duration late = MonotonicNow() - polled - kTick;
+    for (auto& worker : workers_) {
+      if (late > kTick) worker->heard += late;
+    }
     if (entries[0].revents != 0) {
+      uint64_t count;
+      if (read(stop_.get(), &count, sizeof count) < 0) count = 0;
       std::unique_lock<std::mutex> lock(mutex_);
       const Status why = outside_;
+      const int signal = std::exchange(signal_, 0);
       lock.unlock();
-      return End(why);
+      if (!why.ok()) return End(why);
+      if (signal != 0) PassOn(signal);
+      if (over_) return;
     }
-    for (size_t i = 2; i < entries.size() && !over_; ++i) {
-      if (entries[i].revents != 0) Read(*workers_[i - 2]);
+    for (size_t i = 1; i < members && !over_; ++i) {
+      if (entries[i].revents != 0) Read(*workers_[i - 1]);
     }
-    if (entries[1].revents != 0) {
-      auto socket = AcceptTcp(listener_, MonotonicNow());
-      if (socket.ok() && static_cast<int>(workers_.size()) - Joined() < kMaxPending) {
-        workers_.push_back(std::make_unique<Worker>());
-        workers_.back()->socket = std::move(*socket);
-        workers_.back()->heard = MonotonicNow();
-      }
+    for (Admission::Newcomer& newcomer : admission_.Take(&entries[members])) {
+      if (!over_) Join(std::move(newcomer));
     }
     workers_.erase(
         std::remove_if(workers_.begin(), workers_.end(), [](const auto& w) { return !w->socket && !w->left; }),
         workers_.end());
     joined_ = Joined();
     const MonotonicTime now = MonotonicNow();
-    // While the scheduler had to wait for a core, workers of its host may have waited too.
-    const absl::Duration late = now - looked - kTick;
-    for (auto& worker : workers_) {
-      if (late > kTick) worker->heard += late;
+    if (now >= next_heartbeat) {
+      next_heartbeat = now + kHeartbeat;
+      for (auto& worker : workers_) {
+        if (worker->socket && !over_) Send(*worker, {Type::kHeartbeat, {}});
+      }
     }
-    looked = now;
     if (!built_ && now >= ends_at_) {
       End(WithCause(absl::FailedPreconditionError(absl::StrCat("The node: ", refused_)), {-1, kExitEnvironment}));
     } else if (!built_ && now >= deadline) {
@@ -212,17 +303,65 @@ void Scheduler::Run() {
       options_.progress ? options_.progress(line) : Log(line);
       for (auto& worker : workers_) Send(*worker, {Type::kProgress, {{"line", line}}});
     }
-    for (auto& worker : workers_) {
-      if (over_ || worker->left || now - worker->heard < options_.heartbeat_limit) continue;
-      if (worker->join.empty()) {
-        worker->socket.Close();
-      } else if (built_) {
-        const std::string what = absl::StrCat(NameOf(*worker), " has given no sign of life for ",
-                                              absl::FormatDuration(options_.heartbeat_limit));
-        End(WithCause(absl::UnavailableError(what), {worker->rank, kExitHang}));
-      }
-    }
+    LookForSilence(now);
   }
+}
+
+void Scheduler::LookForSilence(MonotonicTime now) {
+  for (auto& worker : workers_) {
+    if (over_ || worker->left || now - worker->heard < options_.heartbeat_limit) continue;
+    const std::string what = absl::StrCat(NameOf(*worker), kSilent, absl::FormatDuration(options_.heartbeat_limit),
+                                          folder_ == nullptr ? kStoppedOrCut : kStopped);
+    End(WithCause(absl::UnavailableError(what), {RankOf(worker->rank, worker->join.at("id")), kExitHang}));
+  }
+}
+
+void Scheduler::PassOn(int signal) {
+  Log(absl::StrCat("stopping at signal ", signal, " (", strsignal(signal), ")"));
+  if (!built_) {
+    const std::string what = absl::StrCat("the scheduler was stopped by signal ", signal, " (", strsignal(signal),
+                                          ") before all workers had come");
+    return End(WithCause(absl::CancelledError(what), {-1, kExitInterrupted}));
+  }
+  for (auto& worker : workers_) {
+    if (!worker->left) Send(*worker, {Type::kStop, {{"signal", absl::StrCat(signal)}}});
+  }
+}
+
+void Scheduler::Stop(int signal) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    signal_ = signal;
+  }
+  const uint64_t one = 1;
+  if (write(stop_.get(), &one, sizeof one) < 0) Fail(absl::CancelledError("the scheduler was stopped"));
+}
+
+void Scheduler::Join(Admission::Newcomer newcomer) {
+  auto joining = std::make_unique<Worker>();
+  Worker& worker = *joining;
+  worker.socket = std::move(newcomer.socket);
+  worker.source = std::move(newcomer.source);
+  worker.seals = std::move(newcomer.seals);
+  worker.heard = MonotonicNow();
+  worker.buffer = std::move(newcomer.rest);
+  for (const auto& [name, value] : newcomer.join.fields) worker.join[OnOneLine(name)] = OnOneLine(value);
+  for (const char* name : {"id", "host", "endpoint", "who"}) worker.join.emplace(name, "");
+  const std::string refusal = Refusal(worker), difference = refusal.empty() ? Difference(worker) : "";
+  if (!refusal.empty()) return Refuse(worker, refusal);
+  if (!difference.empty()) {
+    Refuse(worker, difference);
+    if (options_.differing_ends) ends_at_ = std::min(ends_at_, MonotonicNow() + kForLateWorkers);
+    return;
+  }
+  Log(absl::StrCat("The new node: ", worker.join["id"], "(role: MS_WORKER) is registered successfully."));
+  workers_.push_back(std::move(joining));
+  // It is registered: a connection that ends now ends for a reason.
+  const std::string own_rank = options_.rank < 0 ? "" : absl::StrCat(options_.rank);
+  const std::string limit = absl::StrCat(absl::ToInt64Milliseconds(options_.own_heartbeat_limit));
+  Send(worker, {Type::kProgress, {{"who", options_.who}, {"rank", own_rank}, {"limit", limit}}});
+  if (Joined() == options_.workers) Build();
+  Understand(worker);
 }
 
 void Scheduler::Read(Worker& worker) {
@@ -231,70 +370,73 @@ void Scheduler::Read(Worker& worker) {
   if (n > 0) {
     worker.heard = MonotonicNow();
     worker.buffer.append(bytes, n);
-    while (worker.socket && !over_ && worker.buffer.size() >= kControlHeaderBytes) {
-      const auto body = ControlBodyBytes(worker.buffer);
-      if (body.ok() && worker.buffer.size() < kControlHeaderBytes + *body) return;
-      const auto message = body.ok() ? DecodeControl(worker.buffer.substr(0, kControlHeaderBytes + *body))
-                                     : StatusOr<ControlMessage>(body.status());
-      // Only a join is understood from somebody unknown.
-      if (!message.ok() || worker.join.empty() != (message->type == Type::kJoin)) {
-        worker.socket.Close();
-        break;
-      }
-      worker.buffer.erase(0, kControlHeaderBytes + *body);
-      Handle(worker, *message);
-    }
+    Understand(worker);
   } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+    const Status end = n == 0 ? absl::OkStatus() : ErrnoStatus("receiving");
     worker.socket.Close();
-  }
-  if (!worker.socket && !worker.join.empty() && !worker.left && !over_) {
+    if (worker.left || over_) return;
     if (built_) {
-      End(WithCause(absl::UnavailableError(absl::StrCat(NameOf(worker), " has ended without leaving the job")),
-                    {worker.rank, kExitRankCrashed}));
+      End(EndOf(NameOf(worker), worker.rank, end));
     } else {
       Log(absl::StrCat("The node: ", worker.join["id"], " has gone before the cluster was complete."));
     }
   }
 }
 
+void Scheduler::Understand(Worker& worker) {
+  size_t begin = 0;
+  const size_t tag = worker.seals.receive.tag_bytes();
+  while (worker.socket && !over_) {
+    const absl::string_view all = absl::string_view(worker.buffer).substr(begin);
+    if (all.size() < kControlHeaderBytes) break;
+    const auto body = ControlBodyBytes(all);
+    const size_t size = kControlHeaderBytes + (body.ok() ? *body : 0);
+    if (body.ok() && all.size() < size + tag) break;
+    Status status = body.status();
+    if (status.ok() && tag > 0) status = worker.seals.receive.Check(all.substr(0, size), all.substr(size, tag));
+    const auto message = status.ok() ? DecodeControl(all.substr(0, size)) : StatusOr<ControlMessage>(status);
+    if (!message.ok()) return Expel(worker, std::string(message.status().message()));
+    begin += size + tag;
+    Handle(worker, *message);
+  }
+  worker.buffer.erase(0, begin);
+}
+
+void Scheduler::Expel(Worker& worker, const std::string& why) {
+  admission_.refusals().Refused(
+      worker.source, [&] { return NameOfPeer(worker.socket); }, why);
+  worker.socket.Close();
+  if (!built_ || worker.left || over_) return;
+  End(EndOf(NameOf(worker), worker.rank, absl::DataLossError(why)));
+}
+
 void Scheduler::Handle(Worker& worker, const ControlMessage& message) {
+  // Heartbeats begin with the registration and end with the process.
+  if (message.type == Type::kHeartbeat) return;
+  // Only members speak of the job, and there are none before all have come.
+  if (worker.left || !built_) return Expel(worker, "it sent a message that only a member may send");
   switch (message.type) {
-    case Type::kJoin: {
-      worker.join = message.fields;
-      for (const char* name : {"id", "host", "endpoint", "who"}) worker.join.emplace(name, "");
-      const std::string refusal = Refusal(worker), difference = refusal.empty() ? Difference(worker) : "";
-      if (!refusal.empty()) return Refuse(worker, refusal);
-      if (!difference.empty()) {
-        Refuse(worker, difference);
-        if (options_.differing_ends) ends_at_ = std::min(ends_at_, MonotonicNow() + kForLateWorkers);
-        return;
-      }
-      Log(absl::StrCat("The new node: ", worker.join["id"], "(role: MS_WORKER) is registered successfully."));
-      if (Joined() == options_.workers) Build();
-      return;
-    }
     case Type::kCompare:
-      return Compare(worker, Field(message, "name"), Field(message, "value"));
+      return Compare(worker, OnOneLine(Field(message, "name")), OnOneLine(Field(message, "value")));
     case Type::kRelay:
       return Relay(worker, message);
     case Type::kAbort: {
-      Cause cause = {worker.rank, kExitRankCrashed};
-      if (int code; absl::SimpleAtoi(Field(message, "code"), &code)) cause.exit_code = code;
-      return End(WithCause(absl::AbortedError(absl::StrCat(NameOf(worker), ": ", Field(message, "why"))), cause));
+      const std::string why = absl::StrCat(NameOf(worker), ": ", PrintableMessage(Field(message, "why")));
+      return End(WithCause(absl::AbortedError(why), {worker.rank, FailureCode(message)}));
     }
     case Type::kLeave:
       worker.left = true;
+      if (int code; absl::SimpleAtoi(Field(message, "code"), &code) && code >= 0 && code < 256) worker.exit_code = code;
       if (!compared_.empty()) {
         const std::string what =
             absl::StrCat(NameOf(worker), " has finished, and others wait for it (", compared_.begin()->first, ")");
         return End(WithCause(absl::FailedPreconditionError(what), {worker.rank, kExitHang}));
       }
-      if (std::all_of(workers_.begin(), workers_.end(), [](const auto& w) { return w->left || w->join.empty(); })) {
-        over_ = true;
-      }
+      over_ = std::all_of(workers_.begin(), workers_.end(), [](const auto& w) { return w->left; });
+      if (over_) exit_code_ = FirstExitCode();
       return;
     default:
-      return;
+      return Expel(worker, "it sent a message that no worker sends");
   }
 }
 
@@ -302,18 +444,17 @@ void Scheduler::Handle(Worker& worker, const ControlMessage& message) {
 void Scheduler::Refuse(Worker& newcomer, const std::string& why) {
   refused_ = absl::StrCat(newcomer.join["id"], " is refused: ", why);
   const std::string line = absl::StrCat("The node: ", refused_);
-  Log(line);
+  Log(absl::StrCat(line, " (", NameOfPeer(newcomer.socket), ")"));
   Send(newcomer, {Type::kRefuse, {{"reason", why}}});
-  newcomer.join.clear();
   newcomer.socket.Close();
   for (auto& worker : workers_) {
-    if (!built_ && !worker->join.empty()) Send(*worker, {Type::kProgress, {{"line", line}}});
+    if (!built_) Send(*worker, {Type::kProgress, {{"line", line}}});
   }
 }
 
 std::string Scheduler::Refusal(const Worker& newcomer) const {
   const std::string& id = newcomer.join.at("id");
-  if (built_ || Joined() > options_.workers) {
+  if (built_) {
     return absl::StrCat("the cluster is complete with ", options_.workers, " workers (MS_WORKER_NUM)");
   }
   int rank = 0;
@@ -321,7 +462,6 @@ std::string Scheduler::Refusal(const Worker& newcomer) const {
     return absl::StrCat("MS_NODE_ID=", id, " asks for a rank beyond 0 to ", options_.workers - 1);
   }
   for (const auto& other : workers_) {
-    if (other.get() == &newcomer || other->join.empty()) continue;
     int taken = -1;
     if (other->join.at("id") == id || (IsRank(id) && IsRank(other->join.at("id")) &&
                                        absl::SimpleAtoi(other->join.at("id"), &taken) && taken == rank)) {
@@ -332,16 +472,24 @@ std::string Scheduler::Refusal(const Worker& newcomer) const {
 }
 
 std::string Scheduler::Difference(const Worker& newcomer) const {
-  for (const auto& other : workers_) {
-    if (other.get() == &newcomer || other->join.empty()) continue;
-    for (const auto& [name, value] : newcomer.join) {
-      if (name.rfind("hash.", 0) != 0) continue;
-      const auto theirs = other->join.find(name);
-      if (theirs == other->join.end() || theirs->second != value) {
-        return absl::StrCat("its ", name.substr(5), " is ", value, ", that of ", other->join.at("id"), " is ",
-                            theirs == other->join.end() ? "not given" : theirs->second);
-      }
+  constexpr absl::string_view kHash = "hash.";
+  const auto given = [](const Worker& worker, const std::string& name) {
+    const auto it = worker.join.find(name);
+    return it == worker.join.end() ? "not given" : it->second;
+  };
+  if (workers_.empty()) return "";
+  const Worker& first = *workers_.front();  // the others are like it
+  std::set<std::string> names;
+  for (const Worker* worker : {&newcomer, &first}) {
+    for (const auto& field : worker->join) {
+      if (absl::StartsWith(field.first, kHash)) names.insert(field.first);
     }
+  }
+  for (const std::string& name : names) {
+    const bool both = newcomer.join.count(name) > 0 && first.join.count(name) > 0;
+    if (both && newcomer.join.at(name) == first.join.at(name)) continue;
+    return absl::StrCat("its ", name.substr(kHash.size()), " is ", given(newcomer, name), ", that of ",
+                        first.join.at("id"), " is ", given(first, name));
   }
   return "";
 }
@@ -350,7 +498,6 @@ std::string Scheduler::Difference(const Worker& newcomer) const {
 void Scheduler::Build() {
   std::vector<Worker*> by_rank(options_.workers, nullptr), others;
   for (auto& worker : workers_) {
-    if (worker->join.empty()) continue;
     int rank = -1;
     if (IsRank(worker->join["id"]) && absl::SimpleAtoi(worker->join["id"], &rank)) {
       by_rank[rank] = worker.get();
@@ -380,6 +527,14 @@ void Scheduler::Build() {
 }
 
 void Scheduler::Compare(Worker& worker, const std::string& name, const std::string& value) {
+  const auto ahead = std::count_if(compared_.begin(), compared_.end(),
+                                   [&](const auto& entry) { return entry.second.count(worker.rank) > 0; });
+  if (ahead >= static_cast<int>(kMostCompared) || name.size() + value.size() > kLongestCompared) {
+    const std::string what = absl::StrCat(NameOf(worker), " gave a value to compare (", name.substr(0, 100), ") of ",
+                                          value.size(), " bytes, ", ahead, " others waiting: at most ",
+                                          kLongestCompared, " bytes and ", kMostCompared, " values are possible");
+    return End(WithCause(absl::InvalidArgumentError(what), {worker.rank, kExitInternal}));
+  }
   std::map<int, std::string>& values = compared_[name];
   values[worker.rank] = value;
   for (const auto& other : workers_) {
@@ -412,6 +567,8 @@ void Scheduler::Relay(const Worker& from, ControlMessage message) {
 void Scheduler::End(const Status& status) {
   over_ = true;
   result_ = status;
+  // Before the workers hear of it: with the first one that ends, its starter may end the others at once.
+  if (options_.on_cause) options_.on_cause(status);
   Log(std::string(status.message()));
   const Cause cause = CauseOf(status);
   const ControlMessage abort = {Type::kAbort,
@@ -419,7 +576,7 @@ void Scheduler::End(const Status& status) {
                                  {"rank", absl::StrCat(cause.rank)},
                                  {"code", absl::StrCat(cause.exit_code)}}};
   for (auto& worker : workers_) {
-    if (worker->socket && !worker->join.empty() && !worker->left) Send(*worker, abort);
+    if (worker->socket && !worker->left) Send(*worker, abort);
   }
 }
 
@@ -437,9 +594,20 @@ void Scheduler::Drain() {
 }
 
 std::string Scheduler::NameOf(const Worker& worker) const {
-  const std::string& who = worker.join.at("who");
-  return absl::StrCat("rank ", worker.rank, "/", options_.workers, " (",
-                      who.empty() ? absl::StrCat(worker.join.at("id"), " on ", worker.join.at("host")) : who, ")");
+  const std::string &who = worker.join.at("who"), &id = worker.join.at("id");
+  const int rank = RankOf(worker.rank, id);
+  return absl::StrCat(rank < 0 ? absl::StrCat("worker ", id, " of ") : absl::StrCat("rank ", rank, "/"),
+                      options_.workers, " (", who.empty() ? absl::StrCat(id, " on ", worker.join.at("host")) : who,
+                      ")");
+}
+
+int Scheduler::FirstExitCode() const {
+  std::map<int, int> codes;
+  for (const auto& worker : workers_) codes[worker->rank] = worker->exit_code;
+  for (const auto& [rank, code] : codes) {
+    if (code != 0) return code;
+  }
+  return 0;
 }
 
 // The ranks that nobody has asked for, when ids are ranks; else how many.
@@ -447,7 +615,6 @@ std::string Scheduler::Missing() const {
   std::vector<bool> here(options_.workers);
   bool numeric = Joined() > 0;
   for (const auto& worker : workers_) {
-    if (worker->join.empty()) continue;
     int rank = -1;
     if (IsRank(worker->join.at("id")) && absl::SimpleAtoi(worker->join.at("id"), &rank)) {
       here[rank] = true;
@@ -465,47 +632,98 @@ std::string Scheduler::Missing() const {
 
 void Scheduler::Send(Worker& worker, const ControlMessage& message) {
   // Who does not read within the limit is found by its missing heartbeats.
-  SendAll(worker.socket, EncodeControl(message), MonotonicNow() + kSendLimit).IgnoreError();
+  SendAll(worker.socket, EncodeSealed(message, worker.seals.send), MonotonicNow() + kSendLimit).IgnoreError();
 }
 
 StatusOr<std::unique_ptr<Membership>> Membership::Join(const JoinOptions& options) {
-  MonotonicTime deadline = MonotonicNow() + options.timeout;
+  const MonotonicTime deadline = MonotonicNow() + options.timeout;
+  const std::string where =
+      absl::StrCat("scheduler at ", options.where.empty() ? ToString(options.scheduler) : options.where);
+  std::mt19937 random(std::random_device{}());
+  absl::Duration pause = kFirstPause;
+  MonotonicTime next_news = MonotonicNow() + kNews;
+  while (true) {
+    auto made = TryJoin(options, deadline);
+    if (made.ok()) return made;
+    const Status why = Annotate(Security(made.status()), where);
+    if (!absl::IsUnavailable(why)) return why;
+    if (MonotonicNow() >= deadline) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("no answer within ", absl::FormatDuration(options.timeout), ": ", why.message()));
+    }
+    if (options.waiting && MonotonicNow() >= next_news) {
+      next_news = MonotonicNow() + kNews;
+      const absl::Duration left = absl::Trunc(deadline - MonotonicNow(), absl::Seconds(1));
+      options.waiting(
+          absl::StrCat("waiting for the ", why.message(), "; trying for another ", absl::FormatDuration(left)));
+    }
+    // Many workers that were turned away at once do not come back at once.
+    const double spread = std::uniform_real_distribution<double>(0.5, 1.5)(random);
+    absl::SleepFor(std::min(pause * spread, std::max(deadline - MonotonicNow(), absl::ZeroDuration())));
+    pause = std::min(2 * pause, kLongestPause);
+  }
+}
+
+StatusOr<std::unique_ptr<Membership>> Membership::TryJoin(const JoinOptions& options, MonotonicTime deadline) {
   std::unique_ptr<Membership> me(new Membership());
-  const std::string where = absl::StrCat("scheduler at ", ToString(options.scheduler));
-  auto socket = ConnectTcp(options.scheduler, deadline);
-  if (!socket.ok()) return Annotate(socket.status(), where);
-  me->socket_ = std::move(*socket);
+  // The scheduler answers at once, or has lost sight of this connection.
+  const MonotonicTime answer_by = std::min(deadline, MonotonicNow() + kSilence);
+  const auto late = [](const Status& status) {
+    return absl::IsDeadlineExceeded(status) ? absl::UnavailableError(status.message()) : status;
+  };
+  if (absl::StartsWith(options.scheduler.host, "/")) {
+    ASSIGN_OR_RETURN(me->socket_, ConnectMeeting(options.scheduler.host));
+  } else if (options.secret.empty()) {
+    return absl::InvalidArgumentError("a worker that reaches its scheduler by TCP needs the job's secret");
+  } else {
+    auto socket = ConnectTcp(options.scheduler, std::min(deadline, MonotonicNow() + kNews));
+    if (!socket.ok()) return late(socket.status());
+    me->socket_ = std::move(*socket);
+    auto seals = Authenticate(me->socket_, options.secret, ConnectionUse(), answer_by);
+    if (!seals.ok()) return late(seals.status());
+    me->seals_ = std::move(*seals);
+  }
   me->on_over_ = options.on_over;
+  me->on_stop_ = options.on_stop;
   ControlMessage join = {Type::kJoin,
                          {{"id", options.node_id.empty() ? RandomName() : options.node_id},
                           {"host", options.self.host},
                           {"who", options.who},
                           {"endpoint", ToString(options.self.endpoint)}}};
   for (const auto& [name, value] : options.hashes) join.fields[absl::StrCat("hash.", name)] = value;
-  RETURN_IF_ERROR(Annotate(me->Send(join), where));
+  RETURN_IF_ERROR(late(me->Send(join)));
+  bool registered = false;
   // While the scheduler speaks, it is the one who gives up: it knows who is missing.
   deadline = std::max(deadline, MonotonicNow() + kSilence);
   ControlMessage welcome;
   while (welcome.type != Type::kWelcome) {
-    auto message = Receive(me->socket_, deadline);
-    if (!message.ok()) return Annotate(message.status(), where);
+    auto message = registered ? me->AwaitOthers(deadline) : ReceiveControl(me->socket_, me->seals_.receive, answer_by);
+    // Not an attempt that is to be repeated: the scheduler had this worker.
+    if (!message.ok() && registered) {
+      const Status lost = me->Lost(message.status());
+      return WithCause(absl::AbortedError(lost.message()), CauseOf(lost));
+    }
+    if (!message.ok()) return late(message.status());
     if (message->type == Type::kRefuse) {
-      return absl::FailedPreconditionError(absl::StrCat(where, " refuses this worker: ", Field(*message, "reason")));
+      return absl::FailedPreconditionError(
+          absl::StrCat("refuses this worker: ", PrintableMessage(Field(*message, "reason"))));
     }
     if (message->type == Type::kAbort) {
       const Status over = AbortOf(*message);
-      return WithCause(absl::DeadlineExceededError(absl::StrCat(where, ": ", over.message())), CauseOf(over));
+      return WithCause(absl::DeadlineExceededError(over.message()), CauseOf(over));
     }
     if (message->type == Type::kProgress) {
+      if (!std::exchange(registered, true)) me->Introduce(*message);
       deadline = std::max(deadline, MonotonicNow() + kSilence);
-      if (options.log) options.log(Field(*message, "line"));
+      const std::string line = PrintableMessage(Field(*message, "line"));
+      if (options.log && !line.empty()) options.log(line);
     }
     welcome = std::move(*message);
   }
   int size = 0;
   if (!absl::SimpleAtoi(Field(welcome, "size"), &size) || !absl::SimpleAtoi(Field(welcome, "rank"), &me->rank_) ||
       size < 1 || me->rank_ < 0 || me->rank_ >= size) {
-    return absl::DataLossError(absl::StrCat(where, " sent a malformed welcome"));
+    return absl::DataLossError("a malformed welcome came");
   }
   me->job_ = Field(welcome, "job");
   for (int r = 0; r < size; ++r) {
@@ -513,6 +731,7 @@ StatusOr<std::unique_ptr<Membership>> Membership::Join(const JoinOptions& option
     me->peers_.push_back({Field(welcome, absl::StrCat("host.", r)), endpoint.ok() ? *endpoint : Endpoint()});
   }
   me->stop_ = Fd(eventfd(0, EFD_CLOEXEC));
+  me->heard_ = MonotonicNow();
   me->thread_ = std::thread([raw = me.get()] { raw->Run(); });
   return me;
 }
@@ -526,31 +745,92 @@ Membership::~Membership() {
 
 Status Membership::Send(const ControlMessage& message) {
   std::lock_guard<std::mutex> lock(send_mutex_);
-  return SendAll(socket_, EncodeControl(message), MonotonicNow() + kSendLimit);
+  return SendAll(socket_, EncodeSealed(message, seals_.send), MonotonicNow() + kSendLimit);
+}
+
+void Membership::Introduce(const ControlMessage& message) {
+  const std::string who = OnOneLine(Field(message, "who")), rank = OnOneLine(Field(message, "rank"));
+  if (!absl::SimpleAtoi(rank, &scheduler_rank_) || scheduler_rank_ < 0) scheduler_rank_ = -1;
+  if (!who.empty()) {
+    scheduler_ =
+        absl::StrCat(scheduler_rank_ < 0 ? "the scheduler" : absl::StrCat("rank ", scheduler_rank_), " (", who, ")");
+  }
+  int64_t limit = 0;
+  if (absl::SimpleAtoi(Field(message, "limit"), &limit) && limit > 0) heartbeat_limit_ = absl::Milliseconds(limit);
+  heard_ = MonotonicNow();
+}
+
+Status Membership::Lost(const Status& status) const {
+  // Silent() is such an error already.
+  if (HasCause(status)) return status;
+  return EndOf(scheduler_, scheduler_rank_, status);
+}
+
+Status Membership::Silent() const {
+  sockaddr_storage address = {};
+  socklen_t size = sizeof address;
+  const bool local =
+      getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0 && address.ss_family == AF_UNIX;
+  return WithCause(absl::UnavailableError(absl::StrCat(scheduler_, kSilent, absl::FormatDuration(heartbeat_limit_),
+                                                       local ? kStopped : kStoppedOrCut)),
+                   {scheduler_rank_, kExitHang});
+}
+
+StatusOr<ControlMessage> Membership::AwaitOthers(MonotonicTime deadline) {
+  while (true) {
+    const MonotonicTime polled = MonotonicNow();
+    const Status ready = PollFor(socket_, POLLIN, std::min(deadline, polled + kHeartbeat));
+    const MonotonicTime now = MonotonicNow();
+    // The time that this process was stopped for does not count.
+    if (now - polled > kHeartbeat + kTick) heard_ += now - polled - kHeartbeat;
+    if (ready.ok()) {
+      heard_ = now;
+      auto message = ReceiveControl(socket_, seals_.receive, now + kSendLimit);
+      if (message.ok() && message->type == Type::kHeartbeat) continue;
+      return message;
+    }
+    if (!absl::IsDeadlineExceeded(ready)) return ready;
+    if (now - heard_ >= heartbeat_limit_) return Silent();
+    if (now >= deadline) return ready;
+    Send({Type::kHeartbeat, {}}).IgnoreError();  // a lost connection shows when it is read
+  }
 }
 
 void Membership::Run() {
   MonotonicTime next_heartbeat = MonotonicNow() + kHeartbeat;
   while (true) {
     pollfd entries[] = {{stop_.get(), POLLIN, 0}, {socket_.get(), POLLIN, 0}};
-    const int64_t wait = absl::ToInt64Milliseconds(next_heartbeat - MonotonicNow()) + 1;
-    const int ready = poll(entries, 2, static_cast<int>(std::max<int64_t>(0, wait)));
+    const MonotonicTime polled = MonotonicNow();
+    const absl::Duration wait = std::max(next_heartbeat - polled + absl::Milliseconds(1), absl::ZeroDuration());
+    const int ready = poll(entries, 2, static_cast<int>(absl::ToInt64Milliseconds(wait)));
     if (entries[0].revents != 0) return;
+    // While this process was stopped or had to wait for a core, so was the scheduler, perhaps.
+    const absl::Duration late = MonotonicNow() - polled - wait;
+    if (late > kTick) heard_ += late;
+    const bool silent = ready == 0 && MonotonicNow() - heard_ >= heartbeat_limit_;
     // Also while others speak to this rank all the time.
     if (MonotonicNow() >= next_heartbeat) {
       next_heartbeat = MonotonicNow() + kHeartbeat;
       Send({Type::kHeartbeat, {}}).IgnoreError();  // a lost connection shows when it is read
     }
-    if (ready == 0) continue;
-    StatusOr<ControlMessage> message = ControlMessage();
-    message = Receive(socket_, MonotonicNow() + kSendLimit);
+    if (ready == 0 && !silent) continue;
+    StatusOr<ControlMessage> message =
+        silent ? Silent() : ReceiveControl(socket_, seals_.receive, MonotonicNow() + kSendLimit);
+    if (message.ok()) heard_ = MonotonicNow();
+    if (message.ok() && message->type == Type::kHeartbeat) continue;
     if (message.ok() && message->type == Type::kRelay) {
       Deliver(*message);
       continue;
     }
+    if (message.ok() && message->type == Type::kStop) {
+      int signal = 0;
+      if (on_stop_ && absl::SimpleAtoi(Field(*message, "signal"), &signal)) on_stop_(signal);
+      continue;
+    }
     std::unique_lock<std::mutex> lock(mutex_);
     if (!message.ok()) {
-      health_ = Annotate(message.status(), "the connection to the scheduler is lost");
+      lost_scheduler_ = true;
+      health_ = Lost(message.status());
     } else if (message->type == Type::kAbort) {
       health_ = AbortOf(*message);
     } else if (message->type == Type::kCompare) {
@@ -606,6 +886,6 @@ void Membership::Deliver(const ControlMessage& message) {
   if (listener_) listener_(from, message.fields);
 }
 
-void Membership::Leave() { Send({Type::kLeave, {}}).IgnoreError(); }
+void Membership::Leave(int exit_code) { Send({Type::kLeave, {{"code", absl::StrCat(exit_code)}}}).IgnoreError(); }
 
 }  // namespace mslua

@@ -2,7 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/socket.h>
 
+#include <filesystem>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -16,10 +20,13 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
+constexpr char kSecret[] = "the secret of a test";
+
 class Cluster : public ::testing::Test {
  protected:
   void Start(int workers) {
     options_.endpoint = {"127.0.0.1", 0};
+    options_.secret = kSecret;
     options_.workers = workers;
     options_.log = [this](const std::string& line) {
       std::lock_guard<std::mutex> lock(mutex_);
@@ -32,6 +39,7 @@ class Cluster : public ::testing::Test {
   JoinOptions Worker(const std::string& id, const std::string& host = "h") const {
     JoinOptions join;
     join.scheduler = scheduler_->endpoint();
+    join.secret = kSecret;
     join.node_id = id;
     join.self = {host, {"127.0.0.1", 1000}};
     join.timeout = absl::Seconds(10);
@@ -44,6 +52,36 @@ class Cluster : public ::testing::Test {
     for (size_t i = 0; i < joins.size(); ++i) threads.emplace_back([&, i] { made[i] = Membership::Join(joins[i]); });
     for (std::thread& t : threads) t.join();
     return made;
+  }
+  static MonotonicTime Soon() { return MonotonicNow() + absl::Seconds(30); }
+  // A connection whose join the scheduler has taken.
+  std::pair<Fd, Seals> JoinByHand(const std::string& id) {
+    Fd socket = *ConnectTcp(scheduler_->endpoint(), Soon());
+    auto seals = Authenticate(socket, kSecret, {}, Soon());
+    EXPECT_TRUE(seals.ok()) << seals.status();
+    std::pair<Fd, Seals> joined(std::move(socket), *seals);
+    const ControlMessage join = {ControlMessage::Type::kJoin, {{"id", id}}};
+    EXPECT_TRUE(SendAll(joined.first, EncodeSealed(join, joined.second.send), Soon()).ok());
+    ReceiveUntil(joined, ControlMessage::Type::kProgress);
+    return joined;
+  }
+  static void ReceiveUntil(std::pair<Fd, Seals>& joined, ControlMessage::Type type) {
+    while (true) {
+      const auto message = ReceiveControl(joined.first, joined.second.receive, Soon());
+      ASSERT_TRUE(message.ok()) << message.status();
+      if (message->type == type) return;
+    }
+  }
+  static bool EndsSoon(const Fd& socket) {
+    char byte;
+    Status status;
+    while (status.ok()) status = ReceiveAll(socket, &byte, 1, Soon());
+    return absl::IsUnavailable(status);
+  }
+  static std::string LocalRoot() {
+    char path[] = "/tmp/mslua-test-XXXXXX";
+    setenv("XDG_RUNTIME_DIR", mkdtemp(path), 1);
+    return path;
   }
   std::string log() {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -68,7 +106,7 @@ TEST_F(Cluster, RanksByNumericIds) {
     EXPECT_EQ((*made[i])->job(), (*made[0])->job());
     EXPECT_TRUE((*made[i])->Health().ok());
   }
-  for (auto& m : made) (*m)->Leave();
+  for (auto& m : made) (*m)->Leave(0);
   EXPECT_TRUE(scheduler_->Wait().ok());
   EXPECT_THAT(log(), HasSubstr("The new node: 2(role: MS_WORKER) is registered successfully."));
   EXPECT_THAT(log(), HasSubstr("The cluster topology has been constructed successfully."));
@@ -199,7 +237,7 @@ TEST_F(Cluster, RanksTellOneAnother) {
   wait(4);
   (*made[1])->Listen(nullptr);
   EXPECT_THAT(heard, testing::ElementsAre("0 00", "0 10", "0 20", "1 self0"));
-  for (auto& m : made) (*m)->Leave();
+  for (auto& m : made) (*m)->Leave(0);
   EXPECT_TRUE(scheduler_->Wait().ok());
 }
 
@@ -270,6 +308,170 @@ TEST_F(Cluster, StrangersAndNoScheduler) {
   const auto made = Membership::Join(nowhere);
   EXPECT_EQ(made.status().code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(made.status().message()), HasSubstr(ToString(nowhere.scheduler)));
+}
+
+TEST_F(Cluster, MissingAndSurplusHashesAreDifferences) {
+  options_.timeout = absl::Seconds(20);
+  Start(2);
+  JoinOptions first = Worker("0"), bare = Worker("1"), fewer = Worker("1"), more = Worker("1"), same = Worker("1");
+  first.hashes = same.hashes = {{"recipe", "aaa"}, {"version", "1"}};
+  fewer.hashes = {{"recipe", "aaa"}};
+  more.hashes = {{"recipe", "aaa"}, {"version", "1"}, {"verb", "train"}};
+  std::unique_ptr<Membership> one;
+  std::thread waiting([&] { one = std::move(*Membership::Join(first)); });
+  while (log().find("registered") == std::string::npos) absl::SleepFor(absl::Milliseconds(2));
+  const auto refused = [&](const JoinOptions& join, const char* why) {
+    const auto made = Membership::Join(join);
+    EXPECT_EQ(made.status().code(), absl::StatusCode::kFailedPrecondition) << made.status();
+    EXPECT_THAT(std::string(made.status().message()), HasSubstr(why));
+  };
+  refused(bare, "its recipe is not given, that of 0 is aaa");
+  refused(fewer, "its version is not given, that of 0 is 1");
+  refused(more, "its verb is train, that of 0 is not given");
+  EXPECT_TRUE(Membership::Join(same).ok());
+  waiting.join();
+}
+
+// Who has joined is no member before all have come, and ends nothing.
+TEST_F(Cluster, NobodyEndsAJobThatIsNotComplete) {
+  Start(2);
+  for (const ControlMessage& message : {ControlMessage{ControlMessage::Type::kLeave, {}},
+                                        {ControlMessage::Type::kAbort, {{"code", "0"}, {"why", "x"}}},
+                                        {ControlMessage::Type::kCompare, {{"name", "x"}}},
+                                        {ControlMessage::Type::kRelay, {{"to", "0"}}},
+                                        {ControlMessage::Type::kWelcome, {}}}) {
+    auto joined = JoinByHand("0");
+    ASSERT_TRUE(SendAll(joined.first, EncodeSealed(message, joined.second.send), Soon()).ok());
+    EXPECT_TRUE(EndsSoon(joined.first));
+  }
+  EXPECT_TRUE(scheduler_->Outcome().ok());
+  auto made = JoinAll({Worker("0"), Worker("1")});
+  ASSERT_TRUE(made[0].ok() && made[1].ok()) << made[0].status() << made[1].status();
+  for (auto& m : made) (*m)->Leave(0);
+  EXPECT_TRUE(scheduler_->Wait().ok());
+  EXPECT_THAT(log(), HasSubstr("refused a connection of 127.0.0.1:"));
+  EXPECT_THAT(log(), HasSubstr("only a member may send"));
+}
+
+TEST_F(Cluster, AnAbortIsNoSuccess) {
+  for (const char* code : {"0", "-1", "256", "99999999999", "", "x"}) {
+    Start(1);
+    auto joined = JoinByHand("0");
+    ReceiveUntil(joined, ControlMessage::Type::kWelcome);
+    const ControlMessage abort = {ControlMessage::Type::kAbort,
+                                  {{"code", code}, {"why", "a\nmslua: error[0] b\033[2J"}}};
+    ASSERT_TRUE(SendAll(joined.first, EncodeSealed(abort, joined.second.send), Soon()).ok());
+    const Status outcome = scheduler_->Wait();
+    EXPECT_EQ(CauseOf(outcome).exit_code, kExitRankCrashed) << code;
+    EXPECT_THAT(std::string(outcome.message()), HasSubstr("a\n  mslua: error[0] b?[2J"));
+  }
+}
+
+TEST_F(Cluster, ComparedValuesAreBounded) {
+  Start(2);
+  auto made = JoinAll({Worker("0"), Worker("1")});
+  ASSERT_TRUE(made[0].ok() && made[1].ok());
+  EXPECT_EQ((*made[0])->Compare("a", std::string(5000, 'x'), absl::Seconds(30)).code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(scheduler_->Wait().message()), HasSubstr("rank 0/2 (0 on h) gave a value to compare (a)"));
+  Start(2);
+  made = JoinAll({Worker("0"), Worker("1")});
+  ASSERT_TRUE(made[0].ok() && made[1].ok());
+  for (int i = 0; i < 20; ++i) (*made[1])->Compare(absl::StrCat("name", i), "x", absl::ZeroDuration()).IgnoreError();
+  EXPECT_THAT(std::string(scheduler_->Wait().message()), HasSubstr("rank 1/2 (1 on h) gave a value to compare"));
+}
+
+TEST_F(Cluster, AnotherSecretIsRefused) {
+  Start(1);
+  JoinOptions wrong = Worker("0");
+  wrong.secret = "another secret, as long";
+  const auto made = Membership::Join(wrong);
+  EXPECT_EQ(made.status().code(), absl::StatusCode::kPermissionDenied) << made.status();
+  EXPECT_EQ(CauseOf(made.status()).exit_code, kExitSecurity);
+  EXPECT_THAT(std::string(made.status().message()), HasSubstr("MSLUA_JOB_SECRET_FILE"));
+  options_.secret.clear();
+  EXPECT_EQ(Scheduler::Start(options_).status().code(), absl::StatusCode::kInvalidArgument) << "no secret";
+  EXPECT_TRUE(Membership::Join(Worker("0")).ok());
+}
+
+// A scheduler that does not know the secret learns nothing of the worker.
+TEST_F(Cluster, AForeignSchedulerIsRefused) {
+  const Fd listener = *ListenTcp({"127.0.0.1", 0});
+  std::thread foreign([&] {
+    PollFor(listener, POLLIN, Soon()).IgnoreError();
+    const Fd socket(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    Acceptor acceptor("another secret, as long", [](const ConnectionUse&) { return ""; });
+    Seal none;
+    const auto start = ReceiveControl(socket, none, Soon());
+    ASSERT_TRUE(SendAll(socket, EncodeControl(acceptor.Answer(*start)), Soon()).ok());
+    ASSERT_TRUE(ReceiveControl(socket, none, Soon()).ok());
+    const ControlMessage lie = {ControlMessage::Type::kAccept, {{"proof", std::string(32, 'x')}}};
+    ASSERT_TRUE(SendAll(socket, EncodeControl(lie), Soon()).ok());
+    EXPECT_TRUE(EndsSoon(socket)) << "no join comes";
+  });
+  JoinOptions join;
+  join.scheduler = *LocalEndpoint(listener);
+  join.secret = kSecret;
+  join.node_id = "0";
+  const auto made = Membership::Join(join);
+  EXPECT_EQ(made.status().code(), absl::StatusCode::kPermissionDenied) << made.status();
+  EXPECT_THAT(std::string(made.status().message()), HasSubstr("does not know the job secret"));
+  foreign.join();
+}
+
+// 100 workers and 500 connections that say nothing, all at once.
+TEST_F(Cluster, ManyAtOnce) {
+  for (const bool local : {false, true}) {
+    const std::string root = local ? LocalRoot() : "";
+    if (local) options_.meeting = "meet-test";
+    Start(100);
+    std::vector<Fd> idle;
+    const auto crowd = [&] {
+      for (int i = 0; i < 250; ++i) {
+        auto socket = local ? ConnectMeeting(scheduler_->endpoint().host) : ConnectTcp(scheduler_->endpoint(), Soon());
+        if (socket.ok()) idle.push_back(std::move(*socket));
+      }
+    };
+    crowd();
+    std::vector<JoinOptions> joins;
+    for (int i = 0; i < 100; ++i) {
+      joins.push_back(Worker(absl::StrCat(i)));
+      joins.back().timeout = absl::Seconds(100);
+    }
+    std::thread more(crowd);
+    auto made = JoinAll(joins);
+    more.join();
+    for (size_t i = 0; i < made.size(); ++i) {
+      ASSERT_TRUE(made[i].ok()) << made[i].status();
+      EXPECT_EQ((*made[i])->rank(), static_cast<int>(i));
+    }
+    for (auto& m : made) (*m)->Leave(0);
+    EXPECT_TRUE(scheduler_->Wait().ok());
+    scheduler_.reset();
+    if (local) std::filesystem::remove_all(root);
+  }
+}
+
+// A connection that is closed without a reason is tried again.
+TEST_F(Cluster, WorkersTryAgain) {
+  Fd listener = *ListenTcp({"127.0.0.1", 0});
+  options_.endpoint = *LocalEndpoint(listener);
+  JoinOptions join;
+  join.scheduler = options_.endpoint;
+  join.secret = kSecret;
+  join.node_id = "0";
+  std::unique_ptr<Membership> made;
+  std::thread joining([&] { made = std::move(*Membership::Join(join)); });
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(PollFor(listener, POLLIN, Soon()).ok());
+    Fd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)).Close();
+  }
+  listener.Close();
+  options_.workers = 1;
+  options_.secret = kSecret;
+  StatusOr<std::unique_ptr<Scheduler>> scheduler = absl::UnknownError("");
+  while (!scheduler.ok()) scheduler = Scheduler::Start(options_);
+  joining.join();
+  EXPECT_EQ(made->rank(), 0);
 }
 
 TEST(Control, RoundTripAndDamage) {

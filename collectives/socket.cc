@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -31,7 +32,9 @@ namespace mslua {
 namespace {
 
 constexpr absl::Duration kRetry = absl::Milliseconds(5);
-constexpr int kBacklog = 256;
+constexpr int kBacklog = 4096;  // the system has a lower limit of its own
+
+constexpr char kCutPayload[] = "mslua/cut";
 
 Status Failed(absl::string_view what) {
   const int error = errno;
@@ -45,10 +48,15 @@ Status Failed(absl::string_view what) {
     case EPIPE:
     case ECONNRESET:
     case ECONNREFUSED:
+      return absl::UnavailableError(text);
     case ETIMEDOUT:
     case EHOSTUNREACH:
     case ENETUNREACH:
-      return absl::UnavailableError(text);
+    case ENETDOWN: {
+      Status cut = absl::UnavailableError(text);
+      cut.SetPayload(kCutPayload, absl::Cord());
+      return cut;
+    }
     default:
       return absl::InternalError(text);
   }
@@ -86,15 +94,6 @@ Status MakePrivateFolder(const std::string& path) {
 Status SetOption(const Fd& fd, int level, int name, int value) {
   if (setsockopt(fd.get(), level, name, &value, sizeof value) != 0) return Failed("setting a socket option");
   return absl::OkStatus();
-}
-
-Status SetTcpOptions(const Fd& fd) {
-  RETURN_IF_ERROR(SetOption(fd, IPPROTO_TCP, TCP_NODELAY, 1));
-  RETURN_IF_ERROR(SetOption(fd, SOL_SOCKET, SO_KEEPALIVE, 1));
-  RETURN_IF_ERROR(SetOption(fd, IPPROTO_TCP, TCP_KEEPIDLE, 1));
-  RETURN_IF_ERROR(SetOption(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1));
-  RETURN_IF_ERROR(SetOption(fd, IPPROTO_TCP, TCP_KEEPCNT, 3));
-  return SetOption(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 2000);
 }
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
@@ -150,8 +149,8 @@ StatusOr<std::string> SocketRoot() {
     if (lstat(root.c_str(), &info) != 0 || info.st_uid == geteuid()) return std::move(root);
     absl::StrAppend(&taken, taken.empty() ? "" : ", ", root, " (user ", info.st_uid, ")");
   }
-  return absl::PermissionDeniedError(absl::StrCat(
-      "no folder for sockets: other users own ", taken, "; fix: set XDG_RUNTIME_DIR to a folder that only you can enter"));
+  return absl::PermissionDeniedError(absl::StrCat("no folder for sockets: other users own ", taken,
+                                                  "; fix: set XDG_RUNTIME_DIR to a folder that only you can enter"));
 }
 
 StatusOr<std::string> MakeSocketFolder(absl::string_view job) {
@@ -281,6 +280,7 @@ StatusOr<Endpoint> ParseEndpoint(absl::string_view text) {
   const auto refuse = [&] {
     return absl::InvalidArgumentError(absl::StrCat("'", text, "' is not an address: expected HOST:PORT"));
   };
+  if (!text.empty() && text.front() == '/') return Endpoint{std::string(text), 0};
   const size_t colon = text.rfind(':');
   if (colon == absl::string_view::npos) return refuse();
   absl::string_view host = text.substr(0, colon);
@@ -295,6 +295,7 @@ StatusOr<Endpoint> ParseEndpoint(absl::string_view text) {
 }
 
 std::string ToString(const Endpoint& endpoint) {
+  if (!endpoint.host.empty() && endpoint.host[0] == '/') return endpoint.host;
   const bool v6 = endpoint.host.find(':') != std::string::npos;
   return absl::StrCat(v6 ? "[" : "", endpoint.host, v6 ? "]:" : ":", endpoint.port);
 }
@@ -339,10 +340,13 @@ StatusOr<Fd> ConnectTcp(const Endpoint& endpoint, MonotonicTime deadline) {
   }
 }
 
-StatusOr<Fd> AcceptTcp(const Fd& listener, MonotonicTime deadline) {
-  ASSIGN_OR_RETURN(Fd fd, Accept(listener, deadline));
-  RETURN_IF_ERROR(SetTcpOptions(fd));
-  return fd;
+Status SetTcpOptions(const Fd& fd) {
+  RETURN_IF_ERROR(SetOption(fd, IPPROTO_TCP, TCP_NODELAY, 1));
+  RETURN_IF_ERROR(SetOption(fd, SOL_SOCKET, SO_KEEPALIVE, 1));
+  RETURN_IF_ERROR(SetOption(fd, IPPROTO_TCP, TCP_KEEPIDLE, 1));
+  RETURN_IF_ERROR(SetOption(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1));
+  RETURN_IF_ERROR(SetOption(fd, IPPROTO_TCP, TCP_KEEPCNT, 3));
+  return SetOption(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 2000);
 }
 
 StatusOr<Endpoint> LocalEndpoint(const Fd& fd) {
@@ -395,6 +399,10 @@ Status ReceiveAll(const Fd& fd, void* data, size_t size, MonotonicTime deadline)
   }
   return absl::OkStatus();
 }
+
+Status ErrnoStatus(absl::string_view what) { return Failed(what); }
+
+bool IsCutLink(const Status& status) { return status.GetPayload(kCutPayload).has_value(); }
 
 Status PollFor(const Fd& fd, short events, MonotonicTime deadline) {
   pollfd entry = {fd.get(), events, 0};

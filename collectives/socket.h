@@ -37,7 +37,8 @@ class Fd {
 // only this user can write to $XDG_RUNTIME_DIR), $TMPDIR/mslua-<uid>, /tmp/mslua-<uid> and $HOME/.mslua whose path is
 // short enough for sockets (53 bytes) and which does not belong to another user. PermissionDenied: there is none.
 StatusOr<std::string> SocketRoot();
-// The folder for the sockets of `job` (letters, digits, '-', '_') in SocketRoot(), made when missing, with mode 0700; PermissionDenied when
+// The folder for the sockets of `job` (letters, digits, '-', '_') in SocketRoot(), made when missing, with mode
+// 0700; PermissionDenied when
 // one belongs to another user, is open to others or is a symbolic link.
 StatusOr<std::string> MakeSocketFolder(absl::string_view job);
 // Takes away this host's folder of a job that is over, with the sockets in it: ranks that were killed while they met
@@ -63,7 +64,7 @@ StatusOr<Packet> ReceivePacket(const Fd& fd, MonotonicTime deadline);
 // True when the other end has closed and everything it sent was read. Never waits.
 bool PeerClosed(const Fd& fd);
 
-// "ADDRESS:PORT", "[v6]:PORT". Numeric addresses and names.
+// "ADDRESS:PORT", "[v6]:PORT", with numeric addresses and names; "/PATH" of a unix socket, which is the host then.
 struct Endpoint {
   std::string host;
   uint16_t port = 0;
@@ -76,7 +77,8 @@ std::string ToString(const Endpoint& endpoint);
 StatusOr<Fd> ListenTcp(const Endpoint& endpoint);
 // Tries until somebody accepts there.
 StatusOr<Fd> ConnectTcp(const Endpoint& endpoint, MonotonicTime deadline);
-StatusOr<Fd> AcceptTcp(const Fd& listener, MonotonicTime deadline);
+// What ConnectTcp sets on its sockets, for accepted ones.
+Status SetTcpOptions(const Fd& fd);
 StatusOr<Endpoint> LocalEndpoint(const Fd& fd);
 Status SetNonBlocking(const Fd& fd);
 
@@ -86,6 +88,11 @@ Status ReceiveAll(const Fd& fd, void* data, size_t size, MonotonicTime deadline)
 
 // Waits until `fd` is ready for `events` (POLLIN, POLLOUT). DeadlineExceeded.
 Status PollFor(const Fd& fd, short events, MonotonicTime deadline);
+
+// The error of the system call that has just failed (errno), after `what`.
+Status ErrnoStatus(absl::string_view what);
+// Whether an error of a connection says that nothing gets through any more, and not that the other end has closed it.
+bool IsCutLink(const Status& status);
 
 // This host's address on the way to `endpoint`.
 StatusOr<std::string> AddressTowards(const Endpoint& endpoint);

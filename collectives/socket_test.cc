@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -145,17 +147,18 @@ TEST(Tcp, ConnectsAndNotices) {
   EXPECT_EQ(at.host, "127.0.0.1");
   EXPECT_EQ(ListenTcp(at).status().code(), absl::StatusCode::kAlreadyExists);
   auto one = ConnectTcp(at, Soon());
-  auto other = AcceptTcp(*listener, Soon());
-  ASSERT_TRUE(one.ok() && other.ok());
+  ASSERT_TRUE(PollFor(*listener, POLLIN, Soon()).ok());
+  const Fd other(accept4(listener->get(), nullptr, nullptr, SOCK_CLOEXEC));
+  ASSERT_TRUE(one.ok() && other && SetTcpOptions(other).ok());
   const std::string big(3 << 20, 'y');
   std::thread sender([&] { EXPECT_TRUE(SendAll(*one, big, Soon()).ok()); });
   std::string got(big.size(), ' ');
-  EXPECT_TRUE(ReceiveAll(*other, &got[0], got.size(), Soon()).ok());
+  EXPECT_TRUE(ReceiveAll(other, &got[0], got.size(), Soon()).ok());
   sender.join();
   EXPECT_EQ(got, big);
-  EXPECT_EQ(ReceiveAll(*other, &got[0], 1, Soon(20)).code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(ReceiveAll(other, &got[0], 1, Soon(20)).code(), absl::StatusCode::kDeadlineExceeded);
   one->Close();
-  EXPECT_EQ(ReceiveAll(*other, &got[0], 1, Soon()).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(ReceiveAll(other, &got[0], 1, Soon()).code(), absl::StatusCode::kUnavailable);
   listener->Close();
   EXPECT_EQ(ConnectTcp(at, Soon(30)).status().code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(ConnectTcp({"no.such.host.invalid", 1}, Soon(30)).status().code(), absl::StatusCode::kInvalidArgument);
@@ -165,6 +168,7 @@ TEST(Endpoints, Parse) {
   EXPECT_EQ(ToString(*ParseEndpoint("127.0.0.1:80")), "127.0.0.1:80");
   EXPECT_EQ(ToString(*ParseEndpoint("[::1]:65535")), "[::1]:65535");
   EXPECT_EQ(ParseEndpoint("host:0")->host, "host");
+  EXPECT_EQ(ToString(*ParseEndpoint("/run/a:b")), "/run/a:b");
   for (const char* bad : {"", ":", "host", "host:", ":80", "host:65536", "host:-1", "host:8o", "::1:80", "[]:1"}) {
     EXPECT_FALSE(ParseEndpoint(bad).ok()) << bad;
   }

@@ -1,28 +1,37 @@
 #include "launch/job.h"
 
-#include <arpa/inet.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <fstream>
+#include <random>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "collectives/board.h"
+#include "collectives/job_secret.h"
+#include "collectives/local_meeting.h"
 #include "collectives/mpi.h"
 #include "collectives/native.h"
 #include "collectives/socket.h"
+#include "collectives/stale_folders.h"
+#include "core/base/clock.h"
 #include "core/base/exit_code.h"
 #include "core/base/parallel_for.h"
 #include "core/base/printable.h"
+#include "launch/stopped_ranks.h"
 #include "launch/this_host.h"
 
 namespace mslua {
@@ -31,22 +40,17 @@ namespace {
 using Source = Identity::Source;
 
 constexpr absl::Duration kGoodbye = absl::Milliseconds(500);  // for the main thread to end by itself
+constexpr absl::Duration kNews = absl::Seconds(3);            // between lines of a rank that waits
 constexpr absl::Duration kFirstCause = absl::Seconds(2);      // for the scheduler to see what a rank's end was
 // Rank 0 may write a checkpoint or print for hours after the others have finished; who dies is seen at once.
 constexpr absl::Duration kEndLimit = absl::Hours(24 * 30);
 
 void Say(const std::string& line) { std::fputs(absl::StrCat("mslua: ", PrintableMessage(line), "\n").c_str(), stderr); }
 
-bool IsLoopback(const std::string& host) {
-  in_addr v4;
-  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) return ntohl(v4.s_addr) >> 24 == 127;
-  return host == "localhost" || host == "::1";
-}
-
 // Whether ranks may meet there without TLS; `allowed`: somebody has said so.
 Status CheckPlaintext(const std::string& host, bool allowed) {
   const char* word = getenv("MSLUA_PLAINTEXT");
-  if (IsLoopback(host) || allowed || (word != nullptr && strcmp(word, "1") == 0)) return absl::OkStatus();
+  if (allowed || (word != nullptr && strcmp(word, "1") == 0)) return absl::OkStatus();
   return WithCause(
       absl::PermissionDeniedError(absl::StrCat("ranks meet at ", host,
                                                ", which other hosts can reach, and connections are not encrypted yet: "
@@ -57,6 +61,55 @@ Status CheckPlaintext(const std::string& host, bool allowed) {
 
 // Ranks of this host, as far as is known before they meet: all of them, unless somebody says.
 int RanksHere(const Identity& identity) { return identity.local_size > 0 ? identity.local_size : identity.size; }
+
+// The folder of the scheduler's process where the job's secret is, when no variable names a file.
+StatusOr<std::string> DefaultSecretFile(const Endpoint& scheduler) {
+  ASSIGN_OR_RETURN(const std::string folder, MeetingPath(MeetingName(scheduler)));
+  return absl::StrCat(folder, "/secret");
+}
+
+// The job's secret for a process that does not run the scheduler. Waits until there is one.
+StatusOr<std::string> AwaitSecret(const Identity& identity, const Endpoint& scheduler) {
+  std::string path = identity.secret_file;
+  const bool given = !path.empty();
+  if (!given && (identity.source != Source::kCluster || !IsOwnAddress(scheduler.host))) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        "ranks of several hosts meet at ", ToString(scheduler), ", and each has to prove that it knows the ",
+        "job's secret; fix: set ", kJobSecretVariable, " to a file that this process can read (",
+        identity.source == Source::kCluster ? "the scheduler says which it has made"
+                                            : "rank 0 makes it when there is none",
+        "; copy it to hosts that do not share its file system, mode 600)"));
+  }
+  if (!given) {
+    ASSIGN_OR_RETURN(path, DefaultSecretFile(scheduler));
+  }
+  const MonotonicTime deadline = MonotonicNow() + absl::Seconds(identity.meeting_timeout_s);
+  MonotonicTime next_news = MonotonicNow() + kNews;
+  while (true) {
+    // Without a variable the file is its scheduler's, which may have been killed.
+    const bool held = given || IsHeld(path.substr(0, path.rfind('/')));
+    const auto secret = held ? ReadJobSecret(path) : absl::NotFoundError(absl::StrCat("no scheduler holds ", path));
+    if (!absl::IsNotFound(secret.status())) return secret;
+    if (MonotonicNow() >= deadline) {
+      return absl::DeadlineExceededError(absl::StrCat("the job's secret is not there after ",
+                                                      absl::FormatDuration(absl::Seconds(identity.meeting_timeout_s)),
+                                                      ": ", secret.status().message()));
+    }
+    if (MonotonicNow() >= next_news) {
+      next_news = MonotonicNow() + kNews;
+      Say(absl::StrCat("waiting for the job's secret: ", secret.status().message()));
+    }
+    absl::SleepFor(absl::Milliseconds(20));
+  }
+}
+
+// The secret that the variable's file has, for the process that runs the scheduler; it is made when there is none.
+StatusOr<std::string> MakeGivenSecret(const std::string& path) {
+  bool made = false;
+  ASSIGN_OR_RETURN(const std::string secret, MakeJobSecret(path, &made));
+  if (made) Say(absl::StrCat("made the job's secret, ", path));
+  return secret;
+}
 
 // Text of a fixed size, as collectives move it.
 using Card = std::array<char, 128>;
@@ -92,58 +145,97 @@ void ShareCores(const Identity& identity, const std::vector<std::string>& argume
 Job::~Job() = default;
 
 std::string Job::Name() const {
-  return absl::StrCat("rank ", rank_, "/", size(), " (pid ", getpid(), ", host ", HostName(), ")");
+  return absl::StrCat("rank ", rank(), "/", size(), " (pid ", getpid(), ", host ", HostName(), ")");
 }
 
 bool Job::SharesConsole() const {
   return identity_.source != Source::kCluster && identity_.source != Source::kRankTable;
 }
 
-StatusOr<Endpoint> Job::StartScheduler(const Endpoint& endpoint) {
+StatusOr<Endpoint> Job::StartScheduler(const std::string& meeting, const Endpoint& endpoint) {
   SchedulerOptions options;
+  options.meeting = meeting;
   options.endpoint = endpoint;
+  options.secret = secret_;
   options.workers = size();
   options.timeout = absl::Seconds(identity_.meeting_timeout_s);
   options.progress = [](const std::string&) {};  // the ranks say it
+  options.warn = Say;
   options.differing_ends = true;
-  ASSIGN_OR_RETURN(scheduler_, Scheduler::Start(options));
+  options.heartbeat_limit = options.own_heartbeat_limit = options_.heartbeat_limit;
+  options.who = absl::StrCat("pid ", getpid(), ", host ", HostName());
+  options.rank = 0;
+  options.on_cause = [this](const Status& why) {
+    if (SharesConsole()) SayCause(why);
+  };
+  auto scheduler = Scheduler::Start(options);
+  if (!scheduler.ok()) return Annotate(scheduler.status(), ToString(endpoint));
+  scheduler_ = std::move(*scheduler);
+  scheduling_ = scheduler_.get();
   return scheduler_->endpoint();
 }
 
 Status Job::Meet() {
   if (Alone() || membership_ != nullptr || identity_.source == Source::kMpi) return absl::OkStatus();
-  if (identity_.recovery) {
-    return absl::UnimplementedError(
-        "MS_ENABLE_RECOVERY=1 is not built yet: unset it; --resume goes on from a checkpoint");
+  const bool gathered = identity_.source == Source::kLauncher || identity_.source == Source::kCluster;
+  const bool schedules = !gathered && identity_.rank == 0;
+  const std::string node_id = identity_.source == Source::kCluster ? identity_.node_id : absl::StrCat(identity_.rank);
+  if (identity_.source == Source::kLauncher) return MeetAt(identity_.meeting, node_id);
+  if (identity_.one_host) {
+    const std::string name = MeetingName(identity_.meeting);
+    if (schedules) RETURN_IF_ERROR(StartScheduler(name, identity_.meeting).status());
+    ASSIGN_OR_RETURN(const std::string folder, MeetingPath(name));
+    return MeetAt({MeetingSocket(folder), 0}, node_id);
   }
   RETURN_IF_ERROR(CheckPlaintext(identity_.meeting.host, plaintext_));
-  const bool gathered = identity_.source == Source::kLauncher || identity_.source == Source::kCluster;
-  if (!gathered && identity_.rank == 0) RETURN_IF_ERROR(StartScheduler(identity_.meeting).status());
-  const std::string rank = absl::StrCat(identity_.rank);
-  return MeetAt(identity_.meeting, identity_.source == Source::kCluster ? identity_.node_id : rank);
+  if (schedules && !identity_.secret_file.empty()) {
+    ASSIGN_OR_RETURN(secret_, MakeGivenSecret(identity_.secret_file));
+  } else {
+    ASSIGN_OR_RETURN(secret_, AwaitSecret(identity_, identity_.meeting));
+  }
+  if (schedules) RETURN_IF_ERROR(StartScheduler("", identity_.meeting).status());
+  return MeetAt(identity_.meeting, node_id);
 }
 
 Status Job::MeetAt(const Endpoint& scheduler, const std::string& node_id) {
   JoinOptions join;
-  std::string address = "127.0.0.1";
+  const bool local = absl::StartsWith(scheduler.host, "/");
+  std::string address;
   if (const std::string& interface = Interface(); !interface.empty()) {
-    ASSIGN_OR_RETURN(address, InterfaceAddress(interface));
-    RETURN_IF_ERROR(CheckPlaintext(address, plaintext_));
-  } else if (!IsLoopback(scheduler.host)) {
+    ASSIGN_OR_RETURN(address, InterfaceAddress(interface));  // a mistake is an error, also where it has no effect
+  } else if (!local) {
     ASSIGN_OR_RETURN(address, AddressTowards(scheduler));
   }
-  ASSIGN_OR_RETURN(listener_, ListenTcp({address, 0}));
-  ASSIGN_OR_RETURN(join.self.endpoint, LocalEndpoint(listener_));
+  if (!local) {
+    ASSIGN_OR_RETURN(listener_, ListenTcp({address, 0}));
+    ASSIGN_OR_RETURN(join.self.endpoint, LocalEndpoint(listener_));
+    join.secret = secret_;
+  } else if (identity_.source != Source::kLauncher && identity_.source != Source::kMpi) {
+    join.where =
+        absl::StrCat(ToString(identity_.meeting), " (", scheduler.host,
+                     ", for processes of this user that share the folder: not from another container, nor with "
+                     "another XDG_RUNTIME_DIR or TMPDIR)");
+  }
   join.scheduler = scheduler;
   join.node_id = node_id;
   join.self.host = HostKey();
   join.who = absl::StrCat("pid ", getpid(), ", host ", HostName());
   join.hashes = options_.shared;
+  // Ranks that meet through a socket hand each other memory through it.
+  if (local) join.hashes["host (boot, network and mount namespaces, user)"] = HostKey();
   join.timeout = absl::Seconds(identity_.meeting_timeout_s);
   const bool speaks = !SharesConsole() || (identity_.rank == 0 && identity_.source != Source::kLauncher);
   if (speaks) join.log = Say;
+  // Where rank 0 is to run the scheduler and does not come, rank 1 says so for the others of its console.
+  if (speaks || (identity_.rank == 1 && identity_.source != Source::kLauncher)) join.waiting = Say;
   join.on_over = [this](const Status& why) { OnOver(why); };
-  ASSIGN_OR_RETURN(membership_, Membership::Join(join));
+  join.on_stop = options_.on_stop;
+  std::unique_ptr<StoppedRankWatch> watch;  // the launcher looks itself, and under mpirun there is one already
+  if (identity_.source != Source::kLauncher && identity_.source != Source::kMpi) watch = WatchStopped();
+  auto membership = Membership::Join(join);
+  watch.reset();
+  if (!membership.ok()) return membership.status();
+  membership_ = std::move(*membership);
   rank_ = membership_->rank();
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -190,7 +282,13 @@ StatusOr<std::unique_ptr<Communicator>> Job::Join(const std::string& backend) {
 }
 
 StatusOr<std::unique_ptr<Communicator>> Job::JoinMpi(bool native) {
-  ASSIGN_OR_RETURN(std::unique_ptr<Communicator> world, MakeMpiWorld(Interface()));
+  const std::unique_ptr<StoppedRankWatch> watch = WatchStopped();
+  MpiOptions mpi;
+  mpi.interface = Interface();
+  mpi.timeout =
+      options_.hang_limit > absl::ZeroDuration() ? options_.hang_limit : absl::Seconds(identity_.meeting_timeout_s);
+  mpi.stuck = [this](const Status& why) { OnStuck(why); };
+  ASSIGN_OR_RETURN(std::unique_ptr<Communicator> world, MakeMpiWorld(mpi));
   rank_ = world->rank();
   const Card mine = CardOf(HostKey());
   std::vector<Card> all(size());
@@ -207,7 +305,7 @@ StatusOr<std::unique_ptr<Communicator>> Job::JoinMpi(bool native) {
 
 Status Job::MeetThrough(Communicator& world, bool needed) {
   const bool one_host = std::all_of(hosts_.begin(), hosts_.end(), [&](const auto& h) { return h == hosts_[0]; });
-  std::string address = "127.0.0.1";
+  std::string address;
   if (!one_host) {
     const Status allowed = CheckPlaintext(HostName(), plaintext_);
     // Open MPI has connected the ranks; a scheduler beside it would only see sooner who has died.
@@ -217,14 +315,33 @@ Status Job::MeetThrough(Communicator& world, bool needed) {
     } else {
       address = HostName();
     }
+    if (!identity_.secret_file.empty() && rank_ == 0) {
+      ASSIGN_OR_RETURN(secret_, MakeGivenSecret(identity_.secret_file));
+    }
   }
-  Card where = {};
+  // Without a file of the user's, the job's secret is as safe as Open MPI's own connections, which carry it.
+  Card where = {}, secret = {};
   if (rank_ == 0) {
-    ASSIGN_OR_RETURN(const Endpoint endpoint, StartScheduler({address, 0}));
+    std::string meeting;
+    if (one_host) {
+      ASSIGN_OR_RETURN(meeting, NewMeetingName());
+    } else if (secret_.empty()) {
+      ASSIGN_OR_RETURN(secret_, NewJobSecret());
+      secret = CardOf(secret_);
+    }
+    ASSIGN_OR_RETURN(const Endpoint endpoint, StartScheduler(meeting, {address, 0}));
     where = CardOf(ToString(endpoint));
   }
-  RETURN_IF_ERROR(world.Run(Call::Broadcast(DType::kU8, where.data(), where.size(), 0).At("ms.communication.init")));
+  for (Card* card : {&where, &secret}) {
+    RETURN_IF_ERROR(world.Run(Call::Broadcast(DType::kU8, card->data(), card->size(), 0).At("ms.communication.init")));
+  }
   ASSIGN_OR_RETURN(const Endpoint endpoint, ParseEndpoint(where.data()));
+  if (!one_host && rank_ != 0) {
+    secret_ = secret.data();
+    if (secret_.empty()) {
+      ASSIGN_OR_RETURN(secret_, AwaitSecret(identity_, endpoint));
+    }
+  }
   return MeetAt(endpoint, absl::StrCat(rank_));
 }
 
@@ -234,10 +351,14 @@ StatusOr<std::unique_ptr<Communicator>> Job::JoinNative() {
   options.size = size();
   options.peers = membership_->peers();
   options.job = membership_->job();
-  ASSIGN_OR_RETURN(options.folder, MakeSocketFolder(options.job));
+  options.secret = secret_;
+  options.log = Say;
+  ASSIGN_OR_RETURN(options.folder, MakeHeldFolder(options.job));
   auto world = MakeNativeWorld(options, listener_);
   // The sockets have no names any more; the last rank of the host takes the folder away.
   rmdir(options.folder.c_str());
+  ReleaseFolder(options.folder);
+  listener_.Close();
   return world;
 }
 
@@ -251,7 +372,44 @@ void Job::SayWhere() const {
   me.rank = rank_;
   Say(absl::StrCat(me.Line(), ", ", backend_, ", ", count, count == 1 ? " host, " : " hosts, ", ComputeThreads(),
                    ComputeThreads() == 1 ? " thread" : " threads", " a rank"));
-  if (count > 1 && backend_ == "native") Say("warning: connections between hosts are not encrypted");
+  if (count > 1 && backend_ == "native") Say("warning: connections between hosts are authenticated and not encrypted");
+}
+
+std::unique_ptr<StoppedRankWatch> Job::WatchStopped() {
+  // Who runs the scheduler tells the others.
+  const bool first = identity_.source != Source::kCluster && identity_.rank == 0;
+  const absl::Duration earlier = absl::Milliseconds(first ? 1000 : 500);
+  return std::make_unique<StoppedRankWatch>(OwnEnvironment(), options_.heartbeat_limit - earlier,
+                                            [this](const Status& why) { OnStopped(why); });
+}
+
+// On the watch's thread.
+void Job::OnStopped(const Status& why) {
+  if (Scheduler* scheduler = scheduling_) {
+    scheduler->Fail(why);
+    // The main thread hears of it as a member, unless it is in Open MPI.
+    if (identity_.source != Source::kMpi) return;
+    absl::SleepFor(kGoodbye);
+  } else {
+    SayCause(why);
+  }
+  _exit(CauseOf(why).exit_code);
+}
+
+// On a thread of the MPI backend's.
+void Job::OnStuck(const Status& why) {
+  const Status cause =
+      WithCause(absl::DeadlineExceededError(absl::StrCat(Name(), ": ", why.message())), {rank(), kExitHang});
+  if (membership_ != nullptr) membership_->Abort(why, kExitHang);
+  SayCause(cause);
+  _exit(kExitHang);
+}
+
+void Job::SayCause(const Status& why) const {
+  const std::string text =
+      absl::StrCat("mslua: error[", CauseOf(why).exit_code, "] ", PrintableMessage(why.message()), "\n");
+  // No stdio: another thread may hold its lock.
+  if (write(2, text.data(), text.size()) < 0) return;
 }
 
 // On the membership's thread.
@@ -275,8 +433,9 @@ void Job::SayStopped(const Status& why) const {
   const Cause cause = CauseOf(why);
   const std::string who = cause.rank >= 0 ? absl::StrCat("rank ", cause.rank, " failed (", cause.exit_code, ")")
                                           : absl::StrCat("the job failed (", cause.exit_code, ")");
-  // On a console of all ranks stands the cause already, or the local launcher prints it, last.
-  const bool told = SharesConsole();
+  // On a console of all ranks stands the cause already, or the local launcher prints it, last; unless it is that the
+  // scheduler is gone.
+  const bool told = SharesConsole() && (membership_ == nullptr || !membership_->lost_scheduler());
   const std::string text =
       absl::StrCat("mslua: stopped because ", who, told ? "" : ": ", told ? "" : std::string(why.message()), "\n");
   // No stdio: another thread may hold its lock.
@@ -288,6 +447,8 @@ int Job::Finish(const Status& outcome_of_work, int exit_code, Groups* groups) {
   if (outcome.ok() && groups != nullptr) {
     const std::string where = absl::StrCat("the end of ", options_.what);
     outcome = groups->world().Run(Call::Barrier().At(where).Within(kEndLimit));
+    // MPI_Finalize waits for all ranks: while they are watched.
+    if (outcome.ok()) groups->world().Close();
   }
   Status over;
   {
@@ -297,11 +458,15 @@ int Job::Finish(const Status& outcome_of_work, int exit_code, Groups* groups) {
   }
   changed_.notify_all();
   if (outcome.ok()) {
-    if (membership_ != nullptr) membership_->Leave();
+    if (membership_ != nullptr) membership_->Leave(exit_code);
     membership_.reset();
-    if (scheduler_ != nullptr) scheduler_->Wait().IgnoreError();
-    return exit_code;
+    const Status others = scheduler_ == nullptr ? absl::OkStatus() : scheduler_->Wait();
+    if (others.ok()) return exit_code;
+    SayStopped(others);
+    return CauseOf(others).exit_code;
   }
+  // The ranks did not meet, and it is known who is to blame.
+  if (membership_ == nullptr && HasCause(outcome)) exit_code = CauseOf(outcome).exit_code;
   // Errors of collectives begin with the rank, which Name() says in full.
   absl::string_view text = outcome.message();
   if (absl::ConsumePrefix(&text, absl::StrCat("rank ", rank_, "/", size(), ": "))) {
@@ -313,44 +478,133 @@ int Job::Finish(const Status& outcome_of_work, int exit_code, Groups* groups) {
   const bool suffered = absl::IsAborted(health) || absl::IsUnavailable(health);
   if (suffered) exit_code = kExitRankCrashed;
   if (over.ok() && suffered && membership_ != nullptr) over = AwaitOver(kFirstCause);
+  // The console may be gone before anyone has read it.
+  if (!log_path_.empty()) {
+    std::ofstream(log_path_, std::ios::app)
+        << "mslua: error[" << exit_code << "] " << Name() << ": " << outcome.message() << "\n";
+  }
   if (over.ok() && membership_ != nullptr) {
     membership_->Abort(outcome, exit_code);
     over = AwaitOver(kGoodbye);  // whose failure came first
   }
-  if (groups != nullptr && !suffered) groups->world().Abort(outcome);
   RemoveSocketFolder(job_);
+  if (!over.ok() && CauseOf(over).rank != rank_) SayStopped(over);
+  const bool lost = membership_ != nullptr && membership_->lost_scheduler();
   membership_.reset();
   if (scheduler_ != nullptr) scheduler_->Wait().IgnoreError();
-  if (!over.ok() && CauseOf(over).rank != rank_) {
-    SayStopped(over);
-    return CauseOf(over).exit_code;
-  }
-  if (over.ok() || identity_.source != Source::kLauncher) {
+  if (!over.ok() && CauseOf(over).rank != rank_) return CauseOf(over).exit_code;
+  // The scheduler has said it to the console of all ranks before anyone heard of it.
+  if (over.ok() || lost || !SharesConsole()) {
     Say(absl::StrCat("error[", exit_code, "] ", rank_ < 0 ? "" : absl::StrCat(Name(), ": "), outcome.message()));
   }
   return exit_code;
 }
 
-int RunScheduler(const Identity& identity) {
-  SchedulerOptions options;
+namespace {
+
+// A port that stands for a scheduler of this host; nothing listens at it.
+uint16_t RandomPort() {
+  std::random_device random;
+  return static_cast<uint16_t>(20000 + random() % 40000);
+}
+
+// `*at`: where it is, for people. `*secret`: the folder with the job's secret, if the scheduler had to make one.
+StatusOr<std::unique_ptr<Scheduler>> StartFor(const Identity& identity, SchedulerOptions options, Endpoint* at,
+                                              std::unique_ptr<MeetingFolder>* secret) {
   options.endpoint = identity.meeting;
   options.workers = identity.size;
   options.timeout = absl::Seconds(identity.meeting_timeout_s);
   options.log = Say;
-  const auto refuse = [](const Status& why, int exit_code) {
-    Say(absl::StrCat("error[", exit_code, "] ", why.message()));
-    return exit_code;
-  };
-  const Status allowed = CheckPlaintext(identity.meeting.host, false);
-  if (!allowed.ok()) return refuse(allowed, kExitSecurity);
-  const auto scheduler = Scheduler::Start(options);
-  if (!scheduler.ok()) return refuse(scheduler.status(), kExitEnvironment);
+  *at = identity.meeting;
+  if (identity.one_host) {
+    constexpr int kTries = 20;
+    for (int i = 0;; ++i) {
+      if (identity.meeting.port == 0) at->port = RandomPort();
+      options.meeting = MeetingName(*at);
+      auto scheduler = Scheduler::Start(options);
+      if (identity.meeting.port == 0 && absl::IsAlreadyExists(scheduler.status()) && i < kTries) continue;
+      if (!scheduler.ok()) return Annotate(scheduler.status(), ToString(*at));
+      return scheduler;
+    }
+  }
+  RETURN_IF_ERROR(CheckPlaintext(identity.meeting.host, false));
+  if (!identity.secret_file.empty()) {
+    ASSIGN_OR_RETURN(options.secret, MakeGivenSecret(identity.secret_file));
+  } else {
+    ASSIGN_OR_RETURN(options.secret, NewJobSecret());
+  }
+  ASSIGN_OR_RETURN(auto scheduler, Scheduler::Start(options));
+  *at = scheduler->endpoint();
+  if (!identity.secret_file.empty()) return scheduler;
+  const Endpoint named = {identity.meeting.host, at->port};
+  ASSIGN_OR_RETURN(*secret, MeetingFolder::Make(MeetingName(named)));
+  ASSIGN_OR_RETURN(const std::string file, DefaultSecretFile(named));
+  RETURN_IF_ERROR(WriteJobSecret(file, options.secret));
+  Say(absl::StrCat("the job's secret is in ", file, ": workers of this host find it there; on other hosts set ",
+                   kJobSecretVariable, " to a copy of it (mode 600)"));
+  return scheduler;
+}
+
+}  // namespace
+
+int RunScheduler(const Identity& identity, absl::Duration heartbeat_limit) {
+  // Blocked before there are threads, so that only `signals` takes them.
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGTERM, SIGINT}) sigaddset(&set, signal);
+  sigprocmask(SIG_BLOCK, &set, nullptr);
+  const Fd signals(signalfd(-1, &set, SFD_CLOEXEC));
+  std::unique_ptr<MeetingFolder> secret;
   Identity here = identity;
-  here.meeting = (*scheduler)->endpoint();
+  const Fd over(eventfd(0, EFD_CLOEXEC));
+  SchedulerOptions options;
+  options.heartbeat_limit = options.own_heartbeat_limit = heartbeat_limit;
+  options.who = absl::StrCat("pid ", getpid(), ", host ", HostName());
+  options.on_over = [&over] {
+    const uint64_t one = 1;
+    if (write(over.get(), &one, sizeof one) < 0) return;  // full: it is set
+  };
+  const auto scheduler = StartFor(identity, std::move(options), &here.meeting, &secret);
+  if (!scheduler.ok()) {
+    const int code = absl::IsPermissionDenied(scheduler.status()) ? kExitSecurity : kExitEnvironment;
+    Say(absl::StrCat("error[", code, "] ", scheduler.status().message()));
+    return code;
+  }
   Say(here.Line());
   for (const std::string& notice : identity.notices) Say(notice);
+  // As the workers were told.
+  Environment environment = OwnEnvironment();
+  environment["MS_ROLE"] = "MS_SCHED";
+  environment["MS_SCHED_HOST"] = here.meeting.host;
+  environment["MS_SCHED_PORT"] = absl::StrCat(here.meeting.port);
+  environment["MS_WORKER_NUM"] = absl::StrCat(here.size);
+  const absl::Duration limit = heartbeat_limit - absl::Seconds(1);  // before the workers see it
+  auto watch = std::make_unique<StoppedRankWatch>(environment, limit, [&scheduler](const Status& why) {
+    if (!(*scheduler)->built()) (*scheduler)->Fail(why);
+  });
+  int asked = 0;
+  for (bool ended = false; !ended;) {
+    if ((*scheduler)->built()) watch = nullptr;
+    pollfd entries[] = {{over.get(), POLLIN, 0}, {signals.get(), POLLIN, 0}};
+    poll(entries, 2, watch == nullptr ? -1 : 1000);
+    ended = entries[0].revents != 0;
+    signalfd_siginfo info;
+    if (entries[1].revents == 0 || read(signals.get(), &info, sizeof info) != sizeof info) continue;
+    const int signal = static_cast<int>(info.ssi_signo);
+    if (++asked == 1) {
+      Say("the workers stop at the end of their step; once more to stop at once");
+      (*scheduler)->Stop(signal);
+    } else {
+      const std::string what =
+          absl::StrCat("the scheduler was stopped by a second signal, ", signal, " (", strsignal(signal), ")");
+      (*scheduler)->Fail(WithCause(absl::CancelledError(what), {-1, kExitInterrupted}));
+    }
+  }
   const Status outcome = (*scheduler)->Wait();
-  return outcome.ok() ? kExitOk : CauseOf(outcome).exit_code;
+  if (outcome.ok()) return (*scheduler)->exit_code();
+  const int code = CauseOf(outcome).exit_code;
+  // A worker that a signal has ended before it could save has not failed.
+  return asked > 0 && code == kExitRankCrashed ? kExitInterrupted : code;
 }
 
 }  // namespace mslua

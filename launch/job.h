@@ -5,7 +5,9 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -17,6 +19,7 @@
 #include "collectives/identity.h"
 #include "collectives/rendezvous.h"
 #include "core/base/status.h"
+#include "launch/stopped_ranks.h"
 
 namespace mslua {
 
@@ -25,6 +28,12 @@ struct JobOptions {
   std::string interface;                      // --iface; empty: the identity's
   std::map<std::string, std::string> shared;  // what all ranks must share, by name ("recipe"): compared at the meeting
   std::string what = "the program";           // "train.lua", for messages
+  // How long another rank, or the scheduler, may give no sign of life (--heartbeat-timeout).
+  absl::Duration heartbeat_limit = kHeartbeatTimeout;
+  // How long Open MPI may keep the ranks waiting for one that does not come (--hang-timeout); 0: as for a meeting.
+  absl::Duration hang_limit;
+  // Called, on another thread, when the scheduler asks this rank to stop as at a signal (SIGTERM, SIGINT).
+  std::function<void(int signal)> on_stop;
 };
 
 // First thing in a rank that the local launcher started: it ends with the launcher.
@@ -62,6 +71,8 @@ class Job {
   Membership* membership() const { return membership_.get(); }
   // The host of each rank, by rank; when joined.
   const std::vector<std::string>& hosts() const { return hosts_; }
+  // A file to which this rank's end is written too, when it is an error; empty: none.
+  void LogTo(std::string path) { log_path_ = std::move(path); }
   // Whether this rank's console is the other ranks' too.
   bool SharesConsole() const;
 
@@ -71,8 +82,8 @@ class Job {
   int Finish(const Status& outcome, int exit_code, Groups* groups);
 
  private:
-  // A scheduler of this process's own, at `endpoint`, and where it then is.
-  StatusOr<Endpoint> StartScheduler(const Endpoint& endpoint);
+  // A scheduler of this process's own, in the folder `meeting` or (empty) at `endpoint`, and where it then is.
+  StatusOr<Endpoint> StartScheduler(const std::string& meeting, const Endpoint& endpoint);
   // Joins the scheduler there as `node_id`.
   Status MeetAt(const Endpoint& scheduler, const std::string& node_id);
   StatusOr<std::unique_ptr<Communicator>> JoinMpi(bool native);
@@ -84,12 +95,17 @@ class Job {
   // Until the scheduler says that the job is over, or the limit.
   Status AwaitOver(absl::Duration limit);
   void SayStopped(const Status& why) const;
+  // The first cause, on the console of all ranks or of this one.
+  void SayCause(const Status& why) const;
+  std::unique_ptr<StoppedRankWatch> WatchStopped();
+  // A rank that nothing connects to this one does not go on: ends the job.
+  void OnStopped(const Status& why);
+  // Open MPI does not come back.
+  void OnStuck(const Status& why);
   std::string Name() const;
 
   // The network interface or subnet that the user chose; empty: none.
-  const std::string& Interface() const {
-    return options_.interface.empty() ? identity_.interface : options_.interface;
-  }
+  const std::string& Interface() const { return options_.interface.empty() ? identity_.interface : options_.interface; }
 
   const JobOptions options_;
   const Identity identity_;
@@ -97,8 +113,11 @@ class Job {
   bool joined_ = false, plaintext_ = false;
   std::string backend_;
   std::vector<std::string> hosts_;
+  std::string log_path_;
+  std::string secret_;  // of a job of several hosts
   Fd listener_;
   std::unique_ptr<Scheduler> scheduler_;  // of rank 0, where there is no other
+  std::atomic<Scheduler*> scheduling_{nullptr};  // the same, for other threads
   std::unique_ptr<Membership> membership_;
   std::unique_ptr<Communicator> meeting_;  // mpi: how ranks tell each other where to meet
   std::mutex mutex_;
@@ -108,7 +127,9 @@ class Job {
   bool finished_ = false;  // the main thread ends the process itself
 };
 
-// The scheduler of a cluster: runs until all workers have left, or one has failed. The exit code.
-int RunScheduler(const Identity& identity);
+// The scheduler of a cluster: runs until all workers have left, or one has failed, and gives the exit code: the first
+// worker's that is not 0. SIGTERM and SIGINT are passed on to the workers, which save a checkpoint and end; the second
+// one ends the job at once. Called by the main thread, before any other thread runs.
+int RunScheduler(const Identity& identity, absl::Duration heartbeat_limit = kHeartbeatTimeout);
 
 }  // namespace mslua

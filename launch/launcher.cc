@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,6 +25,7 @@
 #include "core/base/clock.h"
 #include "core/base/exit_code.h"
 #include "core/base/printable.h"
+#include "launch/output.h"
 #include "launch/this_host.h"
 
 namespace mslua {
@@ -34,30 +36,32 @@ constexpr absl::Duration kLastWords = absl::Milliseconds(300);
 // For the scheduler to say what the ranks that have ended told it.
 constexpr absl::Duration kVerdict = absl::Seconds(5);
 
-void WriteAll(int fd, absl::string_view text) {
-  while (!text.empty()) {
-    const ssize_t n = write(fd, text.data(), text.size());
-    if (n < 0 && errno != EINTR) return;  // nobody reads us any more
-    if (n > 0) text.remove_prefix(n);
-  }
+// For the reader of our output to take the last lines, once the user has asked the job to end.
+constexpr absl::Duration kLastLines = absl::Seconds(1);
+
+bool SameFile(int a, int b) {
+  struct stat first, second;
+  return fstat(a, &first) == 0 && fstat(b, &second) == 0 && first.st_dev == second.st_dev &&
+         first.st_ino == second.st_ino;
 }
 
 // One output of one rank, passed on in whole lines.
 class Stream {
  public:
-  Stream(Fd from, int to, std::string prefix) : from_(std::move(from)), to_(to), prefix_(std::move(prefix)) {}
+  Stream(Fd from, Output* to, std::string prefix) : from_(std::move(from)), to_(to), prefix_(std::move(prefix)) {}
   int fd() const { return from_.get(); }
   bool open() const { return static_cast<bool>(from_); }
+  bool full() const { return to_->Full(); }
 
-  // Passes on what has come.
-  void Pump() {
+  // Passes on what has come. `may_drop`: not while the output is full; nobody reads it.
+  void Pump(bool may_drop) {
     char bytes[16384];
     const ssize_t n = read(from_.get(), bytes, sizeof bytes);
     if (n > 0) {
       rest_.append(bytes, n);
       const size_t end = rest_.rfind('\n');
       if (end != std::string::npos) {
-        Pass(absl::string_view(rest_).substr(0, end + 1));
+        if (!may_drop || !to_->Full()) Pass(absl::string_view(rest_).substr(0, end + 1));
         rest_.erase(0, end + 1);
       }
     } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
@@ -72,18 +76,18 @@ class Stream {
 
  private:
   void Pass(absl::string_view lines) {
-    if (prefix_.empty()) return WriteAll(to_, lines);
+    if (prefix_.empty()) return to_->Write(lines);
     std::string text;
     while (!lines.empty()) {
       const size_t end = lines.find('\n') + 1;
       absl::StrAppend(&text, prefix_, lines.substr(0, end));
       lines.remove_prefix(end);
     }
-    WriteAll(to_, text);
+    to_->Write(text);
   }
 
   Fd from_;
-  const int to_;
+  Output* const to_;
   const std::string prefix_;
   std::string rest_;
 };
@@ -124,7 +128,10 @@ class Launcher {
   }
   // Waits for output, signals and the scheduler.
   void Poll(absl::Duration limit);
-  int Report(const Status& cause) const;
+  // Waits until everything is printed. A reader that does not read is waited for until the user interrupts.
+  void FlushOutputs();
+  void Say(absl::string_view text) { err_->Write(absl::StrCat("mslua: ", text, "\n")); }
+  int Report(const Status& cause);
   int Result();
   std::string NameOf(int r) const {
     return absl::StrCat("rank ", r, "/", options_.ranks, " (pid ", ranks_[r].pid, ", host ", HostName(), ")");
@@ -132,7 +139,8 @@ class Launcher {
 
   const LaunchOptions options_;
   std::vector<Rank> ranks_;
-  Fd signals_, over_;
+  Fd signals_, over_, room_;
+  std::shared_ptr<Output> out_, err_;  // one, where both are the same file: lines keep their order
   std::unique_ptr<Scheduler> scheduler_;
   MonotonicTime kill_at_ = MonotonicTime::InfiniteFuture();
   int interrupts_ = 0, first_signal_ = 0;
@@ -145,19 +153,29 @@ Status Launcher::Start() {
   // Blocked before there are threads, so that only signals_ takes them.
   sigset_t set;
   sigemptyset(&set);
-  for (int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT}) sigaddset(&set, signal);
+  for (int signal : {SIGCHLD, SIGINT, SIGTERM, SIGQUIT}) sigaddset(&set, signal);
+  // A signal that is blocked is taken even where nohup has had it ignored.
+  struct sigaction hangup;
+  if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaddset(&set, SIGHUP);
   sigprocmask(SIG_BLOCK, &set, nullptr);
   signal(SIGPIPE, SIG_IGN);
   signals_ = Fd(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   over_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  room_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  out_ = std::make_shared<Output>(STDOUT_FILENO, room_.get());
+  err_ = SameFile(STDOUT_FILENO, STDERR_FILENO) ? out_ : std::make_shared<Output>(STDERR_FILENO, room_.get());
 
   SchedulerOptions scheduler;
-  scheduler.endpoint = {"127.0.0.1", 0};
+  ASSIGN_OR_RETURN(scheduler.meeting, NewMeetingName());
   scheduler.workers = options_.ranks;
   scheduler.differing_ends = true;
   // Whether a rank has ended or was stopped the launcher sees itself; a silent one may wait for a core.
-  scheduler.heartbeat_limit = absl::Seconds(30);
-  scheduler.progress = [](const std::string& line) { WriteAll(2, absl::StrCat("mslua: ", line, "\n")); };
+  scheduler.heartbeat_limit = std::max(absl::Duration(absl::Seconds(30)), options_.heartbeat_limit);
+  // The ranks end with the launcher. While it is stopped (Ctrl-Z) they go on.
+  scheduler.own_heartbeat_limit = absl::Hours(24 * 365);
+  scheduler.who = absl::StrCat("pid ", getpid(), ", host ", HostName());
+  scheduler.progress = [this](const std::string& line) { Say(line); };
+  scheduler.warn = scheduler.progress;
   scheduler.on_over = [this] {
     const uint64_t one = 1;
     if (write(over_.get(), &one, sizeof one) < 0) return;  // full: it is set
@@ -193,10 +211,10 @@ Status Launcher::Spawn(int r, const std::vector<std::string>& environment) {
   if (pipe2(out, O_CLOEXEC) != 0) return absl::ResourceExhaustedError(absl::StrCat("no pipe: ", strerror(errno)));
   const Fd out_end(out[1]);
   const std::string prefix = r == 0 ? "" : absl::StrCat("[rank ", r, "] ");
-  ranks_[r].streams.emplace_back(Fd(out[0]), 1, prefix);
+  ranks_[r].streams.emplace_back(Fd(out[0]), out_.get(), prefix);
   if (pipe2(err, O_CLOEXEC) != 0) return absl::ResourceExhaustedError(absl::StrCat("no pipe: ", strerror(errno)));
   const Fd err_end(err[1]);
-  ranks_[r].streams.emplace_back(Fd(err[0]), 2, prefix);
+  ranks_[r].streams.emplace_back(Fd(err[0]), err_.get(), prefix);
   for (const Stream& stream : ranks_[r].streams) fcntl(stream.fd(), F_SETFL, O_NONBLOCK);
 
   posix_spawn_file_actions_t files;
@@ -235,9 +253,11 @@ void Launcher::ReadSignals() {
 }
 
 void Launcher::PassOn(int signal) {
+  // A terminal that closes and its shell send one each.
+  if (signal == SIGHUP && interrupts_ > 0) return;
   if (++interrupts_ == 1) {
     first_signal_ = signal;
-    WriteAll(2, "mslua: stopping; once more to stop at once\n");
+    Say("stopping; once more to stop at once");
     KillAll(signal);
   } else {
     KillAll(SIGKILL);
@@ -298,22 +318,26 @@ void Launcher::LookForFailures() {
 }
 
 void Launcher::Poll(absl::Duration limit) {
-  std::vector<pollfd> entries = {{signals_.get(), POLLIN, 0}, {over_.get(), POLLIN, 0}};
+  std::vector<pollfd> entries = {{signals_.get(), POLLIN, 0}, {over_.get(), POLLIN, 0}, {room_.get(), POLLIN, 0}};
+  const size_t first = entries.size();
+  // A rank waits for who reads its lines, until it is to stop: then it must come to the end of its step.
+  const bool ending = interrupts_ > 0 || !cause_.ok();
   std::vector<Stream*> streams;
   for (Rank& rank : ranks_) {
     for (Stream& stream : rank.streams) {
-      if (!stream.open()) continue;
+      if (!stream.open() || (stream.full() && !ending)) continue;
       entries.push_back({stream.fd(), POLLIN, 0});
       streams.push_back(&stream);
     }
   }
   poll(entries.data(), entries.size(), static_cast<int>(std::max<int64_t>(0, absl::ToInt64Milliseconds(limit))));
   for (size_t i = 0; i < streams.size(); ++i) {
-    if (entries[i + 2].revents != 0) streams[i]->Pump();
+    if (entries[i + first].revents != 0) streams[i]->Pump(ending);
   }
+  uint64_t count;
+  if (entries[2].revents != 0 && read(room_.get(), &count, sizeof count) < 0) return;
   if (entries[0].revents != 0) ReadSignals();
   if (entries[1].revents != 0) {
-    uint64_t count;
     if (read(over_.get(), &count, sizeof count) < 0) return;
     scheduler_ended_ = true;
     // A job that went wrong is over soon: the ranks know. One that went well may still have something to do.
@@ -350,11 +374,24 @@ int Launcher::Watch() {
       if (stream.open()) stream.Close();
     }
   }
-  return Result();
+  const int result = Result();
+  FlushOutputs();
+  return result;
 }
 
-int Launcher::Report(const Status& cause) const {
-  WriteAll(2, absl::StrCat("mslua: error[", CauseOf(cause).exit_code, "] ", PrintableMessage(cause.message()), "\n"));
+void Launcher::FlushOutputs() {
+  for (const auto& output : {out_, err_}) {
+    absl::Duration left = kLastLines;  // once interrupted
+    constexpr absl::Duration kLook = absl::Milliseconds(50);
+    while (!output->Flush(kLook) && left > absl::ZeroDuration()) {
+      ReadSignals();
+      if (interrupts_ > 0) left -= kLook;
+    }
+  }
+}
+
+int Launcher::Report(const Status& cause) {
+  Say(absl::StrCat("error[", CauseOf(cause).exit_code, "] ", PrintableMessage(cause.message())));
   return CauseOf(cause).exit_code;
 }
 
@@ -392,8 +429,9 @@ int RunRanks(const LaunchOptions& options) {
   Launcher launcher(options);
   const Status started = launcher.Start();
   if (started.ok()) return launcher.Watch();
-  WriteAll(2, absl::StrCat("mslua: error[", kExitEnvironment, "] ", PrintableMessage(started.message()), "\n"));
-  return kExitEnvironment;
+  const int code = absl::IsPermissionDenied(started) ? kExitSecurity : kExitEnvironment;
+  std::fputs(absl::StrCat("mslua: error[", code, "] ", PrintableMessage(started.message()), "\n").c_str(), stderr);
+  return code;
 }
 
 }  // namespace mslua

@@ -12,6 +12,7 @@ struct LaunchOptions {
   int ranks = 2;
   std::vector<std::string> command;                 // of every rank: the program's file, then its arguments
   absl::Duration stopped_limit = absl::Seconds(1);  // how long a rank may be stopped (SIGSTOP) before that is a failure
+  absl::Duration heartbeat_limit;                   // how long it may give no sign of life; at least 30 s
   absl::Duration end_limit = absl::Milliseconds(1500);  // for the ranks to end by themselves after a failure
 };
 

@@ -23,6 +23,8 @@ std::string LinkTarget(const char* path) {
 
 // Of a rank the launcher has both its outputs and its connection to the scheduler; the rest is the launcher's own.
 constexpr int64_t kFilesOfRank = 3, kFilesOfLauncher = 16;
+// Libraries, the files of a run, and connections to a few others.
+constexpr int64_t kFilesOfProcess = 32;
 // A rank computes on one thread at least, and hears of the job's end on another.
 constexpr int64_t kTasksOfRank = 2;
 
@@ -83,6 +85,13 @@ Status CheckRanks(int64_t ranks, const HostLimits& limits) {
   };
   RETURN_IF_ERROR(check("open files of the launcher", kFilesOfRank, kFilesOfLauncher, limits.open_files, "ulimit -n"));
   return check("processes and threads", kTasksOfRank, 0, limits.tasks, limits.tasks_from);
+}
+
+Status CheckOpenFiles(const HostLimits& limits) {
+  if (limits.open_files >= kFilesOfProcess) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("a process may have ", limits.open_files,
+                                                   " open files (ulimit -n), and mslua needs ", kFilesOfProcess,
+                                                   ": raise the limit"));
 }
 
 std::string ProgramFile() { return LinkTarget("/proc/self/exe"); }

@@ -31,6 +31,8 @@ struct HostLimits {
 HostLimits LimitsHere();
 // Whether a launcher can start so many ranks and watch them. The error says what they need, the limit, and the mend.
 Status CheckRanks(int64_t ranks, const HostLimits& limits);
+// Whether a process may open as many files as a training, or a scheduler, needs before it has any of its own.
+Status CheckOpenFiles(const HostLimits& limits);
 
 // The file of the program that runs.
 std::string ProgramFile();

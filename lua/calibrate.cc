@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "collectives/native.h"
+#include "collectives/stale_folders.h"
 #include "core/base/atomic_file.h"
 #include "core/base/folder.h"
 #include "core/base/parallel_for.h"
@@ -91,7 +92,7 @@ Status MeasureMessages(const std::string& folder, int rank, MessageTimes* times)
 }
 
 StatusOr<MessageTimes> MeasureMessages() {
-  ASSIGN_OR_RETURN(const std::string folder, MakeSocketFolder("calibrate"));
+  ASSIGN_OR_RETURN(const std::string folder, MakeHeldFolder("calibrate"));
   MessageTimes times[2];
   Status first, second;
   std::thread other([&] { second = MeasureMessages(folder, 1, &times[1]); });

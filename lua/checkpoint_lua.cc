@@ -1,16 +1,21 @@
-// core.save_checkpoint and core.load_checkpoint.
+// core.save_checkpoint, load_checkpoint, find_checkpoint and match_names.
 #include "lua/checkpoint_lua.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/checkpoint/checkpoint.h"
+#include "core/checkpoint/tensor_names.h"
+#include "core/train/agreement.h"
 #include "lua/object.h"
 #include "lua/parameter.h"
+#include "lua/run_folder.h"
 #include "lua/tensor_lua.h"
 
 namespace mslua {
@@ -60,6 +65,7 @@ StatusOr<int> Save(lua_State* L, Session& session) {
 StatusOr<int> Load(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(const std::string path, ReadString(L, 1, "load_checkpoint: path"));
   ASSIGN_OR_RETURN(const auto from, checkpoint::LoadCheckpoint(path));
+  if (!from->note().empty()) std::fprintf(stderr, "mslua: note: %s\n", from->note().c_str());
   lua_newtable(L);
   for (const checkpoint::TensorRecord& record : from->manifest().tensors) {
     ASSIGN_OR_RETURN(Tensor t, NewTensor(session, record.type));
@@ -70,10 +76,69 @@ StatusOr<int> Load(lua_State* L, Session& session) {
   return 1;
 }
 
+// core.find_checkpoint(word, recipe, directory or nil, together)
+StatusOr<int> Find(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(const std::string word, ReadString(L, 1, "find_checkpoint: word"));
+  ASSIGN_OR_RETURN(const std::string recipe, ReadString(L, 2, "find_checkpoint: recipe"));
+  std::string directory;
+  if (!lua_isnil(L, 3)) {
+    ASSIGN_OR_RETURN(directory, ReadString(L, 3, "find_checkpoint: directory"));
+  }
+  int64_t step = 0;
+  const auto find = [&]() -> StatusOr<std::string> {
+    ASSIGN_OR_RETURN(const std::string place, CheckpointPlace(word, recipe, directory));
+    ASSIGN_OR_RETURN(const auto found, checkpoint::LoadCheckpoint(place));
+    if (!found->note().empty()) std::fprintf(stderr, "mslua: note: %s\n", found->note().c_str());
+    step = found->manifest().run.step;
+    return found->path();
+  };
+  Groups* const together = lua_toboolean(L, 4) ? session.groups() : nullptr;
+  ASSIGN_OR_RETURN(const std::string path, TextOfFirstRank(together, find, "the checkpoint"));
+  PushString(L, path);
+  lua_pushnumber(L, static_cast<double>(step));
+  return 2;
+}
+
+StatusOr<std::vector<std::string>> ReadNames(lua_State* L, int index) {
+  std::vector<std::string> names;
+  const int n = static_cast<int>(lua_objlen(L, index));
+  for (int i = 1; i <= n; ++i) {
+    lua_rawgeti(L, index, i);
+    ASSIGN_OR_RETURN(std::string name, ReadString(L, -1, "match_names"));
+    names.push_back(std::move(name));
+    lua_pop(L, 1);
+  }
+  return names;
+}
+
+// core.match_names(wanted, stored)
+StatusOr<int> MatchNames(lua_State* L, Session&) {
+  if (lua_type(L, 1) != LUA_TTABLE || lua_type(L, 2) != LUA_TTABLE)
+    return absl::InvalidArgumentError("match_names: expected two lists of names");
+  ASSIGN_OR_RETURN(const auto wanted, ReadNames(L, 1));
+  ASSIGN_OR_RETURN(const auto stored, ReadNames(L, 2));
+  lua_newtable(L);
+  for (const auto& [name, older] : checkpoint::OlderNames(wanted, stored)) {
+    PushString(L, older);
+    lua_setfield(L, -2, name.c_str());
+  }
+  const absl::flat_hash_set<absl::string_view> all(stored.begin(), stored.end());
+  lua_newtable(L);
+  for (const std::string& name : stored) {
+    if (checkpoint::StateOf(name, all).empty()) continue;
+    lua_pushboolean(L, 1);
+    lua_setfield(L, -2, name.c_str());
+  }
+  return 2;
+}
+
 }  // namespace
 
 void OpenCheckpoints(lua_State* L) {
-  SetFunctions(L, {{"save_checkpoint", Entry<Save>}, {"load_checkpoint", Entry<Load>}});
+  SetFunctions(L, {{"save_checkpoint", Entry<Save>},
+                   {"load_checkpoint", Entry<Load>},
+                   {"find_checkpoint", Entry<Find>},
+                   {"match_names", Entry<MatchNames>}});
 }
 
 }  // namespace mslua

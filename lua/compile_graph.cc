@@ -26,10 +26,10 @@ StatusOr<std::unique_ptr<Executable>> CompileGraph(Session& session, const Trace
   return CompileShared(session, graph.graph, options);
 }
 
-Status BroadcastParameters(Session& session, const TracedGraph& graph) {
+Status BroadcastParameters(Session& session, const TracedGraph& graph, bool resumed) {
   std::vector<TensorView> values;
   for (const auto& p : graph.parameters) {
-    if (p->layerwise_parallel || p->kind != kParameter) continue;
+    if (p->layerwise_parallel || session.optimizer_states.contains(p->key) || (resumed && p->MayVary())) continue;
     ASSIGN_OR_RETURN(const TensorView value, ValueOf(session, *p));
     values.push_back(value);
   }

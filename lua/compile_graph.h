@@ -13,7 +13,8 @@ CompileOptions OptionsOf(Session& session);
 // ranks compile it together; `decisions`: as in CompileOptions.
 StatusOr<std::unique_ptr<Executable>> CompileGraph(Session& session, const TracedGraph& graph, bool share = false,
                                                    Decisions* decisions = nullptr);
-// Gives every rank rank 0's parameters, those that are a rank's own excepted.
-Status BroadcastParameters(Session& session, const TracedGraph& graph);
+// Gives every rank rank 0's parameters and states, but for layerwise_parallel parameters, the optimizer's state and, in
+// a run that has resumed, what ranks have values of their own of (ParameterData::MayVary).
+Status BroadcastParameters(Session& session, const TracedGraph& graph, bool resumed);
 
 }  // namespace mslua

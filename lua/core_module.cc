@@ -1,8 +1,13 @@
 #include "lua/core_module.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <chrono>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/parallel_for.h"
 #include "core/base/text.h"
 #include "lua/checkpoint_lua.h"
 #include "lua/dataset_lua.h"
@@ -32,6 +37,12 @@ StatusOr<int> SetSeed(lua_State* L, Session& session) {
   if (seed < 0) return absl::InvalidArgumentError(absl::StrCat("set_seed: expected a seed of at least 0, got ", seed));
   session.seed = static_cast<uint64_t>(seed);
   session.random_tensors = 0;
+  return 0;
+}
+
+// core.set_denormals(keep)
+StatusOr<int> KeepDenormals(lua_State* L, Session&) {
+  SetDenormals(lua_toboolean(L, 1) != 0);
   return 0;
 }
 
@@ -87,6 +98,24 @@ StatusOr<int> LibraryRecipe(lua_State* L, Session&) {
     lua_pushnil(L);
   else
     lua_pushlstring(L, chunk->source.data(), chunk->source.size());
+  return 1;
+}
+
+// core.environment(prefix): the names of the variables that begin so, in order.
+StatusOr<int> VariableNames(lua_State* L, Session&) {
+  ASSIGN_OR_RETURN(const std::string prefix, ReadString(L, 1, "environment: prefix"));
+  std::vector<std::string> names;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const absl::string_view text(*entry);
+    const size_t equals = text.find('=');
+    if (equals != absl::string_view::npos && absl::StartsWith(text, prefix)) names.emplace_back(text.substr(0, equals));
+  }
+  std::sort(names.begin(), names.end());
+  lua_newtable(L);
+  for (size_t i = 0; i < names.size(); ++i) {
+    PushString(L, names[i]);
+    lua_rawseti(L, -2, static_cast<int>(i) + 1);
+  }
   return 1;
 }
 
@@ -161,14 +190,16 @@ int OpenCoreModule(lua_State* L) {
   OpenSteppers(L);
   OpenRanks(L);
   SetFunctions(L, {{"kind", Entry<Kind>},
-                   {"set_seed", Entry<SetSeed>},
+                   {"set_seed", Entry<SetSeed, 1>},
+                   {"set_denormals", Entry<KeepDenormals>},
                    {"seed", Entry<GetSeed>},
                    {"fail", Entry<Fail>},
                    {"where", Entry<Where>},
                    {"did_you_mean", Entry<SuggestName>},
                    {"clock", Entry<Clock>},
+                   {"environment", Entry<VariableNames>},
                    {"library_recipe", Entry<LibraryRecipe>},
-                   {"stop_gradient", Entry<StopGradient>}});
+                   {"stop_gradient", Entry<StopGradient, 1>}});
   PushOptions(L, Session::Of(L).options());
   lua_pushvalue(L, -1);
   lua_setfield(L, LUA_REGISTRYINDEX, kOptionsKey);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -111,6 +112,25 @@ TEST(DataParallel, FollowsOneRankWithALossScale) {
   ExpectFollows(MeanLosses(2, t), MeanLosses(1, {}), 1e-5);
 }
 
+// A label of 1e18 has a finite loss and, times the scale, infinite gradients: on the rank that has its row, say.
+TEST(DataParallel, FollowsOneRankWithStepsThatAreSkipped) {
+  Training t;
+  t.optimizer = "nn.Adam {learning_rate = 0.01}";
+  t.model =
+      ", loss_scale_manager = ms.FixedLossScaleManager(2 ^ 100), loss_fn = function(o, l) "
+      "local d = o - ops.select(ops.greater(l, 2.3), 1e18, l) return ops.reduce_mean(d * d) end";
+  const std::vector<double> one = MeanLosses(1, t);
+  const auto skipped = std::count_if(one.begin(), one.end(), [](double loss) { return loss > 1e30; });
+  EXPECT_GT(skipped, 5);
+  EXPECT_LT(skipped, 45);
+  for (int ranks : {2, 3}) ExpectFollows(MeanLosses(ranks, t), one, 1e-5);
+  t.context = "enable_parallel_optimizer = true, parallel_optimizer_config = {parallel_optimizer_threshold = 1}";
+  ExpectFollows(MeanLosses(2, t), one, 1e-5);
+  t.context = "";
+  t.train = ", accumulate_steps = 3";
+  ExpectFollows(MeanLosses(2, t), one, 1e-5);
+}
+
 // Each row meets the random numbers that it would meet in the whole batch.
 TEST(DataParallel, FollowsOneRankWithDropout) {
   Training t;
@@ -140,8 +160,11 @@ TEST(DataParallel, ParametersStayEqualAndFrozenOnesStay) {
 
 TEST(DataParallel, BroadcastMakesParametersRankZeros) {
   Training t;
+  t.net =
+      "self.fixed = self:state('fixed', {3}, 'normal') "
+      "function self:construct(x) return self.fc2(ops.tanh(self.fc1(x))) + self.fixed end";
   t.before = "ms.set_seed(7 + rank)";
-  t.result = "return net.fc1.weight.value";
+  t.result = "return net.fc1.weight.value, net.fixed.value";
   const auto apart = Train(2, t);
   EXPECT_NE(apart[0], apart[1]);
   t.context = "parameter_broadcast = true";
@@ -174,6 +197,127 @@ TEST(DataParallel, EvaluationDependsOnNoRanks) {
   const auto one = Train(1, t);
   EXPECT_GT(Numbers(one[0])[0], 0);
   for (int ranks : {2, 3}) EXPECT_THAT(Train(ranks, t), Each(one[0]));
+}
+
+// What the ranks get from one step of SGD at rate 1 on $NET: how far each parameter moved, which is its gradient as the
+// update saw it, without clipping and with clip_norm = 0.1. `shared` and `own` are the parameters' elements.
+struct Moved {
+  std::vector<double> shared, own;
+};
+std::vector<Moved> MovedBy(int ranks, Training t, bool clips) {
+  t.net += R"(
+    self.own = self:parameter("own", {24}, "ones", {layerwise_parallel = true})
+    self.mine = self:parameter("mine", {16, 16}, {"normal", sigma = 0.3}, {layerwise_parallel = true})
+    function self:construct(x)
+      local h = ops.matmul(ops.tanh(self.fc1(x)), self.mine)
+      return self.fc2(h * ops.strided_slice(self.own, {1}, {17}))
+    end)";
+  t.optimizer = "nn.SGD {learning_rate = 1}";
+  t.max_steps = 1;
+  if (clips) t.train += ", clip_norm = 0.1";
+  t.before += R"(
+    local ask = core.build_train
+    core.build_train = function(spec)
+      if spec.aggregate and spec.aggregate.shards then spec.aggregate.shards.threshold = 0 end
+      return ask(spec)
+    end
+    net:get_parameters()
+    local first = {}
+    for _, p in ipairs(net:get_parameters()) do first[p.name] = p.value end)";
+  t.result = R"(
+    local words = {}
+    for _, own in ipairs {false, true} do
+      for _, p in ipairs(net:get_parameters()) do
+        if p.layerwise_parallel == own then
+          for _, v in ipairs(ops.reshape(first[p.name] - p.value, {-1}):totable()) do
+            words[#words + 1] = ("%.9g"):format(v)
+          end
+        end
+      end
+    end
+    return table.concat(words, ' '))";
+  std::vector<Moved> moved;
+  for (const std::string& text : Train(ranks, t)) {
+    const std::vector<double> all = Numbers(text);
+    EXPECT_EQ(all.size(), 6 * 16 + 16 + 16 * 3 + 3 + 24 + 16 * 16u) << text;
+    if (all.size() < 280) return {};
+    moved.push_back({{all.begin(), all.end() - 280}, {all.end() - 280, all.end()}});
+  }
+  return moved;
+}
+
+// One norm for all ranks, of every element once: combined gradients, in slices or whole, and each rank's own.
+TEST(DataParallel, ClipNormCountsOwnParametersOfAllRanks) {
+  const std::string slices = "enable_parallel_optimizer = true";
+  struct Case {
+    int ranks;
+    std::string context;
+  };
+  for (const Case& c : {Case{2, ""}, Case{3, "gradients_mean = false"}, Case{2, slices}, Case{3, slices},
+                        Case{4, slices + ", optimizer_weight_shard_size = 2"}}) {
+    for (const char* train : {"", ", accumulate_steps = 2"}) {
+      if (c.ranks == 3 && *train != 0) continue;
+      SCOPED_TRACE(absl::StrCat(c.ranks, " ranks ", c.context, train));
+      Training t;
+      t.context = absl::StrCat("parallel_mode = 'hybrid_parallel', ", c.context);
+      t.train = train;
+      const std::vector<Moved> free = MovedBy(c.ranks, t, false), clipped = MovedBy(c.ranks, t, true);
+      ASSERT_EQ(free.size(), static_cast<size_t>(c.ranks));
+      ASSERT_EQ(clipped.size(), free.size());
+      const auto squares = [](const std::vector<double>& v) {
+        return std::inner_product(v.begin(), v.end(), v.begin(), 0.0);
+      };
+      double sum = squares(free[0].shared);
+      for (const Moved& m : free) sum += squares(m.own);
+      const double factor = 0.1 / std::sqrt(sum);
+      ASSERT_LT(factor, 0.9);
+      EXPECT_NE(free[0].own, free[1].own);
+      for (size_t r = 0; r < free.size(); ++r) {
+        EXPECT_EQ(clipped[r].shared, clipped[0].shared) << "rank " << r;
+        for (const auto part : {&Moved::shared, &Moved::own}) {
+          for (size_t i = 0; i < (free[r].*part).size(); ++i)
+            ASSERT_NEAR((clipped[r].*part)[i], factor * (free[r].*part)[i], 1e-6) << "rank " << r << ", element " << i;
+        }
+      }
+    }
+  }
+}
+
+// Shared parameters are the same bits on all ranks, whatever scales or clips the gradients.
+TEST(DataParallel, SharedParametersStayEqualBesideOwnOnes) {
+  struct Case {
+    const char *optimizer, *train, *model, *context;
+  };
+  for (const Case& c :
+       {Case{"nn.Lamb {learning_rate = 0.02}", ", clip_norm = 0.05", "", ""},
+        Case{"nn.Adam {learning_rate = 0.01}", ", clip_norm = 0.05, accumulate_steps = 2",
+             ", loss_scale_manager = ms.DynamicLossScaleManager(2^120, 2, 5)", ""},
+        Case{"nn.Lamb {learning_rate = 0.02}", ", clip_norm = 0.05",
+             ", loss_scale_manager = ms.DynamicLossScaleManager(2^120, 2, 5)", ", enable_parallel_optimizer = true"},
+        Case{"nn.Momentum {learning_rate = 0.1, momentum = 0.9}", ", clip_value = 0.01", "",
+             ", enable_parallel_optimizer = true, optimizer_weight_shard_size = 2"}}) {
+    SCOPED_TRACE(absl::StrCat(c.optimizer, c.train, c.model, c.context));
+    Training t;
+    t.net = R"(self.own = self:parameter("own", {16}, "ones", {layerwise_parallel = true})
+      function self:construct(x) return self.fc2(ops.tanh(self.fc1(x)) * self.own) end)";
+    t.optimizer = c.optimizer;
+    t.train = c.train;
+    t.model = c.model;
+    t.context = absl::StrCat("parallel_mode = 'hybrid_parallel'", c.context);
+    t.max_steps = 8;
+    t.before =
+        "local ask = core.build_train core.build_train = function(spec) "
+        "if spec.aggregate.shards then spec.aggregate.shards.threshold = 0 end return ask(spec) end";
+    t.result = R"(
+      local words = {}
+      for _, p in ipairs {net.fc1.weight, net.fc1.bias, net.fc2.weight, net.fc2.bias} do
+        for _, v in ipairs(ops.reshape(p.value, {-1}):totable()) do words[#words + 1] = ("%.9g"):format(v) end
+      end
+      return table.concat(words, ' '))";
+    const auto values = Train(4, t);
+    EXPECT_EQ(Numbers(values[0]).size(), 163u) << values[0];
+    EXPECT_THAT(values, Each(values[0]));
+  }
 }
 
 // Optimizer state in slices: the same losses whatever the optimizer, also where slices are uneven (fc2's bias has 3
@@ -289,6 +433,110 @@ TEST_F(Resume, OwnParametersComeBackToTheirRank) {
   EXPECT_EQ(Part(2, true, t), want);
   const auto more = Part(3, true, t);
   EXPECT_THAT(more[2], HasSubstr("was saved by 2 rank(s): it has no value of rank 2's own"));
+}
+
+// Batch normalisation of each rank's batch shifts its sums by the rank's running mean: ranks that resume need their
+// own. A save in between changes nothing.
+TEST_F(Resume, RunningStatisticsComeBackToTheirRank) {
+  struct Case {
+    const char *context, *callbacks;
+  };
+  const char* const kSave =
+      ", ms.ModelCheckpoint {prefix = 'net', config = ms.CheckpointConfig {save_checkpoint_steps = 5}}";
+  for (const Case& c :
+       {Case{"parameter_broadcast = true", kSave}, Case{"enable_parallel_optimizer = true", kSave},
+        Case{"",
+             ", rank == 0 and ms.ModelCheckpoint {prefix = 'net', config = ms.CheckpointConfig "
+             "{save_checkpoint_steps = 5, async_save = false}} or nil"},
+        Case{"",
+             ", ms.ModelCheckpoint {prefix = 'net', directory = core.options.out .. '/of_' .. rank, config = "
+             "ms.CheckpointConfig {save_checkpoint_seconds = 100, save_checkpoint_steps = 0}}"}}) {
+    for (int ranks : {2, 3}) {
+      if (ranks == 3 && c.callbacks != kSave) continue;
+      SCOPED_TRACE(absl::StrCat(ranks, " ranks, ", c.context, c.callbacks));
+      for (const auto& entry : std::filesystem::directory_iterator(folder_)) std::filesystem::remove_all(entry.path());
+      Training t;
+      t.context = c.context;
+      t.net = R"(self.norm = nn.BatchNorm1d(16)
+        function self:construct(x) return self.fc2(ops.tanh(self.norm(self.fc1(x)))) end)";
+      t.result = R"(
+        for _, v in ipairs(net.norm.moving_mean.value:totable()) do losses[#losses + 1] = ("%.9g"):format(v) end
+        return table.concat(losses, ' '))";
+      t.max_steps = 20;
+      const auto want = Train(ranks, t);
+      std::vector<std::vector<double>> numbers;
+      for (const std::string& text : want) numbers.push_back(Numbers(text));
+      ASSERT_EQ(numbers[0].size(), 36u) << want[0];
+      EXPECT_NE(std::vector<double>(numbers[0].begin() + 20, numbers[0].end()),
+                std::vector<double>(numbers[1].begin() + 20, numbers[1].end()));
+      t.callbacks = c.callbacks;
+      t.before = absl::StrCat("core.options.fast_dev_run = nil core.options.out = '", folder_, "'");
+      t.max_steps = 13;
+      for (const std::string& text : Train(ranks, t)) ASSERT_EQ(Numbers(text).size(), 29u) << text;
+      t.max_steps = 20;
+      t.before += " core.options.resume = 'last'";
+      const auto got = Train(ranks, t);
+      for (int r = 0; r < ranks; ++r) {
+        EXPECT_EQ(Numbers(got[r]), std::vector<double>(numbers[r].begin() + 13, numbers[r].end())) << "rank " << r;
+      }
+    }
+  }
+}
+
+// Fewer ranks take the statistics of theirs, new ranks those of rank 0.
+TEST_F(Resume, RunningStatisticsOnAnotherNumberOfRanks) {
+  Training t;
+  t.net = R"(self.norm = nn.BatchNorm1d(16)
+    function self:construct(x) return self.fc2(ops.tanh(self.norm(self.fc1(x)))) end)";
+  t.result = "return net.norm.moving_mean.value";
+  Part(3, false, t);
+  const auto load = [&](int ranks) {
+    Training next = t;
+    next.max_steps = 13;  // they have been made
+    next.callbacks = "";
+    next.before = absl::StrCat("core.options.fast_dev_run = nil core.options.resume = '", folder_, "/ckpt'");
+    return Train(ranks, next);
+  };
+  const auto three = load(3), two = load(2), four = load(4);
+  EXPECT_NE(three[0], three[1]);
+  EXPECT_EQ(two, std::vector<std::string>(three.begin(), three.begin() + 2));
+  EXPECT_EQ(std::vector<std::string>(four.begin(), four.begin() + 3), three);
+  EXPECT_EQ(four[3], three[0]);
+  EXPECT_EQ(load(1)[0], three[0]);
+}
+
+// An evaluation is that of the checkpoint, by any number of ranks; training does not notice it.
+TEST_F(Resume, AnEvaluationIsThatOfItsCheckpoint) {
+  Training t;
+  t.net = R"(self.norm = nn.BatchNorm1d(16)
+    function self:construct(x) return self.fc2(ops.tanh(self.norm(self.fc1(x)))) end)";
+  t.model = ", metrics = {'loss'}";
+  t.result = R"(
+    local eval = ms.dataset.NumpySlicesDataset({x, y}, {column_names = {"x", "y"}}):take(43)
+      :batch(10, {drop_remainder = false})
+    local before = tostring(net.norm.moving_mean.value)
+    if core.options.resume then ms.load_checkpoint(core.options.resume, net) end
+    local loss = ("%.5f"):format(model:eval(eval).loss)
+    return loss, core.options.resume ~= nil or before == tostring(net.norm.moving_mean.value))";
+  t.before = absl::StrCat("core.options.fast_dev_run = nil core.options.out = '", folder_, "'");
+  t.callbacks = ", ms.ModelCheckpoint {config = ms.CheckpointConfig {save_checkpoint_steps = 10}}";
+  const auto trained = Train(3, t);
+  EXPECT_THAT(trained[0], HasSubstr(" true"));
+  EXPECT_THAT(trained, Each(trained[0]));
+  t.before = absl::StrCat("core.options.resume = '", folder_, "/ckpt'");
+  t.callbacks = "";
+  for (int ranks : {1, 2, 3}) EXPECT_THAT(Train(ranks, t), Each(trained[0])) << ranks << " ranks";
+}
+
+TEST_F(Resume, RanksThatSaveAtDifferentStepsAreAnError) {
+  Training t;
+  t.net = R"(self.norm = nn.BatchNorm1d(16)
+    function self:construct(x) return self.fc2(ops.tanh(self.norm(self.fc1(x)))) end)";
+  t.before = absl::StrCat("core.options.fast_dev_run = nil core.options.out = '", folder_, "'");
+  t.callbacks =
+      ", ms.ModelCheckpoint {directory = core.options.out .. '/of_' .. rank, config = ms.CheckpointConfig "
+      "{save_checkpoint_steps = 5 + rank}}";
+  EXPECT_THAT(Train(2, t), Each(HasSubstr("rank 0 saves a checkpoint every 5 steps, 0 seconds, rank 1 every 6 steps")));
 }
 
 TEST_F(Resume, ExceptionSaveNeedsWholeStates) {

@@ -197,7 +197,10 @@ Status GlobalView::PinNamed(Graph* graph) {
       const bool fits = Fits(s.pattern, place) || Fits(s.pattern, place.substr(0, place.rfind(':')));
       if (!fits || n.inputs.empty()) continue;
       s.of_nodes = true;
-      if (!n.attrs.Has(kUserStrategy)) n.attrs.Set(kUserStrategy, s.text);
+      if (n.attrs.Has(kUserStrategy)) continue;
+      ASSIGN_OR_RETURN(Strategy parts, ParseStrategy(s.text));
+      if (!IsTraining(*graph)) FitTo(*graph, n.inputs, &parts);
+      n.attrs.Set(kUserStrategy, ToString(parts));
     }
     if (!s.of_nodes && IsTraining(*graph))
       return absl::InvalidArgumentError(absl::StrCat("parallel: strategy: no operator is named '", s.pattern,
@@ -248,16 +251,23 @@ Status GlobalView::PlaceColumns(GraphBuilder& g, absl::Span<const std::string> n
 }
 
 void GlobalView::Fuse(Graph* graph) const {
-  std::map<std::pair<std::string, std::vector<int64_t>>, std::vector<Node*>> kinds;  // by operator and group
+  // By operator and group, in the order of their first nodes: that is the same on all ranks, which the members of a
+  // group are not.
+  std::map<std::pair<std::string, std::vector<int64_t>>, size_t> known;
+  std::vector<std::vector<Node*>> kinds;
   for (Node& n : graph->nodes) {
-    if (n.attrs.Has(kGradientOf)) kinds[{n.op->name, n.attrs.Ints("group")}].push_back(&n);
+    if (!n.attrs.Has(kGradientOf)) continue;
+    const size_t kind = known.emplace(std::make_pair(n.op->name, n.attrs.Ints("group")), kinds.size()).first->second;
+    if (kind == kinds.size()) kinds.emplace_back();
+    kinds[kind].push_back(&n);
   }
   int64_t next = kFirstBucket;
-  for (auto& [kind, nodes] : kinds) {
+  for (std::vector<Node*>& nodes : kinds) {
+    const std::string& kind = nodes[0]->op->name;
     BucketRule rule = buckets_;
-    if (kind.first != "all_reduce") rule.segments.clear();
-    if (kind.first == "reduce_scatter") rule.bytes = scatter_bytes_;
-    if (kind.first == "all_gather") rule.bytes = gather_bytes_;
+    if (kind != "all_reduce") rule.segments.clear();
+    if (kind == "reduce_scatter") rule.bytes = scatter_bytes_;
+    if (kind == "all_gather") rule.bytes = gather_bytes_;
     if (rule.bytes < 0) continue;
     // In the order in which the step makes what travels.
     std::stable_sort(nodes.begin(), nodes.end(),
@@ -265,7 +275,7 @@ void GlobalView::Fuse(Graph* graph) const {
     std::vector<BucketMember> members;
     for (const Node* n : nodes) {
       const auto fusion = fusion_.find(n->attrs.Str(kGradientOf));
-      const TensorType& type = kind.first == "all_gather" ? n->outputs[0] : graph->TypeOf(n->inputs[0]);
+      const TensorType& type = kind == "all_gather" ? n->outputs[0] : graph->TypeOf(n->inputs[0]);
       members.push_back({type.dtype, type.bytes(), fusion == fusion_.end() ? 1 : fusion->second});
     }
     const std::vector<int64_t> buckets = AssignBuckets(rule, members);

@@ -91,6 +91,13 @@ StatusOr<Graph> AfterPass(const Graph& graph, const std::string& pass) {
 
 StatusOr<Graph> GraphOf(const cli::CommandLine& command, const std::string& file) {
   if (absl::EndsWith(file, ".ir")) {
+    if (command.Given("preset") || command.Given("n") || command.Given("rank") || !command.overrides.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("graph: ", file, " is a graph already: -n, --rank, --preset and key=value are for recipes"));
+    }
+    if (command.Given("pass")) {
+      return absl::InvalidArgumentError(absl::StrCat("graph: --pass is for recipes; ", file, " is printed as it is"));
+    }
     ASSIGN_OR_RETURN(const std::string text, ReadText(file));
     auto graph = ParseGraph(text);
     if (!graph.ok()) return Annotate(graph.status(), file);

@@ -2,12 +2,18 @@
 #include <sys/prctl.h>
 
 #include <cstdio>
+#include <exception>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "cli/completion.h"
 #include "cli/front.h"
+#include "core/base/exit_code.h"
+#include "core/ops/support/kernel_verdicts.h"
+#include "launch/process.h"
 #include "lua/rank_verb.h"
 #include "lua/verbs.h"
 #include "repl/endpoint/lua_helper.h"
@@ -30,11 +36,7 @@ int Completion(const CommandLine& command) {
   return 0;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  // A rank that starts itself again by /proc/self/exe would be listed as "exe".
-  prctl(PR_SET_NAME, "mslua");
+int Run(int argc, char** argv) {
   // A rank starts this program for the Lua of attached people; it is no verb.
   if (argc == 2 && std::string(argv[1]) == mslua::endpoint::kHelperArgument) return mslua::RunSessionLua();
   const auto command = mslua::cli::ParseCommandLine(std::vector<std::string>(argv + 1, argv + argc));
@@ -66,5 +68,25 @@ int main(int argc, char** argv) {
   };
   const auto verb = verbs.find(command->verb);
   if (verb == verbs.end()) return mslua::Report(absl::UnimplementedError(command->verb + " is not part of this build"));
-  return verb->second(*command);
+  const int code = verb->second(*command);
+  const std::vector<std::string> ignored = code == 0 ? command->Ignored() : std::vector<std::string>();
+  if (ignored.empty()) return code;
+  return mslua::Report(absl::InvalidArgumentError(
+      absl::StrCat(command->verb, ": ", absl::StrJoin(ignored, ", "), " had no effect on this command")));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // A rank that starts itself again by /proc/self/exe would be listed as "exe".
+  prctl(PR_SET_NAME, "mslua");
+  mslua::SetUpProcess();
+  mslua::OfferKernelChecks(argc, argv);
+  try {
+    return Run(argc, argv);
+  } catch (const std::exception&) {
+    const mslua::Status status = mslua::StatusOfException();
+    const bool limit = absl::IsResourceExhausted(status);
+    return mslua::Report(status, limit ? mslua::kExitEnvironment : mslua::kExitInternal);
+  }
 }

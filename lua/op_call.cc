@@ -89,8 +89,9 @@ bool IsNarrow(const OpDef& op, DType narrow) {
 // Operators that lose too much in 16 bits take f32 operands. All others take what comes: f32 where operands differ.
 bool IsWide(const OpDef& op) {
   static const auto* names = new absl::flat_hash_set<std::string>{
-      "exp",        "log",      "pow",      "reduce_sum", "reduce_prod",           "softmax",
-      "layer_norm", "rms_norm", "mse_loss", "group_norm", "softmax_cross_entropy", "log_softmax"};
+      "exp",         "expm1",   "log",        "log1p",    "softplus", "pow",        "reduce_sum",
+      "reduce_prod", "softmax", "layer_norm", "rms_norm", "mse_loss", "group_norm", "softmax_cross_entropy",
+      "log_softmax"};
   return names->contains(op.name);
 }
 
@@ -162,9 +163,11 @@ CompilerAttrs TakeCompilerAttrs(Session& session, const OpDef& op, Attrs* attrs)
 }
 
 // Cuts the results of a call as its out_strategy says.
-Status CutResults(GraphBuilder& g, const Mesh& mesh, const OpDef& op, const std::string& text,
+Status CutResults(Trace& trace, const Mesh& mesh, const OpDef& op, const std::string& text,
                   std::vector<Value>* outputs) {
-  ASSIGN_OR_RETURN(const Strategy parts, ParseStrategy(text));
+  GraphBuilder& g = trace.g();
+  ASSIGN_OR_RETURN(Strategy parts, ParseStrategy(text));
+  if (!trace.training()) FitTo(g.graph(), *outputs, &parts);
   const std::string what = absl::StrCat(UserName(op), ": out_strategy ", text);
   if (parts.size() != outputs->size())
     return absl::InvalidArgumentError(
@@ -176,12 +179,26 @@ Status CutResults(GraphBuilder& g, const Mesh& mesh, const OpDef& op, const std:
   return g.status();
 }
 
+// Values that a call takes more than once, as values of their own from the second place on: each operand has its entry
+// of a strategy.
+void SeparateOperands(GraphBuilder& g, std::vector<Value>* values) {
+  for (size_t i = 1; i < values->size(); ++i) {
+    Value& v = (*values)[i];
+    if (std::find(values->begin(), values->begin() + static_cast<std::ptrdiff_t>(i), v) ==
+        values->begin() + static_cast<std::ptrdiff_t>(i))
+      continue;
+    const Shape shape = g.TypeOf(v).shape;
+    v = g.Op("reshape", {v}, {{"shape", std::vector<int64_t>(shape.begin(), shape.end())}});
+  }
+}
+
 // What a call's attributes ask of the nodes that it became, [first, end of the graph).
 Status Apply(const CompilerAttrs& wishes, Session& session, const OpDef& op, size_t first,
              const std::vector<Value>& operands, std::vector<Value>* outputs) {
   GraphBuilder& g = session.trace->g();
   if (!wishes.in_strategy.empty()) {
     ASSIGN_OR_RETURN(Strategy parts, ParseStrategy(wishes.in_strategy));
+    if (!session.trace->training()) FitTo(g.graph(), operands, &parts);
     if (op.random) parts.emplace_back();  // the step, which users do not give
     RETURN_IF_ERROR(PinStrategy(g.graph(), first, operands, parts, UserName(op)));
   }
@@ -191,7 +208,7 @@ Status Apply(const CompilerAttrs& wishes, Session& session, const OpDef& op, siz
       n.attrs.Set(kCrossBatch, std::string(op.name == "reduce_mean" ? "mean" : "sum"));
   }
   if (wishes.out_strategy.empty()) return absl::OkStatus();
-  return CutResults(g, GlobalView::Of(session)->mesh(), op, wishes.out_strategy, outputs);
+  return CutResults(*session.trace, GlobalView::Of(session)->mesh(), op, wishes.out_strategy, outputs);
 }
 
 StatusOr<int> ApplyTraced(lua_State* L, Session& session, const OpDef& op, const std::vector<int>& operands,
@@ -212,6 +229,7 @@ StatusOr<int> ApplyTraced(lua_State* L, Session& session, const OpDef& op, const
   absl::optional<DType> result;
   if (trace.amp().has_value()) result = MixTypes(trace, op, numbers, &values);
   CompilerAttrs wishes = TakeCompilerAttrs(session, op, &attrs);
+  if (!wishes.in_strategy.empty()) SeparateOperands(trace.g(), &values);
   const size_t first = trace.g().graph().nodes.size();
   std::vector<Value> outputs = Emit(trace.g(), op, values, std::move(attrs));
   if (trace.g().status().ok()) trace.g().Fail(Apply(wishes, session, op, first, values, &outputs));

@@ -1,15 +1,16 @@
 #include "lua/optimizer_graph.h"
 
 #include "absl/strings/str_cat.h"
+#include "core/checkpoint/tensor_names.h"
 
 namespace mslua {
 namespace {
 
-// The names of an optimizer's state tensors, as in MindSpore's checkpoints.
+// The kinds of state that an optimizer keeps.
 std::vector<std::string> StateNames(const OptimizerRule& rule) {
   if (rule.kind == "sgd" && rule.momentum == 0) return {};
-  if (rule.kind == "sgd" || rule.kind == "momentum") return {"moments"};
-  return {"moment1", "moment2"};
+  if (rule.kind == "sgd" || rule.kind == "momentum") return {checkpoint::kMoments};
+  return {checkpoint::kMoment1, checkpoint::kMoment2};
 }
 
 }  // namespace
@@ -22,16 +23,18 @@ const std::vector<std::string>& OptimizerKinds() {
 StatusOr<Update> EmitUpdate(const OptimizerStep& s, const OptimizerRule& rule, const ParameterData& parameter, Value p,
                             Value grad, const std::vector<int64_t>& group) {
   GraphBuilder& g = s.g;
-  const DType dtype = g.TypeOf(p).dtype;
+  // Rates, decays and the number of the update are f32 beside a parameter of 16 bits, which would round them.
+  const DType dtype = ArithmeticType(g.TypeOf(p).dtype);
   const auto constant = [&](double v) { return g.Constant(v, dtype); };
   Value lr = Cast(g, s.lr(rule.lr_input), dtype), decay = constant(rule.weight_decay);
   if (rule.lr_scale != 1) lr = Mul(g, lr, rule.lr_scale);
   if (rule.dampening != 0) {
     // PyTorch's and MindSpore's: decay comes first, and the first step is not dampened.
+    grad = Cast(g, grad, dtype);
     if (rule.weight_decay != 0)
-      grad = EmitFormula(g, "dy + wd * p", {{"p", p}, {"dy", grad}}, {{"wd", rule.weight_decay}});
+      grad = EmitFormula(g, "dy + wd * p", {{"p", Cast(g, p, dtype)}, {"dy", grad}}, {{"wd", rule.weight_decay}});
     decay = constant(0);
-    const Value first = g.Op("equal", {s.step(), g.Constant(0, DType::kI64)});
+    const Value first = g.Op("equal", {s.updates(), g.Constant(0, DType::kI64)});
     grad = Mul(g, grad, g.Op("select", {first, constant(1), constant(1 - rule.dampening)}));
   }
   const std::vector<std::string> names = StateNames(rule);
@@ -49,7 +52,7 @@ StatusOr<Update> EmitUpdate(const OptimizerStep& s, const OptimizerRule& rule, c
   }
   operands.push_back(decay);
   if (names.size() == 2) {
-    operands.push_back(Add(g, Cast(g, s.step(), dtype), 1.0));
+    operands.push_back(Add(g, Cast(g, s.updates(), dtype), 1.0));
     attrs.Set("beta1", rule.beta1).Set("beta2", rule.beta2).Set("eps", rule.eps);
     if (rule.kind == "adam_weight_decay") attrs.Set("bias_correction", rule.bias_correction);
   }

@@ -28,7 +28,7 @@ const std::vector<std::string>& OptimizerKinds();
 // What the updates of a step share.
 struct OptimizerStep {
   GraphBuilder& g;
-  std::function<Value()> step;                       // the scalar input of the step's number: i64, from 0
+  std::function<Value()> updates;                    // a scalar input: how many updates were made before, i64
   std::function<Value(const std::string& name)> lr;  // a scalar input, f32 or f64
   // The state tensor "<name>.<key of the parameter>" as an input of the graph, zero in the beginning.
   std::function<StatusOr<Value>(const std::string& name, const ParameterData& parameter)> state;

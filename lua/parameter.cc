@@ -96,6 +96,12 @@ namespace {
 
 using ParameterHandle = std::shared_ptr<ParameterData>;
 
+StatusOr<int64_t> ReadCommFusion(lua_State* L, int index, absl::string_view what) {
+  ASSIGN_OR_RETURN(const int64_t id, ReadInt(L, index, what));
+  if (id < 0) return absl::InvalidArgumentError(absl::StrCat(what, ": expected an integer, at least 0, got ", id));
+  return id;
+}
+
 StatusOr<int> MakeParameter(lua_State* L, Session& session, const char* kind) {
   const bool state = absl::string_view(kind) == kState;
   RETURN_IF_ERROR(CheckFields(
@@ -131,7 +137,10 @@ StatusOr<int> MakeParameter(lua_State* L, Session& session, const char* kind) {
   ASSIGN_OR_RETURN(p->requires_grad, FieldBool(L, 1, "requires_grad", !state && IsFloat(p->type.dtype)));
   ASSIGN_OR_RETURN(p->layerwise_parallel, FieldBool(L, 1, "layerwise_parallel", false));
   ASSIGN_OR_RETURN(p->parallel_optimizer, FieldBool(L, 1, "parallel_optimizer", true));
-  ASSIGN_OR_RETURN(p->comm_fusion, FieldInt(L, 1, "comm_fusion", 1));
+  lua_getfield(L, 1, "comm_fusion");
+  if (!lua_isnil(L, -1)) {
+    ASSIGN_OR_RETURN(p->comm_fusion, ReadCommFusion(L, -1, absl::StrCat("Parameter '", p->name, "': comm_fusion")));
+  }
   PushObject<ParameterHandle>(L, p);
   lua_createtable(L, 0, 1);
   lua_getfield(L, 1, "init");
@@ -188,15 +197,14 @@ StatusOr<int> SetField(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(const std::string field, ReadString(L, 2, "field of a Parameter"));
   const std::string what = absl::StrCat("parameter '", p.name, "': ", field);
   if (field == "name") {
-    ASSIGN_OR_RETURN(std::string name, ReadString(L, 3, what));
-    if (!p.key.empty() && name != p.name)
-      return absl::InvalidArgumentError(absl::StrCat(what, " is settable until the parameter is used"));
-    p.name = std::move(name);
+    ASSIGN_OR_RETURN(const std::string name, ReadString(L, 3, what));
+    if (name.empty()) return absl::InvalidArgumentError(absl::StrCat(what, ": expected a name, got \"\""));
+    p.name = name;
   } else if (field == "value") {
     ASSIGN_OR_RETURN(const Tensor value, ReadTensor(session, L, 3, p.type.dtype, what));
     RETURN_IF_ERROR(SetValue(session, p, value));
   } else if (field == "comm_fusion") {
-    ASSIGN_OR_RETURN(p.comm_fusion, ReadInt(L, 3, what));
+    ASSIGN_OR_RETURN(p.comm_fusion, ReadCommFusion(L, 3, what));
   } else if (field == "requires_grad") {
     ASSIGN_OR_RETURN(p.requires_grad, ReadBool(L, 3, what));
   } else if (field == "layerwise_parallel") {

@@ -7,6 +7,7 @@
 
 #include "core/base/shape.h"
 #include "core/base/status.h"
+#include "core/graph/graph.h"
 #include "lua/tensor.h"
 
 struct lua_State;
@@ -22,8 +23,8 @@ struct Initializer {
 };
 
 struct ParameterData {
-  std::string name;  // settable until there is a key
-  std::string key;   // in the store and in graphs; given on first use
+  std::string name;  // the path from the root that is trained; what checkpoints call it
+  std::string key;   // in the store and in graphs: the name that it has on first use, made unique
   std::string kind;  // kParameter or kState of core/graph
   TensorType type;
   Initializer init;
@@ -33,6 +34,15 @@ struct ParameterData {
   // what is behind its end being padding; slice_of 0: whole.
   int64_t slice_begin = 0, slice_of = 0;
   bool replica = false;  // a lower rank has the same slice
+  // Of an optimizer's state: the key of its parameter, and what of it ("moments").
+  std::string state_of, state_kind;
+  // A training step replaces it by assign: running statistics. Ranks that train on batches of their own then have
+  // values of their own.
+  bool assigned = false;
+
+  // Whether data parallel ranks may have different values of what they do not train: a state, or what is assigned.
+  // Not of an optimizer's state.
+  bool MayVary() const { return !layerwise_parallel && (kind == kState || assigned); }
 };
 
 // Fixes the parameter's key: its name, or "name#2" where another parameter has that.

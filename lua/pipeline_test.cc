@@ -2,9 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "lua/testing/rank_sessions.h"
@@ -118,6 +120,26 @@ TEST(Pipeline, FourStagesFollowOneRank) {
     Training t = FourStages();
     t.micros = micros;
     ExpectFollowsOneRank(4, t);
+  }
+}
+
+// A label of 1e150 has a finite loss and, times the scale, infinite gradients.
+TEST(Pipeline, StepsThatAreSkippedDoNotCountForAdam) {
+  for (const char* optimizer :
+       {"nn.Adam {learning_rate = 0.05}", "nn.SGD {learning_rate = 0.05, momentum = 0.9, dampening = 0.5}"}) {
+    Training t;
+    t.optimizer = optimizer;
+    t.epochs = "6";
+    t.options =
+        ", loss_scale_manager = ms.FixedLossScaleManager(2 ^ 1000), loss_fn = function(o, l) "
+        "local d = o - ops.select(ops.greater(l, 2.9), 1e150, l) return ops.reduce_mean(d * d) end";
+    const std::vector<double> one = Numbers(Train(1, t)[0]);
+    const auto skipped = std::count_if(one.begin(), one.end(), [](double loss) { return loss > 1e200; });
+    EXPECT_GT(skipped, 1);
+    EXPECT_LT(skipped, 11);
+    for (int ranks : {2, 4}) ExpectFollowsOneRank(ranks, t, 12);
+    t.context = ", enable_parallel_optimizer = true, parallel_optimizer_config = {parallel_optimizer_threshold = 1}";
+    ExpectFollowsOneRank(4, t, 12);
   }
 }
 
@@ -366,6 +388,65 @@ TEST(Pipeline, ACheckpointGoesOnWithAnyStages) {
       }
     }
   }
+}
+
+// A stage may have nothing to save: no parameters, only statistics, only frozen parameters, no state of an optimizer.
+TEST(Pipeline, AStageWithoutParametersSaves) {
+  const std::string folder = ::testing::TempDir() + "/pipeline_empty";
+  const auto net = [](const char* own, int empty) {
+    return absl::StrReplaceAll(
+        R"(for i = 1, 4 do self["fc" .. i] = nil end
+           local Empty, Full = nn.Cell:extend "Empty", Layer(16, 8)
+           function Empty:init() $OWN end
+           function Empty:construct(x) $USE return x * 2 end
+           self.a, self.b = $ORDER
+           self.a.pipeline_stage, self.b.pipeline_stage = 0, 1
+           function self:construct(x) return self.b(self.a(x)) end)",
+        {{"$OWN", own},
+         {"$USE", absl::StrContains(own, "state")
+                      ? "core.assign(self.mean, self.mean * 0.9 + ops.reduce_mean(x:astype('float32')) * 0.1)"
+                  : absl::StrContains(own, "frozen") ? "x = x + self.frozen"
+                                                     : ""},
+         {"$ORDER", empty == 0 ? "Empty(), Full" : "Full, Empty()"}});
+  };
+  struct Case {
+    const char* own;
+    int empty;
+    const char* config;
+  };
+  const char *const kMean = "self.mean = self:state('mean', {}, 'zeros')",
+                    *const kFrozen =
+                        "self.frozen = self:parameter('frozen', {1}, 'ones', {dtype = 'float64', requires_grad = "
+                        "false})";
+  for (const Case& c : {Case{"", 0, ""}, Case{"", 1, ", async_save = true"}, Case{"", 1, ", integrated_save = false"},
+                        Case{kMean, 0, ", integrated_save = false"}, Case{kMean, 1, ""},
+                        Case{kFrozen, 0, ", async_save = true"}, Case{kFrozen, 1, ""}}) {
+    SCOPED_TRACE(absl::StrCat("stage ", c.empty, " has '", c.own, "'", c.config));
+    std::filesystem::remove_all(folder);
+    Training t;
+    t.net = net(c.own, c.empty);
+    t.optimizer = "nn.SGD {learning_rate = 0.05}";
+    t.epochs = "2";
+    const std::string undisturbed = Train(2, t)[0];
+    const std::vector<double> want = Numbers(undisturbed);
+    ASSERT_EQ(want.size(), 4u) << undisturbed;
+    t.before = absl::StrCat("core.options.fast_dev_run = nil core.options.out = '", folder, "'");
+    t.callbacks =
+        absl::StrCat(", ms.ModelCheckpoint {config = ms.CheckpointConfig {save_checkpoint_steps = 1", c.config, "}}");
+    t.epochs = "1";
+    for (const std::string& text : Train(2, t)) ASSERT_EQ(Numbers(text).size(), 2u) << text;
+    t.before += " core.options.resume = 'last'";
+    t.epochs = "2";
+    for (const std::string& text : Train(2, t))
+      EXPECT_EQ(Numbers(text), std::vector<double>(want.begin() + 2, want.end()));
+    EXPECT_EQ(Train(1, t)[0], "") << "nothing is left to train";
+  }
+  // What all ranks are refused, an empty stage is too.
+  Training t;
+  t.net = net("", 1);
+  t.before = absl::StrCat("core.options.fast_dev_run = nil core.options.out = '", folder, "'");
+  t.callbacks = ", ms.ModelCheckpoint {config = ms.CheckpointConfig {exception_save = true}}";
+  EXPECT_THAT(Train(2, t), Each(HasSubstr("exception_save: the ranks have parts of their own")));
 }
 
 std::string ErrorOf(const Training& t, int ranks = 4) { return Train(ranks, t)[0]; }

@@ -138,15 +138,24 @@ Section Parameters(const ShardReport& report) {
   return s;
 }
 
-Section Predicted(const ShardReport& report, const GlobalView& view) {
+// What a rank allocates for a step, to the byte.
+Section Memory(const PlanReport& plan) {
+  Section s{"memory", "memory of a rank", {"what", "bytes"}, {}, ""};
+  const int64_t activations = plan.workspace_bytes + plan.shared_bytes;
+  s.rows = {{"parameters and state", absl::StrCat(plan.store_bytes)}, {"activations", absl::StrCat(activations)}};
+  s.summary = Bytes(plan.store_bytes + activations);
+  return s;
+}
+
+Section Predicted(const ShardReport& report, const GlobalView& view, int64_t memory) {
   const GlobalView::Planned& planned = *view.planned();
   Section s{"prediction", "prediction", {"what", "value"}, {}, ""};
   s.rows = {{"ms a step", Milliseconds(report.seconds)},
             {"ms of arithmetic", Milliseconds(report.compute_seconds)},
             {"bytes received by a rank", absl::StrCat(report.bytes)},
-            {"bytes of memory of a rank", absl::StrCat(report.memory)},
+            {"bytes of memory of a rank", absl::StrCat(memory)},
             {"constants", view.cluster_source()}};
-  s.summary = absl::StrCat(Milliseconds(report.seconds), " ms a step, ", Bytes(report.memory), " a rank");
+  s.summary = absl::StrCat(Milliseconds(report.seconds), " ms a step, ", Bytes(memory), " a rank");
   if (!planned.found) return s;
   const SearchResult& found = *planned.found;
   s.rows.push_back({"search_mode", Name(*planned.mode)});
@@ -172,7 +181,7 @@ StatusOr<Prediction> Predict(GlobalView& view, const Graph& graph) {
   PropagateOptions options = planned.options;
   options.chosen.clear();
   ASSIGN_OR_RETURN(const ShardPlan plan, Propagate(graph, view.resharder(), options));
-  ASSIGN_OR_RETURN(const ShardReport report, ReportOf(graph, plan, view.cluster(), view.resharder()));
+  ASSIGN_OR_RETURN(const ShardReport report, ReportOf(graph, plan, options, view.cluster(), view.resharder()));
   return Prediction{report.seconds, report.memory};
 }
 
@@ -211,20 +220,28 @@ StatusOr<std::vector<const ShardReport::Operator*>> Meant(const ShardReport& rep
       absl::StrCat("--explain: no operator is named '", name, "'", DidYouMean(name, names)));
 }
 
-StatusOr<std::vector<Section>> ShardSections(GlobalView& view, const cli::CommandLine& command) {
+// Of the last graph that was cut.
+StatusOr<ShardReport> ReportOf(GlobalView& view) {
   const GlobalView::Planned& planned = *view.planned();
-  ASSIGN_OR_RETURN(const ShardReport report, ReportOf(planned.graph, planned.plan, view.cluster(), view.resharder()));
-  if (command.Given("explain")) {
-    ASSIGN_OR_RETURN(const auto meant, Meant(report, command.String("explain")));
-    std::vector<Section> sections;
-    for (const ShardReport::Operator* o : meant) {
-      ASSIGN_OR_RETURN(Section s, Explained(view, report, *o));
-      sections.push_back(std::move(s));
-    }
-    return sections;
+  return ReportOf(planned.graph, planned.plan, planned.options, view.cluster(), view.resharder());
+}
+
+StatusOr<std::vector<Section>> ExplainSections(GlobalView& view, const cli::CommandLine& command) {
+  ASSIGN_OR_RETURN(const ShardReport report, ReportOf(view));
+  ASSIGN_OR_RETURN(const auto meant, Meant(report, command.String("explain")));
+  std::vector<Section> sections;
+  for (const ShardReport::Operator* o : meant) {
+    ASSIGN_OR_RETURN(Section s, Explained(view, report, *o));
+    sections.push_back(std::move(s));
   }
-  return std::vector<Section>{Cuts(report, planned.graph, command.Given("json")), Parameters(report),
-                              Predicted(report, view)};
+  return sections;
+}
+
+// `memory`: bytes of a rank.
+StatusOr<std::vector<Section>> ShardSections(GlobalView& view, const cli::CommandLine& command, int64_t memory) {
+  ASSIGN_OR_RETURN(const ShardReport report, ReportOf(view));
+  return std::vector<Section>{Cuts(report, view.planned()->graph, command.Bool("json")), Parameters(report),
+                              Predicted(report, view, memory)};
 }
 
 // "embed, blocks.0": the network's cells that a program's forward nodes are of.
@@ -329,19 +346,23 @@ StatusOr<std::vector<Section>> Sections(const cli::CommandLine& command, int64_t
       return command.Given("explain") ? ExplainInStages(command, ranks, *view) : StageSections(command, ranks, *view);
     double seconds = 0;
     if (cut) {
-      const GlobalView::Planned& planned = *view->planned();
-      ASSIGN_OR_RETURN(const auto report, ReportOf(planned.graph, planned.plan, view->cluster(), view->resharder()));
+      ASSIGN_OR_RETURN(const ShardReport report, ReportOf(*view));
       seconds = report.seconds;
     }
     stages->slowest_seconds = std::max(stages->slowest_seconds, seconds);
     stages->section.rows.push_back(StageRow((*traced)->graph, *view, seconds));
   }
+  if (cut && command.Given("explain")) return ExplainSections(*view, command);
+  CompileOptions compile;
+  compile.share = ranks > 1;
+  ASSIGN_OR_RETURN(const Graph graph, RunPasses((*traced)->graph, compile));
+  ASSIGN_OR_RETURN(const PlanReport plan, PlanOf(graph, compile));
   std::vector<Section> sections;
   if (cut) {
-    ASSIGN_OR_RETURN(sections, ShardSections(*view, command));
-    if (command.Given("explain")) return sections;
+    ASSIGN_OR_RETURN(sections,
+                     ShardSections(*view, command, plan.store_bytes + plan.workspace_bytes + plan.shared_bytes));
   }
-  ASSIGN_OR_RETURN(const Graph graph, RunPasses((*traced)->graph, {}));
+  sections.push_back(Memory(plan));
   sections.push_back(Operators(graph));
   sections.push_back(Collectives(graph));
   return sections;
@@ -353,7 +374,7 @@ int RunPlan(const cli::CommandLine& command) {
   const auto sections = Sections(command, command.Int("n"));
   if (!sections.ok()) return Report(sections.status());
   for (const Section& s : *sections) {
-    if (command.Given("json"))
+    if (command.Bool("json"))
       PrintJson(s);
     else
       PrintText(s);

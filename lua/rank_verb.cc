@@ -17,6 +17,7 @@
 #include "launch/this_host.h"
 #include "lua/core_module.h"
 #include "lua/rank_lua.h"
+#include "lua/signal_scope.h"
 #include "lua/verbs.h"
 
 namespace mslua {
@@ -37,7 +38,11 @@ std::map<std::string, std::string> SharedBy(const SessionOptions& options) {
   for (const auto& [key, value] : options.overrides) {
     if (key != "data_path") words.push_back(absl::StrCat(key, "=", value));
   }
-  shared["command line"] = absl::StrCat("'", absl::StrJoin(words, " ").substr(0, 1000), "'");
+  std::string line = absl::StrJoin(words, " ");
+  // The values of a meeting are short, and all of the line is compared.
+  if (line.size() > 1000)
+    line = absl::StrCat(line.substr(0, 1000), "... (BLAKE2b ", Blake2bHex(line).substr(0, 16), ")");
+  shared["command line"] = absl::StrCat("'", line, "'");
   return shared;
 }
 
@@ -73,6 +78,10 @@ Status PrintAtOnce(Session& session) {
   return session.RunText("local print_ = print\nfunction print(...) print_(...) io.stdout:flush() end", "=mslua/print");
 }
 
+absl::Duration HeartbeatLimit(const cli::CommandLine& command) {
+  return command.Given("heartbeat-timeout") ? absl::Seconds(command.Float("heartbeat-timeout")) : kHeartbeatTimeout;
+}
+
 int RunInJob(const cli::CommandLine& command, SessionOptions options, Joins joins, const Identity& identity,
              absl::FunctionRef<StatusOr<int>(Session&)> work) {
   JobOptions job_options;
@@ -80,6 +89,9 @@ int RunInJob(const cli::CommandLine& command, SessionOptions options, Joins join
   if (command.Given("iface")) job_options.interface = command.String("iface");
   job_options.shared = SharedBy(options);
   job_options.what = options.file;
+  job_options.heartbeat_limit = HeartbeatLimit(command);
+  if (command.flags.count("hang-timeout") > 0) job_options.hang_limit = absl::Seconds(command.Float("hang-timeout"));
+  job_options.on_stop = SignalScope::Stop;
   Job job(job_options);
   if (joins == Joins::kAtOnce) {  // a script is alone until it calls init
     options.rank = std::max(0, identity.rank);
@@ -105,7 +117,9 @@ int RunInJob(const cli::CommandLine& command, SessionOptions options, Joins join
     return work(session);
   };
   const StatusOr<int> result = run();
-  const int code = result.ok() ? *result : ExitCodeOf(result.status(), session.exit_code);
+  int code = result.ok() ? *result : ExitCodeOf(result.status(), session.exit_code);
+  // The work is done and the ranks end together; that records are missing is told by the exit code.
+  if (result.ok() && code == kExitOk && !session.records.ok()) code = Report(session.records, kExitStorage);
   if (job.Alone()) return result.ok() ? code : Report(result.status(), code);
   // Ranks that train together stop together when they are asked to: that is no failure.
   const bool asked = !result.ok() && (code == kExitInterrupted || code == kExitCheckpointed);
@@ -120,9 +134,14 @@ int RunInJob(const cli::CommandLine& command, SessionOptions options, Joins join
 
 int RunAsRank(const cli::CommandLine& command, SessionOptions options, Joins joins,
               absl::FunctionRef<StatusOr<int>(Session&)> work) {
+  const Status files = CheckOpenFiles(LimitsHere());
+  if (!files.ok()) return Report(files, kExitEnvironment);
   const auto identity = WhoAmI(OwnEnvironment(), ReadTextFile);
   if (!identity.ok()) return Report(identity.status(), kExitEnvironment);
-  if (identity->scheduler) return RunScheduler(*identity);
+  if (identity->scheduler) {
+    command.HandOn();  // the workers' command line
+    return RunScheduler(*identity, HeartbeatLimit(command));
+  }
   const int64_t n = command.Given("n") ? command.Int("n") : 1;
   const bool alone = identity->source == Identity::Source::kSingle;
   if (alone && n > 1) {
@@ -130,8 +149,10 @@ int RunAsRank(const cli::CommandLine& command, SessionOptions options, Joins joi
     if (!can.ok()) return Report(can, kExitEnvironment);
     LaunchOptions launch;
     launch.ranks = static_cast<int>(n);
+    if (command.Given("heartbeat-timeout")) launch.stopped_limit = launch.heartbeat_limit = HeartbeatLimit(command);
     launch.command = command.words;
     launch.command.insert(launch.command.begin(), ProgramFile());
+    command.HandOn();
     return RunRanks(launch);
   }
   if (n > 1 && n != identity->size) {
@@ -146,6 +167,8 @@ int RunAsRank(const cli::CommandLine& command, SessionOptions options, Joins joi
 }
 
 int RunSched(const cli::CommandLine& command) {
+  const Status files = CheckOpenFiles(LimitsHere());
+  if (!files.ok()) return Report(files, kExitEnvironment);
   Environment environment = OwnEnvironment();
   environment["MS_ROLE"] = "MS_SCHED";
   const auto set = [&](const char* flag, const char* variable, const std::string& otherwise) {
@@ -159,7 +182,7 @@ int RunSched(const cli::CommandLine& command) {
   set("workers", "MS_WORKER_NUM", "");
   const auto identity = WhoAmI(environment, ReadTextFile);
   if (!identity.ok()) return Report(identity.status(), kExitEnvironment);
-  return RunScheduler(*identity);
+  return RunScheduler(*identity, HeartbeatLimit(command));
 }
 
 }  // namespace mslua

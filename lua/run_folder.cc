@@ -7,9 +7,12 @@
 #include <cstring>
 #include <ctime>
 
-#include "absl/strings/match.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "absl/types/optional.h"
 #include "core/base/folder.h"
+#include "core/checkpoint/checkpoint.h"
 
 namespace mslua {
 
@@ -21,35 +24,75 @@ StatusOr<std::string> NewRunFolder(const std::string& name) {
   std::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", localtime_r(&now, &local));
   for (int copy = 1; copy < 1000; ++copy) {
     const std::string path = absl::StrCat("runs/", name, "-", stamp, copy > 1 ? absl::StrCat("-", copy) : "");
-    if (mkdir(path.c_str(), 0777) == 0) return path;
+    if (mkdir(path.c_str(), 0777) == 0) {
+      RETURN_IF_ERROR(MakeFolders(path));  // its entry is on disk
+      return path;
+    }
     if (errno != EEXIST)
       return absl::InvalidArgumentError(absl::StrCat("cannot make the run folder ", path, ": ", std::strerror(errno)));
   }
   return absl::InvalidArgumentError(absl::StrCat("too many run folders runs/", name, "-", stamp));
 }
 
-StatusOr<std::string> LastRunFolder(const std::string& name) {
+namespace {
+
+// Whether `folder` is one that NewRunFolder made for `recipe`: a recipe's name may be the beginning of another's.
+bool IsRunOf(absl::string_view folder, absl::string_view recipe) {
+  if (!absl::ConsumePrefix(&folder, recipe)) return false;
+  constexpr absl::string_view kStamp = "-20260131-120000";
+  if (folder.size() < kStamp.size()) return false;
+  for (size_t i = 0; i < folder.size(); ++i) {
+    const char wanted = i < kStamp.size() ? kStamp[i] : i == kStamp.size() ? '-' : '0';
+    if (wanted == '-' ? folder[i] != '-' : !absl::ascii_isdigit(static_cast<unsigned char>(folder[i]))) return false;
+  }
+  return folder.size() != kStamp.size() + 1;
+}
+
+// When `path` was written last; nothing where it is missing, or a folder of checkpoints without any.
+absl::optional<timespec> Written(const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0) return absl::nullopt;
+  if (S_ISDIR(info.st_mode)) {
+    const auto checkpoints = checkpoint::ListCheckpoints(path);
+    if (!checkpoints.ok() || checkpoints->empty()) return absl::nullopt;
+  }
+  return info.st_mtim;
+}
+
+}  // namespace
+
+StatusOr<std::string> LastRunFolder(const std::string& recipe, const std::string& part) {
   std::string newest;
   timespec newest_time = {};
   if (DIR* runs = opendir("runs")) {
     while (const dirent* entry = readdir(runs)) {
-      if (!name.empty() && !absl::StartsWith(entry->d_name, name + "-")) continue;
+      if (entry->d_name[0] == '.' || (!recipe.empty() && !IsRunOf(entry->d_name, recipe))) continue;
       const std::string path = absl::StrCat("runs/", entry->d_name);
-      struct stat info;
-      if (stat((path + "/ckpt").c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) continue;
-      const timespec t = info.st_mtim;
-      if (newest.empty() || t.tv_sec > newest_time.tv_sec ||
-          (t.tv_sec == newest_time.tv_sec && t.tv_nsec > newest_time.tv_nsec)) {
+      const auto t = Written(absl::StrCat(path, "/", part));
+      if (!t) continue;
+      if (newest.empty() || t->tv_sec > newest_time.tv_sec ||
+          (t->tv_sec == newest_time.tv_sec && t->tv_nsec > newest_time.tv_nsec)) {
         newest = path;
-        newest_time = t;
+        newest_time = *t;
       }
     }
     closedir(runs);
   }
-  if (newest.empty())
-    return absl::NotFoundError(
-        absl::StrCat("no run folder with checkpoints under runs/", name.empty() ? "" : absl::StrCat(name, "-*")));
-  return newest;
+  if (!newest.empty()) return newest;
+  const std::string what = part == kRunCheckpoints ? "a checkpoint" : part == kRunBest ? "a best checkpoint" : part;
+  return absl::NotFoundError(
+      absl::StrCat("no run ", recipe.empty() ? "" : absl::StrCat("of ", recipe, " "), "with ", what, " under ",
+                   recipe.empty() ? "runs/" : absl::StrCat("runs/", recipe, "-*"), "; give a path"));
+}
+
+StatusOr<std::string> CheckpointPlace(const std::string& word, const std::string& recipe,
+                                      const std::string& directory) {
+  const bool best = word == "best";
+  if (!best && word != "last") return word;
+  if (!directory.empty()) return best ? directory + "/best" : directory;
+  const char* const part = best ? kRunBest : kRunCheckpoints;
+  ASSIGN_OR_RETURN(const std::string folder, LastRunFolder(recipe, part));
+  return absl::StrCat(folder, "/", part);
 }
 
 }  // namespace mslua

@@ -9,7 +9,15 @@ namespace mslua {
 
 // Makes "runs/quickstart-20260131-120000"; a number follows when the name is taken.
 StatusOr<std::string> NewRunFolder(const std::string& name);
-// The newest run folder of that name (of any, when empty) that has checkpoints; NotFound when there is none.
-StatusOr<std::string> LastRunFolder(const std::string& name);
+// What a verb reads of a run folder.
+inline constexpr char kRunCheckpoints[] = "ckpt", kRunBest[] = "ckpt/best", kRunMetrics[] = "metrics.jsonl";
+
+// The rule for `last` in every verb: the run of `recipe` (of any, when empty) under runs/ that wrote `part` of its
+// folder most recently; a folder of checkpoints counts when there is one in it. NotFound when there is no such run.
+StatusOr<std::string> LastRunFolder(const std::string& recipe, const std::string& part);
+
+// Where `last` and `best` of --ckpt, --resume and `mslua ckpt` look for a checkpoint: in `directory`, where the recipe
+// keeps its checkpoints, or when that is empty in the last run of the recipe that has any. Other words are paths.
+StatusOr<std::string> CheckpointPlace(const std::string& word, const std::string& recipe, const std::string& directory);
 
 }  // namespace mslua

@@ -20,7 +20,6 @@
 #include "lua/json.h"
 #include "lua/object.h"
 #include "lua/rank_verb.h"
-#include "lua/run_folder.h"
 #include "lua/verbs.h"
 
 namespace mslua {
@@ -32,21 +31,11 @@ const EmbeddedChunk* FindRecipe(const std::string& name) {
 namespace {
 
 Status CheckReadable(const std::string& file) {
+  struct stat info;
+  if (stat(file.c_str(), &info) == 0 && S_ISDIR(info.st_mode))
+    return absl::InvalidArgumentError(absl::StrCat(file, " is a folder, expected a Lua file"));
   if (access(file.c_str(), R_OK) == 0) return absl::OkStatus();
   return absl::NotFoundError(absl::StrCat("cannot read ", file, ": ", std::strerror(errno)));
-}
-
-// A file, or the name of a recipe of the library.
-Status CheckRecipe(const std::string& recipe) {
-  return FindRecipe(recipe) != nullptr ? absl::OkStatus() : CheckReadable(recipe);
-}
-
-// `--ckpt last` and `best` as a path; a given path as it is.
-StatusOr<std::string> CheckpointOf(const cli::CommandLine& command) {
-  const std::string which = command.String("ckpt");
-  if (which != "last" && which != "best") return which;
-  ASSIGN_OR_RETURN(const std::string folder, LastRunFolder(""));
-  return folder + (which == "best" ? "/ckpt/best" : "/ckpt");
 }
 
 // The words of the comment that a file begins with, up to the first empty line of it.
@@ -68,6 +57,19 @@ std::vector<std::pair<std::string, const EmbeddedChunk*>> LibraryRecipes() {
       recipes.emplace_back(name, &chunk);
   }
   return recipes;
+}
+
+// A file, or the name of a recipe of the library.
+Status CheckRecipe(const std::string& recipe) {
+  if (FindRecipe(recipe) != nullptr) return absl::OkStatus();
+  const Status readable = CheckReadable(recipe);
+  if (readable.ok()) return readable;
+  std::vector<std::string> known;
+  for (const auto& one : LibraryRecipes()) known.push_back(one.first);
+  const bool file = access((recipe + ".lua").c_str(), R_OK) == 0;
+  return Status(readable.code(),
+                absl::StrCat(readable.message(),
+                             file ? absl::StrCat(" (did you mean '", recipe, ".lua'?)") : DidYouMean(recipe, known)));
 }
 
 int ListRecipes(bool json) {
@@ -107,8 +109,10 @@ Status CallVerb(Session& session, const std::string& name) {
 
 // Takes files, processes and the network away from the recipe that runs next; its own text is read before.
 Status ReadThenEnterSandbox(Session& session) {
-  RETURN_IF_ERROR(session.RunText("require 'mslua.verbs' require('mslua.recipe').source(require('mslua.core').options.file)",
-                                  "=mslua/verb"));
+  RETURN_IF_ERROR(
+      session.RunText("require 'mslua.verbs' "
+                      "require('mslua.recipe').read_ahead(require('mslua.core').options.file)",
+                      "=mslua/verb"));
   return EnterSandbox({-1, true});
 }
 
@@ -144,8 +148,9 @@ SessionOptions OptionsOf(const cli::CommandLine& command) {
   }
   if (command.Bool("no-attach")) options.flags.emplace_back("no_attach", 1.0);
   if (command.Given("n")) options.flags.emplace_back("ranks_given", true);
-  if (command.Given("json")) options.flags.emplace_back("json", true);
-  if (command.Given("steps-only")) options.flags.emplace_back("steps_only", true);
+  if (command.Bool("json")) options.flags.emplace_back("json", true);
+  if (command.Bool("partial")) options.flags.emplace_back("partial", true);
+  if (command.Bool("steps-only")) options.flags.emplace_back("steps_only", true);
   return options;
 }
 
@@ -154,6 +159,8 @@ int ExitCodeOf(const Status& status, int exit_code) {
   switch (status.code()) {
     case absl::StatusCode::kDataLoss:
       return kExitData;
+    case absl::StatusCode::kResourceExhausted:
+      return kExitEnvironment;
     case absl::StatusCode::kInternal:
       return kExitInternal;
     default:
@@ -171,18 +178,20 @@ int Report(const Status& status, int exit_code) {
 int RunScript(const cli::CommandLine& command) {
   return RunAsRank(command, OptionsOf(command), Joins::kWhenAsked, [](Session& session) -> StatusOr<int> {
     RETURN_IF_ERROR(CheckReadable(session.options().file));
+    lua_State* L = session.lua();
+    lua_settop(L, 0);
     RETURN_IF_ERROR(session.RunFile(session.options().file));
+    lua_settop(L, 1);
+    RETURN_IF_ERROR(session.RunText("return require('mslua.verbs').after_script", "=mslua/verb"));
+    lua_insert(L, 1);
+    RETURN_IF_ERROR(session.Call(1, 0));
     return kExitOk;
   });
 }
 
 int RunRecipe(const cli::CommandLine& command) {
   SessionOptions options = OptionsOf(command);
-  if (command.verb == "eval") {
-    const auto path = CheckpointOf(command);
-    if (!path.ok()) return Report(path.status());
-    options.flags.emplace_back("ckpt", *path);
-  }
+  if (command.verb == "eval") options.flags.emplace_back("ckpt", command.String("ckpt"));
   return RunAsRank(command, std::move(options), Joins::kAtOnce, [&](Session& session) -> StatusOr<int> {
     RETURN_IF_ERROR(CheckRecipe(session.options().file));
     RETURN_IF_ERROR(CallVerb(session, command.verb));
@@ -192,7 +201,7 @@ int RunRecipe(const cli::CommandLine& command) {
 
 int RunRecipes(const cli::CommandLine& command) {
   const std::string action = command.positional[0];
-  if (action == "ls") return ListRecipes(command.Given("json"));
+  if (action == "ls") return ListRecipes(command.Bool("json"));
   if (action == "copy") return Report(CopyRecipe(command.positional[1], command.positional[2]));
   SessionOptions options = OptionsOf(command);
   options.verb = "recipes";

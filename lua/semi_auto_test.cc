@@ -257,6 +257,85 @@ TEST(SemiAuto, CrossBatchLeavesAReductionToEachRank) {
   ExpectFollowsOneRank(4, t);
 }
 
+// One value as several operands: each has the entry of its own, and the numbers stay.
+TEST(SemiAuto, OperandsThatAreOneValueHaveStrategiesOfTheirOwn) {
+  struct Case {
+    const char* operators;  // fields of the network
+    const char* y;          // what they make of h, of its shape
+    const char* line;       // the operator in a dump
+    const char* strategy;
+  };
+  constexpr char kQuery[] = "local q = ops.reshape(h, {24, 4, 2, 3}) ";
+  const std::string attention = absl::StrCat(kQuery, "local y = self.attend(q, q, q) y = ops.reshape(y, {24, 24})");
+  const Case cases[] = {
+      {"self.gram = ops.MatMul {transpose_b = true}:shard {{3, 1}, {1, 1}}", "local y = ops.matmul(self.gram(h, h), h)",
+       "transpose_b=true", "((3,1),(1,1))"},
+      {"self.gram = ops.MatMul {transpose_b = true}:shard {{1, 1}, {3, 1}}", "local y = ops.matmul(self.gram(h, h), h)",
+       "transpose_b=true", "((1,1),(3,1))"},
+      {"self.gram = ops.MatMul {transpose_b = true}:shard({{2, 1}, {3, 1}}, {{3, 2}})",
+       "local y = ops.matmul(self.gram(h, h), h)", "transpose_b=true", "((2,1),(3,1))"},
+      {"self.square = ops.Mul():shard {{2, 3}, {2, 3}}", "local y = self.square(h, h)", "= mul(", "((2,3),(2,3))"},
+      {"self.attend = ops.ScaledDotProductAttention():shard {{3, 1, 2, 1}, {3, 1, 1, 1}, {3, 1, 1, 1}}",
+       attention.c_str(), "= scaled_dot_product_attention(", "((3,1,2,1),(3,1,1,1),(3,1,1,1))"},
+      {"self.join = ops.Concat {axis = 2}:shard {{6, 1}, {6, 1}, {6, 1}}",
+       "local y = ops.strided_slice(self.join {h, h, h}, {begin = {1, 7}, end_ = {25, 31}})", "= concat(",
+       "((6,1),(6,1),(6,1))"},
+      {"self.u = self:parameter('u', {24, 12}, 'normal') "
+       "self.gram = ops.MatMul {transpose_b = true}:shard {{3, 1}, {2, 1}}",
+       "local y = ops.matmul(h, self.gram(self.u, self.u))", "transpose_b=true", "((3,1),(2,1))"},
+  };
+  for (const Case& c : cases) {
+    Training t;
+    t.net = absl::StrCat(c.operators, R"(
+      function self:construct(x)
+        local h = self.add(self.matmul(x, self.w1), self.b) )",
+                         c.y, R"(
+        return self.matmul2(ops.tanh(y * 0.1), self.w2)
+      end)");
+    Training alone = t;
+    alone.context = "";
+    const std::vector<double> want = Numbers(Train(1, alone)[0]);
+    ASSERT_EQ(want.size(), 8u) << Train(1, alone)[0];
+    for (const std::string& text : Train(6, t)) {
+      const std::vector<double> got = Numbers(text);
+      ASSERT_EQ(got.size(), 8u) << c.operators << ": " << text;
+      for (size_t i = 0; i < 8; ++i) EXPECT_NEAR(got[i] / want[i], 1, 1e-5) << c.operators;
+    }
+    EXPECT_THAT(LineWith(DumpOf(6, t, "strategy"), c.line),
+                HasSubstr(absl::StrCat("in_strategy=\"", c.strategy, "\"")));
+  }
+}
+
+// Messages have one number on all ranks, though the ranks of a group are others on each.
+TEST(SemiAuto, MessagesOfDifferentGroupsHaveTheSameNumbersOnAllRanks) {
+  Training t;
+  t.net = "self.matmul:shard {{2, 1}, {1, 4}} self.matmul2:shard {{1, 2}, {2, 4}}";
+  for (const char* level : {"level1", "level2", "level3"}) {
+    t.context = absl::StrCat(
+        ", enable_parallel_optimizer = true, parallel_optimizer_config = {parallel_optimizer_threshold = 1, "
+        "optimizer_level = '",
+        level,
+        "'}, comm_fusion = {allreduce = {mode = 'auto'}, allgather = {mode = 'auto'}, reducescatter = {mode = "
+        "'auto'}}");
+    ExpectFollowsOneRank(8, t);
+    const std::string folder = ::testing::TempDir() + "/fusion_ir";
+    std::filesystem::remove_all(folder);
+    Training dump = t;
+    dump.before = absl::StrCat(" core.options.save_graphs = 2 core.options.save_graphs_path = '", folder, "'");
+    Train(8, dump);
+    const auto numbers = [&](int rank) {
+      std::vector<std::string> found;
+      const std::string ir = FileOf(absl::StrCat(folder, "/rank_", rank, "/01_traced.ir"));
+      for (size_t at = ir.find("fusion="); at != ir.npos; at = ir.find("fusion=", at + 1))
+        found.push_back(ir.substr(at, ir.find_first_of(",}", at) - at));
+      return found;
+    };
+    const auto first = numbers(0);
+    EXPECT_GT(first.size(), 2u);
+    for (int r = 1; r < 8; ++r) EXPECT_EQ(numbers(r), first) << level << ", rank " << r;
+  }
+}
+
 // A rank has its part of a parameter, and no other.
 TEST(SemiAuto, ParametersArePartsFromTheStart) {
   Training t;

@@ -5,7 +5,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "collectives/groups.h"
+#include "core/base/exit_code.h"
 #include "core/base/processor.h"
+#include "launch/process.h"
 #include "lua/core_module.h"
 #include "lua/embedded.h"
 #include "lua/object.h"
@@ -62,6 +64,13 @@ int OnError(lua_State* L) {
     if (Session::Of(L).trace != nullptr && absl::StrContains(message, "attempt to compare")) {
       lua_pushfstring(L, "%s: while a graph is traced values have no order, use ops.Less, ops.Greater and ops.Select",
                       message);
+      return 1;
+    }
+    const bool explained = absl::StrContains(message, "values have no order");  // by a trace inside this call
+    if (!explained && absl::StrContains(message, "attempt to compare") && absl::StrContains(message, "userdata")) {
+      lua_pushfstring(
+          L, "%s: for the elements of a tensor use ops.less(x, y) or ops.greater(x, y), for one number x:item()",
+          message);
       return 1;
     }
     if (!InLibrary(message)) return 1;
@@ -174,6 +183,15 @@ Status Session::RunFile(const std::string& path) {
     lua_pop(lua_, 1);
     return status;
   }
+  // As Lua's own program: the file and its arguments are `arg`, too.
+  lua_newtable(lua_);
+  PushString(lua_, path);
+  lua_rawseti(lua_, -2, 0);
+  for (size_t i = 0; i < options_.args.size(); ++i) {
+    PushString(lua_, options_.args[i]);
+    lua_rawseti(lua_, -2, static_cast<int>(i) + 1);
+  }
+  lua_setglobal(lua_, "arg");
   for (const std::string& argument : options_.args) PushString(lua_, argument);
   return Call(static_cast<int>(options_.args.size()), LUA_MULTRET);
 }
@@ -228,6 +246,28 @@ std::string Session::Located(const Status& status) const {
   if (where->file.empty()) return message;
   const std::string prefix = absl::StrCat(where->file, ":", where->line, ": ");
   return absl::StartsWith(message, prefix) ? message : prefix + message;
+}
+
+Status CheckArgumentCount(lua_State* L, int most) {
+  int n = lua_gettop(L);
+  while (n > most && lua_isnil(L, n)) --n;
+  if (n <= most) return absl::OkStatus();
+  lua_Debug frame;
+  const bool known = lua_getstack(L, 0, &frame) != 0 && lua_getinfo(L, "n", &frame) != 0 && frame.name != nullptr;
+  const int self = known && absl::string_view(frame.namewhat) == "method" ? 1 : 0;
+  return absl::InvalidArgumentError(absl::StrCat(known ? absl::StrCat(frame.name, ": ") : "", "takes ",
+                                                 most == self ? "no" : absl::StrCat("at most ", most - self),
+                                                 most - self == 1 ? " argument" : " arguments", ", got ", n - self));
+}
+
+StatusOr<int> CallGuarded(ApiFunction f, lua_State* L, Session& session) {
+  try {
+    return f(L, session);
+  } catch (const std::exception&) {
+    const Status status = StatusOfException();
+    session.exit_code = absl::IsResourceExhausted(status) ? kExitEnvironment : kExitInternal;
+    return status;
+  }
 }
 
 void PushError(lua_State* L, const Session& session, const Status& status) { PushString(L, session.Located(status)); }

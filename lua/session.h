@@ -95,6 +95,7 @@ class Session {
   // Compiled one-operator graphs by operator, attributes and types (R14).
   absl::flat_hash_map<std::string, std::unique_ptr<Program>> eager_programs;
   int exit_code = 0;                 // of a training that ended by an error; 0: the error's kind says
+  Status records;                    // of the trainings: not OK where metrics or log lines were lost
   Job* job = nullptr;                // what this process is part of; null in tests
   bool prints = true;                // this rank's loss lines go to the console too
   std::string prefix;                // before them
@@ -124,8 +125,16 @@ using ApiFunction = StatusOr<int> (*)(lua_State* L, Session& session);
 // Leaves the error of `status` on the stack for lua_error.
 void PushError(lua_State* L, const Session& session, const Status& status);
 
-// What Lua calls: the error is raised when every C++ object of `f` is gone.
-template <ApiFunction f>
+// An error when a function that takes at most `most` arguments, self included, got more, other than nil.
+Status CheckArgumentCount(lua_State* L, int most);
+
+// f(L, session), with an exception of it as an error. Where the system gave no memory or thread the session's exit code
+// says so.
+StatusOr<int> CallGuarded(ApiFunction f, lua_State* L, Session& session);
+
+// What Lua calls: the error is raised when every C++ object of `f` is gone. `most`: how many arguments it takes, self
+// included; users' functions say it, so that none is dropped in silence.
+template <ApiFunction f, int most = -1>
 int Entry(lua_State* L);
 
 }  // namespace mslua

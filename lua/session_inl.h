@@ -4,12 +4,13 @@
 
 namespace mslua {
 
-template <ApiFunction f>
+template <ApiFunction f, int most>
 int Entry(lua_State* L) {
   {
     Session& session = Session::Of(L);
     lua_State* const outer = session.Enter(L);
-    const StatusOr<int> results = f(L, session);
+    const Status count = most < 0 ? absl::OkStatus() : CheckArgumentCount(L, most);
+    const StatusOr<int> results = count.ok() ? CallGuarded(f, L, session) : count;
     if (!results.ok()) PushError(L, session, results.status());
     session.Enter(outer);
     if (results.ok()) return *results;

@@ -196,10 +196,11 @@ TEST_F(SessionTest, ParametersAreMadeOnUse) {
             "0 [3., 3.] 1");
   EXPECT_EQ(Eval("p.value = {1, 2} return p.value, p + 1, p.name, p.requires_grad, p.shape[1]"),
             "[1., 2.] [2., 3.] a true 2");
-  EXPECT_EQ(Eval("p.name = 'b'"), "test.lua:1: parameter 'a': name is settable until the parameter is used");
+  EXPECT_EQ(Eval("p.name = 'b' return p.name, core.store()[1].name"), "b a");  // the store's key stays
+  EXPECT_EQ(Eval("p.name = ''"), "test.lua:1: parameter 'b': name: expected a name, got \"\"");
   EXPECT_EQ(Eval("p.required_grad = true"),
-            "test.lua:1: parameter 'a' has no settable field 'required_grad' (did you mean 'requires_grad'?)");
-  EXPECT_EQ(Eval("p.value = {1, 2, 3}"), "test.lua:1: parameter 'a' is f32[2], the value is f32[3]");
+            "test.lua:1: parameter 'b' has no settable field 'required_grad' (did you mean 'requires_grad'?)");
+  EXPECT_EQ(Eval("p.value = {1, 2, 3}"), "test.lua:1: parameter 'b' is f32[2], the value is f32[3]");
   EXPECT_EQ(Eval("local q = core.parameter {name = 'a', shape = {2}, init = 'ones'} return q.value, p.value"),
             "[1., 1.] [1., 2.]");
   EXPECT_EQ(Eval("return core.parameter {name = 'x', init = {{1, 2}}}.shape[2]"), "2");

@@ -5,15 +5,20 @@
 
 #include <atomic>
 #include <csignal>
+#include <mutex>
 
 namespace mslua {
 namespace {
 
+std::mutex scope_mutex;  // of scoped_trainer
+Trainer* scoped_trainer = nullptr;
 // The trainer that a signal stops: handlers reach nothing but statics.
 std::atomic<Trainer*> interrupted_trainer{nullptr};
 std::atomic<int> interrupting_signal{0};
 std::atomic<bool> console_may_be_deaf{false};
 void OnSignal(int signal) {
+  // A terminal that closes and its shell send one each.
+  if (signal == SIGHUP && interrupting_signal != 0) return;
   interrupting_signal = signal;
   // mpirun reads no more once it stops its ranks: who waits for it to read never comes to the end of the step.
   if (console_may_be_deaf) {
@@ -28,17 +33,33 @@ void OnSignal(int signal) {
 }  // namespace
 
 SignalScope::SignalScope(Trainer* trainer, bool by_mpirun) {
+  const std::lock_guard<std::mutex> lock(scope_mutex);
+  scoped_trainer = trainer;
   interrupted_trainer = trainer;
   interrupting_signal = 0;
   console_may_be_deaf = by_mpirun;
-  old_int_ = std::signal(SIGINT, OnSignal);
-  old_term_ = std::signal(SIGTERM, OnSignal);
+  for (size_t i = 0; i < kSignals.size(); ++i) {
+    old_[i] = std::signal(kSignals[i], OnSignal);
+    // nohup's processes outlive their terminal.
+    if (kSignals[i] == SIGHUP && old_[i] == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
+  }
 }
 
 SignalScope::~SignalScope() {
+  const std::lock_guard<std::mutex> lock(scope_mutex);
+  scoped_trainer = nullptr;
   interrupted_trainer = nullptr;
-  std::signal(SIGINT, old_int_);
-  std::signal(SIGTERM, old_term_);
+  for (size_t i = 0; i < kSignals.size(); ++i) std::signal(kSignals[i], old_[i]);
+}
+
+void SignalScope::Stop(int signal) {
+  const std::lock_guard<std::mutex> lock(scope_mutex);
+  if (scoped_trainer == nullptr) {
+    kill(getpid(), signal);
+    return;
+  }
+  interrupting_signal = signal;
+  scoped_trainer->RequestStop();
 }
 
 int SignalScope::Signal() { return interrupting_signal; }

@@ -1,12 +1,15 @@
-// SIGINT and SIGTERM while a network is trained.
+// SIGINT, SIGTERM and SIGHUP while a network is trained.
 #pragma once
+
+#include <array>
+#include <csignal>
 
 #include "core/train/trainer.h"
 
 namespace mslua {
 
-// Stops `trainer` at the next boundary on SIGINT or SIGTERM; a second signal ends the process. `by_mpirun`: its ranks.
-// One at a time.
+// Stops `trainer` at the next boundary on SIGINT, SIGTERM or SIGHUP (a terminal that is gone; unless it is ignored); a
+// second signal ends the process. `by_mpirun`: its ranks. One at a time.
 class SignalScope {
  public:
   SignalScope(Trainer* trainer, bool by_mpirun);
@@ -14,12 +17,14 @@ class SignalScope {
   SignalScope(const SignalScope&) = delete;
   SignalScope& operator=(const SignalScope&) = delete;
 
+  // Another thread asks for what the signal does. A signal that this process gets as well is still its first one.
+  static void Stop(int signal);
   // The signal that came while the latest scope lived; 0: none.
   static int Signal();
 
  private:
-  void (*old_int_)(int);
-  void (*old_term_)(int);
+  static constexpr std::array<int, 3> kSignals = {SIGINT, SIGTERM, SIGHUP};
+  std::array<void (*)(int), kSignals.size()> old_;
 };
 
 }  // namespace mslua

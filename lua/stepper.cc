@@ -93,7 +93,7 @@ StatusOr<int> MakeStepper(lua_State* L, Session& session) {
   }
   ASSIGN_OR_RETURN(s->executable, CompileGraph(session, *s->graph));
   ASSIGN_OR_RETURN(const bool broadcast, FieldBool(L, 1, "broadcast", false));
-  if (broadcast) RETURN_IF_ERROR(BroadcastParameters(session, *s->graph));
+  if (broadcast) RETURN_IF_ERROR(BroadcastParameters(session, *s->graph, /*resumed=*/false));
   PushObject<std::shared_ptr<Stepper>>(L, std::move(s));
   lua_pushcclosure(L, Entry<StepOnce>, 1);
   return 1;

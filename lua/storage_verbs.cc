@@ -39,8 +39,10 @@ void PrintReport(const std::string& path, const data::DataReport& report, bool j
       if (!part.histogram.empty()) std::printf("  of each label: %s\n", absl::StrJoin(part.histogram, " ").c_str());
     }
   }
-  for (const std::string& notice : report.notices) std::fprintf(stderr, "mslua: note: %s\n", PrintableMessage(notice).c_str());
-  for (const std::string& problem : report.problems) std::fprintf(stderr, "mslua: error: %s\n", PrintableMessage(problem).c_str());
+  for (const std::string& notice : report.notices)
+    std::fprintf(stderr, "mslua: note: %s\n", PrintableMessage(notice).c_str());
+  for (const std::string& problem : report.problems)
+    std::fprintf(stderr, "mslua: error: %s\n", PrintableMessage(problem).c_str());
   if (report.more_problems) std::fprintf(stderr, "mslua: error: and more\n");
 }
 
@@ -148,14 +150,13 @@ int RunData(const cli::CommandLine& command) {
 }
 
 int RunCheckpoint(const cli::CommandLine& command) {
-  const auto& words = command.positional;
+  std::vector<std::string> words = command.positional;
   const bool json = command.Bool("json");
-  if (words[0] == "ls") {
-    if (words.size() > 1) return Report(ListOne(words[1], json), 0);
-    const auto folder = LastRunFolder("");
-    if (!folder.ok()) return Report(folder.status());
-    return Report(ListOne(*folder + "/ckpt", json));
-  }
+  if (words.size() == 1) words.emplace_back("last");
+  const auto place = CheckpointPlace(words[1], "", "");
+  if (!place.ok()) return Report(place.status());
+  words[1] = *place;
+  if (words[0] == "ls") return Report(ListOne(words[1], json), 0);
   if (words[0] == "show") return Report(ShowCheckpoint(words[1], json), 0);
   if (words[0] == "merge") {
     // Whatever ranks wrote it in whatever parts: one file of whole tensors.

@@ -265,13 +265,13 @@ void OpenTensors(lua_State* L) {
     lua_pop(L, 1);
   }
   SetFunctions(L, {{"tensor", Entry<MakeTensor>},
-                   {"zeros", Entry<MakeZeros>},
-                   {"ones", Entry<MakeOnes>},
-                   {"full", Entry<MakeFull>},
-                   {"eye", Entry<MakeEye>},
-                   {"arange", Entry<MakeArange>},
-                   {"rand", Entry<MakeRand>},
-                   {"randn", Entry<MakeRandn>}});
+                   {"zeros", Entry<MakeZeros, 2>},
+                   {"ones", Entry<MakeOnes, 2>},
+                   {"full", Entry<MakeFull, 3>},
+                   {"eye", Entry<MakeEye, 3>},
+                   {"arange", Entry<MakeArange, 4>},
+                   {"rand", Entry<MakeRand, 3>},
+                   {"randn", Entry<MakeRandn, 3>}});
 }
 
 }  // namespace mslua

@@ -7,6 +7,7 @@
 #include "core/base/text.h"
 #include "lua/object.h"
 #include "lua/op_call.h"
+#include "lua/parameter.h"
 #include "lua/tensor_lua.h"
 #include "lua/trace.h"
 
@@ -34,6 +35,19 @@ StatusOr<int> Compare(lua_State* L, Session& session) {
   }
   return absl::InvalidArgumentError(
       "< and <= on tensors: use ops.Less or ops.LessEqual, or compare numbers, a:item() < b:item()");
+}
+
+// Lua makes a boolean of what == gives, so it cannot compare elements. Parameters are told apart by it.
+StatusOr<int> Equal(lua_State* L, Session&) {
+  const auto* a = ToObject<std::shared_ptr<ParameterData>>(L, 1);
+  const auto* b = ToObject<std::shared_ptr<ParameterData>>(L, 2);
+  if (a == nullptr || b == nullptr) {
+    return absl::InvalidArgumentError(
+        "== and ~= on tensors give no tensor in Lua: use ops.equal(x, y) or ops.not_equal(x, y) for the elements, "
+        "rawequal(x, y) for whether they are one object");
+  }
+  lua_pushboolean(L, *a == *b);
+  return 1;
 }
 
 StatusOr<int> Length(lua_State* L, Session& session) {
@@ -76,7 +90,10 @@ StatusOr<int> AsType(lua_State* L, Session& session) {
 
 // Integers from argument 2 on, or a list there.
 StatusOr<std::vector<int64_t>> RestInts(lua_State* L, absl::string_view what) {
-  if (lua_type(L, 2) == LUA_TTABLE) return ReadInts(L, 2, what);
+  if (lua_type(L, 2) == LUA_TTABLE) {
+    RETURN_IF_ERROR(CheckArgumentCount(L, 2));
+    return ReadInts(L, 2, what);
+  }
   std::vector<int64_t> out;
   for (int i = 2; i <= lua_gettop(L); ++i) {
     ASSIGN_OR_RETURN(const int64_t v, ReadInt(L, i, what));
@@ -263,6 +280,23 @@ StatusOr<int> IndexOperand(lua_State* L, Session& session) {
   return 1;
 }
 
+namespace {
+
+// Sets the field of the metatable on top to `f`, the same object each time.
+void SetShared(lua_State* L, const char* field, lua_CFunction f) {
+  const std::string key = absl::StrCat("mslua.metamethod.", field);
+  lua_getfield(L, LUA_REGISTRYINDEX, key.c_str());
+  if (lua_isnil(L, -1)) {
+    lua_pop(L, 1);
+    lua_pushcfunction(L, f);
+    lua_pushvalue(L, -1);
+    lua_setfield(L, LUA_REGISTRYINDEX, key.c_str());
+  }
+  lua_setfield(L, -2, field);
+}
+
+}  // namespace
+
 void SetOperandMetamethods(lua_State* L) {
   constexpr const char* kOperators[][2] = {
       {"__add", "add"}, {"__sub", "sub"}, {"__mul", "mul"}, {"__div", "div"}, {"__pow", "pow"}};
@@ -271,25 +305,28 @@ void SetOperandMetamethods(lua_State* L) {
     lua_pushcclosure(L, Entry<Arithmetic>, 1);
     lua_setfield(L, -2, o[0]);
   }
-  SetFunctions(
-      L, {{"__unm", Entry<Negate>}, {"__lt", Entry<Compare>}, {"__le", Entry<Compare>}, {"__len", Entry<Length>}});
+  SetFunctions(L, {{"__unm", Entry<Negate>}, {"__len", Entry<Length>}});
+  // Lua asks two kinds about each other only where they have one function for it.
+  SetShared(L, "__eq", Entry<Equal>);
+  SetShared(L, "__lt", Entry<Compare>);
+  SetShared(L, "__le", Entry<Compare>);
 }
 
 void OpenTensorMethods(lua_State* L) {
   lua_newtable(L);
-  SetFunctions(L, {{"astype", Entry<AsType>},
+  SetFunctions(L, {{"astype", Entry<AsType, 2>},
                    {"reshape", Entry<ReshapeMethod>},
                    {"transpose", Entry<TransposeMethod>},
                    {"argmax", Entry<ArgmaxMethod>},
-                   {"totable", Entry<ToTable>},
-                   {"item", Entry<Item>},
-                   {"free", Entry<FreeTensor>},
-                   {"ndim", Entry<NumDims>}});
+                   {"totable", Entry<ToTable, 1>},
+                   {"item", Entry<Item, 1>},
+                   {"free", Entry<FreeTensor, 1>},
+                   {"ndim", Entry<NumDims, 1>}});
   constexpr const char* kReductions[][2] = {
       {"sum", "reduce_sum"}, {"mean", "reduce_mean"}, {"max", "reduce_max"}, {"min", "reduce_min"}};
   for (const auto& r : kReductions) {
     lua_pushstring(L, r[1]);
-    lua_pushcclosure(L, Entry<ReduceMethod>, 1);
+    lua_pushcclosure(L, Entry<ReduceMethod, 3>, 1);
     lua_setfield(L, -2, r[0]);
   }
   lua_pushvalue(L, -1);

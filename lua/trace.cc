@@ -120,6 +120,7 @@ Status Trace::Assign(const std::shared_ptr<ParameterData>& parameter, Value valu
   }
   RETURN_IF_ERROR(ParameterInput(parameter).status());
   values_[parameter.get()] = value;
+  if (training_) parameter->assigned = true;
   if (std::find(assigned_.begin(), assigned_.end(), parameter) == assigned_.end()) assigned_.push_back(parameter);
   return absl::OkStatus();
 }

@@ -73,9 +73,11 @@ StatusOr<int> Evaluate(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(const auto pipeline, OpenEval(session, **dataset));
   data::Loader loader(pipeline, data::LoaderOptions());
   ASSIGN_OR_RETURN(const auto executable, CompileGraph(session, **graph));
-  ASSIGN_OR_RETURN(const auto evaluator,
-                   Evaluator::Create(executable.get(), &loader,
-                                     SumsOver(session, lua_toboolean(L, 3) ? session.groups() : nullptr)));
+  ASSIGN_OR_RETURN(auto varying, VaryingOf(session, **graph));
+  ASSIGN_OR_RETURN(
+      const auto evaluator,
+      Evaluator::Create(executable.get(), &loader, SumsOver(session, lua_toboolean(L, 3) ? session.groups() : nullptr),
+                        std::move(varying)));
   const auto values = evaluator->Run();
   if (absl::IsDataLoss(values.status())) session.exit_code = kExitData;
   RETURN_IF_ERROR(values.status());

@@ -9,12 +9,19 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "core/base/atomic_file.h"
 #include "core/base/exit_code.h"
 #include "core/base/folder.h"
+#include "core/files/file_lock.h"
+#include "core/files/record_file.h"
 #include "core/runtime/profile.h"
 #include "core/train/agreement.h"
 #include "core/train/early_stopping_hook.h"
@@ -28,7 +35,9 @@
 #include "lua/lua_hook.h"
 #include "lua/lua_stack.h"
 #include "lua/options.h"
+#include "lua/parameter.h"
 #include "lua/plan_decisions.h"
+#include "lua/run_folder.h"
 #include "lua/signal_scope.h"
 #include "repl/endpoint/endpoint.h"
 
@@ -44,6 +53,19 @@ StatusOr<std::shared_ptr<const data::Pipeline>> OpenEval(Session& session, Datas
 }
 
 Groups* SumsOver(Session& session, Groups* together) { return GlobalView::Of(session) == nullptr ? together : nullptr; }
+
+StatusOr<std::vector<TensorView>> VaryingOf(Session& session, const TracedGraph& graph) {
+  std::vector<TensorView> varying;
+  for (const auto& p : graph.parameters) {
+    const auto& outputs = graph.graph.outputs;
+    const bool replaced =
+        std::any_of(outputs.begin(), outputs.end(), [&](const GraphOutput& o) { return o.updates == p->key; });
+    if (!p->MayVary() || replaced) continue;
+    ASSIGN_OR_RETURN(const TensorView value, ValueOf(session, *p));
+    varying.push_back(value);
+  }
+  return varying;
+}
 
 namespace {
 
@@ -65,9 +87,9 @@ Status CompareDatasets(Groups& groups, const DatasetHandle& dataset) {
   return absl::OkStatus();
 }
 
-// What of the store is not the same on all ranks: layerwise_parallel parameters with their optimizer state, and what is
-// sharded.
-TensorParts PartsOf(Session& session, const TracedGraph& graph) {
+// What of the store is not the same on all ranks: layerwise_parallel parameters with their optimizer state, what is
+// sharded, and what data parallel ranks compute from their own batches (running statistics).
+TensorParts PartsOf(Session& session, const TracedGraph& graph, bool together) {
   TensorParts parts;
   if (const GlobalView* view = GlobalView::Of(session)) {
     // What another stage keeps is not this rank's to save, even where a recipe has looked at it.
@@ -86,6 +108,7 @@ TensorParts PartsOf(Session& session, const TracedGraph& graph) {
     return parts;
   }
   for (const auto& p : graph.parameters) {
+    if (together && p->MayVary() && !session.optimizer_states.contains(p->key)) parts[p->key].varies = true;
     if (p->slice_of > 0) {
       parts[p->key].begin = p->slice_begin;
       parts[p->key].whole = p->slice_of;
@@ -94,37 +117,47 @@ TensorParts PartsOf(Session& session, const TracedGraph& graph) {
     if (!p->layerwise_parallel) continue;
     parts[p->key].own = true;
     for (const auto& e : session.optimizer_states) {
-      if (absl::EndsWith(e.first, absl::StrCat(".", p->key))) parts[e.first].own = true;
+      if (e.second->state_of == p->key) parts[e.first].own = true;
     }
   }
   return parts;
 }
 
+// What of the store this training saves: the network's parameters and states, and what else its step reads, such as the
+// optimizer's state.
+TensorNames NamesOf(Session& session, const TrainerSpec& spec) {
+  TensorNames names;
+  absl::flat_hash_set<std::string> taken;
+  for (size_t i = 0; i < spec.parameters.size(); ++i) {
+    names[KeyOf(session, *spec.parameters[i])] = spec.parameter_names[i];
+    taken.insert(spec.parameter_names[i]);
+  }
+  for (const auto& p : spec.graph->parameters) {
+    if (names.contains(p->key)) continue;
+    const auto of = names.find(p->state_of);
+    const std::string name = of == names.end() ? p->key : absl::StrCat(p->state_kind, ".", of->second);
+    names[p->key] = taken.insert(name).second ? name : p->key;
+  }
+  return names;
+}
+
+void PrintNote(const std::string& text) { std::fprintf(stderr, "mslua: note: %s\n", text.c_str()); }
+
 // The run of a TrainerSpec: everything that lives as long as it. Members die in the opposite order of their making.
 class Training {
  public:
   Training(TrainerSpec* spec, Session* session) : spec_(*spec), session_(*session), L_(session->lua()) {}
+  ~Training() {
+    if (!done_) RemoveUnusedFolder();
+  }
+  Training(const Training&) = delete;
+  Training& operator=(const Training&) = delete;
 
   // The last epoch's mean loss.
   StatusOr<double> Run() {
-    RETURN_IF_ERROR(Prepare());
-    RETURN_IF_ERROR(Resume());
-    RETURN_IF_ERROR(AddHooks());
-    if (spec_.broadcast) RETURN_IF_ERROR(BroadcastParameters(session_, *spec_.graph));
-    if (checkpoint_ != nullptr) {
-      const checkpoint::RunState& run = checkpoint_->manifest().run;
-      RETURN_IF_ERROR(trainer_->Restore(restored_, run.counters));
-      for (const std::string& intervention : run.interventions) trainer_->AddIntervention(intervention);
-    }
-    if (first()) PrintPlan();
-    RETURN_IF_ERROR(OpenEndpoint());
-    Status outcome;
-    {
-      const Job* const job = session_.job;
-      const SignalScope signals(trainer_.get(), job != nullptr && job->identity().source == Identity::Source::kMpi);
-      outcome = trainer_->Run();
-    }
-    return Finish(std::move(outcome));
+    auto loss = TrainToEnd();
+    done_ = loss.ok();
+    return loss;
   }
 
   // Trains as long as measuring takes; nothing is saved.
@@ -141,6 +174,28 @@ class Training {
   }
 
  private:
+  StatusOr<double> TrainToEnd() {
+    RETURN_IF_ERROR(Prepare());
+    RETURN_IF_ERROR(Resume());
+    RETURN_IF_ERROR(AddHooks());
+    if (spec_.broadcast) RETURN_IF_ERROR(BroadcastParameters(session_, *spec_.graph, checkpoint_ != nullptr));
+    if (checkpoint_ != nullptr) {
+      const checkpoint::RunState& run = checkpoint_->manifest().run;
+      RETURN_IF_ERROR(trainer_->Restore(restored_, run.counters));
+      for (const std::string& intervention : run.interventions) trainer_->AddIntervention(intervention);
+    }
+    if (first()) PrintPlan();
+    if (checkpoint_ != nullptr && first()) NoteNothingLeft();
+    RETURN_IF_ERROR(OpenEndpoint());
+    Status outcome;
+    {
+      const Job* const job = session_.job;
+      const SignalScope signals(trainer_.get(), job != nullptr && job->identity().source == Identity::Source::kMpi);
+      outcome = trainer_->Run();
+    }
+    return Finish(std::move(outcome));
+  }
+
   Progress& progress() { return spec_.progress; }
   Groups* together() const { return spec_.together; }
   // Whether this rank writes what is the same on all ranks.
@@ -158,7 +213,8 @@ class Training {
     ASSIGN_OR_RETURN(decisions_, DecidePlan(spec_.graph->graph, OptionsOf(session_), OptionBool(L_, "tune"), together(),
                                             checkpoint_ == nullptr ? "" : checkpoint_->manifest().run.plan));
     ASSIGN_OR_RETURN(executable_, CompileGraph(session_, *spec_.graph, together() != nullptr, &decisions_));
-    parts_ = PartsOf(session_, *spec_.graph);
+    parts_ = PartsOf(session_, *spec_.graph, together() != nullptr);
+    names_ = NamesOf(session_, spec_);
     if (together() != nullptr) {
       session_.exit_code = kExitHang;  // until they are the same
       RETURN_IF_ERROR(CompareTexts(*together(), absl::StrCat(spec_.graph->common, ScheduleText()), "a training step"));
@@ -178,17 +234,20 @@ class Training {
     }
     session_.exit_code = kExitStorage;  // until there is a folder
     if (folder_.empty()) {
-      ASSIGN_OR_RETURN(folder_, spec_.RunFolder(session_, resume_));
+      ASSIGN_OR_RETURN(folder_, spec_.RunFolder(session_, resume_, &new_folder_));
+      RETURN_IF_ERROR(TakeFolder());
     }
     RETURN_IF_ERROR(RecordLaunch());
-    session_.exit_code = 0;
     Console::Options options;
     options.log_every = spec_.log_every;
-    options.log_epochs = spec_.log_epochs;
-    options.enabled = session_.prints;
+    options.enabled = session_.prints && !OptionBool(L_, "json");  // whose lines are objects
     options.prefix = session_.prefix;
     if (!folder_.empty()) options.log_path = absl::StrCat(folder_, "/rank_", session_.options().rank, ".log");
+    if (session_.job != nullptr) session_.job->LogTo(options.log_path);
+    options.health = &health_;
     console_ = std::make_unique<Console>(options);
+    RETURN_IF_ERROR(console_->opened());
+    session_.exit_code = 0;
     progress().console = console_.get();
     ASSIGN_OR_RETURN(std::vector<ScheduledScalar> scalars, Scalars());
     TrainerOptions trainer_options = spec_.options;
@@ -224,6 +283,26 @@ class Training {
     for (const int64_t step : {1, 10, 100, 1000, 10000})
       absl::StrAppend(&text, "learning rate of step ", step, " ", spec_.schedule.At(step - 1), "\n");
     return text;
+  }
+
+  // One training writes into a run folder: rank 0 locks it for all that train together. What killed ones left is
+  // removed.
+  Status TakeFolder() {
+    if (folder_.empty() || !first()) return absl::OkStatus();
+    auto lock = FileLock::Acquire(absl::StrCat(folder_, "/lock"));
+    if (absl::IsUnavailable(lock.status())) {
+      return absl::UnavailableError(absl::StrCat("run folder ", folder_, " is ", lock.status().message(),
+                                                 ": wait for its end (mslua stop ", folder_,
+                                                 " ends it), or give another folder (--out)"));
+    }
+    RETURN_IF_ERROR(lock.status());
+    lock_ = *std::move(lock);
+    if (!lock_->locked()) {
+      std::fprintf(stderr, "mslua: note: %s: this file system has no locks: start no second training there\n",
+                   folder_.c_str());
+    }
+    RemoveLeftovers(folder_);
+    return absl::OkStatus();
   }
 
   // rank_<r>.env: what this rank was started with.
@@ -288,10 +367,9 @@ class Training {
     resume_ = OptionString(L_, "resume");
     if (resume_.empty()) return absl::OkStatus();
     session_.exit_code = kExitStorage;  // until it is open
-    ASSIGN_OR_RETURN(folder_, spec_.RunFolder(session_, resume_));
-    std::string from = resume_;
-    if (resume_ == "last") from = CheckpointDirectory();
-    if (resume_ == "best") from = CheckpointDirectory() + "/best";
+    ASSIGN_OR_RETURN(folder_, spec_.RunFolder(session_, resume_, &new_folder_));
+    RETURN_IF_ERROR(TakeFolder());  // before the newest checkpoint is looked for
+    ASSIGN_OR_RETURN(const std::string from, CheckpointPlace(resume_, spec_.name, CheckpointDirectory()));
     ASSIGN_OR_RETURN(checkpoint_, OpenCheckpoint(from));
     session_.exit_code = 0;
     return absl::OkStatus();
@@ -301,22 +379,56 @@ class Training {
   Status Resume() {
     if (checkpoint_ == nullptr) return absl::OkStatus();
     session_.exit_code = kExitStorage;  // until it is read
-    std::string ignored;
-    ASSIGN_OR_RETURN(restored_,
-                     RestoreCheckpoint(*checkpoint_, session_.store(), parts_, session_.options().rank, &ignored));
+    RETURN_IF_ERROR(
+        MakeValues([this](const std::string& name) { return checkpoint_->Find(name) != nullptr; }));
+    RestoreReport report;
+    ASSIGN_OR_RETURN(
+        restored_, RestoreCheckpoint(*checkpoint_, session_.store(), names_, parts_, session_.options().rank, &report));
     FindPlace();
     if (together() != nullptr) RETURN_IF_ERROR(CompareSteps());
-    if (!checkpoint_->note().empty()) std::fprintf(stderr, "mslua: note: %s\n", checkpoint_->note().c_str());
+    if (!checkpoint_->note().empty()) PrintNote(checkpoint_->note());
     const GlobalView* const view = GlobalView::Of(session_);
     const bool has_all = view == nullptr || view->stages() == 1;  // else the other stages have the rest
-    if (!ignored.empty() && has_all)
+    if (!report.ignored.empty() && has_all)
       std::fprintf(stderr, "mslua: note: %s has tensors that this run does not: %s\n", checkpoint_->path().c_str(),
-                   ignored.c_str());
+                   absl::StrJoin(report.ignored, ", ").c_str());
     session_.exit_code = 0;
     if (!first()) return absl::OkStatus();
-    std::fprintf(stderr, "mslua: goes on from %s, step %lld\n", checkpoint_->path().c_str(),
+    if (!report.renamed.empty())
+      std::fprintf(stderr, "mslua: note: %s is of an older version and has other names: %s\n",
+                   checkpoint_->path().c_str(),
+                   absl::StrJoin(report.renamed, ", ", absl::PairFormatter(" from ")).c_str());
+    std::fprintf(stderr, "mslua: resuming from %s at step %lld\n", checkpoint_->path().c_str(),
                  static_cast<long long>(restored_.step));
+    NoteDifferences();
     return absl::OkStatus();
+  }
+
+  // Gives those parameters of the network a value that no step reads, for the checkpoint to have them all; where
+  // `wanted` says so of their name.
+  Status MakeValues(const std::function<bool(const std::string& name)>& wanted) {
+    const GlobalView* const view = GlobalView::Of(session_);
+    for (size_t i = 0; i < spec_.parameters.size(); ++i) {
+      ParameterData& p = *spec_.parameters[i];
+      const int owner = view == nullptr ? kNoStage : view->OwnerOf(p.key);
+      const bool elsewhere = owner != kNoStage && owner != view->stage();
+      if (elsewhere || session_.store().Find(p.key) != nullptr || !wanted(spec_.parameter_names[i])) continue;
+      RETURN_IF_ERROR(ValueOf(session_, p).status());
+    }
+    return absl::OkStatus();
+  }
+
+  // What makes the steps that follow others than those of the run that was saved.
+  void NoteDifferences() const {
+    const checkpoint::RunState& saved = checkpoint_->manifest().run;
+    if (!checkpoint_->has_manifest()) return;
+    if (saved.seed != spec_.options.seed) {
+      PrintNote(absl::StrCat(checkpoint_->path(), " was saved with seed ", saved.seed, ", this run has seed ",
+                             spec_.options.seed, ": the order of samples and random numbers differ from here on"));
+    }
+    if (!saved.recipe_hash.empty() && !spec_.recipe_hash.empty() && saved.recipe_hash != spec_.recipe_hash) {
+      PrintNote(absl::StrCat("the recipe's file has changed since ", checkpoint_->path(), " was saved"));
+    }
   }
 
   // Ranks that were given one place open the checkpoint that rank 0 finds there.
@@ -360,22 +472,26 @@ class Training {
 
   // In the order in which they act: an evaluation's numbers are there for the metrics, the checkpoint, the callbacks.
   Status AddHooks() {
-    Add(std::make_unique<EpochHook>(&progress(), spec_.time_every, spec_.time_steps));
+    Add(std::make_unique<EpochHook>(&progress(), spec_.time_every, spec_.time_steps, spec_.log_epochs));
     if (loss_scale_ != nullptr) trainer_->AddHook(loss_scale_.get());
     std::unique_ptr<MetricsHook> metrics;
     if (!folder_.empty() && first()) {
-      ASSIGN_OR_RETURN(metrics, MetricsHook::Create(folder_, std::max<int64_t>(1, progress().steps_per_epoch / 100),
-                                                    trainer_.get()));
+      session_.exit_code = kExitStorage;  // until the files are there
+      const MetricsOptions options{folder_, std::max<int64_t>(1, progress().steps_per_epoch / 100),
+                                   spec_.metrics_limit};
+      ASSIGN_OR_RETURN(metrics, MetricsHook::Create(options, trainer_.get(), &health_));
       progress().metrics = metrics.get();
       if (!spec_.config.empty())
         RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(folder_, "/config.lua"), spec_.config));
+      session_.exit_code = 0;
     }
     if (spec_.has_eval) {
       ASSIGN_OR_RETURN(const auto pipeline, OpenEval(session_, *spec_.eval.dataset));
       eval_loader_ = std::make_unique<data::Loader>(pipeline, data::LoaderOptions());
       ASSIGN_OR_RETURN(eval_executable_, CompileGraph(session_, *spec_.eval.graph));
-      ASSIGN_OR_RETURN(evaluator_,
-                       Evaluator::Create(eval_executable_.get(), eval_loader_.get(), SumsOver(session_, together())));
+      ASSIGN_OR_RETURN(auto varying, VaryingOf(session_, *spec_.eval.graph));
+      ASSIGN_OR_RETURN(evaluator_, Evaluator::Create(eval_executable_.get(), eval_loader_.get(),
+                                                     SumsOver(session_, together()), std::move(varying)));
       eval_hook_ = Add(std::make_unique<EvalHook>(&progress(), evaluator_.get(), spec_.eval.metrics,
                                                   spec_.eval.every_epochs, spec_.eval.every_steps));
       // Who asks for a few steps wants those alone.
@@ -385,7 +501,8 @@ class Training {
     CheckpointOptions checkpoint = spec_.checkpoint;
     ASSIGN_OR_RETURN(const bool saves, Saves(&checkpoint));
     if (saves) RETURN_IF_ERROR(AddCheckpoints(std::move(checkpoint)));
-    if (spec_.has_early_stopping) {
+    // By rank 0's values, which a checkpoint remembers: the others stop when it does.
+    if (spec_.has_early_stopping && first()) {
       Add(std::make_unique<EarlyStoppingHook>(&progress(), spec_.monitor, spec_.has_eval, spec_.min_delta,
                                               spec_.patience, spec_.mode == "min"));
     }
@@ -398,40 +515,81 @@ class Training {
     return absl::OkStatus();
   }
 
-  // Whether this rank saves, and with which others. Of ranks that were given one directory the first saves, or all of
-  // them together where they have parts of their own.
+  // Whether this rank takes part in saving, and with which others. Of ranks that were given one directory the first
+  // saves, or all of them together where one of them has parts of its own; a rank of a pipeline stage without
+  // parameters has none, and takes part like the others.
   StatusOr<bool> Saves(CheckpointOptions* options) const {
     const bool wanted = spec_.has_checkpoint && !(folder_.empty() && spec_.checkpoint_directory.empty());
     if (together() == nullptr) return wanted;
     const std::string directory = wanted ? CheckpointDirectory() : "";
     ASSIGN_OR_RETURN(const auto all, GatherTexts(*together(), directory, "the checkpoints' directories"));
     const bool one = std::count(all.begin(), all.end(), all[0]) == static_cast<int64_t>(all.size());
-    const bool sliced = std::any_of(parts_.begin(), parts_.end(),
-                                    [](const auto& p) { return p.second.whole > 0 || !p.second.of.empty(); });
+    const auto on_any_rank = [this](const auto& has) {
+      const bool here = std::any_of(parts_.begin(), parts_.end(), [&](const auto& p) { return has(p.second); });
+      return LargestOfRanks(*together(), here ? 1 : 0, "the parts of checkpoints");
+    };
+    ASSIGN_OR_RETURN(const bool sliced, on_any_rank([](const TensorPart& p) { return p.whole > 0 || !p.of.empty(); }));
+    ASSIGN_OR_RETURN(const bool parts, on_any_rank([](const TensorPart& p) { return !p.varies; }));
+    ASSIGN_OR_RETURN(const bool varying, on_any_rank([](const TensorPart& p) { return p.varies; }));
     if (wanted && sliced && !one) {
       return absl::InvalidArgumentError(
           "the ranks have parts of the parameters and save one checkpoint together: give them one directory");
     }
     options->world = together()->size();
-    if (!parts_.empty() && one) {
+    options->parts = parts_;
+    if (parts && one) {
       options->together = together();
-      options->parts = parts_;
       return wanted;
     }
-    return wanted && std::find(all.begin(), all.end(), directory) - all.begin() == together()->rank();
+    options->writes = wanted && std::find(all.begin(), all.end(), directory) - all.begin() == together()->rank();
+    if (!varying) return options->writes;
+    options->varying = together();
+    return AgreeWhenToSave(wanted, options);
+  }
+
+  // Ranks that give each other what varies save at the same steps, those too that write nothing. Gives whether any
+  // rank saves.
+  StatusOr<bool> AgreeWhenToSave(bool wanted, CheckpointOptions* options) const {
+    auto& keeper = options->keeper;
+    const std::string mine =
+        wanted ? absl::StrCat(keeper.save_checkpoint_steps, " steps, ", keeper.save_checkpoint_seconds, " seconds")
+               : "";
+    ASSIGN_OR_RETURN(const auto all, GatherTexts(*together(), mine, "when to save checkpoints"));
+    const auto first = std::find_if(all.begin(), all.end(), [](const std::string& s) { return !s.empty(); });
+    if (first == all.end()) return false;
+    const auto other = std::find_if(first, all.end(), [&](const std::string& s) { return !s.empty() && s != *first; });
+    if (other != all.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("rank ", first - all.begin(), " saves a checkpoint every ", *first, ", rank ",
+                       other - all.begin(), " every ", *other,
+                       ": a checkpoint holds the running statistics of all ranks, so give all ranks that save the same "
+                       "save_checkpoint_steps and save_checkpoint_seconds"));
+    }
+    const std::pair<absl::string_view, absl::string_view> words =
+        absl::StrSplit(*first, absl::MaxSplits(" steps, ", 1));
+    if (!absl::SimpleAtoi(words.first, &keeper.save_checkpoint_steps) ||
+        !absl::SimpleAtoi(absl::StripSuffix(words.second, " seconds"), &keeper.save_checkpoint_seconds))
+      return absl::InternalError(absl::StrCat("when to save checkpoints: '", *first, "'"));
+    return true;
   }
 
   Status AddCheckpoints(CheckpointOptions options) {
-    options.keeper.directory = CheckpointDirectory();
-    RETURN_IF_ERROR(MakeFolders(options.keeper.directory));
+    options.names = names_;
+    RETURN_IF_ERROR(MakeValues([](const std::string&) { return true; }));
+    session_.exit_code = kExitStorage;  // until the folder is ready
+    if (options.writes) {
+      options.keeper.directory = CheckpointDirectory();
+      RETURN_IF_ERROR(MakeFolders(options.keeper.directory));
+    }
     options.job = spec_.name;
     options.seed = spec_.options.seed;
     options.plan = PlanText(decisions_);
+    options.recipe_hash = spec_.recipe_hash;
     options.graph_hash = absl::StrFormat("%016x", Fingerprint(spec_.graph->graph));
     if (checkpoint_ != nullptr) options.resumed_from = checkpoint_->path();
     options.keep_best = eval_hook_ != nullptr;
-    const auto notice = [](const std::string& text) { std::fprintf(stderr, "mslua: note: %s\n", text.c_str()); };
-    ASSIGN_OR_RETURN(auto hook, CheckpointHook::Create(options, &session_.store(), trainer_.get(), notice));
+    ASSIGN_OR_RETURN(auto hook, CheckpointHook::Create(options, &session_.store(), trainer_.get(), PrintNote));
+    session_.exit_code = 0;
     checkpoint_hook_ = Add(std::move(hook));
     if (eval_hook_ != nullptr) eval_hook_->OnBest([this](const TrainState& s) { checkpoint_hook_->SaveBest(s); });
     return absl::OkStatus();
@@ -444,6 +602,18 @@ class Training {
                  spec_.name.c_str(), static_cast<long long>(plan.nodes), static_cast<long long>(plan.kernels),
                  static_cast<double>(plan.workspace_bytes + plan.shared_bytes) / (1 << 20), plan.compile_seconds,
                  folder_.empty() ? "" : "; run folder ", folder_.c_str());
+  }
+
+  // Says so where the checkpoint is of the end of training.
+  void NoteNothingLeft() {
+    const TrainState& s = trainer_->state();
+    const bool steps = spec_.options.max_steps > 0 && s.step >= spec_.options.max_steps;
+    // A checkpoint of an epoch's last step is of before its end.
+    const int64_t epochs = s.epoch + s.step_in_epoch / progress().steps_per_epoch;
+    if (epochs < spec_.options.epochs && !steps) return;
+    std::fprintf(stderr, "mslua: note: nothing is left to train: the checkpoint is of step %lld, the end of %s %lld\n",
+                 static_cast<long long>(s.step), steps ? "max_steps =" : "epochs =",
+                 static_cast<long long>(steps ? spec_.options.max_steps : spec_.options.epochs));
   }
 
   // What clients of `mslua attach` talk to, on all ranks or on none: training does without.
@@ -499,7 +669,7 @@ class Training {
     }
     const auto found = parts_.find(name);
     if (found == parts_.end()) return place;
-    place.own = found->second.own;
+    place.own = found->second.own || found->second.varies;
     if (found->second.whole == 0) return place;
     place.whole = {found->second.whole};
     place.begin = {found->second.begin};
@@ -556,6 +726,15 @@ class Training {
     return view;
   }
 
+  // Removes the run folder that this run made where it has not made one step.
+  void RemoveUnusedFolder() {
+    if (!new_folder_ || (trainer_ != nullptr && trainer_->state().step > restored_.step)) return;
+    hooks_.clear();
+    console_.reset();
+    lock_.reset();
+    RemoveAtomically(folder_).IgnoreError();
+  }
+
   StatusOr<double> Finish(Status outcome) {
     endpoint_.reset();
     progress().trainer = nullptr;
@@ -580,6 +759,10 @@ class Training {
                        path.empty() ? "" : absl::StrCat("; saved ", path, ", --resume goes on from it")));
     }
     RETURN_IF_ERROR(outcome);
+    // Closes the files of records.
+    hooks_.clear();
+    console_.reset();
+    session_.records.Update(health_.outcome());
     const double* loss = progress().Find("loss");
     return loss == nullptr ? trainer_->state().loss : *loss;
   }
@@ -591,7 +774,11 @@ class Training {
   Decisions decisions_;  // of the training step's plan
   std::unique_ptr<Executable> executable_, eval_executable_;
   std::string resume_, folder_;
+  bool new_folder_ = false, done_ = false;  // this run made the folder; trained to the end
+  std::unique_ptr<FileLock> lock_;          // of the folder
+  RecordHealth health_{PrintNote};
   TensorParts parts_;
+  TensorNames names_;
   std::unique_ptr<Console> console_;
   std::unique_ptr<LossScaleHook> loss_scale_;
   std::unique_ptr<Trainer> trainer_;

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "lua/trainer_spec.h"
 
@@ -19,5 +20,7 @@ Status ProfileTraining(TrainerSpec* spec, Session& session, int64_t steps, bool 
 StatusOr<std::shared_ptr<const data::Pipeline>> OpenEval(Session& session, DatasetHandle& dataset);
 // The ranks whose sums make an evaluation's result; null: this rank's are all.
 Groups* SumsOver(Session& session, Groups* together);
+// What an evaluation reads of which data parallel ranks may have values of their own, and which it does not replace.
+StatusOr<std::vector<TensorView>> VaryingOf(Session& session, const TracedGraph& graph);
 
 }  // namespace mslua

@@ -1,10 +1,15 @@
 #include "lua/trainer_spec.h"
 
+#include <sys/stat.h>
+
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/folder.h"
+#include "core/base/hash.h"
+#include "core/base/input_file.h"
 #include "core/train/agreement.h"
+#include "lua/embedded.h"
 #include "lua/options.h"
 #include "lua/run_folder.h"
 #include "lua/schedule_lua.h"
@@ -12,6 +17,15 @@
 namespace mslua {
 
 namespace {
+
+constexpr int64_t kMaxRecipe = 16 << 20;  // bytes
+
+// Empty: there is no such file.
+std::string HashOfRecipe(const std::string& file) {
+  if (const EmbeddedChunk* const chunk = FindRecipe(file)) return Blake2bHex(chunk->source).substr(0, 16);
+  const auto source = ReadFile(file, kMaxRecipe);
+  return source.ok() ? Blake2bHex(*source).substr(0, 16) : "";
+}
 
 // The field `field` of the table at `index`, which the kind `T` names.
 template <class T>
@@ -57,6 +71,25 @@ Status ReadCheckpointSpec(lua_State* L, int index, TrainerSpec* t) {
   return absl::OkStatus();
 }
 
+// The fields `parameters` and `names`, which has one for each.
+Status ReadNetwork(lua_State* L, TrainerSpec* t) {
+  const StackGuard guard(L);
+  lua_getfield(L, 1, "parameters");
+  if (lua_isnil(L, -1)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(t->parameters, ReadParameters(L, -1, "trainer: parameters"));
+  lua_getfield(L, 1, "names");
+  const int names = lua_gettop(L);
+  if (lua_type(L, names) != LUA_TTABLE || lua_objlen(L, names) != t->parameters.size())
+    return absl::InvalidArgumentError("trainer: names: expected a name for each of the parameters");
+  for (size_t i = 1; i <= t->parameters.size(); ++i) {
+    lua_rawgeti(L, names, static_cast<int>(i));
+    ASSIGN_OR_RETURN(std::string name, ReadString(L, -1, "trainer: names"));
+    t->parameter_names.push_back(std::move(name));
+    lua_pop(L, 1);
+  }
+  return absl::OkStatus();
+}
+
 Status ReadEvalSpec(lua_State* L, int index, EvalSpec* eval) {
   ASSIGN_OR_RETURN(eval->graph, FieldGraph(L, index, "eval"));
   ASSIGN_OR_RETURN(eval->dataset, FieldDataset(L, index, "eval"));
@@ -78,23 +111,27 @@ Status ReadEvalSpec(lua_State* L, int index, EvalSpec* eval) {
 }  // namespace
 
 Status TrainerSpec::Read(lua_State* L, Session& session) {
-  RETURN_IF_ERROR(
-      CheckFields(L, 1, "trainer",
-                  {"graph",          "dataset", "epochs",     "max_steps",  "parameters", "schedule",   "lr_function",
-                   "loss_scale",     "sink",    "loss_every", "time_every", "time_steps", "checkpoint", "eval",
-                   "early_stopping", "hooks",   "name",       "seed",       "config",     "together",   "broadcast"}));
+  RETURN_IF_ERROR(CheckFields(
+      L, 1, "trainer",
+      {"graph",      "dataset",        "epochs",     "max_steps",  "parameters", "names",      "schedule",
+       "lr_function", "loss_scale",    "sink",       "loss_every", "time_every", "time_steps", "checkpoint",
+       "eval",       "early_stopping", "hooks",      "name",       "seed",       "config",     "together",
+       "broadcast",  "metrics_limit"}));
   ASSIGN_OR_RETURN(graph, FieldGraph(L, 1, "trainer"));
   ASSIGN_OR_RETURN(dataset, FieldDataset(L, 1, "trainer"));
   ASSIGN_OR_RETURN(options.epochs, FieldInt(L, 1, "epochs", 1));
   ASSIGN_OR_RETURN(options.max_steps, FieldInt(L, 1, "max_steps", 0));
   ASSIGN_OR_RETURN(options.seed, FieldInt(L, 1, "seed", static_cast<int64_t>(session.seed)));
+  ASSIGN_OR_RETURN(metrics_limit, FieldInt(L, 1, "metrics_limit", metrics_limit));
   ASSIGN_OR_RETURN(name, FieldString(L, 1, "name", "run"));
   ASSIGN_OR_RETURN(config, FieldString(L, 1, "config", ""));
+  recipe_hash = HashOfRecipe(session.options().file);
   ASSIGN_OR_RETURN(const bool several, FieldBool(L, 1, "together", false));
   together = several ? session.groups() : nullptr;
   ASSIGN_OR_RETURN(broadcast, FieldBool(L, 1, "broadcast", false));
   ASSIGN_OR_RETURN(time_every, FieldInt(L, 1, "time_every", 0));
   ASSIGN_OR_RETURN(time_steps, FieldInt(L, 1, "time_steps", 0));
+  RETURN_IF_ERROR(ReadNetwork(L, this));
   lr_function = Callback::Field(session, 1, "lr_function");
   lua_getfield(L, 1, "schedule");
   if (!lua_isnil(L, -1)) {
@@ -138,12 +175,11 @@ Status TrainerSpec::Read(lua_State* L, Session& session) {
   return absl::OkStatus();
 }
 
-// Where this run's files go, the same on all ranks that train together; empty where nothing is saved.
-StatusOr<std::string> TrainerSpec::RunFolder(Session& session, const std::string& resume) const {
-  if (together == nullptr) return OwnRunFolder(session, resume);
+StatusOr<std::string> TrainerSpec::RunFolder(Session& session, const std::string& resume, bool* made) const {
+  if (together == nullptr) return OwnRunFolder(session, resume, made);
   std::string folder;
   if (together->rank() == 0) {
-    auto own = OwnRunFolder(session, resume);
+    auto own = OwnRunFolder(session, resume, made);
     // The others wait for the folder: they are told by the group that there is none.
     if (!own.ok()) together->world().Abort(own.status());
     RETURN_IF_ERROR(own.status());
@@ -153,16 +189,26 @@ StatusOr<std::string> TrainerSpec::RunFolder(Session& session, const std::string
   return folder;
 }
 
-StatusOr<std::string> TrainerSpec::OwnRunFolder(Session& session, const std::string& resume) const {
+StatusOr<std::string> TrainerSpec::OwnRunFolder(Session& session, const std::string& resume, bool* made) const {
   lua_State* L = session.lua();
   const std::string& verb = session.options().verb;
   if (OptionInt(L, "fast_dev_run") > 0 || verb == "verify" || verb == "prof") return std::string();
-  const std::string out = OptionString(L, "out");
+  std::string out = OptionString(L, "out");
   if (!out.empty()) {
+    // Ranks that train each by itself write into folders of their own.
+    if (together == nullptr && session.options().ranks > 1) absl::StrAppend(&out, "/rank_", session.options().rank);
+    struct stat info;
+    *made = stat(out.c_str(), &info) != 0;
     RETURN_IF_ERROR(MakeFolders(out));
     return out;
   }
-  if (resume == "last" || resume == "best") return LastRunFolder(name);
+  if (resume == "last" || resume == "best") {
+    if (checkpoint_directory.empty()) return LastRunFolder(name, resume == "best" ? kRunBest : kRunCheckpoints);
+    // The recipe keeps its checkpoints elsewhere: the run need not have any in its folder.
+    const auto last = LastRunFolder(name, kRunMetrics);
+    if (last.ok()) return *last;
+  }
+  *made = true;
   return NewRunFolder(name);
 }
 

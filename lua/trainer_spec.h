@@ -8,6 +8,7 @@
 
 #include "core/train/checkpoint_hook.h"
 #include "core/train/eval_hook.h"
+#include "core/train/metrics.h"
 #include "core/train/schedule.h"
 #include "core/train/trainer.h"
 #include "lua/callback.h"
@@ -36,6 +37,7 @@ struct TrainerSpec {
   double loss_scale = 1, loss_scale_factor = 2;
   int64_t loss_scale_window = 1000;
   int64_t log_every = 0;
+  int64_t metrics_limit = MetricsOptions().limit;
   bool log_epochs = false;
   int64_t time_every = 0, time_steps = 0;
   bool has_checkpoint = false, has_early_stopping = false, has_eval = false;
@@ -46,14 +48,20 @@ struct TrainerSpec {
   double min_delta = 0;
   int64_t patience = 0;
   std::string name, config;
+  std::string recipe_hash;     // of the file that runs: the first 16 digits of its BLAKE2b; empty: there is none
   Groups* together = nullptr;  // ranks that train one network; null: this one trains by itself
   bool broadcast = false;      // rank 0's parameters are everybody's in the beginning
   int hooks = LUA_NOREF;       // the table of Lua's hooks
+  // The network's parameters and states, and what its checkpoints call them.
+  std::vector<std::shared_ptr<ParameterData>> parameters;
+  std::vector<std::string> parameter_names;
   Progress progress;
 
   Status Read(lua_State* L, Session& session);
-  StatusOr<std::string> RunFolder(Session& session, const std::string& resume) const;
-  StatusOr<std::string> OwnRunFolder(Session& session, const std::string& resume) const;
+  // Where this run's files go, the same on all ranks that train together; empty where nothing is saved. `*made`: this
+  // call has made the folder.
+  StatusOr<std::string> RunFolder(Session& session, const std::string& resume, bool* made) const;
+  StatusOr<std::string> OwnRunFolder(Session& session, const std::string& resume, bool* made) const;
 };
 
 }  // namespace mslua

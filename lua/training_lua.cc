@@ -1,4 +1,5 @@
-// core.build_train and core.build_eval: the graph of a whole step.
+// core.build_train and core.build_eval: the graph of a whole step. build_train also gives the names of the parameters
+// that no gradient reaches.
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -9,11 +10,15 @@
 #include "absl/strings/str_join.h"
 #include "core/autodiff/gradient.h"
 #include "core/base/text.h"
+#include "core/graph/gradient_marks.h"
+#include "core/sharding/micro_batches.h"
+#include "core/train/trainer.h"
 #include "lua/aggregation.h"
 #include "lua/global_view.h"
 #include "lua/graph_lua.h"
 #include "lua/op_call.h"
 #include "lua/optimizer_graph.h"
+#include "lua/options.h"
 #include "lua/session.h"
 #include "lua/tensor_lua.h"
 #include "lua/trace.h"
@@ -36,6 +41,13 @@ struct TrainSpec {
   bool loss_scale = false;
   Aggregation aggregation;
   OptimizerShards shards;
+
+  // The type of numbers that all parameters share, as exact as the most exact of them: rates, the norm of the
+  // gradients, the scale of the loss.
+  DType shared_type() const {
+    const auto is_f64 = [](const ParameterHandle& p) { return p->type.dtype == DType::kF64; };
+    return std::any_of(parameters.begin(), parameters.end(), is_f64) ? DType::kF64 : DType::kF32;
+  }
 };
 
 // The fields of `optimizer` that hold for all parameters.
@@ -170,8 +182,10 @@ void Widen(Trace& trace, std::vector<Value>* results) {
 // Whether every element of x is finite, as 1 or 0 in f32.
 Value Finite(GraphBuilder& g, Value x) {
   const DType dtype = g.TypeOf(x).dtype;
-  const double largest = dtype == DType::kF64 ? std::numeric_limits<double>::max()
-                                              : static_cast<double>(std::numeric_limits<float>::max());
+  const double largest = dtype == DType::kF64    ? std::numeric_limits<double>::max()
+                         : dtype == DType::kF16  ? 65504
+                         : dtype == DType::kBF16 ? 0x1.FEp127
+                                                 : static_cast<double>(std::numeric_limits<float>::max());
   const Value within = Elementwise(g, "less_equal", {g.Op("abs", {x}), g.Constant(largest, dtype)});
   std::vector<int64_t> axes;
   for (int64_t d = 0; d < g.TypeOf(x).rank(); ++d) axes.push_back(d);
@@ -179,22 +193,53 @@ Value Finite(GraphBuilder& g, Value x) {
   return axes.empty() ? ones : g.Op("reduce_min", {ones}, {{"axis", axes}, {"keep_dims", false}});
 }
 
-// sqrt of the sum over all gradients of their squares, f32. Of some a rank has a slice only.
+// x times a number of f32 or f64, computed in x's type; in f32 for 16 bits, which would round the number too.
+Value Scaled(GraphBuilder& g, Value x, Value factor) {
+  const DType own = g.TypeOf(x).dtype, computed = ArithmeticType(own);
+  return Cast(g, Mul(g, Cast(g, x, computed), Cast(g, factor, computed)), own);
+}
+
+// sqrt of the sum of the squares of all gradients, a scalar of spec.shared_type(); the same bits on all ranks, or the
+// parameters that they share would drift apart. Each element counts once: a combined gradient as rank 0 has it, a slice
+// of one once among the ranks that have it, and the gradients of layerwise_parallel parameters on every rank.
 Value GlobalNorm(GraphBuilder& g, const TrainSpec& spec, const std::vector<Value>& gradients) {
-  Value whole, slices;
+  Value combined, slices, own;
   for (size_t i = 0; i < gradients.size(); ++i) {
-    const Value d = gradients[i];
+    const Value d = Cast(g, gradients[i], ArithmeticType(g.TypeOf(gradients[i]).dtype));
+    const ParameterData& p = *spec.parameters[i];
     std::vector<int64_t> axes;
     for (int64_t a = 0; a < g.TypeOf(d).rank(); ++a) axes.push_back(a);
-    const Value squares = Cast(g, ReduceSum(g, Mul(g, d, d), axes, false), DType::kF32);
-    Value& sum = spec.shards.Covers(*spec.parameters[i]) ? slices : whole;
+    const Value squares = Cast(g, ReduceSum(g, Mul(g, d, d), axes, false), spec.shared_type());
+    const bool is_own = spec.aggregation.on() && p.layerwise_parallel;
+    Value& sum = spec.shards.Covers(p) ? slices : is_own ? own : combined;
     sum = sum.valid() ? Add(g, sum, squares) : squares;
   }
-  if (slices.valid()) {
-    slices = g.Op("all_reduce", {slices}, {{"group", spec.shards.ranks}});
-    whole = whole.valid() ? Add(g, whole, slices) : slices;
+  if (!spec.aggregation.on()) return g.Op("sqrt", {combined});
+  // Every rank's sums, one row a rank. Ranks add the same rows in the same order.
+  const auto ranks = static_cast<int64_t>(spec.aggregation.ranks.size());
+  const struct {
+    Value sum;
+    int64_t rows;  // of the first ranks, which together have every element once
+  } parts[] = {{combined, 1}, {slices, static_cast<int64_t>(spec.shards.ranks.size())}, {own, ranks}};
+  std::vector<Value> columns;
+  for (const auto& part : parts) {
+    if (part.sum.valid()) columns.push_back(Reshape(g, part.sum, {1}));
   }
-  return g.Op("sqrt", {whole});
+  const auto width = static_cast<int64_t>(columns.size());
+  const Value mine = width == 1 ? columns[0] : g.Op("concat", columns, {{"axis", int64_t{0}}});
+  const Value all = Reshape(g, g.Op("all_gather", {mine}, {{"group", spec.aggregation.ranks}}), {ranks, width});
+  Value total;
+  int64_t column = 0;
+  for (const auto& part : parts) {
+    if (!part.sum.valid()) continue;
+    const Value rows =
+        g.Op("strided_slice", {all},
+             {{"begin", std::vector<int64_t>{0, column}}, {"end", std::vector<int64_t>{part.rows, column + 1}}});
+    const Value sum = ReduceSum(g, rows, {0, 1}, false);
+    total = total.valid() ? Add(g, total, sum) : sum;
+    ++column;
+  }
+  return g.Op("sqrt", {total});
 }
 
 // A gradient of the global view, marked as its parameter's; in f32 where it is summed over ranks in f32.
@@ -209,7 +254,8 @@ struct ForwardBackward {
   Value loss;
   std::vector<MicroBlock> blocks;
   std::vector<Value> extra, gradients;
-  std::string traced;  // the text of the first micro-batch, for ranks to compare
+  std::vector<bool> flows;  // for each parameter, whether any gradient reaches it
+  std::string traced;       // the text of the first micro-batch, for ranks to compare
 };
 
 // The graph's text but for seeds, which ranks may have of their own.
@@ -245,9 +291,29 @@ Status CheckOwned(const TrainSpec& spec, Trace& trace) {
   return absl::OkStatus();
 }
 
+// Pushes the names of the parameters that no gradient reaches. An error where it reaches none of them.
+Status PushIdle(lua_State* L, const TrainSpec& spec, const std::vector<bool>& flows) {
+  if (std::find(flows.begin(), flows.end(), true) == flows.end()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        spec.name, ": no parameter gets a gradient: the loss depends on none of the ", spec.parameters.size(),
+        " that the optimizer trains ('", spec.parameters[0]->name,
+        "', ...), or only through operators without a gradient, such as ops.stop_gradient, ops.argmax or ops.equal"));
+  }
+  lua_newtable(L);
+  int n = 0;
+  for (size_t i = 0; i < flows.size(); ++i) {
+    if (flows[i]) continue;
+    PushString(L, spec.parameters[i]->name);
+    lua_rawseti(L, -2, ++n);
+  }
+  return absl::OkStatus();
+}
+
 // What a training step depends on besides its graph: a line for each parameter, and for the whole.
-std::string OptionsText(const TrainSpec& spec) {
+std::string OptionsText(lua_State* L, const TrainSpec& spec) {
   std::string text;
+  for (const char* option : {"denormals", "reference_kernels", "vector_products"})
+    absl::StrAppend(&text, "context.", option, " ", OptionBool(L, option), "\n");
   for (const ParameterHandle& p : spec.parameters) {
     const auto group = spec.groups.find(p.get());
     const OptimizerRule& rule = group == spec.groups.end() ? spec.rule : group->second;
@@ -337,7 +403,13 @@ StatusOr<ForwardBackward> EmitForwardBackward(lua_State* L, Session& session, co
     for (const StageCopy& copy : copies) inputs.push_back(copy.value);
     sum.blocks.back().end = here();
     sum.blocks.push_back({here(), here(), micro, true});
-    ASSIGN_OR_RETURN(std::vector<Value> gradients, Gradients(g, results[0], inputs, seed, view != nullptr));
+    std::vector<bool> flows;
+    ASSIGN_OR_RETURN(std::vector<Value> gradients, Gradients(g, results[0], inputs, seed, view != nullptr, &flows));
+    sum.flows.resize(spec.parameters.size());
+    for (size_t i = 0; i < flows.size(); ++i) {
+      const size_t parameter = i < spec.parameters.size() ? i : copies[i - spec.parameters.size()].parameter;
+      sum.flows[parameter] = sum.flows[parameter] || flows[i];
+    }
     if (micro == 0 && session.options().ranks > 1) sum.traced = CommonText(g.graph());
     const Value loss = Cast(g, results[0], type.dtype == DType::kF64 ? DType::kF64 : DType::kF32);
     sum.loss = micro == 0 ? loss : Add(g, sum.loss, loss);
@@ -353,6 +425,8 @@ StatusOr<ForwardBackward> EmitForwardBackward(lua_State* L, Session& session, co
     gradients.resize(spec.parameters.size());
     for (size_t i = 0; i < gradients.size(); ++i) {
       Value d = gradients[i];
+      // Sums over micro-batches, of which 16 bits may hold the mean alone, are f32.
+      if (view == nullptr && spec.accumulate > 1) d = Cast(g, d, ArithmeticType(g.TypeOf(d).dtype));
       if (view != nullptr) d = OfParameter(g, d, *view, *spec.parameters[i]);
       if (micro == 0)
         sum.gradients.push_back(d);
@@ -369,13 +443,14 @@ StatusOr<ForwardBackward> EmitForwardBackward(lua_State* L, Session& session, co
     Value& d = sum.gradients[copy.parameter];
     d = AddGradients(g, d, copy.gradient, *view, *spec.parameters[copy.parameter], false);
   }
-  for (size_t i = 0; view != nullptr && i < sum.gradients.size(); ++i)
-    sum.gradients[i] = Cast(g, sum.gradients[i], spec.parameters[i]->type.dtype);
-  Value inverse = g.Constant(1.0 / static_cast<double>(spec.accumulate), DType::kF32);
-  if (spec.accumulate > 1) sum.loss = Mul(g, sum.loss, Cast(g, inverse, g.TypeOf(sum.loss).dtype));
-  if (scale.valid()) inverse = Div(g, inverse, scale);
-  if (spec.accumulate > 1 || scale.valid()) {
-    for (Value& d : sum.gradients) d = Mul(g, d, Cast(g, inverse, g.TypeOf(d).dtype));
+  const double share = 1.0 / static_cast<double>(spec.accumulate);
+  if (spec.accumulate > 1) sum.loss = Mul(g, sum.loss, share);
+  Value factor = g.Constant(share, spec.shared_type());
+  if (scale.valid()) factor = Div(g, factor, scale);
+  for (size_t i = 0; i < sum.gradients.size(); ++i) {
+    Value& d = sum.gradients[i];
+    if (spec.accumulate > 1 || scale.valid()) d = Scaled(g, d, factor);
+    d = Cast(g, d, spec.parameters[i]->type.dtype);
   }
   RETURN_IF_ERROR(trace.Check());
   return sum;
@@ -401,6 +476,8 @@ StatusOr<Value> StateInput(Session& session, const OptimizerShards& shards, cons
     state->kind = kState;
     state->type = parameter.type;
     state->requires_grad = false;
+    state->state_of = parameter.key;
+    state->state_kind = name;
     if (shards.Covers(parameter)) {
       state->type.shape = {shards.Slice(parameter.type)};
       state->slice_begin = shards.Begin(parameter.type);
@@ -423,6 +500,7 @@ StatusOr<int> PushCut(lua_State* L, Session& session, Trace& trace, GlobalView& 
   auto traced = std::make_shared<TracedGraph>();
   const StageTrace stages{view.stages(), trace.Stages(), std::move(blocks)};
   ASSIGN_OR_RETURN(Graph whole, trace.g().Finish());
+  MarkMicroBatches(stages.blocks, &whole);
   RETURN_IF_ERROR(view.PinNamed(&whole));
   if (view.stages() > 1) {
     ASSIGN_OR_RETURN(whole, view.OfStage(session, whole, stages));
@@ -454,7 +532,7 @@ StatusOr<int> BuildTrain(lua_State* L, Session& session) {
     RETURN_IF_ERROR(view->PlaceColumns(g, names, &columns));
   }
   if (view != nullptr && view->stages() > 1) trace.SplitParametersByStage();
-  const Value scale = spec.loss_scale ? trace.ScalarInput("loss_scale", DType::kF32) : Value();
+  const Value scale = spec.loss_scale ? trace.ScalarInput("loss_scale", spec.shared_type()) : Value();
   ASSIGN_OR_RETURN(ForwardBackward result, EmitForwardBackward(L, session, spec, 2, columns, scale));
   RETURN_IF_ERROR(CheckOwned(spec, trace));
   g.SetLocation(nullptr);
@@ -466,18 +544,7 @@ StatusOr<int> BuildTrain(lua_State* L, Session& session) {
   g.Output("loss", result.loss);
   if (!spec.shards.accumulate) ScatterGradients(g, spec.shards, spec.parameters, 0, &result.gradients);
   Aggregate(g, spec.aggregation, spec.shards, spec.parameters, &result.gradients);
-  if (spec.clip == "norm") {
-    const Value norm = GlobalNorm(g, spec, result.gradients);
-    g.Output("grad_norm", norm);
-    const Value factor = EmitFormula(g, "min(c / (norm + 1e-6), 1)", {{"norm", norm}}, {{"c", spec.clip_value}});
-    for (size_t i = 0; i < result.gradients.size(); ++i) {
-      const StageScope in(trace, stage_of(i));
-      Value& d = result.gradients[i];
-      d = Mul(g, d, Cast(g, factor, g.TypeOf(d).dtype));
-    }
-  } else if (spec.clip == "value") {
-    for (Value& d : result.gradients) d = EmitFormula(g, "max(min(dy, c), -c)", {{"dy", d}}, {{"c", spec.clip_value}});
-  }
+  // Before they are clipped, which makes infinite gradients finite.
   Value finite;
   if (spec.loss_scale) {
     for (Value d : result.gradients) finite = finite.valid() ? g.Op("minimum", {finite, Finite(g, d)}) : Finite(g, d);
@@ -485,14 +552,24 @@ StatusOr<int> BuildTrain(lua_State* L, Session& session) {
     g.Output("finite", finite);
     finite = g.Op("greater", {finite, g.Constant(0.5, DType::kF32)});
   }
+  if (spec.clip == "norm") {
+    const Value norm = GlobalNorm(g, spec, result.gradients);
+    g.Output("grad_norm", norm);
+    const Value factor = EmitFormula(g, "min(c / (norm + 1e-6), 1)", {{"norm", norm}}, {{"c", spec.clip_value}});
+    for (size_t i = 0; i < result.gradients.size(); ++i) {
+      const StageScope in(trace, stage_of(i));
+      result.gradients[i] = Scaled(g, result.gradients[i], factor);
+    }
+  } else if (spec.clip == "value") {
+    for (Value& d : result.gradients) d = EmitFormula(g, "max(min(dy, c), -c)", {{"dy", d}}, {{"c", spec.clip_value}});
+  }
   for (size_t i = 0; i < result.extra.size(); ++i) g.Output(absl::StrCat("out", i + 1), result.extra[i]);
 
-  // A rate as exact as the most exact parameter.
-  const bool wide = std::any_of(spec.parameters.begin(), spec.parameters.end(),
-                                [](const ParameterHandle& p) { return p->type.dtype == DType::kF64; });
   const OptimizerStep step = {
-      g, [&] { return trace.Step(); },
-      [&](const std::string& name) { return trace.ScalarInput(name, wide ? DType::kF64 : DType::kF32); },
+      g,
+      // A step that a loss scale skips is no update: optimizers count those that are made.
+      [&] { return spec.loss_scale ? trace.ScalarInput(kUpdates, DType::kI64) : trace.Step(); },
+      [&](const std::string& name) { return trace.ScalarInput(name, spec.shared_type()); },
       [&](const std::string& name, const ParameterData& p) { return StateInput(session, spec.shards, name, p); }};
   // Where a step with infinite gradients is skipped, everything stays as it was.
   const auto keep = [&](Value next, Value old) {
@@ -505,6 +582,8 @@ StatusOr<int> BuildTrain(lua_State* L, Session& session) {
     const auto group = spec.groups.find(p.get());
     const OptimizerRule& rule = group == spec.groups.end() ? spec.rule : group->second;
     const bool sharded = spec.shards.Covers(*p);
+    const Value gradient = result.gradients[i];
+    if (gradient.valid()) MarkGradient({p->key, gradient.output}, &g.graph().nodes[gradient.node]);
     ASSIGN_OR_RETURN(const Value whole, trace.ParameterInput(p));
     const Value old = sharded ? OwnSlice(g, spec.shards, whole) : whole;
     ASSIGN_OR_RETURN(const Update update, EmitUpdate(step, rule, *p, old, result.gradients[i],
@@ -527,10 +606,11 @@ StatusOr<int> BuildTrain(lua_State* L, Session& session) {
                                    : PushGraph(L, trace));
   const auto* traced = ToObject<std::shared_ptr<TracedGraph>>(L, -1);
   if (!result.traced.empty()) {
-    (*traced)->common =
-        absl::StrCat(OptionsText(spec), "pipeline_stages ", view == nullptr ? 1 : view->stages(), "\n", result.traced);
+    (*traced)->common = absl::StrCat(OptionsText(L, spec), "pipeline_stages ", view == nullptr ? 1 : view->stages(),
+                                     "\n", result.traced);
   }
-  return pushed;
+  RETURN_IF_ERROR(PushIdle(L, spec, result.flows));
+  return pushed + 1;
 }
 
 StatusOr<int> BuildEval(lua_State* L, Session& session) {

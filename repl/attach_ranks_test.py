@@ -11,6 +11,7 @@ import random
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -237,6 +238,84 @@ def test_layouts():
     job.kill()
 
 
+GRADIENTS = """
+local ms = require "mslua"
+local nn, ops = ms.nn, ms.ops
+local p = ms.params { mode = "semi_auto_parallel", level = "", shard = 0, steps = 0, stages = 1, clip = 0.01,
+  ranks = 1 }
+local Net = nn.Cell:extend "Net"
+function Net:init()
+  self.one, self.two = nn.Dense(32, 16), nn.Dense(16, 64)
+  if p.shard == 1 then self.one:shard { { 1, 2 }, { 1, 2 } } self.two:shard { { 2, 1 }, { 1, 1 } } end
+  if p.stages > 1 then self.one.pipeline_stage, self.two.pipeline_stage = 0, 1 end
+end
+function Net:construct(x) return self.two(ops.tanh(self.one(x))) end
+return ms.recipe {
+  name = "gradients", seed = 1,
+  dataset = function()
+    local x, y = ms.randn({ 32, 32 }, "float32", "x"), ms.randn({ 32, 64 }, "float32", "y")
+    return ms.dataset.NumpySlicesDataset({ x, y }, { "x", "y" }):batch(32 * p.stages / p.ranks)
+  end,
+  network = function() return p.stages > 1 and nn.PipelineCell(Net(), 2) or Net() end,
+  loss = nn.MSELoss(), optimizer = nn.Momentum { learning_rate = 0.0, momentum = 0.9 },
+  train = {
+    epochs = 100000000, max_steps = 100000000, clip_norm = p.clip > 0 and p.clip or nil,
+    accumulate_steps = p.steps > 0 and p.steps or nil,
+  },
+  parallel = {
+    parallel_mode = p.mode, gradients_mean = p.mode == "data_parallel" or nil,
+    pipeline_stages = p.stages > 1 and p.stages or nil, enable_parallel_optimizer = p.level ~= "" or nil,
+    parallel_optimizer_config = p.level ~= "" and {
+      parallel_optimizer_threshold = 1, optimizer_level = p.level ~= "slices" and p.level or nil,
+    } or nil,
+  },
+}
+"""
+
+
+def floats_of(path):
+    """The elements of the one f32 tensor of a .safetensors file."""
+    with open(path, "rb") as f:
+        data = f.read()
+    begin = 8 + struct.unpack("<Q", data[:8])[0]
+    return struct.unpack("<%df" % ((len(data) - begin) // 4), data[begin:])
+
+
+def test_gradients():
+    """The rate is 0, so each step has the gradient of the first: whole, in every mode."""
+    write("gradients.lua", GRADIENTS)
+    want, first = [], ()
+    for name, ranks, args in (("alone", 1, ()), ("data", 2, ("mode=data_parallel",)),
+                              ("slices", 4, ("mode=data_parallel", "level=slices")), ("semi", 2, ()),
+                              ("sums", 2, ("steps=4",)), ("cut", 4, ("shard=1",)), ("unclipped", 2, ("clip=0",)),
+                              ("level1", 4, ("level=level1", "steps=2")), ("level2", 4, ("level=level2",)),
+                              ("level3", 4, ("level=level3", "shard=1")), ("stages", 4, ("stages=2",)),
+                              ("auto", 2, ("mode=auto_parallel", "level=level2"))):
+        job = Job("grad_" + name, *args, "ranks=%d" % ranks, *(("-n", str(ranks)) if ranks > 1 else ()),
+                  recipe="gradients.lua")
+        answers = attach_json(*[".grad " + n for n in ("one.weight", "one.bias", "two.weight", "two.bias")], rw=False)
+        text, code = attach(".dump grad(two.weight) %s/%s.safetensors" % (ROOT, name), rw=False)
+        check("gradients are answered, " + name,
+              code == 0 and len(answers) == 4 and all(a["ok"] for a in answers), (answers, text))
+        stats = [a["answer"] for a in answers if a["ok"]]
+        shapes = [s.get("type") for s in stats]  # ranks that do not agree have no common type
+        check("gradients are whole, " + name, shapes == ["f32[16,32]", "f32[16]", "f32[64,16]", "f32[64]"], answers)
+        norms = [s["stat"]["norm"] for s in stats if "stat" in s]
+        want = want or norms
+        if name == "unclipped":
+            check("the others are clipped", len(norms) == 4 and norms[0] > 3 * want[0], (norms, want))
+        else:
+            check("gradients are those of one rank, " + name,
+                  len(norms) == 4 and all(abs(a - b) <= 1e-4 * b for a, b in zip(norms, want)), (norms, want))
+        dumped = floats_of("%s/%s.safetensors" % (ROOT, name)) if code == 0 else ()
+        first = first or dumped
+        if name != "unclipped":
+            check("every element is in its place, " + name,
+                  len(dumped) == 64 * 16 and max(abs(a - b) for a, b in zip(dumped, first)) <= 1e-5 * max(first),
+                  dumped[:5])
+        job.kill()
+
+
 def test_two_hosts():
     """Two hosts: two network namespaces that a cable joins, the second without the first one's folder of sockets."""
     a, b, pid = "msa-a-%d" % os.getpid(), "msa-b-%d" % os.getpid(), os.getpid() % 10000
@@ -331,7 +410,7 @@ def test_watch_cost():
 
 
 TESTS = [test_transcript_native, test_transcript_mpi, test_pauses, test_breaks_and_leases, test_signal_while_paused,
-         test_diagnosis, test_nan, test_layouts, test_two_hosts]
+         test_diagnosis, test_nan, test_layouts, test_gradients, test_two_hosts]
 MANUAL = [test_hundred_pauses, test_resnet, test_watch_cost]
 CHOSEN = [t for t in MANUAL if sys.argv[2:] == [t.__name__[len("test_"):]]]
 sys.exit(main(CHOSEN or TESTS))

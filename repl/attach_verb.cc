@@ -129,6 +129,8 @@ int Interactive(Connection& connection, Session& session, bool rw) {
 }  // namespace
 
 int RunAttach(const cli::CommandLine& command) {
+  if (command.Bool("json") && !command.Given("e"))
+    return Report(absl::InvalidArgumentError("attach: --json needs -e CMD; at the prompt, .mode json"));
   auto connection = AttachTo(command);
   if (!connection.ok()) return Report(connection.status(), kExitEnvironment);
   const std::vector<std::string> lines = command.Strings("e");

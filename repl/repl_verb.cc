@@ -40,6 +40,8 @@ StatusOr<int> RunSession(const cli::CommandLine& command, bool* again) {
 }  // namespace
 
 int RunRepl(const cli::CommandLine& command) {
+  if (command.positional.empty() && (command.Given("preset") || !command.overrides.empty()))
+    return Report(absl::InvalidArgumentError("repl: --preset and key=value are for a recipe: mslua repl RECIPE"));
   bool again = false, failed = false;
   do {
     const auto code = RunSession(command, &again);

@@ -16,9 +16,9 @@
 #include "core/base/atomic_file.h"
 #include "core/base/exit_code.h"
 #include "core/base/printable.h"
+#include "core/json/json.h"
 #include "lua/run_folder.h"
 #include "lua/verbs.h"
-#include "nlohmann/json.hpp"
 #include "repl/connection.h"
 #include "repl/endpoint/snapshot.h"
 #include "repl/interrupt.h"
@@ -32,13 +32,22 @@ bool IsFolder(const std::string& path) {
   return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-// A run's folder: a path, a running job by its id or name, or the newest run.
-StatusOr<std::string> FolderOf(const std::string& run) {
+// A run's folder: a path; `last` or nothing, the last run that has `part`; a recipe's name, the last run of it; or a
+// running job by its id. What was not given as a path is named on stderr.
+StatusOr<std::string> FolderOf(const std::string& run, const std::string& part) {
   if (IsFolder(run)) return run;
-  const auto job = endpoint::FindJob(run);
-  if (job.ok() && !job->run.empty()) return job->run;
-  if (run.empty() || run == "last") return LastRunFolder("");
-  return absl::NotFoundError(absl::StrCat("'", run, "' is no run folder and no running job (mslua ps)"));
+  const std::string recipe = run == "last" ? "" : run;
+  auto found = LastRunFolder(recipe, part);
+  if (!found.ok()) {
+    const auto job = endpoint::FindJob(run);
+    if (job.ok() && !job->run.empty()) found = job->run;
+  }
+  if (found.ok())
+    std::fprintf(stderr, "mslua: %s\n", found->c_str());
+  else if (!recipe.empty())
+    return absl::NotFoundError(absl::StrCat("'", run, "' is no run folder, no recipe with a run under runs/ that has ",
+                                            part, ", and no running job (mslua ps)"));
+  return found;
 }
 
 struct Curve {
@@ -46,17 +55,29 @@ struct Curve {
   std::vector<std::pair<int64_t, double>> points;
 };
 
-// The numbers called `key` of a run's metrics.jsonl; lines that are cut off are passed over.
+// The numbers called `key` of a run's metrics.jsonl; lines that are cut off are passed over, numbers that are
+// NaN or infinite left out.
 StatusOr<Curve> ReadCurve(const std::string& folder, const std::string& key) {
   Curve curve{absl::StrCat(folder, ": ", key), {}};
   std::ifstream file(folder + "/metrics.jsonl");
   if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", folder, "/metrics.jsonl: ", std::strerror(errno)));
+  int64_t undefined = 0;  // JSON's null
   for (std::string line; std::getline(file, line);) {
-    const auto json = nlohmann::json::parse(line, nullptr, false);
-    if (!json.is_object() || !json.contains("step") || !json.contains(key) || !json[key].is_number()) continue;
-    curve.points.emplace_back(json["step"].get<int64_t>(), json[key].get<double>());
+    const auto json = ParseJson(line);
+    if (!json.ok() || !json->is_object() || !json->contains(key)) continue;
+    const auto step = json->find("step");
+    if (step == json->end() || !step->is_number_integer()) continue;
+    if ((*json)[key].is_null()) ++undefined;
+    if (!(*json)[key].is_number()) continue;
+    curve.points.emplace_back(step->get<int64_t>(), (*json)[key].get<double>());
   }
+  if (curve.points.empty() && undefined > 0)
+    return absl::NotFoundError(absl::StrCat(folder, "/metrics.jsonl: ", key, " is NaN or infinite each time"));
   if (curve.points.empty()) return absl::NotFoundError(absl::StrCat(folder, "/metrics.jsonl has no '", key, "'"));
+  if (undefined > 0) {
+    std::fprintf(stderr, "mslua: note: %s/metrics.jsonl: %lld values of %s are NaN or infinite and are left out\n",
+                 folder.c_str(), static_cast<long long>(undefined), key.c_str());
+  }
   return curve;
 }
 
@@ -102,9 +123,10 @@ std::string Svg(const std::vector<Curve>& curves) {
 }  // namespace
 
 int RunLogs(const cli::CommandLine& command) {
-  const auto folder = FolderOf(command.positional.empty() ? "" : command.positional[0]);
+  const std::string log = absl::StrCat("rank_", command.Int("rank"), ".log");
+  const auto folder = FolderOf(command.positional.empty() ? "" : command.positional[0], log);
   if (!folder.ok()) return Report(folder.status());
-  const std::string path = absl::StrCat(*folder, "/rank_", command.Int("rank"), ".log");
+  const std::string path = absl::StrCat(*folder, "/", log);
   std::FILE* file = std::fopen(path.c_str(), "re");
   if (file == nullptr) {
     return Report(absl::NotFoundError(absl::StrCat("cannot read ", path, ": ", std::strerror(errno))));
@@ -128,7 +150,7 @@ int RunPlot(const cli::CommandLine& command) {
   std::vector<Curve> curves;
   const std::string keys = command.Given("keys") ? command.String("keys") : "loss";
   for (const std::string& run : command.positional) {
-    const auto folder = FolderOf(run);
+    const auto folder = FolderOf(run, kRunMetrics);
     if (!folder.ok()) return Report(folder.status());
     for (const absl::string_view key : absl::StrSplit(keys, ',', absl::SkipEmpty())) {
       auto curve = ReadCurve(*folder, std::string(key));

@@ -54,8 +54,8 @@ class Helper {
     lua_pushlightuserdata(L, this);
     lua_pushcclosure(L, Print, 1);
     lua_setglobal(L, "print");
-    // Lua offers no files, processes, C libraries or bytecode: modules come from the embedded library alone. The sandbox
-    // (core/base/sandbox.h) holds also where Lua's own walls do not.
+    // Lua offers no files, processes, C libraries or bytecode: modules come from the embedded library alone. The
+    // sandbox (core/base/sandbox.h) holds also where Lua's own walls do not.
     return session_.RunText(
         "local all = package.loaders"  // preloaded, embedded, files and C libraries, mslua.models
         " package.loaders = { all[1], all[2], all[#all] }"

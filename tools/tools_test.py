@@ -204,7 +204,8 @@ class Lint(Clone):
 
     def test_clocks(self):
         for text in ("absl::Now()", "std::chrono::system_clock::now()", "gettimeofday(&t, nullptr)",
-                     "std::time(nullptr)", "time(NULL)", "clock_gettime(CLOCK_REALTIME, &t)", "pthread_cond_timedwait(&c, &m, &t)"):
+                     "std::time(nullptr)", "time(NULL)", "clock_gettime(CLOCK_REALTIME, &t)",
+                      "pthread_cond_timedwait(&c, &m, &t)"):
             self.assertEqual(len(self.problems("launch/a.cc", f"const auto now = {text};\n")), 1, text)
             self.assertEqual(self.problems("core/train/event_file.cc", f"const auto now = {text};\n"), [], text)
         self.assertEqual(self.problems("launch/a.cc", "const auto now = MonotonicNow() + run_time(0);\n"), [])

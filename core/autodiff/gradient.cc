@@ -29,7 +29,7 @@ std::vector<bool> DependsOn(const Graph& graph, Value y, absl::Span<const Value>
 }
 
 StatusOr<std::vector<Value>> Gradients(GraphBuilder& g, Value y, absl::Span<const Value> wrt, Value seed,
-                                       bool mark_origin) {
+                                       bool mark_origin, std::vector<bool>* flows) {
   RETURN_IF_ERROR(g.status());
   const TensorType y_type = g.TypeOf(y);
   if (!IsFloat(y_type.dtype))
@@ -99,6 +99,7 @@ StatusOr<std::vector<Value>> Gradients(GraphBuilder& g, Value y, absl::Span<cons
   for (Value w : wrt) {
     const auto it = sums.find(w);
     gradients.push_back(it != sums.end() ? it->second : ZerosLike(g, w));
+    if (flows != nullptr) flows->push_back(it != sums.end());
   }
   RETURN_IF_ERROR(g.status());
   return gradients;

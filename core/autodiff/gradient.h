@@ -16,8 +16,11 @@ namespace mslua {
 // With `mark_origin` they also carry the forward node's number as attribute `_origin`, for the partitioner, which gives
 // them that node's factors; sums of the gradients of a value with several users carry `_sum`, which says that partial
 // values may be added as they are. It drops both attributes.
+//
+// `flows` (may be null) gets, for each of `wrt`, whether any gradient reaches it: where none does its gradient is
+// zeros.
 StatusOr<std::vector<Value>> Gradients(GraphBuilder& g, Value y, absl::Span<const Value> wrt, Value seed = Value(),
-                                       bool mark_origin = false);
+                                       bool mark_origin = false, std::vector<bool>* flows = nullptr);
 
 // Whether `y` depends on each of `wrt` through float values.
 std::vector<bool> DependsOn(const Graph& graph, Value y, absl::Span<const Value> wrt);

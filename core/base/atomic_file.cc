@@ -14,6 +14,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/sync_folder.h"
 
 namespace mslua {
 namespace {
@@ -30,25 +31,9 @@ std::string WithoutTrailingSlashes(std::string path) {
   return path;
 }
 
-std::string ParentOf(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
-}
-
 std::string NameBeside(const std::string& path) {
   static std::atomic<int64_t> count{0};
   return absl::StrCat(path, kMark, getpid(), "-", count.fetch_add(1));
-}
-
-// Makes a rename in the folder survive a power cut. Some file systems cannot sync folders; they say EINVAL.
-Status SyncFolder(const std::string& folder) {
-  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return Errno("cannot open the folder", folder);
-  Status status;
-  if (fsync(fd) != 0 && errno != EINVAL && errno != ENOTSUP) status = Errno("cannot sync the folder", folder);
-  close(fd);
-  return status;
 }
 
 // Locks what was just made as `path` and opened as `fd`. False: RemoveLeftovers() took it for a leftover in the

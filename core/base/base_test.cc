@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <thread>
@@ -40,6 +41,29 @@ TEST(Processor, FlushesDenormalsInAThreadAndThoseItStarts) {
   EXPECT_EQ(below, 0);
   EXPECT_EQ(static_cast<float>(half), 0x1p-24f);  // a denormal of float16 is none of float32
   EXPECT_GT(TooSmall(), 0);
+}
+
+// Threads whose own setting is older than the caller's.
+TEST(Processor, ThreadsThatComputeTreatDenormalsAsTheCallerDoes) {
+  std::thread([] {
+    SetComputeThreads(4);
+    const auto results = [] {
+      std::vector<float> small(4);
+      ParallelFor(4, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) small[i] = TooSmall();
+      });
+      return small;
+    };
+    const std::vector<float> zeros(4, 0), kept = results();
+    EXPECT_GT(*std::min_element(kept.begin(), kept.end()), 0);
+    FlushDenormals();
+    EXPECT_EQ(results(), zeros);
+    SetDenormals(true);
+    EXPECT_EQ(results(), kept);
+    SetDenormals(false);
+    EXPECT_TRUE(FlushesDenormals());
+    EXPECT_EQ(results(), zeros);
+  }).join();
 }
 
 TEST(DType, EveryHalfSurvivesTheRoundTrip) {

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/sync_folder.h"
 
 namespace mslua {
 namespace {
@@ -21,12 +22,16 @@ bool IsFolder(const std::string& path) {
 Status MakeFolders(const std::string& path) {
   for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
     const std::string part = path.substr(0, end);
-    if (!IsFolder(part) && mkdir(part.c_str(), 0777) != 0 && errno != EEXIST)
-      return absl::InvalidArgumentError(absl::StrCat("cannot make the folder ", part, ": ", std::strerror(errno)));
+    if (!IsFolder(part)) {
+      if (mkdir(part.c_str(), 0777) == 0)
+        RETURN_IF_ERROR(SyncFolder(ParentOf(part)));
+      else if (errno != EEXIST)
+        return absl::InvalidArgumentError(absl::StrCat("cannot make the folder ", part, ": ", std::strerror(errno)));
+    }
     if (end == std::string::npos) break;
   }
   if (!IsFolder(path)) return absl::InvalidArgumentError(absl::StrCat(path, " is a file, not a folder"));
-  return absl::OkStatus();
+  return SyncFolder(ParentOf(path));  // who made it may have been killed before
 }
 
 std::string UserCacheFolder() {

@@ -9,6 +9,8 @@
 #include <omp.h>
 #endif
 
+#include "core/base/processor.h"
+
 namespace mslua {
 namespace {
 thread_local int compute_threads = 0;
@@ -52,11 +54,22 @@ void ParallelFor(int64_t n, int64_t grain, absl::FunctionRef<void(int64_t, int64
   run(0);
   for (std::thread& w : workers) w.join();
 #else
+  const bool flush = FlushesDenormals();
 #pragma omp parallel num_threads(static_cast <int>(threads))
   {
+    // A thread of the team may be older than the caller's setting.
+    if (FlushesDenormals() != flush) FlushDenormals(flush);
     // The team may be smaller than asked for (nested regions, limits): stride over the shares.
     for (int64_t t = omp_get_thread_num(); t < threads; t += omp_get_num_threads()) run(t);
   }
+#endif
+}
+
+void SetDenormals(bool keep) {
+  FlushDenormals(!keep);
+#ifndef MSLUA_TSAN
+#pragma omp parallel num_threads(ComputeThreads())
+  FlushDenormals(!keep);
 #endif
 }
 

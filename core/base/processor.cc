@@ -40,17 +40,29 @@ std::string BuildIdOf(const dl_phdr_info& object) {
 
 }  // namespace
 
-void FlushDenormals() {
 #if defined(__x86_64__)
-  constexpr unsigned kDenormalsAreZero = 1U << 6, kFlushToZero = 1U << 15;  // of MXCSR
-  _mm_setcsr(_mm_getcsr() | kDenormalsAreZero | kFlushToZero);
+namespace {
+constexpr unsigned kFlush = 1U << 15 | 1U << 6;  // of MXCSR: flush to zero, denormals are zero
+}
+void FlushDenormals(bool flush) { _mm_setcsr(flush ? _mm_getcsr() | kFlush : _mm_getcsr() & ~kFlush); }
+bool FlushesDenormals() { return (_mm_getcsr() & kFlush) == kFlush; }
 #elif defined(__aarch64__)
-  constexpr uint64_t kFlushToZero = uint64_t{1} << 24;  // of FPCR
+namespace {
+constexpr uint64_t kFlush = uint64_t{1} << 24;  // of FPCR: flush to zero, operands too
+uint64_t Control() {
   uint64_t control;
   asm volatile("mrs %0, fpcr" : "=r"(control));
-  asm volatile("msr fpcr, %0" ::"r"(control | kFlushToZero));
-#endif
+  return control;
 }
+}  // namespace
+void FlushDenormals(bool flush) {
+  asm volatile("msr fpcr, %0" ::"r"(flush ? Control() | kFlush : Control() & ~kFlush));
+}
+bool FlushesDenormals() { return (Control() & kFlush) != 0; }
+#else
+void FlushDenormals(bool) {}
+bool FlushesDenormals() { return false; }
+#endif
 
 std::string InstructionSets() {
   std::string out;

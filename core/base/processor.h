@@ -9,8 +9,11 @@ namespace mslua {
 std::string InstructionSets();
 
 // From now on numbers below the least normal one (float32: 1.2e-38) are zero in this thread and in those it starts, as
-// operands and as results. Processors take a hundred cycles for each of them otherwise, and softmax makes many.
-void FlushDenormals();
+// operands and as results; with `flush` false they are numbers. Processors take a hundred cycles for each of them, and
+// softmax makes many. Threads that exist already: SetDenormals (parallel_for.h).
+void FlushDenormals(bool flush = true);
+// Whether they are zero in this thread.
+bool FlushesDenormals();
 
 // The linker's build id of this program in hexadecimal: another build has another. Empty where the linker made none.
 std::string BuildId();

@@ -16,13 +16,31 @@ namespace {
 // What needs no file, no other process and no network. The list is short on purpose: a call that is missing fails with
 // EPERM, which allocators, libgomp and oneDNN take as "not available here".
 constexpr int kAllowed[] = {
-    SCMP_SYS(brk),           SCMP_SYS(mmap),           SCMP_SYS(munmap),           SCMP_SYS(mremap),
-    SCMP_SYS(mprotect),      SCMP_SYS(madvise),        SCMP_SYS(futex),            SCMP_SYS(exit),
-    SCMP_SYS(exit_group),    SCMP_SYS(rt_sigreturn),   SCMP_SYS(rt_sigaction),     SCMP_SYS(rt_sigprocmask),
-    SCMP_SYS(sigaltstack),   SCMP_SYS(clock_gettime),  SCMP_SYS(clock_getres),     SCMP_SYS(gettimeofday),
-    SCMP_SYS(time),          SCMP_SYS(getpid),         SCMP_SYS(gettid),           SCMP_SYS(getuid),
-    SCMP_SYS(geteuid),       SCMP_SYS(getrandom),      SCMP_SYS(getrusage),        SCMP_SYS(sched_getaffinity),
-    SCMP_SYS(sched_yield),   SCMP_SYS(restart_syscall),
+    SCMP_SYS(brk),
+    SCMP_SYS(mmap),
+    SCMP_SYS(munmap),
+    SCMP_SYS(mremap),
+    SCMP_SYS(mprotect),
+    SCMP_SYS(madvise),
+    SCMP_SYS(futex),
+    SCMP_SYS(exit),
+    SCMP_SYS(exit_group),
+    SCMP_SYS(rt_sigreturn),
+    SCMP_SYS(rt_sigaction),
+    SCMP_SYS(rt_sigprocmask),
+    SCMP_SYS(sigaltstack),
+    SCMP_SYS(clock_gettime),
+    SCMP_SYS(clock_getres),
+    SCMP_SYS(time),
+    SCMP_SYS(getpid),
+    SCMP_SYS(gettid),
+    SCMP_SYS(getuid),
+    SCMP_SYS(geteuid),
+    SCMP_SYS(getrandom),
+    SCMP_SYS(getrusage),
+    SCMP_SYS(sched_getaffinity),
+    SCMP_SYS(sched_yield),
+    SCMP_SYS(restart_syscall),
 };
 
 }  // namespace
@@ -30,8 +48,7 @@ constexpr int kAllowed[] = {
 Status EnterSandbox(const SandboxOptions& options) {
   // localtime reads the time zone's file the first time.
   tzset();
-  const std::unique_ptr<void, decltype(&seccomp_release)> filter(seccomp_init(SCMP_ACT_ERRNO(EPERM)),
-                                                                 &seccomp_release);
+  const std::unique_ptr<void, decltype(&seccomp_release)> filter(seccomp_init(SCMP_ACT_ERRNO(EPERM)), &seccomp_release);
   if (filter == nullptr) return absl::UnavailableError("seccomp_init failed");
   // A filter for all threads, and an error where the kernel cannot do that.
   int error = seccomp_attr_set(filter.get(), SCMP_FLTATR_CTL_TSYNC, 1);
@@ -58,7 +75,9 @@ Status EnterSandbox(const SandboxOptions& options) {
   }
   if (error == 0) error = seccomp_load(filter.get());
   if (error == 0) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("this kernel cannot filter system calls (seccomp), and without that such Lua is not run: ", std::strerror(-error)));
+  return absl::UnavailableError(
+      absl::StrCat("this kernel cannot filter system calls (seccomp), and without that such Lua is not run: ", ,
+                   std::strerror(-error)));
 }
 
 }  // namespace mslua

@@ -1,12 +1,15 @@
 #include "core/base/status.h"
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 
 namespace mslua {
 
 Status Annotate(const Status& status, const std::string& context) {
   if (status.ok()) return status;
-  return Status(status.code(), absl::StrCat(context, ": ", status.message()));
+  Status annotated(status.code(), absl::StrCat(context, ": ", status.message()));
+  status.ForEachPayload([&](absl::string_view name, const absl::Cord& value) { annotated.SetPayload(name, value); });
+  return annotated;
 }
 
 }  // namespace mslua

@@ -18,6 +18,7 @@
 #include "core/base/hash.h"
 #include "core/base/text.h"
 #include "core/checkpoint/chunk_reader.h"
+#include "core/checkpoint/strict_json.h"
 
 namespace mslua::checkpoint {
 namespace {
@@ -41,7 +42,7 @@ bool IsFile(const std::string& path) {
 
 bool ParseCount(absl::string_view digits, int64_t* out) {
   return !digits.empty() && digits.find_first_not_of("0123456789") == absl::string_view::npos &&
-         absl::SimpleAtoi(digits, out);
+         absl::SimpleAtoi(digits, out) && *out <= kMaxCount;
 }
 
 // "net-3_120.ckpt" -> net, 3, 120.
@@ -55,6 +56,30 @@ bool ParseName(absl::string_view name, CheckpointName* out) {
   out->prefix = std::string(name.substr(0, dash));
   return bar != absl::string_view::npos && ParseCount(numbers.substr(0, bar), &out->epoch) &&
          ParseCount(numbers.substr(bar + 1), &out->step);
+}
+
+StatusOr<Lineage> ReadLineage(const std::string& manifest) {
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(manifest, kMaxManifest));
+  return ParseLineage(text);
+}
+
+// What to say of those among `names` that have gone further than `chosen` and do not lead to it; empty: nothing.
+std::string IgnoredBeside(const CheckpointName& chosen, const std::vector<CheckpointName>& names) {
+  const CheckpointName* furthest = nullptr;
+  int count = 0;
+  for (const CheckpointName& name : names) {
+    if (!name.damage.ok() || name.lineage.generation >= chosen.lineage.generation || name.step <= chosen.step ||
+        LeadsTo(name.lineage, name.step, chosen.lineage)) {
+      continue;
+    }
+    ++count;
+    if (furthest == nullptr || name.step > furthest->step) furthest = &name;
+  }
+  if (count == 0) return "";
+  const std::string others = count == 1 ? "" : absl::StrCat(" and ", count - 1, " more");
+  return absl::StrCat("ignored ", furthest->path, " (step ", furthest->step, ")", others,
+                      ": saved before, in a lineage that ", chosen.path, " (step ", chosen.step,
+                      ") does not continue; name it (--resume=", furthest->path, ") to go back to it");
 }
 
 // Calls copy(offset in the slice, offset in the request, elements) for each run of elements that is contiguous in both
@@ -161,17 +186,29 @@ StatusOr<std::vector<CheckpointName>> ListCheckpoints(const std::string& directo
     if (!ParseName(it->path().filename().string(), &name)) continue;
     name.path = absl::StrCat(directory, "/", it->path().filename().string());
     std::error_code missing;
-    const auto written = fs::last_write_time(it->path() / kManifestName, missing);
+    const std::string manifest = absl::StrCat(name.path, "/", kManifestName);
+    const auto written = fs::last_write_time(manifest, missing);
     if (missing) continue;
+    auto lineage = ReadLineage(manifest);
+    if (absl::IsNotFound(lineage.status())) continue;  // removed meanwhile
+    name.damage = lineage.status();
+    if (lineage.ok()) name.lineage = *std::move(lineage);
     auto [prefix, is_new] = latest.emplace(name.prefix, written);
     if (!is_new) prefix->second = std::max(prefix->second, written);
     found.push_back(std::move(name));
   }
   if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot list ", directory));
-  std::sort(found.begin(), found.end(), [&](const CheckpointName& a, const CheckpointName& b) {
-    if (latest[a.prefix] != latest[b.prefix]) return latest[a.prefix] > latest[b.prefix];
-    return std::tie(b.prefix, b.epoch, b.step) < std::tie(a.prefix, a.epoch, a.step);
-  });
+  const auto newest = std::max_element(
+      found.begin(), found.end(),
+      [](const CheckpointName& a, const CheckpointName& b) { return a.lineage.generation < b.lineage.generation; });
+  const Lineage line = newest == found.end() ? Lineage() : newest->lineage;
+  const auto place = [&](const CheckpointName& name) {
+    const bool on_line = line.generation == 0 || LeadsTo(name.lineage, name.step, line);
+    return std::make_tuple(!name.damage.ok(), on_line, name.lineage.generation, latest[name.prefix], name.prefix,
+                           name.epoch, name.step);
+  };
+  std::sort(found.begin(), found.end(),
+            [&](const CheckpointName& a, const CheckpointName& b) { return place(b) < place(a); });
   return found;
 }
 
@@ -351,6 +388,11 @@ StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::Open(const std::string& path) 
   return checkpoint;
 }
 
+const TensorRecord* Checkpoint::Find(absl::string_view name) const {
+  const auto it = index_.find(name);
+  return it == index_.end() ? nullptr : &manifest_.tensors[it->second];
+}
+
 Status Checkpoint::ReadSlice(absl::string_view name, absl::Span<const int64_t> begin, absl::Span<const int64_t> end,
                              void* out) {
   const auto it = index_.find(name);
@@ -419,7 +461,11 @@ StatusOr<std::unique_ptr<Checkpoint>> LoadCheckpoint(const std::string& path) {
     if (status.ok()) {
       auto checkpoint = Checkpoint::Open(name.path);
       if (checkpoint.ok()) {
-        if (!passed_over.empty()) (*checkpoint)->note_ = absl::StrCat("passed over ", absl::StrJoin(passed_over, "; "));
+        std::vector<std::string> notes;
+        if (!passed_over.empty()) notes.push_back(absl::StrCat("passed over ", absl::StrJoin(passed_over, "; ")));
+        const std::string ignored = IgnoredBeside(name, names);
+        if (!ignored.empty()) notes.push_back(ignored);
+        (*checkpoint)->note_ = absl::StrJoin(notes, "; ");
         return checkpoint;
       }
       status = checkpoint.status();
@@ -474,7 +520,7 @@ Status ReshardCheckpoint(const std::string& from, const std::string& to, int64_t
                      SafetensorsWriter::Create(absl::StrCat(target->folder(), "/", name), std::move(stored), {}));
     std::vector<char> bytes;
     for (const StoredTensor& t : writer->tensors()) {
-      const TensorRecord& record = *source->manifest().Find(t.name);
+      const TensorRecord& record = *source->Find(t.name);
       Shape begin, end;
       PartOf(record.type.shape, r, ranks, &begin, &end);
       bytes.resize(static_cast<size_t>(t.type.bytes()));

@@ -28,11 +28,15 @@ struct CheckpointName {
   std::string prefix;
   int64_t epoch = 0;
   int64_t step = 0;  // within the epoch, or since the start: the caller's choice
+  Lineage lineage;
+  Status damage;  // why the manifest cannot be read; then there is no lineage
 };
 // "<directory>/<prefix>-<epoch>_<step>.ckpt"
 std::string CheckpointPath(const std::string& directory, const std::string& prefix, int64_t epoch, int64_t step);
-// The checkpoint folders of `directory` that have a manifest, newest first: by (epoch, step) within a prefix, the
-// prefixes by their latest writing. Nothing is read or verified. A missing directory is NOT_FOUND.
+// The checkpoint folders of `directory` that have a manifest: those whose manifest is damaged, then the newest and its
+// lineage, newest first, then those of other lineages, the latest saved first (Lineage::generation). What manifests
+// without a lineage describe comes last: by (epoch, step) within a prefix, the prefixes by their latest writing. Of
+// each the manifest is read, nothing else. A missing directory is NOT_FOUND.
 StatusOr<std::vector<CheckpointName>> ListCheckpoints(const std::string& directory);
 // The same of a directory of checkpoints or of a run folder, which has such a directory.
 StatusOr<std::vector<CheckpointName>> FindCheckpoints(const std::string& path);
@@ -88,7 +92,9 @@ class Checkpoint {
   // For a plain safetensors file: no digests, and a RunState that is all defaults.
   const Manifest& manifest() const { return manifest_; }
   bool has_manifest() const { return has_manifest_; }
-  // What LoadCheckpoint passed over to come here, and why; empty for nothing.
+  const TensorRecord* Find(absl::string_view name) const;  // null: no tensor of that name
+  // What LoadCheckpoint passed over to come here, and why, and which checkpoints of further steps it ignored since they
+  // belong to another lineage; empty for nothing.
   const std::string& note() const { return note_; }
 
   // The part [begin, end) of tensor `name`, dense and row-major, into `out`, from whatever files hold it.

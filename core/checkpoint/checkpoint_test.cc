@@ -292,7 +292,7 @@ TEST_F(CheckpointTest, ReshardedForAnyRanksAndBackNothingChanges) {
     EXPECT_TRUE(VerifyCheckpoint(to).ok());
     const auto c = *LoadCheckpoint(to);
     EXPECT_EQ(c->manifest().files.size(), static_cast<size_t>(ranks));
-    EXPECT_EQ(c->manifest().Find("w")->slices.size(), ranks == 5 ? 1u : static_cast<size_t>(ranks));
+    EXPECT_EQ(c->Find("w")->slices.size(), ranks == 5 ? 1u : static_cast<size_t>(ranks));
     EXPECT_EQ(c->manifest().run.world, ranks);
     EXPECT_EQ(Bytes(to), Bytes(whole));
     from = to;

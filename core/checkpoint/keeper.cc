@@ -1,7 +1,6 @@
 #include "core/checkpoint/keeper.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <set>
 #include <tuple>
@@ -12,11 +11,71 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "core/base/atomic_file.h"
+#include "core/base/folder.h"
 #include "core/checkpoint/checkpoint.h"
 
 namespace mslua::checkpoint {
 
+namespace {
+
 namespace fs = std::filesystem;
+
+StatusOr<std::unique_ptr<FileLock>> LockPrefix(const std::string& directory, const std::string& prefix,
+                                               absl::Duration wait = absl::Seconds(3)) {
+  return FileLock::Acquire(absl::StrCat(directory, "/.", prefix, ".lock"), wait);
+}
+
+// The checkpoint that a run resumes from, as one of `there` where it is; without a path where there is none.
+CheckpointName FindResumed(const std::string& path, const std::vector<CheckpointName>& there) {
+  CheckpointName resumed;
+  if (path.empty()) return resumed;
+  for (const CheckpointName& name : there) {
+    std::error_code error;
+    if (fs::equivalent(name.path, path, error)) return name;
+  }
+  auto checkpoint = Checkpoint::Open(path);
+  if (!checkpoint.ok()) return resumed;  // gone: nothing here is of its lineage
+  resumed.path = path;
+  resumed.lineage = (*checkpoint)->manifest().run.lineage;
+  resumed.step = (*checkpoint)->manifest().run.step;
+  return resumed;
+}
+
+bool LeadsTo(const CheckpointName& name, const CheckpointName& to) {
+  if (!to.lineage.run.empty()) return LeadsTo(name.lineage, name.step, to.lineage);
+  // Of a manifest without a lineage the name says it.
+  return name.prefix == to.prefix && std::tie(name.epoch, name.step) <= std::tie(to.epoch, to.step);
+}
+
+// `prefix`, or it with the number that an earlier start gave it.
+bool IsOurs(absl::string_view name, absl::string_view prefix) {
+  int64_t number = 0;
+  return absl::ConsumePrefix(&name, prefix) &&
+         (name.empty() || (absl::ConsumePrefix(&name, "_") && absl::SimpleAtoi(name, &number)));
+}
+
+// The prefix of the run that is resumed, where it has saved into this directory; else empty.
+std::string OwnPrefix(const std::string& prefix, const CheckpointName& resumed,
+                      const std::vector<CheckpointName>& there) {
+  if (IsOurs(resumed.prefix, prefix)) return resumed.prefix;
+  for (const CheckpointName& name : there) {  // newest first
+    if (!resumed.path.empty() && IsOurs(name.prefix, prefix) && LeadsTo(name, resumed)) return name.prefix;
+  }
+  return "";
+}
+
+// The checkpoints of `prefix` in the order in which they are to be removed.
+std::deque<std::string> ToRemove(const std::string& prefix, const CheckpointName& resumed,
+                                 const std::vector<CheckpointName>& there) {
+  std::deque<std::string> abandoned, line;
+  for (auto name = there.rbegin(); name != there.rend(); ++name) {
+    if (name->prefix == prefix) (LeadsTo(*name, resumed) ? line : abandoned).push_back(name->path);
+  }
+  abandoned.insert(abandoned.end(), line.begin(), line.end());
+  return abandoned;
+}
+
+}  // namespace
 
 StatusOr<CheckpointKeeper> CheckpointKeeper::Create(const KeeperOptions& options, const std::string& resumed_from,
                                                     double now) {
@@ -37,12 +96,7 @@ StatusOr<CheckpointKeeper> CheckpointKeeper::Create(const KeeperOptions& options
     return absl::InvalidArgumentError(
         absl::StrCat("prefix '", options.prefix, "' of checkpoints is not a plain file name"));
   }
-  std::error_code error;
-  fs::create_directories(options.directory, error);
-  if (error || !fs::is_directory(options.directory)) {
-    return absl::ErrnoToStatus(error ? error.value() : ENOTDIR,
-                               absl::StrCat("cannot make the checkpoint directory ", options.directory));
-  }
+  RETURN_IF_ERROR(MakeFolders(options.directory));
   RemoveLeftovers(options.directory);
 
   CheckpointKeeper keeper;
@@ -52,30 +106,23 @@ StatusOr<CheckpointKeeper> CheckpointKeeper::Create(const KeeperOptions& options
   keeper.last_kept_ = now;
   ASSIGN_OR_RETURN(std::vector<CheckpointName> there, ListCheckpoints(options.directory));
   std::set<std::string> taken;
-  const CheckpointName* resumed = nullptr;
-  for (const CheckpointName& name : there) {
-    taken.insert(name.prefix);
-    if (!resumed_from.empty() && fs::equivalent(name.path, resumed_from, error)) resumed = &name;
+  for (const CheckpointName& name : there) taken.insert(name.prefix);
+  const CheckpointName resumed = FindResumed(resumed_from, there);
+  const std::string own = OwnPrefix(options.prefix, resumed, there);
+  if (!own.empty()) {
+    keeper.prefix_ = own;
+    ASSIGN_OR_RETURN(keeper.lock_, LockPrefix(options.directory, own));
+    // By minutes, what is there was kept for good.
+    if (options.keep_checkpoint_max > 0) keeper.generations_ = ToRemove(own, resumed, there);
+    return keeper;
   }
-  // Ours, or ours with a number that an earlier start gave it.
-  absl::string_view rest = resumed != nullptr ? absl::string_view(resumed->prefix) : absl::string_view();
-  int64_t number = 0;
-  const bool same_run = resumed != nullptr && absl::ConsumePrefix(&rest, options.prefix) &&
-                        (rest.empty() || (absl::ConsumePrefix(&rest, "_") && absl::SimpleAtoi(rest, &number)));
-  if (same_run) {
-    keeper.prefix_ = resumed->prefix;
-    // Oldest first; before them what is newer than where the run goes on from, since that lineage has ended. By
-    // minutes, what is there was kept for good.
-    std::vector<std::string> older;
-    for (auto name = there.rbegin(); options.keep_checkpoint_max > 0 && name != there.rend(); ++name) {
-      if (name->prefix != keeper.prefix_) continue;
-      const bool newer = std::tie(name->epoch, name->step) > std::tie(resumed->epoch, resumed->step);
-      if (newer) keeper.generations_.push_back(name->path);
-      if (!newer) older.push_back(name->path);
-    }
-    keeper.generations_.insert(keeper.generations_.end(), older.begin(), older.end());
-  } else {
-    for (int64_t k = 1; taken.count(keeper.prefix_) > 0; ++k) keeper.prefix_ = absl::StrCat(options.prefix, "_", k);
+  for (int64_t k = 0; keeper.lock_ == nullptr; ++k) {
+    if (k > 0) keeper.prefix_ = absl::StrCat(options.prefix, "_", k);
+    if (taken.count(keeper.prefix_) > 0) continue;
+    auto lock = LockPrefix(options.directory, keeper.prefix_, absl::ZeroDuration());
+    if (absl::IsUnavailable(lock.status())) continue;
+    RETURN_IF_ERROR(lock.status());
+    keeper.lock_ = *std::move(lock);
   }
   return keeper;
 }

@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "core/base/status.h"
+#include "core/files/file_lock.h"
 
 namespace mslua::checkpoint {
 
@@ -26,8 +28,12 @@ struct KeeperOptions {
 class CheckpointKeeper {
  public:
   // Makes the directory, removes what killed writers left in it, and settles the prefix: one that another run's
-  // checkpoints have becomes `<prefix>_1`, `<prefix>_2`, ... `resumed_from` is the folder of the checkpoint that this
-  // run goes on from (empty: none): one of this directory and prefix keeps the prefix, and its older generations count.
+  // checkpoints have, or that another process saves with now, becomes `<prefix>_1`, `<prefix>_2`, ... The keeper holds
+  // the lock `.<prefix>.lock` of the directory. `resumed_from` is the folder of the checkpoint that this run resumes
+  // from (empty: none). Where it, or one of its lineage in this directory, has the prefix, the run keeps the prefix,
+  // and its checkpoints count among those to keep: first to go are those that do not lead to it (LeadsTo), the oldest
+  // first. UNAVAILABLE: another process saves with that prefix. A checkpoint of an abandoned lineage is replaced when
+  // this run saves at the same epoch and step.
   // `now`: seconds of a clock that does not jump. Negative numbers and all four zero are INVALID_ARGUMENT.
   static StatusOr<CheckpointKeeper> Create(const KeeperOptions& options, const std::string& resumed_from, double now);
 
@@ -47,6 +53,7 @@ class CheckpointKeeper {
   double last_saved_ = 0;
   double last_kept_ = 0;
   std::deque<std::string> generations_;  // that may be removed, oldest first
+  std::unique_ptr<FileLock> lock_;       // of the prefix
 };
 
 }  // namespace mslua::checkpoint

@@ -39,7 +39,10 @@ class KeeperTest : public ::testing::Test {
   }
   std::set<std::string> Names() const {
     std::set<std::string> names;
-    for (const auto& entry : fs::directory_iterator(options_.directory)) names.insert(entry.path().filename());
+    for (const auto& entry : fs::directory_iterator(options_.directory)) {
+      const std::string name = entry.path().filename();
+      if (name[0] != '.') names.insert(name);  // locks
+    }
     return names;
   }
   KeeperOptions options_;

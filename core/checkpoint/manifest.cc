@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "core/base/hash.h"
@@ -16,8 +17,9 @@ namespace {
 
 constexpr char kFormat[] = "mslua checkpoint";
 constexpr absl::string_view kDigestMember = ",\n\"blake2b\":\"";
+constexpr absl::string_view kRunMember = ",\n\"run\":";  // a newline is in no string
 constexpr absl::string_view kEnd = "\"}\n";
-constexpr size_t kDigestDigits = 128;
+constexpr size_t kDigestDigits = 128, kRunDigits = 32;
 
 Json ToJson(const Shape& shape) { return std::vector<int64_t>(shape.begin(), shape.end()); }
 
@@ -30,11 +32,45 @@ bool IsPlainName(const std::string& name) {
   return !name.empty() && name[0] != '.' && name.find('/') == std::string::npos && name.find('\0') == std::string::npos;
 }
 
+Json ToJson(const Lineage& lineage) {
+  Json forks = Json::array();
+  for (const Fork& f : lineage.forks) {
+    forks.push_back({{"run", f.run}, {"generation", f.generation}, {"step", f.step}});
+  }
+  return {{"run", lineage.run},
+          {"generation", lineage.generation},
+          {"parent", lineage.parent},
+          {"forks", std::move(forks)}};
+}
+
+Status GetRun(const Json& json, std::string* run) {
+  RETURN_IF_ERROR(GetString(json, "run", run));
+  if (run->empty() || IsHex(*run, kRunDigits)) return absl::OkStatus();
+  return absl::DataLossError("'run' of a lineage is not a number of 32 hexadecimal digits");
+}
+
+Status ReadLineage(const Json& json, Lineage* lineage) {
+  if (!json.is_object()) return absl::DataLossError("'lineage' is not an object");
+  RETURN_IF_ERROR(GetRun(json, &lineage->run));
+  RETURN_IF_ERROR(GetCount(json, "generation", &lineage->generation));
+  RETURN_IF_ERROR(GetString(json, "parent", &lineage->parent));
+  ASSIGN_OR_RETURN(const Json* forks, GetArray(json, "forks"));
+  if (forks->size() > kMaxForks) return absl::DataLossError(absl::StrCat("a lineage of ", forks->size(), " forks"));
+  for (const Json& entry : *forks) {
+    if (!entry.is_object()) return absl::DataLossError("a fork is not an object");
+    Fork& fork = lineage->forks.emplace_back();
+    RETURN_IF_ERROR(GetRun(entry, &fork.run));
+    RETURN_IF_ERROR(GetCount(entry, "generation", &fork.generation));
+    RETURN_IF_ERROR(GetCount(entry, "step", &fork.step));
+  }
+  return absl::OkStatus();
+}
+
 Json ToJson(const RunState& run) {
   Json interventions = Json::array();
   for (const std::string& i : run.interventions) {
-    const Json json = Json::parse(i, nullptr, false);
-    if (json.is_object()) interventions.push_back(json);
+    auto json = ParseJson(i);
+    if (json.ok() && json->is_object()) interventions.push_back(*std::move(json));
   }
   return {{"job", run.job},
           {"epoch", run.epoch},
@@ -54,14 +90,14 @@ Json ToJson(const RunState& run) {
 
 Status ParseRun(const Json& json, RunState* run) {
   RETURN_IF_ERROR(GetString(json, "job", &run->job));
-  RETURN_IF_ERROR(GetInt(json, "epoch", &run->epoch));
-  RETURN_IF_ERROR(GetInt(json, "step", &run->step));
-  RETURN_IF_ERROR(GetInt(json, "world", &run->world));
+  RETURN_IF_ERROR(GetCount(json, "epoch", &run->epoch));
+  RETURN_IF_ERROR(GetCount(json, "step", &run->step));
+  RETURN_IF_ERROR(GetCount(json, "world", &run->world));
   RETURN_IF_ERROR(GetInt(json, "seed", &run->seed));
   RETURN_IF_ERROR(GetString(json, "rng", &run->rng));
-  RETURN_IF_ERROR(GetInt(json, "data_epoch", &run->data_epoch));
-  RETURN_IF_ERROR(GetInt(json, "data_batch", &run->data_batch));
-  RETURN_IF_ERROR(GetInt(json, "schedule_step", &run->schedule_step));
+  RETURN_IF_ERROR(GetCount(json, "data_epoch", &run->data_epoch));
+  RETURN_IF_ERROR(GetCount(json, "data_batch", &run->data_batch));
+  RETURN_IF_ERROR(GetCount(json, "schedule_step", &run->schedule_step));
   RETURN_IF_ERROR(GetString(json, "recipe_hash", &run->recipe_hash));
   RETURN_IF_ERROR(GetString(json, "graph_hash", &run->graph_hash));
   RETURN_IF_ERROR(GetString(json, "plan", &run->plan));
@@ -153,6 +189,21 @@ Status ParseTensor(const Json& json, int64_t files, TensorRecord* tensor) {
   return absl::OkStatus();
 }
 
+Status CheckDigest(absl::string_view text) {
+  const size_t tail = kDigestMember.size() + kDigestDigits + kEnd.size();
+  if (text.size() < tail) return absl::DataLossError("the manifest is cut short");
+  const absl::string_view body = text.substr(0, text.size() - tail);
+  if (text.substr(body.size()) != absl::StrCat(kDigestMember, Blake2bHex(body), kEnd)) {
+    return absl::DataLossError("the manifest does not match its own BLAKE2b: it is damaged or was edited");
+  }
+  return absl::OkStatus();
+}
+
+// A manifest of this version as SerializeManifest begins it.
+std::string Start() {
+  return absl::StrCat("{\"format\":\"", kFormat, "\",\n\"version\":", kManifestVersion, ",\n\"lineage\":");
+}
+
 bool Overlap(const Slice& a, const Slice& b) {
   for (size_t d = 0; d < a.begin.size(); ++d) {
     if (std::max(a.begin[d], b.begin[d]) >= std::min(a.end[d], b.end[d])) return false;
@@ -189,13 +240,6 @@ Status CheckCovered(const TensorRecord& tensor) {
 
 }  // namespace
 
-const TensorRecord* Manifest::Find(absl::string_view name) const {
-  for (const TensorRecord& tensor : tensors) {
-    if (tensor.name == name) return &tensor;
-  }
-  return nullptr;
-}
-
 std::string FileOfRank(int64_t rank) { return absl::StrCat("rank_", rank, ".safetensors"); }
 
 Manifest PartOfWhole(const std::vector<TensorRecord>& tensors, FileDigest digest) {
@@ -208,9 +252,9 @@ Manifest PartOfWhole(const std::vector<TensorRecord>& tensors, FileDigest digest
 }
 
 StatusOr<std::string> SerializeManifest(const Manifest& manifest) {
+  ASSIGN_OR_RETURN(const std::string lineage, DumpJson(ToJson(manifest.run.lineage)));
   ASSIGN_OR_RETURN(const std::string run, DumpJson(ToJson(manifest.run)));
-  std::string text = absl::StrCat("{\"format\":\"", kFormat, "\",\n\"version\":", kManifestVersion, ",\n\"run\":", run,
-                                  ",\n\"files\":[");
+  std::string text = absl::StrCat(Start(), lineage, kRunMember, run, ",\n\"files\":[");
   const char* separator = "\n";
   for (const DataFile& file : manifest.files) {
     ASSIGN_OR_RETURN(const std::string line, DumpJson(ToJson(file)));
@@ -229,23 +273,23 @@ StatusOr<std::string> SerializeManifest(const Manifest& manifest) {
 }
 
 StatusOr<Manifest> ParseManifest(absl::string_view text) {
-  const size_t tail = kDigestMember.size() + kDigestDigits + kEnd.size();
-  if (text.size() < tail) return absl::DataLossError("the manifest is cut short");
-  const absl::string_view body = text.substr(0, text.size() - tail);
-  if (text.substr(body.size()) != absl::StrCat(kDigestMember, Blake2bHex(body), kEnd)) {
-    return absl::DataLossError("the manifest does not match its own BLAKE2b: it is damaged or was edited");
-  }
+  RETURN_IF_ERROR(CheckDigest(text));
   ASSIGN_OR_RETURN(const Json json, ParseJsonObject(text));
   std::string format;
   int64_t version = 0;
   RETURN_IF_ERROR(GetString(json, "format", &format));
   RETURN_IF_ERROR(GetInt(json, "version", &version));
   if (format != kFormat) return absl::DataLossError(absl::StrCat("format '", format, "', expected '", kFormat, "'"));
-  if (version != kManifestVersion) {
-    return absl::UnimplementedError(absl::StrCat("checkpoint format version ", version, ", this mslua reads version ",
-                                                 kManifestVersion, "; use the mslua that wrote it"));
+  if (version < kOldestManifestVersion || version > kManifestVersion) {
+    return absl::UnimplementedError(absl::StrCat("checkpoint format version ", version, ", this mslua reads versions ",
+                                                 kOldestManifestVersion, " to ", kManifestVersion,
+                                                 "; use the mslua that wrote it"));
   }
   Manifest manifest;
+  if (version >= 3) {
+    ASSIGN_OR_RETURN(const Json* lineage, GetObject(json, "lineage"));
+    RETURN_IF_ERROR(ReadLineage(*lineage, &manifest.run.lineage));
+  }
   ASSIGN_OR_RETURN(const Json* run, GetObject(json, "run"));
   RETURN_IF_ERROR(ParseRun(*run, &manifest.run));
   ASSIGN_OR_RETURN(const Json* files, GetArray(json, "files"));
@@ -268,6 +312,20 @@ StatusOr<Manifest> ParseManifest(absl::string_view text) {
     }
   }
   return manifest;
+}
+
+StatusOr<Lineage> ParseLineage(absl::string_view text) {
+  RETURN_IF_ERROR(CheckDigest(text));
+  const std::string start = Start();
+  const size_t end = text.find(kRunMember);
+  Lineage lineage;
+  if (!absl::StartsWith(text, start) || end == absl::string_view::npos) {  // another version, or not written by mslua
+    ASSIGN_OR_RETURN(Manifest manifest, ParseManifest(text));
+    return std::move(manifest.run.lineage);
+  }
+  ASSIGN_OR_RETURN(const Json json, ParseJson(text.substr(start.size(), end - start.size())));
+  RETURN_IF_ERROR(ReadLineage(json, &lineage));
+  return lineage;
 }
 
 Status AppendPart(const Manifest& part, Manifest* whole) {

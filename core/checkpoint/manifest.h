@@ -11,15 +11,18 @@
 #include "absl/strings/string_view.h"
 #include "core/base/shape.h"
 #include "core/base/status.h"
+#include "core/checkpoint/lineage.h"
 #include "core/checkpoint/safetensors.h"
 
 namespace mslua::checkpoint {
 
-inline constexpr int64_t kManifestVersion = 2;
+// Version 2 has no "lineage"; it is read too.
+inline constexpr int64_t kManifestVersion = 3, kOldestManifestVersion = 2;
 inline constexpr char kManifestName[] = "MANIFEST.json";
 
-// Where a run stood: enough to go on as if it had never stopped. All numbers >= 0.
+// Where a run stood: enough to go on as if it had never stopped. All numbers are from 0 to 2^53.
 struct RunState {
+  Lineage lineage;
   std::string job;
   int64_t epoch = 0;
   int64_t step = 0;   // since the run began
@@ -58,8 +61,6 @@ struct Manifest {
   RunState run;
   std::vector<DataFile> files;
   std::vector<TensorRecord> tensors;
-
-  const TensorRecord* Find(absl::string_view name) const;  // null: none of that name
 };
 
 // "rank_<rank>.safetensors"
@@ -72,6 +73,8 @@ StatusOr<std::string> SerializeManifest(const Manifest& manifest);
 // Pure. Checks the digest, every number, and that names are distinct and slices lie within their tensors; DATA_LOSS
 // says what is wrong.
 StatusOr<Manifest> ParseManifest(absl::string_view text);
+// The lineage alone, from a manifest whose digest is right: of 100,000 tensors only the digest is computed.
+StatusOr<Lineage> ParseLineage(absl::string_view text);
 
 // Adds the files and slices of `part` (what one rank wrote) to `whole`. A slice that is there already (a replica) is
 // left out. Tensors of one name must agree in dtype and shape.

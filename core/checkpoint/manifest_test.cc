@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "core/base/hash.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -15,7 +16,8 @@ Manifest Example() {
   Manifest m;
   m.run.job = "net \"1\"\n";
   m.run.epoch = 3;
-  m.run.step = int64_t{1} << 60;
+  m.run.step = int64_t{1} << 52;
+  m.run.lineage = {std::string(32, 'a'), 9, "net-3_100.ckpt", {{"", 0, 7}, {std::string(32, 'b'), 5, 60}}};
   m.run.world = 2;
   m.run.seed = 7;
   m.run.rng = "philox";
@@ -46,12 +48,57 @@ TEST(Manifest, RoundTrip) {
   ASSERT_TRUE(m.ok()) << m.status();
   EXPECT_EQ(*SerializeManifest(*m), *text);
   EXPECT_EQ(m->run.job, Example().run.job);
-  EXPECT_EQ(m->run.step, int64_t{1} << 60);
+  EXPECT_EQ(m->run.step, int64_t{1} << 52);
   EXPECT_EQ(m->files[0].digest.crc32c, Example().files[0].digest.crc32c);
-  ASSERT_NE(m->Find("w"), nullptr);
-  EXPECT_EQ(m->Find("w")->slices[1].begin, (Shape{0, 3}));
-  EXPECT_EQ(m->Find("x"), nullptr);
+  EXPECT_EQ(m->tensors[0].slices[1].begin, (Shape{0, 3}));
+  EXPECT_EQ(m->run.lineage.generation, 9);
+  EXPECT_EQ(m->run.lineage.run, std::string(32, 'a'));
+  EXPECT_EQ(m->run.lineage.parent, "net-3_100.ckpt");
+  ASSERT_EQ(m->run.lineage.forks.size(), 2u);
+  EXPECT_EQ(m->run.lineage.forks[1].generation, 5);
+  EXPECT_EQ(m->run.lineage.forks[1].step, 60);
   EXPECT_TRUE(CheckComplete(*m).ok());
+}
+
+// What a program that records no lineage has written.
+std::string BodyOfVersion2() {
+  std::string body = Body();
+  const size_t lineage = body.find("\"lineage\":"), run = body.find("\"run\":{");
+  body.erase(lineage, body.find("\n\"run\":{") + 1 - lineage);
+  body.replace(body.find("\"version\":3"), 11, "\"version\":2");
+  return run == std::string::npos ? "" : body;
+}
+
+TEST(Manifest, VersionTwoStillLoads) {
+  const auto m = ParseManifest(Seal(BodyOfVersion2()));
+  ASSERT_TRUE(m.ok()) << m.status();
+  EXPECT_EQ(m->run.step, int64_t{1} << 52);
+  EXPECT_EQ(m->run.lineage.run, "");
+  EXPECT_EQ(m->run.lineage.generation, 0);
+  EXPECT_TRUE(ParseLineage(Seal(BodyOfVersion2())).ok());
+}
+
+TEST(Manifest, LineageAloneIsThatOfTheManifest) {
+  const auto lineage = ParseLineage(Seal(Body()));
+  ASSERT_TRUE(lineage.ok()) << lineage.status();
+  EXPECT_EQ(lineage->generation, 9);
+  EXPECT_EQ(lineage->forks.size(), 2u);
+  std::string damaged = Seal(Body());
+  damaged[damaged.find("\"generation\":9") + 13] = '8';
+  EXPECT_TRUE(absl::IsDataLoss(ParseLineage(damaged).status()));
+}
+
+// In quadratic time this takes many minutes.
+TEST(Manifest, ManyTensorsAreReadInLinearTime) {
+  Manifest m = Example();
+  m.tensors.clear();
+  for (int i = 0; i < 100000; ++i)
+    m.tensors.push_back({absl::StrCat("layer.", i, ".weight"), {DType::kF32, {1}}, {{0, {0}, {1}}}});
+  const auto text = SerializeManifest(m);
+  ASSERT_TRUE(text.ok());
+  const auto read = ParseManifest(*text);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->tensors.size(), 100000u);
 }
 
 TEST(Manifest, AnyEditIsNoticed) {
@@ -70,7 +117,14 @@ TEST(Manifest, SealedNonsenseIsRefused) {
   const struct {
     std::string from, to, says;
   } cases[] = {
-      {"\"version\":2", "\"version\":3", "version 3"},
+      {"\"version\":3", "\"version\":4", "version 4"},
+      {"\"version\":3", "\"version\":1", "version 1"},
+      {"\"lineage\"", "\"lines\"", "'lineage'"},
+      {"\"generation\":9", "\"generation\":9007199254740993",
+       "'generation' is missing or not an integer from 0 to 2^53"},
+      {"\"step\":4503599627370496", "\"step\":9223372036854775807",
+       "'step' is missing or not an integer from 0 to 2^53"},
+      {"bbbb", "bxbb", "32 hexadecimal digits"},
       {"mslua checkpoint", "other", "format 'other'"},
       {"\"step\":", "\"stop\":", "'step'"},
       {"\"epoch\":3", "\"epoch\":-3", "'epoch'"},

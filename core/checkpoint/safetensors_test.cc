@@ -122,6 +122,8 @@ TEST(Safetensors, EveryKindOfDamageIsAnError) {
       {FileOf("{\"\xff\":" + t + "}", 8), "JSON"},
       {FileOf(std::string(5000, '[')), "deeper"},
       {FileOf("{\"a\":" + t + ",\"a\":" + t + "}", 8), "twice"},
+      {FileOf(std::string("{}\0junk", 7)), "NUL"},
+      {FileOf("\xef\xbb\xbf{}"), "byte order mark"},
       {FileOf("{\"a\":7}"), "object"},
       {FileOf("{\"a\":{}}"), "dtype"},
       {FileOf("{\"a\":" + t + "}", 7), "within"},
@@ -144,6 +146,17 @@ TEST(Safetensors, EveryKindOfDamageIsAnError) {
     EXPECT_FALSE(header.ok()) << c.file;
     EXPECT_THAT(header.status().message(), HasSubstr(c.says)) << c.file;
   }
+}
+
+// In quadratic time this takes many minutes.
+TEST(Safetensors, ManyTensorsAreReadInLinearTime) {
+  std::string header = "{";
+  for (int i = 0; i < 100000; ++i) {
+    header += (i > 0 ? ",\"t" : "\"t") + std::to_string(i) + R"(":{"dtype":"F32","shape":[0],"data_offsets":[0,0]})";
+  }
+  const auto read = Parse(FileOf(header + "}"));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->tensors.size(), 100000u);
 }
 
 // Whatever the bytes: an error, or tensors that lie in the file.

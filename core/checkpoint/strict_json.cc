@@ -1,37 +1,14 @@
 #include "core/checkpoint/strict_json.h"
 
-#include <set>
-#include <vector>
-
 #include "absl/strings/str_cat.h"
 
 namespace mslua::checkpoint {
 namespace {
 
-constexpr int kMaxDepth = 16;
+constexpr int64_t kMaxBytes = int64_t{1} << 30;  // a manifest, or a header, of millions of tensors
 
 Status Wrong(const char* key, absl::string_view expected) {
   return absl::DataLossError(absl::StrCat("'", key, "' is missing or not ", expected));
-}
-
-// Before parsing, since a tree of millions of levels costs a hundred times its text.
-bool TooDeep(absl::string_view text) {
-  int depth = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '{' || c == '[') {
-      if (++depth > kMaxDepth) return true;
-    } else if (c == '}' || c == ']') {
-      --depth;
-    }
-  }
-  return false;
 }
 
 bool GetSize(const Json& value, int64_t* out) {
@@ -43,20 +20,10 @@ bool GetSize(const Json& value, int64_t* out) {
 }  // namespace
 
 StatusOr<Json> ParseJsonObject(absl::string_view text) {
-  if (TooDeep(text)) return absl::DataLossError(absl::StrCat("JSON nested deeper than ", kMaxDepth));
-  std::vector<std::set<std::string>> keys;
-  std::string twice;
-  const auto watch = [&](int, Json::parse_event_t event, Json& value) {
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second) {
-      twice = value.get<std::string>();
-    }
-    return true;
-  };
-  Json json = Json::parse(text.begin(), text.end(), watch, /*allow_exceptions=*/false);
-  if (json.is_discarded() || !json.is_object()) return absl::DataLossError("not a JSON object");
-  if (!twice.empty()) return absl::DataLossError(absl::StrCat("'", twice, "' is given twice"));
+  JsonLimits limits;
+  limits.bytes = kMaxBytes;
+  ASSIGN_OR_RETURN(Json json, ParseJson(text, limits));
+  if (!json.is_object()) return absl::DataLossError("not a JSON object");
   return json;
 }
 
@@ -71,6 +38,12 @@ StatusOr<std::string> DumpJson(const Json& json) {
 Status GetInt(const Json& object, const char* key, int64_t* out) {
   const auto it = object.find(key);
   if (it == object.end() || !GetSize(*it, out)) return Wrong(key, "an integer from 0 to 2^63 - 1");
+  return absl::OkStatus();
+}
+
+Status GetCount(const Json& object, const char* key, int64_t* out) {
+  const auto it = object.find(key);
+  if (it == object.end() || !GetSize(*it, out) || *out > kMaxCount) return Wrong(key, "an integer from 0 to 2^53");
   return absl::OkStatus();
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/optional.h"
 #include "core/base/rng.h"
 #include "core/op/registry.h"
 
@@ -184,34 +185,88 @@ Value ZerosLike(GraphBuilder& g, Value x) {
   return g.Constant(0, type.dtype, type.shape);
 }
 
+namespace {
+
+bool IsLogic(ScalarOp op) {
+  return (op >= ScalarOp::kEqual && op <= ScalarOp::kOr) || op == ScalarOp::kNot || op == ScalarOp::kSelect;
+}
+
+// Whether results of the instruction need more digits than its operands have.
+bool Rounds(ScalarOp op) {
+  switch (op) {
+    case ScalarOp::kInput:
+    case ScalarOp::kConst:
+    case ScalarOp::kMin:
+    case ScalarOp::kMax:
+    case ScalarOp::kNeg:
+    case ScalarOp::kAbs:
+    case ScalarOp::kFloor:
+    case ScalarOp::kSign:
+      return false;
+    default:
+      return !IsLogic(op);
+  }
+}
+
+// The values of a program's instructions that depend on numbers alone; logic, whose results are bools, is left out.
+std::vector<absl::optional<double>> NumbersOf(const ScalarProgram& program) {
+  std::vector<absl::optional<double>> numbers;
+  for (const ScalarInstr& i : program.code) {
+    numbers.emplace_back();
+    if (i.op == ScalarOp::kInput || IsLogic(i.op)) continue;
+    ScalarProgram one;
+    one.results = {Arity(i.op)};
+    for (int k = 0; k < Arity(i.op) && numbers[i.args[k]]; ++k) {
+      one.code.emplace_back();
+      one.code.back().constant = *numbers[i.args[k]];
+    }
+    if (static_cast<int>(one.code.size()) < Arity(i.op)) continue;
+    one.code.push_back(i);
+    for (int k = 0; k < Arity(i.op); ++k) one.code.back().args[k] = k;
+    double value;
+    EvaluateScalar(one, nullptr, &value);
+    numbers.back() = value;
+  }
+  return numbers;
+}
+
+}  // namespace
+
 Value EmitFormula(GraphBuilder& g, absl::string_view formula, const std::vector<std::pair<std::string, Value>>& values,
                   const Attrs& constants) {
   if (!g.status().ok()) return {};
   FormulaNames names;
-  DType dtype = DType::kF32;
+  DType own = DType::kF32;
   for (const auto& v : values) {
     names.inputs.push_back(v.first);
-    if (v.second.valid()) dtype = g.TypeOf(v.second).dtype;
+    if (v.second.valid()) own = g.TypeOf(v.second).dtype;
   }
   for (const auto& a : constants.items()) {
     if (const double* d = std::get_if<double>(&a.second)) names.constants.emplace_back(a.first, *d);
   }
-  // Arithmetic is on the type of the last named value (dy, by custom); comparisons' results are cast to it.
   const auto program = ParseFormula({std::string(formula)}, names);
   if (!program.ok()) {
     g.Fail(program.status());
     return {};
   }
+  const std::vector<absl::optional<double>> numbers = NumbersOf(*program);
+  int steps = 0;
+  for (size_t i = 0; i < program->code.size(); ++i) steps += !numbers[i] && Rounds(program->code[i].op) ? 1 : 0;
+  // Arithmetic is on the type of the last named value (dy, by custom); comparisons' results are cast to it.
+  const DType dtype = steps > 1 ? ArithmeticType(own) : own;
   std::vector<Value> done;
-  for (const ScalarInstr& i : program->code) {
+  for (size_t at = 0; at < program->code.size(); ++at) {
+    const ScalarInstr& i = program->code[at];
     if (i.op == ScalarOp::kInput) {
-      done.push_back(values[i.args[0]].second);
-    } else if (i.op == ScalarOp::kConst) {
-      done.push_back(g.Constant(i.constant, dtype));
+      const Value v = values[i.args[0]].second;
+      done.push_back(dtype != own && IsFloat(g.TypeOf(v).dtype) ? Cast(g, v, dtype) : v);
+    } else if (numbers[at]) {
+      done.emplace_back();  // made where it is read
     } else {
       std::vector<Value> args;
       for (int k = 0; k < Arity(i.op); ++k) {
         Value v = done[i.args[k]];
+        if (const auto number = numbers[i.args[k]]) v = g.Constant(*number, dtype);
         const bool condition = i.op == ScalarOp::kSelect && k == 0;
         const bool logical = i.op == ScalarOp::kAnd || i.op == ScalarOp::kOr || i.op == ScalarOp::kNot;
         if (g.TypeOf(v).dtype == DType::kBool && !condition && !logical) v = Cast(g, v, dtype);
@@ -220,7 +275,9 @@ Value EmitFormula(GraphBuilder& g, absl::string_view formula, const std::vector<
       done.push_back(Elementwise(g, Name(i.op), args));
     }
   }
-  return done[program->results[0]];
+  const int32_t result = program->results[0];
+  if (numbers[result]) return g.Constant(*numbers[result], own);
+  return g.TypeOf(done[result]).dtype == dtype ? Cast(g, done[result], own) : done[result];
 }
 
 GradFn GradFormula(std::vector<std::string> formulas) {

@@ -94,7 +94,11 @@ Value ZerosLike(GraphBuilder& g, Value x);
 // The shape that inputs of these shapes broadcast to, or the error that names both.
 StatusOr<Shape> BroadcastShape(absl::Span<const int64_t> a, absl::Span<const int64_t> b);
 
-// Emits a formula as graph nodes: "dy * (1 - y * y)" with the values of its names.
+// The type in which chains of arithmetic on `t` are computed: f32 for 16-bit floats, else `t` itself.
+inline DType ArithmeticType(DType t) { return IsFloat(t) && SizeOf(t) == 2 ? DType::kF32 : t; }
+
+// Emits a formula as graph nodes: "dy * (1 - y * y)" with the values of its names. What it computes of numbers alone is
+// computed in f64. Several steps of arithmetic on 16-bit floats are f32 and rounded once, at the end.
 Value EmitFormula(GraphBuilder& g, absl::string_view formula, const std::vector<std::pair<std::string, Value>>& values,
                   const Attrs& constants = {});
 

@@ -21,12 +21,12 @@ struct Info {
   int arity;
 };
 constexpr Info kInfo[kNumScalarOps] = {
-    {"input", 0},       {"const", 0},   {"add", 2},           {"sub", 2},         {"mul", 2},        {"div", 2},
-    {"minimum", 2},     {"maximum", 2}, {"pow", 2},           {"equal", 2},       {"not_equal", 2},  {"less", 2},
-    {"less_equal", 2},  {"greater", 2}, {"greater_equal", 2}, {"logical_and", 2}, {"logical_or", 2}, {"neg", 1},
-    {"abs", 1},         {"exp", 1},     {"log", 1},           {"sqrt", 1},        {"rsqrt", 1},      {"tanh", 1},
-    {"sigmoid", 1},     {"erf", 1},     {"sin", 1},           {"cos", 1},         {"floor", 1},      {"sign", 1},
-    {"logical_not", 1}, {"select", 3},
+    {"input", 0},      {"const", 0},   {"add", 2},           {"sub", 2},         {"mul", 2},        {"div", 2},
+    {"minimum", 2},    {"maximum", 2}, {"pow", 2},           {"equal", 2},       {"not_equal", 2},  {"less", 2},
+    {"less_equal", 2}, {"greater", 2}, {"greater_equal", 2}, {"logical_and", 2}, {"logical_or", 2}, {"neg", 1},
+    {"abs", 1},        {"exp", 1},     {"log", 1},           {"log1p", 1},       {"expm1", 1},      {"sqrt", 1},
+    {"rsqrt", 1},      {"tanh", 1},    {"sigmoid", 1},       {"erf", 1},         {"sin", 1},        {"cos", 1},
+    {"floor", 1},      {"sign", 1},    {"logical_not", 1},   {"select", 3},
 };
 
 bool SameConstant(double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0; }
@@ -228,6 +228,10 @@ T Apply(ScalarOp op, T a, T b, T c) {
       return static_cast<T>(std::exp(static_cast<F>(a)));
     case ScalarOp::kLog:
       return static_cast<T>(std::log(static_cast<F>(a)));
+    case ScalarOp::kLog1p:
+      return static_cast<T>(std::log1p(static_cast<F>(a)));
+    case ScalarOp::kExpm1:
+      return static_cast<T>(std::expm1(static_cast<F>(a)));
     case ScalarOp::kSqrt:
       return static_cast<T>(std::sqrt(static_cast<F>(a)));
     case ScalarOp::kRsqrt:

@@ -39,6 +39,8 @@ enum class ScalarOp : uint8_t {
   kAbs,
   kExp,
   kLog,
+  kLog1p,
+  kExpm1,
   kSqrt,
   kRsqrt,
   kTanh,

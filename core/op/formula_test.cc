@@ -42,6 +42,8 @@ TEST(Formula, FunctionsAreTheStandardOnes) {
       {"abs", [](double x) { return std::fabs(x); }},
       {"exp", [](double x) { return std::exp(x); }},
       {"log", [](double x) { return std::log(x); }},
+      {"log1p", [](double x) { return std::log1p(x); }},
+      {"expm1", [](double x) { return std::expm1(x); }},
       {"sqrt", [](double x) { return std::sqrt(x); }},
       {"rsqrt", [](double x) { return 1 / std::sqrt(x); }},
       {"tanh", [](double x) { return std::tanh(x); }},

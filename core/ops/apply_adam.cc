@@ -14,12 +14,13 @@ MSLUA_OPERATOR(apply_adam) {
   op.Attr("beta1", AttrKind::kFloat, 0.9).Attr("beta2", AttrKind::kFloat, 0.999).Attr("eps", AttrKind::kFloat, 1e-8);
   op.Body([](GraphBuilder& g, absl::Span<const Value> in, const Attrs& attrs) -> std::vector<Value> {
     UpdateOperands u(g, {"param", "grad", "m", "v", "lr", "weight_decay", "step"}, in, attrs);
-    u.Let("rate", "lr / (1 - pow(beta1, step))");
-    u.Let("correction", "1 / (1 - pow(beta2, step))");
+    // 1 - beta^step, which loses digits when it is computed as written.
+    u.Let("rate", "lr / -expm1(step * log(beta1))");
+    u.Let("correction", "1 / -expm1(step * log(beta2))");
     u.Let("grad", "grad + weight_decay * param");
     const Value m = u.Let("m", "beta1 * m + (1 - beta1) * grad");
     const Value v = u.Let("v", "beta2 * v + (1 - beta2) * grad * grad");
-    return {u.Let("param", "param - rate * m / (sqrt(v * correction) + eps)"), m, v};
+    return u.Results({u.Let("param", "param - rate * m / (sqrt(v * correction) + eps)"), m, v});
   });
   op.AddSample({{{DType::kF32, {3, 5}},
                  {DType::kF32, {3, 5}},

@@ -19,11 +19,12 @@ MSLUA_OPERATOR(apply_adam_weight_decay) {
     const Value m = u.Let("m", "beta1 * m + (1 - beta1) * grad");
     const Value v = u.Let("v", "beta2 * v + (1 - beta2) * grad * grad");
     if (!attrs.Bool("bias_correction"))
-      return {u.Let("param", "param - lr * (m / (sqrt(v) + eps) + weight_decay * param)"), m, v};
-    u.Let("rate", "lr / (1 - pow(beta1, step))");
-    u.Let("correction", "1 / (1 - pow(beta2, step))");
+      return u.Results({u.Let("param", "param - lr * (m / (sqrt(v) + eps) + weight_decay * param)"), m, v});
+    // 1 - beta^step, which loses digits when it is computed as written.
+    u.Let("rate", "lr / -expm1(step * log(beta1))");
+    u.Let("correction", "1 / -expm1(step * log(beta2))");
     u.Let("decay", "1 - lr * weight_decay");
-    return {u.Let("param", "param * decay - rate * m / (sqrt(v * correction) + eps)"), m, v};
+    return u.Results({u.Let("param", "param * decay - rate * m / (sqrt(v * correction) + eps)"), m, v});
   });
   op.AddSample({{{DType::kF32, {3, 5}},
                  {DType::kF32, {3, 5}},

@@ -29,15 +29,16 @@ MSLUA_OPERATOR(apply_lamb) {
   op.Attr("group", AttrKind::kInts, std::vector<int64_t>{}, "ranks that each have a slice of param; none: it is whole");
   op.Body([](GraphBuilder& g, absl::Span<const Value> in, const Attrs& attrs) -> std::vector<Value> {
     UpdateOperands u(g, {"param", "grad", "m", "v", "lr", "weight_decay", "step"}, in, attrs);
-    u.Let("correction1", "1 / (1 - pow(beta1, step))");
-    u.Let("correction2", "1 / (1 - pow(beta2, step))");
+    // 1 - beta^step, which loses digits when it is computed as written.
+    u.Let("correction1", "1 / -expm1(step * log(beta1))");
+    u.Let("correction2", "1 / -expm1(step * log(beta2))");
     const Value m = u.Let("m", "beta1 * m + (1 - beta1) * grad");
     const Value v = u.Let("v", "beta2 * v + (1 - beta2) * grad * grad");
     const Value r = u.Let("r", "m * correction1 / (sqrt(v * correction2) + eps) + weight_decay * param");
-    u.Set("param_square", SumOverGroup(g, SumOfSquares(g, in[0]), attrs));
+    u.Set("param_square", SumOverGroup(g, SumOfSquares(g, u.Get("param")), attrs));
     u.Set("r_square", SumOverGroup(g, SumOfSquares(g, r), attrs));
     u.Let("trust", "select(logical_and(gt(param_square, 0), gt(r_square, 0)), sqrt(param_square / r_square), 1)");
-    return {u.Let("param", "param - lr * trust * r"), m, v};
+    return u.Results({u.Let("param", "param - lr * trust * r"), m, v});
   });
   op.AddSample({{{DType::kF32, {3, 5}},
                  {DType::kF32, {3, 5}},

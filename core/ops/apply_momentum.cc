@@ -17,9 +17,9 @@ MSLUA_OPERATOR(apply_momentum) {
     UpdateOperands u(g, {"param", "grad", "velocity", "lr", "momentum", "weight_decay"}, in, attrs);
     u.Let("grad", "grad + weight_decay * param");
     const Value velocity = u.Let("velocity", "momentum * velocity + grad");
-    return {
-        u.Let("param", attrs.Bool("nesterov") ? "param - lr * (grad + momentum * velocity)" : "param - lr * velocity"),
-        velocity};
+    return u.Results(
+        {u.Let("param", attrs.Bool("nesterov") ? "param - lr * (grad + momentum * velocity)" : "param - lr * velocity"),
+         velocity});
   });
   op.AddSample({{{DType::kF32, {3, 5}},
                  {DType::kF32, {3, 5}},

@@ -227,7 +227,7 @@ constexpr char kCountDoc[] =
     "x's gradient then includes their change, and none flows into mean and rstd";
 
 std::vector<Value> Body(GraphBuilder& g, absl::Span<const Value> in, const Attrs& attrs) {
-  const TensorType& x = g.TypeOf(in[0]);
+  const TensorType x = g.TypeOf(in[0]);
   const DType statistics = g.TypeOf(in[3]).dtype;
   const int64_t count = Channels::Of(attrs, x.shape).count();
   const Value scale = Cast(g, in[1], statistics), bias = Cast(g, in[2], statistics), old_mean = in[3], old_var = in[4];

@@ -66,6 +66,7 @@ MSLUA_OPERATOR(concat) {
   });
   op.AddSample({{{DType::kF32, {3, 2}}, {DType::kF32, {3, 5}}}, {{"axis", int64_t{1}}}});
   op.AddSample({{{DType::kF32, {3, 2}}, {DType::kF32, {1, 2}}, {DType::kF32, {2, 2}}}});
+  op.AddSample({{{DType::kF32, {0, 2}}, {DType::kF32, {3, 2}}, {DType::kF32, {0, 2}}}});
   return {op};
 }
 

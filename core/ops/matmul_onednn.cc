@@ -1,32 +1,12 @@
 #include "core/base/parallel_for.h"
+#include "core/ops/support/bilinear_guard.h"
 #include "core/ops/support/onednn.h"
 #include "core/ops/support/partial_sums.h"
 #include "core/ops/support/small_matmul.h"
-#include "core/ops/support/split_matmul.h"
-#include "core/ops/support/tile_kernel.h"
+#include "core/ops/support/tile_bilinear.h"
 
 namespace mslua {
 namespace {
-
-struct MatmulSizes {
-  int64_t batch, m, n, k;
-  bool transpose_a, transpose_b;
-  int64_t rows() const { return transpose_a ? k : m; }  // of the first operand, as it lies
-};
-
-MatmulSizes SizesOf(const OpSpec& spec) {
-  const Shape& a = spec.inputs[0].shape;
-  const Shape& y = spec.outputs[0].shape;
-  const size_t r = y.size();
-  MatmulSizes s;
-  s.transpose_a = spec.attrs.Bool("transpose_a");
-  s.transpose_b = spec.attrs.Bool("transpose_b");
-  s.m = y[r - 2];
-  s.n = y[r - 1];
-  s.k = a[s.transpose_a ? r - 2 : r - 1];
-  s.batch = NumElements(absl::MakeConstSpan(y).subspan(0, r - 2));
-  return s;
-}
 
 // Below this many multiplications a oneDNN call (about 1 us, and a parallel region) costs more than the product.
 constexpr int64_t kSmall = 32 * 1024;
@@ -34,7 +14,7 @@ constexpr int64_t kSmall = 32 * 1024;
 template <class T>
 class SmallKernel : public Kernel {
  public:
-  explicit SmallKernel(const MatmulSizes& s) : s_(s) {}
+  explicit SmallKernel(const MatrixProduct& s) : s_(s) {}
 
   Status Run(const Buffers& buffers) override {
     const T* a = static_cast<const T*>(buffers.inputs[0]);
@@ -52,26 +32,12 @@ class SmallKernel : public Kernel {
   }
 
  private:
-  const MatmulSizes s_;
+  const MatrixProduct s_;
 };
 
-// A stack of matrices [batch, rows, columns]; stored transposed, its columns are dense.
-onednn::Desc Matrices(DType t, int64_t batch, int64_t rows, int64_t columns, bool transposed) {
-  const int64_t strides[] = {rows * columns, transposed ? 1 : columns, transposed ? rows : 1};
-  const int64_t dims[] = {batch, rows, columns};
-  const int skip = batch == 1 ? 1 : 0;
-  return onednn::Strided(t, absl::MakeConstSpan(dims).subspan(skip), absl::MakeConstSpan(strides).subspan(skip));
-}
-
 // `result`: f32 or the operands' type.
-StatusOr<std::unique_ptr<Kernel>> MakeWhole(const MatmulSizes& s, DType t, DType result) {
-  const onednn::Desc a = Matrices(t, s.batch, s.m, s.k, s.transpose_a);
-  const onednn::Desc b = Matrices(t, s.batch, s.k, s.n, s.transpose_b);
-  const onednn::Desc y = Matrices(result, s.batch, s.m, s.n, false);
-  dnnl_matmul_desc_t desc = {};
-  dnnl_matmul_desc_init(&desc, &a, &b, nullptr, &y);
-  return onednn::MakeKernel("matmul", onednn::Describe(&desc),
-                            {{DNNL_ARG_SRC, false, 0, a}, {DNNL_ARG_WEIGHTS, false, 1, b}, {DNNL_ARG_DST, true, 0, y}});
+StatusOr<std::unique_ptr<Kernel>> MakeWhole(const MatrixProduct& p, DType t, DType result) {
+  return MakeGuarded(Bilinear::Of(p, t, result), {Way::kOneDnn, Way::kOneDnnF32});
 }
 
 // While it lives, primitives are made for the thread that calls them alone.
@@ -90,24 +56,24 @@ class OneThread {
 class RowsKernel : public Kernel {
  public:
   // Where what all threads read, or make, is small, and there are rows enough to be worth it.
-  static bool Supports(const MatmulSizes& s, int64_t threads) {
+  static bool Supports(const MatrixProduct& s, int64_t threads) {
     constexpr int64_t kShared = 128 * 1024;
-    if (threads == 1 || s.batch > 1 || s.rows() < threads * 4 * kBlock) return false;
+    if (threads == 1 || s.batch > 1 || rows(s) < threads * 4 * kBlock) return false;
     if (s.transpose_a) return !s.transpose_b && s.m * s.n <= kShared;
     return s.k * s.n <= kShared;
   }
 
-  static StatusOr<std::unique_ptr<Kernel>> Make(const MatmulSizes& s, DType t, int64_t threads) {
+  static StatusOr<std::unique_ptr<Kernel>> Make(const MatrixProduct& s, DType t, int64_t threads) {
     auto kernel = std::make_unique<RowsKernel>();
     kernel->sums_ = s.transpose_a;
     kernel->elements_ = s.m * s.n;
     kernel->type_ = t;
     const OneThread made_for;
     for (int64_t i = 0; i < threads; ++i) {
-      const int64_t first = s.rows() / kBlock * i / threads * kBlock,
-                    last = i + 1 == threads ? s.rows() : s.rows() / kBlock * (i + 1) / threads * kBlock;
+      const int64_t first = rows(s) / kBlock * i / threads * kBlock,
+                    last = i + 1 == threads ? rows(s) : rows(s) / kBlock * (i + 1) / threads * kBlock;
       Share share;
-      MatmulSizes part = s;
+      MatrixProduct part = s;
       (s.transpose_a ? part.k : part.m) = last - first;
       ASSIGN_OR_RETURN(share.kernel, MakeWhole(part, t, kernel->sums_ ? DType::kF32 : t));
       share.a = first * (s.transpose_a ? s.m : s.k) * SizeOf(t);
@@ -147,6 +113,9 @@ class RowsKernel : public Kernel {
   }
 
  private:
+  // Of the first operand, as it is stored.
+  static int64_t rows(const MatrixProduct& s) { return s.transpose_a ? s.k : s.m; }
+
   static constexpr int64_t kBlock = 32;        // rows of tiles: shares are whole ones
   static constexpr int64_t kJoinGrain = 4096;  // numbers that are worth a thread
   struct Share {
@@ -162,41 +131,32 @@ class RowsKernel : public Kernel {
 };
 
 StatusOr<std::unique_ptr<Kernel>> MakeOneDnn(const OpSpec& spec) {
-  const MatmulSizes s = SizesOf(spec);
+  const MatrixProduct s = ProductOf(spec).product;
   const DType t = spec.outputs[0].dtype;
   const int64_t threads = ComputeThreads();
   if (RowsKernel::Supports(s, threads)) return RowsKernel::Make(s, t, threads);
   return MakeWhole(s, t, t);
 }
 
-amx::Product ProductOf(const MatmulSizes& s) { return {s.m, s.n, s.k, s.transpose_a, s.transpose_b}; }
-
 }  // namespace
 
 FastKernel SplitMatmulKernel() {
-  const auto supports = [](const OpSpec& spec) {
-    const MatmulSizes s = SizesOf(spec);
-    return spec.outputs[0].dtype == DType::kF32 && s.batch == 1 && amx::SupportsSplit(ProductOf(s));
-  };
-  return {"bf16x3", supports,
-          [](const OpSpec& spec) -> StatusOr<std::unique_ptr<Kernel>> {
-            // Seldom runs: not made for each thread.
-            ASSIGN_OR_RETURN(std::unique_ptr<Kernel> plain, MakeWhole(SizesOf(spec), DType::kF32, DType::kF32));
-            const amx::SplitMatmul product(ProductOf(SizesOf(spec)), ComputeThreads());
-            return std::make_unique<amx::TileKernel<float, amx::SplitMatmul>>(product, std::move(plain));
-          },
-          /*bf16_tiles=*/true};
+  const auto supports = [](const OpSpec& spec) { return amx::SupportsTiles(ProductOf(spec)); };
+  // oneDNN's kernel, for numbers that are not finite, seldom runs: it is not made for each thread.
+  const auto make = [](const OpSpec& spec) { return MakeGuarded(ProductOf(spec), {Way::kTiles, Way::kOneDnn}); };
+  return {"bf16x3", supports, make, /*bf16_tiles=*/true};
 }
 
 FastKernel SmallMatmulKernel() {
   const auto supports = [](const OpSpec& spec) {
-    const MatmulSizes s = SizesOf(spec);
+    const MatrixProduct s = ProductOf(spec).product;
     return onednn::Supports(spec.outputs[0].dtype) && !(s.transpose_a && s.transpose_b) &&
            s.batch * s.m * s.n * s.k <= kSmall;
   };
   return {"highway", supports, [](const OpSpec& spec) -> StatusOr<std::unique_ptr<Kernel>> {
-            if (spec.outputs[0].dtype == DType::kF32) return std::make_unique<SmallKernel<float>>(SizesOf(spec));
-            return std::make_unique<SmallKernel<BF16>>(SizesOf(spec));
+            if (spec.outputs[0].dtype == DType::kF32)
+              return std::make_unique<SmallKernel<float>>(ProductOf(spec).product);
+            return std::make_unique<SmallKernel<BF16>>(ProductOf(spec).product);
           }};
 }
 

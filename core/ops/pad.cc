@@ -70,7 +70,7 @@ MSLUA_OPERATOR(pad) {
     for (size_t d = 0; d < x.size(); ++d) {
       const Padding p = PaddingOf(c.attrs, d);
       begin.push_back(p.low);
-      end.push_back(p.low + (x[d] - 1) * (p.interior + 1) + 1);
+      end.push_back(x[d] > 0 ? p.low + (x[d] - 1) * (p.interior + 1) + 1 : p.low);
       strides.push_back(p.interior + 1);
     }
     return {c.g.Op("strided_slice", {c.dy[0]}, {{"begin", begin}, {"end", end}, {"strides", strides}})};

@@ -3,7 +3,9 @@
 namespace mslua {
 
 MSLUA_OPERATOR(sigmoid) {
-  OpDef op = ElementwiseOp("sigmoid", {"x"}, "sigmoid(x)", {"dy * y * (1 - y)"});
+  // y * (1 - y) loses all digits where y is near 1. From e = exp(-|x|) both factors are exact.
+  OpDef op =
+      ElementwiseOp("sigmoid", {"x"}, "sigmoid(x)", {"dy * exp(-abs(x)) / ((1 + exp(-abs(x))) * (1 + exp(-abs(x))))"});
   op.Class("Sigmoid").Doc("1 / (1 + exp(-x)).");
   op.AddSample({{{DType::kF32, {3, 5}}}, {}, -3, 3});
   return {op};

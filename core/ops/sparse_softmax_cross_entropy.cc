@@ -34,10 +34,11 @@ Status Forward(const OpCall& call) {
       C max = -INFINITY, sum = 0;
       for (int64_t j = 0; j < n.classes; ++j) max = std::max(max, static_cast<C>(x[j]));
       for (int64_t j = 0; j < n.classes; ++j) sum += std::exp(static_cast<C>(x[j]) - max);
-      const C lse = max + std::log(sum);
+      const TwoParts<C> lse = ExactSum(max, std::log(sum));
       const int64_t label = Label(call, i);
-      call.outputs[0].as<C>()[i] = label == n.ignore ? C{0} : lse - static_cast<C>(x[label]);
-      call.outputs[1].as<C>()[i] = lse;
+      call.outputs[0].as<C>()[i] = label == n.ignore ? C{0} : lse.high - static_cast<C>(x[label]) + lse.low;
+      call.outputs[1].as<C>()[i] = lse.high;
+      call.outputs[2].as<C>()[i] = lse.low;
     }
   });
   return absl::OkStatus();
@@ -51,9 +52,10 @@ Status Backward(const OpCall& call) {
     using C = ComputeType<T>;
     for (int64_t i = 0; i < n.records; ++i) {
       const int64_t label = Label(call, i);
-      const C lse = call.inputs[2].as<C>()[i], dloss = label == n.ignore ? C{0} : call.inputs[3].as<C>()[i];
+      const C lse = call.inputs[2].as<C>()[i], low = call.inputs[3].as<C>()[i],
+              dloss = label == n.ignore ? C{0} : call.inputs[4].as<C>()[i];
       for (int64_t j = 0; j < n.classes; ++j) {
-        const C p = std::exp(static_cast<C>(call.inputs[0].as<T>()[i * n.classes + j]) - lse);
+        const C p = std::exp(static_cast<C>(call.inputs[0].as<T>()[i * n.classes + j]) - lse - low);
         call.outputs[0].as<T>()[i * n.classes + j] = static_cast<T>((p - (j == label ? 1 : 0)) * dloss);
       }
     }
@@ -63,18 +65,21 @@ Status Backward(const OpCall& call) {
 
 std::vector<Value> Grad(GradContext& c) {
   GraphBuilder& g = c.g;
-  const Value logits = c.x(0), labels = c.x(1), lse = c.outputs[1];
+  const Value logits = c.x(0), labels = c.x(1), lse = c.outputs[1], low = c.outputs[2];
   Value d;
+  // lse_low is what rounding lost: it has no gradient.
   if (c.dy[0].valid())
-    d = g.Op("sparse_softmax_cross_entropy_grad", {logits, labels, lse, c.dy[0]},
+    d = g.Op("sparse_softmax_cross_entropy_grad", {logits, labels, lse, low, c.dy[0]},
              {{"ignore_index", c.attrs.Int("ignore_index")}});
   if (c.dy[1].valid()) {
     Shape column = g.TypeOf(lse).shape;
     column.push_back(1);
-    const TensorType& x = g.TypeOf(logits);
-    const Value p = EmitFormula(
-        g, "exp(x - lse) * dlse",
-        {{"x", Cast(g, logits, LossType(x))}, {"lse", Reshape(g, lse, column)}, {"dlse", Reshape(g, c.dy[1], column)}});
+    const TensorType x = g.TypeOf(logits);
+    const Value p = EmitFormula(g, "exp(x - lse - low) * dlse",
+                                {{"x", Cast(g, logits, LossType(x))},
+                                 {"lse", Reshape(g, lse, column)},
+                                 {"low", Reshape(g, low, column)},
+                                 {"dlse", Reshape(g, c.dy[1], column)}});
     const Value through_lse = Cast(g, p, x.dtype);
     d = d.valid() ? Add(g, d, through_lse) : through_lse;
   }
@@ -87,37 +92,40 @@ MSLUA_OPERATOR(sparse_softmax_cross_entropy) {
   OpDef op("sparse_softmax_cross_entropy");
   op.Class("SparseSoftmaxCrossEntropyWithLogits");
   op.Doc(
-      "-log(softmax(logits)[label]) for logits [.., classes] and labels [..]: loss [..] in f32 (f64 for f64), and lse "
-      "[..], the logarithm of the sum of "
-      "exp(logits). A record whose label is ignore_index has loss 0 and no gradient; another label outside [0, "
-      "classes) is an error that names it.");
-  op.Input("logits").Input("labels", TypeClass::kIndex).Outputs({"loss", "lse"});
+      "-log(softmax(logits)[label]) for logits [.., classes] and labels [..]: loss [..] in f32 (f64 for f64), lse "
+      "[..], the logarithm of the sum of exp(logits), and lse_low [..], what rounding lse lost, so that a common "
+      "offset of the logits costs no digits of the gradient. A record whose label is ignore_index has loss 0 and no "
+      "gradient; another label outside [0, classes) is an error that names it.");
+  op.Input("logits").Input("labels", TypeClass::kIndex).Outputs({"loss", "lse", "lse_low"});
   op.Attr("ignore_index", AttrKind::kInt, int64_t{-100});
-  op.Rule("*b !c, *b -> *b, *b").Grad(Grad).Reference(Forward).Fast(HighwaySparseCrossEntropy());
+  op.Rule("*b !c, *b -> *b, *b, *b").Grad(Grad).Reference(Forward).Fast(HighwaySparseCrossEntropy());
   op.Infer([](const Attrs&, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
     Shape b = in[0].shape;
     if (b.empty() || b.back() < 1) return absl::InvalidArgumentError("logits need a dimension of classes");
     b.pop_back();
     if (in[1].shape != b) return absl::InvalidArgumentError("labels need the logits' shape without the classes");
-    return std::vector<TensorType>(2, {LossType(in[0]), b});
+    return std::vector<TensorType>(3, {LossType(in[0]), b});
   });
   op.AddSample({{{DType::kF32, {5, 4}}, {DType::kI32, {5}}}, {}, -2, 2});
   op.AddSample({{{DType::kF32, {2, 3, 37}}, {DType::kI64, {2, 3}}}, {{"ignore_index", int64_t{1}}}, -2, 2});
 
   OpDef grad("sparse_softmax_cross_entropy_grad");
-  grad.Doc("The logits' gradient: (softmax(logits) - one_hot(labels)) * dloss, from lse.");
+  grad.Doc("The logits' gradient: (softmax(logits) - one_hot(labels)) * dloss, from lse and lse_low.");
   grad.Input("logits")
       .Input("labels", TypeClass::kIndex)
       .Input("lse", TypeClass::kFloat)
+      .Input("lse_low", TypeClass::kFloat)
       .Input("dloss", TypeClass::kFloat)
       .Outputs({"dlogits"});
   grad.Attr("ignore_index", AttrKind::kInt, int64_t{-100});
-  grad.Rule("*b !c, *b, *b, *b -> *b !c").Reference(Backward).Fast(HighwaySparseCrossEntropyGrad()).InPlace(0, 0);
+  grad.Rule("*b !c, *b, *b, *b, *b -> *b !c").Reference(Backward).Fast(HighwaySparseCrossEntropyGrad()).InPlace(0, 0);
   grad.Check([](const Attrs&, absl::Span<const TensorType> in) -> Status {
-    const bool fits = in[2].dtype == LossType(in[0]) && in[3].dtype == LossType(in[0]);
-    return fits ? absl::OkStatus() : absl::InvalidArgumentError("lse and dloss are in the loss's type");
+    const DType loss = LossType(in[0]);
+    const bool fits = in[2].dtype == loss && in[3].dtype == loss && in[4].dtype == loss;
+    return fits ? absl::OkStatus() : absl::InvalidArgumentError("lse, lse_low and dloss are in the loss's type");
   });
-  grad.AddSample({{{DType::kF32, {5, 4}}, {DType::kI32, {5}}, {DType::kF32, {5}}, {DType::kF32, {5}}}});
+  grad.AddSample(
+      {{{DType::kF32, {5, 4}}, {DType::kI32, {5}}, {DType::kF32, {5}}, {DType::kF32, {5}}, {DType::kF32, {5}}}});
   return {op, grad};
 }
 

@@ -16,15 +16,15 @@ Status RunKernel(int which, std::vector<float> logits, std::vector<int32_t> labe
   Attrs attrs;
   const std::vector<TensorType> in = {{DType::kF32, {2, kClasses}}, {DType::kI32, {2}}};
   ASSIGN_OR_RETURN(const std::vector<TensorType> out, CheckCall(op, in, attrs));
-  float lse[2];
+  float lse[2], low[2];
   if (which < 0) {
     const TensorView inputs[] = {{in[0], logits.data()}, {in[1], labels.data()}},
-                     outputs[] = {{out[0], loss}, {out[1], lse}};
+                     outputs[] = {{out[0], loss}, {out[1], lse}, {out[2], low}};
     return op.reference({attrs, inputs, outputs});
   }
   ASSIGN_OR_RETURN(const auto kernel, op.fast[which].make({attrs, in, out}));
   const void* inputs[] = {logits.data(), labels.data()};
-  void* outputs[] = {loss, lse};
+  void* outputs[] = {loss, lse, low};
   return kernel->Run({inputs, outputs, nullptr});
 }
 

@@ -27,6 +27,7 @@ MSLUA_OPERATOR(stack) {
     return {g.Op("concat", parts, {{"axis", axis}})};
   });
   op.AddSample({{{DType::kF32, {3, 2}}, {DType::kF32, {3, 2}}}, {{"axis", int64_t{1}}}});
+  op.AddSample({{{DType::kF32, {0, 2}}, {DType::kF32, {0, 2}}}});
   return {op};
 }
 

@@ -7,12 +7,12 @@
 namespace mslua {
 namespace {
 
-// A subscript as users count it: from 1, negative ones from the end.
-int64_t FromOne(int64_t at) { return at < 0 ? at : at + 1; }
-
 // What is taken of one dimension: `size` elements from `begin`, `stride` apart.
 struct Range {
   int64_t begin = 0, size = 0, stride = 1;
+
+  // One past the last element that is taken; `begin` where there is none.
+  int64_t end() const { return size > 0 ? begin + (size - 1) * stride + 1 : begin; }
 };
 
 // As Python's x[begin:end:stride] in each dimension; dimensions that the lists do not reach are taken whole.
@@ -35,11 +35,8 @@ StatusOr<std::vector<Range>> Ranges(const Attrs& attrs, const TensorType& x) {
       if (r.stride < 1)
         return absl::InvalidArgumentError(
             absl::StrCat("stride ", r.stride, " of dimension ", d + 1, ", expected a positive one"));
-      if (last <= first)
-        return absl::InvalidArgumentError(absl::StrCat("from ", FromOne(begin[d]), " to before ", FromOne(end[d]),
-                                                       " there is nothing in dimension ", d + 1, " of size ", n));
       r.begin = first;
-      r.size = (last - first + r.stride - 1) / r.stride;
+      r.size = last > first ? (last - first - 1) / r.stride + 1 : 0;
     }
     ranges.push_back(r);
   }
@@ -63,7 +60,9 @@ std::string SliceRule(const Attrs& attrs, absl::Span<const TensorType> in) {
 MSLUA_OPERATOR(strided_slice) {
   OpDef op("strided_slice");
   op.Class("StridedSlice")
-      .Doc("The elements begin, begin + stride, ... before end of each dimension; negative ones count from the end.");
+      .Doc(
+          "The elements begin, begin + stride, ... before end of each dimension; negative ones count from the end. "
+          "Where there are none, as in Python, the result has no elements.");
   op.Input("x").AllTypes();
   op.Required("begin", AttrKind::kInts, "the first subscript of each dimension")
       .Required("end", AttrKind::kInts, "one past the last subscript");
@@ -82,7 +81,7 @@ MSLUA_OPERATOR(strided_slice) {
     for (size_t d = 0; d < ranges.size(); ++d) {
       const bool all = ranges[d].size == c.global_inputs[0].shape[d];
       begin.push_back(ranges[d].begin);
-      end.push_back(all ? c.local_inputs[0].shape[d] : ranges[d].begin + (ranges[d].size - 1) * ranges[d].stride + 1);
+      end.push_back(all ? c.local_inputs[0].shape[d] : ranges[d].end());
       strides.push_back(ranges[d].stride);
     }
     Attrs attrs = c.attrs;
@@ -95,7 +94,7 @@ MSLUA_OPERATOR(strided_slice) {
     for (size_t d = 0; d < ranges->size(); ++d) {
       const Range& r = (*ranges)[d];
       low.push_back(r.begin);
-      high.push_back(x.shape[d] - r.begin - ((r.size - 1) * r.stride + 1));
+      high.push_back(x.shape[d] - r.end());
       interior.push_back(r.stride - 1);
     }
     return {c.g.Op("pad", {c.dy[0]}, {{"low", low}, {"high", high}, {"interior", interior}})};

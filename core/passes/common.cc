@@ -2,6 +2,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "core/graph/gradient_marks.h"
 #include "core/passes/passes.h"
 #include "core/passes/rewriter.h"
 
@@ -18,7 +19,9 @@ Graph MergeCommonNodes(const Graph& graph) {
         const Value now = rewriter.Map(v);
         absl::StrAppend(&key, "|", now.node, ":", now.output);
       }
-      for (const auto& a : n.attrs.items()) absl::StrAppend(&key, "|", a.first, "=", AttrText(a.second));
+      for (const auto& a : n.attrs.items()) {
+        if (a.first != kGradientMarks) absl::StrAppend(&key, "|", a.first, "=", AttrText(a.second));
+      }
       const auto [it, fresh] = seen.emplace(std::move(key), static_cast<int32_t>(i));
       if (!fresh) {
         for (size_t o = 0; o < n.outputs.size(); ++o) {

@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/graph/gradient_marks.h"
 #include "core/op/registry.h"
 #include "core/passes/passes.h"
 #include "core/passes/rewriter.h"
@@ -354,6 +355,14 @@ class Fuser {
     fused.op = Operators().Find("fused");
     fused.location = last.location;
     fused.region = last.region;
+    for (int32_t m : members) {
+      if (std::find(escaping.begin(), escaping.end(), m) != escaping.end()) continue;  // an output is the gradient
+      for (GradientMark& mark : GradientMarksOf(graph_.nodes[m])) {
+        mark.place = at[{m, 0}];
+        mark.inside = true;
+        MarkGradient(mark, &fused);
+      }
+    }
     fused.attrs.Set("program", ToString(program))
         .Set("shape", std::vector<int64_t>(shape.begin(), shape.end()))
         .Set("dtypes", absl::StrJoin(dtypes, ","));

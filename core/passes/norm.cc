@@ -77,17 +77,17 @@ class NormPass {
     Value dy;      // the relu's result's
     Value normal;  // the batch_norm_apply before it
   };
-  // dy of the gradient `n`, when it is select(relu(batch_norm_apply(x, ..)) > 0, dy, 0) and such gradients alone read
+  // dy of the gradient `n`, when it is select(relu(batch_norm_apply(x, ..)) <= 0, 0, dy) and such gradients alone read
   // it.
   std::optional<Masked> MaskedGradient(const Node& n) const {
     const Value dy = n.inputs[0];
     const Node& select = NodeOf(dy);
-    if (select.op->name != "select" || !IsZero(select.inputs[2]) || readers_[dy.node] > 0) return std::nullopt;
+    if (select.op->name != "select" || !IsZero(select.inputs[1]) || readers_[dy.node] > 0) return std::nullopt;
     const Node& mask = NodeOf(select.inputs[0]);
-    if (mask.op->name != "greater" || !IsZero(mask.inputs[1])) return std::nullopt;
+    if (mask.op->name != "less_equal" || !IsZero(mask.inputs[1])) return std::nullopt;
     const Node& relu = NodeOf(mask.inputs[0]);
     if (relu.op->name != "relu") return std::nullopt;
-    const Masked masked{select.inputs[1], relu.inputs[0]};
+    const Masked masked{select.inputs[2], relu.inputs[0]};
     const Node& normal = NodeOf(masked.normal);
     if (normal.op->name != "batch_norm_apply" || others_[dy.node] != gradients_[dy.node]) return std::nullopt;
     const bool same = std::equal(n.inputs.begin() + 1, n.inputs.begin() + 4, normal.inputs.begin());

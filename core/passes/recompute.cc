@@ -71,8 +71,9 @@ class Recomputer {
     const auto program = FormulaProgram(*n.op, n.attrs);
     return program.ok() && std::none_of(program->code.begin(), program->code.end(), [](const ScalarInstr& i) {
              return i.op == ScalarOp::kPow || i.op == ScalarOp::kExp || i.op == ScalarOp::kLog ||
-                    i.op == ScalarOp::kTanh || i.op == ScalarOp::kSigmoid || i.op == ScalarOp::kErf ||
-                    i.op == ScalarOp::kSin || i.op == ScalarOp::kCos;
+                    i.op == ScalarOp::kLog1p || i.op == ScalarOp::kExpm1 || i.op == ScalarOp::kTanh ||
+                    i.op == ScalarOp::kSigmoid || i.op == ScalarOp::kErf || i.op == ScalarOp::kSin ||
+                    i.op == ScalarOp::kCos;
            });
   }
 

@@ -28,10 +28,13 @@ class Rewriter {
     const std::vector<Value> out = to_.Clone(n, MapInputs(n));
     for (size_t o = 0; o < out.size(); ++o) map_[i][o] = out[o];
   }
-  // The new graph with the old one's outputs. A pass that breaks a graph is a bug: it aborts with the message.
+  // The new graph with the old one's outputs and the marks of its gradients. A pass that breaks a graph is a bug: it
+  // aborts with the message.
   Graph Finish();
 
  private:
+  void MoveGradientMarks();
+
   const Graph& from_;
   GraphBuilder to_;
   std::vector<std::vector<Value>> map_;

@@ -70,6 +70,11 @@ void FromParts(const Cut& cut, const void* parts, void* whole) {
 
 int64_t Aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
+// What a rank needs beside its buffers to put the blocks of a call in order.
+int64_t ScratchOf(const Cut& in, const Cut& out) {
+  return (in.dense() ? 0 : Aligned(in.bytes())) + (out.dense() ? 0 : out.bytes());
+}
+
 // What all kernels share: the call that Run fills with addresses.
 class CollectiveKernel : public Kernel {
  public:
@@ -161,9 +166,11 @@ class ExchangeKernel : public CollectiveKernel {
   ExchangeKernel(const Groups* groups, Communicator* group, Call call, std::string source, std::vector<Box> boxes,
                  const TensorType& x, const TensorType& y)
       : CollectiveKernel(groups, group, call, std::move(source)), boxes_(std::move(boxes)), x_(x), y_(y) {}
-  int64_t scratch_bytes() const override {
+  int64_t scratch_bytes() const override { return ScratchOf(boxes_, x_.dtype); }
+  // The largest message.
+  static int64_t ScratchOf(const std::vector<Box>& boxes, DType dtype) {
     int64_t most = 0;
-    for (const Box& box : boxes_) most = std::max(most, NumElements(box.sizes) * SizeOf(x_.dtype));
+    for (const Box& box : boxes) most = std::max(most, NumElements(box.sizes) * SizeOf(dtype));
     return most;
   }
   Status Run(const Buffers& b) override {
@@ -207,9 +214,7 @@ class BlocksKernel : public CollectiveKernel {
  public:
   BlocksKernel(const Groups* groups, Communicator* group, Call call, std::string source, Cut in, Cut out)
       : CollectiveKernel(groups, group, call, std::move(source)), in_(in), out_(out) {}
-  int64_t scratch_bytes() const override {
-    return (in_.dense() ? 0 : Aligned(in_.bytes())) + (out_.dense() ? 0 : out_.bytes());
-  }
+  int64_t scratch_bytes() const override { return ScratchOf(in_, out_); }
   Status Run(const Buffers& b) override {
     auto* scratch = static_cast<char*>(b.scratch);
     const void* in = b.inputs[0];
@@ -233,6 +238,20 @@ Cut Whole(const TensorType& type) {
   Cut cut;
   cut.block = type.bytes();
   return cut;
+}
+
+// The blocks of an all_gather, a reduce_scatter or an all_to_all in what it reads and in what it makes.
+std::pair<Cut, Cut> CutsOf(const Graph& graph, const Node& node) {
+  const TensorType &in = graph.TypeOf(node.inputs[0]), &out = node.outputs[0];
+  const auto n = static_cast<int64_t>(node.attrs.Ints("group").size());
+  const std::string& name = node.op->name;
+  if (name == "all_gather") return {Whole(in), CutOf(out, node.attrs.Int("axis"), n)};
+  if (name == "reduce_scatter") return {CutOf(in, node.attrs.Int("axis"), n), Whole(out)};
+  return {CutOf(in, node.attrs.Int("split_axis"), n), CutOf(out, node.attrs.Int("concat_axis"), n)};
+}
+
+bool MovesBlocks(const Node& node) {
+  return node.op->name == "all_gather" || node.op->name == "reduce_scatter" || node.op->name == "all_to_all";
 }
 
 // A bucket's tensors lie one after the other, BucketStride apart: what is between them travels along.
@@ -296,6 +315,13 @@ Status StartedCalls::Progress() {
 
 bool IsCollective(const Node& node) { return node.op->side_effect && node.attrs.Has("group"); }
 
+int64_t CollectiveScratch(const Graph& graph, const Node& node) {
+  if (node.op->name == "exchange") return ExchangeKernel::ScratchOf(BoxesOf(node), node.outputs[0].dtype);
+  if (!MovesBlocks(node)) return 0;
+  const auto [in, out] = CutsOf(graph, node);
+  return ScratchOf(in, out);
+}
+
 StatusOr<std::unique_ptr<Kernel>> MakeCollectiveKernel(const Graph& graph, int32_t index, Groups* groups,
                                                        StartedCalls* calls) {
   const Node& node = graph.nodes[index];
@@ -341,18 +367,12 @@ StatusOr<std::unique_ptr<Kernel>> MakeCollectiveKernel(const Graph& graph, int32
         groups, group, message(name == "send" ? Collective::kSend : Collective::kRecv), std::move(source)));
   const TensorType in = graph.TypeOf(node.inputs[0]);
   const auto n = static_cast<int64_t>(ranks.size());
-  if (name == "all_gather" || name == "reduce_scatter" || name == "all_to_all") {
+  if (MovesBlocks(node)) {
     Call call = name == "all_gather" ? Call::AllGather(in.dtype, nullptr, nullptr, in.elements())
                 : name == "reduce_scatter"
                     ? Call::ReduceScatter(ReductionOf(node.attrs), in.dtype, nullptr, nullptr, out.elements())
                     : Call::AllToAll(in.dtype, nullptr, nullptr, in.elements() / n);
-    const auto axis = [&](const char* attribute) { return node.attrs.Int(attribute); };
-    const Cut cut_in = name == "all_gather"       ? Whole(in)
-                       : name == "reduce_scatter" ? CutOf(in, axis("axis"), n)
-                                                  : CutOf(in, axis("split_axis"), n);
-    const Cut cut_out = name == "all_gather"       ? CutOf(out, axis("axis"), n)
-                        : name == "reduce_scatter" ? Whole(out)
-                                                   : CutOf(out, axis("concat_axis"), n);
+    const auto [cut_in, cut_out] = CutsOf(graph, node);
     return std::unique_ptr<Kernel>(new BlocksKernel(groups, group, call, std::move(source), cut_in, cut_out));
   }
   Call call;

@@ -15,6 +15,9 @@ namespace mslua {
 // All of them run the same such nodes in the same order; their side effect keeps them so in every pass.
 bool IsCollective(const Node& node);
 
+// The bytes of scratch memory that the kernel of a collective node needs while it runs.
+int64_t CollectiveScratch(const Graph& graph, const Node& node);
+
 // Calls of one program that have begun and are not yet waited for.
 class StartedCalls {
  public:

@@ -59,6 +59,26 @@ StatusOr<NamedKernel> MakeKernel(const Graph& graph, int32_t index, const Compil
   return NamedKernel{std::make_unique<ReferenceRunner>(node, std::move(inputs))};
 }
 
+// What a memory plan of a graph takes.
+PlanReport ReportOf(const Graph& graph, const MemoryPlan& plan, int64_t kernels) {
+  PlanReport report;
+  report.nodes = static_cast<int64_t>(graph.nodes.size());
+  report.kernels = kernels;
+  report.workspace_bytes = plan.workspace_bytes;
+  report.shared_bytes = plan.shared_bytes;
+  report.sum_of_value_bytes = plan.sum_of_value_bytes;
+  report.in_place = plan.in_place;
+  report.copies = static_cast<int64_t>(plan.copies.size());
+  for (int32_t i : graph.Inputs()) {
+    const std::string& kind = graph.nodes[i].attrs.Str("kind");
+    if (kind == kParameter || kind == kState) report.store_bytes += graph.nodes[i].outputs[0].bytes();
+  }
+  return report;
+}
+
+// Whether a node has no kernel: what it gives is there before the step, or lies where its operand does.
+bool IsPassive(const Node& n) { return n.op->name == "input" || n.op->name == "constant" || n.op->view; }
+
 // The pieces of the workspace.
 std::vector<ArenaEntry> ArenaOf(const Graph& graph, const MemoryPlan& plan, const std::vector<int64_t>& scratch) {
   const auto count = static_cast<int64_t>(graph.nodes.size());
@@ -96,7 +116,7 @@ class CpuExecutable : public Executable {
     std::vector<NamedKernel> kernels(graph_.nodes.size());
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       const Node& n = graph_.nodes[i];
-      if (n.op->name == "input" || n.op->name == "constant" || n.op->view) continue;
+      if (IsPassive(n)) continue;
       auto kernel = MakeKernel(graph_, static_cast<int32_t>(i), options, &calls_);
       if (!kernel.ok()) return Annotate(kernel.status(), n.location ? ToString(*n.location) : n.op->name);
       kernels[i] = *std::move(kernel);
@@ -134,13 +154,7 @@ class CpuExecutable : public Executable {
       sources_.push_back(Address(plan, o.value));
     }
     arena_ = ArenaOf(graph_, plan, scratch);
-    report_.nodes = static_cast<int64_t>(graph_.nodes.size());
-    report_.kernels = static_cast<int64_t>(launches_.size());
-    report_.workspace_bytes = plan.workspace_bytes;
-    report_.shared_bytes = plan.shared_bytes;
-    report_.sum_of_value_bytes = plan.sum_of_value_bytes;
-    report_.in_place = plan.in_place;
-    report_.copies = static_cast<int64_t>(plan.copies.size());
+    report_ = ReportOf(graph_, plan, static_cast<int64_t>(launches_.size()));
     return absl::OkStatus();
   }
 
@@ -371,6 +385,24 @@ const std::vector<std::pair<int32_t, const char*>>& LaunchesOf(const Executable&
 }
 const std::vector<ArenaEntry>& ArenaOf(const Executable& executable) {
   return static_cast<const CpuExecutable&>(executable).arena();
+}
+
+StatusOr<PlanReport> PlanOf(const Graph& graph, const CompileOptions& options) {
+  std::vector<int64_t> scratch(graph.nodes.size(), 0);
+  int64_t kernels = 0;
+  StartedCalls calls;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& n = graph.nodes[i];
+    if (IsPassive(n)) continue;
+    ++kernels;
+    if (IsCollective(n) && n.attrs.Ints("group").size() > 1) {
+      scratch[i] = CollectiveScratch(graph, n);
+      continue;
+    }
+    ASSIGN_OR_RETURN(const NamedKernel made, MakeKernel(graph, static_cast<int32_t>(i), options, &calls));
+    scratch[i] = made.kernel->scratch_bytes();
+  }
+  return ReportOf(graph, PlanMemory(graph, scratch, options.share), kernels);
 }
 
 StatusOr<std::unique_ptr<Executable>> Executable::Compile(const Graph& graph, Store* store,

@@ -35,11 +35,16 @@ struct PlanReport {
   int64_t nodes = 0, kernels = 0;
   int64_t workspace_bytes = 0;     // the arena: the most that activations need at once
   int64_t shared_bytes = 0;        // the same of what collectives touch, where ranks share memory
+  int64_t store_bytes = 0;         // of the parameters and the state that the graph reads
   int64_t sum_of_value_bytes = 0;  // what they would need without reuse
   int64_t in_place = 0;            // outputs written over an input
   int64_t copies = 0;              // store updates that needed a copy at the end of the step
   double compile_seconds = 0;
 };
+
+// The report of Compile on a graph that the passes have been through, but for its time: the memory that a rank would
+// need. Nothing of that size is allocated, and no other rank is asked. `options.share`: as in a job of several ranks.
+StatusOr<PlanReport> PlanOf(const Graph& graph, const CompileOptions& options);
 
 class Executable {
  public:

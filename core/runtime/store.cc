@@ -2,9 +2,10 @@
 
 #include <sys/mman.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +16,16 @@ namespace {
 // From this size on a block is mapped by itself and asks for huge pages.
 constexpr int64_t kMapped = 4 << 20;
 constexpr int64_t kHugePage = 2 << 20;
+
+class OutOfMemory : public std::bad_alloc {
+ public:
+  explicit OutOfMemory(int64_t bytes) : what_(absl::StrCat("a block of ", bytes, " bytes is not to be had")) {}
+  const char* what() const noexcept override { return what_.c_str(); }
+
+ private:
+  const std::string what_;
+};
+
 int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 // Pages that the system zeroes when they are first touched, by the thread that touches them: nothing is written twice.
@@ -36,11 +47,7 @@ Block::Block(int64_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
   const bool mapped = bytes >= kMapped;
   data_ = mapped ? MapHuge(RoundUp(bytes, kHugePage)) : std::aligned_alloc(64, static_cast<size_t>(RoundUp(bytes, 64)));
-  if (data_ == nullptr) {
-    // The plan has said how much memory the run needs; a system that overcommits does not come here.
-    std::fprintf(stderr, "mslua: out of memory: %lld bytes\n", static_cast<long long>(bytes));
-    std::abort();
-  }
+  if (data_ == nullptr) throw OutOfMemory(bytes);
   if (!mapped) std::memset(data_, 0, static_cast<size_t>(bytes));
 }
 

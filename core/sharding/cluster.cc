@@ -1,14 +1,11 @@
 #include "core/sharding/cluster.h"
 
-#include <nlohmann/json.hpp>
-
 #include "absl/strings/str_cat.h"
 #include "core/base/text.h"
+#include "core/json/json.h"
 
 namespace mslua {
 namespace {
-
-using Json = nlohmann::json;
 
 Status Bad(absl::string_view what) { return absl::InvalidArgumentError(absl::StrCat("cluster: ", what)); }
 
@@ -26,7 +23,7 @@ Status ReadNumbers(const Json& object, absl::string_view where,
     const auto found = object.find(name);
     if (found == object.end()) continue;
     if (!found->is_number() || !(found->get<double>() > 0))
-      return Bad(absl::StrCat(where, name, " is ", found->dump(), ", expected a number above 0"));
+      return Bad(absl::StrCat(where, name, " is ", ShowJson(*found), ", expected a number above 0"));
     *out = found->get<double>();
   }
   return absl::OkStatus();
@@ -35,7 +32,9 @@ Status ReadNumbers(const Json& object, absl::string_view where,
 }  // namespace
 
 StatusOr<Cluster> ParseCluster(absl::string_view json, const Mesh& mesh) {
-  const Json root = Json::parse(json.begin(), json.end(), nullptr, /*allow_exceptions=*/false);
+  const auto parsed = ParseJson(json);
+  if (!parsed.ok()) return Bad(parsed.status().message());
+  const Json& root = *parsed;
   if (!root.is_object()) return Bad("expected a JSON object such as {\"flops_per_second\": 312e12}");
   Cluster cluster;
   double memory = 0;
@@ -51,7 +50,7 @@ StatusOr<Cluster> ParseCluster(absl::string_view json, const Mesh& mesh) {
   if (axes == root.end()) return cluster;
   const size_t want = static_cast<size_t>(mesh.axes());
   if (!axes->is_array() || (axes->size() != 1 && axes->size() != want))
-    return Bad(absl::StrCat("axes has ", axes->is_array() ? absl::StrCat(axes->size(), " entries") : axes->dump(),
+    return Bad(absl::StrCat("axes has ", axes->is_array() ? absl::StrCat(axes->size(), " entries") : ShowJson(*axes),
                             ", expected 1 or ", want, ": ", mesh.ranks(), " devices are ", mesh.ToString()));
   for (size_t a = 0; a < want; ++a) {
     const Json& entry = (*axes)[axes->size() == 1 ? 0 : a];

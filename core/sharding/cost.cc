@@ -5,6 +5,7 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "core/sharding/micro_batches.h"
 
 namespace mslua {
 namespace {
@@ -39,12 +40,14 @@ std::string KindOf(const Graph& graph, const ForwardGraph& forward, int32_t i) {
   const Node& n = graph.nodes[i];
   std::string kind = n.op->name;
   for (const auto& [name, value] : n.attrs.items()) {
-    if (name != "name" && name != "_rng") absl::StrAppend(&kind, " ", name, "=", AttrText(value));
+    if (name != "name" && name != "_rng" && name != kMicroBatch)
+      absl::StrAppend(&kind, " ", name, "=", AttrText(value));
   }
   for (Value v : n.inputs) absl::StrAppend(&kind, " ", ToString(graph.TypeOf(v)));
   absl::StrAppend(&kind, " ->");
   for (const TensorType& t : n.outputs) absl::StrAppend(&kind, " ", ToString(t));
-  absl::StrAppend(&kind, forward.data[i] ? " data" : "");
+  absl::StrAppend(&kind, forward.data[i] ? " data" : "", forward.remade[i] ? " remade" : "",
+                  forward.shared[i] ? " shared" : "");
   return kind;
 }
 
@@ -105,9 +108,29 @@ std::vector<bool> ReadForward(const Graph& graph, std::vector<bool>* backward) {
   return read;
 }
 
+// What a recomputation region makes is kept where something outside reads it.
+void FindRemade(const Graph& graph, ForwardGraph* forward) {
+  forward->remade.assign(graph.nodes.size(), false);
+  for (int32_t i : forward->nodes) forward->remade[i] = graph.nodes[i].region != 0 && !graph.nodes[i].inputs.empty();
+  for (const ForwardGraph::Edge& e : forward->edges) {
+    if (graph.nodes[e.reader].region != graph.nodes[e.value.node].region) forward->remade[e.value.node] = false;
+  }
+  for (const GraphOutput& o : graph.outputs) forward->remade[o.value.node] = false;
+}
+
+void FindShared(const Graph& graph, const PropagateOptions::OptimizerShards& shards, ForwardGraph* forward) {
+  for (int32_t i : forward->nodes) {
+    const Node& n = graph.nodes[i];
+    forward->shared[i] =
+        IsKind(n, kParameter) && n.outputs[0].bytes() >= shards.bytes && !shards.except.contains(n.attrs.Str("name"));
+  }
+  forward->shares_gradients = shards.sums || shards.parameters;
+  forward->shares_parameters = shards.parameters;
+}
+
 }  // namespace
 
-StatusOr<ForwardGraph> ForwardOf(const Graph& graph) {
+StatusOr<ForwardGraph> ForwardOf(const Graph& graph, const absl::optional<PropagateOptions::OptimizerShards>& shards) {
   const size_t count = graph.nodes.size();
   ForwardGraph out;
   out.rules.resize(count);
@@ -138,6 +161,9 @@ StatusOr<ForwardGraph> ForwardOf(const Graph& graph) {
     }
   }
   out.states_per_parameter = StatesPerParameter(graph);
+  FindRemade(graph, &out);
+  out.shared.assign(count, false);
+  if (shards) FindShared(graph, *shards, &out);
   NumberKinds(graph, &out);
   JoinEdges(count, &out);
   return out;
@@ -186,7 +212,7 @@ int64_t CostModel::Backward(int32_t node, const Sharding& sharding) const {
 double CostModel::LocalOutputs(int32_t node, const Sharding& sharding) const {
   const Node& n = graph_.nodes[node];
   double bytes = 0;
-  for (size_t o = 0; o < n.outputs.size() && !n.op->view; ++o) {
+  for (size_t o = 0; o < n.outputs.size() && !n.op->view && !forward_.remade[node]; ++o) {
     const Layout layout = OutputLayout(forward_.rules[node], sharding, o);
     bytes += static_cast<double>(NumElements(layout.Local(resharder_.mesh(), n.outputs[o].shape)) *
                                  SizeOf(n.outputs[o].dtype));
@@ -199,14 +225,23 @@ double CostModel::UpdateSeconds(double bytes) const {
   return (3 + 2 * forward_.states_per_parameter) * bytes / cluster_.bytes_per_second;
 }
 
+// Of a parameter that is cut over all ranks, as far as it divides.
+double CostModel::FinestBytes(int32_t parameter, const Sharding& sharding) const {
+  const TensorType& type = graph_.nodes[parameter].outputs[0];
+  const Layout layout = Finest(resharder_.mesh(), OutputLayout(forward_.rules[parameter], sharding, 0), type.shape);
+  return static_cast<double>(NumElements(layout.Local(resharder_.mesh(), type.shape)) * SizeOf(type.dtype));
+}
+
 Cost CostModel::OfNode(int32_t node, const Sharding& sharding) const {
   double parts = 1, kept = LocalOutputs(node, sharding);
   for (const AxisList& axes : sharding.factors) parts *= static_cast<double>(resharder_.mesh().Size(axes));
   Cost cost;
   double seconds = ForwardSeconds(node, parts, LocalBytes(node, sharding)) * (1 + gradients_wanted_[node]);
   if (IsKind(graph_.nodes[node], kParameter) && forward_.training) {
-    seconds += UpdateSeconds(kept);
-    kept *= 2 + forward_.states_per_parameter;
+    const double finest = forward_.shared[node] ? FinestBytes(node, sharding) : kept;
+    seconds += UpdateSeconds(finest);
+    kept = (forward_.shares_parameters ? finest : kept) + (forward_.shares_gradients ? finest : kept) +
+           forward_.states_per_parameter * finest;
   }
   cost.picoseconds = Picoseconds(seconds);
   cost.memory = static_cast<int64_t>(kept);
@@ -224,8 +259,10 @@ Cost CostModel::Share(int32_t node, const Sharding& sharding, int64_t others) co
                        : LocalBytes(node, sharding) / static_cast<double>(others) / cluster_.bytes_per_second;
   seconds *= 1 + gradients_wanted_[node];
   if (IsKind(graph_.nodes[node], kParameter) && forward_.training) {
-    seconds += UpdateSeconds(kept);
-    kept *= 2 + forward_.states_per_parameter;
+    // What is cut over all ranks has no share that would be right for every sharding.
+    const bool shared = forward_.shared[node];
+    seconds += shared ? 0 : UpdateSeconds(kept);
+    kept *= shared ? !forward_.shares_parameters + !forward_.shares_gradients : 2 + forward_.states_per_parameter;
   }
   return {static_cast<int64_t>(seconds * kPicoseconds), 0, static_cast<int64_t>(kept)};
 }

@@ -6,6 +6,7 @@
 
 #include "core/sharding/cluster.h"
 #include "core/sharding/move_bound.h"
+#include "core/sharding/plan.h"
 #include "core/sharding/sharding.h"
 
 namespace mslua {
@@ -25,16 +26,20 @@ struct ForwardGraph {
     std::vector<int> edges;     // numbers
     int kind = 0;               // ties of one kind join nodes of equal kinds in the same way
   };
-  std::vector<int32_t> nodes;       // in the graph's order
-  std::vector<Edge> edges;          // by reader, then input
-  std::vector<Tie> ties;            // by reader, then maker
-  std::vector<int> kinds;           // by position in `nodes`: of one kind cost the same under the same sharding
-  std::vector<NodeRule> rules;      // by node of the graph; of forward nodes
-  std::vector<bool> data;           // by node: depends on data or scalars, not on parameters and constants alone
-  bool training = false;            // the graph has a backward part
+  std::vector<int32_t> nodes;   // in the graph's order
+  std::vector<Edge> edges;      // by reader, then input
+  std::vector<Tie> ties;        // by reader, then maker
+  std::vector<int> kinds;       // by position in `nodes`: of one kind cost the same under the same sharding
+  std::vector<NodeRule> rules;  // by node of the graph; of forward nodes
+  std::vector<bool> data;       // by node: depends on data or scalars, not on parameters and constants alone
+  std::vector<bool> remade;     // by node: made again on the way back (cell:recompute), not kept for it
+  std::vector<bool> shared;     // by node: a parameter whose optimizer's state is cut over all ranks
+  bool shares_gradients = false, shares_parameters = false;  // of `shared` parameters: these too
+  bool training = false;                                     // the graph has a backward part
   double states_per_parameter = 0;  // bytes of optimizer state and other state for a byte of parameters
 };
-StatusOr<ForwardGraph> ForwardOf(const Graph& graph);
+StatusOr<ForwardGraph> ForwardOf(const Graph& graph,
+                                 const absl::optional<PropagateOptions::OptimizerShards>& shards = absl::nullopt);
 
 // Whole numbers, so that sums do not depend on their order.
 struct Cost {
@@ -89,6 +94,7 @@ class CostModel {
   double LocalBytes(int32_t node, const Sharding& sharding) const;
   double LocalOutputs(int32_t node, const Sharding& sharding) const;
   double UpdateSeconds(double bytes) const;
+  double FinestBytes(int32_t parameter, const Sharding& sharding) const;
 
   const Graph& graph_;
   const ForwardGraph& forward_;

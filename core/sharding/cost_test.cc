@@ -121,13 +121,19 @@ TEST(Cluster, IsReadFromJson) {
   EXPECT_EQ(cluster->links.axes[0].alpha, 1e-5);
   EXPECT_EQ(cluster->links.axes[1].beta, 2e-10);
   const std::pair<const char*, const char*> bad[] = {
-      {"[", "cluster: expected a JSON object such as {\"flops_per_second\": 312e12}"},
+      {"[]", "cluster: expected a JSON object such as {\"flops_per_second\": 312e12}"},
       {"{\"flops_per_secnd\": 1}", "cluster: unknown member 'flops_per_secnd' (did you mean 'flops_per_second'?)"},
       {"{\"memory_bytes\": -1}", "cluster: memory_bytes is -1, expected a number above 0"},
       {"{\"axes\": [{}, {}, {}]}", "cluster: axes has 3 entries, expected 1 or 2: 6 devices are 2x3"},
       {"{\"axes\": [{\"seconds\": \"1\"}]}", "cluster: axes[1]: seconds is \"1\", expected a number above 0"},
   };
   for (const auto& [text, message] : bad) EXPECT_EQ(ParseCluster(text, mesh).status().message(), message);
+  EXPECT_EQ(ParseCluster("[", mesh).status().message().substr(0, 36), "cluster: not JSON at line 1, column ");
+  // A tree this deep overflows the stack when it is shown in a message.
+  for (const int depth : {17, 200000, 1000000}) {
+    const std::string deep = "{\"flops_per_second\":" + std::string(depth, '[') + std::string(depth, ']') + "}";
+    EXPECT_EQ(ParseCluster(deep, mesh).status().message(), "cluster: JSON nested deeper than 16");
+  }
 }
 
 }  // namespace

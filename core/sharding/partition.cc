@@ -4,6 +4,8 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "core/graph/gradient_marks.h"
+#include "core/sharding/micro_batches.h"
 
 namespace mslua {
 namespace {
@@ -54,6 +56,10 @@ class Partitioner {
       in.push_back(WithPartial(plan_.Input(i, k), partial));
       ASSIGN_OR_RETURN(const Value v, In(n.inputs[k], in.back(), n.attrs.Has("_origin")));
       inputs.push_back(v);
+      // The gradient of an update is what has come to where the update is made.
+      const Node& maker = graph_.nodes[n.inputs[k].node];
+      if (maker.attrs.Has(kGradientMarks) && !in.back().partial())
+        CopyGradientMarks(maker, n.inputs[k].output, &g_.graph().nodes[v.node], v.output);
     }
     for (size_t o = 0; o < n.outputs.size(); ++o)
       out.push_back(WithPartial(plan_.Output({i, static_cast<int32_t>(o)}), partial));
@@ -62,6 +68,8 @@ class Partitioner {
     attrs.Erase("_origin");
     attrs.Erase("_sum");
     attrs.Erase(kMicroSum);
+    attrs.Erase(kMicroBatch);
+    attrs.Erase(kGradientMarks);
     attrs.Erase(kGradientOf);
     attrs.Erase(kCrossBatch);
     attrs.Erase(kBoundary);

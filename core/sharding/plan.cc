@@ -205,7 +205,7 @@ class Propagation {
       if (!IsInput(At(i), kState) || decided_[i] || dot == name.npos) continue;
       const auto found = parameters.find(name.substr(dot + 1));
       if (found == parameters.end() || At(found->second).outputs[0] != At(i).outputs[0]) continue;
-      const Layout fine = Finer(plan_.Output({found->second, 0}), At(i).outputs[0].shape);
+      const Layout fine = Finest(mesh_, plan_.Output({found->second, 0}), At(i).outputs[0].shape);
       RETURN_IF_ERROR(SetLayout(i, fine));
       updates_.emplace(found->second, fine);
       finer_.emplace(found->first, fine);
@@ -214,16 +214,6 @@ class Propagation {
       if (options_.optimizer_shards->parameters) RETURN_IF_ERROR(SetLayout(parameter, fine));
     }
     return absl::OkStatus();
-  }
-
-  // The layout with the axes that replicate added to the first dimensions that they divide.
-  Layout Finer(Layout layout, const Shape& shape) const {
-    for (int a = 0; a < mesh_.axes(); ++a) {
-      for (int d = 0; d < layout.rank() && layout.UseOf(a) == Layout::Use::kReplicated; ++d) {
-        if (shape[d] % (mesh_.Size(layout.Dim(d)) * mesh_.size(a)) == 0) layout.Append(d, a);
-      }
-    }
-    return layout;
   }
 
   // What the inputs' way to a node of that sharding costs. A parameter that has no layout yet costs as its pinned
@@ -260,7 +250,8 @@ class Propagation {
       if (from < 0 || (pinned_[from] < 0 && pinned_[reader] >= 0)) {
         from = reader;
         from_input = k;
-      } else if (pinned_[from] >= 0 && pinned_[reader] >= 0 && IsInput(At(i))) {
+      } else if (pinned_[from] >= 0 && pinned_[reader] >= 0 && !SameOperator(pinned_[from], pinned_[reader]) &&
+                 IsInput(At(i))) {
         RETURN_IF_ERROR(SameSlices(i, from, from_input, reader, k));
       }
     }
@@ -277,7 +268,15 @@ class Propagation {
     return absl::OkStatus();
   }
 
-  // Two users' strategies for one parameter must cut it the same way.
+  // Whether two nodes with users' strategies are one operator of the recipe: each micro-batch has a node of it.
+  bool SameOperator(int32_t a, int32_t b) const {
+    const Node &x = At(a), &y = At(b);
+    return a == b || (x.op == y.op && x.location != nullptr && y.location != nullptr && *x.location == *y.location &&
+                      *x.attrs.Find(kUserStrategy) == *y.attrs.Find(kUserStrategy));
+  }
+
+  // The strategies of two operators for one parameter must cut it the same way. One operator may take it twice, cut in
+  // two ways: it lies as the first operand has it.
   Status SameSlices(int32_t parameter, int32_t a, size_t ka, int32_t b, size_t kb) {
     const TensorType& type = At(parameter).outputs[0];
     const Layout first = plan_.Input(a, ka), second = plan_.Input(b, kb);
@@ -411,6 +410,15 @@ Layout ShardPlan::Output(Value v) const {
 
 StatusOr<ShardPlan> Propagate(const Graph& graph, Resharder& resharder, const PropagateOptions& options) {
   return Propagation(graph, resharder, options).Run();
+}
+
+Layout Finest(const Mesh& mesh, Layout layout, const Shape& shape) {
+  for (int a = 0; a < mesh.axes(); ++a) {
+    for (int d = 0; d < layout.rank() && layout.UseOf(a) == Layout::Use::kReplicated; ++d) {
+      if (shape[d] % (mesh.Size(layout.Dim(d)) * mesh.size(a)) == 0) layout.Append(d, a);
+    }
+  }
+  return layout;
 }
 
 Layout BatchLayout(const Mesh& mesh, const TensorType& type) {

@@ -65,6 +65,9 @@ inline constexpr char kBoundary[] = "_boundary";
 // Errors: a bad strategy; a parameter that two users' strategies cut differently.
 StatusOr<ShardPlan> Propagate(const Graph& graph, Resharder& resharder, const PropagateOptions& options);
 
+// The layout with the axes that replicate added to the first dimensions that they divide.
+Layout Finest(const Mesh& mesh, Layout layout, const Shape& shape);
+
 // The first dimension cut over all axes that divide it, in order.
 Layout BatchLayout(const Mesh& mesh, const TensorType& type);
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/sharding/micro_batches.h"
 
 namespace mslua {
 namespace {
@@ -61,23 +62,26 @@ std::string PlaceOf(const Node& node) {
   return absl::StrCat(at.scope, at.scope.empty() ? "" : "/", name, at.line > 0 ? absl::StrCat(":", at.line) : "");
 }
 
-StatusOr<ShardReport> ReportOf(const Graph& graph, const ShardPlan& plan, const Cluster& cluster,
-                               Resharder& resharder) {
-  ASSIGN_OR_RETURN(const ForwardGraph forward, ForwardOf(graph));
+StatusOr<ShardReport> ReportOf(const Graph& graph, const ShardPlan& plan, const PropagateOptions& options,
+                               const Cluster& cluster, Resharder& resharder) {
+  ASSIGN_OR_RETURN(const ForwardGraph forward, ForwardOf(graph, options.optimizer_shards));
   const CostModel model(graph, forward, cluster, resharder);
   ASSIGN_OR_RETURN(const CostReport cost, Evaluate(graph, forward, model, plan.shardings));
   ShardReport report;
   report.seconds = static_cast<double>(cost.total.picoseconds) * 1e-12;
   report.compute_seconds = static_cast<double>(cost.compute_picoseconds) * 1e-12;
   report.bytes = cost.total.bytes;
-  report.memory = cost.total.memory;
+  const auto first = FirstMicroBatchOf(graph);
   auto edge = forward.edges.begin();
   for (int32_t i : forward.nodes) {
     const Node& n = graph.nodes[i];
     Moves moves(model, plan, graph, resharder);
     for (; edge != forward.edges.end() && edge->reader == i; ++edge) RETURN_IF_ERROR(moves.Add(*edge));
-    if (n.inputs.empty()) continue;
+    // The other micro-batches are as the first, and their values take the place of its own.
+    if (first && n.attrs.Has(kMicroBatch) && n.attrs.Int(kMicroBatch) > 0) continue;
     const Cost own = model.OfNode(i, plan.shardings[i]);
+    report.memory += own.memory;
+    if (n.inputs.empty()) continue;
     report.operators.push_back({i, PlaceOf(n), ToString(StrategyOf(resharder.mesh(), plan.rules[i], plan.shardings[i])),
                                 plan.Output({i, 0}).ToString(), moves.Names(), moves.bytes(), own.memory,
                                 static_cast<double>(own.picoseconds) * 1e-12, n.op->flops != nullptr});
@@ -98,10 +102,16 @@ StatusOr<std::vector<Alternative>> AlternativesOf(const Graph& graph, const Mesh
   ASSIGN_OR_RETURN(const NodeRule rule, RuleOf(graph, graph.nodes[node]));
   std::set<std::string> strategies;
   for (const Sharding& s : Candidates(mesh, rule)) strategies.insert(ToString(StrategyOf(mesh, rule, s)));
+  // Of all micro-batches.
+  std::vector<int32_t> alike = {node};
+  const auto first = FirstMicroBatchOf(graph);
+  for (int32_t i = 0; first && i < static_cast<int32_t>(graph.nodes.size()); ++i) {
+    if (i != node && first->of[i] >= 0 && first->of[i] == first->of[node]) alike.push_back(i);
+  }
   std::vector<Alternative> all;
   Graph other = graph;
   for (const std::string& strategy : strategies) {
-    other.nodes[node].attrs.Set(kUserStrategy, strategy);
+    for (int32_t i : alike) other.nodes[i].attrs.Set(kUserStrategy, strategy);
     const auto predicted = predict(other);
     if (absl::IsResourceExhausted(predicted.status())) {
       all.push_back({strategy, 0, 0, false});

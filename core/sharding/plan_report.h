@@ -27,14 +27,16 @@ struct ShardReport {
     std::string name, type, layout;
     int64_t bytes = 0;  // on one device
   };
-  std::vector<Operator> operators;    // forward, inputs aside
+  std::vector<Operator> operators;    // forward, inputs aside; of micro-batches the first one's
   std::vector<Parameter> parameters;  // and state
   double seconds = 0, compute_seconds = 0;
-  int64_t bytes = 0, memory = 0;  // of one device
+  int64_t bytes = 0;   // received by one device
+  int64_t memory = 0;  // kept on one device, as the search's model has it
 };
 
-// `plan` is of `graph`; `resharder` has the cluster's links.
-StatusOr<ShardReport> ReportOf(const Graph& graph, const ShardPlan& plan, const Cluster& cluster, Resharder& resharder);
+// `plan` is of `graph`, made with `options`; `resharder` has the cluster's links.
+StatusOr<ShardReport> ReportOf(const Graph& graph, const ShardPlan& plan, const PropagateOptions& options,
+                               const Cluster& cluster, Resharder& resharder);
 
 // Cell, operator and line of the recipe, "Net/fc1/MatMul:31", as far as they are known.
 std::string PlaceOf(const Node& node);

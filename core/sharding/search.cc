@@ -5,10 +5,12 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/text.h"
 #include "core/sharding/assignment.h"
+#include "core/sharding/micro_batches.h"
 #include "core/sharding/needless_cuts.h"
 #include "core/sharding/relaxation.h"
 
@@ -25,6 +27,8 @@ constexpr int kMaxSweeps = 3;
 // The first limit on what is searched exactly, as a part of the way from the bound to the best plan known.
 constexpr int64_t kFirstStep = 4;
 constexpr int kBisections = 16;
+// Entries of a table where some nodes are held because all of them together are too much.
+constexpr double kEntriesInParts = 1e6;
 
 int64_t PartsOf(const Mesh& mesh, const Sharding& s) {
   int64_t parts = 1;
@@ -56,7 +60,7 @@ class StrategySearch {
     PropagateOptions propagate = options_.propagate;
     propagate.chosen.clear();
     ASSIGN_OR_RETURN(const ShardPlan plan, Propagate(graph_, resharder_, propagate));
-    ASSIGN_OR_RETURN(forward_, ForwardOf(graph_));
+    ASSIGN_OR_RETURN(forward_, ForwardOf(graph_, options_.propagate.optimizer_shards));
     LeaveNeedlessCuts();
     model_ = std::make_unique<CostModel>(graph_, forward_, options_.cluster, resharder_);
     solver_ = std::make_unique<AssignmentSolver>(graph_, forward_, *model_);
@@ -283,7 +287,7 @@ class StrategySearch {
           list = std::make_shared<const std::vector<Sharding>>(fixed_[i].empty() ? Steps(s, goal[p], a) : Same(i, s));
         lists.push_back(list);
       }
-      ASSIGN_OR_RETURN(now, Solve(lists, weights, kNone, options_.max_entries));
+      ASSIGN_OR_RETURN(now, SolveInParts(lists, now, weights));
       for (size_t p = 0; p < forward_.nodes.size(); ++p) Take(now.shardings[forward_.nodes[p]], a, &goal[p]);
     }
     if (!Allowed(now.shardings) && !Propagates()) now.value = kNone;
@@ -440,7 +444,49 @@ class StrategySearch {
   }
 
   StatusOr<Found> Round(const Found& now, int8_t axis, const Weights& weights, Order order) {
-    return Solve(Lists(now, axis, order), weights, kNone, options_.max_entries);
+    return SolveInParts(Lists(now, axis, order), now, weights);
+  }
+
+  // The best of all candidates; where their tables are too large, as where many operators share parameters, the nodes
+  // with the most neighbours stay as they are, as few of them as will do, and are chosen when the others have been.
+  StatusOr<Found> SolveInParts(const std::vector<CandidateList>& lists, const Found& now, const Weights& weights) {
+    auto found = Solve(lists, weights, kNone, options_.max_entries);
+    if (!absl::IsResourceExhausted(found.status())) return found;
+    const std::vector<size_t> order = ByNeighbours();
+    size_t held = 1;
+    while (absl::IsResourceExhausted(found.status())) {
+      found = Solve(Held(lists, now, order, 0, held), weights, kNone, kEntriesInParts);
+      if (held == order.size()) break;
+      if (!found.ok()) held = std::min(2 * held, order.size());
+    }
+    RETURN_IF_ERROR(found.status());
+    auto rest = Solve(Held(lists, *found, order, held, order.size()), weights, kNone, kEntriesInParts);
+    if (rest.ok() && rest->value < found->value) found = std::move(rest);
+    found->exact = false;
+    return found;
+  }
+  // Positions of nodes, those with the most neighbours first.
+  std::vector<size_t> ByNeighbours() const {
+    std::vector<int> neighbours(forward_.nodes.size(), 0);
+    for (const ForwardGraph::Tie& t : forward_.ties) ++neighbours[t.maker], ++neighbours[t.reader];
+    std::vector<size_t> order(forward_.nodes.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return neighbours[a] > neighbours[b]; });
+    return order;
+  }
+  // The lists with one candidate for the nodes order[begin, end): what `now` has where that is one, else the first.
+  std::vector<CandidateList> Held(std::vector<CandidateList> lists, const Found& now, const std::vector<size_t>& order,
+                                  size_t begin, size_t end) const {
+    std::map<std::pair<int32_t, std::string>, CandidateList> known;
+    for (size_t k = begin; k < end; ++k) {
+      const int32_t i = forward_.nodes[order[k]];
+      CandidateList& list = lists[order[k]];
+      const Sharding& one = Contains(*list, now.shardings[i]) ? now.shardings[i] : list->front();
+      CandidateList& held = known[{rule_of_[i], KeyOf(one)}];
+      if (held == nullptr) held = std::make_shared<const std::vector<Sharding>>(1, one);
+      list = held;
+    }
+    return lists;
   }
 
   // For each node its sharding as it is, without the axis, and with it on each factor.
@@ -565,8 +611,40 @@ StatusOr<SearchMode> ParseSearchMode(absl::string_view name) {
                                                  DidYouMean(std::string(name), {kNames[0], kNames[1], kNames[2]})));
 }
 
+namespace {
+
+// What was found for the first micro-batch, for all of them. The memory is that of one, which is what a step needs at
+// once.
+StatusOr<SearchResult> ForAllMicroBatches(const Graph& graph, const FirstMicroBatch& first, const Mesh& mesh,
+                                          const SearchOptions& options, SearchResult result) {
+  ASSIGN_OR_RETURN(const ForwardGraph forward, ForwardOf(graph, options.propagate.optimizer_shards));
+  std::vector<absl::optional<Sharding>> chosen(graph.nodes.size());
+  std::vector<Sharding> shardings(graph.nodes.size());
+  for (int32_t i : forward.nodes) {
+    const bool found = first.of[i] >= 0 && result.chosen[first.of[i]].has_value();
+    shardings[i] = found ? *result.chosen[first.of[i]] : Sharding(forward.rules[i]);
+    chosen[i] = shardings[i];
+  }
+  Resharder resharder(mesh, options.cluster.links);
+  const CostModel model(graph, forward, options.cluster, resharder);
+  ASSIGN_OR_RETURN(const CostReport report, Evaluate(graph, forward, model, shardings));
+  result.chosen = std::move(chosen);
+  result.seconds = static_cast<double>(report.total.picoseconds) * 1e-12;
+  result.compute_seconds = static_cast<double>(report.compute_picoseconds) * 1e-12;
+  result.bytes = report.total.bytes;
+  result.bound_seconds = result.seconds / (1 + result.gap);
+  return result;
+}
+
+}  // namespace
+
 StatusOr<SearchResult> Search(const Graph& graph, const Mesh& mesh, const SearchOptions& options) {
-  return StrategySearch(graph, mesh, options).Run();
+  const auto first = FirstMicroBatchOf(graph);
+  if (!first) return StrategySearch(graph, mesh, options).Run();
+  SearchOptions own = options;
+  if (own.without) own.without->first = first->of[own.without->first];
+  ASSIGN_OR_RETURN(SearchResult result, StrategySearch(first->graph, mesh, own).Run());
+  return ForAllMicroBatches(graph, *first, mesh, options, std::move(result));
 }
 
 }  // namespace mslua

@@ -54,7 +54,8 @@ struct SearchResult {
   double search_seconds = 0;  // wall clock
 };
 
-// The same on every rank: no clock decides. Errors: as Propagate; RESOURCE_EXHAUSTED when no plan fits the memory.
+// The same on every rank: no clock decides. Micro-batches (micro_batches.h) are all cut as the first, and the memory is
+// that of one of them. Errors: as Propagate; RESOURCE_EXHAUSTED when no plan fits the memory.
 StatusOr<SearchResult> Search(const Graph& graph, const Mesh& mesh, const SearchOptions& options);
 
 }  // namespace mslua

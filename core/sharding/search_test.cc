@@ -10,6 +10,7 @@
 #include "core/autodiff/gradient.h"
 #include "core/graph/builder.h"
 #include "core/sharding/cost.h"
+#include "core/sharding/micro_batches.h"
 #include "gtest/gtest.h"
 
 namespace mslua {
@@ -333,6 +334,106 @@ TEST(Search, KeepsTheMemoryLimit) {
   EXPECT_GE(small->bound_seconds, fastest->seconds * (1 - 1e-9));
   options.cluster.memory_bytes = 1000;
   EXPECT_EQ(Search(graph, mesh, options).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+// Six layers that `micros` micro-batches go through, one after the other; marked as such or not.
+Graph MicroBatches(int micros, bool marked) {
+  Net net;
+  std::vector<Value> weights;
+  for (int i = 0; i < 6; ++i) weights.push_back(net.Parameter({96, 96}));
+  const Value x = net.Data({48 * micros, 96});
+  std::vector<MicroBlock> blocks;
+  Value loss;
+  for (int m = 0; m < micros; ++m) {
+    const auto here = [&] { return static_cast<int32_t>(net.g_.graph().nodes.size()); };
+    blocks.push_back({here(), 0, m, false});
+    Value h = net.g_.Op("strided_slice", {x},
+                        {{"begin", std::vector<int64_t>{48 * m, 0}}, {"end", std::vector<int64_t>{48 * (m + 1), 96}}});
+    for (Value w : weights) h = Add(net.g_, net.g_.Op("relu", {net.Matmul(h, w)}), h);
+    const Value one = net.g_.Op("reduce_sum", {h});
+    blocks.back().end = here();
+    loss = m == 0 ? one : Add(net.g_, loss, one);
+  }
+  Graph graph = net.Train(loss);
+  if (marked) MarkMicroBatches(blocks, &graph);
+  return graph;
+}
+
+// The tables of micro-batches that share their parameters are too large together, and the sharding of one is that of
+// all.
+TEST(Search, MicroBatchesAreAllCutAsTheFirst) {
+  for (const SearchMode mode :
+       {SearchMode::kDynamicProgramming, SearchMode::kRecursiveProgramming, SearchMode::kShardingPropagation}) {
+    for (const int64_t ranks : {2, 4, 8}) {
+      const Mesh mesh = *Mesh::Of(ranks);
+      SearchOptions options;
+      options.mode = mode;
+      for (const int micros : {2, 4, 8}) {
+        const Graph graph = MicroBatches(micros, true);
+        const auto found = Search(graph, mesh, options);
+        ASSERT_TRUE(found.ok()) << Name(mode) << " " << ranks << " ranks, " << micros << ": " << found.status();
+        EXPECT_LT(found->largest_table, 1e5);
+        std::map<std::string, int> strategies;  // of products
+        for (size_t i = 0; i < graph.nodes.size(); ++i) {
+          if (graph.nodes[i].op->name != "matmul" || !found->chosen[i]) continue;
+          ++strategies[StrategyText(graph, mesh, *found, {static_cast<int32_t>(i), 0})];
+        }
+        for (const auto& [text, count] : strategies) EXPECT_EQ(count % micros, 0) << text;
+      }
+    }
+  }
+}
+
+// A network that uses its parameters many times has tables too large for an exact search, and a plan all the same.
+TEST(Search, ParametersThatManyOperatorsReadLeaveAPlan) {
+  for (const SearchMode mode :
+       {SearchMode::kDynamicProgramming, SearchMode::kRecursiveProgramming, SearchMode::kShardingPropagation}) {
+    for (const int64_t ranks : {2, 6}) {
+      const Mesh mesh = *Mesh::Of(ranks);
+      const Graph graph = MicroBatches(8, false);
+      SearchOptions options;
+      options.mode = mode;
+      options.max_entries = 1e4;
+      const auto found = Search(graph, mesh, options);
+      ASSERT_TRUE(found.ok()) << Name(mode) << " " << ranks << " ranks: " << found.status();
+      if (mode != SearchMode::kShardingPropagation) {
+        EXPECT_LE(found->seconds, Plain(graph, mesh, options.cluster));
+      }
+      EXPECT_LE(found->bound_seconds, found->seconds);
+    }
+  }
+}
+
+// Slices of the optimizer, and what is made again on the way back, are no part of the memory that a plan needs.
+TEST(Search, MemoryFollowsOptimizerLevelsAndRecomputation) {
+  const Mesh mesh = *Mesh::Of(4);
+  const auto memory = [&](int level, int32_t region) {
+    Net net;
+    const Value w = net.Parameter({96, 96});
+    Value h = net.Data({48, 96});
+    net.g_.SetRegion(region);
+    for (int i = 0; i < 3; ++i) h = net.g_.Op("relu", {net.Matmul(h, w)});
+    net.g_.SetRegion(0);
+    Graph graph = net.Mse(h);
+    SearchOptions options;
+    for (int32_t i : graph.Inputs()) {
+      Node& n = graph.nodes[i];
+      if (n.attrs.Str("kind") == kParameter) options.propagate.fixed.emplace(n.attrs.Str("name"), Layout(2));
+    }
+    if (level > 0) {
+      options.propagate.optimizer_shards.emplace();
+      options.propagate.optimizer_shards->sums = level >= 2;
+      options.propagate.optimizer_shards->parameters = level >= 3;
+    }
+    const auto found = Search(graph, mesh, options);
+    EXPECT_TRUE(found.ok()) << found.status();
+    return found.ok() ? found->memory_bytes : 0;
+  };
+  const int64_t weight = 96 * 96 * 4, rows = 48 * 96 * 4;
+  EXPECT_EQ(memory(1, 0), memory(0, 0));  // there is no state
+  EXPECT_EQ(memory(2, 0), memory(1, 0) - weight * 3 / 4);
+  EXPECT_EQ(memory(3, 0), memory(2, 0) - weight * 3 / 4);
+  EXPECT_EQ(memory(0, 1), memory(0, 0) - 5 * rows);  // three products and three maps, of which the last is kept
 }
 
 TEST(Search, TheRunnerUpCostsNoLess) {

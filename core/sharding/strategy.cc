@@ -1,6 +1,7 @@
 #include "core/sharding/strategy.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -191,6 +192,14 @@ Status CheckParts(const Mesh& mesh, absl::string_view what, absl::string_view te
   if (mesh.ranks() % product == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(what, ": ", tensor, " is cut in ", product,
                                                  " parts, which does not divide ", mesh.ranks(), " devices"));
+}
+
+void FitTo(const Graph& graph, absl::Span<const Value> values, Strategy* strategy) {
+  for (size_t i = 0; i < std::min(values.size(), strategy->size()); ++i) {
+    const Shape& shape = graph.TypeOf(values[i]).shape;
+    std::vector<int64_t>& parts = (*strategy)[i];
+    for (size_t d = 0; d < std::min(shape.size(), parts.size()); ++d) parts[d] = std::gcd(parts[d], shape[d]);
+  }
 }
 
 Value CutAs(GraphBuilder& g, Value x, const std::vector<int64_t>& parts) {

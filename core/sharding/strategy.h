@@ -32,6 +32,10 @@ StatusOr<std::vector<int64_t>> FactorParts(const Mesh& mesh, const Graph& graph,
 Status CheckParts(const Mesh& mesh, absl::string_view what, absl::string_view tensor, const TensorType& type,
                   absl::Span<const int64_t> parts);
 
+// Leaves of a strategy what the sizes of these tensors allow: an evaluation may have smaller batches than the training
+// that the strategy was written for.
+void FitTo(const Graph& graph, absl::Span<const Value> values, Strategy* strategy);
+
 // x as a node of its own, a view, that has a user's strategy.
 Value CutAs(GraphBuilder& g, Value x, const std::vector<int64_t>& parts);
 

@@ -1,12 +1,13 @@
 #include "core/sharding/strategy_file.h"
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/atomic_file.h"
+#include "core/base/folder.h"
 #include "core/base/input_file.h"
+#include "core/json/json.h"
 #include "core/sharding/cost.h"
 #include "core/sharding/strategy.h"
 
@@ -14,7 +15,7 @@ namespace mslua {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr char kFormat[] = "mslua strategy";
 constexpr int64_t kMaxBytes = 256 << 20;
@@ -27,8 +28,8 @@ std::string TypesOf(const Graph& graph, const Node& n) {
                       }));
 }
 
-Json AxesOf(const NodeRule& rule, const Sharding& s) {
-  Json axes = Json::object();
+OrderedJson AxesOf(const NodeRule& rule, const Sharding& s) {
+  OrderedJson axes = OrderedJson::object();
   for (size_t f = 0; f < s.factors.size(); ++f) {
     if (!s.factors[f].empty()) axes[rule.rule.factors[f].name] = AxisNames(s.factors[f]);
   }
@@ -81,13 +82,17 @@ class TextReader {
       : source_(source), graph_(graph), mesh_(mesh) {}
 
   StatusOr<std::vector<absl::optional<Sharding>>> Run(absl::string_view text) {
-    const Json root = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+    JsonLimits limits;
+    limits.bytes = kMaxBytes;
+    const auto parsed = ParseJson(text, limits);
+    if (!parsed.ok()) return Bad(absl::StrCat("is not readable: ", parsed.status().message()));
+    const Json& root = *parsed;
     if (!root.is_object() || TextOf(root, "format") != kFormat) return Bad("is no strategy file of mslua");
     const auto devices = root.find("devices"), nodes = root.find("nodes");
     if (devices == root.end() || !devices->is_number_integer() || nodes == root.end() || !nodes->is_array())
       return Bad("expected the members 'devices' and 'nodes'");
     if (devices->get<int64_t>() != mesh_.ranks())
-      return Bad(absl::StrCat("is for ", devices->dump(), " devices, here are ", mesh_.ranks()));
+      return Bad(absl::StrCat("is for ", ShowJson(*devices), " devices, here are ", mesh_.ranks()));
     return Nodes(*nodes);
   }
 
@@ -129,11 +134,8 @@ Status SaveStrategy(const std::string& path, const Graph& graph, const Mesh& mes
                     const std::vector<absl::optional<Sharding>>& chosen) {
   RETURN_IF_ERROR(NoFolder(path));
   const fs::path folder = fs::path(path).parent_path();
-  std::error_code error;
-  if (!folder.empty()) fs::create_directories(folder, error);
-  if (error)
-    return absl::InvalidArgumentError(
-        absl::StrCat("strategy file '", path, "': cannot make the folder ", folder.string(), ": ", error.message()));
+  if (!folder.empty())
+    RETURN_IF_ERROR(Annotate(MakeFolders(folder.string()), absl::StrCat("strategy file '", path, "'")));
   ASSIGN_OR_RETURN(const std::string text, StrategyText(graph, mesh, chosen));
   return WriteFileAtomically(path, text);
 }
@@ -147,12 +149,12 @@ StatusOr<std::string> StrategyText(const Graph& graph, const Mesh& mesh,
     const Node& n = graph.nodes[i];
     if (static_cast<size_t>(i) >= chosen.size() || !chosen[i])
       return absl::InternalError(absl::StrCat(NameOf(n), " has no sharding to save"));
-    const Json line = {{"operator", n.op->name},
-                       {"scope", n.location ? n.location->scope : ""},
-                       {"types", TypesOf(graph, n)},
-                       {"strategy", ToString(StrategyOf(mesh, forward.rules[i], *chosen[i]))},
-                       {"axes", AxesOf(forward.rules[i], *chosen[i])}};
-    absl::StrAppend(&text, separator, line.dump(-1, ' ', false, Json::error_handler_t::replace));
+    const OrderedJson line = {{"operator", n.op->name},
+                              {"scope", n.location ? n.location->scope : ""},
+                              {"types", TypesOf(graph, n)},
+                              {"strategy", ToString(StrategyOf(mesh, forward.rules[i], *chosen[i]))},
+                              {"axes", AxesOf(forward.rules[i], *chosen[i])}};
+    absl::StrAppend(&text, separator, line.dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
     separator = ",\n";
   }
   return absl::StrCat(text, "\n]}\n");

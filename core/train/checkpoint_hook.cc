@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/checkpoint/tensor_names.h"
 #include "core/sharding/layout.h"
 #include "core/train/agreement.h"
 
@@ -16,8 +17,10 @@ namespace {
 
 constexpr char kRankPrefix[] = "rank_";
 
+std::string OfRank(const std::string& name, int rank) { return absl::StrCat(kRankPrefix, rank, "/", name); }
+
 std::string NameOf(const std::string& name, const TensorPart& part, int rank) {
-  return part.own && rank > 0 ? absl::StrCat(kRankPrefix, rank, "/", name) : name;
+  return (part.own || part.varies) && rank > 0 ? OfRank(name, rank) : name;
 }
 
 // The tutorials' name: the epoch that runs, from 1, and the step within it.
@@ -41,7 +44,7 @@ StatusOr<std::unique_ptr<CheckpointHook>> CheckpointHook::Create(const Checkpoin
   }
   using checkpoint::CheckpointKeeper;
   std::unique_ptr<CheckpointHook> hook(new CheckpointHook(options, store, trainer, std::move(notice)));
-  if (options.together != nullptr && options.together->rank() > 0) return hook;
+  if (!options.writes || (options.together != nullptr && options.together->rank() > 0)) return hook;
   ASSIGN_OR_RETURN(CheckpointKeeper keeper, CheckpointKeeper::Create(k, options.resumed_from, Now()));
   hook->keeper_ = std::make_unique<CheckpointKeeper>(std::move(keeper));
   if (options.keep_best) {
@@ -55,6 +58,8 @@ StatusOr<std::unique_ptr<CheckpointHook>> CheckpointHook::Create(const Checkpoin
     ASSIGN_OR_RETURN(CheckpointKeeper best_keeper, CheckpointKeeper::Create(best, resumed, Now()));
     hook->best_ = std::make_unique<CheckpointKeeper>(std::move(best_keeper));
   }
+  ASSIGN_OR_RETURN(hook->lineage_,
+                   checkpoint::BeginLineage({k.directory, k.directory + "/best"}, options.resumed_from));
   return hook;
 }
 
@@ -74,13 +79,13 @@ Status CheckpointHook::AtStep(const TrainState& state) {
   return absl::OkStatus();
 }
 
-// Ranks that save together do so by steps that all of them count, or by rank 0's clock.
+// Ranks save together by steps that all of them count, or when the clock of a rank that writes says so.
 StatusOr<bool> CheckpointHook::Due(const TrainState& state) {
-  if (options_.together == nullptr) return keeper_->Due(state.step, Now());
+  if (ranks() == nullptr) return keeper_->Due(state.step, Now());
   const int64_t every = options_.keeper.save_checkpoint_steps;
   if (every > 0) return state.step % every == 0;
   const bool mine = keeper_ != nullptr && keeper_->Due(state.step, Now());
-  return LargestOfRanks(*options_.together, mine ? 1 : 0, "whether a checkpoint is due");
+  return LargestOfRanks(*ranks(), mine ? 1 : 0, "whether a checkpoint is due");
 }
 
 void CheckpointHook::Save(const TrainState& state) {
@@ -101,13 +106,17 @@ void CheckpointHook::NoteFailure(const Status& status) const {
 
 Status CheckpointHook::Saved(checkpoint::CheckpointKeeper* keeper, const std::string& path) {
   RETURN_IF_ERROR(keeper->Saved(path, Now()));
-  if (keeper == keeper_.get()) saved_ = true;
+  if (keeper == keeper_.get()) {
+    saved_ = true;
+    lineage_.parent = path.substr(path.rfind('/') + 1);
+  }
   return absl::OkStatus();
 }
 
-Status CheckpointHook::SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainState& state) {
-  NoteFailure(saver_.Wait());  // an earlier save's, which is not to be taken for this one's
+checkpoint::RunState CheckpointHook::NextRun(const TrainState& state) {
   checkpoint::RunState run;
+  ++lineage_.generation;
+  run.lineage = lineage_;
   run.job = options_.job;
   run.epoch = state.epoch;
   run.step = state.step;
@@ -121,14 +130,41 @@ Status CheckpointHook::SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainS
   run.counters = trainer_->SaveCounters();
   run.interventions = trainer_->interventions();
   run.world = options_.world;
+  return run;
+}
+
+Status CheckpointHook::SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainState& state) {
+  NoteFailure(saver_.Wait());  // an earlier save's, which is not to be taken for this one's
+  const checkpoint::RunState run = NextRun(state);
   const std::string path = keeper == nullptr ? "" : keeper->PathFor(EpochInName(state), state.step);
   if (keeper == keeper_.get()) {
     last_path_ = path;
     saved_ = false;
   }
   if (options_.together != nullptr) return SaveTogether(keeper, path, run);
+  std::vector<KeptTensor> kept;
+  if (options_.varying != nullptr) {
+    auto gathered = alone_ ? absl::UnavailableError("training ended by an error") : GatherVarying();
+    if (gathered.ok()) kept = *std::move(gathered);
+    if (!gathered.ok() && options_.writes) {
+      notice_(absl::StrCat("the checkpoint of step ", state.step,
+                           " has the running statistics of this rank alone, a run that resumes from it differs in the "
+                           "last digits: ",
+                           gathered.status().message()));
+    }
+  }
+  if (keeper == nullptr) return absl::OkStatus();  // this rank was asked for its values only
   std::vector<checkpoint::TensorData> tensors;
-  for (const auto& e : store_->entries()) tensors.push_back({e->name, e->type, e->memory.data()});
+  absl::flat_hash_set<absl::string_view> instead;
+  for (const KeptTensor& k : kept) {
+    tensors.push_back({k.name, k.type, k.bytes.data()});
+    instead.insert(k.name);
+  }
+  for (const auto& e : store_->entries()) {
+    const auto name = options_.names.find(e->name);
+    if (name != options_.names.end() && !instead.contains(name->second))
+      tensors.push_back({name->second, e->type, e->memory.data()});
+  }
   if (options_.async_save) {
     return saver_.Start(path, run, tensors, [this, keeper, path] { return Saved(keeper, path); });
   }
@@ -154,32 +190,85 @@ StatusOr<std::string> CheckpointHook::SaveNow(const TrainState& state, const std
     checkpoint::KeeperOptions named = options_.keeper;
     named.prefix = name;
     named.keep_checkpoint_max = INT32_MAX;
-    ASSIGN_OR_RETURN(auto made, checkpoint::CheckpointKeeper::Create(named, "", Now()));
-    keeper = std::make_unique<checkpoint::CheckpointKeeper>(std::move(made));
+    auto made = checkpoint::CheckpointKeeper::Create(named, "", Now());
+    if (!made.ok() && ranks() != nullptr) SaveTo(nullptr, state).IgnoreError();  // the other ranks are about to
+    RETURN_IF_ERROR(made.status());
+    keeper = std::make_unique<checkpoint::CheckpointKeeper>(*std::move(made));
   }
   RETURN_IF_ERROR(SaveTo(keeper.get(), state));
   RETURN_IF_ERROR(saver_.Wait());
   return keeper == nullptr ? "" : keeper->PathFor(EpochInName(state), state.step);
 }
 
-StatusOr<checkpoint::Manifest> CheckpointHook::WriteOwnPart(const std::string& folder) {
+StatusOr<std::map<std::string, std::string>> CheckpointHook::CompareVarying(std::vector<KeptTensor>* first) const {
+  constexpr char kWhat[] = "saving values that ranks have of their own";
+  // By name: all ranks take them in one order.
+  std::map<std::string, const Store::Entry*> varying;
+  for (const auto& e : store_->entries()) {
+    const auto part = options_.parts.find(e->name);
+    const bool varies = part != options_.parts.end() && part->second.varies;
+    if (varies && options_.names.contains(e->name)) varying[e->name] = e.get();
+  }
+  std::map<std::string, std::string> differs;
+  if (varying.empty()) return differs;
+  std::string mine;
+  for (const auto& [name, e] : varying) {
+    const auto bytes = static_cast<size_t>(e->type.bytes());
+    const char* const own = static_cast<const char*>(e->memory.data());
+    std::string zeros(own, bytes);
+    RETURN_IF_ERROR(ShareTensors(*ranks(), {{{DType::kU8, {e->type.bytes()}}, &zeros[0]}}, kWhat));
+    const bool other = std::memcmp(zeros.data(), own, bytes) != 0;
+    mine.push_back(other ? '1' : '0');
+    if (other) first->push_back({options_.names.at(name), e->type, std::move(zeros)});
+  }
+  ASSIGN_OR_RETURN(const auto all, GatherTexts(*ranks(), mine, kWhat));
+  size_t i = 0;
+  for (const auto& [name, e] : varying) {
+    for (const std::string& rank : all) differs[name].push_back(rank[i]);
+    ++i;
+  }
+  return differs;
+}
+
+StatusOr<std::vector<CheckpointHook::KeptTensor>> CheckpointHook::GatherVarying() const {
+  std::vector<KeptTensor> kept;
+  ASSIGN_OR_RETURN(const auto differs, CompareVarying(&kept));
+  for (const auto& [name, of_rank] : differs) {
+    if (of_rank.find('1') == std::string::npos) continue;
+    const Store::Entry& e = *store_->Find(name);
+    const auto bytes = static_cast<size_t>(e.type.bytes());
+    ASSIGN_OR_RETURN(const auto values,
+                     GatherTexts(*ranks(), std::string(static_cast<const char*>(e.memory.data()), bytes),
+                                 "saving values that ranks have of their own"));
+    for (size_t r = 0; options_.writes && r < values.size(); ++r) {
+      if (of_rank[r] == '1') kept.push_back({OfRank(options_.names.at(name), static_cast<int>(r)), e.type, values[r]});
+    }
+  }
+  return kept;
+}
+
+StatusOr<checkpoint::Manifest> CheckpointHook::WriteOwnPart(const std::string& folder,
+                                                            const std::map<std::string, std::string>& differs) {
   const int rank = options_.together->rank();
   std::vector<checkpoint::ShardData> shards;
   for (const auto& e : store_->entries()) {
+    const auto named = options_.names.find(e->name);
+    if (named == options_.names.end()) continue;
+    const std::string& name = named->second;
     const auto part = options_.parts.find(e->name);
     if (part == options_.parts.end()) {
-      if (rank == 0) shards.push_back({e->name, e->type, e->memory.data(), e->type.shape, Shape(e->type.rank(), 0)});
+      if (rank == 0) shards.push_back({name, e->type, e->memory.data(), e->type.shape, Shape(e->type.rank(), 0)});
       continue;
     }
     const TensorPart& p = part->second;
-    if (p.replica) continue;
+    if (p.replica || (p.varies && rank > 0 && differs.at(e->name)[rank] == '0')) continue;
     if (!p.of.empty()) {
-      shards.push_back({e->name, e->type, e->memory.data(), p.of, p.at});
+      shards.push_back({name, e->type, e->memory.data(), p.of, p.at});
     } else if (p.whole == 0) {
-      shards.push_back({NameOf(e->name, p, rank), e->type, e->memory.data(), e->type.shape, Shape(e->type.rank(), 0)});
+      shards.push_back({NameOf(name, p, rank), e->type, e->memory.data(), e->type.shape, Shape(e->type.rank(), 0)});
     } else if (p.begin < p.whole) {
       const TensorType type{e->type.dtype, {std::min(e->type.elements(), p.whole - p.begin)}};
-      shards.push_back({e->name, type, e->memory.data(), {p.whole}, {p.begin}});
+      shards.push_back({name, type, e->memory.data(), {p.whole}, {p.begin}});
     }
   }
   return checkpoint::WritePart(folder, rank, shards);
@@ -199,7 +288,9 @@ Status CheckpointHook::SaveTogether(checkpoint::CheckpointKeeper* keeper, const 
   }
   RETURN_IF_ERROR(ShareText(groups, &folder, "saving a checkpoint"));
   if (folder.empty()) return status.ok() ? absl::UnavailableError("rank 0 could not make the folder") : status;
-  const auto mine = WriteOwnPart(folder);
+  std::vector<KeptTensor> first;  // rank 0 writes them itself
+  ASSIGN_OR_RETURN(const auto differs, CompareVarying(&first));
+  const auto mine = WriteOwnPart(folder, differs);
   const auto text = mine.ok() ? checkpoint::SerializeManifest(*mine) : mine.status();
   ASSIGN_OR_RETURN(const auto texts,
                    GatherTexts(groups, text.ok() ? absl::StrCat("+", *text) : std::string(text.status().message()),
@@ -227,18 +318,22 @@ void CheckpointHook::AtEnd(const TrainState& state, const Status& outcome) {
   const bool wanted = outcome.ok() || absl::IsCancelled(outcome)
                           ? options_.save_at_end
                           : options_.exception_save && options_.together == nullptr;  // the others may not come
+  alone_ = !outcome.ok() && !absl::IsCancelled(outcome);
   if (wanted && state.whole && state.step > 0) Save(state);
   NoteFailure(saver_.Wait());
 }
 
 namespace {
 
-Status ReadEntry(checkpoint::Checkpoint& from, const Store::Entry& e, const TensorPart& part, int rank) {
-  const std::string name = NameOf(e.name, part, rank);
-  const checkpoint::TensorRecord* record = from.manifest().Find(name);
+// `plain`: the tensor's name in the checkpoint, but for what a rank has of its own.
+Status ReadEntry(checkpoint::Checkpoint& from, const Store::Entry& e, const std::string& plain, const TensorPart& part,
+                 int rank) {
+  std::string name = NameOf(plain, part, rank);
+  if (part.varies && from.Find(name) == nullptr) name = plain;  // it was rank 0's
+  const checkpoint::TensorRecord* record = from.Find(name);
   if (record == nullptr && part.own && rank > 0) {
     return absl::NotFoundError(absl::StrCat(from.path(), " was saved by ", from.manifest().run.world,
-                                            " rank(s): it has no value of rank ", rank, "'s own '", e.name, "'"));
+                                            " rank(s): it has no value of rank ", rank, "'s own '", plain, "'"));
   }
   if (record == nullptr)
     return absl::NotFoundError(absl::StrCat(from.path(), " has no tensor '", name, "', which the recipe has"));
@@ -280,20 +375,31 @@ Status ReadEntry(checkpoint::Checkpoint& from, const Store::Entry& e, const Tens
 
 }  // namespace
 
-StatusOr<TrainState> RestoreCheckpoint(checkpoint::Checkpoint& from, const Store& store, const TensorParts& parts,
-                                       int rank, std::string* ignored) {
-  absl::flat_hash_set<std::string> known;
-  for (const auto& e : store.entries()) {
-    const auto part = parts.find(e->name);
-    const TensorPart how = part == parts.end() ? TensorPart() : part->second;
-    RETURN_IF_ERROR(ReadEntry(from, *e, how, rank));
-    known.insert(NameOf(e->name, how, rank));
-  }
+StatusOr<TrainState> RestoreCheckpoint(checkpoint::Checkpoint& from, const Store& store, const TensorNames& names,
+                                       const TensorParts& parts, int rank, RestoreReport* report) {
+  // All names of the network, of which this rank may have some only.
+  std::vector<std::string> wanted, stored;
+  for (const auto& n : names) wanted.push_back(n.second);
   for (const checkpoint::TensorRecord& t : from.manifest().tensors) {
-    // Other ranks' own values are no loss.
-    if (known.contains(t.name) || absl::StartsWith(t.name, kRankPrefix)) continue;
-    if (rank > 0 && store.Find(t.name) != nullptr) continue;
-    absl::StrAppend(ignored, ignored->empty() ? "" : ", ", t.name);
+    if (!absl::StartsWith(t.name, kRankPrefix)) stored.push_back(t.name);
+  }
+  const auto older = checkpoint::OlderNames(wanted, stored);
+  absl::flat_hash_set<std::string> known(wanted.begin(), wanted.end());
+  for (const auto& e : store.entries()) {
+    const auto named = names.find(e->name);
+    if (named == names.end()) continue;
+    const auto other = older.find(named->second);
+    if (other != older.end()) {
+      report->renamed.emplace_back(*other);
+      known.insert(other->second);
+    }
+    const auto part = parts.find(e->name);
+    RETURN_IF_ERROR(ReadEntry(from, *e, other == older.end() ? named->second : other->second,
+                              part == parts.end() ? TensorPart() : part->second, rank));
+  }
+  std::sort(report->renamed.begin(), report->renamed.end());
+  for (const std::string& name : stored) {
+    if (!known.contains(name)) report->ignored.push_back(name);
   }
   TrainState state;
   const checkpoint::RunState& run = from.manifest().run;

@@ -4,8 +4,11 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "collectives/groups.h"
@@ -21,9 +24,15 @@ struct TensorPart {
   int64_t begin = 0;     // this rank has elements [begin, begin + size) of a flat tensor,
   int64_t whole = 0;     // of this many; what the store has behind them is padding. 0: the tensor is whole
   bool replica = false;  // a lower rank has this part too, and writes it
-  Shape of, at;          // or: this rank has the part at `at` of a tensor of shape `of`
+  // Ranks may have values of their own, as running statistics of data parallel ranks are: rank 0's is kept under the
+  // name, and another rank's as "rank_<r>/<name>" where it differs. A rank without one reads rank 0's.
+  bool varies = false;
+  Shape of, at;  // or: this rank has the part at `at` of a tensor of shape `of`
 };
 using TensorParts = absl::flat_hash_map<std::string, TensorPart>;
+
+// The tensors of a store that belong to a training, and what checkpoints call them: a store may hold other networks.
+using TensorNames = absl::flat_hash_map<std::string, std::string>;
 
 struct CheckpointOptions {
   checkpoint::KeeperOptions keeper;
@@ -36,10 +45,15 @@ struct CheckpointOptions {
   bool keep_best = false;    // SaveBest is called: one more checkpoint, in the folder "best" of the directory
   // Ranks that write one checkpoint together, each its parts; null: this rank alone writes its whole store.
   Groups* together = nullptr;
+  // Ranks that give those that write their values of what varies: all of them make a hook and save at the same steps.
+  // Null: nothing varies, or `together` is there.
+  Groups* varying = nullptr;
+  bool writes = true;  // without `together`: this rank writes checkpoints
   bool integrated =
       true;           // what they write is one file of whole tensors; else each rank's parts stay files of their own
   int64_t world = 1;  // ranks that train, for the manifest
   TensorParts parts;
+  TensorNames names;  // what of the store is saved
 };
 
 class CheckpointHook : public TrainHook {
@@ -73,12 +87,31 @@ class CheckpointHook : public TrainHook {
                  std::function<void(const std::string&)> notice)
       : options_(options), store_(store), trainer_(trainer), notice_(std::move(notice)) {}
   Status SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainState& state);
+  // The state of this training as a checkpoint has it, in the next generation.
+  checkpoint::RunState NextRun(const TrainState& state);
   Status Saved(checkpoint::CheckpointKeeper* keeper, const std::string& path);
   void NoteFailure(const Status& status) const;
 
+  // A tensor as a checkpoint has it beside, or instead of, the store's of that name.
+  struct KeptTensor {
+    std::string name;
+    TensorType type;
+    std::string bytes;
+  };
+
+  // The ranks that save at the same steps; null: this rank alone.
+  Groups* ranks() const { return options_.together != nullptr ? options_.together : options_.varying; }
+  // Compares what varies with rank 0's. By name: for each rank, whether its value differs. `first` gets rank 0's values
+  // where this rank's differ.
+  StatusOr<std::map<std::string, std::string>> CompareVarying(std::vector<KeptTensor>* first) const;
+  // The values of what varies that this rank's checkpoint needs besides its store.
+  StatusOr<std::vector<KeptTensor>> GatherVarying() const;
+
   StatusOr<bool> Due(const TrainState& state);
   Status SaveTogether(checkpoint::CheckpointKeeper* keeper, const std::string& path, const checkpoint::RunState& run);
-  StatusOr<checkpoint::Manifest> WriteOwnPart(const std::string& folder);
+  // `differs` as CompareVarying gives it.
+  StatusOr<checkpoint::Manifest> WriteOwnPart(const std::string& folder,
+                                              const std::map<std::string, std::string>& differs);
 
   CheckpointOptions options_;
   const Store* const store_;
@@ -87,15 +120,24 @@ class CheckpointHook : public TrainHook {
   // Null on ranks that write no manifest, the second also without keep_best.
   std::unique_ptr<checkpoint::CheckpointKeeper> keeper_, best_;
   std::atomic<bool> saved_{false};  // set on the saver's thread
+  checkpoint::Lineage lineage_;     // of the last save that was started, `parent` of the last that is complete
   checkpoint::AsyncSaver saver_;
+  bool alone_ = false;  // after an error: the other ranks may not come
   int64_t saved_step_ = -1;
   std::string last_path_;
 };
 
-// Fills `store` from the checkpoint and says where training stood. A tensor that the checkpoint lacks, or has with
-// another type, is an error that names it; tensors that only the checkpoint has are named in `*ignored`. `parts` are
-// this run's, whatever ranks the checkpoint was saved by.
-StatusOr<TrainState> RestoreCheckpoint(checkpoint::Checkpoint& from, const Store& store, const TensorParts& parts,
-                                       int rank, std::string* ignored);
+// What a checkpoint and the store did not have in common.
+struct RestoreReport {
+  std::vector<std::string> ignored;  // tensors that only the checkpoint has
+  // Tensors that have an older name in the checkpoint: their name and that one.
+  std::vector<std::pair<std::string, std::string>> renamed;
+};
+
+// Fills those tensors of `store` that `names` has from the checkpoint and says where training stood. A tensor that the
+// checkpoint lacks, or has with another type, is an error that names it. `parts` are this run's, whatever ranks the
+// checkpoint was saved by.
+StatusOr<TrainState> RestoreCheckpoint(checkpoint::Checkpoint& from, const Store& store, const TensorNames& names,
+                                       const TensorParts& parts, int rank, RestoreReport* report);
 
 }  // namespace mslua

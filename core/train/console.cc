@@ -10,17 +10,16 @@ Console::Console(const Options& o, std::FILE* out)
     : enabled_(o.enabled),
       terminal_(isatty(fileno(out)) != 0),
       log_every_(o.log_every),
-      log_epochs_(o.log_epochs),
       prefix_(o.prefix),
       out_(out),
       flushed_(std::chrono::steady_clock::now()) {
-  if (!o.log_path.empty()) log_ = std::fopen(o.log_path.c_str(), "a");
+  if (o.log_path.empty()) return;
+  auto log = RecordFile::Open(o.log_path, /*lines=*/true, o.health);
+  opened_ = log.status();
+  if (log.ok()) log_ = *std::move(log);
 }
 
-Console::~Console() {
-  Flush();
-  if (log_ != nullptr) std::fclose(log_);
-}
+Console::~Console() { Flush(); }
 
 void Console::PrintLoss(int64_t epoch, int64_t step, float loss) {
   const auto number = [this](auto value) {
@@ -59,8 +58,8 @@ void Console::Flush() {
     std::fflush(out_);
   }
   if (log_ != nullptr) {
-    std::fwrite(buffer_.data(), 1, buffer_.size(), log_);
-    std::fflush(log_);
+    log_->AppendLines(buffer_);
+    log_->Flush();
   }
   buffer_.clear();
 }

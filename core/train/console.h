@@ -4,9 +4,11 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <memory>
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "core/files/record_file.h"
 
 namespace mslua {
 
@@ -15,11 +17,11 @@ namespace mslua {
 class Console {
  public:
   struct Options {
-    bool enabled = true;      // this rank prints
-    int64_t log_every = 1;    // steps between loss lines; 0: none
-    bool log_epochs = false;  // one line an epoch instead
-    std::string prefix;       // "[rank 2] "
-    std::string log_path;     // rank_<r>.log: gets every line, also of a rank that does not print
+    bool enabled = true;             // this rank prints
+    int64_t log_every = 1;           // steps between loss lines; 0: none
+    std::string prefix;              // "[rank 2] "
+    std::string log_path;            // rank_<r>.log: gets every line, also of a rank that does not print
+    RecordHealth* health = nullptr;  // of the log; outlives the console. Null where there is no log
   };
   explicit Console(const Options& options, std::FILE* out = stdout);
   ~Console();
@@ -27,11 +29,13 @@ class Console {
   Console& operator=(const Console&) = delete;
 
   // `epoch` and `step` (within the epoch) count from 1. The loss is printed as the shortest float32 that reads back.
-  void Loss(int64_t epoch, int64_t step, float loss, bool last_of_epoch) {
-    if (log_epochs_ ? last_of_epoch : log_every_ > 0 && step % log_every_ == 0) PrintLoss(epoch, step, loss);
+  void Loss(int64_t epoch, int64_t step, float loss) {
+    if (log_every_ > 0 && step % log_every_ == 0) PrintLoss(epoch, step, loss);
   }
   void Line(absl::string_view text);
   void Flush();
+  // Whether log_path could be opened.
+  const Status& opened() const { return opened_; }
 
  private:
   void PrintLoss(int64_t epoch, int64_t step, float loss);
@@ -39,10 +43,10 @@ class Console {
 
   const bool enabled_, terminal_;
   const int64_t log_every_;
-  const bool log_epochs_;
   const std::string prefix_;
   std::FILE* const out_;
-  std::FILE* log_ = nullptr;
+  std::unique_ptr<RecordFile> log_;
+  Status opened_;
   std::string buffer_;
   std::chrono::steady_clock::time_point flushed_;
 };

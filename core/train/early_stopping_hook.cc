@@ -22,8 +22,9 @@ Status EarlyStoppingHook::AtEpochEnd(const TrainState& s) {
     return absl::OkStatus();
   }
   if (++worse_ > patience_) {
-    progress_->console->Line(
-        absl::StrCat("early stopping: epoch ", s.epoch, ", ", monitor_, " has not improved for ", worse_, " epochs"));
+    progress_->console->Line(absl::StrCat("early stopping: epoch ", s.epoch, ", ", monitor_,
+                                          std::isnan(*v) ? " is NaN and" : "", " has not improved for ", worse_,
+                                          " epochs"));
     progress_->Stop();
   }
   return absl::OkStatus();

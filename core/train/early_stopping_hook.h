@@ -11,7 +11,7 @@ namespace mslua {
 class EarlyStoppingHook : public TrainHook {
  public:
   // `monitor`: a name of Progress::found; `evaluated`: the training evaluates, which may be less often than it ends an
-  // epoch. An improvement is a change by more than `min_delta`; `smaller`: downwards.
+  // epoch. An improvement is a change by more than `min_delta`; `smaller`: downwards. NaN is no improvement.
   EarlyStoppingHook(Progress* progress, std::string monitor, bool evaluated, double min_delta, int64_t patience,
                     bool smaller)
       : progress_(progress),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 namespace mslua {
@@ -11,7 +12,7 @@ Status EpochHook::AtStep(const TrainState& s) {
   counted_ = s.step;
   sum_ += s.loss;
   ++steps_;
-  progress_->Set("loss", sum_ / static_cast<double>(steps_));
+  progress_->Set("loss", Mean());
   return absl::OkStatus();
 }
 
@@ -22,7 +23,16 @@ Status EpochHook::AtEpochBegin(const TrainState&) {
   return absl::OkStatus();
 }
 
+Status EpochHook::AtLastStep(const TrainState& s) {
+  if (print_loss_ && s.step_in_epoch > 0) {
+    progress_->console->Line(absl::StrCat("epoch: ", s.epoch + 1, ", mean loss of ", s.step_in_epoch, " of ",
+                                          progress_->steps_per_epoch, " steps is ", Mean()));
+  }
+  return absl::OkStatus();
+}
+
 Status EpochHook::AtEpochEnd(const TrainState& s) {
+  if (print_loss_) progress_->console->Line(absl::StrCat("epoch: ", s.epoch, ", mean loss is ", Mean()));
   if (time_every_ == 0 || s.epoch % time_every_ != 0) return absl::OkStatus();
   const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begun_).count();
   const auto steps = static_cast<double>(std::max<int64_t>(1, time_steps_ > 0 ? time_steps_ : steps_));

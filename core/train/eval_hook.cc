@@ -1,5 +1,6 @@
 #include "core/train/eval_hook.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -38,7 +39,9 @@ StatusOr<std::string> EvalHook::Now(const TrainState& s, int64_t epoch) {
   for (size_t i = 0; i < values.size(); ++i) {
     const MetricInfo info = i < metrics_.size() ? metrics_[i] : MetricInfo{values[i].first, "mean"};
     const double v = info.kind == "perplexity" ? std::exp(values[i].second) : values[i].second;
-    if (info.kind == "percent")
+    if (std::isnan(v))
+      absl::StrAppend(&line, ", ", info.name, " NaN");
+    else if (info.kind == "percent")
       absl::StrAppendFormat(&line, ", %s %.1f%%", info.name, 100 * v);
     else
       absl::StrAppendFormat(&line, ", %s %.4g", info.name, v);
@@ -55,11 +58,12 @@ StatusOr<std::string> EvalHook::Now(const TrainState& s, int64_t epoch) {
 
 bool EvalHook::Better(const std::vector<double>& values) {
   if (values.empty()) return false;
+  if (std::any_of(values.begin(), values.end(), [](double v) { return std::isnan(v); })) return false;
   size_t by = 0;
   while (by < metrics_.size() && metrics_[by].kind != "percent") ++by;
   const bool more = by < values.size() && by < metrics_.size();
   const double value = more ? values[by] : -values[0];
-  if (std::isnan(value) || (has_best_ && value <= best_)) return false;
+  if (!std::isfinite(value) || (has_best_ && value <= best_)) return false;
   has_best_ = true;
   best_ = value;
   return true;

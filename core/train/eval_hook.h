@@ -18,7 +18,7 @@ struct MetricInfo {
 class EvalHook : public TrainHook {
  public:
   // 0: not by this rule. `best` is called after an evaluation that was better than all before: more of the first
-  // metric that is a share, else less of the first metric.
+  // metric that is a share, else less of the first metric. An evaluation with a metric that is NaN is never better.
   EvalHook(Progress* progress, Evaluator* evaluator, std::vector<MetricInfo> metrics, int64_t every_epochs,
            int64_t every_steps)
       : progress_(progress),

@@ -1,5 +1,7 @@
 #include "core/train/evaluator.h"
 
+#include <cstring>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -7,8 +9,9 @@
 
 namespace mslua {
 
-StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(Executable* executable, data::Loader* loader, Groups* groups) {
-  std::unique_ptr<Evaluator> e(new Evaluator(executable, loader, groups));
+StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(Executable* executable, data::Loader* loader, Groups* groups,
+                                                       std::vector<TensorView> varying) {
+  std::unique_ptr<Evaluator> e(new Evaluator(executable, loader, groups, std::move(varying)));
   const Graph& graph = executable->graph();
   const std::vector<int32_t> inputs = graph.Inputs();
   const auto& schema = loader->pipeline().schema();
@@ -33,6 +36,18 @@ StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(Executable* executable, d
 }
 
 StatusOr<std::vector<std::pair<std::string, double>>> Evaluator::Run() {
+  if (groups_ == nullptr || varying_.empty()) return RunAll();
+  // Training goes on with each rank's own values, as if nobody had evaluated.
+  std::vector<std::string> own;
+  for (const TensorView& v : varying_)
+    own.emplace_back(static_cast<const char*>(v.data), static_cast<size_t>(v.type.bytes()));
+  const Status shared = ShareTensors(*groups_, varying_, "evaluation");
+  auto result = shared.ok() ? RunAll() : shared;
+  for (size_t i = 0; i < own.size(); ++i) std::memcpy(varying_[i].data, own[i].data(), own[i].size());
+  return result;
+}
+
+StatusOr<std::vector<std::pair<std::string, double>>> Evaluator::RunAll() {
   const Graph& graph = executable_->graph();
   std::vector<std::pair<std::string, double>> sums;
   for (const GraphOutput& o : graph.outputs) sums.emplace_back(o.name, 0);

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstring>
 #include <ctime>
 
@@ -64,31 +63,22 @@ std::string ScalarEvent(absl::string_view tag, int64_t step, float value, double
   return event;
 }
 
-StatusOr<std::unique_ptr<EventFile>> EventFile::Create(const std::string& folder) {
+StatusOr<std::unique_ptr<EventFile>> EventFile::Create(const std::string& folder, RecordHealth* health) {
   char host[64] = "localhost";
   gethostname(host, sizeof host - 1);
   const int64_t now = static_cast<int64_t>(std::time(nullptr));
   const std::string path = absl::StrCat(folder, "/events.out.tfevents.", now, ".", host, ".mslua");
-  std::FILE* file = std::fopen(path.c_str(), "ab");
-  if (file == nullptr) return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
-  std::unique_ptr<EventFile> events(new EventFile(file));
+  ASSIGN_OR_RETURN(auto file, RecordFile::Open(path, /*lines=*/false, health));
   std::string version;  // Event: file_version = 3, the first record of every file
   Key(version, 1, kFixed64);
   Fixed<double>(version, static_cast<double>(now));
   Bytes(version, 3, "brain.Event:2");
-  events->Record(version);
-  return events;
-}
-
-EventFile::~EventFile() { std::fclose(file_); }
-
-void EventFile::Record(const std::string& event) {
-  const std::string record = TfRecord(event);
-  std::fwrite(record.data(), 1, record.size(), file_);
+  file->Append(TfRecord(version));
+  return std::unique_ptr<EventFile>(new EventFile(std::move(file)));
 }
 
 void EventFile::Scalar(absl::string_view tag, int64_t step, float value, double wall_time) {
-  Record(ScalarEvent(tag, step, value, wall_time));
+  file_->Append(TfRecord(ScalarEvent(tag, step, value, wall_time)));
 }
 
 }  // namespace mslua

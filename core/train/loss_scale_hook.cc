@@ -1,17 +1,22 @@
 #include "core/train/loss_scale_hook.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace mslua {
 
 Status LossScaleHook::AtStep(const TrainState& s) {
   if (s.step == 0 || seen_ == s.step) return absl::OkStatus();
   seen_ = s.step;
-  if (*progress_->trainer->executable()->Output(finite_).as<float>() < 0.5f) {
+  const bool skipped = *progress_->trainer->executable()->Output(finite_).as<float>() < 0.5f;
+  if (skipped) progress_->trainer->CountSkippedStep();
+  if (!dynamic_) return absl::OkStatus();
+  if (skipped) {
     scale_ = std::max(1.0, scale_ / factor_);
     good_ = 0;
   } else if (++good_ >= window_) {
-    scale_ *= factor_;
+    // Never infinite, which no division would undo: gradients that are zero let it rise without end.
+    if (scale_ * factor_ <= std::numeric_limits<float>::max()) scale_ *= factor_;
     good_ = 0;
   }
   return absl::OkStatus();

@@ -1,5 +1,5 @@
 // The scale of the loss: halved after a step with infinite gradients, raised after `window` good ones (MindSpore's
-// DynamicLossScaleManager), or fixed.
+// DynamicLossScaleManager), or fixed. A step with infinite gradients updates nothing, and is counted as skipped.
 #pragma once
 
 #include "core/train/progress.h"
@@ -13,9 +13,7 @@ class LossScaleHook : public TrainHook {
       : progress_(progress), finite_(finite), scale_(value), factor_(factor), window_(window), dynamic_(dynamic) {}
   double scale() const { return scale_; }
 
-  int64_t NextStep(const TrainState& s) override {
-    return dynamic_ ? (seen_ == s.step ? s.step + 1 : s.step) : INT64_MAX;
-  }
+  int64_t NextStep(const TrainState& s) override { return seen_ == s.step ? s.step + 1 : s.step; }
   Status AtStep(const TrainState& s) override;
   void SaveCounters(Counters* counters) const override;
   void RestoreCounters(const Counters& counters) override;

@@ -1,14 +1,17 @@
 #include "core/train/metrics.h"
 
-#include <cerrno>
+#include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstring>
+#include <fstream>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace mslua {
 namespace {
+
+constexpr char kLossMember[] = ",\"loss\":";  // of a step; evaluations have "eval_loss"
 
 // Shortest text that reads back; JSON has no word for what is not a number.
 std::string Number(double v, bool single) {
@@ -23,22 +26,27 @@ double WallTime() { return std::chrono::duration<double>(std::chrono::system_clo
 
 }  // namespace
 
-StatusOr<std::unique_ptr<MetricsHook>> MetricsHook::Create(const std::string& folder, int64_t every, Trainer* trainer) {
-  std::unique_ptr<MetricsHook> hook(new MetricsHook(every, trainer));
-  const std::string path = folder + "/metrics.jsonl";
-  hook->file_ = std::fopen(path.c_str(), "a");
-  if (hook->file_ == nullptr)
-    return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
-  ASSIGN_OR_RETURN(hook->events_, EventFile::Create(folder));
+int64_t MetricsHook::Thinning::stride() const { return int64_t{1} << std::min<int64_t>(written / limit, 40); }
+
+StatusOr<std::unique_ptr<MetricsHook>> MetricsHook::Create(const MetricsOptions& options, Trainer* trainer,
+                                                           RecordHealth* health) {
+  std::unique_ptr<MetricsHook> hook(new MetricsHook(options, trainer));
+  const std::string path = options.folder + "/metrics.jsonl";
+  ASSIGN_OR_RETURN(hook->file_, RecordFile::Open(path, /*lines=*/true, health));
+  RETURN_IF_ERROR(hook->CountRecords(path));
+  ASSIGN_OR_RETURN(hook->events_, EventFile::Create(options.folder, health));
   return hook;
 }
 
-MetricsHook::~MetricsHook() {
-  if (file_ != nullptr) std::fclose(file_);
+Status MetricsHook::CountRecords(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return absl::UnavailableError(absl::StrCat("cannot read ", path));
+  for (std::string line; std::getline(file, line);)
+    ++(absl::StrContains(line, kLossMember) ? steps_ : evaluations_).written;
+  return absl::OkStatus();
 }
 
-Status MetricsHook::AtStep(const TrainState& state) {
-  next_ = state.step + every_;
+void MetricsHook::WriteStep(const TrainState& state) {
   const auto now = std::chrono::steady_clock::now();
   const double seconds = std::chrono::duration<double>(now - at_).count();
   const double wait = trainer_->data_seconds();
@@ -50,24 +58,37 @@ Status MetricsHook::AtStep(const TrainState& state) {
   at_ = now;
   samples_ = state.samples;
   wait_ = wait;
-  Write(state, numbers);
+  written_ = state.step;
+  ++steps_.written;
+  WriteLine(state, numbers);
+}
+
+Status MetricsHook::AtStep(const TrainState& state) {
+  WriteStep(state);
+  const int64_t interval = every_ * steps_.stride();
+  next_ = (state.step / interval + 1) * interval;
   return absl::OkStatus();
 }
 
 Status MetricsHook::AtEpochEnd(const TrainState& state) {
-  if (written_ != state.step) RETURN_IF_ERROR(AtStep(state));
-  std::fflush(file_);
+  if (written_ != state.step && state.epoch % steps_.stride() == 0) WriteStep(state);
+  file_->Flush();
   events_->Flush();
   return absl::OkStatus();
 }
 
 void MetricsHook::AtEnd(const TrainState& state, const Status&) {
-  std::fflush(file_);
+  file_->Flush();
   events_->Flush();
 }
 
 void MetricsHook::Write(const TrainState& state, const std::vector<std::pair<std::string, double>>& numbers) {
-  written_ = state.step;
+  if (evaluations_.asked++ % evaluations_.stride() != 0) return;
+  ++evaluations_.written;
+  WriteLine(state, numbers);
+}
+
+void MetricsHook::WriteLine(const TrainState& state, const std::vector<std::pair<std::string, double>>& numbers) {
   const int64_t epoch = state.step_in_epoch > 0 ? state.epoch + 1 : state.epoch;
   std::string line = absl::StrCat("{\"step\":", state.step, ",\"epoch\":", epoch);
   const double now = WallTime();
@@ -75,8 +96,7 @@ void MetricsHook::Write(const TrainState& state, const std::vector<std::pair<std
     absl::StrAppend(&line, ",\"", n.first, "\":", Number(n.second, n.first == "loss"));
     events_->Scalar(n.first, state.step, static_cast<float>(n.second), now);
   }
-  line += "}\n";
-  std::fwrite(line.data(), 1, line.size(), file_);
+  file_->Append(line + "}\n");
 }
 
 }  // namespace mslua

@@ -2,24 +2,35 @@
 #pragma once
 
 #include <chrono>
-#include <cstdio>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/files/record_file.h"
 #include "core/train/event_file.h"
 #include "core/train/trainer.h"
 
 namespace mslua {
 
+struct MetricsOptions {
+  std::string folder;  // of the files; it must exist
+  int64_t every = 1;   // steps between two records
+  // So many records are written at multiples of `every` steps, the same number at twice the interval, again at four
+  // times, and so on: of n records that `every` asks for, about limit * log2(n / limit) are written. Evaluations are
+  // counted, and thinned, by themselves.
+  int64_t limit = 10000;
+};
+
 //   {"step":156,"epoch":1,"loss":2.0084016,"lr":0.1,"samples_per_s":812.3,"data_wait":0.02}
 //   {"step":390,"epoch":1,"eval_loss":0.91,"top1":0.682}
 class MetricsHook : public TrainHook {
  public:
-  // Files in `folder`, which must exist. A line every `every` steps, and at each epoch's end.
-  static StatusOr<std::unique_ptr<MetricsHook>> Create(const std::string& folder, int64_t every, Trainer* trainer);
-  ~MetricsHook() override;
+  // A run that resumes in a folder goes on with the interval of the records that are there. `trainer` and `health`
+  // outlive the hook.
+  static StatusOr<std::unique_ptr<MetricsHook>> Create(const MetricsOptions& options, Trainer* trainer,
+                                                       RecordHealth* health);
 
   int64_t NextStep(const TrainState& state) override { return next_; }
   Status AtStep(const TrainState& state) override;
@@ -30,18 +41,33 @@ class MetricsHook : public TrainHook {
   void Write(const TrainState& state, const std::vector<std::pair<std::string, double>>& numbers);
 
  private:
-  MetricsHook(int64_t every, Trainer* trainer)
-      : every_(every), next_(1), trainer_(trainer), at_(std::chrono::steady_clock::now()) {}
+  // Of records of one kind: which are written.
+  struct Thinning {
+    int64_t limit, written = 0;
+    int64_t asked = 0;  // since this process began
+    // 1, 2, 4, ...: each how many of the records that are asked for is written.
+    int64_t stride() const;
+  };
+  MetricsHook(const MetricsOptions& options, Trainer* trainer)
+      : every_(options.every),
+        trainer_(trainer),
+        steps_{options.limit},
+        evaluations_{options.limit},
+        at_(std::chrono::steady_clock::now()) {}
+  Status CountRecords(const std::string& path);
+  void WriteStep(const TrainState& state);
+  void WriteLine(const TrainState& state, const std::vector<std::pair<std::string, double>>& numbers);
 
   const int64_t every_;
-  int64_t next_;
+  int64_t next_ = 1;
   Trainer* const trainer_;
-  std::FILE* file_ = nullptr;
+  Thinning steps_, evaluations_;
+  std::unique_ptr<RecordFile> file_;
   std::unique_ptr<EventFile> events_;
-  std::chrono::steady_clock::time_point at_;  // of the last line
+  std::chrono::steady_clock::time_point at_;  // of the last record of a step
   int64_t samples_ = 0;
   double wait_ = 0;
-  int64_t written_ = -1;  // step of the last line
+  int64_t written_ = -1;  // step of that record
 };
 
 }  // namespace mslua

@@ -31,7 +31,8 @@ struct Schedule {
   int64_t total = 1;
   std::vector<int64_t> milestones;
   std::vector<double> rates;
-  // Before it: linear from warmup_from to what the schedule gives at its first step; its own steps then begin.
+  // Before it: step i (from 0) has warmup_from + (first - warmup_from) * (i + 1) / warmup_steps, where `first` is what
+  // the schedule gives at its first step; its own steps then begin.
   int64_t warmup_steps = 0;
   double warmup_from = 0;
 

@@ -54,6 +54,8 @@ StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Executable* step, data::Loade
       data_types.push_back(n.outputs[0]);
     } else if (kind == kScalar && name == "step") {
       t->step_position_ = static_cast<int>(i);
+    } else if (kind == kScalar && name == kUpdates) {
+      t->updates_position_ = static_cast<int>(i);
     }
   }
   const auto& schema = loader->pipeline().schema();
@@ -93,6 +95,7 @@ void Trainer::AddIntervention(std::string json) {
 Counters Trainer::SaveCounters() const {
   Counters counters;
   for (const TrainHook* h : hooks_) h->SaveCounters(&counters);
+  if (skipped_ > 0) counters[kSkippedCounter] = static_cast<double>(skipped_);
   if (options_.rows > 0) counters[kRowsCounter] = static_cast<double>(options_.rows);
   for (size_t i = 0; i < scalars_.size(); ++i) {
     if (!std::isnan(overrides_[i])) counters[kOverride + scalars_[i].input] = overrides_[i];
@@ -104,6 +107,7 @@ Status Trainer::Restore(const TrainState& state, const Counters& counters) {
   for (TrainHook* h : hooks_) h->RestoreCounters(counters);
   for (size_t i = 0; i < scalars_.size(); ++i)
     overrides_[i] = CounterOf(counters, kOverride + scalars_[i].input, overrides_[i]);
+  skipped_ = static_cast<int64_t>(CounterOf(counters, kSkippedCounter, 0));
   state_ = state;
   state_.samples = 0;
   in_epoch_ = state.step_in_epoch > 0;
@@ -150,6 +154,7 @@ Status Trainer::SetScalars() {
     if (scalar_positions_[i] >= 0) executable_->SetScalarAt(scalar_positions_[i], value);
   }
   if (step_position_ >= 0) executable_->SetScalarAt(step_position_, static_cast<double>(state_.step));
+  if (updates_position_ >= 0) executable_->SetScalarAt(updates_position_, static_cast<double>(state_.step - skipped_));
   return absl::OkStatus();
 }
 
@@ -206,10 +211,9 @@ StatusOr<bool> Trainer::StepImpl() {
   ++state_.step;
   ++state_.step_in_epoch;
   Publish();
-  const bool last = state_.step_in_epoch == loader_->pipeline().size();
   RETURN_IF_ERROR(CheckLoss());
   state_.whole = true;
-  console_->Loss(state_.epoch + 1, state_.step_in_epoch, static_cast<float>(state_.loss), last);
+  console_->Loss(state_.epoch + 1, state_.step_in_epoch, static_cast<float>(state_.loss));
   RETURN_IF_ERROR(RunHooks());
   return true;
 }

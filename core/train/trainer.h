@@ -84,14 +84,19 @@ struct ScheduledScalar {
   std::function<StatusOr<double>(int64_t step)> user;  // a user's function instead, called between steps
 };
 
+// The scalar input of a step that counts the updates made before it: steps that a loss scale skipped are left out.
+inline constexpr char kUpdates[] = "updates";
+
+// Of the counters in a checkpoint: the steps that were skipped.
+inline constexpr char kSkippedCounter[] = "loss_scale.skipped";
 // Of the counters in a checkpoint: TrainerOptions::rows of the run that saved it.
 inline constexpr char kRowsCounter[] = "data.rows";
 
 class Trainer {
  public:
   // `step` is the compiled training graph: data inputs fed from the loader's columns in order, scalar inputs "step"
-  // (number of the step, from 0) and those of `scalars`; output 0 is the loss. Nothing is owned; all outlive the
-  // trainer.
+  // (number of the step, from 0), kUpdates, and those of `scalars`; output 0 is the loss. Nothing is owned; all outlive
+  // the trainer.
   static StatusOr<std::unique_ptr<Trainer>> Create(Executable* step, data::Loader* loader,
                                                    std::vector<ScheduledScalar> scalars, const TrainerOptions& options,
                                                    Console* console);
@@ -114,6 +119,8 @@ class Trainer {
   // Of all hooks, and what was overridden.
   Counters SaveCounters() const;
   const TrainState& state() const { return state_; }
+  // The step that was just made updated nothing. Checkpoints remember how many did.
+  void CountSkippedStep() { ++skipped_; }
   // Overrides a scheduled scalar from the next step on (".set lr"); NaN gives it back to its schedule.
   Status Override(const std::string& input, double value);
   const std::vector<ScheduledScalar>& scalars() const { return scalars_; }
@@ -161,7 +168,8 @@ class Trainer {
   std::vector<ScheduledScalar> scalars_;
   std::vector<int> scalar_positions_;  // inputs of the executable
   std::vector<double> current_, overrides_;
-  int step_position_ = -1;
+  int step_position_ = -1, updates_position_ = -1;
+  int64_t skipped_ = 0;  // steps without an update
   std::vector<int> column_positions_;
   std::vector<const void*> bound_;  // what each column is bound to
   std::vector<TrainHook*> hooks_;

@@ -29,8 +29,8 @@ local function check_methods(self)
   while class_of ~= Callback do
     for name in pairs(class_of) do
       if type(name) == "string" and name:find "^on_" and not hooks[name] then
-        errors.fail("%s.%s is no method of a callback%s", self.class_name, name,
-          core.did_you_mean(name, errors.names(hooks)))
+        errors.fail("%s.%s is no method of a callback%s; they are %s", self.class_name, name,
+          core.did_you_mean(name, errors.names(hooks)), table.concat(errors.names(hooks), ", "))
       end
     end
     class_of = class_of.super
@@ -64,6 +64,10 @@ local bind_loss = args.signature("LossMonitor", { { "per_print_times", "integer"
 M.LossMonitor = Callback:extend "LossMonitor"
 function M.LossMonitor:init(...) self.every = bind_loss(...).per_print_times end
 function M.LossMonitor:add_to(spec) spec.loss_every = self.every end
+
+--- What `--log-every epoch` asks for: `epoch: 3, mean loss is 0.041` at the end of each epoch. Not for users.
+M.EpochLossMonitor = Callback:extend "EpochLossMonitor"
+function M.EpochLossMonitor:add_to(spec) spec.loss_every = "epoch" end
 
 local bind_time = args.signature("TimeMonitor", { { "data_size", "integer", min = 1, unit = "steps" } })
 
@@ -165,7 +169,7 @@ local bind_stop = args.signature("EarlyStopping", {
 
 --- Ends training when `monitor` ("loss", or "eval_" and a metric's name) has not improved by more than min_delta for
 --- more than patience epochs; an epoch without an evaluation is judged at the next one. mode "auto": smaller is better
---- for losses, greater for the rest.
+--- for losses, greater for the rest. NaN is no improvement.
 function M.EarlyStopping:init(...)
   local a = bind_stop(...)
   self.spec = { monitor = a.monitor, min_delta = a.min_delta, patience = a.patience, mode = a.mode }

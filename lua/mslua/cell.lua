@@ -1,4 +1,5 @@
 --- nn.Cell: a network or a part of one. Assigning cells and parameters to fields of `self` registers them, in order.
+local arity = require "mslua.arity"
 local class = require "mslua.class"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
@@ -13,11 +14,13 @@ local function check_self(self, call) class.check_self(self, Cell, "a Cell", "ne
 require("mslua.args").kind("cell", is_cell, "a Cell")
 
 -- Of an instance, kept beside its fields: _fields everything assigned, _order the names of its cells and parameters
--- as registered, _own a parameter's own name by field, _prefix "layer1.0." once names are fixed, _list the CellList
--- it is an item of.
+-- as registered, _owner the cell that it was assigned to last, _root whether a Model or TrainOneStepCell took it as its
+-- network, _named and _named_by when and from which root its parameters got their names, _list the CellList it is an
+-- item of.
 function Cell:new(...)
+  arity.check(self.class_name, nil, self.init, 1, ...)
   local cell = {}
-  cell._fields, cell._order, cell._own = self.new_fields(cell), {}, {}
+  cell._fields, cell._order = self.new_fields(cell), {}
   setmetatable(cell, self)
   cell:init(...)
   return cell
@@ -54,15 +57,23 @@ local function check_field(self, key, v)
   end
 end
 
-local named = setmetatable({}, { __mode = "k" })       -- parameters whose full name is fixed
 local field_names = setmetatable({}, { __mode = "k" })  -- cell -> the field it was assigned to last
 
-local bind
+-- A parameter's name is the path of fields from the root that is trained. Registering anything may change paths:
+-- `structure` counts that.
+local structure = 0
+local own_names = setmetatable({}, { __mode = "k" })    -- parameter -> the name that it was made with; false: none
+local given_names = setmetatable({}, { __mode = "k" })  -- parameter -> the name that it got from a root last
+local set_names = setmetatable({}, { __mode = "k" })    -- parameter -> the full name that the user assigned to p.name
+
+--- Fields whose cells add nothing to the names of parameters: the network of a wrapper such as WithLossCell.
+Cell.transparent = {}
 
 function Cell:__newindex(key, v)
   local fields, order = rawget(self, "_fields"), rawget(self, "_order")
   check_field(self, key, v)
-  if registers(fields[key]) then
+  local registered = registers(fields[key])
+  if registered then
     for i, name in ipairs(order) do
       if name == key then
         table.remove(order, i)
@@ -71,31 +82,84 @@ function Cell:__newindex(key, v)
     end
   end
   fields[key] = v
+  if registered or registers(v) then structure = structure + 1 end
   if not registers(v) then return end
   order[#order + 1] = key
   if is_cell(v) then
     field_names[v] = tostring(key)
-  else
-    self._own[key] = v.name ~= parameter.UNNAMED and v.name or tostring(key)
+    rawset(v, "_owner", self)
+  elseif own_names[v] == nil then
+    own_names[v] = v.name ~= parameter.UNNAMED and v.name or false
   end
-  if rawget(self, "_prefix") then bind(self, rawget(self, "_prefix")) end
 end
 
--- Gives every parameter below its full name: the path of fields, joined by points. The first root that asks decides.
-function bind(cell, prefix)
-  rawset(cell, "_prefix", prefix)
+-- The full name of a parameter at the field `key` of the cell whose parameters' names begin with `prefix`.
+local function name_at(p, prefix, key)
+  local known = given_names[p] or own_names[p] or parameter.UNNAMED
+  if p.name ~= known then set_names[p] = p.name end
+  return set_names[p] or prefix .. (own_names[p] or tostring(key))
+end
+
+-- Fills `names`, parameter -> full name. A parameter in several places has the name of the first.
+local function collect_names(cell, prefix, names, seen)
+  if seen[cell] then return end
+  seen[cell] = true
   for _, key in ipairs(rawget(cell, "_order")) do
     local v = rawget(cell, "_fields")[key]
     if is_cell(v) then
-      if not rawget(v, "_prefix") then bind(v, prefix .. tostring(key) .. ".") end
-    elseif not named[v] then
-      v.name, named[v] = prefix .. cell._own[key], true
+      if not rawget(v, "_owner") then rawset(v, "_owner", cell) end  -- an item that replaced another one
+      collect_names(v, getmetatable(cell).transparent[key] and prefix or prefix .. tostring(key) .. ".", names, seen)
+    elseif v ~= nil and not names[v] then
+      names[v] = name_at(v, prefix, key)
     end
   end
 end
 
+-- Gives every parameter below `root` its name as seen from there.
+local function name_from(root)
+  local names, cells = {}, {}
+  collect_names(root, "", names, cells)
+  for p, name in pairs(names) do
+    if p.name ~= name then p.name = name end
+    given_names[p] = name
+  end
+  for cell in pairs(cells) do
+    rawset(cell, "_named", structure)
+    rawset(cell, "_named_by", root)
+  end
+  return names
+end
+
+-- The cell that names start at: the network of a Model, else the outermost owner.
+local function root_of(cell)
+  local seen = {}
+  while not rawget(cell, "_root") and not seen[cell] do
+    seen[cell] = true
+    local owner = rawget(cell, "_owner")
+    if not owner then break end
+    cell = owner
+  end
+  return cell
+end
+
+-- Makes sure that the parameters of a cell have their names; of `root` when it is given.
+local function ensure_names(cell, root)
+  if rawget(cell, "_named") == structure and (not root or rawget(cell, "_named_by") == root) then return end
+  root = root or root_of(cell)
+  name_from(root)
+  if rawget(cell, "_named_by") ~= root then name_from(cell) end  -- its owner has another cell in its place
+end
+
+--- Makes this cell the root of its parameters' names, as the network of a Model is: a name is the path of fields from
+--- here. Returns parameter -> name.
+---@return table<Parameter, string>
+function Cell:as_root()
+  rawset(self, "_root", true)
+  return name_from(self)
+end
+
 --- What a call computes; networks define it. Inputs and outputs are tensors, traced values under train and eval.
-function Cell:construct()
+function Cell:construct(...)
   errors.fail("%s has no construct: define function %s:construct(x) ... end", self.class_name, self.class_name)
 end
 
@@ -118,7 +182,8 @@ function Cell:__call(...)
     errors.fail("%s: the first argument is a Cell: call cells with a dot, self.%s(x)",
       self.class_name, scope_name(self))
   end
-  if not rawget(self, "_prefix") then bind(self, "") end
+  arity.check(self.class_name, getmetatable(self).instead_of_more, self.construct, 1, ...)
+  ensure_names(self)
   core.push_scope(scope_name(self))
   local recomputed, stage = self._recompute, self.pipeline_stage
   if stage then core.push_stage(stage) end
@@ -144,9 +209,10 @@ end
 --- The parameters of this cell and of those below, in order of registration, each once.
 ---@param predicate? fun(p: Parameter): boolean
 ---@return Parameter[]
-function Cell:get_parameters(predicate)
+function Cell:get_parameters(...)
   check_self(self, "get_parameters()")
-  if not rawget(self, "_prefix") then bind(self, "") end
+  local predicate = arity.take("get_parameters", 1, ...)
+  ensure_names(self, root_of(self))
   local list, seen, by_name = {}, {}, {}
   self:each_cell(function(cell)
     for _, key in ipairs(rawget(cell, "_order")) do
@@ -154,7 +220,8 @@ function Cell:get_parameters(predicate)
       if not is_cell(p) and not seen[p] then
         seen[p] = true
         if by_name[p.name] then
-          errors.fail("%s: two parameters have the name '%s': give one another name", self.class_name, p.name)
+          errors.fail("%s: two parameters have the name '%s': give one of them another name, "
+            .. "ms.Parameter(init, {name = ...})", self.class_name, p.name)
         end
         by_name[p.name] = p
         if not predicate or predicate(p) then list[#list + 1] = p end
@@ -166,23 +233,26 @@ end
 
 --- The parameters that training changes.
 ---@return Parameter[]
-function Cell:trainable_params()
+function Cell:trainable_params(...)
   check_self(self, "trainable_params()")
+  arity.take("trainable_params", 0, ...)
   return self:get_parameters(function(p) return p.requires_grad end)
 end
 
 --- name -> parameter.
 ---@return table<string, Parameter>
-function Cell:parameters_dict()
+function Cell:parameters_dict(...)
   check_self(self, "parameters_dict()")
+  arity.take("parameters_dict", 0, ...)
   local dict = {}
   for _, p in ipairs(self:get_parameters()) do dict[p.name] = p end
   return dict
 end
 
 --- The cells directly below, with their names, in order: `for name, cell in net:name_cells() do`.
-function Cell:name_cells()
+function Cell:name_cells(...)
   check_self(self, "name_cells()")
+  arity.take("name_cells", 0, ...)
   local i = 0
   return function()
     while true do
@@ -201,8 +271,9 @@ end
 ---@param init any as core.parameter's
 ---@param options? table requires_grad, layerwise_parallel, parallel_optimizer, comm_fusion, dtype
 ---@return Parameter
-function Cell:parameter(name, shape, init, options)
+function Cell:parameter(...)
   class.check_self(self, Cell, "a Cell", "self:parameter(name, shape, init)")
+  local name, shape, init, options = arity.take("parameter", 4, ...)
   if type(name) ~= "string" or type(shape) ~= "table" then
     errors.fail("%s:parameter: expected a name and a shape, got %s and %s",
       self.class_name, errors.show(name), errors.show(shape))
@@ -217,7 +288,8 @@ end
 
 --- A value that the forward pass replaces by core.assign: running statistics. Saved, not trained.
 ---@return Parameter
-function Cell:state(name, shape, init)
+function Cell:state(...)
+  local name, shape, init = arity.take("state", 3, ...)
   self[name] = core.state { name = name, shape = shape, init = init }
   return self[name]
 end
@@ -227,8 +299,9 @@ end
 --- Training or evaluation: under train and eval the compiler decides; eagerly the cell that is called does.
 ---@param on? boolean default true
 ---@return Cell self
-function Cell:set_train(on)
+function Cell:set_train(...)
   check_self(self, "set_train()")
+  local on = arity.take("set_train", 1, ...)
   core.set_training(on ~= false)
   return self
 end
@@ -237,8 +310,9 @@ end
 --- call wins.
 ---@param id integer
 ---@return Cell self
-function Cell:set_comm_fusion(id)
+function Cell:set_comm_fusion(...)
   check_self(self, "set_comm_fusion(id)")
+  local id = arity.take("set_comm_fusion", 1, ...)
   if type(id) ~= "number" or id < 0 or id ~= math.floor(id) then
     errors.fail("set_comm_fusion: expected an integer, at least 0, got %s", errors.show(id))
   end
@@ -248,16 +322,18 @@ end
 
 --- Values inside this cell are computed again in the backward pass instead of kept.
 ---@return Cell self
-function Cell:recompute(on)
+function Cell:recompute(...)
   check_self(self, "recompute()")
+  local on = arity.take("recompute", 1, ...)
   self._recompute = on ~= false
   return self
 end
 
 --- The cut of the cell's operator; for cells with one (Dense, Conv2d, Embedding: `self.op`).
 ---@return Cell self
-function Cell:shard(in_strategy, out_strategy)
+function Cell:shard(...)
   check_self(self, "shard {...}")
+  local in_strategy, out_strategy = arity.take("shard", 2, ...)
   if not self.op then
     errors.fail("%s:shard: the cell has no single operator: shard its operators", self.class_name)
   end

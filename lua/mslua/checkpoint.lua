@@ -3,6 +3,7 @@ local args = require "mslua.args"
 local class = require "mslua.class"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
+local notice = require "mslua.notice"
 local Cell = require "mslua.cell"
 
 local M = {}
@@ -20,11 +21,11 @@ function M.save_checkpoint(...)
 end
 
 local bind_load = args.signature("load_checkpoint", {
-  { "ckpt_file_name", "string", required = true }, { "net", "cell" }, { "strict_load", "boolean", false },
+  { "ckpt_file_name", "string", required = true }, { "net", "cell" }, { "strict_load", "boolean", true },
 })
 
 --- Reads a checkpoint folder, the newest of a directory of them, or a .safetensors file: name -> tensor. With `net` its
---- parameters take the values. (ckpt_file_name, net, strict_load = false)
+--- parameters take the values, as by load_param_into_net. (ckpt_file_name, net, strict_load = true)
 ---@return table<string, Tensor>
 function M.load_checkpoint(...)
   local a = bind_load(...)
@@ -36,7 +37,7 @@ end
 local bind_into = args.signature("load_param_into_net", {
   { "net", "cell", required = true },
   { "parameter_dict", "table", required = true },
-  { "strict_load", "boolean", false },
+  { "strict_load", "boolean", true },
 })
 
 local function same_shape(a, b)
@@ -47,36 +48,120 @@ local function same_shape(a, b)
   return true
 end
 
---- Gives the parameters of a network the values of their names; all shapes are compared before any changes.
---- strict_load: a name that only one side has is an error. (net, parameter_dict, strict_load = false)
+local function type_of(v) return v.dtype .. errors.show(v.shape) end
+
+local MOST_SHOWN = 12
+
+-- "a, b, c and 7 more"
+local function listed(names)
+  if #names <= MOST_SHOWN then return table.concat(names, ", ") end
+  return ("%s and %d more"):format(table.concat(names, ", ", 1, MOST_SHOWN), #names - MOST_SHOWN)
+end
+
+-- The name under which a checkpoint has this rank's own value of a parameter, or nil.
+local function own_name(p, values)
+  local name = ("rank_%d/%s"):format(core.options.rank, p.name)
+  return p.layerwise_parallel and core.options.rank > 0 and values[name] ~= nil and name or nil
+end
+
+-- Which value each parameter takes, and what has no counterpart.
+local function fit(parameters, values)
+  local wanted, stored, by_name = {}, errors.names(values), {}
+  for i, p in ipairs(parameters) do wanted[i], by_name[p.name] = p.name, p end
+  local older, states = core.match_names(wanted, stored)
+  local found = { taken = {}, missing = {}, unused = {}, wrong = {}, older = {} }
+  local used = {}
+  for _, p in ipairs(parameters) do
+    local name = own_name(p, values) or (values[p.name] ~= nil and p.name) or older[p.name]
+    local v = name and values[name]
+    if name then used[name] = true end
+    if older[p.name] then table.insert(found.older, ("%s from %s"):format(p.name, name)) end
+    if v == nil then
+      table.insert(found.missing, p.name)
+    elseif core.kind(v) ~= "Tensor" and core.kind(v) ~= "Parameter" then
+      errors.fail("load_param_into_net: parameter_dict: '%s': expected a Tensor, got %s", name, errors.show(v))
+    elseif not same_shape(v.shape, p.shape) or v.dtype ~= p.dtype then
+      table.insert(found.wrong, { parameter = p, value = v,
+        text = ("%s is %s in the network and %s in the checkpoint"):format(p.name, type_of(p), type_of(v)) })
+    else
+      table.insert(found.taken, { parameter = p, value = v })
+    end
+  end
+  for _, name in ipairs(stored) do
+    -- A value of one rank: of a layerwise_parallel parameter, or of running statistics.
+    local own = by_name[name:match "^rank_%d+/(.*)$" or ""]
+    if not used[name] and not states[name] and not own then
+      table.insert(found.unused, name)
+    end
+  end
+  return found
+end
+
+local function texts_of(wrong)
+  local texts = {}
+  for i, entry in ipairs(wrong) do texts[i] = entry.text end
+  return texts
+end
+
+-- Everything that does not fit, as one error.
+local function check_fit(found)
+  local problems = {}
+  local function add(text, list)
+    if #list > 0 then problems[#problems + 1] = text:format(listed(list)) end
+  end
+  add("%s", texts_of(found.wrong))
+  add("not in the checkpoint: %s", found.missing)
+  add("not in the network: %s", found.unused)
+  if #problems == 0 then return end
+  errors.fail("load_param_into_net: %s (%s loads what fits)", table.concat(problems, "; "),
+    core.options.verb == "eval" and "--partial" or "strict_load = false")
+end
+
+-- Without strict_load: a float of another type is converted, the rest stays as it is, and all is said.
+local function settle_partial(found)
+  local kept, converted = { unpack(found.missing) }, {}
+  for _, entry in ipairs(found.wrong) do
+    local p, v = entry.parameter, entry.value
+    if same_shape(v.shape, p.shape) and v.dtype:find "float" and p.dtype:find "float" then
+      table.insert(found.taken, entry)
+      table.insert(converted, entry.text)
+    else
+      table.insert(kept, entry.text)
+      table.insert(found.missing, p.name)
+    end
+  end
+  local function say(text, list)
+    if #list > 0 then notice(("note: load_param_into_net: " .. text):format(listed(list))) end
+  end
+  say("initial values stay: %s", kept)
+  say("not in the network, unused: %s", found.unused)
+  say("converted: %s", converted)
+end
+
+--- Gives the parameters of a network the values of their names. What only one side has, or has with another shape or
+--- dtype, is an error that lists it, before any parameter changes; an optimizer's state in a checkpoint is neither
+--- missed nor surplus. strict_load = false loads what fits, converts floats, and prints the rest. (net, parameter_dict,
+--- strict_load = true)
 ---@return string[] missing parameters of the network that got no value
 ---@return string[] unused names that the network does not have
 function M.load_param_into_net(...)
   local a = bind_into(...)
-  local matched, missing, unused = {}, {}, {}
-  for _, p in ipairs(a.net:get_parameters()) do
-    local v = a.parameter_dict[p.name]
-    if v == nil then
-      missing[#missing + 1] = p.name
-    elseif not same_shape(v.shape, p.shape) then
-      errors.fail("load_param_into_net: %s is %s in the network and %s in the checkpoint",
-        p.name, errors.show(p.shape), errors.show(v.shape))
-    else
-      matched[p.name] = p
-    end
-  end
-  for _, name in ipairs(errors.names(a.parameter_dict)) do
-    if not matched[name] then unused[#unused + 1] = name end
-  end
-  if a.strict_load and #missing + #unused > 0 then
-    errors.fail("load_param_into_net: not in the checkpoint: %s; not in the network: %s",
-      table.concat(missing, ", "), table.concat(unused, ", "))
-  elseif next(matched) == nil then
+  local found = fit(a.net:get_parameters(), a.parameter_dict)
+  if #found.taken + #found.wrong == 0 then
     errors.fail("load_param_into_net: no name in common: the network has %s, the checkpoint %s",
-      missing[1] or "none", unused[1] or "none")
+      found.missing[1] or "none", found.unused[1] or "none")
   end
-  for name, p in pairs(matched) do p.value = a.parameter_dict[name]:astype(p.dtype) end
-  return missing, unused
+  if a.strict_load then check_fit(found) else settle_partial(found) end
+  if #found.older > 0 then
+    notice("note: load_param_into_net: the checkpoint is of an older version and has other names: "
+      .. listed(found.older))
+  end
+  for _, entry in ipairs(found.taken) do
+    local p, v = entry.parameter, entry.value
+    if core.kind(v) == "Parameter" then v = v.value end
+    p.value = v:astype(p.dtype)
+  end
+  return found.missing, found.unused
 end
 
 return M

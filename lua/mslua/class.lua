@@ -1,4 +1,5 @@
 --- Classes: `local Net = Base:extend "Net"`; `Net(...)` makes an instance and calls `init`.
+local arity = require "mslua.arity"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
 
@@ -31,6 +32,7 @@ end
 
 --- Makes an instance; what `Net(...)` does.
 function Class:new(...)
+  arity.check(self.class_name, nil, self.init, 1, ...)
   local object = setmetatable({}, self)
   object:init(...)
   return object

@@ -1,4 +1,5 @@
 --- nn.CellList and nn.SequentialCell: cells in a row. Items count from 1, their parameters' names from 0, as in files.
+local arity = require "mslua.arity"
 local args = require "mslua.args"
 local class = require "mslua.class"
 local errors = require "mslua.errors"
@@ -49,7 +50,8 @@ function Row:init(...)
 end
 
 --- Adds a cell at the end; returns the list. `list[#list + 1] = cell` does it too.
-function Row:append(cell)
+function Row:append(...)
+  local cell = arity.take("append", 1, ...)
   if not class.is(cell, Cell) then
     errors.fail("%s:append: expected a Cell, got %s", self.class_name, errors.show(cell))
   end
@@ -66,13 +68,17 @@ function Row:__newindex(key, v)
 end
 
 --- `for i, cell in list:each() do`, from 1, as ipairs(list).
-function Row:each() return ipairs(self) end
+function Row:each(...)
+  arity.take("each", 0, ...)
+  return ipairs(self)
+end
 
 --- Cells that their owner calls itself: `for _, block in ipairs(self.blocks) do x = block(x) end`.
 M.CellList = Row:extend "CellList"
 
-function M.CellList:append(cell)
-  Row.append(self, cell)
+function M.CellList:append(...)
+  local cell = ...
+  Row.append(self, ...)
   rawset(cell, "_list", self)
   return self
 end

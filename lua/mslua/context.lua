@@ -1,4 +1,5 @@
 --- set_context and get_context: how this rank computes (MindSpore's mindspore.set_context).
+local arity = require "mslua.arity"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
 local settings = require "mslua.settings"
@@ -33,6 +34,7 @@ local group = settings.new("context", {
   { "tune", "boolean", false },
   { "reference_kernels", "boolean", false },
   { "vector_products", "boolean", false },
+  { "denormals", "boolean", false },
 }, nil, {
   parallel_mode = "parallel_mode belongs to ms.set_auto_parallel_context",
   enable_ssl = "enable_ssl belongs to ms.set_ps_context",
@@ -44,7 +46,8 @@ M.fields = group.fields
 --- step takes is measured once and kept in the plan cache, instead of following a table; reference_kernels: graphs
 --- compiled from now on run plain, slow kernels, each operator by itself, which the fast ones are tested against;
 --- vector_products: they make float32 products with vector instructions alone, on processors that have tiles for bf16
---- too, where each number is the sum of three bf16 otherwise.
+--- too, where each number is the sum of three bf16 otherwise; denormals: numbers below 1.2e-38 in float32 (2.2e-308 in
+--- float64) are kept, instead of being zero as operands and results.
 ---@param ... table { mode = ms.GRAPH_MODE, device_target = "CPU", ... }
 function M.set_context(...)
   settings.set(group, ...)
@@ -52,11 +55,14 @@ function M.set_context(...)
   core.options.tune, core.options.reference_kernels =
     settings.get(group, "tune"), settings.get(group, "reference_kernels")
   core.options.vector_products = settings.get(group, "vector_products")
+  local denormals = settings.get(group, "denormals")
+  if denormals ~= (core.options.denormals or false) then core.set_denormals(denormals) end
+  core.options.denormals = denormals
 end
 
 --- The value of a key.
 ---@param key string
-function M.get_context(key) return settings.get(group, key) end
+function M.get_context(...) return settings.get(group, (arity.take("get_context", 1, ...))) end
 
 --- save_graphs as a level: 0 none, 1 the final graph, 2 each pass, 3 also DOT.
 ---@return integer

@@ -98,7 +98,7 @@ function core.ops() end
 --------------------------------------------------------------------------------------------------------- parameters
 
 ---@class Parameter : Tensor
----@field name string the full name, "conv1.weight": settable until the value exists
+---@field name string the full name, "conv1.weight": the path from the root that is trained
 ---@field value Tensor a copy of the value (makes it when it does not exist yet); assignable: p.value = tensor
 ---@field requires_grad boolean settable
 ---@field layerwise_parallel boolean settable
@@ -206,6 +206,7 @@ function core.value_and_grad(f, argnums, weights) end
 ---extra values, then one update a parameter, optimizer state ("moments.w", "moment1.w", "moment2.w") and assigned
 ---state.
 ---@return Graph
+---@return Graph graph, string[] idle names of the parameters that no gradient reaches
 function core.build_train(spec) end
 
 ---Graph of an evaluation: forward(columns ...) -> values named by spec.outputs (default "out1", ...); training() is
@@ -259,6 +260,15 @@ function core.set_feed(feeds, feed) end
 function core.save_checkpoint(path, values) end
 ---@return table<string, Tensor>
 function core.load_checkpoint(path) end
+---The checkpoint that `last`, `best` or a path means for a recipe that keeps its checkpoints in `directory` (nil: in
+---its run folders), on all ranks that train together that of rank 0; and its step.
+---@return string path, integer step
+function core.find_checkpoint(word, recipe, directory, together) end
+---Older versions named parameters otherwise: gives for names of a network that a checkpoint lacks the name that it has;
+---and which of the checkpoint's names are an optimizer's state.
+---@param wanted string[]  @param stored string[]
+---@return table<string, string> older, table<string, boolean> states
+function core.match_names(wanted, stored) end
 
 ---What the command line asked for; written by main, read by the library.
 ---@class Options
@@ -276,7 +286,8 @@ function core.load_checkpoint(path) end
 ---@field log_every integer|"epoch"|nil
 ---@field json boolean?
 ---@field save_graphs integer? 0..3, and save_graphs_path: written by ms.set_context, read when a training graph is
----  compiled; tune boolean?, reference_kernels boolean?, vector_products boolean? likewise
+---  compiled; tune boolean?, reference_kernels boolean?, vector_products boolean? likewise;
+---  denormals boolean?, for ranks to compare
 ---@type Options
 core.options = {}
 
@@ -291,6 +302,10 @@ function core.hosts() end
 ---@return boolean
 function core.speaks() end
 function core.set_seed(seed) end
+
+---Whether denormals are numbers, or zero as operands and results, in the threads that compute.
+---@param keep boolean
+function core.set_denormals(keep) end
 ---@return integer
 function core.seed() end
 ---Raises `format:format(...)` at the user's line.
@@ -316,8 +331,9 @@ core.version = ""
 ---@param spec {
 ---  graph: Graph,                            -- of build_train
 ---  dataset: Dataset, epochs: integer,
----  max_steps?: integer, time_steps?: integer,
----  parameters: Parameter[],                 -- of the network; a checkpoint holds all of the session's store
+---  max_steps?: integer, metrics_limit?: integer, time_steps?: integer,
+---  parameters: Parameter[],                 -- of the network; a checkpoint holds them and the optimizer's state
+---  names: string[],                         -- of each of the parameters, in checkpoints
 ---  schedule: Schedule,                      -- of the learning rate, see schedules.lua: tables of numbers, evaluated
 ---  in C++
 ---  lr_function?: fun(step: integer, epoch: integer): number,  -- instead of schedule: at the safe point before each

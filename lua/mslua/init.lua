@@ -1,6 +1,7 @@
 --- mslua: what `require "mslua"` gives. One home a name; docs/from_mindspore.md has a row for each call of MindSpore's
 --- tutorials.
 local args = require "mslua.args"
+local arity = require "mslua.arity"
 local core = require "mslua.core"
 local dtypes = require "mslua.dtypes"
 require "mslua.shape"
@@ -25,17 +26,18 @@ take(require "mslua.ps_context", "set_ps_context", "get_ps_context", "reset_ps_c
 ms.ops = require "mslua.ops"
 
 -- In a network other numbers at every step, unless a stream is named: a tensor made while it is traced is a constant.
-local function random(eager, operator)
-  return function(shape, dtype, name)
+local function random(eager, operator, what)
+  return function(...)
+    local shape, dtype, name = arity.take(what, 3, ...)
     if not core.is_tracing() or name then return eager(shape, dtype, name) end
     return (operator { shape = type(shape) == "number" and { shape } or shape, dtype = dtype })
   end
 end
 
 --- Uniform numbers in [0, 1). (shape, dtype = float32, name of a stream that gives the same numbers again)
-ms.rand = random(core.rand, ms.ops.random_uniform)
+ms.rand = random(core.rand, ms.ops.random_uniform, "rand")
 --- Numbers from the standard normal distribution. (shape, dtype = float32, name)
-ms.randn = random(core.randn, ms.ops.random_normal)
+ms.randn = random(core.randn, ms.ops.random_normal, "randn")
 
 ms.nn = require "mslua.nn"
 ms.dataset = require "mslua.dataset"

@@ -31,6 +31,14 @@ function M.write(v)
   return "{" .. table.concat(parts, ", ") .. "}"
 end
 
+--- A number as JSON, which has no word for NaN or infinity: null.
+---@param v number
+---@return string
+function M.json_number(v)
+  if v ~= v or v == math.huge or v == -math.huge then return "null" end
+  return ("%.9g"):format(v)
+end
+
 --- A command line's text as the wanted type. Strings are taken as they stand; lists are Lua tables of literals.
 ---@param text string
 ---@param kind "number"|"boolean"|"string"|"table"

@@ -6,9 +6,12 @@ local ops = require "mslua.ops"
 
 local M = {}
 
--- The mean over all but the first dimension, as float32.
+-- Numbers in the type that metrics are computed in: float64 stays, all others become float32.
+local function wide(x) return x.dtype == "float64" and x or ops.cast(x, "float32") end
+
+-- The mean over all but the first dimension, as float64 where x is, else as float32.
 local function by_row(x)
-  local rows, axes = ops.cast(x, "float32"), {}
+  local rows, axes = wide(x), {}
   for i = 2, #x.shape do axes[i - 1] = i end
   return #axes == 0 and rows or ops.reduce_mean(rows, axes)
 end
@@ -27,7 +30,7 @@ end
 local function top5(logits, labels)
   local shape = logits.shape
   local own = ops.one_hot(ids(logits, labels), shape[#shape])
-  local score = ops.reduce_sum(logits * ops.cast(own, logits.dtype), { -1 }, { keep_dims = true })
+  local score = ops.reduce_sum(ops.select(ops.greater(own, 0), logits, 0), { -1 }, { keep_dims = true })
   local above = ops.reduce_sum(ops.cast(ops.greater(logits, score), "float32"), { -1 })
   return by_row(ops.less(above, 5))
 end
@@ -49,9 +52,11 @@ end
 ---@param n integer rows of the batch
 ---@return Value
 function M.sum(values, n)
-  local mask = core.valid_mask(n)
+  values = wide(values)
+  local mask = ops.cast(core.valid_mask(n), values.dtype)
   if #values.shape == 0 then return values * ops.reduce_sum(mask) end
-  return ops.reduce_sum(ops.cast(values, "float32") * mask)
+  -- By choice, not by product: padding may give NaN.
+  return ops.reduce_sum(ops.select(ops.greater(mask, 0.5), values, 0))
 end
 
 --- Turns `{"loss", "top1", mine = function(output, label) ... end}` into a list with "loss" first.

@@ -26,6 +26,7 @@ local bind = args.signature("Model", {
 function Model:init(...)
   local a = bind(...)
   self.network, self.loss_fn, self.optimizer = a.network, a.loss_fn, a.optimizer
+  self.network:as_root()
   self.metrics = metrics.list(a.metrics, a.loss_fn)
   self.amp, self.loss_scale = a.amp and "bfloat16", a.loss_scale_manager
 end
@@ -63,6 +64,7 @@ local bind_train = args.signature("train", {
   { "clip_norm", "number", above = 0 },
   { "clip_value", "number", above = 0 },
   { "max_steps", "integer", min = 1 },
+  { "metrics_limit", "integer", min = 1 },
   { "name", "string" },
   { "config", "string" },
 })
@@ -98,31 +100,35 @@ end
 ---@return table spec
 function Model:train_spec(a)
   local columns, scale = a.columns or columns_of(self, a.train_dataset, "train"), loss_scale_of(self)
+  local full_names = self.network:as_root()
   local trained, optimizer = self.optimizer:bind(self.network)
-  local parameters = self.network:get_parameters()
+  local parameters, names = self.network:get_parameters(), {}
+  for i, p in ipairs(parameters) do names[i] = full_names[p] end
   if a.clip_norm and a.clip_value then
     errors.fail_at({ "train", "clip_norm" }, "train: clip_norm and clip_value: give one of them")
   end
   local clip
   if a.clip_norm then clip = { kind = "norm", value = a.clip_norm } end
   if a.clip_value then clip = { kind = "value", value = a.clip_value } end
-  local graph = core.build_train {
+  local graph, idle = core.build_train {
     name = self.network.class_name, forward = forward_of(self), inputs = columns, parameters = trained,
     network = parameters, optimizer = optimizer,
     accumulate = micro_batches(self, a.accumulate_steps or 1, columns), clip = clip, loss_scale = scale ~= nil,
     amp = self.amp, aggregate = parallel_context.aggregation(), shard = parallel_context.shard(),
   }
+  wrap.report_idle(idle)
   return {
     name = a.name or self.network.class_name, graph = graph, epochs = a.epoch,
     dataset = a.train_dataset and a.train_dataset:open(),
-    max_steps = a.max_steps, parameters = parameters, schedule = self.optimizer.schedule,
+    max_steps = a.max_steps, metrics_limit = a.metrics_limit, parameters = parameters, names = names,
+    schedule = self.optimizer.schedule,
     lr_function = self.optimizer.lr_function, loss_scale = scale, sink = a.dataset_sink_mode, hooks = {},
     seed = core.seed(), together = parallel_context.together(), broadcast = parallel_context.broadcasts(),
   }
 end
 
 --- Trains. (epoch, train_dataset, {callbacks = {...}, dataset_sink_mode = false, accumulate_steps = 1, clip_norm =,
---- clip_value =, max_steps =, name = of the run folder, config = text of its config.lua})
+--- clip_value =, max_steps =, metrics_limit =, name = of the run folder, config = text of its config.lua})
 ---@return table trainer core.trainer's object, after its run
 function Model:train(...)
   class.check_self(self, Model, "a Model", "model:train(epoch, dataset)")
@@ -132,6 +138,9 @@ function Model:train(...)
   end
   parallel_context.check_runnable "train"
   a.train_dataset = a.train_dataset:whole_batches "train"
+  local most = core.options.verb == "run" and core.options.max_steps
+  if most then a.max_steps = math.min(a.max_steps or most, most) end
+  Model.trained = true
   local spec = self:train_spec(a)
   for i, callback in ipairs(args.is_list(a.callbacks) and a.callbacks or { a.callbacks }) do
     local problem = args.problem({ "", "callback" }, callback)
@@ -160,6 +169,7 @@ function Model:eval_spec(dataset)
     errors.fail_at({ "eval" },
       'eval: the Model has neither loss_fn nor metrics: ms.Model(net, {loss_fn =, metrics = {"top1"}})')
   end
+  self.network:as_root()
   local names, shown = {}, {}
   for i, m in ipairs(self.metrics) do names[i], shown[i] = m.name, { name = m.name, kind = m.kind } end
   local function forward(...)

@@ -1,4 +1,5 @@
 --- ms.ops: a class and a function for every operator of the build, made from its definition.
+local arity = require "mslua.arity"
 local args = require "mslua.args"
 local class = require "mslua.class"
 local core = require "mslua.core"
@@ -57,8 +58,9 @@ end
 ---@param in_strategy integer[][]
 ---@param out_strategy? integer[][]
 ---@return mslua.Operator self
-function Operator:shard(in_strategy, out_strategy)
+function Operator:shard(...)
   class.check_self(self, Operator, "an operator", "ops.MatMul():shard {...}")
+  local in_strategy, out_strategy = arity.take("shard", 2, ...)
   self.attrs._in_strategy = strategy_text(self, "inputs", in_strategy)
   if out_strategy ~= nil then self.attrs._out_strategy = strategy_text(self, "outputs", out_strategy) end
   return self
@@ -70,8 +72,9 @@ local known_attrs = { fusion = { "", "integer", min = 0 }, cross_batch = { "", "
 ---@param key string
 ---@param value boolean|number|string
 ---@return mslua.Operator self
-function Operator:add_prim_attr(key, value)
+function Operator:add_prim_attr(...)
   class.check_self(self, Operator, "an operator", "ops.MatMul():add_prim_attr(key, value)")
+  local key, value = arity.take("add_prim_attr", 2, ...)
   if type(key) ~= "string" or not key:match "^[%a_][%w_]*$" then
     errors.fail("%s:add_prim_attr: expected a name, got %s", self.class_name, errors.show(key))
   end
@@ -128,7 +131,10 @@ function ops.matmul(x, w, ...)
 end
 
 --- x times itself.
-function ops.square(x) return x * x end
+function ops.square(...)
+  local x = arity.take("square", 1, ...)
+  return x * x
+end
 
 -- What MindSpore's tensors have as methods too: `x:exp()` is `ops.exp(x)`.
 for _, name in ipairs { "abs", "exp", "log", "sqrt", "pow", "matmul", "maximum", "minimum", "clip", "sigmoid", "tanh",
@@ -155,15 +161,15 @@ ops.Operator = Operator
 
 --- The shape as a list: `ops.shape(x)[2]` is Python's `[1]`.
 ---@return integer[]
-function ops.shape(x) return x.shape end
+function ops.shape(...) return (arity.take("shape", 1, ...)).shape end
 
 --- A tensor of no dimensions.
 ---@param value number
 ---@return Tensor
-function ops.scalar_to_array(value) return core.tensor(value) end
+function ops.scalar_to_array(...) return core.tensor((arity.take("scalar_to_array", 1, ...))) end
 
 --- Identity whose gradient is zero.
-function ops.stop_gradient(x) return core.stop_gradient(x) end
+function ops.stop_gradient(...) return core.stop_gradient(...) end
 
 --- What reduction operators and collectives do with several values.
 ops.ReduceOp = { SUM = "sum", PROD = "prod", MAX = "max", MIN = "min" }

@@ -1,5 +1,6 @@
 --- set_auto_parallel_context: keys, ranges and defaults of MindSpore's parallel context
 --- (mindspore/python/mindspore/parallel/_auto_parallel_context.py).
+local arity = require "mslua.arity"
 local args = require "mslua.args"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
@@ -283,7 +284,8 @@ end
 
 --- The value of a key. device_num and global_rank read as this job's when they are not set.
 ---@param key string
-function M.get_auto_parallel_context(key)
+function M.get_auto_parallel_context(...)
+  local key = arity.take("get_auto_parallel_context", 1, ...)
   local v = settings.get(group, key)
   if v == nil and key == "device_num" then return core.options.ranks end
   if v == nil and key == "global_rank" then return core.options.rank end
@@ -291,7 +293,8 @@ function M.get_auto_parallel_context(key)
 end
 
 --- Every key back to its default.
-function M.reset_auto_parallel_context()
+function M.reset_auto_parallel_context(...)
+  arity.take("reset_auto_parallel_context", 0, ...)
   settings.reset(group)
   M.set_feed()
 end

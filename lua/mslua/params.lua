@@ -1,8 +1,10 @@
 --- ms.params: a recipe's parameters, typed by example and merged at the place where they are declared, so that what is
 --- computed from them follows an override. Default < preset < MSLUA_* environment < command line.
+local arity = require "mslua.arity"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
 local literal = require "mslua.literal"
+local notice = require "mslua.notice"
 
 local M = {}
 
@@ -11,6 +13,11 @@ local launch_variables = {}
 if os.getenv "MSLUA_LAUNCHER" then
   launch_variables = { RANK = true, SIZE = true, MEETING = true, LAUNCHER = true }
 end
+
+-- Variables that the program itself reads, and the tests' own.
+local own_variables = { "MSLUA_RANK", "MSLUA_SIZE", "MSLUA_MEETING", "MSLUA_LAUNCHER", "MSLUA_PLAINTEXT",
+  "MSLUA_JOB_SECRET_FILE" }
+local TEST_PREFIX = "MSLUA_TEST_"
 
 -- Of the recipe that is being loaded.
 local state = { values = {}, origins = {}, leaves = {}, base = {} }
@@ -50,6 +57,25 @@ local function apply_text(defaults, name, text, origin)
     usage_error("parameter '%s': expected %s, got '%s' (%s)", name, phrase(defaults[name]), text, origin)
   end
   set(name, v, origin)
+end
+
+--- The variable that sets a parameter, or a leaf of the recipe's table.
+---@param path string "lr", "train.epochs"
+function M.variable(path) return "MSLUA_" .. path:gsub("%.", "_"):upper() end
+
+--- Names each variable MSLUA_* of the environment that sets nothing, with what was meant.
+---@param leaves? string[] paths of the recipe's table
+function M.check_environment(leaves)
+  local known, is_known = { unpack(own_variables) }, {}
+  for name in pairs(state.defaults or {}) do known[#known + 1] = M.variable(name) end
+  for _, path in ipairs(leaves or {}) do known[#known + 1] = M.variable(path) end
+  for _, name in ipairs(known) do is_known[name] = true end
+  for _, name in ipairs(core.environment "MSLUA_") do
+    if not is_known[name] and name:sub(1, #TEST_PREFIX) ~= TEST_PREFIX then
+      notice(("warning: the variable %s of the environment sets nothing here%s"):format(name,
+        core.did_you_mean(name, known)))
+    end
+  end
 end
 
 -- Keys with a point are leaves of the recipe's table: ms.recipe checks them.
@@ -105,7 +131,8 @@ end
 --- `data_path` that is "" takes $DATA_PATH.
 ---@param declared table<string, number|string|boolean|table>
 ---@return table p reading a name that was not declared is an error
-function M.params(declared)
+function M.params(...)
+  local declared = arity.take("params", 1, ...)
   if type(declared) ~= "table" then errors.fail("params: expected a table, got %s", errors.show(declared)) end
   local defaults, presets = {}, declared.presets or {}
   for name, v in pairs(declared) do
@@ -119,8 +146,8 @@ function M.params(declared)
   apply_table(state.base.params or {}, "config")
   apply_preset(presets)
   for _, name in ipairs(errors.names(defaults)) do
-    local text = not launch_variables[name:upper()] and os.getenv("MSLUA_" .. name:upper())
-    if text then apply_text(defaults, name, text, "MSLUA_" .. name:upper()) end
+    local text = not launch_variables[name:upper()] and os.getenv(M.variable(name))
+    if text then apply_text(defaults, name, text, M.variable(name)) end
   end
   for _, pair in ipairs(core.options.overrides) do
     if defaults[pair[1]] ~= nil then
@@ -148,7 +175,8 @@ end
 --- What a written configuration starts from; its first line calls this (Recipe:config_text).
 --- `from`: the recipe it came from, whose neighbours `require` finds.
 ---@param base {params: table?, leaves: table?, from: string?}
-function M.resolved(base)
+function M.resolved(...)
+  local base = arity.take("resolved", 1, ...)
   state.base = base
   local folder = base.from and base.from:match "^(.*)/" or "."
   package.path = folder .. "/?.lua;" .. folder .. "/?/init.lua;" .. package.path

@@ -1,4 +1,5 @@
 --- set_ps_context: the secured channel between ranks and scheduler (MindSpore's mindspore.set_ps_context).
+local arity = require "mslua.arity"
 local errors = require "mslua.errors"
 local files = require "mslua.files"
 local ranks = require "mslua.ranks"
@@ -24,14 +25,18 @@ end
 
 --- The value of a key. Passwords read as "***" when they are set.
 ---@param key string
-function M.get_ps_context(key)
+function M.get_ps_context(...)
+  local key = arity.take("get_ps_context", 1, ...)
   local v = settings.get(group, key)
   if key:match "_password$" and v ~= "" then return "***" end
   return v
 end
 
 --- Every key back to its default.
-function M.reset_ps_context() settings.reset(group) end
+function M.reset_ps_context(...)
+  arity.take("reset_ps_context", 0, ...)
+  settings.reset(group)
+end
 
 --- Whether the user has said that connections need no encryption.
 ---@return boolean
@@ -44,9 +49,6 @@ function M.not_runnable()
   if group.given.enable_ssl then
     lines[1] = "set_ps_context: enable_ssl = true is not built yet: set enable_ssl = false "
       .. "(ranks of one host cannot be reached from outside)"
-  end
-  if os.getenv "MS_ENABLE_RECOVERY" == "1" then
-    lines[#lines + 1] = "MS_ENABLE_RECOVERY=1 is not built yet: unset it; --resume goes on from a checkpoint"
   end
   return lines
 end

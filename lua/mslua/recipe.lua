@@ -1,5 +1,6 @@
 --- ms.recipe: one table that says what to train on what and how. Strict: an unknown key anywhere is an error at its
 --- line.
+local arity = require "mslua.arity"
 local args = require "mslua.args"
 local callbacks = require "mslua.callbacks"
 local class = require "mslua.class"
@@ -23,6 +24,7 @@ for _, field in ipairs(callbacks.checkpoint_fields) do checkpoint[#checkpoint + 
 local train = {
   { "epochs", "integer", 1, min = 1 },
   { "max_steps", "integer", min = 1 },
+  { "metrics_limit", "integer", min = 1 },
   { "dataset_sink_mode", "boolean", true },
   { "accumulate_steps", "integer", 1, min = 1 },
   { "clip_norm", "number", above = 0 },
@@ -180,7 +182,7 @@ local function apply_overrides(values)
     origins[path] = origin
   end
   each_leaf(M.fields, "", function(path, field)
-    local variable = "MSLUA_" .. path:gsub("%.", "_"):upper()
+    local variable = params.variable(path)
     local text = path:find(".", 1, true) and os.getenv(variable)
     if text then set_text(values, field, path, text, variable, origins) end
   end)
@@ -203,11 +205,25 @@ local function apply_overrides(values)
   return origins
 end
 
+--- The paths of the recipe's table that a variable of the environment can set: "train.epochs".
+---@return string[]
+function M.leaves()
+  local paths = {}
+  each_leaf(M.fields, "", function(path)
+    if path:find(".", 1, true) then paths[#paths + 1] = path end
+  end)
+  return paths
+end
+
 ---------------------------------------------------------------------------------------------------------------- recipe
 
 local sources = {}
 
---- The text of a recipe: of a file, which is read once, or of the library's recipe of that name.
+--- Reads a recipe's file for a process that will not be able to open files any more.
+---@param path string
+function M.read_ahead(path) sources[path] = M.source(path) end
+
+--- The text of a recipe: of a file, or of the library's recipe of that name.
 ---@param path string
 ---@return string? source, string? problem
 function M.source(path)
@@ -217,7 +233,6 @@ function M.source(path)
   if not file then return nil, problem end
   text = file:read "*a"
   file:close()
-  sources[path] = text
   return text
 end
 
@@ -268,7 +283,8 @@ end
 --- Checks the table, fills in defaults, applies presets, environment and command line, and sets the contexts.
 ---@param values table
 ---@return mslua.Recipe
-function M.recipe(values)
+function M.recipe(...)
+  local values = arity.take("recipe", 1, ...)
   if type(values) ~= "table" then errors.fail("recipe: expected a table, got %s", errors.show(values)) end
   values = copy(values)
   local origins = apply_overrides(values)

@@ -174,7 +174,8 @@ local bind_warmup = args.signature("warmup_lr", {
 })
 
 --- Rises linearly from warmup_from over warmup_epoch epochs (steps, when step_per_epoch is 1), then goes on with
---- learning_rate, a number or another schedule, whose own steps begin there.
+--- learning_rate, a number or another schedule, whose own steps begin there. Of n steps, step i (from 0) has the rate
+--- warmup_from + (learning_rate - warmup_from) (i + 1) / n: the first is above warmup_from, the last is learning_rate.
 ---@param ... any learning_rate, total_step, step_per_epoch = 1, warmup_epoch, warmup_from = 0
 ---@return mslua.Schedule
 function M.warmup_lr(...)

@@ -2,7 +2,9 @@
 local callbacks = require "mslua.callbacks"
 local class = require "mslua.class"
 local core = require "mslua.core"
+local literal = require "mslua.literal"
 local checkpoint = require "mslua.checkpoint"
+local params = require "mslua.params"
 local parallel_context = require "mslua.parallel_context"
 local recipes = require "mslua.recipe"
 local Model = require "mslua.model"
@@ -22,7 +24,31 @@ function M.load()
     error(("%s: a recipe ends with `return ms.recipe {...}`, this file gave %s"):format(file, type(recipe)), 0)
   end
   core.set_seed(recipe.seed)
+  params.check_environment(recipes.leaves())
   return recipe
+end
+
+--- After `mslua run`: what the command line asked for and the script did not do is an error.
+---@param result any what the script returned
+function M.after_script(result)
+  local flags, state = core.options, params.state()
+  local function fail(format, ...) error(flags.file .. ": " .. format:format(...), 0) end
+  if class.is(result, recipes.Recipe) then
+    fail("the file gives a recipe, and `mslua run` does not train one: mslua train %s", flags.file)
+  end
+  if not state.defaults then
+    local first = flags.overrides[1]
+    if first then
+      fail("%s=%s has no effect: the script declares no parameters with ms.params (an argument of the script stands "
+        .. "behind --)", first[1], first[2])
+    elseif flags.preset then
+      fail("--preset %s has no effect: the script declares no parameters with ms.params", flags.preset)
+    end
+  end
+  if flags.max_steps and not Model.trained then
+    fail("--max-steps %d has no effect: the script did not call model:train", flags.max_steps)
+  end
+  params.check_environment()
 end
 
 -- `steps`: in an epoch of training; nil: the model will not train.
@@ -34,7 +60,7 @@ local function model_of(recipe, steps)
 end
 
 -- The recipe's own callbacks, and those that its tables and the command line ask for.
-local function callbacks_of(recipe, dataset, eval_dataset)
+local function callbacks_of(recipe, eval_dataset)
   local list, flags = {}, core.options
   local every = flags.log_every or 1
   for i, callback in ipairs(recipe.callbacks) do
@@ -42,7 +68,7 @@ local function callbacks_of(recipe, dataset, eval_dataset)
     if class.is(callback, callbacks.LossMonitor) and not flags.log_every then every = nil end
   end
   if every == "epoch" then
-    list[#list + 1] = callbacks.LossMonitor(dataset:get_dataset_size())
+    list[#list + 1] = callbacks.EpochLossMonitor()
   elseif every then
     list[#list + 1] = callbacks.LossMonitor(every)
   end
@@ -70,9 +96,10 @@ local function train(recipe)
   if flags.overfit then dataset = dataset:take(flags.overfit) end
   if flags.fast_dev_run and eval_dataset then eval_dataset = eval_dataset:take(flags.fast_dev_run) end
   return model_of(recipe, dataset:get_dataset_size()):train {
-    t.epochs, dataset, callbacks = callbacks_of(recipe, dataset, eval_dataset), dataset_sink_mode = t.dataset_sink_mode,
+    t.epochs, dataset, callbacks = callbacks_of(recipe, eval_dataset), dataset_sink_mode = t.dataset_sink_mode,
     accumulate_steps = t.accumulate_steps, clip_norm = t.clip_norm, clip_value = t.clip_value,
-    max_steps = flags.fast_dev_run or flags.max_steps or t.max_steps, name = recipe.name, config = recipe:config_text(),
+    max_steps = flags.fast_dev_run or flags.max_steps or t.max_steps, metrics_limit = t.metrics_limit,
+    name = recipe.name, config = recipe:config_text(),
   }
 end
 
@@ -99,25 +126,48 @@ function M.verify()
     if limit then
       local v = found[name]
       local met = v ~= nil and ((side == "below" and v < limit) or (side == "above" and v > limit))
-      local shown = v and ("%.6g"):format(v) or "none"
-      print(("expect: %s %s %g: %s %s"):format(name, side, limit, shown, met and "met" or "NOT MET"))
+      if core.options.json then
+        print(('{"name": "%s", "expected": "%s", "limit": %s, "value": %s, "met": %s}'):format(name, side,
+          literal.json_number(limit), v and literal.json_number(v) or "null", met))
+      else
+        local shown = v and ("%.6g"):format(v) or "none"
+        print(("expect: %s %s %g: %s %s"):format(name, side, limit, shown, met and "met" or "NOT MET"))
+      end
       if not met then code = 8 end
     end
   end
   return code
 end
 
+local DIVERGED = 7  -- the exit code (core/base/exit_code.h)
+
 -- "loss 0.91, top1 68.2%"
 local function line_of(metrics, found)
   local words = {}
   for i, m in ipairs(metrics) do
     local v = found[m.name]
-    words[i] = m.kind == "percent" and ("%s %.1f%%"):format(m.name, 100 * v) or ("%s %.4g"):format(m.name, v)
+    if v ~= v then
+      words[i] = m.name .. " NaN"
+    else
+      words[i] = m.kind == "percent" and ("%s %.1f%%"):format(m.name, 100 * v) or ("%s %.4g"):format(m.name, v)
+    end
   end
   return table.concat(words, ", ")
 end
 
---- `mslua eval R`: metrics on eval_dataset, of the weights in `--ckpt PATH`. Several ranks share the samples.
+-- Gives the network the weights that --ckpt names, and says which they are.
+local function load_weights(recipe, network)
+  local flags = core.options
+  local path, step = core.find_checkpoint(flags.ckpt, recipe.name, recipe.checkpoint and recipe.checkpoint.directory,
+    parallel_context.together())
+  if core.speaks() then
+    io.stderr:write(("mslua: eval: weights of %s%s\n"):format(path, step > 0 and (", step %d"):format(step) or ""))
+  end
+  checkpoint.load_checkpoint(path, network, not flags.partial)
+end
+
+--- `mslua eval R`: metrics on eval_dataset, of the weights in `--ckpt PATH`. Several ranks share the samples. 7 when a
+--- metric is NaN.
 function M.eval()
   local recipe = M.load()
   parallel_context.share_samples()
@@ -126,17 +176,26 @@ function M.eval()
   local model = model_of(recipe)
   -- Before the values come: a rank that has parts of parameters takes its parts of them.
   local spec = model:eval_spec(dataset)
-  if core.options.ckpt then checkpoint.load_checkpoint(core.options.ckpt, model.network) end
+  load_weights(recipe, model.network)
   local found = model:evaluate(spec)
-  if not core.speaks() then return 0 end
+  local undefined = {}
+  for _, m in ipairs(model.metrics) do
+    if found[m.name] ~= found[m.name] then undefined[#undefined + 1] = m.name end
+  end
+  local code = #undefined == 0 and 0 or DIVERGED
+  if not core.speaks() then return code end
   if core.options.json then
     local words = {}
-    for i, m in ipairs(model.metrics) do words[i] = ('"%s": %.9g'):format(m.name, found[m.name]) end
+    for i, m in ipairs(model.metrics) do words[i] = ('"%s": %s'):format(m.name, literal.json_number(found[m.name])) end
     print("{" .. table.concat(words, ", ") .. "}")
   else
     print("eval: " .. line_of(model.metrics, found))
   end
-  return 0
+  if code ~= 0 then
+    io.stderr:write(("mslua: error: eval: %s %s NaN\n"):format(table.concat(undefined, ", "),
+      #undefined == 1 and "is" or "are"))
+  end
+  return code
 end
 
 -- Of an epoch whose data nobody has seen: schedules want a number, and the graph does not depend on it.
@@ -212,7 +271,6 @@ end
 
 --- `mslua recipes show R`: every parameter and leaf, with where its value came from.
 function M.show()
-  local literal, params = require "mslua.literal", require "mslua.params"
   local recipe = M.load()
   local state = params.state()
   print(recipe.name .. (recipe.doc ~= "" and ": " .. recipe.doc or ""))

@@ -1,6 +1,7 @@
 #!/bin/sh
 # The second of two hosts: the workers N/2 to N - 1 of N; see cluster_host_1.sh. The scheduler is the first host's.
 set -eu
+export MSLUA_JOB_SECRET_FILE="${MSLUA_JOB_SECRET_FILE:-$HOME/.mslua-job-secret}" # a copy of the first host's
 export MS_SCHED_HOST=$1
 recipe=$2
 export MS_WORKER_NUM=$3

@@ -1,7 +1,5 @@
 #include "repl/endpoint/boundary.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -16,6 +14,7 @@
 #include "absl/strings/strip.h"
 #include "core/base/atomic_file.h"
 #include "core/base/dtype.h"
+#include "core/base/folder.h"
 #include "core/checkpoint/safetensors.h"
 #include "nlohmann/json.hpp"
 #include "repl/endpoint/statistics.h"
@@ -362,7 +361,7 @@ StatusOr<Answer> Boundary::Show(const Request& request, const TrainState& state,
                    watched_->Find(request.command.def->name == "grad" && !absl::StartsWith(asked, "grad(")
                                       ? absl::StrCat("grad(", asked, ")")
                                       : asked));
-  if (watched_->ViewOf(named).data != nullptr) return AnswerValue(request, named, state.step);
+  if (watched_->Shows(named)) return AnswerValue(request, named, state.step);
   once_.push_back({request, named, state.step});
   if (paused_) {
     // Whoever paused would wait for himself.
@@ -374,7 +373,7 @@ StatusOr<Answer> Boundary::Show(const Request& request, const TrainState& state,
 }
 
 StatusOr<Answer> Boundary::AnswerValue(const Request& request, const Named& named, int64_t step) {
-  const TensorView value = watched_->ViewOf(named);
+  ASSIGN_OR_RETURN(const TensorView value, watched_->ValueOf(named));
   const std::string head = absl::StrCat(named.name, " ", ToString(value.type));
   if (request.command.def->name != "dump") {
     const Statistics s = StatisticsOf(value);
@@ -446,14 +445,14 @@ StatusOr<Answer> Boundary::RemoveWatch(const Request& request) {
 
 // The running plan shows what is watched, and nothing else.
 Status Boundary::ShowWanted() {
-  std::vector<Value> values;
+  std::vector<Named> wanted;
   const auto want = [&](const Named& named) {
-    if (named.stored == nullptr && std::find(values.begin(), values.end(), named.value) == values.end())
-      values.push_back(named.value);
+    const auto same = [&](const Named& other) { return other.name == named.name; };
+    if (named.stored == nullptr && std::none_of(wanted.begin(), wanted.end(), same)) wanted.push_back(named);
   };
   for (const Watch& w : watches_) want(w.named);
   for (const Once& o : once_) want(o.named);
-  const Status shown = watched_->Show(values);
+  const Status shown = watched_->Show(wanted);
   if (!shown.ok()) {
     for (const Once& o : once_) outlet_.answer(o.request, shown);
     once_.clear();
@@ -462,21 +461,24 @@ Status Boundary::ShowWanted() {
 }
 
 void Boundary::ReportWatches(const TrainState& state) {
-  std::map<const void*, std::string> said;  // of a value, whoever watches it
+  std::map<std::string, std::string> said;  // of a value, whoever watches it
   for (Watch& w : watches_) {
-    const TensorView value = watched_->ViewOf(w.named);
-    if (value.data == nullptr || state.step % w.every != 0) continue;
+    if (!watched_->Shows(w.named) || state.step % w.every != 0) continue;
     --w.left;
+    std::string& text = said[w.named.name];
+    // Ranks gather parts together, whoever reports.
+    if (text.empty() && (w.reports || w.named.gathered)) {
+      const auto value = watched_->ValueOf(w.named);
+      text = value.ok() ? ToString(StatisticsOf(*value)) : std::string(value.status().message());
+    }
     if (!w.reports) continue;
-    std::string& text = said[value.data];
-    if (text.empty()) text = ToString(StatisticsOf(value));
     outlet_.event(w.client, absl::StrCat("s", state.step, "  ", w.named.name, "  ", text));
     if (w.left == 0) outlet_.event(w.client, absl::StrCat("watch of ", w.named.name, " is over"));
   }
   watches_.erase(std::remove_if(watches_.begin(), watches_.end(), [](const Watch& w) { return w.left == 0; }),
                  watches_.end());
   for (size_t i = 0; i < once_.size();) {
-    if (state.step <= once_[i].from || watched_->ViewOf(once_[i].named).data == nullptr) {
+    if (state.step <= once_[i].from || !watched_->Shows(once_[i].named)) {
       ++i;
       continue;
     }
@@ -522,7 +524,7 @@ StatusOr<Answer> Boundary::FinishProfile(const TrainState& state) {
   if (view_.rank > 0) return Answer();
   const MergedTrace merged = StepProfile::Merge(all);
   const std::string folder = view_.folder + "/trace", path = absl::StrCat(folder, "/step_", state.step, ".json");
-  mkdir(folder.c_str(), 0777);
+  RETURN_IF_ERROR(MakeFolders(folder));
   RETURN_IF_ERROR(WriteFileAtomically(path, merged.json));
   return Answer{
       absl::StrCat("profiled up to step ", state.step, " on ", view_.ranks, view_.ranks == 1 ? " rank" : " ranks",

@@ -70,8 +70,8 @@ class Boundary : public BoundaryListener {
   bool paused() const;
   // On the training thread, after a step: the number of a break that is hit here, from 1, or 0; the clients are told.
   int32_t BreakHit(const TrainState& state);
-  // On the training thread of all ranks, when break `hit` is hit on one of them: removes the break and pauses at the next
-  // boundary. Internal: this rank has no break of that number.
+  // On the training thread of all ranks, when break `hit` is hit on one of them: removes the break and pauses at the
+  // next boundary. Internal: this rank has no break of that number.
   Status PauseNext(const TrainState& state, int32_t hit);
   // Any thread: "watch Net/relu every 5", one a line.
   std::string Watches() const;

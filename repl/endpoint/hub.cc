@@ -217,7 +217,8 @@ void Hub::OnAck(int from, const RankMessage& message) {
   for (const auto& [rank, ack] : task.acks) {
     if (!TextOf(ack, "why").empty()) return GiveUp(task, TextOf(ack, "why"));
     const int64_t step = NumberOf(ack, "step");
-    if (step < 0 || step > kMostSteps) return GiveUp(task, absl::StrCat("rank ", rank, " says it has done step ", step));
+    if (step < 0 || step > kMostSteps)
+      return GiveUp(task, absl::StrCat("rank ", rank, " says it has done step ", step));
     accepted = accepted && TextOf(ack, "accepted") == "1";
     furthest = std::max(furthest, step);
   }

@@ -17,15 +17,15 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "collectives/local_meeting.h"
 #include "collectives/socket.h"
+#include "collectives/stale_folders.h"
 #include "core/base/atomic_file.h"
 #include "core/base/clock.h"
-#include "nlohmann/json.hpp"
+#include "core/json/json.h"
 
 namespace mslua::endpoint {
 namespace {
-
-using Json = nlohmann::json;
 
 std::string RandomHex(size_t bytes) {
   std::string random(bytes, 0);
@@ -56,8 +56,9 @@ Status WritePrivate(const std::string& path, const std::string& text) {
 
 // Numbers and texts as MakeJobFolder writes them; false for anything else.
 bool ReadJob(const std::string& folder, Job* job) {
-  const Json json = Json::parse(ReadSmall(folder + "/job.json"), nullptr, false);
-  if (!json.is_object()) return false;
+  const auto parsed = ParseJson(ReadSmall(folder + "/job.json"));
+  if (!parsed.ok() || !parsed->is_object()) return false;
+  const Json& json = *parsed;
   for (const char* key : {"id", "name", "run"}) {
     if (!json.contains(key) || !json[key].is_string()) return false;
   }
@@ -92,7 +93,7 @@ std::string Job::SocketOf(int rank) const { return absl::StrCat(folder, "/rank_"
 std::string NewJobId() { return RandomHex(3); }
 
 Status MakeJobFolder(Job* job) {
-  ASSIGN_OR_RETURN(job->folder, MakeSocketFolder(job->id));
+  ASSIGN_OR_RETURN(job->folder, MakeHeldFolder(job->id));
   if (!job->run.empty()) job->run = AbsolutePath(job->run);
   const std::string token = RandomHex(32);
   if (token.empty()) return absl::UnavailableError("no random numbers from the system");
@@ -106,6 +107,7 @@ Status MakeJobFolder(Job* job) {
 
 void RemoveJobFolder(const Job& job) {
   RemoveFolder(job.folder);
+  ReleaseFolder(job.folder);
   if (!job.run.empty()) unlink((job.run + "/attach").c_str());
 }
 
@@ -117,6 +119,7 @@ StatusOr<std::string> ReadToken(const Job& job) {
 
 StatusOr<std::vector<Job>> ListJobs() {
   ASSIGN_OR_RETURN(const std::string root, SocketRoot());
+  RemoveDeadMeetings();
   std::vector<Job> jobs;
   DIR* dir = opendir(root.c_str());
   if (dir == nullptr) return jobs;

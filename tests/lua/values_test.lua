@@ -284,18 +284,45 @@ end)
 
 check.case("a table of values is no table of arguments", function()
   local net = Net()
-  check.equal({ ms.load_param_into_net(net, { ["fc.bias"] = ms.full({ 3 }, 7), other = ms.ones { 1 } }) },
+  check.equal({ ms.load_param_into_net(net, { ["fc.bias"] = ms.full({ 3 }, 7), other = ms.ones { 1 } }, false) },
     { { "fc.weight", "norm.gamma", "norm.beta" }, { "other" } })
   check.equal(net.fc.bias.value:totable(), { 7, 7, 7 })
-  ms.load_param_into_net { net = net, parameter_dict = { ["fc.bias"] = ms.ones { 3 } } }
+  ms.load_param_into_net { net = net, parameter_dict = { ["fc.bias"] = ms.ones { 3 } }, strict_load = false }
   check.equal(net.fc.bias.value:totable(), { 1, 1, 1 })
-  check.fails_here("fc.bias is {3} in the network and {2} in the checkpoint", function()
-    ms.load_param_into_net(net, { ["fc.bias"] = ms.ones { 2 } })
-  end)
+end)
+
+check.case("what does not fit is listed, and nothing changes", function()
+  local net, all = Net(), {}
+  for _, p in ipairs(net:get_parameters()) do all[p.name] = ms.full(p.shape, 5) end
+  local function with(changes)
+    local values = {}
+    for name, v in pairs(all) do values[name] = v end
+    for name, v in pairs(changes) do values[name] = v or nil end
+    return values
+  end
+  local function refused(text, changes)
+    local before = net.fc.weight.value:totable()
+    check.fails_here(text, function() ms.load_param_into_net(net, with(changes)) end)
+    check.equal(net.fc.weight.value:totable(), before)
+  end
+  refused("load_param_into_net: fc.bias is float32{3} in the network and float32{2} in the checkpoint (strict_load = "
+    .. "false loads what fits)", { ["fc.bias"] = ms.ones { 2 } })
+  refused("fc.bias is float32{3} in the network and float16{3} in the checkpoint", {
+    ["fc.bias"] = ms.ones({ 3 }, ms.float16) })
+  refused("not in the checkpoint: fc.bias", { ["fc.bias"] = false })
+  refused("not in the network: other", { other = ms.ones { 1 } })
+  refused("not in the checkpoint: fc.bias; not in the network: other", {
+    ["fc.bias"] = false, other = ms.ones { 1 } })
+  refused("parameter_dict: 'fc.bias': expected a Tensor, got 5", { ["fc.bias"] = 5 })
   check.fails_here("no name in common", function() ms.load_param_into_net(net, { x = ms.ones { 2 } }) end)
-  check.fails_here("not in the checkpoint: fc.weight, norm.gamma, norm.beta", function()
-    ms.load_param_into_net(net, { ["fc.bias"] = ms.ones { 3 } }, true)
-  end)
+  ms.load_param_into_net(net, with { ["moments.fc.bias"] = ms.ones { 3 }, ["moment1.fc.weight"] = ms.ones { 1 } })
+  check.equal(net.fc.bias.value:totable(), { 5, 5, 5 })
+  -- What does not fit stays, a float of another type is converted.
+  check.equal({ ms.load_param_into_net(net, with {
+    ["fc.bias"] = ms.full({ 3 }, 2, ms.float16), ["fc.weight"] = ms.ones { 9 } }, false) },
+    { { "fc.weight" }, {} })
+  check.equal(net.fc.bias.value:totable(), { 2, 2, 2 })
+  check.equal(net.fc.weight.value:totable()[1][1], 5)
 end)
 
 check.case("sines and cosines of angles of every size", function()

@@ -68,6 +68,7 @@ if [ "$(id -u)" = 0 ] && ip netns add "mslua-a-$$" 2>/dev/null; then
     ip -n "mslua-$end-$$" link set lo up
     ip -n "mslua-$end-$$" link set "v$end$$" up
   done
+  export MSLUA_JOB_SECRET_FILE=$PWD/secret # the scheduler makes it
   mkdir -p host_b
   (cd host_b && exec ip netns exec "mslua-b-$$" "$cluster/cluster_host_2.sh" 10.77.0.1 "$recipe" 2 --out two_hosts) &
   second=$!

@@ -14,4 +14,5 @@ for _, family in ipairs { "tcp", "tcp6" } do
     if state == "0A" and own[inode] and not loopback then found[#found + 1] = address end
   end
 end
-print(("rank %d listens beyond this host: %s"):format(ms.communication.get_rank(), #found == 0 and "no" or table.concat(found, " ")))
+local listed = #found == 0 and "no" or table.concat(found, " ")
+print(("rank %d listens beyond this host: %s"):format(ms.communication.get_rank(), listed))

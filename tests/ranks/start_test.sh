@@ -101,7 +101,17 @@ expect "-n in a rank" 2 "this process is already rank 0 of 2 (RANK and WORLD_SIZ
 run env MS_WORKER_NUM=2 "$mslua" run "$script"
 expect "no role" 4 "MS_ROLE is not"
 run env MS_ROLE=MS_MASTER "$mslua" run "$script"
-expect "bad role" 4 "MS_ROLE: expected MS_SCHED, MS_WORKER or MS_PSERVER, got 'MS_MASTER'"
+expect "bad role" 4 "MS_ROLE: expected MS_SCHED or MS_WORKER, got 'MS_MASTER'"
 run env RANK=1 WORLD_SIZE=2 MASTER_ADDR=10.255.255.1 MASTER_PORT=1 "$mslua" run "$script"
 expect "beyond this host" 10 "MSLUA_PLAINTEXT=1"
+export RANK=1 WORLD_SIZE=2 MASTER_ADDR=10.255.255.1 MASTER_PORT=1 MSLUA_PLAINTEXT=1
+run "$mslua" run "$script"
+expect "no secret" 10 "set MSLUA_JOB_SECRET_FILE"
+echo "a secret that others can read" > secret
+chmod 644 secret
+run env MSLUA_JOB_SECRET_FILE="$PWD/secret" "$mslua" run "$script"
+expect "an open secret" 10 "chmod 600"
+run env MSLUA_JOB_SECRET_FILE="$PWD/none" MS_CLUSTER_TIMEOUT=1 "$mslua" run "$script"
+expect "a secret that nobody makes" 4 "job secret $PWD/none: No such file"
+unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT MSLUA_PLAINTEXT
 finish

@@ -112,10 +112,10 @@ code=$? out=$(tail -5 clock.txt)
 expect "by seconds" 130 ""
 for ranks in 3 2; do
   run "$mslua" train "$recipe" -n $ranks --out clock own=1 epochs=1000000 --resume --max-steps 1
-  expect "resume on $ranks ranks" 0 "goes on from clock/ckpt"
+  expect "resume on $ranks ranks" 0 "resuming from clock/ckpt"
 done
 for ranks in 2 1 3; do
   run "$mslua" train "$recipe" -n $ranks --out ctrl_c --resume --max-steps 1
-  expect "resume on $ranks ranks" 0 "goes on from ctrl_c/ckpt"
+  expect "resume on $ranks ranks" 0 "resuming from ctrl_c/ckpt"
 done
 finish

@@ -100,15 +100,15 @@ refused "the loss is no number" 7 "step " "$mslua" train diverges.lua
 # last steps are nowhere is an error in the end.
 rm -rf saved
 "$mslua" train good.lua --out full train.epochs=1 >/dev/null 2>&1 || { echo "training: exit code $?"; failed=1; }
-before=$(cd saved && find . -type f | sort | xargs cksum)
-out=$(trap '' XFSZ; ulimit -f 32; "$mslua" train good.lua --max-steps 40 --resume --out full --log-every 1000 2>&1)
+before=$(cd saved && find . -type f -path '*.ckpt/*' | sort | xargs cksum)
+out=$(ulimit -f 32; "$mslua" train good.lua --max-steps 40 --resume --out full --log-every 1000 2>&1)
 code=$?
 [ "$code" = 9 ] || { echo "full disk: exit code $code: $out"; failed=1; }
 case $out in
   *"checkpoint not saved: "*"trained to step 40, but its checkpoint was not saved"*) ;;
   *) echo "full disk: nothing said so: $out"; failed=1 ;;
 esac
-after=$(cd saved && find . -type f | sort | xargs cksum)
+after=$(cd saved && find . -type f -path '*.ckpt/*' | sort | xargs cksum)
 [ "$before" = "$after" ] || { echo "full disk: a checkpoint changed"; failed=1; }
 
 # A damaged checkpoint is refused by name, and an older one that is whole is gone back to.
@@ -120,8 +120,8 @@ refused "damaged checkpoint" 9 "$newest" "$mslua" train good.lua --out a --max-s
 refused "damaged checkpoint, verify" 9 "$newest" "$mslua" ckpt verify "$newest"
 out=$("$mslua" train good.lua --out a --max-steps 48 --resume 2>&1)
 case $out in
-  *"goes on from saved/bad-1_16.ckpt"*) ;;
-  *) echo "damaged checkpoint: expected to go on from step 16: $out"; failed=1 ;;
+  *"resuming from saved/bad-1_16.ckpt at step 16"*) ;;
+  *) echo "damaged checkpoint: expected to resume from step 16: $out"; failed=1 ;;
 esac
 
 [ "$failed" = 0 ] && echo ok

@@ -73,6 +73,34 @@ HWY_INLINE V32 Log(V32 x) {
   return hn::IfThenElse(hn::Eq(x, x), y, x);
 }
 
+// log(1 + x) = log(u) + (x - (u - 1)) / u, where u is 1 + x rounded: the second term is what rounding lost. Where u is
+// 0, infinite or NaN, log(u) alone is the result.
+HWY_INLINE V32 Log1p(V32 x) {
+  const F32 d;
+  const V32 one = hn::Set(d, 1.0f), u = hn::Add(x, one), y = Log(u);
+  const V32 lost = hn::Div(hn::Sub(x, hn::Sub(u, one)), u);
+  return hn::IfThenElse(hn::Lt(hn::Abs(lost), one), hn::Add(y, lost), y);
+}
+
+// e^x - 1 = 2^n (e^r - 1) + (2^n - 1), r as in Exp. The Taylor series of e^r - 1 begins with r, so that small results
+// are as exact as large ones. Computed with half of 2^n, which stays finite.
+HWY_INLINE V32 Expm1(V32 x) {
+  const F32 d;
+  // Beyond these limits the result is -1 or infinite.
+  const V32 limited = hn::Min(hn::Max(x, hn::Set(d, -25.0f)), hn::Set(d, 89.0f));
+  const V32 whole = hn::Set(d, kWhole);
+  const V32 shifted = hn::MulAdd(limited, hn::Set(d, 1.44269504f), whole), n = hn::Sub(shifted, whole);
+  V32 r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), limited);
+  r = hn::MulAdd(n, hn::Set(d, 2.12194440e-4f), r);
+  const V32 q = Polynomial(r, 1 / 40320.0f, 1 / 5040.0f, 1 / 720.0f, 1 / 120.0f, 1 / 24.0f, 1 / 6.0f, 0.5f);
+  const V32 p = hn::MulAdd(hn::Mul(r, r), q, r);
+  const V32 half = hn::Set(d, 0.5f);
+  const V32 power = hn::BitCast(d, hn::Add(hn::BitCast(U32(), half), hn::ShiftLeft<23>(hn::BitCast(U32(), shifted))));
+  const V32 y = hn::MulAdd(power, p, hn::Sub(power, half));
+  // The sign of a zero is x's. A NaN passes through: the limits may have dropped it.
+  return hn::IfThenElse(hn::Eq(x, x), hn::CopySign(hn::Add(y, y), x), x);
+}
+
 HWY_INLINE V32 Tanh(V32 x) { return hn::IfThenElse(hn::Eq(x, x), hn::Tanh(F32(), x), x); }
 
 // table[index], each index below ErfTable::kPieces.

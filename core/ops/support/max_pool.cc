@@ -1,6 +1,8 @@
 #include "core/ops/support/max_pool.h"
 
+#include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
@@ -46,16 +48,22 @@ void Forward(const Pooling& p, const T* x, T* y, int64_t begin, int64_t end) {
   }
 }
 
-// Images [begin, end): windows overlap, so an image is one piece of work.
-template <class T>
-void Backward(const Pooling& p, const T* x, const T* dy, T* dx, int64_t begin, int64_t end) {
+// Images [begin, end): windows overlap, so an image is one piece of work. An image's gradient is summed in `sums`,
+// which is null where it is summed in dx itself.
+template <class T, class S>
+void Backward(const Pooling& p, const T* x, const T* dy, T* dx, S* sums, int64_t begin, int64_t end) {
   const F32 d;
   const int64_t image = p.x.pixels() * p.x.c;
   x += begin * image;
   dx += begin * image;
   dy += begin * p.y.pixels() * p.y.c;
-  std::memset(static_cast<void*>(dx), 0, (end - begin) * image * sizeof(T));
   for (int64_t n = begin; n < end; ++n, x += image, dx += image) {
+    S* to_image;
+    if constexpr (std::is_same_v<S, T>)
+      to_image = dx;
+    else
+      to_image = sums;
+    std::memset(static_cast<void*>(to_image), 0, image * sizeof(S));
     for (int64_t i = 0; i < p.y.h; ++i) {
       const auto rows = p.Covered(0, i);
       for (int64_t j = 0; j < p.y.w; ++j, dy += p.y.c) {
@@ -75,13 +83,15 @@ void Backward(const Pooling& p, const T* x, const T* dy, T* dx, int64_t begin, i
           tap = 0;
           for (int64_t r = rows.begin; r < rows.end; ++r) {
             for (int64_t q = columns.begin; q < columns.end; ++q, ++tap) {
-              T* to = dx + (r * p.x.w + q) * p.x.c + c;
+              S* to = to_image + (r * p.x.w + q) * p.x.c + c;
               StoreN(hn::Add(LoadN(to, lanes), hn::IfThenElseZero(hn::Eq(where, hn::Set(d, tap)), flow)), to, lanes);
             }
           }
         });
       }
     }
+    if constexpr (!std::is_same_v<S, T>)
+      ForEachVector(image, [&](int64_t i, size_t lanes) { StoreN(LoadN(sums + i, lanes), dx + i, lanes); });
   }
 }
 
@@ -90,10 +100,14 @@ void ForwardF32(const Pooling& p, const float* x, float* y, int64_t begin, int64
 }
 void ForwardBF16(const Pooling& p, const BF16* x, BF16* y, int64_t begin, int64_t end) { Forward(p, x, y, begin, end); }
 void BackwardF32(const Pooling& p, const float* x, const float* dy, float* dx, int64_t begin, int64_t end) {
-  Backward(p, x, dy, dx, begin, end);
+  Backward<float, float>(p, x, dy, dx, nullptr, begin, end);
 }
-void BackwardBF16(const Pooling& p, const BF16* x, const BF16* dy, BF16* dx, int64_t begin, int64_t end) {
-  Backward(p, x, dy, dx, begin, end);
+// `sums`: room for one image, or null where windows do not overlap, so that nothing is added up.
+void BackwardBF16(const Pooling& p, const BF16* x, const BF16* dy, BF16* dx, float* sums, int64_t begin, int64_t end) {
+  if (sums == nullptr)
+    Backward<BF16, BF16>(p, x, dy, dx, nullptr, begin, end);
+  else
+    Backward<BF16, float>(p, x, dy, dx, sums, begin, end);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -135,19 +149,30 @@ class MaxPoolKernel : public Kernel {
 
 class MaxPoolGradKernel : public Kernel {
  public:
-  MaxPoolGradKernel(const Pooling& p, DType t) : p_(p), bf16_(t == DType::kBF16) {}
+  MaxPoolGradKernel(const Pooling& p, DType t) : p_(p), bf16_(t == DType::kBF16) {
+    const Window& w = p.window;
+    const int64_t image = p.x.pixels() * p.x.c;
+    shares_ = image == 0 ? 1 : std::min<int64_t>(ComputeThreads(), (p.x.n * image + kGrain - 1) / kGrain);
+    shares_ = std::max<int64_t>(1, std::min(shares_, p.x.n));
+    if (bf16_ && (w.size[0] > w.stride[0] || w.size[1] > w.stride[1])) sums_ = image;
+  }
+
+  int64_t scratch_bytes() const override { return shares_ * sums_ * static_cast<int64_t>(sizeof(float)); }
 
   Status Run(const Buffers& b) override {
-    const int64_t image = p_.x.pixels() * p_.x.c;
-    ParallelFor(p_.x.n, kGrain / image + 1, [&](int64_t begin, int64_t end) {
-      if (bf16_) {
-        HWY_DYNAMIC_DISPATCH(BackwardBF16)
-        (p_, static_cast<const BF16*>(b.inputs[0]), static_cast<const BF16*>(b.inputs[1]),
-         static_cast<BF16*>(b.outputs[0]), begin, end);
-      } else {
-        HWY_DYNAMIC_DISPATCH(BackwardF32)
-        (p_, static_cast<const float*>(b.inputs[0]), static_cast<const float*>(b.inputs[1]),
-         static_cast<float*>(b.outputs[0]), begin, end);
+    ParallelFor(shares_, 1, [&](int64_t first, int64_t last) {
+      for (int64_t t = first; t < last; ++t) {
+        const int64_t begin = p_.x.n * t / shares_, end = p_.x.n * (t + 1) / shares_;
+        if (bf16_) {
+          float* const sums = sums_ == 0 ? nullptr : static_cast<float*>(b.scratch) + t * sums_;
+          HWY_DYNAMIC_DISPATCH(BackwardBF16)
+          (p_, static_cast<const BF16*>(b.inputs[0]), static_cast<const BF16*>(b.inputs[1]),
+           static_cast<BF16*>(b.outputs[0]), sums, begin, end);
+        } else {
+          HWY_DYNAMIC_DISPATCH(BackwardF32)
+          (p_, static_cast<const float*>(b.inputs[0]), static_cast<const float*>(b.inputs[1]),
+           static_cast<float*>(b.outputs[0]), begin, end);
+        }
       }
     });
     return absl::OkStatus();
@@ -156,6 +181,8 @@ class MaxPoolGradKernel : public Kernel {
  private:
   const Pooling p_;
   const bool bf16_;
+  int64_t shares_ = 1;  // of the images, one a thread
+  int64_t sums_ = 0;    // f32 sums of a share: bf16 would be rounded after each addition
 };
 
 template <class K>

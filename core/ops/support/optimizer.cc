@@ -26,18 +26,29 @@ void DeclareUpdate(OpDef& op, const std::vector<std::string>& states, const std:
 
 UpdateOperands::UpdateOperands(GraphBuilder& g, const std::vector<std::string>& names, absl::Span<const Value> inputs,
                                const Attrs& attrs)
-    : g_(g) {
+    : g_(g), type_(g.TypeOf(inputs[0]).dtype) {
   for (const auto& a : attrs.items()) {
     if (std::holds_alternative<double>(a.second)) constants_.Set(a.first, a.second);
   }
-  const DType type = g.TypeOf(inputs[0]).dtype;
-  for (size_t i = 0; i < inputs.size(); ++i) Set(names[i], Cast(g, inputs[i], type));
+  for (size_t i = 0; i < inputs.size(); ++i) Set(names[i], Cast(g, inputs[i], ArithmeticType(type_)));
 }
 
 Value UpdateOperands::Let(const std::string& name, absl::string_view formula) {
   const Value v = EmitFormula(g_, formula, values_, constants_);
   Set(name, v);
   return v;
+}
+
+Value UpdateOperands::Get(const std::string& name) const {
+  for (const auto& v : values_) {
+    if (v.first == name) return v.second;
+  }
+  return {};
+}
+
+std::vector<Value> UpdateOperands::Results(std::vector<Value> values) const {
+  for (Value& v : values) v = Cast(g_, v, type_);
+  return values;
 }
 
 void UpdateOperands::Set(const std::string& name, Value value) {

@@ -52,8 +52,10 @@ void Softmax(bool log, const T* x, T* y, int64_t size, int64_t begin, int64_t en
     T* out = y + r * size;
     const float max = MaxOf(in, size), sum = SumOfExp(in, size, max);
     if (log) {
-      const V32 shift = hn::Set(d, max + std::log(sum));
-      ForEachVector(size, [&](int64_t i, size_t n) { StoreN(hn::Sub(LoadN(in + i, n), shift), out + i, n); });
+      // First x - max, which is exact where results are near 0: the logarithm would be lost in a large maximum.
+      const V32 shift = hn::Set(d, max), log_sum = hn::Set(d, std::log(sum));
+      ForEachVector(
+          size, [&](int64_t i, size_t n) { StoreN(hn::Sub(hn::Sub(LoadN(in + i, n), shift), log_sum), out + i, n); });
     } else {
       const V32 shift = hn::Set(d, max), scale = hn::Set(d, 1 / sum);
       ForEachVector(size, [&](int64_t i, size_t n) {
@@ -64,20 +66,23 @@ void Softmax(bool log, const T* x, T* y, int64_t size, int64_t begin, int64_t en
 }
 
 template <class T>
-void LogSumExp(const T* x, float* lse, int64_t size, int64_t begin, int64_t end) {
+void LogSumExp(const T* x, float* lse, float* low, int64_t size, int64_t begin, int64_t end) {
   for (int64_t r = begin; r < end; ++r) {
     const float max = MaxOf(x + r * size, size);
-    lse[r] = max + std::log(SumOfExp(x + r * size, size, max));
+    const TwoParts<float> sum = ExactSum(max, std::log(SumOfExp(x + r * size, size, max)));
+    lse[r] = sum.high;
+    low[r] = sum.low;
   }
 }
 
-// dx = exp(x - lse) * scale, for one row.
+// dx = exp(x - lse - low) * scale, for one row.
 template <class T>
-void ScaledSoftmax(const T* x, float lse, float scale, T* dx, int64_t size) {
+void ScaledSoftmax(const T* x, float lse, float low, float scale, T* dx, int64_t size) {
   const F32 d;
-  const V32 shift = hn::Set(d, lse), s = hn::Set(d, scale);
-  ForEachVector(size,
-                [&](int64_t i, size_t n) { StoreN(hn::Mul(Exp(hn::Sub(LoadN(x + i, n), shift)), s), dx + i, n); });
+  const V32 shift = hn::Set(d, lse), rest = hn::Set(d, low), s = hn::Set(d, scale);
+  ForEachVector(size, [&](int64_t i, size_t n) {
+    StoreN(hn::Mul(Exp(hn::Sub(hn::Sub(LoadN(x + i, n), shift), rest)), s), dx + i, n);
+  });
 }
 
 void SoftmaxF32(bool log, const float* x, float* y, int64_t size, int64_t begin, int64_t end) {
@@ -86,17 +91,17 @@ void SoftmaxF32(bool log, const float* x, float* y, int64_t size, int64_t begin,
 void SoftmaxBF16(bool log, const BF16* x, BF16* y, int64_t size, int64_t begin, int64_t end) {
   Softmax(log, x, y, size, begin, end);
 }
-void LogSumExpF32(const float* x, float* lse, int64_t size, int64_t begin, int64_t end) {
-  LogSumExp(x, lse, size, begin, end);
+void LogSumExpF32(const float* x, float* lse, float* low, int64_t size, int64_t begin, int64_t end) {
+  LogSumExp(x, lse, low, size, begin, end);
 }
-void LogSumExpBF16(const BF16* x, float* lse, int64_t size, int64_t begin, int64_t end) {
-  LogSumExp(x, lse, size, begin, end);
+void LogSumExpBF16(const BF16* x, float* lse, float* low, int64_t size, int64_t begin, int64_t end) {
+  LogSumExp(x, lse, low, size, begin, end);
 }
-void ScaledSoftmaxF32(const float* x, float lse, float scale, float* dx, int64_t size) {
-  ScaledSoftmax(x, lse, scale, dx, size);
+void ScaledSoftmaxF32(const float* x, float lse, float low, float scale, float* dx, int64_t size) {
+  ScaledSoftmax(x, lse, low, scale, dx, size);
 }
-void ScaledSoftmaxBF16(const BF16* x, float lse, float scale, BF16* dx, int64_t size) {
-  ScaledSoftmax(x, lse, scale, dx, size);
+void ScaledSoftmaxBF16(const BF16* x, float lse, float low, float scale, BF16* dx, int64_t size) {
+  ScaledSoftmax(x, lse, low, scale, dx, size);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -123,17 +128,17 @@ void Rows(bool log, const float* x, float* y, int64_t size, int64_t b, int64_t e
 void Rows(bool log, const BF16* x, BF16* y, int64_t size, int64_t b, int64_t e) {
   HWY_DYNAMIC_DISPATCH(SoftmaxBF16)(log, x, y, size, b, e);
 }
-void RowsLse(const float* x, float* lse, int64_t size, int64_t b, int64_t e) {
-  HWY_DYNAMIC_DISPATCH(LogSumExpF32)(x, lse, size, b, e);
+void RowsLse(const float* x, float* lse, float* low, int64_t size, int64_t b, int64_t e) {
+  HWY_DYNAMIC_DISPATCH(LogSumExpF32)(x, lse, low, size, b, e);
 }
-void RowsLse(const BF16* x, float* lse, int64_t size, int64_t b, int64_t e) {
-  HWY_DYNAMIC_DISPATCH(LogSumExpBF16)(x, lse, size, b, e);
+void RowsLse(const BF16* x, float* lse, float* low, int64_t size, int64_t b, int64_t e) {
+  HWY_DYNAMIC_DISPATCH(LogSumExpBF16)(x, lse, low, size, b, e);
 }
-void RowGrad(const float* x, float lse, float scale, float* dx, int64_t size) {
-  HWY_DYNAMIC_DISPATCH(ScaledSoftmaxF32)(x, lse, scale, dx, size);
+void RowGrad(const float* x, float lse, float low, float scale, float* dx, int64_t size) {
+  HWY_DYNAMIC_DISPATCH(ScaledSoftmaxF32)(x, lse, low, scale, dx, size);
 }
-void RowGrad(const BF16* x, float lse, float scale, BF16* dx, int64_t size) {
-  HWY_DYNAMIC_DISPATCH(ScaledSoftmaxBF16)(x, lse, scale, dx, size);
+void RowGrad(const BF16* x, float lse, float low, float scale, BF16* dx, int64_t size) {
+  HWY_DYNAMIC_DISPATCH(ScaledSoftmaxBF16)(x, lse, low, scale, dx, size);
 }
 
 int64_t LabelAt(DType t, const void* labels, int64_t i) {
@@ -172,12 +177,13 @@ class CrossEntropyKernel : public Kernel {
   Status Run(const Buffers& b) override {
     RETURN_IF_ERROR(CheckLabels(s_.labels, b.inputs[1], s_.records, s_.classes, s_.ignore));
     const T* x = static_cast<const T*>(b.inputs[0]);
-    float *loss = static_cast<float*>(b.outputs[0]), *lse = static_cast<float*>(b.outputs[1]);
+    float *loss = static_cast<float*>(b.outputs[0]), *lse = static_cast<float*>(b.outputs[1]),
+          *low = static_cast<float*>(b.outputs[2]);
     ParallelFor(s_.records, kGrain / (s_.classes + 1) + 1, [&](int64_t begin, int64_t end) {
-      RowsLse(x, lse, s_.classes, begin, end);
+      RowsLse(x, lse, low, s_.classes, begin, end);
       for (int64_t i = begin; i < end; ++i) {
         const int64_t label = LabelAt(s_.labels, b.inputs[1], i);
-        loss[i] = label == s_.ignore ? 0 : lse[i] - static_cast<float>(x[i * s_.classes + label]);
+        loss[i] = label == s_.ignore ? 0 : lse[i] - static_cast<float>(x[i * s_.classes + label]) + low[i];
       }
     });
     return absl::OkStatus();
@@ -194,7 +200,8 @@ class CrossEntropyGradKernel : public Kernel {
   Status Run(const Buffers& b) override {
     RETURN_IF_ERROR(CheckLabels(s_.labels, b.inputs[1], s_.records, s_.classes, s_.ignore));
     const T* x = static_cast<const T*>(b.inputs[0]);
-    const float *lse = static_cast<const float*>(b.inputs[2]), *dloss = static_cast<const float*>(b.inputs[3]);
+    const float *lse = static_cast<const float*>(b.inputs[2]), *low = static_cast<const float*>(b.inputs[3]),
+                *dloss = static_cast<const float*>(b.inputs[4]);
     T* dx = static_cast<T*>(b.outputs[0]);
     ParallelFor(s_.records, kGrain / (s_.classes + 1) + 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
@@ -202,8 +209,8 @@ class CrossEntropyGradKernel : public Kernel {
         const float scale = label == s_.ignore ? 0 : dloss[i];
         // Where dx is x's own memory the label's logit is gone after the row.
         const int64_t at = i * s_.classes + (label == s_.ignore ? 0 : label);
-        const float p = std::exp(static_cast<float>(x[at]) - lse[i]);
-        RowGrad(x + i * s_.classes, lse[i], scale, dx + i * s_.classes, s_.classes);
+        const float p = std::exp(static_cast<float>(x[at]) - lse[i] - low[i]);
+        RowGrad(x + i * s_.classes, lse[i], low[i], scale, dx + i * s_.classes, s_.classes);
         if (label != s_.ignore) dx[at] = static_cast<T>((p - 1) * scale);
       }
     });

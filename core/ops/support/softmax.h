@@ -14,9 +14,22 @@ struct AxisView {
 // f32 and bf16, along the last axis (attribute `axis`).
 FastKernel HighwaySoftmax(bool log);
 
-// logits [.., classes] and labels [..] give the loss and the logarithm of the sum of exponentials, both [..] f32.
+// high + low is a sum exactly; `high` is the sum rounded.
+template <class T>
+struct TwoParts {
+  T high, low;
+};
+// Knuth's TwoSum, for operands in any order.
+template <class T>
+TwoParts<T> ExactSum(T a, T b) {
+  const T high = a + b, from_b = high - a;
+  return {high, (a - (high - from_b)) + (b - from_b)};
+}
+
+// logits [.., classes] and labels [..] give the loss, and the logarithm of the sum of exponentials in two parts, all
+// [..] f32.
 FastKernel HighwaySparseCrossEntropy();
-// logits, labels, lse, dloss give the logits' gradient.
+// logits, labels, lse, lse_low, dloss give the logits' gradient.
 FastKernel HighwaySparseCrossEntropyGrad();
 
 // OK, or which record has a label that is neither in [0, classes) nor `ignore`.

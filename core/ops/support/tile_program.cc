@@ -142,6 +142,10 @@ void RunInstr(ScalarOp op, int64_t n, Operand a, Operand b, Operand c, float* ou
       return Unary(n, a, out, [](D, V x) { return Exp(x); });
     case ScalarOp::kLog:
       return Unary(n, a, out, [](D, V x) { return Log(x); });
+    case ScalarOp::kLog1p:
+      return Unary(n, a, out, [](D, V x) { return Log1p(x); });
+    case ScalarOp::kExpm1:
+      return Unary(n, a, out, [](D, V x) { return Expm1(x); });
     case ScalarOp::kSqrt:
       return Unary(n, a, out, [](D, V x) { return hn::Sqrt(x); });
     case ScalarOp::kRsqrt:
@@ -246,6 +250,8 @@ int64_t Cost(const ScalarProgram& p) {
     switch (i.op) {
       case ScalarOp::kExp:
       case ScalarOp::kLog:
+      case ScalarOp::kLog1p:
+      case ScalarOp::kExpm1:
       case ScalarOp::kTanh:
       case ScalarOp::kSigmoid:
       case ScalarOp::kErf:

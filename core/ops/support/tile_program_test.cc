@@ -67,7 +67,13 @@ INSTANTIATE_TEST_SUITE_P(
                       Function{"erf", std::erf, -5, 5, 3}, Function{"erf", std::erf, -1e-3f, 1e-3f, 3},
                       Function{"erf", std::erf, -1e-30f, 1e-30f, 2}, Function{"tanh", std::tanh, -10, 10, 5},
                       Function{"sigmoid", Sigmoid, -80, 80, 4}, Function{"log", std::log, 1e-30f, 1e30f, 4},
-                      Function{"log", std::log, 0.25f, 0.75f, 4}, Function{"log", std::log, 1.5f, 4, 4}));
+                      Function{"log", std::log, 0.25f, 0.75f, 4}, Function{"log", std::log, 1.5f, 4, 4},
+                      Function{"log1p", std::log1p, -0.25f, 0.4f, 2}, Function{"log1p", std::log1p, -1e-6f, 1e-6f, 1},
+                      Function{"log1p", std::log1p, -1e-30f, 1e-30f, 1}, Function{"log1p", std::log1p, -0.99f, 10, 4},
+                      Function{"log1p", std::log1p, 10, 1e30f, 4}, Function{"expm1", std::expm1, -0.35f, 0.35f, 2},
+                      Function{"expm1", std::expm1, -1e-6f, 1e-6f, 1},
+                      Function{"expm1", std::expm1, -1e-30f, 1e-30f, 1}, Function{"expm1", std::expm1, -20, 20, 2},
+                      Function{"expm1", std::expm1, 20, 88.72f, 2}));
 
 TEST(TileProgram, Edges) {
   const std::vector<float> x = {0, -0.0f, kInf, -kInf, 1e30f, -1e30f, 89, -104};
@@ -75,12 +81,16 @@ TEST(TileProgram, Edges) {
   EXPECT_EQ(Compute("erf(x)", x), (std::vector<float>{0, -0.0f, 1, -1, 1, -1, 1, -1}));
   EXPECT_EQ(Compute("tanh(x)", x), (std::vector<float>{0, -0.0f, 1, -1, 1, -1, 1, -1}));
   EXPECT_EQ(Compute("sigmoid(x)", x), (std::vector<float>{0.5f, 0.5f, 1, 0, 1, 0, 1, 0}));
-  EXPECT_TRUE(std::signbit(Compute("erf(x)", x)[1]));
+  EXPECT_EQ(Compute("expm1(x)", x), (std::vector<float>{0, -0.0f, kInf, -1, kInf, -1, kInf, -1}));
+  EXPECT_EQ(Compute("log1p(x)", {0, kInf, -1}), (std::vector<float>{0, kInf, -kInf}));
+  EXPECT_TRUE(std::isnan(Compute("log1p(x)", {-1.5f})[0]));
+  for (const char* function : {"erf(x)", "expm1(x)"}) EXPECT_TRUE(std::signbit(Compute(function, x)[1])) << function;
 }
 
 TEST(TileProgram, NanStays) {
   const std::vector<float> x(40, std::nanf(""));
-  for (const char* name : {"exp", "erf", "tanh", "sigmoid", "log", "sin", "cos", "sqrt", "abs", "neg", "sign"}) {
+  for (const char* name :
+       {"exp", "erf", "tanh", "sigmoid", "log", "log1p", "expm1", "sin", "cos", "sqrt", "abs", "neg", "sign"}) {
     for (const float y : Compute(std::string(name) + "(x)", x)) ASSERT_TRUE(std::isnan(y)) << name;
   }
 }

@@ -1,5 +1,6 @@
 --- A dataset: where samples come from and what is done to them. Each method returns a longer one and leaves this one
 --- alone; nothing is opened before a size, a batch or training asks (core.dataset).
+local arity = require "mslua.arity"
 local args = require "mslua.args"
 local class = require "mslua.class"
 local core = require "mslua.core"
@@ -149,15 +150,17 @@ end
 
 --- Batches in an epoch; samples when there is no batch.
 ---@return integer
-function Dataset:get_dataset_size()
+function Dataset:get_dataset_size(...)
   check_self(self, "get_dataset_size()")
+  arity.take("get_dataset_size", 0, ...)
   return self:open():size()
 end
 
 --- Samples in a batch; 1 when there is no batch.
 ---@return integer
-function Dataset:get_batch_size()
+function Dataset:get_batch_size(...)
   check_self(self, "get_batch_size()")
+  arity.take("get_batch_size", 0, ...)
   return self:open():batch_size() or 1
 end
 

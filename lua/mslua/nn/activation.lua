@@ -39,7 +39,7 @@ local bind_elu = args.signature("ELU", { { "alpha", "number", 1, min = 0 } })
 --- x where it is above 0, alpha (exp(x) - 1) elsewhere. (alpha = 1)
 function M.ELU:init(...) self.alpha = bind_elu(...).alpha end
 function M.ELU:construct(x)
-  return ops.select(ops.greater(x, 0), x, (ops.exp(ops.minimum(x, 0)) - 1) * self.alpha)
+  return ops.select(ops.greater(x, 0), x, ops.expm1(ops.minimum(x, 0)) * self.alpha)
 end
 
 for name, operator in pairs { Softmax = "softmax", LogSoftmax = "log_softmax" } do

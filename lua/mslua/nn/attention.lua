@@ -8,6 +8,10 @@ local Dropout = require "mslua.nn.dropout"
 
 local Attention = Cell:extend "MultiheadAttention"
 
+--- What to do instead of giving more arguments: of a class of cells, for the error.
+Attention.instead_of_more = "query, key and value are one tensor here, and there are no masks; write other attention "
+  .. "with ops.matmul and ops.softmax, or ops.scaled_dot_product_attention(q, k, v, {causal = true})"
+
 local bind = args.signature("MultiheadAttention", {
   { "embed_dim", "integer", required = true, min = 1 },
   { "num_heads", "integer", required = true, min = 1 },

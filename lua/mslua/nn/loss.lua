@@ -24,6 +24,11 @@ function Loss:extra() return self.reduction end
 
 args.kind("loss", function(v) return class.is(v, Cell) or type(v) == "function" end, "a loss cell or function")
 
+-- 16-bit floats as float32: squares and logarithms that 16 bits cannot hold, and small numbers beside them.
+local function wide(x)
+  return (x.dtype == "float16" or x.dtype == "bfloat16") and ops.cast(x, "float32") or x
+end
+
 -- Losses of single elements: a subclass defines each(output, label), of the output's shape.
 local Elementwise = Loss:extend "ElementwiseLoss"
 
@@ -44,7 +49,7 @@ local bind_mse = args.signature("MSELoss", { { "reduction", "string", "mean", ch
 function M.MSELoss:init(...) self.reduction = bind_mse(...).reduction end
 
 function M.MSELoss:each(output, label)
-  local difference = output - label
+  local difference = wide(output) - wide(label)
   return difference * difference
 end
 
@@ -93,7 +98,7 @@ end
 
 function M.SmoothL1Loss:each(output, label)
   local d = ops.abs(output - label)
-  return ops.select(ops.less(d, self.beta), d * d * (0.5 / self.beta), d - 0.5 * self.beta)
+  return ops.select(ops.less(d, self.beta), d * (d * (0.5 / self.beta)), d - 0.5 * self.beta)
 end
 
 M.BCELoss = Elementwise:extend "BCELoss"
@@ -109,7 +114,10 @@ function M.BCELoss:init(...)
 end
 
 function M.BCELoss:each(p, y)
+  local dtype = p.dtype
+  p, y = wide(p), wide(y)
   local loss = -(y * ops.log(ops.maximum(p, 1e-12)) + (1 - y) * ops.log(ops.maximum(1 - p, 1e-12)))
+  loss = ops.cast(loss, dtype)
   return self.weight and loss * self.weight or loss
 end
 
@@ -126,10 +134,11 @@ function M.BCEWithLogitsLoss:init(...)
 end
 
 function M.BCEWithLogitsLoss:each(x, y)
-  -- -log(sigmoid(x)) = m + log(exp(-m) + exp(-x - m)) for any m; this one lets neither power overflow.
-  local m = ops.stop_gradient(ops.relu(-x))
-  local positive = m + ops.log(ops.exp(-m) + ops.exp(-x - m))
-  local loss = (1 - y) * x + (self.pos_weight and (1 + (self.pos_weight - 1) * y) * positive or positive)
+  -- -log(sigmoid(x)) and -log(1 - sigmoid(x)). Where y is 0 or 1, one of the terms is 0, and the gradient of the other,
+  -- -sigmoid(-x) or sigmoid(x), has all its digits however small it is.
+  local positive, negative = ops.softplus(-x), ops.softplus(x)
+  if self.pos_weight then positive = positive * self.pos_weight end
+  local loss = (1 - y) * negative + y * positive
   return self.weight and loss * self.weight or loss
 end
 
@@ -161,8 +170,9 @@ local bind_cross = args.signature("CrossEntropyLoss", {
 })
 
 --- PyTorch's CrossEntropyLoss of ids: logits [.., classes], labels int32 [..]. A label ignore_index has no loss and
---- does not count in the mean. label_smoothing: the share of the label that is spread over all classes. (reduction =
---- "mean", ignore_index = -100, label_smoothing = 0)
+--- does not count in the mean; where no label counts, the mean is 0 and so is its gradient (in PyTorch both are NaN).
+--- label_smoothing: the share of the label that is spread over all classes. (reduction = "mean", ignore_index = -100,
+--- label_smoothing = 0)
 function M.CrossEntropyLoss:init(...)
   local a = bind_cross(...)
   self.reduction, self.ignore_index, self.label_smoothing = a.reduction, a.ignore_index, a.label_smoothing

@@ -4,6 +4,7 @@ local args = require "mslua.args"
 local class = require "mslua.class"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
+local notice = require "mslua.notice"
 local parallel_context = require "mslua.parallel_context"
 local Cell = require "mslua.cell"
 
@@ -22,7 +23,20 @@ end
 ---@param network Cell
 function M.output(network, ...) return only(network, network(...)) end
 
+local MOST_SHOWN = 8
+
+--- Names, once, the parameters that no gradient reaches.
+---@param idle string[]
+function M.report_idle(idle)
+  if #idle == 0 then return end
+  local shown = table.concat(idle, ", ", 1, math.min(#idle, MOST_SHOWN))
+  notice(("warning: no gradient reaches %s%s: the loss does not depend on %s, and only weight decay changes %s")
+    :format(shown, #idle > MOST_SHOWN and (" and %d more"):format(#idle - MOST_SHOWN) or "",
+      #idle == 1 and "it" or "them", #idle == 1 and "it" or "them"))
+end
+
 M.WithLossCell = Cell:extend "WithLossCell"
+M.WithLossCell.transparent = { backbone = true }
 local bind_loss = args.signature("WithLossCell", {
   { "backbone", "cell", required = true }, { "loss_fn", "loss", required = true },
 })
@@ -40,6 +54,7 @@ function M.WithLossCell:construct(...)
 end
 
 M.TrainOneStepCell = Cell:extend "TrainOneStepCell"
+M.TrainOneStepCell.transparent = { network = true }
 local bind_step = args.signature("TrainOneStepCell", {
   { "network", "cell", required = true }, { "optimizer", "optimizer", required = true },
 })
@@ -61,12 +76,17 @@ function M.TrainOneStepCell:construct(...)
     if parallel_context.stages() > 1 then
       errors.fail("TrainOneStepCell: pipeline_stages = %d: train with ms.Model", parallel_context.stages())
     end
+    self:as_root()
     local parameters, spec = self.optimizer:bind(self.network)
-    local graph = core.build_train {
+    if core.options.verb == "run" and core.options.max_steps then
+      errors.fail "TrainOneStepCell: --max-steps stops model:train; a loop of your own ends by itself"
+    end
+    local graph, idle = core.build_train {
       name = self.network.class_name, forward = self.network, inputs = inputs, parameters = parameters,
       optimizer = spec, accumulate = M.micro_batches(self.network, inputs),
       aggregate = parallel_context.aggregation(),
     }
+    M.report_idle(idle)
     rawset(self, "step", core.stepper {
       graph = graph, schedule = self.optimizer.schedule, lr_function = self.optimizer.lr_function,
       broadcast = parallel_context.broadcasts(),
@@ -76,6 +96,7 @@ function M.TrainOneStepCell:construct(...)
 end
 
 M.PipelineCell = Cell:extend "PipelineCell"
+M.PipelineCell.transparent = { network = true }
 local bind_pipeline = args.signature("PipelineCell", {
   { "network", "cell", required = true }, { "micro_size", "integer", required = true, min = 1 },
 })
@@ -85,7 +106,6 @@ local bind_pipeline = args.signature("PipelineCell", {
 --- Model or of a TrainOneStepCell. Parameters have the names that they have without it.
 function M.PipelineCell:init(...)
   local a = bind_pipeline(...)
-  a.network:get_parameters()  -- which names them
   self.network, self.micro_size = a.network, a.micro_size
   rawset(self, "cut", false)
 end

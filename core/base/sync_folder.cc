@@ -1,0 +1,40 @@
+#include "core/base/sync_folder.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "absl/strings/str_cat.h"
+
+namespace mslua {
+namespace {
+
+Status Errno(absl::string_view doing, const std::string& path) {
+  const int code = errno;  // before anything else can change it
+  return absl::ErrnoToStatus(code, absl::StrCat(doing, " ", path));
+}
+
+}  // namespace
+
+std::string ParentOf(const std::string& path) {
+  const size_t name = path.find_last_not_of('/');
+  const size_t slash = name == std::string::npos ? 0 : path.rfind('/', name);
+  if (slash == std::string::npos) return ".";
+  const size_t end = path.find_last_not_of('/', slash);
+  return end == std::string::npos ? "/" : path.substr(0, end + 1);
+}
+
+Status SyncFolder(const std::string& folder) {
+  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0 && errno == EACCES) return absl::OkStatus();
+  if (fd < 0) return Errno("cannot open the folder", folder);
+  Status status;
+  if (fsync(fd) != 0 && errno != EINVAL && errno != ENOTSUP && errno != EROFS) {
+    status = Errno("cannot sync the folder", folder);
+  }
+  close(fd);
+  return status;
+}
+
+}  // namespace mslua

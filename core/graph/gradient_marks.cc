@@ -1,0 +1,58 @@
+#include "core/graph/gradient_marks.h"
+
+#include <algorithm>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+
+namespace mslua {
+
+// A line a mark: "0 fc.weight" for an output, "@5 fc.weight" for an instruction.
+std::vector<GradientMark> GradientMarksOf(const Node& node) {
+  std::vector<GradientMark> marks;
+  const AttrValue* text = node.attrs.Find(kGradientMarks);
+  if (text == nullptr) return marks;
+  for (absl::string_view line : absl::StrSplit(std::get<std::string>(*text), '\n')) {
+    GradientMark mark;
+    mark.inside = absl::ConsumePrefix(&line, "@");
+    const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(line, absl::MaxSplits(' ', 1));
+    if (!absl::SimpleAtoi(parts.first, &mark.place)) continue;
+    mark.parameter = std::string(parts.second);
+    marks.push_back(std::move(mark));
+  }
+  return marks;
+}
+
+void MarkGradient(const GradientMark& mark, Node* node) {
+  const std::string line = absl::StrCat(mark.inside ? "@" : "", mark.place, " ", mark.parameter);
+  const AttrValue* text = node->attrs.Find(kGradientMarks);
+  if (text == nullptr) {
+    node->attrs.Set(kGradientMarks, line);
+    return;
+  }
+  const std::string& known = std::get<std::string>(*text);
+  const std::vector<absl::string_view> lines = absl::StrSplit(known, '\n');
+  if (std::find(lines.begin(), lines.end(), line) == lines.end())
+    node->attrs.Set(kGradientMarks, absl::StrCat(known, "\n", line));
+}
+
+void KeepGradientMarksInside(Node* node) {
+  const std::vector<GradientMark> marks = GradientMarksOf(*node);
+  if (marks.empty()) return;
+  node->attrs.Erase(kGradientMarks);
+  for (const GradientMark& mark : marks) {
+    if (mark.inside) MarkGradient(mark, node);
+  }
+}
+
+void CopyGradientMarks(const Node& from, int32_t from_output, Node* to, int32_t to_output) {
+  for (GradientMark& mark : GradientMarksOf(from)) {
+    if (mark.inside || mark.place != from_output) continue;
+    mark.place = to_output;
+    MarkGradient(mark, to);
+  }
+}
+
+}  // namespace mslua

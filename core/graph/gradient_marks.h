@@ -1,0 +1,31 @@
+// Which values of a graph are the gradients that updates read. They are marked when the step is traced, and the marks
+// follow them through the partition and the passes, so that a running graph can show them (`mslua attach`, .grad).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "core/graph/graph.h"
+
+namespace mslua {
+
+struct GradientMark {
+  std::string parameter;
+  int32_t place = 0;    // the output of the node that is the gradient
+  bool inside = false;  // `place` is an instruction of a fused node's program instead: no output is the gradient
+};
+
+// The attribute of a node that has its marks.
+inline constexpr char kGradientMarks[] = "_update_gradients";
+
+std::vector<GradientMark> GradientMarksOf(const Node& node);
+// Adds a mark; one that is there already stays alone.
+void MarkGradient(const GradientMark& mark, Node* node);
+// Drops the marks of outputs.
+void KeepGradientMarksInside(Node* node);
+// Gives the output `to_output` of `to` the marks of an output of another node.
+void CopyGradientMarks(const Node& from, int32_t from_output, Node* to, int32_t to_output);
+
+}  // namespace mslua

@@ -1,0 +1,92 @@
+#include "launch/output.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+
+#include "absl/time/time.h"
+
+namespace mslua {
+namespace {
+
+constexpr size_t kFull = 1 << 20;  // bytes
+
+}  // namespace
+
+struct Output::State {
+  State(int to, int wake_fd) : fd(to), wake(wake_fd) {}
+  void Run();
+
+  const int fd, wake;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::string waiting;   // to be written
+  size_t writing = 0;    // bytes that the thread has taken and not written yet
+  bool closed = false;   // the Output is gone
+  bool failed = false;   // nobody reads any more
+  bool awaited = false;  // the caller waits for room
+};
+
+void Output::State::Run() {
+  std::unique_lock<std::mutex> lock(mutex);
+  while (true) {
+    changed.wait(lock, [this] { return closed || !waiting.empty(); });
+    if (closed) return;
+    std::string text;
+    text.swap(waiting);
+    for (size_t done = 0; done < text.size() && !failed && !closed;) {
+      writing = text.size() - done;
+      lock.unlock();
+      const ssize_t n = write(fd, text.data() + done, text.size() - done);
+      const bool again = n < 0 && errno == EINTR;
+      lock.lock();
+      failed = n < 0 && !again;
+      if (n > 0) done += n;
+    }
+    writing = 0;
+    if (failed) waiting.clear();
+    changed.notify_all();
+    if (closed) return;
+    const uint64_t one = 1;
+    if (awaited && ::write(wake, &one, sizeof one) < 0) continue;  // full: it is set
+    awaited = false;
+  }
+}
+
+Output::Output(int fd, int wake) : state_(std::make_shared<State>(fd, wake)) {
+  std::thread([state = state_] { state->Run(); }).detach();
+}
+
+Output::~Output() {
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  state_->closed = true;
+  state_->changed.notify_all();
+}
+
+void Output::Write(absl::string_view text) {
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  if (state_->failed) return;
+  state_->waiting.append(text.data(), text.size());
+  state_->changed.notify_all();
+}
+
+bool Output::Full() const {
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  const bool full = state_->waiting.size() + state_->writing > kFull;
+  state_->awaited |= full;
+  return full;
+}
+
+bool Output::Flush(absl::Duration limit) {
+  std::unique_lock<std::mutex> lock(state_->mutex);
+  return state_->changed.wait_for(lock, absl::ToChronoNanoseconds(limit), [this] {
+    return state_->failed || (state_->waiting.empty() && state_->writing == 0);
+  });
+}
+
+}  // namespace mslua

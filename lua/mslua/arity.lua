@@ -1,0 +1,57 @@
+--- Arguments that a function has no parameter for: Lua drops them in silence, here they are an error.
+local errors = require "mslua.errors"
+
+local getinfo, getlocal = debug.getinfo, debug.getlocal
+
+local M = {}
+
+local most_of = setmetatable({}, { __mode = "k" })  -- function -> how many arguments it takes, with self
+
+local function most(f)
+  local n = most_of[f]
+  if not n then
+    local info = getinfo(f, "u")
+    n = (info.isvararg or info.what == "C") and math.huge or info.nparams
+    most_of[f] = n
+  end
+  return n
+end
+
+local function counted(n)
+  return n == 0 and "no arguments" or n == 1 and "1 argument" or ("%d arguments"):format(n)
+end
+
+-- "(x, label)", without the first `skip` parameters.
+local function names_of(f, skip)
+  local names = {}
+  for i = skip + 1, most(f) do names[#names + 1] = getlocal(f, i) end
+  return #names > 0 and (" (%s)"):format(table.concat(names, ", ")) or ""
+end
+
+--- Raises when `f`, called with `skip` arguments of its own (self) and these, would drop one that is not nil.
+---@param name string of what is called, for the message
+---@param hint? string what to do instead
+---@param f function
+---@param skip integer
+function M.check(name, hint, f, skip, ...)
+  local n = select("#", ...)
+  if type(f) ~= "function" or n + skip <= most(f) then return end
+  local takes = most(f) - skip
+  while n > takes and select(n, ...) == nil do n = n - 1 end
+  if n <= takes then return end
+  errors.fail("%s: takes %s%s, got %d%s", name, counted(takes), names_of(f, skip), n, hint and ": " .. hint or "")
+end
+
+--- The arguments of a function that takes at most `takes` of them.
+---@param name string of the function, for the message
+---@param takes integer
+function M.take(name, takes, ...)
+  local n = select("#", ...)
+  while n > takes and select(n, ...) == nil do n = n - 1 end
+  if n > takes then
+    errors.fail("%s: takes %s, got %d", name, counted(takes), n)
+  end
+  return ...
+end
+
+return M

@@ -1,0 +1,312 @@
+#!/usr/bin/env python3
+"""Every flag of every verb has an effect: each row of ROWS shows it, and a flag without a row fails.
+
+flags_test.py MSLUA [ROW ...]
+"""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+MSLUA = os.path.abspath(sys.argv[1])
+WORK = os.path.join(os.environ.get("TEST_TMPDIR", "/tmp"), "flags")
+os.makedirs(WORK, exist_ok=True)
+os.chdir(WORK)
+SOCKETS = tempfile.mkdtemp(prefix="msf", dir="/tmp")  # short: a socket's path ends at 107 bytes
+ENVIRONMENT = dict(os.environ, OMP_WAIT_POLICY="passive", XDG_RUNTIME_DIR=SOCKETS, HOME=WORK, XDG_CACHE_HOME=WORK)
+
+RECIPE = """
+local ms = require "mslua"
+local nn = ms.nn
+local p = ms.params { epochs = 1, lr = 0.1, width = 3, sleep = false, nap = false, presets = { smoke = { width = 5 } } }
+local Watch = ms.Callback:extend "Watch"
+function Watch:on_train_step_end()
+  if p.nap then os.execute "sleep 0.05" end
+  if p.sleep and ms.communication.get_rank() == 1 then os.execute "sleep 60" end
+  local file = io.open("out/attach")
+  if file then print "can attach" file:close() end
+end
+local Net = nn.Cell:extend "Net"
+function Net:init() self.first, self.last = nn.Dense(4, p.width), nn.Dense(p.width, 2) end
+function Net:construct(x) return self.last(ms.ops.relu(self.first(x))) end
+local function rows() return ms.dataset.NumpySlicesDataset({ ms.rand({ 16, 4 }, ms.float32, "x"),
+  ms.rand({ 16, 2 }, ms.float32, "y") }):batch(4) end
+return ms.recipe {
+  name = "flags", dataset = rows, eval_dataset = rows, network = function() return Net() end, loss = nn.MSELoss(),
+  optimizer = nn.Momentum { learning_rate = p.lr, momentum = 0.9 }, train = { epochs = p.epochs },
+  callbacks = Watch(), checkpoint = { save_checkpoint_steps = 2 }, expect = { loss_below = 10 },
+  input = { { dtype = ms.float32, shape = { 4, 4 } }, { dtype = ms.float32, shape = { 4, 2 } } },
+  parallel = { parallel_mode = ms.ParallelMode.SEMI_AUTO_PARALLEL },
+}
+"""
+SCRIPT = """
+local ms = require "mslua"
+local nn = ms.nn
+local p = ms.params { width = 3, presets = { smoke = { width = 5 } } }
+if arg[1] == "ranks" then
+  ms.communication.init()
+  if arg[2] and ms.communication.get_rank() == 1 then os.execute "sleep 60" end
+  print("sum " .. ms.ops.AllReduce()(ms.ones { 1 }):item())
+end
+local data = ms.dataset.NumpySlicesDataset({ ms.ones { 8, 4 }, ms.ones { 8, 2 } }):batch(2)
+ms.Model(nn.Dense(4, 2), { loss_fn = nn.MSELoss(), optimizer = nn.SGD { learning_rate = 0.1 } })
+  :train { 3, data, callbacks = ms.LossMonitor() }
+print("width " .. p.width .. " random " .. ms.rand({ 1 }):item())
+"""
+
+
+class Result:
+    def __init__(self, code, out, err):
+        self.code, self.out, self.err = code, out, err
+        self.all = out + err
+
+    def __str__(self):
+        return "exit %s\n%s%s" % (self.code, self.out, self.err)
+
+
+def mslua(words, limit=120, stdin=""):
+    """Runs a command line of mslua; after `limit` seconds it is ended, its code then None."""
+    process = subprocess.Popen([MSLUA] + words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               text=True, env=ENVIRONMENT, start_new_session=True)
+    try:
+        out, err = process.communicate(stdin, timeout=limit)
+        return Result(process.returncode, out, err)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, 9)
+        out, err = process.communicate()
+        return Result(None, out, err)
+
+
+def waits(words, text):
+    """Whether the command prints `text` and does not end by itself."""
+    process = subprocess.Popen([MSLUA] + words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, text=True, env=ENVIRONMENT)
+    seen = ""
+    for line in process.stdout:
+        seen += line
+        if text in seen:
+            break
+    time.sleep(0.5)
+    alive = process.poll() is None
+    process.kill()
+    process.communicate()
+    return alive and text in seen
+
+
+def losses(result):
+    return re.findall(r"loss is \S+", result.out)
+
+
+def differs(base, what):
+    return base.code == 0 and what.code == 0 and base.out != what.out
+
+
+def is_json(base, what):
+    """Its lines on stdout are JSON, and without the flag they are not."""
+    try:
+        lines = [json.loads(line) for line in what.out.splitlines()]
+    except ValueError:
+        return False
+    try:
+        json.loads(base.out.splitlines()[0])
+        return False
+    except (ValueError, IndexError):
+        return what.code == 0 and len(lines) > 0
+
+
+def says(text, code=0):
+    return lambda base, what: what.code == code and text in what.all
+
+
+def lines(n):
+    return lambda base, what: what.code == 0 and len(losses(what)) == n and len(losses(base)) != n
+
+
+def contents(folder):
+    return [open(os.path.join(folder, name), "rb").read() for name in sorted(os.listdir(folder))]
+
+
+NO_DEVICE = says("device", 2)
+TRAIN = ["train", "recipe.lua", "--no-attach"]
+EVAL = ["eval", "recipe.lua"]
+VERIFY = ["verify", "recipe.lua"]
+RUN = ["run", "script.lua"]
+RANKS = ["ranks", "-n", "2"]
+
+# verb and flag -> words of the command line without the flag (None: not run), the flag with its value, what shows the
+# effect.
+ROWS = {
+    "train -n": (TRAIN, ["-n", "2", "--out", "two"], lambda b, w: w.code == 0 and os.path.exists("two/rank_1.log")),
+    "train --device": (TRAIN, ["--device", "cuda"], NO_DEVICE),
+    "train --preset": (TRAIN, ["--preset", "smoke"], differs),
+    "train --seed": (TRAIN, ["--seed", "9"], differs),
+    "train --out": (TRAIN, ["--out", "out2"], lambda b, w: w.code == 0 and os.path.exists("out2/metrics.jsonl")),
+    "train --resume": (TRAIN + ["epochs=2"], ["--resume=out1/ckpt"],
+                       lambda b, w: w.code == 0 and "out1/ckpt/flags-1_4.ckpt" in w.err and len(losses(w)) == 4),
+    "train --log-every": (TRAIN, ["--log-every", "2"], lines(2)),
+    "train --log-ranks": (TRAIN + ["-n", "2"], ["--log-ranks", "all"], lambda b, w: w.code == 0 and len(losses(b)) > 0
+                          and len(losses(w)) == 2 * len(losses(b))),
+    "train --backend": (TRAIN + ["-n", "2"], ["--backend", "mpi"], lambda b, w: b.code == 0 and w.code != 0),
+    "train --iface": (TRAIN + ["-n", "2"], ["--iface", "nosuch0"], lambda b, w: b.code == 0 and "nosuch0" in w.err),
+    "train --max-steps": (TRAIN, ["--max-steps", "3"], lines(3)),
+    "train --fast-dev-run": (TRAIN, ["--fast-dev-run=2"], lines(2)),
+    "train --overfit": (TRAIN, ["--overfit", "1"], lines(1)),
+    "train --hang-timeout": (None, TRAIN + ["-n", "2", "sleep=true", "--hang-timeout", "1"], lambda b, w: w.code == 6),
+    "train --heartbeat-timeout": (TRAIN, ["--heartbeat-timeout", "0.5"], says("--heartbeat-timeout expects", 2)),
+    "train --no-attach": (["train", "recipe.lua", "--out", "out"], ["--no-attach"],
+                          lambda b, w: "can attach" in b.out and "can attach" not in w.out),
+    "eval -n": (EVAL, ["-n", "2"], lambda b, w: w.code == 0 and "rank 0 of 2" in w.err and "rank 0" not in b.err),
+    "eval --ckpt": (EVAL, ["--ckpt", "nowhere"], says("nowhere", 2)),
+    "eval --partial": (EVAL + ["width=4"], ["--partial"], lambda b, w: b.code == 2 and w.code == 0),
+    "eval --device": (EVAL, ["--device", "cuda"], NO_DEVICE),
+    "eval --preset": (EVAL, ["--preset", "smoke"], says("in the network", 2)),
+    "eval --json": (EVAL, ["--json"], is_json),
+    "eval --log-ranks": (EVAL + ["-n", "2"], ["--log-ranks", "7"], says("--log-ranks", 2)),
+    "eval --backend": (EVAL + ["-n", "2"], ["--backend", "mpi"], lambda b, w: b.code == 0 and w.code != 0),
+    "eval --iface": (EVAL + ["-n", "2"], ["--iface", "nosuch0"], lambda b, w: b.code == 0 and "nosuch0" in w.err),
+    "eval --hang-timeout": (EVAL, ["--hang-timeout", "0.5"], says("--hang-timeout expects", 2)),
+    "eval --heartbeat-timeout": (EVAL, ["--heartbeat-timeout", "0.5"], says("--heartbeat-timeout expects", 2)),
+    "run -n": (RUN + ["ranks"], ["-n", "2"], lambda b, w: "sum 1" in b.out and w.out.count("sum 2") == 2),
+    "run --device": (RUN, ["--device", "cuda"], NO_DEVICE),
+    "run --preset": (RUN, ["--preset", "smoke"], says("width 5")),
+    "run --seed": (RUN, ["--seed", "9"], differs),
+    "run --max-steps": (RUN, ["--max-steps", "3"], lines(3)),
+    "run --log-ranks": (RUN + RANKS, ["--log-ranks", "all"], lambda b, w: w.code == 0 and len(losses(w)) == 24
+                        and len(losses(b)) == 12),
+    "run --iface": (RUN + RANKS, ["--iface", "nosuch0"], lambda b, w: b.code == 0 and "nosuch0" in w.err),
+    "run --hang-timeout": (None, RUN + RANKS + ["busy", "--hang-timeout", "1"], lambda b, w: w.code == 6),
+    "run --heartbeat-timeout": (RUN, ["--heartbeat-timeout", "0.5"], says("--heartbeat-timeout expects", 2)),
+    "repl --device": (["repl", "recipe.lua"], ["--device", "cuda"], NO_DEVICE),
+    "repl --preset": (["repl", "recipe.lua"], ["--preset", "smoke"], differs),
+    "repl --seed": (["repl", "recipe.lua"], ["--seed", "9"], differs),
+    "graph --format": (["graph", "recipe.lua"], ["--format", "dot"], says("digraph")),
+    "graph --preset": (["graph", "recipe.lua"], ["--preset", "smoke"], differs),
+    "graph --pass": (["graph", "recipe.lua"], ["--pass", "nosuch"], says("there is no pass 'nosuch'", 2)),
+    "graph -n": (["graph", "recipe.lua"], ["-n", "2"], differs),
+    "graph --rank": (["graph", "recipe.lua", "-n", "2"], ["--rank", "2"], says("--rank 2", 2)),
+    "data --samples": (["data", "make", "mnist"], ["fifty", "--samples", "50"],
+                       lambda b, w: w.code == 0 and " 50 samples" in mslua(["data", "verify", "mnist", "fifty"]).out),
+    "data --seed": (["data", "make", "mnist"], ["other", "--samples", "20", "--seed", "2"],
+                    lambda b, w: w.code == 0 and contents("other") != contents("digits")),
+    "data --json": (["data", "verify", "mnist", "digits"], ["--json"], is_json),
+    "recipes --json": (["recipes", "ls"], ["--json"], is_json),
+    "verify -n": (VERIFY, ["-n", "2"], lambda b, w: w.code == 0 and "rank 0 of 2" in w.err and "rank 0" not in b.err),
+    "verify --device": (VERIFY, ["--device", "cuda"], NO_DEVICE),
+    "verify --preset": (VERIFY, ["--preset", "smoke"], differs),
+    "verify --backend": (VERIFY + ["-n", "2"], ["--backend", "mpi"], lambda b, w: b.code == 0 and w.code != 0),
+    "verify --iface": (VERIFY + ["-n", "2"], ["--iface", "nosuch0"], lambda b, w: b.code == 0 and "nosuch0" in w.err),
+    "verify --json": (VERIFY, ["--json"], is_json),
+    "prof --steps": (["prof", "recipe.lua"], ["--steps", "3"], says("median of 3")),
+    "prof --steps-only": (["prof", "recipe.lua", "--steps", "2"], ["--steps-only"],
+                          lambda b, w: w.code == 0 and len(w.out) < len(b.out)),
+    "prof --trace": (["prof", "recipe.lua", "--steps", "2"], ["--trace", "trace.json"],
+                     lambda b, w: w.code == 0 and json.load(open("trace.json"))),
+    "prof --device": (["prof", "recipe.lua"], ["--device", "cuda"], NO_DEVICE),
+    "prof --preset": (["prof", "recipe.lua", "--steps", "2"], ["--preset", "nosuch"], says("unknown preset", 2)),
+    "prof --json": (["prof", "recipe.lua", "--steps", "2"], ["--json"], is_json),
+    "ckpt --json": (["ckpt", "ls"], ["--json"], is_json),
+    "doctor --calibrate": (["doctor"], ["--calibrate=maybe"], says("--calibrate expects", 2)),
+    "doctor --json": (["doctor"], ["--json"], lambda b, w: is_json(b, w) or w.out.lstrip().startswith("{")
+                      and not b.out.lstrip().startswith("{")),
+    "version --json": (["version"], ["--json"], is_json),
+    "plan -n": (["plan", "recipe.lua"], ["-n", "2"], differs),
+    "plan --explain": (["plan", "recipe.lua", "-n", "2"], ["--explain", "MatMul"], differs),
+    "plan --cluster": (["plan", "recipe.lua", "-n", "2"], ["--cluster", "nowhere.json"], says("nowhere.json", 2)),
+    "plan --preset": (["plan", "recipe.lua"], ["--preset", "nosuch"], says("unknown preset", 2)),
+    "plan --json": (["plan", "recipe.lua"], ["--json"], is_json),
+    "sched --host": (None, ["sched", "--workers", "1", "--host", "203.0.113.7"],
+                     lambda b, w: w.code not in (0, None) and "203.0.113.7" in w.all),
+    "sched --port": (None, ["sched", "--workers", "1", "--port", "70000"],
+                     lambda b, w: w.code not in (0, None) and "70000" in w.all),
+    "sched --heartbeat-timeout": (None, ["sched", "--workers", "1", "--heartbeat-timeout", "0.5"],
+                                  says("--heartbeat-timeout expects", 2)),
+    "sched --workers": (["sched"], [], lambda b, w: b.code not in (0, None)
+                        and waits(["sched", "--workers", "3"], "3 workers")),
+    "ps --json": (["ps"], ["--json"], is_json),
+    "attach --rw": (["attach", "-e", ".set lr=0.2"], ["--rw"], lambda b, w: b.code != 0 and w.code == 0),
+    "attach -e": (["attach"], ["-e", ".status"], lambda b, w: w.code == 0 and len(w.out) > 0),
+    "attach --json": (["attach", "-e", ".status"], ["--json"], is_json),
+    "logs -f": (["logs", "out1"], [], lambda b, w: b.code == 0 and waits(["logs", "out1", "-f"], "loss is")),
+    "logs --rank": (["logs", "two"], ["--rank", "1"], lambda b, w: w.code == 0 and b.code == 0),
+    "diag --json": (["diag"], ["--json"], is_json),
+    "plot --keys": (["plot", "out1"], ["--keys", "lr"], differs),
+    "plot --svg": (["plot", "out1"], ["--svg", "curve.svg"], lambda b, w: w.code == 0 and os.path.exists("curve.svg")),
+    "stop --now": (["stop"], ["--now"], None),  # run last: it ends the job
+}
+STDIN = {"repl": "net.first.weight.shape[1], net.first.weight.value\n", "attach -e": ".detach\n"}
+
+def check(name):
+    if len(sys.argv) > 2 and name not in sys.argv[2:]:
+        return True
+    base_words, flag, effect = ROWS[name]
+    stdin = STDIN.get(name, STDIN.get(name.split()[0], ""))
+    base = Result(0, "", "") if base_words is None else mslua(base_words, stdin=stdin)
+    what = mslua((base_words or []) + flag, stdin=stdin)
+    if effect(base, what):
+        return True
+    print("%s has no effect that shows:\nwithout: %s\nwith %s: %s" % (name, base, flag, what))
+    return False
+
+
+def flags_of_help():
+    """(verb, flag, built) of the table, as help prints it."""
+    found = []
+    overview = mslua(["help"]).out
+    verbs = re.findall(r"^  ([a-z]+) ", overview.split("examples")[0], re.M)
+    later = re.search(r"not built yet: (.*)", overview)
+    for verb in verbs:
+        page = mslua(["help", verb]).out
+        section = re.search(r"\nflags\n(.*?)\n\n", page, re.S)
+        for line in (section.group(1) if section else "").splitlines():
+            found.append((verb, re.match(r"  (-\w\b|--[\w-]+)", line).group(1), "not built yet" not in line))
+    assert later and len(verbs) > 15, overview
+    return found
+
+
+def main():
+    open("recipe.lua", "w").write(RECIPE)
+    open("script.lua", "w").write(SCRIPT)
+    failed = []
+    table = flags_of_help()
+    assert len(table) > 60, table
+    for verb, flag, built in table:
+        name = "%s %s" % (verb, flag)
+        if not built:
+            answer = mslua([verb, "recipe.lua", flag, "1"])
+            if answer.code != 2 or "not built yet" not in answer.err:
+                failed.append(name)
+        elif name not in ROWS:
+            print("%s has no row here: show that it has an effect" % name)
+            failed.append(name)
+    mslua(TRAIN + ["--out", "out1"])
+    mslua(TRAIN)
+    mslua(["data", "make", "mnist", "digits", "--samples", "20"])
+    mslua(TRAIN + ["-n", "2", "--out", "two"])
+    job = subprocess.Popen([MSLUA, "train", "recipe.lua", "epochs=100000000", "nap=true", "--out", "job",
+                            "--log-every", "100000", "checkpoint.save_checkpoint_steps=1000000"],
+                           env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(600):
+            if os.path.exists("job/attach"):
+                break
+            time.sleep(0.1)
+        failed += [name for name in sorted(ROWS) if ROWS[name][2] and not check(name)]
+        stopped = mslua(["stop", "--now"])
+        job.wait(60)
+        if stopped.code != 0 or any(f.endswith(".ckpt") for f in os.listdir("job/ckpt")):
+            print("stop --now: %s %s" % (stopped, os.listdir("job/ckpt")))
+            failed.append("stop --now")
+    finally:
+        job.kill()
+        job.wait()
+        shutil.rmtree(SOCKETS, ignore_errors=True)
+    if failed:
+        sys.exit("%d of %d flags: %s" % (len(failed), len(table), ", ".join(failed)))
+    print("%d flags" % len(table))
+
+
+main()

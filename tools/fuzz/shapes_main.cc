@@ -1,0 +1,230 @@
+// tools/fuzz/shapes: draws shapes, types and threads for products, convolutions and their gradients, pooling and
+// attention, and compares the kernels with f64. Cases run in child processes, so that a crash is counted and the rest
+// still runs.
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "core/base/exit_code.h"
+#include "core/base/processor.h"
+#include "core/ops/support/bilinear_guard.h"
+#include "core/ops/support/kernel_verdicts.h"
+#include "tools/fuzz/shapes_case.h"
+
+namespace {
+
+using mslua::fuzz::Case;
+using mslua::fuzz::Choice;
+
+constexpr char kUsage[] =
+    R"(usage: tools/fuzz/shapes [--cases N] [--seed S] [--first I] [--operators A,B] [--types A,B]
+                         [--threads 1,2,3] [--longest S] [--list] [--unguarded]
+
+Runs cases I to I + N - 1 (default: 0 to 999) of seed S (default 1): random products, convolutions and their gradients,
+pooling and attention, compared with f64. The last line says how many cases ran, how many gave a wrong result and how
+many crashed; exit code 0 when none did.
+
+  --operators  of: matmul conv2d conv2d_grad_input conv2d_grad_weight max_pool2d max_pool2d_grad avg_pool2d
+               avg_pool2d_grad scaled_dot_product_attention (default: all)
+  --types      of: float32 bfloat16 float16 (default: all)
+  --threads    compute threads to draw from (default: 1,2,3)
+  --longest    seconds after which a case counts as crashed (default: 600)
+  --list       prints each case before it runs
+  --unguarded  kernels as oneDNN gives them, without the table and the checks of core/ops/support/bilinear_guard.h:
+               finds what the table lacks
+)";
+
+struct Options {
+  int64_t cases = 1000, first = 0;
+  int longest = 600;  // seconds of a case; after that it counts as one that hangs
+  uint64_t seed = 1;
+  Choice choice;
+  bool list = false, unguarded = false;
+};
+
+int Usage(const std::string& problem) {
+  std::fprintf(stderr, "tools/fuzz/shapes: %s\n%s", problem.c_str(), kUsage);
+  return mslua::kExitUsage;
+}
+
+// An empty text, or what is wrong with the arguments.
+std::string Parse(int argc, char** argv, Options* o) {
+  const auto among = [](const std::vector<std::string>& names, const std::vector<std::string>& known) -> std::string {
+    for (const std::string& n : names) {
+      if (std::find(known.begin(), known.end(), n) == known.end())
+        return absl::StrCat("'", n, "' is unknown, expected one of: ", absl::StrJoin(known, " "));
+    }
+    return "";
+  };
+  for (int i = 1; i < argc; ++i) {
+    std::string name = argv[i], value;
+    if (name == "--list" || name == "--unguarded") {
+      (name == "--list" ? o->list : o->unguarded) = true;
+      continue;
+    }
+    const size_t equals = name.find('=');
+    if (equals != std::string::npos) {
+      value = name.substr(equals + 1);
+      name.resize(equals);
+    } else if (i + 1 < argc) {
+      value = argv[++i];
+    } else {
+      return absl::StrCat(name, " needs a value");
+    }
+    std::string problem;
+    if (name == "--cases" || name == "--first") {
+      int64_t* const to = name == "--cases" ? &o->cases : &o->first;
+      if (!absl::SimpleAtoi(value, to) || *to < 0) problem = "expected a number";
+    } else if (name == "--longest") {
+      if (!absl::SimpleAtoi(value, &o->longest) || o->longest < 1) problem = "expected a number of seconds";
+    } else if (name == "--seed") {
+      if (!absl::SimpleAtoi(value, &o->seed)) problem = "expected a number";
+    } else if (name == "--operators") {
+      o->choice.operators = absl::StrSplit(value, ',');
+      problem = among(o->choice.operators, mslua::fuzz::Drawn());
+    } else if (name == "--types") {
+      o->choice.types = absl::StrSplit(value, ',');
+      problem = among(o->choice.types, {"float32", "bfloat16", "float16"});
+    } else if (name == "--threads") {
+      o->choice.threads.clear();
+      for (const absl::string_view text : absl::StrSplit(value, ',')) {
+        int n = 0;
+        if (!absl::SimpleAtoi(text, &n) || n < 1 || n > 256) problem = "expected numbers of threads, such as 1,2,3";
+        o->choice.threads.push_back(n);
+      }
+    } else {
+      return absl::StrCat("there is no option ", name);
+    }
+    if (!problem.empty()) return absl::StrCat(name, " ", value, ": ", problem);
+  }
+  return "";
+}
+
+// What a child tells of a case: `kind` 'b' begins it, 'w' gives its wrong result, 'e' ends it.
+void Tell(int fd, char kind, int64_t index, const std::string& text = "") {
+  const std::string line = absl::StrCat(std::string(1, kind), " ", index, " ", text, "\n");
+  for (size_t done = 0; done < line.size();) {
+    const ssize_t n = write(fd, line.data() + done, line.size() - done);
+    if (n < 0) _exit(1);
+    done += static_cast<size_t>(n);
+  }
+}
+
+[[noreturn]] void RunCases(const Options& o, int64_t first, int fd) {
+  const rlimit none = {0, 0};
+  setrlimit(RLIMIT_CORE, &none);
+  mslua::FlushDenormals();
+  for (int64_t i = first; i < o.first + o.cases; ++i) {
+    Tell(fd, 'b', i);
+    alarm(static_cast<unsigned>(o.longest));
+    const mslua::Status s = mslua::fuzz::RunCase(mslua::fuzz::DrawCase(o.seed, i, o.choice), static_cast<uint64_t>(i));
+    Tell(fd, s.ok() ? 'e' : 'w', i, std::string(s.message()));
+  }
+  _exit(0);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  mslua::OfferKernelChecks(argc, argv);
+  Options o;
+  if (argc == 2 && (std::strcmp(argv[1], "--help") == 0 || std::strcmp(argv[1], "-h") == 0)) {
+    std::fputs(kUsage, stdout);
+    return 0;
+  }
+  const std::string problem = Parse(argc, argv, &o);
+  if (!problem.empty()) return Usage(problem);
+
+  // No user trains these shapes.
+  mslua::ForgetVerdicts();
+  if (o.unguarded) mslua::TrustAllKernels();
+
+  // The line that repeats one case.
+  const auto repeat = [&](int64_t index) {
+    std::string line = absl::StrCat("tools/fuzz/shapes --seed ", o.seed, " --first ", index, " --cases 1");
+    const auto add = [&](const char* name, const std::string& value) { absl::StrAppend(&line, " ", name, " ", value); };
+    if (!o.choice.operators.empty()) add("--operators", absl::StrJoin(o.choice.operators, ","));
+    if (!o.choice.types.empty()) add("--types", absl::StrJoin(o.choice.types, ","));
+    if (o.choice.threads != Choice().threads) add("--threads", absl::StrJoin(o.choice.threads, ","));
+    if (o.unguarded) line += " --unguarded";
+    return line;
+  };
+  const auto describe = [&](int64_t index) {
+    return absl::StrCat(ToString(mslua::fuzz::DrawCase(o.seed, index, o.choice)), "\n  repeat: ", repeat(index));
+  };
+
+  int64_t ran = 0, wrong = 0, crashed = 0;
+  const int64_t end = o.first + o.cases;
+  for (int64_t next = o.first; next < end;) {
+    int fds[2];
+    if (pipe(fds) != 0) {
+      std::perror("tools/fuzz/shapes: pipe");
+      return mslua::kExitEnvironment;
+    }
+    const pid_t child = fork();
+    if (child < 0) {
+      std::perror("tools/fuzz/shapes: fork");
+      return mslua::kExitEnvironment;
+    }
+    if (child == 0) {
+      close(fds[0]);
+      RunCases(o, next, fds[1]);
+    }
+    close(fds[1]);
+    FILE* const from = fdopen(fds[0], "r");
+    char* line = nullptr;
+    size_t capacity = 0;
+    int64_t begun = next - 1;
+    bool open = false;
+    while (getline(&line, &capacity, from) > 0) {
+      long long index = 0;
+      char kind = 0;
+      int at = 0;
+      if (std::sscanf(line, "%c %lld %n", &kind, &index, &at) < 2) continue;
+      open = kind == 'b';
+      begun = index;
+      if (open) {
+        if (o.list) std::printf("%lld %s\n", index, ToString(mslua::fuzz::DrawCase(o.seed, index, o.choice)).c_str());
+        continue;
+      }
+      ++ran;
+      if (kind == 'w') {
+        ++wrong;
+        std::printf("WRONG %s\n  %s", describe(index).c_str(), line + at);
+        std::fflush(stdout);
+      }
+      if (ran % 10000 == 0) {
+        std::printf("%lld cases, %lld wrong, %lld crashes\n", static_cast<long long>(ran),
+                    static_cast<long long>(wrong), static_cast<long long>(crashed));
+        std::fflush(stdout);
+      }
+    }
+    std::free(line);
+    std::fclose(from);
+    int status = 0;
+    waitpid(child, &status, 0);
+    next = begun + 1;
+    if (!open && WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
+    ++ran;
+    ++crashed;
+    const std::string how = !WIFSIGNALED(status) ? absl::StrCat("exit code ", WEXITSTATUS(status))
+                            : WTERMSIG(status) == SIGALRM
+                                ? absl::StrCat("not done after ", o.longest, " s")
+                                : absl::StrCat("killed by SIG", sigabbrev_np(WTERMSIG(status)));
+    std::printf("CRASH %s\n  %s\n", describe(begun).c_str(), how.c_str());
+    std::fflush(stdout);
+  }
+  std::printf("%lld cases, %lld wrong, %lld crashes\n", static_cast<long long>(ran), static_cast<long long>(wrong),
+              static_cast<long long>(crashed));
+  return wrong + crashed == 0 && ran > 0 ? 0 : 1;
+}
