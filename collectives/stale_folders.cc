@@ -37,13 +37,17 @@ void RemoveFlatFolder(const std::string& folder, int fd) {
 StatusOr<std::string> MakeHeldFolder(absl::string_view job) {
   ASSIGN_OR_RETURN(const std::string root, SocketRoot());
   RemoveStaleFolders(root);
-  // A folder may be taken for a stale one in the moment before it is held.
+  // A folder may be taken for a stale one in the moment before it is held, also while it is being made.
   constexpr int kTries = 100;
+  Status last =
+      absl::UnavailableError(absl::StrCat("the folder of job ", job, " in ", root, " is removed again and again"));
   for (int i = 0; i < kTries; ++i) {
-    ASSIGN_OR_RETURN(std::string folder, MakeSocketFolder(job));
-    if (HoldFolder(folder)) return folder;
+    const auto folder = MakeSocketFolder(job);
+    if (folder.ok() && HoldFolder(*folder)) return folder;
+    if (absl::IsPermissionDenied(folder.status()) || absl::IsInvalidArgument(folder.status())) return folder.status();
+    if (!folder.ok()) last = folder.status();
   }
-  return absl::UnavailableError(absl::StrCat("the folder of job ", job, " in ", root, " is removed again and again"));
+  return last;
 }
 
 bool HoldFolder(const std::string& folder) {
