@@ -55,9 +55,7 @@ FlagDef HangTimeout() {
   return Float("hang-timeout", "S", 1, "seconds that ranks wait for one that makes no progress").Default("600");
 }
 FlagDef HeartbeatTimeout() {
-  return Float("heartbeat-timeout", "S", 1,
-               "seconds without a sign of life after which a rank counts as dead; more while a debugger holds one")
-      .Default("2.5");
+  return Float("heartbeat-timeout", "S", 1, "a rank that is silent for S seconds counts as dead").Default("2.5");
 }
 FlagDef LogRanks() { return String("log-ranks", "all|0,2", "ranks that print their loss").Default("0"); }
 FlagDef Device() { return Enum("device", "cpu|cuda", "where to compute").Default("cpu"); }

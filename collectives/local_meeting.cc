@@ -9,7 +9,6 @@
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <climits>
@@ -46,17 +45,6 @@ void RemoveAll(const Fd& folder, const std::string& path) {
 
 Fd OpenFolder(const std::string& path) {
   return Fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-}
-
-StatusOr<sockaddr_un> Address(const std::string& path) {
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) {
-    return absl::InvalidArgumentError(absl::StrCat("socket path '", path, "' has ", path.size(),
-                                                   " bytes, at most 107 are possible; set XDG_RUNTIME_DIR"));
-  }
-  memcpy(address.sun_path, path.data(), path.size());
-  return address;
 }
 
 }  // namespace
@@ -126,7 +114,7 @@ void MeetingFolder::Remove() {
 std::string MeetingFolder::socket() const { return MeetingSocket(path_); }
 
 StatusOr<Fd> MeetingFolder::Listen() const {
-  ASSIGN_OR_RETURN(const sockaddr_un address, Address(socket()));
+  ASSIGN_OR_RETURN(const sockaddr_un address, UnixAddress(socket()));
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd || bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
       listen(fd.get(), kBacklog) != 0) {
@@ -136,7 +124,7 @@ StatusOr<Fd> MeetingFolder::Listen() const {
 }
 
 StatusOr<Fd> ConnectMeeting(const std::string& path) {
-  ASSIGN_OR_RETURN(const sockaddr_un address, Address(path));
+  ASSIGN_OR_RETURN(const sockaddr_un address, UnixAddress(path));
   const std::string folder = path.substr(0, path.rfind('/'));
   struct stat info;
   if (lstat(folder.c_str(), &info) == 0 &&

@@ -62,17 +62,6 @@ Status Failed(absl::string_view what) {
   }
 }
 
-StatusOr<sockaddr_un> UnixAddress(const std::string& path) {
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) {
-    return absl::InvalidArgumentError(absl::StrCat("socket path '", path, "' has ", path.size(),
-                                                   " bytes, at most 107 are possible; set XDG_RUNTIME_DIR"));
-  }
-  memcpy(address.sun_path, path.data(), path.size());
-  return address;
-}
-
 // Whether `path` is a folder of this user in which no other user can make files.
 bool IsOwnFolder(const char* path) {
   struct stat info;
@@ -180,6 +169,17 @@ void RemoveSocketFolder(absl::string_view job) {
   }
   closedir(entries);
   rmdir(folder.c_str());
+}
+
+StatusOr<sockaddr_un> UnixAddress(const std::string& path) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) {
+    return absl::InvalidArgumentError(absl::StrCat("socket path '", path, "' has ", path.size(),
+                                                   " bytes, at most 107 are possible; set XDG_RUNTIME_DIR"));
+  }
+  memcpy(address.sun_path, path.data(), path.size());
+  return address;
 }
 
 StatusOr<Fd> ListenUnix(const std::string& path) {

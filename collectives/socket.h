@@ -1,6 +1,8 @@
 // Sockets: what collectives and rendezvous need of them. Every wait has a deadline; errors name the address.
 #pragma once
 
+#include <sys/un.h>
+
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -44,6 +46,9 @@ StatusOr<std::string> MakeSocketFolder(absl::string_view job);
 // Takes away this host's folder of a job that is over, with the sockets in it: ranks that were killed while they met
 // leave theirs. Nothing where there is none.
 void RemoveSocketFolder(absl::string_view job);
+
+// The address of the Unix socket at `path`. InvalidArgument: a path over 107 bytes.
+StatusOr<sockaddr_un> UnixAddress(const std::string& path);
 
 // Unix sockets that keep message boundaries and carry descriptors. InvalidArgument: a path over 107 bytes.
 StatusOr<Fd> ListenUnix(const std::string& path);

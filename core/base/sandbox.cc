@@ -76,7 +76,7 @@ Status EnterSandbox(const SandboxOptions& options) {
   if (error == 0) error = seccomp_load(filter.get());
   if (error == 0) return absl::OkStatus();
   return absl::UnavailableError(
-      absl::StrCat("this kernel cannot filter system calls (seccomp), and without that such Lua is not run: ", ,
+      absl::StrCat("this kernel cannot filter system calls (seccomp), and without that such Lua is not run: ",
                    std::strerror(-error)));
 }
 

@@ -360,10 +360,9 @@ class Propagation {
     if (parameter == nullptr || finer_.empty()) return nullptr;
     const auto gradient = finer_.find(std::get<std::string>(*parameter));
     if (gradient == finer_.end() || graph_.TypeOf({input, 0}).rank() != gradient->second.rank()) return nullptr;
-    // A cast to f32 comes before the sum over ranks, and so do sums over micro-batches that stay whole.
-    const bool widens = n.op->name == "cast" && SizeOf(n.outputs[0].dtype) > SizeOf(graph_.TypeOf({input, 0}).dtype);
+    // Sums over micro-batches that stay whole come before the sum over ranks.
     const bool whole = n.attrs.Has(kMicroSum) && !options_.optimizer_shards->sums;
-    return widens || whole ? nullptr : &gradient->second;
+    return whole ? nullptr : &gradient->second;
   }
 
   // Gives factors without axes those that cut their dimensions in `layout`, as far as they are free and may cut them.

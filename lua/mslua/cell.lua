@@ -20,14 +20,14 @@ require("mslua.args").kind("cell", is_cell, "a Cell")
 function Cell:new(...)
   arity.check(self.class_name, nil, self.init, 1, ...)
   local cell = {}
-  cell._fields, cell._order = self.new_fields(cell), {}
+  cell._fields, cell._order = self._new_fields(cell), {}
   setmetatable(cell, self)
   cell:init(...)
   return cell
 end
 
 --- The table of the fields of a cell being made.
-function Cell.new_fields() return {} end
+function Cell._new_fields() return {} end
 
 function Cell.__index(self, key)
   local v = rawget(self, "_fields")[key]
@@ -153,7 +153,7 @@ end
 --- Makes this cell the root of its parameters' names, as the network of a Model is: a name is the path of fields from
 --- here. Returns parameter -> name.
 ---@return table<Parameter, string>
-function Cell:as_root()
+function Cell:_as_root()
   rawset(self, "_root", true)
   return name_from(self)
 end
@@ -195,14 +195,14 @@ end
 
 --- Calls visit(cell, path) for this cell and every cell below, parents first; a cell in two places is visited once.
 ---@param visit fun(cell: Cell, path: string)
-function Cell:each_cell(visit, path, seen)
+function Cell:_each_cell(visit, path, seen)
   path, seen = path or "", seen or {}
   if seen[self] then return end
   seen[self] = true
   visit(self, path)
   for _, key in ipairs(rawget(self, "_order")) do
     local child = rawget(self, "_fields")[key]
-    if is_cell(child) then child:each_cell(visit, path == "" and tostring(key) or path .. "." .. key, seen) end
+    if is_cell(child) then child:_each_cell(visit, path == "" and tostring(key) or path .. "." .. key, seen) end
   end
 end
 
@@ -214,7 +214,7 @@ function Cell:get_parameters(...)
   local predicate = arity.take("get_parameters", 1, ...)
   ensure_names(self, root_of(self))
   local list, seen, by_name = {}, {}, {}
-  self:each_cell(function(cell)
+  self:_each_cell(function(cell)
     for _, key in ipairs(rawget(cell, "_order")) do
       local p = rawget(cell, "_fields")[key]
       if not is_cell(p) and not seen[p] then

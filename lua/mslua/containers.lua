@@ -32,7 +32,7 @@ local function item_of(self, slot)
   return item
 end
 
-function Row.new_fields(self)
+function Row._new_fields(self)
   return setmetatable({}, {
     __index = function(_, key)
       local slot = slot_of(key)

@@ -26,7 +26,7 @@ local bind = args.signature("Model", {
 function Model:init(...)
   local a = bind(...)
   self.network, self.loss_fn, self.optimizer = a.network, a.loss_fn, a.optimizer
-  self.network:as_root()
+  self.network:_as_root()
   self.metrics = metrics.list(a.metrics, a.loss_fn)
   self.amp, self.loss_scale = a.amp and "bfloat16", a.loss_scale_manager
 end
@@ -100,7 +100,7 @@ end
 ---@return table spec
 function Model:train_spec(a)
   local columns, scale = a.columns or columns_of(self, a.train_dataset, "train"), loss_scale_of(self)
-  local full_names = self.network:as_root()
+  local full_names = self.network:_as_root()
   local trained, optimizer = self.optimizer:bind(self.network)
   local parameters, names = self.network:get_parameters(), {}
   for i, p in ipairs(parameters) do names[i] = full_names[p] end
@@ -169,7 +169,7 @@ function Model:eval_spec(dataset)
     errors.fail_at({ "eval" },
       'eval: the Model has neither loss_fn nor metrics: ms.Model(net, {loss_fn =, metrics = {"top1"}})')
   end
-  self.network:as_root()
+  self.network:_as_root()
   local names, shown = {}, {}
   for i, m in ipairs(self.metrics) do names[i], shown[i] = m.name, { name = m.name, kind = m.kind } end
   local function forward(...)

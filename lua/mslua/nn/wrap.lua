@@ -76,7 +76,7 @@ function M.TrainOneStepCell:construct(...)
     if parallel_context.stages() > 1 then
       errors.fail("TrainOneStepCell: pipeline_stages = %d: train with ms.Model", parallel_context.stages())
     end
-    self:as_root()
+    self:_as_root()
     local parameters, spec = self.optimizer:bind(self.network)
     if core.options.verb == "run" and core.options.max_steps then
       errors.fail "TrainOneStepCell: --max-steps stops model:train; a loop of your own ends by itself"
