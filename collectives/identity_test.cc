@@ -216,7 +216,7 @@ TEST(WhoAmI, Contradictions) {
   };
   Environment env = GoodStarts().at("worker");
   env["MS_ROLE"] = "WORKER";
-  refused(env, "MS_ROLE: expected MS_SCHED, MS_WORKER or MS_PSERVER, got 'WORKER'");
+  refused(env, "MS_ROLE: expected MS_SCHED or MS_WORKER, got 'WORKER'");
   env = GoodStarts().at("worker");
   env["MS_NODE_ID"] = "8";
   refused(env, "MS_NODE_ID: expected a whole number from 0 to 7, got '8'");

@@ -112,8 +112,9 @@ TEST_F(LocalMeeting, OtherUsersAreRefused) {
     if (write(ready[1], &byte, 1) != 1 || read(end[0], &byte, 1) != 1) _exit(1);
     _exit(0);
   }
+  close(ready[1]);  // so that a child that fails ends the read
   char byte = 0;
-  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  ASSERT_EQ(read(ready[0], &byte, 1), 1) << "the child could not become another user";
   ASSERT_EQ(byte, 'y');
   const auto connected = ConnectMeeting(path);
   EXPECT_EQ(connected.status().code(), absl::StatusCode::kPermissionDenied) << connected.status();

@@ -5,8 +5,10 @@ set -u
 export OMP_WAIT_POLICY=passive OMP_NUM_THREADS=1  # tests share their cores
 mslua=$PWD/$1
 cd "$TEST_TMPDIR" || exit 1
-export XDG_RUNTIME_DIR=$PWD/run
-mkdir -m 700 run
+# Short: paths of sockets have 107 bytes at most.
+XDG_RUNTIME_DIR=$(mktemp -d /tmp/lifecycle-XXXXXX) || exit 1
+export XDG_RUNTIME_DIR
+trap 'rm -rf "$XDG_RUNTIME_DIR"' EXIT
 failed=0
 fail() {
   echo "$*"
@@ -87,11 +89,12 @@ expect "a second job of two ranks" 9 "run folder one is in use by pid $first on 
 kill -9 $first
 wait $first 2> /dev/null
 touch one/rank_3.env.tmp-999999999-0
-[ "$(ls run/mslua | wc -l)" = 1 ] || fail "a training has one folder of sockets: $(ls run/mslua)"
+[ "$(ls "$XDG_RUNTIME_DIR/mslua" | wc -l)" = 1 ] ||
+  fail "a training has one folder of sockets: $(ls "$XDG_RUNTIME_DIR/mslua")"
 run train --out one
 expect "after it was killed" 0 ""
 [ ! -e one/rank_3.env.tmp-999999999-0 ] || fail "a temporary file of a killed process is left in the run folder"
-[ -z "$(ls run/mslua)" ] || fail "left of the killed process: $(ls run/mslua)"
+[ -z "$(ls "$XDG_RUNTIME_DIR/mslua")" ] || fail "left of the killed process: $(ls "$XDG_RUNTIME_DIR/mslua")"
 # Ranks that train each by itself have folders of their own.
 run train --out each -n 2
 expect "each by itself" 0 ""
