@@ -144,13 +144,13 @@ Status CheckpointHook::SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainS
   if (options_.together != nullptr) return SaveTogether(keeper, path, run);
   std::vector<KeptTensor> kept;
   if (options_.varying != nullptr) {
-    auto gathered = alone_ ? absl::UnavailableError("training ended by an error") : GatherVarying();
-    if (gathered.ok()) kept = *std::move(gathered);
-    if (!gathered.ok() && options_.writes) {
+    if (!alone_) {
+      // Without them a run that resumes would differ, so an earlier checkpoint is the better one.
+      ASSIGN_OR_RETURN(kept, GatherVarying());
+    } else if (options_.writes) {
       notice_(absl::StrCat("the checkpoint of step ", state.step,
-                           " has the running statistics of this rank alone, a run that resumes from it differs in the "
-                           "last digits: ",
-                           gathered.status().message()));
+                           " has the running statistics of rank 0 alone, since training ended by an error: a run that "
+                           "resumes from it differs in the last digits"));
     }
   }
   if (keeper == nullptr) return absl::OkStatus();  // this rank was asked for its values only
