@@ -109,7 +109,6 @@ def test_transcript():
     t.send("print('be' .. 'gun') while true do end\n")
     ok = t.expect("begun") and ok
     t.send("\x03")
-    # Ctrl-D counts where the editor reads, not before the prompt.
     ok = t.expect("interrupted") and t.expect(r"run!?> ") and ok
     t.send("\x04")
     ok = t.expect("detached; training continues") and ok

@@ -125,6 +125,7 @@ class EditEditor : public LineEditor {
     prompt_ = prompt;
     int count = 0;
     typing_ = true;
+    el_set(edit_, EL_PREP_TERM, 1);  // before the prompt: a Ctrl-D between the two would be lost
     const char* text = el_gets(edit_, &count);
     typing_ = false;
     if (TakeInterrupt()) {
