@@ -340,7 +340,11 @@ def test_two_hosts():
 
 def two_hosts(a, b):
     recipe = write("hosts.lua", data_parallel())
-    env = {"MS_SCHED_HOST": "10.79.0.1", "MS_SCHED_PORT": "8123", "MS_WORKER_NUM": "2", "MSLUA_PLAINTEXT": "1"}
+    secret = os.path.join(os.getcwd(), "secret")
+    with os.fdopen(os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write("a secret of two hosts, of more than 16 bytes\n")
+    env = {"MS_SCHED_HOST": "10.79.0.1", "MS_SCHED_PORT": "8123", "MS_WORKER_NUM": "2", "MSLUA_PLAINTEXT": "1",
+           "MSLUA_JOB_SECRET_FILE": secret}
     worker, steps = dict(env, MS_ROLE="MS_WORKER"), ("steps=100000000", "nap=0.002")
     Job("sched", "--no-attach", recipe=recipe, launch=("ip", "netns", "exec", a), env=dict(env, MS_ROLE="MS_SCHED"))
     hidden = "mkdir -p -m 700 %s/mslua && mount -t tmpfs -o mode=0700 none %s/mslua && exec \"$@\"" % (ROOT, ROOT)

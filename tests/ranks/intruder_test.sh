@@ -2,7 +2,8 @@
 # Others, on this host and on other hosts, who try to take part in a job: none does, and the job is unharmed.
 . "$(dirname "$0")/common.sh"
 recipe=$here/tests/ranks/tiny.lua
-stranger=$here/tests/ranks/stranger.py
+stranger=$TMPDIR/stranger.py # where other users can read it
+cp "$here/tests/ranks/stranger.py" "$stranger" && chmod 755 "$stranger"
 port=$((20000 + $$ % 20000))
 
 # The TCP sockets on which processes of this test listen.
