@@ -98,9 +98,9 @@ class Partitioner {
   }
 
   // A sum of gradients (attribute _sum) adds partial values where both are partial over the same axes: one reduction
-  // later instead of two before. A cast to a wider type comes before the reduction, which is then done in that type, unless
-  // a parameter's gradient is cast, which is reduced in its own type. So does a view on the way back, after which the
-  // value may be a gradient that travels with others.
+  // later instead of two before. A cast to a wider type comes before the reduction, which is then done in that type,
+  // unless a parameter's gradient is cast, which is reduced in its own type. So does a view on the way back, after
+  // which the value may be a gradient that travels with others.
   AxisList CommonPartial(int32_t i) const {
     const Node& n = graph_.nodes[i];
     const bool widens = n.op->name == "cast" && !graph_.nodes[n.inputs[0].node].attrs.Has(kGradientOf) &&
