@@ -103,6 +103,10 @@ constexpr char kSilent[] = " has given no sign of life for ";
 constexpr char kStopped[] = ": it was stopped, or has no time";
 constexpr char kStoppedOrCut[] = ": it was stopped, or the link to it is cut";
 
+// How long the process at the other end may be silent, where `limit` is how long a stopped one may. A process of this
+// host that could run has no time: beside many busy ones a thread may wait for seconds.
+absl::Duration LimitOf(const Fd& socket, absl::Duration limit) { return PeerCanRun(socket) ? 12 * limit : limit; }
+
 // Why the job is over when the connection to a member ends like this; OK: it has been closed.
 Status EndOf(const std::string& name, int rank, const Status& status) {
   if (absl::IsDataLoss(status)) {
@@ -310,7 +314,9 @@ void Scheduler::Run() {
 void Scheduler::LookForSilence(MonotonicTime now) {
   for (auto& worker : workers_) {
     if (over_ || worker->left || now - worker->heard < options_.heartbeat_limit) continue;
-    const std::string what = absl::StrCat(NameOf(*worker), kSilent, absl::FormatDuration(options_.heartbeat_limit),
+    const absl::Duration limit = LimitOf(worker->socket, options_.heartbeat_limit);
+    if (now - worker->heard < limit) continue;
+    const std::string what = absl::StrCat(NameOf(*worker), kSilent, absl::FormatDuration(limit),
                                           folder_ == nullptr ? kStoppedOrCut : kStopped);
     End(WithCause(absl::UnavailableError(what), {RankOf(worker->rank, worker->join.at("id")), kExitHang}));
   }
@@ -771,9 +777,10 @@ Status Membership::Silent() const {
   socklen_t size = sizeof address;
   const bool local =
       getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0 && address.ss_family == AF_UNIX;
-  return WithCause(absl::UnavailableError(absl::StrCat(scheduler_, kSilent, absl::FormatDuration(heartbeat_limit_),
-                                                       local ? kStopped : kStoppedOrCut)),
-                   {scheduler_rank_, kExitHang});
+  return WithCause(
+      absl::UnavailableError(absl::StrCat(scheduler_, kSilent, absl::FormatDuration(LimitOf(socket_, heartbeat_limit_)),
+                                          local ? kStopped : kStoppedOrCut)),
+      {scheduler_rank_, kExitHang});
 }
 
 StatusOr<ControlMessage> Membership::AwaitOthers(MonotonicTime deadline) {
@@ -790,7 +797,7 @@ StatusOr<ControlMessage> Membership::AwaitOthers(MonotonicTime deadline) {
       return message;
     }
     if (!absl::IsDeadlineExceeded(ready)) return ready;
-    if (now - heard_ >= heartbeat_limit_) return Silent();
+    if (now - heard_ >= heartbeat_limit_ && now - heard_ >= LimitOf(socket_, heartbeat_limit_)) return Silent();
     if (now >= deadline) return ready;
     Send({Type::kHeartbeat, {}}).IgnoreError();  // a lost connection shows when it is read
   }
@@ -807,7 +814,8 @@ void Membership::Run() {
     // While this process was stopped or had to wait for a core, so was the scheduler, perhaps.
     const absl::Duration late = MonotonicNow() - polled - wait;
     if (late > kTick) heard_ += late;
-    const bool silent = ready == 0 && MonotonicNow() - heard_ >= heartbeat_limit_;
+    const absl::Duration quiet = MonotonicNow() - heard_;
+    const bool silent = ready == 0 && quiet >= heartbeat_limit_ && quiet >= LimitOf(socket_, heartbeat_limit_);
     // Also while others speak to this rank all the time.
     if (MonotonicNow() >= next_heartbeat) {
       next_heartbeat = MonotonicNow() + kHeartbeat;

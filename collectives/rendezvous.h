@@ -37,7 +37,7 @@ bool HasCause(const Status& status);
 Status WithCause(Status status, const Cause& cause);
 
 // How long another process may give no sign of life before it counts as stopped, or the link to it as cut. Heartbeats
-// come five times as often.
+// come five times as often. A process of this host that runs, or would if it had a core, gets twelve times as long.
 inline constexpr absl::Duration kHeartbeatTimeout = absl::Milliseconds(2500);
 
 struct SchedulerOptions {

@@ -22,6 +22,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/cord.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -222,6 +223,19 @@ int PeerPid(const Fd& fd) {
   ucred peer = {};
   socklen_t size = sizeof peer;
   return getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 ? peer.pid : 0;
+}
+
+bool PeerCanRun(const Fd& fd) {
+  const int pid = PeerPid(fd);
+  if (pid <= 0 || pid == getpid()) return false;
+  const Fd file(open(absl::StrCat("/proc/", pid, "/stat").c_str(), O_RDONLY | O_CLOEXEC));
+  char stat[512];
+  const ssize_t n = file ? read(file.get(), stat, sizeof stat) : 0;
+  // "812 (name) S 1 ...": the name may hold anything.
+  const absl::string_view text(stat, static_cast<size_t>(std::max<ssize_t>(n, 0)));
+  const size_t end = text.rfind(')');
+  if (end == absl::string_view::npos || end + 2 >= text.size()) return false;
+  return absl::StrContains("RSD", text.substr(end + 2, 1));
 }
 
 Status SendPacket(const Fd& fd, absl::string_view bytes, int descriptor) {

@@ -58,6 +58,9 @@ StatusOr<Fd> ConnectUnix(const std::string& path, MonotonicTime deadline);
 StatusOr<Fd> AcceptUnix(const Fd& listener, MonotonicTime deadline);
 // The process at the other end.
 int PeerPid(const Fd& fd);
+// Whether the other end of a Unix socket is another process that runs, or would if it had a core: one that is there and
+// that no signal has stopped. False where that is not known.
+bool PeerCanRun(const Fd& fd);
 // One message with at most one descriptor (-1: none).
 Status SendPacket(const Fd& fd, absl::string_view bytes, int descriptor = -1);
 struct Packet {

@@ -106,6 +106,33 @@ TEST_F(SocketFolder, ARuntimeDirectoryThatOthersCanWriteIsPassedOver) {
   EXPECT_EQ(*SocketRoot(), root_ + "/mslua");
 }
 
+TEST_F(SocketFolder, AStoppedPeerCannotRun) {
+  auto listener = ListenUnix(root_ + "/s");
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto connected = ConnectUnix(root_ + "/s", Soon());
+    while (connected.ok()) pause();
+    _exit(1);
+  }
+  auto peer = AcceptUnix(*listener, Soon());
+  ASSERT_TRUE(peer.ok()) << peer.status();
+  EXPECT_TRUE(PeerCanRun(*peer));
+  int status = 0;
+  kill(child, SIGSTOP);
+  ASSERT_EQ(waitpid(child, &status, WUNTRACED), child);
+  EXPECT_FALSE(PeerCanRun(*peer));
+  kill(child, SIGCONT);
+  ASSERT_EQ(waitpid(child, &status, WCONTINUED), child);
+  EXPECT_TRUE(PeerCanRun(*peer));
+  kill(child, SIGKILL);
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_FALSE(PeerCanRun(*peer));
+  auto own = ConnectUnix(root_ + "/s", Soon());
+  ASSERT_TRUE(own.ok());
+  EXPECT_FALSE(PeerCanRun(*own)) << "this process itself";
+}
+
 TEST_F(SocketFolder, PacketsCarryDescriptors) {
   const std::string path = root_ + "/s";
   EXPECT_EQ(ConnectUnix(path, Soon(30)).status().code(), absl::StatusCode::kDeadlineExceeded);

@@ -1,13 +1,12 @@
 #include "launch/stopped_ranks.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <memory>
 
@@ -15,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "collectives/rendezvous.h"
+#include "collectives/socket.h"
 #include "core/base/exit_code.h"
 #include "core/base/input_file.h"
 #include "launch/this_host.h"
@@ -63,10 +63,14 @@ std::string Link(const std::string& path) {
   return n > 0 ? std::string(target, n) : "";
 }
 
-// Files of /proc do not say how long they are.
+// Files of /proc do not say how long they are, and a process that ends makes reading them fail: empty then.
 std::string Read(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+  const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text;
+  char bytes[4096];
+  ssize_t n = 0;
+  while (file && (n = read(file.get(), bytes, sizeof bytes)) > 0) text.append(bytes, static_cast<size_t>(n));
+  return n < 0 ? "" : text;
 }
 
 // "812 (name) T 1 ...": the name may hold anything.
