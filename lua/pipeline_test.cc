@@ -449,6 +449,27 @@ TEST(Pipeline, AStageWithoutParametersSaves) {
   EXPECT_THAT(Train(2, t), Each(HasSubstr("exception_save: the ranks have parts of their own")));
 }
 
+// Dropout computes nothing in an evaluation.
+TEST(Pipeline, AStageMayComputeNothingInAnEvaluation) {
+  for (const char* empty : {"0", "1"}) {
+    Training t;
+    t.net = absl::StrReplaceAll(
+        R"(for i = 1, 4 do self["fc" .. i] = nil end
+           local stages = $EMPTY == 0 and {0, 1} or {1, 0}
+           self.drop, self.fc = nn.Dropout {p = 0.2}, Layer(16, 8)
+           self.drop.pipeline_stage, self.fc.pipeline_stage = stages[1], stages[2]
+           function self:construct(x)
+             return $EMPTY == 0 and self.fc(self.drop(x)) or self.drop(self.fc(x))
+           end)",
+        {{"$EMPTY", empty}});
+    t.epochs = "1";
+    t.result = "return ('%.12g'):format(model:eval(ds).loss)";
+    const std::string want = Train(1, t)[0];
+    ASSERT_EQ(Numbers(want).size(), 1u) << want;
+    EXPECT_THAT(Train(2, t), Each(want)) << "stage " << empty;
+  }
+}
+
 std::string ErrorOf(const Training& t, int ranks = 4) { return Train(ranks, t)[0]; }
 
 TEST(Pipeline, WrongStagesAreErrorsThatSayWhich) {
