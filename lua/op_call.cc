@@ -162,14 +162,14 @@ CompilerAttrs TakeCompilerAttrs(Session& session, const OpDef& op, Attrs* attrs)
   return view != nullptr ? wishes : CompilerAttrs();
 }
 
-// Cuts the results of a call as its out_strategy says.
+// Cuts the results of a call as its out_strategy says: the first ones, where it has fewer entries than there are.
 Status CutResults(Trace& trace, const Mesh& mesh, const OpDef& op, const std::string& text,
                   std::vector<Value>* outputs) {
   GraphBuilder& g = trace.g();
   ASSIGN_OR_RETURN(Strategy parts, ParseStrategy(text));
   if (!trace.training()) FitTo(g.graph(), *outputs, &parts);
   const std::string what = absl::StrCat(UserName(op), ": out_strategy ", text);
-  if (parts.size() != outputs->size())
+  if (parts.size() > outputs->size())
     return absl::InvalidArgumentError(
         absl::StrCat(what, " has ", parts.size(), " entries, the operator has ", outputs->size(), " outputs"));
   for (size_t o = 0; o < parts.size(); ++o) {

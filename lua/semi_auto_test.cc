@@ -550,6 +550,17 @@ TEST(SemiAuto, BadStrategiesAreErrorsThatSayWhere) {
   EXPECT_THAT(ErrorOf("self.add:shard {{2, 4}, {2}}"), HasSubstr("the two are one factor and need the same number"));
   EXPECT_THAT(ErrorOf("self.relu:shard {{2, 3}}"), HasSubstr("which does not divide 8 devices"));
   EXPECT_THAT(ErrorOf("self.relu:shard {{2, 4}, {1}}"), HasSubstr("has 2 entries, the operator has 1 inputs"));
+  EXPECT_THAT(ErrorOf("self.relu:shard({{2, 4}}, {{2, 4}, {1}})"),
+              HasSubstr("out_strategy ((2,4),(1)) has 2 entries, the operator has 1 outputs"));
+}
+
+// Networks may use the first result of an operator alone: its strategy may stand alone.
+TEST(SemiAuto, TheFirstOutputsMayHaveStrategiesAlone) {
+  Training t;
+  t.net =
+      "self.split = ops.Split(2, 2):shard({{4, 1}}, {{2, 2}}) local inner = self.construct "
+      "function self:construct(x) local a, b = self.split(x) return inner(self, ops.concat({a, b}, 2)) end";
+  ExpectFollowsOneRank(4, t);
 }
 
 TEST(SemiAuto, AParameterThatTwoOperatorsCutDifferentlyIsAnErrorNamingBoth) {
