@@ -787,6 +787,7 @@ end
 return function(seed, how)
   local c = draw_case(seed)
   c.kinds, c.shapes, c.lines, c.describes = {}, {}, {}, how.describe
+  if how.double then c.dtype = "float64" end
   local parameter, state = core.parameter, core.state
   local function typed(make)
     return function(spec)
@@ -815,7 +816,6 @@ return function(seed, how)
   end
   if c.kind == "local" then c.parallel.dataset_strategy = nil end
   local head = ("%d %s %s | %s"):format(c.ranks, c.dtype == "float64" and "1e-10" or "1e-5", c.kind, describe(c))
-  if how.describe and how.alone then return head end
   if not how.alone then ms.set_auto_parallel_context(c.parallel) end
   if how.perturb then
     for i, p in ipairs(net:get_parameters()) do
@@ -845,7 +845,10 @@ return function(seed, how)
   local trained, problem = pcall(model.train, model, 3, dataset, c.train)
   local metrics = ""
   if trained and evaluates then
-    local ok, result = pcall(model.eval, model, dataset)
+    -- Its batches are those of the script, also where rows of a batch meet.
+    local batches = ms.dataset.NumpySlicesDataset({ x, y }, { column_names = { "x", "y" } })
+      :batch(c.feed, { drop_remainder = true })
+    local ok, result = pcall(model.eval, model, batches)
     if ok then metrics = ("%.17g"):format(result.loss) else trained, problem = false, result end
   end
   if not trained then error(tostring(problem) .. "\n" .. head, 0) end
