@@ -27,7 +27,7 @@ Operator.__index = Operator
 -- Where MindSpore's constructor takes other attributes by position than the operator's first ones.
 local constructor_order = {
   ReduceSum = { "keep_dims" }, ReduceMean = { "keep_dims" }, ReduceMax = { "keep_dims" }, ReduceMin = { "keep_dims" },
-  ReduceProd = { "keep_dims" },
+  ReduceProd = { "keep_dims" }, CumSum = { "exclusive", "reverse" },
 }
 
 function Operator:init(...)

@@ -1,11 +1,15 @@
---- Activations as cells: nn.ReLU ReLU6 LeakyReLU ELU GELU SiLU Sigmoid Tanh Softmax LogSoftmax Identity.
+--- Activations as cells: nn.ReLU ReLU6 LeakyReLU ELU GELU SiLU Sigmoid Tanh HSigmoid HSwish Mish Softplus PReLU Softmax
+--- LogSoftmax Identity.
 local args = require "mslua.args"
 local ops = require "mslua.ops"
 local Cell = require "mslua.cell"
 
 local M = {}
 
-for name, operator in pairs { ReLU = "relu", SiLU = "silu", Sigmoid = "sigmoid", Tanh = "tanh" } do
+for name, operator in pairs {
+  ReLU = "relu", SiLU = "silu", Sigmoid = "sigmoid", Tanh = "tanh", HSigmoid = "hsigmoid", HSwish = "hswish",
+  Mish = "mish", Softplus = "softplus",
+} do
   local Activation = Cell:extend(name)
   function Activation:construct(x) return ops[operator](x) end
   M[name] = Activation
@@ -32,6 +36,26 @@ local bind_leaky = args.signature("LeakyReLU", { { "alpha", "number", 0.2, min =
 function M.LeakyReLU:init(...) self.alpha = bind_leaky(...).alpha end
 function M.LeakyReLU:construct(x) return ops.select(ops.greater(x, 0), x, x * self.alpha) end
 function M.LeakyReLU:extra() return "alpha " .. self.alpha end
+
+M.PReLU = Cell:extend "PReLU"
+local bind_prelu = args.signature("PReLU", {
+  { "channel", "integer", 1, min = 1 }, { "w", "number", 0.25 },
+})
+
+--- x where it is above 0, w x elsewhere; w is learned: one number, or one for each channel of x [n, channel, ...].
+--- (channel = 1, w = 0.25, where it begins)
+function M.PReLU:init(...)
+  local given = bind_prelu(...)
+  self.channel = given.channel
+  self:parameter("weight", { given.channel }, given.w)
+end
+function M.PReLU:construct(x)
+  local shape = {}
+  for d = 1, #x.shape do shape[d] = 1 end
+  if self.channel > 1 then shape[math.min(2, #shape)] = self.channel end
+  return ops.select(ops.greater(x, 0), x, x * ops.reshape(self.weight, shape))
+end
+function M.PReLU:extra() return "channel " .. self.channel end
 
 M.ELU = Cell:extend "ELU"
 local bind_elu = args.signature("ELU", { { "alpha", "number", 1, min = 0 } })

@@ -19,7 +19,7 @@ take(require "mslua.containers", "CellList", "SequentialCell")
 take(require "mslua.nn.norm", "BatchNorm1d", "BatchNorm2d", "GroupNorm", "LayerNorm", "RMSNorm")
 take(require "mslua.nn.pooling", "MaxPool2d", "AvgPool2d", "AdaptiveAvgPool2d")
 take(require "mslua.nn.activation", "ReLU", "ReLU6", "LeakyReLU", "ELU", "GELU", "SiLU", "Sigmoid", "Tanh",
-  "Softmax", "LogSoftmax", "Identity")
+  "HSigmoid", "HSwish", "Mish", "Softplus", "PReLU", "Softmax", "LogSoftmax", "Identity")
 take(require "mslua.nn.loss", "Loss", "MSELoss", "L1Loss", "SmoothL1Loss", "BCELoss", "BCEWithLogitsLoss",
   "SoftmaxCrossEntropyWithLogits", "CrossEntropyLoss")
 take(require "mslua.optimizer", "SGD", "Momentum", "Adam", "AdamWeightDecay", "Lamb")

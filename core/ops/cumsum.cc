@@ -1,0 +1,74 @@
+#include <algorithm>
+#include <type_traits>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/parallel_for.h"
+#include "core/ops/define.h"
+
+namespace mslua {
+namespace {
+
+constexpr int64_t kGrain = 16384;  // elements that are worth a thread
+
+// Sums of 16-bit floats are kept in f32.
+template <class T>
+void Sum(const OpCall& c) {
+  using C = ComputeType<T>;
+  const Shape& shape = c.inputs[0].type.shape;
+  const int64_t axis = c.attrs.Int("axis"), n = shape[axis];
+  const int64_t inner = NumElements(absl::MakeConstSpan(shape).subspan(axis + 1)),
+                outer = NumElements(absl::MakeConstSpan(shape).subspan(0, axis));
+  const bool exclusive = c.attrs.Bool("exclusive"), reverse = c.attrs.Bool("reverse");
+  const T* x = c.inputs[0].as<T>();
+  T* y = c.outputs[0].as<T>();
+  ParallelFor(outer * inner, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, n)), [&](int64_t begin, int64_t end) {
+    for (int64_t lane = begin; lane < end; ++lane) {
+      const int64_t first = lane / inner * n * inner + lane % inner;
+      C sum = 0;
+      for (int64_t k = 0; k < n; ++k) {
+        const int64_t at = first + (reverse ? n - 1 - k : k) * inner;
+        const C v = static_cast<C>(x[at]);
+        y[at] = static_cast<T>(exclusive ? sum : sum + v);
+        sum += v;
+      }
+    }
+  });
+}
+
+}  // namespace
+
+MSLUA_OPERATOR(cumsum) {
+  OpDef op("cumsum");
+  op.Class("CumSum").Doc("Each element along `axis` becomes the sum of those up to it.");
+  op.Input("x").NumericTypes();
+  op.Attr("axis", AttrKind::kAxis, int64_t{-1}, "the dimension to sum along")
+      .Attr("exclusive", AttrKind::kBool, false, "the sum of those before it: the first is 0")
+      .Attr("reverse", AttrKind::kBool, false, "from the last one on");
+  op.Check([](const Attrs&, absl::Span<const TensorType> in) -> Status {
+    return in[0].rank() > 0 ? absl::OkStatus() : absl::InvalidArgumentError("x should have at least 1 dimension");
+  });
+  op.Rule([](const Attrs& a, absl::Span<const TensorType> in) {
+    std::string dims;
+    for (int64_t d = 0; d < in[0].rank(); ++d) absl::StrAppend(&dims, d == a.Int("axis") ? "!d" : "d", d, " ");
+    return absl::StrCat(dims, "-> ", dims);
+  });
+  op.Grad([](GradContext& c) -> std::vector<Value> {
+    Attrs back = c.attrs;
+    back.Set("reverse", !c.attrs.Bool("reverse"));
+    return {c.g.Op("cumsum", {c.dy[0]}, back)};
+  });
+  op.Reference([](const OpCall& c) {
+    DispatchDType(c.inputs[0].type.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      if constexpr (!std::is_same_v<T, bool>) Sum<T>(c);
+    });
+    return absl::OkStatus();
+  });
+  op.InPlace(0, 0);
+  op.AddSample({{{DType::kF32, {3, 5}}}});
+  op.AddSample({{{DType::kF32, {2, 3, 5}}}, {{"axis", int64_t{1}}, {"exclusive", true}}});
+  op.AddSample({{{DType::kF32, {4, 3}}}, {{"axis", int64_t{0}}, {"reverse", true}}});
+  return {op};
+}
+
+}  // namespace mslua

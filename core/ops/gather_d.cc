@@ -1,0 +1,188 @@
+#include <algorithm>
+#include <type_traits>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/parallel_for.h"
+#include "core/ops/define.h"
+
+namespace mslua {
+namespace {
+
+constexpr int64_t kGrain = 16384;  // elements that are worth a thread
+
+// A table [outer, rows, inner] and indices [outer, count, inner] into its rows, one for each element.
+//
+// Of a table whose rows are split over devices, a part knows where it begins (`_begin`) and how many rows there are in
+// all (`_rows`): an index of another part's row gives zero, so that the parts' results add up to the whole.
+struct Lanes {
+  int64_t outer, rows, inner, count, begin, all;
+
+  Lanes(const Attrs& attrs, const Shape& table, const Shape& indices) {
+    const int64_t axis = attrs.Int("axis");
+    outer = NumElements(absl::MakeConstSpan(indices).subspan(0, axis));
+    inner = NumElements(absl::MakeConstSpan(indices).subspan(axis + 1));
+    rows = table[axis];
+    count = indices[axis];
+    begin = attrs.Has("_begin") ? attrs.Int("_begin") : 0;
+    all = attrs.Has("_rows") ? attrs.Int("_rows") : rows;
+  }
+};
+
+int64_t IndexAt(const TensorView& indices, int64_t i) {
+  return indices.type.dtype == DType::kI64 ? indices.as<int64_t>()[i] : indices.as<int32_t>()[i];
+}
+
+Status CheckIndices(const Lanes& l, const TensorView& indices) {
+  const int64_t n = indices.type.elements();
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t at = IndexAt(indices, i);
+    if (at >= 0 && at < l.all) continue;
+    Shape where;
+    const Shape strides = RowMajorStrides(indices.type.shape);
+    for (size_t d = 0; d < strides.size(); ++d) where.push_back(i / strides[d] % indices.type.shape[d]);
+    return absl::OutOfRangeError(
+        absl::StrCat("index", ToString(absl::MakeConstSpan(where)), " is ", at, ", expected 0 to ", l.all - 1));
+  }
+  return absl::OkStatus();
+}
+
+Status Gather(const OpCall& c) {
+  const Lanes l(c.attrs, c.inputs[0].type.shape, c.inputs[1].type.shape);
+  const TensorView& indices = c.inputs[1];
+  RETURN_IF_ERROR(CheckIndices(l, indices));
+  DispatchDType(c.inputs[0].type.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const T* x = c.inputs[0].as<T>();
+    T* y = c.outputs[0].as<T>();
+    ParallelFor(indices.type.elements(), kGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t row = IndexAt(indices, i) - l.begin, o = i / (l.count * l.inner);
+        y[i] = row >= 0 && row < l.rows ? x[(o * l.rows + row) * l.inner + i % l.inner] : T{};
+      }
+    });
+  });
+  return absl::OkStatus();
+}
+
+// Each lane (one outer and one inner place) is one thread's, so that sums do not depend on threads.
+template <class T>
+void ScatterLanes(const Lanes& l, const TensorView& indices, const T* updates, T* y) {
+  using C = ComputeType<T>;
+  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, l.rows + l.count));
+  ParallelFor(l.outer * l.inner, grain, [&](int64_t begin, int64_t end) {
+    std::vector<C> sums(static_cast<size_t>(l.rows));
+    for (int64_t lane = begin; lane < end; ++lane) {
+      const int64_t o = lane / l.inner, k = lane % l.inner;
+      std::fill(sums.begin(), sums.end(), C{0});
+      for (int64_t j = 0; j < l.count; ++j) {
+        const int64_t at = (o * l.count + j) * l.inner + k;
+        const int64_t row = IndexAt(indices, at) - l.begin;
+        if (row >= 0 && row < l.rows) sums[static_cast<size_t>(row)] += static_cast<C>(updates[at]);
+      }
+      for (int64_t r = 0; r < l.rows; ++r)
+        y[(o * l.rows + r) * l.inner + k] = static_cast<T>(sums[static_cast<size_t>(r)]);
+    }
+  });
+}
+
+Status Scatter(const OpCall& c) {
+  const Lanes l(c.attrs, c.outputs[0].type.shape, c.inputs[0].type.shape);
+  RETURN_IF_ERROR(CheckIndices(l, c.inputs[0]));
+  DispatchDType(c.outputs[0].type.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if constexpr (!std::is_same_v<T, bool>) ScatterLanes(l, c.inputs[0], c.inputs[1].as<T>(), c.outputs[0].as<T>());
+  });
+  return absl::OkStatus();
+}
+
+// "d0 i d2": the dimensions, with `name` at the axis.
+std::string Dims(int64_t rank, int64_t axis, absl::string_view name) {
+  std::string text;
+  for (int64_t d = 0; d < rank; ++d) absl::StrAppend(&text, d == axis ? std::string(name) : absl::StrCat("d", d), " ");
+  return text;
+}
+
+Attrs WithPart(Attrs attrs, int64_t begin, int64_t all) { return attrs.Set("_begin", begin).Set("_rows", all); }
+
+OpDef ScatterD() {
+  OpDef op("scatter_d");
+  op.Doc(
+      "Updates added up along `axis` where `index`, of their shape, says: the inverse of gather_d. The result has "
+      "`size` "
+      "elements along the axis.");
+  op.Input("index", TypeClass::kIndex).Input("updates").NumericTypes();
+  op.Required("size", AttrKind::kInt, "elements of the result along the axis")
+      .Attr("axis", AttrKind::kInt, int64_t{0}, "the dimension, from 0");
+  op.Check([](const Attrs& a, absl::Span<const TensorType> in) -> Status {
+    if (in[0].shape != in[1].shape) return absl::InvalidArgumentError("index and updates should have one shape");
+    if (a.Int("size") < 0)
+      return absl::InvalidArgumentError(absl::StrCat("size is ", a.Int("size"), ", expected no negative number"));
+    if (a.Int("axis") >= 0 && a.Int("axis") < in[0].rank()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("axis ", a.Int("axis"), " is out of range for ", in[0].rank(), " dimensions"));
+  });
+  op.Rule([](const Attrs& a, absl::Span<const TensorType> in) {
+    const std::string i = Dims(in[0].rank(), a.Int("axis"), "i");
+    return absl::StrCat(i, ", ", i, "-> ", Dims(in[0].rank(), a.Int("axis"), "v"));
+  });
+  op.Infer([](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
+    TensorType y = in[1];
+    y.shape[a.Int("axis")] = a.Int("size");
+    return std::vector<TensorType>{y};
+  });
+  op.Localize([](const LocalizeCall& c) -> StatusOr<Attrs> {
+    const int64_t axis = c.attrs.Int("axis");
+    Attrs attrs = WithPart(c.attrs, c.output_begin[0][axis], c.attrs.Int("size"));
+    return attrs.Set("size", c.local_outputs[0].shape[axis]);
+  });
+  op.Grad([](GradContext& c) -> std::vector<Value> {
+    return {Value(), c.g.Op("gather_d", {c.dy[0], c.x(0)}, {{"axis", c.attrs.Int("axis")}})};
+  });
+  op.Reference(Scatter);
+  op.AddSample({{{DType::kI32, {3, 2}}, {DType::kF32, {3, 2}}}, {{"size", int64_t{4}}}});
+  op.AddSample({{{DType::kI64, {2, 3, 5}}, {DType::kF32, {2, 3, 5}}}, {{"size", int64_t{4}}, {"axis", int64_t{1}}}});
+  return op;
+}
+
+}  // namespace
+
+MSLUA_OPERATOR(gather_d) {
+  OpDef op("gather_d");
+  op.Class("GatherD").Doc(
+      "Elements of x along `axis`, from 0: y[i][j] = x[index[i][j]][j] for axis 1 of two. index has the dimensions of "
+      "x "
+      "and its sizes but along the axis; y has the shape of index. An index outside x is an error.");
+  op.Input("x").Input("index", TypeClass::kIndex).AllTypes();
+  op.Attr("axis", AttrKind::kAxis, int64_t{-1}, "the dimension that index counts in");
+  op.Check([](const Attrs& a, absl::Span<const TensorType> in) -> Status {
+    Shape want = in[0].shape;
+    if (want.empty()) return absl::InvalidArgumentError("x should have at least 1 dimension");
+    if (in[1].shape.size() == want.size()) want[a.Int("axis")] = in[1].shape[a.Int("axis")];
+    if (in[1].shape == want) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("index should have the shape of x in every dimension but ", a.Int("axis") + 1));
+  });
+  op.Rule([](const Attrs& a, absl::Span<const TensorType> in) {
+    const int64_t rank = in[0].rank(), axis = a.Int("axis");
+    const std::string i = Dims(rank, axis, "i");
+    return absl::StrCat(Dims(rank, axis, "v"), ", ", i, "-> ", i);
+  });
+  op.Infer([](const Attrs&, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
+    return std::vector<TensorType>{{in[0].dtype, in[1].shape}};
+  });
+  op.Localize([](const LocalizeCall& c) -> StatusOr<Attrs> {
+    const int64_t axis = c.attrs.Int("axis");
+    return WithPart(c.attrs, c.input_begin[0][axis], c.global_inputs[0].shape[axis]);
+  });
+  op.Grad([](GradContext& c) -> std::vector<Value> {
+    const int64_t axis = c.attrs.Int("axis");
+    return {c.g.Op("scatter_d", {c.x(1), c.dy[0]}, {{"size", c.g.TypeOf(c.x(0)).shape[axis]}, {"axis", axis}}),
+            Value()};
+  });
+  op.Reference(Gather);
+  op.AddSample({{{DType::kF32, {3, 4}}, {DType::kI32, {3, 2}}}});
+  op.AddSample({{{DType::kF32, {2, 4, 5}}, {DType::kI64, {2, 3, 5}}}, {{"axis", int64_t{1}}}});
+  return {op, ScatterD()};
+}
+
+}  // namespace mslua

@@ -1,0 +1,15 @@
+#include "core/ops/define.h"
+
+namespace mslua {
+
+// Misra, Mish: A Self Regularized Non-Monotonic Activation Function, 2019. s is softplus(x), computed without overflow.
+MSLUA_OPERATOR(mish) {
+  OpDef op = ElementwiseOp("mish", {"x"}, "x * tanh(max(x, 0) + log1p(exp(-abs(x))))",
+                           {"dy * (tanh(max(x, 0) + log1p(exp(-abs(x)))) + x * sigmoid(x) * "
+                            "(1 - tanh(max(x, 0) + log1p(exp(-abs(x)))) * tanh(max(x, 0) + log1p(exp(-abs(x))))))"});
+  op.Class("Mish").Doc("x * tanh(softplus(x)).");
+  op.AddSample({{{DType::kF32, {3, 5}}}, {}, -3, 3});
+  return {op};
+}
+
+}  // namespace mslua

@@ -1,0 +1,32 @@
+#include "absl/strings/str_cat.h"
+#include "core/ops/define.h"
+
+namespace mslua {
+
+// A composite: the numbers of rows and columns say which elements stay.
+MSLUA_OPERATOR(triu) {
+  OpDef op("triu");
+  op.Class("Triu").Doc(
+      "The matrices in the last two dimensions of x, with 0 below the diagonal that `diagonal` names.");
+  op.Input("x").AllTypes().Attr("diagonal", AttrKind::kInt, int64_t{0},
+                                "0: the main one; above 0: so many places to the right; below 0: to the left");
+  op.Check([](const Attrs&, absl::Span<const TensorType> in) -> Status {
+    if (in[0].rank() >= 2) return absl::OkStatus();
+    return absl::InvalidArgumentError("x should have at least 2 dimensions");
+  });
+  op.Body([](GraphBuilder& g, absl::Span<const Value> in, const Attrs& attrs) -> std::vector<Value> {
+    const TensorType type = g.TypeOf(in[0]);
+    const int64_t rows = type.shape[type.rank() - 2], columns = type.shape[type.rank() - 1];
+    const double first = static_cast<double>(attrs.Int("diagonal"));
+    const Value row = g.Op("iota", {}, {{"size", rows}, {"dtype", DType::kI64}, {"start", first}});
+    const Value column = g.Op("iota", {}, {{"size", columns}, {"dtype", DType::kI64}});
+    const Value stays = Elementwise(g, "less_equal", {Reshape(g, row, {rows, 1}), Reshape(g, column, {1, columns})});
+    return {Elementwise(g, "select", {stays, in[0], g.Constant(0, type.dtype)})};
+  });
+  op.AddSample({{{DType::kF32, {3, 5}}}});
+  op.AddSample({{{DType::kF32, {2, 4, 3}}}, {{"diagonal", int64_t{-1}}}});
+  op.AddSample({{{DType::kF32, {4, 4}}}, {{"diagonal", int64_t{2}}}});
+  return {op};
+}
+
+}  // namespace mslua

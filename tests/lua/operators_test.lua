@@ -1,0 +1,93 @@
+-- Values of operators that rearrange, order and sum, as NumPy and PyTorch give them; laws of all operators are tested in
+-- core/ops.
+local check = require "check"
+local ms = require "mslua"
+local nn, ops = ms.nn, ms.ops
+
+local function list(x) return ops.cast(x, "float64"):totable() end
+
+check.case("sort and top_k give values and places; NaN counts as the largest", function()
+  local x = ms.Tensor { 3, 1, 0 / 0, 2, 1 }
+  local values, places = ops.Sort {}(x)
+  check.equal(ops.strided_slice(values, { 1 }, { 5 }):totable(), { 1, 1, 2, 3 })
+  check.equal(places:totable(), { 1, 4, 3, 0, 2 })
+  local top, where = ops.TopK { k = 2 }(ms.Tensor { { 1, 5, 5 }, { 4, 0, 2 } })
+  check.equal(top:totable(), { { 5, 5 }, { 4, 2 } })
+  check.equal(where:totable(), { { 1, 2 }, { 0, 2 } })
+  check.fails("k is 4, expected 1 to 3", function() ops.top_k(ms.ones { 3 }, 4) end)
+end)
+
+check.case("the gradient of a sorted tensor goes back to its places", function()
+  local g = ms.grad(function(x) return ops.reduce_sum((ops.Sort {}(x)) * ms.Tensor { 10, 20, 30 }) end)(
+    ms.Tensor { 3, 1, 2 })
+  check.equal(g:totable(), { 30, 10, 20 })
+end)
+
+check.case("cumsum, reverse, roll and tile", function()
+  local x = ms.Tensor { { 1, 2, 3 }, { 4, 5, 6 } }
+  check.equal(ops.cumsum(x):totable(), { { 1, 3, 6 }, { 4, 9, 15 } })
+  check.equal(ops.CumSum(true, true)(x, 2):totable(), { { 5, 3, 0 }, { 11, 6, 0 } })
+  check.equal(ops.reverse(x, { 2 }):totable(), { { 3, 2, 1 }, { 6, 5, 4 } })
+  check.equal(ops.roll(x, { 1, -1 }, { 1, 2 }):totable(), { { 5, 6, 4 }, { 2, 3, 1 } })
+  check.equal(ops.tile(ms.Tensor { 1, 2 }, { 2, 2 }):totable(), { { 1, 2, 1, 2 }, { 1, 2, 1, 2 } })
+end)
+
+check.case("triangles, masks and gathered elements", function()
+  local x = ms.Tensor { { 1, 2, 3 }, { 4, 5, 6 } }
+  check.equal(ops.tril(x):totable(), { { 1, 0, 0 }, { 4, 5, 0 } })
+  check.equal(ops.triu(x, 1):totable(), { { 0, 2, 3 }, { 0, 0, 6 } })
+  check.equal(ops.masked_fill(x, ops.greater(x, 4), -1):totable(), { { 1, 2, 3 }, { 4, -1, -1 } })
+  local index = ops.cast(ms.Tensor { { 2, 0 }, { 1, 1 } }, "int32")
+  check.equal(ops.gather_d(x, index, 2):totable(), { { 3, 1 }, { 5, 5 } })
+  check.fails("is 3, expected 0 to 2", function() ops.gather_d(x, index + ms.ones({ 2, 2 }, "int32")) end)
+end)
+
+check.case("round goes to even numbers, and half a unit below stays below", function()
+  check.equal(ops.round(ms.Tensor { 0.5, 1.5, 2.5, -0.5, -1.5, 0.49999997, 2.7 }):totable(), { 0, 2, 2, 0, -2, 0, 3 })
+  check.equal(ops.ceil(ms.Tensor { 0.2, -0.2, 2 }):totable(), { 1, 0, 2 })
+end)
+
+check.case("what is finite", function()
+  local x = ms.Tensor { 1, 1 / 0, -1 / 0, 0 / 0, 3.4028235e38, -3.4028235e38 }
+  check.equal(list(ops.isfinite(x)), { 1, 0, 0, 0, 1, 1 })
+  check.equal(list(ops.isinf(x)), { 0, 1, 1, 0, 0, 0 })
+  check.equal(list(ops.isnan(x)), { 0, 0, 0, 1, 0, 0 })
+end)
+
+check.case("logsumexp of large numbers, of infinite ones and of none that is finite", function()
+  check.near(ops.logsumexp(ms.Tensor { 1000, 1000 }):item(), 1000 + math.log(2), 1e-3)
+  check.equal(ops.logsumexp(ms.Tensor { -1 / 0, -1 / 0 }):item(), -1 / 0)
+  check.equal(ops.logsumexp(ms.Tensor { 1 / 0, 1 }):item(), 1 / 0)
+end)
+
+check.case("variance, deviation and norms", function()
+  local x = ms.Tensor { 1, 2, 3, 4 }
+  check.near(ops.var(x):item(), 1.25, 1e-6)
+  check.near(ops.var(x, { ddof = 1 }):item(), 5 / 3, 1e-6)
+  check.near(ops.std(x):item(), math.sqrt(1.25), 1e-6)
+  check.near(ops.var(x + 10000):item(), 1.25, 1e-3)
+  check.near(ops.norm(x):item(), math.sqrt(30), 1e-5)
+  check.near(ops.norm(x, { p = 1 }):item(), 10, 1e-6)
+  check.equal(ops.norm(x, { p = math.huge }):item(), 4)
+end)
+
+check.case("einsum: products, sums and transposes by letters", function()
+  local a, b = ms.Tensor { { 1, 2 }, { 3, 4 } }, ms.Tensor { { 5, 6 }, { 7, 8 } }
+  check.equal(ops.einsum({ a, b }, "ij,jk->ik"):totable(), { { 19, 22 }, { 43, 50 } })
+  check.equal(ops.einsum({ a, b }, "ij,ij"):item(), 70)
+  check.equal(ops.einsum({ a }, "ij->ji"):totable(), { { 1, 3 }, { 2, 4 } })
+  check.fails("size of 'j' differs: 2 and 3", function() ops.einsum({ a, ms.ones { 3, 2 } }, "ij,jk->ik") end)
+  check.fails("it has 1 operands, the call has 2", function() ops.einsum({ a, b }, "ij->ji") end)
+end)
+
+check.case("activations as cells", function()
+  local x = ms.Tensor { { -4, -1, 0, 1, 4 } }
+  check.equal(nn.HSigmoid()(x):totable()[1][1], 0)
+  check.equal(nn.HSwish()(x):totable()[1][5], 4)
+  check.near(nn.Mish()(x):totable()[1][4], 0.865098, 1e-5)
+  check.near(nn.Softplus()(x):totable()[1][3], math.log(2), 1e-6)
+  check.equal(nn.PReLU()(x):totable(), { { -1, -0.25, 0, 1, 4 } })
+  check.equal(nn.PReLU(2, 0.5)(ms.Tensor { { { -2 }, { 2 } } }):totable(), { { { -1 }, { 2 } } })
+end)
+
+check.done()
