@@ -128,6 +128,9 @@ function core.state(spec) end
 ---@param p Parameter  @param value operand of p's shape and dtype
 function core.assign(p, value) end
 
+---@return string? problem with the name of an initializer, such as "normal" or MindSpore's "Normal"
+function core.initializer_problem(name) end
+
 ---Parameters and states whose values exist: name -> Parameter is the library's business; this lists store keys.
 ---@return {name: string, shape: integer[], dtype: dtype, kind: "parameter"|"state"}[]
 function core.store() end
