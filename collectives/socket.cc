@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -27,6 +28,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "absl/types/optional.h"
 #include "core/base/clock.h"
 
 namespace mslua {
@@ -439,19 +441,83 @@ StatusOr<std::string> AddressTowards(const Endpoint& endpoint) {
   return own.host;
 }
 
+namespace {
+
+struct Subnet {
+  std::string address;
+  uint32_t bits = 0, mask = 0;  // in the host's byte order
+};
+
+// "10.0.0.1/24"; nothing where the text is something else.
+absl::optional<Subnet> ParseSubnet(absl::string_view text) {
+  Subnet subnet;
+  const size_t slash = text.find('/');
+  in_addr address;
+  uint32_t length;
+  if (slash == absl::string_view::npos) return absl::nullopt;
+  subnet.address = std::string(text.substr(0, slash));
+  if (inet_pton(AF_INET, subnet.address.c_str(), &address) != 1 || !absl::SimpleAtoi(text.substr(slash + 1), &length) ||
+      length > 32) {
+    return absl::nullopt;
+  }
+  subnet.mask = length == 0 ? 0 : ~uint32_t{0} << (32 - length);
+  subnet.bits = ntohl(address.s_addr);
+  return subnet;
+}
+
+std::string TextOf(const in_addr& address) {
+  char text[INET_ADDRSTRLEN];
+  inet_ntop(AF_INET, &address, text, sizeof text);
+  return text;
+}
+
+}  // namespace
+
+StatusOr<std::vector<std::string>> OwnAddresses() {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return Failed("listing the network interfaces");
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, &freeifaddrs);
+  const auto outwards = AddressTowards({"192.0.2.1", 9});  // an address of no host: the way to it is the default route
+  std::vector<std::string> all;
+  for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
+    const bool up = (i->ifa_flags & IFF_UP) != 0 && (i->ifa_flags & IFF_LOOPBACK) == 0;
+    if (!up || i->ifa_addr == nullptr || i->ifa_addr->sa_family != AF_INET || i->ifa_netmask == nullptr) continue;
+    const std::string address = TextOf(reinterpret_cast<const sockaddr_in*>(i->ifa_addr)->sin_addr);
+    const uint32_t mask = ntohl(reinterpret_cast<const sockaddr_in*>(i->ifa_netmask)->sin_addr.s_addr);
+    const bool first = outwards.ok() && *outwards == address;
+    all.insert(first ? all.begin() : all.end(), absl::StrCat(address, "/", __builtin_popcount(mask)));
+  }
+  return all;
+}
+
+StatusOr<std::string> CommonAddress(const std::vector<std::string>& mine,
+                                    const std::vector<std::vector<std::string>>& others) {
+  std::vector<Subnet> own;
+  for (const std::string& text : mine) {
+    if (const auto subnet = ParseSubnet(text)) own.push_back(*subnet);
+  }
+  if (own.empty()) {
+    return absl::NotFoundError("this host has no address on a network (only loopback): name an interface (--iface)");
+  }
+  for (const Subnet& subnet : own) {
+    const auto inside = [&](const std::string& text) {
+      const auto other = ParseSubnet(text);
+      return other && (other->bits & subnet.mask) == (subnet.bits & subnet.mask);
+    };
+    const bool all = std::all_of(others.begin(), others.end(), [&](const std::vector<std::string>& host) {
+      return std::any_of(host.begin(), host.end(), inside);
+    });
+    if (all) return subnet.address;
+  }
+  return own.front().address;
+}
+
 StatusOr<std::string> InterfaceAddress(absl::string_view name_or_subnet) {
-  uint32_t subnet = 0, mask = 0;
-  const size_t slash = name_or_subnet.find('/');
-  if (slash != absl::string_view::npos) {
-    in_addr address;
-    uint32_t length;
-    if (inet_pton(AF_INET, std::string(name_or_subnet.substr(0, slash)).c_str(), &address) != 1 ||
-        !absl::SimpleAtoi(name_or_subnet.substr(slash + 1), &length) || length > 32) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("'", name_or_subnet, "' is neither an interface nor a subnet such as 10.0.0.0/8"));
-    }
-    mask = length == 0 ? 0 : ~uint32_t{0} << (32 - length);
-    subnet = ntohl(address.s_addr) & mask;
+  const bool is_subnet = absl::StrContains(name_or_subnet, '/');
+  const auto subnet = ParseSubnet(name_or_subnet);
+  if (is_subnet && !subnet) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", name_or_subnet, "' is neither an interface nor a subnet such as 10.0.0.0/8"));
   }
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return Failed("listing the network interfaces");
@@ -460,12 +526,10 @@ StatusOr<std::string> InterfaceAddress(absl::string_view name_or_subnet) {
   for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
     if (i->ifa_addr == nullptr || i->ifa_addr->sa_family != AF_INET) continue;
     const in_addr address = reinterpret_cast<const sockaddr_in*>(i->ifa_addr)->sin_addr;
-    char text[INET_ADDRSTRLEN];
-    inet_ntop(AF_INET, &address, text, sizeof text);
-    const bool match =
-        slash != absl::string_view::npos ? (ntohl(address.s_addr) & mask) == subnet : name_or_subnet == i->ifa_name;
-    if (match) return std::string(text);
-    known.push_back(absl::StrCat(i->ifa_name, " (", text, ")"));
+    const bool match = is_subnet ? (ntohl(address.s_addr) & subnet->mask) == (subnet->bits & subnet->mask)
+                                 : name_or_subnet == i->ifa_name;
+    if (match) return TextOf(address);
+    known.push_back(absl::StrCat(i->ifa_name, " (", TextOf(address), ")"));
   }
   return absl::NotFoundError(
       absl::StrCat("no network interface matches '", name_or_subnet, "'; this host has ", absl::StrJoin(known, ", ")));

@@ -109,4 +109,12 @@ StatusOr<std::string> AddressTowards(const Endpoint& endpoint);
 // interfaces.
 StatusOr<std::string> InterfaceAddress(absl::string_view name_or_subnet);
 
+// The IPv4 addresses of the network interfaces that are up, with the length of their subnet, "10.0.0.1/24"; without
+// loopback ones. The one on the default route comes first.
+StatusOr<std::vector<std::string>> OwnAddresses();
+// By which of `mine` hosts with the addresses `others` reach this one: the first in a subnet that each of them has an
+// address in, else the first. Without any, NotFound.
+StatusOr<std::string> CommonAddress(const std::vector<std::string>& mine,
+                                    const std::vector<std::vector<std::string>>& others);
+
 }  // namespace mslua

@@ -210,5 +210,26 @@ TEST(Interfaces, ByNameAndSubnet) {
   }
 }
 
+TEST(Socket, HostsAreReachedInASubnetThatTheyShare) {
+  const std::vector<std::string> mine = {"172.17.0.1/16", "10.77.0.1/24"};
+  // The first is every host's own bridge, say; the second is what they have in common.
+  EXPECT_EQ(*CommonAddress(mine, {{"192.168.3.2/24", "10.77.0.2/24"}, {"10.77.0.3/24"}}), "10.77.0.1");
+  EXPECT_EQ(*CommonAddress(mine, {{"172.17.0.9/16"}}), "172.17.0.1");
+  // Across routers there is none: the address of the default route.
+  EXPECT_EQ(*CommonAddress(mine, {{"10.78.0.2/24"}}), "172.17.0.1");
+  EXPECT_EQ(*CommonAddress(mine, {}), "172.17.0.1");
+  EXPECT_EQ(*CommonAddress({"10.0.0.1/32", "10.0.1.1/0"}, {{"8.8.8.8/8"}}), "10.0.1.1");
+  EXPECT_EQ(CommonAddress({}, {}).status().code(), absl::StatusCode::kNotFound);
+  // What another host sent is outside bytes.
+  for (const char* text : {"", "/", "10.77.0.2", "10.77.0.2/33", "10.77.0.2/-1", "x/24", "10.77.0.2/24/1"})
+    EXPECT_EQ(*CommonAddress(mine, {std::vector<std::string>{text}}), "172.17.0.1") << text;
+}
+
+TEST(Socket, OwnAddressesAreNotThoseOfLoopback) {
+  const auto all = OwnAddresses();
+  ASSERT_TRUE(all.ok()) << all.status();
+  for (const std::string& address : *all) EXPECT_NE(address.rfind("127.", 0), 0u) << address;
+}
+
 }  // namespace
 }  // namespace mslua

@@ -18,6 +18,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "collectives/board.h"
@@ -303,6 +305,24 @@ StatusOr<std::unique_ptr<Communicator>> Job::JoinMpi(bool native) {
   return JoinNative();
 }
 
+StatusOr<std::string> Job::CommonAddressOf(Communicator& world) const {
+  using Text = std::array<char, 2048>;
+  Text mine = {};
+  const auto own = OwnAddresses();
+  if (own.ok()) absl::StrJoin(*own, ",").copy(mine.data(), mine.size() - 1);
+  std::vector<Text> all(static_cast<size_t>(size()));
+  RETURN_IF_ERROR(world.Run(
+      Call::AllGather(DType::kU8, mine.data(), all.data(), mine.size()).At("ms.communication.init")));
+  if (const std::string& interface = Interface(); !interface.empty()) return InterfaceAddress(interface);
+  if (rank_ != 0) return std::string();
+  RETURN_IF_ERROR(own.status());
+  std::vector<std::vector<std::string>> others;
+  for (size_t r = 0; r < all.size(); ++r) {
+    if (hosts_[r] != hosts_[static_cast<size_t>(rank_)]) others.push_back(absl::StrSplit(all[r].data(), ','));
+  }
+  return CommonAddress(*own, others);
+}
+
 Status Job::MeetThrough(Communicator& world, bool needed) {
   const bool one_host = std::all_of(hosts_.begin(), hosts_.end(), [&](const auto& h) { return h == hosts_[0]; });
   std::string address;
@@ -310,11 +330,7 @@ Status Job::MeetThrough(Communicator& world, bool needed) {
     const Status allowed = CheckPlaintext(HostName(), plaintext_);
     // Open MPI has connected the ranks; a scheduler beside it would only see sooner who has died.
     if (!allowed.ok()) return needed ? allowed : absl::OkStatus();
-    if (const std::string& interface = Interface(); !interface.empty()) {
-      ASSIGN_OR_RETURN(address, InterfaceAddress(interface));
-    } else {
-      address = HostName();
-    }
+    ASSIGN_OR_RETURN(address, CommonAddressOf(world));
     if (!identity_.secret_file.empty() && rank_ == 0) {
       ASSIGN_OR_RETURN(secret_, MakeGivenSecret(identity_.secret_file));
     }

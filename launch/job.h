@@ -87,6 +87,8 @@ class Job {
   // Joins the scheduler there as `node_id`.
   Status MeetAt(const Endpoint& scheduler, const std::string& node_id);
   StatusOr<std::unique_ptr<Communicator>> JoinMpi(bool native);
+  // The address of this host that the other hosts of `world` reach. Called by all ranks of several hosts.
+  StatusOr<std::string> CommonAddressOf(Communicator& world) const;
   // The scheduler that rank 0 then runs and tells the others of through `world`.
   Status MeetThrough(Communicator& world, bool needed);
   StatusOr<std::unique_ptr<Communicator>> JoinNative();

@@ -1,4 +1,4 @@
-// core.save_checkpoint, load_checkpoint, find_checkpoint and match_names.
+// core.save_checkpoint, load_checkpoint, load_named and match_names.
 #include "lua/checkpoint_lua.h"
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/tensor_names.h"
 #include "core/train/agreement.h"
+#include "core/train/shared_checkpoint.h"
 #include "lua/object.h"
 #include "lua/parameter.h"
 #include "lua/run_folder.h"
@@ -61,42 +62,51 @@ StatusOr<int> Save(lua_State* L, Session& session) {
   return 0;
 }
 
-// core.load_checkpoint(path)
-StatusOr<int> Load(lua_State* L, Session& session) {
-  ASSIGN_OR_RETURN(const std::string path, ReadString(L, 1, "load_checkpoint: path"));
-  ASSIGN_OR_RETURN(const auto from, checkpoint::LoadCheckpoint(path));
-  if (!from->note().empty()) std::fprintf(stderr, "mslua: note: %s\n", from->note().c_str());
+// Pushes the tensors of a checkpoint, as a table by name.
+Status PushTensors(lua_State* L, Session& session, checkpoint::Checkpoint& from) {
+  if (!from.note().empty()) std::fprintf(stderr, "mslua: note: %s\n", from.note().c_str());
   lua_newtable(L);
-  for (const checkpoint::TensorRecord& record : from->manifest().tensors) {
+  for (const checkpoint::TensorRecord& record : from.manifest().tensors) {
     ASSIGN_OR_RETURN(Tensor t, NewTensor(session, record.type));
-    RETURN_IF_ERROR(from->Read(record.name, t.data.get()));
+    RETURN_IF_ERROR(from.Read(record.name, t.data.get()));
     PushObject<Tensor>(L, std::move(t));
     lua_setfield(L, -2, record.name.c_str());
   }
+  return absl::OkStatus();
+}
+
+// core.load_checkpoint(path)
+StatusOr<int> Load(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(const std::string path, ReadString(L, 1, "load_checkpoint: path"));
+  const std::string slices = checkpoint::SlicesNote(path);
+  if (!slices.empty()) return absl::InvalidArgumentError(absl::StrCat("load_checkpoint: ", slices));
+  ASSIGN_OR_RETURN(const auto from, checkpoint::LoadCheckpoint(path));
+  RETURN_IF_ERROR(PushTensors(L, session, *from));
   return 1;
 }
 
-// core.find_checkpoint(word, recipe, directory or nil, together)
-StatusOr<int> Find(lua_State* L, Session& session) {
-  ASSIGN_OR_RETURN(const std::string word, ReadString(L, 1, "find_checkpoint: word"));
-  ASSIGN_OR_RETURN(const std::string recipe, ReadString(L, 2, "find_checkpoint: recipe"));
+// core.load_named(word, recipe, directory or nil, together): values, path, step
+StatusOr<int> LoadNamed(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(const std::string word, ReadString(L, 1, "load_named: word"));
+  ASSIGN_OR_RETURN(const std::string recipe, ReadString(L, 2, "load_named: recipe"));
   std::string directory;
   if (!lua_isnil(L, 3)) {
-    ASSIGN_OR_RETURN(directory, ReadString(L, 3, "find_checkpoint: directory"));
+    ASSIGN_OR_RETURN(directory, ReadString(L, 3, "load_named: directory"));
   }
-  int64_t step = 0;
-  const auto find = [&]() -> StatusOr<std::string> {
-    ASSIGN_OR_RETURN(const std::string place, CheckpointPlace(word, recipe, directory));
-    ASSIGN_OR_RETURN(const auto found, checkpoint::LoadCheckpoint(place));
-    if (!found->note().empty()) std::fprintf(stderr, "mslua: note: %s\n", found->note().c_str());
-    step = found->manifest().run.step;
-    return found->path();
-  };
   Groups* const together = lua_toboolean(L, 4) ? session.groups() : nullptr;
-  ASSIGN_OR_RETURN(const std::string path, TextOfFirstRank(together, find, "the checkpoint"));
-  PushString(L, path);
-  lua_pushnumber(L, static_cast<double>(step));
-  return 2;
+  const auto find = [&] { return CheckpointPlace(word, recipe, directory); };
+  ASSIGN_OR_RETURN(const std::string place, TextOfFirstRank(together, find, "the checkpoint"));
+  SharedCheckpoint from;
+  if (together == nullptr) {
+    ASSIGN_OR_RETURN(from.own, checkpoint::LoadCheckpoint(place));
+  } else {
+    ASSIGN_OR_RETURN(from, OpenOnAllRanks(*together, place));
+    RETURN_IF_ERROR(FetchAll(*together, from));
+  }
+  RETURN_IF_ERROR(PushTensors(L, session, *from.own));
+  PushString(L, from.own->path());
+  lua_pushnumber(L, static_cast<double>(from.own->manifest().run.step));
+  return 3;
 }
 
 StatusOr<std::vector<std::string>> ReadNames(lua_State* L, int index) {
@@ -137,7 +147,7 @@ StatusOr<int> MatchNames(lua_State* L, Session&) {
 void OpenCheckpoints(lua_State* L) {
   SetFunctions(L, {{"save_checkpoint", Entry<Save>},
                    {"load_checkpoint", Entry<Load>},
-                   {"find_checkpoint", Entry<Find>},
+                   {"load_named", Entry<LoadNamed>},
                    {"match_names", Entry<MatchNames>}});
 }
 

@@ -4,7 +4,10 @@
 #include <cstring>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "core/base/parallel_for.h"
 #include "core/base/rng.h"
 #include "core/base/text.h"
@@ -15,11 +18,15 @@
 namespace mslua {
 namespace {
 
-const std::vector<std::string>& Names() {
-  static const auto* names = new std::vector<std::string>{
-      "zeros",          "ones",          "constant",   "identity", "normal", "uniform", "truncated_normal",
-      "xavier_uniform", "xavier_normal", "he_uniform", "he_normal"};
-  return *names;
+// The name of an initializer as the code has it, of one of MindSpore's spellings: "he_normal" of "HeNormal", "zeros" of
+// "Zero". Another name comes back as it is.
+std::string Canonical(const std::string& name) {
+  const auto plain = [](absl::string_view s) { return absl::AsciiStrToLower(absl::StrReplaceAll(s, {{"_", ""}})); };
+  const std::string wanted = plain(name);
+  for (const std::string& known : InitializerNames()) {
+    if (plain(known) == wanted) return known;
+  }
+  return wanted == "zero" ? "zeros" : wanted == "one" ? "ones" : name;
 }
 
 // Connections into and out of a unit: of a matrix [out, in], of a kernel [out, in, h, w] times its area.
@@ -43,6 +50,20 @@ double TruncatedNormalAt(uint64_t seed, const std::string& stream, uint64_t i, d
 }
 
 }  // namespace
+
+const std::vector<std::string>& InitializerNames() {
+  static const auto* names = new std::vector<std::string>{
+      "zeros",          "ones",          "constant",   "identity", "normal", "uniform", "truncated_normal",
+      "xavier_uniform", "xavier_normal", "he_uniform", "he_normal"};
+  return *names;
+}
+
+std::string InitializerProblem(const std::string& name) {
+  const auto& names = InitializerNames();
+  if (std::find(names.begin(), names.end(), Canonical(name)) != names.end()) return "";
+  return absl::StrCat("unknown initializer '", name, "'", DidYouMean(absl::AsciiStrToLower(name), names),
+                      ": expected one of ", absl::StrJoin(names, ", "));
+}
 
 Status ReadInitializer(Session& session, lua_State* L, int index, bool has_type, TensorType* type, Initializer* init) {
   const StackGuard guard(L);
@@ -70,11 +91,9 @@ Status ReadInitializer(Session& session, lua_State* L, int index, bool has_type,
     init->constant = std::move(t);
     return absl::OkStatus();
   }
-  init->kind = lua_tostring(L, -1);
-  if (std::find(Names().begin(), Names().end(), init->kind) == Names().end()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("init: unknown initializer '", init->kind, "'", DidYouMean(init->kind, Names())));
-  }
+  init->kind = Canonical(lua_tostring(L, -1));
+  const std::string problem = InitializerProblem(init->kind);
+  if (!problem.empty()) return absl::InvalidArgumentError(absl::StrCat("init: ", problem));
   if (lua_type(L, index) != LUA_TTABLE) return absl::OkStatus();
   RETURN_IF_ERROR(
       CheckFields(L, index, absl::StrCat("init '", init->kind, "'"),

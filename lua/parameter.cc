@@ -258,6 +258,17 @@ StatusOr<int> ListStore(lua_State* L, Session& session) {
   return 1;
 }
 
+// core.initializer_problem(name): what is wrong with it, or nil
+StatusOr<int> ProblemOfInitializer(lua_State* L, Session&) {
+  ASSIGN_OR_RETURN(const std::string name, ReadString(L, 1, "initializer_problem: name"));
+  const std::string problem = InitializerProblem(name);
+  if (problem.empty())
+    lua_pushnil(L);
+  else
+    PushString(L, problem);
+  return 1;
+}
+
 }  // namespace
 
 void OpenParameters(lua_State* L) {
@@ -273,6 +284,7 @@ void OpenParameters(lua_State* L) {
   SetFunctions(L, {{"parameter", Entry<NewParameter>},
                    {"state", Entry<NewState>},
                    {"assign", Entry<AssignParameter>},
+                   {"initializer_problem", Entry<ProblemOfInitializer>},
                    {"store", Entry<ListStore>}});
 }
 

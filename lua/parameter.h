@@ -54,6 +54,10 @@ StatusOr<Tensor> BorrowValue(Session& session, ParameterData& parameter);
 // Replaces the value; types must agree.
 Status SetValue(Session& session, ParameterData& parameter, const Tensor& value);
 
+// The names of initializers.
+const std::vector<std::string>& InitializerNames();
+// What is wrong with the name of an initializer, in this library's spelling or MindSpore's; empty: nothing.
+std::string InitializerProblem(const std::string& name);
 // Reads the initializer at `index`: a number, a tensor, a nested list, a name, or {name, field = ...}. A tensor
 // or list also gives the type when `has_type` is false.
 Status ReadInitializer(Session& session, lua_State* L, int index, bool has_type, TensorType* type, Initializer* init);

@@ -66,19 +66,23 @@ void PrintCheckpoint(const checkpoint::Checkpoint& c, bool json) {
   for (const auto& t : c.manifest().tensors) bytes += t.type.bytes();
   const auto& run = c.manifest().run;
   if (json) {
-    std::printf("{\"path\": %s, \"job\": %s, \"epoch\": %lld, \"step\": %lld, \"tensors\": %zu, \"bytes\": %lld}\n",
-                JsonString(c.path()).c_str(), JsonString(run.job).c_str(), static_cast<long long>(run.epoch),
-                static_cast<long long>(run.step), c.manifest().tensors.size(), static_cast<long long>(bytes));
+    std::printf(
+        "{\"path\": %s, \"job\": %s, \"epoch\": %lld, \"step\": %lld, \"tensors\": %zu, \"bytes\": %lld, "
+        "\"missing\": %s}\n",
+        JsonString(c.path()).c_str(), JsonString(run.job).c_str(), static_cast<long long>(run.epoch),
+        static_cast<long long>(run.step), c.manifest().tensors.size(), static_cast<long long>(bytes),
+        c.has_all() ? "null" : JsonString(c.MissingText()).c_str());
   } else {
-    std::printf("%s  step %lld, %zu tensors, %.2f MiB\n", Printable(c.path()).c_str(), static_cast<long long>(run.step),
-                c.manifest().tensors.size(), static_cast<double>(bytes) / (1 << 20));
+    std::printf("%s  step %lld, %zu tensors, %.2f MiB%s\n", Printable(c.path()).c_str(),
+                static_cast<long long>(run.step), c.manifest().tensors.size(), static_cast<double>(bytes) / (1 << 20),
+                c.has_all() ? "" : ", parts are missing");
   }
 }
 
 Status ListOne(const std::string& directory, bool json) {
   ASSIGN_OR_RETURN(const auto list, checkpoint::FindCheckpoints(directory));
   for (const auto& name : list) {
-    const auto c = checkpoint::Checkpoint::Open(name.path);
+    const auto c = checkpoint::Checkpoint::OpenParts(name.path);
     if (c.ok())
       PrintCheckpoint(**c, json);
     else
@@ -89,7 +93,8 @@ Status ListOne(const std::string& directory, bool json) {
 }
 
 Status ShowCheckpoint(const std::string& path, bool json) {
-  ASSIGN_OR_RETURN(const auto c, checkpoint::LoadCheckpoint(path));
+  const bool one = checkpoint::NamesOneCheckpoint(path);
+  ASSIGN_OR_RETURN(const auto c, one ? checkpoint::Checkpoint::OpenParts(path) : checkpoint::LoadCheckpoint(path));
   PrintCheckpoint(*c, json);
   for (const auto& t : c->manifest().tensors) {
     if (json)
@@ -97,6 +102,7 @@ Status ShowCheckpoint(const std::string& path, bool json) {
     else
       std::printf("  %-40s %s\n", Printable(t.name).c_str(), ToString(t.type).c_str());
   }
+  if (!c->has_all()) std::fprintf(stderr, "mslua: note: %s\n", PrintableMessage(c->MissingText()).c_str());
   return absl::OkStatus();
 }
 

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdio>
 #include <functional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -28,6 +29,9 @@
 #include "core/train/epoch_hook.h"
 #include "core/train/loss_scale_hook.h"
 #include "core/train/metrics.h"
+#include "core/train/restore.h"
+#include "core/train/save_places.h"
+#include "core/train/shared_checkpoint.h"
 #include "launch/job.h"
 #include "launch/this_host.h"
 #include "lua/compile_graph.h"
@@ -370,7 +374,12 @@ class Training {
     ASSIGN_OR_RETURN(folder_, spec_.RunFolder(session_, resume_, &new_folder_));
     RETURN_IF_ERROR(TakeFolder());  // before the newest checkpoint is looked for
     ASSIGN_OR_RETURN(const std::string from, CheckpointPlace(resume_, spec_.name, CheckpointDirectory()));
-    ASSIGN_OR_RETURN(checkpoint_, OpenCheckpoint(from));
+    if (together() == nullptr) {
+      ASSIGN_OR_RETURN(resumed_.own, checkpoint::LoadCheckpoint(from));
+    } else {
+      ASSIGN_OR_RETURN(resumed_, OpenOnAllRanks(*together(), from));
+    }
+    checkpoint_ = resumed_.own.get();
     session_.exit_code = 0;
     return absl::OkStatus();
   }
@@ -382,8 +391,8 @@ class Training {
     RETURN_IF_ERROR(
         MakeValues([this](const std::string& name) { return checkpoint_->Find(name) != nullptr; }));
     RestoreReport report;
-    ASSIGN_OR_RETURN(
-        restored_, RestoreCheckpoint(*checkpoint_, session_.store(), names_, parts_, session_.options().rank, &report));
+    ASSIGN_OR_RETURN(restored_, RestoreCheckpoint(together(), resumed_, session_.store(), names_, parts_,
+                                                  session_.options().rank, &report));
     FindPlace();
     if (together() != nullptr) RETURN_IF_ERROR(CompareSteps());
     if (!checkpoint_->note().empty()) PrintNote(checkpoint_->note());
@@ -429,25 +438,6 @@ class Training {
     if (!saved.recipe_hash.empty() && !spec_.recipe_hash.empty() && saved.recipe_hash != spec_.recipe_hash) {
       PrintNote(absl::StrCat("the recipe's file has changed since ", checkpoint_->path(), " was saved"));
     }
-  }
-
-  // Ranks that were given one place open the checkpoint that rank 0 finds there.
-  StatusOr<std::unique_ptr<checkpoint::Checkpoint>> OpenCheckpoint(const std::string& from) const {
-    if (together() == nullptr) return checkpoint::LoadCheckpoint(from);
-    ASSIGN_OR_RETURN(const auto all, GatherTexts(*together(), from, "the checkpoint to go on from"));
-    if (std::count(all.begin(), all.end(), all[0]) != static_cast<int64_t>(all.size()))
-      return checkpoint::LoadCheckpoint(from);
-    std::string path;
-    std::unique_ptr<checkpoint::Checkpoint> found;
-    if (first()) {
-      auto loaded = checkpoint::LoadCheckpoint(from);
-      if (!loaded.ok()) together()->world().Abort(loaded.status());
-      RETURN_IF_ERROR(loaded.status());
-      found = *std::move(loaded);
-      path = found->path();
-    }
-    RETURN_IF_ERROR(ShareText(*together(), &path, "the checkpoint to go on from"));
-    return found != nullptr ? std::move(found) : checkpoint::Checkpoint::Open(path);
   }
 
   Status CompareSteps() const {
@@ -499,6 +489,8 @@ class Training {
     }
     if (metrics != nullptr) Add(std::move(metrics));
     CheckpointOptions checkpoint = spec_.checkpoint;
+    checkpoint.keeper.directory = CheckpointDirectory();
+    if (checkpoint_ != nullptr) checkpoint.resumed_from = checkpoint_->path();
     ASSIGN_OR_RETURN(const bool saves, Saves(&checkpoint));
     if (saves) RETURN_IF_ERROR(AddCheckpoints(std::move(checkpoint)));
     // By rank 0's values, which a checkpoint remembers: the others stop when it does.
@@ -515,14 +507,16 @@ class Training {
     return absl::OkStatus();
   }
 
-  // Whether this rank takes part in saving, and with which others. Of ranks that were given one directory the first
-  // saves, or all of them together where one of them has parts of its own; a rank of a pipeline stage without
-  // parameters has none, and takes part like the others.
-  StatusOr<bool> Saves(CheckpointOptions* options) const {
+  // Whether this rank takes part in saving, and with which others. Ranks that were given one path save in it together
+  // where one of them has parts of its own; else the first of them saves alone. Ranks with paths of their own do the
+  // same where the parameters are sharded; else each saves what it has. A rank of a pipeline stage without parameters
+  // takes part like the others.
+  StatusOr<bool> Saves(CheckpointOptions* options) {
     const bool wanted = spec_.has_checkpoint && !(folder_.empty() && spec_.checkpoint_directory.empty());
     if (together() == nullptr) return wanted;
-    const std::string directory = wanted ? CheckpointDirectory() : "";
+    const std::string directory = wanted ? options->keeper.directory : "";
     ASSIGN_OR_RETURN(const auto all, GatherTexts(*together(), directory, "the checkpoints' directories"));
+    if (std::all_of(all.begin(), all.end(), [](const std::string& d) { return d.empty(); })) return false;
     const bool one = std::count(all.begin(), all.end(), all[0]) == static_cast<int64_t>(all.size());
     const auto on_any_rank = [this](const auto& has) {
       const bool here = std::any_of(parts_.begin(), parts_.end(), [&](const auto& p) { return has(p.second); });
@@ -531,20 +525,45 @@ class Training {
     ASSIGN_OR_RETURN(const bool sliced, on_any_rank([](const TensorPart& p) { return p.whole > 0 || !p.of.empty(); }));
     ASSIGN_OR_RETURN(const bool parts, on_any_rank([](const TensorPart& p) { return !p.varies; }));
     ASSIGN_OR_RETURN(const bool varying, on_any_rank([](const TensorPart& p) { return p.varies; }));
-    if (wanted && sliced && !one) {
-      return absl::InvalidArgumentError(
-          "the ranks have parts of the parameters and save one checkpoint together: give them one directory");
-    }
     options->world = together()->size();
     options->parts = parts_;
-    if (parts && one) {
-      options->together = together();
-      return wanted;
-    }
+    const bool each_its_part = sliced || (parts && one);
     options->writes = wanted && std::find(all.begin(), all.end(), directory) - all.begin() == together()->rank();
+    if (each_its_part) {
+      options->writes = wanted;
+      RETURN_IF_ERROR(SaveInPlaces(all, options));
+    } else if (parts) {
+      options->rank = session_.options().rank;
+    }
+    session_.exit_code = kExitStorage;
+    ASSIGN_OR_RETURN(options->lineage, ShareLineage(*together(), options->writes ? options->keeper.directory : "",
+                                                    options->resumed_from));
+    session_.exit_code = 0;
+    if (each_its_part) return wanted;
     if (!varying) return options->writes;
     options->varying = together();
     return AgreeWhenToSave(wanted, options);
+  }
+
+  // Ranks that have parts of the parameters save them together, in `directories`.
+  Status SaveInPlaces(const std::vector<std::string>& directories, CheckpointOptions* options) {
+    const auto without = std::find(directories.begin(), directories.end(), "");
+    if (without != directories.end()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "rank ", without - directories.begin(),
+          " saves no checkpoints, and each rank has parts of the parameters: give all ranks a ModelCheckpoint"));
+    }
+    session_.exit_code = kExitStorage;
+    ASSIGN_OR_RETURN(options->places, FindSavePlaces(*together(), options->keeper.directory));
+    session_.exit_code = 0;
+    options->together = together();
+    options->host = HostName();
+    const std::set<int> places(options->places.begin(), options->places.end());
+    if (places.size() > 1 && first()) {
+      PrintNote(absl::StrCat("the ranks save into ", places.size(),
+                             " directories: each has the parts of its ranks, and loading needs all of them"));
+    }
+    return absl::OkStatus();
   }
 
   // Ranks that give each other what varies save at the same steps, those too that write nothing. Gives whether any
@@ -577,16 +596,12 @@ class Training {
     options.names = names_;
     RETURN_IF_ERROR(MakeValues([](const std::string&) { return true; }));
     session_.exit_code = kExitStorage;  // until the folder is ready
-    if (options.writes) {
-      options.keeper.directory = CheckpointDirectory();
-      RETURN_IF_ERROR(MakeFolders(options.keeper.directory));
-    }
+    if (options.writes) RETURN_IF_ERROR(MakeFolders(options.keeper.directory));
     options.job = spec_.name;
     options.seed = spec_.options.seed;
     options.plan = PlanText(decisions_);
     options.recipe_hash = spec_.recipe_hash;
     options.graph_hash = absl::StrFormat("%016x", Fingerprint(spec_.graph->graph));
-    if (checkpoint_ != nullptr) options.resumed_from = checkpoint_->path();
     options.keep_best = eval_hook_ != nullptr;
     ASSIGN_OR_RETURN(auto hook, CheckpointHook::Create(options, &session_.store(), trainer_.get(), PrintNote));
     session_.exit_code = 0;
@@ -782,7 +797,8 @@ class Training {
   std::unique_ptr<Console> console_;
   std::unique_ptr<LossScaleHook> loss_scale_;
   std::unique_ptr<Trainer> trainer_;
-  std::unique_ptr<checkpoint::Checkpoint> checkpoint_;  // that this run goes on from
+  SharedCheckpoint resumed_;
+  checkpoint::Checkpoint* checkpoint_ = nullptr;  // of `resumed_`: what this run resumes from; null: nothing
   TrainState restored_;
   std::unique_ptr<Evaluator> evaluator_;
   std::vector<std::unique_ptr<TrainHook>> hooks_;

@@ -18,6 +18,7 @@
 #include "core/base/hash.h"
 #include "core/base/text.h"
 #include "core/checkpoint/chunk_reader.h"
+#include "core/checkpoint/rank_files.h"
 #include "core/checkpoint/strict_json.h"
 
 namespace mslua::checkpoint {
@@ -63,25 +64,6 @@ StatusOr<Lineage> ReadLineage(const std::string& manifest) {
   return ParseLineage(text);
 }
 
-// What to say of those among `names` that have gone further than `chosen` and do not lead to it; empty: nothing.
-std::string IgnoredBeside(const CheckpointName& chosen, const std::vector<CheckpointName>& names) {
-  const CheckpointName* furthest = nullptr;
-  int count = 0;
-  for (const CheckpointName& name : names) {
-    if (!name.damage.ok() || name.lineage.generation >= chosen.lineage.generation || name.step <= chosen.step ||
-        LeadsTo(name.lineage, name.step, chosen.lineage)) {
-      continue;
-    }
-    ++count;
-    if (furthest == nullptr || name.step > furthest->step) furthest = &name;
-  }
-  if (count == 0) return "";
-  const std::string others = count == 1 ? "" : absl::StrCat(" and ", count - 1, " more");
-  return absl::StrCat("ignored ", furthest->path, " (step ", furthest->step, ")", others,
-                      ": saved before, in a lineage that ", chosen.path, " (step ", chosen.step,
-                      ") does not continue; name it (--resume=", furthest->path, ") to go back to it");
-}
-
 // Calls copy(offset in the slice, offset in the request, elements) for each run of elements that is contiguous in both
 // the stored slice [begin, end) and the request [want_begin, want_end); offsets in elements.
 template <class Copy>
@@ -119,7 +101,7 @@ Status ForEachRun(const Slice& slice, absl::Span<const int64_t> want_begin, absl
   }
 }
 
-Status VerifyFile(const std::string& path, const FileDigest& expected, VerifyDepth depth) {
+Status VerifyBytes(const std::string& path, const FileDigest& expected, VerifyDepth depth) {
   ASSIGN_OR_RETURN(const auto file, InputFile::Open(path));
   if (file->size() != expected.size) {
     return absl::DataLossError(absl::StrCat(path, " has ", file->size(), " bytes, the manifest says ", expected.size));
@@ -171,6 +153,29 @@ StatusOr<FileDigest> WriteWhole(Checkpoint& checkpoint, const std::string& path)
 }
 
 }  // namespace
+
+std::string IgnoredBeside(const CheckpointName& chosen, const std::vector<CheckpointName>& names) {
+  const CheckpointName* furthest = nullptr;
+  int count = 0;
+  for (const CheckpointName& name : names) {
+    if (!name.damage.ok() || name.lineage.generation >= chosen.lineage.generation || name.step <= chosen.step ||
+        LeadsTo(name.lineage, name.step, chosen.lineage)) {
+      continue;
+    }
+    ++count;
+    if (furthest == nullptr || name.step > furthest->step) furthest = &name;
+  }
+  if (count == 0) return "";
+  const std::string others = count == 1 ? "" : absl::StrCat(" and ", count - 1, " more");
+  return absl::StrCat("ignored ", furthest->path, " (step ", furthest->step, ")", others,
+                      ": saved before, in a lineage that ", chosen.path, " (step ", chosen.step,
+                      ") does not continue; name it (--resume=", furthest->path, ") to go back to it");
+}
+
+bool NamesOneCheckpoint(const std::string& path) {
+  return !IsFolder(path) || IsFile(absl::StrCat(path, "/", kManifestName)) ||
+         absl::EndsWith(absl::string_view(path).substr(0, path.find_last_not_of('/') + 1), kSuffix);
+}
 
 std::string CheckpointPath(const std::string& directory, const std::string& prefix, int64_t epoch, int64_t step) {
   return absl::StrCat(directory, "/", prefix, "-", epoch, "_", step, kSuffix);
@@ -238,7 +243,7 @@ StatusOr<Manifest> WritePart(const std::string& folder, int rank, const std::vec
   }
   const std::string name = FileOfRank(rank);
   ASSIGN_OR_RETURN(FileDigest digest, WriteSafetensors(absl::StrCat(folder, "/", name), tensors));
-  part.files.push_back({name, std::move(digest)});
+  part.files.push_back({name, std::move(digest), "", ""});
   return part;
 }
 
@@ -249,26 +254,31 @@ StatusOr<std::unique_ptr<CheckpointWriter>> CheckpointWriter::Create(const std::
   return writer;
 }
 
-Status CheckpointWriter::Commit(const RunState& run, const std::vector<Manifest>& parts) {
-  RETURN_IF_ERROR(WriteManifest(run, parts));
+Status CheckpointWriter::CommitManifest(const std::string& manifest) {
+  RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(folder(), "/", kManifestName), manifest));
   return folder_->Commit();
 }
 
+Status CheckpointWriter::Commit(const RunState& run, const std::vector<Manifest>& parts) {
+  ASSIGN_OR_RETURN(const std::string manifest, JoinParts(run, parts));
+  return CommitManifest(manifest);
+}
+
 Status CheckpointWriter::CommitWhole(const RunState& run, const std::vector<Manifest>& parts) {
-  RETURN_IF_ERROR(WriteManifest(run, parts));
+  ASSIGN_OR_RETURN(const std::string manifest, JoinParts(run, parts));
+  RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(folder(), "/", kManifestName), manifest));
   ASSIGN_OR_RETURN(const auto cut, Checkpoint::Open(folder()));
   ASSIGN_OR_RETURN(const auto whole, Create(path_));
   ASSIGN_OR_RETURN(FileDigest digest, WriteWhole(*cut, absl::StrCat(whole->folder(), "/", FileOfRank(0))));
   return whole->Commit(run, {PartOfWhole(cut->manifest().tensors, std::move(digest))});
 }
 
-Status CheckpointWriter::WriteManifest(const RunState& run, const std::vector<Manifest>& parts) {
+StatusOr<std::string> JoinParts(const RunState& run, const std::vector<Manifest>& parts) {
   Manifest manifest;
   manifest.run = run;
   for (const Manifest& part : parts) RETURN_IF_ERROR(AppendPart(part, &manifest));
   RETURN_IF_ERROR(CheckComplete(manifest));
-  ASSIGN_OR_RETURN(const std::string text, SerializeManifest(manifest));
-  return WriteFileAtomically(absl::StrCat(folder(), "/", kManifestName), text);
+  return SerializeManifest(manifest);
 }
 
 Status SaveCheckpoint(const std::string& path, const RunState& run, const std::vector<TensorData>& tensors) {
@@ -333,9 +343,9 @@ Status Checkpoint::OpenHeader(size_t file, SafetensorsHeader* header) {
   return absl::OkStatus();
 }
 
-Status Checkpoint::OpenPlainFile(const std::string& path) {
-  ASSIGN_OR_RETURN(auto input, InputFile::Open(path));
-  manifest_.files.push_back({fs::path(path).filename().string(), {input->size(), "", {}}});
+Status Checkpoint::OpenPlainFile() {
+  ASSIGN_OR_RETURN(auto input, InputFile::Open(path_));
+  manifest_.files.push_back({fs::path(path_).filename().string(), {input->size(), "", {}}, "", ""});
   files_.push_back({std::move(input), {}});
   SafetensorsHeader header;
   RETURN_IF_ERROR(OpenHeader(0, &header));
@@ -345,28 +355,47 @@ Status Checkpoint::OpenPlainFile(const std::string& path) {
   return absl::OkStatus();
 }
 
-Status Checkpoint::OpenFolder(const std::string& path) {
+Status Checkpoint::ReadManifest(std::string text, const std::string& where) {
   has_manifest_ = true;
-  const std::string manifest_path = absl::StrCat(path, "/", kManifestName);
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(manifest_path, kMaxManifest));
-  auto manifest = ParseManifest(text);
-  if (!manifest.ok()) return Annotate(manifest.status(), manifest_path);
+  manifest_text_ = std::move(text);
+  auto manifest = ParseManifest(manifest_text_);
+  if (!manifest.ok()) return Annotate(manifest.status(), where);
   manifest_ = *std::move(manifest);
-  RETURN_IF_ERROR(Annotate(CheckComplete(manifest_), manifest_path));
+  return Annotate(CheckComplete(manifest_), where);
+}
+
+Status Checkpoint::OpenFolder() {
+  const std::string manifest_path = absl::StrCat(path_, "/", kManifestName);
+  ASSIGN_OR_RETURN(std::string text, ReadFile(manifest_path, kMaxManifest));
+  RETURN_IF_ERROR(ReadManifest(std::move(text), manifest_path));
+  RETURN_IF_ERROR(OpenFiles());
+  return CheckStored();
+}
+
+Status Checkpoint::OpenFiles() {
+  RankFiles rank_files(path_, manifest_, manifest_text_);
   for (size_t i = 0; i < manifest_.files.size(); ++i) {
     const DataFile& file = manifest_.files[i];
-    ASSIGN_OR_RETURN(auto input, InputFile::Open(absl::StrCat(path, "/", file.name)));
-    if (input->size() != file.digest.size) {
+    files_.emplace_back();
+    auto input = rank_files.Open(i);
+    if (absl::IsNotFound(input.status()) && !file.folder.empty()) continue;
+    RETURN_IF_ERROR(input.status());
+    if ((*input)->size() != file.digest.size) {
       return absl::DataLossError(
-          absl::StrCat(input->path(), " has ", input->size(), " bytes, the manifest says ", file.digest.size));
+          absl::StrCat((*input)->path(), " has ", (*input)->size(), " bytes, the manifest says ", file.digest.size));
     }
-    files_.push_back({std::move(input), {}});
+    files_.back().file = *std::move(input);
     SafetensorsHeader header;
     RETURN_IF_ERROR(OpenHeader(i, &header));
   }
+  return absl::OkStatus();
+}
+
+Status Checkpoint::CheckStored() const {
   for (const TensorRecord& tensor : manifest_.tensors) {
     for (const Slice& slice : tensor.slices) {
       const OpenFile& file = files_[slice.file];
+      if (file.file == nullptr) continue;
       const auto stored = file.tensors.find(tensor.name);
       TensorType expected{tensor.type.dtype, slice.end};
       for (size_t d = 0; d < slice.end.size(); ++d) expected.shape[d] -= slice.begin[d];
@@ -379,13 +408,50 @@ Status Checkpoint::OpenFolder(const std::string& path) {
   return absl::OkStatus();
 }
 
-StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::Open(const std::string& path) {
+void Checkpoint::MakeIndex() {
+  for (size_t i = 0; i < manifest_.tensors.size(); ++i) index_[manifest_.tensors[i].name] = i;
+}
+
+StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::OpenParts(const std::string& path) {
   std::unique_ptr<Checkpoint> checkpoint(new Checkpoint);
   checkpoint->path_ = path;
-  RETURN_IF_ERROR(IsFolder(path) ? checkpoint->OpenFolder(path) : checkpoint->OpenPlainFile(path));
-  const auto& tensors = checkpoint->manifest_.tensors;
-  for (size_t i = 0; i < tensors.size(); ++i) checkpoint->index_[tensors[i].name] = i;
+  RETURN_IF_ERROR(IsFolder(path) ? checkpoint->OpenFolder() : checkpoint->OpenPlainFile());
+  checkpoint->MakeIndex();
   return checkpoint;
+}
+
+StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::Open(const std::string& path) {
+  ASSIGN_OR_RETURN(auto checkpoint, OpenParts(path));
+  const std::string missing = checkpoint->MissingText();
+  if (!missing.empty()) return absl::NotFoundError(missing);
+  return checkpoint;
+}
+
+StatusOr<std::unique_ptr<Checkpoint>> Checkpoint::WithoutFiles(const std::string& path, const std::string& manifest) {
+  std::unique_ptr<Checkpoint> checkpoint(new Checkpoint);
+  checkpoint->path_ = path;
+  RETURN_IF_ERROR(checkpoint->ReadManifest(manifest, path));
+  checkpoint->files_.resize(checkpoint->manifest_.files.size());
+  checkpoint->MakeIndex();
+  return checkpoint;
+}
+
+bool Checkpoint::has_all() const {
+  return std::all_of(files_.begin(), files_.end(), [](const OpenFile& f) { return f.file != nullptr; });
+}
+
+std::string Checkpoint::MissingText() const {
+  size_t first = files_.size(), count = 0;
+  for (size_t i = 0; i < files_.size(); ++i) {
+    if (files_[i].file != nullptr) continue;
+    first = std::min(first, i);
+    ++count;
+  }
+  if (count == 0) return "";
+  const DataFile& file = manifest_.files[first];
+  return absl::StrCat(path_, " has the parts of some ranks only: ", file.name, " was saved in ", file.folder,
+                      " on host ", file.host, count == 1 ? "" : absl::StrCat(", and ", count - 1, " more are missing"),
+                      "; copy what is missing into ", path_);
 }
 
 const TensorRecord* Checkpoint::Find(absl::string_view name) const {
@@ -412,11 +478,20 @@ Status Checkpoint::ReadSlice(absl::string_view name, absl::Span<const int64_t> b
                                                    "' is not within ", ToString(tensor.type)));
   }
   const int64_t element = SizeOf(tensor.type.dtype);
-  for (const Slice& slice : tensor.slices) {
-    const int64_t base = files_[slice.file].tensors.at(tensor.name).begin;
+  for (size_t s = 0; s < tensor.slices.size(); ++s) {
+    const Slice& slice = tensor.slices[s];
+    const bool here = files_[slice.file].file != nullptr;
+    const auto provided = provided_.find({it->second, s});
+    const int64_t base = here ? files_[slice.file].tensors.at(tensor.name).begin : 0;
     const Status status = ForEachRun(slice, begin, end, [&](int64_t from, int64_t to, int64_t n) -> Status {
       char* target = static_cast<char*>(out) + to * element;
-      RETURN_IF_ERROR(ReadBytes(slice.file, base + from * element, n * element, target));
+      if (here) {
+        RETURN_IF_ERROR(ReadBytes(slice.file, base + from * element, n * element, target));
+      } else if (provided != provided_.end()) {
+        std::memcpy(target, provided->second.data() + from * element, static_cast<size_t>(n * element));
+      } else {
+        return absl::NotFoundError(absl::StrCat("tensor '", name, "': ", MissingText()));
+      }
       // Any other byte in a C++ bool is undefined behaviour.
       if (tensor.type.dtype == DType::kBool && std::any_of(target, target + n, [](char c) { return c & ~1; })) {
         return absl::DataLossError(absl::StrCat("tensor '", name, "' of ", path_, " is bool and holds bytes over 1"));
@@ -435,26 +510,36 @@ Status Checkpoint::Read(absl::string_view name, void* out) {
   return ReadSlice(name, Shape(shape.size(), 0), shape, out);
 }
 
+Status VerifyFile(const Checkpoint& checkpoint, size_t i, VerifyDepth depth) {
+  return VerifyBytes(checkpoint.file_path(i), checkpoint.manifest().files[i].digest, depth);
+}
+
 Status VerifyCheckpoint(const std::string& path, VerifyDepth depth) {
   ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::Open(path));
-  if (!checkpoint->has_manifest()) return absl::OkStatus();
-  for (const DataFile& file : checkpoint->manifest().files) {
-    RETURN_IF_ERROR(VerifyFile(absl::StrCat(path, "/", file.name), file.digest, depth));
+  for (size_t i = 0; checkpoint->has_manifest() && i < checkpoint->manifest().files.size(); ++i) {
+    RETURN_IF_ERROR(VerifyFile(*checkpoint, i, depth));
+  }
+  return absl::OkStatus();
+}
+
+Status VerifyFolder(const std::string& path, VerifyDepth depth) {
+  ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::OpenParts(path));
+  const std::string folder = fs::absolute(path).lexically_normal().string();
+  for (size_t i = 0; checkpoint->has_manifest() && i < checkpoint->manifest().files.size(); ++i) {
+    const DataFile& file = checkpoint->manifest().files[i];
+    const std::string name = absl::StrCat(path, "/", file.name);
+    if (checkpoint->has(i) && checkpoint->file_path(i) == name) {
+      RETURN_IF_ERROR(VerifyFile(*checkpoint, i, depth));
+    } else if (file.folder == folder) {
+      return absl::DataLossError(absl::StrCat(name, " is not there, though it was written there"));
+    }
   }
   return absl::OkStatus();
 }
 
 StatusOr<std::unique_ptr<Checkpoint>> LoadCheckpoint(const std::string& path) {
-  if (!IsFolder(path) || IsFile(absl::StrCat(path, "/", kManifestName)) ||
-      absl::EndsWith(absl::string_view(path).substr(0, path.find_last_not_of('/') + 1), kSuffix)) {
-    return Checkpoint::Open(path);
-  }
+  if (NamesOneCheckpoint(path)) return Checkpoint::Open(path);
   ASSIGN_OR_RETURN(const std::vector<CheckpointName> names, FindCheckpoints(path));
-  if (names.empty()) {
-    return absl::NotFoundError(absl::StrCat("there is no checkpoint in ", path,
-                                            " (folders named <prefix>-<epoch>_<step>.ckpt); name the folder or a "
-                                            ".safetensors file to load just that"));
-  }
   std::vector<std::string> passed_over;
   for (const CheckpointName& name : names) {
     Status status = VerifyCheckpoint(name.path, VerifyDepth::kChunks);
@@ -465,12 +550,40 @@ StatusOr<std::unique_ptr<Checkpoint>> LoadCheckpoint(const std::string& path) {
         if (!passed_over.empty()) notes.push_back(absl::StrCat("passed over ", absl::StrJoin(passed_over, "; ")));
         const std::string ignored = IgnoredBeside(name, names);
         if (!ignored.empty()) notes.push_back(ignored);
-        (*checkpoint)->note_ = absl::StrJoin(notes, "; ");
+        (*checkpoint)->set_note(absl::StrJoin(notes, "; "));
         return checkpoint;
       }
       status = checkpoint.status();
     }
     passed_over.push_back(absl::StrCat(name.path, " (", status.message(), ")"));
+  }
+  return NothingToLoad(path, passed_over);
+}
+
+std::string SlicesNote(const std::string& path) {
+  const fs::path file(path);
+  const std::string folder = file.has_parent_path() ? file.parent_path().string() : ".";
+  if (IsFolder(path) || !IsFile(absl::StrCat(folder, "/", kManifestName))) return "";
+  const auto checkpoint = Checkpoint::OpenParts(folder);
+  if (!checkpoint.ok()) return "";
+  const Manifest& manifest = (*checkpoint)->manifest();
+  for (const TensorRecord& tensor : manifest.tensors) {
+    for (const Slice& slice : tensor.slices) {
+      const bool whole = slice.end == tensor.type.shape && slice.begin == Shape(slice.begin.size(), 0);
+      if (whole || manifest.files[slice.file].name != file.filename().string()) continue;
+      return absl::StrCat(path, " has slices, such as ", ToString(slice.begin), " to ", ToString(slice.end), " of '",
+                          tensor.name, "' ", ToString(tensor.type), ": give the folder, ", folder,
+                          ", which has all of them (mslua ckpt merge makes one file)");
+    }
+  }
+  return "";
+}
+
+Status NothingToLoad(const std::string& path, const std::vector<std::string>& passed_over) {
+  if (passed_over.empty()) {
+    return absl::NotFoundError(absl::StrCat("there is no checkpoint in ", path,
+                                            " (folders named <prefix>-<epoch>_<step>.ckpt); name the folder or a "
+                                            ".safetensors file to load just that"));
   }
   return absl::DataLossError(absl::StrCat("no checkpoint in ", path, " verifies: ", absl::StrJoin(passed_over, "; ")));
 }
@@ -528,7 +641,7 @@ Status ReshardCheckpoint(const std::string& from, const std::string& to, int64_t
       RETURN_IF_ERROR(writer->Write(bytes.data(), t.type.bytes()));
     }
     ASSIGN_OR_RETURN(FileDigest digest, writer->Commit());
-    part.files.push_back({name, std::move(digest)});
+    part.files.push_back({name, std::move(digest), "", ""});
     parts.push_back(std::move(part));
   }
   RunState run = source->manifest().run;

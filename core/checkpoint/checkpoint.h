@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -40,6 +41,10 @@ std::string CheckpointPath(const std::string& directory, const std::string& pref
 StatusOr<std::vector<CheckpointName>> ListCheckpoints(const std::string& directory);
 // The same of a directory of checkpoints or of a run folder, which has such a directory.
 StatusOr<std::vector<CheckpointName>> FindCheckpoints(const std::string& path);
+// What to tell a user who loads `chosen`: which of `names` have gone further and do not lead to it. Empty: none.
+std::string IgnoredBeside(const CheckpointName& chosen, const std::vector<CheckpointName>& names);
+// Whether `path` names one checkpoint (a checkpoint folder or a file), not a directory of them.
+bool NamesOneCheckpoint(const std::string& path);
 
 // ---- saving
 
@@ -57,8 +62,9 @@ struct ShardData {
 // a checkpoint that was at `path` is as it was, and nothing else is left.
 Status SaveCheckpoint(const std::string& path, const RunState& run, const std::vector<TensorData>& tensors);
 
-// Saving from many ranks that see one file system: one rank makes the writer and tells folder() to all, each calls
-// WritePart there, and that rank commits the parts (as text they travel by SerializeManifest and ParseManifest).
+// Saving from many ranks into one directory: one rank makes the writer and tells folder() to all, each calls WritePart
+// there, and that rank commits the parts (as text they travel by SerializeManifest and ParseManifest). Ranks that save
+// into several directories make one writer for each; JoinParts makes their manifest, which all of them commit.
 class CheckpointWriter {
  public:
   static StatusOr<std::unique_ptr<CheckpointWriter>> Create(const std::string& path);
@@ -67,14 +73,14 @@ class CheckpointWriter {
   Status Commit(const RunState& run, const std::vector<Manifest>& parts);
   // The same, with all tensors whole in one file, rank_0.safetensors.
   Status CommitWhole(const RunState& run, const std::vector<Manifest>& parts);
-
- private:
-  // Writes the manifest beside the parts.
-  Status WriteManifest(const RunState& run, const std::vector<Manifest>& parts);
+  // The same as Commit, with the text of a manifest.
+  Status CommitManifest(const std::string& manifest);
 
   std::string path_;
   std::unique_ptr<AtomicFolder> folder_;
 };
+// The text of the manifest of `parts`, whose slices must cover each tensor.
+StatusOr<std::string> JoinParts(const RunState& run, const std::vector<Manifest>& parts);
 // Writes `shards` as `<folder>/rank_<rank>.safetensors` and returns the part of the manifest that describes them. Names
 // must be distinct. Of replicas one rank should write one.
 StatusOr<Manifest> WritePart(const std::string& folder, int rank, const std::vector<ShardData>& shards);
@@ -82,13 +88,32 @@ StatusOr<Manifest> WritePart(const std::string& folder, int rank, const std::vec
 // ---- loading
 
 // An open checkpoint, or any safetensors file as one. Not thread-safe; open one a thread.
+//
+// Of a checkpoint that ranks saved into directories of their own, each directory has the manifest and the files of its
+// ranks. The other files are looked for in the checkpoint's folder, then where the manifest says that they were
+// written: by the path from this folder, then by the absolute path, where a folder with the same manifest must be.
 class Checkpoint {
  public:
   // `path`: a checkpoint folder or a safetensors file. Manifest, sizes and headers are checked; of the data each
-  // chunk is checked against its CRC32C when it is read.
+  // chunk is checked against its CRC32C when it is read. NOT_FOUND says which files of other ranks cannot be read here.
   static StatusOr<std::unique_ptr<Checkpoint>> Open(const std::string& path);
+  // The same, but the files of other ranks may be missing: has() says which are here, and ReadSlice needs what is
+  // missing from Provide.
+  static StatusOr<std::unique_ptr<Checkpoint>> OpenParts(const std::string& path);
+  // A checkpoint of which this rank can read no file; `manifest` is another rank's manifest_text(), `path` its path.
+  static StatusOr<std::unique_ptr<Checkpoint>> WithoutFiles(const std::string& path, const std::string& manifest);
 
   const std::string& path() const { return path_; }
+  // As it is on disk; empty for a plain safetensors file.
+  const std::string& manifest_text() const { return manifest_text_; }
+  // Whether file `i` of the manifest can be read here, and where.
+  bool has(size_t i) const { return files_[i].file != nullptr; }
+  bool has_all() const;
+  const std::string& file_path(size_t i) const { return files_[i].file->path(); }
+  // Where the files are that cannot be read here, and what to do. Empty: all can.
+  std::string MissingText() const;
+  // The bytes of the whole slice `slice` of tensor `tensor` (indices in the manifest), whose file is not here.
+  void Provide(size_t tensor, size_t slice, std::string bytes) { provided_[{tensor, slice}] = std::move(bytes); }
   // For a plain safetensors file: no digests, and a RunState that is all defaults.
   const Manifest& manifest() const { return manifest_; }
   bool has_manifest() const { return has_manifest_; }
@@ -96,6 +121,7 @@ class Checkpoint {
   // What LoadCheckpoint passed over to come here, and why, and which checkpoints of further steps it ignored since they
   // belong to another lineage; empty for nothing.
   const std::string& note() const { return note_; }
+  void set_note(std::string note) { note_ = std::move(note); }
 
   // The part [begin, end) of tensor `name`, dense and row-major, into `out`, from whatever files hold it.
   // NOT_FOUND with the nearest name; DATA_LOSS names file and chunk.
@@ -104,14 +130,17 @@ class Checkpoint {
   Status Read(absl::string_view name, void* out);
 
  private:
-  friend StatusOr<std::unique_ptr<Checkpoint>> LoadCheckpoint(const std::string& path);
   struct OpenFile {
-    std::unique_ptr<InputFile> file;
+    std::unique_ptr<InputFile> file;  // null: it is not here
     absl::flat_hash_map<std::string, StoredTensor> tensors;
   };
   Checkpoint() = default;
-  Status OpenFolder(const std::string& path);
-  Status OpenPlainFile(const std::string& path);
+  Status OpenFolder();
+  Status OpenPlainFile();
+  Status ReadManifest(std::string text, const std::string& where);
+  Status OpenFiles();
+  Status CheckStored() const;
+  void MakeIndex();
   Status OpenHeader(size_t file, SafetensorsHeader* header);
   Status ReadBytes(size_t file, int64_t offset, int64_t size, char* out);
   Status LoadChunk(size_t file, int64_t chunk);
@@ -120,6 +149,8 @@ class Checkpoint {
   std::string note_;
   bool has_manifest_ = false;
   Manifest manifest_;
+  std::string manifest_text_;
+  absl::flat_hash_map<std::pair<size_t, size_t>, std::string> provided_;  // by tensor and slice
   absl::flat_hash_map<std::string, size_t> index_;  // of manifest_.tensors
   std::vector<OpenFile> files_;
   // The chunk read last, for rows shorter than a chunk.
@@ -132,6 +163,13 @@ class Checkpoint {
 // which were passed over and why); a run folder, by its directory of them; or a safetensors file.
 StatusOr<std::unique_ptr<Checkpoint>> LoadCheckpoint(const std::string& path);
 
+// What to tell a user who loads one file of a checkpoint folder alone, where that file has slices of some tensors only:
+// that it is one, and which folder to give. Empty: `path` is no such file.
+std::string SlicesNote(const std::string& path);
+
+// The error where a directory has no checkpoint to load; `passed_over` says of each that it has why not.
+Status NothingToLoad(const std::string& path, const std::vector<std::string>& passed_over);
+
 enum class VerifyDepth {
   kChunks,  // sizes, manifest, headers and CRC32C: any damage by accident; as fast as the disk
   kOnDisk,  // the same of what the disk has, not of the system's copies in memory
@@ -139,6 +177,10 @@ enum class VerifyDepth {
 };
 // Reads a checkpoint folder whole; a safetensors file has nothing but its structure to check.
 Status VerifyCheckpoint(const std::string& path, VerifyDepth depth = VerifyDepth::kFull);
+// The same of the files in that folder; those of ranks with directories of their own may not be there yet.
+Status VerifyFolder(const std::string& path, VerifyDepth depth);
+// The same of file `i` of an open checkpoint.
+Status VerifyFile(const Checkpoint& checkpoint, size_t i, VerifyDepth depth);
 
 // Writes the tensors of a checkpoint, sliced in whatever way, as one complete safetensors file, a row of at most
 // 64 MiB at a time in memory.

@@ -33,7 +33,7 @@ CheckpointName FindResumed(const std::string& path, const std::vector<Checkpoint
     std::error_code error;
     if (fs::equivalent(name.path, path, error)) return name;
   }
-  auto checkpoint = Checkpoint::Open(path);
+  auto checkpoint = Checkpoint::OpenParts(path);
   if (!checkpoint.ok()) return resumed;  // gone: nothing here is of its lineage
   resumed.path = path;
   resumed.lineage = (*checkpoint)->manifest().run.lineage;
@@ -143,7 +143,13 @@ std::string CheckpointKeeper::PathFor(int64_t epoch, int64_t step) const {
 }
 
 Status CheckpointKeeper::Saved(const std::string& path, double now) {
-  RETURN_IF_ERROR(VerifyCheckpoint(path, VerifyDepth::kOnDisk));
+  RETURN_IF_ERROR(Verify(path));
+  return Keep(path, now);
+}
+
+Status CheckpointKeeper::Verify(const std::string& path) { return VerifyFolder(path, VerifyDepth::kOnDisk); }
+
+Status CheckpointKeeper::Keep(const std::string& path, double now) {
   generations_.erase(std::remove(generations_.begin(), generations_.end(), path), generations_.end());
   if (options_.keep_checkpoint_max > 0) {
     generations_.push_back(path);

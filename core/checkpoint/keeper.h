@@ -45,6 +45,9 @@ class CheckpointKeeper {
   // To be called when SaveCheckpoint to `path` is done: verifies it and only then removes what is over the number
   // to keep. On an error nothing was removed by reason of this checkpoint.
   Status Saved(const std::string& path, double now);
+  // The two parts of Saved(), for ranks with directories of their own: nothing is removed before all have verified.
+  static Status Verify(const std::string& path);
+  Status Keep(const std::string& path, double now);
 
  private:
   CheckpointKeeper() = default;

@@ -34,9 +34,12 @@ StatusOr<Lineage> BeginLineage(const std::vector<std::string>& directories, cons
   Lineage resumed;
   int64_t step = 0;
   if (!resumed_from.empty()) {
-    ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::Open(resumed_from));
-    resumed = checkpoint->manifest().run.lineage;
-    step = checkpoint->manifest().run.step;
+    const auto checkpoint = Checkpoint::OpenParts(resumed_from);
+    if (!absl::IsNotFound(checkpoint.status())) RETURN_IF_ERROR(checkpoint.status());
+    if (checkpoint.ok()) {
+      resumed = (*checkpoint)->manifest().run.lineage;
+      step = (*checkpoint)->manifest().run.step;
+    }
   }
   Lineage next;
   next.generation = resumed.generation;

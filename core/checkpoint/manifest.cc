@@ -76,6 +76,7 @@ Json ToJson(const RunState& run) {
           {"epoch", run.epoch},
           {"step", run.step},
           {"world", run.world},
+          {"rank", run.rank},
           {"seed", run.seed},
           {"rng", run.rng},
           {"data_epoch", run.data_epoch},
@@ -106,7 +107,8 @@ Status ParseRun(const Json& json, RunState* run) {
     if (!value.is_number()) return absl::DataLossError(absl::StrCat("counter '", name, "' is no number"));
     run->counters[name] = value.get<double>();
   }
-  // Checkpoints of before have none.
+  // Older checkpoints have neither.
+  if (json.contains("rank")) RETURN_IF_ERROR(GetCount(json, "rank", &run->rank));
   const auto interventions = json.find("interventions");
   if (interventions == json.end()) return absl::OkStatus();
   if (!interventions->is_array()) return absl::DataLossError("'interventions' is no list");
@@ -119,8 +121,18 @@ Status ParseRun(const Json& json, RunState* run) {
 Json ToJson(const DataFile& file) {
   std::string crcs;
   for (uint32_t crc : file.digest.crc32c) absl::StrAppendFormat(&crcs, "%08x", crc);
-  return {
+  Json json = {
       {"name", file.name}, {"size", file.digest.size}, {"blake2b_tree", file.digest.blake2b_tree}, {"crc32c", crcs}};
+  if (!file.folder.empty()) {
+    json["folder"] = file.folder;
+    json["host"] = file.host;
+  }
+  return json;
+}
+
+// Readers open files in this folder: it can only be a checkpoint's.
+bool IsCheckpointFolder(const std::string& path) {
+  return absl::StartsWith(path, "/") && absl::EndsWith(path, ".ckpt") && path.find('\0') == std::string::npos;
 }
 
 Status ParseFile(const Json& json, DataFile* file) {
@@ -138,6 +150,12 @@ Status ParseFile(const Json& json, DataFile* file) {
   }
   for (size_t i = 0; i < crcs.size(); i += 8) {
     file->digest.crc32c.push_back(static_cast<uint32_t>(std::stoul(crcs.substr(i, 8), nullptr, 16)));
+  }
+  if (!json.contains("folder")) return absl::OkStatus();
+  RETURN_IF_ERROR(GetString(json, "folder", &file->folder));
+  RETURN_IF_ERROR(GetString(json, "host", &file->host));
+  if (!IsCheckpointFolder(file->folder)) {
+    return absl::DataLossError(absl::StrCat("'", file->folder, "' is not an absolute path of a checkpoint's folder"));
   }
   return absl::OkStatus();
 }
@@ -244,7 +262,7 @@ std::string FileOfRank(int64_t rank) { return absl::StrCat("rank_", rank, ".safe
 
 Manifest PartOfWhole(const std::vector<TensorRecord>& tensors, FileDigest digest) {
   Manifest part;
-  part.files.push_back({FileOfRank(0), std::move(digest)});
+  part.files.push_back({FileOfRank(0), std::move(digest), "", ""});
   for (const TensorRecord& t : tensors) {
     part.tensors.push_back({t.name, t.type, {{0, Shape(t.type.shape.size(), 0), t.type.shape}}});
   }

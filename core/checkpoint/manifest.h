@@ -27,6 +27,7 @@ struct RunState {
   int64_t epoch = 0;
   int64_t step = 0;   // since the run began
   int64_t world = 1;  // ranks
+  int64_t rank = 0;   // whose values stand under the plain names, where ranks have values of their own
   int64_t seed = 0;
   std::string rng;         // opaque
   int64_t data_epoch = 0;  // the next batch to read
@@ -41,8 +42,11 @@ struct RunState {
 };
 
 struct DataFile {
-  std::string name;  // within the checkpoint's folder
+  std::string name;  // within its folder
   FileDigest digest;
+  // Where the file was written, when ranks saved one checkpoint into directories of their own: an absolute path that
+  // ends with ".ckpt", on the host `host`. Both are empty when all files are in the manifest's folder.
+  std::string folder, host;
 };
 
 // The part [begin, end) of a tensor, per dimension; it is stored under the tensor's name.

@@ -27,8 +27,9 @@ Manifest Example() {
   m.run.recipe_hash = "abc";
   m.run.graph_hash = "def";
   m.run.plan = "{\"a\":[1,2]}";
-  m.files = {{"rank_0.safetensors", {kChunkBytes + 1, std::string(128, 'a'), {1, 0xffffffff}}},
-             {"rank_1.safetensors", {100, std::string(128, '0'), {0xdeadbeef}}}};
+  m.files = {{"rank_0.safetensors", {kChunkBytes + 1, std::string(128, 'a'), {1, 0xffffffff}}, "", ""},
+             {"rank_1.safetensors", {100, std::string(128, '0'), {0xdeadbeef}}, "/b/net-3_100.ckpt", "host1"}};
+  m.run.rank = 2;
   m.tensors = {{"w", {DType::kBF16, {4, 6}}, {{0, {0, 0}, {4, 3}}, {1, {0, 3}, {4, 6}}}},
                {"s", {DType::kI64, {}}, {{0, {}, {}}}}};
   return m;
@@ -50,6 +51,10 @@ TEST(Manifest, RoundTrip) {
   EXPECT_EQ(m->run.job, Example().run.job);
   EXPECT_EQ(m->run.step, int64_t{1} << 52);
   EXPECT_EQ(m->files[0].digest.crc32c, Example().files[0].digest.crc32c);
+  EXPECT_EQ(m->files[0].folder, "");
+  EXPECT_EQ(m->files[1].folder, "/b/net-3_100.ckpt");
+  EXPECT_EQ(m->files[1].host, "host1");
+  EXPECT_EQ(m->run.rank, 2);
   EXPECT_EQ(m->tensors[0].slices[1].begin, (Shape{0, 3}));
   EXPECT_EQ(m->run.lineage.generation, 9);
   EXPECT_EQ(m->run.lineage.run, std::string(32, 'a'));
@@ -130,6 +135,10 @@ TEST(Manifest, SealedNonsenseIsRefused) {
       {"\"epoch\":3", "\"epoch\":-3", "'epoch'"},
       {"rank_1.safetensors", "../secret", "no file name"},
       {"rank_1.safetensors", "rank_0.safetensors", "given twice"},
+      {"/b/net-3_100.ckpt", "b/net-3_100.ckpt", "not an absolute path"},
+      {"/b/net-3_100.ckpt", "/etc", "not an absolute path of a checkpoint's folder"},
+      {"\"host\":\"host1\"", "\"hots\":\"host1\"", "'host'"},
+      {"\"rank\":2", "\"rank\":-2", "'rank'"},
       {"\"size\":100", "\"size\":9000000000", "digests"},
       {"deadbeef", "deadbee", "digests"},
       {"\"bf16\"", "\"f8\"", "'f8' is no dtype"},

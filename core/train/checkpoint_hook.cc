@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/ascii.h"
@@ -15,17 +16,24 @@
 namespace mslua {
 namespace {
 
-constexpr char kRankPrefix[] = "rank_";
-
-std::string OfRank(const std::string& name, int rank) { return absl::StrCat(kRankPrefix, rank, "/", name); }
-
-std::string NameOf(const std::string& name, const TensorPart& part, int rank) {
-  return (part.own || part.varies) && rank > 0 ? OfRank(name, rank) : name;
-}
-
 // The tutorials' name: the epoch that runs, from 1, and the step within it.
 int64_t EpochInName(const TrainState& state) {
   return state.step_in_epoch == 0 && state.epoch > 0 ? state.epoch : state.epoch + 1;
+}
+
+constexpr char kGood = '+', kBad = '-';  // first bytes of texts that ranks give each other
+
+// The ranks' texts without their first byte; an error that names the first rank whose text is kBad, of those that lead
+// a place (all, where `places` is null).
+StatusOr<std::vector<std::string>> GatherGood(Groups& groups, const std::string& mine,
+                                              const std::vector<int>* places = nullptr) {
+  ASSIGN_OR_RETURN(auto all, GatherTexts(groups, mine, "saving a checkpoint"));
+  for (size_t r = 0; r < all.size(); ++r) {
+    const bool counts = places == nullptr || (places->empty() ? r == 0 : (*places)[r] == static_cast<int>(r));
+    if (all[r][0] == kBad && counts) return absl::UnavailableError(absl::StrCat("rank ", r, ": ", all[r].substr(1)));
+    all[r].erase(0, 1);
+  }
+  return all;
 }
 
 double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -44,7 +52,7 @@ StatusOr<std::unique_ptr<CheckpointHook>> CheckpointHook::Create(const Checkpoin
   }
   using checkpoint::CheckpointKeeper;
   std::unique_ptr<CheckpointHook> hook(new CheckpointHook(options, store, trainer, std::move(notice)));
-  if (!options.writes || (options.together != nullptr && options.together->rank() > 0)) return hook;
+  if (!options.writes || !hook->leads()) return hook;
   ASSIGN_OR_RETURN(CheckpointKeeper keeper, CheckpointKeeper::Create(k, options.resumed_from, Now()));
   hook->keeper_ = std::make_unique<CheckpointKeeper>(std::move(keeper));
   if (options.keep_best) {
@@ -58,9 +66,23 @@ StatusOr<std::unique_ptr<CheckpointHook>> CheckpointHook::Create(const Checkpoin
     ASSIGN_OR_RETURN(CheckpointKeeper best_keeper, CheckpointKeeper::Create(best, resumed, Now()));
     hook->best_ = std::make_unique<CheckpointKeeper>(std::move(best_keeper));
   }
-  ASSIGN_OR_RETURN(hook->lineage_,
-                   checkpoint::BeginLineage({k.directory, k.directory + "/best"}, options.resumed_from));
+  if (options.lineage) {
+    hook->lineage_ = *options.lineage;
+  } else {
+    ASSIGN_OR_RETURN(hook->lineage_,
+                     checkpoint::BeginLineage({k.directory, k.directory + "/best"}, options.resumed_from));
+  }
   return hook;
+}
+
+bool CheckpointHook::leads() const {
+  if (options_.together == nullptr) return true;
+  const int rank = options_.together->rank();
+  return one_place() ? rank == 0 : options_.places[rank] == rank;
+}
+
+bool CheckpointHook::one_place() const {
+  return std::all_of(options_.places.begin(), options_.places.end(), [](int leader) { return leader == 0; });
 }
 
 int64_t CheckpointHook::NextStep(const TrainState& state) {
@@ -106,11 +128,14 @@ void CheckpointHook::NoteFailure(const Status& status) const {
 
 Status CheckpointHook::Saved(checkpoint::CheckpointKeeper* keeper, const std::string& path) {
   RETURN_IF_ERROR(keeper->Saved(path, Now()));
-  if (keeper == keeper_.get()) {
-    saved_ = true;
-    lineage_.parent = path.substr(path.rfind('/') + 1);
-  }
+  NoteSaved(keeper, path);
   return absl::OkStatus();
+}
+
+void CheckpointHook::NoteSaved(const checkpoint::CheckpointKeeper* keeper, const std::string& path) {
+  if (keeper != keeper_.get()) return;
+  saved_ = true;
+  lineage_.parent = path.substr(path.rfind('/') + 1);
 }
 
 checkpoint::RunState CheckpointHook::NextRun(const TrainState& state) {
@@ -130,6 +155,7 @@ checkpoint::RunState CheckpointHook::NextRun(const TrainState& state) {
   run.counters = trainer_->SaveCounters();
   run.interventions = trainer_->interventions();
   run.world = options_.world;
+  run.rank = options_.rank;
   return run;
 }
 
@@ -241,7 +267,7 @@ StatusOr<std::vector<CheckpointHook::KeptTensor>> CheckpointHook::GatherVarying(
                      GatherTexts(*ranks(), std::string(static_cast<const char*>(e.memory.data()), bytes),
                                  "saving values that ranks have of their own"));
     for (size_t r = 0; options_.writes && r < values.size(); ++r) {
-      if (of_rank[r] == '1') kept.push_back({OfRank(options_.names.at(name), static_cast<int>(r)), e.type, values[r]});
+      if (of_rank[r] == '1') kept.push_back({NameOfRank(options_.names.at(name), static_cast<int>(r)), e.type, values[r]});
     }
   }
   return kept;
@@ -265,7 +291,7 @@ StatusOr<checkpoint::Manifest> CheckpointHook::WriteOwnPart(const std::string& f
     if (!p.of.empty()) {
       shards.push_back({name, e->type, e->memory.data(), p.of, p.at});
     } else if (p.whole == 0) {
-      shards.push_back({NameOf(name, p, rank), e->type, e->memory.data(), e->type.shape, Shape(e->type.rank(), 0)});
+      shards.push_back({NameOfPart(name, p, rank), e->type, e->memory.data(), e->type.shape, Shape(e->type.rank(), 0)});
     } else if (p.begin < p.whole) {
       const TensorType type{e->type.dtype, {std::min(e->type.elements(), p.whole - p.begin)}};
       shards.push_back({name, type, e->memory.data(), {p.whole}, {p.begin}});
@@ -274,33 +300,43 @@ StatusOr<checkpoint::Manifest> CheckpointHook::WriteOwnPart(const std::string& f
   return checkpoint::WritePart(folder, rank, shards);
 }
 
-// All ranks write into one folder, rank 0 the manifest. What went wrong on any is rank 0's to tell.
+// The first rank of each directory makes the folder there and the others write into it. What went wrong on any is rank
+// 0's to tell.
 Status CheckpointHook::SaveTogether(checkpoint::CheckpointKeeper* keeper, const std::string& path,
                                     const checkpoint::RunState& run) {
   Groups& groups = *options_.together;
   std::unique_ptr<checkpoint::CheckpointWriter> writer;
-  std::string folder;
-  Status status;
-  if (groups.rank() == 0) {
+  const std::string& directory = options_.keeper.directory;
+  std::string folder(1, kBad);
+  if (keeper != nullptr) {
     auto created = checkpoint::CheckpointWriter::Create(path);
-    status = created.status();
-    if (created.ok()) folder = (writer = *std::move(created))->folder();
+    if (created.ok()) folder = kGood + (writer = *std::move(created))->folder().substr(directory.size());
+    if (!created.ok()) folder += std::string(created.status().message());
+  } else if (leads()) {
+    folder += "it could not make the folder";
   }
-  RETURN_IF_ERROR(ShareText(groups, &folder, "saving a checkpoint"));
-  if (folder.empty()) return status.ok() ? absl::UnavailableError("rank 0 could not make the folder") : status;
+  // Without the directory, which the ranks may have under different paths.
+  ASSIGN_OR_RETURN(const auto folders, GatherGood(groups, folder, &options_.places));
   std::vector<KeptTensor> first;  // rank 0 writes them itself
   ASSIGN_OR_RETURN(const auto differs, CompareVarying(&first));
-  const auto mine = WriteOwnPart(folder, differs);
+  const size_t leader = options_.places.empty() ? 0 : static_cast<size_t>(options_.places[groups.rank()]);
+  const auto mine = WriteOwnPart(absl::StrCat(directory, folders[leader]), differs);
   const auto text = mine.ok() ? checkpoint::SerializeManifest(*mine) : mine.status();
-  ASSIGN_OR_RETURN(const auto texts,
-                   GatherTexts(groups, text.ok() ? absl::StrCat("+", *text) : std::string(text.status().message()),
-                               "saving a checkpoint"));
-  if (groups.rank() != 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const auto texts, GatherGood(groups, text.ok() ? kGood + *text
+                                                                  : kBad + std::string(text.status().message())));
+  if (one_place() && groups.rank() != 0) return absl::OkStatus();
   std::vector<checkpoint::Manifest> parts;
-  for (size_t r = 0; r < texts.size(); ++r) {
-    if (texts[r].empty() || texts[r][0] != '+') return absl::UnavailableError(absl::StrCat("rank ", r, ": ", texts[r]));
-    ASSIGN_OR_RETURN(parts.emplace_back(), checkpoint::ParseManifest(absl::string_view(texts[r]).substr(1)));
+  for (const std::string& part : texts) {
+    ASSIGN_OR_RETURN(parts.emplace_back(), checkpoint::ParseManifest(part));
   }
+  return one_place() ? CommitParts(keeper, path, run, std::move(writer), std::move(parts))
+                     : CommitPlaces(keeper, path, run, writer.get(), std::move(parts));
+}
+
+Status CheckpointHook::CommitParts(checkpoint::CheckpointKeeper* keeper, const std::string& path,
+                                   const checkpoint::RunState& run,
+                                   std::unique_ptr<checkpoint::CheckpointWriter> writer,
+                                   std::vector<checkpoint::Manifest> parts) {
   if (!options_.integrated) {
     RETURN_IF_ERROR(writer->Commit(run, parts));
     return Saved(keeper, path);
@@ -314,6 +350,34 @@ Status CheckpointHook::SaveTogether(checkpoint::CheckpointKeeper* keeper, const 
   return options_.async_save ? absl::OkStatus() : saver_.Wait();
 }
 
+// All directories get one manifest, rank 0's. None loses an older checkpoint before all have verified this one.
+Status CheckpointHook::CommitPlaces(checkpoint::CheckpointKeeper* keeper, const std::string& path,
+                                    const checkpoint::RunState& run, checkpoint::CheckpointWriter* writer,
+                                    std::vector<checkpoint::Manifest> parts) {
+  Groups& groups = *options_.together;
+  const std::string place = path.empty() ? "" : std::filesystem::absolute(path).lexically_normal().string();
+  ASSIGN_OR_RETURN(const auto folders, GatherGood(groups, kGood + place));
+  ASSIGN_OR_RETURN(const auto hosts, GatherGood(groups, kGood + options_.host));
+  for (size_t r = 0; r < parts.size(); ++r) {
+    for (checkpoint::DataFile& file : parts[r].files) {
+      file.folder = folders[static_cast<size_t>(options_.places[r])];
+      file.host = hosts[static_cast<size_t>(options_.places[r])];
+    }
+  }
+  const auto join = [&] { return checkpoint::JoinParts(run, parts); };
+  ASSIGN_OR_RETURN(const std::string manifest, TextOfFirstRank(&groups, join, "saving a checkpoint"));
+  Status done;
+  if (keeper != nullptr) {
+    done = writer->CommitManifest(manifest);
+    if (done.ok()) done = checkpoint::CheckpointKeeper::Verify(path);
+  }
+  RETURN_IF_ERROR(GatherGood(groups, done.ok() ? std::string(1, kGood) : kBad + std::string(done.message())).status());
+  if (keeper == nullptr) return absl::OkStatus();
+  RETURN_IF_ERROR(keeper->Keep(path, Now()));
+  NoteSaved(keeper, path);
+  return absl::OkStatus();
+}
+
 void CheckpointHook::AtEnd(const TrainState& state, const Status& outcome) {
   const bool wanted = outcome.ok() || absl::IsCancelled(outcome)
                           ? options_.save_at_end
@@ -321,92 +385,6 @@ void CheckpointHook::AtEnd(const TrainState& state, const Status& outcome) {
   alone_ = !outcome.ok() && !absl::IsCancelled(outcome);
   if (wanted && state.whole && state.step > 0) Save(state);
   NoteFailure(saver_.Wait());
-}
-
-namespace {
-
-// `plain`: the tensor's name in the checkpoint, but for what a rank has of its own.
-Status ReadEntry(checkpoint::Checkpoint& from, const Store::Entry& e, const std::string& plain, const TensorPart& part,
-                 int rank) {
-  std::string name = NameOf(plain, part, rank);
-  if (part.varies && from.Find(name) == nullptr) name = plain;  // it was rank 0's
-  const checkpoint::TensorRecord* record = from.Find(name);
-  if (record == nullptr && part.own && rank > 0) {
-    return absl::NotFoundError(absl::StrCat(from.path(), " was saved by ", from.manifest().run.world,
-                                            " rank(s): it has no value of rank ", rank, "'s own '", plain, "'"));
-  }
-  if (record == nullptr)
-    return absl::NotFoundError(absl::StrCat(from.path(), " has no tensor '", name, "', which the recipe has"));
-  if (!part.of.empty()) {
-    const TensorType whole{e.type.dtype, part.of}, flat{e.type.dtype, {whole.elements()}};
-    if (record->type == flat && record->type != whole) {  // saved in slices of flat tensors
-      std::string all(static_cast<size_t>(whole.bytes()), '\0');
-      RETURN_IF_ERROR(from.Read(name, &all[0]));
-      CutPart(whole, part.at, e.type.shape, all.data(), e.memory.data());
-      return absl::OkStatus();
-    }
-    if (record->type != whole)
-      return absl::InvalidArgumentError(absl::StrCat(from.path(), ": '", name, "' is ", ToString(record->type),
-                                                     ", the recipe has ", ToString(whole)));
-    Shape end = part.at;
-    for (size_t d = 0; d < end.size(); ++d) end[d] += e.type.shape[d];
-    return from.ReadSlice(name, part.at, end, e.memory.data());
-  }
-  // Slices are of flat tensors; what was whole may be cut now, and the other way round.
-  const int64_t elements = part.whole > 0 ? part.whole : e.type.elements();
-  const TensorType flat{e.type.dtype, {elements}};
-  const bool fits = record->type == flat || record->type == e.type ||
-                    (part.whole > 0 && record->type.dtype == flat.dtype && record->type.elements() == elements);
-  if (!fits) {
-    return absl::InvalidArgumentError(absl::StrCat(from.path(), ": '", name, "' is ", ToString(record->type),
-                                                   ", the recipe has ", ToString(part.whole > 0 ? flat : e.type)));
-  }
-  if (part.whole == 0) return from.Read(name, e.memory.data());
-  const int64_t begin = std::min(part.begin, elements), end = std::min(begin + e.type.elements(), elements);
-  const int64_t size = SizeOf(e.type.dtype);
-  std::memset(e.memory.data(), 0, static_cast<size_t>(e.type.bytes()));
-  if (begin == end) return absl::OkStatus();
-  if (record->type == flat) return from.ReadSlice(name, {begin}, {end}, e.memory.data());
-  std::string whole(static_cast<size_t>(elements * size), '\0');
-  RETURN_IF_ERROR(from.Read(name, &whole[0]));
-  std::memcpy(e.memory.data(), whole.data() + begin * size, static_cast<size_t>((end - begin) * size));
-  return absl::OkStatus();
-}
-
-}  // namespace
-
-StatusOr<TrainState> RestoreCheckpoint(checkpoint::Checkpoint& from, const Store& store, const TensorNames& names,
-                                       const TensorParts& parts, int rank, RestoreReport* report) {
-  // All names of the network, of which this rank may have some only.
-  std::vector<std::string> wanted, stored;
-  for (const auto& n : names) wanted.push_back(n.second);
-  for (const checkpoint::TensorRecord& t : from.manifest().tensors) {
-    if (!absl::StartsWith(t.name, kRankPrefix)) stored.push_back(t.name);
-  }
-  const auto older = checkpoint::OlderNames(wanted, stored);
-  absl::flat_hash_set<std::string> known(wanted.begin(), wanted.end());
-  for (const auto& e : store.entries()) {
-    const auto named = names.find(e->name);
-    if (named == names.end()) continue;
-    const auto other = older.find(named->second);
-    if (other != older.end()) {
-      report->renamed.emplace_back(*other);
-      known.insert(other->second);
-    }
-    const auto part = parts.find(e->name);
-    RETURN_IF_ERROR(ReadEntry(from, *e, other == older.end() ? named->second : other->second,
-                              part == parts.end() ? TensorPart() : part->second, rank));
-  }
-  std::sort(report->renamed.begin(), report->renamed.end());
-  for (const std::string& name : stored) {
-    if (!known.contains(name)) report->ignored.push_back(name);
-  }
-  TrainState state;
-  const checkpoint::RunState& run = from.manifest().run;
-  state.step = run.step;
-  state.epoch = run.data_epoch;
-  state.step_in_epoch = run.data_batch;
-  return state;
 }
 
 }  // namespace mslua

@@ -1,5 +1,5 @@
-// Saves the store, the step and the data position at step boundaries, and brings them back: a resumed run equals the
-// undisturbed one bit for bit.
+// Saves the store, the step and the data position at step boundaries. RestoreCheckpoint (restore.h) brings them back: a
+// resumed run equals the undisturbed one bit for bit.
 #pragma once
 
 #include <atomic>
@@ -10,29 +10,14 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
+#include "absl/types/optional.h"
 #include "collectives/groups.h"
 #include "core/checkpoint/async_saver.h"
 #include "core/checkpoint/keeper.h"
+#include "core/train/tensor_part.h"
 #include "core/train/trainer.h"
 
 namespace mslua {
-
-// How a tensor of the store lies in a checkpoint that ranks save together, where it is not the same on all of them.
-struct TensorPart {
-  bool own = false;      // each rank has a value of its own: kept as "rank_<r>/<name>", rank 0's under its name
-  int64_t begin = 0;     // this rank has elements [begin, begin + size) of a flat tensor,
-  int64_t whole = 0;     // of this many; what the store has behind them is padding. 0: the tensor is whole
-  bool replica = false;  // a lower rank has this part too, and writes it
-  // Ranks may have values of their own, as running statistics of data parallel ranks are: rank 0's is kept under the
-  // name, and another rank's as "rank_<r>/<name>" where it differs. A rank without one reads rank 0's.
-  bool varies = false;
-  Shape of, at;  // or: this rank has the part at `at` of a tensor of shape `of`
-};
-using TensorParts = absl::flat_hash_map<std::string, TensorPart>;
-
-// The tensors of a store that belong to a training, and what checkpoints call them: a store may hold other networks.
-using TensorNames = absl::flat_hash_map<std::string, std::string>;
 
 struct CheckpointOptions {
   checkpoint::KeeperOptions keeper;
@@ -42,9 +27,17 @@ struct CheckpointOptions {
   std::string job, recipe_hash, graph_hash, plan;  // as in RunState
   int64_t seed = 1;
   std::string resumed_from;  // the checkpoint's folder, when this run goes on from one
+  // What the saves count from, where several ranks save (ShareLineage); else BeginLineage says it.
+  absl::optional<checkpoint::Lineage> lineage;
   bool keep_best = false;    // SaveBest is called: one more checkpoint, in the folder "best" of the directory
   // Ranks that write one checkpoint together, each its parts; null: this rank alone writes its whole store.
   Groups* together = nullptr;
+  // With `together`: FindSavePlaces of their directories. Where these are several, each gets the parts of its ranks and
+  // the manifest of all, whatever `integrated` is.
+  std::vector<int> places;
+  std::string host;  // this rank's, for manifests of several directories
+  // Without `together`: whose values of what ranks have of their own this rank's checkpoint has (RunState::rank).
+  int64_t rank = 0;
   // Ranks that give those that write their values of what varies: all of them make a hook and save at the same steps.
   // Null: nothing varies, or `together` is there.
   Groups* varying = nullptr;
@@ -59,7 +52,7 @@ struct CheckpointOptions {
 class CheckpointHook : public TrainHook {
  public:
   // `trainer` (not owned) says what the hooks remember. `notice` gets one line for each save that failed: training goes
-  // on without it. With `together` all ranks make one; exception_save is then InvalidArgument.
+  // on without it. With `together` all ranks make one; exception_save is then InvalidArgument. The directory must exist.
   static StatusOr<std::unique_ptr<CheckpointHook>> Create(const CheckpointOptions& options, const Store* store,
                                                           const Trainer* trainer,
                                                           std::function<void(const std::string&)> notice);
@@ -90,6 +83,7 @@ class CheckpointHook : public TrainHook {
   // The state of this training as a checkpoint has it, in the next generation.
   checkpoint::RunState NextRun(const TrainState& state);
   Status Saved(checkpoint::CheckpointKeeper* keeper, const std::string& path);
+  void NoteSaved(const checkpoint::CheckpointKeeper* keeper, const std::string& path);
   void NoteFailure(const Status& status) const;
 
   // A tensor as a checkpoint has it beside, or instead of, the store's of that name.
@@ -108,7 +102,15 @@ class CheckpointHook : public TrainHook {
   StatusOr<std::vector<KeptTensor>> GatherVarying() const;
 
   StatusOr<bool> Due(const TrainState& state);
+  // Whether this rank makes the folder and writes the manifest, of all ranks that save into its directory.
+  bool leads() const;
+  bool one_place() const;
   Status SaveTogether(checkpoint::CheckpointKeeper* keeper, const std::string& path, const checkpoint::RunState& run);
+  // The ends of SaveTogether: in one directory, and in several.
+  Status CommitParts(checkpoint::CheckpointKeeper* keeper, const std::string& path, const checkpoint::RunState& run,
+                     std::unique_ptr<checkpoint::CheckpointWriter> writer, std::vector<checkpoint::Manifest> parts);
+  Status CommitPlaces(checkpoint::CheckpointKeeper* keeper, const std::string& path, const checkpoint::RunState& run,
+                      checkpoint::CheckpointWriter* writer, std::vector<checkpoint::Manifest> parts);
   // `differs` as CompareVarying gives it.
   StatusOr<checkpoint::Manifest> WriteOwnPart(const std::string& folder,
                                               const std::map<std::string, std::string>& differs);
@@ -126,18 +128,5 @@ class CheckpointHook : public TrainHook {
   int64_t saved_step_ = -1;
   std::string last_path_;
 };
-
-// What a checkpoint and the store did not have in common.
-struct RestoreReport {
-  std::vector<std::string> ignored;  // tensors that only the checkpoint has
-  // Tensors that have an older name in the checkpoint: their name and that one.
-  std::vector<std::pair<std::string, std::string>> renamed;
-};
-
-// Fills those tensors of `store` that `names` has from the checkpoint and says where training stood. A tensor that the
-// checkpoint lacks, or has with another type, is an error that names it. `parts` are this run's, whatever ranks the
-// checkpoint was saved by.
-StatusOr<TrainState> RestoreCheckpoint(checkpoint::Checkpoint& from, const Store& store, const TensorNames& names,
-                                       const TensorParts& parts, int rank, RestoreReport* report);
 
 }  // namespace mslua

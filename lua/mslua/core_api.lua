@@ -128,6 +128,9 @@ function core.state(spec) end
 ---@param p Parameter  @param value operand of p's shape and dtype
 function core.assign(p, value) end
 
+---@return string? problem with the name of an initializer, such as "normal" or MindSpore's "Normal"
+function core.initializer_problem(name) end
+
 ---Parameters and states whose values exist: name -> Parameter is the library's business; this lists store keys.
 ---@return {name: string, shape: integer[], dtype: dtype, kind: "parameter"|"state"}[]
 function core.store() end
@@ -260,10 +263,11 @@ function core.set_feed(feeds, feed) end
 function core.save_checkpoint(path, values) end
 ---@return table<string, Tensor>
 function core.load_checkpoint(path) end
----The checkpoint that `last`, `best` or a path means for a recipe that keeps its checkpoints in `directory` (nil: in
----its run folders), on all ranks that train together that of rank 0; and its step.
----@return string path, integer step
-function core.find_checkpoint(word, recipe, directory, together) end
+---The tensors of the checkpoint that `last`, `best` or a path means for a recipe that keeps its checkpoints in
+---`directory` (nil: in its run folders), its path and step. With `together` all ranks of the training call this: they
+---load the one that rank 0 finds, and get from each other what they cannot read.
+---@return table<string, Tensor> values, string path, integer step
+function core.load_named(word, recipe, directory, together) end
 ---Older versions named parameters otherwise: gives for names of a network that a checkpoint lacks the name that it has;
 ---and which of the checkpoint's names are an optimizer's state.
 ---@param wanted string[]  @param stored string[]

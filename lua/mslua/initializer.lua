@@ -1,23 +1,20 @@
 --- ms.initializer: how a parameter's first values are drawn, with their shape (mindspore.common.initializer).
 local args = require "mslua.args"
 local class = require "mslua.class"
+local core = require "mslua.core"
 local dtypes = require "mslua.dtypes"
 local errors = require "mslua.errors"
 
 local Initializer = class.Object:extend "Initializer"
 
-local names = {
-  "zeros", "ones", "constant", "normal", "uniform", "truncated_normal", "identity",
-  "xavier_uniform", "xavier_normal", "he_uniform", "he_normal",
-}
-
---- What is wrong with a rule: its name, a table { "normal", sigma = 0.02 }, a number, a list or a Tensor.
+--- What is wrong with a rule: its name (MindSpore's spellings too: "XavierUniform", "Zero"), a table
+--- { "normal", sigma = 0.02 }, a number, a list or a Tensor.
 ---@param init any
 ---@return string? problem
 function Initializer.problem(init)
   local name = init
   if type(init) == "table" and not getmetatable(init) and type(init[1]) == "string" then name = init[1] end
-  return type(name) == "string" and args.problem({ "", "string", choices = names }, name) or nil
+  return type(name) == "string" and core.initializer_problem(name) or nil
 end
 
 local bind = args.signature("initializer", {

@@ -16,11 +16,25 @@ local group = settings.new("ps_context", {
   { "server_password", "string", "" },
 })
 
---- Sets keys; before ms.communication.init.
+-- The first key of `values` that asks for other connections than those that ranks have after they have joined.
+local function too_late(values)
+  if not ranks.joined() or type(values) ~= "table" then return nil end
+  for _, field in ipairs(group.fields) do
+    local v = values[field[1]]
+    if v ~= nil and v ~= field[3] then return field[1] end
+  end
+end
+
+--- Sets keys; before ms.communication.init. The ranks of a recipe have joined before it runs, without encryption:
+--- there, enable_ssl = false is accepted and changes nothing.
 ---@param ... table { enable_ssl = false, config_file_path =, client_password =, server_password = }
 function M.set_ps_context(...)
-  if ranks.joined() then errors.fail "set_ps_context: ms.communication.init has run: call it before" end
+  local late = too_late(...)
   settings.set(group, ...)
+  if not late then return end
+  settings.reset(group)
+  errors.fail("set_ps_context: %s: the ranks have joined already, without encryption (by ms.communication.init, or "
+    .. "before a recipe runs)%s", late, late == "enable_ssl" and "; enable_ssl = true is not built yet" or "")
 end
 
 --- The value of a key. Passwords read as "***" when they are set.

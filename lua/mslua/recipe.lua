@@ -94,8 +94,9 @@ end
 -- The fields of the tables that other files describe.
 local elsewhere = { parallel = parallel_context.fields, context = context.fields }
 
--- The field a path such as "train.epochs" names, and where it lies; or nothing and what is wrong.
-local function leaf(path)
+-- The field a path such as "train.epochs" names, or nothing and what is wrong. `whole`: it is given a table, so it may
+-- be one that has fields.
+local function leaf(path, whole)
   local fields, field, prefix = M.fields, nil, ""
   for part in path:gmatch "[^.]+" do
     if not fields then return nil, (": %s is not a table"):format(field[1]) end
@@ -107,21 +108,28 @@ local function leaf(path)
     end
     fields, prefix = field.fields or elsewhere[part], prefix .. part .. "."
   end
-  if fields then return nil, (": it is a table, set a key of it such as %s.%s"):format(path, fields[1][1]) end
+  if fields and not whole then
+    return nil, (": it is a table, set a key of it such as %s.%s"):format(path, fields[1][1])
+  end
   return field
 end
 
--- Text of the command line as the first of the field's kinds that takes it.
+local function is_table_text(text) return text:find "^%s*{" ~= nil end
+
+local read_as = { integer = "number", number = "number", boolean = "boolean", string = "string", integers = "table",
+  numbers = "table", strings = "table", list = "table", table = "table" }
+
+-- Text of the command line as the first of the field's kinds that takes it: "{...}" is a table where the field takes
+-- one.
 local function read_leaf(field, text)
-  local settable = false
+  local settable, found = false, nil
   for kind in field[2]:gmatch "[^|]+" do
-    local as = ({ integer = "number", number = "number", boolean = "boolean", string = "string", integers = "table",
-      numbers = "table", strings = "table", list = "table", table = "table" })[kind]
+    local as = read_as[kind]
     settable = settable or as ~= nil
     local v = as and literal.read(text, as)
-    if v ~= nil then return v, true end
+    if v ~= nil and (found == nil or as == "table") then found = v end
   end
-  return nil, settable
+  return found, settable
 end
 
 local function put(values, path, v)
@@ -141,11 +149,9 @@ end
 local function each_leaf(fields, prefix, visit)
   for _, field in ipairs(fields) do
     local inner = field.fields or elsewhere[field[1]]
-    if inner then
-      each_leaf(inner, prefix .. field[1] .. ".", visit)
-    else
-      visit(prefix .. field[1], field)
-    end
+    -- A table can be set whole too, but for the recipe's own.
+    if not inner or prefix ~= "" then visit(prefix .. field[1], field) end
+    if inner then each_leaf(inner, prefix .. field[1] .. ".", visit) end
   end
 end
 
@@ -176,7 +182,7 @@ local function apply_overrides(values)
   end
   for _, entry in ipairs(state.leaves) do
     local path, v, origin = unpack(entry)
-    local field, problem = leaf(path)
+    local field, problem = leaf(path, type(v) == "table")
     if not field then params.usage_error("%s: unknown key '%s'%s", origin, path, problem) end
     put(values, path, v)
     origins[path] = origin
@@ -190,7 +196,7 @@ local function apply_overrides(values)
   for _, pair in ipairs(core.options.overrides) do
     local key, text = pair[1], pair[2]
     if declared[key] == nil then
-      local field, problem = leaf(key)
+      local field, problem = leaf(key, is_table_text(text))
       if not field then
         local known = errors.names(declared)
         if not key:find(".", 1, true) and problem:sub(1, 1) ~= ":" then

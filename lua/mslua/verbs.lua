@@ -158,12 +158,12 @@ end
 -- Gives the network the weights that --ckpt names, and says which they are.
 local function load_weights(recipe, network)
   local flags = core.options
-  local path, step = core.find_checkpoint(flags.ckpt, recipe.name, recipe.checkpoint and recipe.checkpoint.directory,
+  local values, path, step = core.load_named(flags.ckpt, recipe.name, recipe.checkpoint and recipe.checkpoint.directory,
     parallel_context.together())
   if core.speaks() then
     io.stderr:write(("mslua: eval: weights of %s%s\n"):format(path, step > 0 and (", step %d"):format(step) or ""))
   end
-  checkpoint.load_checkpoint(path, network, not flags.partial)
+  checkpoint.load_param_into_net(network, values, not flags.partial)
 end
 
 --- `mslua eval R`: metrics on eval_dataset, of the weights in `--ckpt PATH`. Several ranks share the samples. 7 when a

@@ -1,6 +1,7 @@
 #!/bin/sh
 # The ranks of a table on this machine, rank 0 in the foreground: rank_table.sh RECIPE TABLE N [key=value ...] [flags]
-# Each rank runs in its own folder device<i>. rank_table_2pcs.json and rank_table_8pcs.json are tables of one server.
+# Each rank runs in its own folder device<i>. rank_table_2pcs.json and rank_table_8pcs.json are tables of one server,
+# rank_table_16pcs.json is one of two servers, whose server_id are to be their addresses.
 set -eu
 recipe=$(readlink -f -- "$1")
 RANK_TABLE_FILE=$(readlink -f -- "$2")

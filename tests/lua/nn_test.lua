@@ -229,7 +229,45 @@ check.case("the library's networks", function()
   local ids = gpt:generate({ 1, 2 }, 3, { top_k = 1 })
   check.equal(#ids, 5)
   check.fails("at most block = 8", function() gpt(ms.zeros({ 1, 9 }, ms.int32)) end)
-  check.fails("unknown option 'classes'", function() resnet.resnet50 { classes = 3 } end)
+  check.fails("unknown key 'classes'", function() resnet.resnet50 { classes = 3 } end)
+end)
+
+check.case("the library's networks take positional arguments, as the tutorials give them", function()
+  local resnet, GPT, LeNet5 = require "resnet", require "gpt", require "lenet"
+  local Expand = require "softmax_cross_entropy_expand"
+  local net = resnet.resnet50(32, 10)
+  check.equal(net.fc.weight.shape, { 10, 2048 })
+  -- The tutorials' values: Xavier's limit for the weights, scales from a uniform distribution around 0.
+  local limit = math.sqrt(6 / (10 + 2048))
+  local weights = ops.abs(net.fc.weight.value):max():item()
+  check.equal(weights <= limit and weights > 0.95 * limit, true)
+  check.equal(ops.abs(net.bn1.gamma.value):max():item() <= 0.07, true)
+  check.fails("num_classes is missing: call resnet50(batch_size, num_classes)", function() resnet.resnet50(10) end)
+  check.fails("width", function() resnet.resnet50 { width = 0 } end)
+  check.equal(LeNet5(7, 3)(ms.ones { 2, 3, 32, 32 }).shape, { 2, 7 })
+  check.equal(LeNet5 { num_classes = 7 }(ms.ones { 2, 1, 32, 32 }).shape, { 2, 7 })
+  check.equal(GPT(7, 8, 1, 2, 8, 0)(ms.zeros({ 3, 8 }, ms.int32)).shape, { 3, 8, 7 })
+  local logits, rows, ids = ms.Tensor { { 1, 2 }, { 3, 1 } }, ms.Tensor { { 0, 1 }, { 1, 0 } },
+    ms.Tensor({ 1, 0 }, ms.int32)
+  local want = Expand(true)(logits, ids):item()
+  for _, dense in ipairs { Expand(), Expand(false), Expand { sparse = false } } do
+    check.equal(dense(logits, rows):item(), want)
+  end
+  check.equal(Expand { sparse = true }(logits, ids):item(), want)
+end)
+
+check.case("initializers have MindSpore's names too", function()
+  for _, names in ipairs { { "XavierUniform", "xavier_uniform" }, { "Zero", "zeros" }, { "One", "ones" },
+    { "HeNormal", "he_normal" }, { "Normal", "normal" }, { "TruncatedNormal", "truncated_normal" } } do
+    local drawn = {}
+    for i, name in ipairs(names) do
+      ms.set_seed(5)
+      drawn[i] = values(nn.Dense(3, 2, { weight_init = name, has_bias = false }).weight.value)
+    end
+    check.equal(drawn[1], drawn[2])
+  end
+  check.fails("unknown initializer 'XavierUnifrom' (did you mean 'xavier_uniform'?)",
+    function() nn.Dense(3, 2, { weight_init = "XavierUnifrom" }) end)
 end)
 
 check.case("a causal network does not see what follows", function()

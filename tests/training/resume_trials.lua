@@ -1,10 +1,10 @@
 -- A random training for resume_trials.sh: `draw` and `mode` decide everything, on all ranks alike. Each rank appends
--- "<step> <loss>" to <out>.<rank> after each step.
+-- "<step> <loss>" to <out>.<rank> after each step. `own`: each rank saves into a directory of its own.
 local ms = require "mslua"
 local core = require "mslua.core"
 local nn, ops = ms.nn, ms.ops
 
-local p = ms.params { draw = 1, mode = "single", out = "" }
+local p = ms.params { draw = 1, mode = "single", out = "", own = false }
 local ranks = ms.communication.get_group_size()
 math.randomseed(p.draw)
 local random = math.random
@@ -109,6 +109,7 @@ end
 -- All draws come before a rank does anything of its own.
 local save = { prefix = "t", save_checkpoint_steps = random(3, 15), async_save = chance(0.5),
   integrated_save = chance(0.7), keep_checkpoint_max = random(1, 4) }
+if p.own then save.directory = ("%s/ckpt/rank_%d"):format(core.options.out, core.options.rank) end
 local every = one_of(0, 7, 20)
 local seed = random(1, 1000)
 if core.options.rank == 0 then

@@ -1,17 +1,19 @@
 #!/bin/sh
 # Random trainings (1 to 4 ranks, every parallel mode) that are killed (-9) one to three times at random moments, the
 # launcher or one rank, and resumed: each loss of each step and all values of the last checkpoint have the bits of the
-# undisturbed run. usage: resume_trials.sh MSLUA [--seed=1] [--trials=100] [--only=DRAW]
+# undisturbed run. usage: resume_trials.sh MSLUA [--seed=1] [--trials=100] [--only=DRAW] [--own-directories]
+# --own-directories: each rank saves into a directory of its own.
 set -u
 case $1 in /*) mslua=$1 ;; *) mslua=$PWD/$1 ;; esac
 recipe=$(cd "$(dirname "$0")" && pwd)/resume_trials.lua
 shift
-seed=1 trials=100 only=
+seed=1 trials=100 only= own=false
 for argument in "$@"; do
   case $argument in
     --seed=*) seed=${argument#*=} ;;
     --trials=*) trials=${argument#*=} ;;
     --only=*) only=${argument#*=} ;;
+    --own-directories) own=true ;;
     *) echo "unknown argument '$argument'" >&2; exit 2 ;;
   esac
 done
@@ -34,8 +36,8 @@ start() {
   shift
   ranks=
   [ "$n" = 1 ] || ranks="-n $n"
-  "$mslua" train "$recipe" draw="$draw" mode="$mode" out="$work/$name.losses" --out "$work/$name" --no-attach $ranks \
-    "$@" > "$name.txt" 2>&1 &
+  "$mslua" train "$recipe" draw="$draw" mode="$mode" own=$own out="$work/$name.losses" --out "$work/$name" \
+    --no-attach $ranks "$@" > "$name.txt" 2>&1 &
   launcher=$!
 }
 
@@ -54,6 +56,18 @@ gone() {
 # Steps that rank 0 of the runs that are killed has made, those made again included.
 made_steps() {
   if [ -f broken.losses.0 ]; then wc -l < broken.losses.0; else echo 0; fi
+}
+
+# Where the checkpoints of rank $1 of a run are, below its folder.
+place() { if $own; then echo "ckpt/rank_$1"; else echo ckpt; fi; }
+
+# Whether each rank of the run that is killed has a checkpoint.
+has_checkpoints() {
+  r=0
+  while [ "$r" -lt "$n" ]; do
+    [ -n "$(ls -d "broken/$(place $r)"/t*.ckpt 2> /dev/null)" ] || return 1
+    r=$((r + 1))
+  done
 }
 
 # One draw: 0 when the resumed run has the bits of the undisturbed one.
@@ -93,8 +107,8 @@ trial() {
     gone "$pids"
     # A run that was killed before its first checkpoint begins again.
     resume=
-    [ -z "$(ls -d broken/ckpt/t*.ckpt 2> /dev/null)" ] || resume=--resume
-    at="${at:-} $(ls broken/ckpt 2> /dev/null | sed -n 's/^t.*_\([0-9]*\)\.ckpt$/\1/p' | sort -n | tail -1)"
+    if has_checkpoints; then resume=--resume; fi
+    at="${at:-} $(ls "broken/$(place 0)" 2> /dev/null | sed -n 's/^t.*_\([0-9]*\)\.ckpt$/\1/p' | sort -n | tail -1)"
   done
   start broken $resume
   wait "$launcher" || { echo "draw $draw: the resumed run ended with $?"; tail -5 broken.txt; return 1; }
@@ -114,7 +128,8 @@ trial() {
     r=$((r + 1))
   done
   for run in whole broken; do
-    "$mslua" ckpt merge "$work/$run/ckpt" "$work/$run.safetensors" > merge.txt 2>&1 || { cat merge.txt; return 1; }
+    "$mslua" ckpt merge "$work/$run/$(place 0)" "$work/$run.safetensors" > merge.txt 2>&1 ||
+      { cat merge.txt; return 1; }
   done
   cmp whole.safetensors broken.safetensors || { echo "draw $draw: values of the last checkpoint differ"; return 1; }
 }

@@ -1,6 +1,7 @@
 --- GPT-2's network, as nanoGPT has it: learned positions, normalisation before each part, output embedding tied to the
 --- input's.
 -- Letters of shapes: n sequences, t tokens, d width, v vocabulary.
+local args = require "mslua.args"
 local ms = require "mslua"
 local nn, ops = ms.nn, ms.ops
 
@@ -30,8 +31,16 @@ end
 
 local GPT = nn.Cell:extend "GPT"
 
+local bind = args.signature("GPT", {
+  { "vocab", "integer", required = true, min = 1 }, { "block", "integer", required = true, min = 1 },
+  { "layers", "integer", required = true, min = 1 }, { "heads", "integer", required = true, min = 1 },
+  { "dim", "integer", required = true, min = 1 }, { "dropout", "number", 0, min = 0, below = 1 },
+})
+
 --- `GPT { vocab = 65, block = 64, layers = 4, heads = 4, dim = 128, dropout = 0 }`; block: most tokens of a sequence.
-function GPT:init(c)
+--- (vocab, block, layers, heads, dim, dropout = 0)
+function GPT:init(...)
+  local c = bind(...)
   self.config = c
   self.tokens = nn.Embedding(c.vocab, c.dim, { embedding_table = normal })
   self.positions = nn.Embedding(c.block, c.dim, { embedding_table = normal })

@@ -1,11 +1,14 @@
 --- The tutorials' SoftmaxCrossEntropyExpand: cross entropy written out in small operators, each of which can be cut.
+local args = require "mslua.args"
 local ms = require "mslua"
 local nn, ops = ms.nn, ms.ops
 
 local SoftmaxCrossEntropyExpand = nn.Loss:extend "SoftmaxCrossEntropyExpand"
 
---- `sparse`: labels are class ids [n]; else rows [n, classes]. The loss is the mean over n.
-function SoftmaxCrossEntropyExpand:init(sparse)
+local bind = args.signature("SoftmaxCrossEntropyExpand", { { "sparse", "boolean", false } })
+
+--- `sparse`: labels are class ids [n]; else rows [n, classes]. The loss is the mean over n. (sparse = false)
+function SoftmaxCrossEntropyExpand:init(...)
   self.reduction = "mean"
   self.exp = ops.Exp()
   self.sum = ops.ReduceSum { keep_dims = true }
@@ -18,7 +21,7 @@ function SoftmaxCrossEntropyExpand:init(sparse)
   self.mul = ops.Mul()
   self.mul2 = ops.Mul()
   self.mean = ops.ReduceMean { keep_dims = false }
-  self.sparse = sparse or false
+  self.sparse = bind(...).sparse
   self.max = ops.ReduceMax { keep_dims = true }
   self.sub = ops.Sub()
 end
