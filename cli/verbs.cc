@@ -60,6 +60,7 @@ FlagDef HeartbeatTimeout() {
 FlagDef LogRanks() { return String("log-ranks", "all|0,2", "ranks that print their loss").Default("0"); }
 FlagDef Device() { return Enum("device", "cpu|cuda", "where to compute").Default("cpu"); }
 FlagDef Preset() { return String("preset", "P", "take the recipe's parameters of preset P"); }
+FlagDef Traceback() { return Bool("traceback", "print the recipe's functions that led to an error, innermost first"); }
 FlagDef Seed() { return Int("seed", "S", 0, "seed of weights, shuffling and dropout, instead of the recipe's"); }
 FlagDef Checkpoint() {
   return String("ckpt", "best|last|PATH", "the weights to load: of this recipe's last run").Default("last");
@@ -78,6 +79,7 @@ std::vector<VerbDef> MakeVerbs() {
        {Ranks(), Device(), Preset(), Seed(),
         String("out", "DIR", "run folder: logs, metrics, checkpoints (default runs/<id>)"),
         String("resume", "last|best|PATH", "go on from a checkpoint").Bare("last"),
+        String("init-from", "last|best|PATH", "start with a checkpoint's weights, where the network has them"),
         IntOrEnum("log-every", "N|epoch", "print the loss every N steps or once an epoch").Default("1"),
         LogRanks(), Backend(), Interface(),
         Int("max-steps", "N", 1, "stop after N steps"),
@@ -86,17 +88,18 @@ std::vector<VerbDef> MakeVerbs() {
         String("profile", "S:N", "profile N steps from step S").NotBuilt(),
         Enum("on-error", "stop|repl", "what a Lua error does").Default("stop").NotBuilt(),
         HangTimeout(), HeartbeatTimeout(),
-        Bool("no-attach", "open no endpoint for attach")},
+        Bool("no-attach", "open no endpoint for attach"), Traceback()},
        {"mslua train recipes/quickstart.lua -n 2", "mslua train recipes/lenet_mnist.lua data_path=/data/mnist epochs=2",
         "mslua train recipes/resnet18_cifar10.lua --out runs/a --resume train.epochs=20"}},
       {"eval", "RECIPE [key=value ...] [flags]", "metrics of a recipe on its eval_dataset", 1, 1, true,
        {Ranks(), Checkpoint(), Bool("partial", "load what fits of the checkpoint; the rest keeps its initial values"),
-        Device(), Preset(), Json(), LogRanks(), Backend(), Interface(), HangTimeout(), HeartbeatTimeout()},
+        Device(), Preset(), Json(), LogRanks(), Backend(), Interface(), HangTimeout(), HeartbeatTimeout(),
+        Traceback()},
        {"mslua eval recipes/lenet_mnist.lua", "mslua eval recipes/lenet_mnist.lua --ckpt last data_path=/data/mnist",
         "mslua eval recipes/resnet18_cifar10.lua -n 2 --ckpt runs/a/ckpt --json"}},
       {"run", "SCRIPT [argument ...] [flags]", "run an imperative Lua script", 1, kUnlimited, true,
        {Ranks(), Device(), Preset(), Seed(), Int("max-steps", "N", 1, "stop each training after N steps"), LogRanks(),
-        Interface(), HangTimeout(), HeartbeatTimeout()},
+        Interface(), HangTimeout(), HeartbeatTimeout(), Traceback()},
        {"mslua run script.lua lr=0.1", "mslua run recipes/examples/all_gather.lua -n 4",
         "mslua run script.lua -- -5 input.txt"}},
       {"repl", "[RECIPE] [key=value ...] [flags]", "interactive Lua, eager tensors, a recipe's parts in scope", 0, 1,
@@ -122,7 +125,7 @@ std::vector<VerbDef> MakeVerbs() {
         {"copy", "RECIPE PATH", 2, 2},
         {"check", "RECIPE [key=value ...]", 1, 1}}},
       {"verify", "RECIPE [key=value ...] [flags]", "train a recipe and check its expect", 1, 1, true,
-       {Ranks(), Device(), Preset(), Backend(), Interface(), Json()},
+       {Ranks(), Device(), Preset(), Backend(), Interface(), Json(), Traceback()},
        {"mslua verify recipes/quickstart.lua", "mslua verify recipes/lenet_mnist.lua --preset smoke",
         "mslua verify recipes/quickstart.lua --json"}},
       {"prof", "RECIPE [key=value ...] [flags]", "time of a training step by operator, beside the machine's limits", 1,

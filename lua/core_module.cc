@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
 #include "core/base/text.h"
@@ -73,6 +74,17 @@ StatusOr<int> Where(lua_State* L, Session& session) {
   else
     PushString(L, absl::StrCat(where->file, ":", where->line));
   return 1;
+}
+
+// core.at("recipe.lua:12"): while a graph is traced, errors name this line until another line of the user runs.
+StatusOr<int> At(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(const std::string place, ReadString(L, 1, "at: place"));
+  const size_t colon = place.rfind(':');
+  int line = 0;
+  if (colon == std::string::npos || !absl::SimpleAtoi(place.substr(colon + 1), &line))
+    return absl::InvalidArgumentError(absl::StrCat("at: expected FILE:LINE, got ", place));
+  session.SetLine(place.substr(0, colon), line);
+  return 0;
 }
 
 StatusOr<int> SuggestName(lua_State* L, Session&) {
@@ -195,6 +207,7 @@ int OpenCoreModule(lua_State* L) {
                    {"seed", Entry<GetSeed>},
                    {"fail", Entry<Fail>},
                    {"where", Entry<Where>},
+                   {"at", Entry<At>},
                    {"did_you_mean", Entry<SuggestName>},
                    {"clock", Entry<Clock>},
                    {"environment", Entry<VariableNames>},

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/exit_code.h"
 #include "core/base/text.h"
@@ -43,6 +44,10 @@ class LuaGenerator : public data::Generator {
     lua_pop(session.lua(), 1);
   }
 
+  std::string place() const override {
+    const Location& at = *written_;
+    return at.file.empty() ? "" : absl::StrCat(at.file, ":", at.line, ": ");
+  }
   int64_t size() const override { return length_; }
   bool random_access() const override { return length_ >= 0; }
 
@@ -280,6 +285,20 @@ StatusOr<data::Transform> ReadTransform(lua_State* L, int index) {
   return transform;
 }
 
+// A list of strings; nil is an empty one.
+StatusOr<std::vector<std::string>> FieldStrings(lua_State* L, int index, const char* name) {
+  const StackGuard guard(L);
+  std::vector<std::string> list;
+  lua_getfield(L, index, name);
+  for (int i = 1; lua_type(L, -1) == LUA_TTABLE && i <= static_cast<int>(lua_objlen(L, -1)); ++i) {
+    lua_rawgeti(L, -1, i);
+    ASSIGN_OR_RETURN(std::string item, ReadString(L, -1, absl::StrCat(name, "[", i, "]")));
+    list.push_back(std::move(item));
+    lua_pop(L, 1);
+  }
+  return list;
+}
+
 Status AppendOp(lua_State* L, int index, DatasetHandle* handle) {
   const StackGuard guard(L);
   index = AbsoluteIndex(L, index);
@@ -301,7 +320,20 @@ Status AppendOp(lua_State* L, int index, DatasetHandle* handle) {
     return absl::OkStatus();
   }
   int64_t n = 0;
-  if (kind == "shuffle") {
+  if (kind == "project" || kind == "rename") {
+    ASSIGN_OR_RETURN(std::vector<std::string> columns, FieldStrings(L, index, "columns"));
+    ASSIGN_OR_RETURN(std::vector<std::string> names, FieldStrings(L, index, "names"));
+    if (names.size() != columns.size() && !(names.empty() && kind == "project"))
+      return absl::InvalidArgumentError(
+          absl::StrCat(kind, ": ", columns.size(), " columns and ", names.size(), " new names"));
+    d = kind == "project" ? d.Project({std::move(columns), std::move(names)})
+                          : d.Rename({std::move(columns), std::move(names)});
+  } else if (kind == "keep") {
+    lua_getfield(L, index, "samples");
+    ASSIGN_OR_RETURN(std::vector<int64_t> samples, ReadInts(L, -1, "keep: samples"));
+    for (int64_t& sample : samples) --sample;
+    d = d.Keep({std::make_shared<const std::vector<int64_t>>(std::move(samples))});
+  } else if (kind == "shuffle") {
     RETURN_IF_ERROR(fields.Int("buffer_size", &n).status());
     d = d.Shuffle({n});
   } else if (kind == "batch") {
@@ -313,14 +345,15 @@ Status AppendOp(lua_State* L, int index, DatasetHandle* handle) {
     RETURN_IF_ERROR(fields.Int("count", &n).status());
     d = kind == "repeat" ? d.Repeat({n}) : kind == "take" ? d.Take({n}) : d.Skip({n});
   } else {
-    return Unknown("operation", kind, {"map", "shuffle", "batch", "repeat", "take", "skip"});
+    return Unknown("operation", kind,
+                   {"map", "shuffle", "batch", "repeat", "take", "skip", "project", "rename", "keep"});
   }
   return absl::OkStatus();
 }
 
 // core.dataset(spec)
 StatusOr<int> MakeDataset(lua_State* L, Session& session) {
-  RETURN_IF_ERROR(CheckFields(L, 1, "dataset", {"source", "num_shards", "shard_id", "ops", "seed"}));
+  RETURN_IF_ERROR(CheckFields(L, 1, "dataset", {"source", "num_shards", "shard_id", "ops", "seed", "made_at"}));
   lua_getfield(L, 1, "source");
   ASSIGN_OR_RETURN(data::Source source, ReadSource(L, session, -1));
   data::Sharding sharding;
@@ -330,8 +363,13 @@ StatusOr<int> MakeDataset(lua_State* L, Session& session) {
                       .Int("shard_id", &sharding.shard_id)
                       .Int("seed", &seed)
                       .status());
-  auto handle =
-      std::make_shared<DatasetHandle>(DatasetHandle{data::Dataset(std::move(source), sharding), 0, seed, nullptr, 1});
+  auto handle = std::make_shared<DatasetHandle>(
+      DatasetHandle{data::Dataset(std::move(source), sharding), 0, seed, nullptr, 1, nullptr, {}});
+  ASSIGN_OR_RETURN(const std::string made_at, FieldString(L, 1, "made_at", ""));
+  if (const size_t colon = made_at.rfind(':'); colon != std::string::npos) {
+    handle->made_at.file = made_at.substr(0, colon);
+    if (!absl::SimpleAtoi(made_at.substr(colon + 1), &handle->made_at.line)) handle->made_at.line = 0;
+  }
   lua_getfield(L, 1, "ops");
   const int ops = lua_gettop(L), n = lua_type(L, -1) == LUA_TTABLE ? static_cast<int>(lua_objlen(L, -1)) : 0;
   for (int i = 1; i <= n; ++i) {
@@ -340,6 +378,12 @@ StatusOr<int> MakeDataset(lua_State* L, Session& session) {
     lua_settop(L, ops);
   }
   PushObject<DatasetObject>(L, std::move(handle));
+  return 1;
+}
+
+// core.random_numbers(): how often random tensors were asked for without a stream of their own.
+StatusOr<int> CountRandom(lua_State* L, Session& session) {
+  lua_pushnumber(L, static_cast<double>(session.random_tensors));
   return 1;
 }
 
@@ -442,6 +486,45 @@ StatusOr<int> NextBatch(lua_State* L, Session& session) {
   return 1;
 }
 
+// sample(i): the columns of sample i, from 1, of a dataset without a batch, whatever ranks share.
+StatusOr<int> ReadSample(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(const DatasetObject d, Self(L));
+  ASSIGN_OR_RETURN(const int64_t i, ReadInt(L, 2, "sample"));
+  ASSIGN_OR_RETURN(const auto pipeline, d->OpenWhole(session));
+  if (pipeline->batched() || i < 1 || i > pipeline->size())
+    return absl::InvalidArgumentError(absl::StrCat("sample ", i, " of a dataset of ", pipeline->size()));
+  if (d->reading == nullptr) {
+    d->reading = std::make_shared<SampleReading>();
+    pipeline->MakeEpoch(0, &d->reading->epoch);
+  }
+  SampleReading& reading = *d->reading;
+  std::vector<Tensor> columns;
+  std::vector<void*> places;
+  for (const data::Column& c : pipeline->schema()) {
+    ASSIGN_OR_RETURN(Tensor t, NewTensor(session, c.type));
+    places.push_back(t.data.get());
+    columns.push_back(std::move(t));
+  }
+  RETURN_IF_ERROR(pipeline->Fill(reading.epoch, i - 1, &reading.scratch, &reading.sequence, places).status());
+  if (!lua_checkstack(L, static_cast<int>(columns.size()) + 8))
+    return absl::ResourceExhaustedError("no room on Lua's stack");
+  for (Tensor& t : columns) PushObject<Tensor>(L, std::move(t));
+  return static_cast<int>(columns.size());
+}
+
+// length(): samples, whatever ranks share; nil where only running the source tells.
+StatusOr<int> CountSamples(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(const DatasetObject d, Self(L));
+  const auto* foreign = std::get_if<data::GeneratorSource>(&d->description.source());
+  if (foreign != nullptr && !foreign->generator->random_access()) {
+    lua_pushnil(L);
+    return 1;
+  }
+  ASSIGN_OR_RETURN(const auto pipeline, d->OpenWhole(session));
+  lua_pushnumber(L, static_cast<double>(pipeline->size()));
+  return 1;
+}
+
 StatusOr<int> MakeIterator(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(const DatasetObject d, Self(L));
   ASSIGN_OR_RETURN(const auto pipeline, d->Open(session));
@@ -468,11 +551,19 @@ StatusOr<std::shared_ptr<const data::Pipeline>> DatasetHandle::Open(Session& ses
   if (!opened.ok()) {
     // Files that are missing or bad, against a chain that makes no sense.
     if (!absl::IsInvalidArgument(opened.status())) session.exit_code = kExitData;
-    return opened.status();
+    return AtLine(opened.status(), &made_at);
   }
   pipeline = *std::move(opened);
   for (const std::string& notice : pipeline->notices()) std::fprintf(stderr, "mslua: note: %s\n", notice.c_str());
   return pipeline;
+}
+
+StatusOr<std::shared_ptr<const data::Pipeline>> DatasetHandle::OpenWhole(Session& session) {
+  const auto feeds = std::exchange(session.feeds, 1), feed = std::exchange(session.feed, 0);
+  auto opened = Open(session);
+  session.feeds = feeds;
+  session.feed = feed;
+  return opened;
 }
 
 bool DatasetHandle::Divided() const {
@@ -492,10 +583,13 @@ void OpenDatasets(lua_State* L) {
                    {"batch_size", Entry<BatchSize>},
                    {"full_batches", Entry<FullBatches>},
                    {"schema", Entry<Schema>},
+                   {"sample", Entry<ReadSample>},
+                   {"length", Entry<CountSamples>},
                    {"iterator", Entry<MakeIterator>}});
   lua_setfield(L, -2, "__index");
   lua_pop(L, 1);
-  SetFunctions(L, {{"dataset", Entry<MakeDataset>}, {"set_feed", Entry<SetFeed>}});
+  SetFunctions(L,
+               {{"dataset", Entry<MakeDataset>}, {"set_feed", Entry<SetFeed>}, {"random_numbers", Entry<CountRandom>}});
 }
 
 }  // namespace mslua

@@ -8,16 +8,27 @@
 
 namespace mslua {
 
+// What reading one sample after another needs: epoch 0 and working memory.
+struct SampleReading {
+  data::Pipeline::Epoch epoch;
+  data::Pipeline::Scratch scratch;
+  data::Pipeline::Sequence sequence;
+};
+
 // A description, and the opened pipeline once somebody has asked for it.
 struct DatasetHandle {
   data::Dataset description;
   int64_t batch = 0;  // 0: not batched
   int64_t seed = -1;  // -1: the session's, when it is opened
   std::shared_ptr<const data::Pipeline> pipeline;
-  int64_t feeds = 1;  // of `pipeline`
+  int64_t feeds = 1;                       // of `pipeline`
+  std::shared_ptr<SampleReading> reading;  // of single samples; null before the first
+  Location made_at;                        // the user's line, for errors; without a file: not known
 
   // Opens it on the first call, and when the session's feed has changed since; notices go to stderr.
   StatusOr<std::shared_ptr<const data::Pipeline>> Open(Session& session);
+  // The same for all samples, as if this were the only rank.
+  StatusOr<std::shared_ptr<const data::Pipeline>> OpenWhole(Session& session);
   // Whether the opened pipeline gives a part of each global batch: neither one feed, nor sharded by hand, nor a
   // sequence.
   bool Divided() const;

@@ -79,6 +79,26 @@ StatusOr<std::vector<absl::optional<TensorType>>> OperandTypes(lua_State* L, con
   return types;
 }
 
+// An error where operands that must be of one element type are not: with their own shapes, for Emit broadcasts them.
+// type_at(i) is the type of operand i of n.
+template <class TypeAt>
+Status CheckElementTypes(const OpDef& op, size_t n, TypeAt type_at) {
+  size_t first = n;
+  for (size_t i = 0; i < n && !op.inputs.empty(); ++i) {
+    if (InputAt(op, i).type != TypeClass::kT) continue;
+    if (first == n) first = i;
+    const TensorType &a = type_at(first), &b = type_at(i);
+    if (a.dtype == b.dtype) continue;
+    // Floats hold integers, not the other way round.
+    const bool to_first = IsFloat(a.dtype) || !IsFloat(b.dtype);
+    return OpError(op, absl::StrCat(InputAt(op, first).name, " is ", ToString(a), " and ", InputAt(op, i).name, " is ",
+                                    ToString(b), ": element types differ, and none is converted by itself; convert ",
+                                    InputAt(op, to_first ? i : first).name, " with :astype(ms.",
+                                    LongName((to_first ? a : b).dtype), ")"));
+  }
+  return absl::OkStatus();
+}
+
 bool Broadcasts(const OpDef& op) { return !op.formula.empty() && op.inputs.size() > 1; }
 
 // Mixed precision. Operators whose time is multiplication take 16-bit operands, and give 16-bit results.
@@ -228,6 +248,8 @@ StatusOr<int> ApplyTraced(lua_State* L, Session& session, const OpDef& op, const
   }
   absl::optional<DType> result;
   if (trace.amp().has_value()) result = MixTypes(trace, op, numbers, &values);
+  RETURN_IF_ERROR(
+      CheckElementTypes(op, values.size(), [&](size_t i) -> const TensorType& { return trace.g().TypeOf(values[i]); }));
   CompilerAttrs wishes = TakeCompilerAttrs(session, op, &attrs);
   if (!wishes.in_strategy.empty()) SeparateOperands(trace.g(), &values);
   const size_t first = trace.g().graph().nodes.size();
@@ -258,6 +280,7 @@ StatusOr<int> ApplyEager(lua_State* L, Session& session, const OpDef& op, const 
       data.push_back(std::move(t));
     }
   }
+  RETURN_IF_ERROR(CheckElementTypes(op, data.size(), [&](size_t i) -> const TensorType& { return data[i].type; }));
   std::string key = op.name;
   for (const Tensor& t : data) absl::StrAppend(&key, ",", ToString(t.type));
   for (const auto& a : attrs.items()) absl::StrAppend(&key, ";", a.first, "=", AttrText(a.second));

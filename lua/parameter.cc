@@ -1,9 +1,11 @@
 #include "lua/parameter.h"
 
 #include <cstring>
+#include <new>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/exit_code.h"
 #include "core/base/text.h"
 #include "lua/global_view.h"
 #include "lua/object.h"
@@ -31,9 +33,22 @@ int OtherStage(const GlobalView* view, const std::string& key) {
   return owner == kNoStage || owner == view->stage() ? kNoStage : owner;
 }
 
+// Memory for a value of a parameter, of a part of it or of all.
+StatusOr<TensorView> AddValue(Session& session, const ParameterData& p, const std::string& key,
+                              const TensorType& type) {
+  try {
+    return session.store().Add(key, p.kind, type);
+  } catch (const std::bad_alloc&) {
+    session.exit_code = kExitEnvironment;
+    return AtLine(absl::ResourceExhaustedError(absl::StrCat("parameter '", p.name, "' ", ToString(type), " needs ",
+                                                            type.bytes(), " bytes: out of memory")),
+                  p.made_at.get());
+  }
+}
+
 // This rank's part of a parameter's first value.
 StatusOr<TensorView> MakePart(Session& session, ParameterData& p, const GlobalView::Part& part) {
-  ASSIGN_OR_RETURN(const TensorView value, session.store().Add(p.key, p.kind, part.local));
+  ASSIGN_OR_RETURN(const TensorView value, AddValue(session, p, p.key, part.local));
   RETURN_IF_ERROR(Annotate(Fill(p.init, session.seed, p.name, part.whole, part.begin, value),
                            absl::StrCat("parameter '", p.name, "'")));
   p.init.constant = Tensor();  // its memory is not needed any more
@@ -64,7 +79,7 @@ StatusOr<TensorView> ValueOf(Session& session, ParameterData& p) {
                                                       "; this rank is of stage ", view->stage()));
   }
   if (part != nullptr) return MakePart(session, p, *part);
-  ASSIGN_OR_RETURN(const TensorView value, session.store().Add(key, p.kind, p.type));
+  ASSIGN_OR_RETURN(const TensorView value, AddValue(session, p, key, p.type));
   RETURN_IF_ERROR(Annotate(Fill(p.init, session.seed, p.name, value), absl::StrCat("parameter '", p.name, "'")));
   p.init.constant = Tensor();  // its memory is not needed any more
   return value;
@@ -109,6 +124,7 @@ StatusOr<int> MakeParameter(lua_State* L, Session& session, const char* kind) {
       {"name", "shape", "dtype", "init", "requires_grad", "layerwise_parallel", "parallel_optimizer", "comm_fusion"}));
   auto p = std::make_shared<ParameterData>();
   p->kind = kind;
+  p->made_at = session.Where();
   ASSIGN_OR_RETURN(p->name, FieldString(L, 1, "name", ""));
   lua_getfield(L, 1, "shape");
   const bool has_shape = !lua_isnil(L, -1);

@@ -36,6 +36,8 @@ struct ParameterData {
   bool replica = false;  // a lower rank has the same slice
   // Of an optimizer's state: the key of its parameter, and what of it ("moments").
   std::string state_of, state_kind;
+  // The user's line that made it; of an optimizer's state, its parameter's. Null or without a file: not known.
+  std::shared_ptr<const Location> made_at;
   // A training step replaces it by assign: running statistics. Ranks that train on batches of their own then have
   // values of their own.
   bool assigned = false;

@@ -2,23 +2,60 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "collectives/groups.h"
+#include "core/base/exit_code.h"
 #include "lua/options.h"
 
 namespace mslua {
+
+namespace {
+
+// That there is no memory for the values of a graph: with the largest of them, and the line that makes it.
+Status OutOfMemory(const Graph& graph) {
+  const Node* largest = nullptr;
+  int64_t most = 0;
+  for (const Node& n : graph.nodes) {
+    for (const TensorType& type : n.outputs) {
+      if (type.bytes() <= most) continue;
+      most = type.bytes();
+      largest = &n;
+    }
+  }
+  if (largest == nullptr) return absl::ResourceExhaustedError("out of memory");
+  const Location* const at = largest->location.get();
+  TensorType type = largest->outputs[0];
+  for (const TensorType& t : largest->outputs) type = t.bytes() == most ? t : type;
+  return AtLine(absl::ResourceExhaustedError(absl::StrCat(
+                    "out of memory for the values that are computed; the largest is ", ToString(type), ", ", most,
+                    " bytes, of ", at != nullptr && !at->scope.empty() ? at->scope : largest->op->name)),
+                at);
+}
+
+StatusOr<std::unique_ptr<Executable>> Compile(Session& session, const Graph& graph, const CompileOptions& options) {
+  try {
+    return Executable::Compile(graph, &session.store(), options, &session.workspace);
+  } catch (const std::bad_alloc&) {
+    session.exit_code = kExitEnvironment;
+    return OutOfMemory(graph);
+  }
+}
+
+}  // namespace
 
 StatusOr<std::unique_ptr<Executable>> CompileShared(Session& session, const Graph& graph, CompileOptions options) {
   options.rank = session.options().rank;
   options.groups = session.groups();
   options.reference_kernels = OptionBool(session.lua(), "reference_kernels");
   options.vector_products = OptionBool(session.lua(), "vector_products");
-  auto executable = Executable::Compile(graph, &session.store(), options, &session.workspace);
+  auto executable = Compile(session, graph, options);
   if (!absl::IsFailedPrecondition(executable.status())) return executable;
   // Too large for the workspace there is: a new one, which the programs that follow share; older ones keep theirs.
   session.workspace.reset();
-  return Executable::Compile(graph, &session.store(), options, &session.workspace);
+  return Compile(session, graph, options);
 }
 
 StatusOr<std::unique_ptr<Program>> Program::Compile(Session& session, const Graph& graph,
@@ -26,8 +63,11 @@ StatusOr<std::unique_ptr<Program>> Program::Compile(Session& session, const Grap
   auto program = std::make_unique<Program>();
   for (const auto& p : parameters) RETURN_IF_ERROR(ValueOf(session, *p).status());
   program->parameters_ = parameters;
-  for (size_t i = 0; i < graph.outputs.size(); ++i) {
-    if (graph.outputs[i].updates.empty()) program->results_.push_back(static_cast<int>(i));
+  program->prints_ = FindPrints(graph);
+  absl::flat_hash_set<int> printed;
+  for (const Print& p : program->prints_) printed.insert(p.output);
+  for (int i = 0; i < static_cast<int>(graph.outputs.size()); ++i) {
+    if (graph.outputs[static_cast<size_t>(i)].updates.empty() && !printed.contains(i)) program->results_.push_back(i);
   }
   ASSIGN_OR_RETURN(program->executable_, CompileShared(session, graph, {}));
   const auto& names = program->executable_->inputs();
@@ -63,6 +103,7 @@ StatusOr<std::vector<Tensor>> Program::Run(Session& session, absl::Span<const Te
     if (!where->file.empty()) groups->set_caller(absl::StrCat(where->file, ":", where->line));
   }
   RETURN_IF_ERROR(executable_->Run());
+  if (!prints_.empty()) WritePrints(prints_, *executable_, session.prefix);
   std::vector<Tensor> outputs;
   for (int r : results_) {
     const TensorView value = executable_->Output(r);

@@ -6,6 +6,7 @@
 
 #include "core/runtime/executable.h"
 #include "lua/parameter.h"
+#include "lua/prints.h"
 #include "lua/session.h"
 #include "lua/tensor.h"
 
@@ -22,7 +23,7 @@ class Program {
                                                     const std::vector<std::shared_ptr<ParameterData>>& parameters);
 
   // `data` are the graph's inputs of kind data, in order. Gives the outputs that update nothing, as tensors of their
-  // own.
+  // own, but for those of ms.print, which it prints.
   StatusOr<std::vector<Tensor>> Run(Session& session, absl::Span<const Tensor> data);
 
   Executable& executable() { return *executable_; }
@@ -32,7 +33,8 @@ class Program {
   std::vector<int> data_positions_;  // among the executable's inputs
   std::vector<TensorType> data_types_;
   std::vector<int> results_;  // outputs without an update
-  int step_position_ = -1;    // of the scalar input `step`; it counts the runs
+  std::vector<Print> prints_;
+  int step_position_ = -1;  // of the scalar input `step`; it counts the runs
   int64_t runs_ = 0;
   std::vector<std::shared_ptr<ParameterData>> parameters_;
 };

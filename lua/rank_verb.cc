@@ -123,6 +123,7 @@ int RunInJob(const cli::CommandLine& command, SessionOptions options, Joins join
   if (job.Alone()) return result.ok() ? code : Report(result.status(), code);
   // Ranks that train together stop together when they are asked to: that is no failure.
   const bool asked = !result.ok() && (code == kExitInterrupted || code == kExitCheckpointed);
+  if (!result.ok()) PrintTraceback(result.status());
   if (asked && (job.rank() == 0 || !job.SharesConsole())) Report(result.status());
   const int last = job.Finish(asked ? absl::OkStatus() : result.status(), code, session.groups());
   std::fflush(stdout);

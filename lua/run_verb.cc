@@ -146,9 +146,11 @@ SessionOptions OptionsOf(const cli::CommandLine& command) {
   for (const char* flag : {"out", "resume", "trace", "cluster"}) {
     if (command.Given(flag)) options.flags.emplace_back(flag, command.String(flag));
   }
+  if (command.Given("init-from")) options.flags.emplace_back("init_from", command.String("init-from"));
   if (command.Bool("no-attach")) options.flags.emplace_back("no_attach", 1.0);
   if (command.Given("n")) options.flags.emplace_back("ranks_given", true);
   if (command.Bool("json")) options.flags.emplace_back("json", true);
+  options.traceback = command.Bool("traceback");
   if (command.Bool("partial")) options.flags.emplace_back("partial", true);
   if (command.Bool("steps-only")) options.flags.emplace_back("steps_only", true);
   return options;
@@ -168,10 +170,16 @@ int ExitCodeOf(const Status& status, int exit_code) {
   }
 }
 
+void PrintTraceback(const Status& status) {
+  const std::string frames = TracebackOf(status);
+  if (!frames.empty()) std::fprintf(stderr, "%s\n", frames.c_str());
+}
+
 int Report(const Status& status, int exit_code) {
   if (status.ok()) return kExitOk;
   std::fflush(stdout);
   std::fprintf(stderr, "mslua: error: %s\n", PrintableMessage(status.message()).c_str());
+  PrintTraceback(status);
   return ExitCodeOf(status, exit_code);
 }
 

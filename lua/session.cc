@@ -10,6 +10,7 @@
 #include "launch/process.h"
 #include "lua/core_module.h"
 #include "lua/embedded.h"
+#include "lua/lua_stack.h"
 #include "lua/object.h"
 #include "lua/options.h"
 #include "lua/program.h"
@@ -23,6 +24,7 @@ constexpr char kLibraryPrefix[] = "mslua/";
 
 const char kSessionKey = 0;
 constexpr char kLocatedPayload[] = "mslua/located";
+constexpr char kTracebackPayload[] = "mslua/traceback";
 
 bool InLibrary(const char* short_source) { return absl::StartsWith(short_source, kLibraryPrefix); }
 
@@ -51,37 +53,98 @@ void ExplainCall(lua_State* L) {
   lua_settop(L, 1);
 }
 
-// Handler of errors: what Lua itself reports inside the library gets the user's line in front.
-int OnError(lua_State* L) {
+// Calls mslua.frames' function of that name; true with its `results` results on the stack.
+bool AskFrames(lua_State* L, const char* name, int results) {
+  const int top = lua_gettop(L);
+  if (!lua_checkstack(L, 16)) return false;
+  lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
+  lua_getfield(L, -1, "mslua.frames");
+  lua_remove(L, -2);
+  if (lua_type(L, -1) == LUA_TTABLE) {
+    lua_getfield(L, -1, name);
+    lua_remove(L, -2);
+    if (lua_pcall(L, 0, results, 0) == 0) return true;
+  }
+  lua_settop(L, top);
+  return false;
+}
+
+// Whether the function of the frame is one of the library that calls functions of users.
+bool CallsUsers(lua_State* L, lua_Debug* frame) {
+  const StackGuard guard(L);
+  if (!lua_checkstack(L, 16)) return false;
+  lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
+  lua_getfield(L, -1, "mslua.frames");
+  if (lua_type(L, -1) != LUA_TTABLE) return false;
+  lua_getfield(L, -1, "is_point");
+  lua_getinfo(L, "f", frame);
+  return lua_pcall(L, 1, 1, 0) == 0 && lua_toboolean(L, -1);
+}
+
+// What Lua says of < and <= between values that it does not compare, as the users' mistake that it is; else empty.
+std::string ExplainComparison(const std::string& message, bool tracing) {
+  const size_t at = message.find("attempt to compare ");
+  if (at == std::string::npos || !absl::StrContains(message, "userdata")) return "";
+  return absl::StrCat(message.substr(0, at),
+                      tracing ? "a traced value is compared in Lua: while the graph is traced it has no elements; use "
+                                "ops.less(x, y) or ops.greater(x, y), and ops.select(condition, a, b) for the choice"
+                              : "a tensor is compared with a value of another kind: Lua cannot compare these; use "
+                                "ops.less(x, y) or ops.greater(x, y) for the elements, x:item() for one number");
+}
+
+}  // namespace
+
+Status AtLine(const Status& status, const Location* where) {
+  if (where == nullptr || where->file.empty() || status.GetPayload(kLocatedPayload)) return status;
+  if (absl::StartsWith(status.message(), where->file + ":")) return status;
+  Status located = Annotate(status, absl::StrCat(where->file, ":", where->line));
+  located.SetPayload(kLocatedPayload, absl::Cord());
+  return located;
+}
+
+std::string TracebackOf(const Status& status) {
+  const auto frames = status.GetPayload(kTracebackPayload);
+  return frames ? std::string(*frames) : "";
+}
+
+// Handler of errors, which sees the stack as it was: the message gets the user's line, where it has none, and the cell.
+int Session::OnError(lua_State* L) {
   if (lua_type(L, 1) != LUA_TSTRING) {
     if (!luaL_callmeta(L, 1, "__tostring")) lua_pushfstring(L, "error object is a %s", luaL_typename(L, 1));
     return 1;
   }
-  {
-    if (absl::StrContains(lua_tostring(L, 1), "attempt to call ")) ExplainCall(L);
-    const char* message = lua_tostring(L, 1);
-    // Lua compares values of two types without asking either.
-    if (Session::Of(L).trace != nullptr && absl::StrContains(message, "attempt to compare")) {
-      lua_pushfstring(L, "%s: while a graph is traced values have no order, use ops.Less, ops.Greater and ops.Select",
-                      message);
-      return 1;
-    }
-    const bool explained = absl::StrContains(message, "values have no order");  // by a trace inside this call
-    if (!explained && absl::StrContains(message, "attempt to compare") && absl::StrContains(message, "userdata")) {
-      lua_pushfstring(
-          L, "%s: for the elements of a tensor use ops.less(x, y) or ops.greater(x, y), for one number x:item()",
-          message);
-      return 1;
-    }
-    if (!InLibrary(message)) return 1;
-    const auto where = Session::Of(L).Where();
-    if (where->file.empty()) return 1;
-    lua_pushfstring(L, "%s:%d: %s", where->file.c_str(), where->line, message);
-  }
+  Session& session = Session::Of(L);
+  if (session.explained == lua_tostring(L, 1)) return 1;
+  if (absl::StrContains(lua_tostring(L, 1), "attempt to call ")) ExplainCall(L);
+  session.explained = session.Explain(L, lua_tostring(L, 1));
+  PushString(L, session.explained);
   return 1;
 }
 
-}  // namespace
+std::string Session::Explain(lua_State* L, std::string message) {
+  traceback_.clear();
+  const std::string comparison = ExplainComparison(message, trace != nullptr);
+  if (!comparison.empty()) message = comparison;
+  const bool overflow = absl::EndsWith(message, "stack overflow");
+  if (overflow || InLibrary(message.c_str())) {
+    const auto where = FindCaller(/*ask_frames=*/!overflow);
+    if (!where->file.empty()) {
+      message = absl::StrCat(
+          where->file, ":", where->line, ": ",
+          overflow ? "stack overflow: functions call each other, or one calls itself, without an end" : message);
+    }
+  }
+  if (overflow) return message;  // Lua has no stack left to ask it for more
+  const StackGuard guard(L);
+  if (AskFrames(L, "path", 1) && lua_type(L, -1) == LUA_TSTRING) {
+    const std::string cell = absl::StrCat(" (in ", lua_tostring(L, -1));
+    const bool named = absl::StrContains(message, cell + ")") || absl::StrContains(message, cell + "/");
+    if (!named) absl::StrAppend(&message, cell, ")");
+  }
+  if (options_.traceback && AskFrames(L, "traceback", 1) && lua_type(L, -1) == LUA_TSTRING)
+    traceback_ = lua_tostring(L, -1);
+  return message;
+}
 
 Session::Session(SessionOptions options)
     : seed(options.seed), options_(std::move(options)), allocator_(std::make_shared<TensorAllocator>()) {}
@@ -174,6 +237,7 @@ Status Session::Call(int arguments, int results) {
   lua_pop(L, 1);
   Status status = code == LUA_ERRMEM ? absl::ResourceExhaustedError(text) : absl::InvalidArgumentError(text);
   status.SetPayload(kLocatedPayload, absl::Cord());
+  if (!traceback_.empty() && text == explained) status.SetPayload(kTracebackPayload, absl::Cord(traceback_));
   return status;
 }
 
@@ -220,7 +284,12 @@ void Session::FollowLines(bool on) {
   lua_sethook(current_, on ? OnLine : nullptr, on ? LUA_MASKLINE : 0, 0);
 }
 
-std::shared_ptr<const Location> Session::Where() const {
+void Session::SetLine(std::string file, int line) {
+  followed_file_ = std::move(file);
+  followed_line_ = line;
+}
+
+std::shared_ptr<const Location> Session::FindCaller(bool ask_frames) const {
   auto location = std::make_shared<Location>();
   if (following_ && followed_line_ > 0) {
     location->file = followed_file_;
@@ -230,12 +299,22 @@ std::shared_ptr<const Location> Session::Where() const {
   lua_Debug frame;
   for (int level = 0; lua_getstack(current_, level, &frame); ++level) {
     lua_getinfo(current_, "Sl", &frame);
+    if (ask_frames && InLibrary(frame.short_src) && CallsUsers(current_, &frame)) {
+      const StackGuard guard(current_);
+      if (!AskFrames(current_, "where", 2) || lua_type(current_, -2) != LUA_TSTRING) continue;
+      location->file = lua_tostring(current_, -2);
+      location->line = static_cast<int>(lua_tonumber(current_, -1));
+      return location;
+    }
     if (frame.currentline <= 0 || InLibrary(frame.short_src)) continue;
     // Full paths: short_src cuts long ones.
     location->file = frame.source[0] == '@' || frame.source[0] == '=' ? frame.source + 1 : frame.short_src;
     location->line = frame.currentline;
-    break;
+    return location;
   }
+  // A function that C++ has called and that ended in a tail call: where it begins.
+  const Location* const running = WhereaboutsOf(current_).load(std::memory_order_relaxed);
+  if (running != nullptr && !InLibrary(running->file.c_str())) return std::make_shared<Location>(*running);
   return location;
 }
 

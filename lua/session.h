@@ -41,6 +41,7 @@ struct SessionOptions {
   std::shared_ptr<Groups> groups;  // null: a job of one rank
   bool has_seed = false;           // --seed was given: the recipe's does not count
   uint64_t seed = 1;
+  bool traceback = false;  // --traceback: errors come with the user's frames
   // Flags that the library reads as core.options.NAME: "out", "resume", "log_every", "max_steps", ...
   std::vector<std::pair<std::string, std::variant<bool, double, std::string>>> flags;
 };
@@ -74,11 +75,14 @@ class Session {
   // names the user's line.
   Status Call(int arguments, int results);
 
-  // The nearest caller outside the embedded library; file empty when there is none.
-  std::shared_ptr<const Location> Where() const;
+  // The nearest caller outside the embedded library. Where that one has left no frame, for `return f(x)` is a tail
+  // call, the line of that call; file empty when there is none.
+  std::shared_ptr<const Location> Where() const { return FindCaller(/*ask_frames=*/true); }
   // While `on`, remembers the user's line that runs: `return ops.relu(x)` is a tail call, which leaves no frame for
   // Where() to find. Costs speed, so it is on while a graph is traced.
   void FollowLines(bool on);
+  // What FollowLines remembers, until another line runs.
+  void SetLine(std::string file, int line);
 
   // "recipe.lua:12: " before the message, unless it is there.
   std::string Located(const Status& status) const;
@@ -101,14 +105,22 @@ class Session {
   std::string prefix;                // before them
   double hang_timeout_s = 0;         // --hang-timeout, for the groups that are joined; 0: theirs
   std::shared_ptr<Block> workspace;  // of the eager programs: one runs at a time
+  // The last error of Lua as Call's handler has written it, which an outer call leaves as it is.
+  std::string explained;
 
  private:
   explicit Session(SessionOptions options);
   Status Open();
 
   static void OnLine(lua_State* L, lua_Debug* frame);
+  static int OnError(lua_State* L);
+  // As Where; without ask_frames it calls no Lua, and finds no line of tail calls.
+  std::shared_ptr<const Location> FindCaller(bool ask_frames) const;
+  // The message of an error in Lua as users read it.
+  std::string Explain(lua_State* L, std::string message);
 
   SessionOptions options_;
+  std::string traceback_;  // the user's frames at the error `explained`; empty without --traceback
   bool following_ = false;
   std::string followed_file_;
   int followed_line_ = 0;  // 0: none yet
@@ -121,6 +133,12 @@ class Session {
 // A C function of the module: the number of values it pushed, or an error. It must not raise Lua errors itself
 // (no luaL_check*, no lua_call): destructors of its frame would be skipped.
 using ApiFunction = StatusOr<int> (*)(lua_State* L, Session& session);
+
+// The error with "recipe.lua:12: " before its message, which nothing else will then be put before.
+Status AtLine(const Status& status, const Location* where);
+
+// The user's frames at the error, one a line; empty when there are none or nobody asked for them (--traceback).
+std::string TracebackOf(const Status& status);
 
 // Leaves the error of `status` on the stack for lua_error.
 void PushError(lua_State* L, const Session& session, const Status& status);

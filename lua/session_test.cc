@@ -136,8 +136,15 @@ TEST_F(SessionTest, BadCallsNameTheLineAndTheMend) {
             "got \"flot32\"");
   EXPECT_EQ(Eval("local t = core.zeros({2}) t:free() return t + 1"), "test.lua:1: Add: the Tensor was freed");
   EXPECT_EQ(Eval("local t = core.zeros({2}) t[1] = 3"), "test.lua:1: a Tensor cannot be changed; make another one");
-  EXPECT_EQ(Eval("return core.ones({2}) < core.ones({2})"),
-            "test.lua:1: < and <= on tensors: use ops.Less or ops.LessEqual, or compare numbers, a:item() < b:item()");
+  EXPECT_EQ(
+      Eval("return core.ones({2}) < core.ones({2})"),
+      "test.lua:1: < gives one boolean in Lua, and f32[2] has 2 elements: use ops.less(x, y) for the elements, or "
+      "compare two of them");
+  EXPECT_EQ(Eval("return core.ones({1}) <= core.zeros({})"), "false");
+  EXPECT_EQ(
+      Eval("return core.ones({2}) < 3"),
+      "test.lua:1: a tensor is compared with a value of another kind: Lua cannot compare these; use ops.less(x, y) "
+      "or ops.greater(x, y) for the elements, x:item() for one number");
   EXPECT_EQ(Eval("core.fail('%s is %d', 'x', 3)"), "test.lua:1: x is 3");
   EXPECT_EQ(Eval("return core.did_you_mean('epohcs', {'epochs', 'lr'})"), " (did you mean 'epochs'?)");
   EXPECT_EQ(Eval("local x = = 1"), "test.lua:1: unexpected symbol near '='");
@@ -164,11 +171,12 @@ TEST_F(SessionTest, TraceErrors) {
     return Eval("local g = core.trace(function(x)\n" + body + "\nend, {{shape = {2}}})\nreturn g");
   };
   EXPECT_EQ(trace("if x < x then return x end"),
-            "test.lua:2: < and <= on traced values: Lua's conditions run while the graph is traced; use ops.Less or "
-            "ops.LessEqual, and ops.Select");
-  EXPECT_EQ(trace("if x < 3 then return x end"),
-            "test.lua:2: attempt to compare userdata with number: while a graph is traced values have no order, use "
-            "ops.Less, ops.Greater and ops.Select");
+            "test.lua:2: < on traced values: Lua's conditions run while the graph is traced; use ops.less(x, y), and "
+            "ops.select(condition, a, b) for the choice");
+  EXPECT_EQ(
+      trace("if x < 3 then return x end"),
+      "test.lua:2: a traced value is compared in Lua: while the graph is traced it has no elements; use ops.less(x, "
+      "y) or ops.greater(x, y), and ops.select(condition, a, b) for the choice");
   EXPECT_EQ(trace("return x:sum():item()"),
             "test.lua:2: :item() of a traced value: it has no elements while the graph is traced; use ops.Select for a "
             "choice, or return it from construct");

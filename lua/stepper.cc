@@ -1,4 +1,4 @@
-// core.stepper: one training step at a time, fed by Lua (TrainOneStepCell).
+// core.stepper: one training step at a time, fed by Lua (TrainOneStepCell); or the update of one (an optimizer's call).
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "lua/callback.h"
 #include "lua/compile_graph.h"
+#include "lua/prints.h"
 #include "lua/schedule_lua.h"
 #include "lua/tensor_lua.h"
 #include "lua/trainer_lua.h"
@@ -21,6 +22,7 @@ namespace {
 struct Stepper {
   std::shared_ptr<TracedGraph> graph;
   std::unique_ptr<Executable> executable;
+  std::vector<Print> prints;
   Schedule schedule;
   Callback lr_function;
   int64_t step = 0;
@@ -73,7 +75,10 @@ StatusOr<int> StepOnce(lua_State* L, Session& session) {
       RETURN_IF_ERROR(s.executable->SetScalar(name, value));
   }
   RETURN_IF_ERROR(s.executable->Run());
+  if (!s.prints.empty()) WritePrints(s.prints, *s.executable, session.prefix);
   ++s.step;
+  // An update of given gradients has no loss.
+  if (!graph.outputs[0].updates.empty()) return 0;
   const TensorView loss = s.executable->Output(0);
   ASSIGN_OR_RETURN(Tensor out, NewTensor(session, loss.type));
   std::memcpy(out.data.get(), loss.data, static_cast<size_t>(loss.type.bytes()));
@@ -92,6 +97,7 @@ StatusOr<int> MakeStepper(lua_State* L, Session& session) {
     ASSIGN_OR_RETURN(s->schedule, ReadSchedule(L, -1));
   }
   ASSIGN_OR_RETURN(s->executable, CompileGraph(session, *s->graph));
+  s->prints = FindPrints(s->executable->graph());
   ASSIGN_OR_RETURN(const bool broadcast, FieldBool(L, 1, "broadcast", false));
   if (broadcast) RETURN_IF_ERROR(BroadcastParameters(session, *s->graph, /*resumed=*/false));
   PushObject<std::shared_ptr<Stepper>>(L, std::move(s));

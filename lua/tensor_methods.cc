@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "core/base/text.h"
 #include "lua/object.h"
 #include "lua/op_call.h"
@@ -27,14 +28,48 @@ StatusOr<int> Arithmetic(lua_State* L, Session& session) {
 }
 StatusOr<int> Negate(lua_State* L, Session& session) { return Apply(L, session, "neg", {1}, {}); }
 
+// The only element of an integer tensor.
+int64_t LoadAsInt(const TensorView& one) {
+  switch (one.type.dtype) {
+    case DType::kI64:
+      return *one.as<int64_t>();
+    case DType::kI32:
+      return *one.as<int32_t>();
+    default:
+      return static_cast<int64_t>(LoadAsDouble(one.type.dtype, one.data, 0));
+  }
+}
+
+// Whether a < b, or a <= b with `or_equal`, of single elements; NaN is neither. Integers are compared as integers.
+bool Precedes(const TensorView& a, const TensorView& b, bool or_equal) {
+  if (IsInteger(a.type.dtype) && IsInteger(b.type.dtype)) {
+    const int64_t x = LoadAsInt(a), y = LoadAsInt(b);
+    return or_equal ? x <= y : x < y;
+  }
+  const double x = LoadAsDouble(a.type.dtype, a.data, 0), y = LoadAsDouble(b.type.dtype, b.data, 0);
+  return or_equal ? x <= y : x < y;
+}
+
+// Lua makes a boolean of what < gives, so that only single elements can be compared.
+template <bool or_equal>
 StatusOr<int> Compare(lua_State* L, Session& session) {
+  constexpr const char* kSign = or_equal ? "<=" : "<";
+  constexpr const char* kOperator = or_equal ? "ops.less_equal" : "ops.less";
   if (session.trace != nullptr) {
     return absl::InvalidArgumentError(
-        "< and <= on traced values: Lua's conditions run while the graph is traced; use ops.Less or ops.LessEqual, and "
-        "ops.Select");
+        absl::StrCat(kSign, " on traced values: Lua's conditions run while the graph is traced; use ", kOperator,
+                     "(x, y), and ops.select(condition, a, b) for the choice"));
   }
-  return absl::InvalidArgumentError(
-      "< and <= on tensors: use ops.Less or ops.LessEqual, or compare numbers, a:item() < b:item()");
+  Tensor t[2];
+  for (int i = 0; i < 2; ++i) {
+    ASSIGN_OR_RETURN(t[i], ReadTensor(session, L, i + 1, absl::nullopt, kSign));
+    if (t[i].type.elements() == 1) continue;
+    return absl::InvalidArgumentError(absl::StrCat(kSign, " gives one boolean in Lua, and ", ToString(t[i].type),
+                                                   " has ", t[i].type.elements(), " elements: use ", kOperator,
+                                                   "(x, y) for the elements, or compare two of them"));
+  }
+  lua_pushboolean(L, Precedes(t[0].view(), t[1].view(), or_equal));
+  return 1;
 }
 
 // Lua makes a boolean of what == gives, so it cannot compare elements. Parameters are told apart by it.
@@ -234,6 +269,96 @@ Status NoSuchField(lua_State* L, int methods, absl::string_view field) {
 
 }  // namespace
 
+namespace {
+
+// What a subscript takes of one dimension, as strided_slice says it: from 0, `end` excluded.
+struct Taken {
+  int64_t begin = 0, end = 0, stride = 1;
+  bool dropped = false;  // one element, whose dimension the result does not have
+};
+
+std::string SliceProblem(const TensorType& type, size_t d, absl::string_view got, absl::string_view expected) {
+  return absl::StrCat("subscript ", d + 1, " of ", ToString(type), ": expected ", expected, ", got ", got);
+}
+
+// Place `at`, from 1 or from the end with -1, as one from 0.
+StatusOr<int64_t> PlaceIn(const TensorType& type, size_t d, int64_t at) {
+  const int64_t n = type.shape[d];
+  if (at == 0 || at > n || at < -n) {
+    return absl::OutOfRangeError(
+        SliceProblem(type, d, absl::StrCat(at), absl::StrCat("1 to ", n, ", or -1 to -", n, " from the end")));
+  }
+  return at > 0 ? at - 1 : n + at;
+}
+
+// The subscript at the top of the stack: an integer, {}, {first, last} or {first, last, step}.
+StatusOr<Taken> ReadTaken(lua_State* L, const TensorType& type, size_t d) {
+  constexpr char kForms[] = "an integer, {} for all, {first, last} or {first, last, step}";
+  Taken taken;
+  taken.end = type.shape[d];
+  const std::string what = absl::StrCat("subscript ", d + 1);
+  if (lua_type(L, -1) == LUA_TNUMBER) {
+    ASSIGN_OR_RETURN(const int64_t at, ReadInt(L, -1, what));
+    ASSIGN_OR_RETURN(taken.begin, PlaceIn(type, d, at));
+    taken.end = taken.begin + 1;
+    taken.dropped = true;
+    return taken;
+  }
+  if (lua_type(L, -1) != LUA_TTABLE) return absl::InvalidArgumentError(SliceProblem(type, d, Describe(L, -1), kForms));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> range, ReadInts(L, -1, what));
+  if (range.empty()) return taken;
+  const std::string text = absl::StrCat("{", absl::StrJoin(range, ", "), "}");
+  if (range.size() == 1 || range.size() > 3) return absl::InvalidArgumentError(SliceProblem(type, d, text, kForms));
+  ASSIGN_OR_RETURN(taken.begin, PlaceIn(type, d, range[0]));
+  ASSIGN_OR_RETURN(const int64_t last, PlaceIn(type, d, range[1]));
+  if (range.size() == 3) taken.stride = range[2];
+  if (taken.stride < 1) return absl::InvalidArgumentError(SliceProblem(type, d, text, "a step of at least 1"));
+  if (last < taken.begin) return absl::InvalidArgumentError(SliceProblem(type, d, text, "first not behind last"));
+  taken.end = last + 1;
+  return taken;
+}
+
+// x[{ {}, {2, 5}, -1 }]: the list at 2 has a subscript for each of the first dimensions.
+StatusOr<int> IndexBySlices(lua_State* L, Session& session, const TensorType& type) {
+  const size_t n = lua_objlen(L, 2);
+  if (n == 0 || n > type.shape.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("subscript of ", ToString(type), ": expected a list of 1 to ",
+                                                   type.rank(), " subscripts, got ", n));
+  }
+  std::vector<int64_t> begin, end, strides, rest;
+  bool numbers = true, whole = true;
+  for (size_t d = 0; d < type.shape.size(); ++d) {
+    Taken taken;
+    taken.end = type.shape[d];
+    if (d < n) {
+      lua_rawgeti(L, 2, static_cast<int>(d) + 1);
+      ASSIGN_OR_RETURN(taken, ReadTaken(L, type, d));
+      lua_pop(L, 1);
+    }
+    numbers = numbers && (d >= n || taken.dropped);
+    whole = whole && taken.begin == 0 && taken.end == type.shape[d] && taken.stride == 1 && !taken.dropped;
+    begin.push_back(taken.begin);
+    end.push_back(taken.end);
+    strides.push_back(taken.stride);
+    if (!taken.dropped) rest.push_back((taken.end - taken.begin - 1) / taken.stride + 1);
+  }
+  if (session.trace == nullptr && (numbers || whole)) {  // a part of the memory as it is
+    ASSIGN_OR_RETURN(Tensor t, SelfTensor(L, session, "subscript"));
+    for (size_t d = 0; d < n && numbers; ++d) t = SubTensor(t, begin[d]);
+    if (numbers && t.type.rank() == 0)
+      PushElement(L, t.view(), 0);
+    else
+      PushObject<Tensor>(L, std::move(t));
+    return 1;
+  }
+  ASSIGN_OR_RETURN(const int pushed,
+                   Apply(L, session, "strided_slice", {1}, {{"begin", begin}, {"end", end}, {"strides", strides}}));
+  if (rest.size() == type.shape.size()) return pushed;
+  return Apply(L, session, "reshape", {lua_gettop(L) + 1 - pushed}, {{"shape", rest}});
+}
+
+}  // namespace
+
 StatusOr<int> GetTensorField(lua_State* L, const TensorType& type) {
   const absl::string_view field = lua_tostring(L, 2);
   if (field == "shape") {
@@ -255,6 +380,7 @@ StatusOr<int> GetTensorField(lua_State* L, const TensorType& type) {
 
 StatusOr<int> IndexOperand(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(const TensorType type, SelfType(L, session, "subscript"));
+  if (lua_type(L, 2) == LUA_TTABLE) return IndexBySlices(L, session, type);
   ASSIGN_OR_RETURN(int64_t i, ReadInt(L, 2, "subscript"));
   if (type.rank() == 0) return absl::InvalidArgumentError(absl::StrCat("subscript ", i, " of a scalar: use :item()"));
   const int64_t n = type.shape[0];
@@ -308,8 +434,8 @@ void SetOperandMetamethods(lua_State* L) {
   SetFunctions(L, {{"__unm", Entry<Negate>}, {"__len", Entry<Length>}});
   // Lua asks two kinds about each other only where they have one function for it.
   SetShared(L, "__eq", Entry<Equal>);
-  SetShared(L, "__lt", Entry<Compare>);
-  SetShared(L, "__le", Entry<Compare>);
+  SetShared(L, "__lt", Entry<Compare<false>>);
+  SetShared(L, "__le", Entry<Compare<true>>);
 }
 
 void OpenTensorMethods(lua_State* L) {

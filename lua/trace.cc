@@ -1,11 +1,14 @@
 #include "lua/trace.h"
 
 #include <algorithm>
+#include <cstdio>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/sharding/stages.h"
 #include "lua/object.h"
+#include "lua/op_call.h"
+#include "lua/prints.h"
 #include "lua/tensor_lua.h"
 #include "lua/tensor_methods.h"
 
@@ -35,9 +38,9 @@ void Trace::Locate() {
 Status Trace::Check() const {
   RETURN_IF_ERROR(builder_.status());
   if (builder_.graph().nodes.size() > kMaxTraceNodes) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the traced graph has more than ", kMaxTraceNodes,
-                     " nodes: Lua loops run while the graph is traced; use operators over whole tensors"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the traced graph has more than ", kMaxTraceNodes,
+        " nodes: loops and recursion in Lua run while the graph is traced; use operators over whole tensors"));
   }
   return absl::OkStatus();
 }
@@ -125,7 +128,14 @@ Status Trace::Assign(const std::shared_ptr<ParameterData>& parameter, Value valu
   return absl::OkStatus();
 }
 
+void Trace::Print(Value value, std::string what) {
+  if (what.empty()) what = scopes_.empty() ? "value" : absl::StrJoin(scopes_, "/");
+  prints_.emplace_back(std::move(what), value);
+}
+
 void Trace::OutputAssigned() {
+  for (size_t i = 0; i < prints_.size(); ++i) builder_.Output(PrintName(i, prints_[i].first), prints_[i].second);
+  prints_.clear();
   for (const auto& p : assigned_) builder_.Output(p->key, values_[p.get()], p->key);
   assigned_.clear();
 }
@@ -184,6 +194,25 @@ StatusOr<int> PushScope(lua_State* L, Session& session) {
 }
 StatusOr<int> PopScope(lua_State*, Session& session) {
   if (session.trace != nullptr) session.trace->PopScope();
+  return 0;
+}
+// core.print(value, what?): of a traced value when the graph has run, else now.
+StatusOr<int> PrintValue(lua_State* L, Session& session) {
+  std::string what;
+  if (!lua_isnoneornil(L, 2)) {
+    ASSIGN_OR_RETURN(what, ReadString(L, 2, "print: name"));
+  }
+  ASSIGN_OR_RETURN(const auto type, OperandType(L, session, 1));
+  if (!type.has_value())
+    return absl::InvalidArgumentError(absl::StrCat("print: expected a tensor, got ", Describe(L, 1)));
+  if (session.trace != nullptr) {
+    ASSIGN_OR_RETURN(const Value value, session.trace->ToValue(L, 1, DType::kF32));
+    session.trace->Print(value, std::move(what));
+    return 0;
+  }
+  ASSIGN_OR_RETURN(const Tensor t, ReadTensor(session, L, 1, absl::nullopt, "print"));
+  std::printf("%s%s%s%s%s\n", session.prefix.c_str(), what.c_str(), what.empty() ? "" : " ", ToString(t.type).c_str(),
+              absl::StrCat(t.type.rank() == 0 ? ": " : ":\n", TensorText(t.view())).c_str());
   return 0;
 }
 StatusOr<int> PushStage(lua_State* L, Session& session) {
@@ -246,6 +275,7 @@ void OpenTraces(lua_State* L) {
   lua_pop(L, 1);
   SetFunctions(L, {{"push_scope", Entry<PushScope>},
                    {"pop_scope", Entry<PopScope>},
+                   {"print", Entry<PrintValue>},
                    {"push_stage", Entry<PushStage>},
                    {"pop_stage", Entry<PopStage>},
                    {"push_region", Entry<PushRegion>},

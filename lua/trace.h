@@ -46,7 +46,9 @@ class Trace {
 
   // From here on `parameter` is `value`; the graph gets an output that replaces it (Finish).
   Status Assign(const std::shared_ptr<ParameterData>& parameter, Value value);
-  // Appends an output for each assigned parameter.
+  // An output that is printed when the graph has run (lua/prints.h), named by `what`, else by the scope path.
+  void Print(Value value, std::string what);
+  // Appends the printed outputs, and one for each assigned parameter.
   void OutputAssigned();
 
   // The recipe's line and the scope path for the nodes that follow.
@@ -103,6 +105,7 @@ class Trace {
   std::vector<std::shared_ptr<ParameterData>> used_, assigned_;
   absl::flat_hash_map<const ParameterData*, Value> inputs_, values_;  // as read at the start, and as they are now
   absl::flat_hash_map<std::string, Value> scalars_;
+  std::vector<std::pair<std::string, Value>> prints_;
 };
 
 // Nodes that are made while it lives are of a pipeline stage; kNoStage: as they would be.

@@ -41,6 +41,7 @@
 #include "lua/options.h"
 #include "lua/parameter.h"
 #include "lua/plan_decisions.h"
+#include "lua/prints.h"
 #include "lua/run_folder.h"
 #include "lua/signal_scope.h"
 #include "repl/endpoint/endpoint.h"
@@ -388,8 +389,7 @@ class Training {
   Status Resume() {
     if (checkpoint_ == nullptr) return absl::OkStatus();
     session_.exit_code = kExitStorage;  // until it is read
-    RETURN_IF_ERROR(
-        MakeValues([this](const std::string& name) { return checkpoint_->Find(name) != nullptr; }));
+    RETURN_IF_ERROR(MakeValues([this](const std::string& name) { return checkpoint_->Find(name) != nullptr; }));
     RestoreReport report;
     ASSIGN_OR_RETURN(restored_, RestoreCheckpoint(together(), resumed_, session_.store(), names_, parts_,
                                                   session_.options().rank, &report));
@@ -498,6 +498,7 @@ class Training {
       Add(std::make_unique<EarlyStoppingHook>(&progress(), spec_.monitor, spec_.has_eval, spec_.min_delta,
                                               spec_.patience, spec_.mode == "min"));
     }
+    if (!FindPrints(spec_.graph->graph).empty()) Add(std::make_unique<PrintHook>(&progress(), session_.prefix));
     if (spec_.hooks != LUA_NOREF) {
       lua_rawgeti(L_, LUA_REGISTRYINDEX, spec_.hooks);
       auto hook = std::make_unique<LuaHook>(&session_, &progress(), lua_gettop(L_));

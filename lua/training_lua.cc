@@ -1,6 +1,7 @@
-// core.build_train and core.build_eval: the graph of a whole step. build_train also gives the names of the parameters
-// that no gradient reaches.
+// core.build_train, core.build_update and core.build_eval: the graph of a whole step, of its last part. build_train
+// also gives the names of the parameters that no gradient reaches.
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <map>
 #include <string>
@@ -478,6 +479,7 @@ StatusOr<Value> StateInput(Session& session, const OptimizerShards& shards, cons
     state->requires_grad = false;
     state->state_of = parameter.key;
     state->state_kind = name;
+    state->made_at = parameter.made_at;
     if (shards.Covers(parameter)) {
       state->type.shape = {shards.Slice(parameter.type)};
       state->slice_begin = shards.Begin(parameter.type);
@@ -511,6 +513,48 @@ StatusOr<int> PushCut(lua_State* L, Session& session, Trace& trace, GlobalView& 
   }
   PushObject<std::shared_ptr<TracedGraph>>(L, std::move(traced));
   return 1;
+}
+
+// The next values of all parameters and of the optimizer's state, as outputs that replace them. Where `finite` is valid
+// and false, everything stays as it was. stage_of(i) is the pipeline stage of parameter i.
+Status EmitUpdates(Session& session, const TrainSpec& spec, const std::vector<Value>& gradients, Value finite,
+                   const std::function<int(size_t)>& stage_of) {
+  Trace& trace = *session.trace;
+  GraphBuilder& g = trace.g();
+  const OptimizerStep step = {
+      g,
+      // A step that a loss scale skips is no update: optimizers count those that are made.
+      [&] { return spec.loss_scale ? trace.ScalarInput(kUpdates, DType::kI64) : trace.Step(); },
+      [&](const std::string& name) { return trace.ScalarInput(name, spec.shared_type()); },
+      [&](const std::string& name, const ParameterData& p) { return StateInput(session, spec.shards, name, p); }};
+  // Where a step with infinite gradients is skipped, everything stays as it was.
+  const auto keep = [&](Value next, Value old) {
+    return finite.valid() ? Elementwise(g, "select", {finite, next, old}) : next;
+  };
+  std::vector<Value> updated;
+  for (size_t i = 0; i < spec.parameters.size(); ++i) {
+    const ParameterHandle& p = spec.parameters[i];
+    const StageScope in(trace, stage_of(i));
+    const auto group = spec.groups.find(p.get());
+    const OptimizerRule& rule = group == spec.groups.end() ? spec.rule : group->second;
+    const bool sharded = spec.shards.Covers(*p);
+    const Value gradient = gradients[i];
+    if (gradient.valid()) MarkGradient({p->key, gradient.output}, &g.graph().nodes[gradient.node]);
+    ASSIGN_OR_RETURN(const Value whole, trace.ParameterInput(p));
+    const Value old = sharded ? OwnSlice(g, spec.shards, whole) : whole;
+    ASSIGN_OR_RETURN(const Update update, EmitUpdate(step, rule, *p, old, gradients[i],
+                                                     sharded ? spec.shards.ranks : std::vector<int64_t>()));
+    const Value next = keep(update.parameter, old);
+    updated.push_back(next);
+    for (const auto& [name, state] : update.states) {
+      ASSIGN_OR_RETURN(const Value before, StateInput(session, spec.shards, name, *p));
+      const std::string key = absl::StrCat(name, ".", p->key);
+      g.Output(key, keep(state, before), key);
+    }
+  }
+  GatherSlices(g, spec.shards, spec.parameters, &updated);
+  for (size_t i = 0; i < updated.size(); ++i) g.Output(spec.parameters[i]->key, updated[i], spec.parameters[i]->key);
+  return absl::OkStatus();
 }
 
 StatusOr<int> BuildTrain(lua_State* L, Session& session) {
@@ -565,39 +609,7 @@ StatusOr<int> BuildTrain(lua_State* L, Session& session) {
   }
   for (size_t i = 0; i < result.extra.size(); ++i) g.Output(absl::StrCat("out", i + 1), result.extra[i]);
 
-  const OptimizerStep step = {
-      g,
-      // A step that a loss scale skips is no update: optimizers count those that are made.
-      [&] { return spec.loss_scale ? trace.ScalarInput(kUpdates, DType::kI64) : trace.Step(); },
-      [&](const std::string& name) { return trace.ScalarInput(name, spec.shared_type()); },
-      [&](const std::string& name, const ParameterData& p) { return StateInput(session, spec.shards, name, p); }};
-  // Where a step with infinite gradients is skipped, everything stays as it was.
-  const auto keep = [&](Value next, Value old) {
-    return finite.valid() ? Elementwise(g, "select", {finite, next, old}) : next;
-  };
-  std::vector<Value> updated;
-  for (size_t i = 0; i < spec.parameters.size(); ++i) {
-    const ParameterHandle& p = spec.parameters[i];
-    const StageScope in(trace, stage_of(i));
-    const auto group = spec.groups.find(p.get());
-    const OptimizerRule& rule = group == spec.groups.end() ? spec.rule : group->second;
-    const bool sharded = spec.shards.Covers(*p);
-    const Value gradient = result.gradients[i];
-    if (gradient.valid()) MarkGradient({p->key, gradient.output}, &g.graph().nodes[gradient.node]);
-    ASSIGN_OR_RETURN(const Value whole, trace.ParameterInput(p));
-    const Value old = sharded ? OwnSlice(g, spec.shards, whole) : whole;
-    ASSIGN_OR_RETURN(const Update update, EmitUpdate(step, rule, *p, old, result.gradients[i],
-                                                     sharded ? spec.shards.ranks : std::vector<int64_t>()));
-    const Value next = keep(update.parameter, old);
-    updated.push_back(next);
-    for (const auto& [name, state] : update.states) {
-      ASSIGN_OR_RETURN(const Value before, StateInput(session, spec.shards, name, *p));
-      const std::string key = absl::StrCat(name, ".", p->key);
-      g.Output(key, keep(state, before), key);
-    }
-  }
-  GatherSlices(g, spec.shards, spec.parameters, &updated);
-  for (size_t i = 0; i < updated.size(); ++i) g.Output(spec.parameters[i]->key, updated[i], spec.parameters[i]->key);
+  RETURN_IF_ERROR(EmitUpdates(session, spec, result.gradients, finite, stage_of));
   trace.OutputAssigned();
   if (spec.aggregation.on())
     PlaceRandomRows(g.graph(), static_cast<int64_t>(spec.aggregation.ranks.size()), session.options().rank);
@@ -611,6 +623,24 @@ StatusOr<int> BuildTrain(lua_State* L, Session& session) {
   }
   RETURN_IF_ERROR(PushIdle(L, spec, result.flows));
   return pushed + 1;
+}
+
+// core.build_update: the optimizer's update alone, of gradients that are the graph's inputs in the parameters' order.
+StatusOr<int> BuildUpdate(lua_State* L, Session& session) {
+  if (session.trace != nullptr) return absl::FailedPreconditionError("build_update inside a trace");
+  TrainSpec spec;
+  RETURN_IF_ERROR(CheckFields(L, 1, "build_update", {"name", "inputs", "parameters", "optimizer"}));
+  RETURN_IF_ERROR(ReadTrainSpec(L, &spec));
+  lua_settop(L, 1);
+  Trace trace(session, spec.name, /*training=*/true);
+  std::vector<Value> gradients;
+  for (size_t i = 0; i < spec.parameters.size(); ++i) {
+    gradients.push_back(
+        trace.DataInput(absl::StrCat("gradient.", KeyOf(session, *spec.parameters[i])), spec.parameters[i]->type));
+  }
+  RETURN_IF_ERROR(trace.Check());
+  RETURN_IF_ERROR(EmitUpdates(session, spec, gradients, Value(), [](size_t) { return kNoStage; }));
+  return PushGraph(L, trace);
 }
 
 StatusOr<int> BuildEval(lua_State* L, Session& session) {
@@ -664,8 +694,10 @@ StatusOr<int> ValidMask(lua_State* L, Session& session) {
 }  // namespace
 
 void OpenTraining(lua_State* L) {
-  SetFunctions(
-      L, {{"build_train", Entry<BuildTrain>}, {"build_eval", Entry<BuildEval>}, {"valid_mask", Entry<ValidMask>}});
+  SetFunctions(L, {{"build_train", Entry<BuildTrain>},
+                   {"build_update", Entry<BuildUpdate>},
+                   {"build_eval", Entry<BuildEval>},
+                   {"valid_mask", Entry<ValidMask>}});
 }
 
 }  // namespace mslua

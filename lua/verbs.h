@@ -12,6 +12,8 @@ namespace mslua {
 SessionOptions OptionsOf(const cli::CommandLine& command);
 // The exit code that an error stands for: `exit_code` when that is not 0, else its kind's.
 int ExitCodeOf(const Status& status, int exit_code);
+// Prints the user's frames at an error, where --traceback asked for them.
+void PrintTraceback(const Status& status);
 // Prints the error; gives its exit code.
 int Report(const Status& status, int exit_code = 0);
 

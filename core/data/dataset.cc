@@ -30,7 +30,8 @@ const char* Name(const Transform& transform) {
 }
 
 const char* Name(const Op& op) {
-  static constexpr const char* kNames[] = {"map", "shuffle", "batch", "repeat", "take", "skip"};
+  static constexpr const char* kNames[] = {"map",  "shuffle", "batch",  "repeat", "take",
+                                           "skip", "project", "rename", "filter"};
   static_assert(std::size(kNames) == std::variant_size_v<Op>);
   return kNames[op.index()];
 }

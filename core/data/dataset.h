@@ -101,6 +101,8 @@ class Generator {
   virtual Status Rewind();
   // False at the end of the sequence.
   virtual StatusOr<bool> Next(Row* row);
+  // "recipe.lua:12: ", where its code is, for messages; empty when that is not known.
+  virtual std::string place() const { return ""; }
 };
 // A sequence without random access and with size() -1 is run once by Pipeline::Open to count it.
 struct GeneratorSource {
@@ -195,7 +197,21 @@ struct TakeOp {
 struct SkipOp {
   int64_t count = 0;
 };
-using Op = std::variant<MapOp, ShuffleOp, BatchOp, RepeatOp, TakeOp, SkipOp>;
+// The columns of these names, in this order, under new names; a column may be taken twice.
+struct ProjectOp {
+  std::vector<std::string> columns;
+  std::vector<std::string> names;  // as many; empty: as they are called
+};
+// Other names for columns.
+struct RenameOp {
+  std::vector<std::string> from, to;
+};
+// The elements that are these samples of the source. Not for datasets that are sharded by hand, and before batch; how
+// many they are must not depend on a shuffle.
+struct KeepOp {
+  std::shared_ptr<const std::vector<int64_t>> samples;  // numbers from 0
+};
+using Op = std::variant<MapOp, ShuffleOp, BatchOp, RepeatOp, TakeOp, SkipOp, ProjectOp, RenameOp, KeepOp>;
 const char* Name(const Op& op);
 
 // The description. A value: each method returns a longer one and leaves this one alone.
@@ -210,6 +226,9 @@ class Dataset {
   Dataset Repeat(RepeatOp op) const { return With(op); }
   Dataset Take(TakeOp op) const { return With(op); }
   Dataset Skip(SkipOp op) const { return With(op); }
+  Dataset Project(ProjectOp op) const { return With(std::move(op)); }
+  Dataset Rename(RenameOp op) const { return With(std::move(op)); }
+  Dataset Keep(KeepOp op) const { return With(std::move(op)); }
 
   const Source& source() const { return *source_; }
   const Sharding& sharding() const { return sharding_; }

@@ -4,7 +4,9 @@
 #include <chrono>
 #include <new>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 
 namespace mslua::data {
 namespace {
@@ -128,6 +130,31 @@ Status Loader::Seek(Position position) {
   sequence_.epoch = -1;
   Start();
   return absl::OkStatus();
+}
+
+Status NameSample(const Status& status, const Loader& loader, const Batch& batch) {
+  const auto payload = status.GetPayload("mslua/record");
+  if (!payload) return status;
+  const std::string text(*payload);
+  const std::vector<absl::string_view> words = absl::StrSplit(text, ' ');
+  int64_t record = 0, records = 0, value = 0;
+  if (words.size() != 3 || !absl::SimpleAtoi(words[0], &record) || !absl::SimpleAtoi(words[1], &records) ||
+      !absl::SimpleAtoi(words[2], &value))
+    return status;
+  std::string where =
+      absl::StrCat("epoch ", batch.position.epoch + 1, ", batch ", batch.position.batch + 1, " of the epoch");
+  const Pipeline& pipeline = loader.pipeline();
+  const int64_t rows = pipeline.rows();
+  for (const TensorView& column : batch.columns) {
+    // Micro-batches are other rows than the batch's.
+    if (column.type.elements() != records || records % rows != 0) continue;
+    if (LoadAsDouble(column.type.dtype, column.data, record) != static_cast<double>(value)) continue;
+    Pipeline::Epoch epoch;
+    pipeline.MakeEpoch(batch.position.epoch, &epoch);
+    absl::StrAppend(&where, ": ", pipeline.SampleAt(epoch, batch.position.batch, record / (records / rows)));
+    break;
+  }
+  return {status.code(), absl::StrCat(status.message(), " (", where, ")")};
 }
 
 }  // namespace mslua::data

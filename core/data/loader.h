@@ -87,4 +87,8 @@ class Loader {
   std::vector<std::thread> threads_;
 };
 
+// An error of the computation on `batch`, a batch of `loader`: where it names a record of a column (payload
+// "mslua/record": number, count and value of the records), with the place in the epoch and the sample's in its source.
+Status NameSample(const Status& status, const Loader& loader, const Batch& batch);
+
 }  // namespace mslua::data

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <set>
 
+#include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -237,6 +239,63 @@ TEST(LoaderTest, BadArgumentsHaveOneClearError) {
   EXPECT_THAT(ErrorOf(Numbers(4).Map({{}, "z"})), HasSubstr("no column 'z'; there are x, y"));
   EXPECT_THAT(ErrorOf(Numbers(4).Map({{Resize{2, 2}}, "x"})), HasSubstr("expected an image"));
   EXPECT_THAT(ErrorOf(Numbers(4), {0, 2, 2}), HasSubstr("out of range"));
+}
+
+KeepOp Keep(std::vector<int64_t> samples) { return {std::make_shared<const std::vector<int64_t>>(std::move(samples))}; }
+
+TEST(LoaderTest, KeptSamplesAreTheSameInEveryOrder) {
+  const KeepOp op = Keep({1, 2, 5, 6});
+  EXPECT_EQ(Labels(Open(Numbers(8).Keep(op).Batch({4})).get()), Labels(Open(Numbers(8).Keep(op).Batch({4})).get()));
+  EXPECT_THAT(Labels(Open(Numbers(8).Keep(op).Batch({4})).get())[0], ElementsAre(1, 2, 5, 6));
+  EXPECT_THAT(Labels(Open(Numbers(8).Skip({2}).Keep(op).Batch({4})).get())[0], ElementsAre(2, 5, 6));
+  EXPECT_THAT(Labels(Open(Numbers(8).Keep(op).Repeat({2}).Take({5}).Batch({5})).get())[0], ElementsAre(1, 2, 5, 6, 1));
+  std::vector<int32_t> shuffled = Labels(Open(Numbers(8).Shuffle({8}).Keep(op).Batch({4})).get())[0];
+  std::sort(shuffled.begin(), shuffled.end());
+  EXPECT_THAT(shuffled, ElementsAre(1, 2, 5, 6));
+  EXPECT_THAT(Labels(Open(Numbers(8).Keep(op).Batch({2}), {0, 2, 1}).get())[0], ElementsAre(5, 6));
+  EXPECT_THAT(ErrorOf(Numbers(8).Shuffle({8}).Take({4}).Keep(op)), HasSubstr("would differ from epoch to epoch"));
+  EXPECT_THAT(ErrorOf(Numbers(8).Batch({2}).Keep(op)), HasSubstr("before batch"));
+  EXPECT_THAT(ErrorOf(Numbers(8, {2, 0}).Keep(op)), HasSubstr("leave num_shards out"));
+  EXPECT_THAT(ErrorOf(Numbers(8).Take({1}).Keep(op)), HasSubstr("no sample is left"));
+}
+
+TEST(LoaderTest, ColumnsAreChosenAndRenamed) {
+  const auto names = [](const Dataset& d) {
+    std::vector<std::string> list;
+    for (const Column& c : Open(d)->pipeline().schema()) list.push_back(c.name);
+    return list;
+  };
+  EXPECT_THAT(names(Numbers(4).Project({{"y", "x"}, {}})), ElementsAre("y", "x"));
+  EXPECT_THAT(names(Numbers(4).Project({{"x", "x"}, {"x", "target"}})), ElementsAre("x", "target"));
+  EXPECT_THAT(names(Numbers(4).Rename({{"x", "y"}, {"y", "x"}})), ElementsAre("y", "x"));
+  EXPECT_THAT(ErrorOf(Numbers(4).Project({{"z"}, {}})), HasSubstr("project: no column 'z'; there are x, y"));
+  EXPECT_THAT(ErrorOf(Numbers(4).Rename({{"x"}, {"y"}})), HasSubstr("two columns have the name 'y'"));
+  // A transform before the copy is the same in both, one behind it is of one alone.
+  const Dataset copies = Images(4).Map({{RandomCrop{4, 4, 2, 2, 2, 2}}, "image"});
+  const auto loader =
+      Open(copies.Project({{"image", "image"}, {"a", "b"}}).Map({{Rescale{2}}, "b"}).Batch({4}), {7, 1, 0});
+  Batch batch;
+  ASSERT_TRUE(*loader->Next(&batch));
+  for (int64_t i = 0; i < batch.columns[0].type.elements(); ++i)
+    ASSERT_EQ(2.0 * batch.columns[0].as<uint8_t>()[i], batch.columns[1].as<float>()[i]) << i;
+  // What has not changed its name has the random numbers that it has alone.
+  EXPECT_EQ(
+      Drain(Open(Images(4).Map({{RandomCrop{4, 4, 2, 2, 2, 2}}, "image"}).Batch({2})).get()),
+      Drain(Open(Images(4).Project({{"image"}, {}}).Map({{RandomCrop{4, 4, 2, 2, 2, 2}}, "image"}).Batch({2})).get()));
+}
+
+TEST(LoaderTest, AnErrorOfARecordNamesItsSample) {
+  const auto loader = Open(Numbers(8).Shuffle({8}).Batch({4}), {3, 1, 0});
+  Batch batch;
+  ASSERT_TRUE(*loader->Next(&batch));
+  const int32_t label = batch.columns[1].as<int32_t>()[2];
+  Status bad = absl::DataLossError("record 2 is bad");
+  EXPECT_EQ(NameSample(bad, *loader, batch), bad) << "no record is named";
+  bad.SetPayload("mslua/record", absl::Cord(absl::StrCat("2 4 ", label)));
+  EXPECT_EQ(NameSample(bad, *loader, batch).message(),
+            absl::StrCat("record 2 is bad (epoch 1, batch 1 of the epoch: NumpySlicesDataset, row ", label, ")"));
+  bad.SetPayload("mslua/record", absl::Cord(absl::StrCat("1 2 ", label)));  // of a micro-batch
+  EXPECT_EQ(NameSample(bad, *loader, batch).message(), "record 2 is bad (epoch 1, batch 1 of the epoch)");
 }
 
 TEST(LoaderTest, AnErrorComesInOrderAndStays) {

@@ -62,7 +62,13 @@ StatusOr<Order> Order::Make(int64_t size, Sharding sharding, const std::vector<O
   int64_t groups = 0;
   for (size_t i = 0; i < ops.size(); ++i) {
     const Op& op = ops[i];
-    if (std::holds_alternative<MapOp>(op)) continue;
+    if (std::holds_alternative<MapOp>(op) || std::holds_alternative<ProjectOp>(op) ||
+        std::holds_alternative<RenameOp>(op))
+      continue;
+    if (const auto* keep = std::get_if<KeepOp>(&op)) {
+      RETURN_IF_ERROR(order.AddKept(*keep, i, &n));
+      continue;
+    }
     const int64_t count = CountOf(op);
     if (count < 1 && !(count == 0 && std::holds_alternative<SkipOp>(op))) {
       return absl::InvalidArgumentError(absl::StrCat(Name(op), ": expected a positive integer, got ", count));
@@ -114,6 +120,40 @@ StatusOr<Order> Order::Make(int64_t size, Sharding sharding, const std::vector<O
   return order;
 }
 
+Status Order::AddKept(const KeepOp& op, size_t name, int64_t* n) {
+  const auto refuse = [](const char* what) {
+    return absl::InvalidArgumentError(absl::StrCat("filter, split: ", what));
+  };
+  if (batch_ != nullptr) return refuse("call them before batch");
+  if (sharding_.num_shards > 0)
+    return refuse(
+        "the parts of num_shards would be of different length: leave num_shards out, ranks share the samples");
+  bool shuffled = false;
+  for (const Op& before : ops_) {
+    const bool cuts = std::holds_alternative<TakeOp>(before) || std::holds_alternative<SkipOp>(before);
+    if (shuffled && cuts)
+      return refuse(
+          "how many samples are left would differ from epoch to epoch: call them before "
+          "shuffle and take or skip");
+    shuffled = shuffled || std::holds_alternative<ShuffleOp>(before);
+  }
+  auto kept = std::make_shared<std::vector<bool>>(static_cast<size_t>(size_), false);
+  for (const int64_t sample : *op.samples) {
+    if (sample < 0 || sample >= size_)
+      return absl::InternalError(absl::StrCat("filter: sample ", sample, " of ", size_));
+    (*kept)[static_cast<size_t>(sample)] = true;
+  }
+  kept_[ops_.size()] = std::move(kept);
+  ops_.push_back(op);
+  names_.push_back(name);
+  EpochOrder first;
+  Pass pass;
+  Append(ops_.size(), 0, &pass, &first);
+  *n = static_cast<int64_t>(first.samples.size());
+  if (*n == 0) return refuse("no sample is left");
+  return absl::OkStatus();
+}
+
 void Order::Evaluate(uint64_t seed, int64_t epoch, EpochOrder* order) const {
   order->samples.clear();
   order->groups.clear();
@@ -154,6 +194,11 @@ void Order::Append(size_t count, uint64_t epoch, Pass* pass, EpochOrder* order) 
     } else {
       BufferedShuffle(&samples, first_sample, shuffle->buffer_size, pass->seed, stream);
     }
+  } else if (std::holds_alternative<KeepOp>(op)) {
+    const std::vector<bool>& kept = *kept_.at(count - 1);
+    const auto lost = [&](uint32_t id) { return !kept[static_cast<size_t>(id % size_)]; };
+    samples.erase(std::remove_if(samples.begin() + static_cast<std::ptrdiff_t>(first_sample), samples.end(), lost),
+                  samples.end());
   } else if (const auto* take = std::get_if<TakeOp>(&op)) {
     grouped ? Keep(&groups, first_group, take->count) : Keep(&samples, first_sample, take->count);
   } else if (const auto* skip = std::get_if<SkipOp>(&op)) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <vector>
 
 #include "core/data/dataset.h"
@@ -43,12 +45,15 @@ class Order {
     uint64_t seed = 0;
     uint32_t number = 0;  // passes over the source so far in this epoch
   };
+  // Adds the operation; *n is how many elements are left.
+  Status AddKept(const KeepOp& op, size_t name, int64_t* n);
   // Appends what the first `count` operations give.
   void Append(size_t count, uint64_t epoch, Pass* pass, EpochOrder* order) const;
 
   int64_t size_ = 0;
   Sharding sharding_;
-  std::vector<Op> ops_;          // all but map
+  std::vector<Op> ops_;                                              // all but map
+  std::map<size_t, std::shared_ptr<const std::vector<bool>>> kept_;  // by place in ops_: which samples stay
   std::vector<uint64_t> names_;  // of the shuffles: their place among all operations
   std::shared_ptr<const BatchOp> batch_;
   int64_t feeds_ = 1;

@@ -77,15 +77,18 @@ Status Pipeline::OpenForeign(const GeneratorSource& source) {
   Generator::Row row;
   bool any = true;
   if (generator_->random_access()) {
-    RETURN_IF_ERROR(generator_->Get(0, &row));
+    RETURN_IF_ERROR(AtSample(generator_->Get(0, &row), 0));
   } else {
     RETURN_IF_ERROR(generator_->Rewind());
     ASSIGN_OR_RETURN(any, generator_->Next(&row));
   }
-  if (!any) return absl::InvalidArgumentError("GeneratorDataset: the source gives no sample");
+  if (!any)
+    return absl::InvalidArgumentError(
+        absl::StrCat(generator_->place(), "GeneratorDataset: the source gives no sample"));
   if (row.size() != source.column_names.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("GeneratorDataset: a sample has ", row.size(),
-                                                   " columns, column_names has ", source.column_names.size()));
+    return absl::InvalidArgumentError(absl::StrCat(generator_->place(), "GeneratorDataset: a sample has ", row.size(),
+                                                   row.size() == 1 ? " column" : " columns", ", column_names has ",
+                                                   source.column_names.size()));
   }
   for (size_t k = 0; k < row.size(); ++k) source_columns_.push_back({source.column_names[k], row[k].type});
   if (source_size_ < 0) {
@@ -101,34 +104,85 @@ Status Pipeline::OpenForeign(const GeneratorSource& source) {
   return absl::OkStatus();
 }
 
+namespace {
+
+// A column on its way through the operations.
+struct ColumnState {
+  std::string name;
+  size_t source = 0;
+  std::vector<Transform> transforms;
+  std::vector<std::string> names;  // at each transform
+};
+
+StatusOr<size_t> FindColumn(const std::vector<ColumnState>& columns, const Op& op, const std::string& name) {
+  for (size_t k = 0; k < columns.size(); ++k) {
+    if (columns[k].name == name) return k;
+  }
+  const auto write = [](std::string* out, const ColumnState& c) { out->append(c.name); };
+  return absl::InvalidArgumentError(
+      absl::StrCat(Name(op), ": no column '", name, "'; there are ", absl::StrJoin(columns, ", ", write)));
+}
+
+Status CheckNames(const std::vector<ColumnState>& columns, const Op& op) {
+  for (size_t k = 0; k < columns.size(); ++k) {
+    for (size_t j = 0; j < k; ++j) {
+      if (columns[j].name == columns[k].name)
+        return absl::InvalidArgumentError(
+            absl::StrCat(Name(op), ": two columns have the name '", columns[k].name, "'"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// What the operation does to columns.
+Status ApplyToColumns(const Op& op, std::vector<ColumnState>* columns) {
+  if (const auto* map = std::get_if<MapOp>(&op)) {
+    ASSIGN_OR_RETURN(const size_t k, map->column.empty() ? StatusOr<size_t>(0) : FindColumn(*columns, op, map->column));
+    ColumnState& c = (*columns)[k];
+    c.transforms.insert(c.transforms.end(), map->transforms.begin(), map->transforms.end());
+    c.names.resize(c.transforms.size(), c.name);
+  } else if (const auto* project = std::get_if<ProjectOp>(&op)) {
+    std::vector<ColumnState> chosen;
+    for (size_t i = 0; i < project->columns.size(); ++i) {
+      ASSIGN_OR_RETURN(const size_t k, FindColumn(*columns, op, project->columns[i]));
+      chosen.push_back((*columns)[k]);
+      if (!project->names.empty()) chosen.back().name = project->names[i];
+    }
+    *columns = std::move(chosen);
+    return CheckNames(*columns, op);
+  } else if (const auto* rename = std::get_if<RenameOp>(&op)) {
+    std::vector<size_t> found;
+    for (const std::string& name : rename->from) {
+      ASSIGN_OR_RETURN(const size_t k, FindColumn(*columns, op, name));
+      found.push_back(k);
+    }
+    for (size_t i = 0; i < found.size(); ++i) (*columns)[found[i]].name = rename->to[i];
+    return CheckNames(*columns, op);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 Status Pipeline::CompileColumns(const std::vector<Op>& ops) {
   if (source_columns_.empty()) return absl::InvalidArgumentError("the dataset has no column");
-  std::vector<std::vector<Transform>> transforms(source_columns_.size());
-  for (const Op& op : ops) {
-    const auto* map = std::get_if<MapOp>(&op);
-    if (map == nullptr) continue;
-    size_t k = 0;
-    while (!map->column.empty() && k < source_columns_.size() && source_columns_[k].name != map->column) ++k;
-    if (k == source_columns_.size()) {
-      const auto name = [](std::string* out, const Column& c) { out->append(c.name); };
-      return absl::InvalidArgumentError(
-          absl::StrCat("map: no column '", map->column, "'; there are ", absl::StrJoin(source_columns_, ", ", name)));
-    }
-    transforms[k].insert(transforms[k].end(), map->transforms.begin(), map->transforms.end());
-  }
+  std::vector<ColumnState> columns;
+  for (size_t k = 0; k < source_columns_.size(); ++k) columns.push_back({source_columns_[k].name, k, {}, {}});
+  for (const Op& op : ops) RETURN_IF_ERROR(ApplyToColumns(op, &columns));
   bool known = true;
-  for (size_t k = 0; k < source_columns_.size(); ++k) {
-    ASSIGN_OR_RETURN(ColumnChain chain, ColumnChain::Make(source_columns_[k], std::move(transforms[k])));
+  for (ColumnState& c : columns) {
+    ASSIGN_OR_RETURN(ColumnChain chain, ColumnChain::Make(source_columns_[c.source], std::move(c.transforms), c.names));
     sample_types_.push_back(chain.out());
     known &= IsKnown(chain.out());
     chains_.push_back(std::move(chain));
+    from_.push_back(c.source);
   }
   if (!known) {
     Scratch scratch;
     scratch.row.resize(source_columns_.size());
     RETURN_IF_ERROR(reader_->Read(0, &scratch.buffers, absl::MakeSpan(scratch.row)));
     for (size_t k = 0; k < chains_.size(); ++k) {
-      StatusOr<TensorType> type = chains_[k].TypeFor(scratch.row[k]);
+      StatusOr<TensorType> type = chains_[k].TypeFor(scratch.row[from_[k]]);
       if (!type.ok()) return Annotate(type.status(), Where(0));
       sample_types_[k] = *std::move(type);
     }
@@ -137,10 +191,10 @@ Status Pipeline::CompileColumns(const std::vector<Op>& ops) {
     TensorType type = sample_types_[k];
     if (batched()) type.shape.insert(type.shape.begin(), rows_);
     if (type.rank() > kMaxRank) {
-      return absl::InvalidArgumentError(absl::StrCat("column '", source_columns_[k].name, "' becomes ", ToString(type),
+      return absl::InvalidArgumentError(absl::StrCat("column '", columns[k].name, "' becomes ", ToString(type),
                                                      ": more than ", kMaxRank, " dimensions"));
     }
-    schema_.push_back({source_columns_[k].name, type});
+    schema_.push_back({columns[k].name, type});
   }
   return absl::OkStatus();
 }
@@ -174,7 +228,7 @@ StatusOr<int64_t> Pipeline::Fill(const Epoch& epoch, int64_t batch, Scratch* scr
   }
   sequence->batch = -1;  // an error on the way leaves it ready for nothing
   const EpochOrder::Group rows = RowsOf(epoch, batch);
-  scratch->row.resize(chains_.size());
+  scratch->row.resize(source_columns_.size());
   for (int64_t r = 0; r < rows.count; ++r) {
     const int64_t at = rows.begin + r, id = epoch.order.samples[at];
     RETURN_IF_ERROR(ReadSample(id, scratch, sequence));
@@ -182,7 +236,7 @@ StatusOr<int64_t> Pipeline::Fill(const Epoch& epoch, int64_t batch, Scratch* scr
     const int64_t place = sharding_.num_shards > 0 ? at * sharding_.num_shards + sharding_.shard_id : at;
     for (size_t k = 0; k < chains_.size(); ++k) {
       const Draws draws{options_.seed, epoch.streams[k], static_cast<uint64_t>(place)};
-      const Status status = chains_[k].Apply(scratch->row[k], draws, &scratch->image, sample_types_[k],
+      const Status status = chains_[k].Apply(scratch->row[from_[k]], draws, &scratch->image, sample_types_[k],
                                              static_cast<uint8_t*>(columns[k]) + r * sample_types_[k].bytes());
       if (!status.ok()) return Annotate(status, Where(id));
     }
@@ -200,8 +254,8 @@ Status Pipeline::ReadSample(int64_t id, Scratch* scratch, Sequence* sequence) co
     return reader_->Read(id % source_size_, &scratch->buffers, absl::MakeSpan(scratch->row));
   }
   if (generator_->random_access()) {
-    RETURN_IF_ERROR(generator_->Get(id % source_size_, &scratch->foreign));
-    RETURN_IF_ERROR(CheckForeign(scratch->foreign));
+    RETURN_IF_ERROR(AtSample(generator_->Get(id % source_size_, &scratch->foreign), id));
+    RETURN_IF_ERROR(CheckForeign(scratch->foreign, id));
   } else if (const auto it = sequence->held.find(id); it != sequence->held.end()) {
     const uint8_t* data = sequence->places[it->second].data();
     for (size_t k = 0; k < source_columns_.size(); ++k) {
@@ -253,16 +307,23 @@ void Pipeline::StartSequence(const Epoch& epoch, int64_t batch, Sequence* sequen
 
 Status Pipeline::PullSequence(Scratch* scratch, Sequence* sequence) const {
   if (sequence->next % source_size_ == 0) RETURN_IF_ERROR(generator_->Rewind());
-  ASSIGN_OR_RETURN(const bool more, generator_->Next(&scratch->foreign));
-  if (!more) {
-    return absl::InvalidArgumentError(absl::StrCat("GeneratorDataset: the source ended after ",
+  const StatusOr<bool> more = generator_->Next(&scratch->foreign);
+  RETURN_IF_ERROR(AtSample(more.status(), sequence->next));
+  if (!*more) {
+    return absl::InvalidArgumentError(absl::StrCat(generator_->place(), "GeneratorDataset: the source ended after ",
                                                    sequence->next % source_size_, " samples, expected ", source_size_));
   }
-  ++sequence->next;
-  return CheckForeign(scratch->foreign);
+  return CheckForeign(scratch->foreign, sequence->next++);
 }
 
-Status Pipeline::CheckForeign(const Generator::Row& row) const {
+Status Pipeline::AtSample(const Status& status, int64_t id) const {
+  if (status.ok()) return status;
+  Status at(status.code(), absl::StrCat(status.message(), " (", Where(id), ")"));
+  status.ForEachPayload([&](absl::string_view name, const absl::Cord& value) { at.SetPayload(name, value); });
+  return at;
+}
+
+Status Pipeline::CheckForeign(const Generator::Row& row, int64_t id) const {
   bool same = row.size() == source_columns_.size();
   for (size_t k = 0; same && k < row.size(); ++k) same = row[k].type == source_columns_[k].type;
   if (same) return absl::OkStatus();
@@ -270,13 +331,18 @@ Status Pipeline::CheckForeign(const Generator::Row& row) const {
   std::vector<TensorType> got, want;
   for (const auto& column : row) got.push_back(column.type);
   for (const auto& column : source_columns_) want.push_back(column.type);
-  return absl::InvalidArgumentError(absl::StrCat("GeneratorDataset: a sample is (", absl::StrJoin(got, ", ", write),
-                                                 "), the first was (", absl::StrJoin(want, ", ", write), ")"));
+  return absl::InvalidArgumentError(absl::StrCat(generator_->place(), "GeneratorDataset: ", Where(id), " is (",
+                                                 absl::StrJoin(got, ", ", write), "), sample 1 was (",
+                                                 absl::StrJoin(want, ", ", write), "): all must be alike"));
+}
+
+std::string Pipeline::SampleAt(const Epoch& epoch, int64_t batch, int64_t row) const {
+  return Where(epoch.order.samples[RowsOf(epoch, batch).begin + row]);
 }
 
 std::string Pipeline::Where(int64_t id) const {
   const int64_t index = id % source_size_;
-  return reader_ != nullptr ? reader_->Where(index) : absl::StrCat("GeneratorDataset, sample ", index);
+  return reader_ != nullptr ? reader_->Where(index) : absl::StrCat("sample ", index + 1);
 }
 
 }  // namespace mslua::data

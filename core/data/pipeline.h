@@ -51,6 +51,9 @@ class Pipeline {
   };
   void MakeEpoch(int64_t number, Epoch* epoch) const;
 
+  // "data_batch_1.bin, record 17": the sample in a valid row of a batch.
+  std::string SampleAt(const Epoch& epoch, int64_t batch, int64_t row) const;
+
   // A thread's working memory.
   struct Scratch {
     ReadBuffers buffers;
@@ -83,7 +86,9 @@ class Pipeline {
   void StartSequence(const Epoch& epoch, int64_t batch, Sequence* sequence) const;
   // The sequence's next sample into scratch->foreign, checked.
   Status PullSequence(Scratch* scratch, Sequence* sequence) const;
-  Status CheckForeign(const Generator::Row& row) const;
+  Status CheckForeign(const Generator::Row& row, int64_t id) const;
+  // The error of a generator, with its sample.
+  Status AtSample(const Status& status, int64_t id) const;
   std::string Where(int64_t id) const;
   // Where this feed's rows of a batch are in epoch.order.samples.
   EpochOrder::Group RowsOf(const Epoch& epoch, int64_t batch) const;
@@ -95,7 +100,8 @@ class Pipeline {
   std::vector<Column> source_columns_;
   int64_t source_size_ = 0;
   Order order_;
-  std::vector<ColumnChain> chains_;
+  std::vector<ColumnChain> chains_;       // of each column of schema_
+  std::vector<size_t> from_;              // the source's column that it is made of
   std::vector<TensorType> sample_types_;  // of a transformed sample
   std::vector<Column> schema_;
   std::vector<std::string> notices_;

@@ -19,7 +19,8 @@ bool IsImage(const TensorType& type) { return type.rank() == 3 && type.shape[2] 
 
 }  // namespace
 
-StatusOr<ColumnChain> ColumnChain::Make(const Column& column, std::vector<Transform> transforms) {
+StatusOr<ColumnChain> ColumnChain::Make(const Column& column, std::vector<Transform> transforms,
+                                        const std::vector<std::string>& names) {
   ColumnChain chain;
   chain.name_ = column.name;
   chain.in_ = chain.out_ = column.type;
@@ -29,7 +30,8 @@ StatusOr<ColumnChain> ColumnChain::Make(const Column& column, std::vector<Transf
     const Transform& transform = transforms[i];
     const bool random =
         std::holds_alternative<RandomCrop>(transform) || std::holds_alternative<RandomHorizontalFlip>(transform);
-    if (random) chain.random_streams_.push_back(absl::StrCat("data/", column.name, "/", i, "/", Name(transform)));
+    const std::string& name = names.empty() ? column.name : names[i];
+    if (random) chain.random_streams_.push_back(absl::StrCat("data/", name, "/", i, "/", Name(transform)));
     vision |= ImageChain::IsVision(transform);
     if (ImageChain::IsVision(transform) && !IsImage(column.type)) {
       return absl::InvalidArgumentError(

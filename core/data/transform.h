@@ -15,8 +15,10 @@ namespace mslua::data {
 // A column's transforms, from what the reader gives to what the batch holds. Immutable; any thread.
 class ColumnChain {
  public:
-  // Errors name the transform, the column and what it is there.
-  static StatusOr<ColumnChain> Make(const Column& column, std::vector<Transform> transforms);
+  // Errors name the transform, the column and what it is there. `names`: the column's name at each transform, which
+  // its random numbers belong to; empty: the column's.
+  static StatusOr<ColumnChain> Make(const Column& column, std::vector<Transform> transforms,
+                                    const std::vector<std::string>& names = {});
 
   // Type of a transformed sample; a dimension -1 is known at run time only.
   const TensorType& out() const { return out_; }

@@ -94,7 +94,8 @@ bool KindMatches(AttrKind kind, const AttrValue& v) {
 // Axes may count from the end; afterwards they are in [0, rank). The first input has the axes.
 Status NormaliseAxis(const OpDef& op, const std::string& name, int64_t rank, int64_t* axis) {
   if (*axis < -rank || *axis >= rank) {
-    return Invalid(op, absl::StrCat(name, " is out of range for ", rank, " dimensions"));
+    const int64_t given = *axis < 0 ? *axis : *axis + 1;  // users count from 1
+    return Invalid(op, absl::StrCat(name, " ", given, " is out of range for ", rank, " dimensions"));
   }
   if (*axis < 0) *axis += rank;
   return absl::OkStatus();

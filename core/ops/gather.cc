@@ -38,7 +38,7 @@ Status CheckIndices(const Rows& r, const TensorView& indices) {
     Shape where;
     const Shape strides = RowMajorStrides(indices.type.shape);
     for (size_t d = 0; d < strides.size(); ++d) where.push_back(i / strides[d] % indices.type.shape[d]);
-    return absl::OutOfRangeError(
+    return absl::DataLossError(
         absl::StrCat("indices", ToString(absl::MakeConstSpan(where)), " is ", at, ", expected 0 to ", r.all - 1));
   }
   return absl::OkStatus();

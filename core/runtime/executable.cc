@@ -103,6 +103,13 @@ std::vector<ArenaEntry> ArenaOf(const Graph& graph, const MemoryPlan& plan, cons
   return arena;
 }
 
+// "recipe.lua:12: Net/conv1", as errors begin.
+std::string WhereOf(const Node& n) {
+  const std::string& what = n.location && !n.location->scope.empty() ? n.location->scope : n.op->name;
+  if (!n.location || n.location->file.empty()) return what;
+  return absl::StrCat(n.location->file, ":", n.location->line, ": ", what);
+}
+
 int64_t Nanoseconds() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
@@ -118,7 +125,7 @@ class CpuExecutable : public Executable {
       const Node& n = graph_.nodes[i];
       if (IsPassive(n)) continue;
       auto kernel = MakeKernel(graph_, static_cast<int32_t>(i), options, &calls_);
-      if (!kernel.ok()) return Annotate(kernel.status(), n.location ? ToString(*n.location) : n.op->name);
+      if (!kernel.ok()) return Annotate(kernel.status(), WhereOf(n));
       kernels[i] = *std::move(kernel);
       scratch[i] = kernels[i].kernel->scratch_bytes();
     }
@@ -227,7 +234,7 @@ class CpuExecutable : public Executable {
     const Status s = l.kernel->Run(buffers);
     if (ABSL_PREDICT_FALSE(!s.ok())) {
       const Node& n = graph_.nodes[l.node];
-      return Annotate(s, n.location ? ToString(*n.location) : n.op->name);
+      return Annotate(s, WhereOf(n));
     }
     if (ABSL_PREDICT_FALSE(calls_.any())) return calls_.Progress();
     return s;

@@ -60,7 +60,7 @@ StatusOr<std::vector<std::pair<std::string, double>>> Evaluator::RunAll() {
     for (size_t c = 0; c < column_positions_.size(); ++c)
       executable_->BindInputAt(column_positions_[c], batch.columns[c].data);
     if (valid_position_ >= 0) executable_->SetScalarAt(valid_position_, static_cast<double>(batch.valid));
-    RETURN_IF_ERROR(executable_->Run());
+    RETURN_IF_ERROR(data::NameSample(executable_->Run(), *loader_, batch));
     for (size_t i = 0; i < sums.size(); ++i) {
       const TensorView v = executable_->Output(static_cast<int>(i));
       sums[i].second += LoadAsDouble(v.type.dtype, v.data, 0);

@@ -203,7 +203,7 @@ StatusOr<bool> Trainer::StepImpl() {
   RETURN_IF_ERROR(SetScalars());
   state_.whole = false;
   progress_.Enter(TrainProgress::Phase::kCompute);
-  RETURN_IF_ERROR(executable_->Run());
+  RETURN_IF_ERROR(data::NameSample(executable_->Run(), *loader_, batch_));
   progress_.Enter(TrainProgress::Phase::kBetween);
   const TensorView loss = executable_->Output(0);
   state_.loss = loss.type.dtype == DType::kF32 ? *loss.as<float>() : LoadAsDouble(loss.type.dtype, loss.data, 0);

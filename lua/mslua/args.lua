@@ -132,6 +132,38 @@ local function names_of(fields)
 end
 M.names_of = names_of
 
+-- The first letters of the words of a name: "lr" of learning_rate.
+local function initials(name) return (name:gsub("(%a)%a*_?", "%1")) end
+
+-- The known name that is meant: by its letters, its initials, or as the words that one of the names holds.
+local function meant(key, known)
+  local text = core.did_you_mean(key, known)
+  if text ~= "" or #key < 2 then return text end
+  local fits
+  for _, test in ipairs {
+    function(name) return initials(name) == key end,
+    function(name) return name:sub(-#key - 1) == "_" .. key end,
+    function(name) return ("_" .. name .. "_"):find("_" .. key .. "_", 1, true) end,
+  } do
+    for _, name in ipairs(known) do
+      if test(name) then
+        if fits then return "" end
+        fits = name
+      end
+    end
+    if fits then return (" (did you mean '%s'?)"):format(fits) end
+  end
+  return ""
+end
+
+--- What to say of a key that is none: "unknown key 'lr' (did you mean 'learning_rate'?); keys: learning_rate, ...".
+---@param key string
+---@param known string[]
+---@return string
+function M.unknown_key(key, known)
+  return ("unknown key '%s'%s; keys: %s"):format(key, meant(key, known), table.concat(known, ", "))
+end
+
 --- Checks named values against fields and fills in defaults, into a new table. Nested `fields` are checked too.
 ---@param fields mslua.Field[]
 ---@param values table
@@ -147,7 +179,7 @@ function M.check(fields, values, report, path)
   end
   for _, key in ipairs(errors.names(values)) do
     if not find(fields, key) then
-      report(("unknown key '%s'%s"):format(key, core.did_you_mean(key, names_of(fields))), at(key))
+      report(M.unknown_key(key, names_of(fields)), at(key))
     end
   end
   if values[1] ~= nil then report(("expected named values, got %s first"):format(errors.show(values[1])), path) end

@@ -3,6 +3,7 @@ local arity = require "mslua.arity"
 local class = require "mslua.class"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
+local frames = require "mslua.frames"
 local parameter = require "mslua.parameter"
 local Initializer = require "mslua.initializer"
 
@@ -190,6 +191,14 @@ function Cell:__call(...)
   if recomputed then core.push_region() end
   return leave(recomputed, stage, self:construct(...))
 end
+
+frames.name_of = scope_name
+frames.declare(Cell.__call, function(level)
+  -- The local `stage` lives from the moment that construct may run.
+  if (debug.getlocal(level + 1, 3)) ~= "stage" then return nil end
+  local _, self = debug.getlocal(level + 1, 1)
+  return self.construct, self
+end)
 
 -------------------------------------------------------------------------------------------------- parts of the network
 

@@ -147,6 +147,8 @@ function core.pop_region() end
 ---The pipeline stage, from 0, of the nodes between these.
 function core.push_stage(stage) end
 function core.pop_stage() end
+---Prints a tensor; a traced value when the graph has run, named by `name` or the scope path.
+function core.print(value, name) end
 ---@return boolean
 function core.is_tracing() end
 ---True while build_train traces, or after core.set_training(true): what BatchNorm and Dropout ask.
@@ -212,6 +214,11 @@ function core.value_and_grad(f, argnums, weights) end
 ---@return Graph graph, string[] idle names of the parameters that no gradient reaches
 function core.build_train(spec) end
 
+---Graph of an optimizer's update alone: its data inputs are the gradients of spec.parameters, in order.
+---@param spec {name: string, inputs: {}, parameters: Parameter[], optimizer: table}
+---@return Graph
+function core.build_update(spec) end
+
 ---Graph of an evaluation: forward(columns ...) -> values named by spec.outputs (default "out1", ...); training() is
 ---false.
 ---The scalar input `valid` is the number of rows that count.
@@ -237,7 +244,7 @@ function core.valid_mask(n) end
 ---    get?: fun(i: integer): ..., length?: integer,                 -- generator, random access: i from 1, a value a
 ---  column
 ---    iterator?: fun(): fun(): ..., column_names?: string[]},       -- generator, a function that returns an iterator
----  num_shards?: integer, shard_id?: integer,
+---  num_shards?: integer, shard_id?: integer, made_at?: string,  -- "recipe.lua:12", for errors
 ---  ops: ({kind: "map", transforms: table[], column?: string} | {kind: "shuffle", buffer_size: integer} |
 ---    {kind: "batch", size: integer, drop_remainder?: boolean} | {kind: "repeat"|"take"|"skip", count: integer})[],
 ---  seed?: integer }
@@ -316,6 +323,8 @@ function core.seed() end
 function core.fail(format, ...) end
 ---"recipe.lua:12" of the nearest caller outside the library, or nil.
 function core.where() end
+---While a graph is traced, errors name this line, "recipe.lua:12", until another line of the user runs.
+function core.at(place) end
 ---" (did you mean 'epochs'?)" or "".
 ---@param word string  @param known string[]
 function core.did_you_mean(word, known) end

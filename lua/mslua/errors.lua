@@ -20,6 +20,18 @@ function M.fail_at(path, format, ...)
   core.fail(format, ...)
 end
 
+--- f(...); an error in it that names no line gets `place`, "recipe.lua:12", in front.
+---@param place? string
+---@param f function
+function M.at(place, f, ...)
+  if not place then return f(...) end
+  local results = { pcall(f, ...) }
+  if results[1] then return unpack(results, 2) end
+  local problem = results[2]
+  if type(problem) == "string" and not problem:find "^[^\n]-:%d+: " then problem = place .. ": " .. problem end
+  error(problem, 0)
+end
+
 --- How a value is shown in a message: strings quoted, lists written out, tensors by their type, the rest by its kind.
 ---@param value any
 ---@return string

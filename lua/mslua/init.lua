@@ -39,6 +39,14 @@ ms.rand = random(core.rand, ms.ops.random_uniform, "rand")
 --- Numbers from the standard normal distribution. (shape, dtype = float32, name)
 ms.randn = random(core.randn, ms.ops.random_normal, "randn")
 
+--- Prints a tensor, and gives it. A value in a network is printed whenever the step has run, on each rank, under the
+--- name given or that of the cell; evaluations of a Model print nothing. (value, name)
+function ms.print(...)
+  local value, name = arity.take("print", 2, ...)
+  core.print(value, name)
+  return value
+end
+
 ms.nn = require "mslua.nn"
 ms.dataset = require "mslua.dataset"
 ms.communication = require "mslua.communication"

@@ -3,9 +3,11 @@ local args = require "mslua.args"
 local class = require "mslua.class"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
+local frames = require "mslua.frames"
 local metrics = require "mslua.metrics"
 local parallel_context = require "mslua.parallel_context"
 local wrap = require "mslua.nn.wrap"
+local PipelineCell = wrap.PipelineCell
 
 ---@class mslua.Model
 local Model = class.Object:extend "Model"
@@ -28,6 +30,9 @@ function Model:init(...)
   self.network, self.loss_fn, self.optimizer = a.network, a.loss_fn, a.optimizer
   self.network:_as_root()
   self.metrics = metrics.list(a.metrics, a.loss_fn)
+  -- A network that gives its own loss is evaluated by it.
+  self.own_loss = not a.loss_fn and #self.metrics == 0
+  if self.own_loss then self.metrics = { { name = "loss", kind = "mean" } } end
   self.amp, self.loss_scale = a.amp and "bfloat16", a.loss_scale_manager
 end
 
@@ -46,12 +51,33 @@ local function columns_of(self, dataset, what)
   return columns
 end
 
+-- The results of what gives the loss, checked: `who` names it.
+local function check_loss(who, loss, ...)
+  local shape = core.kind(loss) and loss.shape
+  if not shape then
+    errors.fail("%s: expected a loss, one float number, got %s: does it end in a return?", who, errors.show(loss))
+  elseif #shape > 0 then
+    errors.fail("%s: expected a loss, one float number, got %s%s: reduce it, with ops.reduce_mean(x) or another "
+      .. "reduction", who, loss.dtype, errors.show(shape))
+  end
+  return loss, ...
+end
+
 -- What the compiled step computes: all columns to the network, or the last one to the loss.
 local function forward_of(self)
-  if not self.loss_fn then return self.network end
+  local network, loss_fn = self.network, self.loss_fn
+  if not loss_fn then
+    return function(...) return check_loss(network.class_name, network(...)) end
+  end
+  local is_function = type(loss_fn) == "function"
+  local who = is_function and "the loss function" or loss_fn.class_name
+  -- The library's losses have no line of the recipe but the one that asks for them.
+  local line = frames.of_library(is_function and loss_fn or loss_fn.construct) and errors.place { "loss" }
   return function(...)
     local columns, n = { ... }, select("#", ...)
-    return self.loss_fn(wrap.output(self.network, unpack(columns, 1, n - 1)), columns[n])
+    local output = wrap.output(network, unpack(columns, 1, n - 1))
+    if line then core.at(line) end
+    return check_loss(who, loss_fn(output, columns[n]))
   end
 end
 
@@ -127,6 +153,20 @@ function Model:train_spec(a)
   }
 end
 
+-- A number that a callback watches and that nothing measures would be missed at the first evaluation only.
+local function check_monitor(spec)
+  local monitor = spec.early_stopping and spec.early_stopping.monitor
+  if not monitor then return end
+  local known = { "loss" }
+  for _, m in ipairs(spec.eval and spec.eval.metrics or {}) do known[#known + 1] = "eval_" .. m.name end
+  for _, name in ipairs(known) do
+    if name == monitor then return end
+  end
+  errors.fail_at({ "callbacks" }, "EarlyStopping: monitor: nothing called '%s' is measured%s; there are %s%s", monitor,
+    core.did_you_mean(monitor, known), table.concat(known, ", "),
+    spec.eval and "" or ", and metrics of an evaluation with eval_dataset")
+end
+
 --- Trains. (epoch, train_dataset, {callbacks = {...}, dataset_sink_mode = false, accumulate_steps = 1, clip_norm =,
 --- clip_value =, max_steps =, metrics_limit =, name = of the run folder, config = text of its config.lua})
 ---@return table trainer core.trainer's object, after its run
@@ -144,9 +184,10 @@ function Model:train(...)
   local spec = self:train_spec(a)
   for i, callback in ipairs(args.is_list(a.callbacks) and a.callbacks or { a.callbacks }) do
     local problem = args.problem({ "", "callback" }, callback)
-    if problem then errors.fail("train: callbacks[%d]: %s", i, problem) end
-    callback:add_to(spec, self)
+    if problem then errors.fail_at({ "callbacks" }, "train: callbacks[%d]: %s", i, problem) end
+    errors.at(not core.where() and errors.place { "callbacks" } or nil, callback.add_to, callback, spec, self)
   end
+  check_monitor(spec)
   spec.config = a.config
   local trainer = core.trainer(spec)
   trainer:run()
@@ -162,28 +203,35 @@ local function check_rows(name, values, n)
   end
 end
 
+-- What a metric gave: numbers of which the rows of the dataset are summed.
+local function summed(m, values, n, dataset)
+  check_rows(m.name, values, n)
+  if #values.shape == 0 and not dataset:open():full_batches() then
+    errors.fail("eval: %s is one number for the whole batch: give the loss a method rows(output, label), or a network "
+      .. "that gives its own loss rows(...) of the columns, or batch the dataset with drop_remainder = true", m.name)
+  end
+  return metrics.sum(values, n)
+end
+
+-- The rows' losses of a network that gives its own loss, or their mean.
+local function own_loss(network, ...)
+  if class.is(network, PipelineCell) then network = network.network end
+  if network.rows then return network:rows(...) end
+  return (check_loss(network.class_name, network(...)))
+end
+
 --- The compiled evaluation on a dataset.
 ---@return {graph: Graph, dataset: Dataset, metrics: {name: string, kind: string}[]}
 function Model:eval_spec(dataset)
-  if #self.metrics == 0 then
-    errors.fail_at({ "eval" },
-      'eval: the Model has neither loss_fn nor metrics: ms.Model(net, {loss_fn =, metrics = {"top1"}})')
-  end
   self.network:_as_root()
   local names, shown = {}, {}
   for i, m in ipairs(self.metrics) do names[i], shown[i] = m.name, { name = m.name, kind = m.kind } end
   local function forward(...)
     local columns, n = { ... }, select("#", ...)
+    local rows = columns[n].shape[1]
+    if self.own_loss then return summed(self.metrics[1], own_loss(self.network, ...), rows, dataset) end
     local output, sums = wrap.output(self.network, unpack(columns, 1, n - 1)), {}
-    for i, m in ipairs(self.metrics) do
-      local values = m.rows(output, columns[n])
-      check_rows(m.name, values, columns[n].shape[1])
-      if #values.shape == 0 and not dataset:open():full_batches() then
-        errors.fail("eval: %s is one number for the whole batch: give the loss a method rows(output, label), or batch "
-          .. "the dataset with drop_remainder = true", m.name)
-      end
-      sums[i] = metrics.sum(values, columns[n].shape[1])
-    end
+    for i, m in ipairs(self.metrics) do sums[i] = summed(m, m.rows(output, columns[n]), rows, dataset) end
     return unpack(sums)
   end
   local graph = core.build_eval {

@@ -110,6 +110,13 @@ local function with_keywords(info, f)
   end
 end
 
+-- The function of an operator with several results gives the first; `all` gives every one.
+local Several = {
+  __call = function(self, ...) return (self.all(...)) end,
+  __tostring = function(self) return ("ops.%s: the first of %s; ops.%s.all gives all"):format(self.operator,
+    table.concat(self.results, ", "), self.operator) end,
+}
+
 for _, info in ipairs(core.ops()) do
   if info.class then
     local made = Operator:extend(info.class)
@@ -117,7 +124,9 @@ for _, info in ipairs(core.ops()) do
     made.new = with_keywords(info, made.new)
     ops[info.class] = made
   end
-  ops[info.name] = with_keywords(info, core.functions[info.name])
+  local f = with_keywords(info, core.functions[info.name])
+  ops[info.name] = #info.outputs == 1 and f
+    or setmetatable({ all = f, operator = info.name, results = info.outputs }, Several)
 end
 
 -- Matrices of the last two dimensions; a single w multiplies every row of x.

@@ -1,7 +1,10 @@
 --- Optimizers: what updates the parameters, as numbers; the update itself is part of the compiled step.
 local args = require "mslua.args"
+local arity = require "mslua.arity"
 local class = require "mslua.class"
+local core = require "mslua.core"
 local errors = require "mslua.errors"
+local parallel_context = require "mslua.parallel_context"
 local parameter = require "mslua.parameter"
 local schedules = require "mslua.schedules"
 
@@ -42,21 +45,102 @@ local group_fields = {
 -- The groups, selectors made; one group when there are none.
 local function groups_of(name, params)
   if type(params) ~= "table" or type(params[1]) ~= "table" or getmetatable(params[1]) then
-    return { { select = params and selector(name, params) or function() return true end } }
+    return { { select = params and selector(name, params) or function() return true end,
+      list = type(params) == "table" and params or nil } }
   end
   local groups = {}
   for i, group in ipairs(params) do
     local a = args.check(group_fields, group, function(what) errors.fail("%s: params[%d]: %s", name, i, what) end)
     groups[i] = { select = selector(name, a.params), weight_decay = a.weight_decay, lr = a.lr,
-      pattern = type(a.params) == "string" and a.params or nil }
+      list = type(a.params) == "table" and a.params or nil, pattern = type(a.params) == "string" and a.params or nil }
   end
   return groups
 end
 
+-- The parameters that gradients without a list of their own belong to: those that `params` lists, in its order.
+local function listed(self)
+  local list = {}
+  for _, group in ipairs(self.groups) do
+    if not group.list then
+      errors.fail("%s: which parameters the gradients belong to is not known: give the optimizer params = "
+        .. "net:trainable_params(), or call it with two lists, opt(gradients, parameters)", self.class_name)
+    end
+    for _, p in ipairs(group.list) do list[#list + 1] = p end
+  end
+  return list
+end
+
+-- One gradient for each parameter, of its shape and type.
+local function check_gradients(self, gradients, parameters)
+  if core.kind(gradients) and #parameters == 1 then gradients = { gradients } end
+  if not args.is_list(gradients) or #gradients ~= #parameters then
+    errors.fail("%s: expected a list of %d gradients, one for each parameter, got %s", self.class_name, #parameters,
+      args.is_list(gradients) and #gradients or errors.show(gradients))
+  end
+  for i, p in ipairs(parameters) do
+    local g = gradients[i]
+    if not parameter.is(p) then errors.fail("%s: parameters[%d]: expected a Parameter, got %s", self.class_name, i,
+      errors.show(p)) end
+    local shape = core.kind(g) == "Tensor" and g.shape
+    if not shape or shape ~= p.shape or g.dtype ~= p.dtype then
+      errors.fail("%s: gradient %d: expected %s%s, the type of parameter '%s', got %s", self.class_name, i, p.dtype,
+        errors.show(p.shape), p.name, errors.show(g))
+    end
+  end
+  return gradients
+end
+
+-- The compiled update; made for the parameters of the first call.
+local function update_of(self, parameters)
+  local update = self.update
+  if update then
+    local same = #update.parameters == #parameters
+    for i, p in ipairs(parameters) do same = same and update.parameters[i] == p end
+    if same then return update.step end
+    errors.fail("%s: its update was compiled for other parameters: make one optimizer for each list of parameters",
+      self.class_name)
+  end
+  if parallel_context.shard() then
+    errors.fail("%s: parameters are sharded over ranks here: train with ms.Model or nn.TrainOneStepCell",
+      self.class_name)
+  elseif self.loss_scale ~= 1 then
+    errors.fail("%s: loss_scale = %g is for ms.Model: divide the gradients instead", self.class_name, self.loss_scale)
+  end
+  local trained, spec = self:bind_list(parameters)
+  if #trained ~= #parameters then
+    errors.fail("%s: %d of the %d parameters are in no group of params", self.class_name, #parameters - #trained,
+      #parameters)
+  end
+  local graph = core.build_update { name = self.class_name, inputs = {}, parameters = parameters, optimizer = spec }
+  local step = core.stepper { graph = graph, schedule = self.schedule, lr_function = self.lr_function }
+  self.update = { parameters = parameters, step = step }
+  return step
+end
+
+--- `opt(gradients)`: one update of the parameters that `params` lists, in their order; `opt(gradients, parameters)` of
+--- these. What ms.value_and_grad gives for a list of weights fits. The learning rate's schedule and the optimizer's
+--- state go one step ahead, as in a training step. Gradients of other ranks are not added.
+---@param gradients Tensor[]
+---@param parameters? Parameter[] the same ones at each call
+function Optimizer:__call(...)
+  local gradients, parameters = arity.take(self.class_name, 2, ...)
+  if core.is_tracing() then errors.fail("%s: an update cannot be part of a network", self.class_name) end
+  parameters = parameters or listed(self)
+  if not args.is_list(parameters) then
+    errors.fail("%s: parameters: expected a list, got %s", self.class_name, errors.show(parameters))
+  end
+  gradients = check_gradients(self, gradients, parameters)
+  update_of(self, parameters)(unpack(gradients))
+end
+
+function Optimizer:__tostring() return self.class_name end
+
 local rate_kinds = "number|list|schedule|function"
 
 local function check_rate(v)
-  if type(v) == "number" and v < 0 then return ("expected a number, at least 0, got %g"):format(v) end
+  if type(v) == "number" and (v < 0 or v == math.huge) then
+    return ("expected a finite number, at least 0, got %g"):format(v)
+  end
   if args.is_list(v) then return args.problem({ "", "numbers", min = 0 }, v) end
 end
 
@@ -125,9 +209,17 @@ define("Lamb", "lamb", nil, {
 ---@return Parameter[] parameters in the network's order
 ---@return table optimizer
 function Optimizer:bind(net)
+  return self:bind_list(net:trainable_params())
+end
+
+--- The same of a list of parameters.
+---@param parameters Parameter[]
+---@return Parameter[] parameters in the list's order
+---@return table optimizer
+function Optimizer:bind_list(parameters)
   local trained, groups = {}, {}
   for i in ipairs(self.groups) do groups[i] = { params = {} } end
-  for _, p in ipairs(net:trainable_params()) do
+  for _, p in ipairs(parameters) do
     for i, group in ipairs(self.groups) do
       if group.select(p) then
         trained[#trained + 1] = p
@@ -137,13 +229,14 @@ function Optimizer:bind(net)
     end
   end
   if #trained == 0 then
-    errors.fail("%s: no parameter to train: params selects none of the network's %d",
-      self.class_name, #net:trainable_params())
+    errors.fail_at({ "optimizer" }, "%s: no parameter to train: params selects none of the network's %d",
+      self.class_name, #parameters)
   end
   for i, group in ipairs(self.groups) do
     groups[i].weight_decay = group.weight_decay
     if group.pattern and #groups[i].params == 0 then
-      errors.fail("%s: params[%d]: no parameter that is left has '%s' in its name", self.class_name, i, group.pattern)
+      errors.fail_at({ "optimizer" }, "%s: params[%d]: no parameter that is left has '%s' in its name",
+        self.class_name, i, group.pattern)
     end
     if group.lr then
       if not self.schedule or self.schedule.value == 0 then
@@ -157,7 +250,5 @@ function Optimizer:bind(net)
   for key, v in pairs(self.numbers) do spec[key] = v end
   return trained, spec
 end
-
-function Optimizer:__tostring() return self.class_name end
 
 return M

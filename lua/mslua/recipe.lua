@@ -8,6 +8,7 @@ local context = require "mslua.context"
 local core = require "mslua.core"
 local dtypes = require "mslua.dtypes"
 local errors = require "mslua.errors"
+local frames = require "mslua.frames"
 local literal = require "mslua.literal"
 local locate = require "mslua.locate"
 local parallel_context = require "mslua.parallel_context"
@@ -22,7 +23,8 @@ local checkpoint = {
 for _, field in ipairs(callbacks.checkpoint_fields) do checkpoint[#checkpoint + 1] = field end
 
 local train = {
-  { "epochs", "integer", 1, min = 1 },
+  { "epochs", "integer", min = 1 },
+  { "steps", "integer", min = 1 },
   { "max_steps", "integer", min = 1 },
   { "metrics_limit", "integer", min = 1 },
   { "dataset_sink_mode", "boolean", true },
@@ -301,6 +303,16 @@ function M.recipe(...)
   end
   check_places(values)
   local recipe = setmetatable(args.check(M.fields, values, report), Recipe)
+  local t = recipe.train
+  local from_file = { epochs = not origins["train.epochs"], steps = not origins["train.steps"] }
+  if t.epochs and t.steps and from_file.epochs ~= from_file.steps then  -- what was set later counts
+    t[from_file.epochs and "epochs" or "steps"] = nil
+  end
+  if t.epochs and t.steps then
+    report(("train: epochs = %d and steps = %d: give one of them; max_steps ends training of some epochs early")
+      :format(t.epochs, t.steps), { "train", "steps" })
+  end
+  if not t.steps then t.epochs = t.epochs or 1 end
   if not args.is_list(recipe.callbacks) then recipe.callbacks = { recipe.callbacks } end
   recipe.origins = origins
   errors.place = place
@@ -312,10 +324,19 @@ end
 -- A value that may be given as a function, so that it is made when it is needed.
 local function checked(recipe, name, kinds, ...)
   local v = recipe[name]
-  if type(v) == "function" then v = v(...) end
+  if type(v) == "function" then v = frames.call(v, ...) end
   local problem = v ~= nil and args.problem({ name, kinds }, v) or (v == nil and "the function gave nothing")
   if problem then report(("%s: %s"):format(name, problem), { name }) end
   return v
+end
+
+--- Epochs to train, and where to stop; nil: at their end. `steps` is an epoch's number of them.
+---@param steps integer
+---@return integer epochs, integer? max_steps
+function Recipe:length(steps)
+  local t = self.train
+  if not t.steps then return t.epochs, t.max_steps end
+  return math.ceil(t.steps / steps), math.min(t.steps, t.max_steps or t.steps)
 end
 
 --- The network; made at the first call.

@@ -1,6 +1,5 @@
 --- A group of settings with defaults: what set_context, set_auto_parallel_context and set_ps_context share.
 local args = require "mslua.args"
-local core = require "mslua.core"
 local errors = require "mslua.errors"
 local notice = require "mslua.notice"
 
@@ -23,8 +22,7 @@ end
 
 local function key_error(group, setter, key)
   if group.moved[key] then errors.fail("%s: %s", setter, group.moved[key]) end
-  errors.fail("%s: unknown key '%s'%s",
-    setter, tostring(key), core.did_you_mean(tostring(key), args.names_of(group.fields)))
+  errors.fail("%s: %s", setter, args.unknown_key(tostring(key), args.names_of(group.fields)))
 end
 
 local function field_of(group, key)

@@ -88,6 +88,20 @@ local function callbacks_of(recipe, eval_dataset)
   return list
 end
 
+-- Gives the network the weights that --init-from names, where it has them; says which they are.
+local function start_from(recipe, network)
+  local flags = core.options
+  if not flags.init_from then return end
+  if flags.resume then
+    params.usage_error("--init-from and --resume: give one of them; --resume also restores the optimizer and the place "
+      .. "in the data")
+  end
+  local path = core.find_checkpoint(flags.init_from, recipe.name, recipe.checkpoint and recipe.checkpoint.directory,
+    parallel_context.together())
+  if core.speaks() then io.stderr:write(("mslua: starting from the weights of %s\n"):format(path)) end
+  checkpoint.load_checkpoint(path, network, false)
+end
+
 -- Trains as the recipe and the flags say.
 local function train(recipe)
   local flags, t = core.options, recipe.train
@@ -95,10 +109,14 @@ local function train(recipe)
   dataset = dataset:whole_batches "train"
   if flags.overfit then dataset = dataset:take(flags.overfit) end
   if flags.fast_dev_run and eval_dataset then eval_dataset = eval_dataset:take(flags.fast_dev_run) end
-  return model_of(recipe, dataset:get_dataset_size()):train {
-    t.epochs, dataset, callbacks = callbacks_of(recipe, eval_dataset), dataset_sink_mode = t.dataset_sink_mode,
+  local size = dataset:get_dataset_size()
+  local epochs, most = recipe:length(size)
+  local model = model_of(recipe, size)
+  start_from(recipe, model.network)
+  return model:train {
+    epochs, dataset, callbacks = callbacks_of(recipe, eval_dataset), dataset_sink_mode = t.dataset_sink_mode,
     accumulate_steps = t.accumulate_steps, clip_norm = t.clip_norm, clip_value = t.clip_value,
-    max_steps = flags.fast_dev_run or flags.max_steps or t.max_steps, metrics_limit = t.metrics_limit,
+    max_steps = flags.fast_dev_run or flags.max_steps or most, metrics_limit = t.metrics_limit,
     name = recipe.name, config = recipe:config_text(),
   }
 end
@@ -204,8 +222,9 @@ local STEPS_WITHOUT_DATA = 1000
 -- The training step of a recipe, and what core.trainer needs beside it; of `columns`, when they are given, the graph.
 local function train_spec(recipe, columns)
   local dataset = not columns and recipe:make_dataset "dataset" or nil
-  return model_of(recipe, dataset and dataset:get_dataset_size() or STEPS_WITHOUT_DATA):train_spec {
-    train_dataset = dataset, columns = columns, epoch = recipe.train.epochs, dataset_sink_mode = false,
+  local size = dataset and dataset:get_dataset_size() or STEPS_WITHOUT_DATA
+  return model_of(recipe, size):train_spec {
+    train_dataset = dataset, columns = columns, epoch = recipe:length(size), dataset_sink_mode = false,
     accumulate_steps = recipe.train.accumulate_steps, clip_norm = recipe.train.clip_norm,
     clip_value = recipe.train.clip_value,
   }

@@ -160,7 +160,9 @@ check.case("== and < of tensors", function()
   end
   assert(p == p and p ~= ms.Parameter(ms.initializer("zeros", { 1 }), "p") and x == x)
   assert(x ~= nil and x ~= 1)
-  check.fails_here("use ops.Less or ops.LessEqual", function() return x < y end)
+  check.fails_here("< gives one boolean in Lua, and f32[2,4] has 8 elements: use ops.less(x, y)",
+    function() return x < y end)
+  check.fails_here("use ops.less_equal(x, y)", function() return y >= x end)
   local f = ms.value_and_grad(function(t) return t == y and t:sum() or t:mean() end)
   check.fails("use ops.equal(x, y)", function() f(x) end)
   local ok, problem = pcall(function() return x > 0 end)

@@ -39,7 +39,25 @@ check.case("EarlyStopping judges where there was an evaluation", function()
   check.equal(train(rates, 2, { monitor = "eval_loss", patience = 0 }), "4.1")
   check.equal(train(rates, 2, { monitor = "eval_loss", patience = 3 }), "6.1")
   check.equal(train(rates, 2, { monitor = "eval_loss", patience = 4 }), "10.1")
-  check.fails("EarlyStopping: nothing called 'eval_x' was measured", train, rates, 2, { monitor = "eval_x" })
+end)
+
+check.case("what EarlyStopping watches is looked for before training", function()
+  local Steps, steps = ms.Callback:extend "Steps", 0
+  function Steps:on_train_step_end() steps = steps + 1 end
+  local model = ms.Model(Falling(), {
+    loss_fn = function(output) return ops.reduce_mean(output) end, optimizer = nn.SGD { learning_rate = 0.1 },
+    metrics = { m = function(o) return o:sum(2) end },
+  })
+  local function watch(monitor, ...)
+    model:train(1, data, { callbacks = { Steps(), ms.EarlyStopping { monitor = monitor }, ... } })
+  end
+  check.fails_here("EarlyStopping: monitor: nothing called 'eval_lss' is measured (did you mean 'eval_loss'?); "
+    .. "there are loss, eval_loss, eval_m", watch, "eval_lss", ms.EvalCallback(data))
+  check.fails_here("nothing called 'eval_loss' is measured; there are loss, and metrics of an evaluation", watch,
+    "eval_loss")
+  check.equal(steps, 0)
+  watch "loss"
+  check.equal(steps, 1)
 end)
 
 check.done()

@@ -47,6 +47,8 @@ SCRIPT = """
 local ms = require "mslua"
 local nn = ms.nn
 local p = ms.params { width = 3, presets = { smoke = { width = 5 } } }
+local function fails() error "failed" end
+if arg[1] == "fails" then fails() end
 if arg[1] == "ranks" then
   ms.communication.init()
   if arg[2] and ms.communication.get_rank() == 1 then os.execute "sleep 60" end
@@ -130,6 +132,13 @@ def contents(folder):
     return [open(os.path.join(folder, name), "rb").read() for name in sorted(os.listdir(folder))]
 
 
+def frames(base, what):
+    """Both end with one error; the flag adds the functions that led to it, one a line."""
+    def led(result):
+        return len(re.findall(r"^  \w+\.lua:\d+: in ", result.err, re.M))
+    return base.code == what.code == 2 and led(base) == 0 and led(what) >= 2
+
+
 NO_DEVICE = says("device", 2)
 TRAIN = ["train", "recipe.lua", "--no-attach"]
 EVAL = ["eval", "recipe.lua"]
@@ -147,6 +156,10 @@ ROWS = {
     "train --out": (TRAIN, ["--out", "out2"], lambda b, w: w.code == 0 and os.path.exists("out2/metrics.jsonl")),
     "train --resume": (TRAIN + ["epochs=2"], ["--resume=out1/ckpt"],
                        lambda b, w: w.code == 0 and "out1/ckpt/flags-1_4.ckpt" in w.err and len(losses(w)) == 4),
+    "train --init-from": (TRAIN, ["--init-from=out1/ckpt"],
+                          lambda b, w: w.code == 0 and "starting from the weights of out1/ckpt/" in w.err
+                          and losses(w)[0] != losses(b)[0] and len(losses(w)) == len(losses(b))),
+    "train --traceback": (TRAIN + ["width=0"], ["--traceback"], frames),
     "train --log-every": (TRAIN, ["--log-every", "2"], lines(2)),
     "train --log-ranks": (TRAIN + ["-n", "2"], ["--log-ranks", "all"], lambda b, w: w.code == 0 and len(losses(b)) > 0
                           and len(losses(w)) == 2 * len(losses(b))),
@@ -162,6 +175,7 @@ ROWS = {
     "eval -n": (EVAL, ["-n", "2"], lambda b, w: w.code == 0 and "rank 0 of 2" in w.err and "rank 0" not in b.err),
     "eval --ckpt": (EVAL, ["--ckpt", "nowhere"], says("nowhere", 2)),
     "eval --partial": (EVAL + ["width=4"], ["--partial"], lambda b, w: b.code == 2 and w.code == 0),
+    "eval --traceback": (EVAL + ["width=0"], ["--traceback"], frames),
     "eval --device": (EVAL, ["--device", "cuda"], NO_DEVICE),
     "eval --preset": (EVAL, ["--preset", "smoke"], says("in the network", 2)),
     "eval --json": (EVAL, ["--json"], is_json),
@@ -173,6 +187,7 @@ ROWS = {
     "run -n": (RUN + ["ranks"], ["-n", "2"], lambda b, w: "sum 1" in b.out and w.out.count("sum 2") == 2),
     "run --device": (RUN, ["--device", "cuda"], NO_DEVICE),
     "run --preset": (RUN, ["--preset", "smoke"], says("width 5")),
+    "run --traceback": (RUN + ["fails"], ["--traceback"], frames),
     "run --seed": (RUN, ["--seed", "9"], differs),
     "run --max-steps": (RUN, ["--max-steps", "3"], lines(3)),
     "run --log-ranks": (RUN + RANKS, ["--log-ranks", "all"], lambda b, w: w.code == 0 and len(losses(w)) == 24
@@ -197,6 +212,7 @@ ROWS = {
     "verify -n": (VERIFY, ["-n", "2"], lambda b, w: w.code == 0 and "rank 0 of 2" in w.err and "rank 0" not in b.err),
     "verify --device": (VERIFY, ["--device", "cuda"], NO_DEVICE),
     "verify --preset": (VERIFY, ["--preset", "smoke"], differs),
+    "verify --traceback": (VERIFY + ["width=0"], ["--traceback"], frames),
     "verify --backend": (VERIFY + ["-n", "2"], ["--backend", "mpi"], lambda b, w: b.code == 0 and w.code != 0),
     "verify --iface": (VERIFY + ["-n", "2"], ["--iface", "nosuch0"], lambda b, w: b.code == 0 and "nosuch0" in w.err),
     "verify --json": (VERIFY, ["--json"], is_json),

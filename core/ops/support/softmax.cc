@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
 
@@ -243,8 +244,11 @@ Status CheckLabels(DType type, const void* labels, int64_t records, int64_t clas
   for (int64_t i = 0; i < records; ++i) {
     const int64_t label = LabelAt(type, labels, i);
     if ((label < 0 || label >= classes) && label != ignore) {
-      return absl::OutOfRangeError(absl::StrCat("the label of record ", i, " is ", label, ", expected 0 to ",
-                                                classes - 1, " for ", classes, " classes"));
+      Status bad = absl::DataLossError(absl::StrCat("the label of record ", i, " is ", label, ", expected 0 to ",
+                                                    classes - 1, " for ", classes, " classes"));
+      // For data::NameSample, which knows the sample.
+      bad.SetPayload("mslua/record", absl::Cord(absl::StrCat(i, " ", records, " ", label)));
+      return bad;
     }
   }
   return absl::OkStatus();

@@ -7,6 +7,7 @@ local core = require "mslua.core"
 local errors = require "mslua.errors"
 local notice = require "mslua.notice"
 local Transform = require "mslua.dataset.transform"
+local derive = require "mslua.dataset.derive"
 
 ---@class mslua.Dataset
 local Dataset = class.Object:extend "Dataset"
@@ -25,8 +26,6 @@ local WHOLE = 2 ^ 31 - 1
 
 -- What users of other libraries call, and what does it here.
 local elsewhere = {
-  filter = "leave samples out in a GeneratorDataset's function",
-  zip = "put the columns into one GeneratorDataset or NumpySlicesDataset",
   concat = "read both sources in one GeneratorDataset",
   create_dict_iterator = "create_tuple_iterator gives the columns in their order",
   padded_batch = "make samples of one shape in a GeneratorDataset's function",
@@ -72,6 +71,7 @@ function Dataset.define(name, fields, source_of)
     self.spec = { source = source_of(a), num_shards = a.num_shards, shard_id = a.shard_id, ops = {} }
     if a.shuffle then table.insert(self.spec.ops, { kind = "shuffle", buffer_size = WHOLE }) end
     if a.num_samples then table.insert(self.spec.ops, { kind = "take", count = a.num_samples }) end
+    self.made_at = core.where()
   end
   return made
 end
@@ -80,30 +80,144 @@ local function check_self(self, call) class.check_self(self, Dataset, "a dataset
 
 -- A copy, with one more operation when one is given.
 local function with(self, op)
-  local longer = setmetatable({}, getmetatable(self))
+  local longer = setmetatable({ made_at = core.where() or rawget(self, "made_at") }, getmetatable(self))
   longer.spec = { ops = { unpack(self.spec.ops) } }
   for _, key in ipairs { "source", "num_shards", "shard_id" } do longer.spec[key] = self.spec[key] end
   longer.spec.ops[#longer.spec.ops + 1] = op
   return longer
 end
 
+local function listed(v) return type(v) == "table" and v or v ~= nil and { v } or nil end
+
 local bind_map = args.signature("map", {
   { "operations", "any", required = true },
   { "input_columns", "string|strings" },
+  { "output_columns", "string|strings" },
 })
 
+-- Functions and runs of transforms out of nested lists, in order.
+local function flatten(v, into)
+  if type(v) == "function" then
+    into[#into + 1] = v
+  elseif args.is_list(v) then
+    for _, item in ipairs(v) do flatten(item, into) end
+  else
+    if type(into[#into]) ~= "table" then into[#into + 1] = {} end
+    table.insert(into[#into], v)
+  end
+  return into
+end
+
 --- Transforms of a column: `ds:map { operations = {vision.Resize {224, 224}, ...}, input_columns = "image" }`; without
---- a name the first column.
+--- a name the first column. A function of Lua gets a tensor of each of the input_columns, of one sample, and gives the
+--- tensors, numbers or lists that take their place, named by output_columns where there are other ones. It must depend
+--- on its arguments alone and comes before batch.
 ---@return mslua.Dataset
 function Dataset:map(...)
   check_self(self, "map {...}")
   local a = bind_map(...)
-  local columns = type(a.input_columns) == "table" and a.input_columns or { a.input_columns }
-  if #columns > 1 then
-    errors.fail("map: input_columns: expected one column, got %s: call map for each", errors.show(columns))
+  local inputs, outputs = listed(a.input_columns), listed(a.output_columns)
+  local steps = flatten(a.operations, {})
+  if #steps == 0 then steps[1] = {} end
+  if outputs and type(steps[#steps]) ~= "function" then
+    errors.fail "map: output_columns: only a function gives columns other names: use ds:rename"
   end
-  local transforms = Transform.collect(a.operations, "map: operations", {})
-  return with(self, { kind = "map", transforms = transforms, column = columns[1] })
+  local longer = self
+  for i, step in ipairs(steps) do
+    if type(step) == "function" then
+      longer = with(longer, { kind = "call", f = step, inputs = inputs, outputs = i == #steps and outputs or nil,
+        made_at = core.where() })
+    elseif inputs and #inputs > 1 then
+      errors.fail("map: input_columns: expected one column, got %s: call map for each", errors.show(inputs))
+    else
+      local transforms = Transform.collect(step, "map: operations", {})
+      longer = with(longer, { kind = "map", transforms = transforms, column = inputs and inputs[1] })
+    end
+  end
+  return longer
+end
+
+local bind_filter = args.signature("filter", {
+  { "predicate", "function", required = true },
+  { "input_columns", "string|strings" },
+})
+
+--- The samples for which a function is true: `ds:filter(function(image, label) return label:item() < 5 end)`. It gets a
+--- tensor of each of the input_columns, of all without a name, and is asked once for each sample when the dataset is
+--- opened. Call it before batch.
+function Dataset:filter(...)
+  check_self(self, "filter(predicate)")
+  local a = bind_filter(...)
+  return with(self, { kind = "filter", f = a.predicate, inputs = listed(a.input_columns), made_at = core.where() })
+end
+
+local bind_project = args.signature("project", {
+  { "columns", "string|strings", required = true },
+  { "names", "string|strings" },
+})
+
+--- The columns of these names alone, in this order, under new names where `names` gives them: an autoencoder's
+--- `ds:project({"image", "image"}, {"image", "target"})`.
+function Dataset:project(...)
+  check_self(self, "project(columns)")
+  local a = bind_project(...)
+  local columns, names = listed(a.columns), listed(a.names)
+  if #columns == 0 or names and #names ~= #columns then
+    errors.fail("project: expected at least one column%s, got %s%s", names and " and as many names" or "",
+      errors.show(columns), names and " and " .. errors.show(names) or "")
+  end
+  return with(self, { kind = "project", columns = columns, names = names })
+end
+
+local bind_rename = args.signature("rename", {
+  { "input_columns", "string|strings", required = true },
+  { "output_columns", "string|strings", required = true },
+})
+
+--- Other names for columns: `ds:rename("image", "data")`.
+function Dataset:rename(...)
+  check_self(self, "rename(input_columns, output_columns)")
+  local a = bind_rename(...)
+  local from, to = listed(a.input_columns), listed(a.output_columns)
+  if #from ~= #to then
+    errors.fail("rename: %d input_columns and %d output_columns", #from, #to)
+  end
+  return with(self, { kind = "rename", columns = from, names = to })
+end
+
+--- Datasets side by side: sample i has the columns of sample i of each, as many samples as the shortest has. Shuffle
+--- and batch the result, not its parts.
+---@param ... mslua.Dataset
+function Dataset:zip(...)
+  check_self(self, "zip(other)")
+  local parts = { self.spec }
+  for i, other in ipairs { ... } do
+    if not class.is(other, Dataset) then errors.fail("zip: expected a dataset, got %s", errors.show(other)) end
+    parts[i + 1] = other.spec
+  end
+  if #parts < 2 or #parts ~= select("#", ...) + 1 then errors.fail "zip: expected another dataset" end
+  local joined = setmetatable({ made_at = core.where() }, getmetatable(self))
+  joined.spec = { source = { kind = "zip", parts = parts }, ops = {} }
+  return joined
+end
+
+local bind_split = args.signature("split", {
+  { "sizes", "numbers", required = true, above = 0 },
+  { "randomize", "boolean", true },
+})
+
+--- Parts of the dataset that have no sample in common: `local train, test = ds:split {0.9, 0.1}`. sizes: fractions
+--- that add up to 1, or numbers of samples. randomize: which part a sample is in is drawn, by the seed; else the parts
+--- follow each other. Call it before shuffle and batch.
+---@return mslua.Dataset ... a dataset for each size
+function Dataset:split(...)
+  check_self(self, "split(sizes)")
+  local a, parts = bind_split(...), {}
+  if #a.sizes < 2 then errors.fail("split: sizes: expected at least two, got %s", errors.show(a.sizes)) end
+  for i in ipairs(a.sizes) do
+    parts[i] = with(self, { kind = "part", sizes = a.sizes, part = i, randomize = a.randomize })
+  end
+  return unpack(parts)
 end
 
 local bind_shuffle = args.signature("shuffle", { { "buffer_size", "integer", required = true, min = 1 } })
@@ -144,7 +258,12 @@ Dataset.skip = counted("skip", "skip")
 
 --- The dataset, opened: core's object.
 function Dataset:open()
-  if not self.opened then self.opened = core.dataset(self.spec) end
+  if not self.opened then
+    local made_at = rawget(self, "made_at")
+    local spec = errors.at(made_at, derive.resolve, self.spec)
+    spec.made_at = made_at
+    self.opened = errors.at(made_at, core.dataset, spec)
+  end
   return self.opened
 end
 
@@ -178,7 +297,8 @@ function Dataset:whole_batches(what)
   end
   local found, size = pcall(whole.get_dataset_size, whole)
   if not found or size == 0 then
-    errors.fail("%s: training takes whole batches, and the dataset has none of %d rows", what, opened:batch_size())
+    errors.at(rawget(self, "made_at"), error, ("%s: training takes whole batches, and the dataset has none of %d rows")
+      :format(what, opened:batch_size()), 0)
   end
   local left = opened:size() - size
   if left > 0 then

@@ -34,7 +34,7 @@ end
 
 function M.BatchNorm2d:construct(x)
   local training = core.training()
-  local y, mean, variance = ops.batch_norm(x, self.gamma, self.beta, self.moving_mean, self.moving_variance, {
+  local y, mean, variance = ops.batch_norm.all(x, self.gamma, self.beta, self.moving_mean, self.moving_variance, {
     training = training, momentum = 1 - self.momentum, eps = self.eps,
   })
   if training then

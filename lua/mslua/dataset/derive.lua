@@ -1,0 +1,251 @@
+--- Turns operations of datasets that core.dataset does not know into those that it knows, when a dataset is opened:
+--- functions of Lua in map and filter, zip, and the parts of split. A function in map, and zip, become a source whose
+--- sample i is made of sample i; filter and split become lists of the samples that stay. So shuffles, ranks and resumed
+--- trainings find the same samples in the same places, as long as the functions depend on their arguments alone.
+local core = require "mslua.core"
+local errors = require "mslua.errors"
+
+local M = {}
+
+local of_columns = { map = true, project = true, rename = true }
+
+-- A dataset of core with the operations on columns alone, whose sample i is that of the source.
+local function columns_only(name, spec)
+  local ops = {}
+  for _, op in ipairs(spec.ops) do
+    if op.kind == "batch" then errors.fail("%s: the dataset is batched already: call %s before batch", name, name) end
+    if of_columns[op.kind] then
+      for _, transform in ipairs(op.transforms or {}) do
+        if transform.kind:find "^random" then
+          errors.fail("%s: a random transform comes before, and would be the same in every epoch: call map with it "
+            .. "after %s", name, name)
+        end
+      end
+      ops[#ops + 1] = op
+    end
+  end
+  local opened = core.dataset { source = spec.source, ops = ops }
+  if not opened:length() then
+    errors.fail("%s: the source is an iterator, which gives no sample by its number: give GeneratorDataset a length "
+      .. "and function(i)", name)
+  end
+  return opened
+end
+
+local function names_of(opened)
+  local names = {}
+  for i, column in ipairs(opened:schema()) do names[i] = column.name end
+  return names
+end
+
+-- The places of `wanted` among `names`; nil gives the first.
+local function places(name, names, wanted)
+  local list = {}
+  for i, column in ipairs(wanted or { names[1] }) do
+    for k, known in ipairs(names) do
+      if known == column then list[i] = k end
+    end
+    if not list[i] then
+      errors.fail("%s: no column '%s'%s; there are %s", name, column, core.did_you_mean(column, names),
+        table.concat(names, ", "))
+    end
+  end
+  return list
+end
+
+local function pick(values, list)
+  local chosen = {}
+  for i, k in ipairs(list) do chosen[i] = values[k] end
+  return unpack(chosen, 1, #list)
+end
+
+-- The results of the operation's function, which must not draw random numbers: a run that is resumed would get others.
+local function pure(name, op, ...)
+  local before = core.random_numbers()
+  local results = { op.f(...) }
+  if core.random_numbers() ~= before then
+    errors.at(op.made_at, errors.fail, "%s: the function draws random numbers, which a resumed training would not get again: name their "
+      .. "stream, ms.rand(shape, dtype, name), or use random transforms", name)
+  end
+  return results
+end
+
+-- The source of a function over columns.
+local function called(spec, op)
+  local base = columns_only("map", spec)
+  local names = names_of(base)
+  local inputs, outputs = places("map", names, op.inputs), op.outputs or op.inputs or { names[1] }
+  local first, replaced, kept, columns = inputs[1], {}, {}, {}
+  for _, k in ipairs(inputs) do replaced[k] = true end
+  -- The results take the place of the first column that the function gets; with equal numbers, of each.
+  local one_by_one = #outputs == #inputs
+  for k, name in ipairs(names) do
+    if replaced[k] and one_by_one then
+      for i, input in ipairs(inputs) do
+        if input == k then columns[#columns + 1], kept[#kept + 1] = outputs[i], -i end
+      end
+    elseif k == first then
+      for i, output in ipairs(outputs) do columns[#columns + 1], kept[#kept + 1] = output, -i end
+    elseif not replaced[k] then
+      columns[#columns + 1], kept[#kept + 1] = name, k
+    end
+  end
+  for i, name in ipairs(columns) do
+    for j = 1, i - 1 do
+      if columns[j] == name then errors.fail("map: two columns would have the name '%s': give output_columns", name) end
+    end
+  end
+  return {
+    kind = "generator", length = base:length(), column_names = columns,
+    get = function(i)
+      local values = { base:sample(i) }
+      local results = pure("map", op, pick(values, inputs))
+      for k = 1, math.max(#outputs, #results) do
+        if results[k] == nil or k > #outputs then
+          errors.at(op.made_at, errors.fail, "map: the function should give %d values, one for each of %s, got %d", #outputs,
+            table.concat(outputs, ", "), #results)
+        end
+      end
+      local row = {}
+      for c, k in ipairs(kept) do row[c] = k > 0 and values[k] or results[-k] end
+      return unpack(row, 1, #kept)
+    end,
+  }
+end
+
+-- Which samples a predicate keeps.
+local function filtered(spec, op)
+  local base, samples = columns_only("filter", spec), {}
+  local inputs = places("filter", names_of(base), op.inputs or names_of(base))
+  for i = 1, base:length() do
+    local keeps = pure("filter", op, pick({ base:sample(i) }, inputs))[1]
+    if core.kind(keeps) == "Tensor" then keeps = keeps:item() end
+    if type(keeps) ~= "boolean" then
+      errors.fail("filter: sample %d: the function should give true or false, got %s", i, errors.show(keeps))
+    end
+    if keeps then samples[#samples + 1] = i end
+  end
+  if #samples == 0 then errors.fail("filter: the function keeps none of the %d samples", base:length()) end
+  return samples
+end
+
+-- The samples that are left after filters and earlier splits.
+local function left(spec)
+  local n = columns_only("split", spec):length()
+  local lost, list = {}, {}
+  for _, op in ipairs(spec.ops) do
+    if op.kind == "keep" then
+      local kept = {}
+      for _, i in ipairs(op.samples) do kept[i] = true end
+      for i = 1, n do lost[i] = lost[i] or not kept[i] end
+    elseif not of_columns[op.kind] then
+      errors.fail("split: call it before %s", op.kind)
+    end
+  end
+  for i = 1, n do
+    if not lost[i] then list[#list + 1] = i end
+  end
+  return list
+end
+
+-- In how many samples each part ends.
+local function ends_of(sizes, n)
+  local sum, ends, whole = 0, {}, true
+  for _, size in ipairs(sizes) do
+    sum, whole = sum + size, whole and size == math.floor(size)
+  end
+  if (whole and sum ~= n) or (not whole and math.abs(sum - 1) > 1e-6) then
+    errors.fail("split: sizes: expected %s that add up to %s, got %s", whole and "numbers of samples" or "fractions",
+      whole and n or 1, errors.show(sizes))
+  end
+  local so_far = 0
+  for i, size in ipairs(sizes) do
+    so_far = so_far + size
+    ends[i] = whole and so_far or math.floor(so_far * n + 0.5)
+    if ends[i] == (ends[i - 1] or 0) then errors.fail("split: sizes[%d]: no sample for it out of %d", i, n) end
+  end
+  return ends
+end
+
+-- The samples of one part, in order.
+local function part_of(spec, op)
+  local list = left(spec)
+  local ends, part = ends_of(op.sizes, #list), {}
+  if op.randomize then
+    local draws, place = core.rand({ #list }, "float64", "dataset/split"):totable(), {}
+    for i = 1, #list do place[i] = i end
+    table.sort(place, function(a, b)
+      if draws[a] == draws[b] then return a < b end
+      return draws[a] < draws[b]
+    end)
+    local shuffled = {}
+    for i, at in ipairs(place) do shuffled[i] = list[at] end
+    list = shuffled
+  end
+  for i = (ends[op.part - 1] or 0) + 1, ends[op.part] do part[#part + 1] = list[i] end
+  table.sort(part)
+  return part
+end
+
+-- The source whose sample i is sample i of each part.
+local function zipped(parts)
+  local opened, columns, length = {}, {}, math.huge
+  for p, spec in ipairs(parts) do
+    spec = M.resolve(spec)
+    for _, op in ipairs(spec.ops) do
+      if op.kind == "shuffle" or op.kind == "batch" or spec.num_shards then
+        errors.fail("zip: dataset %d is %s: zip first, then call %s", p,
+          spec.num_shards and "sharded" or op.kind == "batch" and "batched" or "shuffled", op.kind)
+      end
+    end
+    columns_only("zip", spec)
+    opened[p] = core.dataset(spec)
+    length = math.min(length, opened[p]:length())
+    for _, name in ipairs(names_of(opened[p])) do
+      for _, known in ipairs(columns) do
+        if known == name then errors.fail("zip: two datasets have a column '%s': rename one, ds:rename", name) end
+      end
+      columns[#columns + 1] = name
+    end
+  end
+  return {
+    kind = "generator", length = length, column_names = columns,
+    get = function(i)
+      local row = {}
+      for _, part in ipairs(opened) do
+        for _, value in ipairs { part:sample(i) } do row[#row + 1] = value end
+      end
+      return unpack(row)
+    end,
+  }
+end
+
+--- The description as core.dataset takes it. What is found is kept beside the operation, for longer datasets.
+---@param spec table
+---@return table
+function M.resolve(spec)
+  local source = spec.source
+  if source.kind == "zip" then
+    source.made = source.made or zipped(source.parts)
+    source = source.made
+  end
+  local result = { source = source, num_shards = spec.num_shards, shard_id = spec.shard_id, ops = {} }
+  for _, op in ipairs(spec.ops) do
+    if op.kind == "call" then
+      op.made = op.made or called(result, op)
+      local ops = {}
+      for _, earlier in ipairs(result.ops) do
+        if not of_columns[earlier.kind] then ops[#ops + 1] = earlier end
+      end
+      result.source, result.ops = op.made, ops
+    elseif op.kind == "filter" or op.kind == "part" then
+      op.made = op.made or (op.kind == "filter" and filtered or part_of)(result, op)
+      table.insert(result.ops, { kind = "keep", samples = op.made })
+    else
+      table.insert(result.ops, op)
+    end
+  end
+  return result
+end
+
+return M

@@ -1,0 +1,197 @@
+-- Datasets made of datasets: project, rename, filter, zip, split, functions of Lua in map.
+local check = require "check"
+local ms = require "mslua"
+local nn, ops = ms.nn, ms.ops
+local vision = ms.dataset.vision
+
+local n = 12
+local function numbers() return ms.dataset.NumpySlicesDataset({ ms.arange(n), ms.arange(n) * 10 }, { "x", "y" }) end
+
+-- The values of all columns of a dataset of scalars, sample by sample.
+local function all(ds)
+  local list = {}
+  for a, b, c in ds:create_tuple_iterator() do
+    list[#list + 1] = { a:item(), b and b:item() or nil, c and c:item() or nil }
+  end
+  return list
+end
+
+local function firsts(ds)
+  local list = {}
+  for i, row in ipairs(all(ds)) do list[i] = row[1] end
+  return list
+end
+
+local function names(ds)
+  local list = {}
+  for i, column in ipairs(ds:open():schema()) do list[i] = column.name end
+  return list
+end
+
+check.case("project and rename", function()
+  local ds = numbers():project { "y", "x" }
+  check.equal(names(ds), { "y", "x" })
+  check.equal(all(ds)[2], { 10, 1 })
+  check.equal(all(numbers():project "y")[3], { 20 })
+  ds = numbers():project({ "x", "x" }, { "image", "target" })
+  check.equal(names(ds), { "image", "target" })
+  check.equal(all(ds)[4], { 3, 3 })
+  check.equal(names(numbers():rename("x", "data")), { "data", "y" })
+  check.equal(names(numbers():rename({ "x", "y" }, { "y", "x" })), { "y", "x" })
+  ds = numbers():rename("x", "data"):map { operations = { vision.Rescale(2, 1) }, input_columns = "data" }
+  check.equal(all(ds)[3], { 5, 20 })
+  check.fails_here("project: no column 'z'; there are x, y", function() numbers():project("z"):get_dataset_size() end)
+  ds = numbers():rename("x", "y")
+  check.fails_here("rename: two columns have the name 'y'", function() ds:get_dataset_size() end)
+end)
+
+check.case("a copy of a column has the same random transforms as the column", function()
+  local images = ms.rand({ 6, 4, 4, 1 })
+  local ds = ms.dataset.NumpySlicesDataset({ images }, { "image" })
+    :map { operations = { vision.RandomHorizontalFlip() } }
+    :project({ "image", "image" }, { "image", "target" }):batch(6)
+  local a, b = ds:create_tuple_iterator()()
+  check.equal(a:totable(), b:totable())
+  assert(a:reshape(96):totable() ~= images:reshape(96):totable())
+end)
+
+check.case("filter", function()
+  local even = numbers():filter(function(x) return x:item() % 2 == 0 end, "x")
+  check.equal(firsts(even), { 0, 2, 4, 6, 8, 10 })
+  check.equal(firsts(even:filter(function(_, y) return y:item() > 50 end)), { 6, 8, 10 })
+  check.equal(even:batch(4):get_dataset_size(), 2)
+  check.equal(firsts(numbers():take(5):filter(function(x) return x > ms.Tensor(1) end, "x")), { 2, 3, 4 })
+  local shuffled = firsts(numbers():shuffle(n):filter(function(x) return x:item() % 2 == 0 end, "x"))
+  table.sort(shuffled)
+  check.equal(shuffled, { 0, 2, 4, 6, 8, 10 })
+  check.equal(#firsts(even:repeat_(3)), 18)
+  check.fails_here("filter: the function keeps none of the 12 samples", function()
+    numbers():filter(function() return false end):get_dataset_size()
+  end)
+  check.fails_here("should give true or false, got nil", function()
+    numbers():filter(function() end):get_dataset_size()
+  end)
+  check.fails_here("call filter before batch", function()
+    numbers():batch(2):filter(function() return true end):get_dataset_size()
+  end)
+  check.fails_here("would differ from epoch to epoch", function()
+    numbers():shuffle(n):take(5):filter(function() return true end):get_dataset_size()
+  end)
+end)
+
+check.case("the function of a filter is asked once for each sample", function()
+  local asked = 0
+  local ds = numbers():filter(function()
+    asked = asked + 1
+    return true
+  end)
+  local _ = firsts(ds), firsts(ds:shuffle(4)), ds:batch(2):get_dataset_size()
+  check.equal(asked, n)
+end)
+
+check.case("a function in map", function()
+  local ds = numbers():map(function(x) return x * 2 + 1 end)
+  check.equal(all(ds)[3], { 5, 20 })
+  ds = numbers():map { operations = function(x, y) return y, x end, input_columns = { "x", "y" } }
+  check.equal(all(ds)[3], { 20, 2 })
+  ds = numbers():map { operations = function(x) return x, x + 1 end, input_columns = "x",
+    output_columns = { "x", "next" } }
+  check.equal(names(ds), { "x", "next", "y" })
+  check.equal(all(ds)[3], { 2, 3, 20 })
+  ds = numbers():map { operations = function(x, y) return x + y end, input_columns = { "x", "y" },
+    output_columns = "sum" }
+  check.equal(names(ds), { "sum" })
+  ds = numbers():map { operations = { vision.Rescale(2, 0), function(x) return x + 1 end, vision.Rescale(10, 0) } }
+  check.equal(all(ds)[3], { 50, 20 })
+  check.equal(all(numbers():map(function(x) return { x:item(), 7 } end):map(function(v) return v[2] end))[3], { 7, 20 })
+  check.fails_here("map: the function should give 1 values, one for each of x, got 2", function()
+    firsts(numbers():map(function(x) return x, x end))
+  end)
+  check.fails_here("the function draws random numbers", function()
+    firsts(numbers():map(function(x) return x:astype(ms.float32) + ms.randn { 1 } end))
+  end)
+  check.fails_here("a random transform comes before", function()
+    ms.dataset.NumpySlicesDataset({ ms.rand { 6, 4, 4, 1 } }):map { operations = { vision.RandomHorizontalFlip(),
+      function(x) return x end } }:get_dataset_size()
+  end)
+  check.fails_here("call map before batch", function()
+    numbers():batch(2):map(function(x) return x end):get_dataset_size()
+  end)
+end)
+
+check.case("a function in map leaves order, ranks and batches as they are", function()
+  local core = require "mslua.core"
+  local function twice(ds) return ds:map(function(x) return x * 2 end) end
+  local function order(make)
+    local list = {}
+    for i, v in ipairs(firsts(make(numbers()))) do list[i] = v end
+    return list
+  end
+  local plain = order(function(ds) return ds:shuffle(5):repeat_(2) end)
+  for i, v in ipairs(plain) do plain[i] = 2 * v end
+  check.equal(order(function(ds) return twice(ds:shuffle(5):repeat_(2)) end), plain)
+  check.equal(order(function(ds) return twice(ds):shuffle(5):repeat_(2) end), plain)
+  -- Of two ranks each has its part of every batch.
+  local seen = {}
+  for rank = 0, 1 do
+    core.set_feed(2, rank)
+    for x in twice(numbers()):filter(function(v) return v:item() ~= 6 end, "x"):batch(2):create_tuple_iterator() do
+      for _, v in ipairs(x:totable()) do seen[#seen + 1] = v end
+    end
+  end
+  core.set_feed(1, 0)
+  table.sort(seen)
+  check.equal(seen, { 0, 2, 4, 8, 10, 12, 14, 16, 18, 20, 22 })
+end)
+
+check.case("zip", function()
+  local other = ms.dataset.NumpySlicesDataset({ ms.arange(5) + 100 }, { "z" })
+  local ds = numbers():zip(other)
+  check.equal(names(ds), { "x", "y", "z" })
+  check.equal(all(ds)[5], { 4, 40, 104 })
+  check.equal(#all(ds), 5)
+  check.equal(#all(numbers():skip(9):zip(other)), 3)
+  check.equal(all(numbers():skip(9):zip(other))[1], { 9, 90, 100 })
+  check.equal(ds:shuffle(5):batch(2):get_dataset_size(), 3)
+  check.fails_here("zip: two datasets have a column 'x'", function() numbers():zip(numbers()):get_dataset_size() end)
+  check.fails_here("zip: dataset 2 is shuffled", function() numbers():zip(other:shuffle(3)):get_dataset_size() end)
+  check.fails_here("zip: expected a dataset, got 3", function() numbers():zip(3) end)
+end)
+
+check.case("split", function()
+  local a, b = numbers():split { 0.75, 0.25 }
+  local one, two, both = firsts(a), firsts(b), {}
+  check.equal({ #one, #two }, { 9, 3 })
+  for _, part in ipairs { one, two } do
+    for _, v in ipairs(part) do both[#both + 1] = v end
+  end
+  table.sort(both)
+  check.equal(both, firsts(numbers()))
+  check.equal(firsts(a), one)
+  assert(one[9] ~= 8 or two[1] ~= 9, "the parts are not drawn")
+  local c, d, e = numbers():split({ 2, 4, 6 }, { randomize = false })
+  check.equal({ firsts(c), firsts(d), firsts(e) }, { { 0, 1 }, { 2, 3, 4, 5 }, { 6, 7, 8, 9, 10, 11 } })
+  local f = numbers():filter(function(x) return x:item() > 5 end, "x"):split({ 0.5, 0.5 }, false)
+  check.equal(firsts(f), { 6, 7, 8 })
+  check.fails_here("numbers of samples that add up to 12, got {2, 4}",
+    function() local part = numbers():split { 2, 4 } part:get_dataset_size() end)
+  check.fails_here("fractions that add up to 1", function() (numbers():split { 0.5, 0.4 }):get_dataset_size() end)
+  check.fails_here("split: call it before shuffle", function()
+    (numbers():shuffle(3):split { 0.5, 0.5 }):get_dataset_size()
+  end)
+end)
+
+check.case("a network that gives its own loss is evaluated", function()
+  local Auto = nn.Cell:extend "Auto"
+  function Auto:init() self.w = self:parameter("w", { 1 }, "ones") end
+  function Auto:construct(image) return ops.reduce_mean(ops.square(image * self.w * 0.5 - image)) end
+  local images = ms.dataset.NumpySlicesDataset({ ms.ones { 6, 2 } * 2 }, { "image" })
+  local model = ms.Model(Auto(), { optimizer = nn.SGD { learning_rate = 0.1 } })
+  check.near(model:eval(images:batch(3)).loss, 1, 1e-6)
+  check.fails_here("one number for the whole batch", function() model:eval(images:batch(4)) end)
+  function Auto:rows(image) return ops.reduce_mean(ops.square(image * self.w * 0.5 - image), 2) end
+  check.near(model:eval(images:batch(4)).loss, 1, 1e-6)
+  model:train(1, images:batch(3), { callbacks = { ms.EvalCallback(images:batch(3)), ms.EarlyStopping() } })
+end)
+
+check.done()

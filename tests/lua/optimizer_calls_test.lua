@@ -1,0 +1,80 @@
+-- Training loops of one's own: opt(gradients) beside nn.TrainOneStepCell.
+local check = require "check"
+local ms = require "mslua"
+local nn, ops = ms.nn, ms.ops
+
+local Net = nn.Cell:extend "Net"
+function Net:init(name)
+  self.w = ms.Parameter(ms.Tensor { { 0.5, -1 }, { 2, 0.25 } }, name .. ".w")
+  self.b = ms.Parameter(ms.Tensor { 0.1, 0.2 }, name .. ".b")
+end
+function Net:construct(x) return ops.matmul(x, self.w) + self.b end
+
+local loss = nn.MSELoss()
+local batches = {}
+for i = 1, 6 do
+  batches[i] = { ms.Tensor { { i, -i / 2 }, { 1 / i, 3 } }, ms.Tensor { { 1, 2 }, { i, 0 } } }
+end
+
+local optimizers = {
+  SGD = function(params)
+    return nn.SGD { params = params, learning_rate = 0.01, momentum = 0.5, weight_decay = 0.1 }
+  end,
+  Momentum = function(params)
+    return nn.Momentum { params = params, learning_rate = nn.cosine_decay_lr(0, 0.1, 6), momentum = 0.9,
+      use_nesterov = true }
+  end,
+  Adam = function(params) return nn.Adam { params = params, learning_rate = function(step) return 0.1 / step end } end,
+  AdamWeightDecay = function(params)
+    local groups = { { params = { params[1] }, weight_decay = 0.1 }, { params = { params[2] } } }
+    return nn.AdamWeightDecay { params = groups }
+  end,
+  Lamb = function(params) return nn.Lamb { params = params, learning_rate = 0.1 } end,
+}
+
+for name, make in pairs(optimizers) do
+  check.case(name .. " by hand is a training step", function()
+    local mine, ready = Net(name .. "1"), Net(name .. "2")
+    local step = nn.TrainOneStepCell(nn.WithLossCell(ready, loss), make(ready:trainable_params()))
+    local weights = mine:trainable_params()
+    local opt = make(weights)
+    local f = ms.value_and_grad(function(x, y) return loss(mine(x), y) end, nil, weights)
+    for _, batch in ipairs(batches) do
+      local value, gradients = f(unpack(batch))
+      check.equal(value:item(), step(unpack(batch)):item())
+      opt(gradients)
+    end
+    for i, p in ipairs(weights) do
+      check.equal(p.value:totable(), ready:trainable_params()[i].value:totable())
+    end
+  end)
+end
+
+check.case("gradients can be clipped by hand, and a list of parameters given", function()
+  local net = Net "clipped"
+  local weights = net:trainable_params()
+  local opt = nn.SGD { learning_rate = 1 }
+  local before = net.b.value:totable()
+  opt({ ms.zeros { 2, 2 }, ops.clip(ms.Tensor { 5, -7 }, -1, 1) }, weights)
+  check.near(net.b.value:totable(), { before[1] - 1, before[2] + 1 }, 1e-6)
+  opt({ ms.zeros { 2, 2 }, ms.ones { 2 } }, weights)
+  check.near(net.b.value:totable(), { before[1] - 2, before[2] }, 1e-6)
+end)
+
+check.case("calls that make no sense", function()
+  local net = Net "refused"
+  local weights = net:trainable_params()
+  local opt = nn.SGD { params = weights, learning_rate = 1 }
+  local g = { ms.zeros { 2, 2 }, ms.zeros { 2 } }
+  check.fails_here("which parameters the gradients belong to is not known",
+    function() nn.SGD { learning_rate = 1 }(g) end)
+  check.fails_here("expected a list of 2 gradients, one for each parameter, got 1", function() opt { g[1] } end)
+  check.fails_here("gradient 2: expected float32{2}, the type of parameter", function() opt { g[1], g[1] } end)
+  check.fails_here("gradient 1: expected float32{2, 2}", function() opt { 3, g[2] } end)
+  opt(g)
+  check.fails_here("its update was compiled for other parameters", function() opt({ g[2] }, { weights[2] }) end)
+  check.fails_here("loss_scale = 1024 is for ms.Model",
+    function() nn.SGD { params = weights, learning_rate = 1, loss_scale = 1024 }(g) end)
+end)
+
+check.done()

@@ -1,0 +1,103 @@
+-- Tensors in eager code and in networks: slices, comparisons, results of operators, prints.
+local check = require "check"
+local ms = require "mslua"
+local ops = ms.ops
+
+local x = ms.arange(24):reshape(4, 6)  -- x[i][j] is 6 (i - 1) + j - 1
+
+check.case("slices take first to last, both included", function()
+  check.equal(x[{ {}, { 2, 5 }, nil }]:totable(), { { 1, 2, 3, 4 }, { 7, 8, 9, 10 }, { 13, 14, 15, 16 },
+    { 19, 20, 21, 22 } })
+  check.equal(x[{ { 2, 3 } }].shape, { 2, 6 })
+  check.equal(x[{ { 2, 3 }, -1 }]:totable(), { 11, 17 })
+  check.equal(x[{ -1, { 1, 2 } }]:totable(), { 18, 19 })
+  check.equal(x[{ {}, { 1, 6, 2 } }]:totable(), { { 0, 2, 4 }, { 6, 8, 10 }, { 12, 14, 16 }, { 18, 20, 22 } })
+  check.equal(x[{ { 1, 4, 3 }, { -2, -1 } }]:totable(), { { 4, 5 }, { 22, 23 } })
+  check.equal(x[{ { 1, 3, 5 }, 2 }]:totable(), { 1 })
+  check.equal({ x[{ 2, 3 }], x[{ -1, -1 }] }, { 8, 23 })
+  check.equal(x[{ 2 }]:totable(), { 6, 7, 8, 9, 10, 11 })
+  check.equal(x[{ {} }]:totable(), x:totable())
+  local p = ms.Parameter(ms.Tensor { { 1, 2 }, { 3, 4 } }, "p")
+  check.equal(p[{ {}, 2 }]:totable(), { 2, 4 })
+end)
+
+check.case("slices that make no sense", function()
+  check.fails_here("subscript 2 of i32[4,6]: expected 1 to 6, or -1 to -6 from the end, got 7",
+    function() return x[{ 1, { 2, 7 } }] end)
+  check.fails_here("or -1 to -4 from the end, got 0", function() return x[{ { 0, 2 } }] end)
+  check.fails_here("expected first not behind last, got {3, 2}", function() return x[{ { 3, 2 } }] end)
+  check.fails_here("expected a step of at least 1, got {1, 2, 0}", function() return x[{ { 1, 2, 0 } }] end)
+  check.fails_here("expected an integer, {} for all, {first, last}", function() return x[{ { 2 } }] end)
+  check.fails_here("expected an integer, {} for all", function() return x[{ "all" }] end)
+  check.fails_here("expected a list of 1 to 2 subscripts, got 3", function() return x[{ 1, 1, 1 }] end)
+  check.fails_here("expected a list of 1 to 2 subscripts, got 0", function() return x[{}] end)
+end)
+
+check.case("slices of random ranges are what an element by element copy gives", function()
+  local y = ms.randn { 5, 4, 6 }
+  local all, draw = y:totable(), 0
+  local function random(n)
+    draw = draw + 1
+    return 1 + math.floor(ms.rand({ 1 }, "float64", "slices" .. draw)[1] * n)
+  end
+  for _ = 1, 60 do
+    local index, lists = {}, {}
+    for d, n in ipairs(y.shape) do
+      local a, b, step = random(n), random(n), random(3)
+      if a > b then a, b = b, a end
+      index[d] = random(4) == 1 and a - (random(2) - 1) * (n + 1) or { a, b - (random(2) - 1) * (n + 1), step }
+      lists[d] = {}
+      if type(index[d]) == "number" then
+        lists[d].alone = a
+      else
+        for i = a, b, step do table.insert(lists[d], i) end
+      end
+    end
+    local function expected(d, v)
+      if d > 3 then return v end
+      if lists[d].alone then return expected(d + 1, v[lists[d].alone]) end
+      local list = {}
+      for k, i in ipairs(lists[d]) do list[k] = expected(d + 1, v[i]) end
+      return list
+    end
+    local got = y[index]
+    check.equal(type(got) == "number" and got or got:totable(), expected(1, all))
+  end
+end)
+
+check.case("gradients flow through slices", function()
+  local g = ms.grad(function(v) return (v[{ {}, { 1, 5, 2 } }] * v[{ {}, { 2, 6, 2 } }]):sum() + v[{ 1, 1 }] end)
+  local v = ms.Tensor({ { 1, 2, 3, 4, 5, 6 }, { 7, 8, 9, 10, 11, 12 } }, ms.float32)
+  check.equal(g(v):totable(), { { 3, 1, 4, 3, 6, 5 }, { 8, 7, 10, 9, 12, 11 } })
+end)
+
+check.case("single elements compare by value", function()
+  local a, b = ms.Tensor { 1 }, ms.Tensor(2)
+  check.equal({ a < b, a <= b, a > b, a >= b, a < a, a <= a }, { true, true, false, false, false, true })
+  local big = ms.Tensor({ 2 ^ 53 }, ms.int64)
+  check.equal({ big < big + 1, big + 1 < big }, { true, false })
+  local nan = ms.Tensor(0 / 0)
+  check.equal({ nan < b, nan <= nan, b < nan }, { false, false, false })
+  local p = ms.Parameter(ms.Tensor { 3 }, "p")
+  check.equal({ b < p, p <= b }, { true, false })
+end)
+
+check.case("element types are not converted by themselves", function()
+  check.fails_here("Add: a is f32[4,6] and b is i32[6]: element types differ, and none is converted by itself; convert "
+    .. "b with :astype(ms.float32)", function() return x:astype(ms.float32) + ms.arange(6) end)
+  check.fails_here("Mul: a is i32[6] and b is f64[]: element types differ, and none is converted by itself; convert a "
+    .. "with :astype(ms.float64)", function() return ms.arange(6) * ms.Tensor(2, ms.float64) end)
+end)
+
+check.case("functions of operators with several results give the first", function()
+  local y, gamma, beta = ms.randn { 4, 8 }, ms.ones { 8 }, ms.zeros { 8 }
+  check.equal(select("#", ops.layer_norm(y, gamma, beta)), 1)
+  local all = { ops.layer_norm.all(y, gamma, beta) }
+  check.equal(#all, 3)
+  check.equal(all[1]:totable(), ops.layer_norm(y, gamma, beta):totable())
+  check.equal(tostring(ops.layer_norm), "ops.layer_norm: the first of y, mean, rstd; ops.layer_norm.all gives all")
+  check.equal(select(2, ops.LayerNorm()(y, gamma, beta)):totable(), all[2]:totable())
+  check.equal(select("#", ops.relu(y)), 1)
+end)
+
+check.done()
