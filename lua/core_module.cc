@@ -101,6 +101,18 @@ StatusOr<int> LibraryRecipe(lua_State* L, Session&) {
   return 1;
 }
 
+// core.library_text(path): the source of a file of the library, "mslua/nn/dense.lua"; nil: there is none.
+StatusOr<int> LibraryText(lua_State* L, Session&) {
+  ASSIGN_OR_RETURN(const std::string path, ReadString(L, 1, "library_text: path"));
+  const auto chunks = EmbeddedChunks();
+  const auto found = std::find_if(chunks.begin(), chunks.end(), [&](const auto& chunk) { return path == chunk.path; });
+  if (found == chunks.end())
+    lua_pushnil(L);
+  else
+    lua_pushlstring(L, found->source.data(), found->source.size());
+  return 1;
+}
+
 // core.environment(prefix): the names of the variables that begin so, in order.
 StatusOr<int> VariableNames(lua_State* L, Session&) {
   ASSIGN_OR_RETURN(const std::string prefix, ReadString(L, 1, "environment: prefix"));
@@ -199,6 +211,7 @@ int OpenCoreModule(lua_State* L) {
                    {"clock", Entry<Clock>},
                    {"environment", Entry<VariableNames>},
                    {"library_recipe", Entry<LibraryRecipe>},
+                   {"library_text", Entry<LibraryText>},
                    {"stop_gradient", Entry<StopGradient, 1>}});
   PushOptions(L, Session::Of(L).options());
   lua_pushvalue(L, -1);

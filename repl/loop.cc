@@ -112,8 +112,10 @@ bool Loop::Evaluate(const std::string& text) {
   const int results = status.ok() ? lua_gettop(L) - before : 0;
   if (!status.ok()) Error(status.message());
   if (results > 0) {
+    // Raw: what the user made of _G's metatable may raise, and nothing would catch it here.
+    lua_pushliteral(L, "_");
     lua_pushvalue(L, before + 1);
-    lua_setglobal(L, "_");
+    lua_rawset(L, LUA_GLOBALSINDEX);
     if (!absl::EndsWith(absl::StripTrailingAsciiWhitespace(text), ";")) PrintResults(before + 1, results);
   }
   if (timer_) std::printf(ms < 1000 ? "(%.3g ms)\n" : "(%.4g ms)\n", ms);

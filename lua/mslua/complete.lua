@@ -98,7 +98,11 @@ function M.complete(before, commands, parameters)
     return #path, matching(parameters, path)
   end
   local asked = before:match "^%s*%?([%w_]*)$"
-  if asked then return #asked, matching(operators(), asked) end
+  if asked then
+    local names = operators()
+    for name in pairs(_G) do names[#names + 1] = name end
+    return #asked, matching(names, asked)
+  end
   local path, separator, prefix = before:match "([%a_][%w_%.]*)([.:])([%w_]*)$"
   if not path then
     prefix = before:match "[%w_]*$"

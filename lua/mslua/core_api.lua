@@ -318,6 +318,10 @@ function core.did_you_mean(word, known) end
 ---Text of a recipe inside the binary ("quickstart"), or nil.
 ---@return string?
 function core.library_recipe(name) end
+---The source of a file of the library, "mslua/nn/dense.lua"; nil: there is none.
+---@param path string
+---@return string?
+function core.library_text(path) end
 ---Seconds of a monotonic clock.
 function core.clock() end
 ---"0.3.0"

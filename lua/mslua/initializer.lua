@@ -14,6 +14,7 @@ local names = {
 --- What is wrong with a rule: its name, a table { "normal", sigma = 0.02 }, a number, a list or a Tensor.
 ---@param init any
 ---@return string? problem
+---@package
 function Initializer.problem(init)
   local name = init
   if type(init) == "table" and not getmetatable(init) and type(init[1]) == "string" then name = init[1] end
@@ -26,7 +27,8 @@ local bind = args.signature("initializer", {
   { "dtype", "string", "float32", choices = errors.names(dtypes) },
 })
 
---- `ms.initializer("normal", {32, 16})`; `init` may be a table with the rule's numbers: `{"normal", sigma = 0.02}`.
+--- How a parameter's first values are drawn, with their shape: `ms.initializer("normal", {32, 16})`. init may be a
+--- table with the rule's numbers: `{"normal", sigma = 0.02}`.
 function Initializer:new(...)
   return setmetatable(bind(...), self)
 end

@@ -1,4 +1,5 @@
 --- set_ps_context: the secured channel between ranks and scheduler (MindSpore's mindspore.set_ps_context).
+local args = require "mslua.args"
 local arity = require "mslua.arity"
 local errors = require "mslua.errors"
 local files = require "mslua.files"
@@ -16,14 +17,16 @@ local group = settings.new("ps_context", {
   { "server_password", "string", "" },
 })
 
---- Sets keys; before ms.communication.init.
+--- Sets keys of the channel between ranks and scheduler; before ms.communication.init.
 ---@param ... table { enable_ssl = false, config_file_path =, client_password =, server_password = }
 function M.set_ps_context(...)
   if ranks.joined() then errors.fail "set_ps_context: ms.communication.init has run: call it before" end
   settings.set(group, ...)
 end
 
---- The value of a key. Passwords read as "***" when they are set.
+args.describe(M.set_ps_context, group.fields)
+
+--- The value of a key of the channel between ranks and scheduler. Passwords read as "***" when they are set.
 ---@param key string
 function M.get_ps_context(...)
   local key = arity.take("get_ps_context", 1, ...)
@@ -32,7 +35,7 @@ function M.get_ps_context(...)
   return v
 end
 
---- Every key back to its default.
+--- Sets every key of the channel between ranks and scheduler back to its default.
 function M.reset_ps_context(...)
   arity.take("reset_ps_context", 0, ...)
   settings.reset(group)

@@ -280,7 +280,8 @@ local function set_contexts(recipe)
   if next(recipe.parallel) then parallel_context.set_auto_parallel_context(recipe.parallel) end
 end
 
---- Checks the table, fills in defaults, applies presets, environment and command line, and sets the contexts.
+--- What to train on what and how: a recipe's file ends with `return ms.recipe {...}`. Checks the table, fills in
+--- defaults, applies presets, environment and command line, and sets the contexts.
 ---@param values table
 ---@return mslua.Recipe
 function M.recipe(...)
@@ -302,6 +303,8 @@ function M.recipe(...)
   set_contexts(recipe)
   return recipe
 end
+
+args.describe(M.recipe, M.fields)
 
 -- A value that may be given as a function, so that it is made when it is needed.
 local function checked(recipe, name, kinds, ...)

@@ -51,6 +51,7 @@ end
 ---@param fields mslua.Field[]
 ---@param source_of fun(a: table): table the source, as core.dataset takes it
 ---@return table class
+---@package
 function Dataset.define(name, fields, source_of)
   local all = {}
   for _, f in ipairs(fields) do all[#all + 1] = f end
@@ -143,6 +144,7 @@ Dataset.take = counted("take", "take")
 Dataset.skip = counted("skip", "skip")
 
 --- The dataset, opened: core's object.
+---@package
 function Dataset:open()
   if not self.opened then self.opened = core.dataset(self.spec) end
   return self.opened
@@ -167,6 +169,7 @@ end
 --- The dataset as training goes through it: without batches that are cut short.
 ---@param what string for messages
 ---@return mslua.Dataset
+---@package
 function Dataset:whole_batches(what)
   local opened = self:open()
   if not opened:batch_size() or opened:full_batches() then return self end
