@@ -160,9 +160,7 @@ int RunAsRank(const cli::CommandLine& command, SessionOptions options, Joins joi
         absl::StrCat("-n ", n, " starts ranks, but this process is already ", identity->Line(), ": leave out -n")));
   }
   FollowLauncher();
-  if (identity->size > 1) {
-    ShareCores(*identity, command.words);
-  }
+  ShareCores(*identity, command.words);
   return RunInJob(command, std::move(options), joins, *identity, work);
 }
 
