@@ -244,6 +244,8 @@ def check(name):
         return True
     base_words, flag, effect = ROWS[name]
     stdin = STDIN.get(name, STDIN.get(name.split()[0], ""))
+    "plot --x": (["plot", "out1"], ["--x", "lr"], lambda b, w: w.code == 0 and "  lr\n" in w.out),
+    "plot --log": (["plot", "out1"], ["--log"], differs),
     base = Result(0, "", "") if base_words is None else mslua(base_words, stdin=stdin)
     what = mslua((base_words or []) + flag, stdin=stdin)
     if effect(base, what):
