@@ -298,6 +298,8 @@ function M.recipe(...)
   local recipe = setmetatable(args.check(M.fields, values, report), Recipe)
   if not args.is_list(recipe.callbacks) then recipe.callbacks = { recipe.callbacks } end
   recipe.origins = origins
+  -- Whether checkpoints are saved after each step because nobody said when.
+  recipe.saves_each_step = values.checkpoint ~= nil and values.checkpoint.save_checkpoint_steps == nil
   errors.place = place
   recipe.seed = core.options.seed or recipe.seed or core.seed()  -- which ms.set_seed may have said
   set_contexts(recipe)
