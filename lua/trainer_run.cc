@@ -189,8 +189,7 @@ class Training {
     RETURN_IF_ERROR(OpenEndpoint());
     Status outcome;
     {
-      const Job* const job = session_.job;
-      const SignalScope signals(trainer_.get(), job != nullptr && job->identity().source == Identity::Source::kMpi);
+      const SignalScope signals(trainer_.get(), SignalConsole());
       outcome = trainer_->Run();
     }
     return Finish(std::move(outcome));
@@ -199,6 +198,16 @@ class Training {
   Progress& progress() { return spec_.progress; }
   Groups* together() const { return spec_.together; }
   // Whether this rank writes what is the same on all ranks.
+  // Who tells a user that a signal has come. Of several ranks the first one, where nobody else does.
+  SignalScope::Console SignalConsole() const {
+    using Console = SignalScope::Console;
+    const Job* const job = session_.job;
+    if (job == nullptr) return Console::kOwn;
+    const auto source = job->identity().source;
+    if (source == Identity::Source::kMpi) return Console::kMpirun;
+    return source == Identity::Source::kLauncher || !session_.prints ? Console::kLauncher : Console::kOwn;
+  }
+
   bool first() const { return together() == nullptr || together()->rank() == 0; }
 
   // Data, step, trainer.
@@ -756,7 +765,7 @@ class Training {
       session_.exit_code = saved && SignalScope::Signal() != SIGINT ? kExitCheckpointed : kExitInterrupted;
       return absl::CancelledError(
           absl::StrCat("stopped at step ", trainer_->state().step,
-                       path.empty() ? "" : absl::StrCat("; saved ", path, ", --resume goes on from it")));
+                       path.empty() ? "" : absl::StrCat("; saved ", path, ", --resume resumes from it")));
     }
     RETURN_IF_ERROR(outcome);
     // Closes the files of records.
