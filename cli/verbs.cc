@@ -79,6 +79,7 @@ std::vector<VerbDef> MakeVerbs() {
         String("out", "DIR", "run folder: logs, metrics, checkpoints (default runs/<id>)"),
         String("resume", "last|best|PATH", "go on from a checkpoint").Bare("last"),
         IntOrEnum("log-every", "N|epoch", "print the loss every N steps or once an epoch").Default("1"),
+        Enum("progress", "auto|on|off", "the live status line on stderr: auto shows it on a terminal").Default("auto"),
         LogRanks(), Backend(), Interface(),
         Int("max-steps", "N", 1, "stop after N steps"),
         Int("fast-dev-run", "N", 1, "N steps of training and of eval, nothing saved").Bare("1"),

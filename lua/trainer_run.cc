@@ -1,10 +1,12 @@
 #include "lua/trainer_run.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -28,6 +30,7 @@
 #include "core/train/epoch_hook.h"
 #include "core/train/loss_scale_hook.h"
 #include "core/train/metrics.h"
+#include "core/train/status_line.h"
 #include "launch/job.h"
 #include "launch/this_host.h"
 #include "lua/compile_graph.h"
@@ -195,9 +198,6 @@ class Training {
     return Finish(std::move(outcome));
   }
 
-  Progress& progress() { return spec_.progress; }
-  Groups* together() const { return spec_.together; }
-  // Whether this rank writes what is the same on all ranks.
   // Who tells a user that a signal has come. Of several ranks the first one, where nobody else does.
   SignalScope::Console SignalConsole() const {
     using Console = SignalScope::Console;
@@ -208,6 +208,9 @@ class Training {
     return source == Identity::Source::kLauncher || !session_.prints ? Console::kLauncher : Console::kOwn;
   }
 
+  Progress& progress() { return spec_.progress; }
+  Groups* together() const { return spec_.together; }
+  // Whether this rank writes what is the same on all ranks.
   bool first() const { return together() == nullptr || together()->rank() == 0; }
 
   // Data, step, trainer.
@@ -388,8 +391,7 @@ class Training {
   Status Resume() {
     if (checkpoint_ == nullptr) return absl::OkStatus();
     session_.exit_code = kExitStorage;  // until it is read
-    RETURN_IF_ERROR(
-        MakeValues([this](const std::string& name) { return checkpoint_->Find(name) != nullptr; }));
+    RETURN_IF_ERROR(MakeValues([this](const std::string& name) { return checkpoint_->Find(name) != nullptr; }));
     RestoreReport report;
     ASSIGN_OR_RETURN(
         restored_, RestoreCheckpoint(*checkpoint_, session_.store(), names_, parts_, session_.options().rank, &report));
@@ -507,6 +509,7 @@ class Training {
       if (OptionInt(L_, "max_steps") > 0) eval_hook_->SkipLast();
     }
     if (metrics != nullptr) Add(std::move(metrics));
+    AddStatusLine();
     CheckpointOptions checkpoint = spec_.checkpoint;
     ASSIGN_OR_RETURN(const bool saves, Saves(&checkpoint));
     if (saves) RETURN_IF_ERROR(AddCheckpoints(std::move(checkpoint)));
@@ -522,6 +525,21 @@ class Training {
       if (!hook->empty()) lua_hook_ = Add(std::move(hook));
     }
     return absl::OkStatus();
+  }
+
+  // The live line of a terminal (--progress).
+  void AddStatusLine() {
+    const std::string wanted = OptionString(L_, "progress");
+    const char* const term = std::getenv("TERM");
+    const bool terminal =
+        isatty(STDERR_FILENO) != 0 && term != nullptr && *term != 0 && absl::string_view(term) != "dumb";
+    const bool speaks = first() && session_.prints && !OptionBool(L_, "json");
+    if (!speaks || wanted == "off" || (!terminal && wanted != "on")) return;
+    StatusLine::Options options;
+    options.style = terminal ? StatusLine::Options::Style::kTerminal : StatusLine::Options::Style::kLines;
+    options.rows = static_cast<double>(GlobalRows());
+    options.max_steps = spec_.options.max_steps;
+    Add(std::make_unique<StatusLine>(&progress(), options));
   }
 
   // Whether this rank takes part in saving, and with which others. Of ranks that were given one directory the first

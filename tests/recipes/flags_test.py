@@ -148,6 +148,7 @@ ROWS = {
     "train --resume": (TRAIN + ["epochs=2"], ["--resume=out1/ckpt"],
                        lambda b, w: w.code == 0 and "out1/ckpt/flags-1_4.ckpt" in w.err and len(losses(w)) == 4),
     "train --log-every": (TRAIN, ["--log-every", "2"], lines(2)),
+    "train --progress": (TRAIN, ["--progress", "on"], lambda b, w: "mean loss" in w.err and "mean loss" not in b.err),
     "train --log-ranks": (TRAIN + ["-n", "2"], ["--log-ranks", "all"], lambda b, w: w.code == 0 and len(losses(b)) > 0
                           and len(losses(w)) == 2 * len(losses(b))),
     "train --backend": (TRAIN + ["-n", "2"], ["--backend", "mpi"], lambda b, w: b.code == 0 and w.code != 0),
