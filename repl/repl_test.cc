@@ -109,6 +109,18 @@ TEST(Complete, NamesFieldsMethodsAndParameters) {
   EXPECT_EQ(words("f('fc."), "3:fc.weight");
   EXPECT_THAT(words("?matm"), HasSubstr("matmul"));
   EXPECT_EQ(words("ms.no_such.x"), "1:");
+  ASSERT_TRUE(session
+                  ->RunText("opened = 0 local made = {}\n"
+                            "require('mslua.complete').scope = { names = {'dataset', 'broken'}, get = function(name)\n"
+                            "  if name == 'broken' then error 'no data' end\n"
+                            "  if name == 'dataset' then opened = opened + 1 end\n"
+                            "  made[name] = made[name] or ms.dataset.NumpySlicesDataset({ms.zeros{4, 2}})\n"
+                            "  return name == 'dataset' and made[name] or nil end }",
+                            "=test")
+                  .ok());
+  EXPECT_EQ(words("datas"), "5:dataset");
+  EXPECT_THAT(words("dataset:ba"), HasSubstr("batch"));
+  EXPECT_EQ(words("broken."), "0:");
 }
 
 TEST(Describe, OperatorsFunctionsAndOthers) {

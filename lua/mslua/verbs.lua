@@ -274,13 +274,17 @@ function M.scope()
     model = function(scope) return model_of(recipe, scope.dataset:get_dataset_size()) end,
     m = function(scope) return require("mslua.by_hand")(scope.model, scope.dataset) end,
   }
-  return setmetatable({}, {
+  local scope = setmetatable({}, {
     __index = function(scope, name)
       local v = make[name] and make[name](scope)
       rawset(scope, name, v)
       return v
     end,
   })
+  local names = {}
+  for name in pairs(make) do names[#names + 1] = name end
+  require("mslua.complete").scope = { names = names, get = function(name) return scope[name] end }
+  return scope
 end
 
 --- `mslua recipes show R`: every parameter and leaf, with where its value came from.
