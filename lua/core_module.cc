@@ -19,6 +19,7 @@
 #include "lua/options.h"
 #include "lua/parameter.h"
 #include "lua/rank_lua.h"
+#include "lua/stop_together.h"
 #include "lua/tensor_lua.h"
 #include "lua/tensor_methods.h"
 #include "lua/trace.h"
@@ -201,6 +202,7 @@ int OpenCoreModule(lua_State* L) {
   OpenTrainers(L);
   OpenSteppers(L);
   OpenRanks(L);
+  OpenStopTogether(L);
   SetFunctions(L, {{"kind", Entry<Kind>},
                    {"set_seed", Entry<SetSeed, 1>},
                    {"set_denormals", Entry<KeepDenormals>},

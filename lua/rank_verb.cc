@@ -157,6 +157,7 @@ int RunAsRank(const cli::CommandLine& command, SessionOptions options, Joins joi
     LaunchOptions launch;
     launch.ranks = static_cast<int>(n);
     if (command.Given("heartbeat-timeout")) launch.stopped_limit = launch.heartbeat_limit = HeartbeatLimit(command);
+    launch.interactive = command.verb == "repl";
     launch.command = command.words;
     launch.command.insert(launch.command.begin(), ProgramFile());
     command.HandOn();
