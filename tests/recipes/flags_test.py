@@ -244,7 +244,7 @@ ROWS = {
     "logs --rank": (["logs", "two"], ["--rank", "1"], lambda b, w: w.code == 0 and b.code == 0),
     "diag --json": (["diag"], ["--json"], is_json),
     "plot --keys": (["plot", "out1"], ["--keys", "lr"], differs),
-    "plot --x": (["plot", "out1"], ["--x", "lr"], lambda b, w: w.code == 0 and "  lr\n" in w.out),
+    "plot -x": (["plot", "out1"], ["-x", "lr"], lambda b, w: w.code == 0 and "  lr\n" in w.out),
     "plot --log": (["plot", "out1"], ["--log"], differs),
     "plot --svg": (["plot", "out1"], ["--svg", "curve.svg"], lambda b, w: w.code == 0 and os.path.exists("curve.svg")),
     "stop --now": (["stop"], ["--now"], None),  # run last: it ends the job
