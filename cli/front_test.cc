@@ -103,7 +103,7 @@ TEST(Front, FlagsOfOneLetter) {
   EXPECT_THAT(ParseVerb(Sample(), {"-fx"}).status().message(), HasSubstr("unknown flag '-fx'"));
   EXPECT_THAT(ParseVerb(Sample(), {"-n"}).status().message(), HasSubstr("-n needs a value: -n V"));
   EXPECT_THAT(ParseVerb(Sample(), {"-nx"}).status().message(), HasSubstr("-n expects an integer from 1, got 'x'"));
-  EXPECT_THAT(Refused({"repl", "r.lua", "-n", "4"}), HasSubstr("unknown flag '-n'; it belongs to train"));
+  EXPECT_THAT(Refused({"recipes", "ls", "-n", "4"}), HasSubstr("unknown flag '-n'; it belongs to train"));
   EXPECT_THAT(Refused({"eval", "r.lua", "-json"}), HasSubstr("(did you mean '--json'?)"));
 }
 

@@ -131,7 +131,7 @@ void FollowLauncher() {
 }
 
 void ShareCores(const Identity& identity, const std::vector<std::string>& arguments) {
-  if (identity.size == 1 || identity.scheduler || identity.source == Source::kLauncher) return;
+  if (identity.scheduler || identity.source == Source::kLauncher) return;
   // A starter that binds each rank to some of the cores has shared them out.
   const bool bound = UsableCores() < HostCores();
   const int ranks = bound ? 1 : RanksHere(identity);

@@ -38,8 +38,8 @@ struct JobOptions {
 
 // First thing in a rank that the local launcher started: it ends with the launcher.
 void FollowLauncher();
-// Sets OMP_NUM_THREADS and OMP_WAIT_POLICY for a rank that was not given them (R9) and starts the program anew, since
-// OpenMP reads them when it is loaded. Does nothing for a single rank. `arguments`: of the program, without its name.
+// Sets what ThreadVariables says and this process was not given, and starts the program again, since OpenMP reads its
+// variables when it is loaded. `arguments`: of the program, without its name.
 void ShareCores(const Identity& identity, const std::vector<std::string>& arguments);
 
 class Job {
@@ -118,7 +118,7 @@ class Job {
   std::string log_path_;
   std::string secret_;  // of a job of several hosts
   Fd listener_;
-  std::unique_ptr<Scheduler> scheduler_;  // of rank 0, where there is no other
+  std::unique_ptr<Scheduler> scheduler_;         // of rank 0, where there is no other
   std::atomic<Scheduler*> scheduling_{nullptr};  // the same, for other threads
   std::unique_ptr<Membership> membership_;
   std::unique_ptr<Communicator> meeting_;  // mpi: how ranks tell each other where to meet

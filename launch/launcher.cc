@@ -117,6 +117,7 @@ class Launcher {
 
  private:
   Status Spawn(int r, const std::vector<std::string>& environment);
+  Status SpawnAtTerminal(const std::vector<std::string>& environment);
   void ReadSignals();
   void PassOn(int signal);
   void Reap();
@@ -204,9 +205,29 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
   return pointers;
 }
 
+// In this process's group, so that the terminal is its own.
+Status Launcher::SpawnAtTerminal(const std::vector<std::string>& environment) {
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none, normal;
+  sigemptyset(&none);
+  sigemptyset(&normal);
+  sigaddset(&normal, SIGPIPE);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &normal);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  const int error = posix_spawn(&ranks_[0].pid, options_.command[0].c_str(), nullptr, &attributes,
+                                Pointers(options_.command).data(), Pointers(environment).data());
+  posix_spawnattr_destroy(&attributes);
+  if (error == 0) return absl::OkStatus();
+  ranks_[0].pid = 0;
+  return absl::InternalError(absl::StrCat("cannot start ", options_.command[0], ": ", strerror(error)));
+}
+
 // In a process group of its own, so that a terminal's interrupt comes through us alone. The rank itself asks to die
 // with us (PrepareRank).
 Status Launcher::Spawn(int r, const std::vector<std::string>& environment) {
+  if (options_.interactive && r == 0) return SpawnAtTerminal(environment);
   int out[2], err[2];
   if (pipe2(out, O_CLOEXEC) != 0) return absl::ResourceExhaustedError(absl::StrCat("no pipe: ", strerror(errno)));
   const Fd out_end(out[1]);
@@ -246,6 +267,8 @@ void Launcher::ReadSignals() {
   while (read(signals_.get(), &info, sizeof info) == sizeof info) {
     if (static_cast<int>(info.ssi_signo) == SIGCHLD) {
       Reap();
+    } else if (options_.interactive && (info.ssi_signo == SIGINT || info.ssi_signo == SIGQUIT)) {
+      continue;  // rank 0 got it too
     } else {
       PassOn(static_cast<int>(info.ssi_signo));
     }

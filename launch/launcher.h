@@ -13,6 +13,8 @@ struct LaunchOptions {
   std::vector<std::string> command;                 // of every rank: the program's file, then its arguments
   absl::Duration stopped_limit = absl::Seconds(1);  // how long a rank may be stopped (SIGSTOP) before that is a failure
   absl::Duration heartbeat_limit;                   // how long it may give no sign of life; at least 30 s
+  // Rank 0 has this process's terminal: its input, its output, and Ctrl-C.
+  bool interactive = false;
   absl::Duration end_limit = absl::Milliseconds(1500);  // for the ranks to end by themselves after a failure
 };
 

@@ -46,16 +46,24 @@ std::string HostKey() {
 
 int HostCores() { return static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN))); }
 
+// How often a waiting thread of libgomp looks before it gives up its core: some ten microseconds. Its own number,
+// 300000, is milliseconds: beside other busy processes two threads then took ten times as long as one.
+constexpr char kSpinCount[] = "1000";
+
 Environment ThreadVariables(const Environment& environment, int ranks, int cores) {
   Environment set;
   int threads = std::max(1, cores / std::max(1, ranks));
   const auto given = environment.find("OMP_NUM_THREADS");
   if (given == environment.end() || given->second.empty()) {
-    set["OMP_NUM_THREADS"] = absl::StrCat(threads);
+    if (ranks > 1) set["OMP_NUM_THREADS"] = absl::StrCat(threads);
   } else if (!absl::SimpleAtoi(given->second, &threads)) {
     threads = cores;  // a list, for nested regions
   }
-  if (environment.count("OMP_WAIT_POLICY") == 0 && ranks * threads > cores) set["OMP_WAIT_POLICY"] = "passive";
+  if (environment.count("OMP_WAIT_POLICY") > 0) return set;
+  if (ranks * threads > cores)
+    set["OMP_WAIT_POLICY"] = "passive";
+  else if (environment.count("GOMP_SPINCOUNT") == 0)
+    set["GOMP_SPINCOUNT"] = kSpinCount;
   return set;
 }
 

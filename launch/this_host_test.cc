@@ -12,14 +12,16 @@ using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 
 TEST(ThisHost, CoresAreSharedOut) {
-  EXPECT_THAT(ThreadVariables({}, 2, 8), UnorderedElementsAre(Pair("OMP_NUM_THREADS", "4")));
-  EXPECT_THAT(ThreadVariables({}, 3, 8), UnorderedElementsAre(Pair("OMP_NUM_THREADS", "2")));
+  const auto spins = Pair("GOMP_SPINCOUNT", "1000");
+  EXPECT_THAT(ThreadVariables({}, 2, 8), UnorderedElementsAre(Pair("OMP_NUM_THREADS", "4"), spins));
+  EXPECT_THAT(ThreadVariables({}, 3, 8), UnorderedElementsAre(Pair("OMP_NUM_THREADS", "2"), spins));
+  EXPECT_THAT(ThreadVariables({}, 1, 8), UnorderedElementsAre(spins));
   EXPECT_THAT(ThreadVariables({}, 4, 2),
               UnorderedElementsAre(Pair("OMP_NUM_THREADS", "1"), Pair("OMP_WAIT_POLICY", "passive")));
 }
 
 TEST(ThisHost, WhatIsSetStays) {
-  EXPECT_THAT(ThreadVariables({{"OMP_NUM_THREADS", "1"}}, 2, 8), IsEmpty());
+  EXPECT_THAT(ThreadVariables({{"OMP_NUM_THREADS", "1"}, {"GOMP_SPINCOUNT", "7"}}, 2, 8), IsEmpty());
   EXPECT_THAT(ThreadVariables({{"OMP_NUM_THREADS", "8"}}, 2, 8),
               UnorderedElementsAre(Pair("OMP_WAIT_POLICY", "passive")));
   EXPECT_THAT(ThreadVariables({{"OMP_NUM_THREADS", "8"}, {"OMP_WAIT_POLICY", "active"}}, 2, 8), IsEmpty());

@@ -20,6 +20,7 @@
 #include "lua/options.h"
 #include "lua/parameter.h"
 #include "lua/rank_lua.h"
+#include "lua/stop_together.h"
 #include "lua/tensor_lua.h"
 #include "lua/tensor_methods.h"
 #include "lua/trace.h"
@@ -113,6 +114,18 @@ StatusOr<int> LibraryRecipe(lua_State* L, Session&) {
   return 1;
 }
 
+// core.library_text(path): the source of a file of the library, "mslua/nn/dense.lua"; nil: there is none.
+StatusOr<int> LibraryText(lua_State* L, Session&) {
+  ASSIGN_OR_RETURN(const std::string path, ReadString(L, 1, "library_text: path"));
+  const auto chunks = EmbeddedChunks();
+  const auto found = std::find_if(chunks.begin(), chunks.end(), [&](const auto& chunk) { return path == chunk.path; });
+  if (found == chunks.end())
+    lua_pushnil(L);
+  else
+    lua_pushlstring(L, found->source.data(), found->source.size());
+  return 1;
+}
+
 // core.environment(prefix): the names of the variables that begin so, in order.
 StatusOr<int> VariableNames(lua_State* L, Session&) {
   ASSIGN_OR_RETURN(const std::string prefix, ReadString(L, 1, "environment: prefix"));
@@ -201,6 +214,7 @@ int OpenCoreModule(lua_State* L) {
   OpenTrainers(L);
   OpenSteppers(L);
   OpenRanks(L);
+  OpenStopTogether(L);
   SetFunctions(L, {{"kind", Entry<Kind>},
                    {"set_seed", Entry<SetSeed, 1>},
                    {"set_denormals", Entry<KeepDenormals>},
@@ -212,6 +226,7 @@ int OpenCoreModule(lua_State* L) {
                    {"clock", Entry<Clock>},
                    {"environment", Entry<VariableNames>},
                    {"library_recipe", Entry<LibraryRecipe>},
+                   {"library_text", Entry<LibraryText>},
                    {"stop_gradient", Entry<StopGradient, 1>}});
   PushOptions(L, Session::Of(L).options());
   lua_pushvalue(L, -1);

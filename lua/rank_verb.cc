@@ -12,6 +12,7 @@
 #include "core/base/exit_code.h"
 #include "core/base/hash.h"
 #include "core/base/input_file.h"
+#include "core/base/printable.h"
 #include "launch/job.h"
 #include "launch/launcher.h"
 #include "launch/this_host.h"
@@ -78,6 +79,12 @@ Status PrintAtOnce(Session& session) {
   return session.RunText("local print_ = print\nfunction print(...) print_(...) io.stdout:flush() end", "=mslua/print");
 }
 
+// What training that was asked to stop says: it did what it was asked, which is no error.
+void SayStopped(const Status& status) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "mslua: %s\n", PrintableMessage(status.message()).c_str());
+}
+
 absl::Duration HeartbeatLimit(const cli::CommandLine& command) {
   return command.Given("heartbeat-timeout") ? absl::Seconds(command.Float("heartbeat-timeout")) : kHeartbeatTimeout;
 }
@@ -120,11 +127,11 @@ int RunInJob(const cli::CommandLine& command, SessionOptions options, Joins join
   int code = result.ok() ? *result : ExitCodeOf(result.status(), session.exit_code);
   // The work is done and the ranks end together; that records are missing is told by the exit code.
   if (result.ok() && code == kExitOk && !session.records.ok()) code = Report(session.records, kExitStorage);
-  if (job.Alone()) return result.ok() ? code : Report(result.status(), code);
   // Ranks that train together stop together when they are asked to: that is no failure.
   const bool asked = !result.ok() && (code == kExitInterrupted || code == kExitCheckpointed);
   if (!result.ok()) PrintTraceback(result.status());
-  if (asked && (job.rank() == 0 || !job.SharesConsole())) Report(result.status());
+  if (asked && (job.rank() == 0 || !job.SharesConsole())) SayStopped(result.status());
+  if (job.Alone()) return result.ok() || asked ? code : Report(result.status(), code);
   const int last = job.Finish(asked ? absl::OkStatus() : result.status(), code, session.groups());
   std::fflush(stdout);
   if (last != kExitOk) _exit(last);
@@ -151,6 +158,7 @@ int RunAsRank(const cli::CommandLine& command, SessionOptions options, Joins joi
     LaunchOptions launch;
     launch.ranks = static_cast<int>(n);
     if (command.Given("heartbeat-timeout")) launch.stopped_limit = launch.heartbeat_limit = HeartbeatLimit(command);
+    launch.interactive = command.verb == "repl";
     launch.command = command.words;
     launch.command.insert(launch.command.begin(), ProgramFile());
     command.HandOn();
@@ -161,9 +169,7 @@ int RunAsRank(const cli::CommandLine& command, SessionOptions options, Joins joi
         absl::StrCat("-n ", n, " starts ranks, but this process is already ", identity->Line(), ": leave out -n")));
   }
   FollowLauncher();
-  if (identity->size > 1) {
-    ShareCores(*identity, command.words);
-  }
+  ShareCores(*identity, command.words);
   return RunInJob(command, std::move(options), joins, *identity, work);
 }
 

@@ -10,6 +10,7 @@
 #include "launch/process.h"
 #include "lua/core_module.h"
 #include "lua/embedded.h"
+#include "lua/execute_lua.h"
 #include "lua/lua_stack.h"
 #include "lua/object.h"
 #include "lua/options.h"
@@ -169,6 +170,7 @@ Status Session::Open() {
   lua_pushlightuserdata(L, const_cast<char*>(&kSessionKey));
   lua_pushlightuserdata(L, this);
   lua_rawset(L, LUA_REGISTRYINDEX);
+  OpenExecute(L);
   allocator_->SetPressure([L] { lua_gc(L, LUA_GCCOLLECT, 0); });
 
   lua_getglobal(L, "package");

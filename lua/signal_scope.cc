@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <mutex>
 
@@ -15,7 +16,21 @@ Trainer* scoped_trainer = nullptr;
 // The trainer that a signal stops: handlers reach nothing but statics.
 std::atomic<Trainer*> interrupted_trainer{nullptr};
 std::atomic<int> interrupting_signal{0};
-std::atomic<bool> console_may_be_deaf{false};
+std::atomic<bool> console_may_be_deaf{false}, acknowledges{false};
+
+// By write alone, which a signal handler may call.
+void Acknowledge() {
+  // A terminal has just shown "^C", and a status line may stand there.
+  constexpr char kText[] = "mslua: stopping after this step; once more to stop at once\n";
+  constexpr char kOnTerminal[] = "\r\033[Kmslua: stopping after this step; once more to stop at once\n";
+  const int saved = errno;
+  const bool terminal = isatty(STDERR_FILENO) != 0;
+  const char* const text = terminal ? kOnTerminal : kText;
+  const size_t size = terminal ? sizeof kOnTerminal - 1 : sizeof kText - 1;
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, size);
+  errno = saved;
+}
+
 void OnSignal(int signal) {
   // A terminal that closes and its shell send one each.
   if (signal == SIGHUP && interrupting_signal != 0) return;
@@ -24,20 +39,23 @@ void OnSignal(int signal) {
   if (console_may_be_deaf) {
     for (const int out : {STDOUT_FILENO, STDERR_FILENO}) fcntl(out, F_SETFL, fcntl(out, F_GETFL) | O_NONBLOCK);
   }
-  if (Trainer* t = interrupted_trainer.exchange(nullptr))
+  if (Trainer* t = interrupted_trainer.exchange(nullptr)) {
     t->RequestStop();
-  else
+    if (acknowledges) Acknowledge();
+  } else {
     std::signal(signal, SIG_DFL), std::raise(signal);
+  }
 }
 
 }  // namespace
 
-SignalScope::SignalScope(Trainer* trainer, bool by_mpirun) {
+SignalScope::SignalScope(Trainer* trainer, Console console) {
   const std::lock_guard<std::mutex> lock(scope_mutex);
   scoped_trainer = trainer;
   interrupted_trainer = trainer;
   interrupting_signal = 0;
-  console_may_be_deaf = by_mpirun;
+  console_may_be_deaf = console == Console::kMpirun;
+  acknowledges = console == Console::kOwn;
   for (size_t i = 0; i < kSignals.size(); ++i) {
     old_[i] = std::signal(kSignals[i], OnSignal);
     // nohup's processes outlive their terminal.

@@ -9,10 +9,15 @@
 namespace mslua {
 
 // Stops `trainer` at the next boundary on SIGINT, SIGTERM or SIGHUP (a terminal that is gone; unless it is ignored); a
-// second signal ends the process. `by_mpirun`: its ranks. One at a time.
+// second signal ends the process. One at a time.
 class SignalScope {
  public:
-  SignalScope(Trainer* trainer, bool by_mpirun);
+  enum class Console {
+    kOwn,       // the first signal is acknowledged on stderr
+    kLauncher,  // whoever started the ranks acknowledges it
+    kMpirun,    // which may read no more
+  };
+  SignalScope(Trainer* trainer, Console console);
   ~SignalScope();
   SignalScope(const SignalScope&) = delete;
   SignalScope& operator=(const SignalScope&) = delete;

@@ -1,5 +1,7 @@
 // Tensors as NumPy prints them, with the commas of the tutorials: array2string with separator ', ', precision 8,
-// threshold 1000, edgeitems 3, line width 75.
+// threshold 1000, edgeitems 3, line width 75 or, on a terminal, its own.
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -7,12 +9,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/terminal.h"
 #include "lua/tensor.h"
 
 namespace mslua {
 namespace {
 
-constexpr int kPrecision = 8, kEdge = 3, kLineWidth = 75;
+constexpr int kPrecision = 8, kEdge = 3, kLineWidth = 75, kLeastWidth = 20;
 constexpr int64_t kThreshold = 1000;
 
 // The shortest digits that read back as the element, in one of the two forms.
@@ -154,7 +157,7 @@ class Printer {
       if (out.size() > 1) {
         out += ',';
         ++line;
-        if (line + 1 + word.size() + (d + 1) > kLineWidth) {
+        if (line + 1 + word.size() + (d + 1) > width_) {
           out += '\n' + std::string(d + 1, ' ');
           line = static_cast<size_t>(d) + 1;
         } else {
@@ -182,6 +185,7 @@ class Printer {
 
   const TensorView& tensor_;
   const bool summary_;
+  const size_t width_ = static_cast<size_t>(std::max(ColumnsOf(STDOUT_FILENO, kLineWidth), kLeastWidth));
   const Shape strides_;
   std::unique_ptr<Formatter> format_;
 };

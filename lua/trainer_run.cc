@@ -1,10 +1,12 @@
 #include "lua/trainer_run.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <set>
 #include <utility>
@@ -32,6 +34,7 @@
 #include "core/train/restore.h"
 #include "core/train/save_places.h"
 #include "core/train/shared_checkpoint.h"
+#include "core/train/status_line.h"
 #include "launch/job.h"
 #include "launch/this_host.h"
 #include "lua/compile_graph.h"
@@ -194,11 +197,20 @@ class Training {
     RETURN_IF_ERROR(OpenEndpoint());
     Status outcome;
     {
-      const Job* const job = session_.job;
-      const SignalScope signals(trainer_.get(), job != nullptr && job->identity().source == Identity::Source::kMpi);
+      const SignalScope signals(trainer_.get(), SignalConsole());
       outcome = trainer_->Run();
     }
     return Finish(std::move(outcome));
+  }
+
+  // Who tells a user that a signal has come. Of several ranks the first one, where nobody else does.
+  SignalScope::Console SignalConsole() const {
+    using Console = SignalScope::Console;
+    const Job* const job = session_.job;
+    if (job == nullptr) return Console::kOwn;
+    const auto source = job->identity().source;
+    if (source == Identity::Source::kMpi) return Console::kMpirun;
+    return source == Identity::Source::kLauncher || !session_.prints ? Console::kLauncher : Console::kOwn;
   }
 
   Progress& progress() { return spec_.progress; }
@@ -488,6 +500,7 @@ class Training {
       if (OptionInt(L_, "max_steps") > 0) eval_hook_->SkipLast();
     }
     if (metrics != nullptr) Add(std::move(metrics));
+    AddStatusLine();
     CheckpointOptions checkpoint = spec_.checkpoint;
     checkpoint.keeper.directory = CheckpointDirectory();
     if (checkpoint_ != nullptr) checkpoint.resumed_from = checkpoint_->path();
@@ -506,6 +519,21 @@ class Training {
       if (!hook->empty()) lua_hook_ = Add(std::move(hook));
     }
     return absl::OkStatus();
+  }
+
+  // The live line of a terminal (--progress).
+  void AddStatusLine() {
+    const std::string wanted = OptionString(L_, "progress");
+    const char* const term = std::getenv("TERM");
+    const bool terminal =
+        isatty(STDERR_FILENO) != 0 && term != nullptr && *term != 0 && absl::string_view(term) != "dumb";
+    const bool speaks = first() && session_.prints && !OptionBool(L_, "json");
+    if (!speaks || wanted == "off" || (!terminal && wanted != "on")) return;
+    StatusLine::Options options;
+    options.style = terminal ? StatusLine::Options::Style::kTerminal : StatusLine::Options::Style::kLines;
+    options.rows = static_cast<double>(GlobalRows());
+    options.max_steps = spec_.options.max_steps;
+    Add(std::make_unique<StatusLine>(&progress(), options));
   }
 
   // Whether this rank takes part in saving, and with which others. Ranks that were given one path save in it together
@@ -772,7 +800,7 @@ class Training {
       session_.exit_code = saved && SignalScope::Signal() != SIGINT ? kExitCheckpointed : kExitInterrupted;
       return absl::CancelledError(
           absl::StrCat("stopped at step ", trainer_->state().step,
-                       path.empty() ? "" : absl::StrCat("; saved ", path, ", --resume goes on from it")));
+                       path.empty() ? "" : absl::StrCat("; saved ", path, ", --resume resumes from it")));
     }
     RETURN_IF_ERROR(outcome);
     // Closes the files of records.

@@ -1,93 +1,67 @@
 #include "repl/describe.h"
 
-#include <vector>
+#include <unistd.h>
 
-#include "absl/strings/match.h"
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "core/op/registry.h"
-#include "lua/embedded.h"
+#include "core/base/terminal.h"
 #include "lua/object.h"
-#include "lua/op_attrs.h"
-#include "repl/show.h"
+#include "repl/endpoint/command.h"
 
 namespace mslua::repl {
 namespace {
 
-std::string OperatorText(Session& session, const OpDef& op) {
-  std::vector<std::string> inputs;
-  for (const auto& input : op.inputs) inputs.push_back(absl::StrCat(input.name, input.variadic ? " ..." : ""));
-  std::string text = absl::StrCat("ops.", op.name, "(", absl::StrJoin(inputs, ", "), ")",
-                                  op.class_name.empty() ? "" : absl::StrCat("    ops.", op.class_name), "\n  ", op.doc);
-  for (const AttrDef& a : op.attrs) {
-    std::string fallback = "required";
-    if (!a.required) {
-      PushAttr(session.lua(), a.kind, a.fallback);
-      fallback = absl::StrCat("default ", Show(session, session.lua(), -1));
-      lua_pop(session.lua(), 1);
-    }
-    absl::StrAppend(&text, "\n  ", a.name, ": ", a.doc, a.doc.empty() ? "" : " ", "(", fallback, ")");
-  }
-  return text;
+constexpr int kWidth = 100, kLeastWidth = 40;
+
+std::string CallOf(const endpoint::CommandDef& def) {
+  return absl::StrCat("ms.run.", def.lua.empty() ? def.name : def.lua);
 }
 
-const OpDef* FindOperator(absl::string_view name) {
-  absl::ConsumePrefix(&name, "ms.");
-  absl::ConsumePrefix(&name, "ops.");
-  for (const OpDef& op : Operators().all()) {
-    if (name == op.name || (name == op.class_name && !op.class_name.empty())) return &op;
+// "ms.run" and its functions, which an attached client has: they are the commands of attach.
+std::string RunText(absl::string_view name) {
+  const auto& commands = endpoint::Commands();
+  if (name == "ms.run") {
+    std::string text = "The commands of mslua attach as functions; each gives its answer as a table.";
+    for (const auto& def : commands) absl::StrAppend(&text, "\n  ", CallOf(def), "  ", def.doc);
+    return text;
   }
-  return nullptr;
+  const auto found =
+      std::find_if(commands.begin(), commands.end(), [&](const auto& def) { return CallOf(def) == name; });
+  if (found == commands.end()) return "";
+  return absl::StrCat(name, "(...)    .", found->name, found->usage.empty() ? "" : " ", found->usage, "\n  ",
+                      found->doc);
 }
 
-// The `---` lines above line `line` (from 1) of a library file, and that line.
-std::string Annotation(const EmbeddedChunk& chunk, int line) {
-  const std::vector<absl::string_view> lines = absl::StrSplit(chunk.source, '\n');
-  if (line < 1 || line > static_cast<int>(lines.size())) return "";
-  int first = line - 1;
-  while (first > 0 && absl::StartsWith(absl::StripLeadingAsciiWhitespace(lines[first - 1]), "---")) --first;
-  std::string text = std::string(absl::StripAsciiWhitespace(lines[line - 1]));
-  for (int i = first; i < line - 1; ++i) {
-    absl::string_view words = absl::StripLeadingAsciiWhitespace(lines[i]);
-    absl::ConsumePrefix(&words, "---");
-    absl::StrAppend(&text, "\n  ", absl::StripAsciiWhitespace(words));
-  }
-  return text;
-}
-
-// What the library says about the function on the top of the stack; empty for one of somebody else.
-std::string FunctionText(lua_State* L) {
-  lua_Debug info;
-  lua_pushvalue(L, -1);
-  lua_getinfo(L, ">S", &info);
-  absl::string_view path = info.source;
-  if (!absl::ConsumePrefix(&path, "=") || !absl::ConsumeSuffix(&path, ".lua")) return "";
-  absl::ConsumeSuffix(&path, "/init");
-  const EmbeddedChunk* chunk = FindEmbedded(absl::StrReplaceAll(path, {{"/", "."}}));
-  return chunk == nullptr ? "" : Annotation(*chunk, info.linedefined);
+// What `name`, an expression, is: "x is f32[2,3]".
+StatusOr<std::string> ValueText(Session& session, absl::string_view name) {
+  RETURN_IF_ERROR(session.RunText(absl::StrCat("return ", name), "=?"));
+  lua_State* L = session.lua();
+  if (lua_isnil(L, -1)) return absl::NotFoundError(absl::StrCat("nothing is known of '", name, "'"));
+  return absl::StrCat(name, " is ", Describe(L, -1));
 }
 
 }  // namespace
 
 StatusOr<std::string> DescribeName(Session& session, absl::string_view name) {
-  if (const OpDef* op = FindOperator(name)) return OperatorText(session, *op);
+  name = absl::StripAsciiWhitespace(name);
+  absl::ConsumeSuffix(&name, "()");
+  if (name.empty()) return absl::InvalidArgumentError("?name: a name is missing, such as ?nn, ?nn.Adam or ?matmul");
   lua_State* L = session.lua();
   const StackGuard guard(L);
-  if (name.empty() || !session.RunText(absl::StrCat("return ", name), "=?").ok() || lua_isnil(L, -1))
-    return absl::NotFoundError(absl::StrCat("nothing is known of '", name, "'"));
-  if (lua_type(L, -1) == LUA_TTABLE) {
-    // A class is described by its maker.
-    lua_getfield(L, -1, "init");
-    if (lua_type(L, -1) != LUA_TFUNCTION) lua_pop(L, 1);
+  RETURN_IF_ERROR(session.RunText("local ms = require 'mslua' return require('mslua.help').describe, rawget(ms, 'run')",
+                                  "=mslua/repl"));
+  if (!lua_isnil(L, -1)) {
+    if (std::string text = RunText(name); !text.empty()) return text;
   }
-  if (lua_type(L, -1) == LUA_TFUNCTION && !lua_iscfunction(L, -1)) {
-    const std::string text = FunctionText(L);
-    if (!text.empty()) return text;
-  }
-  return absl::StrCat(name, " is ", Describe(L, -1));
+  lua_pop(L, 1);
+  PushString(L, name);
+  lua_pushnumber(L, std::max(ColumnsOf(STDOUT_FILENO, kWidth), kLeastWidth));
+  RETURN_IF_ERROR(session.Call(2, 1));
+  if (lua_type(L, -1) == LUA_TSTRING) return std::string(lua_tostring(L, -1));
+  return ValueText(session, name);
 }
 
 }  // namespace mslua::repl

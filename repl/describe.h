@@ -9,8 +9,8 @@
 
 namespace mslua::repl {
 
-// An operator's call, doc and attributes; a library function's annotation; else what kind of value the name has.
-// NotFound: neither.
+// The reference text of a name of the library (lua/mslua/help.lua); the members of a module; of a variable what it is.
+// As wide as the terminal. An error when nothing is known, with what the library says of names that moved.
 StatusOr<std::string> DescribeName(Session& session, absl::string_view name);
 
 }  // namespace mslua::repl

@@ -43,6 +43,8 @@ void InterruptLua(lua_State* L) {
   running = L;
 }
 
+void InterruptNow(lua_State* L) { lua_sethook(L, Raise, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1); }
+
 bool InterruptPending() { return interrupted != 0; }
 
 bool TakeInterrupt() {

@@ -15,6 +15,8 @@ class InterruptScope {
 
 // While a chunk of this state runs, Ctrl-C raises the Lua error "interrupted" in it; null: none runs.
 void InterruptLua(lua_State* L);
+// Raises that error in a chunk that runs, from another thread.
+void InterruptNow(lua_State* L);
 // Whether there was a Ctrl-C since it was last taken.
 bool InterruptPending();
 bool TakeInterrupt();

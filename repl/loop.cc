@@ -18,9 +18,12 @@ namespace {
 
 constexpr char kHelp[] =
     "Lua: an expression prints its value (a ; at its end silences it), _ is the last one; local stays\n"
-    "  ?name        what an operator, function or name is        Tab  completes names and parameters\n"
-    "  .timer       on or off: how long each line took           Ctrl-C  ends the line, or what runs\n"
-    "  .help        this                                         .quit, Ctrl-D  leaves\n";
+    "  ?name         what a name is: ?nn lists a module, ?nn.Adam says its arguments\n"
+    "  Tab           completes names, methods and parameters\n"
+    "  .timer on     prints how long each line took; .timer off ends that\n"
+    "  Ctrl-C        ends the line, or what runs\n"
+    "  .help         this\n"
+    "  .quit, Ctrl-D leaves\n";
 
 void PushList(lua_State* L, const std::vector<std::string>& list) {
   lua_createtable(L, static_cast<int>(list.size()), 0);
@@ -77,8 +80,8 @@ bool Loop::Command(absl::string_view text) {
       Error(described.status().message());
   } else if (text == ".help") {
     std::printf("%s%s", kHelp, extension_.help.c_str());
-  } else if (text == ".timer") {
-    timer_ = !timer_;
+  } else if (text == ".timer" || text == ".timer on" || text == ".timer off") {
+    timer_ = text == ".timer" ? !timer_ : text == ".timer on";
     std::printf("timer %s\n", timer_ ? "on" : "off");
   } else if (text[0] == '.' || text[0] == '@') {
     const Status done = extension_.command
@@ -105,20 +108,38 @@ bool Loop::Evaluate(const std::string& text) {
   }
   const int before = lua_gettop(L) - 1;
   const auto start = std::chrono::steady_clock::now();
-  InterruptLua(L);
-  const Status status = session_.Call(0, LUA_MULTRET);
-  InterruptLua(nullptr);
+  const Status status = Call(text);
   const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   const int results = status.ok() ? lua_gettop(L) - before : 0;
   if (!status.ok()) Error(status.message());
   if (results > 0) {
+    // Raw: what the user made of _G's metatable may raise, and nothing would catch it here.
+    lua_pushliteral(L, "_");
     lua_pushvalue(L, before + 1);
-    lua_setglobal(L, "_");
+    lua_rawset(L, LUA_GLOBALSINDEX);
     if (!absl::EndsWith(absl::StripTrailingAsciiWhitespace(text), ";")) PrintResults(before + 1, results);
   }
   if (timer_) std::printf(ms < 1000 ? "(%.3g ms)\n" : "(%.4g ms)\n", ms);
   std::fflush(stdout);
   return true;
+}
+
+// Runs the function on the stack, which `text` became; on all ranks where there are some.
+Status Loop::Call(const std::string& text) {
+  lua_State* L = session_.lua();
+  if (!extension_.begin) {
+    InterruptLua(L);
+    const Status status = session_.Call(0, LUA_MULTRET);
+    InterruptLua(nullptr);
+    return status;
+  }
+  InterruptLua(nullptr);
+  RETURN_IF_ERROR(extension_.begin(text));
+  const Status status = session_.Call(0, LUA_MULTRET);
+  for (const std::string& error : extension_.end(status)) Error(error);
+  lua_sethook(L, nullptr, 0, 0);
+  InterruptLua(nullptr);
+  return status;
 }
 
 void Loop::PrintResults(int first, int count) {

@@ -23,6 +23,10 @@ class Loop {
     std::vector<std::string> commands;                      // their names, for completion: ".pause"
     std::function<std::vector<std::string>()> parameters;   // paths, for completion
     LineEditor::Background background;
+    // Around each line that runs here, where it runs on other ranks too; `end` gives their errors. Ctrl-C is then
+    // theirs to handle.
+    std::function<Status(const std::string& text)> begin;
+    std::function<std::vector<std::string>(const Status& own)> end;
     std::string help;  // appended to .help
   };
 
@@ -38,6 +42,7 @@ class Loop {
   bool Command(absl::string_view text);
   // False when the text is a statement that goes on in the next line.
   bool Evaluate(const std::string& text);
+  Status Call(const std::string& text);
   void PrintResults(int first, int count);
   Completions Complete(const std::string& before);
 

@@ -70,6 +70,22 @@ TEST(Show, TensorsAndTables) {
   EXPECT_THAT(Shown(*session, "setmetatable({}, {__tostring = function() error('no') end})"), HasSubstr("no"));
 }
 
+// Nothing catches a Lua error here: what users made of their tables is not called outside a protected call.
+TEST(Show, TablesThatRaiseOrChange) {
+  auto session = Opened();
+  EXPECT_THAT(Shown(*session, "setmetatable({1}, {__index = function() error('no') end})"), HasSubstr("1"));
+  ASSERT_TRUE(
+      session
+          ->RunText("t = {} for i = 1, 8 do t['k' .. i] = setmetatable({}, {__tostring = function()"
+                    " for k in pairs(t) do t[k] = nil end for j = 1, 99 do t[j .. 'new'] = j end return 'x' end}) end",
+                    "=test")
+          .ok());
+  EXPECT_THAT(Shown(*session, "t"), HasSubstr("x"));
+  ASSERT_TRUE(
+      session->RunText("tostring = nil setmetatable(_G, {__index = function(_, k) error('no ' .. k) end})", "=t").ok());
+  EXPECT_FALSE(Shown(*session, "print").empty());
+}
+
 TEST(Complete, NamesFieldsMethodsAndParameters) {
   auto session = Opened();
   ASSERT_TRUE(
@@ -93,13 +109,32 @@ TEST(Complete, NamesFieldsMethodsAndParameters) {
   EXPECT_EQ(words("f('fc."), "3:fc.weight");
   EXPECT_THAT(words("?matm"), HasSubstr("matmul"));
   EXPECT_EQ(words("ms.no_such.x"), "1:");
+  ASSERT_TRUE(session
+                  ->RunText("opened = 0 local made = {}\n"
+                            "require('mslua.complete').scope = { names = {'dataset', 'broken'}, get = function(name)\n"
+                            "  if name == 'broken' then error 'no data' end\n"
+                            "  if name == 'dataset' then opened = opened + 1 end\n"
+                            "  made[name] = made[name] or ms.dataset.NumpySlicesDataset({ms.zeros{4, 2}})\n"
+                            "  return name == 'dataset' and made[name] or nil end }",
+                            "=test")
+                  .ok());
+  EXPECT_EQ(words("datas"), "5:dataset");
+  EXPECT_THAT(words("dataset:ba"), HasSubstr("batch"));
+  EXPECT_EQ(words("broken."), "0:");
 }
 
 TEST(Describe, OperatorsFunctionsAndOthers) {
   auto session = Opened();
   EXPECT_THAT(*DescribeName(*session, "matmul"), HasSubstr("transpose_b"));
   EXPECT_THAT(*DescribeName(*session, "ms.Model"), HasSubstr("ms.Model(net"));
-  EXPECT_THAT(*DescribeName(*session, "ms.version"), HasSubstr("is "));
+  EXPECT_THAT(*DescribeName(*session, "ms.version"), HasSubstr("version of mslua"));
+  ASSERT_TRUE(
+      session->RunText("number = 3 strict = setmetatable({}, {__index = function() error 'no' end})", "=t").ok());
+  EXPECT_EQ(*DescribeName(*session, "number"), "number is 3");
+  for (const char* module : {"ms", "nn", "ops", "ms.dataset", "ms.dataset.vision", "ms.communication"})
+    EXPECT_TRUE(DescribeName(*session, module).ok()) << module;
+  EXPECT_TRUE(DescribeName(*session, "strict").ok());
+  EXPECT_THAT(DescribeName(*session, "nn.Linear").status().message(), HasSubstr("ms.nn.Dense"));
   EXPECT_FALSE(DescribeName(*session, "no_such_name").ok());
   EXPECT_FALSE(DescribeName(*session, "x = = 1").ok());
 }

@@ -1,32 +1,46 @@
-// `mslua repl [RECIPE]`: Lua with eager tensors and a recipe's parts. Works without a terminal.
+// `mslua repl [RECIPE] [-n N]`: Lua with eager tensors and a recipe's parts, on one rank or several. Works without a
+// terminal.
 #include <unistd.h>
 
+#include <cstdio>
+
 #include "absl/strings/str_cat.h"
+#include "core/base/exit_code.h"
+#include "core/base/input_file.h"
+#include "launch/job.h"
+#include "launch/this_host.h"
+#include "lua/rank_verb.h"
 #include "lua/verbs.h"
 #include "repl/loop.h"
+#include "repl/rank_chunks.h"
 #include "repl/verbs.h"
 
 namespace mslua {
 
 namespace {
 
-// Until the lines end, or .reload asks for a new session. Gives the exit status.
-StatusOr<int> RunSession(const cli::CommandLine& command, bool* again) {
-  ASSIGN_OR_RETURN(const auto session, Session::Create(OptionsOf(command)));
-  // A recipe's parts are made when they are first named.
-  const bool recipe = !command.positional.empty();
+constexpr char kScopeHelp[] =
+    "in scope: recipe, net, dataset, eval_dataset, loss, model, and m: m:step() trains by hand\n";
+
+// A recipe's parts are made when they are first named.
+Status Open(Session& session, bool recipe) {
   const char* parts = recipe ? " local scope = require('mslua.verbs').scope()"
                                " setmetatable(_G, { __index = function(_, name) return scope[name] end })"
                              : "";
-  const Status opened =
-      session->RunText(absl::StrCat("ms = require 'mslua' nn, ops = ms.nn, ms.ops", parts), "=mslua/repl");
-  if (!opened.ok()) return Report(opened, session->exit_code);
+  return session.RunText(absl::StrCat("ms = require 'mslua' nn, ops = ms.nn, ms.ops", parts), "=mslua/repl");
+}
+
+int CodeOf(int errors) { return errors == 0 || isatty(STDIN_FILENO) ? kExitOk : 1; }
+
+// Until the lines end, or .reload asks for a new session. Gives the exit status.
+StatusOr<int> RunSession(const cli::CommandLine& command, bool* again) {
+  ASSIGN_OR_RETURN(const auto session, Session::Create(OptionsOf(command)));
+  const bool recipe = !command.positional.empty();
+  if (const Status opened = Open(*session, recipe); !opened.ok()) return Report(opened, session->exit_code);
   repl::Loop::Extension extension;
   *again = false;
   if (recipe) {
-    extension.help =
-        "in scope: recipe, net, dataset, eval_dataset, loss, model, and m: m:step() trains by hand\n"
-        "  .reload      reads the recipe anew; names and parameters are forgotten\n";
+    extension.help = absl::StrCat(kScopeHelp, "  .reload      reads the recipe again; names and parameters are lost\n");
     extension.commands = {".reload"};
     extension.command = [again](absl::string_view line) -> Status {
       *again = line == ".reload";
@@ -34,14 +48,10 @@ StatusOr<int> RunSession(const cli::CommandLine& command, bool* again) {
       return absl::NotFoundError(absl::StrCat("unknown command ", line, " (.help lists them)"));
     };
   }
-  return repl::Loop(*session, std::move(extension)).Run() == 0 || isatty(STDIN_FILENO) ? 0 : 1;
+  return CodeOf(repl::Loop(*session, std::move(extension)).Run());
 }
 
-}  // namespace
-
-int RunRepl(const cli::CommandLine& command) {
-  if (command.positional.empty() && (command.Given("preset") || !command.overrides.empty()))
-    return Report(absl::InvalidArgumentError("repl: --preset and key=value are for a recipe: mslua repl RECIPE"));
+int RunAlone(const cli::CommandLine& command) {
   bool again = false, failed = false;
   do {
     const auto code = RunSession(command, &again);
@@ -50,6 +60,57 @@ int RunRepl(const cli::CommandLine& command) {
     failed = failed || *code != 0;
   } while (again);
   return failed ? 1 : 0;
+}
+
+// Rank 0 of several: its prompt.
+StatusOr<int> RunPrompt(Session& session, Membership& membership, bool recipe) {
+  repl::RankChunks ranks(session, membership);
+  RETURN_IF_ERROR(ranks.Meet());
+  repl::Loop::Extension extension;
+  extension.prompt = [&] { return absl::StrCat(membership.size(), " ranks"); };
+  extension.begin = [&](const std::string& text) { return ranks.Begin(text); };
+  extension.end = [&](const Status& own) { return ranks.End(own); };
+  extension.command = [&](absl::string_view line) -> Status {
+    if (line[0] != '@') return absl::NotFoundError(absl::StrCat("unknown command ", line, " (.help lists them)"));
+    ASSIGN_OR_RETURN(const std::string answers, ranks.Ask(line));
+    std::printf("%s\n", answers.c_str());
+    return absl::OkStatus();
+  };
+  extension.help = absl::StrCat(recipe ? kScopeHelp : "",
+                                "  each line runs on all ranks, and shows rank 0's value\n"
+                                "  @1 EXPR, @0-2 EXPR, @all EXPR   the value on those ranks, on them alone\n");
+  return CodeOf(repl::Loop(session, std::move(extension)).Run());
+}
+
+StatusOr<int> RunTogether(Session& session, bool recipe) {
+  RETURN_IF_ERROR(Open(session, recipe));
+  Membership* const membership = session.job->membership();
+  if (membership == nullptr) {
+    return absl::FailedPreconditionError(
+        "repl: the ranks of several hosts have no control connections (MSLUA_PLAINTEXT=1 allows them on a trusted "
+        "network)");
+  }
+  if (session.job->rank() == 0) return RunPrompt(session, *membership, recipe);
+  RETURN_IF_ERROR(repl::ServeChunks(session, *membership));
+  return kExitOk;
+}
+
+}  // namespace
+
+int RunRepl(const cli::CommandLine& command) {
+  const bool recipe = !command.positional.empty();
+  if (!recipe && (command.Given("preset") || !command.overrides.empty()))
+    return Report(absl::InvalidArgumentError("repl: --preset and key=value are for a recipe: mslua repl RECIPE"));
+  constexpr int64_t kTextLimit = 16 << 20;  // of a rank table
+  const auto identity = WhoAmI(OwnEnvironment(), [](const std::string& path) { return ReadFile(path, kTextLimit); });
+  if (!identity.ok()) return Report(identity.status(), kExitEnvironment);
+  const bool several = identity->size > 1 || identity->scheduler || (command.Given("n") && command.Int("n") > 1);
+  if (!several) {
+    ShareCores(*identity, command.words);
+    return RunAlone(command);
+  }
+  return RunAsRank(command, OptionsOf(command), Joins::kAtOnce,
+                   [recipe](Session& session) { return RunTogether(session, recipe); });
 }
 
 }  // namespace mslua

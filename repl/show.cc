@@ -1,5 +1,7 @@
 #include "repl/show.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -9,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/shape.h"
+#include "core/base/terminal.h"
 #include "lua/object.h"
 #include "lua/parameter.h"
 #include "lua/tensor.h"
@@ -17,7 +20,7 @@ namespace mslua::repl {
 namespace {
 
 constexpr int kDepth = 4, kFields = 200;
-constexpr size_t kWidth = 100;
+constexpr int kWidth = 100;
 
 bool IsIdentifier(absl::string_view text) {
   if (text.empty() || absl::ascii_isdigit(text[0])) return false;
@@ -74,7 +77,8 @@ class Shower {
   // By Lua's tostring.
   std::string ToString(int index) {
     const StackGuard guard(lua_);
-    lua_getglobal(lua_, "tostring");
+    lua_pushliteral(lua_, "tostring");  // raw, as the user may have given _G a metatable
+    lua_rawget(lua_, LUA_GLOBALSINDEX);
     lua_pushvalue(lua_, index);
     if (const Status s = session_.Call(1, 1); !s.ok()) return std::string(s.message());
     const char* text = lua_tostring(lua_, -1);
@@ -87,6 +91,28 @@ class Shower {
       return IsIdentifier(text) ? text : absl::StrCat("[", Quoted(text), "]");
     }
     return absl::StrCat("[", Text(index, depth), "]");
+  }
+
+  // A list of the table's first keys, without those from 1 to `length`: lua_next allows no change of the table, and
+  // what a value's __tostring does is the user's. `more`: there are others.
+  int PushKeys(int table, int length, bool* more) {
+    lua_newtable(lua_);
+    const int keys = lua_gettop(lua_);
+    int count = 0;
+    for (lua_pushnil(lua_); lua_next(lua_, table) != 0; lua_pop(lua_, 1)) {
+      if (lua_type(lua_, -2) == LUA_TNUMBER) {
+        const double key = lua_tonumber(lua_, -2);
+        if (key >= 1 && key <= length && key == static_cast<int>(key)) continue;
+      }
+      if (count == kFields) {
+        *more = true;
+        lua_pop(lua_, 2);
+        break;
+      }
+      lua_pushvalue(lua_, -2);
+      lua_rawseti(lua_, keys, ++count);
+    }
+    return keys;
   }
 
   std::string TableShown(int table, int depth) {
@@ -104,18 +130,14 @@ class Shower {
     }
     std::vector<std::string> fields;
     bool more = static_cast<int>(lua_objlen(lua_, table)) > length;
-    for (lua_pushnil(lua_); lua_next(lua_, table) != 0; lua_pop(lua_, 1)) {
-      if (lua_type(lua_, -2) == LUA_TNUMBER) {
-        const double key = lua_tonumber(lua_, -2);
-        if (key >= 1 && key <= static_cast<double>(lua_objlen(lua_, table)) && key == static_cast<int>(key)) continue;
-      }
-      if (fields.size() >= kFields) {
-        more = true;
-        lua_pop(lua_, 2);
-        break;
-      }
+    const int keys = PushKeys(table, length, &more);
+    for (int i = 1; i <= static_cast<int>(lua_objlen(lua_, keys)); ++i) {
+      lua_rawgeti(lua_, keys, i);
+      lua_pushvalue(lua_, -1);
+      lua_rawget(lua_, table);
       const int value = lua_gettop(lua_);
       fields.push_back(absl::StrCat(KeyShown(value - 1, depth + 1), " = ", Text(value, depth + 1)));
+      lua_pop(lua_, 2);
     }
     std::sort(fields.begin(), fields.end());
     words.insert(words.end(), fields.begin(), fields.end());
@@ -127,7 +149,8 @@ class Shower {
   // On one line, or one field a line.
   static std::string Laid(const std::vector<std::string>& words, int depth) {
     const std::string line = absl::StrCat("{", absl::StrJoin(words, ", "), "}");
-    if (line.size() + 2 * depth <= kWidth && !absl::StrContains(line, "\n")) return line;
+    if (static_cast<int>(line.size()) + 2 * depth <= ColumnsOf(STDOUT_FILENO, kWidth) && !absl::StrContains(line, "\n"))
+      return line;
     const std::string indent(2 * (depth + 1), ' ');
     return absl::StrCat("{\n", indent, absl::StrJoin(words, ",\n" + indent), "\n", std::string(2 * depth, ' '), "}");
   }

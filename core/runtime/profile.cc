@@ -202,11 +202,19 @@ std::vector<Profile::LaunchTime> Profile::ByLaunch(const MachineLimits& limits) 
 
 std::string Profile::ChromeTrace() const {
   std::string out = "{\"traceEvents\": [\n";
+  out +=
+      "{\"ph\": \"M\", \"pid\": 0, \"name\": \"process_name\", \"args\": {\"name\": \"mslua prof\"}},\n"
+      "{\"ph\": \"M\", \"pid\": 0, \"tid\": 0, \"name\": \"thread_name\", \"args\": {\"name\": \"compute\"}}";
+  if (last_.size() > 1) {
+    absl::StrAppendFormat(&out,
+                          ",\n{\"ph\": \"X\", \"pid\": 0, \"tid\": 0, \"name\": \"step\", \"ts\": 0, \"dur\": %.3f}",
+                          static_cast<double>(last_.back() - last_[0]) * 1e-3);
+  }
   const auto& launches = LaunchesOf(executable_);
   for (size_t i = 0; i + 2 < last_.size(); ++i) {
     const Node& n = graph().nodes[launches[i].first];
-    absl::StrAppend(&out, i == 0 ? "" : ",\n", "{\"ph\": \"X\", \"pid\": 0, \"tid\": 0, \"cat\": \"",
-                    launches[i].second, "\", \"name\": \"", n.op->name, "\", ",
+    absl::StrAppend(&out, ",\n", "{\"ph\": \"X\", \"pid\": 0, \"tid\": 0, \"cat\": \"", launches[i].second,
+                    "\", \"name\": \"", n.op->name, "\", ",
                     absl::StrFormat("\"ts\": %.3f, \"dur\": %.3f", static_cast<double>(last_[i] - last_[0]) * 1e-3,
                                     static_cast<double>(last_[i + 1] - last_[i]) * 1e-3),
                     ", \"args\": {\"type\": \"", ToString(n.outputs[0]), "\", \"from\": \"",

@@ -47,10 +47,17 @@ void Console::MaybeFlush() {
     const auto now = std::chrono::steady_clock::now();
     if (now - flushed_ < std::chrono::milliseconds(100)) return;
   }
-  Flush();
+  if (hide_) hide_();
+  Write();
+  if (show_) show_();
 }
 
 void Console::Flush() {
+  if (hide_) hide_();
+  Write();
+}
+
+void Console::Write() {
   if (buffer_.empty()) return;
   flushed_ = std::chrono::steady_clock::now();
   if (enabled_) {

@@ -4,8 +4,10 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/strings/string_view.h"
 #include "core/files/record_file.h"
@@ -34,12 +36,19 @@ class Console {
   }
   void Line(absl::string_view text);
   void Flush();
+  // What else stands on the terminal, such as a status line: `hide` is called before lines are written and by Flush,
+  // `show` after lines were written. Null: nothing.
+  void SetBeside(std::function<void()> hide, std::function<void()> show) {
+    hide_ = std::move(hide);
+    show_ = std::move(show);
+  }
   // Whether log_path could be opened.
   const Status& opened() const { return opened_; }
 
  private:
   void PrintLoss(int64_t epoch, int64_t step, float loss);
   void MaybeFlush();
+  void Write();
 
   const bool enabled_, terminal_;
   const int64_t log_every_;
@@ -48,6 +57,7 @@ class Console {
   std::unique_ptr<RecordFile> log_;
   Status opened_;
   std::string buffer_;
+  std::function<void()> hide_, show_;
   std::chrono::steady_clock::time_point flushed_;
 };
 

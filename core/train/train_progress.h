@@ -17,6 +17,7 @@ struct TrainProgress {
   std::atomic<Phase> phase{Phase::kStarting};
   std::atomic<int64_t> since_ns{0};                // when the phase began, by CoarseNow
   std::array<std::atomic<float>, kLosses> losses;  // of step s (done, from 1) at (s - 1) % kLosses
+  std::array<std::atomic<int64_t>, kLosses> ends;  // when they were done, by CoarseNow, as the losses
   int64_t first_step = 0;                          // steps done when this process began; set before it is shared
 
   // The monotonic clock in steps of 4 ms, which costs a few nanoseconds.
@@ -25,6 +26,9 @@ struct TrainProgress {
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
     return now.tv_sec * int64_t{1000000000} + now.tv_nsec;
   }
+  // Samples that this rank goes through in a second: of the steps of the last seconds, two of them at least; from the
+  // moment on that a step takes longer than those did, that counts too. 0 before the second step.
+  double SamplesPerSecond() const;
   void Enter(Phase next) {
     phase.store(next, std::memory_order_relaxed);
     since_ns.store(CoarseNow(), std::memory_order_relaxed);

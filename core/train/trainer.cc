@@ -14,6 +14,21 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr char kOverride[] = "override.";
 }  // namespace
 
+double TrainProgress::SamplesPerSecond() const {
+  constexpr int64_t kWindow = 5'000'000'000;  // ns
+  const int64_t done = step.load(), here = done - first_step;
+  if (here < 2) return 0;
+  const auto end_of = [this](int64_t s) { return ends[(s - 1) % kLosses].load(std::memory_order_relaxed); };
+  // The training thread may be at the next step, whose place is that of the oldest one.
+  const int64_t most = std::min(here - 1, kLosses - 2), last = end_of(done);
+  int64_t steps = 1;
+  while (steps < most && last - end_of(done - steps) < kWindow) steps = std::min(most, 2 * steps);
+  const auto ns = static_cast<double>(std::max<int64_t>(last - end_of(done - steps), 1));
+  const double late = static_cast<double>(CoarseNow() - last) - ns / static_cast<double>(steps);
+  const double each = static_cast<double>(samples.load()) / static_cast<double>(here);
+  return each * static_cast<double>(steps) / (1e-9 * (ns + std::max(0.0, late)));
+}
+
 const char* PhaseName(TrainProgress::Phase phase) {
   switch (phase) {
     case TrainProgress::Phase::kStarting:
@@ -238,6 +253,8 @@ Status Trainer::CheckLoss() {
 void Trainer::Publish() {
   progress_.losses[(state_.step - 1) % TrainProgress::kLosses].store(static_cast<float>(state_.loss),
                                                                      std::memory_order_relaxed);
+  progress_.ends[(state_.step - 1) % TrainProgress::kLosses].store(TrainProgress::CoarseNow(),
+                                                                   std::memory_order_relaxed);
   progress_.epoch.store(state_.epoch, std::memory_order_relaxed);
   progress_.step_in_epoch.store(state_.step_in_epoch, std::memory_order_relaxed);
   progress_.samples.store(state_.samples, std::memory_order_relaxed);

@@ -4,6 +4,7 @@
 --- `kinds` are words joined by "|":
 ---   integer number boolean string function list integers numbers strings table any, or the name of a class below.
 local core = require "mslua.core"
+local defined = require "mslua.defined"
 local errors = require "mslua.errors"
 
 local M = {}
@@ -21,6 +22,7 @@ local M = {}
 ---@field check? fun(value: any): string? what is wrong with a value of the right kind
 ---@field fields? mslua.Field[] of a table: its own fields
 ---@field unit? string
+---@field doc? string what it does, for help: one sentence
 
 local function whole(v) return type(v) == "number" and v == math.floor(v) and math.abs(v) < 2 ^ 53 end
 
@@ -239,13 +241,15 @@ local function split(fields, ...)
   return list, n, named
 end
 
+local fields_of = setmetatable({}, { __mode = "k" })  -- binder -> its fields
+
 --- Makes the binder of a call: positional arguments in the order of the fields, and a last table of named ones.
 ---@param name string for messages
 ---@param fields mslua.Field[]
 ---@return fun(...: any): table binds a call; raises at the caller's line
 function M.signature(name, fields)
   local function report(problem) errors.fail("%s: %s", name, problem) end
-  return function(...)
+  local function bind(...)
     local list, n, named = split(fields, ...)
     if n > #fields then
       errors.fail("%s: takes at most %d arguments (%s), got %d", name, #fields, table.concat(names_of(fields), ", "), n)
@@ -259,7 +263,35 @@ function M.signature(name, fields)
     end
     return M.check(fields, named, report)
   end
+  fields_of[bind] = fields
+  defined.mark(bind)
+  return bind
 end
 
+local table_calls = setmetatable({}, { __mode = "k" })  -- functions that take one table of named values
+
+--- Tells help which keys a function's one table has: for functions that check it themselves.
+---@param f function
+---@param fields mslua.Field[]
+function M.describe(f, fields) fields_of[f], table_calls[f] = fields, true end
+
+--- Whether a function takes one table of named values, and nothing else.
+function M.takes_table(f) return table_calls[f] or false end
+
+--- The fields of a binder that M.signature made or of a function that M.describe has told; nil for any other value.
+---@param bind any
+---@return mslua.Field[]?
+function M.fields_of(bind) return fields_of[bind] end
+
+--- What a field takes, in words: "an integer, at least 1".
+---@param field mslua.Field
+---@return string
+function M.expected(field)
+  if not field.choices then return expected(field) end
+  if #field.choices == 1 then return errors.show(field.choices[1]) end
+  local shown = {}
+  for i, choice in ipairs(field.choices) do shown[i] = errors.show(choice) end
+  return "one of " .. table.concat(shown, ", ")
+end
 
 return M

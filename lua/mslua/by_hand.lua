@@ -34,9 +34,13 @@ function ByHand:step(n)
     if not self.model.optimizer then errors.fail "step: the Model has no optimizer" end
     local spec = self.model:train_spec { train_dataset = self.dataset, epoch = 1, dataset_sink_mode = false }
     if spec.loss_scale then errors.fail "step: a loss scale is managed by train only" end
-    self.train_step = core.stepper { graph = spec.graph, schedule = spec.schedule, lr_function = spec.lr_function }
+    self.train_step = core.stepper {
+      graph = spec.graph, schedule = spec.schedule, lr_function = spec.lr_function, broadcast = spec.broadcast,
+    }
   end
   for _ = 1, n or 1 do
+    -- Ranks that step together stop after the same step.
+    if core.options.ranks > 1 and core.stop_together() then error("interrupted", 0) end
     self.loss = self.train_step(unpack(next_batch(self)))
     self.steps = self.steps + 1
   end

@@ -8,9 +8,9 @@ local errors = require "mslua.errors"
 
 local M = {}
 
---- Base class. A subclass defines any of: on_train_begin, on_train_epoch_begin, on_train_step_begin, on_train_step_end,
---- on_train_epoch_end, on_train_end. Each takes one table: epoch and step from 1, steps_per_epoch, epochs, loss (after
---- a step), lr, metrics (after an evaluation), and stop(), which ends training at this safe point.
+--- Base class of callbacks. A subclass defines any of: on_train_begin, on_train_epoch_begin, on_train_step_begin,
+--- on_train_step_end, on_train_epoch_end, on_train_end. Each takes one table: epoch and step from 1, steps_per_epoch,
+--- epochs, loss (after a step), lr, metrics (after an evaluation), and stop(), which ends training at this safe point.
 ---@class mslua.Callback
 local Callback = class.Object:extend "Callback"
 Callback.__index = Callback
@@ -39,6 +39,7 @@ end
 
 --- Adds this callback to a trainer's description; ready ones replace it.
 ---@param spec table core.trainer's
+---@package
 function Callback:add_to(spec)
   check_methods(self)
   local found = false

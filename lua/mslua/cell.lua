@@ -7,6 +7,9 @@ local frames = require "mslua.frames"
 local parameter = require "mslua.parameter"
 local Initializer = require "mslua.initializer"
 
+--- Base class of networks and their parts: `local Net = nn.Cell:extend "Net"`; define Net:init(...), which assigns
+--- cells and parameters to fields of self, and Net:construct(x), which computes the output. Net(...) makes a network,
+--- net(x) calls it.
 ---@class Cell
 local Cell = class.Object:extend "Cell"
 

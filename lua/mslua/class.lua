@@ -1,6 +1,7 @@
 --- Classes: `local Net = Base:extend "Net"`; `Net(...)` makes an instance and calls `init`.
 local arity = require "mslua.arity"
 local core = require "mslua.core"
+local defined = require "mslua.defined"
 local errors = require "mslua.errors"
 
 local M = {}
@@ -23,6 +24,7 @@ function Class:extend(name)
   end
   if rawget(self, "__index") == self then sub.__index = sub end
   sub.class_name, sub.super = name, self
+  defined.mark(sub)
   return setmetatable(sub, {
     __index = self,
     __call = function(class, ...) return class:new(...) end,
@@ -97,6 +99,16 @@ function M.is(object, class)
     found = rawget(found, "super")
   end
   return false
+end
+
+--- Whether `class` was extended, in one or more steps, from `base`.
+---@param class table
+---@param base table
+---@return boolean
+function M.extends(class, base)
+  local found = rawget(class, "super")
+  while type(found) == "table" and found ~= base do found = rawget(found, "super") end
+  return found == base
 end
 
 --- Raises unless `self` is an instance of `class`: a method was called with a dot, as in Python.

@@ -56,7 +56,7 @@ end)
 --- Ranks of the group on this host. (group = "world")
 define("get_local_size", { group }, function(a) return #ranks.members_here(a.group) end)
 
---- (group, group_rank_id)
+--- The number in the world of a rank of the group. (group, group_rank_id)
 define("get_world_rank_from_group_rank", { needed_group, { "group_rank_id", "integer", required = true, min = 0 } },
   function(a)
   local members = ranks.members(a.group)
@@ -65,7 +65,7 @@ define("get_world_rank_from_group_rank", { needed_group, { "group_rank_id", "int
       a.group, #members, a.group_rank_id)
 end)
 
---- (world_rank_id, group)
+--- The number in the group of a rank of the world. (world_rank_id, group)
 define("get_group_rank_from_world_rank", { { "world_rank_id", "integer", required = true, min = 0 }, needed_group },
   function(a)
   return place(a.group, ranks.members(a.group), a.world_rank_id)

@@ -6,6 +6,25 @@ local M = {}
 local keywords = { "and", "break", "do", "else", "elseif", "end", "false", "for", "function", "if", "in", "local",
   "nil", "not", "or", "repeat", "return", "then", "true", "until", "while" }
 
+--- What a recipe puts into scope (verbs.scope): its names, and their values, which are made when they are named.
+---@type {names: string[], get: fun(name: string): any}?
+M.scope = nil
+
+-- A global, or a name of the scope. A value that cannot be made has no fields.
+local function global(name)
+  local value = rawget(_G, name)
+  if value ~= nil or not M.scope then return value end
+  local made, found = pcall(M.scope.get, name)
+  return made and found or nil
+end
+
+local function global_names()
+  local names = {}
+  for name in pairs(_G) do names[#names + 1] = name end
+  for _, name in ipairs(M.scope and M.scope.names or {}) do names[#names + 1] = name end
+  return names
+end
+
 -- What field access would find in `t` besides its own fields: the tables behind __index, and a Cell's fields.
 local function each_table(t, visit)
   for _ = 1, 8 do
@@ -34,12 +53,16 @@ local tensor_fields = { "shape", "dtype", "size" }
 local parameter_fields = { "name", "value", "requires_grad", "layerwise_parallel", "parallel_optimizer", "comm_fusion",
   "init" }
 
+-- What classes keep for the library.
+local internal = { new = true, init = true, class_name = true, super = true, elsewhere = true, transparent = true }
+
 -- The names that may follow the value, after "." or ":".
 local function names_in(value, separator)
   local names = {}
   each_table(value, function(each)
     for key, v in pairs(each) do
-      if type(key) == "string" and key:match "^%a[%w_]*$" and (separator == "." or type(v) == "function") then
+      local named = type(key) == "string" and key:match "^%a[%w_]*$" and not internal[key]
+      if named and (separator == "." or type(v) == "function") then
         names[#names + 1] = key
       end
     end
@@ -98,18 +121,21 @@ function M.complete(before, commands, parameters)
     return #path, matching(parameters, path)
   end
   local asked = before:match "^%s*%?([%w_]*)$"
-  if asked then return #asked, matching(operators(), asked) end
+  if asked then
+    local names = global_names()
+    for _, name in ipairs(operators()) do names[#names + 1] = name end
+    return #asked, matching(names, asked)
+  end
   local path, separator, prefix = before:match "([%a_][%w_%.]*)([.:])([%w_]*)$"
   if not path then
     prefix = before:match "[%w_]*$"
-    local names = {}
-    for name in pairs(_G) do names[#names + 1] = name end
+    local names = global_names()
     for _, name in ipairs(keywords) do names[#names + 1] = name end
     return #prefix, prefix == "" and {} or matching(names, prefix)
   end
-  local value = _G
+  local value
   for part in path:gmatch "[^.]+" do
-    value = field(value, part)
+    if value == nil then value = global(part) else value = field(value, part) end
     if value == nil then return #prefix, {} end
   end
   return #prefix, matching(names_in(value, separator), prefix)

@@ -1,10 +1,16 @@
 --- set_context and get_context: how this rank computes (MindSpore's mindspore.set_context).
+local args = require "mslua.args"
 local arity = require "mslua.arity"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
 local settings = require "mslua.settings"
 
-local M = { GRAPH_MODE = 0, PYNATIVE_MODE = 1 }
+local M = {}
+
+--- The value of the key mode of ms.set_context: networks are compiled. The default.
+M.GRAPH_MODE = 0
+--- The value of the key mode of ms.set_context: each operator runs when it is called.
+M.PYNATIVE_MODE = 1
 
 local built = { "CPU" }  -- what this build computes on
 
@@ -60,7 +66,9 @@ function M.set_context(...)
   core.options.denormals = denormals
 end
 
---- The value of a key.
+args.describe(M.set_context, group.fields)
+
+--- The value of a key of ms.set_context.
 ---@param key string
 function M.get_context(...) return settings.get(group, (arity.take("get_context", 1, ...))) end
 

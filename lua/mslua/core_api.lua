@@ -331,6 +331,13 @@ function core.did_you_mean(word, known) end
 ---Text of a recipe inside the binary ("quickstart"), or nil.
 ---@return string?
 function core.library_recipe(name) end
+---Called by all ranks of a REPL between two steps: whether the user wants the line that runs to stop.
+---@return boolean
+function core.stop_together() end
+---The source of a file of the library, "mslua/nn/dense.lua"; nil: there is none.
+---@param path string
+---@return string?
+function core.library_text(path) end
 ---Seconds of a monotonic clock.
 function core.clock() end
 ---"0.3.0"

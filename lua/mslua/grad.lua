@@ -45,7 +45,7 @@ end
 
 local bind_grad = args.signature("grad", fields)
 
---- The same without the value.
+--- A function that gives the gradient of fn's first result, a scalar, as value_and_grad without the value.
 function M.grad(...)
   local a, f, count = bound(bind_grad, ...)
   return function(...)

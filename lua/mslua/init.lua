@@ -1,5 +1,4 @@
---- mslua: what `require "mslua"` gives. One home a name; docs/from_mindspore.md has a row for each call of MindSpore's
---- tutorials.
+--- mslua: what `require "mslua"` gives. docs/from_mindspore.md has a row for each call of MindSpore's tutorials.
 local args = require "mslua.args"
 local arity = require "mslua.arity"
 local core = require "mslua.core"
@@ -13,7 +12,21 @@ local function take(module, ...)
 end
 
 for name, value in pairs(dtypes) do ms[name] = value end
-take(core, "zeros", "ones", "full", "eye", "arange", "set_seed")
+
+--- A tensor of zeros: `ms.zeros {2, 3}`. (shape, dtype = float32)
+ms.zeros = core.zeros
+--- A tensor of ones: `ms.ones {2, 3}`. (shape, dtype = float32)
+ms.ones = core.ones
+--- A tensor whose elements are all `value`: `ms.full({2, 3}, 0.5)`. (shape, value, dtype = float32)
+ms.full = core.full
+--- The matrix of n rows and m columns with ones on its diagonal and zeros elsewhere. (n, m = n, dtype = float32)
+ms.eye = core.eye
+--- The numbers from start, which is 0 if it is left out, up to but not including stop: `ms.arange(5)`, `ms.arange(1, 2,
+--- 0.25)`. They are int32 where all are whole, else float32. (start, stop, step = 1, dtype)
+ms.arange = core.arange
+--- Sets the seed of all random numbers: of ms.rand, initial parameters, dropout, and shuffles. (seed)
+ms.set_seed = core.set_seed
+
 take(require "mslua.parameter", "Parameter")
 ms.initializer = require "mslua.initializer"
 
@@ -34,9 +47,10 @@ local function random(eager, operator, what)
   end
 end
 
---- Uniform numbers in [0, 1). (shape, dtype = float32, name of a stream that gives the same numbers again)
+--- Uniform random numbers in [0, 1); a stream called `name` gives the same numbers again. (shape, dtype = float32,
+--- name)
 ms.rand = random(core.rand, ms.ops.random_uniform, "rand")
---- Numbers from the standard normal distribution. (shape, dtype = float32, name)
+--- Random numbers from the standard normal distribution, with `name` as ms.rand. (shape, dtype = float32, name)
 ms.randn = random(core.randn, ms.ops.random_normal, "randn")
 
 --- Prints a tensor, and gives it. A value in a network is printed whenever the step has run, on each rank, under the
@@ -58,6 +72,7 @@ take(require "mslua.checkpoint", "save_checkpoint", "load_checkpoint", "load_par
 take(require "mslua.grad", "grad", "value_and_grad")
 take(require "mslua.params", "params")
 take(require "mslua.recipe", "recipe")
+--- The version of mslua, a string.
 ms.version = core.version
 
 local bind_tensor = args.signature("Tensor", {

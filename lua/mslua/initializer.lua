@@ -11,6 +11,7 @@ local Initializer = class.Object:extend "Initializer"
 --- { "normal", sigma = 0.02 }, a number, a list or a Tensor.
 ---@param init any
 ---@return string? problem
+---@package
 function Initializer.problem(init)
   local name = init
   if type(init) == "table" and not getmetatable(init) and type(init[1]) == "string" then name = init[1] end
@@ -23,7 +24,8 @@ local bind = args.signature("initializer", {
   { "dtype", "string", "float32", choices = errors.names(dtypes) },
 })
 
---- `ms.initializer("normal", {32, 16})`; `init` may be a table with the rule's numbers: `{"normal", sigma = 0.02}`.
+--- How a parameter's first values are drawn, with their shape: `ms.initializer("normal", {32, 16})`. init may be a
+--- table with the rule's numbers: `{"normal", sigma = 0.02}`.
 function Initializer:new(...)
   return setmetatable(bind(...), self)
 end

@@ -14,7 +14,7 @@ local bind_fixed = args.signature("FixedLossScaleManager", { { "loss_scale", "nu
 
 M.FixedLossScaleManager = Manager:extend "FixedLossScaleManager"
 
---- A constant scale; a step whose gradients are not finite updates nothing. (loss_scale = 128)
+--- Multiplies the loss by a constant scale; a step whose gradients are not finite updates nothing. (loss_scale = 128)
 function M.FixedLossScaleManager:init(...)
   self.spec = { kind = "fixed", value = bind_fixed(...).loss_scale }
 end
@@ -26,7 +26,8 @@ local bind_dynamic = args.signature("DynamicLossScaleManager", {
 
 M.DynamicLossScaleManager = Manager:extend "DynamicLossScaleManager"
 
---- Divided by scale_factor when gradients are not finite, multiplied by it after scale_window good steps.
+--- Multiplies the loss by a scale that is divided by scale_factor when gradients are not finite, multiplied by it after
+--- scale_window good steps.
 function M.DynamicLossScaleManager:init(...)
   local a = bind_dynamic(...)
   self.spec = { kind = "dynamic", value = a.init_loss_scale, factor = a.scale_factor, window = a.scale_window }

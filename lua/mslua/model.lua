@@ -22,9 +22,9 @@ local bind = args.signature("Model", {
   { "loss_scale_manager", "loss_scale" },
 })
 
---- `ms.Model(net, {loss_fn = loss, optimizer = opt, metrics = {"top1"}})`. Without loss_fn the network gives the loss.
---- amp "bf16": matrix products, convolutions and what follows them compute in bfloat16; norms of rows, sums, losses and
---- parameters stay f32.
+--- A network with its loss, optimizer and metrics: `ms.Model(net, {loss_fn = loss, optimizer = opt, metrics =
+--- {"top1"}})`. Without loss_fn the network gives the loss. amp "bf16": matrix products, convolutions and what follows
+--- them compute in bfloat16; norms of rows, sums, losses and parameters stay f32.
 function Model:init(...)
   local a = bind(...)
   self.network, self.loss_fn, self.optimizer = a.network, a.loss_fn, a.optimizer
@@ -124,6 +124,7 @@ end
 --- The compiled training step, and what the trainer needs beside it (core.trainer). Without a.train_dataset the columns
 --- are a.columns, as a dataset's schema gives them, and only the graph is of use.
 ---@return table spec
+---@package
 function Model:train_spec(a)
   local columns, scale = a.columns or columns_of(self, a.train_dataset, "train"), loss_scale_of(self)
   local full_names = self.network:_as_root()
@@ -222,6 +223,7 @@ end
 
 --- The compiled evaluation on a dataset.
 ---@return {graph: Graph, dataset: Dataset, metrics: {name: string, kind: string}[]}
+---@package
 function Model:eval_spec(dataset)
   self.network:_as_root()
   local names, shown = {}, {}
@@ -252,6 +254,7 @@ end
 
 --- Runs what eval_spec has compiled.
 ---@return table<string, number>
+---@package
 function Model:evaluate(spec) return core.evaluate(spec.graph, spec.dataset, parallel_context.together()) end
 
 --- The network's output for inputs, without training behaviour.

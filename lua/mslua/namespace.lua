@@ -51,11 +51,19 @@ local moved = {
   ["ms.dataset.vision.py_transforms"] = "its names are in ms.dataset.vision itself",
 }
 
+local names = setmetatable({}, { __mode = "k" })  -- table -> "ms.nn"
+
+--- The name of a table that M.strict has made; nil for any other value.
+---@param t any
+---@return string?
+function M.name_of(t) return type(t) == "table" and names[t] or nil end
+
 --- Makes reading an unknown name an error.
 ---@param name string "ms.nn"
 ---@param t table
 ---@return table t
 function M.strict(name, t)
+  names[t] = name
   return setmetatable(t, {
     __index = function(_, key)
       local full = name .. "." .. tostring(key)

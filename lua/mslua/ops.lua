@@ -1,4 +1,4 @@
---- ms.ops: a class and a function for every operator of the build, made from its definition.
+--- ms.ops: a function and a class for every operator.
 local arity = require "mslua.arity"
 local args = require "mslua.args"
 local class = require "mslua.class"
@@ -20,6 +20,7 @@ end
 
 -------------------------------------------------------------------------------------------------------------- classes
 
+--- Base class of the operators of ms.ops: `ops.MatMul {transpose_b = true}` keeps attributes, calling it computes.
 ---@class mslua.Operator
 local Operator = class.Object:extend "Operator"
 Operator.__index = Operator
@@ -165,8 +166,7 @@ end
 require "mslua.collective_ops"(ops, Operator)
 ops.Operator = Operator
 
---- --------------------------------------------------------------------------------------- functions that are no
---- operator
+------------------------------------------------------------------------------------- functions that are no operator
 
 --- The shape as a list: `ops.shape(x)[2]` is Python's `[1]`.
 ---@return integer[]

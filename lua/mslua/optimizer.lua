@@ -171,21 +171,21 @@ local decay = { "weight_decay", "number", 0, min = 0 }
 local scale = { "loss_scale", "number", 1, above = 0 }
 local function beta(name, default) return { name, "number", default, min = 0, below = 1 } end
 
---- w -= lr (dampened momentum of g + weight_decay w). (params, learning_rate = 0.1, momentum = 0, dampening = 0,
---- weight_decay = 0, nesterov = false, loss_scale = 1)
+--- Stochastic gradient descent: w -= lr (dampened momentum of g + weight_decay w). (params, learning_rate = 0.1,
+--- momentum = 0, dampening = 0, weight_decay = 0, nesterov = false, loss_scale = 1)
 define("SGD", "sgd", 0.1, {
   { "momentum", "number", 0, min = 0 }, { "dampening", "number", 0, min = 0, max = 1 }, decay,
   { "nesterov", "boolean", false }, scale,
 }, { momentum = "momentum", dampening = "dampening", nesterov = "nesterov" })
 
---- v = momentum v + g + weight_decay w; w -= lr v, or lr (g + momentum v) with use_nesterov. (params, learning_rate,
---- momentum, weight_decay = 0, loss_scale = 1, use_nesterov = false)
+--- Gradient descent with momentum: v = momentum v + g + weight_decay w; w -= lr v, or lr (g + momentum v) with
+--- use_nesterov. (params, learning_rate, momentum, weight_decay = 0, loss_scale = 1, use_nesterov = false)
 define("Momentum", "momentum", nil, {
   { "momentum", "number", required = true, min = 0 }, decay, scale, { "use_nesterov", "boolean", false },
 }, { momentum = "momentum", use_nesterov = "nesterov" })
 
---- Kingma and Ba, 2015; weight_decay is added to the gradient. (params, learning_rate = 1e-3, beta1 = 0.9, beta2 =
---- 0.999, eps = 1e-8, weight_decay = 0, loss_scale = 1)
+--- Adam (Kingma and Ba, 2015): steps scaled by running means of gradients and their squares. weight_decay is added to
+--- the gradient.
 define("Adam", "adam", 1e-3, {
   beta("beta1", 0.9), beta("beta2", 0.999), { "eps", "number", 1e-8, above = 0 }, decay, scale,
 }, { beta1 = "beta1", beta2 = "beta2", eps = "eps" })
@@ -198,8 +198,8 @@ define("AdamWeightDecay", "adam_weight_decay", 1e-3, {
   { "bias_correction", "boolean", false },
 }, { beta1 = "beta1", beta2 = "beta2", eps = "eps", bias_correction = "bias_correction" })
 
---- You et al., 2020: Adam's step, scaled for each parameter by the ratio of norms. (params, learning_rate, beta1 = 0.9,
---- beta2 = 0.999, eps = 1e-6, weight_decay = 0)
+--- LAMB (You et al., 2020): Adam's step, scaled for each parameter by the ratio of norms. (params, learning_rate, beta1
+--- = 0.9, beta2 = 0.999, eps = 1e-6, weight_decay = 0)
 define("Lamb", "lamb", nil, {
   beta("beta1", 0.9), beta("beta2", 0.999), { "eps", "number", 1e-6, above = 0 }, decay,
 }, { beta1 = "beta1", beta2 = "beta2", eps = "eps" })
@@ -208,6 +208,7 @@ define("Lamb", "lamb", nil, {
 ---@param net Cell
 ---@return Parameter[] parameters in the network's order
 ---@return table optimizer
+---@package
 function Optimizer:bind(net)
   return self:bind_list(net:trainable_params())
 end

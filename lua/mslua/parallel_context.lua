@@ -282,7 +282,9 @@ function M.set_auto_parallel_context(...)
   M.set_feed()
 end
 
---- The value of a key. device_num and global_rank read as this job's when they are not set.
+args.describe(M.set_auto_parallel_context, group.fields)
+
+--- The value of a key of the parallel context. device_num and global_rank read as this job's when they are not set.
 ---@param key string
 function M.get_auto_parallel_context(...)
   local key = arity.take("get_auto_parallel_context", 1, ...)
@@ -292,7 +294,7 @@ function M.get_auto_parallel_context(...)
   return v
 end
 
---- Every key back to its default.
+--- Sets every key of the parallel context back to its default.
 function M.reset_auto_parallel_context(...)
   arity.take("reset_auto_parallel_context", 0, ...)
   settings.reset(group)

@@ -26,8 +26,9 @@ local fields = {
 }
 local bind = args.signature("Parameter", fields)
 
---- `ms.Parameter(init, "w")`, `ms.Parameter(init, {name = "w", requires_grad = false})`. `init` is an initializer, a
---- Tensor or a list of numbers; without a name the parameter takes that of the cell's field it is assigned to.
+--- A value that training changes: `ms.Parameter(init, "w")`, `ms.Parameter(init, {name = "w", requires_grad = false})`.
+--- `init` is an initializer, a Tensor or a list of numbers; without a name the parameter takes that of the cell's field
+--- it is assigned to.
 ---@return Parameter
 function M.Parameter(...)
   local spec = bind(...)

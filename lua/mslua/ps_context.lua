@@ -1,4 +1,5 @@
 --- set_ps_context: the secured channel between ranks and scheduler (MindSpore's mindspore.set_ps_context).
+local args = require "mslua.args"
 local arity = require "mslua.arity"
 local errors = require "mslua.errors"
 local files = require "mslua.files"
@@ -37,7 +38,9 @@ function M.set_ps_context(...)
     .. "before a recipe runs)%s", late, late == "enable_ssl" and "; enable_ssl = true is not built yet" or "")
 end
 
---- The value of a key. Passwords read as "***" when they are set.
+args.describe(M.set_ps_context, group.fields)
+
+--- The value of a key of the channel between ranks and scheduler. Passwords read as "***" when they are set.
 ---@param key string
 function M.get_ps_context(...)
   local key = arity.take("get_ps_context", 1, ...)
@@ -46,7 +49,7 @@ function M.get_ps_context(...)
   return v
 end
 
---- Every key back to its default.
+--- Sets every key of the channel between ranks and scheduler back to its default.
 function M.reset_ps_context(...)
   arity.take("reset_ps_context", 0, ...)
   settings.reset(group)

@@ -288,7 +288,8 @@ local function set_contexts(recipe)
   if next(recipe.parallel) then parallel_context.set_auto_parallel_context(recipe.parallel) end
 end
 
---- Checks the table, fills in defaults, applies presets, environment and command line, and sets the contexts.
+--- What to train on what and how: a recipe's file ends with `return ms.recipe {...}`. Checks the table, fills in
+--- defaults, applies presets, environment and command line, and sets the contexts.
 ---@param values table
 ---@return mslua.Recipe
 function M.recipe(...)
@@ -315,11 +316,15 @@ function M.recipe(...)
   if not t.steps then t.epochs = t.epochs or 1 end
   if not args.is_list(recipe.callbacks) then recipe.callbacks = { recipe.callbacks } end
   recipe.origins = origins
+  -- Whether checkpoints are saved after each step because nobody said when.
+  recipe.saves_each_step = values.checkpoint ~= nil and values.checkpoint.save_checkpoint_steps == nil
   errors.place = place
   recipe.seed = core.options.seed or recipe.seed or core.seed()  -- which ms.set_seed may have said
   set_contexts(recipe)
   return recipe
 end
+
+args.describe(M.recipe, M.fields)
 
 -- A value that may be given as a function, so that it is made when it is needed.
 local function checked(recipe, name, kinds, ...)

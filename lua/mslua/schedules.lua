@@ -112,9 +112,9 @@ end
 --- total_step steps the last one stays. (learning_rate, decay_rate, total_step, step_per_epoch = 1, decay_epoch = 1,
 --- is_stair = false)
 M.exponential_decay_lr = decay("exponential_decay_lr", function(r, e) return r ^ e end)
---- The same with exp(-decay_rate * e / decay_epoch).
+--- exponential_decay_lr with exp(-decay_rate * e / decay_epoch).
 M.natural_exp_decay_lr = decay("natural_exp_decay_lr", function(r, e) return math.exp(-r * e) end)
---- The same with 1 / (1 + decay_rate * e / decay_epoch).
+--- exponential_decay_lr with 1 / (1 + decay_rate * e / decay_epoch).
 M.inverse_decay_lr = decay("inverse_decay_lr", function(r, e) return 1 / (1 + r * e) end)
 
 local bind_step = args.signature("step_decay_lr", {

@@ -3,6 +3,7 @@ local callbacks = require "mslua.callbacks"
 local class = require "mslua.class"
 local core = require "mslua.core"
 local literal = require "mslua.literal"
+local notice = require "mslua.notice"
 local checkpoint = require "mslua.checkpoint"
 local params = require "mslua.params"
 local parallel_context = require "mslua.parallel_context"
@@ -102,11 +103,24 @@ local function start_from(recipe, network)
   checkpoint.load_checkpoint(path, network, false)
 end
 
+-- Says what is saved where the recipe does not say it.
+local function say_what_is_saved(recipe)
+  local c = recipe.checkpoint
+  if core.options.fast_dev_run then return end
+  if not c then
+    notice "note: no checkpoints are saved: the recipe has no checkpoint = {...}"
+  elseif recipe.saves_each_step then
+    notice(("note: a checkpoint is saved after every step, the newest %d are kept: the recipe's checkpoint does "
+      .. "not set save_checkpoint_steps"):format(c.keep_checkpoint_max))
+  end
+end
+
 -- Trains as the recipe and the flags say.
 local function train(recipe)
   local flags, t = core.options, recipe.train
   local dataset, eval_dataset = recipe:make_dataset "dataset", recipe:make_dataset "eval_dataset"
   dataset = dataset:whole_batches "train"
+  say_what_is_saved(recipe)
   if flags.overfit then dataset = dataset:take(flags.overfit) end
   if flags.fast_dev_run and eval_dataset then eval_dataset = eval_dataset:take(flags.fast_dev_run) end
   local size = dataset:get_dataset_size()
@@ -279,13 +293,17 @@ function M.scope()
     model = function(scope) return model_of(recipe, scope.dataset:get_dataset_size()) end,
     m = function(scope) return require("mslua.by_hand")(scope.model, scope.dataset) end,
   }
-  return setmetatable({}, {
+  local scope = setmetatable({}, {
     __index = function(scope, name)
       local v = make[name] and make[name](scope)
       rawset(scope, name, v)
       return v
     end,
   })
+  local names = {}
+  for name in pairs(make) do names[#names + 1] = name end
+  require("mslua.complete").scope = { names = names, get = function(name) return scope[name] end }
+  return scope
 end
 
 --- `mslua recipes show R`: every parameter and leaf, with where its value came from.

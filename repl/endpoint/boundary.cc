@@ -508,7 +508,7 @@ StatusOr<Answer> Boundary::BeginProfile(const Request& request, bool* later) {
 }
 
 void Boundary::AddToProfile(const TrainState& state) {
-  profile_->AddStep();
+  profile_->AddStep(state.step);
   if (!profile_->complete()) return;
   const auto answer = FinishProfile(state);
   profile_.reset();

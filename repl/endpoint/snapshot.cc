@@ -55,7 +55,6 @@ Snapshots::Snapshots(const TrainingView& view)
   for (const auto& e : view.store->entries())
     stored_.push_back({e->name, e->kind, e->type, view.place ? view.place(e->name) : TensorPlace()});
   store_bytes_ = view.store->bytes();
-  rate_ns_ = TrainProgress::CoarseNow();
 }
 
 StatusOr<Answer> Snapshots::Take(const Command& command) {
@@ -74,26 +73,17 @@ StatusOr<Answer> Snapshots::Take(const Command& command) {
   return absl::InternalError(absl::StrCat(".", name, " is no snapshot"));
 }
 
-double Snapshots::SamplesPerSecond() {
-  const int64_t now = TrainProgress::CoarseNow(), samples = view_.trainer->progress().samples.load();
-  const double seconds = 1e-9 * static_cast<double>(now - rate_ns_);
-  const double rate = seconds > 0 ? static_cast<double>(samples - rate_samples_) / seconds : 0;
-  if (seconds > 1) {
-    rate_ns_ = now;
-    rate_samples_ = samples;
-  }
-  return rate;
-}
-
 std::string Snapshots::RankHeading() {
   return absl::StrFormat("%-5s%-16s%-9s%-15s%-9s%-11s%-10s%s\n", "rank", "host", "pid", "phase", "step", "samples/s",
                          "rss", "age");
 }
 
 std::string Snapshots::RankLine() {
-  TrainProgress& p = view_.trainer->progress();
-  return absl::StrFormat("%-5d%-16s%-9d%-15s%-9d%-11.1f%-10s%.1fs\n", view_.rank, host_, getpid(),
-                         PhaseName(p.phase.load()), p.step.load(), SamplesPerSecond(), Bytes(ResidentBytes()),
+  const TrainProgress& p = view_.trainer->progress();
+  const double samples_per_s = p.SamplesPerSecond();
+  const std::string rate = absl::StrFormat(samples_per_s < 10 ? "%.3g" : "%.1f", samples_per_s);
+  return absl::StrFormat("%-5d%-16s%-9d%-15s%-9d%-11s%-10s%.1fs\n", view_.rank, host_, getpid(),
+                         PhaseName(p.phase.load()), p.step.load(), rate, Bytes(ResidentBytes()),
                          1e-9 * static_cast<double>(TrainProgress::CoarseNow() - p.since_ns.load()));
 }
 
@@ -105,7 +95,7 @@ Answer Snapshots::Ranks() {
                      {"phase", PhaseName(p.phase.load())},
                      {"step", p.step.load()},
                      {"epoch", p.epoch.load() + 1},
-                     {"samples_per_s", SamplesPerSecond()},
+                     {"samples_per_s", p.SamplesPerSecond()},
                      {"rss", ResidentBytes()}};
   return {RankHeading() + RankLine(), Dump(json)};
 }

@@ -37,7 +37,6 @@ class Snapshots {
   StatusOr<Answer> Plot(const Command& command) const;
   StatusOr<Answer> Tail(const Command& command) const;
   Answer Ranks();
-  double SamplesPerSecond();
   // Losses of the last steps (at most `most`), oldest first, and the number of the first, from 1.
   std::vector<float> Losses(int64_t most, int64_t* first) const;
 
@@ -46,8 +45,7 @@ class Snapshots {
   std::vector<StoredType> stored_;
   int64_t store_bytes_ = 0;
   PlanReport report_;
-  std::string graph_;                       // its text
-  int64_t rate_ns_ = 0, rate_samples_ = 0;  // at the last call of SamplesPerSecond
+  std::string graph_;  // its text
 };
 
 // A curve of `values` in the terminal, `width` x `height` characters; `first` is the step of the first value.

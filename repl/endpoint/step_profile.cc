@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kCompute = 0, kCollectives = 1, kData = 2, kThreads = 3;
+constexpr int kCompute = 0, kCollectives = 1, kData = 2, kThreads = 3, kSteps = 3;  // the last is no thread's work
 
 std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
@@ -40,13 +40,14 @@ void StepProfile::Measure(Executable* executable) {
   if (executable_ != nullptr) SetTimeline(executable_, &timeline_);
 }
 
-void StepProfile::AddStep() {
+void StepProfile::AddStep(int64_t step) {
   if (executable_ == nullptr) return;
   const auto& launches = LaunchesOf(*executable_);
   if (!complete() && timeline_.size() == launches.size() + 2) {
     const Graph& graph = executable_->graph();
     if (first_ns_ == 0) first_ns_ = left_boundary_ns_;
     last_ns_ = timeline_.back();
+    steps_.push_back({step, left_boundary_ns_, last_ns_ - left_boundary_ns_});
     events_.push_back({"data", "", "", left_boundary_ns_, timeline_.front() - left_boundary_ns_, kData});
     for (size_t i = 0; i < launches.size(); ++i) {
       const Node& n = graph.nodes[launches[i].first];
@@ -81,6 +82,20 @@ std::string StepProfile::Serialize(int rank) const {
                         {"args", {{"result", e.detail}}}};
     absl::StrAppend(&events, ",\n", Dump(event));
   }
+  for (const Step& s : steps_) {
+    const Json event = {{"ph", "X"},
+                        {"pid", rank},
+                        {"tid", kSteps},
+                        {"name", absl::StrCat("step ", s.number)},
+                        {"cat", "step"},
+                        {"ts", static_cast<double>(s.begin_ns - zero_ns_) * 1e-3},
+                        {"dur", static_cast<double>(s.length_ns) * 1e-3}};
+    absl::StrAppend(&events, ",\n", Dump(event));
+  }
+  absl::StrAppend(
+      &events, ",\n",
+      Dump({{"ph", "M"}, {"pid", rank}, {"name", "process_name"}, {"args", {{"name", absl::StrCat("rank ", rank)}}}}));
+  absl::StrAppend(&events, ",\n", Dump(NameOfThread(rank, kSteps, "steps")));
   for (const auto& [thread, name] :
        {std::pair<int, const char*>{kCompute, "compute"}, {kCollectives, "collectives"}, {kData, "data"}})
     absl::StrAppend(&events, ",\n", Dump(NameOfThread(rank, thread, name)));

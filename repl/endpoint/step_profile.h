@@ -26,8 +26,8 @@ class StepProfile {
   StepProfile(const StepProfile&) = delete;
   StepProfile& operator=(const StepProfile&) = delete;
 
-  // After a step.
-  void AddStep();
+  // After a step, by its number, from 1.
+  void AddStep(int64_t step);
   // At a boundary's end, when the wait for data begins. `next`: the plan that runs the step that follows.
   void LeaveBoundary(Executable* next);
   bool complete() const { return left_ <= 0; }
@@ -52,6 +52,10 @@ class StepProfile {
     int thread;
   };
   std::vector<Event> events_;
+  struct Step {
+    int64_t number, begin_ns, length_ns;
+  };
+  std::vector<Step> steps_;
   int64_t left_boundary_ns_ = 0;
   int64_t first_ns_ = 0, last_ns_ = 0;  // of what was measured
 };

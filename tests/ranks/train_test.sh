@@ -79,7 +79,7 @@ block() {
 }
 interrupted blocked TERM 9 block
 expect "blocked" 9 "but its checkpoint was not saved: blocked/ckpt/"
-refuse "blocked" "--resume goes on from it"
+refuse "blocked" "--resume resumes from it"
 
 # mpirun, interrupted, asks its ranks by SIGTERM and reads no more of what they print.
 mpirun --allow-run-as-root --oversubscribe --mca odls_base_sigkill_timeout 4 -n 2 "$mslua" train "$recipe" \

@@ -161,6 +161,7 @@ ROWS = {
                           and losses(w)[0] != losses(b)[0] and len(losses(w)) == len(losses(b))),
     "train --traceback": (TRAIN + ["width=0"], ["--traceback"], frames),
     "train --log-every": (TRAIN, ["--log-every", "2"], lines(2)),
+    "train --progress": (TRAIN, ["--progress", "on"], lambda b, w: "mean loss" in w.err and "mean loss" not in b.err),
     "train --log-ranks": (TRAIN + ["-n", "2"], ["--log-ranks", "all"], lambda b, w: w.code == 0 and len(losses(b)) > 0
                           and len(losses(w)) == 2 * len(losses(b))),
     "train --backend": (TRAIN + ["-n", "2"], ["--backend", "mpi"], lambda b, w: b.code == 0 and w.code != 0),
@@ -195,6 +196,15 @@ ROWS = {
     "run --iface": (RUN + RANKS, ["--iface", "nosuch0"], lambda b, w: b.code == 0 and "nosuch0" in w.err),
     "run --hang-timeout": (None, RUN + RANKS + ["busy", "--hang-timeout", "1"], lambda b, w: w.code == 6),
     "run --heartbeat-timeout": (RUN, ["--heartbeat-timeout", "0.5"], says("--heartbeat-timeout expects", 2)),
+    "repl -n": (["repl", "recipe.lua"], ["-n", "2"], lambda b, w: w.code == 0 and "rank 0 of 2" in w.err),
+    "repl --backend": (["repl", "recipe.lua", "-n", "2"], ["--backend", "mpi"],
+                       lambda b, w: b.code == 0 and w.code != 0),
+    "repl --iface": (["repl", "recipe.lua", "-n", "2"], ["--iface", "nosuch0"],
+                     lambda b, w: b.code == 0 and "nosuch0" in w.err),
+    "repl --hang-timeout": (["repl", "recipe.lua", "-n", "2"], ["--hang-timeout", "0.5"],
+                            says("--hang-timeout expects", 2)),
+    "repl --heartbeat-timeout": (["repl", "recipe.lua", "-n", "2"], ["--heartbeat-timeout", "0.5"],
+                                 says("--heartbeat-timeout expects", 2)),
     "repl --device": (["repl", "recipe.lua"], ["--device", "cuda"], NO_DEVICE),
     "repl --preset": (["repl", "recipe.lua"], ["--preset", "smoke"], differs),
     "repl --seed": (["repl", "recipe.lua"], ["--seed", "9"], differs),
@@ -250,6 +260,8 @@ ROWS = {
     "logs --rank": (["logs", "two"], ["--rank", "1"], lambda b, w: w.code == 0 and b.code == 0),
     "diag --json": (["diag"], ["--json"], is_json),
     "plot --keys": (["plot", "out1"], ["--keys", "lr"], differs),
+    "plot -x": (["plot", "out1"], ["-x", "lr"], lambda b, w: w.code == 0 and "  lr\n" in w.out),
+    "plot --log": (["plot", "out1"], ["--log"], differs),
     "plot --svg": (["plot", "out1"], ["--svg", "curve.svg"], lambda b, w: w.code == 0 and os.path.exists("curve.svg")),
     "stop --now": (["stop"], ["--now"], None),  # run last: it ends the job
 }

@@ -50,6 +50,7 @@ end
 ---@param fields mslua.Field[]
 ---@param source_of fun(a: table): table the source, as core.dataset takes it
 ---@return table class
+---@package
 function Dataset.define(name, fields, source_of)
   local all = {}
   for _, f in ipairs(fields) do all[#all + 1] = f end
@@ -257,6 +258,7 @@ Dataset.take = counted("take", "take")
 Dataset.skip = counted("skip", "skip")
 
 --- The dataset, opened: core's object.
+---@package
 function Dataset:open()
   if not self.opened then
     local made_at = rawget(self, "made_at")
@@ -286,6 +288,7 @@ end
 --- The dataset as training goes through it: without batches that are cut short.
 ---@param what string for messages
 ---@return mslua.Dataset
+---@package
 function Dataset:whole_batches(what)
   local opened = self:open()
   if not opened:batch_size() or opened:full_batches() then return self end

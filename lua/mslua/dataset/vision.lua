@@ -27,18 +27,18 @@ M.RandomCrop = define("RandomCrop", { size, { "padding", "integer|integers", 0, 
   return { kind = "random_crop", height = height, width = width, left = p[1], top = p[2], right = p[3], bottom = p[4] }
 end)
 
---- Mirrors with probability `prob`.
+--- Mirrors left and right with probability `prob`.
 M.RandomHorizontalFlip = define("RandomHorizontalFlip", { { "prob", "number", 0.5, min = 0, max = 1 } }, function(a)
   return { kind = "random_horizontal_flip", prob = a.prob }
 end)
 
---- Bilinear. size: {height, width}, or one number for the shorter edge.
+--- Scales the image, bilinear. size: {height, width}, or one number for the shorter edge.
 M.Resize = define("Resize", { size }, function(a)
   local height, width = size_of("Resize", a.size, nil, 0)
   return { kind = "resize", height = height, width = width }
 end)
 
---- The middle; a smaller image is padded with zeros. size: {height, width} or one number.
+--- Takes the middle of the image; a smaller image is padded with zeros. size: {height, width} or one number.
 M.CenterCrop = define("CenterCrop", { size }, function(a)
   local height, width = size_of("CenterCrop", a.size)
   return { kind = "center_crop", height = height, width = width }
@@ -59,7 +59,7 @@ M.Normalize = define("Normalize", {
   return { kind = "normalize", mean = a.mean, std = a.std }
 end)
 
---- [height, width, channels] to [channels, height, width].
+--- Reorders [height, width, channels] to [channels, height, width].
 M.HWC2CHW = define("HWC2CHW", {}, function() return { kind = "hwc2chw" } end)
 
 return require("mslua.namespace").strict("ms.dataset.vision", M)

@@ -11,6 +11,7 @@ for name, operator in pairs {
   Mish = "mish", Softplus = "softplus",
 } do
   local Activation = Cell:extend(name)
+  Activation.doc = ("The operator ops.%s as a cell."):format(operator)
   function Activation:construct(x) return ops[operator](x) end
   M[name] = Activation
 end
@@ -18,10 +19,12 @@ end
 M.GELU = Cell:extend "GELU"
 local bind_gelu = args.signature("GELU", { { "approximate", "boolean", true } })
 
---- `approximate`: the tanh formula (MindSpore's default); false: x times the normal distribution function.
+--- x times the probability that a standard normal number is below x. `approximate`: the tanh formula (MindSpore's
+--- default); false: x times the normal distribution function.
 function M.GELU:init(...) self.approximate = bind_gelu(...).approximate end
 function M.GELU:construct(x) return ops.gelu(x, { approximate = self.approximate }) end
 
+--- x limited to the range from 0 to 6.
 M.ReLU6 = Cell:extend "ReLU6"
 function M.ReLU6:construct(x) return ops.clip(x, 0, 6) end
 
@@ -69,6 +72,7 @@ end
 for name, operator in pairs { Softmax = "softmax", LogSoftmax = "log_softmax" } do
   local Activation = Cell:extend(name)
   local bind = args.signature(name, { { "axis", "integer", -1 } })
+  Activation.doc = ("The operator ops.%s along one axis as a cell."):format(operator)
   function Activation:init(...) self.axis = bind(...).axis end
   function Activation:construct(x) return ops[operator](x, self.axis) end
   function Activation:extra() return "axis " .. self.axis end

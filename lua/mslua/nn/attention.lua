@@ -23,9 +23,9 @@ local bind = args.signature("MultiheadAttention", {
   { "bias_init", "any" },
 })
 
---- `nn.MultiheadAttention(128, 4, {causal = true})`. Query, key and value come from one projection `in_proj` [3 e, e];
---- `out_init`: how out_proj begins, when not as in_proj. `causal`: a position sees itself and those before it. Dropout
---- acts on the result of `out_proj`.
+--- Self attention in several heads (Vaswani et al., 2017): `nn.MultiheadAttention(128, 4, {causal = true})`. Query, key
+--- and value come from one projection `in_proj` [3 e, e]; `out_init`: how out_proj begins, when not as in_proj.
+--- `causal`: a position sees itself and those before it. Dropout acts on the result of `out_proj`.
 function Attention:init(...)
   local a = bind(...)
   if a.embed_dim % a.num_heads ~= 0 then

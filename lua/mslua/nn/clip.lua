@@ -8,7 +8,8 @@ local ClipByNorm = Cell:extend "ClipByNorm"
 
 local bind = args.signature("ClipByNorm", { { "axis", "integer|integers" } })
 
---- `nn.ClipByNorm()`; `axis`: norms along these axes instead of over everything.
+--- Scales a tensor down to a largest L2 norm: `nn.ClipByNorm()`. axis: norms along these axes instead of over
+--- everything.
 function ClipByNorm:init(...)
   local axis = bind(...).axis
   self.axis = type(axis) == "number" and { axis } or axis

@@ -7,9 +7,10 @@ local Conv2d = Cell:extend "Conv2d"
 
 local bind, pair = convolution.signature "Conv2d", convolution.pair
 
---- `nn.Conv2d(3, 64, 7, {stride = 2, pad_mode = "pad", padding = 3})`. pad_mode: "same" gives ceil(size / stride),
---- "valid" takes no padding, "pad" takes `padding` (one number, {height, width} or {top, bottom, left, right}). weight
---- [out, in / group, kh, kw] begins uniform in +-1/sqrt(fan in) (MindSpore 2); no bias unless has_bias.
+--- A convolution of images [n, c, h, w]: `nn.Conv2d(3, 64, 7, {stride = 2, pad_mode = "pad", padding = 3})`. pad_mode:
+--- "same" gives ceil(size / stride), "valid" takes no padding, "pad" takes `padding` (one number, {height, width} or
+--- {top, bottom, left, right}). weight [out, in / group, kh, kw] begins uniform in +-1/sqrt(fan in) (MindSpore 2); no
+--- bias unless has_bias.
 ---@param ... any in_channels, out_channels, kernel_size, stride, pad_mode, padding, dilation, group, has_bias,
 --- weight_init, bias_init
 function Conv2d:init(...)

@@ -14,7 +14,8 @@ local bind = args.signature("Dense", {
   { "activation", "cell" },
 })
 
---- `nn.Dense(in_channels, out_channels)`. weight [out, in] and bias [out] begin uniform in +-1/sqrt(in) (MindSpore 2).
+--- A fully connected layer, y = x W^T + b over the last dimension: `nn.Dense(128, 10)`. weight [out, in] and bias [out]
+--- begin uniform in +-1/sqrt(in) (MindSpore 2).
 ---@param ... any in_channels, out_channels, weight_init, bias_init, has_bias, activation (a Cell)
 function Dense:init(...)
   local a = bind(...)

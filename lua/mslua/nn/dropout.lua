@@ -8,7 +8,8 @@ local Dropout = Cell:extend "Dropout"
 
 local bind = args.signature("Dropout", { { "p", "number", 0.5, min = 0, below = 1 } })
 
---- `nn.Dropout { p = 0.1 }`
+--- Sets elements to zero with probability p in training and multiplies the others by 1 / (1 - p); in evaluation it
+--- gives its input: `nn.Dropout { p = 0.1 }`.
 function Dropout:init(...) self.p = bind(...).p end
 
 function Dropout:construct(x)

@@ -11,7 +11,8 @@ local bind = args.signature("Embedding", {
   { "embedding_table", "any", "normal" },
 })
 
---- `nn.Embedding(vocab_size, embedding_size, embedding_table)`; the last one says how the table begins.
+--- A trained table with a row for each id: `nn.Embedding(vocab_size, embedding_size)`. embedding_table says how it is
+--- initialised.
 function Embedding:init(...)
   local a = bind(...)
   self.vocab_size, self.embedding_size = a.vocab_size, a.embedding_size

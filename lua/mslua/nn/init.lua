@@ -1,4 +1,4 @@
---- ms.nn: cells, losses, optimizers and learning rates. A name that is not here is an error with 'did you mean'.
+--- ms.nn: cells, losses, optimizers and learning rates.
 local nn = {}
 
 nn.Cell = require "mslua.cell"

@@ -18,9 +18,9 @@ local bind_batch = args.signature("BatchNorm2d", {
   { "moving_mean_init", "any", "zeros" }, { "moving_var_init", "any", "ones" },
 })
 
---- Each channel of [n, c, h, w] to mean 0 and variance 1 over the batch, then times gamma plus beta (Ioffe and Szegedy,
---- 2015). Running statistics: moving = momentum * moving + (1 - momentum) * batch's; the running variance is unbiased.
---- With MindSpore's momentum: 0.9 is PyTorch's 0.1.
+--- Batch normalization: each channel of [n, c, h, w] to mean 0 and variance 1 over the batch, then times gamma plus
+--- beta (Ioffe and Szegedy, 2015). Running statistics: moving = momentum * moving + (1 - momentum) * batch's; the
+--- running variance is unbiased. With MindSpore's momentum: 0.9 is PyTorch's 0.1.
 ---@param ... any num_features, eps, momentum, affine, gamma_init, beta_init, moving_mean_init, moving_var_init
 function M.BatchNorm2d:init(...)
   local a = bind_batch(...)
@@ -48,7 +48,7 @@ function M.BatchNorm2d:extra() return tostring(self.num_features) end
 
 M.BatchNorm1d = M.BatchNorm2d:extend "BatchNorm1d"
 
---- The same for [n, c] or [n, c, length].
+--- Batch normalization of [n, c] or [n, c, length], as BatchNorm2d.
 function M.BatchNorm1d:construct(x)
   local shape = x.shape
   return (ops.reshape(M.BatchNorm2d.construct(self, ops.reshape(x, { shape[1], shape[2], shape[3] or 1, 1 })), shape))
@@ -62,8 +62,8 @@ local bind_group = args.signature("GroupNorm", {
   { "gamma_init", "any", "ones" }, { "beta_init", "any", "zeros" },
 })
 
---- Groups of channels of each image of [n, c, h, w] (Wu and He, 2018). (num_groups, num_channels, eps = 1e-5, affine =
---- true)
+--- Group normalization: groups of channels of each image of [n, c, h, w] (Wu and He, 2018). (num_groups, num_channels,
+--- eps = 1e-5, affine = true)
 function M.GroupNorm:init(...)
   local a = bind_group(...)
   if a.num_channels % a.num_groups ~= 0 then
@@ -96,8 +96,8 @@ local bind_layer = args.signature("LayerNorm", {
   { "epsilon", "number", 1e-5, above = 0 }, { "gamma_init", "any", "ones" }, { "beta_init", "any", "zeros" },
 })
 
---- The last dimension to mean 0 and variance 1, then times gamma plus beta (Ba et al., 2016). (normalized_shape,
---- epsilon = 1e-5)
+--- Layer normalization: the last dimension to mean 0 and variance 1, then times gamma plus beta (Ba et al., 2016).
+--- (normalized_shape, epsilon = 1e-5)
 function M.LayerNorm:init(...)
   local a = bind_layer(...)
   self.width, self.epsilon = width_of("LayerNorm", a.normalized_shape), a.epsilon
@@ -115,8 +115,8 @@ local bind_rms = args.signature("RMSNorm", {
   { "epsilon", "number", 1e-6, above = 0 }, { "gamma_init", "any", "ones" },
 })
 
---- The last dimension to unit root mean square, then times gamma (Zhang and Sennrich, 2019). (normalized_shape, epsilon
---- = 1e-6)
+--- RMS normalization: the last dimension to unit root mean square, then times gamma (Zhang and Sennrich, 2019).
+--- (normalized_shape, epsilon = 1e-6)
 function M.RMSNorm:init(...)
   local a = bind_rms(...)
   self.width, self.epsilon = width_of("RMSNorm", a.normalized_shape), a.epsilon

@@ -11,7 +11,8 @@ local bind = args.signature("Upsample", {
   { "mode", "string", "nearest", choices = { "nearest" } },
 })
 
---- `nn.Upsample(2)`, `nn.Upsample {2, 3}`: height and width. (scale_factor, mode = "nearest")
+--- Repeats the pixels of images: `nn.Upsample(2)`, `nn.Upsample {2, 3}` for height and width. (scale_factor, mode =
+--- "nearest")
 function Upsample:init(...) self.scale = convolution.pair(bind(...).scale_factor) end
 
 --- x [n, c, h, w] gives [n, c, h * scale, w * scale].

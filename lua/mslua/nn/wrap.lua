@@ -41,7 +41,8 @@ local bind_loss = args.signature("WithLossCell", {
   { "backbone", "cell", required = true }, { "loss_fn", "loss", required = true },
 })
 
---- `nn.WithLossCell(net, loss)`: called with the data and then the label, gives the loss.
+--- A network and its loss as one cell, `nn.WithLossCell(net, loss)`: called with the data and then the label, gives the
+--- loss.
 function M.WithLossCell:init(...)
   local a = bind_loss(...)
   self.backbone, self.loss_fn = a.backbone, a.loss_fn
@@ -59,7 +60,8 @@ local bind_step = args.signature("TrainOneStepCell", {
   { "network", "cell", required = true }, { "optimizer", "optimizer", required = true },
 })
 
---- `nn.TrainOneStepCell(net_with_loss, optimizer)`: called with a batch's columns, makes one step, gives the loss.
+--- A training step, `nn.TrainOneStepCell(net_with_loss, optimizer)`: called with a batch's columns, makes one step,
+--- gives the loss.
 function M.TrainOneStepCell:init(...)
   local a = bind_step(...)
   self.network, self.optimizer = a.network, a.optimizer
@@ -101,9 +103,10 @@ local bind_pipeline = args.signature("PipelineCell", {
   { "network", "cell", required = true }, { "micro_size", "integer", required = true, min = 1 },
 })
 
---- `nn.PipelineCell(network, micro_size)`: in training a batch goes through the network, with its loss or without, in
---- micro_size parts, one pipeline stage after the other; loss and gradients are the parts' means. The network of a
---- Model or of a TrainOneStepCell. Parameters have the names that they have without it.
+--- A network that trains in micro-batches, `nn.PipelineCell(network, micro_size)`: in training a batch goes through the
+--- network, with its loss or without, in micro_size parts, one pipeline stage after the other; loss and gradients are
+--- the parts' means. The network of a Model or of a TrainOneStepCell. Parameters have the names that they have without
+--- it.
 function M.PipelineCell:init(...)
   local a = bind_pipeline(...)
   self.network, self.micro_size = a.network, a.micro_size

@@ -1,0 +1,175 @@
+#include "core/train/status_line.h"
+
+#include <algorithm>
+#include <climits>
+#include <cmath>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "core/base/terminal.h"
+
+namespace mslua {
+namespace {
+
+constexpr auto kRedraw = std::chrono::milliseconds(100), kLine = std::chrono::milliseconds(10000);
+constexpr auto kWindow = std::chrono::seconds(30);
+constexpr int kColumns = 80, kLeastColumns = 20;
+
+}  // namespace
+
+std::string ClockText(double seconds) {
+  const auto s = static_cast<int64_t>(std::ceil(std::min(seconds, 1e9)));
+  if (s < 3600) return absl::StrFormat("%d:%02d", s / 60, s % 60);
+  return absl::StrFormat("%d:%02d:%02d", s / 3600, s / 60 % 60, s % 60);
+}
+
+std::string RateText(double rate) {
+  if (rate >= 1e6) return absl::StrFormat("%.1fM", rate / 1e6);
+  if (rate >= 1e4) return absl::StrFormat("%.0fk", rate / 1e3);
+  if (rate >= 1e3) return absl::StrFormat("%.1fk", rate / 1e3);
+  return absl::StrFormat(rate >= 10 ? "%.0f" : "%.2g", rate);
+}
+
+std::string StatusText(const StatusFields& f, int columns) {
+  // Each part with its rank: the greatest is left out first.
+  struct Part {
+    std::string text;
+    int rank;
+  };
+  std::vector<Part> parts = {{absl::StrCat("epoch ", f.epoch, "/", f.epochs), 0},
+                             {absl::StrCat("  step ", f.step, "/", f.steps_per_epoch), 1},
+                             {absl::StrFormat("  loss %.3g", f.loss), 0},
+                             {absl::StrFormat(" (mean %.3g)", f.mean), 4}};
+  if (!std::isnan(f.lr)) parts.push_back({absl::StrFormat("  lr %.3g", f.lr), 5});
+  if (f.samples_per_s > 0) parts.push_back({absl::StrCat("  ", RateText(f.samples_per_s), " samples/s"), 3});
+  if (f.seconds_left >= 0) parts.push_back({absl::StrCat("  ", ClockText(f.seconds_left), " left"), 2});
+  const auto joined = [&] {
+    std::string text;
+    for (const Part& p : parts) text += p.text;
+    return text;
+  };
+  std::string text = joined();
+  while (static_cast<int>(text.size()) > columns && parts.size() > 1) {
+    parts.erase(
+        std::max_element(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.rank < b.rank; }));
+    text = joined();
+  }
+  return text.substr(0, static_cast<size_t>(std::max(columns, 0)));
+}
+
+StatusLine::StatusLine(Progress* progress, const Options& options)
+    : progress_(progress), options_(options), drawn_at_(Clock::now()), epoch_begun_(drawn_at_) {
+  if (progress_->console != nullptr) progress_->console->SetBeside([this] { Hide(); }, [this] { Show(); });
+}
+
+StatusLine::~StatusLine() {
+  if (progress_->console != nullptr) progress_->console->SetBeside(nullptr, nullptr);
+  Hide();
+}
+
+void StatusLine::Hide() {
+  if (!drawn_) return;
+  drawn_ = false;
+  std::fputs("\r\033[K", options_.out);
+  std::fflush(options_.out);
+}
+
+void StatusLine::Show() {
+  if (text_.empty()) return;
+  // The cursor goes back to the first column, so that what another thread prints stands there.
+  std::fprintf(options_.out, "\r%s\033[K\r", text_.c_str());
+  std::fflush(options_.out);
+  drawn_ = true;
+}
+
+Status StatusLine::AtStep(const TrainState& s) {
+  seen_ = s.step;
+  const auto now = Clock::now();
+  if (marks_.empty()) marks_.emplace_back(now, s.step);
+  const bool terminal = options_.style == Options::Style::kTerminal;
+  if (s.step > 0 && now - drawn_at_ >= (terminal ? kRedraw : kLine)) Draw(s, now);
+  return absl::OkStatus();
+}
+
+Status StatusLine::AtEpochBegin(const TrainState&) {
+  epoch_begun_ = Clock::now();
+  return absl::OkStatus();
+}
+
+double StatusLine::SecondsPerStep() const {
+  if (marks_.size() < 2) return 0;
+  const int64_t steps = marks_.back().second - marks_.front().second;
+  const double seconds = std::chrono::duration<double>(marks_.back().first - marks_.front().first).count();
+  return steps > 0 ? seconds / static_cast<double>(steps) : 0;
+}
+
+StatusFields StatusLine::FieldsOf(const TrainState& s) const {
+  StatusFields f;
+  f.epoch = s.epoch + 1;
+  f.epochs = progress_->epochs;
+  f.step = s.step_in_epoch;
+  f.steps_per_epoch = progress_->steps_per_epoch;
+  f.loss = s.loss;
+  const double* mean = progress_->Find("loss");
+  f.mean = mean == nullptr ? s.loss : *mean;
+  f.lr = progress_->trainer == nullptr ? std::nan("") : progress_->trainer->ScalarNow(0);
+  if (const double seconds = SecondsPerStep(); seconds > 0) {
+    int64_t last = progress_->epochs * progress_->steps_per_epoch;
+    if (options_.max_steps > 0) last = std::min(last, options_.max_steps);
+    const int64_t done = s.epoch * progress_->steps_per_epoch + s.step_in_epoch;
+    f.samples_per_s = options_.rows / seconds;
+    f.seconds_left = static_cast<double>(std::max<int64_t>(0, last - std::max(done, int64_t{0}))) * seconds;
+  }
+  return f;
+}
+
+void StatusLine::Draw(const TrainState& s, Clock::time_point now) {
+  drawn_at_ = now;
+  marks_.emplace_back(now, s.step);
+  while (marks_.size() > 2 && now - marks_.front().first > kWindow) marks_.pop_front();
+  if (options_.style == Options::Style::kLines) {
+    if (progress_->console != nullptr) progress_->console->Flush();
+    std::fprintf(options_.out, "%s\n", StatusText(FieldsOf(s), INT_MAX).c_str());
+    std::fflush(options_.out);
+    return;
+  }
+  // One column stays free: a cursor behind the last one would begin a new line.
+  text_ = StatusText(FieldsOf(s), std::max(ColumnsOf(fileno(options_.out), kColumns), kLeastColumns) - 1);
+  Show();
+}
+
+Status StatusLine::AtEpochEnd(const TrainState& s) {
+  const auto now = Clock::now();
+  const double seconds = std::chrono::duration<double>(now - epoch_begun_).count();
+  const double* mean = progress_->Find("loss");
+  std::string line = absl::StrCat("epoch ", s.epoch, "/", progress_->epochs);
+  if (mean != nullptr) absl::StrAppendFormat(&line, "  mean loss %.4g", *mean);
+  absl::StrAppend(&line, "  ", seconds < 60 ? absl::StrFormat("%.3g s", seconds) : ClockText(seconds));
+  if (progress_->evaluations > evaluations_) {
+    evaluations_ = progress_->evaluations;
+    std::string found;
+    for (const auto& [name, value] : progress_->found) {
+      absl::string_view metric = name;
+      if (absl::ConsumePrefix(&metric, "eval_"))
+        absl::StrAppendFormat(&found, "%s %s %.4g", found.empty() ? "  eval" : ",", metric, value);
+    }
+    line += found;
+  }
+  if (progress_->console != nullptr) progress_->console->Flush();
+  Hide();
+  text_.clear();
+  std::fprintf(options_.out, "%s\n", line.c_str());
+  std::fflush(options_.out);
+  drawn_at_ = now;
+  return absl::OkStatus();
+}
+
+void StatusLine::AtEnd(const TrainState&, const Status&) {
+  Hide();
+  text_.clear();
+}
+
+}  // namespace mslua

@@ -1,0 +1,73 @@
+// The live status line of a training on a terminal's stderr:
+//   epoch 3/10  step 120/250  loss 0.041 (mean 0.052)  lr 0.018  8.4k samples/s  1:14 left
+// and a line that stays for each epoch:
+//   epoch 3/10  mean loss 0.052  12.3 s  eval loss 0.062
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <deque>
+#include <string>
+#include <utility>
+
+#include "core/train/progress.h"
+
+namespace mslua {
+
+// What the status line says.
+struct StatusFields {
+  int64_t epoch = 1, epochs = 1, step = 0, steps_per_epoch = 1;  // from 1
+  double loss = 0, mean = 0;                                     // of the step; of the epoch's steps so far
+  double lr = 0;                                                 // NaN: none
+  double samples_per_s = 0;                                      // 0: not known yet
+  double seconds_left = -1;                                      // negative: not known yet
+};
+
+// The line in at most `columns` columns: what matters least is left out first.
+std::string StatusText(const StatusFields& fields, int columns);
+// "1:14", "2:03:04".
+std::string ClockText(double seconds);
+// "812", "8.4k", "1.2M".
+std::string RateText(double rate);
+
+// Draws the line at most ten times a second, below what the console prints, which hides it first.
+class StatusLine : public TrainHook {
+ public:
+  struct Options {
+    // kTerminal redraws one line in place; kLines prints whole lines, the status every ten seconds.
+    enum class Style { kTerminal, kLines } style = Style::kTerminal;
+    std::FILE* out = stderr;
+    double rows = 1;  // samples of one step, over all ranks
+    int64_t max_steps = 0;
+  };
+  StatusLine(Progress* progress, const Options& options);
+  ~StatusLine() override;
+
+  // Erases the line where it is drawn; draws it again as it was. On the training thread.
+  void Hide();
+  void Show();
+
+  int64_t NextStep(const TrainState& s) override { return seen_ == s.step ? s.step + 1 : s.step; }
+  Status AtStep(const TrainState& s) override;
+  Status AtEpochBegin(const TrainState& s) override;
+  Status AtEpochEnd(const TrainState& s) override;
+  void AtEnd(const TrainState& s, const Status& outcome) override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void Draw(const TrainState& s, Clock::time_point now);
+  StatusFields FieldsOf(const TrainState& s) const;
+  // Seconds of one step, by those of the last half minute; 0: not known yet.
+  double SecondsPerStep() const;
+
+  Progress* const progress_;
+  const Options options_;
+  bool drawn_ = false;
+  std::string text_;  // of the line that was drawn last
+  int64_t seen_ = -1, evaluations_ = 0;
+  Clock::time_point drawn_at_, epoch_begun_;
+  std::deque<std::pair<Clock::time_point, int64_t>> marks_;  // when how many steps were done, oldest first
+};
+
+}  // namespace mslua
