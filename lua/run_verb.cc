@@ -88,7 +88,7 @@ SessionOptions OptionsOf(const cli::CommandLine& command) {
   for (const char* flag : {"out", "resume", "trace", "cluster"}) {
     if (command.Given(flag)) options.flags.emplace_back(flag, command.String(flag));
   }
-  if (command.Bool("no-attach")) options.flags.emplace_back("no_attach", 1.0);
+  if (command.Given("attach") && !command.Bool("attach")) options.flags.emplace_back("no_attach", 1.0);
   if (command.Given("n")) options.flags.emplace_back("ranks_given", true);
   if (command.Bool("json")) options.flags.emplace_back("json", true);
   if (command.Bool("partial")) options.flags.emplace_back("partial", true);
