@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "cli/topics.h"
 #include "core/base/text.h"
 
 namespace mslua::cli {
@@ -294,7 +295,7 @@ StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arguments
     }
     if (name == "help" || name[0] == '-') return command;
     command.positional = {name};
-    RETURN_IF_ERROR(KnownVerb(name).status());
+    if (FindTopic(name) == nullptr) RETURN_IF_ERROR(KnownVerb(name).status());
     return command;
   }
   if (name == "--version") name = "version";
@@ -311,8 +312,9 @@ StatusOr<CommandLine> ParseVerb(const VerbDef& verb, const std::vector<std::stri
 }
 
 std::string HelpFor(const CommandLine& command) {
-  const VerbDef* verb = command.positional.empty() ? nullptr : FindVerb(command.positional[0]);
-  return verb == nullptr ? OverviewText() : HelpText(*verb);
+  if (command.positional.empty()) return OverviewText();
+  if (const Topic* topic = FindTopic(command.positional[0])) return TopicText(*topic);
+  return HelpText(*FindVerb(command.positional[0]));
 }
 
 }  // namespace mslua::cli

@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
+#include "cli/topics.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -236,6 +237,15 @@ TEST(Front, Help) {
   EXPECT_EQ(HelpFor(Parsed({"train", "r.lua", "--bogus", "-h"})), HelpText(*FindVerb("train")));
   EXPECT_THAT(Refused({"help", "trian"}), HasSubstr("(did you mean 'train'?)"));
   EXPECT_EQ(Parsed({"--version"}).verb, "version");
+}
+
+TEST(Front, TopicsOfHelp) {
+  EXPECT_THAT(HelpFor(Parsed({"help", "exit-codes"})), HasSubstr("\n  75   stopped after a checkpoint was saved"));
+  EXPECT_THAT(HelpFor(Parsed({"help", "environment"})), HasSubstr("\n  OMP_NUM_THREADS "));
+  for (const Topic& topic : Topics()) {
+    for (const absl::string_view line : absl::StrSplit(TopicText(topic), '\n')) EXPECT_LE(line.size(), 100u) << line;
+    EXPECT_THAT(Refused({topic.name}), HasSubstr("unknown verb"));
+  }
 }
 
 TEST(Front, MistakesGiveOneLineWithTheMend) {

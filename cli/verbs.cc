@@ -7,17 +7,12 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "cli/topics.h"
+#include "cli/usage.h"
 #include "cli/verbs/all.h"
 
 namespace mslua::cli {
 namespace {
-
-// "-n N", "--resume[=last|best|PATH]", "--json".
-std::string FlagUsage(const FlagDef& flag) {
-  if (flag.kind == FlagKind::kBool) return flag.Spelling();
-  if (!flag.bare.empty()) return absl::StrCat(flag.Spelling(), "[=", flag.value, "]");
-  return absl::StrCat(flag.Spelling(), " ", flag.value);
-}
 
 std::string FlagNotes(const FlagDef& flag) {
   if (!flag.built) return " (not built yet)";
@@ -61,6 +56,12 @@ const ActionDef* FindAction(const VerbDef& verb, const std::string& name) {
   return nullptr;
 }
 
+std::string FlagUsage(const FlagDef& flag) {
+  if (flag.kind == FlagKind::kBool) return flag.Spelling();
+  if (!flag.bare.empty()) return absl::StrCat(flag.Spelling(), "[=", flag.value, "]");
+  return absl::StrCat(flag.Spelling(), " ", flag.value);
+}
+
 std::string OverviewText() {
   std::string text = "usage: mslua VERB [argument ...] [key=value ...] [flags]\n\n";
   std::vector<std::string> later;
@@ -71,6 +72,8 @@ std::string OverviewText() {
       later.push_back(verb.name);
     }
   }
+  absl::StrAppend(&text, "\ntopics of help\n");
+  for (const Topic& topic : Topics()) absl::StrAppend(&text, absl::StrFormat("  %-11s %s\n", topic.name, topic.doc));
   absl::StrAppend(&text, "\nnot built yet: ", absl::StrJoin(later, " "), "\n");
   absl::StrAppend(&text, "\nexamples\n", "  mslua train recipes/quickstart.lua\n", "  mslua help train\n",
                   "  mslua repl recipes/quickstart.lua\n");
