@@ -10,17 +10,12 @@
 #include "lua/object.h"
 #include "repl/chunk.h"
 #include "repl/describe.h"
+#include "repl/help.h"
 #include "repl/interrupt.h"
 #include "repl/show.h"
 
 namespace mslua::repl {
 namespace {
-
-constexpr char kHelp[] =
-    "Lua: an expression prints its value (a ; at its end silences it), _ is the last one; local stays\n"
-    "  ?name        what an operator, function or name is        Tab  completes names and parameters\n"
-    "  .timer       on or off: how long each line took           Ctrl-C  ends the line, or what runs\n"
-    "  .help        this                                         .quit, Ctrl-D  leaves\n";
 
 void PushList(lua_State* L, const std::vector<std::string>& list) {
   lua_createtable(L, static_cast<int>(list.size()), 0);
@@ -76,9 +71,9 @@ bool Loop::Command(absl::string_view text) {
     else
       Error(described.status().message());
   } else if (text == ".help") {
-    std::printf("%s%s", kHelp, extension_.help.c_str());
-  } else if (text == ".timer") {
-    timer_ = !timer_;
+    std::printf("%s%s", LoopHelp().c_str(), extension_.help.c_str());
+  } else if (text == ".timer" || text == ".timer on" || text == ".timer off") {
+    timer_ = text == ".timer" ? !timer_ : text == ".timer on";
     std::printf("timer %s\n", timer_ ? "on" : "off");
   } else if (text[0] == '.' || text[0] == '@') {
     const Status done = extension_.command

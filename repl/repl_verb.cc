@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lua/verbs.h"
+#include "repl/help.h"
 #include "repl/loop.h"
 #include "repl/verbs.h"
 
@@ -24,9 +25,7 @@ StatusOr<int> RunSession(const cli::CommandLine& command, bool* again) {
   repl::Loop::Extension extension;
   *again = false;
   if (recipe) {
-    extension.help =
-        "in scope: recipe, net, dataset, eval_dataset, loss, model, and m: m:step() trains by hand\n"
-        "  .reload      reads the recipe anew; names and parameters are forgotten\n";
+    extension.help = repl::RecipeHelp();
     extension.commands = {".reload"};
     extension.command = [again](absl::string_view line) -> Status {
       *again = line == ".reload";
