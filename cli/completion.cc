@@ -1,92 +1,213 @@
 #include "cli/completion.h"
 
-#include <vector>
+#include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "cli/topics.h"
 #include "cli/verbs.h"
 
 namespace mslua::cli {
 namespace {
 
-std::vector<std::string> VerbNames() {
-  std::vector<std::string> names = {"help"};
+// ./mslua of a clone builds first: its completion asks the program that was built last.
+constexpr char kBash[] = R"(# mslua completion for bash
+_mslua() {
+  local program=$1 line=${COMP_LINE:0:COMP_POINT} found
+  case $program in
+    \~*) program=$HOME${program#\~} ;;
+  esac
+  [[ $program == */* && -x ${program%/*}/.build/mslua ]] && program=${program%/*}/.build/mslua
+  local words
+  read -ra words <<< "$line"
+  case $line in *[[:space:]]) words+=('') ;; esac
+  # bash splits words at = and :, and replaces the last part only.
+  local part=${COMP_WORDS[COMP_CWORD]} full=${words[${#words[@]}-1]}
+  [ "$part" = = ] && part=
+  local kept=${full%"$part"}
+  COMPREPLY=()
+  compopt -o nospace
+  while IFS= read -r found; do
+    found=${found%%$'\t'*}
+    case $found in */ | *=) ;; *) found="$found " ;; esac
+    COMPREPLY+=("${found#"$kept"}")
+  done < <("$program" __complete "${words[@]:1}" 2>/dev/null)
+}
+complete -F _mslua mslua ./mslua
+)";
+
+constexpr char kZsh[] = R"zsh(#compdef mslua
+_mslua() {
+  local program=${~words[1]} line
+  [[ $program == */* && -x ${program:h}/.build/mslua ]] && program=${program:h}/.build/mslua
+  local -a whole open
+  for line in ${(f)"$($program __complete "${(@)words[2,CURRENT]}" 2>/dev/null)"}; do
+    line=${line%%$'\t'*}
+    if [[ $line == */ || $line == *= ]]; then open+=($line); else whole+=($line); fi
+  done
+  compadd -- $whole
+  compadd -S '' -- $open
+}
+# zsh loads the file as the function on first use; otherwise it was sourced.
+if [ "$funcstack[1]" = _mslua ]; then _mslua "$@"; else compdef _mslua mslua; fi
+)zsh";
+
+constexpr char kFish[] = R"(# mslua completion for fish
+function __mslua_complete
+  set -l words (commandline -opc) (commandline -ct)
+  set -l program $words[1]
+  set -l built (dirname $program)/.build/mslua
+  string match -q '*/*' $program; and test -x $built; and set program $built
+  $program __complete $words[2..-1] 2>/dev/null
+end
+complete -c mslua -f -a '(__mslua_complete)'
+)";
+
+bool TakesValue(const FlagDef& flag) { return flag.kind != FlagKind::kBool && flag.bare.empty(); }
+
+void AddVerbs(Slot* slot) {
+  slot->candidates.push_back({"help", "the verbs, or the page of one"});
   for (const VerbDef& verb : Verbs()) {
-    if (verb.built) names.push_back(verb.name);
+    if (verb.built) slot->candidates.push_back({verb.name, verb.doc});
   }
-  return names;
 }
 
-// What may follow `mslua VERB`: actions, then flags.
-std::string WordsOf(const VerbDef& verb) {
-  std::vector<std::string> words;
-  for (const ActionDef& action : verb.actions) {
-    if (action.built) words.push_back(action.name);
-  }
+void AddFlags(const VerbDef& verb, const std::string& action, Slot* slot) {
   for (const FlagDef& flag : verb.flags) {
-    if (flag.built) words.push_back(flag.Spelling());
+    const bool fits =
+        flag.actions.empty() || std::find(flag.actions.begin(), flag.actions.end(), action) != flag.actions.end();
+    if (flag.built && fits) slot->candidates.push_back({flag.Spelling(), flag.help});
   }
-  words.push_back("--help");
-  return absl::StrJoin(words, " ");
+  slot->candidates.push_back({"--help", "this verb's page"});
 }
 
-// One `VERB) WORDS` branch a verb, of a shell's case.
-std::string Branches(const std::string& before, const std::string& after) {
-  std::string text = absl::StrCat("    help) ", before, absl::StrJoin(VerbNames(), " "), after, " ;;\n");
-  for (const VerbDef& verb : Verbs()) {
-    if (verb.built) absl::StrAppend(&text, "    ", verb.name, ") ", before, WordsOf(verb), after, " ;;\n");
-  }
-  return text;
-}
-
-std::string Bash() {
-  return absl::StrCat("# mslua completion for bash\n_mslua() {\n", "  local words=\n", "  case ${COMP_WORDS[1]} in\n",
-                      Branches("words='", "'"), "  esac\n", "  if [ \"$COMP_CWORD\" = 1 ]; then words='",
-                      absl::StrJoin(VerbNames(), " "), "'; fi\n",
-                      "  COMPREPLY=($(compgen -W \"$words\" -- \"${COMP_WORDS[COMP_CWORD]}\"))\n", "}\n",
-                      "complete -o default -F _mslua mslua ./mslua\n");
-}
-
-std::string Zsh() {
-  return absl::StrCat("#compdef mslua\n_mslua() {\n", "  local -a known\n", "  case $words[2] in\n",
-                      Branches("known=(", ")"), "  esac\n", "  if (( CURRENT == 2 )); then\n    compadd -- ",
-                      absl::StrJoin(VerbNames(), " "), "\n  else\n    compadd -- $known\n    _files\n  fi\n}\n",
-                      // zsh loads the file as the function on first use; otherwise it was sourced.
-                      "if [ \"$funcstack[1]\" = _mslua ]; then _mslua \"$@\"; else compdef _mslua mslua; fi\n");
-}
-
-std::string FishQuoted(const std::string& text) {
-  return absl::StrCat("'", absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"'", "\\'"}}), "'");
-}
-
-std::string Fish() {
-  std::string text = "# mslua completion for fish\n";
-  for (const VerbDef& verb : Verbs()) {
-    if (!verb.built) continue;
-    absl::StrAppend(&text, "complete -c mslua -n __fish_use_subcommand -f -a ", verb.name, " -d ", FishQuoted(verb.doc),
-                    "\n");
-    const std::string seen = absl::StrCat("complete -c mslua -n '__fish_seen_subcommand_from ", verb.name, "' ");
-    for (const ActionDef& action : verb.actions) {
-      if (action.built) absl::StrAppend(&text, seen, "-f -a ", action.name, "\n");
-    }
-    for (const FlagDef& flag : verb.flags) {
-      if (!flag.built) continue;
-      const bool needs_value = flag.kind != FlagKind::kBool && flag.bare.empty();
-      absl::StrAppend(&text, seen, flag.name.size() == 1 ? "-s " : "-l ", flag.name, needs_value ? " -r" : "", " -d ",
-                      FishQuoted(flag.help), "\n");
+// What a flag's value, or an argument, may be: words such as `cpu|cuda`, and what its upper-case names stand for.
+void AddValues(const std::string& usage, Slot* slot) {
+  const std::vector<std::string> words = absl::StrSplit(usage, '|');
+  for (const std::string& word : words) {
+    if (word == "RECIPE") {
+      slot->recipe = true;
+    } else if (word == "RUN") {
+      slot->run = true;
+    } else if (word == "P") {
+      slot->preset = true;
+    } else if (!word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789") == std::string::npos) {
+      slot->candidates.push_back({word, ""});
+    } else if (word == "DIR" || word == "PATH" || word == "FILE" || absl::StartsWith(word, "FILE.") ||
+               word == "SCRIPT" || word == "CKPT" || word == "OUT" || absl::StartsWith(word, "OUT.")) {
+      slot->file = true;
     }
   }
-  return text;
+}
+
+// The usage of the argument at `index`, without brackets; empty where none may stand.
+std::string ArgumentUsage(const std::string& usage, size_t index) {
+  size_t i = 0;
+  absl::string_view last;
+  for (absl::string_view word : absl::StrSplit(usage, ' ', absl::SkipEmpty())) {
+    if (word == "[flags]" || absl::StartsWith(word, "[key=value") || word == "...]") continue;
+    if (word == "...") return std::string(last);
+    word = absl::StripSuffix(absl::StripPrefix(word, "["), "]");
+    if (i++ == index) return std::string(word);
+    last = word;
+  }
+  return "";
 }
 
 }  // namespace
 
 StatusOr<std::string> CompletionScript(const std::string& shell) {
-  if (shell == "bash") return Bash();
-  if (shell == "zsh") return Zsh();
-  if (shell == "fish") return Fish();
+  if (shell == "bash") return std::string(kBash);
+  if (shell == "zsh") return std::string(kZsh);
+  if (shell == "fish") return std::string(kFish);
   return absl::InvalidArgumentError(absl::StrCat("completion: expects bash, zsh or fish, got '", shell, "'"));
+}
+
+Slot SlotOf(const std::vector<std::string>& words) {
+  Slot slot;
+  slot.typed = words.empty() ? "" : words.back();
+  if (words.size() < 2) {
+    AddVerbs(&slot);
+    return slot;
+  }
+  if (words[0] == "help") {
+    if (words.size() == 2) {
+      AddVerbs(&slot);
+      for (const Topic& topic : Topics()) slot.candidates.push_back({topic.name, topic.doc});
+    }
+    return slot;
+  }
+  const VerbDef* verb = FindVerb(words[0]);
+  if (verb == nullptr || !verb->built) return slot;
+  // The arguments that stand before the last word, and the flag that waits for its value.
+  std::vector<std::string> arguments;
+  const FlagDef* waits = nullptr;
+  for (size_t i = 1; i + 1 < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (waits != nullptr) {
+      waits = nullptr;
+    } else if (word == "--") {
+      slot.file = true;
+      return slot;
+    } else if (word.size() > 1 && word[0] == '-') {
+      const FlagDef* flag = FindFlag(*verb, word.substr(word.find_first_not_of('-') == 2 ? 2 : 1));
+      if (flag != nullptr && TakesValue(*flag)) waits = flag;
+    } else if (word.find('=') == std::string::npos) {
+      arguments.push_back(word);
+    }
+  }
+  const std::string action = verb->actions.empty() || arguments.empty() ? "" : arguments[0];
+  const ActionDef* found = FindAction(*verb, action);
+  const size_t first = verb->actions.empty() ? 0 : 1;
+  const std::string& usage = found != nullptr ? found->usage : verb->usage;
+  for (size_t i = first; i < arguments.size(); ++i) {
+    if (absl::StrContains(ArgumentUsage(usage, i - first), "RECIPE")) slot.recipe_file = arguments[i];
+  }
+  const size_t equals = slot.typed.find('=');
+  if (waits == nullptr && absl::StartsWith(slot.typed, "--") && equals != std::string::npos) {
+    waits = FindFlag(*verb, slot.typed.substr(2, equals - 2));
+    if (waits == nullptr) return slot;
+    slot.before = slot.typed.substr(0, equals + 1);
+    slot.typed = slot.typed.substr(equals + 1);
+  }
+  if (waits != nullptr) {
+    AddValues(waits->value, &slot);
+    slot.preset = slot.preset && waits->name == "preset";
+    return slot;
+  }
+  if (absl::StartsWith(slot.typed, "-")) {
+    AddFlags(*verb, action, &slot);
+    return slot;
+  }
+  if (equals != std::string::npos) {  // the value of a parameter
+    slot.before = slot.typed.substr(0, equals + 1);
+    slot.typed = slot.typed.substr(equals + 1);
+    slot.file = true;
+    return slot;
+  }
+  if (!verb->actions.empty() && found == nullptr) {
+    for (const ActionDef& one : verb->actions) {
+      if (one.built) slot.candidates.push_back({one.name, one.usage});
+    }
+    return slot;
+  }
+  AddValues(ArgumentUsage(usage, arguments.size() - first), &slot);
+  slot.preset = false;
+  slot.parameter = verb->overrides && !slot.recipe_file.empty();
+  return slot;
+}
+
+std::string CompletionLines(const Slot& slot, const std::vector<Candidate>& more) {
+  std::string lines;
+  for (const auto* list : {&slot.candidates, &more}) {
+    for (const Candidate& candidate : *list) {
+      if (!absl::StartsWith(candidate.word, slot.typed)) continue;
+      absl::StrAppend(&lines, slot.before, candidate.word, candidate.doc.empty() ? "" : "\t", candidate.doc, "\n");
+    }
+  }
+  return lines;
 }
 
 }  // namespace mslua::cli

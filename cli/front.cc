@@ -1,7 +1,7 @@
 #include "cli/front.h"
 
 #include <algorithm>
-#include <cmath>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -10,6 +10,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "cli/topics.h"
 #include "core/base/text.h"
 
 namespace mslua::cli {
@@ -49,51 +51,10 @@ std::string OverrideKey(const std::string& argument) {
   return name_starts ? "" : argument.substr(0, equals);
 }
 
-std::string Expected(const FlagDef& flag) {
-  switch (flag.kind) {
-    case FlagKind::kBool:
-      return "true or false";
-    case FlagKind::kInt:
-      return absl::StrCat("an integer from ", flag.minimum);
-    case FlagKind::kFloat:
-      return absl::StrCat("a number from ", flag.minimum);
-    case FlagKind::kString:
-      return "a text";
-    case FlagKind::kEnum:
-      return absl::StrJoin(flag.Words(), " or ");
-    case FlagKind::kIntOrEnum:
-      return absl::StrCat("an integer from ", flag.minimum, " or ", absl::StrJoin(flag.Words(), " or "));
-  }
-  return "";
-}
-
-std::optional<FlagValue> ParseValue(const FlagDef& flag, const std::string& text) {
-  for (const std::string& word : flag.Words()) {
-    if (text == word) return FlagValue(text);
-  }
-  switch (flag.kind) {
-    case FlagKind::kBool:
-      if (text == "true" || text == "1") return FlagValue(true);
-      if (text == "false" || text == "0") return FlagValue(false);
-      return std::nullopt;
-    case FlagKind::kInt:
-    case FlagKind::kIntOrEnum: {
-      int64_t number;
-      if (!absl::SimpleAtoi(text, &number) || number < flag.minimum) return std::nullopt;
-      return FlagValue(number);
-    }
-    case FlagKind::kFloat: {
-      double number;
-      if (!absl::SimpleAtod(text, &number) || !std::isfinite(number) || number < flag.minimum) return std::nullopt;
-      return FlagValue(number);
-    }
-    case FlagKind::kString:
-      if (text.empty()) return std::nullopt;
-      return FlagValue(text);
-    case FlagKind::kEnum:
-      return std::nullopt;
-  }
-  return std::nullopt;
+// A number, true or false: what may be the value of a parameter, and is no file.
+bool LooksLikeValue(const std::string& text) {
+  double number;
+  return text == "true" || text == "false" || absl::SimpleAtod(text, &number);
 }
 
 // One pass over the arguments of a verb.
@@ -127,9 +88,7 @@ class Parser {
     RETURN_IF_ERROR(CheckPositional());
     RETURN_IF_ERROR(CheckActions());
     for (const FlagDef& flag : verb_.flags) {
-      if (!flag.default_value.empty() && command_.given.count(flag.name) == 0) {
-        command_.flags[flag.name] = {*ParseValue(flag, flag.default_value)};
-      }
+      if (flag.initial && command_.given.count(flag.name) == 0) command_.flags[flag.name] = {*flag.initial};
     }
     return std::move(command_);
   }
@@ -146,15 +105,20 @@ class Parser {
     const size_t equals = argument.find('=');
     // `-n4` is `-n=4`.
     const size_t name_end = is_long ? std::min(equals, argument.size()) : 2;
-    const FlagDef* flag = FindFlag(verb_, argument.substr(is_long ? 2 : 1, name_end - (is_long ? 2 : 1)));
+    const std::string name = argument.substr(is_long ? 2 : 1, name_end - (is_long ? 2 : 1));
+    const FlagDef* flag = FindFlag(verb_, name);
+    const bool negated = flag == nullptr && is_long && (flag = FindNegated(name)) != nullptr;
     if (flag == nullptr) return UnknownFlag(is_long ? argument.substr(0, name_end) : argument);
-    const std::string spelling = flag->Spelling();
+    const std::string spelling = negated ? argument.substr(0, name_end) : flag->Typed();
     if (!flag->built) {
       return absl::UnimplementedError(absl::StrCat(verb_.name, ": ", spelling, " is not built yet"));
     }
 
     std::string text;
-    if (name_end < argument.size()) {
+    if (negated) {
+      if (name_end < argument.size()) return Error(spelling, " takes no value, got ", Quoted(argument));
+      text = "false";
+    } else if (name_end < argument.size()) {
       if (!is_long && flag->kind == FlagKind::kBool && argument[name_end] != '=') return UnknownFlag(argument);
       text = argument.substr(name_end + (argument[name_end] == '=' ? 1 : 0));
     } else if (flag->kind == FlagKind::kBool) {
@@ -172,14 +136,24 @@ class Parser {
       text = next;
       ++at_;
     }
-    const std::optional<FlagValue> value = ParseValue(*flag, text);
+    const std::optional<FlagValue> value = SetFlag(*flag, text);
     if (!value) {
-      return Error(spelling, " expects ", Expected(*flag), ", got ", Quoted(text), DidYouMean(text, flag->Words()));
+      return Error(spelling, " expects ", flag->Expected(), ", got ", Quoted(text), DidYouMean(text, flag->Words()));
     }
     if (!flag->repeated && command_.given.count(flag->name) > 0) return Error(spelling, " is given twice");
     command_.flags[flag->name].push_back(*value);
-    command_.given[flag->name] = true;
+    command_.given[flag->name] = spelling;
     return absl::OkStatus();
+  }
+
+  // The boolean that `--no-json` (gflags: `--nojson`) turns off; null when there is none.
+  const FlagDef* FindNegated(const std::string& name) const {
+    for (const char* prefix : {"no-", "no_", "no"}) {
+      if (!absl::StartsWith(name, prefix)) continue;
+      const FlagDef* flag = FindFlag(verb_, name.substr(std::strlen(prefix)));
+      if (flag != nullptr && flag->kind == FlagKind::kBool) return flag;
+    }
+    return nullptr;
   }
 
   Status UnknownFlag(const std::string& spelling) const {
@@ -193,15 +167,26 @@ class Parser {
           if (flag.Spelling() == spelling) owners.push_back(other.name);
         }
       }
-      const size_t dashes = spelling.find_first_not_of('-');
-      const std::string word = dashes == std::string::npos ? "" : spelling.substr(dashes);
-      const bool parameter = verb_.overrides && dashes == 2 && !OverrideKey(word + "=").empty();
-      hint = !owners.empty() ? absl::StrCat("; it belongs to ", absl::StrJoin(owners, ", "))
-                             : absl::StrCat("; `mslua help ", verb_.name, "` lists its flags");
-      if (parameter && owners.empty())
-        absl::StrAppend(&hint, "; a parameter is written without dashes: ", word, "=VALUE");
+      hint = owners.empty() ? absl::StrCat("; `mslua help ", verb_.name, "` lists its flags")
+                            : absl::StrCat("; it belongs to ", absl::StrJoin(owners, ", "));
+      absl::StrAppend(&hint, ParameterHint(spelling));
     }
     return Error("unknown flag ", Quoted(spelling), hint);
+  }
+
+  // "--lr=0.1" and "--lr 0.1" were meant to be "lr=0.1", a parameter of the recipe.
+  std::string ParameterHint(const std::string& spelling) const {
+    if (!verb_.overrides || !absl::StartsWith(spelling, "--")) return "";
+    const std::string key = absl::StrReplaceAll(spelling.substr(2), {{"-", "_"}});
+    if (OverrideKey(key + "=").empty()) return "";
+    const std::string& argument = arguments_[at_];
+    std::string value = "VALUE";
+    if (argument.size() > spelling.size()) {
+      value = argument.substr(spelling.size() + 1);
+    } else if (at_ + 1 < arguments_.size() && LooksLikeValue(arguments_[at_ + 1])) {
+      value = arguments_[at_ + 1];
+    }
+    return absl::StrCat("; a parameter of the recipe has no dashes: write ", Quoted(absl::StrCat(key, "=", value)));
   }
 
   Status CheckPositional() const {
@@ -278,7 +263,7 @@ StatusOr<const VerbDef*> KnownVerb(const std::string& name) {
 std::vector<std::string> CommandLine::Ignored() const {
   std::vector<std::string> names;
   for (const auto& flag : given) {
-    if (read.count(flag.first) == 0) names.push_back(absl::StrCat(flag.first.size() == 1 ? "-" : "--", flag.first));
+    if (read.count(flag.first) == 0) names.push_back(flag.second);
   }
   return names;
 }
@@ -310,7 +295,7 @@ StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arguments
     }
     if (name == "help" || name[0] == '-') return command;
     command.positional = {name};
-    RETURN_IF_ERROR(KnownVerb(name).status());
+    if (FindTopic(name) == nullptr) RETURN_IF_ERROR(KnownVerb(name).status());
     return command;
   }
   if (name == "--version") name = "version";
@@ -321,12 +306,15 @@ StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arguments
 }
 
 StatusOr<CommandLine> ParseVerb(const VerbDef& verb, const std::vector<std::string>& arguments) {
+  // The result has the values; gflags keeps none of them for the next command line.
+  const gflags::FlagSaver saver;
   return Parser(verb, arguments).Parse();
 }
 
 std::string HelpFor(const CommandLine& command) {
-  const VerbDef* verb = command.positional.empty() ? nullptr : FindVerb(command.positional[0]);
-  return verb == nullptr ? OverviewText() : HelpText(*verb);
+  if (command.positional.empty()) return OverviewText();
+  if (const Topic* topic = FindTopic(command.positional[0])) return TopicText(*topic);
+  return HelpText(*FindVerb(command.positional[0]));
 }
 
 }  // namespace mslua::cli

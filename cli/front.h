@@ -21,14 +21,12 @@
 
 namespace mslua::cli {
 
-using FlagValue = std::variant<bool, int64_t, double, std::string>;
-
 struct CommandLine {
   std::string verb;                                            // of the table, or "help"
   std::vector<std::string> positional;                         // an action stands first; of `help`: the verb, if any
   std::vector<std::pair<std::string, std::string>> overrides;  // key and unparsed value, in order
   std::map<std::string, std::vector<FlagValue>> flags;         // by name; given ones and defaults, never empty
-  std::map<std::string, bool> given;                           // the flags that were given
+  std::map<std::string, std::string> given;                    // by name: how each given flag is spelled
   std::vector<std::string> words;                              // all of it as it came, the verb first
 
   bool Given(const std::string& flag) const {

@@ -8,8 +8,15 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
+#include "cli/topics.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+
+DEFINE_int64(sample_n, 0, "a number");
+DEFINE_bool(sample_f, false, "a switch");
+DEFINE_bool(sample_color, true, "a switch that is on");
+DEFINE_string(sample_e, "", "a text, repeated");
+DEFINE_double(sample_timeout, -2, "seconds");
 
 namespace mslua::cli {
 namespace {
@@ -71,23 +78,14 @@ TEST(Front, AnOptionalValueStandsAfterEqualsOnly) {
               HasSubstr("(parameters are written key=value)"));
 }
 
-// A verb of the tests' own, for the kinds of flag that no built verb has yet.
+// A verb of the tests' own, for the kinds of flag that no verb has in all spellings.
 VerbDef Sample() {
   VerbDef verb;
   verb.name = "sample";
   verb.max_positional = 9;
-  const auto add = [&verb](std::string name, FlagKind kind) {
-    FlagDef flag;
-    flag.name = std::move(name);
-    flag.kind = kind;
-    flag.value = "V";
-    verb.flags.push_back(flag);
-    return &verb.flags.back();
-  };
-  add("n", FlagKind::kInt)->minimum = 1;
-  add("f", FlagKind::kBool);
-  add("e", FlagKind::kString)->repeated = true;
-  add("timeout", FlagKind::kFloat)->minimum = -1;
+  verb.flags = {Integer(FLAGS_sample_n, "V", 1).As("n"), Switch(FLAGS_sample_f).As("f"),
+                Text(FLAGS_sample_e, "V").As("e").Repeated(), Number(FLAGS_sample_timeout, "V", -1).As("timeout"),
+                Switch(FLAGS_sample_color).As("color")};
   return verb;
 }
 
@@ -137,6 +135,52 @@ TEST(Front, BooleansMayBeSpeltOut) {
   EXPECT_THAT(Refused({"version", "--json=maybe"}), HasSubstr("--json expects true or false, got 'maybe'"));
 }
 
+// As in gflags: --no-FLAG and --noFLAG turn a boolean off, and _ is - in a name.
+TEST(Front, SpellingsOfGflags) {
+  for (const char* off : {"--no-json", "--nojson", "--json=false", "--json=f", "--no_json"}) {
+    EXPECT_FALSE(Parsed({"version", off}).Bool("json")) << off;
+    EXPECT_TRUE(Parsed({"version", off}).Given("json")) << off;
+  }
+  EXPECT_TRUE(ParseVerb(Sample(), {})->Bool("color"));
+  EXPECT_TRUE(ParseVerb(Sample(), {"--color"})->Bool("color"));
+  EXPECT_FALSE(ParseVerb(Sample(), {"--no-color"})->Bool("color"));
+  EXPECT_EQ(Parsed({"train", "r.lua", "--max_steps=3"}).Int("max-steps"), 3);
+  EXPECT_EQ(Refused({"version", "--no-json=true"}), "version: --no-json takes no value, got '--no-json=true'");
+  EXPECT_THAT(Refused({"train", "r.lua", "--no-out"}), HasSubstr("unknown flag '--no-out'"));
+  EXPECT_THAT(Refused({"version", "--json", "--no-json"}), HasSubstr("--no-json is given twice"));
+  EXPECT_THAT(Parsed({"train", "r.lua", "--no-attach"}).Ignored(), ElementsAre("--no-attach"));
+}
+
+// Flags of the library that read files and the environment, or print and exit, belong to no verb.
+TEST(Front, OwnFlagsOfGflagsAreUnknown) {
+  for (const char* flag : {"--flagfile=/etc/passwd", "--fromenv=seed", "--tryfromenv=seed", "--undefok=zz", "--helpxml",
+                           "--helpfull", "--tab_completion_word=x"}) {
+    EXPECT_THAT(Refused({"train", "r.lua", flag}), HasSubstr("unknown flag '--")) << flag;
+  }
+}
+
+// The text is one gflags flag of the verb's file: defaults, help and value come from there.
+TEST(Front, FlagsAreGflagsFlags) {
+  for (const VerbDef& verb : Verbs()) {
+    for (const FlagDef& flag : verb.flags) {
+      gflags::CommandLineFlagInfo info;
+      ASSERT_TRUE(gflags::GetCommandLineFlagInfo(flag.gflag.c_str(), &info)) << verb.name << " " << flag.name;
+      EXPECT_EQ(info.flag_ptr, flag.storage);
+      EXPECT_TRUE(info.has_validator_fn) << flag.gflag;
+      EXPECT_TRUE(absl::EndsWith(info.filename, "cli/verbs/" + verb.name + ".cc") ||
+                  absl::EndsWith(info.filename, "cli/common_flags.cc"))
+          << info.filename << " " << flag.gflag;
+    }
+  }
+}
+
+// One command line leaves nothing behind for the next.
+TEST(Front, ACommandLineLeavesGflagsAsTheyWere) {
+  EXPECT_EQ(Parsed({"train", "r.lua", "--seed=7", "--resume"}).Int("seed"), 7);
+  EXPECT_EQ(gflags::GetCommandLineFlagInfoOrDie("seed").current_value, "-1");
+  EXPECT_EQ(Parsed({"train", "r.lua"}).String("resume"), "");
+}
+
 TEST(Front, TwoDashesEndFlags) {
   const CommandLine c = Parsed({"run", "s.lua", "a=1", "--", "-5", "b=2", "--help", "--"});
   EXPECT_THAT(c.positional, ElementsAre("s.lua", "-5", "b=2", "--help", "--"));
@@ -168,7 +212,7 @@ TEST(Front, SaysWhichFlagsNothingRead) {
   EXPECT_THAT(c.Ignored(), testing::UnorderedElementsAre("--seed", "--out", "-n", "--no-attach"));
   EXPECT_EQ(c.Int("seed"), 4);
   EXPECT_TRUE(c.Given("out"));
-  EXPECT_TRUE(c.Bool("no-attach"));
+  EXPECT_FALSE(c.Bool("attach"));
   EXPECT_THAT(c.Ignored(), testing::ElementsAre("-n"));
   c.HandOn();
   EXPECT_TRUE(c.Ignored().empty());
@@ -176,8 +220,12 @@ TEST(Front, SaysWhichFlagsNothingRead) {
 
 TEST(Front, ParametersHaveNoDashes) {
   EXPECT_EQ(Refused({"train", "r.lua", "--lr=0.1"}),
-            "train: unknown flag '--lr'; `mslua help train` lists its flags; a parameter is written without dashes: "
-            "lr=VALUE");
+            "train: unknown flag '--lr'; `mslua help train` lists its flags; a parameter of the recipe has no dashes: "
+            "write 'lr=0.1'");
+  EXPECT_THAT(Refused({"train", "r.lua", "--epochs", "2"}), HasSubstr("write 'epochs=2'"));
+  EXPECT_THAT(Refused({"train", "--batch-size", "r.lua"}), HasSubstr("write 'batch_size=VALUE'"));
+  EXPECT_THAT(Refused({"train", "r.lua", "--steps=3"}), HasSubstr("it belongs to prof; a parameter"));
+  EXPECT_THAT(Refused({"doctor", "--lr=0.1"}), testing::Not(HasSubstr("parameter")));
 }
 
 TEST(Front, Help) {
@@ -189,6 +237,15 @@ TEST(Front, Help) {
   EXPECT_EQ(HelpFor(Parsed({"train", "r.lua", "--bogus", "-h"})), HelpText(*FindVerb("train")));
   EXPECT_THAT(Refused({"help", "trian"}), HasSubstr("(did you mean 'train'?)"));
   EXPECT_EQ(Parsed({"--version"}).verb, "version");
+}
+
+TEST(Front, TopicsOfHelp) {
+  EXPECT_THAT(HelpFor(Parsed({"help", "exit-codes"})), HasSubstr("\n  75   stopped after a checkpoint was saved"));
+  EXPECT_THAT(HelpFor(Parsed({"help", "environment"})), HasSubstr("\n  OMP_NUM_THREADS "));
+  for (const Topic& topic : Topics()) {
+    for (const absl::string_view line : absl::StrSplit(TopicText(topic), '\n')) EXPECT_LE(line.size(), 100u) << line;
+    EXPECT_THAT(Refused({topic.name}), HasSubstr("unknown verb"));
+  }
 }
 
 TEST(Front, MistakesGiveOneLineWithTheMend) {

@@ -1,39 +1,13 @@
-// The commands of mslua: one table that parsing, help and completion read. A new verb, action or flag is a row here.
+// The verbs of mslua: one table that parsing, help and completion read. A verb is a file in cli/verbs/ and a line in
+// cli/verbs.cc, for its place in the help.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "cli/flags.h"
+
 namespace mslua::cli {
-
-enum class FlagKind { kBool, kInt, kFloat, kString, kEnum, kIntOrEnum };
-
-// One flag of a verb. A name of one letter is written `-n`, a longer one `--out`.
-struct FlagDef {
-  std::string name;
-  FlagKind kind = FlagKind::kBool;
-  std::string value;          // how help calls the value: "N", "DIR"; for enums the words, "cpu|cuda"
-  std::string help;           // one line, without a full stop
-  std::string default_value;  // text of the value when the flag is not given; empty: none
-  std::string bare;           // not empty: the value may be left out and is this then; given it stands after `=`
-  double minimum = 0;         // of numbers
-  bool repeated = false;      // every value counts, in order; otherwise a second one is an error
-  bool built = true;          // false: named in the help, refused with one error
-  // The actions of the verb that it belongs to; empty: all. With another one it is an error.
-  std::vector<std::string> actions = {};
-
-  FlagDef Default(std::string text) &&;
-  FlagDef Bare(std::string text) &&;
-  FlagDef Repeated() &&;
-  FlagDef NotBuilt() &&;
-  FlagDef Of(std::vector<std::string> names) &&;
-
-  // "-n" or "--out".
-  std::string Spelling() const;
-  // The words of an enum; empty for other kinds.
-  std::vector<std::string> Words() const;
-};
 
 // What a verb such as `data` is asked to do: its first argument.
 struct ActionDef {

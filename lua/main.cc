@@ -1,6 +1,7 @@
 // mslua: one program, a verb a use (cli/verbs.h).
 #include <sys/prctl.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <map>
@@ -14,6 +15,7 @@
 #include "core/base/exit_code.h"
 #include "core/ops/support/kernel_verdicts.h"
 #include "launch/process.h"
+#include "lua/complete_line.h"
 #include "lua/rank_verb.h"
 #include "lua/verbs.h"
 #include "repl/endpoint/lua_helper.h"
@@ -39,7 +41,11 @@ int Completion(const CommandLine& command) {
 int Run(int argc, char** argv) {
   // A rank starts this program for the Lua of attached people; it is no verb.
   if (argc == 2 && std::string(argv[1]) == mslua::endpoint::kHelperArgument) return mslua::RunSessionLua();
-  const auto command = mslua::cli::ParseCommandLine(std::vector<std::string>(argv + 1, argv + argc));
+  const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  // The scripts of `mslua completion` start it; it is no verb either.
+  if (!words.empty() && words[0] == mslua::cli::kCompleteArgument)
+    return mslua::CompleteLine({words.begin() + 1, words.end()});
+  const auto command = mslua::cli::ParseCommandLine(words);
   if (!command.ok()) return mslua::Report(command.status());
   const std::map<std::string, int (*)(const CommandLine&)> verbs = {
       {"help", Help},

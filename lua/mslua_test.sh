@@ -34,6 +34,30 @@ run repl --device cuda
 expect "no such device" 2 "on the cpu only"
 run run nosuchfile.lua
 expect "no file" 2 "cannot read nosuchfile.lua"
+run train quickstrt
+expect "a recipe's name misspelt" 2 "(did you mean 'quickstart'?)"
+touch my_net.lua
+run train mynet
+expect "a recipe's file misspelt" 2 "(did you mean 'my_net.lua'?)"
+run data ls nowhere
+expect "data ls of a path" 3 "nowhere"
+
+# What the shell's completion asks.
+cat > noisy.lua <<'LUA'
+local ms = require "mslua"
+local p = ms.params { rate = 0.5, presets = { small = { rate = 1 }, large = { rate = 2 } } }
+print "rain"
+os.execute "echo ran > escaped"
+LUA
+run __complete train noisy.lua r
+[ "$out" = "$(printf 'rate=\t0.5')" ] || { echo "completion of parameters: $out"; failed=1; }
+run __complete train noisy.lua --preset s
+[ "$out" = small ] || { echo "completion of presets: $out"; failed=1; }
+[ ! -e escaped ] || { echo "completion ran a process"; failed=1; }
+run __complete train nois
+[ "$out" = noisy.lua ] || { echo "completion of files: $out"; failed=1; }
+run __complete eval quick
+expect "completion of the library" 0 "quickstart"
 
 # A file that is shown may be somebody else's: it reaches no file and no process.
 cat > shown.lua <<'LUA'
@@ -106,6 +130,11 @@ expect "repl goes on after an error" 1 "2"
 out=$(printf 'for i = 1, 2 do\n' | "$program" repl 2>&1)
 code=$?
 expect "repl, open statement" 1 "not complete"
+
+out=$(printf '.timer on\n1\n.timer off\n.timer\n' | "$program" repl 2>&1)
+code=$?
+expect "timer of the repl" 0 "timer off
+timer on"
 
 cat > g.ir <<'IR'
 graph g {

@@ -9,72 +9,23 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "core/base/atomic_file.h"
 #include "core/base/exit_code.h"
 #include "core/base/printable.h"
-#include "core/base/sandbox.h"
 #include "core/base/text.h"
 #include "lua/embedded.h"
 #include "lua/json.h"
 #include "lua/object.h"
 #include "lua/rank_verb.h"
+#include "lua/recipe_files.h"
 #include "lua/verbs.h"
 
 namespace mslua {
 
-const EmbeddedChunk* FindRecipe(const std::string& name) {
-  return name.find_first_of("/.") == std::string::npos ? FindEmbedded("recipes." + name) : nullptr;
-}
-
 namespace {
 
-Status CheckReadable(const std::string& file) {
-  struct stat info;
-  if (stat(file.c_str(), &info) == 0 && S_ISDIR(info.st_mode))
-    return absl::InvalidArgumentError(absl::StrCat(file, " is a folder, expected a Lua file"));
-  if (access(file.c_str(), R_OK) == 0) return absl::OkStatus();
-  return absl::NotFoundError(absl::StrCat("cannot read ", file, ": ", std::strerror(errno)));
-}
-
-// The words of the comment that a file begins with, up to the first empty line of it.
-std::string FirstComment(absl::string_view source) {
-  std::string text;
-  for (absl::string_view line : absl::StrSplit(source, '\n')) {
-    if (!absl::ConsumePrefix(&line, "-- ")) break;
-    absl::StrAppend(&text, text.empty() ? "" : " ", line);
-  }
-  return text;
-}
-
-// The recipes of the library: {name, file}.
-std::vector<std::pair<std::string, const EmbeddedChunk*>> LibraryRecipes() {
-  std::vector<std::pair<std::string, const EmbeddedChunk*>> recipes;
-  for (const EmbeddedChunk& chunk : EmbeddedChunks()) {
-    absl::string_view name = chunk.module;
-    if (absl::ConsumePrefix(&name, "recipes.") && name.find('.') == absl::string_view::npos)
-      recipes.emplace_back(name, &chunk);
-  }
-  return recipes;
-}
-
-// A file, or the name of a recipe of the library.
-Status CheckRecipe(const std::string& recipe) {
-  if (FindRecipe(recipe) != nullptr) return absl::OkStatus();
-  const Status readable = CheckReadable(recipe);
-  if (readable.ok()) return readable;
-  std::vector<std::string> known;
-  for (const auto& one : LibraryRecipes()) known.push_back(one.first);
-  const bool file = access((recipe + ".lua").c_str(), R_OK) == 0;
-  return Status(readable.code(),
-                absl::StrCat(readable.message(),
-                             file ? absl::StrCat(" (did you mean '", recipe, ".lua'?)") : DidYouMean(recipe, known)));
-}
-
 int ListRecipes(bool json) {
-  for (const auto& [name, chunk] : LibraryRecipes()) {
-    const std::string doc = FirstComment(chunk->source);
+  for (const auto& [name, doc] : LibraryRecipeDocs()) {
     if (json)
       std::printf("{\"name\": %s, \"doc\": %s}\n", JsonString(name).c_str(), JsonString(doc).c_str());
     else
@@ -88,7 +39,7 @@ Status CopyRecipe(const std::string& name, std::string path) {
   const EmbeddedChunk* chunk = FindRecipe(name);
   if (chunk == nullptr) {
     std::vector<std::string> known;
-    for (const auto& recipe : LibraryRecipes()) known.push_back(recipe.first);
+    for (const auto& recipe : LibraryRecipeDocs()) known.push_back(recipe.first);
     return absl::NotFoundError(absl::StrCat("the library has no recipe '", name, "'", DidYouMean(name, known),
                                             "; `mslua recipes ls` lists them"));
   }
@@ -105,15 +56,6 @@ Status CopyRecipe(const std::string& name, std::string path) {
 Status CallVerb(Session& session, const std::string& name) {
   RETURN_IF_ERROR(session.RunText(absl::StrCat("return require('mslua.verbs').", name, "()"), "=mslua/verb"));
   return absl::OkStatus();
-}
-
-// Takes files, processes and the network away from the recipe that runs next; its own text is read before.
-Status ReadThenEnterSandbox(Session& session) {
-  RETURN_IF_ERROR(
-      session.RunText("require 'mslua.verbs' "
-                      "require('mslua.recipe').read_ahead(require('mslua.core').options.file)",
-                      "=mslua/verb"));
-  return EnterSandbox({-1, true});
 }
 
 }  // namespace
@@ -147,7 +89,7 @@ SessionOptions OptionsOf(const cli::CommandLine& command) {
     if (command.Given(flag)) options.flags.emplace_back(flag, command.String(flag));
   }
   if (command.Given("init-from")) options.flags.emplace_back("init_from", command.String("init-from"));
-  if (command.Bool("no-attach")) options.flags.emplace_back("no_attach", 1.0);
+  if (command.Given("attach") && !command.Bool("attach")) options.flags.emplace_back("no_attach", 1.0);
   if (command.Given("n")) options.flags.emplace_back("ranks_given", true);
   if (command.Bool("json")) options.flags.emplace_back("json", true);
   options.traceback = command.Bool("traceback");
@@ -185,7 +127,7 @@ int Report(const Status& status, int exit_code) {
 
 int RunScript(const cli::CommandLine& command) {
   return RunAsRank(command, OptionsOf(command), Joins::kWhenAsked, [](Session& session) -> StatusOr<int> {
-    RETURN_IF_ERROR(CheckReadable(session.options().file));
+    RETURN_IF_ERROR(CheckLuaFile(session.options().file));
     lua_State* L = session.lua();
     lua_settop(L, 0);
     RETURN_IF_ERROR(session.RunFile(session.options().file));

@@ -142,9 +142,11 @@ int RunData(const cli::CommandLine& command) {
     const Status made = MakeData(words[1], words[2], command);
     return Report(made, made.ok() || absl::IsInvalidArgument(made) ? 0 : kExitStorage);
   }
-  // `ls` looks at $DATA_PATH, or here.
+  // `ls` without a path looks at $DATA_PATH, or in the working folder.
   const char* variable = std::getenv("DATA_PATH");
-  const std::string path = words[0] == "verify" ? words[2] : variable != nullptr ? variable : ".";
+  std::string path = variable != nullptr ? variable : ".";
+  if (words[0] == "verify") path = words[2];
+  if (words[0] == "ls" && words.size() > 1) path = words[1];
   const auto report = data::Inspect(path, words[0] == "verify");
   if (!report.ok()) return Report(report.status(), kExitData);
   PrintReport(path, *report, json);

@@ -12,6 +12,7 @@
 #include "lua/verbs.h"
 #include "repl/connection.h"
 #include "repl/endpoint/command.h"
+#include "repl/help.h"
 #include "repl/interrupt.h"
 #include "repl/loop.h"
 #include "repl/output.h"
@@ -94,12 +95,7 @@ int Interactive(Connection& connection, Session& session, bool rw) {
   };
   for (const auto& def : endpoint::Commands()) extension.commands.push_back("." + def.name);
   for (const char* own : {".detach", ".mode", ".output"}) extension.commands.emplace_back(own);
-  extension.help =
-      absl::StrCat(endpoint::CommandHelp(),
-                   "  .mode table|json|csv                 how answers are shown\n"
-                   "  .output [FILE]                       answers go to the file; without one, here again\n"
-                   "  @0-3 .COMMAND, @all EXPRESSION       asks those ranks; Lua at ranks (.rw)\n"
-                   "  .detach, Ctrl-D                      leaves; the job goes on\n");
+  extension.help = absl::StrCat(endpoint::CommandHelp(), repl::AttachHelp());
   extension.parameters = [&] {
     std::vector<std::string> names;
     const auto text = connection.Call(".params", false);

@@ -10,20 +10,12 @@
 #include "lua/object.h"
 #include "repl/chunk.h"
 #include "repl/describe.h"
+#include "repl/help.h"
 #include "repl/interrupt.h"
 #include "repl/show.h"
 
 namespace mslua::repl {
 namespace {
-
-constexpr char kHelp[] =
-    "Lua: an expression prints its value (a ; at its end silences it), _ is the last one; local stays\n"
-    "  ?name         what a name is: ?nn lists a module, ?nn.Adam says its arguments\n"
-    "  Tab           completes names, methods and parameters\n"
-    "  .timer on     prints how long each line took; .timer off ends that\n"
-    "  Ctrl-C        ends the line, or what runs\n"
-    "  .help         this\n"
-    "  .quit, Ctrl-D leaves\n";
 
 void PushList(lua_State* L, const std::vector<std::string>& list) {
   lua_createtable(L, static_cast<int>(list.size()), 0);
@@ -79,7 +71,7 @@ bool Loop::Command(absl::string_view text) {
     else
       Error(described.status().message());
   } else if (text == ".help") {
-    std::printf("%s%s", kHelp, extension_.help.c_str());
+    std::printf("%s%s", LoopHelp().c_str(), extension_.help.c_str());
   } else if (text == ".timer" || text == ".timer on" || text == ".timer off") {
     timer_ = text == ".timer" ? !timer_ : text == ".timer on";
     std::printf("timer %s\n", timer_ ? "on" : "off");

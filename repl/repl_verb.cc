@@ -11,6 +11,7 @@
 #include "launch/this_host.h"
 #include "lua/rank_verb.h"
 #include "lua/verbs.h"
+#include "repl/help.h"
 #include "repl/loop.h"
 #include "repl/rank_chunks.h"
 #include "repl/verbs.h"
@@ -18,9 +19,6 @@
 namespace mslua {
 
 namespace {
-
-constexpr char kScopeHelp[] =
-    "in scope: recipe, net, dataset, eval_dataset, loss, model, and m: m:step() trains by hand\n";
 
 // A recipe's parts are made when they are first named.
 Status Open(Session& session, bool recipe) {
@@ -40,7 +38,7 @@ StatusOr<int> RunSession(const cli::CommandLine& command, bool* again) {
   repl::Loop::Extension extension;
   *again = false;
   if (recipe) {
-    extension.help = absl::StrCat(kScopeHelp, "  .reload      reads the recipe again; names and parameters are lost\n");
+    extension.help = repl::RecipeHelp();
     extension.commands = {".reload"};
     extension.command = [again](absl::string_view line) -> Status {
       *again = line == ".reload";
@@ -76,9 +74,7 @@ StatusOr<int> RunPrompt(Session& session, Membership& membership, bool recipe) {
     std::printf("%s\n", answers.c_str());
     return absl::OkStatus();
   };
-  extension.help = absl::StrCat(recipe ? kScopeHelp : "",
-                                "  each line runs on all ranks, and shows rank 0's value\n"
-                                "  @1 EXPR, @0-2 EXPR, @all EXPR   the value on those ranks, on them alone\n");
+  extension.help = (recipe ? repl::ScopeHelp() : "") + repl::RanksHelp();
   return CodeOf(repl::Loop(session, std::move(extension)).Run());
 }
 

@@ -1,5 +1,5 @@
 // Times the collectives of the native backend: spawns the ranks, prints one JSON line for each operation and size.
-//   ranks N [SECONDS-PER-CASE [OPERATION [tcp]]]
+//   ranks --ranks N [--seconds S] [--op NAME] [--tcp]
 // Conventions of nccl-tests: "bytes" is the larger of the two buffers of a rank. "kind" is "arena" for buffers of
 // AllocateShared and "private" for others; "tcp" where each rank is a host of its own.
 #include <spawn.h>
@@ -17,6 +17,13 @@
 #include "collectives/native.h"
 #include "collectives/socket.h"
 #include "core/base/clock.h"
+#include "gflags/gflags.h"
+
+DEFINE_int32(ranks, 2, "number of ranks, from 1 to 64");
+DEFINE_double(seconds, 0.2, "seconds for each case");
+DEFINE_string(op, "", "time this operation only");
+DEFINE_bool(tcp, false, "make each rank a host of its own, reached over TCP");
+DEFINE_validator(ranks, [](const char*, gflags::int32 n) { return n >= 1 && n <= 64; });
 
 extern char** environ;
 
@@ -117,23 +124,17 @@ void RunRank(int rank, int n, const std::string& folder, double seconds, const s
 }
 
 int Main(int argc, char** argv) {
-  const int n = argc > 1 ? atoi(argv[1]) : 2;
-  const double seconds = argc > 2 ? atof(argv[2]) : 0.2;
-  const std::string only = argc > 3 ? argv[3] : "";
-  const bool tcp = argc > 4 && argv[4] == std::string("tcp");
-  if (n < 1 || n > 64) {
-    fprintf(stderr, "usage: ranks N [SECONDS-PER-CASE [OPERATION [tcp]]], N from 1 to 64\n");
-    return 2;
-  }
+  gflags::ParseCommandLineFlags(&argc, &argv, false);
+  const int n = FLAGS_ranks;
   if (const char* rank = getenv("BENCH_RANK")) {
-    RunRank(atoi(rank), n, getenv("BENCH_FOLDER"), seconds, only, atoi(getenv("BENCH_PORT")));
+    RunRank(atoi(rank), n, getenv("BENCH_FOLDER"), FLAGS_seconds, FLAGS_op, atoi(getenv("BENCH_PORT")));
     return 0;
   }
   auto folder = MakeSocketFolder(absl::StrCat("bench-", getpid()));
   Check(folder.status());
   setenv("BENCH_FOLDER", folder->c_str(), 1);
   // Below the ports that the system gives to those who connect.
-  setenv("BENCH_PORT", absl::StrCat(tcp ? 20000 + getpid() % 12000 : 0).c_str(), 1);
+  setenv("BENCH_PORT", absl::StrCat(FLAGS_tcp ? 20000 + getpid() % 12000 : 0).c_str(), 1);
   std::vector<pid_t> children;
   for (int r = 0; r < n; ++r) {
     setenv("BENCH_RANK", absl::StrCat(r).c_str(), 1);

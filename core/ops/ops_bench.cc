@@ -10,6 +10,7 @@
 #include "core/base/aligned_memory.h"
 #include "core/base/rng.h"
 #include "core/op/registry.h"
+#include "gflags/gflags.h"
 
 namespace mslua {
 namespace {
@@ -146,6 +147,7 @@ void Time(const Row& row) {
 }  // namespace mslua
 
 int main(int argc, char** argv) {
+  gflags::ParseCommandLineFlags(&argc, &argv, true);
   for (const mslua::Row& row : mslua::Rows()) {
     const std::string name = mslua::NameOf(row);
     if (std::all_of(argv + 1, argv + argc, [&](const char* part) { return absl::StrContains(name, part); }))

@@ -1,4 +1,5 @@
-// Times of strategy search, of the processor: bazel run -- //core/sharding:search_bench [NETWORK [RANKS [MODE]]]
+// Measures strategy search in processor time:
+//   bazel run //core/sharding:search_bench -- --network gpt12 --ranks 64 --mode dynamic_programming
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -7,6 +8,11 @@
 #include "core/autodiff/gradient.h"
 #include "core/graph/builder.h"
 #include "core/sharding/search.h"
+#include "gflags/gflags.h"
+
+DEFINE_string(network, "", "resnet50, gpt12 or gpt96; empty: all");
+DEFINE_int64(ranks, 0, "number of devices; 0: all that are measured");
+DEFINE_string(mode, "", "search mode; empty: all");
 
 namespace mslua {
 namespace {
@@ -88,24 +94,17 @@ Graph Gpt(int64_t batch, int64_t length, int layers, int64_t width, int64_t head
   return n.Train(n.CrossEntropy(n.Dense(norm(x), 50304)));
 }
 
-// What the command line picks; empty: all.
-struct Pick {
-  std::string network, ranks, mode;
-  bool Takes(absl::string_view n, int64_t r) const {
-    return (network.empty() || network == n) && (ranks.empty() || ranks == absl::StrCat(r));
-  }
-};
-
 double ProcessorSeconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
-void Time(const Pick& pick, const char* name, Graph (*network)(), int64_t ranks) {
-  if (!pick.Takes(name, ranks)) return;
+void Time(const char* name, Graph (*network)(), int64_t ranks) {
+  if (!FLAGS_network.empty() && FLAGS_network != name) return;
+  if (FLAGS_ranks != 0 && FLAGS_ranks != ranks) return;
   const Graph graph = network();
   const Mesh mesh = *Mesh::Of(ranks);
   for (int m = 0; m < 3; ++m) {
     SearchOptions options;
     options.mode = static_cast<SearchMode>(m);
-    if (!pick.mode.empty() && pick.mode != Name(options.mode)) continue;
+    if (!FLAGS_mode.empty() && FLAGS_mode != Name(options.mode)) continue;
     options.cluster.flops_per_second = 150e12;
     options.cluster.bytes_per_second = 1.5e12;
     for (int a = 0; a < mesh.axes(); ++a)
@@ -133,14 +132,13 @@ void Time(const Pick& pick, const char* name, Graph (*network)(), int64_t ranks)
 }  // namespace mslua
 
 int main(int argc, char** argv) {
-  const auto argument = [&](int i) { return std::string(i < argc ? argv[i] : ""); };
-  const mslua::Pick pick{argument(1), argument(2), argument(3)};
+  gflags::ParseCommandLineFlags(&argc, &argv, true);
   const auto gpt12 = [] { return mslua::Gpt(64, 1024, 12, 768, 12); };
   mslua::Time(
-      pick, "resnet50", [] { return mslua::ResNet50(256); }, 8);
-  mslua::Time(pick, "gpt12", gpt12, 8);
-  mslua::Time(pick, "gpt12", gpt12, 64);
+      "resnet50", [] { return mslua::ResNet50(256); }, 8);
+  mslua::Time("gpt12", gpt12, 8);
+  mslua::Time("gpt12", gpt12, 64);
   mslua::Time(
-      pick, "gpt96", [] { return mslua::Gpt(1024, 2048, 96, 12288, 96); }, 1024);
+      "gpt96", [] { return mslua::Gpt(1024, 2048, 96, 12288, 96); }, 1024);
   return 0;
 }

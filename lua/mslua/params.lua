@@ -140,6 +140,7 @@ function M.params(...)
   end
   check_shape(defaults, presets)
   state.values, state.origins, state.leaves, state.defaults = {}, {}, {}, defaults
+  state.presets = errors.names(presets)
   for name, v in pairs(defaults) do set(name, v, "recipe") end
   if defaults.data_path == "" and os.getenv "DATA_PATH" then set("data_path", os.getenv "DATA_PATH", "$DATA_PATH") end
   check_table(defaults, state.base.params or {}, "resolved")

@@ -2,6 +2,7 @@
 local callbacks = require "mslua.callbacks"
 local class = require "mslua.class"
 local core = require "mslua.core"
+local errors = require "mslua.errors"
 local literal = require "mslua.literal"
 local notice = require "mslua.notice"
 local checkpoint = require "mslua.checkpoint"
@@ -304,6 +305,20 @@ function M.scope()
   for name in pairs(make) do names[#names + 1] = name end
   require("mslua.complete").scope = { names = names, get = function(name) return scope[name] end }
   return scope
+end
+
+--- For the completion of the shell: the recipe's presets, parameters and leaves, a line "preset\tNAME\t" or
+--- "parameter\tNAME\tVALUE" each. A recipe that cannot be made, for want of data, has its parameters all the same.
+---@return string lines
+function M.words()
+  local made, recipe = pcall(M.load)
+  local state, lines = params.state(), {}
+  for _, name in ipairs(state.presets or {}) do lines[#lines + 1] = ("preset\t%s\t"):format(name) end
+  for _, name in ipairs(errors.names(state.defaults or {})) do
+    lines[#lines + 1] = ("parameter\t%s\t%s"):format(name, literal.write(state.defaults[name]))
+  end
+  for _, path in ipairs(made and recipes.leaves() or {}) do lines[#lines + 1] = ("parameter\t%s\t"):format(path) end
+  return table.concat(lines, "\n")
 end
 
 --- `mslua recipes show R`: every parameter and leaf, with where its value came from.

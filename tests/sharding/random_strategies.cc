@@ -25,18 +25,19 @@
 #include "absl/strings/str_split.h"
 #include "core/base/dtype.h"
 #include "core/checkpoint/checkpoint.h"
+#include "gflags/gflags.h"
 #include "lua/testing/rank_sessions.h"
+
+DEFINE_string(script, "", "random_strategies.lua");
+DECLARE_int64(seed);  // of cli/common_flags.cc, which is part of this program: here the seed of the first case
+DEFINE_int64(cases, 40, "number of cases");
+DEFINE_int64(only, -1, "run the case of this seed alone, and print its strategies and differences");
 
 namespace mslua {
 namespace {
 
 using testing::Numbers;
 using testing::RunSessions;
-
-struct Arguments {
-  std::string script;
-  int64_t seed = 1, cases = 40, only = -1;
-};
 
 // What one rank says of its training: the chunk's results.
 struct Report {
@@ -91,10 +92,11 @@ struct Run {
 
 class Driver {
  public:
-  Driver(Arguments arguments, std::string folder) : a_(std::move(arguments)), folder_(std::move(folder)) {}
+  explicit Driver(std::string folder) : folder_(std::move(folder)) {}
 
   int Go() {
-    const int64_t first = a_.only >= 0 ? a_.only : a_.seed, last = a_.only >= 0 ? a_.only : a_.seed + a_.cases - 1;
+    const int64_t first = FLAGS_only >= 0 ? FLAGS_only : FLAGS_seed,
+                  last = FLAGS_only >= 0 ? FLAGS_only : FLAGS_seed + FLAGS_cases - 1;
     for (int64_t seed = first; seed <= last; ++seed) Case(seed);
     for (const auto& [kind, counts] : kinds_)
       std::printf("%-9s %4d cases, %4d equal, %3d ill-conditioned, %3d differ, %3d fail\n", kind.c_str(), counts.cases,
@@ -115,9 +117,9 @@ class Driver {
     const std::string out = folder_ + "/run";
     std::filesystem::remove_all(out);
     const std::string code =
-        absl::StrCat("return dofile('", a_.script, "')(", seed, ", {alone = ", ranks == 1 ? "true" : "false",
+        absl::StrCat("return dofile('", FLAGS_script, "')(", seed, ", {alone = ", ranks == 1 ? "true" : "false",
                      ", perturb = ", perturb ? "true" : "false", ", double = ", in_double ? "true" : "false",
-                     ", folder = '", out, "', describe = ", a_.only >= 0 ? "true" : "false", "})");
+                     ", folder = '", out, "', describe = ", FLAGS_only >= 0 ? "true" : "false", "})");
     Run run;
     for (const std::string& text : RunSessions(ranks, code)) run.ranks.push_back(Parse(text));
     for (const Report& r : run.ranks) {
@@ -191,7 +193,7 @@ class Driver {
     ++counts.cases;
     std::string where;
     const double apart = Difference(alone, together, kind == "local", &where);
-    if (a_.only >= 0)
+    if (FLAGS_only >= 0)
       std::printf("%s\n%s\ndifference %.3g at %s\n", alone.ranks[0].head.c_str(), together.ranks[0].strategies.c_str(),
                   apart, where.c_str());
     if (apart <= limit) {
@@ -231,7 +233,6 @@ class Driver {
     std::fflush(stdout);
   }
 
-  const Arguments a_;
   const std::string folder_;
   std::map<std::string, Counts> kinds_;
   double largest_[2] = {0, 0};  // of cases in float64, float32
@@ -239,28 +240,18 @@ class Driver {
 };
 
 int Main(int argc, char** argv) {
-  Arguments a;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string name = argv[i];
-    if (name == "--script") {
-      a.script = argv[i + 1];
-      continue;
-    }
-    int64_t* const to = name == "--seed"    ? &a.seed
-                        : name == "--cases" ? &a.cases
-                        : name == "--only"  ? &a.only
-                                            : nullptr;
-    if (to == nullptr || !absl::SimpleAtoi(argv[i + 1], to)) {
-      std::fprintf(stderr, "usage: random_strategies --script FILE [--seed S] [--cases N] [--only SEED]\n");
-      return 2;
-    }
+  gflags::SetCommandLineOptionWithMode("seed", "1", gflags::SET_FLAGS_DEFAULT);
+  gflags::ParseCommandLineFlags(&argc, &argv, true);
+  if (FLAGS_script.empty() || argc > 1) {
+    std::fprintf(stderr, "usage: random_strategies --script FILE [--seed S] [--cases N] [--only S]\n");
+    return 2;
   }
   // Runs and plans of the search stay out of the user's folders.
   std::string folder = std::filesystem::temp_directory_path().string() + "/random_strategies_XXXXXX";
   if (::mkdtemp(&folder[0]) == nullptr) return 2;
   ::setenv("XDG_CACHE_HOME", (folder + "/cache").c_str(), 1);
-  a.script = std::filesystem::absolute(a.script).string();
-  const int code = Driver(a, folder).Go();
+  FLAGS_script = std::filesystem::absolute(FLAGS_script).string();
+  const int code = Driver(folder).Go();
   std::filesystem::remove_all(folder);
   return code;
 }

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -19,7 +20,18 @@
 #include "core/base/processor.h"
 #include "core/ops/support/bilinear_guard.h"
 #include "core/ops/support/kernel_verdicts.h"
+#include "gflags/gflags.h"
 #include "tools/fuzz/shapes_case.h"
+
+DEFINE_int64(cases, 1000, "number of cases");
+DEFINE_int64(first, 0, "number of the first case");
+DEFINE_uint64(seed, 1, "seed that draws the cases");
+DEFINE_int32(longest, 600, "seconds after which a case counts as crashed");
+DEFINE_string(operators, "", "operators to draw, separated by commas; empty: all");
+DEFINE_string(types, "", "float32, bfloat16, float16, separated by commas; empty: all");
+DEFINE_string(threads, "1,2,3", "numbers of compute threads to draw from");
+DEFINE_bool(list, false, "print each case before it runs");
+DEFINE_bool(unguarded, false, "run kernels as oneDNN gives them, without table and checks");
 
 namespace {
 
@@ -44,6 +56,44 @@ many crashed; exit code 0 when none did.
                finds what the table lacks
 )";
 
+// Whether each of the names, separated by commas, is known; prints the first that is not.
+bool Among(const char* flag, const std::string& names, const std::vector<std::string>& known) {
+  const std::vector<std::string> given = absl::StrSplit(names, ',', absl::SkipEmpty());
+  for (const std::string& name : given) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    std::fprintf(stderr, "tools/fuzz/shapes: --%s: '%s' is unknown, expected one of: %s\n", flag, name.c_str(),
+                 absl::StrJoin(known, " ").c_str());
+    return false;
+  }
+  return true;
+}
+
+// The numbers of "1,2,3"; nothing where one is not from 1 to 256.
+std::optional<std::vector<int>> Threads(const std::string& text) {
+  std::vector<int> threads;
+  for (const absl::string_view word : absl::StrSplit(text, ',')) {
+    int n = 0;
+    if (!absl::SimpleAtoi(word, &n) || n < 1 || n > 256) return std::nullopt;
+    threads.push_back(n);
+  }
+  return threads;
+}
+
+bool NotNegative(const char*, gflags::int64 n) { return n >= 0; }
+bool IsPositive(const char*, gflags::int32 n) { return n >= 1; }
+bool KnowsOperators(const char* flag, const std::string& names) { return Among(flag, names, mslua::fuzz::Drawn()); }
+bool KnowsTypes(const char* flag, const std::string& names) {
+  return Among(flag, names, {"float32", "bfloat16", "float16"});
+}
+bool AreThreads(const char*, const std::string& text) { return Threads(text).has_value(); }
+
+DEFINE_validator(cases, &NotNegative);
+DEFINE_validator(first, &NotNegative);
+DEFINE_validator(longest, &IsPositive);
+DEFINE_validator(operators, &KnowsOperators);
+DEFINE_validator(types, &KnowsTypes);
+DEFINE_validator(threads, &AreThreads);
+
 struct Options {
   int64_t cases = 1000, first = 0;
   int longest = 600;  // seconds of a case; after that it counts as one that hangs
@@ -52,62 +102,19 @@ struct Options {
   bool list = false, unguarded = false;
 };
 
-int Usage(const std::string& problem) {
-  std::fprintf(stderr, "tools/fuzz/shapes: %s\n%s", problem.c_str(), kUsage);
-  return mslua::kExitUsage;
-}
-
-// An empty text, or what is wrong with the arguments.
-std::string Parse(int argc, char** argv, Options* o) {
-  const auto among = [](const std::vector<std::string>& names, const std::vector<std::string>& known) -> std::string {
-    for (const std::string& n : names) {
-      if (std::find(known.begin(), known.end(), n) == known.end())
-        return absl::StrCat("'", n, "' is unknown, expected one of: ", absl::StrJoin(known, " "));
-    }
-    return "";
-  };
-  for (int i = 1; i < argc; ++i) {
-    std::string name = argv[i], value;
-    if (name == "--list" || name == "--unguarded") {
-      (name == "--list" ? o->list : o->unguarded) = true;
-      continue;
-    }
-    const size_t equals = name.find('=');
-    if (equals != std::string::npos) {
-      value = name.substr(equals + 1);
-      name.resize(equals);
-    } else if (i + 1 < argc) {
-      value = argv[++i];
-    } else {
-      return absl::StrCat(name, " needs a value");
-    }
-    std::string problem;
-    if (name == "--cases" || name == "--first") {
-      int64_t* const to = name == "--cases" ? &o->cases : &o->first;
-      if (!absl::SimpleAtoi(value, to) || *to < 0) problem = "expected a number";
-    } else if (name == "--longest") {
-      if (!absl::SimpleAtoi(value, &o->longest) || o->longest < 1) problem = "expected a number of seconds";
-    } else if (name == "--seed") {
-      if (!absl::SimpleAtoi(value, &o->seed)) problem = "expected a number";
-    } else if (name == "--operators") {
-      o->choice.operators = absl::StrSplit(value, ',');
-      problem = among(o->choice.operators, mslua::fuzz::Drawn());
-    } else if (name == "--types") {
-      o->choice.types = absl::StrSplit(value, ',');
-      problem = among(o->choice.types, {"float32", "bfloat16", "float16"});
-    } else if (name == "--threads") {
-      o->choice.threads.clear();
-      for (const absl::string_view text : absl::StrSplit(value, ',')) {
-        int n = 0;
-        if (!absl::SimpleAtoi(text, &n) || n < 1 || n > 256) problem = "expected numbers of threads, such as 1,2,3";
-        o->choice.threads.push_back(n);
-      }
-    } else {
-      return absl::StrCat("there is no option ", name);
-    }
-    if (!problem.empty()) return absl::StrCat(name, " ", value, ": ", problem);
-  }
-  return "";
+// The flags, checked already.
+Options OptionsOfFlags() {
+  Options o;
+  o.cases = FLAGS_cases;
+  o.first = FLAGS_first;
+  o.longest = FLAGS_longest;
+  o.seed = FLAGS_seed;
+  o.list = FLAGS_list;
+  o.unguarded = FLAGS_unguarded;
+  if (!FLAGS_operators.empty()) o.choice.operators = absl::StrSplit(FLAGS_operators, ',');
+  if (!FLAGS_types.empty()) o.choice.types = absl::StrSplit(FLAGS_types, ',');
+  o.choice.threads = *Threads(FLAGS_threads);
+  return o;
 }
 
 // What a child tells of a case: `kind` 'b' begins it, 'w' gives its wrong result, 'e' ends it.
@@ -137,13 +144,16 @@ void Tell(int fd, char kind, int64_t index, const std::string& text = "") {
 
 int main(int argc, char** argv) {
   mslua::OfferKernelChecks(argc, argv);
-  Options o;
   if (argc == 2 && (std::strcmp(argv[1], "--help") == 0 || std::strcmp(argv[1], "-h") == 0)) {
     std::fputs(kUsage, stdout);
     return 0;
   }
-  const std::string problem = Parse(argc, argv, &o);
-  if (!problem.empty()) return Usage(problem);
+  gflags::ParseCommandLineFlags(&argc, &argv, true);
+  if (argc > 1) {
+    std::fprintf(stderr, "tools/fuzz/shapes: unexpected argument %s\n%s", argv[1], kUsage);
+    return mslua::kExitUsage;
+  }
+  const Options o = OptionsOfFlags();
 
   // No user trains these shapes.
   mslua::ForgetVerdicts();

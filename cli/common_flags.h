@@ -1,0 +1,24 @@
+// Flags that more than one verb takes: one definition, one meaning, one default.
+#pragma once
+
+#include "cli/flags.h"
+
+namespace mslua::cli {
+
+FlagDef Backend();
+FlagDef Device();
+FlagDef HangTimeout();
+FlagDef HeartbeatTimeout();
+FlagDef Interface();
+FlagDef Json();
+FlagDef LogRanks();
+FlagDef MaxSteps();
+FlagDef Preset();
+FlagDef Rank();
+FlagDef Ranks();
+FlagDef Seed();
+FlagDef Traceback();
+// The same flag as Ranks, in verbs that compile for N ranks and start none.
+FlagDef RanksWithoutThem();
+
+}  // namespace mslua::cli

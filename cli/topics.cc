@@ -1,0 +1,102 @@
+#include "cli/topics.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "core/base/exit_code.h"
+
+namespace mslua::cli {
+namespace {
+
+constexpr size_t kWidth = 100;
+
+TopicRow CodeRow(ExitCode code, const char* doc) { return {absl::StrCat(static_cast<int>(code)), doc}; }
+
+std::vector<TopicRow> EnvironmentRows() {
+  return {
+      {"MSLUA_NAME", "parameter NAME of the recipe: MSLUA_LR=0.05; key=value of the command line overrides it"},
+      {"DATA_PATH", "the parameter data_path of recipes that leave it empty, and the folder of `mslua data ls`"},
+      {"OMP_NUM_THREADS", "compute threads of each rank (default: cores / ranks on the host)"},
+      {"OMP_WAIT_POLICY",
+       "passive: waiting threads sleep "
+       "(default where ranks have more threads than there are cores)"},
+      {"MSLUA_JOB_SECRET_FILE", "file with the secret that all processes of a job on several hosts prove to know"},
+      {"MSLUA_PLAINTEXT", "1: connections between hosts may be unencrypted"},
+      {"NCCL_SOCKET_IFNAME", "network interface whose address other hosts use (--iface overrides it)"},
+      {"MS_ROLE", "MS_WORKER or MS_SCHED: part of this process in a cluster with a scheduler"},
+      {"MS_WORKER_NUM", "number of workers that the scheduler waits for"},
+      {"MS_SCHED_HOST", "address of the scheduler"},
+      {"MS_SCHED_PORT", "port of the scheduler"},
+      {"MS_NODE_ID", "name of the worker; all digits: the rank that it asks for"},
+      {"MS_CLUSTER_TIMEOUT", "seconds that processes wait for each other at the start (default 600)"},
+      {"MS_ENABLE_RECOVERY",
+       "recovery of a cluster is not built yet: 1 is an error, --resume resumes from a checkpoint"},
+      {"RANK_TABLE_FILE", "JSON file that lists the ranks and their hosts"},
+      {"RANK_ID", "with RANK_TABLE_FILE: rank of this process"},
+      {"RANK_SIZE", "with RANK_TABLE_FILE: number of ranks"},
+      {"DEVICE_ID", "with RANK_TABLE_FILE: device of this process"},
+      {"RANK", "rank, as torchrun sets it, with WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT"},
+      {"OMPI_COMM_WORLD_RANK", "rank, as mpirun sets it, with OMPI_COMM_WORLD_SIZE and the LOCAL variables"},
+      {"SLURM_PROCID", "rank, as srun sets it, with SLURM_NTASKS, SLURM_LOCALID, SLURM_NNODES and SLURM_JOB_ID"},
+      {"XDG_RUNTIME_DIR", "folder of the sockets of running jobs (default: a folder of the user in TMPDIR or /tmp)"},
+      {"XDG_CACHE_HOME", "folder of plans and measurements that are kept (default ~/.cache)"},
+      {"XDG_STATE_HOME", "folder of the history of the REPL (default ~/.local/state)"},
+  };
+}
+
+std::vector<TopicRow> ExitCodeRows() {
+  return {
+      CodeRow(kExitOk, "success"),
+      CodeRow(kExitUsage, "mistake in the command line or in the recipe"),
+      CodeRow(kExitData, "data is missing or damaged"),
+      CodeRow(kExitEnvironment, "ranks cannot connect, or the machine lacks something"),
+      CodeRow(kExitRankCrashed, "a rank crashed"),
+      CodeRow(kExitHang, "a rank makes no progress, or ranks call different collectives"),
+      CodeRow(kExitDiverged, "the loss is NaN or infinite"),
+      CodeRow(kExitExpect, "the recipe's expect is not met"),
+      CodeRow(kExitStorage, "a checkpoint or another file cannot be read or written"),
+      CodeRow(kExitSecurity, "authentication failed"),
+      CodeRow(kExitInternal, "a bug of mslua"),
+      CodeRow(kExitCheckpointed, "stopped after a checkpoint was saved; --resume continues"),
+      CodeRow(kExitInterrupted, "stopped by Ctrl-C"),
+  };
+}
+
+}  // namespace
+
+const std::vector<Topic>& Topics() {
+  static const auto* topics =
+      new std::vector<Topic>{{"environment", "environment variables that mslua reads", EnvironmentRows()},
+                             {"exit-codes", "exit codes of mslua", ExitCodeRows()}};
+  return *topics;
+}
+
+const Topic* FindTopic(const std::string& name) {
+  for (const Topic& topic : Topics()) {
+    if (topic.name == name) return &topic;
+  }
+  return nullptr;
+}
+
+std::string TopicText(const Topic& topic) {
+  size_t column = 0;
+  for (const TopicRow& row : topic.rows) column = std::max(column, row.name.size());
+  column += 4;  // 2 before the name, 2 behind it
+  std::string text = absl::StrCat(topic.doc, "\n\n");
+  for (const TopicRow& row : topic.rows) {
+    std::string line = absl::StrCat("  ", row.name);
+    line.resize(column - 1, ' ');
+    for (const absl::string_view word : absl::StrSplit(row.doc, ' ')) {
+      if (line.size() + 1 + word.size() > kWidth) {
+        absl::StrAppend(&text, line, "\n");
+        line.assign(column - 1, ' ');
+      }
+      absl::StrAppend(&line, " ", word);
+    }
+    absl::StrAppend(&text, line, "\n");
+  }
+  return text;
+}
+
+}  // namespace mslua::cli

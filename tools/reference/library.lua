@@ -1,0 +1,175 @@
+-- Writes the pages of the Lua library: operators, cells, training, datasets, and the rest of ms. Returns a table of
+-- file name -> Markdown. The text comes from the operators' definitions (core.ops) and from mslua.help.
+local class = require "mslua.class"
+local core = require "mslua.core"
+local errors = require "mslua.errors"
+local ms = require "mslua"
+
+local function cell(text) return (text:gsub("|", "\\|"):gsub("%s+", " ")) end
+local function code(text) return "`" .. text .. "`" end
+
+local function add(lines, format, ...) lines[#lines + 1] = select("#", ...) > 0 and format:format(...) or format end
+
+-- A table with the columns name, type, default and meaning; nothing where there are no keys.
+local function add_keys(lines, title, keys)
+  if #keys == 0 then return end
+  add(lines, "| %s | type | default | meaning |", title)
+  add(lines, "| --- | --- | --- | --- |")
+  for _, key in ipairs(keys) do
+    local default = key.required and "required" or key.default and code(key.default) or ""
+    add(lines, "| %s | %s | %s | %s |", code(cell(key.name)), cell(key.type), cell(default), cell(key.text))
+  end
+  add(lines, "")
+end
+
+-- "[`nn.Adam`](#nnadam)": GitHub's anchor of a heading is the heading without punctuation.
+local function link(name) return ("[`%s`](#%s)"):format(name, name:lower():gsub("[^%w_-]", "")) end
+
+local function add_contents(lines, names)
+  local links = {}
+  for i, name in ipairs(names) do links[i] = link(name) end
+  add(lines, "%s", table.concat(links, ", "))
+  add(lines, "")
+end
+
+----------------------------------------------------------------------------------------------------------- operators
+
+local TYPES = { T = "tensor", index = "tensor of integers", bool = "tensor of booleans", float = "tensor of floats",
+  any = "tensor of any type" }
+
+local function attribute_keys(attrs)
+  local keys = {}
+  for i, attr in ipairs(attrs) do
+    local kind = attr.kind
+    if attr.choices then
+      local choices = {}
+      for k, choice in ipairs(attr.choices) do choices[k] = errors.show(choice) end
+      kind = table.concat(choices, ", ")
+    end
+    keys[i] = { name = attr.name, type = kind, required = attr.required, text = attr.doc or "",
+      default = attr.default ~= nil and errors.show(attr.default) or nil }
+  end
+  return keys
+end
+
+local function add_operator(lines, info)
+  add(lines, "### ops.%s\n", info.name)
+  add(lines, "%s\n", info.doc)
+  local inputs, attributes = {}, {}
+  for i, input in ipairs(info.inputs) do inputs[i] = input.name .. (input.variadic and " ..." or "") end
+  for i, attr in ipairs(info.attrs) do
+    attributes[i] = attr.required and attr.name or ("%s = %s"):format(attr.name, errors.show(attr.default))
+  end
+  local arguments = { unpack(inputs) }
+  for _, attribute in ipairs(attributes) do arguments[#arguments + 1] = attribute end
+  add(lines, "```lua")
+  add(lines, "ops.%s(%s)", info.name, table.concat(arguments, ", "))
+  if info.class then
+    add(lines, "ops.%s(%s)(%s)", info.class, table.concat(attributes, ", "), table.concat(inputs, ", "))
+  end
+  add(lines, "```\n")
+  local types = {}
+  for i, input in ipairs(info.inputs) do
+    types[i] = ("%s: %s"):format(code(input.name), TYPES[input.type] or input.type)
+  end
+  if #types > 0 then add(lines, "Inputs: %s.\n", table.concat(types, "; ")) end
+  if #info.outputs > 1 then add(lines, "Outputs: %s.\n", table.concat(info.outputs, ", ")) end
+  add_keys(lines, "attribute", attribute_keys(info.attrs))
+end
+
+------------------------------------------------------------------------------------------------- entries of the library
+
+local function add_entry(lines, entry)
+  add(lines, "### %s\n", entry.name)
+  if entry.text ~= "" then add(lines, "%s\n", entry.text) end
+  add(lines, "```lua\n%s\n```\n", entry.signature)
+  add_keys(lines, "key", entry.keys)
+  if entry.call then
+    local text = entry.call.text ~= "" and ": " .. entry.call.text or "."
+    add(lines, "Called with `%s`%s\n", entry.call.signature, text)
+  end
+  for _, returns in ipairs(entry.returns) do add(lines, "Returns `%s`.\n", returns) end
+  for _, method in ipairs(entry.methods) do
+    add(lines, "- `:%s`%s", method.signature, method.text ~= "" and ": " .. method.text or "")
+  end
+  if #entry.methods > 0 then add(lines, "") end
+  if entry.base then add(lines, "It has the methods of `%s` too.\n", entry.base) end
+end
+
+local function add_section(lines, title, entries)
+  if #entries == 0 then return end
+  if title then add(lines, "## %s\n", title) end
+  local names = {}
+  for i, entry in ipairs(entries) do names[i] = entry.name end
+  add_contents(lines, names)
+  for _, entry in ipairs(entries) do add_entry(lines, entry) end
+end
+
+-- The value of "nn.Adam", "ms.dataset.vision.Resize".
+local function value_of(name)
+  local value = name:find "^ms%." and _G or ms
+  for part in name:gmatch "[^.]+" do value = part == "ms" and ms or value[part] end
+  return value
+end
+
+-- The group of an entry; nil: its page is another one.
+local function group_of(entry)
+  if entry.kind == "module" or entry.kind == "operator" then return nil end
+  if entry.name:find "^ops%." then return "ops" end
+  if entry.name:find "^ms%.dataset%.%l+%." then return "transforms" end
+  if entry.name:find "^ms%.dataset%." then return "datasets" end
+  if entry.name:find "^ms%.communication%." then return "communication" end
+  if not entry.name:find "^nn%." then return entry.kind == "value" and "values" or "ms" end
+  if entry.kind == "function" then return "schedules" end
+  local value = value_of(entry.name)
+  if value == ms.nn.Loss or class.extends(value, ms.nn.Loss) then return "losses" end
+  if value == ms.nn.Cell or class.extends(value, ms.nn.Cell) then return "cells" end
+  return "optimizers"
+end
+
+-- Without mslua.help there is only the page of operators.
+local has_help, help = pcall(require, "mslua.help")
+local groups = {}
+for _, entry in ipairs(has_help and help.list() or {}) do
+  local group = group_of(entry)
+  if group then
+    groups[group] = groups[group] or {}
+    table.insert(groups[group], entry)
+  end
+end
+
+-- sections: title, group, title, group, ...
+local function page(title, intro, ...)
+  local lines = { ("# %s\n"):format(title), intro .. "\n" }
+  for i = 1, select("#", ...), 2 do
+    local heading, group = select(i, ...)
+    add_section(lines, heading, groups[group] or {})
+  end
+  return lines
+end
+
+local operators = {}
+for _, info in ipairs(core.ops()) do operators[#operators + 1] = info end
+table.sort(operators, function(a, b) return a.name < b.name end)
+local ops_page = page("Operators", "Each operator is a function of `ms.ops`, and most are a class, for an operator "
+  .. "with a strategy of its own: `ops.MatMul():shard { ... }`. Attributes follow the inputs, by position or by name "
+  .. "in a last table: `ops.matmul(x, w, { transpose_b = true })`.")
+local names = {}
+for i, info in ipairs(operators) do names[i] = "ops." .. info.name end
+add_contents(ops_page, names)
+for _, info in ipairs(operators) do add_operator(ops_page, info) end
+add_section(ops_page, "Other functions", groups.ops or {})
+
+local pages = { ["operators.md"] = ops_page }
+if has_help then
+  pages["cells.md"] = page("Cells", "A cell is a part of a network, with parameters and a function `construct`. "
+    .. "Arguments are given by position, or by name in a table.", nil, "cells")
+  pages["training.md"] = page("Losses, optimizers and schedules", "What a recipe names beside its network.", "Losses",
+    "losses", "Optimizers", "optimizers", "Learning-rate schedules", "schedules")
+  pages["datasets.md"] = page("Datasets", "Sources of batches, and transforms of samples.", "Datasets", "datasets",
+    "Transforms of samples", "transforms")
+  pages["ms.md"] = page("The module ms", "Recipes, parameters, models, callbacks, checkpoints and contexts.",
+    "Functions and classes", "ms", "Communication", "communication", "Values", "values")
+end
+for name, lines in pairs(pages) do pages[name] = table.concat(lines, "\n"):gsub("\n+$", "") .. "\n" end
+return pages
