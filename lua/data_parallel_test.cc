@@ -1,4 +1,4 @@
-// Data parallel training on ranks that are threads: the laws of docs/data_parallel.md.
+// Data parallel training on ranks that are threads: the laws of docs/howto/data_parallel.md.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

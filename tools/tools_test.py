@@ -202,6 +202,17 @@ class Lint(Clone):
             self.assertEqual(len(self.problems("core/base/a.h", text)), 1, repr(text))
         self.assertEqual(self.problems("core/base/a.h", "//" + "x" * 118 + "\n"), [])
 
+    def test_links(self):
+        self.write("docs/howto/b.md", "# Two words\n")
+        good = "[b](howto/b.md) [two](howto/b.md#two-words) [web](https://example.org/x) `[code](no.md)`\n"
+        self.assertEqual(self.problems("docs/a.md", good), [])
+        self.assertEqual(self.problems("docs/a.md", "```\n[c](no.md)\n```\n"), [])
+        self.assertEqual(self.problems("docs/a.md", "\n[c](no.md)\n"), ["docs/a.md:2: the link leads nowhere: no.md"])
+        self.assertEqual(self.problems("docs/a.md", "[b](howto/b.md#three)\n"),
+                         ["docs/a.md:1: howto/b.md has no heading #three"])
+        self.assertEqual(self.problems("core/base/a.h", "// docs/" + "gone.md says why.\n"),
+                         ["core/base/a.h:1: there is no docs/" + "gone.md"])
+
     def test_clocks(self):
         for text in ("absl::Now()", "std::chrono::system_clock::now()", "gettimeofday(&t, nullptr)",
                      "std::time(nullptr)", "time(NULL)", "clock_gettime(CLOCK_REALTIME, &t)",

@@ -13,7 +13,7 @@
 
 namespace mslua::data {
 
-// Which rows of each batch are wanted here (docs/parallel.md, "Whose batch").
+// Which rows of each batch are wanted here (docs/howto/data_parallel.md, "The global batch").
 struct FeedOptions {
   uint64_t seed = 0;  // of shuffles and random transforms
   // A global batch is `feeds` batches of the dataset's size b; this one is rows [feed * b, (feed + 1) * b)

@@ -77,7 +77,7 @@ class Graph {
   std::vector<std::vector<int32_t>> UseCounts() const;
 };
 
-// The text form (docs/architecture.md, "IR text"): one line a node. Parsing gives the graph back.
+// The text form (docs/explanation/architecture.md, "IR text"): one line a node. Parsing gives the graph back.
 //   %12: f32[8,16] = matmul(%x, %w) {transpose_a=false, transpose_b=false}  # Net/matmul @ quickstart.lua:21
 std::string ToString(const Graph& graph);
 StatusOr<Graph> ParseGraph(absl::string_view text);

@@ -2,7 +2,7 @@
 //
 // From a definition are derived, with nothing else to edit: type checks and their messages, the Lua
 // function and its help, sharding propagation, cost, and the generated tests (core/ops/ops_test.cc).
-// docs/add_an_operator.md walks through one.
+// docs/howto/add_an_operator.md walks through one.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,4 @@
---- mslua: what `require "mslua"` gives. One home a name; docs/from_mindspore.md has a row for each call of MindSpore's
---- tutorials.
+--- mslua: what `require "mslua"` returns. docs/howto/from_mindspore.md has a row for each call in MindSpore's pages.
 local args = require "mslua.args"
 local arity = require "mslua.arity"
 local core = require "mslua.core"

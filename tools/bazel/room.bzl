@@ -6,7 +6,7 @@ def room(name, deps = [], visibility = None, exclude = [], test_deps = [], test_
     Args:
       name: the library; by custom the folder's name.
       deps: what the library includes.
-      visibility: which rooms may include it (docs/architecture.md).
+      visibility: which rooms may include it (docs/explanation/architecture.md).
       exclude: files that belong to another target of the folder.
       test_deps: what the tests need besides the library and GoogleTest.
       test_data: files that the tests read.
