@@ -1,5 +1,5 @@
-// The one door to compute threads (R9): libgomp's team in normal builds,
-// std::thread under --config=tsan, the caller alone below a size threshold.
+// ParallelFor: all compute threads are used through it. It runs on libgomp's team in normal builds, on std::thread
+// under --config=tsan, and on the calling thread alone below a size threshold.
 #pragma once
 
 #include <cstdint>
