@@ -34,9 +34,9 @@ struct RunState {
   int64_t schedule_step = 0;  // of the optimizer's schedules (less than `step` where steps were skipped)
   std::string recipe_hash;
   std::string graph_hash;
-  std::string plan;                        // decisions of the plan (R4), opaque
+  std::string plan;                        // the plan's recorded choices (core/passes/decisions.h), opaque
   std::map<std::string, double> counters;  // of the training's hooks, by name; finite
-  // What people changed while the run went on, oldest first: JSON objects, as in events.jsonl.
+  // What attached clients changed during the run, oldest first: JSON objects, as in events.jsonl.
   std::vector<std::string> interventions;
 };
 

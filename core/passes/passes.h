@@ -11,8 +11,8 @@ class Decisions;
 // Drops nodes that no output needs. Inputs stay: they are the program's signature.
 Graph EliminateDeadNodes(const Graph& graph);
 
-// Makes equal nodes (operator, operands, attributes, recomputation region) one. Random nodes differ in their _rng
-// (R10).
+// Makes equal nodes (operator, operands, attributes, recomputation region) one. Random nodes differ in their attribute
+// _rng.
 Graph MergeCommonNodes(const Graph& graph);
 
 // Algebra that needs no arithmetic: x*1, x+0, x-0, x/1, neg(neg x), transpose of a transpose, reshape of a reshape,
@@ -31,7 +31,7 @@ struct RecomputeRule {
 };
 Graph RecomputeElementwise(const Graph& graph, const RecomputeRule& rule = {});
 
-// Convolution chains in channels-last order (D9): NCHW stays at the chain's ends only.
+// Convolution chains in channels-last order: NCHW stays at the chain's ends only.
 Graph AssignLayout(const Graph& graph);
 
 // Attention reads heads where a projection has put them, instead of moving them first.

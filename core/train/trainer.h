@@ -1,5 +1,5 @@
-// The step loop (R8): data in, one executable a step, loss lines out. Between steps it reads one atomic word; only
-// when that is set, or a hook is due, does anything else run.
+// The step loop: reads data, runs one executable per step, prints losses. Between steps it reads one atomic word. Other
+// code runs only if that word is set or a hook is due.
 #pragma once
 
 #include <atomic>

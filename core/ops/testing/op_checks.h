@@ -1,5 +1,5 @@
-// What must hold of every operator, tried on its samples (D3). Each check gives OK or says what is wrong; a check
-// that does not concern the operator gives OK.
+// Invariants of every operator, checked on its samples. Each check returns OK or says what is wrong; a check
+// that does not apply to the operator returns OK.
 #pragma once
 
 #include "core/op/op_def.h"
