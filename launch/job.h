@@ -38,7 +38,7 @@ struct JobOptions {
 
 // First thing in a rank that the local launcher started: it ends with the launcher.
 void FollowLauncher();
-// Sets OMP_NUM_THREADS and OMP_WAIT_POLICY for a rank that was not given them (R9) and starts the program anew, since
+// Sets OMP_NUM_THREADS and OMP_WAIT_POLICY for a rank that was not given them and executes the program again, because
 // OpenMP reads them when it is loaded. Does nothing for a single rank. `arguments`: of the program, without its name.
 void ShareCores(const Identity& identity, const std::vector<std::string>& arguments);
 

@@ -18,8 +18,8 @@ std::string HostKey();
 // Processors of the host.
 int HostCores();
 
-// What a rank's environment is to say about compute threads (R9) and does not yet: its share of the `cores` that
-// `ranks` ranks of a host have together, and that waiting threads sleep where ranks x threads exceed them.
+// The variables about compute threads that a rank's environment lacks: the number of threads, its share of the `cores`
+// of a host with `ranks` ranks, and that waiting threads sleep if ranks x threads exceed the cores.
 Environment ThreadVariables(const Environment& environment, int ranks, int cores);
 
 // What one process, and all of them, may have.
