@@ -326,7 +326,7 @@ core.version = ""
 
 ------------------------------------------------------------------------------------------------------------ training
 
----Runs a training in C++ (R8). `run()` returns the last epoch's mean loss; raises on NaN/Inf, data and checkpoint
+---Runs a training in C++. `run()` returns the last epoch's mean loss; raises on NaN/Inf, data and checkpoint
 ---errors.
 ---@param spec {
 ---  graph: Graph,                            -- of build_train
