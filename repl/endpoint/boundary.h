@@ -1,6 +1,6 @@
 // Commands that are carried out between two steps, on the training thread: pausing, watching, changing.
 //
-// Ranks that train together carry out each command at the same step (R8): the hub proposes a number of steps done;
+// Ranks that train together carry out each command at the same step: the hub proposes a number of steps done;
 // a rank whose training has not come that far accepts, and there waits for the verdict; when all have accepted, the
 // command is due there. While the ranks are paused - all at one step - what is agreed on is due at once.
 #pragma once
