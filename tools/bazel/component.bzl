@@ -1,12 +1,12 @@
-"""A room of the house: one library, a test for every x_test.cc beside it, a fuzz target for every x_fuzz.cc."""
+"""A component: one library, a test for every x_test.cc beside it, a fuzz target for every x_fuzz.cc."""
 
-def room(name, deps = [], visibility = None, exclude = [], test_deps = [], test_data = [], test_size = "small", test_tags = {}, extra_srcs = [], copts = [], alwayslink = False):
+def component(name, deps = [], visibility = None, exclude = [], test_deps = [], test_data = [], test_size = "small", test_tags = {}, extra_srcs = [], copts = [], alwayslink = False):
     """Declares `name` from the folder's .cc and .h files, its tests, and its fuzz targets (tools/fuzz).
 
     Args:
       name: the library; by custom the folder's name.
       deps: what the library includes.
-      visibility: which rooms may include it (docs/explanation/architecture.md).
+      visibility: which components may include it (docs/explanation/architecture.md).
       exclude: files that belong to another target of the folder.
       test_deps: what the tests need besides the library and GoogleTest.
       test_data: files that the tests read.
