@@ -66,7 +66,7 @@ StatusOr<ControlMessage::Type> ControlTypeOf(absl::string_view bytes) {
   if (bytes.size() < sizeof header) return absl::DataLossError("a control message is cut short");
   std::memcpy(&header, bytes.data(), sizeof header);
   if (header.magic != kMagic || header.type > static_cast<uint32_t>(ControlMessage::Type::kStop)) {
-    return absl::DataLossError("what came is not a control message of mslua");
+    return absl::DataLossError("received bytes are not a control message of mslua");
   }
   return static_cast<ControlMessage::Type>(header.type);
 }

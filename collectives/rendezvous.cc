@@ -111,7 +111,7 @@ absl::Duration LimitOf(const Fd& socket, absl::Duration limit) { return PeerCanR
 Status EndOf(const std::string& name, int rank, const Status& status) {
   if (absl::IsDataLoss(status)) {
     return WithCause(
-        absl::UnavailableError(absl::StrCat("what came from ", name, " was damaged on its way: ", status.message())),
+        absl::UnavailableError(absl::StrCat("data from ", name, " was damaged on its way: ", status.message())),
         {-1, kExitRankCrashed});
   }
   if (IsCutLink(status) || absl::IsDeadlineExceeded(status)) {

@@ -170,7 +170,7 @@ struct JoinOptions {
   std::string node_id;  // all digits: the rank it asks for; empty: one is made up
   NativePeer self;      // this host's name and where this rank listens
   std::string who;      // for messages: "pid 812, host a"
-  // What ranks must share, by name ("build", "protocol", "recipe"): whoever differs from the first, or has fewer or
+  // What ranks must share, by name ("build", "protocol", "recipe"): a rank that differs from the first, or has fewer or
   // more names, is refused.
   std::map<std::string, std::string> hashes;
   absl::Duration timeout = absl::Seconds(600);

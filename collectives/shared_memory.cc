@@ -25,7 +25,7 @@ namespace {
 constexpr absl::Duration kLookAround = absl::Milliseconds(20);
 constexpr absl::Duration kLookAroundWithMessages = absl::Milliseconds(1);
 // Looks at a word before going to sleep. While every rank has a core, the first are a few microseconds of spinning.
-// The core is given away at each further look: whoever is waited for may need it.
+// Each further look yields the core: the rank that is waited for may need it.
 constexpr int kSpins = 200;
 constexpr int kYields = 50;
 constexpr int kMaxRanks = 64;

@@ -103,7 +103,7 @@ Status ParseRun(const Json& json, RunState* run) {
   RETURN_IF_ERROR(GetString(json, "plan", &run->plan));
   ASSIGN_OR_RETURN(const Json* counters, GetObject(json, "counters"));
   for (const auto& [name, value] : counters->items()) {
-    if (!value.is_number()) return absl::DataLossError(absl::StrCat("counter '", name, "' is no number"));
+    if (!value.is_number()) return absl::DataLossError(absl::StrCat("counter '", name, "' is not a number"));
     run->counters[name] = value.get<double>();
   }
   // Checkpoints of before have none.

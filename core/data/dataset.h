@@ -97,7 +97,7 @@ class Generator {
   // True: Get works for any i in [0, size()). False: Rewind and Next do.
   virtual bool random_access() const = 0;
   virtual Status Get(int64_t i, Row* row);
-  // Starts the sequence anew; called at each epoch's start.
+  // Starts the sequence again; called at the start of each epoch.
   virtual Status Rewind();
   // False at the end of the sequence.
   virtual StatusOr<bool> Next(Row* row);

@@ -8,7 +8,7 @@
 
 namespace mslua::data {
 
-// An epoch's samples and how they are grouped. Its vectors keep their capacity when made anew.
+// An epoch's samples and how they are grouped. Its vectors keep their capacity when they are filled again.
 struct EpochOrder {
   struct Group {
     uint32_t begin = 0;  // in `samples`

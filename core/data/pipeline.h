@@ -43,7 +43,7 @@ class Pipeline {
   // Filling a batch takes less than a hand-over between threads: a few rows of arrays in memory, as they are.
   bool immediate() const { return immediate_; }
 
-  // What is fixed for an epoch. Its memory is reused when made anew.
+  // What is fixed for an epoch. Its memory is reused for the next epoch.
   struct Epoch {
     int64_t number = -1;
     EpochOrder order;

@@ -1,5 +1,5 @@
 // The records that a training writes beside its work: metrics, events, logs. A disk that is full does not end training:
-// what cannot be written waits in memory, the last 1 MiB of each file, and is written when there is room again. A file
+// what cannot be written waits in memory, the last 1 MiB of each file, and is written when there is space again. A file
 // holds whole records, whatever was cut off.
 #pragma once
 

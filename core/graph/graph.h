@@ -82,7 +82,7 @@ class Graph {
 std::string ToString(const Graph& graph);
 StatusOr<Graph> ParseGraph(absl::string_view text);
 
-// Every law a graph must obey: operands defined before use, known operators, types as the operators infer
+// All invariants of a graph: operands defined before use, known operators, types as the operators infer
 // them, unique input names, updates that name an input of the same type. Names the first node that breaks one.
 Status Verify(const Graph& graph);
 

@@ -23,8 +23,8 @@ Graph Simplify(const Graph& graph);
 // numbers of the program, broadcasts its input patterns. Nothing is computed twice.
 Graph FuseElementwise(const Graph& graph);
 
-// Cheap elementwise results of the forward pass that the backward pass reads are made anew there, from what is kept
-// anyway (core/passes/recompute.cc; decision 12).
+// Cheap elementwise results of the forward pass that the backward pass reads are computed again there, from what is
+// kept anyway (core/passes/recompute.cc; decision 12).
 struct RecomputeRule {
   int64_t small_bytes = int64_t{1} << 20;         // values below this are kept: they are no part of the problem
   int64_t worthwhile_bytes = int64_t{384} << 20;  // networks in which less would be saved stay as they are

@@ -359,7 +359,7 @@ class Search {
   std::priority_queue<Entry> queue_;
 };
 
-// All sums first, then everything that differs is gathered and cut anew.
+// All sums first, then everything that differs is gathered and sharded again.
 std::vector<ReshardStep> PlainSteps(const Layout& from, const Layout& to) {
   std::vector<ReshardStep> steps;
   Layout at = from;

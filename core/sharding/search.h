@@ -18,7 +18,7 @@ enum class SearchMode {
   kDynamicProgramming,
   // One axis of the mesh after the other, each exactly; then sweeps over the axes until none gets better.
   kRecursiveProgramming,
-  // Nodes that depend on data are cut over as many devices as they allow; of those plans the one that lays out anew the
+  // Nodes that depend on data are cut over as many devices as they allow; of those plans the one that reshards the
   // fewest bytes on the way forward (sums of partial values aside), of equals the one that moves and keeps the fewest.
   // Users' strategies spread from where they are.
   kShardingPropagation,

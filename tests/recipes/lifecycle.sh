@@ -54,7 +54,7 @@ train() { "$mslua" train mlp.lua "$@"; }
 # In the background the process is the training, not a shell around it.
 start() { exec "$mslua" train mlp.lua "$@"; }
 
-# ---- Going back: the run goes on with what was saved last, not with what is furthest.
+# ---- Going back: the run resumes from what was saved last, not with what is furthest.
 run train --out back
 expect "first run" 0 ""
 run train --out back epochs=9 --resume=back/ckpt/mlp-1_8.ckpt --max-steps 20

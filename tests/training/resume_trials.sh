@@ -1,7 +1,7 @@
 #!/bin/sh
 # Random trainings (1 to 4 ranks, every parallel mode) that are killed (-9) one to three times at random moments, the
 # launcher or one rank, and resumed: each loss of each step and all values of the last checkpoint have the bits of the
-# undisturbed run. usage: resume_trials.sh MSLUA [--seed=1] [--trials=100] [--only=DRAW]
+# uninterrupted run. usage: resume_trials.sh MSLUA [--seed=1] [--trials=100] [--only=DRAW]
 set -u
 case $1 in /*) mslua=$1 ;; *) mslua=$PWD/$1 ;; esac
 recipe=$(cd "$(dirname "$0")" && pwd)/resume_trials.lua
@@ -56,7 +56,7 @@ made_steps() {
   if [ -f broken.losses.0 ]; then wc -l < broken.losses.0; else echo 0; fi
 }
 
-# One draw: 0 when the resumed run has the bits of the undisturbed one.
+# One draw: 0 when the resumed run has the bits of the uninterrupted one.
 trial() {
   draw=$1
   rm -rf "${work:?}"/*
@@ -66,7 +66,7 @@ trial() {
   mode=${1%,*} n=${1#*,}
 
   start whole
-  wait "$launcher" || { echo "draw $draw: the undisturbed run ended with $?"; tail -5 whole.txt; return 1; }
+  wait "$launcher" || { echo "draw $draw: the uninterrupted run ended with $?"; tail -5 whole.txt; return 1; }
   sed -n 's/^draw/draw/p' whole.txt | head -1
 
   kills=$(random "$draw" 1 1 3) resume="" killed=""

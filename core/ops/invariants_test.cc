@@ -1,4 +1,4 @@
-// The checks of ops_test.cc can fail: definitions that break a law are caught.
+// The checks of ops_test.cc can fail: definitions that break an invariant are caught.
 #include <cstring>
 
 #include "core/op/registry.h"
@@ -11,7 +11,7 @@ namespace {
 OpDef Copy(const char* name) { return *Operators().Find(name); }
 const Sample kSquare = {{{DType::kF32, {6, 4}}}};
 
-TEST(Laws, ARuleWithTheWrongReductionIsCaught) {
+TEST(Invariants, ARuleWithTheWrongReductionIsCaught) {
   OpDef op = Copy("reduce_max");
   op.Rule("a b -> {sum}");
   EXPECT_FALSE(CheckRule(op, kSquare).ok());
@@ -19,13 +19,13 @@ TEST(Laws, ARuleWithTheWrongReductionIsCaught) {
   EXPECT_TRUE(CheckRule(op, kSquare).ok()) << CheckRule(op, kSquare);
 }
 
-TEST(Laws, AFactorThatMustStayWholeIsCaught) {
+TEST(Invariants, AFactorThatMustStayWholeIsCaught) {
   OpDef op = Copy("softmax");
   op.Rule("a b -> a b");
   EXPECT_FALSE(CheckRule(op, kSquare).ok());
 }
 
-TEST(Laws, AnUnneededMarkIsCaught) {
+TEST(Invariants, AnUnneededMarkIsCaught) {
   OpDef op = Copy("tanh");
   op.Rule("!a b -> a b");
   EXPECT_NE(CheckRule(op, kSquare).message().find("factor 'a' in 2 parts: it is marked '!'"), std::string::npos);
@@ -51,14 +51,14 @@ FastKernel CopyFast(int64_t extra) {
           }};
 }
 
-TEST(Laws, AWrongKernelIsCaught) {
+TEST(Invariants, AWrongKernelIsCaught) {
   OpDef op = Copy("tanh");
   op.Fast(CopyFast(0));
   EXPECT_NE(CheckFastKernels(op, kSquare).message().find("copy in f32 on the sample: output 0: element"),
             std::string::npos);
 }
 
-TEST(Laws, AKernelThatWritesPastItsOutputIsCaught) {
+TEST(Invariants, AKernelThatWritesPastItsOutputIsCaught) {
   OpDef op = Copy("stop_gradient");
   op.Fast(CopyFast(0));
   EXPECT_TRUE(CheckFastKernels(op, kSquare).ok()) << CheckFastKernels(op, kSquare);
@@ -66,7 +66,7 @@ TEST(Laws, AKernelThatWritesPastItsOutputIsCaught) {
   EXPECT_NE(CheckFastKernels(op, kSquare).message().find("wrote past the end"), std::string::npos);
 }
 
-TEST(Laws, AnOverwrittenInputIsCaught) {
+TEST(Invariants, AnOverwrittenInputIsCaught) {
   OpDef op = Copy("transpose");
   op.InPlace(0, 0);
   EXPECT_FALSE(CheckInPlace(op, {{{DType::kF32, {4, 4}}}, {{"perm", std::vector<int64_t>{1, 0}}}}).ok());

@@ -1,9 +1,9 @@
 """Connections that nobody has asked for, for tests: to a unix socket (/PATH) or to HOST:PORT.
 
-stranger.py attack WHERE                sends what only members may send; prints how each attempt ended
-stranger.py crowd WHERE N KIND SECONDS  keeps N connections open: idle, garbage, half (of a message), slow (bytes)
-stranger.py hunt N KIND SECONDS         the same to every TCP socket of this network namespace, once it listens
-stranger.py workers WHERE N             N honest workers of one job at once; prints how many were welcomed, and when
+intruder.py attack WHERE                sends what only members may send; prints how each attempt ended
+intruder.py crowd WHERE N KIND SECONDS  keeps N connections open: idle, garbage, half (of a message), slow (bytes)
+intruder.py hunt N KIND SECONDS         the same to every TCP socket of this network namespace, once it listens
+intruder.py workers WHERE N             N honest workers of one job at once; prints how many were welcomed, and when
 """
 import random
 import resource
