@@ -202,6 +202,18 @@ class Lint(Clone):
             self.assertEqual(len(self.problems("core/base/a.h", text)), 1, repr(text))
         self.assertEqual(self.problems("core/base/a.h", "//" + "x" * 118 + "\n"), [])
 
+    def test_words(self):
+        mend = "'me" + "nd': say fix"
+        for path, text in (("core/base/a.h", "// Says the me" + "nd.\n"), ("lua/a.lua", 'fail("no me' + 'nd here")\n'),
+                           ("docs/a.md", "Say the me" + "nd.\n"), ("tests/a.sh", "# the me" + "nd\n")):
+            found = self.problems(path, text)
+            self.assertTrue(found and all(mend in f for f in found), (path, found))
+        for path, text in (("core/base/a.h", "int me" + "nd = 1;  // a repair\n"),
+                           ("docs/a.md", "`me" + "nd` is a name\n"), ("tests/a.sh", "x=$(printf 'a,b' | cut -d, -f1)\n"),
+                           ("docs/a.md", "Cut" + " off at 10.\n")):
+            self.assertEqual(self.problems(path, text), [], path)
+        self.assertIn("a citation", self.problems("core/base/a.h", "// Numbers (D" + "7).\n")[0])
+
     def test_links(self):
         self.write("docs/howto/b.md", "# Two words\n")
         good = "[b](howto/b.md) [two](howto/b.md#two-words) [web](https://example.org/x) `[code](no.md)`\n"
