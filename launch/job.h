@@ -98,7 +98,7 @@ class Job {
   // The first cause, on the console of all ranks or of this one.
   void SayCause(const Status& why) const;
   std::unique_ptr<StoppedRankWatch> WatchStopped();
-  // A rank that nothing connects to this one does not go on: ends the job.
+  // A rank that has no connection to this one does not continue: ends the job.
   void OnStopped(const Status& why);
   // Open MPI does not come back.
   void OnStuck(const Status& why);
@@ -116,7 +116,7 @@ class Job {
   std::string log_path_;
   std::string secret_;  // of a job of several hosts
   Fd listener_;
-  std::unique_ptr<Scheduler> scheduler_;  // of rank 0, where there is no other
+  std::unique_ptr<Scheduler> scheduler_;         // of rank 0, where there is no other
   std::atomic<Scheduler*> scheduling_{nullptr};  // the same, for other threads
   std::unique_ptr<Membership> membership_;
   std::unique_ptr<Communicator> meeting_;  // mpi: how ranks tell each other where to meet

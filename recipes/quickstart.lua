@@ -1,5 +1,5 @@
 -- The quick-start tutorial: a network with one hidden layer on random data, made once and given at every step. One
--- matrix product is cut by hand; with several ranks the rest follows.
+-- matrix product is sharded by hand; with several ranks the rest follows.
 --
 --   mslua train recipes/quickstart.lua
 --   mslua train recipes/quickstart.lua lr=0.05 epochs=10

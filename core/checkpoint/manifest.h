@@ -20,7 +20,7 @@ namespace mslua::checkpoint {
 inline constexpr int64_t kManifestVersion = 3, kOldestManifestVersion = 2;
 inline constexpr char kManifestName[] = "MANIFEST.json";
 
-// Where a run stood: enough to go on as if it had never stopped. All numbers are from 0 to 2^53.
+// Where a run stood: enough to continue as if it had never stopped. All numbers are from 0 to 2^53.
 struct RunState {
   Lineage lineage;
   std::string job;

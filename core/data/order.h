@@ -31,7 +31,7 @@ class Order {
   // Samples and groups of each epoch.
   int64_t samples() const { return samples_; }
   int64_t groups() const { return groups_; }
-  // Whether no batch is cut short: none may be, or the samples divide.
+  // Whether no batch is truncated: none may be, or the samples divide.
   bool full_batches() const {
     return batch_ != nullptr && (batch_->drop_remainder || groups_ * feeds_ * batch_->size == samples_);
   }

@@ -35,7 +35,7 @@ class Pipeline {
   int64_t size() const { return order_.groups(); }
   int64_t rows() const { return rows_; }  // of a batch; 1 without batch
   bool batched() const { return order_.batched(); }
-  bool full_batches() const { return order_.full_batches(); }  // none is cut short
+  bool full_batches() const { return order_.full_batches(); }  // none is truncated
   int64_t source_size() const { return source_size_; }         // samples in the source
   const std::vector<std::string>& notices() const { return notices_; }
   uint64_t seed() const { return options_.seed; }

@@ -37,7 +37,7 @@ Graph AssignLayout(const Graph& graph);
 // Attention reads heads where a projection has put them, instead of moving them first.
 Graph PackAttention(const Graph& graph);
 
-// Elementwise operators work in the shape before a reshape, so that it does not cut chains.
+// Elementwise operators work in the shape before a reshape, so that it does not break chains.
 Graph FlattenElementwise(const Graph& graph);
 
 // Maps of batch normalisation become elementwise operators where such follow, so that they are fused with them.

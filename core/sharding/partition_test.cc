@@ -18,7 +18,7 @@ namespace {
 
 using testing::Net;
 
-// What a search of any mode chooses where arithmetic is so slow that it cuts.
+// What a search of any mode chooses where arithmetic is so slow that sharding pays.
 StatusOr<std::vector<absl::optional<Sharding>>> Searched(const Graph& graph, const Mesh& mesh, uint64_t mode) {
   SearchOptions options;
   options.mode = static_cast<SearchMode>(mode);

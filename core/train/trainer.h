@@ -28,7 +28,7 @@ struct TrainState {
   bool whole = true;          // false: a step broke off, or its loss was NaN; the store may hold half a step
 };
 
-// What a hook must remember for a resumed run to go on bit for bit, by name ("loss_scale.value"); finite numbers.
+// What a hook must remember for a resumed run to be equal bit for bit, by name ("loss_scale.value"); finite numbers.
 using Counters = std::map<std::string, double>;
 // The counter of that name, else `otherwise` (a checkpoint of a run without that hook).
 double CounterOf(const Counters& counters, const std::string& name, double otherwise);
