@@ -231,7 +231,7 @@ std::shared_ptr<const Location> Session::Where() const {
   for (int level = 0; lua_getstack(current_, level, &frame); ++level) {
     lua_getinfo(current_, "Sl", &frame);
     if (frame.currentline <= 0 || InLibrary(frame.short_src)) continue;
-    // Full paths: short_src cuts long ones.
+    // Full paths: short_src shortens long ones.
     location->file = frame.source[0] == '@' || frame.source[0] == '=' ? frame.source + 1 : frame.short_src;
     location->line = frame.currentline;
     break;

@@ -264,14 +264,14 @@ class Training {
     return loader_->pipeline().rows() * (spec_.dataset->Divided() ? spec_.dataset->feeds : 1);
   }
 
-  // The place in the epoch where a run with other batches goes on: the batch that the next sample is in.
+  // The place in the epoch where a run with other batches continues: the batch that the next sample is in.
   void FindPlace() {
     const auto saved = static_cast<int64_t>(CounterOf(checkpoint_->manifest().run.counters, kRowsCounter, 0));
     if (saved == 0 || saved == GlobalRows()) return;
     restored_.step_in_epoch = std::min(restored_.step_in_epoch * saved / GlobalRows(), progress().steps_per_epoch);
     if (restored_.step_in_epoch == 0 || !first()) return;
     std::fprintf(stderr,
-                 "mslua: note: global batches were of %lld rows and are of %lld: the epoch goes on at batch %lld\n",
+                 "mslua: note: global batches were of %lld rows and are of %lld: the epoch continues at batch %lld\n",
                  static_cast<long long>(saved), static_cast<long long>(GlobalRows()),
                  static_cast<long long>(restored_.step_in_epoch + 1));
   }
@@ -379,8 +379,7 @@ class Training {
   Status Resume() {
     if (checkpoint_ == nullptr) return absl::OkStatus();
     session_.exit_code = kExitStorage;  // until it is read
-    RETURN_IF_ERROR(
-        MakeValues([this](const std::string& name) { return checkpoint_->Find(name) != nullptr; }));
+    RETURN_IF_ERROR(MakeValues([this](const std::string& name) { return checkpoint_->Find(name) != nullptr; }));
     RestoreReport report;
     ASSIGN_OR_RETURN(
         restored_, RestoreCheckpoint(*checkpoint_, session_.store(), names_, parts_, session_.options().rank, &report));
@@ -434,7 +433,7 @@ class Training {
   // Ranks that were given one place open the checkpoint that rank 0 finds there.
   StatusOr<std::unique_ptr<checkpoint::Checkpoint>> OpenCheckpoint(const std::string& from) const {
     if (together() == nullptr) return checkpoint::LoadCheckpoint(from);
-    ASSIGN_OR_RETURN(const auto all, GatherTexts(*together(), from, "the checkpoint to go on from"));
+    ASSIGN_OR_RETURN(const auto all, GatherTexts(*together(), from, "the checkpoint to resume from"));
     if (std::count(all.begin(), all.end(), all[0]) != static_cast<int64_t>(all.size()))
       return checkpoint::LoadCheckpoint(from);
     std::string path;
@@ -446,7 +445,7 @@ class Training {
       found = *std::move(loaded);
       path = found->path();
     }
-    RETURN_IF_ERROR(ShareText(*together(), &path, "the checkpoint to go on from"));
+    RETURN_IF_ERROR(ShareText(*together(), &path, "the checkpoint to resume from"));
     return found != nullptr ? std::move(found) : checkpoint::Checkpoint::Open(path);
   }
 
@@ -455,7 +454,7 @@ class Training {
                      GatherTexts(*together(), absl::StrCat(restored_.step), "the steps of checkpoints"));
     for (size_t r = 1; r < steps.size(); ++r) {
       if (steps[r] != steps[0]) {
-        return absl::InvalidArgumentError(absl::StrCat("rank 0 would go on from step ", steps[0], ", rank ", r,
+        return absl::InvalidArgumentError(absl::StrCat("rank 0 would resume at step ", steps[0], ", rank ", r,
                                                        " from step ", steps[r], ": give all ranks one checkpoint"));
       }
     }
@@ -752,11 +751,11 @@ class Training {
     }
     if (absl::IsCancelled(outcome)) {
       const bool saved = !path.empty() || (!first() && spec_.has_checkpoint);
-      // Who asks by SIGTERM starts again and goes on; who presses Ctrl-C does not.
+      // Who asks by SIGTERM starts again and continues; who presses Ctrl-C does not.
       session_.exit_code = saved && SignalScope::Signal() != SIGINT ? kExitCheckpointed : kExitInterrupted;
       return absl::CancelledError(
           absl::StrCat("stopped at step ", trainer_->state().step,
-                       path.empty() ? "" : absl::StrCat("; saved ", path, ", --resume goes on from it")));
+                       path.empty() ? "" : absl::StrCat("; saved ", path, "; --resume continues from it")));
     }
     RETURN_IF_ERROR(outcome);
     // Closes the files of records.
@@ -782,7 +781,7 @@ class Training {
   std::unique_ptr<Console> console_;
   std::unique_ptr<LossScaleHook> loss_scale_;
   std::unique_ptr<Trainer> trainer_;
-  std::unique_ptr<checkpoint::Checkpoint> checkpoint_;  // that this run goes on from
+  std::unique_ptr<checkpoint::Checkpoint> checkpoint_;  // that this run resumes from
   TrainState restored_;
   std::unique_ptr<Evaluator> evaluator_;
   std::vector<std::unique_ptr<TrainHook>> hooks_;

@@ -99,7 +99,7 @@ int Interactive(Connection& connection, Session& session, bool rw) {
                    "  .mode table|json|csv                 how answers are shown\n"
                    "  .output [FILE]                       answers go to the file; without one, here again\n"
                    "  @0-3 .COMMAND, @all EXPRESSION       asks those ranks; Lua at ranks (.rw)\n"
-                   "  .detach, Ctrl-D                      leaves; the job goes on\n");
+                   "  .detach, Ctrl-D                      leaves; the job continues\n");
   extension.parameters = [&] {
     std::vector<std::string> names;
     const auto text = connection.Call(".params", false);

@@ -26,7 +26,7 @@ StatusOr<int> RunSession(const cli::CommandLine& command, bool* again) {
   if (recipe) {
     extension.help =
         "in scope: recipe, net, dataset, eval_dataset, loss, model, and m: m:step() trains by hand\n"
-        "  .reload      reads the recipe anew; names and parameters are forgotten\n";
+        "  .reload      reads the recipe again; names and parameters are forgotten\n";
     extension.commands = {".reload"};
     extension.command = [again](absl::string_view line) -> Status {
       *again = line == ".reload";

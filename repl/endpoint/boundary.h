@@ -149,7 +149,7 @@ class Boundary : public BoundaryListener {
   std::unique_ptr<StepProfile> profile_;  // null: no step is measured
   Request profile_request_;
   bool paused_ = false, closed_ = false;
-  bool bad_loss_ = false;          // paused in a step whose loss is no number
+  bool bad_loss_ = false;          // paused in a step whose loss is NaN
   int64_t released_ = -1;          // pauses up to that step end
   int64_t pause_at_ = -1;          // .step: steps done
   std::vector<Request> on_pause_;  // to be answered then

@@ -36,7 +36,7 @@ class LuaHelper {
   explicit LuaHelper(Outlet outlet) : outlet_(std::move(outlet)) {}
   ~LuaHelper();
 
-  // On one thread: runs `text` when what came before is done, and starts the process if there is none.
+  // On one thread: runs `text` when the texts before it are done, and starts the process if there is none.
   void Evaluate(uint64_t client, const std::string& id, const std::string& text);
   // The descriptor to wait for, or -1; what to call when it is readable, and at the deadline.
   int fd() const { return socket_.get(); }

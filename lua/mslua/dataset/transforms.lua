@@ -5,7 +5,7 @@ local Transform = require "mslua.dataset.transform"
 
 local M = {}
 
---- To another element type; to an integer type values are cut towards zero.
+--- To another element type; to an integer type values are truncated towards zero.
 M.TypeCast = Transform.define("TypeCast", {
   { "output_type", "string", required = true, choices = errors.names(dtypes) },
 }, function(a) return { kind = "type_cast", dtype = a.output_type } end)
