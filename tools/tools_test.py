@@ -209,8 +209,8 @@ class Lint(Clone):
             found = self.problems(path, text)
             self.assertTrue(found and all(mend in f for f in found), (path, found))
         for path, text in (("core/base/a.h", "int me" + "nd = 1;  // a repair\n"),
-                           ("docs/a.md", "`me" + "nd` is a name\n"), ("tests/a.sh", "x=$(printf 'a,b' | cut -d, -f1)\n"),
-                           ("docs/a.md", "Cut" + " off at 10.\n")):
+                           ("docs/a.md", "`me" + "nd` is a name\n"),
+                           ("tests/a.sh", "x=$(printf 'a,b' | cut -d, -f1)\n"), ("docs/a.md", "Cut" + " off at 10.\n")):
             self.assertEqual(self.problems(path, text), [], path)
         self.assertIn("a citation", self.problems("core/base/a.h", "// Numbers (D" + "7).\n")[0])
 
