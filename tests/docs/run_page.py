@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 
-TIME_LIMIT = 300  # seconds for one command
+TIME_LIMIT = 600  # seconds for one command
 FENCE = re.compile(r"^```(\S*)\s*(.*)$")
 EXIT = re.compile(r"#\s*exit (\d+)\s*$")
 
@@ -81,10 +81,9 @@ class Page:
         os.mkdir(programs)
         for link in (os.path.join(programs, "mslua"), os.path.join(self.folder, "mslua")):
             os.symlink(os.path.abspath(program), link)
-        runtime = os.path.join(self.folder, ".r")
-        os.mkdir(runtime, 0o700)
+        self.runtime = tempfile.mkdtemp(prefix="r.", dir="/tmp")  # a path of a socket is short
         self.environment = dict(os.environ, PATH=programs + ":" + os.environ["PATH"], HOME=self.folder,
-                                XDG_CACHE_HOME=os.path.join(self.folder, ".cache"), XDG_RUNTIME_DIR=runtime,
+                                XDG_CACHE_HOME=os.path.join(self.folder, ".cache"), XDG_RUNTIME_DIR=self.runtime,
                                 TERM="dumb")
 
     def fail(self, line, what):
@@ -156,6 +155,7 @@ class Page:
             except (ProcessLookupError, PermissionError):
                 pass
         shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self.runtime, ignore_errors=True)
         print(f"{self.path}: {count} blocks, {self.failures} failures")
         return self.failures
 
