@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kQuotedBytes = 80;
 
-// What the user typed, safe to print: control characters as ?, cut when long.
+// What the user typed, safe to print: control characters as ?, shortened when long.
 std::string Quoted(const std::string& text) {
   std::string out = "'";
   for (char c : text.substr(0, kQuotedBytes)) out += absl::ascii_iscntrl(c) ? '?' : c;

@@ -62,7 +62,7 @@ class Admission {
     ConnectionUse use;
     Seals seals;
     ControlMessage join;  // if there is one
-    std::string rest;     // what came behind it
+    std::string rest;     // what followed it
   };
 
   // `listener` outlives this; it is set to non-blocking.

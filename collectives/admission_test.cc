@@ -67,7 +67,7 @@ class Admitting : public ::testing::Test {
     ASSERT_TRUE(ready);
   }
   void Say(const Fd& socket, absl::string_view text) { ASSERT_TRUE(SendAll(socket, text, Soon()).ok()); }
-  // Whether the other end has closed the connection; reads what came before.
+  // Whether the other end has closed the connection; reads what was sent before.
   bool Closed(const Fd& socket) {
     char bytes[4096];
     ssize_t n;

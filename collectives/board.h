@@ -119,7 +119,7 @@ inline bool Reached(uint32_t value, uint32_t target) { return static_cast<int32_
 void FutexWait(std::atomic<uint32_t>& word, uint32_t value, absl::Duration limit);
 void FutexWakeAll(std::atomic<uint32_t>& word);
 
-// Stores and wakes whoever sleeps on `word`, as `sleepers` tells.
+// Stores and wakes the threads that sleep on `word`, as `sleepers` tells.
 inline void Publish(std::atomic<uint32_t>& word, uint32_t value, const std::atomic<uint32_t>& sleepers) {
   word.store(value, std::memory_order_seq_cst);
   if (sleepers.load(std::memory_order_seq_cst) != 0) FutexWakeAll(word);

@@ -247,7 +247,7 @@ void CheckGroups(Communicator& comm, const ConformanceOptions& options) {
     auto inner = (*group)->Split(first, "conformance.lua:3");
     ASSERT_TRUE(inner.ok()) << inner.status();
     EXPECT_EQ((*inner)->members(), std::vector<int>(1, comm.members()[me]));
-    CheckAll(comm, DType::kI32, 9, 0, options.rank_order);  // the world goes on beside its groups
+    CheckAll(comm, DType::kI32, 9, 0, options.rank_order);  // the world works beside its groups
   }
 }
 

@@ -63,10 +63,10 @@ std::string EncodeControl(const ControlMessage& message) {
 
 StatusOr<ControlMessage::Type> ControlTypeOf(absl::string_view bytes) {
   Header header;
-  if (bytes.size() < sizeof header) return absl::DataLossError("a control message is cut short");
+  if (bytes.size() < sizeof header) return absl::DataLossError("a control message is truncated");
   std::memcpy(&header, bytes.data(), sizeof header);
   if (header.magic != kMagic || header.type > static_cast<uint32_t>(ControlMessage::Type::kStop)) {
-    return absl::DataLossError("what came is not a control message of mslua");
+    return absl::DataLossError("received bytes are not a control message of mslua");
   }
   return static_cast<ControlMessage::Type>(header.type);
 }

@@ -9,7 +9,7 @@ namespace mslua {
 constexpr int64_t kStreamBytes = 8 << 20;
 void CopyPastCache(char* to, const char* from, int64_t bytes);
 
-// Moves `middle` to `to` and `from` to `middle`, line by line: the reads of both go on at a time.
+// Moves `middle` to `to` and `from` to `middle`, line by line: the reads of both overlap.
 void Exchange(char* middle, const char* from, char* to, int64_t bytes);
 
 }  // namespace mslua

@@ -52,9 +52,9 @@ std::string EncodeFrame(const Frame& frame) {
 
 StatusOr<Frame> DecodeFrameHeader(absl::string_view header, int* source_bytes) {
   Wire wire;
-  if (header.size() != sizeof wire) return absl::DataLossError("a frame header is cut short");
+  if (header.size() != sizeof wire) return absl::DataLossError("a frame header is truncated");
   std::memcpy(&wire, header.data(), sizeof wire);
-  if (wire.magic != kMagic) return absl::DataLossError("what came is not a frame of mslua's collectives");
+  if (wire.magic != kMagic) return absl::DataLossError("received bytes are not a frame of mslua's collectives");
   if (wire.header_crc != Crc32c(&wire, offsetof(Wire, header_crc))) {
     return absl::DataLossError("a frame header is damaged: its CRC32C differs");
   }

@@ -101,7 +101,7 @@ StatusOr<Seals> Authenticate(const Fd& socket, const std::string& secret, const 
 
 // One message from a socket, with its tag.
 StatusOr<ControlMessage> ReceiveControl(const Fd& socket, Seal& seal, MonotonicTime deadline);
-// As it goes on the wire.
+// As it is sent.
 std::string EncodeSealed(const ControlMessage& message, Seal& seal);
 
 }  // namespace mslua

@@ -219,7 +219,7 @@ StatusOr<Identity> WhoAmI(const Environment& environment,
   }
   id.interface = env.Text("NCCL_SOCKET_IFNAME");
   if (env.Number("MS_ENABLE_RECOVERY", 0, 1, 0) == 1)
-    env.FailWith("MS_ENABLE_RECOVERY=1 is not built yet: unset it; --resume goes on from a checkpoint");
+    env.FailWith("MS_ENABLE_RECOVERY=1 is not built yet: unset it; --resume continues from a checkpoint");
   id.meeting_timeout_s = env.Number("MS_CLUSTER_TIMEOUT", 1, 1 << 20, 600);
   RETURN_IF_ERROR(env.status());
   return id;

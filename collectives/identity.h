@@ -47,7 +47,7 @@ struct Identity {
 };
 
 // Reads the rank table that the environment names, by `read_file` (path to contents).
-// InvalidArgument: the first malformed or missing variable, with what was expected and what came.
+// InvalidArgument: the first malformed or missing variable, with what was expected and what was given.
 StatusOr<Identity> WhoAmI(const Environment& environment,
                           const std::function<StatusOr<std::string>(const std::string&)>& read_file);
 

@@ -24,8 +24,8 @@ std::shared_ptr<void> Pages(int64_t bytes) {
 }
 
 // What the threads share.
-struct House {
-  explicit House(int n) : ranks(n), segments(n) {}
+struct Shared {
+  explicit Shared(int n) : ranks(n), segments(n) {}
   struct Segment {
     std::shared_ptr<void> memory;
     int64_t bytes;
@@ -38,18 +38,18 @@ struct House {
 
 class InprocHost : public Host {
  public:
-  InprocHost(std::shared_ptr<House> house, int rank, bool private_buffers)
-      : house_(std::move(house)), rank_(rank), private_buffers_(private_buffers) {}
+  InprocHost(std::shared_ptr<Shared> shared, int rank, bool private_buffers)
+      : shared_(std::move(shared)), rank_(rank), private_buffers_(private_buffers) {}
 
   const char* backend() const override { return "inproc"; }
-  int ranks() const override { return house_->ranks; }
+  int ranks() const override { return shared_->ranks; }
   std::string Gone(int) override { return ""; }
 
   // Segment 0 is the process's memory; the others are those of AddSegment.
   Address Locate(const void* data, int64_t bytes) const override {
     if (!private_buffers_) return {0, reinterpret_cast<uint64_t>(data)};
-    std::lock_guard<std::mutex> lock(house_->mutex);
-    const auto& mine = house_->segments[rank_];
+    std::lock_guard<std::mutex> lock(shared_->mutex);
+    const auto& mine = shared_->segments[rank_];
     for (size_t i = 0; i < mine.size(); ++i) {
       const int64_t offset = static_cast<const char*>(data) - static_cast<const char*>(mine[i].memory.get());
       if (offset >= 0 && offset + bytes <= mine[i].bytes) {
@@ -61,8 +61,8 @@ class InprocHost : public Host {
 
   char* Resolve(int rank, Address address) const override {
     if (address.segment == 0) return reinterpret_cast<char*>(address.offset);
-    std::lock_guard<std::mutex> lock(house_->mutex);
-    return static_cast<char*>(house_->segments[rank][address.segment - 1].memory.get()) + address.offset;
+    std::lock_guard<std::mutex> lock(shared_->mutex);
+    return static_cast<char*>(shared_->segments[rank][address.segment - 1].memory.get()) + address.offset;
   }
 
   Status Fetch(int rank, Address address, void* to, int64_t bytes) const override {
@@ -72,12 +72,12 @@ class InprocHost : public Host {
 
   StatusOr<Board> Join(const std::vector<int>& members, int, const std::string& key, absl::Duration) override {
     const int n = static_cast<int>(members.size());
-    std::lock_guard<std::mutex> lock(house_->mutex);
-    std::shared_ptr<void> memory = house_->boards[key].lock();
+    std::lock_guard<std::mutex> lock(shared_->mutex);
+    std::shared_ptr<void> memory = shared_->boards[key].lock();
     if (memory == nullptr) {
       memory = Pages(Board::Bytes(n, kWindow, kPiece));
       if (memory == nullptr) return absl::ResourceExhaustedError("no memory for the board of a group");
-      house_->boards[key] = memory;
+      shared_->boards[key] = memory;
     }
     return Board(std::move(memory), n, kWindow, kPiece);
   }
@@ -86,13 +86,13 @@ class InprocHost : public Host {
     if (bytes <= 0) return absl::InvalidArgumentError(absl::StrCat("a segment of ", bytes, " bytes"));
     std::shared_ptr<void> memory = Pages(bytes);
     if (memory == nullptr) return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes"));
-    std::lock_guard<std::mutex> lock(house_->mutex);
-    house_->segments[rank_].push_back({memory, bytes});
+    std::lock_guard<std::mutex> lock(shared_->mutex);
+    shared_->segments[rank_].push_back({memory, bytes});
     return memory.get();
   }
 
  private:
-  const std::shared_ptr<House> house_;
+  const std::shared_ptr<Shared> shared_;
   const int rank_;
   const bool private_buffers_;
 };
@@ -100,12 +100,12 @@ class InprocHost : public Host {
 }  // namespace
 
 std::vector<std::unique_ptr<Communicator>> MakeInprocWorld(int ranks, const InprocOptions& options) {
-  auto house = std::make_shared<House>(ranks);
+  auto shared = std::make_shared<Shared>(ranks);
   std::vector<int> members(ranks);
   for (int r = 0; r < ranks; ++r) members[r] = r;
   std::vector<std::unique_ptr<Communicator>> world;
   for (int r = 0; r < ranks; ++r) {
-    auto made = MakeSharedMemoryCommunicator(std::make_shared<InprocHost>(house, r, options.private_buffers), members,
+    auto made = MakeSharedMemoryCommunicator(std::make_shared<InprocHost>(shared, r, options.private_buffers), members,
                                              r, "world", options.epoch, std::make_shared<FlightRecorder>(),
                                              absl::InfiniteDuration());
     if (!made.ok()) return {};

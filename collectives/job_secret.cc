@@ -29,7 +29,7 @@ StatusOr<std::string> NewJobSecret() {
 
 Status WriteJobSecret(const std::string& path, const std::string& secret) {
   const std::string text = absl::StrCat(secret, "\n");
-  // Whoever reads it sees all of it or nothing.
+  // A reader sees the whole content or nothing.
   const std::string temporary = absl::StrCat(path, ".tmp-", getpid());
   const Fd fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   const bool written = fd && write(fd.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&

@@ -74,7 +74,7 @@ void Links::SendAbort(int peer, Frame frame, absl::string_view reason) {
 }
 
 std::shared_ptr<Arrival> Links::Expect(int peer, uint64_t group, uint64_t sequence, uint8_t stage, void* into,
-                                       int64_t room) {
+                                       int64_t capacity) {
   std::lock_guard<std::mutex> lock(mutex_);
   const Key key(peer, group, sequence, stage);
   const auto found = arrivals_.find(key);
@@ -82,12 +82,12 @@ std::shared_ptr<Arrival> Links::Expect(int peer, uint64_t group, uint64_t sequen
     std::shared_ptr<Arrival> arrival = std::move(found->second);
     arrivals_.erase(found);
     arrival->into = static_cast<char*>(into);
-    arrival->room = room;
+    arrival->capacity = capacity;
     return arrival;
   }
   auto arrival = std::make_shared<Arrival>();
   arrival->into = static_cast<char*>(into);
-  arrival->room = room;
+  arrival->capacity = capacity;
   arrivals_[key] = arrival;
   return arrival;
 }
@@ -322,7 +322,7 @@ Status Links::Begin(int rank, Peer& peer) {
   arrival->frame = frame;
   arrival->source = peer.head.substr(kFrameHeaderBytes);
   arrival->frame.call.source = arrival->source;
-  if (arrival->into == nullptr || static_cast<uint64_t>(arrival->room) < frame.bytes) {
+  if (arrival->into == nullptr || static_cast<uint64_t>(arrival->capacity) < frame.bytes) {
     arrival->heap.reset(new (std::nothrow) char[frame.bytes + 1]);
     if (arrival->heap == nullptr)
       return absl::ResourceExhaustedError(absl::StrCat("no memory for ", frame.bytes, " bytes"));

@@ -1,5 +1,5 @@
-// Connections to ranks on other hosts: one TCP socket a pair. Who waits for frames moves them in and out himself; while
-// nobody waits, a thread does.
+// Connections to ranks on other hosts: one TCP socket a pair. A thread that waits for frames moves them in and out
+// itself; while nobody waits, a thread does.
 #pragma once
 
 #include <poll.h>
@@ -28,7 +28,7 @@ struct Arrival {
   std::string source;
   std::unique_ptr<char[]> heap;  // the payload, when it came before it was expected
   char* into = nullptr;          // where it goes
-  int64_t room = 0;              // bytes there
+  int64_t capacity = 0;          // bytes there
   uint64_t received = 0;
   uint32_t crc = 0;  // of what has been received of the payload
   bool begun = false, complete = false;
@@ -45,10 +45,11 @@ class Links {
   void Send(int peer, const Frame& frame, const void* payload, int* unsent);
   // Tells `peer` that the group is over, and why; goes out even after Drop.
   void SendAbort(int peer, Frame frame, absl::string_view reason);
-  // The frame of this sequence and stage of `group` from `peer`, now or later. A payload of at most `room` bytes goes
-  // to `into`, a longer or early one to its heap.
+  // The frame of this sequence and stage of `group` from `peer`, now or later. A payload of at most `capacity` bytes
+  // goes to `into`, a longer or early one to its heap.
   using Key = std::tuple<int, uint64_t, uint64_t, uint8_t>;
-  std::shared_ptr<Arrival> Expect(int peer, uint64_t group, uint64_t sequence, uint8_t stage, void* into, int64_t room);
+  std::shared_ptr<Arrival> Expect(int peer, uint64_t group, uint64_t sequence, uint8_t stage, void* into,
+                                  int64_t capacity);
   // Forgets the group: nothing of it is read from or written to its callers' memory after this.
   void Drop(uint64_t group);
 
@@ -77,7 +78,7 @@ class Links {
 
   void Run();
   int Poll(absl::Duration limit);
-  // Waits for the sockets, at most `limit`, and moves what they let through. For whoever finds !driven_.
+  // Waits for the sockets, at most `limit`, and moves what they let through. For the thread that finds !driven_.
   void Drive(std::unique_lock<std::mutex>& lock, absl::Duration limit);
   // Whether a wait is over, and how.
   bool Ended(uint64_t group, const std::function<bool(std::vector<int>*)>& done, Status* status) const;

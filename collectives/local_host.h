@@ -1,4 +1,4 @@
-// Processes of one host: unix sockets between all pairs, memory by memfd (R11).
+// Processes of one host: unix sockets between all pairs of ranks, shared memory by memfd.
 #pragma once
 
 #include <memory>

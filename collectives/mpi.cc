@@ -742,8 +742,8 @@ StatusOr<void*> MpiCommunicator::AllocateShared(int64_t bytes, absl::string_view
 }
 
 // Keeps Open MPI from listening where nobody should connect: its TCP transport takes part in a job's messages for
-// whoever sends it 16 bytes. Ranks of one host share memory alone; those of several use TCP on `interface`, when there
-// is one. What the user has set stays.
+// any process that sends it 16 bytes. Ranks of one host share memory alone; those of several use TCP on `interface`,
+// when there is one. What the user has set stays.
 void LimitTransports(const std::string& interface) {
   constexpr int kKeep = 0;
   const char* here = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");

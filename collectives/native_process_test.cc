@@ -80,7 +80,7 @@ TEST(Rank, Conformance) {
   CheckShared(*comm);
 }
 
-// Goes on until a peer dies or stops answering.
+// Continues until a peer dies or stops answering.
 TEST(Rank, UntilDeath) {
   auto comm = World();
   if (comm == nullptr) GTEST_SKIP() << "started by NativeProcesses";

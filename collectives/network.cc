@@ -397,7 +397,7 @@ bool NetworkCommunicator::Eager(const Call& call) const {
   return one_a_host_ && call.count * SizeOf(call.dtype) * (size() - 1) <= kEagerBytes;
 }
 
-// The result from what came with the announcements.
+// The result, from the data in the announcements.
 Status NetworkCommunicator::FinishEager(const Operation& op) {
   const Call& call = op.call;
   const int64_t block = call.count * SizeOf(call.dtype);

@@ -139,9 +139,9 @@ TEST(NetworkWorld, NamesTheMissing) {
 
 TEST(NetworkWorld, StrangersAreTurnedAway) {
   World world("ab");
-  auto stranger = ConnectTcp(world.peers_[0].endpoint, MonotonicTime::InfiniteFuture());
-  ASSERT_TRUE(stranger.ok());
-  ASSERT_TRUE(SendAll(*stranger, "GET / HTTP/1.1\r\nHost: somebody\r\n\r\n", MonotonicTime::InfiniteFuture()).ok());
+  auto intruder = ConnectTcp(world.peers_[0].endpoint, MonotonicTime::InfiniteFuture());
+  ASSERT_TRUE(intruder.ok());
+  ASSERT_TRUE(SendAll(*intruder, "GET / HTTP/1.1\r\nHost: somebody\r\n\r\n", MonotonicTime::InfiniteFuture()).ok());
   OnThreads(
       2, [&](int rank, int) { return world.Make(rank); },
       [](Communicator& comm) { EXPECT_TRUE(comm.Run(Call::Barrier()).ok()); });

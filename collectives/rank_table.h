@@ -21,8 +21,8 @@ struct RankTable {
   std::vector<Device> ranks;  // by rank_id
 };
 
-// InvalidArgument names the key, what was expected and what came: a key missing or of another type, server_count not
-// the number of servers, status not "completed", ranks repeated or not 0 to n - 1, a device of a server twice, more
+// InvalidArgument names the key, what was expected and what was given: a key missing or of another type, server_count
+// not the number of servers, status not "completed", ranks repeated or not 0 to n - 1, a device of a server twice, more
 // than 65536 ranks, over 16 MiB.
 StatusOr<RankTable> ParseRankTable(absl::string_view json);
 

@@ -101,7 +101,7 @@ Status AbortOf(const ControlMessage& message) {
 
 constexpr char kSilent[] = " has given no sign of life for ";
 constexpr char kStopped[] = ": it was stopped, or has no time";
-constexpr char kStoppedOrCut[] = ": it was stopped, or the link to it is cut";
+constexpr char kStoppedOrBroken[] = ": it was stopped, or the link to it is broken";
 
 // How long the process at the other end may be silent, where `limit` is how long a stopped one may. A process of this
 // host that could run has no time: beside many busy ones a thread may wait for seconds.
@@ -111,11 +111,11 @@ absl::Duration LimitOf(const Fd& socket, absl::Duration limit) { return PeerCanR
 Status EndOf(const std::string& name, int rank, const Status& status) {
   if (absl::IsDataLoss(status)) {
     return WithCause(
-        absl::UnavailableError(absl::StrCat("what came from ", name, " was damaged on its way: ", status.message())),
+        absl::UnavailableError(absl::StrCat("data from ", name, " was damaged on its way: ", status.message())),
         {-1, kExitRankCrashed});
   }
   if (IsCutLink(status) || absl::IsDeadlineExceeded(status)) {
-    return WithCause(absl::UnavailableError(absl::StrCat("the link to ", name, " is cut: ", status.message())),
+    return WithCause(absl::UnavailableError(absl::StrCat("the link to ", name, " is broken: ", status.message())),
                      {rank, kExitHang});
   }
   return WithCause(absl::UnavailableError(absl::StrCat(name, " has ended without leaving the job")),
@@ -317,7 +317,7 @@ void Scheduler::LookForSilence(MonotonicTime now) {
     const absl::Duration limit = LimitOf(worker->socket, options_.heartbeat_limit);
     if (now - worker->heard < limit) continue;
     const std::string what = absl::StrCat(NameOf(*worker), kSilent, absl::FormatDuration(limit),
-                                          folder_ == nullptr ? kStoppedOrCut : kStopped);
+                                          folder_ == nullptr ? kStoppedOrBroken : kStopped);
     End(WithCause(absl::UnavailableError(what), {RankOf(worker->rank, worker->join.at("id")), kExitHang}));
   }
 }
@@ -779,7 +779,7 @@ Status Membership::Silent() const {
       getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0 && address.ss_family == AF_UNIX;
   return WithCause(
       absl::UnavailableError(absl::StrCat(scheduler_, kSilent, absl::FormatDuration(LimitOf(socket_, heartbeat_limit_)),
-                                          local ? kStopped : kStoppedOrCut)),
+                                          local ? kStopped : kStoppedOrBroken)),
       {scheduler_rank_, kExitHang});
 }
 

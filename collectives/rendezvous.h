@@ -1,8 +1,8 @@
 // Rendezvous: a scheduler that the workers of a job register with, and what a worker knows afterwards.
 //
 // One connection a worker for the life of the job: its end is how a death is seen, missing heartbeats how a stopped
-// process or a cut link is. On one host it is a unix socket that only this user's processes can reach; between hosts it
-// is TCP, both ends prove that they know the job's secret, and each message carries a tag.
+// process or a broken link is. On one host it is a unix socket that only this user's processes can reach; between hosts
+// it is TCP, both ends prove that they know the job's secret, and each message carries a tag.
 #pragma once
 
 #include <atomic>
@@ -36,8 +36,9 @@ Cause CauseOf(const Status& status);
 bool HasCause(const Status& status);
 Status WithCause(Status status, const Cause& cause);
 
-// How long another process may give no sign of life before it counts as stopped, or the link to it as cut. Heartbeats
-// come five times as often. A process of this host that runs, or would if it had a core, gets twelve times as long.
+// How long another process may give no sign of life before it counts as stopped, or the link to it as broken.
+// Heartbeats come five times as often. A process of this host that runs, or would if it had a core, gets twelve times
+// as long.
 inline constexpr absl::Duration kHeartbeatTimeout = absl::Milliseconds(2500);
 
 struct SchedulerOptions {
@@ -170,7 +171,7 @@ struct JoinOptions {
   std::string node_id;  // all digits: the rank it asks for; empty: one is made up
   NativePeer self;      // this host's name and where this rank listens
   std::string who;      // for messages: "pid 812, host a"
-  // What ranks must share, by name ("build", "protocol", "recipe"): whoever differs from the first, or has fewer or
+  // What ranks must share, by name ("build", "protocol", "recipe"): a rank that differs from the first, or has fewer or
   // more names, is refused.
   std::map<std::string, std::string> hashes;
   absl::Duration timeout = absl::Seconds(600);

@@ -296,11 +296,11 @@ TEST_F(Cluster, SilenceIsNoticed) {
 
 TEST_F(Cluster, StrangersAndNoScheduler) {
   Start(1);
-  auto stranger = ConnectTcp(scheduler_->endpoint(), MonotonicNow() + absl::Seconds(5));
-  ASSERT_TRUE(stranger.ok());
-  ASSERT_TRUE(SendAll(*stranger, "GET / HTTP/1.1\r\n\r\n", MonotonicNow() + absl::Seconds(1)).ok());
+  auto intruder = ConnectTcp(scheduler_->endpoint(), MonotonicNow() + absl::Seconds(5));
+  ASSERT_TRUE(intruder.ok());
+  ASSERT_TRUE(SendAll(*intruder, "GET / HTTP/1.1\r\n\r\n", MonotonicNow() + absl::Seconds(1)).ok());
   char byte;
-  EXPECT_FALSE(ReceiveAll(*stranger, &byte, 1, MonotonicNow() + absl::Seconds(5)).ok());  // closed
+  EXPECT_FALSE(ReceiveAll(*intruder, &byte, 1, MonotonicNow() + absl::Seconds(5)).ok());  // closed
   EXPECT_TRUE(Membership::Join(Worker("0")).ok());
   JoinOptions nowhere = Worker("0");
   scheduler_.reset();

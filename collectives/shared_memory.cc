@@ -25,7 +25,7 @@ namespace {
 constexpr absl::Duration kLookAround = absl::Milliseconds(20);
 constexpr absl::Duration kLookAroundWithMessages = absl::Milliseconds(1);
 // Looks at a word before going to sleep. While every rank has a core, the first are a few microseconds of spinning.
-// The core is given away at each further look: whoever is waited for may need it.
+// Each further look yields the core: the rank that is waited for may need it.
 constexpr int kSpins = 200;
 constexpr int kYields = 50;
 constexpr int kMaxRanks = 64;
@@ -51,7 +51,7 @@ static_assert(kFetchedCache / (kMaxRanks - 1) >= sizeof(Page), "each peer has a 
 // A fetch costs a system call.
 constexpr int64_t kFetchBytes = 8 << 10;
 // Whether one copy by the system, which looks at each page and counts its readers, takes less than two through
-// windows; as measured on two cores (docs/ranks.md).
+// windows; as measured on two cores (bench/results/collectives.md).
 bool FetchingPays(const Call& call, int ranks) {
   const int64_t bytes = call.count * SizeOf(call.dtype);
   if (Sliced(call.kind) || bytes < kFetchBytes) return false;

@@ -281,7 +281,7 @@ StatusOr<Packet> ReceivePacket(const Fd& fd, MonotonicTime deadline) {
       packet.descriptor = Fd(descriptor);
     }
   }
-  if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) return absl::DataLossError("a message was cut short");
+  if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) return absl::DataLossError("a message was truncated");
   packet.bytes.assign(buffer, size);
   return packet;
 }

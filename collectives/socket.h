@@ -80,7 +80,7 @@ struct Endpoint {
 StatusOr<Endpoint> ParseEndpoint(absl::string_view text);
 std::string ToString(const Endpoint& endpoint);
 
-// TCP. Sockets notice a cut link within 3 s (keep-alive and TCP_USER_TIMEOUT) and do not delay small messages.
+// TCP. Sockets notice a broken link within 3 s (keep-alive and TCP_USER_TIMEOUT) and do not delay small messages.
 // Port 0: one that is free, read with LocalEndpoint. AlreadyExists when the port is held.
 StatusOr<Fd> ListenTcp(const Endpoint& endpoint);
 // Tries until somebody accepts there.

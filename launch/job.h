@@ -100,7 +100,7 @@ class Job {
   // The first cause, on the console of all ranks or of this one.
   void SayCause(const Status& why) const;
   std::unique_ptr<StoppedRankWatch> WatchStopped();
-  // A rank that nothing connects to this one does not go on: ends the job.
+  // A rank that has no connection to this one does not continue: ends the job.
   void OnStopped(const Status& why);
   // Open MPI does not come back.
   void OnStuck(const Status& why);

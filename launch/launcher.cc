@@ -172,7 +172,7 @@ Status Launcher::Start() {
   scheduler.differing_ends = true;
   // Whether a rank has ended or was stopped the launcher sees itself; a silent one may wait for a core.
   scheduler.heartbeat_limit = std::max(absl::Duration(absl::Seconds(30)), options_.heartbeat_limit);
-  // The ranks end with the launcher. While it is stopped (Ctrl-Z) they go on.
+  // The ranks end with the launcher. While it is stopped (Ctrl-Z) they continue.
   scheduler.own_heartbeat_limit = absl::Hours(24 * 365);
   scheduler.who = absl::StrCat("pid ", getpid(), ", host ", HostName());
   scheduler.progress = [this](const std::string& line) { Say(line); };
@@ -323,9 +323,10 @@ void Launcher::LookForFailures() {
   for (int r = 0; r < options_.ranks && cause_.ok(); ++r) {
     const Rank& rank = ranks_[r];
     if (MonotonicNow() - rank.stopped > options_.stopped_limit) {
-      Fail(WithCause(absl::UnavailableError(absl::StrCat(NameOf(r), " was stopped by a signal and did not go on for ",
-                                                         absl::FormatDuration(options_.stopped_limit))),
-                     {r, kExitHang}));
+      Fail(
+          WithCause(absl::UnavailableError(absl::StrCat(NameOf(r), " was stopped by a signal and did not continue for ",
+                                                        absl::FormatDuration(options_.stopped_limit))),
+                    {r, kExitHang}));
     } else if (rank.ended && WIFSIGNALED(rank.status)) {
       const int signal = WTERMSIG(rank.status);
       Fail(WithCause(absl::UnavailableError(absl::StrCat(

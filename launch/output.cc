@@ -29,7 +29,7 @@ struct Output::State {
   size_t writing = 0;    // bytes that the thread has taken and not written yet
   bool closed = false;   // the Output is gone
   bool failed = false;   // nobody reads any more
-  bool awaited = false;  // the caller waits for room
+  bool awaited = false;  // the caller waits for space
 };
 
 void Output::State::Run() {

@@ -12,7 +12,7 @@ namespace mslua {
 
 class Output {
  public:
-  // Writes to `fd`, which the caller keeps open. `wake` is an eventfd that is written when there is room again.
+  // Writes to `fd`, which the caller keeps open. `wake` is an eventfd that is written when there is space again.
   Output(int fd, int wake);
   // Does not wait: what has not been written yet is lost.
   ~Output();

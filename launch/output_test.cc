@@ -55,8 +55,8 @@ TEST_F(OutputTest, DoesNotWaitForAReader) {
   EXPECT_EQ(Read(written).size(), written);
   EXPECT_TRUE(output.Flush(absl::Seconds(60)));
   EXPECT_FALSE(output.Full());
-  pollfd room = {wake_, POLLIN, 0};
-  EXPECT_EQ(poll(&room, 1, 60000), 1);  // there is room again
+  pollfd space = {wake_, POLLIN, 0};
+  EXPECT_EQ(poll(&space, 1, 60000), 1);  // there is space again
 }
 
 TEST_F(OutputTest, ReaderThatHasClosed) {

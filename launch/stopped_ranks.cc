@@ -143,7 +143,7 @@ void StoppedRankWatch::Run() {
       now[rank.pid] = seen[rank.pid] + 1;
       if (now[rank.pid] * kLook < limit_) continue;
       return found_(
-          WithCause(absl::UnavailableError(absl::StrCat(rank.name, " was stopped by a signal and did not go on for ",
+          WithCause(absl::UnavailableError(absl::StrCat(rank.name, " was stopped by a signal and did not continue for ",
                                                         absl::FormatDuration(limit_))),
                     {rank.rank, kExitHang}));
     }

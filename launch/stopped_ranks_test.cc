@@ -89,7 +89,7 @@ TEST_F(StoppedRanks, AreReportedWhenTheyDoNotGoOn) {
   for (int i = 0; i < 600 && !reported; ++i) absl::SleepFor(absl::Milliseconds(100));
   ASSERT_TRUE(reported);
   EXPECT_THAT(std::string(why.message()), HasSubstr(absl::StrCat("rank 1/2 (pid ", pid)));
-  EXPECT_THAT(std::string(why.message()), HasSubstr("was stopped by a signal and did not go on for 1s"));
+  EXPECT_THAT(std::string(why.message()), HasSubstr("was stopped by a signal and did not continue for 1s"));
   EXPECT_EQ(CauseOf(why).rank, 1);
   EXPECT_EQ(CauseOf(why).exit_code, kExitHang);
 }

@@ -72,7 +72,7 @@ HostLimits LimitsHere() {
   rlimit of;
   if (getrlimit(RLIMIT_NOFILE, &of) == 0 && of.rlim_cur != RLIM_INFINITY)
     limits.open_files = static_cast<int64_t>(of.rlim_cur);
-  // The kernel holds root to no number of tasks but its own.
+  // The kernel does not limit root's number of tasks, except by its own limit.
   if (geteuid() != 0 && getrlimit(RLIMIT_NPROC, &of) == 0 && of.rlim_cur != RLIM_INFINITY)
     limits.tasks = static_cast<int64_t>(of.rlim_cur);
   for (const char* file : {"/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"}) {

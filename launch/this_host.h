@@ -30,7 +30,8 @@ struct HostLimits {
   const char* tasks_from = "ulimit -u";                      // what says so
 };
 HostLimits LimitsHere();
-// Whether a launcher can start so many ranks and watch them. The error says what they need, the limit, and the mend.
+// Whether a launcher can start so many ranks and watch them. The error says what they need, the limit, and how to fix
+// it.
 Status CheckRanks(int64_t ranks, const HostLimits& limits);
 // Whether a process may open as many files as a training, or a scheduler, needs before it has any of its own.
 Status CheckOpenFiles(const HostLimits& limits);

@@ -1,4 +1,4 @@
-// Memory of eager tensors (R14): blocks that are kept for the next tensor of about their size.
+// Memory of eager tensors: blocks are kept for the next tensor of about their size.
 #pragma once
 
 #include <cstdint>

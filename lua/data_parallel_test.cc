@@ -1,4 +1,4 @@
-// Data parallel training on ranks that are threads: the laws of docs/data_parallel.md.
+// Data parallel training on ranks that are threads: the invariants of docs/howto/data_parallel.md.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -376,7 +376,8 @@ class Resume : public ::testing::Test {
   }
   ~Resume() override { std::filesystem::remove_all(folder_); }
 
-  // Trains 13 of the 50 steps and saves, or goes on from there to the end; gives the ranks' losses of the last steps.
+  // Trains 13 of the 50 steps and saves, or resumes there and trains to the end; returns the ranks' losses of the last
+  // steps.
   std::vector<std::string> Part(int ranks, bool second, Training t) {
     t.before += absl::StrCat(" core.options.fast_dev_run = nil core.options.out = '", folder_, "'",
                              second ? " core.options.resume = 'last'" : "");
@@ -387,7 +388,7 @@ class Resume : public ::testing::Test {
   std::string folder_;
 };
 
-// Whatever ranks saved, whatever ranks go on, with sharded state or without.
+// Whatever ranks saved, whatever ranks resume, with sharded state or without.
 TEST_F(Resume, OnAnyNumberOfRanks) {
   Training whole, sharded;
   whole.optimizer = sharded.optimizer = "nn.Adam {learning_rate = 0.01}";

@@ -1,4 +1,4 @@
-// `mslua doctor` and `mslua version`: what this machine has, and what to mend.
+// `mslua doctor` and `mslua version`: what this machine has, and what to fix.
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -74,7 +74,7 @@ Check CheckSpace(const char* name, const std::string& path, double wanted, const
     return {name, Check::kBad, absl::StrCat(path, " is not writable"),
             absl::StrCat(purpose, "; go to a folder of your own")};
   return {name, bytes >= wanted ? Check::kOk : Check::kNote, absl::StrCat(GiB(bytes), " free in ", path),
-          bytes >= wanted ? "" : absl::StrCat(purpose, "; make room")};
+          bytes >= wanted ? "" : absl::StrCat(purpose, "; free some space")};
 }
 
 Check CheckMemory() {
@@ -130,7 +130,7 @@ int RunDoctor(const cli::CommandLine& command) {
   for (const Check& c : checks) {
     bad = bad || c.verdict == Check::kBad;
     if (command.Bool("json")) {
-      std::printf("{\"check\": %s, \"verdict\": \"%s\", \"found\": %s, \"mend\": %s}\n", JsonString(c.name).c_str(),
+      std::printf("{\"check\": %s, \"verdict\": \"%s\", \"found\": %s, \"fix\": %s}\n", JsonString(c.name).c_str(),
                   kVerdicts[c.verdict], JsonString(c.found).c_str(), JsonString(c.mend).c_str());
       continue;
     }

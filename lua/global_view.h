@@ -26,8 +26,8 @@ class GlobalView {
   // The session's; null where each rank has a program of its own.
   static GlobalView* Of(Session& session);
   // Reads the field `shard` of the table at `index`: {stages = pipeline_stages; feeds = of a global batch, 1: every
-  // rank reads all of it; dataset = how its columns are cut, "((4,1),(4))"; search, load_file, save_file = of
-  // strategies; memory_bytes = of a device; optimizer_bytes = state of parameters from that size on is cut over all
+  // rank reads all of it; dataset = how its columns are sharded, "((4,1),(4))"; search, load_file, save_file = of
+  // strategies; memory_bytes = of a device; optimizer_bytes = state of parameters from that size on is sharded over all
   // ranks, by optimizer_level 2 also sums of gradients over micro-batches, by 3 the parameters; strategies = a list of
   // {name =, strategy =}; bucket_bytes, segments = BucketRule's, scatter_bytes, gather_bytes = of messages of slices,
   // 0: no limit; fp32_sync}. Null when there is none. Graphs of one session share their layouts of parameters.
@@ -41,7 +41,7 @@ class GlobalView {
   // "Net/bn/batch_norm_apply" is a part of a call of BatchNorm. In training an error for a pattern that fits none.
   Status PinNamed(Graph* graph);
 
-  // The last training step that was cut, for `mslua plan`.
+  // The last training step that was sharded, for `mslua plan`.
   struct Planned {
     Graph graph;
     ShardPlan plan;
@@ -61,7 +61,7 @@ class GlobalView {
 
   // Pipeline stages; each has as many neighbouring ranks as the mesh.
   int stages() const { return stages_; }
-  // Of the last graph that was cut into stages.
+  // Of the last graph that was partitioned into stages.
   int64_t micro_batches() const { return micro_batches_; }
   // This rank's.
   int stage() const { return static_cast<int>(mesh().first() / mesh().ranks()); }
@@ -69,19 +69,19 @@ class GlobalView {
   int OwnerOf(const std::string& key) const;
   // The stage of every node; settles for all that follows which stages keep what the graph reads.
   StatusOr<std::vector<int>> SettleStages(const Graph& graph, const StageTrace& trace);
-  // The program of this rank's stage, not yet cut over the ranks of the stage.
+  // The program of this rank's stage, not yet sharded over the ranks of the stage.
   StatusOr<Graph> OfStage(const Session& session, const Graph& graph, const StageTrace& trace);
 
-  // The columns of a global batch as the user's dataset_strategy cuts them.
+  // The columns of a global batch as the user's dataset_strategy shards them.
   Status PlaceColumns(GraphBuilder& g, absl::Span<const std::string> names, std::vector<Value>* columns) const;
   // A column of one feed as one of the global batch.
   TensorType Whole(TensorType feed) const;
-  // This rank's program, and the parts of the parameters that it reads. `feeds`: columns arrive cut over the ranks,
+  // This rank's program, and the parts of the parameters that it reads. `feeds`: columns arrive sharded over the ranks,
   // else every rank has them whole; `parameters` are those of the graph. With core.options.save_graphs
-  // the sharded graph is written before it is cut.
+  // the sharded graph is written before it is partitioned.
   StatusOr<Graph> Cut(Session& session, const Graph& graph, bool feeds,
                       const std::vector<std::shared_ptr<ParameterData>>& parameters = {});
-  // Null for values that this view has not cut.
+  // Null for values that this view has not sharded.
   const Part* Find(const std::string& key) const;
 
  private:

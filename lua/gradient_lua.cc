@@ -80,7 +80,7 @@ StatusOr<std::vector<Value>> TraceGradients(lua_State* L, Session& session, cons
                                             const std::vector<Value>& values, size_t* results) {
   Trace& trace = *session.trace;
   const int base = lua_gettop(L);
-  if (!lua_checkstack(L, arguments + 8)) return absl::ResourceExhaustedError("no room on Lua's stack");
+  if (!lua_checkstack(L, arguments + 8)) return absl::ResourceExhaustedError("Lua's stack is full");
   lua_pushvalue(L, lua_upvalueindex(1));
   for (int i = 1; i <= arguments; ++i) {
     if (values[i - 1].valid())
@@ -134,7 +134,7 @@ StatusOr<int> CallGradFunction(lua_State* L, Session& session) {
     size_t results;
     ASSIGN_OR_RETURN(const std::vector<Value> out, TraceGradients(L, session, f, n, values, &results));
     if (!lua_checkstack(L, static_cast<int>(out.size()) + 8))
-      return absl::ResourceExhaustedError("no room on Lua's stack");
+      return absl::ResourceExhaustedError("Lua's stack is full");
     for (Value v : out) outer.Push(L, v);
     return PushResults(L, n, results, f);
   }
@@ -177,7 +177,7 @@ StatusOr<int> CallGradFunction(lua_State* L, Session& session) {
   }
   ASSIGN_OR_RETURN(std::vector<Tensor> outputs, found->second.program->Run(session, data));
   if (!lua_checkstack(L, static_cast<int>(outputs.size()) + 8))
-    return absl::ResourceExhaustedError("no room on Lua's stack");
+    return absl::ResourceExhaustedError("Lua's stack is full");
   for (Tensor& t : outputs) PushObject<Tensor>(L, std::move(t));
   return PushResults(L, n, found->second.values, f);
 }

@@ -141,7 +141,7 @@ StatusOr<std::vector<Value>> CallTraced(lua_State* L, Session& session, int func
                                         absl::string_view what) {
   Trace& trace = *session.trace;
   if (!lua_checkstack(L, static_cast<int>(inputs.size()) + 8))
-    return absl::ResourceExhaustedError("no room on Lua's stack");
+    return absl::ResourceExhaustedError("Lua's stack is full");
   const int base = lua_gettop(L);
   lua_pushvalue(L, function);
   for (Value v : inputs) trace.Push(L, v);

@@ -16,8 +16,8 @@ struct TracedGraph {
   Graph graph;
   std::vector<std::shared_ptr<ParameterData>> parameters;  // also optimizer state
   std::unique_ptr<Program> program;                        // compiled on the first run
-  // Of a training step of several ranks: what was traced before it became this rank's, and its options. One thing a
-  // line, with the recipe's line behind "  # "; the same on all ranks (R5).
+  // For a training step of several ranks: what was traced, before it was partitioned for this rank, and its options.
+  // One item per line, with the recipe's line behind "  # ". It must be equal on all ranks.
   std::string common;
 };
 

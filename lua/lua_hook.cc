@@ -43,7 +43,7 @@ Status LuaHook::AtEpochEnd(const TrainState& s) { return Fire("epoch_end", s, s.
 Status LuaHook::AtBegin(const TrainState& s) { return Fire("begin", s, s.epoch + 1, 0); }
 
 void LuaHook::AtEnd(const TrainState& s, const Status&) {
-  const bool inside = s.step_in_epoch > 0;  // of an epoch that was cut short
+  const bool inside = s.step_in_epoch > 0;  // of an epoch that was ended early
   late_ = Fire("finish", s, inside ? s.epoch + 1 : std::max<int64_t>(1, s.epoch),
                inside || s.step == 0 ? s.step_in_epoch : progress_->steps_per_epoch);
 }

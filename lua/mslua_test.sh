@@ -125,8 +125,8 @@ expect "repl" 0 "{{...}}"
 expect "repl" 0 "Matrix product"
 out=$(printf 'ms.zeros({2})[3]\n1 + 1\n' | "$program" repl 2>&1)
 code=$?
-expect "repl goes on after an error" 1 "subscript 3 of f32[2]"
-expect "repl goes on after an error" 1 "2"
+expect "repl continues after an error" 1 "subscript 3 of f32[2]"
+expect "repl continues after an error" 1 "2"
 out=$(printf 'for i = 1, 2 do\n' | "$program" repl 2>&1)
 code=$?
 expect "repl, open statement" 1 "not complete"

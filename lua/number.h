@@ -6,7 +6,7 @@
 
 namespace mslua {
 
-// An error unless `v`, cut towards zero, is a number of `dtype`; float types and bool take any.
+// An error unless `v`, truncated towards zero, is a number of `dtype`; float types and bool take any.
 Status CheckHolds(DType dtype, double v);
 
 }  // namespace mslua

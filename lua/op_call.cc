@@ -161,7 +161,7 @@ std::vector<Value> Emit(GraphBuilder& g, const OpDef& op, const std::vector<Valu
   return g.OpMulti(op.name, values, std::move(attrs));
 }
 
-// Attributes that say how the compiler cuts an operator: kept in every mode, without effect where nothing is cut.
+// Attributes that say how the compiler shards an operator: kept in every mode, without effect where nothing is sharded.
 struct CompilerAttrs {
   std::string in_strategy, out_strategy;
   bool cross_batch = false;
@@ -182,7 +182,7 @@ CompilerAttrs TakeCompilerAttrs(Session& session, const OpDef& op, Attrs* attrs)
   return view != nullptr ? wishes : CompilerAttrs();
 }
 
-// Cuts the results of a call as its out_strategy says: the first ones, where it has fewer entries than there are.
+// Shards the results of a call as its out_strategy says: the first ones, where it has fewer entries than there are.
 Status CutResults(Trace& trace, const Mesh& mesh, const OpDef& op, const std::string& text,
                   std::vector<Value>* outputs) {
   GraphBuilder& g = trace.g();
@@ -370,7 +370,7 @@ StatusOr<int> CallOperator(lua_State* L, Session& session, const OpDef& op, int 
     }
     if (lua_type(L, at) == LUA_TTABLE) {
       const int n = static_cast<int>(lua_objlen(L, at));
-      if (!lua_checkstack(L, n + 16)) return absl::ResourceExhaustedError("no room on Lua's stack");
+      if (!lua_checkstack(L, n + 16)) return absl::ResourceExhaustedError("Lua's stack is full");
       const int list = at++;
       for (int k = 1; k <= n; ++k) {
         lua_rawgeti(L, list, k);

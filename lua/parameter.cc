@@ -55,7 +55,7 @@ StatusOr<TensorView> MakePart(Session& session, ParameterData& p, const GlobalVi
   return value;
 }
 
-// This rank's part of a value that was made whole, by load_checkpoint say, before a graph was cut.
+// This rank's part of a value that was made whole, by load_checkpoint say, before a graph was sharded.
 StatusOr<TensorView> KeepPart(Session& session, const std::string& key, const GlobalView::Part& part) {
   ASSIGN_OR_RETURN(const Block whole, session.store().Retype(key, part.local));
   const TensorView kept = session.store().Find(key)->view();

@@ -49,7 +49,7 @@ struct ParameterData {
 
 // Fixes the parameter's key: its name, or "name#2" where another parameter has that.
 const std::string& KeyOf(Session& session, ParameterData& parameter);
-// The value in the store; made on first use. Random ones are a function of (seed, name, index) alone (D7).
+// The value in the store, made on first use. Random values are a function of (seed, name, index) alone.
 StatusOr<TensorView> ValueOf(Session& session, ParameterData& parameter);
 // A tensor over the store's memory, which it does not own: for the duration of a call.
 StatusOr<Tensor> BorrowValue(Session& session, ParameterData& parameter);

@@ -364,7 +364,7 @@ TEST(Pipeline, EvaluatesOnAllStages) {
   }
 }
 
-// Saved by two stages, gone on with by one rank, by other stages, and by stages of two ranks each.
+// Saved by two stages, resumed by one rank, by other stages, and by stages of two ranks each.
 TEST(Pipeline, ACheckpointGoesOnWithAnyStages) {
   const std::string folder = ::testing::TempDir() + "/pipeline_ckpt";
   for (const bool integrated : {true, false}) {
@@ -509,7 +509,7 @@ TEST(Pipeline, WrongMicroBatchesAreErrors) {
       "ms.Model(nn.SequentialCell {nn.PipelineCell(net, 4)}, {loss_fn = nn.MSELoss(), optimizer = nn.SGD "
       "{learning_rate = "
       "0.1}})";
-  EXPECT_THAT(ErrorOf(t, 1), HasSubstr("PipelineCell: nobody cuts the batch here"));
+  EXPECT_THAT(ErrorOf(t, 1), HasSubstr("PipelineCell: the batch is not split into micro-batches here"));
 }
 
 }  // namespace

@@ -54,7 +54,8 @@ Decisions TakeResumed(absl::string_view plan) {
   const std::string here = absl::StrCat(Processor(), "\n");
   const absl::string_view made = plan.substr(0, plan.find('\n'));
   if (!absl::ConsumePrefix(&plan, here)) {
-    std::fprintf(stderr, "mslua: note: the checkpoint's plan is %s; here it is %s: the same law, not the same bits\n",
+    std::fprintf(stderr,
+                 "mslua: note: the checkpoint's plan is %s; here it is %s: the same mathematics, not the same bits\n",
                  std::string(made).c_str(), Processor().c_str());
     plan = plan.substr(std::min(plan.size(), made.size() + 1));
   }

@@ -1,4 +1,4 @@
-// The decisions of a training step's plan (R4, D14): those of the checkpoint that a run goes on from, else those in
+// The decisions of a training step's plan: those of the checkpoint that a run resumes from, else those in
 // the user's plan cache, else measured now, where set_context{tune = true} asks for that; else the usual ones.
 #pragma once
 
@@ -10,7 +10,7 @@
 namespace mslua {
 
 // To be called on all ranks of `together` (null: this rank trains by itself): rank 0 decides, and all have the same.
-// `resumed` is the RunState::plan of the checkpoint that the run goes on from; empty: none. A damaged one, or one of
+// `resumed` is the RunState::plan of the checkpoint that the run resumes from; empty: none. A damaged one, or one of
 // another processor or number of threads, is used as far as it goes, and a line on stderr says so.
 StatusOr<Decisions> DecidePlan(const Graph& graph, const CompileOptions& options, bool tune, Groups* together,
                                const std::string& resumed);

@@ -67,7 +67,7 @@ expect "7 6 6 6 6 6 3 7 messages, 40 tensors, 320.2 MiB a step" \
 expect "2 38 2 messages, 40 tensors, 325.0 KiB a step" "$(messages cell_fusion=2)"
 expect "1 1 38 3 messages, 40 tensors, 325.0 KiB a step" "$(messages cell_fusion=0)"
 test $all -eq 332800
-# Slices of a sharded optimizer: alone, in messages of a size, all together. The 20 biases are too small to be cut.
+# Slices of a sharded optimizer: alone, in messages of a size, all together. The 20 biases are too small to be sharded.
 slices() {
   "$mslua" plan forty.lua -n 8 parallel.enable_parallel_optimizer=true \
     parallel.parallel_optimizer_config.parallel_optimizer_threshold=1 "$@" > out.txt
@@ -90,12 +90,12 @@ grep -q '"operation": "all_reduce sum", "ranks": 8, "tensors": 40, "bytes": 3328
 cmp out.json device_num.json
 if "$mslua" plan forty.lua -n 4 parallel.device_num=8 2> err.txt; then exit 1; fi
 grep -q "device_num = 8, but the job has 4 rank(s)" err.txt
-# One rank sends nothing; stages need a mode that cuts.
+# One rank sends nothing; stages need a mode that shards.
 "$mslua" plan forty.lua | grep -q "messages of a step: 0 messages"
 if "$mslua" plan forty.lua -n 8 parallel.pipeline_stages=2 2> err.txt; then exit 1; fi
 grep -q "pipeline_stages = 2 needs parallel_mode semi_auto_parallel or auto_parallel" err.txt
 
-# In global view: how operators and parameters are cut, and what a step is predicted to take.
+# In global view: how operators and parameters are sharded, and what a step is predicted to take.
 has() {
   if ! grep -q -- "$1" out.txt; then
     echo "expected: $1"
@@ -116,11 +116,11 @@ has "ms a step "
 has "sharding_propagation"
 has "constants  *default"
 "$mslua" plan quickstart -n 8 --explain Net/MatMul > out.txt
-expect 2 "$(grep -c "other ways to cut Net/MatMul:[0-9]*: ((2,4),(4,1)), " out.txt)"
+expect 2 "$(grep -c "other strategies of Net/MatMul:[0-9]*: ((2,4),(4,1)), " out.txt)"
 has "((2,4),(4,1)) .* chosen"
 has "((8,1),(1,1)) "
 "$mslua" plan quickstart -n 8 --json > out.txt
-has '"section": "cuts", "operator": "Net/ReLU:[0-9]*", "strategy": "((2,4))"'
+has '"section": "operators", "operator": "Net/ReLU:[0-9]*", "strategy": "((2,4))"'
 has '"section": "parameters", "name": "'
 # Slower links make a step slower; a cluster without the memory is refused; so are faults of the file.
 milliseconds() { sed -n 's/^  *ms a step  *//p' out.txt; }

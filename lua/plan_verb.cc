@@ -116,9 +116,9 @@ void PrintJson(const Section& s) {
 
 std::string Milliseconds(double seconds) { return absl::StrFormat("%.4g", seconds * 1e3); }
 
-// How each operator is cut: of text those that compute, are cut by hand or move something; of JSON all.
+// How each operator is sharded. Text has those that compute, have a strategy or move data; JSON has all.
 Section Cuts(const ShardReport& report, const Graph& graph, bool all) {
-  Section s{"cuts", "how operators are cut", {"operator", "strategy", "layout", "bytes", "ms", "moves"}, {}, ""};
+  Section s{"operators", "sharding of operators", {"operator", "strategy", "layout", "bytes", "ms", "moves"}, {}, ""};
   for (const ShardReport::Operator& o : report.operators) {
     if (!all && !o.arithmetic && o.bytes == 0 && !graph.nodes[o.node].attrs.Has(kUserStrategy)) continue;
     s.rows.push_back({o.name, o.strategy, o.layout, absl::StrCat(o.bytes), Milliseconds(o.seconds), o.moves});
@@ -190,8 +190,11 @@ StatusOr<Section> Explained(GlobalView& view, const ShardReport& report, const S
   ASSIGN_OR_RETURN(const std::vector<Alternative> all,
                    AlternativesOf(view.planned()->graph, view.resharder().mesh(), o.node,
                                   [&](const Graph& graph) { return Predict(view, graph); }));
-  Section s{
-      "explain", absl::StrCat("other ways to cut ", o.name), {"strategy", "ms a step", "memory", "difference"}, {}, ""};
+  Section s{"explain",
+            absl::StrCat("other strategies of ", o.name),
+            {"strategy", "ms a step", "memory", "difference"},
+            {},
+            ""};
   for (const Alternative& a : all) {
     if (!a.fits)
       s.rows.push_back({a.strategy, "-", "-", "exceeds the memory"});
@@ -220,7 +223,7 @@ StatusOr<std::vector<const ShardReport::Operator*>> Meant(const ShardReport& rep
       absl::StrCat("--explain: no operator is named '", name, "'", DidYouMean(name, names)));
 }
 
-// Of the last graph that was cut.
+// Of the last graph that was sharded.
 StatusOr<ShardReport> ReportOf(GlobalView& view) {
   const GlobalView::Planned& planned = *view.planned();
   return ReportOf(planned.graph, planned.plan, planned.options, view.cluster(), view.resharder());
@@ -338,9 +341,9 @@ StatusOr<std::vector<Section>> Sections(const cli::CommandLine& command, int64_t
   GlobalView* const view = GlobalView::Of(*session);
   const bool cut = view != nullptr && view->planned() != nullptr;
   if (!cut && (command.Given("explain") || command.Given("cluster")))
-    return absl::InvalidArgumentError(
-        absl::StrCat("--", command.Given("explain") ? "explain" : "cluster",
-                     " needs a recipe in semi_auto_parallel or auto_parallel and -n 2 or more: nothing is cut here"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--", command.Given("explain") ? "explain" : "cluster",
+        " needs a recipe in semi_auto_parallel or auto_parallel and -n 2 or more: nothing is sharded here"));
   if (view != nullptr && view->stages() > 1) {
     if (stages == nullptr)
       return command.Given("explain") ? ExplainInStages(command, ranks, *view) : StageSections(command, ranks, *view);

@@ -1,4 +1,4 @@
-// What strategy searches have found, kept in the user's plan cache (D14): the second start of a job does not search.
+// Results of strategy searches, kept in the user's plan cache: the second start of a job does not search.
 #pragma once
 
 #include <string>

@@ -156,7 +156,7 @@ TEST(SemiAuto, EvaluationIsThatOfOneRank) {
   }
 }
 
-// The optimizer's state is cut over all ranks, whatever the parameters' cuts; the numbers stay.
+// The optimizer's state is sharded over all ranks, whatever the parameters' strategies; the numbers stay.
 TEST(SemiAuto, FollowsOneRankWithOptimizerShards) {
   for (const char* level : {"level1", "level2", "level3"}) {
     Training t;
@@ -174,7 +174,7 @@ TEST(SemiAuto, FollowsOneRankWithOptimizerShards) {
   }
 }
 
-// Micro-batches are cut as the batch is: no rank gathers rows of others.
+// Micro-batches are sharded as the batch is: no rank gathers rows of others.
 TEST(SemiAuto, AccumulationGathersNoBatch) {
   Training t;
   t.train = ", accumulate_steps = 3";
@@ -183,7 +183,7 @@ TEST(SemiAuto, AccumulationGathersNoBatch) {
   for (const char* moves : {"all_gather(", "all_to_all(", "permute("}) EXPECT_EQ(Count(ir, moves), 0) << ir;
 }
 
-// The dataset's own cuts: columns arrive whole and lie as they say, and so does what has no strategy.
+// The dataset's own strategy: columns arrive whole and lie as they say, and so does what has no strategy.
 TEST(SemiAuto, DatasetStrategies) {
   Training t;
   t.batch = "24";
@@ -344,7 +344,7 @@ TEST(SemiAuto, ParametersArePartsFromTheStart) {
   EXPECT_THAT(Train(4, t), Each(::testing::StrEq("4 24")));
 }
 
-// Values that are set, and looked at, before there is a graph are cut when there is one.
+// Values that are set, and looked at, before there is a graph are sharded when there is one.
 TEST(SemiAuto, ParametersThatWereWholeAreCut) {
   Training t;
   t.net = "self.matmul:shard {{1, 4}, {4, 1}}";
@@ -354,7 +354,7 @@ TEST(SemiAuto, ParametersThatWereWholeAreCut) {
   EXPECT_THAT(Train(4, t), Each(::testing::StrEq("4 24")));
 }
 
-// Saved by 4 ranks in parts, gone on with by 2, 3 and 1 with other cuts.
+// Saved by 4 ranks in parts, resumed by 2, 3 and 1 with other strategies.
 TEST(SemiAuto, ACheckpointOfPartsGoesOnWithAnyRanks) {
   const std::string folder = ::testing::TempDir() + "/semi_auto_ckpt";
   std::filesystem::remove_all(folder);
@@ -451,7 +451,7 @@ TEST(SemiAuto, CheckpointsAreTheSameWhoeverSavesAndLoads) {
   }
 }
 
-// The quick-start tutorial on 8 ranks: one product is cut by hand, the rest follows; the partial sums of the first
+// The quick-start tutorial on 8 ranks: one product is sharded by hand, the rest follows; the partial sums of the first
 // product move by one reduce_scatter.
 TEST(SemiAuto, TheQuickStartFollowsItsOneStrategy) {
   const std::string folder = ::testing::TempDir() + "/quickstart_ir";
@@ -490,7 +490,7 @@ TEST(SemiAuto, StrategiesByName) {
   EXPECT_THAT(Train(4, t)[0],
               HasSubstr("no operator is named 'Net/fc9/*' (names are cells and operator, such as 'Net/MatMul')"));
   t.context = R"(, strategy = {["Net/*"] = {{2, 0}}})";
-  EXPECT_THAT(Train(4, t)[0], HasSubstr("expected cuts of at least 1, got 0"));
+  EXPECT_THAT(Train(4, t)[0], HasSubstr("expected numbers of shards of at least 1, got 0"));
 }
 
 TEST(SemiAuto, StrategiesByNameReachThePartsOfACall) {
@@ -540,13 +540,14 @@ TEST(SemiAuto, BadStrategiesAreErrorsThatSayWhere) {
               HasSubstr("MatMul: strategy ((2,4)) has 1 entries, the operator has 2 inputs"));
   EXPECT_THAT(ErrorOf("self.matmul:shard {{2}, {4, 1}}"),
               HasSubstr("entry 1 has 1 numbers, but x is f32[24,16] with 2 dimensions"));
-  EXPECT_THAT(ErrorOf("self.matmul:shard {{5, 4}, {4, 1}}"), HasSubstr("is cut in 5, which does not divide 24"));
+  EXPECT_THAT(ErrorOf("self.matmul:shard {{5, 4}, {4, 1}}"), HasSubstr("is sharded 5 ways, which does not divide 24"));
   EXPECT_THAT(ErrorOf("self.matmul:shard {{2, 4}, {2, 1}}"),
               HasSubstr("the two are one factor and need the same number"));
   EXPECT_THAT(ErrorOf("self.matmul:shard {{4, 4}, {4, 1}}"),
-              HasSubstr("cuts in 16 parts, which does not divide 8 devices"));
-  EXPECT_THAT(ErrorOf("self.matmul:shard {{0, 4}, {4, 1}}"), HasSubstr("expected cuts of at least 1, got 0"));
-  EXPECT_THAT(ErrorOf("self.matmul:shard {}"), HasSubstr("expected a list with the cuts"));
+              HasSubstr("has 16 shards, which does not divide 8 devices"));
+  EXPECT_THAT(ErrorOf("self.matmul:shard {{0, 4}, {4, 1}}"),
+              HasSubstr("expected numbers of shards of at least 1, got 0"));
+  EXPECT_THAT(ErrorOf("self.matmul:shard {}"), HasSubstr("expected a list with the numbers of shards"));
   EXPECT_THAT(ErrorOf("self.add:shard {{2, 4}, {2}}"), HasSubstr("the two are one factor and need the same number"));
   EXPECT_THAT(ErrorOf("self.relu:shard {{2, 3}}"), HasSubstr("which does not divide 8 devices"));
   EXPECT_THAT(ErrorOf("self.relu:shard {{2, 4}, {1}}"), HasSubstr("has 2 entries, the operator has 1 inputs"));
@@ -569,7 +570,7 @@ TEST(SemiAuto, AParameterThatTwoOperatorsCutDifferentlyIsAnErrorNamingBoth) {
     function self:construct(x) return self.matmul(self.mul2(self.mul1(x, self.p), self.p), self.w3) end
     self.p, self.w3 = self:parameter("p", {24, 16}, "normal"), self:parameter("w3", {16, 8}, "normal"))");
   EXPECT_THAT(error, HasSubstr("parameter 'p'"));
-  EXPECT_THAT(error, HasSubstr("is cut (8,1) by"));
+  EXPECT_THAT(error, HasSubstr("is sharded (8,1) by"));
   EXPECT_THAT(error, HasSubstr("and (1,8) by"));
 }
 

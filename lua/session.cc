@@ -309,7 +309,7 @@ std::shared_ptr<const Location> Session::FindCaller(bool ask_frames) const {
       return location;
     }
     if (frame.currentline <= 0 || InLibrary(frame.short_src)) continue;
-    // Full paths: short_src cuts long ones.
+    // Full paths: short_src shortens long ones.
     location->file = frame.source[0] == '@' || frame.source[0] == '=' ? frame.source + 1 : frame.short_src;
     location->line = frame.currentline;
     return location;

@@ -1,5 +1,5 @@
-// A Session is a rank (R1): its Lua state, its store of parameters, its seed and what the command line asked for.
-// Nothing of mslua outside it changes. One thread uses a session.
+// A Session is a rank: its Lua state, its store of parameters, its seed and the options of the command line.
+// All state of mslua that changes is in it. One thread uses a session.
 #pragma once
 
 #include <cstdint>
@@ -96,7 +96,7 @@ class Session {
   uint64_t random_tensors = 0;  // streams handed out to unnamed rand/randn, and to eager random operators
   // State tensors of optimizers by key, "moments.Net/w": shared by the graphs that train the same parameters.
   absl::flat_hash_map<std::string, std::shared_ptr<ParameterData>> optimizer_states;
-  // Compiled one-operator graphs by operator, attributes and types (R14).
+  // Compiled one-operator graphs by operator, attributes and types.
   absl::flat_hash_map<std::string, std::unique_ptr<Program>> eager_programs;
   int exit_code = 0;                 // of a training that ended by an error; 0: the error's kind says
   Status records;                    // of the trainings: not OK where metrics or log lines were lost

@@ -332,7 +332,7 @@ TEST_F(SessionTest, CallsOfWhatACellLacksNameItsClassAndTheNearest) {
 }
 
 TEST_F(SessionTest, FilesReportTheirLines) {
-  // A short name: Lua cuts long ones in its own messages.
+  // A short name: Lua shortens long ones in its own messages.
   ASSERT_EQ(chdir(::testing::TempDir().c_str()), 0);
   const std::string path = "broken.lua";
   std::ofstream(path) << "local a = {}\nlocal b = a.x.y\n";

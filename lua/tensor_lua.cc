@@ -22,7 +22,7 @@ Status ListShape(lua_State* L, int index, absl::string_view what, Shape* shape, 
     if (shape->size() == kMaxRank)
       return absl::InvalidArgumentError(absl::StrCat(what, ": lists nested deeper than ", kMaxRank));
     shape->push_back(static_cast<int64_t>(lua_objlen(L, -1)));
-    if (!lua_checkstack(L, 4)) return absl::ResourceExhaustedError("no room on Lua's stack");
+    if (!lua_checkstack(L, 4)) return absl::ResourceExhaustedError("Lua's stack is full");
     lua_rawgeti(L, -1, 1);
     if (shape->back() == 0) return absl::OkStatus();
   }

@@ -219,7 +219,7 @@ Status PushNested(lua_State* L, const Tensor& t) {
     PushElement(L, t.view(), 0);
     return absl::OkStatus();
   }
-  if (!lua_checkstack(L, 4)) return absl::ResourceExhaustedError("no room on Lua's stack");
+  if (!lua_checkstack(L, 4)) return absl::ResourceExhaustedError("Lua's stack is full");
   const int64_t n = t.type.shape[0];
   lua_createtable(L, static_cast<int>(n), 0);
   for (int64_t i = 0; i < n; ++i) {

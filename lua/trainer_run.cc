@@ -281,14 +281,14 @@ class Training {
     return loader_->pipeline().rows() * (spec_.dataset->Divided() ? spec_.dataset->feeds : 1);
   }
 
-  // The place in the epoch where a run with other batches goes on: the batch that the next sample is in.
+  // The place in the epoch where a run with other batches continues: the batch that the next sample is in.
   void FindPlace() {
     const auto saved = static_cast<int64_t>(CounterOf(checkpoint_->manifest().run.counters, kRowsCounter, 0));
     if (saved == 0 || saved == GlobalRows()) return;
     restored_.step_in_epoch = std::min(restored_.step_in_epoch * saved / GlobalRows(), progress().steps_per_epoch);
     if (restored_.step_in_epoch == 0 || !first()) return;
     std::fprintf(stderr,
-                 "mslua: note: global batches were of %lld rows and are of %lld: the epoch goes on at batch %lld\n",
+                 "mslua: note: global batches were of %lld rows and are of %lld: the epoch continues at batch %lld\n",
                  static_cast<long long>(saved), static_cast<long long>(GlobalRows()),
                  static_cast<long long>(restored_.step_in_epoch + 1));
   }
@@ -457,7 +457,7 @@ class Training {
                      GatherTexts(*together(), absl::StrCat(restored_.step), "the steps of checkpoints"));
     for (size_t r = 1; r < steps.size(); ++r) {
       if (steps[r] != steps[0]) {
-        return absl::InvalidArgumentError(absl::StrCat("rank 0 would go on from step ", steps[0], ", rank ", r,
+        return absl::InvalidArgumentError(absl::StrCat("rank 0 would resume at step ", steps[0], ", rank ", r,
                                                        " from step ", steps[r], ": give all ranks one checkpoint"));
       }
     }
@@ -796,7 +796,7 @@ class Training {
     }
     if (absl::IsCancelled(outcome)) {
       const bool saved = !path.empty() || (!first() && spec_.has_checkpoint);
-      // Who asks by SIGTERM starts again and goes on; who presses Ctrl-C does not.
+      // Who asks by SIGTERM starts again and continues; who presses Ctrl-C does not.
       session_.exit_code = saved && SignalScope::Signal() != SIGINT ? kExitCheckpointed : kExitInterrupted;
       return absl::CancelledError(
           absl::StrCat("stopped at step ", trainer_->state().step,

@@ -16,7 +16,7 @@ StatusOr<double> RunTraining(TrainerSpec* spec, Session& session);
 Status ProfileTraining(TrainerSpec* spec, Session& session, int64_t steps, bool steps_only, bool json,
                        const std::string& trace);
 
-// The batches of an evaluation. In global view every rank reads all of them, and the graph cuts them.
+// The batches of an evaluation. In global view every rank reads all of them, and the graph shards them.
 StatusOr<std::shared_ptr<const data::Pipeline>> OpenEval(Session& session, DatasetHandle& dataset);
 // The ranks whose sums make an evaluation's result; null: this rank's are all.
 Groups* SumsOver(Session& session, Groups* together);

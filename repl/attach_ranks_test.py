@@ -69,7 +69,7 @@ def transcript(job, name, shapes):
             (".pause", r"paused at step \d+ on 4/4 ranks"), (".step 2", r"paused at step \d+ on 4/4 ranks"),
             (".stat %(w)s" % shapes, r"%(w)s f32\S+  mean .* identical on ranks 0-3 \(crc [0-9a-f]{8}\)" % shapes),
             (".set lr=0.005 at %d" % (max(steps) + 5), r"lr \S+ -> 0.005 on 4/4"),
-            (".resume", "goes on from step .* on 4/4"),
+            (".resume", "resumed at step .* on 4/4"),
             (".grad %(w)s" % shapes, r"grad\(%(w)s\) f32\S+  mean .* identical on ranks 0-3" % shapes),
             (".comm 3", r"done on 0-3"), (".plot loss", ", loss"),
             (".prof 2", r"profiled up to step \d+ on 4 ranks -> (\S+) .*\n compute \d+%  collectives \d+%"),
@@ -112,7 +112,7 @@ def test_transcript_mpi():
 
 
 def pauses(times, launch="native"):
-    """Pauses at random times; the losses are those of the undisturbed run, byte for byte."""
+    """Pauses at random times; the losses are those of the uninterrupted run, byte for byte."""
     random.seed(5)
     steps = 150 + 15 * times
     quiet = start("quiet", "steps=%d" % steps, "--no-attach", launch=launch).end()
@@ -133,7 +133,7 @@ def pauses(times, launch="native"):
     loud = job.end(300)
     check("every pause finds all ranks at one step", not unequal, unequal[:3])
     check("%d pauses were made" % times, made == times, (made, loud[1][-500:]))
-    check("the losses are those of an undisturbed run", quiet[0] == loud[0] and quiet[0] != "",
+    check("the losses are those of an uninterrupted run", quiet[0] == loud[0] and quiet[0] != "",
           (quiet[0][-200:], loud[0][-200:], quiet[1][-300:]))
 
 
@@ -198,7 +198,7 @@ def test_diagnosis():
 
 
 def test_nan():
-    """One rank's loss is no number: all ranks pause after that step, can be looked at, and end at .resume."""
+    """One rank's loss is NaN: all ranks pause after that step, can be looked at, and end at .resume."""
     text = data_parallel().replace('return ms.rand({ 32 }, ms.float32, "x" .. i % 7)', """
   if io.open("bad") and ms.communication.get_rank() == 2 then
     return ms.rand({ 32 }, ms.float32, "x"), ms.rand({ 4 }, ms.float32, "y") * (0 / 0)

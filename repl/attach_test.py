@@ -36,7 +36,7 @@ def test_commands():
     check("steps are exact", steps[1] == steps[0] and steps[2] == steps[0] + 3, answers)
     answers = attach_json(*[".pause", ".resume", ".status"] * 20)
     phases = {a["answer"]["phase"] for a in answers[2::3]}
-    check("a job that goes on is not paused", len(answers) == 60 and "paused" not in phases, answers[-3:])
+    check("a job that runs is not paused", len(answers) == 60 and "paused" not in phases, answers[-3:])
     answers = attach_json(".stat Net/matmul", ".grad w2", ".stat w2", ".dump w2", rw=False)
     check("activations, gradients, parameters", all(a["ok"] for a in answers), answers)
     check("a dump has all elements", len(answers[3]["answer"]["values"]) == 64, answers[3])
@@ -101,7 +101,7 @@ def test_transcript():
     for line, answer in ((".ranks", r"rank +host +pid"), (".pause", "take the writer lock first"),
                          (".rw", "writer lock taken"), (".pause", r"paused at step \d+ on 1/1 ranks"),
                          (".step 2", r"paused at step \d+"), (".stat w", r"w f32\[32,16\]  mean"),
-                         (".set lr=0.005", r"lr 0.01 -> 0.005"), (".resume", "goes on from step"),
+                         (".set lr=0.005", r"lr 0.01 -> 0.005"), (".resume", "resumed at step"),
                          (".watch w2 every 5 limit 2", r"s\d+  w2  mean"), ("1 + 1", r"\n2"),
                          ("ms.run.stat('w').stat.elements", r"\n512"), (".pl\t", "plan"), ("\x15.plan", "nodes in")):
         t.send(line + ("" if line.endswith("\t") else "\n"))
@@ -154,7 +154,7 @@ def test_lua_at_the_rank():
         took = time.time() - start
         check("ended: " + bomb[:40], code == 2 and "[0] " in text, text[-300:])
         measured("to the end of " + bomb[:40], took)
-        check("training went on", comes(lambda: step_now() > before))
+        check("training continued", comes(lambda: step_now() > before))
     text, code = attach("@all 2 + 2")
     check("Lua runs again after them", "[0] 4" in text, text)
     job.kill()
@@ -201,7 +201,7 @@ def test_intruders():
     before = len(os.listdir("/proc/%d/fd" % job.process.pid))
     check("descriptors are held for those who are served", before <= descriptors + 32 + 16, (descriptors, before))
     clients[0].send(RawClient.COMMAND, id="1", line=".status")
-    check("whoever is served is answered", "run" in clients[0].receive().get("text", ""))
+    check("every client that is served is answered", "run" in clients[0].receive().get("text", ""))
     for c in clients:
         c.socket.close()
     check("descriptors are back", comes(lambda: len(os.listdir("/proc/%d/fd" % job.process.pid)) <= descriptors),
@@ -238,7 +238,7 @@ def test_another_user():
     for path in folders:
         os.chmod(path, 0o700)
     text, code = attach(".status", rw=False)
-    check("and the job goes on", code == 0 and "run" in text, text)
+    check("and the job continues", code == 0 and "run" in text, text)
     job.kill()
 
 

@@ -13,8 +13,8 @@ namespace mslua::repl {
 std::string KeepLocals(absl::string_view text);
 
 // Compiles what was typed, an expression first, and leaves the function on the Lua stack. Unless `*complete`, the text
-// is the beginning of a statement that goes on in the next line, and nothing is left. Compiled code of LuaJIT does not
-// look whether it should stop, so what is typed runs in the interpreter.
+// is the beginning of a statement that continues on the next line, and nothing is left. Compiled code of LuaJIT does
+// not look whether it should stop, so what is typed runs in the interpreter.
 Status Load(lua_State* L, absl::string_view text, const std::string& chunk_name, bool* complete);
 
 }  // namespace mslua::repl

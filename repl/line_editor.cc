@@ -159,7 +159,7 @@ class EditEditor : public LineEditor {
 
   static char* Prompt(EditLine* edit) { return const_cast<char*>(Of(edit)->prompt_.c_str()); }
 
-  // libedit's own reader begins anew after a signal; this one gives up, so that Ctrl-C ends the line.
+  // libedit's own reader begins again after a signal; this one gives up, so that Ctrl-C ends the line.
   static int GetChar(EditLine* edit, wchar_t* out) {
     std::mbstate_t state = {};
     for (int bytes = 0; bytes < 8; ++bytes) {

@@ -40,7 +40,7 @@ class Loop {
  private:
   void Error(absl::string_view message);
   bool Command(absl::string_view text);
-  // False when the text is a statement that goes on in the next line.
+  // False when the text is a statement that continues on the next line.
   bool Evaluate(const std::string& text);
   Status Call(const std::string& text);
   void PrintResults(int first, int count);

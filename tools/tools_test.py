@@ -22,7 +22,7 @@ class Clone(unittest.TestCase):
     def setUp(self):
         self.root = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, self.root)
-        for name in ("mslua", "tools/build.sh", "tools/lint", "tools/rooms.txt", "tools/packages.txt"):
+        for name in ("mslua", "tools/build.sh", "tools/lint", "tools/components.txt", "tools/packages.txt"):
             self.write(name, "")
             shutil.copy(os.path.join(SOURCE, name), os.path.join(self.root, name))
 
@@ -91,13 +91,13 @@ class Launcher(Clone):
         os.remove(os.path.join(self.root, ".build/mslua"))
         self.assertIn("not built yet", self.run_in(self.root, ["./mslua"], MS_ROLE="MS_WORKER").stderr)
 
-    def test_every_room_of_the_program_is_watched(self):
+    def test_every_component_of_the_program_is_watched(self):
         with open(os.path.join(self.root, "mslua"), encoding="utf-8") as script:
             watched = script.read()
-        with open(os.path.join(self.root, "tools/rooms.txt"), encoding="utf-8") as table:
-            rooms = {line.split(":")[0].split("/")[0] for line in table if ":" in line.split("#")[0]}
-        for room in rooms - {"tools", "tests", "bench"}:
-            self.assertIn(f'"$root/{room}"', watched)
+        with open(os.path.join(self.root, "tools/components.txt"), encoding="utf-8") as table:
+            components = {line.split(":")[0].split("/")[0] for line in table if ":" in line.split("#")[0]}
+        for component in components - {"tools", "tests", "bench"}:
+            self.assertIn(f'"$root/{component}"', watched)
 
 
 class Links(unittest.TestCase):
@@ -178,20 +178,20 @@ class Lint(Clone):
         self.assertEqual(done.returncode, 1 if lines else 0, done.stderr)
         return lines
 
-    def test_doors(self):
+    def test_includes(self):
         self.assertEqual(self.problems("core/graph/a.cc", '#include "core/graph/a.h"\n#include "core/op/b.h"\n'
                                        '#include "core/base/c.h"\n#include "absl/x.h"\n#include <vector>\n'), [])
         self.assertEqual(self.problems("core/base/a.cc", '\n#include "core/op/b.h"\n'),
-                         ["core/base/a.cc:2: room core/base may not include core/op/b.h of room core/op "
-                          "(tools/rooms.txt)"])
+                         ["core/base/a.cc:2: component core/base may not include core/op/b.h of component core/op "
+                          "(tools/components.txt)"])
         self.assertEqual(len(self.problems("core/autodiff/a.h", '#include "core/ops/define.h"\n')), 1)
         self.assertEqual(len(self.problems("core/runtime/a.h", '#include "lua/tensor.h"\n')), 1)
         self.assertEqual(self.problems("core/autodiff/a_test.cc", '#include "core/ops/define.h"\n'), [])
         self.assertEqual(self.problems("lua/a.cc", '#include "core/checkpoint/a.h"\n#include "core/data/a.h"\n'), [])
         self.assertEqual(self.problems("core/base/b.cc", '#include "core/nowhere/b.h"\n'),
-                         ["core/base/b.cc:1: core/nowhere/b.h is in no room of tools/rooms.txt"])
+                         ["core/base/b.cc:1: core/nowhere/b.h is in no component of tools/components.txt"])
         self.assertEqual(self.problems("core/nowhere/b.h", "int b;\n"),
-                         ["core/nowhere/b.h:1: the file is in no room of tools/rooms.txt"])
+                         ["core/nowhere/b.h:1: the file is in no component of tools/components.txt"])
         self.assertEqual(self.problems("lua/main.cc", '#include "repl/editor.h"\n'), [])
         self.assertEqual(len(self.problems("lua/a.cc", '#include "repl/editor.h"\n')), 1)
 
@@ -201,6 +201,29 @@ class Lint(Clone):
                      "-----BEGIN " + "PRIVATE KEY-----\n"):
             self.assertEqual(len(self.problems("core/base/a.h", text)), 1, repr(text))
         self.assertEqual(self.problems("core/base/a.h", "//" + "x" * 118 + "\n"), [])
+
+    def test_words(self):
+        mend = "'me" + "nd': say fix"
+        for path, text in (("core/base/a.h", "// Says the me" + "nd.\n"), ("lua/a.lua", 'fail("no me' + 'nd here")\n'),
+                           ("docs/a.md", "Say the me" + "nd.\n"), ("tests/a.sh", "# the me" + "nd\n")):
+            found = self.problems(path, text)
+            self.assertTrue(found and all(mend in f for f in found), (path, found))
+        for path, text in (("core/base/a.h", "int me" + "nd = 1;  // a repair\n"),
+                           ("docs/a.md", "`me" + "nd` is a name\n"),
+                           ("tests/a.sh", "x=$(printf 'a,b' | cut -d, -f1)\n"), ("docs/a.md", "Cut" + " off at 10.\n")):
+            self.assertEqual(self.problems(path, text), [], path)
+        self.assertIn("a citation", self.problems("core/base/a.h", "// Numbers (D" + "7).\n")[0])
+
+    def test_links(self):
+        self.write("docs/howto/b.md", "# Two words\n")
+        good = "[b](howto/b.md) [two](howto/b.md#two-words) [web](https://example.org/x) `[code](no.md)`\n"
+        self.assertEqual(self.problems("docs/a.md", good), [])
+        self.assertEqual(self.problems("docs/a.md", "```\n[c](no.md)\n```\n"), [])
+        self.assertEqual(self.problems("docs/a.md", "\n[c](no.md)\n"), ["docs/a.md:2: the link leads nowhere: no.md"])
+        self.assertEqual(self.problems("docs/a.md", "[b](howto/b.md#three)\n"),
+                         ["docs/a.md:1: howto/b.md has no heading #three"])
+        self.assertEqual(self.problems("core/base/a.h", "// docs/" + "gone.md says why.\n"),
+                         ["core/base/a.h:1: there is no docs/" + "gone.md"])
 
     def test_clocks(self):
         for text in ("absl::Now()", "std::chrono::system_clock::now()", "gettimeofday(&t, nullptr)",

@@ -1,4 +1,4 @@
--- Layers of a matrix product, a sum and a relu, each cut as a letter of `cuts` says: by (d)ata, by (c)olumns of the
+-- Layers of a matrix product, a sum and a relu, each sharded as a letter of `cuts` says: by (d)ata, by (c)olumns of the
 -- weight, by its (r)ows, or not at all (w). With `times` rank 0 writes what each step took, in seconds.
 local core = require "mslua.core"
 local ms = require "mslua"

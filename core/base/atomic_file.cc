@@ -37,7 +37,7 @@ std::string NameBeside(const std::string& path) {
 }
 
 // Locks what was just made as `path` and opened as `fd`. False: RemoveLeftovers() took it for a leftover in the
-// moment before the lock, so it must be made anew.
+// moment before the lock, so it must be made again.
 bool LockNew(const std::string& path, int fd) {
   (void)flock(fd, LOCK_EX);  // without locks nothing is ever taken for a leftover
   struct stat mine, there;

@@ -1,5 +1,5 @@
-// Files and folders that come into being whole or not at all (D13): written under a temporary name beside
-// their place, forced to disk, renamed into place, and the folder above forced to disk too.
+// Atomic files and folders: a reader sees the complete new content or the old one, also after a crash. Content is
+// written under a temporary name in the same folder, synced, renamed, and the folder is synced too.
 //
 // A temporary name is `<name>.tmp-<pid>-<n>`. Its writer holds a lock (flock) on it as long as it lives, so that
 // what a killed writer left behind can be told from a write under way: see RemoveLeftovers().

@@ -15,7 +15,7 @@ enum ExitCode {
   kExitStorage = 9,        // checkpoint or storage
   kExitSecurity = 10,      // authentication or TLS
   kExitInternal = 70,      // a bug of mslua
-  kExitCheckpointed = 75,  // stopped with a checkpoint saved: start again to go on
+  kExitCheckpointed = 75,  // stopped with a checkpoint saved: start again to continue
   kExitInterrupted = 130,
 };
 

@@ -161,7 +161,7 @@ uint32_t Crc32c(const void* data, size_t size, uint32_t before) {
   return Crc32cPortable(data, size, before);
 }
 
-// OpenSSL has BLAKE2b built in; without it (or without memory) there is no way to go on.
+// OpenSSL has BLAKE2b built in; without it (or without memory) it cannot continue.
 Blake2b::Blake2b() : context_(EVP_MD_CTX_new()) {
   if (context_ == nullptr || EVP_DigestInit_ex(context_, EVP_blake2b512(), nullptr) != 1) std::abort();
 }

@@ -26,7 +26,7 @@ class Blake2b {
   Blake2b& operator=(const Blake2b&) = delete;
 
   void Update(const void* data, size_t size);
-  // The digest in 128 lower-case hexadecimal digits. The object then starts anew.
+  // The digest in 128 lower-case hexadecimal digits. The object then starts again from the empty input.
   std::string HexDigest();
 
  private:

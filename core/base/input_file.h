@@ -9,7 +9,7 @@
 
 namespace mslua {
 
-// Any thread may call; reads are pread, so a file cut short meanwhile is an error and not a crash.
+// Any thread may call; reads are pread, so a file truncated meanwhile is an error and not a crash.
 class InputFile {
  public:
   static StatusOr<std::unique_ptr<InputFile>> Open(const std::string& path);

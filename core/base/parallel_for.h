@@ -1,5 +1,5 @@
-// The one door to compute threads (R9): libgomp's team in normal builds,
-// std::thread under --config=tsan, the caller alone below a size threshold.
+// ParallelFor: all compute threads are used through it. It runs on libgomp's team in normal builds, on std::thread
+// under --config=tsan, and on the calling thread alone below a size threshold.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ namespace mslua {
 int ComputeThreads();
 void SetComputeThreads(int threads);
 
-// Calls body(begin, end) on disjoint ranges that cover [0, n), one range a thread, cut at multiples
+// Calls body(begin, end) on disjoint ranges that cover [0, n), one range per thread, split at multiples
 // of `grain` (>= 1): with n <= grain everything runs on the caller. Returns when all are done.
-// The cut depends on n, grain and ComputeThreads() only, so results are repeatable. All threads treat denormals as the
-// caller does (FlushDenormals).
+// The split depends on n, grain and ComputeThreads() only, so results are repeatable. All threads treat denormals as
+// the caller does (FlushDenormals).
 void ParallelFor(int64_t n, int64_t grain, absl::FunctionRef<void(int64_t begin, int64_t end)> body);
 
 // Whether denormals are numbers (`keep`) or zero, in the calling thread and in those that compute for it, oneDNN's too.

@@ -1,4 +1,4 @@
-// Counter-based randomness (D7): Philox4x32-10 of Salmon, Moraes, Dror and Shaw,
+// Counter-based random numbers: Philox4x32-10 of Salmon, Moraes, Dror and Shaw,
 // "Parallel random numbers: as easy as 1, 2, 3", SC 2011. A number is a pure
 // function of (seed, stream, index), so that any rank can make any part of it.
 #pragma once

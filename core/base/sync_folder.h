@@ -7,7 +7,7 @@
 
 namespace mslua {
 
-// Forces the entries of a folder to disk, so that what was made or renamed in it survives a power cut. Some file
+// Forces the entries of a folder to disk, so that what was made or renamed in it survives a power failure. Some file
 // systems cannot sync folders, and some folders cannot be opened: then nothing is done.
 Status SyncFolder(const std::string& folder);
 // "a/b" of "a/b/c", "." of "c".

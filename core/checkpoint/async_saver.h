@@ -32,7 +32,7 @@ class AsyncSaver {
   void StartTask(const std::string& path, std::function<Status()> save);
   bool busy() const;
   // To be called at step boundaries: the errors of saves that have ended since the last call, each once, with the path;
-  // OK when there are none. Training goes on in either case.
+  // OK if there are none. Training continues in both cases.
   Status Poll();
   // Waits for a save under way; then as Poll().
   Status Wait();

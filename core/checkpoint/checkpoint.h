@@ -186,8 +186,8 @@ Status VerifyFile(const Checkpoint& checkpoint, size_t i, VerifyDepth depth);
 // 64 MiB at a time in memory.
 Status MergeCheckpoint(const std::string& path, const std::string& safetensors_path);
 
-// Writes a checkpoint's tensors and state as a checkpoint folder at `to` in files for `ranks` ranks: each tensor is cut
-// along its first dimension that divides, the others are rank 0's. One tensor at a time is in memory.
+// Writes a checkpoint's tensors and state as a checkpoint folder at `to` in files for `ranks` ranks: each tensor is
+// sharded along its first dimension that divides, the others are rank 0's. One tensor at a time is in memory.
 Status ReshardCheckpoint(const std::string& from, const std::string& to, int64_t ranks);
 
 }  // namespace mslua::checkpoint

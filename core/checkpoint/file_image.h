@@ -1,4 +1,4 @@
-// A safetensors file made in memory at the pace of the compute threads, to be written when they have gone on.
+// A safetensors file made in memory at the pace of the compute threads, to be written when they have continued.
 #pragma once
 
 #include <cstdint>

@@ -85,7 +85,7 @@ TEST_F(LineageTest, TheLatestSavedIsTheNewestNotTheFurthest) {
   EXPECT_EQ(Newest(), "net-1_40.ckpt");
   EXPECT_THAT(note_, AllOf(HasSubstr("ignored "), HasSubstr("net-1_60.ckpt (step 60) and 1 more"),
                            HasSubstr("net-1_40.ckpt (step 40) does not continue")));
-  // It goes on, and nothing is ignored any more.
+  // It continues, and nothing is ignored any more.
   Train("net", PathOf("net", 40), {50, 60, 70});
   EXPECT_EQ(runs_.size(), 2u);
   EXPECT_EQ(Newest(), "net-1_70.ckpt");

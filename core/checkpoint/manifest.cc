@@ -104,7 +104,7 @@ Status ParseRun(const Json& json, RunState* run) {
   RETURN_IF_ERROR(GetString(json, "plan", &run->plan));
   ASSIGN_OR_RETURN(const Json* counters, GetObject(json, "counters"));
   for (const auto& [name, value] : counters->items()) {
-    if (!value.is_number()) return absl::DataLossError(absl::StrCat("counter '", name, "' is no number"));
+    if (!value.is_number()) return absl::DataLossError(absl::StrCat("counter '", name, "' is not a number"));
     run->counters[name] = value.get<double>();
   }
   // Older checkpoints have neither.
@@ -209,7 +209,7 @@ Status ParseTensor(const Json& json, int64_t files, TensorRecord* tensor) {
 
 Status CheckDigest(absl::string_view text) {
   const size_t tail = kDigestMember.size() + kDigestDigits + kEnd.size();
-  if (text.size() < tail) return absl::DataLossError("the manifest is cut short");
+  if (text.size() < tail) return absl::DataLossError("the manifest is truncated");
   const absl::string_view body = text.substr(0, text.size() - tail);
   if (text.substr(body.size()) != absl::StrCat(kDigestMember, Blake2bHex(body), kEnd)) {
     return absl::DataLossError("the manifest does not match its own BLAKE2b: it is damaged or was edited");

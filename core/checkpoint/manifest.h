@@ -20,7 +20,7 @@ namespace mslua::checkpoint {
 inline constexpr int64_t kManifestVersion = 3, kOldestManifestVersion = 2;
 inline constexpr char kManifestName[] = "MANIFEST.json";
 
-// Where a run stood: enough to go on as if it had never stopped. All numbers are from 0 to 2^53.
+// Where a run stood: enough to continue as if it had never stopped. All numbers are from 0 to 2^53.
 struct RunState {
   Lineage lineage;
   std::string job;
@@ -35,9 +35,9 @@ struct RunState {
   int64_t schedule_step = 0;  // of the optimizer's schedules (less than `step` where steps were skipped)
   std::string recipe_hash;
   std::string graph_hash;
-  std::string plan;                        // decisions of the plan (R4), opaque
+  std::string plan;                        // the plan's recorded choices (core/passes/decisions.h), opaque
   std::map<std::string, double> counters;  // of the training's hooks, by name; finite
-  // What people changed while the run went on, oldest first: JSON objects, as in events.jsonl.
+  // What attached clients changed during the run, oldest first: JSON objects, as in events.jsonl.
   std::vector<std::string> interventions;
 };
 

@@ -72,7 +72,7 @@ StatusOr<int64_t> ParseSafetensorsHeaderLength(absl::string_view start, int64_t 
 StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view start, int64_t file_size) {
   ASSIGN_OR_RETURN(const int64_t length, ParseSafetensorsHeaderLength(start, file_size));
   const int64_t data_begin = kLengthBytes + length;
-  if (static_cast<int64_t>(start.size()) < data_begin) return Damaged("the header is cut short");
+  if (static_cast<int64_t>(start.size()) < data_begin) return Damaged("the header is truncated");
   auto json = ParseJsonObject(start.substr(kLengthBytes, static_cast<size_t>(length)));
   if (!json.ok()) return Damaged(absl::StrCat("header: ", json.status().message()));
 

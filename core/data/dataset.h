@@ -97,7 +97,7 @@ class Generator {
   // True: Get works for any i in [0, size()). False: Rewind and Next do.
   virtual bool random_access() const = 0;
   virtual Status Get(int64_t i, Row* row);
-  // Starts the sequence anew; called at each epoch's start.
+  // Starts the sequence again; called at the start of each epoch.
   virtual Status Rewind();
   // False at the end of the sequence.
   virtual StatusOr<bool> Next(Row* row);
@@ -112,7 +112,7 @@ struct GeneratorSource {
 
 using Source = std::variant<Cifar10, Cifar100, Mnist, ImageFolder, Text, NumpySlices, GeneratorSource>;
 
-// Part `shard_id` of `num_shards` of the source, cut before every operation: elements shard_id,
+// Part `shard_id` of `num_shards` of the source, taken before every operation: elements shard_id,
 // shard_id + num_shards, ... As in MindSpore all shards are equally long: where num_shards does not
 // divide the size, the last ones wrap round to the source's first elements, so that no rank runs out of
 // batches before the others.
@@ -127,7 +127,7 @@ struct Sharding {
 // All vision transforms of a column run as one chain in f32; a result of type u8 is rounded once, at its
 // end (MindSpore rounds after Resize too).
 
-// Pads with zeros, then cuts [height,width] out of a random place.
+// Pads with zeros, then crops [height,width] at a random place.
 struct RandomCrop {
   int64_t height = 0, width = 0;
   int64_t left = 0, top = 0, right = 0, bottom = 0;  // padding; MindSpore's order
@@ -156,7 +156,7 @@ struct Normalize {
 // [height,width,channels] to [channels,height,width]; the last vision transform but for Rescale.
 struct HWC2CHW {};
 
-// For any column. To an integer type values are cut towards zero.
+// For any column. To an integer type values are truncated towards zero.
 struct TypeCast {
   DType dtype = DType::kF32;
 };

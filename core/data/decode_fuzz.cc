@@ -1,4 +1,4 @@
-// Image files: what decodes has room for the pixels that it says.
+// Image files: a decoded image has memory for the pixels that it declares.
 #include <cstdint>
 #include <cstdlib>
 #include <vector>

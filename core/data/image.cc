@@ -230,7 +230,7 @@ StatusOr<ImageChain::Size> ImageChain::SizeAfter(const Transform& transform, Siz
     if (resize->width != 0) return positive(resize->height, resize->width);
     RETURN_IF_ERROR(positive(resize->height, resize->height).status());
     if (size.height < 0 || size.width < 0) return Size{-1, -1};
-    // As MindSpore: the longer edge is cut towards zero.
+    // As MindSpore: the longer edge is truncated towards zero.
     if (size.height < size.width) return positive(resize->height, size.width * resize->height / size.height);
     return positive(size.height * resize->height / size.width, resize->height);
   }

@@ -48,7 +48,7 @@ class Loader {
 
   // Of the batch that Next gives next; {e, Pipeline::size()} before the end of epoch e is reported.
   Position position() const { return position_; }
-  // Goes on from there, exactly as an undisturbed run would. {e, Pipeline::size()} is epoch e's end.
+  // Continues from there, exactly as an uninterrupted run would. {e, Pipeline::size()} is epoch e's end.
   Status Seek(Position position);
 
   // Seconds that Next has waited for workers so far (or spent filling, without workers).

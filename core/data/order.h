@@ -10,7 +10,7 @@
 
 namespace mslua::data {
 
-// An epoch's samples and how they are grouped. Its vectors keep their capacity when made anew.
+// An epoch's samples and how they are grouped. Its vectors keep their capacity when they are filled again.
 struct EpochOrder {
   struct Group {
     uint32_t begin = 0;  // in `samples`
@@ -33,7 +33,7 @@ class Order {
   // Samples and groups of each epoch.
   int64_t samples() const { return samples_; }
   int64_t groups() const { return groups_; }
-  // Whether no batch is cut short: none may be, or the samples divide.
+  // Whether no batch is truncated: none may be, or the samples divide.
   bool full_batches() const {
     return batch_ != nullptr && (batch_->drop_remainder || groups_ * feeds_ * batch_->size == samples_);
   }

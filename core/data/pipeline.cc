@@ -232,7 +232,7 @@ StatusOr<int64_t> Pipeline::Fill(const Epoch& epoch, int64_t batch, Scratch* scr
   for (int64_t r = 0; r < rows.count; ++r) {
     const int64_t at = rows.begin + r, id = epoch.order.samples[at];
     RETURN_IF_ERROR(ReadSample(id, scratch, sequence));
-    // The place in the global sequence, not the sample's own number: a repeated sample is drawn for anew.
+    // The place in the global sequence, not the sample's own number: a repeated sample gets new random numbers.
     const int64_t place = sharding_.num_shards > 0 ? at * sharding_.num_shards + sharding_.shard_id : at;
     for (size_t k = 0; k < chains_.size(); ++k) {
       const Draws draws{options_.seed, epoch.streams[k], static_cast<uint64_t>(place)};

@@ -13,7 +13,7 @@
 
 namespace mslua::data {
 
-// Which rows of each batch are wanted here (docs/parallel.md, "Whose batch").
+// Which rows of each batch are wanted here (docs/howto/data_parallel.md, "The global batch").
 struct FeedOptions {
   uint64_t seed = 0;  // of shuffles and random transforms
   // A global batch is `feeds` batches of the dataset's size b; this one is rows [feed * b, (feed + 1) * b)
@@ -35,7 +35,7 @@ class Pipeline {
   int64_t size() const { return order_.groups(); }
   int64_t rows() const { return rows_; }  // of a batch; 1 without batch
   bool batched() const { return order_.batched(); }
-  bool full_batches() const { return order_.full_batches(); }  // none is cut short
+  bool full_batches() const { return order_.full_batches(); }  // none is truncated
   int64_t source_size() const { return source_size_; }         // samples in the source
   const std::vector<std::string>& notices() const { return notices_; }
   uint64_t seed() const { return options_.seed; }
@@ -43,7 +43,7 @@ class Pipeline {
   // Filling a batch takes less than a hand-over between threads: a few rows of arrays in memory, as they are.
   bool immediate() const { return immediate_; }
 
-  // What is fixed for an epoch. Its memory is reused when made anew.
+  // What is fixed for an epoch. Its memory is reused for the next epoch.
   struct Epoch {
     int64_t number = -1;
     EpochOrder order;

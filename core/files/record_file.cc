@@ -45,7 +45,7 @@ int64_t EndOfLines(int fd) {
 void RecordHealth::Failed(const std::string& path, const Status& why) {
   cause_ = std::string(why.message());
   if (failing_.empty()) {
-    notice_(absl::StrCat(cause_, ": training goes on, and its records wait in memory, the last 1 MiB of each file"));
+    notice_(absl::StrCat(cause_, ": training continues, and its records wait in memory, the last 1 MiB of each file"));
   }
   failing_.insert(path);
 }

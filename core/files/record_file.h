@@ -1,6 +1,6 @@
 // The records that a training writes beside its work: metrics, events, logs. A disk that is full does not end training:
-// what cannot be written waits in memory, the last 1 MiB of each file, and is written when there is room again. A file
-// holds whole records, whatever was cut off.
+// what cannot be written waits in memory, the last 1 MiB of each file, and is written when there is space again. A file
+// holds whole records, even after a truncated write.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ class RecordHealth {
 class RecordFile {
  public:
   // Opens `path` for appending, and makes it if need be. `lines`: records are lines of text; what follows the last line
-  // break of a file that is there, a line that was cut off, is removed. `health` outlives the file.
+  // break of a file that is there, a truncated line, is removed. `health` outlives the file.
   static StatusOr<std::unique_ptr<RecordFile>> Open(const std::string& path, bool lines, RecordHealth* health);
   ~RecordFile();  // flushes; what cannot be written now is lost
   RecordFile(const RecordFile&) = delete;
@@ -63,7 +63,7 @@ class RecordFile {
   std::string waiting_;
   std::deque<int64_t> sizes_;  // of the records in waiting_
   int64_t flush_at_;           // bytes that wait
-  int64_t cut_at_ = -1;        // a record that was cut off begins here and is still there; -1: none
+  int64_t cut_at_ = -1;        // a truncated record begins here and is still there; -1: none
 };
 
 }  // namespace mslua

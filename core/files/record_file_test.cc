@@ -95,7 +95,7 @@ TEST_F(RecordFileTest, FullForAWhileLosesNothingAndIsSaidOnce) {
     EXPECT_EQ(there.back(), '\n');
     EXPECT_EQ(there, expected.substr(0, there.size()));
     ASSERT_EQ(notices_.size(), 1u);
-    EXPECT_THAT(notices_[0], HasSubstr(absl::StrCat("cannot write ", path, ": File too large: training goes on")));
+    EXPECT_THAT(notices_[0], HasSubstr(absl::StrCat("cannot write ", path, ": File too large: training continues")));
   }
   append(10);
   EXPECT_EQ(Contents(path), expected);

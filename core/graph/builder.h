@@ -11,7 +11,7 @@
 namespace mslua {
 
 // Appends nodes to a graph. The first error is kept and later calls do nothing (they give invalid values),
-// so gradients and passes read like mathematics; whoever owns the builder asks status() once.
+// so gradients and passes read like mathematics; the owner of the builder calls status() once.
 class GraphBuilder {
  public:
   explicit GraphBuilder(std::string name = "graph") { graph_.name = std::move(name); }
@@ -36,7 +36,7 @@ class GraphBuilder {
   }
   std::vector<Value> OpMulti(absl::string_view op, absl::Span<const Value> inputs, Attrs attrs = {});
   // A copy of `node` (of any graph) over other inputs: attributes (with _rng), location and region kept; types inferred
-  // anew.
+  // again.
   std::vector<Value> Clone(const Node& node, absl::Span<const Value> inputs);
 
   // Adds a graph output.

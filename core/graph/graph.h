@@ -1,4 +1,4 @@
-// The IR (D1): one static-shape SSA graph of a whole training step. A graph is a list of nodes in an order
+// The IR: one SSA graph of a whole training step, with static shapes. A graph is a list of nodes in an order
 // in which every value is defined before it is used; passes build new graphs.
 #pragma once
 
@@ -49,7 +49,7 @@ struct Node {
 };
 
 // What an input of a graph is, which says who provides its memory.
-//   parameter, state: the rank's store, by name     data: a batch column     scalar: set between steps (R7)
+//   parameter, state: the rank's store, by name     data: a batch column     scalar: set between steps
 inline constexpr char kParameter[] = "parameter";
 inline constexpr char kState[] = "state";
 inline constexpr char kData[] = "data";
@@ -77,16 +77,16 @@ class Graph {
   std::vector<std::vector<int32_t>> UseCounts() const;
 };
 
-// The text form (docs/architecture.md, "IR text"): one line a node. Parsing gives the graph back.
+// The text form (docs/explanation/architecture.md, "IR text"): one line a node. Parsing gives the graph back.
 //   %12: f32[8,16] = matmul(%x, %w) {transpose_a=false, transpose_b=false}  # Net/matmul @ quickstart.lua:21
 std::string ToString(const Graph& graph);
 StatusOr<Graph> ParseGraph(absl::string_view text);
 
-// Every law a graph must obey: operands defined before use, known operators, types as the operators infer
+// All invariants of a graph: operands defined before use, known operators, types as the operators infer
 // them, unique input names, updates that name an input of the same type. Names the first node that breaks one.
 Status Verify(const Graph& graph);
 
-// A hash of the graph's text without locations: equal programs have equal hashes (R5).
+// A hash of the graph's text without locations: equal programs have equal hashes.
 uint64_t Fingerprint(const Graph& graph);
 
 }  // namespace mslua

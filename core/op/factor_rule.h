@@ -1,6 +1,6 @@
-// Factor rules (D4): how an operator's dimensions relate, as one line, from which follow shape checks,
-// output shapes, sharding propagation, where a reduction is needed, and cost. After Shardy's
-// factor notation (openxla/shardy, docs/propagation.md).
+// Factor rules: one line that says how an operator's dimensions relate. Shape checks, output shapes, sharding
+// propagation, where a reduction is needed, and cost follow from it. After Shardy's
+// factor notation (openxla/shardy, propagation.md).
 //
 //   "*b i k, *b k j -> *b i j"      matmul: `*b` is any number of dimensions, the same ones everywhere
 //   "n c !h !w -> n c !p !q"        `!`: must not be split over devices

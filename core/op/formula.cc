@@ -163,7 +163,7 @@ class Parser {
   size_t at_ = 0;
 };
 
-// a to the power b on integers, modulo their range; of a negative exponent the fraction is cut off, and 0 gives 0.
+// a to the power b on integers, modulo their range; of a negative exponent the fraction is dropped, and 0 gives 0.
 template <class T>
 T IntegerPower(T a, T b) {
   if (b < 0) return a == 1 ? T{1} : a == static_cast<T>(-1) ? static_cast<T>(b % 2 == 0 ? 1 : -1) : T{0};

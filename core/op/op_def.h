@@ -1,8 +1,8 @@
-// What an operator is (D3): one value that holds everything the rest of mslua knows about it.
+// The definition of an operator: one value that holds everything the rest of mslua knows about it.
 //
 // From a definition are derived, with nothing else to edit: type checks and their messages, the Lua
 // function and its help, sharding propagation, cost, and the generated tests (core/ops/ops_test.cc).
-// docs/add_an_operator.md walks through one.
+// docs/howto/add_an_operator.md walks through one.
 #pragma once
 
 #include <functional>
@@ -97,7 +97,7 @@ struct OpDef {
   std::vector<FastKernel> fast;
 
   bool view = false;         // the output is the first input's memory under another type
-  bool random = false;       // carries an attribute _rng, its stream of random numbers (R10)
+  bool random = false;       // carries an attribute _rng, its stream of random numbers
   bool side_effect = false;  // not removed as dead, not merged as common
   bool elementwise = false;  // any output may lie over any input of its type: set where there is a formula
   // Outputs that may be written over an input's memory: pairs (output, input).

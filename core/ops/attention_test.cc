@@ -1,5 +1,5 @@
 // Heads of whole tiles, which kernels over a processor's tile instructions take, and of several blocks of queries and
-// keys with rests; the laws of ops_test.cc try small ones.
+// keys with rests; the invariants of ops_test.cc are checked on small ones.
 #include <cmath>
 #include <cstring>
 
@@ -53,7 +53,7 @@ void CheckSeveralBlocks() {
 
 TEST(Attention, SeveralBlocks) { CheckSeveralBlocks(); }
 
-// A query that is no number gives a row that is none, and no other.
+// A query that is NaN gives a row of NaN, and no other.
 TEST(Attention, NaNStaysInItsRow) {
   const OpDef& op = *Operators().Find("scaled_dot_product_attention");
   constexpr int64_t kRows = 3, kWidth = 4;

@@ -1,5 +1,5 @@
-// Batch normalisation (Ioffe and Szegedy, 2015) as D4 asks: sums over n, h and w that add up over devices, and maps
-// that use them. batch_norm puts them together.
+// Batch normalisation (Ioffe and Szegedy, 2015) in operators that can be sharded: sums over n, h and w that can be
+// added over ranks, and elementwise maps that use them. batch_norm combines them.
 #include "absl/strings/str_cat.h"
 #include "core/ops/define.h"
 #include "core/ops/support/channels.h"

@@ -1,4 +1,4 @@
-// What the laws of ops_test.cc do not say of batch normalisation: the running statistics, and numbers far from zero.
+// Batch normalisation beyond the invariants of ops_test.cc: the running statistics, and numbers far from zero.
 #include <cmath>
 #include <cstring>
 

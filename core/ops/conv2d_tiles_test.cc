@@ -150,7 +150,7 @@ TEST(Conv2dTiles, BF16RoundsOnce) {
   }
 }
 
-// Strips and chunks of an image: rows of the operand are found again wherever an image is cut.
+// Strips and chunks of an image: rows of the operand are found again wherever an image is split.
 TEST(Conv2dTiles, ImagesThatAreCut) {
   std::mt19937 random(2);
   const Case c{32, 64, 24, 32, 32, {3, 3}, {1, 1}, {1, 1, 1, 1}, {1, 1}};

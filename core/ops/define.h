@@ -1,5 +1,5 @@
 // For the files of this folder: each defines one operator and, where they are its own, its gradient's
-// operators. The build finds the file by its name (docs/add_an_operator.md).
+// operators. The build finds the file by its name (docs/howto/add_an_operator.md).
 #pragma once
 
 #include <vector>

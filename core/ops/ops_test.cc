@@ -1,4 +1,4 @@
-// The laws of operators, tried on every operator of the build and every sample of it: see core/ops/testing.
+// The invariants of operators, checked on every operator of the build and every sample of it: see core/ops/testing.
 #include <limits>
 #include <string>
 #include <vector>
@@ -31,20 +31,20 @@ std::string NameOf(const ::testing::TestParamInfo<OpCase>& info) {
   return info.param.op->name + "_" + std::to_string(info.param.sample);
 }
 
-class Law : public ::testing::TestWithParam<OpCase> {
+class Invariant : public ::testing::TestWithParam<OpCase> {
  protected:
   void Expect(Status (*check)(const OpDef&, const Sample&)) {
     const Status status = check(*GetParam().op, GetParam().inputs());
     EXPECT_TRUE(status.ok()) << GetParam().op->name << ": " << status.message();
   }
 };
-TEST_P(Law, TextReadsBack) { Expect(CheckText); }
-TEST_P(Law, GradientIsTheDifference) { Expect(CheckGradient); }
-TEST_P(Law, RuleExecuted) { Expect(CheckRule); }
-TEST_P(Law, FastIsReference) { Expect(CheckFastKernels); }
-TEST_P(Law, EveryTypeRuns) { Expect(CheckTypes); }
-TEST_P(Law, InPlaceIsApart) { Expect(CheckInPlace); }
-INSTANTIATE_TEST_SUITE_P(Ops, Law, ::testing::ValuesIn(AllCases()), NameOf);
+TEST_P(Invariant, TextReadsBack) { Expect(CheckText); }
+TEST_P(Invariant, GradientIsTheDifference) { Expect(CheckGradient); }
+TEST_P(Invariant, RuleExecuted) { Expect(CheckRule); }
+TEST_P(Invariant, FastIsReference) { Expect(CheckFastKernels); }
+TEST_P(Invariant, EveryTypeRuns) { Expect(CheckTypes); }
+TEST_P(Invariant, InPlaceIsApart) { Expect(CheckInPlace); }
+INSTANTIATE_TEST_SUITE_P(Ops, Invariant, ::testing::ValuesIn(AllCases()), NameOf);
 
 TEST(Operators, AreDocumentedAndHaveASample) {
   for (const OpDef& op : Operators().all()) {

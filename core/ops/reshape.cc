@@ -20,7 +20,7 @@ std::vector<int64_t> Wanted(const Attrs& attrs, const TensorType& x) {
 }
 
 // Dimensions that stand alone or fall into parts keep their factors: [a b, c] -> [a, b, c] is "(d0 d1) d2 -> d0 d1 d2".
-// Both shapes are cut where their products meet; a piece with one dimension on either side is a compound, any other
+// Both shapes are split where their products meet; a piece with one dimension on either side is a compound, any other
 // stays whole. Splitting a compound over devices is legal along its major factor only, so minor ones are marked `!`.
 // Dimensions of size 1 belong to no piece.
 std::string ReshapeRule(const Attrs& attrs, absl::Span<const TensorType> in) {

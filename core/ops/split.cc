@@ -21,15 +21,15 @@ std::string SplitRule(const Attrs& attrs, absl::Span<const TensorType> in) {
 
 MSLUA_OPERATOR(split) {
   OpDef op("split");
-  op.Class("Split").Doc("x cut along `axis` into `output_num` equal parts.");
+  op.Class("Split").Doc("x split along `axis` into `output_num` equal parts.");
   op.Input("x").AllTypes();
-  op.Attr("axis", AttrKind::kAxis, int64_t{0}, "the dimension to cut")
+  op.Attr("axis", AttrKind::kAxis, int64_t{0}, "the dimension to split")
       .Attr("output_num", AttrKind::kInt, int64_t{1}, "how many parts");
   op.Rule(SplitRule);
   op.Infer([](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
     const int64_t axis = a.Int("axis"), n = a.Int("output_num");
     TensorType part = in[0];
-    if (part.rank() == 0) return absl::InvalidArgumentError("a scalar cannot be cut");
+    if (part.rank() == 0) return absl::InvalidArgumentError("a scalar cannot be split");
     if (n < 1 || n > 4096 || part.shape[axis] % n != 0) {
       return absl::InvalidArgumentError(absl::StrCat("dimension ", axis + 1, " of size ", part.shape[axis],
                                                      " does not divide into ", n, " equal parts"));

@@ -1,4 +1,4 @@
-// Which all_reduces travel in one message, and when: gradient buckets (docs/data_parallel.md).
+// Which all_reduces travel in one message, and when: gradient buckets (docs/howto/data_parallel.md).
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// The decisions of a plan (R4): which of several ways of computing the same each of its nodes takes. They follow a
-// fixed table, or are measured once ("tuned"); either way they are recorded, so that another compile of the graph, in
-// another rank or after a restart, takes the same and computes the same bits.
+// The decisions of a plan: for each node that can be computed in several ways, which way is used. They come from a
+// fixed table, or are measured once ("tuned"). Either way they are recorded, so that another compile of the graph, in
+// another rank or after a restart, makes the same decisions and computes the same bits.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// Reshapes stand between elementwise operators and cut chains that fusion would make one. An elementwise operator over
+// Reshapes between elementwise operators break chains that fusion would make one. An elementwise operator over
 // a reshaped operand of fewer dimensions works in those, and its result is reshaped instead: reshapes move down, to
 // operators that care about them.
 #include <optional>

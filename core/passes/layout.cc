@@ -1,4 +1,4 @@
-// Channels-last layout (D9). Operators with an attribute data_format are rewritten to "NHWC"; which of their tensors
+// Channels-last layout. Operators with an attribute data_format are rewritten to "NHWC"; which of their tensors
 // that permutes follows from their factor rules under both values, so no operator is named here. Elementwise operators,
 // broadcasts and reductions between them follow. Transposes stand where a chain begins or ends; those that move no
 // element are reshapes.

@@ -11,8 +11,8 @@ class Decisions;
 // Drops nodes that no output needs. Inputs stay: they are the program's signature.
 Graph EliminateDeadNodes(const Graph& graph);
 
-// Makes equal nodes (operator, operands, attributes, recomputation region) one. Random nodes differ in their _rng
-// (R10).
+// Makes equal nodes (operator, operands, attributes, recomputation region) one. Random nodes differ in their attribute
+// _rng.
 Graph MergeCommonNodes(const Graph& graph);
 
 // Algebra that needs no arithmetic: x*1, x+0, x-0, x/1, neg(neg x), transpose of a transpose, reshape of a reshape,
@@ -23,21 +23,21 @@ Graph Simplify(const Graph& graph);
 // numbers of the program, broadcasts its input patterns. Nothing is computed twice.
 Graph FuseElementwise(const Graph& graph);
 
-// Cheap elementwise results of the forward pass that the backward pass reads are made anew there, from what is kept
-// anyway (core/passes/recompute.cc; decision 12).
+// Cheap elementwise results of the forward pass that the backward pass reads are computed again there, from what is
+// kept anyway (core/passes/recompute.cc; decision 12).
 struct RecomputeRule {
   int64_t small_bytes = int64_t{1} << 20;         // values below this are kept: they are no part of the problem
   int64_t worthwhile_bytes = int64_t{384} << 20;  // networks in which less would be saved stay as they are
 };
 Graph RecomputeElementwise(const Graph& graph, const RecomputeRule& rule = {});
 
-// Convolution chains in channels-last order (D9): NCHW stays at the chain's ends only.
+// Convolution chains in channels-last order: NCHW stays at the chain's ends only.
 Graph AssignLayout(const Graph& graph);
 
 // Attention reads heads where a projection has put them, instead of moving them first.
 Graph PackAttention(const Graph& graph);
 
-// Elementwise operators work in the shape before a reshape, so that it does not cut chains.
+// Elementwise operators work in the shape before a reshape, so that it does not break chains.
 Graph FlattenElementwise(const Graph& graph);
 
 // Maps of batch normalisation become elementwise operators where such follow, so that they are fused with them.

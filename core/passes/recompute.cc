@@ -1,6 +1,6 @@
-// Cheap elementwise results of the forward pass are made anew where the backward pass reads them, instead of being kept
-// from one to the other. relu(x * a + b) is a map of a convolution's result, which the normalisation's gradient keeps
-// in memory anyway: what the next convolution's weight gradient reads can be made again from it, in one pass over
+// Cheap elementwise results of the forward pass are computed again where the backward pass reads them, instead of being
+// kept from one to the other. relu(x * a + b) is a map of a convolution's result, which the normalisation's gradient
+// keeps in memory anyway: what the next convolution's weight gradient reads can be made again from it, in one pass over
 // memory, and half of the activations of a convolutional network need not be kept.
 #include <algorithm>
 #include <vector>

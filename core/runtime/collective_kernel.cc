@@ -209,7 +209,7 @@ std::vector<ExchangeKernel::Box> BoxesOf(const Node& node) {
 }
 
 // all_gather, reduce_scatter and all_to_all: the ranks' blocks follow one another in the call's buffers. Where the
-// tensor is cut along an inner dimension they go through scratch memory.
+// tensor is sharded along an inner dimension they go through scratch memory.
 class BlocksKernel : public CollectiveKernel {
  public:
   BlocksKernel(const Groups* groups, Communicator* group, Call call, std::string source, Cut in, Cut out)

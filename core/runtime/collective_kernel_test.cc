@@ -95,7 +95,7 @@ TEST(Collectives, ReduceScatterCutsAnyDimension) {
   EXPECT_THAT(scatter(1, 1), ElementsAre(102, 106));
 }
 
-// all_to_all from a cut along one dimension to a cut along another is all_gather and a slice.
+// all_to_all from shards along one dimension to shards along another is all_gather and a slice.
 TEST(Collectives, AllToAllMovesTheCut) {
   for (const auto& [from, to] : {std::make_pair(0, 1), {1, 0}, {2, 1}, {0, 2}, {2, 2}}) {
     const auto move = [&, from = from, to = to](GraphBuilder& g, Value x, int) {

@@ -61,7 +61,7 @@ class Executable {
   virtual Status BindInput(absl::string_view name, const void* data) = 0;
   // The same by position among inputs() (no look-up).
   virtual void BindInputAt(int position, const void* data) = 0;
-  // Sets a scalar input (R7), converted to its type.
+  // Sets a scalar input (such as the learning rate), converted to its type.
   virtual Status SetScalar(absl::string_view name, double value) = 0;
   virtual void SetScalarAt(int position, double value) = 0;
 

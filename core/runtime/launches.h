@@ -1,4 +1,4 @@
-// What an executable launches and where its workspace goes: the door of the profile into an executable of this room.
+// What an executable launches and where its workspace goes: the interface that the profile uses.
 #pragma once
 
 #include <array>

@@ -87,7 +87,7 @@ std::string WrapPlan(absl::string_view text) { return absl::StrCat(kHead, text, 
 StatusOr<std::string> UnwrapPlan(absl::string_view file) {
   if (!absl::ConsumePrefix(&file, kHead)) return absl::DataLossError("not a plan of this version");
   const size_t size = Checksum("").size();
-  if (file.size() < size) return absl::DataLossError("the plan is cut short");
+  if (file.size() < size) return absl::DataLossError("the plan is truncated");
   const absl::string_view text = file.substr(0, file.size() - size);
   if (file.substr(text.size()) != Checksum(text)) return absl::DataLossError("the plan's checksum is wrong");
   return std::string(text);

@@ -1,5 +1,5 @@
-// What earlier compiles decided, kept between runs (D14): a restart or a recovery neither searches nor tunes again.
-// Files hold decisions, never code: text under the hash of all that they depend on.
+// A cache of what earlier compiles decided, kept between runs, so that a restart neither searches nor tunes again.
+// Files hold decisions, never code: text, named by the hash of everything that they depend on.
 #pragma once
 
 #include <string>

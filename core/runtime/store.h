@@ -1,4 +1,4 @@
-// The store of a rank (R2): parameters, optimizer state and running statistics, by name. Formats and addresses
+// The store of a rank: parameters, optimizer state and running statistics, by name. Formats and addresses
 // are fixed for the run; executables borrow it.
 #pragma once
 

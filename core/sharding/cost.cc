@@ -225,7 +225,7 @@ double CostModel::UpdateSeconds(double bytes) const {
   return (3 + 2 * forward_.states_per_parameter) * bytes / cluster_.bytes_per_second;
 }
 
-// Of a parameter that is cut over all ranks, as far as it divides.
+// Of a parameter that is sharded over all ranks, as far as it divides.
 double CostModel::FinestBytes(int32_t parameter, const Sharding& sharding) const {
   const TensorType& type = graph_.nodes[parameter].outputs[0];
   const Layout layout = Finest(resharder_.mesh(), OutputLayout(forward_.rules[parameter], sharding, 0), type.shape);
@@ -259,7 +259,7 @@ Cost CostModel::Share(int32_t node, const Sharding& sharding, int64_t others) co
                        : LocalBytes(node, sharding) / static_cast<double>(others) / cluster_.bytes_per_second;
   seconds *= 1 + gradients_wanted_[node];
   if (IsKind(graph_.nodes[node], kParameter) && forward_.training) {
-    // What is cut over all ranks has no share that would be right for every sharding.
+    // What is sharded over all ranks has no share that would be right for every sharding.
     const bool shared = forward_.shared[node];
     seconds += shared ? 0 : UpdateSeconds(kept);
     kept *= shared ? !forward_.shares_parameters + !forward_.shares_gradients : 2 + forward_.states_per_parameter;

@@ -33,7 +33,7 @@ struct ForwardGraph {
   std::vector<NodeRule> rules;  // by node of the graph; of forward nodes
   std::vector<bool> data;       // by node: depends on data or scalars, not on parameters and constants alone
   std::vector<bool> remade;     // by node: made again on the way back (cell:recompute), not kept for it
-  std::vector<bool> shared;     // by node: a parameter whose optimizer's state is cut over all ranks
+  std::vector<bool> shared;     // by node: a parameter whose optimizer's state is sharded over all ranks
   bool shares_gradients = false, shares_parameters = false;  // of `shared` parameters: these too
   bool training = false;                                     // the graph has a backward part
   double states_per_parameter = 0;  // bytes of optimizer state and other state for a byte of parameters
@@ -61,11 +61,11 @@ class CostModel {
   CostModel(const Graph& graph, const ForwardGraph& forward, const Cluster& cluster, Resharder& resharder);
 
   // Forward and backward arithmetic of a node, or what its memory traffic takes where that is more; of a parameter its
-  // update. The devices along axes that cut nothing repeat the work.
+  // update. The devices along axes that shard nothing repeat the work.
   Cost OfNode(int32_t node, const Sharding& sharding) const;
   // The least that OfNode can be, whatever the sharding.
   int64_t NodeBound(int32_t node) const;
-  // What OfNode is at least if all axes but those of `sharding` cut the node's tensors in `others` parts. Shares of
+  // What OfNode is at least if all axes but those of `sharding` shard the node's tensors in `others` parts. Shares of
   // groups of axes, each less the share with all axes, and that one sum to no more than OfNode.
   Cost Share(int32_t node, const Sharding& sharding, int64_t others) const;
   // The part of NodeBound behind which gradients of the node's parameters travel.

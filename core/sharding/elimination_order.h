@@ -16,8 +16,8 @@ struct Effort {
   double total = 0;    // of all its tables
 };
 
-// Min-fill: the variable whose elimination ties the fewest pairs of its neighbours anew; among equals the one with the
-// smaller table, then the first. `domains`: how many values each variable has.
+// Min-fill: the variable whose elimination adds the fewest new pairs among its neighbours; among equals the one with
+// the smaller table, then the first. `domains`: how many values each variable has.
 std::vector<int> EliminationOrder(const std::vector<int>& domains, const std::vector<Variables>& terms, Effort* effort);
 
 }  // namespace mslua

@@ -1,5 +1,5 @@
-// How a tensor lies on a mesh: for each dimension the axes that cut it (major to minor), and the axes over which it is
-// still partial, to be reduced. Along the remaining axes it is replicated.
+// How a tensor lies on a mesh: for each dimension the axes that shard it (major to minor), and the axes over which it
+// is still partial, to be reduced. Along the remaining axes it is replicated.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ class Layout {
   explicit Layout(int rank = 0) { bytes_[kRank] = static_cast<uint8_t>(rank); }
 
   int rank() const { return bytes_[kRank]; }
-  // The axes that cut dimension d, major to minor.
+  // The axes that shard dimension d, major to minor.
   AxisList Dim(int d) const;
   AxisList Partial() const;
   bool partial() const;
@@ -30,7 +30,7 @@ class Layout {
 
   enum class Use { kReplicated, kDim, kPartial };
   Use UseOf(int axis) const;
-  // The dimension that `axis` cuts, which it must.
+  // The dimension that `axis` shards, which it must.
   int DimOf(int axis) const { return (bytes_[axis] >> 4) - 1; }
 
   // Adds an axis, replicated so far, as the minor-most of dimension d.

@@ -1,4 +1,4 @@
-// The ranks of a world (or of one pipeline stage) as a grid whose axes are the prime factors of their number (D5).
+// The ranks of a world (or of one pipeline stage) as a grid whose axes are the prime factors of their number.
 #pragma once
 
 #include <cstdint>

@@ -55,9 +55,9 @@ MoveBound::Uses MoveBound::UsesOf(const Layout& layout) const {
 
 // Steps that change how large parts are: an all-gather of q parts receives q - 1 of them, a reduce-scatter of q parts
 // all but a q-th of one, an all-reduce as both. Slices are free. What a device wants and has not before comes by
-// all-gathers, all-to-alls and permutations, which leave alone how often each dimension is cut.
+// all-gathers, all-to-alls and permutations, which do not change how often each dimension is sharded.
 MoveBound::Part MoveBound::Along(size_t k, const Uses::OfKind& from, const Uses::OfKind& to, bool conflict) const {
-  int common = 0, joined = 0;  // cuts of the best overlap; cuts of dimensions that are joined
+  int common = 0, joined = 0;  // shards of the best overlap; shards of dimensions that are joined
   for (int d = 0; d < kMaxRank; ++d) {
     common += std::max(from.cuts[d], to.cuts[d]);
     joined += std::max(0, from.cuts[d] - to.cuts[d]);
@@ -205,7 +205,7 @@ void MoveBound::Resize(const Parts& parts, double overlap, Coefficients* least) 
   least->bytes = std::max(least->bytes, bytes);
 }
 
-// Where dimensions are cut as often as possible along the same axes.
+// Where dimensions are sharded as often as possible along the same axes.
 double MoveBound::Overlap(const Uses& from, const Uses& to) const {
   double parts = 1;
   for (int d = 0; d < kMaxRank; ++d) {
@@ -299,7 +299,7 @@ MoveBound::Coefficients MoveBound::OfKind(const Uses& from, const Uses& to) cons
 }
 
 double MoveBound::AfterPermutation(const Uses& from, const Uses& to, double whole) const {
-  if (kinds_.size() == 1) return Of(from, to).Seconds(whole);  // which of the axes cut does not count
+  if (kinds_.size() == 1) return Of(from, to).Seconds(whole);  // which axes shard does not matter
   double seconds = 0, slowest_sum = 0, growth = 0, least = std::numeric_limits<double>::infinity(), now = 1;
   double has = 1, want = 1;
   for (size_t k = 0; k < kinds_.size(); ++k) {

@@ -1,5 +1,5 @@
-// What any resharding takes at least, from how often each dimension is cut along axes of one kind: a closed form that
-// does not depend on which of the axes they are, nor on the tensor's shape.
+// What any resharding takes at least, from how often each dimension is sharded along axes of one kind: a closed form
+// that does not depend on which of the axes they are, nor on the tensor's shape.
 #pragma once
 
 #include <algorithm>
@@ -26,8 +26,8 @@ std::vector<AxisKind> KindsOf(const Mesh& mesh, const LinkCosts& links);
 
 class MoveBound {
  public:
-  // `only`: a kind; moves along the others count nothing, as if they cut whatever there is in all their parts; -1: all
-  // kinds count. The bounds of one move in the kinds one by one sum to no more than its cost.
+  // `only`: a kind; moves along the others count nothing, as if they shard whatever there is in all their parts; -1:
+  // all kinds count. The bounds of one move in the kinds one by one sum to no more than its cost.
   MoveBound(const Mesh& mesh, const LinkCosts& links, int only = -1);
 
   // Of a tensor of B bytes: the least of three lines in B, and bytes * B that a device receives.
@@ -46,7 +46,8 @@ class MoveBound {
                        exchange.seconds + exchange.seconds_per_byte * whole});
     }
   };
-  // Of a layout how many axes of each kind cut each dimension, and over how many it is partial: all that counts.
+  // Counts, for each dimension of a layout, how many axes of each kind shard it, and over how many the layout is a
+  // partial sum. Nothing else matters.
   struct Uses {
     struct OfKind {
       std::array<uint8_t, kMaxRank> cuts{};  // by dimension
@@ -81,7 +82,7 @@ class MoveBound {
   double AfterPermutation(const Uses& from, const Uses& to, double whole) const;
 
  private:
-  // Whether some device's parts before and after have nothing in common since different axes cut a dimension at the
+  // Whether some device's parts before and after have nothing in common since different axes shard a dimension at the
   // same place: of all axes, and by kind if there were no others.
   struct Conflicts {
     bool all = false;
@@ -92,7 +93,7 @@ class MoveBound {
 
   // Along the axes of one kind. Counts of axes; bytes as parts of the tensor.
   struct Part {
-    int has = 0, wants = 0;  // that cut the tensor before and after
+    int has = 0, wants = 0;  // that shard the tensor before and after
     int summed = 0;          // over which it is reduced
     double received = 0;     // at least
     double reduced = 0;      // of that, by reductions

@@ -48,14 +48,14 @@ class NeedlessCuts {
     }
     return false;
   }
-  // Whether a sharding may cut a factor that the tensor does not have: then the tensor, or its gradient, is partial.
+  // Whether a sharding may shard a factor that the tensor does not have: then the tensor, or its gradient, is partial.
   bool MayLeaveOut(const NodeRule& rule, const FactorRule::Tensor& tensor) const {
     for (size_t f = 0; f < rule.sizes.size(); ++f) {
       if (!HasFactor(tensor, static_cast<int>(f)) && MayCut(rule, static_cast<int>(f))) return true;
     }
     return false;
   }
-  // Whether a neighbour can cut a dimension of `theirs` that is cut, as `ours`, where `factor` is.
+  // Whether a neighbour can shard a dimension of `theirs` that is sharded, as `ours`, where `factor` is.
   bool Cuts(const NodeRule& neighbour, const FactorRule::Tensor& theirs, const NodeRule& rule,
             const FactorRule::Tensor& ours, int factor) const {
     for (size_t d = 0; d < ours.size(); ++d) {
@@ -80,7 +80,7 @@ void LeaveWhole(const Graph& graph, const Mesh& mesh, const Cluster& cluster, co
   const double traffic = 2 / cluster.bytes_per_second;
   if (cluster.links.Fastest().beta < traffic || 0.25 / cluster.flops_per_second > traffic) return;
   NeedlessCuts needless(graph, mesh, forward);
-  std::map<std::pair<int, std::vector<bool>>, int> known;  // nodes of one kind may now be cut in different ways
+  std::map<std::pair<int, std::vector<bool>>, int> known;  // nodes of one kind may now be sharded in different ways
   for (size_t p = 0; p < forward->nodes.size(); ++p) {
     const int32_t i = forward->nodes[p];
     if (!keeps[i]) needless.LeaveWhole(i);

@@ -86,7 +86,7 @@ class Partitioner {
     return absl::OkStatus();
   }
 
-  // A reduction's result that stays what this rank's rows give: nothing is added over the axes that cut the batch.
+  // A reduction's result that stays what this rank's rows give: nothing is added over the axes that shard the batch.
   Value OfOwnBatch(const Node& n, const Layout& in, Value value, Layout* out) {
     double parts = 1;
     for (int8_t a : in.Dim(0)) {
@@ -182,7 +182,7 @@ class Partitioner {
       local_outputs.push_back(Local(n.outputs[o], out[o]));
       output_begin.push_back(out[o].Begin(mesh_, n.outputs[o].shape, rank_));
     }
-    // Nothing is cut: nothing changes.
+    // Nothing is sharded: nothing changes.
     if (local_inputs == inputs && std::equal(local_outputs.begin(), local_outputs.end(), n.outputs.begin()))
       return n.attrs;
     return n.op->localize({n.attrs, inputs, n.outputs, local_inputs, local_outputs, input_begin, output_begin});

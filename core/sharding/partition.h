@@ -1,4 +1,4 @@
-// One rank's program: the nodes of a sharded graph on their parts, with the collectives where layouts differ (D6).
+// The program of one rank: the nodes of a sharded graph on their shards, with collectives where layouts differ.
 #pragma once
 
 #include "core/sharding/plan.h"

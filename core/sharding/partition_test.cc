@@ -18,7 +18,7 @@ namespace {
 
 using testing::Net;
 
-// What a search of any mode chooses where arithmetic is so slow that it cuts.
+// What a search of any mode chooses where arithmetic is so slow that sharding pays.
 StatusOr<std::vector<absl::optional<Sharding>>> Searched(const Graph& graph, const Mesh& mesh, uint64_t mode) {
   SearchOptions options;
   options.mode = static_cast<SearchMode>(mode);
@@ -97,7 +97,7 @@ double Distance(DType dtype, const std::string& a, const std::string& b) {
 constexpr int64_t kRanks[] = {2, 3, 4, 6, 8, 12, 16};
 
 // One random network with random strategies on some number of ranks, all from a seed.
-struct Law {
+struct Case {
   uint64_t seed;
   // f32 through the compiled kernels, within 1e-4; else f64 through the reference kernels, within 1e-10.
   bool fast;
@@ -116,11 +116,11 @@ struct Law {
 // each.
 class Comparison {
  public:
-  explicit Comparison(const Law& law)
-      : law_(law),
-        mesh_(*Mesh::Of(law.ranks())),
-        resharder_(mesh_, law.links(mesh_)),
-        graph_(testing::RandomStep(law.net(), law.seed, law.fast)) {}
+  explicit Comparison(const Case& tried)
+      : case_(tried),
+        mesh_(*Mesh::Of(tried.ranks())),
+        resharder_(mesh_, tried.links(mesh_)),
+        graph_(testing::RandomStep(tried.net(), tried.seed, tried.fast)) {}
 
   std::string Run() {
     if (graph_.nodes.empty()) return graph_.name;
@@ -132,22 +132,22 @@ class Comparison {
   static constexpr int kSteps = 3;
 
   Status Compare() {
-    std::mt19937_64 random(law_.seed);
+    std::mt19937_64 random(case_.seed);
     ASSIGN_OR_RETURN(const PropagateOptions options, RandomStrategies(&graph_, mesh_, random));
     ASSIGN_OR_RETURN(plan_, Propagate(graph_, resharder_, options));
-    const std::vector<std::string> inputs = testing::RandomInputs(graph_, law_.seed);
+    const std::vector<std::string> inputs = testing::RandomInputs(graph_, case_.seed);
     ASSIGN_OR_RETURN(const auto programs, Programs(inputs));
     CompileOptions compile;
-    compile.reference_kernels = !law_.fast;
-    compile.optimize = law_.fast;
+    compile.reference_kernels = !case_.fast;
+    compile.optimize = case_.fast;
     ASSIGN_OR_RETURN(const auto whole, testing::RunRanksByStep({{graph_, inputs}}, compile, kSteps));
     ASSIGN_OR_RETURN(const auto parts, testing::RunRanksByStep(programs, compile, kSteps));
     for (size_t step = 0; step < kSteps; ++step) {
       for (size_t r = 0; r < programs.size(); ++r) {
         for (size_t o = 0; o < graph_.outputs.size(); ++o) {
           const double distance = DistanceOf(o, static_cast<int64_t>(r), parts[step][r][o], whole[step][0][o]);
-          if (distance <= (law_.fast ? 1e-4 : 1e-10)) continue;
-          ASSIGN_OR_RETURN(const double own, law_.fast ? OwnError(step, o, whole[step][0][o]) : 0.0);
+          if (distance <= (case_.fast ? 1e-4 : 1e-10)) continue;
+          ASSIGN_OR_RETURN(const double own, case_.fast ? OwnError(step, o, whole[step][0][o]) : 0.0);
           if (!(distance <= 4 * own))
             return absl::InternalError(absl::StrCat("step ", step, ": output '", graph_.outputs[o].name, "' of rank ",
                                                     r, " differs by ", distance));
@@ -173,9 +173,9 @@ class Comparison {
 
   // How far the f32 step on one device is from the same in f64: of networks that enlarge rounding more is not asked.
   StatusOr<double> OwnError(size_t step, size_t output, const std::string& single) {
-    const Graph exact = testing::RandomStep(law_.net(), law_.seed, /*f32=*/false);
+    const Graph exact = testing::RandomStep(case_.net(), case_.seed, /*f32=*/false);
     ASSIGN_OR_RETURN(const auto steps,
-                     testing::RunRanksByStep({{exact, testing::RandomInputs(exact, law_.seed)}}, {}, kSteps));
+                     testing::RunRanksByStep({{exact, testing::RandomInputs(exact, case_.seed)}}, {}, kSteps));
     const std::string& wide = steps[step][0][output];
     std::string narrow(single.size(), '\0');
     for (int64_t e = 0; e < static_cast<int64_t>(single.size() / sizeof(float)); ++e)
@@ -191,7 +191,7 @@ class Comparison {
     return Distance(type.dtype, part, Slice(mesh_, layout, type, rank, whole));
   }
 
-  const Law law_;
+  const Case case_;
   const Mesh mesh_;
   Resharder resharder_;
   Graph graph_;
@@ -199,7 +199,7 @@ class Comparison {
 };
 
 // Tries seeds [0, n), n from the variable MSLUA_<NAME>S or `few`; only that of MSLUA_<NAME>, where it is set.
-void CheckLaw(const std::string& name, bool fast, uint64_t few) {
+void CheckEqualsOneDevice(const std::string& name, bool fast, uint64_t few) {
   uint64_t first = 0, count = few;
   if (const char* many = std::getenv((name + "S").c_str())) {
     ASSERT_TRUE(absl::SimpleAtoi(many, &count));
@@ -209,17 +209,17 @@ void CheckLaw(const std::string& name, bool fast, uint64_t few) {
     count = 1;
   }
   for (uint64_t seed = first; seed < first + count; ++seed) {
-    const Law law{seed, fast};
-    EXPECT_EQ(Comparison(law).Run(), "") << law.ranks() << " ranks; again: " << name << "=" << seed
-                                         << " bazel run //core/sharding:partition_test -- --gtest_filter=Partition.Law"
-                                         << (fast ? "ThroughFastKernels" : "");
+    const Case tried{seed, fast};
+    EXPECT_EQ(Comparison(tried).Run(), "")
+        << tried.ranks() << " ranks; again: " << name << "=" << seed << " bazel run //core/sharding:partition_test --"
+        << " --gtest_filter=Partition.EqualsOneDevice" << (fast ? "ThroughFastKernels" : "");
   }
 }
 
-// The law: whatever the strategies, loss, gradients and three steps are those of one device.
-TEST(Partition, Law) { CheckLaw("MSLUA_SEED", false, 14); }
+// The invariant: whatever the strategies, loss, gradients and three steps are those of one device.
+TEST(Partition, EqualsOneDevice) { CheckEqualsOneDevice("MSLUA_SEED", false, 14); }
 
-TEST(Partition, LawThroughFastKernels) { CheckLaw("MSLUA_FAST_SEED", true, 14); }
+TEST(Partition, LawThroughFastKernels) { CheckEqualsOneDevice("MSLUA_FAST_SEED", true, 14); }
 
 // Between ranks that are threads, where every message costs nothing and every byte something.
 TEST(Partition, AnExchangeBetweenRanks) {

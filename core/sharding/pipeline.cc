@@ -242,8 +242,8 @@ class Program {
     return absl::OkStatus();
   }
 
-  // Whether a value's first dimension is the rows of a micro-batch: it is cut along them over the ranks of a stage on
-  // both ends of a message. Anything else is whole there.
+  // Whether a value's first dimension is the rows of a micro-batch: it is sharded along them over the ranks of a stage
+  // on both ends of a message. Anything else is whole there.
   bool IsBatch(Value v) const {
     const TensorType& type = graph_.TypeOf(v);
     return block_[v.node] >= 0 && depends_on_data_[v.node] && type.rank() > 0 && type.shape[0] == rows_;

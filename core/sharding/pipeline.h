@@ -30,7 +30,7 @@ double PipelineBubble(int64_t stages, int64_t micros);
 
 // The nodes of one stage, as StagesOf gives them. `column` are the ranks that exchange messages, one a stage. What
 // other stages make comes in as an input of a name of its own, which PlaceMessages turns into the message once the
-// graph is cut over the ranks of the stage; what they need goes out by stage_send. Outputs that update nothing are
+// graph is sharded over the ranks of the stage; what they need goes out by stage_send. Outputs that update nothing are
 // broadcast from the stage that makes them, so that every rank has them. All data and scalar inputs stay.
 //
 // No order of the ranks can make them wait in a circle: sending never waits for its receiver; a stage waits only for

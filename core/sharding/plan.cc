@@ -142,7 +142,7 @@ class Propagation {
     return absl::OkStatus();
   }
 
-  // The factor that cuts the batch of a node, or -1.
+  // The factor that shards the batch of a node, or -1.
   int BatchFactor(int32_t i) const {
     const Node& n = At(i);
     for (size_t k = 0; k < n.inputs.size(); ++k) {
@@ -275,8 +275,8 @@ class Propagation {
                       *x.attrs.Find(kUserStrategy) == *y.attrs.Find(kUserStrategy));
   }
 
-  // The strategies of two operators for one parameter must cut it the same way. One operator may take it twice, cut in
-  // two ways: it lies as the first operand has it.
+  // The strategies of two operators for one parameter must shard it the same way. One operator may take it twice,
+  // sharded in two ways: it lies as the first operand has it.
   Status SameSlices(int32_t parameter, int32_t a, size_t ka, int32_t b, size_t kb) {
     const TensorType& type = At(parameter).outputs[0];
     const Layout first = plan_.Input(a, ka), second = plan_.Input(b, kb);
@@ -287,9 +287,9 @@ class Propagation {
       return absl::StrCat("(", absl::StrJoin(parts, ","), ")");
     };
     return absl::InvalidArgumentError(
-        absl::StrCat("parameter '", At(parameter).attrs.Str("name"), "', ", ToString(type), ", is cut ", cut(first),
+        absl::StrCat("parameter '", At(parameter).attrs.Str("name"), "', ", ToString(type), ", is sharded ", cut(first),
                      " by ", NameOf(At(pinned_[a])), " and ", cut(second), " by ", NameOf(At(pinned_[b])),
-                     ": all operators that read a parameter need the same cut of it"));
+                     ": all operators that read a parameter must shard it alike"));
   }
 
   // Backward nodes: tensors of the forward node lie as it has them, gradients as what they are the gradient of.
@@ -365,7 +365,8 @@ class Propagation {
     return whole ? nullptr : &gradient->second;
   }
 
-  // Gives factors without axes those that cut their dimensions in `layout`, as far as they are free and may cut them.
+  // Gives factors without axes those that shard their dimensions in `layout`, as far as they are free and may shard
+  // them.
   void Adopt(int32_t i, const FactorRule::Tensor& tensor, const Layout& layout, Sharding* s, bool only_new = false) {
     const NodeRule& rule = plan_.rules[i];
     for (size_t d = 0; d < tensor.size(); ++d) {

@@ -52,7 +52,8 @@ class Counts {
 };
 
 // The relaxed problem of all kinds of axes together, or of one. Of one it is either what is best where `given` says how
-// the others cut, or, without, a bound: nodes cost their share, and gradients hide behind what the node takes at least.
+// the others shard, or, without, a bound: nodes cost their share, and gradients hide behind what the node takes at
+// least.
 class CountProblem {
  public:
   CountProblem(const Graph& graph, const ForwardGraph& forward, const Cluster& cluster, const CostModel& model,
@@ -374,7 +375,7 @@ class Alikes {
   const Mesh& mesh_;
   const size_t limit_;
   std::vector<int> kind_;               // by axis
-  std::vector<std::vector<int>> left_;  // by kind and factor; last: axes that cut nothing
+  std::vector<std::vector<int>> left_;  // by kind and factor; last: axes that shard nothing
   Sharding now_;
   std::vector<Sharding> found_;
 };

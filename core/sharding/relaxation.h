@@ -1,5 +1,5 @@
-// A relaxation of strategy search that is small on any mesh: of a sharding only how many axes of each kind cut each
-// factor is decided, and every edge takes the axes that suit it best. What it costs at least, no plan beats.
+// A relaxation of strategy search that is small on any mesh. It decides only how many axes of each kind shard each
+// factor, and every edge takes the axes that suit it best. No plan costs less than its minimum.
 #pragma once
 
 #include <vector>
@@ -12,18 +12,18 @@ namespace mslua {
 // What nodes may be, by position in ForwardGraph::nodes.
 struct Freedom {
   std::vector<const std::vector<Sharding>*> only;  // null: any sharding
-  bool widest = false;                             // nodes that depend on data are cut in as many parts as they allow
+  bool widest = false;  // nodes that depend on data are sharded in as many parts as they allow
 };
 
-// Of a sharding how many axes of each kind cut each factor: a text that is equal for those that differ in the axes
-// only.
+// Counts how many axes of each kind of a sharding shard each factor, as a text that is equal for those that differ in
+// the axes only.
 std::string CountsOf(const std::vector<AxisKind>& kinds, const Sharding& sharding);
 
 struct Relaxed {
   int64_t bound = 0;  // no plan has a lower value
   // By position. Empty when the kinds of axes were solved one by one, which only bounds their sum.
-  std::vector<Sharding> shardings;  // how the relaxed minimum cuts, along any axes of the right kinds
-  // The least value of any relaxed plan in which the node is cut so often; empty too where that is too much work.
+  std::vector<Sharding> shardings;  // how the relaxed minimum shards, along any axes of the right kinds
+  // The least value of any relaxed plan in which the node is sharded so often; empty too where that is too much work.
   std::vector<std::vector<std::pair<Sharding, int64_t>>> least;
 };
 

@@ -50,7 +50,7 @@ void Selections(const Mesh& mesh, const std::vector<Unit>& units, bool in_order,
   }
 }
 
-// The axes of dimensions that are cut differently in the two layouts.
+// The axes of dimensions that are sharded differently in the two layouts.
 AxisList ChangingAxes(const Mesh& mesh, const Layout& a, const Layout& b) {
   uint32_t changed = 0;  // dimensions
   const auto dim = [](const Layout& l, int axis) {
@@ -359,7 +359,7 @@ class Search {
   std::priority_queue<Entry> queue_;
 };
 
-// All sums first, then everything that differs is gathered and cut anew.
+// All sums first, then everything that differs is gathered and sharded again.
 std::vector<ReshardStep> PlainSteps(const Layout& from, const Layout& to) {
   std::vector<ReshardStep> steps;
   Layout at = from;
@@ -423,7 +423,7 @@ absl::optional<Box> BoxOf(const Mesh& mesh, const ReshardStep& step, int64_t sou
 }
 
 // The messages of an exchange that `rank` sends or gets. A rank takes what it lacks from the rank that is like it along
-// the axes that do not cut the tensor.
+// the axes that do not shard the tensor.
 std::vector<int64_t> Messages(const Mesh& mesh, const ReshardStep& step, int64_t rank, const Shape& shape) {
   AxisList cutting;
   for (int a = 0; a < mesh.axes(); ++a) {

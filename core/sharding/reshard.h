@@ -21,7 +21,7 @@ struct ReshardStep {
   Move kind;
   AxisList axes;      // the group: the axes that move, major to minor
   int from_dim = -1;  // all_gather, all_to_all: the dimension that is joined
-  int to_dim = -1;    // slice, reduce_scatter, all_to_all: the dimension that is cut
+  int to_dim = -1;    // slice, reduce_scatter, all_to_all: the dimension that is sharded
   Layout before, after;
 };
 

@@ -82,7 +82,7 @@ class StrategySearch {
     bool exact = false;
   };
 
-  // Where a round puts an axis among those of a factor: as the mesh has them, or last, so that what the others cut
+  // Where a round puts an axis among those of a factor: as the mesh has them, or last, so that what the others shard
   // stays where it is.
   enum class Order { kMesh, kLast };
 
@@ -241,7 +241,7 @@ class StrategySearch {
     for (int32_t i : forward_.nodes) freedom.only.push_back(fixed_[i].empty() ? nullptr : &fixed_[i]);
     return freedom;
   }
-  // How often a good plan cuts each node: as the relaxed minimum, or where only its bound is known as the default
+  // How often a good plan shards each node: as the relaxed minimum, or where only its bound is known as the default
   // improved kind of axes by kind of axes.
   StatusOr<std::vector<Sharding>> GoalOf(const Relaxed& relaxed, const Weights& weights) const {
     std::vector<Sharding> goal = relaxed.shardings;
@@ -251,7 +251,7 @@ class StrategySearch {
     if (!improved.ok() && !absl::IsResourceExhausted(improved)) return improved;
     return goal;
   }
-  // The best plan that cuts as often as `goal`.
+  // The best plan that shards as often as `goal`.
   StatusOr<Found> Guess(const std::vector<Sharding>& goal, const Weights& weights) {
     std::map<std::string, CandidateList> known;
     std::vector<CandidateList> lists;
@@ -379,7 +379,7 @@ class StrategySearch {
     if (all.empty()) return absl::NotFoundError(absl::StrCat(NameOf(graph_.nodes[i]), " has no other sharding"));
     return all;
   }
-  // The shardings that a node may have and that cut as often as `s`; none when there are more than `limit`.
+  // The shardings that a node may have and that shard as often as `s`; none when there are more than `limit`.
   std::vector<Sharding> Alike(int32_t i, const Sharding& s, size_t limit) const {
     const std::string counts = CountsOf(relaxation_->kinds(), s);
     std::vector<Sharding> all = fixed_[i].empty() ? relaxation_->Alike(s, limit) : std::vector<Sharding>();
@@ -590,7 +590,7 @@ class StrategySearch {
   std::vector<Sharding> default_;  // by node: what Propagate says without a search
   Cost default_cost_;
   std::vector<std::vector<Sharding>> fixed_;  // by node; empty: free
-  std::vector<int32_t> rule_of_;              // by node: the first that may be cut in the same ways
+  std::vector<int32_t> rule_of_;              // by node: the first that may be sharded in the same ways
   int64_t candidates_ = 0;
   double largest_table_ = 0;
 };

@@ -18,7 +18,7 @@ enum class SearchMode {
   kDynamicProgramming,
   // One axis of the mesh after the other, each exactly; then sweeps over the axes until none gets better.
   kRecursiveProgramming,
-  // Nodes that depend on data are cut over as many devices as they allow; of those plans the one that lays out anew the
+  // Nodes that depend on data are sharded over as many devices as they allow; of those plans the one that reshards the
   // fewest bytes on the way forward (sums of partial values aside), of equals the one that moves and keeps the fewest.
   // Users' strategies spread from where they are.
   kShardingPropagation,
@@ -54,8 +54,8 @@ struct SearchResult {
   double search_seconds = 0;  // wall clock
 };
 
-// The same on every rank: no clock decides. Micro-batches (micro_batches.h) are all cut as the first, and the memory is
-// that of one of them. Errors: as Propagate; RESOURCE_EXHAUSTED when no plan fits the memory.
+// The same on every rank: no clock decides. Micro-batches (micro_batches.h) are all sharded as the first, and the
+// memory is that of one of them. Errors: as Propagate; RESOURCE_EXHAUSTED when no plan fits the memory.
 StatusOr<SearchResult> Search(const Graph& graph, const Mesh& mesh, const SearchOptions& options);
 
 }  // namespace mslua

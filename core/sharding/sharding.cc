@@ -68,13 +68,13 @@ Status CheckSharding(const Mesh& mesh, const NodeRule& rule, const Sharding& sha
   for (size_t f = 0; f < sharding.factors.size(); ++f) {
     for (int8_t a : sharding.factors[f]) {
       if (a < 0 || a >= mesh.axes()) return absl::InternalError(absl::StrCat("the mesh has no axis ", a));
-      if (used[a]) return absl::InternalError(absl::StrCat("axis ", AxisNames({a}), " cuts two factors"));
+      if (used[a]) return absl::InternalError(absl::StrCat("axis ", AxisNames({a}), " shards two factors"));
       used[a] = true;
     }
     const int64_t parts = mesh.Size(sharding.factors[f]);
     if (!CanCut(rule, static_cast<int>(f), parts))
       return absl::InvalidArgumentError(absl::StrCat("factor '", rule.rule.factors[f].name, "' of size ", rule.sizes[f],
-                                                     " cannot be cut in ", parts));
+                                                     " cannot be sharded ", parts, " ways"));
   }
   return absl::OkStatus();
 }

@@ -1,5 +1,5 @@
-// The sharding of one node: which mesh axes cut each factor of its rule. From it follow the layouts that the node wants
-// of its inputs and leaves its outputs in.
+// The sharding of one node: which mesh axes shard each factor of its rule. From it follow the layouts that the node
+// wants of its inputs and leaves its outputs in.
 #pragma once
 
 #include <vector>
@@ -14,7 +14,7 @@ struct NodeRule {
   FactorRule rule;
   Shape sizes;  // of rule.factors; 1 where nothing says
 
-  // The factor that a cut of dimension `dim` of a tensor cuts: the first whose size is not 1; -1: none has.
+  // The factor that is sharded when dimension `dim` of a tensor is: the first whose size is not 1; -1: none has.
   int CutFactor(const FactorRule::Dim& dim) const;
 };
 StatusOr<NodeRule> RuleOf(const Graph& graph, const Node& node);
@@ -29,10 +29,10 @@ struct Sharding {
   friend bool operator==(const Sharding& a, const Sharding& b) { return a.factors == b.factors; }
 };
 
-// Whether factor `f` may be cut in `parts`: it is not marked `!`, its size divides, and wherever it is a part of a
+// Whether factor `f` may be sharded in `parts`: it is not marked `!`, its size divides, and wherever it is a part of a
 // compound dimension nothing lies before it.
 bool CanCut(const NodeRule& rule, int f, int64_t parts);
-// OK, or which factor is cut wrongly, or which axis is used twice.
+// OK, or which factor is sharded wrongly, or which axis is used twice.
 Status CheckSharding(const Mesh& mesh, const NodeRule& rule, const Sharding& sharding);
 
 // The layout in which a node of that sharding takes input `i`.

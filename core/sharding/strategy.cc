@@ -36,7 +36,7 @@ class PartsOf {
     int64_t product = 1;
     for (int64_t p : parts_) product *= p;
     if (mesh_.ranks() % product != 0)
-      return Bad(absl::StrCat("cuts in ", product, " parts, which does not divide ", mesh_.ranks(), " devices"));
+      return Bad(absl::StrCat("has ", product, " shards, which does not divide ", mesh_.ranks(), " devices"));
     return parts_;
   }
 
@@ -46,9 +46,9 @@ class PartsOf {
     if (parts == kAnyParts) return absl::OkStatus();
     const TensorType& type = graph_.TypeOf(node_.inputs[i]);
     const int f = rule_.CutFactor(rule_.rule.inputs[i][d]);
-    const std::string place =
-        absl::StrCat("dimension ", d + 1, " of ", InputName(i), " (", mslua::ToString(type),
-                     f < 0 ? ")" : absl::StrCat(", factor '", rule_.rule.factors[f].name, "')"), " is cut in ", parts);
+    const std::string place = absl::StrCat("dimension ", d + 1, " of ", InputName(i), " (", mslua::ToString(type),
+                                           f < 0 ? ")" : absl::StrCat(", factor '", rule_.rule.factors[f].name, "')"),
+                                           " is sharded ", parts, " ways");
     if (parts < 1) return Bad(absl::StrCat(place, ", expected a number from 1"));
     if (type.shape[d] % parts != 0)
       return Bad(absl::StrCat(place, ", which does not divide ", type.shape[d], " (use a divisor of both ",
@@ -185,13 +185,13 @@ Status CheckParts(const Mesh& mesh, absl::string_view what, absl::string_view te
     const int64_t whole = type.shape[d] % parts[d] != 0 ? type.shape[d] : mesh.ranks();
     if (whole % parts[d] == 0) continue;
     return absl::InvalidArgumentError(absl::StrCat(what, ": dimension ", d + 1, " of ", tensor, " (",
-                                                   mslua::ToString(type), ") is cut in ", parts[d],
-                                                   ", which does not divide ", whole, " (use a divisor of both ",
+                                                   mslua::ToString(type), ") is sharded ", parts[d],
+                                                   " ways, which does not divide ", whole, " (use a divisor of both ",
                                                    type.shape[d], " and ", mesh.ranks(), " devices)"));
   }
   if (mesh.ranks() % product == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(what, ": ", tensor, " is cut in ", product,
-                                                 " parts, which does not divide ", mesh.ranks(), " devices"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, ": ", tensor, " has ", product, " shards, which does not divide ", mesh.ranks(), " devices"));
 }
 
 void FitTo(const Graph& graph, absl::Span<const Value> values, Strategy* strategy) {

@@ -1,4 +1,4 @@
-// A user's strategy: ((2,4),(4,1)) says in how many parts each dimension of each input is cut.
+// A user's strategy: ((2,4),(4,1)) says in how many parts each dimension of each input is sharded.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +23,13 @@ StatusOr<Strategy> ParseStrategy(absl::string_view text);
 
 // The parts of each factor of a node of that strategy. What is wrong is said with operator, input, dimension (from 1)
 // and factor:
-//   "MatMul: strategy ((3,4),(4,1)): dimension 1 of a (f32[16,32], factor 'i') is cut in 3, which does not divide 16"
+//   "MatMul: strategy ((3,4),(4,1)): dimension 1 of a (f32[16,32], factor 'i') is sharded 3 ways, which does not divide
+//   16"
 StatusOr<std::vector<int64_t>> FactorParts(const Mesh& mesh, const Graph& graph, const Node& node, const NodeRule& rule,
                                            const Strategy& strategy);
 
-// Whether a tensor of that type can be cut in so many parts a dimension. What is wrong begins with `what`:
-//   "dataset_strategy: dimension 1 of column 'x' (f32[24,16]) is cut in 5, which does not divide 24 (...)"
+// Whether a tensor of that type can be sharded in so many parts a dimension. What is wrong begins with `what`:
+//   "dataset_strategy: dimension 1 of column 'x' (f32[24,16]) is sharded 5 ways, which does not divide 24 (...)"
 Status CheckParts(const Mesh& mesh, absl::string_view what, absl::string_view tensor, const TensorType& type,
                   absl::Span<const int64_t> parts);
 

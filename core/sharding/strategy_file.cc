@@ -56,7 +56,7 @@ StatusOr<Sharding> ParseAxes(const Json& node, const Mesh& mesh, const NodeRule&
   for (const AxisList& list : s.factors) {
     for (int8_t a : list) {
       if (used[a])
-        return absl::InvalidArgumentError(absl::StrCat("axis '", std::string(1, AxisName(a)), "' cuts two factors"));
+        return absl::InvalidArgumentError(absl::StrCat("axis '", std::string(1, AxisName(a)), "' shards two factors"));
       used[a] = true;
     }
   }

@@ -42,31 +42,34 @@ TEST_F(StrategyTest, ErrorsNameOperatorInputDimensionAndFactor) {
   EXPECT_EQ(Parts(y, "((2,4))"), starts("((2,4))") + "has 1 entries, the operator has 2 inputs");
   EXPECT_EQ(Parts(y, "((2,4),(4))"),
             starts("((2,4),(4))") + "entry 2 has 1 numbers, but w is f32[32,16] with 2 dimensions");
-  EXPECT_EQ(Parts(y, "((3,4),(4,1))"), starts("((3,4),(4,1))") +
-                                           "dimension 1 of x (f32[16,32], factor 'i') is cut in 3, which does not "
-                                           "divide 16 (use a divisor of both 16 and 8)");
+  EXPECT_EQ(Parts(y, "((3,4),(4,1))"),
+            starts("((3,4),(4,1))") +
+                "dimension 1 of x (f32[16,32], factor 'i') is sharded 3 ways, which does not "
+                "divide 16 (use a divisor of both 16 and 8)");
+  EXPECT_EQ(Parts(y, "((0,4),(4,1))"),
+            starts("((0,4),(4,1))") +
+                "dimension 1 of x (f32[16,32], factor 'i') is sharded 0 ways, expected a number from 1");
   EXPECT_EQ(
-      Parts(y, "((0,4),(4,1))"),
-      starts("((0,4),(4,1))") + "dimension 1 of x (f32[16,32], factor 'i') is cut in 0, expected a number from 1");
-  EXPECT_EQ(Parts(y, "((2,4),(2,1))"),
-            starts("((2,4),(2,1))") +
-                "dimension 2 of x (f32[16,32], factor 'k') is cut in 4, but dimension 1 of w (f32[32,16], factor 'k') "
-                "is cut in 2: the two are one factor and need the same number");
-  EXPECT_EQ(Parts(y, "((4,4),(4,1))"), starts("((4,4),(4,1))") + "cuts in 16 parts, which does not divide 8 devices");
+      Parts(y, "((2,4),(2,1))"),
+      starts("((2,4),(2,1))") +
+          "dimension 2 of x (f32[16,32], factor 'k') is sharded 4 ways, but dimension 1 of w (f32[32,16], factor 'k') "
+          "is sharded 2 ways: the two are one factor and need the same number");
+  EXPECT_EQ(Parts(y, "((4,4),(4,1))"), starts("((4,4),(4,1))") + "has 16 shards, which does not divide 8 devices");
   EXPECT_EQ(Parts(y, "((16,1),(1,1))"),
             starts("((16,1),(1,1))") +
-                "dimension 1 of x (f32[16,32], factor 'i') is cut in 16, which does not divide 8 devices");
+                "dimension 1 of x (f32[16,32], factor 'i') is sharded 16 ways, which does not divide 8 devices");
   EXPECT_EQ(Parts(y, "2,4"), "'2,4' is not a strategy such as ((2,4),(4,1))");
   const Value s = g_.Op("softmax", {y});
-  EXPECT_EQ(Parts(s, "((1,2))"),
-            "r.lua:17: Softmax: strategy ((1,2)): dimension 2 of x (f32[16,16], factor 'd1') is cut in 2, but the "
-            "operator needs it whole on a device (use 1)");
+  EXPECT_EQ(
+      Parts(s, "((1,2))"),
+      "r.lua:17: Softmax: strategy ((1,2)): dimension 2 of x (f32[16,16], factor 'd1') is sharded 2 ways, but the "
+      "operator needs it whole on a device (use 1)");
 }
 
 TEST_F(StrategyTest, ACompoundDimensionIsCutAlongItsOutermostPart) {
   const Value y = Reshape(g_, Input({24, 5}), {4, 6, 5});
   EXPECT_EQ(Parts(y, "((4,1))"), "f04 f11 f21 ");
-  EXPECT_NE(Parts(y, "((8,1))").find("is cut in 8, but its outermost part has 4 elements"), std::string::npos);
+  EXPECT_NE(Parts(y, "((8,1))").find("is sharded 8 ways, but its outermost part has 4 elements"), std::string::npos);
 }
 
 TEST_F(StrategyTest, ReshapeKeepsDimensionsBesideOnes) {

@@ -59,7 +59,7 @@ StatusOr<std::unique_ptr<CheckpointHook>> CheckpointHook::Create(const Checkpoin
     checkpoint::KeeperOptions best = k;
     best.directory += "/best";
     best.keep_checkpoint_max = 1;
-    // A run that goes on from any checkpoint of this directory goes on with its best one too.
+    // A run that resumes from any checkpoint of this directory keeps its best one too.
     std::string resumed = options.resumed_from;
     const auto there = checkpoint::ListCheckpoints(best.directory);
     if (!resumed.empty() && there.ok() && !there->empty()) resumed = there->front().path;

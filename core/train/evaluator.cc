@@ -37,7 +37,7 @@ StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(Executable* executable, d
 
 StatusOr<std::vector<std::pair<std::string, double>>> Evaluator::Run() {
   if (groups_ == nullptr || varying_.empty()) return RunAll();
-  // Training goes on with each rank's own values, as if nobody had evaluated.
+  // Training continues with each rank's own values, as without the evaluation.
   std::vector<std::string> own;
   for (const TensorView& v : varying_)
     own.emplace_back(static_cast<const char*>(v.data), static_cast<size_t>(v.type.bytes()));

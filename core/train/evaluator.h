@@ -1,4 +1,4 @@
-// Evaluation: an executable of sums over a dataset, so that the result depends on neither batch size nor ranks (R6).
+// Evaluation: an executable of sums over a dataset. The result depends on neither batch size nor number of ranks.
 #pragma once
 
 #include <memory>

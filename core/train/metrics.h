@@ -27,7 +27,7 @@ struct MetricsOptions {
 //   {"step":390,"epoch":1,"eval_loss":0.91,"top1":0.682}
 class MetricsHook : public TrainHook {
  public:
-  // A run that resumes in a folder goes on with the interval of the records that are there. `trainer` and `health`
+  // A run that resumes in a folder keeps the interval of the records that are there. `trainer` and `health`
   // outlive the hook.
   static StatusOr<std::unique_ptr<MetricsHook>> Create(const MetricsOptions& options, Trainer* trainer,
                                                        RecordHealth* health);

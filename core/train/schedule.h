@@ -1,4 +1,4 @@
-// Learning-rate schedules as data: a number for each step, evaluated between steps (R7).
+// Learning-rate schedules as data: a number for each step, evaluated between steps.
 #pragma once
 
 #include <cstdint>

@@ -145,7 +145,7 @@ Status Trainer::Override(const std::string& input, double value) {
 void Trainer::ReplaceExecutable(Executable* executable) {
   if (executable == executable_) return;
   executable_ = executable;
-  // Bound and set anew before the next step.
+  // Bound and set again before the next step.
   bound_.assign(bound_.size(), nullptr);
   current_.assign(current_.size(), kNone);
 }

@@ -1,5 +1,5 @@
-// The step loop (R8): data in, one executable a step, loss lines out. Between steps it reads one atomic word; only
-// when that is set, or a hook is due, does anything else run.
+// The step loop: reads data, runs one executable per step, prints losses. Between steps it reads one atomic word. Other
+// code runs only if that word is set or a hook is due.
 #pragma once
 
 #include <atomic>
@@ -25,10 +25,10 @@ struct TrainState {
   int64_t step_in_epoch = 0;  // of the current epoch
   double loss = 0;            // of the last step
   int64_t samples = 0;        // seen since Run began
-  bool whole = true;          // false: a step broke off, or its loss was no number; the store may hold half a step
+  bool whole = true;          // false: a step broke off, or its loss was NaN; the store may hold half a step
 };
 
-// What a hook must remember for a resumed run to go on bit for bit, by name ("loss_scale.value"); finite numbers.
+// What a hook must remember for a resumed run to be equal bit for bit, by name ("loss_scale.value"); finite numbers.
 using Counters = std::map<std::string, double>;
 // The counter of that name, else `otherwise` (a checkpoint of a run without that hook).
 double CounterOf(const Counters& counters, const std::string& name, double otherwise);
@@ -110,7 +110,7 @@ class Trainer {
   // One step, at most; the state then says what happened. False at an epoch's end (no step was made).
   StatusOr<bool> Step();
 
-  // Goes on from there (resume); before Run, when all hooks are there.
+  // Resumes there; before Run, when all hooks are there.
   Status Restore(const TrainState& state, const Counters& counters);
   // What people changed, as checkpoints remember it (the last kInterventions): JSON objects, oldest first.
   static constexpr size_t kInterventions = 1000;

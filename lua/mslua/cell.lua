@@ -341,7 +341,7 @@ function Cell:recompute(...)
   return self
 end
 
---- The cut of the cell's operator; for cells with one (Dense, Conv2d, Embedding: `self.op`).
+--- The strategy of the cell's operator; for cells with one (Dense, Conv2d, Embedding: `self.op`).
 ---@return Cell self
 function Cell:shard(...)
   check_self(self, "shard {...}")

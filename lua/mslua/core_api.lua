@@ -2,7 +2,7 @@
 -- The C module under the library: what `require "mslua.core"` gives. This file is its contract; it holds no code
 -- and is not embedded. Everything users see is built on it by the Lua files of this folder.
 --
--- Axes and subscripts count from 1 (negative from the end) at this door already; labels, token ids and argmax
+-- Axes and subscripts count from 1 (negative from the end) in this interface; labels, token ids and argmax
 -- results from 0. Every function raises one error, "recipe.lua:12: MatMul: ...", with the line of the user's file:
 -- the nearest caller outside the embedded library.
 
@@ -23,7 +23,7 @@ local core = {}
 ---@field size integer
 
 ---A traced value: a node of the graph being built. Same fields, methods and arithmetic as Tensor, no values: `<`, `<=`,
----`:item()`, `:totable()`, `[i]` on one dimension raise with the mend.
+---`:item()`, `:totable()`, `[i]` on one dimension raise an error that says what to use instead.
 ---@class Value : Tensor
 
 ---Methods that Tensor, Value and Parameter share live in one table, where the library may add more:
@@ -197,7 +197,7 @@ function core.value_and_grad(f, argnums, weights) end
                                    -- group: the defaults; `lr` names the scalar input of its rate ("lr.1"), default
 -- "lr"
 ---  },
----  accumulate?: integer,            -- micro-batches that the batch is cut in; default 1
+---  accumulate?: integer,            -- micro-batches that the batch is split into; default 1
 ---  clip?: {kind: "norm"|"value", value: number},   -- by global norm, or elementwise
 ---  loss_scale?: boolean,            -- adds the scalar input `loss_scale` and an output `finite`; a step with
 ---  inf/nan updates nothing
@@ -260,7 +260,7 @@ function core.dataset(spec) end
 function core.set_feed(feeds, feed) end
 ---@class Dataset
 ---methods: size() -> batches (samples when not batched) an epoch, batch_size() -> integer|nil, full_batches() ->
----whether none is cut short, schema() -> {name, dtype, shape}[] of a batch, iterator(epochs?) -> function giving the
+---whether none has fewer rows, schema() -> {name, dtype, shape}[] of a batch, iterator(epochs?) -> function giving the
 ---columns as Tensors, nil at an end
 
 -------------------------------------------------------------------------------------------------- checkpoints, session
@@ -346,7 +346,7 @@ core.version = ""
 
 ------------------------------------------------------------------------------------------------------------ training
 
----Runs a training in C++ (R8). `run()` returns the last epoch's mean loss; raises on NaN/Inf, data and checkpoint
+---Runs a training in C++. `run()` returns the last epoch's mean loss; raises on NaN/Inf, data and checkpoint
 ---errors.
 ---@param spec {
 ---  graph: Graph,                            -- of build_train

@@ -55,7 +55,8 @@ function Operator:__call(...)
   return core.op(self.name, { n = select("#", ...), ... }, self.attrs)
 end
 
---- The cut of each input's dimensions over the devices, and of each output's: `ops.MatMul():shard {{2, 4}, {4, 1}}`.
+--- Sets the number of shards of each dimension of the inputs, and of the outputs:
+--- `ops.MatMul():shard {{2, 4}, {4, 1}}`.
 ---@param in_strategy integer[][]
 ---@param out_strategy? integer[][]
 ---@return mslua.Operator self

@@ -51,7 +51,7 @@ local function check_fusion(modes)
   end
 end
 
--- "data_parallel", "full_batch", or the cut of each input's dimensions: {{8, 1}, {8}}.
+-- "data_parallel", "full_batch", or the number of shards of each input's dimensions: {{8, 1}, {8}}.
 local function check_strategy(v)
   if type(v) == "string" then
     if v == "data_parallel" or v == "full_batch" then return nil end
@@ -63,17 +63,17 @@ local function check_strategy(v)
     if problem then return ("input %d: %s"):format(i, problem) end
     local total, dims = 1, 0
     for _, n in ipairs(cuts) do
-      if n < 1 then return ("input %d: a dimension is cut in at least 1, got %d"):format(i, n) end
+      if n < 1 then return ("input %d: expected at least 1 shard of each dimension, got %d"):format(i, n) end
       if n > 1 then dims = dims + 1 end
       total = total * n
     end
-    if dims > 1 then return ("input %d: only one dimension may be cut, got %s"):format(i, errors.show(cuts)) end
+    if dims > 1 then return ("input %d: only one dimension may be sharded, got %s"):format(i, errors.show(cuts)) end
     if #cuts > widest then widest, cut_of_widest = #cuts, total end
     largest = math.max(largest, total)
   end
-  if widest < 0 then return "expected a cut for each input, got {}" end
+  if widest < 0 then return "expected an entry for each input, got {}" end
   if cut_of_widest < largest then
-    return ("the input of most dimensions is cut in %d, another in %d: it must be cut most"):format(
+    return ("the input with the most dimensions has %d shards, another has %d: it must have the most"):format(
       cut_of_widest, largest)
   end
 end
@@ -167,7 +167,7 @@ M.fields = group.fields
 -- Modes in which a rank runs the recipe on its own batches.
 local local_view = { data_parallel = true, hybrid_parallel = true }
 
--- Modes in which the recipe is written for the global batch and the compiler cuts it.
+-- Modes in which the recipe is written for the global batch and the compiler shards it.
 local global_view = { semi_auto_parallel = true, auto_parallel = true }
 
 --- Whether the ranks train one network.
@@ -180,7 +180,7 @@ end
 -- In global view.
 local function cuts() return core.options.ranks > 1 and global_view[settings.get(group, "parallel_mode")] end
 
---- Pipeline stages; 1 where nothing is cut over ranks.
+--- Pipeline stages; 1 where nothing is sharded over ranks.
 ---@return integer
 function M.stages() return cuts() and settings.get(group, "pipeline_stages") or 1 end
 
@@ -212,13 +212,13 @@ local function slice_bytes(kind)
   return rule.mode == "size" and rule.config * 2 ^ 20 or 64 * 2 ^ 20
 end
 
--- What of an optimizer is cut over the ranks: 1 its state, 2 sums of gradients too, 3 the parameters too.
+-- What of an optimizer is sharded over the ranks: 1 its state, 2 sums of gradients too, 3 the parameters too.
 local function optimizer_level(config)
   if config.optimizer_level then return tonumber(config.optimizer_level:sub(-1)) end
   return config.gradient_accumulation_shard ~= false and 2 or 1
 end
 
---- How the traced step is cut over the ranks, for core.build_train; nil where each rank has its own.
+--- How the traced step is sharded over the ranks, for core.build_train; nil where each rank has its own.
 ---@return table?
 function M.shard()
   if not cuts() then return nil end

@@ -173,7 +173,7 @@ local bind_warmup = args.signature("warmup_lr", {
   field("warmup_epoch", "integer", nil, { min = 1 }), field("warmup_from", "number", 0, { min = 0 }),
 })
 
---- Rises linearly from warmup_from over warmup_epoch epochs (steps, when step_per_epoch is 1), then goes on with
+--- Rises linearly from warmup_from over warmup_epoch epochs (steps, when step_per_epoch is 1), then continues with
 --- learning_rate, a number or another schedule, whose own steps begin there. Of n steps, step i (from 0) has the rate
 --- warmup_from + (learning_rate - warmup_from) (i + 1) / n: the first is above warmup_from, the last is learning_rate.
 ---@param ... any learning_rate, total_step, step_per_epoch = 1, warmup_epoch, warmup_from = 0

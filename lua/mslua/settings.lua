@@ -10,7 +10,7 @@ local M = {}
 ---@field fields mslua.Field[]
 ---@field given table<string, any> what was set, by key
 
---- A group. `aliases` are older names: key -> { new key, notice }. `moved` are keys of another home: key -> mend.
+--- A group. `aliases` are older names: key -> { new key, notice }. `moved` are keys of other tables: key -> hint.
 ---@param name string
 ---@param fields mslua.Field[]
 ---@param aliases? table<string, string>

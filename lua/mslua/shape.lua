@@ -3,7 +3,7 @@ local core = require "mslua.core"
 
 local Shape = core.shape_metatable
 
-Shape.__metatable = false  -- a shape is a plain list to whoever asks getmetatable
+Shape.__metatable = false  -- a shape is a plain list to callers of getmetatable
 
 function Shape.__tostring(shape) return "{" .. table.concat(shape, ", ") .. "}" end
 

@@ -1,4 +1,4 @@
---- Strategies: in how many parts each dimension of each tensor is cut.
+--- Strategies: the number of shards of each dimension of each tensor.
 local args = require "mslua.args"
 local errors = require "mslua.errors"
 
@@ -7,7 +7,7 @@ local M = {}
 local function cuts_text(what, cuts)
   local problem = args.problem({ "", "integers", check = function(list)
     for _, n in ipairs(list) do
-      if n < 1 then return ("expected cuts of at least 1, got %d"):format(n) end
+      if n < 1 then return ("expected numbers of shards of at least 1, got %d"):format(n) end
     end
   end }, cuts)
   if problem then return nil, ("%s: %s"):format(what, problem) end
@@ -20,8 +20,8 @@ end
 ---@return string?, string?
 function M.text(what, strategy)
   if not args.is_list(strategy) or #strategy == 0 then
-    return nil, ("%s: expected a list with the cuts of each tensor, such as {{2, 4}, {4, 1}}, got %s"):format(
-      what, errors.show(strategy))
+    return nil, ("%s: expected a list with the numbers of shards of each tensor, such as {{2, 4}, {4, 1}}, got %s")
+      :format(what, errors.show(strategy))
   end
   local parts = {}
   for i, cuts in ipairs(strategy) do

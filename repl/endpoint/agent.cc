@@ -57,7 +57,7 @@ void Agent::SendEvent(uint64_t client, const std::string& line) {
   send_({{"op", "event"}, {"client", absl::StrCat(client)}, {"text", line.substr(0, kMostText)}});
 }
 
-// A long JSON goes to rank 0 only where it is whole; the text is for people, and may be cut.
+// A long JSON goes to rank 0 only where it is whole; the text is for people, and may be shortened.
 void Agent::SendAnswer(const std::string& seq, const StatusOr<Answer>& answer) {
   RankMessage message = {{"op", "answer"}, {"seq", seq}};
   if (answer.ok()) {

@@ -187,7 +187,7 @@ bool Boundary::Busy() const {
          profile_ != nullptr;
 }
 
-// Until somebody lets training go on, or it is to stop.
+// Until a client resumes training, or it is to stop.
 void Boundary::Wait(const TrainState& state, Lock& lock, bool bad_loss) {
   view_.print("");
   ReportPause(state);
@@ -277,7 +277,7 @@ StatusOr<Answer> Boundary::Execute(const Request& request, const TrainState& sta
   if (name == "resume") {
     if (!paused_) return absl::FailedPreconditionError("the job is not paused");
     GoOn();
-    return Answer{absl::StrCat("goes on from step ", state.step), at};
+    return Answer{absl::StrCat("resumed at step ", state.step), at};
   }
   if (name == "clear") {
     const size_t n = breaks_.size();
@@ -303,7 +303,7 @@ StatusOr<Answer> Boundary::Execute(const Request& request, const TrainState& sta
 
 // Of ranks that train together some may have nothing of their own to save.
 StatusOr<Answer> Boundary::Save(const Command& command) {
-  if (bad_loss_) return absl::FailedPreconditionError("the loss is no number: such a state is not saved");
+  if (bad_loss_) return absl::FailedPreconditionError("the loss is NaN; the checkpoint is not saved");
   if (!view_.save) {
     if (view_.rank > 0) return Answer();
     return absl::FailedPreconditionError("this run saves no checkpoints: it has no run folder, or no checkpoint = {}");
@@ -364,7 +364,7 @@ StatusOr<Answer> Boundary::Show(const Request& request, const TrainState& state,
   if (watched_->Shows(named)) return AnswerValue(request, named, state.step);
   once_.push_back({request, named, state.step});
   if (paused_) {
-    // Whoever paused would wait for himself.
+    // The job is paused: the client that paused it would wait here for a step that it holds up.
     once_.back().request.told = true;
     return Answer{absl::StrCat(named.name, " ", ToString(named.type), ": after the next step"), ""};
   }
@@ -461,12 +461,12 @@ Status Boundary::ShowWanted() {
 }
 
 void Boundary::ReportWatches(const TrainState& state) {
-  std::map<std::string, std::string> said;  // of a value, whoever watches it
+  std::map<std::string, std::string> said;  // of a value, for all its watchers
   for (Watch& w : watches_) {
     if (!watched_->Shows(w.named) || state.step % w.every != 0) continue;
     --w.left;
     std::string& text = said[w.named.name];
-    // Ranks gather parts together, whoever reports.
+    // All ranks gather parts, whichever rank reports.
     if (text.empty() && (w.reports || w.named.gathered)) {
       const auto value = watched_->ValueOf(w.named);
       text = value.ok() ? ToString(StatisticsOf(*value)) : std::string(value.status().message());

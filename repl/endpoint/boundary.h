@@ -1,6 +1,6 @@
 // Commands that are carried out between two steps, on the training thread: pausing, watching, changing.
 //
-// Ranks that train together carry out each command at the same step (R8): the hub proposes a number of steps done;
+// Ranks that train together carry out each command at the same step: the hub proposes a number of steps done;
 // a rank whose training has not come that far accepts, and there waits for the verdict; when all have accepted, the
 // command is due there. While the ranks are paused - all at one step - what is agreed on is due at once.
 #pragma once
@@ -149,7 +149,7 @@ class Boundary : public BoundaryListener {
   std::unique_ptr<StepProfile> profile_;  // null: no step is measured
   Request profile_request_;
   bool paused_ = false, closed_ = false;
-  bool bad_loss_ = false;          // paused in a step whose loss is no number
+  bool bad_loss_ = false;          // paused in a step whose loss is NaN
   int64_t released_ = -1;          // pauses up to that step end
   int64_t pause_at_ = -1;          // .step: steps done
   std::vector<Request> on_pause_;  // to be answered then

@@ -43,7 +43,7 @@ std::vector<CommandDef> MakeCommands() {
       {"prof", "[N]", "a trace of the next N steps of all ranks, for Perfetto (default 1)", 0, 1, kBoundary, false},
       {"pause", "", "stop between two steps", 0, 0, kBoundary, true},
       {"step", "[N]", "make N steps (default 1), then pause again", 0, 1, kBoundary, true},
-      {"resume", "", "go on", 0, 0, kBoundary, true},
+      {"resume", "", "continue", 0, 0, kBoundary, true},
       {"set", "lr=V|lr=schedule [at STEP]", "override a scheduled scalar", 1, 3, kBoundary, true},
       {"save", "[NAME]", "a checkpoint now", 0, 1, kBoundary, true},
       {"eval", "", "evaluate now", 0, 0, kBoundary, true},

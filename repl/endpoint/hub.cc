@@ -138,7 +138,7 @@ StatusOr<Answer> Hub::Own(const Task& task) {
 }
 
 StatusOr<Answer> Hub::TakeLock(const Task& task) {
-  if (IsLua(task.client)) return absl::InvalidArgumentError("Lua at a rank has the lock of whoever sent it");
+  if (IsLua(task.client)) return absl::InvalidArgumentError("Lua at a rank has the lock of the client that sent it");
   if (writer_ != 0 && writer_ != task.client)
     return absl::PermissionDeniedError(absl::StrCat("process ", writer_pid_, " holds the writer lock"));
   writer_ = task.client;
@@ -346,7 +346,7 @@ MonotonicTime Hub::OnWake() {
 void Hub::ResumeForDead() {
   resume_at_ = MonotonicTime::InfiniteFuture();
   if (!boundary_.paused()) return;
-  std::fprintf(stderr, "mslua: process %d, which had paused training, is gone: goes on\n", writer_pid_);
+  std::fprintf(stderr, "mslua: process %d, which had paused training, is gone: training continues\n", writer_pid_);
   Task task;
   task.line = ".resume";
   task.pid = writer_pid_;

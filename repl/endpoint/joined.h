@@ -13,7 +13,7 @@ namespace mslua::endpoint {
 std::string RankList(const std::vector<int>& ranks);
 
 // From each rank's JSON of .layout: which rank holds which part, as a table of the parts along the one or two
-// dimensions that are cut first, the rest as a list. Elements count from 1.
+// dimensions that are sharded first, the rest as a list. Elements count from 1.
 Answer DrawLayout(const std::map<int, StatusOr<Answer>>& answers);
 
 // From each rank's JSON of .comm: one line a collective, with who has done it, waits in it, or has not come.

@@ -1,5 +1,5 @@
-// Lua that an attached person runs "at a rank" (R13): in a process of its own beside the rank, with limits of time,
-// memory and output, so that no such Lua can hold up training. It reaches the rank by commands.
+// Lua that an attached user runs "at a rank". It runs in its own process beside the rank, with limits of time, memory
+// and output, so that it cannot delay training. It reaches the rank by commands.
 //
 // The process is this program with the argument kHelperArgument and one end of a socket as descriptor 3. Packets are
 // ControlMessages: kCommand to it carries Lua to run ("line"), kCommand from it a command of ms.run; each is answered
@@ -36,7 +36,7 @@ class LuaHelper {
   explicit LuaHelper(Outlet outlet) : outlet_(std::move(outlet)) {}
   ~LuaHelper();
 
-  // On one thread: runs `text` when what came before is done, and starts the process if there is none.
+  // On one thread: runs `text` when the texts before it are done, and starts the process if there is none.
   void Evaluate(uint64_t client, const std::string& id, const std::string& text);
   // The descriptor to wait for, or -1; what to call when it is readable, and at the deadline.
   int fd() const { return socket_.get(); }

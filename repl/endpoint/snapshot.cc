@@ -199,7 +199,7 @@ Answer Snapshots::Diagnosis() const {
   const std::string call = waits ? absl::StrCat(last[0].what, " #", last[0].sequence) : "";
   const char* what = phase == TrainProgress::Phase::kData      ? "waits for data"
                      : phase == TrainProgress::Phase::kCompute ? "computes"
-                     : phase == TrainProgress::Phase::kPaused  ? "is paused (.resume goes on)"
+                     : phase == TrainProgress::Phase::kPaused  ? "is paused (.resume continues)"
                                                                : PhaseName(phase);
   const std::string in = waits ? absl::StrFormat(", %.1f s of them in %s", last[0].seconds, call) : "";
   std::string text =

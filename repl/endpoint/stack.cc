@@ -56,7 +56,7 @@ bool RunInSignalHandler(pthread_t thread, void (*f)(void*), void* argument, absl
   const MonotonicTime until = MonotonicNow() + limit;
   while (!answered && MonotonicNow() < until) absl::SleepFor(absl::Milliseconds(1));
   if (answered) return true;
-  // Whoever takes it back first: a handler that has begun is waited for, since `argument` is the caller's.
+  // The first that takes it back: a handler that has begun is waited for, since `argument` is the caller's.
   if (asked.exchange(nullptr) != nullptr) return false;
   while (!answered) absl::SleepFor(absl::Milliseconds(1));
   return true;

@@ -1,4 +1,4 @@
-// What an endpoint sees of a training. Whoever puts the training together fills it in.
+// What an endpoint sees of a training. The code that sets up the training fills it in.
 #pragma once
 
 #include <pthread.h>

@@ -238,7 +238,7 @@ Status Watched::Show(const std::vector<Named>& wanted) {
     }
     if (view_.gather) {
       ASSIGN_OR_RETURN(const bool everywhere, AllAgree(view_, made.ok()));
-      if (made.ok() && !everywhere) made = absl::AbortedError("another rank could not plan anew with that value");
+      if (made.ok() && !everywhere) made = absl::AbortedError("another rank could not plan again with that value");
     }
     ASSIGN_OR_RETURN(next, std::move(made));
   }

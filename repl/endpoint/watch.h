@@ -40,8 +40,8 @@ class Watched {
   // away.
   StatusOr<Named> Find(absl::string_view name) const;
 
-  // Plans anew so that these values are outputs from the next step on (R12); training computes the same bits. With no
-  // values the first plan is taken again. Ranks that train together all do it at one boundary, or none does.
+  // Plans again so that these values are outputs from the next step on; training computes the same bits. Without
+  // values the first plan is used again. Ranks that train together all do it at one boundary, or none does.
   Status Show(const std::vector<Named>& wanted);
   // Whether ValueOf gives the value in the step just made; the same on all ranks.
   bool Shows(const Named& named) const;

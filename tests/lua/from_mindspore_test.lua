@@ -1,5 +1,5 @@
--- Runs every Lua form of docs/from_mindspore.md, in order, in one environment; a note that begins with `error:` names
--- what a row must fail with.
+-- Runs every Lua form of docs/howto/from_mindspore.md, in order, in one environment; a note that begins with `error:`
+-- names what a row must fail with.
 local check = require "check"
 
 local document = ...

@@ -1,5 +1,5 @@
--- Values of operators that rearrange, order and sum, as NumPy and PyTorch give them; laws of all operators are tested in
--- core/ops.
+-- Values of operators that rearrange, order and sum, as NumPy and PyTorch give them; core/ops tests the invariants of
+-- all operators.
 local check = require "check"
 local ms = require "mslua"
 local nn, ops = ms.nn, ms.ops

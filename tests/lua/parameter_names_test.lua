@@ -1,4 +1,4 @@
--- A parameter's name is its path from the root that is trained, whoever looked at it before, and a checkpoint holds the
+-- A parameter's name is its path from the trained root, whichever cell was asked first, and a checkpoint holds the
 -- parameters of the Model that saves it.
 local check = require "check"
 local ms = require "mslua"

@@ -2,7 +2,7 @@
 # By hand: what 500 connections that say nothing, garbage, half a message or a byte at a time cost a job that starts, at
 # the scheduler's socket, its port and the ranks' ports; and 100 workers at once. Prints seconds.
 . "$(dirname "$0")/common.sh"
-stranger=$here/tests/ranks/stranger.py
+intruder=$here/tests/ranks/intruder.py
 ulimit -n "$(ulimit -H -n)"
 echo 'require("mslua").communication.init()' > meet.lua
 export MS_WORKER_NUM=2 MS_CLUSTER_TIMEOUT=120
@@ -44,7 +44,7 @@ crowds() {
 
 enter=
 export MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT=$((20000 + $$ % 20000))
-at_socket() { python3 "$stranger" crowd "$(find "$TMPDIR"/mslua-* -name socket)" 500 "$1" 60; }
+at_socket() { python3 "$intruder" crowd "$(find "$TMPDIR"/mslua-* -name socket)" 500 "$1" 60; }
 crowds "unix socket of the scheduler" at_socket
 
 if [ "$(id -u)" = 0 ] && ip netns add "mslua-c-$$"; then
@@ -53,14 +53,14 @@ if [ "$(id -u)" = 0 ] && ip netns add "mslua-c-$$"; then
   ip -n "mslua-c-$$" addr add 10.79.0.1/32 dev lo
   enter="ip netns exec mslua-c-$$"
   export MS_SCHED_HOST=10.79.0.1 MSLUA_PLAINTEXT=1
-  at_ports() { $enter python3 "$stranger" hunt 500 "$1" 60; }
+  at_ports() { $enter python3 "$intruder" hunt 500 "$1" 60; }
   crowds "all TCP ports" at_ports
 fi
 
 enter=
 export MS_SCHED_HOST=127.0.0.1 MS_WORKER_NUM=100
 start
-python3 "$stranger" workers "$(find "$TMPDIR"/mslua-* -name socket)" 100
+python3 "$intruder" workers "$(find "$TMPDIR"/mslua-* -name socket)" 100
 wait "$scheduler" || fail "100 workers: $(cat sched.txt)"
 start
 begin=$(date +%s.%N)

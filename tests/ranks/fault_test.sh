@@ -105,7 +105,7 @@ expect "no init" 6 "rank 1/2 (pid "
 expect "no init" 6 "has finished, and others wait for it (ms.communication.init)"
 no_leftovers "no init"
 
-# A mistake that all ranks make is said once.
+# A mistake that all ranks make is reported once.
 echo 'error "all wrong"' > wrong.lua
 run timeout -s KILL 60 "$mslua" run wrong.lua -n 3
 expect "all err" 2 "wrong.lua:1: all wrong"

@@ -2,8 +2,8 @@
 # Others, on this host and on other hosts, who try to take part in a job: none does, and the job is unharmed.
 . "$(dirname "$0")/common.sh"
 recipe=$here/tests/ranks/tiny.lua
-stranger=$TMPDIR/stranger.py # where other users can read it
-cp "$here/tests/ranks/stranger.py" "$stranger" && chmod 755 "$stranger"
+intruder=$TMPDIR/intruder.py # where other users can read it
+cp "$here/tests/ranks/intruder.py" "$intruder" && chmod 755 "$intruder"
 port=$((20000 + $$ % 20000))
 
 # The TCP sockets on which processes of this test listen.
@@ -31,7 +31,7 @@ run "$mslua" train "$recipe" -n 2 --out calm
 expect calm 0 "loss is"
 losses=$(cat calm/rank_0.log)
 
-# A scheduler of this host and its first worker, which waits; then strangers; then the second worker.
+# A scheduler of this host and its first worker, which waits; then intruders; then the second worker.
 export MS_WORKER_NUM=2 MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT=$port MS_CLUSTER_TIMEOUT=120
 "$mslua" sched > sched.txt 2>&1 &
 scheduler=$!
@@ -49,7 +49,7 @@ squatter=$!
 if [ "$(id -u)" = 0 ]; then
   chmod 755 "$TMPDIR"
   as_nobody() { setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/ TMPDIR="$TMPDIR" "$@"; }
-  out=$(as_nobody python3 "$stranger" attack "$socket" 2>&1)
+  out=$(as_nobody python3 "$intruder" attack "$socket" 2>&1)
   count "another user" 14 "no connection (Permission denied)"
   # The stock program, started with the same words by another user, looks in a folder of its own.
   theirs=$TMPDIR/theirs
@@ -61,7 +61,7 @@ if [ "$(id -u)" = 0 ]; then
   expect "the program of another user" 4 "no answer within 2s"
   # Folders that were opened by mistake: the process at the other end is asked for its user.
   chmod 777 "$TMPDIR"/mslua-* "$(dirname "$socket")" "$socket"
-  out=$(as_nobody python3 "$stranger" attack "$socket" 2>&1)
+  out=$(as_nobody python3 "$intruder" attack "$socket" 2>&1)
   count "opened folders" 14 ": closed"
   chmod 700 "$TMPDIR"/mslua-* "$(dirname "$socket")"
   out=$(cat sched.txt) code=0
@@ -71,7 +71,7 @@ else
   echo "not root: another user is not tried"
 fi
 # This user's own processes that are no workers.
-out=$(python3 "$stranger" attack "$socket" 2>&1)
+out=$(python3 "$intruder" attack "$socket" 2>&1)
 refuse "strange messages" " welcome"
 MS_ROLE=MS_WORKER MS_NODE_ID=1 "$mslua" train "$recipe" --out unharmed > second.txt 2>&1 ||
   fail "second: $(cat second.txt)"
@@ -79,7 +79,7 @@ wait "$first" || fail "first: $(cat first.txt)"
 wait "$scheduler" || fail "scheduler: $(cat sched.txt)"
 kill "$squatter"
 [ "$(cat unharmed/rank_0.log)" = "$losses" ] || fail "other losses: $(cat unharmed/rank_0.log)"
-[ ! -e /tmp/intruder ] || fail "a stranger's Lua has run"
+[ ! -e /tmp/intruder ] || fail "an intruder's Lua has run"
 refuse "the scheduler's log" "$(printf '\033')"
 
 # Ranks that a launcher has started listen nowhere either, and no port is known to others.
@@ -113,10 +113,10 @@ if [ "$(id -u)" = 0 ] && ip netns add "mslua-a-$$" 2>/dev/null; then
   in_a env MS_ROLE=MS_WORKER MS_NODE_ID=0 "$mslua" train "$recipe" --out two > first2.txt 2>&1 &
   first=$!
   wait_for sched2.txt "node: 0"
-  run in_b python3 "$stranger" attack "10.78.0.1:$port"
-  refuse "strangers of another host" " welcome"
-  refuse "strangers of another host" " accept"
-  count "strangers of another host" 14 "closed"
+  run in_b python3 "$intruder" attack "10.78.0.1:$port"
+  refuse "intruders of another host" " welcome"
+  refuse "intruders of another host" " accept"
+  count "intruders of another host" 14 "closed"
   run in_b env MS_ROLE=MS_WORKER MS_NODE_ID=1 "$mslua" train "$recipe" --out intruder
   expect "the program without a secret" 10 "MSLUA_JOB_SECRET_FILE"
   (umask 077 && echo "another secret, as long as it has to be" > wrong)

@@ -33,7 +33,7 @@ run mpirun --allow-run-as-root --oversubscribe -n 4 "$mslua" run "$script"
 expect "mpirun" 0 "rank 0 of 4 (Open MPI), mpi, 1 host"
 count "mpirun" 4 "[[0.],"
 count "mpirun" 4 " [3.]]"
-# Open MPI's TCP transport would listen on all addresses, and its ranks wait for whoever connects.
+# Open MPI's TCP transport would listen on all addresses, and its ranks wait for any process that connects.
 run mpirun --allow-run-as-root --oversubscribe -n 2 "$mslua" run "$here/tests/ranks/listens.lua"
 count "mpirun listens" 2 "listens beyond this host: no"
 

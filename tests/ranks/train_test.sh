@@ -96,7 +96,7 @@ wait "$launcher"
 ls -d by_mpirun/ckpt/*.ckpt > /dev/null || fail "mpirun: no checkpoint: $(grep -v "loss is" by_mpirun.txt)"
 no_leftovers by_mpirun
 
-# Ranks that have values of their own save together when rank 0's clock says so; another number of ranks goes on.
+# Ranks that have values of their own save together when rank 0's clock says so; another number of ranks resumes.
 "$mslua" train "$recipe" -n 3 --out clock own=1 epochs=1000000 checkpoint.save_checkpoint_steps=0 \
   checkpoint.save_checkpoint_seconds=1 --log-every epoch > clock.txt 2>&1 &
 launcher=$!

@@ -94,9 +94,9 @@ refused "Lua syntax error" 2 "syntax.lua:5: " "$mslua" train syntax.lua
 recipe raises.lua "error 'no more'" 0.1
 refused "error inside construct" 2 "raises.lua:5: no more" "$mslua" train raises.lua
 recipe diverges.lua "return self.dense(x)" 1e30
-refused "the loss is no number" 7 "step " "$mslua" train diverges.lua
+refused "the loss is NaN" 7 "step " "$mslua" train diverges.lua
 
-# A disk that is full: no file may pass 16 KiB. Training goes on, and the checkpoint before it is as it was; that the
+# A disk that is full: no file may pass 16 KiB. Training continues, and the checkpoint before it is as it was; that the
 # last steps are nowhere is an error in the end.
 rm -rf saved
 "$mslua" train good.lua --out full train.epochs=1 >/dev/null 2>&1 || { echo "training: exit code $?"; failed=1; }

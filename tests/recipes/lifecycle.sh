@@ -54,7 +54,7 @@ train() { "$mslua" train mlp.lua "$@"; }
 # In the background the process is the training, not a shell around it.
 start() { exec "$mslua" train mlp.lua "$@"; }
 
-# ---- Going back: the run goes on with what was saved last, not with what is furthest.
+# ---- Going back: the run resumes from what was saved last, not with what is furthest.
 run train --out back
 expect "first run" 0 ""
 run train --out back epochs=9 --resume=back/ckpt/mlp-1_8.ckpt --max-steps 20
@@ -123,7 +123,7 @@ for ranks in 1 2; do
   wait_for "nohup" has_steps nohup$ranks
   kill -HUP $pid
   before=$(wc -l < nohup$ranks/rank_0.log)
-  wait_for "nohup: goes on" sh -c "[ \$(wc -l < nohup$ranks/rank_0.log) -gt $((before + 20)) ]"
+  wait_for "nohup: continues" sh -c "[ \$(wc -l < nohup$ranks/rank_0.log) -gt $((before + 20)) ]"
   kill -TERM $pid
   wait $pid
   code=$? out=$(tail -3 nohup.txt)
@@ -133,7 +133,7 @@ done
 # ---- A disk that is full for metrics, events and logs: no file may pass 4 KiB.
 run bash -c "ulimit -f 4; exec '$mslua' train mlp.lua --out full epochs=2000 every=100000000 keep=0 \
   checkpoint.keep_checkpoint_per_n_minutes=1 --log-every 100000"
-expect "full disk" 9 "File too large: training goes on"
+expect "full disk" 9 "File too large: training continues"
 expect "full disk" 9 "were lost: "
 grep -qv '^{.*}$' full/metrics.jsonl && fail "full disk: a record was cut off: $(tail -n 1 full/metrics.jsonl)"
 [ "$(printf '%s\n' "$out" | grep -c '^mslua: note: cannot write')" = 1 ] || fail "full disk: said more than once: $out"
@@ -148,7 +148,7 @@ steps=$(sed -n 's/^{"step":\([0-9]*\),.*/\1/p' thin/metrics.jsonl | awk '
 [ "$(wc -l < thin/metrics.jsonl)" -lt 1000 ] ||
   fail "thinned records: $(wc -l < thin/metrics.jsonl) lines of 16000 steps"
 before=$(wc -l < thin/metrics.jsonl)
-printf '{"step":160' >> thin/metrics.jsonl  # a record that was cut off
+printf '{"step":160' >> thin/metrics.jsonl  # a truncated record
 run train --out thin epochs=1100 every=100000000 keep=0 checkpoint.keep_checkpoint_per_n_minutes=1 \
   train.metrics_limit=100 --log-every 100000 --resume
 expect "thinned records of a resumed run" 0 ""

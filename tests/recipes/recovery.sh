@@ -1,5 +1,5 @@
 #!/bin/sh
-# A training that is killed (-9) three times and resumed prints, from where it goes on, the lines of the undisturbed
+# A training that is killed (-9) three times and resumed prints, from where it resumes, the lines of the uninterrupted
 # one: recovery.sh MSLUA RECIPES
 set -eu
 export OMP_WAIT_POLICY=passive  # tests share their cores
@@ -30,7 +30,7 @@ for step in 30 110 200; do
 done
 
 train --out broken --resume >rest.txt 2>notes.txt
-grep -q '^mslua: resuming from ' notes.txt || { echo "it did not go on from a checkpoint"; cat notes.txt; exit 1; }
+grep -q '^mslua: resuming from ' notes.txt || { echo "it did not resume from a checkpoint"; cat notes.txt; exit 1; }
 lines=$(wc -l <rest.txt)
 tail -n "$lines" whole.txt | cmp - rest.txt || { echo "the resumed lines differ"; exit 1; }
 [ "$lines" -lt "$(wc -l <whole.txt)" ] || { echo "it began from the beginning"; exit 1; }

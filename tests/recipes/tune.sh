@@ -45,7 +45,7 @@ grep -q '^mslua: tuned .*; not kept: cannot make the folder .*cache/mslua: ' not
 steps=4
 train --out first --resume=first/ckpt >rest.txt
 grep -q 'tuned\|from the cache' notes.txt && fail "tuned again"
-grep -q '^epoch: 1 step: 4, ' rest.txt || fail "it did not go on"
+grep -q '^epoch: 1 step: 4, ' rest.txt || fail "it did not resume"
 OMP_NUM_THREADS=2
 train --out second --resume=second/ckpt >rest.txt
 grep -q "^mslua: note: the checkpoint's plan is for 1 threads on .*; here it is for 2 threads on " notes.txt ||

@@ -173,7 +173,7 @@ expect "plot of NaN" 2 "eval_odd is NaN or infinite each time" "$mslua" plot nan
 expect "no gradient at all" 2 "no parameter gets a gradient" "$mslua" train recipe.lua --no-attach detach=all
 expect "some without a gradient" 0 "warning: no gradient reaches first.weight, first.bias" \
   "$mslua" train recipe.lua --no-attach detach=first epochs=1
-[ "$(printf '%s\n' "$out" | grep -c "no gradient")" = 1 ] || fail "said once: $out"
+[ "$(printf '%s\n' "$out" | grep -c "no gradient")" = 1 ] || fail "reported once: $out"
 expect "all of them" 0 "epoch: 1" "$mslua" train recipe.lua --no-attach epochs=1
 lacks "all of them" "no gradient"
 

@@ -71,22 +71,23 @@ bad "self.matmul:shard {{2, 4}}" 8 "bad.lua:12: MatMul: strategy ((2,4)) has 1 e
 bad "self.matmul:shard {{2}, {4, 1}}" 8 \
   "bad.lua:12: MatMul: strategy ((2),(4,1)): entry 1 has 1 numbers, but x is f32[24,16]"
 bad "self.matmul:shard {{0, 4}, {4, 1}}" 2 \
-  "bad.lua:9: MatMul:shard: inputs, tensor 1: expected cuts of at least 1, got 0"
-bad "self.matmul:shard {{-2, 4}, {4, 1}}" 2 "expected cuts of at least 1, got -2"
+  "bad.lua:9: MatMul:shard: inputs, tensor 1: expected numbers of shards of at least 1, got 0"
+bad "self.matmul:shard {{-2, 4}, {4, 1}}" 2 "expected numbers of shards of at least 1, got -2"
 bad "self.matmul:shard {{1.5, 4}, {4, 1}}" 2 "MatMul:shard"
-bad "self.matmul:shard {}" 2 "expected a list with the cuts of each tensor"
+bad "self.matmul:shard {}" 2 "expected a list with the numbers of shards of each tensor"
 bad "self.matmul:shard '2,4'" 2 "MatMul:shard"
 bad "self.matmul:shard {{5, 1}, {1, 1}}" 5 \
-  "bad.lua:12: MatMul: strategy ((5,1),(1,1)): dimension 1 of x (f32[24,16], factor 'i') is cut in 5, which does "\
-"not divide 24"
+  "bad.lua:12: MatMul: strategy ((5,1),(1,1)): dimension 1 of x (f32[24,16], factor 'i') is sharded 5 ways, which "\
+"does not divide 24"
 bad "self.matmul:shard {{3, 1}, {1, 1}}" 4 \
-  "dimension 1 of x (f32[24,16], factor 'i') is cut in 3, which does not divide 4 devices"
+  "dimension 1 of x (f32[24,16], factor 'i') is sharded 3 ways, which does not divide 4 devices"
 bad "self.matmul:shard {{2, 2}, {2, 2}}" 4 \
-  "bad.lua:12: MatMul: strategy ((2,2),(2,2)): cuts in 8 parts, which does not divide 4 devices"
-bad "self.matmul:shard {{2, 2}, {1, 1}}" 4 "factor 'k') is cut in 1: the two are one factor and need the same number"
+  "bad.lua:12: MatMul: strategy ((2,2),(2,2)): has 8 shards, which does not divide 4 devices"
+bad "self.matmul:shard {{2, 2}, {1, 1}}" 4 \
+  "factor 'k') is sharded 1 ways: the two are one factor and need the same number"
 bad "self.add:shard {{1, 4}, {2}}" 4 "bad.lua:13: Add: strategy ((1,4),(-,2)): dimension 2 of a"
 bad "self.softmax:shard {{1, 2}}" 2 \
-  "bad.lua:14: Softmax: strategy ((1,2)): dimension 2 of x (f32[24,24], factor 'd1') is cut in 2, but the "\
+  "bad.lua:14: Softmax: strategy ((1,2)): dimension 2 of x (f32[24,24], factor 'd1') is sharded 2 ways, but the "\
 "operator needs it whole"
 bad "self.conv:shard {{2, 1, 2, 1}, {1, 1, 1, 1}}" 4 \
   "bad.lua:17: Conv2D: strategy ((2,1,2,1),(1,1,1,1)): dimension 3 of x"
@@ -96,16 +97,16 @@ bad "self.transpose:shard {{1, 1, 1}}" 2 "bad.lua:18: Transpose: strategy ((1,1,
 bad "self.relu:shard {{2, 1}, {2, 1}}" 2 \
   "bad.lua:18: ReLU: strategy ((2,1),(2,1)) has 2 entries, the operator has 1 inputs"
 bad "self.relu:shard({{2, 1}}, {{5, 1}})" 2 \
-  "bad.lua:18: ReLU: out_strategy ((5,1)): dimension 1 of output 1 (f32[24,24]) is cut in 5"
+  "bad.lua:18: ReLU: out_strategy ((5,1)): dimension 1 of output 1 (f32[24,24]) is sharded 5 ways"
 bad "self.mul1:shard {{4, 1}, {4, 1}} self.mul2:shard {{1, 4}, {1, 4}}" 4 \
-  "parameter 'p', f32[24,24], is cut (4,1) by Mul (Net @ bad.lua:15) and (1,4) by Mul (Net @ bad.lua:16)"
+  "parameter 'p', f32[24,24], is sharded (4,1) by Mul (Net @ bad.lua:15) and (1,4) by Mul (Net @ bad.lua:16)"
 option "strategy = {['Net/fc9/*'] = {{2, 2}, {2, 1}}}" 4 "no operator is named 'Net/fc9/*'"
-option "strategy = {['Net/MatMul'] = {{2, 2}, {2, 0}}}" 4 "expected cuts of at least 1, got 0"
-option "dataset_strategy = {{2, 2}, {2, 1}}" 4 "only one dimension may be cut"
+option "strategy = {['Net/MatMul'] = {{2, 2}, {2, 0}}}" 4 "expected numbers of shards of at least 1, got 0"
+option "dataset_strategy = {{2, 2}, {2, 1}}" 4 "only one dimension may be sharded"
 option "dataset_strategy = {{2}, {4, 1}}" 4 "dataset_strategy"
 option "dataset_strategy = {{4, 1}, {2, 1}, {1}}" 4 "dataset_strategy has 3 entries, the dataset has 2 columns"
 option "dataset_strategy = {{5, 1}, {5, 1}}" 5 \
-  "dataset_strategy: dimension 1 of column 'x' (f32[24,16]) is cut in 5, which does not divide 24"
+  "dataset_strategy: dimension 1 of column 'x' (f32[24,16]) is sharded 5 ways, which does not divide 24"
 option "search_mode = 'exhaustive'" 2 "search_mode"
 option "strategy_ckpt_load_file = '.'" 2 "this is a folder"
 option "device_memory = 'lots'" 2 "device_memory: expected a size such as"

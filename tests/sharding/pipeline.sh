@@ -42,7 +42,7 @@ few=$(memory 2) many=$(memory 8)
 awk -v few="$few" -v many="$many" 'BEGIN { exit !(few > 0 && many < 1.5 * few) }' ||
   { echo "2 micro-batches take '$few' MiB, 8 take '$many'"; failed=1; }
 
-# What four stages saved one process evaluates, and two stages go on with.
+# What four stages saved one process evaluates, and two stages resume from.
 "$mslua" eval "$recipe" --ckpt "$PWD/out_four/ckpt" >eval_four 2>err.txt || { cat err.txt; failed=1; }
 "$mslua" eval "$recipe" --ckpt "$PWD/out_alone/ckpt" >eval_alone 2>err.txt || { cat err.txt; failed=1; }
 cmp eval_four eval_alone || failed=1
@@ -55,7 +55,7 @@ sed 's/^  self.head = nn.Dense(p.width, 1)/&\
 cmp eval_cut eval_alone || failed=1
 "$mslua" train "$recipe" -n 2 --out "$PWD/out_on" --resume="$PWD/out_four/ckpt" epochs=3 >on.log 2>&1 ||
   { echo "resume failed:"; tail -5 on.log; failed=1; }
-grep -q "step 16" on.log || { echo "does not go on from step 16:"; cat on.log; failed=1; }
+grep -q "step 16" on.log || { echo "does not resume at step 16:"; cat on.log; failed=1; }
 
 # fails CODE TEXT ARGUMENTS
 fails() {

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The quick-start tutorial on 8 processes: one product is cut by hand, the rest follows, the losses are those of one
+# The quick-start tutorial on 8 processes: one product is sharded by hand, the rest follows, the losses are those of one
 # process: quickstart.sh MSLUA
 set -eu
 export OMP_WAIT_POLICY=passive OMP_NUM_THREADS=1  # tests share their cores

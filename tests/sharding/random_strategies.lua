@@ -745,7 +745,7 @@ local function data_of(c)
   return x, y
 end
 
--- How columns of these shapes are cut: one dimension of each, the widest column's most.
+-- How columns of these shapes are sharded: one dimension of each, the widest column's most.
 local function column_cuts(c, x, y)
   local r, shapes, cuts, widest = c.r, { x.shape, y.shape }, {}, 1
   if #shapes[2] > #shapes[1] then widest = 2 end

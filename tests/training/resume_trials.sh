@@ -80,7 +80,7 @@ trial() {
   mode=${1%,*} n=${1#*,}
 
   start whole
-  wait "$launcher" || { echo "draw $draw: the undisturbed run ended with $?"; tail -5 whole.txt; return 1; }
+  wait "$launcher" || { echo "draw $draw: the uninterrupted run ended with $?"; tail -5 whole.txt; return 1; }
   sed -n 's/^draw/draw/p' whole.txt | head -1
 
   kills=$(random "$draw" 1 1 3) resume="" killed=""

@@ -4,10 +4,11 @@
 namespace mslua {
 
 MSLUA_OPERATOR(all_to_all) {
-  OpDef op = CollectiveOp("all_to_all", "AlltoAll",
-                          "x is cut along `split_axis`, part k goes to the k-th rank; what comes is joined along "
-                          "`concat_axis`, in the group's order.");
-  op.Attr("split_axis", AttrKind::kAxis, int64_t{0}, "the dimension to cut")
+  OpDef op =
+      CollectiveOp("all_to_all", "AlltoAll",
+                   "x is split along `split_axis`, part k goes to the k-th rank; the received parts are joined along "
+                   "`concat_axis`, in the group's order.");
+  op.Attr("split_axis", AttrKind::kAxis, int64_t{0}, "the dimension to split")
       .Attr("concat_axis", AttrKind::kAxis, int64_t{0}, "the dimension to join along");
   op.Infer([](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
     ASSIGN_OR_RETURN(const auto part, ScatteredType(a, in[0], a.Int("split_axis")));

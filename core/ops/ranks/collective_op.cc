@@ -88,7 +88,7 @@ StatusOr<std::vector<TensorType>> GatheredType(const Attrs& attrs, TensorType x,
 }
 
 StatusOr<std::vector<TensorType>> ScatteredType(const Attrs& attrs, TensorType x, int64_t axis) {
-  if (x.rank() == 0) return absl::InvalidArgumentError("a scalar cannot be cut");
+  if (x.rank() == 0) return absl::InvalidArgumentError("a scalar cannot be split");
   const int64_t n = GroupSize(attrs);
   if (x.shape[axis] % n != 0) {
     return absl::InvalidArgumentError(

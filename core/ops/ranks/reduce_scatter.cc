@@ -4,10 +4,11 @@
 namespace mslua {
 
 MSLUA_OPERATOR(reduce_scatter) {
-  OpDef op = CollectiveOp("reduce_scatter", "ReduceScatter",
-                          "The ranks' tensors combined element by element and cut along `axis`: a part for each rank.");
+  OpDef op =
+      CollectiveOp("reduce_scatter", "ReduceScatter",
+                   "The ranks' tensors combined element by element and split along `axis`: a part for each rank.");
   op.Choice("op", {"sum", "prod", "max", "min", "mean"}, "how values are combined")
-      .Attr("axis", AttrKind::kAxis, int64_t{0}, "the dimension to cut")
+      .Attr("axis", AttrKind::kAxis, int64_t{0}, "the dimension to split")
       .Attr("fusion", AttrKind::kInt, int64_t{0}, "calls of one number travel together; 0: alone");
   op.Infer([](const Attrs& a, absl::Span<const TensorType> in) { return ScatteredType(a, in[0], a.Int("axis")); });
   op.Grad([](GradContext& c) {

@@ -8,7 +8,7 @@
 //     offers one, so that a kernel that crashes ends only that process. The verdict is kept in the file
 //     kernel_verdicts of the user's cache folder, by oneDNN's version, processor, threads and sizes.
 //
-// docs/decisions/0019-kernels-are-checked.md says why.
+// docs/explanation/decisions/0019-kernels-are-checked.md says why.
 #pragma once
 
 #include "absl/types/span.h"

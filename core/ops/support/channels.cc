@@ -229,7 +229,7 @@ const float* Floats(const void* p) { return static_cast<const float*>(p); }
 class ReduceKernel : public Kernel {
  public:
   ReduceKernel(const Channels& v, DType t, Terms terms) : v_(v), bf16_(t == DType::kBF16), terms_(terms) {
-    // Cut by the sizes alone, so that the sums do not depend on the number of threads.
+    // Split by the sizes alone, so that the sums do not depend on the number of threads.
     if (v_.inner == 1)
       chunks_ =
           std::clamp<int64_t>(v_.elements() / kGrain, 1, std::min<int64_t>(kMaxChunks, std::max<int64_t>(v_.outer, 1)));

@@ -57,8 +57,8 @@ std::array<int64_t, 2> OutputSize(const Window& window, int64_t h, int64_t w) {
   const std::array<int64_t, 2> in = {h, w};
   for (int a = 0; a < 2; ++a) {
     const int64_t span = (window.size[a] - 1) * window.dilation[a] + 1;
-    const int64_t room = in[a] + window.before[a] + window.after[a] - span;
-    out[a] = room < 0 ? 0 : room / window.stride[a] + 1;
+    const int64_t space = in[a] + window.before[a] + window.after[a] - span;
+    out[a] = space < 0 ? 0 : space / window.stride[a] + 1;
   }
   return out;
 }

@@ -102,7 +102,7 @@ void ForwardBF16(const Pooling& p, const BF16* x, BF16* y, int64_t begin, int64_
 void BackwardF32(const Pooling& p, const float* x, const float* dy, float* dx, int64_t begin, int64_t end) {
   Backward<float, float>(p, x, dy, dx, nullptr, begin, end);
 }
-// `sums`: room for one image, or null where windows do not overlap, so that nothing is added up.
+// `sums`: memory for one image, or null where windows do not overlap, so that nothing is added up.
 void BackwardBF16(const Pooling& p, const BF16* x, const BF16* dy, BF16* dx, float* sums, int64_t begin, int64_t end) {
   if (sums == nullptr)
     Backward<BF16, BF16>(p, x, dy, dx, nullptr, begin, end);

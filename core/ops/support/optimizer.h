@@ -1,5 +1,5 @@
 // What the optimizers' updates share. Each is a composite of elementwise formulas, which fusion makes one pass over
-// parameter, gradient and state; numbers that may change between steps (R7) are scalar operands.
+// parameter, gradient and state; numbers that may change between steps (such as the learning rate) are scalar operands.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // Numbers of random operators: a pure function of (seed, stream of the node, step, place in the whole tensor), so that
-// every device makes its part of the same numbers (D7).
+// every rank makes its shard of the same numbers.
 #pragma once
 
 #include <cstdint>

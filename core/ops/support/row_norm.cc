@@ -137,7 +137,7 @@ constexpr int64_t kGrain = 8 * 1024;  // elements below which one thread does al
 class RowNormKernel : public Kernel {
  public:
   RowNormKernel(const RowNorm& n, DType t, Part part) : n_(n), bf16_(t == DType::kBF16), part_(part) {
-    // Cut by the sizes alone, so that the sums do not depend on the number of threads.
+    // Split by the sizes alone, so that the sums do not depend on the number of threads.
     if (part_ == Part::kGradParams)
       chunks_ = std::clamp<int64_t>(n_.rows * n_.size / kGrain, 1, std::clamp<int64_t>(n_.rows, 1, 32));
   }

@@ -1,7 +1,7 @@
 // Products of f32 matrices with the tile instructions of Intel processors (AMX), whose operands are bf16. Each number
 // is the sum of three bf16, h + m + l, exactly: 8 bits of it each. Of the nine products of two such numbers six are
 // summed, in f32: hh, hm, mh, mm, hl, lh. What is left out is at most 2^-24 of the product, one rounding of f32, and
-// 2^-27 of it typically. See docs/decisions/0015-f32-products-of-bf16-tiles.md.
+// 2^-27 of it typically. See docs/explanation/decisions/0015-f32-products-of-bf16-tiles.md.
 #pragma once
 
 #include <cstdint>

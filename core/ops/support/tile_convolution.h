@@ -1,7 +1,7 @@
 // Convolutions with the tile instructions of Intel processors (AMX), without a matrix of patches: of bf16, or of f32 as
 // sums of three bf16 (split_matmul.h). The rows of a tile are 32 images at one pixel, so that any stride, padding and
 // dilation takes whole tiles, and what lies in the padding is left out. See
-// docs/decisions/0017-convolutions-on-tiles.md.
+// docs/explanation/decisions/0017-convolutions-on-tiles.md.
 #pragma once
 
 #include <cstdint>

@@ -237,7 +237,7 @@ HWY_EXPORT(ToBF16);
 HWY_EXPORT(FromBool);
 HWY_EXPORT(ToBool);
 
-// Tiles are written two whole vectors at a time: room for the widest after each.
+// Tiles are written two whole vectors at a time: space for the widest after each.
 constexpr int64_t kTilePadding = 64;
 constexpr int64_t kTileFloats = kTileElements + kTilePadding;
 

@@ -13,7 +13,7 @@ namespace mslua {
 
 // Elements of a tile: 2 KiB a value.
 inline constexpr int64_t kTileElements = 512;
-// The most inputs, constants and instructions of a program together (the fusion pass cuts chains there).
+// The most inputs, constants and instructions of a program together (the fusion pass splits longer chains).
 inline constexpr int32_t kMaxTileSlots = 64;
 
 // One instruction with its operands resolved to slots. Public for the SIMD code only.

@@ -155,7 +155,7 @@ StatusOr<Shape> AllSizes(const FactorRule& rule, const Call& call) {
   return FactorSizes(all, shapes, {});
 }
 
-// The dimension of a tensor that factor `f` cuts when it is split, or -1; -2 when its parts would not be contiguous.
+// The dimension of a tensor that factor `f` shards, or -1; -2 when its parts would not be contiguous.
 int64_t CutDimension(const FactorRule::Tensor& tensor, int f, const Shape& sizes) {
   for (size_t d = 0; d < tensor.size(); ++d) {
     for (int other : tensor[d]) {

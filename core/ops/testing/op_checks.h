@@ -1,5 +1,5 @@
-// What must hold of every operator, tried on its samples (D3). Each check gives OK or says what is wrong; a check
-// that does not concern the operator gives OK.
+// Invariants of every operator, checked on its samples. Each check returns OK or says what is wrong; a check
+// that does not apply to the operator returns OK.
 #pragma once
 
 #include "core/op/op_def.h"
@@ -13,8 +13,8 @@ Status CheckText(const OpDef& op, const Sample& sample);
 // input; then the gradients of these gradients. Evaluated twice: the bits are equal.
 Status CheckGradient(const OpDef& op, const Sample& sample);
 
-// The factor rule executed: the call is cut along each factor into 2 and 3 parts, these are run and joined by
-// concatenation or by the rule's reduction, and must be the whole. Cut along a factor marked `!` they must not.
+// The factor rule executed: the call is sharded along each factor into 2 and 3 parts, these are run and joined by
+// concatenation or by the rule's reduction, and must be the whole. Sharded along a factor marked `!` they must not.
 Status CheckRule(const OpDef& op, const Sample& sample);
 
 // Every fast kernel, in f32 and bf16, against the reference in f64: on the sample, and on larger tensors.

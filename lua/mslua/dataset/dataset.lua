@@ -45,7 +45,7 @@ local function no_method(class, key)
 end
 
 --- Makes a dataset's class. `fields` are its own arguments, in MindSpore's order; num_samples, num_shards, shard_id and
---- shuffle (the whole dataset, each epoch anew) follow.
+--- shuffle (the whole dataset, again at each epoch) follow.
 ---@param name string
 ---@param fields mslua.Field[]
 ---@param source_of fun(a: table): table the source, as core.dataset takes it
@@ -285,7 +285,7 @@ function Dataset:get_batch_size(...)
   return self:open():batch_size() or 1
 end
 
---- The dataset as training goes through it: without batches that are cut short.
+--- The dataset as training reads it: without a smaller last batch.
 ---@param what string for messages
 ---@return mslua.Dataset
 ---@package

@@ -12,7 +12,7 @@ end
 
 local size = { "size", "integer|integers", required = true, min = 1 }
 
---- Pads with zeros, then cuts `size` out of a random place. padding: one number, {left and right, top and bottom} or
+--- Pads with zeros, then crops `size` at a random place. padding: one number, {left and right, top and bottom} or
 --- {left, top, right, bottom}.
 M.RandomCrop = define("RandomCrop", { size, { "padding", "integer|integers", 0, min = 0 } }, function(a)
   local height, width = size_of("RandomCrop", a.size)

@@ -115,7 +115,8 @@ end
 
 function M.PipelineCell:construct(...)
   if self.micro_size > 1 and core.is_tracing() and core.training() and not rawget(self, "cut") then
-    errors.fail "PipelineCell: nobody cuts the batch here: give the cell to ms.Model or nn.TrainOneStepCell itself"
+    errors.fail("PipelineCell: the batch is not split into micro-batches here: "
+      .. "give the cell itself to ms.Model or nn.TrainOneStepCell")
   end
   return self.network(...)
 end
