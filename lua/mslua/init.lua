@@ -1,4 +1,4 @@
---- mslua: what `require "mslua"` gives. docs/from_mindspore.md has a row for each call of MindSpore's tutorials.
+--- mslua: what `require "mslua"` gives. docs/howto/from_mindspore.md has a row for each call of MindSpore's tutorials.
 local args = require "mslua.args"
 local arity = require "mslua.arity"
 local core = require "mslua.core"
