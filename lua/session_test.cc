@@ -195,7 +195,7 @@ TEST_F(SessionTest, TraceErrors) {
 
 TEST_F(SessionTest, LoopsThatTraceForeverStop) {
   const std::string message = Eval("return core.trace(function(x)\nwhile true do x = x + 1 end\nend, {{shape = {2}}})");
-  EXPECT_EQ(message.substr(0, 60), "test.lua:2: the traced graph has more than 100000 nodes: Lua");
+  EXPECT_EQ(message.substr(0, 60), "test.lua:2: the traced graph has more than 100000 nodes: loo");
 }
 
 TEST_F(SessionTest, ParametersAreMadeOnUse) {

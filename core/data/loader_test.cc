@@ -262,7 +262,8 @@ TEST(LoaderTest, KeptSamplesAreTheSameInEveryOrder) {
 TEST(LoaderTest, ColumnsAreChosenAndRenamed) {
   const auto names = [](const Dataset& d) {
     std::vector<std::string> list;
-    for (const Column& c : Open(d)->pipeline().schema()) list.push_back(c.name);
+    const auto loader = Open(d);
+    for (const Column& c : loader->pipeline().schema()) list.push_back(c.name);
     return list;
   };
   EXPECT_THAT(names(Numbers(4).Project({{"y", "x"}, {}})), ElementsAre("y", "x"));

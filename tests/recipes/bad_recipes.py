@@ -204,7 +204,7 @@ data("rows of different number", "ms.dataset.NumpySlicesDataset({ x, ms.ones { 6
      "expected one first dimension")
 data("ragged rows", "ms.dataset.NumpySlicesDataset({ { { 1, 2 }, { 3 } }, { 0, 0 } }):batch(2)", "expected 2")
 data("unknown column",
-     "ms.dataset.NumpySlicesDataset({ x, y }, { \"x\", \"y\" }):map { operations = {}, input_columns = \"z\" }:batch(8)",
+     "ms.dataset.NumpySlicesDataset({ x, y }, { \"x\", \"y\" }):map({}, \"z\"):batch(8)",
      "map: no column 'z'; there are x, y")
 data("unknown method of a dataset", "ms.dataset.NumpySlicesDataset({ x, y }):shufle(4):batch(8)",
      "NumpySlicesDataset has no method 'shufle' (did you mean 'shuffle'?)")

@@ -64,8 +64,8 @@ local function pure(name, op, ...)
   local before = core.random_numbers()
   local results = { op.f(...) }
   if core.random_numbers() ~= before then
-    errors.at(op.made_at, errors.fail, "%s: the function draws random numbers, which a resumed training would not get again: name their "
-      .. "stream, ms.rand(shape, dtype, name), or use random transforms", name)
+    errors.at(op.made_at, errors.fail, "%s: the function draws random numbers, which a resumed training would "
+      .. "not get again: name their stream, ms.rand(shape, dtype, name), or use random transforms", name)
   end
   return results
 end
@@ -102,8 +102,8 @@ local function called(spec, op)
       local results = pure("map", op, pick(values, inputs))
       for k = 1, math.max(#outputs, #results) do
         if results[k] == nil or k > #outputs then
-          errors.at(op.made_at, errors.fail, "map: the function should give %d values, one for each of %s, got %d", #outputs,
-            table.concat(outputs, ", "), #results)
+          errors.at(op.made_at, errors.fail, "map: the function should give %d values, one for each of %s, got %d",
+            #outputs, table.concat(outputs, ", "), #results)
         end
       end
       local row = {}
