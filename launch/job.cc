@@ -311,8 +311,8 @@ StatusOr<std::string> Job::CommonAddressOf(Communicator& world) const {
   const auto own = OwnAddresses();
   if (own.ok()) absl::StrJoin(*own, ",").copy(mine.data(), mine.size() - 1);
   std::vector<Text> all(static_cast<size_t>(size()));
-  RETURN_IF_ERROR(world.Run(
-      Call::AllGather(DType::kU8, mine.data(), all.data(), mine.size()).At("ms.communication.init")));
+  RETURN_IF_ERROR(
+      world.Run(Call::AllGather(DType::kU8, mine.data(), all.data(), mine.size()).At("ms.communication.init")));
   if (const std::string& interface = Interface(); !interface.empty()) return InterfaceAddress(interface);
   if (rank_ != 0) return std::string();
   RETURN_IF_ERROR(own.status());

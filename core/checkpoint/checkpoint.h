@@ -151,7 +151,7 @@ class Checkpoint {
   Manifest manifest_;
   std::string manifest_text_;
   absl::flat_hash_map<std::pair<size_t, size_t>, std::string> provided_;  // by tensor and slice
-  absl::flat_hash_map<std::string, size_t> index_;  // of manifest_.tensors
+  absl::flat_hash_map<std::string, size_t> index_;                        // of manifest_.tensors
   std::vector<OpenFile> files_;
   // The chunk read last, for rows shorter than a chunk.
   std::vector<char> chunk_;

@@ -35,9 +35,9 @@ bool RankFiles::HasThisManifest(const std::string& folder) {
   const auto manifest = InputFile::Open(absl::StrCat(folder, "/", kManifestName));
   if (!manifest.ok() || (*manifest)->size() != size_) return false;
   std::string end(end_.size(), '\0');
-  known->second = (*manifest)->Read(size_ - static_cast<int64_t>(end.size()), static_cast<int64_t>(end.size()),
-                                    &end[0]).ok() &&
-                  end == end_;
+  known->second =
+      (*manifest)->Read(size_ - static_cast<int64_t>(end.size()), static_cast<int64_t>(end.size()), &end[0]).ok() &&
+      end == end_;
   return known->second;
 }
 

@@ -267,7 +267,8 @@ StatusOr<std::vector<CheckpointHook::KeptTensor>> CheckpointHook::GatherVarying(
                      GatherTexts(*ranks(), std::string(static_cast<const char*>(e.memory.data()), bytes),
                                  "saving values that ranks have of their own"));
     for (size_t r = 0; options_.writes && r < values.size(); ++r) {
-      if (of_rank[r] == '1') kept.push_back({NameOfRank(options_.names.at(name), static_cast<int>(r)), e.type, values[r]});
+      if (of_rank[r] == '1')
+        kept.push_back({NameOfRank(options_.names.at(name), static_cast<int>(r)), e.type, values[r]});
     }
   }
   return kept;
@@ -322,8 +323,8 @@ Status CheckpointHook::SaveTogether(checkpoint::CheckpointKeeper* keeper, const 
   const size_t leader = options_.places.empty() ? 0 : static_cast<size_t>(options_.places[groups.rank()]);
   const auto mine = WriteOwnPart(absl::StrCat(directory, folders[leader]), differs);
   const auto text = mine.ok() ? checkpoint::SerializeManifest(*mine) : mine.status();
-  ASSIGN_OR_RETURN(const auto texts, GatherGood(groups, text.ok() ? kGood + *text
-                                                                  : kBad + std::string(text.status().message())));
+  ASSIGN_OR_RETURN(const auto texts,
+                   GatherGood(groups, text.ok() ? kGood + *text : kBad + std::string(text.status().message())));
   if (one_place() && groups.rank() != 0) return absl::OkStatus();
   std::vector<checkpoint::Manifest> parts;
   for (const std::string& part : texts) {

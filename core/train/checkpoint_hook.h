@@ -29,7 +29,7 @@ struct CheckpointOptions {
   std::string resumed_from;  // the checkpoint's folder, when this run goes on from one
   // What the saves count from, where several ranks save (ShareLineage); else BeginLineage says it.
   absl::optional<checkpoint::Lineage> lineage;
-  bool keep_best = false;    // SaveBest is called: one more checkpoint, in the folder "best" of the directory
+  bool keep_best = false;  // SaveBest is called: one more checkpoint, in the folder "best" of the directory
   // Ranks that write one checkpoint together, each its parts; null: this rank alone writes its whole store.
   Groups* together = nullptr;
   // With `together`: FindSavePlaces of their directories. Where these are several, each gets the parts of its ranks and
@@ -52,7 +52,8 @@ struct CheckpointOptions {
 class CheckpointHook : public TrainHook {
  public:
   // `trainer` (not owned) says what the hooks remember. `notice` gets one line for each save that failed: training goes
-  // on without it. With `together` all ranks make one; exception_save is then InvalidArgument. The directory must exist.
+  // on without it. With `together` all ranks make one; exception_save is then InvalidArgument. The directory must
+  // exist.
   static StatusOr<std::unique_ptr<CheckpointHook>> Create(const CheckpointOptions& options, const Store* store,
                                                           const Trainer* trainer,
                                                           std::function<void(const std::string&)> notice);

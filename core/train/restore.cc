@@ -14,8 +14,8 @@ namespace mslua {
 namespace {
 
 // Reads part [begin, end) of a tensor.
-using ReadPart = std::function<Status(const checkpoint::TensorRecord& tensor, const Shape& begin, const Shape& end,
-                                      void* out)>;
+using ReadPart =
+    std::function<Status(const checkpoint::TensorRecord& tensor, const Shape& begin, const Shape& end, void* out)>;
 
 // `plain`: the tensor's name in the checkpoint, but for what a rank has of its own.
 Status ReadEntry(const checkpoint::Checkpoint& from, const ReadPart& read, const Store::Entry& e,

@@ -160,9 +160,9 @@ StatusOr<std::vector<Transfer>> FindTransfers(Groups& groups, const SharedCheckp
       if (std::all_of(from.has.begin(), from.has.end(), [&](const auto& h) { return h.empty() || reads(h); })) continue;
       const auto reader = std::find_if(from.has.begin(), from.has.end(), reads);
       const bool here = own.empty() || reads(own);
-      const bool mine = !here && want != wanted.end() &&
-                        std::any_of(want->second.begin(), want->second.end(),
-                                    [&](const auto& part) { return Meet(slice, part); });
+      const bool mine =
+          !here && want != wanted.end() &&
+          std::any_of(want->second.begin(), want->second.end(), [&](const auto& part) { return Meet(slice, part); });
       all.push_back({t, s, static_cast<int>(reader - from.has.begin()), mine});
       needs.push_back(mine ? '1' : '0');
     }
@@ -198,8 +198,8 @@ Status Send(Groups& groups, SharedCheckpoint& from, const Transfer& transfer) {
     const int64_t size = std::min(kPiece, type.bytes() - at);
     if (bytes.empty()) other.resize(static_cast<size_t>(size));
     void* const piece = bytes.empty() ? &other[0] : &bytes[static_cast<size_t>(at)];
-    RETURN_IF_ERROR(groups.world().Run(
-        Call::Broadcast(DType::kU8, piece, size, transfer.from).At(kWhat).Within(groups.timeout())));
+    RETURN_IF_ERROR(
+        groups.world().Run(Call::Broadcast(DType::kU8, piece, size, transfer.from).At(kWhat).Within(groups.timeout())));
   }
   if (transfer.mine) from.own->Provide(transfer.tensor, transfer.slice, std::move(bytes));
   return absl::OkStatus();
@@ -221,8 +221,8 @@ StatusOr<SharedCheckpoint> OpenOnAllRanks(Groups& groups, const std::string& pla
   const auto found = NamedBy(place);
   const std::vector<CheckpointName> names = found.ok() ? *found : std::vector<CheckpointName>();
   std::vector<std::string> passed_over;
-  // Without a step that all ranks have, as after a kill where each kept one checkpoint, what rank 0 has will do where it
-  // has all that the others need.
+  // Without a step that all ranks have, as after a kill where each kept one checkpoint, what rank 0 has will do where
+  // it has all that the others need.
   for (const bool any : {false, true}) {
     for (size_t next = 0;; ++next) {
       Proposal mine;

@@ -12,7 +12,8 @@
 
 namespace mslua {
 
-// A checkpoint that all ranks have opened together. A rank that cannot read a file gets what it needs from one that can.
+// A checkpoint that all ranks have opened together. A rank that cannot read a file gets what it needs from one that
+// can.
 struct SharedCheckpoint {
   std::unique_ptr<checkpoint::Checkpoint> own;  // as this rank sees it
   // Of the checkpoint that rank 0 opened. A rank that saved a whole checkpoint of its own has another manifest.
@@ -22,8 +23,9 @@ struct SharedCheckpoint {
 };
 
 // Opens, on all ranks, the newest checkpoint in `place` that all of them have and that is not damaged. `place` is this
-// rank's, as LoadCheckpoint takes it: all may name one directory, or each its own. A rank without any checkpoint of that
-// training takes what rank 0 found. The note of the result says on rank 0 what was passed over. Called by all ranks.
+// rank's, as LoadCheckpoint takes it: all may name one directory, or each its own. A rank without any checkpoint of
+// that training takes what rank 0 found. The note of the result says on rank 0 what was passed over. Called by all
+// ranks.
 StatusOr<SharedCheckpoint> OpenOnAllRanks(Groups& groups, const std::string& place);
 
 // By tensor: the parts [begin, end) of it that this rank reads.
