@@ -18,7 +18,7 @@ std::string HostKey();
 // Processors of the host.
 int HostCores();
 
-// What a rank's environment is to say about compute threads (R9) and does not yet: its share of the `cores` that
+// What a rank's environment is to say about compute threads and does not yet: its share of the `cores` that
 // `ranks` ranks of a host have together, and that waiting threads sleep: at once where ranks x threads exceed the
 // cores, else after some microseconds. One rank uses all cores without being told.
 Environment ThreadVariables(const Environment& environment, int ranks, int cores);

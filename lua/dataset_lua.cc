@@ -507,7 +507,7 @@ StatusOr<int> ReadSample(lua_State* L, Session& session) {
   }
   RETURN_IF_ERROR(pipeline->Fill(reading.epoch, i - 1, &reading.scratch, &reading.sequence, places).status());
   if (!lua_checkstack(L, static_cast<int>(columns.size()) + 8))
-    return absl::ResourceExhaustedError("no room on Lua's stack");
+    return absl::ResourceExhaustedError("Lua's stack is full");
   for (Tensor& t : columns) PushObject<Tensor>(L, std::move(t));
   return static_cast<int>(columns.size());
 }

@@ -88,7 +88,7 @@ class RankDirectories : public ::testing::Test {
     EXPECT_EQ(Numbers(all[0]).size(), static_cast<size_t>(steps)) << all[0];
     return Numbers(all[0]);
   }
-  // The steps from `first` (from 0) on are those of the undisturbed run, bit for bit.
+  // The steps from `first` (from 0) on are those of the uninterrupted run, bit for bit.
   void ExpectResumes(int ranks, const Training& t, size_t first) {
     const std::vector<double> want = Undisturbed(t, ranks, t.steps);
     for (const std::string& text : Train(ranks, t)) {
@@ -158,7 +158,7 @@ TEST_F(RankDirectories, RanksGetWhatTheyCannotReadFromRanksThatCan) {
   EXPECT_THAT(std::string(alone.status().message()),
               HasSubstr("has the parts of some ranks only: rank_1.safetensors was saved in "));
   ExpectResumes(4, {moved, moved, "semi_auto_parallel", 8}, 4);
-  // With other cuts each rank needs parts of each file.
+  // With another sharding each rank needs parts of each file.
   Training other = {OfRank("rows"), moved, "semi_auto_parallel", 10};
   other.net = "self.matmul:shard {{1, ranks}, {ranks, 1}}";
   const auto straight = Train(1, {OfRank("alone"), "nil", "", 10});

@@ -14,7 +14,7 @@ class SignalScope {
  public:
   enum class Console {
     kOwn,       // the first signal is acknowledged on stderr
-    kLauncher,  // whoever started the ranks acknowledges it
+    kLauncher,  // the process that started the ranks acknowledges it
     kMpirun,    // which may read no more
   };
   SignalScope(Trainer* trainer, Console console);

@@ -74,7 +74,7 @@ std::string WithoutTrailingBlanks(std::string text) {
   return text;
 }
 
-// The labels below the x axis, each under its tick where there is room.
+// The labels below the x axis, each under its tick where there is space.
 std::string XLabels(const Axis& axis, const PlotOptions& options, int width) {
   std::string line(static_cast<size_t>(width), ' ');
   int free_from = 0;

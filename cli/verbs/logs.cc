@@ -2,7 +2,7 @@
 #include "cli/common_flags.h"
 #include "cli/verbs/all.h"
 
-DEFINE_bool(f, false, "go on printing as they grow");
+DEFINE_bool(f, false, "keep printing as they grow");
 
 namespace mslua::cli {
 

@@ -2,7 +2,7 @@
 #include "cli/common_flags.h"
 #include "cli/verbs/all.h"
 
-DEFINE_string(explain, "", "what other ways to cut OP would take");
+DEFINE_string(explain, "", "predicted steps with other strategies of OP");
 DEFINE_string(cluster, "", "how fast the devices and their links are, as JSON");
 
 namespace mslua::cli {

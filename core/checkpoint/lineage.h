@@ -33,7 +33,7 @@ bool LeadsTo(const Lineage& lineage, int64_t step, const Lineage& to);
 // What a training that saves into `directories` counts its saves from: `run` and `forks` are those of all its
 // checkpoints, the first one's generation is one more, and `parent` is its parent. `resumed_from`: the folder of the
 // checkpoint that it resumes from; empty: none. Without newer checkpoints in `directories` of the lineage that it
-// resumes the run goes on, else, and without one, a run begins. Directories that are not there are empty, and so is a
+// resumes the run continues, else, and without one, a run begins. Directories that are not there are empty, and so is a
 // checkpoint that only other hosts have.
 StatusOr<Lineage> BeginLineage(const std::vector<std::string>& directories, const std::string& resumed_from);
 

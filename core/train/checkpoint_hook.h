@@ -1,5 +1,5 @@
 // Saves the store, the step and the data position at step boundaries. RestoreCheckpoint (restore.h) brings them back: a
-// resumed run equals the undisturbed one bit for bit.
+// resumed run equals the uninterrupted one bit for bit.
 #pragma once
 
 #include <atomic>
@@ -26,7 +26,7 @@ struct CheckpointOptions {
   bool exception_save = false;                     // also after an error, where the state is whole
   std::string job, recipe_hash, graph_hash, plan;  // as in RunState
   int64_t seed = 1;
-  std::string resumed_from;  // the checkpoint's folder, when this run goes on from one
+  std::string resumed_from;  // the checkpoint's folder, when this run resumed from one
   // What the saves count from, where several ranks save (ShareLineage); else BeginLineage says it.
   absl::optional<checkpoint::Lineage> lineage;
   bool keep_best = false;  // SaveBest is called: one more checkpoint, in the folder "best" of the directory

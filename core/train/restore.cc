@@ -48,7 +48,7 @@ Status ReadEntry(const checkpoint::Checkpoint& from, const ReadPart& read, const
     for (size_t d = 0; d < end.size(); ++d) end[d] += e.type.shape[d];
     return read(*record, part.at, end, e.memory.data());
   }
-  // Slices are of flat tensors; what was whole may be cut now, and the other way round.
+  // Slices are of flat tensors; what was whole may be sharded now, and the other way round.
   const int64_t elements = part.whole > 0 ? part.whole : e.type.elements();
   const TensorType flat{e.type.dtype, {elements}};
   const bool fits = record->type == flat || record->type == e.type ||

@@ -518,7 +518,7 @@ function M.sentence(text)
   return last and text:sub(1, last + 1) or text
 end
 
--- "name  first sentence", cut at the width.
+-- "name  first sentence", truncated at the width.
 local function row(name, text, column, width)
   text = M.sentence(text)
   local space = math.max(width - column - 4, 20)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Random trainings (1 to 4 ranks, every parallel mode) that are killed (-9) one to three times at random moments, the
 # launcher or one rank, and resumed: each loss of each step and all values of the last checkpoint have the bits of the
-# undisturbed run. usage: resume_trials.sh MSLUA [--seed=1] [--trials=100] [--only=DRAW] [--own-directories]
+# uninterrupted run. usage: resume_trials.sh MSLUA [--seed=1] [--trials=100] [--only=DRAW] [--own-directories]
 # --own-directories: each rank saves into a directory of its own.
 set -u
 case $1 in /*) mslua=$1 ;; *) mslua=$PWD/$1 ;; esac
@@ -70,7 +70,7 @@ has_checkpoints() {
   done
 }
 
-# One draw: 0 when the resumed run has the bits of the undisturbed one.
+# One draw: 0 when the resumed run has the bits of the uninterrupted one.
 trial() {
   draw=$1
   rm -rf "${work:?}"/*

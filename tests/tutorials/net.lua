@@ -1,4 +1,4 @@
--- The quick-start tutorial's net.py, line by line: a matrix product is cut by hand, the rest follows.
+-- The quick-start tutorial's net.py, line by line: a matrix product is sharded by hand, the rest follows.
 local ms = require "mslua"
 local nn, ops = ms.nn, ms.ops
 

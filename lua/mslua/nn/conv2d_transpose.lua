@@ -19,7 +19,7 @@ local function sides(padding)
 end
 
 --- The transpose of a convolution, from small images to large ones: `nn.Conv2dTranspose(64, 32, 2, {stride = 2})`.
---- pad_mode: "same" gives size * stride, "valid" takes no padding, "pad" cuts `padding` off and adds output_padding,
+--- pad_mode: "same" gives size * stride, "valid" takes no padding, "pad" removes `padding` and adds output_padding,
 --- which is less than the stride, at the bottom and right. weight [in, out / group, kh, kw].
 ---@param ... any in_channels, out_channels, kernel_size, stride, pad_mode, padding, output_padding, dilation, group,
 --- has_bias, weight_init, bias_init
