@@ -12,7 +12,7 @@ using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 
 TEST(ThisHost, CoresAreSharedOut) {
-  const auto spins = Pair("GOMP_SPINCOUNT", "1000");
+  const auto spins = Pair("GOMP_SPINCOUNT", "5000");
   EXPECT_THAT(ThreadVariables({}, 2, 8), UnorderedElementsAre(Pair("OMP_NUM_THREADS", "4"), spins));
   EXPECT_THAT(ThreadVariables({}, 3, 8), UnorderedElementsAre(Pair("OMP_NUM_THREADS", "2"), spins));
   EXPECT_THAT(ThreadVariables({}, 1, 8), UnorderedElementsAre(spins));

@@ -212,8 +212,11 @@ TEST_F(SessionTest, ParametersAreMadeOnUse) {
   EXPECT_EQ(Eval("local q = core.parameter {name = 'a', shape = {2}, init = 'ones'} return q.value, p.value"),
             "[1., 1.] [1., 2.]");
   EXPECT_EQ(Eval("return core.parameter {name = 'x', init = {{1, 2}}}.shape[2]"), "2");
-  EXPECT_EQ(Eval("local p = core.parameter {name = 'x', shape = {2}, init = 'nromal'}"),
-            "test.lua:1: Parameter 'x': init: unknown initializer 'nromal' (did you mean 'normal'?)");
+  EXPECT_EQ(
+      Eval("local p = core.parameter {name = 'x', shape = {2}, init = 'nromal'}"),
+      "test.lua:1: Parameter 'x': init: unknown initializer 'nromal' (did you mean 'normal'?): expected one of zeros, "
+      "ones, constant, identity, normal, uniform, truncated_normal, xavier_uniform, xavier_normal, he_uniform, "
+      "he_normal");
   EXPECT_EQ(Eval("local p = core.parameter {name = 'x'}"),
             "test.lua:1: Parameter 'x': a shape is needed, or a tensor as its init");
   EXPECT_EQ(Eval("return core.parameter {name = 'y', shape = {2}, init = 'he_normal'}.value"),

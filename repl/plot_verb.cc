@@ -122,10 +122,17 @@ Status Plot(const cli::CommandLine& command) {
   std::vector<repl::Panel> panels;
   for (const absl::string_view key : absl::StrSplit(keys, ',', absl::SkipEmpty())) {
     repl::Panel panel{std::string(key), {}};
+    std::vector<Status> missing;
     for (const Record& record : records) {
-      ASSIGN_OR_RETURN(repl::Curve curve,
-                       CurveOf(record, panel.title, command.Given("x") ? command.String("x") : kStep));
-      panel.curves.push_back(std::move(curve));
+      auto curve = CurveOf(record, panel.title, command.Given("x") ? command.String("x") : kStep);
+      if (curve.ok())
+        panel.curves.push_back(*std::move(curve));
+      else
+        missing.push_back(curve.status());
+    }
+    if (panel.curves.empty()) return missing[0];
+    for (const Status& why : missing) {
+      std::fprintf(stderr, "mslua: note: %s; it has no curve\n", Printable(why.message()).c_str());
     }
     panels.push_back(std::move(panel));
   }

@@ -98,10 +98,10 @@ local function start_from(recipe, network)
     params.usage_error("--init-from and --resume: give one of them; --resume also restores the optimizer and the place "
       .. "in the data")
   end
-  local path = core.find_checkpoint(flags.init_from, recipe.name, recipe.checkpoint and recipe.checkpoint.directory,
+  local values, path = core.load_named(flags.init_from, recipe.name, recipe.checkpoint and recipe.checkpoint.directory,
     parallel_context.together())
   if core.speaks() then io.stderr:write(("mslua: starting from the weights of %s\n"):format(path)) end
-  checkpoint.load_checkpoint(path, network, false)
+  checkpoint.load_param_into_net(network, values, false)
 end
 
 -- Says what is saved where the recipe does not say it.

@@ -155,7 +155,7 @@ expect "thinned records of a resumed run" 0 ""
 [ $(($(wc -l < thin/metrics.jsonl) - before)) -lt 30 ] || fail "the resumed run records more often than the first"
 grep -qv '^{.*}$' thin/metrics.jsonl && fail "a record that was cut off is left"
 run "$mslua" plot thin
-expect "plot of thinned records" 0 "thin: loss"
+expect "plot of thinned records" 0 "loss  thin"
 
 # ---- A start that fails leaves no run folder.
 mkdir empty && cd empty || exit 1
