@@ -47,8 +47,8 @@ std::string HostKey() {
 int HostCores() { return static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN))); }
 
 // How often a waiting thread of libgomp looks before it gives up its core: about 0.2 ms. Its own number, 300000, is
-// milliseconds: beside other busy processes two threads then took ten times as long as one. 1000 is too few for steps of
-// small operators.
+// milliseconds: beside other busy processes two threads then took ten times as long as one. 1000 is too few for steps
+// of small operators.
 constexpr char kSpinCount[] = "5000";
 
 Environment ThreadVariables(const Environment& environment, int ranks, int cores) {

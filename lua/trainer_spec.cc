@@ -112,11 +112,10 @@ Status ReadEvalSpec(lua_State* L, int index, EvalSpec* eval) {
 
 Status TrainerSpec::Read(lua_State* L, Session& session) {
   RETURN_IF_ERROR(CheckFields(
-      L, 1, "trainer",
-      {"graph",      "dataset",        "epochs",     "max_steps",  "parameters", "names",      "schedule",
-       "lr_function", "loss_scale",    "sink",       "loss_every", "time_every", "time_steps", "checkpoint",
-       "eval",       "early_stopping", "hooks",      "name",       "seed",       "config",     "together",
-       "broadcast",  "metrics_limit"}));
+      L, 1, "trainer", {"graph",      "dataset",     "epochs",     "max_steps",      "parameters",   "names",
+                        "schedule",   "lr_function", "loss_scale", "sink",           "loss_every",   "time_every",
+                        "time_steps", "checkpoint",  "eval",       "early_stopping", "hooks",        "name",
+                        "seed",       "config",      "together",   "broadcast",      "metrics_limit"}));
   ASSIGN_OR_RETURN(graph, FieldGraph(L, 1, "trainer"));
   ASSIGN_OR_RETURN(dataset, FieldDataset(L, 1, "trainer"));
   ASSIGN_OR_RETURN(options.epochs, FieldInt(L, 1, "epochs", 1));

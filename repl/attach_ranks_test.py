@@ -84,7 +84,10 @@ def transcript(job, name, shapes):
     trace = glob.glob(job.folder + "/trace/*.json")
     events = json.load(open(trace[0], encoding="utf-8"))["traceEvents"] if trace else []
     check("the trace holds all ranks and threads",
-          {(e["pid"], e["tid"]) for e in events} == {(r, t) for r in range(4) for t in range(3)}, trace)
+          {(e["pid"], e["tid"]) for e in events if "tid" in e} == {(r, t) for r in range(4) for t in range(4)}, trace)
+    check("the trace names all ranks and marks steps",
+          {e["pid"] for e in events if e["name"] == "process_name"} == set(range(4)) and
+          all(e["name"].startswith("step ") for e in events if e.get("cat") == "step"), trace)
     done = run("stop")
     _, err, code = job.end()
     check("all ranks stop and save, " + name, done.returncode == 0 and code == 75, (done, err[-500:], code))

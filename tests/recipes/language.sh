@@ -1,5 +1,5 @@
 #!/bin/sh
-# What recipes can say beside the table of docs/howto/recipes.md: language.sh MSLUA. ms.print inside a step, train.steps,
+# What recipes can say beside the table of docs/howto/recipes.md: language.sh MSLUA. ms.print in a step, train.steps,
 # datasets made by functions of Lua, which train the same when they are resumed and on any number of ranks.
 set -u
 export OMP_WAIT_POLICY=passive  # tests share their cores

@@ -1,5 +1,6 @@
 -- Writes the pages of the Lua library: operators, cells, training, datasets, and the rest of ms. Returns a table of
 -- file name -> Markdown. The text comes from the operators' definitions (core.ops) and from mslua.help.
+local help = require "mslua.help"
 local class = require "mslua.class"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
@@ -127,10 +128,8 @@ local function group_of(entry)
   return "optimizers"
 end
 
--- Without mslua.help there is only the page of operators.
-local has_help, help = pcall(require, "mslua.help")
 local groups = {}
-for _, entry in ipairs(has_help and help.list() or {}) do
+for _, entry in ipairs(help.list()) do
   local group = group_of(entry)
   if group then
     groups[group] = groups[group] or {}
@@ -161,15 +160,13 @@ for _, info in ipairs(operators) do add_operator(ops_page, info) end
 add_section(ops_page, "Other functions", groups.ops or {})
 
 local pages = { ["operators.md"] = ops_page }
-if has_help then
-  pages["cells.md"] = page("Cells", "A cell is a part of a network, with parameters and a function `construct`. "
-    .. "Arguments are given by position, or by name in a table.", nil, "cells")
-  pages["training.md"] = page("Losses, optimizers and schedules", "What a recipe names beside its network.", "Losses",
-    "losses", "Optimizers", "optimizers", "Learning-rate schedules", "schedules")
-  pages["datasets.md"] = page("Datasets", "Sources of batches, and transforms of samples.", "Datasets", "datasets",
-    "Transforms of samples", "transforms")
-  pages["ms.md"] = page("The module ms", "Recipes, parameters, models, callbacks, checkpoints and contexts.",
-    "Functions and classes", "ms", "Communication", "communication", "Values", "values")
-end
+pages["cells.md"] = page("Cells", "A cell is a part of a network, with parameters and a function `construct`. "
+  .. "Arguments are given by position, or by name in a table.", nil, "cells")
+pages["training.md"] = page("Losses, optimizers and schedules", "What a recipe names beside its network.", "Losses",
+  "losses", "Optimizers", "optimizers", "Learning-rate schedules", "schedules")
+pages["datasets.md"] = page("Datasets", "Sources of batches, and transforms of samples.", "Datasets", "datasets",
+  "Transforms of samples", "transforms")
+pages["ms.md"] = page("The module ms", "Recipes, parameters, models, callbacks, checkpoints and contexts.",
+  "Functions and classes", "ms", "Communication", "communication", "Values", "values")
 for name, lines in pairs(pages) do pages[name] = table.concat(lines, "\n"):gsub("\n+$", "") .. "\n" end
 return pages

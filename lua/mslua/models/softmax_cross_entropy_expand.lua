@@ -1,4 +1,4 @@
---- The tutorials' SoftmaxCrossEntropyExpand: cross entropy written out in small operators, each of which can be sharded.
+--- The tutorials' SoftmaxCrossEntropyExpand: cross entropy in small operators, each of which can be sharded.
 local args = require "mslua.args"
 local ms = require "mslua"
 local nn, ops = ms.nn, ms.ops
