@@ -80,9 +80,11 @@ class Job:
     def __init__(self, name, *args, recipe="recipe.lua", launch=(), env=None, wait=True):
         Job.all.append(self)
         self.folder = os.path.join(ROOT, name)
+        # Files: a full pipe, which nobody reads, would stop the training.
+        self.out, self.err = (tempfile.TemporaryFile("w+", dir=ROOT) for _ in range(2))
         self.process = subprocess.Popen(
             [*launch, PROGRAM, "train", recipe, "--out", name, *args], env=dict(ENV, **(env or {})), cwd=ROOT,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            stdout=self.out, stderr=self.err, text=True)
         if not wait or "--no-attach" in args:
             return
         for _ in range(20 * LIMIT):
@@ -100,12 +102,14 @@ class Job:
 
     def end(self, limit=LIMIT):
         """What it printed and the exit status, when it has ended by itself."""
-        out, err = self.process.communicate(timeout=limit)
-        return out, err, self.process.returncode
+        self.process.wait(timeout=limit)
+        for file in (self.out, self.err):
+            file.seek(0)
+        return self.out.read(), self.err.read(), self.process.returncode
 
     def kill(self):
         self.process.kill()
-        self.process.communicate()
+        self.process.wait()
 
 
 def measured(what, seconds):
