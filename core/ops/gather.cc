@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
 #include "core/ops/define.h"
+#include "core/ops/support/indices.h"
 
 namespace mslua {
 namespace {
@@ -27,28 +28,11 @@ struct Rows {
   }
 };
 
-int64_t IndexAt(const TensorView& indices, int64_t i) {
-  return indices.type.dtype == DType::kI64 ? indices.as<int64_t>()[i] : indices.as<int32_t>()[i];
-}
-
-Status CheckIndices(const Rows& r, const TensorView& indices) {
-  for (int64_t i = 0; i < r.count; ++i) {
-    const int64_t at = IndexAt(indices, i);
-    if (at >= 0 && at < r.all) continue;
-    Shape where;
-    const Shape strides = RowMajorStrides(indices.type.shape);
-    for (size_t d = 0; d < strides.size(); ++d) where.push_back(i / strides[d] % indices.type.shape[d]);
-    return absl::DataLossError(
-        absl::StrCat("indices", ToString(absl::MakeConstSpan(where)), " is ", at, ", expected 0 to ", r.all - 1));
-  }
-  return absl::OkStatus();
-}
-
 constexpr int64_t kGrain = 16384;  // elements that are worth a thread
 
 Status GatherRows(const OpCall& c) {
   const Rows r(c.attrs, c.inputs[0].type.shape, c.inputs[1].type);
-  RETURN_IF_ERROR(CheckIndices(r, c.inputs[1]));
+  RETURN_IF_ERROR(CheckIndices(c.inputs[1], r.all, "indices"));
   const int64_t row_bytes = r.inner * SizeOf(c.inputs[0].type.dtype);
   const char* table = c.inputs[0].as<char>();
   char* y = c.outputs[0].as<char>();
@@ -101,7 +85,7 @@ void ScatterRows(const Rows& r, const TensorView& indices, const T* updates, T* 
 
 Status ScatterReference(const OpCall& c) {
   const Rows r(c.attrs, c.outputs[0].type.shape, c.inputs[0].type);
-  RETURN_IF_ERROR(CheckIndices(r, c.inputs[0]));
+  RETURN_IF_ERROR(CheckIndices(c.inputs[0], r.all, "indices"));
   DispatchDType(c.outputs[0].type.dtype, [&](auto zero) {
     using T = decltype(zero);
     if constexpr (!std::is_same_v<T, bool>) {
@@ -119,7 +103,7 @@ class ScatterBF16 : public Kernel {
       : rows_(s.attrs, s.outputs[0].shape, s.inputs[0]), indices_(s.inputs[0]), elements_(s.outputs[0].elements()) {}
   Status Run(const Buffers& b) override {
     const TensorView indices{indices_, const_cast<void*>(b.inputs[0])};
-    RETURN_IF_ERROR(CheckIndices(rows_, indices));
+    RETURN_IF_ERROR(CheckIndices(indices, rows_.all, "indices"));
     ScatterRows(rows_, indices, static_cast<const BF16*>(b.inputs[1]), static_cast<BF16*>(b.outputs[0]), b.scratch);
     return absl::OkStatus();
   }

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
 #include "core/ops/define.h"
+#include "core/ops/support/indices.h"
 
 namespace mslua {
 namespace {
@@ -28,28 +29,10 @@ struct Lanes {
   }
 };
 
-int64_t IndexAt(const TensorView& indices, int64_t i) {
-  return indices.type.dtype == DType::kI64 ? indices.as<int64_t>()[i] : indices.as<int32_t>()[i];
-}
-
-Status CheckIndices(const Lanes& l, const TensorView& indices) {
-  const int64_t n = indices.type.elements();
-  for (int64_t i = 0; i < n; ++i) {
-    const int64_t at = IndexAt(indices, i);
-    if (at >= 0 && at < l.all) continue;
-    Shape where;
-    const Shape strides = RowMajorStrides(indices.type.shape);
-    for (size_t d = 0; d < strides.size(); ++d) where.push_back(i / strides[d] % indices.type.shape[d]);
-    return absl::OutOfRangeError(
-        absl::StrCat("index", ToString(absl::MakeConstSpan(where)), " is ", at, ", expected 0 to ", l.all - 1));
-  }
-  return absl::OkStatus();
-}
-
 Status Gather(const OpCall& c) {
   const Lanes l(c.attrs, c.inputs[0].type.shape, c.inputs[1].type.shape);
   const TensorView& indices = c.inputs[1];
-  RETURN_IF_ERROR(CheckIndices(l, indices));
+  RETURN_IF_ERROR(CheckIndices(indices, l.all, "index"));
   DispatchDType(c.inputs[0].type.dtype, [&](auto zero) {
     using T = decltype(zero);
     const T* x = c.inputs[0].as<T>();
@@ -87,7 +70,7 @@ void ScatterLanes(const Lanes& l, const TensorView& indices, const T* updates, T
 
 Status Scatter(const OpCall& c) {
   const Lanes l(c.attrs, c.outputs[0].type.shape, c.inputs[0].type.shape);
-  RETURN_IF_ERROR(CheckIndices(l, c.inputs[0]));
+  RETURN_IF_ERROR(CheckIndices(c.inputs[0], l.all, "index"));
   DispatchDType(c.outputs[0].type.dtype, [&](auto zero) {
     using T = decltype(zero);
     if constexpr (!std::is_same_v<T, bool>) ScatterLanes(l, c.inputs[0], c.inputs[1].as<T>(), c.outputs[0].as<T>());

@@ -1,0 +1,19 @@
+// Operands of indices, i32 or i64: what gather, gather_d and their gradients read.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/strings/string_view.h"
+#include "core/base/status.h"
+#include "core/op/kernel.h"
+
+namespace mslua {
+
+inline int64_t IndexAt(const TensorView& indices, int64_t i) {
+  return indices.type.dtype == DType::kI64 ? indices.as<int64_t>()[i] : indices.as<int32_t>()[i];
+}
+
+// OutOfRange where one is not in [0, size): names the first one, of the operand `name`, with its place from 0.
+Status CheckIndices(const TensorView& indices, int64_t size, absl::string_view name);
+
+}  // namespace mslua
