@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
 #include "core/ops/define.h"
+#include "core/ops/support/softmax.h"
 
 namespace mslua {
 namespace {
@@ -14,22 +15,20 @@ constexpr int64_t kGrain = 16384;  // elements that are worth a thread
 template <class T>
 void Sum(const OpCall& c) {
   using C = ComputeType<T>;
-  const Shape& shape = c.inputs[0].type.shape;
-  const int64_t axis = c.attrs.Int("axis"), n = shape[axis];
-  const int64_t inner = NumElements(absl::MakeConstSpan(shape).subspan(axis + 1)),
-                outer = NumElements(absl::MakeConstSpan(shape).subspan(0, axis));
+  const AxisView v = AxisView::Of(c.inputs[0].type.shape, c.attrs.Int("axis"));
   const bool exclusive = c.attrs.Bool("exclusive"), reverse = c.attrs.Bool("reverse");
   const T* x = c.inputs[0].as<T>();
   T* y = c.outputs[0].as<T>();
-  ParallelFor(outer * inner, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, n)), [&](int64_t begin, int64_t end) {
+  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, v.size));
+  ParallelFor(v.outer * v.inner, grain, [&](int64_t begin, int64_t end) {
     for (int64_t lane = begin; lane < end; ++lane) {
-      const int64_t first = lane / inner * n * inner + lane % inner;
+      const int64_t first = lane / v.inner * v.size * v.inner + lane % v.inner;
       C sum = 0;
-      for (int64_t k = 0; k < n; ++k) {
-        const int64_t at = first + (reverse ? n - 1 - k : k) * inner;
-        const C v = static_cast<C>(x[at]);
-        y[at] = static_cast<T>(exclusive ? sum : sum + v);
-        sum += v;
+      for (int64_t k = 0; k < v.size; ++k) {
+        const int64_t at = first + (reverse ? v.size - 1 - k : k) * v.inner;
+        const C term = static_cast<C>(x[at]);
+        y[at] = static_cast<T>(exclusive ? sum : sum + term);
+        sum += term;
       }
     }
   });

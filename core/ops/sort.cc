@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
 #include "core/ops/define.h"
+#include "core/ops/support/softmax.h"
 
 namespace mslua {
 namespace {
@@ -16,34 +17,36 @@ constexpr int64_t kGrain = 4096;  // elements that are worth a thread
 template <class T>
 void SortLanes(const OpCall& c, bool descending) {
   using C = ComputeType<T>;
-  const Shape& shape = c.inputs[0].type.shape;
-  const int64_t axis = c.attrs.Int("axis"), n = shape[axis], k = c.outputs[0].type.shape[axis];
-  const int64_t inner = NumElements(absl::MakeConstSpan(shape).subspan(axis + 1)),
-                outer = NumElements(absl::MakeConstSpan(shape).subspan(0, axis));
+  const int64_t axis = c.attrs.Int("axis"), k = c.outputs[0].type.shape[axis];
+  const AxisView view = AxisView::Of(c.inputs[0].type.shape, axis);
+  const int64_t n = view.size, inner = view.inner;
   const T* x = c.inputs[0].as<T>();
   T* values = c.outputs[0].as<T>();
   int32_t* places = c.outputs[1].as<int32_t>();
-  ParallelFor(outer * inner, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, n)), [&](int64_t begin, int64_t end) {
-    std::vector<C> lane(static_cast<size_t>(n));
-    std::vector<int32_t> order(static_cast<size_t>(n));
-    for (int64_t at = begin; at < end; ++at) {
-      const int64_t o = at / inner, i = at % inner;
-      for (int64_t j = 0; j < n; ++j) lane[static_cast<size_t>(j)] = static_cast<C>(x[(o * n + j) * inner + i]);
-      std::iota(order.begin(), order.end(), 0);
-      const auto before = [&](int32_t a, int32_t b) {
-        const C u = lane[static_cast<size_t>(descending ? b : a)], v = lane[static_cast<size_t>(descending ? a : b)];
-        if (u < v || (u == u && v != v)) return true;
-        if (v < u || (v == v && u != u)) return false;
-        return a < b;
-      };
-      std::partial_sort(order.begin(), order.begin() + k, order.end(), before);
-      for (int64_t j = 0; j < k; ++j) {
-        const int64_t to = (o * k + j) * inner + i;
-        places[to] = order[static_cast<size_t>(j)];
-        values[to] = static_cast<T>(lane[static_cast<size_t>(places[to])]);
-      }
-    }
-  });
+  ParallelFor(view.outer * inner, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, n)),
+              [&](int64_t begin, int64_t end) {
+                std::vector<C> lane(static_cast<size_t>(n));
+                std::vector<int32_t> order(static_cast<size_t>(n));
+                for (int64_t at = begin; at < end; ++at) {
+                  const int64_t o = at / inner, i = at % inner;
+                  for (int64_t j = 0; j < n; ++j)
+                    lane[static_cast<size_t>(j)] = static_cast<C>(x[(o * n + j) * inner + i]);
+                  std::iota(order.begin(), order.end(), 0);
+                  const auto before = [&](int32_t a, int32_t b) {
+                    const C u = lane[static_cast<size_t>(descending ? b : a)],
+                            v = lane[static_cast<size_t>(descending ? a : b)];
+                    if (u < v || (u == u && v != v)) return true;
+                    if (v < u || (v == v && u != u)) return false;
+                    return a < b;
+                  };
+                  std::partial_sort(order.begin(), order.begin() + k, order.end(), before);
+                  for (int64_t j = 0; j < k; ++j) {
+                    const int64_t to = (o * k + j) * inner + i;
+                    places[to] = order[static_cast<size_t>(j)];
+                    values[to] = static_cast<T>(lane[static_cast<size_t>(places[to])]);
+                  }
+                }
+              });
 }
 
 Status Sort(const OpCall& c, bool descending) {
