@@ -46,7 +46,7 @@ bool PartOfResultMeetsPaddingAlone(const Convolution& c) {
 
 bool Dilated(const Convolution& c) {
   const Window& w = c.window;
-  return (w.size[0] > 1 && w.dilation[0] > 1) || (w.size[1] > 1 && w.dilation[1] > 1);
+  return w.dilation[0] > 1 || w.dilation[1] > 1;
 }
 
 constexpr KnownBad kKnownBad[] = {

@@ -124,6 +124,26 @@ TEST(BilinearGuard, KnownBadSizesAreComputedRight) {
   SetComputeThreads(before);
 }
 
+// oneDNN 2.6.3 overwrote memory here, in f32 too.
+TEST(BilinearGuard, StridedWindowsOfOnePixelOverFewChannelsAreComputedRight) {
+  for (const std::array<int64_t, 2> stride : {std::array<int64_t, 2>{2, 1}, {1, 2}, {2, 2}, {3, 3}}) {
+    for (const int64_t in : {1, 3, 4, 7, 8, 9, 12, 15, 16, 17}) {
+      for (const int64_t side : {5, 24, 45}) {
+        const Sizes sizes = {3, in, 8, 1, side * stride[0], side * stride[1], {1, 1}, stride, {1, 1}, {0, 0}, {0, 0}};
+        for (const BilinearOp op : {BilinearOp::kConvolution, BilinearOp::kGradInput, BilinearOp::kGradWeight}) {
+          const Bilinear bf16 = ConvolutionOfSizes(op, sizes, true);
+          const Bilinear f32 = Bilinear::Of(op, bf16.convolution, DType::kF32);
+          for (const auto& [b, way] : {std::pair(bf16, Way::kOneDnnF32), std::pair(f32, Way::kOneDnn)}) {
+            const auto kernel = MakeUnguarded(b, way);
+            ASSERT_EQ(kernel.status(), absl::OkStatus());
+            EXPECT_EQ(CheckKernel(b, **kernel), Verdict::kRight) << ToString(b);
+          }
+        }
+      }
+    }
+  }
+}
+
 int64_t SizeOfFile(const std::string& name) {
   struct stat info;
   return stat(name.c_str(), &info) == 0 ? static_cast<int64_t>(info.st_size) : 0;

@@ -72,6 +72,8 @@ StatusOr<Window> ResolveWindow(const Attrs& attrs, std::array<int64_t, 2> size, 
   window.dilation = {1, 1};
   if (attrs.Has("dilation")) {
     ASSIGN_OR_RETURN(window.dilation, Pair(attrs, "dilation"));
+    // One pixel has no dilation; kernels of libraries add it to the window's extent all the same.
+    for (int a = 0; a < 2; ++a) window.dilation[a] = size[a] == 1 ? 1 : window.dilation[a];
   }
   const std::vector<int64_t>& padding = attrs.Ints("padding");
   const std::string& mode = attrs.Str("pad_mode");

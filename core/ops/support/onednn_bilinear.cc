@@ -5,6 +5,15 @@
 namespace mslua::onednn {
 namespace {
 
+// Images whose channels are last and fill no block of 16, under a window of one pixel with a stride: oneDNN 2.6.3 copies
+// the pixels that the window meets to the front, whole blocks of channels at a time, into memory for fewer. Weight
+// gradients come out wrong, and other memory is overwritten.
+bool CopyOverflows(const Convolution& c) {
+  constexpr int64_t kBlock = 16;
+  return c.window.size[0] == 1 && c.window.size[1] == 1 && (c.window.stride[0] > 1 || c.window.stride[1] > 1) &&
+         c.in_per_group() < kBlock;
+}
+
 // The three operands in mslua's memory and as the primitive gets to choose them: images that are channels-last stay
 // so, others may be blocked inside; weights always may.
 struct Operands {
@@ -30,13 +39,13 @@ Operands OperandsOf(const Convolution& c, DType t, DType arithmetic) {
   o.x = ImageDesc(t, c.x);
   o.y = ImageDesc(t, c.y);
   o.w = Strided(t, w);
-  o.wanted_x = c.x.channels_last ? ImageDesc(arithmetic, c.x) : AnyFormat(arithmetic, x_dims);
-  o.wanted_y = c.y.channels_last ? ImageDesc(arithmetic, c.y) : AnyFormat(arithmetic, y_dims);
+  const bool keep_last = c.x.channels_last && !CopyOverflows(c);
+  o.wanted_x = keep_last ? ImageDesc(arithmetic, c.x) : AnyFormat(arithmetic, x_dims);
+  o.wanted_y = keep_last ? ImageDesc(arithmetic, c.y) : AnyFormat(arithmetic, y_dims);
   o.wanted_w = AnyFormat(arithmetic, w);
   for (int a = 0; a < 2; ++a) {
     o.stride[a] = c.window.stride[a];
-    // A window of one pixel has no dilation; oneDNN 2.6.3 adds it to the window's extent all the same.
-    o.dilation[a] = c.window.size[a] == 1 ? 0 : c.window.dilation[a] - 1;
+    o.dilation[a] = c.window.dilation[a] - 1;
     o.before[a] = c.window.before[a];
     o.after[a] = c.window.after[a];
   }
