@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
-#include "collectives/communicator.h"
+#include "collectives/call.h"
 
 namespace mslua {
 namespace {

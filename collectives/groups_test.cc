@@ -6,7 +6,7 @@
 #include <functional>
 #include <thread>
 
-#include "collectives/inproc.h"
+#include "collectives/host/inproc.h"
 
 namespace mslua {
 namespace {

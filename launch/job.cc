@@ -22,13 +22,13 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
-#include "collectives/board.h"
-#include "collectives/job_secret.h"
-#include "collectives/local_meeting.h"
-#include "collectives/mpi.h"
-#include "collectives/native.h"
-#include "collectives/socket.h"
-#include "collectives/stale_folders.h"
+#include "collectives/host/board.h"
+#include "rendezvous/job_secret.h"
+#include "rendezvous/local_meeting.h"
+#include "collectives/mpi/mpi.h"
+#include "collectives/native/native.h"
+#include "rendezvous/socket.h"
+#include "rendezvous/stale_folders.h"
 #include "core/base/clock.h"
 #include "core/base/exit_code.h"
 #include "core/base/parallel_for.h"
@@ -244,7 +244,7 @@ Status Job::MeetAt(const Endpoint& scheduler, const std::string& node_id) {
     job_ = membership_->job();
   }
   hosts_.clear();
-  for (const NativePeer& peer : membership_->peers()) hosts_.push_back(peer.host);
+  for (const RankAddress& peer : membership_->peers()) hosts_.push_back(peer.host);
   return absl::OkStatus();
 }
 

@@ -1,6 +1,6 @@
-// A rank's place in its job: from who it is (collectives/identity.h) to the world communicator, and the end of it all.
+// A rank's place in its job: from who it is (rendezvous/identity.h) to the world communicator, and the end of it all.
 //
-// Ranks meet through a scheduler (collectives/rendezvous.h): the launcher's, the cluster's, or one that rank 0 runs.
+// Ranks meet through a scheduler (rendezvous/rendezvous.h): the launcher's, the cluster's, or one that rank 0 runs.
 // It compares what they run, watches that they live, and tells all of them why the job is over.
 #pragma once
 
@@ -16,8 +16,8 @@
 
 #include "collectives/communicator.h"
 #include "collectives/groups.h"
-#include "collectives/identity.h"
-#include "collectives/rendezvous.h"
+#include "rendezvous/identity.h"
+#include "rendezvous/rendezvous.h"
 #include "core/base/status.h"
 #include "launch/stopped_ranks.h"
 

@@ -1,6 +1,6 @@
 // Ranks of this job on this host that a signal has stopped, found among the system's processes.
 //
-// Where ranks are connected, heartbeats tell (collectives/rendezvous.h). This is for the time when they are not: before
+// Where ranks are connected, heartbeats tell (rendezvous/rendezvous.h). This is for the time when they are not: before
 // they have met, when a stopped rank looks like one that nobody has started yet, and in MPI_Init.
 #pragma once
 
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "collectives/identity.h"
+#include "rendezvous/identity.h"
 #include "core/base/status.h"
 
 namespace mslua {

@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "collectives/rendezvous.h"
+#include "rendezvous/rendezvous.h"
 #include "core/base/exit_code.h"
 
 namespace mslua {

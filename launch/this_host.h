@@ -5,7 +5,7 @@
 #include <limits>
 #include <string>
 
-#include "collectives/identity.h"
+#include "rendezvous/identity.h"
 #include "core/base/status.h"
 
 namespace mslua {

@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "collectives/native.h"
-#include "collectives/stale_folders.h"
+#include "collectives/native/native.h"
+#include "rendezvous/stale_folders.h"
 #include "core/base/atomic_file.h"
 #include "core/base/folder.h"
 #include "core/base/parallel_for.h"

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "collectives/groups.h"
-#include "collectives/inproc.h"
+#include "collectives/host/inproc.h"
 #include "core/base/parallel_for.h"
 #include "core/runtime/compile.h"
 #include "lua/compile_graph.h"

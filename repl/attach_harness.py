@@ -141,7 +141,7 @@ def crc32c(data):
 
 
 class RawClient:
-    """The protocol of collectives/control.h by hand, for clients that the program would not be."""
+    """The protocol of rendezvous/control.h by hand, for clients that the program would not be."""
     PROOF, COMMAND = 9, 11
 
     def __init__(self, path):

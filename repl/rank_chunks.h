@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "collectives/rendezvous.h"
+#include "rendezvous/rendezvous.h"
 #include "core/base/status.h"
 #include "lua/session.h"
 

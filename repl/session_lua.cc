@@ -9,7 +9,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "collectives/control.h"
+#include "rendezvous/control.h"
 #include "core/base/exit_code.h"
 #include "core/base/sandbox.h"
 #include "lua/object.h"

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "collectives/native.h"
-#include "collectives/socket.h"
+#include "collectives/native/native.h"
+#include "rendezvous/socket.h"
 #include "core/base/clock.h"
 #include "gflags/gflags.h"
 

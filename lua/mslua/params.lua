@@ -8,7 +8,7 @@ local notice = require "mslua.notice"
 
 local M = {}
 
--- In a rank that the local launcher has started these are its words (collectives/identity.h), not a recipe's.
+-- In a rank that the local launcher has started these are its words (rendezvous/identity.h), not a recipe's.
 local launch_variables = {}
 if os.getenv "MSLUA_LAUNCHER" then
   launch_variables = { RANK = true, SIZE = true, MEETING = true, LAUNCHER = true }

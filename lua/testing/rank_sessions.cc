@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "collectives/groups.h"
-#include "collectives/inproc.h"
+#include "collectives/host/inproc.h"
 #include "core/base/parallel_for.h"
 #include "lua/testing/evaluate.h"
 

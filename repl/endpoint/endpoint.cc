@@ -6,7 +6,7 @@
 #include <ctime>
 
 #include "absl/strings/str_cat.h"
-#include "collectives/socket.h"
+#include "rendezvous/socket.h"
 #include "core/base/clock.h"
 
 namespace mslua::endpoint {

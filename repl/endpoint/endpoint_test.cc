@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "collectives/control.h"
+#include "rendezvous/control.h"
 #include "core/base/clock.h"
 #include "repl/endpoint/boundary.h"
 #include "repl/endpoint/combine.h"

@@ -1,5 +1,5 @@
 // Where the endpoints of a job are, and how clients find them: <sockets>/<id>/ with job.json, the token and one socket
-// per rank. <sockets> is the private folder of collectives/socket.h.
+// per rank. <sockets> is the private folder of rendezvous/socket.h.
 #pragma once
 
 #include <cstdint>

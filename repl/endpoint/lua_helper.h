@@ -14,8 +14,8 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "collectives/control.h"
-#include "collectives/socket.h"
+#include "rendezvous/control.h"
+#include "rendezvous/socket.h"
 #include "core/base/clock.h"
 #include "core/base/status.h"
 

@@ -19,8 +19,8 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "collectives/control.h"
-#include "collectives/socket.h"
+#include "rendezvous/control.h"
+#include "rendezvous/socket.h"
 #include "core/base/clock.h"
 #include "core/base/status.h"
 

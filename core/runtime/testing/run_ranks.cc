@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collectives/groups.h"
-#include "collectives/inproc.h"
+#include "collectives/host/inproc.h"
 
 namespace mslua::testing {
 namespace {

@@ -1,0 +1,93 @@
+#include "collectives/host/inproc.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "collectives/conformance.h"
+
+namespace mslua {
+namespace {
+
+struct Variant {
+  int ranks;
+  bool private_buffers;
+};
+
+class Inproc : public ::testing::TestWithParam<Variant> {
+ protected:
+  std::vector<std::unique_ptr<Communicator>> World() const {
+    InprocOptions options;
+    options.private_buffers = GetParam().private_buffers;
+    return MakeInprocWorld(GetParam().ranks, options);
+  }
+  void Run(const std::function<void(Communicator&)>& body) const { OnThreads(World(), body); }
+};
+
+TEST_P(Inproc, Collectives) {
+  Run([](Communicator& c) { CheckCollectives(c); });
+}
+TEST_P(Inproc, Groups) {
+  Run([](Communicator& c) { CheckGroups(c); });
+}
+TEST_P(Inproc, Asynchronous) { Run(CheckAsynchronous); }
+TEST_P(Inproc, Messages) {
+  Run([](Communicator& c) { CheckMessages(c); });
+}
+TEST_P(Inproc, Repeatable) {
+  Run([](Communicator& c) { CheckRepeatable(c); });
+}
+TEST_P(Inproc, Shared) {
+  Run([](Communicator& c) { CheckShared(c); });
+}
+TEST_P(Inproc, Refusals) { Run(CheckRefusals); }
+
+TEST_P(Inproc, Failures) {
+  if (GetParam().ranks < 2) GTEST_SKIP() << "needs a peer";
+  Run(CheckMismatch);
+  Run(CheckMessageMismatch);
+  Run(CheckDeadline);
+  Run(CheckAbort);
+  std::vector<std::thread> threads;
+  for (auto& comm : World()) threads.emplace_back(CheckLeaving, std::move(comm));
+  for (std::thread& t : threads) t.join();
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Inproc,
+                         ::testing::Values(Variant{1, false}, Variant{2, false}, Variant{2, true}, Variant{3, false},
+                                           Variant{3, true}, Variant{4, false}, Variant{5, true}, Variant{7, false},
+                                           Variant{8, true}, Variant{16, false}, Variant{16, true}),
+                         [](const ::testing::TestParamInfo<Variant>& info) {
+                           return "Of" + std::to_string(info.param.ranks) +
+                                  (info.param.private_buffers ? "Private" : "");
+                         });
+
+TEST(InprocMany, SixtyFourRanks) {
+  OnThreads(MakeInprocWorld(64), [](Communicator& comm) {
+    std::vector<int64_t> x(5000, comm.rank());
+    ASSERT_TRUE(comm.Run(Call::AllReduce(ReduceOp::kMax, DType::kI64, x.data(), x.data(), 5000)).ok());
+    EXPECT_EQ(x[4999], 63);
+    int64_t sum = comm.rank();
+    ASSERT_TRUE(comm.Run(Call::AllReduce(ReduceOp::kSum, DType::kI64, &sum, &sum, 1)).ok());
+    EXPECT_EQ(sum, 63 * 32);
+  });
+}
+
+TEST(FlightRecorder, KeepsTheLastCalls) {
+  FlightRecorder recorder;
+  for (int i = 0; i < 300; ++i) {
+    const uint64_t ticket = recorder.Begin(Call::Broadcast(DType::kF32, nullptr, i, 0).At("a.lua:1"), i, 4);
+    if (i != 299) recorder.End(ticket, i % 2 == 0);
+  }
+  const std::string text = recorder.Dump();
+  EXPECT_THAT(text, ::testing::HasSubstr("#299 of 4 ranks  broadcast f32[299] root 0 at a.lua:1"));
+  EXPECT_THAT(text, ::testing::HasSubstr("waiting\n"));
+  EXPECT_THAT(text, ::testing::HasSubstr("failed\n"));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), FlightRecorder::kEntries);
+  EXPECT_EQ(text.find("#171 "), std::string::npos);
+  recorder.End(0, true);  // long overwritten
+}
+
+}  // namespace
+}  // namespace mslua

@@ -1,0 +1,106 @@
+// Connections that others open, until it is known who they are. Each gets little memory and little time, all of them
+// together have a limit, and the oldest is closed first: what opens many of them or says nothing does not keep the
+// others out.
+//
+// Over a unix socket the peer is a process of this user. Over TCP it proves that it knows the job's secret
+// (handshake.h).
+#pragma once
+
+#include <poll.h>
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "rendezvous/control.h"
+#include "rendezvous/handshake.h"
+#include "rendezvous/socket.h"
+#include "core/base/clock.h"
+#include "core/base/status.h"
+
+namespace mslua {
+
+// Tells of connections that were refused: once for each peer and reason, and at most so many in a while.
+class RefusalLog {
+ public:
+  explicit RefusalLog(std::function<void(const std::string&)> log) : log_(std::move(log)) {}
+  // `source`: the peer without what changes from one of its connections to the next. `name`, called if it is told: the
+  // peer in full.
+  void Refused(const std::string& source, const std::function<std::string()>& name, const std::string& why);
+
+ private:
+  const std::function<void(const std::string&)> log_;
+  std::set<std::string> told_;
+  MonotonicTime since_;
+  int lines_ = 0;
+  int64_t untold_ = 0;
+};
+
+// "process 812 of user 1000", "10.0.0.2:40312", "10.0.0.1:40312 (user 1002 of this host)".
+std::string NameOfPeer(const Fd& socket);
+// The same without process, port and user of TCP: "user 1000", "10.0.0.2".
+std::string SourceOf(const Fd& socket);
+
+struct AdmissionOptions {
+  std::string secret;                           // of connections over TCP
+  Acceptor::Refusal refusal;                    // over TCP: why a connection is not wanted
+  bool joins = false;                           // a kJoin follows
+  absl::Duration limit = absl::Seconds(5);      // from the connection to the end of that
+  int most = 256, most_of_one = 128;            // connections at a time, in all and from one address
+  std::function<void(const std::string&)> log;  // lines about refused connections
+};
+
+class Admission {
+ public:
+  struct Newcomer {
+    Fd socket;
+    std::string source;  // SourceOf(socket)
+    ConnectionUse use;
+    Seals seals;
+    ControlMessage join;  // if there is one
+    std::string rest;     // what followed it
+  };
+
+  // `listener` outlives this; it is set to non-blocking.
+  Admission(const Fd& listener, AdmissionOptions options);
+
+  // Appends what is to be polled.
+  void Poll(std::vector<pollfd>* entries);
+  // For how long at most to poll.
+  absl::Duration PollLimit() const;
+  // After the poll: `entries` are what Poll appended. Gives those that are known now.
+  std::vector<Newcomer> Take(const pollfd* entries);
+
+  int pending() const { return static_cast<int>(pending_.size()); }
+  RefusalLog& refusals() { return refusals_; }
+
+ private:
+  struct Pending {
+    Newcomer who;
+    MonotonicTime since;
+    std::string buffer;
+    Acceptor acceptor;
+    bool known = false;  // only the join is missing
+    bool done = false, closed = false;
+  };
+
+  void Accept();
+  void Read(Pending& p);
+  void Handle(Pending& p, const ControlMessage& message);
+  void Close(Pending& p, const std::string& why);
+
+  const Fd& listener_;
+  const AdmissionOptions options_;
+  bool local_ = false;                             // a unix socket
+  std::vector<std::unique_ptr<Pending>> pending_;  // oldest first
+  size_t polled_pending_ = 0;
+  bool polls_listener_ = false;
+  MonotonicTime paused_until_;  // without descriptors there is nothing to accept
+  RefusalLog refusals_;
+};
+
+}  // namespace mslua

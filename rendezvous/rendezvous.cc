@@ -1,0 +1,899 @@
+#include "rendezvous/rendezvous.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <random>
+#include <set>
+#include <utility>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/base/clock.h"
+#include "core/base/printable.h"
+
+namespace mslua {
+namespace {
+
+using Type = ControlMessage::Type;
+
+constexpr absl::Duration kSendLimit = absl::Seconds(1);
+constexpr absl::Duration kHeartbeat = absl::Milliseconds(500);
+constexpr absl::Duration kTick = absl::Milliseconds(100);
+constexpr absl::Duration kSilence = absl::Seconds(10);        // of a scheduler, while a worker waits for it
+constexpr absl::Duration kForLateWorkers = absl::Seconds(2);  // to come and hear why the job ends
+constexpr absl::Duration kFirstPause = absl::Milliseconds(20), kLongestPause = absl::Seconds(1);  // between attempts
+constexpr absl::Duration kNews = absl::Seconds(3);  // between lines of a worker that finds no scheduler
+// Values to be compared that a rank may be ahead of the others with.
+constexpr size_t kMostCompared = 16;
+constexpr size_t kLongestCompared = 4 << 10;
+
+bool IsRank(const std::string& id) {
+  return !id.empty() && id.size() < 8 && std::all_of(id.begin(), id.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// The rank of a worker: as the scheduler gave it, else (-1) the one that it asks for, if it does.
+int RankOf(int rank, const std::string& id) {
+  int asked = -1;
+  return rank < 0 && IsRank(id) && absl::SimpleAtoi(id, &asked) ? asked : rank;
+}
+
+// "worker_2" before "worker_10": digits compare as numbers.
+bool NaturallyLess(const std::string& a, const std::string& b) {
+  size_t i = 0, j = 0;
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  while (i < a.size() && j < b.size()) {
+    if (digit(a[i]) && digit(b[j])) {
+      size_t x = i, y = j;
+      while (x < a.size() && digit(a[x])) ++x;
+      while (y < b.size() && digit(b[y])) ++y;
+      const std::string left = a.substr(i, x - i), right = b.substr(j, y - j);
+      if (left.size() != right.size()) return left.size() < right.size();
+      if (left != right) return left < right;
+      i = x, j = y;
+    } else if (a[i] != b[j]) {
+      return a[i] < b[j];
+    } else {
+      ++i, ++j;
+    }
+  }
+  return a.size() - i < b.size() - j;
+}
+
+std::string RandomName() {
+  std::random_device random;
+  return absl::StrCat(absl::Hex(random(), absl::kZeroPad8), absl::Hex(random(), absl::kZeroPad8));
+}
+
+std::string Field(const ControlMessage& message, const std::string& name) {
+  const auto it = message.fields.find(name);
+  return it == message.fields.end() ? "" : it->second;
+}
+
+// A text of another process for a line of a log.
+std::string OnOneLine(const std::string& text) {
+  std::string line = Printable(text);
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  return line;
+}
+
+// The exit code that a message carries. A job that was ended has not succeeded, whatever the message says.
+int FailureCode(const ControlMessage& message) {
+  int code = 0;
+  return absl::SimpleAtoi(Field(message, "code"), &code) && code > 0 && code < 256 ? code : kExitRankCrashed;
+}
+
+// The error that a scheduler's kAbort carries.
+Status AbortOf(const ControlMessage& message) {
+  Cause cause = {-1, FailureCode(message)};
+  int rank = 0;
+  if (absl::SimpleAtoi(Field(message, "rank"), &rank) && rank >= 0) cause.rank = rank;
+  return WithCause(absl::AbortedError(PrintableMessage(Field(message, "why"))), cause);
+}
+
+constexpr char kSilent[] = " has given no sign of life for ";
+constexpr char kStopped[] = ": it was stopped, or has no time";
+constexpr char kStoppedOrBroken[] = ": it was stopped, or the link to it is broken";
+
+// How long the process at the other end may be silent, where `limit` is how long a stopped one may. A process of this
+// host that could run has no time: beside many busy ones a thread may wait for seconds.
+absl::Duration LimitOf(const Fd& socket, absl::Duration limit) { return PeerCanRun(socket) ? 12 * limit : limit; }
+
+// Why the job is over when the connection to a member ends like this; OK: it has been closed.
+Status EndOf(const std::string& name, int rank, const Status& status) {
+  if (absl::IsDataLoss(status)) {
+    return WithCause(
+        absl::UnavailableError(absl::StrCat("data from ", name, " was damaged on its way: ", status.message())),
+        {-1, kExitRankCrashed});
+  }
+  if (IsCutLink(status) || absl::IsDeadlineExceeded(status)) {
+    return WithCause(absl::UnavailableError(absl::StrCat("the link to ", name, " is broken: ", status.message())),
+                     {rank, kExitHang});
+  }
+  return WithCause(absl::UnavailableError(absl::StrCat(name, " has ended without leaving the job")),
+                   {rank, kExitRankCrashed});
+}
+
+Status Security(const Status& status) {
+  return absl::IsPermissionDenied(status) ? WithCause(status, {-1, kExitSecurity}) : status;
+}
+
+constexpr char kRankPayload[] = "mslua/rank";
+constexpr char kCodePayload[] = "mslua/exit_code";
+
+int PayloadInt(const Status& status, const char* name, int otherwise) {
+  const auto payload = status.GetPayload(name);
+  int value = 0;
+  return payload.has_value() && absl::SimpleAtoi(std::string(*payload), &value) ? value : otherwise;
+}
+
+}  // namespace
+
+Cause CauseOf(const Status& status) {
+  Cause cause;
+  cause.rank = PayloadInt(status, kRankPayload, cause.rank);
+  cause.exit_code = PayloadInt(status, kCodePayload, cause.exit_code);
+  return cause;
+}
+
+bool HasCause(const Status& status) { return status.GetPayload(kCodePayload).has_value(); }
+
+Status WithCause(Status status, const Cause& cause) {
+  status.SetPayload(kRankPayload, absl::Cord(absl::StrCat(cause.rank)));
+  status.SetPayload(kCodePayload, absl::Cord(absl::StrCat(cause.exit_code)));
+  return status;
+}
+
+StatusOr<std::unique_ptr<Scheduler>> Scheduler::Make(const SchedulerOptions& options) {
+  if (options.workers < 1) return absl::InvalidArgumentError("a job has at least one worker");
+  std::unique_ptr<MeetingFolder> folder;
+  Fd listener;
+  Endpoint endpoint;
+  if (!options.meeting.empty()) {
+    ASSIGN_OR_RETURN(folder, MeetingFolder::Make(options.meeting));
+    ASSIGN_OR_RETURN(listener, folder->Listen());
+    endpoint.host = folder->socket();
+  } else if (options.secret.empty()) {
+    return absl::InvalidArgumentError("a scheduler that others reach by TCP needs a job secret");
+  } else {
+    ASSIGN_OR_RETURN(listener, ListenTcp(options.endpoint));
+    ASSIGN_OR_RETURN(endpoint, LocalEndpoint(listener));
+  }
+  return std::unique_ptr<Scheduler>(
+      new Scheduler(options, std::move(folder), std::move(listener), std::move(endpoint)));
+}
+
+namespace {
+
+AdmissionOptions AdmissionOf(const SchedulerOptions& options) {
+  AdmissionOptions admission;
+  admission.secret = options.secret;
+  admission.refusal = [](const ConnectionUse& use) {
+    return use.kind == ConnectionUse::Kind::kControl ? "" : "this is a scheduler, and it asked for a rank";
+  };
+  admission.joins = true;
+  admission.log = options.warn ? options.warn : options.log;
+  return admission;
+}
+
+}  // namespace
+
+Scheduler::Scheduler(const SchedulerOptions& options, std::unique_ptr<MeetingFolder> folder, Fd listener,
+                     Endpoint endpoint)
+    : options_(options),
+      folder_(std::move(folder)),
+      listener_(std::move(listener)),
+      endpoint_(std::move(endpoint)),
+      admission_(listener_, AdmissionOf(options)),
+      stop_(eventfd(0, EFD_CLOEXEC)),
+      job_(RandomName()) {}
+
+StatusOr<std::unique_ptr<Scheduler>> Scheduler::Start(const SchedulerOptions& options) {
+  ASSIGN_OR_RETURN(std::unique_ptr<Scheduler> scheduler, Make(options));
+  scheduler->thread_ = std::thread([raw = scheduler.get()] { raw->Work(); });
+  return scheduler;
+}
+
+Status Scheduler::RunHere() {
+  Work();
+  return result_;
+}
+
+void Scheduler::Work() {
+  Run();
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    outcome_ = result_;
+  }
+  if (folder_ != nullptr) folder_->Remove();  // the process may end by _exit
+  if (options_.on_over) options_.on_over();
+  Drain();
+}
+
+Scheduler::~Scheduler() {
+  Fail(absl::CancelledError("the scheduler was stopped"));
+  if (thread_.joinable()) thread_.join();
+}
+
+void Scheduler::Fail(const Status& why) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (outside_.ok()) outside_ = why;
+  }
+  const uint64_t one = 1;
+  if (write(stop_.get(), &one, sizeof one) < 0) shutdown(listener_.get(), SHUT_RDWR);
+}
+
+Status Scheduler::Wait() {
+  if (thread_.joinable()) thread_.join();
+  return result_;
+}
+
+Status Scheduler::Outcome() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return outcome_;
+}
+
+void Scheduler::Log(const std::string& line) const {
+  if (options_.log) options_.log(line);
+}
+
+int Scheduler::Joined() const { return static_cast<int>(workers_.size()); }
+
+void Scheduler::Run() {
+  const MonotonicTime deadline = MonotonicNow() + options_.timeout;
+  MonotonicTime next_progress = MonotonicNow() + options_.progress_every, next_heartbeat = MonotonicNow();
+  while (!over_) {
+    if (options_.on_turn) options_.on_turn();
+    std::vector<pollfd> entries = {{stop_.get(), POLLIN, 0}};
+    for (const auto& worker : workers_) entries.push_back({worker->socket.get(), POLLIN, 0});
+    const size_t members = entries.size();
+    admission_.Poll(&entries);
+    const MonotonicTime polled = MonotonicNow();
+    poll(entries.data(), entries.size(), static_cast<int>(absl::ToInt64Milliseconds(kTick)));
+    // While the scheduler was stopped or had to wait for a core, so were workers of its host, perhaps.
+    const absl::Duration late = MonotonicNow() - polled - kTick;
+    for (auto& worker : workers_) {
+      if (late > kTick) worker->heard += late;
+    }
+    if (entries[0].revents != 0) {
+      uint64_t count;
+      if (read(stop_.get(), &count, sizeof count) < 0) count = 0;
+      std::unique_lock<std::mutex> lock(mutex_);
+      const Status why = outside_;
+      const int signal = std::exchange(signal_, 0);
+      lock.unlock();
+      if (!why.ok()) return End(why);
+      if (signal != 0) PassOn(signal);
+      if (over_) return;
+    }
+    for (size_t i = 1; i < members && !over_; ++i) {
+      if (entries[i].revents != 0) Read(*workers_[i - 1]);
+    }
+    for (Admission::Newcomer& newcomer : admission_.Take(&entries[members])) {
+      if (!over_) Join(std::move(newcomer));
+    }
+    workers_.erase(
+        std::remove_if(workers_.begin(), workers_.end(), [](const auto& w) { return !w->socket && !w->left; }),
+        workers_.end());
+    joined_ = Joined();
+    const MonotonicTime now = MonotonicNow();
+    if (now >= next_heartbeat) {
+      next_heartbeat = now + kHeartbeat;
+      for (auto& worker : workers_) {
+        if (worker->socket && !over_) Send(*worker, {Type::kHeartbeat, {}});
+      }
+    }
+    if (!built_ && now >= ends_at_) {
+      End(WithCause(absl::FailedPreconditionError(absl::StrCat("The node: ", refused_)), {-1, kExitEnvironment}));
+    } else if (!built_ && now >= deadline) {
+      const std::string what = absl::StrCat("only ", Joined(), " of ", options_.workers, " workers came within ",
+                                            absl::FormatDuration(options_.timeout), "; missing: ", Missing(),
+                                            refused_.empty() ? "" : absl::StrCat("; ", refused_));
+      End(WithCause(absl::DeadlineExceededError(what), {-1, kExitEnvironment}));
+    } else if (!built_ && now >= next_progress) {
+      next_progress = now + options_.progress_every;
+      const std::string line =
+          absl::StrCat("The cluster topology is in the process of constructing, current alive node num: (", Joined(),
+                       "/", options_.workers, "), missing: ", Missing());
+      options_.progress ? options_.progress(line) : Log(line);
+      for (auto& worker : workers_) Send(*worker, {Type::kProgress, {{"line", line}}});
+    }
+    LookForSilence(now);
+  }
+}
+
+void Scheduler::LookForSilence(MonotonicTime now) {
+  for (auto& worker : workers_) {
+    if (over_ || worker->left || now - worker->heard < options_.heartbeat_limit) continue;
+    const absl::Duration limit = LimitOf(worker->socket, options_.heartbeat_limit);
+    if (now - worker->heard < limit) continue;
+    const std::string what = absl::StrCat(NameOf(*worker), kSilent, absl::FormatDuration(limit),
+                                          folder_ == nullptr ? kStoppedOrBroken : kStopped);
+    End(WithCause(absl::UnavailableError(what), {RankOf(worker->rank, worker->join.at("id")), kExitHang}));
+  }
+}
+
+void Scheduler::PassOn(int signal) {
+  Log(absl::StrCat("stopping at signal ", signal, " (", strsignal(signal), ")"));
+  if (!built_) {
+    const std::string what = absl::StrCat("the scheduler was stopped by signal ", signal, " (", strsignal(signal),
+                                          ") before all workers had come");
+    return End(WithCause(absl::CancelledError(what), {-1, kExitInterrupted}));
+  }
+  for (auto& worker : workers_) {
+    if (!worker->left) Send(*worker, {Type::kStop, {{"signal", absl::StrCat(signal)}}});
+  }
+}
+
+void Scheduler::Stop(int signal) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    signal_ = signal;
+  }
+  const uint64_t one = 1;
+  if (write(stop_.get(), &one, sizeof one) < 0) Fail(absl::CancelledError("the scheduler was stopped"));
+}
+
+void Scheduler::Join(Admission::Newcomer newcomer) {
+  auto joining = std::make_unique<Worker>();
+  Worker& worker = *joining;
+  worker.socket = std::move(newcomer.socket);
+  worker.source = std::move(newcomer.source);
+  worker.seals = std::move(newcomer.seals);
+  worker.heard = MonotonicNow();
+  worker.buffer = std::move(newcomer.rest);
+  for (const auto& [name, value] : newcomer.join.fields) worker.join[OnOneLine(name)] = OnOneLine(value);
+  for (const char* name : {"id", "host", "endpoint", "who"}) worker.join.emplace(name, "");
+  const std::string refusal = Refusal(worker), difference = refusal.empty() ? Difference(worker) : "";
+  if (!refusal.empty()) return Refuse(worker, refusal);
+  if (!difference.empty()) {
+    Refuse(worker, difference);
+    if (options_.differing_ends) ends_at_ = std::min(ends_at_, MonotonicNow() + kForLateWorkers);
+    return;
+  }
+  Log(absl::StrCat("The new node: ", worker.join["id"], "(role: MS_WORKER) is registered successfully."));
+  workers_.push_back(std::move(joining));
+  // It is registered: a connection that ends now ends for a reason.
+  const std::string own_rank = options_.rank < 0 ? "" : absl::StrCat(options_.rank);
+  const std::string limit = absl::StrCat(absl::ToInt64Milliseconds(options_.own_heartbeat_limit));
+  Send(worker, {Type::kProgress, {{"who", options_.who}, {"rank", own_rank}, {"limit", limit}}});
+  if (Joined() == options_.workers) Build();
+  Understand(worker);
+}
+
+void Scheduler::Read(Worker& worker) {
+  char bytes[4096];
+  const ssize_t n = recv(worker.socket.get(), bytes, sizeof bytes, MSG_DONTWAIT);
+  if (n > 0) {
+    worker.heard = MonotonicNow();
+    worker.buffer.append(bytes, n);
+    Understand(worker);
+  } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+    const Status end = n == 0 ? absl::OkStatus() : ErrnoStatus("receiving");
+    worker.socket.Close();
+    if (worker.left || over_) return;
+    if (built_) {
+      End(EndOf(NameOf(worker), worker.rank, end));
+    } else {
+      Log(absl::StrCat("The node: ", worker.join["id"], " has gone before the cluster was complete."));
+    }
+  }
+}
+
+void Scheduler::Understand(Worker& worker) {
+  size_t begin = 0;
+  const size_t tag = worker.seals.receive.tag_bytes();
+  while (worker.socket && !over_) {
+    const absl::string_view all = absl::string_view(worker.buffer).substr(begin);
+    if (all.size() < kControlHeaderBytes) break;
+    const auto body = ControlBodyBytes(all);
+    const size_t size = kControlHeaderBytes + (body.ok() ? *body : 0);
+    if (body.ok() && all.size() < size + tag) break;
+    Status status = body.status();
+    if (status.ok() && tag > 0) status = worker.seals.receive.Check(all.substr(0, size), all.substr(size, tag));
+    const auto message = status.ok() ? DecodeControl(all.substr(0, size)) : StatusOr<ControlMessage>(status);
+    if (!message.ok()) return Expel(worker, std::string(message.status().message()));
+    begin += size + tag;
+    Handle(worker, *message);
+  }
+  worker.buffer.erase(0, begin);
+}
+
+void Scheduler::Expel(Worker& worker, const std::string& why) {
+  admission_.refusals().Refused(
+      worker.source, [&] { return NameOfPeer(worker.socket); }, why);
+  worker.socket.Close();
+  if (!built_ || worker.left || over_) return;
+  End(EndOf(NameOf(worker), worker.rank, absl::DataLossError(why)));
+}
+
+void Scheduler::Handle(Worker& worker, const ControlMessage& message) {
+  // Heartbeats begin with the registration and end with the process.
+  if (message.type == Type::kHeartbeat) return;
+  // Only members speak of the job, and there are none before all have come.
+  if (worker.left || !built_) return Expel(worker, "it sent a message that only a member may send");
+  switch (message.type) {
+    case Type::kCompare:
+      return Compare(worker, OnOneLine(Field(message, "name")), OnOneLine(Field(message, "value")));
+    case Type::kRelay:
+      return Relay(worker, message);
+    case Type::kAbort: {
+      const std::string why = absl::StrCat(NameOf(worker), ": ", PrintableMessage(Field(message, "why")));
+      return End(WithCause(absl::AbortedError(why), {worker.rank, FailureCode(message)}));
+    }
+    case Type::kLeave:
+      worker.left = true;
+      if (int code; absl::SimpleAtoi(Field(message, "code"), &code) && code >= 0 && code < 256) worker.exit_code = code;
+      if (!compared_.empty()) {
+        const std::string what =
+            absl::StrCat(NameOf(worker), " has finished, and others wait for it (", compared_.begin()->first, ")");
+        return End(WithCause(absl::FailedPreconditionError(what), {worker.rank, kExitHang}));
+      }
+      over_ = std::all_of(workers_.begin(), workers_.end(), [](const auto& w) { return w->left; });
+      if (over_) exit_code_ = FirstExitCode();
+      return;
+    default:
+      return Expel(worker, "it sent a message that no worker sends");
+  }
+}
+
+// Those who wait for all workers hear of it: somebody is to start another in its place.
+void Scheduler::Refuse(Worker& newcomer, const std::string& why) {
+  refused_ = absl::StrCat(newcomer.join["id"], " is refused: ", why);
+  const std::string line = absl::StrCat("The node: ", refused_);
+  Log(absl::StrCat(line, " (", NameOfPeer(newcomer.socket), ")"));
+  Send(newcomer, {Type::kRefuse, {{"reason", why}}});
+  newcomer.socket.Close();
+  for (auto& worker : workers_) {
+    if (!built_) Send(*worker, {Type::kProgress, {{"line", line}}});
+  }
+}
+
+std::string Scheduler::Refusal(const Worker& newcomer) const {
+  const std::string& id = newcomer.join.at("id");
+  if (built_) {
+    return absl::StrCat("the cluster is complete with ", options_.workers, " workers (MS_WORKER_NUM)");
+  }
+  int rank = 0;
+  if (IsRank(id) && absl::SimpleAtoi(id, &rank) && rank >= options_.workers) {
+    return absl::StrCat("MS_NODE_ID=", id, " asks for a rank beyond 0 to ", options_.workers - 1);
+  }
+  for (const auto& other : workers_) {
+    int taken = -1;
+    if (other->join.at("id") == id || (IsRank(id) && IsRank(other->join.at("id")) &&
+                                       absl::SimpleAtoi(other->join.at("id"), &taken) && taken == rank)) {
+      return absl::StrCat("MS_NODE_ID=", id, " is taken by a worker on ", other->join.at("host"), " that lives");
+    }
+  }
+  return "";
+}
+
+std::string Scheduler::Difference(const Worker& newcomer) const {
+  constexpr absl::string_view kHash = "hash.";
+  const auto given = [](const Worker& worker, const std::string& name) {
+    const auto it = worker.join.find(name);
+    return it == worker.join.end() ? "not given" : it->second;
+  };
+  if (workers_.empty()) return "";
+  const Worker& first = *workers_.front();  // the others are like it
+  std::set<std::string> names;
+  for (const Worker* worker : {&newcomer, &first}) {
+    for (const auto& field : worker->join) {
+      if (absl::StartsWith(field.first, kHash)) names.insert(field.first);
+    }
+  }
+  for (const std::string& name : names) {
+    const bool both = newcomer.join.count(name) > 0 && first.join.count(name) > 0;
+    if (both && newcomer.join.at(name) == first.join.at(name)) continue;
+    return absl::StrCat("its ", name.substr(kHash.size()), " is ", given(newcomer, name), ", that of ",
+                        first.join.at("id"), " is ", given(first, name));
+  }
+  return "";
+}
+
+// Numeric ids are ranks; the others fill the gaps, ordered by host and id, numbers within ids as numbers.
+void Scheduler::Build() {
+  std::vector<Worker*> by_rank(options_.workers, nullptr), others;
+  for (auto& worker : workers_) {
+    int rank = -1;
+    if (IsRank(worker->join["id"]) && absl::SimpleAtoi(worker->join["id"], &rank)) {
+      by_rank[rank] = worker.get();
+    } else {
+      others.push_back(worker.get());
+    }
+  }
+  std::sort(others.begin(), others.end(), [](Worker* a, Worker* b) {
+    if (a->join["host"] != b->join["host"]) return NaturallyLess(a->join["host"], b->join["host"]);
+    return NaturallyLess(a->join["id"], b->join["id"]);
+  });
+  size_t next = 0;
+  ControlMessage welcome = {Type::kWelcome, {{"job", job_}, {"size", absl::StrCat(options_.workers)}}};
+  for (int r = 0; r < options_.workers; ++r) {
+    if (by_rank[r] == nullptr) by_rank[r] = others[next++];
+    by_rank[r]->rank = r;
+    welcome.fields[absl::StrCat("host.", r)] = by_rank[r]->join["host"];
+    welcome.fields[absl::StrCat("endpoint.", r)] = by_rank[r]->join["endpoint"];
+  }
+  built_ = true;
+  Log("The cluster topology has been constructed successfully.");
+  for (Worker* worker : by_rank) {
+    welcome.fields["rank"] = absl::StrCat(worker->rank);
+    worker->heard = MonotonicNow();
+    Send(*worker, welcome);
+  }
+}
+
+void Scheduler::Compare(Worker& worker, const std::string& name, const std::string& value) {
+  const auto ahead = std::count_if(compared_.begin(), compared_.end(),
+                                   [&](const auto& entry) { return entry.second.count(worker.rank) > 0; });
+  if (ahead >= static_cast<int>(kMostCompared) || name.size() + value.size() > kLongestCompared) {
+    const std::string what = absl::StrCat(NameOf(worker), " gave a value to compare (", name.substr(0, 100), ") of ",
+                                          value.size(), " bytes, ", ahead, " others waiting: at most ",
+                                          kLongestCompared, " bytes and ", kMostCompared, " values are possible");
+    return End(WithCause(absl::InvalidArgumentError(what), {worker.rank, kExitInternal}));
+  }
+  std::map<int, std::string>& values = compared_[name];
+  values[worker.rank] = value;
+  for (const auto& other : workers_) {
+    if (!other->left) continue;
+    const std::string what = absl::StrCat(NameOf(*other), " has finished, and others wait for it (", name, ")");
+    return End(WithCause(absl::FailedPreconditionError(what), {other->rank, kExitHang}));
+  }
+  if (static_cast<int>(values.size()) < options_.workers) return;
+  std::map<std::string, std::vector<int>> ranks_of;
+  for (const auto& [rank, v] : values) ranks_of[v].push_back(rank);
+  std::vector<std::string> parts;
+  for (const auto& [v, ranks] : ranks_of) parts.push_back(absl::StrCat(v, " on rank ", absl::StrJoin(ranks, ", ")));
+  const std::string verdict = parts.size() == 1 ? "" : absl::StrCat(name, " differs: ", absl::StrJoin(parts, "; "));
+  for (auto& each : workers_) {
+    if (each->rank >= 0) Send(*each, {Type::kCompare, {{"name", name}, {"verdict", verdict}}});
+  }
+  compared_.erase(name);
+}
+
+void Scheduler::Relay(const Worker& from, ControlMessage message) {
+  int to = -1;
+  if (!absl::SimpleAtoi(Field(message, "to"), &to) || to < 0 || from.rank < 0) return;
+  message.fields.erase("to");
+  message.fields["from"] = absl::StrCat(from.rank);
+  for (const auto& worker : workers_) {
+    if (worker->rank == to && worker->socket && !worker->left) Send(*worker, message);
+  }
+}
+
+void Scheduler::End(const Status& status) {
+  over_ = true;
+  result_ = status;
+  // Before the workers hear of it: with the first one that ends, its starter may end the others at once.
+  if (options_.on_cause) options_.on_cause(status);
+  Log(std::string(status.message()));
+  const Cause cause = CauseOf(status);
+  const ControlMessage abort = {Type::kAbort,
+                                {{"why", std::string(status.message())},
+                                 {"rank", absl::StrCat(cause.rank)},
+                                 {"code", absl::StrCat(cause.exit_code)}}};
+  for (auto& worker : workers_) {
+    if (worker->socket && !worker->left) Send(*worker, abort);
+  }
+}
+
+// A connection that closes with something unread takes with it what the other end has not read yet.
+void Scheduler::Drain() {
+  const MonotonicTime deadline = MonotonicNow() + kSendLimit;
+  for (auto& worker : workers_) {
+    if (!worker->socket) continue;
+    shutdown(worker->socket.get(), SHUT_WR);
+    char bytes[4096];
+    while (PollFor(worker->socket, POLLIN, deadline).ok() && recv(worker->socket.get(), bytes, sizeof bytes, 0) > 0) {
+    }
+    worker->socket.Close();
+  }
+}
+
+std::string Scheduler::NameOf(const Worker& worker) const {
+  const std::string &who = worker.join.at("who"), &id = worker.join.at("id");
+  const int rank = RankOf(worker.rank, id);
+  return absl::StrCat(rank < 0 ? absl::StrCat("worker ", id, " of ") : absl::StrCat("rank ", rank, "/"),
+                      options_.workers, " (", who.empty() ? absl::StrCat(id, " on ", worker.join.at("host")) : who,
+                      ")");
+}
+
+int Scheduler::FirstExitCode() const {
+  std::map<int, int> codes;
+  for (const auto& worker : workers_) codes[worker->rank] = worker->exit_code;
+  for (const auto& [rank, code] : codes) {
+    if (code != 0) return code;
+  }
+  return 0;
+}
+
+// The ranks that nobody has asked for, when ids are ranks; else how many.
+std::string Scheduler::Missing() const {
+  std::vector<bool> here(options_.workers);
+  bool numeric = Joined() > 0;
+  for (const auto& worker : workers_) {
+    int rank = -1;
+    if (IsRank(worker->join.at("id")) && absl::SimpleAtoi(worker->join.at("id"), &rank)) {
+      here[rank] = true;
+    } else {
+      numeric = false;
+    }
+  }
+  if (!numeric) return absl::StrCat(options_.workers - Joined(), " workers");
+  std::vector<int> missing;
+  for (int r = 0; r < options_.workers; ++r) {
+    if (!here[r]) missing.push_back(r);
+  }
+  return absl::StrCat("MS_NODE_ID ", absl::StrJoin(missing, ", "));
+}
+
+void Scheduler::Send(Worker& worker, const ControlMessage& message) {
+  // Who does not read within the limit is found by its missing heartbeats.
+  SendAll(worker.socket, EncodeSealed(message, worker.seals.send), MonotonicNow() + kSendLimit).IgnoreError();
+}
+
+StatusOr<std::unique_ptr<Membership>> Membership::Join(const JoinOptions& options) {
+  const MonotonicTime deadline = MonotonicNow() + options.timeout;
+  const std::string where =
+      absl::StrCat("scheduler at ", options.where.empty() ? ToString(options.scheduler) : options.where);
+  std::mt19937 random(std::random_device{}());
+  absl::Duration pause = kFirstPause;
+  MonotonicTime next_news = MonotonicNow() + kNews;
+  while (true) {
+    auto made = TryJoin(options, deadline);
+    if (made.ok()) return made;
+    const Status why = Annotate(Security(made.status()), where);
+    if (!absl::IsUnavailable(why)) return why;
+    if (MonotonicNow() >= deadline) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("no answer within ", absl::FormatDuration(options.timeout), ": ", why.message()));
+    }
+    if (options.waiting && MonotonicNow() >= next_news) {
+      next_news = MonotonicNow() + kNews;
+      const absl::Duration left = absl::Trunc(deadline - MonotonicNow(), absl::Seconds(1));
+      options.waiting(
+          absl::StrCat("waiting for the ", why.message(), "; trying for another ", absl::FormatDuration(left)));
+    }
+    // Many workers that were turned away at once do not come back at once.
+    const double spread = std::uniform_real_distribution<double>(0.5, 1.5)(random);
+    absl::SleepFor(std::min(pause * spread, std::max(deadline - MonotonicNow(), absl::ZeroDuration())));
+    pause = std::min(2 * pause, kLongestPause);
+  }
+}
+
+StatusOr<std::unique_ptr<Membership>> Membership::TryJoin(const JoinOptions& options, MonotonicTime deadline) {
+  std::unique_ptr<Membership> me(new Membership());
+  // The scheduler answers at once, or has lost sight of this connection.
+  const MonotonicTime answer_by = std::min(deadline, MonotonicNow() + kSilence);
+  const auto late = [](const Status& status) {
+    return absl::IsDeadlineExceeded(status) ? absl::UnavailableError(status.message()) : status;
+  };
+  if (absl::StartsWith(options.scheduler.host, "/")) {
+    ASSIGN_OR_RETURN(me->socket_, ConnectMeeting(options.scheduler.host));
+  } else if (options.secret.empty()) {
+    return absl::InvalidArgumentError("a worker that reaches its scheduler by TCP needs the job's secret");
+  } else {
+    auto socket = ConnectTcp(options.scheduler, std::min(deadline, MonotonicNow() + kNews));
+    if (!socket.ok()) return late(socket.status());
+    me->socket_ = std::move(*socket);
+    auto seals = Authenticate(me->socket_, options.secret, ConnectionUse(), answer_by);
+    if (!seals.ok()) return late(seals.status());
+    me->seals_ = std::move(*seals);
+  }
+  me->on_over_ = options.on_over;
+  me->on_stop_ = options.on_stop;
+  ControlMessage join = {Type::kJoin,
+                         {{"id", options.node_id.empty() ? RandomName() : options.node_id},
+                          {"host", options.self.host},
+                          {"who", options.who},
+                          {"endpoint", ToString(options.self.endpoint)}}};
+  for (const auto& [name, value] : options.hashes) join.fields[absl::StrCat("hash.", name)] = value;
+  RETURN_IF_ERROR(late(me->Send(join)));
+  bool registered = false;
+  // While the scheduler speaks, it is the one who gives up: it knows who is missing.
+  deadline = std::max(deadline, MonotonicNow() + kSilence);
+  ControlMessage welcome;
+  while (welcome.type != Type::kWelcome) {
+    auto message = registered ? me->AwaitOthers(deadline) : ReceiveControl(me->socket_, me->seals_.receive, answer_by);
+    // Not an attempt that is to be repeated: the scheduler had this worker.
+    if (!message.ok() && registered) {
+      const Status lost = me->Lost(message.status());
+      return WithCause(absl::AbortedError(lost.message()), CauseOf(lost));
+    }
+    if (!message.ok()) return late(message.status());
+    if (message->type == Type::kRefuse) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("refuses this worker: ", PrintableMessage(Field(*message, "reason"))));
+    }
+    if (message->type == Type::kAbort) {
+      const Status over = AbortOf(*message);
+      return WithCause(absl::DeadlineExceededError(over.message()), CauseOf(over));
+    }
+    if (message->type == Type::kProgress) {
+      if (!std::exchange(registered, true)) me->Introduce(*message);
+      deadline = std::max(deadline, MonotonicNow() + kSilence);
+      const std::string line = PrintableMessage(Field(*message, "line"));
+      if (options.log && !line.empty()) options.log(line);
+    }
+    welcome = std::move(*message);
+  }
+  int size = 0;
+  if (!absl::SimpleAtoi(Field(welcome, "size"), &size) || !absl::SimpleAtoi(Field(welcome, "rank"), &me->rank_) ||
+      size < 1 || me->rank_ < 0 || me->rank_ >= size) {
+    return absl::DataLossError("a malformed welcome came");
+  }
+  me->job_ = Field(welcome, "job");
+  for (int r = 0; r < size; ++r) {
+    const auto endpoint = ParseEndpoint(Field(welcome, absl::StrCat("endpoint.", r)));
+    me->peers_.push_back({Field(welcome, absl::StrCat("host.", r)), endpoint.ok() ? *endpoint : Endpoint()});
+  }
+  me->stop_ = Fd(eventfd(0, EFD_CLOEXEC));
+  me->heard_ = MonotonicNow();
+  me->thread_ = std::thread([raw = me.get()] { raw->Run(); });
+  return me;
+}
+
+Membership::~Membership() {
+  if (!thread_.joinable()) return;
+  const uint64_t one = 1;
+  if (write(stop_.get(), &one, sizeof one) < 0) shutdown(socket_.get(), SHUT_RDWR);
+  thread_.join();
+}
+
+Status Membership::Send(const ControlMessage& message) {
+  std::lock_guard<std::mutex> lock(send_mutex_);
+  return SendAll(socket_, EncodeSealed(message, seals_.send), MonotonicNow() + kSendLimit);
+}
+
+void Membership::Introduce(const ControlMessage& message) {
+  const std::string who = OnOneLine(Field(message, "who")), rank = OnOneLine(Field(message, "rank"));
+  if (!absl::SimpleAtoi(rank, &scheduler_rank_) || scheduler_rank_ < 0) scheduler_rank_ = -1;
+  if (!who.empty()) {
+    scheduler_ =
+        absl::StrCat(scheduler_rank_ < 0 ? "the scheduler" : absl::StrCat("rank ", scheduler_rank_), " (", who, ")");
+  }
+  int64_t limit = 0;
+  if (absl::SimpleAtoi(Field(message, "limit"), &limit) && limit > 0) heartbeat_limit_ = absl::Milliseconds(limit);
+  heard_ = MonotonicNow();
+}
+
+Status Membership::Lost(const Status& status) const {
+  // Silent() is such an error already.
+  if (HasCause(status)) return status;
+  return EndOf(scheduler_, scheduler_rank_, status);
+}
+
+Status Membership::Silent() const {
+  sockaddr_storage address = {};
+  socklen_t size = sizeof address;
+  const bool local =
+      getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0 && address.ss_family == AF_UNIX;
+  return WithCause(
+      absl::UnavailableError(absl::StrCat(scheduler_, kSilent, absl::FormatDuration(LimitOf(socket_, heartbeat_limit_)),
+                                          local ? kStopped : kStoppedOrBroken)),
+      {scheduler_rank_, kExitHang});
+}
+
+StatusOr<ControlMessage> Membership::AwaitOthers(MonotonicTime deadline) {
+  while (true) {
+    const MonotonicTime polled = MonotonicNow();
+    const Status ready = PollFor(socket_, POLLIN, std::min(deadline, polled + kHeartbeat));
+    const MonotonicTime now = MonotonicNow();
+    // The time that this process was stopped for does not count.
+    if (now - polled > kHeartbeat + kTick) heard_ += now - polled - kHeartbeat;
+    if (ready.ok()) {
+      heard_ = now;
+      auto message = ReceiveControl(socket_, seals_.receive, now + kSendLimit);
+      if (message.ok() && message->type == Type::kHeartbeat) continue;
+      return message;
+    }
+    if (!absl::IsDeadlineExceeded(ready)) return ready;
+    if (now - heard_ >= heartbeat_limit_ && now - heard_ >= LimitOf(socket_, heartbeat_limit_)) return Silent();
+    if (now >= deadline) return ready;
+    Send({Type::kHeartbeat, {}}).IgnoreError();  // a lost connection shows when it is read
+  }
+}
+
+void Membership::Run() {
+  MonotonicTime next_heartbeat = MonotonicNow() + kHeartbeat;
+  while (true) {
+    pollfd entries[] = {{stop_.get(), POLLIN, 0}, {socket_.get(), POLLIN, 0}};
+    const MonotonicTime polled = MonotonicNow();
+    const absl::Duration wait = std::max(next_heartbeat - polled + absl::Milliseconds(1), absl::ZeroDuration());
+    const int ready = poll(entries, 2, static_cast<int>(absl::ToInt64Milliseconds(wait)));
+    if (entries[0].revents != 0) return;
+    // While this process was stopped or had to wait for a core, so was the scheduler, perhaps.
+    const absl::Duration late = MonotonicNow() - polled - wait;
+    if (late > kTick) heard_ += late;
+    const absl::Duration quiet = MonotonicNow() - heard_;
+    const bool silent = ready == 0 && quiet >= heartbeat_limit_ && quiet >= LimitOf(socket_, heartbeat_limit_);
+    // Also while others speak to this rank all the time.
+    if (MonotonicNow() >= next_heartbeat) {
+      next_heartbeat = MonotonicNow() + kHeartbeat;
+      Send({Type::kHeartbeat, {}}).IgnoreError();  // a lost connection shows when it is read
+    }
+    if (ready == 0 && !silent) continue;
+    StatusOr<ControlMessage> message =
+        silent ? Silent() : ReceiveControl(socket_, seals_.receive, MonotonicNow() + kSendLimit);
+    if (message.ok()) heard_ = MonotonicNow();
+    if (message.ok() && message->type == Type::kHeartbeat) continue;
+    if (message.ok() && message->type == Type::kRelay) {
+      Deliver(*message);
+      continue;
+    }
+    if (message.ok() && message->type == Type::kStop) {
+      int signal = 0;
+      if (on_stop_ && absl::SimpleAtoi(Field(*message, "signal"), &signal)) on_stop_(signal);
+      continue;
+    }
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (!message.ok()) {
+      lost_scheduler_ = true;
+      health_ = Lost(message.status());
+    } else if (message->type == Type::kAbort) {
+      health_ = AbortOf(*message);
+    } else if (message->type == Type::kCompare) {
+      verdicts_[Field(*message, "name")] = Field(*message, "verdict");
+    }
+    changed_.notify_all();
+    if (health_.ok()) continue;
+    const Status health = health_;
+    lock.unlock();
+    if (on_over_) on_over_(health);
+    return;
+  }
+}
+
+Status Membership::Health() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return health_;
+}
+
+Status Membership::Compare(const std::string& name, const std::string& value, absl::Duration limit) {
+  RETURN_IF_ERROR(Send({Type::kCompare, {{"name", name}, {"value", value}}}));
+  std::unique_lock<std::mutex> lock(mutex_);
+  const bool woken = changed_.wait_for(lock, absl::ToChronoNanoseconds(limit),
+                                       [&] { return verdicts_.count(name) > 0 || !health_.ok(); });
+  if (!woken) {
+    return absl::DeadlineExceededError(absl::StrCat("rank ", rank_, ": not all ranks have given their ", name,
+                                                    " within ", absl::FormatDuration(limit)));
+  }
+  if (verdicts_.count(name) == 0) return health_;
+  const std::string verdict = verdicts_.extract(name).mapped();
+  return verdict.empty() ? absl::OkStatus() : absl::FailedPreconditionError(verdict);
+}
+
+void Membership::Abort(const Status& why, int exit_code) {
+  Send({Type::kAbort, {{"why", std::string(why.message())}, {"code", absl::StrCat(exit_code)}}}).IgnoreError();
+}
+
+void Membership::Tell(int rank, const Texts& texts) {
+  ControlMessage message{Type::kRelay, texts};
+  message.fields["to"] = absl::StrCat(rank);
+  Send(message).IgnoreError();  // a lost connection shows when it is read
+}
+
+void Membership::Listen(std::function<void(int from, const Texts& texts)> listener) {
+  const std::lock_guard<std::mutex> lock(listener_mutex_);
+  listener_ = std::move(listener);
+}
+
+void Membership::Deliver(const ControlMessage& message) {
+  int from = -1;
+  if (!absl::SimpleAtoi(Field(message, "from"), &from)) return;
+  const std::lock_guard<std::mutex> lock(listener_mutex_);
+  if (listener_) listener_(from, message.fields);
+}
+
+void Membership::Leave(int exit_code) { Send({Type::kLeave, {{"code", absl::StrCat(exit_code)}}}).IgnoreError(); }
+
+}  // namespace mslua

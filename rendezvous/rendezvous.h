@@ -1,0 +1,254 @@
+// Rendezvous: a scheduler that the workers of a job register with, and what a worker knows afterwards.
+//
+// One connection a worker for the life of the job: its end is how a death is seen, missing heartbeats how a stopped
+// process or a broken link is. On one host it is a unix socket that only this user's processes can reach; between hosts
+// it is TCP, both ends prove that they know the job's secret, and each message carries a tag.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "rendezvous/admission.h"
+#include "rendezvous/control.h"
+#include "rendezvous/local_meeting.h"
+#include "rendezvous/rank_address.h"
+#include "rendezvous/socket.h"
+#include "core/base/clock.h"
+#include "core/base/exit_code.h"
+#include "core/base/status.h"
+
+namespace mslua {
+
+// Why a job is over, carried by its Status: the rank whose fault it is (-1: none's) and the exit code for all.
+struct Cause {
+  int rank = -1;
+  int exit_code = kExitRankCrashed;
+};
+Cause CauseOf(const Status& status);
+bool HasCause(const Status& status);
+Status WithCause(Status status, const Cause& cause);
+
+// How long another process may give no sign of life before it counts as stopped, or the link to it as broken.
+// Heartbeats come five times as often. A process of this host that runs, or would if it had a core, gets twelve times
+// as long.
+inline constexpr absl::Duration kHeartbeatTimeout = absl::Milliseconds(2500);
+
+struct SchedulerOptions {
+  // Not empty: all workers are on this host and meet in the folder of this name (MeetingName); `endpoint` is not used.
+  std::string meeting;
+  Endpoint endpoint;   // TCP; port 0: one that is free
+  std::string secret;  // the job's, for TCP
+  int workers = 1;
+  absl::Duration timeout = absl::Seconds(600);         // for all workers to come
+  absl::Duration heartbeat_limit = kHeartbeatTimeout;  // of workers
+  // How long the workers may hear nothing of the scheduler.
+  absl::Duration own_heartbeat_limit = kHeartbeatTimeout;
+  absl::Duration progress_every = absl::Seconds(3);
+  // The process that the scheduler is a part of, for messages of workers that lose it: "pid 812, host a", and its rank;
+  // -1: it is no rank.
+  std::string who;
+  int rank = -1;
+  // A worker that runs something else ends the job soon, unless others make it complete: nobody will start another in
+  // its place.
+  bool differing_ends = false;
+  // Called on the scheduler's thread.
+  std::function<void(const std::string&)> log;       // lines for the scheduler's log
+  std::function<void(const std::string&)> progress;  // the line of `progress_every`; not set: it goes to the log
+  std::function<void(const std::string&)> warn;      // lines about refused connections; not set: they go to the log
+  std::function<void(const Status&)> on_cause;       // the job ends by this error, of which no worker knows yet
+  std::function<void()> on_over;                     // nothing more is expected of the workers
+  std::function<void()> on_turn;                     // before each look at the connections; for tests
+};
+
+// Runs on a thread of its own until every worker has left, one has failed, or it is destroyed.
+class Scheduler {
+ public:
+  // AlreadyExists: the port, or the folder, is held. InvalidArgument: TCP without a secret.
+  static StatusOr<std::unique_ptr<Scheduler>> Start(const SchedulerOptions& options);
+  // The same without a thread: listens, and RunHere does the work. For tests.
+  static StatusOr<std::unique_ptr<Scheduler>> Make(const SchedulerOptions& options);
+  Status RunHere();
+  ~Scheduler();
+  // Where workers find it; a unix socket's host is its path.
+  const Endpoint& endpoint() const { return endpoint_; }
+  // OK: every worker has left. Otherwise the first cause, with a Cause.
+  Status Wait();
+  // Ends the job from outside, with this cause unless there is one already.
+  void Fail(const Status& why);
+  // Asks the workers to stop as at this signal: they end their step, save a checkpoint and leave. Before all have come
+  // the job ends.
+  void Stop(int signal);
+  // After Wait has given OK: the exit code of the first worker, by rank, that did not end with 0.
+  int exit_code() const { return exit_code_; }
+  // OK until the job is over by an error: then the first cause.
+  Status Outcome();
+  // Workers that have come, at the last look; whether it was all of them.
+  int joined() const { return joined_; }
+  bool built() const { return built_; }
+  const std::string& job() const { return job_; }
+
+ private:
+  struct Worker {
+    Fd socket;
+    std::string source;  // SourceOf(socket)
+    Seals seals;
+    std::string buffer;
+    std::map<std::string, std::string> join;  // what it said of itself
+    int rank = -1;                            // -1: not all have come
+    MonotonicTime heard;
+    bool left = false;
+    int exit_code = 0;  // when it has left
+  };
+
+  Scheduler(const SchedulerOptions& options, std::unique_ptr<MeetingFolder> folder, Fd listener, Endpoint endpoint);
+  void Work();
+  void Run();
+  void Join(Admission::Newcomer newcomer);
+  void Read(Worker& worker);
+  // What has come from the worker, message by message.
+  void Understand(Worker& worker);
+  void Handle(Worker& worker, const ControlMessage& message);
+  // Closes the connection of a worker that breaks the protocol.
+  void Expel(Worker& worker, const std::string& why);
+  void Refuse(Worker& newcomer, const std::string& why);
+  // Why there is no place for the worker; what it runs otherwise than the others. Empty: it is welcome.
+  std::string Refusal(const Worker& newcomer) const;
+  std::string Difference(const Worker& newcomer) const;
+  void Build();
+  void Compare(Worker& worker, const std::string& name, const std::string& value);
+  void Relay(const Worker& from, ControlMessage message);
+  void End(const Status& status);
+  // Of the first worker, by rank, that does not end with 0.
+  int FirstExitCode() const;
+  // Asks the workers to stop, or says that they have been asked before.
+  void PassOn(int signal);
+  // Looks for workers that have not been heard of for too long.
+  void LookForSilence(MonotonicTime now);
+  // Lets the workers read what was sent last before their connections close.
+  void Drain();
+  // "rank 1/2 (pid 812, host a)".
+  std::string NameOf(const Worker& worker) const;
+  std::string Missing() const;
+  void Log(const std::string& line) const;
+  static void Send(Worker& worker, const ControlMessage& message);
+  int Joined() const;
+
+  const SchedulerOptions options_;
+  const std::unique_ptr<MeetingFolder> folder_;  // of a unix socket
+  const Fd listener_;
+  const Endpoint endpoint_;
+  Admission admission_;
+  Fd stop_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::map<std::string, std::map<int, std::string>> compared_;  // by name and rank
+  const std::string job_;
+  std::atomic<int> joined_{0};
+  std::atomic<bool> built_{false};
+  bool over_ = false;
+  std::string refused_;  // "1 is refused: its recipe is ...", the last one
+  MonotonicTime ends_at_ = MonotonicTime::InfiniteFuture();
+  Status result_;
+  int exit_code_ = 0;
+  std::mutex mutex_;  // of the three below
+  Status outside_;    // of Fail, until the thread has seen it
+  int signal_ = 0;    // of Stop, until the thread has seen it
+  Status outcome_;    // result_, for other threads
+  std::thread thread_;
+};
+
+struct JoinOptions {
+  Endpoint scheduler;   // Scheduler::endpoint
+  std::string secret;   // the job's, for TCP
+  std::string where;    // the scheduler's address in messages; empty: `scheduler`
+  std::string node_id;  // all digits: the rank it asks for; empty: one is made up
+  RankAddress self;      // this host's name and where this rank listens
+  std::string who;      // for messages: "pid 812, host a"
+  // What ranks must share, by name ("build", "protocol", "recipe"): a rank that differs from the first, or has fewer or
+  // more names, is refused.
+  std::map<std::string, std::string> hashes;
+  absl::Duration timeout = absl::Seconds(600);
+  std::function<void(const std::string&)> log;      // progress, while others are awaited
+  std::function<void(const std::string&)> waiting;  // every 3 s, while no scheduler answers: what is tried
+  std::function<void(const Status&)> on_over = {};  // the job is over by an error; called once, on a thread of its own
+  std::function<void(int)> on_stop = {};            // the scheduler asks to stop as at this signal; on the same thread
+};
+
+// A worker's place in the job. Its thread sends heartbeats. Destroying it before Leave ends the job for all.
+class Membership {
+ public:
+  // Tries again, ever more slowly, when the scheduler does not listen yet or closes the connection without a reason.
+  // FailedPrecondition: refused, with the scheduler's reason; DeadlineExceeded: no scheduler, or too few workers;
+  // PermissionDenied (with a Cause): one of the two does not know the job's secret, or is another user's.
+  static StatusOr<std::unique_ptr<Membership>> Join(const JoinOptions& options);
+  ~Membership();
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(peers_.size()); }
+  const std::vector<RankAddress>& peers() const { return peers_; }
+  const std::string& job() const { return job_; }
+
+  // OK while the job lives; else why it is over.
+  Status Health();
+  // Called by all ranks with one name and their value ("graph"): FailedPrecondition names ranks and values that differ.
+  Status Compare(const std::string& name, const std::string& value, absl::Duration limit);
+  // Ends the job on all ranks, with this exit code.
+  void Abort(const Status& why, int exit_code);
+  // This rank has finished and will end with this exit code.
+  void Leave(int exit_code);
+  // Whether the job is over because this rank has lost the scheduler: nobody else tells why.
+  bool lost_scheduler() const { return lost_scheduler_; }
+
+  using Texts = std::map<std::string, std::string>;
+  // Any thread: named texts (64 KiB in all, none named "to" or "from") for the listener of another rank, by way of the
+  // scheduler. They arrive in the order in which they were sent, or the job is over; a rank without a listener drops
+  // them.
+  void Tell(int rank, const Texts& texts);
+  // Called with what other ranks tell, on a thread of the membership's that must not wait for long. Null: nobody
+  // listens, from when this returns.
+  void Listen(std::function<void(int from, const Texts& texts)> listener);
+
+ private:
+  Membership() = default;
+  // One attempt. Unavailable: another may do better.
+  static StatusOr<std::unique_ptr<Membership>> TryJoin(const JoinOptions& options, MonotonicTime deadline);
+  void Run();
+  Status Send(const ControlMessage& message);
+  void Deliver(const ControlMessage& message);
+  // What the scheduler says of itself when it registers this worker.
+  void Introduce(const ControlMessage& message);
+  // The next message while this worker waits for the others to come; sends heartbeats. Unavailable: the scheduler has
+  // given no sign of life.
+  StatusOr<ControlMessage> AwaitOthers(MonotonicTime deadline);
+  // Why the job is over when the connection to the scheduler ends like this.
+  Status Lost(const Status& status) const;
+  Status Silent() const;
+
+  Fd socket_, stop_;
+  Seals seals_;  // the sending one under send_mutex_
+  std::function<void(const Status&)> on_over_;
+  std::function<void(int)> on_stop_;
+  std::string scheduler_ = "the scheduler";  // "rank 0/2 (pid 812, host a)"
+  int scheduler_rank_ = -1;
+  absl::Duration heartbeat_limit_ = kHeartbeatTimeout;  // of the scheduler
+  MonotonicTime heard_;                                 // of it
+  std::atomic<bool> lost_scheduler_{false};
+  int rank_ = 0;
+  std::vector<RankAddress> peers_;
+  std::string job_;
+  std::mutex mutex_, send_mutex_, listener_mutex_;
+  std::condition_variable changed_;
+  std::function<void(int, const Texts&)> listener_;  // called with listener_mutex_ held
+  Status health_;
+  std::map<std::string, std::string> verdicts_;
+  std::thread thread_;
+};
+
+}  // namespace mslua
