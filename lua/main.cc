@@ -13,7 +13,7 @@
 #include "cli/completion.h"
 #include "cli/front.h"
 #include "core/base/exit_code.h"
-#include "core/ops/support/kernel_verdicts.h"
+#include "core/kernels/select/kernel_verdicts.h"
 #include "launch/process.h"
 #include "lua/complete_line.h"
 #include "lua/rank_verb.h"

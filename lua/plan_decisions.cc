@@ -10,7 +10,7 @@
 #include "core/base/parallel_for.h"
 #include "core/base/processor.h"
 #include "core/graph/graph.h"
-#include "core/ops/support/onednn_version.h"
+#include "core/kernels/onednn/onednn_version.h"
 #include "core/runtime/compile.h"
 #include "core/runtime/plan_cache.h"
 #include "core/runtime/stopwatch.h"

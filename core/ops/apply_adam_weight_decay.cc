@@ -1,5 +1,5 @@
 #include "core/ops/define.h"
-#include "core/ops/support/optimizer.h"
+#include "core/ops/declare/optimizer.h"
 
 namespace mslua {
 

@@ -2,8 +2,8 @@
 // added over ranks, and elementwise maps that use them. batch_norm combines them.
 #include "absl/strings/str_cat.h"
 #include "core/ops/define.h"
-#include "core/ops/support/channels.h"
-#include "core/ops/support/dispatch.h"
+#include "core/kernels/simd/channels.h"
+#include "core/kernels/dispatch.h"
 
 namespace mslua {
 namespace {

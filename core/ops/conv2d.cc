@@ -3,8 +3,8 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
 #include "core/ops/define.h"
-#include "core/ops/support/convolution.h"
-#include "core/ops/support/dispatch.h"
+#include "core/kernels/convolution.h"
+#include "core/kernels/dispatch.h"
 
 namespace mslua {
 

@@ -1,6 +1,6 @@
 // conv2d and its gradients with oneDNN.
-#include "core/ops/support/bilinear_guard.h"
-#include "core/ops/support/onednn.h"
+#include "core/kernels/select/bilinear_guard.h"
+#include "core/kernels/onednn/onednn.h"
 
 namespace mslua {
 namespace {

@@ -3,8 +3,8 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/rng.h"
 #include "core/ops/define.h"
-#include "core/ops/support/dispatch.h"
-#include "core/ops/support/random.h"
+#include "core/kernels/dispatch.h"
+#include "core/ops/declare/random.h"
 
 namespace mslua {
 namespace {

@@ -5,7 +5,7 @@
 #include "absl/strings/str_split.h"
 #include "core/op/elementwise.h"
 #include "core/ops/define.h"
-#include "core/ops/support/tile_program.h"
+#include "core/kernels/simd/tile_program.h"
 
 namespace mslua {
 namespace {

@@ -4,7 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
 #include "core/ops/define.h"
-#include "core/ops/support/indices.h"
+#include "core/ops/declare/indices.h"
 
 namespace mslua {
 namespace {

@@ -3,8 +3,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/ops/define.h"
-#include "core/ops/support/dispatch.h"
-#include "core/ops/support/softmax.h"
+#include "core/kernels/dispatch.h"
+#include "core/kernels/simd/softmax.h"
 
 namespace mslua {
 namespace {

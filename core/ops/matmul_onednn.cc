@@ -1,9 +1,9 @@
 #include "core/base/parallel_for.h"
-#include "core/ops/support/bilinear_guard.h"
-#include "core/ops/support/onednn.h"
-#include "core/ops/support/partial_sums.h"
-#include "core/ops/support/small_matmul.h"
-#include "core/ops/support/tile_bilinear.h"
+#include "core/kernels/select/bilinear_guard.h"
+#include "core/kernels/onednn/onednn.h"
+#include "core/kernels/simd/partial_sums.h"
+#include "core/kernels/simd/small_matmul.h"
+#include "core/kernels/amx/tile_bilinear.h"
 
 namespace mslua {
 namespace {

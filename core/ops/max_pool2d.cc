@@ -3,8 +3,8 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
 #include "core/ops/define.h"
-#include "core/ops/support/dispatch.h"
-#include "core/ops/support/max_pool.h"
+#include "core/kernels/dispatch.h"
+#include "core/kernels/simd/max_pool.h"
 
 namespace mslua {
 namespace {

@@ -2,16 +2,12 @@
 
 #include "core/op/registry.h"
 #include "core/ops/define.h"
-#include "core/ops/support/attention.h"
-#include "core/ops/support/dispatch.h"
-#include "core/ops/support/row_norm.h"
-#include "core/ops/support/strided_copy.h"
+#include "core/kernels/select/attention_kernels.h"
+#include "core/kernels/dispatch.h"
+#include "core/ops/declare/row_norm.h"
+#include "core/kernels/strided_copy.h"
 
 namespace mslua {
-
-// support/attention.cc: sizes of qkv [n, t, 3 * heads * d].
-Attention PackedAttention(const Attrs& attrs, const Shape& qkv);
-
 namespace {
 
 // A tensor of the reference's own.
@@ -97,7 +93,7 @@ Status CheckPacked(const Attrs& attrs, const TensorType& qkv) {
 }
 
 double Flops(const Attrs& attrs, absl::Span<const TensorType> in, double products) {
-  const Attention a = PackedAttention(attrs, in[0].shape);
+  const Attention a = Attention::OfPacked(attrs, in[0].shape);
   return products * 2.0 * static_cast<double>(a.heads * a.t * a.s * a.d) * (a.causal ? 0.5 : 1.0);
 }
 

@@ -1,5 +1,5 @@
 #include "core/ops/define.h"
-#include "core/ops/support/reduction.h"
+#include "core/ops/declare/reduction.h"
 
 namespace mslua {
 

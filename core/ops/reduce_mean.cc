@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "core/ops/define.h"
-#include "core/ops/support/reduction.h"
+#include "core/ops/declare/reduction.h"
 
 namespace mslua {
 

@@ -1,5 +1,5 @@
 #include "core/ops/define.h"
-#include "core/ops/support/row_norm.h"
+#include "core/ops/declare/row_norm.h"
 
 namespace mslua {
 

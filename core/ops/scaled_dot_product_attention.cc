@@ -2,9 +2,9 @@
 #include <vector>
 
 #include "core/ops/define.h"
-#include "core/ops/support/attention.h"
-#include "core/ops/support/dispatch.h"
-#include "core/ops/support/row_norm.h"
+#include "core/kernels/select/attention_kernels.h"
+#include "core/kernels/dispatch.h"
+#include "core/ops/declare/row_norm.h"
 
 namespace mslua {
 namespace {

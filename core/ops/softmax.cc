@@ -1,11 +1,11 @@
-#include "core/ops/support/softmax.h"
+#include "core/kernels/simd/softmax.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "core/ops/define.h"
-#include "core/ops/support/dispatch.h"
+#include "core/kernels/dispatch.h"
 
 namespace mslua {
 namespace {

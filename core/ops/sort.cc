@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
 #include "core/ops/define.h"
-#include "core/ops/support/softmax.h"
+#include "core/kernels/simd/softmax.h"
 
 namespace mslua {
 namespace {

@@ -2,8 +2,8 @@
 #include <cmath>
 
 #include "core/ops/define.h"
-#include "core/ops/support/dispatch.h"
-#include "core/ops/support/softmax.h"
+#include "core/kernels/dispatch.h"
+#include "core/kernels/simd/softmax.h"
 
 namespace mslua {
 namespace {

@@ -5,8 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
 #include "core/ops/define.h"
-#include "core/ops/support/dispatch.h"
-#include "core/ops/support/image.h"
+#include "core/kernels/dispatch.h"
+#include "core/ops/declare/image.h"
 
 namespace mslua {
 namespace {

@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "core/base/parallel_for.h"
 #include "core/op/registry.h"
-#include "core/ops/support/guarded_memory.h"
+#include "core/kernels/guarded_memory.h"
 
 namespace mslua::fuzz {
 namespace {

@@ -18,8 +18,8 @@
 #include "absl/strings/str_split.h"
 #include "core/base/exit_code.h"
 #include "core/base/processor.h"
-#include "core/ops/support/bilinear_guard.h"
-#include "core/ops/support/kernel_verdicts.h"
+#include "core/kernels/select/bilinear_guard.h"
+#include "core/kernels/select/kernel_verdicts.h"
 #include "gflags/gflags.h"
 #include "tools/fuzz/shapes_case.h"
 
@@ -52,7 +52,7 @@ many crashed; exit code 0 when none did.
   --threads    compute threads to draw from (default: 1,2,3)
   --longest    seconds after which a case counts as crashed (default: 600)
   --list       prints each case before it runs
-  --unguarded  kernels as oneDNN gives them, without the table and the checks of core/ops/support/bilinear_guard.h:
+  --unguarded  kernels as oneDNN gives them, without the table and the checks of core/kernels/select/bilinear_guard.h:
                finds what the table lacks
 )";
 

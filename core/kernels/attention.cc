@@ -1,0 +1,26 @@
+#include "core/kernels/attention.h"
+
+#include <cmath>
+
+namespace mslua {
+
+Attention Attention::Of(const Attrs& attrs, const Shape& q, const Shape& k, const Shape& v) {
+  const size_t r = q.size();
+  Attention a;
+  a.heads = NumElements(absl::MakeConstSpan(q).subspan(0, r - 2));
+  a.t = q[r - 2];
+  a.s = k[r - 2];
+  a.d = q[r - 1];
+  a.e = v[r - 1];
+  a.causal = attrs.Bool("causal");
+  a.scale = attrs.Float("scale") > 0 ? attrs.Float("scale") : 1 / std::sqrt(static_cast<double>(a.d));
+  return a;
+}
+
+Attention Attention::OfPacked(const Attrs& attrs, const Shape& qkv) {
+  const int64_t heads = attrs.Int("heads"), d = qkv[2] / 3 / heads;
+  const Shape one = {qkv[0] * heads, qkv[1], d};
+  return Attention::Of(attrs, one, one, one);
+}
+
+}  // namespace mslua

@@ -1,0 +1,20 @@
+#include "core/kernels/select/bilinear_ways.h"
+
+#include <utility>
+
+#include "core/kernels/amx/tile_bilinear.h"
+#include "core/kernels/onednn/onednn_bilinear.h"
+
+namespace mslua {
+
+StatusOr<std::unique_ptr<Kernel>> MakeUnguarded(const Bilinear& b, Way way) {
+  if (way == Way::kOneDnn) return onednn::MakeBilinear(b, b.type);
+  if (way == Way::kOneDnnF32) return onednn::MakeBilinear(b, DType::kF32);
+  std::unique_ptr<Kernel> plain;
+  if (b.type == DType::kF32) {
+    ASSIGN_OR_RETURN(plain, onednn::MakeBilinear(b, DType::kF32));
+  }
+  return amx::MakeTiles(b, std::move(plain));
+}
+
+}  // namespace mslua

@@ -1,0 +1,181 @@
+#include "core/kernels/simd/average_pool.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/parallel_for.h"
+#include "core/kernels/dispatch.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/kernels/simd/average_pool.cc"
+// foreach_target.h first: it includes this file once for each instruction set.
+// clang-format off
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "core/kernels/simd/simd-inl.h"
+// clang-format on
+
+HWY_BEFORE_NAMESPACE();
+namespace mslua {
+namespace HWY_NAMESPACE {
+
+// Rows [begin, end) of the results, counted over all images.
+template <class T>
+void Pool(const AveragePooling& p, const T* source, T* result, int64_t begin, int64_t end) {
+  const F32 d;
+  const AverageAxis &h = p.rows, &w = p.columns;
+  const int64_t width = w.sources();
+  for (int64_t t = begin; t < end; ++t) {
+    const int64_t i = t % h.results();
+    const T* image = source + t / h.results() * h.sources() * width * p.c;
+    for (int64_t j = 0; j < w.results(); ++j) {
+      T* out = result + (t * w.results() + j) * p.c;
+      const V32 scale = hn::Set(d, static_cast<float>(h.result_scale[i] * w.result_scale[j]));
+      ForEachVector(p.c, [&](int64_t c, size_t n) {
+        V32 sum = hn::Zero(d);
+        for (int64_t r = h.begin[i]; r < h.end[i]; ++r) {
+          for (int64_t q = w.begin[j]; q < w.end[j]; ++q) {
+            sum = hn::MulAdd(hn::Set(d, static_cast<float>(h.source_scale[r] * w.source_scale[q])),
+                             LoadN(image + (r * width + q) * p.c + c, n), sum);
+          }
+        }
+        StoreN(hn::Mul(sum, scale), out + c, n);
+      });
+    }
+  }
+}
+
+void PoolF32(const AveragePooling& p, const float* source, float* result, int64_t begin, int64_t end) {
+  Pool(p, source, result, begin, end);
+}
+void PoolBF16(const AveragePooling& p, const BF16* source, BF16* result, int64_t begin, int64_t end) {
+  Pool(p, source, result, begin, end);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mslua
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mslua {
+
+HWY_EXPORT(PoolF32);
+HWY_EXPORT(PoolBF16);
+
+namespace {
+
+constexpr int64_t kGrain = 16 * 1024;  // elements below which one thread does all
+
+class AveragePoolKernel : public Kernel {
+ public:
+  AveragePoolKernel(AveragePooling p, DType t) : p_(std::move(p)), bf16_(t == DType::kBF16) {}
+
+  Status Run(const Buffers& b) override {
+    const int64_t work = std::max(p_.source().elements(), p_.result().elements()), rows = p_.n * p_.rows.results();
+    ParallelFor(rows, kGrain * rows / (work + 1) + 1, [&](int64_t begin, int64_t end) {
+      if (bf16_) HWY_DYNAMIC_DISPATCH(PoolBF16)
+      (p_, static_cast<const BF16*>(b.inputs[0]), static_cast<BF16*>(b.outputs[0]), begin, end);
+      else HWY_DYNAMIC_DISPATCH(PoolF32)(p_, static_cast<const float*>(b.inputs[0]), static_cast<float*>(b.outputs[0]),
+                                         begin, end);
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  const AveragePooling p_;
+  const bool bf16_;
+};
+
+}  // namespace
+
+AverageAxis AverageAxis::Transposed() const {
+  AverageAxis t;
+  t.result_scale = source_scale;
+  t.source_scale = result_scale;
+  t.begin.assign(sources(), 0);
+  t.end.assign(sources(), 0);
+  // Windows start and end in order, so those over one position are neighbours.
+  for (int64_t s = 0; s < sources(); ++s) {
+    while (t.begin[s] < results() && end[t.begin[s]] <= s) ++t.begin[s];
+    t.end[s] = t.begin[s];
+    while (t.end[s] < results() && begin[t.end[s]] <= s) ++t.end[s];
+  }
+  return t;
+}
+
+Status CheckAverages(absl::Span<const int64_t> axes) {
+  constexpr int64_t kMost = 1 << 26;
+  for (int64_t n : axes) {
+    if (n > kMost)
+      return absl::InvalidArgumentError(absl::StrCat("expected at most ", kMost, " elements along an axis, got ", n));
+  }
+  return absl::OkStatus();
+}
+
+AverageAxis WindowAverages(const Window& window, int axis, int64_t size, bool count_padding) {
+  AverageAxis a;
+  a.source_scale.assign(size, 1);
+  const int64_t results =
+      OutputSize(window, axis == 0 ? size : window.size[0], axis == 1 ? size : window.size[1])[axis];
+  for (int64_t i = 0; i < results; ++i) {
+    const int64_t start = window.Start(axis, i), stop = start + window.size[axis];
+    a.begin.push_back(std::max<int64_t>(start, 0));
+    a.end.push_back(std::min(stop, size));
+    a.result_scale.push_back(1.0 / static_cast<double>(count_padding ? stop - start : a.end.back() - a.begin.back()));
+  }
+  return a;
+}
+
+AverageAxis AdaptiveAverages(int64_t size, int64_t results) {
+  AverageAxis a;
+  a.source_scale.assign(size, 1);
+  for (int64_t i = 0; i < results; ++i) {
+    a.begin.push_back(i * size / results);
+    a.end.push_back(((i + 1) * size + results - 1) / results);
+    a.result_scale.push_back(1.0 / static_cast<double>(a.end.back() - a.begin.back()));
+  }
+  return a;
+}
+
+void ReferenceAveragePool(const AveragePooling& p, DType t, const void* source, void* result) {
+  const Image from = p.source(), to = p.result();
+  const auto fs = from.strides(), ts = to.strides();
+  DispatchFloat(t, [&](auto zero) {
+    using T = decltype(zero);
+    using C = ComputeType<T>;
+    const T* x = static_cast<const T*>(source);
+    T* y = static_cast<T*>(result);
+    for (int64_t n = 0; n < p.n; ++n) {
+      for (int64_t c = 0; c < p.c; ++c) {
+        for (int64_t i = 0; i < to.h; ++i) {
+          for (int64_t j = 0; j < to.w; ++j) {
+            C sum{0};
+            for (int64_t r = p.rows.begin[i]; r < p.rows.end[i]; ++r) {
+              for (int64_t q = p.columns.begin[j]; q < p.columns.end[j]; ++q) {
+                const C scale = C(p.rows.source_scale[r]) * C(p.columns.source_scale[q]);
+                sum += scale * static_cast<C>(x[n * fs[0] + c * fs[1] + r * fs[2] + q * fs[3]]);
+              }
+            }
+            y[n * ts[0] + c * ts[1] + i * ts[2] + j * ts[3]] =
+                static_cast<T>(sum * C(p.rows.result_scale[i]) * C(p.columns.result_scale[j]));
+          }
+        }
+      }
+    }
+  });
+}
+
+FastKernel HighwayAveragePool(std::function<StatusOr<AveragePooling>(const OpSpec&)> resolve) {
+  return {"highway",
+          [](const OpSpec& s) {
+            const DType t = s.inputs[0].dtype;
+            return ChannelsLast(s.attrs) && (t == DType::kF32 || t == DType::kBF16);
+          },
+          [resolve](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> {
+            ASSIGN_OR_RETURN(AveragePooling p, resolve(s));
+            return std::make_unique<AveragePoolKernel>(std::move(p), s.inputs[0].dtype);
+          }};
+}
+
+}  // namespace mslua
+#endif  // HWY_ONCE

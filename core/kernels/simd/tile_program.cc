@@ -1,0 +1,572 @@
+#include "core/kernels/simd/tile_program.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "core/base/parallel_for.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/kernels/simd/tile_program.cc"
+// clang-format off
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "core/kernels/simd/math-inl.h"
+#include "core/kernels/simd/simd-inl.h"
+// clang-format on
+
+HWY_BEFORE_NAMESPACE();
+namespace mslua {
+#ifndef MSLUA_TILE_OPS
+#define MSLUA_TILE_OPS
+namespace {
+// Instructions that no formula names: a * b + c, a * b - c, c - a * b, rounded once.
+constexpr ScalarOp kMulAdd = static_cast<ScalarOp>(kNumScalarOps);
+constexpr ScalarOp kMulSub = static_cast<ScalarOp>(kNumScalarOps + 1);
+constexpr ScalarOp kNegMulAdd = static_cast<ScalarOp>(kNumScalarOps + 2);
+}  // namespace
+#endif
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using D = F32;
+using V = V32;
+
+// One operand of a tile instruction: a tile, or one number for all elements, which then fills a vector.
+struct Operand {
+  const float* data;
+  bool scalar;
+};
+
+// f(i) for the vectors that cover [0, n), two at a time: tiles are padded.
+template <class F>
+HWY_INLINE void ForEachPair(int64_t n, F f) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(D()));
+  for (int64_t i = 0; i < n; i += 2 * lanes) {
+    f(i);
+    f(i + lanes);
+  }
+}
+
+HWY_INLINE void Fill(int64_t n, V value, float* out) {
+  ForEachPair(n, [&](int64_t i) { Store(value, out + i); });
+}
+
+template <class F>
+HWY_INLINE void Unary(int64_t n, Operand a, float* out, F f) {
+  const D d;
+  if (a.scalar) return Fill(n, f(d, hn::Set(d, *a.data)), out);
+  ForEachPair(n, [&](int64_t i) { Store(f(d, Load(a.data + i)), out + i); });
+}
+
+template <class F>
+HWY_INLINE void Binary(int64_t n, Operand a, Operand b, float* out, F f) {
+  const D d;
+  if (a.scalar && b.scalar) return Fill(n, f(d, hn::Set(d, *a.data), hn::Set(d, *b.data)), out);
+  if (a.scalar) {
+    const V va = hn::Set(d, *a.data);
+    ForEachPair(n, [&](int64_t i) { Store(f(d, va, Load(b.data + i)), out + i); });
+  } else if (b.scalar) {
+    const V vb = hn::Set(d, *b.data);
+    ForEachPair(n, [&](int64_t i) { Store(f(d, Load(a.data + i), vb), out + i); });
+  } else {
+    ForEachPair(n, [&](int64_t i) { Store(f(d, Load(a.data + i), Load(b.data + i)), out + i); });
+  }
+}
+
+template <class F>
+HWY_INLINE void Ternary(int64_t n, Operand a, Operand b, Operand c, float* out, F f) {
+  const D d;
+  const int64_t sa = a.scalar ? 0 : 1, sb = b.scalar ? 0 : 1, sc = c.scalar ? 0 : 1;
+  ForEachPair(
+      n, [&](int64_t i) { Store(f(d, Load(a.data + i * sa), Load(b.data + i * sb), Load(c.data + i * sc)), out + i); });
+}
+
+// x != y, which is true of NaN; hn::Ne is false there on x86.
+HWY_INLINE hn::Mask<D> Differs(V x, V y) { return hn::Not(hn::Eq(x, y)); }
+
+template <class M>
+HWY_INLINE V AsNumber(D d, M mask) {
+  return hn::IfThenElseZero(mask, hn::Set(d, 1.0f));
+}
+
+// Runs one instruction over `n` elements and up to two vectors.
+void RunInstr(ScalarOp op, int64_t n, Operand a, Operand b, Operand c, float* out) {
+  switch (op) {
+    case ScalarOp::kInput:
+    case ScalarOp::kConst:
+      return Unary(n, a, out, [](D, V x) { return x; });
+    case ScalarOp::kAdd:
+      return Binary(n, a, b, out, [](D, V x, V y) { return hn::Add(x, y); });
+    case ScalarOp::kSub:
+      return Binary(n, a, b, out, [](D, V x, V y) { return hn::Sub(x, y); });
+    case ScalarOp::kMul:
+      return Binary(n, a, b, out, [](D, V x, V y) { return hn::Mul(x, y); });
+    case ScalarOp::kDiv:
+      return Binary(n, a, b, out, [](D, V x, V y) { return hn::Div(x, y); });
+    // A NaN on either side is handed on.
+    case ScalarOp::kMin:
+      return Binary(n, a, b, out, [](D, V x, V y) { return hn::IfThenElse(hn::Or(hn::IsNaN(x), hn::Lt(x, y)), x, y); });
+    case ScalarOp::kMax:
+      return Binary(n, a, b, out, [](D, V x, V y) { return hn::IfThenElse(hn::Or(hn::IsNaN(x), hn::Gt(x, y)), x, y); });
+    case ScalarOp::kPow: {
+      if (b.scalar && *b.data == 2.0f) return Unary(n, a, out, [](D, V x) { return hn::Mul(x, x); });
+      for (int64_t i = 0; i < n; ++i) out[i] = std::pow(a.data[a.scalar ? 0 : i], b.data[b.scalar ? 0 : i]);
+      return;
+    }
+    case ScalarOp::kEqual:
+      return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, hn::Eq(x, y)); });
+    case ScalarOp::kNotEqual:
+      return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, Differs(x, y)); });
+    case ScalarOp::kLess:
+      return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, hn::Lt(x, y)); });
+    case ScalarOp::kLessEqual:
+      return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, hn::Le(x, y)); });
+    case ScalarOp::kGreater:
+      return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, hn::Gt(x, y)); });
+    case ScalarOp::kGreaterEqual:
+      return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, hn::Ge(x, y)); });
+    case ScalarOp::kAnd:
+      return Binary(n, a, b, out, [](D d, V x, V y) {
+        return AsNumber(d, hn::And(Differs(x, hn::Zero(d)), Differs(y, hn::Zero(d))));
+      });
+    case ScalarOp::kOr:
+      return Binary(n, a, b, out, [](D d, V x, V y) {
+        return AsNumber(d, hn::Or(Differs(x, hn::Zero(d)), Differs(y, hn::Zero(d))));
+      });
+    case ScalarOp::kNeg:
+      return Unary(n, a, out, [](D, V x) { return hn::Neg(x); });
+    case ScalarOp::kAbs:
+      return Unary(n, a, out, [](D, V x) { return hn::Abs(x); });
+    case ScalarOp::kExp:
+      return Unary(n, a, out, [](D, V x) { return Exp(x); });
+    case ScalarOp::kLog:
+      return Unary(n, a, out, [](D, V x) { return Log(x); });
+    case ScalarOp::kLog1p:
+      return Unary(n, a, out, [](D, V x) { return Log1p(x); });
+    case ScalarOp::kExpm1:
+      return Unary(n, a, out, [](D, V x) { return Expm1(x); });
+    case ScalarOp::kSqrt:
+      return Unary(n, a, out, [](D, V x) { return hn::Sqrt(x); });
+    case ScalarOp::kRsqrt:
+      return Unary(n, a, out, [](D d, V x) { return hn::Div(hn::Set(d, 1.0f), hn::Sqrt(x)); });
+    case ScalarOp::kTanh:
+      return Unary(n, a, out, [](D, V x) { return Tanh(x); });
+    case ScalarOp::kSigmoid:
+      return Unary(n, a, out, [](D, V x) { return Sigmoid(x); });
+    case ScalarOp::kErf:
+      return Unary(n, a, out, [](D, V x) { return Erf(x); });
+    case ScalarOp::kSin:
+      return Unary(n, a, out, [](D, V x) { return Sin(x); });
+    case ScalarOp::kCos:
+      return Unary(n, a, out, [](D, V x) { return Cos(x); });
+    case ScalarOp::kFloor:
+      return Unary(n, a, out, [](D, V x) { return hn::Floor(x); });
+    case ScalarOp::kSign:
+      return Unary(n, a, out, [](D d, V x) {
+        const V zero = hn::Zero(d);
+        const V s = hn::IfThenElse(hn::Eq(x, zero), zero, hn::CopySign(hn::Set(d, 1.0f), x));
+        return hn::IfThenElse(hn::Eq(x, x), s, x);
+      });
+    case ScalarOp::kNot:
+      return Unary(n, a, out, [](D d, V x) { return AsNumber(d, hn::Eq(x, hn::Zero(d))); });
+    case ScalarOp::kSelect:
+      return Ternary(n, a, b, c, out, [](D d, V x, V y, V z) { return hn::IfThenElse(Differs(x, hn::Zero(d)), y, z); });
+  }
+  if (op == kMulAdd) return Ternary(n, a, b, c, out, [](D, V x, V y, V z) { return hn::MulAdd(x, y, z); });
+  if (op == kMulSub) return Ternary(n, a, b, c, out, [](D, V x, V y, V z) { return hn::MulSub(x, y, z); });
+  if (op == kNegMulAdd) return Ternary(n, a, b, c, out, [](D, V x, V y, V z) { return hn::NegMulAdd(x, y, z); });
+}
+
+// Runs all instructions over one tile. `slots[s]` is where slot s lies.
+void RunCode(const TileInstr* code, int64_t count, int64_t n, const float* const* slots, const bool* scalar,
+             float* const* out) {
+  for (int64_t k = 0; k < count; ++k) {
+    const TileInstr& i = code[k];
+    const auto operand = [&](int32_t s) { return s < 0 ? Operand{nullptr, true} : Operand{slots[s], scalar[s]}; };
+    RunInstr(i.op, n, operand(i.args[0]), operand(i.args[1]), operand(i.args[2]), out[i.out]);
+  }
+}
+
+void FromBF16(const BF16* in, int64_t n, float* out) {
+  ForEachVector(n, [&](int64_t i, size_t k) { StoreN(LoadN(in + i, k), out + i, k); });
+}
+
+void ToBF16(const float* in, int64_t n, BF16* out) {
+  ForEachVector(n, [&](int64_t i, size_t k) { StoreN(LoadN(in + i, k), out + i, k); });
+}
+
+void FromBool(const bool* in, int64_t n, float* out) {
+  const D d;
+  const hn::RebindToSigned<D> di;
+  const hn::Rebind<uint8_t, D> db;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto bytes = hn::LoadU(db, reinterpret_cast<const uint8_t*>(in) + i);
+    hn::StoreU(hn::ConvertTo(d, hn::PromoteTo(di, bytes)), d, out + i);
+  }
+  for (; i < n; ++i) out[i] = in[i];
+}
+
+// Everything but 0 is true.
+void ToBool(const float* in, int64_t n, bool* out) {
+  const D d;
+  const hn::RebindToSigned<D> di;
+  const hn::Rebind<uint8_t, D> db;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto one = hn::IfThenElseZero(Differs(hn::LoadU(d, in + i), hn::Zero(d)), hn::Set(d, 1.0f));
+    hn::StoreU(hn::DemoteTo(db, hn::ConvertTo(di, one)), db, reinterpret_cast<uint8_t*>(out) + i);
+  }
+  for (; i < n; ++i) out[i] = in[i] != 0;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mslua
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mslua {
+namespace {
+
+HWY_EXPORT(RunCode);
+HWY_EXPORT(FromBF16);
+HWY_EXPORT(ToBF16);
+HWY_EXPORT(FromBool);
+HWY_EXPORT(ToBool);
+
+// Tiles are written two whole vectors at a time: space for the widest after each.
+constexpr int64_t kTilePadding = 64;
+constexpr int64_t kTileFloats = kTileElements + kTilePadding;
+
+int TileArity(ScalarOp op) { return op == kMulAdd || op == kMulSub || op == kNegMulAdd ? 3 : Arity(op); }
+
+// Work of one element, in elements of a copy: what makes a chain worth a second thread.
+int64_t Cost(const ScalarProgram& p) {
+  int64_t cost = 1;
+  for (const ScalarInstr& i : p.code) {
+    switch (i.op) {
+      case ScalarOp::kExp:
+      case ScalarOp::kLog:
+      case ScalarOp::kLog1p:
+      case ScalarOp::kExpm1:
+      case ScalarOp::kTanh:
+      case ScalarOp::kSigmoid:
+      case ScalarOp::kErf:
+      case ScalarOp::kSin:
+      case ScalarOp::kCos:
+        cost += 12;
+        break;
+      case ScalarOp::kPow:
+        cost += 60;
+        break;
+      case ScalarOp::kConst:
+        break;
+      default:
+        cost += 1;
+    }
+  }
+  return cost;
+}
+
+// Elements after which a dense row repeats, as a channel's numbers do over pixels; 0: something else.
+int64_t RowOf(const Shape& sizes, const Shape& strides) {
+  const bool repeats = sizes.size() == 2 && strides[0] == 0 && strides[1] == 1;
+  return repeats ? sizes[1] : 0;
+}
+
+template <class T>
+void Convert(const T* in, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] = static_cast<float>(in[i]);
+}
+
+void LoadDense(DType t, const void* data, int64_t begin, int64_t n, float* out) {
+  if (t == DType::kF32) {
+    std::memcpy(out, static_cast<const float*>(data) + begin, static_cast<size_t>(n) * sizeof(float));
+    return;
+  }
+  if (t == DType::kBF16) return HWY_DYNAMIC_DISPATCH(FromBF16)(static_cast<const BF16*>(data) + begin, n, out);
+  if (t == DType::kBool) return HWY_DYNAMIC_DISPATCH(FromBool)(static_cast<const bool*>(data) + begin, n, out);
+  DispatchDType(t, [&](auto zero) {
+    using T = decltype(zero);
+    Convert(static_cast<const T*>(data) + begin, n, out);
+  });
+}
+
+void StoreDense(DType t, const float* in, int64_t begin, int64_t n, void* data) {
+  if (t == DType::kF32) {
+    std::memmove(static_cast<float*>(data) + begin, in, static_cast<size_t>(n) * sizeof(float));
+    return;
+  }
+  if (t == DType::kBF16) return HWY_DYNAMIC_DISPATCH(ToBF16)(in, n, static_cast<BF16*>(data) + begin);
+  if (t == DType::kBool) return HWY_DYNAMIC_DISPATCH(ToBool)(in, n, static_cast<bool*>(data) + begin);
+  DispatchDType(t, [&](auto zero) {
+    using T = decltype(zero);
+    T* out = static_cast<T*>(data) + begin;
+    for (int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(in[i]);
+  });
+}
+
+}  // namespace
+
+bool TileProgram::Supports(const ScalarProgram& program, absl::Span<const TensorType> inputs,
+                           absl::Span<const TensorType> outputs) {
+  if (static_cast<int64_t>(program.code.size()) > kMaxTileSlots) return false;
+  bool has_float = false;
+  for (const auto& span : {inputs, outputs}) {
+    for (const TensorType& t : span) {
+      if (t.dtype == DType::kF64) return false;
+      has_float |= IsFloat(t.dtype);
+    }
+  }
+  return has_float;
+}
+
+// Products that only a sum or a difference reads become one instruction with it.
+std::vector<ScalarInstr> TileProgram::Lower(const ScalarProgram& program) {
+  std::vector<ScalarInstr> code = program.code;
+  std::vector<int> uses(code.size(), 0);
+  for (const ScalarInstr& i : code) {
+    for (int k = 0; k < Arity(i.op); ++k) ++uses[i.args[k]];
+  }
+  for (int32_t r : program.results) ++uses[r];
+  for (ScalarInstr& i : code) {
+    if (i.op != ScalarOp::kAdd && i.op != ScalarOp::kSub) continue;
+    for (int k = 0; k < 2; ++k) {
+      ScalarInstr& product = code[i.args[k]];
+      if (product.op != ScalarOp::kMul || uses[i.args[k]] != 1) continue;
+      const int32_t other = i.args[1 - k];
+      i.op = i.op == ScalarOp::kAdd ? kMulAdd : k == 0 ? kMulSub : kNegMulAdd;
+      i.args[0] = product.args[0];
+      i.args[1] = product.args[1];
+      i.args[2] = other;
+      product = ScalarInstr();  // nobody reads it: a number costs nothing
+      break;
+    }
+  }
+  return code;
+}
+
+// Slots: inputs first, then constants, then tiles that instructions share once their last reader is past. A result's
+// tile is its own, since it may be the output's memory.
+void TileProgram::Schedule(const std::vector<ScalarInstr>& code, const std::vector<int32_t>& results) {
+  const int32_t count = static_cast<int32_t>(code.size());
+  std::vector<int32_t> slot(count, -1), last_use(count, -1), tile_instr(count, -1);
+  for (int32_t v = 0; v < count; ++v) {
+    for (int k = 0; k < TileArity(code[v].op); ++k) last_use[code[v].args[k]] = v;
+  }
+  std::vector<char> is_result(count, 0);
+  for (int32_t r : results) {
+    last_use[r] = count;
+    is_result[r] = 1;
+  }
+  for (int32_t v = 0; v < count; ++v) {
+    const ScalarInstr& i = code[v];
+    if (i.op == ScalarOp::kInput) {
+      Input& in = inputs_[i.args[0]];
+      if (in.slot < 0) {
+        in.slot = slots_++;
+        in.used = true;
+        slot_is_scalar_.push_back(in.scalar);
+      }
+      slot[v] = in.slot;
+    } else if (i.op == ScalarOp::kConst && last_use[v] >= 0) {
+      slot[v] = slots_++;
+      slot_is_scalar_.push_back(true);
+      constants_.emplace_back(slot[v], static_cast<float>(i.constant));
+    }
+  }
+  std::vector<int32_t> free_slots;
+  for (int32_t v = 0; v < count; ++v) {
+    const ScalarInstr& i = code[v];
+    const int arity = TileArity(i.op);
+    if (arity == 0) continue;
+    TileInstr t;
+    t.op = i.op;
+    tile_instr[v] = static_cast<int32_t>(code_.size());
+    for (int k = 0; k < 3; ++k) t.args[k] = k < arity ? slot[i.args[k]] : -1;
+    // An operand's tile may be the result's: instructions read an element before they write it.
+    for (int k = 0; k < arity; ++k) {
+      const int32_t a = i.args[k];
+      if (code[a].op == ScalarOp::kInput) inputs_[code[a].args[0]].last_read = tile_instr[v];
+      if (last_use[a] == v && TileArity(code[a].op) > 0 &&
+          std::find(free_slots.begin(), free_slots.end(), slot[a]) == free_slots.end()) {
+        free_slots.push_back(slot[a]);
+      }
+    }
+    if (free_slots.empty() || is_result[v]) {
+      free_slots.push_back(slots_++);
+      slot_is_scalar_.push_back(false);
+    }
+    t.out = slot[v] = free_slots.back();
+    free_slots.pop_back();
+    code_.push_back(t);
+  }
+  for (int32_t r : results) {
+    results_.push_back(slot[r]);
+    result_made_.push_back(tile_instr[r]);
+    // An input that is a result is read at the very end.
+    if (code[r].op == ScalarOp::kInput) inputs_[code[r].args[0]].last_read = static_cast<int32_t>(code_.size());
+  }
+  // A value that is two results, or an input that is one, is copied.
+  for (size_t o = 0; o < results_.size(); ++o) {
+    if (std::count(results_.begin(), results_.end(), results_[o]) > 1) result_made_[o] = -1;
+  }
+}
+
+// Whether an output may be written where it goes as soon as it is made: no input that lies there is read after.
+bool TileProgram::WritesDirectly(size_t output, const void* const* inputs, void* const* outputs) const {
+  if (result_made_[output] < 0 || output_types_[output] != DType::kF32) return false;
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (inputs_[i].used && inputs[i] == outputs[output] && inputs_[i].last_read > result_made_[output]) return false;
+  }
+  return true;
+}
+
+TileProgram::TileProgram(const ScalarProgram& program, absl::Span<const TensorType> inputs,
+                         absl::Span<const TensorType> outputs) {
+  const Shape& shape = outputs[0].shape;
+  elements_ = NumElements(shape);
+  for (const TensorType& t : outputs) output_types_.push_back(t.dtype);
+  for (const TensorType& t : inputs) {
+    Input in;
+    in.dtype = t.dtype;
+    in.scalar = t.elements() == 1;
+    in.dense = t.shape == shape && !in.scalar;
+    if (!in.dense && !in.scalar) {
+      const Shape own = RowMajorStrides(t.shape);
+      const int64_t lead = static_cast<int64_t>(shape.size()) - t.rank();
+      for (int64_t d = 0; d < static_cast<int64_t>(shape.size()); ++d) {
+        if (shape[d] == 1) continue;
+        const bool repeats = d < lead || t.shape[d - lead] == 1;
+        const int64_t stride = repeats ? 0 : own[d - lead];
+        const bool merges =
+            !in.sizes.empty() && (repeats ? in.strides.back() == 0 : in.strides.back() == stride * shape[d]);
+        if (merges) {
+          in.sizes.back() *= shape[d];
+          in.strides.back() = stride;
+        } else {
+          in.sizes.push_back(shape[d]);
+          in.strides.push_back(stride);
+        }
+      }
+    }
+    inputs_.push_back(std::move(in));
+  }
+
+  Schedule(Lower(program), program.results);
+  grain_ = std::max<int64_t>(kTileElements, (int64_t{64} << 10) / Cost(program) / kTileElements * kTileElements);
+  threads_ = std::max<int64_t>(1, std::min<int64_t>(ComputeThreads(), (elements_ + grain_ - 1) / grain_));
+  // One tile more, for results that are one number.
+  thread_bytes_ = (slots_ + 1) * kTileFloats * static_cast<int64_t>(sizeof(float));
+}
+
+void TileProgram::LoadBroadcast(const Input& in, const void* data, int64_t begin, int64_t n, float* out) const {
+  const int64_t inner = in.sizes.back();
+  int64_t done = 0;
+  while (done < n) {
+    int64_t rest = begin + done;
+    const int64_t at = rest % inner;
+    rest /= inner;
+    int64_t offset = at * in.strides.back();
+    for (int64_t d = static_cast<int64_t>(in.sizes.size()) - 2; d >= 0; --d) {
+      offset += rest % in.sizes[d] * in.strides[d];
+      rest /= in.sizes[d];
+    }
+    const int64_t run = std::min(n - done, inner - at);
+    if (in.strides.back() == 0) {
+      float one;
+      LoadDense(in.dtype, data, offset, 1, &one);
+      std::fill(out + done, out + done + run, one);
+    } else {
+      LoadDense(in.dtype, data, offset, run, out + done);
+    }
+    done += run;
+  }
+}
+
+void TileProgram::RunRange(const void* const* inputs, void* const* outputs, float* tiles, int64_t begin,
+                           int64_t end) const {
+  const float* read[kMaxTileSlots];
+  float* write[kMaxTileSlots];
+  bool scalar[kMaxTileSlots], direct[kMaxTileSlots];
+  for (int32_t s = 0; s < slots_; ++s) {
+    write[s] = tiles + s * kTileFloats;
+    read[s] = write[s];
+    scalar[s] = slot_is_scalar_[s];
+  }
+  // Numbers fill the widest vector.
+  const auto set = [&](int32_t slot, float value) { std::fill_n(write[slot], kTilePadding, value); };
+  for (const auto& c : constants_) set(c.first, c.second);
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (!inputs_[i].used || !inputs_[i].scalar) continue;
+    float value;
+    LoadDense(inputs_[i].dtype, inputs[i], 0, 1, &value);
+    set(inputs_[i].slot, value);
+  }
+  for (size_t o = 0; o < results_.size(); ++o) direct[o] = WritesDirectly(o, inputs, outputs);
+  for (int64_t at = begin; at < end; at += kTileElements) {
+    const int64_t n = std::min(kTileElements, end - at);
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      const Input& in = inputs_[i];
+      if (!in.used || in.scalar) continue;
+      // A whole tile of f32 is read where it lies; a last, partial one is copied, since vectors read past it.
+      const bool in_place = in.dtype == DType::kF32 && n == kTileElements;
+      const int64_t row = RowOf(in.sizes, in.strides), phase = row > 0 ? at % row : 0;
+      if (in.dense && in_place) {
+        read[in.slot] = static_cast<const float*>(inputs[i]) + at;
+      } else if (in_place && phase + kTileElements <= row) {
+        read[in.slot] = static_cast<const float*>(inputs[i]) + phase;
+      } else if (row > 0 && (row <= kTilePadding || kTileElements % row == 0)) {
+        // Rows from the first on, and one more, so that tiles may begin anywhere in one.
+        if (at == begin) LoadBroadcast(in, inputs[i], 0, n + (row <= kTilePadding ? row : 0), write[in.slot]);
+        read[in.slot] = write[in.slot] + phase;
+      } else {
+        read[in.slot] = write[in.slot];
+        if (in.dense)
+          LoadDense(in.dtype, inputs[i], at, n, write[in.slot]);
+        else
+          LoadBroadcast(in, inputs[i], at, n, write[in.slot]);
+      }
+    }
+    for (size_t o = 0; o < results_.size(); ++o) {
+      if (!direct[o]) continue;
+      const int32_t s = results_[o];
+      write[s] = n == kTileElements ? static_cast<float*>(outputs[o]) + at : tiles + s * kTileFloats;
+      read[s] = write[s];
+    }
+    HWY_DYNAMIC_DISPATCH(RunCode)(code_.data(), static_cast<int64_t>(code_.size()), n, read, scalar, write);
+    for (size_t o = 0; o < results_.size(); ++o) {
+      const int32_t s = results_[o];
+      if (direct[o] && n == kTileElements) continue;
+      if (scalar[s]) {
+        float* tile = tiles + slots_ * kTileFloats;  // a constant or scalar result: spread it
+        std::fill(tile, tile + n, read[s][0]);
+        StoreDense(output_types_[o], tile, at, n, outputs[o]);
+      } else {
+        StoreDense(output_types_[o], read[s], at, n, outputs[o]);
+      }
+    }
+  }
+}
+
+void TileProgram::Run(const void* const* inputs, void* const* outputs, void* scratch) const {
+  if (threads_ == 1) {
+    RunRange(inputs, outputs, static_cast<float*>(scratch), 0, elements_);
+    return;
+  }
+  // Shares are whole tiles, one for each thread's own scratch.
+  const int64_t tiles = (elements_ + kTileElements - 1) / kTileElements;
+  ParallelFor(threads_, 1, [&](int64_t first, int64_t last) {
+    for (int64_t t = first; t < last; ++t) {
+      const int64_t begin = tiles * t / threads_ * kTileElements,
+                    end = std::min(elements_, tiles * (t + 1) / threads_ * kTileElements);
+      RunRange(inputs, outputs, reinterpret_cast<float*>(static_cast<char*>(scratch) + t * thread_bytes_), begin, end);
+    }
+  });
+}
+
+}  // namespace mslua
+#endif  // HWY_ONCE

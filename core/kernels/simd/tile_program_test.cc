@@ -1,0 +1,111 @@
+// Formulas run by vectors, beside the library's functions in double precision.
+#include "core/kernels/simd/tile_program.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/base/aligned_memory.h"
+#include "core/ops/testing/instruction_sets.h"
+#include "gtest/gtest.h"
+
+namespace mslua {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+// y = formula(x), and `after` elements more that are to stay as they are.
+std::vector<float> Compute(const std::string& formula, const std::vector<float>& x, int64_t after = 0) {
+  const TensorType type{DType::kF32, {static_cast<int64_t>(x.size())}};
+  const auto parsed = ParseFormula({formula}, {{"x"}, {}});
+  EXPECT_TRUE(parsed.ok()) << parsed.status();
+  const TileProgram program(*parsed, {type}, {type});
+  const AlignedMemory scratch = AllocateAligned(program.scratch_bytes());
+  std::vector<float> y(x.size() + after, -7);
+  const void* const inputs[] = {x.data()};
+  void* const outputs[] = {y.data()};
+  program.Run(inputs, outputs, scratch.get());
+  return y;
+}
+
+// Units of the last place of a f32 near `y`.
+double Unit(double y) { return std::ldexp(1.0, std::max(std::ilogb(y), -126) - 23); }
+
+struct Function {
+  const char* name;
+  double (*exact)(double);
+  float from, to;    // where it is tried, in even steps
+  double tolerance;  // units in the last place of the result
+};
+
+class Accuracy : public ::testing::TestWithParam<Function> {};
+
+void CheckOverItsRange(const Function& f) {
+  constexpr int kCount = 300007;
+  std::vector<float> x(kCount);
+  for (int i = 0; i < kCount; ++i) x[i] = f.from + (f.to - f.from) * (static_cast<float>(i) / kCount);
+  const std::vector<float> y = Compute(std::string(f.name) + "(x)", x);
+  double largest = 0;
+  float worst = 0;
+  for (int i = 0; i < kCount; ++i) {
+    const double exact = f.exact(x[i]);
+    const double error = std::fabs(y[i] - exact) / Unit(exact);
+    if (!(error <= largest)) largest = error, worst = x[i];
+  }
+  EXPECT_LE(largest, f.tolerance) << f.name << "(" << worst << ")";
+}
+
+TEST_P(Accuracy, OverItsRange) {
+  testing::OnEveryInstructionSet([] { CheckOverItsRange(GetParam()); });
+}
+
+double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+INSTANTIATE_TEST_SUITE_P(
+    Functions, Accuracy,
+    ::testing::Values(Function{"exp", std::exp, -87.3f, 88.72f, 2}, Function{"exp", std::exp, -1e-3f, 1e-3f, 1},
+                      Function{"erf", std::erf, -5, 5, 3}, Function{"erf", std::erf, -1e-3f, 1e-3f, 3},
+                      Function{"erf", std::erf, -1e-30f, 1e-30f, 2}, Function{"tanh", std::tanh, -10, 10, 5},
+                      Function{"sigmoid", Sigmoid, -80, 80, 4}, Function{"log", std::log, 1e-30f, 1e30f, 4},
+                      Function{"log", std::log, 0.25f, 0.75f, 4}, Function{"log", std::log, 1.5f, 4, 4},
+                      Function{"log1p", std::log1p, -0.25f, 0.4f, 2}, Function{"log1p", std::log1p, -1e-6f, 1e-6f, 2},
+                      Function{"log1p", std::log1p, -1e-30f, 1e-30f, 1}, Function{"log1p", std::log1p, -0.99f, 10, 4},
+                      Function{"log1p", std::log1p, 10, 1e30f, 4}, Function{"expm1", std::expm1, -0.35f, 0.35f, 2},
+                      Function{"expm1", std::expm1, -1e-6f, 1e-6f, 1},
+                      Function{"expm1", std::expm1, -1e-30f, 1e-30f, 1}, Function{"expm1", std::expm1, -20, 20, 2},
+                      Function{"expm1", std::expm1, 20, 88.72f, 2}));
+
+TEST(TileProgram, Edges) {
+  const std::vector<float> x = {0, -0.0f, kInf, -kInf, 1e30f, -1e30f, 89, -104};
+  EXPECT_EQ(Compute("exp(x)", x), (std::vector<float>{1, 1, kInf, 0, kInf, 0, kInf, 0}));
+  EXPECT_EQ(Compute("erf(x)", x), (std::vector<float>{0, -0.0f, 1, -1, 1, -1, 1, -1}));
+  EXPECT_EQ(Compute("tanh(x)", x), (std::vector<float>{0, -0.0f, 1, -1, 1, -1, 1, -1}));
+  EXPECT_EQ(Compute("sigmoid(x)", x), (std::vector<float>{0.5f, 0.5f, 1, 0, 1, 0, 1, 0}));
+  EXPECT_EQ(Compute("expm1(x)", x), (std::vector<float>{0, -0.0f, kInf, -1, kInf, -1, kInf, -1}));
+  EXPECT_EQ(Compute("log1p(x)", {0, kInf, -1}), (std::vector<float>{0, kInf, -kInf}));
+  EXPECT_TRUE(std::isnan(Compute("log1p(x)", {-1.5f})[0]));
+  for (const char* function : {"erf(x)", "expm1(x)"}) EXPECT_TRUE(std::signbit(Compute(function, x)[1])) << function;
+}
+
+TEST(TileProgram, NanStays) {
+  const std::vector<float> x(40, std::nanf(""));
+  for (const char* name :
+       {"exp", "erf", "tanh", "sigmoid", "log", "log1p", "expm1", "sin", "cos", "sqrt", "abs", "neg", "sign"}) {
+    for (const float y : Compute(std::string(name) + "(x)", x)) ASSERT_TRUE(std::isnan(y)) << name;
+  }
+}
+
+// Lengths around those of vectors, pairs of vectors and tiles; what lies after the last number stays.
+void CheckAnyLength() {
+  for (const int n : {1, 7, 15, 16, 17, 31, 33, 63, 65, 511, 512, 513, 543, 545, 1027}) {
+    std::vector<float> x(n);
+    for (int i = 0; i < n; ++i) x[i] = static_cast<float>(i) - 5;
+    const std::vector<float> y = Compute("neg(x)", x, 64);
+    for (int i = 0; i < n + 64; ++i) ASSERT_EQ(y[i], i < n ? 5 - i : -7) << i << " of " << n;
+  }
+}
+
+TEST(TileProgram, AnyLength) { testing::OnEveryInstructionSet(CheckAnyLength); }
+
+}  // namespace
+}  // namespace mslua

@@ -1,0 +1,110 @@
+#include "core/ops/declare/random.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/parallel_for.h"
+#include "core/base/rng.h"
+#include "core/kernels/dispatch.h"
+
+namespace mslua {
+namespace {
+
+constexpr int64_t kGrain = 8192;  // numbers that are worth a thread
+constexpr int64_t kTile = 1024;
+
+}  // namespace
+
+RandomStream::RandomStream(const Attrs& attrs, DType step_type, const void* step) {
+  const int64_t at = step_type == DType::kI64 ? *static_cast<const int64_t*>(step) : *static_cast<const int32_t*>(step);
+  seed = static_cast<uint64_t>(attrs.Int("seed"));
+  const auto words = Philox(seed, static_cast<uint64_t>(attrs.Int("_rng")), static_cast<uint64_t>(at));
+  stream = static_cast<uint64_t>(words[0]) << 32 | words[1];
+}
+
+void ForEachRun(const Attrs& attrs, const Shape& shape, absl::FunctionRef<void(int64_t, int64_t, int64_t)> f) {
+  const int64_t total = NumElements(shape);
+  if (!attrs.Has("_begin")) {
+    ParallelFor(total, kGrain, [&](int64_t begin, int64_t end) { f(begin, begin, end - begin); });
+    return;
+  }
+  const auto &begin = attrs.Ints("_begin"), &global = attrs.Ints("_global");
+  const Shape strides = RowMajorStrides(global);
+  // Inner dimensions that are whole lie in one run with the one before them.
+  int64_t run = 1, d = static_cast<int64_t>(shape.size());
+  while (d > 0) {
+    run *= shape[--d];
+    if (shape[d] != global[d]) break;
+  }
+  if (total == 0) return;
+  ParallelFor(total / run, std::max<int64_t>(1, kGrain / run), [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) {
+      int64_t rest = r * run, index = 0;
+      for (int64_t k = static_cast<int64_t>(shape.size()) - 1; k >= 0; --k) {
+        index += (begin[k] + rest % shape[k]) * strides[k];
+        rest /= shape[k];
+      }
+      f(r * run, index, run);
+    }
+  });
+}
+
+StatusOr<Attrs> LocalizeRandom(const LocalizeCall& c) {
+  Attrs attrs = c.attrs;
+  const Shape &begin = c.output_begin[0], &global = c.global_outputs[0].shape, &local = c.local_outputs[0].shape;
+  if (attrs.Has("shape")) attrs.Set("shape", std::vector<int64_t>(local.begin(), local.end()));
+  return attrs.Set("_begin", std::vector<int64_t>(begin.begin(), begin.end()))
+      .Set("_global", std::vector<int64_t>(global.begin(), global.end()));
+}
+
+void DeclareRandom(OpDef& op) {
+  op.Input("step", TypeClass::kIndex).Attr("seed", AttrKind::kInt, int64_t{0}, "numbers differ between seeds");
+  op.Random().Localize(LocalizeRandom);
+}
+
+OpDef RandomTensorOp(std::string name, FillFn fill, const char* scale, const char* shift, bool scale_is_end) {
+  OpDef op(std::move(name));
+  DeclareRandom(op);
+  op.ZeroGrad();
+  op.Required("shape", AttrKind::kInts, "of the result").Attr("dtype", AttrKind::kDType, DType::kF32, "a float type");
+  op.Rule([](const Attrs& a, absl::Span<const TensorType>) {
+    std::string rule = " -> ";
+    for (size_t d = 0; d < a.Ints("shape").size(); ++d) absl::StrAppend(&rule, "d", d, " ");
+    return rule;
+  });
+  op.Infer([](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
+    const auto& shape = a.Ints("shape");
+    if (in[0].rank() != 0) return absl::InvalidArgumentError("step should be a scalar");
+    if (!IsFloat(a.Type("dtype")))
+      return absl::InvalidArgumentError(absl::StrCat("dtype is ", Name(a.Type("dtype")), ", expected a float type"));
+    for (int64_t n : shape) {
+      if (n < 0)
+        return absl::InvalidArgumentError(
+            absl::StrCat("shape ", ToString(absl::MakeConstSpan(shape)), " has a negative size"));
+    }
+    return std::vector<TensorType>{{a.Type("dtype"), Shape(shape.begin(), shape.end())}};
+  });
+  op.Reference([=](const OpCall& c) {
+    const RandomStream random(c.attrs, c.inputs[0].type.dtype, c.inputs[0].data);
+    const double add = c.attrs.Float(shift), times = scale_is_end ? c.attrs.Float(scale) - add : c.attrs.Float(scale);
+    DispatchFloat(c.outputs[0].type.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      T* y = c.outputs[0].as<T>();
+      ForEachRun(c.attrs, c.outputs[0].type.shape, [&](int64_t offset, int64_t index, int64_t n) {
+        float numbers[kTile];
+        for (int64_t at = 0; at < n; at += kTile) {
+          const int64_t count = std::min(kTile, n - at);
+          fill(random.seed, random.stream, static_cast<uint64_t>(index + at), static_cast<uint64_t>(count), numbers);
+          for (int64_t i = 0; i < count; ++i)
+            y[offset + at + i] = static_cast<T>(static_cast<float>(numbers[i] * times + add));
+        }
+      });
+    });
+    return absl::OkStatus();
+  });
+  op.AddSample({{{DType::kI64, {}}}, {{"shape", std::vector<int64_t>{4, 6}}, {"seed", int64_t{7}}}});
+  op.AddSample({{{DType::kI64, {}}}, {{"shape", std::vector<int64_t>{2, 3, 4}}}});
+  return op;
+}
+
+}  // namespace mslua

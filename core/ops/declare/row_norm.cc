@@ -1,0 +1,298 @@
+#include "core/ops/declare/row_norm.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/parallel_for.h"
+#include "core/kernels/dispatch.h"
+#include "core/kernels/simd/row_norm_kernels.h"
+
+namespace mslua {
+namespace {
+
+using absl::StrAppend;
+using absl::StrCat;
+
+// The dimensions before and from `axis`.
+std::string Lead(const Attrs& a) {
+  std::string dims;
+  for (int64_t d = 0; d < a.Int("axis"); ++d) StrAppend(&dims, " b", d);
+  return dims;
+}
+std::string Row(const Attrs& a, int64_t rank, absl::string_view mark) {
+  std::string dims;
+  for (int64_t d = a.Int("axis"); d < rank; ++d) StrAppend(&dims, " ", mark, "d", d);
+  return dims;
+}
+
+RowNorm SizesOf(const Attrs& a, const Shape& x, bool centred) {
+  const auto dims = absl::MakeConstSpan(x);
+  return {NumElements(dims.subspan(0, a.Int("axis"))), NumElements(dims.subspan(a.Int("axis"))), centred,
+          a.Has("eps") ? a.Float("eps") : 0};
+}
+
+// Operands from `first` on are statistics or parameters.
+void CheckStatistics(OpDef& op, size_t first) {
+  op.Check([first](const Attrs& a, absl::Span<const TensorType> in) -> Status {
+    const DType wanted = StatisticsType(in[0].dtype);
+    for (size_t i = first; i < in.size(); ++i) {
+      if (in[i].dtype != wanted)
+        return absl::InvalidArgumentError(
+            StrCat("parameters and statistics are ", Name(wanted), " here (use ops.Cast)"));
+    }
+    return absl::OkStatus();
+  });
+}
+
+// Checks the operands' shapes by the rule `lhs`; the results are as given.
+void InferBy(OpDef& op,
+             std::function<StatusOr<std::vector<TensorType>>(const Attrs&, absl::Span<const TensorType>)> results) {
+  const RuleFn rule = op.rule;
+  std::vector<std::string> names;
+  for (const InputDef& i : op.inputs) names.push_back(i.name);
+  op.Infer([=](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
+    std::vector<int64_t> ranks;
+    std::vector<Shape> shapes;
+    for (const TensorType& t : in) {
+      ranks.push_back(t.rank());
+      shapes.push_back(t.shape);
+    }
+    ASSIGN_OR_RETURN(const FactorRule r, ParseFactorRule(rule(a, in), ranks));
+    RETURN_IF_ERROR(FactorSizes(r, shapes, names).status());
+    return results(a, in);
+  });
+}
+
+Shape LeadShape(const Attrs& a, const Shape& x) { return Shape(x.begin(), x.begin() + a.Int("axis")); }
+Shape RowShape(const Attrs& a, const Shape& x) { return Shape(x.begin() + a.Int("axis"), x.end()); }
+
+double At(const TensorView& v, int64_t i) { return LoadAsDouble(v.type.dtype, v.data, i); }
+void Put(const TensorView& v, int64_t i, double value) { StoreDouble(v.type.dtype, v.data, i, value); }
+
+Status ForwardReference(const OpCall& call, bool centred) {
+  const TensorView x = call.inputs[0], scale = call.inputs[1], y = call.outputs[0];
+  const RowNorm n = SizesOf(call.attrs, x.type.shape, centred);
+  for (int64_t r = 0; r < n.rows; ++r) {
+    double mean = 0, square = 0;
+    for (int64_t k = 0; k < n.size && centred; ++k) mean += At(x, r * n.size + k) / static_cast<double>(n.size);
+    for (int64_t k = 0; k < n.size; ++k) {
+      const double d = At(x, r * n.size + k) - mean;
+      square += d * d / static_cast<double>(n.size);
+    }
+    const double rstd = 1 / std::sqrt(square + n.eps);
+    for (int64_t k = 0; k < n.size; ++k) {
+      Put(y, r * n.size + k,
+          (At(x, r * n.size + k) - mean) * rstd * At(scale, k) + (centred ? At(call.inputs[2], k) : 0));
+    }
+    if (centred) Put(call.outputs[1], r, mean);
+    Put(call.outputs[centred ? 2 : 1], r, rstd);
+  }
+  return absl::OkStatus();
+}
+
+// (x - mean) * rstd of row r, element k; operands dy, x[, mean], rstd.
+double Normal(const OpCall& call, const RowNorm& n, int64_t r, int64_t k) {
+  const double mean = n.centred ? At(call.inputs[2], r) : 0;
+  return (At(call.inputs[1], r * n.size + k) - mean) * At(call.inputs[n.centred ? 3 : 2], r);
+}
+
+Status GradInputReference(const OpCall& call, bool centred) {
+  const TensorView dy = call.inputs[0], rstd = call.inputs[centred ? 3 : 2], scale = call.inputs[centred ? 4 : 3];
+  const RowNorm n = SizesOf(call.attrs, dy.type.shape, centred);
+  for (int64_t r = 0; r < n.rows; ++r) {
+    double mean = 0, slope = 0;
+    for (int64_t k = 0; k < n.size; ++k) {
+      const double g = At(dy, r * n.size + k) * At(scale, k) / static_cast<double>(n.size);
+      mean += centred ? g : 0;
+      slope += g * Normal(call, n, r, k);
+    }
+    for (int64_t k = 0; k < n.size; ++k) {
+      Put(call.outputs[0], r * n.size + k,
+          At(rstd, r) * (At(dy, r * n.size + k) * At(scale, k) - mean - Normal(call, n, r, k) * slope));
+    }
+  }
+  return absl::OkStatus();
+}
+
+Status GradParamsReference(const OpCall& call, bool centred) {
+  const TensorView dy = call.inputs[0];
+  const RowNorm n = SizesOf(call.attrs, dy.type.shape, centred);
+  for (int64_t k = 0; k < n.size; ++k) {
+    double dscale = 0, dbias = 0;
+    for (int64_t r = 0; r < n.rows; ++r) {
+      dscale += At(dy, r * n.size + k) * Normal(call, n, r, k);
+      dbias += At(dy, r * n.size + k);
+    }
+    Put(call.outputs[0], k, dscale);
+    if (centred) Put(call.outputs[1], k, dbias);
+  }
+  return absl::OkStatus();
+}
+
+enum class Part { kForward, kGradInput, kGradParams };
+
+constexpr int64_t kGrain = 8 * 1024;  // elements below which one thread does all
+
+class RowNormKernel : public Kernel {
+ public:
+  RowNormKernel(const RowNorm& n, DType t, Part part) : n_(n), bf16_(t == DType::kBF16), part_(part) {
+    // Split by the sizes alone, so that the sums do not depend on the number of threads.
+    if (part_ == Part::kGradParams)
+      chunks_ = std::clamp<int64_t>(n_.rows * n_.size / kGrain, 1, std::clamp<int64_t>(n_.rows, 1, 32));
+  }
+
+  int64_t scratch_bytes() const override { return chunks_ * 2 * n_.size * static_cast<int64_t>(sizeof(float)); }
+
+  Status Run(const Buffers& b) override {
+    const int s = n_.centred ? 1 : 0;  // how far the mean pushes what follows
+    if (part_ == Part::kForward) {
+      const RowNormForward call = {b.inputs[0],
+                                   Floats(b.inputs[1]),
+                                   n_.centred ? Floats(b.inputs[2]) : nullptr,
+                                   b.outputs[0],
+                                   n_.centred ? static_cast<float*>(b.outputs[1]) : nullptr,
+                                   static_cast<float*>(b.outputs[1 + s])};
+      ParallelFor(n_.rows, kGrain / (n_.size + 1) + 1,
+                  [&](int64_t begin, int64_t end) { RunForward(bf16_, n_, call, begin, end); });
+      return absl::OkStatus();
+    }
+    const RowNormBackward call = {b.inputs[0],
+                                  b.inputs[1],
+                                  n_.centred ? Floats(b.inputs[2]) : nullptr,
+                                  Floats(b.inputs[2 + s]),
+                                  part_ == Part::kGradInput ? Floats(b.inputs[3 + s]) : nullptr,
+                                  b.outputs[0]};
+    if (part_ == Part::kGradInput) {
+      ParallelFor(n_.rows, kGrain / (n_.size + 1) + 1,
+                  [&](int64_t begin, int64_t end) { RunGradInput(bf16_, n_, call, begin, end); });
+      return absl::OkStatus();
+    }
+    float* partial = static_cast<float*>(b.scratch);
+    ParallelFor(chunks_, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t)
+        RunGradParams(bf16_, n_, call, partial + t * 2 * n_.size, n_.rows * t / chunks_, n_.rows * (t + 1) / chunks_);
+    });
+    for (int64_t i = 0; i < (n_.centred ? 2 : 1) * n_.size; ++i) {
+      double sum = 0;
+      for (int64_t t = 0; t < chunks_; ++t) sum += partial[t * 2 * n_.size + i];
+      static_cast<float*>(b.outputs[i / n_.size])[i % n_.size] = static_cast<float>(sum);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  static const float* Floats(const void* p) { return static_cast<const float*>(p); }
+  const RowNorm n_;
+  const bool bf16_;
+  const Part part_;
+  int64_t chunks_ = 0;
+};
+
+FastKernel Highway(Part part, bool centred) {
+  return {
+      "highway",
+      [](const OpSpec& s) {
+        return (s.inputs[0].dtype == DType::kF32 || s.inputs[0].dtype == DType::kBF16) && s.inputs[0].elements() > 0;
+      },
+      [=](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> {
+        return std::make_unique<RowNormKernel>(SizesOf(s.attrs, s.inputs[0].shape, centred), s.inputs[0].dtype, part);
+      }};
+}
+
+}  // namespace
+
+DType StatisticsType(DType x) { return x == DType::kF64 ? DType::kF64 : DType::kF32; }
+
+void DeclareRowNorm(OpDef& op, bool centred) {
+  op.Input("x").Input("scale", TypeClass::kFloat);
+  if (centred) op.Input("bias", TypeClass::kFloat);
+  op.Outputs(centred ? std::vector<std::string>{"y", "mean", "rstd"} : std::vector<std::string>{"y", "rstd"});
+  op.Attr("axis", AttrKind::kAxis, int64_t{-1}, "the first of the axes that are normalised together");
+  op.Attr("eps", AttrKind::kFloat, centred ? 1e-5 : 1e-6);
+  op.Rule([centred](const Attrs& a, absl::Span<const TensorType> in) {
+    const std::string b = Lead(a), d = Row(a, in[0].rank(), "!");
+    return StrCat(b, d, ",", d, centred ? "," + d : "", " ->", b, d, ",", b, centred ? "," + b : "");
+  });
+  CheckStatistics(op, 1);
+  InferBy(op, [centred](const Attrs& a, absl::Span<const TensorType> in) {
+    const TensorType statistic = {StatisticsType(in[0].dtype), LeadShape(a, in[0].shape)};
+    std::vector<TensorType> out(centred ? 3 : 2, statistic);
+    out[0] = in[0];
+    return out;
+  });
+  op.Reference([centred](const OpCall& c) { return ForwardReference(c, centred); });
+  op.Fast(Highway(Part::kForward, centred));
+}
+
+void DeclareRowNormGradInput(OpDef& op, bool centred) {
+  op.Input("dy").Input("x");
+  if (centred) op.Input("mean", TypeClass::kFloat);
+  op.Input("rstd", TypeClass::kFloat).Input("scale", TypeClass::kFloat).Outputs({"dx"});
+  op.Attr("axis", AttrKind::kAxis, int64_t{-1}, "the first of the axes that are normalised together");
+  op.Rule([centred](const Attrs& a, absl::Span<const TensorType> in) {
+    const std::string b = Lead(a), d = Row(a, in[0].rank(), "!");
+    return StrCat(b, d, ",", b, d, ",", centred ? b + "," : "", b, ",", d, " ->", b, d);
+  });
+  CheckStatistics(op, 2);
+  op.Reference([centred](const OpCall& c) { return GradInputReference(c, centred); });
+  op.Fast(Highway(Part::kGradInput, centred));
+}
+
+void DeclareRowNormGradParams(OpDef& op, bool centred) {
+  op.Input("dy").Input("x");
+  if (centred) op.Input("mean", TypeClass::kFloat);
+  op.Input("rstd", TypeClass::kFloat);
+  op.Outputs(centred ? std::vector<std::string>{"dscale", "dbias"} : std::vector<std::string>{"dscale"});
+  op.Attr("axis", AttrKind::kAxis, int64_t{-1}, "the first of the axes that are normalised together");
+  op.Rule([centred](const Attrs& a, absl::Span<const TensorType> in) {
+    const std::string b = Lead(a), d = Row(a, in[0].rank(), "");
+    return StrCat(b, d, ",", b, d, ",", centred ? b + "," : "", b, " ->", d, centred ? "," + d : "");
+  });
+  CheckStatistics(op, 2);
+  InferBy(op, [centred](const Attrs& a, absl::Span<const TensorType> in) {
+    return std::vector<TensorType>(centred ? 2 : 1, {StatisticsType(in[0].dtype), RowShape(a, in[0].shape)});
+  });
+  op.Reference([centred](const OpCall& c) { return GradParamsReference(c, centred); });
+  op.Fast(Highway(Part::kGradParams, centred));
+}
+
+GradFn RowNormGrad(std::string name, bool centred) {
+  return [name, centred](GradContext& c) {
+    GraphBuilder& g = c.g;
+    const Attrs axis = {{"axis", c.attrs.Int("axis")}};
+    const TensorType x = g.TypeOf(c.x(0));
+    const Value rstd = c.outputs[centred ? 2 : 1], dy = c.dy[0].valid() ? c.dy[0] : ZerosLike(g, c.x(0));
+    std::vector<Value> operands = {dy, c.x(0)};
+    if (centred) operands.push_back(c.outputs[1]);
+    operands.push_back(rstd);
+    std::vector<Value> d(centred ? 3 : 2);
+    if (c.needed[1] || (centred && c.needed[2])) {
+      const std::vector<Value> params = g.OpMulti(name + "_grad_params", operands, axis);
+      std::copy(params.begin(), params.end(), d.begin() + 1);
+    }
+    if (!c.needed[0]) return d;
+    operands.push_back(c.x(1));
+    d[0] = g.Op(name + "_grad_input", operands, axis);
+    // What flows back through the statistics themselves, when they are used.
+    const RowNorm n = SizesOf(c.attrs, x.shape, centred);
+    Shape column = LeadShape(c.attrs, x.shape);
+    column.resize(x.shape.size(), 1);
+    const auto add = [&](absl::string_view formula, Value statistic_dy) {
+      std::vector<std::pair<std::string, Value>> values = {{"x", Cast(g, c.x(0), StatisticsType(x.dtype))},
+                                                           {"rstd", Reshape(g, rstd, column)}};
+      if (centred) values.emplace_back("mean", Reshape(g, c.outputs[1], column));
+      values.emplace_back("dy", Reshape(g, statistic_dy, column));
+      const Value term = EmitFormula(g, formula, values, {{"inverse", 1 / static_cast<double>(n.size)}});
+      d[0] = Add(g, d[0], Cast(g, BroadcastTo(g, term, x.shape), x.dtype));
+    };
+    if (centred && c.dy[1].valid()) add("dy * inverse", c.dy[1]);
+    const Value drstd = c.dy[centred ? 2 : 1];
+    if (drstd.valid())
+      add(centred ? "-dy * rstd * rstd * rstd * (x - mean) * inverse" : "-dy * rstd * rstd * rstd * x * inverse",
+          drstd);
+    return d;
+  };
+}
+
+}  // namespace mslua
