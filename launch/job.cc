@@ -23,18 +23,18 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "collectives/host/board.h"
-#include "rendezvous/job_secret.h"
-#include "rendezvous/local_meeting.h"
 #include "collectives/mpi/mpi.h"
 #include "collectives/native/native.h"
-#include "rendezvous/socket.h"
-#include "rendezvous/stale_folders.h"
 #include "core/base/clock.h"
 #include "core/base/exit_code.h"
 #include "core/base/parallel_for.h"
 #include "core/base/printable.h"
 #include "launch/stopped_ranks.h"
 #include "launch/this_host.h"
+#include "rendezvous/job_secret.h"
+#include "rendezvous/local_meeting.h"
+#include "rendezvous/socket.h"
+#include "rendezvous/stale_folders.h"
 
 namespace mslua {
 namespace {

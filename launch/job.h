@@ -16,10 +16,10 @@
 
 #include "collectives/communicator.h"
 #include "collectives/groups.h"
-#include "rendezvous/identity.h"
-#include "rendezvous/rendezvous.h"
 #include "core/base/status.h"
 #include "launch/stopped_ranks.h"
+#include "rendezvous/identity.h"
+#include "rendezvous/rendezvous.h"
 
 namespace mslua {
 

@@ -19,14 +19,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "collectives/host/board.h"
-#include "rendezvous/identity.h"
-#include "rendezvous/rendezvous.h"
-#include "rendezvous/socket.h"
 #include "core/base/clock.h"
 #include "core/base/exit_code.h"
 #include "core/base/printable.h"
 #include "launch/output.h"
 #include "launch/this_host.h"
+#include "rendezvous/identity.h"
+#include "rendezvous/rendezvous.h"
+#include "rendezvous/socket.h"
 
 namespace mslua {
 namespace {

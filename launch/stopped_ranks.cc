@@ -13,11 +13,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "rendezvous/rendezvous.h"
-#include "rendezvous/socket.h"
 #include "core/base/exit_code.h"
 #include "core/base/input_file.h"
 #include "launch/this_host.h"
+#include "rendezvous/rendezvous.h"
+#include "rendezvous/socket.h"
 
 namespace mslua {
 namespace {

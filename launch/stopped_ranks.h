@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "rendezvous/identity.h"
 #include "core/base/status.h"
+#include "rendezvous/identity.h"
 
 namespace mslua {
 

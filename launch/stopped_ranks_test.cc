@@ -12,8 +12,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "rendezvous/rendezvous.h"
 #include "core/base/exit_code.h"
+#include "rendezvous/rendezvous.h"
 
 namespace mslua {
 namespace {

@@ -5,8 +5,8 @@
 #include <limits>
 #include <string>
 
-#include "rendezvous/identity.h"
 #include "core/base/status.h"
+#include "rendezvous/identity.h"
 
 namespace mslua {
 

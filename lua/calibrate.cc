@@ -10,11 +10,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "collectives/native/native.h"
-#include "rendezvous/stale_folders.h"
 #include "core/base/atomic_file.h"
 #include "core/base/folder.h"
 #include "core/base/parallel_for.h"
 #include "lua/session.h"
+#include "rendezvous/stale_folders.h"
 
 namespace mslua {
 namespace {

@@ -10,11 +10,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "attach/server/job_folder.h"
 #include "cli/completion.h"
 #include "core/base/exit_code.h"
 #include "lua/embedded.h"
 #include "lua/recipe_files.h"
-#include "repl/endpoint/job_folder.h"
 
 namespace mslua {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "core/passes/buckets.h"
-#include "core/sharding/search.h"
+#include "core/sharding/search/search.h"
 #include "core/sharding/stages.h"
 #include "lua/session.h"
 

@@ -11,7 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/runtime/compile.h"
+#include "core/passes/run_passes.h"
 #include "lua/graph_lua.h"
 #include "lua/json.h"
 #include "lua/verbs.h"

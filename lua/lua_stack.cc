@@ -5,8 +5,8 @@
 #include <mutex>
 
 #include "absl/strings/str_cat.h"
+#include "attach/server/stack.h"
 #include "luajit-2.1/lua.hpp"
-#include "repl/endpoint/stack.h"
 
 namespace mslua {
 namespace {

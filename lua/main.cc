@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "attach/server/lua_helper.h"
 #include "cli/completion.h"
 #include "cli/front.h"
 #include "core/base/exit_code.h"
@@ -18,7 +19,6 @@
 #include "lua/complete_line.h"
 #include "lua/rank_verb.h"
 #include "lua/verbs.h"
-#include "repl/endpoint/lua_helper.h"
 #include "repl/session_lua.h"
 #include "repl/verbs.h"
 

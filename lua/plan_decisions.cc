@@ -11,7 +11,7 @@
 #include "core/base/processor.h"
 #include "core/graph/graph.h"
 #include "core/kernels/onednn/onednn_version.h"
-#include "core/runtime/compile.h"
+#include "core/passes/run_passes.h"
 #include "core/runtime/plan_cache.h"
 #include "core/runtime/stopwatch.h"
 #include "core/train/agreement.h"

@@ -9,7 +9,7 @@
 #include "collectives/groups.h"
 #include "collectives/host/inproc.h"
 #include "core/base/parallel_for.h"
-#include "core/runtime/compile.h"
+#include "core/passes/run_passes.h"
 #include "lua/compile_graph.h"
 #include "lua/object.h"
 #include "lua/testing/evaluate.h"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/types/optional.h"
-#include "core/sharding/search.h"
+#include "core/sharding/search/search.h"
 
 namespace mslua {
 

@@ -20,6 +20,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "attach/server/endpoint.h"
 #include "core/base/atomic_file.h"
 #include "core/base/exit_code.h"
 #include "core/base/folder.h"
@@ -47,7 +48,6 @@
 #include "lua/prints.h"
 #include "lua/run_folder.h"
 #include "lua/signal_scope.h"
-#include "repl/endpoint/endpoint.h"
 
 namespace mslua {
 

@@ -16,11 +16,11 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "core/base/clock.h"
+#include "core/base/status.h"
 #include "rendezvous/control.h"
 #include "rendezvous/handshake.h"
 #include "rendezvous/socket.h"
-#include "core/base/clock.h"
-#include "core/base/status.h"
 
 namespace mslua {
 

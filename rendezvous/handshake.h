@@ -17,9 +17,9 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "core/base/status.h"
 #include "rendezvous/control.h"
 #include "rendezvous/socket.h"
-#include "core/base/status.h"
 
 namespace mslua {
 

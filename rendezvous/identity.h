@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "core/base/status.h"
 #include "rendezvous/rank_table.h"
 #include "rendezvous/socket.h"
-#include "core/base/status.h"
 
 namespace mslua {
 

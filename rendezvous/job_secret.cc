@@ -10,8 +10,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "rendezvous/socket.h"
 #include "core/base/authentication.h"
+#include "rendezvous/socket.h"
 
 namespace mslua {
 namespace {

@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "rendezvous/socket.h"
 #include "core/base/status.h"
+#include "rendezvous/socket.h"
 
 namespace mslua {
 

@@ -16,14 +16,14 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "core/base/clock.h"
+#include "core/base/exit_code.h"
+#include "core/base/status.h"
 #include "rendezvous/admission.h"
 #include "rendezvous/control.h"
 #include "rendezvous/local_meeting.h"
 #include "rendezvous/rank_address.h"
 #include "rendezvous/socket.h"
-#include "core/base/clock.h"
-#include "core/base/exit_code.h"
-#include "core/base/status.h"
 
 namespace mslua {
 
@@ -169,7 +169,7 @@ struct JoinOptions {
   std::string secret;   // the job's, for TCP
   std::string where;    // the scheduler's address in messages; empty: `scheduler`
   std::string node_id;  // all digits: the rank it asks for; empty: one is made up
-  RankAddress self;      // this host's name and where this rank listens
+  RankAddress self;     // this host's name and where this rank listens
   std::string who;      // for messages: "pid 812, host a"
   // What ranks must share, by name ("build", "protocol", "recipe"): a rank that differs from the first, or has fewer or
   // more names, is refused.

@@ -7,9 +7,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "attach/server/command.h"
 #include "core/base/terminal.h"
 #include "lua/object.h"
-#include "repl/endpoint/command.h"
 
 namespace mslua::repl {
 namespace {

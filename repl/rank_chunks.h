@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "rendezvous/rendezvous.h"
 #include "core/base/status.h"
 #include "lua/session.h"
+#include "rendezvous/rendezvous.h"
 
 namespace mslua::repl {
 

@@ -2,12 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "attach/client/output.h"
 #include "lua/object.h"
 #include "lua/session.h"
 #include "repl/chunk.h"
 #include "repl/describe.h"
 #include "repl/line_editor.h"
-#include "repl/output.h"
 #include "repl/show.h"
 
 namespace mslua::repl {

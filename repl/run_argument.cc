@@ -5,8 +5,8 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "attach/client/connection.h"
 #include "lua/run_folder.h"
-#include "repl/connection.h"
 
 namespace mslua::repl {
 namespace {

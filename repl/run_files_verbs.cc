@@ -7,10 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "attach/client/connection.h"
 #include "core/base/exit_code.h"
 #include "core/base/printable.h"
 #include "lua/verbs.h"
-#include "repl/connection.h"
 #include "repl/interrupt.h"
 #include "repl/run_argument.h"
 #include "repl/verbs.h"

@@ -3,9 +3,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "attach/server/command.h"
 #include "lua/object.h"
 #include "nlohmann/json.hpp"
-#include "repl/endpoint/command.h"
 
 namespace mslua::repl {
 namespace {

@@ -9,13 +9,13 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "rendezvous/control.h"
+#include "attach/server/lua_helper.h"
 #include "core/base/exit_code.h"
 #include "core/base/sandbox.h"
 #include "lua/object.h"
 #include "lua/session.h"
+#include "rendezvous/control.h"
 #include "repl/chunk.h"
-#include "repl/endpoint/lua_helper.h"
 #include "repl/run_lua.h"
 #include "repl/show.h"
 

@@ -1,4 +1,4 @@
-// The process that runs an attached person's Lua beside a rank (repl/endpoint/lua_helper.h).
+// The process that runs an attached person's Lua beside a rank (attach/server/lua_helper.h).
 #pragma once
 
 namespace mslua {

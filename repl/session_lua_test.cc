@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "repl/endpoint/lua_helper.h"
+#include "attach/server/lua_helper.h"
 
 namespace mslua {
 namespace {

@@ -15,9 +15,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "collectives/native/native.h"
-#include "rendezvous/socket.h"
 #include "core/base/clock.h"
 #include "gflags/gflags.h"
+#include "rendezvous/socket.h"
 
 DEFINE_int32(ranks, 2, "number of ranks, from 1 to 64");
 DEFINE_double(seconds, 0.2, "seconds for each case");

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "collectives/host/board.h"
 #include "collectives/communicator.h"
+#include "collectives/host/board.h"
 #include "collectives/host/host.h"
 
 namespace mslua {

@@ -13,8 +13,8 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
-#include "rendezvous/socket.h"
 #include "core/base/clock.h"
+#include "rendezvous/socket.h"
 
 namespace mslua {
 namespace {

@@ -12,14 +12,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "rendezvous/admission.h"
 #include "collectives/host/board.h"
-#include "rendezvous/handshake.h"
-#include "collectives/net/links.h"
 #include "collectives/host/local_host.h"
-#include "collectives/net/network.h"
 #include "collectives/host/shared_memory.h"
+#include "collectives/net/links.h"
+#include "collectives/net/network.h"
 #include "core/base/clock.h"
+#include "rendezvous/admission.h"
+#include "rendezvous/handshake.h"
 
 namespace mslua {
 namespace {

@@ -17,8 +17,8 @@
 
 #include "absl/time/time.h"
 #include "collectives/net/frame.h"
-#include "rendezvous/socket.h"
 #include "core/base/clock.h"
+#include "rendezvous/socket.h"
 
 namespace mslua {
 

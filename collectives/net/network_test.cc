@@ -12,9 +12,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "collectives/conformance.h"
-#include "rendezvous/handshake.h"
 #include "collectives/native/native.h"
 #include "core/base/clock.h"
+#include "rendezvous/handshake.h"
 
 namespace mslua {
 namespace {

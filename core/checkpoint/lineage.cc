@@ -1,26 +1,8 @@
 #include "core/checkpoint/lineage.h"
 
-#include <sys/random.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <filesystem>
-
-#include "absl/strings/escaping.h"
-#include "core/checkpoint/checkpoint.h"
 
 namespace mslua::checkpoint {
-namespace {
-
-StatusOr<std::string> NewRun() {
-  std::string random(16, '\0');
-  if (getrandom(&random[0], random.size(), 0) != static_cast<ssize_t>(random.size())) {
-    return absl::ErrnoToStatus(errno, "no random number from the system");
-  }
-  return absl::BytesToHexString(random);
-}
-
-}  // namespace
 
 bool LeadsTo(const Lineage& lineage, int64_t step, const Lineage& to) {
   if (!to.run.empty() && lineage.run == to.run) return lineage.generation <= to.generation;
@@ -28,45 +10,6 @@ bool LeadsTo(const Lineage& lineage, int64_t step, const Lineage& to) {
     if (fork.run != lineage.run) return false;
     return fork.run.empty() ? step <= fork.step : lineage.generation <= fork.generation;
   });
-}
-
-StatusOr<Lineage> BeginLineage(const std::vector<std::string>& directories, const std::string& resumed_from) {
-  Lineage resumed;
-  int64_t step = 0;
-  if (!resumed_from.empty()) {
-    const auto checkpoint = Checkpoint::OpenParts(resumed_from);
-    if (!absl::IsNotFound(checkpoint.status())) RETURN_IF_ERROR(checkpoint.status());
-    if (checkpoint.ok()) {
-      resumed = (*checkpoint)->manifest().run.lineage;
-      step = (*checkpoint)->manifest().run.step;
-    }
-  }
-  Lineage next;
-  next.generation = resumed.generation;
-  bool inside = false, newer = false;
-  for (const std::string& directory : directories) {
-    const auto names = ListCheckpoints(directory);
-    if (absl::IsNotFound(names.status())) continue;
-    RETURN_IF_ERROR(names.status());
-    for (const CheckpointName& name : *names) {
-      std::error_code error;
-      inside = inside || (!resumed_from.empty() && std::filesystem::equivalent(name.path, resumed_from, error));
-      newer = newer || (name.lineage.run == resumed.run && name.lineage.generation > resumed.generation);
-      next.generation = std::max(next.generation, name.lineage.generation);
-    }
-  }
-  next.forks = resumed.forks;
-  if (!resumed_from.empty()) {
-    next.parent = std::filesystem::path(resumed_from + "/").parent_path().filename().string();
-  }
-  if (inside && !newer && !resumed.run.empty()) {
-    next.run = resumed.run;
-    return next;
-  }
-  if (!resumed_from.empty()) next.forks.push_back({resumed.run, resumed.generation, step});
-  if (next.forks.size() > kMaxForks) next.forks.erase(next.forks.begin());
-  ASSIGN_OR_RETURN(next.run, NewRun());
-  return next;
 }
 
 }  // namespace mslua::checkpoint

@@ -8,8 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "core/base/status.h"
-
 namespace mslua::checkpoint {
 
 // Where a lineage left another one: it resumed from that run's checkpoint of this generation and step.
@@ -29,12 +27,5 @@ inline constexpr size_t kMaxForks = 1000;
 
 // Whether a checkpoint of `lineage` at `step` is on the line that leads to `to`, or is `to`.
 bool LeadsTo(const Lineage& lineage, int64_t step, const Lineage& to);
-
-// What a training that saves into `directories` counts its saves from: `run` and `forks` are those of all its
-// checkpoints, the first one's generation is one more, and `parent` is its parent. `resumed_from`: the folder of the
-// checkpoint that it resumes from; empty: none. Without newer checkpoints in `directories` of the lineage that it
-// resumes the run continues, else, and without one, a run begins. Directories that are not there are empty, and so is a
-// checkpoint that only other hosts have.
-StatusOr<Lineage> BeginLineage(const std::vector<std::string>& directories, const std::string& resumed_from);
 
 }  // namespace mslua::checkpoint

@@ -10,6 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/checkpoint/begin_lineage.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/keeper.h"
 #include "gmock/gmock.h"

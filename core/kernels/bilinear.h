@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string>
 
-#include "core/op/kernel.h"
 #include "core/kernels/convolution.h"
+#include "core/op/kernel.h"
 
 namespace mslua {
 

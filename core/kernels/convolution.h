@@ -1,7 +1,9 @@
 // The sizes of a 2-d convolution, from the operator's attributes and types.
 #pragma once
 
+#include "core/base/status.h"
 #include "core/kernels/window.h"
+#include "core/op/attrs.h"
 
 namespace mslua {
 

@@ -1,9 +1,9 @@
 // Batch normalisation (Ioffe and Szegedy, 2015) in operators that can be sharded: sums over n, h and w that can be
 // added over ranks, and elementwise maps that use them. batch_norm combines them.
 #include "absl/strings/str_cat.h"
-#include "core/ops/define.h"
-#include "core/kernels/simd/channels.h"
 #include "core/kernels/dispatch.h"
+#include "core/kernels/simd/channels.h"
+#include "core/ops/define.h"
 
 namespace mslua {
 namespace {

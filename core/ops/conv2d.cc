@@ -2,9 +2,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
-#include "core/ops/define.h"
 #include "core/kernels/convolution.h"
 #include "core/kernels/dispatch.h"
+#include "core/ops/define.h"
 
 namespace mslua {
 

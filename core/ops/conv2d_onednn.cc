@@ -1,6 +1,6 @@
 // conv2d and its gradients with oneDNN.
-#include "core/kernels/select/bilinear_guard.h"
 #include "core/kernels/onednn/onednn.h"
+#include "core/kernels/select/bilinear_guard.h"
 
 namespace mslua {
 namespace {

@@ -1,6 +1,6 @@
 // conv2d and its gradients on the processor's tiles; oneDNN's kernels where an operand has numbers that are not finite.
-#include "core/kernels/select/bilinear_guard.h"
 #include "core/kernels/amx/tile_bilinear.h"
+#include "core/kernels/select/bilinear_guard.h"
 
 namespace mslua {
 namespace {

@@ -3,9 +3,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "core/kernels/simd/tile_program.h"
 #include "core/op/elementwise.h"
 #include "core/ops/define.h"
-#include "core/kernels/simd/tile_program.h"
 
 namespace mslua {
 namespace {

@@ -3,8 +3,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
-#include "core/ops/define.h"
 #include "core/ops/declare/indices.h"
+#include "core/ops/define.h"
 
 namespace mslua {
 namespace {

@@ -1,5 +1,5 @@
-#include "core/ops/define.h"
 #include "core/ops/declare/row_norm.h"
+#include "core/ops/define.h"
 
 namespace mslua {
 

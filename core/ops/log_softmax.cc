@@ -2,9 +2,9 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "core/ops/define.h"
 #include "core/kernels/dispatch.h"
 #include "core/kernels/simd/softmax.h"
+#include "core/ops/define.h"
 
 namespace mslua {
 namespace {

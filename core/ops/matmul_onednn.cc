@@ -1,9 +1,9 @@
 #include "core/base/parallel_for.h"
-#include "core/kernels/select/bilinear_guard.h"
+#include "core/kernels/amx/tile_bilinear.h"
 #include "core/kernels/onednn/onednn.h"
+#include "core/kernels/select/bilinear_guard.h"
 #include "core/kernels/simd/partial_sums.h"
 #include "core/kernels/simd/small_matmul.h"
-#include "core/kernels/amx/tile_bilinear.h"
 
 namespace mslua {
 namespace {

@@ -2,9 +2,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
-#include "core/ops/define.h"
 #include "core/kernels/dispatch.h"
 #include "core/kernels/simd/max_pool.h"
+#include "core/ops/define.h"
 
 namespace mslua {
 namespace {

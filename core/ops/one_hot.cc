@@ -2,8 +2,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
-#include "core/ops/define.h"
 #include "core/kernels/strided_copy.h"
+#include "core/ops/define.h"
 
 namespace mslua {
 

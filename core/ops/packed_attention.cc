@@ -1,11 +1,11 @@
 #include <vector>
 
-#include "core/op/registry.h"
-#include "core/ops/define.h"
-#include "core/kernels/select/attention_kernels.h"
 #include "core/kernels/dispatch.h"
-#include "core/ops/declare/row_norm.h"
+#include "core/kernels/select/attention_kernels.h"
 #include "core/kernels/strided_copy.h"
+#include "core/op/registry.h"
+#include "core/ops/declare/row_norm.h"
+#include "core/ops/define.h"
 
 namespace mslua {
 namespace {

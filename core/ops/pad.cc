@@ -1,6 +1,6 @@
 #include "absl/strings/str_cat.h"
-#include "core/ops/define.h"
 #include "core/kernels/strided_copy.h"
+#include "core/ops/define.h"
 
 namespace mslua {
 namespace {

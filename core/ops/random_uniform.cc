@@ -1,6 +1,6 @@
 #include "core/base/rng.h"
-#include "core/ops/define.h"
 #include "core/ops/declare/random.h"
+#include "core/ops/define.h"
 
 namespace mslua {
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "core/ops/define.h"
 #include "core/ops/declare/reduction.h"
+#include "core/ops/define.h"
 
 namespace mslua {
 

@@ -1,10 +1,10 @@
 #include <cmath>
 #include <vector>
 
-#include "core/ops/define.h"
-#include "core/kernels/select/attention_kernels.h"
 #include "core/kernels/dispatch.h"
+#include "core/kernels/select/attention_kernels.h"
 #include "core/ops/declare/row_norm.h"
+#include "core/ops/define.h"
 
 namespace mslua {
 namespace {

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "core/ops/define.h"
 #include "core/kernels/dispatch.h"
+#include "core/ops/define.h"
 
 namespace mslua {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
-#include "core/ops/define.h"
 #include "core/kernels/simd/softmax.h"
+#include "core/ops/define.h"
 
 namespace mslua {
 namespace {

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/ops/define.h"
 #include "core/kernels/dispatch.h"
 #include "core/kernels/simd/softmax.h"
+#include "core/ops/define.h"
 
 namespace mslua {
 namespace {

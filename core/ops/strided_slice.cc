@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "core/ops/define.h"
 #include "core/kernels/strided_copy.h"
+#include "core/ops/define.h"
 
 namespace mslua {
 namespace {

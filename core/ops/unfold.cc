@@ -4,9 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
-#include "core/ops/define.h"
 #include "core/kernels/dispatch.h"
-#include "core/ops/declare/image.h"
+#include "core/kernels/window.h"
+#include "core/ops/define.h"
 
 namespace mslua {
 namespace {

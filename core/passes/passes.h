@@ -1,5 +1,5 @@
 // Graph-to-graph passes. Each gives a graph that computes the same outputs from the same inputs; the order in
-// which the compiler runs them is kPasses in core/runtime/compile.cc.
+// which the compiler runs them is kPasses in core/passes/run_passes.cc.
 #pragma once
 
 #include "core/graph/graph.h"

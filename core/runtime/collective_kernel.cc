@@ -313,8 +313,6 @@ Status StartedCalls::Progress() {
   return absl::OkStatus();
 }
 
-bool IsCollective(const Node& node) { return node.op->side_effect && node.attrs.Has("group"); }
-
 int64_t CollectiveScratch(const Graph& graph, const Node& node) {
   if (node.op->name == "exchange") return ExchangeKernel::ScratchOf(BoxesOf(node), node.outputs[0].dtype);
   if (!MovesBlocks(node)) return 0;

@@ -11,10 +11,6 @@
 
 namespace mslua {
 
-// Whether a node moves data between the ranks of its attribute `group`: ranks of the world, in the order of the group.
-// All of them run the same such nodes in the same order; their side effect keeps them so in every pass.
-bool IsCollective(const Node& node);
-
 // The bytes of scratch memory that the kernel of a collective node needs while it runs.
 int64_t CollectiveScratch(const Graph& graph, const Node& node);
 

@@ -6,8 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/runtime/collective_kernel.h"
-#include "core/runtime/compile.h"
-#include "core/runtime/launches.h"
+#include "core/runtime/collective_node.h"
 #include "core/runtime/memory_plan.h"
 
 namespace mslua {
@@ -198,9 +197,9 @@ class CpuExecutable : public Executable {
     return absl::OkStatus();
   }
 
-  void SetTimeline(std::vector<int64_t>* timeline) { timeline_ = timeline; }
-  const std::vector<std::pair<int32_t, const char*>>& launch_names() const { return launch_names_; }
-  const std::vector<ArenaEntry>& arena() const { return arena_; }
+  void SetTimeline(std::vector<int64_t>* timeline) override { timeline_ = timeline; }
+  const std::vector<std::pair<int32_t, const char*>>& launches() const override { return launch_names_; }
+  const std::vector<ArenaEntry>& arena() const override { return arena_; }
 
   TensorView Output(int i) const override { return outputs_[i]; }
   const Graph& graph() const override { return graph_; }
@@ -383,16 +382,6 @@ class CpuExecutable : public Executable {
 };
 
 }  // namespace
-
-void SetTimeline(Executable* executable, std::vector<int64_t>* timeline) {
-  static_cast<CpuExecutable*>(executable)->SetTimeline(timeline);
-}
-const std::vector<std::pair<int32_t, const char*>>& LaunchesOf(const Executable& executable) {
-  return static_cast<const CpuExecutable&>(executable).launch_names();
-}
-const std::vector<ArenaEntry>& ArenaOf(const Executable& executable) {
-  return static_cast<const CpuExecutable&>(executable).arena();
-}
 
 StatusOr<PlanReport> PlanOf(const Graph& graph, const CompileOptions& options) {
   std::vector<int64_t> scratch(graph.nodes.size(), 0);

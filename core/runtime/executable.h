@@ -1,28 +1,22 @@
 // A compiled graph: kernels prepared, memory planned, ready to run every step with no allocation.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/graph/graph.h"
+#include "core/passes/run_passes.h"
 #include "core/runtime/store.h"
 
 namespace mslua {
 
-class Decisions;
 class Groups;
 
-struct CompileOptions {
-  bool reference_kernels = false;  // plain C++ kernels only; no fusion: each node is its own
-  bool vector_products = false;    // f32 products by vector instructions alone, no bf16 tiles (decision 15)
-  bool optimize = true;            // CSE, algebra, fusion, layout; off: the graph as it is
-  // 0 none, 1 the final graph, 2 after each pass, 3 also DOT: <path>/rank_<rank>/NN_<pass>.ir
-  int save_graphs = 0;
-  std::string save_graphs_path = ".";
-  int rank = 0;
-  // Which ways the passes take, and where they record them; null: the usual ones. Not owned, used while compiling.
-  Decisions* decisions = nullptr;
+struct CompileOptions : PassOptions {
+  bool vector_products = false;  // f32 products by vector instructions alone, no bf16 tiles (decision 15)
   // The rank's groups, which collectives of the graph run in; null in a job of one rank. Outlives the executable.
   Groups* groups = nullptr;
   // All ranks of the world compile this program, or its part for each of them, together: what collectives touch lies
@@ -45,6 +39,9 @@ struct PlanReport {
 // The report of Compile on a graph that the passes have been through, but for its time: the memory that a rank would
 // need. Nothing of that size is allocated, and no other rank is asked. `options.share`: as in a job of several ranks.
 StatusOr<PlanReport> PlanOf(const Graph& graph, const CompileOptions& options);
+
+// Node, output (-1: its kernel's scratch memory), offset, bytes, first and last node of a piece of the workspace.
+using ArenaEntry = std::array<int64_t, 6>;
 
 class Executable {
  public:
@@ -76,6 +73,14 @@ class Executable {
   virtual const Graph& graph() const = 0;
   virtual const std::vector<std::string>& inputs() const = 0;
   virtual const PlanReport& report() const = 0;
+
+  // Times the launches of every following Run. `timeline` gets launches().size() + 2 readings of the steady clock in
+  // nanoseconds, before the first launch, after each, and after the copies at the end. Null: no more.
+  virtual void SetTimeline(std::vector<int64_t>* timeline) = 0;
+  // The node and the kernel's name of every launch.
+  virtual const std::vector<std::pair<int32_t, const char*>>& launches() const = 0;
+  // The pieces of the workspace.
+  virtual const std::vector<ArenaEntry>& arena() const = 0;
 };
 
 }  // namespace mslua

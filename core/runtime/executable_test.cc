@@ -7,7 +7,7 @@
 #include "core/autodiff/gradient.h"
 #include "core/graph/builder.h"
 #include "core/graph/evaluate.h"
-#include "core/runtime/compile.h"
+#include "core/passes/run_passes.h"
 #include "gtest/gtest.h"
 
 namespace mslua {

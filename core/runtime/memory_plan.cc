@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "core/runtime/collective_kernel.h"
+#include "core/runtime/collective_node.h"
 
 namespace mslua {
 namespace {

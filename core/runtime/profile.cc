@@ -17,7 +17,6 @@
 #include "core/base/atomic_file.h"
 #include "core/base/parallel_for.h"
 #include "core/op/registry.h"
-#include "core/runtime/launches.h"
 
 namespace mslua {
 
@@ -116,7 +115,7 @@ StatusOr<MachineLimits> MeasureMachine() {
 class Profile {
  public:
   explicit Profile(const Executable& executable)
-      : executable_(executable), lengths_(LaunchesOf(executable).size() + 1) {}
+      : executable_(executable), lengths_(executable.launches().size() + 1) {}
 
   void Add(const std::vector<int64_t>& timeline) {
     if (timeline.size() != lengths_.size() + 1) return;  // a step that failed
@@ -163,7 +162,7 @@ double Profile::Milliseconds(size_t launch) const {
 
 std::vector<Profile::Row> Profile::Operators(const MachineLimits& limits) const {
   std::map<std::pair<std::string, std::string>, Row> rows;
-  const auto& launches = LaunchesOf(executable_);
+  const auto& launches = executable_.launches();
   for (size_t i = 0; i < launches.size(); ++i) {
     const Node& n = graph().nodes[launches[i].first];
     Row& row = rows[std::make_pair(n.op->name, std::string(launches[i].second))];
@@ -191,7 +190,7 @@ std::vector<Profile::Row> Profile::Operators(const MachineLimits& limits) const 
 
 std::vector<Profile::LaunchTime> Profile::ByLaunch(const MachineLimits& limits) const {
   std::vector<LaunchTime> out;
-  const auto& launches = LaunchesOf(executable_);
+  const auto& launches = executable_.launches();
   for (size_t i = 0; i < launches.size(); ++i) {
     const int32_t node = launches[i].first;
     out.push_back({node, Milliseconds(i), FloorMs(CostOf(graph(), graph().nodes[node]), limits)});
@@ -210,7 +209,7 @@ std::string Profile::ChromeTrace() const {
                           ",\n{\"ph\": \"X\", \"pid\": 0, \"tid\": 0, \"name\": \"step\", \"ts\": 0, \"dur\": %.3f}",
                           static_cast<double>(last_.back() - last_[0]) * 1e-3);
   }
-  const auto& launches = LaunchesOf(executable_);
+  const auto& launches = executable_.launches();
   for (size_t i = 0; i + 2 < last_.size(); ++i) {
     const Node& n = graph().nodes[launches[i].first];
     absl::StrAppend(&out, ",\n", "{\"ph\": \"X\", \"pid\": 0, \"tid\": 0, \"cat\": \"", launches[i].second,
@@ -326,7 +325,7 @@ void PrintDetails(const Profile& profile, const Executable& executable, const Ma
                 Describe(executable.graph(), launches[i].node).c_str());
   }
   std::printf("\nworkspace where it is fullest\n");
-  const std::vector<ArenaEntry> arena = ArenaAtPeak(ArenaOf(executable));
+  const std::vector<ArenaEntry> arena = ArenaAtPeak(executable.arena());
   for (size_t i = 0; i < std::min(kShown, arena.size()); ++i) {
     const ArenaEntry& e = arena[i];
     std::printf("%9.2f MiB at %9.2f, nodes %lld to %lld  %s%s\n", static_cast<double>(e[3]) / kMiB,
@@ -353,13 +352,13 @@ Status ReportProfile(Executable* executable, const std::function<Status()>& step
   ASSIGN_OR_RETURN(const MachineLimits limits, MeasureMachine());
   Profile profile(*executable);
   std::vector<int64_t> timeline;
-  SetTimeline(executable, &timeline);
+  executable->SetTimeline(&timeline);
   Status status;
   for (int64_t i = 0; i < steps && status.ok(); ++i) {
     status = step();
     profile.Add(timeline);
   }
-  SetTimeline(executable, nullptr);
+  executable->SetTimeline(nullptr);
   RETURN_IF_ERROR(status);
   PrintOperators(profile, limits, json);
   if (!json) PrintDetails(profile, *executable, limits);

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "core/graph/builder.h"
-#include "core/runtime/launches.h"
 #include "gtest/gtest.h"
 
 namespace mslua {
@@ -25,18 +24,18 @@ std::unique_ptr<Executable> Net(const std::vector<float>& data) {
 TEST(Profile, EveryLaunchIsTimed) {
   const std::vector<float> ones(64 * 64, 1.0f);
   const auto e = Net(ones);
-  const auto& launches = LaunchesOf(*e);
+  const auto& launches = e->launches();
   ASSERT_EQ(launches.size(), 3u);
   EXPECT_EQ(e->graph().nodes[launches[0].first].op->name, "matmul");
   EXPECT_STREQ(launches[0].second, "onednn");
   std::vector<int64_t> timeline;
-  SetTimeline(e.get(), &timeline);
+  e->SetTimeline(&timeline);
   for (int step = 0; step < 3; ++step) {
     ASSERT_TRUE(e->Run().ok());
     ASSERT_EQ(timeline.size(), launches.size() + 2);
     for (size_t i = 1; i < timeline.size(); ++i) EXPECT_GE(timeline[i], timeline[i - 1]);
   }
-  SetTimeline(e.get(), nullptr);
+  e->SetTimeline(nullptr);
   timeline.clear();
   ASSERT_TRUE(e->Run().ok());
   EXPECT_TRUE(timeline.empty());
@@ -53,13 +52,13 @@ TEST(Profile, VectorProductsLeaveTilesAlone) {
   options.vector_products = true;
   const auto e = Executable::Compile(*graph, nullptr, options);
   ASSERT_TRUE(e.ok()) << e.status();
-  EXPECT_STREQ(LaunchesOf(**e)[0].second, "onednn");
+  EXPECT_STREQ((*e)->launches()[0].second, "onednn");
 }
 
 TEST(Profile, PiecesOfTheWorkspaceThatLiveTogetherAreApart) {
   const std::vector<float> ones(64 * 64, 1.0f);
   const auto e = Net(ones);
-  const std::vector<ArenaEntry>& arena = ArenaOf(*e);
+  const std::vector<ArenaEntry>& arena = e->arena();
   ASSERT_FALSE(arena.empty());
   for (const ArenaEntry& a : arena) {
     const auto [node, output, offset, bytes, first, last] = a;

@@ -9,7 +9,7 @@
 
 #include "absl/strings/numbers.h"
 #include "core/runtime/testing/run_ranks.h"
-#include "core/sharding/search.h"
+#include "core/sharding/search/search.h"
 #include "core/sharding/testing/models.h"
 #include "gtest/gtest.h"
 

@@ -8,7 +8,7 @@
 #include "core/base/folder.h"
 #include "core/base/input_file.h"
 #include "core/json/json.h"
-#include "core/sharding/cost.h"
+#include "core/sharding/forward_graph.h"
 #include "core/sharding/strategy.h"
 
 namespace mslua {

@@ -5,7 +5,7 @@
 #include "core/base/atomic_file.h"
 #include "core/base/input_file.h"
 #include "core/graph/builder.h"
-#include "core/sharding/search.h"
+#include "core/sharding/search/search.h"
 #include "gtest/gtest.h"
 
 namespace mslua {

@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "core/base/rng.h"
-#include "core/runtime/collective_kernel.h"
+#include "core/runtime/collective_node.h"
 
 namespace mslua {
 namespace {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/atomic_file.h"
 #include "core/base/folder.h"
+#include "core/checkpoint/begin_lineage.h"
 #include "core/checkpoint/manifest.h"
 #include "core/train/agreement.h"
 

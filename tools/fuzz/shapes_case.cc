@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/parallel_for.h"
-#include "core/op/registry.h"
 #include "core/kernels/guarded_memory.h"
+#include "core/op/registry.h"
 
 namespace mslua::fuzz {
 namespace {

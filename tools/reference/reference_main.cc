@@ -9,13 +9,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "attach/server/command.h"
 #include "cli/topics.h"
 #include "cli/usage.h"
 #include "cli/verbs.h"
 #include "gflags/gflags.h"
 #include "lua/object.h"
 #include "lua/session.h"
-#include "repl/endpoint/command.h"
 #include "repl/help.h"
 
 // The program contains the flags of mslua, --out among them.

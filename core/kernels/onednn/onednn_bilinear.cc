@@ -5,9 +5,9 @@
 namespace mslua::onednn {
 namespace {
 
-// Images whose channels are last and fill no block of 16, under a window of one pixel with a stride: oneDNN 2.6.3 copies
-// the pixels that the window meets to the front, whole blocks of channels at a time, into memory for fewer. Weight
-// gradients come out wrong, and other memory is overwritten.
+// Images whose channels are last and fill no block of 16, under a window of one pixel with a stride: oneDNN 2.6.3
+// copies the pixels that the window meets to the front, whole blocks of channels at a time, into memory for fewer.
+// Weight gradients come out wrong, and other memory is overwritten.
 bool CopyOverflows(const Convolution& c) {
   constexpr int64_t kBlock = 16;
   return c.window.size[0] == 1 && c.window.size[1] == 1 && (c.window.stride[0] > 1 || c.window.stride[1] > 1) &&

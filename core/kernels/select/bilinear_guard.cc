@@ -1,8 +1,8 @@
 #include "core/kernels/select/bilinear_guard.h"
 
 #include "absl/strings/str_cat.h"
-#include "core/kernels/select/kernel_verdicts.h"
 #include "core/kernels/onednn/onednn_version.h"
+#include "core/kernels/select/kernel_verdicts.h"
 
 namespace mslua {
 namespace {

@@ -1,0 +1,101 @@
+#include "attach/client/connection.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "attach/server/server.h"
+#include "core/base/clock.h"
+#include "core/base/printable.h"
+
+namespace mslua::repl {
+namespace {
+
+constexpr size_t kPacketBytes = (64 << 10) + kControlHeaderBytes;
+
+std::string Field(const ControlMessage& message, const char* name) {
+  const auto found = message.fields.find(name);
+  return found == message.fields.end() ? "" : found->second;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Connection>> Connection::Attach(const endpoint::Job& job, int rank, absl::Duration limit) {
+  const MonotonicTime deadline = MonotonicNow() + limit;
+  ASSIGN_OR_RETURN(const std::string token, endpoint::ReadToken(job));
+  std::unique_ptr<Connection> c(new Connection(job));
+  ASSIGN_OR_RETURN(c->socket_, ConnectUnix(job.SocketOf(rank), deadline));
+  ASSIGN_OR_RETURN(const ControlMessage challenge, c->Receive(deadline));
+  if (challenge.type == ControlMessage::Type::kRefuse)
+    return absl::ResourceExhaustedError(Printable(Field(challenge, "why")));
+  if (challenge.type != ControlMessage::Type::kChallenge) return absl::DataLossError("no challenge came");
+  RETURN_IF_ERROR(
+      c->Send({ControlMessage::Type::kProof, {{"proof", endpoint::ProofOf(token, Field(challenge, "nonce"))}}}));
+  ASSIGN_OR_RETURN(const ControlMessage verdict, c->Receive(deadline));
+  if (verdict.type != ControlMessage::Type::kAccept)
+    return absl::PermissionDeniedError(absl::StrCat("refused: ", Printable(Field(verdict, "why"))));
+  c->greeting_ = verdict.fields;
+  return c;
+}
+
+Connection::~Connection() {
+  if (socket_) (void)Send({ControlMessage::Type::kLeave, {}});
+}
+
+Status Connection::Send(const ControlMessage& message) {
+  const std::string packet = EncodeControl(message);
+  if (packet.size() > kPacketBytes) return absl::InvalidArgumentError("the line is too long");
+  if (send(socket_.get(), packet.data(), packet.size(), MSG_NOSIGNAL) < 0)
+    return absl::UnavailableError("the job has ended");
+  return absl::OkStatus();
+}
+
+StatusOr<ControlMessage> Connection::Receive(MonotonicTime deadline) {
+  if (!PollFor(socket_, POLLIN, deadline).ok()) return absl::NotFoundError("no answer came in time");
+  std::string packet(kPacketBytes, 0);
+  const ssize_t size = recv(socket_.get(), &packet[0], packet.size(), MSG_DONTWAIT);
+  if (size < 0 && (errno == EAGAIN || errno == EINTR)) return absl::NotFoundError("no answer came in time");
+  if (size <= 0) return absl::UnavailableError("the job has ended");
+  return DecodeControl(absl::string_view(packet.data(), static_cast<size_t>(size)));
+}
+
+StatusOr<std::string> Connection::Call(absl::string_view line, bool json, absl::Duration limit) {
+  const MonotonicTime until = MonotonicNow() + limit;
+  const std::string id = absl::StrCat(next_id_++);
+  RETURN_IF_ERROR(
+      Send({ControlMessage::Type::kCommand, {{"id", id}, {"line", std::string(line)}, {"json", json ? "1" : "0"}}}));
+  std::string text;
+  while (true) {
+    const auto message = Receive(MonotonicNow() + absl::Milliseconds(200));
+    if (absl::IsNotFound(message.status())) {
+      if (interrupted()) return absl::AbortedError("interrupted");
+      if (MonotonicNow() > until) return absl::DeadlineExceededError("does not answer");
+      continue;
+    }
+    RETURN_IF_ERROR(message.status());
+    if (message->type == ControlMessage::Type::kEvent) on_event(Field(*message, "text"));
+    if (message->type == ControlMessage::Type::kRefuse)
+      return absl::PermissionDeniedError(absl::StrCat("refused: ", Field(*message, "why")));
+    if (message->type != ControlMessage::Type::kReply || Field(*message, "id") != id) continue;
+    text += Field(*message, "text");
+    const std::string end = Field(*message, "end");
+    if (end == "ok") return text;
+    if (!end.empty()) return absl::FailedPreconditionError(text);
+  }
+}
+
+bool Connection::Poll() {
+  while (true) {
+    const auto message = Receive(MonotonicNow());
+    if (absl::IsNotFound(message.status())) return true;
+    if (!message.ok()) return false;
+    if (message->type == ControlMessage::Type::kEvent) on_event(Field(*message, "text"));
+  }
+}
+
+}  // namespace mslua::repl

@@ -1,0 +1,323 @@
+// The endpoint's parts that take bytes from outside: commands, the handshake, floods of frames.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <limits>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "attach/server/boundary.h"
+#include "attach/server/combine.h"
+#include "attach/server/command.h"
+#include "attach/server/hub.h"
+#include "attach/server/joined.h"
+#include "attach/server/server.h"
+#include "attach/server/snapshot.h"
+#include "attach/server/statistics.h"
+#include "core/base/clock.h"
+#include "rendezvous/control.h"
+
+namespace mslua::endpoint {
+namespace {
+
+using testing::HasSubstr;
+
+std::string Refusal(absl::string_view line) { return std::string(ParseCommand(line).status().message()); }
+
+TEST(Command, WordsQuotesAndLimits) {
+  const auto set = ParseCommand(".set lr=0.1 at 460");
+  ASSERT_TRUE(set.ok());
+  EXPECT_EQ(set->at, 460);
+  EXPECT_EQ(set->args, std::vector<std::string>{"lr=0.1"});
+  EXPECT_EQ(ParseCommand(".stat \"a name\"")->args[0], "a name");
+  EXPECT_THAT(Refusal(".puase"), HasSubstr("did you mean 'pause'"));
+  EXPECT_THAT(Refusal(".stat"), HasSubstr("usage: .stat NAME"));
+  EXPECT_THAT(Refusal(".stat \"a"), HasSubstr("quote"));
+  EXPECT_THAT(Refusal(".set lr=1 at x"), HasSubstr("at: expected an integer"));
+  EXPECT_THAT(Refusal(".pause\x1b[2J"), HasSubstr("control characters"));
+  EXPECT_FALSE(ParseCommand("." + std::string(5000, 'a')).ok());
+  EXPECT_FALSE(ParseCommand("").ok());
+}
+
+// Whatever comes is a command or an error.
+TEST(Command, MutatedLinesAreParsedOrRefused) {
+  std::mt19937 random(7);
+  std::vector<std::string> seeds = {".set lr=0.1 at 460", ".watch \"a b\" every 5 limit 2", "@all 1 + 1",
+                                    ".break loss>3"};
+  for (int i = 0; i < 200000; ++i) {
+    std::string line = seeds[random() % seeds.size()];
+    for (int n = static_cast<int>(random() % 6); n > 0 && !line.empty(); --n) {
+      const size_t at = random() % line.size();
+      if (random() % 3 == 0)
+        line.erase(at, 1);
+      else if (random() % 2 == 0)
+        line.insert(at, 1, static_cast<char>(random()));
+      else
+        line[at] = static_cast<char>(random());
+    }
+    const auto command = ParseCommand(line);
+    if (command.ok()) {
+      EXPECT_NE(command->def, nullptr);
+    } else {
+      EXPECT_FALSE(command.status().message().empty());
+    }
+  }
+}
+
+// Frames: a mutation of a good one decodes to itself or is refused.
+TEST(Frame, MutatedFramesAreDecodedOrRefused) {
+  std::mt19937 random(11);
+  const std::string good = EncodeControl({ControlMessage::Type::kCommand, {{"id", "1"}, {"line", ".pause"}}});
+  int decoded = 0;
+  for (int i = 0; i < 1000000; ++i) {
+    std::string bytes = good;
+    for (int n = static_cast<int>(random() % 4); n > 0; --n)
+      bytes[random() % bytes.size()] = static_cast<char>(random());
+    if (random() % 4 == 0) bytes.resize(random() % (bytes.size() + 8));
+    decoded += DecodeControl(bytes).ok();
+  }
+  EXPECT_GT(decoded, 1000);
+  EXPECT_LT(decoded, 999000);
+}
+
+class Echo : public Server::Handler {
+ public:
+  void OnCommand(const Server::Line& line) override { server->Reply(line.client, line.id, "heard " + line.text); }
+  void OnLeave(uint64_t, bool) override { ++left; }
+  Server* server = nullptr;
+  std::atomic<int> left{0};
+};
+
+class ServerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char folder[] = "/tmp/mseXXXXXX";
+    ASSERT_NE(mkdtemp(folder), nullptr);
+    folder_ = folder;
+    options_.path = folder_ + "/s";
+    options_.token = "secret";
+    options_.max_clients = 4;
+    auto server = Server::Create(options_, &echo_);
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    echo_.server = server_.get();
+    server_->Serve();
+  }
+  void TearDown() override {
+    server_.reset();
+    rmdir(folder_.c_str());
+  }
+
+  Fd Connect() { return *ConnectUnix(options_.path, MonotonicNow() + absl::Seconds(5)); }
+  static ControlMessage Next(const Fd& fd) {
+    std::string bytes(1 << 17, 0);
+    EXPECT_TRUE(PollFor(fd, POLLIN, MonotonicNow() + absl::Seconds(5)).ok());
+    const ssize_t n = recv(fd.get(), &bytes[0], bytes.size(), 0);
+    if (n <= 0) return {ControlMessage::Type::kAbort, {}};
+    return *DecodeControl(absl::string_view(bytes.data(), static_cast<size_t>(n)));
+  }
+  static void Send(const Fd& fd, const ControlMessage& message) {
+    const std::string bytes = EncodeControl(message);
+    send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  }
+  // Answers the challenge; gives the verdict's type.
+  static ControlMessage::Type Prove(const Fd& fd, const std::string& token) {
+    const ControlMessage challenge = Next(fd);
+    if (challenge.type != ControlMessage::Type::kChallenge) return challenge.type;
+    Send(fd, {ControlMessage::Type::kProof, {{"proof", ProofOf(token, challenge.fields.at("nonce"))}}});
+    return Next(fd).type;
+  }
+
+  std::string folder_;
+  ServerOptions options_;
+  Echo echo_;
+  std::unique_ptr<Server> server_;
+};
+
+TEST_F(ServerTest, AnswersWhoeverKnowsTheToken) {
+  const Fd fd = Connect();
+  ASSERT_EQ(Prove(fd, "secret"), ControlMessage::Type::kAccept);
+  Send(fd, {ControlMessage::Type::kCommand, {{"id", "7"}, {"line", ".status"}}});
+  const ControlMessage reply = Next(fd);
+  EXPECT_EQ(reply.fields.at("id"), "7");
+  EXPECT_EQ(reply.fields.at("text"), "heard .status");
+  EXPECT_EQ(reply.fields.at("end"), "ok");
+}
+
+TEST_F(ServerTest, LongAnswersComeInParts) {
+  const Fd fd = Connect();
+  ASSERT_EQ(Prove(fd, "secret"), ControlMessage::Type::kAccept);
+  server_->Reply(1, "1", std::string(200000, 'x'));
+  size_t got = 0;
+  while (true) {
+    const ControlMessage part = Next(fd);
+    got += part.fields.at("text").size();
+    if (part.fields.count("end") > 0) break;
+  }
+  EXPECT_EQ(got, 200000);
+}
+
+TEST_F(ServerTest, RefusesAWrongTokenAndWhoeverIsOneTooMany) {
+  EXPECT_EQ(Prove(Connect(), "guess"), ControlMessage::Type::kRefuse);
+  std::vector<Fd> crowd;
+  for (int i = 0; i < 4; ++i) {
+    crowd.push_back(Connect());
+    EXPECT_EQ(Prove(crowd.back(), "secret"), ControlMessage::Type::kAccept);
+  }
+  EXPECT_EQ(Prove(Connect(), "secret"), ControlMessage::Type::kRefuse);
+  crowd.clear();
+  while (server_->clients() > 0) absl::SleepFor(absl::Milliseconds(5));
+  EXPECT_EQ(echo_.left, 4);
+  EXPECT_EQ(Prove(Connect(), "secret"), ControlMessage::Type::kAccept);
+}
+
+TEST_F(ServerTest, SurvivesRandomFrames) {
+  std::mt19937 random(3);
+  for (int i = 0; i < 300; ++i) {
+    const Fd fd = Connect();
+    const bool proven = i % 2 == 0 && Prove(fd, "secret") == ControlMessage::Type::kAccept;
+    for (int n = 0; n < 20; ++n) {
+      std::string bytes = EncodeControl(
+          {proven ? ControlMessage::Type::kCommand : ControlMessage::Type::kProof, {{"id", "1"}, {"line", "x"}}});
+      bytes[random() % bytes.size()] = static_cast<char>(random());
+      bytes.resize(1 + random() % (2 * bytes.size()));
+      send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+  }
+  while (server_->clients() > 0) absl::SleepFor(absl::Milliseconds(5));
+  EXPECT_EQ(Prove(Connect(), "secret"), ControlMessage::Type::kAccept);
+}
+
+std::map<int, StatusOr<Answer>> AnswersOf(const std::vector<std::string>& jsons) {
+  std::map<int, StatusOr<Answer>> answers;
+  for (size_t r = 0; r < jsons.size(); ++r)
+    answers.emplace(static_cast<int>(r), jsons[r].empty()
+                                             ? StatusOr<Answer>(absl::DeadlineExceededError("does not answer"))
+                                             : StatusOr<Answer>(Answer{"text", jsons[r]}));
+  return answers;
+}
+
+TEST(Hub, RefusesCommandsOfARankWhoseLuaNobodyStarted) {
+  TrainingView view;
+  view.ranks = 3;
+  Boundary boundary(view, {});
+  std::vector<std::pair<int, RankMessage>> told;
+  Hub hub(view, boundary,
+          {[&told](int rank, RankMessage m) { told.emplace_back(rank, std::move(m)); },
+           [](uint64_t, const std::string&, const StatusOr<std::string>&) { FAIL() << "nobody asked"; },
+           [](uint64_t, const std::string&) {}, [] { return 0; }});
+  hub.OnMessage(2, {{"op", "lua"}, {"line", ".pause"}});
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].first, 2);
+  EXPECT_THAT(told[0].second["error"], HasSubstr("no Lua"));
+}
+
+TEST(Boundary, RefusesABreakOfAnotherRankThatItDoesNotHave) {
+  const TrainingView view;
+  Boundary boundary(view, {});
+  for (const int32_t hit : {1, 2, 1 << 19, 0, -1})
+    EXPECT_EQ(boundary.PauseNext(TrainState{}, hit).code(), absl::StatusCode::kInternal) << hit;
+}
+
+TEST(Combine, NamesWhoIsWaitedFor) {
+  const std::string computes = R"({"phase":"compute","seconds":3.5,"lua":"","collective":""})";
+  const std::string calls = R"({"phase":"between steps","seconds":3.5,"lua":"","collective":"all_reduce #7"})";
+  const std::string sleeps = R"({"phase":"data","seconds":4.1,"lua":"recipe.lua:14","collective":""})";
+  EXPECT_EQ(WhoIsWaitedFor({{0, computes}, {1, sleeps}, {2, calls}}),
+            "ranks 0,2 wait for rank 1, in its data for 4.1 s, at recipe.lua:14, in all_reduce #7\n");
+  EXPECT_EQ(WhoIsWaitedFor({{0, computes}, {1, ""}}), "rank 0 waits for rank 1, which does not answer\n");
+  EXPECT_EQ(WhoIsWaitedFor({{0, computes}, {1, calls}}), "");
+  EXPECT_EQ(WhoIsWaitedFor({}), "");
+}
+
+TEST(Combine, EqualAnswersAreSaidOnce) {
+  const Command pause = *ParseCommand(".pause"), stat = *ParseCommand(".stat w");
+  std::map<int, StatusOr<Answer>> answers;
+  for (int r = 0; r < 4; ++r) answers.emplace(r, Answer{"paused at step 7", "{\"step\":7}"});
+  EXPECT_THAT(Combine(pause, answers, absl::Milliseconds(20))->text,
+              HasSubstr("paused at step 7 on 4/4 ranks (0.02 s)"));
+  answers.at(2) = absl::FailedPreconditionError("no");
+  EXPECT_THAT(std::string(Combine(pause, answers, absl::ZeroDuration()).status().message()), HasSubstr("no (ranks 2)"));
+  const std::string one = R"({"type":"f32[2]","stat":{"crc":"00c0ffee"}})",
+                    other = R"({"type":"f32[2]","stat":{"crc":"1"}})";
+  EXPECT_EQ(Combine(stat, AnswersOf({one, one}), {})->text, "text  identical on ranks 0-1 (crc 00c0ffee)");
+  EXPECT_EQ(Combine(stat, AnswersOf({one, other, one}), {})->text, "[0,2] text\n[1] text\n");
+  EXPECT_EQ(Combine(stat, AnswersOf({"{}", "{}"}), {})->text, "text");  // to be told later
+}
+
+TEST(Combine, LuaSaysEqualValuesOnce) {
+  std::map<int, StatusOr<Answer>> answers;
+  for (int r = 0; r < 3; ++r) answers.emplace(r, Answer{r == 1 ? "5" : "64", ""});
+  EXPECT_EQ(CombineLua(answers)->text, "[0,2] 64\n[1] 5\n");
+  answers.at(1) = absl::InvalidArgumentError("wrong");
+  EXPECT_EQ(CombineLua(answers).status().message(), "[0,2] 64\n[1] wrong");
+}
+
+std::string PartJson(const std::string& begin) {
+  return absl::StrCat(
+      R"({"name":"fc.w","dtype":"f32","whole":[4,8],"part":[2,4],"bytes":32,"own":false,"layout":"[a, b]",)",
+      R"("begin":)", begin, "}");
+}
+
+TEST(Joined, PartsAreDrawnAsATable) {
+  const auto answers = AnswersOf({PartJson("[0,0]"), PartJson("[0,4]"), PartJson("[2,0]"), PartJson("[2,4]"),
+                                  PartJson("[0,0]"), PartJson("[0,4]"), PartJson("[2,0]"), PartJson("[2,4]")});
+  EXPECT_EQ(DrawLayout(answers).text,
+            "fc.w  f32[4,8]  layout [a, b]  4 parts of [2,4], 32 B each, 2 copies\n"
+            "  axis 1 \\ 2      [1:4]           [5:8]           \n"
+            "  [1:2]           r0 r4           r1 r5           \n"
+            "  [3:4]           r2 r6           r3 r7           \n");
+}
+
+TEST(Joined, CallsNameWhoHasNotCome) {
+  const std::string came = R"({"calls":[{"n":7,"of":3,"what":"all_reduce","state":"waiting","s":2.5}]})";
+  EXPECT_EQ(JoinCalls(AnswersOf({came, R"({"calls":[]})", came})).text,
+            "#7 of 3 ranks  all_reduce  waiting on 0,2, not entered by 1  (2.500 s at most)\n");
+}
+
+TEST(Statistics, OfManyFloatsIsThatOfEach) {
+  std::vector<float> x(1003);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = i % 7 == 0 ? 0 : static_cast<float>(i % 13) - 6.5f;
+  x[40] = std::numeric_limits<float>::quiet_NaN();
+  x[990] = -std::numeric_limits<float>::infinity();
+  const Statistics s = StatisticsOf({{DType::kF32, {1003}}, x.data()});
+  double sum = 0, squares = 0;
+  int64_t zeros = 0;
+  for (float v : x) {
+    if (!std::isfinite(v)) continue;
+    sum += v, squares += static_cast<double>(v) * v, zeros += v == 0;
+  }
+  EXPECT_EQ(s.nans, 1);
+  EXPECT_EQ(s.infinities, 1);
+  EXPECT_EQ(s.zeros, zeros);
+  EXPECT_NEAR(s.mean, sum / 1001, 1e-12);
+  EXPECT_NEAR(s.norm, std::sqrt(squares), 1e-9);
+  EXPECT_EQ(s.least, -6.5);
+  EXPECT_EQ(s.most, 5.5);
+}
+
+TEST(Statistics, OfFiniteElements) {
+  const float values[] = {0, 1, 2, std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), -3};
+  const Statistics s = StatisticsOf({{DType::kF32, {6}}, const_cast<float*>(values)});
+  EXPECT_EQ(s.zeros, 1);
+  EXPECT_EQ(s.nans, 1);
+  EXPECT_EQ(s.infinities, 1);
+  EXPECT_DOUBLE_EQ(s.mean, 0);
+  EXPECT_DOUBLE_EQ(s.least, -3);
+  EXPECT_DOUBLE_EQ(s.most, 2);
+}
+
+TEST(DrawCurve, HasALabelAndAPointAColumn) {
+  const std::string text = DrawCurve({3, 2, 1}, 5, 20, 5, "loss");
+  EXPECT_THAT(text, HasSubstr("step 5..7"));
+  EXPECT_THAT(text, HasSubstr("least 1@7"));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '*'), 3);
+}
+
+}  // namespace
+}  // namespace mslua::endpoint

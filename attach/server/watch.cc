@@ -1,0 +1,293 @@
+#include "attach/server/watch.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "core/base/text.h"
+#include "core/graph/gradient_marks.h"
+#include "core/sharding/layout.h"
+
+namespace mslua::endpoint {
+namespace {
+
+// The one candidate that is `name`, else the one that ends with it after a '/' or '.', else the one that contains it.
+StatusOr<std::string> Unique(absl::string_view name, const std::vector<std::string>& candidates, const char* what) {
+  std::vector<std::string> found;
+  for (int round = 0; round < 3 && found.empty(); ++round) {
+    for (const std::string& c : candidates) {
+      const bool fits = round == 0 ? c == name
+                        : round == 1
+                            ? absl::EndsWith(c, absl::StrCat("/", name)) || absl::EndsWith(c, absl::StrCat(".", name))
+                            : absl::StrContains(c, name);
+      if (fits && std::find(found.begin(), found.end(), c) == found.end()) found.push_back(c);
+    }
+  }
+  if (found.size() == 1) return found[0];
+  if (found.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat("there is no ", what, " '", name, "'", DidYouMean({name.data(), name.size()}, candidates)));
+  }
+  const size_t most = std::min<size_t>(found.size(), 6);
+  return absl::InvalidArgumentError(absl::StrCat("'", name, "' fits ", found.size(), ": ",
+                                                 absl::StrJoin(found.begin(), found.begin() + most, ", "),
+                                                 found.size() > most ? ", ..." : ""));
+}
+
+bool IsGradient(const std::string& scope) { return absl::StartsWith(scope, "grad("); }
+
+}  // namespace
+
+StatusOr<bool> AllAgree(const TrainingView& view, bool mine) {
+  if (!view.gather) return mine;
+  ASSIGN_OR_RETURN(const auto all, view.gather(mine ? "yes" : "no"));
+  return std::count(all.begin(), all.end(), "yes") == static_cast<int64_t>(all.size());
+}
+
+Watched::Watched(const TrainingView& view) : view_(view), first_(view.trainer->executable()) {}
+
+StatusOr<Named> Watched::FindStored(absl::string_view name) const {
+  std::vector<std::string> names;
+  for (const auto& e : view_.store->entries()) names.push_back(e->name);
+  ASSIGN_OR_RETURN(const std::string full, Unique(name, names, "parameter or state"));
+  const Store::Entry* entry = view_.store->Find(full);
+  return Named{full, entry->type, entry->memory.data(), {}};
+}
+
+StatusOr<Named> Watched::FindActivation(absl::string_view name) const {
+  const Graph& graph = first_->graph();
+  const auto named = [&](const std::string& full, Value v) { return Named{full, graph.TypeOf(v), nullptr, v}; };
+  int64_t node = 0, output = 0;
+  if (absl::StartsWith(name, "%")) {
+    const std::pair<absl::string_view, absl::string_view> parts =
+        absl::StrSplit(name.substr(1), absl::MaxSplits(':', 1));
+    if (!absl::SimpleAtoi(parts.first, &node) || (!parts.second.empty() && !absl::SimpleAtoi(parts.second, &output)) ||
+        node < 0 || node >= static_cast<int64_t>(graph.nodes.size()) || output < 0 ||
+        output >= static_cast<int64_t>(graph.nodes[node].outputs.size()))
+      return absl::NotFoundError(absl::StrCat("the graph has no value ", name, " (.graph)"));
+    return named(std::string(name), {static_cast<int32_t>(node), static_cast<int32_t>(output)});
+  }
+  // "Net", "Net/matmul", "Net/matmul#2": the last value of a cell, and each operator's.
+  std::map<std::string, Value> values;
+  std::map<std::string, int> counts;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& n = graph.nodes[i];
+    if (n.location == nullptr || n.location->scope.empty() || IsGradient(n.location->scope)) continue;
+    if (n.op->name == "input" || n.op->name == "constant") continue;
+    const Value v{static_cast<int32_t>(i), 0};
+    const std::string full = absl::StrCat(n.location->scope, "/", n.op->name);
+    const int count = ++counts[full];
+    values[n.location->scope] = v;
+    values[count == 1 ? full : absl::StrCat(full, "#", count)] = v;
+  }
+  std::vector<std::string> names;
+  for (const auto& v : values) names.push_back(v.first);
+  ASSIGN_OR_RETURN(const std::string full, Unique(name, names, "parameter, state or activation"));
+  return named(full, values[full]);
+}
+
+// The node that makes the gradient of `parameter` which its update reads, of the shape that the update has; or none.
+StatusOr<Named> Watched::FindGradientHere(absl::string_view parameter) const {
+  ASSIGN_OR_RETURN(const Named p, FindStored(parameter));
+  const Graph& graph = first_->graph();
+  const bool trained = std::any_of(graph.outputs.begin(), graph.outputs.end(),
+                                   [&](const GraphOutput& o) { return o.updates == p.name; });
+  if (!trained) return absl::NotFoundError(absl::StrCat(p.name, " is not trained: it has no gradient"));
+  // Where it lies: as the parameter or as the optimizer's state of it.
+  std::vector<std::string> like = {p.name};
+  for (const auto& e : view_.store->entries()) {
+    if (absl::EndsWith(e->name, absl::StrCat(".", p.name))) like.push_back(e->name);
+  }
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& n = graph.nodes[i];
+    for (const GradientMark& mark : GradientMarksOf(n)) {
+      if (mark.parameter != p.name) continue;
+      const TensorType& type = n.outputs[mark.inside ? 0 : mark.place];
+      for (const std::string& stored : like) {
+        if (view_.store->Find(stored)->type != type) continue;
+        Named named{absl::StrCat("grad(", p.name, ")"), type, nullptr, {static_cast<int32_t>(i), mark.place}};
+        if (mark.inside) named.inside = mark.place;
+        named.part = type;
+        const TensorPlace place = view_.place ? view_.place(stored) : TensorPlace();
+        if (!place.whole.empty() && place.whole != type.shape) {
+          named.gathered = true;
+          named.type.shape = place.whole;
+          named.begin = place.begin;
+          // A slice of the elements, the last one with padding.
+          if (type.shape.size() == 1 && p.type.shape != place.whole) named.type.shape = p.type.shape;
+        }
+        return named;
+      }
+    }
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("the gradient of ", p.name, " is no value of the compiled graph: it was fused into its update"));
+}
+
+namespace {
+
+// What a rank says of a gradient: "have NAME;TYPE;PART;BEGIN", or why it has none.
+std::string TextOf(const StatusOr<Named>& found) {
+  if (!found.ok()) return absl::StrCat(absl::IsNotFound(found.status()) ? "none " : "wrong ", found.status().message());
+  return absl::StrCat("have ", found->name, ";", found->gathered, ";", Name(found->type.dtype), ";",
+                      absl::StrJoin(found->type.shape, ","), ";", absl::StrJoin(found->part.shape, ","), ";",
+                      absl::StrJoin(found->begin, ","));
+}
+
+Shape ShapeOf(absl::string_view text) {
+  Shape shape;
+  for (absl::string_view number : absl::StrSplit(text, ',', absl::SkipEmpty())) {
+    shape.push_back(0);
+    if (!absl::SimpleAtoi(number, &shape.back())) shape.back() = 0;
+  }
+  return shape;
+}
+
+}  // namespace
+
+StatusOr<Named> Watched::FindGradient(absl::string_view parameter) const {
+  StatusOr<Named> mine = FindGradientHere(parameter);
+  if (!view_.gather) return mine;
+  ASSIGN_OR_RETURN(const std::vector<std::string> all, view_.gather(TextOf(mine)));
+  std::string name;
+  bool everywhere = true;
+  std::vector<absl::string_view> fields;  // of a rank that has it
+  for (absl::string_view text : all) {
+    if (absl::ConsumePrefix(&text, "wrong ")) return absl::InvalidArgumentError(text);
+    if (!absl::ConsumePrefix(&text, "have ")) {
+      everywhere = false;
+      continue;
+    }
+    const std::vector<absl::string_view> here = absl::StrSplit(text, ';');
+    if (!fields.empty() && here[0] != fields[0])
+      return absl::InvalidArgumentError(absl::StrCat("'", parameter, "' fits ", fields[0], " and ", here[0]));
+    fields = here;
+  }
+  if (fields.size() != 6) return mine.ok() ? absl::NotFoundError("no rank has it") : mine;
+  if (everywhere && fields[1] == "0") return mine;
+  Named named = mine.ok() ? *mine : Named();
+  named.name = std::string(fields[0]);
+  named.gathered = true;
+  if (!mine.ok()) {
+    named.type = {ParseDType(fields[2]).value_or(DType::kF32), ShapeOf(fields[3])};
+    return named;
+  }
+  // Of ranks with one part the first one gives it. What every rank of a stage has whole begins at 0.
+  if (named.begin.empty()) named.begin.assign(named.type.shape.size(), 0);
+  const auto same = std::find(all.begin(), all.end(), TextOf(mine));
+  named.contributes = same - all.begin() == view_.rank;
+  return named;
+}
+
+StatusOr<Named> Watched::Find(absl::string_view name) const {
+  absl::string_view parameter = name;
+  if (absl::ConsumePrefix(&parameter, "grad(") && absl::ConsumeSuffix(&parameter, ")")) return FindGradient(parameter);
+  auto found = FindHere(name);
+  ASSIGN_OR_RETURN(const bool everywhere, AllAgree(view_, found.ok()));
+  if (found.ok() && !everywhere) return absl::NotFoundError(absl::StrCat("not every rank has '", name, "'"));
+  return found;
+}
+
+StatusOr<Named> Watched::FindHere(absl::string_view name) const {
+  auto stored = FindStored(name);
+  if (!absl::IsNotFound(stored.status())) return stored;
+  return FindActivation(name);
+}
+
+namespace {
+
+// Gives a fused node one more output, which an instruction of its program makes.
+Value AddOutput(Graph* graph, Value at, int32_t instruction) {
+  Node& n = graph->nodes[at.node];
+  const TensorType type = n.outputs[0];
+  n.attrs.Set("program", absl::StrCat(n.attrs.Str("program"), ",", instruction));
+  n.attrs.Set("dtypes", absl::StrCat(n.attrs.Str("dtypes"), ",", Name(type.dtype)));
+  n.outputs.push_back(type);
+  return {at.node, static_cast<int32_t>(n.outputs.size()) - 1};
+}
+
+}  // namespace
+
+Status Watched::Show(const std::vector<Named>& wanted) {
+  std::vector<std::string> names;
+  for (const Named& named : wanted) names.push_back(named.name);
+  if (names == shown_) return absl::OkStatus();
+  Graph graph = first_->graph();
+  const size_t first = graph.outputs.size();
+  std::vector<std::pair<std::string, int>> outputs;
+  for (const Named& named : wanted) {
+    if (!named.value.valid()) continue;  // of other ranks
+    const Value v = named.inside < 0 ? named.value : AddOutput(&graph, named.value, named.inside);
+    outputs.emplace_back(named.name, static_cast<int>(graph.outputs.size()));
+    graph.outputs.push_back({absl::StrCat("watch", graph.outputs.size() - first), v, ""});
+  }
+  std::unique_ptr<Executable> next;
+  if (!wanted.empty()) {
+    StatusOr<std::unique_ptr<Executable>> made = std::unique_ptr<Executable>();
+    if (!outputs.empty()) {
+      made = view_.compile(graph);
+      // Compiling drops nothing: every node was alive.
+      if (made.ok() && (*made)->graph().outputs.size() != graph.outputs.size())
+        made = absl::InternalError("a plan with watches has other outputs");
+    }
+    if (view_.gather) {
+      ASSIGN_OR_RETURN(const bool everywhere, AllAgree(view_, made.ok()));
+      if (made.ok() && !everywhere) made = absl::AbortedError("another rank could not plan again with that value");
+    }
+    ASSIGN_OR_RETURN(next, std::move(made));
+  }
+  view_.trainer->ReplaceExecutable(next == nullptr ? first_ : next.get());
+  second_ = std::move(next);
+  shown_ = std::move(names);
+  outputs_ = std::move(outputs);
+  return absl::OkStatus();
+}
+
+bool Watched::Shows(const Named& named) const {
+  return named.stored != nullptr || std::find(shown_.begin(), shown_.end(), named.name) != shown_.end();
+}
+
+TensorView Watched::Here(const Named& named) const {
+  if (named.stored != nullptr) return {named.type, const_cast<void*>(named.stored)};
+  const auto at =
+      std::find_if(outputs_.begin(), outputs_.end(), [&](const auto& output) { return output.first == named.name; });
+  return at == outputs_.end() ? TensorView{named.part, nullptr} : second_->Output(at->second);
+}
+
+StatusOr<TensorView> Watched::ValueOf(const Named& named) {
+  const TensorView here = Here(named);
+  if (!named.gathered) return here;
+  // Shape and place of this rank's part, then its bytes.
+  std::string mine;
+  if (named.contributes && here.data != nullptr) {
+    mine = absl::StrCat(absl::StrJoin(named.part.shape, ","), ";", absl::StrJoin(named.begin, ","), "\n");
+    mine.append(static_cast<const char*>(here.data), static_cast<size_t>(here.type.bytes()));
+  }
+  ASSIGN_OR_RETURN(const std::vector<std::string> all, view_.gather(mine));
+  whole_ = Block(named.type.bytes());
+  for (const std::string& text : all) {
+    const size_t line = text.find('\n');
+    if (line == text.npos) continue;
+    const std::vector<std::string> head = absl::StrSplit(text.substr(0, line), ';');
+    Shape sizes = ShapeOf(head[0]);
+    const Shape begin = ShapeOf(head[1]);
+    // A slice of the elements lies in the whole as a row does.
+    Shape whole = named.type.shape;
+    if (begin.size() != whole.size()) {
+      whole = {named.type.elements()};
+      sizes[0] = std::min(sizes[0], whole[0] - begin[0]);
+    }
+    if (NumElements(sizes) <= 0) continue;
+    const Shape zeros(sizes.size(), 0);
+    CopyBox(named.type.dtype, sizes, {ShapeOf(head[0]), zeros}, text.data() + line + 1, {whole, begin}, whole_.data());
+  }
+  return TensorView{named.type, whole_.data()};
+}
+
+}  // namespace mslua::endpoint

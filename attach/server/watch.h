@@ -1,0 +1,68 @@
+// Named values of the running graph: found by name, and brought out as side outputs of a plan that computes the same.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "attach/server/training_view.h"
+#include "core/graph/graph.h"
+
+namespace mslua::endpoint {
+
+// Whether all ranks that train together say so. Called by all of them at one boundary.
+StatusOr<bool> AllAgree(const TrainingView& view, bool mine);
+
+// What a name stands for.
+struct Named {
+  std::string name;              // in full
+  TensorType type;               // of a gradient: the whole one's
+  const void* stored = nullptr;  // of a parameter or state: its memory
+  Value value;                   // of an activation or gradient: in the graph that training began with
+  int32_t inside = -1;           // an instruction of the fused node `value.node` that makes it; -1: an output makes it
+  // Of a gradient that the ranks have parts of: this rank's part, which is of that shape at `begin`. A rank without one
+  // (of another pipeline stage), or whose part another rank gives, contributes nothing.
+  bool gathered = false, contributes = false;
+  TensorType part = {};
+  Shape begin = {};
+};
+
+// Belongs to the training thread, at boundaries.
+class Watched {
+ public:
+  explicit Watched(const TrainingView& view);
+
+  // A parameter or state of the store; an activation by the path of its cell ("Net/fc": its last value), of an operator
+  // there ("Net/fc/matmul", "Net/matmul#2") or as the compiled graph calls it ("%12:1"); grad(P), the gradient that the
+  // update of P reads, whole, whichever ranks have it. A part of a name is enough where it fits one.
+  // Ranks that train together ask at one boundary, and what one of them has not none finds.
+  // NotFound: nothing fits; InvalidArgument: more than one does, or it is no value of the compiled graph, being fused
+  // away.
+  StatusOr<Named> Find(absl::string_view name) const;
+
+  // Plans again so that these values are outputs from the next step on; training computes the same bits. Without
+  // values the first plan is used again. Ranks that train together all do it at one boundary, or none does.
+  Status Show(const std::vector<Named>& wanted);
+  // Whether ValueOf gives the value in the step just made; the same on all ranks.
+  bool Shows(const Named& named) const;
+  // That value, valid until the next call or step. What the ranks have parts of they gather: all of them ask.
+  StatusOr<TensorView> ValueOf(const Named& named);
+
+ private:
+  StatusOr<Named> FindHere(absl::string_view name) const;
+  StatusOr<Named> FindStored(absl::string_view name) const;
+  StatusOr<Named> FindActivation(absl::string_view name) const;
+  StatusOr<Named> FindGradient(absl::string_view parameter) const;
+  StatusOr<Named> FindGradientHere(absl::string_view parameter) const;
+  // This rank's value, which is shown.
+  TensorView Here(const Named& named) const;
+
+  const TrainingView& view_;
+  Executable* const first_;
+  std::unique_ptr<Executable> second_;
+  std::vector<std::string> shown_;                    // names
+  std::vector<std::pair<std::string, int>> outputs_;  // of second_: by the names of values that this rank has
+  Block whole_;                                       // what was gathered last
+};
+
+}  // namespace mslua::endpoint
