@@ -29,6 +29,7 @@
 #include "core/base/folder.h"
 #include "core/base/parallel_for.h"
 #include "core/kernels/onednn/onednn_version.h"
+#include "core/kernels/select/bilinear_check.h"
 #include "oneapi/dnnl/dnnl.h"
 
 namespace mslua {
