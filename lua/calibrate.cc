@@ -13,7 +13,8 @@
 #include "core/base/atomic_file.h"
 #include "core/base/folder.h"
 #include "core/base/parallel_for.h"
-#include "lua/session.h"
+#include "core/sharding/search/cluster.h"
+#include "lua/open_session.h"
 #include "rendezvous/stale_folders.h"
 
 namespace mslua {
@@ -37,7 +38,7 @@ double Shortest(const F& run) {
 
 // Of one rank with one thread: a product of 512 x 512 matrices.
 StatusOr<double> FlopsPerSecond() {
-  ASSIGN_OR_RETURN(const auto session, Session::Create({}));
+  ASSIGN_OR_RETURN(const auto session, OpenSession({}));
   SetComputeThreads(1);
   RETURN_IF_ERROR(
       session->RunText("local core = require 'mslua.core' require 'mslua' local x = core.ones({512, 512}) "
@@ -106,11 +107,6 @@ StatusOr<MessageTimes> MeasureMessages() {
 }
 
 }  // namespace
-
-std::string MeasuredClusterFile() {
-  const std::string cache = UserCacheFolder();
-  return absl::StrCat(cache.empty() ? "./.cache/mslua" : cache, "/cluster.json");
-}
 
 Status Calibrate() {
   ASSIGN_OR_RETURN(const double flops, FlopsPerSecond());

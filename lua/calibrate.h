@@ -7,11 +7,8 @@
 
 namespace mslua {
 
-// Where they are kept: cluster.json in the user's cache folder ($XDG_CACHE_HOME, else ~/.cache), in mslua.
-std::string MeasuredClusterFile();
-
-// Measures arithmetic, memory and messages between two ranks of this machine (a second or two) and writes the file that
-// ParseCluster reads. Prints what it found.
+// Measures arithmetic, memory and messages between two ranks of this machine (a second or two) and writes
+// MeasuredClusterFile(). Prints what it found.
 Status Calibrate();
 
 }  // namespace mslua

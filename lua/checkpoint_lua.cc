@@ -12,10 +12,10 @@
 #include "absl/strings/str_cat.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/tensor_names.h"
+#include "core/step/parameter.h"
 #include "core/train/agreement.h"
 #include "core/train/shared_checkpoint.h"
 #include "lua/object.h"
-#include "lua/parameter.h"
 #include "lua/run_folder.h"
 #include "lua/tensor_lua.h"
 
@@ -40,7 +40,7 @@ StatusOr<int> Save(lua_State* L, Session& session) {
     if (name.empty())
       return absl::InvalidArgumentError(absl::StrCat("save_checkpoint: a tensor without a name at ", Describe(L, -2)));
     if (p != nullptr) {
-      ASSIGN_OR_RETURN(const TensorView v, ValueOf(session, **p));
+      ASSIGN_OR_RETURN(const TensorView v, ValueOf(session.state(), **p));
       tensors.push_back({name, v.type, v.data});
     } else {
       ASSIGN_OR_RETURN(Tensor t,
@@ -53,7 +53,7 @@ StatusOr<int> Save(lua_State* L, Session& session) {
   // By name, so that the file does not depend on the order of a Lua table.
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   checkpoint::RunState run;
-  run.seed = static_cast<int64_t>(session.seed);
+  run.seed = static_cast<int64_t>(session.state().seed);
   if (absl::EndsWith(path, ".safetensors")) {
     RETURN_IF_ERROR(checkpoint::WriteSafetensors(path, tensors).status());
   } else {
@@ -67,7 +67,7 @@ Status PushTensors(lua_State* L, Session& session, checkpoint::Checkpoint& from)
   if (!from.note().empty()) std::fprintf(stderr, "mslua: note: %s\n", from.note().c_str());
   lua_newtable(L);
   for (const checkpoint::TensorRecord& record : from.manifest().tensors) {
-    ASSIGN_OR_RETURN(Tensor t, NewTensor(session, record.type));
+    ASSIGN_OR_RETURN(Tensor t, NewTensor(session.allocator(), record.type));
     RETURN_IF_ERROR(from.Read(record.name, t.data.get()));
     PushObject<Tensor>(L, std::move(t));
     lua_setfield(L, -2, record.name.c_str());

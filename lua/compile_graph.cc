@@ -8,9 +8,9 @@
 
 namespace mslua {
 
-CompileOptions OptionsOf(Session& session) {
-  CompileOptions options;
-  options.rank = session.options().rank;
+PassOptions DumpsOf(Session& session) {
+  PassOptions options;
+  options.rank = session.state().rank;
   options.save_graphs = OptionInt(session.lua(), "save_graphs");
   const std::string path = OptionString(session.lua(), "save_graphs_path");
   if (!path.empty()) options.save_graphs_path = path;
@@ -19,8 +19,9 @@ CompileOptions OptionsOf(Session& session) {
 
 StatusOr<std::unique_ptr<Executable>> CompileGraph(Session& session, const TracedGraph& graph, bool share,
                                                    Decisions* decisions) {
-  for (const auto& p : graph.parameters) RETURN_IF_ERROR(ValueOf(session, *p).status());
-  CompileOptions options = OptionsOf(session);
+  for (const auto& p : graph.parameters) RETURN_IF_ERROR(ValueOf(session.state(), *p).status());
+  CompileOptions options;
+  static_cast<PassOptions&>(options) = DumpsOf(session);
   options.share = share;
   options.decisions = decisions;
   return CompileShared(session, graph.graph, options);
@@ -29,8 +30,9 @@ StatusOr<std::unique_ptr<Executable>> CompileGraph(Session& session, const Trace
 Status BroadcastParameters(Session& session, const TracedGraph& graph, bool resumed) {
   std::vector<TensorView> values;
   for (const auto& p : graph.parameters) {
-    if (p->layerwise_parallel || session.optimizer_states.contains(p->key) || (resumed && p->MayVary())) continue;
-    ASSIGN_OR_RETURN(const TensorView value, ValueOf(session, *p));
+    if (p->layerwise_parallel || session.state().optimizer_states.contains(p->key) || (resumed && p->MayVary()))
+      continue;
+    ASSIGN_OR_RETURN(const TensorView value, ValueOf(session.state(), *p));
     values.push_back(value);
   }
   return ShareTensors(*session.groups(), values, "parameter_broadcast");

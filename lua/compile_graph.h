@@ -7,8 +7,8 @@
 
 namespace mslua {
 
-// The session's wishes for compiling: core.options.save_graphs and its path, the rank.
-CompileOptions OptionsOf(Session& session);
+// Where the session saves graphs: core.options.save_graphs and its path, the rank.
+PassOptions DumpsOf(Session& session);
 // Makes the parameters' values where they are not there yet, and compiles with the session's options. `share`: all
 // ranks compile it together; `decisions`: as in CompileOptions.
 StatusOr<std::unique_ptr<Executable>> CompileGraph(Session& session, const TracedGraph& graph, bool share = false,

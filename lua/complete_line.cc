@@ -14,6 +14,7 @@
 #include "cli/completion.h"
 #include "core/base/exit_code.h"
 #include "lua/embedded.h"
+#include "lua/open_session.h"
 #include "lua/recipe_files.h"
 
 namespace mslua {
@@ -61,7 +62,7 @@ void AddFromRecipe(const Slot& slot, std::vector<Candidate>* found) {
   SessionOptions options;
   options.verb = "recipes";
   options.file = slot.recipe_file;
-  auto session = Session::Create(std::move(options));
+  auto session = OpenSession(std::move(options));
   if (!session.ok()) return;
   Status status;
   if (FindRecipe(slot.recipe_file) == nullptr) status = ReadThenEnterSandbox(**session);

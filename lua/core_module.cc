@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
 #include "core/base/text.h"
+#include "core/base/version.h"
 #include "lua/checkpoint_lua.h"
 #include "lua/dataset_lua.h"
 #include "lua/embedded.h"
@@ -18,12 +19,14 @@
 #include "lua/op_call.h"
 #include "lua/op_module.h"
 #include "lua/options.h"
-#include "lua/parameter.h"
+#include "lua/parameter_kind.h"
 #include "lua/rank_lua.h"
 #include "lua/stop_together.h"
+#include "lua/tensor_kind.h"
 #include "lua/tensor_lua.h"
 #include "lua/tensor_methods.h"
-#include "lua/trace.h"
+#include "lua/trace_kind.h"
+#include "lua/trace_lua.h"
 #include "lua/trainer_lua.h"
 
 namespace mslua {
@@ -37,7 +40,7 @@ StatusOr<int> Kind(lua_State* L, Session&) {
 StatusOr<int> SetSeed(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(const int64_t seed, ReadInt(L, 1, "set_seed"));
   if (seed < 0) return absl::InvalidArgumentError(absl::StrCat("set_seed: expected a seed of at least 0, got ", seed));
-  session.seed = static_cast<uint64_t>(seed);
+  session.state().seed = static_cast<uint64_t>(seed);
   session.random_tensors = 0;
   return 0;
 }
@@ -49,7 +52,7 @@ StatusOr<int> KeepDenormals(lua_State* L, Session&) {
 }
 
 StatusOr<int> GetSeed(lua_State* L, Session& session) {
-  lua_pushnumber(L, static_cast<double>(session.seed));
+  lua_pushnumber(L, static_cast<double>(session.state().seed));
   return 1;
 }
 

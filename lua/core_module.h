@@ -5,8 +5,6 @@ struct lua_State;
 
 namespace mslua {
 
-inline constexpr char kVersion[] = "0.1.0";
-
 // What `require "mslua.core"` runs.
 int OpenCoreModule(lua_State* L);
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/exit_code.h"
 #include "core/base/text.h"
+#include "core/step/located_status.h"
 #include "lua/lua_stack.h"
 #include "lua/session.h"
 #include "lua/tensor_lua.h"
@@ -476,7 +477,7 @@ StatusOr<int> NextBatch(lua_State* L, Session& session) {
       TensorType type = column.type;
       // The tail of drop_remainder = false is as long as it is.
       if (it.batched) type.shape[0] = batch.valid;
-      ASSIGN_OR_RETURN(Tensor t, NewTensor(session, type));
+      ASSIGN_OR_RETURN(Tensor t, NewTensor(session.allocator(), type));
       std::memcpy(t.data.get(), column.data, static_cast<size_t>(type.bytes()));
       PushObject<Tensor>(L, std::move(t));
     }
@@ -501,7 +502,7 @@ StatusOr<int> ReadSample(lua_State* L, Session& session) {
   std::vector<Tensor> columns;
   std::vector<void*> places;
   for (const data::Column& c : pipeline->schema()) {
-    ASSIGN_OR_RETURN(Tensor t, NewTensor(session, c.type));
+    ASSIGN_OR_RETURN(Tensor t, NewTensor(session.allocator(), c.type));
     places.push_back(t.data.get());
     columns.push_back(std::move(t));
   }
@@ -546,12 +547,12 @@ StatusOr<std::shared_ptr<const data::Pipeline>> DatasetHandle::Open(Session& ses
   data::FeedOptions feed;
   feed.feeds = feeds = session.feeds;
   feed.feed = session.feed;
-  feed.seed = seed >= 0 ? static_cast<uint64_t>(seed) : session.seed;
+  feed.seed = seed >= 0 ? static_cast<uint64_t>(seed) : session.state().seed;
   auto opened = data::Pipeline::Open(description, feed);
   if (!opened.ok()) {
     // Files that are missing or bad, against a chain that makes no sense.
-    if (!absl::IsInvalidArgument(opened.status())) session.exit_code = kExitData;
-    return AtLine(opened.status(), &made_at);
+    const Status located = AtLine(opened.status(), &made_at);
+    return absl::IsInvalidArgument(located) ? located : WithExitCode(located, kExitData);
   }
   pipeline = *std::move(opened);
   for (const std::string& notice : pipeline->notices()) std::fprintf(stderr, "mslua: note: %s\n", notice.c_str());

@@ -5,6 +5,7 @@
 
 #include "core/data/loader.h"
 #include "lua/object.h"
+#include "lua/session.h"
 
 namespace mslua {
 

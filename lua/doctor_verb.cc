@@ -15,10 +15,12 @@
 #include "core/base/exit_code.h"
 #include "core/base/parallel_for.h"
 #include "core/base/processor.h"
+#include "core/base/version.h"
 #include "core/op/registry.h"
 #include "lua/calibrate.h"
 #include "lua/core_module.h"
 #include "lua/json.h"
+#include "lua/open_session.h"
 #include "lua/verbs.h"
 #include "luajit-2.1/lua.hpp"
 
@@ -98,7 +100,7 @@ Check CheckOperators() {
 
 // A session that computes: the Lua library loads and a product comes out right.
 Check CheckCompute() {
-  auto session = Session::Create({});
+  auto session = OpenSession({});
   Status status = session.status();
   if (status.ok()) {
     status = (*session)->RunText(

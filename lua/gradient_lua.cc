@@ -9,7 +9,7 @@
 #include "lua/graph_lua.h"
 #include "lua/session.h"
 #include "lua/tensor_lua.h"
-#include "lua/trace.h"
+#include "lua/trace_lua.h"
 
 namespace mslua {
 
@@ -84,14 +84,14 @@ StatusOr<std::vector<Value>> TraceGradients(lua_State* L, Session& session, cons
   lua_pushvalue(L, lua_upvalueindex(1));
   for (int i = 1; i <= arguments; ++i) {
     if (values[i - 1].valid())
-      trace.Push(L, values[i - 1]);
+      PushValue(L, trace, values[i - 1]);
     else
       lua_pushvalue(L, i);
   }
-  RETURN_IF_ERROR(trace.Call(arguments, LUA_MULTRET));
+  RETURN_IF_ERROR(CallInTrace(session, arguments, LUA_MULTRET));
   std::vector<Value> out;
   for (int i = base + 1; i <= lua_gettop(L); ++i) {
-    ASSIGN_OR_RETURN(const Value v, trace.ToValue(L, i, DType::kF32));
+    ASSIGN_OR_RETURN(const Value v, OperandValue(session, L, i, DType::kF32));
     out.push_back(v);
   }
   lua_settop(L, base);
@@ -129,19 +129,20 @@ StatusOr<int> CallGradFunction(lua_State* L, Session& session) {
     for (int i = 1; i <= n; ++i) {
       values.emplace_back();
       if (!IsTensorArgument(L, i)) continue;
-      ASSIGN_OR_RETURN(values.back(), outer.ToValue(L, i, DType::kF32));
+      ASSIGN_OR_RETURN(values.back(), OperandValue(session, L, i, DType::kF32));
     }
     size_t results;
     ASSIGN_OR_RETURN(const std::vector<Value> out, TraceGradients(L, session, f, n, values, &results));
     if (!lua_checkstack(L, static_cast<int>(out.size()) + 8))
       return absl::ResourceExhaustedError("Lua's stack is full");
-    for (Value v : out) outer.Push(L, v);
+    for (Value v : out) PushValue(L, outer, v);
     return PushResults(L, n, results, f);
   }
   const std::string key = KeyOfArguments(L, n);
   auto found = f.compiled.find(key);
   if (found == f.compiled.end()) {
-    Trace trace(session, "grad", session.training);
+    TraceScope scope(session, "grad", session.training);
+    Trace& trace = scope.trace();
     std::vector<Value> values;
     for (int i = 1; i <= n; ++i) {
       values.emplace_back();
@@ -171,7 +172,7 @@ StatusOr<int> CallGradFunction(lua_State* L, Session& session) {
         return absl::FailedPreconditionError(absl::StrCat("argument ", i, ": the Tensor was freed"));
       data.push_back(*t);
     } else if (const auto* p = ToObject<std::shared_ptr<ParameterData>>(L, i)) {
-      ASSIGN_OR_RETURN(Tensor t, BorrowValue(session, **p));
+      ASSIGN_OR_RETURN(Tensor t, BorrowValue(session.state(), **p));
       data.push_back(std::move(t));
     }
   }

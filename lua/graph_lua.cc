@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "lua/session.h"
 #include "lua/tensor_lua.h"
-#include "lua/trace.h"
+#include "lua/trace_lua.h"
 
 namespace mslua {
 namespace {
@@ -100,7 +100,8 @@ StatusOr<int> RunGraph(lua_State* L, Session& session) {
 StatusOr<int> TraceFunction(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(const std::vector<InputSpec> specs, ReadInputSpecs(L, 2, "trace"));
   if (session.trace != nullptr) return absl::FailedPreconditionError("trace inside a trace");
-  Trace trace(session, "trace", session.training);
+  TraceScope scope(session, "trace", session.training);
+  Trace& trace = scope.trace();
   std::vector<Value> inputs;
   for (const InputSpec& s : specs) inputs.push_back(trace.DataInput(s.name, s.type));
   RETURN_IF_ERROR(trace.Check());
@@ -137,37 +138,9 @@ StatusOr<std::vector<InputSpec>> ReadInputSpecs(lua_State* L, int index, absl::s
   return specs;
 }
 
-StatusOr<std::vector<Value>> CallTraced(lua_State* L, Session& session, int function, const std::vector<Value>& inputs,
-                                        absl::string_view what) {
-  Trace& trace = *session.trace;
-  if (!lua_checkstack(L, static_cast<int>(inputs.size()) + 8))
-    return absl::ResourceExhaustedError("Lua's stack is full");
-  const int base = lua_gettop(L);
-  lua_pushvalue(L, function);
-  for (Value v : inputs) trace.Push(L, v);
-  RETURN_IF_ERROR(trace.Call(static_cast<int>(inputs.size()), LUA_MULTRET));
-  std::vector<Value> outputs;
-  for (int i = base + 1; i <= lua_gettop(L); ++i) {
-    if (ToObject<TracedValue>(L, i) == nullptr && ToObject<std::shared_ptr<ParameterData>>(L, i) == nullptr &&
-        ToObject<Tensor>(L, i) == nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(what, ": result ", i - base, " of the function should be a tensor, got ", Describe(L, i)));
-    }
-    ASSIGN_OR_RETURN(const Value v, trace.ToValue(L, i, DType::kF32));
-    outputs.push_back(v);
-  }
-  lua_settop(L, base);
-  if (outputs.empty())
-    return absl::InvalidArgumentError(
-        absl::StrCat(what, ": the function gives nothing; does construct end in a return?"));
-  return outputs;
-}
-
 StatusOr<int> PushGraph(lua_State* L, Trace& trace) {
-  RETURN_IF_ERROR(trace.Check());
   auto traced = std::make_shared<TracedGraph>();
-  ASSIGN_OR_RETURN(traced->graph, trace.g().Finish());
-  traced->parameters = trace.used();
+  ASSIGN_OR_RETURN(static_cast<StepGraph&>(*traced), FinishTrace(trace));
   PushObject<GraphObject>(L, std::move(traced));
   return 1;
 }

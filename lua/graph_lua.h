@@ -4,21 +4,15 @@
 #include <memory>
 #include <vector>
 
-#include "core/graph/graph.h"
+#include "core/step/train_graph.h"
 #include "lua/object.h"
-#include "lua/parameter.h"
 #include "lua/program.h"
 
 namespace mslua {
 
-// A traced graph and what it reads of the store.
-struct TracedGraph {
-  Graph graph;
-  std::vector<std::shared_ptr<ParameterData>> parameters;  // also optimizer state
-  std::unique_ptr<Program> program;                        // compiled on the first run
-  // For a training step of several ranks: what was traced, before it was partitioned for this rank, and its options.
-  // One item per line, with the recipe's line behind "  # ". It must be equal on all ranks.
-  std::string common;
+// A traced graph, and its program once it has run.
+struct TracedGraph : StepGraph {
+  std::unique_ptr<Program> program;  // compiled on the first run
 };
 
 template <>
@@ -26,18 +20,8 @@ struct KindName<std::shared_ptr<TracedGraph>> {
   static constexpr const char* value = "Graph";
 };
 
-class Trace;
-
 // Reads {name?, dtype, shape}; a missing name is "x<i>".
-struct InputSpec {
-  std::string name;
-  TensorType type;
-};
 StatusOr<std::vector<InputSpec>> ReadInputSpecs(lua_State* L, int index, absl::string_view what);
-
-// Calls the function at `index` with `inputs`; its results as values, the first a float scalar when `scalar` is set.
-StatusOr<std::vector<Value>> CallTraced(lua_State* L, Session& session, int function, const std::vector<Value>& inputs,
-                                        absl::string_view what);
 
 // Pushes the trace's graph as a Graph.
 StatusOr<int> PushGraph(lua_State* L, Trace& trace);

@@ -14,6 +14,7 @@
 #include "core/passes/run_passes.h"
 #include "lua/graph_lua.h"
 #include "lua/json.h"
+#include "lua/open_session.h"
 #include "lua/verbs.h"
 
 namespace mslua {
@@ -111,7 +112,7 @@ StatusOr<Graph> GraphOf(const cli::CommandLine& command, const std::string& file
     return absl::InvalidArgumentError(
         absl::StrCat("--rank ", options.rank, ": ", options.ranks, " rank(s) are 0 to ", options.ranks - 1, " (-n N)"));
   }
-  ASSIGN_OR_RETURN(const auto session, Session::Create(std::move(options)));
+  ASSIGN_OR_RETURN(const auto session, OpenSession(std::move(options)));
   RETURN_IF_ERROR(session->RunText("return require('mslua.verbs').graph()", "=mslua/verb"));
   const auto* traced = ToObject<std::shared_ptr<TracedGraph>>(session->lua(), -1);
   if (traced == nullptr) return absl::InternalError("mslua.verbs.graph() gave no graph");

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "lua/object.h"
+#include "lua/open_session.h"
 #include "lua/session.h"
 
 namespace mslua {
@@ -14,7 +15,7 @@ using testing::HasSubstr;
 
 class Help : public testing::Test {
  protected:
-  Help() : session_(*Session::Create({})) {
+  Help() : session_(*OpenSession({})) {
     EXPECT_TRUE(
         session_->RunText("ms = require 'mslua' nn, ops = ms.nn, ms.ops help = require 'mslua.help'", "=test").ok());
   }

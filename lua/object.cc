@@ -168,4 +168,11 @@ void PushInts(lua_State* L, absl::Span<const int64_t> values) {
   }
 }
 
+void SetFunctions(lua_State* L, std::initializer_list<NamedFunction> functions) {
+  for (const NamedFunction& f : functions) {
+    lua_pushcfunction(L, f.function);
+    lua_setfield(L, -2, f.name);
+  }
+}
+
 }  // namespace mslua

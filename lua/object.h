@@ -1,6 +1,7 @@
 // What Lua holds of C++: userdata of a few kinds, each with a metatable of its own.
 #pragma once
 
+#include <initializer_list>
 #include <memory>
 #include <new>
 #include <string>
@@ -8,19 +9,14 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "core/graph/graph.h"
-#include "core/op/attrs.h"
-#include "lua/session.h"
-#include "lua/tensor.h"
+#include "absl/types/span.h"
+#include "core/base/status.h"
+#include "core/base/tensor.h"
 #include "luajit-2.1/lua.hpp"
 
 namespace mslua {
 
-// A value of a trace: of no use once that trace has ended.
-struct TracedValue {
-  uint64_t trace_id = 0;
-  Value value;
-};
+struct ParameterData;
 
 // Name of a userdata kind's metatable in the registry; also what core.kind says of it.
 template <class T>
@@ -28,10 +24,6 @@ struct KindName;
 template <>
 struct KindName<Tensor> {
   static constexpr const char* value = "Tensor";
-};
-template <>
-struct KindName<TracedValue> {
-  static constexpr const char* value = "Value";
 };
 template <>
 struct KindName<std::shared_ptr<ParameterData>> {
@@ -102,6 +94,13 @@ Status CheckFields(lua_State* L, int index, absl::string_view what, const std::v
 
 // An axis that counts from 1, or from the end, as the operators count: from 0. 0 is an error.
 StatusOr<int64_t> AxisFromLua(int64_t axis, absl::string_view what);
+
+// Puts functions into the table on the top of the stack.
+struct NamedFunction {
+  const char* name;
+  lua_CFunction function;
+};
+void SetFunctions(lua_State* L, std::initializer_list<NamedFunction> functions);
 
 void PushString(lua_State* L, absl::string_view text);
 void PushInts(lua_State* L, absl::Span<const int64_t> values);

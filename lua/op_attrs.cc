@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/text.h"
+#include "core/step/operator_info.h"
 #include "lua/object.h"
-#include "lua/op_call.h"
 
 namespace mslua {
 namespace {

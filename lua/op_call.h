@@ -4,16 +4,11 @@
 #include <vector>
 
 #include "absl/types/optional.h"
-#include "core/op/op_def.h"
+#include "core/step/operator_call.h"
 #include "lua/session.h"
 #include "luajit-2.1/lua.hpp"
 
 namespace mslua {
-
-// What users call the operator: its class, else its name.
-const std::string& UserName(const OpDef& op);
-// How many inputs users give: random operators end in an input `step`, which is not theirs.
-size_t UserInputs(const OpDef& op);
 
 // Applies `op` to the operands at these stack indices (Tensor, Value, Parameter, number, boolean); attributes are
 // the operators' own (axes from 0). Pushes each output and gives their number.
@@ -27,9 +22,5 @@ StatusOr<int> CallOperator(lua_State* L, Session& session, const OpDef& op, int 
 
 // The type of the operand at `index`; none when it is no tensor of any kind.
 StatusOr<absl::optional<TensorType>> OperandType(lua_State* L, const Session& session, int index);
-// The operator of that name; an error when this build has none.
-StatusOr<const OpDef*> RequireOp(absl::string_view name);
-// "MatMul: what"
-Status OpError(const OpDef& op, absl::string_view what);
 
 }  // namespace mslua

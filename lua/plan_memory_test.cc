@@ -12,6 +12,7 @@
 #include "core/passes/run_passes.h"
 #include "lua/compile_graph.h"
 #include "lua/object.h"
+#include "lua/open_session.h"
 #include "lua/testing/evaluate.h"
 #include "luajit-2.1/lua.hpp"
 
@@ -66,7 +67,7 @@ std::vector<PlanReport> Reports(int ranks, const Case& c, bool planned) {
       options.rank = r;
       options.ranks = ranks;
       if (!planned) options.groups = std::make_shared<Groups>(std::move(world[static_cast<size_t>(r)]));
-      const auto session = Session::Create(std::move(options));
+      const auto session = OpenSession(std::move(options));
       ASSERT_TRUE(session.ok()) << session.status();
       lua_State* const L = (*session)->lua();
       Status error;
@@ -89,7 +90,7 @@ std::vector<PlanReport> Reports(int ranks, const Case& c, bool planned) {
       const auto executable = CompileGraph(**session, **traced, /*share=*/true);
       ASSERT_TRUE(executable.ok()) << executable.status();
       reports[static_cast<size_t>(r)] = (*executable)->report();
-      EXPECT_EQ((*executable)->report().store_bytes, (*session)->store().bytes());
+      EXPECT_EQ((*executable)->report().store_bytes, (*session)->state().store.bytes());
     });
   }
   for (std::thread& t : threads) t.join();

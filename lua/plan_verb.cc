@@ -16,9 +16,10 @@
 #include "core/runtime/collective_node.h"
 #include "core/sharding/pipeline.h"
 #include "core/sharding/search/plan_report.h"
-#include "lua/global_view.h"
+#include "core/step/global_view.h"
 #include "lua/graph_lua.h"
 #include "lua/json.h"
+#include "lua/open_session.h"
 #include "lua/verbs.h"
 
 namespace mslua {
@@ -329,7 +330,7 @@ StatusOr<std::vector<Section>> Sections(const cli::CommandLine& command, int64_t
   SessionOptions options = OptionsOf(command);
   options.ranks = static_cast<int>(ranks);
   options.rank = static_cast<int>(rank);
-  ASSIGN_OR_RETURN(const auto session, Session::Create(std::move(options)));
+  ASSIGN_OR_RETURN(const auto session, OpenSession(std::move(options)));
   RETURN_IF_ERROR(session->RunText("return require('mslua.verbs').plan()", "=mslua/verb"));
   // The number of ranks that the recipe asks for, where the command line has none.
   if (lua_type(session->lua(), -1) == LUA_TNUMBER && !command.Given("n")) {
@@ -338,7 +339,7 @@ StatusOr<std::vector<Section>> Sections(const cli::CommandLine& command, int64_t
   }
   const auto* traced = ToObject<std::shared_ptr<TracedGraph>>(session->lua(), -1);
   if (traced == nullptr) return absl::InternalError("mslua.verbs.plan() gave no graph");
-  GlobalView* const view = GlobalView::Of(*session);
+  GlobalView* const view = session->state().view.get();
   const bool cut = view != nullptr && view->planned() != nullptr;
   if (!cut && (command.Given("explain") || command.Given("cluster")))
     return absl::InvalidArgumentError(absl::StrCat(

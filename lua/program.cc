@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "collectives/groups.h"
 #include "core/base/exit_code.h"
+#include "core/step/located_status.h"
 #include "lua/options.h"
 
 namespace mslua {
@@ -37,17 +38,16 @@ Status OutOfMemory(const Graph& graph) {
 
 StatusOr<std::unique_ptr<Executable>> Compile(Session& session, const Graph& graph, const CompileOptions& options) {
   try {
-    return Executable::Compile(graph, &session.store(), options, &session.workspace);
+    return Executable::Compile(graph, &session.state().store, options, &session.workspace);
   } catch (const std::bad_alloc&) {
-    session.exit_code = kExitEnvironment;
-    return OutOfMemory(graph);
+    return WithExitCode(OutOfMemory(graph), kExitEnvironment);
   }
 }
 
 }  // namespace
 
 StatusOr<std::unique_ptr<Executable>> CompileShared(Session& session, const Graph& graph, CompileOptions options) {
-  options.rank = session.options().rank;
+  options.rank = session.state().rank;
   options.groups = session.groups();
   options.reference_kernels = OptionBool(session.lua(), "reference_kernels");
   options.vector_products = OptionBool(session.lua(), "vector_products");
@@ -61,7 +61,7 @@ StatusOr<std::unique_ptr<Executable>> CompileShared(Session& session, const Grap
 StatusOr<std::unique_ptr<Program>> Program::Compile(Session& session, const Graph& graph,
                                                     const std::vector<std::shared_ptr<ParameterData>>& parameters) {
   auto program = std::make_unique<Program>();
-  for (const auto& p : parameters) RETURN_IF_ERROR(ValueOf(session, *p).status());
+  for (const auto& p : parameters) RETURN_IF_ERROR(ValueOf(session.state(), *p).status());
   program->parameters_ = parameters;
   program->prints_ = FindPrints(graph);
   absl::flat_hash_set<int> printed;
@@ -107,7 +107,7 @@ StatusOr<std::vector<Tensor>> Program::Run(Session& session, absl::Span<const Te
   std::vector<Tensor> outputs;
   for (int r : results_) {
     const TensorView value = executable_->Output(r);
-    ASSIGN_OR_RETURN(Tensor out, NewTensor(session, value.type));
+    ASSIGN_OR_RETURN(Tensor out, NewTensor(session.allocator(), value.type));
     std::memcpy(out.data.get(), value.data, static_cast<size_t>(value.type.bytes()));
     outputs.push_back(std::move(out));
   }

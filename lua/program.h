@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "core/runtime/executable.h"
-#include "lua/parameter.h"
-#include "lua/prints.h"
+#include "core/step/parameter.h"
+#include "core/step/prints.h"
 #include "lua/session.h"
 #include "lua/tensor.h"
 

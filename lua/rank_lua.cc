@@ -48,10 +48,9 @@ Status JoinRanks(Session& session, const std::string& backend) {
   auto world = session.job->Join(backend);
   if (!world.ok()) {
     const bool mistake = absl::IsInvalidArgument(world.status()) || absl::IsUnimplemented(world.status());
-    session.exit_code = absl::IsPermissionDenied(world.status()) ? kExitSecurity
-                        : mistake                                ? kExitUsage
-                                                                 : kExitEnvironment;
-    return world.status();
+    return WithExitCode(world.status(), absl::IsPermissionDenied(world.status()) ? kExitSecurity
+                                        : mistake                                ? kExitUsage
+                                                                                 : kExitEnvironment);
   }
   if (*world == nullptr) return absl::OkStatus();
   auto groups = std::make_shared<Groups>(*std::move(world));

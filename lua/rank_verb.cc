@@ -13,10 +13,12 @@
 #include "core/base/hash.h"
 #include "core/base/input_file.h"
 #include "core/base/printable.h"
+#include "core/base/version.h"
 #include "launch/job.h"
 #include "launch/launcher.h"
 #include "launch/this_host.h"
 #include "lua/core_module.h"
+#include "lua/open_session.h"
 #include "lua/rank_lua.h"
 #include "lua/signal_scope.h"
 #include "lua/verbs.h"
@@ -104,7 +106,7 @@ int RunInJob(const cli::CommandLine& command, SessionOptions options, Joins join
     options.rank = std::max(0, identity.rank);
     options.ranks = identity.size;
   }
-  auto made = Session::Create(std::move(options));
+  auto made = OpenSession(std::move(options));
   if (!made.ok()) return Report(made.status());
   Session& session = **made;
   session.job = &job;
@@ -112,9 +114,7 @@ int RunInJob(const cli::CommandLine& command, SessionOptions options, Joins join
   const auto run = [&]() -> StatusOr<int> {
     const bool launched = identity.source == Identity::Source::kLauncher;
     if (launched) {
-      session.exit_code = kExitEnvironment;
-      RETURN_IF_ERROR(job.Meet());
-      session.exit_code = 0;
+      RETURN_IF_ERROR(WithExitCode(job.Meet(), kExitEnvironment));
     }
     RETURN_IF_ERROR(Settle(command, job, &session));
     if (identity.size > 1) RETURN_IF_ERROR(PrintAtOnce(session));
@@ -124,7 +124,7 @@ int RunInJob(const cli::CommandLine& command, SessionOptions options, Joins join
     return work(session);
   };
   const StatusOr<int> result = run();
-  int code = result.ok() ? *result : ExitCodeOf(result.status(), session.exit_code);
+  int code = result.ok() ? *result : ExitCodeOf(result.status());
   // The work is done and the ranks end together; that records are missing is told by the exit code.
   if (result.ok() && code == kExitOk && !session.records.ok()) code = Report(session.records, kExitStorage);
   // Ranks that train together stop together when they are asked to: that is no failure.

@@ -16,6 +16,7 @@
 #include "lua/embedded.h"
 #include "lua/json.h"
 #include "lua/object.h"
+#include "lua/open_session.h"
 #include "lua/rank_verb.h"
 #include "lua/recipe_files.h"
 #include "lua/verbs.h"
@@ -98,8 +99,8 @@ SessionOptions OptionsOf(const cli::CommandLine& command) {
   return options;
 }
 
-int ExitCodeOf(const Status& status, int exit_code) {
-  if (exit_code != 0) return exit_code;
+int ExitCodeOf(const Status& status) {
+  if (ExitCodeIn(status) != kExitOk) return ExitCodeIn(status);
   switch (status.code()) {
     case absl::StatusCode::kDataLoss:
       return kExitData;
@@ -122,7 +123,7 @@ int Report(const Status& status, int exit_code) {
   std::fflush(stdout);
   std::fprintf(stderr, "mslua: error: %s\n", PrintableMessage(status.message()).c_str());
   PrintTraceback(status);
-  return ExitCodeOf(status, exit_code);
+  return exit_code != kExitOk ? exit_code : ExitCodeOf(status);
 }
 
 int RunScript(const cli::CommandLine& command) {
@@ -157,14 +158,14 @@ int RunRecipes(const cli::CommandLine& command) {
   options.verb = "recipes";
   options.file = command.positional[1];
   options.args.clear();
-  auto session = Session::Create(std::move(options));
+  auto session = OpenSession(std::move(options));
   if (!session.ok()) return Report(session.status());
   const std::string& file = (*session)->options().file;
   Status status = CheckRecipe(file);
   // A file may be somebody else's, and to show it is not to trust it.
   if (status.ok() && action == "show" && FindRecipe(file) == nullptr) status = ReadThenEnterSandbox(**session);
   if (status.ok()) status = CallVerb(**session, action);
-  if (!status.ok()) return Report(status, (*session)->exit_code);
+  if (!status.ok()) return Report(status);
   return static_cast<int>(lua_tonumber((*session)->lua(), -1));
 }
 

@@ -4,17 +4,14 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "collectives/groups.h"
 #include "core/base/exit_code.h"
 #include "core/base/processor.h"
+#include "core/step/located_status.h"
 #include "launch/process.h"
-#include "lua/core_module.h"
 #include "lua/embedded.h"
-#include "lua/execute_lua.h"
 #include "lua/lua_stack.h"
 #include "lua/object.h"
 #include "lua/options.h"
-#include "lua/program.h"
 #include "luajit-2.1/lua.hpp"
 
 namespace mslua {
@@ -24,7 +21,6 @@ namespace {
 constexpr char kLibraryPrefix[] = "mslua/";
 
 const char kSessionKey = 0;
-constexpr char kLocatedPayload[] = "mslua/located";
 constexpr char kTracebackPayload[] = "mslua/traceback";
 
 bool InLibrary(const char* short_source) { return absl::StartsWith(short_source, kLibraryPrefix); }
@@ -95,14 +91,6 @@ std::string ExplainComparison(const std::string& message, bool tracing) {
 
 }  // namespace
 
-Status AtLine(const Status& status, const Location* where) {
-  if (where == nullptr || where->file.empty() || status.GetPayload(kLocatedPayload)) return status;
-  if (absl::StartsWith(status.message(), where->file + ":")) return status;
-  Status located = Annotate(status, absl::StrCat(where->file, ":", where->line));
-  located.SetPayload(kLocatedPayload, absl::Cord());
-  return located;
-}
-
 std::string TracebackOf(const Status& status) {
   const auto frames = status.GetPayload(kTracebackPayload);
   return frames ? std::string(*frames) : "";
@@ -148,7 +136,12 @@ std::string Session::Explain(lua_State* L, std::string message) {
 }
 
 Session::Session(SessionOptions options)
-    : seed(options.seed), options_(std::move(options)), allocator_(std::make_shared<TensorAllocator>()) {}
+    : options_(std::move(options)), allocator_(std::make_shared<TensorAllocator>()) {
+  state_.rank = options_.rank;
+  state_.ranks = options_.ranks;
+  state_.groups = options_.groups;
+  state_.seed = options_.seed;
+}
 
 StatusOr<std::unique_ptr<Session>> Session::Create(SessionOptions options) {
   FlushDenormals();  // before there are threads that compute
@@ -170,14 +163,9 @@ Status Session::Open() {
   lua_pushlightuserdata(L, const_cast<char*>(&kSessionKey));
   lua_pushlightuserdata(L, this);
   lua_rawset(L, LUA_REGISTRYINDEX);
-  OpenExecute(L);
   allocator_->SetPressure([L] { lua_gc(L, LUA_GCCOLLECT, 0); });
 
   lua_getglobal(L, "package");
-  lua_getfield(L, -1, "preload");
-  lua_pushcfunction(L, OpenCoreModule);
-  lua_setfield(L, -2, "mslua.core");
-  lua_pop(L, 1);
   // The embedded library comes before files, so that no file on the path can stand in for a part of it.
   lua_getfield(L, -1, "loaders");
   for (int i = static_cast<int>(lua_objlen(L, -1)); i >= 2; --i) {
@@ -198,15 +186,15 @@ Status Session::Open() {
 }
 
 void Session::SetGroups(std::shared_ptr<Groups> groups) {
-  options_.rank = groups->rank();
-  options_.ranks = groups->size();
-  options_.groups = std::move(groups);
+  state_.rank = groups->rank();
+  state_.ranks = groups->size();
+  state_.groups = std::move(groups);
   lua_State* L = current_;
   lua_getfield(L, LUA_REGISTRYINDEX, kOptionsKey);
   if (lua_type(L, -1) == LUA_TTABLE) {  // else the library is not loaded yet
-    lua_pushnumber(L, options_.rank);
+    lua_pushnumber(L, state_.rank);
     lua_setfield(L, -2, "rank");
-    lua_pushnumber(L, options_.ranks);
+    lua_pushnumber(L, state_.ranks);
     lua_setfield(L, -2, "ranks");
   }
   lua_pop(L, 1);
@@ -238,7 +226,8 @@ Status Session::Call(int arguments, int results) {
   std::string text = message == nullptr ? "error without a message" : message;
   lua_pop(L, 1);
   Status status = code == LUA_ERRMEM ? absl::ResourceExhaustedError(text) : absl::InvalidArgumentError(text);
-  status.SetPayload(kLocatedPayload, absl::Cord());
+  MarkLocated(&status);
+  if (!raised_.ok() && absl::StrContains(text, raised_.message())) status = WithExitCode(status, ExitCodeIn(raised_));
   if (!traceback_.empty() && text == explained) status.SetPayload(kTracebackPayload, absl::Cord(traceback_));
   return status;
 }
@@ -322,7 +311,7 @@ std::shared_ptr<const Location> Session::FindCaller(bool ask_frames) const {
 
 std::string Session::Located(const Status& status) const {
   std::string message(status.message());
-  if (status.GetPayload(kLocatedPayload).has_value()) return message;
+  if (IsLocated(status)) return message;
   const auto where = Where();
   if (where->file.empty()) return message;
   const std::string prefix = absl::StrCat(where->file, ":", where->line, ": ");
@@ -346,11 +335,13 @@ StatusOr<int> CallGuarded(ApiFunction f, lua_State* L, Session& session) {
     return f(L, session);
   } catch (const std::exception&) {
     const Status status = StatusOfException();
-    session.exit_code = absl::IsResourceExhausted(status) ? kExitEnvironment : kExitInternal;
-    return status;
+    return WithExitCode(status, absl::IsResourceExhausted(status) ? kExitEnvironment : kExitInternal);
   }
 }
 
-void PushError(lua_State* L, const Session& session, const Status& status) { PushString(L, session.Located(status)); }
+void PushError(lua_State* L, Session& session, const Status& status) {
+  session.NoteRaised(status);
+  PushString(L, session.Located(status));
+}
 
 }  // namespace mslua

@@ -11,11 +11,10 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/string_view.h"
+#include "core/base/exit_code.h"
 #include "core/base/status.h"
-#include "core/graph/graph.h"
-#include "core/runtime/store.h"
+#include "core/step/rank_state.h"
 #include "lua/allocator.h"
 
 struct lua_State;
@@ -23,11 +22,9 @@ struct lua_Debug;
 
 namespace mslua {
 
-class Groups;
 class Job;
 class Program;
 class Trace;
-struct ParameterData;
 
 // What the command line asked for; Lua reads it as core.options.
 struct SessionOptions {
@@ -48,6 +45,7 @@ struct SessionOptions {
 
 class Session {
  public:
+  // A state with the embedded library on its path; OpenSession (open_session.h) gives it the module mslua.core too.
   static StatusOr<std::unique_ptr<Session>> Create(SessionOptions options);
   ~Session();
   Session(const Session&) = delete;
@@ -61,9 +59,11 @@ class Session {
   // Makes L the running one and gives what was before.
   lua_State* Enter(lua_State* L) { return std::exchange(current_, L); }
   const SessionOptions& options() const { return options_; }
-  Store& store() { return store_; }
+  // Place among the ranks, parameters, optimizers' state.
+  RankState& state() { return state_; }
+  const RankState& state() const { return state_; }
   // What collectives run in; null in a job of one rank.
-  Groups* groups() const { return options_.groups.get(); }
+  Groups* groups() const { return state_.groups.get(); }
   // The ranks are joined from now on: what Lua reads as core.options.rank and ranks follows.
   void SetGroups(std::shared_ptr<Groups> groups);
   TensorAllocator& allocator() { return *allocator_; }
@@ -84,21 +84,21 @@ class Session {
   // What FollowLines remembers, until another line runs.
   void SetLine(std::string file, int line);
 
+  // Remembers an error that Lua is about to get as text: where it leaves Lua again, it has its exit code.
+  void NoteRaised(const Status& status) {
+    if (ExitCodeIn(status) != kExitOk) raised_ = status;
+  }
+
   // "recipe.lua:12: " before the message, unless it is there.
   std::string Located(const Status& status) const;
 
-  uint64_t seed = 1;
   int64_t feeds = 1, feed = 0;  // core.set_feed
   bool training = false;        // core.set_training
   Trace* trace = nullptr;       // the innermost trace; null: eager
   uint64_t next_trace_id = 1;
-  absl::flat_hash_set<std::string> parameter_keys;  // given out by KeyOf
   uint64_t random_tensors = 0;  // streams handed out to unnamed rand/randn, and to eager random operators
-  // State tensors of optimizers by key, "moments.Net/w": shared by the graphs that train the same parameters.
-  absl::flat_hash_map<std::string, std::shared_ptr<ParameterData>> optimizer_states;
   // Compiled one-operator graphs by operator, attributes and types.
-  absl::flat_hash_map<std::string, std::unique_ptr<Program>> eager_programs;
-  int exit_code = 0;                 // of a training that ended by an error; 0: the error's kind says
+  absl::flat_hash_map<std::string, std::shared_ptr<Program>> eager_programs;
   Status records;                    // of the trainings: not OK where metrics or log lines were lost
   Job* job = nullptr;                // what this process is part of; null in tests
   bool prints = true;                // this rank's loss lines go to the console too
@@ -120,13 +120,14 @@ class Session {
   std::string Explain(lua_State* L, std::string message);
 
   SessionOptions options_;
+  Status raised_;          // the last one with an exit code that Lua got
   std::string traceback_;  // the user's frames at the error `explained`; empty without --traceback
   bool following_ = false;
   std::string followed_file_;
   int followed_line_ = 0;  // 0: none yet
   lua_State* lua_ = nullptr;
   lua_State* current_ = nullptr;
-  Store store_;
+  RankState state_;
   std::shared_ptr<TensorAllocator> allocator_;
 };
 
@@ -134,20 +135,16 @@ class Session {
 // (no luaL_check*, no lua_call): destructors of its frame would be skipped.
 using ApiFunction = StatusOr<int> (*)(lua_State* L, Session& session);
 
-// The error with "recipe.lua:12: " before its message, which nothing else will then be put before.
-Status AtLine(const Status& status, const Location* where);
-
 // The user's frames at the error, one a line; empty when there are none or nobody asked for them (--traceback).
 std::string TracebackOf(const Status& status);
 
 // Leaves the error of `status` on the stack for lua_error.
-void PushError(lua_State* L, const Session& session, const Status& status);
+void PushError(lua_State* L, Session& session, const Status& status);
 
 // An error when a function that takes at most `most` arguments, self included, got more, other than nil.
 Status CheckArgumentCount(lua_State* L, int most);
 
-// f(L, session), with an exception of it as an error. Where the system gave no memory or thread the session's exit code
-// says so.
+// f(L, session), with an exception of it as an error that has an exit code.
 StatusOr<int> CallGuarded(ApiFunction f, lua_State* L, Session& session);
 
 // What Lua calls: the error is raised when every C++ object of `f` is gone. `most`: how many arguments it takes, self

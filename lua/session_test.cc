@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "lua/open_session.h"
 #include "lua/testing/evaluate.h"
 
 namespace mslua {
@@ -15,7 +16,7 @@ namespace {
 
 class SessionTest : public ::testing::Test {
  protected:
-  SessionTest() : session_(*Session::Create({})) {
+  SessionTest() : session_(*OpenSession({})) {
     EXPECT_TRUE(session_->RunText("core = require 'mslua.core' f = core.functions", "=setup").ok());
   }
 
@@ -226,7 +227,7 @@ TEST_F(SessionTest, ParametersAreMadeOnUse) {
 TEST_F(SessionTest, InitialValuesDependOnSeedAndNameAlone) {
   const std::string first =
       Eval("return core.parameter {name = 'n.w', shape = {4}, init = {'normal', sigma = 1}}.value");
-  auto other = *Session::Create({});
+  auto other = *OpenSession({});
   std::swap(session_, other);
   Eval(
       "core = require 'mslua.core' core.randn({7}) core.parameter {name = 'else', shape = {9}, init = "

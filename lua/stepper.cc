@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/step/prints.h"
 #include "lua/callback.h"
 #include "lua/compile_graph.h"
-#include "lua/prints.h"
 #include "lua/schedule_lua.h"
 #include "lua/tensor_lua.h"
 #include "lua/trainer_lua.h"
@@ -80,7 +80,7 @@ StatusOr<int> StepOnce(lua_State* L, Session& session) {
   // An update of given gradients has no loss.
   if (!graph.outputs[0].updates.empty()) return 0;
   const TensorView loss = s.executable->Output(0);
-  ASSIGN_OR_RETURN(Tensor out, NewTensor(session, loss.type));
+  ASSIGN_OR_RETURN(Tensor out, NewTensor(session.allocator(), loss.type));
   std::memcpy(out.data.get(), loss.data, static_cast<size_t>(loss.type.bytes()));
   PushObject<Tensor>(L, std::move(out));
   return 1;

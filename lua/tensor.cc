@@ -1,29 +1,18 @@
 #include "lua/tensor.h"
 
 #include "absl/strings/str_cat.h"
-#include "lua/session.h"
 
 namespace mslua {
 
-StatusOr<Tensor> NewTensor(Session& session, const TensorType& type) {
-  Tensor t{type, session.allocator().Allocate(type.bytes())};
+StatusOr<Tensor> NewTensor(TensorAllocator& allocator, const TensorType& type) {
+  Tensor t{type, allocator.Allocate(type.bytes())};
   if (t.data == nullptr) return absl::ResourceExhaustedError(absl::StrCat("no memory for a tensor ", ToString(type)));
   return t;
 }
 
-Tensor SubTensor(const Tensor& tensor, int64_t index) {
-  Tensor part;
-  part.type.dtype = tensor.type.dtype;
-  part.type.shape.assign(tensor.type.shape.begin() + 1, tensor.type.shape.end());
-  part.data = std::shared_ptr<void>(tensor.data, static_cast<char*>(tensor.data.get()) + index * part.type.bytes());
-  return part;
-}
-
-Tensor WithShape(const Tensor& tensor, Shape shape) { return {{tensor.type.dtype, std::move(shape)}, tensor.data}; }
-
-StatusOr<Tensor> CastTensor(Session& session, const Tensor& tensor, DType dtype) {
+StatusOr<Tensor> CastTensor(TensorAllocator& allocator, const Tensor& tensor, DType dtype) {
   if (tensor.type.dtype == dtype) return tensor;
-  ASSIGN_OR_RETURN(Tensor out, NewTensor(session, {dtype, tensor.type.shape}));
+  ASSIGN_OR_RETURN(Tensor out, NewTensor(allocator, {dtype, tensor.type.shape}));
   const int64_t n = tensor.type.elements();
   const void* from = tensor.data.get();
   if (IsInteger(tensor.type.dtype) && IsInteger(dtype)) {

@@ -1,7 +1,8 @@
-// Tensors in Lua: reading them from arguments, the module's makers of tensors, and the Tensor kind.
+// Tensors of Lua arguments.
 #pragma once
 
 #include "absl/types/optional.h"
+#include "lua/object.h"
 #include "lua/session.h"
 #include "lua/tensor.h"
 #include "luajit-2.1/lua.hpp"
@@ -15,15 +16,5 @@ StatusOr<Tensor> ReadTensor(Session& session, lua_State* L, int index, absl::opt
 
 // Pushes an element: a number, or a boolean.
 void PushElement(lua_State* L, const TensorView& tensor, int64_t i);
-
-// Entries of the module (tensor, zeros, ...) into the table on the top, and the kind's metatable.
-void OpenTensors(lua_State* L);
-
-// Puts functions into the table on the top of the stack.
-struct NamedFunction {
-  const char* name;
-  lua_CFunction function;
-};
-void SetFunctions(lua_State* L, std::initializer_list<NamedFunction> functions);
 
 }  // namespace mslua

@@ -6,11 +6,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/text.h"
+#include "core/step/parameter.h"
 #include "lua/object.h"
 #include "lua/op_call.h"
-#include "lua/parameter.h"
 #include "lua/tensor_lua.h"
-#include "lua/trace.h"
+#include "lua/trace_lua.h"
 
 namespace mslua {
 namespace {
@@ -118,7 +118,7 @@ StatusOr<int> AsType(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(const DType dtype, ReadDType(L, 2, "astype"));
   if (session.trace != nullptr) return Apply(L, session, "cast", {1}, {{"dtype", dtype}});
   ASSIGN_OR_RETURN(const Tensor t, SelfTensor(L, session, "astype"));
-  ASSIGN_OR_RETURN(Tensor out, CastTensor(session, t, dtype));
+  ASSIGN_OR_RETURN(Tensor out, CastTensor(session.allocator(), t, dtype));
   PushObject<Tensor>(L, std::move(out));
   return 1;
 }

@@ -79,7 +79,7 @@ StatusOr<int> Evaluate(lua_State* L, Session& session) {
       Evaluator::Create(executable.get(), &loader, SumsOver(session, lua_toboolean(L, 3) ? session.groups() : nullptr),
                         std::move(varying)));
   const auto values = evaluator->Run();
-  if (absl::IsDataLoss(values.status())) session.exit_code = kExitData;
+  if (absl::IsDataLoss(values.status())) return WithExitCode(values.status(), kExitData);
   RETURN_IF_ERROR(values.status());
   lua_newtable(L);
   for (const auto& v : *values) {

@@ -27,6 +27,10 @@
 #include "core/files/file_lock.h"
 #include "core/files/record_file.h"
 #include "core/runtime/profile.h"
+#include "core/step/global_view.h"
+#include "core/step/parameter.h"
+#include "core/step/plan_decisions.h"
+#include "core/step/prints.h"
 #include "core/train/agreement.h"
 #include "core/train/early_stopping_hook.h"
 #include "core/train/epoch_hook.h"
@@ -39,20 +43,16 @@
 #include "launch/job.h"
 #include "launch/this_host.h"
 #include "lua/compile_graph.h"
-#include "lua/global_view.h"
 #include "lua/lua_hook.h"
 #include "lua/lua_stack.h"
 #include "lua/options.h"
-#include "lua/parameter.h"
-#include "lua/plan_decisions.h"
-#include "lua/prints.h"
 #include "lua/run_folder.h"
 #include "lua/signal_scope.h"
 
 namespace mslua {
 
 StatusOr<std::shared_ptr<const data::Pipeline>> OpenEval(Session& session, DatasetHandle& dataset) {
-  if (GlobalView::Of(session) == nullptr) return dataset.Open(session);
+  if (session.state().view.get() == nullptr) return dataset.Open(session);
   const auto feeds = std::exchange(session.feeds, 1), feed = std::exchange(session.feed, 0);
   auto pipeline = dataset.Open(session);
   session.feeds = feeds;
@@ -60,7 +60,9 @@ StatusOr<std::shared_ptr<const data::Pipeline>> OpenEval(Session& session, Datas
   return pipeline;
 }
 
-Groups* SumsOver(Session& session, Groups* together) { return GlobalView::Of(session) == nullptr ? together : nullptr; }
+Groups* SumsOver(Session& session, Groups* together) {
+  return session.state().view.get() == nullptr ? together : nullptr;
+}
 
 StatusOr<std::vector<TensorView>> VaryingOf(Session& session, const TracedGraph& graph) {
   std::vector<TensorView> varying;
@@ -69,7 +71,7 @@ StatusOr<std::vector<TensorView>> VaryingOf(Session& session, const TracedGraph&
     const bool replaced =
         std::any_of(outputs.begin(), outputs.end(), [&](const GraphOutput& o) { return o.updates == p->key; });
     if (!p->MayVary() || replaced) continue;
-    ASSIGN_OR_RETURN(const TensorView value, ValueOf(session, *p));
+    ASSIGN_OR_RETURN(const TensorView value, ValueOf(session.state(), *p));
     varying.push_back(value);
   }
   return varying;
@@ -99,9 +101,9 @@ Status CompareDatasets(Groups& groups, const DatasetHandle& dataset) {
 // sharded, and what data parallel ranks compute from their own batches (running statistics).
 TensorParts PartsOf(Session& session, const TracedGraph& graph, bool together) {
   TensorParts parts;
-  if (const GlobalView* view = GlobalView::Of(session)) {
+  if (const GlobalView* view = session.state().view.get()) {
     // What another stage keeps is not this rank's to save, even where a recipe has looked at it.
-    for (const auto& e : session.store().entries()) {
+    for (const auto& e : session.state().store.entries()) {
       const int owner = view->OwnerOf(e->name);
       if (owner != kNoStage && owner != view->stage()) parts[e->name].replica = true;
     }
@@ -116,7 +118,7 @@ TensorParts PartsOf(Session& session, const TracedGraph& graph, bool together) {
     return parts;
   }
   for (const auto& p : graph.parameters) {
-    if (together && p->MayVary() && !session.optimizer_states.contains(p->key)) parts[p->key].varies = true;
+    if (together && p->MayVary() && !session.state().optimizer_states.contains(p->key)) parts[p->key].varies = true;
     if (p->slice_of > 0) {
       parts[p->key].begin = p->slice_begin;
       parts[p->key].whole = p->slice_of;
@@ -124,7 +126,7 @@ TensorParts PartsOf(Session& session, const TracedGraph& graph, bool together) {
     }
     if (!p->layerwise_parallel) continue;
     parts[p->key].own = true;
-    for (const auto& e : session.optimizer_states) {
+    for (const auto& e : session.state().optimizer_states) {
       if (e.second->state_of == p->key) parts[e.first].own = true;
     }
   }
@@ -137,7 +139,7 @@ TensorNames NamesOf(Session& session, const TrainerSpec& spec) {
   TensorNames names;
   absl::flat_hash_set<std::string> taken;
   for (size_t i = 0; i < spec.parameters.size(); ++i) {
-    names[KeyOf(session, *spec.parameters[i])] = spec.parameter_names[i];
+    names[KeyOf(session.state(), *spec.parameters[i])] = spec.parameter_names[i];
     taken.insert(spec.parameter_names[i]);
   }
   for (const auto& p : spec.graph->parameters) {
@@ -227,44 +229,26 @@ class Training {
     progress().steps_per_epoch = pipeline->size();
     if (pipeline->size() == 0) return absl::InvalidArgumentError("train: the dataset has no whole batch");
     RETURN_IF_ERROR(FindCheckpoint());
-    ASSIGN_OR_RETURN(decisions_, DecidePlan(spec_.graph->graph, OptionsOf(session_), OptionBool(L_, "tune"), together(),
+    ASSIGN_OR_RETURN(decisions_, DecidePlan(spec_.graph->graph, DumpsOf(session_), OptionBool(L_, "tune"), together(),
                                             checkpoint_ == nullptr ? "" : checkpoint_->manifest().run.plan));
     ASSIGN_OR_RETURN(executable_, CompileGraph(session_, *spec_.graph, together() != nullptr, &decisions_));
     parts_ = PartsOf(session_, *spec_.graph, together() != nullptr);
     names_ = NamesOf(session_, spec_);
     if (together() != nullptr) {
-      session_.exit_code = kExitHang;  // until they are the same
-      RETURN_IF_ERROR(CompareTexts(*together(), absl::StrCat(spec_.graph->common, ScheduleText()), "a training step"));
-      RETURN_IF_ERROR(CompareSchedules(*together(), executable_->graph()));
-      session_.exit_code = 0;
+      RETURN_IF_ERROR(WithExitCode(ComparePrograms(), kExitHang));
+      RETURN_IF_ERROR(CompareDatasets(*together(), *spec_.dataset));
     }
-    if (together() != nullptr) RETURN_IF_ERROR(CompareDatasets(*together(), *spec_.dataset));
-    if (spec_.dataset->Divided() && session_.options().rank == 0) {
+    if (spec_.dataset->Divided() && session_.state().rank == 0) {
       std::fprintf(stderr, "mslua: global batch %lld = %lld x %lld feeds\n",
                    static_cast<long long>(pipeline->rows() * spec_.dataset->feeds),
                    static_cast<long long>(pipeline->rows()), static_cast<long long>(spec_.dataset->feeds));
-    } else if (spec_.dataset->Repeated() && session_.options().rank == 0) {
+    } else if (spec_.dataset->Repeated() && session_.state().rank == 0) {
       std::fprintf(
           stderr,
           "mslua: note: GeneratorDataset: every rank runs the iterator whole, so that all see the same samples "
           "unless it looks at ms.communication.get_rank(); function(i) with length is shared among the ranks\n");
     }
-    session_.exit_code = kExitStorage;  // until there is a folder
-    if (folder_.empty()) {
-      ASSIGN_OR_RETURN(folder_, spec_.RunFolder(session_, resume_, &new_folder_));
-      RETURN_IF_ERROR(TakeFolder());
-    }
-    RETURN_IF_ERROR(RecordLaunch());
-    Console::Options options;
-    options.log_every = spec_.log_every;
-    options.enabled = session_.prints && !OptionBool(L_, "json");  // whose lines are objects
-    options.prefix = session_.prefix;
-    if (!folder_.empty()) options.log_path = absl::StrCat(folder_, "/rank_", session_.options().rank, ".log");
-    if (session_.job != nullptr) session_.job->LogTo(options.log_path);
-    options.health = &health_;
-    console_ = std::make_unique<Console>(options);
-    RETURN_IF_ERROR(console_->opened());
-    session_.exit_code = 0;
+    RETURN_IF_ERROR(WithExitCode(OpenRecords(), kExitStorage));
     progress().console = console_.get();
     ASSIGN_OR_RETURN(std::vector<ScheduledScalar> scalars, Scalars());
     TrainerOptions trainer_options = spec_.options;
@@ -274,6 +258,30 @@ class Training {
                                                console_.get()));
     progress().trainer = trainer_.get();
     return absl::OkStatus();
+  }
+
+  // Whether all ranks make the same step.
+  Status ComparePrograms() {
+    RETURN_IF_ERROR(CompareTexts(*together(), absl::StrCat(spec_.graph->common, ScheduleText()), "a training step"));
+    return CompareSchedules(*together(), executable_->graph());
+  }
+
+  // The run folder, and the log of this rank in it.
+  Status OpenRecords() {
+    if (folder_.empty()) {
+      ASSIGN_OR_RETURN(folder_, spec_.RunFolder(session_, resume_, &new_folder_));
+      RETURN_IF_ERROR(TakeFolder());
+    }
+    RETURN_IF_ERROR(RecordLaunch());
+    Console::Options options;
+    options.log_every = spec_.log_every;
+    options.enabled = session_.prints && !OptionBool(L_, "json");  // whose lines are objects
+    options.prefix = session_.prefix;
+    if (!folder_.empty()) options.log_path = absl::StrCat(folder_, "/rank_", session_.state().rank, ".log");
+    if (session_.job != nullptr) session_.job->LogTo(options.log_path);
+    options.health = &health_;
+    console_ = std::make_unique<Console>(options);
+    return console_->opened();
   }
 
   // Rows of a batch over all ranks.
@@ -324,11 +332,11 @@ class Training {
 
   // rank_<r>.env: what this rank was started with.
   Status RecordLaunch() const {
-    if (folder_.empty() || session_.options().ranks == 1) return absl::OkStatus();
+    if (folder_.empty() || session_.state().ranks == 1) return absl::OkStatus();
     RETURN_IF_ERROR(MakeFolders(folder_));  // rank 0's may be on another host
     std::string text;
     for (const auto& [name, value] : LaunchVariables(OwnEnvironment())) absl::StrAppend(&text, name, "=", value, "\n");
-    return WriteFileAtomically(absl::StrCat(folder_, "/rank_", session_.options().rank, ".env"), text);
+    return WriteFileAtomically(absl::StrCat(folder_, "/rank_", session_.state().rank, ".env"), text);
   }
 
   // A callback's wish to stop ends the training as done on every rank, a request breaks it off; what somebody wanted to
@@ -382,8 +390,9 @@ class Training {
   // Opens the checkpoint that --resume names, if it does: its plan is to be compiled.
   Status FindCheckpoint() {
     resume_ = OptionString(L_, "resume");
-    if (resume_.empty()) return absl::OkStatus();
-    session_.exit_code = kExitStorage;  // until it is open
+    return resume_.empty() ? absl::OkStatus() : WithExitCode(OpenCheckpoint(), kExitStorage);
+  }
+  Status OpenCheckpoint() {
     ASSIGN_OR_RETURN(folder_, spec_.RunFolder(session_, resume_, &new_folder_));
     RETURN_IF_ERROR(TakeFolder());  // before the newest checkpoint is looked for
     ASSIGN_OR_RETURN(const std::string from, CheckpointPlace(resume_, spec_.name, CheckpointDirectory()));
@@ -393,27 +402,28 @@ class Training {
       ASSIGN_OR_RETURN(resumed_, OpenOnAllRanks(*together(), from));
     }
     checkpoint_ = resumed_.own.get();
-    session_.exit_code = 0;
     return absl::OkStatus();
+  }
+
+  Status Restore(RestoreReport* report) {
+    RETURN_IF_ERROR(MakeValues([this](const std::string& name) { return checkpoint_->Find(name) != nullptr; }));
+    ASSIGN_OR_RETURN(restored_, RestoreCheckpoint(together(), resumed_, session_.state().store, names_, parts_,
+                                                  session_.state().rank, report));
+    FindPlace();
+    return together() == nullptr ? absl::OkStatus() : CompareSteps();
   }
 
   // Fills the store from that checkpoint.
   Status Resume() {
     if (checkpoint_ == nullptr) return absl::OkStatus();
-    session_.exit_code = kExitStorage;  // until it is read
-    RETURN_IF_ERROR(MakeValues([this](const std::string& name) { return checkpoint_->Find(name) != nullptr; }));
     RestoreReport report;
-    ASSIGN_OR_RETURN(restored_, RestoreCheckpoint(together(), resumed_, session_.store(), names_, parts_,
-                                                  session_.options().rank, &report));
-    FindPlace();
-    if (together() != nullptr) RETURN_IF_ERROR(CompareSteps());
+    RETURN_IF_ERROR(WithExitCode(Restore(&report), kExitStorage));
     if (!checkpoint_->note().empty()) PrintNote(checkpoint_->note());
-    const GlobalView* const view = GlobalView::Of(session_);
+    const GlobalView* const view = session_.state().view.get();
     const bool has_all = view == nullptr || view->stages() == 1;  // else the other stages have the rest
     if (!report.ignored.empty() && has_all)
       std::fprintf(stderr, "mslua: note: %s has tensors that this run does not: %s\n", checkpoint_->path().c_str(),
                    absl::StrJoin(report.ignored, ", ").c_str());
-    session_.exit_code = 0;
     if (!first()) return absl::OkStatus();
     if (!report.renamed.empty())
       std::fprintf(stderr, "mslua: note: %s is of an older version and has other names: %s\n",
@@ -428,13 +438,13 @@ class Training {
   // Gives those parameters of the network a value that no step reads, for the checkpoint to have them all; where
   // `wanted` says so of their name.
   Status MakeValues(const std::function<bool(const std::string& name)>& wanted) {
-    const GlobalView* const view = GlobalView::Of(session_);
+    const GlobalView* const view = session_.state().view.get();
     for (size_t i = 0; i < spec_.parameters.size(); ++i) {
       ParameterData& p = *spec_.parameters[i];
       const int owner = view == nullptr ? kNoStage : view->OwnerOf(p.key);
       const bool elsewhere = owner != kNoStage && owner != view->stage();
-      if (elsewhere || session_.store().Find(p.key) != nullptr || !wanted(spec_.parameter_names[i])) continue;
-      RETURN_IF_ERROR(ValueOf(session_, p).status());
+      if (elsewhere || session_.state().store.Find(p.key) != nullptr || !wanted(spec_.parameter_names[i])) continue;
+      RETURN_IF_ERROR(ValueOf(session_.state(), p).status());
     }
     return absl::OkStatus();
   }
@@ -478,14 +488,14 @@ class Training {
     if (loss_scale_ != nullptr) trainer_->AddHook(loss_scale_.get());
     std::unique_ptr<MetricsHook> metrics;
     if (!folder_.empty() && first()) {
-      session_.exit_code = kExitStorage;  // until the files are there
       const MetricsOptions options{folder_, std::max<int64_t>(1, progress().steps_per_epoch / 100),
                                    spec_.metrics_limit};
-      ASSIGN_OR_RETURN(metrics, MetricsHook::Create(options, trainer_.get(), &health_));
+      ASSIGN_OR_RETURN(metrics, WithExitCode(MetricsHook::Create(options, trainer_.get(), &health_), kExitStorage));
       progress().metrics = metrics.get();
-      if (!spec_.config.empty())
-        RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(folder_, "/config.lua"), spec_.config));
-      session_.exit_code = 0;
+      if (!spec_.config.empty()) {
+        const Status written = WriteFileAtomically(absl::StrCat(folder_, "/config.lua"), spec_.config);
+        RETURN_IF_ERROR(WithExitCode(written, kExitStorage));
+      }
     }
     if (spec_.has_eval) {
       ASSIGN_OR_RETURN(const auto pipeline, OpenEval(session_, *spec_.eval.dataset));
@@ -562,12 +572,12 @@ class Training {
       options->writes = wanted;
       RETURN_IF_ERROR(SaveInPlaces(all, options));
     } else if (parts) {
-      options->rank = session_.options().rank;
+      options->rank = session_.state().rank;
     }
-    session_.exit_code = kExitStorage;
-    ASSIGN_OR_RETURN(options->lineage, ShareLineage(*together(), options->writes ? options->keeper.directory : "",
-                                                    options->resumed_from));
-    session_.exit_code = 0;
+    ASSIGN_OR_RETURN(
+        options->lineage,
+        WithExitCode(ShareLineage(*together(), options->writes ? options->keeper.directory : "", options->resumed_from),
+                     kExitStorage));
     if (each_its_part) return wanted;
     if (!varying) return options->writes;
     options->varying = together();
@@ -582,9 +592,8 @@ class Training {
           "rank ", without - directories.begin(),
           " saves no checkpoints, and each rank has parts of the parameters: give all ranks a ModelCheckpoint"));
     }
-    session_.exit_code = kExitStorage;
-    ASSIGN_OR_RETURN(options->places, FindSavePlaces(*together(), options->keeper.directory));
-    session_.exit_code = 0;
+    ASSIGN_OR_RETURN(options->places,
+                     WithExitCode(FindSavePlaces(*together(), options->keeper.directory), kExitStorage));
     options->together = together();
     options->host = HostName();
     const std::set<int> places(options->places.begin(), options->places.end());
@@ -624,16 +633,16 @@ class Training {
   Status AddCheckpoints(CheckpointOptions options) {
     options.names = names_;
     RETURN_IF_ERROR(MakeValues([](const std::string&) { return true; }));
-    session_.exit_code = kExitStorage;  // until the folder is ready
-    if (options.writes) RETURN_IF_ERROR(MakeFolders(options.keeper.directory));
+    if (options.writes) RETURN_IF_ERROR(WithExitCode(MakeFolders(options.keeper.directory), kExitStorage));
     options.job = spec_.name;
     options.seed = spec_.options.seed;
     options.plan = PlanText(decisions_);
     options.recipe_hash = spec_.recipe_hash;
     options.graph_hash = absl::StrFormat("%016x", Fingerprint(spec_.graph->graph));
     options.keep_best = eval_hook_ != nullptr;
-    ASSIGN_OR_RETURN(auto hook, CheckpointHook::Create(options, &session_.store(), trainer_.get(), PrintNote));
-    session_.exit_code = 0;
+    ASSIGN_OR_RETURN(auto hook,
+                     WithExitCode(CheckpointHook::Create(options, &session_.state().store, trainer_.get(), PrintNote),
+                                  kExitStorage));
     checkpoint_hook_ = Add(std::move(hook));
     if (eval_hook_ != nullptr) eval_hook_->OnBest([this](const TrainState& s) { checkpoint_hook_->SaveBest(s); });
     return absl::OkStatus();
@@ -703,7 +712,7 @@ class Training {
   // Of what this rank's store has under `name`.
   endpoint::TensorPlace PlaceOf(const std::string& name) const {
     endpoint::TensorPlace place;
-    if (const GlobalView* view = GlobalView::Of(session_)) {
+    if (const GlobalView* view = session_.state().view.get()) {
       if (const GlobalView::Part* part = view->Find(name)) {
         place.whole = part->whole.shape;
         place.begin = part->begin;
@@ -746,10 +755,10 @@ class Training {
       view.calls = [&recorder = together()->world().recorder()](int most) { return recorder.Last(most); };
       view.place = [this](const std::string& name) { return PlaceOf(name); };
     }
-    view.store = &session_.store();
+    view.store = &session_.state().store;
     view.compile = [this](const Graph& graph) {
       CompileOptions options;
-      options.rank = session_.options().rank;
+      options.rank = session_.state().rank;
       options.optimize = false;
       return CompileShared(session_, graph, options);
     };
@@ -786,21 +795,22 @@ class Training {
     progress().metrics = nullptr;
     if (outcome.ok() && lua_hook_ != nullptr) outcome = lua_hook_->late();
     if (absl::IsCancelled(outcome) && progress().stopped) outcome = absl::OkStatus();
-    if (absl::IsOutOfRange(outcome)) session_.exit_code = kExitDiverged;
-    if (absl::IsDataLoss(outcome)) session_.exit_code = kExitData;
+    if (absl::IsOutOfRange(outcome)) outcome = WithExitCode(outcome, kExitDiverged);
+    if (absl::IsDataLoss(outcome)) outcome = WithExitCode(outcome, kExitData);
     const std::string path = checkpoint_hook_ == nullptr ? "" : checkpoint_hook_->last_path();
     if (!path.empty() && !checkpoint_hook_->saved() && (outcome.ok() || absl::IsCancelled(outcome))) {
-      session_.exit_code = kExitStorage;
-      return absl::UnavailableError(absl::StrCat(outcome.ok() ? "trained to" : "stopped at", " step ",
-                                                 trainer_->state().step, ", but its checkpoint was not saved: ", path));
+      const Status unsaved =
+          absl::UnavailableError(absl::StrCat(outcome.ok() ? "trained to" : "stopped at", " step ",
+                                              trainer_->state().step, ", but its checkpoint was not saved: ", path));
+      return WithExitCode(unsaved, kExitStorage);
     }
     if (absl::IsCancelled(outcome)) {
       const bool saved = !path.empty() || (!first() && spec_.has_checkpoint);
       // Who asks by SIGTERM starts again and continues; who presses Ctrl-C does not.
-      session_.exit_code = saved && SignalScope::Signal() != SIGINT ? kExitCheckpointed : kExitInterrupted;
-      return absl::CancelledError(
+      const Status stopped = absl::CancelledError(
           absl::StrCat("stopped at step ", trainer_->state().step,
                        path.empty() ? "" : absl::StrCat("; saved ", path, ", --resume resumes from it")));
+      return WithExitCode(stopped, saved && SignalScope::Signal() != SIGINT ? kExitCheckpointed : kExitInterrupted);
     }
     RETURN_IF_ERROR(outcome);
     // Closes the files of records.

@@ -120,7 +120,7 @@ Status TrainerSpec::Read(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(dataset, FieldDataset(L, 1, "trainer"));
   ASSIGN_OR_RETURN(options.epochs, FieldInt(L, 1, "epochs", 1));
   ASSIGN_OR_RETURN(options.max_steps, FieldInt(L, 1, "max_steps", 0));
-  ASSIGN_OR_RETURN(options.seed, FieldInt(L, 1, "seed", static_cast<int64_t>(session.seed)));
+  ASSIGN_OR_RETURN(options.seed, FieldInt(L, 1, "seed", static_cast<int64_t>(session.state().seed)));
   ASSIGN_OR_RETURN(metrics_limit, FieldInt(L, 1, "metrics_limit", metrics_limit));
   ASSIGN_OR_RETURN(name, FieldString(L, 1, "name", "run"));
   ASSIGN_OR_RETURN(config, FieldString(L, 1, "config", ""));
@@ -195,7 +195,7 @@ StatusOr<std::string> TrainerSpec::OwnRunFolder(Session& session, const std::str
   std::string out = OptionString(L, "out");
   if (!out.empty()) {
     // Ranks that train each by itself write into folders of their own.
-    if (together == nullptr && session.options().ranks > 1) absl::StrAppend(&out, "/rank_", session.options().rank);
+    if (together == nullptr && session.state().ranks > 1) absl::StrAppend(&out, "/rank_", session.state().rank);
     struct stat info;
     *made = stat(out.c_str(), &info) != 0;
     RETURN_IF_ERROR(MakeFolders(out));

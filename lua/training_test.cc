@@ -7,6 +7,7 @@
 #include <sstream>
 #include <string>
 
+#include "lua/open_session.h"
 #include "lua/session.h"
 #include "lua/testing/evaluate.h"
 
@@ -19,7 +20,7 @@ class TrainingTest : public ::testing::Test {
 
   // A process of its own, so to say.
   void Restart() {
-    session_ = *Session::Create({});
+    session_ = *OpenSession({});
     EXPECT_EQ(Eval(R"(
       core = require 'mslua.core'
       f = core.functions
@@ -264,9 +265,9 @@ TEST_F(TrainingTest, MistakesAreOneMessage) {
             "test.lua:1: dataset: unknown source 'cifar' (did you mean 'cifar10'?)");
   EXPECT_NE(Eval("core.dataset {source = {kind = 'mnist', path = '/nowhere'}, ops = {}}:size()").find("/nowhere"),
             std::string::npos);
-  EXPECT_EQ(Eval("train(make {kind = 'sgd'}, 1e30, 50)").substr(0, 31), "test.lua:24: the loss is infini")
-      << "the loop's line in train()";
-  EXPECT_EQ(session_->exit_code, 7);
+  const Status diverged = session_->RunText("train(make {kind = 'sgd'}, 1e30, 50)", "=test.lua");
+  EXPECT_EQ(diverged.message().substr(0, 31), "test.lua:24: the loss is infini") << "the loop's line in train()";
+  EXPECT_EQ(ExitCodeIn(diverged), kExitDiverged);
 }
 
 }  // namespace

@@ -10,11 +10,11 @@ namespace mslua {
 
 // What a session takes from a command line whose first argument is the recipe or script.
 SessionOptions OptionsOf(const cli::CommandLine& command);
-// The exit code that an error stands for: `exit_code` when that is not 0, else its kind's.
-int ExitCodeOf(const Status& status, int exit_code);
+// The exit code that an error stands for: its own (WithExitCode), else its kind's.
+int ExitCodeOf(const Status& status);
 // Prints the user's frames at an error, where --traceback asked for them.
 void PrintTraceback(const Status& status);
-// Prints the error; gives its exit code.
+// Prints the error; gives its exit code, `exit_code` where that is not 0.
 int Report(const Status& status, int exit_code = 0);
 
 int RunScript(const cli::CommandLine& command);   // run

@@ -12,6 +12,7 @@
 #include "core/base/exit_code.h"
 #include "core/base/printable.h"
 #include "lua/json.h"
+#include "lua/open_session.h"
 #include "lua/verbs.h"
 #include "repl/help.h"
 #include "repl/interrupt.h"
@@ -139,7 +140,7 @@ int RunAttach(const cli::CommandLine& command) {
   }
   SessionOptions options;
   options.verb = "repl";
-  auto session = Session::Create(options);
+  auto session = OpenSession(options);
   if (!session.ok()) return Report(session.status());
   const Status opened = (*session)->RunText("ms = require 'mslua' nn, ops = ms.nn, ms.ops", "=mslua/repl");
   if (!opened.ok()) return Report(opened);

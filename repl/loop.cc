@@ -151,7 +151,7 @@ Completions Loop::Complete(const std::string& before) {
   if (extension_.parameters) {
     parameters = extension_.parameters();
   } else {
-    for (const auto& entry : session_.store().entries()) parameters.push_back(entry->name);
+    for (const auto& entry : session_.state().store.entries()) parameters.push_back(entry->name);
   }
   PushString(L, before);
   PushList(L, commands);

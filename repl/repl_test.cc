@@ -4,6 +4,7 @@
 
 #include "attach/client/output.h"
 #include "lua/object.h"
+#include "lua/open_session.h"
 #include "lua/session.h"
 #include "repl/chunk.h"
 #include "repl/describe.h"
@@ -20,7 +21,7 @@ using testing::StartsWith;
 std::unique_ptr<Session> Opened() {
   SessionOptions options;
   options.verb = "repl";
-  auto session = *Session::Create(options);
+  auto session = *OpenSession(options);
   EXPECT_TRUE(session->RunText("ms = require 'mslua' nn, ops = ms.nn, ms.ops", "=mslua/repl").ok());
   return session;
 }

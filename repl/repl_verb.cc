@@ -9,6 +9,7 @@
 #include "core/base/input_file.h"
 #include "launch/job.h"
 #include "launch/this_host.h"
+#include "lua/open_session.h"
 #include "lua/rank_verb.h"
 #include "lua/verbs.h"
 #include "repl/help.h"
@@ -32,9 +33,9 @@ int CodeOf(int errors) { return errors == 0 || isatty(STDIN_FILENO) ? kExitOk : 
 
 // Until the lines end, or .reload asks for a new session. Gives the exit status.
 StatusOr<int> RunSession(const cli::CommandLine& command, bool* again) {
-  ASSIGN_OR_RETURN(const auto session, Session::Create(OptionsOf(command)));
+  ASSIGN_OR_RETURN(const auto session, OpenSession(OptionsOf(command)));
   const bool recipe = !command.positional.empty();
-  if (const Status opened = Open(*session, recipe); !opened.ok()) return Report(opened, session->exit_code);
+  if (const Status opened = Open(*session, recipe); !opened.ok()) return Report(opened);
   repl::Loop::Extension extension;
   *again = false;
   if (recipe) {

@@ -13,6 +13,7 @@
 #include "core/base/exit_code.h"
 #include "core/base/sandbox.h"
 #include "lua/object.h"
+#include "lua/open_session.h"
 #include "lua/session.h"
 #include "rendezvous/control.h"
 #include "repl/chunk.h"
@@ -150,7 +151,7 @@ int RunSessionLua() {
   Limit(RLIMIT_FSIZE, 0);
   SessionOptions options;
   options.verb = "repl";
-  auto session = Session::Create(options);
+  auto session = OpenSession(options);
   if (!session.ok()) return kExitInternal;
   Helper helper(**session);
   if (!helper.Open().ok()) return kExitInternal;

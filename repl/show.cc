@@ -11,10 +11,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/shape.h"
+#include "core/base/tensor.h"
 #include "core/base/terminal.h"
+#include "core/step/parameter.h"
 #include "lua/object.h"
-#include "lua/parameter.h"
-#include "lua/tensor.h"
 
 namespace mslua::repl {
 namespace {
@@ -57,7 +57,7 @@ class Shower {
     const std::string head = absl::StrCat("Parameter ", p.key.empty() ? p.name : p.key, " ", mslua::ToString(p.type),
                                           p.requires_grad ? "" : ", not trained");
     if (depth > 0) return head;
-    const auto value = ValueOf(session_, p);
+    const auto value = ValueOf(session_.state(), p);
     return absl::StrCat(head, "\n", value.ok() ? TensorText(*value) : std::string(value.status().message()));
   }
 

@@ -1,6 +1,10 @@
 // What a process of mslua ends with; scripts and schedulers act on it.
 #pragma once
 
+#include <utility>
+
+#include "core/base/status.h"
+
 namespace mslua {
 
 enum ExitCode {
@@ -18,5 +22,16 @@ enum ExitCode {
   kExitCheckpointed = 75,  // stopped with a checkpoint saved: start again to continue
   kExitInterrupted = 130,
 };
+
+// The error with the exit code that the process should end with because of it. OK stays OK, and an error that has an
+// exit code keeps it.
+Status WithExitCode(Status status, ExitCode code);
+template <class T>
+StatusOr<T> WithExitCode(StatusOr<T> value, ExitCode code) {
+  if (value.ok()) return value;
+  return WithExitCode(value.status(), code);
+}
+// What WithExitCode has said; kExitOk where it has said nothing.
+ExitCode ExitCodeIn(const Status& status);
 
 }  // namespace mslua

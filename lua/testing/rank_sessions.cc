@@ -6,6 +6,7 @@
 #include "collectives/groups.h"
 #include "collectives/host/inproc.h"
 #include "core/base/parallel_for.h"
+#include "lua/open_session.h"
 #include "lua/testing/evaluate.h"
 
 namespace mslua::testing {
@@ -34,7 +35,7 @@ std::vector<std::string> RunSessions(int ranks, const std::string& code, const s
       options.ranks = ranks;
       if (ranks > 1) options.groups = std::make_shared<Groups>(std::move(world[static_cast<size_t>(r)]));
       if (adjust) adjust(options);
-      const auto session = Session::Create(std::move(options));
+      const auto session = OpenSession(std::move(options));
       results[static_cast<size_t>(r)] = session.ok() ? Results(**session, code) : session.status().ToString();
     });
   }

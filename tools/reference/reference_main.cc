@@ -15,6 +15,7 @@
 #include "cli/verbs.h"
 #include "gflags/gflags.h"
 #include "lua/object.h"
+#include "lua/open_session.h"
 #include "lua/session.h"
 #include "repl/help.h"
 
@@ -103,7 +104,7 @@ std::string InteractivePage() {
 
 // Adds the pages that the Lua file returns as a table.
 Status AddLibrary(const std::string& file, Pages* pages) {
-  ASSIGN_OR_RETURN(const auto session, Session::Create(SessionOptions()));
+  ASSIGN_OR_RETURN(const auto session, OpenSession(SessionOptions()));
   RETURN_IF_ERROR(session->RunFile(file));
   lua_State* L = session->lua();
   if (lua_type(L, -1) != LUA_TTABLE) return absl::InternalError(absl::StrCat(file, " returns no table"));

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/text.h"
+#include "core/base/folder.h"
 #include "core/json/json.h"
 
 namespace mslua {
@@ -61,6 +62,11 @@ StatusOr<Cluster> ParseCluster(absl::string_view json, const Mesh& mesh) {
     cluster.links.axes.push_back(link);
   }
   return cluster;
+}
+
+std::string MeasuredClusterFile() {
+  const std::string cache = UserCacheFolder();
+  return absl::StrCat(cache.empty() ? "./.cache/mslua" : cache, "/cluster.json");
 }
 
 }  // namespace mslua

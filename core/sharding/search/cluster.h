@@ -21,4 +21,7 @@ struct Cluster {
 // Each member may be left out. One axis for each of the mesh, or one for all. Errors name the member.
 StatusOr<Cluster> ParseCluster(absl::string_view json, const Mesh& mesh);
 
+// Where `mslua doctor --calibrate` keeps what it measures: cluster.json in the user's cache folder ($XDG_CACHE_HOME, else ~/.cache), in mslua.
+std::string MeasuredClusterFile();
+
 }  // namespace mslua

@@ -7,10 +7,8 @@
 
 #include "core/graph/builder.h"
 #include "core/passes/buckets.h"
-#include "lua/optimizer_shards.h"
-#include "lua/parameter.h"
-
-struct lua_State;
+#include "core/step/optimizer_shards.h"
+#include "core/step/parameter.h"
 
 namespace mslua {
 
@@ -24,13 +22,6 @@ struct Aggregation {
   // Whether this parameter's gradient is combined.
   bool Covers(const ParameterData& p) const { return on() && !p.layerwise_parallel; }
 };
-
-// The field `aggregate` of the table at `index`: {ranks =, mean =, fp32_sync =, bucket_bytes =, segments =, shards =
-// {ranks =, place =, replicas =, threshold =, accumulate =, scatter_bytes =, gather_bytes =}}; nil: none.
-StatusOr<Aggregation> ReadAggregation(lua_State* L, int index, OptimizerShards* shards);
-
-// The fields bucket_bytes and segments of the table at `index`, which messages call `what`.
-StatusOr<BucketRule> ReadBucketRule(lua_State* L, int index, absl::string_view what);
 
 // Replaces the gradients that are covered and not in slices. Buckets follow the order in which the graph makes the
 // gradients.

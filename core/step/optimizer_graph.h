@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/graph/builder.h"
-#include "lua/parameter.h"
+#include "core/step/parameter.h"
 
 namespace mslua {
 

@@ -12,7 +12,7 @@ namespace mslua {
 // To be called on all ranks of `together` (null: this rank trains by itself): rank 0 decides, and all have the same.
 // `resumed` is the RunState::plan of the checkpoint that the run resumes from; empty: none. A damaged one, or one of
 // another processor or number of threads, is used as far as it goes, and a line on stderr says so.
-StatusOr<Decisions> DecidePlan(const Graph& graph, const CompileOptions& options, bool tune, Groups* together,
+StatusOr<Decisions> DecidePlan(const Graph& graph, const PassOptions& options, bool tune, Groups* together,
                                const std::string& resumed);
 
 // What a checkpoint keeps: the machine and the decisions.

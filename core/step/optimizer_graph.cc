@@ -1,4 +1,4 @@
-#include "lua/optimizer_graph.h"
+#include "core/step/optimizer_graph.h"
 
 #include "absl/strings/str_cat.h"
 #include "core/checkpoint/tensor_names.h"

@@ -1,4 +1,4 @@
-#include "lua/plan_decisions.h"
+#include "core/step/plan_decisions.h"
 
 #include <algorithm>
 #include <chrono>
@@ -9,13 +9,13 @@
 #include "absl/strings/strip.h"
 #include "core/base/parallel_for.h"
 #include "core/base/processor.h"
+#include "core/base/version.h"
 #include "core/graph/graph.h"
 #include "core/kernels/onednn/onednn_version.h"
 #include "core/passes/run_passes.h"
 #include "core/runtime/plan_cache.h"
 #include "core/runtime/stopwatch.h"
 #include "core/train/agreement.h"
-#include "lua/core_module.h"
 
 namespace mslua {
 namespace {
@@ -24,7 +24,7 @@ namespace {
 std::string Processor() { return absl::StrCat("for ", ComputeThreads(), " threads on ", InstructionSets()); }
 
 // Measures what the passes ask, or finds what was measured before.
-StatusOr<Decisions> Tune(const Graph& graph, const CompileOptions& options) {
+StatusOr<Decisions> Tune(const Graph& graph, const PassOptions& options) {
   const PlanCache cache(PlanCache::UserFolder());
   const std::string key = PlanCache::Key({"tune", PlanMachine(), ToString(graph)});
   Decisions decisions(SecondsOf);
@@ -36,7 +36,7 @@ StatusOr<Decisions> Tune(const Graph& graph, const CompileOptions& options) {
     }
   }
   const auto begin = std::chrono::steady_clock::now();
-  CompileOptions measuring = options;
+  PassOptions measuring = options;
   measuring.decisions = &decisions;
   measuring.save_graphs = 0;
   RETURN_IF_ERROR(RunPasses(graph, measuring).status());
@@ -70,7 +70,7 @@ std::string PlanMachine() {
   return absl::StrCat("mslua ", kVersion, " ", BuildId(), " ", Processor(), " oneDNN ", onednn::Version());
 }
 
-StatusOr<Decisions> DecidePlan(const Graph& graph, const CompileOptions& options, bool tune, Groups* together,
+StatusOr<Decisions> DecidePlan(const Graph& graph, const PassOptions& options, bool tune, Groups* together,
                                const std::string& resumed) {
   if (resumed.empty() && !tune) return Decisions();
   const auto decide = [&]() -> StatusOr<std::string> {

@@ -1,16 +1,16 @@
-// Parameters and running statistics: named values of the session's store that Lua holds handles to.
+// Parameters and running statistics: named values of a rank's store (rank_state.h), and how their first values are
+// made.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "core/base/shape.h"
 #include "core/base/status.h"
+#include "core/base/tensor.h"
 #include "core/graph/graph.h"
-#include "lua/tensor.h"
-
-struct lua_State;
 
 namespace mslua {
 
@@ -47,30 +47,18 @@ struct ParameterData {
   bool MayVary() const { return !layerwise_parallel && (kind == kState || assigned); }
 };
 
-// Fixes the parameter's key: its name, or "name#2" where another parameter has that.
-const std::string& KeyOf(Session& session, ParameterData& parameter);
-// The value in the store, made on first use. Random values are a function of (seed, name, index) alone.
-StatusOr<TensorView> ValueOf(Session& session, ParameterData& parameter);
-// A tensor over the store's memory, which it does not own: for the duration of a call.
-StatusOr<Tensor> BorrowValue(Session& session, ParameterData& parameter);
-// Replaces the value; types must agree.
-Status SetValue(Session& session, ParameterData& parameter, const Tensor& value);
-
 // The names of initializers.
 const std::vector<std::string>& InitializerNames();
+// The name of an initializer as the code has it, of one of MindSpore's spellings: "he_normal" of "HeNormal", "zeros" of
+// "Zero". Another name comes back as it is.
+std::string InitializerNamed(const std::string& name);
 // What is wrong with the name of an initializer, in this library's spelling or MindSpore's; empty: nothing.
 std::string InitializerProblem(const std::string& name);
-// Reads the initializer at `index`: a number, a tensor, a nested list, a name, or {name, field = ...}. A tensor
-// or list also gives the type when `has_type` is false.
-Status ReadInitializer(Session& session, lua_State* L, int index, bool has_type, TensorType* type, Initializer* init);
 // Fills dense memory with the part at `begin` of a value of type `whole`. `stream` is the name that random values
 // belong to: a part has the numbers that the whole has there.
 Status Fill(const Initializer& init, uint64_t seed, const std::string& stream, const TensorType& whole,
             absl::Span<const int64_t> begin, const TensorView& part);
 // The same of all of it.
 Status Fill(const Initializer& init, uint64_t seed, const std::string& stream, const TensorView& out);
-
-// Entries of the module: core.parameter, core.state, and the kind's metatable.
-void OpenParameters(lua_State* L);
 
 }  // namespace mslua

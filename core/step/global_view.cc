@@ -1,4 +1,4 @@
-#include "lua/global_view.h"
+#include "core/step/global_view.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -16,23 +16,13 @@
 #include "core/sharding/pipeline.h"
 #include "core/sharding/search/plan_report.h"
 #include "core/sharding/strategy_file.h"
+#include "core/step/aggregation.h"
+#include "core/step/search_cache.h"
 #include "core/train/agreement.h"
-#include "lua/aggregation.h"
-#include "lua/calibrate.h"
-#include "lua/compile_graph.h"
-#include "lua/object.h"
-#include "lua/search_cache.h"
 
 namespace mslua {
 
-template <>
-struct KindName<std::unique_ptr<GlobalView>> {
-  static constexpr const char* value = "GlobalView";
-};
-
 namespace {
-
-const char kRegistryKey = 0;  // its address is the key
 
 // Whether `pattern`, in which `*` is any text, is `name`.
 bool Fits(absl::string_view pattern, absl::string_view name) {
@@ -73,106 +63,52 @@ std::string Summary(const SearchResult& r, SearchMode mode) {
 
 }  // namespace
 
-GlobalView* GlobalView::Of(Session& session) {
-  lua_State* L = session.lua();
-  const StackGuard guard(L);
-  lua_pushlightuserdata(L, const_cast<char*>(&kRegistryKey));
-  lua_rawget(L, LUA_REGISTRYINDEX);
-  const auto* view = ToObject<std::unique_ptr<GlobalView>>(L, -1);
-  return view == nullptr ? nullptr : view->get();
-}
-
-// All ranks plan for the cluster that rank 0 knows.
-StatusOr<std::unique_ptr<GlobalView>> GlobalView::Make(Session& session, int64_t stages) {
-  const int64_t ranks = session.options().ranks;
-  if (stages < 1 || ranks % stages != 0)
-    return absl::InvalidArgumentError(absl::StrCat("pipeline_stages = ", stages, " does not divide ", ranks, " ranks"));
-  const int64_t of_stage = ranks / stages;
-  ASSIGN_OR_RETURN(Mesh mesh, Mesh::Of(of_stage, session.options().rank / of_stage * of_stage));
-  const std::string* file = nullptr;
-  for (const auto& [name, value] : session.options().flags) {
-    if (name == "cluster") file = std::get_if<std::string>(&value);
+StatusOr<std::unique_ptr<GlobalView>> GlobalView::Make(const Place& place, int64_t stages) {
+  if (stages < 1 || place.ranks % stages != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("pipeline_stages = ", stages, " does not divide ", place.ranks, " ranks"));
   }
-  const std::string source = file != nullptr                                  ? *file
+  const int64_t of_stage = place.ranks / stages;
+  ASSIGN_OR_RETURN(Mesh mesh, Mesh::Of(of_stage, place.rank / of_stage * of_stage));
+  const std::string source = !place.cluster_file.empty()                      ? place.cluster_file
                              : std::filesystem::exists(MeasuredClusterFile()) ? "measured"
                                                                               : "default";
-  ASSIGN_OR_RETURN(const std::string text, TextOfFirstRank(
-                                               session.groups(),
-                                               [&]() -> StatusOr<std::string> {
-                                                 if (source == "default") return std::string("{}");
-                                                 return ReadFile(file != nullptr ? *file : MeasuredClusterFile(),
-                                                                 1 << 20);
-                                               },
-                                               "strategy search"));
+  const auto read = [&]() -> StatusOr<std::string> {
+    if (source == "default") return std::string("{}");
+    return ReadFile(place.cluster_file.empty() ? MeasuredClusterFile() : place.cluster_file, 1 << 20);
+  };
+  ASSIGN_OR_RETURN(const std::string text, TextOfFirstRank(place.groups, read, "strategy search"));
   auto cluster = ParseCluster(text, mesh);
   RETURN_IF_ERROR(Annotate(cluster.status(), source));
-  return std::unique_ptr<GlobalView>(new GlobalView(std::move(mesh), *std::move(cluster), source));
+  return std::unique_ptr<GlobalView>(new GlobalView(place, std::move(mesh), *std::move(cluster), source));
 }
 
-StatusOr<GlobalView*> GlobalView::Read(lua_State* L, Session& session, int index) {
-  const StackGuard guard(L);
-  lua_getfield(L, index, "shard");
-  if (lua_isnil(L, -1)) return nullptr;
-  const int at = lua_gettop(L);
-  RETURN_IF_ERROR(CheckFields(
-      L, at, "shard",
-      {"stages", "feeds", "dataset", "search", "memory_bytes", "load_file", "save_file", "optimizer_bytes",
-       "optimizer_level", "strategies", "bucket_bytes", "segments", "scatter_bytes", "gather_bytes", "fp32_sync"}));
-  ASSIGN_OR_RETURN(const int64_t stages, FieldInt(L, at, "stages", 1));
-  ASSIGN_OR_RETURN(const int64_t feeds, FieldInt(L, at, "feeds", 1));
-  ASSIGN_OR_RETURN(const std::string search, FieldString(L, at, "search", ""));
-  ASSIGN_OR_RETURN(const int64_t memory_bytes, FieldInt(L, at, "memory_bytes", 0));
-  ASSIGN_OR_RETURN(std::string load_file, FieldString(L, at, "load_file", ""));
-  ASSIGN_OR_RETURN(std::string save_file, FieldString(L, at, "save_file", ""));
-  ASSIGN_OR_RETURN(const int64_t optimizer_bytes, FieldInt(L, at, "optimizer_bytes", -1));
-  ASSIGN_OR_RETURN(const int64_t optimizer_level, FieldInt(L, at, "optimizer_level", 1));
-  ASSIGN_OR_RETURN(const bool fp32_sync, FieldBool(L, at, "fp32_sync", true));
-  ASSIGN_OR_RETURN(const std::string dataset, FieldString(L, at, "dataset", ""));
-  ASSIGN_OR_RETURN(const BucketRule buckets, ReadBucketRule(L, at, "shard"));
-  if (Of(session) == nullptr) {
-    ASSIGN_OR_RETURN(std::unique_ptr<GlobalView> view, Make(session, stages));
-    view->stages_ = static_cast<int>(stages);
-    NewKind<std::unique_ptr<GlobalView>>(L);
-    lua_pop(L, 1);
-    lua_pushlightuserdata(L, const_cast<char*>(&kRegistryKey));
-    PushObject<std::unique_ptr<GlobalView>>(L, std::move(view));
-    lua_rawset(L, LUA_REGISTRYINDEX);
+Status GlobalView::Configure(const Place& place, const ShardOptions& options, const PassOptions& dumps,
+                             std::unique_ptr<GlobalView>* made) {
+  if (*made == nullptr) {
+    ASSIGN_OR_RETURN(*made, Make(place, options.stages));
+    (*made)->stages_ = static_cast<int>(options.stages);
   }
-  GlobalView* const view = Of(session);
-  if (view->stages_ != stages)
-    return absl::FailedPreconditionError(absl::StrCat("pipeline_stages was ", view->stages_, " for an earlier graph"));
-  view->feeds_ = feeds;
-  view->search_.reset();
-  if (!search.empty()) {
-    ASSIGN_OR_RETURN(view->search_, ParseSearchMode(search));
+  GlobalView& view = **made;
+  if (view.stages_ != options.stages)
+    return absl::FailedPreconditionError(absl::StrCat("pipeline_stages was ", view.stages_, " for an earlier graph"));
+  view.options_ = options;
+  view.dumps_ = dumps;
+  view.search_.reset();
+  if (!options.search.empty()) {
+    ASSIGN_OR_RETURN(view.search_, ParseSearchMode(options.search));
   }
-  if (memory_bytes > 0) view->cluster_.memory_bytes = memory_bytes;
-  view->load_file_ = std::move(load_file);
-  view->save_file_ = std::move(save_file);
-  view->optimizer_bytes_ = optimizer_bytes;
-  view->optimizer_level_ = optimizer_level;
-  view->fp32_sync_ = fp32_sync;
-  view->buckets_ = buckets;
-  ASSIGN_OR_RETURN(view->scatter_bytes_, FieldInt(L, at, "scatter_bytes", -1));
-  ASSIGN_OR_RETURN(view->gather_bytes_, FieldInt(L, at, "gather_bytes", -1));
-  view->dataset_.reset();
-  if (!dataset.empty()) {
-    ASSIGN_OR_RETURN(view->dataset_, ParseStrategy(dataset));
+  if (options.memory_bytes > 0) view.cluster_.memory_bytes = options.memory_bytes;
+  view.dataset_.reset();
+  if (!options.dataset.empty()) {
+    ASSIGN_OR_RETURN(view.dataset_, ParseStrategy(options.dataset));
   }
-  std::vector<NamedStrategy> named;
-  lua_getfield(L, at, "strategies");
-  for (int i = 1; lua_type(L, -1) == LUA_TTABLE && i <= static_cast<int>(lua_objlen(L, -1)); ++i) {
-    lua_rawgeti(L, -1, i);
-    ASSIGN_OR_RETURN(std::string name, FieldString(L, -1, "name", ""));
-    ASSIGN_OR_RETURN(std::string text, FieldString(L, -1, "strategy", ""));
-    named.push_back({std::move(name), std::move(text)});
-    lua_pop(L, 1);
-  }
-  std::stable_sort(named.begin(), named.end(), [](const NamedStrategy& a, const NamedStrategy& b) {
-    return Letters(a.pattern) > Letters(b.pattern);
-  });
-  if (view->strategies_.empty()) view->strategies_ = std::move(named);
-  return view;
+  if (!view.strategies_.empty()) return absl::OkStatus();
+  for (const ShardOptions::NamedStrategy& s : options.strategies) view.strategies_.push_back({s.name, s.strategy});
+  std::stable_sort(
+      view.strategies_.begin(), view.strategies_.end(),
+      [](const NamedStrategy& a, const NamedStrategy& b) { return Letters(a.pattern) > Letters(b.pattern); });
+  return absl::OkStatus();
 }
 
 std::string GlobalView::StrategyOf(absl::string_view name, int line) {
@@ -221,17 +157,16 @@ StatusOr<std::vector<int>> GlobalView::SettleStages(const Graph& graph, const St
   return stages;
 }
 
-StatusOr<Graph> GlobalView::OfStage(const Session& session, const Graph& graph, const StageTrace& trace) {
+StatusOr<Graph> GlobalView::OfStage(const Graph& graph, const StageTrace& trace) {
   ASSIGN_OR_RETURN(const std::vector<int> stages, SettleStages(graph, trace));
   micro_batches_ = trace.blocks.back().micro + 1;
   std::vector<int64_t> column;  // this rank and those at its place in the other stages
-  for (int64_t r = session.options().rank % mesh().ranks(); r < session.options().ranks; r += mesh().ranks())
-    column.push_back(r);
+  for (int64_t r = place_.rank % mesh().ranks(); r < place_.ranks; r += mesh().ranks()) column.push_back(r);
   return StageProgram(graph, trace, stages, stage(), column);
 }
 
 TensorType GlobalView::Whole(TensorType feed) const {
-  if (feed.rank() > 0) feed.shape[0] *= feeds_;
+  if (feed.rank() > 0) feed.shape[0] *= options_.feeds;
   return feed;
 }
 
@@ -264,10 +199,10 @@ void GlobalView::Fuse(Graph* graph) const {
   int64_t next = kFirstBucket;
   for (std::vector<Node*>& nodes : kinds) {
     const std::string& kind = nodes[0]->op->name;
-    BucketRule rule = buckets_;
+    BucketRule rule = options_.buckets;
     if (kind != "all_reduce") rule.segments.clear();
-    if (kind == "reduce_scatter") rule.bytes = scatter_bytes_;
-    if (kind == "all_gather") rule.bytes = gather_bytes_;
+    if (kind == "reduce_scatter") rule.bytes = options_.scatter_bytes;
+    if (kind == "all_gather") rule.bytes = options_.gather_bytes;
     if (rule.bytes < 0) continue;
     // In the order in which the step makes what travels.
     std::stable_sort(nodes.begin(), nodes.end(),
@@ -285,14 +220,14 @@ void GlobalView::Fuse(Graph* graph) const {
   for (Node& n : graph->nodes) n.attrs.Erase(kGradientOf);
 }
 
-StatusOr<Graph> GlobalView::Cut(Session& session, const Graph& graph, bool feeds,
+StatusOr<Graph> GlobalView::Cut(const Graph& graph, bool feeds,
                                 const std::vector<std::shared_ptr<ParameterData>>& parameters) {
   PropagateOptions options;
-  if (optimizer_bytes_ >= 0) {
+  if (options_.optimizer_bytes >= 0) {
     options.optimizer_shards.emplace();
-    options.optimizer_shards->bytes = optimizer_bytes_;
-    options.optimizer_shards->sums = optimizer_level_ >= 2;
-    options.optimizer_shards->parameters = optimizer_level_ >= 3;
+    options.optimizer_shards->bytes = options_.optimizer_bytes;
+    options.optimizer_shards->sums = options_.optimizer_level >= 2;
+    options.optimizer_shards->parameters = options_.optimizer_level >= 3;
   }
   for (const auto& p : parameters) {
     fusion_[p->key] = p->comm_fusion;
@@ -304,44 +239,43 @@ StatusOr<Graph> GlobalView::Cut(Session& session, const Graph& graph, bool feeds
   options.data_layout = [&mesh, feeds](const std::string& name, const TensorType& type) -> StatusOr<Layout> {
     return feeds || IsMessage(name) ? BatchLayout(mesh, type) : Layout(static_cast<int>(type.rank()));
   };
-  ASSIGN_OR_RETURN(options.chosen, Choose(session, graph, options));
+  ASSIGN_OR_RETURN(options.chosen, Choose(graph, options));
   ASSIGN_OR_RETURN(const ShardPlan plan, Propagate(graph, resharder_, options));
-  RETURN_IF_ERROR(Save(session, graph, plan));
-  RETURN_IF_ERROR(SaveGraph(Annotated(graph, plan, mesh), "strategy", OptionsOf(session)));
-  RETURN_IF_ERROR(Remember(session, graph, plan));
-  if (session.options().verb == "plan" && IsTraining(graph)) planned_ = Planned{graph, plan, options, search_, found_};
-  ASSIGN_OR_RETURN(Graph part, Partition(graph, plan, resharder_, session.options().rank));
+  RETURN_IF_ERROR(Save(graph, plan));
+  RETURN_IF_ERROR(SaveGraph(Annotated(graph, plan, mesh), "strategy", dumps_));
+  RETURN_IF_ERROR(Remember(graph, plan));
+  if (place_.planning && IsTraining(graph)) planned_ = Planned{graph, plan, options, search_, found_};
+  ASSIGN_OR_RETURN(Graph part, Partition(graph, plan, resharder_, place_.rank));
   PlaceMessages(&part);
   Fuse(&part);
   return part;
 }
 
-StatusOr<std::vector<absl::optional<Sharding>>> GlobalView::Choose(Session& session, const Graph& graph,
+StatusOr<std::vector<absl::optional<Sharding>>> GlobalView::Choose(const Graph& graph,
                                                                    const PropagateOptions& options) {
   const Mesh& mesh = resharder_.mesh();
   found_.reset();
-  if (!load_file_.empty() && IsTraining(graph)) return LoadStrategy(load_file_, graph, mesh);
+  if (!options_.load_file.empty() && IsTraining(graph)) return LoadStrategy(options_.load_file, graph, mesh);
   if (!search_) return std::vector<absl::optional<Sharding>>();
   // The ranks of a stage search for themselves, each the same: stages have nothing in common.
-  if (session.groups() == nullptr || stages_ > 1) return SearchHere(session, graph, options);
+  if (place_.groups == nullptr || stages_ > 1) return SearchHere(graph, options);
   ASSIGN_OR_RETURN(const std::string text, TextOfFirstRank(
-                                               session.groups(),
+                                               place_.groups,
                                                [&]() -> StatusOr<std::string> {
-                                                 ASSIGN_OR_RETURN(const auto chosen,
-                                                                  SearchHere(session, graph, options));
+                                                 ASSIGN_OR_RETURN(const auto chosen, SearchHere(graph, options));
                                                  return StrategyText(graph, mesh, chosen);
                                                },
                                                "strategy search"));
   return ParseStrategyText(text, "of rank 0", graph, mesh);
 }
 
-StatusOr<std::vector<absl::optional<Sharding>>> GlobalView::SearchHere(Session& session, const Graph& graph,
+StatusOr<std::vector<absl::optional<Sharding>>> GlobalView::SearchHere(const Graph& graph,
                                                                        const PropagateOptions& options) {
   SearchOptions search;
   search.mode = *search_;
   search.propagate = options;
   search.cluster = cluster_;
-  const bool plan = session.options().verb == "plan", first = stages_ == 1 || session.options().rank == mesh().first();
+  const bool plan = place_.planning, first = stages_ == 1 || place_.rank == mesh().first();
   const bool tells = !plan && IsTraining(graph) && first;
   ASSIGN_OR_RETURN(const std::string key, SearchKey(graph, mesh(), search));
   if (!plan) {  // which reports a search
@@ -359,14 +293,14 @@ StatusOr<std::vector<absl::optional<Sharding>>> GlobalView::SearchHere(Session& 
   return std::move(result.chosen);
 }
 
-Status GlobalView::Save(const Session& session, const Graph& graph, const ShardPlan& plan) const {
-  if (save_file_.empty() || session.options().rank != 0 || !IsTraining(graph)) return absl::OkStatus();
-  return SaveStrategy(save_file_, graph, resharder_.mesh(), {plan.shardings.begin(), plan.shardings.end()});
+Status GlobalView::Save(const Graph& graph, const ShardPlan& plan) const {
+  if (options_.save_file.empty() || place_.rank != 0 || !IsTraining(graph)) return absl::OkStatus();
+  return SaveStrategy(options_.save_file, graph, resharder_.mesh(), {plan.shardings.begin(), plan.shardings.end()});
 }
 
-Status GlobalView::Remember(const Session& session, const Graph& graph, const ShardPlan& plan) {
+Status GlobalView::Remember(const Graph& graph, const ShardPlan& plan) {
   const Mesh& mesh = resharder_.mesh();
-  const int64_t rank = session.options().rank;
+  const int64_t rank = place_.rank;
   for (int32_t i : graph.Inputs()) {
     const Node& n = graph.nodes[i];
     const std::string& kind = n.attrs.Str("kind");

@@ -1,113 +1,92 @@
-#include "lua/parameter.h"
+#include "lua/parameter_kind.h"
 
 #include <cstring>
 #include <new>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/exit_code.h"
 #include "core/base/text.h"
-#include "lua/global_view.h"
+#include "core/step/parameter.h"
 #include "lua/object.h"
 #include "lua/session.h"
 #include "lua/tensor_lua.h"
 #include "lua/tensor_methods.h"
-#include "lua/trace.h"
+#include "lua/trace_lua.h"
 
 namespace mslua {
-
-const std::string& KeyOf(Session& session, ParameterData& p) {
-  if (!p.key.empty()) return p.key;
-  const std::string name = p.name.empty() ? "Parameter" : p.name;
-  std::string key = name;
-  for (int copy = 2; !session.parameter_keys.insert(key).second; ++copy) key = absl::StrCat(name, "#", copy);
-  p.key = std::move(key);
-  return p.key;
-}
-
 namespace {
 
-// The other pipeline stage that keeps a parameter; kNoStage: this rank's may have it.
-int OtherStage(const GlobalView* view, const std::string& key) {
-  const int owner = view == nullptr ? kNoStage : view->OwnerOf(key);
-  return owner == kNoStage || owner == view->stage() ? kNoStage : owner;
-}
-
-// Memory for a value of a parameter, of a part of it or of all.
-StatusOr<TensorView> AddValue(Session& session, const ParameterData& p, const std::string& key,
-                              const TensorType& type) {
-  try {
-    return session.store().Add(key, p.kind, type);
-  } catch (const std::bad_alloc&) {
-    session.exit_code = kExitEnvironment;
-    return AtLine(absl::ResourceExhaustedError(absl::StrCat("parameter '", p.name, "' ", ToString(type), " needs ",
-                                                            type.bytes(), " bytes: out of memory")),
-                  p.made_at.get());
-  }
-}
-
-// This rank's part of a parameter's first value.
-StatusOr<TensorView> MakePart(Session& session, ParameterData& p, const GlobalView::Part& part) {
-  ASSIGN_OR_RETURN(const TensorView value, AddValue(session, p, p.key, part.local));
-  RETURN_IF_ERROR(Annotate(Fill(p.init, session.seed, p.name, part.whole, part.begin, value),
-                           absl::StrCat("parameter '", p.name, "'")));
-  p.init.constant = Tensor();  // its memory is not needed any more
-  return value;
-}
-
-// This rank's part of a value that was made whole, by load_checkpoint say, before a graph was sharded.
-StatusOr<TensorView> KeepPart(Session& session, const std::string& key, const GlobalView::Part& part) {
-  ASSIGN_OR_RETURN(const Block whole, session.store().Retype(key, part.local));
-  const TensorView kept = session.store().Find(key)->view();
-  CutPart(part.whole, part.begin, part.local.shape, whole.data(), kept.data);
-  return kept;
-}
-
-}  // namespace
-
-StatusOr<TensorView> ValueOf(Session& session, ParameterData& p) {
-  const std::string& key = KeyOf(session, p);
-  const GlobalView* view = GlobalView::Of(session);
-  const GlobalView::Part* part = view == nullptr ? nullptr : view->Find(key);
-  if (const Store::Entry* entry = session.store().Find(key)) {
-    if (part == nullptr || entry->type != part->whole || part->local == part->whole) return entry->view();
-    return KeepPart(session, key, *part);
-  }
-  if (const int other = OtherStage(view, key); other != kNoStage) {
-    return absl::FailedPreconditionError(absl::StrCat("parameter '", p.name,
-                                                      "' is kept by the ranks of pipeline stage ", other,
-                                                      "; this rank is of stage ", view->stage()));
-  }
-  if (part != nullptr) return MakePart(session, p, *part);
-  ASSIGN_OR_RETURN(const TensorView value, AddValue(session, p, key, p.type));
-  RETURN_IF_ERROR(Annotate(Fill(p.init, session.seed, p.name, value), absl::StrCat("parameter '", p.name, "'")));
-  p.init.constant = Tensor();  // its memory is not needed any more
-  return value;
-}
-
-StatusOr<Tensor> BorrowValue(Session& session, ParameterData& p) {
-  ASSIGN_OR_RETURN(const TensorView value, ValueOf(session, p));
-  return Tensor{value.type, std::shared_ptr<void>(value.data, [](void*) {})};
-}
-
-Status SetValue(Session& session, ParameterData& p, const Tensor& value) {
-  if (value.type != p.type) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("parameter '", p.name, "' is ", ToString(p.type), ", the value is ", ToString(value.type)));
-  }
-  const GlobalView* view = GlobalView::Of(session);
-  if (OtherStage(view, KeyOf(session, p)) != kNoStage)
-    return absl::OkStatus();  // all ranks set it, that stage's keep it
-  ASSIGN_OR_RETURN(const TensorView memory, ValueOf(session, p));
-  if (const GlobalView::Part* part = view == nullptr ? nullptr : view->Find(p.key)) {
-    CutPart(part->whole, part->begin, part->local.shape, value.data.get(), memory.data);
+// Reads the initializer at `index`: a number, a tensor, a nested list, a name, or {name, field = ...}. A tensor
+// or list also gives the type when `has_type` is false.
+Status ReadInitializer(Session& session, lua_State* L, int index, bool has_type, TensorType* type, Initializer* init) {
+  const StackGuard guard(L);
+  index = AbsoluteIndex(L, index);
+  if (lua_type(L, index) == LUA_TNUMBER) {
+    init->kind = "constant";
+    init->value = lua_tonumber(L, index);
     return absl::OkStatus();
   }
-  std::memcpy(memory.data, value.data.get(), static_cast<size_t>(p.type.bytes()));
+  bool named = lua_type(L, index) == LUA_TSTRING;
+  if (named) lua_pushvalue(L, index);
+  if (lua_type(L, index) == LUA_TTABLE) {
+    lua_rawgeti(L, index, 1);
+    named = lua_type(L, -1) == LUA_TSTRING;
+  }
+  if (!named) {
+    ASSIGN_OR_RETURN(
+        Tensor t, ReadTensor(session, L, index, has_type ? absl::optional<DType>(type->dtype) : absl::nullopt, "init"));
+    if (has_type && t.type.shape != type->shape) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("init: expected a value of shape ", ToString(type->shape), ", got ", ToString(t.type.shape)));
+    }
+    *type = t.type;
+    init->kind = "tensor";
+    init->constant = std::move(t);
+    return absl::OkStatus();
+  }
+  init->kind = InitializerNamed(lua_tostring(L, -1));
+  const std::string problem = InitializerProblem(init->kind);
+  if (!problem.empty()) return absl::InvalidArgumentError(absl::StrCat("init: ", problem));
+  if (lua_type(L, index) != LUA_TTABLE) return absl::OkStatus();
+  RETURN_IF_ERROR(
+      CheckFields(L, index, absl::StrCat("init '", init->kind, "'"),
+                  {"sigma", "mean", "scale", "gain", "negative_slope", "a", "b", "value", "mode", "nonlinearity"}));
+  // A bare number after the name is the initializer's first parameter.
+  lua_rawgeti(L, index, 2);
+  if (!lua_isnil(L, -1)) {
+    ASSIGN_OR_RETURN(const double first, ReadNumber(L, -1, absl::StrCat("init '", init->kind, "'")));
+    if (init->kind == "normal" || init->kind == "truncated_normal")
+      init->sigma = first;
+    else if (init->kind == "uniform")
+      init->scale = first;
+    else if (init->kind == "constant")
+      init->value = first;
+    else if (init->kind == "xavier_uniform" || init->kind == "xavier_normal")
+      init->gain = first;
+    else
+      init->negative_slope = first;
+  }
+  for (const auto& [name, field] : {std::make_pair("sigma", &init->sigma),
+                                    {"mean", &init->mean},
+                                    {"scale", &init->scale},
+                                    {"gain", &init->gain},
+                                    {"negative_slope", &init->negative_slope},
+                                    {"a", &init->a},
+                                    {"b", &init->b},
+                                    {"value", &init->value}}) {
+    ASSIGN_OR_RETURN(*field, FieldNumber(L, index, name, *field));
+  }
+  ASSIGN_OR_RETURN(init->mode, FieldString(L, index, "mode", init->mode));
+  ASSIGN_OR_RETURN(init->nonlinearity, FieldString(L, index, "nonlinearity", init->nonlinearity));
+  if (init->mode != "fan_in" && init->mode != "fan_out") {
+    return absl::InvalidArgumentError(absl::StrCat("init: mode is '", init->mode, "', expected fan_in or fan_out"));
+  }
+  if (init->nonlinearity != "leaky_relu" && init->nonlinearity != "relu") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("init: nonlinearity is '", init->nonlinearity, "', expected leaky_relu or relu"));
+  }
   return absl::OkStatus();
 }
-
-namespace {
 
 using ParameterHandle = std::shared_ptr<ParameterData>;
 
@@ -142,7 +121,7 @@ StatusOr<int> MakeParameter(lua_State* L, Session& session, const char* kind) {
     const Status read = ReadInitializer(session, L, -1, has_shape, &p->type, &p->init);
     RETURN_IF_ERROR(Annotate(read, absl::StrCat("Parameter '", p->name, "'")));
     if (has_dtype && p->type.dtype != dtype) {
-      ASSIGN_OR_RETURN(p->init.constant, CastTensor(session, p->init.constant, dtype));
+      ASSIGN_OR_RETURN(p->init.constant, CastTensor(session.allocator(), p->init.constant, dtype));
       p->type.dtype = dtype;
     }
   }
@@ -191,8 +170,8 @@ StatusOr<int> GetField(lua_State* L, Session& session) {
     else if (field == "comm_fusion")
       lua_pushnumber(L, static_cast<double>(p.comm_fusion));
     else if (field == "value") {
-      ASSIGN_OR_RETURN(const TensorView value, ValueOf(session, p));
-      ASSIGN_OR_RETURN(Tensor copy, NewTensor(session, value.type));
+      ASSIGN_OR_RETURN(const TensorView value, ValueOf(session.state(), p));
+      ASSIGN_OR_RETURN(Tensor copy, NewTensor(session.allocator(), value.type));
       std::memcpy(copy.data.get(), value.data, static_cast<size_t>(value.type.bytes()));
       PushObject<Tensor>(L, std::move(copy));
     } else if (field == "init") {
@@ -218,7 +197,7 @@ StatusOr<int> SetField(lua_State* L, Session& session) {
     p.name = name;
   } else if (field == "value") {
     ASSIGN_OR_RETURN(const Tensor value, ReadTensor(session, L, 3, p.type.dtype, what));
-    RETURN_IF_ERROR(SetValue(session, p, value));
+    RETURN_IF_ERROR(SetValue(session.state(), p, value));
   } else if (field == "comm_fusion") {
     ASSIGN_OR_RETURN(p.comm_fusion, ReadCommFusion(L, 3, what));
   } else if (field == "requires_grad") {
@@ -247,19 +226,19 @@ StatusOr<int> AssignParameter(lua_State* L, Session& session) {
   if (handle == nullptr)
     return absl::InvalidArgumentError(absl::StrCat("assign: expected a Parameter, got ", Describe(L, 1)));
   if (session.trace != nullptr) {
-    ASSIGN_OR_RETURN(const Value value, session.trace->ToValue(L, 2, (*handle)->type.dtype));
+    ASSIGN_OR_RETURN(const Value value, OperandValue(session, L, 2, (*handle)->type.dtype));
     RETURN_IF_ERROR(session.trace->Assign(*handle, value));
     return 0;
   }
   ASSIGN_OR_RETURN(const Tensor value, ReadTensor(session, L, 2, (*handle)->type.dtype, "assign"));
-  RETURN_IF_ERROR(SetValue(session, **handle, value));
+  RETURN_IF_ERROR(SetValue(session.state(), **handle, value));
   return 0;
 }
 
 StatusOr<int> ListStore(lua_State* L, Session& session) {
   lua_newtable(L);
   int n = 0;
-  for (const auto& entry : session.store().entries()) {
+  for (const auto& entry : session.state().store.entries()) {
     lua_createtable(L, 0, 4);
     PushString(L, entry->name);
     lua_setfield(L, -2, "name");

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/tensor.h"
 #include "core/base/terminal.h"
-#include "lua/tensor.h"
 
 namespace mslua {
 namespace {

@@ -1,4 +1,4 @@
-#include "lua/optimizer_shards.h"
+#include "core/step/optimizer_shards.h"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-// Tracing: while a Trace exists, operators that Lua calls become nodes of its graph.
+// A graph while it is made: from operators that are called one by one, over the parameters of a rank.
 #pragma once
 
 #include <memory>
@@ -8,10 +8,9 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/types/optional.h"
+#include "core/base/tensor.h"
 #include "core/graph/builder.h"
-#include "lua/parameter.h"
-#include "lua/session.h"
-#include "luajit-2.1/lua.hpp"
+#include "core/step/rank_state.h"
 
 namespace mslua {
 
@@ -20,19 +19,18 @@ inline constexpr size_t kMaxTraceNodes = 100000;
 
 class Trace {
  public:
-  // Becomes the session's trace until it goes.
-  Trace(Session& session, std::string name, bool training);
-  ~Trace();
+  // `id` tells the values of one trace from those of another. `state` outlives it.
+  Trace(RankState& state, uint64_t id, std::string name, bool training)
+      : state_(state), id_(id), training_(training), builder_(std::move(name)) {}
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 
   GraphBuilder& g() { return builder_; }
+  const GraphBuilder& g() const { return builder_; }
   uint64_t id() const { return id_; }
   bool training() const { return training_; }
 
-  // An operand as a value of this graph: a traced value, a parameter (a graph input on first use), a tensor (a
-  // constant), a number or boolean (a scalar of `dtype`).
-  StatusOr<Value> ToValue(lua_State* L, int index, DType dtype);
+  // What a parameter is at this place: the graph input on first use, or what was assigned to it.
   StatusOr<Value> ParameterValue(const std::shared_ptr<ParameterData>& parameter);
   // The graph input of a parameter, whatever has been assigned to it since.
   StatusOr<Value> ParameterInput(const std::shared_ptr<ParameterData>& parameter);
@@ -42,27 +40,24 @@ class Trace {
   // The number of the training step, i64, from 0; in other graphs, of the run.
   Value Step() { return ScalarInput("step", DType::kI64); }
   Value Constant(const Tensor& tensor);
-  void Push(lua_State* L, Value value);
 
   // From here on `parameter` is `value`; the graph gets an output that replaces it (Finish).
   Status Assign(const std::shared_ptr<ParameterData>& parameter, Value value);
-  // An output that is printed when the graph has run (lua/prints.h), named by `what`, else by the scope path.
+  // An output that is printed when the graph has run (core/step/prints.h), named by `what`, else by the scope path.
   void Print(Value value, std::string what);
   // Appends the printed outputs, and one for each assigned parameter.
   void OutputAssigned();
 
-  // The recipe's line and the scope path for the nodes that follow.
-  void Locate();
+  // The line of the nodes that follow; they get the scope path too.
+  void Locate(Location line);
   // The builder's error, or one for too many nodes.
   Status Check() const;
-
-  // Calls the function under `arguments` values on the Lua stack, and checks the trace.
-  Status Call(int arguments, int results);
 
   void PushScope(std::string name) { scopes_.push_back(std::move(name)); }
   void PopScope() {
     if (!scopes_.empty()) scopes_.pop_back();
   }
+  size_t scopes() const { return scopes_.size(); }
   // Matrix products and convolutions of f32 compute in this type.
   void SetAmp(DType dtype) { amp_ = dtype; }
   absl::optional<DType> amp() const { return amp_; }
@@ -89,8 +84,7 @@ class Trace {
   // The parameter, which is `input`, as the stage that was pushed last reads it.
   Value OfStage(const ParameterData& parameter, Value input);
 
-  Session& session_;
-  Trace* const outer_;
+  RankState& state_;
   const uint64_t id_;
   const bool training_;
   absl::optional<DType> amp_;
@@ -119,8 +113,5 @@ class StageScope {
  private:
   Trace* const trace_;  // null: nothing to undo
 };
-
-// Entries of the module: push_scope, ..., trace, and the Value and Graph kinds.
-void OpenTraces(lua_State* L);
 
 }  // namespace mslua

@@ -1,4 +1,4 @@
-#include "lua/search_cache.h"
+#include "core/step/search_cache.h"
 
 #include <map>
 #include <set>

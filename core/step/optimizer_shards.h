@@ -8,7 +8,7 @@
 #include "absl/types/optional.h"
 #include "core/graph/builder.h"
 #include "core/passes/buckets.h"
-#include "lua/parameter.h"
+#include "core/step/parameter.h"
 
 namespace mslua {
 

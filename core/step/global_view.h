@@ -7,14 +7,46 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "core/passes/buckets.h"
+#include "core/passes/run_passes.h"
 #include "core/sharding/search/search.h"
 #include "core/sharding/stages.h"
-#include "lua/session.h"
+#include "core/step/parameter.h"
 
 namespace mslua {
 
+class Groups;
+
+// What a recipe and its parallel context say of sharding.
+struct ShardOptions {
+  struct NamedStrategy {
+    std::string name, strategy;  // "Net/fc*/MatMul", "((2,4),(4,1))"
+  };
+  int64_t stages = 1;                // of the pipeline
+  int64_t feeds = 1;                 // of a global batch; 1: every rank reads all of it
+  std::string dataset;               // how its columns are sharded, "((4,1),(4))"; empty: as the feeds are
+  std::string search;                // a SearchMode; empty: none
+  int64_t memory_bytes = 0;          // of a device; 0: the cluster's
+  std::string load_file, save_file;  // of strategies; empty: none
+  // The state of parameters from that size on is sharded over all ranks, by level 2 also sums of gradients over
+  // micro-batches, by 3 the parameters; below 0: state lies as its parameter.
+  int64_t optimizer_bytes = -1;
+  int64_t optimizer_level = 1;
+  std::vector<NamedStrategy> strategies;
+  BucketRule buckets;
+  int64_t scatter_bytes = -1, gather_bytes = -1;  // of messages of slices, 0: no limit; below 0: each alone
+  bool fp32_sync = true;                          // gradients of 16-bit parameters are added up in f32
+};
+
 class GlobalView {
  public:
+  // Of a rank among all.
+  struct Place {
+    int rank = 0, ranks = 1;
+    Groups* groups = nullptr;  // null: the other ranks are not there (mslua plan)
+    std::string cluster_file;  // empty: the measured one, else the default
+    bool planning = false;     // for mslua plan: searches anew, keeps what it plans, and is silent
+  };
+
   // A parameter or state that the ranks have parts of.
   struct Part {
     Layout layout;
@@ -23,15 +55,10 @@ class GlobalView {
     bool first = false;  // of the ranks that have this part, this is the first
   };
 
-  // The session's; null where each rank has a program of its own.
-  static GlobalView* Of(Session& session);
-  // Reads the field `shard` of the table at `index`: {stages = pipeline_stages; feeds = of a global batch, 1: every
-  // rank reads all of it; dataset = how its columns are sharded, "((4,1),(4))"; search, load_file, save_file = of
-  // strategies; memory_bytes = of a device; optimizer_bytes = state of parameters from that size on is sharded over all
-  // ranks, by optimizer_level 2 also sums of gradients over micro-batches, by 3 the parameters; strategies = a list of
-  // {name =, strategy =}; bucket_bytes, segments = BucketRule's, scatter_bytes, gather_bytes = of messages of slices,
-  // 0: no limit; fp32_sync}. Null when there is none. Graphs of one session share their layouts of parameters.
-  static StatusOr<GlobalView*> Read(lua_State* L, Session& session, int index);
+  // Makes the view of a rank on the first call, or gives it other options. `dumps` says where sharded graphs are saved.
+  // Called by all ranks: all of them plan for the cluster that rank 0 knows.
+  static Status Configure(const Place& place, const ShardOptions& options, const PassOptions& dumps,
+                          std::unique_ptr<GlobalView>* view);
 
   // The strategy for an operator of that name, "Net/fc1/MatMul", called in that line of the recipe, from the pattern of
   // `shard.strategies` with the most letters of those that fit the name or "Net/fc1/MatMul:31" (`*` is any text);
@@ -55,9 +82,9 @@ class GlobalView {
   Resharder& resharder() { return resharder_; }
 
   const Mesh& mesh() const { return resharder_.mesh(); }
-  int64_t feeds() const { return feeds_; }
+  int64_t feeds() const { return options_.feeds; }
   // Gradients of 16-bit parameters are added up in f32.
-  bool fp32_sync() const { return fp32_sync_; }
+  bool fp32_sync() const { return options_.fp32_sync; }
 
   // Pipeline stages; each has as many neighbouring ranks as the mesh.
   int stages() const { return stages_; }
@@ -70,32 +97,33 @@ class GlobalView {
   // The stage of every node; settles for all that follows which stages keep what the graph reads.
   StatusOr<std::vector<int>> SettleStages(const Graph& graph, const StageTrace& trace);
   // The program of this rank's stage, not yet sharded over the ranks of the stage.
-  StatusOr<Graph> OfStage(const Session& session, const Graph& graph, const StageTrace& trace);
+  StatusOr<Graph> OfStage(const Graph& graph, const StageTrace& trace);
 
   // The columns of a global batch as the user's dataset_strategy shards them.
   Status PlaceColumns(GraphBuilder& g, absl::Span<const std::string> names, std::vector<Value>* columns) const;
   // A column of one feed as one of the global batch.
   TensorType Whole(TensorType feed) const;
   // This rank's program, and the parts of the parameters that it reads. `feeds`: columns arrive sharded over the ranks,
-  // else every rank has them whole; `parameters` are those of the graph. With core.options.save_graphs
-  // the sharded graph is written before it is partitioned.
-  StatusOr<Graph> Cut(Session& session, const Graph& graph, bool feeds,
+  // else every rank has them whole; `parameters` are those of the graph. Where graphs are
+  // saved, the sharded graph is written before it is partitioned.
+  StatusOr<Graph> Cut(const Graph& graph, bool feeds,
                       const std::vector<std::shared_ptr<ParameterData>>& parameters = {});
   // Null for values that this view has not sharded.
   const Part* Find(const std::string& key) const;
 
  private:
-  GlobalView(Mesh mesh, Cluster cluster, std::string source)
-      : resharder_(std::move(mesh), cluster.links), cluster_(std::move(cluster)), cluster_source_(std::move(source)) {}
-  static StatusOr<std::unique_ptr<GlobalView>> Make(Session& session, int64_t stages);
+  GlobalView(const Place& place, Mesh mesh, Cluster cluster, std::string source)
+      : place_(place),
+        resharder_(std::move(mesh), cluster.links),
+        cluster_(std::move(cluster)),
+        cluster_source_(std::move(source)) {}
+  static StatusOr<std::unique_ptr<GlobalView>> Make(const Place& place, int64_t stages);
   // What a strategy file or a search says of the nodes of a graph. Rank 0 searches and tells the others.
-  StatusOr<std::vector<absl::optional<Sharding>>> Choose(Session& session, const Graph& graph,
-                                                         const PropagateOptions& options);
-  StatusOr<std::vector<absl::optional<Sharding>>> SearchHere(Session& session, const Graph& graph,
-                                                             const PropagateOptions& options);
+  StatusOr<std::vector<absl::optional<Sharding>>> Choose(const Graph& graph, const PropagateOptions& options);
+  StatusOr<std::vector<absl::optional<Sharding>>> SearchHere(const Graph& graph, const PropagateOptions& options);
   // Writes strategy_ckpt_save_file, on rank 0 for graphs that train.
-  Status Save(const Session& session, const Graph& graph, const ShardPlan& plan) const;
-  Status Remember(const Session& session, const Graph& graph, const ShardPlan& plan);
+  Status Save(const Graph& graph, const ShardPlan& plan) const;
+  Status Remember(const Graph& graph, const ShardPlan& plan);
   // Says which messages of gradients and updates travel together.
   void Fuse(Graph* graph) const;
 
@@ -104,24 +132,20 @@ class GlobalView {
     bool used = false, of_nodes = false;  // fits a call; or nodes only
   };
 
+  const Place place_;
+  ShardOptions options_;
+  PassOptions dumps_;
   Resharder resharder_;
   Cluster cluster_;
   std::string cluster_source_;
   absl::optional<Planned> planned_;
   absl::optional<SearchResult> found_;     // by the last search here
   std::vector<NamedStrategy> strategies_;  // those that say most first
-  int64_t feeds_ = 1;
   int stages_ = 1;
   int64_t micro_batches_ = 1;
   StageOwners owners_;
   absl::optional<SearchMode> search_;
-  std::string load_file_, save_file_;  // of strategies; empty: none
-  int64_t optimizer_bytes_ = -1;       // below 0: state lies as its parameter
-  int64_t optimizer_level_ = 1;
   absl::optional<Strategy> dataset_;
-  BucketRule buckets_;
-  int64_t scatter_bytes_ = -1, gather_bytes_ = -1;  // of messages of slices, 0: no limit; below 0: each alone
-  bool fp32_sync_ = true;
   absl::flat_hash_map<std::string, int64_t> fusion_;  // of parameters: comm_fusion
   absl::flat_hash_map<std::string, Part> parts_;
 };

@@ -1,4 +1,4 @@
-#include "lua/prints.h"
+#include "core/step/prints.h"
 
 #include <cstdio>
 
@@ -6,7 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "lua/tensor.h"
+#include "core/base/tensor.h"
 
 namespace mslua {
 namespace {

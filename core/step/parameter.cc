@@ -1,4 +1,5 @@
-// Values of fresh parameters.
+#include "core/step/parameter.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -11,23 +12,9 @@
 #include "core/base/parallel_for.h"
 #include "core/base/rng.h"
 #include "core/base/text.h"
-#include "lua/object.h"
-#include "lua/parameter.h"
-#include "lua/tensor_lua.h"
 
 namespace mslua {
 namespace {
-
-// The name of an initializer as the code has it, of one of MindSpore's spellings: "he_normal" of "HeNormal", "zeros" of
-// "Zero". Another name comes back as it is.
-std::string Canonical(const std::string& name) {
-  const auto plain = [](absl::string_view s) { return absl::AsciiStrToLower(absl::StrReplaceAll(s, {{"_", ""}})); };
-  const std::string wanted = plain(name);
-  for (const std::string& known : InitializerNames()) {
-    if (plain(known) == wanted) return known;
-  }
-  return wanted == "zero" ? "zeros" : wanted == "one" ? "ones" : name;
-}
 
 // Connections into and out of a unit: of a matrix [out, in], of a kernel [out, in, h, w] times its area.
 Status Fans(const Shape& shape, double* in, double* out) {
@@ -58,81 +45,20 @@ const std::vector<std::string>& InitializerNames() {
   return *names;
 }
 
-std::string InitializerProblem(const std::string& name) {
-  const auto& names = InitializerNames();
-  if (std::find(names.begin(), names.end(), Canonical(name)) != names.end()) return "";
-  return absl::StrCat("unknown initializer '", name, "'", DidYouMean(absl::AsciiStrToLower(name), names),
-                      ": expected one of ", absl::StrJoin(names, ", "));
+std::string InitializerNamed(const std::string& name) {
+  const auto plain = [](absl::string_view s) { return absl::AsciiStrToLower(absl::StrReplaceAll(s, {{"_", ""}})); };
+  const std::string wanted = plain(name);
+  for (const std::string& known : InitializerNames()) {
+    if (plain(known) == wanted) return known;
+  }
+  return wanted == "zero" ? "zeros" : wanted == "one" ? "ones" : name;
 }
 
-Status ReadInitializer(Session& session, lua_State* L, int index, bool has_type, TensorType* type, Initializer* init) {
-  const StackGuard guard(L);
-  index = AbsoluteIndex(L, index);
-  if (lua_type(L, index) == LUA_TNUMBER) {
-    init->kind = "constant";
-    init->value = lua_tonumber(L, index);
-    return absl::OkStatus();
-  }
-  bool named = lua_type(L, index) == LUA_TSTRING;
-  if (named) lua_pushvalue(L, index);
-  if (lua_type(L, index) == LUA_TTABLE) {
-    lua_rawgeti(L, index, 1);
-    named = lua_type(L, -1) == LUA_TSTRING;
-  }
-  if (!named) {
-    ASSIGN_OR_RETURN(
-        Tensor t, ReadTensor(session, L, index, has_type ? absl::optional<DType>(type->dtype) : absl::nullopt, "init"));
-    if (has_type && t.type.shape != type->shape) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("init: expected a value of shape ", ToString(type->shape), ", got ", ToString(t.type.shape)));
-    }
-    *type = t.type;
-    init->kind = "tensor";
-    init->constant = std::move(t);
-    return absl::OkStatus();
-  }
-  init->kind = Canonical(lua_tostring(L, -1));
-  const std::string problem = InitializerProblem(init->kind);
-  if (!problem.empty()) return absl::InvalidArgumentError(absl::StrCat("init: ", problem));
-  if (lua_type(L, index) != LUA_TTABLE) return absl::OkStatus();
-  RETURN_IF_ERROR(
-      CheckFields(L, index, absl::StrCat("init '", init->kind, "'"),
-                  {"sigma", "mean", "scale", "gain", "negative_slope", "a", "b", "value", "mode", "nonlinearity"}));
-  // A bare number after the name is the initializer's first parameter.
-  lua_rawgeti(L, index, 2);
-  if (!lua_isnil(L, -1)) {
-    ASSIGN_OR_RETURN(const double first, ReadNumber(L, -1, absl::StrCat("init '", init->kind, "'")));
-    if (init->kind == "normal" || init->kind == "truncated_normal")
-      init->sigma = first;
-    else if (init->kind == "uniform")
-      init->scale = first;
-    else if (init->kind == "constant")
-      init->value = first;
-    else if (init->kind == "xavier_uniform" || init->kind == "xavier_normal")
-      init->gain = first;
-    else
-      init->negative_slope = first;
-  }
-  for (const auto& [name, field] : {std::make_pair("sigma", &init->sigma),
-                                    {"mean", &init->mean},
-                                    {"scale", &init->scale},
-                                    {"gain", &init->gain},
-                                    {"negative_slope", &init->negative_slope},
-                                    {"a", &init->a},
-                                    {"b", &init->b},
-                                    {"value", &init->value}}) {
-    ASSIGN_OR_RETURN(*field, FieldNumber(L, index, name, *field));
-  }
-  ASSIGN_OR_RETURN(init->mode, FieldString(L, index, "mode", init->mode));
-  ASSIGN_OR_RETURN(init->nonlinearity, FieldString(L, index, "nonlinearity", init->nonlinearity));
-  if (init->mode != "fan_in" && init->mode != "fan_out") {
-    return absl::InvalidArgumentError(absl::StrCat("init: mode is '", init->mode, "', expected fan_in or fan_out"));
-  }
-  if (init->nonlinearity != "leaky_relu" && init->nonlinearity != "relu") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("init: nonlinearity is '", init->nonlinearity, "', expected leaky_relu or relu"));
-  }
-  return absl::OkStatus();
+std::string InitializerProblem(const std::string& name) {
+  const auto& names = InitializerNames();
+  if (std::find(names.begin(), names.end(), InitializerNamed(name)) != names.end()) return "";
+  return absl::StrCat("unknown initializer '", name, "'", DidYouMean(absl::AsciiStrToLower(name), names),
+                      ": expected one of ", absl::StrJoin(names, ", "));
 }
 
 namespace {

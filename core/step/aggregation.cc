@@ -1,0 +1,50 @@
+#include "core/step/aggregation.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+
+namespace mslua {
+void Aggregate(GraphBuilder& g, const Aggregation& how, const OptimizerShards& shards,
+               const std::vector<std::shared_ptr<ParameterData>>& parameters, std::vector<Value>* gradients) {
+  std::vector<size_t> order;  // of the backward pass
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (how.Covers(*parameters[i]) && !shards.Covers(*parameters[i])) order.push_back(i);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return (*gradients)[a].node < (*gradients)[b].node; });
+  std::vector<BucketMember> members;
+  for (size_t i : order) {
+    TensorType type = g.TypeOf((*gradients)[i]);
+    if (how.fp32_sync && SizeOf(type.dtype) == 2) type.dtype = DType::kF32;
+    members.push_back({type.dtype, type.bytes(), parameters[i]->comm_fusion});
+  }
+  const std::vector<int64_t> buckets = AssignBuckets(how.buckets, members);
+  for (size_t k = 0; k < order.size(); ++k) {
+    const size_t i = order[k];
+    auto location = std::make_shared<Location>();
+    location->scope = absl::StrCat("gradient of ", parameters[i]->key);
+    g.SetLocation(std::move(location));
+    Value& d = (*gradients)[i];
+    const DType dtype = g.TypeOf(d).dtype;
+    d = g.Op(
+        "all_reduce", {Cast(g, d, members[k].dtype)},
+        {{"group", how.ranks}, {"op", std::string(how.mean ? "mean" : "sum")}, {"fusion", kFirstBucket + buckets[k]}});
+    d = Cast(g, d, dtype);
+  }
+  g.SetLocation(nullptr);
+}
+
+void PlaceRandomRows(Graph& graph, int64_t ranks, int64_t place) {
+  for (Node& n : graph.nodes) {
+    if (!n.op->random || n.outputs[0].rank() == 0) continue;
+    const Shape& shape = n.outputs[0].shape;
+    std::vector<int64_t> begin(shape.size(), 0), global(shape.begin(), shape.end());
+    begin[0] = place * shape[0];
+    global[0] *= ranks;
+    n.attrs.Set("_begin", std::move(begin)).Set("_global", std::move(global));
+  }
+}
+
+}  // namespace mslua

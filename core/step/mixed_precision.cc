@@ -1,0 +1,64 @@
+#include "core/step/mixed_precision.h"
+
+#include "absl/container/flat_hash_set.h"
+#include "core/step/operator_info.h"
+
+namespace mslua {
+namespace {
+
+// Operators whose time is multiplication take 16-bit operands, and give 16-bit results.
+bool IsNarrow(const OpDef& op, DType narrow) {
+  if (op.name == "scaled_dot_product_attention") return narrow == DType::kBF16;
+  return op.name == "matmul" || op.name == "batch_matmul" || op.name == "conv2d";
+}
+// Operators that lose too much in 16 bits take f32 operands. All others take what comes: f32 where operands differ.
+bool IsWide(const OpDef& op) {
+  static const auto* names = new absl::flat_hash_set<std::string>{
+      "exp",         "expm1",   "log",        "log1p",    "softplus", "pow",        "reduce_sum",
+      "reduce_prod", "softmax", "layer_norm", "rms_norm", "mse_loss", "group_norm", "softmax_cross_entropy",
+      "log_softmax"};
+  return names->contains(op.name);
+}
+
+}  // namespace
+
+absl::optional<DType> MixTypes(Trace& trace, const OpDef& op, const std::vector<bool>& numbers,
+                               std::vector<Value>* values) {
+  const DType narrow = *trace.amp();
+  GraphBuilder& g = trace.g();
+  const auto type_of = [&](size_t i) { return g.TypeOf((*values)[i]).dtype; };
+  const auto cast_all = [&](DType to) {
+    bool any = false;
+    for (size_t i = 0; i < values->size(); ++i) {
+      const DType from = type_of(i);
+      if (InputAt(op, i).type != TypeClass::kT || from == to || (from != narrow && from != DType::kF32)) continue;
+      (*values)[i] = Cast(g, (*values)[i], to);
+      any = true;
+    }
+    return any;
+  };
+  if (IsNarrow(op, narrow)) {
+    // Only bf16 has kernels beyond products.
+    const bool any = cast_all(narrow);
+    return any && narrow != DType::kBF16 ? absl::make_optional(DType::kF32) : absl::nullopt;
+  }
+  bool some_narrow = false, some_wide = IsWide(op), number = false;
+  for (size_t i = 0; i < values->size(); ++i) {
+    if (InputAt(op, i).type != TypeClass::kT) continue;
+    if (numbers[i]) {
+      number = true;
+      continue;
+    }
+    // A bias is rounded to what it is added to.
+    const Node& n = g.graph().nodes[(*values)[i].node];
+    const bool parameter = n.op->name == "input" && n.attrs.Str("kind") == kParameter;
+    some_narrow = some_narrow || type_of(i) == narrow;
+    some_wide = some_wide || (type_of(i) == DType::kF32 && !(parameter && Broadcasts(op)));
+  }
+  if (!some_narrow) return absl::nullopt;
+  // Numbers are not rounded to 16 bits: the operator computes in f32, and its result is rounded.
+  cast_all(some_wide || number ? DType::kF32 : narrow);
+  return number && !some_wide ? absl::make_optional(narrow) : absl::nullopt;
+}
+
+}  // namespace mslua

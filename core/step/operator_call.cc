@@ -1,0 +1,125 @@
+#include "core/step/operator_call.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "core/sharding/strategy.h"
+#include "core/step/mixed_precision.h"
+
+namespace mslua {
+namespace {
+
+// Attributes that say how the compiler shards an operator: kept in every mode, without effect where nothing is sharded.
+struct CompilerAttrs {
+  std::string in_strategy, out_strategy;
+  bool cross_batch = false;
+};
+
+CompilerAttrs TakeCompilerAttrs(RankState& state, const Trace& trace, const OpDef& op, Attrs* attrs) {
+  CompilerAttrs wishes;
+  GlobalView* const view = state.view.get();
+  if (const AttrValue* own = attrs->Find(kUserStrategy)) {
+    wishes.in_strategy = std::get<std::string>(*own);
+  } else if (view != nullptr) {
+    const auto& at = trace.g().location();
+    wishes.in_strategy = view->StrategyOf(absl::StrCat(at ? at->scope : "", "/", UserName(op)), at ? at->line : 0);
+  }
+  if (const AttrValue* out = attrs->Find(kOutStrategy)) wishes.out_strategy = std::get<std::string>(*out);
+  if (const AttrValue* cross = attrs->Find(kCrossBatch)) wishes.cross_batch = std::get<bool>(*cross);
+  for (const char* name : {kUserStrategy, kOutStrategy, kCrossBatch}) attrs->Erase(name);
+  return view != nullptr ? wishes : CompilerAttrs();
+}
+
+// Shards the results of a call as its out_strategy says: the first ones, where it has fewer entries than there are.
+Status CutResults(Trace& trace, const Mesh& mesh, const OpDef& op, const std::string& text,
+                  std::vector<Value>* outputs) {
+  GraphBuilder& g = trace.g();
+  ASSIGN_OR_RETURN(Strategy parts, ParseStrategy(text));
+  if (!trace.training()) FitTo(g.graph(), *outputs, &parts);
+  const std::string what = absl::StrCat(UserName(op), ": out_strategy ", text);
+  if (parts.size() > outputs->size())
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " has ", parts.size(), " entries, the operator has ", outputs->size(), " outputs"));
+  for (size_t o = 0; o < parts.size(); ++o) {
+    RETURN_IF_ERROR(CheckParts(mesh, what, absl::StrCat("output ", o + 1), g.TypeOf((*outputs)[o]), parts[o]));
+    (*outputs)[o] = CutAs(g, (*outputs)[o], parts[o]);
+  }
+  return g.status();
+}
+
+// Values that a call takes more than once, as values of their own from the second place on: each operand has its entry
+// of a strategy.
+void SeparateOperands(GraphBuilder& g, std::vector<Value>* values) {
+  for (size_t i = 1; i < values->size(); ++i) {
+    Value& v = (*values)[i];
+    if (std::find(values->begin(), values->begin() + static_cast<std::ptrdiff_t>(i), v) ==
+        values->begin() + static_cast<std::ptrdiff_t>(i))
+      continue;
+    const Shape shape = g.TypeOf(v).shape;
+    v = g.Op("reshape", {v}, {{"shape", std::vector<int64_t>(shape.begin(), shape.end())}});
+  }
+}
+
+// What a call's attributes ask of the nodes that it became, [first, end of the graph).
+Status Apply(const CompilerAttrs& wishes, RankState& state, Trace& trace, const OpDef& op, size_t first,
+             const std::vector<Value>& operands, std::vector<Value>* outputs) {
+  GraphBuilder& g = trace.g();
+  if (!wishes.in_strategy.empty()) {
+    ASSIGN_OR_RETURN(Strategy parts, ParseStrategy(wishes.in_strategy));
+    if (!trace.training()) FitTo(g.graph(), operands, &parts);
+    if (op.random) parts.emplace_back();  // the step, which users do not give
+    RETURN_IF_ERROR(PinStrategy(g.graph(), first, operands, parts, UserName(op)));
+  }
+  for (size_t i = first; i < g.graph().nodes.size() && wishes.cross_batch; ++i) {
+    Node& n = g.graph().nodes[i];
+    if (n.op->name == "reduce_sum" || n.op->name == "reduce_max" || n.op->name == "reduce_min")
+      n.attrs.Set(kCrossBatch, std::string(op.name == "reduce_mean" ? "mean" : "sum"));
+  }
+  if (wishes.out_strategy.empty()) return absl::OkStatus();
+  return CutResults(trace, state.view->mesh(), op, wishes.out_strategy, outputs);
+}
+
+}  // namespace
+
+Status CheckElementTypes(const OpDef& op, size_t n, const std::function<TensorType(size_t)>& type_at) {
+  size_t first = n;
+  for (size_t i = 0; i < n && !op.inputs.empty(); ++i) {
+    if (InputAt(op, i).type != TypeClass::kT) continue;
+    if (first == n) first = i;
+    const TensorType a = type_at(first), b = type_at(i);
+    if (a.dtype == b.dtype) continue;
+    // Floats hold integers, not the other way round.
+    const bool to_first = IsFloat(a.dtype) || !IsFloat(b.dtype);
+    return OpError(op, absl::StrCat(InputAt(op, first).name, " is ", ToString(a), " and ", InputAt(op, i).name, " is ",
+                                    ToString(b), ": element types differ, and none is converted by itself; convert ",
+                                    InputAt(op, to_first ? i : first).name, " with :astype(ms.",
+                                    LongName((to_first ? a : b).dtype), ")"));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<Value> EmitOperator(GraphBuilder& g, const OpDef& op, const std::vector<Value>& values, Attrs attrs) {
+  if (Broadcasts(op) && values.size() == op.inputs.size()) return {Elementwise(g, op.name, values, std::move(attrs))};
+  return g.OpMulti(op.name, values, std::move(attrs));
+}
+
+StatusOr<std::vector<Value>> CallOperator(RankState& state, Trace& trace, const OpDef& op, std::vector<Value> values,
+                                          const std::vector<bool>& numbers, Attrs attrs) {
+  GraphBuilder& g = trace.g();
+  absl::optional<DType> result;
+  if (trace.amp().has_value()) result = MixTypes(trace, op, numbers, &values);
+  RETURN_IF_ERROR(CheckElementTypes(op, values.size(), [&](size_t i) { return g.TypeOf(values[i]); }));
+  const CompilerAttrs wishes = TakeCompilerAttrs(state, trace, op, &attrs);
+  if (!wishes.in_strategy.empty()) SeparateOperands(g, &values);
+  const size_t first = g.graph().nodes.size();
+  std::vector<Value> outputs = EmitOperator(g, op, values, std::move(attrs));
+  if (g.status().ok()) g.Fail(Apply(wishes, state, trace, op, first, values, &outputs));
+  for (Value& v : outputs) {
+    const DType dtype = g.status().ok() ? g.TypeOf(v).dtype : DType::kBool;
+    if (result && (dtype == DType::kF32 || dtype == *trace.amp())) v = Cast(g, v, *result);
+  }
+  RETURN_IF_ERROR(trace.Check());
+  return outputs;
+}
+
+}  // namespace mslua

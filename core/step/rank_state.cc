@@ -1,0 +1,101 @@
+#include "core/step/rank_state.h"
+
+#include <cstring>
+#include <new>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/exit_code.h"
+#include "core/step/located_status.h"
+
+namespace mslua {
+
+const std::string& KeyOf(RankState& state, ParameterData& p) {
+  if (!p.key.empty()) return p.key;
+  const std::string name = p.name.empty() ? "Parameter" : p.name;
+  std::string key = name;
+  for (int copy = 2; !state.parameter_keys.insert(key).second; ++copy) key = absl::StrCat(name, "#", copy);
+  p.key = std::move(key);
+  return p.key;
+}
+
+namespace {
+
+// The other pipeline stage that keeps a parameter; kNoStage: this rank's may have it.
+int OtherStage(const GlobalView* view, const std::string& key) {
+  const int owner = view == nullptr ? kNoStage : view->OwnerOf(key);
+  return owner == kNoStage || owner == view->stage() ? kNoStage : owner;
+}
+
+// Memory for a value of a parameter, of a part of it or of all.
+StatusOr<TensorView> AddValue(RankState& state, const ParameterData& p, const std::string& key,
+                              const TensorType& type) {
+  try {
+    return state.store.Add(key, p.kind, type);
+  } catch (const std::bad_alloc&) {
+    const Status none = absl::ResourceExhaustedError(
+        absl::StrCat("parameter '", p.name, "' ", ToString(type), " needs ", type.bytes(), " bytes: out of memory"));
+    return WithExitCode(AtLine(none, p.made_at.get()), kExitEnvironment);
+  }
+}
+
+// This rank's part of a parameter's first value.
+StatusOr<TensorView> MakePart(RankState& state, ParameterData& p, const GlobalView::Part& part) {
+  ASSIGN_OR_RETURN(const TensorView value, AddValue(state, p, p.key, part.local));
+  RETURN_IF_ERROR(Annotate(Fill(p.init, state.seed, p.name, part.whole, part.begin, value),
+                           absl::StrCat("parameter '", p.name, "'")));
+  p.init.constant = Tensor();  // its memory is not needed any more
+  return value;
+}
+
+// This rank's part of a value that was made whole, by load_checkpoint say, before a graph was sharded.
+StatusOr<TensorView> KeepPart(RankState& state, const std::string& key, const GlobalView::Part& part) {
+  ASSIGN_OR_RETURN(const Block whole, state.store.Retype(key, part.local));
+  const TensorView kept = state.store.Find(key)->view();
+  CutPart(part.whole, part.begin, part.local.shape, whole.data(), kept.data);
+  return kept;
+}
+
+}  // namespace
+
+StatusOr<TensorView> ValueOf(RankState& state, ParameterData& p) {
+  const std::string& key = KeyOf(state, p);
+  const GlobalView* view = state.view.get();
+  const GlobalView::Part* part = view == nullptr ? nullptr : view->Find(key);
+  if (const Store::Entry* entry = state.store.Find(key)) {
+    if (part == nullptr || entry->type != part->whole || part->local == part->whole) return entry->view();
+    return KeepPart(state, key, *part);
+  }
+  if (const int other = OtherStage(view, key); other != kNoStage) {
+    return absl::FailedPreconditionError(absl::StrCat("parameter '", p.name,
+                                                      "' is kept by the ranks of pipeline stage ", other,
+                                                      "; this rank is of stage ", view->stage()));
+  }
+  if (part != nullptr) return MakePart(state, p, *part);
+  ASSIGN_OR_RETURN(const TensorView value, AddValue(state, p, key, p.type));
+  RETURN_IF_ERROR(Annotate(Fill(p.init, state.seed, p.name, value), absl::StrCat("parameter '", p.name, "'")));
+  p.init.constant = Tensor();  // its memory is not needed any more
+  return value;
+}
+
+StatusOr<Tensor> BorrowValue(RankState& state, ParameterData& p) {
+  ASSIGN_OR_RETURN(const TensorView value, ValueOf(state, p));
+  return Tensor{value.type, std::shared_ptr<void>(value.data, [](void*) {})};
+}
+
+Status SetValue(RankState& state, ParameterData& p, const Tensor& value) {
+  if (value.type != p.type) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("parameter '", p.name, "' is ", ToString(p.type), ", the value is ", ToString(value.type)));
+  }
+  const GlobalView* view = state.view.get();
+  if (OtherStage(view, KeyOf(state, p)) != kNoStage) return absl::OkStatus();  // all ranks set it, that stage's keep it
+  ASSIGN_OR_RETURN(const TensorView memory, ValueOf(state, p));
+  if (const GlobalView::Part* part = view == nullptr ? nullptr : view->Find(p.key)) {
+    CutPart(part->whole, part->begin, part->local.shape, value.data.get(), memory.data);
+    return absl::OkStatus();
+  }
+  std::memcpy(memory.data, value.data.get(), static_cast<size_t>(p.type.bytes()));
+  return absl::OkStatus();
+}
+
+}  // namespace mslua

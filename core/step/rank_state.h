@@ -1,0 +1,39 @@
+// What the graphs of one rank share: its place among the ranks, its parameters and its optimizers' state.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "collectives/groups.h"
+#include "core/base/status.h"
+#include "core/runtime/store.h"
+#include "core/step/global_view.h"
+#include "core/step/parameter.h"
+
+namespace mslua {
+
+// One thread uses it.
+struct RankState {
+  int rank = 0, ranks = 1;
+  std::shared_ptr<Groups> groups;  // null: a job of one rank
+  uint64_t seed = 1;               // of first values
+  Store store;
+  absl::flat_hash_set<std::string> parameter_keys;  // given out by KeyOf
+  // State tensors of optimizers by key, "moments.Net/w": shared by the graphs that train the same parameters.
+  absl::flat_hash_map<std::string, std::shared_ptr<ParameterData>> optimizer_states;
+  std::unique_ptr<GlobalView> view;  // null: each rank has a program of its own
+};
+
+// Fixes the parameter's key: its name, or "name#2" where another parameter has that.
+const std::string& KeyOf(RankState& state, ParameterData& parameter);
+// The value in the store, made on first use. Random values are a function of (seed, name, index) alone.
+StatusOr<TensorView> ValueOf(RankState& state, ParameterData& parameter);
+// A tensor over the store's memory, which it does not own: for the duration of a call.
+StatusOr<Tensor> BorrowValue(RankState& state, ParameterData& parameter);
+// Replaces the value; types must agree.
+Status SetValue(RankState& state, ParameterData& parameter, const Tensor& value);
+
+}  // namespace mslua

@@ -1,0 +1,501 @@
+#include "core/step/train_graph.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/autodiff/gradient.h"
+#include "core/graph/gradient_marks.h"
+#include "core/sharding/micro_batches.h"
+#include "core/train/trainer.h"
+
+namespace mslua {
+namespace {
+
+// Results of a function in mixed precision as the caller knows them: f32.
+void Widen(Trace& trace, std::vector<Value>* results) {
+  if (!trace.amp() || !trace.g().status().ok()) return;
+  for (Value& v : *results) {
+    if (trace.g().TypeOf(v).dtype == *trace.amp()) v = Cast(trace.g(), v, DType::kF32);
+  }
+}
+
+// Whether every element of x is finite, as 1 or 0 in f32.
+Value Finite(GraphBuilder& g, Value x) {
+  const DType dtype = g.TypeOf(x).dtype;
+  const double largest = dtype == DType::kF64    ? std::numeric_limits<double>::max()
+                         : dtype == DType::kF16  ? 65504
+                         : dtype == DType::kBF16 ? 0x1.FEp127
+                                                 : static_cast<double>(std::numeric_limits<float>::max());
+  const Value within = Elementwise(g, "less_equal", {g.Op("abs", {x}), g.Constant(largest, dtype)});
+  std::vector<int64_t> axes;
+  for (int64_t d = 0; d < g.TypeOf(x).rank(); ++d) axes.push_back(d);
+  const Value ones = Cast(g, within, DType::kF32);
+  return axes.empty() ? ones : g.Op("reduce_min", {ones}, {{"axis", axes}, {"keep_dims", false}});
+}
+
+// x times a number of f32 or f64, computed in x's type; in f32 for 16 bits, which would round the number too.
+Value Scaled(GraphBuilder& g, Value x, Value factor) {
+  const DType own = g.TypeOf(x).dtype, computed = ArithmeticType(own);
+  return Cast(g, Mul(g, Cast(g, x, computed), Cast(g, factor, computed)), own);
+}
+
+// sqrt of the sum of the squares of all gradients, a scalar of spec.shared_type(); the same bits on all ranks, or the
+// parameters that they share would drift apart. Each element counts once: a combined gradient as rank 0 has it, a slice
+// of one once among the ranks that have it, and the gradients of layerwise_parallel parameters on every rank.
+Value GlobalNorm(GraphBuilder& g, const TrainSpec& spec, const std::vector<Value>& gradients) {
+  Value combined, slices, own;
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const Value d = Cast(g, gradients[i], ArithmeticType(g.TypeOf(gradients[i]).dtype));
+    const ParameterData& p = *spec.parameters[i];
+    std::vector<int64_t> axes;
+    for (int64_t a = 0; a < g.TypeOf(d).rank(); ++a) axes.push_back(a);
+    const Value squares = Cast(g, ReduceSum(g, Mul(g, d, d), axes, false), spec.shared_type());
+    const bool is_own = spec.aggregation.on() && p.layerwise_parallel;
+    Value& sum = spec.shards.Covers(p) ? slices : is_own ? own : combined;
+    sum = sum.valid() ? Add(g, sum, squares) : squares;
+  }
+  if (!spec.aggregation.on()) return g.Op("sqrt", {combined});
+  // Every rank's sums, one row a rank. Ranks add the same rows in the same order.
+  const auto ranks = static_cast<int64_t>(spec.aggregation.ranks.size());
+  const struct {
+    Value sum;
+    int64_t rows;  // of the first ranks, which together have every element once
+  } parts[] = {{combined, 1}, {slices, static_cast<int64_t>(spec.shards.ranks.size())}, {own, ranks}};
+  std::vector<Value> columns;
+  for (const auto& part : parts) {
+    if (part.sum.valid()) columns.push_back(Reshape(g, part.sum, {1}));
+  }
+  const auto width = static_cast<int64_t>(columns.size());
+  const Value mine = width == 1 ? columns[0] : g.Op("concat", columns, {{"axis", int64_t{0}}});
+  const Value all = Reshape(g, g.Op("all_gather", {mine}, {{"group", spec.aggregation.ranks}}), {ranks, width});
+  Value total;
+  int64_t column = 0;
+  for (const auto& part : parts) {
+    if (!part.sum.valid()) continue;
+    const Value rows =
+        g.Op("strided_slice", {all},
+             {{"begin", std::vector<int64_t>{0, column}}, {"end", std::vector<int64_t>{part.rows, column + 1}}});
+    const Value sum = ReduceSum(g, rows, {0, 1}, false);
+    total = total.valid() ? Add(g, total, sum) : sum;
+    ++column;
+  }
+  return g.Op("sqrt", {total});
+}
+
+// A gradient of the global view, marked as its parameter's; in f32 where it is summed over ranks in f32.
+Value OfParameter(GraphBuilder& g, Value d, const GlobalView& view, const ParameterData& parameter) {
+  if (view.fp32_sync() && d.valid() && SizeOf(g.TypeOf(d).dtype) == 2) d = Cast(g, d, DType::kF32);
+  if (d.valid()) g.graph().nodes[d.node].attrs.Set(kGradientOf, parameter.key);
+  return d;
+}
+
+// Forward and backward of all micro-batches, one after the other; means of losses and gradients.
+struct ForwardBackward {
+  Value loss;
+  std::vector<MicroBlock> blocks;
+  std::vector<Value> extra, gradients;
+  std::vector<bool> flows;  // for each parameter, whether any gradient reaches it
+  std::string traced;       // the text of the first micro-batch, for ranks to compare
+};
+
+// The graph's text but for seeds, which ranks may have of their own.
+std::string CommonText(const Graph& graph) {
+  Graph common = graph;
+  for (Node& n : common.nodes) {
+    if (n.attrs.Has("seed")) n.attrs.Set("seed", int64_t{0});
+  }
+  return ToString(common);
+}
+
+// A parameter that the network uses without owning it would silently stay as it is: a cell in a plain table, say.
+Status CheckOwned(const TrainSpec& spec, Trace& trace) {
+  if (!spec.network) return absl::OkStatus();
+  for (const ParameterHandle& p : trace.used()) {
+    const auto is = [&](const ParameterHandle& other) { return other == p; };
+    if (p->kind != kParameter || !p->requires_grad || std::any_of(spec.network->begin(), spec.network->end(), is) ||
+        std::any_of(spec.parameters.begin(), spec.parameters.end(), is))
+      continue;
+    const Graph& graph = trace.g().graph();
+    ASSIGN_OR_RETURN(const Value value, trace.ParameterInput(p));
+    const auto user = std::find_if(graph.nodes.begin(), graph.nodes.end(), [&](const Node& n) {
+      return std::find(n.inputs.begin(), n.inputs.end(), value) != n.inputs.end();
+    });
+    const std::string where = user == graph.nodes.end() || user->location == nullptr
+                                  ? ""
+                                  : absl::StrCat(user->location->file, ":", user->location->line, ": ");
+    return absl::InvalidArgumentError(absl::StrCat(
+        where, "the network uses the parameter '", p->name, "' ", ToString(p->type),
+        ", which is none of its own, so it would not be trained; assign its cell to a field of self or to an "
+        "nn.CellList, not to a plain table or a local (or give the parameter requires_grad = false)"));
+  }
+  return absl::OkStatus();
+}
+
+// The names of the parameters that no gradient reaches. An error where it reaches none of them.
+StatusOr<std::vector<std::string>> IdleParameters(const TrainSpec& spec, const std::vector<bool>& flows) {
+  if (std::find(flows.begin(), flows.end(), true) == flows.end()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        spec.name, ": no parameter gets a gradient: the loss depends on none of the ", spec.parameters.size(),
+        " that the optimizer trains ('", spec.parameters[0]->name,
+        "', ...), or only through operators without a gradient, such as ops.stop_gradient, ops.argmax or ops.equal"));
+  }
+  std::vector<std::string> idle;
+  for (size_t i = 0; i < flows.size(); ++i) {
+    if (!flows[i]) idle.push_back(spec.parameters[i]->name);
+  }
+  return idle;
+}
+
+// What a training step depends on besides its graph: a line for each parameter, and for the whole.
+std::string OptionsText(const TrainSpec& spec) {
+  std::string text = spec.context;
+  for (const ParameterHandle& p : spec.parameters) {
+    const auto group = spec.groups.find(p.get());
+    const OptimizerRule& rule = group == spec.groups.end() ? spec.rule : group->second;
+    absl::StrAppend(&text, "parameter ", p->key, " ", ToString(p->type), " optimizer ", rule.kind, " momentum ",
+                    rule.momentum, " ", rule.dampening, rule.nesterov ? " nesterov" : "",
+                    rule.bias_correction ? " bias_correction" : "", " beta ", rule.beta1, " ", rule.beta2, " eps ",
+                    rule.eps, " weight_decay ", rule.weight_decay, " rate ", rule.lr_input, " * ", rule.lr_scale,
+                    " layerwise_parallel ", p->layerwise_parallel, " comm_fusion ", p->comm_fusion,
+                    " parallel_optimizer ", p->parallel_optimizer, "\n");
+  }
+  const Aggregation& a = spec.aggregation;
+  absl::StrAppend(&text, "accumulate_steps ", spec.accumulate, "\nclip ", spec.clip, " ", spec.clip_value,
+                  "\nloss_scale ", spec.loss_scale, "\ngradients_mean ", a.mean, "\ngradient_fp32_sync ", a.fp32_sync,
+                  "\nbuckets of ", a.buckets.bytes, " bytes, {", absl::StrJoin(a.buckets.segments, ", "),
+                  "}\nslices among ", spec.shards.ranks.size(), " ranks, from ", spec.shards.threshold, " bytes, ",
+                  spec.shards.accumulate ? "accumulated" : "once a step", "\n");
+  return text;
+}
+
+// Every n-th row of a column, from row `micro` on. So a rank that has neighbouring rows of a batch has its share of
+// each micro-batch.
+Value MicroBatch(GraphBuilder& g, Value column, int64_t micro, int64_t n) {
+  if (n == 1) return column;
+  Shape rows = g.TypeOf(column).shape, split = rows;
+  rows[0] /= n;
+  split[0] /= n;
+  split.insert(split.begin() + 1, n);
+  std::vector<int64_t> begin(split.size(), 0), end(split.begin(), split.end()), strides(split.size(), 1);
+  begin[1] = micro;
+  end[1] = micro + 1;
+  return Reshape(
+      g, g.Op("strided_slice", {Reshape(g, column, split)}, {{"begin", begin}, {"end", end}, {"strides", strides}}),
+      rows);
+}
+
+// What a pipeline stage reads of a parameter that another one keeps, and its gradient over micro-batches.
+struct StageCopy {
+  size_t parameter;
+  Value value, gradient;
+};
+
+// Adds the copies of all parameters that are new.
+void FindStageCopies(const Trace& trace, const TrainSpec& spec, std::vector<StageCopy>* copies) {
+  for (size_t i = 0; i < spec.parameters.size(); ++i) {
+    for (Value v : trace.StageCopies(*spec.parameters[i])) {
+      const bool known =
+          std::any_of(copies->begin(), copies->end(), [v](const StageCopy& copy) { return copy.value == v; });
+      if (!known) copies->push_back({i, v, Value()});
+    }
+  }
+}
+
+// The sum of two gradients of one parameter, which are partial over the same ranks or over none.
+Value AddGradients(GraphBuilder& g, Value a, Value b, const GlobalView& view, const ParameterData& parameter,
+                   bool of_micro_batches) {
+  Attrs attrs{{"_sum", true}};
+  if (of_micro_batches) attrs.Set(kMicroSum, true);
+  return OfParameter(g, g.Op("add", {a, b}, std::move(attrs)), view, parameter);
+}
+
+StatusOr<ForwardBackward> EmitForwardBackward(RankState& state, Trace& trace, const TrainSpec& spec,
+                                              const ForwardFn& forward, const std::vector<Value>& columns,
+                                              Value scale) {
+  GraphBuilder& g = trace.g();
+  const GlobalView* const view = spec.sharded ? state.view.get() : nullptr;
+  ForwardBackward sum;
+  std::vector<StageCopy> copies;
+  for (int64_t micro = 0; micro < spec.accumulate; ++micro) {
+    const auto here = [&g] { return static_cast<int32_t>(g.graph().nodes.size()); };
+    sum.blocks.push_back({here(), here(), micro, false});
+    std::vector<Value> part;
+    for (Value column : columns) part.push_back(MicroBatch(g, column, micro, spec.accumulate));
+    ASSIGN_OR_RETURN(std::vector<Value> results, forward(part));
+    Widen(trace, &results);
+    const TensorType type = g.TypeOf(results[0]);
+    if (type.rank() != 0 || !IsFloat(type.dtype)) {
+      return absl::InvalidArgumentError(absl::StrCat("the loss should be a float scalar, got ", ToString(type),
+                                                     ": reduce it with ops.ReduceMean, or give the recipe a loss"));
+    }
+    const Value seed = scale.valid() ? Cast(g, scale, type.dtype) : Value();
+    std::vector<Value> inputs;
+    for (const ParameterHandle& p : spec.parameters) {
+      ASSIGN_OR_RETURN(const Value v, trace.ParameterInput(p));
+      inputs.push_back(v);
+    }
+    FindStageCopies(trace, spec, &copies);
+    for (const StageCopy& copy : copies) inputs.push_back(copy.value);
+    sum.blocks.back().end = here();
+    sum.blocks.push_back({here(), here(), micro, true});
+    std::vector<bool> flows;
+    ASSIGN_OR_RETURN(std::vector<Value> gradients, Gradients(g, results[0], inputs, seed, view != nullptr, &flows));
+    sum.flows.resize(spec.parameters.size());
+    for (size_t i = 0; i < flows.size(); ++i) {
+      const size_t parameter = i < spec.parameters.size() ? i : copies[i - spec.parameters.size()].parameter;
+      sum.flows[parameter] = sum.flows[parameter] || flows[i];
+    }
+    if (micro == 0 && state.ranks > 1) sum.traced = CommonText(g.graph());
+    const Value loss = Cast(g, results[0], type.dtype == DType::kF64 ? DType::kF64 : DType::kF32);
+    sum.loss = micro == 0 ? loss : Add(g, sum.loss, loss);
+    if (spec.shards.accumulate) ScatterGradients(g, spec.shards, spec.parameters, micro, &gradients);
+    // Sums of different micro-batches are not to become one: all gradients would be kept for it.
+    trace.PushRegion();
+    for (size_t i = 0; i < copies.size(); ++i) {
+      const ParameterData& p = *spec.parameters[copies[i].parameter];
+      const Value d = OfParameter(g, gradients[spec.parameters.size() + i], *view, p);
+      Value& all = copies[i].gradient;
+      all = all.valid() ? AddGradients(g, all, d, *view, p, true) : d;
+    }
+    gradients.resize(spec.parameters.size());
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      Value d = gradients[i];
+      // Sums over micro-batches, of which 16 bits may hold the mean alone, are f32.
+      if (view == nullptr && spec.accumulate > 1) d = Cast(g, d, ArithmeticType(g.TypeOf(d).dtype));
+      if (view != nullptr) d = OfParameter(g, d, *view, *spec.parameters[i]);
+      if (micro == 0)
+        sum.gradients.push_back(d);
+      else if (view == nullptr)
+        sum.gradients[i] = Add(g, sum.gradients[i], d);
+      else
+        sum.gradients[i] = AddGradients(g, sum.gradients[i], d, *view, *spec.parameters[i], true);
+    }
+    trace.PopRegion();
+    sum.blocks.back().end = here();
+    if (micro + 1 == spec.accumulate) sum.extra.assign(results.begin() + 1, results.end());
+  }
+  for (const StageCopy& copy : copies) {
+    Value& d = sum.gradients[copy.parameter];
+    d = AddGradients(g, d, copy.gradient, *view, *spec.parameters[copy.parameter], false);
+  }
+  const double share = 1.0 / static_cast<double>(spec.accumulate);
+  if (spec.accumulate > 1) sum.loss = Mul(g, sum.loss, share);
+  Value factor = g.Constant(share, spec.shared_type());
+  if (scale.valid()) factor = Div(g, factor, scale);
+  for (size_t i = 0; i < sum.gradients.size(); ++i) {
+    Value& d = sum.gradients[i];
+    if (spec.accumulate > 1 || scale.valid()) d = Scaled(g, d, factor);
+    d = Cast(g, d, spec.parameters[i]->type.dtype);
+  }
+  RETURN_IF_ERROR(trace.Check());
+  return sum;
+}
+
+// Whether all ranks skip the step or none does. Aggregated gradients are the same on all of them.
+Value OnAllRanks(GraphBuilder& g, const TrainSpec& spec, Value finite) {
+  const bool own = std::any_of(spec.parameters.begin(), spec.parameters.end(), [&](const ParameterHandle& p) {
+    return !spec.aggregation.Covers(*p) || spec.shards.Covers(*p);
+  });
+  if (!spec.aggregation.on() || !own) return finite;
+  return g.Op("all_reduce", {finite}, {{"group", spec.aggregation.ranks}, {"op", std::string("min")}});
+}
+
+// State of the optimizer, kept by the rank so that every graph over the same parameters shares it.
+StatusOr<Value> StateInput(RankState& state, Trace& trace, const OptimizerShards& shards, const std::string& name,
+                           const ParameterData& parameter) {
+  const std::string key = absl::StrCat(name, ".", parameter.key);
+  ParameterHandle& held = state.optimizer_states[key];
+  if (held == nullptr) {
+    held = std::make_shared<ParameterData>();
+    held->name = key;
+    held->kind = kState;
+    held->type = parameter.type;
+    held->requires_grad = false;
+    held->state_of = parameter.key;
+    held->state_kind = name;
+    held->made_at = parameter.made_at;
+    if (shards.Covers(parameter)) {
+      held->type.shape = {shards.Slice(parameter.type)};
+      held->slice_begin = shards.Begin(parameter.type);
+      held->slice_of = parameter.type.elements();
+      held->replica = !shards.replicas.empty() && shards.replicas[0] != shards.ranks[shards.place];
+    }
+  }
+  if ((held->slice_of > 0) != shards.Covers(parameter)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the state '", key,
+                     "' was made with another enable_parallel_optimizer: keep it for all trainings of a network"));
+  }
+  return trace.ParameterInput(held);
+}
+
+// This rank's part of the traced graph, `blocks` are its micro-batches.
+StatusOr<StepGraph> Cut(Trace& trace, GlobalView& view, bool feeds, std::vector<MicroBlock> blocks) {
+  RETURN_IF_ERROR(trace.Check());
+  StepGraph traced;
+  const StageTrace stages{view.stages(), trace.Stages(), std::move(blocks)};
+  ASSIGN_OR_RETURN(Graph whole, trace.g().Finish());
+  MarkMicroBatches(stages.blocks, &whole);
+  RETURN_IF_ERROR(view.PinNamed(&whole));
+  if (view.stages() > 1) {
+    ASSIGN_OR_RETURN(whole, view.OfStage(whole, stages));
+  }
+  ASSIGN_OR_RETURN(traced.graph, view.Cut(whole, feeds, trace.used()));
+  for (const ParameterHandle& p : trace.used()) {
+    if (view.stages() == 1 || traced.graph.FindInput(p->key) >= 0) traced.parameters.push_back(p);
+  }
+  return traced;
+}
+
+// The next values of all parameters and of the optimizer's state, as outputs that replace them. Where `finite` is valid
+// and false, everything stays as it was. stage_of(i) is the pipeline stage of parameter i.
+Status EmitUpdates(RankState& state, Trace& trace, const TrainSpec& spec, const std::vector<Value>& gradients,
+                   Value finite, const std::function<int(size_t)>& stage_of) {
+  GraphBuilder& g = trace.g();
+  const OptimizerStep step = {
+      g,
+      // A step that a loss scale skips is no update: optimizers count those that are made.
+      [&] { return spec.loss_scale ? trace.ScalarInput(kUpdates, DType::kI64) : trace.Step(); },
+      [&](const std::string& name) { return trace.ScalarInput(name, spec.shared_type()); },
+      [&](const std::string& name, const ParameterData& p) { return StateInput(state, trace, spec.shards, name, p); }};
+  // Where a step with infinite gradients is skipped, everything stays as it was.
+  const auto keep = [&](Value next, Value old) {
+    return finite.valid() ? Elementwise(g, "select", {finite, next, old}) : next;
+  };
+  std::vector<Value> updated;
+  for (size_t i = 0; i < spec.parameters.size(); ++i) {
+    const ParameterHandle& p = spec.parameters[i];
+    const StageScope in(trace, stage_of(i));
+    const auto group = spec.groups.find(p.get());
+    const OptimizerRule& rule = group == spec.groups.end() ? spec.rule : group->second;
+    const bool sharded = spec.shards.Covers(*p);
+    const Value gradient = gradients[i];
+    if (gradient.valid()) MarkGradient({p->key, gradient.output}, &g.graph().nodes[gradient.node]);
+    ASSIGN_OR_RETURN(const Value whole, trace.ParameterInput(p));
+    const Value old = sharded ? OwnSlice(g, spec.shards, whole) : whole;
+    ASSIGN_OR_RETURN(const Update update, EmitUpdate(step, rule, *p, old, gradients[i],
+                                                     sharded ? spec.shards.ranks : std::vector<int64_t>()));
+    const Value next = keep(update.parameter, old);
+    updated.push_back(next);
+    for (const auto& [name, next_state] : update.states) {
+      ASSIGN_OR_RETURN(const Value before, StateInput(state, trace, spec.shards, name, *p));
+      const std::string key = absl::StrCat(name, ".", p->key);
+      g.Output(key, keep(next_state, before), key);
+    }
+  }
+  GatherSlices(g, spec.shards, spec.parameters, &updated);
+  for (size_t i = 0; i < updated.size(); ++i) g.Output(spec.parameters[i]->key, updated[i], spec.parameters[i]->key);
+  return absl::OkStatus();
+}
+
+// The whole step's columns, as the trace's inputs.
+StatusOr<std::vector<Value>> Columns(Trace& trace, const GlobalView* view, const std::vector<InputSpec>& inputs) {
+  std::vector<Value> columns;
+  std::vector<std::string> names;
+  for (const InputSpec& input : inputs) {
+    columns.push_back(trace.DataInput(input.name, view != nullptr ? view->Whole(input.type) : input.type));
+    names.push_back(input.name);
+  }
+  if (view != nullptr) RETURN_IF_ERROR(view->PlaceColumns(trace.g(), names, &columns));
+  return columns;
+}
+
+// Whether all gradients are finite, a bool that is the same on all ranks; also the output "finite".
+Value OutputFinite(GraphBuilder& g, const TrainSpec& spec, const std::vector<Value>& gradients) {
+  Value finite;
+  for (Value d : gradients) finite = finite.valid() ? g.Op("minimum", {finite, Finite(g, d)}) : Finite(g, d);
+  finite = OnAllRanks(g, spec, finite);
+  g.Output("finite", finite);
+  return g.Op("greater", {finite, g.Constant(0.5, DType::kF32)});
+}
+
+void Clip(Trace& trace, const TrainSpec& spec, const std::function<int(size_t)>& stage_of,
+          std::vector<Value>* gradients) {
+  GraphBuilder& g = trace.g();
+  if (spec.clip == "norm") {
+    const Value norm = GlobalNorm(g, spec, *gradients);
+    g.Output("grad_norm", norm);
+    const Value factor = EmitFormula(g, "min(c / (norm + 1e-6), 1)", {{"norm", norm}}, {{"c", spec.clip_value}});
+    for (size_t i = 0; i < gradients->size(); ++i) {
+      const StageScope in(trace, stage_of(i));
+      (*gradients)[i] = Scaled(g, (*gradients)[i], factor);
+    }
+  } else if (spec.clip == "value") {
+    for (Value& d : *gradients) d = EmitFormula(g, "max(min(dy, c), -c)", {{"dy", d}}, {{"c", spec.clip_value}});
+  }
+}
+
+}  // namespace
+
+StatusOr<TrainGraph> BuildTrainGraph(RankState& state, Trace& trace, const TrainSpec& spec, const ForwardFn& forward) {
+  GlobalView* const view = spec.sharded ? state.view.get() : nullptr;
+  GraphBuilder& g = trace.g();
+  if (spec.amp) trace.SetAmp(*spec.amp);
+  ASSIGN_OR_RETURN(const std::vector<Value> columns, Columns(trace, view, spec.inputs));
+  const bool staged = view != nullptr && view->stages() > 1;
+  if (staged) trace.SplitParametersByStage();
+  const Value scale = spec.loss_scale ? trace.ScalarInput("loss_scale", spec.shared_type()) : Value();
+  ASSIGN_OR_RETURN(ForwardBackward result, EmitForwardBackward(state, trace, spec, forward, columns, scale));
+  RETURN_IF_ERROR(CheckOwned(spec, trace));
+  g.SetLocation(nullptr);
+  if (staged) RETURN_IF_ERROR(view->SettleStages(g.graph(), {view->stages(), trace.Stages(), result.blocks}).status());
+  // A parameter is updated in the pipeline stage that keeps it.
+  const auto stage_of = [&](size_t i) { return view == nullptr ? kNoStage : view->OwnerOf(spec.parameters[i]->key); };
+
+  g.Output("loss", result.loss);
+  if (!spec.shards.accumulate) ScatterGradients(g, spec.shards, spec.parameters, 0, &result.gradients);
+  Aggregate(g, spec.aggregation, spec.shards, spec.parameters, &result.gradients);
+  // Before they are clipped, which makes infinite gradients finite.
+  const Value finite = spec.loss_scale ? OutputFinite(g, spec, result.gradients) : Value();
+  Clip(trace, spec, stage_of, &result.gradients);
+  for (size_t i = 0; i < result.extra.size(); ++i) g.Output(absl::StrCat("out", i + 1), result.extra[i]);
+
+  RETURN_IF_ERROR(EmitUpdates(state, trace, spec, result.gradients, finite, stage_of));
+  trace.OutputAssigned();
+  if (spec.aggregation.on())
+    PlaceRandomRows(g.graph(), static_cast<int64_t>(spec.aggregation.ranks.size()), state.rank);
+  TrainGraph out;
+  ASSIGN_OR_RETURN(
+      out.step, view != nullptr ? Cut(trace, *view, view->feeds() > 1, std::move(result.blocks)) : FinishTrace(trace));
+  if (!result.traced.empty()) {
+    out.step.common =
+        absl::StrCat(OptionsText(spec), "pipeline_stages ", view == nullptr ? 1 : view->stages(), "\n", result.traced);
+  }
+  ASSIGN_OR_RETURN(out.idle, IdleParameters(spec, result.flows));
+  return out;
+}
+
+StatusOr<StepGraph> BuildUpdateGraph(RankState& state, Trace& trace, const TrainSpec& spec) {
+  std::vector<Value> gradients;
+  for (const ParameterHandle& p : spec.parameters)
+    gradients.push_back(trace.DataInput(absl::StrCat("gradient.", KeyOf(state, *p)), p->type));
+  RETURN_IF_ERROR(trace.Check());
+  RETURN_IF_ERROR(EmitUpdates(state, trace, spec, gradients, Value(), [](size_t) { return kNoStage; }));
+  return FinishTrace(trace);
+}
+
+StatusOr<StepGraph> BuildEvalGraph(RankState& state, Trace& trace, const EvalGraphSpec& spec,
+                                   const ForwardFn& forward) {
+  if (spec.amp) trace.SetAmp(*spec.amp);
+  std::vector<Value> columns;
+  for (const InputSpec& input : spec.inputs) columns.push_back(trace.DataInput(input.name, input.type));
+  ASSIGN_OR_RETURN(std::vector<Value> results, forward(columns));
+  Widen(trace, &results);
+  for (size_t i = 0; i < results.size(); ++i)
+    trace.g().Output(i < spec.outputs.size() ? spec.outputs[i] : absl::StrCat("out", i + 1), results[i]);
+  if (!spec.sharded) return FinishTrace(trace);
+  const auto nodes = static_cast<int32_t>(trace.g().graph().nodes.size());
+  return Cut(trace, *state.view, /*feeds=*/false, {{0, nodes, 0, false}});
+}
+
+StatusOr<StepGraph> FinishTrace(Trace& trace) {
+  RETURN_IF_ERROR(trace.Check());
+  StepGraph traced;
+  ASSIGN_OR_RETURN(traced.graph, trace.g().Finish());
+  traced.parameters = trace.used();
+  return traced;
+}
+
+}  // namespace mslua

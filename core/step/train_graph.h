@@ -1,0 +1,94 @@
+// The graph of a whole training step: forward, backward, what ranks add up, the optimizer's update. And of its parts:
+// an update alone, an evaluation.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/types/optional.h"
+#include "core/step/aggregation.h"
+#include "core/step/optimizer_graph.h"
+#include "core/step/optimizer_shards.h"
+#include "core/step/rank_state.h"
+#include "core/step/trace.h"
+
+namespace mslua {
+
+// A column of a batch; all of its rows, or one feed of them.
+struct InputSpec {
+  std::string name;
+  TensorType type;
+};
+
+// The network and its loss on columns of a batch, as nodes of the trace at hand: the loss, a float scalar, then further
+// results. Called once for each micro-batch.
+using ForwardFn = std::function<StatusOr<std::vector<Value>>(const std::vector<Value>& columns)>;
+
+using ParameterHandle = std::shared_ptr<ParameterData>;
+
+struct TrainSpec {
+  std::string name = "train";
+  std::vector<InputSpec> inputs;
+  std::vector<ParameterHandle> parameters;
+  absl::optional<std::vector<ParameterHandle>> network;  // all that it owns
+  OptimizerRule rule;
+  std::map<const ParameterData*, OptimizerRule> groups;
+  int64_t accumulate = 1;
+  std::string clip;  // "", "norm" or "value"
+  double clip_value = 0;
+  bool loss_scale = false;
+  absl::optional<DType> amp;  // products and convolutions of f32 compute in this type
+  bool sharded = false;       // the rank's view shards it
+  std::string context;        // settings that must be the same on all ranks, a line each
+  Aggregation aggregation;
+  OptimizerShards shards;
+
+  // The type of numbers that all parameters share, as exact as the most exact of them: rates, the norm of the
+  // gradients, the scale of the loss.
+  DType shared_type() const {
+    const auto is_f64 = [](const ParameterHandle& p) { return p->type.dtype == DType::kF64; };
+    return std::any_of(parameters.begin(), parameters.end(), is_f64) ? DType::kF64 : DType::kF32;
+  }
+};
+
+// A graph and what it reads of the rank's store.
+struct StepGraph {
+  Graph graph;
+  std::vector<ParameterHandle> parameters;  // also optimizer state
+  // For a training step of several ranks: what was traced, before it was partitioned for this rank, and its options.
+  // One item per line, with the recipe's line behind "  # ". It must be equal on all ranks.
+  std::string common;
+};
+
+struct TrainGraph {
+  StepGraph step;
+  std::vector<std::string> idle;  // names of the parameters that no gradient reaches
+};
+
+// Outputs "loss", "out1", ... (further results of `forward`), with a loss scale "finite", with clip "norm" "grad_norm",
+// and the next value of each parameter and state, which replaces it. `trace` is new, and what `forward` adds to.
+// InvalidArgument says what a recipe has done wrong: a loss that is no scalar, a parameter that the network uses
+// without owning it, no parameter with a gradient.
+StatusOr<TrainGraph> BuildTrainGraph(RankState& state, Trace& trace, const TrainSpec& spec, const ForwardFn& forward);
+
+// The update alone, of gradients that are the inputs "gradient.<parameter>".
+StatusOr<StepGraph> BuildUpdateGraph(RankState& state, Trace& trace, const TrainSpec& spec);
+
+// `forward` without gradients; its results are called `outputs`, further ones "out<i>". `sharded`: the rank's view
+// shards it.
+struct EvalGraphSpec {
+  std::string name = "eval";
+  std::vector<InputSpec> inputs;
+  std::vector<std::string> outputs;
+  bool sharded = false;
+  absl::optional<DType> amp;
+};
+StatusOr<StepGraph> BuildEvalGraph(RankState& state, Trace& trace, const EvalGraphSpec& spec, const ForwardFn& forward);
+
+// What was traced, as a graph of its own.
+StatusOr<StepGraph> FinishTrace(Trace& trace);
+
+}  // namespace mslua

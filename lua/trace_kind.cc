@@ -1,0 +1,111 @@
+#include "lua/trace_kind.h"
+
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "lua/op_call.h"
+#include "lua/tensor_lua.h"
+#include "lua/tensor_methods.h"
+#include "lua/trace_lua.h"
+
+namespace mslua {
+namespace {
+
+StatusOr<int> PushScope(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(std::string name, ReadString(L, 1, "push_scope"));
+  if (session.trace != nullptr) session.trace->PushScope(std::move(name));
+  return 0;
+}
+StatusOr<int> PopScope(lua_State*, Session& session) {
+  if (session.trace != nullptr) session.trace->PopScope();
+  return 0;
+}
+// core.print(value, what?): of a traced value when the graph has run, else now.
+StatusOr<int> PrintValue(lua_State* L, Session& session) {
+  std::string what;
+  if (!lua_isnoneornil(L, 2)) {
+    ASSIGN_OR_RETURN(what, ReadString(L, 2, "print: name"));
+  }
+  ASSIGN_OR_RETURN(const auto type, OperandType(L, session, 1));
+  if (!type.has_value())
+    return absl::InvalidArgumentError(absl::StrCat("print: expected a tensor, got ", Describe(L, 1)));
+  if (session.trace != nullptr) {
+    ASSIGN_OR_RETURN(const Value value, OperandValue(session, L, 1, DType::kF32));
+    session.trace->Print(value, std::move(what));
+    return 0;
+  }
+  ASSIGN_OR_RETURN(const Tensor t, ReadTensor(session, L, 1, absl::nullopt, "print"));
+  std::printf("%s%s%s%s%s\n", session.prefix.c_str(), what.c_str(), what.empty() ? "" : " ", ToString(t.type).c_str(),
+              absl::StrCat(t.type.rank() == 0 ? ": " : ":\n", TensorText(t.view())).c_str());
+  return 0;
+}
+StatusOr<int> PushStage(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(const int64_t stage, ReadInt(L, 1, "push_stage"));
+  if (session.trace != nullptr) session.trace->PushStage(static_cast<int>(stage));
+  return 0;
+}
+StatusOr<int> PopStage(lua_State*, Session& session) {
+  if (session.trace != nullptr) session.trace->PopStage();
+  return 0;
+}
+StatusOr<int> PushRegion(lua_State*, Session& session) {
+  if (session.trace != nullptr) session.trace->PushRegion();
+  return 0;
+}
+StatusOr<int> PopRegion(lua_State*, Session& session) {
+  if (session.trace != nullptr) session.trace->PopRegion();
+  return 0;
+}
+StatusOr<int> IsTracing(lua_State* L, Session& session) {
+  lua_pushboolean(L, session.trace != nullptr);
+  return 1;
+}
+StatusOr<int> Training(lua_State* L, Session& session) {
+  lua_pushboolean(L, session.trace != nullptr ? session.trace->training() : session.training);
+  return 1;
+}
+StatusOr<int> SetTraining(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(session.training, ReadBool(L, 1, "set_training"));
+  return 0;
+}
+
+StatusOr<int> ValueIndex(lua_State* L, Session& session) {
+  const auto* v = ToObject<TracedValue>(L, 1);
+  if (v == nullptr || session.trace == nullptr || v->trace_id != session.trace->id()) {
+    return EndedTrace();
+  }
+  if (lua_type(L, 2) == LUA_TSTRING) return GetTensorField(L, session.trace->g().TypeOf(v->value));
+  return IndexOperand(L, session);
+}
+
+StatusOr<int> ValueToText(lua_State* L, Session& session) {
+  const auto* v = ToObject<TracedValue>(L, 1);
+  if (v == nullptr || session.trace == nullptr || v->trace_id != session.trace->id())
+    PushString(L, "value of an ended trace");
+  else
+    PushString(L, absl::StrCat("traced ", ToString(session.trace->g().TypeOf(v->value))));
+  return 1;
+}
+
+}  // namespace
+
+void OpenTraces(lua_State* L) {
+  luaL_getmetatable(L, KindName<TracedValue>::value);
+  lua_pushcfunction(L, Entry<ValueIndex>);
+  lua_setfield(L, -2, "__index");
+  lua_pushcfunction(L, Entry<ValueToText>);
+  lua_setfield(L, -2, "__tostring");
+  lua_pop(L, 1);
+  SetFunctions(L, {{"push_scope", Entry<PushScope>},
+                   {"pop_scope", Entry<PopScope>},
+                   {"print", Entry<PrintValue>},
+                   {"push_stage", Entry<PushStage>},
+                   {"pop_stage", Entry<PopStage>},
+                   {"push_region", Entry<PushRegion>},
+                   {"pop_region", Entry<PopRegion>},
+                   {"is_tracing", Entry<IsTracing>},
+                   {"training", Entry<Training>},
+                   {"set_training", Entry<SetTraining>}});
+}
+
+}  // namespace mslua
