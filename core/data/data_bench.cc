@@ -14,7 +14,7 @@ namespace {
 Dataset Images(int64_t n, int64_t size) {
   auto pixels = std::make_shared<std::vector<uint8_t>>(n * size * size * 3);
   for (size_t i = 0; i < pixels->size(); ++i) (*pixels)[i] = static_cast<uint8_t>(i * 2654435761u >> 13);
-  return Dataset(NumpySlices{{{"image", {DType::kU8, {n, size, size, 3}}, {pixels, pixels->data()}}}});
+  return Dataset(NumpySlices({{"image", {DType::kU8, {n, size, size, 3}}, {pixels, pixels->data()}}}));
 }
 
 // As in the recipes: crop, flip, [resize,] rescale, normalise, planes.

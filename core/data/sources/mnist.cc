@@ -1,132 +1,122 @@
-// MNIST's IDX files (Y. LeCun, C. Cortes, C. Burges): big-endian magic 0x0000TTDD (T the element type, 8 =
-// u8; D the number of dimensions), a big-endian u32 for each dimension, then the elements.
+// MNIST.
+#include <zlib.h>
+
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
+#include "core/base/atomic_file.h"
 #include "core/data/file.h"
-#include "core/data/reader.h"
+#include "core/data/idx.h"
+#include "core/data/stand_in.h"
 
 namespace mslua::data {
 namespace {
 
-constexpr int64_t kMaxBytes = int64_t{1} << 32;
+// A digit's strokes, seven-segment style: bit k is segment k of top, upper left, upper right, middle,
+// lower left, lower right, bottom.
+constexpr uint8_t kDigits[10] = {0b1110111, 0b0100100, 0b1011101, 0b1101101, 0b0101110,
+                                 0b1101011, 0b1111011, 0b0100101, 0b1111111, 0b1101111};
+constexpr double kSegments[7][4] = {  // from (x, y) to (x, y); the digit is 2 high and 1 wide
+    {0, 0, 1, 0}, {0, 0, 0, 1}, {1, 0, 1, 1}, {0, 1, 1, 1}, {0, 1, 0, 2}, {1, 1, 1, 2}, {0, 2, 1, 2}};
 
-struct Idx {
-  std::string path;
-  std::vector<uint8_t> bytes;
-  std::vector<int64_t> dims;
-  const uint8_t* data() const { return bytes.data() + 4 + 4 * dims.size(); }
-};
+double Distance(double x, double y, const double* s) {
+  const double dx = s[2] - s[0], dy = s[3] - s[1];
+  const double t = std::min(std::max(((x - s[0]) * dx + (y - s[1]) * dy) / (dx * dx + dy * dy), 0.0), 1.0);
+  return std::hypot(x - s[0] - t * dx, y - s[1] - t * dy);
+}
 
-Status ParseIdx(size_t rank, Idx* idx) {
-  const std::vector<uint8_t>& b = idx->bytes;
-  if (b.size() < 4 + 4 * rank || b[0] != 0 || b[1] != 0 || b[2] != 8 || b[3] != rank) {
-    return absl::DataLossError(absl::StrCat(idx->path, " is not an IDX file of u8 with ", rank, " dimensions"));
-  }
-  int64_t elements = 1;
-  for (size_t d = 0; d < rank; ++d) {
-    const uint8_t* p = b.data() + 4 + 4 * d;
-    const int64_t size = int64_t{p[0]} << 24 | p[1] << 16 | p[2] << 8 | p[3];
-    if (size == 0 || size > kMaxBytes / elements) {
-      return absl::DataLossError(absl::StrCat(idx->path, ": dimension ", d, " is ", size));
+// Appends an image of 28x28 and its label.
+void MnistRecord(uint64_t seed, absl::string_view part, int64_t i, std::string* images, std::string* labels) {
+  constexpr int kSize = 28;
+  SampleRandom random(seed, part, i);
+  const int label = random.Below(10);
+  const double scale = random.Between(7.5, 9.5);  // pixels of half the digit's height
+  const double left = 14 - scale / 2 + random.Between(-3, 3), top = 14 - scale + random.Between(-2.5, 2.5);
+  const double slant = random.Between(-0.25, 0.25), thickness = random.Between(0.08, 0.17);
+  float noise[kSize * kSize];
+  random.Noise(kSize * kSize, noise);
+  for (int py = 0; py < kSize; ++py) {
+    for (int px = 0; px < kSize; ++px) {
+      const double y = (py + 0.5 - top) / scale, x = (px + 0.5 - left) / scale + slant * (y - 1);
+      double nearest = 10;
+      for (int k = 0; k < 7; ++k) {
+        if (kDigits[label] >> k & 1) nearest = std::min(nearest, Distance(x, y, kSegments[k]));
+      }
+      const double ink = std::min(std::max(1 - (nearest - thickness) * scale, 0.0), 1.0);
+      images->push_back(static_cast<char>(Pixel(ink * 230 + 40 * noise[py * kSize + px])));
     }
-    idx->dims.push_back(size);
-    elements *= size;
   }
-  const int64_t have = static_cast<int64_t>(b.size() - 4 - 4 * rank);
-  if (have != elements) {
-    return absl::DataLossError(absl::StrCat(idx->path, " is ", have < elements ? "truncated in" : "longer than",
-                                            " record ", std::min(have / (elements / idx->dims[0]), idx->dims[0]),
-                                            " of ", idx->dims[0], ": ", have, " bytes of data, expected ", elements));
+  labels->push_back(static_cast<char>(label));
+}
+
+void AppendBigEndian(int64_t value, std::string* out) {
+  for (int shift = 24; shift >= 0; shift -= 8) out->push_back(static_cast<char>(value >> shift & 255));
+}
+
+// gzip data without a time stamp, so that equal input gives equal files.
+StatusOr<std::string> Gzip(const std::string& in) {
+  z_stream stream{};
+  if (deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
+    return absl::InternalError("zlib: deflateInit2 failed");
+  }
+  std::string out(deflateBound(&stream, in.size()), '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(in.data()));
+  stream.avail_in = static_cast<uInt>(in.size());
+  stream.next_out = reinterpret_cast<Bytef*>(&out[0]);
+  stream.avail_out = static_cast<uInt>(out.size());
+  const int code = deflate(&stream, Z_FINISH);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  if (code != Z_STREAM_END) return absl::InternalError("zlib: deflate failed");
+  return out;
+}
+
+// The four IDX files, .gz. Digits of straight strokes, moved, slanted and noisy.
+Status Make(const std::string& path, const MakeOptions& options) {
+  const std::vector<std::string> files{"train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz",
+                                       "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"};
+  RETURN_IF_ERROR(PrepareStandIn(path, files, options));
+  if (std::max(options.train, options.test) > 1'000'000) {
+    return absl::InvalidArgumentError("data make mnist: expected at most 1000000 samples a part");
+  }
+  for (int part = 0; part < 2; ++part) {
+    const int64_t count = part == 0 ? options.train : options.test;
+    std::string images, labels;
+    AppendBigEndian(0x00000803, &images);
+    AppendBigEndian(0x00000801, &labels);
+    for (std::string* header : {&images, &labels}) AppendBigEndian(count, header);
+    AppendBigEndian(28, &images);
+    AppendBigEndian(28, &images);
+    for (int64_t i = 0; i < count; ++i) {
+      MnistRecord(options.seed, part == 0 ? "make/mnist/train" : "make/mnist/test", i, &images, &labels);
+    }
+    ASSIGN_OR_RETURN(const std::string packed_images, Gzip(images));
+    ASSIGN_OR_RETURN(const std::string packed_labels, Gzip(labels));
+    RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(path, "/", files[2 * part]), packed_images));
+    RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(path, "/", files[2 * part + 1]), packed_labels));
   }
   return absl::OkStatus();
 }
 
-class MnistReader : public Reader {
- public:
-  MnistReader() { columns_ = {{"image", {DType::kU8, {0, 0, 1}}}, {"label", {DType::kI32, {}}}}; }
-
-  Status Add(const std::string& image_path, const std::string& label_path) {
-    Part part;
-    part.images.path = image_path;
-    part.labels.path = label_path;
-    RETURN_IF_ERROR(ReadFileInflated(image_path, kMaxBytes, &part.images.bytes));
-    RETURN_IF_ERROR(ReadFileInflated(label_path, kMaxBytes, &part.labels.bytes));
-    RETURN_IF_ERROR(ParseIdx(3, &part.images));
-    RETURN_IF_ERROR(ParseIdx(1, &part.labels));
-    if (part.images.dims[0] != part.labels.dims[0]) {
-      return absl::DataLossError(absl::StrCat(image_path, " has ", part.images.dims[0], " images but ", label_path,
-                                              " has ", part.labels.dims[0], " labels"));
-    }
-    const Shape shape = {part.images.dims[1], part.images.dims[2], 1};
-    if (!parts_.empty() && shape != columns_[0].type.shape) {
-      return absl::DataLossError(absl::StrCat(image_path, ": images are ", ToString(shape), ", in ",
-                                              parts_[0].images.path, " ", ToString(columns_[0].type.shape)));
-    }
-    columns_[0].type.shape = shape;
-    part.first = size_;
-    size_ += part.images.dims[0];
-    parts_.push_back(std::move(part));
-    return absl::OkStatus();
-  }
-
-  Status Read(int64_t i, ReadBuffers* buffers, absl::Span<RawColumn> row) const override {
-    const Part& part = PartOf(i);
-    const int64_t record = i - part.first;
-    buffers->ints.resize(1);
-    buffers->ints[0] = part.labels.data()[record];
-    if (buffers->ints[0] > 9) {
-      return absl::DataLossError(
-          absl::StrCat(part.labels.path, ", record ", record, ": label is ", buffers->ints[0], ", expected 0..9"));
-    }
-    row[0] = RawColumn{part.images.data() + record * columns_[0].type.elements(), columns_[0].type};
-    row[1] = RawColumn{buffers->ints.data(), columns_[1].type};
-    return absl::OkStatus();
-  }
-
-  std::string Where(int64_t i) const override {
-    return absl::StrCat(PartOf(i).images.path, ", record ", i - PartOf(i).first);
-  }
-
- private:
-  struct Part {
-    Idx images, labels;
-    int64_t first = 0;  // sample number of its record 0
-  };
-  const Part& PartOf(int64_t i) const { return parts_.size() > 1 && i >= parts_[1].first ? parts_[1] : parts_[0]; }
-  std::vector<Part> parts_;  // training, test
-};
-
-// The path of `name` or `name`.gz in the folder or the subfolders that downloads unpack to; empty: neither.
-std::string Find(const std::string& folder, const std::string& name) {
-  for (const char* sub : {"", "/MNIST/raw", "/raw"}) {
-    for (const char* suffix : {"", ".gz"}) {
-      const std::string path = absl::StrCat(folder, sub, "/", name, suffix);
-      if (IsFile(path)) return path;
-    }
-  }
-  return "";
+StatusOr<std::unique_ptr<Reader>> Open(const Fields& fields) {
+  return OpenIdx({"MnistDataset",
+                  "'THE MNIST DATABASE' from http://yann.lecun.com/exdb/mnist/",
+                  "mnist",
+                  {"", "/MNIST/raw", "/raw"}},
+                 fields);
 }
 
 }  // namespace
 
-StatusOr<std::unique_ptr<Reader>> OpenMnist(const Mnist& source) {
-  auto reader = std::make_unique<MnistReader>();
-  for (const char* part : {"train", "t10k"}) {
-    if (source.usage == (*part == 't' && part[1] == 'r' ? Usage::kTest : Usage::kTrain)) continue;
-    std::string paths[2];
-    const char* kinds[2] = {"-images-idx3-ubyte", "-labels-idx1-ubyte"};
-    for (int k = 0; k < 2; ++k) {
-      paths[k] = Find(source.path, absl::StrCat(part, kinds[k]));
-      if (paths[k].empty()) {
-        return absl::NotFoundError(absl::StrCat(
-            "MnistDataset: no ", part, kinds[k], " (or .gz) in '", source.path,
-            "'; download 'THE MNIST DATABASE' from http://yann.lecun.com/exdb/mnist/, or make a stand-in: mslua "
-            "data make mnist ",
-            source.path));
-      }
-    }
-    RETURN_IF_ERROR(reader->Add(paths[0], paths[1]));
-  }
-  return StatusOr<std::unique_ptr<Reader>>(std::move(reader));
+MSLUA_SOURCE(mnist) {
+  def->class_name = "MnistDataset";
+  def->title = "MNIST";
+  def->doc = "MNIST's IDX files, plain or .gz: image uint8 [28, 28, 1], label int32 [].";
+  def->fields = {PathField("dataset_dir", "folder of train-images-idx3-ubyte and the others"), UsageField()};
+  def->open = Open;
+  def->fits = IsFolder;
+  def->expects = "the files of MNIST";
+  def->make = Make;
 }
 
 }  // namespace mslua::data
