@@ -1,3 +1,4 @@
+// MNIST and Fashion-MNIST, which share their reader.
 #include <zlib.h>
 
 #include "core/data/file.h"
@@ -71,6 +72,18 @@ TEST(MnistTest, DamagedFilesNeverCrash) {
   const std::string images = path + "/train-images-idx3-ubyte";
   Fuzz(images, IdxImages(3), 500, [&] { return Open("mnist", {{"dataset_dir", path}}); });
   Fuzz(images, Gzipped(path + "/x.gz", IdxImages(3)), 1000, [&] { return Open("mnist", {{"dataset_dir", path}}); });
+}
+
+TEST(FashionMnistTest, ReadsTheFilesOfMnist) {
+  const std::string path = Folder("fashion");
+  ASSERT_TRUE(MakeFolders(path + "/FashionMNIST/raw").ok());
+  Put(path + "/FashionMNIST/raw/t10k-images-idx3-ubyte", IdxImages(3));
+  Put(path + "/FashionMNIST/raw/t10k-labels-idx1-ubyte", IdxLabels(3));
+  const Opened reader = Open("fashion_mnist", {{"dataset_dir", path}, {"usage", "test"}});
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  EXPECT_EQ((*reader)->size(), 3);
+  EXPECT_THAT(Message(Open("fashion_mnist", {{"dataset_dir", path}}).status()),
+              AllOf(HasSubstr("FashionMnistDataset: no train-images-idx3-ubyte (or .gz)"), HasSubstr("fashion-mnist")));
 }
 
 }  // namespace
