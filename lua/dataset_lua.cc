@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -113,6 +114,14 @@ class LuaGenerator : public data::Generator {
 
 // ------------------------------------------------------------------------------------ the description
 
+void PushStrings(lua_State* L, const std::vector<std::string>& list) {
+  lua_createtable(L, static_cast<int>(list.size()), 0);
+  for (size_t i = 0; i < list.size(); ++i) {
+    PushString(L, list[i]);
+    lua_rawseti(L, -2, static_cast<int>(i) + 1);
+  }
+}
+
 // Reads fields of the table at `index` into numbers; the first error is kept.
 class FieldReader {
  public:
@@ -170,68 +179,106 @@ Status Unknown(absl::string_view what, const std::string& kind, const std::vecto
   return absl::InvalidArgumentError(absl::StrCat("dataset: unknown ", what, " '", kind, "'", DidYouMean(kind, known)));
 }
 
+// A list of strings; nil is an empty one.
+StatusOr<std::vector<std::string>> FieldStrings(lua_State* L, int index, const char* name) {
+  const StackGuard guard(L);
+  std::vector<std::string> list;
+  lua_getfield(L, index, name);
+  for (int i = 1; lua_type(L, -1) == LUA_TTABLE && i <= static_cast<int>(lua_objlen(L, -1)); ++i) {
+    lua_rawgeti(L, -1, i);
+    ASSIGN_OR_RETURN(std::string item, ReadString(L, -1, absl::StrCat(name, "[", i, "]")));
+    list.push_back(std::move(item));
+    lua_pop(L, 1);
+  }
+  return list;
+}
+
+// The list at the top of the stack: names and values of columns.
+StatusOr<std::vector<data::NamedArray>> ReadArrays(lua_State* L, Session& session) {
+  std::vector<data::NamedArray> arrays;
+  const int n = lua_type(L, -1) == LUA_TTABLE ? static_cast<int>(lua_objlen(L, -1)) : 0;
+  for (int i = 1; i <= n; ++i) {
+    const StackGuard guard(L);
+    lua_rawgeti(L, -1, i);
+    ASSIGN_OR_RETURN(const std::string name, FieldString(L, -1, "name", absl::StrCat("column_", i - 1)));
+    lua_getfield(L, -1, "value");
+    ASSIGN_OR_RETURN(const Tensor t,
+                     ReadTensor(session, L, -1, absl::nullopt, absl::StrCat("dataset: column '", name, "'")));
+    arrays.push_back({name, t.type, t.data});
+  }
+  return arrays;
+}
+
+// The table at the top of the stack; numbers become texts.
+StatusOr<std::map<std::string, std::string>> ReadTexts(lua_State* L, const std::string& what) {
+  std::map<std::string, std::string> texts;
+  if (lua_type(L, -1) != LUA_TTABLE)
+    return absl::InvalidArgumentError(absl::StrCat(what, ": expected a table, got ", Describe(L, -1)));
+  const StackGuard guard(L);
+  for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
+    if (lua_type(L, -2) != LUA_TSTRING || (lua_type(L, -1) != LUA_TSTRING && lua_type(L, -1) != LUA_TNUMBER)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(what, ": expected names with texts, got ", Describe(L, -2), " = ", Describe(L, -1)));
+    }
+    lua_pushvalue(L, -1);  // lua_tolstring changes a number in its place
+    texts[lua_tostring(L, -3)] = lua_tostring(L, -1);
+    lua_pop(L, 1);
+  }
+  return texts;
+}
+
+// The field's value out of the table at `index`; monostate where there is none.
+StatusOr<data::FieldValue> ReadField(lua_State* L, Session& session, int index, const std::string& kind,
+                                     const data::FieldDef& field) {
+  using data::FieldType;
+  using data::FieldValue;
+  const StackGuard guard(L);
+  const std::string what = absl::StrCat("dataset '", kind, "': ", field.name);
+  lua_getfield(L, index, field.name.c_str());
+  if (lua_isnil(L, -1)) return FieldValue();
+  const auto value = [](auto read) { return read.ok() ? StatusOr<FieldValue>(*std::move(read)) : read.status(); };
+  switch (field.type) {
+    case FieldType::kBool:
+      return value(ReadBool(L, -1, what));
+    case FieldType::kInt:
+      return value(ReadInt(L, -1, what));
+    case FieldType::kNumber:
+      return value(ReadNumber(L, -1, what));
+    case FieldType::kString:
+      return value(ReadString(L, -1, what));
+    case FieldType::kPaths:
+      if (lua_type(L, -1) == LUA_TSTRING) return value(ReadString(L, -1, what));
+      [[fallthrough]];
+    case FieldType::kStrings:
+      return value(FieldStrings(L, index, field.name.c_str()));
+    case FieldType::kTexts:
+      return value(ReadTexts(L, what));
+    case FieldType::kArrays:
+      return value(ReadArrays(L, session));
+    case FieldType::kGenerator: {
+      if (lua_type(L, -1) != LUA_TFUNCTION)
+        return absl::InvalidArgumentError(
+            absl::StrCat("GeneratorDataset: source: expected a function, got ", Describe(L, -1)));
+      ASSIGN_OR_RETURN(const int64_t length, FieldInt(L, index, "length", -1));
+      return FieldValue(std::shared_ptr<data::Generator>(std::make_shared<LuaGenerator>(session, -1, length)));
+    }
+  }
+  return absl::InternalError("unknown type of a field");
+}
+
 StatusOr<data::Source> ReadSource(lua_State* L, Session& session, int index) {
   index = AbsoluteIndex(L, index);
   if (lua_type(L, index) != LUA_TTABLE)
     return absl::InvalidArgumentError(absl::StrCat("dataset: source: expected a table, got ", Describe(L, index)));
   ASSIGN_OR_RETURN(const std::string kind, FieldString(L, index, "kind", ""));
-  std::string path, usage_name = "train";
-  FieldReader fields(L, index, absl::StrCat("dataset '", kind, "'"));
-  RETURN_IF_ERROR(fields.String("path", &path).String("usage", &usage_name).status());
-  ASSIGN_OR_RETURN(const data::Usage usage, data::ParseUsage(usage_name));
-  if (kind == "cifar10") return data::Source(data::Cifar10{path, usage});
-  if (kind == "cifar100") return data::Source(data::Cifar100{path, usage});
-  if (kind == "mnist") return data::Source(data::Mnist{path, usage});
-  if (kind == "image_folder") return data::Source(data::ImageFolder{path});
-  if (kind == "text") {
-    data::Text text;
-    text.path = path;
-    text.usage = usage;
-    std::string format = "characters";
-    RETURN_IF_ERROR(fields.Int("block", &text.block)
-                        .Int("stride", &text.stride)
-                        .Int("vocab_size", &text.vocab_size)
-                        .Number("test_fraction", &text.test_fraction)
-                        .String("format", &format)
-                        .status());
-    if (format != "characters" && format != "uint16") return Unknown("format", format, {"characters", "uint16"});
-    text.format = format == "uint16" ? data::Text::Format::kUint16 : data::Text::Format::kCharacters;
-    return data::Source(text);
+  ASSIGN_OR_RETURN(const data::SourceDef* def, data::FindSource(kind));
+  data::FieldMap values;
+  for (const data::FieldDef& field : def->fields) {
+    ASSIGN_OR_RETURN(data::FieldValue value, ReadField(L, session, index, kind, field));
+    if (!std::holds_alternative<std::monostate>(value)) values[field.name] = std::move(value);
   }
-  if (kind == "numpy_slices") {
-    data::NumpySlices slices;
-    lua_getfield(L, index, "columns");
-    const int n = lua_type(L, -1) == LUA_TTABLE ? static_cast<int>(lua_objlen(L, -1)) : 0;
-    for (int i = 1; i <= n; ++i) {
-      const StackGuard guard(L);
-      lua_rawgeti(L, -1, i);
-      ASSIGN_OR_RETURN(const std::string name, FieldString(L, -1, "name", absl::StrCat("column_", i - 1)));
-      lua_getfield(L, -1, "value");
-      ASSIGN_OR_RETURN(const Tensor t,
-                       ReadTensor(session, L, -1, absl::nullopt, absl::StrCat("dataset: column '", name, "'")));
-      slices.arrays.push_back({name, t.type, t.data});
-    }
-    return data::Source(std::move(slices));
-  }
-  if (kind == "generator") {
-    data::GeneratorSource source;
-    int64_t length = -1;
-    RETURN_IF_ERROR(fields.Int("length", &length).status());
-    lua_getfield(L, index, length >= 0 ? "get" : "iterator");
-    if (lua_type(L, -1) != LUA_TFUNCTION)
-      return absl::InvalidArgumentError(
-          absl::StrCat("GeneratorDataset: source: expected a function, got ", Describe(L, -1)));
-    source.generator = std::make_shared<LuaGenerator>(session, -1, length);
-    lua_getfield(L, index, "column_names");
-    for (int i = 1; lua_type(L, -1) == LUA_TTABLE && i <= static_cast<int>(lua_objlen(L, -1)); ++i) {
-      lua_rawgeti(L, -1, i);
-      ASSIGN_OR_RETURN(std::string name, ReadString(L, -1, absl::StrCat("GeneratorDataset: column_names[", i, "]")));
-      source.column_names.push_back(std::move(name));
-      lua_pop(L, 1);
-    }
-    return data::Source(std::move(source));
-  }
-  return Unknown("source", kind, {"cifar10", "cifar100", "mnist", "image_folder", "text", "numpy_slices", "generator"});
+  RETURN_IF_ERROR(data::CheckFields(*def, values).status());
+  return data::Source(kind, std::move(values));
 }
 
 StatusOr<data::Transform> ReadTransform(lua_State* L, int index) {
@@ -284,20 +331,6 @@ StatusOr<data::Transform> ReadTransform(lua_State* L, int index) {
   }
   RETURN_IF_ERROR(fields.status());
   return transform;
-}
-
-// A list of strings; nil is an empty one.
-StatusOr<std::vector<std::string>> FieldStrings(lua_State* L, int index, const char* name) {
-  const StackGuard guard(L);
-  std::vector<std::string> list;
-  lua_getfield(L, index, name);
-  for (int i = 1; lua_type(L, -1) == LUA_TTABLE && i <= static_cast<int>(lua_objlen(L, -1)); ++i) {
-    lua_rawgeti(L, -1, i);
-    ASSIGN_OR_RETURN(std::string item, ReadString(L, -1, absl::StrCat(name, "[", i, "]")));
-    list.push_back(std::move(item));
-    lua_pop(L, 1);
-  }
-  return list;
 }
 
 Status AppendOp(lua_State* L, int index, DatasetHandle* handle) {
@@ -379,6 +412,78 @@ StatusOr<int> MakeDataset(lua_State* L, Session& session) {
     lua_settop(L, ops);
   }
   PushObject<DatasetObject>(L, std::move(handle));
+  return 1;
+}
+
+void PushFieldValue(lua_State* L, const data::FieldValue& value) {
+  if (const auto* b = std::get_if<bool>(&value)) {
+    lua_pushboolean(L, *b);
+  } else if (const auto* i = std::get_if<int64_t>(&value)) {
+    lua_pushnumber(L, static_cast<double>(*i));
+  } else if (const auto* d = std::get_if<double>(&value)) {
+    lua_pushnumber(L, *d);
+  } else if (const auto* s = std::get_if<std::string>(&value)) {
+    PushString(L, *s);
+  } else if (const auto* list = std::get_if<std::vector<std::string>>(&value)) {
+    PushStrings(L, *list);
+  } else {
+    lua_pushnil(L);
+  }
+}
+
+// A field as mslua.args describes one.
+void PushField(lua_State* L, const data::FieldDef& field) {
+  static constexpr const char* kKinds[] = {"boolean",        "integer", "number",       "string",  "strings",
+                                           "string|strings", "table",   "table|tensor", "function"};  // by FieldType
+  const auto limit = [&](const char* key, double value) {
+    if (value == data::FieldDef::kNone) return;
+    lua_pushnumber(L, value);
+    lua_setfield(L, -2, key);
+  };
+  lua_newtable(L);
+  PushString(L, field.name);
+  lua_rawseti(L, -2, 1);
+  PushString(L, kKinds[static_cast<int>(field.type)]);
+  lua_rawseti(L, -2, 2);
+  PushFieldValue(L, field.fallback);
+  lua_rawseti(L, -2, 3);
+  limit("min", field.min);
+  limit("max", field.max);
+  limit("below", field.below);
+  for (const auto& [key, on] : {std::make_pair("required", field.required), std::make_pair("path", field.path)}) {
+    lua_pushboolean(L, on);
+    lua_setfield(L, -2, key);
+  }
+  for (const auto& [key, text] : {std::make_pair("doc", &field.doc), std::make_pair("unit", &field.unit)}) {
+    if (text->empty()) continue;
+    PushString(L, *text);
+    lua_setfield(L, -2, key);
+  }
+  if (field.choices.empty()) return;
+  PushStrings(L, field.choices);
+  lua_setfield(L, -2, "choices");
+}
+
+// core.sources()
+StatusOr<int> ListSources(lua_State* L, Session&) {
+  lua_newtable(L);
+  int n = 0;
+  for (const data::SourceDef& def : data::Sources()) {
+    lua_newtable(L);
+    for (const auto& [key, text] : {std::make_pair("kind", &def.kind), std::make_pair("class", &def.class_name),
+                                    std::make_pair("doc", &def.doc)}) {
+      PushString(L, *text);
+      lua_setfield(L, -2, key);
+    }
+    lua_newtable(L);
+    int k = 0;
+    for (const data::FieldDef& field : def.fields) {
+      PushField(L, field);
+      lua_rawseti(L, -2, ++k);
+    }
+    lua_setfield(L, -2, "fields");
+    lua_rawseti(L, -2, ++n);
+  }
   return 1;
 }
 
@@ -516,8 +621,8 @@ StatusOr<int> ReadSample(lua_State* L, Session& session) {
 // length(): samples, whatever ranks share; nil where only running the source tells.
 StatusOr<int> CountSamples(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(const DatasetObject d, Self(L));
-  const auto* foreign = std::get_if<data::GeneratorSource>(&d->description.source());
-  if (foreign != nullptr && !foreign->generator->random_access()) {
+  const auto generator = d->description.source().generator();
+  if (generator != nullptr && !generator->random_access()) {
     lua_pushnil(L);
     return 1;
   }
@@ -568,9 +673,8 @@ StatusOr<std::shared_ptr<const data::Pipeline>> DatasetHandle::OpenWhole(Session
 }
 
 bool DatasetHandle::Divided() const {
-  const auto* foreign = std::get_if<data::GeneratorSource>(&description.source());
-  return feeds > 1 && description.sharding().num_shards == 0 &&
-         (foreign == nullptr || foreign->generator->random_access());
+  const auto generator = description.source().generator();
+  return feeds > 1 && description.sharding().num_shards == 0 && (generator == nullptr || generator->random_access());
 }
 
 bool DatasetHandle::Repeated() const { return feeds > 1 && description.sharding().num_shards == 0 && !Divided(); }
@@ -589,8 +693,10 @@ void OpenDatasets(lua_State* L) {
                    {"iterator", Entry<MakeIterator>}});
   lua_setfield(L, -2, "__index");
   lua_pop(L, 1);
-  SetFunctions(L,
-               {{"dataset", Entry<MakeDataset>}, {"set_feed", Entry<SetFeed>}, {"random_numbers", Entry<CountRandom>}});
+  SetFunctions(L, {{"dataset", Entry<MakeDataset>},
+                   {"sources", Entry<ListSources>},
+                   {"set_feed", Entry<SetFeed>},
+                   {"random_numbers", Entry<CountRandom>}});
 }
 
 }  // namespace mslua

@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
-#include "core/data/make.h"
+#include "core/data/stand_in.h"
 #include "lua/testing/rank_sessions.h"
 
 namespace mslua {
@@ -67,14 +67,14 @@ TEST(GlobalViewRecipes, CharGptWithDropout) {
   const std::string data = ::testing::TempDir() + "/text";
   data::MakeOptions options = Small();
   options.train = 4000;
-  ASSERT_TRUE(data::MakeText(data, options).ok());
+  ASSERT_TRUE(data::MakeStandIn("text", data, options).ok());
   ExpectLawHolds({"char_gpt", 12, {{"dropout", "0.1"}}}, data);
 }
 
 // Batch statistics are those of the global batch.
 TEST(GlobalViewRecipes, ResNet18) {
   const std::string data = ::testing::TempDir() + "/cifar10";
-  ASSERT_TRUE(data::MakeCifar10(data, Small()).ok());
+  ASSERT_TRUE(data::MakeStandIn("cifar10", data, Small()).ok());
   ExpectLawHolds({"resnet18_cifar10", 16, {{"width", "4"}}}, data);
 }
 

@@ -13,7 +13,7 @@
 #include "core/base/text.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/data/inspect.h"
-#include "core/data/make.h"
+#include "core/data/stand_in.h"
 #include "lua/json.h"
 #include "lua/run_folder.h"
 #include "lua/verbs.h"
@@ -31,11 +31,12 @@ void PrintReport(const std::string& path, const data::DataReport& report, bool j
   for (const data::PartReport& part : report.parts) {
     if (json) {
       std::printf("{\"path\": %s, \"format\": %s, \"part\": %s, \"samples\": %lld, \"columns\": %s}\n",
-                  JsonString(path).c_str(), JsonString(report.format).c_str(), JsonString(part.name).c_str(),
-                  static_cast<long long>(part.samples), JsonString(ColumnsText(part.columns)).c_str());
+                  JsonString(path).c_str(), JsonString(data::FormatName(report.kind)).c_str(),
+                  JsonString(part.name).c_str(), static_cast<long long>(part.samples),
+                  JsonString(ColumnsText(part.columns)).c_str());
     } else {
-      std::printf("%s  %s %s  %lld samples  %s\n", path.c_str(), report.format.c_str(), part.name.c_str(),
-                  static_cast<long long>(part.samples), ColumnsText(part.columns).c_str());
+      std::printf("%s  %s %s  %lld samples  %s\n", path.c_str(), data::FormatName(report.kind).c_str(),
+                  part.name.c_str(), static_cast<long long>(part.samples), ColumnsText(part.columns).c_str());
       if (!part.histogram.empty()) std::printf("  of each label: %s\n", absl::StrJoin(part.histogram, " ").c_str());
     }
   }
@@ -53,11 +54,7 @@ Status MakeData(const std::string& kind, const std::string& path, const cli::Com
     options.train = command.Int("samples");
     options.test = std::max<int64_t>(1, options.train / 5);
   }
-  if (kind == "cifar10") return data::MakeCifar10(path, options);
-  if (kind == "mnist") return data::MakeMnist(path, options);
-  if (kind == "text") return data::MakeText(path, options);
-  return absl::InvalidArgumentError(absl::StrCat("data make: expected cifar10, mnist or text, got '", kind, "'",
-                                                 DidYouMean(kind, {"cifar10", "mnist", "text"})));
+  return data::MakeStandIn(kind, path, options);
 }
 
 // One line about a checkpoint.
@@ -145,14 +142,20 @@ int RunData(const cli::CommandLine& command) {
   // `ls` without a path looks at $DATA_PATH, or in the working folder.
   const char* variable = std::getenv("DATA_PATH");
   std::string path = variable != nullptr ? variable : ".";
-  if (words[0] == "verify") path = words[2];
+  std::string wanted;
+  if (words[0] == "verify") {
+    wanted = words[1], path = words[2];
+    const Status known = data::FindSource(wanted).status();
+    if (!known.ok()) return Report(known);
+  }
   if (words[0] == "ls" && words.size() > 1) path = words[1];
-  const auto report = data::Inspect(path, words[0] == "verify");
+  const auto report = data::Inspect(path, words[0] == "verify", wanted);
   if (!report.ok()) return Report(report.status(), kExitData);
   PrintReport(path, *report, json);
-  if (words[0] == "verify" && report->format != words[1] && words[1] != "image_folder") {
-    return Report(absl::InvalidArgumentError(absl::StrCat(path, " holds ", report->format, ", not ", words[1])),
-                  kExitData);
+  if (words[0] == "verify" && report->kind != wanted) {
+    return Report(
+        absl::InvalidArgumentError(absl::StrCat(path, " holds ", data::FormatName(report->kind), ", not ", wanted)),
+        kExitData);
   }
   return report->problems.empty() ? kExitOk : kExitData;
 }

@@ -81,11 +81,9 @@ namespace {
 
 // A warning where ranks that train together read different data: their files may be of different versions.
 Status CompareDatasets(Groups& groups, const DatasetHandle& dataset) {
-  static constexpr const char* kSources[] = {"CIFAR-10", "CIFAR-100", "MNIST",    "image folder",
-                                             "text",     "arrays",    "generator"};
-  static_assert(std::size(kSources) == std::variant_size_v<data::Source>);
-  std::string mine = absl::StrCat(kSources[dataset.description.source().index()], ", ", dataset.pipeline->source_size(),
-                                  " samples, ", dataset.pipeline->size(), " batches of");
+  ASSIGN_OR_RETURN(const data::SourceDef* source, data::FindSource(dataset.description.source().kind()));
+  std::string mine = absl::StrCat(source->title, ", ", dataset.pipeline->source_size(), " samples, ",
+                                  dataset.pipeline->size(), " batches of");
   for (const data::Column& c : dataset.pipeline->schema()) absl::StrAppend(&mine, " ", c.name, " ", ToString(c.type));
   ASSIGN_OR_RETURN(const auto all, GatherTexts(groups, mine, "the data sets"));
   if (groups.rank() != 0) return absl::OkStatus();

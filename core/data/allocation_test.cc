@@ -4,7 +4,7 @@
 #include <new>
 
 #include "core/data/loader.h"
-#include "core/data/make.h"
+#include "core/data/stand_in.h"
 #include "gtest/gtest.h"
 
 namespace {
@@ -25,9 +25,9 @@ namespace {
 
 TEST(AllocationTest, NoneAfterTheFirstEpochs) {
   const std::string path = testing::TempDir() + "/allocation_test";
-  const Status made = MakeCifar10(path, {100, 10});
+  const Status made = MakeStandIn("cifar10", path, {100, 10});
   ASSERT_TRUE(made.ok() || absl::IsAlreadyExists(made)) << made;
-  const Dataset dataset = Dataset(Cifar10{path})
+  const Dataset dataset = Dataset(Source("cifar10", {{"dataset_dir", path}}))
                               .Map({{RandomCrop{32, 32, 4, 4, 4, 4}, RandomHorizontalFlip{}, Resize{48, 48},
                                      Rescale{1 / 255.0}, Normalize{{0.5}, {0.2}}, HWC2CHW{}},
                                     "image"})

@@ -1,61 +1,21 @@
-// CIFAR-10 and CIFAR-100 (A. Krizhevsky, "Learning multiple layers of features from tiny images", 2009).
-// Binary version: records of one label byte (CIFAR-100: coarse, fine) and 3072 bytes, the red, green and
-// blue planes of 32x32 pixels. Python version: a pickled dictionary that holds the same planes.
+#include "core/data/cifar.h"
+
 #include <algorithm>
-#include <array>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/input_file.h"
 #include "core/data/file.h"
 #include "core/data/pickle.h"
-#include "core/data/reader.h"
 
 namespace mslua::data {
 namespace {
 
 constexpr int64_t kPixels = 32 * 32 * 3;
 
-// What tells the two datasets apart.
-struct Flavour {
-  const char* dataset;                   // the user's name
-  const char* version;                   // the file to download, by its name on the official page
-  const char* make;                      // the name for `mslua data make`; null: there is no stand-in
-  std::vector<std::string> folders;      // subfolders that the download unpacks to
-  std::vector<std::string> train, test;  // files of the python version; the binary ones end in .bin
-  struct Label {
-    const char* column;
-    const char* pickle_key;
-    int classes;
-  };
-  std::vector<Label> labels;  // in the record's order
-};
-
-const Flavour& Cifar10Flavour() {
-  static const Flavour flavour{"Cifar10Dataset",
-                               "CIFAR-10 binary version",
-                               "cifar10",
-                               {"cifar-10-batches-bin", "cifar-10-batches-py"},
-                               {"data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5"},
-                               {"test_batch"},
-                               {{"label", "labels", 10}}};
-  return flavour;
-}
-
-const Flavour& Cifar100Flavour() {
-  static const Flavour flavour{"Cifar100Dataset",
-                               "CIFAR-100 binary version",
-                               nullptr,
-                               {"cifar-100-binary", "cifar-100-python"},
-                               {"train"},
-                               {"test"},
-                               {{"coarse_label", "coarse_labels", 20}, {"fine_label", "fine_labels", 100}}};
-  return flavour;
-}
-
 class CifarReader : public Reader {
  public:
-  static StatusOr<std::unique_ptr<Reader>> Open(const Flavour& flavour, const std::string& path, Usage usage);
+  static StatusOr<std::unique_ptr<Reader>> Open(const CifarFlavour& flavour, const std::string& path, Usage usage);
 
   Status Read(int64_t i, ReadBuffers* buffers, absl::Span<RawColumn> row) const override {
     const Part& part = PartOf(i);
@@ -68,7 +28,7 @@ class CifarReader : public Reader {
     buffers->ints.resize(labels);
     for (int64_t k = 0; k < labels; ++k) {
       const int64_t label = prefix > 0 ? buffers->bytes[k] : part.labels[record * labels + k];
-      const Flavour::Label& kind = flavour_.labels[k];
+      const CifarFlavour::Label& kind = flavour_.labels[k];
       if (label < 0 || label >= kind.classes) {
         return absl::DataLossError(
             absl::StrCat(Where(i), ": ", kind.column, " is ", label, ", expected 0..", kind.classes - 1));
@@ -94,7 +54,7 @@ class CifarReader : public Reader {
     std::vector<int32_t> labels;  // python version: [records, labels]
   };
 
-  explicit CifarReader(const Flavour& flavour) : flavour_(flavour) {
+  explicit CifarReader(const CifarFlavour& flavour) : flavour_(flavour) {
     columns_.push_back({"image", {DType::kU8, {32, 32, 3}}});
     for (const auto& label : flavour.labels) columns_.push_back({label.column, {DType::kI32, {}}});
   }
@@ -144,11 +104,11 @@ class CifarReader : public Reader {
     parts_.push_back(std::move(part));
   }
 
-  const Flavour& flavour_;
+  const CifarFlavour& flavour_;
   std::vector<Part> parts_;
 };
 
-StatusOr<std::unique_ptr<Reader>> CifarReader::Open(const Flavour& flavour, const std::string& path, Usage usage) {
+StatusOr<std::unique_ptr<Reader>> CifarReader::Open(const CifarFlavour& flavour, const std::string& path, Usage usage) {
   std::vector<std::string> names;
   if (usage != Usage::kTest) names = flavour.train;
   if (usage != Usage::kTrain) names.insert(names.end(), flavour.test.begin(), flavour.test.end());
@@ -184,11 +144,8 @@ StatusOr<std::unique_ptr<Reader>> CifarReader::Open(const Flavour& flavour, cons
 
 }  // namespace
 
-StatusOr<std::unique_ptr<Reader>> OpenCifar10(const Cifar10& source) {
-  return CifarReader::Open(Cifar10Flavour(), source.path, source.usage);
-}
-StatusOr<std::unique_ptr<Reader>> OpenCifar100(const Cifar100& source) {
-  return CifarReader::Open(Cifar100Flavour(), source.path, source.usage);
+StatusOr<std::unique_ptr<Reader>> OpenCifar(const CifarFlavour& flavour, const Fields& fields) {
+  return CifarReader::Open(flavour, fields.String("dataset_dir"), UsageOf(fields));
 }
 
 }  // namespace mslua::data

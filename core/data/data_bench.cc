@@ -4,7 +4,11 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <map>
+#include <string>
 
+#include "absl/strings/str_cat.h"
 #include "core/data/loader.h"
 
 namespace mslua::data {
@@ -14,7 +18,7 @@ namespace {
 Dataset Images(int64_t n, int64_t size) {
   auto pixels = std::make_shared<std::vector<uint8_t>>(n * size * size * 3);
   for (size_t i = 0; i < pixels->size(); ++i) (*pixels)[i] = static_cast<uint8_t>(i * 2654435761u >> 13);
-  return Dataset(NumpySlices{{{"image", {DType::kU8, {n, size, size, 3}}, {pixels, pixels->data()}}}});
+  return Dataset(NumpySlices({{"image", {DType::kU8, {n, size, size, 3}}, {pixels, pixels->data()}}}));
 }
 
 // As in the recipes: crop, flip, [resize,] rescale, normalise, planes.
@@ -50,6 +54,42 @@ BENCHMARK(BM_Loader)
     ->Args({32, 224, 1})
     ->Args({256, 224, 0})
     ->UseRealTime();
+
+// Opening a CSV file of `columns` columns, a fifth of them categories and a fifth hashed.
+void BM_OpenCsv(benchmark::State& state) {
+  constexpr int kRows = 100'000;
+  const int columns = static_cast<int>(state.range(0));
+  const std::string path =
+      absl::StrCat(std::getenv("TMPDIR") != nullptr ? std::getenv("TMPDIR") : "/tmp", "/bench.csv");
+  std::map<std::string, std::string> types;
+  std::string text;
+  for (int c = 0; c < columns; ++c) {
+    absl::StrAppend(&text, c > 0 ? "," : "", "c", c);
+    if (c % 5 >= 3) types[absl::StrCat("c", c)] = c % 5 == 3 ? "category" : "hash(1000)";
+  }
+  text += "\n";
+  uint32_t random = 1;
+  for (int r = 0; r < kRows; ++r) {
+    for (int c = 0; c < columns; ++c) {
+      random = random * 1664525 + 1013904223;
+      const uint32_t value = random >> 8;
+      absl::StrAppend(&text, c > 0 ? "," : "");
+      if (c % 5 >= 3)
+        absl::StrAppend(&text, "value", value % 500);
+      else
+        absl::StrAppend(&text, static_cast<double>(value % 1000000) / 1000);
+    }
+    text += "\n";
+  }
+  std::ofstream(path, std::ios::binary) << text;
+  for (auto _ : state) {
+    const auto reader = OpenSource(Source("csv", {{"dataset_files", path}, {"columns", types}}));
+    if (!reader.ok() || (*reader)->size() != kRows) std::exit(1);
+  }
+  state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(text.size()));
+  std::remove(path.c_str());
+}
+BENCHMARK(BM_OpenCsv)->ArgName("columns")->Arg(40)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace mslua::data

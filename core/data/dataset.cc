@@ -2,24 +2,7 @@
 
 #include <type_traits>
 
-#include "absl/strings/str_cat.h"
-
 namespace mslua::data {
-
-StatusOr<Usage> ParseUsage(const std::string& name) {
-  if (name == "train") return Usage::kTrain;
-  if (name == "test") return Usage::kTest;
-  if (name == "all") return Usage::kAll;
-  return absl::InvalidArgumentError(absl::StrCat("usage: expected train, test or all, got '", name, "'"));
-}
-
-Status Generator::Get(int64_t, Row*) {
-  return absl::UnimplementedError("this generator is a sequence: it has no element by index");
-}
-Status Generator::Rewind() {
-  return absl::UnimplementedError("this generator has random access: it is not a sequence");
-}
-StatusOr<bool> Generator::Next(Row*) { return Rewind(); }
 
 const char* Name(const Transform& transform) {
   static constexpr const char* kNames[] = {

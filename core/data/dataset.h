@@ -1,7 +1,7 @@
 // Datasets as values: a source of samples and a list of operations on them. Nothing is opened or
 // read here; Pipeline::Open (pipeline.h) does that, Loader (loader.h) runs it on worker threads.
 //
-//   Dataset train = Dataset(Cifar10{"cifar-10-batches-bin"})
+//   Dataset train = Dataset(Source("cifar10", {{"dataset_dir", "cifar-10-batches-bin"}}))
 //                       .Map({{RandomCrop{32, 32, 4, 4, 4, 4}, RandomHorizontalFlip{},
 //                              Rescale{1 / 255.0}, HWC2CHW{}}, "image"})
 //                       .Shuffle({50000})
@@ -20,97 +20,9 @@
 
 #include "core/base/shape.h"
 #include "core/base/status.h"
+#include "core/data/source.h"
 
 namespace mslua::data {
-
-// ---- Sources -----------------------------------------------------------------------------------
-
-// Which of a dataset's parts: its training samples, its test samples, or both in this order.
-enum class Usage { kTrain, kTest, kAll };
-StatusOr<Usage> ParseUsage(const std::string& name);  // "train", "test", "all"
-
-// A folder with data_batch_1.bin ... data_batch_5.bin and test_batch.bin ("binary version"; those that
-// are absent are left out with a notice), or with the same names without ".bin" ("python version").
-// Columns: image u8[32,32,3], label i32[] in 0..9.
-struct Cifar10 {
-  std::string path;
-  Usage usage = Usage::kTrain;
-};
-
-// A folder with train.bin and test.bin, or with the python version's train and test.
-// Columns: image u8[32,32,3], coarse_label i32[] in 0..19, fine_label i32[] in 0..99.
-struct Cifar100 {
-  std::string path;
-  Usage usage = Usage::kTrain;
-};
-
-// A folder with the IDX files train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-..., each plain or
-// with ".gz". Columns: image u8[28,28,1], label i32[] in 0..9.
-struct Mnist {
-  std::string path;
-  Usage usage = Usage::kTrain;
-};
-
-// A folder with a subfolder for each class; classes and files are taken in byte order of their names.
-// Files *.jpg, *.jpeg, *.png; other files are ignored. Images are decoded to RGB (an alpha channel is
-// dropped). Columns: image u8[height,width,3], label i32[].
-struct ImageFolder {
-  std::string path;
-};
-
-// Windows of a text for next-token prediction. Sample i holds the tokens from i * stride on:
-// x = the first `block` of them, y = x moved on by one. Columns: x i32[block], y i32[block].
-struct Text {
-  enum class Format {
-    kCharacters,  // a token is a byte; its id is its rank among the bytes that occur in the file
-    kUint16,      // a token is a little-endian uint16
-  };
-  std::string path;  // a file, or a folder with input.txt (characters) or train.bin and val.bin (uint16)
-  int64_t block = 64;
-  Format format = Format::kCharacters;
-  Usage usage = Usage::kTrain;
-  double test_fraction = 0.1;  // the end of a single file that is the test part; not for train.bin/val.bin
-  int64_t stride = 0;          // 0 stands for `block`: each token is predicted once an epoch
-  int64_t vocab_size = 0;      // uint16 only: a token not below it is an error; 0 does not check
-};
-
-// Arrays in memory; sample i is row i of each.
-struct NumpySlices {
-  struct Array {
-    std::string name;
-    TensorType type;                   // rank >= 1; all arrays have the same first dimension
-    std::shared_ptr<const void> data;  // dense, row-major, type.bytes() bytes
-  };
-  std::vector<Array> arrays;
-};
-
-// Samples that foreign code makes, a Lua function for one. Called on the thread that calls
-// Pipeline::Open and Loader::Next only, never on a worker.
-class Generator {
- public:
-  // A column each; memory stays the generator's, valid until its next call.
-  using Row = std::vector<TensorView>;
-
-  virtual ~Generator() = default;
-  // Samples there are. -1: a sequence whose end is found by running it.
-  virtual int64_t size() const = 0;
-  // True: Get works for any i in [0, size()). False: Rewind and Next do.
-  virtual bool random_access() const = 0;
-  virtual Status Get(int64_t i, Row* row);
-  // Starts the sequence again; called at the start of each epoch.
-  virtual Status Rewind();
-  // False at the end of the sequence.
-  virtual StatusOr<bool> Next(Row* row);
-  // "recipe.lua:12: ", where its code is, for messages; empty when that is not known.
-  virtual std::string place() const { return ""; }
-};
-// A sequence without random access and with size() -1 is run once by Pipeline::Open to count it.
-struct GeneratorSource {
-  std::shared_ptr<Generator> generator;
-  std::vector<std::string> column_names;
-};
-
-using Source = std::variant<Cifar10, Cifar100, Mnist, ImageFolder, Text, NumpySlices, GeneratorSource>;
 
 // Part `shard_id` of `num_shards` of the source, taken before every operation: elements shard_id,
 // shard_id + num_shards, ... As in MindSpore all shards are equally long: where num_shards does not

@@ -1,9 +1,10 @@
 #include "core/data/inspect.h"
 
-#include <functional>
+#include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "core/data/file.h"
+#include "absl/strings/str_replace.h"
+#include "core/data/source.h"
 
 namespace mslua::data {
 namespace {
@@ -37,58 +38,53 @@ void Verify(const Reader& reader, PartReport* part, DataReport* report) {
   }
 }
 
-struct Format {
-  const char* name;
-  std::vector<Usage> parts;
-  std::function<StatusOr<std::unique_ptr<Reader>>(Usage)> open;
-};
+// What a source of this kind finds at the path; no part and no problem: nothing.
+DataReport InspectAs(const SourceDef& def, const std::string& path, bool verify) {
+  DataReport report;
+  report.kind = def.kind;
+  std::vector<std::string> usages{"all"};
+  if (def.Find("usage") != nullptr) usages = {"train", "test"};
+  for (const std::string& usage : usages) {
+    FieldMap fields = def.inspect;
+    fields[def.PathField()->name] = path;
+    if (def.Find("usage") != nullptr) fields["usage"] = usage;
+    const StatusOr<std::unique_ptr<Reader>> reader = OpenSource(Source(def.kind, std::move(fields)));
+    if (absl::IsNotFound(reader.status())) continue;  // this part is absent
+    if (!reader.ok()) {
+      AddProblem(reader.status(), &report);
+      continue;
+    }
+    PartReport part;
+    part.name = usage;
+    part.samples = (*reader)->size();
+    part.columns = (*reader)->columns();
+    report.notices.insert(report.notices.end(), (*reader)->notices().begin(), (*reader)->notices().end());
+    if (verify) Verify(**reader, &part, &report);
+    report.parts.push_back(std::move(part));
+  }
+  return report;
+}
 
 }  // namespace
 
-StatusOr<DataReport> Inspect(const std::string& path, bool verify) {
-  const std::vector<Usage> both{Usage::kTrain, Usage::kTest};
-  std::vector<Format> formats;
-  if (IsFolder(path)) {
-    formats.push_back({"cifar10", both, [&](Usage usage) { return OpenCifar10({path, usage}); }});
-    formats.push_back({"cifar100", both, [&](Usage usage) { return OpenCifar100({path, usage}); }});
-    formats.push_back({"mnist", both, [&](Usage usage) { return OpenMnist({path, usage}); }});
+StatusOr<DataReport> Inspect(const std::string& path, bool verify, const std::string& wanted) {
+  std::vector<const SourceDef*> defs;
+  for (const SourceDef& def : Sources()) {
+    if (def.fits != nullptr) defs.push_back(&def);
   }
-  if (IsFile(path) || IsFile(path + "/input.txt")) {
-    formats.push_back({"text", both, [&](Usage usage) {
-                         Text text;
-                         text.path = path;
-                         text.block = 1;
-                         text.usage = usage;
-                         return OpenText(text);
-                       }});
-  }
-  if (IsFolder(path)) {
-    formats.push_back({"image folder", {Usage::kAll}, [&](Usage) { return OpenImageFolder({path}); }});
-  }
-  static constexpr const char* kPartNames[] = {"train", "test", "all"};  // by Usage
-  for (const Format& format : formats) {
-    DataReport report;
-    report.format = format.name;
-    for (Usage usage : format.parts) {
-      StatusOr<std::unique_ptr<Reader>> reader = format.open(usage);
-      if (absl::IsNotFound(reader.status())) continue;  // this part is absent
-      if (!reader.ok()) {
-        AddProblem(reader.status(), &report);
-        continue;
-      }
-      PartReport part;
-      part.name = kPartNames[static_cast<int>(usage)];
-      part.samples = (*reader)->size();
-      part.columns = (*reader)->columns();
-      report.notices.insert(report.notices.end(), (*reader)->notices().begin(), (*reader)->notices().end());
-      if (verify) Verify(**reader, &part, &report);
-      report.parts.push_back(std::move(part));
-    }
+  std::stable_sort(defs.begin(), defs.end(), [&](const SourceDef* a, const SourceDef* b) {
+    return std::make_pair(a->kind != wanted, a->order) < std::make_pair(b->kind != wanted, b->order);
+  });
+  std::vector<std::string> expected;
+  for (const SourceDef* def : defs) {
+    expected.push_back(def->expects);
+    if (!def->fits(path)) continue;
+    DataReport report = InspectAs(*def, path, verify);
     if (!report.parts.empty() || !report.problems.empty()) return report;
   }
-  return absl::NotFoundError(absl::StrCat("'", path,
-                                          "' is no dataset: expected the files of CIFAR-10, CIFAR-100 or MNIST, a text "
-                                          "(file, or folder with input.txt) or a folder of image folders"));
+  return absl::NotFoundError(absl::StrCat("'", path, "' is no dataset: expected ", JoinOr(expected)));
 }
+
+std::string FormatName(const std::string& kind) { return absl::StrReplaceAll(kind, {{"_", " "}}); }
 
 }  // namespace mslua::data

@@ -18,15 +18,18 @@ struct PartReport {
 };
 
 struct DataReport {
-  std::string format;  // "cifar10", "cifar100", "mnist", "text" or "image folder"
+  std::string kind;  // of the source, "image_folder"
   std::vector<PartReport> parts;
   std::vector<std::string> notices;
   std::vector<std::string> problems;  // what training would fail on; the first few, a line each
   bool more_problems = false;
 };
 
-// Finds out what `path` is. With `verify` every sample is read and decoded. An error when it is none of the
-// formats; damage is not an error but a problem in the report.
-StatusOr<DataReport> Inspect(const std::string& path, bool verify);
+// Finds out which source `path` holds; the one of kind `wanted` is tried first, "" is none. With `verify` every sample
+// is read and decoded. NOT_FOUND when it holds none; damage is not an error but a problem in the report.
+StatusOr<DataReport> Inspect(const std::string& path, bool verify, const std::string& wanted = "");
+
+// The kind as `mslua data ls` writes it, "image folder".
+std::string FormatName(const std::string& kind);
 
 }  // namespace mslua::data

@@ -24,7 +24,7 @@ Dataset Numbers(int64_t n, Sharding sharding = {}) {
     x->push_back(static_cast<float>(-i));
     y->push_back(static_cast<int32_t>(i));
   }
-  return Dataset(NumpySlices{{{"x", {DType::kF32, {n, 2}}, {x, x->data()}}, {"y", {DType::kI32, {n}}, {y, y->data()}}}},
+  return Dataset(NumpySlices({{"x", {DType::kF32, {n, 2}}, {x, x->data()}}, {"y", {DType::kI32, {n}}, {y, y->data()}}}),
                  sharding);
 }
 
@@ -32,7 +32,7 @@ Dataset Numbers(int64_t n, Sharding sharding = {}) {
 Dataset Images(int64_t n, int64_t h = 8, int64_t w = 8) {
   auto pixels = std::make_shared<std::vector<uint8_t>>(n * h * w * 3);
   for (size_t i = 0; i < pixels->size(); ++i) (*pixels)[i] = static_cast<uint8_t>(i * 2654435761u >> 13);
-  return Dataset(NumpySlices{{{"image", {DType::kU8, {n, h, w, 3}}, {pixels, pixels->data()}}}});
+  return Dataset(NumpySlices({{"image", {DType::kU8, {n, h, w, 3}}, {pixels, pixels->data()}}}));
 }
 
 std::unique_ptr<Loader> Open(const Dataset& dataset, FeedOptions feed = {}, LoaderOptions options = {}) {
@@ -358,8 +358,8 @@ class Counting : public Generator {
 TEST(LoaderTest, ASequenceGivesWhatRandomAccessGives) {
   const auto shape = [](const Dataset& d) { return d.Shuffle({4}).Repeat({2}).Skip({1}).Batch({3}).Shuffle({2}); };
   for (bool sized : {false, true}) {
-    const Dataset random(GeneratorSource{std::make_shared<Counting>(10, true, true), {"n"}});
-    const Dataset sequence(GeneratorSource{std::make_shared<Counting>(10, false, sized), {"n"}});
+    const Dataset random(GeneratorSource(std::make_shared<Counting>(10, true, true), {"n"}));
+    const Dataset sequence(GeneratorSource(std::make_shared<Counting>(10, false, sized), {"n"}));
     auto a = Open(shape(random), {5}), b = Open(shape(sequence), {5});
     for (int epoch = 0; epoch < 3; ++epoch) EXPECT_EQ(Labels(a.get(), 0), Labels(b.get(), 0));
     ASSERT_TRUE(a->Seek({1, 3}).ok());
@@ -369,13 +369,13 @@ TEST(LoaderTest, ASequenceGivesWhatRandomAccessGives) {
 }
 
 TEST(LoaderTest, ASequenceIsRunWholeByEveryFeed) {
-  const Dataset d = Dataset(GeneratorSource{std::make_shared<Counting>(4, false, false), {"n"}}).Batch({2});
+  const Dataset d = Dataset(GeneratorSource(std::make_shared<Counting>(4, false, false), {"n"})).Batch({2});
   EXPECT_EQ(Labels(Open(d, {0, 2, 1}).get(), 0), Labels(Open(d).get(), 0));
 }
 
 TEST(LoaderTest, AGeneratorIsCalledForWhatIsUsedOnly) {
   auto counting = std::make_shared<Counting>(100, true, true);
-  auto loader = Open(Dataset(GeneratorSource{counting, {"n"}}).Batch({2}), {}, {4, 4});
+  auto loader = Open(Dataset(GeneratorSource(counting, {"n"})).Batch({2}), {}, {4, 4});
   const int before = counting->calls;
   Batch batch;
   ASSERT_TRUE(*loader->Next(&batch));

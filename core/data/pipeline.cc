@@ -17,16 +17,6 @@ bool IsKnown(const TensorType& type) {
   return std::all_of(type.shape.begin(), type.shape.end(), [](int64_t d) { return d >= 0; });
 }
 
-struct Opener {
-  StatusOr<std::unique_ptr<Reader>> operator()(const Cifar10& s) const { return OpenCifar10(s); }
-  StatusOr<std::unique_ptr<Reader>> operator()(const Cifar100& s) const { return OpenCifar100(s); }
-  StatusOr<std::unique_ptr<Reader>> operator()(const Mnist& s) const { return OpenMnist(s); }
-  StatusOr<std::unique_ptr<Reader>> operator()(const ImageFolder& s) const { return OpenImageFolder(s); }
-  StatusOr<std::unique_ptr<Reader>> operator()(const Text& s) const { return OpenText(s); }
-  StatusOr<std::unique_ptr<Reader>> operator()(const NumpySlices& s) const { return OpenNumpySlices(s); }
-  StatusOr<std::unique_ptr<Reader>> operator()(const GeneratorSource&) const { return std::unique_ptr<Reader>(); }
-};
-
 }  // namespace
 
 StatusOr<std::shared_ptr<const Pipeline>> Pipeline::Open(const Dataset& dataset, const FeedOptions& options) {
@@ -54,21 +44,25 @@ StatusOr<std::shared_ptr<const Pipeline>> Pipeline::Open(const Dataset& dataset,
   for (const Column& column : pipeline->schema_) bytes += column.type.bytes();
   const bool mapped = std::any_of(dataset.ops().begin(), dataset.ops().end(),
                                   [](const Op& op) { return std::holds_alternative<MapOp>(op); });
-  pipeline->immediate_ = std::holds_alternative<NumpySlices>(dataset.source()) && !mapped && bytes <= kImmediateBytes;
+  const bool in_memory = pipeline->reader_ != nullptr && pipeline->reader_->in_memory();
+  pipeline->immediate_ = in_memory && !mapped && bytes <= kImmediateBytes;
   return std::shared_ptr<const Pipeline>(std::move(pipeline));
 }
 
 Status Pipeline::OpenSource(const Source& source) {
-  if (const auto* foreign = std::get_if<GeneratorSource>(&source)) return OpenForeign(*foreign);
-  ASSIGN_OR_RETURN(reader_, std::visit(Opener{}, source));
+  if (source.generator() != nullptr) return OpenForeign(source);
+  ASSIGN_OR_RETURN(reader_, data::OpenSource(source));
   source_columns_ = reader_->columns();
   source_size_ = reader_->size();
   notices_ = reader_->notices();
   return absl::OkStatus();
 }
 
-Status Pipeline::OpenForeign(const GeneratorSource& source) {
-  generator_ = source.generator;
+Status Pipeline::OpenForeign(const Source& source) {
+  ASSIGN_OR_RETURN(const SourceDef* def, FindSource(source.kind()));
+  ASSIGN_OR_RETURN(const Fields fields, CheckFields(*def, source.fields()));
+  const std::vector<std::string> column_names = fields.Strings("column_names");
+  generator_ = source.generator();
   source_size_ = generator_->size();
   if (generator_->random_access() && source_size_ < 1) {
     return absl::InvalidArgumentError(absl::StrCat("GeneratorDataset: a source with random access has a length of ",
@@ -85,12 +79,12 @@ Status Pipeline::OpenForeign(const GeneratorSource& source) {
   if (!any)
     return absl::InvalidArgumentError(
         absl::StrCat(generator_->place(), "GeneratorDataset: the source gives no sample"));
-  if (row.size() != source.column_names.size()) {
+  if (row.size() != column_names.size()) {
     return absl::InvalidArgumentError(absl::StrCat(generator_->place(), "GeneratorDataset: a sample has ", row.size(),
                                                    row.size() == 1 ? " column" : " columns", ", column_names has ",
-                                                   source.column_names.size()));
+                                                   column_names.size()));
   }
-  for (size_t k = 0; k < row.size(); ++k) source_columns_.push_back({source.column_names[k], row[k].type});
+  for (size_t k = 0; k < row.size(); ++k) source_columns_.push_back({column_names[k], row[k].type});
   if (source_size_ < 0) {
     source_size_ = 0;
     for (bool more = true; more;) {

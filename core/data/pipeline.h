@@ -79,7 +79,7 @@ class Pipeline {
 
  private:
   Status OpenSource(const Source& source);
-  Status OpenForeign(const GeneratorSource& source);
+  Status OpenForeign(const Source& source);
   Status CompileColumns(const std::vector<Op>& ops);
   // Sample `id` into scratch->row.
   Status ReadSample(int64_t id, Scratch* scratch, Sequence* sequence) const;

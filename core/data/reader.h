@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "core/data/dataset.h"
+#include "core/base/shape.h"
+#include "core/base/status.h"
 
 namespace mslua::data {
 
@@ -40,6 +41,8 @@ class Reader {
   int64_t size() const { return size_; }
   // What the user should know though it is no error, a line each.
   const std::vector<std::string>& notices() const { return notices_; }
+  // Samples lie in memory as they are given: reading one costs nothing.
+  virtual bool in_memory() const { return false; }
 
   // Sample i of [0, size()). `row` has a place for each column and is valid until the next call with the
   // same buffers. Errors name file and record.
@@ -52,18 +55,5 @@ class Reader {
   int64_t size_ = 0;
   std::vector<std::string> notices_;
 };
-
-// Errors name the path, what was expected there, where to get it and, where there is one, the
-// `mslua data make` that writes a stand-in.
-StatusOr<std::unique_ptr<Reader>> OpenCifar10(const Cifar10& source);
-StatusOr<std::unique_ptr<Reader>> OpenCifar100(const Cifar100& source);
-StatusOr<std::unique_ptr<Reader>> OpenMnist(const Mnist& source);
-StatusOr<std::unique_ptr<Reader>> OpenImageFolder(const ImageFolder& source);
-StatusOr<std::unique_ptr<Reader>> OpenText(const Text& source);
-StatusOr<std::unique_ptr<Reader>> OpenNumpySlices(const NumpySlices& source);
-
-// The bytes that occur in a file in order: token id i of Text::Format::kCharacters is byte i of it.
-// `path` as in Text.
-StatusOr<std::string> TextVocabulary(const std::string& path);
 
 }  // namespace mslua::data

@@ -236,14 +236,9 @@ function core.valid_mask(n) end
 
 ---A dataset described as data; nothing is opened until its size, schema or an iterator is asked for.
 ---@param spec {
----  source: {kind: "cifar10"|"cifar100"|"mnist"|"image_folder"|"text"|"numpy_slices"|"generator", path?: string,
----  usage?: string,
----    block?: integer, format?: "characters"|"uint16", stride?: integer, test_fraction?: number, vocab_size?:
----  integer,  -- text
----    columns?: {name: string, value: Tensor}[],                    -- numpy_slices
----    get?: fun(i: integer): ..., length?: integer,                 -- generator, random access: i from 1, a value a
----  column
----    iterator?: fun(): fun(): ..., column_names?: string[]},       -- generator, a function that returns an iterator
+---  source: {kind: string, ...},  -- a kind of core.sources() with its fields; numpy_slices: data is a list of
+---    {name: string, value: Tensor}; generator: with a length source is called with i from 1, without one it returns an
+---    iterator; both give a value a column
 ---  num_shards?: integer, shard_id?: integer, made_at?: string,  -- "recipe.lua:12", for errors
 ---  ops: ({kind: "map", transforms: table[], column?: string} | {kind: "shuffle", buffer_size: integer} |
 ---    {kind: "batch", size: integer, drop_remainder?: boolean} | {kind: "repeat"|"take"|"skip", count: integer})[],
@@ -254,6 +249,10 @@ function core.valid_mask(n) end
 ---  {kind: "hwc2chw"} {kind: "type_cast", dtype} {kind: "one_hot", num_classes}
 ---@return Dataset
 function core.dataset(spec) end
+---The sources of samples that core/data/sources declares, sorted by kind; fields as mslua.args describes them, and
+---`path` for the one that names the file or folder.
+---@return {kind: string, class: string, doc: string, fields: mslua.Field[]}[]
+function core.sources() end
 ---Whose rows of a global batch the datasets that are opened from now on give: rows [feed * b, (feed + 1) * b) of
 ---feeds * b.
 ---@param feeds integer  @param feed integer from 0

@@ -49,14 +49,16 @@ end
 ---@param name string
 ---@param fields mslua.Field[]
 ---@param source_of fun(a: table): table the source, as core.dataset takes it
+---@param doc string for help
 ---@return table class
 ---@package
-function Dataset.define(name, fields, source_of)
+function Dataset.define(name, fields, source_of, doc)
   local all = {}
   for _, f in ipairs(fields) do all[#all + 1] = f end
   all[#all + 1] = { "num_samples", "integer", min = 1 }
   for _, f in ipairs(sharding) do all[#all + 1] = f end
   local bind, made = args.signature(name, all), Dataset:extend(name)
+  made.doc = doc
   made.__index = function(self, key)
     if key == "opened" then return nil end
     local v = made[key]

@@ -97,7 +97,7 @@ local function called(spec, op)
   end
   return {
     kind = "generator", length = base:length(), column_names = columns,
-    get = function(i)
+    source = function(i)
       local values = { base:sample(i) }
       local results = pure("map", op, pick(values, inputs))
       for k = 1, math.max(#outputs, #results) do
@@ -210,7 +210,7 @@ local function zipped(parts)
   end
   return {
     kind = "generator", length = length, column_names = columns,
-    get = function(i)
+    source = function(i)
       local row = {}
       for _, part in ipairs(opened) do
         for _, value in ipairs { part:sample(i) } do row[#row + 1] = value end

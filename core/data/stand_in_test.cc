@@ -1,8 +1,9 @@
-#include "core/data/make.h"
+#include "core/data/stand_in.h"
 
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
 
 #include "core/data/file.h"
 #include "core/data/inspect.h"
@@ -76,11 +77,11 @@ double NearestMean(const Set& train, const Set& test) {
 
 TEST(MakeTest, Cifar10HasTheTrueFormat) {
   const std::string path = Folder("cifar");
-  ASSERT_TRUE(MakeCifar10(path, {500, 100}).ok());
+  ASSERT_TRUE(MakeStandIn("cifar10", path, {500, 100}).ok());
   EXPECT_EQ(Bytes(path + "/data_batch_3.bin").size(), 100u * 3073);
   const auto report = Inspect(path, true);
   ASSERT_TRUE(report.ok()) << report.status();
-  EXPECT_EQ(report->format, "cifar10");
+  EXPECT_EQ(report->kind, "cifar10");
   EXPECT_TRUE(report->problems.empty());
   ASSERT_EQ(report->parts.size(), 2u);
   EXPECT_EQ(report->parts[0].samples, 500);
@@ -88,54 +89,54 @@ TEST(MakeTest, Cifar10HasTheTrueFormat) {
   ASSERT_EQ(report->parts[0].histogram.size(), 10u);
   for (int64_t count : report->parts[0].histogram) EXPECT_GT(count, 25);
   // Colour alone tells something: far above chance, far below certainty, so there is something to learn.
-  const double score = NearestMean(All(Cifar10{path}), All(Cifar10{path, Usage::kTest}));
+  const double score = NearestMean(All(Source("cifar10", {{"dataset_dir", path}})),
+                                   All(Source("cifar10", {{"dataset_dir", path}, {"usage", "test"}})));
   EXPECT_GT(score, 0.15);
   EXPECT_LT(score, 0.9);
 
-  EXPECT_THAT(std::string(MakeCifar10(path, {500, 100}).message()), HasSubstr("data_batch_1.bin exists and is kept"));
+  EXPECT_THAT(std::string(MakeStandIn("cifar10", path, {500, 100}).message()),
+              HasSubstr("data_batch_1.bin exists and is kept"));
   const std::string again = Folder("cifar_again");
-  ASSERT_TRUE(MakeCifar10(again, {500, 100}).ok());
+  ASSERT_TRUE(MakeStandIn("cifar10", again, {500, 100}).ok());
   EXPECT_EQ(Bytes(path + "/test_batch.bin"), Bytes(again + "/test_batch.bin"));
 }
 
 TEST(MakeTest, MnistIsReadAndLearnable) {
   const std::string path = Folder("mnist");
-  ASSERT_TRUE(MakeMnist(path, {1000, 200}).ok());
+  ASSERT_TRUE(MakeStandIn("mnist", path, {1000, 200}).ok());
   const auto report = Inspect(path, true);
   ASSERT_TRUE(report.ok()) << report.status();
-  EXPECT_EQ(report->format, "mnist");
+  EXPECT_EQ(report->kind, "mnist");
   EXPECT_EQ(ToString(report->parts[0].columns[0].type), "u8[28,28,1]");
   EXPECT_EQ(report->parts[1].samples, 200);
-  EXPECT_GT(NearestMean(All(Mnist{path}), All(Mnist{path, Usage::kTest})), 0.5);
+  EXPECT_GT(NearestMean(All(Source("mnist", {{"dataset_dir", path}})),
+                        All(Source("mnist", {{"dataset_dir", path}, {"usage", "test"}}))),
+            0.5);
 }
 
 TEST(MakeTest, TextHasAVocabularyAndTwoParts) {
   const std::string path = Folder("text");
-  ASSERT_TRUE(MakeText(path, {9000, 1000}).ok());
+  ASSERT_TRUE(MakeStandIn("text", path, {9000, 1000}).ok());
   EXPECT_EQ(Bytes(path + "/input.txt").size(), 10000u);
-  const auto vocabulary = TextVocabulary(path);
-  ASSERT_TRUE(vocabulary.ok());
-  EXPECT_GT(vocabulary->size(), 25u);
-  EXPECT_TRUE(std::is_sorted(vocabulary->begin(), vocabulary->end()));
-  Text text;
-  text.path = path;
-  text.block = 8;
-  const auto reader = OpenText(text);
+  const auto bytes = Bytes(path + "/input.txt");
+  const std::set<uint8_t> distinct(bytes.begin(), bytes.end());
+  const std::vector<uint8_t> vocabulary(distinct.begin(), distinct.end());
+  EXPECT_GT(vocabulary.size(), 25u);
+  const auto reader = OpenSource(Source("text", {{"dataset_files", path}, {"block", 8}}));
   ASSERT_TRUE(reader.ok());
   ReadBuffers buffers;
   std::vector<RawColumn> row(2);
   ASSERT_TRUE((*reader)->Read(3, &buffers, absl::MakeSpan(row)).ok());
-  const auto bytes = Bytes(path + "/input.txt");
   for (int k = 0; k < 8; ++k) {
-    EXPECT_EQ((*vocabulary)[static_cast<const int32_t*>(row[0].data)[k]], static_cast<char>(bytes[24 + k]));
-    EXPECT_EQ((*vocabulary)[static_cast<const int32_t*>(row[1].data)[k]], static_cast<char>(bytes[25 + k]));
+    EXPECT_EQ(vocabulary[static_cast<const int32_t*>(row[0].data)[k]], bytes[24 + k]);
+    EXPECT_EQ(vocabulary[static_cast<const int32_t*>(row[1].data)[k]], bytes[25 + k]);
   }
   EXPECT_EQ((*reader)->size(), (9000 - 1) / 8);
 }
 
 TEST(InspectTest, DamageIsAProblemNotAnError) {
   const std::string path = Folder("damaged");
-  ASSERT_TRUE(MakeCifar10(path, {50, 20}).ok());
+  ASSERT_TRUE(MakeStandIn("cifar10", path, {50, 20}).ok());
   std::fstream file(path + "/data_batch_2.bin", std::ios::in | std::ios::out | std::ios::binary);
   for (int record = 0; record < 10; ++record) {
     file.seekp(record * 3073);
@@ -156,10 +157,10 @@ TEST(InspectTest, DamageIsAProblemNotAnError) {
 }
 
 TEST(MakeTest, BadCounts) {
-  EXPECT_THAT(std::string(MakeMnist(Folder("bad"), {0, 1}).message()), HasSubstr("at least one training"));
+  EXPECT_THAT(std::string(MakeStandIn("mnist", Folder("bad"), {0, 1}).message()), HasSubstr("at least one training"));
   const std::string file = Folder("file");
   std::ofstream(file) << "x";
-  EXPECT_FALSE(MakeText(file, {}).ok());
+  EXPECT_FALSE(MakeStandIn("text", file, {}).ok());
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
-// MNIST's IDX files (Y. LeCun, C. Cortes, C. Burges): big-endian magic 0x0000TTDD (T the element type, 8 =
-// u8; D the number of dimensions), a big-endian u32 for each dimension, then the elements.
+#include "core/data/idx.h"
+
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "core/data/file.h"
-#include "core/data/reader.h"
 
 namespace mslua::data {
 namespace {
@@ -40,9 +41,9 @@ Status ParseIdx(size_t rank, Idx* idx) {
   return absl::OkStatus();
 }
 
-class MnistReader : public Reader {
+class IdxReader : public Reader {
  public:
-  MnistReader() { columns_ = {{"image", {DType::kU8, {0, 0, 1}}}, {"label", {DType::kI32, {}}}}; }
+  IdxReader() { columns_ = {{"image", {DType::kU8, {0, 0, 1}}}, {"label", {DType::kI32, {}}}}; }
 
   Status Add(const std::string& image_path, const std::string& label_path) {
     Part part;
@@ -96,8 +97,8 @@ class MnistReader : public Reader {
 };
 
 // The path of `name` or `name`.gz in the folder or the subfolders that downloads unpack to; empty: neither.
-std::string Find(const std::string& folder, const std::string& name) {
-  for (const char* sub : {"", "/MNIST/raw", "/raw"}) {
+std::string Find(const std::string& folder, const std::vector<std::string>& subfolders, const std::string& name) {
+  for (const std::string& sub : subfolders) {
     for (const char* suffix : {"", ".gz"}) {
       const std::string path = absl::StrCat(folder, sub, "/", name, suffix);
       if (IsFile(path)) return path;
@@ -108,20 +109,22 @@ std::string Find(const std::string& folder, const std::string& name) {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<Reader>> OpenMnist(const Mnist& source) {
-  auto reader = std::make_unique<MnistReader>();
-  for (const char* part : {"train", "t10k"}) {
-    if (source.usage == (*part == 't' && part[1] == 'r' ? Usage::kTest : Usage::kTrain)) continue;
+StatusOr<std::unique_ptr<Reader>> OpenIdx(const IdxFolder& names, const Fields& fields) {
+  const std::string folder = fields.String("dataset_dir");
+  const Usage usage = UsageOf(fields);
+  auto reader = std::make_unique<IdxReader>();
+  for (const Usage part : {Usage::kTrain, Usage::kTest}) {
+    if (usage != Usage::kAll && usage != part) continue;
+    const char* prefix = part == Usage::kTrain ? "train" : "t10k";
     std::string paths[2];
     const char* kinds[2] = {"-images-idx3-ubyte", "-labels-idx1-ubyte"};
     for (int k = 0; k < 2; ++k) {
-      paths[k] = Find(source.path, absl::StrCat(part, kinds[k]));
+      paths[k] = Find(folder, names.subfolders, absl::StrCat(prefix, kinds[k]));
       if (paths[k].empty()) {
         return absl::NotFoundError(absl::StrCat(
-            "MnistDataset: no ", part, kinds[k], " (or .gz) in '", source.path,
-            "'; download 'THE MNIST DATABASE' from http://yann.lecun.com/exdb/mnist/, or make a stand-in: mslua "
-            "data make mnist ",
-            source.path));
+            names.dataset, ": no ", prefix, kinds[k], " (or .gz) in '", folder, "'; download ", names.download,
+            names.make == nullptr ? std::string()
+                                  : absl::StrCat(", or make a stand-in: mslua data make ", names.make, " ", folder)));
       }
     }
     RETURN_IF_ERROR(reader->Add(paths[0], paths[1]));

@@ -4,7 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/data/decode.h"
 #include "core/data/file.h"
-#include "core/data/reader.h"
+#include "core/data/sources/define.h"
 
 namespace mslua::data {
 namespace {
@@ -62,20 +62,32 @@ class ImageFolderReader : public Reader {
   std::vector<File> files_;
 };
 
-}  // namespace
-
-StatusOr<std::unique_ptr<Reader>> OpenImageFolder(const ImageFolder& source) {
-  if (!IsFolder(source.path)) {
+StatusOr<std::unique_ptr<Reader>> Open(const Fields& fields) {
+  const std::string path = fields.String("dataset_dir");
+  if (!IsFolder(path)) {
     return absl::NotFoundError(
-        absl::StrCat("ImageFolderDataset: no folder '", source.path, "'; expected PATH/<class>/<image>.jpg or .png"));
+        absl::StrCat("ImageFolderDataset: no folder '", path, "'; expected PATH/<class>/<image>.jpg or .png"));
   }
   auto reader = std::make_unique<ImageFolderReader>();
-  RETURN_IF_ERROR(reader->List(source.path));
+  RETURN_IF_ERROR(reader->List(path));
   if (reader->size() == 0) {
-    return absl::NotFoundError(absl::StrCat("ImageFolderDataset: no image in the subfolders of '", source.path,
+    return absl::NotFoundError(absl::StrCat("ImageFolderDataset: no image in the subfolders of '", path,
                                             "'; expected PATH/<class>/<image>.jpg or .png"));
   }
   return StatusOr<std::unique_ptr<Reader>>(std::move(reader));
+}
+
+}  // namespace
+
+MSLUA_SOURCE(image_folder) {
+  def->class_name = "ImageFolderDataset";
+  def->title = "image folder";
+  def->doc = "A folder for each class with JPEG or PNG files: image uint8 [h, w, 3], label int32 [].";
+  def->fields = {PathField("dataset_dir", "folder of the classes' folders")};
+  def->open = Open;
+  def->fits = IsFolder;
+  def->expects = "a folder of image folders";
+  def->order = 4;
 }
 
 }  // namespace mslua::data

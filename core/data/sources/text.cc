@@ -2,14 +2,35 @@
 #include <array>
 #include <cmath>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/atomic_file.h"
 #include "core/base/input_file.h"
 #include "core/data/file.h"
-#include "core/data/reader.h"
+#include "core/data/sources/define.h"
+#include "core/data/stand_in.h"
 
 namespace mslua::data {
 namespace {
+
+// The fields; core/data/sources' declaration below says what they mean.
+struct Text {
+  explicit Text(const Fields& fields)
+      : path(fields.String("dataset_files")),
+        block(fields.Int("block")),
+        uint16(fields.String("format") == "uint16"),
+        usage(UsageOf(fields)),
+        test_fraction(fields.Number("test_fraction")),
+        stride(fields.Has("stride") ? fields.Int("stride") : block),
+        vocab_size(fields.Has("vocab_size") ? fields.Int("vocab_size") : 0) {}
+
+  std::string path;
+  int64_t block;
+  bool uint16;
+  Usage usage;
+  double test_fraction;
+  int64_t stride;
+  int64_t vocab_size;  // 0: not checked
+};
 
 // Which bytes of 0..255 occur in the file.
 StatusOr<std::array<bool, 256>> BytesOf(const InputFile& file) {
@@ -29,7 +50,7 @@ StatusOr<std::string> FileOf(const Text& source, bool* whole) {
   std::vector<std::string> tried;
   if (!IsFolder(source.path)) {
     tried = {source.path};
-  } else if (source.format == Text::Format::kCharacters) {
+  } else if (!source.uint16) {
     tried = {absl::StrCat(source.path, "/input.txt")};
   } else {
     *whole = true;
@@ -50,16 +71,11 @@ StatusOr<std::string> FileOf(const Text& source, bool* whole) {
 class TextReader : public Reader {
  public:
   static StatusOr<std::unique_ptr<Reader>> Open(const Text& source) {
-    if (source.block < 1 || source.stride < 0 || !(source.test_fraction >= 0 && source.test_fraction < 1)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("TextDataset: expected block >= 1, stride >= 0 and 0 <= test_fraction < 1, got block ",
-                       source.block, ", stride ", source.stride, ", test_fraction ", source.test_fraction));
-    }
     auto reader = std::make_unique<TextReader>();
     bool whole = false;
     ASSIGN_OR_RETURN(const std::string path, FileOf(source, &whole));
     ASSIGN_OR_RETURN(reader->file_, InputFile::Open(path));
-    reader->width_ = source.format == Text::Format::kUint16 ? 2 : 1;
+    reader->width_ = source.uint16 ? 2 : 1;
     if (reader->file_->size() % reader->width_ != 0) {
       return absl::DataLossError(absl::StrCat("TextDataset: ", path, " has ", reader->file_->size(),
                                               " bytes, expected pairs (uint16 tokens)"));
@@ -81,7 +97,7 @@ class TextReader : public Reader {
     }
     reader->begin_ = begin;
     reader->block_ = source.block;
-    reader->stride_ = source.stride > 0 ? source.stride : source.block;
+    reader->stride_ = source.stride;
     reader->vocab_size_ = source.vocab_size;
     reader->size_ = (end - begin - source.block - 1) / reader->stride_ + 1;
     reader->columns_ = {{"x", {DType::kI32, {source.block}}}, {"y", {DType::kI32, {source.block}}}};
@@ -118,22 +134,76 @@ class TextReader : public Reader {
   std::array<int32_t, 256> ids_{};
 };
 
+// input.txt: speeches of a small grammar, options.train + options.test characters.
+Status Make(const std::string& path, const MakeOptions& options) {
+  static constexpr const char* kNames[] = {"ADRIAN", "BEATRIX", "CLEON", "DIANA", "EGEON", "FLORA"};
+  static constexpr const char* kSubjects[] = {"the king", "my lord", "a good friend", "the old queen", "thy brother"};
+  static constexpr const char* kVerbs[] = {"loves", "hath seen", "doth follow", "will never leave", "fears"};
+  static constexpr const char* kObjects[] = {"the crown", "this quiet night", "her gentle heart", "the northern sea",
+                                             "a winter's tale"};
+  static constexpr const char* kEnds[] = {".", "!", "?", ", and so do I.", "; what then?"};
+  const auto pick = [](SampleRandom* random, const auto& list) { return list[random->Below(std::size(list))]; };
+  RETURN_IF_ERROR(PrepareStandIn(path, {"input.txt"}, options));
+  ASSIGN_OR_RETURN(const auto file, AtomicFile::Create(absl::StrCat(path, "/input.txt")));
+  int64_t left = options.train + options.test;
+  for (int64_t speech = 0; left > 0; ++speech) {
+    SampleRandom random(options.seed, "make/text", speech);
+    std::string text = absl::StrCat(pick(&random, kNames), ":\n");
+    for (int lines = 1 + random.Below(4); lines > 0; --lines) {
+      std::string line = absl::StrCat(pick(&random, kSubjects), " ", pick(&random, kVerbs), " ",
+                                      pick(&random, kObjects), pick(&random, kEnds), "\n");
+      line[0] = static_cast<char>(line[0] - 'a' + 'A');
+      text += line;
+    }
+    text += "\n";
+    text.resize(std::min<size_t>(text.size(), static_cast<size_t>(left)));
+    left -= static_cast<int64_t>(text.size());
+    RETURN_IF_ERROR(file->Write(text.data(), text.size()));
+  }
+  return file->Commit();
+}
+
+std::vector<FieldDef> TextFields() {
+  FieldDef block{"block", FieldType::kInt, "tokens of a sample", 64};
+  block.min = 1;
+  block.unit = "tokens";
+  FieldDef stride{"stride", FieldType::kInt, "tokens between the begins of two windows (default: block)"};
+  stride.min = 1;
+  stride.unit = "tokens";
+  FieldDef format{"format", FieldType::kString, "what a token is", "characters"};
+  format.choices = {"characters", "uint16"};
+  FieldDef fraction{"test_fraction", FieldType::kNumber, "the end of a single file that is the test part", 0.1};
+  fraction.min = 0;
+  fraction.below = 1;
+  FieldDef vocabulary{"vocab_size", FieldType::kInt, "uint16 only: a token that is not below it is an error"};
+  vocabulary.min = 1;
+  return {
+      PathField("dataset_files", "a file, or a folder with input.txt (characters) or train.bin and val.bin (uint16)"),
+      UsageField(),
+      block,
+      stride,
+      format,
+      fraction,
+      vocabulary};
+}
+
 }  // namespace
 
-StatusOr<std::unique_ptr<Reader>> OpenText(const Text& source) { return TextReader::Open(source); }
-
-StatusOr<std::string> TextVocabulary(const std::string& path) {
-  Text source;
-  source.path = path;
-  bool whole = false;
-  ASSIGN_OR_RETURN(const std::string file_path, FileOf(source, &whole));
-  ASSIGN_OR_RETURN(const auto file, InputFile::Open(file_path));
-  ASSIGN_OR_RETURN(const auto seen, BytesOf(*file));
-  std::string vocabulary;
-  for (int byte = 0; byte < 256; ++byte) {
-    if (seen[byte]) vocabulary.push_back(static_cast<char>(byte));
-  }
-  return vocabulary;
+MSLUA_SOURCE(text) {
+  def->class_name = "TextDataset";
+  def->title = "text";
+  def->doc =
+      "Windows of a text for next-token prediction: x int32 [block], y int32 [block], y being x moved on by one. "
+      "`stride` "
+      "tokens lie between two windows (default: block). format \"characters\": bytes, ids in order of their values; "
+      "\"uint16\": tokens.";
+  def->fields = TextFields();
+  def->open = [](const Fields& fields) { return TextReader::Open(Text(fields)); };
+  def->fits = [](const std::string& path) { return IsFile(path) || IsFile(path + "/input.txt"); };
+  def->expects = "a text (file, or folder with input.txt)";
+  def->order = 3;
+  def->inspect = {{"block", 1}};
+  def->make = Make;
 }
 
 }  // namespace mslua::data

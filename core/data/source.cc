@@ -1,0 +1,145 @@
+#include "core/data/source.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/base/text.h"
+
+namespace mslua::data {
+namespace {
+
+// "an integer, at least 1 (tokens)"
+std::string Expected(const FieldDef& field) {
+  static constexpr const char* kWords[] = {
+      "true or false",    "an integer", "a number",   "a string", "a list of strings", "a string or a list of strings",
+      "a table of texts", "arrays",     "a generator"};
+  const auto quoted = [](std::string* out, const std::string& choice) { absl::StrAppend(out, "\"", choice, "\""); };
+  if (!field.choices.empty()) return absl::StrCat("one of ", absl::StrJoin(field.choices, ", ", quoted));
+  std::vector<std::string> limits;
+  if (field.min != FieldDef::kNone) limits.push_back(absl::StrCat("at least ", field.min));
+  if (field.max != FieldDef::kNone) limits.push_back(absl::StrCat("at most ", field.max));
+  if (field.below != FieldDef::kNone) limits.push_back(absl::StrCat("below ", field.below));
+  std::string text = kWords[static_cast<int>(field.type)];
+  if (!limits.empty()) absl::StrAppend(&text, ", ", absl::StrJoin(limits, " and "));
+  if (!field.unit.empty()) absl::StrAppend(&text, " (", field.unit, ")");
+  return text;
+}
+
+std::string Shown(const FieldValue& value) {
+  if (const auto* b = std::get_if<bool>(&value)) return *b ? "true" : "false";
+  if (const auto* i = std::get_if<int64_t>(&value)) return absl::StrCat(*i);
+  if (const auto* d = std::get_if<double>(&value)) return absl::StrCat(*d);
+  if (const auto* s = std::get_if<std::string>(&value)) return absl::StrCat("\"", *s, "\"");
+  if (const auto* list = std::get_if<std::vector<std::string>>(&value))
+    return absl::StrCat("{", absl::StrJoin(*list, ", "), "}");
+  return "a table";
+}
+
+bool InRange(const FieldDef& field, double v) {
+  return !std::isnan(v) && !(field.min != FieldDef::kNone && v < field.min) &&
+         !(field.max != FieldDef::kNone && v > field.max) && !(field.below != FieldDef::kNone && v >= field.below);
+}
+
+// The value as its field holds it; monostate when it is of another type or out of range.
+FieldValue Converted(const FieldDef& field, FieldValue value) {
+  if (field.type == FieldType::kNumber && std::holds_alternative<int64_t>(value))
+    value = static_cast<double>(std::get<int64_t>(value));
+  if (field.type == FieldType::kPaths && std::holds_alternative<std::string>(value))
+    value = std::vector<std::string>{std::get<std::string>(value)};
+  static constexpr size_t kIndex[] = {1, 2, 3, 4, 5, 5, 6, 7, 8};  // in FieldValue, by FieldType
+  if (value.index() != kIndex[static_cast<int>(field.type)]) return {};
+  if (const auto* i = std::get_if<int64_t>(&value); i != nullptr && !InRange(field, static_cast<double>(*i))) return {};
+  if (const auto* d = std::get_if<double>(&value); d != nullptr && !InRange(field, *d)) return {};
+  if (const auto* s = std::get_if<std::string>(&value); s != nullptr && !field.choices.empty()) {
+    if (std::find(field.choices.begin(), field.choices.end(), *s) == field.choices.end()) return {};
+  }
+  return value;
+}
+
+}  // namespace
+
+std::string JoinOr(const std::vector<std::string>& words) {
+  std::string text;
+  for (size_t k = 0; k < words.size(); ++k)
+    absl::StrAppend(&text, k == 0 ? "" : k + 1 == words.size() ? " or " : ", ", words[k]);
+  return text;
+}
+
+Status Generator::Get(int64_t, Row*) {
+  return absl::UnimplementedError("this generator is a sequence: it has no element by index");
+}
+Status Generator::Rewind() {
+  return absl::UnimplementedError("this generator has random access: it is not a sequence");
+}
+StatusOr<bool> Generator::Next(Row*) { return Rewind(); }
+
+const FieldDef* SourceDef::Find(const std::string& name) const {
+  const auto it = std::find_if(fields.begin(), fields.end(), [&](const FieldDef& f) { return f.name == name; });
+  return it == fields.end() ? nullptr : &*it;
+}
+
+const FieldDef* SourceDef::PathField() const {
+  const auto it = std::find_if(fields.begin(), fields.end(), [](const FieldDef& f) { return f.path; });
+  return it == fields.end() ? nullptr : &*it;
+}
+
+StatusOr<const SourceDef*> FindSource(const std::string& kind) {
+  std::vector<std::string> known;
+  for (const SourceDef& def : Sources()) {
+    if (def.kind == kind) return &def;
+    known.push_back(def.kind);
+  }
+  return absl::InvalidArgumentError(absl::StrCat("dataset: unknown source '", kind, "'", DidYouMean(kind, known)));
+}
+
+StatusOr<Fields> CheckFields(const SourceDef& def, const FieldMap& values) {
+  for (const auto& [name, value] : values) {
+    if (def.Find(name) != nullptr) continue;
+    std::vector<std::string> known;
+    for (const FieldDef& field : def.fields) known.push_back(field.name);
+    return absl::InvalidArgumentError(absl::StrCat(def.class_name, ": unknown key '", name, "'",
+                                                   DidYouMean(name, known), "; keys: ", absl::StrJoin(known, ", ")));
+  }
+  Fields checked;
+  for (const FieldDef& field : def.fields) {
+    const auto it = values.find(field.name);
+    FieldValue value = field.fallback;
+    if (it != values.end() && !std::holds_alternative<std::monostate>(it->second)) {
+      value = Converted(field, it->second);
+      if (std::holds_alternative<std::monostate>(value)) {
+        return absl::InvalidArgumentError(absl::StrCat(def.class_name, ": ", field.name, ": expected ", Expected(field),
+                                                       ", got ", Shown(it->second)));
+      }
+    } else if (field.required) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(def.class_name, ": ", field.name, " is missing: expected ", Expected(field)));
+    }
+    if (!std::holds_alternative<std::monostate>(value)) checked.values_[field.name] = std::move(value);
+  }
+  return checked;
+}
+
+std::shared_ptr<Generator> Source::generator() const {
+  for (const auto& [name, value] : fields_) {
+    if (const auto* generator = std::get_if<std::shared_ptr<Generator>>(&value)) return *generator;
+  }
+  return nullptr;
+}
+
+Source NumpySlices(std::vector<NamedArray> arrays) { return Source("numpy_slices", {{"data", std::move(arrays)}}); }
+
+Source GeneratorSource(std::shared_ptr<Generator> generator, std::vector<std::string> column_names) {
+  return Source("generator", {{"source", std::move(generator)}, {"column_names", std::move(column_names)}});
+}
+
+StatusOr<std::unique_ptr<Reader>> OpenSource(const Source& source) {
+  ASSIGN_OR_RETURN(const SourceDef* def, FindSource(source.kind()));
+  if (def->open == nullptr)
+    return absl::InternalError(absl::StrCat(def->class_name, ": its samples come from a generator, not from a reader"));
+  ASSIGN_OR_RETURN(const Fields fields, CheckFields(*def, source.fields()));
+  return def->open(fields);
+}
+
+}  // namespace mslua::data

@@ -1,0 +1,181 @@
+// Sources of samples. A file of core/data/sources declares one: its name in Lua, its fields, how it is opened, how
+// `mslua data` recognises it, and how its stand-in is made. The folder is the list: Lua classes, help, `mslua data` and
+// messages follow from it.
+//
+//   Source train("mnist", {{"dataset_dir", path}, {"usage", "test"}});
+//   ASSIGN_OR_RETURN(const auto reader, OpenSource(train));
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "core/base/shape.h"
+#include "core/base/status.h"
+#include "core/data/reader.h"
+
+namespace mslua::data {
+
+// ---- Values of fields ----------------------------------------------------------------------------------------------
+
+// An array in memory; sample i is row i.
+struct NamedArray {
+  std::string name;
+  TensorType type;                   // rank >= 1
+  std::shared_ptr<const void> data;  // dense, row-major, type.bytes() bytes
+};
+
+// Samples that foreign code makes, a Lua function for one. Called on the thread that calls Pipeline::Open and
+// Loader::Next only, never on a worker.
+class Generator {
+ public:
+  // A column each; memory stays the generator's, valid until its next call.
+  using Row = std::vector<TensorView>;
+
+  virtual ~Generator() = default;
+  // Samples there are. -1: a sequence whose end is found by running it.
+  virtual int64_t size() const = 0;
+  // True: Get works for any i in [0, size()). False: Rewind and Next do.
+  virtual bool random_access() const = 0;
+  virtual Status Get(int64_t i, Row* row);
+  // Starts the sequence again; called at the start of each epoch.
+  virtual Status Rewind();
+  // False at the end of the sequence.
+  virtual StatusOr<bool> Next(Row* row);
+  // "recipe.lua:12: ", where its code is, for messages; empty when that is not known.
+  virtual std::string place() const { return ""; }
+};
+
+using FieldValue =
+    std::variant<std::monostate, bool, int64_t, double, std::string, std::vector<std::string>,
+                 std::map<std::string, std::string>, std::vector<NamedArray>, std::shared_ptr<Generator>>;
+using FieldMap = std::map<std::string, FieldValue>;
+
+// What a field takes; the alternative of FieldValue that holds it.
+enum class FieldType {
+  kBool,
+  kInt,
+  kNumber,     // double
+  kString,     //
+  kStrings,    // a list
+  kPaths,      // a string or a list of strings; held as a list
+  kTexts,      // a table from names to texts; numbers become texts
+  kArrays,     // arrays in memory
+  kGenerator,  // a function that makes samples
+};
+
+struct FieldDef {
+  std::string name;
+  FieldType type = FieldType::kString;
+  std::string doc = {};                            // one sentence for help
+  FieldValue fallback = {};                        // monostate: none
+  bool required = false;                           //
+  double min = kNone, max = kNone, below = kNone;  // limits of numbers; kNone: no limit
+  std::vector<std::string> choices = {};           // legal values of a string; empty: any
+  std::string unit = {};                           // "tokens"
+  bool path = false;                               // the file or folder that the source reads; must not be ""
+
+  static constexpr double kNone = std::numeric_limits<double>::infinity();
+};
+
+struct SourceDef;
+
+// Checked values of a source's fields, defaults filled in. Asking for a field with another type than its definition's
+// ends the process.
+class Fields {
+ public:
+  bool Has(const std::string& name) const { return values_.count(name) != 0; }
+  bool Bool(const std::string& name) const { return Get<bool>(name); }
+  int64_t Int(const std::string& name) const { return Get<int64_t>(name); }
+  double Number(const std::string& name) const { return Get<double>(name); }
+  // Without a value: "", an empty list.
+  std::string String(const std::string& name) const { return Has(name) ? Get<std::string>(name) : std::string(); }
+  std::vector<std::string> Strings(const std::string& name) const {
+    return Has(name) ? Get<std::vector<std::string>>(name) : std::vector<std::string>();
+  }
+  std::map<std::string, std::string> Texts(const std::string& name) const {
+    return Has(name) ? Get<std::map<std::string, std::string>>(name) : std::map<std::string, std::string>();
+  }
+  const std::vector<NamedArray>& Arrays(const std::string& name) const { return Get<std::vector<NamedArray>>(name); }
+
+ private:
+  friend StatusOr<Fields> CheckFields(const SourceDef& def, const FieldMap& values);
+  template <class T>
+  const T& Get(const std::string& name) const {
+    return std::get<T>(values_.at(name));
+  }
+  FieldMap values_;
+};
+
+// "a, b or c"
+std::string JoinOr(const std::vector<std::string>& words);
+
+// ---- Declarations --------------------------------------------------------------------------------------------------
+
+struct MakeOptions {
+  int64_t train = 10000, test = 2000;  // samples; text: characters of train and test together
+  uint64_t seed = 1;
+};
+
+struct SourceDef {
+  std::string kind;              // "mnist", the name of its file; for `mslua data verify mnist`
+  std::string class_name;        // "MnistDataset"
+  std::string title;             // "MNIST", in comparisons of ranks
+  std::string doc;               // help: what is read, and the columns with their types
+  std::vector<FieldDef> fields;  // in the order of positional arguments
+  // Errors name the path, what was expected there, where to get it and, where there is one, the `mslua data make` that
+  // writes a stand-in. NOT_FOUND: the files, or those of this usage, are absent. Null: samples come from a generator.
+  std::function<StatusOr<std::unique_ptr<Reader>>(const Fields& fields)> open;
+
+  // For `mslua data ls` and `verify`. Whether the path may hold it; null: it lies in no file.
+  std::function<bool(const std::string& path)> fits;
+  std::string expects;    // "the files of MNIST", for the message about a path that holds nothing
+  int order = 0;          // sources are tried in this order: 0 by fixed names, 1 by ending, 2 and above any file
+  FieldMap inspect = {};  // fields beside path and usage
+
+  // For `mslua data make`: writes a stand-in into the folder `path`; null: there is none.
+  std::function<Status(const std::string& path, const MakeOptions& options)> make;
+
+  const FieldDef* Find(const std::string& name) const;
+  const FieldDef* PathField() const;  // null: it lies in no file
+};
+
+// Every source, sorted by kind.
+const std::vector<SourceDef>& Sources();
+// The one of this kind; INVALID_ARGUMENT with the nearest kind when there is none.
+StatusOr<const SourceDef*> FindSource(const std::string& kind);
+
+// The values with defaults for those that are absent. INVALID_ARGUMENT "MnistDataset: usage: expected ..., got ..." for
+// an unknown field, a missing one, a wrong type or a value out of range.
+StatusOr<Fields> CheckFields(const SourceDef& def, const FieldMap& values);
+
+// A description of a source; nothing is checked or opened before OpenSource.
+class Source {
+ public:
+  Source(std::string kind, FieldMap fields) : kind_(std::move(kind)), fields_(std::move(fields)) {}
+
+  const std::string& kind() const { return kind_; }
+  const FieldMap& fields() const { return fields_; }
+  // What makes the samples; null: a reader does.
+  std::shared_ptr<Generator> generator() const;
+
+ private:
+  std::string kind_;
+  FieldMap fields_;
+};
+
+// Sources in memory.
+Source NumpySlices(std::vector<NamedArray> arrays);
+// A sequence without random access and with size() -1 is run once by Pipeline::Open to count it.
+Source GeneratorSource(std::shared_ptr<Generator> generator, std::vector<std::string> column_names);
+
+// Not for a source with a generator.
+StatusOr<std::unique_ptr<Reader>> OpenSource(const Source& source);
+
+}  // namespace mslua::data

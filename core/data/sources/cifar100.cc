@@ -1,0 +1,31 @@
+// CIFAR-100.
+#include "core/data/cifar.h"
+#include "core/data/file.h"
+
+namespace mslua::data {
+namespace {
+
+const CifarFlavour& Flavour() {
+  static const CifarFlavour flavour{"Cifar100Dataset",
+                                    "CIFAR-100 binary version",
+                                    nullptr,
+                                    {"cifar-100-binary", "cifar-100-python"},
+                                    {"train"},
+                                    {"test"},
+                                    {{"coarse_label", "coarse_labels", 20}, {"fine_label", "fine_labels", 100}}};
+  return flavour;
+}
+
+}  // namespace
+
+MSLUA_SOURCE(cifar100) {
+  def->class_name = "Cifar100Dataset";
+  def->title = "CIFAR-100";
+  def->doc = "CIFAR-100: image, coarse_label, fine_label.";
+  def->fields = {PathField("dataset_dir", "folder of train.bin and test.bin, or of train and test"), UsageField()};
+  def->open = [](const Fields& fields) { return OpenCifar(Flavour(), fields); };
+  def->fits = IsFolder;
+  def->expects = "the files of CIFAR-100";
+}
+
+}  // namespace mslua::data

@@ -1,0 +1,191 @@
+#include <cmath>
+#include <cstdlib>
+
+#include "core/data/testing/source_testing.h"
+#include "gmock/gmock.h"
+
+namespace mslua::data {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using Texts = std::map<std::string, std::string>;
+using Names = std::vector<std::string>;
+
+// The numbers of sample i in all columns, or NaN where it cannot be read.
+std::vector<double> Row(const Opened& reader, int64_t i) {
+  ReadBuffers buffers;
+  std::vector<RawColumn> row((*reader)->columns().size());
+  if (!(*reader)->Read(i, &buffers, absl::MakeSpan(row)).ok()) return {NAN};
+  std::vector<double> numbers;
+  for (const RawColumn& c : row) {
+    for (int64_t k = 0; k < c.type.elements(); ++k) {
+      numbers.push_back(c.type.dtype == DType::kF32 ? static_cast<const float*>(c.data)[k]
+                                                    : static_cast<const int32_t*>(c.data)[k]);
+    }
+  }
+  return numbers;
+}
+
+std::string Columns(const Opened& reader) {
+  std::string text;
+  for (const Column& c : (*reader)->columns()) absl::StrAppend(&text, c.name, " ", ToString(c.type), ";");
+  return text;
+}
+
+const Texts kTypes{{"age", "int"}, {"job", "category"}, {"city", "hash(50)"}, {"income", "category"}, {"id", "skip"}};
+constexpr char kPeople[] =
+    "age,job,hours,income,city,id\n"
+    "39,clerk,40.5,low,Berlin,x1\n"
+    "50,\"baker, and \"\"chef\"\"\",13,high,\"Rio\nde Janeiro\",x2\r\n"
+    "\n"
+    "-7,clerk,1e-3,low,Berlin,x3";
+
+TEST(CsvTest, TypesOrderAndLabel) {
+  const std::string path = Folder("csv") + "/people.csv";
+  Put(path, absl::StrCat("\xef\xbb\xbf", kPeople));
+  const Opened reader = Open("csv", {{"dataset_files", path}, {"columns", kTypes}, {"label", "income"}});
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  EXPECT_EQ(Columns(reader), "age i32[];job i32[];hours f32[];city i32[];income i32[];");
+  ASSERT_EQ((*reader)->size(), 3);
+  const std::vector<double> first = Row(reader, 0), second = Row(reader, 1), third = Row(reader, 2);
+  EXPECT_THAT(first, ElementsAre(39, 1, 40.5, first[3], 1));  // "baker..." < "clerk", "high" < "low"
+  EXPECT_THAT(second, ElementsAre(50, 0, 13, second[3], 0));
+  EXPECT_THAT(third, ElementsAre(-7, 1, 0.001f, first[3], 1));
+  EXPECT_LT(first[3], 50);
+  EXPECT_NE(first[3], second[3]);
+  EXPECT_EQ((*reader)->Where(1), path + ":3");
+  EXPECT_EQ((*reader)->Where(2), path + ":6");
+}
+
+TEST(CsvTest, PackedColumns) {
+  const std::string path = Folder("csv_pack") + "/people.csv";
+  Put(path, kPeople);
+  const Opened reader =
+      Open("csv", {{"dataset_files", path}, {"columns", kTypes}, {"label", "income"}, {"pack", true}});
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  EXPECT_EQ(Columns(reader), "numbers f32[2];categories i32[2];income i32[];");
+  const std::vector<double> second = Row(reader, 1);
+  EXPECT_THAT(second, ElementsAre(50, 13, 0, second[3], 0));
+}
+
+TEST(CsvTest, FilesWithoutHeaderAndMissingValues) {
+  const std::string path = Folder("csv_files");
+  Put(path + "/a.csv", "1;;b\n2;4;a\n");
+  Put(path + "/b.csv", "3;  5 ;\n");
+  FieldMap fields{{"dataset_files", Names{path + "/a.csv", path + "/b.csv"}},
+                  {"column_names", Names{"n", "x", "c"}},
+                  {"columns", Texts{{"c", "category"}}},
+                  {"missing", Texts{{"x", "-1"}}},
+                  {"field_delim", ";"}};
+  const Opened reader = Open("csv", fields);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  EXPECT_THAT(Row(reader, 0), ElementsAre(1, -1, 2));
+  EXPECT_THAT(Row(reader, 2), ElementsAre(3, 5, 0));  // no value is a category like others
+  EXPECT_EQ((*reader)->Where(2), path + "/b.csv:1");
+  fields.erase("missing");
+  EXPECT_EQ(Message(Open("csv", fields).status()), path + "/a.csv:1: column 'x': no value; give one in `missing`");
+}
+
+// Numbers are rounded as strtof rounds them, short ones and long ones.
+TEST(CsvTest, NumbersAreRoundedToTheNearest) {
+  const std::string path = Folder("csv_numbers") + "/x.csv";
+  std::vector<std::string> texts{"0",       "-0",      ".5",        "5.",     "16777215", "16777217", "0.1", "-123.456",
+                                 "9.99999", "1.00001", "0.0000001", "3.4e38", "1e-45",    "1e-60",    "+7"};
+  for (uint64_t i = 0; i < 2000; ++i) {
+    const uint64_t digits = UniformIntAt(3, 1, i, 100'000'000);
+    std::string text = absl::StrCat(digits);
+    text.insert(UniformIntAt(3, 2, i, text.size() + 1), ".");
+    if (i % 2 == 0) text.insert(0, "-");
+    texts.push_back(text);
+  }
+  std::string file = "x\n";
+  for (const std::string& text : texts) absl::StrAppend(&file, text, "\n");
+  Put(path, file);
+  const Opened reader = Open("csv", {{"dataset_files", path}});
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  for (size_t i = 0; i < texts.size(); ++i)
+    EXPECT_EQ(Row(reader, static_cast<int64_t>(i))[0], std::strtof(texts[i].c_str(), nullptr)) << texts[i];
+  Put(path, "x\n-\n");
+  EXPECT_THAT(Message(Open("csv", {{"dataset_files", path}}).status()), HasSubstr("'-' is not a finite number"));
+  Put(path, "x\n.\n");
+  EXPECT_THAT(Message(Open("csv", {{"dataset_files", path}}).status()), HasSubstr("'.' is not a finite number"));
+}
+
+TEST(CsvTest, CategoriesOfOtherFiles) {
+  const std::string path = Folder("csv_categories");
+  Put(path + "/train.csv", "c\nred\ngreen\nblue\n");
+  Put(path + "/test.csv", "c\nred\n");
+  FieldMap fields{{"dataset_files", path + "/test.csv"}, {"column_type", "category"}};
+  EXPECT_THAT(Row(Open("csv", fields), 0), ElementsAre(0));
+  fields["categories_from"] = path + "/train.csv";
+  EXPECT_THAT(Row(Open("csv", fields), 0), ElementsAre(2));
+  Put(path + "/test.csv", "c\npink\n");
+  EXPECT_THAT(Message(Open("csv", fields).status()),
+              HasSubstr("test.csv:2: column 'c': 'pink' is not among the values of categories_from"));
+}
+
+TEST(CsvTest, Errors) {
+  const std::string path = Folder("csv_bad") + "/x.csv";
+  const auto message = [&](const std::string& text, FieldMap fields = {}) {
+    Put(path, text);
+    fields["dataset_files"] = path;
+    return Message(Open("csv", fields).status());
+  };
+  EXPECT_EQ(message("a,b\n1,2\n"), "");
+  EXPECT_EQ(message("a,b\n1,2\n3\n"), path + ":3: 1 column, expected 2, as in the header");
+  EXPECT_EQ(message("a,b\n1,2,3\n"), path + ":2: 3 columns, expected 2, as in the header");
+  EXPECT_EQ(message("a,b\n1,2\n3,4x\n"), path + ":3: column 'b': '4x' is not a finite number");
+  EXPECT_EQ(message("a\ninf\n"), path + ":2: column 'a': 'inf' is not a finite number");
+  EXPECT_EQ(message("a\n1e99\n"), path + ":2: column 'a': '1e99' is not a finite number");
+  EXPECT_EQ(message("a\n3000000000\n", {{"column_type", "int"}}),
+            path + ":2: column 'a': '3000000000' is not an integer of 32 bits");
+  EXPECT_EQ(message("a\n1.5\n", {{"column_type", "int"}}), path + ":2: column 'a': '1.5' is not an integer of 32 bits");
+  EXPECT_EQ(message("a\n\"1\n2\n"), path + ":2: a quote is not closed");
+  EXPECT_EQ(message("a,b\n1,\"2\"3\n"), path + ":2: column 2: text stands behind a closing quote");
+  EXPECT_THAT(message(""), HasSubstr("is empty: expected a header"));
+  EXPECT_THAT(message("a,b\n"), HasSubstr("no record"));
+  EXPECT_THAT(message("a,a\n1,2\n"), HasSubstr("two columns are called 'a'"));
+  EXPECT_THAT(message("age\n1\n", {{"columns", Texts{{"aeg", "int"}}}}),
+              HasSubstr("columns: no column 'aeg' (did you mean 'age'?); there are age"));
+  EXPECT_THAT(message("age\n1\n", {{"label", "income"}}), HasSubstr("label: no column 'income'"));
+  EXPECT_THAT(message("a\n1\n", {{"columns", Texts{{"a", "categry"}}}}),
+              AllOf(HasSubstr("columns: a: expected \"float\""), HasSubstr("(did you mean 'category'?)")));
+  EXPECT_THAT(message("a\n1\n", {{"columns", Texts{{"a", "hash"}}}}), HasSubstr("got \"hash\""));
+  EXPECT_THAT(message("a\n1\n", {{"columns", Texts{{"a", "hash(0)"}}}}), HasSubstr("got \"hash(0)\""));
+  EXPECT_THAT(message("a\nx\ny\n", {{"columns", Texts{{"a", "category(1)"}}}}),
+              HasSubstr(":3: column 'a': 'y' is value 2, expected at most 1 (category(1))"));
+  EXPECT_THAT(message("a\n1\n", {{"column_type", "skip"}}), HasSubstr("every column is skipped"));
+  EXPECT_THAT(message("a\n1\n", {{"field_delim", "::"}}), HasSubstr("expected one character"));
+}
+
+// A record that is longer than what is read at once, and one that ends where a piece does.
+TEST(CsvTest, LongRecords) {
+  const std::string path = Folder("csv_long") + "/x.csv";
+  std::string text = "a,b\n";
+  for (int i = 0; i < 3; ++i) absl::StrAppend(&text, "\"", std::string((4 << 20) - 3 + i, 'x'), "\"\"\",", i, "\r\n");
+  Put(path, text);
+  const Opened reader = Open("csv", {{"dataset_files", path}, {"columns", Texts{{"a", "category"}}}});
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  for (int i = 0; i < 3; ++i) EXPECT_THAT(Row(reader, i), ElementsAre(i, i));
+}
+
+TEST(CsvTest, ShufflesShardsAndResumes) {
+  const std::string path = Folder("csv_order") + "/x.csv";
+  std::string text = "x,label\n";
+  for (int i = 0; i < 23; ++i) absl::StrAppend(&text, i * 0.5, ",", i, "\n");
+  Put(path, text);
+  CheckOrder(Source("csv", {{"dataset_files", path}, {"columns", Texts{{"label", "int"}}}, {"label", "label"}}));
+}
+
+TEST(CsvTest, DamagedFilesNeverCrash) {
+  const std::string path = Folder("csv_fuzz") + "/x.csv";
+  Fuzz(path, kPeople, 3000, [&] {
+    return Open("csv", {{"dataset_files", path}, {"columns", kTypes}, {"label", "income"}});
+  });
+  Fuzz(path, kPeople, 1000, [&] { return Open("csv", {{"dataset_files", path}, {"column_type", "category"}}); });
+}
+
+}  // namespace
+}  // namespace mslua::data

@@ -1,0 +1,396 @@
+// NumPy's files: .npy (an array) and .npz (a zip archive of them, stored or deflated). Rows of arrays that are stored
+// are read from the file when they are asked for, so that an array may be larger than memory; deflated ones are
+// inflated when the source is opened. Formats: numpy/lib/format.py; PKWARE's APPNOTE.TXT, with zip64.
+#include <zlib.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "core/base/input_file.h"
+#include "core/base/text.h"
+#include "core/data/file.h"
+#include "core/data/sources/define.h"
+
+namespace mslua::data {
+namespace {
+
+constexpr int64_t kMaxHeader = 1 << 20;      // bytes of an array's header
+constexpr int64_t kMaxDirectory = 64 << 20;  // bytes of an archive's directory
+constexpr int64_t kMaxInflation = 1032;      // times that deflate makes a text shorter, at most
+constexpr size_t kAlignment = 16;            // of a row in the buffer
+
+uint64_t Little(const char* p, int bytes) {
+  uint64_t value = 0;
+  for (int k = bytes - 1; k >= 0; --k) value = value << 8 | static_cast<uint8_t>(p[k]);
+  return value;
+}
+
+// ---- Arrays --------------------------------------------------------------------------------------------------------
+
+// Bytes of a file or of memory.
+struct Bytes {
+  std::shared_ptr<InputFile> file;  // null: memory
+  std::shared_ptr<const std::vector<char>> memory;
+  int64_t begin = 0, size = 0;
+
+  Status Read(int64_t at, int64_t n, void* out) const {
+    if (at < 0 || n < 0 || at > size || n > size - at) return absl::DataLossError("the array is truncated");
+    if (file != nullptr) return file->Read(begin + at, n, out);
+    std::memcpy(out, memory->data() + at, static_cast<size_t>(n));
+    return absl::OkStatus();
+  }
+};
+
+struct Array {
+  std::string name;   // of the column
+  std::string where;  // "x.npz, member 'y.npy'"
+  Bytes bytes;
+  TensorType type = {};
+  int64_t data = 0;  // where the elements begin
+  int64_t row = 0;   // bytes of a row
+};
+
+// The text behind `'key':` of a header's dictionary; empty: there is none.
+absl::string_view After(absl::string_view header, absl::string_view key) {
+  const size_t at = header.find(absl::StrCat("'", key, "':"));
+  return at == absl::string_view::npos ? "" : absl::StripLeadingAsciiWhitespace(header.substr(at + key.size() + 3));
+}
+
+StatusOr<DType> ElementType(absl::string_view text) {
+  static constexpr std::pair<const char*, DType> kTypes[] = {
+      {"'<f2'", DType::kF16}, {"'<f4'", DType::kF32}, {"'<f8'", DType::kF64}, {"'<i4'", DType::kI32},
+      {"'<i8'", DType::kI64}, {"'|u1'", DType::kU8},  {"'|b1'", DType::kBool}};
+  for (const auto& [name, type] : kTypes) {
+    if (absl::StartsWith(text, name)) return type;
+  }
+  return absl::DataLossError(
+      absl::StrCat("its element type is ", text.substr(0, std::min<size_t>(text.find(','), 20)),
+                   ", expected little-endian float16, float32, float64, int32, int64, uint8 or bool; convert it with "
+                   ".astype(\"<f4\")"));
+}
+
+// "(3, 4)", "(3,)", "()".
+StatusOr<Shape> ReadShape(absl::string_view text) {
+  const size_t end = text.find(')');
+  if (text.empty() || text[0] != '(' || end == absl::string_view::npos)
+    return absl::DataLossError("its header has no shape");
+  Shape shape;
+  int64_t elements = 1;
+  for (absl::string_view word : absl::StrSplit(text.substr(1, end - 1), ',')) {
+    word = absl::StripAsciiWhitespace(word);
+    if (word.empty()) continue;
+    int64_t size = 0;
+    if (!absl::SimpleAtoi(word, &size) || size < 0 || size > (int64_t{1} << 48) / std::max<int64_t>(elements, 1))
+      return absl::DataLossError(absl::StrCat("its shape has a dimension ", word.substr(0, 30)));
+    elements *= std::max<int64_t>(size, 1);
+    shape.push_back(size);
+  }
+  if (shape.size() > static_cast<size_t>(kMaxRank) + 1)
+    return absl::DataLossError(absl::StrCat("it has ", shape.size(), " dimensions"));
+  return shape;
+}
+
+// Reads the header: type, data and row.
+Status ReadHeader(Array* array) {
+  char start[12];
+  if (array->bytes.size < 10) return absl::DataLossError("is no .npy array: it is too short");
+  RETURN_IF_ERROR(array->bytes.Read(0, 10, start));
+  if (std::memcmp(start, "\x93NUMPY", 6) != 0) return absl::DataLossError("is no .npy array");
+  const int width = start[6] == 1 ? 2 : 4;  // of the header's length; version 1, or 2 and 3
+  if (start[6] < 1 || start[6] > 3)
+    return absl::DataLossError(absl::StrCat("is an .npy array of version ", static_cast<int>(start[6])));
+  RETURN_IF_ERROR(array->bytes.Read(8, width, start + 8));
+  const int64_t length = static_cast<int64_t>(Little(start + 8, width));
+  if (length > kMaxHeader) return absl::DataLossError(absl::StrCat("has a header of ", length, " bytes"));
+  std::string header(static_cast<size_t>(length), '\0');
+  RETURN_IF_ERROR(array->bytes.Read(8 + width, length, &header[0]));
+  array->data = 8 + width + length;
+  ASSIGN_OR_RETURN(array->type.dtype, ElementType(After(header, "descr")));
+  ASSIGN_OR_RETURN(array->type.shape, ReadShape(After(header, "shape")));
+  const absl::string_view fortran = After(header, "fortran_order");
+  const bool columns_first = absl::StartsWith(fortran, "True");
+  if (!columns_first && !absl::StartsWith(fortran, "False"))
+    return absl::DataLossError("its header has no fortran_order");
+  if (columns_first && array->type.rank() > 1)
+    return absl::DataLossError("it is in Fortran's order; save numpy.ascontiguousarray(x)");
+  const int64_t have = array->bytes.size - array->data;
+  if (have != array->type.bytes()) {
+    return absl::DataLossError(absl::StrCat(have < array->type.bytes() ? "it is truncated: " : "it is too long: ", have,
+                                            " bytes of data, expected ", array->type.bytes(), " of ",
+                                            ToString(array->type)));
+  }
+  return absl::OkStatus();
+}
+
+// ---- Archives ------------------------------------------------------------------------------------------------------
+
+struct Member {
+  std::string name;
+  int method = 0;  // 0: stored, 8: deflated
+  int flags = 0;
+  uint32_t crc = 0;
+  int64_t packed = 0, size = 0, header = 0;
+};
+
+// Where the archive's directory is: offset and bytes.
+StatusOr<std::pair<int64_t, int64_t>> FindDirectory(const InputFile& file) {
+  constexpr int64_t kEnd = 22, kLocator = 20, kEnd64 = 56;
+  std::string tail(static_cast<size_t>(std::min<int64_t>(file.size(), kEnd + 65535 + kLocator)), '\0');
+  const int64_t first = file.size() - static_cast<int64_t>(tail.size());
+  RETURN_IF_ERROR(file.Read(first, static_cast<int64_t>(tail.size()), &tail[0]));
+  const size_t at = tail.rfind("PK\x05\x06");
+  if (at == std::string::npos || at + kEnd > tail.size())
+    return absl::DataLossError("is truncated, or no .npz archive: it has no directory");
+  int64_t size = static_cast<int64_t>(Little(&tail[at + 12], 4)),
+          begin = static_cast<int64_t>(Little(&tail[at + 16], 4));
+  if (begin == 0xffffffff || size == 0xffffffff) {
+    if (at < kLocator || tail.compare(at - kLocator, 4, "PK\x06\x07") != 0)
+      return absl::DataLossError("is damaged: its zip64 directory is missing");
+    char end[kEnd64];
+    RETURN_IF_ERROR(file.Read(static_cast<int64_t>(Little(&tail[at - kLocator + 8], 8)), kEnd64, end));
+    size = static_cast<int64_t>(Little(end + 40, 8));
+    begin = static_cast<int64_t>(Little(end + 48, 8));
+  }
+  if (begin < 0 || size < 0 || size > kMaxDirectory || begin > file.size() || size > file.size() - begin)
+    return absl::DataLossError("is damaged: its directory lies outside the file");
+  return std::make_pair(begin, size);
+}
+
+// Sizes and place of a member larger than 4 GiB are in its zip64 field.
+Status ReadZip64(absl::string_view extra, Member* member) {
+  while (extra.size() >= 4) {
+    const uint64_t id = Little(extra.data(), 2), n = Little(extra.data() + 2, 2);
+    if (n > extra.size() - 4) break;
+    absl::string_view field = extra.substr(4, n);
+    extra.remove_prefix(4 + n);
+    if (id != 1) continue;
+    for (int64_t* value : {&member->size, &member->packed, &member->header}) {
+      if (*value != 0xffffffff) continue;
+      if (field.size() < 8) return absl::DataLossError("is damaged: a zip64 field is too short");
+      *value = static_cast<int64_t>(Little(field.data(), 8));
+      field.remove_prefix(8);
+    }
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<std::vector<Member>> ListMembers(const InputFile& file) {
+  ASSIGN_OR_RETURN(const auto directory, FindDirectory(file));
+  std::string bytes(static_cast<size_t>(directory.second), '\0');
+  RETURN_IF_ERROR(file.Read(directory.first, directory.second, &bytes[0]));
+  std::vector<Member> members;
+  for (size_t at = 0; at < bytes.size();) {
+    const char* p = bytes.data() + at;
+    const size_t left = bytes.size() - at;
+    if (left < 46 || std::memcmp(p, "PK\x01\x02", 4) != 0) return absl::DataLossError("is damaged in its directory");
+    const size_t name = Little(p + 28, 2), extra = Little(p + 30, 2), comment = Little(p + 32, 2);
+    if (46 + name + extra + comment > left) return absl::DataLossError("is damaged in its directory");
+    Member member;
+    member.name.assign(p + 46, name);
+    member.flags = static_cast<int>(Little(p + 8, 2));
+    member.method = static_cast<int>(Little(p + 10, 2));
+    member.crc = static_cast<uint32_t>(Little(p + 16, 4));
+    member.packed = static_cast<int64_t>(Little(p + 20, 4));
+    member.size = static_cast<int64_t>(Little(p + 24, 4));
+    member.header = static_cast<int64_t>(Little(p + 42, 4));
+    RETURN_IF_ERROR(ReadZip64({p + 46 + name, extra}, &member));
+    members.push_back(std::move(member));
+    at += 46 + name + extra + comment;
+  }
+  return members;
+}
+
+StatusOr<std::shared_ptr<const std::vector<char>>> Inflate(const Bytes& packed, const Member& member) {
+  if (member.size < 0 || member.size / kMaxInflation > member.packed + 1)
+    return absl::DataLossError("its size is not that of its deflated data");
+  std::vector<char> in(static_cast<size_t>(packed.size));
+  RETURN_IF_ERROR(packed.Read(0, packed.size, in.data()));
+  auto out = std::make_shared<std::vector<char>>(static_cast<size_t>(member.size));
+  z_stream stream{};
+  if (inflateInit2(&stream, -15) != Z_OK) return absl::InternalError("zlib: inflateInit2 failed");
+  size_t used = 0, made = 0;
+  int code = Z_OK;
+  constexpr size_t kMost = size_t{1} << 30;  // zlib counts in 32 bits
+  while (code == Z_OK) {
+    stream.next_in = reinterpret_cast<Bytef*>(in.data()) + used;
+    stream.avail_in = static_cast<uInt>(std::min(kMost, in.size() - used));
+    Bytef spare = 0;
+    stream.next_out = made < out->size() ? reinterpret_cast<Bytef*>(out->data()) + made : &spare;
+    const size_t room = std::min(kMost, out->size() - made);
+    stream.avail_out = static_cast<uInt>(std::max<size_t>(room, 1));
+    const size_t had = stream.avail_in, could = stream.avail_out;
+    code = inflate(&stream, Z_NO_FLUSH);
+    used += had - stream.avail_in;
+    made += could - stream.avail_out;
+    if (made > out->size()) code = Z_DATA_ERROR;  // into `spare`
+  }
+  inflateEnd(&stream);
+  uLong crc = crc32(0, nullptr, 0);
+  for (size_t at = 0; at < made && made == out->size(); at += kMost)
+    crc = crc32(crc, reinterpret_cast<const Bytef*>(out->data()) + at, static_cast<uInt>(std::min(kMost, made - at)));
+  if (code != Z_STREAM_END || made != out->size() || crc != member.crc)
+    return absl::DataLossError("its deflated data is damaged");
+  return std::shared_ptr<const std::vector<char>>(std::move(out));
+}
+
+StatusOr<Bytes> OpenMember(const std::shared_ptr<InputFile>& file, const Member& member) {
+  char local[30];
+  if (member.header < 0 || member.header > file->size() - 30) return absl::DataLossError("it lies outside the file");
+  RETURN_IF_ERROR(file->Read(member.header, 30, local));
+  if (std::memcmp(local, "PK\x03\x04", 4) != 0) return absl::DataLossError("its header is damaged");
+  Bytes bytes{file, nullptr, 0, member.packed};
+  bytes.begin = member.header + 30 + static_cast<int64_t>(Little(local + 26, 2) + Little(local + 28, 2));
+  if (member.packed < 0 || bytes.begin > file->size() || member.packed > file->size() - bytes.begin)
+    return absl::DataLossError("it is truncated");
+  if ((member.flags & 1) != 0) return absl::DataLossError("it is encrypted");
+  if (member.method == 0) return bytes;
+  if (member.method != 8)
+    return absl::DataLossError(
+        absl::StrCat("its compression is method ", member.method, ", expected stored or deflated"));
+  ASSIGN_OR_RETURN(bytes.memory, Inflate(bytes, member));
+  bytes.file = nullptr;
+  bytes.size = member.size;
+  return bytes;
+}
+
+// ---- The source ----------------------------------------------------------------------------------------------------
+
+// "digits/x.npy" -> "x"
+std::string ColumnName(absl::string_view path) {
+  path.remove_prefix(path.rfind('/') == absl::string_view::npos ? 0 : path.rfind('/') + 1);
+  return std::string(absl::StripSuffix(path, ".npy"));
+}
+
+class NumpyReader : public Reader {
+ public:
+  static StatusOr<std::unique_ptr<Reader>> Open(const Fields& fields) {
+    auto reader = std::unique_ptr<NumpyReader>(new NumpyReader);
+    const std::vector<std::string> wanted = fields.Strings("column_names");
+    for (const std::string& path : fields.Strings("dataset_files")) RETURN_IF_ERROR(reader->AddFile(path, wanted));
+    RETURN_IF_ERROR(reader->Choose(wanted));
+    RETURN_IF_ERROR(reader->MakeColumns());
+    return StatusOr<std::unique_ptr<Reader>>(std::move(reader));
+  }
+
+  Status Read(int64_t i, ReadBuffers* buffers, absl::Span<RawColumn> row) const override {
+    buffers->bytes.resize(bytes_);
+    size_t at = 0;
+    for (size_t k = 0; k < arrays_.size(); ++k) {
+      const Array& array = arrays_[k];
+      uint8_t* place = buffers->bytes.data() + at;
+      const Status status = array.bytes.Read(array.data + i * array.row, array.row, place);
+      if (!status.ok()) return Annotate(status, array.where);
+      if (array.type.dtype == DType::kBool && std::any_of(place, place + array.row, [](uint8_t b) { return b > 1; }))
+        return absl::DataLossError(absl::StrCat(array.where, ", row ", i, ": a bool is neither 0 nor 1"));
+      row[k] = RawColumn{place, columns_[k].type};
+      at += Padded(array.row);
+    }
+    return absl::OkStatus();
+  }
+
+  std::string Where(int64_t i) const override { return absl::StrCat(arrays_[0].where, ", row ", i); }
+
+ private:
+  static size_t Padded(int64_t bytes) {
+    return (static_cast<size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
+  }
+
+  Status AddFile(const std::string& path, const std::vector<std::string>& wanted) {
+    if (!IsFile(path)) {
+      return absl::NotFoundError(
+          absl::StrCat("NumpyDataset: no file '", path, "'; expected one .npz file, or .npy files, a column each"));
+    }
+    ASSIGN_OR_RETURN(std::unique_ptr<InputFile> opened, InputFile::Open(path));
+    const std::shared_ptr<InputFile> file = std::move(opened);
+    char magic[4] = {};
+    RETURN_IF_ERROR(file->Read(0, std::min<int64_t>(4, file->size()), magic));
+    if (std::memcmp(magic, "PK\x03\x04", 4) != 0)
+      return Add({ColumnName(path), path, {file, nullptr, 0, file->size()}});
+    const StatusOr<std::vector<Member>> members = ListMembers(*file);
+    if (!members.ok()) return absl::DataLossError(absl::StrCat(path, " ", members.status().message()));
+    for (const Member& member : *members) {
+      Array array{ColumnName(member.name), absl::StrCat(path, ", member '", member.name, "'"), {}};
+      if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), array.name) == wanted.end()) continue;
+      StatusOr<Bytes> bytes = OpenMember(file, member);
+      if (!bytes.ok()) return Annotate(bytes.status(), array.where);
+      array.bytes = *std::move(bytes);
+      RETURN_IF_ERROR(Add(std::move(array)));
+    }
+    return absl::OkStatus();
+  }
+
+  Status Add(Array array) {
+    const Status status = ReadHeader(&array);
+    if (!status.ok()) return Annotate(status, array.where);
+    if (array.type.rank() < 1)
+      return absl::DataLossError(
+          absl::StrCat(array.where, ": it is one number, not rows; name the arrays to read in column_names"));
+    arrays_.push_back(std::move(array));
+    return absl::OkStatus();
+  }
+
+  // The arrays of these names in this order; all when there are none.
+  Status Choose(const std::vector<std::string>& wanted) {
+    std::vector<std::string> names;
+    for (const Array& array : arrays_) names.push_back(array.name);
+    for (const std::string& name : names) {
+      if (std::count(names.begin(), names.end(), name) > 1)
+        return absl::InvalidArgumentError(absl::StrCat("NumpyDataset: two arrays are called '", name, "'"));
+    }
+    std::vector<Array> chosen;
+    for (const std::string& name : wanted) {
+      const auto it = std::find(names.begin(), names.end(), name);
+      if (it == names.end()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("NumpyDataset: column_names: no array '", name, "'", DidYouMean(name, names)));
+      }
+      chosen.push_back(arrays_[static_cast<size_t>(it - names.begin())]);
+    }
+    if (!wanted.empty()) arrays_ = std::move(chosen);
+    if (arrays_.empty()) return absl::InvalidArgumentError("NumpyDataset: dataset_files: expected at least one array");
+    return absl::OkStatus();
+  }
+
+  Status MakeColumns() {
+    size_ = arrays_[0].type.shape[0];
+    for (Array& array : arrays_) {
+      if (array.type.shape[0] != size_) {
+        return absl::DataLossError(
+            absl::StrCat(array.where, ": ", array.type.shape[0], " rows, ", arrays_[0].where, " has ", size_));
+      }
+      const TensorType row{array.type.dtype, Shape(array.type.shape.begin() + 1, array.type.shape.end())};
+      array.row = row.bytes();
+      bytes_ += Padded(array.row);
+      columns_.push_back({array.name, row});
+    }
+    if (size_ == 0) return absl::DataLossError(absl::StrCat(arrays_[0].where, ": it has no row"));
+    return absl::OkStatus();
+  }
+
+  std::vector<Array> arrays_;  // of each column
+  size_t bytes_ = 0;           // of a row of all arrays
+};
+
+}  // namespace
+
+MSLUA_SOURCE(numpy) {
+  def->class_name = "NumpyDataset";
+  def->title = "NumPy files";
+  def->doc =
+      "Rows of NumPy's arrays: a column for each array of an .npz file, or for each .npy file, under its name. "
+      "`NumpyDataset(\"train.npz\", {\"image\", \"label\"})`.";
+  def->fields = {PathField("dataset_files", "an .npz file, an .npy file, or a list of .npy files", FieldType::kPaths),
+                 {"column_names", FieldType::kStrings, "the arrays to read, in this order (default: all)"}};
+  def->open = NumpyReader::Open;
+  def->fits = [](const std::string& path) { return absl::EndsWith(path, ".npy") || absl::EndsWith(path, ".npz"); };
+  def->expects = "a .npy or .npz file";
+  def->order = 1;
+}
+
+}  // namespace mslua::data

@@ -1,0 +1,146 @@
+#include <zlib.h>
+
+#include "core/data/testing/source_testing.h"
+#include "gmock/gmock.h"
+
+namespace mslua::data {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using Names = std::vector<std::string>;
+
+std::string Little(uint64_t value, int width) {
+  std::string bytes;
+  for (int k = 0; k < width; ++k) bytes.push_back(static_cast<char>(value >> (8 * k) & 255));
+  return bytes;
+}
+
+std::string Npy(const std::string& type, const std::string& shape, const std::string& data,
+                const std::string& order = "False", int version = 1) {
+  std::string header =
+      absl::StrCat("{'descr': '", type, "', 'fortran_order': ", order, ", 'shape': ", shape, ", }      \n");
+  return absl::StrCat("\x93NUMPY", std::string(1, static_cast<char>(version)), std::string(1, '\0'),
+                      Little(header.size(), version == 1 ? 2 : 4), header, data);
+}
+
+std::string Deflated(const std::string& text) {
+  z_stream stream{};
+  EXPECT_EQ(deflateInit2(&stream, 6, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  std::string out(deflateBound(&stream, text.size()), '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  stream.avail_in = static_cast<uInt>(text.size());
+  stream.next_out = reinterpret_cast<Bytef*>(&out[0]);
+  stream.avail_out = static_cast<uInt>(out.size());
+  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+// An archive as numpy.savez (stored) or savez_compressed writes it; zip64: with sizes in the extra field.
+std::string Npz(const std::vector<std::pair<std::string, std::string>>& members, bool deflate, bool zip64 = false) {
+  std::string files, directory;
+  for (const auto& [name, bytes] : members) {
+    const std::string data = deflate ? Deflated(bytes) : bytes;
+    const uint32_t crc =
+        static_cast<uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(bytes.data()), static_cast<uInt>(bytes.size())));
+    const std::string extra =
+        zip64 ? Little(1, 2) + Little(16, 2) + Little(bytes.size(), 8) + Little(data.size(), 8) : "";
+    const std::string common =
+        absl::StrCat(Little(0, 2), Little(deflate ? 8 : 0, 2), Little(0, 4), Little(crc, 4),
+                     Little(zip64 ? 0xffffffff : data.size(), 4), Little(zip64 ? 0xffffffff : bytes.size(), 4),
+                     Little(name.size(), 2), Little(extra.size(), 2));
+    absl::StrAppend(&directory, "PK\x01\x02", Little(20, 2), Little(20, 2), common, Little(0, 2), Little(0, 2),
+                    Little(0, 2), Little(0, 4), Little(files.size(), 4), name, extra);
+    absl::StrAppend(&files, "PK\x03\x04", Little(20, 2), common, name, extra, data);
+  }
+  return absl::StrCat(files, directory, "PK\x05\x06", Little(0, 4), Little(members.size(), 2),
+                      Little(members.size(), 2), Little(directory.size(), 4), Little(files.size(), 4), Little(0, 2));
+}
+
+// Three rows: x f32[2], y i32[].
+std::string X() {
+  const float x[] = {0, 1, 2, 3, 4, 5};
+  return Npy("<f4", "(3, 2)", std::string(reinterpret_cast<const char*>(x), sizeof x));
+}
+std::string Y() { return Npy("<i4", "(3,)", Little(7, 4) + Little(8, 4) + Little(9, 4)); }
+
+TEST(NumpyTest, ArchivesStoredDeflatedAndZip64) {
+  const std::string path = Folder("npz") + "/a.npz";
+  for (const bool deflate : {false, true}) {
+    for (const bool zip64 : {false, true}) {
+      Put(path, Npz({{"x.npy", X()}, {"sub/y.npy", Y()}}, deflate, zip64));
+      const Opened reader = Open("numpy", {{"dataset_files", path}});
+      ASSERT_TRUE(reader.ok()) << reader.status();
+      EXPECT_EQ((*reader)->size(), 3);
+      EXPECT_EQ(ToString((*reader)->columns()[0].type), "f32[2]");
+      EXPECT_EQ((*reader)->columns()[1].name, "y");
+      EXPECT_EQ(LabelOf(**reader, 2), 9);
+      ReadBuffers buffers;
+      std::vector<RawColumn> row(2);
+      ASSERT_TRUE((*reader)->Read(1, &buffers, absl::MakeSpan(row)).ok());
+      EXPECT_EQ(static_cast<const float*>(row[0].data)[1], 3);
+    }
+  }
+  const Opened one = Open("numpy", {{"dataset_files", path}, {"column_names", Names{"y"}}});
+  ASSERT_TRUE(one.ok()) << one.status();
+  EXPECT_EQ((*one)->columns().size(), 1u);
+}
+
+TEST(NumpyTest, SingleArrays) {
+  const std::string path = Folder("npy");
+  Put(path + "/x.npy", X());
+  Put(path + "/y.npy", Npy("<i4", "(3,)", Little(1, 4) + Little(2, 4) + Little(3, 4), "False", 2));
+  const Opened reader = Open("numpy", {{"dataset_files", Names{path + "/x.npy", path + "/y.npy"}}});
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  EXPECT_EQ((*reader)->columns()[0].name, "x");
+  EXPECT_EQ(LabelOf(**reader, 1), 2);
+}
+
+TEST(NumpyTest, Errors) {
+  const std::string path = Folder("npy_bad") + "/a.npy";
+  const auto message = [&](const std::string& bytes, FieldMap fields = {}) {
+    Put(path, bytes);
+    fields["dataset_files"] = path;
+    const Opened reader = Open("numpy", fields);
+    return Message(reader.ok() ? ReadAll(**reader) : reader.status());
+  };
+  EXPECT_EQ(message(X()), "");
+  EXPECT_THAT(message("hello, world"), HasSubstr("a.npy: is no .npy array"));
+  EXPECT_THAT(message(""), HasSubstr("too short"));
+  EXPECT_THAT(message(X().substr(0, X().size() - 1)), HasSubstr("it is truncated: 23 bytes of data, expected 24"));
+  EXPECT_THAT(message(Npy(">f4", "(1,)", "abcd")), AllOf(HasSubstr("element type is '>f4'"), HasSubstr(".astype")));
+  EXPECT_THAT(message(Npy("<f4", "(1, 1)", "abcd", "True")), HasSubstr("numpy.ascontiguousarray"));
+  EXPECT_THAT(message(Npy("<f4", "()", "abcd")), HasSubstr("it is one number"));
+  EXPECT_THAT(message(Npy("<f4", "(0, 1)", "")), HasSubstr("no row"));
+  EXPECT_THAT(message(Npy("<f4", "(-1,)", "abcd")), HasSubstr("dimension -1"));
+  EXPECT_THAT(message(Npy("|b1", "(1,)", "\x02")), HasSubstr("row 0: a bool is neither 0 nor 1"));
+  EXPECT_THAT(message(Npz({{"x.npy", X()}, {"y.npy", Npy("|u1", "(2,)", "ab")}}, false)),
+              AllOf(HasSubstr("member 'y.npy': 2 rows"), HasSubstr("member 'x.npy' has 3")));
+  EXPECT_THAT(message(Npz({{"x.npy", X()}}, false), {{"column_names", Names{"xx"}}}), HasSubstr("no array 'xx'"));
+  const std::string archive = Npz({{"x.npy", X()}}, true);
+  EXPECT_THAT(message(archive.substr(0, archive.size() - 5)), HasSubstr("it has no directory"));
+  std::string damaged = archive;
+  damaged[30 + 5 + 20] ^= 0x55;
+  EXPECT_THAT(message(damaged), HasSubstr("a.npy, member 'x.npy': its deflated data is damaged"));
+}
+
+TEST(NumpyTest, ShufflesShardsAndResumes) {
+  const std::string path = Folder("npy_order") + "/y.npy";
+  std::string labels;
+  for (int i = 0; i < 23; ++i) labels += Little(static_cast<uint64_t>(i), 4);
+  Put(path, Npy("<i4", "(23,)", labels));
+  CheckOrder(Source("numpy", {{"dataset_files", path}}));
+}
+
+TEST(NumpyTest, DamagedFilesNeverCrash) {
+  const std::string path = Folder("npz_fuzz") + "/a.npz";
+  const auto open = [&] { return Open("numpy", {{"dataset_files", path}}); };
+  Fuzz(path, Npz({{"x.npy", X()}, {"y.npy", Y()}}, false), 2000, open);
+  Fuzz(path, Npz({{"x.npy", X()}, {"y.npy", Y()}}, true, true), 2000, open);
+  Fuzz(path, X(), 2000, open);
+}
+
+}  // namespace
+}  // namespace mslua::data
