@@ -17,6 +17,7 @@
 #include "lua/object.h"
 #include "lua/op_call.h"
 #include "lua/op_module.h"
+#include "lua/optimizer_lua.h"
 #include "lua/options.h"
 #include "lua/parameter.h"
 #include "lua/rank_lua.h"
@@ -209,6 +210,7 @@ int OpenCoreModule(lua_State* L) {
   OpenGraphs(L);
   OpenGradients(L);
   OpenTraining(L);
+  OpenOptimizers(L);
   OpenDatasets(L);
   OpenCheckpoints(L);
   OpenTrainers(L);

@@ -18,7 +18,7 @@
 #include "lua/global_view.h"
 #include "lua/graph_lua.h"
 #include "lua/op_call.h"
-#include "lua/optimizer_graph.h"
+#include "lua/optimizer_lua.h"
 #include "lua/options.h"
 #include "lua/session.h"
 #include "lua/tensor_lua.h"
@@ -51,40 +51,6 @@ struct TrainSpec {
   }
 };
 
-// The fields of `optimizer` that hold for all parameters.
-Status ReadRule(lua_State* L, int index, OptimizerRule* rule) {
-  RETURN_IF_ERROR(CheckFields(L, index, "optimizer",
-                              {"kind", "momentum", "nesterov", "dampening", "beta1", "beta2", "eps", "weight_decay",
-                               "bias_correction", "groups"}));
-  ASSIGN_OR_RETURN(rule->kind, FieldString(L, index, "kind", ""));
-  const auto& kinds = OptimizerKinds();
-  if (std::find(kinds.begin(), kinds.end(), rule->kind) == kinds.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("optimizer: kind is '", rule->kind, "', expected one of ",
-                                                   absl::StrJoin(kinds, ", "), DidYouMean(rule->kind, kinds)));
-  }
-  ASSIGN_OR_RETURN(rule->momentum, FieldNumber(L, index, "momentum", 0));
-  ASSIGN_OR_RETURN(rule->dampening, FieldNumber(L, index, "dampening", 0));
-  ASSIGN_OR_RETURN(rule->beta1, FieldNumber(L, index, "beta1", 0.9));
-  ASSIGN_OR_RETURN(rule->beta2, FieldNumber(L, index, "beta2", 0.999));
-  ASSIGN_OR_RETURN(rule->eps, FieldNumber(L, index, "eps", rule->kind == "adam" ? 1e-8 : 1e-6));
-  ASSIGN_OR_RETURN(rule->weight_decay, FieldNumber(L, index, "weight_decay", 0));
-  ASSIGN_OR_RETURN(rule->nesterov, FieldBool(L, index, "nesterov", false));
-  ASSIGN_OR_RETURN(rule->bias_correction, FieldBool(L, index, "bias_correction", false));
-  const auto within = [](const char* name, double v, bool ok, const char* range) {
-    return ok ? absl::OkStatus()
-              : absl::InvalidArgumentError(absl::StrCat("optimizer: ", name, " is ", v, ", expected ", range));
-  };
-  RETURN_IF_ERROR(within("momentum", rule->momentum, rule->momentum >= 0, "0 or more"));
-  RETURN_IF_ERROR(within("beta1", rule->beta1, rule->beta1 >= 0 && rule->beta1 < 1, "at least 0 and below 1"));
-  RETURN_IF_ERROR(within("beta2", rule->beta2, rule->beta2 >= 0 && rule->beta2 < 1, "at least 0 and below 1"));
-  RETURN_IF_ERROR(within("eps", rule->eps, rule->eps > 0, "more than 0"));
-  RETURN_IF_ERROR(within("weight_decay", rule->weight_decay, rule->weight_decay >= 0, "0 or more"));
-  if (rule->nesterov && (rule->momentum == 0 || rule->dampening != 0)) {
-    return absl::InvalidArgumentError("optimizer: nesterov needs a momentum and no dampening");
-  }
-  return absl::OkStatus();
-}
-
 Status ReadGroups(lua_State* L, int optimizer, TrainSpec* spec) {
   const StackGuard guard(L);
   lua_getfield(L, optimizer, "groups");
@@ -95,11 +61,12 @@ Status ReadGroups(lua_State* L, int optimizer, TrainSpec* spec) {
   for (int i = 1; i <= n; ++i) {
     lua_rawgeti(L, list, i);
     const std::string what = absl::StrCat("optimizer: groups[", i, "]");
-    RETURN_IF_ERROR(CheckFields(L, -1, what, {"params", "weight_decay", "lr_scale", "lr"}));
+    RETURN_IF_ERROR(CheckFields(L, -1, what, {"params", "weight_decay", "lr_scale", "lr", "wrapped"}));
     OptimizerRule rule = spec->rule;
     ASSIGN_OR_RETURN(rule.weight_decay, FieldNumber(L, -1, "weight_decay", rule.weight_decay));
     ASSIGN_OR_RETURN(rule.lr_scale, FieldNumber(L, -1, "lr_scale", 1));
     ASSIGN_OR_RETURN(rule.lr_input, FieldString(L, -1, "lr", "lr"));
+    ASSIGN_OR_RETURN(rule.wrapped, FieldBool(L, -1, "wrapped", true));
     lua_getfield(L, -1, "params");
     ASSIGN_OR_RETURN(const std::vector<ParameterHandle> params, ReadParameters(L, -1, absl::StrCat(what, ".params")));
     for (const ParameterHandle& p : params) {
@@ -132,7 +99,7 @@ Status ReadTrainSpec(lua_State* L, TrainSpec* spec) {
     ASSIGN_OR_RETURN(spec->network, ReadParameters(L, -1, "build_train: network"));
   }
   lua_getfield(L, 1, "optimizer");
-  RETURN_IF_ERROR(ReadRule(L, lua_gettop(L), &spec->rule));
+  RETURN_IF_ERROR(ReadOptimizerRule(L, lua_gettop(L), &spec->rule));
   RETURN_IF_ERROR(ReadGroups(L, lua_gettop(L), spec));
   ASSIGN_OR_RETURN(spec->accumulate, FieldInt(L, 1, "accumulate", 1));
   if (spec->accumulate < 1)
@@ -318,10 +285,7 @@ std::string OptionsText(lua_State* L, const TrainSpec& spec) {
   for (const ParameterHandle& p : spec.parameters) {
     const auto group = spec.groups.find(p.get());
     const OptimizerRule& rule = group == spec.groups.end() ? spec.rule : group->second;
-    absl::StrAppend(&text, "parameter ", p->key, " ", ToString(p->type), " optimizer ", rule.kind, " momentum ",
-                    rule.momentum, " ", rule.dampening, rule.nesterov ? " nesterov" : "",
-                    rule.bias_correction ? " bias_correction" : "", " beta ", rule.beta1, " ", rule.beta2, " eps ",
-                    rule.eps, " weight_decay ", rule.weight_decay, " rate ", rule.lr_input, " * ", rule.lr_scale,
+    absl::StrAppend(&text, "parameter ", p->key, " ", ToString(p->type), " optimizer ", ToString(rule),
                     " layerwise_parallel ", p->layerwise_parallel, " comm_fusion ", p->comm_fusion,
                     " parallel_optimizer ", p->parallel_optimizer, "\n");
   }
@@ -467,21 +431,24 @@ Value OnAllRanks(GraphBuilder& g, const TrainSpec& spec, Value finite) {
 }
 
 // State of the optimizer, kept by the session so that every graph over the same parameters shares it.
-StatusOr<Value> StateInput(Session& session, const OptimizerShards& shards, const std::string& name,
+StatusOr<Value> StateInput(Session& session, const OptimizerShards& shards, const StateTensor& tensor,
                            const ParameterData& parameter) {
-  const std::string key = absl::StrCat(name, ".", parameter.key);
+  const std::string key = absl::StrCat(tensor.name, ".", parameter.key);
   ParameterHandle& state = session.optimizer_states[key];
   if (state == nullptr) {
     state = std::make_shared<ParameterData>();
     state->name = key;
     state->kind = kState;
-    state->type = parameter.type;
+    state->type = tensor.type;
+    if (tensor.init != 0) {
+      state->init.kind = "constant";
+      state->init.value = tensor.init;
+    }
     state->requires_grad = false;
     state->state_of = parameter.key;
-    state->state_kind = name;
+    state->state_kind = tensor.name;
     state->made_at = parameter.made_at;
     if (shards.Covers(parameter)) {
-      state->type.shape = {shards.Slice(parameter.type)};
       state->slice_begin = shards.Begin(parameter.type);
       state->slice_of = parameter.type.elements();
       state->replica = !shards.replicas.empty() && shards.replicas[0] != shards.ranks[shards.place];
@@ -521,12 +488,13 @@ Status EmitUpdates(Session& session, const TrainSpec& spec, const std::vector<Va
                    const std::function<int(size_t)>& stage_of) {
   Trace& trace = *session.trace;
   GraphBuilder& g = trace.g();
+  const ParameterData* current = nullptr;  // whose state is asked for
   const OptimizerStep step = {
       g,
       // A step that a loss scale skips is no update: optimizers count those that are made.
       [&] { return spec.loss_scale ? trace.ScalarInput(kUpdates, DType::kI64) : trace.Step(); },
       [&](const std::string& name) { return trace.ScalarInput(name, spec.shared_type()); },
-      [&](const std::string& name, const ParameterData& p) { return StateInput(session, spec.shards, name, p); }};
+      [&](const StateTensor& tensor) { return StateInput(session, spec.shards, tensor, *current); }};
   // Where a step with infinite gradients is skipped, everything stays as it was.
   const auto keep = [&](Value next, Value old) {
     return finite.valid() ? Elementwise(g, "select", {finite, next, old}) : next;
@@ -535,21 +503,22 @@ Status EmitUpdates(Session& session, const TrainSpec& spec, const std::vector<Va
   for (size_t i = 0; i < spec.parameters.size(); ++i) {
     const ParameterHandle& p = spec.parameters[i];
     const StageScope in(trace, stage_of(i));
-    const auto group = spec.groups.find(p.get());
-    const OptimizerRule& rule = group == spec.groups.end() ? spec.rule : group->second;
+    const auto own = spec.groups.find(p.get());
+    const OptimizerRule& rule = own == spec.groups.end() ? spec.rule : own->second;
     const bool sharded = spec.shards.Covers(*p);
     const Value gradient = gradients[i];
     if (gradient.valid()) MarkGradient({p->key, gradient.output}, &g.graph().nodes[gradient.node]);
     ASSIGN_OR_RETURN(const Value whole, trace.ParameterInput(p));
     const Value old = sharded ? OwnSlice(g, spec.shards, whole) : whole;
-    ASSIGN_OR_RETURN(const Update update, EmitUpdate(step, rule, *p, old, gradients[i],
-                                                     sharded ? spec.shards.ranks : std::vector<int64_t>()));
+    current = p.get();
+    const std::vector<int64_t> group = sharded ? spec.shards.ranks : std::vector<int64_t>();
+    ASSIGN_OR_RETURN(const Update update,
+                     EmitUpdate(step, rule, {p->name, p->type.shape, old, gradients[i], group}));
     const Value next = keep(update.parameter, old);
     updated.push_back(next);
-    for (const auto& [name, state] : update.states) {
-      ASSIGN_OR_RETURN(const Value before, StateInput(session, spec.shards, name, *p));
-      const std::string key = absl::StrCat(name, ".", p->key);
-      g.Output(key, keep(state, before), key);
+    for (const Update::State& state : update.states) {
+      const std::string key = absl::StrCat(state.tensor.name, ".", p->key);
+      g.Output(key, keep(state.next, state.before), key);
     }
   }
   GatherSlices(g, spec.shards, spec.parameters, &updated);

@@ -190,10 +190,11 @@ function core.value_and_grad(f, argnums, weights) end
 ---  network?: Parameter[],           -- all that it owns: one that `forward` uses, is not among them and requires a
 ---                                   -- gradient is an error
 ---  optimizer: {
----    kind: "sgd"|"momentum"|"adam"|"adam_weight_decay"|"lamb",
----    momentum?: number, nesterov?: boolean, dampening?: number, beta1?: number, beta2?: number, eps?: number,
+---    kind: string,                  -- of core.optimizers(), with its settings by name: momentum = 0.9
 ---    weight_decay?: number,         -- default of all parameters
----    groups?: {params: Parameter[], weight_decay?: number, lr_scale?: number, lr?: string}[]  -- a parameter not in a
+---    wrapper?: table,               -- an optimizer that wraps, with its settings: {kind = "lars", ...}
+---    groups?: {params: Parameter[], weight_decay?: number, lr_scale?: number, lr?: string,
+---      wrapped?: boolean}[]         -- `wrapped`: whether the wrapper concerns them, default true; a parameter not in a
                                    -- group: the defaults; `lr` names the scalar input of its rate ("lr.1"), default
 -- "lr"
 ---  },
@@ -213,6 +214,19 @@ function core.value_and_grad(f, argnums, weights) end
 ---@return Graph
 ---@return Graph graph, string[] idle names of the parameters that no gradient reaches
 function core.build_train(spec) end
+
+---@class OptimizerInfo
+---@field kind string "adam"
+---@field class string "Adam"
+---@field doc string
+---@field wraps boolean it changes the gradients of another optimizer
+---@field fields {name: string, kind: "params"|"rate"|"number"|"numbers"|"boolean"|"weight_decay"|"loss_scale"|
+---  "optimizer"|"filter", doc: string, settings: string[], default?: any, min?: number, above?: number, max?: number,
+---  below?: number, words: string[]}[] in the order of arguments
+
+---The optimizers, sorted by kind: each is a file of core/optim.
+---@return OptimizerInfo[]
+function core.optimizers() end
 
 ---Graph of an optimizer's update alone: its data inputs are the gradients of spec.parameters, in order.
 ---@param spec {name: string, inputs: {}, parameters: Parameter[], optimizer: table}

@@ -22,7 +22,7 @@ take(require "mslua.nn.activation", "ReLU", "ReLU6", "LeakyReLU", "ELU", "GELU",
   "HSigmoid", "HSwish", "Mish", "Softplus", "PReLU", "Softmax", "LogSoftmax", "Identity")
 take(require "mslua.nn.loss", "Loss", "MSELoss", "L1Loss", "SmoothL1Loss", "BCELoss", "BCEWithLogitsLoss",
   "SoftmaxCrossEntropyWithLogits", "CrossEntropyLoss")
-take(require "mslua.optimizer", "SGD", "Momentum", "Adam", "AdamWeightDecay", "Lamb")
+for name, made in pairs(require("mslua.optimizer").classes) do nn[name] = made end
 take(require "mslua.schedules", "cosine_decay_lr", "polynomial_decay_lr", "step_decay_lr", "piecewise_constant_lr",
   "exponential_decay_lr", "natural_exp_decay_lr", "inverse_decay_lr",
   "one_cycle_lr", "warmup_lr")
