@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/text.h"
-#include "core/optim/declare/registry.h"
+#include "core/optim/registry.h"
 #include "lua/object.h"
 #include "lua/tensor_lua.h"
 

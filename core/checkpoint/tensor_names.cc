@@ -3,7 +3,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "core/optim/declare/registry.h"
+#include "core/optim/registry.h"
 
 namespace mslua::checkpoint {
 namespace {

@@ -12,7 +12,7 @@ namespace mslua::checkpoint {
 
 // The parameter that the tensor `name` is an optimizer's state of, when `names` has that parameter; else empty. The
 // state that an optimizer keeps for the parameter `fc.weight` is `moments.fc.weight`: OptimizerStateNames() of
-// core/optim/declare/registry.h.
+// core/optim/registry.h.
 absl::string_view StateOf(absl::string_view name, const absl::flat_hash_set<absl::string_view>& names);
 
 // A parameter's name is its path from the root that is trained. Before, the first cell that was asked for it decided,

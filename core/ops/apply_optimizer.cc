@@ -1,7 +1,7 @@
 // The operators of optimizers' updates, apply_*: each is declared in its optimizer's file, core/optim/*.cc.
 #include "core/op/op_def.h"
 #include "core/ops/define.h"
-#include "core/optim/declare/registry.h"
+#include "core/optim/registry.h"
 
 namespace mslua {
 

@@ -13,7 +13,7 @@
 #include "core/data/loader.h"
 #include "core/runtime/executable.h"
 #include "core/train/console.h"
-#include "core/train/schedule.h"
+#include "core/schedule/declare/schedule.h"
 #include "core/train/train_progress.h"
 
 namespace mslua {

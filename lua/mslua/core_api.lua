@@ -228,6 +228,18 @@ function core.build_train(spec) end
 ---@return OptimizerInfo[]
 function core.optimizers() end
 
+---The schedules of the learning rate, sorted by name: each is a file of core/schedule.
+---@return {name: string, doc: string, fields: {name: string, kind: string, doc: string, default?: any, optional:
+---  boolean, min?: number, above?: number, max?: number, below?: number, unit?: string}[]}[]
+function core.schedules() end
+---The highest rate of a schedule; an error where its fields make no sense.
+---@param schedule Schedule {kind: string, ...fields}, or {kind = "constant", value: number}
+---@return number
+function core.schedule_value(schedule) end
+---The rate of a step, from 1.
+---@return number
+function core.schedule_at(schedule, step) end
+
 ---Graph of an optimizer's update alone: its data inputs are the gradients of spec.parameters, in order.
 ---@param spec {name: string, inputs: {}, parameters: Parameter[], optimizer: table}
 ---@return Graph
@@ -352,6 +364,10 @@ function core.stop_together() end
 ---@param path string
 ---@return string?
 function core.library_text(path) end
+---The names of the library's modules that begin with prefix, sorted: "mslua.nn.loss.mse".
+---@param prefix string
+---@return string[]
+function core.library_modules(prefix) end
 ---Seconds of a monotonic clock.
 function core.clock() end
 ---"0.3.0"

@@ -7,24 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "absl/types/optional.h"
+#include "core/fields/limits.h"
 #include "core/op/attrs.h"
 #include "core/op/op_def.h"
 #include "core/optim/declare/operands.h"
 
 namespace mslua {
-
-// The values that a number may have; absent: no limit.
-struct Limits {
-  absl::optional<double> min, above, max, below;
-};
-inline Limits AtLeast(double v) { return {v, {}, {}, {}}; }
-inline Limits Above(double v) { return {{}, v, {}, {}}; }
-inline Limits AtMost(double v) { return {{}, {}, v, {}}; }
-inline Limits Between(double low, double high) { return {low, {}, high, {}}; }
-inline Limits Fraction() { return {0, {}, {}, 1}; }  // at least 0 and below 1
-// What is wrong with v: "expected 0 or more"; empty: nothing.
-std::string LimitProblem(const Limits& limits, double v);
 
 // An argument of the Lua class. Numbers and booleans are settings of the update, under the names `settings`.
 struct OptimizerField {

@@ -1,25 +1,13 @@
-#!/bin/sh
-# Prints the source of Optimizers(): one call for each file of core/optim, sorted by name.
-set -eu
-names=$(for f in "$@"; do basename "$f" .cc; done | LC_ALL=C sort)
-cat <<'HEAD'
-// Generated from the files of core/optim by tools/list_optimizers.sh.
-#include <algorithm>
+#include "core/optim/registry.h"
 
-#include "core/optim/declare/registry.h"
+#include <algorithm>
 
 namespace mslua {
 
-HEAD
-for n in $names; do echo "OptimizerDef Optimizer_$n();"; done
-cat <<'MID'
+std::vector<OptimizerDef> AllOptimizers();  // generated
 
 const std::vector<OptimizerDef>& Optimizers() {
-  static const auto* const all = new std::vector<OptimizerDef>(Linked({
-MID
-for n in $names; do echo "      Optimizer_$n(),"; done
-cat <<'TAIL'
-  }));
+  static const auto* const all = new std::vector<OptimizerDef>(Linked(AllOptimizers()));
   return *all;
 }
 
@@ -46,4 +34,3 @@ const std::vector<std::string>& OptimizerStateNames() {
 }
 
 }  // namespace mslua
-TAIL
