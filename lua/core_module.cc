@@ -18,9 +18,11 @@
 #include "lua/object.h"
 #include "lua/op_call.h"
 #include "lua/op_module.h"
+#include "lua/optimizer_lua.h"
 #include "lua/options.h"
 #include "lua/parameter_kind.h"
 #include "lua/rank_lua.h"
+#include "lua/schedule_lua.h"
 #include "lua/stop_together.h"
 #include "lua/tensor_kind.h"
 #include "lua/tensor_lua.h"
@@ -129,6 +131,26 @@ StatusOr<int> LibraryText(lua_State* L, Session&) {
   return 1;
 }
 
+void PushStrings(lua_State* L, const std::vector<std::string>& list) {
+  lua_newtable(L);
+  for (size_t i = 0; i < list.size(); ++i) {
+    PushString(L, list[i]);
+    lua_rawseti(L, -2, static_cast<int>(i) + 1);
+  }
+}
+
+// core.library_modules(prefix): the names of the library's modules that begin so, in order.
+StatusOr<int> LibraryModules(lua_State* L, Session&) {
+  ASSIGN_OR_RETURN(const std::string prefix, ReadString(L, 1, "library_modules: prefix"));
+  std::vector<std::string> names;
+  for (const EmbeddedChunk& chunk : EmbeddedChunks()) {
+    if (absl::StartsWith(chunk.module, prefix)) names.emplace_back(chunk.module);
+  }
+  std::sort(names.begin(), names.end());
+  PushStrings(L, names);
+  return 1;
+}
+
 // core.environment(prefix): the names of the variables that begin so, in order.
 StatusOr<int> VariableNames(lua_State* L, Session&) {
   ASSIGN_OR_RETURN(const std::string prefix, ReadString(L, 1, "environment: prefix"));
@@ -139,11 +161,7 @@ StatusOr<int> VariableNames(lua_State* L, Session&) {
     if (equals != absl::string_view::npos && absl::StartsWith(text, prefix)) names.emplace_back(text.substr(0, equals));
   }
   std::sort(names.begin(), names.end());
-  lua_newtable(L);
-  for (size_t i = 0; i < names.size(); ++i) {
-    PushString(L, names[i]);
-    lua_rawseti(L, -2, static_cast<int>(i) + 1);
-  }
+  PushStrings(L, names);
   return 1;
 }
 
@@ -212,6 +230,8 @@ int OpenCoreModule(lua_State* L) {
   OpenGraphs(L);
   OpenGradients(L);
   OpenTraining(L);
+  OpenOptimizers(L);
+  OpenSchedules(L);
   OpenDatasets(L);
   OpenCheckpoints(L);
   OpenTrainers(L);
@@ -230,6 +250,7 @@ int OpenCoreModule(lua_State* L) {
                    {"environment", Entry<VariableNames>},
                    {"library_recipe", Entry<LibraryRecipe>},
                    {"library_text", Entry<LibraryText>},
+                   {"library_modules", Entry<LibraryModules>},
                    {"stop_gradient", Entry<StopGradient, 1>}});
   PushOptions(L, Session::Of(L).options());
   lua_pushvalue(L, -1);

@@ -325,7 +325,12 @@ TEST(DataParallel, SharedParametersStayEqualBesideOwnOnes) {
 TEST(ParallelOptimizer, FollowsOneRank) {
   for (const char* optimizer : {"nn.SGD {learning_rate = 0.1}", "nn.Momentum {learning_rate = 0.1, momentum = 0.9}",
                                 "nn.Adam {learning_rate = 0.01}", "nn.Lamb {learning_rate = 0.02}",
-                                "nn.AdamWeightDecay {learning_rate = 0.01, weight_decay = 0.1}"}) {
+                                "nn.AdamWeightDecay {learning_rate = 0.01, weight_decay = 0.1}",
+                                "nn.AdamW {learning_rate = 0.01, weight_decay = 0.1}",
+                                "nn.RMSProp {learning_rate = 0.001, centered = true, weight_decay = 0.1}",
+                                "nn.Adagrad {learning_rate = 0.05}", "nn.FTRL {learning_rate = 0.05, l1 = 0.001}",
+                                "nn.LARS(nn.Momentum {learning_rate = 1, momentum = 0.9, weight_decay = 0.01}, "
+                                "{coefficient = 0.05, lars_filter = ''})"}) {
     SCOPED_TRACE(optimizer);
     Training whole, sharded;
     whole.optimizer = sharded.optimizer = optimizer;
@@ -351,6 +356,8 @@ TEST(ParallelOptimizer, FollowsOneRank) {
         // 163 elements in 4 parameters; a slice of each.
         const double states = std::string(optimizer).find("SGD") != std::string::npos        ? 0
                               : std::string(optimizer).find("Momentum") != std::string::npos ? 1
+                              : std::string(optimizer).find("Adagrad") != std::string::npos  ? 1
+                              : std::string(optimizer).find("RMSProp") != std::string::npos  ? 3
                                                                                              : 2;
         EXPECT_LE(mine.back(), states * (163.0 / ranks + 4));
         for (size_t i = 0; i < 50; ++i) mean[i] += mine[i] / ranks;

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "core/schedule/declare/schedule.h"
 #include "core/train/checkpoint_hook.h"
 #include "core/train/eval_hook.h"
 #include "core/train/metrics.h"
-#include "core/train/schedule.h"
 #include "core/train/trainer.h"
 #include "lua/callback.h"
 #include "lua/dataset_lua.h"

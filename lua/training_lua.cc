@@ -11,6 +11,7 @@
 #include "core/step/train_graph.h"
 #include "lua/compile_graph.h"
 #include "lua/graph_lua.h"
+#include "lua/optimizer_lua.h"
 #include "lua/options.h"
 #include "lua/session.h"
 #include "lua/trace_lua.h"
@@ -70,40 +71,6 @@ StatusOr<Aggregation> ReadAggregation(lua_State* L, int index, OptimizerShards* 
   return a;
 }
 
-// The fields of `optimizer` that hold for all parameters.
-Status ReadRule(lua_State* L, int index, OptimizerRule* rule) {
-  RETURN_IF_ERROR(CheckFields(L, index, "optimizer",
-                              {"kind", "momentum", "nesterov", "dampening", "beta1", "beta2", "eps", "weight_decay",
-                               "bias_correction", "groups"}));
-  ASSIGN_OR_RETURN(rule->kind, FieldString(L, index, "kind", ""));
-  const auto& kinds = OptimizerKinds();
-  if (std::find(kinds.begin(), kinds.end(), rule->kind) == kinds.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("optimizer: kind is '", rule->kind, "', expected one of ",
-                                                   absl::StrJoin(kinds, ", "), DidYouMean(rule->kind, kinds)));
-  }
-  ASSIGN_OR_RETURN(rule->momentum, FieldNumber(L, index, "momentum", 0));
-  ASSIGN_OR_RETURN(rule->dampening, FieldNumber(L, index, "dampening", 0));
-  ASSIGN_OR_RETURN(rule->beta1, FieldNumber(L, index, "beta1", 0.9));
-  ASSIGN_OR_RETURN(rule->beta2, FieldNumber(L, index, "beta2", 0.999));
-  ASSIGN_OR_RETURN(rule->eps, FieldNumber(L, index, "eps", rule->kind == "adam" ? 1e-8 : 1e-6));
-  ASSIGN_OR_RETURN(rule->weight_decay, FieldNumber(L, index, "weight_decay", 0));
-  ASSIGN_OR_RETURN(rule->nesterov, FieldBool(L, index, "nesterov", false));
-  ASSIGN_OR_RETURN(rule->bias_correction, FieldBool(L, index, "bias_correction", false));
-  const auto within = [](const char* name, double v, bool ok, const char* range) {
-    return ok ? absl::OkStatus()
-              : absl::InvalidArgumentError(absl::StrCat("optimizer: ", name, " is ", v, ", expected ", range));
-  };
-  RETURN_IF_ERROR(within("momentum", rule->momentum, rule->momentum >= 0, "0 or more"));
-  RETURN_IF_ERROR(within("beta1", rule->beta1, rule->beta1 >= 0 && rule->beta1 < 1, "at least 0 and below 1"));
-  RETURN_IF_ERROR(within("beta2", rule->beta2, rule->beta2 >= 0 && rule->beta2 < 1, "at least 0 and below 1"));
-  RETURN_IF_ERROR(within("eps", rule->eps, rule->eps > 0, "more than 0"));
-  RETURN_IF_ERROR(within("weight_decay", rule->weight_decay, rule->weight_decay >= 0, "0 or more"));
-  if (rule->nesterov && (rule->momentum == 0 || rule->dampening != 0)) {
-    return absl::InvalidArgumentError("optimizer: nesterov needs a momentum and no dampening");
-  }
-  return absl::OkStatus();
-}
-
 Status ReadGroups(lua_State* L, int optimizer, TrainSpec* spec) {
   const StackGuard guard(L);
   lua_getfield(L, optimizer, "groups");
@@ -114,11 +81,12 @@ Status ReadGroups(lua_State* L, int optimizer, TrainSpec* spec) {
   for (int i = 1; i <= n; ++i) {
     lua_rawgeti(L, list, i);
     const std::string what = absl::StrCat("optimizer: groups[", i, "]");
-    RETURN_IF_ERROR(CheckFields(L, -1, what, {"params", "weight_decay", "lr_scale", "lr"}));
+    RETURN_IF_ERROR(CheckFields(L, -1, what, {"params", "weight_decay", "lr_scale", "lr", "wrapped"}));
     OptimizerRule rule = spec->rule;
     ASSIGN_OR_RETURN(rule.weight_decay, FieldNumber(L, -1, "weight_decay", rule.weight_decay));
     ASSIGN_OR_RETURN(rule.lr_scale, FieldNumber(L, -1, "lr_scale", 1));
     ASSIGN_OR_RETURN(rule.lr_input, FieldString(L, -1, "lr", "lr"));
+    ASSIGN_OR_RETURN(rule.wrapped, FieldBool(L, -1, "wrapped", true));
     lua_getfield(L, -1, "params");
     ASSIGN_OR_RETURN(const std::vector<ParameterHandle> params, ReadParameters(L, -1, absl::StrCat(what, ".params")));
     for (const ParameterHandle& p : params) {
@@ -151,7 +119,7 @@ Status ReadTrainSpec(lua_State* L, TrainSpec* spec) {
     ASSIGN_OR_RETURN(spec->network, ReadParameters(L, -1, "build_train: network"));
   }
   lua_getfield(L, 1, "optimizer");
-  RETURN_IF_ERROR(ReadRule(L, lua_gettop(L), &spec->rule));
+  RETURN_IF_ERROR(ReadOptimizerRule(L, lua_gettop(L), &spec->rule));
   RETURN_IF_ERROR(ReadGroups(L, lua_gettop(L), spec));
   ASSIGN_OR_RETURN(spec->accumulate, FieldInt(L, 1, "accumulate", 1));
   if (spec->accumulate < 1)

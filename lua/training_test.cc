@@ -192,15 +192,23 @@ TEST_F(TrainingTest, CheckpointsComeBack) {
 }
 
 TEST_F(TrainingTest, ResumeGivesTheSameBits) {
-  const std::string folder = ::testing::TempDir() + "/resume";
-  EXPECT_EQ(std::system(("rm -rf " + folder).c_str()), 0);
-  const std::string options = "{checkpoint = {prefix = 'c', directory = '" + folder + "', steps = 2, async = false}}";
-  const std::string straight = Eval("train(make {kind = 'adam'}, 0.1, 4) return w.value, b.value");
-  Restart();
-  EXPECT_EQ(Eval("train(make {kind = 'adam'}, 0.1, 2, " + options + ")"), "");
-  Restart();
-  EXPECT_EQ(Eval("core.options.resume = '" + folder + "' train(make {kind = 'adam'}, 0.1, 4) return w.value, b.value"),
-            straight);
+  for (const char* optimizer :
+       {"{kind = 'adam'}", "{kind = 'adamw', weight_decay = 0.1}", "{kind = 'rmsprop', momentum = 0.5}",
+        "{kind = 'rmsprop', centered = true}", "{kind = 'adagrad'}", "{kind = 'ftrl', l1 = 0.01}",
+        "{kind = 'adafactor'}", "{kind = 'adafactor', beta1 = 0}",
+        "{kind = 'momentum', momentum = 0.9, wrapper = {kind = 'lars'}}"}) {
+    SCOPED_TRACE(optimizer);
+    const std::string folder = ::testing::TempDir() + "/resume";
+    EXPECT_EQ(std::system(("rm -rf " + folder).c_str()), 0);
+    const std::string options = "{checkpoint = {prefix = 'c', directory = '" + folder + "', steps = 2, async = false}}";
+    const std::string train = std::string("train(make ") + optimizer + ", 0.1, ";
+    const std::string straight = Eval(train + "4) return w.value, b.value");
+    Restart();
+    EXPECT_EQ(Eval(train + "2, " + options + ")"), "");
+    Restart();
+    EXPECT_EQ(Eval("core.options.resume = '" + folder + "' " + train + "4) return w.value, b.value"), straight);
+    Restart();
+  }
 }
 
 // The scale overflows float32 in the first two steps, which update nothing: Adam does not count them.
@@ -249,9 +257,10 @@ TEST_F(TrainingTest, GeneratorsRunLua) {
 }
 
 TEST_F(TrainingTest, MistakesAreOneMessage) {
-  EXPECT_EQ(Eval("make {kind = 'sdg'}"),
-            "test.lua:1: optimizer: kind is 'sdg', expected one of sgd, momentum, adam, adam_weight_decay, lamb (did "
-            "you mean 'sgd'?)");
+  EXPECT_EQ(
+      Eval("make {kind = 'sdg'}"),
+      "test.lua:1: optimizer: kind is 'sdg', expected one of adafactor, adagrad, adam, adam_weight_decay, adamw, ftrl, "
+      "lamb, momentum, rmsprop, sgd (did you mean 'sgd'?)");
   EXPECT_EQ(Eval("make {kind = 'sgd', nesterov = true}"),
             "test.lua:1: optimizer: nesterov needs a momentum and no dampening");
   EXPECT_EQ(Eval("make({kind = 'sgd'}, {parameters = {}})"),

@@ -3,6 +3,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "core/optim/registry.h"
 
 namespace mslua::checkpoint {
 namespace {
@@ -38,7 +39,7 @@ struct Candidate {
 }  // namespace
 
 absl::string_view StateOf(absl::string_view name, const NameSet& names) {
-  for (absl::string_view kind : kStateKinds) {
+  for (absl::string_view kind : OptimizerStateNames()) {
     absl::string_view parameter = name;
     if (absl::ConsumePrefix(&parameter, kind) && absl::ConsumePrefix(&parameter, ".") && names.contains(parameter))
       return parameter;
@@ -69,7 +70,7 @@ absl::flat_hash_map<std::string, std::string> OlderNames(const std::vector<std::
   for (const auto& [w, candidate] : of_lacking) {
     if (candidate.count != 1 || of_left[candidate.name].count != 1) continue;
     older.emplace(w, candidate.name);
-    for (const char* kind : kStateKinds) {
+    for (const std::string& kind : OptimizerStateNames()) {
       std::string state = absl::StrCat(kind, ".", w), then = absl::StrCat(kind, ".", candidate.name);
       if (all_wanted.contains(state) && !all_stored.contains(state) && all_stored.contains(then))
         older.emplace(std::move(state), std::move(then));

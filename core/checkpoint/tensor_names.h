@@ -10,11 +10,9 @@
 
 namespace mslua::checkpoint {
 
-// The state that an optimizer keeps for the parameter `fc.weight` is `<kind>.fc.weight`, MindSpore's names.
-inline constexpr char kMoments[] = "moments", kMoment1[] = "moment1", kMoment2[] = "moment2";
-inline constexpr const char* kStateKinds[] = {kMoments, kMoment1, kMoment2};
-
-// The parameter that the tensor `name` is an optimizer's state of, when `names` has that parameter; else empty.
+// The parameter that the tensor `name` is an optimizer's state of, when `names` has that parameter; else empty. The
+// state that an optimizer keeps for the parameter `fc.weight` is `moments.fc.weight`: OptimizerStateNames() of
+// core/optim/registry.h.
 absl::string_view StateOf(absl::string_view name, const absl::flat_hash_set<absl::string_view>& names);
 
 // A parameter's name is its path from the root that is trained. Before, the first cell that was asked for it decided,

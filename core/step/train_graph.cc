@@ -154,10 +154,7 @@ std::string OptionsText(const TrainSpec& spec) {
   for (const ParameterHandle& p : spec.parameters) {
     const auto group = spec.groups.find(p.get());
     const OptimizerRule& rule = group == spec.groups.end() ? spec.rule : group->second;
-    absl::StrAppend(&text, "parameter ", p->key, " ", ToString(p->type), " optimizer ", rule.kind, " momentum ",
-                    rule.momentum, " ", rule.dampening, rule.nesterov ? " nesterov" : "",
-                    rule.bias_correction ? " bias_correction" : "", " beta ", rule.beta1, " ", rule.beta2, " eps ",
-                    rule.eps, " weight_decay ", rule.weight_decay, " rate ", rule.lr_input, " * ", rule.lr_scale,
+    absl::StrAppend(&text, "parameter ", p->key, " ", ToString(p->type), " optimizer ", ToString(rule),
                     " layerwise_parallel ", p->layerwise_parallel, " comm_fusion ", p->comm_fusion,
                     " parallel_optimizer ", p->parallel_optimizer, "\n");
   }
@@ -303,21 +300,24 @@ Value OnAllRanks(GraphBuilder& g, const TrainSpec& spec, Value finite) {
 }
 
 // State of the optimizer, kept by the rank so that every graph over the same parameters shares it.
-StatusOr<Value> StateInput(RankState& state, Trace& trace, const OptimizerShards& shards, const std::string& name,
+StatusOr<Value> StateInput(RankState& state, Trace& trace, const OptimizerShards& shards, const StateTensor& tensor,
                            const ParameterData& parameter) {
-  const std::string key = absl::StrCat(name, ".", parameter.key);
+  const std::string key = absl::StrCat(tensor.name, ".", parameter.key);
   ParameterHandle& held = state.optimizer_states[key];
   if (held == nullptr) {
     held = std::make_shared<ParameterData>();
     held->name = key;
     held->kind = kState;
-    held->type = parameter.type;
+    held->type = tensor.type;
+    if (tensor.init != 0) {
+      held->init.kind = "constant";
+      held->init.value = tensor.init;
+    }
     held->requires_grad = false;
     held->state_of = parameter.key;
-    held->state_kind = name;
+    held->state_kind = tensor.name;
     held->made_at = parameter.made_at;
     if (shards.Covers(parameter)) {
-      held->type.shape = {shards.Slice(parameter.type)};
       held->slice_begin = shards.Begin(parameter.type);
       held->slice_of = parameter.type.elements();
       held->replica = !shards.replicas.empty() && shards.replicas[0] != shards.ranks[shards.place];
@@ -354,12 +354,13 @@ StatusOr<StepGraph> Cut(Trace& trace, GlobalView& view, bool feeds, std::vector<
 Status EmitUpdates(RankState& state, Trace& trace, const TrainSpec& spec, const std::vector<Value>& gradients,
                    Value finite, const std::function<int(size_t)>& stage_of) {
   GraphBuilder& g = trace.g();
+  const ParameterData* current = nullptr;  // whose state is asked for
   const OptimizerStep step = {
       g,
       // A step that a loss scale skips is no update: optimizers count those that are made.
       [&] { return spec.loss_scale ? trace.ScalarInput(kUpdates, DType::kI64) : trace.Step(); },
       [&](const std::string& name) { return trace.ScalarInput(name, spec.shared_type()); },
-      [&](const std::string& name, const ParameterData& p) { return StateInput(state, trace, spec.shards, name, p); }};
+      [&](const StateTensor& tensor) { return StateInput(state, trace, spec.shards, tensor, *current); }};
   // Where a step with infinite gradients is skipped, everything stays as it was.
   const auto keep = [&](Value next, Value old) {
     return finite.valid() ? Elementwise(g, "select", {finite, next, old}) : next;
@@ -368,21 +369,21 @@ Status EmitUpdates(RankState& state, Trace& trace, const TrainSpec& spec, const 
   for (size_t i = 0; i < spec.parameters.size(); ++i) {
     const ParameterHandle& p = spec.parameters[i];
     const StageScope in(trace, stage_of(i));
-    const auto group = spec.groups.find(p.get());
-    const OptimizerRule& rule = group == spec.groups.end() ? spec.rule : group->second;
+    const auto own = spec.groups.find(p.get());
+    const OptimizerRule& rule = own == spec.groups.end() ? spec.rule : own->second;
     const bool sharded = spec.shards.Covers(*p);
     const Value gradient = gradients[i];
     if (gradient.valid()) MarkGradient({p->key, gradient.output}, &g.graph().nodes[gradient.node]);
     ASSIGN_OR_RETURN(const Value whole, trace.ParameterInput(p));
     const Value old = sharded ? OwnSlice(g, spec.shards, whole) : whole;
-    ASSIGN_OR_RETURN(const Update update, EmitUpdate(step, rule, *p, old, gradients[i],
-                                                     sharded ? spec.shards.ranks : std::vector<int64_t>()));
+    current = p.get();
+    const std::vector<int64_t> group = sharded ? spec.shards.ranks : std::vector<int64_t>();
+    ASSIGN_OR_RETURN(const Update update, EmitUpdate(step, rule, {p->name, p->type.shape, old, gradients[i], group}));
     const Value next = keep(update.parameter, old);
     updated.push_back(next);
-    for (const auto& [name, next_state] : update.states) {
-      ASSIGN_OR_RETURN(const Value before, StateInput(state, trace, spec.shards, name, *p));
-      const std::string key = absl::StrCat(name, ".", p->key);
-      g.Output(key, keep(next_state, before), key);
+    for (const Update::State& next_state : update.states) {
+      const std::string key = absl::StrCat(next_state.tensor.name, ".", p->key);
+      g.Output(key, keep(next_state.next, next_state.before), key);
     }
   }
   GatherSlices(g, spec.shards, spec.parameters, &updated);

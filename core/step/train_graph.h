@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/types/optional.h"
+#include "core/optim/declare/update.h"
 #include "core/step/aggregation.h"
-#include "core/step/optimizer_graph.h"
 #include "core/step/optimizer_shards.h"
 #include "core/step/rank_state.h"
 #include "core/step/trace.h"

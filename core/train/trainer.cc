@@ -158,9 +158,7 @@ Status Trainer::SetScalars() {
         ASSIGN_OR_RETURN(value, scalars_[i].user(state_.step));
       } else {
         // A constant rate is set once.
-        if (scalars_[i].schedule.kind == Schedule::Kind::kConstant && scalars_[i].schedule.warmup_steps == 0 &&
-            current_[i] == scalars_[i].schedule.value)
-          continue;
+        if (scalars_[i].schedule.is_constant() && current_[i] == scalars_[i].schedule.constant) continue;
         value = scalars_[i].schedule.At(state_.step);
       }
     }

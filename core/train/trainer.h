@@ -12,8 +12,8 @@
 
 #include "core/data/loader.h"
 #include "core/runtime/executable.h"
+#include "core/schedule/declare/schedule.h"
 #include "core/train/console.h"
-#include "core/train/schedule.h"
 #include "core/train/train_progress.h"
 
 namespace mslua {

@@ -275,6 +275,19 @@ local table_calls = setmetatable({}, { __mode = "k" })  -- functions that take o
 ---@param fields mslua.Field[]
 function M.describe(f, fields) fields_of[f], table_calls[f] = fields, true end
 
+local texts = setmetatable({}, { __mode = "k" })  -- functions that are made from a definition -> their help
+
+--- Tells help what a function does, where no comment above it can.
+---@param f function
+---@param text string
+---@param returns string[] "Tensor loss"
+function M.document(f, text, returns) texts[f] = { text, returns } end
+
+--- What M.document has told: the text and what is returned; nil for any other function.
+function M.documented(f)
+  if texts[f] then return unpack(texts[f]) end
+end
+
 --- Whether a function takes one table of named values, and nothing else.
 function M.takes_table(f) return table_calls[f] or false end
 

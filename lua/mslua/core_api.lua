@@ -190,10 +190,11 @@ function core.value_and_grad(f, argnums, weights) end
 ---  network?: Parameter[],           -- all that it owns: one that `forward` uses, is not among them and requires a
 ---                                   -- gradient is an error
 ---  optimizer: {
----    kind: "sgd"|"momentum"|"adam"|"adam_weight_decay"|"lamb",
----    momentum?: number, nesterov?: boolean, dampening?: number, beta1?: number, beta2?: number, eps?: number,
+---    kind: string,                  -- of core.optimizers(), with its settings by name: momentum = 0.9
 ---    weight_decay?: number,         -- default of all parameters
----    groups?: {params: Parameter[], weight_decay?: number, lr_scale?: number, lr?: string}[]  -- a parameter not in a
+---    wrapper?: table,               -- an optimizer that wraps, with its settings: {kind = "lars", ...}
+---    groups?: {params: Parameter[], weight_decay?: number, lr_scale?: number, lr?: string,
+---      wrapped?: boolean}[]         -- `wrapped`: whether the wrapper concerns them, default true; a parameter not in a
                                    -- group: the defaults; `lr` names the scalar input of its rate ("lr.1"), default
 -- "lr"
 ---  },
@@ -213,6 +214,31 @@ function core.value_and_grad(f, argnums, weights) end
 ---@return Graph
 ---@return Graph graph, string[] idle names of the parameters that no gradient reaches
 function core.build_train(spec) end
+
+---@class OptimizerInfo
+---@field kind string "adam"
+---@field class string "Adam"
+---@field doc string
+---@field wraps boolean it changes the gradients of another optimizer
+---@field fields {name: string, kind: "params"|"rate"|"number"|"numbers"|"boolean"|"weight_decay"|"loss_scale"|
+---  "optimizer"|"filter", doc: string, settings: string[], default?: any, min?: number, above?: number, max?: number,
+---  below?: number, words: string[]}[] in the order of arguments
+
+---The optimizers, sorted by kind: each is a file of core/optim.
+---@return OptimizerInfo[]
+function core.optimizers() end
+
+---The schedules of the learning rate, sorted by name: each is a file of core/schedule.
+---@return {name: string, doc: string, fields: {name: string, kind: string, doc: string, default?: any, optional:
+---  boolean, min?: number, above?: number, max?: number, below?: number, unit?: string}[]}[]
+function core.schedules() end
+---The highest rate of a schedule; an error where its fields make no sense.
+---@param schedule Schedule {kind: string, ...fields}, or {kind = "constant", value: number}
+---@return number
+function core.schedule_value(schedule) end
+---The rate of a step, from 1.
+---@return number
+function core.schedule_at(schedule, step) end
 
 ---Graph of an optimizer's update alone: its data inputs are the gradients of spec.parameters, in order.
 ---@param spec {name: string, inputs: {}, parameters: Parameter[], optimizer: table}
@@ -337,6 +363,10 @@ function core.stop_together() end
 ---@param path string
 ---@return string?
 function core.library_text(path) end
+---The names of the library's modules that begin with prefix, sorted: "mslua.nn.loss.mse".
+---@param prefix string
+---@return string[]
+function core.library_modules(prefix) end
 ---Seconds of a monotonic clock.
 function core.clock() end
 ---"0.3.0"

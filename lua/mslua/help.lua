@@ -230,7 +230,8 @@ end
 local function function_entry(name, f, module, key)
   local entry = new_entry(name, "function")
   describe_call(entry, f, 0)
-  local text, returns = comment_of_function(f)
+  local text, returns = args.documented(f)
+  if not text then text, returns = comment_of_function(f) end
   if text == "" and module then text, returns = comment_of_name(module, key) end
   entry.returns = returns
   set_text(entry, text)

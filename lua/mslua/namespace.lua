@@ -24,7 +24,7 @@ local moved = {
   ["ms.nn.Linear"] = "ms.nn.Dense",
   ["ms.nn.Sequential"] = "ms.nn.SequentialCell",
   ["ms.nn.Module"] = "ms.nn.Cell",
-  ["ms.nn.AdamW"] = "ms.nn.AdamWeightDecay { eps = 1e-8, bias_correction = true }",
+  ["ms.nn.AdaFactor"] = "ms.nn.Adafactor",
   ["ms.class"] = 'cells are made by ms.nn.Cell:extend "Name"',
   ["ms.ops.mean"] = "ms.ops.reduce_mean(x, axis), or x:mean(axis)",
   ["ms.ops.sum"] = "ms.ops.reduce_sum(x, axis), or x:sum(axis)",

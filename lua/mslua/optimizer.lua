@@ -11,10 +11,12 @@ local schedules = require "mslua.schedules"
 local M = {}
 
 ---@class mslua.Optimizer
----@field kind "sgd"|"momentum"|"adam"|"adam_weight_decay"|"lamb"
+---@field kind string of core.optimizers
 ---@field schedule mslua.Schedule of the learning rate; nil when lr_function is set
 ---@field lr_function? fun(step: integer, epoch: integer): number called between steps
 ---@field numbers table<string, any> momentum, nesterov, beta1, ... as core.build_train takes them
+---@field wrapper? table what changes gradients before: its kind and settings
+---@field is_wrapped? fun(p: Parameter): boolean which parameters that concerns
 local Optimizer = class.Object:extend "Optimizer"
 Optimizer.__index = class.lookup
 M.Optimizer = Optimizer
@@ -135,8 +137,6 @@ end
 
 function Optimizer:__tostring() return self.class_name end
 
-local rate_kinds = "number|list|schedule|function"
-
 local function check_rate(v)
   if type(v) == "number" and (v < 0 or v == math.huge) then
     return ("expected a finite number, at least 0, got %g"):format(v)
@@ -144,65 +144,114 @@ local function check_rate(v)
   if args.is_list(v) then return args.problem({ "", "numbers", min = 0 }, v) end
 end
 
--- Makes a class: `fields` after params and learning_rate, in MindSpore's order; `numbers` of them go to the step.
-local function define(name, kind, default_rate, fields, numbers)
-  local all = {
-    { "params", "list|function|string" },
-    { "learning_rate", rate_kinds, default_rate, required = default_rate == nil, check = check_rate },
-  }
-  for _, f in ipairs(fields) do all[#all + 1] = f end
-  local bind, made = args.signature(name, all), Optimizer:extend(name)
-  function made:init(...)
-    local a = bind(...)
-    self.kind, self.loss_scale, self.numbers = kind, a.loss_scale or 1, {}
-    for key, to in pairs(numbers) do self.numbers[to] = a[key] end
-    self.weight_decay = a.weight_decay
-    if type(a.learning_rate) == "function" then
-      self.lr_function = a.learning_rate
-    else
-      self.schedule = schedules.of(a.learning_rate)
-    end
-    self.groups = groups_of(name, a.params)
+-- Numbers of a list: as many as there are settings.
+local function check_count(n)
+  return function(v)
+    if #v ~= n then return ("expected %d numbers, got %d"):format(n, #v) end
   end
-  M[name] = made
 end
 
-local decay = { "weight_decay", "number", 0, min = 0 }
-local scale = { "loss_scale", "number", 1, above = 0 }
-local function beta(name, default) return { name, "number", default, min = 0, below = 1 } end
+-- kind of a field in C++ -> kinds of mslua.args
+local field_kinds = {
+  params = "list|function|string", rate = "number|list|schedule|function", number = "number", numbers = "numbers",
+  boolean = "boolean", weight_decay = "number", loss_scale = "number", optimizer = "optimizer",
+  filter = "list|function|string",
+}
 
---- Stochastic gradient descent: w -= lr (dampened momentum of g + weight_decay w). (params, learning_rate = 0.1,
---- momentum = 0, dampening = 0, weight_decay = 0, nesterov = false, loss_scale = 1)
-define("SGD", "sgd", 0.1, {
-  { "momentum", "number", 0, min = 0 }, { "dampening", "number", 0, min = 0, max = 1 }, decay,
-  { "nesterov", "boolean", false }, scale,
-}, { momentum = "momentum", dampening = "dampening", nesterov = "nesterov" })
+-- Whether a default is to be given, or none is needed.
+local function is_required(f)
+  return f.default == nil and f.kind ~= "params" and f.kind ~= "filter"
+end
 
---- Gradient descent with momentum: v = momentum v + g + weight_decay w; w -= lr v, or lr (g + momentum v) with
---- use_nesterov. (params, learning_rate, momentum, weight_decay = 0, loss_scale = 1, use_nesterov = false)
-define("Momentum", "momentum", nil, {
-  { "momentum", "number", required = true, min = 0 }, decay, scale, { "use_nesterov", "boolean", false },
-}, { momentum = "momentum", use_nesterov = "nesterov" })
+-- Fields as mslua.args has them, of a definition's fields.
+local function fields_of(info)
+  local fields = {}
+  for i, f in ipairs(info.fields) do
+    fields[i] = {
+      f.name, field_kinds[f.kind], f.default, required = is_required(f), min = f.min, above = f.above, max = f.max,
+      below = f.below, doc = f.doc, check = f.kind == "rate" and check_rate
+        or f.kind == "numbers" and check_count(#f.settings) or nil,
+    }
+  end
+  return fields
+end
 
---- Adam (Kingma and Ba, 2015): steps scaled by running means of gradients and their squares. weight_decay is added to
---- the gradient.
-define("Adam", "adam", 1e-3, {
-  beta("beta1", 0.9), beta("beta2", 0.999), { "eps", "number", 1e-8, above = 0 }, decay, scale,
-}, { beta1 = "beta1", beta2 = "beta2", eps = "eps" })
+-- The settings among checked arguments, by their names in C++.
+local function settings_of(info, a)
+  local settings = {}
+  for _, f in ipairs(info.fields) do
+    for i, setting in ipairs(f.settings) do
+      local v = a[f.name]
+      if f.kind == "numbers" then v = v[i] end
+      settings[setting] = v
+    end
+  end
+  return settings
+end
 
---- AdamW (Loshchilov and Hutter, 2019), the decay apart from the gradient. As MindSpore's and BERT's its moments are
---- not corrected for beginning at 0; with bias_correction = true and eps = 1e-8 it is PyTorch's AdamW. (params,
---- learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-6, weight_decay = 0, bias_correction = false)
-define("AdamWeightDecay", "adam_weight_decay", 1e-3, {
-  beta("beta1", 0.9), beta("beta2", 0.999), { "eps", "number", 1e-6, above = 0 }, decay,
-  { "bias_correction", "boolean", false },
-}, { beta1 = "beta1", beta2 = "beta2", eps = "eps", bias_correction = "bias_correction" })
+-- The parameters without any of `words` in their names.
+local function without(words)
+  return function(p)
+    for _, word in ipairs(words) do
+      if p.name:find(word, 1, true) then return false end
+    end
+    return true
+  end
+end
 
---- LAMB (You et al., 2020): Adam's step, scaled for each parameter by the ratio of norms. (params, learning_rate, beta1
---- = 0.9, beta2 = 0.999, eps = 1e-6, weight_decay = 0)
-define("Lamb", "lamb", nil, {
-  beta("beta1", 0.9), beta("beta2", 0.999), { "eps", "number", 1e-6, above = 0 }, decay,
-}, { beta1 = "beta1", beta2 = "beta2", eps = "eps" })
+-- Sets up an optimizer that makes updates.
+local function init_update(self, info, a)
+  self.kind, self.loss_scale, self.numbers, self.weight_decay = info.kind, a.loss_scale or 1, settings_of(info, a),
+    a.weight_decay or 0
+  if type(a.learning_rate) == "function" then
+    self.lr_function = a.learning_rate
+  else
+    self.schedule = schedules.of(a.learning_rate)
+  end
+  self.groups = groups_of(info.class, a.params)
+end
+
+-- Sets up an optimizer that changes the gradients of another.
+local function init_wrapper(self, info, a)
+  local inner = a.optimizer
+  if inner.wrapper then
+    errors.fail("%s: optimizer: expected an optimizer that makes the update, such as nn.Momentum {...}, got %s",
+      info.class, tostring(inner))
+  end
+  for _, key in ipairs { "kind", "loss_scale", "numbers", "weight_decay", "lr_function", "schedule", "groups" } do
+    self[key] = inner[key]
+  end
+  self.wrapper = settings_of(info, a)
+  self.wrapper.kind = info.kind
+  for _, f in ipairs(info.fields) do
+    if f.kind == "filter" then
+      self.is_wrapped = a[f.name] ~= nil and selector(info.class, a[f.name]) or without(f.words)
+    end
+  end
+end
+
+--- name -> class, of each definition in core/optim.
+---@type table<string, table>
+M.classes = {}
+for _, info in ipairs(core.optimizers()) do
+  local bind, made = args.signature(info.class, fields_of(info)), Optimizer:extend(info.class)
+  local init = info.wraps and init_wrapper or init_update
+  function made:init(...) init(self, info, bind(...)) end
+  made.doc = info.doc
+  M.classes[info.class] = made
+end
+
+-- Groups whose parameters are all wrapped, or none: those do not decay.
+local function split(groups, is_wrapped)
+  local halves = {}
+  for _, group in ipairs(groups) do
+    local wrapped, rest = { params = {}, wrapped = true }, { params = {}, wrapped = false, weight_decay = 0 }
+    wrapped.weight_decay, wrapped.lr_scale, rest.lr_scale = group.weight_decay, group.lr_scale, group.lr_scale
+    for _, p in ipairs(group.params) do table.insert((is_wrapped(p) and wrapped or rest).params, p) end
+    halves[#halves + 1], halves[#halves + 2] = wrapped, rest
+  end
+  return halves
+end
 
 --- The parameters of a network that this optimizer updates, and its description for core.build_train.
 ---@param net Cell
@@ -247,8 +296,9 @@ function Optimizer:bind_list(parameters)
       groups[i].lr_scale = group.lr / self.schedule.value
     end
   end
-  local spec = { kind = self.kind, weight_decay = self.weight_decay, groups = groups }
+  local spec = { kind = self.kind, weight_decay = self.weight_decay, groups = groups, wrapper = self.wrapper }
   for key, v in pairs(self.numbers) do spec[key] = v end
+  if self.wrapper then spec.groups = split(groups, self.is_wrapped) end
   return trained, spec
 end
 

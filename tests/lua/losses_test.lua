@@ -50,4 +50,174 @@ check.case("cross entropy counts the labels that have a loss", function()
   check.near(values(smooth(logits, ids)), (0.9 * a + 0.1 * (a + 1) + c) / 2, 1e-5)
 end)
 
+------------------------------------------------------------------------------- formulas in plain numbers, and gradients
+
+-- A tensor as a list of all its numbers.
+local function flat(t) return ms.ops.cast(ms.ops.reshape(t, { -1 }), "float64"):totable() end
+
+-- The gradient of f by each of `inputs`, float64, beside the differences of f.
+local function check_gradient(name, f, inputs)
+  for k, input in ipairs(inputs) do
+    local got = flat(ms.grad(f, k)(unpack(inputs)))
+    local numbers, shape = flat(input), input.shape
+    for i = 1, #numbers do
+      local function moved(by)
+        local list = { unpack(numbers) }
+        list[i] = list[i] + by
+        local changed = { unpack(inputs) }
+        changed[k] = ms.ops.reshape(ms.Tensor(list, "float64"), shape)
+        return f(unpack(changed)):item()
+      end
+      local wanted = (moved(1e-6) - moved(-1e-6)) / 2e-6
+      if math.abs(got[i] - wanted) > 1e-6 * math.max(1, math.abs(wanted)) then
+        error(("%s: gradient %d of input %d is %.9g, differences give %.9g"):format(name, i, k, got[i], wanted), 2)
+      end
+    end
+  end
+end
+
+local function reduced(rows_, reduction)
+  if reduction == "none" then return rows_ end
+  local sum = 0
+  for _, v in ipairs(rows_) do sum = sum + v end
+  return reduction == "sum" and sum or sum / #rows_
+end
+
+local function f64(list) return ms.Tensor(list, "float64") end
+local log_p = f64 { { -0.1, -2.5, -1 }, { -3, -0.2, -0.9 } }
+local ids = ms.Tensor({ 2, 0 }, ms.int32)
+
+-- For each reduction: the loss by its formula, of one number each; in every float type; and the rows.
+local function check_loss(make, inputs, wanted, reductions)
+  for _, reduction in ipairs(reductions or { "none", "sum", "mean" }) do
+    for dtype, tolerance in pairs { float64 = 1e-12, float32 = 2e-6, float16 = 5e-3, bfloat16 = 4e-2 } do
+      local given = {}
+      for i, t in ipairs(inputs) do given[i] = t.dtype == "float64" and ms.ops.cast(t, dtype) or t end
+      local got = flat(make(reduction)(unpack(given)))
+      check.near(#got == 1 and got[1] or got, reduced(wanted, reduction), tolerance * 4)
+    end
+  end
+end
+
+check.case("KLDivLoss", function()
+  local y = { { 0.2, 0.5, 0.3 }, { 0, 1, 0.25 } }
+  local wanted, sum = {}, 0
+  for i, row in ipairs(y) do
+    for j, v in ipairs(row) do
+      wanted[#wanted + 1] = v == 0 and 0 or v * (math.log(v) - log_p:totable()[i][j])
+      sum = sum + wanted[#wanted]
+    end
+  end
+  check_loss(function(r) return nn.KLDivLoss(r) end, { log_p, f64(y) }, wanted)
+  check.near(nn.KLDivLoss "batchmean"(log_p, f64(y)):item(), sum / 2, 1e-12)
+  check.near(values(nn.KLDivLoss "batchmean":rows(log_p, f64(y))),
+    { wanted[1] + wanted[2] + wanted[3], wanted[4] + wanted[5] + wanted[6] }, 1e-12)
+  check_gradient("KLDivLoss", function(a, b) return nn.KLDivLoss "sum"(a, b) end,
+    { log_p, f64 { { 0.2, 0.5, 0.3 }, { 0.1, 1, 0.25 } } })
+  check_gradient("KLDivLoss with a label of 0", function(a) return nn.KLDivLoss "batchmean"(a, f64(y)) end, { log_p })
+end)
+
+check.case("NLLLoss", function()
+  check_loss(function(r) return nn.NLLLoss { reduction = r } end, { log_p, ids }, { 1, 3 })
+  local weight = f64 { 0.5, 1, 2 }
+  check.near(values(nn.NLLLoss { weight = weight, reduction = "none" }(log_p, ids)), { 2, 1.5 }, 1e-12)
+  check.near(nn.NLLLoss { weight = weight }(log_p, ids):item(), 3.5 / 2.5, 1e-12)
+  check.near(nn.NLLLoss { ignore_index = 0 }(log_p, ids):item(), 1, 1e-12)
+  check.equal(nn.NLLLoss()(log_p, ms.full({ 2 }, -100, ms.int32)):item(), 0)
+  -- label_smoothing is CrossEntropyLoss's.
+  local logits = f64 { { 1, 2, 3 }, { 3, -2, 1 } }
+  local labels = ms.Tensor({ 2, -100 }, ms.int32)
+  for _, r in ipairs { "mean", "sum" } do
+    check.near(nn.NLLLoss { label_smoothing = 0.3, reduction = r }(ms.ops.log_softmax(logits, -1), labels):item(),
+      nn.CrossEntropyLoss { label_smoothing = 0.3, reduction = r }(logits, labels):item(), 1e-12)
+  end
+  local infinite = f64 { { -0.1, -math.huge, -1 }, { -3, -0.2, -0.9 } }
+  check.near(nn.NLLLoss()(infinite, ids):item(), 2, 1e-12)
+  check.near(values(nn.NLLLoss():rows(log_p:reshape(1, 2, 3), ids:reshape(1, 2))), { 2 }, 1e-12)
+  check_gradient("NLLLoss", function(a) return nn.NLLLoss { weight = weight, label_smoothing = 0.2 }(a, ids) end,
+    { log_p })
+  check.fails_here("weight: expected 3 numbers, one for each class",
+    function() nn.NLLLoss { weight = f64 { 1, 2 } }(log_p, ids) end)
+end)
+
+check.case("HuberLoss", function()
+  local a, b = f64 { { 0.5, -3 }, { 2.5, 0 } }, f64 { { 0, 1 }, { 2, 2 } }
+  check_loss(function(r) return nn.HuberLoss(r, 1.5) end, { a, b }, { 0.125, 1.5 * 3.25, 0.125, 1.5 * 1.25 })
+  check.near(nn.HuberLoss()(a, b):item(), (0.125 + 3.5 + 0.125 + 1.5) / 4, 1e-12)
+  check_gradient("HuberLoss", function(x_, y_) return nn.HuberLoss("sum", 1.5)(x_, y_) end, { a, b })
+end)
+
+check.case("DiceLoss", function()
+  local a, b = f64 { { 0.5, 0.25, 1 }, { 0, 0.75, 0.5 } }, f64 { { 1, 0, 1 }, { 0, 1, 1 } }
+  local squares = 0.25 + 0.0625 + 1 + 0.5625 + 0.25
+  check.near(nn.DiceLoss()(a, b):item(), 1 - 2 * (0.5 + 1 + 0.75 + 0.5) / (squares + 4 + 1e-5), 1e-12)
+  check.near(values(nn.DiceLoss(0.5):rows(a, b)),
+    { 1 - 2 * 1.5 / (1.3125 + 2 + 0.5), 1 - 2 * 1.25 / (0.8125 + 2 + 0.5) }, 1e-12)
+  check.equal(nn.DiceLoss()(ms.zeros { 2, 2 }, ms.zeros { 2, 2 }):item(), 1)
+  check_gradient("DiceLoss", function(x_, y_) return nn.DiceLoss()(x_, y_) end, { a, b })
+end)
+
+check.case("FocalLoss", function()
+  local logits = { { 1, 2, -0.5 }, { 0.25, -1, 0.5 } }
+  local function p(i, j)
+    local sum = 0
+    for _, v in ipairs(logits[i]) do sum = sum + math.exp(v) end
+    return math.exp(logits[i][j]) / sum
+  end
+  local function term(i, j, gamma) return -(1 - p(i, j)) ^ gamma * math.log(p(i, j)) end
+  check_loss(function(r) return nn.FocalLoss { reduction = r } end, { f64(logits), ids }, { term(1, 3, 2), term(2, 1, 2) })
+  local weight = f64 { 0.5, 1, 2 }
+  check_loss(function(r) return nn.FocalLoss { weight = weight, gamma = 0.5, reduction = r } end, { f64(logits), ids },
+    { 2 * term(1, 3, 0.5), 0.5 * term(2, 1, 0.5) })
+  local shares, wanted = { { 0, 0.25, 1 }, { 1, 0, 0.5 } }, {}
+  for i = 1, 2 do
+    for j = 1, 3 do wanted[#wanted + 1] = shares[i][j] * term(i, j, 2) end
+  end
+  check_loss(function(r) return nn.FocalLoss { reduction = r } end, { f64(logits), f64(shares) }, wanted)
+  check.near(nn.FocalLoss { gamma = 0 }(f64(logits), ids):item(), nn.CrossEntropyLoss()(f64(logits), ids):item(), 1e-12)
+  for _, gamma in ipairs { 0, 0.5, 1, 2 } do
+    check_gradient("FocalLoss", function(a) return nn.FocalLoss { gamma = gamma, weight = weight }(a, ids) end,
+      { f64(logits) })
+    -- A row that is certain has the loss 0, and a gradient that is a number.
+    local certain = ms.grad(function(a) return nn.FocalLoss { gamma = gamma }(a, ids) end)(f64 { { 0, 0, 900 }, { 900, 0, 0 } })
+    check.near(flat(certain), { 0, 0, 0, 0, 0, 0 }, 1e-12)
+  end
+end)
+
+check.case("CosineEmbeddingLoss", function()
+  local a, b = f64 { { 1, 2 }, { -1, 0.5 }, { 3, 1 } }, f64 { { 2, 1 }, { 1, 2 }, { 1, 1 } }
+  local label = ms.Tensor({ 1, -1, -1 }, ms.int32)
+  local cos = { 4 / 5, 0, 4 / math.sqrt(20) }
+  check_loss(function(r) return nn.CosineEmbeddingLoss(0.25, r) end, { a, b, label }, { 0.2, 0, cos[3] - 0.25 })
+  check.near(nn.CosineEmbeddingLoss()({ a, b }, label):item(), (0.2 + cos[3]) / 3, 1e-9)
+  check_gradient("CosineEmbeddingLoss", function(x_, y_) return nn.CosineEmbeddingLoss(0.25)(x_, y_, label) end,
+    { a, b })
+  check.equal(nn.CosineEmbeddingLoss()(a * 0, b, label):item(), 1 / 3)
+  check.fails_here("expected two tensors and a label", function() nn.CosineEmbeddingLoss()(a, b) end)
+end)
+
+check.case("TripletMarginLoss", function()
+  local x_, near, far = { { 1, 2 }, { 0, -1 } }, { { 1.5, 1 }, { 2, 1 } }, { { -1, 0.5 }, { 0.5, -1.5 } }
+  local function distance(a, b, p)
+    local sum = 0
+    for i = 1, 2 do sum = sum + math.abs(a[i] - b[i] + 1e-6) ^ p end
+    return sum ^ (1 / p)
+  end
+  for _, p in ipairs { 1, 2, 3 } do
+    for _, swap in ipairs { false, true } do
+      local wanted = {}
+      for i = 1, 2 do
+        local away = distance(x_[i], far[i], p)
+        if swap then away = math.min(away, distance(near[i], far[i], p)) end
+        wanted[i] = math.max(0, distance(x_[i], near[i], p) - away + 1.5)
+      end
+      local function make(r) return nn.TripletMarginLoss { p = p, swap = swap, margin = 1.5, reduction = r } end
+      check_loss(make, { f64(x_), f64(near), f64(far) }, wanted)
+      check_gradient("TripletMarginLoss", function(a, b, c) return make "sum"(a, b, c) end,
+        { f64(x_), f64(near), f64(far) })
+    end
+  end
+  check.fails_here("expected three tensors", function() nn.TripletMarginLoss()(f64(x_), f64(near)) end)
+end)
+
 check.done()

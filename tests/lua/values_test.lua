@@ -1,26 +1,7 @@
--- Schedules, optimizers, callbacks, loss scales, datasets: what their arguments become, and what is refused.
+-- Optimizers, callbacks, loss scales, datasets: what their arguments become, and what is refused.
 local check = require "check"
 local ms = require "mslua"
 local nn, vision, transforms = ms.nn, ms.dataset.vision, ms.dataset.transforms
-
-local function data(object)
-  local copy = {}
-  for key, v in pairs(object) do copy[key] = v end
-  return copy
-end
-
-check.case("schedules are data", function()
-  check.equal(data(nn.cosine_decay_lr(0.01, 0.1, 100)), { kind = "cosine", value = 0.1, low = 0.01, total = 100 })
-  check.equal(data(nn.polynomial_decay_lr(0.1, 0.01, 6, { power = 2 })),
-    { kind = "polynomial", value = 0.1, low = 0.01, total = 6, power = 2 })
-  check.equal(data(nn.piecewise_constant_lr({ 2, 5 }, { 0.1, 0.05 })),
-    { kind = "piecewise", value = 0.1, milestones = { 2, 5 }, rates = { 0.1, 0.05 } })
-  check.equal(data(nn.one_cycle_lr(0.1, 780)),
-    { kind = "one_cycle", value = 0.1, total = 780, pct = 0.3, div = 25, final_div = 1e4 })
-  check.equal(data(nn.warmup_lr { learning_rate = nn.cosine_decay_lr(0, 1, 9), warmup_epoch = 3 }),
-    { kind = "cosine", value = 1, low = 0, total = 9, warmup_steps = 3, warmup_from = 0 })
-  check.equal(data(nn.warmup_lr(0.1, 6, 2, 2)), { kind = "constant", value = 0.1, warmup_steps = 4, warmup_from = 0 })
-end)
 
 check.case("a loss of one number is evaluated where all batches are full", function()
   local Loss = nn.Cell:extend "Loss"
@@ -54,34 +35,6 @@ check.case("a shape is a list that prints, and compares by value", function()
   local other = ms.ones { 3, 2 }
   check.equal({ a.shape == b.shape, a.shape == other.shape, a.shape == a:sum().shape }, { true, false, false })
   check.equal(ms.ones(a.shape).shape, { 2, 3 })
-end)
-
-check.case("MindSpore's values of each epoch", function()
-  -- mindspore.nn.cosine_decay_lr(0.01, 0.1, 6, 2, 2)
-  local s = nn.cosine_decay_lr(0.01, 0.1, 6, 2, 2)
-  check.equal(s.kind, "table")
-  check.near(s.rates, { 0.1, 0.1, 0.055, 0.055, 0.01, 0.01 }, 1e-12)
-  -- mindspore.nn.polynomial_decay_lr(0.1, 0.01, 6, 2, 2, 0.5)
-  check.near(nn.polynomial_decay_lr(0.1, 0.01, 6, 2, 2, 0.5).rates,
-    { 0.1, 0.1, 0.07363961030678928, 0.07363961030678928, 0.01, 0.01 }, 1e-12)
-end)
-
-check.case("decays by an exponent or a quotient", function()
-  check.near(nn.exponential_decay_lr(0.1, 0.9, 6, 2, 1).rates, { 0.1, 0.1, 0.09, 0.09, 0.081, 0.081 }, 1e-12)
-  check.near(nn.exponential_decay_lr { learning_rate = 1, decay_rate = 0.5, total_step = 5, decay_epoch = 2,
-    is_stair = true }.rates, { 1, 1, 0.5, 0.5, 0.25 }, 1e-12)
-  check.near(nn.natural_exp_decay_lr(1, 0.5, 2).rates, { 1, math.exp(-0.5) }, 1e-12)
-  check.near(nn.inverse_decay_lr(1, 0.5, 3).rates, { 1, 1 / 1.5, 0.5 }, 1e-12)
-end)
-
-check.case("schedules that make no sense", function()
-  check.fails_here("ascending", function() nn.piecewise_constant_lr({ 2, 2 }, { 1, 1 }) end)
-  check.fails_here("2 milestones and 1 learning_rates", function() nn.piecewise_constant_lr({ 2, 3 }, { 1 }) end)
-  check.fails_here("above 0, got -1", function() nn.cosine_decay_lr(0, -1, 3) end)
-  check.fails_here("at least 2, got 1", function() nn.one_cycle_lr(0.1, 1) end)
-  check.fails_here("has a warm-up already", function()
-    nn.warmup_lr { learning_rate = nn.warmup_lr { learning_rate = 1, warmup_epoch = 1 }, warmup_epoch = 1 }
-  end)
 end)
 
 local Net = nn.Cell:extend "Net"

@@ -1,4 +1,6 @@
 --- ms.nn: cells, losses, optimizers and learning rates.
+local core = require "mslua.core"
+
 local nn = {}
 
 nn.Cell = require "mslua.cell"
@@ -20,12 +22,13 @@ take(require "mslua.nn.norm", "BatchNorm1d", "BatchNorm2d", "GroupNorm", "LayerN
 take(require "mslua.nn.pooling", "MaxPool2d", "AvgPool2d", "AdaptiveAvgPool2d")
 take(require "mslua.nn.activation", "ReLU", "ReLU6", "LeakyReLU", "ELU", "GELU", "SiLU", "Sigmoid", "Tanh",
   "HSigmoid", "HSwish", "Mish", "Softplus", "PReLU", "Softmax", "LogSoftmax", "Identity")
-take(require "mslua.nn.loss", "Loss", "MSELoss", "L1Loss", "SmoothL1Loss", "BCELoss", "BCEWithLogitsLoss",
-  "SoftmaxCrossEntropyWithLogits", "CrossEntropyLoss")
-take(require "mslua.optimizer", "SGD", "Momentum", "Adam", "AdamWeightDecay", "Lamb")
-take(require "mslua.schedules", "cosine_decay_lr", "polynomial_decay_lr", "step_decay_lr", "piecewise_constant_lr",
-  "exponential_decay_lr", "natural_exp_decay_lr", "inverse_decay_lr",
-  "one_cycle_lr", "warmup_lr")
+nn.Loss = require("mslua.nn.loss").Loss
+for _, name in ipairs(core.library_modules "mslua.nn.loss.") do
+  local loss = require(name)
+  nn[loss.class_name] = loss
+end
+for name, made in pairs(require("mslua.optimizer").classes) do nn[name] = made end
+for name, make in pairs(require("mslua.schedules").functions) do nn[name] = make end
 take(require "mslua.nn.wrap", "WithLossCell", "TrainOneStepCell", "PipelineCell")
 nn.ClipByNorm = require "mslua.nn.clip"
 

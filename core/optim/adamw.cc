@@ -1,0 +1,35 @@
+#include "core/optim/define.h"
+
+namespace mslua {
+
+MSLUA_OPTIMIZER(adamw) {
+  OptimizerDef def("adamw", "AdamW");
+  def.Doc(
+      "AdamW (Loshchilov and Hutter, 2019), as PyTorch's: Adam's step with corrected moments, and a decay of the "
+      "parameter that is no part of the gradient.");
+  def.Params().Rate(1e-3);
+  def.Number("beta1", 0.9, Fraction(), "the share of the mean of gradients that stays");
+  def.Number("beta2", 0.999, Fraction(), "the share of the mean of their squares that stays");
+  def.Number("eps", 1e-8, Above(0), "added to the root of the mean of squares");
+  def.WeightDecay("lr times it times the parameter is subtracted from the parameter").LossScale();
+  def.Update("apply_adamw",
+             "AdamW (Loshchilov and Hutter, 2019, algorithm 2), as PyTorch's: m = beta1 * m + (1 - beta1) * grad; v = "
+             "beta2 * v + (1 - beta2) * grad^2; new_param = param * (1 - lr * weight_decay) - lr * (m / (1 - "
+             "beta1^step)) / (sqrt(v / (1 - beta2^step)) + eps). step counts from 1; m and v start at 0.")
+      .State("m", "moment1")
+      .State("v", "moment2")
+      .Scalars({"lr", "weight_decay", "step"})
+      .Settings({"beta1", "beta2", "eps"})
+      .Formula([](UpdateOperands& u) -> std::vector<Value> {
+        // 1 - beta^step, which loses digits when it is computed as written.
+        u.Let("rate", "lr / -expm1(step * log(beta1))");
+        u.Let("correction", "1 / -expm1(step * log(beta2))");
+        const Value m = u.Let("m", "beta1 * m + (1 - beta1) * grad");
+        const Value v = u.Let("v", "beta2 * v + (1 - beta2) * grad * grad");
+        u.Let("decay", "1 - lr * weight_decay");
+        return u.Results({u.Let("param", "param * decay - rate * m / (sqrt(v * correction) + eps)"), m, v});
+      });
+  return def;
+}
+
+}  // namespace mslua

@@ -1,0 +1,26 @@
+--- Binary cross entropy of probabilities.
+local args = require "mslua.args"
+local loss = require "mslua.nn.loss"
+local ops = require "mslua.ops"
+
+local BCELoss = loss.Elementwise:extend "BCELoss"
+local bind_bce = args.signature("BCELoss", {
+  { "weight", "tensor" }, { "reduction", "string", "mean", choices = loss.reductions },
+})
+
+--- -y log(p) - (1 - y) log(1 - p) for probabilities p, whose logarithms stop at that of 1e-12. weight: of the elements.
+--- (weight, reduction = "mean")
+function BCELoss:init(...)
+  local a = bind_bce(...)
+  self.weight, self.reduction = a.weight, a.reduction
+end
+
+function BCELoss:each(p, y)
+  local dtype = p.dtype
+  p, y = loss.wide(p), loss.wide(y)
+  local value = -(y * ops.log(ops.maximum(p, 1e-12)) + (1 - y) * ops.log(ops.maximum(1 - p, 1e-12)))
+  value = ops.cast(value, dtype)
+  return self.weight and value * self.weight or value
+end
+
+return BCELoss

@@ -1,0 +1,48 @@
+--- Cross entropy that counts what is classified well for less.
+local args = require "mslua.args"
+local errors = require "mslua.errors"
+local loss = require "mslua.nn.loss"
+local ops = require "mslua.ops"
+
+local FocalLoss = loss.Loss:extend "FocalLoss"
+local bind = args.signature("FocalLoss", {
+  { "weight", "tensor" }, { "gamma", "number", 2, min = 0 },
+  { "reduction", "string", "mean", choices = loss.reductions },
+})
+
+--- -weight[y] (1 - p)^gamma log(p) of p = softmax(logits)[y] (Lin et al., 2017), for logits [.., classes] and ids y, int32
+--- [..]. Labels of the logits' shape are shares of the classes: the loss is of each element, times its share. weight:
+--- one number a class. (weight, gamma = 2, reduction = "mean")
+function FocalLoss:init(...)
+  local a = bind(...)
+  self.weight, self.gamma, self.reduction = a.weight, a.gamma, a.reduction
+end
+
+-- The losses of all labels, [n * ..], or of all elements.
+function FocalLoss:each(logits, labels)
+  local sparse = #labels.shape < #logits.shape
+  logits, labels = loss.flat(loss.wide(logits), labels, sparse)
+  local classes, weight = logits.shape[#logits.shape], self.weight
+  if weight and (#weight.shape ~= 1 or weight.shape[1] ~= classes) then
+    errors.fail("FocalLoss: weight: expected %d numbers, one for each class, got %s", classes, errors.show(weight))
+  end
+  weight = weight and ops.cast(weight, logits.dtype)
+  local log_p = ops.log_softmax(logits, -1)
+  if sparse then
+    log_p = ops.reshape(ops.gather_d(log_p, ops.expand_dims(labels, 2), 2), { -1 })
+    weight = weight and ops.gather(weight, labels, 1)
+  end
+  local each = -log_p
+  -- 1 - p, with all its digits near p = 1; above 0, where the power has a derivative.
+  if self.gamma > 0 then each = each * ops.maximum(-ops.expm1(log_p), 1e-30) ^ self.gamma end
+  if not sparse then each = each * ops.cast(labels, logits.dtype) end
+  return weight and each * weight or each
+end
+
+function FocalLoss:construct(logits, labels) return self:reduce(self:each(logits, labels)) end
+
+function FocalLoss:rows(logits, labels)
+  return loss.over_rows(loss.split_rows(self:each(logits, labels), logits.shape[1]), self.reduction)
+end
+
+return FocalLoss

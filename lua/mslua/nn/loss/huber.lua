@@ -1,0 +1,23 @@
+--- Squared error of small differences, absolute error of large ones.
+local args = require "mslua.args"
+local loss = require "mslua.nn.loss"
+local ops = require "mslua.ops"
+
+local HuberLoss = loss.Elementwise:extend "HuberLoss"
+local bind = args.signature("HuberLoss", {
+  { "reduction", "string", "mean", choices = loss.reductions }, { "delta", "number", 1, above = 0 },
+})
+
+--- d^2 / 2 where the absolute difference d is at most delta, delta (d - delta / 2) elsewhere. (reduction = "mean", delta
+--- = 1)
+function HuberLoss:init(...)
+  local a = bind(...)
+  self.reduction, self.delta = a.reduction, a.delta
+end
+
+function HuberLoss:each(output, label)
+  local d = ops.abs(loss.wide(output) - loss.wide(label))
+  return ops.select(ops.less_equal(d, self.delta), d * d * 0.5, (d - 0.5 * self.delta) * self.delta)
+end
+
+return HuberLoss

@@ -1,0 +1,68 @@
+--- What losses share. Each loss is a file of this folder that returns its class; nn takes all of them.
+--- A loss is a cell of (output of the network, label). `rows` gives one number a row, what evaluation sums.
+local args = require "mslua.args"
+local class = require "mslua.class"
+local ops = require "mslua.ops"
+local Cell = require "mslua.cell"
+
+local M = {}
+
+--- Base of losses: a subclass defines `rows(output, label)`, the loss of each row, [n].
+local Loss = Cell:extend "Loss"
+M.Loss = Loss
+
+--- The values of the argument `reduction`.
+M.reductions = { "mean", "sum", "none" }
+
+-- The axes of x from `first` on.
+local function axes_from(x, first)
+  local axes = {}
+  for i = first, #x.shape do axes[#axes + 1] = i end
+  return axes
+end
+
+function Loss:reduce(rows)
+  if self.reduction == "none" then return rows end
+  local axes = axes_from(rows, 1)
+  return self.reduction == "sum" and ops.reduce_sum(rows, axes) or ops.reduce_mean(rows, axes)
+end
+
+function Loss:construct(output, label) return self:reduce(self:rows(output, label)) end
+function Loss:extra() return self.reduction end
+
+args.kind("loss", function(v) return class.is(v, Cell) or type(v) == "function" end, "a loss cell or function")
+
+--- 16-bit floats as float32: squares and logarithms that 16 bits cannot hold, and small numbers beside them.
+function M.wide(x)
+  return (x.dtype == "float16" or x.dtype == "bfloat16") and ops.cast(x, "float32") or x
+end
+
+--- The mean of what belongs to each row, [n] of [n, ..]; the sum with reduction "sum".
+function M.over_rows(each, reduction)
+  local axes = axes_from(each, 2)
+  if #axes == 0 then return each end
+  return reduction == "sum" and ops.reduce_sum(each, axes) or ops.reduce_mean(each, axes)
+end
+
+--- Losses of single elements: a subclass defines each(output, label), of the output's shape.
+local Elementwise = Loss:extend "ElementwiseLoss"
+M.Elementwise = Elementwise
+
+-- Of each row the mean over its elements, or their sum, as the reduction says.
+function Elementwise:rows(output, label) return M.over_rows(self:each(output, label), self.reduction) end
+
+function Elementwise:construct(output, label) return self:reduce(self:each(output, label)) end
+
+--- Logits [.., classes] and labels, ids [..] or rows of probabilities, as [n, classes] and [n] or [n, classes].
+function M.flat(logits, labels, sparse)
+  local shape = logits.shape
+  if #shape <= 2 then return logits, labels end
+  return ops.reshape(logits, { -1, shape[#shape] }), ops.reshape(labels, sparse and { -1 } or { -1, shape[#shape] })
+end
+
+--- What belongs to each of n rows of the batch: [n * t] of [n, t, classes] as [n, t].
+function M.split_rows(values, n)
+  return values.shape[1] == n and values or ops.reshape(values, { n, -1 })
+end
+
+return M

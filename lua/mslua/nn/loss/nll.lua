@@ -1,0 +1,68 @@
+--- Negative log likelihood.
+local args = require "mslua.args"
+local errors = require "mslua.errors"
+local loss = require "mslua.nn.loss"
+local ops = require "mslua.ops"
+
+local NLLLoss = loss.Loss:extend "NLLLoss"
+local bind = args.signature("NLLLoss", {
+  { "weight", "tensor" }, { "ignore_index", "integer", -100 },
+  { "reduction", "string", "mean", choices = loss.reductions },
+  { "label_smoothing", "number", 0, min = 0, max = 1 },
+})
+
+--- -weight[y] x[y] of logarithms of probabilities x, [.., classes], and ids y, int32 [..]; "mean" divides the sum by the
+--- sum of the weights. A label ignore_index has no loss and no weight; where no label counts, the mean is 0.
+--- weight: one number a class; label_smoothing: the share of the label that is spread over all classes. (weight,
+--- ignore_index = -100, reduction = "mean", label_smoothing = 0)
+function NLLLoss:init(...)
+  local a = bind(...)
+  self.weight, self.ignore_index, self.reduction, self.label_smoothing = a.weight, a.ignore_index, a.reduction,
+    a.label_smoothing
+end
+
+-- The losses of all labels, [n * ..], and the weight of each in the mean.
+function NLLLoss:each(x, ids)
+  x, ids = loss.flat(loss.wide(x), ids, true)
+  local classes, weight = x.shape[#x.shape], self.weight
+  if weight and (#weight.shape ~= 1 or weight.shape[1] ~= classes) then
+    errors.fail("NLLLoss: weight: expected %d numbers, one for each class, got %s", classes, errors.show(weight))
+  end
+  local counts = ops.not_equal(ids, self.ignore_index)
+  local safe = ops.select(counts, ids, ops.zeros_like(ids))
+  local each = -ops.reshape(ops.gather_d(x, ops.expand_dims(safe, 2), 2), { -1 })
+  local weights = ops.cast(counts, x.dtype)
+  if weight then
+    weight = ops.cast(weight, x.dtype)
+    weights = weights * ops.gather(weight, safe, 1)
+  end
+  -- Of a label that does not count, x may be infinite.
+  local losses = ops.select(counts, each * weights, ops.zeros_like(each))
+  if self.label_smoothing > 0 then
+    local spread = -ops.reduce_mean(weight and x * weight or x, { 2 })
+    losses = losses * (1 - self.label_smoothing)
+      + ops.select(counts, spread, ops.zeros_like(spread)) * self.label_smoothing
+  end
+  return losses, weights
+end
+
+local function mean(losses, weights, axis)
+  local all = ops.reduce_sum(weights, { axis })
+  return ops.reduce_sum(losses, { axis }) / ops.select(ops.greater(all, 0), all, ops.zeros_like(all) + 1)
+end
+
+function NLLLoss:construct(x, ids)
+  local losses, weights = self:each(x, ids)
+  if self.reduction == "mean" then return mean(losses, weights, 1) end
+  return self:reduce(losses)
+end
+
+function NLLLoss:rows(x, ids)
+  local n, losses, weights = x.shape[1], self:each(x, ids)
+  if losses.shape[1] == n then return losses end
+  losses, weights = loss.split_rows(losses, n), loss.split_rows(weights, n)
+  if self.reduction == "sum" then return ops.reduce_sum(losses, { 2 }) end
+  return mean(losses, weights, 2)
+end
+
+return NLLLoss

@@ -1,0 +1,39 @@
+--- Whether an anchor is nearer to a positive example than to a negative one.
+local args = require "mslua.args"
+local errors = require "mslua.errors"
+local loss = require "mslua.nn.loss"
+local ops = require "mslua.ops"
+
+local TripletMarginLoss = loss.Loss:extend "TripletMarginLoss"
+local bind = args.signature("TripletMarginLoss", {
+  { "p", "number", 2, min = 1 }, { "swap", "boolean", false }, { "eps", "number", 1e-6, above = 0 },
+  { "reduction", "string", "mean", choices = loss.reductions }, { "margin", "number", 1, above = 0 },
+})
+
+--- max(0, d(x, positive) - d(x, negative) + margin) of three tensors [n, size], where d is the p-norm of the difference
+--- plus eps; with swap the smaller of d(x, negative) and d(positive, negative) counts. (p = 2, swap = false, eps = 1e-6,
+--- reduction = "mean", margin = 1)
+function TripletMarginLoss:init(...)
+  local a = bind(...)
+  self.p, self.swap, self.eps, self.reduction, self.margin = a.p, a.swap, a.eps, a.reduction, a.margin
+end
+
+function TripletMarginLoss:distance(a, b)
+  local d, axis = a - b + self.eps, { #a.shape }
+  if self.p == 2 then return ops.sqrt(ops.reduce_sum(d * d, axis)) end
+  d = ops.abs(d)
+  if self.p == 1 then return ops.reduce_sum(d, axis) end
+  return ops.reduce_sum(d ^ self.p, axis) ^ (1 / self.p)
+end
+
+function TripletMarginLoss:each(x, positive, negative)
+  if not negative then errors.fail("TripletMarginLoss: expected three tensors: x, positive and negative") end
+  x, positive, negative = loss.wide(x), loss.wide(positive), loss.wide(negative)
+  local near, far = self:distance(x, positive), self:distance(x, negative)
+  if self.swap then far = ops.minimum(far, self:distance(positive, negative)) end
+  return ops.maximum(near - far + self.margin, 0)
+end
+
+function TripletMarginLoss:construct(x, positive, negative) return self:reduce(self:each(x, positive, negative)) end
+
+return TripletMarginLoss

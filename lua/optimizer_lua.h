@@ -1,0 +1,17 @@
+// Optimizers in Lua: their definitions for the library's classes, and the settings of a training step.
+#pragma once
+
+#include "core/optim/declare/update.h"
+#include "lua/session.h"
+#include "luajit-2.1/lua.hpp"
+
+namespace mslua {
+
+// Reads the table at `index`: kind, the settings of that optimizer, weight_decay and wrapper; groups is the caller's.
+// A setting that is left out has its default. Errors begin with "optimizer: ".
+Status ReadOptimizerRule(lua_State* L, int index, OptimizerRule* rule);
+
+// Entries of the module: core.optimizers.
+void OpenOptimizers(lua_State* L);
+
+}  // namespace mslua
