@@ -172,7 +172,7 @@ class Lint(Clone):
     """tools/lint."""
 
     def problems(self, name, text):
-        path = self.write(name, text)
+        path = self.write(name, text) if text is not None else name
         done = self.run_in(self.root, ["tools/lint", path])
         lines = [line for line in done.stderr.splitlines() if not line.startswith(("lint: ", "note: "))]
         self.assertEqual(done.returncode, 1 if lines else 0, done.stderr)
@@ -194,6 +194,19 @@ class Lint(Clone):
                          ["core/nowhere/b.h:1: the file is in no component of tools/components.txt"])
         self.assertEqual(self.problems("lua/main.cc", '#include "repl/editor.h"\n'), [])
         self.assertEqual(len(self.problems("lua/a.cc", '#include "repl/editor.h"\n')), 1)
+
+    def test_cycles(self):
+        self.write("core/graph/a.h", '#include "core/graph/b.h"\n')
+        self.write("core/graph/b.h", "int b;\n")
+        self.write("core/graph/c.h", "int c;\n")
+        self.write("core/graph/c-inl.h", '#include "core/graph/c.h"\n')
+        self.write("core/graph/c.cc", '#include "core/graph/c-inl.h"\n')
+        self.write("core/graph/b_test.cc", '#include "core/graph/a.h"\n')
+        self.assertEqual(self.problems("core/graph", None), [])
+        self.write("core/graph/b.cc", '#include "core/graph/b.h"\n#include "core/graph/a.h"\n')
+        self.assertEqual(self.problems("core/graph", None),
+                         ["core/graph/b.cc:2: modules include one another: core/graph/a -> core/graph/b -> "
+                          "core/graph/a"])
 
     def test_text(self):
         for text in ("int a;", "int a; \n", "\tint a;\n", "int a;\r\n", "//" + "x" * 119 + "\n", "// TO" + "DO: x\n",

@@ -44,7 +44,7 @@ class GlobalView {
     int rank = 0, ranks = 1;
     Groups* groups = nullptr;  // null: the other ranks are not there (mslua plan)
     std::string cluster_file;  // empty: the measured one, else the default
-    bool planning = false;     // for mslua plan: searches anew, keeps what it plans, and is silent
+    bool planning = false;     // for mslua plan: searches again, keeps what it plans, and is silent
   };
 
   // A parameter or state that the ranks have parts of.
