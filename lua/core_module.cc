@@ -222,7 +222,7 @@ void PushOptions(lua_State* L, const SessionOptions& options) {
 
 int OpenCoreModule(lua_State* L) {
   lua_newtable(L);
-  OpenTensors(L);  // makes the kinds that OpenTraces completes
+  OpenTensors(L);
   OpenTraces(L);
   OpenParameters(L);
   OpenOperators(L);

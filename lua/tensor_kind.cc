@@ -148,30 +148,22 @@ StatusOr<int> TensorToText(lua_State* L, Session&) {
   return 1;
 }
 
-StatusOr<int> NoAssignment(lua_State* L, Session&) {
-  return absl::InvalidArgumentError(absl::StrCat("a ", ToObject<Tensor>(L, 1) != nullptr ? "Tensor" : "traced value",
-                                                 " cannot be changed; make another one"));
+StatusOr<int> NoAssignment(lua_State*, Session&) {
+  return absl::InvalidArgumentError("a Tensor cannot be changed; make another one");
 }
 
 }  // namespace
 
 void OpenTensors(lua_State* L) {
-  for (const bool traced : {false, true}) {
-    if (traced)
-      NewKind<TracedValue>(L);
-    else
-      NewKind<Tensor>(L);
-    SetOperandMetamethods(L);
-    lua_pushcfunction(L, Entry<NoAssignment>);
-    lua_setfield(L, -2, "__newindex");
-    if (!traced) {
-      lua_pushcfunction(L, Entry<TensorIndex>);
-      lua_setfield(L, -2, "__index");
-      lua_pushcfunction(L, Entry<TensorToText>);
-      lua_setfield(L, -2, "__tostring");
-    }
-    lua_pop(L, 1);
-  }
+  NewKind<Tensor>(L);
+  SetOperandMetamethods(L);
+  lua_pushcfunction(L, Entry<NoAssignment>);
+  lua_setfield(L, -2, "__newindex");
+  lua_pushcfunction(L, Entry<TensorIndex>);
+  lua_setfield(L, -2, "__index");
+  lua_pushcfunction(L, Entry<TensorToText>);
+  lua_setfield(L, -2, "__tostring");
+  lua_pop(L, 1);
   SetFunctions(L, {{"tensor", Entry<MakeTensor>},
                    {"zeros", Entry<MakeZeros, 2>},
                    {"ones", Entry<MakeOnes, 2>},

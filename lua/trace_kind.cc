@@ -87,10 +87,17 @@ StatusOr<int> ValueToText(lua_State* L, Session& session) {
   return 1;
 }
 
+StatusOr<int> NoAssignment(lua_State*, Session&) {
+  return absl::InvalidArgumentError("a traced value cannot be changed; make another one");
+}
+
 }  // namespace
 
 void OpenTraces(lua_State* L) {
-  luaL_getmetatable(L, KindName<TracedValue>::value);
+  NewKind<TracedValue>(L);
+  SetOperandMetamethods(L);
+  lua_pushcfunction(L, Entry<NoAssignment>);
+  lua_setfield(L, -2, "__newindex");
   lua_pushcfunction(L, Entry<ValueIndex>);
   lua_setfield(L, -2, "__index");
   lua_pushcfunction(L, Entry<ValueToText>);
