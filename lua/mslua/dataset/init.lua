@@ -8,8 +8,11 @@ local M = {
   transforms = require "mslua.dataset.transforms",
 }
 
-local function check_path(path)
-  if path == "" then return "expected a folder, got \"\": give data_path=... on the command line, or set DATA_PATH" end
+local function check_path(what)
+  return function(path)
+    if path ~= "" then return nil end
+    return ("expected %s, got \"\": give data_path=... on the command line, or set DATA_PATH"):format(what)
+  end
 end
 
 -- { x, y } with their names, or { data = x, label = y }: then the names are the keys, sorted unless column_names says
@@ -58,7 +61,7 @@ end
 -- The classes that core/data/sources declares.
 for _, source in ipairs(core.sources()) do
   for _, field in ipairs(source.fields) do
-    if field.path then field.check = check_path end
+    if field.path then field.check = check_path(field[2] == "string" and "a folder" or "a file") end
   end
   M[source.class] = define(source.class, source.fields, function(a)
     local made, values = { kind = source.kind }, readers[source.kind] and readers[source.kind](a) or a
