@@ -85,8 +85,10 @@ void SetDefault(lua_State* L, const ScheduleField& field) {
 
 void PushField(lua_State* L, const ScheduleField& field) {
   lua_newtable(L);
-  for (const auto& [key, text] : {std::pair("name", field.name), {"kind", std::string(KindText(field.kind))},
-                                  {"doc", field.doc}, {"unit", field.unit}}) {
+  for (const auto& [key, text] : {std::pair("name", field.name),
+                                  {"kind", std::string(KindText(field.kind))},
+                                  {"doc", field.doc},
+                                  {"unit", field.unit}}) {
     if (text.empty()) continue;
     PushString(L, text);
     lua_setfield(L, -2, key);
@@ -94,8 +96,10 @@ void PushField(lua_State* L, const ScheduleField& field) {
   lua_pushboolean(L, field.optional || !field.fallback.empty());
   lua_setfield(L, -2, "optional");
   SetDefault(L, field);
-  for (const auto& [key, limit] : {std::pair("min", field.limits.min), {"above", field.limits.above},
-                                   {"max", field.limits.max}, {"below", field.limits.below}}) {
+  for (const auto& [key, limit] : {std::pair("min", field.limits.min),
+                                   {"above", field.limits.above},
+                                   {"max", field.limits.max},
+                                   {"below", field.limits.below}}) {
     if (!limit) continue;
     lua_pushnumber(L, *limit);
     lua_setfield(L, -2, key);
@@ -170,9 +174,8 @@ StatusOr<Schedule> ReadSchedule(lua_State* L, int index) {
 }
 
 void OpenSchedules(lua_State* L) {
-  SetFunctions(L, {{"schedules", Entry<ListSchedules>},
-                   {"schedule_value", Entry<HighestRate>},
-                   {"schedule_at", Entry<RateAt>}});
+  SetFunctions(
+      L, {{"schedules", Entry<ListSchedules>}, {"schedule_value", Entry<HighestRate>}, {"schedule_at", Entry<RateAt>}});
 }
 
 }  // namespace mslua

@@ -512,8 +512,7 @@ Status EmitUpdates(Session& session, const TrainSpec& spec, const std::vector<Va
     const Value old = sharded ? OwnSlice(g, spec.shards, whole) : whole;
     current = p.get();
     const std::vector<int64_t> group = sharded ? spec.shards.ranks : std::vector<int64_t>();
-    ASSIGN_OR_RETURN(const Update update,
-                     EmitUpdate(step, rule, {p->name, p->type.shape, old, gradients[i], group}));
+    ASSIGN_OR_RETURN(const Update update, EmitUpdate(step, rule, {p->name, p->type.shape, old, gradients[i], group}));
     const Value next = keep(update.parameter, old);
     updated.push_back(next);
     for (const Update::State& state : update.states) {

@@ -17,7 +17,7 @@ inline Limits AtMost(double v) { return {{}, {}, v, {}}; }
 inline Limits Between(double low, double high) { return {low, {}, high, {}}; }
 inline Limits Fraction() { return {0, {}, {}, 1}; }  // at least 0 and below 1
 
-// "expected 0 or more" where v is outside, or no number; empty: it is within.
+// "expected 0 or more" where v is outside, or NaN; empty: it is within.
 std::string LimitProblem(const Limits& limits, double v);
 
 }  // namespace mslua

@@ -49,8 +49,8 @@ std::vector<Value> ByRowsAndColumns(UpdateOperands& u) {
   };
   // rsqrt(row / mean(row)) and rsqrt(col), multiplied one after the other: their product may be out of range.
   const Value share = Div(g, row, with_one(MeanOver(g, row, 1), 1));
-  u.Set("scaled", Mul(g, Mul(g, u.Get("grad"), with_one(g.Op("rsqrt", {share}), 1)),
-                      with_one(g.Op("rsqrt", {col}), 2)));
+  u.Set("scaled",
+        Mul(g, Mul(g, u.Get("grad"), with_one(g.Op("rsqrt", {share}), 1)), with_one(g.Op("rsqrt", {col}), 2)));
   return {row, col};
 }
 
@@ -81,16 +81,16 @@ std::vector<Value> Formula(UpdateOperands& u, bool factored, bool moment) {
 // The operator for matrices or for the rest, with or without the running mean of steps.
 void AddUpdate(OptimizerDef* def, bool factored, bool moment) {
   const std::string doc = std::string(kDoc) + (factored ? kFactored : "") + (moment ? kMoment : "") + kEnd;
-  UpdateDef& update = def->Update(
-      std::string("apply_adafactor") + (factored ? "" : "_vector") + (moment ? "_momentum" : ""), doc);
+  UpdateDef& update =
+      def->Update(std::string("apply_adafactor") + (factored ? "" : "_vector") + (moment ? "_momentum" : ""), doc);
   if (factored) {
     update.State({"row", "exp_avg_sq_row", "", true, Without(1)}).NeedsWhole();
     update.State({"col", "exp_avg_sq_col", "", true, Without(2)});
   } else {
     update.State({"v", "exp_avg_sq", "", true, {}}).Means().SampleShape({7});
   }
-  std::vector<std::string> settings = {"eps1",            "eps2",          "clip_threshold", "decay_rate",
-                                       "scale_parameter", "relative_step", "warmup_init"};
+  std::vector<std::string> settings = {"eps1",          "eps2",       "clip_threshold", "decay_rate", "scale_parameter",
+                                       "relative_step", "warmup_init"};
   if (moment) {
     update.State({"moment", "exp_avg", "", true, {}});
     settings.push_back("beta1");

@@ -10,7 +10,8 @@ MSLUA_OPTIMIZER(lars) {
       "Parameters that lars_filter leaves out keep their gradients and do not decay.");
   def.Wraps();
   def.Number("epsilon", 1e-5, Above(0), "added to the norm of the gradient");
-  def.Number("coefficient", 0.001, Above(0), "the trust coefficient: the length of a step as a share of the parameter's");
+  def.Number("coefficient", 0.001, Above(0),
+             "the trust coefficient: the length of a step as a share of the parameter's");
   def.Bool("use_clip", false, "keep the scale of a gradient at most 1 / lr of it: min(scale / lr, 1)");
   def.Filter("lars_filter", {"LayerNorm", "bias"},
              "which parameters: a function of a parameter, a Lua pattern on names, or a list; nil: those without "

@@ -27,9 +27,9 @@ MSLUA_OPTIMIZER(momentum) {
         u.Let("grad", "grad + weight_decay * param");
         const Value velocity = u.Let("velocity", "momentum * velocity + grad");
         const bool nesterov = u.attrs().Bool("nesterov");
-        return u.Results({u.Let("param", nesterov ? "param - lr * (grad + momentum * velocity)"
-                                                  : "param - lr * velocity"),
-                          velocity});
+        return u.Results(
+            {u.Let("param", nesterov ? "param - lr * (grad + momentum * velocity)" : "param - lr * velocity"),
+             velocity});
       })
       .Sample({{"nesterov", true}});
   return def;

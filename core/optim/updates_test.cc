@@ -58,7 +58,8 @@ TEST(ApplyAdam, FirstStepIsTheRateAndTheSecondIsCorrected) {
 }
 
 TEST(ApplyAdamWeightDecay, DecayIsApartFromTheGradient) {
-  const auto corrected = Update("apply_adam_weight_decay", {2, 3, 0, 0}, {0.1, 0.5, 1}, {{"bias_correction", true}, {"eps", 1e-8}});
+  const auto corrected =
+      Update("apply_adam_weight_decay", {2, 3, 0, 0}, {0.1, 0.5, 1}, {{"bias_correction", true}, {"eps", 1e-8}});
   EXPECT_NEAR(corrected[0], 2 - 0.1 * (3 / (3 + 1e-8) + 0.5 * 2), 1e-12);
   EXPECT_NEAR(corrected[1], 0.3, 1e-12);
   const auto raw = Update("apply_adam_weight_decay", {2, 3, 0, 0}, {0.1, 0.5, 1}, {{"eps", 1e-8}});

@@ -20,9 +20,8 @@ MSLUA_SCHEDULE(piecewise_constant_lr) {
     }
     for (size_t i = 1; i < milestones.size(); ++i) {
       if (milestones[i] <= milestones[i - 1]) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("piecewise_constant_lr: milestone: expected ascending steps, got {",
-                         absl::StrJoin(milestones, ", "), "}"));
+        return absl::InvalidArgumentError(absl::StrCat(
+            "piecewise_constant_lr: milestone: expected ascending steps, got {", absl::StrJoin(milestones, ", "), "}"));
       }
     }
     return absl::OkStatus();

@@ -39,20 +39,17 @@ TEST(Schedule, CosineAndPolynomialReachTheirEnds) {
   EXPECT_NEAR(cosine.At(5), 0.55, 1e-12);
   EXPECT_DOUBLE_EQ(cosine.At(10), 0.1);
   EXPECT_DOUBLE_EQ(cosine.At(99), 0.1);
-  const Schedule polynomial = Make("polynomial_decay_lr", {{"learning_rate", {1}},
-                                                           {"end_learning_rate", {0.1}},
-                                                           {"total_step", {10}},
-                                                           {"power", {2}}});
+  const Schedule polynomial =
+      Make("polynomial_decay_lr",
+           {{"learning_rate", {1}}, {"end_learning_rate", {0.1}}, {"total_step", {10}}, {"power", {2}}});
   EXPECT_NEAR(polynomial.At(5), 0.9 * 0.25 + 0.1, 1e-12);
 }
 
 // mindspore.nn.cosine_decay_lr(0.01, 0.1, 6, 2, 2)
 TEST(Schedule, EpochsOfSeveralStepsAreMindSpores) {
-  const Schedule s = Make("cosine_decay_lr", {{"min_lr", {0.01}},
-                                              {"max_lr", {0.1}},
-                                              {"total_step", {6}},
-                                              {"step_per_epoch", {2}},
-                                              {"decay_epoch", {2}}});
+  const Schedule s =
+      Make("cosine_decay_lr",
+           {{"min_lr", {0.01}}, {"max_lr", {0.1}}, {"total_step", {6}}, {"step_per_epoch", {2}}, {"decay_epoch", {2}}});
   const double wanted[] = {0.1, 0.1, 0.055, 0.055, 0.01, 0.01, 0.01};
   for (int64_t step = 0; step < 7; ++step) EXPECT_NEAR(s.At(step), wanted[step], 1e-12);
 }

@@ -14,7 +14,8 @@ MSLUA_SCHEDULE(table) {
     if (s.List("rates").empty()) return absl::InvalidArgumentError("learning rate: the list of rates is empty");
     return absl::OkStatus();
   });
-  def.Highest([](const ScheduleSettings& s) { return *std::max_element(s.List("rates").begin(), s.List("rates").end()); });
+  def.Highest(
+      [](const ScheduleSettings& s) { return *std::max_element(s.List("rates").begin(), s.List("rates").end()); });
   def.Rate([](const ScheduleSettings& s, int64_t step) {
     const std::vector<double>& rates = s.List("rates");
     return rates[std::min<size_t>(static_cast<size_t>(step), rates.size() - 1)];

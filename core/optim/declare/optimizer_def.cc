@@ -63,8 +63,8 @@ OpDef UpdateOperator(const OptimizerDef& def, const UpdateDef& update) {
   }
   op.Outputs(outputs).Check(ShapeCheck(update));
   DeclareAttrs(def, update, &op);
-  op.Body([names, states = update.states.size(), body = update.body](
-              GraphBuilder& g, absl::Span<const Value> in, const Attrs& attrs) -> std::vector<Value> {
+  op.Body([names, states = update.states.size(), body = update.body](GraphBuilder& g, absl::Span<const Value> in,
+                                                                     const Attrs& attrs) -> std::vector<Value> {
     UpdateOperands u(g, names, states, in, attrs);
     return body(u);
   });

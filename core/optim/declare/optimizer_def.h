@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/optional.h"
 #include "core/fields/limits.h"
 #include "core/op/attrs.h"
 #include "core/op/op_def.h"
@@ -38,10 +39,10 @@ struct OptimizerField {
 
 // A tensor that the optimizer keeps for each parameter.
 struct StateDef {
-  std::string operand;  // the name in the operator's formulas: "m"
-  std::string name;     // checkpoints call it "<name>.<parameter>": "moment1"
-  std::string init;     // the setting that holds its first value; empty: 0
-  bool wide = false;    // f32 for a parameter of 16 bits; else the parameter's type
+  std::string operand;                                 // the name in the operator's formulas: "m"
+  std::string name;                                    // checkpoints call it "<name>.<parameter>": "moment1"
+  std::string init;                                    // the setting that holds its first value; empty: 0
+  bool wide = false;                                   // f32 for a parameter of 16 bits; else the parameter's type
   std::function<Shape(const Shape& parameter)> shape;  // empty: the parameter's
 
   TensorType TypeFor(const TensorType& parameter) const;
@@ -60,9 +61,9 @@ struct UpdateDef {
   std::vector<std::string> attrs;  // names of settings
   // The operator may get a slice of the flat parameter, and adds over the ranks `group` that have the others.
   bool sums = false;
-  bool means = false;     // and it divides by the number of `elements` of the whole
+  bool means = false;       // and it divides by the number of `elements` of the whole
   bool elementwise = true;  // false without `sums`: the operator needs the whole parameter
-  When when;              // empty: always
+  When when;                // empty: always
   Body body;
   // Of test runs: the parameter's shape, the range of all values, attributes.
   Shape sample_shape = {3, 5};
@@ -129,6 +130,11 @@ struct GradientCall {
   const std::function<Value()>& updates;  // how many updates were made before, i64
 };
 
+// The gradient after such a change, and the weight decay that is left for the update.
+struct ChangedGradient {
+  Value gradient, weight_decay;
+};
+
 struct OptimizerDef {
   OptimizerDef(std::string kind, std::string lua_class) : name(std::move(kind)), class_name(std::move(lua_class)) {}
 
@@ -137,8 +143,8 @@ struct OptimizerDef {
   std::string doc;         // what it computes, with its source
   std::vector<OptimizerField> fields;
   std::vector<UpdateDef> updates;  // the first one whose `when` holds
-  // The new gradient, with weight decay added; empty where the settings ask for no change, or invalid.
-  std::function<Value(const GradientCall&)> gradient;
+  // Changes the gradient before the update; empty, or null where the settings ask for no change.
+  std::function<absl::optional<ChangedGradient>(const GradientCall&)> gradient;
   std::function<Status(const Attrs& settings)> check;  // conditions between fields
   bool wraps = false;  // it changes the gradients of another optimizer: the result of its update is a gradient
 
@@ -159,7 +165,7 @@ struct OptimizerDef {
   OptimizerDef& LossScale();
   OptimizerDef& Wraps();  // the field optimizer
   OptimizerDef& Filter(std::string field, std::vector<std::string> words, std::string doc);
-  OptimizerDef& Gradient(std::function<Value(const GradientCall&)> v) {
+  OptimizerDef& Gradient(std::function<absl::optional<ChangedGradient>(const GradientCall&)> v) {
     gradient = std::move(v);
     return *this;
   }

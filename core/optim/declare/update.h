@@ -1,5 +1,5 @@
-// The update of one parameter as graph: from a parameter and its gradient to the next values of the parameter and of the
-// optimizer's state.
+// The update of one parameter as graph: from a parameter and its gradient to the next values of the parameter and of
+// the optimizer's state.
 #pragma once
 
 #include <functional>

@@ -16,8 +16,7 @@ Status CheckField(const ScheduleDef& def, const ScheduleField& field, const Sche
     if (schedule.settings.inner == nullptr) return wrong(" is missing");
     return schedule.settings.inner->Check();
   }
-  if (!schedule.settings.Has(field.name))
-    return field.optional ? absl::OkStatus() : wrong(" is missing");
+  if (!schedule.settings.Has(field.name)) return field.optional ? absl::OkStatus() : wrong(" is missing");
   const std::vector<double>& list = schedule.settings.List(field.name);
   const bool whole = field.kind == ScheduleField::Kind::kInteger || field.kind == ScheduleField::Kind::kIntegers;
   for (double v : list) {
@@ -43,8 +42,7 @@ int64_t EpochOf(const ScheduleSettings& s, int64_t step) {
 
 double ShareOfEpochs(const ScheduleSettings& s, int64_t step) {
   const int64_t epoch = s.Int("step_per_epoch");
-  const int64_t all =
-      s.Has("decay_epoch") ? s.Int("decay_epoch") : (s.Int("total_step") + epoch - 1) / epoch;
+  const int64_t all = s.Has("decay_epoch") ? s.Int("decay_epoch") : (s.Int("total_step") + epoch - 1) / epoch;
   return std::min(1.0, static_cast<double>(EpochOf(s, step)) / static_cast<double>(all));
 }
 

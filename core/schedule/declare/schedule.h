@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "core/fields/limits.h"
 #include "core/base/status.h"
+#include "core/fields/limits.h"
 
 namespace mslua {
 
