@@ -375,6 +375,29 @@ TEST(ParallelOptimizer, FollowsOneRank) {
   }
 }
 
+// Adafactor keeps means of whole rows and columns: of slices there are none. Parameters of one dimension have slices,
+// and matrices stay whole with parallel_optimizer = false.
+TEST(ParallelOptimizer, AdafactorNeedsWholeMatrices) {
+  Training t;
+  t.optimizer = "nn.Adafactor {learning_rate = 0.01}";
+  const std::vector<double> want = MeanLosses(1, t);
+  t.context = "enable_parallel_optimizer = true";
+  t.before =
+      "local ask = core.build_train "
+      "core.build_train = function(spec) if spec.aggregate then spec.aggregate.shards.threshold = 0 end "
+      "return ask(spec) end";
+  for (const std::string& text : Train(2, t)) {
+    EXPECT_THAT(text, HasSubstr("nn.Adafactor: its update needs the whole of parameter"));
+    EXPECT_THAT(text,
+                HasSubstr("leave enable_parallel_optimizer out, or give the parameter parallel_optimizer = false"));
+  }
+  t.before =
+      "local ask = core.build_train core.build_train = function(spec) if spec.aggregate then "
+      "spec.aggregate.shards.threshold = 0 for _, p in ipairs(spec.parameters) do "
+      "if #p.shape > 1 then p.parallel_optimizer = false end end end return ask(spec) end";
+  ExpectFollows(MeanLosses(2, t), want, 2e-5);
+}
+
 class Resume : public ::testing::Test {
  protected:
   Resume() {

@@ -46,7 +46,7 @@ constexpr char kTraining[] = R"(
   local Recorder = ms.Callback:extend "Recorder"
   function Recorder:on_train_step_end(state) losses[#losses + 1] = ("%.9g"):format(state.loss) end
   local model = ms.Model(net, {loss_fn = nn.MSELoss(), metrics = {"loss"},
-    optimizer = nn.Momentum {learning_rate = 0.05, momentum = 0.9, weight_decay = 0.01}})
+    optimizer = $OPTIMIZER})
   $BEFORE
   model:train($EPOCHS, ds, {callbacks = {Recorder()} $TRAIN})
   $RETURN
@@ -54,13 +54,15 @@ constexpr char kTraining[] = R"(
 
 struct Training {
   std::string net, context, batch = "24 / ranks", before, train, epochs = "4",
-                            result = "return table.concat(losses, ' ')";
+                            result = "return table.concat(losses, ' ')",
+                            optimizer = "nn.Momentum {learning_rate = 0.05, momentum = 0.9, weight_decay = 0.01}";
 };
 
 std::vector<std::string> Train(int ranks, const Training& t) {
   return RunSessions(ranks, absl::StrReplaceAll(kTraining, {{"$NET", t.net},
                                                             {"$CONTEXT", t.context},
                                                             {"$BATCH", t.batch},
+                                                            {"$OPTIMIZER", t.optimizer},
                                                             {"$BEFORE", t.before},
                                                             {"$EPOCHS", t.epochs},
                                                             {"$TRAIN", t.train},
@@ -171,6 +173,29 @@ TEST(SemiAuto, FollowsOneRankWithOptimizerShards) {
     EXPECT_EQ(Count(ir, "f32[4,24] = reduce_scatter("), level == std::string("level1") ? 1 : 2) << ir;
     t.net = "self.matmul:shard {{2, 2}, {2, 1}}";
     ExpectFollowsOneRank(4, t);
+  }
+}
+
+// Norms, and means of rows and columns, are of whole parameters, however these and the state are sharded.
+TEST(SemiAuto, FollowsOneRankWithEveryOptimizer) {
+  for (const char* optimizer :
+       {"nn.Lamb {learning_rate = 0.02, weight_decay = 0.01}", "nn.AdamW {learning_rate = 0.01}",
+        "nn.LARS(nn.Momentum {learning_rate = 1, momentum = 0.9, weight_decay = 0.01}, {coefficient = 0.05})",
+        "nn.Adafactor {learning_rate = 0.02, weight_decay = 0.01}",
+        "nn.Adafactor {learning_rate = 0.02, beta1 = 0, relative_step = false}",
+        "nn.RMSProp {learning_rate = 0.002, centered = true, epsilon = 0.01, momentum = 0.5}",
+        "nn.Adagrad {learning_rate = 0.05}", "nn.FTRL {learning_rate = 0.05, l1 = 0.0001}"}) {
+    SCOPED_TRACE(optimizer);
+    for (const char* shards : {"",
+                               ", enable_parallel_optimizer = true, parallel_optimizer_config = "
+                               "{parallel_optimizer_threshold = 1, optimizer_level = 'level3'}"}) {
+      SCOPED_TRACE(shards);
+      Training t;
+      t.optimizer = optimizer;
+      t.context = shards;
+      t.net = "self.matmul:shard {{2, 2}, {2, 1}} self.matmul2:shard {{1, 2}, {2, 2}}";
+      ExpectFollowsOneRank(4, t);
+    }
   }
 }
 

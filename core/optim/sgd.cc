@@ -4,17 +4,19 @@ namespace mslua {
 namespace {
 
 // PyTorch's and MindSpore's: decay comes first, and the first step is not dampened.
-Value Dampened(const GradientCall& c) {
+absl::optional<ChangedGradient> Dampened(const GradientCall& c) {
   const double dampening = c.settings.Float("dampening");
-  if (dampening == 0) return {};
+  if (dampening == 0) return absl::nullopt;
   GraphBuilder& g = c.g;
   const DType dtype = ArithmeticType(g.TypeOf(c.parameter).dtype);
   Value grad = Cast(g, c.gradient, dtype);
   if (c.weight_decay != 0) {
     grad = EmitFormula(g, "dy + wd * p", {{"p", Cast(g, c.parameter, dtype)}, {"dy", grad}}, {{"wd", c.weight_decay}});
   }
+  const Value decay = g.Constant(0, dtype);
   const Value first = g.Op("equal", {c.updates(), g.Constant(0, DType::kI64)});
-  return Mul(g, grad, g.Op("select", {first, g.Constant(1, dtype), g.Constant(1 - dampening, dtype)}));
+  const Value one = g.Constant(1, dtype), rest = g.Constant(1 - dampening, dtype);
+  return ChangedGradient{Mul(g, grad, g.Op("select", {first, one, rest})), decay};
 }
 
 }  // namespace

@@ -204,7 +204,7 @@ class Propagation {
       const size_t dot = name.find('.');
       if (!IsInput(At(i), kState) || decided_[i] || dot == name.npos) continue;
       const auto found = parameters.find(name.substr(dot + 1));
-      if (found == parameters.end() || At(found->second).outputs[0] != At(i).outputs[0]) continue;
+      if (found == parameters.end() || At(found->second).outputs[0].shape != At(i).outputs[0].shape) continue;
       const Layout fine = Finest(mesh_, plan_.Output({found->second, 0}), At(i).outputs[0].shape);
       RETURN_IF_ERROR(SetLayout(i, fine));
       updates_.emplace(found->second, fine);

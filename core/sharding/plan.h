@@ -29,7 +29,7 @@ struct PropagateOptions {
   absl::flat_hash_map<std::string, Layout> fixed;
   // Shards the optimizer's state of parameters of at least `bytes` bytes, and their updates, also over the axes along
   // which the parameter is replicated (enable_parallel_optimizer); state is an input "<name>.<parameter>" of the
-  // parameter's type. `except`: parameters that are left out.
+  // parameter's shape. `except`: parameters that are left out.
   struct OptimizerShards {
     int64_t bytes = 0;
     absl::flat_hash_set<std::string> except;

@@ -194,7 +194,7 @@ function core.value_and_grad(f, argnums, weights) end
 ---    weight_decay?: number,         -- default of all parameters
 ---    wrapper?: table,               -- an optimizer that wraps, with its settings: {kind = "lars", ...}
 ---    groups?: {params: Parameter[], weight_decay?: number, lr_scale?: number, lr?: string,
----      wrapped?: boolean}[]         -- `wrapped`: whether the wrapper concerns them, default true; a parameter not in a
+---      wrapped?: boolean}[]         -- `wrapped`: whether the wrapper concerns them, default true; one not in a
                                    -- group: the defaults; `lr` names the scalar input of its rate ("lr.1"), default
 -- "lr"
 ---  },

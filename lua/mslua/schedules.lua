@@ -1,6 +1,6 @@
 --- Learning rates that change: objects that hold numbers only and are evaluated in C++. Each schedule is a file of
---- core/schedule, from which its function here is made. MindSpore's functions of one value an epoch give one a step when
---- step_per_epoch is left out.
+--- core/schedule, from which its function here is made. MindSpore's functions of one value an epoch give one a step
+--- when step_per_epoch is left out.
 local args = require "mslua.args"
 local class = require "mslua.class"
 local core = require "mslua.core"

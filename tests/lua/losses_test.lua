@@ -165,7 +165,8 @@ check.case("FocalLoss", function()
     return math.exp(logits[i][j]) / sum
   end
   local function term(i, j, gamma) return -(1 - p(i, j)) ^ gamma * math.log(p(i, j)) end
-  check_loss(function(r) return nn.FocalLoss { reduction = r } end, { f64(logits), ids }, { term(1, 3, 2), term(2, 1, 2) })
+  check_loss(function(r) return nn.FocalLoss { reduction = r } end, { f64(logits), ids },
+    { term(1, 3, 2), term(2, 1, 2) })
   local weight = f64 { 0.5, 1, 2 }
   check_loss(function(r) return nn.FocalLoss { weight = weight, gamma = 0.5, reduction = r } end, { f64(logits), ids },
     { 2 * term(1, 3, 0.5), 0.5 * term(2, 1, 0.5) })
@@ -179,8 +180,8 @@ check.case("FocalLoss", function()
     check_gradient("FocalLoss", function(a) return nn.FocalLoss { gamma = gamma, weight = weight }(a, ids) end,
       { f64(logits) })
     -- A row that is certain has the loss 0, and a gradient that is a number.
-    local certain = ms.grad(function(a) return nn.FocalLoss { gamma = gamma }(a, ids) end)(f64 { { 0, 0, 900 }, { 900, 0, 0 } })
-    check.near(flat(certain), { 0, 0, 0, 0, 0, 0 }, 1e-12)
+    local certain = ms.grad(function(a) return nn.FocalLoss { gamma = gamma }(a, ids) end)
+    check.near(flat(certain(f64 { { 0, 0, 900 }, { 900, 0, 0 } })), { 0, 0, 0, 0, 0, 0 }, 1e-12)
   end
 end)
 

@@ -277,7 +277,7 @@ end)
 check.case("every optimizer has help, and defaults that its fields allow", function()
   local help = require "mslua.help"
   for _, info in ipairs(core.optimizers()) do
-    local text = help.describe("nn." .. info.class, 100)
+    local text = help.describe(info.class, 100)
     for _, field in ipairs(info.fields) do
       if not text:find(field.name, 1, true) then error(info.class .. ": no help of " .. field.name) end
       if field.doc == "" then error(info.class .. ": " .. field.name .. " has no help") end

@@ -70,7 +70,7 @@ end)
 check.case("every schedule has help", function()
   local help = require "mslua.help"
   for _, info in ipairs(core.schedules()) do
-    local text = help.describe("nn." .. info.name, 100)
+    local text = help.describe(info.name, 100)
     for _, field in ipairs(info.fields) do
       if not text:find(field.name, 1, true) then error(info.name .. ": no help of " .. field.name) end
     end

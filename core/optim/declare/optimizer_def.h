@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/optional.h"
 #include "core/fields/limits.h"
 #include "core/op/attrs.h"
 #include "core/op/op_def.h"
@@ -129,6 +130,11 @@ struct GradientCall {
   const std::function<Value()>& updates;  // how many updates were made before, i64
 };
 
+// The gradient after such a change, and the weight decay that is left for the update.
+struct ChangedGradient {
+  Value gradient, weight_decay;
+};
+
 struct OptimizerDef {
   OptimizerDef(std::string kind, std::string lua_class) : name(std::move(kind)), class_name(std::move(lua_class)) {}
 
@@ -137,8 +143,8 @@ struct OptimizerDef {
   std::string doc;         // what it computes, with its source
   std::vector<OptimizerField> fields;
   std::vector<UpdateDef> updates;  // the first one whose `when` holds
-  // The new gradient, with weight decay added; empty where the settings ask for no change, or invalid.
-  std::function<Value(const GradientCall&)> gradient;
+  // Changes the gradient before the update; empty, or null where the settings ask for no change.
+  std::function<absl::optional<ChangedGradient>(const GradientCall&)> gradient;
   std::function<Status(const Attrs& settings)> check;  // conditions between fields
   bool wraps = false;  // it changes the gradients of another optimizer: the result of its update is a gradient
 
@@ -159,7 +165,7 @@ struct OptimizerDef {
   OptimizerDef& LossScale();
   OptimizerDef& Wraps();  // the field optimizer
   OptimizerDef& Filter(std::string field, std::vector<std::string> words, std::string doc);
-  OptimizerDef& Gradient(std::function<Value(const GradientCall&)> v) {
+  OptimizerDef& Gradient(std::function<absl::optional<ChangedGradient>(const GradientCall&)> v) {
     gradient = std::move(v);
     return *this;
   }

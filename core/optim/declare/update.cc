@@ -100,10 +100,10 @@ StatusOr<Update> EmitUpdate(const OptimizerStep& s, const OptimizerRule& rule, c
     decay = g.Constant(0, dtype);
   }
   if (rule.def->gradient) {
-    const Value changed = rule.def->gradient({g, rule.settings, weight_decay, p, gradient, s.updates});
-    if (changed.valid()) {
-      gradient = changed;
-      decay = g.Constant(0, dtype);
+    const auto changed = rule.def->gradient({g, rule.settings, weight_decay, p, gradient, s.updates});
+    if (changed) {
+      gradient = changed->gradient;
+      decay = changed->weight_decay;
     }
   }
   Update next;

@@ -6,8 +6,8 @@ local ops = require "mslua.ops"
 local DiceLoss = loss.Loss:extend "DiceLoss"
 local bind = args.signature("DiceLoss", { { "smooth", "number", 1e-5, above = 0 } })
 
---- 1 - 2 sum(x y) / (sum(x^2) + sum(y^2) + smooth) of probabilities x and a mask y of one shape (Milletari et al., 2016),
---- over the whole batch; evaluation takes each row by itself. (smooth = 1e-5)
+--- 1 - 2 sum(x y) / (sum(x^2) + sum(y^2) + smooth) of probabilities x and a mask y of one shape (Milletari et al.,
+--- 2016), over the whole batch; evaluation takes each row by itself. (smooth = 1e-5)
 function DiceLoss:init(...) self.smooth = bind(...).smooth end
 function DiceLoss:extra() return ("smooth = %g"):format(self.smooth) end
 
@@ -23,7 +23,8 @@ function DiceLoss:rows(x, y)
 end
 
 function DiceLoss:construct(x, y)
-  return ops.reshape(dice(ops.reshape(loss.wide(x), { 1, -1 }), ops.reshape(loss.wide(y), { 1, -1 }), self.smooth), {})
+  local one = dice(ops.reshape(loss.wide(x), { 1, -1 }), ops.reshape(loss.wide(y), { 1, -1 }), self.smooth)
+  return ops.reduce_sum(one, { 1 })
 end
 
 return DiceLoss

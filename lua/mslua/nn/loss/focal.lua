@@ -10,9 +10,9 @@ local bind = args.signature("FocalLoss", {
   { "reduction", "string", "mean", choices = loss.reductions },
 })
 
---- -weight[y] (1 - p)^gamma log(p) of p = softmax(logits)[y] (Lin et al., 2017), for logits [.., classes] and ids y, int32
---- [..]. Labels of the logits' shape are shares of the classes: the loss is of each element, times its share. weight:
---- one number a class. (weight, gamma = 2, reduction = "mean")
+--- -weight[y] (1 - p)^gamma log(p) of p = softmax(logits)[y] (Lin et al., 2017), for logits [.., classes] and ids y,
+--- int32 [..]. Labels of the logits' shape are shares of the classes: the loss is of each element, times its share.
+--- weight: one number a class. (weight, gamma = 2, reduction = "mean")
 function FocalLoss:init(...)
   local a = bind(...)
   self.weight, self.gamma, self.reduction = a.weight, a.gamma, a.reduction

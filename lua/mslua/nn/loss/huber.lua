@@ -8,8 +8,8 @@ local bind = args.signature("HuberLoss", {
   { "reduction", "string", "mean", choices = loss.reductions }, { "delta", "number", 1, above = 0 },
 })
 
---- d^2 / 2 where the absolute difference d is at most delta, delta (d - delta / 2) elsewhere. (reduction = "mean", delta
---- = 1)
+--- d^2 / 2 where the absolute difference d is at most delta, delta (d - delta / 2) elsewhere. (reduction = "mean",
+--- delta = 1)
 function HuberLoss:init(...)
   local a = bind(...)
   self.reduction, self.delta = a.reduction, a.delta

@@ -16,7 +16,7 @@ function KLDivLoss:each(x, y)
   x, y = loss.wide(x), loss.wide(y)
   -- The logarithm of 0 is left out: 0 times it is NaN.
   local held = ops.greater(y, 0)
-  return ops.select(held, y * (ops.log(ops.select(held, y, 1)) - x), ops.zeros_like(x))
+  return ops.select(held, y * (ops.log(ops.select(held, y, 1)) - x), 0)
 end
 
 function KLDivLoss:rows(x, y)

@@ -11,8 +11,8 @@ local bind = args.signature("NLLLoss", {
   { "label_smoothing", "number", 0, min = 0, max = 1 },
 })
 
---- -weight[y] x[y] of logarithms of probabilities x, [.., classes], and ids y, int32 [..]; "mean" divides the sum by the
---- sum of the weights. A label ignore_index has no loss and no weight; where no label counts, the mean is 0.
+--- -weight[y] x[y] of logarithms of probabilities x, [.., classes], and ids y, int32 [..]; "mean" divides the sum by
+--- the sum of the weights. A label ignore_index has no loss and no weight; where no label counts, the mean is 0.
 --- weight: one number a class; label_smoothing: the share of the label that is spread over all classes. (weight,
 --- ignore_index = -100, reduction = "mean", label_smoothing = 0)
 function NLLLoss:init(...)
@@ -29,7 +29,7 @@ function NLLLoss:each(x, ids)
     errors.fail("NLLLoss: weight: expected %d numbers, one for each class, got %s", classes, errors.show(weight))
   end
   local counts = ops.not_equal(ids, self.ignore_index)
-  local safe = ops.select(counts, ids, ops.zeros_like(ids))
+  local safe = ops.select(counts, ids, 0)
   local each = -ops.reshape(ops.gather_d(x, ops.expand_dims(safe, 2), 2), { -1 })
   local weights = ops.cast(counts, x.dtype)
   if weight then
@@ -37,18 +37,18 @@ function NLLLoss:each(x, ids)
     weights = weights * ops.gather(weight, safe, 1)
   end
   -- Of a label that does not count, x may be infinite.
-  local losses = ops.select(counts, each * weights, ops.zeros_like(each))
+  local losses = ops.select(counts, each * weights, 0)
   if self.label_smoothing > 0 then
     local spread = -ops.reduce_mean(weight and x * weight or x, { 2 })
     losses = losses * (1 - self.label_smoothing)
-      + ops.select(counts, spread, ops.zeros_like(spread)) * self.label_smoothing
+      + ops.select(counts, spread, 0) * self.label_smoothing
   end
   return losses, weights
 end
 
 local function mean(losses, weights, axis)
   local all = ops.reduce_sum(weights, { axis })
-  return ops.reduce_sum(losses, { axis }) / ops.select(ops.greater(all, 0), all, ops.zeros_like(all) + 1)
+  return ops.reduce_sum(losses, { axis }) / ops.select(ops.greater(all, 0), all, 1)
 end
 
 function NLLLoss:construct(x, ids)

@@ -11,8 +11,8 @@ local bind = args.signature("TripletMarginLoss", {
 })
 
 --- max(0, d(x, positive) - d(x, negative) + margin) of three tensors [n, size], where d is the p-norm of the difference
---- plus eps; with swap the smaller of d(x, negative) and d(positive, negative) counts. (p = 2, swap = false, eps = 1e-6,
---- reduction = "mean", margin = 1)
+--- plus eps; with swap the smaller of d(x, negative) and d(positive, negative) counts. (p = 2, swap = false, eps =
+--- 1e-6, reduction = "mean", margin = 1)
 function TripletMarginLoss:init(...)
   local a = bind(...)
   self.p, self.swap, self.eps, self.reduction, self.margin = a.p, a.swap, a.eps, a.reduction, a.margin
