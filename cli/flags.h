@@ -1,4 +1,4 @@
-// Flags of the command line. Each is a gflags flag, defined with DEFINE_* in the file of its verb (cli/verbs/train.cc)
+// Flags of the command line. Each is a gflags flag, defined with DEFINE_* in the file of its verb (verbs/train.cc)
 // or, when several verbs take it, in cli/common_flags.cc. gflags holds name, default and help text, and converts and
 // checks values. The functions below add what gflags does not know: how help calls the value, and which values are
 // allowed.

@@ -167,7 +167,7 @@ TEST(Front, FlagsAreGflagsFlags) {
       ASSERT_TRUE(gflags::GetCommandLineFlagInfo(flag.gflag.c_str(), &info)) << verb.name << " " << flag.name;
       EXPECT_EQ(info.flag_ptr, flag.storage);
       EXPECT_TRUE(info.has_validator_fn) << flag.gflag;
-      EXPECT_TRUE(absl::EndsWith(info.filename, "cli/verbs/" + verb.name + ".cc") ||
+      EXPECT_TRUE(absl::EndsWith(info.filename, "verbs/" + verb.name + ".cc") ||
                   absl::EndsWith(info.filename, "cli/common_flags.cc"))
           << info.filename << " " << flag.gflag;
     }

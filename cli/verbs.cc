@@ -9,7 +9,6 @@
 #include "absl/strings/strip.h"
 #include "cli/topics.h"
 #include "cli/usage.h"
-#include "cli/verbs/all.h"
 
 namespace mslua::cli {
 namespace {
@@ -24,14 +23,6 @@ std::string FlagNotes(const FlagDef& flag) {
 }
 
 }  // namespace
-
-const std::vector<VerbDef>& Verbs() {
-  static const auto* verbs = new std::vector<VerbDef>{
-      TrainVerb(),  EvalVerb(), RunVerb(),    ReplVerb(),    GraphVerb(),      DataVerb(), RecipesVerb(), VerifyVerb(),
-      ProfVerb(),   CkptVerb(), DoctorVerb(), VersionVerb(), CompletionVerb(), PlanVerb(), SchedVerb(),   PsVerb(),
-      AttachVerb(), StopVerb(), LogsVerb(),   DiagVerb(),    PlotVerb(),       TopVerb(),  CertsVerb(),   JobVerb()};
-  return *verbs;
-}
 
 const VerbDef* FindVerb(const std::string& name) {
   for (const VerbDef& verb : Verbs()) {

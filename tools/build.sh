@@ -85,7 +85,7 @@ run_bazel() {
   )
 }
 
-# Makes $program from //lua:mslua, one build at a time, output to stderr. The stamp is older than the build, so a
+# Makes $program from //verbs:mslua, one build at a time, output to stderr. The stamp is older than the build, so a
 # source saved meanwhile counts as newer.
 build_program() {
   root=$(CDPATH='' cd -- "$root" && pwd -P) || exit 4
@@ -104,11 +104,11 @@ build_program() {
     echo "mslua: building ($why)" >&2
     : >"$stamp.new"
     # Bazel names one of its links after the clone's folder: the prefix keeps it apart from the files of .build.
-    run_bazel build --symlink_prefix=.build/run- --show_result=0 --ui_event_filters=-info //lua:mslua \
+    run_bazel build --symlink_prefix=.build/run- --show_result=0 --ui_event_filters=-info //verbs:mslua \
       >&2 </dev/null 9>&- ||
       fail "the build failed; its messages stand above"
-    if ! cmp -s "$root/.build/run-bin/lua/mslua" "$program"; then
-      cp -f "$root/.build/run-bin/lua/mslua" "$program.new" && mv -fT "$program.new" "$program" ||
+    if ! cmp -s "$root/.build/run-bin/verbs/mslua" "$program"; then
+      cp -f "$root/.build/run-bin/verbs/mslua" "$program.new" && mv -fT "$program.new" "$program" ||
         fail "cannot write $program"
     fi
     mv -f "$stamp.new" "$stamp"

@@ -192,7 +192,7 @@ class Lint(Clone):
                          ["core/base/b.cc:1: core/nowhere/b.h is in no component of tools/components.txt"])
         self.assertEqual(self.problems("core/nowhere/b.h", "int b;\n"),
                          ["core/nowhere/b.h:1: the file is in no component of tools/components.txt"])
-        self.assertEqual(self.problems("lua/main.cc", '#include "repl/editor.h"\n'), [])
+        self.assertEqual(self.problems("verbs/main.cc", '#include "repl/editor.h"\n'), [])
         self.assertEqual(len(self.problems("lua/a.cc", '#include "repl/editor.h"\n')), 1)
 
     def test_cycles(self):

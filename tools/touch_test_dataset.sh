@@ -29,9 +29,9 @@ sed -e 's/MSLUA_SOURCE(mnist)/MSLUA_SOURCE(touched)/' -e 's/"MnistDataset"/"Touc
   -e 's/"MNIST"/"Touched"/' -e 's/"mnist"/"touched"/' core/data/sources/mnist.cc >core/data/sources/touched.cc
 changed=$(git status --porcelain)
 [ "$changed" = "?? core/data/sources/touched.cc" ] || fail "more than one file is new: $changed"
-run_bazel build --symlink_prefix=.build/touch- --jobs="${JOBS:-auto}" //lua:mslua //core/data:sources_test \
+run_bazel build --symlink_prefix=.build/touch- --jobs="${JOBS:-auto}" //verbs:mslua //core/data:sources_test \
   >&2 </dev/null || fail "the build failed; its messages stand above"
-mslua=$root/.build/touch-bin/lua/mslua
+mslua=$root/.build/touch-bin/verbs/mslua
 
 failed=0
 # check NAME TEXT COMMAND ...: the command succeeds and its output has the text.

@@ -1,0 +1,167 @@
+// mslua attach
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "attach/client/connection.h"
+#include "attach/client/output.h"
+#include "attach/server/command.h"
+#include "cli/common_flags.h"
+#include "core/base/exit_code.h"
+#include "core/base/printable.h"
+#include "lua/json.h"
+#include "lua/open_session.h"
+#include "repl/help.h"
+#include "repl/interrupt.h"
+#include "repl/loop.h"
+#include "verbs/define.h"
+#include "verbs/support/report.h"
+
+DEFINE_bool(rw, false, "take the writer lock, to steer");
+DEFINE_string(e, "", "run CMD and leave; may be repeated");
+
+namespace mslua {
+namespace {
+
+using repl::Connection;
+
+StatusOr<std::unique_ptr<Connection>> AttachTo(const cli::CommandLine& command) {
+  ASSIGN_OR_RETURN(const endpoint::Job job, endpoint::FindJob(command.positional.empty() ? "" : command.positional[0]));
+  return Connection::Attach(job, 0, absl::Seconds(3));
+}
+
+void PrintAnswer(absl::string_view text) {
+  text = absl::StripSuffix(text, "\n");
+  if (!text.empty()) std::printf("%s\n", Printable(text).c_str());
+  std::fflush(stdout);
+}
+
+// One line of `-e`: {"command":".save","ok":true,"answer":...}, or the text.
+void PrintScripted(const std::string& line, const StatusOr<std::string>& answer, bool json) {
+  if (!json) {
+    if (answer.ok())
+      PrintAnswer(*answer);
+    else
+      Report(Status(answer.status().code(), absl::StrCat(line, ": ", Printable(answer.status().message()))));
+    return;
+  }
+  const std::string text = answer.ok() ? *answer : std::string(answer.status().message());
+  const bool object = answer.ok() && !text.empty() && text[0] == '{';
+  std::printf("{\"command\":%s,\"ok\":%s,\"answer\":%s}\n", JsonString(line).c_str(), answer.ok() ? "true" : "false",
+              object ? text.c_str() : JsonString(absl::StripSuffix(text, "\n")).c_str());
+  std::fflush(stdout);
+}
+
+int RunCommands(Connection& connection, const std::vector<std::string>& lines, bool json) {
+  connection.on_event = [json](const std::string& line) {
+    if (json)
+      std::printf("{\"event\":%s}\n", JsonString(line).c_str());
+    else
+      PrintAnswer(line);
+    std::fflush(stdout);
+  };
+  for (const std::string& line : lines) {
+    const auto answer = connection.Call(line, json);
+    PrintScripted(line, answer, json);
+    if (!answer.ok()) return kExitUsage;
+  }
+  return kExitOk;
+}
+
+// "c7d01a e1:s441 run"; "!" holds the writer lock.
+std::string Prompt(Connection& connection, bool writer) {
+  const auto status = connection.Call(".status", false);
+  return absl::StrCat(connection.job().id, " ", status.ok() ? Printable(*status) : "ended", writer ? "!" : "");
+}
+
+int Interactive(Connection& connection, Session& session, bool rw) {
+  bool writer = false;
+  repl::Output output;
+  const auto send = [&](absl::string_view line) -> Status {
+    ASSIGN_OR_RETURN(const bool own, output.Command(line));
+    if (own) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const std::string answer, connection.Call(line, output.wants_json()));
+    if (line == ".rw") writer = true;
+    if (line == ".ro") writer = false;
+    return output.Print(answer);
+  };
+  const repl::RunCall call = [&](const std::string& line) { return connection.Call(line, true); };
+  if (const Status opened = repl::OpenRun(session, &call); !opened.ok()) return Report(opened);
+  connection.interrupted = [] { return repl::TakeInterrupt(); };
+  repl::Loop::Extension extension;
+  extension.prompt = [&] { return Prompt(connection, writer); };
+  extension.command = [&](absl::string_view line) -> Status {
+    if (line == ".detach") return absl::CancelledError("");
+    return send(line);
+  };
+  for (const auto& def : endpoint::Commands()) extension.commands.push_back("." + def.name);
+  for (const char* own : {".detach", ".mode", ".output"}) extension.commands.emplace_back(own);
+  extension.help = absl::StrCat(endpoint::CommandHelp(), repl::AttachHelp());
+  extension.parameters = [&] {
+    std::vector<std::string> names;
+    const auto text = connection.Call(".params", false);
+    if (!text.ok()) return names;
+    for (const absl::string_view line : absl::StrSplit(*text, '\n')) names.emplace_back(line.substr(0, line.find(' ')));
+    return names;
+  };
+  extension.background = {connection.fd(), [&] { return connection.Poll(); }};
+  repl::Loop loop(session, std::move(extension));
+  connection.on_event = [&](const std::string& line) { loop.Note(Printable(line)); };
+  const auto& g = connection.greeting();
+  std::printf("attached to %s %s (%s %s, started %s, %s; .help, Ctrl-D detaches)\n", g.at("job").c_str(),
+              Printable(g.at("name")).c_str(), g.at("ranks").c_str(), g.at("ranks") == "1" ? "rank" : "ranks",
+              g.at("started").c_str(), rw ? "you steer" : "you are an observer; .rw to steer");
+  if (rw) {
+    if (const Status taken = send(".rw"); !taken.ok()) return Report(taken);
+  }
+  loop.Run();
+  if (writer) {
+    const auto status = connection.Call(".status", false);
+    if (status.ok() && absl::StrContains(*status, "PAUSED")) (void)connection.Call(".resume", false);
+    if (status.ok()) std::printf("detached; training continues\n");
+  }
+  return kExitOk;
+}
+
+int RunAttach(const cli::CommandLine& command) {
+  if (command.Bool("json") && !command.Given("e"))
+    return Report(absl::InvalidArgumentError("attach: --json needs -e CMD; at the prompt, .mode json"));
+  auto connection = AttachTo(command);
+  if (!connection.ok()) return Report(connection.status(), kExitEnvironment);
+  const std::vector<std::string> lines = command.Strings("e");
+  if (!lines.empty()) {
+    if (command.Bool("rw")) {
+      const auto taken = (*connection)->Call(".rw", false);
+      if (!taken.ok()) return Report(taken.status());
+    }
+    return RunCommands(**connection, lines, command.Bool("json"));
+  }
+  SessionOptions options;
+  options.verb = "repl";
+  auto session = OpenSession(options);
+  if (!session.ok()) return Report(session.status());
+  const Status opened = (*session)->RunText("ms = require 'mslua' nn, ops = ms.nn, ms.ops", "=mslua/repl");
+  if (!opened.ok()) return Report(opened);
+  return Interactive(**connection, **session, command.Bool("rw"));
+}
+
+}  // namespace
+}  // namespace mslua
+
+namespace mslua::cli {
+
+MSLUA_VERB(attach) {
+  VerbDef verb;
+  verb.name = "attach";
+  verb.usage = "[RUN] [flags]";
+  verb.doc = "look into a running job: its folder, id, or last";
+  verb.max_positional = 1;
+  verb.flags = {Switch(FLAGS_rw), Text(FLAGS_e, "CMD").Repeated(), Json()};
+  verb.examples = {"mslua attach", "mslua attach last -e .ranks", "mslua attach runs/a --rw -e .pause -e .save"};
+  verb.place = 170;
+  verb.run = RunAttach;
+  return verb;
+}
+
+}  // namespace mslua::cli

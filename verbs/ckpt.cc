@@ -1,0 +1,139 @@
+// mslua ckpt
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "cli/common_flags.h"
+#include "core/base/exit_code.h"
+#include "core/base/printable.h"
+#include "core/base/text.h"
+#include "core/checkpoint/checkpoint.h"
+#include "lua/json.h"
+#include "lua/run_folder.h"
+#include "verbs/define.h"
+#include "verbs/support/report.h"
+
+namespace mslua {
+namespace {
+
+// One line about a checkpoint.
+void PrintCheckpoint(const checkpoint::Checkpoint& c, bool json) {
+  int64_t bytes = 0;
+  for (const auto& t : c.manifest().tensors) bytes += t.type.bytes();
+  const auto& run = c.manifest().run;
+  if (json) {
+    std::printf(
+        "{\"path\": %s, \"job\": %s, \"epoch\": %lld, \"step\": %lld, \"tensors\": %zu, \"bytes\": %lld, "
+        "\"missing\": %s}\n",
+        JsonString(c.path()).c_str(), JsonString(run.job).c_str(), static_cast<long long>(run.epoch),
+        static_cast<long long>(run.step), c.manifest().tensors.size(), static_cast<long long>(bytes),
+        c.has_all() ? "null" : JsonString(c.MissingText()).c_str());
+  } else {
+    std::printf("%s  step %lld, %zu tensors, %.2f MiB%s\n", Printable(c.path()).c_str(),
+                static_cast<long long>(run.step), c.manifest().tensors.size(), static_cast<double>(bytes) / (1 << 20),
+                c.has_all() ? "" : ", parts are missing");
+  }
+}
+
+Status ListOne(const std::string& directory, bool json) {
+  ASSIGN_OR_RETURN(const auto list, checkpoint::FindCheckpoints(directory));
+  for (const auto& name : list) {
+    const auto c = checkpoint::Checkpoint::OpenParts(name.path);
+    if (c.ok())
+      PrintCheckpoint(**c, json);
+    else
+      std::fprintf(stderr, "mslua: error: %s\n", PrintableMessage(c.status().message()).c_str());
+  }
+  if (list.empty()) return absl::NotFoundError(absl::StrCat("no checkpoint in ", directory));
+  return absl::OkStatus();
+}
+
+Status ShowCheckpoint(const std::string& path, bool json) {
+  const bool one = checkpoint::NamesOneCheckpoint(path);
+  ASSIGN_OR_RETURN(const auto c, one ? checkpoint::Checkpoint::OpenParts(path) : checkpoint::LoadCheckpoint(path));
+  PrintCheckpoint(*c, json);
+  for (const auto& t : c->manifest().tensors) {
+    if (json)
+      std::printf("{\"tensor\": %s, \"type\": %s}\n", JsonString(t.name).c_str(), JsonString(ToString(t.type)).c_str());
+    else
+      std::printf("  %-40s %s\n", Printable(t.name).c_str(), ToString(t.type).c_str());
+  }
+  if (!c->has_all()) std::fprintf(stderr, "mslua: note: %s\n", PrintableMessage(c->MissingText()).c_str());
+  return absl::OkStatus();
+}
+
+// A checkpoint, or all of a directory; the first error after all were read.
+Status Verify(const std::string& path) {
+  std::vector<std::string> paths;
+  if (const auto list = checkpoint::FindCheckpoints(path); list.ok()) {
+    for (const auto& name : *list) paths.push_back(name.path);
+  }
+  if (paths.empty()) paths.push_back(path);
+  Status first;
+  for (const std::string& one : paths) {
+    const Status verified = checkpoint::VerifyCheckpoint(one);
+    if (verified.ok()) std::printf("%s: ok\n", Printable(one).c_str());
+    if (!verified.ok() && !first.ok())
+      std::fprintf(stderr, "mslua: error: %s\n", PrintableMessage(verified.message()).c_str());
+    first.Update(verified);
+  }
+  return first;
+}
+
+// In files for that many ranks, and read back whole before anybody trusts it.
+Status Reshard(const std::string& from, const std::string& to, const std::string& count) {
+  int64_t ranks = 0;
+  if (!absl::SimpleAtoi(count, &ranks))
+    return absl::InvalidArgumentError(absl::StrCat("ckpt reshard: expected a number of ranks, got '", count, "'"));
+  RETURN_IF_ERROR(checkpoint::ReshardCheckpoint(from, to, ranks));
+  return checkpoint::VerifyCheckpoint(to);
+}
+
+int RunCheckpoint(const cli::CommandLine& command) {
+  std::vector<std::string> words = command.positional;
+  const bool json = command.Bool("json");
+  if (words.size() == 1) words.emplace_back("last");
+  const auto place = CheckpointPlace(words[1], "", "");
+  if (!place.ok()) return Report(place.status());
+  words[1] = *place;
+  if (words[0] == "ls") return Report(ListOne(words[1], json), 0);
+  if (words[0] == "show") return Report(ShowCheckpoint(words[1], json), 0);
+  if (words[0] == "merge") {
+    // Whatever ranks wrote it in whatever parts: one file of whole tensors.
+    const Status merged = checkpoint::MergeCheckpoint(words[1], words[2]);
+    return Report(merged, merged.ok() ? 0 : kExitStorage);
+  }
+  if (words[0] == "reshard") {
+    const Status done = Reshard(words[1], words[2], words[3]);
+    return Report(done, done.ok() || absl::IsInvalidArgument(done) ? 0 : kExitStorage);
+  }
+  const Status verified = Verify(words[1]);
+  return Report(verified, verified.ok() ? 0 : kExitStorage);
+}
+
+}  // namespace
+}  // namespace mslua
+
+namespace mslua::cli {
+
+MSLUA_VERB(ckpt) {
+  VerbDef verb;
+  verb.name = "ckpt";
+  verb.usage = "ACTION PATH [argument ...] [flags]";
+  verb.doc = "checkpoints: show, verify, merge, reshard";
+  verb.flags = {Json().Of({"ls", "show"})};
+  verb.actions = {{"ls", "[DIR|last]", 0, 1},
+                  {"show", "CKPT|last|best", 1, 1},
+                  {"verify", "CKPT", 1, 1},
+                  {"merge", "CKPT OUT.safetensors", 2, 2},
+                  {"reshard", "CKPT OUT RANKS", 3, 3},
+                  {"convert", "CKPT OUT", 2, 2, false}};
+  verb.examples = {"mslua ckpt ls runs/a", "mslua ckpt show last", "mslua ckpt verify runs/a/ckpt"};
+  verb.place = 100;
+  verb.run = RunCheckpoint;
+  return verb;
+}
+
+}  // namespace mslua::cli

@@ -1,0 +1,160 @@
+// mslua doctor
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/common_flags.h"
+#include "core/base/exit_code.h"
+#include "core/base/parallel_for.h"
+#include "core/base/processor.h"
+#include "core/op/registry.h"
+#include "lua/calibrate.h"
+#include "lua/json.h"
+#include "lua/open_session.h"
+#include "verbs/define.h"
+#include "verbs/support/report.h"
+
+DEFINE_bool(calibrate, false, "measure what strategy search counts with, and keep it");
+
+namespace mslua {
+namespace {
+
+struct Check {
+  std::string name;
+  enum { kOk, kNote, kBad } verdict;
+  std::string found, mend;
+};
+
+std::string FirstLine(const char* path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+std::string GiB(double bytes) { return absl::StrFormat("%.1f GiB", bytes / (1 << 30)); }
+
+Check CheckInstructionSets() {
+  const std::string isa = InstructionSets();
+  const bool avx2 = isa.find("avx2") != std::string::npos;
+  return {"cpu", avx2 ? Check::kOk : Check::kNote, isa.empty() ? "no AVX2" : isa,
+          avx2 ? "" : "kernels fall back to plain code; use a machine with AVX2 for speed"};
+}
+
+Check CheckThreads() {
+  const int cores = static_cast<int>(std::thread::hardware_concurrency()), threads = ComputeThreads();
+  const std::string found = absl::StrCat(threads, " compute threads on ", cores, " cores");
+  if (threads <= cores) return {"threads", Check::kOk, found, ""};
+  return {"threads", Check::kNote, found,
+          absl::StrCat("more threads than cores slow each other down: set OMP_NUM_THREADS=", cores)};
+}
+
+Check CheckHugePages() {
+  const std::string setting = FirstLine("/sys/kernel/mm/transparent_hugepage/enabled");
+  if (setting.empty()) return {"huge pages", Check::kNote, "not known here", ""};
+  const bool off = setting.find("[never]") != std::string::npos;
+  return {"huge pages", off ? Check::kNote : Check::kOk, setting,
+          off ? "activations take 4 KiB pages: ask the administrator for 'madvise' in "
+                "/sys/kernel/mm/transparent_hugepage/enabled"
+              : ""};
+}
+
+Check CheckSpace(const char* name, const std::string& path, double wanted, const char* purpose) {
+  struct statvfs v;
+  if (statvfs(path.c_str(), &v) != 0) return {name, Check::kNote, absl::StrCat(path, " is not there"), purpose};
+  const double bytes = static_cast<double>(v.f_bavail) * static_cast<double>(v.f_frsize);
+  const bool writable = access(path.c_str(), W_OK) == 0;
+  if (!writable)
+    return {name, Check::kBad, absl::StrCat(path, " is not writable"),
+            absl::StrCat(purpose, "; go to a folder of your own")};
+  return {name, bytes >= wanted ? Check::kOk : Check::kNote, absl::StrCat(GiB(bytes), " free in ", path),
+          bytes >= wanted ? "" : absl::StrCat(purpose, "; free some space")};
+}
+
+Check CheckMemory() {
+  const double bytes = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+  return {"memory", bytes >= 2e9 ? Check::kOk : Check::kNote, GiB(bytes),
+          bytes >= 2e9 ? "" : "the larger recipes need 2 GiB or more"};
+}
+
+Check CheckFiles() {
+  rlimit limit;
+  getrlimit(RLIMIT_NOFILE, &limit);
+  const bool enough = limit.rlim_cur >= 1024;
+  return {"open files", enough ? Check::kOk : Check::kNote, absl::StrCat(limit.rlim_cur, " allowed"),
+          enough ? "" : "many ranks need more: ulimit -n 4096"};
+}
+
+Check CheckOperators() {
+  const size_t n = Operators().all().size();
+  return {"operators", n > 0 ? Check::kOk : Check::kBad, absl::StrCat(n, " in this build"), ""};
+}
+
+// A session that computes: the Lua library loads and a product comes out right.
+Check CheckCompute() {
+  auto session = OpenSession({});
+  Status status = session.status();
+  if (status.ok()) {
+    status = (*session)->RunText(
+        "local core = require 'mslua.core' require 'mslua' local x = core.ones({64, 64}) "
+        "assert(core.functions.matmul(x, x):sum():item() == 64 * 64 * 64, 'wrong product')",
+        "=doctor");
+  }
+  return {"computing", status.ok() ? Check::kOk : Check::kBad,
+          status.ok() ? "a matrix product is right" : std::string(status.message()),
+          status.ok() ? "" : "this is a fault of the build: run ./tools/test"};
+}
+
+int RunDoctor(const cli::CommandLine& command) {
+  if (command.Bool("calibrate")) return Report(Calibrate());
+  const std::vector<Check> checks = {
+      CheckInstructionSets(),
+      CheckThreads(),
+      CheckMemory(),
+      CheckHugePages(),
+      CheckSpace("shared memory", "/dev/shm", 64 << 20, "ranks of one machine exchange tensors there"),
+      CheckSpace("disk", ".", 1 << 30, "run folders and checkpoints go there"),
+      CheckFiles(),
+      CheckOperators(),
+      CheckCompute()};
+  constexpr const char* kVerdicts[] = {"ok", "note", "BAD"};
+  bool bad = false;
+  for (const Check& c : checks) {
+    bad = bad || c.verdict == Check::kBad;
+    if (command.Bool("json")) {
+      std::printf("{\"check\": %s, \"verdict\": \"%s\", \"found\": %s, \"fix\": %s}\n", JsonString(c.name).c_str(),
+                  kVerdicts[c.verdict], JsonString(c.found).c_str(), JsonString(c.mend).c_str());
+      continue;
+    }
+    std::printf("%-4s  %-13s  %s\n", kVerdicts[c.verdict], c.name.c_str(), c.found.c_str());
+    if (!c.mend.empty()) std::printf("      %-13s  %s\n", "", c.mend.c_str());
+  }
+  return bad ? kExitEnvironment : kExitOk;
+}
+
+}  // namespace
+}  // namespace mslua
+
+namespace mslua::cli {
+
+MSLUA_VERB(doctor) {
+  VerbDef verb;
+  verb.name = "doctor";
+  verb.usage = "[flags]";
+  verb.doc = "check this machine and say what to fix";
+  verb.flags = {Switch(FLAGS_calibrate), Json()};
+  verb.examples = {"mslua doctor", "mslua doctor --json", "mslua doctor --calibrate"};
+  verb.place = 110;
+  verb.run = RunDoctor;
+  return verb;
+}
+
+}  // namespace mslua::cli

@@ -1,0 +1,66 @@
+// mslua: one program, one verb for each use (verbs/).
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "attach/server/lua_helper.h"
+#include "cli/completion.h"
+#include "cli/front.h"
+#include "cli/verbs.h"
+#include "core/base/exit_code.h"
+#include "core/kernels/select/kernel_verdicts.h"
+#include "launch/process.h"
+#include "lua/complete_line.h"
+#include "repl/session_lua.h"
+#include "verbs/support/report.h"
+
+namespace {
+
+using mslua::cli::CommandLine;
+
+int Help(const CommandLine& command) {
+  std::fputs(mslua::cli::HelpFor(command).c_str(), stdout);
+  return 0;
+}
+
+int Run(int argc, char** argv) {
+  // A rank starts this program for the Lua of attached people; it is no verb.
+  if (argc == 2 && std::string(argv[1]) == mslua::endpoint::kHelperArgument) return mslua::RunSessionLua();
+  const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  // The scripts of `mslua completion` start it; it is no verb either.
+  if (!words.empty() && words[0] == mslua::cli::kCompleteArgument)
+    return mslua::CompleteLine({words.begin() + 1, words.end()});
+  const auto command = mslua::cli::ParseCommandLine(words);
+  if (!command.ok()) return mslua::Report(command.status());
+  if (command->verb == "help") return Help(*command);
+  const mslua::cli::VerbDef* const verb = mslua::cli::FindVerb(command->verb);
+  if (verb == nullptr || verb->run == nullptr)
+    return mslua::Report(absl::UnimplementedError(command->verb + " is not part of this build"));
+  const int code = verb->run(*command);
+  const std::vector<std::string> ignored = code == 0 ? command->Ignored() : std::vector<std::string>();
+  if (ignored.empty()) return code;
+  return mslua::Report(absl::InvalidArgumentError(
+      absl::StrCat(command->verb, ": ", absl::StrJoin(ignored, ", "), " had no effect on this command")));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // A rank that starts itself again by /proc/self/exe would be listed as "exe".
+  prctl(PR_SET_NAME, "mslua");
+  mslua::SetUpProcess();
+  mslua::OfferKernelChecks(argc, argv);
+  try {
+    return Run(argc, argv);
+  } catch (const std::exception&) {
+    const mslua::Status status = mslua::StatusOfException();
+    const bool limit = absl::IsResourceExhausted(status);
+    return mslua::Report(status, limit ? mslua::kExitEnvironment : mslua::kExitInternal);
+  }
+}

@@ -1,0 +1,19 @@
+#include <algorithm>
+
+#include "cli/verbs.h"
+
+namespace mslua::cli {
+
+// Generated from the files of this folder.
+std::vector<VerbDef> AllVerbs();
+
+const std::vector<VerbDef>& Verbs() {
+  static const auto* const verbs = [] {
+    auto* all = new std::vector<VerbDef>(AllVerbs());
+    std::stable_sort(all->begin(), all->end(), [](const VerbDef& a, const VerbDef& b) { return a.place < b.place; });
+    return all;
+  }();
+  return *verbs;
+}
+
+}  // namespace mslua::cli

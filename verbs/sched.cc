@@ -1,0 +1,56 @@
+// mslua sched
+
+#include "absl/strings/str_cat.h"
+#include "cli/common_flags.h"
+#include "core/base/exit_code.h"
+#include "launch/job.h"
+#include "launch/launcher.h"
+#include "launch/this_host.h"
+#include "verbs/define.h"
+#include "verbs/support/report.h"
+
+DEFINE_string(host, "", "address to listen on (default MS_SCHED_HOST, else 127.0.0.1)");
+DEFINE_int64(port, -1, "port; 0 takes a free one (default MS_SCHED_PORT, else 0)");
+DEFINE_int64(workers, 0, "how many workers to wait for (default MS_WORKER_NUM)");
+
+namespace mslua {
+namespace {
+
+int RunSched(const cli::CommandLine& command) {
+  const Status files = CheckOpenFiles(LimitsHere());
+  if (!files.ok()) return Report(files, kExitEnvironment);
+  Environment environment = OwnEnvironment();
+  environment["MS_ROLE"] = "MS_SCHED";
+  const auto set = [&](const char* flag, const char* variable, const std::string& otherwise) {
+    std::string& value = environment[variable];
+    if (value.empty()) value = otherwise;
+    if (command.Given(flag))
+      value = flag == std::string("host") ? command.String(flag) : absl::StrCat(command.Int(flag));
+  };
+  set("host", "MS_SCHED_HOST", "127.0.0.1");
+  set("port", "MS_SCHED_PORT", "0");
+  set("workers", "MS_WORKER_NUM", "");
+  const auto identity = WhoAmI(environment, ReadTextFile);
+  if (!identity.ok()) return Report(identity.status(), kExitEnvironment);
+  return RunScheduler(*identity, HeartbeatLimit(command));
+}
+
+}  // namespace
+}  // namespace mslua
+
+namespace mslua::cli {
+
+MSLUA_VERB(sched) {
+  VerbDef verb;
+  verb.name = "sched";
+  verb.usage = "[flags]";
+  verb.doc = "the scheduler of a cluster without MPI: gathers the workers and watches them";
+  verb.flags = {Text(FLAGS_host, "H"), Integer(FLAGS_port, "P", 0), Integer(FLAGS_workers, "N", 1), HeartbeatTimeout()};
+  verb.examples = {"mslua sched --workers 8", "mslua sched --workers 8 --port 8118",
+                   "MS_WORKER_NUM=8 MS_SCHED_PORT=8118 mslua sched"};
+  verb.place = 150;
+  verb.run = RunSched;
+  return verb;
+}
+
+}  // namespace mslua::cli

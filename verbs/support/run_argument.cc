@@ -1,0 +1,37 @@
+#include "verbs/support/run_argument.h"
+
+#include <sys/stat.h>
+
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "attach/client/connection.h"
+#include "lua/run_folder.h"
+
+namespace mslua::repl {
+namespace {
+
+bool IsFolder(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+}  // namespace
+
+StatusOr<std::string> FolderOfRun(const std::string& run, const std::string& part) {
+  if (IsFolder(run)) return run;
+  const std::string recipe = run == "last" ? "" : run;
+  auto found = LastRunFolder(recipe, part);
+  if (!found.ok()) {
+    const auto job = endpoint::FindJob(run);
+    if (job.ok() && !job->run.empty()) found = job->run;
+  }
+  if (found.ok())
+    std::fprintf(stderr, "mslua: %s\n", found->c_str());
+  else if (!recipe.empty())
+    return absl::NotFoundError(absl::StrCat("'", run, "' is no run folder, no recipe with a run under runs/ that has ",
+                                            part, ", and no running job (mslua ps)"));
+  return found;
+}
+
+}  // namespace mslua::repl

@@ -1,0 +1,175 @@
+#include "verbs/support/run_as_rank.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "core/base/exit_code.h"
+#include "core/base/hash.h"
+#include "core/base/input_file.h"
+#include "core/base/printable.h"
+#include "core/base/version.h"
+#include "launch/job.h"
+#include "launch/launcher.h"
+#include "launch/this_host.h"
+#include "lua/open_session.h"
+#include "lua/rank_lua.h"
+#include "lua/signal_scope.h"
+#include "verbs/support/report.h"
+
+namespace mslua {
+namespace {
+
+constexpr int64_t kTextLimit = 16 << 20;  // of a rank table, of a recipe
+
+StatusOr<std::string> ReadTextFile(const std::string& path) { return ReadFile(path, kTextLimit); }
+
+// What ranks compare when they meet. Paths may differ from host to host.
+std::map<std::string, std::string> SharedBy(const SessionOptions& options) {
+  std::map<std::string, std::string> shared = {{"version", kVersion}, {"verb", options.verb}};
+  const auto text = ReadTextFile(options.file);
+  if (text.ok()) shared["recipe"] = Blake2bHex(*text).substr(0, 16);
+  std::vector<std::string> words;
+  if (!options.preset.empty()) words.push_back(absl::StrCat("--preset ", options.preset));
+  if (options.has_seed) words.push_back(absl::StrCat("--seed ", options.seed));
+  for (const auto& [key, value] : options.overrides) {
+    if (key != "data_path") words.push_back(absl::StrCat(key, "=", value));
+  }
+  std::string line = absl::StrJoin(words, " ");
+  // The values of a meeting are short, and all of the line is compared.
+  if (line.size() > 1000)
+    line = absl::StrCat(line.substr(0, 1000), "... (BLAKE2b ", Blake2bHex(line).substr(0, 16), ")");
+  shared["command line"] = absl::StrCat("'", line, "'");
+  return shared;
+}
+
+// `--log-ranks all|0,2`.
+StatusOr<bool> Listed(const std::string& list, int rank, int ranks) {
+  if (list == "all") return true;
+  bool found = false;
+  for (const auto word : absl::StrSplit(list, ',')) {
+    int r = 0;
+    if (!absl::SimpleAtoi(word, &r) || r < 0 || r >= ranks) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--log-ranks expects all, or ranks from 0 to ", ranks - 1, " such as 0,2; got '", list, "'"));
+    }
+    found = found || r == rank;
+  }
+  return found;
+}
+
+// What the session knows of its place, and where its loss lines go.
+Status Settle(const cli::CommandLine& command, const Job& job, Session* session) {
+  ASSIGN_OR_RETURN(session->prints,
+                   Listed(command.Given("log-ranks") ? command.String("log-ranks") : "0", job.rank(), job.size()));
+  if (!job.SharesConsole()) session->prints = true;
+  const bool prefixed = job.SharesConsole() && job.rank() != 0 && job.identity().source != Identity::Source::kLauncher;
+  if (prefixed) session->prefix = absl::StrCat("[rank ", job.rank(), "] ");
+  if (command.flags.count("hang-timeout") > 0) session->hang_timeout_s = command.Float("hang-timeout");
+  return absl::OkStatus();
+}
+
+// What one call of print says stays together among other ranks' lines, and is not lost when the rank is stopped.
+Status PrintAtOnce(Session& session) {
+  setvbuf(stdout, nullptr, _IOFBF, 1 << 16);
+  return session.RunText("local print_ = print\nfunction print(...) print_(...) io.stdout:flush() end", "=mslua/print");
+}
+
+// What training that was asked to stop says: it did what it was asked, which is no error.
+void SayStopped(const Status& status) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "mslua: %s\n", PrintableMessage(status.message()).c_str());
+}
+
+absl::Duration HeartbeatLimit(const cli::CommandLine& command) {
+  return command.Given("heartbeat-timeout") ? absl::Seconds(command.Float("heartbeat-timeout")) : kHeartbeatTimeout;
+}
+
+int RunInJob(const cli::CommandLine& command, SessionOptions options, Joins joins, const Identity& identity,
+             absl::FunctionRef<StatusOr<int>(Session&)> work) {
+  JobOptions job_options;
+  job_options.identity = identity;
+  if (command.Given("iface")) job_options.interface = command.String("iface");
+  job_options.shared = SharedBy(options);
+  job_options.what = options.file;
+  job_options.heartbeat_limit = HeartbeatLimit(command);
+  if (command.flags.count("hang-timeout") > 0) job_options.hang_limit = absl::Seconds(command.Float("hang-timeout"));
+  job_options.on_stop = SignalScope::Stop;
+  Job job(job_options);
+  if (joins == Joins::kAtOnce) {  // a script is alone until it calls init
+    options.rank = std::max(0, identity.rank);
+    options.ranks = identity.size;
+  }
+  auto made = OpenSession(std::move(options));
+  if (!made.ok()) return Report(made.status());
+  Session& session = **made;
+  session.job = &job;
+
+  const auto run = [&]() -> StatusOr<int> {
+    const bool launched = identity.source == Identity::Source::kLauncher;
+    if (launched) {
+      RETURN_IF_ERROR(WithExitCode(job.Meet(), kExitEnvironment));
+    }
+    RETURN_IF_ERROR(Settle(command, job, &session));
+    if (identity.size > 1) RETURN_IF_ERROR(PrintAtOnce(session));
+    if (joins == Joins::kAtOnce) {
+      RETURN_IF_ERROR(JoinRanks(session, command.Given("backend") ? command.String("backend") : ""));
+    }
+    return work(session);
+  };
+  const StatusOr<int> result = run();
+  int code = result.ok() ? *result : ExitCodeOf(result.status());
+  // The work is done and the ranks end together; that records are missing is told by the exit code.
+  if (result.ok() && code == kExitOk && !session.records.ok()) code = Report(session.records, kExitStorage);
+  // Ranks that train together stop together when they are asked to: that is no failure.
+  const bool asked = !result.ok() && (code == kExitInterrupted || code == kExitCheckpointed);
+  if (!result.ok()) PrintTraceback(result.status());
+  if (asked && (job.rank() == 0 || !job.SharesConsole())) SayStopped(result.status());
+  if (job.Alone()) return result.ok() || asked ? code : Report(result.status(), code);
+  const int last = job.Finish(asked ? absl::OkStatus() : result.status(), code, session.groups());
+  std::fflush(stdout);
+  if (last != kExitOk) _exit(last);
+  return last;
+}
+
+}  // namespace
+
+int RunAsRank(const cli::CommandLine& command, SessionOptions options, Joins joins,
+              absl::FunctionRef<StatusOr<int>(Session&)> work) {
+  const Status files = CheckOpenFiles(LimitsHere());
+  if (!files.ok()) return Report(files, kExitEnvironment);
+  const auto identity = WhoAmI(OwnEnvironment(), ReadTextFile);
+  if (!identity.ok()) return Report(identity.status(), kExitEnvironment);
+  if (identity->scheduler) {
+    command.HandOn();  // the workers' command line
+    return RunScheduler(*identity, HeartbeatLimit(command));
+  }
+  const int64_t n = command.Given("n") ? command.Int("n") : 1;
+  const bool alone = identity->source == Identity::Source::kSingle;
+  if (alone && n > 1) {
+    const Status can = CheckRanks(n, LimitsHere());
+    if (!can.ok()) return Report(can, kExitEnvironment);
+    LaunchOptions launch;
+    launch.ranks = static_cast<int>(n);
+    if (command.Given("heartbeat-timeout")) launch.stopped_limit = launch.heartbeat_limit = HeartbeatLimit(command);
+    launch.interactive = command.verb == "repl";
+    launch.command = command.words;
+    launch.command.insert(launch.command.begin(), ProgramFile());
+    command.HandOn();
+    return RunRanks(launch);
+  }
+  if (n > 1 && n != identity->size) {
+    return Report(absl::InvalidArgumentError(
+        absl::StrCat("-n ", n, " starts ranks, but this process is already ", identity->Line(), ": leave out -n")));
+  }
+  FollowLauncher();
+  ShareCores(*identity, command.words);
+  return RunInJob(command, std::move(options), joins, *identity, work);
+}
+
+}  // namespace mslua
