@@ -5,7 +5,9 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "lua/number.h"
 #include "lua/object.h"
+#include "lua/traced_value.h"
 
 namespace mslua {
 namespace {

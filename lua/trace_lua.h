@@ -7,18 +7,10 @@
 #include "core/step/trace.h"
 #include "lua/object.h"
 #include "lua/session.h"
+#include "lua/traced_value.h"
 
 namespace mslua {
 
-// A value of a trace: of no use once that trace has ended.
-struct TracedValue {
-  uint64_t trace_id = 0;
-  Value value;
-};
-template <>
-struct KindName<TracedValue> {
-  static constexpr const char* value = "Value";
-};
 // The error of a value whose trace has ended.
 Status EndedTrace();
 

@@ -1,21 +1,22 @@
 // mslua attach
 #include <cstdio>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "attach/client/connection.h"
 #include "attach/client/output.h"
 #include "attach/server/command.h"
 #include "cli/common_flags.h"
 #include "core/base/exit_code.h"
 #include "core/base/printable.h"
-#include "lua/json.h"
 #include "lua/open_session.h"
 #include "repl/help.h"
 #include "repl/interrupt.h"
 #include "repl/loop.h"
+#include "repl/run_lua.h"
 #include "verbs/define.h"
+#include "verbs/support/attach_client.h"
 #include "verbs/support/report.h"
 
 DEFINE_bool(rw, false, "take the writer lock, to steer");
@@ -25,49 +26,6 @@ namespace mslua {
 namespace {
 
 using repl::Connection;
-
-StatusOr<std::unique_ptr<Connection>> AttachTo(const cli::CommandLine& command) {
-  ASSIGN_OR_RETURN(const endpoint::Job job, endpoint::FindJob(command.positional.empty() ? "" : command.positional[0]));
-  return Connection::Attach(job, 0, absl::Seconds(3));
-}
-
-void PrintAnswer(absl::string_view text) {
-  text = absl::StripSuffix(text, "\n");
-  if (!text.empty()) std::printf("%s\n", Printable(text).c_str());
-  std::fflush(stdout);
-}
-
-// One line of `-e`: {"command":".save","ok":true,"answer":...}, or the text.
-void PrintScripted(const std::string& line, const StatusOr<std::string>& answer, bool json) {
-  if (!json) {
-    if (answer.ok())
-      PrintAnswer(*answer);
-    else
-      Report(Status(answer.status().code(), absl::StrCat(line, ": ", Printable(answer.status().message()))));
-    return;
-  }
-  const std::string text = answer.ok() ? *answer : std::string(answer.status().message());
-  const bool object = answer.ok() && !text.empty() && text[0] == '{';
-  std::printf("{\"command\":%s,\"ok\":%s,\"answer\":%s}\n", JsonString(line).c_str(), answer.ok() ? "true" : "false",
-              object ? text.c_str() : JsonString(absl::StripSuffix(text, "\n")).c_str());
-  std::fflush(stdout);
-}
-
-int RunCommands(Connection& connection, const std::vector<std::string>& lines, bool json) {
-  connection.on_event = [json](const std::string& line) {
-    if (json)
-      std::printf("{\"event\":%s}\n", JsonString(line).c_str());
-    else
-      PrintAnswer(line);
-    std::fflush(stdout);
-  };
-  for (const std::string& line : lines) {
-    const auto answer = connection.Call(line, json);
-    PrintScripted(line, answer, json);
-    if (!answer.ok()) return kExitUsage;
-  }
-  return kExitOk;
-}
 
 // "c7d01a e1:s441 run"; "!" holds the writer lock.
 std::string Prompt(Connection& connection, bool writer) {

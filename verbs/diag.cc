@@ -2,9 +2,8 @@
 
 #include "cli/common_flags.h"
 #include "core/base/exit_code.h"
-#include "lua/json.h"
-#include "repl/loop.h"
 #include "verbs/define.h"
+#include "verbs/support/attach_client.h"
 #include "verbs/support/report.h"
 
 namespace mslua {

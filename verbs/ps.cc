@@ -1,14 +1,13 @@
 // mslua ps
 #include <cstdio>
 
+#include "absl/time/time.h"
 #include "attach/client/connection.h"
-#include "attach/client/output.h"
-#include "attach/server/command.h"
+#include "attach/server/job_folder.h"
 #include "cli/common_flags.h"
 #include "core/base/exit_code.h"
 #include "core/base/printable.h"
 #include "lua/json.h"
-#include "repl/loop.h"
 #include "verbs/define.h"
 #include "verbs/support/report.h"
 
@@ -21,7 +20,7 @@ int RunPs(const cli::CommandLine& command) {
   if (!command.Bool("json") && !jobs->empty())
     std::printf("%-8s%-24s%-7s%-9s%-9s%-22s%s\n", "id", "recipe", "ranks", "pid", "started", "state", "run folder");
   for (const endpoint::Job& job : *jobs) {
-    auto connection = Connection::Attach(job, 0, absl::Seconds(1));
+    auto connection = repl::Connection::Attach(job, 0, absl::Seconds(1));
     auto status = connection.ok() ? (*connection)->Call(".status", false) : StatusOr<std::string>(connection.status());
     const std::string state = status.ok() ? Printable(*status) : "?";
     if (command.Bool("json")) {

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/common_flags.h"
 #include "core/base/exit_code.h"
-#include "core/base/input_file.h"
+#include "launch/job.h"
 #include "launch/this_host.h"
 #include "lua/open_session.h"
 #include "repl/help.h"
@@ -95,8 +95,7 @@ int RunRepl(const cli::CommandLine& command) {
   const bool recipe = !command.positional.empty();
   if (!recipe && (command.Given("preset") || !command.overrides.empty()))
     return Report(absl::InvalidArgumentError("repl: --preset and key=value are for a recipe: mslua repl RECIPE"));
-  constexpr int64_t kTextLimit = 16 << 20;  // of a rank table
-  const auto identity = WhoAmI(OwnEnvironment(), [](const std::string& path) { return ReadFile(path, kTextLimit); });
+  const auto identity = WhoAmI(OwnEnvironment(), ReadTextFile);
   if (!identity.ok()) return Report(identity.status(), kExitEnvironment);
   const bool several = identity->size > 1 || identity->scheduler || (command.Given("n") && command.Int("n") > 1);
   if (!several) {

@@ -8,6 +8,7 @@
 #include "launch/this_host.h"
 #include "verbs/define.h"
 #include "verbs/support/report.h"
+#include "verbs/support/run_as_rank.h"
 
 DEFINE_string(host, "", "address to listen on (default MS_SCHED_HOST, else 127.0.0.1)");
 DEFINE_int64(port, -1, "port; 0 takes a free one (default MS_SCHED_PORT, else 0)");

@@ -1,11 +1,10 @@
 // mslua stop
 
 #include "absl/time/clock.h"
-#include "attach/client/output.h"
 #include "cli/flags.h"
 #include "core/base/exit_code.h"
-#include "repl/loop.h"
 #include "verbs/define.h"
+#include "verbs/support/attach_client.h"
 #include "verbs/support/report.h"
 
 DEFINE_bool(now, false, "without a checkpoint");

@@ -9,6 +9,7 @@
 #include "core/optim/registry.h"
 #include "core/runtime/executable.h"
 #include "core/step/operator_call.h"
+#include "core/train/trainer.h"
 #include "gtest/gtest.h"
 
 namespace mslua {

@@ -23,11 +23,14 @@
 #include "verbs/support/report.h"
 
 namespace mslua {
+
+StatusOr<std::string> ReadTextFile(const std::string& path) { return ReadFile(path, 16 << 20); }
+
+absl::Duration HeartbeatLimit(const cli::CommandLine& command) {
+  return command.Given("heartbeat-timeout") ? absl::Seconds(command.Float("heartbeat-timeout")) : kHeartbeatTimeout;
+}
+
 namespace {
-
-constexpr int64_t kTextLimit = 16 << 20;  // of a rank table, of a recipe
-
-StatusOr<std::string> ReadTextFile(const std::string& path) { return ReadFile(path, kTextLimit); }
 
 // What ranks compare when they meet. Paths may differ from host to host.
 std::map<std::string, std::string> SharedBy(const SessionOptions& options) {
@@ -84,10 +87,6 @@ Status PrintAtOnce(Session& session) {
 void SayStopped(const Status& status) {
   std::fflush(stdout);
   std::fprintf(stderr, "mslua: %s\n", PrintableMessage(status.message()).c_str());
-}
-
-absl::Duration HeartbeatLimit(const cli::CommandLine& command) {
-  return command.Given("heartbeat-timeout") ? absl::Seconds(command.Float("heartbeat-timeout")) : kHeartbeatTimeout;
 }
 
 int RunInJob(const cli::CommandLine& command, SessionOptions options, Joins joins, const Identity& identity,
