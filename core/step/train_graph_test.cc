@@ -56,12 +56,14 @@ struct Network {
   }
 };
 
+// With the defaults of its settings, and momentum 0.9 where it has one.
 OptimizerRule Rule(const std::string& name) {
   OptimizerRule rule;
   rule.def = FindOptimizer(name);
   for (const OptimizerField& field : rule.def->fields) {
     for (const std::string& setting : field.settings) rule.settings.Set(setting, rule.def->Default(setting));
   }
+  if (rule.settings.Has("momentum")) rule.settings.Set("momentum", 0.9);
   return rule;
 }
 
@@ -83,12 +85,12 @@ StatusOr<Trained> Train(int rank, int ranks, std::shared_ptr<Groups> groups,
   spec.inputs = {{"x", {DType::kF32, {rows, kIn}}}, {"target", {DType::kF32, {rows, kOut}}}};
   spec.parameters = {network.w, network.b};
   spec.rule = Rule("momentum");
-  spec.rule.settings.Set("momentum", 0.9);
   if (ranks > 1) {
     for (int64_t r = 0; r < ranks; ++r) spec.aggregation.ranks.push_back(r);
     spec.aggregation.mean = true;
   }
   ask(&spec);
+  spec.shards.place = rank;
   Trace trace(state, 1, spec.name, /*training=*/true);
   ASSIGN_OR_RETURN(const TrainGraph made, BuildTrainGraph(state, trace, spec, network.Forward(state, trace)));
   if (!made.idle.empty()) return absl::InternalError("a parameter gets no gradient");

@@ -14,7 +14,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
-#include "core/kernels/select/kernel_verdicts.h"
 #include "gtest/gtest.h"
 
 namespace mslua {
