@@ -287,7 +287,7 @@ TEST_F(SessionTest, FinalizersAreHarmless) {
     local w = core.parameter {name = 'freed', shape = {2}, init = 'ones'}
     local value = w.value
     local columns = {{name = 'x', value = core.ones {4, 1}}}
-    local d = core.dataset {source = {kind = 'numpy_slices', columns = columns}, ops = {}}
+    local d = core.dataset {source = {kind = 'numpy_slices', data = columns}, ops = {}}
     local traced
     local g = core.trace(function(x) traced = x return x + 1 end, {{name = 'x', dtype = 'float32', shape = {2}}})
     local kinds = {}

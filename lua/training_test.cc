@@ -28,7 +28,7 @@ class TrainingTest : public ::testing::Test {
       -- y = 2 x + 1, learned from 8 rows
       local xs, ys = {}, {}
       for i = 1, 8 do xs[i], ys[i] = {i / 8}, {2 * i / 8 + 1} end
-      data = core.dataset {source = {kind = 'numpy_slices', columns = {{name = 'x', value = core.tensor(xs)},
+      data = core.dataset {source = {kind = 'numpy_slices', data = {{name = 'x', value = core.tensor(xs)},
                                                                        {name = 'y', value = core.tensor(ys)}}},
                            ops = {{kind = 'batch', size = 4, drop_remainder = true}}}
       function make(optimizer, more)
@@ -93,7 +93,7 @@ TEST_F(TrainingTest, WeightDecayAndGroups) {
   EXPECT_EQ(Eval(R"(
     local zeros = core.zeros({4, 1})
     local columns = {{name = 'x', value = zeros}, {name = 'y', value = zeros}}
-    data = core.dataset {source = {kind = 'numpy_slices', columns = columns},
+    data = core.dataset {source = {kind = 'numpy_slices', data = columns},
                          ops = {{kind = 'batch', size = 4}}}
     make {kind = 'sgd'}
     local p = core.parameter {name = 'p', init = {2}}
@@ -174,7 +174,7 @@ TEST_F(TrainingTest, EvaluationCountsValidRows) {
   // Five rows in batches of four: the padded tail does not count.
   EXPECT_EQ(Eval(R"(
     local columns = {{name = 'x', value = core.tensor {1, 2, 3, 4, 10}}}
-    local d = core.dataset {source = {kind = 'numpy_slices', columns = columns},
+    local d = core.dataset {source = {kind = 'numpy_slices', data = columns},
                             ops = {{kind = 'batch', size = 4}}}
     local g = core.build_eval {name = 'sum', inputs = d:schema(), outputs = {'mean'},
                                forward = function(x) return (x * core.valid_mask(4)):sum() end}
@@ -272,8 +272,9 @@ TEST_F(TrainingTest, MistakesAreOneMessage) {
             "test.lua:1: build_train: unknown field 'forwards' (did you mean 'forward'?)");
   EXPECT_EQ(Eval("core.dataset {source = {kind = 'cifar'}, ops = {}}"),
             "test.lua:1: dataset: unknown source 'cifar' (did you mean 'cifar10'?)");
-  EXPECT_NE(Eval("core.dataset {source = {kind = 'mnist', path = '/nowhere'}, ops = {}}:size()").find("/nowhere"),
-            std::string::npos);
+  EXPECT_NE(
+      Eval("core.dataset {source = {kind = 'mnist', dataset_dir = '/nowhere'}, ops = {}}:size()").find("/nowhere"),
+      std::string::npos);
   const Status diverged = session_->RunText("train(make {kind = 'sgd'}, 1e30, 50)", "=test.lua");
   EXPECT_EQ(diverged.message().substr(0, 31), "test.lua:24: the loss is infini") << "the loop's line in train()";
   EXPECT_EQ(ExitCodeIn(diverged), kExitDiverged);

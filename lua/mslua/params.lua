@@ -16,6 +16,7 @@ end
 
 -- Variables that the program itself reads, and the tests' own.
 local own_variables = { "MSLUA_RANK", "MSLUA_SIZE", "MSLUA_MEETING", "MSLUA_LAUNCHER", "MSLUA_PLAINTEXT",
+  "MSLUA_VERIFY_PASSES",
   "MSLUA_JOB_SECRET_FILE" }
 local TEST_PREFIX = "MSLUA_TEST_"
 

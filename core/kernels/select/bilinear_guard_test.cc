@@ -14,6 +14,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
+#include "core/kernels/select/bilinear_check.h"
+#include "core/kernels/select/kernel_verdicts.h"
 #include "gtest/gtest.h"
 
 namespace mslua {
