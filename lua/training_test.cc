@@ -233,13 +233,13 @@ TEST_F(TrainingTest, ResumeRemembersTheStepsThatWereSkipped) {
 TEST_F(TrainingTest, GeneratorsRunLua) {
   EXPECT_EQ(Eval(R"(
     local d = core.dataset {source = {kind = 'generator', length = 3, column_names = {'i'},
-                                      get = function(i) return i * 10 end}, ops = {}}
+                                      source = function(i) return i * 10 end}, ops = {}}
     local out = {}
     for x in d:iterator() do out[#out + 1] = x:item() end
     return table.concat(out, ' '), d:size())"),
             "10 20 30 3");
   EXPECT_EQ(Eval(R"(
-    local d = core.dataset {source = {kind = 'generator', column_names = {'a', 'b'}, iterator = function()
+    local d = core.dataset {source = {kind = 'generator', column_names = {'a', 'b'}, source = function()
       local n = 0
       return function()
         n = n + 1
@@ -250,7 +250,7 @@ TEST_F(TrainingTest, GeneratorsRunLua) {
     for a, b in d:iterator(2) do rows[#rows + 1] = a.shape[1] .. 'x' .. a.shape[2] .. ':' .. b.dtype end
     return table.concat(rows, ' '))"),
             "3x2:int32 1x2:int32 3x2:int32 1x2:int32");
-  EXPECT_NE(Eval("core.dataset {source = {kind = 'generator', length = 1, column_names = {'i'}, get = function(i) "
+  EXPECT_NE(Eval("core.dataset {source = {kind = 'generator', length = 1, column_names = {'i'}, source = function(i) "
                  "error 'boom' end}, ops = {}}:schema()")
                 .find("boom"),
             std::string::npos);

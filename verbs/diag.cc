@@ -1,5 +1,4 @@
 // mslua diag
-
 #include "cli/common_flags.h"
 #include "core/base/exit_code.h"
 #include "verbs/define.h"

@@ -1,5 +1,4 @@
 // mslua run
-
 #include "cli/common_flags.h"
 #include "core/base/exit_code.h"
 #include "core/base/text.h"

@@ -1,5 +1,4 @@
 // mslua sched
-
 #include "absl/strings/str_cat.h"
 #include "cli/common_flags.h"
 #include "core/base/exit_code.h"

@@ -1,5 +1,4 @@
 // mslua stop
-
 #include "absl/time/clock.h"
 #include "cli/flags.h"
 #include "core/base/exit_code.h"

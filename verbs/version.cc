@@ -1,5 +1,4 @@
 // mslua version
-
 #include "core/base/version.h"
 
 #include <cstdio>
