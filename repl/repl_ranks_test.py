@@ -91,7 +91,8 @@ def test_interrupt():
     time.sleep(0.5)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the launcher and rank 0
     out, err = process.communicate("@all m.steps\nops.AllReduce()(ms.ones{1}):item()\n", timeout=LIMIT_S)
-    steps = [line.split("] ")[1] for line in out.splitlines() if line.startswith("[rank")]
+    answers = [line.split("] ")[1] for line in out.splitlines() if line.startswith("[rank")]
+    steps = [answer for answer in answers if answer != "ready"]  # which rank 1 may print late
     check("Ctrl-C stops the line on all ranks", "interrupted" in err, err)
     check("after the same step", len(steps) == 2 and steps[0] == steps[1], out + err)
     check("collectives continue", out.strip().endswith("2"), out + err)
