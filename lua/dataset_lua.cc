@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/exit_code.h"
 #include "core/base/text.h"
+#include "core/data/vision.h"
 #include "core/step/located_status.h"
 #include "lua/lua_stack.h"
 #include "lua/session.h"
@@ -209,6 +210,20 @@ StatusOr<std::vector<data::NamedArray>> ReadArrays(lua_State* L, Session& sessio
   return arrays;
 }
 
+// The list at the top of the stack.
+StatusOr<std::vector<double>> ReadNumbers(lua_State* L, const std::string& what) {
+  if (lua_type(L, -1) != LUA_TTABLE)
+    return absl::InvalidArgumentError(absl::StrCat(what, ": expected a list of numbers, got ", Describe(L, -1)));
+  std::vector<double> numbers;
+  for (int i = 1; i <= static_cast<int>(lua_objlen(L, -1)); ++i) {
+    const StackGuard guard(L);
+    lua_rawgeti(L, -1, i);
+    ASSIGN_OR_RETURN(const double number, ReadNumber(L, -1, absl::StrCat(what, "[", i, "]")));
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
 // The table at the top of the stack; numbers become texts.
 StatusOr<std::map<std::string, std::string>> ReadTexts(lua_State* L, const std::string& what) {
   std::map<std::string, std::string> texts;
@@ -246,6 +261,10 @@ StatusOr<data::FieldValue> ReadField(lua_State* L, Session& session, int index, 
       return value(ReadNumber(L, -1, what));
     case FieldType::kString:
       return value(ReadString(L, -1, what));
+    case FieldType::kNumbers:
+    case FieldType::kInts:
+      if (lua_type(L, -1) == LUA_TNUMBER) return value(ReadNumber(L, -1, what));
+      return value(ReadNumbers(L, what));
     case FieldType::kPaths:
       if (lua_type(L, -1) == LUA_TSTRING) return value(ReadString(L, -1, what));
       [[fallthrough]];
@@ -266,22 +285,29 @@ StatusOr<data::FieldValue> ReadField(lua_State* L, Session& session, int index, 
   return absl::InternalError("unknown type of a field");
 }
 
+// Those of the fields that the table at `index` has.
+StatusOr<data::FieldMap> ReadFields(lua_State* L, Session& session, int index, const std::string& kind,
+                                    const std::vector<data::FieldDef>& fields) {
+  data::FieldMap values;
+  for (const data::FieldDef& field : fields) {
+    ASSIGN_OR_RETURN(data::FieldValue value, ReadField(L, session, index, kind, field));
+    if (!std::holds_alternative<std::monostate>(value)) values[field.name] = std::move(value);
+  }
+  return values;
+}
+
 StatusOr<data::Source> ReadSource(lua_State* L, Session& session, int index) {
   index = AbsoluteIndex(L, index);
   if (lua_type(L, index) != LUA_TTABLE)
     return absl::InvalidArgumentError(absl::StrCat("dataset: source: expected a table, got ", Describe(L, index)));
   ASSIGN_OR_RETURN(const std::string kind, FieldString(L, index, "kind", ""));
   ASSIGN_OR_RETURN(const data::SourceDef* def, data::FindSource(kind));
-  data::FieldMap values;
-  for (const data::FieldDef& field : def->fields) {
-    ASSIGN_OR_RETURN(data::FieldValue value, ReadField(L, session, index, kind, field));
-    if (!std::holds_alternative<std::monostate>(value)) values[field.name] = std::move(value);
-  }
-  RETURN_IF_ERROR(data::CheckFields(*def, values).status());
+  ASSIGN_OR_RETURN(data::FieldMap values, ReadFields(L, session, index, kind, def->fields));
+  RETURN_IF_ERROR(data::CheckFields(def->class_name, def->fields, values).status());
   return data::Source(kind, std::move(values));
 }
 
-StatusOr<data::Transform> ReadTransform(lua_State* L, int index) {
+StatusOr<data::Transform> ReadTransform(lua_State* L, Session& session, int index) {
   ASSIGN_OR_RETURN(const std::string kind, FieldString(L, index, "kind", ""));
   FieldReader fields(L, index, kind);
   data::Transform transform;
@@ -324,16 +350,23 @@ StatusOr<data::Transform> ReadTransform(lua_State* L, int index) {
     data::OneHot t;
     fields.Int("num_classes", &t.num_classes);
     transform = t;
+  } else if (const data::VisionDef* def = data::FindVision(kind)) {
+    ASSIGN_OR_RETURN(data::FieldMap values, ReadFields(L, session, index, kind, def->fields));
+    transform = data::Vision{kind, std::move(values)};
   } else {
-    return Unknown("transform", kind,
-                   {"random_crop", "random_horizontal_flip", "resize", "center_crop", "rescale", "normalize", "hwc2chw",
-                    "type_cast", "one_hot"});
+    std::vector<std::string> known{"random_crop", "random_horizontal_flip",
+                                   "resize",      "center_crop",
+                                   "rescale",     "normalize",
+                                   "hwc2chw",     "type_cast",
+                                   "one_hot"};
+    for (const data::VisionDef& def : data::VisionTransforms()) known.push_back(def.kind);
+    return Unknown("transform", kind, known);
   }
   RETURN_IF_ERROR(fields.status());
   return transform;
 }
 
-Status AppendOp(lua_State* L, int index, DatasetHandle* handle) {
+Status AppendOp(lua_State* L, Session& session, int index, DatasetHandle* handle) {
   const StackGuard guard(L);
   index = AbsoluteIndex(L, index);
   ASSIGN_OR_RETURN(const std::string kind, FieldString(L, index, "kind", ""));
@@ -346,7 +379,7 @@ Status AppendOp(lua_State* L, int index, DatasetHandle* handle) {
     const int n = lua_type(L, -1) == LUA_TTABLE ? static_cast<int>(lua_objlen(L, -1)) : 0;
     for (int i = 1; i <= n; ++i) {
       lua_rawgeti(L, -1, i);
-      ASSIGN_OR_RETURN(data::Transform t, ReadTransform(L, lua_gettop(L)));
+      ASSIGN_OR_RETURN(data::Transform t, ReadTransform(L, session, lua_gettop(L)));
       op.transforms.push_back(std::move(t));
       lua_pop(L, 1);
     }
@@ -408,7 +441,7 @@ StatusOr<int> MakeDataset(lua_State* L, Session& session) {
   const int ops = lua_gettop(L), n = lua_type(L, -1) == LUA_TTABLE ? static_cast<int>(lua_objlen(L, -1)) : 0;
   for (int i = 1; i <= n; ++i) {
     lua_rawgeti(L, ops, i);
-    RETURN_IF_ERROR(AppendOp(L, -1, handle.get()));
+    RETURN_IF_ERROR(AppendOp(L, session, -1, handle.get()));
     lua_settop(L, ops);
   }
   PushObject<DatasetObject>(L, std::move(handle));
@@ -426,6 +459,12 @@ void PushFieldValue(lua_State* L, const data::FieldValue& value) {
     PushString(L, *s);
   } else if (const auto* list = std::get_if<std::vector<std::string>>(&value)) {
     PushStrings(L, *list);
+  } else if (const auto* numbers = std::get_if<std::vector<double>>(&value)) {
+    lua_createtable(L, static_cast<int>(numbers->size()), 0);
+    for (size_t i = 0; i < numbers->size(); ++i) {
+      lua_pushnumber(L, (*numbers)[i]);
+      lua_rawseti(L, -2, static_cast<int>(i) + 1);
+    }
   } else {
     lua_pushnil(L);
   }
@@ -433,8 +472,9 @@ void PushFieldValue(lua_State* L, const data::FieldValue& value) {
 
 // A field as mslua.args describes one.
 void PushField(lua_State* L, const data::FieldDef& field) {
-  static constexpr const char* kKinds[] = {"boolean",        "integer", "number",       "string",  "strings",
-                                           "string|strings", "table",   "table|tensor", "function"};  // by FieldType
+  static constexpr const char* kKinds[] = {"boolean",        "integer",          "number",  "string",
+                                           "number|numbers", "integer|integers", "strings", "string|strings",
+                                           "table",          "table|tensor",     "function"};  // by FieldType
   const auto limit = [&](const char* key, double value) {
     if (value == data::FieldDef::kNone) return;
     lua_pushnumber(L, value);
@@ -464,24 +504,43 @@ void PushField(lua_State* L, const data::FieldDef& field) {
   lua_setfield(L, -2, "choices");
 }
 
+// Pushes a table with these texts and the fields.
+void PushDeclaration(lua_State* L, const std::string& kind, const std::string& class_name, const std::string& doc,
+                     const std::vector<data::FieldDef>& fields) {
+  lua_newtable(L);
+  for (const auto& [key, text] :
+       {std::make_pair("kind", &kind), std::make_pair("class", &class_name), std::make_pair("doc", &doc)}) {
+    PushString(L, *text);
+    lua_setfield(L, -2, key);
+  }
+  lua_newtable(L);
+  int n = 0;
+  for (const data::FieldDef& field : fields) {
+    PushField(L, field);
+    lua_rawseti(L, -2, ++n);
+  }
+  lua_setfield(L, -2, "fields");
+}
+
 // core.sources()
 StatusOr<int> ListSources(lua_State* L, Session&) {
   lua_newtable(L);
   int n = 0;
   for (const data::SourceDef& def : data::Sources()) {
-    lua_newtable(L);
-    for (const auto& [key, text] : {std::make_pair("kind", &def.kind), std::make_pair("class", &def.class_name),
-                                    std::make_pair("doc", &def.doc)}) {
-      PushString(L, *text);
-      lua_setfield(L, -2, key);
-    }
-    lua_newtable(L);
-    int k = 0;
-    for (const data::FieldDef& field : def.fields) {
-      PushField(L, field);
-      lua_rawseti(L, -2, ++k);
-    }
-    lua_setfield(L, -2, "fields");
+    PushDeclaration(L, def.kind, def.class_name, def.doc, def.fields);
+    lua_rawseti(L, -2, ++n);
+  }
+  return 1;
+}
+
+// core.vision_transforms()
+StatusOr<int> ListVisionTransforms(lua_State* L, Session&) {
+  lua_newtable(L);
+  int n = 0;
+  for (const data::VisionDef& def : data::VisionTransforms()) {
+    PushDeclaration(L, def.kind, def.class_name, def.doc, def.fields);
+    lua_pushboolean(L, def.draws > 0);
+    lua_setfield(L, -2, "random");
     lua_rawseti(L, -2, ++n);
   }
   return 1;
@@ -695,6 +754,7 @@ void OpenDatasets(lua_State* L) {
   lua_pop(L, 1);
   SetFunctions(L, {{"dataset", Entry<MakeDataset>},
                    {"sources", Entry<ListSources>},
+                   {"vision_transforms", Entry<ListVisionTransforms>},
                    {"set_feed", Entry<SetFeed>},
                    {"random_numbers", Entry<CountRandom>}});
 }

@@ -2,13 +2,19 @@
 
 #include <type_traits>
 
+#include "core/data/vision.h"
+
 namespace mslua::data {
 
 const char* Name(const Transform& transform) {
   static constexpr const char* kNames[] = {
       "RandomCrop", "RandomHorizontalFlip", "Resize", "CenterCrop", "Rescale", "Normalize", "HWC2CHW", "TypeCast",
       "OneHot"};
-  static_assert(std::size(kNames) == std::variant_size_v<Transform>);
+  static_assert(std::size(kNames) + 1 == std::variant_size_v<Transform>);
+  if (const auto* vision = std::get_if<Vision>(&transform)) {
+    const VisionDef* def = FindVision(vision->kind);
+    return def == nullptr ? "map" : def->class_name.c_str();
+  }
   return kNames[transform.index()];
 }
 

@@ -77,9 +77,15 @@ struct OneHot {
   int64_t num_classes = 0;
 };
 
+// A vision transform that core/data/transforms declares.
+struct Vision {
+  std::string kind;  // "color_jitter"
+  FieldMap fields;
+};
+
 // MindSpore's Compose is a list of these.
-using Transform =
-    std::variant<RandomCrop, RandomHorizontalFlip, Resize, CenterCrop, Rescale, Normalize, HWC2CHW, TypeCast, OneHot>;
+using Transform = std::variant<RandomCrop, RandomHorizontalFlip, Resize, CenterCrop, Rescale, Normalize, HWC2CHW,
+                               TypeCast, OneHot, Vision>;
 const char* Name(const Transform& transform);
 
 // ---- Operations --------------------------------------------------------------------------------

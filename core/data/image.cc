@@ -22,7 +22,8 @@ void Identity(int64_t n, std::vector<Tap>* taps) {
   for (int64_t i = 0; i < n; ++i) (*taps)[i] = {static_cast<int32_t>(i), static_cast<int32_t>(i), 0};
 }
 
-// Element i becomes element i + offset; outside there is padding.
+}  // namespace
+
 void Window(int64_t offset, int64_t n, std::vector<Tap>* taps, std::vector<Tap>* spare) {
   spare->resize(n);
   const int64_t have = static_cast<int64_t>(taps->size());
@@ -33,7 +34,6 @@ void Window(int64_t offset, int64_t n, std::vector<Tap>* taps, std::vector<Tap>*
   taps->swap(*spare);
 }
 
-// To n elements. The taps so far only move pixels (w = 0): a pass has one resize.
 void Interpolate(int64_t n, std::vector<Tap>* taps, std::vector<Tap>* spare) {
   spare->resize(n);
   const int64_t last = static_cast<int64_t>(taps->size()) - 1;
@@ -45,6 +45,8 @@ void Interpolate(int64_t n, std::vector<Tap>* taps, std::vector<Tap>* spare) {
   }
   taps->swap(*spare);
 }
+
+namespace {
 
 // ---- Rows --------------------------------------------------------------------------------------
 
@@ -199,6 +201,12 @@ void RunPass(const ImageView& image, const std::vector<float>& scale, const std:
   }
 }
 
+// The numbers that a sample takes from the next stream; of a transform that is not random, none.
+SampleDraws DrawsOf(const VisionDef& def, const Draws& draws, size_t* stream) {
+  const uint64_t key = def.draws > 0 ? draws.streams[(*stream)++] : 0;
+  return SampleDraws(draws.seed, key, draws.index * static_cast<uint64_t>(def.draws));
+}
+
 }  // namespace
 
 bool ImageChain::IsVision(const Transform& transform) {
@@ -206,12 +214,23 @@ bool ImageChain::IsVision(const Transform& transform) {
          !std::holds_alternative<OneHot>(transform);
 }
 
-StatusOr<ImageChain::Size> ImageChain::SizeAfter(const Transform& transform, Size size) {
-  const auto positive = [&](int64_t height, int64_t width) -> StatusOr<Size> {
+ImageChain::Pass ImageChain::PlainPass(int64_t channels) {
+  Pass pass;
+  pass.scale.assign(static_cast<size_t>(channels), 1);
+  pass.shift.assign(static_cast<size_t>(channels), 0);
+  return pass;
+}
+
+StatusOr<ImageSize> ImageChain::SizeAfter(const Move& move, ImageSize size) {
+  const Transform& transform = move.transform;
+  if (const VisionDef* def = move.declared.def) {
+    return def->size == nullptr ? StatusOr<ImageSize>(size) : def->size(move.declared.fields, size);
+  }
+  const auto positive = [&](int64_t height, int64_t width) -> StatusOr<ImageSize> {
     if (height < 1 || width < 1 || height > 1 << 16 || width > 1 << 16) {
       return Bad(transform, absl::StrCat("expected a size of 1 to 65536, got ", height, "x", width));
     }
-    return Size{height, width};
+    return ImageSize{height, width};
   };
   if (const auto* crop = std::get_if<RandomCrop>(&transform)) {
     if (crop->left < 0 || crop->top < 0 || crop->right < 0 || crop->bottom < 0) {
@@ -229,7 +248,7 @@ StatusOr<ImageChain::Size> ImageChain::SizeAfter(const Transform& transform, Siz
   if (const auto* resize = std::get_if<Resize>(&transform)) {
     if (resize->width != 0) return positive(resize->height, resize->width);
     RETURN_IF_ERROR(positive(resize->height, resize->height).status());
-    if (size.height < 0 || size.width < 0) return Size{-1, -1};
+    if (size.height < 0 || size.width < 0) return ImageSize{-1, -1};
     // As MindSpore: the longer edge is truncated towards zero.
     if (size.height < size.width) return positive(resize->height, size.width * resize->height / size.height);
     return positive(size.height * resize->height / size.width, resize->height);
@@ -240,10 +259,9 @@ StatusOr<ImageChain::Size> ImageChain::SizeAfter(const Transform& transform, Siz
 StatusOr<ImageChain> ImageChain::Make(const TensorType& in, absl::Span<const Transform> transforms) {
   ImageChain chain;
   chain.channels_ = in.shape[2];
-  const Pass plain{{}, std::vector<float>(chain.channels_, 1), std::vector<float>(chain.channels_, 0), false};
-  chain.passes_.push_back(plain);
+  chain.passes_.push_back(PlainPass(chain.channels_));
   chain.out_ = in;
-  Size size{in.shape[0], in.shape[1]};
+  ImageSize size{in.shape[0], in.shape[1]};
   bool resized = false;  // in the last pass
   for (const Transform& transform : transforms) {
     Pass* pass = &chain.passes_.back();
@@ -255,6 +273,8 @@ StatusOr<ImageChain> ImageChain::Make(const TensorType& in, absl::Span<const Tra
     };
     if (std::holds_alternative<HWC2CHW>(transform)) {
       chain.planar_ = true;
+    } else if (const auto* vision = std::get_if<Vision>(&transform)) {
+      RETURN_IF_ERROR(chain.AddDeclared(*vision, &resized, &size));
     } else if (const auto* rescale = std::get_if<Rescale>(&transform)) {
       for (size_t c = 0; c < pass->scale.size(); ++c) multiply_add(c, rescale->scale, rescale->shift);
       chain.out_.dtype = DType::kF32;
@@ -282,7 +302,7 @@ StatusOr<ImageChain> ImageChain::Make(const TensorType& in, absl::Span<const Tra
                         (crop != nullptr && (crop->left > 0 || crop->top > 0 || crop->right > 0 || crop->bottom > 0));
       const bool resizes = std::holds_alternative<Resize>(transform);
       if ((resizes && resized) || (pads && pass->affine)) {
-        chain.passes_.push_back(plain);
+        chain.passes_.push_back(PlainPass(chain.channels_));
         pass = &chain.passes_.back();
         resized = false;
       }
@@ -294,8 +314,8 @@ StatusOr<ImageChain> ImageChain::Make(const TensorType& in, absl::Span<const Tra
         ++chain.random_count_;
       }
       if (crop != nullptr) ++chain.random_count_;
-      ASSIGN_OR_RETURN(size, SizeAfter(transform, size));
-      pass->moves.push_back(transform);
+      pass->moves.push_back({transform, {}});
+      ASSIGN_OR_RETURN(size, SizeAfter(pass->moves.back(), size));
     }
   }
   chain.out_.shape =
@@ -303,11 +323,39 @@ StatusOr<ImageChain> ImageChain::Make(const TensorType& in, absl::Span<const Tra
   return chain;
 }
 
+Status ImageChain::AddDeclared(const Vision& vision, bool* resized, ImageSize* size) {
+  const VisionDef* def = FindVision(vision.kind);
+  if (def == nullptr) return absl::InvalidArgumentError(absl::StrCat("map: unknown transform '", vision.kind, "'"));
+  ASSIGN_OR_RETURN(Fields fields, CheckFields(def->class_name, def->fields, vision.fields));
+  if (def->check != nullptr) RETURN_IF_ERROR(def->check(fields, channels_));
+  if (def->draws > 0) ++random_count_;
+  if (def->resizes && *resized) {
+    passes_.push_back(PlainPass(channels_));
+    *resized = false;
+  }
+  *resized |= def->resizes;
+  const Move move{vision, {def, std::move(fields)}};
+  ASSIGN_OR_RETURN(*size, SizeAfter(move, *size));
+  if (def->move != nullptr) {
+    passes_.back().moves.push_back(move);
+    return absl::OkStatus();
+  }
+  passes_.back().paint = move.declared;
+  passes_.back().bound = IsInteger(out_.dtype) ? 255 : 1;
+  if (def->channels != nullptr) channels_ = def->channels(move.declared.fields, channels_);
+  passes_.push_back(PlainPass(channels_));
+  *resized = false;
+  return absl::OkStatus();
+}
+
 StatusOr<Shape> ImageChain::ShapeFor(int64_t height, int64_t width) const {
-  Size size{height, width};
+  ImageSize size{height, width};
   for (const Pass& pass : passes_) {
-    for (const Transform& move : pass.moves) {
+    for (const Move& move : pass.moves) {
       ASSIGN_OR_RETURN(size, SizeAfter(move, size));
+    }
+    if (pass.paint.def != nullptr) {
+      ASSIGN_OR_RETURN(size, SizeAfter({{}, pass.paint}, size));
     }
   }
   return planar_ ? Shape{channels_, size.height, size.width} : Shape{size.height, size.width, channels_};
@@ -321,10 +369,14 @@ Status ImageChain::Apply(const ImageView& source, const Draws& draws, ImageScrat
     const Pass& pass = passes_[p];
     Identity(image.height, &rows);
     Identity(image.width, &columns);
-    for (const Transform& move : pass.moves) {
+    for (const Move& made : pass.moves) {
+      const Transform& move = made.transform;
       const int64_t height = static_cast<int64_t>(rows.size()), width = static_cast<int64_t>(columns.size());
-      ASSIGN_OR_RETURN(const Size size, SizeAfter(move, {height, width}));
-      if (const auto* crop = std::get_if<RandomCrop>(&move)) {
+      ASSIGN_OR_RETURN(const ImageSize size, SizeAfter(made, {height, width}));
+      if (const VisionDef* def = made.declared.def) {
+        SampleDraws numbers = DrawsOf(*def, draws, &stream);
+        def->move(made.declared.fields, &numbers, {&rows, &columns, &spare});
+      } else if (const auto* crop = std::get_if<RandomCrop>(&move)) {
         const uint64_t key = draws.streams[stream++];
         const uint64_t down = static_cast<uint64_t>(height + crop->top + crop->bottom - crop->height + 1);
         const uint64_t right = static_cast<uint64_t>(width + crop->left + crop->right - crop->width + 1);
@@ -344,15 +396,19 @@ Status ImageChain::Apply(const ImageView& source, const Draws& draws, ImageScrat
       }
     }
     const bool last = p + 1 == passes_.size();
-    std::vector<float>& between = scratch->between[p & 1];
-    if (!last) between.resize(channels_ * rows.size() * columns.size());
-    const Target target =
-        last ? Target{out, out_.dtype, planar_, round_} : Target{between.data(), DType::kF32, /*planar=*/true, false};
+    Planes* between = &scratch->between[p & 1];
+    if (!last) between->Resize(image.channels, static_cast<int64_t>(rows.size()), static_cast<int64_t>(columns.size()));
+    const Target target = last ? Target{out, out_.dtype, planar_, round_}
+                               : Target{between->values.data(), DType::kF32, /*planar=*/true, false};
     RunPass(image, pass.scale, pass.shift, image.dtype == DType::kU8 ? LoadLine<uint8_t> : LoadLine<float>, scratch,
             target);
-    image = ImageView{
-        between.data(), DType::kF32, static_cast<int64_t>(rows.size()), static_cast<int64_t>(columns.size()), channels_,
-        /*planar=*/true};
+    if (pass.paint.def != nullptr) {
+      SampleDraws numbers = DrawsOf(*pass.paint.def, draws, &stream);
+      pass.paint.def->paint(pass.paint.fields, pass.bound, &numbers, *between, &scratch->painted);
+      std::swap(*between, scratch->painted);
+    }
+    image = ImageView{between->values.data(), DType::kF32, between->height, between->width, between->channels,
+                      /*planar=*/true};
   }
   return absl::OkStatus();
 }

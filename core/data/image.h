@@ -10,6 +10,7 @@
 
 #include "absl/types/span.h"
 #include "core/data/dataset.h"
+#include "core/data/vision.h"
 
 namespace mslua::data {
 
@@ -28,22 +29,17 @@ struct ImageView {
   bool planar = false;
 };
 
-// Output element i of a row or column: (1 - w) * source[a] + w * source[b]; index -1 is a zero of padding.
-struct Tap {
-  int32_t a = 0, b = 0;
-  float w = 0;
-};
-
 // A thread's working memory. Grows to the largest image and stays.
 struct ImageScratch {
   typedef float F4 __attribute__((vector_size(16)));  // four channels of a pixel
 
   std::vector<Tap> rows, columns, spare;
-  std::vector<F4> line;           // a source row: [groups of 4 channels, width + 1], the last for padding
-  std::vector<float> resized;     // three rows: [3, channels, width of the result]
-  std::vector<float> mixed;       // a row of the result
-  std::vector<float> between[2];  // images between two passes
-  std::vector<float> source;      // an image whose type is neither u8 nor f32
+  std::vector<F4> line;        // a source row: [groups of 4 channels, width + 1], the last for padding
+  std::vector<float> resized;  // three rows: [3, channels, width of the result]
+  std::vector<float> mixed;    // a row of the result
+  Planes between[2];           // images between two passes
+  Planes painted;
+  std::vector<float> source;  // an image whose type is neither u8 nor f32
 };
 
 class ImageChain {
@@ -64,21 +60,31 @@ class ImageChain {
   Status Apply(const ImageView& image, const Draws& draws, ImageScratch* scratch, void* out) const;
 
  private:
-  // Moves of pixels, then a multiply-add.
+  // A declared transform with its fields checked.
+  struct Declared {
+    const VisionDef* def = nullptr;
+    Fields fields;
+  };
+  struct Move {
+    Transform transform;
+    Declared declared;  // of a Vision
+  };
+  // Moves of pixels, then a multiply-add, then what is painted.
   struct Pass {
-    std::vector<Transform> moves;
+    std::vector<Move> moves;
     std::vector<float> scale, shift;  // for each channel
     bool affine = false;              // else scale is 1 and shift 0
-  };
-  struct Size {
-    int64_t height, width;
+    Declared paint;                   // without a definition: nothing
+    float bound = 1;                  // the value of white that it sees
   };
 
-  static StatusOr<Size> SizeAfter(const Transform& transform, Size size);
+  static Pass PlainPass(int64_t channels);
+  static StatusOr<ImageSize> SizeAfter(const Move& move, ImageSize size);
+  Status AddDeclared(const Vision& vision, bool* resized, ImageSize* size);
 
   std::vector<Pass> passes_;
   TensorType out_;
-  int64_t channels_ = 0;
+  int64_t channels_ = 0;  // of the result
   int random_count_ = 0;
   bool planar_ = false;  // the result is [channels,height,width]
   bool round_ = true;    // to an integer type: to nearest (pixels), else towards zero (TypeCast)

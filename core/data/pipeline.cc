@@ -60,7 +60,7 @@ Status Pipeline::OpenSource(const Source& source) {
 
 Status Pipeline::OpenForeign(const Source& source) {
   ASSIGN_OR_RETURN(const SourceDef* def, FindSource(source.kind()));
-  ASSIGN_OR_RETURN(const Fields fields, CheckFields(*def, source.fields()));
+  ASSIGN_OR_RETURN(const Fields fields, CheckFields(def->class_name, def->fields, source.fields()));
   const std::vector<std::string> column_names = fields.Strings("column_names");
   generator_ = source.generator();
   source_size_ = generator_->size();

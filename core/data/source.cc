@@ -12,9 +12,17 @@ namespace {
 
 // "an integer, at least 1 (tokens)"
 std::string Expected(const FieldDef& field) {
-  static constexpr const char* kWords[] = {
-      "true or false",    "an integer", "a number",   "a string", "a list of strings", "a string or a list of strings",
-      "a table of texts", "arrays",     "a generator"};
+  static constexpr const char* kWords[] = {"true or false",
+                                           "an integer",
+                                           "a number",
+                                           "a string",
+                                           "a number or a list of numbers",
+                                           "an integer or a list of integers",
+                                           "a list of strings",
+                                           "a string or a list of strings",
+                                           "a table of texts",
+                                           "arrays",
+                                           "a generator"};
   const auto quoted = [](std::string* out, const std::string& choice) { absl::StrAppend(out, "\"", choice, "\""); };
   if (!field.choices.empty()) return absl::StrCat("one of ", absl::StrJoin(field.choices, ", ", quoted));
   std::vector<std::string> limits;
@@ -48,7 +56,16 @@ FieldValue Converted(const FieldDef& field, FieldValue value) {
     value = static_cast<double>(std::get<int64_t>(value));
   if (field.type == FieldType::kPaths && std::holds_alternative<std::string>(value))
     value = std::vector<std::string>{std::get<std::string>(value)};
-  static constexpr size_t kIndex[] = {1, 2, 3, 4, 5, 5, 6, 7, 8};  // in FieldValue, by FieldType
+  if (field.type == FieldType::kNumbers || field.type == FieldType::kInts) {
+    if (const auto* i = std::get_if<int64_t>(&value)) value = std::vector<double>{static_cast<double>(*i)};
+    if (const auto* d = std::get_if<double>(&value)) value = std::vector<double>{*d};
+    if (const auto* list = std::get_if<std::vector<double>>(&value)) {
+      for (double v : *list) {
+        if (!InRange(field, v) || (field.type == FieldType::kInts && v != std::floor(v))) return {};
+      }
+    }
+  }
+  static constexpr size_t kIndex[] = {1, 2, 3, 4, 5, 5, 6, 6, 7, 8, 9};  // in FieldValue, by FieldType
   if (value.index() != kIndex[static_cast<int>(field.type)]) return {};
   if (const auto* i = std::get_if<int64_t>(&value); i != nullptr && !InRange(field, static_cast<double>(*i))) return {};
   if (const auto* d = std::get_if<double>(&value); d != nullptr && !InRange(field, *d)) return {};
@@ -94,27 +111,28 @@ StatusOr<const SourceDef*> FindSource(const std::string& kind) {
   return absl::InvalidArgumentError(absl::StrCat("dataset: unknown source '", kind, "'", DidYouMean(kind, known)));
 }
 
-StatusOr<Fields> CheckFields(const SourceDef& def, const FieldMap& values) {
-  for (const auto& [name, value] : values) {
-    if (def.Find(name) != nullptr) continue;
+StatusOr<Fields> CheckFields(const std::string& name, const std::vector<FieldDef>& defs, const FieldMap& values) {
+  for (const auto& [key, value] : values) {
+    const auto is_key = [&k = key](const FieldDef& field) { return field.name == k; };
+    if (std::any_of(defs.begin(), defs.end(), is_key)) continue;
     std::vector<std::string> known;
-    for (const FieldDef& field : def.fields) known.push_back(field.name);
-    return absl::InvalidArgumentError(absl::StrCat(def.class_name, ": unknown key '", name, "'",
-                                                   DidYouMean(name, known), "; keys: ", absl::StrJoin(known, ", ")));
+    for (const FieldDef& field : defs) known.push_back(field.name);
+    return absl::InvalidArgumentError(absl::StrCat(name, ": unknown key '", key, "'", DidYouMean(key, known),
+                                                   "; keys: ", absl::StrJoin(known, ", ")));
   }
   Fields checked;
-  for (const FieldDef& field : def.fields) {
+  for (const FieldDef& field : defs) {
     const auto it = values.find(field.name);
     FieldValue value = field.fallback;
     if (it != values.end() && !std::holds_alternative<std::monostate>(it->second)) {
       value = Converted(field, it->second);
       if (std::holds_alternative<std::monostate>(value)) {
-        return absl::InvalidArgumentError(absl::StrCat(def.class_name, ": ", field.name, ": expected ", Expected(field),
-                                                       ", got ", Shown(it->second)));
+        return absl::InvalidArgumentError(
+            absl::StrCat(name, ": ", field.name, ": expected ", Expected(field), ", got ", Shown(it->second)));
       }
     } else if (field.required) {
       return absl::InvalidArgumentError(
-          absl::StrCat(def.class_name, ": ", field.name, " is missing: expected ", Expected(field)));
+          absl::StrCat(name, ": ", field.name, " is missing: expected ", Expected(field)));
     }
     if (!std::holds_alternative<std::monostate>(value)) checked.values_[field.name] = std::move(value);
   }
@@ -138,7 +156,7 @@ StatusOr<std::unique_ptr<Reader>> OpenSource(const Source& source) {
   ASSIGN_OR_RETURN(const SourceDef* def, FindSource(source.kind()));
   if (def->open == nullptr)
     return absl::InternalError(absl::StrCat(def->class_name, ": its samples come from a generator, not from a reader"));
-  ASSIGN_OR_RETURN(const Fields fields, CheckFields(*def, source.fields()));
+  ASSIGN_OR_RETURN(const Fields fields, CheckFields(def->class_name, def->fields, source.fields()));
   return def->open(fields);
 }
 

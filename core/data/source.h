@@ -53,7 +53,7 @@ class Generator {
 };
 
 using FieldValue =
-    std::variant<std::monostate, bool, int64_t, double, std::string, std::vector<std::string>,
+    std::variant<std::monostate, bool, int64_t, double, std::string, std::vector<double>, std::vector<std::string>,
                  std::map<std::string, std::string>, std::vector<NamedArray>, std::shared_ptr<Generator>>;
 using FieldMap = std::map<std::string, FieldValue>;
 
@@ -63,6 +63,8 @@ enum class FieldType {
   kInt,
   kNumber,     // double
   kString,     //
+  kNumbers,    // a number or a list of numbers; held as a list
+  kInts,       // the same of integers; held as numbers
   kStrings,    // a list
   kPaths,      // a string or a list of strings; held as a list
   kTexts,      // a table from names to texts; numbers become texts
@@ -84,8 +86,6 @@ struct FieldDef {
   static constexpr double kNone = std::numeric_limits<double>::infinity();
 };
 
-struct SourceDef;
-
 // Checked values of a source's fields, defaults filled in. Asking for a field with another type than its definition's
 // ends the process.
 class Fields {
@@ -94,6 +94,7 @@ class Fields {
   bool Bool(const std::string& name) const { return Get<bool>(name); }
   int64_t Int(const std::string& name) const { return Get<int64_t>(name); }
   double Number(const std::string& name) const { return Get<double>(name); }
+  const std::vector<double>& Numbers(const std::string& name) const { return Get<std::vector<double>>(name); }
   // Without a value: "", an empty list.
   std::string String(const std::string& name) const { return Has(name) ? Get<std::string>(name) : std::string(); }
   std::vector<std::string> Strings(const std::string& name) const {
@@ -105,7 +106,8 @@ class Fields {
   const std::vector<NamedArray>& Arrays(const std::string& name) const { return Get<std::vector<NamedArray>>(name); }
 
  private:
-  friend StatusOr<Fields> CheckFields(const SourceDef& def, const FieldMap& values);
+  friend StatusOr<Fields> CheckFields(const std::string& name, const std::vector<FieldDef>& defs,
+                                      const FieldMap& values);
   template <class T>
   const T& Get(const std::string& name) const {
     return std::get<T>(values_.at(name));
@@ -153,7 +155,7 @@ StatusOr<const SourceDef*> FindSource(const std::string& kind);
 
 // The values with defaults for those that are absent. INVALID_ARGUMENT "MnistDataset: usage: expected ..., got ..." for
 // an unknown field, a missing one, a wrong type or a value out of range.
-StatusOr<Fields> CheckFields(const SourceDef& def, const FieldMap& values);
+StatusOr<Fields> CheckFields(const std::string& name, const std::vector<FieldDef>& defs, const FieldMap& values);
 
 // A description of a source; nothing is checked or opened before OpenSource.
 class Source {

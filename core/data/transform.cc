@@ -28,8 +28,10 @@ StatusOr<ColumnChain> ColumnChain::Make(const Column& column, std::vector<Transf
   bool vision = false;
   for (size_t i = 0; i < transforms.size(); ++i) {
     const Transform& transform = transforms[i];
-    const bool random =
-        std::holds_alternative<RandomCrop>(transform) || std::holds_alternative<RandomHorizontalFlip>(transform);
+    const auto* vision_kind = std::get_if<Vision>(&transform);
+    const VisionDef* def = vision_kind == nullptr ? nullptr : FindVision(vision_kind->kind);
+    const bool random = std::holds_alternative<RandomCrop>(transform) ||
+                        std::holds_alternative<RandomHorizontalFlip>(transform) || (def != nullptr && def->draws > 0);
     const std::string& name = names.empty() ? column.name : names[i];
     if (random) chain.random_streams_.push_back(absl::StrCat("data/", name, "/", i, "/", Name(transform)));
     vision |= ImageChain::IsVision(transform);

@@ -279,6 +279,10 @@ function core.dataset(spec) end
 ---`path` for the one that names the file or folder.
 ---@return {kind: string, class: string, doc: string, fields: mslua.Field[]}[]
 function core.sources() end
+---The vision transforms that core/data/transforms declares, sorted by kind. A transform of core.dataset has the kind
+---and the fields.
+---@return {kind: string, class: string, doc: string, random: boolean, fields: mslua.Field[]}[]
+function core.vision_transforms() end
 ---Whose rows of a global batch the datasets that are opened from now on give: rows [feed * b, (feed + 1) * b) of
 ---feeds * b.
 ---@param feeds integer  @param feed integer from 0

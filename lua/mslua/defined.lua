@@ -26,4 +26,16 @@ end
 ---@return mslua.Place?
 function M.place(object) return places[object] end
 
+local texts = setmetatable({}, { __mode = "k" })  -- object -> help of what is declared in C++
+
+--- Gives an object the text that help shows, instead of the comment above its definition.
+---@param object any
+---@param text string
+function M.describe(object, text) texts[object] = text end
+
+--- The text of a described object; nil for any other.
+---@param object any
+---@return string?
+function M.text(object) return texts[object] end
+
 return M

@@ -211,7 +211,10 @@ local function comment_of_function(f)
   for i = 1, 60 do
     local up, v = getupvalue(f, i)
     if not up or text ~= "" then break end
-    if type(v) == "function" and up:find "^bind" then text, returns, internal = comment_at(defined.place(v)) end
+    if type(v) == "function" and up:find "^bind" then
+      text, returns, internal = comment_at(defined.place(v))
+      text = defined.text(v) or text
+    end
   end
   return text, returns, internal
 end

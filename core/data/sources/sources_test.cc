@@ -32,7 +32,8 @@ TEST(SourcesTest, DeclarationsAreWhole) {
     for (const FieldDef& field : def.fields) values[field.name] = field.fallback;
     if (def.PathField() == nullptr) continue;
     values[def.PathField()->name] = "somewhere";
-    EXPECT_TRUE(CheckFields(def, values).ok()) << CheckFields(def, values).status();
+    EXPECT_TRUE(CheckFields(def.class_name, def.fields, values).ok())
+        << CheckFields(def.class_name, def.fields, values).status();
   }
 }
 

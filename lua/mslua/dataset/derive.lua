@@ -16,7 +16,7 @@ local function columns_only(name, spec)
     if op.kind == "batch" then errors.fail("%s: the dataset is batched already: call %s before batch", name, name) end
     if of_columns[op.kind] then
       for _, transform in ipairs(op.transforms or {}) do
-        if transform.kind:find "^random" then
+        if transform.random or transform.kind:find "^random" then
           errors.fail("%s: a random transform comes before, and would be the same in every epoch: call map with it "
             .. "after %s", name, name)
         end

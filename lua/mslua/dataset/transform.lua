@@ -1,6 +1,7 @@
 --- What map does to a column, as data: { kind = "resize", height =, width = } (core/data/dataset.h has the meaning).
 local args = require "mslua.args"
 local class = require "mslua.class"
+local defined = require "mslua.defined"
 local errors = require "mslua.errors"
 
 local Transform = class.Object:extend "Transform"
@@ -10,9 +11,11 @@ Transform.__index = Transform
 ---@param name string
 ---@param fields mslua.Field[]
 ---@param spec_of fun(a: table): table
+---@param doc? string for help; nil: the comment above the call
 ---@return fun(...: any): table
-function Transform.define(name, fields, spec_of)
+function Transform.define(name, fields, spec_of, doc)
   local bind = args.signature(name, fields)
+  if doc then defined.describe(bind, doc) end
   return function(...)
     local made = setmetatable({}, Transform)
     made.name, made.spec = name, spec_of(bind(...))

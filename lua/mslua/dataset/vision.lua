@@ -1,4 +1,5 @@
 --- ms.dataset.vision: transforms of images [height, width, channels] (mindspore.dataset.vision).
+local core = require "mslua.core"
 local errors = require "mslua.errors"
 local define = require("mslua.dataset.transform").define
 
@@ -61,5 +62,13 @@ end)
 
 --- Reorders [height, width, channels] to [channels, height, width].
 M.HWC2CHW = define("HWC2CHW", {}, function() return { kind = "hwc2chw" } end)
+
+-- Those that core/data/transforms declares.
+for _, transform in ipairs(core.vision_transforms()) do
+  M[transform.class] = define(transform.class, transform.fields, function(a)
+    a.kind, a.random = transform.kind, transform.random
+    return a
+  end, transform.doc)
+end
 
 return require("mslua.namespace").strict("ms.dataset.vision", M)

@@ -1,0 +1,18 @@
+// RandomVerticalFlip.
+#include <algorithm>
+
+#include "core/data/transforms/define.h"
+
+namespace mslua::data {
+
+MSLUA_VISION(random_vertical_flip) {
+  def->class_name = "RandomVerticalFlip";
+  def->doc = "Mirrors top and bottom with probability `prob`.";
+  def->fields = {ProbField()};
+  def->draws = 1;
+  def->move = [](const Fields& fields, SampleDraws* draws, const ImageTaps& taps) {
+    if (draws->Uniform(0, 1) < fields.Number("prob")) std::reverse(taps.rows->begin(), taps.rows->end());
+  };
+}
+
+}  // namespace mslua::data
