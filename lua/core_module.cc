@@ -220,6 +220,8 @@ void PushOptions(lua_State* L, const SessionOptions& options) {
 
 }  // namespace
 
+const char* LuaVersion() { return LUAJIT_VERSION; }
+
 int OpenCoreModule(lua_State* L) {
   lua_newtable(L);
   OpenTensors(L);

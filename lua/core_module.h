@@ -8,4 +8,7 @@ namespace mslua {
 // What `require "mslua.core"` runs.
 int OpenCoreModule(lua_State* L);
 
+// The Lua of this program, with its version.
+const char* LuaVersion();
+
 }  // namespace mslua

@@ -8,8 +8,8 @@
 #include "core/base/parallel_for.h"
 #include "core/base/processor.h"
 #include "core/op/registry.h"
+#include "lua/core_module.h"
 #include "lua/json.h"
-#include "luajit-2.1/lua.hpp"
 #include "verbs/define.h"
 
 namespace mslua {
@@ -18,11 +18,11 @@ namespace {
 int RunVersion(const cli::CommandLine& command) {
   if (command.Bool("json")) {
     std::printf("{\"version\": %s, \"lua\": %s, \"cpu\": %s, \"threads\": %d, \"operators\": %zu}\n",
-                JsonString(kVersion).c_str(), JsonString(LUAJIT_VERSION).c_str(), JsonString(InstructionSets()).c_str(),
+                JsonString(kVersion).c_str(), JsonString(LuaVersion()).c_str(), JsonString(InstructionSets()).c_str(),
                 ComputeThreads(), Operators().all().size());
     return kExitOk;
   }
-  std::printf("mslua %s\n%s\ncpu %s, %d compute threads\n%zu operators\n", kVersion, LUAJIT_VERSION,
+  std::printf("mslua %s\n%s\ncpu %s, %d compute threads\n%zu operators\n", kVersion, LuaVersion(),
               InstructionSets().c_str(), ComputeThreads(), Operators().all().size());
   return kExitOk;
 }
