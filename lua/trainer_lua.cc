@@ -77,7 +77,7 @@ StatusOr<int> Evaluate(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(
       const auto evaluator,
       Evaluator::Create(executable.get(), &loader, SumsOver(session, lua_toboolean(L, 3) ? session.groups() : nullptr),
-                        std::move(varying)));
+                        &session.state().store, std::move(varying)));
   const auto values = evaluator->Run();
   if (absl::IsDataLoss(values.status())) return WithExitCode(values.status(), kExitData);
   RETURN_IF_ERROR(values.status());

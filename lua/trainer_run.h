@@ -21,6 +21,6 @@ StatusOr<std::shared_ptr<const data::Pipeline>> OpenEval(Session& session, Datas
 // The ranks whose sums make an evaluation's result; null: this rank's are all.
 Groups* SumsOver(Session& session, Groups* together);
 // What an evaluation reads of which data parallel ranks may have values of their own, and which it does not replace.
-StatusOr<std::vector<TensorView>> VaryingOf(Session& session, const TracedGraph& graph);
+StatusOr<std::vector<std::string>> VaryingOf(Session& session, const TracedGraph& graph);
 
 }  // namespace mslua

@@ -1,9 +1,12 @@
 #include "core/runtime/executable.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <map>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "core/runtime/collective_kernel.h"
 #include "core/runtime/collective_node.h"
@@ -129,11 +132,14 @@ class CpuExecutable : public Executable {
       scratch[i] = kernels[i].kernel->scratch_bytes();
     }
     const bool share = options.share && options.groups != nullptr;
-    const MemoryPlan plan = PlanMemory(graph_, scratch, share);
+    plan_ = PlanMemory(graph_, scratch, share);
+    const MemoryPlan& plan = plan_;
+    store_ = store;
     RETURN_IF_ERROR(Allocate(plan, store, workspace));
     if (share) {
       ASSIGN_OR_RETURN(shared_, options.groups->Shared(plan.shared_bytes));
     }
+    int32_t addresses = 0;
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       if (!kernels[i].kernel) continue;
       const Node& n = graph_.nodes[i];
@@ -141,24 +147,14 @@ class CpuExecutable : public Executable {
       launch.kernel = std::move(kernels[i].kernel);
       launch_names_.emplace_back(static_cast<int32_t>(i), kernels[i].name);
       launch.node = static_cast<int32_t>(i);
-      launch.first = static_cast<int32_t>(pointers_.size());
-      for (Value v : n.inputs) pointers_.push_back(Address(plan, v));
-      for (int o = 0; o < static_cast<int>(n.outputs.size()); ++o) pointers_.push_back(Address(plan, {launch.node, o}));
+      launch.first = addresses;
+      addresses += static_cast<int32_t>(n.inputs.size() + n.outputs.size());
       launch.num_inputs = static_cast<int32_t>(n.inputs.size());
       launch.scratch = plan.scratch[i] < 0 ? nullptr : Arena() + plan.scratch[i];
       launches_.push_back(std::move(launch));
     }
     FindExternalSlots(plan);
-    for (int k : plan.copies) {
-      const GraphOutput& o = graph_.outputs[k];
-      copies_.push_back(
-          {store->Find(o.updates)->memory.data(), k, static_cast<size_t>(graph_.TypeOf(o.value).bytes())});
-    }
-    for (const GraphOutput& o : graph_.outputs) {
-      void* at = o.updates.empty() ? Address(plan, o.value) : store->Find(o.updates)->memory.data();
-      outputs_.push_back({graph_.TypeOf(o.value), at});
-      sources_.push_back(Address(plan, o.value));
-    }
+    Locate();
     arena_ = ArenaOf(graph_, plan, scratch);
     report_ = ReportOf(graph_, plan, static_cast<int64_t>(launches_.size()));
     return absl::OkStatus();
@@ -170,12 +166,10 @@ class CpuExecutable : public Executable {
     return absl::OkStatus();
   }
   void BindInputAt(int position, const void* data) override {
-    for (int32_t slot : external_[position].slots) pointers_[slot] = const_cast<void*>(data);
-    for (int output : external_[position].outputs) {
-      outputs_[output].data = const_cast<void*>(data);
-      sources_[output] = const_cast<void*>(data);
-    }
-    external_[position].bound = true;
+    External& e = external_[position];
+    e.data = const_cast<void*>(data);
+    e.bound = true;
+    for (Addresses& addresses : addresses_) BindIn(addresses, e);
     all_bound_ = false;
   }
   Status SetScalar(absl::string_view name, double value) override {
@@ -191,9 +185,10 @@ class CpuExecutable : public Executable {
     if (!all_bound_) RETURN_IF_ERROR(CheckBound());
     if (workspace_ && arena_in_use_ != workspace_->data())
       return absl::InternalError("the shared workspace was replaced after this plan was made");
-    if (ABSL_PREDICT_FALSE(timeline_ != nullptr)) return RunTimed();
-    for (const Launch& l : launches_) RETURN_IF_ERROR(RunLaunch(l));
-    RunCopies();
+    if (ABSL_PREDICT_FALSE(store_ != nullptr && store_->generation() != generation_)) Locate();
+    const int side = TakeSides();
+    RETURN_IF_ERROR(ABSL_PREDICT_FALSE(timeline_ != nullptr) ? RunTimed() : RunLaunches());
+    if (updates_ == Updates::kSide) store_->TurnTo(side);
     return absl::OkStatus();
   }
 
@@ -201,7 +196,7 @@ class CpuExecutable : public Executable {
   const std::vector<std::pair<int32_t, const char*>>& launches() const override { return launch_names_; }
   const std::vector<ArenaEntry>& arena() const override { return arena_; }
 
-  TensorView Output(int i) const override { return outputs_[i]; }
+  TensorView Output(int i) const override { return now_->outputs[i]; }
   const Graph& graph() const override { return graph_; }
   const std::vector<std::string>& inputs() const override { return input_names_; }
   const PlanReport& report() const override { return report_; }
@@ -218,18 +213,34 @@ class CpuExecutable : public Executable {
   struct External {
     std::string kind;
     DType dtype = DType::kF32;
-    std::vector<int32_t> slots;  // pointers_ that hold this input's address
+    std::vector<int32_t> slots;  // pointers that hold this input's address
     std::vector<int> outputs;    // graph outputs that are this input
+    void* data = nullptr;
     bool bound = false;
   };
   struct Copy {
     void* to;
     int output;
     size_t bytes;
+    void* before;  // not null: the value lies in the store, where another copy may write; it is brought here first
+  };
+  // Where everything lies for one side of the store that is read and one that is written.
+  struct Addresses {
+    std::vector<void*> pointers;  // of every launch: inputs, then outputs
+    std::vector<Copy> copies;
+    std::vector<TensorView> outputs;
+    std::vector<void*> sources;  // where the value of each output is made
+  };
+  // What of the store's two sides a run updates.
+  enum class Updates {
+    kNothing,  // it reads the newest values
+    kSide,     // all that has two sides: it reads one and writes one
+    kPart,     // something else in the store, or not all of a side: in place
   };
 
   Status RunLaunch(const Launch& l) {
-    const Buffers buffers{pointers_.data() + l.first, pointers_.data() + l.first + l.num_inputs, l.scratch};
+    void* const* const pointers = now_->pointers.data() + l.first;
+    const Buffers buffers{pointers, pointers + l.num_inputs, l.scratch};
     const Status s = l.kernel->Run(buffers);
     if (ABSL_PREDICT_FALSE(!s.ok())) {
       const Node& n = graph_.nodes[l.node];
@@ -239,8 +250,101 @@ class CpuExecutable : public Executable {
     return s;
   }
   void RunCopies() {
-    for (const Copy& c : copies_) std::memcpy(c.to, sources_[c.output], c.bytes);
+    for (const Copy& c : now_->copies) {
+      if (c.before != nullptr) std::memcpy(c.before, now_->sources[c.output], c.bytes);
+    }
+    for (const Copy& c : now_->copies)
+      std::memcpy(c.to, c.before != nullptr ? c.before : now_->sources[c.output], c.bytes);
   }
+  Status RunLaunches() {
+    for (const Launch& l : launches_) RETURN_IF_ERROR(RunLaunch(l));
+    RunCopies();
+    return absl::OkStatus();
+  }
+
+  // Chooses the addresses of this run; gives the side that it writes.
+  int TakeSides() {
+    if (addresses_.size() == 1) return 0;
+    if (updates_ == Updates::kPart) {
+      for (const GraphOutput& o : graph_.outputs) {
+        if (!o.updates.empty()) store_->PrepareToWrite(*store_->Find(o.updates));
+      }
+    }
+    const int read = store_->side(), write = updates_ == Updates::kSide ? store_->free_side() : read;
+    now_ = &addresses_[2 * read + write];
+    return write;
+  }
+
+  Updates UpdatesOf() const {
+    absl::flat_hash_set<std::string> updated;
+    for (const GraphOutput& o : graph_.outputs) {
+      if (!o.updates.empty()) updated.insert(o.updates);
+    }
+    if (updated.empty()) return Updates::kNothing;
+    const auto& entries = store_->entries();
+    const bool all = std::all_of(entries.begin(), entries.end(),
+                                 [&](const auto& e) { return (e->sides[0] != nullptr) == updated.contains(e->name); });
+    return all ? Updates::kSide : Updates::kPart;
+  }
+
+  // Finds where everything lies: once, and when the store's tensors have moved.
+  void Locate() {
+    const bool sided = store_ != nullptr && store_->image() != nullptr;
+    generation_ = store_ == nullptr ? 0 : store_->generation();
+    updates_ = sided ? UpdatesOf() : Updates::kNothing;
+    addresses_.clear();
+    if (!sided) addresses_.push_back(AddressesOf(0, 0));
+    for (int read = 0; sided && read < 2; ++read) {
+      for (int write = 0; write < 2; ++write) addresses_.push_back(AddressesOf(read, write));
+    }
+    now_ = &addresses_[sided ? 3 * store_->side() : 0];
+  }
+
+  void* InStore(const std::string& name, int side) const {
+    const Store::Entry* const entry = store_->Find(name);
+    return entry->sides[0] != nullptr ? entry->sides[static_cast<size_t>(side)] : entry->memory.data();
+  }
+
+  // Where the new value of an update is brought before the store is written; null: it does not lie there.
+  void* Before(const GraphOutput& o) {
+    const Placement& p = plan_.values[o.value.node][o.value.output];
+    if (p.kind != Placement::kStore || p.update || graph_.nodes[p.input].attrs.Str("name") == o.updates) return nullptr;
+    Block& block = before_[o.updates];
+    if (block.data() == nullptr) block = Block(graph_.TypeOf(o.value).bytes());
+    return block.data();
+  }
+
+  Addresses AddressesOf(int read, int write) {
+    Addresses addresses;
+    for (const Launch& l : launches_) {
+      const Node& n = graph_.nodes[l.node];
+      for (Value v : n.inputs) addresses.pointers.push_back(Address(v, read, write));
+      for (int o = 0; o < static_cast<int>(n.outputs.size()); ++o)
+        addresses.pointers.push_back(Address({l.node, o}, read, write));
+    }
+    for (int k = 0; k < static_cast<int>(graph_.outputs.size()); ++k) {
+      const GraphOutput& o = graph_.outputs[k];
+      void* const source = Address(o.value, read, write);
+      void* const at = o.updates.empty() ? source : InStore(o.updates, write);
+      addresses.outputs.push_back({graph_.TypeOf(o.value), at});
+      addresses.sources.push_back(source);
+      if (!o.updates.empty() && source != at)
+        addresses.copies.push_back({at, k, static_cast<size_t>(graph_.TypeOf(o.value).bytes()), Before(o)});
+    }
+    for (const External& e : external_) {
+      if (e.bound) BindIn(addresses, e);
+    }
+    return addresses;
+  }
+
+  static void BindIn(Addresses& addresses, const External& e) {
+    for (const int32_t slot : e.slots) addresses.pointers[slot] = e.data;
+    for (const int output : e.outputs) {
+      if (addresses.sources[output] == addresses.outputs[output].data) addresses.outputs[output].data = e.data;
+      addresses.sources[output] = e.data;
+    }
+  }
+
   Status RunTimed() {
     timeline_->clear();
     timeline_->push_back(Nanoseconds());
@@ -283,12 +387,10 @@ class CpuExecutable : public Executable {
                                                          " in the store and ", ToString(n.outputs[0]),
                                                          " in the graph"));
         }
-        store_inputs_.push_back(entry->memory.data());
       } else {
         if (e.kind == kScalar && n.outputs[0].elements() != 1)
           return absl::InvalidArgumentError(
               absl::StrCat("scalar input '", input_names_.back(), "' has ", n.outputs[0].elements(), " elements"));
-        store_inputs_.push_back(nullptr);
       }
       external_.push_back(std::move(e));
     }
@@ -315,8 +417,8 @@ class CpuExecutable : public Executable {
     return absl::NotFoundError(absl::StrCat("the graph has no ", kind, " input named '", name, "'"));
   }
 
-  void* Address(const MemoryPlan& plan, Value v) const {
-    const Placement& p = plan.values[v.node][v.output];
+  void* Address(Value v, int read, int write) const {
+    const Placement& p = plan_.values[v.node][v.output];
     switch (p.kind) {
       case Placement::kArena:
         return Arena() + p.offset;
@@ -325,7 +427,7 @@ class CpuExecutable : public Executable {
       case Placement::kConstant:
         return static_cast<char*>(constants_.data()) + p.offset;
       case Placement::kStore:
-        return store_inputs_[PositionOfNode(p.input)];
+        return InStore(graph_.nodes[p.input].attrs.Str("name"), p.update ? write : read);
       case Placement::kScalar:
         return static_cast<char*>(scalars_.data()) + PositionOfNode(p.input) * kScalarStride;
       case Placement::kExternal:
@@ -364,13 +466,15 @@ class CpuExecutable : public Executable {
   std::vector<std::pair<int32_t, const char*>> launch_names_;  // of every launch: node and kernel
   std::vector<ArenaEntry> arena_;
   std::vector<int64_t>* timeline_ = nullptr;
-  std::vector<void*> pointers_;  // of every launch: inputs, then outputs
-  std::vector<Copy> copies_;
-  std::vector<TensorView> outputs_;
-  std::vector<void*> sources_;  // where the value of each output is made
+  MemoryPlan plan_;
+  Store* store_ = nullptr;
+  int64_t generation_ = 0;  // of the store, when its tensors were located
+  Updates updates_ = Updates::kNothing;
+  std::vector<Addresses> addresses_;     // one, or by 2 * side that is read + side that is written
+  Addresses* now_ = nullptr;             // of the last run
+  std::map<std::string, Block> before_;  // by the tensor that is updated
   std::vector<std::string> input_names_;
   std::vector<External> external_;
-  std::vector<void*> store_inputs_;
   std::vector<std::pair<int32_t, int>> position_of_node_;
   std::shared_ptr<Block> workspace_;
   void* arena_in_use_ = nullptr;

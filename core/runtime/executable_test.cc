@@ -163,6 +163,31 @@ TEST(Executable, AnUpdateReadLaterIsCopiedAtTheEnd) {
   EXPECT_NEAR((*e)->Output(1).as<float>()[1], std::tanh(1.0), 1e-6);
 }
 
+TEST(Executable, UpdatesTakeTheOldValuesOfOneAnother) {
+  // a and b change places, c becomes what a was, and a's sum is taken of the old one.
+  GraphBuilder g;
+  const TensorType type = {DType::kF32, {4}};
+  const Value a = g.Input("a", kParameter, type), b = g.Input("b", kState, type);
+  g.Input("c", kState, type);
+  const Value d = g.Input("d", kState, type);
+  g.Output("d", Add(g, d, a), "d");
+  g.Output("a", b, "a");
+  g.Output("b", a, "b");
+  g.Output("c", d, "c");
+  Store store;
+  const std::vector<float*> at = {store.Add("a", kParameter, type)->as<float>(),
+                                  store.Add("b", kState, type)->as<float>(), store.Add("c", kState, type)->as<float>(),
+                                  store.Add("d", kState, type)->as<float>()};
+  for (size_t i = 0; i < at.size(); ++i) at[i][2] = static_cast<float>(i + 1);
+  auto e = Executable::Compile(*g.Finish(), &store);
+  ASSERT_TRUE(e.ok()) << e.status();
+  ASSERT_TRUE((*e)->Run().ok());
+  EXPECT_EQ(at[0][2], 2);
+  EXPECT_EQ(at[1][2], 1);
+  EXPECT_EQ(at[2][2], 4);
+  EXPECT_EQ(at[3][2], 5);
+}
+
 TEST(Executable, ErrorsNameWhatIsMissing) {
   GraphBuilder g;
   g.Output("y", g.Op("tanh", {g.Input("p", kParameter, {DType::kF32, {4}})}));

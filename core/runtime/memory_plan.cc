@@ -114,6 +114,13 @@ class Planner {
   // work in place, while) it is made.
   void PlaceUpdates() {
     std::vector<bool> claimed(graph_.nodes.size(), false);
+    // An input that becomes another's new value is read at the end of the step.
+    for (const GraphOutput& o : graph_.outputs) {
+      if (o.updates.empty()) continue;
+      const Value v = Root(o.value);
+      if (IsInput(graph_.nodes[v.node]) && v.node != graph_.FindInput(o.updates))
+        Last(v) = static_cast<int32_t>(graph_.nodes.size());
+    }
     for (size_t k = 0; k < graph_.outputs.size(); ++k) {
       const GraphOutput& o = graph_.outputs[k];
       if (o.updates.empty()) continue;
@@ -132,7 +139,7 @@ class Planner {
         }
       }
       if (direct) {
-        plan_.values[v.node][v.output] = {Placement::kStore, 0, input};
+        plan_.values[v.node][v.output] = {Placement::kStore, 0, input, true};
         claimed[input] = true;
         plan_.in_place += last == v.node;
       } else if (v != Value{input, 0}) {

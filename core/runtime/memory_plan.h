@@ -19,6 +19,7 @@ struct Placement {
   Kind kind = kArena;
   int64_t offset = 0;
   int32_t input = -1;
+  bool update = false;  // kStore: the new value, which a step may write beside the old one
 };
 
 struct MemoryPlan {

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -51,7 +52,16 @@ Block::Block(int64_t bytes) : bytes_(bytes) {
   if (!mapped) std::memset(data_, 0, static_cast<size_t>(bytes));
 }
 
+Block Block::Over(void* data, int64_t bytes) {
+  Block block;
+  block.data_ = data;
+  block.bytes_ = bytes;
+  block.borrowed_ = true;
+  return block;
+}
+
 Block::~Block() {
+  if (borrowed_) return;
   if (bytes_ >= kMapped)
     munmap(data_, static_cast<size_t>(RoundUp(bytes_, kHugePage)));
   else
@@ -61,6 +71,7 @@ Block::~Block() {
 Block& Block::operator=(Block&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
+  std::swap(borrowed_, other.borrowed_);
   return *this;
 }
 
@@ -82,12 +93,70 @@ StatusOr<Block> Store::Retype(absl::string_view name, const TensorType& type) {
   Block memory(type.bytes());
   std::swap(memory, it->second->memory);
   it->second->type = type;
+  it->second->sides = {};
+  ++generation_;
   return memory;
 }
 
 const Store::Entry* Store::Find(absl::string_view name) const {
   const auto it = by_name_.find(name);
   return it == by_name_.end() ? nullptr : it->second;
+}
+
+std::vector<Store::Entry*> Store::ByName() const {
+  std::vector<Entry*> sorted;
+  for (const auto& e : entries_) sorted.push_back(e.get());
+  std::sort(sorted.begin(), sorted.end(), [](const Entry* a, const Entry* b) { return a->name < b->name; });
+  return sorted;
+}
+
+std::vector<ImageEntry> Store::ImageEntries(const absl::flat_hash_set<std::string>& updated) const {
+  std::vector<ImageEntry> entries;
+  for (const Entry* e : ByName()) entries.push_back({e->name, e->type, updated.contains(e->name)});
+  return entries;
+}
+
+void Store::Settle(std::shared_ptr<Image> image, const absl::flat_hash_set<std::string>& updated, bool adopt) {
+  const std::vector<ImageEntry> entries = ImageEntries(updated);
+  const std::array<std::vector<char*>, 2> sides = {image->Addresses(entries, 0), image->Addresses(entries, 1)};
+  const int side = adopt ? image->side() : 0;
+  const std::vector<Entry*> sorted = ByName();
+  for (size_t i = 0; i < entries.size(); ++i) {
+    Entry& e = *sorted[i];
+    char* const to = sides[static_cast<size_t>(side)][i];
+    if (!adopt) std::memcpy(to, e.memory.data(), static_cast<size_t>(e.type.bytes()));
+    e.memory = Block::Over(to, e.type.bytes());
+    e.sides = {};
+    if (entries[i].updated) e.sides = {sides[0][i], sides[1][i]};
+  }
+  image_ = std::move(image);
+  side_ = side;
+  committed_ = adopt ? side : kNone;
+  ++generation_;
+}
+
+void Store::TurnTo(int side) {
+  if (side == side_) return;
+  side_ = side;
+  for (const auto& e : entries_) {
+    if (e->sides[0] != nullptr) e->memory = Block::Over(e->sides[side], e->type.bytes());
+  }
+}
+
+void Store::PrepareToWrite(const Entry& entry) {
+  if (committed_ == kNone) return;
+  if (entry.sides[0] == nullptr) {
+    if (!entry.memory.borrowed()) return;  // not in the image
+    image_->Forget();
+    committed_ = kNone;
+    return;
+  }
+  const int side = free_side();
+  if (side == side_) return;
+  for (const auto& e : entries_) {
+    if (e->sides[0] != nullptr) std::memcpy(e->sides[side], e->sides[side_], static_cast<size_t>(e->type.bytes()));
+  }
+  TurnTo(side);
 }
 
 int64_t Store::bytes() const {

@@ -2,14 +2,17 @@
 // are fixed for the run; executables borrow it.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/string_view.h"
 #include "core/base/shape.h"
 #include "core/base/status.h"
+#include "core/image/image.h"
 
 namespace mslua {
 
@@ -18,6 +21,8 @@ class Block {
  public:
   Block() = default;
   explicit Block(int64_t bytes);
+  // Memory of somebody else, who keeps it.
+  static Block Over(void* data, int64_t bytes);
   ~Block();
   Block(Block&& other) noexcept { *this = std::move(other); }
   Block& operator=(Block&& other) noexcept;
@@ -25,10 +30,12 @@ class Block {
   Block& operator=(const Block&) = delete;
   void* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
+  bool borrowed() const { return borrowed_; }
 
  private:
   void* data_ = nullptr;
   int64_t bytes_ = 0;
+  bool borrowed_ = false;
 };
 
 class Store {
@@ -36,8 +43,9 @@ class Store {
   struct Entry {
     std::string name;  // "Net/conv1.weight"; state of an optimizer: "moments.Net/conv1.weight"
     TensorType type;
-    std::string kind;  // kParameter or kState of core/graph
-    Block memory;
+    std::string kind;                 // kParameter or kState of core/graph
+    Block memory;                     // with the newest values
+    std::array<void*, 2> sides = {};  // in an image, where a step updates it: memory.data() is one of them
     TensorView view() const { return {type, memory.data()}; }
   };
 
@@ -51,9 +59,37 @@ class Store {
   const std::vector<std::unique_ptr<Entry>>& entries() const { return entries_; }
   int64_t bytes() const;
 
+  // The entries as an image has them, by name; `updated` are the names of those that its training's step updates.
+  std::vector<ImageEntry> ImageEntries(const absl::flat_hash_set<std::string>& updated) const;
+  // Moves all tensors into `image`, which was made for ImageEntries(updated). `adopt`: the values are those of its
+  // committed turn; else they are the store's, and no turn is committed. Everybody's pointers into the store's memory
+  // become invalid, but for executables.
+  void Settle(std::shared_ptr<Image> image, const absl::flat_hash_set<std::string>& updated, bool adopt);
+  // Null: the tensors live as long as this process.
+  Image* image() const { return image_.get(); }
+  // Which side of the image has the newest values, and which one a step may write: another one, where the newest are
+  // committed. 0 without an image.
+  int side() const { return side_; }
+  int free_side() const { return side_ == committed_ ? 1 - side_ : side_; }
+  // A step has written all that it updates on that side.
+  void TurnTo(int side);
+  // The newest values are committed: from now on the other side is written.
+  void Committed() { committed_ = image_ == nullptr ? kNone : side_; }
+  // Before anything but a step writes that entry: what is committed is kept. The newest values move to the side that
+  // may be written; where the entry has one side alone, nothing is committed any more.
+  void PrepareToWrite(const Entry& entry);
+  // Grows when tensors have moved.
+  int64_t generation() const { return generation_; }
+
  private:
+  static constexpr int kNone = -1;
+  std::vector<Entry*> ByName() const;
+
   std::vector<std::unique_ptr<Entry>> entries_;
   absl::flat_hash_map<std::string, Entry*> by_name_;
+  std::shared_ptr<Image> image_;
+  int side_ = 0, committed_ = kNone;
+  int64_t generation_ = 0;
 };
 
 }  // namespace mslua

@@ -89,7 +89,10 @@ Status SetValue(RankState& state, ParameterData& p, const Tensor& value) {
   }
   const GlobalView* view = state.view.get();
   if (OtherStage(view, KeyOf(state, p)) != kNoStage) return absl::OkStatus();  // all ranks set it, that stage's keep it
-  ASSIGN_OR_RETURN(const TensorView memory, ValueOf(state, p));
+  RETURN_IF_ERROR(ValueOf(state, p).status());
+  const Store::Entry& entry = *state.store.Find(p.key);
+  state.store.PrepareToWrite(entry);
+  const TensorView memory = entry.view();
   if (const GlobalView::Part* part = view == nullptr ? nullptr : view->Find(p.key)) {
     CutPart(part->whole, part->begin, part->local.shape, value.data.get(), memory.data);
     return absl::OkStatus();

@@ -10,8 +10,8 @@
 namespace mslua {
 
 StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(Executable* executable, data::Loader* loader, Groups* groups,
-                                                       std::vector<TensorView> varying) {
-  std::unique_ptr<Evaluator> e(new Evaluator(executable, loader, groups, std::move(varying)));
+                                                       Store* store, std::vector<std::string> varying) {
+  std::unique_ptr<Evaluator> e(new Evaluator(executable, loader, groups, store, std::move(varying)));
   const Graph& graph = executable->graph();
   const std::vector<int32_t> inputs = graph.Inputs();
   const auto& schema = loader->pipeline().schema();
@@ -38,12 +38,16 @@ StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(Executable* executable, d
 StatusOr<std::vector<std::pair<std::string, double>>> Evaluator::Run() {
   if (groups_ == nullptr || varying_.empty()) return RunAll();
   // Training continues with each rank's own values, as without the evaluation.
+  for (const std::string& name : varying_) store_->PrepareToWrite(*store_->Find(name));
+  std::vector<TensorView> varying;
   std::vector<std::string> own;
-  for (const TensorView& v : varying_)
+  for (const std::string& name : varying_) {
+    const TensorView& v = varying.emplace_back(store_->Find(name)->view());
     own.emplace_back(static_cast<const char*>(v.data), static_cast<size_t>(v.type.bytes()));
-  const Status shared = ShareTensors(*groups_, varying_, "evaluation");
+  }
+  const Status shared = ShareTensors(*groups_, varying, "evaluation");
   auto result = shared.ok() ? RunAll() : shared;
-  for (size_t i = 0; i < own.size(); ++i) std::memcpy(varying_[i].data, own[i].data(), own[i].size());
+  for (size_t i = 0; i < own.size(); ++i) std::memcpy(varying[i].data, own[i].data(), own[i].size());
   return result;
 }
 

@@ -17,18 +17,20 @@ namespace mslua {
 class Evaluator {
  public:
   // With `groups` every rank runs its part of the dataset, and the result is that of all parts. `varying` then are
-  // tensors that the executable reads and does not replace, and of which ranks may have values of their own (running
-  // statistics): while it runs all ranks have rank 0's, as a checkpoint has them under their names.
+  // tensors of `store` that the executable reads and does not replace, and of which ranks may have values of their own
+  // (running statistics): while it runs all ranks have rank 0's, as a checkpoint has them under their names.
   static StatusOr<std::unique_ptr<Evaluator>> Create(Executable* executable, data::Loader* loader,
-                                                     Groups* groups = nullptr, std::vector<TensorView> varying = {});
+                                                     Groups* groups = nullptr, Store* store = nullptr,
+                                                     std::vector<std::string> varying = {});
 
   // Each output's sum over the dataset divided by its samples. The loader's epoch 0, from its beginning.
   StatusOr<std::vector<std::pair<std::string, double>>> Run();
   int64_t samples() const { return samples_; }
 
  private:
-  Evaluator(Executable* executable, data::Loader* loader, Groups* groups, std::vector<TensorView> varying)
-      : executable_(executable), loader_(loader), groups_(groups), varying_(std::move(varying)) {}
+  Evaluator(Executable* executable, data::Loader* loader, Groups* groups, Store* store,
+            std::vector<std::string> varying)
+      : executable_(executable), loader_(loader), groups_(groups), store_(store), varying_(std::move(varying)) {}
 
   StatusOr<std::vector<std::pair<std::string, double>>> RunAll();
   Status AddOtherRanks(std::vector<std::pair<std::string, double>>* sums);
@@ -36,7 +38,8 @@ class Evaluator {
   Executable* const executable_;
   data::Loader* const loader_;
   Groups* const groups_;
-  const std::vector<TensorView> varying_;
+  Store* const store_;
+  const std::vector<std::string> varying_;
   std::vector<int> column_positions_;
   int valid_position_ = -1;
   int64_t samples_ = 0;

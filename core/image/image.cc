@@ -1,0 +1,224 @@
+#include "core/image/image.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <new>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/hash.h"
+
+namespace mslua {
+namespace {
+
+constexpr uint64_t kMagic = 0x31'65'67'61'6d'69'73'6d;  // "msimage1"
+constexpr int64_t kPage = 4096, kHugePage = 2 << 20;
+constexpr int64_t kAlignment = 64;
+
+int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+
+// A turn, which of the two records is its, and its side, in the one word that is stored at once; 0: none.
+uint64_t WordOf(int64_t turn, int record, int side) {
+  return (static_cast<uint64_t>(turn) + 1) << 2 | static_cast<uint64_t>(record) << 1 | static_cast<uint64_t>(side);
+}
+int64_t TurnOf(uint64_t word) { return static_cast<int64_t>(word >> 2) - 1; }
+int RecordOfWord(uint64_t word) { return static_cast<int>(word >> 1 & 1); }
+int SideOf(uint64_t word) { return static_cast<int>(word & 1); }
+
+struct RecordHead {
+  uint32_t bytes;
+  uint32_t crc;
+  int64_t turn;
+};
+
+// Where the parts of an image lie.
+struct Layout {
+  int64_t records, sides[2], once, bytes;
+  std::vector<int64_t> offsets;  // of each entry in its part
+  uint64_t hash;
+};
+
+Layout LayoutOf(absl::Span<const ImageEntry> entries) {
+  Layout layout = {};
+  std::string text;
+  int64_t updated = 0, once = 0;
+  for (const ImageEntry& e : entries) {
+    absl::StrAppend(&text, e.name, "\n", ToString(e.type), e.updated ? " updated\n" : "\n");
+    int64_t& end = e.updated ? updated : once;
+    layout.offsets.push_back(end);
+    end += RoundUp(e.type.bytes(), kAlignment);
+  }
+  const std::string digest = Blake2bHex(text);
+  layout.hash = std::stoull(digest.substr(0, 16), nullptr, 16);
+  layout.records = kPage;
+  // Sides of several huge pages begin where one does.
+  const int64_t unit = updated + once >= 2 * kHugePage ? kHugePage : kPage;
+  layout.sides[0] = RoundUp(kPage + 2 * (Image::kRecordBytes + kPage), unit);
+  layout.sides[1] = layout.sides[0] + RoundUp(updated, unit);
+  layout.once = layout.sides[1] + RoundUp(updated, unit);
+  layout.bytes = layout.once + RoundUp(once, unit);
+  return layout;
+}
+
+// Huge pages for the part from `begin` on, where the kernel has them: it collapses what has a page already.
+void UseHugePages(char* memory, int64_t begin, int64_t end) {
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+  if (end - begin < 2 * kHugePage) return;
+  for (int64_t at = begin; at < end; at += kHugePage) memory[at] = 0;
+  madvise(memory + begin, static_cast<size_t>(end - begin), MADV_COLLAPSE);
+}
+
+// At a multiple of the huge page, where huge pages can be.
+char* MapAligned(int descriptor, int64_t bytes) {
+  const auto room = static_cast<size_t>(bytes + kHugePage);
+  char* const raw = static_cast<char*>(mmap(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  if (raw == MAP_FAILED) return nullptr;
+  char* const data = reinterpret_cast<char*>(RoundUp(reinterpret_cast<intptr_t>(raw), kHugePage));
+  if (data > raw) munmap(raw, static_cast<size_t>(data - raw));
+  const int64_t end = RoundUp(bytes, kPage);
+  if (raw + room > data + end) munmap(data + end, static_cast<size_t>(raw + room - data - end));
+  void* const mapped =
+      mmap(data, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, descriptor, 0);
+  if (mapped != MAP_FAILED) return data;
+  munmap(data, static_cast<size_t>(end));
+  return nullptr;
+}
+
+}  // namespace
+
+struct Image::Header {
+  uint64_t magic;
+  int64_t bytes;
+  uint64_t layout;
+  std::atomic<uint64_t> committed, prepared;
+  std::atomic<int64_t> begun;
+};
+
+Image::Header* Image::header() const { return reinterpret_cast<Header*>(memory_); }
+char* Image::RecordAt(int record) const { return memory_ + kPage + record * (kRecordBytes + kPage); }
+
+StatusOr<std::unique_ptr<Image>> Image::Make(absl::Span<const ImageEntry> entries) {
+  const Layout layout = LayoutOf(entries);
+  const int descriptor = memfd_create("mslua image", MFD_CLOEXEC);
+  const auto none = [&] {
+    const int code = errno;
+    if (descriptor >= 0) close(descriptor);
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no memory for an image of ", layout.bytes, " bytes: ", strerror(code)));
+  };
+  // What the tensors need is allocated now, so that a lack of memory is an error here and not a signal later.
+  if (descriptor < 0 || ftruncate(descriptor, layout.bytes) != 0) return none();
+  char* const memory = MapAligned(descriptor, layout.bytes);
+  if (memory == nullptr) return none();
+  std::unique_ptr<Image> image(new Image(descriptor, memory, layout.bytes));
+  UseHugePages(memory, layout.sides[0], layout.bytes);
+  if (layout.bytes > layout.sides[0] &&
+      fallocate(descriptor, 0, layout.sides[0], layout.bytes - layout.sides[0]) != 0) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no memory for an image of ", layout.bytes, " bytes: ", strerror(errno)));
+  }
+  Header* const header = new (memory) Header();
+  header->bytes = layout.bytes;
+  header->layout = layout.hash;
+  header->magic = kMagic;
+  return image;
+}
+
+StatusOr<std::unique_ptr<Image>> Image::Open(int from) {
+  const int descriptor = fcntl(from, F_DUPFD_CLOEXEC, 0);
+  struct stat info;
+  const auto bad = [&](absl::string_view why) {
+    if (descriptor >= 0) close(descriptor);
+    return absl::DataLossError(absl::StrCat("not the image of a training: ", why));
+  };
+  if (descriptor < 0 || fstat(descriptor, &info) != 0) return bad(strerror(errno));
+  const Layout least = LayoutOf({});
+  if (info.st_size < least.bytes) return bad(absl::StrCat(info.st_size, " bytes"));
+  char* const memory = MapAligned(descriptor, info.st_size);
+  if (memory == nullptr) return bad(strerror(errno));
+  std::unique_ptr<Image> image(new Image(descriptor, memory, info.st_size));
+  const Header& header = *image->header();
+  if (header.magic != kMagic || header.bytes != info.st_size)
+    return absl::DataLossError("not the image of a training: its header is damaged");
+  return image;
+}
+
+Image::~Image() {
+  munmap(memory_, static_cast<size_t>(RoundUp(bytes_, kPage)));
+  close(descriptor_);
+}
+
+bool Image::Holds(absl::Span<const ImageEntry> entries) const {
+  const Layout layout = LayoutOf(entries);
+  return header()->layout == layout.hash && bytes_ == layout.bytes;
+}
+
+std::vector<char*> Image::Addresses(absl::Span<const ImageEntry> entries, int side) const {
+  const Layout layout = LayoutOf(entries);
+  std::vector<char*> addresses;
+  for (size_t i = 0; i < entries.size(); ++i)
+    addresses.push_back(memory_ + (entries[i].updated ? layout.sides[side] : layout.once) + layout.offsets[i]);
+  return addresses;
+}
+
+int64_t Image::committed() const { return TurnOf(header()->committed.load()); }
+int64_t Image::prepared() const { return TurnOf(header()->prepared.load()); }
+int Image::side() const { return SideOf(header()->committed.load()); }
+
+Status Image::Prepare(int64_t turn, int side, absl::string_view record) {
+  if (static_cast<int64_t>(record.size()) > kRecordBytes - static_cast<int64_t>(sizeof(RecordHead))) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the record of step-by-step recovery has ", record.size(), " bytes, more than ", kRecordBytes));
+  }
+  const uint64_t committed = header()->committed.load();
+  const int free = 1 - RecordOfWord(committed);
+  // Not prepared, while its record is half there.
+  header()->prepared.store(committed);
+  char* const at = RecordAt(free);
+  const RecordHead head = {static_cast<uint32_t>(record.size()), Crc32c(record.data(), record.size()), turn};
+  memcpy(at, &head, sizeof head);
+  memcpy(at + sizeof head, record.data(), record.size());
+  header()->prepared.store(WordOf(turn, free, side));
+  return absl::OkStatus();
+}
+
+void Image::Commit() { header()->committed.store(header()->prepared.load()); }
+
+Status Image::GoTo(int64_t turn) {
+  RETURN_IF_ERROR(RecordOf(turn).status());
+  const uint64_t prepared = header()->prepared.load();
+  if (turn == TurnOf(prepared)) header()->committed.store(prepared);
+  header()->prepared.store(header()->committed.load());
+  return absl::OkStatus();
+}
+
+void Image::Forget() {
+  header()->prepared.store(0);
+  header()->committed.store(0);
+}
+
+StatusOr<std::string> Image::RecordOf(int64_t turn) const {
+  for (const std::atomic<uint64_t>* word : {&header()->committed, &header()->prepared}) {
+    const uint64_t w = word->load();
+    if (w == 0 || TurnOf(w) != turn) continue;
+    const char* const at = RecordAt(RecordOfWord(w));
+    RecordHead head;
+    memcpy(&head, at, sizeof head);
+    if (head.turn != turn || head.bytes > kRecordBytes - sizeof head ||
+        head.crc != Crc32c(at + sizeof head, head.bytes))
+      return absl::DataLossError(absl::StrCat("the record of turn ", turn, " is damaged"));
+    return std::string(at + sizeof head, head.bytes);
+  }
+  return absl::NotFoundError(absl::StrCat("the image holds turn ", committed(), " and not ", turn));
+}
+
+void Image::Begin(int64_t step) { header()->begun.store(step, std::memory_order_relaxed); }
+int64_t Image::begun() const { return header()->begun.load(std::memory_order_relaxed); }
+
+}  // namespace mslua

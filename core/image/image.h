@@ -1,0 +1,79 @@
+// The state of a training in memory that outlives its process: a memfd with what the step updates on two sides, what it
+// does not update once, and two records of where the training stood.
+//
+// A turn of the training reads the side that was committed last and writes the other one. Then it prepares (the free
+// record is written) and, when all ranks have prepared, commits (one store). A process that ends at any moment
+// leaves the committed side whole; where one rank has committed a turn, every rank has at least prepared it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "core/base/shape.h"
+#include "core/base/status.h"
+
+namespace mslua {
+
+struct ImageEntry {
+  std::string name;
+  TensorType type;
+  bool updated = false;  // by the training's step: it has two sides
+};
+
+class Image {
+ public:
+  static constexpr int64_t kNoTurn = -1;
+  static constexpr int64_t kRecordBytes = 4 << 20;  // the longest record; pages that are not used take no memory
+
+  // New memory for `entries`, zeroed. ResourceExhausted: there is none.
+  static StatusOr<std::unique_ptr<Image>> Make(absl::Span<const ImageEntry> entries);
+  // The image of a process that has ended. The descriptor stays the caller's. DataLoss: it is none, or damaged.
+  static StatusOr<std::unique_ptr<Image>> Open(int descriptor);
+  ~Image();
+  Image(const Image&) = delete;
+  Image& operator=(const Image&) = delete;
+
+  // Whether it was made for these entries: names, types and order.
+  bool Holds(absl::Span<const ImageEntry> entries) const;
+  int descriptor() const { return descriptor_; }
+  int64_t bytes() const { return bytes_; }
+  // Where each of `entries`, which it holds, lies on that side; of what is not updated both are the same.
+  std::vector<char*> Addresses(absl::Span<const ImageEntry> entries, int side) const;
+
+  // The turn that was committed, or prepared, last; kNoTurn: none.
+  int64_t committed() const;
+  int64_t prepared() const;
+  // The side of the committed turn; 0 where there is none.
+  int side() const;
+  // Writes the record of `turn`, whose values are on `side`: the committed one only where they are the same.
+  // ResourceExhausted: the record is longer than kRecordBytes.
+  Status Prepare(int64_t turn, int side, absl::string_view record);
+  // The turn that was prepared last holds from now on.
+  void Commit();
+  // Before an image is used again: makes `turn` the committed one. NotFound: neither side holds it.
+  Status GoTo(int64_t turn);
+  // Nothing is committed any more.
+  void Forget();
+  // The record of a turn that is committed or prepared. NotFound, DataLoss.
+  StatusOr<std::string> RecordOf(int64_t turn) const;
+  // Steps that were begun, for people: how many are computed again.
+  void Begin(int64_t step);
+  int64_t begun() const;
+
+ private:
+  struct Header;
+  Image(int descriptor, char* memory, int64_t bytes) : descriptor_(descriptor), memory_(memory), bytes_(bytes) {}
+  Header* header() const;
+  char* RecordAt(int record) const;
+
+  const int descriptor_;
+  char* const memory_;
+  const int64_t bytes_;
+};
+
+}  // namespace mslua

@@ -1,0 +1,207 @@
+#include "core/image/image.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+
+namespace mslua {
+namespace {
+
+std::vector<ImageEntry> Entries(int64_t n = 5) {
+  return {{"Net/w", {DType::kF32, {n, 3}}, true},
+          {"Net/frozen", {DType::kF32, {7}}, false},
+          {"moments.Net/w", {DType::kF32, {n, 3}}, true}};
+}
+
+std::unique_ptr<Image> MakeImage(const std::vector<ImageEntry>& entries) {
+  auto image = Image::Make(entries);
+  EXPECT_TRUE(image.ok()) << image.status();
+  return *std::move(image);
+}
+
+TEST(Image, WhatIsUpdatedHasTwoSides) {
+  for (const int64_t n : {1, 5, 400000}) {
+    const auto entries = Entries(n);
+    const auto image = MakeImage(entries);
+    const auto a = image->Addresses(entries, 0), b = image->Addresses(entries, 1);
+    EXPECT_NE(a[0], b[0]);
+    EXPECT_EQ(a[1], b[1]);
+    std::vector<std::pair<char*, int64_t>> parts;
+    for (size_t i = 0; i < entries.size(); ++i) {
+      parts.emplace_back(a[i], entries[i].type.bytes());
+      if (entries[i].updated) parts.emplace_back(b[i], entries[i].type.bytes());
+    }
+    for (size_t i = 0; i < parts.size(); ++i) {
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(parts[i].first) % 64, 0u);
+      std::memset(parts[i].first, static_cast<int>(i + 1), static_cast<size_t>(parts[i].second));
+    }
+    for (size_t i = 0; i < parts.size(); ++i) {
+      EXPECT_EQ(parts[i].first[0], static_cast<char>(i + 1));
+      EXPECT_EQ(parts[i].first[parts[i].second - 1], static_cast<char>(i + 1));
+    }
+  }
+}
+
+TEST(Image, ATurnHoldsOnceItIsCommitted) {
+  const auto entries = Entries();
+  const auto image = MakeImage(entries);
+  EXPECT_EQ(image->committed(), Image::kNoTurn);
+  ASSERT_TRUE(image->Prepare(1, 0, "one").ok());
+  EXPECT_EQ(image->committed(), Image::kNoTurn);
+  EXPECT_EQ(image->prepared(), 1);
+  image->Commit();
+  EXPECT_EQ(image->committed(), 1);
+  ASSERT_TRUE(image->Prepare(2, 1, "two").ok());
+  EXPECT_EQ(*image->RecordOf(1), "one");
+  EXPECT_EQ(*image->RecordOf(2), "two");
+  EXPECT_EQ(image->side(), 0);
+  image->Commit();
+  EXPECT_EQ(image->side(), 1);
+  EXPECT_TRUE(absl::IsNotFound(image->RecordOf(1).status()));
+  // An end of an epoch updates nothing: its values are those of the side that is committed.
+  ASSERT_TRUE(image->Prepare(3, 1, "three").ok());
+  image->Commit();
+  EXPECT_EQ(image->side(), 1);
+  EXPECT_EQ(*image->RecordOf(3), "three");
+}
+
+TEST(Image, AnotherProcessGoesOnFromWhatWasCommittedOrPrepared) {
+  const auto entries = Entries();
+  auto image = MakeImage(entries);
+  std::strcpy(image->Addresses(entries, 0)[0], "first");
+  std::strcpy(image->Addresses(entries, 1)[0], "second");
+  ASSERT_TRUE(image->Prepare(1, 0, "one").ok());
+  image->Commit();
+  ASSERT_TRUE(image->Prepare(2, 1, "two").ok());
+  image->Begin(9);
+  const int kept = fcntl(image->descriptor(), F_DUPFD_CLOEXEC, 0);
+  image.reset();
+  for (const int64_t turn : {1, 2}) {
+    const auto again = Image::Open(kept);
+    ASSERT_TRUE(again.ok());
+    EXPECT_TRUE((*again)->Holds(entries));
+    EXPECT_FALSE((*again)->Holds(Entries(6)));
+    EXPECT_EQ((*again)->begun(), 9);
+    ASSERT_TRUE((*again)->GoTo(turn).ok());
+    EXPECT_EQ((*again)->committed(), turn);
+    EXPECT_STREQ((*again)->Addresses(entries, (*again)->side())[0], turn == 1 ? "first" : "second");
+    EXPECT_EQ((*again)->prepared(), turn);
+    EXPECT_FALSE((*again)->GoTo(3 - turn).ok());
+    if (turn == 1) {
+      ASSERT_TRUE((*again)->Prepare(2, 1, "two").ok());
+    }
+  }
+  close(kept);
+}
+
+TEST(Image, WhatIsDamagedIsAnError) {
+  const auto entries = Entries();
+  const auto image = MakeImage(entries);
+  ASSERT_TRUE(image->Prepare(1, 0, "the record").ok());
+  image->Commit();
+  char* const bytes =
+      static_cast<char*>(mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, image->descriptor(), 0));
+  const std::string good(bytes, 8192);
+  // Every byte of the header and the record, damaged in turn: an error, or the turn is not there, or it is as it was.
+  for (size_t at = 0; at < 4096 + 64; ++at) {
+    bytes[at] = static_cast<char>(bytes[at] ^ 0x41);
+    const auto opened = Image::Open(image->descriptor());
+    if (opened.ok()) {
+      const auto record = (*opened)->RecordOf(1);
+      if (record.ok()) {
+        EXPECT_EQ(*record, "the record") << at;
+      }
+    }
+    std::memcpy(bytes, good.data(), good.size());
+  }
+  munmap(bytes, 8192);
+  EXPECT_TRUE(absl::IsResourceExhausted(image->Prepare(2, 1, std::string(Image::kRecordBytes, 'x'))));
+  EXPECT_EQ(*image->RecordOf(1), "the record");
+  const int file = memfd_create("short", MFD_CLOEXEC);
+  EXPECT_TRUE(absl::IsDataLoss(Image::Open(file).status()));
+  ASSERT_EQ(ftruncate(file, 64 << 20), 0);
+  EXPECT_TRUE(absl::IsDataLoss(Image::Open(file).status()));
+  close(file);
+  EXPECT_FALSE(Image::Open(-1).ok());
+}
+
+TEST(Image, NothingIsCommittedAfterForget) {
+  const auto image = MakeImage(Entries());
+  ASSERT_TRUE(image->Prepare(1, 0, "one").ok());
+  image->Commit();
+  image->Forget();
+  EXPECT_EQ(image->committed(), Image::kNoTurn);
+  EXPECT_FALSE(image->RecordOf(1).ok());
+  ASSERT_TRUE(image->Prepare(2, 0, "two").ok());
+  image->Commit();
+  EXPECT_EQ(image->committed(), 2);
+}
+
+// Ranks of a job, each at some point of its turn; all are killed, and go on from the newest turn that one has
+// committed. Kills also come while they go on. The value of a turn is its number: every rank must always have it.
+TEST(Image, EveryRankHoldsTheNewestCommittedTurn) {
+  std::mt19937 random(7);
+  const std::vector<ImageEntry> entries = {{"w", {DType::kI64, {1}}, true}};
+  for (int trial = 0; trial < 300; ++trial) {
+    const size_t ranks = 1 + random() % 4;
+    struct Rank {
+      std::unique_ptr<Image> image;
+      int64_t turn = 0;
+      int phase = 0;  // 0: before the step, 1: stepped, 2: prepared (has told the others)
+    };
+    std::vector<Rank> job(ranks);
+    const auto value = [&](Rank& r, int side) -> int64_t& {
+      return *reinterpret_cast<int64_t*>(r.image->Addresses(entries, side)[0]);
+    };
+    for (Rank& r : job) {
+      r.image = MakeImage(entries);
+      ASSERT_TRUE(r.image->Prepare(0, 0, "0").ok());
+    }
+    for (Rank& r : job) r.image->Commit();
+    for (int event = 0; event < 200; ++event) {
+      if (random() % 20 == 0) {
+        int64_t newest = Image::kNoTurn;
+        for (const Rank& r : job) newest = std::max(newest, r.image->committed());
+        for (Rank& r : job) {
+          if (random() % 8 == 0) break;  // killed again while they go on
+          ASSERT_TRUE(r.image->GoTo(newest).ok()) << newest << " of " << r.image->committed();
+          ASSERT_EQ(value(r, r.image->side()), newest);
+          ASSERT_EQ(*r.image->RecordOf(newest), absl::StrCat(newest));
+        }
+        for (Rank& r : job) {
+          ASSERT_TRUE(r.image->GoTo(newest).ok());
+          r.turn = newest;
+          r.phase = 0;
+        }
+        continue;
+      }
+      Rank& r = job[random() % ranks];
+      const int free = 1 - r.image->side();
+      if (r.phase == 0) {
+        value(r, free) = -1;  // half a step
+        if (random() % 3 > 0) value(r, free) = r.turn + 1, r.phase = 1;
+      } else if (r.phase == 1) {
+        ASSERT_TRUE(r.image->Prepare(r.turn + 1, free, absl::StrCat(r.turn + 1)).ok());
+        r.phase = 2;
+      } else {
+        const bool all = std::all_of(job.begin(), job.end(), [&](const Rank& other) {
+          return other.turn > r.turn || (other.turn == r.turn && other.phase == 2);
+        });
+        if (!all) continue;
+        r.image->Commit();
+        ++r.turn;
+        r.phase = 0;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mslua
