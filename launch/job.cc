@@ -154,6 +154,14 @@ bool Job::SharesConsole() const {
   return identity_.source != Source::kCluster && identity_.source != Source::kRankTable;
 }
 
+StatusOr<ImageKeeper*> Job::images() {
+  if (identity_.recovery.empty() || identity_.recovery_disk) return nullptr;
+  if (images_ == nullptr) {
+    ASSIGN_OR_RETURN(images_, ImageKeeper::Connect(identity_.recovery));
+  }
+  return images_.get();
+}
+
 StatusOr<Endpoint> Job::StartScheduler(const std::string& meeting, const Endpoint& endpoint) {
   SchedulerOptions options;
   options.meeting = meeting;

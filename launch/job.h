@@ -17,6 +17,7 @@
 #include "collectives/communicator.h"
 #include "collectives/groups.h"
 #include "core/base/status.h"
+#include "launch/image_keeper.h"
 #include "launch/stopped_ranks.h"
 #include "rendezvous/identity.h"
 #include "rendezvous/rendezvous.h"
@@ -64,8 +65,15 @@ class Job {
   int size() const { return identity_.size; }
   const Identity& identity() const { return identity_; }
   const std::string& backend() const { return backend_; }
-  // Whether nobody else has a part in this: a single rank, and no scheduler.
-  bool Alone() const { return size() == 1 && identity_.source != Identity::Source::kCluster; }
+  // Whether nobody else has a part in this: a single rank, and no scheduler or launcher.
+  bool Alone() const {
+    const auto source = identity_.source;
+    return size() == 1 && source != Identity::Source::kCluster && source != Identity::Source::kLauncher;
+  }
+  // Where the images of this job's trainings are kept; null: the job does not start again, or from checkpoints alone.
+  StatusOr<ImageKeeper*> images();
+  // The number of the next training of this process, from 0.
+  int64_t NextTraining() { return trainings_++; }
   // The connection by which ranks reach one another beside their collectives; null for a single rank, before the ranks
   // have met, and for ranks of several hosts that mpirun has connected without it.
   Membership* membership() const { return membership_.get(); }
@@ -116,6 +124,8 @@ class Job {
   std::string backend_;
   std::vector<std::string> hosts_;
   std::string log_path_;
+  std::unique_ptr<ImageKeeper> images_;
+  int64_t trainings_ = 0;
   std::string secret_;  // of a job of several hosts
   Fd listener_;
   std::unique_ptr<Scheduler> scheduler_;         // of rank 0, where there is no other

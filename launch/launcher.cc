@@ -18,11 +18,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
 #include "collectives/host/board.h"
 #include "core/base/clock.h"
 #include "core/base/exit_code.h"
 #include "core/base/printable.h"
+#include "core/image/image.h"
+#include "launch/image_keeper.h"
 #include "launch/output.h"
+#include "launch/restart_policy.h"
 #include "launch/this_host.h"
 #include "rendezvous/identity.h"
 #include "rendezvous/rendezvous.h"
@@ -113,7 +117,15 @@ class Launcher {
   }
 
   Status Start();
-  int Watch();
+  // Until all ranks have ended.
+  void Watch();
+  // The first cause of their failure; OK: they were asked to end, or have not failed.
+  Status Cause();
+  // Prints the cause, if there is one, and gives the exit code of it all.
+  int Result();
+  void Say(absl::string_view text) { err_->Write(absl::StrCat("mslua: ", text, "\n")); }
+  // Waits until everything is printed. A reader that does not read is waited for until the user interrupts.
+  void FlushOutputs();
 
  private:
   Status Spawn(int r, const std::vector<std::string>& environment);
@@ -129,11 +141,12 @@ class Launcher {
   }
   // Waits for output, signals and the scheduler.
   void Poll(absl::Duration limit);
-  // Waits until everything is printed. A reader that does not read is waited for until the user interrupts.
-  void FlushOutputs();
-  void Say(absl::string_view text) { err_->Write(absl::StrCat("mslua: ", text, "\n")); }
+  // For the ranks to end by themselves. Those of a job that starts again are not waited for.
+  absl::Duration EndLimit(const Status& why) const {
+    return !options_.recovery.empty() && MayStartAgain(CauseOf(why).exit_code) ? absl::ZeroDuration()
+                                                                               : options_.end_limit;
+  }
   int Report(const Status& cause);
-  int Result();
   std::string NameOf(int r) const {
     return absl::StrCat("rank ", r, "/", options_.ranks, " (pid ", ranks_[r].pid, ", host ", HostName(), ")");
   }
@@ -189,6 +202,10 @@ Status Launcher::Start() {
   environment[kLauncherSize] = absl::StrCat(options_.ranks);
   environment[kLauncherMeeting] = ToString(scheduler_->endpoint());
   environment[kLauncherPid] = absl::StrCat(getpid());
+  if (!options_.recovery.empty()) {
+    environment[kRecoveryJob] = options_.recovery;
+    environment[kRestarts] = absl::StrCat(options_.restarts);
+  }
   for (int r = 0; r < options_.ranks; ++r) {
     environment[kLauncherRank] = absl::StrCat(r);
     std::vector<std::string> variables;
@@ -313,7 +330,7 @@ void Launcher::Reap() {
 void Launcher::Fail(const Status& why) {
   if (!cause_.ok()) return;
   cause_ = why;
-  kill_at_ = MonotonicNow() + options_.end_limit;
+  kill_at_ = MonotonicNow() + EndLimit(why);
   scheduler_->Fail(why);
 }
 
@@ -365,12 +382,12 @@ void Launcher::Poll(absl::Duration limit) {
     if (read(over_.get(), &count, sizeof count) < 0) return;
     scheduler_ended_ = true;
     // A job that went wrong is over soon: the ranks know. One that went well may still have something to do.
-    kill_at_ = std::min(
-        kill_at_, scheduler_->Outcome().ok() ? MonotonicTime::InfiniteFuture() : MonotonicNow() + options_.end_limit);
+    kill_at_ = std::min(kill_at_, scheduler_->Outcome().ok() ? MonotonicTime::InfiniteFuture()
+                                                             : MonotonicNow() + EndLimit(scheduler_->Outcome()));
   }
 }
 
-int Launcher::Watch() {
+void Launcher::Watch() {
   while (!AllEnded()) {
     absl::Duration limit = absl::Milliseconds(200);
     limit = std::min(limit, kill_at_ - MonotonicNow());
@@ -398,9 +415,6 @@ int Launcher::Watch() {
       if (stream.open()) stream.Close();
     }
   }
-  const int result = Result();
-  FlushOutputs();
-  return result;
 }
 
 void Launcher::FlushOutputs() {
@@ -431,30 +445,95 @@ int Launcher::Result() {
     if (interrupts_ == 1 && !reported.ok() && CauseOf(reported).exit_code == kExitStorage) return Report(reported);
     return saved && first_signal_ != SIGINT ? kExitCheckpointed : kExitInterrupted;
   }
-  // What a rank has reported comes before what was seen of its end.
-  Status reported = scheduler_->Outcome();
-  const int r = CauseOf(reported).rank;
-  if (absl::IsUnavailable(reported) && r >= 0 && WIFEXITED(ranks_[r].status)) {
-    const std::string what = absl::StrCat(NameOf(r), " has ended with exit code ", code(ranks_[r]),
-                                          " and not by the end of its file or an error");
-    reported = WithCause(absl::UnavailableError(what), CauseOf(reported));
-  }
-  if (absl::IsAborted(reported) || (cause_.ok() && !reported.ok())) cause_ = reported;
-  if (!cause_.ok()) return Report(cause_);
+  const Status cause = Cause();
+  if (!cause.ok()) return Report(cause);
   for (const Rank& rank : ranks_) {
     if (code(rank) != 0) return code(rank);
   }
   return kExitOk;
 }
 
+Status Launcher::Cause() {
+  if (interrupts_ > 0) return absl::OkStatus();
+  // What a rank has reported comes before what was seen of its end.
+  Status reported = scheduler_->Outcome();
+  const int r = CauseOf(reported).rank;
+  if (absl::IsUnavailable(reported) && r >= 0 && WIFEXITED(ranks_[r].status)) {
+    const std::string what = absl::StrCat(NameOf(r), " has ended with exit code ", WEXITSTATUS(ranks_[r].status),
+                                          " and not by the end of its file or an error");
+    reported = WithCause(absl::UnavailableError(what), CauseOf(reported));
+  }
+  if (absl::IsAborted(reported) || (cause_.ok() && !reported.ok())) cause_ = reported;
+  return cause_;
+}
+
+}  // namespace
+
+namespace {
+
+int ReportStart(const Status& started) {
+  const int code = absl::IsPermissionDenied(started) ? kExitSecurity : kExitEnvironment;
+  std::fputs(absl::StrCat("mslua: error[", code, "] ", PrintableMessage(started.message()), "\n").c_str(), stderr);
+  return code;
+}
+
+// The turn that the first rank has committed last, and in which image; to see whether a job makes progress.
+JobTurn TurnOf(ImageKeeper& images) {
+  auto kept = images.Get(NewestImageOf(0));
+  struct stat info;
+  if (!kept.ok() || !*kept || fstat(kept->get(), &info) != 0) return {0, Image::kNoTurn};
+  const auto image = Image::Open(kept->get());
+  return {info.st_ino, image.ok() ? (*image)->committed() : Image::kNoTurn};
+}
+
+// Waits, but not when the job is asked to stop.
+void Pause(absl::Duration pause) {
+  constexpr absl::Duration kLook = absl::Milliseconds(20);
+  for (; pause > absl::ZeroDuration(); pause -= kLook) {
+    sigset_t pending;
+    sigpending(&pending);
+    if (sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1) return;
+    absl::SleepFor(kLook);
+  }
+}
+
+// Starts the ranks until the job is done or cannot be helped.
+int RunAndRecover(LaunchOptions options) {
+  const auto images = ImageKeeper::Connect(options.recovery.substr(0, options.recovery.find(':')));
+  if (!images.ok()) return ReportStart(images.status());
+  RestartPolicy policy(options.max_restarts);
+  for (options.restarts = 0;; ++options.restarts) {
+    Launcher launcher(options);
+    const Status started = launcher.Start();
+    if (!started.ok()) return ReportStart(started);
+    launcher.Watch();
+    const Status cause = launcher.Cause();
+    const RestartPolicy::Verdict verdict = policy.Judge(cause, TurnOf(**images));
+    if (!verdict.again) {
+      if (!verdict.why.empty()) launcher.Say(verdict.why);
+      const int code = launcher.Result();
+      // A job that was asked to stop, and has saved, goes on later.
+      if (code != kExitCheckpointed) (*images)->End().IgnoreError();
+      launcher.FlushOutputs();
+      return code;
+    }
+    launcher.Say(
+        absl::StrCat(PrintableMessage(cause.message()), ": the job starts again (", options.restarts + 1, ")"));
+    launcher.FlushOutputs();
+    Pause(verdict.pause);
+  }
+}
+
 }  // namespace
 
 int RunRanks(const LaunchOptions& options) {
+  if (!options.recovery.empty()) return RunAndRecover(options);
   Launcher launcher(options);
   const Status started = launcher.Start();
-  if (started.ok()) return launcher.Watch();
-  const int code = absl::IsPermissionDenied(started) ? kExitSecurity : kExitEnvironment;
-  std::fputs(absl::StrCat("mslua: error[", code, "] ", PrintableMessage(started.message()), "\n").c_str(), stderr);
+  if (!started.ok()) return ReportStart(started);
+  launcher.Watch();
+  const int code = launcher.Result();
+  launcher.FlushOutputs();
   return code;
 }
 

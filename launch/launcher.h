@@ -16,12 +16,18 @@ struct LaunchOptions {
   // Rank 0 has this process's terminal: its input, its output, and Ctrl-C.
   bool interactive = false;
   absl::Duration end_limit = absl::Milliseconds(1500);  // for the ranks to end by themselves after a failure
+  // Not empty: the job starts again when a rank has crashed, was stopped or does not answer; this is what the ranks see
+  // as MSLUA_RECOVERY (rendezvous/identity.h).
+  std::string recovery;
+  int64_t max_restarts = -1;  // in all; -1: as long as there is progress
+  int64_t restarts = 0;       // that there were: what the ranks see as MSLUA_RESTARTS
 };
 
 // Called by the main thread, before any other thread runs. Rank 0's output goes through as it is, the others' by lines
 // behind "[rank 1] ". Signals are passed on; the second interrupt ends all at once. The first cause of a failure is
 // printed once, last. Gives its exit code, or the first rank's that is not 0; 130 after an interrupt (75 when all ranks
-// have saved a checkpoint). No rank outlives this.
+// have saved a checkpoint). No rank outlives this. A job that starts again and fails three times in the same way
+// without a turn in between ends with that failure.
 int RunRanks(const LaunchOptions& options);
 
 }  // namespace mslua

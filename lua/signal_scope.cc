@@ -47,7 +47,20 @@ void OnSignal(int signal) {
   }
 }
 
+std::atomic<int> early_signal{0};
+
+void OnEarlySignal(int signal) {
+  int none = 0;
+  if (!early_signal.compare_exchange_strong(none, signal)) std::signal(signal, SIG_DFL), std::raise(signal);
+}
+
 }  // namespace
+
+void SignalScope::Remember() {
+  for (const int signal : kSignals) {
+    if (std::signal(signal, OnEarlySignal) == SIG_IGN) std::signal(signal, SIG_IGN);
+  }
+}
 
 SignalScope::SignalScope(Trainer* trainer, Console console) {
   const std::lock_guard<std::mutex> lock(scope_mutex);
@@ -60,6 +73,11 @@ SignalScope::SignalScope(Trainer* trainer, Console console) {
     old_[i] = std::signal(kSignals[i], OnSignal);
     // nohup's processes outlive their terminal.
     if (kSignals[i] == SIGHUP && old_[i] == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
+  }
+  if (const int early = early_signal.exchange(0)) {
+    interrupting_signal = early;
+    interrupted_trainer = nullptr;
+    trainer->RequestStop();
   }
 }
 

@@ -22,6 +22,8 @@ class SignalScope {
   SignalScope(const SignalScope&) = delete;
   SignalScope& operator=(const SignalScope&) = delete;
 
+  // From now on a first signal is remembered for the next scope, whose trainer stops at its first boundary.
+  static void Remember();
   // Another thread asks for what the signal does. A signal that this process gets as well is still its first one.
   static void Stop(int signal);
   // The signal that came while the latest scope lived; 0: none.

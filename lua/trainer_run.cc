@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -24,6 +25,8 @@
 #include "core/base/atomic_file.h"
 #include "core/base/exit_code.h"
 #include "core/base/folder.h"
+#include "core/base/hash.h"
+#include "core/base/version.h"
 #include "core/files/file_lock.h"
 #include "core/files/record_file.h"
 #include "core/runtime/profile.h"
@@ -40,6 +43,8 @@
 #include "core/train/save_places.h"
 #include "core/train/shared_checkpoint.h"
 #include "core/train/status_line.h"
+#include "core/train/turns.h"
+#include "launch/image_keeper.h"
 #include "launch/job.h"
 #include "launch/this_host.h"
 #include "lua/compile_graph.h"
@@ -64,15 +69,15 @@ Groups* SumsOver(Session& session, Groups* together) {
   return session.state().view.get() == nullptr ? together : nullptr;
 }
 
-StatusOr<std::vector<TensorView>> VaryingOf(Session& session, const TracedGraph& graph) {
-  std::vector<TensorView> varying;
+StatusOr<std::vector<std::string>> VaryingOf(Session& session, const TracedGraph& graph) {
+  std::vector<std::string> varying;
   for (const auto& p : graph.parameters) {
     const auto& outputs = graph.graph.outputs;
     const bool replaced =
         std::any_of(outputs.begin(), outputs.end(), [&](const GraphOutput& o) { return o.updates == p->key; });
     if (!p->MayVary() || replaced) continue;
-    ASSIGN_OR_RETURN(const TensorView value, ValueOf(session.state(), *p));
-    varying.push_back(value);
+    RETURN_IF_ERROR(ValueOf(session.state(), *p).status());
+    varying.push_back(p->key);
   }
   return varying;
 }
@@ -186,12 +191,14 @@ class Training {
     RETURN_IF_ERROR(Prepare());
     RETURN_IF_ERROR(Resume());
     RETURN_IF_ERROR(AddHooks());
-    if (spec_.broadcast) RETURN_IF_ERROR(BroadcastParameters(session_, *spec_.graph, checkpoint_ != nullptr));
+    if (spec_.broadcast && kept_ == nullptr)
+      RETURN_IF_ERROR(BroadcastParameters(session_, *spec_.graph, checkpoint_ != nullptr));
     if (checkpoint_ != nullptr) {
       const checkpoint::RunState& run = checkpoint_->manifest().run;
       RETURN_IF_ERROR(trainer_->Restore(restored_, run.counters));
       for (const std::string& intervention : run.interventions) trainer_->AddIntervention(intervention);
     }
+    RETURN_IF_ERROR(KeepTurns());
     if (first()) PrintPlan();
     if (checkpoint_ != nullptr && first()) NoteNothingLeft();
     RETURN_IF_ERROR(OpenEndpoint());
@@ -227,8 +234,8 @@ class Training {
     progress().steps_per_epoch = pipeline->size();
     if (pipeline->size() == 0) return absl::InvalidArgumentError("train: the dataset has no whole batch");
     RETURN_IF_ERROR(FindCheckpoint());
-    ASSIGN_OR_RETURN(decisions_, DecidePlan(spec_.graph->graph, DumpsOf(session_), OptionBool(L_, "tune"), together(),
-                                            checkpoint_ == nullptr ? "" : checkpoint_->manifest().run.plan));
+    ASSIGN_OR_RETURN(
+        decisions_, DecidePlan(spec_.graph->graph, DumpsOf(session_), OptionBool(L_, "tune"), together(), SavedPlan()));
     ASSIGN_OR_RETURN(executable_, CompileGraph(session_, *spec_.graph, together() != nullptr, &decisions_));
     parts_ = PartsOf(session_, *spec_.graph, together() != nullptr);
     names_ = NamesOf(session_, spec_);
@@ -343,7 +350,10 @@ class Training {
     constexpr int32_t kGoOn = 0, kDone = 1 << 20, kBreakOff = kDone + 1;  // between: the number of a break
     const int32_t hit = endpoint_ == nullptr ? kGoOn : endpoint_->boundary().BreakHit(trainer_->state());
     const int32_t mine = !stop ? hit : progress().stopped ? kDone : kBreakOff;
-    ASSIGN_OR_RETURN(const int32_t wish, LargestOfRanks(*together(), mine, "the end of a step"));
+    std::array<int32_t, 2> wishes = {mine, turns_ == nullptr ? 1 : static_cast<int32_t>(turns_->pace())};
+    RETURN_IF_ERROR(LargestOfRanks(*together(), absl::MakeSpan(wishes), "the end of a step"));
+    const int32_t wish = wishes[0];
+    pace_ = wishes[1];
     progress().stopped = wish == kDone;
     if (wish > kGoOn && wish < kDone) {
       if (endpoint_ == nullptr) return absl::InternalError("another rank pauses, but nobody can attach to this one");
@@ -385,11 +395,161 @@ class Training {
     return !spec_.checkpoint_directory.empty() ? spec_.checkpoint_directory : absl::StrCat(folder_, "/ckpt");
   }
 
-  // Opens the checkpoint that --resume names, if it does: its plan is to be compiled.
+  // What the run that this one goes on from has chosen; empty: it is the first.
+  std::string SavedPlan() const {
+    return kept_ != nullptr ? kept_record_.plan : checkpoint_ != nullptr ? checkpoint_->manifest().run.plan : "";
+  }
+
+  // Opens the image that this job has kept, else the checkpoint that --resume names: its plan is to be compiled.
   Status FindCheckpoint() {
+    RETURN_IF_ERROR(FindImage());
+    if (kept_ != nullptr) return absl::OkStatus();
     resume_ = OptionString(L_, "resume");
+    if (resume_.empty()) RETURN_IF_ERROR(FindOwnCheckpoint());
     return resume_.empty() ? absl::OkStatus() : WithExitCode(OpenCheckpoint(), kExitStorage);
   }
+
+  // The images of a job that starts again, and what they are of.
+  StatusOr<ImageKeeper*> images() const {
+    return session_.job == nullptr || session_.options().verb == "verify" ? nullptr : session_.job->images();
+  }
+  bool recovers() const { return session_.job != nullptr && !session_.job->identity().recovery.empty(); }
+  int rank() const { return session_.state().rank; }
+
+  // Two programs of one identity make the same steps from the same state.
+  std::string Identity() const {
+    const std::string text =
+        absl::StrCat(kVersion, "\n", spec_.recipe_hash, "\n", spec_.graph->common, "\n", ScheduleText(), "\n",
+                     spec_.options.seed, " ", session_.state().ranks, "\n", absl::Hex(Fingerprint(spec_.graph->graph)));
+    return Blake2bHex(text).substr(0, 32);
+  }
+
+  // The turn that every rank can go on from, and this rank's image of it: none where a rank has none.
+  Status FindImage() {
+    if (session_.job != nullptr) training_ = session_.job->NextTraining();
+    ASSIGN_OR_RETURN(ImageKeeper* const keeper, images());
+    if (keeper == nullptr) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const Fd descriptor, keeper->Get(ImageOf(training_, rank())));
+    std::shared_ptr<Image> image;
+    if (descriptor) {
+      ASSIGN_OR_RETURN(image, Image::Open(descriptor.get()));
+    }
+    ASSIGN_OR_RETURN(const int64_t turn, NewestTurn(image.get()));
+    if (turn == Image::kNoTurn) return absl::OkStatus();
+    RETURN_IF_ERROR(image->GoTo(turn));
+    ASSIGN_OR_RETURN(const std::string text, image->RecordOf(turn));
+    ASSIGN_OR_RETURN(kept_record_, ParseTurn(text));
+    kept_ = std::move(image);
+    restored_ = kept_record_.state;
+    folder_ = kept_record_.folder;
+    if (!folder_.empty()) RETURN_IF_ERROR(WithExitCode(MakeFolders(folder_), kExitStorage));
+    RETURN_IF_ERROR(TakeFolder());
+    for (const auto& [path, bytes] : kept_record_.files) RETURN_IF_ERROR(CutRecords(path, bytes));
+    return absl::OkStatus();
+  }
+
+  // The newest turn that any rank has committed, if every rank holds it and trains what it was made by; else kNoTurn.
+  StatusOr<int64_t> NewestTurn(const Image* image) const {
+    std::string mine = "none";
+    if (image != nullptr) {
+      std::vector<std::string> words;
+      for (const int64_t turn : {image->committed(), image->prepared()}) {
+        const auto text = image->RecordOf(turn);
+        const auto record = text.ok() ? ParseTurn(*text) : StatusOr<TurnRecord>(text.status());
+        words.push_back(absl::StrCat(record.ok() && record->identity == Identity() ? turn : Image::kNoTurn));
+      }
+      mine = absl::StrJoin(words, " ");
+    }
+    std::vector<std::string> all = {mine};
+    if (together() != nullptr) {
+      ASSIGN_OR_RETURN(all, GatherTexts(*together(), mine, "the images that ranks have kept"));
+    }
+    int64_t newest = Image::kNoTurn;
+    std::vector<std::vector<int64_t>> turns;
+    for (const std::string& text : all) {
+      turns.emplace_back();
+      for (const absl::string_view word : absl::StrSplit(text, ' ')) {
+        if (int64_t turn = Image::kNoTurn; absl::SimpleAtoi(word, &turn)) turns.back().push_back(turn);
+      }
+      if (!turns.back().empty()) newest = std::max(newest, turns.back()[0]);
+    }
+    if (newest == Image::kNoTurn) return newest;
+    for (const auto& held : turns) {
+      if (std::find(held.begin(), held.end(), newest) == held.end()) return Image::kNoTurn;
+    }
+    return newest;
+  }
+
+  // Keeps what each turn leaves in memory that outlives this process.
+  Status KeepTurns() {
+    ASSIGN_OR_RETURN(ImageKeeper* const keeper, images());
+    if (keeper == nullptr) return absl::OkStatus();
+    Store& store = session_.state().store;
+    absl::flat_hash_set<std::string> updated;
+    for (const GraphOutput& o : executable_->graph().outputs) {
+      if (!o.updates.empty()) updated.insert(o.updates);
+    }
+    const std::vector<ImageEntry> entries = store.ImageEntries(updated);
+    std::shared_ptr<Image> image = kept_;
+    if (kept_ != nullptr) {
+      if (!kept_->Holds(entries)) {
+        RETURN_IF_ERROR(keeper->Drop(ImageOf(training_, rank())));
+        return WithExitCode(absl::InternalError("the image in memory holds other tensors than this training"),
+                            kExitRankCrashed);
+      }
+    } else {
+      ASSIGN_OR_RETURN(image, Image::Make(entries));
+      RETURN_IF_ERROR(keeper->Put(ImageOf(training_, rank()), image->descriptor()));
+    }
+    RETURN_IF_ERROR(keeper->Put(NewestImageOf(rank()), image->descriptor()));
+    store.Settle(image, updated, kept_ != nullptr);
+    TurnRecord record;
+    record.identity = Identity();
+    record.folder = folder_;
+    record.plan = PlanText(decisions_);
+    if (checkpoint_hook_ != nullptr) record.lineage = checkpoint_hook_->lineage().run;
+    for (const auto& e : store.entries()) record.tensors.push_back(e->name);
+    turns_ = std::make_unique<Turns>(std::move(record), &store, trainer_.get(), console_.get(), &health_, PrintNote);
+    trainer_->KeepTurns([this] { return turns_->Prepare(); },
+                        [this] { turns_->Commit(together() == nullptr ? turns_->pace() : pace_); });
+    if (kept_ != nullptr) return GoOn(*image);
+    // The beginning is a turn too.
+    RETURN_IF_ERROR(turns_->Prepare());
+    if (together() != nullptr) RETURN_IF_ERROR(LargestOfRanks(*together(), 0, "the images of the beginning").status());
+    turns_->Commit(1);
+    return absl::OkStatus();
+  }
+
+  // At the turn of the image.
+  Status GoOn(const Image& image) {
+    turns_->StartAt(image.committed());
+    RETURN_IF_ERROR(trainer_->Restore(kept_record_.state, kept_record_.counters));
+    for (const std::string& intervention : kept_record_.interventions) trainer_->AddIntervention(intervention);
+    if (!first()) return absl::OkStatus();
+    const int64_t again = std::max<int64_t>(0, image.begun() - restored_.step);
+    std::fprintf(stderr, "mslua: resuming from memory at step %lld (%lld %s computed again)\n",
+                 static_cast<long long>(restored_.step), static_cast<long long>(again), again == 1 ? "step" : "steps");
+    return absl::OkStatus();
+  }
+
+  // Where a job starts again and no memory has outlived it: the newest checkpoint of the run folder that was named.
+  Status FindOwnCheckpoint() {
+    if (!recovers()) return absl::OkStatus();
+    const std::string out = OptionString(L_, "out");
+    const std::string directory = !spec_.checkpoint_directory.empty() ? spec_.checkpoint_directory
+                                  : out.empty()                       ? ""
+                                                                      : absl::StrCat(out, "/ckpt");
+    if (directory.empty() || !spec_.has_checkpoint) return absl::OkStatus();
+    const auto there = checkpoint::ListCheckpoints(directory);
+    const bool has = there.ok() && !there->empty();
+    int32_t without = has ? 0 : 1;
+    if (together() != nullptr) {
+      ASSIGN_OR_RETURN(without, LargestOfRanks(*together(), without, "whether there are checkpoints"));
+    }
+    if (without == 0) resume_ = "last";
+    return absl::OkStatus();
+  }
+
   Status OpenCheckpoint() {
     ASSIGN_OR_RETURN(folder_, spec_.RunFolder(session_, resume_, &new_folder_));
     RETURN_IF_ERROR(TakeFolder());  // before the newest checkpoint is looked for
@@ -411,8 +571,19 @@ class Training {
     return together() == nullptr ? absl::OkStatus() : CompareSteps();
   }
 
+  // Makes the tensors that the image has.
+  Status MakeKeptValues() {
+    const absl::flat_hash_set<std::string> kept(kept_record_.tensors.begin(), kept_record_.tensors.end());
+    for (const auto& p : spec_.parameters) {
+      if (session_.state().store.Find(KeyOf(session_.state(), *p)) == nullptr && kept.contains(p->key))
+        RETURN_IF_ERROR(ValueOf(session_.state(), *p).status());
+    }
+    return absl::OkStatus();
+  }
+
   // Fills the store from that checkpoint.
   Status Resume() {
+    if (kept_ != nullptr) return MakeKeptValues();
     if (checkpoint_ == nullptr) return absl::OkStatus();
     RestoreReport report;
     RETURN_IF_ERROR(WithExitCode(Restore(&report), kExitStorage));
@@ -480,6 +651,16 @@ class Training {
     return h;
   }
 
+  // The newest checkpoint that this run has saved there before it started again; empty: none.
+  std::string NewestOfLineage(const std::string& directory) const {
+    const auto there = checkpoint::ListCheckpoints(directory);
+    if (!there.ok() || kept_record_.lineage.empty()) return "";
+    for (const checkpoint::CheckpointName& name : *there) {
+      if (name.lineage.run == kept_record_.lineage) return name.path;
+    }
+    return "";
+  }
+
   // In the order in which they act: an evaluation's numbers are there for the metrics, the checkpoint, the callbacks.
   Status AddHooks() {
     Add(std::make_unique<EpochHook>(&progress(), spec_.time_every, spec_.time_steps, spec_.log_epochs));
@@ -500,8 +681,9 @@ class Training {
       eval_loader_ = std::make_unique<data::Loader>(pipeline, data::LoaderOptions());
       ASSIGN_OR_RETURN(eval_executable_, CompileGraph(session_, *spec_.eval.graph));
       ASSIGN_OR_RETURN(auto varying, VaryingOf(session_, *spec_.eval.graph));
-      ASSIGN_OR_RETURN(evaluator_, Evaluator::Create(eval_executable_.get(), eval_loader_.get(),
-                                                     SumsOver(session_, together()), std::move(varying)));
+      ASSIGN_OR_RETURN(evaluator_,
+                       Evaluator::Create(eval_executable_.get(), eval_loader_.get(), SumsOver(session_, together()),
+                                         &session_.state().store, std::move(varying)));
       eval_hook_ = Add(std::make_unique<EvalHook>(&progress(), evaluator_.get(), spec_.eval.metrics,
                                                   spec_.eval.every_epochs, spec_.eval.every_steps));
       // Who asks for a few steps wants those alone.
@@ -512,6 +694,7 @@ class Training {
     CheckpointOptions checkpoint = spec_.checkpoint;
     checkpoint.keeper.directory = CheckpointDirectory();
     if (checkpoint_ != nullptr) checkpoint.resumed_from = checkpoint_->path();
+    if (kept_ != nullptr) checkpoint.resumed_from = NewestOfLineage(checkpoint.keeper.directory);
     ASSIGN_OR_RETURN(const bool saves, Saves(&checkpoint));
     if (saves) RETURN_IF_ERROR(AddCheckpoints(std::move(checkpoint)));
     // By rank 0's values, which a checkpoint remembers: the others stop when it does.
@@ -839,6 +1022,11 @@ class Training {
   TrainState restored_;
   std::unique_ptr<Evaluator> evaluator_;
   std::vector<std::unique_ptr<TrainHook>> hooks_;
+  int64_t training_ = 0;          // which one of this process
+  std::shared_ptr<Image> kept_;   // what this run goes on from; null: it starts, or resumes from a checkpoint
+  TurnRecord kept_record_;        // of it
+  std::unique_ptr<Turns> turns_;  // null: nothing outlives this process
+  int64_t pace_ = 1;              // that the ranks have agreed on
   CheckpointHook* checkpoint_hook_ = nullptr;
   EvalHook* eval_hook_ = nullptr;
   LuaHook* lua_hook_ = nullptr;

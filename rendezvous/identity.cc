@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <optional>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "core/base/hash.h"
 #include "rendezvous/job_secret.h"
 #include "rendezvous/local_meeting.h"
 
@@ -30,6 +33,9 @@ class Reader {
   bool Has(const std::string& name) const {
     const auto it = environment_.find(name);
     return it != environment_.end() && !it->second.empty();
+  }
+  absl::string_view View(const std::string& name) const {
+    return Has(name) ? absl::string_view(environment_.at(name)) : absl::string_view();
   }
   std::string Text(const std::string& name, const std::string& otherwise = "") const {
     return Has(name) ? environment_.at(name) : otherwise;
@@ -169,6 +175,27 @@ void Leftovers(Reader& env) {
   }
 }
 
+// How the job goes on when a process of it has ended.
+void Recovery(Reader& env, Identity* id) {
+  constexpr absl::string_view kDisk = ":disk";
+  absl::string_view job = env.View(kRecoveryJob);
+  id->recovery_disk = absl::ConsumeSuffix(&job, kDisk);
+  id->recovery = std::string(job);
+  const auto fits = [](char c) { return absl::ascii_isalnum(c) || c == '-'; };
+  if (job.size() > 64 || !std::all_of(job.begin(), job.end(), fits))
+    env.Fail(kRecoveryJob, "a name of at most 64 letters, digits and '-'");
+  id->restarts = env.Number(kRestarts, 0, 1 << 30, 0);
+  if (env.Number("MS_ENABLE_RECOVERY", 0, 1, 0) == 0) return;
+  if (id->source != Identity::Source::kCluster) {
+    return env.FailWith(
+        "MS_ENABLE_RECOVERY=1 is for clusters of an MS_SCHED and its MS_WORKER processes: elsewhere use mslua train "
+        "--recover, or mslua again -- mpirun ...");
+  }
+  id->recovery_path = env.NeedText("MS_RECOVERY_PATH", "the folder of what the scheduler and the workers remember");
+  const std::string text = absl::StrCat(id->recovery_path, " ", ToString(id->meeting));
+  id->recovery = absl::StrCat("cluster-", absl::Hex(Crc32c(text.data(), text.size()), absl::kZeroPad8));
+}
+
 }  // namespace
 
 std::string Identity::Line() const {
@@ -218,8 +245,7 @@ StatusOr<Identity> WhoAmI(const Environment& environment,
     id.notices.push_back("MS_SERVER_NUM: parameter servers have no part in training here");
   }
   id.interface = env.Text("NCCL_SOCKET_IFNAME");
-  if (env.Number("MS_ENABLE_RECOVERY", 0, 1, 0) == 1)
-    env.FailWith("MS_ENABLE_RECOVERY=1 is not built yet: unset it; --resume continues from a checkpoint");
+  Recovery(env, &id);
   id.meeting_timeout_s = env.Number("MS_CLUSTER_TIMEOUT", 1, 1 << 20, 600);
   RETURN_IF_ERROR(env.status());
   return id;
@@ -229,6 +255,7 @@ Environment LaunchVariables(const Environment& environment) {
   static constexpr const char* kNames[] = {kLauncherRank,
                                            kLauncherSize,
                                            kLauncherMeeting,
+                                           kRecoveryJob,
                                            "RANK_TABLE_FILE",
                                            "RANK_ID",
                                            "RANK_SIZE",

@@ -22,6 +22,10 @@ inline constexpr char kLauncherRank[] = "MSLUA_RANK";
 inline constexpr char kLauncherSize[] = "MSLUA_SIZE";
 inline constexpr char kLauncherMeeting[] = "MSLUA_MEETING";
 inline constexpr char kLauncherPid[] = "MSLUA_LAUNCHER";
+// What starts a job again when a process of it has ended tells the ranks: the job's name at the keeper of its images,
+// with ":disk" behind it where it goes on from checkpoints alone.
+inline constexpr char kRecoveryJob[] = "MSLUA_RECOVERY";
+inline constexpr char kRestarts[] = "MSLUA_RESTARTS";  // how often the job has started again
 
 struct Identity {
   enum class Source { kLauncher, kCluster, kRankTable, kMpi, kSlurm, kTorchrun, kSingle };
@@ -40,6 +44,10 @@ struct Identity {
   std::string node_id;               // MS_NODE_ID, of a cluster; may be empty
   std::string interface;             // NCCL_SOCKET_IFNAME: the address to announce
   double meeting_timeout_s = 600;    // MS_CLUSTER_TIMEOUT
+  std::string recovery;              // the job's name where it is started again after a failure; empty: it is not
+  bool recovery_disk = false;        // from checkpoints alone
+  std::string recovery_path;         // MS_RECOVERY_PATH, of a cluster
+  int restarts = 0;                  // how often the job has started again, where its starter says so
   std::vector<std::string> notices;  // what was accepted and has no effect
 
   // "rank 3 of 8 (RANK_TABLE_FILE)": the line of start-up.

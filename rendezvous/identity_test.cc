@@ -151,14 +151,31 @@ TEST(WhoAmI, ClusterRoles) {
   EXPECT_EQ(Who(env)->Line(), "a worker of 8, scheduler at 10.0.0.9:8118 (MS_ROLE)");
 }
 
-TEST(WhoAmI, RecoveryIsRefusedInEveryStart) {
+TEST(WhoAmI, MindSporesRecoveryBelongsToAScheduler) {
   for (auto [start, env] : GoodStarts()) {
     env["MS_ENABLE_RECOVERY"] = "0";
-    EXPECT_TRUE(Who(env).ok()) << start;
+    EXPECT_EQ(Who(env)->recovery, "") << start;
     env["MS_ENABLE_RECOVERY"] = "1";
-    EXPECT_THAT(std::string(Who(env).status().message()), HasSubstr("MS_ENABLE_RECOVERY=1 is not built yet")) << start;
+    env["MS_RECOVERY_PATH"] = "/tmp/recovery";
+    const auto id = Who(env);
+    if (id.ok()) {
+      EXPECT_EQ(id->source, Identity::Source::kCluster) << start;
+      EXPECT_THAT(id->recovery, testing::StartsWith("cluster-"));
+      EXPECT_EQ(id->recovery_path, "/tmp/recovery");
+      env.erase("MS_RECOVERY_PATH");
+      EXPECT_THAT(std::string(Who(env).status().message()), HasSubstr("MS_RECOVERY_PATH: expected the folder"));
+    } else {
+      EXPECT_THAT(std::string(id.status().message()), HasSubstr("use mslua train --recover")) << start;
+    }
   }
-  EXPECT_THAT(std::string(Who({{"MS_ENABLE_RECOVERY", "1"}}).status().message()), HasSubstr("not built yet"));
+}
+
+TEST(WhoAmI, AStarterNamesTheJobToRecover) {
+  EXPECT_EQ(Who({{"MSLUA_RECOVERY", "5f3a"}})->recovery, "5f3a");
+  EXPECT_FALSE(Who({{"MSLUA_RECOVERY", "5f3a"}})->recovery_disk);
+  EXPECT_EQ(Who({{"MSLUA_RECOVERY", "5f3a:disk"}})->recovery, "5f3a");
+  EXPECT_TRUE(Who({{"MSLUA_RECOVERY", "5f3a:disk"}})->recovery_disk);
+  EXPECT_THAT(std::string(Who({{"MSLUA_RECOVERY", "../x"}}).status().message()), HasSubstr("MSLUA_RECOVERY: expected"));
 }
 
 // Every variable that must be a number, malformed in every way: one error that names it.

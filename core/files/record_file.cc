@@ -68,6 +68,21 @@ Status RecordHealth::outcome() const {
   return absl::ResourceExhaustedError(absl::StrCat(files, " were lost: ", cause_));
 }
 
+std::map<std::string, int64_t> RecordHealth::FlushAll() {
+  std::map<std::string, int64_t> sizes;
+  for (RecordFile* const file : open_) {
+    file->Flush();
+    sizes[file->path_] = SizeOfFile(file->fd_);
+  }
+  return sizes;
+}
+
+Status CutRecords(const std::string& path, int64_t bytes) {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_size <= bytes) return absl::OkStatus();
+  return truncate(path.c_str(), bytes) == 0 ? absl::OkStatus() : Errno("cannot cut back", path);
+}
+
 StatusOr<std::unique_ptr<RecordFile>> RecordFile::Open(const std::string& path, bool lines, RecordHealth* health) {
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (fd < 0) return Errno("cannot write", path);
@@ -82,11 +97,14 @@ StatusOr<std::unique_ptr<RecordFile>> RecordFile::Open(const std::string& path, 
 }
 
 RecordFile::RecordFile(std::string path, int fd, RecordHealth* health)
-    : path_(std::move(path)), fd_(fd), health_(health), flush_at_(kFlushBytes) {}
+    : path_(std::move(path)), fd_(fd), health_(health), flush_at_(kFlushBytes) {
+  health_->open_.insert(this);
+}
 
 RecordFile::~RecordFile() {
   Flush();
   health_->Lost(path_, static_cast<int64_t>(sizes_.size()));
+  health_->open_.erase(this);
   close(fd_);
 }
 

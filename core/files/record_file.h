@@ -16,6 +16,8 @@
 
 namespace mslua {
 
+class RecordFile;
+
 // What became of the records of all files of one training. Used by one thread.
 class RecordHealth {
  public:
@@ -28,12 +30,21 @@ class RecordHealth {
   // OK when every record was written; else which were lost, and why.
   Status outcome() const;
 
+  // Writes what waits for all files that are open; gives the bytes of each by its path.
+  std::map<std::string, int64_t> FlushAll();
+
  private:
   const std::function<void(const std::string&)> notice_;
   std::set<std::string> failing_;
   std::map<std::string, int64_t> lost_;  // records, by path
   std::string cause_;                    // of the latest failure
+  friend class RecordFile;
+  std::set<RecordFile*> open_;
 };
+
+// Cuts a file of records back to what FlushAll() said of it: what was written after that is removed. A file that is
+// not there, or shorter, stays as it is.
+Status CutRecords(const std::string& path, int64_t bytes);
 
 class RecordFile {
  public:
@@ -51,6 +62,7 @@ class RecordFile {
   void Flush();
 
  private:
+  friend class RecordHealth;
   RecordFile(std::string path, int fd, RecordHealth* health);
   // Whether the file ends where its last whole record does.
   bool CutTail();

@@ -27,6 +27,13 @@ StatusOr<int32_t> LargestOfRanks(Groups& groups, int32_t mine, absl::string_view
   return largest;
 }
 
+Status LargestOfRanks(Groups& groups, absl::Span<int32_t> values, absl::string_view what) {
+  return RunOn(
+      groups,
+      Call::AllReduce(ReduceOp::kMax, DType::kI32, values.data(), values.data(), static_cast<int64_t>(values.size())),
+      what);
+}
+
 Status SumOverRanks(Groups& groups, absl::Span<double> values, absl::string_view what) {
   return RunOn(
       groups,

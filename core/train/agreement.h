@@ -14,6 +14,8 @@ namespace mslua {
 
 // The largest of the ranks' values.
 StatusOr<int32_t> LargestOfRanks(Groups& groups, int32_t mine, absl::string_view what);
+// The same of several values, in place.
+Status LargestOfRanks(Groups& groups, absl::Span<int32_t> values, absl::string_view what);
 // The sums over ranks, in rank order.
 Status SumOverRanks(Groups& groups, absl::Span<double> values, absl::string_view what);
 // Rank 0's text on every rank.

@@ -73,6 +73,7 @@ class CheckpointHook : public TrainHook {
   void SaveBest(const TrainState& state);
   // The folder of the last save that was started; empty before, and on ranks that write no manifest.
   const std::string& last_path() const { return last_path_; }
+  const checkpoint::Lineage& lineage() const { return lineage_; }
   // Whether that save is complete. After AtEnd() and SaveNow() it is, or has failed.
   bool saved() const { return saved_; }
 

@@ -11,7 +11,8 @@
 namespace mslua {
 namespace {
 
-constexpr char kLossMember[] = ",\"loss\":";  // of a step; evaluations have "eval_loss"
+constexpr char kEvaluations[] = "metrics.evaluations";  // of the counters in a checkpoint
+constexpr char kLossMember[] = ",\"loss\":";            // of a step; evaluations have "eval_loss"
 
 // Shortest text that reads back; JSON has no word for what is not a number.
 std::string Number(double v, bool single) {
@@ -41,9 +42,34 @@ StatusOr<std::unique_ptr<MetricsHook>> MetricsHook::Create(const MetricsOptions&
 Status MetricsHook::CountRecords(const std::string& path) {
   std::ifstream file(path);
   if (!file) return absl::UnavailableError(absl::StrCat("cannot read ", path));
-  for (std::string line; std::getline(file, line);)
-    ++(absl::StrContains(line, kLossMember) ? steps_ : evaluations_).written;
+  constexpr char kStepMember[] = "{\"step\":";
+  for (std::string line; std::getline(file, line);) {
+    const bool step = absl::StrContains(line, kLossMember);
+    ++(step ? steps_ : evaluations_).written;
+    if (step && absl::StartsWith(line, kStepMember)) {
+      const char* const number = line.c_str() + sizeof kStepMember - 1;
+      std::from_chars(number, line.c_str() + line.size(), written_);
+    }
+  }
   return absl::OkStatus();
+}
+
+Status MetricsHook::AtBegin(const TrainState& state) {
+  if (state.step > 0) SetNext(state);
+  return absl::OkStatus();
+}
+
+void MetricsHook::SetNext(const TrainState& state) {
+  const int64_t interval = every_ * steps_.stride();
+  next_ = (state.step / interval + 1) * interval;
+}
+
+void MetricsHook::SaveCounters(Counters* counters) const {
+  if (evaluations_.asked > 0) (*counters)[kEvaluations] = static_cast<double>(evaluations_.asked);
+}
+
+void MetricsHook::RestoreCounters(const Counters& counters) {
+  evaluations_.asked = static_cast<int64_t>(CounterOf(counters, kEvaluations, 0));
 }
 
 void MetricsHook::WriteStep(const TrainState& state) {
@@ -65,8 +91,7 @@ void MetricsHook::WriteStep(const TrainState& state) {
 
 Status MetricsHook::AtStep(const TrainState& state) {
   WriteStep(state);
-  const int64_t interval = every_ * steps_.stride();
-  next_ = (state.step / interval + 1) * interval;
+  SetNext(state);
   return absl::OkStatus();
 }
 

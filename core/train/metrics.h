@@ -33,9 +33,12 @@ class MetricsHook : public TrainHook {
                                                        RecordHealth* health);
 
   int64_t NextStep(const TrainState& state) override { return next_; }
+  Status AtBegin(const TrainState& state) override;
   Status AtStep(const TrainState& state) override;
   Status AtEpochEnd(const TrainState& state) override;
   void AtEnd(const TrainState& state, const Status& outcome) override;
+  void SaveCounters(Counters* counters) const override;
+  void RestoreCounters(const Counters& counters) override;
 
   // Numbers of somebody else (an evaluation), at this step.
   void Write(const TrainState& state, const std::vector<std::pair<std::string, double>>& numbers);
@@ -44,7 +47,7 @@ class MetricsHook : public TrainHook {
   // Of records of one kind: which are written.
   struct Thinning {
     int64_t limit, written = 0;
-    int64_t asked = 0;  // since this process began
+    int64_t asked = 0;  // since the run began
     // 1, 2, 4, ...: each how many of the records that are asked for is written.
     int64_t stride() const;
   };
@@ -55,6 +58,7 @@ class MetricsHook : public TrainHook {
         evaluations_{options.limit},
         at_(std::chrono::steady_clock::now()) {}
   Status CountRecords(const std::string& path);
+  void SetNext(const TrainState& state);
   void WriteStep(const TrainState& state);
   void WriteLine(const TrainState& state, const std::vector<std::pair<std::string, double>>& numbers);
 

@@ -281,10 +281,12 @@ Status Trainer::Loop() {
   while (state_.epoch < options_.epochs && (options_.max_steps == 0 || state_.step < options_.max_steps)) {
     if (attention_.load() != 0) RETURN_IF_ERROR(Attend());
     RETURN_IF_ERROR(StepImpl().status());
+    if (prepare_) RETURN_IF_ERROR(prepare_());
     bool stop = stop_requested();
     if (options_.agree) {
       ASSIGN_OR_RETURN(stop, options_.agree(stop));
     }
+    if (commit_) commit_();
     if (stop) return absl::CancelledError("stopped on request");
   }
   for (TrainHook* h : hooks_) RETURN_IF_ERROR(h->AtLastStep(state_));

@@ -110,6 +110,12 @@ class Trainer {
   // One step, at most; the state then says what happened. False at an epoch's end (no step was made).
   StatusOr<bool> Step();
 
+  // Called around TrainerOptions::agree after each step and epoch: what has happened is made ready to be kept, and is
+  // kept once all ranks have it ready. Before Run.
+  void KeepTurns(std::function<Status()> prepare, std::function<void()> commit) {
+    prepare_ = std::move(prepare);
+    commit_ = std::move(commit);
+  }
   // Resumes there; before Run, when all hooks are there.
   Status Restore(const TrainState& state, const Counters& counters);
   // What people changed, as checkpoints remember it (the last kInterventions): JSON objects, oldest first.
@@ -165,6 +171,8 @@ class Trainer {
   data::Loader* loader_ = nullptr;
   Console* console_ = nullptr;
   TrainerOptions options_;
+  std::function<Status()> prepare_;  // empty: turns are not kept
+  std::function<void()> commit_;
   std::vector<ScheduledScalar> scalars_;
   std::vector<int> scalar_positions_;  // inputs of the executable
   std::vector<double> current_, overrides_;

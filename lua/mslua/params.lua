@@ -11,13 +11,13 @@ local M = {}
 -- In a rank that the local launcher has started these are its words (rendezvous/identity.h), not a recipe's.
 local launch_variables = {}
 if os.getenv "MSLUA_LAUNCHER" then
-  launch_variables = { RANK = true, SIZE = true, MEETING = true, LAUNCHER = true }
+  launch_variables = { RANK = true, SIZE = true, MEETING = true, LAUNCHER = true, RECOVERY = true,
+    RESTARTS = true }
 end
 
 -- Variables that the program itself reads, and the tests' own.
-local own_variables = { "MSLUA_RANK", "MSLUA_SIZE", "MSLUA_MEETING", "MSLUA_LAUNCHER", "MSLUA_PLAINTEXT",
-  "MSLUA_VERIFY_PASSES",
-  "MSLUA_JOB_SECRET_FILE" }
+local own_variables = { "MSLUA_RANK", "MSLUA_SIZE", "MSLUA_MEETING", "MSLUA_LAUNCHER", "MSLUA_RECOVERY",
+  "MSLUA_RESTARTS", "MSLUA_PLAINTEXT", "MSLUA_VERIFY_PASSES", "MSLUA_JOB_SECRET_FILE" }
 local TEST_PREFIX = "MSLUA_TEST_"
 
 -- Of the recipe that is being loaded.

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstdio>
 
 #include "absl/strings/numbers.h"
@@ -89,6 +90,13 @@ void SayStopped(const Status& status) {
   std::fprintf(stderr, "mslua: %s\n", PrintableMessage(status.message()).c_str());
 }
 
+// One for every command line and folder: who starts the same again goes on.
+std::string RecoveryName(const cli::CommandLine& command) {
+  char folder[PATH_MAX] = "";
+  if (getcwd(folder, sizeof folder) == nullptr) *folder = 0;
+  return Blake2bHex(absl::StrCat(folder, "\n", absl::StrJoin(command.words, "\n"))).substr(0, 16);
+}
+
 int RunInJob(const cli::CommandLine& command, SessionOptions options, Joins joins, const Identity& identity,
              absl::FunctionRef<StatusOr<int>(Session&)> work) {
   JobOptions job_options;
@@ -150,7 +158,13 @@ int RunAsRank(const cli::CommandLine& command, SessionOptions options, Joins joi
   }
   const int64_t n = command.Given("n") ? command.Int("n") : 1;
   const bool alone = identity->source == Identity::Source::kSingle;
-  if (alone && n > 1) {
+  const std::string recover = command.flags.count("recover") > 0 ? command.String("recover") : "off";
+  if (command.Given("recover") && recover != "off" && !alone && identity->recovery.empty()) {
+    return Report(absl::InvalidArgumentError(absl::StrCat(
+        "--recover starts the ranks again, but this process is already ", identity->Line(),
+        ": give it to the command that starts them, mslua again -- mpirun ..., or set MS_ENABLE_RECOVERY=1")));
+  }
+  if (alone && (n > 1 || recover != "off")) {
     const Status can = CheckRanks(n, LimitsHere());
     if (!can.ok()) return Report(can, kExitEnvironment);
     LaunchOptions launch;
@@ -159,6 +173,8 @@ int RunAsRank(const cli::CommandLine& command, SessionOptions options, Joins joi
     launch.interactive = command.verb == "repl";
     launch.command = command.words;
     launch.command.insert(launch.command.begin(), ProgramFile());
+    if (recover != "off") launch.recovery = absl::StrCat(RecoveryName(command), recover == "disk" ? ":disk" : "");
+    if (command.Given("max-restarts")) launch.max_restarts = command.Int("max-restarts");
     command.HandOn();
     return RunRanks(launch);
   }
@@ -167,6 +183,8 @@ int RunAsRank(const cli::CommandLine& command, SessionOptions options, Joins joi
         absl::StrCat("-n ", n, " starts ranks, but this process is already ", identity->Line(), ": leave out -n")));
   }
   FollowLauncher();
+  // A job that is asked to stop while it starts again saves what it has, at the end of its first step.
+  if (!identity->recovery.empty()) SignalScope::Remember();
   ShareCores(*identity, command.words);
   return RunInJob(command, std::move(options), joins, *identity, work);
 }

@@ -1,0 +1,138 @@
+#include "core/train/turns.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+
+namespace mslua {
+namespace {
+
+constexpr double kBetweenCommits = 0.002;  // seconds
+constexpr int64_t kLongestPace = 1 << 16;
+
+void Line(std::string* text, absl::string_view key, absl::string_view value) {
+  absl::StrAppend(text, key, " ", absl::CEscape(value), "\n");
+}
+
+// Numbers that read back as they are.
+std::string Exact(double value) { return absl::StrFormat("%a", value); }
+
+bool Whole(absl::string_view text, int64_t* value) { return absl::SimpleAtoi(text, value) && *value >= 0; }
+
+// "123 rest": a number and what follows it.
+bool NumberAndRest(const std::string& text, std::string* number, std::string* rest) {
+  const size_t space = text.find(' ');
+  if (space == std::string::npos) return false;
+  *number = text.substr(0, space);
+  *rest = text.substr(space + 1);
+  return true;
+}
+
+bool ReadLine(absl::string_view key, const std::string& value, TurnRecord* record) {
+  std::string number, rest;
+  if (key == "identity") return record->identity = value, true;
+  if (key == "folder") return record->folder = value, true;
+  if (key == "plan") return record->plan = value, true;
+  if (key == "lineage") return record->lineage = value, true;
+  if (key == "tensor") return record->tensors.push_back(value), true;
+  if (key == "intervention") return record->interventions.push_back(value), true;
+  if (key == "step") return Whole(value, &record->state.step);
+  if (key == "epoch") return Whole(value, &record->state.epoch);
+  if (key == "step_in_epoch") return Whole(value, &record->state.step_in_epoch);
+  if (key == "loss") return absl::SimpleAtod(value, &record->state.loss);
+  if (key == "counter")
+    return NumberAndRest(value, &number, &rest) && absl::SimpleAtod(number, &record->counters[rest]);
+  if (key == "file") return NumberAndRest(value, &number, &rest) && Whole(number, &record->files[rest]);
+  return false;
+}
+
+// The lines that are the same at the end of every turn.
+std::string FixedText(const TurnRecord& record) {
+  std::string text;
+  Line(&text, "identity", record.identity);
+  Line(&text, "folder", record.folder);
+  Line(&text, "plan", record.plan);
+  Line(&text, "lineage", record.lineage);
+  for (const std::string& tensor : record.tensors) Line(&text, "tensor", tensor);
+  return text;
+}
+
+// The lines of one turn.
+std::string ChangingText(const TurnRecord& record) {
+  std::string text;
+  absl::StrAppend(&text, "step ", record.state.step, "\nepoch ", record.state.epoch, "\nstep_in_epoch ",
+                  record.state.step_in_epoch, "\nloss ", Exact(record.state.loss), "\n");
+  for (const auto& [name, value] : record.counters) Line(&text, "counter", absl::StrCat(Exact(value), " ", name));
+  for (const auto& [path, bytes] : record.files) Line(&text, "file", absl::StrCat(bytes, " ", path));
+  for (const std::string& intervention : record.interventions) Line(&text, "intervention", intervention);
+  return text;
+}
+
+}  // namespace
+
+std::string TurnText(const TurnRecord& record) { return FixedText(record) + ChangingText(record); }
+
+StatusOr<TurnRecord> ParseTurn(absl::string_view text) {
+  TurnRecord record;
+  for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    const std::pair<absl::string_view, absl::string_view> words = absl::StrSplit(line, absl::MaxSplits(' ', 1));
+    std::string value;
+    if (!absl::CUnescape(words.second, &value) || !ReadLine(words.first, value, &record))
+      return absl::DataLossError(
+          absl::StrCat("the record of a turn has a line '", absl::CEscape(line.substr(0, 100)), "'"));
+  }
+  return record;
+}
+
+Turns::Turns(TurnRecord record, Store* store, const Trainer* trainer, Console* console, RecordHealth* health,
+             std::function<void(const std::string&)> notice)
+    : record_(std::move(record)),
+      fixed_(FixedText(record_)),
+      store_(*store),
+      image_(*store->image()),
+      trainer_(*trainer),
+      console_(*console),
+      health_(*health),
+      notice_(std::move(notice)),
+      committed_at_(std::chrono::steady_clock::now()) {}
+
+void Turns::StartAt(int64_t turn) {
+  turn_ = committed_turn_ = turn;
+  due_ = turn + 1;
+}
+
+Status Turns::Prepare() {
+  image_.Begin(trainer_.state().step + 1);
+  if (++turn_ < due_) return absl::OkStatus();
+  console_.Flush();
+  record_.files = health_.FlushAll();
+  record_.state = trainer_.state();
+  record_.counters = trainer_.SaveCounters();
+  record_.interventions = trainer_.interventions();
+  const Status prepared = image_.Prepare(turn_, store_.side(), fixed_ + ChangingText(record_));
+  prepared_ = prepared.ok();
+  if (!prepared_ && !std::exchange(noted_, true))
+    notice_(absl::StrCat(prepared.message(), ": a process that ends loses what comes after step ", record_.state.step));
+  const std::chrono::duration<double> since = std::chrono::steady_clock::now() - committed_at_;
+  const double each = since.count() / static_cast<double>(turn_ - committed_turn_);
+  pace_ = std::clamp<int64_t>(static_cast<int64_t>(std::ceil(kBetweenCommits / std::max(each, 1e-9))), 1, kLongestPace);
+  return absl::OkStatus();
+}
+
+void Turns::Commit(int64_t pace) {
+  if (turn_ < due_) return;
+  due_ = turn_ + pace;
+  committed_turn_ = turn_;
+  committed_at_ = std::chrono::steady_clock::now();
+  if (!std::exchange(prepared_, false)) return;
+  image_.Commit();
+  store_.Committed();
+}
+
+}  // namespace mslua

@@ -1,0 +1,90 @@
+#include "core/train/turns.h"
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "gtest/gtest.h"
+
+namespace mslua {
+namespace {
+
+TurnRecord Sample() {
+  TurnRecord record;
+  record.identity = "0123abcd";
+  record.folder = "runs/a b\nc";
+  record.plan = "{\"matmul\": \"tiles\",\n \"x\": 1}";
+  record.lineage = "5f";
+  record.tensors = {"Net/conv1.weight", "moments.Net/conv1.weight"};
+  record.state.step = 441;
+  record.state.epoch = 2;
+  record.state.step_in_epoch = 41;
+  record.state.loss = 0.1;
+  record.counters = {{"loss_scale.value", 65536.0}, {"mean loss", 1.0 / 3}, {"small", 5e-324}};
+  record.files = {{"runs/a b/rank_0.log", 12345}};
+  record.interventions = {"{\"step\":3,\"command\":\".set lr 0.1\"}"};
+  return record;
+}
+
+TEST(TurnRecord, ReadsBackAsItWasWritten) {
+  const TurnRecord a = Sample();
+  const auto b = ParseTurn(TurnText(a));
+  ASSERT_TRUE(b.ok()) << b.status();
+  EXPECT_EQ(b->identity, a.identity);
+  EXPECT_EQ(b->folder, a.folder);
+  EXPECT_EQ(b->plan, a.plan);
+  EXPECT_EQ(b->lineage, a.lineage);
+  EXPECT_EQ(b->tensors, a.tensors);
+  EXPECT_EQ(b->state.step, a.state.step);
+  EXPECT_EQ(b->state.epoch, a.state.epoch);
+  EXPECT_EQ(b->state.step_in_epoch, a.state.step_in_epoch);
+  EXPECT_EQ(b->state.loss, a.state.loss);
+  EXPECT_EQ(b->counters, a.counters);
+  EXPECT_EQ(b->files, a.files);
+  EXPECT_EQ(b->interventions, a.interventions);
+}
+
+TEST(TurnRecord, EveryDoubleReadsBack) {
+  std::mt19937_64 random(3);
+  TurnRecord record;
+  for (int i = 0; i < 1000; ++i) {
+    const uint64_t bits = random();
+    double value;
+    std::memcpy(&value, &bits, sizeof value);
+    if (!std::isfinite(value)) continue;
+    record.counters["x"] = value;
+    record.state.loss = value;
+    const auto back = ParseTurn(TurnText(record));
+    ASSERT_TRUE(back.ok());
+    EXPECT_EQ(back->counters.at("x"), value);
+    EXPECT_EQ(back->state.loss, value);
+  }
+}
+
+TEST(TurnRecord, OtherTextIsAnError) {
+  for (const char* bad : {"x", "step", "step -1", "step 1.5", "step 99999999999999999999", "counter 1", "counter x y",
+                          "file -1 x", "file 1", "loss one", "identity \\x", "unknown 1"}) {
+    EXPECT_TRUE(absl::IsDataLoss(ParseTurn(bad).status())) << bad;
+  }
+  // Damaged texts are an error, or another record; nothing else happens.
+  const std::string good = TurnText(Sample());
+  std::mt19937 random(5);
+  for (int i = 0; i < 20000; ++i) {
+    std::string text = good;
+    for (unsigned n = random() % 4 + 1; n > 0; --n) {
+      const size_t at = random() % text.size();
+      if (random() % 3 == 0)
+        text.erase(at, random() % 8);
+      else
+        text[at] = static_cast<char>(random());
+      if (text.empty()) break;
+    }
+    const auto record = ParseTurn(text);
+    if (!record.ok()) {
+      EXPECT_TRUE(absl::IsDataLoss(record.status()));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mslua

@@ -1,0 +1,203 @@
+#include "launch/image_keeper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "core/base/clock.h"
+#include "core/base/exit_code.h"
+#include "core/base/printable.h"
+#include "rendezvous/local_meeting.h"
+
+extern char** environ;
+
+namespace mslua {
+namespace {
+
+constexpr absl::Duration kAnswer = absl::Seconds(30);  // of the process, which does nothing that takes time
+constexpr absl::Duration kStart = absl::Seconds(30);
+constexpr char kDone[] = "done", kNothing[] = "nothing";
+constexpr size_t kMostClients = 4096;
+
+// The folder's name that stands for the job.
+std::string FolderOf(const std::string& job) { return absl::StrCat("meet-images-", job); }
+
+StatusOr<std::string> SocketOf(const std::string& job) {
+  ASSIGN_OR_RETURN(const std::string folder, MeetingPath(FolderOf(job)));
+  return MeetingSocket(folder);
+}
+
+// Starts `mslua keep`, which ends when its images can be reached.
+Status StartKeeper(const std::string& job, absl::Duration keep) {
+  const std::string seconds = absl::StrCat(absl::ToDoubleSeconds(keep));
+  const std::vector<std::string> words = {"mslua", "keep", job, "--seconds", seconds};
+  std::vector<char*> arguments;
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none;
+  sigemptyset(&none);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID);
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
+  pid_t pid = 0;
+  const int error = posix_spawn(&pid, "/proc/self/exe", &files, &attributes, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&files);
+  posix_spawnattr_destroy(&attributes);
+  if (error != 0) return absl::ErrnoToStatus(error, "starting mslua keep");
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();
+  return absl::UnavailableError("mslua keep has ended before it could be reached");
+}
+
+class Keeper {
+ public:
+  Keeper(Fd listener, absl::Duration keep) : listener_(std::move(listener)), keep_(keep) {}
+
+  void Serve() {
+    MonotonicTime alone_since = MonotonicNow();
+    while (!over_) {
+      std::vector<pollfd> entries;
+      for (const Fd& client : clients_) entries.push_back({client.get(), POLLIN, 0});
+      if (clients_.size() < kMostClients) entries.push_back({listener_.get(), POLLIN, 0});
+      // Nobody comes back for nothing.
+      if (clients_.empty() && served_ && images_.empty()) return;
+      const absl::Duration left = alone_since + keep_ - MonotonicNow();
+      if (clients_.empty() && left <= absl::ZeroDuration()) return;
+      const int wait = clients_.empty() ? static_cast<int>(absl::ToInt64Milliseconds(left)) + 1 : -1;
+      poll(entries.data(), entries.size(), wait);
+      const size_t before = clients_.size();
+      for (size_t i = 0; i < before && !over_; ++i) {
+        if (entries[i].revents != 0 && !Answer(clients_[i])) clients_[i].Close();
+      }
+      if (entries.size() > before && entries.back().revents != 0) {
+        Fd client(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        if (client && IsOwn(client)) {
+          clients_.push_back(std::move(client));
+          served_ = true;
+        }
+      }
+      clients_.erase(std::remove_if(clients_.begin(), clients_.end(), [](const Fd& c) { return !c; }), clients_.end());
+      if (!clients_.empty()) alone_since = MonotonicNow();
+    }
+  }
+
+ private:
+  static bool IsOwn(const Fd& client) {
+    ucred peer = {};
+    socklen_t size = sizeof peer;
+    return getsockopt(client.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
+  }
+
+  // False: the client has gone, or says what is no request.
+  bool Answer(const Fd& client) {
+    auto request = ReceivePacket(client, MonotonicNow());
+    if (absl::IsDeadlineExceeded(request.status())) return true;
+    if (!request.ok()) return false;
+    absl::string_view name = request->bytes;
+    if (absl::ConsumePrefix(&name, "put ") && request->descriptor) {
+      images_[std::string(name)] = std::move(request->descriptor);
+    } else if (absl::ConsumePrefix(&name, "get ")) {
+      const auto found = images_.find(std::string(name));
+      if (found == images_.end()) return SendPacket(client, kNothing, -1).ok();
+      return SendPacket(client, kDone, found->second.get()).ok();
+    } else if (absl::ConsumePrefix(&name, "drop ")) {
+      images_.erase(std::string(name));
+    } else if (name == "end") {
+      over_ = true;
+    } else {
+      return false;
+    }
+    return SendPacket(client, kDone, -1).ok();
+  }
+
+  const Fd listener_;
+  const absl::Duration keep_;
+  std::vector<Fd> clients_;
+  std::map<std::string, Fd> images_;
+  bool over_ = false, served_ = false;
+};
+
+}  // namespace
+
+std::string ImageOf(int64_t training, int rank) { return absl::StrCat("training", training, ".rank", rank); }
+std::string NewestImageOf(int rank) { return absl::StrCat("newest.rank", rank); }
+
+StatusOr<std::unique_ptr<ImageKeeper>> ImageKeeper::Connect(const std::string& job, absl::Duration keep) {
+  ASSIGN_OR_RETURN(const std::string path, SocketOf(job));
+  const MonotonicTime deadline = MonotonicNow() + kStart;
+  while (true) {
+    auto socket = ConnectMeeting(path);
+    if (socket.ok()) return std::unique_ptr<ImageKeeper>(new ImageKeeper(std::move(*socket)));
+    if (!absl::IsUnavailable(socket.status()) || MonotonicNow() >= deadline) return socket.status();
+    // Several ranks may start one at once: those that come second find the folder held.
+    RETURN_IF_ERROR(StartKeeper(job, keep));
+  }
+}
+
+StatusOr<Packet> ImageKeeper::Ask(const std::string& request, int descriptor) {
+  RETURN_IF_ERROR(SendPacket(socket_, request, descriptor));
+  ASSIGN_OR_RETURN(Packet answer, ReceivePacket(socket_, MonotonicNow() + kAnswer));
+  if (answer.bytes != kDone && answer.bytes != kNothing)
+    return absl::DataLossError(absl::StrCat("mslua keep answers '", PrintableMessage(answer.bytes), "'"));
+  return answer;
+}
+
+Status ImageKeeper::Put(const std::string& name, int descriptor) {
+  return Ask(absl::StrCat("put ", name), descriptor).status();
+}
+StatusOr<Fd> ImageKeeper::Get(const std::string& name) {
+  ASSIGN_OR_RETURN(Packet answer, Ask(absl::StrCat("get ", name)));
+  return std::move(answer.descriptor);
+}
+Status ImageKeeper::Drop(const std::string& name) { return Ask(absl::StrCat("drop ", name)).status(); }
+Status ImageKeeper::End() { return Ask("end").status(); }
+
+int RunImageKeeper(const std::string& job, absl::Duration keep) {
+  const auto serve = [&]() -> Status {
+    auto folder = MeetingFolder::Make(FolderOf(job));
+    if (absl::IsAlreadyExists(folder.status())) return absl::OkStatus();  // another one keeps the job's images
+    RETURN_IF_ERROR(folder.status());
+    ASSIGN_OR_RETURN(Fd listener, (*folder)->Listen());
+    const pid_t child = fork();
+    if (child < 0) return absl::ErrnoToStatus(errno, "fork");
+    if (child > 0) _exit(kExitOk);  // the folder is the child's now
+    const Fd nowhere(open("/dev/null", O_RDWR | O_CLOEXEC));
+    dup2(nowhere.get(), 2);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
+    if (chdir("/") != 0) return absl::ErrnoToStatus(errno, "chdir");
+    Keeper(std::move(listener), keep).Serve();
+    (*folder)->Remove();
+    return absl::OkStatus();
+  };
+  const Status status = serve();
+  if (status.ok()) return kExitOk;
+  std::fputs(
+      absl::StrCat("mslua: error[", kExitEnvironment, "] keep: ", PrintableMessage(status.message()), "\n").c_str(),
+      stderr);
+  return kExitEnvironment;
+}
+
+}  // namespace mslua

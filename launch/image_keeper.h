@@ -1,0 +1,49 @@
+// A process of a host that keeps the images of a job's ranks (core/image/image.h) while those end and start again. It
+// is reached through a folder that only this user can enter, and ends with the job, or some time after the last process
+// of the job has gone.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "core/base/status.h"
+#include "rendezvous/socket.h"
+
+namespace mslua {
+
+// How long images wait for a job that has ended without saying that it is over.
+inline constexpr absl::Duration kKeepImages = absl::Seconds(60);
+
+// The names of what a rank keeps there: the image of its training number `training` (from 0), and the one that it has
+// committed to last.
+std::string ImageOf(int64_t training, int rank);
+std::string NewestImageOf(int rank);
+
+// A connection to it. While there is one, the images stay.
+class ImageKeeper {
+ public:
+  // Of the job of that name; the process is started where there is none. The time from the last connection's end on is
+  // that of the call that starts it.
+  static StatusOr<std::unique_ptr<ImageKeeper>> Connect(const std::string& job, absl::Duration keep = kKeepImages);
+
+  // Keeps the memory behind `descriptor` as `name` (without spaces and line breaks), instead of what it had.
+  Status Put(const std::string& name, int descriptor);
+  // A descriptor of what it keeps as `name`; none: nothing.
+  StatusOr<Fd> Get(const std::string& name);
+  Status Drop(const std::string& name);
+  // The job is over: nothing is kept any more.
+  Status End();
+
+ private:
+  explicit ImageKeeper(Fd socket) : socket_(std::move(socket)) {}
+  StatusOr<Packet> Ask(const std::string& request, int descriptor = -1);
+  Fd socket_;
+};
+
+// The process itself: goes into the background, where it serves until the job is over. Gives the exit code of the
+// process that was called, which ends as soon as others can connect.
+int RunImageKeeper(const std::string& job, absl::Duration keep);
+
+}  // namespace mslua

@@ -1,0 +1,47 @@
+-- LeNet on random images, for tests of recovery: dropout and running statistics, so that every random number and every
+-- state counts.
+local ms = require "mslua"
+local nn, ops = ms.nn, ms.ops
+local p = ms.params { epochs = 8, samples = 2048, batch = 16, parallel_optimizer = false, accumulate = 1,
+  mode = "data_parallel", every = 20, evaluate = true, device_num = 0 }
+
+local Net = nn.Cell:extend "Net"
+function Net:init()
+  self.conv1 = nn.Conv2d(1, 6, 5, { pad_mode = "valid" })
+  self.norm = nn.BatchNorm2d(6)
+  self.conv2 = nn.Conv2d(6, 16, 5, { pad_mode = "valid" })
+  self.pool = nn.MaxPool2d { kernel_size = 2, stride = 2 }
+  self.drop = nn.Dropout { p = 0.2 }
+  self.fc1 = nn.Dense(256, 64)
+  self.fc2 = nn.Dense(64, 10)
+  self.relu, self.flatten = nn.ReLU(), nn.Flatten()
+end
+function Net:construct(x)
+  x = self.pool(self.relu(self.norm(self.conv1(x))))
+  x = self.pool(self.relu(self.conv2(x)))
+  return self.fc2(self.drop(self.relu(self.fc1(self.flatten(x)))))
+end
+
+local function images(n, batch)
+  ms.set_seed(7)
+  local labels = {}
+  for i = 1, n do labels[i] = i % 10 end
+  return ms.dataset.NumpySlicesDataset({ ms.rand { n, 1, 28, 28 }, ms.Tensor(labels, ms.int32) }, { "image", "label" })
+    :shuffle(64):batch(batch, true)
+end
+
+local parallel = { parallel_mode = p.mode, gradients_mean = true, enable_parallel_optimizer = p.parallel_optimizer }
+if p.device_num > 0 then parallel.device_num = p.device_num end
+
+return ms.recipe {
+  name = "lenet", seed = 3,
+  dataset = function() return images(p.samples, p.batch) end,
+  eval_dataset = p.evaluate and function() return images(64, 16) end or nil,
+  eval = p.evaluate and { metrics = { "top1" } } or nil,
+  network = function() return Net() end,
+  loss = nn.SoftmaxCrossEntropyWithLogits { sparse = true, reduction = "mean" },
+  optimizer = nn.Momentum { learning_rate = 0.02, momentum = 0.9 },
+  train = { epochs = p.epochs, accumulate_steps = p.accumulate > 1 and p.accumulate or nil },
+  parallel = parallel,
+  checkpoint = { save_checkpoint_steps = p.every, keep_checkpoint_max = 3 },
+}
