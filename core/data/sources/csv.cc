@@ -193,10 +193,10 @@ StatusOr<Type> ParseType(const std::string& column, const std::string& text) {
            type.count <= std::numeric_limits<int32_t>::max();
   }
   if (good && (counted || type.kind != Kind::kHash)) return type;
-  return absl::InvalidArgumentError(absl::StrCat("CsvDataset: columns: ", column,
-                                                 ": expected \"float\", \"int\", \"category\", \"category(N)\", "
-                                                 "\"hash(N)\" or \"skip\", got \"",
-                                                 text, "\"", DidYouMean(word, {std::begin(kWords), std::end(kWords)})));
+  return absl::InvalidArgumentError(
+      absl::StrCat("CsvDataset: columns: ", column,
+                   ": expected \"float\", \"int\", \"category\", \"category(N)\", \"hash(N)\" or \"skip\", got \"",
+                   text, "\"", DidYouMean(word, {std::begin(kWords), std::end(kWords)})));
 }
 
 // Bucket of a text: FNV-1a of its bytes, mixed as SplitMix64 does. The same for every machine and run.
@@ -534,11 +534,9 @@ MSLUA_SOURCE(csv) {
   def->title = "CSV";
   def->doc =
       "Records of CSV files, a column each: \"float\" gives float32 [], \"int\", \"category\" and \"hash(N)\" int32 "
-      "[]. "
-      "Categories are numbered from 0 in the order of their bytes; give the training files as `categories_from` of the "
-      "test data, so that both have the same numbers. `CsvDataset(\"train.csv\", { columns = { city = \"hash(100)\", "
-      "income "
-      "= \"category\" }, label = \"income\", pack = true })`.";
+      "[]. Categories are numbered from 0 in the order of their bytes; give the training files as `categories_from` of "
+      "the test data, so that both have the same numbers. `CsvDataset(\"train.csv\", { columns = { city = "
+      "\"hash(100)\", income = \"category\" }, label = \"income\", pack = true })`.";
   def->fields = CsvFields();
   def->open = CsvReader::Open;
   def->fits = [](const std::string& path) { return absl::EndsWithIgnoreCase(path, ".csv"); };

@@ -314,9 +314,8 @@ MSLUA_SOURCE(tar) {
   def->title = "tar shards";
   def->doc =
       "Samples of tar archives in WebDataset's layout, `0007.jpg` beside `0007.cls`: image uint8 [h, w, 3], label "
-      "int32 "
-      "[]. `TarDataset(\"train-{000..146}.tar\", { shuffle = true })`, or `{ label = \"json\", label_key = \"class\" "
-      "}`.";
+      "int32 []. `TarDataset(\"train-{000..146}.tar\", { shuffle = true })`, or `{ label = \"json\", label_key = "
+      "\"class\" }`.";
   def->fields = {
       PathField("dataset_files", "an archive, a folder of archives, a pattern, or a list of them", FieldType::kPaths),
       {"image", FieldType::kString, "endings of the member with the JPEG or PNG image", "jpg;jpeg;png"},

@@ -61,11 +61,11 @@ StatusOr<std::string> FileOf(const Text& source, bool* whole) {
     }
   }
   if (IsFile(tried[0])) return tried[0];
-  return absl::NotFoundError(absl::StrCat(
-      "TextDataset: no file '", tried[0],
-      "'; give a text file, download 'tinyshakespeare' (input.txt) from https://github.com/karpathy/char-rnn, or "
-      "make a stand-in: mslua data make text ",
-      source.path));
+  return absl::NotFoundError(
+      absl::StrCat("TextDataset: no file '", tried[0],
+                   "'; give a text file, download 'tinyshakespeare' (input.txt) from "
+                   "https://github.com/karpathy/char-rnn, or make a stand-in: mslua data make text ",
+                   source.path));
 }
 
 class TextReader : public Reader {
@@ -194,9 +194,8 @@ MSLUA_SOURCE(text) {
   def->title = "text";
   def->doc =
       "Windows of a text for next-token prediction: x int32 [block], y int32 [block], y being x moved on by one. "
-      "`stride` "
-      "tokens lie between two windows (default: block). format \"characters\": bytes, ids in order of their values; "
-      "\"uint16\": tokens.";
+      "`stride` tokens lie between two windows (default: block). format \"characters\": bytes, ids in order of their "
+      "values; \"uint16\": tokens.";
   def->fields = TextFields();
   def->open = [](const Fields& fields) { return TextReader::Open(Text(fields)); };
   def->fits = [](const std::string& path) { return IsFile(path) || IsFile(path + "/input.txt"); };
