@@ -7,26 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "core/base/rng.h"
+#include "core/data/sample_draws.h"
 #include "core/data/source.h"
 
 namespace mslua::data {
 
 struct ImageSize {
   int64_t height = 0, width = 0;
-};
-
-// The random numbers of one sample for one transform, one after another.
-class SampleDraws {
- public:
-  SampleDraws(uint64_t seed, uint64_t stream, uint64_t first) : seed_(seed), stream_(stream), next_(first) {}
-  double Uniform(double low, double high) { return low + (high - low) * UniformAt(seed_, stream_, next_++); }
-  int64_t Below(int64_t n) {
-    return static_cast<int64_t>(UniformIntAt(seed_, stream_, next_++, static_cast<uint64_t>(n)));
-  }
-
- private:
-  uint64_t seed_, stream_, next_;
 };
 
 // An image as planes [channels,height,width].

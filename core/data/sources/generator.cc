@@ -13,7 +13,7 @@ MSLUA_SOURCE(generator) {
   FieldDef names{"column_names", FieldType::kStrings, "names of the columns"};
   FieldDef length{"length", FieldType::kInt, "samples there are; without it the source returns an iterator"};
   source.required = names.required = true;
-  length.min = 1;
+  length.limits = AtLeast(1);
   def->fields = {source, names, length};
 }
 

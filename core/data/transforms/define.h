@@ -22,8 +22,7 @@ inline FieldDef NumbersField(std::string name, std::string doc, FieldValue fallb
 // The field `prob`.
 inline FieldDef ProbField() {
   FieldDef field{"prob", FieldType::kNumber, "how likely it is applied", 0.5};
-  field.min = 0;
-  field.max = 1;
+  field.limits = Between(0, 1);
   return field;
 }
 

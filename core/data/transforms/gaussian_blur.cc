@@ -64,9 +64,9 @@ MSLUA_VISION(gaussian_blur) {
   def->doc = "Blurs with a Gaussian kernel, whose deviation in pixels is drawn out of `sigma`.";
   FieldDef size =
       NumbersField("kernel_size", "pixels of the kernel, odd: one number or {width, height}", {}, FieldType::kInts);
-  size.min = 1;
+  size.limits = AtLeast(1);
   def->fields = {size,
-                 NumbersField("sigma", "deviation: {least, greatest}, or one number", std::vector<double>{0.1, 2})};
+                NumbersField("sigma", "deviation: {least, greatest}, or one number", std::vector<double>{0.1, 2})};
   def->draws = 1;
   def->check = Check;
   def->size = [](const Fields& fields, ImageSize size) -> StatusOr<ImageSize> {

@@ -9,8 +9,7 @@ MSLUA_VISION(grayscale) {
   def->class_name = "Grayscale";
   def->doc = "Shades of grey of an RGB image, 0.2989 r + 0.587 g + 0.114 b, in one channel or in three alike.";
   FieldDef channels{"num_output_channels", FieldType::kInt, "1 or 3", 1};
-  channels.min = 1;
-  channels.max = 3;
+  channels.limits = Between(1, 3);
   def->fields = {channels};
   def->check = [](const Fields& fields, int64_t c) {
     if (c != 3) return BadField("Grayscale", absl::StrCat("expected an image of 3 channels, got ", c));

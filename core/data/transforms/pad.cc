@@ -65,8 +65,7 @@ MSLUA_VISION(pad) {
   def->class_name = "Pad";
   def->doc = "Adds borders. padding: one number, {left and right, top and bottom} or {left, top, right, bottom}.";
   FieldDef padding = NumbersField("padding", "pixels that are added", {}, FieldType::kInts);
-  padding.min = 0;
-  padding.max = 65536;
+  padding.limits = Between(0, 65536);
   FieldDef mode{"padding_mode", FieldType::kString, "what the border holds", "constant"};
   mode.choices = {"constant", "edge", "reflect", "symmetric"};
   def->fields = {padding, {"fill_value", FieldType::kNumber, "value of a constant border", 0.0}, mode};
