@@ -63,7 +63,7 @@ class Records {
     while (true) {
       line_ = next_line_;
       const Outcome outcome = Split(fields);
-      if (outcome == kRecord && fields->size() == 1 && (*fields)[0].empty()) continue;
+      if (outcome == kRecord && blank_) continue;
       if (outcome == kRecord) return true;
       if (outcome == kEnd) return false;
       if (outcome == kBadQuote) {
@@ -118,6 +118,7 @@ class Records {
       if (p == end || *p == '\n') break;
       ++p;  // the delimiter
     }
+    blank_ = fields->size() == 1 && (*fields)[0].empty() && buffer_[begin_] != '"';
     begin_ = std::min<size_t>(p + 1 - buffer_.data(), end_);
     next_line_ = line_ + lines;
     return kRecord;
@@ -163,6 +164,7 @@ class Records {
   size_t begin_ = 0, end_ = 0;  // in buffer_: what is not split yet
   int64_t offset_ = 0;          // in the file: what is read next
   bool at_end_ = false;
+  bool blank_ = false;  // the last record is an empty line
   int64_t line_ = 0, next_line_ = 1;
   std::deque<std::string> unquoted_;  // fields with doubled quotes, of the last record
 };
@@ -459,6 +461,12 @@ class CsvReader : public Reader {
           int32_t number = 0;
           std::memcpy(&number, cell, sizeof number);
           const float value = static_cast<float>(number);
+          if (static_cast<double>(value) != number) {
+            return absl::DataLossError(absl::StrCat(
+                number,
+                " is no float32, which `numbers` holds; give the column the type \"float\" to round it, or "
+                "\"category\" or \"hash(N)\""));
+          }
           std::memcpy(cell, &value, sizeof value);
         }
         return absl::OkStatus();
