@@ -94,6 +94,13 @@ const FieldDef* SourceDef::PathField() const {
   return it == fields.end() ? nullptr : &*it;
 }
 
+std::vector<SourceDef> AllSources();  // generated
+
+const std::vector<SourceDef>& Sources() {
+  static const auto* const all = new std::vector<SourceDef>(AllSources());
+  return *all;
+}
+
 StatusOr<const SourceDef*> FindSource(const std::string& kind) {
   std::vector<std::string> known;
   for (const SourceDef& def : Sources()) {

@@ -124,6 +124,9 @@ struct MakeOptions {
 };
 
 struct SourceDef {
+  SourceDef(std::string kind_name, std::string class_of_lua)
+      : kind(std::move(kind_name)), class_name(std::move(class_of_lua)) {}
+
   std::string kind;              // "mnist", the name of its file; for `mslua data verify mnist`
   std::string class_name;        // "MnistDataset"
   std::string title;             // "MNIST", in comparisons of ranks

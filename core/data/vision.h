@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/data/sample_draws.h"
@@ -47,6 +48,9 @@ void Window(int64_t offset, int64_t n, std::vector<Tap>* taps, std::vector<Tap>*
 void Interpolate(int64_t n, std::vector<Tap>* taps, std::vector<Tap>* spare);
 
 struct VisionDef {
+  VisionDef(std::string kind_name, std::string class_of_lua)
+      : kind(std::move(kind_name)), class_name(std::move(class_of_lua)) {}
+
   std::string kind;              // "color_jitter", the name of its file
   std::string class_name;        // "ColorJitter"
   std::string doc;               // help

@@ -82,15 +82,16 @@ Status Make(const std::string& path, const MakeOptions& options) {
 }  // namespace
 
 MSLUA_SOURCE(cifar10) {
-  def->class_name = "Cifar10Dataset";
-  def->title = "CIFAR-10";
-  def->doc = "CIFAR-10, binary or python files: image uint8 [32, 32, 3], label int32 [] from 0.";
-  def->fields = {PathField("dataset_dir", "folder of data_batch_1.bin and the others, or of data_batch_1"),
+  SourceDef def("cifar10", "Cifar10Dataset");
+  def.title = "CIFAR-10";
+  def.doc = "CIFAR-10, binary or python files: image uint8 [32, 32, 3], label int32 [] from 0.";
+  def.fields = {PathField("dataset_dir", "folder of data_batch_1.bin and the others, or of data_batch_1"),
                 UsageField()};
-  def->open = [](const Fields& fields) { return OpenCifar(Flavour(), fields); };
-  def->fits = IsFolder;
-  def->expects = "the files of CIFAR-10";
-  def->make = Make;
+  def.open = [](const Fields& fields) { return OpenCifar(Flavour(), fields); };
+  def.fits = IsFolder;
+  def.expects = "the files of CIFAR-10";
+  def.make = Make;
+  return def;
 }
 
 }  // namespace mslua::data

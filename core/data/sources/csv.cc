@@ -538,19 +538,20 @@ std::vector<FieldDef> CsvFields() {
 }  // namespace
 
 MSLUA_SOURCE(csv) {
-  def->class_name = "CsvDataset";
-  def->title = "CSV";
-  def->doc =
+  SourceDef def("csv", "CsvDataset");
+  def.title = "CSV";
+  def.doc =
       "Records of CSV files, a column each: \"float\" gives float32 [], \"int\", \"category\" and \"hash(N)\" int32 "
       "[]. Categories are numbered from 0 in the order of their bytes; give the training files as `categories_from` of "
       "the test data, so that both have the same numbers. `CsvDataset(\"train.csv\", { columns = { city = "
       "\"hash(100)\", income = \"category\" }, label = \"income\", pack = true })`.";
-  def->fields = CsvFields();
-  def->open = CsvReader::Open;
-  def->fits = [](const std::string& path) { return absl::EndsWithIgnoreCase(path, ".csv"); };
-  def->expects = "a CSV file";
-  def->order = 1;
-  def->inspect = {{"column_type", "category"}};
+  def.fields = CsvFields();
+  def.open = CsvReader::Open;
+  def.fits = [](const std::string& path) { return absl::EndsWithIgnoreCase(path, ".csv"); };
+  def.expects = "a CSV file";
+  def.order = 1;
+  def.inspect = {{"column_type", "category"}};
+  return def;
 }
 
 }  // namespace mslua::data

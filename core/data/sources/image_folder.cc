@@ -94,14 +94,15 @@ StatusOr<std::unique_ptr<Reader>> Open(const Fields& fields) {
 }  // namespace
 
 MSLUA_SOURCE(image_folder) {
-  def->class_name = "ImageFolderDataset";
-  def->title = "image folder";
-  def->doc = "A folder for each class with JPEG or PNG files: image uint8 [h, w, 3], label int32 [].";
-  def->fields = {PathField("dataset_dir", "folder of the classes' folders")};
-  def->open = Open;
-  def->fits = IsFolder;
-  def->expects = "a folder of image folders";
-  def->order = 4;
+  SourceDef def("image_folder", "ImageFolderDataset");
+  def.title = "image folder";
+  def.doc = "A folder for each class with JPEG or PNG files: image uint8 [h, w, 3], label int32 [].";
+  def.fields = {PathField("dataset_dir", "folder of the classes' folders")};
+  def.open = Open;
+  def.fits = IsFolder;
+  def.expects = "a folder of image folders";
+  def.order = 4;
+  return def;
 }
 
 }  // namespace mslua::data

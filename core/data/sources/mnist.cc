@@ -109,14 +109,15 @@ StatusOr<std::unique_ptr<Reader>> Open(const Fields& fields) {
 }  // namespace
 
 MSLUA_SOURCE(mnist) {
-  def->class_name = "MnistDataset";
-  def->title = "MNIST";
-  def->doc = "MNIST's IDX files, plain or .gz: image uint8 [28, 28, 1], label int32 [].";
-  def->fields = {PathField("dataset_dir", "folder of train-images-idx3-ubyte and the others"), UsageField()};
-  def->open = Open;
-  def->fits = IsFolder;
-  def->expects = "the files of MNIST";
-  def->make = Make;
+  SourceDef def("mnist", "MnistDataset");
+  def.title = "MNIST";
+  def.doc = "MNIST's IDX files, plain or .gz: image uint8 [28, 28, 1], label int32 [].";
+  def.fields = {PathField("dataset_dir", "folder of train-images-idx3-ubyte and the others"), UsageField()};
+  def.open = Open;
+  def.fits = IsFolder;
+  def.expects = "the files of MNIST";
+  def.make = Make;
+  return def;
 }
 
 }  // namespace mslua::data

@@ -395,17 +395,18 @@ class NumpyReader : public Reader {
 }  // namespace
 
 MSLUA_SOURCE(numpy) {
-  def->class_name = "NumpyDataset";
-  def->title = "NumPy files";
-  def->doc =
+  SourceDef def("numpy", "NumpyDataset");
+  def.title = "NumPy files";
+  def.doc =
       "Rows of NumPy's arrays: a column for each array of an .npz file, or for each .npy file, under its name. "
       "`NumpyDataset(\"train.npz\", {\"image\", \"label\"})`.";
-  def->fields = {PathField("dataset_files", "an .npz file, an .npy file, or a list of .npy files", FieldType::kPaths),
+  def.fields = {PathField("dataset_files", "an .npz file, an .npy file, or a list of .npy files", FieldType::kPaths),
                 {"column_names", FieldType::kStrings, "the arrays to read, in this order (default: all)"}};
-  def->open = NumpyReader::Open;
-  def->fits = [](const std::string& path) { return absl::EndsWith(path, ".npy") || absl::EndsWith(path, ".npz"); };
-  def->expects = "a .npy or .npz file";
-  def->order = 1;
+  def.open = NumpyReader::Open;
+  def.fits = [](const std::string& path) { return absl::EndsWith(path, ".npy") || absl::EndsWith(path, ".npz"); };
+  def.expects = "a .npy or .npz file";
+  def.order = 1;
+  return def;
 }
 
 }  // namespace mslua::data

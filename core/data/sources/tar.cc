@@ -347,21 +347,22 @@ class TarReader : public Reader {
 }  // namespace
 
 MSLUA_SOURCE(tar) {
-  def->class_name = "TarDataset";
-  def->title = "tar shards";
-  def->doc =
+  SourceDef def("tar", "TarDataset");
+  def.title = "tar shards";
+  def.doc =
       "Samples of tar archives in WebDataset's layout, `0007.jpg` beside `0007.cls`: image uint8 [h, w, 3], label "
       "int32 []. `TarDataset(\"train-{000..146}.tar\", { shuffle = true })`, or `{ label = \"json\", label_key = "
       "\"class\" }`.";
-  def->fields = {
+  def.fields = {
       PathField("dataset_files", "an archive, a folder of archives, a pattern, or a list of them", FieldType::kPaths),
       {"image", FieldType::kString, "endings of the member with the JPEG or PNG image", "jpg;jpeg;png"},
       {"label", FieldType::kString, "ending of the member with the label, an integer", "cls"},
       {"label_key", FieldType::kString, "the label's key where its member is JSON"}};
-  def->open = TarReader::Open;
-  def->fits = [](const std::string& path) { return IsFolder(path) || absl::EndsWith(path, ".tar"); };
-  def->expects = "tar shards";
-  def->order = 1;
+  def.open = TarReader::Open;
+  def.fits = [](const std::string& path) { return IsFolder(path) || absl::EndsWith(path, ".tar"); };
+  def.expects = "tar shards";
+  def.order = 1;
+  return def;
 }
 
 }  // namespace mslua::data

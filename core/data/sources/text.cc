@@ -191,19 +191,20 @@ std::vector<FieldDef> TextFields() {
 }  // namespace
 
 MSLUA_SOURCE(text) {
-  def->class_name = "TextDataset";
-  def->title = "text";
-  def->doc =
+  SourceDef def("text", "TextDataset");
+  def.title = "text";
+  def.doc =
       "Windows of a text for next-token prediction: x int32 [block], y int32 [block], y being x moved on by one. "
       "`stride` tokens lie between two windows (default: block). format \"characters\": bytes, ids in order of their "
       "values; \"uint16\": tokens.";
-  def->fields = TextFields();
-  def->open = [](const Fields& fields) { return TextReader::Open(Text(fields)); };
-  def->fits = [](const std::string& path) { return IsFile(path) || IsFile(path + "/input.txt"); };
-  def->expects = "a text (file, or folder with input.txt)";
-  def->order = 3;
-  def->inspect = {{"block", 1}};
-  def->make = Make;
+  def.fields = TextFields();
+  def.open = [](const Fields& fields) { return TextReader::Open(Text(fields)); };
+  def.fits = [](const std::string& path) { return IsFile(path) || IsFile(path + "/input.txt"); };
+  def.expects = "a text (file, or folder with input.txt)";
+  def.order = 3;
+  def.inspect = {{"block", 1}};
+  def.make = Make;
+  return def;
 }
 
 }  // namespace mslua::data

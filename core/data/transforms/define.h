@@ -5,8 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "core/data/vision.h"
 
-// core/data/transforms/pad.cc:  MSLUA_VISION(pad) { def->class_name = "Pad"; ... }
-#define MSLUA_VISION(kind) void DefineVision_##kind([[maybe_unused]] VisionDef* def)
+// core/data/transforms/pad.cc:  MSLUA_VISION(pad) { VisionDef def("pad", "Pad"); ... return def; }
+#define MSLUA_VISION(kind) VisionDef Vision_##kind()
 
 namespace mslua::data {
 
