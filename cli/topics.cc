@@ -19,8 +19,7 @@ std::vector<TopicRow> EnvironmentRows() {
       {"DATA_PATH", "the parameter data_path of recipes that leave it empty, and the folder of `mslua data ls`"},
       {"OMP_NUM_THREADS", "compute threads of each rank (default: cores / ranks on the host)"},
       {"OMP_WAIT_POLICY",
-       "passive: waiting threads sleep "
-       "(default where ranks have more threads than there are cores)"},
+       "passive: waiting threads sleep (default where ranks have more threads than there are cores)"},
       {"MSLUA_JOB_SECRET_FILE", "file with the secret that all processes of a job on several hosts prove to know"},
       {"MSLUA_PLAINTEXT", "1: connections between hosts may be unencrypted"},
       {"NCCL_SOCKET_IFNAME", "network interface whose address other hosts use (--iface overrides it)"},

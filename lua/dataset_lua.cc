@@ -11,6 +11,7 @@
 #include "core/base/text.h"
 #include "core/data/vision.h"
 #include "core/step/located_status.h"
+#include "lua/limits_lua.h"
 #include "lua/lua_stack.h"
 #include "lua/session.h"
 #include "lua/tensor_lua.h"
@@ -475,11 +476,6 @@ void PushField(lua_State* L, const data::FieldDef& field) {
   static constexpr const char* kKinds[] = {"boolean",        "integer",          "number",  "string",
                                            "number|numbers", "integer|integers", "strings", "string|strings",
                                            "table",          "table|tensor",     "function"};  // by FieldType
-  const auto limit = [&](const char* key, double value) {
-    if (value == data::FieldDef::kNone) return;
-    lua_pushnumber(L, value);
-    lua_setfield(L, -2, key);
-  };
   lua_newtable(L);
   PushString(L, field.name);
   lua_rawseti(L, -2, 1);
@@ -487,9 +483,7 @@ void PushField(lua_State* L, const data::FieldDef& field) {
   lua_rawseti(L, -2, 2);
   PushFieldValue(L, field.fallback);
   lua_rawseti(L, -2, 3);
-  limit("min", field.min);
-  limit("max", field.max);
-  limit("below", field.below);
+  SetLimits(L, field.limits);
   for (const auto& [key, on] : {std::make_pair("required", field.required), std::make_pair("path", field.path)}) {
     lua_pushboolean(L, on);
     lua_setfield(L, -2, key);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "core/base/text.h"
 #include "core/optim/registry.h"
+#include "lua/limits_lua.h"
 #include "lua/object.h"
 #include "lua/tensor_lua.h"
 
@@ -129,13 +130,7 @@ void PushField(lua_State* L, const OptimizerField& field) {
   PushStrings(L, field.settings);
   lua_setfield(L, -2, "settings");
   SetDefault(L, field);
-  const Limits& limits = field.limits;
-  for (const auto& [key, limit] :
-       {std::pair("min", limits.min), {"above", limits.above}, {"max", limits.max}, {"below", limits.below}}) {
-    if (!limit) continue;
-    lua_pushnumber(L, *limit);
-    lua_setfield(L, -2, key);
-  }
+  SetLimits(L, field.limits);
   PushStrings(L, field.words);
   lua_setfield(L, -2, "words");
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/text.h"
 #include "core/schedule/registry.h"
+#include "lua/limits_lua.h"
 #include "lua/session.h"
 #include "lua/tensor_lua.h"
 
@@ -96,14 +97,7 @@ void PushField(lua_State* L, const ScheduleField& field) {
   lua_pushboolean(L, field.optional || !field.fallback.empty());
   lua_setfield(L, -2, "optional");
   SetDefault(L, field);
-  for (const auto& [key, limit] : {std::pair("min", field.limits.min),
-                                   {"above", field.limits.above},
-                                   {"max", field.limits.max},
-                                   {"below", field.limits.below}}) {
-    if (!limit) continue;
-    lua_pushnumber(L, *limit);
-    lua_setfield(L, -2, key);
-  }
+  SetLimits(L, field.limits);
 }
 
 // core.schedules()

@@ -86,7 +86,8 @@ class Session {
 
   // Remembers an error that Lua is about to get as text: where it leaves Lua again, it has its exit code.
   void NoteRaised(const Status& status) {
-    if (ExitCodeIn(status) != kExitOk) raised_ = status;
+    // An empty message would be a part of every later text.
+    if (ExitCodeIn(status) != kExitOk && !status.message().empty()) raised_ = status;
   }
 
   // "recipe.lua:12: " before the message, unless it is there.

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "core/base/exit_code.h"
 #include "lua/open_session.h"
 #include "lua/testing/evaluate.h"
 
@@ -39,6 +40,17 @@ TEST_F(SessionTest, TensorsPrintAsNumPyDoes) {
   EXPECT_EQ(Eval("return core.zeros({0})"), "[]");
   EXPECT_EQ(Eval("return core.arange(2000)"), "[   0,    1,    2, ..., 1997, 1998, 1999]");
   EXPECT_EQ(Eval("return core.zeros({2, 1, 2})"), "[[[0., 0.]],\n\n [[0., 0.]]]");
+}
+
+TEST_F(SessionTest, AnErrorHasTheExitCodeOfWhatWasRaised) {
+  session_->NoteRaised(WithExitCode(absl::InvalidArgumentError("no space left"), kExitStorage));
+  EXPECT_EQ(ExitCodeIn(session_->RunText("error('save: no space left')", "=test")), kExitStorage);
+  EXPECT_EQ(ExitCodeIn(session_->RunText("error('wrong shape')", "=test")), kExitOk);
+}
+
+TEST_F(SessionTest, AnErrorWithoutAMessageGivesItsExitCodeToNoOther) {
+  session_->NoteRaised(WithExitCode(absl::InvalidArgumentError(""), kExitStorage));
+  EXPECT_EQ(ExitCodeIn(session_->RunText("error('wrong shape')", "=test")), kExitOk);
 }
 
 TEST_F(SessionTest, MakersAndFields) {

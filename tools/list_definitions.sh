@@ -13,8 +13,8 @@ echo "namespace $namespace {"
 for n in $names; do echo "$type ${prefix}_$n();"; done
 echo "std::vector<$type> $function();"
 echo "std::vector<$type> $function() {"
-echo "  return {"
-for n in $names; do echo "      ${prefix}_$n(),"; done
-echo "  };"
+echo "  std::vector<$type> all;"
+for n in $names; do echo "  all.push_back(${prefix}_$n());"; done
+echo "  return all;"
 echo "}"
 echo "}  // namespace $namespace"

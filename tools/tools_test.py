@@ -238,6 +238,17 @@ class Lint(Clone):
         self.assertEqual(self.problems("core/base/a.h", "// docs/" + "gone.md says why.\n"),
                          ["core/base/a.h:1: there is no docs/" + "gone.md"])
 
+    def test_sources_that_are_named_exist(self):
+        self.write("core/base/a.h", "int a;\n")
+        gone = "core/base/" + "gone.h"
+        for path, text in (("core/base/b.h", f"// {gone} says why.\n"), ("docs/a.md", f"Look at `{gone}`.\n"),
+                           ("lua/a.lua", f"return 1  -- as in {gone}\n"), ("tools/a.py", f'"""As {gone}."""\n')):
+            self.assertEqual(self.problems(path, text), [f"{path}:1: there is no {gone}"])
+        for path, text in (("docs/a.md", "`core/base/a.h`, `core/base/x.cc`, `core/base/x_test.cc`, `core/base/*.h`\n"),
+                           ("core/base/b.h", f'const char* kName = "{gone}";  // beside core/base/a.h\n'),
+                           ("docs/a.md", "`elsewhere/gone.h`, `/usr/" + gone + "`\n")):
+            self.assertEqual(self.problems(path, text), [], path)
+
     def test_clocks(self):
         for text in ("absl::Now()", "std::chrono::system_clock::now()", "gettimeofday(&t, nullptr)",
                      "std::time(nullptr)", "time(NULL)", "clock_gettime(CLOCK_REALTIME, &t)",

@@ -133,8 +133,7 @@ Status Order::AddKept(const KeepOp& op, size_t name, int64_t* n) {
     const bool cuts = std::holds_alternative<TakeOp>(before) || std::holds_alternative<SkipOp>(before);
     if (shuffled && cuts)
       return refuse(
-          "how many samples are left would differ from epoch to epoch: call them before "
-          "shuffle and take or skip");
+          "how many samples are left would differ from epoch to epoch: call them before shuffle and take or skip");
     shuffled = shuffled || std::holds_alternative<ShuffleOp>(before);
   }
   auto kept = std::make_shared<std::vector<bool>>(static_cast<size_t>(size_), false);

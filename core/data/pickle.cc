@@ -86,6 +86,8 @@ class Tokens {
     }
   }
 
+  size_t left() const { return file_.size() - pos_; }
+
   static Status Bad(const std::string& what) {
     return absl::DataLossError(absl::StrCat("not a pickle as CIFAR's python version has it: ", what));
   }
@@ -135,7 +137,10 @@ StatusOr<PickledImages> ReadPickledImages(absl::string_view bytes, int64_t colum
   uint8_t before = 0;                    // the instruction before this one
   for (;;) {
     ASSIGN_OR_RETURN(const bool more, tokens.Next(&token));
-    if (!more) break;
+    if (!more) {
+      if (tokens.left() > 0) return Tokens::Bad(absl::StrCat(tokens.left(), " bytes stand behind its end"));
+      break;
+    }
     if (list != nullptr && token.IsInteger()) {
       list->push_back(static_cast<int32_t>(token.integer));
     } else if (list != nullptr && !token.IsListGlue()) {

@@ -25,12 +25,8 @@ std::string Expected(const FieldDef& field) {
                                            "a generator"};
   const auto quoted = [](std::string* out, const std::string& choice) { absl::StrAppend(out, "\"", choice, "\""); };
   if (!field.choices.empty()) return absl::StrCat("one of ", absl::StrJoin(field.choices, ", ", quoted));
-  std::vector<std::string> limits;
-  if (field.min != FieldDef::kNone) limits.push_back(absl::StrCat("at least ", field.min));
-  if (field.max != FieldDef::kNone) limits.push_back(absl::StrCat("at most ", field.max));
-  if (field.below != FieldDef::kNone) limits.push_back(absl::StrCat("below ", field.below));
   std::string text = kWords[static_cast<int>(field.type)];
-  if (!limits.empty()) absl::StrAppend(&text, ", ", absl::StrJoin(limits, " and "));
+  if (const std::string limits = LimitWords(field.limits); !limits.empty()) absl::StrAppend(&text, ", ", limits);
   if (!field.unit.empty()) absl::StrAppend(&text, " (", field.unit, ")");
   return text;
 }
@@ -45,11 +41,6 @@ std::string Shown(const FieldValue& value) {
   return "a table";
 }
 
-bool InRange(const FieldDef& field, double v) {
-  return !std::isnan(v) && !(field.min != FieldDef::kNone && v < field.min) &&
-         !(field.max != FieldDef::kNone && v > field.max) && !(field.below != FieldDef::kNone && v >= field.below);
-}
-
 // The value as its field holds it; monostate when it is of another type or out of range.
 FieldValue Converted(const FieldDef& field, FieldValue value) {
   if (field.type == FieldType::kNumber && std::holds_alternative<int64_t>(value))
@@ -61,14 +52,15 @@ FieldValue Converted(const FieldDef& field, FieldValue value) {
     if (const auto* d = std::get_if<double>(&value)) value = std::vector<double>{*d};
     if (const auto* list = std::get_if<std::vector<double>>(&value)) {
       for (double v : *list) {
-        if (!InRange(field, v) || (field.type == FieldType::kInts && v != std::floor(v))) return {};
+        if (!Within(field.limits, v) || (field.type == FieldType::kInts && v != std::floor(v))) return {};
       }
     }
   }
   static constexpr size_t kIndex[] = {1, 2, 3, 4, 5, 5, 6, 6, 7, 8, 9};  // in FieldValue, by FieldType
   if (value.index() != kIndex[static_cast<int>(field.type)]) return {};
-  if (const auto* i = std::get_if<int64_t>(&value); i != nullptr && !InRange(field, static_cast<double>(*i))) return {};
-  if (const auto* d = std::get_if<double>(&value); d != nullptr && !InRange(field, *d)) return {};
+  if (const auto* i = std::get_if<int64_t>(&value); i != nullptr && !Within(field.limits, static_cast<double>(*i)))
+    return {};
+  if (const auto* d = std::get_if<double>(&value); d != nullptr && !Within(field.limits, *d)) return {};
   if (const auto* s = std::get_if<std::string>(&value); s != nullptr && !field.choices.empty()) {
     if (std::find(field.choices.begin(), field.choices.end(), *s) == field.choices.end()) return {};
   }
@@ -100,6 +92,13 @@ const FieldDef* SourceDef::Find(const std::string& name) const {
 const FieldDef* SourceDef::PathField() const {
   const auto it = std::find_if(fields.begin(), fields.end(), [](const FieldDef& f) { return f.path; });
   return it == fields.end() ? nullptr : &*it;
+}
+
+std::vector<SourceDef> AllSources();  // generated
+
+const std::vector<SourceDef>& Sources() {
+  static const auto* const all = new std::vector<SourceDef>(AllSources());
+  return *all;
 }
 
 StatusOr<const SourceDef*> FindSource(const std::string& kind) {

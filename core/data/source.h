@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -19,6 +18,7 @@
 #include "core/base/shape.h"
 #include "core/base/status.h"
 #include "core/data/reader.h"
+#include "core/fields/limits.h"
 
 namespace mslua::data {
 
@@ -75,15 +75,13 @@ enum class FieldType {
 struct FieldDef {
   std::string name;
   FieldType type = FieldType::kString;
-  std::string doc = {};                            // one sentence for help
-  FieldValue fallback = {};                        // monostate: none
-  bool required = false;                           //
-  double min = kNone, max = kNone, below = kNone;  // limits of numbers; kNone: no limit
-  std::vector<std::string> choices = {};           // legal values of a string; empty: any
-  std::string unit = {};                           // "tokens"
-  bool path = false;                               // the file or folder that the source reads; must not be ""
-
-  static constexpr double kNone = std::numeric_limits<double>::infinity();
+  std::string doc = {};                   // one sentence for help
+  FieldValue fallback = {};               // monostate: none
+  bool required = false;                  //
+  Limits limits = {};                     // of a number, or of each number of a list
+  std::vector<std::string> choices = {};  // legal values of a string; empty: any
+  std::string unit = {};                  // "tokens"
+  bool path = false;                      // the file or folder that the source reads; must not be ""
 };
 
 // Checked values of a source's fields, defaults filled in. Asking for a field with another type than its definition's
@@ -126,6 +124,9 @@ struct MakeOptions {
 };
 
 struct SourceDef {
+  SourceDef(std::string kind_name, std::string class_of_lua)
+      : kind(std::move(kind_name)), class_name(std::move(class_of_lua)) {}
+
   std::string kind;              // "mnist", the name of its file; for `mslua data verify mnist`
   std::string class_name;        // "MnistDataset"
   std::string title;             // "MNIST", in comparisons of ranks

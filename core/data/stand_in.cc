@@ -41,6 +41,10 @@ Status PrepareStandIn(const std::string& path, const std::vector<std::string>& f
   return absl::OkStatus();
 }
 
+SampleDraws StandInDraws(uint64_t seed, absl::string_view part, int64_t sample) {
+  return SampleDraws(seed, StreamOf(part), static_cast<uint64_t>(sample) * kStandInNumbers);
+}
+
 uint8_t Pixel(double value) { return static_cast<uint8_t>(std::min(std::max(value, 0.0), 255.0)); }
 
 }  // namespace mslua::data

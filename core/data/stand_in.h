@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "core/base/rng.h"
 #include "core/base/status.h"
+#include "core/data/sample_draws.h"
 #include "core/data/source.h"
 
 namespace mslua::data {
@@ -24,19 +24,14 @@ Status MakeStandIn(const std::string& kind, const std::string& path, const MakeO
 // Makes the folder; an error when one of `files` is in it or there are too few or too many samples.
 Status PrepareStandIn(const std::string& path, const std::vector<std::string>& files, const MakeOptions& options);
 
-// Random numbers of one sample: 4096 from a stream.
-class SampleRandom {
- public:
-  SampleRandom(uint64_t seed, absl::string_view part, int64_t sample)
-      : seed_(seed), stream_(StreamOf({part.data(), part.size()})), base_(static_cast<uint64_t>(sample) * 4096) {}
-  double Between(double low, double high) { return low + (high - low) * UniformAt(seed_, stream_, base_ + next_++); }
-  int Below(int bound) { return static_cast<int>(Between(0, bound)); }
-  // n numbers in [0, 1), the sample's last.
-  void Noise(int64_t n, float* out) { FillUniform(seed_, stream_, base_ + 4096 - n, n, out); }
-
- private:
-  uint64_t seed_, stream_, base_, next_ = 0;
-};
+// A sample has that many random numbers.
+constexpr uint64_t kStandInNumbers = 4096;
+// Those of a sample of a part, "make/mnist/train".
+SampleDraws StandInDraws(uint64_t seed, absl::string_view part, int64_t sample);
+// An integer of [0, n), n at most 2^24.
+inline int StandInBelow(SampleDraws* draws, int n) { return static_cast<int>(draws->Uniform(0, n)); }
+// n numbers of [0, 1), the sample's last.
+inline void StandInNoise(const SampleDraws& draws, uint64_t n, float* out) { draws.Fill(kStandInNumbers - n, n, out); }
 
 // The value as a pixel, at least 0 and at most 255.
 uint8_t Pixel(double value);

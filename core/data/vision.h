@@ -5,28 +5,16 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "core/base/rng.h"
+#include "core/data/sample_draws.h"
 #include "core/data/source.h"
 
 namespace mslua::data {
 
 struct ImageSize {
   int64_t height = 0, width = 0;
-};
-
-// The random numbers of one sample for one transform, one after another.
-class SampleDraws {
- public:
-  SampleDraws(uint64_t seed, uint64_t stream, uint64_t first) : seed_(seed), stream_(stream), next_(first) {}
-  double Uniform(double low, double high) { return low + (high - low) * UniformAt(seed_, stream_, next_++); }
-  int64_t Below(int64_t n) {
-    return static_cast<int64_t>(UniformIntAt(seed_, stream_, next_++, static_cast<uint64_t>(n)));
-  }
-
- private:
-  uint64_t seed_, stream_, next_;
 };
 
 // An image as planes [channels,height,width].
@@ -60,6 +48,9 @@ void Window(int64_t offset, int64_t n, std::vector<Tap>* taps, std::vector<Tap>*
 void Interpolate(int64_t n, std::vector<Tap>* taps, std::vector<Tap>* spare);
 
 struct VisionDef {
+  VisionDef(std::string kind_name, std::string class_of_lua)
+      : kind(std::move(kind_name)), class_name(std::move(class_of_lua)) {}
+
   std::string kind;              // "color_jitter", the name of its file
   std::string class_name;        // "ColorJitter"
   std::string doc;               // help

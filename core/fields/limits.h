@@ -17,6 +17,10 @@ inline Limits AtMost(double v) { return {{}, {}, v, {}}; }
 inline Limits Between(double low, double high) { return {low, {}, high, {}}; }
 inline Limits Fraction() { return {0, {}, {}, 1}; }  // at least 0 and below 1
 
+// "at least 0 and below 1"; empty: there is no limit.
+std::string LimitWords(const Limits& limits);
+// Whether v is within; NaN is not.
+bool Within(const Limits& limits, double v);
 // "expected 0 or more" where v is outside, or NaN; empty: it is within.
 std::string LimitProblem(const Limits& limits, double v);
 

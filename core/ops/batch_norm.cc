@@ -223,8 +223,8 @@ std::vector<Value> ApplyGrad(GradContext& c) {
 }
 
 constexpr char kCountDoc[] =
-    "above 0: mean and rstd are x's own, over so many elements a channel on all devices together; "
-    "x's gradient then includes their change, and none flows into mean and rstd";
+    "above 0: mean and rstd are x's own, over so many elements a channel on all devices together; x's gradient then "
+    "includes their change, and none flows into mean and rstd";
 
 std::vector<Value> Body(GraphBuilder& g, absl::Span<const Value> in, const Attrs& attrs) {
   const TensorType x = g.TypeOf(in[0]);
@@ -266,10 +266,10 @@ std::vector<TensorType> GradientSample(const Shape& images, int64_t channels, in
 
 OpDef GradStats(bool relu) {
   OpDef op(relu ? "batch_norm_relu_grad_stats" : "batch_norm_grad_stats");
-  op.Doc(StrCat(
-      "The gradients of batch_norm_apply's bias and scale: the sums over all but the channels of dy and of dy * (x - "
-      "mean) * rstd",
-      relu ? ", where dy is the gradient of a relu of the result: it counts where that is positive." : "."));
+  op.Doc(
+      StrCat("The gradients of batch_norm_apply's bias and scale: the sums over all but the channels of dy and of dy * "
+             "(x - mean) * rstd",
+             relu ? ", where dy is the gradient of a relu of the result: it counts where that is positive." : "."));
   op.Input("dy").Input("x").Input("mean", TypeClass::kFloat).Input("rstd", TypeClass::kFloat);
   if (relu) op.Input("scale", TypeClass::kFloat).Input("bias", TypeClass::kFloat);
   op.Outputs({"dbias", "dscale"});
@@ -284,10 +284,10 @@ OpDef GradStats(bool relu) {
 
 OpDef GradApply(bool relu) {
   OpDef op(relu ? "batch_norm_relu_grad_apply" : "batch_norm_grad_apply");
-  op.Doc(StrCat(
-      "The gradient of batch_norm_apply's x: scale * rstd * (dy - (dbias + (x - mean) * rstd * dscale) / count); with "
-      "count 0 the first term alone",
-      relu ? "; dy is the gradient of a relu of the result and counts where that is positive." : "."));
+  op.Doc(
+      StrCat("The gradient of batch_norm_apply's x: scale * rstd * (dy - (dbias + (x - mean) * rstd * dscale) / "
+             "count); with count 0 the first term alone",
+             relu ? "; dy is the gradient of a relu of the result and counts where that is positive." : "."));
   op.Input("dy").Input("x").Input("mean", TypeClass::kFloat).Input("rstd", TypeClass::kFloat);
   op.Input("scale", TypeClass::kFloat);
   if (relu) op.Input("bias", TypeClass::kFloat);
@@ -314,8 +314,8 @@ MSLUA_OPERATOR(batch_norm) {
   OpDef stats("batch_norm_stats");
   stats.Doc(
       "The sums over all but the channels of x - shift and of (x - shift)^2; x [n, c, ..], shift [c]. In f32 (f64 for "
-      "f64). Sums of parts "
-      "add up. The variance loses digits as (mean - shift)^2 grows over it: batch_norm shifts by the running mean.");
+      "f64). Sums of parts add up. The variance loses digits as (mean - shift)^2 grows over it: batch_norm shifts by "
+      "the running mean.");
   stats.Input("x").Input("shift", TypeClass::kFloat).Outputs({"sum", "square_sum"});
   DeclareChannels(stats, 1, 1, 2);
   stats.Grad(StatsGrad).Reference(StatsReference).Fast(HighwayBatchNormStats());
@@ -339,10 +339,8 @@ MSLUA_OPERATOR(batch_norm) {
   op.Class("BatchNorm");
   op.Doc(
       "Normalises each channel of x [n, c, ..] to mean 0 and variance 1, then scales and shifts. Training: with the "
-      "batch's statistics, and gives "
-      "the running ones moved towards them (their variance unbiased, as PyTorch's): new = (1 - momentum) * old + "
-      "momentum * batch. Otherwise: with the "
-      "running statistics, which it gives back.");
+      "batch's statistics, and gives the running ones moved towards them (their variance unbiased, as PyTorch's): new "
+      "= (1 - momentum) * old + momentum * batch. Otherwise: with the running statistics, which it gives back.");
   op.Input("x")
       .Input("scale", TypeClass::kFloat)
       .Input("bias", TypeClass::kFloat)

@@ -137,8 +137,7 @@ OpDef ConvolutionForward() {
   op.Class("Conv2D");
   op.Doc(
       "2-d convolution (cross-correlation, as in every framework) of images x [n, c, h, w] with w [o, c / group, kh, "
-      "kw]: [n, o, p, q]. "
-      "With data_format 'NHWC' images are [n, h, w, c] and [n, p, q, o]; w stays.");
+      "kw]: [n, o, p, q]. With data_format 'NHWC' images are [n, h, w, c] and [n, p, q, o]; w stays.");
   op.Input("x").Input("w");
   DeclareConvolution(op);
   op.Infer([](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {

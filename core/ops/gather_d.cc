@@ -91,8 +91,7 @@ OpDef ScatterD() {
   OpDef op("scatter_d");
   op.Doc(
       "Updates added up along `axis` where `index`, of their shape, says: the inverse of gather_d. The result has "
-      "`size` "
-      "elements along the axis.");
+      "`size` elements along the axis.");
   op.Input("index", TypeClass::kIndex).Input("updates").NumericTypes();
   op.Required("size", AttrKind::kInt, "elements of the result along the axis")
       .Attr("axis", AttrKind::kInt, int64_t{0}, "the dimension, from 0");
@@ -133,8 +132,7 @@ MSLUA_OPERATOR(gather_d) {
   OpDef op("gather_d");
   op.Class("GatherD").Doc(
       "Elements of x along `axis`, from 0: y[i][j] = x[index[i][j]][j] for axis 1 of two. index has the dimensions of "
-      "x "
-      "and its sizes but along the axis; y has the shape of index. An index outside x is an error.");
+      "x and its sizes but along the axis; y has the shape of index. An index outside x is an error.");
   op.Input("x").Input("index", TypeClass::kIndex).AllTypes();
   op.Attr("axis", AttrKind::kAxis, int64_t{-1}, "the dimension that index counts in");
   op.Check([](const Attrs& a, absl::Span<const TensorType> in) -> Status {

@@ -9,8 +9,8 @@ MSLUA_OPERATOR(group_norm) {
   op.Class("GroupNorm");
   op.Doc(
       "Group normalisation (Wu and He, 2018): each sample's channels, in `groups` groups of neighbours, are taken to "
-      "mean 0 and variance 1, then scaled and "
-      "shifted by channel. x [n, c, ..], scale and bias [c]; y like x. Statistics are in f32 (f64 for f64).");
+      "mean 0 and variance 1, then scaled and shifted by channel. x [n, c, ..], scale and bias [c]; y like x. "
+      "Statistics are in f32 (f64 for f64).");
   op.Input("x").Input("scale", TypeClass::kFloat).Input("bias", TypeClass::kFloat);
   op.Required("groups", AttrKind::kInt, "a divisor of the channels").Attr("eps", AttrKind::kFloat, 1e-5);
   op.Check([](const Attrs& a, absl::Span<const TensorType> in) -> Status {

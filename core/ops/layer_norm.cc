@@ -10,9 +10,8 @@ MSLUA_OPERATOR(layer_norm) {
   op.Class("LayerNorm");
   op.Doc(
       "Layer normalisation (Ba et al., 2016): y = (x - mean) * rstd * scale + bias, with mean and variance over the "
-      "axes from `axis` to the last, rstd = "
-      "1 / sqrt(variance + eps). x [.., d..]; scale and bias [d..] in f32 (f64 for f64); gives y like x, and mean and "
-      "rstd [..].");
+      "axes from `axis` to the last, rstd = 1 / sqrt(variance + eps). x [.., d..]; scale and bias [d..] in f32 (f64 "
+      "for f64); gives y like x, and mean and rstd [..].");
   DeclareRowNorm(op, true);
   op.Grad(RowNormGrad("layer_norm", true));
   op.AddSample({{f32({3, 5}), f32({5}), f32({5})}, {}, 0.5, 2});

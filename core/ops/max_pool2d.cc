@@ -79,8 +79,7 @@ MSLUA_OPERATOR(max_pool2d) {
   OpDef op("max_pool2d");
   op.Class("MaxPool").Doc(
       "The largest element under each window: x [n, c, h, w] gives [n, c, p, q] (channels last with data_format "
-      "'NHWC'). "
-      "Padding never wins. Of equal elements the first takes the gradient.");
+      "'NHWC'). Padding never wins. Of equal elements the first takes the gradient.");
   op.Input("x");
   DeclarePool(op);
   op.Infer([](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {

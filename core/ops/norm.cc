@@ -10,8 +10,7 @@ MSLUA_OPERATOR(norm) {
   OpDef op("norm");
   op.Class("LpNorm").Doc(
       "The p-norm over `axis` (every axis when none is named): the sum of abs(x) ^ p, to the power 1 / p. An infinite "
-      "p "
-      "gives the largest abs(x).");
+      "p gives the largest abs(x).");
   op.Input("x");
   op.Attr("axis", AttrKind::kAxes, std::vector<int64_t>{}, "the axes to reduce; none: all")
       .Attr("p", AttrKind::kFloat, 2.0, "the order, above 0")

@@ -10,8 +10,8 @@ MSLUA_OPERATOR(rms_norm) {
   op.Class("RmsNorm");
   op.Doc(
       "Root-mean-square normalisation (Zhang and Sennrich, 2019): y = x * rstd * scale with rstd = 1 / sqrt(mean of "
-      "x^2 + eps) over the axes from `axis` to "
-      "the last. x [.., d..]; scale [d..] in f32 (f64 for f64); gives y like x, and rstd [..].");
+      "x^2 + eps) over the axes from `axis` to the last. x [.., d..]; scale [d..] in f32 (f64 for f64); gives y like "
+      "x, and rstd [..].");
   DeclareRowNorm(op, false);
   op.Grad(RowNormGrad("rms_norm", false));
   op.AddSample({{f32({3, 5}), f32({5})}, {}, 0.5, 2});

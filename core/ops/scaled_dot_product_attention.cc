@@ -145,10 +145,9 @@ MSLUA_OPERATOR(scaled_dot_product_attention) {
   op.Class("ScaledDotProductAttention");
   op.Doc(
       "softmax(scale * q k^T) v for queries q [.., t, d], keys k [.., s, d] and values v [.., s, e]: y [.., t, e], and "
-      "lse [.., t] in f32 (f64 for f64), the "
-      "logarithm of each row's sum of exp(scores). Causal: the last query sees all keys, each one before it one less. "
-      "The gradient's probabilities are exp(score - lse): in f32 their relative error is about 1e-7 times |lse|, as "
-      "large as that of the scores.");
+      "lse [.., t] in f32 (f64 for f64), the logarithm of each row's sum of exp(scores). Causal: the last query sees "
+      "all keys, each one before it one less. The gradient's probabilities are exp(score - lse): in f32 their relative "
+      "error is about 1e-7 times |lse|, as large as that of the scores.");
   op.Input("q").Input("k").Input("v").Outputs({"y", "lse"});
   Declare(op);
   op.Rule([](const Attrs& a, absl::Span<const TensorType>) { return Rule(a, false); });

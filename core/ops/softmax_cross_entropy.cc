@@ -7,8 +7,7 @@ MSLUA_OPERATOR(softmax_cross_entropy) {
   op.Class("SoftmaxCrossEntropyWithLogits");
   op.Doc(
       "-sum(target * log(softmax(logits))) over the last axis, for logits and target [.., classes]: loss [..]. Targets "
-      "are weights of the classes, by custom "
-      "of sum 1. For class numbers see sparse_softmax_cross_entropy.");
+      "are weights of the classes, by custom of sum 1. For class numbers see sparse_softmax_cross_entropy.");
   op.Input("logits").Input("target").Outputs({"loss"});
   op.Check([](const Attrs&, absl::Span<const TensorType> in) -> Status {
     if (in[0].rank() < 1 || in[0].shape != in[1].shape)

@@ -14,9 +14,8 @@ MSLUA_OPTIMIZER(adam) {
   def.WeightDecay().LossScale();
   def.Update("apply_adam",
              "Adam (Kingma and Ba, 2015, algorithm 1): g = grad + weight_decay * param; m = beta1 * m + (1 - beta1) * "
-             "g; v = beta2 * v + (1 - beta2) * g^2; "
-             "new_param = param - lr * (m / (1 - beta1^step)) / (sqrt(v / (1 - beta2^step)) + eps). step counts from "
-             "1; m and v start at 0.")
+             "g; v = beta2 * v + (1 - beta2) * g^2; new_param = param - lr * (m / (1 - beta1^step)) / (sqrt(v / (1 - "
+             "beta2^step)) + eps). step counts from 1; m and v start at 0.")
       .State("m", "moment1")
       .State("v", "moment2")
       .Scalars({"lr", "weight_decay", "step"})

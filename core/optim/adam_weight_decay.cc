@@ -15,10 +15,9 @@ MSLUA_OPTIMIZER(adam_weight_decay) {
   def.Bool("bias_correction", false, "correct the moments for beginning at 0, as Adam does");
   def.Update("apply_adam_weight_decay",
              "AdamW (Loshchilov and Hutter, 2019), as PyTorch's: m = beta1 * m + (1 - beta1) * grad; v = beta2 * v + "
-             "(1 - beta2) * grad^2; "
-             "new_param = param - lr * ((m / (1 - beta1^step)) / (sqrt(v / (1 - beta2^step)) + eps) + weight_decay * "
-             "param). step counts from 1; m and v start "
-             "at 0. Without bias_correction the divisors by powers are 1, as in BERT's.")
+             "(1 - beta2) * grad^2; new_param = param - lr * ((m / (1 - beta1^step)) / (sqrt(v / (1 - beta2^step)) + "
+             "eps) + weight_decay * param). step counts from 1; m and v start at 0. Without bias_correction the "
+             "divisors by powers are 1, as in BERT's.")
       .State("m", "moment1")
       .State("v", "moment2")
       .Scalars({"lr", "weight_decay", "step"})

@@ -14,12 +14,11 @@ MSLUA_OPTIMIZER(momentum) {
       return absl::InvalidArgumentError("nesterov needs a momentum and no dampening");
     return absl::OkStatus();
   });
-  def.Update("apply_momentum",
-             "Gradient descent with momentum, as PyTorch's SGD without dampening and MindSpore's Momentum: g = grad + "
-             "weight_decay * param; "
-             "new_velocity = momentum * velocity + g; new_param = param - lr * new_velocity, or with nesterov "
-             "(Sutskever et al., 2013) "
-             "param - lr * (g + momentum * new_velocity). The velocity starts at 0.")
+  def.Update(
+         "apply_momentum",
+         "Gradient descent with momentum, as PyTorch's SGD without dampening and MindSpore's Momentum: g = grad + "
+         "weight_decay * param; new_velocity = momentum * velocity + g; new_param = param - lr * new_velocity, or with "
+         "nesterov (Sutskever et al., 2013) param - lr * (g + momentum * new_velocity). The velocity starts at 0.")
       .State("velocity", "moments")
       .Scalars({"lr", "momentum", "weight_decay"})
       .Settings({"nesterov"})

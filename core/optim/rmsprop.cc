@@ -20,10 +20,9 @@ MSLUA_OPTIMIZER(rmsprop) {
   def.Number("epsilon", 1e-10, Above(0), "added to the mean of squares");
   def.Bool("centered", false, "divide by the root of the variance: the mean of gradients is subtracted (Graves, 2013)");
   def.LossScale().WeightDecay();
-  def.Update("apply_rmsprop_centered",
-             std::string(kDoc) +
-                 "The root is that of square - mean^2 + epsilon, where mean = decay * mean + (1 - "
-                 "decay) * g. All state starts at 0.")
+  def.Update("apply_rmsprop_centered", std::string(kDoc) +
+                                           "The root is that of square - mean^2 + epsilon, where mean = decay * mean + "
+                                           "(1 - decay) * g. All state starts at 0.")
       .State({"square", "mean_square", "", true, {}})
       .State({"moment", "moment", "", true, {}})
       .State({"mean", "mean_grad", "", true, {}})

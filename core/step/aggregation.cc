@@ -1,11 +1,11 @@
 #include "core/step/aggregation.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "absl/strings/str_cat.h"
 
 namespace mslua {
+
 void Aggregate(GraphBuilder& g, const Aggregation& how, const OptimizerShards& shards,
                const std::vector<std::shared_ptr<ParameterData>>& parameters, std::vector<Value>* gradients) {
   std::vector<size_t> order;  // of the backward pass

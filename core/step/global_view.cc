@@ -70,12 +70,14 @@ StatusOr<std::unique_ptr<GlobalView>> GlobalView::Make(const Place& place, int64
   }
   const int64_t of_stage = place.ranks / stages;
   ASSIGN_OR_RETURN(Mesh mesh, Mesh::Of(of_stage, place.rank / of_stage * of_stage));
-  const std::string source = !place.cluster_file.empty()                      ? place.cluster_file
+  if (place.cluster_file && place.cluster_file->empty())
+    return absl::InvalidArgumentError("--cluster: expected the name of a JSON file, got \"\"");
+  const std::string source = place.cluster_file                               ? *place.cluster_file
                              : std::filesystem::exists(MeasuredClusterFile()) ? "measured"
                                                                               : "default";
   const auto read = [&]() -> StatusOr<std::string> {
-    if (source == "default") return std::string("{}");
-    return ReadFile(place.cluster_file.empty() ? MeasuredClusterFile() : place.cluster_file, 1 << 20);
+    if (!place.cluster_file && source == "default") return std::string("{}");
+    return ReadFile(place.cluster_file.value_or(MeasuredClusterFile()), 1 << 20);
   };
   ASSIGN_OR_RETURN(const std::string text, TextOfFirstRank(place.groups, read, "strategy search"));
   auto cluster = ParseCluster(text, mesh);
@@ -85,13 +87,14 @@ StatusOr<std::unique_ptr<GlobalView>> GlobalView::Make(const Place& place, int64
 
 Status GlobalView::Configure(const Place& place, const ShardOptions& options, const PassOptions& dumps,
                              std::unique_ptr<GlobalView>* made) {
+  if (*made != nullptr && (*made)->stages() != options.stages) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("pipeline_stages was ", (*made)->stages(), " for an earlier graph"));
+  }
   if (*made == nullptr) {
     ASSIGN_OR_RETURN(*made, Make(place, options.stages));
-    (*made)->stages_ = static_cast<int>(options.stages);
   }
   GlobalView& view = **made;
-  if (view.stages_ != options.stages)
-    return absl::FailedPreconditionError(absl::StrCat("pipeline_stages was ", view.stages_, " for an earlier graph"));
   view.options_ = options;
   view.dumps_ = dumps;
   view.search_.reset();
@@ -258,7 +261,7 @@ StatusOr<std::vector<absl::optional<Sharding>>> GlobalView::Choose(const Graph& 
   if (!options_.load_file.empty() && IsTraining(graph)) return LoadStrategy(options_.load_file, graph, mesh);
   if (!search_) return std::vector<absl::optional<Sharding>>();
   // The ranks of a stage search for themselves, each the same: stages have nothing in common.
-  if (place_.groups == nullptr || stages_ > 1) return SearchHere(graph, options);
+  if (place_.groups == nullptr || stages() > 1) return SearchHere(graph, options);
   ASSIGN_OR_RETURN(const std::string text, TextOfFirstRank(
                                                place_.groups,
                                                [&]() -> StatusOr<std::string> {
@@ -275,7 +278,7 @@ StatusOr<std::vector<absl::optional<Sharding>>> GlobalView::SearchHere(const Gra
   search.mode = *search_;
   search.propagate = options;
   search.cluster = cluster_;
-  const bool plan = place_.planning, first = stages_ == 1 || place_.rank == mesh().first();
+  const bool plan = place_.planning, first = stages() == 1 || place_.rank == mesh().first();
   const bool tells = !plan && IsTraining(graph) && first;
   ASSIGN_OR_RETURN(const std::string key, SearchKey(graph, mesh(), search));
   if (!plan) {  // which reports a search

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/types/optional.h"
 #include "core/passes/buckets.h"
 #include "core/passes/run_passes.h"
 #include "core/sharding/search/search.h"
@@ -42,9 +43,9 @@ class GlobalView {
   // Of a rank among all.
   struct Place {
     int rank = 0, ranks = 1;
-    Groups* groups = nullptr;  // null: the other ranks are not there (mslua plan)
-    std::string cluster_file;  // empty: the measured one, else the default
-    bool planning = false;     // for mslua plan: searches again, keeps what it plans, and is silent
+    Groups* groups = nullptr;                  // null: the other ranks are not there (mslua plan)
+    absl::optional<std::string> cluster_file;  // none: the measured one, else the default
+    bool planning = false;                     // for mslua plan: searches again, keeps what it plans, and is silent
   };
 
   // A parameter or state that the ranks have parts of.
@@ -87,7 +88,7 @@ class GlobalView {
   bool fp32_sync() const { return options_.fp32_sync; }
 
   // Pipeline stages; each has as many neighbouring ranks as the mesh.
-  int stages() const { return stages_; }
+  int stages() const { return static_cast<int>(options_.stages); }
   // Of the last graph that was partitioned into stages.
   int64_t micro_batches() const { return micro_batches_; }
   // This rank's.
@@ -141,7 +142,6 @@ class GlobalView {
   absl::optional<Planned> planned_;
   absl::optional<SearchResult> found_;     // by the last search here
   std::vector<NamedStrategy> strategies_;  // those that say most first
-  int stages_ = 1;
   int64_t micro_batches_ = 1;
   StageOwners owners_;
   absl::optional<SearchMode> search_;

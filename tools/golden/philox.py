@@ -1,4 +1,4 @@
-"""mslua's random numbers in NumPy: core/base/rng.cc and the initial values of lua/initializer.cc."""
+"""mslua's random numbers in NumPy: core/base/rng.cc and the initial values of core/step/parameter.cc."""
 
 import numpy as np
 

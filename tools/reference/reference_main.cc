@@ -62,8 +62,7 @@ std::string CommandLinePage() {
   std::string text =
       "# Command line\n\n`mslua VERB [argument ...] [key=value ...] [flags]`. Arguments, parameters and flags stand in "
       "any order behind the verb. `--flag VALUE` and `--flag=VALUE` are the same; `[=VALUE]` means that the value may "
-      "be "
-      "left out. `--no-FLAG` turns a switch off. `--` ends parameters and flags.\n\n| verb | |\n| --- | --- |\n";
+      "be left out. `--no-FLAG` turns a switch off. `--` ends parameters and flags.\n\n| verb | |\n| --- | --- |\n";
   for (const cli::VerbDef& verb : cli::Verbs()) {
     if (verb.built) absl::StrAppend(&text, "| [", verb.name, "](#mslua-", verb.name, ") | ", Cell(verb.doc), " |\n");
   }
@@ -85,11 +84,9 @@ std::string InteractivePage() {
   using Plane = endpoint::CommandDef::Plane;
   std::string text =
       "# Commands of attach and the REPL\n\nEvery command begins with a dot. \"Answered\" says when: *at once*, "
-      "whatever "
-      "the rank is doing, or *between two steps*. Commands marked *steers* change the training; only the client that "
-      "holds the writer lock (`.rw`) may give them.\n\n## Commands for a running job\n\n| command | meaning | answered "
-      "| "
-      "|\n| --- | --- | --- | --- |\n";
+      "whatever the rank is doing, or *between two steps*. Commands marked *steers* change the training; only the "
+      "client that holds the writer lock (`.rw`) may give them.\n\n## Commands for a running job\n\n| command | "
+      "meaning | answered | |\n| --- | --- | --- | --- |\n";
   for (const endpoint::CommandDef& command : endpoint::Commands()) {
     absl::StrAppend(&text, "| ",
                     Cell(Code(absl::StrCat(".", command.name, command.usage.empty() ? "" : " ", command.usage))), " | ",

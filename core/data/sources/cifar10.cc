@@ -26,16 +26,16 @@ constexpr double kPi = 3.14159265358979323846;
 // One record: the label, then three planes.
 void CifarRecord(uint64_t seed, absl::string_view part, int64_t i, std::string* out) {
   constexpr int kSize = 32;
-  SampleRandom random(seed, part, i);
-  const int label = random.Below(10);
-  const double angle = (label + random.Between(-0.25, 0.25)) * kPi / 10;
-  const double frequency = 2 * kPi / random.Between(7, 10), phase = random.Between(0, 2 * kPi);
-  const double contrast = random.Between(25, 55);
+  SampleDraws draws = StandInDraws(seed, part, i);
+  const int label = StandInBelow(&draws, 10);
+  const double angle = (label + draws.Uniform(-0.25, 0.25)) * kPi / 10;
+  const double frequency = 2 * kPi / draws.Uniform(7, 10), phase = draws.Uniform(0, 2 * kPi);
+  const double contrast = draws.Uniform(25, 55);
   float noise[3 * kSize * kSize];
-  random.Noise(3 * kSize * kSize, noise);
+  StandInNoise(draws, 3 * kSize * kSize, noise);
   double colour[3];
   for (int c = 0; c < 3; ++c) {
-    colour[c] = 128 + 30 * std::cos(2 * kPi * (label / 10.0 + c / 3.0)) + random.Between(-40, 40);
+    colour[c] = 128 + 30 * std::cos(2 * kPi * (label / 10.0 + c / 3.0)) + draws.Uniform(-40, 40);
   }
   out->push_back(static_cast<char>(label));
   for (int c = 0; c < 3; ++c) {
@@ -82,15 +82,16 @@ Status Make(const std::string& path, const MakeOptions& options) {
 }  // namespace
 
 MSLUA_SOURCE(cifar10) {
-  def->class_name = "Cifar10Dataset";
-  def->title = "CIFAR-10";
-  def->doc = "CIFAR-10, binary or python files: image uint8 [32, 32, 3], label int32 [] from 0.";
-  def->fields = {PathField("dataset_dir", "folder of data_batch_1.bin and the others, or of data_batch_1"),
-                 UsageField()};
-  def->open = [](const Fields& fields) { return OpenCifar(Flavour(), fields); };
-  def->fits = IsFolder;
-  def->expects = "the files of CIFAR-10";
-  def->make = Make;
+  SourceDef def("cifar10", "Cifar10Dataset");
+  def.title = "CIFAR-10";
+  def.doc = "CIFAR-10, binary or python files: image uint8 [32, 32, 3], label int32 [] from 0.";
+  def.fields = {PathField("dataset_dir", "folder of data_batch_1.bin and the others, or of data_batch_1"),
+                UsageField()};
+  def.open = [](const Fields& fields) { return OpenCifar(Flavour(), fields); };
+  def.fits = IsFolder;
+  def.expects = "the files of CIFAR-10";
+  def.make = Make;
+  return def;
 }
 
 }  // namespace mslua::data

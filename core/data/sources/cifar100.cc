@@ -19,13 +19,14 @@ const CifarFlavour& Flavour() {
 }  // namespace
 
 MSLUA_SOURCE(cifar100) {
-  def->class_name = "Cifar100Dataset";
-  def->title = "CIFAR-100";
-  def->doc = "CIFAR-100: image, coarse_label, fine_label.";
-  def->fields = {PathField("dataset_dir", "folder of train.bin and test.bin, or of train and test"), UsageField()};
-  def->open = [](const Fields& fields) { return OpenCifar(Flavour(), fields); };
-  def->fits = IsFolder;
-  def->expects = "the files of CIFAR-100";
+  SourceDef def("cifar100", "Cifar100Dataset");
+  def.title = "CIFAR-100";
+  def.doc = "CIFAR-100: image, coarse_label, fine_label.";
+  def.fields = {PathField("dataset_dir", "folder of train.bin and test.bin, or of train and test"), UsageField()};
+  def.open = [](const Fields& fields) { return OpenCifar(Flavour(), fields); };
+  def.fits = IsFolder;
+  def.expects = "the files of CIFAR-100";
+  return def;
 }
 
 }  // namespace mslua::data

@@ -120,6 +120,8 @@ TEST(CifarTest, ReadsThePythonVersion) {
   Put(path + "/data_batch_1", Pickled(4, {"labels"}).substr(0, 5000));
   EXPECT_THAT(Message(Open("cifar10", {{"dataset_dir", path}}).status()),
               AllOf(HasSubstr("data_batch_1"), HasSubstr("it ends early"), HasSubstr("CIFAR-10 binary version")));
+  Put(path + "/data_batch_1", Pickled(4, {"labels"}) + Pickled(4, {"labels"}));
+  EXPECT_THAT(Message(Open("cifar10", {{"dataset_dir", path}}).status()), HasSubstr("bytes stand behind its end"));
   Put(path + "/data_batch_1", Pickled(4, {"names"}));
   EXPECT_THAT(Message(Open("cifar10", {{"dataset_dir", path}}).status()),
               HasSubstr("'labels' has 0 entries for 4 images"));

@@ -63,7 +63,7 @@ class Records {
     while (true) {
       line_ = next_line_;
       const Outcome outcome = Split(fields);
-      if (outcome == kRecord && fields->size() == 1 && (*fields)[0].empty()) continue;
+      if (outcome == kRecord && blank_) continue;
       if (outcome == kRecord) return true;
       if (outcome == kEnd) return false;
       if (outcome == kBadQuote) {
@@ -118,6 +118,7 @@ class Records {
       if (p == end || *p == '\n') break;
       ++p;  // the delimiter
     }
+    blank_ = fields->size() == 1 && (*fields)[0].empty() && buffer_[begin_] != '"';
     begin_ = std::min<size_t>(p + 1 - buffer_.data(), end_);
     next_line_ = line_ + lines;
     return kRecord;
@@ -163,6 +164,7 @@ class Records {
   size_t begin_ = 0, end_ = 0;  // in buffer_: what is not split yet
   int64_t offset_ = 0;          // in the file: what is read next
   bool at_end_ = false;
+  bool blank_ = false;  // the last record is an empty line
   int64_t line_ = 0, next_line_ = 1;
   std::deque<std::string> unquoted_;  // fields with doubled quotes, of the last record
 };
@@ -193,10 +195,10 @@ StatusOr<Type> ParseType(const std::string& column, const std::string& text) {
            type.count <= std::numeric_limits<int32_t>::max();
   }
   if (good && (counted || type.kind != Kind::kHash)) return type;
-  return absl::InvalidArgumentError(absl::StrCat("CsvDataset: columns: ", column,
-                                                 ": expected \"float\", \"int\", \"category\", \"category(N)\", "
-                                                 "\"hash(N)\" or \"skip\", got \"",
-                                                 text, "\"", DidYouMean(word, {std::begin(kWords), std::end(kWords)})));
+  return absl::InvalidArgumentError(
+      absl::StrCat("CsvDataset: columns: ", column,
+                   ": expected \"float\", \"int\", \"category\", \"category(N)\", \"hash(N)\" or \"skip\", got \"",
+                   text, "\"", DidYouMean(word, {std::begin(kWords), std::end(kWords)})));
 }
 
 // Bucket of a text: FNV-1a of its bytes, mixed as SplitMix64 does. The same for every machine and run.
@@ -459,6 +461,12 @@ class CsvReader : public Reader {
           int32_t number = 0;
           std::memcpy(&number, cell, sizeof number);
           const float value = static_cast<float>(number);
+          if (static_cast<double>(value) != number) {
+            return absl::DataLossError(absl::StrCat(
+                number,
+                " is no float32, which `numbers` holds; give the column the type \"float\" to round it, or "
+                "\"category\" or \"hash(N)\""));
+          }
           std::memcpy(cell, &value, sizeof value);
         }
         return absl::OkStatus();
@@ -530,21 +538,20 @@ std::vector<FieldDef> CsvFields() {
 }  // namespace
 
 MSLUA_SOURCE(csv) {
-  def->class_name = "CsvDataset";
-  def->title = "CSV";
-  def->doc =
+  SourceDef def("csv", "CsvDataset");
+  def.title = "CSV";
+  def.doc =
       "Records of CSV files, a column each: \"float\" gives float32 [], \"int\", \"category\" and \"hash(N)\" int32 "
-      "[]. "
-      "Categories are numbered from 0 in the order of their bytes; give the training files as `categories_from` of the "
-      "test data, so that both have the same numbers. `CsvDataset(\"train.csv\", { columns = { city = \"hash(100)\", "
-      "income "
-      "= \"category\" }, label = \"income\", pack = true })`.";
-  def->fields = CsvFields();
-  def->open = CsvReader::Open;
-  def->fits = [](const std::string& path) { return absl::EndsWithIgnoreCase(path, ".csv"); };
-  def->expects = "a CSV file";
-  def->order = 1;
-  def->inspect = {{"column_type", "category"}};
+      "[]. Categories are numbered from 0 in the order of their bytes; give the training files as `categories_from` of "
+      "the test data, so that both have the same numbers. `CsvDataset(\"train.csv\", { columns = { city = "
+      "\"hash(100)\", income = \"category\" }, label = \"income\", pack = true })`.";
+  def.fields = CsvFields();
+  def.open = CsvReader::Open;
+  def.fits = [](const std::string& path) { return absl::EndsWithIgnoreCase(path, ".csv"); };
+  def.expects = "a CSV file";
+  def.order = 1;
+  def.inspect = {{"column_type", "category"}};
+  return def;
 }
 
 }  // namespace mslua::data

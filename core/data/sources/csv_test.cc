@@ -70,6 +70,30 @@ TEST(CsvTest, PackedColumns) {
   EXPECT_THAT(second, ElementsAre(50, 13, 0, second[3], 0));
 }
 
+TEST(CsvTest, PackedIntegersAreExact) {
+  const std::string path = Folder("csv_exact") + "/x.csv";
+  FieldMap fields{{"dataset_files", path}, {"columns", Texts{{"id", "int"}}}, {"pack", true}};
+  Put(path, "id,y\n16777216,1\n-16777216,2\n33554432,3\n");
+  Opened reader = Open("csv", fields);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  EXPECT_THAT(Row(reader, 1), ElementsAre(-16777216, 2));
+  EXPECT_THAT(Row(reader, 2), ElementsAre(33554432, 3));
+  Put(path, "id,y\n16777216,1\n16777217,1\n");
+  EXPECT_THAT(Message(Open("csv", fields).status()),
+              AllOf(HasSubstr(path + ":3: column 'id': 16777217 is no float32"), HasSubstr("\"hash(N)\"")));
+  fields["label"] = "id";  // is not packed
+  EXPECT_THAT(Row(Open("csv", fields), 1), ElementsAre(1, 16777217));
+}
+
+TEST(CsvTest, EmptyLinesAreNoRecordsButAnEmptyFieldIs) {
+  const std::string path = Folder("csv_empty") + "/x.csv";
+  Put(path, "x\n1\n\n\"\"\r\n\r\n2\n");
+  const Opened reader = Open("csv", {{"dataset_files", path}, {"missing", Texts{{"x", "-1"}}}});
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  ASSERT_EQ((*reader)->size(), 3);
+  EXPECT_THAT(Row(reader, 1), ElementsAre(-1));
+}
+
 TEST(CsvTest, FilesWithoutHeaderAndMissingValues) {
   const std::string path = Folder("csv_files");
   Put(path + "/a.csv", "1;;b\n2;4;a\n");

@@ -7,8 +7,8 @@
 
 #include "core/data/source.h"
 
-// core/data/sources/mnist.cc:  MSLUA_SOURCE(mnist) { def->class_name = "MnistDataset"; ... }
-#define MSLUA_SOURCE(kind) void DefineSource_##kind([[maybe_unused]] SourceDef* def)
+// core/data/sources/mnist.cc:  MSLUA_SOURCE(mnist) { SourceDef def("mnist", "MnistDataset"); ... return def; }
+#define MSLUA_SOURCE(kind) SourceDef Source_##kind()
 
 namespace mslua::data {
 

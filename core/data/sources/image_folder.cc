@@ -11,6 +11,13 @@ namespace {
 
 constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
 
+bool IsOtherImage(const std::string& name) {
+  for (const char* ending : {".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".jp2", ".avif"}) {
+    if (absl::EndsWith(name, ending)) return true;
+  }
+  return false;
+}
+
 class ImageFolderReader : public Reader {
  public:
   ImageFolderReader() { columns_ = {{"image", {DType::kU8, {-1, -1, 3}}}, {"label", {DType::kI32, {}}}}; }
@@ -23,11 +30,18 @@ class ImageFolderReader : public Reader {
       if (!IsFolder(folder)) continue;
       ASSIGN_OR_RETURN(const auto files, ListFolder(folder));
       const size_t before = files_.size();
+      std::vector<std::string> left_out;
       for (const std::string& file : files) {
         const std::string lower = absl::AsciiStrToLower(file);
         if (absl::EndsWith(lower, ".jpg") || absl::EndsWith(lower, ".jpeg") || absl::EndsWith(lower, ".png")) {
           files_.push_back({absl::StrCat(folder, "/", file), label});
+        } else if (IsOtherImage(lower) || IsFolder(absl::StrCat(folder, "/", file))) {
+          left_out.push_back(file);
         }
+      }
+      if (!left_out.empty()) {
+        notices_.push_back(absl::StrCat("ImageFolderDataset: ", folder, ": left out ", left_out.size(),
+                                        " images of other formats, or folders, such as ", left_out[0]));
       }
       if (files_.size() == before) notices_.push_back(absl::StrCat("ImageFolderDataset: no image in ", folder));
       ++label;
@@ -80,14 +94,15 @@ StatusOr<std::unique_ptr<Reader>> Open(const Fields& fields) {
 }  // namespace
 
 MSLUA_SOURCE(image_folder) {
-  def->class_name = "ImageFolderDataset";
-  def->title = "image folder";
-  def->doc = "A folder for each class with JPEG or PNG files: image uint8 [h, w, 3], label int32 [].";
-  def->fields = {PathField("dataset_dir", "folder of the classes' folders")};
-  def->open = Open;
-  def->fits = IsFolder;
-  def->expects = "a folder of image folders";
-  def->order = 4;
+  SourceDef def("image_folder", "ImageFolderDataset");
+  def.title = "image folder";
+  def.doc = "A folder for each class with JPEG or PNG files: image uint8 [h, w, 3], label int32 [].";
+  def.fields = {PathField("dataset_dir", "folder of the classes' folders")};
+  def.open = Open;
+  def.fits = IsFolder;
+  def.expects = "a folder of image folders";
+  def.order = 4;
+  return def;
 }
 
 }  // namespace mslua::data

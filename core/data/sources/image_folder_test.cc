@@ -63,10 +63,14 @@ TEST(ImageFolderTest, ClassesInOrderOfTheirNames) {
   Put(path + "/b_dog/1.JPG", Jpeg(20, 10));
   Put(path + "/a_cat/2.png", Png(6, 4, true));
   Put(path + "/a_cat/notes.txt", "not an image");
+  Put(path + "/b_dog/2.WebP", "RIFF");
+  ASSERT_TRUE(MakeFolders(path + "/b_dog/more").ok());
   const Opened reader = Open("image_folder", {{"dataset_dir", path}});
   ASSERT_TRUE(reader.ok()) << reader.status();
   EXPECT_EQ((*reader)->size(), 2);
-  EXPECT_THAT((*reader)->notices(), ElementsAre(HasSubstr("c_empty")));
+  EXPECT_THAT(
+      (*reader)->notices(),
+      ElementsAre(HasSubstr("left out 2 images of other formats, or folders, such as 2.WebP"), HasSubstr("c_empty")));
   EXPECT_EQ(LabelOf(**reader, 0), 0);
   EXPECT_EQ(LabelOf(**reader, 1), 1);
   ReadBuffers buffers;

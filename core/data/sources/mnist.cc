@@ -28,13 +28,13 @@ double Distance(double x, double y, const double* s) {
 // Appends an image of 28x28 and its label.
 void MnistRecord(uint64_t seed, absl::string_view part, int64_t i, std::string* images, std::string* labels) {
   constexpr int kSize = 28;
-  SampleRandom random(seed, part, i);
-  const int label = random.Below(10);
-  const double scale = random.Between(7.5, 9.5);  // pixels of half the digit's height
-  const double left = 14 - scale / 2 + random.Between(-3, 3), top = 14 - scale + random.Between(-2.5, 2.5);
-  const double slant = random.Between(-0.25, 0.25), thickness = random.Between(0.08, 0.17);
+  SampleDraws draws = StandInDraws(seed, part, i);
+  const int label = StandInBelow(&draws, 10);
+  const double scale = draws.Uniform(7.5, 9.5);  // pixels of half the digit's height
+  const double left = 14 - scale / 2 + draws.Uniform(-3, 3), top = 14 - scale + draws.Uniform(-2.5, 2.5);
+  const double slant = draws.Uniform(-0.25, 0.25), thickness = draws.Uniform(0.08, 0.17);
   float noise[kSize * kSize];
-  random.Noise(kSize * kSize, noise);
+  StandInNoise(draws, kSize * kSize, noise);
   for (int py = 0; py < kSize; ++py) {
     for (int px = 0; px < kSize; ++px) {
       const double y = (py + 0.5 - top) / scale, x = (px + 0.5 - left) / scale + slant * (y - 1);
@@ -109,14 +109,15 @@ StatusOr<std::unique_ptr<Reader>> Open(const Fields& fields) {
 }  // namespace
 
 MSLUA_SOURCE(mnist) {
-  def->class_name = "MnistDataset";
-  def->title = "MNIST";
-  def->doc = "MNIST's IDX files, plain or .gz: image uint8 [28, 28, 1], label int32 [].";
-  def->fields = {PathField("dataset_dir", "folder of train-images-idx3-ubyte and the others"), UsageField()};
-  def->open = Open;
-  def->fits = IsFolder;
-  def->expects = "the files of MNIST";
-  def->make = Make;
+  SourceDef def("mnist", "MnistDataset");
+  def.title = "MNIST";
+  def.doc = "MNIST's IDX files, plain or .gz: image uint8 [28, 28, 1], label int32 [].";
+  def.fields = {PathField("dataset_dir", "folder of train-images-idx3-ubyte and the others"), UsageField()};
+  def.open = Open;
+  def.fits = IsFolder;
+  def.expects = "the files of MNIST";
+  def.make = Make;
+  return def;
 }
 
 }  // namespace mslua::data

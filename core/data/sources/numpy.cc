@@ -138,8 +138,11 @@ struct Member {
   int64_t packed = 0, size = 0, header = 0;
 };
 
-// Where the archive's directory is: offset and bytes.
-StatusOr<std::pair<int64_t, int64_t>> FindDirectory(const InputFile& file) {
+struct Directory {
+  int64_t begin = 0, size = 0, members = 0;
+};
+
+StatusOr<Directory> FindDirectory(const InputFile& file) {
   constexpr int64_t kEnd = 22, kLocator = 20, kEnd64 = 56;
   std::string tail(static_cast<size_t>(std::min<int64_t>(file.size(), kEnd + 65535 + kLocator)), '\0');
   const int64_t first = file.size() - static_cast<int64_t>(tail.size());
@@ -147,19 +150,27 @@ StatusOr<std::pair<int64_t, int64_t>> FindDirectory(const InputFile& file) {
   const size_t at = tail.rfind("PK\x05\x06");
   if (at == std::string::npos || at + kEnd > tail.size())
     return absl::DataLossError("is truncated, or no .npz archive: it has no directory");
-  int64_t size = static_cast<int64_t>(Little(&tail[at + 12], 4)),
+  if (at + kEnd + Little(&tail[at + 20], 2) != tail.size())
+    return absl::DataLossError("is damaged: bytes stand behind its end");
+  int64_t members = static_cast<int64_t>(Little(&tail[at + 10], 2)),
+          size = static_cast<int64_t>(Little(&tail[at + 12], 4)),
           begin = static_cast<int64_t>(Little(&tail[at + 16], 4));
-  if (begin == 0xffffffff || size == 0xffffffff) {
+  int64_t end_begin = first + static_cast<int64_t>(at);  // of what follows the directory
+  if (begin == 0xffffffff || size == 0xffffffff || members == 0xffff) {
     if (at < kLocator || tail.compare(at - kLocator, 4, "PK\x06\x07") != 0)
       return absl::DataLossError("is damaged: its zip64 directory is missing");
     char end[kEnd64];
-    RETURN_IF_ERROR(file.Read(static_cast<int64_t>(Little(&tail[at - kLocator + 8], 8)), kEnd64, end));
+    end_begin = static_cast<int64_t>(Little(&tail[at - kLocator + 8], 8));
+    RETURN_IF_ERROR(file.Read(end_begin, kEnd64, end));
+    members = static_cast<int64_t>(Little(end + 32, 8));
     size = static_cast<int64_t>(Little(end + 40, 8));
     begin = static_cast<int64_t>(Little(end + 48, 8));
   }
   if (begin < 0 || size < 0 || size > kMaxDirectory || begin > file.size() || size > file.size() - begin)
     return absl::DataLossError("is damaged: its directory lies outside the file");
-  return std::make_pair(begin, size);
+  if (begin + size != end_begin)  // two archives in one file: the members of the first one would be left out
+    return absl::DataLossError("is damaged: its directory does not end where the archive's end begins");
+  return Directory{begin, size, members};
 }
 
 // Sizes and place of a member larger than 4 GiB are in its zip64 field.
@@ -182,8 +193,8 @@ Status ReadZip64(absl::string_view extra, Member* member) {
 
 StatusOr<std::vector<Member>> ListMembers(const InputFile& file) {
   ASSIGN_OR_RETURN(const auto directory, FindDirectory(file));
-  std::string bytes(static_cast<size_t>(directory.second), '\0');
-  RETURN_IF_ERROR(file.Read(directory.first, directory.second, &bytes[0]));
+  std::string bytes(static_cast<size_t>(directory.size), '\0');
+  RETURN_IF_ERROR(file.Read(directory.begin, directory.size, &bytes[0]));
   std::vector<Member> members;
   for (size_t at = 0; at < bytes.size();) {
     const char* p = bytes.data() + at;
@@ -202,6 +213,10 @@ StatusOr<std::vector<Member>> ListMembers(const InputFile& file) {
     RETURN_IF_ERROR(ReadZip64({p + 46 + name, extra}, &member));
     members.push_back(std::move(member));
     at += 46 + name + extra + comment;
+  }
+  if (static_cast<int64_t>(members.size()) != directory.members) {
+    return absl::DataLossError(
+        absl::StrCat("is damaged: its directory has ", members.size(), " members, expected ", directory.members));
   }
   return members;
 }
@@ -380,17 +395,18 @@ class NumpyReader : public Reader {
 }  // namespace
 
 MSLUA_SOURCE(numpy) {
-  def->class_name = "NumpyDataset";
-  def->title = "NumPy files";
-  def->doc =
+  SourceDef def("numpy", "NumpyDataset");
+  def.title = "NumPy files";
+  def.doc =
       "Rows of NumPy's arrays: a column for each array of an .npz file, or for each .npy file, under its name. "
       "`NumpyDataset(\"train.npz\", {\"image\", \"label\"})`.";
-  def->fields = {PathField("dataset_files", "an .npz file, an .npy file, or a list of .npy files", FieldType::kPaths),
-                 {"column_names", FieldType::kStrings, "the arrays to read, in this order (default: all)"}};
-  def->open = NumpyReader::Open;
-  def->fits = [](const std::string& path) { return absl::EndsWith(path, ".npy") || absl::EndsWith(path, ".npz"); };
-  def->expects = "a .npy or .npz file";
-  def->order = 1;
+  def.fields = {PathField("dataset_files", "an .npz file, an .npy file, or a list of .npy files", FieldType::kPaths),
+                {"column_names", FieldType::kStrings, "the arrays to read, in this order (default: all)"}};
+  def.open = NumpyReader::Open;
+  def.fits = [](const std::string& path) { return absl::EndsWith(path, ".npy") || absl::EndsWith(path, ".npz"); };
+  def.expects = "a .npy or .npz file";
+  def.order = 1;
+  return def;
 }
 
 }  // namespace mslua::data

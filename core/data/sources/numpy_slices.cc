@@ -47,16 +47,17 @@ StatusOr<std::unique_ptr<Reader>> Open(const Fields& fields) {
 }  // namespace
 
 MSLUA_SOURCE(numpy_slices) {
-  def->class_name = "NumpySlicesDataset";
-  def->title = "arrays";
-  def->doc =
+  SourceDef def("numpy_slices", "NumpySlicesDataset");
+  def.title = "arrays";
+  def.doc =
       "Tensors (or nested lists) whose rows are the samples: `NumpySlicesDataset({x, y}, {\"data\", \"label\"})`, or "
       "`NumpySlicesDataset({data = x, label = y}, {\"data\", \"label\"})`; a tensor or a list of numbers is one "
       "column.";
   FieldDef data{"data", FieldType::kArrays, "the arrays; all have as many rows"};
   data.required = true;
-  def->fields = {data, {"column_names", FieldType::kStrings, "names of the columns, one for each array"}};
-  def->open = Open;
+  def.fields = {data, {"column_names", FieldType::kStrings, "names of the columns, one for each array"}};
+  def.open = Open;
+  return def;
 }
 
 }  // namespace mslua::data

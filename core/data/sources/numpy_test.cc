@@ -121,6 +121,11 @@ TEST(NumpyTest, Errors) {
   EXPECT_THAT(message(Npz({{"x.npy", X()}}, false), {{"column_names", Names{"xx"}}}), HasSubstr("no array 'xx'"));
   const std::string archive = Npz({{"x.npy", X()}}, true);
   EXPECT_THAT(message(archive.substr(0, archive.size() - 5)), HasSubstr("it has no directory"));
+  EXPECT_THAT(message(archive + archive), HasSubstr("its directory does not end where"));
+  EXPECT_THAT(message(archive + "x"), HasSubstr("bytes stand behind its end"));
+  std::string fewer = archive;
+  fewer[fewer.size() - 12] = 2;
+  EXPECT_THAT(message(fewer), HasSubstr("its directory has 1 members, expected 2"));
   std::string damaged = archive;
   damaged[30 + 5 + 20] ^= 0x55;
   EXPECT_THAT(message(damaged), HasSubstr("a.npy, member 'x.npy': its deflated data is damaged"));

@@ -30,6 +30,7 @@ constexpr int64_t kMaxShards = 100'000;
 struct TarMember {
   std::string name;
   int64_t offset = 0, size = 0;
+  const char* kind = nullptr;  // what it is instead of a file with its bytes, "a link"; null: such a file
 };
 
 // A number of a header: octal digits, or big-endian bytes behind 0x80.
@@ -50,20 +51,24 @@ bool ParseNumber(const char* text, size_t width, int64_t* value) {
 
 absl::string_view Text(const char* field, size_t width) { return {field, strnlen(field, width)}; }
 
-// The members of an archive that are files, one after another.
+// The members of an archive that are files, or stand for files, one after another.
 class TarScanner {
  public:
   explicit TarScanner(const InputFile& file) : file_(file) {}
 
-  // False at the end.
+  // False at the end: two blocks of zeros, behind which there are zeros alone.
   StatusOr<bool> Next(TarMember* member) {
     std::string long_name;
     int64_t long_size = -1;
+    *member = TarMember();
     while (at_ < file_.size()) {
       char header[kBlock];
       if (file_.size() - at_ < kBlock) return Damaged("it is truncated");
       RETURN_IF_ERROR(file_.Read(at_, kBlock, header));
-      if (std::all_of(header, header + kBlock, [](char c) { return c == 0; })) return false;
+      if (IsZero(header)) {
+        RETURN_IF_ERROR(CheckEnd());
+        return false;
+      }
       int64_t size = 0, sum = 0;
       if (!ParseNumber(header + 148, 8, &sum) || sum != Sum(header)) return Damaged("its header is damaged");
       if (!ParseNumber(header + 124, 12, &size)) return Damaged("its size is damaged");
@@ -74,10 +79,13 @@ class TarScanner {
       if (size < 0 || size > file_.size() - data) return Damaged("it is truncated");
       at_ = data + (size + kBlock - 1) / kBlock * kBlock;
       if (extension) {
-        RETURN_IF_ERROR(ReadExtension(type, data, size, &long_name, &long_size));
+        RETURN_IF_ERROR(ReadExtension(type, data, size, &long_name, &long_size, &member->kind));
         continue;
       }
-      if (type == '0' || type == '\0') {
+      if (type == '1' || type == '2') member->kind = "a link";
+      if (type == 'S') member->kind = "a sparse file";
+      if (type == 'M') member->kind = "a part of a file";
+      if (type == '0' || type == '\0' || type == '7' || member->kind != nullptr) {
         const bool ustar = std::memcmp(header + 257, "ustar\0", 6) == 0;
         const absl::string_view prefix = ustar ? Text(header + 345, 155) : "";
         member->name =
@@ -88,11 +96,32 @@ class TarScanner {
       }
       long_name.clear();
       long_size = -1;
+      member->kind = nullptr;
     }
-    return false;
+    return Damaged("the archive has no end, two blocks of zeros: it is truncated; copy or make it again");
   }
 
  private:
+  static bool IsZero(const char* block) {
+    return std::all_of(block, block + kBlock, [](char c) { return c == 0; });
+  }
+
+  // at_ is the first block of zeros.
+  Status CheckEnd() {
+    char block[kBlock];
+    int64_t zeros = 0;
+    for (; at_ < file_.size(); at_ += kBlock, ++zeros) {
+      if (file_.size() - at_ < kBlock) return Damaged("it is truncated");
+      RETURN_IF_ERROR(file_.Read(at_, kBlock, block));
+      if (IsZero(block)) continue;
+      return Damaged(
+          "data stand behind the archive's end. If it is several archives that were joined, give them one by one, or "
+          "make one of them: `tar --concatenate --file=A.tar B.tar`, or unpack it with `tar -xif` and pack it again");
+    }
+    if (zeros >= 2) return absl::OkStatus();
+    return Damaged("the archive ends after one block of zeros, expected two: it is truncated; copy or make it again");
+  }
+
   Status Damaged(const char* what) const {
     return absl::DataLossError(absl::StrCat(file_.path(), ", member at byte ", at_, ": ", what));
   }
@@ -104,7 +133,8 @@ class TarScanner {
   }
 
   // A long name or pax records, for the next member.
-  Status ReadExtension(char type, int64_t data, int64_t size, std::string* name, int64_t* long_size) const {
+  Status ReadExtension(char type, int64_t data, int64_t size, std::string* name, int64_t* long_size,
+                       const char** kind) const {
     if (type == 'K' || type == 'g') return absl::OkStatus();  // of a link; of all members: no names
     if (size > kMaxName) return Damaged("its name is too long");
     std::string text(static_cast<size_t>(size), '\0');
@@ -121,7 +151,9 @@ class TarScanner {
           length <= space + 1 || length > rest.size())
         return Damaged("its pax records are damaged");
       const absl::string_view record = rest.substr(space + 1, length - space - 2);
-      if (absl::StartsWith(record, "path=")) *name = std::string(record.substr(5));
+      if (absl::StartsWith(record, "GNU.sparse.")) *kind = "a sparse file";
+      if (absl::StartsWith(record, "GNU.sparse.name=")) *name = std::string(record.substr(16));
+      if (absl::StartsWith(record, "path=") && *kind == nullptr) *name = std::string(record.substr(5));
       if (absl::StartsWith(record, "size=") && (!absl::SimpleAtoi(record.substr(5), long_size) || *long_size < 0))
         return Damaged("its pax records are damaged");
       rest.remove_prefix(length);
@@ -253,6 +285,11 @@ class TarReader : public Reader {
     const std::string ending = absl::AsciiStrToLower(name_ending);
     const bool image = std::find(image_endings_.begin(), image_endings_.end(), ending) != image_endings_.end();
     if (!image && ending != label_ending_) return absl::OkStatus();
+    if (member.kind != nullptr) {
+      return absl::DataLossError(
+          absl::StrCat(shards_.back()->path(), ", member '", member.name, "' is ", member.kind,
+                       ", expected a file; pack with `tar --format=ustar --dereference --hard-dereference`"));
+    }
     int64_t* offset = image ? &sample->image : &sample->label;
     if (*offset >= 0) {
       return absl::DataLossError(absl::StrCat(shards_.back()->path(), ", sample '", sample->key,
@@ -310,22 +347,22 @@ class TarReader : public Reader {
 }  // namespace
 
 MSLUA_SOURCE(tar) {
-  def->class_name = "TarDataset";
-  def->title = "tar shards";
-  def->doc =
+  SourceDef def("tar", "TarDataset");
+  def.title = "tar shards";
+  def.doc =
       "Samples of tar archives in WebDataset's layout, `0007.jpg` beside `0007.cls`: image uint8 [h, w, 3], label "
-      "int32 "
-      "[]. `TarDataset(\"train-{000..146}.tar\", { shuffle = true })`, or `{ label = \"json\", label_key = \"class\" "
-      "}`.";
-  def->fields = {
+      "int32 []. `TarDataset(\"train-{000..146}.tar\", { shuffle = true })`, or `{ label = \"json\", label_key = "
+      "\"class\" }`.";
+  def.fields = {
       PathField("dataset_files", "an archive, a folder of archives, a pattern, or a list of them", FieldType::kPaths),
       {"image", FieldType::kString, "endings of the member with the JPEG or PNG image", "jpg;jpeg;png"},
       {"label", FieldType::kString, "ending of the member with the label, an integer", "cls"},
       {"label_key", FieldType::kString, "the label's key where its member is JSON"}};
-  def->open = TarReader::Open;
-  def->fits = [](const std::string& path) { return IsFolder(path) || absl::EndsWith(path, ".tar"); };
-  def->expects = "tar shards";
-  def->order = 1;
+  def.open = TarReader::Open;
+  def.fits = [](const std::string& path) { return IsFolder(path) || absl::EndsWith(path, ".tar"); };
+  def.expects = "tar shards";
+  def.order = 1;
+  return def;
 }
 
 }  // namespace mslua::data

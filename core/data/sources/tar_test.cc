@@ -128,6 +128,41 @@ TEST(TarTest, Errors) {
   EXPECT_THAT(Message(Open("tar", {{"dataset_files", "a-{3..1}.tar"}}).status()), HasSubstr("{FIRST..LAST}"));
 }
 
+// Samples behind the end would be left out without a word.
+TEST(TarTest, AnArchiveEndsOnceAndHasItsEnd) {
+  const std::string path = Folder("tar_end") + "/a.tar";
+  const auto message = [&](const std::string& bytes) {
+    Put(path, bytes);
+    return Message(Open("tar", {{"dataset_files", path}}).status());
+  };
+  const std::string shard = Shard(0, 2), members = shard.substr(0, shard.size() - 1024);
+  EXPECT_EQ(message(shard + std::string(8192, '\0')), "");  // tar fills a record of 20 blocks
+  EXPECT_EQ(message(members),
+            absl::StrCat(path, ", member at byte ", members.size(),
+                         ": the archive has no end, two blocks of zeros: it is truncated; copy or make it again"));
+  EXPECT_THAT(message(members + std::string(512, '\0')), HasSubstr("ends after one block of zeros, expected two"));
+  EXPECT_THAT(message(members + std::string(700, '\0')), HasSubstr("truncated"));
+  for (const std::string& joined : {shard + Shard(2, 2), members + std::string(512, '\0') + Shard(2, 2)})
+    EXPECT_THAT(message(joined), AllOf(HasSubstr("data stand behind the archive's end"),
+                                       HasSubstr("`tar --concatenate --file=A.tar B.tar`"), HasSubstr("`tar -xif`")));
+  EXPECT_THAT(message(""), HasSubstr("the archive has no end"));
+}
+
+TEST(TarTest, LinksAndSparseFilesAreNoSamples) {
+  const std::string path = Folder("tar_links") + "/a.tar";
+  const auto message = [&](const std::string& bytes) {
+    Put(path, bytes + End());
+    return Message(Open("tar", {{"dataset_files", path}}).status());
+  };
+  const std::string sample = Member("a.png", Png(1)) + Member("a.cls", "1");
+  EXPECT_EQ(message(sample + Member("readme.txt", "", '2') + Member("b.png", Png(1), '7') + Member("b.cls", "1")), "");
+  EXPECT_THAT(message(sample + Member("b.png", "", '1') + Member("b.cls", "", '2')),
+              AllOf(HasSubstr("member 'b.png' is a link, expected a file"), HasSubstr("--dereference")));
+  EXPECT_THAT(message(sample + Member("b.png", Png(1), 'S')), HasSubstr("member 'b.png' is a sparse file"));
+  EXPECT_THAT(message(sample + Member("x", "25 GNU.sparse.name=b.png\n", 'x') + Member("GNUSparseFile.1/b.png", "1")),
+              HasSubstr("member 'b.png' is a sparse file"));
+}
+
 TEST(TarTest, ShufflesShardsAndResumes) {
   const std::string path = Folder("tar_order") + "/a.tar";
   Put(path, Shard(0, 23));

@@ -61,11 +61,11 @@ StatusOr<std::string> FileOf(const Text& source, bool* whole) {
     }
   }
   if (IsFile(tried[0])) return tried[0];
-  return absl::NotFoundError(absl::StrCat(
-      "TextDataset: no file '", tried[0],
-      "'; give a text file, download 'tinyshakespeare' (input.txt) from https://github.com/karpathy/char-rnn, or "
-      "make a stand-in: mslua data make text ",
-      source.path));
+  return absl::NotFoundError(
+      absl::StrCat("TextDataset: no file '", tried[0],
+                   "'; give a text file, download 'tinyshakespeare' (input.txt) from "
+                   "https://github.com/karpathy/char-rnn, or make a stand-in: mslua data make text ",
+                   source.path));
 }
 
 class TextReader : public Reader {
@@ -142,16 +142,18 @@ Status Make(const std::string& path, const MakeOptions& options) {
   static constexpr const char* kObjects[] = {"the crown", "this quiet night", "her gentle heart", "the northern sea",
                                              "a winter's tale"};
   static constexpr const char* kEnds[] = {".", "!", "?", ", and so do I.", "; what then?"};
-  const auto pick = [](SampleRandom* random, const auto& list) { return list[random->Below(std::size(list))]; };
+  const auto pick = [](SampleDraws* draws, const auto& list) {
+    return list[StandInBelow(draws, static_cast<int>(std::size(list)))];
+  };
   RETURN_IF_ERROR(PrepareStandIn(path, {"input.txt"}, options));
   ASSIGN_OR_RETURN(const auto file, AtomicFile::Create(absl::StrCat(path, "/input.txt")));
   int64_t left = options.train + options.test;
   for (int64_t speech = 0; left > 0; ++speech) {
-    SampleRandom random(options.seed, "make/text", speech);
-    std::string text = absl::StrCat(pick(&random, kNames), ":\n");
-    for (int lines = 1 + random.Below(4); lines > 0; --lines) {
-      std::string line = absl::StrCat(pick(&random, kSubjects), " ", pick(&random, kVerbs), " ",
-                                      pick(&random, kObjects), pick(&random, kEnds), "\n");
+    SampleDraws draws = StandInDraws(options.seed, "make/text", speech);
+    std::string text = absl::StrCat(pick(&draws, kNames), ":\n");
+    for (int lines = 1 + StandInBelow(&draws, 4); lines > 0; --lines) {
+      std::string line = absl::StrCat(pick(&draws, kSubjects), " ", pick(&draws, kVerbs), " ", pick(&draws, kObjects),
+                                      pick(&draws, kEnds), "\n");
       line[0] = static_cast<char>(line[0] - 'a' + 'A');
       text += line;
     }
@@ -165,18 +167,17 @@ Status Make(const std::string& path, const MakeOptions& options) {
 
 std::vector<FieldDef> TextFields() {
   FieldDef block{"block", FieldType::kInt, "tokens of a sample", 64};
-  block.min = 1;
+  block.limits = AtLeast(1);
   block.unit = "tokens";
   FieldDef stride{"stride", FieldType::kInt, "tokens between the begins of two windows (default: block)"};
-  stride.min = 1;
+  stride.limits = AtLeast(1);
   stride.unit = "tokens";
   FieldDef format{"format", FieldType::kString, "what a token is", "characters"};
   format.choices = {"characters", "uint16"};
   FieldDef fraction{"test_fraction", FieldType::kNumber, "the end of a single file that is the test part", 0.1};
-  fraction.min = 0;
-  fraction.below = 1;
+  fraction.limits = Fraction();
   FieldDef vocabulary{"vocab_size", FieldType::kInt, "uint16 only: a token that is not below it is an error"};
-  vocabulary.min = 1;
+  vocabulary.limits = AtLeast(1);
   return {
       PathField("dataset_files", "a file, or a folder with input.txt (characters) or train.bin and val.bin (uint16)"),
       UsageField(),
@@ -190,20 +191,20 @@ std::vector<FieldDef> TextFields() {
 }  // namespace
 
 MSLUA_SOURCE(text) {
-  def->class_name = "TextDataset";
-  def->title = "text";
-  def->doc =
+  SourceDef def("text", "TextDataset");
+  def.title = "text";
+  def.doc =
       "Windows of a text for next-token prediction: x int32 [block], y int32 [block], y being x moved on by one. "
-      "`stride` "
-      "tokens lie between two windows (default: block). format \"characters\": bytes, ids in order of their values; "
-      "\"uint16\": tokens.";
-  def->fields = TextFields();
-  def->open = [](const Fields& fields) { return TextReader::Open(Text(fields)); };
-  def->fits = [](const std::string& path) { return IsFile(path) || IsFile(path + "/input.txt"); };
-  def->expects = "a text (file, or folder with input.txt)";
-  def->order = 3;
-  def->inspect = {{"block", 1}};
-  def->make = Make;
+      "`stride` tokens lie between two windows (default: block). format \"characters\": bytes, ids in order of their "
+      "values; \"uint16\": tokens.";
+  def.fields = TextFields();
+  def.open = [](const Fields& fields) { return TextReader::Open(Text(fields)); };
+  def.fits = [](const std::string& path) { return IsFile(path) || IsFile(path + "/input.txt"); };
+  def.expects = "a text (file, or folder with input.txt)";
+  def.order = 3;
+  def.inspect = {{"block", 1}};
+  def.make = Make;
+  return def;
 }
 
 }  // namespace mslua::data

@@ -113,17 +113,17 @@ Status Check(const Fields& fields, int64_t channels) {
 }  // namespace
 
 MSLUA_VISION(color_jitter) {
-  def->class_name = "ColorJitter";
-  def->doc =
+  VisionDef def("color_jitter", "ColorJitter");
+  def.doc =
       "Changes brightness, contrast, saturation and hue of an RGB image by random amounts, in a random order. A number "
-      "x "
-      "stands for factors of {max(0, 1 - x), 1 + x}, of hue for turns of {-x, x}.";
+      "x stands for factors of {max(0, 1 - x), 1 + x}, of hue for turns of {-x, x}.";
   for (const char* name : kNames)
-    def->fields.push_back(NumbersField(name, "a number, or {least, greatest}", std::vector<double>{0}));
+    def.fields.push_back(NumbersField(name, "a number, or {least, greatest}", std::vector<double>{0}));
   // {1, 1} leaves an image as it is; so does 0.
-  def->draws = 3 + 4;
-  def->check = Check;
-  def->paint = Paint;
+  def.draws = 3 + 4;
+  def.check = Check;
+  def.paint = Paint;
+  return def;
 }
 
 }  // namespace mslua::data

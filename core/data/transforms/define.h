@@ -5,8 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "core/data/vision.h"
 
-// core/data/transforms/pad.cc:  MSLUA_VISION(pad) { def->class_name = "Pad"; ... }
-#define MSLUA_VISION(kind) void DefineVision_##kind([[maybe_unused]] VisionDef* def)
+// core/data/transforms/pad.cc:  MSLUA_VISION(pad) { VisionDef def("pad", "Pad"); ... return def; }
+#define MSLUA_VISION(kind) VisionDef Vision_##kind()
 
 namespace mslua::data {
 
@@ -22,8 +22,7 @@ inline FieldDef NumbersField(std::string name, std::string doc, FieldValue fallb
 // The field `prob`.
 inline FieldDef ProbField() {
   FieldDef field{"prob", FieldType::kNumber, "how likely it is applied", 0.5};
-  field.min = 0;
-  field.max = 1;
+  field.limits = Between(0, 1);
   return field;
 }
 

@@ -60,16 +60,16 @@ Status Check(const Fields& fields, int64_t) {
 }  // namespace
 
 MSLUA_VISION(gaussian_blur) {
-  def->class_name = "GaussianBlur";
-  def->doc = "Blurs with a Gaussian kernel, whose deviation in pixels is drawn out of `sigma`.";
+  VisionDef def("gaussian_blur", "GaussianBlur");
+  def.doc = "Blurs with a Gaussian kernel, whose deviation in pixels is drawn out of `sigma`.";
   FieldDef size =
       NumbersField("kernel_size", "pixels of the kernel, odd: one number or {width, height}", {}, FieldType::kInts);
-  size.min = 1;
-  def->fields = {size,
-                 NumbersField("sigma", "deviation: {least, greatest}, or one number", std::vector<double>{0.1, 2})};
-  def->draws = 1;
-  def->check = Check;
-  def->size = [](const Fields& fields, ImageSize size) -> StatusOr<ImageSize> {
+  size.limits = AtLeast(1);
+  def.fields = {size,
+                NumbersField("sigma", "deviation: {least, greatest}, or one number", std::vector<double>{0.1, 2})};
+  def.draws = 1;
+  def.check = Check;
+  def.size = [](const Fields& fields, ImageSize size) -> StatusOr<ImageSize> {
     const std::vector<double> sizes = fields.Numbers("kernel_size");
     if ((size.width >= 0 && sizes[0] / 2 > static_cast<double>(size.width)) ||
         (size.height >= 0 && sizes.back() / 2 > static_cast<double>(size.height)))
@@ -77,7 +77,8 @@ MSLUA_VISION(gaussian_blur) {
                                                    size.height, "x", size.width));
     return size;
   };
-  def->paint = Paint;
+  def.paint = Paint;
+  return def;
 }
 
 }  // namespace mslua::data

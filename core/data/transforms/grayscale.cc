@@ -6,26 +6,26 @@
 namespace mslua::data {
 
 MSLUA_VISION(grayscale) {
-  def->class_name = "Grayscale";
-  def->doc = "Shades of grey of an RGB image, 0.2989 r + 0.587 g + 0.114 b, in one channel or in three alike.";
+  VisionDef def("grayscale", "Grayscale");
+  def.doc = "Shades of grey of an RGB image, 0.2989 r + 0.587 g + 0.114 b, in one channel or in three alike.";
   FieldDef channels{"num_output_channels", FieldType::kInt, "1 or 3", 1};
-  channels.min = 1;
-  channels.max = 3;
-  def->fields = {channels};
-  def->check = [](const Fields& fields, int64_t c) {
+  channels.limits = Between(1, 3);
+  def.fields = {channels};
+  def.check = [](const Fields& fields, int64_t c) {
     if (c != 3) return BadField("Grayscale", absl::StrCat("expected an image of 3 channels, got ", c));
     if (fields.Int("num_output_channels") == 2)
       return BadField("Grayscale", "num_output_channels: expected 1 or 3, got 2");
     return absl::OkStatus();
   };
-  def->channels = [](const Fields& fields, int64_t) { return fields.Int("num_output_channels"); };
-  def->paint = [](const Fields& fields, float bound, SampleDraws*, const Planes& in, Planes* out) {
+  def.channels = [](const Fields& fields, int64_t) { return fields.Int("num_output_channels"); };
+  def.paint = [](const Fields& fields, float bound, SampleDraws*, const Planes& in, Planes* out) {
     out->Resize(fields.Int("num_output_channels"), in.height, in.width);
     for (int64_t i = 0; i < in.height * in.width; ++i) {
       const float grey = Luma(in.plane(0)[i], in.plane(1)[i], in.plane(2)[i]);
       for (int64_t c = 0; c < out->channels; ++c) out->plane(c)[i] = bound == 255 ? std::floor(grey) : grey;
     }
   };
+  return def;
 }
 
 }  // namespace mslua::data

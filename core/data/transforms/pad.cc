@@ -62,21 +62,21 @@ StatusOr<ImageSize> SizeAfter(const Fields& fields, ImageSize size) {
 }  // namespace
 
 MSLUA_VISION(pad) {
-  def->class_name = "Pad";
-  def->doc = "Adds borders. padding: one number, {left and right, top and bottom} or {left, top, right, bottom}.";
+  VisionDef def("pad", "Pad");
+  def.doc = "Adds borders. padding: one number, {left and right, top and bottom} or {left, top, right, bottom}.";
   FieldDef padding = NumbersField("padding", "pixels that are added", {}, FieldType::kInts);
-  padding.min = 0;
-  padding.max = 65536;
+  padding.limits = Between(0, 65536);
   FieldDef mode{"padding_mode", FieldType::kString, "what the border holds", "constant"};
   mode.choices = {"constant", "edge", "reflect", "symmetric"};
-  def->fields = {padding, {"fill_value", FieldType::kNumber, "value of a constant border", 0.0}, mode};
-  def->check = [](const Fields& fields, int64_t) {
+  def.fields = {padding, {"fill_value", FieldType::kNumber, "value of a constant border", 0.0}, mode};
+  def.check = [](const Fields& fields, int64_t) {
     const size_t n = fields.Numbers("padding").size();
     return n == 1 || n == 2 || n == 4 ? absl::OkStatus()
                                       : BadField("Pad", absl::StrCat("padding: expected 1, 2 or 4 numbers, got ", n));
   };
-  def->size = SizeAfter;
-  def->paint = Paint;
+  def.size = SizeAfter;
+  def.paint = Paint;
+  return def;
 }
 
 }  // namespace mslua::data

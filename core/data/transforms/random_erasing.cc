@@ -43,15 +43,16 @@ Status Check(const Fields& fields, int64_t channels) {
 }  // namespace
 
 MSLUA_VISION(random_erasing) {
-  def->class_name = "RandomErasing";
-  def->doc = "Overwrites a random rectangle with `value`, with probability `prob`.";
-  def->fields = {ProbField(),
-                 NumbersField("scale", "{least, greatest} share of the area", std::vector<double>{0.02, 0.33}),
-                 NumbersField("ratio", "{least, greatest} height by width", std::vector<double>{0.3, 3.3}),
-                 NumbersField("value", "one number, or one for each channel", std::vector<double>{0})};
-  def->draws = 1 + 2 * kAttempts + 2;
-  def->check = Check;
-  def->paint = Paint;
+  VisionDef def("random_erasing", "RandomErasing");
+  def.doc = "Overwrites a random rectangle with `value`, with probability `prob`.";
+  def.fields = {ProbField(),
+                NumbersField("scale", "{least, greatest} share of the area", std::vector<double>{0.02, 0.33}),
+                NumbersField("ratio", "{least, greatest} height by width", std::vector<double>{0.3, 3.3}),
+                NumbersField("value", "one number, or one for each channel", std::vector<double>{0})};
+  def.draws = 1 + 2 * kAttempts + 2;
+  def.check = Check;
+  def.paint = Paint;
+  return def;
 }
 
 }  // namespace mslua::data

@@ -51,23 +51,22 @@ Status Check(const Fields& fields, int64_t) {
 }  // namespace
 
 MSLUA_VISION(random_resized_crop) {
-  def->class_name = "RandomResizedCrop";
-  def->doc =
+  VisionDef def("random_resized_crop", "RandomResizedCrop");
+  def.doc =
       "A random part of the image, resized to `size`: its share of the area is within `scale`, its width by its height "
       "within `ratio`.";
   FieldDef size = NumbersField("size", "{height, width}, or one number for both", {}, FieldType::kInts);
-  size.min = 1;
+  size.limits = AtLeast(1);
   FieldDef attempts{"max_attempts", FieldType::kInt, "draws before the middle of the image is taken", 10};
-  attempts.min = 1;
-  attempts.max = 20;
-  def->fields = {size, NumbersField("scale", "{least, greatest} share of the area", std::vector<double>{0.08, 1}),
-                 NumbersField("ratio", "{least, greatest} width by height", std::vector<double>{3.0 / 4, 4.0 / 3}),
-                 attempts};
-  def->draws = 42;  // two for each attempt, two for the place
-  def->resizes = true;
-  def->check = Check;
-  def->size = [](const Fields& fields, ImageSize) -> StatusOr<ImageSize> { return SizeOf(fields); };
-  def->move = [](const Fields& fields, SampleDraws* draws, const ImageTaps& taps) {
+  attempts.limits = Between(1, 20);
+  def.fields = {size, NumbersField("scale", "{least, greatest} share of the area", std::vector<double>{0.08, 1}),
+                NumbersField("ratio", "{least, greatest} width by height", std::vector<double>{3.0 / 4, 4.0 / 3}),
+                attempts};
+  def.draws = 42;  // two for each attempt, two for the place
+  def.resizes = true;
+  def.check = Check;
+  def.size = [](const Fields& fields, ImageSize) -> StatusOr<ImageSize> { return SizeOf(fields); };
+  def.move = [](const Fields& fields, SampleDraws* draws, const ImageTaps& taps) {
     const Box box =
         Draw(fields, static_cast<int64_t>(taps.rows->size()), static_cast<int64_t>(taps.columns->size()), draws);
     const ImageSize size = SizeOf(fields);
@@ -76,6 +75,7 @@ MSLUA_VISION(random_resized_crop) {
     Interpolate(size.height, taps.rows, taps.spare);
     Interpolate(size.width, taps.columns, taps.spare);
   };
+  return def;
 }
 
 }  // namespace mslua::data

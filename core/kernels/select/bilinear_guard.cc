@@ -61,8 +61,7 @@ constexpr KnownBad kKnownBad[] = {
      }},
     {"gradient of weights of a dilated window",
      "oneDNN 2.6.3 on tiles leaves gradients unwritten or sums the wrong rows, as with each channel by itself, "
-     "vertical "
-     "dilation 2 and padding 2",
+     "vertical dilation 2 and padding 2",
      Way::kOneDnn, [](const Bilinear& b) { return IsBF16(b, BilinearOp::kGradWeight) && Dilated(b.convolution); }},
     {"convolution in groups with results of padding alone",
      "oneDNN 2.6.3 on tiles has no kernel for rows of padding alone where channels of a group fill no tile, and calls "
