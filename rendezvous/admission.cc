@@ -27,6 +27,13 @@ constexpr absl::Duration kPause = absl::Milliseconds(100);
 constexpr absl::Duration kWhile = absl::Seconds(10);
 constexpr int kLinesInAWhile = 10;
 constexpr size_t kMostTold = 1000;
+constexpr absl::Duration kLinger = absl::Seconds(1);
+constexpr int kTlsShare = 4;          // a connection with TLS takes so much more memory
+constexpr char kTlsHandshake = 0x16;  // the first byte of a connection with TLS
+
+bool IsHttp(absl::string_view first) {
+  return first == "GET " || first == "POST" || first == "HEAD" || first == "PUT ";
+}
 
 sockaddr_storage AddressOf(const Fd& socket, bool peer) {
   sockaddr_storage address = {};
@@ -124,6 +131,7 @@ std::string NameOfPeer(const Fd& socket) {
 Admission::Admission(const Fd& listener, AdmissionOptions options)
     : listener_(listener), options_(std::move(options)), refusals_(options_.log) {
   local_ = AddressOf(listener_, false).ss_family == AF_UNIX;
+  if (!local_) tls_ = options_.tls.get();
   SetNonBlocking(listener_).IgnoreError();
 }
 
@@ -131,7 +139,10 @@ void Admission::Poll(std::vector<pollfd>* entries) {
   polls_listener_ = MonotonicNow() >= paused_until_;
   // poll passes over descriptors below 0.
   entries->push_back({polls_listener_ ? listener_.get() : -1, POLLIN, 0});
-  for (const auto& p : pending_) entries->push_back({p->who.socket.get(), POLLIN, 0});
+  for (const auto& p : pending_) {
+    const Stream& socket = p->who.socket;
+    entries->push_back({socket.fd().get(), p->refused || socket.ready() ? short{POLLIN} : socket.wants(), 0});
+  }
   polled_pending_ = pending_.size();
 }
 
@@ -139,19 +150,20 @@ absl::Duration Admission::PollLimit() const {
   absl::Duration limit = absl::InfiniteDuration();
   const MonotonicTime now = MonotonicNow();
   if (!polls_listener_) limit = paused_until_ - now;
-  if (!pending_.empty()) limit = std::min(limit, pending_.front()->since + options_.limit - now);
+  for (const auto& p : pending_) limit = std::min(limit, p->ends - now);
   return std::max(limit, absl::ZeroDuration());
 }
 
 std::vector<Admission::Newcomer> Admission::Take(const pollfd* entries) {
   for (size_t i = 0; i < polled_pending_; ++i) {
-    if (entries[1 + i].revents != 0) Read(*pending_[i]);
+    if (entries[1 + i].revents != 0) Step(*pending_[i]);
   }
   if (polls_listener_ && entries[0].revents != 0) Accept();
   const MonotonicTime now = MonotonicNow();
   for (auto& p : pending_) {
-    if (p->closed || p->done || now - p->since < options_.limit) continue;
-    Close(*p, absl::StrCat("it did not say who it is within ", absl::FormatDuration(options_.limit)));
+    if (p->closed || p->done || now < p->ends) continue;
+    if (p->refused) p->closed = true;
+    if (!p->closed) Close(*p, absl::StrCat("it did not say who it is within ", absl::FormatDuration(options_.limit)));
   }
   std::vector<Newcomer> known;
   for (auto& p : pending_) {
@@ -177,35 +189,92 @@ void Admission::Accept() {
       return;
     }
     if (!socket) return;
-    auto p = std::unique_ptr<Pending>(new Pending{{}, MonotonicNow(), "", {options_.secret, options_.refusal}});
+    auto p = std::make_unique<Pending>();
+    p->ends = MonotonicNow() + options_.limit;
     p->who.source = SourceOf(socket);
-    p->who.socket = std::move(socket);
-    if (local_ && UserOfUnix(p->who.socket).uid != geteuid()) {
+    p->who.socket = Stream(std::move(socket));
+    if (local_ && UserOfUnix(p->who.socket.fd()).uid != geteuid()) {
       Close(*p, absl::StrCat("this job is user ", geteuid(), "'s"));
       continue;
     }
-    if (!local_ && !SetTcpOptions(p->who.socket).ok()) continue;  // it has gone again
+    if (!local_ && !SetTcpOptions(p->who.socket.fd()).ok()) continue;  // it has gone again
     p->known = local_;
-    Read(*p);  // who means to join has spoken
+    if (!local_ && tls_ == nullptr) p->acceptor = std::make_unique<Acceptor>(options_.secret, options_.refusal);
+    Step(*p);  // who means to join has spoken
     if (p->closed) continue;
     pending_.push_back(std::move(p));
-    const auto waits = [](const auto& q) { return !q->closed && !q->done; };
-    const std::string source = pending_.back()->who.source;
-    const auto same = [&](const auto& q) { return waits(q) && q->who.source == source; };
-    const bool of_one = !local_ && std::count_if(pending_.begin(), pending_.end(), same) > options_.most_of_one;
-    const bool of_all = std::count_if(pending_.begin(), pending_.end(), waits) > options_.most;
-    if (!of_one && !of_all) continue;
-    const auto oldest = of_one ? std::find_if(pending_.begin(), pending_.end(), same)
-                               : std::find_if(pending_.begin(), pending_.end(), waits);
-    Close(**oldest, "too many connections have not said who they are; this was the oldest");
+    MakeRoom(*pending_.back());
   }
+}
+
+void Admission::MakeRoom(const Pending& p) {
+  const auto waits = [](const auto& q) { return !q->closed && !q->done; };
+  const auto same = [&](const auto& q) { return waits(q) && q->who.source == p.who.source; };
+  const int share = tls_ == nullptr ? 1 : kTlsShare;
+  const bool of_one = !local_ && std::count_if(pending_.begin(), pending_.end(), same) > options_.most_of_one / share;
+  const bool of_all = std::count_if(pending_.begin(), pending_.end(), waits) > options_.most / share;
+  if (!of_one && !of_all) return;
+  const auto oldest = of_one ? std::find_if(pending_.begin(), pending_.end(), same)
+                             : std::find_if(pending_.begin(), pending_.end(), waits);
+  Close(**oldest, "too many connections have not said who they are; this was the oldest");
+}
+
+void Admission::Step(Pending& p) {
+  if (p.refused) {
+    char bytes[4096];
+    ssize_t n = 1;
+    for (int i = 0; i < kAtOnce && n > 0; ++i) n = recv(p.who.socket.fd().get(), bytes, sizeof bytes, MSG_DONTWAIT);
+    p.closed = n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+    return;
+  }
+  if (tls_ != nullptr && !p.who.socket.encrypted() && !BeginTls(p)) return;
+  if (!p.who.socket.ready()) {
+    const Status status = p.who.socket.Handshake();
+    if (absl::IsUnavailable(status)) {
+      p.closed = true;  // it went by itself: nothing to tell
+      p.who.socket.Close();
+    } else if (!status.ok()) {
+      Refuse(p, std::string(status.message()));
+    }
+    if (p.closed || !p.who.socket.ready()) return;
+    p.acceptor = std::make_unique<Acceptor>(p.who.socket.Bound(options_.secret), options_.refusal);
+  }
+  Read(p);
+}
+
+bool Admission::BeginTls(Pending& p) {
+  char bytes[4];
+  const int fd = p.who.socket.fd().get();
+  const ssize_t n = recv(fd, bytes, sizeof bytes, MSG_PEEK | MSG_DONTWAIT);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  if (n <= 0) {
+    p.closed = true;
+    p.who.socket.Close();
+    return false;
+  }
+  if (bytes[0] != kTlsHandshake) {
+    if (n < static_cast<ssize_t>(sizeof bytes)) return false;
+    const absl::string_view first(bytes, sizeof bytes);
+    RefusePlainly(p, StartsControl(first)
+                         ? "it speaks no TLS, and this job does: start it with the job's TLS configuration (--tls)"
+                     : IsHttp(first) ? "it speaks HTTP; this is a port of mslua and speaks TLS"
+                                     : "it speaks no TLS");
+    return false;
+  }
+  auto session = tls_->Accept(fd);
+  if (!session.ok()) {
+    Close(p, std::string(session.status().message()));
+    return false;
+  }
+  p.who.socket.Encrypt(std::move(*session));
+  return true;
 }
 
 void Admission::Read(Pending& p) {
   // No message of an unknown peer is longer.
   char bytes[kControlHeaderBytes + (4 << 10) + 16];
   while (!p.closed && !p.done) {
-    const ssize_t n = recv(p.who.socket.get(), bytes, sizeof bytes - std::min(p.buffer.size(), sizeof bytes - 1), 0);
+    const ssize_t n = p.who.socket.Read(bytes, sizeof bytes - std::min(p.buffer.size(), sizeof bytes - 1));
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n <= 0) {
       p.closed = true;  // it went by itself: nothing to tell
@@ -213,6 +282,9 @@ void Admission::Read(Pending& p) {
       return;
     }
     p.buffer.append(bytes, static_cast<size_t>(n));
+    if (!p.known && p.buffer[0] == kTlsHandshake && !p.who.socket.encrypted()) {
+      return RefusePlainly(p, "it speaks TLS, and this job does not: start the job with a TLS configuration (--tls)");
+    }
     while (!p.closed && !p.done && p.buffer.size() >= kControlHeaderBytes) {
       const auto header = ControlTypeOf(p.buffer);
       const auto body = ControlBodyBytes(p.buffer);
@@ -246,16 +318,16 @@ void Admission::Handle(Pending& p, const ControlMessage& message) {
     p.done = true;
     return;
   }
-  const std::string answer = EncodeControl(p.acceptor.Answer(message));
+  std::string answer = EncodeControl(p.acceptor->Answer(message));
   // The answers fit into the empty buffer of a socket.
-  const bool sent = send(p.who.socket.get(), answer.data(), answer.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
-                    static_cast<ssize_t>(answer.size());
-  if (!p.acceptor.refused().empty()) return Close(p, p.acceptor.refused());
+  const iovec part = {&answer[0], answer.size()};
+  const bool sent = p.who.socket.Write(&part, 1) == static_cast<ssize_t>(answer.size());
+  if (!p.acceptor->refused().empty()) return Close(p, p.acceptor->refused());
   if (!sent) return Close(p, "it does not read what it is sent");
-  if (!p.acceptor.accepted()) return;
+  if (!p.acceptor->accepted()) return;
   p.known = true;
-  p.who.use = p.acceptor.use();
-  p.who.seals = p.acceptor.seals();
+  p.who.use = p.acceptor->use();
+  p.who.seals = p.acceptor->seals();
   if (options_.joins) return;
   p.who.rest = std::move(p.buffer);
   p.done = true;
@@ -263,9 +335,26 @@ void Admission::Handle(Pending& p, const ControlMessage& message) {
 
 void Admission::Close(Pending& p, const std::string& why) {
   refusals_.Refused(
-      p.who.source, [&p] { return NameOfPeer(p.who.socket); }, why);
+      p.who.source, [&p] { return NameOfPeer(p.who.socket.fd()); }, why);
   p.closed = true;
   p.who.socket.Close();
+}
+
+void Admission::RefusePlainly(Pending& p, const std::string& why) {
+  const std::string text = EncodeControl({Type::kRefuse, {{"reason", why}}});
+  // It fits into the empty buffer of a socket; who does not get it sees that the connection is closed.
+  if (send(p.who.socket.fd().get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) p.closed = true;
+  Refuse(p, why);
+}
+
+void Admission::Refuse(Pending& p, const std::string& why) {
+  refusals_.Refused(
+      p.who.source, [&p] { return NameOfPeer(p.who.socket.fd()); }, why);
+  // A socket that closes with something unread takes with it what the peer has not read yet.
+  p.refused = true;
+  p.ends = std::min(p.ends, MonotonicNow() + kLinger);
+  shutdown(p.who.socket.fd().get(), SHUT_WR);
+  Step(p);
 }
 
 }  // namespace mslua

@@ -3,13 +3,14 @@
 // others out.
 //
 // Over a unix socket the peer is a process of this user. Over TCP it proves that it knows the job's secret
-// (handshake.h).
+// (handshake.h); with TLS it shows a certificate before that.
 #pragma once
 
 #include <poll.h>
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -21,6 +22,7 @@
 #include "rendezvous/control.h"
 #include "rendezvous/handshake.h"
 #include "rendezvous/socket.h"
+#include "rendezvous/stream.h"
 
 namespace mslua {
 
@@ -47,17 +49,18 @@ std::string SourceOf(const Fd& socket);
 
 struct AdmissionOptions {
   std::string secret;                           // of connections over TCP
+  std::shared_ptr<Tls> tls;                     // of the same; null: not encrypted
   Acceptor::Refusal refusal;                    // over TCP: why a connection is not wanted
   bool joins = false;                           // a kJoin follows
   absl::Duration limit = absl::Seconds(5);      // from the connection to the end of that
-  int most = 256, most_of_one = 128;            // connections at a time, in all and from one address
+  int most = 256, most_of_one = 128;            // connections at a time, in all and from one address; TLS: a quarter
   std::function<void(const std::string&)> log;  // lines about refused connections
 };
 
 class Admission {
  public:
   struct Newcomer {
-    Fd socket;
+    Stream socket;
     std::string source;  // SourceOf(socket)
     ConnectionUse use;
     Seals seals;
@@ -81,21 +84,32 @@ class Admission {
  private:
   struct Pending {
     Newcomer who;
-    MonotonicTime since;
+    MonotonicTime ends;  // no later than then
     std::string buffer;
-    Acceptor acceptor;
-    bool known = false;  // only the join is missing
+    std::unique_ptr<Acceptor> acceptor;
+    bool known = false;    // only the join is missing
+    bool refused = false;  // it has been told why; what it still sends is not read, so that it can read that first
     bool done = false, closed = false;
   };
 
   void Accept();
+  // Closes the oldest, if there are too many since `p` came.
+  void MakeRoom(const Pending& p);
+  // Does what can be done now for a connection.
+  void Step(Pending& p);
+  // Whether the peer speaks TLS, and the session is there.
+  bool BeginTls(Pending& p);
   void Read(Pending& p);
   void Handle(Pending& p, const ControlMessage& message);
   void Close(Pending& p, const std::string& why);
+  // Tells the peer why, without TLS, and closes when it has read that.
+  void RefusePlainly(Pending& p, const std::string& why);
+  void Refuse(Pending& p, const std::string& why);
 
   const Fd& listener_;
   const AdmissionOptions options_;
   bool local_ = false;                             // a unix socket
+  Tls* tls_ = nullptr;                             // of options_, over TCP
   std::vector<std::unique_ptr<Pending>> pending_;  // oldest first
   size_t polled_pending_ = 0;
   bool polls_listener_ = false;

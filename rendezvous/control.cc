@@ -50,6 +50,10 @@ bool Take(absl::string_view* from, std::string* text) {
 
 }  // namespace
 
+bool StartsControl(absl::string_view first) {
+  return first.size() >= sizeof kMagic && std::memcmp(first.data(), &kMagic, sizeof kMagic) == 0;
+}
+
 std::string EncodeControl(const ControlMessage& message) {
   std::string body;
   for (const auto& [name, value] : message.fields) {

@@ -35,6 +35,9 @@ struct ControlMessage {
 
 inline constexpr size_t kControlHeaderBytes = 16;
 
+// Whether the first 4 bytes of a connection are those of a message.
+bool StartsControl(absl::string_view first);
+
 std::string EncodeControl(const ControlMessage& message);
 // The type that a header announces. DataLoss: not a header.
 StatusOr<ControlMessage::Type> ControlTypeOf(absl::string_view header);

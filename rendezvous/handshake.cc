@@ -54,6 +54,33 @@ bool ParseUse(const ControlMessage& message, ConnectionUse* use) {
          absl::SimpleAtoi(Field(message, "from"), &use->from) && absl::SimpleAtoi(Field(message, "to"), &use->to);
 }
 
+template <class Socket>
+StatusOr<ControlMessage> Receive(Socket& socket, Seal& seal, MonotonicTime deadline) {
+  std::string bytes(kControlHeaderBytes, 0);
+  RETURN_IF_ERROR(ReceiveAll(socket, &bytes[0], bytes.size(), deadline));
+  ASSIGN_OR_RETURN(const size_t body, ControlBodyBytes(bytes));
+  const size_t message = kControlHeaderBytes + body;
+  bytes.resize(message + seal.tag_bytes());
+  RETURN_IF_ERROR(ReceiveAll(socket, &bytes[kControlHeaderBytes], bytes.size() - kControlHeaderBytes, deadline));
+  const absl::string_view all(bytes);
+  if (seal.tag_bytes() > 0) RETURN_IF_ERROR(seal.Check(all.substr(0, message), all.substr(message)));
+  return DecodeControl(all.substr(0, message));
+}
+
+template <class Socket>
+StatusOr<Seals> AuthenticateBy(Socket& socket, const std::string& secret, const ConnectionUse& use,
+                               MonotonicTime deadline) {
+  Dialler dialler(secret, use);
+  Seal none;
+  ASSIGN_OR_RETURN(const ControlMessage start, dialler.Start());
+  RETURN_IF_ERROR(SendAll(socket, EncodeControl(start), deadline));
+  ASSIGN_OR_RETURN(const ControlMessage challenge, Receive(socket, none, deadline));
+  ASSIGN_OR_RETURN(const ControlMessage proof, dialler.Prove(challenge));
+  RETURN_IF_ERROR(SendAll(socket, EncodeControl(proof), deadline));
+  ASSIGN_OR_RETURN(const ControlMessage verdict, Receive(socket, none, deadline));
+  return dialler.Finish(verdict);
+}
+
 }  // namespace
 
 std::string Seal::Tag(absl::string_view message) {
@@ -128,15 +155,11 @@ Seals Acceptor::seals() const {
 }
 
 StatusOr<ControlMessage> ReceiveControl(const Fd& socket, Seal& seal, MonotonicTime deadline) {
-  std::string bytes(kControlHeaderBytes, 0);
-  RETURN_IF_ERROR(ReceiveAll(socket, &bytes[0], bytes.size(), deadline));
-  ASSIGN_OR_RETURN(const size_t body, ControlBodyBytes(bytes));
-  const size_t message = kControlHeaderBytes + body;
-  bytes.resize(message + seal.tag_bytes());
-  RETURN_IF_ERROR(ReceiveAll(socket, &bytes[kControlHeaderBytes], bytes.size() - kControlHeaderBytes, deadline));
-  const absl::string_view all(bytes);
-  if (seal.tag_bytes() > 0) RETURN_IF_ERROR(seal.Check(all.substr(0, message), all.substr(message)));
-  return DecodeControl(all.substr(0, message));
+  return Receive(socket, seal, deadline);
+}
+
+StatusOr<ControlMessage> ReceiveControl(Stream& stream, Seal& seal, MonotonicTime deadline) {
+  return Receive(stream, seal, deadline);
 }
 
 std::string EncodeSealed(const ControlMessage& message, Seal& seal) {
@@ -146,15 +169,12 @@ std::string EncodeSealed(const ControlMessage& message, Seal& seal) {
 
 StatusOr<Seals> Authenticate(const Fd& socket, const std::string& secret, const ConnectionUse& use,
                              MonotonicTime deadline) {
-  Dialler dialler(secret, use);
-  Seal none;
-  ASSIGN_OR_RETURN(const ControlMessage start, dialler.Start());
-  RETURN_IF_ERROR(SendAll(socket, EncodeControl(start), deadline));
-  ASSIGN_OR_RETURN(const ControlMessage challenge, ReceiveControl(socket, none, deadline));
-  ASSIGN_OR_RETURN(const ControlMessage proof, dialler.Prove(challenge));
-  RETURN_IF_ERROR(SendAll(socket, EncodeControl(proof), deadline));
-  ASSIGN_OR_RETURN(const ControlMessage verdict, ReceiveControl(socket, none, deadline));
-  return dialler.Finish(verdict);
+  return AuthenticateBy(socket, secret, use, deadline);
+}
+
+StatusOr<Seals> Authenticate(Stream& stream, const std::string& secret, const ConnectionUse& use,
+                             MonotonicTime deadline) {
+  return AuthenticateBy(stream, stream.Bound(secret), use, deadline);
 }
 
 }  // namespace mslua

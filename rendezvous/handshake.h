@@ -20,6 +20,7 @@
 #include "core/base/status.h"
 #include "rendezvous/control.h"
 #include "rendezvous/socket.h"
+#include "rendezvous/stream.h"
 
 namespace mslua {
 
@@ -98,9 +99,13 @@ class Acceptor {
 // not know the secret. Unavailable: closed before the end. DeadlineExceeded. DataLoss: it does not speak this protocol.
 StatusOr<Seals> Authenticate(const Fd& socket, const std::string& secret, const ConnectionUse& use,
                              MonotonicTime deadline);
+// The same on a stream; under TLS the proofs hold for this connection only, and `secret` may be empty.
+StatusOr<Seals> Authenticate(Stream& stream, const std::string& secret, const ConnectionUse& use,
+                             MonotonicTime deadline);
 
 // One message from a socket, with its tag.
 StatusOr<ControlMessage> ReceiveControl(const Fd& socket, Seal& seal, MonotonicTime deadline);
+StatusOr<ControlMessage> ReceiveControl(Stream& stream, Seal& seal, MonotonicTime deadline);
 // As it is sent.
 std::string EncodeSealed(const ControlMessage& message, Seal& seal);
 

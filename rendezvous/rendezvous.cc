@@ -114,6 +114,10 @@ Status EndOf(const std::string& name, int rank, const Status& status) {
         absl::UnavailableError(absl::StrCat("data from ", name, " was damaged on its way: ", status.message())),
         {-1, kExitRankCrashed});
   }
+  if (absl::IsPermissionDenied(status)) {
+    return WithCause(absl::UnavailableError(absl::StrCat("the connection to ", name, " was ended: ", status.message())),
+                     {rank, kExitSecurity});
+  }
   if (IsCutLink(status) || absl::IsDeadlineExceeded(status)) {
     return WithCause(absl::UnavailableError(absl::StrCat("the link to ", name, " is broken: ", status.message())),
                      {rank, kExitHang});
@@ -161,7 +165,7 @@ StatusOr<std::unique_ptr<Scheduler>> Scheduler::Make(const SchedulerOptions& opt
     ASSIGN_OR_RETURN(folder, MeetingFolder::Make(options.meeting));
     ASSIGN_OR_RETURN(listener, folder->Listen());
     endpoint.host = folder->socket();
-  } else if (options.secret.empty()) {
+  } else if (options.secret.empty() && options.tls == nullptr) {
     return absl::InvalidArgumentError("a scheduler that others reach by TCP needs a job secret");
   } else {
     ASSIGN_OR_RETURN(listener, ListenTcp(options.endpoint));
@@ -176,6 +180,7 @@ namespace {
 AdmissionOptions AdmissionOf(const SchedulerOptions& options) {
   AdmissionOptions admission;
   admission.secret = options.secret;
+  admission.tls = options.tls;
   admission.refusal = [](const ConnectionUse& use) {
     return use.kind == ConnectionUse::Kind::kControl ? "" : "this is a scheduler, and it asked for a rank";
   };
@@ -253,12 +258,15 @@ void Scheduler::Run() {
   MonotonicTime next_progress = MonotonicNow() + options_.progress_every, next_heartbeat = MonotonicNow();
   while (!over_) {
     if (options_.on_turn) options_.on_turn();
+    if (options_.tls != nullptr) options_.tls->Refresh();
     std::vector<pollfd> entries = {{stop_.get(), POLLIN, 0}};
-    for (const auto& worker : workers_) entries.push_back({worker->socket.get(), POLLIN, 0});
+    for (const auto& worker : workers_) entries.push_back({worker->socket.fd().get(), POLLIN, 0});
     const size_t members = entries.size();
     admission_.Poll(&entries);
+    const bool pending =
+        std::any_of(workers_.begin(), workers_.end(), [](const auto& w) { return w->socket.Pending(); });
     const MonotonicTime polled = MonotonicNow();
-    poll(entries.data(), entries.size(), static_cast<int>(absl::ToInt64Milliseconds(kTick)));
+    poll(entries.data(), entries.size(), pending ? 0 : static_cast<int>(absl::ToInt64Milliseconds(kTick)));
     // While the scheduler was stopped or had to wait for a core, so were workers of its host, perhaps.
     const absl::Duration late = MonotonicNow() - polled - kTick;
     for (auto& worker : workers_) {
@@ -276,7 +284,7 @@ void Scheduler::Run() {
       if (over_) return;
     }
     for (size_t i = 1; i < members && !over_; ++i) {
-      if (entries[i].revents != 0) Read(*workers_[i - 1]);
+      if (entries[i].revents != 0 || workers_[i - 1]->socket.Pending()) Read(*workers_[i - 1]);
     }
     for (Admission::Newcomer& newcomer : admission_.Take(&entries[members])) {
       if (!over_) Join(std::move(newcomer));
@@ -314,7 +322,7 @@ void Scheduler::Run() {
 void Scheduler::LookForSilence(MonotonicTime now) {
   for (auto& worker : workers_) {
     if (over_ || worker->left || now - worker->heard < options_.heartbeat_limit) continue;
-    const absl::Duration limit = LimitOf(worker->socket, options_.heartbeat_limit);
+    const absl::Duration limit = LimitOf(worker->socket.fd(), options_.heartbeat_limit);
     if (now - worker->heard < limit) continue;
     const std::string what = absl::StrCat(NameOf(*worker), kSilent, absl::FormatDuration(limit),
                                           folder_ == nullptr ? kStoppedOrBroken : kStopped);
@@ -372,13 +380,13 @@ void Scheduler::Join(Admission::Newcomer newcomer) {
 
 void Scheduler::Read(Worker& worker) {
   char bytes[4096];
-  const ssize_t n = recv(worker.socket.get(), bytes, sizeof bytes, MSG_DONTWAIT);
+  const ssize_t n = worker.socket.Read(bytes, sizeof bytes);
   if (n > 0) {
     worker.heard = MonotonicNow();
     worker.buffer.append(bytes, n);
     Understand(worker);
   } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
-    const Status end = n == 0 ? absl::OkStatus() : ErrnoStatus("receiving");
+    const Status end = n == 0 ? absl::OkStatus() : worker.socket.Problem("receiving");
     worker.socket.Close();
     if (worker.left || over_) return;
     if (built_) {
@@ -410,7 +418,7 @@ void Scheduler::Understand(Worker& worker) {
 
 void Scheduler::Expel(Worker& worker, const std::string& why) {
   admission_.refusals().Refused(
-      worker.source, [&] { return NameOfPeer(worker.socket); }, why);
+      worker.source, [&] { return NameOfPeer(worker.socket.fd()); }, why);
   worker.socket.Close();
   if (!built_ || worker.left || over_) return;
   End(EndOf(NameOf(worker), worker.rank, absl::DataLossError(why)));
@@ -450,7 +458,7 @@ void Scheduler::Handle(Worker& worker, const ControlMessage& message) {
 void Scheduler::Refuse(Worker& newcomer, const std::string& why) {
   refused_ = absl::StrCat(newcomer.join["id"], " is refused: ", why);
   const std::string line = absl::StrCat("The node: ", refused_);
-  Log(absl::StrCat(line, " (", NameOfPeer(newcomer.socket), ")"));
+  Log(absl::StrCat(line, " (", NameOfPeer(newcomer.socket.fd()), ")"));
   Send(newcomer, {Type::kRefuse, {{"reason", why}}});
   newcomer.socket.Close();
   for (auto& worker : workers_) {
@@ -591,9 +599,10 @@ void Scheduler::Drain() {
   const MonotonicTime deadline = MonotonicNow() + kSendLimit;
   for (auto& worker : workers_) {
     if (!worker->socket) continue;
-    shutdown(worker->socket.get(), SHUT_WR);
+    shutdown(worker->socket.fd().get(), SHUT_WR);
     char bytes[4096];
-    while (PollFor(worker->socket, POLLIN, deadline).ok() && recv(worker->socket.get(), bytes, sizeof bytes, 0) > 0) {
+    while (PollFor(worker->socket.fd(), POLLIN, deadline).ok() &&
+           recv(worker->socket.fd().get(), bytes, sizeof bytes, 0) > 0) {
     }
     worker->socket.Close();
   }
@@ -679,16 +688,17 @@ StatusOr<std::unique_ptr<Membership>> Membership::TryJoin(const JoinOptions& opt
   };
   if (absl::StartsWith(options.scheduler.host, "/")) {
     ASSIGN_OR_RETURN(me->socket_, ConnectMeeting(options.scheduler.host));
-  } else if (options.secret.empty()) {
+  } else if (options.secret.empty() && options.tls == nullptr) {
     return absl::InvalidArgumentError("a worker that reaches its scheduler by TCP needs the job's secret");
   } else {
-    auto socket = ConnectTcp(options.scheduler, std::min(deadline, MonotonicNow() + kNews));
+    auto socket = ConnectStream(options.scheduler, options.tls.get(), std::min(deadline, MonotonicNow() + kNews));
     if (!socket.ok()) return late(socket.status());
     me->socket_ = std::move(*socket);
     auto seals = Authenticate(me->socket_, options.secret, ConnectionUse(), answer_by);
     if (!seals.ok()) return late(seals.status());
     me->seals_ = std::move(*seals);
   }
+  me->tls_ = options.tls;
   me->on_over_ = options.on_over;
   me->on_stop_ = options.on_stop;
   ControlMessage join = {Type::kJoin,
@@ -745,7 +755,7 @@ StatusOr<std::unique_ptr<Membership>> Membership::TryJoin(const JoinOptions& opt
 Membership::~Membership() {
   if (!thread_.joinable()) return;
   const uint64_t one = 1;
-  if (write(stop_.get(), &one, sizeof one) < 0) shutdown(socket_.get(), SHUT_RDWR);
+  if (write(stop_.get(), &one, sizeof one) < 0) shutdown(socket_.fd().get(), SHUT_RDWR);
   thread_.join();
 }
 
@@ -775,18 +785,18 @@ Status Membership::Lost(const Status& status) const {
 Status Membership::Silent() const {
   sockaddr_storage address = {};
   socklen_t size = sizeof address;
-  const bool local =
-      getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0 && address.ss_family == AF_UNIX;
-  return WithCause(
-      absl::UnavailableError(absl::StrCat(scheduler_, kSilent, absl::FormatDuration(LimitOf(socket_, heartbeat_limit_)),
-                                          local ? kStopped : kStoppedOrBroken)),
-      {scheduler_rank_, kExitHang});
+  const bool local = getsockname(socket_.fd().get(), reinterpret_cast<sockaddr*>(&address), &size) == 0 &&
+                     address.ss_family == AF_UNIX;
+  return WithCause(absl::UnavailableError(absl::StrCat(scheduler_, kSilent,
+                                                       absl::FormatDuration(LimitOf(socket_.fd(), heartbeat_limit_)),
+                                                       local ? kStopped : kStoppedOrBroken)),
+                   {scheduler_rank_, kExitHang});
 }
 
 StatusOr<ControlMessage> Membership::AwaitOthers(MonotonicTime deadline) {
   while (true) {
     const MonotonicTime polled = MonotonicNow();
-    const Status ready = PollFor(socket_, POLLIN, std::min(deadline, polled + kHeartbeat));
+    const Status ready = AwaitInput(socket_, std::min(deadline, polled + kHeartbeat));
     const MonotonicTime now = MonotonicNow();
     // The time that this process was stopped for does not count.
     if (now - polled > kHeartbeat + kTick) heard_ += now - polled - kHeartbeat;
@@ -797,7 +807,7 @@ StatusOr<ControlMessage> Membership::AwaitOthers(MonotonicTime deadline) {
       return message;
     }
     if (!absl::IsDeadlineExceeded(ready)) return ready;
-    if (now - heard_ >= heartbeat_limit_ && now - heard_ >= LimitOf(socket_, heartbeat_limit_)) return Silent();
+    if (now - heard_ >= heartbeat_limit_ && now - heard_ >= LimitOf(socket_.fd(), heartbeat_limit_)) return Silent();
     if (now >= deadline) return ready;
     Send({Type::kHeartbeat, {}}).IgnoreError();  // a lost connection shows when it is read
   }
@@ -806,16 +816,18 @@ StatusOr<ControlMessage> Membership::AwaitOthers(MonotonicTime deadline) {
 void Membership::Run() {
   MonotonicTime next_heartbeat = MonotonicNow() + kHeartbeat;
   while (true) {
-    pollfd entries[] = {{stop_.get(), POLLIN, 0}, {socket_.get(), POLLIN, 0}};
+    if (tls_ != nullptr) tls_->Refresh();
+    pollfd entries[] = {{stop_.get(), POLLIN, 0}, {socket_.fd().get(), POLLIN, 0}};
     const MonotonicTime polled = MonotonicNow();
     const absl::Duration wait = std::max(next_heartbeat - polled + absl::Milliseconds(1), absl::ZeroDuration());
-    const int ready = poll(entries, 2, static_cast<int>(absl::ToInt64Milliseconds(wait)));
+    const bool pending = socket_.Pending();
+    const int ready = poll(entries, 2, pending ? 0 : static_cast<int>(absl::ToInt64Milliseconds(wait))) + pending;
     if (entries[0].revents != 0) return;
     // While this process was stopped or had to wait for a core, so was the scheduler, perhaps.
     const absl::Duration late = MonotonicNow() - polled - wait;
     if (late > kTick) heard_ += late;
     const absl::Duration quiet = MonotonicNow() - heard_;
-    const bool silent = ready == 0 && quiet >= heartbeat_limit_ && quiet >= LimitOf(socket_, heartbeat_limit_);
+    const bool silent = ready == 0 && quiet >= heartbeat_limit_ && quiet >= LimitOf(socket_.fd(), heartbeat_limit_);
     // Also while others speak to this rank all the time.
     if (MonotonicNow() >= next_heartbeat) {
       next_heartbeat = MonotonicNow() + kHeartbeat;

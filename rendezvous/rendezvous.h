@@ -24,6 +24,7 @@
 #include "rendezvous/local_meeting.h"
 #include "rendezvous/rank_address.h"
 #include "rendezvous/socket.h"
+#include "rendezvous/stream.h"
 
 namespace mslua {
 
@@ -44,8 +45,9 @@ inline constexpr absl::Duration kHeartbeatTimeout = absl::Milliseconds(2500);
 struct SchedulerOptions {
   // Not empty: all workers are on this host and meet in the folder of this name (MeetingName); `endpoint` is not used.
   std::string meeting;
-  Endpoint endpoint;   // TCP; port 0: one that is free
-  std::string secret;  // the job's, for TCP
+  Endpoint endpoint;         // TCP; port 0: one that is free
+  std::string secret;        // the job's, for TCP; may be empty with `tls`
+  std::shared_ptr<Tls> tls;  // for TCP; null: not encrypted
   int workers = 1;
   absl::Duration timeout = absl::Seconds(600);         // for all workers to come
   absl::Duration heartbeat_limit = kHeartbeatTimeout;  // of workers
@@ -71,7 +73,7 @@ struct SchedulerOptions {
 // Runs on a thread of its own until every worker has left, one has failed, or it is destroyed.
 class Scheduler {
  public:
-  // AlreadyExists: the port, or the folder, is held. InvalidArgument: TCP without a secret.
+  // AlreadyExists: the port, or the folder, is held. InvalidArgument: TCP with neither a secret nor TLS.
   static StatusOr<std::unique_ptr<Scheduler>> Start(const SchedulerOptions& options);
   // The same without a thread: listens, and RunHere does the work. For tests.
   static StatusOr<std::unique_ptr<Scheduler>> Make(const SchedulerOptions& options);
@@ -97,7 +99,7 @@ class Scheduler {
 
  private:
   struct Worker {
-    Fd socket;
+    Stream socket;
     std::string source;  // SourceOf(socket)
     Seals seals;
     std::string buffer;
@@ -165,12 +167,13 @@ class Scheduler {
 };
 
 struct JoinOptions {
-  Endpoint scheduler;   // Scheduler::endpoint
-  std::string secret;   // the job's, for TCP
-  std::string where;    // the scheduler's address in messages; empty: `scheduler`
-  std::string node_id;  // all digits: the rank it asks for; empty: one is made up
-  RankAddress self;     // this host's name and where this rank listens
-  std::string who;      // for messages: "pid 812, host a"
+  Endpoint scheduler;             // Scheduler::endpoint
+  std::string secret;             // the job's, for TCP; may be empty with `tls`
+  std::shared_ptr<Tls> tls = {};  // for TCP; null: not encrypted
+  std::string where;              // the scheduler's address in messages; empty: `scheduler`
+  std::string node_id;            // all digits: the rank it asks for; empty: one is made up
+  RankAddress self;               // this host's name and where this rank listens
+  std::string who;                // for messages: "pid 812, host a"
   // What ranks must share, by name ("build", "protocol", "recipe"): a rank that differs from the first, or has fewer or
   // more names, is refused.
   std::map<std::string, std::string> hashes;
@@ -186,7 +189,8 @@ class Membership {
  public:
   // Tries again, ever more slowly, when the scheduler does not listen yet or closes the connection without a reason.
   // FailedPrecondition: refused, with the scheduler's reason; DeadlineExceeded: no scheduler, or too few workers;
-  // PermissionDenied (with a Cause): one of the two does not know the job's secret, or is another user's.
+  // PermissionDenied (with a Cause): one of the two does not know the job's secret, is another user's, or refuses the
+  // other's certificate.
   static StatusOr<std::unique_ptr<Membership>> Join(const JoinOptions& options);
   ~Membership();
 
@@ -231,7 +235,9 @@ class Membership {
   Status Lost(const Status& status) const;
   Status Silent() const;
 
-  Fd socket_, stop_;
+  std::shared_ptr<Tls> tls_;
+  Stream socket_;
+  Fd stop_;
   Seals seals_;  // the sending one under send_mutex_
   std::function<void(const Status&)> on_over_;
   std::function<void(int)> on_stop_;

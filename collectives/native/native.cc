@@ -27,7 +27,7 @@ namespace {
 constexpr absl::Duration kTick = absl::Milliseconds(100);
 constexpr absl::Duration kFirstPause = absl::Milliseconds(10), kLongestPause = absl::Seconds(1);  // between attempts
 
-using Sockets = std::map<int, Fd>;  // by rank
+using Sockets = std::map<int, Stream>;  // by rank
 
 ConnectionUse UseOf(const NativeOptions& options, int from, int to) {
   ConnectionUse use;
@@ -40,10 +40,11 @@ ConnectionUse UseOf(const NativeOptions& options, int from, int to) {
 }
 
 // A connection to rank `r`, which closes those that it has no place for: such an attempt is repeated.
-StatusOr<Fd> Dial(const NativeOptions& options, int r, MonotonicTime deadline) {
+StatusOr<Stream> Dial(const NativeOptions& options, int r, MonotonicTime deadline) {
   for (absl::Duration pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
-    ASSIGN_OR_RETURN(Fd socket, ConnectTcp(options.peers[r].endpoint, deadline));
-    const Status known = Authenticate(socket, options.secret, UseOf(options, options.rank, r), deadline).status();
+    auto socket = ConnectStream(options.peers[r].endpoint, options.tls.get(), deadline);
+    Status known = socket.status();
+    if (known.ok()) known = Authenticate(*socket, options.secret, UseOf(options, options.rank, r), deadline).status();
     if (known.ok()) return socket;
     if (!absl::IsUnavailable(known) || MonotonicNow() >= deadline) return known;
     absl::SleepFor(pause);
@@ -75,6 +76,7 @@ StatusOr<Sockets> AcceptHigher(const NativeOptions& options, const Fd& listener,
   }
   AdmissionOptions admitted;
   admitted.secret = options.secret;
+  admitted.tls = options.tls;
   admitted.log = options.log;
   admitted.refusal = [&](const ConnectionUse& use) -> std::string {
     if (use.kind != ConnectionUse::Kind::kData) return "this is a rank, and it asked for a scheduler";
@@ -141,8 +143,8 @@ StatusOr<std::unique_ptr<Communicator>> MakeNativeWorld(const NativeOptions& opt
   local.timeout = options.timeout;
   local.fetch = options.fetch;
   const bool one_host = local.ranks.size() == all.size();
-  if (!one_host && (!listener || options.job.empty() || options.secret.empty())) {
-    return absl::InvalidArgumentError("ranks of other hosts need a listener, a job and its secret");
+  if (!one_host && (!listener || options.job.empty() || (options.secret.empty() && options.tls == nullptr))) {
+    return absl::InvalidArgumentError("ranks of other hosts need a listener, a job and its secret, or TLS");
   }
   ASSIGN_OR_RETURN(std::shared_ptr<Host> host, MakeLocalHost(local));
   auto recorder = std::make_shared<FlightRecorder>();

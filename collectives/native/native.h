@@ -12,6 +12,7 @@
 
 #include "collectives/communicator.h"
 #include "rendezvous/rank_address.h"
+#include "rendezvous/tls/tls.h"
 
 namespace mslua {
 
@@ -30,12 +31,15 @@ struct NativeOptions {
   // With ranks of other hosts: the job's name, the same for all of its ranks and unlike other jobs', and its secret,
   // which both ends of each connection prove to know.
   std::string job, secret;
+  // Encrypts connections to ranks of other hosts; null: not. With it the secret may be empty.
+  std::shared_ptr<Tls> tls;
   std::function<void(const std::string&)> log;  // lines about refused connections
 };
 
 // The world. Called by every rank; `listener` is the one of this rank's endpoint, needed when there are other hosts.
-// DeadlineExceeded names the ranks that have not come. PermissionDenied: another rank does not know the job's secret.
-// Bytes between hosts are neither encrypted nor authenticated: who can change packets on their way can change tensors.
+// DeadlineExceeded names the ranks that have not come. PermissionDenied: another rank does not know the job's secret,
+// or one refuses the other's certificate. Without TLS bytes between hosts are neither encrypted nor authenticated: who
+// can change packets on their way can change tensors.
 StatusOr<std::unique_ptr<Communicator>> MakeNativeWorld(const NativeOptions& options, const Fd& listener = Fd());
 
 }  // namespace mslua

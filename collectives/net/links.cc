@@ -30,7 +30,7 @@ constexpr absl::Duration kRest = absl::Milliseconds(1);
 
 }  // namespace
 
-Links::Links(std::map<int, Fd> sockets, bool spin) : spin_(spin), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+Links::Links(std::map<int, Stream> sockets, bool spin) : spin_(spin), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   for (auto& [peer, socket] : sockets) peers_[peer].socket = std::move(socket);
   thread_ = std::thread([this] { Run(); });
 }
@@ -104,12 +104,12 @@ void Links::Drop(uint64_t group) {
     for (auto it = peer.queue.begin(); it != peer.queue.end();) {
       if (it->group != group || it->bytes == 0) {
         ++it;
-      } else if (it->done == 0) {
+      } else if (it->done == 0 && !(it == peer.queue.begin() && peer.socket.MidWrite())) {
         it = peer.queue.erase(it);
       } else {
         Lose(peer, "a frame was given up half-way");
         changed_.notify_all();
-        shutdown(peer.socket.get(), SHUT_RDWR);
+        shutdown(peer.socket.fd().get(), SHUT_RDWR);
         peer.queue.clear();
         break;
       }
@@ -203,18 +203,20 @@ void Links::Drive(std::unique_lock<std::mutex>& lock, absl::Duration limit) {
   entry_ranks_.assign(1, -1);
   for (auto& [rank, peer] : peers_) {
     if (!peer.lost.empty()) continue;
-    entries_.push_back({peer.socket.get(), static_cast<short>(peer.queue.empty() ? POLLIN : POLLIN | POLLOUT), 0});
+    entries_.push_back({peer.socket.fd().get(), static_cast<short>(peer.queue.empty() ? POLLIN : POLLIN | POLLOUT), 0});
     entry_ranks_.push_back(rank);
+    if (peer.socket.Pending()) limit = absl::ZeroDuration();
   }
   lock.unlock();
   const int ready = Poll(limit);
   uint64_t count;
   if (ready > 0 && entries_[0].revents != 0 && read(wake_.get(), &count, sizeof count) < 0) count = 0;
   lock.lock();
-  for (size_t i = 1; ready > 0 && i < entries_.size(); ++i) {
+  for (size_t i = 1; i < entries_.size(); ++i) {
     Peer& peer = peers_[entry_ranks_[i]];
-    if ((entries_[i].revents & (POLLIN | POLLHUP | POLLERR)) != 0) Read(entry_ranks_[i], peer);
-    if ((entries_[i].revents & POLLOUT) != 0) Write(peer);
+    const short got = ready > 0 ? entries_[i].revents : 0;
+    if ((got & (POLLIN | POLLHUP | POLLERR)) != 0 || peer.socket.Pending()) Read(entry_ranks_[i], peer);
+    if ((got & POLLOUT) != 0) Write(peer);
   }
   driven_ = false;
   // Who waits does so for whole frames, or to drive.
@@ -237,13 +239,10 @@ void Links::Write(Peer& peer) {
     if (payload_done < out.bytes) {
       parts[n++] = {const_cast<char*>(out.payload) + payload_done, std::min<size_t>(out.bytes - payload_done, kTurn)};
     }
-    msghdr message = {};
-    message.msg_iov = parts;
-    message.msg_iovlen = n;
-    const ssize_t sent = sendmsg(peer.socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t sent = peer.socket.Write(parts, n);
     if (sent < 0) {
       if (errno == EAGAIN || errno == EINTR) return;
-      Lose(peer, strerror(errno));
+      Lose(peer, peer.socket.ErrorText());
       return;
     }
     out.done += sent;
@@ -257,9 +256,10 @@ void Links::Write(Peer& peer) {
 }
 
 void Links::WakeFor(Peer& peer, size_t bytes) {
+  if (peer.socket.encrypted()) return;  // the socket's bytes are not those of the payload
   const int least = std::max<int>(1, static_cast<int>(bytes));
   if (least == peer.least) return;
-  if (setsockopt(peer.socket.get(), SOL_SOCKET, SO_RCVLOWAT, &least, sizeof least) == 0) peer.least = least;
+  if (setsockopt(peer.socket.fd().get(), SOL_SOCKET, SO_RCVLOWAT, &least, sizeof least) == 0) peer.least = least;
 }
 
 void Links::Read(int rank, Peer& peer) {
@@ -269,12 +269,12 @@ void Links::Read(int rank, Peer& peer) {
       size_t wanted = kFrameHeaderBytes;
       if (peer.head.size() >= wanted) wanted += static_cast<uint8_t>(peer.head[kSourceSizeAt]);
       char buffer[kFrameHeaderBytes + kMaxSourceBytes];
-      got = recv(peer.socket.get(), buffer, wanted - peer.head.size(), MSG_DONTWAIT);
+      got = peer.socket.Read(buffer, wanted - peer.head.size());
       if (got > 0) peer.head.append(buffer, got);
     } else {
       Arrival& a = *peer.reading;
       char* to = a.heap != nullptr ? a.heap.get() : a.into;
-      got = recv(peer.socket.get(), to + a.received, std::min<size_t>(a.frame.bytes - a.received, kTurn), MSG_DONTWAIT);
+      got = peer.socket.Read(to + a.received, std::min<size_t>(a.frame.bytes - a.received, kTurn));
       if (got > 0) {
         a.crc = Crc32c(to + a.received, got, a.crc);  // while it is in the cache
         a.received += got;
@@ -285,7 +285,7 @@ void Links::Read(int rank, Peer& peer) {
       Lose(peer, "it has closed the connection");
     } else if (got < 0) {
       if (errno == EAGAIN || errno == EINTR) return;
-      Lose(peer, strerror(errno));
+      Lose(peer, peer.socket.ErrorText());
     }
     if (!peer.lost.empty()) return;
     moved += got;

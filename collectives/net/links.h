@@ -18,7 +18,7 @@
 #include "absl/time/time.h"
 #include "collectives/net/frame.h"
 #include "core/base/clock.h"
-#include "rendezvous/socket.h"
+#include "rendezvous/stream.h"
 
 namespace mslua {
 
@@ -36,8 +36,8 @@ struct Arrival {
 
 class Links {
  public:
-  // Takes over connected sockets to ranks. `spin`: who waits may keep a core busy for a moment.
-  Links(std::map<int, Fd> sockets, bool spin);
+  // Takes over connections to ranks. `spin`: who waits may keep a core busy for a moment.
+  Links(std::map<int, Stream> sockets, bool spin);
   ~Links();
 
   // Queues a frame for `peer`; the payload stays untouched until `*unsent` (null: not counted), which this
@@ -68,7 +68,7 @@ class Links {
     int* unsent;
   };
   struct Peer {
-    Fd socket;
+    Stream socket;
     std::deque<Outgoing> queue;
     std::string head;  // bytes of the header and source that have come
     std::shared_ptr<Arrival> reading;
