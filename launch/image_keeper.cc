@@ -157,6 +157,7 @@ StatusOr<std::unique_ptr<ImageKeeper>> ImageKeeper::Connect(const std::string& j
 }
 
 StatusOr<Packet> ImageKeeper::Ask(const std::string& request, int descriptor) {
+  const std::lock_guard<std::mutex> lock(mutex_);
   RETURN_IF_ERROR(SendPacket(socket_, request, descriptor));
   ASSIGN_OR_RETURN(Packet answer, ReceivePacket(socket_, MonotonicNow() + kAnswer));
   if (answer.bytes != kDone && answer.bytes != kNothing)

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -21,7 +22,7 @@ inline constexpr absl::Duration kKeepImages = absl::Seconds(60);
 std::string ImageOf(int64_t training, int rank);
 std::string NewestImageOf(int rank);
 
-// A connection to it. While there is one, the images stay.
+// A connection to it. While there is one, the images stay. Any thread may use it.
 class ImageKeeper {
  public:
   // Of the job of that name; the process is started where there is none. The time from the last connection's end on is
@@ -39,6 +40,7 @@ class ImageKeeper {
  private:
   explicit ImageKeeper(Fd socket) : socket_(std::move(socket)) {}
   StatusOr<Packet> Ask(const std::string& request, int descriptor = -1);
+  std::mutex mutex_;  // of a question and its answer
   Fd socket_;
 };
 

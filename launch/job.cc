@@ -1,5 +1,6 @@
 #include "launch/job.h"
 
+#include <linux/close_range.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -7,6 +8,7 @@
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,7 +18,10 @@
 #include <fstream>
 #include <random>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -25,14 +30,19 @@
 #include "collectives/host/board.h"
 #include "collectives/mpi/mpi.h"
 #include "collectives/native/native.h"
+#include "core/base/atomic_file.h"
 #include "core/base/clock.h"
 #include "core/base/exit_code.h"
+#include "core/base/folder.h"
+#include "core/base/input_file.h"
 #include "core/base/parallel_for.h"
 #include "core/base/printable.h"
+#include "core/image/image.h"
 #include "launch/stopped_ranks.h"
 #include "launch/this_host.h"
 #include "rendezvous/job_secret.h"
 #include "rendezvous/local_meeting.h"
+#include "rendezvous/restart_policy.h"
 #include "rendezvous/socket.h"
 #include "rendezvous/stale_folders.h"
 
@@ -41,6 +51,7 @@ namespace {
 
 using Source = Identity::Source;
 
+constexpr char kJournalHead[] = "{\"epoch\":", kJournalTail[] = "}";
 constexpr absl::Duration kGoodbye = absl::Milliseconds(500);  // for the main thread to end by itself
 constexpr absl::Duration kNews = absl::Seconds(3);            // between lines of a rank that waits
 constexpr absl::Duration kFirstCause = absl::Seconds(2);      // for the scheduler to see what a rank's end was
@@ -144,6 +155,37 @@ void ShareCores(const Identity& identity, const std::vector<std::string>& argume
   execv("/proc/self/exe", argv.data());
 }
 
+void StartAnew(int rank) {
+  // What the kernel knows of this process's start; the environment of a program that runs may be in motion.
+  const auto words_of = [](const char* path) {
+    std::ifstream file(path, std::ios::binary);
+    std::vector<std::string> words;
+    for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+    return words;
+  };
+  std::vector<std::string> arguments = words_of("/proc/self/cmdline"), environment = words_of("/proc/self/environ");
+  const auto names = [&](const char* name) {
+    return std::any_of(environment.begin(), environment.end(),
+                       [&](const std::string& e) { return absl::StartsWith(e, absl::StrCat(name, "=")); });
+  };
+  // A worker without a name keeps its rank.
+  if (!names("MS_NODE_ID") && rank >= 0) environment.push_back(absl::StrCat("MS_NODE_ID=", rank));
+  const auto pointers = [](std::vector<std::string>& texts) {
+    std::vector<char*> all;
+    for (std::string& text : texts) all.push_back(&text[0]);
+    all.push_back(nullptr);
+    return all;
+  };
+  const std::vector<char*> argv = pointers(arguments), envp = pointers(environment);
+  // What the program's libraries and the user's script have opened is not the next program's.
+  syscall(SYS_close_range, 3, ~0U, CLOSE_RANGE_CLOEXEC);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  execve("/proc/self/exe", argv.data(), envp.data());
+  _exit(kExitRankCrashed);
+}
+
 Job::~Job() = default;
 
 std::string Job::Name() const {
@@ -156,6 +198,7 @@ bool Job::SharesConsole() const {
 
 StatusOr<ImageKeeper*> Job::images() {
   if (identity_.recovery.empty() || identity_.recovery_disk) return nullptr;
+  const std::lock_guard<std::mutex> lock(images_mutex_);
   if (images_ == nullptr) {
     ASSIGN_OR_RETURN(images_, ImageKeeper::Connect(identity_.recovery));
   }
@@ -240,6 +283,8 @@ Status Job::MeetAt(const Endpoint& scheduler, const std::string& node_id) {
   if (speaks || (identity_.rank == 1 && identity_.source != Source::kLauncher)) join.waiting = Say;
   join.on_over = [this](const Status& why) { OnOver(why); };
   join.on_stop = options_.on_stop;
+  join.recover = StartsItself();
+  if (join.recover && !identity_.recovery_disk) join.turn = [this] { return NewestTurn(); };
   std::unique_ptr<StoppedRankWatch> watch;  // the launcher looks itself, and under mpirun there is one already
   if (identity_.source != Source::kLauncher && identity_.source != Source::kMpi) watch = WatchStopped();
   auto membership = Membership::Join(join);
@@ -438,6 +483,12 @@ void Job::SayCause(const Status& why) const {
 
 // On the membership's thread.
 void Job::OnOver(const Status& why) {
+  if (StartsAgain(why)) {
+    const std::string text = absl::StrCat("mslua: ", PrintableMessage(why.message()), ": starting again\n");
+    if (write(2, text.data(), text.size()) < 0) return;
+    RemoveSocketFolder(job_);
+    StartAnew(rank_);
+  }
   std::unique_lock<std::mutex> lock(mutex_);
   over_ = why;
   changed_.notify_all();
@@ -464,6 +515,18 @@ void Job::SayStopped(const Status& why) const {
       absl::StrCat("mslua: stopped because ", who, told ? "" : ": ", told ? "" : std::string(why.message()), "\n");
   // No stdio: another thread may hold its lock.
   if (write(2, text.data(), text.size()) < 0) return;
+}
+
+int64_t Job::NewestTurn() {
+  const auto keeper = images();
+  int64_t newest = Image::kNoTurn;
+  for (int r = 0; keeper.ok() && *keeper != nullptr && r < size(); ++r) {
+    const auto kept = (*keeper)->Get(NewestImageOf(r));
+    if (!kept.ok() || !*kept) continue;
+    const auto image = Image::Open(kept->get());
+    if (image.ok()) newest = std::max(newest, (*image)->committed());
+  }
+  return newest;
 }
 
 int Job::Finish(const Status& outcome_of_work, int exit_code, Groups* groups) {
@@ -500,8 +563,18 @@ int Job::Finish(const Status& outcome_of_work, int exit_code, Groups* groups) {
   if (absl::IsFailedPrecondition(health) || absl::IsDeadlineExceeded(health)) exit_code = kExitHang;
   // What other ranks have done to this one is not the first cause.
   const bool suffered = absl::IsAborted(health) || absl::IsUnavailable(health);
-  if (suffered) exit_code = kExitRankCrashed;
+  // Ranks that do not come together have lost one that they had met.
+  const bool apart = groups == nullptr && membership_ != nullptr && !identity_.recovery.empty() &&
+                     (absl::IsUnavailable(outcome) || absl::IsAborted(outcome) || absl::IsDeadlineExceeded(outcome));
+  if (suffered || apart) exit_code = kExitRankCrashed;
   if (over.ok() && suffered && membership_ != nullptr) over = AwaitOver(kFirstCause);
+  if (StartsItself() && MayStartAgain(exit_code) && over.ok() && membership_ != nullptr) {
+    // The scheduler says whether the job starts again: to the thread that then starts this process anew. Without a
+    // scheduler it is waited for by a process that has started anew.
+    membership_->Abort(outcome, exit_code);
+    over = AwaitOver(kFirstCause);
+    if (over.ok()) StartAnew(rank_);
+  }
   // The console may be gone before anyone has read it.
   if (!log_path_.empty()) {
     std::ofstream(log_path_, std::ios::app)
@@ -569,6 +642,31 @@ StatusOr<std::unique_ptr<Scheduler>> StartFor(const Identity& identity, Schedule
   return scheduler;
 }
 
+int SayError(const Status& status, int code) {
+  Say(absl::StrCat("error[", code, "] ", status.message()));
+  return code;
+}
+
+// How often the workers had met, by the file that the scheduler before has left; 0: there was none.
+StatusOr<int64_t> ReadJournal(const std::string& path) {
+  const auto text = ReadFile(path, 1 << 16);
+  if (absl::IsNotFound(text.status())) return 0;
+  RETURN_IF_ERROR(text.status());
+  absl::string_view number = absl::StripAsciiWhitespace(*text);
+  int64_t epoch = 0;
+  const bool framed = absl::ConsumePrefix(&number, kJournalHead) && absl::ConsumeSuffix(&number, kJournalTail);
+  if (!framed || !absl::SimpleAtoi(number, &epoch) || epoch < 0) {
+    return absl::DataLossError(absl::StrCat(path, ": expected ", kJournalHead, "N", kJournalTail, ", got '",
+                                            absl::CEscape(text->substr(0, 100)), "'; fix: remove the file"));
+  }
+  return epoch;
+}
+
+Status WriteJournal(const std::string& path, int64_t epoch) {
+  RETURN_IF_ERROR(MakeFolders(path.substr(0, path.rfind('/'))));
+  return WriteFileAtomically(path, absl::StrCat(kJournalHead, epoch, kJournalTail, "\n"));
+}
+
 }  // namespace
 
 int RunScheduler(const Identity& identity, absl::Duration heartbeat_limit) {
@@ -588,11 +686,22 @@ int RunScheduler(const Identity& identity, absl::Duration heartbeat_limit) {
     const uint64_t one = 1;
     if (write(over.get(), &one, sizeof one) < 0) return;  // full: it is set
   };
+  const std::string journal = absl::StrCat(identity.recovery_path, "/scheduler.json");
+  if (!identity.recovery_path.empty()) {
+    const auto epochs = ReadJournal(journal);
+    if (!epochs.ok()) return SayError(epochs.status(), kExitStorage);
+    options.recover = true;
+    options.epoch = *epochs + 1;
+    options.on_epoch = [&journal](int64_t epoch) {
+      const Status written = WriteJournal(journal, epoch);
+      if (!written.ok()) Say(absl::StrCat("warning: ", written.message()));
+    };
+    if (*epochs > 0) Say(absl::StrCat("the scheduler was started again: epoch ", *epochs + 1));
+  }
   const auto scheduler = StartFor(identity, std::move(options), &here.meeting, &secret);
   if (!scheduler.ok()) {
-    const int code = absl::IsPermissionDenied(scheduler.status()) ? kExitSecurity : kExitEnvironment;
-    Say(absl::StrCat("error[", code, "] ", scheduler.status().message()));
-    return code;
+    return SayError(scheduler.status(),
+                    absl::IsPermissionDenied(scheduler.status()) ? kExitSecurity : kExitEnvironment);
   }
   Say(here.Line());
   for (const std::string& notice : identity.notices) Say(notice);
@@ -625,6 +734,8 @@ int RunScheduler(const Identity& identity, absl::Duration heartbeat_limit) {
     }
   }
   const Status outcome = (*scheduler)->Wait();
+  // Of a job that is over nothing is remembered.
+  if (!identity.recovery_path.empty()) unlink(journal.c_str());
   if (outcome.ok()) return (*scheduler)->exit_code();
   const int code = CauseOf(outcome).exit_code;
   // A worker that a signal has ended before it could save has not failed.

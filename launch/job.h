@@ -43,6 +43,10 @@ void FollowLauncher();
 // variables when it is loaded. `arguments`: of the program, without its name.
 void ShareCores(const Identity& identity, const std::vector<std::string>& arguments);
 
+// Starts this process's program anew in its place, as it was started: on any thread, whatever the others do. `rank`:
+// its own, which a worker that was given no name keeps; -1: not known.
+[[noreturn]] void StartAnew(int rank);
+
 class Job {
  public:
   explicit Job(const JobOptions& options) : options_(options), identity_(options.identity) {}
@@ -60,6 +64,8 @@ class Job {
   // The user's word that ranks of other hosts may be reached by plain TCP: set_ps_context{enable_ssl = false}.
   void AllowPlaintext() { plaintext_ = true; }
 
+  // Whether the processes of the job stay when one has ended, and start again in place.
+  bool StartsItself() const { return identity_.source == Identity::Source::kCluster && !identity_.recovery.empty(); }
   // Before the ranks have met: as far as the start says it, else 0.
   int rank() const { return std::max(0, rank_ < 0 ? identity_.rank : rank_); }
   int size() const { return identity_.size; }
@@ -71,7 +77,10 @@ class Job {
     return size() == 1 && source != Identity::Source::kCluster && source != Identity::Source::kLauncher;
   }
   // Where the images of this job's trainings are kept; null: the job does not start again, or from checkpoints alone.
+  // Any thread.
   StatusOr<ImageKeeper*> images();
+  // The newest turn that a rank of this host has committed. Any thread.
+  int64_t NewestTurn();
   // The number of the next training of this process, from 0.
   int64_t NextTraining() { return trainings_++; }
   // The connection by which ranks reach one another beside their collectives; null for a single rank, before the ranks
@@ -124,6 +133,7 @@ class Job {
   std::string backend_;
   std::vector<std::string> hosts_;
   std::string log_path_;
+  std::mutex images_mutex_;
   std::unique_ptr<ImageKeeper> images_;
   int64_t trainings_ = 0;
   std::string secret_;  // of a job of several hosts

@@ -18,18 +18,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/clock.h"
 #include "collectives/host/board.h"
 #include "core/base/clock.h"
 #include "core/base/exit_code.h"
 #include "core/base/printable.h"
-#include "core/image/image.h"
 #include "launch/image_keeper.h"
 #include "launch/output.h"
-#include "launch/restart_policy.h"
+#include "launch/restarts.h"
 #include "launch/this_host.h"
 #include "rendezvous/identity.h"
 #include "rendezvous/rendezvous.h"
+#include "rendezvous/restart_policy.h"
 #include "rendezvous/socket.h"
 
 namespace mslua {
@@ -463,7 +462,10 @@ Status Launcher::Cause() {
                                           " and not by the end of its file or an error");
     reported = WithCause(absl::UnavailableError(what), CauseOf(reported));
   }
-  if (absl::IsAborted(reported) || (cause_.ok() && !reported.ok())) cause_ = reported;
+  // A rank that has lost another one may report that as something else.
+  const bool lost = !options_.recovery.empty() && !cause_.ok() && MayStartAgain(CauseOf(cause_).exit_code) &&
+                    CauseOf(reported).exit_code == kExitEnvironment;
+  if (!lost && (absl::IsAborted(reported) || (cause_.ok() && !reported.ok()))) cause_ = reported;
   return cause_;
 }
 
@@ -477,26 +479,6 @@ int ReportStart(const Status& started) {
   return code;
 }
 
-// The turn that the first rank has committed last, and in which image; to see whether a job makes progress.
-JobTurn TurnOf(ImageKeeper& images) {
-  auto kept = images.Get(NewestImageOf(0));
-  struct stat info;
-  if (!kept.ok() || !*kept || fstat(kept->get(), &info) != 0) return {0, Image::kNoTurn};
-  const auto image = Image::Open(kept->get());
-  return {info.st_ino, image.ok() ? (*image)->committed() : Image::kNoTurn};
-}
-
-// Waits, but not when the job is asked to stop.
-void Pause(absl::Duration pause) {
-  constexpr absl::Duration kLook = absl::Milliseconds(20);
-  for (; pause > absl::ZeroDuration(); pause -= kLook) {
-    sigset_t pending;
-    sigpending(&pending);
-    if (sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1) return;
-    absl::SleepFor(kLook);
-  }
-}
-
 // Starts the ranks until the job is done or cannot be helped.
 int RunAndRecover(LaunchOptions options) {
   const auto images = ImageKeeper::Connect(options.recovery.substr(0, options.recovery.find(':')));
@@ -508,9 +490,13 @@ int RunAndRecover(LaunchOptions options) {
     if (!started.ok()) return ReportStart(started);
     launcher.Watch();
     const Status cause = launcher.Cause();
-    const RestartPolicy::Verdict verdict = policy.Judge(cause, TurnOf(**images));
+    const RestartPolicy::Verdict verdict = policy.Judge(cause, NewestTurnOf(**images));
     if (!verdict.again) {
       if (!verdict.why.empty()) launcher.Say(verdict.why);
+      if (options.restarts > 0) {
+        launcher.Say(
+            absl::StrCat("the job has started again ", options.restarts, options.restarts == 1 ? " time" : " times"));
+      }
       const int code = launcher.Result();
       // A job that was asked to stop, and has saved, goes on later.
       if (code != kExitCheckpointed) (*images)->End().IgnoreError();
@@ -520,7 +506,7 @@ int RunAndRecover(LaunchOptions options) {
     launcher.Say(
         absl::StrCat(PrintableMessage(cause.message()), ": the job starts again (", options.restarts + 1, ")"));
     launcher.FlushOutputs();
-    Pause(verdict.pause);
+    PauseUnlessAsked(verdict.pause);
   }
 }
 

@@ -69,7 +69,7 @@ StatusOr<ControlMessage::Type> ControlTypeOf(absl::string_view bytes) {
   Header header;
   if (bytes.size() < sizeof header) return absl::DataLossError("a control message is truncated");
   std::memcpy(&header, bytes.data(), sizeof header);
-  if (header.magic != kMagic || header.type > static_cast<uint32_t>(ControlMessage::Type::kStop)) {
+  if (header.magic != kMagic || header.type > static_cast<uint32_t>(ControlMessage::Type::kRegroup)) {
     return absl::DataLossError("received bytes are not a control message of mslua");
   }
   return static_cast<ControlMessage::Type>(header.type);

@@ -28,6 +28,7 @@ struct ControlMessage {
     kEvent,      // endpoint: a line that nobody asked for just now, such as a watch's
     kRelay,      // worker: texts for another worker ("to"); scheduler: the same from one ("from")
     kStop,       // scheduler: stop as at the signal "signal"
+    kRegroup,    // scheduler: a worker has failed, why, and that all start again
   };
   Type type = Type::kHeartbeat;
   std::map<std::string, std::string> fields;

@@ -12,7 +12,6 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -26,11 +25,14 @@ namespace {
 using Type = ControlMessage::Type;
 
 constexpr absl::Duration kSendLimit = absl::Seconds(1);
+constexpr absl::Duration kRegroupLimit = absl::Milliseconds(200);  // for workers to read that they start again
 constexpr absl::Duration kHeartbeat = absl::Milliseconds(500);
 constexpr absl::Duration kTick = absl::Milliseconds(100);
 constexpr absl::Duration kSilence = absl::Seconds(10);        // of a scheduler, while a worker waits for it
 constexpr absl::Duration kForLateWorkers = absl::Seconds(2);  // to come and hear why the job ends
 constexpr absl::Duration kFirstPause = absl::Milliseconds(20), kLongestPause = absl::Seconds(1);  // between attempts
+constexpr absl::Duration kKnock =
+    absl::Milliseconds(100);                        // between attempts to find a scheduler that was started again
 constexpr absl::Duration kNews = absl::Seconds(3);  // between lines of a worker that finds no scheduler
 // Values to be compared that a rank may be ahead of the others with.
 constexpr size_t kMostCompared = 16;
@@ -130,31 +132,7 @@ Status Security(const Status& status) {
   return absl::IsPermissionDenied(status) ? WithCause(status, {-1, kExitSecurity}) : status;
 }
 
-constexpr char kRankPayload[] = "mslua/rank";
-constexpr char kCodePayload[] = "mslua/exit_code";
-
-int PayloadInt(const Status& status, const char* name, int otherwise) {
-  const auto payload = status.GetPayload(name);
-  int value = 0;
-  return payload.has_value() && absl::SimpleAtoi(std::string(*payload), &value) ? value : otherwise;
-}
-
 }  // namespace
-
-Cause CauseOf(const Status& status) {
-  Cause cause;
-  cause.rank = PayloadInt(status, kRankPayload, cause.rank);
-  cause.exit_code = PayloadInt(status, kCodePayload, cause.exit_code);
-  return cause;
-}
-
-bool HasCause(const Status& status) { return status.GetPayload(kCodePayload).has_value(); }
-
-Status WithCause(Status status, const Cause& cause) {
-  status.SetPayload(kRankPayload, absl::Cord(absl::StrCat(cause.rank)));
-  status.SetPayload(kCodePayload, absl::Cord(absl::StrCat(cause.exit_code)));
-  return status;
-}
 
 StatusOr<std::unique_ptr<Scheduler>> Scheduler::Make(const SchedulerOptions& options) {
   if (options.workers < 1) return absl::InvalidArgumentError("a job has at least one worker");
@@ -199,7 +177,9 @@ Scheduler::Scheduler(const SchedulerOptions& options, std::unique_ptr<MeetingFol
       endpoint_(std::move(endpoint)),
       admission_(listener_, AdmissionOf(options)),
       stop_(eventfd(0, EFD_CLOEXEC)),
-      job_(RandomName()) {}
+      first_job_(RandomName()),
+      job_(first_job_),
+      epoch_(options.epoch) {}
 
 StatusOr<std::unique_ptr<Scheduler>> Scheduler::Start(const SchedulerOptions& options) {
   ASSIGN_OR_RETURN(std::unique_ptr<Scheduler> scheduler, Make(options));
@@ -254,7 +234,7 @@ void Scheduler::Log(const std::string& line) const {
 int Scheduler::Joined() const { return static_cast<int>(workers_.size()); }
 
 void Scheduler::Run() {
-  const MonotonicTime deadline = MonotonicNow() + options_.timeout;
+  deadline_ = MonotonicNow() + options_.timeout;
   MonotonicTime next_progress = MonotonicNow() + options_.progress_every, next_heartbeat = MonotonicNow();
   while (!over_) {
     if (options_.on_turn) options_.on_turn();
@@ -276,22 +256,22 @@ void Scheduler::Run() {
       uint64_t count;
       if (read(stop_.get(), &count, sizeof count) < 0) count = 0;
       std::unique_lock<std::mutex> lock(mutex_);
-      const Status why = outside_;
+      const Status why = std::exchange(outside_, absl::OkStatus());
       const int signal = std::exchange(signal_, 0);
       lock.unlock();
-      if (!why.ok()) return End(why);
+      if (!why.ok()) End(why);
+      if (over_) return;
       if (signal != 0) PassOn(signal);
       if (over_) return;
     }
     for (size_t i = 1; i < members && !over_; ++i) {
-      if (entries[i].revents != 0 || workers_[i - 1]->socket.Pending()) Read(*workers_[i - 1]);
+      Worker& worker = *workers_[i - 1];
+      if (worker.socket && (entries[i].revents != 0 || worker.socket.Pending())) Read(worker);
     }
+    RemoveClosed();
     for (Admission::Newcomer& newcomer : admission_.Take(&entries[members])) {
       if (!over_) Join(std::move(newcomer));
     }
-    workers_.erase(
-        std::remove_if(workers_.begin(), workers_.end(), [](const auto& w) { return !w->socket && !w->left; }),
-        workers_.end());
     joined_ = Joined();
     const MonotonicTime now = MonotonicNow();
     if (now >= next_heartbeat) {
@@ -302,7 +282,7 @@ void Scheduler::Run() {
     }
     if (!built_ && now >= ends_at_) {
       End(WithCause(absl::FailedPreconditionError(absl::StrCat("The node: ", refused_)), {-1, kExitEnvironment}));
-    } else if (!built_ && now >= deadline) {
+    } else if (!built_ && now >= deadline_) {
       const std::string what = absl::StrCat("only ", Joined(), " of ", options_.workers, " workers came within ",
                                             absl::FormatDuration(options_.timeout), "; missing: ", Missing(),
                                             refused_.empty() ? "" : absl::StrCat("; ", refused_));
@@ -319,9 +299,14 @@ void Scheduler::Run() {
   }
 }
 
+void Scheduler::RemoveClosed() {
+  workers_.erase(std::remove_if(workers_.begin(), workers_.end(), [](const auto& w) { return !w->socket && !w->left; }),
+                 workers_.end());
+}
+
 void Scheduler::LookForSilence(MonotonicTime now) {
   for (auto& worker : workers_) {
-    if (over_ || worker->left || now - worker->heard < options_.heartbeat_limit) continue;
+    if (over_ || worker->left || !worker->socket || now - worker->heard < options_.heartbeat_limit) continue;
     const absl::Duration limit = LimitOf(worker->socket.fd(), options_.heartbeat_limit);
     if (now - worker->heard < limit) continue;
     const std::string what = absl::StrCat(NameOf(*worker), kSilent, absl::FormatDuration(limit),
@@ -332,6 +317,10 @@ void Scheduler::LookForSilence(MonotonicTime now) {
 
 void Scheduler::PassOn(int signal) {
   Log(absl::StrCat("stopping at signal ", signal, " (", strsignal(signal), ")"));
+  if (!built_ && epoch_ > options_.epoch) {
+    stop_signal_ = signal;  // for the workers, which have something to save, when they have come
+    return;
+  }
   if (!built_) {
     const std::string what = absl::StrCat("the scheduler was stopped by signal ", signal, " (", strsignal(signal),
                                           ") before all workers had come");
@@ -361,6 +350,11 @@ void Scheduler::Join(Admission::Newcomer newcomer) {
   worker.buffer = std::move(newcomer.rest);
   for (const auto& [name, value] : newcomer.join.fields) worker.join[OnOneLine(name)] = OnOneLine(value);
   for (const char* name : {"id", "host", "endpoint", "who"}) worker.join.emplace(name, "");
+  int64_t turn = 0;
+  if (absl::SimpleAtoi(worker.join["turn"], &turn)) turn_ = std::max(turn_, turn);
+  Replace(worker);
+  if (over_) return;
+  RemoveClosed();
   const std::string refusal = Refusal(worker), difference = refusal.empty() ? Difference(worker) : "";
   if (!refusal.empty()) return Refuse(worker, refusal);
   if (!difference.empty()) {
@@ -376,6 +370,16 @@ void Scheduler::Join(Admission::Newcomer newcomer) {
   Send(worker, {Type::kProgress, {{"who", options_.who}, {"rank", own_rank}, {"limit", limit}}});
   if (Joined() == options_.workers) Build();
   Understand(worker);
+}
+
+// A worker that is started again takes the place of one that gives no sign of life.
+void Scheduler::Replace(const Worker& newcomer) {
+  if (!built_ || !options_.recover) return;
+  for (const auto& other : workers_) {
+    if (other->join.at("id") != newcomer.join.at("id") || MonotonicNow() - other->heard < 3 * kHeartbeat) continue;
+    const std::string what = absl::StrCat(NameOf(*other), " gives no sign of life, and was started again");
+    return End(WithCause(absl::UnavailableError(what), {other->rank, kExitHang}));
+  }
 }
 
 void Scheduler::Read(Worker& worker) {
@@ -426,7 +430,11 @@ void Scheduler::Expel(Worker& worker, const std::string& why) {
 
 void Scheduler::Handle(Worker& worker, const ControlMessage& message) {
   // Heartbeats begin with the registration and end with the process.
-  if (message.type == Type::kHeartbeat) return;
+  if (message.type == Type::kHeartbeat) {
+    int64_t turn = 0;
+    if (absl::SimpleAtoi(Field(message, "turn"), &turn)) turn_ = std::max(turn_, turn);
+    return;
+  }
   // Only members speak of the job, and there are none before all have come.
   if (worker.left || !built_) return Expel(worker, "it sent a message that only a member may send");
   switch (message.type) {
@@ -531,13 +539,16 @@ void Scheduler::Build() {
     welcome.fields[absl::StrCat("host.", r)] = by_rank[r]->join["host"];
     welcome.fields[absl::StrCat("endpoint.", r)] = by_rank[r]->join["endpoint"];
   }
+  if (options_.on_epoch) options_.on_epoch(epoch_);
   built_ = true;
-  Log("The cluster topology has been constructed successfully.");
+  Log(epoch_ == 1 ? "The cluster topology has been constructed successfully."
+                  : absl::StrCat("The cluster topology has been constructed successfully, epoch ", epoch_, "."));
   for (Worker* worker : by_rank) {
     welcome.fields["rank"] = absl::StrCat(worker->rank);
     worker->heard = MonotonicNow();
     Send(*worker, welcome);
   }
+  if (const int signal = std::exchange(stop_signal_, 0)) PassOn(signal);
 }
 
 void Scheduler::Compare(Worker& worker, const std::string& name, const std::string& value) {
@@ -578,7 +589,36 @@ void Scheduler::Relay(const Worker& from, ControlMessage message) {
   }
 }
 
+bool Scheduler::Regroup(const Status& status) {
+  // Who has left has finished its work, and does not come back.
+  const bool left = std::any_of(workers_.begin(), workers_.end(), [](const auto& w) { return w->left; });
+  if (!options_.recover || !built_ || left) return false;
+  const RestartPolicy::Verdict verdict = policy_.Judge(status, {0, turn_});
+  if (!verdict.why.empty()) Log(verdict.why);
+  if (!verdict.again) return false;
+  ++epoch_;
+  Log(absl::StrCat(status.message(), ": the job starts again (epoch ", epoch_, ")"));
+  const Cause cause = CauseOf(status);
+  const ControlMessage regroup = {Type::kRegroup,
+                                  {{"why", std::string(status.message())},
+                                   {"rank", absl::StrCat(cause.rank)},
+                                   {"code", absl::StrCat(cause.exit_code)},
+                                   {"pause", absl::StrCat(absl::ToInt64Milliseconds(verdict.pause))}}};
+  for (auto& worker : workers_) {
+    if (worker->socket) Send(*worker, regroup);
+  }
+  CloseAll(kRegroupLimit);
+  compared_.clear();
+  refused_.clear();
+  ends_at_ = MonotonicTime::InfiniteFuture();
+  job_ = RandomName();
+  built_ = false;
+  deadline_ = MonotonicNow() + options_.timeout;
+  return true;
+}
+
 void Scheduler::End(const Status& status) {
+  if (Regroup(status)) return;
   over_ = true;
   result_ = status;
   // Before the workers hear of it: with the first one that ends, its starter may end the others at once.
@@ -594,9 +634,11 @@ void Scheduler::End(const Status& status) {
   }
 }
 
+void Scheduler::Drain() { CloseAll(kSendLimit); }
+
 // A connection that closes with something unread takes with it what the other end has not read yet.
-void Scheduler::Drain() {
-  const MonotonicTime deadline = MonotonicNow() + kSendLimit;
+void Scheduler::CloseAll(absl::Duration limit) {
+  const MonotonicTime deadline = MonotonicNow() + limit;
   for (auto& worker : workers_) {
     if (!worker->socket) continue;
     shutdown(worker->socket.fd().get(), SHUT_WR);
@@ -699,6 +741,7 @@ StatusOr<std::unique_ptr<Membership>> Membership::TryJoin(const JoinOptions& opt
     me->seals_ = std::move(*seals);
   }
   me->tls_ = options.tls;
+  me->options_ = options;
   me->on_over_ = options.on_over;
   me->on_stop_ = options.on_stop;
   ControlMessage join = {Type::kJoin,
@@ -706,6 +749,7 @@ StatusOr<std::unique_ptr<Membership>> Membership::TryJoin(const JoinOptions& opt
                           {"host", options.self.host},
                           {"who", options.who},
                           {"endpoint", ToString(options.self.endpoint)}}};
+  if (options.turn) join.fields["turn"] = absl::StrCat(options.turn());
   for (const auto& [name, value] : options.hashes) join.fields[absl::StrCat("hash.", name)] = value;
   RETURN_IF_ERROR(late(me->Send(join)));
   bool registered = false;
@@ -715,6 +759,7 @@ StatusOr<std::unique_ptr<Membership>> Membership::TryJoin(const JoinOptions& opt
   while (welcome.type != Type::kWelcome) {
     auto message = registered ? me->AwaitOthers(deadline) : ReceiveControl(me->socket_, me->seals_.receive, answer_by);
     // Not an attempt that is to be repeated: the scheduler had this worker.
+    if (!message.ok() && registered && options.recover) return late(message.status());
     if (!message.ok() && registered) {
       const Status lost = me->Lost(message.status());
       return WithCause(absl::AbortedError(lost.message()), CauseOf(lost));
@@ -728,6 +773,7 @@ StatusOr<std::unique_ptr<Membership>> Membership::TryJoin(const JoinOptions& opt
       const Status over = AbortOf(*message);
       return WithCause(absl::DeadlineExceededError(over.message()), CauseOf(over));
     }
+    if (message->type == Type::kRegroup) return absl::UnavailableError("the workers meet again");
     if (message->type == Type::kProgress) {
       if (!std::exchange(registered, true)) me->Introduce(*message);
       deadline = std::max(deadline, MonotonicNow() + kSilence);
@@ -809,8 +855,26 @@ StatusOr<ControlMessage> Membership::AwaitOthers(MonotonicTime deadline) {
     if (!absl::IsDeadlineExceeded(ready)) return ready;
     if (now - heard_ >= heartbeat_limit_ && now - heard_ >= LimitOf(socket_.fd(), heartbeat_limit_)) return Silent();
     if (now >= deadline) return ready;
-    Send({Type::kHeartbeat, {}}).IgnoreError();  // a lost connection shows when it is read
+    Send(Heartbeat()).IgnoreError();  // a lost connection shows when it is read
   }
+}
+
+ControlMessage Membership::Heartbeat() const {
+  ControlMessage message = {Type::kHeartbeat, {}};
+  if (options_.turn) message.fields["turn"] = absl::StrCat(options_.turn());
+  return message;
+}
+
+bool Membership::AwaitScheduler() {
+  const auto answers = [this] {
+    if (absl::StartsWith(options_.scheduler.host, "/")) return ConnectMeeting(options_.scheduler.host).ok();
+    return ConnectTcp(options_.scheduler, MonotonicNow() + kKnock).ok();
+  };
+  for (absl::Duration pause = kKnock; !answers(); pause = std::min(2 * pause, kLongestPause)) {
+    pollfd entry = {stop_.get(), POLLIN, 0};
+    if (poll(&entry, 1, static_cast<int>(absl::ToInt64Milliseconds(pause))) > 0) return false;
+  }
+  return true;
 }
 
 void Membership::Run() {
@@ -831,7 +895,7 @@ void Membership::Run() {
     // Also while others speak to this rank all the time.
     if (MonotonicNow() >= next_heartbeat) {
       next_heartbeat = MonotonicNow() + kHeartbeat;
-      Send({Type::kHeartbeat, {}}).IgnoreError();  // a lost connection shows when it is read
+      Send(Heartbeat()).IgnoreError();  // a lost connection shows when it is read
     }
     if (ready == 0 && !silent) continue;
     StatusOr<ControlMessage> message =
@@ -847,10 +911,17 @@ void Membership::Run() {
       if (on_stop_ && absl::SimpleAtoi(Field(*message, "signal"), &signal)) on_stop_(signal);
       continue;
     }
+    if (!message.ok() && options_.recover) {
+      lost_scheduler_ = true;
+      if (!AwaitScheduler()) return;
+      message = ControlMessage{Type::kRegroup, {{"why", absl::StrCat(scheduler_, " was started again")}}};
+    }
     std::unique_lock<std::mutex> lock(mutex_);
     if (!message.ok()) {
       lost_scheduler_ = true;
       health_ = Lost(message.status());
+    } else if (message->type == Type::kRegroup) {
+      health_ = WithAgain(AbortOf(*message));
     } else if (message->type == Type::kAbort) {
       health_ = AbortOf(*message);
     } else if (message->type == Type::kCompare) {

@@ -17,25 +17,17 @@
 
 #include "absl/time/time.h"
 #include "core/base/clock.h"
-#include "core/base/exit_code.h"
 #include "core/base/status.h"
 #include "rendezvous/admission.h"
+#include "rendezvous/cause.h"
 #include "rendezvous/control.h"
 #include "rendezvous/local_meeting.h"
 #include "rendezvous/rank_address.h"
+#include "rendezvous/restart_policy.h"
 #include "rendezvous/socket.h"
 #include "rendezvous/stream.h"
 
 namespace mslua {
-
-// Why a job is over, carried by its Status: the rank whose fault it is (-1: none's) and the exit code for all.
-struct Cause {
-  int rank = -1;
-  int exit_code = kExitRankCrashed;
-};
-Cause CauseOf(const Status& status);
-bool HasCause(const Status& status);
-Status WithCause(Status status, const Cause& cause);
 
 // How long another process may give no sign of life before it counts as stopped, or the link to it as broken.
 // Heartbeats come five times as often. A process of this host that runs, or would if it had a core, gets twelve times
@@ -61,6 +53,11 @@ struct SchedulerOptions {
   // A worker that runs something else ends the job soon, unless others make it complete: nobody will start another in
   // its place.
   bool differing_ends = false;
+  // The job starts again when a worker has crashed, was stopped or does not answer: the workers that are left are told
+  // to join anew, and it is waited for one in the place of who is gone.
+  bool recover = false;
+  int64_t epoch = 1;  // how often the workers have met, this time included: of a scheduler that was started again too
+  std::function<void(int64_t epoch)> on_epoch;  // on the scheduler's thread, before the workers of an epoch are welcome
   // Called on the scheduler's thread.
   std::function<void(const std::string&)> log;       // lines for the scheduler's log
   std::function<void(const std::string&)> progress;  // the line of `progress_every`; not set: it goes to the log
@@ -95,7 +92,8 @@ class Scheduler {
   // Workers that have come, at the last look; whether it was all of them.
   int joined() const { return joined_; }
   bool built() const { return built_; }
-  const std::string& job() const { return job_; }
+  // Of the first epoch.
+  const std::string& job() const { return first_job_; }
 
  private:
   struct Worker {
@@ -114,6 +112,8 @@ class Scheduler {
   void Work();
   void Run();
   void Join(Admission::Newcomer newcomer);
+  void Replace(const Worker& newcomer);
+  void RemoveClosed();
   void Read(Worker& worker);
   // What has come from the worker, message by message.
   void Understand(Worker& worker);
@@ -127,7 +127,11 @@ class Scheduler {
   void Build();
   void Compare(Worker& worker, const std::string& name, const std::string& value);
   void Relay(const Worker& from, ControlMessage message);
+  // The job is over by this error, or starts again.
   void End(const Status& status);
+  // False: it does not.
+  bool Regroup(const Status& status);
+  void CloseAll(absl::Duration limit);
   // Of the first worker, by rank, that does not end with 0.
   int FirstExitCode() const;
   // Asks the workers to stop, or says that they have been asked before.
@@ -151,7 +155,13 @@ class Scheduler {
   Fd stop_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::map<std::string, std::map<int, std::string>> compared_;  // by name and rank
-  const std::string job_;
+  const std::string first_job_;
+  std::string job_;
+  RestartPolicy policy_{-1};
+  int64_t epoch_ = 1;
+  int64_t turn_ = -1;       // the newest that a worker has told of
+  int stop_signal_ = 0;     // that came while the workers met again
+  MonotonicTime deadline_;  // for all workers to come
   std::atomic<int> joined_{0};
   std::atomic<bool> built_{false};
   bool over_ = false;
@@ -182,6 +192,10 @@ struct JoinOptions {
   std::function<void(const std::string&)> waiting;  // every 3 s, while no scheduler answers: what is tried
   std::function<void(const Status&)> on_over = {};  // the job is over by an error; called once, on a thread of its own
   std::function<void(int)> on_stop = {};            // the scheduler asks to stop as at this signal; on the same thread
+  // A job that starts again: without its scheduler it goes on, until another one answers. The end of the job has
+  // StartsAgain() where this worker is to join anew.
+  bool recover = false;
+  std::function<int64_t()> turn = {};  // the newest that this worker has committed; -1: none
 };
 
 // A worker's place in the job. Its thread sends heartbeats. Destroying it before Leave ends the job for all.
@@ -231,6 +245,9 @@ class Membership {
   // The next message while this worker waits for the others to come; sends heartbeats. Unavailable: the scheduler has
   // given no sign of life.
   StatusOr<ControlMessage> AwaitOthers(MonotonicTime deadline);
+  // Of a job that starts again, which has lost its scheduler: waits until one answers. False: this object goes.
+  bool AwaitScheduler();
+  ControlMessage Heartbeat() const;
   // Why the job is over when the connection to the scheduler ends like this.
   Status Lost(const Status& status) const;
   Status Silent() const;
@@ -241,6 +258,7 @@ class Membership {
   Seals seals_;  // the sending one under send_mutex_
   std::function<void(const Status&)> on_over_;
   std::function<void(int)> on_stop_;
+  JoinOptions options_;
   std::string scheduler_ = "the scheduler";  // "rank 0/2 (pid 812, host a)"
   int scheduler_rank_ = -1;
   absl::Duration heartbeat_limit_ = kHeartbeatTimeout;  // of the scheduler

@@ -3,7 +3,7 @@
 local ms = require "mslua"
 local nn, ops = ms.nn, ms.ops
 local p = ms.params { epochs = 8, samples = 2048, batch = 16, parallel_optimizer = false, accumulate = 1,
-  mode = "data_parallel", every = 20, evaluate = true, device_num = 0 }
+  mode = "data_parallel", every = 20, evaluate = true, device_num = 0, dies = 0 }
 
 local Net = nn.Cell:extend "Net"
 function Net:init()
@@ -33,6 +33,12 @@ end
 local parallel = { parallel_mode = p.mode, gradients_mean = true, enable_parallel_optimizer = p.parallel_optimizer }
 if p.device_num > 0 then parallel.device_num = p.device_num end
 
+-- With dies=N rank 1 kills itself at the end of step N, each time that it comes there.
+local Dies = ms.Callback:extend "Dies"
+function Dies:on_train_step_end(run)
+  if run.epoch == 1 and run.step == p.dies and ms.communication.get_rank() == 1 then os.execute "kill -9 $PPID" end
+end
+
 return ms.recipe {
   name = "lenet", seed = 3,
   dataset = function() return images(p.samples, p.batch) end,
@@ -41,6 +47,7 @@ return ms.recipe {
   network = function() return Net() end,
   loss = nn.SoftmaxCrossEntropyWithLogits { sparse = true, reduction = "mean" },
   optimizer = nn.Momentum { learning_rate = 0.02, momentum = 0.9 },
+  callbacks = p.dies > 0 and { Dies() } or nil,
   train = { epochs = p.epochs, accumulate_steps = p.accumulate > 1 and p.accumulate or nil },
   parallel = parallel,
   checkpoint = { save_checkpoint_steps = p.every, keep_checkpoint_max = 3 },

@@ -1,8 +1,8 @@
-#include "launch/restart_policy.h"
+#include "rendezvous/restart_policy.h"
 
 #include "core/base/exit_code.h"
 #include "gtest/gtest.h"
-#include "rendezvous/rendezvous.h"
+#include "rendezvous/cause.h"
 
 namespace mslua {
 namespace {

@@ -30,7 +30,7 @@ class RestartPolicy {
 
   // `most`: restarts in all; -1: no limit.
   explicit RestartPolicy(int64_t most) : most_(most) {}
-  // After a failure, with its Cause (rendezvous.h), at `turn`. OK is not a failure.
+  // After a failure, with its Cause (cause.h), at `turn`. OK is not a failure.
   Verdict Judge(const Status& failure, const JobTurn& turn);
 
  private:

@@ -1,0 +1,70 @@
+#!/bin/sh
+# Jobs that start again: every start, every victim, once; what ends a job all the same.
+. tests/ranks/common.sh
+chaos=$here/tests/recovery/chaos
+recipe=$here/tests/recovery/lenet.lua
+
+# holds MODE VICTIMS [flags]: whenever the kill comes, the job ends as undisturbed.
+holds() {
+  mode=$1 victims=$2
+  shift 2
+  run "$chaos" "$mslua" --mode "$mode" --victims "$victims" --ranks 2 "$@" -- epochs=2 samples=512
+  expect "$mode $victims" 0 "recovered and equal"
+}
+holds native rank --trials 2
+holds native all --trials 1
+holds native launcher --trials 1
+holds cluster rank --trials 1
+holds cluster scheduler --trials 1
+command -v mpirun > /dev/null && holds mpirun rank --trials 1
+
+# The same failure three times ends the job with it.
+run "$mslua" train "$recipe" -n 2 --recover --out loop dies=7
+expect "a loop" 5 "3 times in the same way"
+count "a loop" 2 "the job starts again"
+expect "a loop" 5 "was killed by signal 9"
+run "$mslua" train "$recipe" -n 2 --recover --max-restarts 1 --out limit dies=7
+expect "a limit" 5 "--max-restarts"
+count "a limit" 1 "the job starts again"
+
+# What would come back ends the job at once.
+echo 'error "boom"' > bad.lua
+run "$mslua" train bad.lua -n 2 --recover
+expect "a recipe's error" 2 "boom"
+refuse "a recipe's error" "starts again"
+
+# One rank starts again too.
+cat > alone.lua <<'LUA'
+local ms = require "mslua"
+local nn = ms.nn
+local Net = nn.Cell:extend "Net"
+function Net:init() self.d = nn.Dense(2, 1) end
+function Net:construct(x) return self.d(x) end
+local Once = ms.Callback:extend "Once"
+function Once:on_train_step_end(run)
+  local mark = io.open("killed", "r")
+  if run.step ~= 9 or mark then return end
+  io.open("killed", "w"):close()
+  os.execute "kill -9 $PPID"
+end
+return ms.recipe {
+  name = "alone", network = function() return Net() end, loss = nn.MSELoss(), callbacks = { Once() },
+  dataset = function() return ms.dataset.NumpySlicesDataset({ ms.rand { 20, 2 }, ms.rand { 20, 1 } }, { "x", "y" }):batch(1) end,
+  optimizer = nn.SGD { learning_rate = 0.1 }, train = { epochs = 1 },
+}
+LUA
+run "$mslua" train alone.lua --recover --out alone
+expect "one rank" 0 "the job starts again (1)"
+expect "one rank" 0 "resuming from memory at step"
+run grep -c "^epoch" alone/rank_0.log
+expect "one rank's log" 0 20
+
+run env MS_ENABLE_RECOVERY=1 "$mslua" train "$recipe"
+expect "MindSpore's variable" 4 "use mslua train --recover"
+run "$mslua" again -- no-such-program
+expect "no program" 4 "cannot start no-such-program"
+run "$mslua" again -- sh -c 'exit 3'
+expect "a code that would come back" 3 ""
+
+no_leftovers "at the end"
+finish

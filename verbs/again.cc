@@ -1,0 +1,41 @@
+// mslua again
+#include "cli/common_flags.h"
+#include "core/base/exit_code.h"
+#include "launch/again.h"
+#include "verbs/define.h"
+#include "verbs/support/report.h"
+
+DEFINE_int64(restarts, -1, "how often, in all (default: as long as there is progress)");
+
+namespace mslua {
+namespace {
+
+int RunCommandAgain(const cli::CommandLine& command) {
+  AgainOptions options;
+  options.command = command.positional;
+  if (command.Given("max-restarts")) options.max_restarts = command.Int("max-restarts");
+  const auto code = RunAgain(options);
+  return code.ok() ? *code : Report(code.status(), kExitEnvironment);
+}
+
+}  // namespace
+}  // namespace mslua
+
+namespace mslua::cli {
+
+MSLUA_VERB(again) {
+  VerbDef verb;
+  verb.name = "again";
+  verb.usage = "[flags] -- COMMAND ...";
+  verb.doc = "run mpirun, srun or another starter of ranks again when a rank has died; they go on from memory";
+  verb.min_positional = 1;
+  verb.max_positional = 1 << 16;
+  verb.flags = {Integer(FLAGS_restarts, "N", 0).As("max-restarts")};
+  verb.examples = {"mslua again -- mpirun -n 4 mslua train recipes/quickstart.lua",
+                   "mslua again --max-restarts 5 -- srun --kill-on-bad-exit=1 mslua train recipes/quickstart.lua"};
+  verb.place = 152;
+  verb.run = RunCommandAgain;
+  return verb;
+}
+
+}  // namespace mslua::cli
