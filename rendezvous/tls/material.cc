@@ -215,7 +215,7 @@ StatusOr<std::shared_ptr<const TlsMaterial>> LoadTlsMaterial(const TlsOptions& o
     const std::string field = absl::StrCat(files.what, "_cert_path");
     RETURN_IF_ERROR(CheckOwn(own, store.get(), accepts, field));
     (accepts ? material->accepting_names : material->dialling_names) = NamesOf(own.certificate.get());
-    ASSIGN_OR_RETURN(accepts ? material->accepting : material->dialling,
+    ASSIGN_OR_RETURN((accepts ? material->accepting : material->dialling),
                      MakeContext(config, ciphers, own, store.get()));
     if (accepts || server.certificate != client.certificate) {
       material->certificates.emplace_back(absl::StrCat(field, " ", files.certificate), std::move(own.certificate));
