@@ -112,7 +112,6 @@ StatusOr<SslContextPtr> MakeContext(const TlsConfig& config, const Ciphers& ciph
   SSL_CTX_set_num_tickets(c, 0);
   SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_mode(c, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-  SSL_CTX_set_read_ahead(c, 1);
   SSL_CTX_set_verify(c, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, &OnVerify);
   SSL_CTX_set_verify_depth(c, kMostDepth);
   SSL_CTX_set1_cert_store(c, store);
