@@ -6,12 +6,14 @@ DEFINE_double(hang_timeout, 600, "seconds that ranks wait for one that makes no 
 DEFINE_double(heartbeat_timeout, 2.5, "a rank that is silent for S seconds counts as dead");
 DEFINE_string(iface, "", "network interface where other ranks reach this one");
 DEFINE_bool(json, false, "print JSON, one object a line");
+DEFINE_bool(insecure_network, false, "connections to other hosts may go without TLS");
 DEFINE_string(log_ranks, "0", "ranks that print their loss");
 DEFINE_int64(max_steps, 0, "stop a training after N steps");
 DEFINE_int64(n, 1, "start N ranks on this machine and watch them");
 DEFINE_string(preset, "", "take the recipe's parameters of preset P");
 DEFINE_int64(rank, 0, "show rank R");
 DEFINE_int64(seed, -1, "seed of weights, shuffling and dropout, instead of the recipe's");
+DEFINE_string(tls, "", "TLS configuration (JSON) for connections to other hosts (default MSLUA_TLS)");
 DEFINE_bool(traceback, false, "print the recipe's functions that led to an error, innermost first");
 
 namespace mslua::cli {
@@ -20,6 +22,7 @@ FlagDef Backend() { return OneOf(FLAGS_backend, "native|mpi"); }
 FlagDef Device() { return OneOf(FLAGS_device, "cpu|cuda"); }
 FlagDef HangTimeout() { return Number(FLAGS_hang_timeout, "S", 1); }
 FlagDef HeartbeatTimeout() { return Number(FLAGS_heartbeat_timeout, "S", 1); }
+FlagDef InsecureNetwork() { return Switch(FLAGS_insecure_network); }
 FlagDef Interface() { return Text(FLAGS_iface, "NAME|SUBNET"); }
 FlagDef Json() { return Switch(FLAGS_json); }
 FlagDef LogRanks() { return Text(FLAGS_log_ranks, "all|0,2"); }
@@ -28,6 +31,7 @@ FlagDef Preset() { return Text(FLAGS_preset, "P"); }
 FlagDef Rank() { return Integer(FLAGS_rank, "R", 0); }
 FlagDef Ranks() { return Integer(FLAGS_n, "N", 1); }
 FlagDef Seed() { return Integer(FLAGS_seed, "S", 0); }
+FlagDef Tls() { return Text(FLAGS_tls, "FILE"); }
 FlagDef Traceback() { return Switch(FLAGS_traceback); }
 FlagDef RanksWithoutThem() { return Ranks().Help("compile for N ranks; none is started"); }
 

@@ -9,6 +9,7 @@ FlagDef Backend();
 FlagDef Device();
 FlagDef HangTimeout();
 FlagDef HeartbeatTimeout();
+FlagDef InsecureNetwork();
 FlagDef Interface();
 FlagDef Json();
 FlagDef LogRanks();
@@ -17,6 +18,7 @@ FlagDef Preset();
 FlagDef Rank();
 FlagDef Ranks();
 FlagDef Seed();
+FlagDef Tls();
 FlagDef Traceback();
 // The same flag as Ranks, in verbs that compile for N ranks and start none.
 FlagDef RanksWithoutThem();

@@ -60,18 +60,6 @@ constexpr absl::Duration kEndLimit = absl::Hours(24 * 30);
 
 void Say(const std::string& line) { std::fputs(absl::StrCat("mslua: ", PrintableMessage(line), "\n").c_str(), stderr); }
 
-// Whether ranks may meet there without TLS; `allowed`: somebody has said so.
-Status CheckPlaintext(const std::string& host, bool allowed) {
-  const char* word = getenv("MSLUA_PLAINTEXT");
-  if (allowed || (word != nullptr && strcmp(word, "1") == 0)) return absl::OkStatus();
-  return WithCause(
-      absl::PermissionDeniedError(absl::StrCat("ranks meet at ", host,
-                                               ", which other hosts can reach, and connections are not encrypted yet: "
-                                               "on a network that you trust say MSLUA_PLAINTEXT=1, or in a script "
-                                               "ms.set_ps_context{enable_ssl = false} before ms.communication.init()")),
-      {-1, kExitSecurity});
-}
-
 // Ranks of this host, as far as is known before they meet: all of them, unless somebody says.
 int RanksHere(const Identity& identity) { return identity.local_size > 0 ? identity.local_size : identity.size; }
 
@@ -186,7 +174,26 @@ void StartAnew(int rank) {
   _exit(kExitRankCrashed);
 }
 
+Job::Job(const JobOptions& options) : options_(options), identity_(options.identity), network_(options.network) {
+  if (network_.tls_file.empty()) network_.tls_file = identity_.tls_file;
+}
+
 Job::~Job() = default;
+
+void Job::SetNetwork(const NetworkOptions& network) {
+  if (network_.tls_file.empty()) network_.tls_file = network.tls_file;
+  if (!network.client_password.empty()) network_.client_password = network.client_password;
+  if (!network.server_password.empty()) network_.server_password = network.server_password;
+  network_.plaintext = network_.plaintext || network.plaintext;
+}
+
+Status Job::OpenNetwork() {
+  if (tls_ != nullptr) return absl::OkStatus();
+  // One rank speaks for all of a console.
+  const bool speaks = !SharesConsole() || identity_.rank <= 0;
+  ASSIGN_OR_RETURN(tls_, LoadTls(network_, speaks ? Say : std::function<void(const std::string&)>()));
+  return absl::OkStatus();
+}
 
 std::string Job::Name() const {
   return absl::StrCat("rank ", rank(), "/", size(), " (pid ", getpid(), ", host ", HostName(), ")");
@@ -210,6 +217,7 @@ StatusOr<Endpoint> Job::StartScheduler(const std::string& meeting, const Endpoin
   options.meeting = meeting;
   options.endpoint = endpoint;
   options.secret = secret_;
+  options.tls = tls_;
   options.workers = size();
   options.timeout = absl::Seconds(identity_.meeting_timeout_s);
   options.progress = [](const std::string&) {};  // the ranks say it
@@ -229,6 +237,7 @@ StatusOr<Endpoint> Job::StartScheduler(const std::string& meeting, const Endpoin
 }
 
 Status Job::Meet() {
+  if (!joined_ && membership_ == nullptr) RETURN_IF_ERROR(OpenNetwork());
   if (Alone() || membership_ != nullptr || identity_.source == Source::kMpi) return absl::OkStatus();
   const bool gathered = identity_.source == Source::kLauncher || identity_.source == Source::kCluster;
   const bool schedules = !gathered && identity_.rank == 0;
@@ -240,10 +249,10 @@ Status Job::Meet() {
     ASSIGN_OR_RETURN(const std::string folder, MeetingPath(name));
     return MeetAt({MeetingSocket(folder), 0}, node_id);
   }
-  RETURN_IF_ERROR(CheckPlaintext(identity_.meeting.host, plaintext_));
+  RETURN_IF_ERROR(CheckNetwork(network_, identity_.meeting.host));
   if (schedules && !identity_.secret_file.empty()) {
     ASSIGN_OR_RETURN(secret_, MakeGivenSecret(identity_.secret_file));
-  } else {
+  } else if (tls_ == nullptr || !identity_.secret_file.empty()) {
     ASSIGN_OR_RETURN(secret_, AwaitSecret(identity_, identity_.meeting));
   }
   if (schedules) RETURN_IF_ERROR(StartScheduler("", identity_.meeting).status());
@@ -263,6 +272,7 @@ Status Job::MeetAt(const Endpoint& scheduler, const std::string& node_id) {
     ASSIGN_OR_RETURN(listener_, ListenTcp({address, 0}));
     ASSIGN_OR_RETURN(join.self.endpoint, LocalEndpoint(listener_));
     join.secret = secret_;
+    join.tls = tls_;
   } else if (identity_.source != Source::kLauncher && identity_.source != Source::kMpi) {
     join.where =
         absl::StrCat(ToString(identity_.meeting), " (", scheduler.host,
@@ -311,6 +321,11 @@ StatusOr<std::unique_ptr<Communicator>> Job::Join(const std::string& backend) {
         absl::StrCat("the ranks are joined by the back end ", backend_, " already, not ", choice));
   }
   if (joined_) return std::unique_ptr<Communicator>();
+  if (identity_.scheduler) {
+    const int code = RunScheduler(identity_, options_.heartbeat_limit, network_);
+    std::fflush(stdout);
+    _exit(code);
+  }
   if (choice == "mpi" && identity_.source != Source::kMpi) {
     return absl::FailedPreconditionError(absl::StrCat(
         "the back end mpi needs ranks that mpirun started (mpirun -n N mslua ...); this is ", identity_.Line()));
@@ -332,11 +347,13 @@ StatusOr<std::unique_ptr<Communicator>> Job::Join(const std::string& backend) {
   }
   backend_ = choice;
   joined_ = true;
+  one_host_ = std::all_of(hosts_.begin(), hosts_.end(), [this](const auto& h) { return h == hosts_[0]; });
   if (size() > 1) SayWhere();
   return world;
 }
 
 StatusOr<std::unique_ptr<Communicator>> Job::JoinMpi(bool native) {
+  RETURN_IF_ERROR(OpenNetwork());
   const std::unique_ptr<StoppedRankWatch> watch = WatchStopped();
   MpiOptions mpi;
   mpi.interface = Interface();
@@ -380,7 +397,7 @@ Status Job::MeetThrough(Communicator& world, bool needed) {
   const bool one_host = std::all_of(hosts_.begin(), hosts_.end(), [&](const auto& h) { return h == hosts_[0]; });
   std::string address;
   if (!one_host) {
-    const Status allowed = CheckPlaintext(HostName(), plaintext_);
+    const Status allowed = CheckNetwork(network_, HostName());
     // Open MPI has connected the ranks; a scheduler beside it would only see sooner who has died.
     if (!allowed.ok()) return needed ? allowed : absl::OkStatus();
     ASSIGN_OR_RETURN(address, CommonAddressOf(world));
@@ -421,6 +438,7 @@ StatusOr<std::unique_ptr<Communicator>> Job::JoinNative() {
   options.peers = membership_->peers();
   options.job = membership_->job();
   options.secret = secret_;
+  options.tls = tls_;
   options.log = Say;
   ASSIGN_OR_RETURN(options.folder, MakeHeldFolder(options.job));
   auto world = MakeNativeWorld(options, listener_);
@@ -441,7 +459,9 @@ void Job::SayWhere() const {
   me.rank = rank_;
   Say(absl::StrCat(me.Line(), ", ", backend_, ", ", count, count == 1 ? " host, " : " hosts, ", ComputeThreads(),
                    ComputeThreads() == 1 ? " thread" : " threads", " a rank"));
-  if (count > 1 && backend_ == "native") Say("warning: connections between hosts are authenticated and not encrypted");
+  if (count < 2 || backend_ != "native") return;
+  Say(tls_ != nullptr ? "connections between hosts are encrypted (TLS)"
+                      : "warning: connections between hosts are authenticated and not encrypted");
 }
 
 std::unique_ptr<StoppedRankWatch> Job::WatchStopped() {
@@ -606,8 +626,10 @@ uint16_t RandomPort() {
 }
 
 // `*at`: where it is, for people. `*secret`: the folder with the job's secret, if the scheduler had to make one.
-StatusOr<std::unique_ptr<Scheduler>> StartFor(const Identity& identity, SchedulerOptions options, Endpoint* at,
+StatusOr<std::unique_ptr<Scheduler>> StartFor(const Identity& identity, const NetworkOptions& network,
+                                              SchedulerOptions options, Endpoint* at,
                                               std::unique_ptr<MeetingFolder>* secret) {
+  ASSIGN_OR_RETURN(options.tls, LoadTls(network, Say));
   options.endpoint = identity.meeting;
   options.workers = identity.size;
   options.timeout = absl::Seconds(identity.meeting_timeout_s);
@@ -624,15 +646,15 @@ StatusOr<std::unique_ptr<Scheduler>> StartFor(const Identity& identity, Schedule
       return scheduler;
     }
   }
-  RETURN_IF_ERROR(CheckPlaintext(identity.meeting.host, false));
+  RETURN_IF_ERROR(CheckNetwork(network, identity.meeting.host));
   if (!identity.secret_file.empty()) {
     ASSIGN_OR_RETURN(options.secret, MakeGivenSecret(identity.secret_file));
-  } else {
+  } else if (options.tls == nullptr) {
     ASSIGN_OR_RETURN(options.secret, NewJobSecret());
   }
   ASSIGN_OR_RETURN(auto scheduler, Scheduler::Start(options));
   *at = scheduler->endpoint();
-  if (!identity.secret_file.empty()) return scheduler;
+  if (!identity.secret_file.empty() || options.tls != nullptr) return scheduler;
   const Endpoint named = {identity.meeting.host, at->port};
   ASSIGN_OR_RETURN(*secret, MeetingFolder::Make(MeetingName(named)));
   ASSIGN_OR_RETURN(const std::string file, DefaultSecretFile(named));
@@ -669,7 +691,9 @@ Status WriteJournal(const std::string& path, int64_t epoch) {
 
 }  // namespace
 
-int RunScheduler(const Identity& identity, absl::Duration heartbeat_limit) {
+int RunScheduler(const Identity& identity, absl::Duration heartbeat_limit, const NetworkOptions& given) {
+  NetworkOptions network = given;
+  if (network.tls_file.empty()) network.tls_file = identity.tls_file;
   // Blocked before there are threads, so that only `signals` takes them.
   sigset_t set;
   sigemptyset(&set);
@@ -698,10 +722,12 @@ int RunScheduler(const Identity& identity, absl::Duration heartbeat_limit) {
     };
     if (*epochs > 0) Say(absl::StrCat("the scheduler was started again: epoch ", *epochs + 1));
   }
-  const auto scheduler = StartFor(identity, std::move(options), &here.meeting, &secret);
+  const auto scheduler = StartFor(identity, network, std::move(options), &here.meeting, &secret);
   if (!scheduler.ok()) {
-    return SayError(scheduler.status(),
-                    absl::IsPermissionDenied(scheduler.status()) ? kExitSecurity : kExitEnvironment);
+    const ExitCode said = ExitCodeIn(scheduler.status());
+    return SayError(scheduler.status(), absl::IsPermissionDenied(scheduler.status()) ? kExitSecurity
+                                        : said != kExitOk                            ? said
+                                                                                     : kExitEnvironment);
   }
   Say(here.Line());
   for (const std::string& notice : identity.notices) Say(notice);

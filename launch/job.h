@@ -18,6 +18,7 @@
 #include "collectives/groups.h"
 #include "core/base/status.h"
 #include "launch/image_keeper.h"
+#include "launch/network.h"
 #include "launch/stopped_ranks.h"
 #include "rendezvous/identity.h"
 #include "rendezvous/rendezvous.h"
@@ -27,6 +28,7 @@ namespace mslua {
 struct JobOptions {
   Identity identity;
   std::string interface;                      // --iface; empty: the identity's
+  NetworkOptions network;                     // --tls, --insecure-network; without a file: the identity's
   std::map<std::string, std::string> shared;  // what all ranks must share, by name ("recipe"): compared at the meeting
   std::string what = "the program";           // "train.lua", for messages
   // How long another rank, or the scheduler, may give no sign of life (--heartbeat-timeout).
@@ -49,7 +51,7 @@ void ShareCores(const Identity& identity, const std::vector<std::string>& argume
 
 class Job {
  public:
-  explicit Job(const JobOptions& options) : options_(options), identity_(options.identity) {}
+  explicit Job(const JobOptions& options);
   ~Job();
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
@@ -61,8 +63,12 @@ class Job {
   // Again: nothing, but InvalidArgument for another backend. A single rank has no world: null.
   StatusOr<std::unique_ptr<Communicator>> Join(const std::string& backend);
   bool joined() const { return joined_; }
-  // The user's word that ranks of other hosts may be reached by plain TCP: set_ps_context{enable_ssl = false}.
-  void AllowPlaintext() { plaintext_ = true; }
+  // What a script says with set_ps_context, before the ranks join; the command line comes first.
+  void SetNetwork(const NetworkOptions& network);
+  // Whether there is a TLS configuration, by the command line, the environment or a script.
+  bool tls_given() const { return !network_.tls_file.empty(); }
+  // Whether connections to other hosts are encrypted, or there are none.
+  bool private_network() const { return tls_ != nullptr || one_host_; }
 
   // Whether the processes of the job stay when one has ended, and start again in place.
   bool StartsItself() const { return identity_.source == Identity::Source::kCluster && !identity_.recovery.empty(); }
@@ -101,6 +107,8 @@ class Job {
  private:
   // A scheduler of this process's own, in the folder `meeting` or (empty) at `endpoint`, and where it then is.
   StatusOr<Endpoint> StartScheduler(const std::string& meeting, const Endpoint& endpoint);
+  // Reads the TLS configuration, if there is one: its mistakes are errors also where no other host is there.
+  Status OpenNetwork();
   // Joins the scheduler there as `node_id`.
   Status MeetAt(const Endpoint& scheduler, const std::string& node_id);
   StatusOr<std::unique_ptr<Communicator>> JoinMpi(bool native);
@@ -129,14 +137,16 @@ class Job {
   const JobOptions options_;
   const Identity identity_;
   int rank_ = -1;
-  bool joined_ = false, plaintext_ = false;
+  bool joined_ = false, one_host_ = true;
+  NetworkOptions network_;
+  std::shared_ptr<Tls> tls_;
   std::string backend_;
   std::vector<std::string> hosts_;
   std::string log_path_;
   std::mutex images_mutex_;
   std::unique_ptr<ImageKeeper> images_;
   int64_t trainings_ = 0;
-  std::string secret_;  // of a job of several hosts
+  std::string secret_;  // of a job of several hosts; empty with TLS, unless there is a file
   Fd listener_;
   std::unique_ptr<Scheduler> scheduler_;         // of rank 0, where there is no other
   std::atomic<Scheduler*> scheduling_{nullptr};  // the same, for other threads
@@ -151,7 +161,8 @@ class Job {
 
 // The scheduler of a cluster: runs until all workers have left, or one has failed, and gives the exit code: the first
 // worker's that is not 0. SIGTERM and SIGINT are passed on to the workers, which save a checkpoint and end; the second
-// one ends the job at once. Called by the main thread, before any other thread runs.
-int RunScheduler(const Identity& identity, absl::Duration heartbeat_limit = kHeartbeatTimeout);
+// one ends the job at once. Called by the main thread, before any other thread runs that does not block them.
+int RunScheduler(const Identity& identity, absl::Duration heartbeat_limit = kHeartbeatTimeout,
+                 const NetworkOptions& network = {});
 
 }  // namespace mslua

@@ -12,13 +12,20 @@
 namespace mslua {
 namespace {
 
-// core.join(backend or nil, plaintext)
+// core.join(backend or nil, network or nil), network as ps_context.network() gives it
 StatusOr<int> Join(lua_State* L, Session& session) {
   std::string backend;
   if (!lua_isnoneornil(L, 1)) {
     ASSIGN_OR_RETURN(backend, ReadString(L, 1, "join: backend"));
   }
-  if (session.job != nullptr && lua_toboolean(L, 2) != 0) session.job->AllowPlaintext();
+  if (session.job != nullptr && lua_istable(L, 2)) {
+    NetworkOptions network;
+    ASSIGN_OR_RETURN(network.plaintext, FieldBool(L, 2, "plaintext", false));
+    ASSIGN_OR_RETURN(network.tls_file, FieldString(L, 2, "tls_file", ""));
+    ASSIGN_OR_RETURN(network.client_password, FieldString(L, 2, "client_password", ""));
+    ASSIGN_OR_RETURN(network.server_password, FieldString(L, 2, "server_password", ""));
+    session.job->SetNetwork(network);
+  }
   RETURN_IF_ERROR(JoinRanks(session, backend));
   return 0;
 }
@@ -32,6 +39,18 @@ StatusOr<int> Hosts(lua_State* L, Session& session) {
     PushString(L, hosts[r]);
     lua_rawseti(L, -2, static_cast<int>(r) + 1);
   }
+  return 1;
+}
+
+// core.private_network(): whether nothing that goes to other hosts can be read on its way.
+StatusOr<int> PrivateNetwork(lua_State* L, Session& session) {
+  lua_pushboolean(L, session.job == nullptr || session.job->private_network() ? 1 : 0);
+  return 1;
+}
+
+// core.tls_given(): whether the command line or the environment names a TLS configuration.
+StatusOr<int> TlsGiven(lua_State* L, Session& session) {
+  lua_pushboolean(L, session.job != nullptr && session.job->tls_given() ? 1 : 0);
   return 1;
 }
 
@@ -60,7 +79,11 @@ Status JoinRanks(Session& session, const std::string& backend) {
 }
 
 void OpenRanks(lua_State* L) {
-  SetFunctions(L, {{"join", Entry<Join>}, {"hosts", Entry<Hosts>}, {"speaks", Entry<Speaks>}});
+  SetFunctions(L, {{"join", Entry<Join>},
+                   {"hosts", Entry<Hosts>},
+                   {"speaks", Entry<Speaks>},
+                   {"private_network", Entry<PrivateNetwork>},
+                   {"tls_given", Entry<TlsGiven>}});
 }
 
 }  // namespace mslua

@@ -240,6 +240,7 @@ StatusOr<Identity> WhoAmI(const Environment& environment,
   }
   id.one_host = id.one_host || id.local_size == id.size || IsLoopback(id.meeting.host);
   id.secret_file = env.Text(kJobSecretVariable);
+  id.tls_file = env.Text(kTlsVariable);
   if (id.device_id < 0) id.device_id = env.Number("DEVICE_ID", 0, kMaxWorld, -1);
   if (env.Has("MS_SERVER_NUM") && env.Need("MS_SERVER_NUM", 0, kMaxWorld) > 0) {
     id.notices.push_back("MS_SERVER_NUM: parameter servers have no part in training here");
@@ -268,6 +269,7 @@ Environment LaunchVariables(const Environment& environment) {
                                            "MASTER_PORT",
                                            "NCCL_SOCKET_IFNAME",
                                            kJobSecretVariable,
+                                           kTlsVariable,
                                            "MS_ROLE",
                                            "MS_WORKER_NUM",
                                            "MS_SERVER_NUM",

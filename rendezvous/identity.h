@@ -26,6 +26,8 @@ inline constexpr char kLauncherPid[] = "MSLUA_LAUNCHER";
 // with ":disk" behind it where it goes on from checkpoints alone.
 inline constexpr char kRecoveryJob[] = "MSLUA_RECOVERY";
 inline constexpr char kRestarts[] = "MSLUA_RESTARTS";  // how often the job has started again
+// Names the TLS configuration.
+inline constexpr char kTlsVariable[] = "MSLUA_TLS";
 
 struct Identity {
   enum class Source { kLauncher, kCluster, kRankTable, kMpi, kSlurm, kTorchrun, kSingle };
@@ -41,6 +43,7 @@ struct Identity {
   // All ranks are on this host, as far as the start says: they meet through a unix socket that stands for `meeting`.
   bool one_host = false;
   std::string secret_file;           // MSLUA_JOB_SECRET_FILE; may be empty
+  std::string tls_file;              // MSLUA_TLS: the TLS configuration; may be empty
   std::string node_id;               // MS_NODE_ID, of a cluster; may be empty
   std::string interface;             // NCCL_SOCKET_IFNAME: the address to announce
   double meeting_timeout_s = 600;    // MS_CLUSTER_TIMEOUT

@@ -25,6 +25,8 @@ MSLUA_VERB(eval) {
                 LogRanks(),
                 Backend(),
                 Interface(),
+                Tls(),
+                InsecureNetwork(),
                 HangTimeout(),
                 HeartbeatTimeout(),
                 Traceback()};

@@ -118,7 +118,8 @@ MSLUA_VERB(repl) {
   verb.doc = "interactive Lua, eager tensors, a recipe's parts in scope";
   verb.max_positional = 1;
   verb.overrides = true;
-  verb.flags = {Ranks(), Device(), Preset(), Seed(), Backend(), Interface(), HangTimeout(), HeartbeatTimeout()};
+  verb.flags = {Ranks(),     Device(), Preset(),          Seed(),        Backend(),
+                Interface(), Tls(),    InsecureNetwork(), HangTimeout(), HeartbeatTimeout()};
   verb.examples = {"mslua repl", "mslua repl recipes/quickstart.lua -n 2", "echo 'ms.ones{2,2} * 3' | mslua repl"};
   verb.place = 40;
   verb.run = RunRepl;

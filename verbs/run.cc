@@ -38,8 +38,8 @@ MSLUA_VERB(run) {
   verb.min_positional = 1;
   verb.max_positional = kUnlimited;
   verb.overrides = true;
-  verb.flags = {Ranks(),     Device(),      Preset(),           Seed(),     MaxSteps(), LogRanks(),
-                Interface(), HangTimeout(), HeartbeatTimeout(), Traceback()};
+  verb.flags = {Ranks(),     Device(), Preset(),          Seed(),        MaxSteps(),         LogRanks(),
+                Interface(), Tls(),    InsecureNetwork(), HangTimeout(), HeartbeatTimeout(), Traceback()};
   verb.examples = {"mslua run script.lua lr=0.1", "mslua run recipes/examples/all_gather.lua -n 4",
                    "mslua run script.lua -- -5 input.txt"};
   verb.place = 30;

@@ -32,7 +32,7 @@ int RunSched(const cli::CommandLine& command) {
   set("workers", "MS_WORKER_NUM", "");
   const auto identity = WhoAmI(environment, ReadTextFile);
   if (!identity.ok()) return Report(identity.status(), kExitEnvironment);
-  return RunScheduler(*identity, HeartbeatLimit(command));
+  return RunScheduler(*identity, HeartbeatLimit(command), NetworkOf(command));
 }
 
 }  // namespace
@@ -45,7 +45,9 @@ MSLUA_VERB(sched) {
   verb.name = "sched";
   verb.usage = "[flags]";
   verb.doc = "the scheduler of a cluster without MPI: gathers the workers and watches them";
-  verb.flags = {Text(FLAGS_host, "H"), Integer(FLAGS_port, "P", 0), Integer(FLAGS_workers, "N", 1), HeartbeatTimeout()};
+  verb.flags = {
+      Text(FLAGS_host, "H"), Integer(FLAGS_port, "P", 0), Integer(FLAGS_workers, "N", 1), HeartbeatTimeout(), Tls(),
+      InsecureNetwork()};
   verb.examples = {"mslua sched --workers 8", "mslua sched --workers 8 --port 8118",
                    "MS_WORKER_NUM=8 MS_SCHED_PORT=8118 mslua sched"};
   verb.place = 150;

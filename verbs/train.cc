@@ -38,6 +38,8 @@ MSLUA_VERB(train) {
                 LogRanks(),
                 Backend(),
                 Interface(),
+                Tls(),
+                InsecureNetwork(),
                 MaxSteps(),
                 Integer(FLAGS_fast_dev_run, "N", 1).Bare("1"),
                 Integer(FLAGS_overfit, "N", 1),

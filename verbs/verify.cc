@@ -13,7 +13,7 @@ MSLUA_VERB(verify) {
   verb.min_positional = 1;
   verb.max_positional = 1;
   verb.overrides = true;
-  verb.flags = {Ranks(), Device(), Preset(), Backend(), Interface(), Json(), Traceback()};
+  verb.flags = {Ranks(), Device(), Preset(), Backend(), Interface(), Tls(), InsecureNetwork(), Json(), Traceback()};
   verb.examples = {"mslua verify recipes/quickstart.lua", "mslua verify recipes/lenet_mnist.lua --preset smoke",
                    "mslua verify recipes/quickstart.lua --json"};
   verb.place = 80;

@@ -1,7 +1,8 @@
 // Times the collectives of the native backend: spawns the ranks, prints one JSON line for each operation and size.
-//   ranks --ranks N [--seconds S] [--op NAME] [--tcp]
+//   ranks --ranks N [--seconds S] [--op NAME] [--tcp] [--tls FILE]
 // Conventions of nccl-tests: "bytes" is the larger of the two buffers of a rank. "kind" is "arena" for buffers of
-// AllocateShared and "private" for others; "tcp" where each rank is a host of its own.
+// AllocateShared and "private" for others; "tcp" where each rank is a host of its own, "tls" where their connections
+// are encrypted.
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,11 +19,13 @@
 #include "core/base/clock.h"
 #include "gflags/gflags.h"
 #include "rendezvous/socket.h"
+#include "rendezvous/tls/tls.h"
 
 DEFINE_int32(ranks, 2, "number of ranks, from 1 to 64");
 DEFINE_double(seconds, 0.2, "seconds for each case");
 DEFINE_string(op, "", "time this operation only");
 DEFINE_bool(tcp, false, "make each rank a host of its own, reached over TCP");
+DEFINE_string(tls, "", "TLS configuration: make each rank a host of its own, reached over TLS");
 DEFINE_validator(ranks, [](const char*, gflags::int32 n) { return n >= 1 && n <= 64; });
 
 extern char** environ;
@@ -79,6 +82,9 @@ StatusOr<std::unique_ptr<Communicator>> Meet(int rank, int n, const std::string&
   if (first_port == 0) return MakeNativeWorld(options);
   options.job = absl::StrCat("bench", first_port);
   options.secret = "a benchmark has nothing to hide";
+  if (!FLAGS_tls.empty()) {
+    ASSIGN_OR_RETURN(options.tls, Tls::Load({FLAGS_tls, "", "", {}}));
+  }
   for (int r = 0; r < n; ++r)
     options.peers.push_back({absl::StrCat("host", r), {"127.0.0.1", static_cast<uint16_t>(first_port + r)}});
   ASSIGN_OR_RETURN(const Fd listener, ListenTcp(options.peers[rank].endpoint));
@@ -95,7 +101,7 @@ void RunRank(int rank, int n, const std::string& folder, double seconds, const s
   memset(privates, 0, 2 * kLargest);
   for (const Operation& operation : kOperations) {
     if (!only.empty() && only != operation.name) continue;
-    for (const char* kind : {"arena", first_port == 0 ? "private" : "tcp"}) {
+    for (const char* kind : {"arena", first_port == 0 ? "private" : FLAGS_tls.empty() ? "tcp" : "tls"}) {
       if (first_port != 0 && kind[0] == 'a') continue;
       float* in = kind[0] == 'a' ? static_cast<float*>(*arena) : privates;
       float* out = in + kLargest / 4;
@@ -134,7 +140,7 @@ int Main(int argc, char** argv) {
   Check(folder.status());
   setenv("BENCH_FOLDER", folder->c_str(), 1);
   // Below the ports that the system gives to those who connect.
-  setenv("BENCH_PORT", absl::StrCat(FLAGS_tcp ? 20000 + getpid() % 12000 : 0).c_str(), 1);
+  setenv("BENCH_PORT", absl::StrCat(FLAGS_tcp || !FLAGS_tls.empty() ? 20000 + getpid() % 12000 : 0).c_str(), 1);
   std::vector<pid_t> children;
   for (int r = 0; r < n; ++r) {
     setenv("BENCH_RANK", absl::StrCat(r).c_str(), 1);

@@ -11,23 +11,35 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "collectives/conformance.h"
 #include "collectives/native/native.h"
 #include "core/base/clock.h"
 #include "rendezvous/handshake.h"
+#include "rendezvous/tls/testing.h"
+#include "rendezvous/tls/tls.h"
 
 namespace mslua {
 namespace {
 
 using ::testing::HasSubstr;
 
-// Hosts of the ranks, by name: "ab" is two hosts of a rank each, "aab" puts ranks 0 and 1 together.
+// The TLS of all ranks.
+std::shared_ptr<Tls> OwnTls() {
+  static const TestCertificates files;
+  static const std::shared_ptr<Tls> tls = *Tls::Load({files.config(), "", "", {}});
+  return tls;
+}
+
+// Hosts of the ranks, by name: "ab" is two hosts of a rank each, "aab" puts ranks 0 and 1 together. "+ab": with TLS.
 class World {
  public:
   explicit World(const std::string& hosts) {
     char path[] = "/tmp/mslua-test-XXXXXX";
     root_ = mkdtemp(path);
     for (char host : hosts) {
+      if (host == '+') tls_ = OwnTls();
+      if (host == '+') continue;
       listeners_.push_back(*ListenTcp({"127.0.0.1", 0}));
       peers_.push_back({std::string(1, host), *LocalEndpoint(listeners_.back())});
       std::filesystem::create_directory(absl::StrCat(root_, "/", peers_.back().host));
@@ -43,6 +55,8 @@ class World {
     options.folder = absl::StrCat(root_, "/", peers_[rank].host);
     options.job = "test";
     options.secret = secrets.count(rank) > 0 ? secrets.at(rank) : "the secret of a test";
+    options.tls = tls_;
+    if (tls_ != nullptr) options.secret.clear();
     options.log = [this](const std::string& line) {
       const std::lock_guard<std::mutex> lock(mutex_);
       log_.push_back(line);
@@ -62,6 +76,7 @@ class World {
   std::mutex mutex_;
   std::vector<std::string> log_;
   std::string root_;
+  std::shared_ptr<Tls> tls_;
   std::vector<Fd> listeners_;
 };
 
@@ -125,8 +140,10 @@ TEST_P(Network, Leaving) {
   }
   for (std::thread& t : threads) t.join();
 }
-INSTANTIATE_TEST_SUITE_P(Hosts, Network, ::testing::Values("ab", "abc", "aabb", "abaca"),
-                         [](const ::testing::TestParamInfo<const char*>& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Hosts, Network, ::testing::Values("ab", "abc", "aabb", "abaca", "+ab", "+abaca"),
+                         [](const ::testing::TestParamInfo<const char*>& info) {
+                           return absl::StrReplaceAll(info.param, {{"+", "Tls_"}});
+                         });
 
 TEST(NetworkWorld, NamesTheMissing) {
   World world("abc");

@@ -20,8 +20,7 @@ function M.init(...)
   if backend == "nccl" then
     errors.fail 'communication.init: "nccl" needs the CUDA build of mslua: use "native" or "mpi"'
   end
-  for _, line in ipairs(ps_context.not_runnable()) do errors.fail("communication.init: %s", line) end
-  ranks.join(backend, ps_context.plaintext())
+  ranks.join(backend, ps_context.network())
   parallel_context.set_feed()
 end
 

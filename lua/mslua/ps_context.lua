@@ -1,6 +1,7 @@
 --- set_ps_context: the secured channel between ranks and scheduler (MindSpore's mindspore.set_ps_context).
 local args = require "mslua.args"
 local arity = require "mslua.arity"
+local core = require "mslua.core"
 local errors = require "mslua.errors"
 local files = require "mslua.files"
 local ranks = require "mslua.ranks"
@@ -22,20 +23,22 @@ local function too_late(values)
   if not ranks.joined() or type(values) ~= "table" then return nil end
   for _, field in ipairs(group.fields) do
     local v = values[field[1]]
-    if v ~= nil and v ~= field[3] then return field[1] end
+    local as_it_is = field[1] == "enable_ssl" and v == true and core.private_network()
+    if v ~= nil and v ~= field[3] and not as_it_is then return field[1] end
   end
 end
 
---- Sets keys; before ms.communication.init. The ranks of a recipe have joined before it runs, without encryption:
---- there, enable_ssl = false is accepted and changes nothing.
+--- Sets keys; before ms.communication.init. With enable_ssl = true, connections to other hosts go through TLS, as the
+--- file config_file_path says; client_password and server_password open the files of certificates that it names. With
+--- enable_ssl = false they may go without. The ranks of a recipe have joined before it runs: `--tls FILE` names the file.
 ---@param ... table { enable_ssl = false, config_file_path =, client_password =, server_password = }
 function M.set_ps_context(...)
   local late = too_late(...)
   settings.set(group, ...)
   if not late then return end
   settings.reset(group)
-  errors.fail("set_ps_context: %s: the ranks have joined already, without encryption (by ms.communication.init, or "
-    .. "before a recipe runs)%s", late, late == "enable_ssl" and "; enable_ssl = true is not built yet" or "")
+  errors.fail("set_ps_context: %s: the ranks have joined already (by ms.communication.init, or before a recipe runs); "
+    .. "start with --tls FILE, or MSLUA_TLS=FILE, instead", late)
 end
 
 args.describe(M.set_ps_context, group.fields)
@@ -55,19 +58,25 @@ function M.reset_ps_context(...)
   settings.reset(group)
 end
 
---- Whether the user has said that connections need no encryption.
----@return boolean
-function M.plaintext() return group.given.enable_ssl == false end
+---@class mslua.Network
+---@field plaintext boolean connections to other hosts may go without encryption
+---@field tls_file string the TLS configuration; "": none is given
+---@field client_password string
+---@field server_password string
 
---- What is set and cannot run, one line each.
----@return string[]
-function M.not_runnable()
-  local lines = {}
-  if group.given.enable_ssl then
-    lines[1] = "set_ps_context: enable_ssl = true is not built yet: set enable_ssl = false "
-      .. "(ranks of one host cannot be reached from outside)"
+--- How connections to other hosts are to be secured.
+---@return mslua.Network
+function M.network()
+  local tls_file = settings.get(group, "enable_ssl") and settings.get(group, "config_file_path") or ""
+  if group.given.enable_ssl and tls_file == "" and not core.tls_given() then
+    errors.fail "set_ps_context: enable_ssl = true needs config_file_path, the file with ca_cert_path and server_cert_path"
   end
-  return lines
+  return {
+    plaintext = group.given.enable_ssl == false,
+    tls_file = tls_file,
+    client_password = settings.get(group, "client_password"),
+    server_password = settings.get(group, "server_password"),
+  }
 end
 
 return M

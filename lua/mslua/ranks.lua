@@ -15,9 +15,9 @@ find_world()
 
 --- Joins the other ranks; again: does nothing.
 ---@param backend? "native"|"mpi" nil: the launch decides
----@param plaintext? boolean whether connections between hosts may go without encryption
-function M.join(backend, plaintext)
-  core.join(backend, plaintext)
+---@param network? mslua.Network how connections to other hosts are secured
+function M.join(backend, network)
+  core.join(backend, network)
   if not joined then find_world() end
   joined = true
 end

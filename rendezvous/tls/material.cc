@@ -112,7 +112,6 @@ StatusOr<SslContextPtr> MakeContext(const TlsConfig& config, const Ciphers& ciph
   SSL_CTX_set_num_tickets(c, 0);
   SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_mode(c, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-  SSL_CTX_set_read_ahead(c, 1);
   SSL_CTX_set_verify(c, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, &OnVerify);
   SSL_CTX_set_verify_depth(c, kMostDepth);
   SSL_CTX_set1_cert_store(c, store);
@@ -215,7 +214,7 @@ StatusOr<std::shared_ptr<const TlsMaterial>> LoadTlsMaterial(const TlsOptions& o
     const std::string field = absl::StrCat(files.what, "_cert_path");
     RETURN_IF_ERROR(CheckOwn(own, store.get(), accepts, field));
     (accepts ? material->accepting_names : material->dialling_names) = NamesOf(own.certificate.get());
-    ASSIGN_OR_RETURN(accepts ? material->accepting : material->dialling,
+    ASSIGN_OR_RETURN((accepts ? material->accepting : material->dialling),
                      MakeContext(config, ciphers, own, store.get()));
     if (accepts || server.certificate != client.certificate) {
       material->certificates.emplace_back(absl::StrCat(field, " ", files.certificate), std::move(own.certificate));

@@ -17,25 +17,65 @@
 namespace mslua {
 namespace {
 
+constexpr size_t kAhead = 64 << 10;    // bytes
 constexpr size_t kMostVerdict = 1024;  // bytes
 constexpr size_t kRecord = SSL3_RT_MAX_PLAIN_LENGTH;
-constexpr size_t kReadBuffer = 256 << 10;  // of a connection that both ends have accepted
 constexpr char kClosed[] = "the other end has closed";
 constexpr char kKeyLabel[] = "EXPORTER-mslua";  // RFC 5705
 
-// OpenSSL's own BIO of a socket would block on a blocking one, and raise SIGPIPE.
+}  // namespace
+
+// The socket under a session. OpenSSL's own BIO would block on a blocking socket, and raise SIGPIPE.
+struct TlsSocket {
+  explicit TlsSocket(int socket) : fd(socket) {}
+  const int fd;
+  // What has come and OpenSSL has not asked for yet: it asks for the header of a record and then for the rest, and one
+  // call of the system brings several records. OpenSSL's own read-ahead moves all of its buffer with each record.
+  char ahead[kAhead];
+  size_t begin = 0, end = 0;
+  bool drained = false;  // the last call got all that there was: the next one waits for poll
+  bool more = false;     // another record of the same frame follows: packets may wait for it
+
+  ssize_t Receive(char* to, size_t size) {
+    if (begin == end && drained) {
+      drained = false;
+      errno = EAGAIN;
+      return -1;
+    }
+    if (begin == end && size >= kAhead) {
+      const ssize_t n = recv(fd, to, size, MSG_DONTWAIT);
+      drained = n > 0 && static_cast<size_t>(n) < size;
+      return n;
+    }
+    if (begin == end) {
+      const ssize_t n = recv(fd, ahead, kAhead, MSG_DONTWAIT);
+      if (n <= 0) return n;
+      begin = 0;
+      end = static_cast<size_t>(n);
+      drained = end < kAhead;
+    }
+    const size_t n = std::min(size, end - begin);
+    memcpy(to, ahead + begin, n);
+    begin += n;
+    return static_cast<ssize_t>(n);
+  }
+};
+
+namespace {
+
+TlsSocket& SocketOf(BIO* bio) { return *static_cast<TlsSocket*>(BIO_get_data(bio)); }
+
 int WriteSocket(BIO* bio, const char* data, int size) {
   BIO_clear_retry_flags(bio);
-  const ssize_t n = send(static_cast<int>(reinterpret_cast<intptr_t>(BIO_get_data(bio))), data,
-                         static_cast<size_t>(size), MSG_NOSIGNAL | MSG_DONTWAIT);
+  const ssize_t n = send(SocketOf(bio).fd, data, static_cast<size_t>(size),
+                         MSG_NOSIGNAL | MSG_DONTWAIT | (SocketOf(bio).more ? MSG_MORE : 0));
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) BIO_set_retry_write(bio);
   return static_cast<int>(n);
 }
 
 int ReadSocket(BIO* bio, char* data, int size) {
   BIO_clear_retry_flags(bio);
-  const ssize_t n = recv(static_cast<int>(reinterpret_cast<intptr_t>(BIO_get_data(bio))), data,
-                         static_cast<size_t>(size), MSG_DONTWAIT);
+  const ssize_t n = SocketOf(bio).Receive(data, static_cast<size_t>(size));
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) BIO_set_retry_read(bio);
   if (n == 0) BIO_set_flags(bio, BIO_FLAGS_IN_EOF);
   return static_cast<int>(n);
@@ -46,7 +86,13 @@ long ControlSocket(BIO* bio, int command, long, void*) {
   return command == BIO_CTRL_FLUSH ? 1 : 0;
 }
 
-BIO* SocketBio(int fd) {
+// SSL_get_error looks at the errors of the thread, and to clear them takes as long as a small record.
+void ClearErrors() {
+  if (ERR_peek_error() != 0) ERR_clear_error();
+  errno = 0;
+}
+
+BIO* SocketBio(TlsSocket* socket) {
   static BIO_METHOD* const method = [] {
     BIO_METHOD* made = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "socket");
     BIO_meth_set_write(made, &WriteSocket);
@@ -55,7 +101,7 @@ BIO* SocketBio(int fd) {
     return made;
   }();
   BIO* const bio = BIO_new(method);
-  BIO_set_data(bio, reinterpret_cast<void*>(static_cast<intptr_t>(fd)));
+  BIO_set_data(bio, socket);
   BIO_set_init(bio, 1);
   return bio;
 }
@@ -133,8 +179,12 @@ std::string Framed(const std::string& text) {
 }  // namespace
 
 TlsSession::TlsSession(ssl_st* ssl, int fd, Verdict verdict, std::function<void(TlsSession&)> on_end)
-    : ssl_(ssl), fd_(fd), verdict_(std::move(verdict)), on_end_(std::move(on_end)), accepts_(SSL_is_server(ssl) == 1) {
-  BIO* const bio = SocketBio(fd);
+    : ssl_(ssl),
+      socket_(new TlsSocket(fd)),
+      verdict_(std::move(verdict)),
+      on_end_(std::move(on_end)),
+      accepts_(SSL_is_server(ssl) == 1) {
+  BIO* const bio = SocketBio(socket_.get());
   SSL_set_bio(ssl_, bio, bio);
   SSL_set_ex_data(ssl_, SessionIndex(), this);
 }
@@ -148,6 +198,8 @@ TlsSession::~TlsSession() {
 
 TlsSession* TlsSession::Of(const ssl_st* ssl) { return static_cast<TlsSession*>(SSL_get_ex_data(ssl, SessionIndex())); }
 
+bool TlsSession::HasPending() const { return SSL_has_pending(ssl_) == 1 || socket_->begin < socket_->end; }
+
 Status TlsSession::Fail(Status why) {
   phase_ = Phase::kFailed;
   failed_ = why;
@@ -158,7 +210,7 @@ Status TlsSession::Problem(int result) {
   const int system = errno;
   const int error = SSL_get_error(ssl_, result);
   const unsigned long cause = ERR_peek_error();
-  ERR_clear_error();
+  ClearErrors();
   wants_ = error == SSL_ERROR_WANT_WRITE ? POLLOUT : POLLIN;
   if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE) return absl::OkStatus();
   const bool ended = error == SSL_ERROR_ZERO_RETURN || (error == SSL_ERROR_SYSCALL && cause == 0 && system == 0) ||
@@ -183,8 +235,7 @@ Status TlsSession::Handshake() {
 }
 
 Status TlsSession::Shake() {
-  ERR_clear_error();
-  errno = 0;
+  ClearErrors();
   const int result = SSL_do_handshake(ssl_);
   if (result != 1) return Problem(result);
   // The chain has been verified by OpenSSL, or there is no session; this is a second look.
@@ -199,8 +250,7 @@ Status TlsSession::Shake() {
 
 // The accepting end speaks first, so that the other end hears of a refusal before it has sent anything.
 Status TlsSession::SendVerdict() {
-  ERR_clear_error();
-  errno = 0;
+  ClearErrors();
   const int result = SSL_write(ssl_, mine_.data(), static_cast<int>(mine_.size()));
   if (result <= 0) return Problem(result);
   if (mine_.size() > 2) return absl::PermissionDeniedError(mine_.substr(2));
@@ -209,7 +259,6 @@ Status TlsSession::SendVerdict() {
     return absl::OkStatus();
   }
   phase_ = Phase::kReady;
-  SSL_set_default_read_buffer_len(ssl_, kReadBuffer);
   return absl::OkStatus();
 }
 
@@ -221,8 +270,7 @@ Status TlsSession::ReceiveVerdict() {
     if (theirs_.size() >= 2 && theirs_.size() == length + 2) break;
     char bytes[kMostVerdict];
     const size_t missing = theirs_.size() < 2 ? 2 - theirs_.size() : length + 2 - theirs_.size();
-    ERR_clear_error();
-    errno = 0;
+    ClearErrors();
     const int result = SSL_read(ssl_, bytes, static_cast<int>(std::min(missing, sizeof bytes)));
     if (result <= 0) return Problem(result);
     theirs_.append(bytes, static_cast<size_t>(result));
@@ -235,8 +283,7 @@ Status TlsSession::ReceiveVerdict() {
     return absl::OkStatus();
   }
   phase_ = Phase::kReady;
-  pending_ = SSL_has_pending(ssl_) == 1;
-  SSL_set_default_read_buffer_len(ssl_, kReadBuffer);
+  pending_ = HasPending();
   return absl::OkStatus();
 }
 
@@ -258,10 +305,9 @@ ssize_t TlsSession::Read(void* to, size_t size) {
     errno = EPROTO;
     return -1;
   }
-  ERR_clear_error();
-  errno = 0;
+  ClearErrors();
   const int n = SSL_read(ssl_, to, static_cast<int>(std::min<size_t>(size, 1 << 30)));
-  pending_ = n > 0 && SSL_has_pending(ssl_) == 1;
+  pending_ = n > 0 && HasPending();
   if (n > 0) return n;
   const ssize_t outcome = Outcome(n);
   return absl::IsUnavailable(broken_) && broken_.message() == kClosed ? 0 : outcome;
@@ -287,8 +333,10 @@ ssize_t TlsSession::Write(const iovec* parts, int n) {
     data = record;
   }
   if (size == 0) return 0;
-  ERR_clear_error();
-  errno = 0;
+  size_t total = 0;
+  for (int i = 0; i < n; ++i) total += parts[i].iov_len;
+  socket_->more = total > kRecord;
+  ClearErrors();
   const int written = SSL_write(ssl_, data, static_cast<int>(std::min(size, kRecord)));
   mid_write_ = false;
   if (written > 0) return written;
@@ -304,7 +352,7 @@ void TlsSession::Break(const Status& why) {
 
 void TlsSession::Cut(const Status& why) {
   Break(why);
-  shutdown(fd_, SHUT_RDWR);
+  shutdown(socket_->fd, SHUT_RDWR);
 }
 
 Status TlsSession::broken() const {

@@ -8,6 +8,7 @@
 #include <sys/uio.h>
 
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 
@@ -17,6 +18,8 @@
 struct ssl_st;
 
 namespace mslua {
+
+struct TlsSocket;
 
 // Reads and writes may be called by two threads at the same time.
 class TlsSession {
@@ -72,9 +75,10 @@ class TlsSession {
   // As Problem, for Read and Write: what they return.
   ssize_t Outcome(int result);
   Status Fail(Status why);
+  bool HasPending() const;
 
   ssl_st* const ssl_;
-  const int fd_;
+  const std::unique_ptr<TlsSocket> socket_;
   const Verdict verdict_;
   const std::function<void(TlsSession&)> on_end_;
   const bool accepts_;

@@ -82,7 +82,10 @@ run "$mslua" train ps.lua -n 8 epochs=1
 expect "set_ps_context in a recipe" 0 "loss is "
 sed 's/enable_ssl = false/enable_ssl = true/' ps.lua > tls.lua
 run "$mslua" train tls.lua -n 8 epochs=1
-expect "enable_ssl in a recipe" 2 "enable_ssl = true is not built yet"
+expect "enable_ssl in a recipe of one host" 0 "loss is "
+sed 's/enable_ssl = true/enable_ssl = true, config_file_path = "ps.lua"/' tls.lua > file.lua
+run "$mslua" train file.lua -n 8 epochs=1
+expect "config_file_path in a recipe" 2 "start with --tls FILE"
 
 # Tables on the command line.
 run "$mslua" plan "$here/recipes/quickstart.lua" -n 8 "parallel.dataset_strategy={{2,1},{2,1}}"

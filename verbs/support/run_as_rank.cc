@@ -1,5 +1,6 @@
 #include "verbs/support/run_as_rank.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,6 +30,13 @@ StatusOr<std::string> ReadTextFile(const std::string& path) { return ReadFile(pa
 
 absl::Duration HeartbeatLimit(const cli::CommandLine& command) {
   return command.Given("heartbeat-timeout") ? absl::Seconds(command.Float("heartbeat-timeout")) : kHeartbeatTimeout;
+}
+
+NetworkOptions NetworkOf(const cli::CommandLine& command) {
+  NetworkOptions network;
+  if (command.Given("tls")) network.tls_file = command.String("tls");
+  network.plaintext = command.Given("insecure-network");
+  return network;
 }
 
 namespace {
@@ -102,6 +110,7 @@ int RunInJob(const cli::CommandLine& command, SessionOptions options, Joins join
   JobOptions job_options;
   job_options.identity = identity;
   if (command.Given("iface")) job_options.interface = command.String("iface");
+  job_options.network = NetworkOf(command);
   job_options.shared = SharedBy(options);
   job_options.what = options.file;
   job_options.heartbeat_limit = HeartbeatLimit(command);
@@ -144,6 +153,34 @@ int RunInJob(const cli::CommandLine& command, SessionOptions options, Joins join
   return last;
 }
 
+// Whether only the script can say how the scheduler's connections are secured (set_ps_context).
+bool AsksScript(const Identity& identity, const NetworkOptions& network) {
+  return !identity.one_host && identity.tls_file.empty() && !CheckNetwork(network, identity.meeting.host).ok();
+}
+
+// The script's part before ms.communication.init(), which does not return in a scheduler.
+int RunScriptForScheduler(const cli::CommandLine& command, SessionOptions options, const Identity& identity,
+                          absl::FunctionRef<StatusOr<int>(Session&)> work) {
+  // The scheduler takes these signals; other threads must not.
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGTERM, SIGINT}) sigaddset(&set, signal);
+  sigprocmask(SIG_BLOCK, &set, nullptr);
+  JobOptions job_options;
+  job_options.identity = identity;
+  job_options.heartbeat_limit = HeartbeatLimit(command);
+  job_options.network = NetworkOf(command);
+  Job job(job_options);
+  const std::string file = options.file;
+  auto session = OpenSession(std::move(options));
+  if (!session.ok()) return Report(session.status());
+  (*session)->job = &job;
+  const StatusOr<int> result = work(**session);
+  if (!result.ok()) return Report(result.status(), ExitCodeOf(result.status()));
+  return Report(absl::InvalidArgumentError(
+      absl::StrCat(file, " ended without ms.communication.init(), where the scheduler of MS_ROLE=MS_SCHED begins")));
+}
+
 }  // namespace
 
 int RunAsRank(const cli::CommandLine& command, SessionOptions options, Joins joins,
@@ -152,9 +189,16 @@ int RunAsRank(const cli::CommandLine& command, SessionOptions options, Joins joi
   if (!files.ok()) return Report(files, kExitEnvironment);
   const auto identity = WhoAmI(OwnEnvironment(), ReadTextFile);
   if (!identity.ok()) return Report(identity.status(), kExitEnvironment);
+  const NetworkOptions network = NetworkOf(command);
+  if (!network.tls_file.empty() && network.plaintext) {
+    return Report(absl::InvalidArgumentError("--tls and --insecure-network exclude each other: leave one out"));
+  }
   if (identity->scheduler) {
     command.HandOn();  // the workers' command line
-    return RunScheduler(*identity, HeartbeatLimit(command));
+    if (joins == Joins::kAtOnce || !AsksScript(*identity, network)) {
+      return RunScheduler(*identity, HeartbeatLimit(command), network);
+    }
+    return RunScriptForScheduler(command, std::move(options), *identity, work);
   }
   const int64_t n = command.Given("n") ? command.Int("n") : 1;
   const bool alone = identity->source == Identity::Source::kSingle;

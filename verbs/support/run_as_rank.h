@@ -7,6 +7,7 @@
 #include "absl/time/time.h"
 #include "cli/front.h"
 #include "core/base/status.h"
+#include "launch/network.h"
 #include "lua/session.h"
 
 namespace mslua {
@@ -22,5 +23,7 @@ int RunAsRank(const cli::CommandLine& command, SessionOptions options, Joins joi
 StatusOr<std::string> ReadTextFile(const std::string& path);
 // --heartbeat-timeout, or the default.
 absl::Duration HeartbeatLimit(const cli::CommandLine& command);
+// --tls and --insecure-network.
+NetworkOptions NetworkOf(const cli::CommandLine& command);
 
 }  // namespace mslua
