@@ -26,6 +26,7 @@
 #include "core/base/exit_code.h"
 #include "core/base/folder.h"
 #include "core/base/hash.h"
+#include "core/base/input_file.h"
 #include "core/base/version.h"
 #include "core/files/file_lock.h"
 #include "core/files/record_file.h"
@@ -277,7 +278,12 @@ class Training {
       ASSIGN_OR_RETURN(folder_, spec_.RunFolder(session_, resume_, &new_folder_));
       RETURN_IF_ERROR(TakeFolder());
     }
+    if (first() && !folder_.empty() && !RememberedFolder().empty()) {
+      RETURN_IF_ERROR(MakeFolders(session_.job->identity().recovery_path));
+      RETURN_IF_ERROR(WriteFileAtomically(RememberedFolder(), folder_));
+    }
     RETURN_IF_ERROR(RecordLaunch());
+    if (checkpoint_ != nullptr && !folder_.empty()) RETURN_IF_ERROR(CutBackRecords());
     Console::Options options;
     options.log_every = spec_.log_every;
     options.enabled = session_.prints && !OptionBool(L_, "json");  // whose lines are objects
@@ -287,6 +293,24 @@ class Training {
     options.health = &health_;
     console_ = std::make_unique<Console>(options);
     return console_->opened();
+  }
+
+  // Removes what the run wrote after the checkpoint that it resumes from: those steps are made again.
+  Status CutBackRecords() const {
+    const checkpoint::RunState& run = checkpoint_->manifest().run;
+    const int64_t each = progress().steps_per_epoch;
+    const bool ends_epoch = run.data_batch == each;  // the evaluation at its end is still to come
+    RETURN_IF_ERROR(CutRecordsFrom(absl::StrCat(folder_, "/rank_", rank(), ".log"), [&](absl::string_view line) {
+      int64_t epoch = 0, step = 0;
+      if (!ReadLossLine(line, &epoch, &step)) return false;
+      return epoch > run.epoch + 1 || (epoch == run.epoch + 1 && step > run.data_batch);
+    }));
+    if (!first()) return absl::OkStatus();
+    return CutRecordsFrom(absl::StrCat(folder_, "/", kRunMetrics), [&](absl::string_view line) {
+      bool loss = false;
+      const int64_t step = StepOfMetrics(line, &loss);
+      return step > run.step || (step == run.step && !loss && ends_epoch);
+    });
   }
 
   // Rows of a batch over all ranks.
@@ -532,26 +556,48 @@ class Training {
     return absl::OkStatus();
   }
 
+  // The file that remembers this training's run folder for a cluster that starts again; empty: there is none.
+  std::string RememberedFolder() const {
+    const std::string path = session_.job == nullptr ? "" : session_.job->identity().recovery_path;
+    return path.empty() ? "" : absl::StrCat(path, "/run_folder.", training_);
+  }
+
   // Where a job starts again and no memory has outlived it: the newest checkpoint of the run folder that was named.
   Status FindOwnCheckpoint() {
     if (!recovers()) return absl::OkStatus();
-    const std::string out = OptionString(L_, "out");
+    std::string out = OptionString(L_, "out");
+    if (out.empty() && !RememberedFolder().empty()) {
+      const auto read = [this]() -> StatusOr<std::string> {
+        const auto remembered = ReadFile(RememberedFolder(), 1 << 16);
+        return absl::IsNotFound(remembered.status()) ? "" : remembered;
+      };
+      ASSIGN_OR_RETURN(out, TextOfFirstRank(together(), read, "the run folder that is remembered"));
+      folder_ = out;
+    }
     const std::string directory = !spec_.checkpoint_directory.empty() ? spec_.checkpoint_directory
                                   : out.empty()                       ? ""
                                                                       : absl::StrCat(out, "/ckpt");
-    if (directory.empty() || !spec_.has_checkpoint) return absl::OkStatus();
+    if (directory.empty() || !spec_.has_checkpoint) {
+      folder_.clear();
+      return absl::OkStatus();
+    }
     const auto there = checkpoint::ListCheckpoints(directory);
     const bool has = there.ok() && !there->empty();
     int32_t without = has ? 0 : 1;
     if (together() != nullptr) {
       ASSIGN_OR_RETURN(without, LargestOfRanks(*together(), without, "whether there are checkpoints"));
     }
-    if (without == 0) resume_ = "last";
+    if (without == 0)
+      resume_ = "last";
+    else
+      folder_.clear();  // nothing is there to go on from
     return absl::OkStatus();
   }
 
   Status OpenCheckpoint() {
-    ASSIGN_OR_RETURN(folder_, spec_.RunFolder(session_, resume_, &new_folder_));
+    if (folder_.empty()) {
+      ASSIGN_OR_RETURN(folder_, spec_.RunFolder(session_, resume_, &new_folder_));
+    }
     RETURN_IF_ERROR(TakeFolder());  // before the newest checkpoint is looked for
     ASSIGN_OR_RETURN(const std::string from, CheckpointPlace(resume_, spec_.name, CheckpointDirectory()));
     if (together() == nullptr) {
@@ -994,6 +1040,7 @@ class Training {
       return WithExitCode(stopped, saved && SignalScope::Signal() != SIGINT ? kExitCheckpointed : kExitInterrupted);
     }
     RETURN_IF_ERROR(outcome);
+    if (first() && !RememberedFolder().empty()) unlink(RememberedFolder().c_str());
     // Closes the files of records.
     hooks_.clear();
     console_.reset();

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -81,6 +82,16 @@ Status CutRecords(const std::string& path, int64_t bytes) {
   struct stat info;
   if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_size <= bytes) return absl::OkStatus();
   return truncate(path.c_str(), bytes) == 0 ? absl::OkStatus() : Errno("cannot cut back", path);
+}
+
+Status CutRecordsFrom(const std::string& path, const std::function<bool(absl::string_view line)>& beyond) {
+  std::ifstream file(path, std::ios::binary);
+  int64_t begin = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (beyond(line)) return CutRecords(path, begin);
+    begin += static_cast<int64_t>(line.size()) + 1;
+  }
+  return absl::OkStatus();
 }
 
 StatusOr<std::unique_ptr<RecordFile>> RecordFile::Open(const std::string& path, bool lines, RecordHealth* health) {

@@ -45,6 +45,8 @@ class RecordHealth {
 // Cuts a file of records back to what FlushAll() said of it: what was written after that is removed. A file that is
 // not there, or shorter, stays as it is.
 Status CutRecords(const std::string& path, int64_t bytes);
+// Removes the first line that `beyond` says it of, and all that follows.
+Status CutRecordsFrom(const std::string& path, const std::function<bool(absl::string_view line)>& beyond);
 
 class RecordFile {
  public:

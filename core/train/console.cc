@@ -6,6 +6,16 @@
 
 namespace mslua {
 
+bool ReadLossLine(absl::string_view line, int64_t* epoch, int64_t* step) {
+  const auto number = [&](absl::string_view word, int64_t* value) {
+    const size_t at = line.find(word);
+    if (at == absl::string_view::npos) return false;
+    line.remove_prefix(at + word.size());
+    return std::from_chars(line.data(), line.data() + line.size(), *value).ec == std::errc();
+  };
+  return number("epoch: ", epoch) && number(" step: ", step) && line.find(", loss is ") != absl::string_view::npos;
+}
+
 Console::Console(const Options& o, std::FILE* out)
     : enabled_(o.enabled),
       terminal_(isatty(fileno(out)) != 0),

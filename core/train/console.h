@@ -61,4 +61,7 @@ class Console {
   std::chrono::steady_clock::time_point flushed_;
 };
 
+// The epoch and the step within it of a line that Console::Loss has written; false: it is another line.
+bool ReadLossLine(absl::string_view line, int64_t* epoch, int64_t* step);
+
 }  // namespace mslua

@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 
 namespace mslua {
 namespace {
@@ -27,6 +28,13 @@ double WallTime() { return std::chrono::duration<double>(std::chrono::system_clo
 
 }  // namespace
 
+int64_t StepOfMetrics(absl::string_view line, bool* loss) {
+  *loss = absl::StrContains(line, kLossMember);
+  int64_t step = -1;
+  if (absl::ConsumePrefix(&line, "{\"step\":")) std::from_chars(line.data(), line.data() + line.size(), step);
+  return step;
+}
+
 int64_t MetricsHook::Thinning::stride() const { return int64_t{1} << std::min<int64_t>(written / limit, 40); }
 
 StatusOr<std::unique_ptr<MetricsHook>> MetricsHook::Create(const MetricsOptions& options, Trainer* trainer,
@@ -42,14 +50,11 @@ StatusOr<std::unique_ptr<MetricsHook>> MetricsHook::Create(const MetricsOptions&
 Status MetricsHook::CountRecords(const std::string& path) {
   std::ifstream file(path);
   if (!file) return absl::UnavailableError(absl::StrCat("cannot read ", path));
-  constexpr char kStepMember[] = "{\"step\":";
   for (std::string line; std::getline(file, line);) {
-    const bool step = absl::StrContains(line, kLossMember);
-    ++(step ? steps_ : evaluations_).written;
-    if (step && absl::StartsWith(line, kStepMember)) {
-      const char* const number = line.c_str() + sizeof kStepMember - 1;
-      std::from_chars(number, line.c_str() + line.size(), written_);
-    }
+    bool loss = false;
+    const int64_t step = StepOfMetrics(line, &loss);
+    ++(loss ? steps_ : evaluations_).written;
+    if (loss) written_ = step;
   }
   return absl::OkStatus();
 }

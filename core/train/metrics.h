@@ -23,6 +23,9 @@ struct MetricsOptions {
   int64_t limit = 10000;
 };
 
+// The step of a line of metrics.jsonl, and whether it is a training step's (and not an evaluation's); -1: no such line.
+int64_t StepOfMetrics(absl::string_view line, bool* loss);
+
 //   {"step":156,"epoch":1,"loss":2.0084016,"lr":0.1,"samples_per_s":812.3,"data_wait":0.02}
 //   {"step":390,"epoch":1,"eval_loss":0.91,"top1":0.682}
 class MetricsHook : public TrainHook {

@@ -1,0 +1,159 @@
+// A job that starts again: who has died is waited for, the others join anew. (tests/recovery kills schedulers.)
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "core/base/clock.h"
+#include "core/base/exit_code.h"
+#include "rendezvous/rendezvous.h"
+
+namespace mslua {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kSecret[] = "the secret of a test";
+using Member = std::unique_ptr<Membership>;
+
+// Waits, as long as it takes on a busy host.
+bool Eventually(const std::function<bool()>& holds) {
+  const MonotonicTime deadline = MonotonicNow() + absl::Seconds(60);
+  while (!holds() && MonotonicNow() < deadline) absl::SleepFor(absl::Milliseconds(5));
+  return holds();
+}
+
+class Regroup : public ::testing::Test {
+ protected:
+  void Start(int workers) {
+    SchedulerOptions options;
+    options.endpoint = {"127.0.0.1", 0};
+    options.secret = kSecret;
+    options.workers = workers;
+    options.recover = true;
+    options.on_epoch = [this](int64_t e) { epoch_ = e; };
+    options.log = [this](const std::string& line) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      absl::StrAppend(&log_, line, "\n");
+    };
+    auto scheduler = Scheduler::Start(options);
+    ASSERT_TRUE(scheduler.ok()) << scheduler.status();
+    scheduler_ = *std::move(scheduler);
+  }
+  JoinOptions Worker(const std::string& id) {
+    JoinOptions join;
+    join.scheduler = scheduler_->endpoint();
+    join.secret = kSecret;
+    join.node_id = id;
+    join.self = {"h", {"127.0.0.1", 1000}};
+    join.timeout = absl::Seconds(60);
+    join.recover = true;
+    join.turn = [this] { return turn_.load(); };
+    return join;
+  }
+  std::vector<Member> JoinAll(const std::vector<std::string>& ids) {
+    std::vector<Member> members(ids.size());
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      threads.emplace_back([&, i] {
+        auto made = Membership::Join(Worker(ids[i]));
+        EXPECT_TRUE(made.ok()) << made.status();
+        if (made.ok()) members[i] = *std::move(made);
+      });
+    }
+    for (std::thread& t : threads) t.join();
+    return members;
+  }
+  std::string log() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return log_;
+  }
+
+  std::mutex mutex_;
+  std::string log_;
+  std::atomic<int64_t> epoch_{0}, turn_{0};
+  std::unique_ptr<Scheduler> scheduler_;
+};
+
+TEST_F(Regroup, TheOthersJoinAnewWhenAWorkerHasDied) {
+  Start(3);
+  auto members = JoinAll({"worker_0", "worker_1", "worker_2"});
+  const std::string job = members[0]->job();
+  members[1].reset();  // it ends without leaving
+  for (const int r : {0, 2}) {
+    ASSERT_TRUE(Eventually([&] { return !members[r]->Health().ok(); }));
+    EXPECT_TRUE(StartsAgain(members[r]->Health()));
+    EXPECT_THAT(std::string(members[r]->Health().message()), HasSubstr("rank 1/3"));
+    EXPECT_EQ(CauseOf(members[r]->Health()).exit_code, kExitRankCrashed);
+  }
+  members.clear();
+  members = JoinAll({"worker_2", "worker_0", "worker_1"});
+  EXPECT_EQ(members[0]->rank(), 2);
+  EXPECT_EQ(members[1]->rank(), 0);
+  EXPECT_EQ(members[2]->rank(), 1);
+  EXPECT_NE(members[0]->job(), job);  // what the old ones send is of another job
+  EXPECT_EQ(epoch_, 2);
+  for (auto& m : members) m->Leave(0);
+  EXPECT_TRUE(scheduler_->Wait().ok());
+}
+
+TEST_F(Regroup, AWorkerMayDieWhileTheOthersJoinAnew) {
+  Start(2);
+  for (int i = 0; i < 5; ++i) {
+    turn_ = i;  // there is progress
+    auto members = JoinAll({"0", "1"});
+    members[static_cast<size_t>(i % 2)].reset();
+    const auto& other = members[static_cast<size_t>(1 - i % 2)];
+    ASSERT_TRUE(Eventually([&] { return StartsAgain(other->Health()); }));
+    // One that joins and goes before all have come is nobody's loss.
+    std::thread([&] {
+      JoinOptions join = Worker("1");
+      join.timeout = absl::Milliseconds(1);
+      join.recover = false;
+      Membership::Join(join).IgnoreError();
+    }).join();
+  }
+  auto members = JoinAll({"0", "1"});
+  for (auto& m : members) m->Leave(0);
+  EXPECT_TRUE(scheduler_->Wait().ok());
+}
+
+TEST_F(Regroup, AnErrorThatWouldComeBackEndsTheJob) {
+  Start(2);
+  auto members = JoinAll({"0", "1"});
+  members[0]->Abort(absl::InvalidArgumentError("boom"), kExitUsage);
+  ASSERT_TRUE(Eventually([&] { return !members[1]->Health().ok(); }));
+  EXPECT_FALSE(StartsAgain(members[1]->Health()));
+  EXPECT_EQ(CauseOf(scheduler_->Wait()).exit_code, kExitUsage);
+}
+
+TEST_F(Regroup, TheSameFailureThreeTimesEndsTheJob) {
+  Start(2);
+  turn_ = 7;
+  for (int i = 0; i < 3; ++i) {
+    auto members = JoinAll({"0", "1"});
+    members[0]->Abort(absl::UnavailableError("it hangs"), kExitHang);
+    ASSERT_TRUE(Eventually([&] { return !members[1]->Health().ok(); }));
+    EXPECT_EQ(StartsAgain(members[1]->Health()), i < 2) << i;
+  }
+  EXPECT_EQ(CauseOf(scheduler_->Wait()).exit_code, kExitHang);
+  EXPECT_THAT(log(), HasSubstr("3 times in the same way"));
+}
+
+TEST_F(Regroup, ANameWhoseProcessAnswersIsTaken) {
+  Start(2);
+  auto members = JoinAll({"worker_0", "worker_1"});
+  const auto second = Membership::Join(Worker("worker_1"));
+  ASSERT_FALSE(second.ok());
+  EXPECT_THAT(std::string(second.status().message()), HasSubstr("the cluster is complete"));
+  EXPECT_TRUE(members[1]->Health().ok());
+  for (auto& m : members) m->Leave(0);
+  EXPECT_TRUE(scheduler_->Wait().ok());
+}
+
+}  // namespace
+}  // namespace mslua
