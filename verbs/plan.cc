@@ -11,6 +11,7 @@
 #include "absl/strings/strip.h"
 #include "cli/common_flags.h"
 #include "core/base/text.h"
+#include "core/op/marks.h"
 #include "core/passes/run_passes.h"
 #include "core/runtime/collective_node.h"
 #include "core/sharding/pipeline.h"
@@ -125,7 +126,7 @@ std::string Milliseconds(double seconds) { return absl::StrFormat("%.4g", second
 Section Cuts(const ShardReport& report, const Graph& graph, bool all) {
   Section s{"operators", "sharding of operators", {"operator", "strategy", "layout", "bytes", "ms", "moves"}, {}, ""};
   for (const ShardReport::Operator& o : report.operators) {
-    if (!all && !o.arithmetic && o.bytes == 0 && !graph.nodes[o.node].attrs.Has(kUserStrategy)) continue;
+    if (!all && !o.arithmetic && o.bytes == 0 && !mark::kUserStrategy.Has(graph.nodes[o.node].attrs)) continue;
     s.rows.push_back({o.name, o.strategy, o.layout, absl::StrCat(o.bytes), Milliseconds(o.seconds), o.moves});
   }
   s.summary = absl::StrCat(s.rows.size(), " of ", report.operators.size(), " operators");
