@@ -29,6 +29,11 @@ FlagDef Rank() { return Integer(FLAGS_rank, "R", 0); }
 FlagDef Ranks() { return Integer(FLAGS_n, "N", 1); }
 FlagDef Seed() { return Integer(FLAGS_seed, "S", 0); }
 FlagDef Traceback() { return Switch(FLAGS_traceback); }
+std::vector<FlagDef> RecipeFlags(std::vector<FlagDef> own) {
+  own.insert(own.begin(), {Ranks(), Device(), Preset()});
+  own.insert(own.end(), {LogRanks(), Backend(), Interface(), HangTimeout(), HeartbeatTimeout(), Traceback()});
+  return own;
+}
 FlagDef RanksWithoutThem() { return Ranks().Help("compile for N ranks; none is started"); }
 
 }  // namespace mslua::cli

@@ -18,6 +18,8 @@ FlagDef Rank();
 FlagDef Ranks();
 FlagDef Seed();
 FlagDef Traceback();
+// The flags of verbs that run a recipe on ranks, with `own` among them.
+std::vector<FlagDef> RecipeFlags(std::vector<FlagDef> own);
 // The same flag as Ranks, in verbs that compile for N ranks and start none.
 FlagDef RanksWithoutThem();
 
