@@ -58,8 +58,7 @@ Section Collectives(const Graph& graph) {
     for (Value v : n.inputs) mine += graph.TypeOf(v).bytes();
     const bool bucket = n.op->name == "all_reduce_start";
     const AttrValue* op = n.attrs.Find("op");
-    const int64_t members =
-        n.attrs.Has("_members") ? n.attrs.Int("_members") : std::max<int64_t>(1, static_cast<int64_t>(n.inputs.size()));
+    const int64_t members = mark::kMembers.GetOr(n.attrs, std::max<int64_t>(1, static_cast<int64_t>(n.inputs.size())));
     s.rows.push_back({absl::StrCat(bucket ? "all_reduce" : n.op->name, op ? " " : "", op ? n.attrs.Str("op") : ""),
                       absl::StrCat(n.attrs.Ints("group").size()), absl::StrCat(members), absl::StrCat(mine),
                       n.location ? ToString(*n.location) : ""});
