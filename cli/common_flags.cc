@@ -33,6 +33,12 @@ FlagDef Ranks() { return Integer(FLAGS_n, "N", 1); }
 FlagDef Seed() { return Integer(FLAGS_seed, "S", 0); }
 FlagDef Tls() { return Text(FLAGS_tls, "FILE"); }
 FlagDef Traceback() { return Switch(FLAGS_traceback); }
+std::vector<FlagDef> RecipeFlags(std::vector<FlagDef> own) {
+  own.insert(own.begin(), {Ranks(), Device(), Preset()});
+  own.insert(own.end(), {LogRanks(), Backend(), Interface(), Tls(), InsecureNetwork(), HangTimeout(),
+                         HeartbeatTimeout(), Traceback()});
+  return own;
+}
 FlagDef RanksWithoutThem() { return Ranks().Help("compile for N ranks; none is started"); }
 
 }  // namespace mslua::cli

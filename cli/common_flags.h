@@ -20,6 +20,8 @@ FlagDef Ranks();
 FlagDef Seed();
 FlagDef Tls();
 FlagDef Traceback();
+// The flags of verbs that run a recipe on ranks, with `own` among them.
+std::vector<FlagDef> RecipeFlags(std::vector<FlagDef> own);
 // The same flag as Ranks, in verbs that compile for N ranks and start none.
 FlagDef RanksWithoutThem();
 

@@ -367,6 +367,25 @@ StatusOr<data::Transform> ReadTransform(lua_State* L, Session& session, int inde
   return transform;
 }
 
+// The field `padding` of a batch: {name, shape, value} for each column.
+StatusOr<std::map<std::string, data::Padding>> ReadPadding(lua_State* L, int index) {
+  const StackGuard guard(L);
+  std::map<std::string, data::Padding> paddings;
+  lua_getfield(L, index, "padding");
+  const int n = lua_type(L, -1) == LUA_TTABLE ? static_cast<int>(lua_objlen(L, -1)) : 0;
+  for (int i = 1; i <= n; ++i) {
+    const StackGuard item(L);
+    lua_rawgeti(L, -1, i);
+    data::Padding padding;
+    ASSIGN_OR_RETURN(const std::string name, FieldString(L, -1, "name", ""));
+    RETURN_IF_ERROR(FieldReader(L, -1, "padded_batch").Number("value", &padding.value).status());
+    lua_getfield(L, -1, "shape");
+    ASSIGN_OR_RETURN(padding.shape, ReadInts(L, -1, "padded_batch: pad_info"));
+    paddings[name] = std::move(padding);
+  }
+  return paddings;
+}
+
 Status AppendOp(lua_State* L, Session& session, int index, DatasetHandle* handle) {
   const StackGuard guard(L);
   index = AbsoluteIndex(L, index);
@@ -375,7 +394,8 @@ Status AppendOp(lua_State* L, Session& session, int index, DatasetHandle* handle
   data::Dataset& d = handle->description;
   if (kind == "map") {
     data::MapOp op;
-    RETURN_IF_ERROR(fields.String("column", &op.column).status());
+    ASSIGN_OR_RETURN(op.columns, FieldStrings(L, index, "columns"));
+    ASSIGN_OR_RETURN(op.names, FieldStrings(L, index, "names"));
     lua_getfield(L, index, "transforms");
     const int n = lua_type(L, -1) == LUA_TTABLE ? static_cast<int>(lua_objlen(L, -1)) : 0;
     for (int i = 1; i <= n; ++i) {
@@ -407,8 +427,9 @@ Status AppendOp(lua_State* L, Session& session, int index, DatasetHandle* handle
   } else if (kind == "batch") {
     data::BatchOp op;
     RETURN_IF_ERROR(fields.Int("size", &op.size).Bool("drop_remainder", &op.drop_remainder).status());
+    ASSIGN_OR_RETURN(op.padding, ReadPadding(L, index));
     handle->batch = op.size;
-    d = d.Batch(op);
+    d = d.Batch(std::move(op));
   } else if (kind == "repeat" || kind == "take" || kind == "skip") {
     RETURN_IF_ERROR(fields.Int("count", &n).status());
     d = kind == "repeat" ? d.Repeat({n}) : kind == "take" ? d.Take({n}) : d.Skip({n});

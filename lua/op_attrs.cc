@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/text.h"
+#include "core/op/marks.h"
 #include "core/step/operator_info.h"
 #include "lua/object.h"
 
@@ -17,7 +18,7 @@ std::vector<std::string> AttrNames(const OpDef& op) {
   return names;
 }
 
-// An attribute of the compiler's own, "_in_strategy": whatever it is.
+// The value of a mark (core/op/marks.h): whatever it is.
 StatusOr<AttrValue> ReadFreeAttr(lua_State* L, int index, absl::string_view what) {
   switch (lua_type(L, index)) {
     case LUA_TBOOLEAN:
@@ -136,6 +137,7 @@ Status ReadNamedAttrs(lua_State* L, int index, const OpDef& op, Attrs* attrs) {
       attrs->Set(name, std::move(v));
     } else if (name[0] == '_') {
       ASSIGN_OR_RETURN(AttrValue v, ReadFreeAttr(L, lua_gettop(L), name));
+      if (const std::string problem = MarkProblem(name, v); !problem.empty()) return OpError(op, problem);
       attrs->Set(name, std::move(v));
     } else {
       return OpError(op, absl::StrCat("unknown attribute '", name, "'", DidYouMean(name, AttrNames(op))));

@@ -296,7 +296,7 @@ class Training {
   }
 
   // Removes what the run wrote after the checkpoint that it resumes from: those steps are made again.
-  Status CutBackRecords() const {
+  Status CutBackRecords() {
     const checkpoint::RunState& run = checkpoint_->manifest().run;
     const int64_t each = progress().steps_per_epoch;
     const bool ends_epoch = run.data_batch == each;  // the evaluation at its end is still to come

@@ -16,20 +16,7 @@ MSLUA_VERB(eval) {
   verb.min_positional = 1;
   verb.max_positional = 1;
   verb.overrides = true;
-  verb.flags = {Ranks(),
-                Text(FLAGS_ckpt, "best|last|PATH"),
-                Switch(FLAGS_partial),
-                Device(),
-                Preset(),
-                Json(),
-                LogRanks(),
-                Backend(),
-                Interface(),
-                Tls(),
-                InsecureNetwork(),
-                HangTimeout(),
-                HeartbeatTimeout(),
-                Traceback()};
+  verb.flags = RecipeFlags({Text(FLAGS_ckpt, "best|last|PATH"), Switch(FLAGS_partial), Json()});
   verb.examples = {"mslua eval recipes/lenet_mnist.lua",
                    "mslua eval recipes/lenet_mnist.lua --ckpt last data_path=/data/mnist",
                    "mslua eval recipes/resnet18_cifar10.lua -n 2 --ckpt runs/a/ckpt --json"};

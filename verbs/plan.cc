@@ -11,6 +11,7 @@
 #include "absl/strings/strip.h"
 #include "cli/common_flags.h"
 #include "core/base/text.h"
+#include "core/op/marks.h"
 #include "core/passes/run_passes.h"
 #include "core/runtime/collective_node.h"
 #include "core/sharding/pipeline.h"
@@ -57,8 +58,7 @@ Section Collectives(const Graph& graph) {
     for (Value v : n.inputs) mine += graph.TypeOf(v).bytes();
     const bool bucket = n.op->name == "all_reduce_start";
     const AttrValue* op = n.attrs.Find("op");
-    const int64_t members =
-        n.attrs.Has("_members") ? n.attrs.Int("_members") : std::max<int64_t>(1, static_cast<int64_t>(n.inputs.size()));
+    const int64_t members = mark::kMembers.GetOr(n.attrs, std::max<int64_t>(1, static_cast<int64_t>(n.inputs.size())));
     s.rows.push_back({absl::StrCat(bucket ? "all_reduce" : n.op->name, op ? " " : "", op ? n.attrs.Str("op") : ""),
                       absl::StrCat(n.attrs.Ints("group").size()), absl::StrCat(members), absl::StrCat(mine),
                       n.location ? ToString(*n.location) : ""});
@@ -125,7 +125,7 @@ std::string Milliseconds(double seconds) { return absl::StrFormat("%.4g", second
 Section Cuts(const ShardReport& report, const Graph& graph, bool all) {
   Section s{"operators", "sharding of operators", {"operator", "strategy", "layout", "bytes", "ms", "moves"}, {}, ""};
   for (const ShardReport::Operator& o : report.operators) {
-    if (!all && !o.arithmetic && o.bytes == 0 && !graph.nodes[o.node].attrs.Has(kUserStrategy)) continue;
+    if (!all && !o.arithmetic && o.bytes == 0 && !mark::kUserStrategy.Has(graph.nodes[o.node].attrs)) continue;
     s.rows.push_back({o.name, o.strategy, o.layout, absl::StrCat(o.bytes), Milliseconds(o.seconds), o.moves});
   }
   s.summary = absl::StrCat(s.rows.size(), " of ", report.operators.size(), " operators");

@@ -26,33 +26,14 @@ MSLUA_VERB(train) {
   verb.min_positional = 1;
   verb.max_positional = 1;
   verb.overrides = true;
-  verb.flags = {Ranks(),
-                Device(),
-                Preset(),
-                Seed(),
-                Text(FLAGS_out, "DIR"),
-                Text(FLAGS_resume, "last|best|PATH").Bare("last"),
-                Text(FLAGS_init_from, "last|best|PATH"),
-                IntegerOrWord(FLAGS_log_every, "N|epoch"),
-                OneOf(FLAGS_progress, "auto|on|off"),
-                LogRanks(),
-                Backend(),
-                Interface(),
-                Tls(),
-                InsecureNetwork(),
-                MaxSteps(),
-                Integer(FLAGS_fast_dev_run, "N", 1).Bare("1"),
-                Integer(FLAGS_overfit, "N", 1),
-                Text(FLAGS_profile, "S:N").NotBuilt(),
-                OneOf(FLAGS_on_error, "stop|repl").NotBuilt(),
-                OneOf(FLAGS_recover, "off|memory|disk").Bare("memory"),
-                Integer(FLAGS_max_restarts, "N", 0),
-                HangTimeout(),
-                HeartbeatTimeout(),
-                Switch(FLAGS_attach).Help("open no endpoint for attach"),
-                Traceback()};
-  verb.examples = {"mslua train recipes/quickstart.lua -n 2",
-                   "mslua train recipes/quickstart.lua -n 4 --recover",
+  verb.flags = RecipeFlags({Seed(), Text(FLAGS_out, "DIR"), Text(FLAGS_resume, "last|best|PATH").Bare("last"),
+                            Text(FLAGS_init_from, "last|best|PATH"), IntegerOrWord(FLAGS_log_every, "N|epoch"),
+                            OneOf(FLAGS_progress, "auto|on|off"), MaxSteps(),
+                            Integer(FLAGS_fast_dev_run, "N", 1).Bare("1"), Integer(FLAGS_overfit, "N", 1),
+                            Text(FLAGS_profile, "S:N").NotBuilt(), OneOf(FLAGS_on_error, "stop|repl").NotBuilt(),
+                            OneOf(FLAGS_recover, "off|memory|disk").Bare("memory"), Integer(FLAGS_max_restarts, "N", 0),
+                            Switch(FLAGS_attach).Help("open no endpoint for attach")});
+  verb.examples = {"mslua train recipes/quickstart.lua -n 2", "mslua train recipes/quickstart.lua -n 4 --recover",
                    "mslua train recipes/lenet_mnist.lua data_path=/data/mnist epochs=2",
                    "mslua train recipes/resnet18_cifar10.lua --out runs/a --resume train.epochs=20"};
   verb.place = 10;

@@ -2,6 +2,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "core/op/marks.h"
 
 namespace mslua {
 namespace {
@@ -74,12 +75,12 @@ StatusOr<std::vector<Value>> Gradients(GraphBuilder& g, Value y, absl::Span<cons
     for (Value v : node.inputs) needed.push_back(reached[v.node] && IsFloat(g.TypeOf(v).dtype));
     const size_t first = g.graph().nodes.size();
     Attrs attrs = node.attrs;  // a rule may hand them on to an operator with other inputs
-    attrs.Erase("_in_strategy");
+    mark::kUserStrategy.Erase(attrs);
     GradContext context{g, *node.op, attrs, node.inputs, outputs, dy, needed};
     const std::vector<Value> dx = node.op->grad(context);
     if (!g.status().ok()) break;
     for (size_t n = first; mark_origin && n < g.graph().nodes.size(); ++n)
-      g.graph().nodes[n].attrs.Set("_origin", int64_t{i});
+      mark::kOrigin.Set(g.graph().nodes[n].attrs, int64_t{i});
     if (dx.size() != node.inputs.size())
       return absl::InternalError(
           absl::StrCat(node.op->name, ": gradient gives ", dx.size(), " values for ", node.inputs.size(), " inputs"));
@@ -90,7 +91,7 @@ StatusOr<std::vector<Value>> Gradients(GraphBuilder& g, Value y, absl::Span<cons
         return absl::InternalError(absl::StrCat(node.op->name, ": gradient of input ", k, " is ", ToString(got),
                                                 ", expected ", ToString(want)));
       auto [it, fresh] = sums.emplace(node.inputs[k], dx[k]);
-      if (!fresh) it->second = g.Op("add", {it->second, dx[k]}, mark_origin ? Attrs{{"_sum", true}} : Attrs());
+      if (!fresh) it->second = g.Op("add", {it->second, dx[k]}, mark_origin ? Attrs{{mark::kSum.name, true}} : Attrs());
     }
   }
   g.SetLocation(outer_location);

@@ -30,8 +30,8 @@ TEST(AllocationTest, NoneAfterTheFirstEpochs) {
   const Dataset dataset = Dataset(Source("cifar10", {{"dataset_dir", path}}))
                               .Map({{RandomCrop{32, 32, 4, 4, 4, 4}, RandomHorizontalFlip{}, Resize{48, 48},
                                      Rescale{1 / 255.0}, Normalize{{0.5}, {0.2}}, HWC2CHW{}},
-                                    "image"})
-                              .Map({{OneHot{10}, TypeCast{DType::kF32}}, "label"})
+                                    {"image"}})
+                              .Map({{OneHot{10}, TypeCast{DType::kF32}}, {"label"}})
                               .Shuffle({50})
                               .Batch({16});
   const auto pipeline = Pipeline::Open(dataset, {});

@@ -27,7 +27,7 @@ Dataset Recipe(const Dataset& images, int64_t size, int64_t to) {
   if (to != size) chain.push_back(Resize{to, to});
   chain.insert(chain.end(),
                {Rescale{1 / 255.0}, Normalize{{0.4914, 0.4822, 0.4465}, {0.2023, 0.1994, 0.2010}}, HWC2CHW{}});
-  return images.Map({chain, "image"}).Shuffle({1000}).Batch({128, true});
+  return images.Map({chain, {"image"}}).Shuffle({1000}).Batch({128, true});
 }
 
 void BM_Loader(benchmark::State& state) {

@@ -3,7 +3,7 @@
 //
 //   Dataset train = Dataset(Source("cifar10", {{"dataset_dir", "cifar-10-batches-bin"}}))
 //                       .Map({{RandomCrop{32, 32, 4, 4, 4, 4}, RandomHorizontalFlip{},
-//                              Rescale{1 / 255.0}, HWC2CHW{}}, "image"})
+//                              Rescale{1 / 255.0}, HWC2CHW{}}, {"image"}})
 //                       .Shuffle({50000})
 //                       .Batch({128, /*drop_remainder=*/true});
 //
@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -90,19 +91,27 @@ const char* Name(const Transform& transform);
 
 // ---- Operations --------------------------------------------------------------------------------
 
-// Applies the transforms in order to one column. After a batch: to each of its rows.
+// Applies the transforms in order to a column. After a batch: to each of its rows. To several columns: each of them
+// goes through the same transforms with the same random numbers, as an image and the mask of its pixels do.
 struct MapOp {
   std::vector<Transform> transforms;
-  std::string column;  // empty: the first
+  std::vector<std::string> columns = {};  // empty: the first
+  std::vector<std::string> names = {};    // of the results, as many as columns; empty: as they are called
 };
 // A buffer of `buffer_size` elements from which a random one is drawn and replaced by the next; a buffer
 // as long as the dataset shuffles it whole. The order is a pure function of (seed, epoch).
 struct ShuffleOp {
   int64_t buffer_size = 0;
 };
+// What a column of a padded batch holds: samples of `shape`, with `value` behind what a sample has in each dimension.
+struct Padding {
+  std::vector<int64_t> shape;
+  double value = 0;
+};
 struct BatchOp {
   int64_t size = 0;
   bool drop_remainder = false;
+  std::map<std::string, Padding> padding = {};  // by column; of those, samples may differ in shape
 };
 // The operations before it, `count` times an epoch; shuffles and random transforms differ each time.
 struct RepeatOp {
@@ -140,7 +149,7 @@ class Dataset {
 
   Dataset Map(MapOp op) const { return With(std::move(op)); }
   Dataset Shuffle(ShuffleOp op) const { return With(op); }
-  Dataset Batch(BatchOp op) const { return With(op); }
+  Dataset Batch(BatchOp op) const { return With(std::move(op)); }
   Dataset Repeat(RepeatOp op) const { return With(op); }
   Dataset Take(TakeOp op) const { return With(op); }
   Dataset Skip(SkipOp op) const { return With(op); }

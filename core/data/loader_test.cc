@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <set>
 
 #include "absl/strings/cord.h"
@@ -137,7 +138,7 @@ TEST(LoaderTest, RepeatShufflesAnew) {
 
 Dataset Augmented(int64_t n) {
   return Images(n)
-      .Map({{RandomCrop{8, 8, 2, 2, 2, 2}, RandomHorizontalFlip{}, Rescale{1 / 255.0}, HWC2CHW{}}, "image"})
+      .Map({{RandomCrop{8, 8, 2, 2, 2, 2}, RandomHorizontalFlip{}, Rescale{1 / 255.0}, HWC2CHW{}}, {"image"}})
       .Shuffle({16})
       .Batch({4});
 }
@@ -145,7 +146,7 @@ Dataset Augmented(int64_t n) {
 TEST(Loader, AFewRowsOfArraysNeedNoWorker) {
   const auto immediate = [](const Dataset& d) { return (*Pipeline::Open(d, {}))->immediate(); };
   EXPECT_TRUE(immediate(Numbers(8).Batch({2, true})));
-  EXPECT_FALSE(immediate(Numbers(8).Map({{TypeCast{DType::kF32}}, "y"}).Batch({2, true})));
+  EXPECT_FALSE(immediate(Numbers(8).Map({{TypeCast{DType::kF32}}, {"y"}}).Batch({2, true})));
   EXPECT_FALSE(immediate(Images(64, 32, 32).Batch({64, true})));
 }
 
@@ -179,7 +180,7 @@ TEST(LoaderTest, SeekGoesOnAsIfUndisturbed) {
 TEST(LoaderTest, FeedsMakeUpTheGlobalBatch) {
   // 4 feeds of 2 = 1 feed of 8: rows, augmentation and tail alike.
   const auto make = [](int64_t b) {
-    return Images(21).Map({{RandomCrop{8, 8, 2, 2, 2, 2}, RandomHorizontalFlip{}}, ""}).Shuffle({5}).Batch({b});
+    return Images(21).Map({{RandomCrop{8, 8, 2, 2, 2, 2}, RandomHorizontalFlip{}}}).Shuffle({5}).Batch({b});
   };
   auto whole = Open(make(8), {9});
   std::vector<std::unique_ptr<Loader>> feeds;
@@ -236,8 +237,8 @@ TEST(LoaderTest, BadArgumentsHaveOneClearError) {
   EXPECT_THAT(ErrorOf(Numbers(4).Shuffle({0})), HasSubstr("shuffle: expected a positive integer, got 0"));
   EXPECT_THAT(ErrorOf(Numbers(4).Skip({4})), HasSubstr("gives nothing"));
   EXPECT_THAT(ErrorOf(Numbers(4).Repeat({int64_t{1} << 40})), HasSubstr("repeat"));
-  EXPECT_THAT(ErrorOf(Numbers(4).Map({{}, "z"})), HasSubstr("no column 'z'; there are x, y"));
-  EXPECT_THAT(ErrorOf(Numbers(4).Map({{Resize{2, 2}}, "x"})), HasSubstr("expected an image"));
+  EXPECT_THAT(ErrorOf(Numbers(4).Map({{}, {"z"}})), HasSubstr("no column 'z'; there are x, y"));
+  EXPECT_THAT(ErrorOf(Numbers(4).Map({{Resize{2, 2}}, {"x"}})), HasSubstr("expected an image"));
   EXPECT_THAT(ErrorOf(Numbers(4), {0, 2, 2}), HasSubstr("out of range"));
 }
 
@@ -272,17 +273,18 @@ TEST(LoaderTest, ColumnsAreChosenAndRenamed) {
   EXPECT_THAT(ErrorOf(Numbers(4).Project({{"z"}, {}})), HasSubstr("project: no column 'z'; there are x, y"));
   EXPECT_THAT(ErrorOf(Numbers(4).Rename({{"x"}, {"y"}})), HasSubstr("two columns have the name 'y'"));
   // A transform before the copy is the same in both, one behind it is of one alone.
-  const Dataset copies = Images(4).Map({{RandomCrop{4, 4, 2, 2, 2, 2}}, "image"});
+  const Dataset copies = Images(4).Map({{RandomCrop{4, 4, 2, 2, 2, 2}}, {"image"}});
   const auto loader =
-      Open(copies.Project({{"image", "image"}, {"a", "b"}}).Map({{Rescale{2}}, "b"}).Batch({4}), {7, 1, 0});
+      Open(copies.Project({{"image", "image"}, {"a", "b"}}).Map({{Rescale{2}}, {"b"}}).Batch({4}), {7, 1, 0});
   Batch batch;
   ASSERT_TRUE(*loader->Next(&batch));
   for (int64_t i = 0; i < batch.columns[0].type.elements(); ++i)
     ASSERT_EQ(2.0 * batch.columns[0].as<uint8_t>()[i], batch.columns[1].as<float>()[i]) << i;
   // What has not changed its name has the random numbers that it has alone.
   EXPECT_EQ(
-      Drain(Open(Images(4).Map({{RandomCrop{4, 4, 2, 2, 2, 2}}, "image"}).Batch({2})).get()),
-      Drain(Open(Images(4).Project({{"image"}, {}}).Map({{RandomCrop{4, 4, 2, 2, 2, 2}}, "image"}).Batch({2})).get()));
+      Drain(Open(Images(4).Map({{RandomCrop{4, 4, 2, 2, 2, 2}}, {"image"}}).Batch({2})).get()),
+      Drain(
+          Open(Images(4).Project({{"image"}, {}}).Map({{RandomCrop{4, 4, 2, 2, 2, 2}}, {"image"}}).Batch({2})).get()));
 }
 
 TEST(LoaderTest, AnErrorOfARecordNamesItsSample) {
@@ -300,7 +302,7 @@ TEST(LoaderTest, AnErrorOfARecordNamesItsSample) {
 }
 
 TEST(LoaderTest, AnErrorComesInOrderAndStays) {
-  auto loader = Open(Numbers(10).Map({{OneHot{5}}, "y"}).Batch({2}), {}, {3});
+  auto loader = Open(Numbers(10).Map({{OneHot{5}}, {"y"}}).Batch({2}), {}, {3});
   Batch batch;
   EXPECT_TRUE(*loader->Next(&batch));
   EXPECT_TRUE(*loader->Next(&batch));
@@ -314,13 +316,43 @@ TEST(LoaderTest, AnErrorComesInOrderAndStays) {
 }
 
 TEST(LoaderTest, TransformsOfNumbers) {
-  auto loader =
-      Open(Numbers(3).Map({{TypeCast{DType::kI64}, OneHot{3}, TypeCast{DType::kF32}, Rescale{2, 1}}, "y"}).Batch({3}));
+  auto loader = Open(
+      Numbers(3).Map({{TypeCast{DType::kI64}, OneHot{3}, TypeCast{DType::kF32}, Rescale{2, 1}}, {"y"}}).Batch({3}));
   EXPECT_EQ(ToString(loader->pipeline().schema()[1].type), "f32[3,3]");
   Batch batch;
   ASSERT_TRUE(*loader->Next(&batch));
   const auto* p = batch.columns[1].as<float>();
   EXPECT_THAT(std::vector<float>(p, p + 9), ElementsAre(3, 1, 1, 1, 3, 1, 1, 1, 3));
+}
+
+// Two columns of pixels, one the other's copy.
+Dataset ImagesWithMasks(int64_t n) { return Images(n).Project({{"image", "image"}, {"image", "mask"}}); }
+
+TEST(LoaderTest, SeveralColumnsHaveTheSameRandomNumbers) {
+  const std::vector<Transform> chain{RandomCrop{4, 4, 2, 2, 2, 2}, RandomHorizontalFlip{},
+                                     Vision{"random_rotation", {{"degrees", std::vector<double>{90}}}}};
+  const auto same = [](const Dataset& d) {
+    const auto loader = Open(d.Batch({16}), {7, 1, 0});
+    Batch batch;
+    EXPECT_TRUE(*loader->Next(&batch));
+    return std::memcmp(batch.columns[0].data, batch.columns[1].data,
+                       static_cast<size_t>(batch.columns[0].type.bytes())) == 0;
+  };
+  EXPECT_TRUE(same(ImagesWithMasks(16).Map({chain, {"image", "mask"}})));
+  EXPECT_TRUE(same(ImagesWithMasks(16).Map({chain, {"mask", "image"}})));
+  EXPECT_FALSE(same(ImagesWithMasks(16).Map({chain, {"image"}}).Map({chain, {"mask"}})));
+  // The first column has the numbers that it has alone.
+  EXPECT_EQ(Drain(Open(ImagesWithMasks(4).Map({chain, {"image", "mask"}}).Project({{"image"}, {}}).Batch({2})).get()),
+            Drain(Open(Images(4).Map({chain, {"image"}}).Batch({2})).get()));
+  const auto loader = Open(ImagesWithMasks(4).Map({chain, {"image", "mask"}, {"x", "y"}}).Batch({2}));
+  EXPECT_EQ(loader->pipeline().schema()[0].name, "x");
+  EXPECT_EQ(loader->pipeline().schema()[1].name, "y");
+  EXPECT_THAT(ErrorOf(ImagesWithMasks(4).Map({chain, {"image", "mask"}, {"x"}})),
+              HasSubstr("output_columns: expected 2, one for each of input_columns, got 1"));
+  EXPECT_THAT(ErrorOf(ImagesWithMasks(4).Map({chain, {"image"}, {"mask"}})),
+              HasSubstr("two columns have the name 'mask'"));
+  EXPECT_THAT(ErrorOf(ImagesWithMasks(4).Map({chain, {"image", "image"}})), HasSubstr("'image' is named twice"));
+  EXPECT_THAT(ErrorOf(ImagesWithMasks(4).Map({chain, {"image", "msk"}})), HasSubstr("no column 'msk'"));
 }
 
 // ---- Generators --------------------------------------------------------------------------------
@@ -366,6 +398,83 @@ TEST(LoaderTest, ASequenceGivesWhatRandomAccessGives) {
     ASSERT_TRUE(b->Seek({1, 3}).ok());
     EXPECT_EQ(Labels(a.get(), 0), Labels(b.get(), 0));
   }
+}
+
+// Sample i: tokens i32[i % 4 + 1] and pixels u8[i % 2 + 1, 2, 3], all i.
+class Ragged : public Generator {
+ public:
+  explicit Ragged(bool random) : random_(random) {}
+  int64_t size() const override { return 10; }
+  bool random_access() const override { return random_; }
+  Status Get(int64_t i, Row* row) override {
+    tokens_.assign(static_cast<size_t>(i % 4 + 1), static_cast<int32_t>(i));
+    pixels_.assign(static_cast<size_t>(i % 2 + 1) * 6, static_cast<uint8_t>(i));
+    *row = {TensorView{{DType::kI32, {i % 4 + 1}}, tokens_.data()},
+            TensorView{{DType::kU8, {i % 2 + 1, 2, 3}}, pixels_.data()}};
+    return absl::OkStatus();
+  }
+  Status Rewind() override {
+    at_ = 0;
+    return absl::OkStatus();
+  }
+  StatusOr<bool> Next(Row* row) override {
+    if (at_ == 10) return false;
+    RETURN_IF_ERROR(Get(at_++, row));
+    return true;
+  }
+
+ private:
+  const bool random_;
+  int64_t at_ = 0;
+  std::vector<int32_t> tokens_;
+  std::vector<uint8_t> pixels_;
+};
+
+TEST(LoaderTest, PaddedBatches) {
+  const std::map<std::string, Padding> padding{{"tokens", {{5}, -1}}, {"pixels", {{2, 3, 3}, 9}}};
+  const auto dataset = [&](bool random) {
+    return Dataset(GeneratorSource(std::make_shared<Ragged>(random), {"tokens", "pixels"}));
+  };
+  auto loader = Open(dataset(true).Batch({4, false, padding}));
+  EXPECT_EQ(ToString(loader->pipeline().schema()[0].type), "i32[4,5]");
+  EXPECT_EQ(ToString(loader->pipeline().schema()[1].type), "u8[4,2,3,3]");
+  Batch batch;
+  ASSERT_TRUE(*loader->Next(&batch));
+  const auto* tokens = batch.columns[0].as<int32_t>();
+  EXPECT_THAT(std::vector<int32_t>(tokens + 5, tokens + 15), ElementsAre(1, 1, -1, -1, -1, 2, 2, 2, -1, -1));
+  const auto* pixels = batch.columns[1].as<uint8_t>();  // of sample 0: [1,2,3] in [2,3,3]
+  EXPECT_THAT(std::vector<uint8_t>(pixels, pixels + 18),
+              ElementsAre(0, 0, 0, 0, 0, 0, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9));
+  // A sequence that a shuffle holds samples of, and random access, give the same.
+  const auto mapped = [&](bool random) {
+    return dataset(random)
+        .Map({{Rescale{2}, HWC2CHW{}}, {"pixels"}})
+        .Shuffle({7})
+        .Batch({3, false, {{"tokens", {{4}, 0}}, {"pixels", {{3, 2, 2}, 0.5}}}});
+  };
+  EXPECT_EQ(Drain(Open(mapped(true), {5}).get(), 2), Drain(Open(mapped(false), {5}).get(), 2));
+}
+
+TEST(LoaderTest, PaddedBatchesHaveClearErrors) {
+  const Dataset ragged(GeneratorSource(std::make_shared<Ragged>(true), {"tokens", "pixels"}));
+  const auto error = [&](std::map<std::string, Padding> padding) {
+    padding.insert({"pixels", {{2, 2, 3}, 0}});
+    auto pipeline = Pipeline::Open(ragged.Batch({10, false, std::move(padding)}), {});
+    if (!pipeline.ok()) return std::string(pipeline.status().message());
+    Loader loader(*pipeline, {});
+    Batch batch;
+    return std::string(loader.Next(&batch).status().message());
+  };
+  EXPECT_EQ(error({{"tokens", {{4}, 0}}}), "");
+  EXPECT_THAT(error({{"tokens", {{3}, 0}}}),
+              HasSubstr("padded_batch: column 'tokens' is i32[4], larger than its pad_info, which has 3"));
+  EXPECT_THAT(error({{"tokens", {{4, 1}, 0}}}), HasSubstr("its pad_info has 2 dimensions"));
+  EXPECT_THAT(error({{"tokens", {{0}, 0}}}), HasSubstr("expected sizes of at least 1, got 0"));
+  EXPECT_THAT(error({{"tokens", {{4}, 0.5}}}), HasSubstr("expected a pad value of that type, got 0.5"));
+  EXPECT_THAT(error({{"tokns", {{4}, 0}}}), HasSubstr("batch: no column 'tokns'; there are tokens, pixels"));
+  EXPECT_THAT(error({}), HasSubstr("all must be alike, but for columns of padded_batch"));
+  EXPECT_THAT(ErrorOf(Numbers(4).Batch({2, false, {{"x", {{3}, 0}}}}).Map({{Rescale{2}}, {"x"}})),
+              HasSubstr("map: column 'x' is padded: call map before padded_batch"));
 }
 
 TEST(LoaderTest, ASequenceIsRunWholeByEveryFeed) {

@@ -13,6 +13,13 @@ namespace {
 constexpr int64_t kImmediateBytes = 32 << 10;  // copied in a microsecond or two
 constexpr int64_t kMaxSequence = 100'000'000;  // more samples than this: taken for a sequence without end
 
+// Whether a sample is of that type, whose dimensions -1 are any.
+bool Fits(const TensorType& sample, const TensorType& type) {
+  return sample.dtype == type.dtype &&
+         std::equal(sample.shape.begin(), sample.shape.end(), type.shape.begin(), type.shape.end(),
+                    [](int64_t n, int64_t wanted) { return wanted < 0 || n == wanted; });
+}
+
 bool IsKnown(const TensorType& type) {
   return std::all_of(type.shape.begin(), type.shape.end(), [](int64_t d) { return d >= 0; });
 }
@@ -98,15 +105,16 @@ Status Pipeline::OpenForeign(const Source& source) {
   return absl::OkStatus();
 }
 
-namespace {
-
 // A column on its way through the operations.
 struct ColumnState {
   std::string name;
   size_t source = 0;
   std::vector<Transform> transforms;
-  std::vector<std::string> names;  // at each transform
+  std::vector<std::string> places;  // of each transform: whose random numbers it has (ColumnChain::Make)
+  absl::optional<Padding> padding;
 };
+
+namespace {
 
 StatusOr<size_t> FindColumn(const std::vector<ColumnState>& columns, const Op& op, const std::string& name) {
   for (size_t k = 0; k < columns.size(); ++k) {
@@ -128,13 +136,44 @@ Status CheckNames(const std::vector<ColumnState>& columns, const Op& op) {
   return absl::OkStatus();
 }
 
+Status ApplyMap(const MapOp& map, std::vector<ColumnState>* columns) {
+  std::vector<size_t> found;
+  for (const std::string& name : map.columns) {
+    ASSIGN_OR_RETURN(const size_t k, FindColumn(*columns, map, name));
+    if (std::find(found.begin(), found.end(), k) != found.end())
+      return absl::InvalidArgumentError(absl::StrCat("map: input_columns: '", name, "' is named twice"));
+    found.push_back(k);
+  }
+  if (found.empty()) found.push_back(0);
+  if (!map.names.empty() && map.names.size() != found.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("map: output_columns: expected ", found.size(), ", one for each of ",
+                                                   "input_columns, got ", map.names.size()));
+  }
+  const ColumnState first = (*columns)[found[0]];  // whose random numbers all of them have
+  for (size_t i = 0; i < found.size(); ++i) {
+    ColumnState& c = (*columns)[found[i]];
+    if (c.padding && !map.transforms.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("map: column '", c.name, "' is padded: call map before padded_batch"));
+    }
+    for (size_t t = 0; t < map.transforms.size(); ++t) {
+      c.transforms.push_back(map.transforms[t]);
+      c.places.push_back(absl::StrCat(first.name, "/", first.transforms.size() + t));
+    }
+  }
+  for (size_t i = 0; i < map.names.size(); ++i) (*columns)[found[i]].name = map.names[i];
+  return CheckNames(*columns, map);
+}
+
 // What the operation does to columns.
 Status ApplyToColumns(const Op& op, std::vector<ColumnState>* columns) {
   if (const auto* map = std::get_if<MapOp>(&op)) {
-    ASSIGN_OR_RETURN(const size_t k, map->column.empty() ? StatusOr<size_t>(0) : FindColumn(*columns, op, map->column));
-    ColumnState& c = (*columns)[k];
-    c.transforms.insert(c.transforms.end(), map->transforms.begin(), map->transforms.end());
-    c.names.resize(c.transforms.size(), c.name);
+    return ApplyMap(*map, columns);
+  } else if (const auto* batch = std::get_if<BatchOp>(&op)) {
+    for (const auto& [name, padding] : batch->padding) {
+      ASSIGN_OR_RETURN(const size_t k, FindColumn(*columns, op, name));
+      (*columns)[k].padding = padding;
+    }
   } else if (const auto* project = std::get_if<ProjectOp>(&op)) {
     std::vector<ColumnState> chosen;
     for (size_t i = 0; i < project->columns.size(); ++i) {
@@ -156,18 +195,77 @@ Status ApplyToColumns(const Op& op, std::vector<ColumnState>* columns) {
   return absl::OkStatus();
 }
 
+// The type of the samples of a padded column, which are of type `type` before.
+StatusOr<TensorType> Padded(const std::string& name, const TensorType& type, const Padding& padding) {
+  const auto wrong = [&](absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat("padded_batch: column '", name, "' is ", ToString(type), what));
+  };
+  if (padding.shape.size() != type.shape.size())
+    return wrong(absl::StrCat(", its pad_info has ", padding.shape.size(), " dimensions"));
+  for (size_t d = 0; d < padding.shape.size(); ++d) {
+    if (padding.shape[d] < 1) return wrong(absl::StrCat(": expected sizes of at least 1, got ", padding.shape[d]));
+    if (type.shape[d] > padding.shape[d])
+      return wrong(absl::StrCat(", larger than its pad_info, which has ", padding.shape[d], " in dimension ", d + 1));
+  }
+  alignas(8) char stored[8];
+  StoreDouble(type.dtype, stored, 0, padding.value);
+  if (!IsFloat(type.dtype) && LoadAsDouble(type.dtype, stored, 0) != padding.value)
+    return wrong(absl::StrCat(": expected a pad value of that type, got ", padding.value));
+  return TensorType{type.dtype, Shape(padding.shape.begin(), padding.shape.end())};
+}
+
+// Copies a dense tensor into the front of each dimension of another one, which has `value` elsewhere.
+void CopyPadded(const TensorType& from, const uint8_t* in, const TensorType& to, double value, uint8_t* out) {
+  const int64_t size = SizeOf(to.dtype);
+  alignas(8) char stored[8];
+  StoreDouble(to.dtype, stored, 0, value);
+  for (int64_t i = 0; i < to.elements(); ++i) std::memcpy(out + i * size, stored, static_cast<size_t>(size));
+  const int64_t run = from.rank() > 0 ? from.shape.back() : 1;
+  if (from.elements() == 0) return;
+  for (int64_t r = 0; r < from.elements() / run; ++r) {
+    int64_t rest = r, at = 0, stride = from.rank() > 0 ? to.shape.back() : 1;
+    for (int64_t d = from.rank() - 2; d >= 0; --d) {
+      at += rest % from.shape[d] * stride;
+      rest /= from.shape[d];
+      stride *= to.shape[d];
+    }
+    std::memcpy(out + at * size, in + r * run * size, static_cast<size_t>(run * size));
+  }
+}
+
 }  // namespace
+
+void Pipeline::FreeShapes(const std::vector<ColumnState>& columns) {
+  for (size_t k = 0; k < source_columns_.size(); ++k) {
+    bool padded = false, whole = false, images = false;
+    for (const ColumnState& c : columns) {
+      if (c.source != k) continue;
+      (c.padding ? padded : whole) = true;
+      images |= std::any_of(c.transforms.begin(), c.transforms.end(), ImageChain::IsVision);
+    }
+    Shape& shape = source_columns_[k].type.shape;
+    for (size_t d = 0; d < shape.size() && padded && !whole; ++d) {
+      if (!images || d < 2) shape[d] = -1;  // an image keeps its channels
+    }
+  }
+}
 
 Status Pipeline::CompileColumns(const std::vector<Op>& ops) {
   if (source_columns_.empty()) return absl::InvalidArgumentError("the dataset has no column");
   std::vector<ColumnState> columns;
-  for (size_t k = 0; k < source_columns_.size(); ++k) columns.push_back({source_columns_[k].name, k, {}, {}});
+  for (size_t k = 0; k < source_columns_.size(); ++k) columns.push_back({source_columns_[k].name, k, {}, {}, {}});
   for (const Op& op : ops) RETURN_IF_ERROR(ApplyToColumns(op, &columns));
+  if (generator_ != nullptr) FreeShapes(columns);
   bool known = true;
   for (ColumnState& c : columns) {
-    ASSIGN_OR_RETURN(ColumnChain chain, ColumnChain::Make(source_columns_[c.source], std::move(c.transforms), c.names));
+    ASSIGN_OR_RETURN(ColumnChain chain,
+                     ColumnChain::Make(source_columns_[c.source], std::move(c.transforms), c.places));
     sample_types_.push_back(chain.out());
-    known &= IsKnown(chain.out());
+    if (c.padding) {
+      ASSIGN_OR_RETURN(sample_types_.back(), Padded(c.name, chain.out(), *c.padding));
+    }
+    paddings_.push_back(c.padding);
+    known &= IsKnown(sample_types_.back());
     chains_.push_back(std::move(chain));
     from_.push_back(c.source);
   }
@@ -176,6 +274,7 @@ Status Pipeline::CompileColumns(const std::vector<Op>& ops) {
     scratch.row.resize(source_columns_.size());
     RETURN_IF_ERROR(reader_->Read(0, &scratch.buffers, absl::MakeSpan(scratch.row)));
     for (size_t k = 0; k < chains_.size(); ++k) {
+      if (paddings_[k]) continue;
       StatusOr<TensorType> type = chains_[k].TypeFor(scratch.row[from_[k]]);
       if (!type.ok()) return Annotate(type.status(), Where(0));
       sample_types_[k] = *std::move(type);
@@ -230,8 +329,8 @@ StatusOr<int64_t> Pipeline::Fill(const Epoch& epoch, int64_t batch, Scratch* scr
     const int64_t place = sharding_.num_shards > 0 ? at * sharding_.num_shards + sharding_.shard_id : at;
     for (size_t k = 0; k < chains_.size(); ++k) {
       const Draws draws{options_.seed, epoch.streams[k], static_cast<uint64_t>(place)};
-      const Status status = chains_[k].Apply(scratch->row[from_[k]], draws, &scratch->image, sample_types_[k],
-                                             static_cast<uint8_t*>(columns[k]) + r * sample_types_[k].bytes());
+      const Status status =
+          FillColumn(k, draws, scratch, static_cast<uint8_t*>(columns[k]) + r * sample_types_[k].bytes());
       if (!status.ok()) return Annotate(status, Where(id));
     }
   }
@@ -243,6 +342,17 @@ StatusOr<int64_t> Pipeline::Fill(const Epoch& epoch, int64_t batch, Scratch* scr
   return rows.count;
 }
 
+Status Pipeline::FillColumn(size_t k, const Draws& draws, Scratch* scratch, uint8_t* out) const {
+  const RawColumn& raw = scratch->row[from_[k]];
+  if (!paddings_[k]) return chains_[k].Apply(raw, draws, &scratch->image, sample_types_[k], out);
+  ASSIGN_OR_RETURN(const TensorType type, chains_[k].TypeFor(raw));
+  RETURN_IF_ERROR(Padded(source_columns_[from_[k]].name, type, *paddings_[k]).status());
+  scratch->unpadded.resize(static_cast<size_t>(type.bytes()));
+  RETURN_IF_ERROR(chains_[k].Apply(raw, draws, &scratch->image, type, scratch->unpadded.data()));
+  CopyPadded(type, scratch->unpadded.data(), sample_types_[k], paddings_[k]->value, out);
+  return absl::OkStatus();
+}
+
 Status Pipeline::ReadSample(int64_t id, Scratch* scratch, Sequence* sequence) const {
   if (reader_ != nullptr) {
     return reader_->Read(id % source_size_, &scratch->buffers, absl::MakeSpan(scratch->row));
@@ -251,10 +361,11 @@ Status Pipeline::ReadSample(int64_t id, Scratch* scratch, Sequence* sequence) co
     RETURN_IF_ERROR(AtSample(generator_->Get(id % source_size_, &scratch->foreign), id));
     RETURN_IF_ERROR(CheckForeign(scratch->foreign, id));
   } else if (const auto it = sequence->held.find(id); it != sequence->held.end()) {
-    const uint8_t* data = sequence->places[it->second].data();
+    const Sequence::Place& place = sequence->places[it->second];
+    const uint8_t* data = place.bytes.data();
     for (size_t k = 0; k < source_columns_.size(); ++k) {
-      scratch->row[k] = RawColumn{data, source_columns_[k].type};
-      data += source_columns_[k].type.bytes();
+      scratch->row[k] = RawColumn{data, place.types[k]};
+      data += place.types[k].bytes();
     }
     sequence->free.push_back(it->second);  // overwritten by the next call at the earliest
     sequence->held.erase(it);
@@ -271,17 +382,19 @@ Status Pipeline::ReadSample(int64_t id, Scratch* scratch, Sequence* sequence) co
       }
       const size_t place = sequence->free.back();
       sequence->free.pop_back();
-      std::vector<uint8_t>& bytes = sequence->places[place];
-      bytes.clear();
+      Sequence::Place& kept = sequence->places[place];
+      kept.bytes.clear();
+      kept.types.clear();
       for (const TensorView& column : scratch->foreign) {
         const auto* data = static_cast<const uint8_t*>(column.data);
-        bytes.insert(bytes.end(), data, data + column.type.bytes());
+        kept.bytes.insert(kept.bytes.end(), data, data + column.type.bytes());
+        kept.types.push_back(column.type);
       }
       sequence->held[came] = place;
     }
   }
   for (size_t k = 0; k < source_columns_.size(); ++k) {
-    scratch->row[k] = RawColumn{scratch->foreign[k].data, source_columns_[k].type};
+    scratch->row[k] = RawColumn{scratch->foreign[k].data, scratch->foreign[k].type};
   }
   return absl::OkStatus();
 }
@@ -319,15 +432,15 @@ Status Pipeline::AtSample(const Status& status, int64_t id) const {
 
 Status Pipeline::CheckForeign(const Generator::Row& row, int64_t id) const {
   bool same = row.size() == source_columns_.size();
-  for (size_t k = 0; same && k < row.size(); ++k) same = row[k].type == source_columns_[k].type;
+  for (size_t k = 0; same && k < row.size(); ++k) same = Fits(row[k].type, source_columns_[k].type);
   if (same) return absl::OkStatus();
   const auto write = [](std::string* out, const TensorType& type) { out->append(ToString(type)); };
   std::vector<TensorType> got, want;
   for (const auto& column : row) got.push_back(column.type);
   for (const auto& column : source_columns_) want.push_back(column.type);
-  return absl::InvalidArgumentError(absl::StrCat(generator_->place(), "GeneratorDataset: ", Where(id), " is (",
-                                                 absl::StrJoin(got, ", ", write), "), sample 1 was (",
-                                                 absl::StrJoin(want, ", ", write), "): all must be alike"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      generator_->place(), "GeneratorDataset: ", Where(id), " is (", absl::StrJoin(got, ", ", write),
+      "), sample 1 was (", absl::StrJoin(want, ", ", write), "): all must be alike, but for columns of padded_batch"));
 }
 
 std::string Pipeline::SampleAt(const Epoch& epoch, int64_t batch, int64_t row) const {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/types/optional.h"
 #include "core/data/order.h"
 #include "core/data/reader.h"
 #include "core/data/transform.h"
@@ -23,6 +24,8 @@ struct FeedOptions {
   // Of the feed's b rows, slice `slice` of `slices` equal ones.
   int64_t slices = 1, slice = 0;
 };
+
+struct ColumnState;  // of Pipeline::Open
 
 // Immutable but for a generator's own state: with one, only the thread that opened it may use it.
 class Pipeline {
@@ -60,6 +63,7 @@ class Pipeline {
     std::vector<RawColumn> row;
     ImageScratch image;
     Generator::Row foreign;
+    std::vector<uint8_t> unpadded;
   };
 
   // Where a foreign sequence stands, and what it gave ahead of its use: shuffles want samples early.
@@ -68,7 +72,11 @@ class Pipeline {
     int64_t next = 0;                           // id of the sample that it gives next, pass * source_size() + index
     std::vector<bool> wanted;                   // by id: the rest of the epoch uses it
     absl::flat_hash_map<int64_t, size_t> held;  // id to place in `places`
-    std::vector<std::vector<uint8_t>> places;   // the columns one after another
+    struct Place {
+      std::vector<uint8_t> bytes;  // the columns one after another
+      std::vector<TensorType> types;
+    };
+    std::vector<Place> places;
     std::vector<size_t> free;
   };
 
@@ -81,6 +89,10 @@ class Pipeline {
   Status OpenSource(const Source& source);
   Status OpenForeign(const Source& source);
   Status CompileColumns(const std::vector<Op>& ops);
+  // Which of a generator's columns may differ in shape from sample to sample: those that are padded.
+  void FreeShapes(const std::vector<ColumnState>& columns);
+  // Column k of the sample in scratch->row, transformed, to `out`.
+  Status FillColumn(size_t k, const Draws& draws, Scratch* scratch, uint8_t* out) const;
   // Sample `id` into scratch->row.
   Status ReadSample(int64_t id, Scratch* scratch, Sequence* sequence) const;
   void StartSequence(const Epoch& epoch, int64_t batch, Sequence* sequence) const;
@@ -100,9 +112,10 @@ class Pipeline {
   std::vector<Column> source_columns_;
   int64_t source_size_ = 0;
   Order order_;
-  std::vector<ColumnChain> chains_;       // of each column of schema_
-  std::vector<size_t> from_;              // the source's column that it is made of
-  std::vector<TensorType> sample_types_;  // of a transformed sample
+  std::vector<ColumnChain> chains_;                // of each column of schema_
+  std::vector<size_t> from_;                       // the source's column that it is made of
+  std::vector<TensorType> sample_types_;           // of a transformed sample
+  std::vector<absl::optional<Padding>> paddings_;  // none: all samples have one shape
   std::vector<Column> schema_;
   std::vector<std::string> notices_;
   int64_t rows_ = 1;

@@ -35,7 +35,7 @@ struct Set {
   std::vector<int32_t> y;
 };
 Set All(const Source& source) {
-  const auto pipeline = Pipeline::Open(Dataset(source).Map({{TypeCast{DType::kF32}}, "image"}), {});
+  const auto pipeline = Pipeline::Open(Dataset(source).Map({{TypeCast{DType::kF32}}, {"image"}}), {});
   EXPECT_TRUE(pipeline.ok()) << pipeline.status();
   Loader loader(*pipeline, {0});
   Set set;

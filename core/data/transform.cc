@@ -20,7 +20,7 @@ bool IsImage(const TensorType& type) { return type.rank() == 3 && type.shape[2] 
 }  // namespace
 
 StatusOr<ColumnChain> ColumnChain::Make(const Column& column, std::vector<Transform> transforms,
-                                        const std::vector<std::string>& names) {
+                                        const std::vector<std::string>& places) {
   ColumnChain chain;
   chain.name_ = column.name;
   chain.in_ = chain.out_ = column.type;
@@ -32,8 +32,8 @@ StatusOr<ColumnChain> ColumnChain::Make(const Column& column, std::vector<Transf
     const VisionDef* def = vision_kind == nullptr ? nullptr : FindVision(vision_kind->kind);
     const bool random = std::holds_alternative<RandomCrop>(transform) ||
                         std::holds_alternative<RandomHorizontalFlip>(transform) || (def != nullptr && def->draws > 0);
-    const std::string& name = names.empty() ? column.name : names[i];
-    if (random) chain.random_streams_.push_back(absl::StrCat("data/", name, "/", i, "/", Name(transform)));
+    const std::string place = places.empty() ? absl::StrCat(column.name, "/", i) : places[i];
+    if (random) chain.random_streams_.push_back(absl::StrCat("data/", place, "/", Name(transform)));
     vision |= ImageChain::IsVision(transform);
     if (ImageChain::IsVision(transform) && !IsImage(column.type)) {
       return absl::InvalidArgumentError(

@@ -15,10 +15,10 @@ namespace mslua::data {
 // A column's transforms, from what the reader gives to what the batch holds. Immutable; any thread.
 class ColumnChain {
  public:
-  // Errors name the transform, the column and what it is there. `names`: the column's name at each transform, which
-  // its random numbers belong to; empty: the column's.
+  // Errors name the transform, the column and what it is there. `places`: for each transform the column's name and
+  // which of its transforms it is, "image/0", which the random numbers belong to; empty: of this column.
   static StatusOr<ColumnChain> Make(const Column& column, std::vector<Transform> transforms,
-                                    const std::vector<std::string>& names = {});
+                                    const std::vector<std::string>& places = {});
 
   // Type of a transformed sample; a dimension -1 is known at run time only.
   const TensorType& out() const { return out_; }

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/optional.h"
 #include "core/base/rng.h"
+#include "core/op/marks.h"
 #include "core/op/registry.h"
 
 namespace mslua {
@@ -71,11 +72,11 @@ std::vector<Value> GraphBuilder::OpMulti(absl::string_view op, absl::Span<const 
     Fail(CheckOperands(*n.op, types, attrs));
     return status_.ok() ? n.op->body(*this, inputs, attrs) : std::vector<Value>();
   }
-  if (n.op->random && !attrs.Has("_rng")) {
+  if (n.op->random && !mark::kRng.Has(attrs)) {
     const std::string scope = location_ ? location_->scope : "";
     auto it = std::find_if(rng_counts_.begin(), rng_counts_.end(), [&](const auto& c) { return c.first == scope; });
     if (it == rng_counts_.end()) it = rng_counts_.insert(it, {scope, 0});
-    attrs.Set("_rng", static_cast<int64_t>(StreamOf(absl::StrCat("rng:", scope), it->second++) >> 1));
+    mark::kRng.Set(attrs, static_cast<int64_t>(StreamOf(absl::StrCat("rng:", scope), it->second++) >> 1));
   }
   auto outputs = CheckCall(*n.op, types, attrs);
   if (!outputs.ok()) {

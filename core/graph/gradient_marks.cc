@@ -6,15 +6,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "core/op/marks.h"
 
 namespace mslua {
 
 // A line a mark: "0 fc.weight" for an output, "@5 fc.weight" for an instruction.
 std::vector<GradientMark> GradientMarksOf(const Node& node) {
   std::vector<GradientMark> marks;
-  const AttrValue* text = node.attrs.Find(kGradientMarks);
+  const std::string* text = mark::kUpdateGradients.Find(node.attrs);
   if (text == nullptr) return marks;
-  for (absl::string_view line : absl::StrSplit(std::get<std::string>(*text), '\n')) {
+  for (absl::string_view line : absl::StrSplit(*text, '\n')) {
     GradientMark mark;
     mark.inside = absl::ConsumePrefix(&line, "@");
     const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(line, absl::MaxSplits(' ', 1));
@@ -27,21 +28,21 @@ std::vector<GradientMark> GradientMarksOf(const Node& node) {
 
 void MarkGradient(const GradientMark& mark, Node* node) {
   const std::string line = absl::StrCat(mark.inside ? "@" : "", mark.place, " ", mark.parameter);
-  const AttrValue* text = node->attrs.Find(kGradientMarks);
+  const std::string* text = mark::kUpdateGradients.Find(node->attrs);
   if (text == nullptr) {
-    node->attrs.Set(kGradientMarks, line);
+    mark::kUpdateGradients.Set(node->attrs, line);
     return;
   }
-  const std::string& known = std::get<std::string>(*text);
+  const std::string& known = *text;
   const std::vector<absl::string_view> lines = absl::StrSplit(known, '\n');
   if (std::find(lines.begin(), lines.end(), line) == lines.end())
-    node->attrs.Set(kGradientMarks, absl::StrCat(known, "\n", line));
+    mark::kUpdateGradients.Set(node->attrs, absl::StrCat(known, "\n", line));
 }
 
 void KeepGradientMarksInside(Node* node) {
   const std::vector<GradientMark> marks = GradientMarksOf(*node);
   if (marks.empty()) return;
-  node->attrs.Erase(kGradientMarks);
+  mark::kUpdateGradients.Erase(node->attrs);
   for (const GradientMark& mark : marks) {
     if (mark.inside) MarkGradient(mark, node);
   }

@@ -17,9 +17,7 @@ struct GradientMark {
   bool inside = false;  // `place` is an instruction of a fused node's program instead: no output is the gradient
 };
 
-// The attribute of a node that has its marks.
-inline constexpr char kGradientMarks[] = "_update_gradients";
-
+// Those of mark::kUpdateGradients.
 std::vector<GradientMark> GradientMarksOf(const Node& node);
 // Adds a mark; one that is there already stays alone.
 void MarkGradient(const GradientMark& mark, Node* node);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "core/graph/graph.h"
+#include "core/op/marks.h"
 #include "core/op/registry.h"
 
 namespace mslua {
@@ -191,7 +192,7 @@ class GraphParser {
         const std::string key(c.Until("="));
         if (!c.Eat("=")) return absl::InvalidArgumentError("expected '=' in attributes");
         const absl::string_view text = c.Until(",}");
-        if (key == "_region") {
+        if (key == mark::kRegion.name) {
           if (!absl::SimpleAtoi(text, &n.region)) return absl::InvalidArgumentError("bad _region");
         } else {
           ASSIGN_OR_RETURN(AttrValue v, ParseAttrValue(text));
@@ -247,7 +248,7 @@ std::string ToString(const Graph& graph) {
                     ")");
     std::vector<std::string> attrs;
     for (const auto& a : n.attrs.items()) attrs.push_back(absl::StrCat(a.first, "=", AttrText(a.second)));
-    if (n.region != 0) attrs.push_back(absl::StrCat("_region=", n.region));
+    if (n.region != 0) attrs.push_back(absl::StrCat(mark::kRegion.name, "=", n.region));
     if (!attrs.empty()) absl::StrAppend(&out, " {", absl::StrJoin(attrs, ", "), "}");
     if (n.location) absl::StrAppend(&out, "  # ", ToString(*n.location));
     out += '\n';

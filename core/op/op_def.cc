@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/op/marks.h"
 
 namespace mslua {
 namespace {
@@ -115,7 +116,7 @@ Status CheckMagnitude(const OpDef& op, const AttrDef& def, const AttrValue& v) {
 }
 
 // Defaults, kinds, magnitudes, choices and axes; the result lists the attributes in the order of definition. Names that
-// the definition does not have pass only when they are the compiler's own: in_strategy, and what begins with '_'.
+// the definition does not have pass only when they are marks.
 Status NormaliseAttrs(const OpDef& op, absl::Span<const TensorType> inputs, Attrs& attrs) {
   Attrs out;
   for (const AttrDef& def : op.attrs) {
@@ -150,11 +151,9 @@ Status NormaliseAttrs(const OpDef& op, absl::Span<const TensorType> inputs, Attr
     out.Set(def.name, std::move(v));
   }
   for (const auto& item : attrs.items()) {
-    if (item.first[0] == '_' || item.first == "in_strategy") {
-      out.Set(item.first, item.second);
-    } else if (!out.Has(item.first)) {
-      return Invalid(op, absl::StrCat("unknown attribute '", item.first, "'"));
-    }
+    if (out.Has(item.first)) continue;
+    if (const std::string problem = MarkProblem(item.first, item.second); !problem.empty()) return Invalid(op, problem);
+    out.Set(item.first, item.second);
   }
   attrs = std::move(out);
   return absl::OkStatus();

@@ -43,6 +43,21 @@ struct AttrDef {
   std::vector<std::string> choices;  // kString: the legal values, when they are few
 };
 
+// Which operands an operator takes under mixed precision (core/step/mixed_precision.h).
+enum class Precision : uint8_t {
+  kAsGiven,     // what comes; f32 where operands differ
+  kNarrow,      // 16 bits: its time is multiplication. Its result has 16 bits too
+  kNarrowBF16,  // the same in bf16; else what comes
+  kWide,        // f32: it loses too much in 16 bits
+};
+
+// How a reduction over the batch is a rank's own part of it, for a call with the attribute cross_batch.
+enum class OwnBatch : uint8_t {
+  kNone,  // the attribute has no effect
+  kSum,   // the result of the part
+  kMean,  // the result of the part, scaled by the whole batch's size divided by the part's
+};
+
 // Types for a test run of the operator: gradient check, rule check, device check, benchmark row.
 struct Sample {
   std::vector<TensorType> inputs;  // T inputs are given as f32 and are tried in other types too
@@ -100,6 +115,8 @@ struct OpDef {
   bool random = false;       // carries an attribute _rng, its stream of random numbers
   bool side_effect = false;  // not removed as dead, not merged as common
   bool elementwise = false;  // any output may lie over any input of its type: set where there is a formula
+  Precision precision = Precision::kAsGiven;
+  OwnBatch own_batch = OwnBatch::kNone;
   // Outputs that may be written over an input's memory: pairs (output, input).
   std::vector<std::pair<int, int>> in_place;
   std::vector<Sample> samples;
@@ -203,6 +220,14 @@ struct OpDef {
   }
   OpDef& SideEffect() {
     side_effect = true;
+    return *this;
+  }
+  OpDef& Computes(Precision v) {
+    precision = v;
+    return *this;
+  }
+  OpDef& Reduces(OwnBatch v) {
+    own_batch = v;
     return *this;
   }
   OpDef& InPlace(int output, int input) {

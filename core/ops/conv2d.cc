@@ -134,6 +134,7 @@ void GradWeight(const Convolution& c, const T* x, const T* dy, T* dw) {
 
 OpDef ConvolutionForward() {
   OpDef op("conv2d");
+  op.Computes(Precision::kNarrow);
   op.Class("Conv2D");
   op.Doc(
       "2-d convolution (cross-correlation, as in every framework) of images x [n, c, h, w] with w [o, c / group, kh, "

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
+#include "core/op/marks.h"
 #include "core/ops/declare/indices.h"
 #include "core/ops/define.h"
 
@@ -23,8 +24,8 @@ struct Rows {
     rows = table[axis];
     inner = NumElements(absl::MakeConstSpan(table).subspan(axis + 1));
     count = indices.elements();
-    begin = attrs.Has("_begin") ? attrs.Int("_begin") : 0;
-    all = attrs.Has("_rows") ? attrs.Int("_rows") : rows;
+    begin = mark::kFirstRow.GetOr(attrs, 0);
+    all = mark::kRows.GetOr(attrs, rows);
   }
 };
 
@@ -124,7 +125,9 @@ std::string TableDims(int64_t rank, int64_t axis, bool with_indices) {
 }
 
 // Names the part that a device holds of a table whose rows are split.
-Attrs WithPart(Attrs attrs, int64_t begin, int64_t all) { return attrs.Set("_begin", begin).Set("_rows", all); }
+Attrs WithPart(Attrs attrs, int64_t begin, int64_t all) {
+  return mark::kRows.Set(mark::kFirstRow.Set(attrs, begin), all);
+}
 
 OpDef ScatterSum() {
   OpDef op("scatter_sum");

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
+#include "core/op/marks.h"
 #include "core/ops/declare/indices.h"
 #include "core/ops/define.h"
 
@@ -24,8 +25,8 @@ struct Lanes {
     inner = NumElements(absl::MakeConstSpan(indices).subspan(axis + 1));
     rows = table[axis];
     count = indices[axis];
-    begin = attrs.Has("_begin") ? attrs.Int("_begin") : 0;
-    all = attrs.Has("_rows") ? attrs.Int("_rows") : rows;
+    begin = mark::kFirstRow.GetOr(attrs, 0);
+    all = mark::kRows.GetOr(attrs, rows);
   }
 };
 
@@ -85,7 +86,9 @@ std::string Dims(int64_t rank, int64_t axis, absl::string_view name) {
   return text;
 }
 
-Attrs WithPart(Attrs attrs, int64_t begin, int64_t all) { return attrs.Set("_begin", begin).Set("_rows", all); }
+Attrs WithPart(Attrs attrs, int64_t begin, int64_t all) {
+  return mark::kRows.Set(mark::kFirstRow.Set(attrs, begin), all);
+}
 
 OpDef ScatterD() {
   OpDef op("scatter_d");

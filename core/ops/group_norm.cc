@@ -6,6 +6,7 @@ namespace mslua {
 
 MSLUA_OPERATOR(group_norm) {
   OpDef op("group_norm");
+  op.Computes(Precision::kWide);
   op.Class("GroupNorm");
   op.Doc(
       "Group normalisation (Wu and He, 2018): each sample's channels, in `groups` groups of neighbours, are taken to "

@@ -7,6 +7,7 @@ MSLUA_OPERATOR(layer_norm) {
   const auto f32 = [](Shape s) { return TensorType{DType::kF32, std::move(s)}; };
 
   OpDef op("layer_norm");
+  op.Computes(Precision::kWide);
   op.Class("LayerNorm");
   op.Doc(
       "Layer normalisation (Ba et al., 2016): y = (x - mean) * rstd * scale + bias, with mean and variance over the "

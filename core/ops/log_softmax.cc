@@ -43,6 +43,7 @@ Status Reference(const OpCall& call) {
 
 MSLUA_OPERATOR(log_softmax) {
   OpDef op("log_softmax");
+  op.Computes(Precision::kWide);
   op.Class("LogSoftmax").Doc("The logarithm of softmax(x) along `axis`: x minus the logarithm of the sum of exp(x).");
   op.Input("x").Attr("axis", AttrKind::kAxis, int64_t{-1}, "the axis that stays whole");
   op.Rule(Rule).Grad(Grad).Reference(Reference).Fast(HighwaySoftmax(true)).InPlace(0, 0);

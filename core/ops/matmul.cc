@@ -60,6 +60,7 @@ Status MatmulReference(const OpCall& call) {
 
 MSLUA_OPERATOR(matmul) {
   OpDef op("matmul");
+  op.Computes(Precision::kNarrow);
   op.Class("MatMul").Doc(
       "Matrix product over the last two dimensions: a [.., i, k] and b [.., k, j] give [.., i, j]; leading dimensions "
       "equal.");

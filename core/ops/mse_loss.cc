@@ -4,6 +4,7 @@ namespace mslua {
 
 MSLUA_OPERATOR(mse_loss) {
   OpDef op("mse_loss");
+  op.Computes(Precision::kWide);
   op.Doc(
       "(x - target)^2 for tensors of one shape: its mean over all elements, its sum, or, with reduction 'none', every "
       "element's.");

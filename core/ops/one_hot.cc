@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
 #include "core/kernels/strided_copy.h"
+#include "core/op/marks.h"
 #include "core/ops/define.h"
 
 namespace mslua {
@@ -28,12 +29,11 @@ MSLUA_OPERATOR(one_hot) {
   });
   op.Localize([](const LocalizeCall& c) -> StatusOr<Attrs> {
     Attrs attrs = c.attrs;
-    return attrs.Set("depth", c.local_outputs[0].shape.back()).Set("_begin", c.output_begin[0].back());
+    return mark::kFirstRow.Set(attrs.Set("depth", c.local_outputs[0].shape.back()), c.output_begin[0].back());
   });
   op.Reference([](const OpCall& c) {
     const TensorView& y = c.outputs[0];
-    const int64_t size = SizeOf(y.type.dtype), depth = c.attrs.Int("depth"),
-                  begin = c.attrs.Has("_begin") ? c.attrs.Int("_begin") : 0;
+    const int64_t size = SizeOf(y.type.dtype), depth = c.attrs.Int("depth"), begin = mark::kFirstRow.GetOr(c.attrs, 0);
     char off[8];
     StoreDouble(y.type.dtype, off, 0, c.attrs.Float("off_value"));
     Fill(size, y.type.elements(), off, y.data);

@@ -13,6 +13,7 @@ std::vector<Value> ExtremeGrad(GradContext& c) {
 
 MSLUA_OPERATOR(reduce_max) {
   OpDef op = ReductionOp("reduce_max", Reduction::kMax);
+  op.Reduces(OwnBatch::kSum);
   op.Class("ReduceMax").Doc("The largest element over `axis` (every axis when none is named).");
   op.Grad(ExtremeGrad);
   return {op};

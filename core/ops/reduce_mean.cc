@@ -9,6 +9,7 @@ namespace mslua {
 // 16-bit numbers stays in f32 until it is divided: 100 numbers of 1000 have a mean in f16, and no sum.
 MSLUA_OPERATOR(reduce_mean) {
   OpDef op("reduce_mean");
+  op.Reduces(OwnBatch::kMean);
   op.Class("ReduceMean").Doc("Mean over `axis` (every axis when none is named).");
   op.Input("x");
   op.Attr("axis", AttrKind::kAxes, std::vector<int64_t>{}, "the axes to reduce; none: all")

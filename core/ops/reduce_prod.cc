@@ -5,6 +5,7 @@ namespace mslua {
 
 MSLUA_OPERATOR(reduce_prod) {
   OpDef op = ReductionOp("reduce_prod", Reduction::kProd);
+  op.Computes(Precision::kWide);
   op.Class("ReduceProd")
       .Doc("Product over `axis` (every axis when none is named). The gradient divides by x: NaN where x is 0.");
   op.Grad([](GradContext& c) {

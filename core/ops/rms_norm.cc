@@ -7,6 +7,7 @@ MSLUA_OPERATOR(rms_norm) {
   const auto f32 = [](Shape s) { return TensorType{DType::kF32, std::move(s)}; };
 
   OpDef op("rms_norm");
+  op.Computes(Precision::kWide);
   op.Class("RmsNorm");
   op.Doc(
       "Root-mean-square normalisation (Zhang and Sennrich, 2019): y = x * rstd * scale with rstd = 1 / sqrt(mean of "

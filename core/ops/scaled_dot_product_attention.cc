@@ -142,6 +142,7 @@ MSLUA_OPERATOR(scaled_dot_product_attention) {
   const Attrs causal = {{"causal", true}};
 
   OpDef op("scaled_dot_product_attention");
+  op.Computes(Precision::kNarrowBF16);
   op.Class("ScaledDotProductAttention");
   op.Doc(
       "softmax(scale * q k^T) v for queries q [.., t, d], keys k [.., s, d] and values v [.., s, e]: y [.., t, e], and "

@@ -44,6 +44,7 @@ Status Reference(const OpCall& call) {
 
 MSLUA_OPERATOR(softmax) {
   OpDef op("softmax");
+  op.Computes(Precision::kWide);
   op.Class("Softmax").Doc(
       "exp(x) divided by its sum along `axis`; computed from x minus the maximum, so that nothing overflows.");
   op.Input("x").Attr("axis", AttrKind::kAxis, int64_t{-1}, "the axis that stays whole");

@@ -4,6 +4,7 @@ namespace mslua {
 
 MSLUA_OPERATOR(softmax_cross_entropy) {
   OpDef op("softmax_cross_entropy");
+  op.Computes(Precision::kWide);
   op.Class("SoftmaxCrossEntropyWithLogits");
   op.Doc(
       "-sum(target * log(softmax(logits))) over the last axis, for logits and target [.., classes]: loss [..]. Targets "

@@ -4,6 +4,7 @@ namespace mslua {
 
 MSLUA_OPERATOR(softplus) {
   OpDef op = ElementwiseOp("softplus", {"x"}, "max(x, 0) + log1p(exp(-abs(x)))", {"dy * sigmoid(x)"});
+  op.Computes(Precision::kWide);
   op.Class("Softplus")
       .Doc(
           "log(1 + exp(x)), exact for every x: nothing overflows, and below 0 the result is as exact as exp(x). "

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "core/op/marks.h"
 #include "core/passes/rewriter.h"
 
 namespace mslua {
@@ -145,7 +146,7 @@ class Bucketer {
       rows.push_back(Reshape(g, v, {parts, g.TypeOf(v).elements() / parts}));
     }
     Attrs attrs = first.attrs;
-    attrs.Set("fusion", int64_t{0}).Set("_members", static_cast<int64_t>(b.members.size()));
+    mark::kMembers.Set(attrs.Set("fusion", int64_t{0}), static_cast<int64_t>(b.members.size()));
     const Value all = g.Op(first.op->name, {g.Op("concat", rows, {{"axis", int64_t{1}}})}, std::move(attrs));
     const int64_t height = gathers ? ranks : 1;
     int64_t at = 0;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/graph/builder.h"
+#include "core/op/marks.h"
 
 namespace mslua {
 namespace {
@@ -67,7 +68,7 @@ class Pass : public ::testing::Test {
       if (n.op->name == "all_reduce_start") names += "start" + std::to_string(n.inputs.size()) + " ";
       if (n.op->name == "all_reduce_wait") names += "wait ";
       if (n.op->name == "reduce_scatter" || n.op->name == "all_gather")
-        names += n.op->name + (n.attrs.Has("_members") ? std::to_string(n.attrs.Int("_members")) : "") + " ";
+        names += n.op->name + (mark::kMembers.Has(n.attrs) ? std::to_string(mark::kMembers.Get(n.attrs)) : "") + " ";
       if (n.op->name == "tanh" || n.op->name == "exp" || n.op->name == "all_reduce") names += n.op->name + " ";
     }
     return names;

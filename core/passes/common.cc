@@ -3,6 +3,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "core/graph/gradient_marks.h"
+#include "core/op/marks.h"
 #include "core/passes/passes.h"
 #include "core/passes/rewriter.h"
 
@@ -20,7 +21,7 @@ Graph MergeCommonNodes(const Graph& graph) {
         absl::StrAppend(&key, "|", now.node, ":", now.output);
       }
       for (const auto& a : n.attrs.items()) {
-        if (a.first != kGradientMarks) absl::StrAppend(&key, "|", a.first, "=", AttrText(a.second));
+        if (a.first != mark::kUpdateGradients.name) absl::StrAppend(&key, "|", a.first, "=", AttrText(a.second));
       }
       const auto [it, fresh] = seen.emplace(std::move(key), static_cast<int32_t>(i));
       if (!fresh) {

@@ -8,6 +8,7 @@
 #include "core/autodiff/gradient.h"
 #include "core/graph/builder.h"
 #include "core/graph/evaluate.h"
+#include "core/op/marks.h"
 #include "core/passes/decisions.h"
 #include "gtest/gtest.h"
 
@@ -414,7 +415,9 @@ TEST(Collectives, KeepTheirNumberAndTheirOrder) {
   GraphBuilder g;
   const std::vector<int64_t> group = {0, 1};
   const Value x = g.Input("x", kData, {DType::kF32, {4, 4}}), w = g.Input("w", kData, {DType::kF32, {4, 4}});
-  const auto reduce = [&](Value v, int64_t tag) { return g.Op("all_reduce", {v}, {{"group", group}, {"_tag", tag}}); };
+  const auto reduce = [&](Value v, int64_t tag) {
+    return g.Op("all_reduce", {v}, {{"group", group}, {mark::kTag.name, tag}});
+  };
   // Fused around the second one, tanh would come after it, and the first one, which reads tanh, too.
   const Value a = g.Op("tanh", {x});
   reduce(a, 1);
@@ -428,7 +431,7 @@ TEST(Collectives, KeepTheirNumberAndTheirOrder) {
   ASSERT_TRUE(Verify(graph).ok());
   std::vector<int64_t> tags;
   for (const Node& n : graph.nodes) {
-    if (n.op->name == "all_reduce") tags.push_back(n.attrs.Int("_tag"));
+    if (n.op->name == "all_reduce") tags.push_back(mark::kTag.Get(n.attrs));
   }
   EXPECT_EQ(tags, (std::vector<int64_t>{1, 2, 3, 3})) << ToString(graph);
 }

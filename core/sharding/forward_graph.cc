@@ -4,6 +4,7 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "core/op/marks.h"
 #include "core/sharding/micro_batches.h"
 
 namespace mslua {
@@ -25,7 +26,7 @@ std::string KindOf(const Graph& graph, const ForwardGraph& forward, int32_t i) {
   const Node& n = graph.nodes[i];
   std::string kind = n.op->name;
   for (const auto& [name, value] : n.attrs.items()) {
-    if (name != "name" && name != "_rng" && name != kMicroBatch)
+    if (name != "name" && name != mark::kRng.name && name != mark::kMicroBatch.name)
       absl::StrAppend(&kind, " ", name, "=", AttrText(value));
   }
   for (Value v : n.inputs) absl::StrAppend(&kind, " ", ToString(graph.TypeOf(v)));
@@ -123,7 +124,7 @@ StatusOr<ForwardGraph> ForwardOf(const Graph& graph, const absl::optional<Propag
   std::vector<bool> backward(count, false), reached(count, false);
   for (size_t i = 0; i < count; ++i) {
     const Node& n = graph.nodes[i];
-    backward[i] = n.attrs.Has("_origin");
+    backward[i] = mark::kOrigin.Has(n.attrs);
     out.training |= backward[i];
     out.data[i] = IsKind(n, kData) || IsKind(n, kScalar);
     reached[i] = IsKind(n, kParameter);

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 
+#include "core/op/marks.h"
+
 namespace mslua {
 namespace {
 
 int64_t NumberOf(const Node& n) {
-  const AttrValue* number = n.attrs.Find(kMicroBatch);
-  return number == nullptr ? -1 : std::get<int64_t>(*number);
+  const int64_t* number = mark::kMicroBatch.Find(n.attrs);
+  return number == nullptr ? -1 : *number;
 }
 
 bool Repeats(const Node& n, const Node& first) {
@@ -40,7 +42,7 @@ void MarkMicroBatches(absl::Span<const MicroBlock> blocks, Graph* graph) {
   const bool several = std::any_of(blocks.begin(), blocks.end(), [](const MicroBlock& b) { return b.micro > 0; });
   for (const MicroBlock& b : blocks) {
     for (int32_t i = b.begin; i < b.end && several && !b.backward; ++i) {
-      if (graph->nodes[i].op->name != "input") graph->nodes[i].attrs.Set(kMicroBatch, b.micro);
+      if (graph->nodes[i].op->name != "input") mark::kMicroBatch.Set(graph->nodes[i].attrs, b.micro);
     }
   }
 }
@@ -60,10 +62,10 @@ absl::optional<FirstMicroBatch> FirstMicroBatchOf(const Graph& graph) {
     Node n = graph.nodes[i];
     if (std::any_of(n.inputs.begin(), n.inputs.end(), left_out)) continue;
     for (Value& v : n.inputs) v.node = first.of[v.node];
-    if (const AttrValue* origin = n.attrs.Find("_origin")) {
-      const int32_t here = first.of[std::get<int64_t>(*origin)];
+    if (const int64_t* origin = mark::kOrigin.Find(n.attrs)) {
+      const int32_t here = first.of[*origin];
       if (here < 0) continue;
-      n.attrs.Set("_origin", int64_t{here});
+      mark::kOrigin.Set(n.attrs, int64_t{here});
     }
     first.of[i] = static_cast<int32_t>(first.graph.nodes.size());
     first.graph.nodes.push_back(std::move(n));

@@ -12,10 +12,7 @@
 
 namespace mslua {
 
-// On a node of the forward part of a micro-batch: its number, from 0.
-inline constexpr char kMicroBatch[] = "_micro_batch";
-
-// Marks the nodes of forward blocks, inputs aside. Nothing where there is one micro-batch.
+// Marks the nodes of forward blocks (mark::kMicroBatch), inputs aside. Nothing where there is one micro-batch.
 void MarkMicroBatches(absl::Span<const MicroBlock> blocks, Graph* graph);
 
 struct FirstMicroBatch {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/graph/gradient_marks.h"
+#include "core/op/marks.h"
 #include "core/sharding/micro_batches.h"
 
 namespace mslua {
@@ -54,28 +55,28 @@ class Partitioner {
     std::vector<Value> inputs;
     for (size_t k = 0; k < n.inputs.size(); ++k) {
       in.push_back(WithPartial(plan_.Input(i, k), partial));
-      ASSIGN_OR_RETURN(const Value v, In(n.inputs[k], in.back(), n.attrs.Has("_origin")));
+      ASSIGN_OR_RETURN(const Value v, In(n.inputs[k], in.back(), mark::kOrigin.Has(n.attrs)));
       inputs.push_back(v);
       // The gradient of an update is what has come to where the update is made.
       const Node& maker = graph_.nodes[n.inputs[k].node];
-      if (maker.attrs.Has(kGradientMarks) && !in.back().partial())
+      if (mark::kUpdateGradients.Has(maker.attrs) && !in.back().partial())
         CopyGradientMarks(maker, n.inputs[k].output, &g_.graph().nodes[v.node], v.output);
     }
     for (size_t o = 0; o < n.outputs.size(); ++o)
       out.push_back(WithPartial(plan_.Output({i, static_cast<int32_t>(o)}), partial));
     ASSIGN_OR_RETURN(Attrs attrs, LocalAttrs(n, in, out));
-    attrs.Erase(kUserStrategy);
-    attrs.Erase("_origin");
-    attrs.Erase("_sum");
-    attrs.Erase(kMicroSum);
-    attrs.Erase(kMicroBatch);
-    attrs.Erase(kGradientMarks);
-    attrs.Erase(kGradientOf);
-    attrs.Erase(kCrossBatch);
-    attrs.Erase(kBoundary);
+    mark::kUserStrategy.Erase(attrs);
+    mark::kOrigin.Erase(attrs);
+    mark::kSum.Erase(attrs);
+    mark::kMicroSum.Erase(attrs);
+    mark::kMicroBatch.Erase(attrs);
+    mark::kUpdateGradients.Erase(attrs);
+    mark::kGradientOf.Erase(attrs);
+    mark::kCrossBatch.Erase(attrs);
+    mark::kBoundary.Erase(attrs);
     std::vector<Value> values = g_.OpMulti(n.op->name, inputs, std::move(attrs));
     RETURN_IF_ERROR(g_.status());
-    if (n.attrs.Has(kCrossBatch)) values[0] = OfOwnBatch(n, in[0], values[0], &out[0]);
+    if (mark::kCrossBatch.Has(n.attrs)) values[0] = OfOwnBatch(n, in[0], values[0], &out[0]);
     for (size_t o = 0; o < values.size(); ++o) {
       const TensorType want = Local(n.outputs[o], out[o]);
       if (g_.TypeOf(values[o]) != want)
@@ -94,7 +95,7 @@ class Partitioner {
       out->Remove(a);
       parts *= static_cast<double>(mesh_.size(a));
     }
-    return parts == 1 || n.attrs.Str(kCrossBatch) != "mean" ? value : Mul(g_, value, parts);
+    return parts == 1 || mark::kCrossBatch.Get(n.attrs) != "mean" ? value : Mul(g_, value, parts);
   }
 
   // A sum of gradients (attribute _sum) adds partial values where both are partial over the same axes: one reduction
@@ -103,11 +104,11 @@ class Partitioner {
   // which the value may be a gradient that travels with others.
   AxisList CommonPartial(int32_t i) const {
     const Node& n = graph_.nodes[i];
-    const bool widens = n.op->name == "cast" && !graph_.nodes[n.inputs[0].node].attrs.Has(kGradientOf) &&
+    const bool widens = n.op->name == "cast" && !mark::kGradientOf.Has(graph_.nodes[n.inputs[0].node].attrs) &&
                         IsFloat(graph_.TypeOf(n.inputs[0]).dtype) &&
                         SizeOf(graph_.TypeOf(n.inputs[0]).dtype) < SizeOf(n.outputs[0].dtype);
-    const bool view = n.op->view && n.attrs.Has("_origin") && readers_[n.inputs[0].node] == 1;
-    if (!n.attrs.Has("_sum") && !widens && !view) return {};
+    const bool view = n.op->view && mark::kOrigin.Has(n.attrs) && readers_[n.inputs[0].node] == 1;
+    if (!mark::kSum.Has(n.attrs) && !widens && !view) return {};
     AxisList common;
     for (size_t k = 0; k < n.inputs.size(); ++k) {
       const auto& versions = versions_[n.inputs[k].node][n.inputs[k].output];
@@ -149,7 +150,7 @@ class Partitioner {
     const size_t first = g_.graph().nodes.size();
     const Value made = EmitReshard(g_, mesh_, rank_, *best, from, type);
     RETURN_IF_ERROR(g_.status());
-    if (maker.attrs.Has(kGradientOf)) MarkMessages(first, maker.attrs.Str(kGradientOf));
+    if (mark::kGradientOf.Has(maker.attrs)) MarkMessages(first, mark::kGradientOf.Get(maker.attrs));
     versions.push_back({want, made, !backward});
     return made;
   }
@@ -161,7 +162,7 @@ class Partitioner {
     for (size_t i = first; i < g_.graph().nodes.size(); ++i) {
       Node& n = g_.graph().nodes[i];
       if (n.op->name == "all_reduce" || n.op->name == "reduce_scatter" || n.op->name == "all_gather")
-        n.attrs.Set(kGradientOf, parameter);
+        mark::kGradientOf.Set(n.attrs, parameter);
     }
   }
 

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "absl/strings/numbers.h"
+#include "core/op/marks.h"
 #include "core/runtime/testing/run_ranks.h"
 #include "core/sharding/search/search.h"
 #include "core/sharding/testing/models.h"
@@ -51,14 +52,14 @@ StatusOr<PropagateOptions> RandomStrategies(Graph* graph, const Mesh& mesh, std:
   }
   for (size_t i = 0; i < graph->nodes.size(); ++i) {
     Node& n = graph->nodes[i];
-    if (n.inputs.empty() || n.attrs.Has("_origin") || random() % 2 == 0) continue;
+    if (n.inputs.empty() || mark::kOrigin.Has(n.attrs) || random() % 2 == 0) continue;
     const NodeRule rule = *RuleOf(*graph, n);
     const auto candidates = Candidates(mesh, rule);
     Sharding s = candidates[random() % candidates.size()];
     bool parameter = false;
     for (Value v : n.inputs) parameter |= graph->nodes[v.node].op->name == "input";
     if (!parameter && random() % 2 == 0)
-      n.attrs.Set(kUserStrategy, ToString(StrategyOf(mesh, rule, s)));
+      mark::kUserStrategy.Set(n.attrs, ToString(StrategyOf(mesh, rule, s)));
     else
       options.chosen[i] = InSomeOrder(std::move(s), random);
   }

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/graph/builder.h"
+#include "core/op/marks.h"
 #include "core/op/registry.h"
 #include "core/sharding/plan.h"
 
@@ -15,8 +16,6 @@ namespace mslua {
 namespace {
 
 constexpr char kMessage[] = "message of stage ";
-// On an input that stands for a message: the rank that sends it, the ranks of the column, the message's number.
-constexpr char kPeer[] = "_peer", kColumn[] = "_column", kTag[] = "_tag";
 
 class Program {
  public:
@@ -183,12 +182,12 @@ class Program {
     RETURN_IF_ERROR(g_.status());
     number_[i] = made[0].node;
     Node& node = g_.graph().nodes[made[0].node];
-    if (const AttrValue* origin = node.attrs.Find("_origin")) {
-      const int32_t here = number_[std::get<int64_t>(*origin)];
+    if (const int64_t* origin = mark::kOrigin.Find(node.attrs)) {
+      const int32_t here = number_[*origin];
       if (here < 0)
-        node.attrs.Erase("_origin");
+        mark::kOrigin.Erase(node.attrs);
       else
-        node.attrs.Set("_origin", int64_t{here});
+        mark::kOrigin.Set(node.attrs, int64_t{here});
     }
     for (size_t o = 0; o < made.size(); ++o) {
       const Value v{i, static_cast<int32_t>(o)};
@@ -218,7 +217,7 @@ class Program {
     return {{"group", column_},
             {"peer", column_[static_cast<size_t>(stage)]},
             {"tag", int64_t{v.node}},
-            {kBoundary, IsBatch(v)}};
+            {mark::kBoundary.name, IsBatch(v)}};
   }
 
   // Inputs for what this stage needs of a node of another stage.
@@ -236,7 +235,9 @@ class Program {
       RETURN_IF_ERROR(g_.status());
       Node& node = g_.graph().nodes[in.node];
       node.location = At(i).location;
-      node.attrs.Set(kPeer, column_[static_cast<size_t>(stages_[i])]).Set(kColumn, column_).Set(kTag, int64_t{i});
+      mark::kPeer.Set(node.attrs, column_[static_cast<size_t>(stages_[i])]);
+      mark::kColumn.Set(node.attrs, column_);
+      mark::kTag.Set(node.attrs, int64_t{i});
       values_[v] = in;
     }
     return absl::OkStatus();
@@ -293,9 +294,9 @@ void PlaceMessages(Graph* program) {
   for (Node& n : program->nodes) {
     if (n.op->name != "input" || !IsMessage(n.attrs.Str("name"))) continue;
     const TensorType& type = n.outputs[0];
-    n.attrs = {{"group", n.attrs.Ints(kColumn)},
-               {"peer", n.attrs.Int(kPeer)},
-               {"tag", n.attrs.Int(kTag)},
+    n.attrs = {{"group", mark::kColumn.Get(n.attrs)},
+               {"peer", mark::kPeer.Get(n.attrs)},
+               {"tag", mark::kTag.Get(n.attrs)},
                {"dtype", type.dtype},
                {"shape", std::vector<int64_t>(type.shape.begin(), type.shape.end())}};
     n.op = Operators().Find("stage_recv");

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/op/marks.h"
 
 namespace mslua {
 namespace {
@@ -30,7 +31,7 @@ class Propagation {
     }
     Classify();
     for (int32_t i = 0; i < Size(); ++i) {
-      if (At(i).attrs.Has(kBoundary)) RETURN_IF_ERROR(SetLayout(i, BoundaryLayout(i)));
+      if (mark::kBoundary.Has(At(i).attrs)) RETURN_IF_ERROR(SetLayout(i, BoundaryLayout(i)));
     }
     for (int32_t i = 0; i < Size(); ++i) {
       if (!backward_[i] && !decided_[i]) RETURN_IF_ERROR(Forward(i));
@@ -41,7 +42,7 @@ class Propagation {
     RETURN_IF_ERROR(ShardOptimizer());
     for (int32_t i = 0; i < Size(); ++i) {
       if (!backward_[i] || decided_[i]) continue;
-      if (graph_.nodes[i].attrs.Has("_origin"))
+      if (mark::kOrigin.Has(graph_.nodes[i].attrs))
         FollowOrigin(i);
       else
         FollowInputs(i);
@@ -68,7 +69,7 @@ class Propagation {
     readers_.resize(graph_.nodes.size());
     for (int32_t i = 0; i < Size(); ++i) {
       const Node& n = At(i);
-      backward_[i] = n.attrs.Has("_origin");
+      backward_[i] = mark::kOrigin.Has(n.attrs);
       data_[i] = IsInput(n, kData);
       for (size_t k = 0; k < n.inputs.size(); ++k) {
         const Value v = n.inputs[k];
@@ -90,8 +91,8 @@ class Propagation {
     if (IsInput(n)) return Given(i);
     const int batch = BatchFactor(i);
     MarkBatch(i, batch);
-    const AttrValue* strategy = n.attrs.Find(kUserStrategy);
-    if (strategy != nullptr) return UserStrategy(i, std::get<std::string>(*strategy));
+    const std::string* strategy = mark::kUserStrategy.Find(n.attrs);
+    if (strategy != nullptr) return UserStrategy(i, *strategy);
     if (Chosen(i) != nullptr) {
       RETURN_IF_ERROR(Annotate(CheckSharding(mesh_, plan_.rules[i], *Chosen(i)), NameOf(n)));
       Decide(i, *Chosen(i));
@@ -127,7 +128,7 @@ class Propagation {
 
   Layout BoundaryLayout(int32_t i) const {
     const TensorType& type = At(i).outputs[0];
-    return At(i).attrs.Bool(kBoundary) ? BatchLayout(mesh_, type) : Layout(static_cast<int>(type.rank()));
+    return mark::kBoundary.Get(At(i).attrs) ? BatchLayout(mesh_, type) : Layout(static_cast<int>(type.rank()));
   }
 
   Status SetLayout(int32_t i, const Layout& layout) {
@@ -246,7 +247,7 @@ class Propagation {
     int32_t from = -1;
     size_t from_input = 0;
     for (const auto& [reader, k] : readers_[i]) {
-      if (!decided_[reader] || At(reader).attrs.Has(kBoundary)) continue;
+      if (!decided_[reader] || mark::kBoundary.Has(At(reader).attrs)) continue;
       if (from < 0 || (pinned_[from] < 0 && pinned_[reader] >= 0)) {
         from = reader;
         from_input = k;
@@ -272,7 +273,7 @@ class Propagation {
   bool SameOperator(int32_t a, int32_t b) const {
     const Node &x = At(a), &y = At(b);
     return a == b || (x.op == y.op && x.location != nullptr && y.location != nullptr && *x.location == *y.location &&
-                      *x.attrs.Find(kUserStrategy) == *y.attrs.Find(kUserStrategy));
+                      mark::kUserStrategy.Get(x.attrs) == mark::kUserStrategy.Get(y.attrs));
   }
 
   // The strategies of two operators for one parameter must shard it the same way. One operator may take it twice,
@@ -295,7 +296,7 @@ class Propagation {
   // Backward nodes: tensors of the forward node lie as it has them, gradients as what they are the gradient of.
   void FollowOrigin(int32_t i) {
     const Node& n = At(i);
-    const int32_t origin = static_cast<int32_t>(n.attrs.Int("_origin"));
+    const int32_t origin = static_cast<int32_t>(mark::kOrigin.Get(n.attrs));
     const Node& f = At(origin);
     Sharding s(plan_.rules[i]);
     for (size_t k = 0; k < n.inputs.size(); ++k) {
@@ -317,8 +318,8 @@ class Propagation {
       if (f.inputs[k] == v) return plan_.Input(origin, k);
     }
     if (v.node == origin) return plan_.Output(v).WithoutPartial();
-    const AttrValue* same = At(v.node).attrs.Find("_origin");
-    if (same != nullptr && std::get<int64_t>(*same) == origin) return plan_.Output(v).WithoutPartial();
+    const int64_t* same = mark::kOrigin.Find(At(v.node).attrs);
+    if (same != nullptr && *same == origin) return plan_.Output(v).WithoutPartial();
     for (size_t o = 0; o < f.outputs.size(); ++o) {
       if (f.outputs[o].shape == graph_.TypeOf(v).shape)
         return plan_.Output({origin, static_cast<int32_t>(o)}).WithoutPartial();
@@ -356,12 +357,12 @@ class Propagation {
   const Layout* FinerFor(const Node& n, int32_t input) const {
     const auto update = updates_.find(input);
     if (update != updates_.end()) return &update->second;
-    const AttrValue* parameter = At(input).attrs.Find(kGradientOf);
+    const std::string* parameter = mark::kGradientOf.Find(At(input).attrs);
     if (parameter == nullptr || finer_.empty()) return nullptr;
-    const auto gradient = finer_.find(std::get<std::string>(*parameter));
+    const auto gradient = finer_.find(*parameter);
     if (gradient == finer_.end() || graph_.TypeOf({input, 0}).rank() != gradient->second.rank()) return nullptr;
     // Sums over micro-batches that stay whole come before the sum over ranks.
-    const bool whole = n.attrs.Has(kMicroSum) && !options_.optimizer_shards->sums;
+    const bool whole = mark::kMicroSum.Has(n.attrs) && !options_.optimizer_shards->sums;
     return whole ? nullptr : &gradient->second;
   }
 
@@ -433,7 +434,7 @@ Graph Annotated(const Graph& graph, const ShardPlan& plan, const Mesh& mesh) {
   Graph out = graph;
   for (size_t i = 0; i < out.nodes.size(); ++i) {
     if (!out.nodes[i].inputs.empty())
-      out.nodes[i].attrs.Set(kInStrategy, ToString(StrategyOf(mesh, plan.rules[i], plan.shardings[i])));
+      mark::kInStrategy.Set(out.nodes[i].attrs, ToString(StrategyOf(mesh, plan.rules[i], plan.shardings[i])));
   }
   return out;
 }

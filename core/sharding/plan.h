@@ -33,7 +33,7 @@ struct PropagateOptions {
   struct OptimizerShards {
     int64_t bytes = 0;
     absl::flat_hash_set<std::string> except;
-    bool sums = true;         // sums of gradients over micro-batches (kMicroSum) are sharded alike
+    bool sums = true;         // sums of gradients over micro-batches (mark::kMicroSum) are sharded alike
     bool parameters = false;  // the parameters too: gathered where they are read, and again on the way back
   };
   absl::optional<OptimizerShards> optimizer_shards;
@@ -44,17 +44,6 @@ struct PropagateOptions {
   // the axes.
   std::vector<absl::optional<Sharding>> chosen;
 };
-
-// On the node of a parameter's gradient, and in a part on the messages of its gradient and of its update: the
-// parameter's name.
-inline constexpr char kGradientOf[] = "_gradient";
-// On a sum of a gradient over micro-batches.
-inline constexpr char kMicroSum[] = "_micro";
-// On a reduction: a rank's result is that of its own part of the batch ("sum"), as a mean of it ("mean").
-inline constexpr char kCrossBatch[] = "_cross_batch";
-// On the nodes of a message to another pipeline stage: whether what travels is sharded along its first dimension over
-// all devices, as BatchLayout does, or whole. Both ends of a message have it alike.
-inline constexpr char kBoundary[] = "_boundary";
 
 // Gives every node a sharding:
 //  - of a user's strategy (attribute _in_strategy), with the mesh axes that suit its neighbours best;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/op/marks.h"
 #include "core/sharding/strategy.h"
 
 namespace mslua {
@@ -25,7 +26,7 @@ class Assignment {
     backward_.assign(graph.nodes.size(), false);
     readers_.resize(graph.nodes.size());
     for (int32_t i = 0; i < Size(); ++i) {
-      backward_[i] = At(i).attrs.Has("_origin");
+      backward_[i] = mark::kOrigin.Has(At(i).attrs);
       for (Value v : At(i).inputs) {
         readers_[v.node].push_back(i);
         if (backward_[v.node]) backward_[i] = true;
@@ -60,7 +61,7 @@ class Assignment {
       const auto owner = settled_.find(n.attrs.Str("name"));
       return owner == settled_.end() ? kUnknown : owner->second;
     }
-    if (const AttrValue* origin = n.attrs.Find("_origin")) return stages_[std::get<int64_t>(*origin)];
+    if (const int64_t* origin = mark::kOrigin.Find(n.attrs)) return stages_[*origin];
     if (trace_.cells[i] != kNoStage) return trace_.cells[i];
     bool any = false;
     int earliest = std::numeric_limits<int>::max(), latest = kNoStage;
@@ -73,7 +74,7 @@ class Assignment {
     }
     if (!any) return kNoStage;
     if (latest == kNoStage) return kUnknown;
-    return n.attrs.Has("_sum") ? earliest : latest;
+    return mark::kSum.Has(n.attrs) ? earliest : latest;
   }
 
   int FromReaders(int32_t i, bool backward) const {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "core/op/marks.h"
 
 namespace mslua {
 namespace {
@@ -205,7 +206,7 @@ void FitTo(const Graph& graph, absl::Span<const Value> values, Strategy* strateg
 Value CutAs(GraphBuilder& g, Value x, const std::vector<int64_t>& parts) {
   const Shape shape = g.TypeOf(x).shape;
   const Value y = g.Op("reshape", {x}, {{"shape", std::vector<int64_t>(shape.begin(), shape.end())}});
-  if (y.valid()) g.graph().nodes[y.node].attrs.Set(kUserStrategy, ToString(Strategy{parts}));
+  if (y.valid()) mark::kUserStrategy.Set(g.graph().nodes[y.node].attrs, ToString(Strategy{parts}));
   return y;
 }
 
@@ -239,7 +240,7 @@ Status PinStrategy(Graph& graph, size_t first, absl::Span<const Value> operands,
       own.push_back(entry(v));
       known |= own.back() != std::vector<int64_t>(graph.TypeOf(v).shape.size(), kAnyParts);
     }
-    if (known) n.attrs.Set(kUserStrategy, ToString(own));
+    if (known) mark::kUserStrategy.Set(n.attrs, ToString(own));
   }
   return absl::OkStatus();
 }

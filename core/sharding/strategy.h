@@ -13,9 +13,6 @@ namespace mslua {
 // Parts of each dimension of each input; kAnyParts where a strategy does not say.
 using Strategy = std::vector<std::vector<int64_t>>;
 inline constexpr int64_t kAnyParts = -1;
-// The attribute of a node that holds the text of its user's strategy; and the one that shows a dump's reader what the
-// node got.
-inline constexpr char kUserStrategy[] = "_in_strategy", kOutStrategy[] = "_out_strategy", kInStrategy[] = "in_strategy";
 
 // "((2,4),(4,1))"; "((2),())" for a vector and a scalar.
 std::string ToString(const Strategy& strategy);

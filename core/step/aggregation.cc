@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "core/op/marks.h"
 
 namespace mslua {
 
@@ -43,7 +44,7 @@ void PlaceRandomRows(Graph& graph, int64_t ranks, int64_t place) {
     std::vector<int64_t> begin(shape.size(), 0), global(shape.begin(), shape.end());
     begin[0] = place * shape[0];
     global[0] *= ranks;
-    n.attrs.Set("_begin", std::move(begin)).Set("_global", std::move(global));
+    mark::kGlobal.Set(mark::kBegin.Set(n.attrs, std::move(begin)), std::move(global));
   }
 }
 

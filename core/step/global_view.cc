@@ -11,6 +11,7 @@
 #include "absl/strings/strip.h"
 #include "collectives/groups.h"
 #include "core/base/input_file.h"
+#include "core/op/marks.h"
 #include "core/passes/run_passes.h"
 #include "core/sharding/partition.h"
 #include "core/sharding/pipeline.h"
@@ -51,7 +52,7 @@ std::string ExampleName(const Graph& graph) {
 }
 
 bool IsTraining(const Graph& graph) {
-  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& n) { return n.attrs.Has("_origin"); });
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& n) { return mark::kOrigin.Has(n.attrs); });
 }
 
 // "dynamic_programming: 14 operators: 0.123 ms a step predicted, 0.1 ms of it arithmetic, optimal; found in 3 ms"
@@ -136,10 +137,10 @@ Status GlobalView::PinNamed(Graph* graph) {
       const bool fits = Fits(s.pattern, place) || Fits(s.pattern, place.substr(0, place.rfind(':')));
       if (!fits || n.inputs.empty()) continue;
       s.of_nodes = true;
-      if (n.attrs.Has(kUserStrategy)) continue;
+      if (mark::kUserStrategy.Has(n.attrs)) continue;
       ASSIGN_OR_RETURN(Strategy parts, ParseStrategy(s.text));
       if (!IsTraining(*graph)) FitTo(*graph, n.inputs, &parts);
-      n.attrs.Set(kUserStrategy, ToString(parts));
+      mark::kUserStrategy.Set(n.attrs, ToString(parts));
     }
     if (!s.of_nodes && IsTraining(*graph))
       return absl::InvalidArgumentError(absl::StrCat("parallel: strategy: no operator is named '", s.pattern,
@@ -194,7 +195,7 @@ void GlobalView::Fuse(Graph* graph) const {
   std::map<std::pair<std::string, std::vector<int64_t>>, size_t> known;
   std::vector<std::vector<Node*>> kinds;
   for (Node& n : graph->nodes) {
-    if (!n.attrs.Has(kGradientOf)) continue;
+    if (!mark::kGradientOf.Has(n.attrs)) continue;
     const size_t kind = known.emplace(std::make_pair(n.op->name, n.attrs.Ints("group")), kinds.size()).first->second;
     if (kind == kinds.size()) kinds.emplace_back();
     kinds[kind].push_back(&n);
@@ -212,7 +213,7 @@ void GlobalView::Fuse(Graph* graph) const {
                      [](const Node* a, const Node* b) { return a->inputs[0].node < b->inputs[0].node; });
     std::vector<BucketMember> members;
     for (const Node* n : nodes) {
-      const auto fusion = fusion_.find(n->attrs.Str(kGradientOf));
+      const auto fusion = fusion_.find(mark::kGradientOf.Get(n->attrs));
       const TensorType& type = kind == "all_gather" ? n->outputs[0] : graph->TypeOf(n->inputs[0]);
       members.push_back({type.dtype, type.bytes(), fusion == fusion_.end() ? 1 : fusion->second});
     }
@@ -220,7 +221,7 @@ void GlobalView::Fuse(Graph* graph) const {
     for (size_t k = 0; k < nodes.size(); ++k) nodes[k]->attrs.Set("fusion", next + buckets[k]);
     next += 1 + *std::max_element(buckets.begin(), buckets.end());
   }
-  for (Node& n : graph->nodes) n.attrs.Erase(kGradientOf);
+  for (Node& n : graph->nodes) mark::kGradientOf.Erase(n.attrs);
 }
 
 StatusOr<Graph> GlobalView::Cut(const Graph& graph, bool feeds,

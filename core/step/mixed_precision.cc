@@ -1,27 +1,8 @@
 #include "core/step/mixed_precision.h"
 
-#include "absl/container/flat_hash_set.h"
 #include "core/step/operator_info.h"
 
 namespace mslua {
-namespace {
-
-// Operators whose time is multiplication take 16-bit operands, and give 16-bit results.
-bool IsNarrow(const OpDef& op, DType narrow) {
-  if (op.name == "scaled_dot_product_attention") return narrow == DType::kBF16;
-  return op.name == "matmul" || op.name == "batch_matmul" || op.name == "conv2d";
-}
-// Operators that lose too much in 16 bits take f32 operands. All others take what comes: f32 where operands differ.
-bool IsWide(const OpDef& op) {
-  static const auto* names = new absl::flat_hash_set<std::string>{
-      "exp",         "expm1",   "log",        "log1p",    "softplus", "pow",        "reduce_sum",
-      "reduce_prod", "softmax", "layer_norm", "rms_norm", "mse_loss", "group_norm", "softmax_cross_entropy",
-      "log_softmax"};
-  return names->contains(op.name);
-}
-
-}  // namespace
-
 absl::optional<DType> MixTypes(Trace& trace, const OpDef& op, const std::vector<bool>& numbers,
                                std::vector<Value>* values) {
   const DType narrow = *trace.amp();
@@ -37,12 +18,12 @@ absl::optional<DType> MixTypes(Trace& trace, const OpDef& op, const std::vector<
     }
     return any;
   };
-  if (IsNarrow(op, narrow)) {
+  if (op.precision == Precision::kNarrow || (op.precision == Precision::kNarrowBF16 && narrow == DType::kBF16)) {
     // Only bf16 has kernels beyond products.
     const bool any = cast_all(narrow);
     return any && narrow != DType::kBF16 ? absl::make_optional(DType::kF32) : absl::nullopt;
   }
-  bool some_narrow = false, some_wide = IsWide(op), number = false;
+  bool some_narrow = false, some_wide = op.precision == Precision::kWide, number = false;
   for (size_t i = 0; i < values->size(); ++i) {
     if (InputAt(op, i).type != TypeClass::kT) continue;
     if (numbers[i]) {

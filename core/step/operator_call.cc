@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "core/op/marks.h"
 #include "core/sharding/strategy.h"
 #include "core/step/mixed_precision.h"
 
@@ -18,15 +19,17 @@ struct CompilerAttrs {
 CompilerAttrs TakeCompilerAttrs(RankState& state, const Trace& trace, const OpDef& op, Attrs* attrs) {
   CompilerAttrs wishes;
   GlobalView* const view = state.view.get();
-  if (const AttrValue* own = attrs->Find(kUserStrategy)) {
-    wishes.in_strategy = std::get<std::string>(*own);
+  if (const std::string* own = mark::kUserStrategy.Find(*attrs)) {
+    wishes.in_strategy = *own;
   } else if (view != nullptr) {
     const auto& at = trace.g().location();
     wishes.in_strategy = view->StrategyOf(absl::StrCat(at ? at->scope : "", "/", UserName(op)), at ? at->line : 0);
   }
-  if (const AttrValue* out = attrs->Find(kOutStrategy)) wishes.out_strategy = std::get<std::string>(*out);
-  if (const AttrValue* cross = attrs->Find(kCrossBatch)) wishes.cross_batch = std::get<bool>(*cross);
-  for (const char* name : {kUserStrategy, kOutStrategy, kCrossBatch}) attrs->Erase(name);
+  wishes.out_strategy = mark::kOutStrategy.GetOr(*attrs, "");
+  if (const bool* own = mark::kOwnBatch.Find(*attrs)) wishes.cross_batch = *own;
+  mark::kUserStrategy.Erase(*attrs);
+  mark::kOutStrategy.Erase(*attrs);
+  mark::kOwnBatch.Erase(*attrs);
   return view != nullptr ? wishes : CompilerAttrs();
 }
 
@@ -72,8 +75,8 @@ Status Apply(const CompilerAttrs& wishes, RankState& state, Trace& trace, const 
   }
   for (size_t i = first; i < g.graph().nodes.size() && wishes.cross_batch; ++i) {
     Node& n = g.graph().nodes[i];
-    if (n.op->name == "reduce_sum" || n.op->name == "reduce_max" || n.op->name == "reduce_min")
-      n.attrs.Set(kCrossBatch, std::string(op.name == "reduce_mean" ? "mean" : "sum"));
+    if (n.op->own_batch != OwnBatch::kNone)
+      mark::kCrossBatch.Set(n.attrs, std::string(op.own_batch == OwnBatch::kMean ? "mean" : "sum"));
   }
   if (wishes.out_strategy.empty()) return absl::OkStatus();
   return CutResults(trace, state.view->mesh(), op, wishes.out_strategy, outputs);

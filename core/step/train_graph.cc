@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "core/autodiff/gradient.h"
 #include "core/graph/gradient_marks.h"
+#include "core/op/marks.h"
 #include "core/sharding/micro_batches.h"
 #include "core/train/trainer.h"
 
@@ -87,7 +88,7 @@ Value GlobalNorm(GraphBuilder& g, const TrainSpec& spec, const std::vector<Value
 // A gradient of the global view, marked as its parameter's; in f32 where it is summed over ranks in f32.
 Value OfParameter(GraphBuilder& g, Value d, const GlobalView& view, const ParameterData& parameter) {
   if (view.fp32_sync() && d.valid() && SizeOf(g.TypeOf(d).dtype) == 2) d = Cast(g, d, DType::kF32);
-  if (d.valid()) g.graph().nodes[d.node].attrs.Set(kGradientOf, parameter.key);
+  if (d.valid()) mark::kGradientOf.Set(g.graph().nodes[d.node].attrs, parameter.key);
   return d;
 }
 
@@ -203,8 +204,8 @@ void FindStageCopies(const Trace& trace, const TrainSpec& spec, std::vector<Stag
 // The sum of two gradients of one parameter, which are partial over the same ranks or over none.
 Value AddGradients(GraphBuilder& g, Value a, Value b, const GlobalView& view, const ParameterData& parameter,
                    bool of_micro_batches) {
-  Attrs attrs{{"_sum", true}};
-  if (of_micro_batches) attrs.Set(kMicroSum, true);
+  Attrs attrs{{mark::kSum.name, true}};
+  if (of_micro_batches) mark::kMicroSum.Set(attrs, true);
   return OfParameter(g, g.Op("add", {a, b}, std::move(attrs)), view, parameter);
 }
 

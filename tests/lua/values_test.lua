@@ -195,7 +195,7 @@ check.case("datasets are chains of data", function()
   check.equal(ds.spec.num_shards, 8)
   check.equal(ds.spec.ops, {
     {
-      kind = "map", column = "image",
+      kind = "map", columns = { "image" },
       transforms = { { kind = "hwc2chw" }, { kind = "type_cast", dtype = "float32" } },
     },
     { kind = "shuffle", buffer_size = 10 }, { kind = "batch", size = 32, drop_remainder = true },
@@ -208,7 +208,17 @@ check.case("datasets are chains of data", function()
   check.fails_here('expected one of "train", "test", "all"', function() ms.dataset.MnistDataset("f", "valid") end)
   check.fails_here("expected a transform such as", function() first:map { operations = { 3 } } end)
   check.fails_here("at least 1, got 0", function() first:batch(0) end)
-  check.fails_here("call map for each", function() first:map { operations = {}, input_columns = { "a", "b" } } end)
+  check.fails_here("expected 2, got {\"c\"}", function()
+    first:map { operations = vision.HWC2CHW(), input_columns = { "a", "b" }, output_columns = "c" }
+  end)
+  check.equal(first:padded_batch(4, true, { b = { { 3, 2 } }, a = { 5, -1 } }).spec.ops[1],
+    { kind = "batch", size = 4, drop_remainder = true,
+      padding = { { name = "a", shape = { 5 }, value = -1 }, { name = "b", shape = { 3, 2 }, value = 0 } } })
+  check.fails_here("pad_info is missing", function() first:padded_batch(4) end)
+  check.fails_here("expected { column = { {sizes}, value } }, got", function()
+    first:padded_batch(4, false, { a = { { 0 }, 1 } })
+  end)
+  check.fails_here("expected at least one column, got none", function() first:padded_batch(4, false, {}) end)
   check.fails_here("column_names is missing", function() ms.dataset.GeneratorDataset(function() end) end)
 end)
 

@@ -1,32 +1,19 @@
 // Comma-separated values (RFC 4180): a record a line, fields in double quotes where they hold a delimiter, a quote
-// (written twice) or a line break. The values are read when the source is opened and held as 4 bytes each.
+// (written twice) or a line break.
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <cstring>
 #include <deque>
-#include <type_traits>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "core/base/input_file.h"
-#include "core/base/text.h"
-#include "core/data/file.h"
+#include "core/data/pieces.h"
 #include "core/data/sources/define.h"
+#include "core/data/table.h"
 
 namespace mslua::data {
 namespace {
 
-constexpr int64_t kPiece = int64_t{4} << 20;       // read at once
 constexpr int64_t kMaxRecord = int64_t{64} << 20;  // a longer record: a quote is not closed
-constexpr size_t kShown = 40;                      // characters of a value in a message
-
-std::string Quoted(absl::string_view text) {
-  return absl::StrCat("'", text.substr(0, kShown), text.size() > kShown ? "..." : "", "'");
-}
 
 // The first delimiter or line feed, or `end`. Compares eight bytes at once: fields are short.
 char* FindEnd(char* p, char* end, char delimiter) {
@@ -45,21 +32,38 @@ char* FindEnd(char* p, char* end, char delimiter) {
 
 // ---- Records -------------------------------------------------------------------------------------------------------
 
-// The records of a file, one after another.
-class Records {
+class CsvFile : public TableFile {
  public:
-  static StatusOr<std::unique_ptr<Records>> Open(const std::string& path, char delimiter) {
-    if (!IsFile(path)) return absl::NotFoundError(absl::StrCat("CsvDataset: no file '", path, "'"));
-    auto records = std::make_unique<Records>();
-    ASSIGN_OR_RETURN(records->file_, InputFile::Open(path));
-    records->delimiter_ = delimiter;
-    RETURN_IF_ERROR(records->Fill());
-    if (absl::StartsWith({records->buffer_.data(), records->end_}, "\xef\xbb\xbf")) records->begin_ = 3;
-    return records;
+  // `names`: of the columns; empty: the file begins with a header.
+  CsvFile(Pieces pieces, char delimiter, std::vector<std::string> names)
+      : pieces_(std::move(pieces)), delimiter_(delimiter), names_(std::move(names)) {}
+
+  StatusOr<std::vector<std::string>> Names(const std::vector<std::string>&) override {
+    header_ = names_.empty();
+    if (!header_) return names_;
+    std::vector<absl::string_view> fields;
+    ASSIGN_OR_RETURN(const bool any, NextRecord(&fields));
+    if (!any) return absl::DataLossError(absl::StrCat("CsvDataset: ", pieces_.path(), " is empty: expected a header"));
+    for (absl::string_view field : fields) names_.emplace_back(field);
+    return names_;
   }
 
-  // The next record that is not an empty line; false at the end of the file. Fields are valid until the next call.
-  StatusOr<bool> Next(std::vector<absl::string_view>* fields) {
+  StatusOr<bool> Next(std::vector<absl::string_view>* fields) override {
+    ASSIGN_OR_RETURN(const bool more, NextRecord(fields));
+    if (!more || fields->size() == names_.size()) return more;
+    return absl::DataLossError(absl::StrCat(place(), ": ", fields->size(), fields->size() == 1 ? " column" : " columns",
+                                            ", expected ", names_.size(), header_ ? ", as in the header" : ""));
+  }
+
+  int64_t line() const override { return line_; }
+
+ private:
+  enum Outcome { kRecord, kEnd, kMore, kBadQuote };
+
+  std::string place() const { return absl::StrCat(pieces_.path(), ":", line_); }
+
+  // The next record that is not an empty line.
+  StatusOr<bool> NextRecord(std::vector<absl::string_view>* fields) {
     while (true) {
       line_ = next_line_;
       const Outcome outcome = Split(fields);
@@ -70,39 +74,20 @@ class Records {
         return absl::DataLossError(
             absl::StrCat(place(), ": column ", fields->size() + 1, ": text stands behind a closing quote"));
       }
-      if (at_end_ || static_cast<int64_t>(end_ - begin_) > kMaxRecord)
+      if (pieces_.at_end() || pieces_.size() > kMaxRecord)
         return absl::DataLossError(absl::StrCat(place(), ": a quote is not closed"));
-      RETURN_IF_ERROR(Fill());
+      RETURN_IF_ERROR(pieces_.Fill());
     }
   }
 
-  int64_t line() const { return line_; }  // in which the last record begins, from 1
-  std::string place() const { return absl::StrCat(file_->path(), ":", line_); }
-
- private:
-  enum Outcome { kRecord, kEnd, kMore, kBadQuote };
-
-  // Moves what is left to the front and reads on.
-  Status Fill() {
-    std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
-    end_ -= begin_;
-    begin_ = 0;
-    const int64_t n = std::min(kPiece, file_->size() - offset_);
-    buffer_.resize(end_ + static_cast<size_t>(n));
-    RETURN_IF_ERROR(file_->Read(offset_, n, buffer_.data() + end_));
-    offset_ += n;
-    end_ += static_cast<size_t>(n);
-    at_end_ = offset_ == file_->size();
-    return absl::OkStatus();
-  }
-
-  // One record from begin_ on; begin_ moves behind it where it is whole.
+  // One record, which is used up where it is whole.
   Outcome Split(std::vector<absl::string_view>* fields) {
     fields->clear();
     unquoted_.clear();
-    char* p = buffer_.data() + begin_;
-    char* const end = buffer_.data() + end_;
-    if (p == end) return at_end_ ? kEnd : kMore;
+    char* const first = pieces_.begin();
+    char* p = first;
+    char* const end = pieces_.end();
+    if (p == end) return pieces_.at_end() ? kEnd : kMore;
     int64_t lines = 1;
     while (true) {
       if (p < end && *p == '"') {
@@ -111,15 +96,15 @@ class Records {
       } else {
         char* const begin = p;
         p = FindEnd(p, end, delimiter_);
-        if (p == end && !at_end_) return kMore;
+        if (p == end && !pieces_.at_end()) return kMore;
         const bool carriage = p > begin && p[-1] == '\r' && (p == end || *p == '\n');
         fields->emplace_back(begin, p - begin - (carriage ? 1 : 0));
       }
       if (p == end || *p == '\n') break;
       ++p;  // the delimiter
     }
-    blank_ = fields->size() == 1 && (*fields)[0].empty() && buffer_[begin_] != '"';
-    begin_ = std::min<size_t>(p + 1 - buffer_.data(), end_);
+    blank_ = fields->size() == 1 && (*fields)[0].empty() && *first != '"';
+    pieces_.UseUntil(std::min(p + 1, end));
     next_line_ = line_ + lines;
     return kRecord;
   }
@@ -136,10 +121,10 @@ class Records {
       doubled = true;
       ++q;
     }
-    if (q >= end || (q + 1 == end && !at_end_)) return kMore;
+    if (q >= end || (q + 1 == end && !pieces_.at_end())) return kMore;
     char* after = q + 1;
     if (after < end && *after == '\r') {
-      if (after + 1 == end && !at_end_) return kMore;
+      if (after + 1 == end && !pieces_.at_end()) return kMore;
       if (after + 1 == end || after[1] == '\n') ++after;
     }
     if (after < end && *after != delimiter_ && *after != '\n') return kBadQuote;
@@ -158,381 +143,40 @@ class Records {
     return kRecord;
   }
 
-  std::unique_ptr<InputFile> file_;
-  char delimiter_ = ',';
-  std::vector<char> buffer_;
-  size_t begin_ = 0, end_ = 0;  // in buffer_: what is not split yet
-  int64_t offset_ = 0;          // in the file: what is read next
-  bool at_end_ = false;
+  Pieces pieces_;
+  const char delimiter_;
+  std::vector<std::string> names_;
+  bool header_ = false;
   bool blank_ = false;  // the last record is an empty line
   int64_t line_ = 0, next_line_ = 1;
   std::deque<std::string> unquoted_;  // fields with doubled quotes, of the last record
 };
 
-// ---- Columns -------------------------------------------------------------------------------------------------------
-
-enum class Kind { kFloat, kInt, kCategory, kHash, kSkip };
-
-// "float", "int", "category", "category(16)", "hash(100)", "skip".
-struct Type {
-  Kind kind = Kind::kFloat;
-  int64_t count = 0;  // of hash: buckets; of category: values at most, 0 for any number
-};
-
-StatusOr<Type> ParseType(const std::string& column, const std::string& text) {
-  static constexpr const char* kWords[] = {"float", "int", "category", "hash", "skip"};  // by Kind
-  Type type;
-  const size_t open = text.find('(');
-  const std::string word = text.substr(0, open);
-  size_t k = 0;
-  while (k < std::size(kWords) && word != kWords[k]) ++k;
-  bool good = k < std::size(kWords);
-  if (good) type.kind = static_cast<Kind>(k);
-  const bool counted = open != std::string::npos;
-  if (good && counted) {
-    good = (type.kind == Kind::kCategory || type.kind == Kind::kHash) && text.back() == ')' &&
-           absl::SimpleAtoi(text.substr(open + 1, text.size() - open - 2), &type.count) && type.count >= 1 &&
-           type.count <= std::numeric_limits<int32_t>::max();
-  }
-  if (good && (counted || type.kind != Kind::kHash)) return type;
-  return absl::InvalidArgumentError(
-      absl::StrCat("CsvDataset: columns: ", column,
-                   ": expected \"float\", \"int\", \"category\", \"category(N)\", \"hash(N)\" or \"skip\", got \"",
-                   text, "\"", DidYouMean(word, {std::begin(kWords), std::end(kWords)})));
-}
-
-// Bucket of a text: FNV-1a of its bytes, mixed as SplitMix64 does. The same for every machine and run.
-int32_t Bucket(absl::string_view text, int64_t buckets) {
-  uint64_t h = 0xcbf29ce484222325u;
-  for (char c : text) h = (h ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
-  h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9u;
-  h = (h ^ (h >> 27)) * 0x94d049bb133111ebu;
-  return static_cast<int32_t>((h ^ (h >> 31)) % static_cast<uint64_t>(buckets));
-}
-
-// A column of the files, and the values of its categories.
-struct CsvColumn {
-  std::string name;
-  Type type;
-  bool as_float = false;  // an int that is packed beside floats
-  int place = -1;         // in a row; -1: skipped
-  absl::optional<std::string> missing;
-  absl::flat_hash_map<std::string, int32_t> values;  // in order of appearance, later of their bytes
-};
-
-// A number of few digits, "-12.5", which one division rounds as it should; false: not of this kind.
-bool ParseShort(absl::string_view text, float* value) {
-  static constexpr float kPowers[] = {1, 1e1f, 1e2f, 1e3f, 1e4f, 1e5f, 1e6f, 1e7f};
-  const char* p = text.data();
-  const char* const end = p + text.size();
-  const bool negative = p < end && *p == '-';
-  p += negative ? 1 : 0;
-  if (p == end || end - p > 8) return false;  // at most 7 digits and a dot
-  const char* dot = nullptr;
-  uint32_t digits = 0, count = 0;
-  for (; p < end; ++p) {
-    const uint32_t digit = static_cast<uint8_t>(*p) - uint32_t{'0'};
-    if (digit <= 9) {
-      digits = digits * 10 + digit;
-      ++count;
-    } else if (*p == '.' && dot == nullptr) {
-      dot = p;
-    } else {
-      return false;
-    }
-  }
-  if (count == 0 || digits >= uint32_t{1} << 24) return false;
-  *value = static_cast<float>(digits) / kPowers[dot == nullptr ? 0 : end - dot - 1];
-  if (negative) *value = -*value;
-  return true;
-}
-
-// The text's number as the 4 bytes of a cell.
-template <class T>
-Status ParseNumber(absl::string_view text, const char* what, uint32_t* cell) {
-  if constexpr (std::is_same_v<T, float>) {
-    float value = 0;
-    if (ParseShort(text, &value)) {
-      std::memcpy(cell, &value, sizeof value);
-      return absl::OkStatus();
-    }
-  }
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  absl::string_view digits = text;
-  if (!digits.empty() && digits.front() == '+') digits.remove_prefix(1);
-  T value{};
-  auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if constexpr (std::is_same_v<T, float>) {
-    double wide = 0;
-    if (error == std::errc::result_out_of_range &&
-        std::from_chars(digits.data(), digits.data() + digits.size(), wide).ec == std::errc() && std::abs(wide) < 1) {
-      value = static_cast<float>(wide);  // too small for a float: zero
-      error = std::errc();
-    }
-  }
-  const bool whole = error == std::errc() && end == digits.data() + digits.size();
-  if (!whole || !std::isfinite(static_cast<double>(value))) {
-    if (text.empty()) return absl::DataLossError("no value; give one in `missing`");
-    return absl::DataLossError(absl::StrCat(Quoted(text), " is not ", what));
-  }
-  std::memcpy(cell, &value, sizeof value);
-  return absl::OkStatus();
-}
-
-// Options of the source.
-struct Csv {
-  explicit Csv(const Fields& fields)
-      : files(fields.Strings("dataset_files")),
-        types(fields.Texts("columns")),
-        label(fields.String("label")),
-        names(fields.Strings("column_names")),
-        other_type(fields.String("column_type")),
-        delimiter(fields.String("field_delim")),
-        missing(fields.Texts("missing")),
-        categories_from(fields.Strings("categories_from")),
-        pack(fields.Bool("pack")) {}
-
-  std::vector<std::string> files;
-  std::map<std::string, std::string> types;
-  std::string label;
-  std::vector<std::string> names;
-  std::string other_type, delimiter;
-  std::map<std::string, std::string> missing;
-  std::vector<std::string> categories_from;
-  bool pack;
-};
-
-class CsvReader : public Reader {
- public:
-  static StatusOr<std::unique_ptr<Reader>> Open(const Fields& fields) {
-    const Csv csv(fields);
-    if (csv.files.empty()) return absl::InvalidArgumentError("CsvDataset: dataset_files: expected at least one file");
-    if (csv.delimiter.size() != 1 || absl::StrContains("\"\r\n", csv.delimiter)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("CsvDataset: field_delim: expected one character, no quote, got \"", csv.delimiter, "\""));
-    }
-    auto reader = std::unique_ptr<CsvReader>(new CsvReader);
-    for (const std::string& file : csv.categories_from) RETURN_IF_ERROR(reader->ReadFile(csv, file, kLearn));
-    const Mode mode = csv.categories_from.empty() ? kLearnAndKeep : kKeep;
-    if (mode == kKeep) reader->SortCategories();
-    for (const std::string& file : csv.files) RETURN_IF_ERROR(reader->ReadFile(csv, file, mode));
-    if (mode == kLearnAndKeep) reader->SortCategories();
-    reader->size_ = static_cast<int64_t>(reader->lines_.size());
-    if (reader->size_ == 0) return absl::DataLossError(absl::StrCat("CsvDataset: no record in ", csv.files[0]));
-    return StatusOr<std::unique_ptr<Reader>>(std::move(reader));
-  }
-
-  Status Read(int64_t i, ReadBuffers*, absl::Span<RawColumn> row) const override {
-    const uint32_t* cells = cells_.data() + i * width_;
-    for (size_t k = 0; k < columns_.size(); ++k) {
-      row[k] = RawColumn{cells, columns_[k].type};
-      cells += columns_[k].type.elements();
-    }
-    return absl::OkStatus();
-  }
-
-  std::string Where(int64_t i) const override {
-    size_t k = 0;
-    while (k + 1 < files_.size() && files_[k + 1].second <= i) ++k;
-    return absl::StrCat(files_[k].first, ":", lines_[static_cast<size_t>(i)]);
-  }
-
-  bool in_memory() const override { return true; }
-
- private:
-  enum Mode { kLearn, kLearnAndKeep, kKeep };  // the categories, the rows
-
-  Status ReadFile(const Csv& csv, const std::string& path, Mode mode) {
-    ASSIGN_OR_RETURN(const auto records, Records::Open(path, csv.delimiter[0]));
-    std::vector<absl::string_view> fields;
-    std::vector<std::string> names = csv.names;
-    if (names.empty()) {
-      ASSIGN_OR_RETURN(const bool any, records->Next(&fields));
-      if (!any) return absl::DataLossError(absl::StrCat("CsvDataset: ", path, " is empty: expected a header"));
-      for (absl::string_view field : fields) names.emplace_back(field);
-    }
-    RETURN_IF_ERROR(described_.empty() ? Describe(csv, names, path) : CheckHeader(names, path));
-    if (mode != kLearn) files_.emplace_back(path, static_cast<int64_t>(lines_.size()));
-    while (true) {
-      ASSIGN_OR_RETURN(const bool more, records->Next(&fields));
-      if (!more) return absl::OkStatus();
-      if (fields.size() != described_.size()) {
-        return absl::DataLossError(absl::StrCat(records->place(), ": ", fields.size(),
-                                                fields.size() == 1 ? " column" : " columns", ", expected ",
-                                                described_.size(), csv.names.empty() ? ", as in the header" : ""));
-      }
-      RETURN_IF_ERROR(AddRecord(*records, fields, mode));
-    }
-  }
-
-  // Makes the columns of the files and of the dataset.
-  Status Describe(const Csv& csv, const std::vector<std::string>& names, const std::string& path) {
-    for (const std::string& name : names) {
-      if (std::count(names.begin(), names.end(), name) > 1)
-        return absl::InvalidArgumentError(absl::StrCat("CsvDataset: ", path, ": two columns are called '", name, "'"));
-    }
-    RETURN_IF_ERROR(CheckNames(csv, names));
-    for (const std::string& name : names) {
-      CsvColumn column;
-      column.name = name;
-      const auto type = csv.types.find(name);
-      ASSIGN_OR_RETURN(column.type, ParseType(name, type == csv.types.end() ? csv.other_type : type->second));
-      if (const auto it = csv.missing.find(name); it != csv.missing.end()) column.missing = it->second;
-      described_.push_back(std::move(column));
-    }
-    std::vector<CsvColumn*> order;  // of a row
-    const auto add = [&](bool label, bool numbers, bool categories) {
-      for (CsvColumn& c : described_) {
-        const bool number = c.type.kind == Kind::kFloat || c.type.kind == Kind::kInt;
-        if (c.type.kind == Kind::kSkip || (c.name == csv.label) != label || !(number ? numbers : categories)) continue;
-        c.place = static_cast<int>(order.size());
-        order.push_back(&c);
-        if (label || !csv.pack)
-          columns_.push_back({c.name, {c.type.kind == Kind::kFloat ? DType::kF32 : DType::kI32, {}}});
-        else
-          c.as_float = number;
-      }
-      return static_cast<int64_t>(order.size());
-    };
-    if (csv.pack) {
-      const int64_t numbers = add(false, true, false), all = add(false, false, true);
-      if (numbers > 0) columns_.push_back({"numbers", {DType::kF32, {numbers}}});
-      if (all > numbers) columns_.push_back({"categories", {DType::kI32, {all - numbers}}});
-    } else {
-      add(false, true, true);
-    }
-    width_ = add(true, true, true);
-    if (width_ == 0) return absl::InvalidArgumentError("CsvDataset: columns: every column is skipped");
-    return absl::OkStatus();
-  }
-
-  // The columns that the options name are there.
-  static Status CheckNames(const Csv& csv, const std::vector<std::string>& names) {
-    std::vector<std::pair<std::string, const char*>> named;
-    for (const auto& [name, type] : csv.types) named.emplace_back(name, "columns");
-    for (const auto& [name, value] : csv.missing) named.emplace_back(name, "missing");
-    if (!csv.label.empty()) named.emplace_back(csv.label, "label");
-    for (const auto& [name, option] : named) {
-      if (std::find(names.begin(), names.end(), name) == names.end()) {
-        return absl::InvalidArgumentError(absl::StrCat("CsvDataset: ", option, ": no column '", name, "'",
-                                                       DidYouMean(name, names), "; there are ",
-                                                       absl::StrJoin(names, ", ")));
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  Status CheckHeader(const std::vector<std::string>& names, const std::string& path) const {
-    const auto same = [](const std::string& name, const CsvColumn& column) { return name == column.name; };
-    if (std::equal(names.begin(), names.end(), described_.begin(), described_.end(), same)) return absl::OkStatus();
-    return absl::DataLossError(absl::StrCat(
-        path, ": its header is not that of the files before it: ", absl::StrJoin(names, ",").substr(0, 200)));
-  }
-
-  Status AddRecord(const Records& records, const std::vector<absl::string_view>& fields, Mode mode) {
-    const size_t row = cells_.size();
-    if (mode != kLearn) {
-      cells_.resize(row + static_cast<size_t>(width_));
-      lines_.push_back(static_cast<uint32_t>(records.line()));
-    }
-    for (size_t k = 0; k < fields.size(); ++k) {
-      CsvColumn& column = described_[k];
-      if (column.place < 0) continue;
-      absl::string_view text = fields[k];
-      if (text.empty() && column.missing.has_value()) text = *column.missing;
-      uint32_t cell = 0;
-      const Status status = ReadCell(&column, text, mode, &cell);
-      if (!status.ok())
-        return absl::DataLossError(absl::StrCat(records.place(), ": column '", column.name, "': ", status.message()));
-      if (mode != kLearn) cells_[row + static_cast<size_t>(column.place)] = cell;
-    }
-    return absl::OkStatus();
-  }
-
-  static Status ReadCell(CsvColumn* column, absl::string_view text, Mode mode, uint32_t* cell) {
-    switch (column->type.kind) {
-      case Kind::kFloat:
-        return mode == kLearn ? absl::OkStatus() : ParseNumber<float>(text, "a finite number", cell);
-      case Kind::kInt:
-        if (mode == kLearn) return absl::OkStatus();
-        RETURN_IF_ERROR(ParseNumber<int32_t>(text, "an integer of 32 bits", cell));
-        if (column->as_float) {
-          int32_t number = 0;
-          std::memcpy(&number, cell, sizeof number);
-          const float value = static_cast<float>(number);
-          if (static_cast<double>(value) != number) {
-            return absl::DataLossError(absl::StrCat(
-                number,
-                " is no float32, which `numbers` holds; give the column the type \"float\" to round it, or "
-                "\"category\" or \"hash(N)\""));
-          }
-          std::memcpy(cell, &value, sizeof value);
-        }
-        return absl::OkStatus();
-      case Kind::kHash:
-        *cell = static_cast<uint32_t>(Bucket(text, column->type.count));
-        return absl::OkStatus();
-      default:
-        return ReadCategory(column, text, mode, cell);
-    }
-  }
-
-  static Status ReadCategory(CsvColumn* column, absl::string_view text, Mode mode, uint32_t* cell) {
-    auto it = column->values.find(text);
-    if (it == column->values.end()) {
-      if (mode == kKeep) {
-        return absl::DataLossError(
-            absl::StrCat(Quoted(text), " is not among the values of categories_from; hash(N) takes any value"));
-      }
-      const int64_t count = static_cast<int64_t>(column->values.size());
-      if (column->type.count > 0 && count >= column->type.count) {
-        return absl::DataLossError(absl::StrCat(Quoted(text), " is value ", count + 1, ", expected at most ",
-                                                column->type.count, " (category(", column->type.count, "))"));
-      }
-      it = column->values.emplace(std::string(text), static_cast<int32_t>(count)).first;
-    }
-    *cell = static_cast<uint32_t>(it->second);
-    return absl::OkStatus();
-  }
-
-  // Numbers the values of each category in the order of their bytes, in the rows too.
-  void SortCategories() {
-    for (CsvColumn& column : described_) {
-      if (column.type.kind != Kind::kCategory) continue;
-      std::vector<std::pair<absl::string_view, int32_t>> sorted(column.values.begin(), column.values.end());
-      std::sort(sorted.begin(), sorted.end());
-      std::vector<uint32_t> renumbered(sorted.size());
-      for (size_t k = 0; k < sorted.size(); ++k) renumbered[sorted[k].second] = static_cast<uint32_t>(k);
-      for (auto& [text, number] : column.values) number = static_cast<int32_t>(renumbered[number]);
-      for (size_t at = column.place; at < cells_.size(); at += width_) cells_[at] = renumbered[cells_[at]];
-    }
-  }
-
-  std::vector<CsvColumn> described_;                    // of the files
-  std::vector<std::pair<std::string, int64_t>> files_;  // path, number of its first sample
-  int64_t width_ = 0;                                   // cells of a row
-  std::vector<uint32_t> cells_;                         // [size, width]: f32 or i32
-  std::vector<uint32_t> lines_;                         // in which each sample begins
-};
-
+// Those of tables, with column_names behind label and field_delim behind column_type.
 std::vector<FieldDef> CsvFields() {
-  FieldDef other{"column_type", FieldType::kString, "type of the columns that `columns` does not name", "float"};
-  other.choices = {"float", "int", "category", "skip"};
-  return {
-      PathField("dataset_files", "a CSV file, or a list of files that are read one after another", FieldType::kPaths),
-      {"columns", FieldType::kTexts,
-       "type of each column by name: \"float\", \"int\", \"category\", \"category(N)\" for at most N values, "
-       "\"hash(N)\" for a bucket below N, or \"skip\""},
-      {"label", FieldType::kString, "name of the column that comes last"},
-      {"column_names", FieldType::kStrings, "names of the columns; without them each file begins with a header"},
-      other,
-      {"field_delim", FieldType::kString, "the character between two fields", ","},
-      {"missing", FieldType::kTexts, "value of an empty field, by the name of its column"},
-      {"categories_from", FieldType::kPaths, "the files whose values number the categories (default: dataset_files)"},
-      {"pack", FieldType::kBool,
-       "joins floats and ints in one column `numbers` float32 [n], categories and buckets in `categories` int32 [m]",
-       false}};
+  std::vector<FieldDef> fields = TableFields("a CSV file, or a list of files that are read one after another");
+  const auto behind = [&](const char* name) {
+    return 1 + std::find_if(fields.begin(), fields.end(), [&](const FieldDef& f) { return f.name == name; });
+  };
+  fields.insert(behind("label"), {"column_names", FieldType::kStrings,
+                                  "names of the columns; without them each file begins with a header"});
+  fields.insert(behind("column_type"), {"field_delim", FieldType::kString, "the character between two fields", ","});
+  return fields;
+}
+
+StatusOr<std::unique_ptr<Reader>> Open(const Fields& fields) {
+  const std::string delimiter = fields.String("field_delim");
+  if (delimiter.size() != 1 || absl::StrContains("\"\r\n", delimiter)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("CsvDataset: field_delim: expected one character, no quote, got \"", delimiter, "\""));
+  }
+  const std::vector<std::string> names = fields.Strings("column_names");
+  return OpenTable(
+      "CsvDataset", fields,
+      [&](const std::string& path, const std::vector<std::string>&) -> StatusOr<std::unique_ptr<TableFile>> {
+        ASSIGN_OR_RETURN(Pieces pieces, Pieces::Open(path));
+        return std::unique_ptr<TableFile>(std::make_unique<CsvFile>(std::move(pieces), delimiter[0], names));
+      });
 }
 
 }  // namespace
@@ -546,7 +190,7 @@ MSLUA_SOURCE(csv) {
       "the test data, so that both have the same numbers. `CsvDataset(\"train.csv\", { columns = { city = "
       "\"hash(100)\", income = \"category\" }, label = \"income\", pack = true })`.";
   def.fields = CsvFields();
-  def.open = CsvReader::Open;
+  def.open = Open;
   def.fits = [](const std::string& path) { return absl::EndsWithIgnoreCase(path, ".csv"); };
   def.expects = "a CSV file";
   def.order = 1;

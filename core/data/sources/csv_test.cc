@@ -13,26 +13,8 @@ using testing::HasSubstr;
 using Texts = std::map<std::string, std::string>;
 using Names = std::vector<std::string>;
 
-// The numbers of sample i in all columns, or NaN where it cannot be read.
-std::vector<double> Row(const Opened& reader, int64_t i) {
-  ReadBuffers buffers;
-  std::vector<RawColumn> row((*reader)->columns().size());
-  if (!(*reader)->Read(i, &buffers, absl::MakeSpan(row)).ok()) return {NAN};
-  std::vector<double> numbers;
-  for (const RawColumn& c : row) {
-    for (int64_t k = 0; k < c.type.elements(); ++k) {
-      numbers.push_back(c.type.dtype == DType::kF32 ? static_cast<const float*>(c.data)[k]
-                                                    : static_cast<const int32_t*>(c.data)[k]);
-    }
-  }
-  return numbers;
-}
-
-std::string Columns(const Opened& reader) {
-  std::string text;
-  for (const Column& c : (*reader)->columns()) absl::StrAppend(&text, c.name, " ", ToString(c.type), ";");
-  return text;
-}
+std::vector<double> Row(const Opened& reader, int64_t i) { return NumbersOf(**reader, i); }
+std::string Columns(const Opened& reader) { return ColumnsOf(**reader); }
 
 const Texts kTypes{{"age", "int"}, {"job", "category"}, {"city", "hash(50)"}, {"income", "category"}, {"id", "skip"}};
 constexpr char kPeople[] =

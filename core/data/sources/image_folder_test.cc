@@ -88,7 +88,7 @@ TEST(ImageFolderTest, ClassesInOrderOfTheirNames) {
               AllOf(HasSubstr("1.JPG"), HasSubstr("shapes differ within a batch: column 'image' is u8[10,20,3]"),
                     HasSubstr("u8[4,6,3]"), HasSubstr("Resize")));
   const auto resized = Pipeline::Open(
-      Dataset(Source("image_folder", {{"dataset_dir", path}})).Map({{Resize{8, 8}, HWC2CHW{}}, "image"}).Batch({2}),
+      Dataset(Source("image_folder", {{"dataset_dir", path}})).Map({{Resize{8, 8}, HWC2CHW{}}, {"image"}}).Batch({2}),
       {});
   ASSERT_TRUE(resized.ok());
   EXPECT_EQ(ToString((*resized)->schema()[0].type), "u8[2,3,8,8]");

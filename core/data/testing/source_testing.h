@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -53,6 +54,25 @@ inline Status ReadAll(const Reader& reader) {
     }
   }
   return absl::OkStatus();
+}
+
+// The numbers of sample i in all columns, f32 or i32; NaN where it cannot be read.
+inline std::vector<double> NumbersOf(const Reader& reader, int64_t i) {
+  ReadBuffers buffers;
+  std::vector<RawColumn> row(reader.columns().size());
+  if (!reader.Read(i, &buffers, absl::MakeSpan(row)).ok()) return {std::numeric_limits<double>::quiet_NaN()};
+  std::vector<double> numbers;
+  for (const RawColumn& c : row) {
+    for (int64_t k = 0; k < c.type.elements(); ++k) numbers.push_back(LoadAsDouble(c.type.dtype, c.data, k));
+  }
+  return numbers;
+}
+
+// "x f32[];label i32[];"
+inline std::string ColumnsOf(const Reader& reader) {
+  std::string text;
+  for (const Column& c : reader.columns()) absl::StrAppend(&text, c.name, " ", ToString(c.type), ";");
+  return text;
 }
 
 // The label of sample i, the last column.

@@ -114,12 +114,12 @@ Dataset Image(bool bytes = true) {
   }
   const Dataset image(
       NumpySlices({{"image", {DType::kU8, {1, kHeight, kWidth, kChannels}}, {pixels, pixels->data()}}}));
-  return bytes ? image : image.Map({{TypeCast{DType::kF32}}, "image"});
+  return bytes ? image : image.Map({{TypeCast{DType::kF32}}, {"image"}});
 }
 
 // The first sample of the dataset as planes.
 std::vector<float> Values(const Dataset& dataset, FeedOptions options = {}) {
-  const auto pipeline = Pipeline::Open(dataset.Map({{HWC2CHW{}, TypeCast{DType::kF32}}, "image"}), options);
+  const auto pipeline = Pipeline::Open(dataset.Map({{HWC2CHW{}, TypeCast{DType::kF32}}, {"image"}}), options);
   EXPECT_TRUE(pipeline.ok()) << pipeline.status();
   if (!pipeline.ok()) return {};
   Loader loader(*pipeline, {0});
@@ -131,10 +131,10 @@ std::vector<float> Values(const Dataset& dataset, FeedOptions options = {}) {
   return {p, p + batch.columns[0].type.elements()};
 }
 std::vector<float> Values(const std::string& kind, const FieldMap& fields) {
-  return Values(Image().Map({{Vision{kind, fields}}, "image"}));
+  return Values(Image().Map({{Vision{kind, fields}}, {"image"}}));
 }
 std::string ErrorOf(const std::string& kind, const FieldMap& fields) {
-  return Message(Pipeline::Open(Image().Map({{Vision{kind, fields}}, "image"}), {}).status());
+  return Message(Pipeline::Open(Image().Map({{Vision{kind, fields}}, {"image"}}), {}).status());
 }
 using Numbers = std::vector<double>;
 
@@ -185,7 +185,7 @@ TEST(TransformsTest, ResizedCropsAsTorchvision) {
     FeedOptions options;
     options.seed = seed;
     const std::vector<float> got =
-        Values(Image(false).Map({{Vision{"random_resized_crop", fields}}, "image"}), options);
+        Values(Image(false).Map({{Vision{"random_resized_crop", fields}}, {"image"}}), options);
     ASSERT_EQ(got.size(), std::size(kCropped));
     double worst = 0;
     for (size_t i = 0; i < got.size(); ++i) worst = std::max<double>(worst, std::abs(got[i] - kCropped[i]));
@@ -214,7 +214,7 @@ TEST(TransformsTest, DrawsBelongToTheSample) {
                              .Map({{Vision{"random_resized_crop", {{"size", 8}}},
                                     Vision{"color_jitter", {{"brightness", 0.4}, {"hue", 0.1}}},
                                     Vision{"random_rotation", {{"degrees", 20}}}, Vision{"random_erasing", {}}},
-                                   "image"})
+                                   {"image"}})
                              .Batch({2});
   const auto batches = [&](const FeedOptions& options, int workers) {
     const auto pipeline = Pipeline::Open(images, options);
@@ -252,7 +252,7 @@ TEST(TransformsTest, Errors) {
   EXPECT_THAT(ErrorOf("random_rotation", {{"degrees", -3}}), HasSubstr("degrees: expected a number of at least 0"));
   EXPECT_THAT(ErrorOf("random_erasing", {{"value", Numbers{1, 2}}}), HasSubstr("expected 1 or 3 numbers, got 2"));
   EXPECT_THAT(ErrorOf("grayscale", {{"num_output_channels", 2}}), HasSubstr("expected 1 or 3, got 2"));
-  const Dataset grey = Image().Map({{Vision{"grayscale", {}}, Vision{"color_jitter", {}}}, "image"});
+  const Dataset grey = Image().Map({{Vision{"grayscale", {}}, Vision{"color_jitter", {}}}, {"image"}});
   EXPECT_THAT(Message(Pipeline::Open(grey, {}).status()), HasSubstr("expected an image of 3 channels, got 1"));
 }
 

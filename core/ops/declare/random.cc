@@ -6,6 +6,7 @@
 #include "core/base/parallel_for.h"
 #include "core/base/rng.h"
 #include "core/kernels/dispatch.h"
+#include "core/op/marks.h"
 
 namespace mslua {
 namespace {
@@ -18,17 +19,17 @@ constexpr int64_t kTile = 1024;
 RandomStream::RandomStream(const Attrs& attrs, DType step_type, const void* step) {
   const int64_t at = step_type == DType::kI64 ? *static_cast<const int64_t*>(step) : *static_cast<const int32_t*>(step);
   seed = static_cast<uint64_t>(attrs.Int("seed"));
-  const auto words = Philox(seed, static_cast<uint64_t>(attrs.Int("_rng")), static_cast<uint64_t>(at));
+  const auto words = Philox(seed, static_cast<uint64_t>(mark::kRng.Get(attrs)), static_cast<uint64_t>(at));
   stream = static_cast<uint64_t>(words[0]) << 32 | words[1];
 }
 
 void ForEachRun(const Attrs& attrs, const Shape& shape, absl::FunctionRef<void(int64_t, int64_t, int64_t)> f) {
   const int64_t total = NumElements(shape);
-  if (!attrs.Has("_begin")) {
+  if (!mark::kBegin.Has(attrs)) {
     ParallelFor(total, kGrain, [&](int64_t begin, int64_t end) { f(begin, begin, end - begin); });
     return;
   }
-  const auto &begin = attrs.Ints("_begin"), &global = attrs.Ints("_global");
+  const auto &begin = mark::kBegin.Get(attrs), &global = mark::kGlobal.Get(attrs);
   const Shape strides = RowMajorStrides(global);
   // Inner dimensions that are whole lie in one run with the one before them.
   int64_t run = 1, d = static_cast<int64_t>(shape.size());
@@ -53,8 +54,8 @@ StatusOr<Attrs> LocalizeRandom(const LocalizeCall& c) {
   Attrs attrs = c.attrs;
   const Shape &begin = c.output_begin[0], &global = c.global_outputs[0].shape, &local = c.local_outputs[0].shape;
   if (attrs.Has("shape")) attrs.Set("shape", std::vector<int64_t>(local.begin(), local.end()));
-  return attrs.Set("_begin", std::vector<int64_t>(begin.begin(), begin.end()))
-      .Set("_global", std::vector<int64_t>(global.begin(), global.end()));
+  mark::kBegin.Set(attrs, {begin.begin(), begin.end()});
+  return mark::kGlobal.Set(attrs, {global.begin(), global.end()});
 }
 
 void DeclareRandom(OpDef& op) {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/rng.h"
+#include "core/op/marks.h"
 
 namespace mslua::testing {
 namespace {
@@ -50,7 +51,7 @@ StatusOr<Call> MakeCall(const OpDef& op, std::vector<TensorType> inputs, const A
   call.op = &op;
   call.attrs = attrs;
   call.inputs = std::move(inputs);
-  if (op.random && !call.attrs.Has("_rng")) call.attrs.Set("_rng", int64_t{12345});
+  if (op.random && !mark::kRng.Has(call.attrs)) mark::kRng.Set(call.attrs, int64_t{12345});
   ASSIGN_OR_RETURN(call.outputs, CheckCall(op, call.inputs, call.attrs));
   return call;
 }

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/op/marks.h"
 #include "core/sharding/micro_batches.h"
 
 namespace mslua {
@@ -78,7 +79,7 @@ StatusOr<ShardReport> ReportOf(const Graph& graph, const ShardPlan& plan, const 
     Moves moves(model, plan, graph, resharder);
     for (; edge != forward.edges.end() && edge->reader == i; ++edge) RETURN_IF_ERROR(moves.Add(*edge));
     // The other micro-batches are as the first, and their values take the place of its own.
-    if (first && n.attrs.Has(kMicroBatch) && n.attrs.Int(kMicroBatch) > 0) continue;
+    if (first && mark::kMicroBatch.GetOr(n.attrs, 0) > 0) continue;
     const Cost own = model.OfNode(i, plan.shardings[i]);
     report.memory += own.memory;
     if (n.inputs.empty()) continue;
@@ -111,7 +112,7 @@ StatusOr<std::vector<Alternative>> AlternativesOf(const Graph& graph, const Mesh
   std::vector<Alternative> all;
   Graph other = graph;
   for (const std::string& strategy : strategies) {
-    for (int32_t i : alike) other.nodes[i].attrs.Set(kUserStrategy, strategy);
+    for (int32_t i : alike) mark::kUserStrategy.Set(other.nodes[i].attrs, strategy);
     const auto predicted = predict(other);
     if (absl::IsResourceExhausted(predicted.status())) {
       all.push_back({strategy, 0, 0, false});

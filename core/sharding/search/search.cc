@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/text.h"
+#include "core/op/marks.h"
 #include "core/sharding/micro_batches.h"
 #include "core/sharding/search/assignment.h"
 #include "core/sharding/search/needless_cuts.h"
@@ -97,7 +98,7 @@ class StrategySearch {
   void LeaveNeedlessCuts() {
     if (Propagates() || options_.cluster.memory_bytes > 0) return;
     std::vector<bool> keeps(graph_.nodes.size(), false);
-    for (int32_t i : forward_.nodes) keeps[i] = graph_.nodes[i].attrs.Has(kUserStrategy);
+    for (int32_t i : forward_.nodes) keeps[i] = mark::kUserStrategy.Has(graph_.nodes[i].attrs);
     if (options_.without) keeps[options_.without->first] = true;
     LeaveWhole(graph_, mesh_, options_.cluster, keeps, &forward_);
   }
@@ -113,9 +114,9 @@ class StrategySearch {
           fixed_[i] = {default_[i]};
         continue;
       }
-      const AttrValue* strategy = n.attrs.Find(kUserStrategy);
+      const std::string* strategy = mark::kUserStrategy.Find(n.attrs);
       if (strategy == nullptr) continue;
-      ASSIGN_OR_RETURN(const Strategy parsed, ParseStrategy(std::get<std::string>(*strategy)));
+      ASSIGN_OR_RETURN(const Strategy parsed, ParseStrategy(*strategy));
       ASSIGN_OR_RETURN(const std::vector<int64_t> parts, FactorParts(mesh_, graph_, n, forward_.rules[i], parsed));
       fixed_[i] = Assignments(mesh_, parts);
       if (!Contains(fixed_[i], default_[i])) fixed_[i].push_back(default_[i]);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/autodiff/gradient.h"
 #include "core/graph/builder.h"
+#include "core/op/marks.h"
 #include "core/sharding/micro_batches.h"
 #include "core/sharding/search/cost.h"
 #include "gtest/gtest.h"
@@ -27,7 +28,7 @@ class Net {
   Value Matmul(Value x, Value w) { return g_.Op("matmul", {x, w}); }
   Value Dense(Value x, int64_t out) { return Matmul(x, Parameter({g_.TypeOf(x).shape[1], out})); }
   void Shard(Value v, const char* strategy) {
-    g_.graph().nodes[v.node].attrs.Set(kUserStrategy, std::string(strategy));
+    mark::kUserStrategy.Set(g_.graph().nodes[v.node].attrs, std::string(strategy));
   }
   Graph Train(Value loss) {
     const auto gradients = Gradients(g_, loss, parameters_, Value(), /*mark_origin=*/true);
@@ -105,8 +106,8 @@ class BruteForce {
     for (int32_t i : forward_.nodes) {
       const Node& n = graph.nodes[i];
       std::vector<Sharding> all{plan.shardings[i]};
-      if (const AttrValue* strategy = n.attrs.Find(kUserStrategy)) {
-        const Strategy s = *ParseStrategy(std::get<std::string>(*strategy));
+      if (const std::string* strategy = mark::kUserStrategy.Find(n.attrs)) {
+        const Strategy s = *ParseStrategy(*strategy);
         all = Assignments(mesh, *FactorParts(mesh, graph, n, forward_.rules[i], s));
       } else if (n.op->name != "input" || n.attrs.Str("kind") == kParameter) {
         for (const Sharding& c : Candidates(mesh, forward_.rules[i])) {
@@ -258,10 +259,10 @@ TEST(Search, IsNeverWorseThanDataParallelOrMegatron) {
           seconds[m] = found->seconds;
         }
         const double data_parallel = Plain(graph, mesh, options.cluster);
-        graph.nodes[y.node].attrs.Set(kUserStrategy, std::string("((1,8),(8,1))"));
+        mark::kUserStrategy.Set(graph.nodes[y.node].attrs, std::string("((1,8),(8,1))"));
         for (Node& n : graph.nodes) {
-          if (n.op->name == "matmul" && &n != &graph.nodes[y.node] && !n.attrs.Has("_origin"))
-            n.attrs.Set(kUserStrategy, std::string("((1,1),(1,8))"));
+          if (n.op->name == "matmul" && &n != &graph.nodes[y.node] && !mark::kOrigin.Has(n.attrs))
+            mark::kUserStrategy.Set(n.attrs, std::string("((1,1),(1,8))"));
         }
         const double megatron = Plain(graph, mesh, options.cluster);
         EXPECT_LE(seconds[0], std::min(data_parallel, megatron) * (1 + 1e-12));

@@ -28,7 +28,6 @@ local WHOLE = 2 ^ 31 - 1
 local elsewhere = {
   concat = "read both sources in one GeneratorDataset",
   create_dict_iterator = "create_tuple_iterator gives the columns in their order",
-  padded_batch = "make samples of one shape in a GeneratorDataset's function",
   ["repeat"] = "repeat is a keyword of Lua: repeat_(n)",
 }
 
@@ -112,7 +111,8 @@ local function flatten(v, into)
 end
 
 --- Transforms of a column: `ds:map { operations = {vision.Resize {224, 224}, ...}, input_columns = "image" }`; without
---- a name the first column. A function of Lua gets a tensor of each of the input_columns, of one sample, and gives the
+--- a name the first column. Each of several columns goes through the transforms, with the same random numbers: an image
+--- and the mask of its pixels are cropped in the same place. A function of Lua gets a tensor of each of the input_columns, of one sample, and gives the
 --- tensors, numbers or lists that take their place, named by output_columns where there are other ones. It must depend
 --- on its arguments alone and comes before batch.
 ---@return mslua.Dataset
@@ -122,19 +122,18 @@ function Dataset:map(...)
   local inputs, outputs = listed(a.input_columns), listed(a.output_columns)
   local steps = flatten(a.operations, {})
   if #steps == 0 then steps[1] = {} end
-  if outputs and type(steps[#steps]) ~= "function" then
-    errors.fail "map: output_columns: only a function gives columns other names: use ds:rename"
-  end
   local longer = self
   for i, step in ipairs(steps) do
     if type(step) == "function" then
       longer = with(longer, { kind = "call", f = step, inputs = inputs, outputs = i == #steps and outputs or nil,
         made_at = core.where() })
-    elseif inputs and #inputs > 1 then
-      errors.fail("map: input_columns: expected one column, got %s: call map for each", errors.show(inputs))
     else
-      local transforms = Transform.collect(step, "map: operations", {})
-      longer = with(longer, { kind = "map", transforms = transforms, column = inputs and inputs[1] })
+      local transforms, names = Transform.collect(step, "map: operations", {}), i == #steps and outputs or nil
+      if names and #names ~= (inputs and #inputs or 1) then
+        errors.fail("map: output_columns: a transform gives a column for each of input_columns: expected %d, got %s",
+          inputs and #inputs or 1, errors.show(names))
+      end
+      longer = with(longer, { kind = "map", transforms = transforms, columns = inputs, names = names })
     end
   end
   return longer
@@ -244,6 +243,34 @@ function Dataset:batch(...)
   return with(self, { kind = "batch", size = a.batch_size, drop_remainder = a.drop_remainder })
 end
 
+local bind_padded = args.signature("padded_batch", {
+  { "batch_size", "integer", required = true, min = 1 }, { "drop_remainder", "boolean", false },
+  { "pad_info", "table", required = true },
+})
+
+--- As batch, of columns whose samples differ in shape: `ds:padded_batch(32, true, { tokens = { { 128 }, 0 } })` gives
+--- each column that pad_info names the shape, and the value behind what a sample has. A larger sample is an error.
+--- Batches have one shape, so that each size is a number. Of a GeneratorDataset's columns those may differ in shape.
+function Dataset:padded_batch(...)
+  check_self(self, "padded_batch(batch_size, drop_remainder, pad_info)")
+  local a = bind_padded(...)
+  local padding = {}
+  for name, info in pairs(a.pad_info) do
+    local shape, value = nil, nil
+    if type(info) == "table" then shape, value = listed(info[1]), info[2] end
+    local good = type(name) == "string" and shape ~= nil and (value == nil or type(value) == "number")
+    for _, size in ipairs(shape or {}) do good = good and type(size) == "number" and size >= 1 and size % 1 == 0 end
+    if not good then
+      errors.fail("padded_batch: pad_info: expected { column = { {sizes}, value } }, got %s for %s", errors.show(info),
+        errors.show(name))
+    end
+    padding[#padding + 1] = { name = name, shape = shape, value = value or 0 }
+  end
+  if #padding == 0 then errors.fail "padded_batch: pad_info: expected at least one column, got none: call batch" end
+  table.sort(padding, function(x, y) return x.name < y.name end)
+  return with(self, { kind = "batch", size = a.batch_size, drop_remainder = a.drop_remainder, padding = padding })
+end
+
 local function counted(name, kind, default)
   local bind = args.signature(name, { { "count", "integer", default, required = default == nil, min = 1 } })
   return function(self, ...)
@@ -297,7 +324,7 @@ function Dataset:whole_batches(what)
   local whole = with(self)
   for i, op in ipairs(whole.spec.ops) do
     if op.kind == "batch" then
-      whole.spec.ops[i] = { kind = "batch", size = op.size, drop_remainder = true }
+      whole.spec.ops[i] = { kind = "batch", size = op.size, drop_remainder = true, padding = op.padding }
     end
   end
   local found, size = pcall(whole.get_dataset_size, whole)
