@@ -51,8 +51,7 @@ MSLUA_VERB(train) {
                 HeartbeatTimeout(),
                 Switch(FLAGS_attach).Help("open no endpoint for attach"),
                 Traceback()};
-  verb.examples = {"mslua train recipes/quickstart.lua -n 2",
-                   "mslua train recipes/quickstart.lua -n 4 --recover",
+  verb.examples = {"mslua train recipes/quickstart.lua -n 2", "mslua train recipes/quickstart.lua -n 4 --recover",
                    "mslua train recipes/lenet_mnist.lua data_path=/data/mnist epochs=2",
                    "mslua train recipes/resnet18_cifar10.lua --out runs/a --resume train.epochs=20"};
   verb.place = 10;
