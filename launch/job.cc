@@ -237,7 +237,7 @@ StatusOr<Endpoint> Job::StartScheduler(const std::string& meeting, const Endpoin
 }
 
 Status Job::Meet() {
-  if (!joined_ && membership_ == nullptr) RETURN_IF_ERROR(OpenNetwork());
+  if (!joined_) RETURN_IF_ERROR(OpenNetwork());
   if (Alone() || membership_ != nullptr || identity_.source == Source::kMpi) return absl::OkStatus();
   const bool gathered = identity_.source == Source::kLauncher || identity_.source == Source::kCluster;
   const bool schedules = !gathered && identity_.rank == 0;
@@ -369,6 +369,12 @@ StatusOr<std::unique_ptr<Communicator>> Job::JoinMpi(bool native) {
                                  .Within(absl::Seconds(identity_.meeting_timeout_s))));
   hosts_.clear();
   for (const Card& card : all) hosts_.emplace_back(card.data());
+  const bool one_host = std::all_of(hosts_.begin(), hosts_.end(), [&](const auto& h) { return h == hosts_[0]; });
+  if (tls_ != nullptr && !native && !one_host) {
+    return WithCause(absl::PermissionDeniedError("Open MPI's connections between hosts are not encrypted, and the job "
+                                                 "has a TLS configuration: use --backend native, or leave out --tls"),
+                     {-1, kExitSecurity});
+  }
   RETURN_IF_ERROR(MeetThrough(*world, native));
   if (!native) return world;
   meeting_ = std::move(world);

@@ -44,7 +44,7 @@ class Stream {
   // The handshake of TLS, as TlsSession::Handshake; without TLS there is none.
   Status Handshake() { return tls_ == nullptr ? absl::OkStatus() : tls_->Handshake(); }
   bool ready() const { return tls_ == nullptr || tls_->ready(); }
-  // What to poll for until the handshake can go on.
+  // What to poll for until the handshake can continue.
   short wants() const;
 
   // As recv and send with MSG_DONTWAIT, for as many bytes as go at once. Problem() says what an error was.
@@ -57,7 +57,7 @@ class Stream {
   // What the call that has just failed says (errno), in words.
   std::string ErrorText() const;
   // The same as an error, after `what`. PermissionDenied: the peer's certificate was
-  // revoked. DataLoss: what came was changed on its way.
+  // revoked. DataLoss: bytes were changed on their way.
   Status Problem(absl::string_view what) const;
   // After a message that has been sent in part: nothing more may follow it under TLS.
   void Break(const Status& why);

@@ -30,7 +30,8 @@ end
 
 --- Sets keys; before ms.communication.init. With enable_ssl = true, connections to other hosts go through TLS, as the
 --- file config_file_path says; client_password and server_password open the files of certificates that it names. With
---- enable_ssl = false they may go without. The ranks of a recipe have joined before it runs: `--tls FILE` names the file.
+--- enable_ssl = false they may go without. The ranks of a recipe have joined before it runs: there, `--tls FILE` names
+--- the file.
 ---@param ... table { enable_ssl = false, config_file_path =, client_password =, server_password = }
 function M.set_ps_context(...)
   local late = too_late(...)
@@ -69,7 +70,8 @@ end
 function M.network()
   local tls_file = settings.get(group, "enable_ssl") and settings.get(group, "config_file_path") or ""
   if group.given.enable_ssl and tls_file == "" and not core.tls_given() then
-    errors.fail "set_ps_context: enable_ssl = true needs config_file_path, the file with ca_cert_path and server_cert_path"
+    errors.fail("set_ps_context: enable_ssl = true needs config_file_path, "
+      .. "the file with ca_cert_path and server_cert_path")
   end
   return {
     plaintext = group.given.enable_ssl == false,

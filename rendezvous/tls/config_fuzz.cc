@@ -1,11 +1,10 @@
 // TLS configurations from outside.
-#include "rendezvous/tls/config.h"
-
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 
 #include "rendezvous/tls/ciphers.h"
+#include "rendezvous/tls/config.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto config =

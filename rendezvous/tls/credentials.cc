@@ -113,7 +113,7 @@ StatusOr<Credentials> LoadPkcs12(const CredentialFiles& files, absl::string_view
       return absl::InvalidArgumentError(absl::StrCat(
           name, ": cannot be read: ", why,
           legacy.there() ? ""
-                         : "; OpenSSL's module of old ciphers (legacy.so) is missing: write the file anew with "
+                         : "; OpenSSL's module of old ciphers (legacy.so) is missing: write the file again with "
                            "openssl pkcs12 -export"));
     }
   }

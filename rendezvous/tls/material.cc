@@ -9,7 +9,6 @@
 #include "rendezvous/tls/ciphers.h"
 #include "rendezvous/tls/private_file.h"
 #include "rendezvous/tls/session.h"
-#include "rendezvous/tls/tls.h"
 
 namespace mslua {
 namespace {

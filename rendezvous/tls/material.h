@@ -12,10 +12,9 @@
 #include "rendezvous/tls/config.h"
 #include "rendezvous/tls/credentials.h"
 #include "rendezvous/tls/names.h"
+#include "rendezvous/tls/options.h"
 
 namespace mslua {
-
-struct TlsOptions;
 
 // The files as they were when they were read.
 class FileStamps {

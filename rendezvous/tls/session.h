@@ -52,9 +52,9 @@ class TlsSession {
   bool MidWrite() const { return mid_write_; }
   // Ends the connection: further calls give EPROTO, for this reason.
   void Break(const Status& why);
-  // The same, and wakes whoever waits for the socket.
+  // The same, and wakes the threads that wait for the socket.
   void Cut(const Status& why);
-  // OK; or why there is no connection any more. DataLoss: what came was changed on its way.
+  // OK; or why there is no connection any more. DataLoss: bytes were changed on their way.
   Status broken() const;
 
   // 32 bytes that both ends, and nobody else, know. Only once ready().

@@ -5,21 +5,15 @@
 // before stays.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 
 #include "core/base/status.h"
 #include "rendezvous/tls/names.h"
+#include "rendezvous/tls/options.h"
 #include "rendezvous/tls/session.h"
 
 namespace mslua {
-
-struct TlsOptions {
-  std::string config_file;                       // tls/config.h
-  std::string client_password, server_password;  // before those of the files that the configuration names
-  std::function<void(const std::string&)> log;   // warnings, on any thread
-};
 
 // Any thread may call.
 class Tls {

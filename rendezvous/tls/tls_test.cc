@@ -269,6 +269,18 @@ TEST_F(TlsOfTwo, APeerThatDoesNotLookAtItsOwnCertificateIsRefused) {
   }
 }
 
+TEST_F(TlsOfTwo, Tls12IsSpokenWhereTheFileSaysSo) {
+  const TestCertificates files;
+  files.Configure("\"crl_path\"", "\"min_version\": \"1.2\",\n  \"crl_path\"");
+  const auto tls = Load(files);
+  ASSERT_TRUE(tls.ok()) << tls.status();
+  std::string heard;
+  const Status status = Careless(files, "client.p12", TLS1_2_VERSION).Meet(**tls, &heard);
+  EXPECT_EQ(heard, "accepted");
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;  // it says no more
+  EXPECT_TRUE(absl::IsPermissionDenied(Careless(files, "client.p12", TLS1_1_VERSION).Meet(**tls, &heard)));
+}
+
 TEST_F(TlsOfTwo, OwnMistakesAreNamedBeforeAnyConnection) {
   struct Case {
     std::function<void(const TestCertificates&)> spoil;
@@ -399,8 +411,8 @@ TEST_F(TlsOfTwo, NothingButTheChainIsToldOnce) {
   EXPECT_THAT(lines_[0], HasSubstr("neither a job nor a host"));
 }
 
-// A handshake that is cut, or changed, anywhere ends with an error.
-TEST_F(TlsOfTwo, HandshakesThatAreCutOrChangedEnd) {
+// A handshake that stops, or is changed, anywhere ends with an error.
+TEST_F(TlsOfTwo, HandshakesThatStopOrAreChangedEnd) {
   const TestCertificates files;
   const auto tls = Load(files);
   std::string hello(4096, 0);

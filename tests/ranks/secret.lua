@@ -1,4 +1,5 @@
--- Two ranks gather a tensor that a listener on the network would know (wire.py); TLS as MindSpore's tutorial asks for it.
+-- Two ranks gather a tensor that a listener on the network would know (wire.py); with TLS as MindSpore's tutorial asks
+-- for it.
 local ms = require "mslua"
 local nn, ops = ms.nn, ms.ops
 local password = os.getenv "MSLUA_TEST_PASSWORD_FILE"

@@ -85,13 +85,23 @@ recorded() {
 # The tutorial's way: scheduler and workers run one script, which names the configuration and gives the passwords.
 mkdir tutorial
 for file in ca.crt server.p12 client.p12; do cp -p "net/$file" tutorial; done
+ciphers=$(tr -d '\n' << END
+ECDHE-R SA-AES128-GCM-SHA256:ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES256-GCM-SHA384
+:ECDHE-ECDSA-AES256-GCM-SHA384:DHE-RSA-AES128-GCM-SHA256:DHE-DSS-AES128-GCM-SHA256
+:DHE-RSA-AES256-GCM-SHA384:DHE-DSS-AES256-GCM-SHA384:DHE-PSK-AES128-GCM-SHA256
+:DHE-PSK-AES256-GCM-SHA384:DHE-PSK-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305
+:ECDHE-PSK-CHACHA20-POLY1305:DHE-RSA-AES128-CCM:DHE-RSA-AES256-CCM:DHE-RSA-CHACHA20-POLY1305
+:DHE-PSK-AES128-CCM:DHE-PSK-AES256-CCM:ECDHE-ECDSA-AES128-CCM:ECDHE-ECDSA-AES256-CCM
+:ECDHE-ECDSA-CHACHA20-POLY1305
+END
+)
 cat > tutorial/config.json << END
 {
   "server_cert_path": "server.p12",
   "crl_path": "",
   "client_cert_path": "client.p12",
   "ca_cert_path": "ca.crt",
-  "cipher_list": "ECDHE-R SA-AES128-GCM-SHA256:ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES256-GCM-SHA384:ECDHE-ECDSA-AES256-GCM-SHA384:DHE-RSA-AES128-GCM-SHA256:DHE-DSS-AES128-GCM-SHA256:DHE-RSA-AES256-GCM-SHA384:DHE-DSS-AES256-GCM-SHA384:DHE-PSK-AES128-GCM-SHA256:DHE-PSK-AES256-GCM-SHA384:DHE-PSK-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305:ECDHE-PSK-CHACHA20-POLY1305:DHE-RSA-AES128-CCM:DHE-RSA-AES256-CCM:DHE-RSA-CHACHA20-POLY1305:DHE-PSK-AES128-CCM:DHE-PSK-AES256-CCM:ECDHE-ECDSA-AES128-CCM:ECDHE-ECDSA-AES256-CCM:ECDHE-ECDSA-CHACHA20-POLY1305",
+  "cipher_list": "$ciphers",
   "cert_expire_warning_time_in_day": 90
 }
 END
@@ -130,7 +140,7 @@ secret=$(sed -n 's/.*secret is in \(.*\): workers.*/\1/p' sched.txt)
 (umask 077 && cat "$secret" > copy)
 in_a env MS_ROLE=MS_WORKER MS_NODE_ID=0 "$mslua" run "$script" --insecure-network > first.txt 2>&1 &
 first=$!
-# One that speaks TLS to a job without is told so, and the job goes on.
+# One that speaks TLS to a job without is told so, and the job is not disturbed.
 run worker "$mslua" run "$script" --tls net/config.json
 expect "TLS to a plain port" 10 "the other end speaks no TLS"
 run env MSLUA_JOB_SECRET_FILE="$PWD/copy" ip netns exec "mslua-b-$$" env MS_ROLE=MS_WORKER MS_NODE_ID=1 \
@@ -170,11 +180,13 @@ offender() {
   [ $(($(date +%s) - begun)) -le 10 ] || fail "$name: it took long"
   [ -z "$told" ] || wait_for sched.txt "$told"
 }
-offender "unknown CA" "ca_cert_path does not hold" "does not know the CA" "$mslua" run "$script" --tls stranger/config.json
+offender "unknown CA" "ca_cert_path does not hold" "does not know the CA" \
+  "$mslua" run "$script" --tls stranger/config.json
 offender "revoked" "it has been revoked" "has been revoked (crl_path)" "$mslua" run "$script" --tls revoked/config.json
 offender "another job" 'for job "another", and this is job "net"' 'for job "another", and this is job "net"' \
   "$mslua" run "$script" --tls job/config.json
-offender "another role" "for clients that attach" "for clients that attach" "$mslua" run "$script" --tls role/config.json
+offender "another role" "for clients that attach" "for clients that attach" \
+  "$mslua" run "$script" --tls role/config.json
 (umask 077 && echo "any secret, as long as it has to be" > any)
 offender "no TLS" "it speaks no TLS, and this job does" "it speaks no TLS, and this job does" \
   env MSLUA_JOB_SECRET_FILE="$PWD/any" "$mslua" run "$script" --insecure-network
