@@ -44,11 +44,10 @@
 #include "core/train/save_places.h"
 #include "core/train/shared_checkpoint.h"
 #include "core/train/status_line.h"
-#include "core/train/turns.h"
-#include "launch/image_keeper.h"
 #include "launch/job.h"
 #include "launch/this_host.h"
 #include "lua/compile_graph.h"
+#include "lua/kept_training.h"
 #include "lua/lua_hook.h"
 #include "lua/lua_stack.h"
 #include "lua/options.h"
@@ -192,7 +191,7 @@ class Training {
     RETURN_IF_ERROR(Prepare());
     RETURN_IF_ERROR(Resume());
     RETURN_IF_ERROR(AddHooks());
-    if (spec_.broadcast && kept_ == nullptr)
+    if (spec_.broadcast && !kept_->found())
       RETURN_IF_ERROR(BroadcastParameters(session_, *spec_.graph, checkpoint_ != nullptr));
     if (checkpoint_ != nullptr) {
       const checkpoint::RunState& run = checkpoint_->manifest().run;
@@ -374,10 +373,10 @@ class Training {
     constexpr int32_t kGoOn = 0, kDone = 1 << 20, kBreakOff = kDone + 1;  // between: the number of a break
     const int32_t hit = endpoint_ == nullptr ? kGoOn : endpoint_->boundary().BreakHit(trainer_->state());
     const int32_t mine = !stop ? hit : progress().stopped ? kDone : kBreakOff;
-    std::array<int32_t, 2> wishes = {mine, turns_ == nullptr ? 1 : static_cast<int32_t>(turns_->pace())};
+    std::array<int32_t, 2> wishes = {mine, static_cast<int32_t>(kept_->pace())};
     RETURN_IF_ERROR(LargestOfRanks(*together(), absl::MakeSpan(wishes), "the end of a step"));
     const int32_t wish = wishes[0];
-    pace_ = wishes[1];
+    kept_->AgreeOn(wishes[1]);
     progress().stopped = wish == kDone;
     if (wish > kGoOn && wish < kDone) {
       if (endpoint_ == nullptr) return absl::InternalError("another rank pauses, but nobody can attach to this one");
@@ -421,22 +420,18 @@ class Training {
 
   // What the run that this one goes on from has chosen; empty: it is the first.
   std::string SavedPlan() const {
-    return kept_ != nullptr ? kept_record_.plan : checkpoint_ != nullptr ? checkpoint_->manifest().run.plan : "";
+    return kept_->found() ? kept_->record().plan : checkpoint_ != nullptr ? checkpoint_->manifest().run.plan : "";
   }
 
   // Opens the image that this job has kept, else the checkpoint that --resume names: its plan is to be compiled.
   Status FindCheckpoint() {
-    RETURN_IF_ERROR(FindImage());
-    if (kept_ != nullptr) return absl::OkStatus();
+    RETURN_IF_ERROR(FindKept());
+    if (kept_->found()) return absl::OkStatus();
     resume_ = OptionString(L_, "resume");
     if (resume_.empty()) RETURN_IF_ERROR(FindOwnCheckpoint());
     return resume_.empty() ? absl::OkStatus() : WithExitCode(OpenCheckpoint(), kExitStorage);
   }
 
-  // The images of a job that starts again, and what they are of.
-  StatusOr<ImageKeeper*> images() const {
-    return session_.job == nullptr || session_.options().verb == "verify" ? nullptr : session_.job->images();
-  }
   bool recovers() const { return session_.job != nullptr && !session_.job->identity().recovery.empty(); }
   int rank() const { return session_.state().rank; }
 
@@ -448,109 +443,43 @@ class Training {
     return Blake2bHex(text).substr(0, 32);
   }
 
-  // The turn that every rank can go on from, and this rank's image of it: none where a rank has none.
-  Status FindImage() {
-    if (session_.job != nullptr) training_ = session_.job->NextTraining();
-    ASSIGN_OR_RETURN(ImageKeeper* const keeper, images());
-    if (keeper == nullptr) return absl::OkStatus();
-    ASSIGN_OR_RETURN(const Fd descriptor, keeper->Get(ImageOf(training_, rank())));
-    std::shared_ptr<Image> image;
-    if (descriptor) {
-      ASSIGN_OR_RETURN(image, Image::Open(descriptor.get()));
-    }
-    ASSIGN_OR_RETURN(const int64_t turn, NewestTurn(image.get()));
-    if (turn == Image::kNoTurn) return absl::OkStatus();
-    RETURN_IF_ERROR(image->GoTo(turn));
-    ASSIGN_OR_RETURN(const std::string text, image->RecordOf(turn));
-    ASSIGN_OR_RETURN(kept_record_, ParseTurn(text));
-    kept_ = std::move(image);
-    restored_ = kept_record_.state;
-    folder_ = kept_record_.folder;
+  // What this job has kept of the training in memory.
+  Status FindKept() {
+    // To verify a recipe trains for a moment, and is no training of its own.
+    kept_ = std::make_unique<KeptTraining>(session_.options().verb == "verify" ? nullptr : session_.job, together(),
+                                           rank());
+    RETURN_IF_ERROR(kept_->Find(Identity()));
+    if (!kept_->found()) return absl::OkStatus();
+    restored_ = kept_->record().state;
+    folder_ = kept_->record().folder;
     if (!folder_.empty()) RETURN_IF_ERROR(WithExitCode(MakeFolders(folder_), kExitStorage));
     RETURN_IF_ERROR(TakeFolder());
-    for (const auto& [path, bytes] : kept_record_.files) RETURN_IF_ERROR(CutRecords(path, bytes));
+    for (const auto& [path, bytes] : kept_->record().files) RETURN_IF_ERROR(CutRecords(path, bytes));
     return absl::OkStatus();
   }
 
-  // The newest turn that any rank has committed, if every rank holds it and trains what it was made by; else kNoTurn.
-  StatusOr<int64_t> NewestTurn(const Image* image) const {
-    std::string mine = "none";
-    if (image != nullptr) {
-      std::vector<std::string> words;
-      for (const int64_t turn : {image->committed(), image->prepared()}) {
-        const auto text = image->RecordOf(turn);
-        const auto record = text.ok() ? ParseTurn(*text) : StatusOr<TurnRecord>(text.status());
-        words.push_back(absl::StrCat(record.ok() && record->identity == Identity() ? turn : Image::kNoTurn));
-      }
-      mine = absl::StrJoin(words, " ");
-    }
-    std::vector<std::string> all = {mine};
-    if (together() != nullptr) {
-      ASSIGN_OR_RETURN(all, GatherTexts(*together(), mine, "the images that ranks have kept"));
-    }
-    int64_t newest = Image::kNoTurn;
-    std::vector<std::vector<int64_t>> turns;
-    for (const std::string& text : all) {
-      turns.emplace_back();
-      for (const absl::string_view word : absl::StrSplit(text, ' ')) {
-        if (int64_t turn = Image::kNoTurn; absl::SimpleAtoi(word, &turn)) turns.back().push_back(turn);
-      }
-      if (!turns.back().empty()) newest = std::max(newest, turns.back()[0]);
-    }
-    if (newest == Image::kNoTurn) return newest;
-    for (const auto& held : turns) {
-      if (std::find(held.begin(), held.end(), newest) == held.end()) return Image::kNoTurn;
-    }
-    return newest;
-  }
-
-  // Keeps what each turn leaves in memory that outlives this process.
+  // Keeps what each turn leaves in memory that outlives this process, and goes on from the turn that was found there.
   Status KeepTurns() {
-    ASSIGN_OR_RETURN(ImageKeeper* const keeper, images());
-    if (keeper == nullptr) return absl::OkStatus();
-    Store& store = session_.state().store;
-    absl::flat_hash_set<std::string> updated;
+    KeptTraining::Keeping keeping;
+    keeping.store = &session_.state().store;
     for (const GraphOutput& o : executable_->graph().outputs) {
-      if (!o.updates.empty()) updated.insert(o.updates);
+      if (!o.updates.empty()) keeping.updated.insert(o.updates);
     }
-    const std::vector<ImageEntry> entries = store.ImageEntries(updated);
-    std::shared_ptr<Image> image = kept_;
-    if (kept_ != nullptr) {
-      if (!kept_->Holds(entries)) {
-        RETURN_IF_ERROR(keeper->Drop(ImageOf(training_, rank())));
-        return WithExitCode(absl::InternalError("the image in memory holds other tensors than this training"),
-                            kExitRankCrashed);
-      }
-    } else {
-      ASSIGN_OR_RETURN(image, Image::Make(entries));
-      RETURN_IF_ERROR(keeper->Put(ImageOf(training_, rank()), image->descriptor()));
-    }
-    RETURN_IF_ERROR(keeper->Put(NewestImageOf(rank()), image->descriptor()));
-    store.Settle(image, updated, kept_ != nullptr);
-    TurnRecord record;
-    record.identity = Identity();
-    record.folder = folder_;
-    record.plan = PlanText(decisions_);
-    if (checkpoint_hook_ != nullptr) record.lineage = checkpoint_hook_->lineage().run;
-    for (const auto& e : store.entries()) record.tensors.push_back(e->name);
-    turns_ = std::make_unique<Turns>(std::move(record), &store, trainer_.get(), console_.get(), &health_, PrintNote);
-    trainer_->KeepTurns([this] { return turns_->Prepare(); },
-                        [this] { turns_->Commit(together() == nullptr ? turns_->pace() : pace_); });
-    if (kept_ != nullptr) return GoOn(*image);
-    // The beginning is a turn too.
-    RETURN_IF_ERROR(turns_->Prepare());
-    if (together() != nullptr) RETURN_IF_ERROR(LargestOfRanks(*together(), 0, "the images of the beginning").status());
-    turns_->Commit(1);
-    return absl::OkStatus();
-  }
-
-  // At the turn of the image.
-  Status GoOn(const Image& image) {
-    turns_->StartAt(image.committed());
-    RETURN_IF_ERROR(trainer_->Restore(kept_record_.state, kept_record_.counters));
-    for (const std::string& intervention : kept_record_.interventions) trainer_->AddIntervention(intervention);
+    keeping.trainer = trainer_.get();
+    keeping.console = console_.get();
+    keeping.health = &health_;
+    keeping.notice = PrintNote;
+    TurnRecord fixed;
+    fixed.identity = Identity();
+    fixed.folder = folder_;
+    fixed.plan = PlanText(decisions_);
+    if (checkpoint_hook_ != nullptr) fixed.lineage = checkpoint_hook_->lineage().run;
+    RETURN_IF_ERROR(kept_->Keep(std::move(fixed), keeping));
+    if (!kept_->found()) return absl::OkStatus();
+    RETURN_IF_ERROR(trainer_->Restore(restored_, kept_->record().counters));
+    for (const std::string& intervention : kept_->record().interventions) trainer_->AddIntervention(intervention);
     if (!first()) return absl::OkStatus();
-    const int64_t again = std::max<int64_t>(0, image.begun() - restored_.step);
+    const int64_t again = kept_->steps_again();
     std::fprintf(stderr, "mslua: resuming from memory at step %lld (%lld %s computed again)\n",
                  static_cast<long long>(restored_.step), static_cast<long long>(again), again == 1 ? "step" : "steps");
     return absl::OkStatus();
@@ -559,7 +488,7 @@ class Training {
   // The file that remembers this training's run folder for a cluster that starts again; empty: there is none.
   std::string RememberedFolder() const {
     const std::string path = session_.job == nullptr ? "" : session_.job->identity().recovery_path;
-    return path.empty() ? "" : absl::StrCat(path, "/run_folder.", training_);
+    return path.empty() ? "" : absl::StrCat(path, "/run_folder.", kept_->number());
   }
 
   // Where a job starts again and no memory has outlived it: the newest checkpoint of the run folder that was named.
@@ -619,7 +548,8 @@ class Training {
 
   // Makes the tensors that the image has.
   Status MakeKeptValues() {
-    const absl::flat_hash_set<std::string> kept(kept_record_.tensors.begin(), kept_record_.tensors.end());
+    const std::vector<std::string>& tensors = kept_->record().tensors;
+    const absl::flat_hash_set<std::string> kept(tensors.begin(), tensors.end());
     for (const auto& p : spec_.parameters) {
       if (session_.state().store.Find(KeyOf(session_.state(), *p)) == nullptr && kept.contains(p->key))
         RETURN_IF_ERROR(ValueOf(session_.state(), *p).status());
@@ -629,7 +559,7 @@ class Training {
 
   // Fills the store from that checkpoint.
   Status Resume() {
-    if (kept_ != nullptr) return MakeKeptValues();
+    if (kept_->found()) return MakeKeptValues();
     if (checkpoint_ == nullptr) return absl::OkStatus();
     RestoreReport report;
     RETURN_IF_ERROR(WithExitCode(Restore(&report), kExitStorage));
@@ -700,9 +630,9 @@ class Training {
   // The newest checkpoint that this run has saved there before it started again; empty: none.
   std::string NewestOfLineage(const std::string& directory) const {
     const auto there = checkpoint::ListCheckpoints(directory);
-    if (!there.ok() || kept_record_.lineage.empty()) return "";
+    if (!there.ok() || kept_->record().lineage.empty()) return "";
     for (const checkpoint::CheckpointName& name : *there) {
-      if (name.lineage.run == kept_record_.lineage) return name.path;
+      if (name.lineage.run == kept_->record().lineage) return name.path;
     }
     return "";
   }
@@ -740,7 +670,7 @@ class Training {
     CheckpointOptions checkpoint = spec_.checkpoint;
     checkpoint.keeper.directory = CheckpointDirectory();
     if (checkpoint_ != nullptr) checkpoint.resumed_from = checkpoint_->path();
-    if (kept_ != nullptr) checkpoint.resumed_from = NewestOfLineage(checkpoint.keeper.directory);
+    if (kept_->found()) checkpoint.resumed_from = NewestOfLineage(checkpoint.keeper.directory);
     ASSIGN_OR_RETURN(const bool saves, Saves(&checkpoint));
     if (saves) RETURN_IF_ERROR(AddCheckpoints(std::move(checkpoint)));
     // By rank 0's values, which a checkpoint remembers: the others stop when it does.
@@ -1059,6 +989,7 @@ class Training {
   bool new_folder_ = false, done_ = false;  // this run made the folder; trained to the end
   std::unique_ptr<FileLock> lock_;          // of the folder
   RecordHealth health_{PrintNote};
+  std::unique_ptr<KeptTraining> kept_;
   TensorParts parts_;
   TensorNames names_;
   std::unique_ptr<Console> console_;
@@ -1069,11 +1000,6 @@ class Training {
   TrainState restored_;
   std::unique_ptr<Evaluator> evaluator_;
   std::vector<std::unique_ptr<TrainHook>> hooks_;
-  int64_t training_ = 0;          // which one of this process
-  std::shared_ptr<Image> kept_;   // what this run goes on from; null: it starts, or resumes from a checkpoint
-  TurnRecord kept_record_;        // of it
-  std::unique_ptr<Turns> turns_;  // null: nothing outlives this process
-  int64_t pace_ = 1;              // that the ranks have agreed on
   CheckpointHook* checkpoint_hook_ = nullptr;
   EvalHook* eval_hook_ = nullptr;
   LuaHook* lua_hook_ = nullptr;

@@ -1,0 +1,68 @@
+// A training of a job that starts again: what an earlier process has left of it in memory, and the turns that this one
+// keeps. The images are with the job's keeper (launch/image_keeper.h).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/container/flat_hash_set.h"
+#include "collectives/groups.h"
+#include "core/image/image.h"
+#include "core/runtime/store.h"
+#include "core/train/console.h"
+#include "core/train/trainer.h"
+#include "core/train/turns.h"
+#include "launch/image_keeper.h"
+#include "launch/job.h"
+
+namespace mslua {
+
+class KeptTraining {
+ public:
+  // The next training of `job`, which may be null: then, and in a job that does not start again, nothing is found and
+  // nothing is kept. `together`: the ranks that train it, which make the calls below together; null: this rank alone.
+  KeptTraining(Job* job, Groups* together, int rank);
+
+  // Which training of its process it is, from 0.
+  int64_t number() const { return number_; }
+  // Looks for the newest turn that any rank has committed. It is found when every rank holds it, of a program of this
+  // identity.
+  Status Find(const std::string& identity);
+  bool found() const { return found_ != nullptr; }
+  // Of the turn that was found.
+  const TurnRecord& record() const { return record_; }
+  // Steps that were begun after it.
+  int64_t steps_again() const;
+
+  struct Keeping {
+    Store* store = nullptr;
+    absl::flat_hash_set<std::string> updated;  // names of the tensors that the step updates
+    Trainer* trainer = nullptr;
+    Console* console = nullptr;
+    RecordHealth* health = nullptr;
+    std::function<void(const std::string&)> notice;
+  };
+  // Moves the store into the image: into a new one, or with the values of the turn that was found. `fixed` is what all
+  // records have. From then on the trainer keeps its turns. What is named outlives this object.
+  Status Keep(TurnRecord fixed, const Keeping& keeping);
+
+  // How many turns this rank wants to make before the next is kept; what all agree on is to be told.
+  int64_t pace() const { return turns_ == nullptr ? 1 : turns_->pace(); }
+  void AgreeOn(int64_t pace) { agreed_pace_ = pace; }
+
+ private:
+  StatusOr<int64_t> NewestTurn(const Image* image, const std::string& identity) const;
+  Status Begin();
+
+  Job* const job_;
+  Groups* const together_;
+  const int rank_;
+  int64_t number_ = 0;
+  std::shared_ptr<Image> found_;
+  TurnRecord record_;
+  std::unique_ptr<Turns> turns_;
+  int64_t agreed_pace_ = 1;
+};
+
+}  // namespace mslua
