@@ -140,7 +140,7 @@ echo '{"memory_bytes": 100}' > small.json
 fails small.json "which have 100"
 echo '{"memory": 100}' > wrong.json
 fails wrong.json "wrong.json: cluster: unknown member 'memory'"
-fails "" "--cluster: expected the name of a JSON file"
+fails "" "plan: --cluster expects a text, got ''"
 code=0
 "$mslua" plan quickstart -n 8 --explain MatMull > out.txt 2>&1 || code=$?
 expect 2 $code

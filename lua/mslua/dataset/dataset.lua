@@ -112,9 +112,9 @@ end
 
 --- Transforms of a column: `ds:map { operations = {vision.Resize {224, 224}, ...}, input_columns = "image" }`; without
 --- a name the first column. Each of several columns goes through the transforms, with the same random numbers: an image
---- and the mask of its pixels are cropped in the same place. A function of Lua gets a tensor of each of the input_columns, of one sample, and gives the
---- tensors, numbers or lists that take their place, named by output_columns where there are other ones. It must depend
---- on its arguments alone and comes before batch.
+--- and the mask of its pixels are cropped in the same place. output_columns are new names. A function of Lua gets a
+--- tensor of each of the input_columns, of one sample, and gives the tensors, numbers or lists that take their place.
+--- It must depend on its arguments alone and comes before batch.
 ---@return mslua.Dataset
 function Dataset:map(...)
   check_self(self, "map {...}")
