@@ -13,7 +13,7 @@ DEFINE_int64(n, 1, "start N ranks on this machine and watch them");
 DEFINE_string(preset, "", "take the recipe's parameters of preset P");
 DEFINE_int64(rank, 0, "show rank R");
 DEFINE_int64(seed, -1, "seed of weights, shuffling and dropout, instead of the recipe's");
-DEFINE_string(tls, "", "TLS configuration (JSON) for connections to other hosts (default MSLUA_TLS)");
+DEFINE_string(tls, "", "TLS configuration for connections to other hosts (default MSLUA_TLS)");
 DEFINE_bool(traceback, false, "print the recipe's functions that led to an error, innermost first");
 
 namespace mslua::cli {

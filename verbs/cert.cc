@@ -12,10 +12,10 @@
 #include "verbs/define.h"
 #include "verbs/support/report.h"
 
-DEFINE_int64(days, 30, "days that the certificates are valid; the CA is valid ten times as long");
-DEFINE_string(hosts, "", "names and addresses of the hosts where ranks listen, separated by commas");
+DEFINE_int64(days, 30, "days of validity; the CA has ten times as many");
+DEFINE_string(hosts, "", "names and addresses of hosts where ranks listen, separated by commas");
 DEFINE_string(job, "", "job that the certificates are for (default: the name of DIR)");
-DEFINE_string(password_file, "", "file with the password of a PKCS#12 file (default: `password` beside it)");
+DEFINE_string(password_file, "", "password of a PKCS#12 file (default: the file `password` beside it)");
 
 namespace mslua {
 namespace {
