@@ -31,7 +31,7 @@ std::vector<TopicRow> EnvironmentRows() {
       {"MS_NODE_ID", "name of the worker; all digits: the rank that it asks for"},
       {"MS_CLUSTER_TIMEOUT", "seconds that processes wait for each other at the start (default 600)"},
       {"MS_ENABLE_RECOVERY",
-       "1: a cluster of a scheduler and workers goes on when one of them has died and was started again"},
+       "1: a cluster of a scheduler and workers continues when one of them has died and was started again"},
       {"MS_RECOVERY_PATH", "with MS_ENABLE_RECOVERY=1: folder of what the scheduler remembers"},
       {"RANK_TABLE_FILE", "JSON file that lists the ranks and their hosts"},
       {"RANK_ID", "with RANK_TABLE_FILE: rank of this process"},

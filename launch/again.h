@@ -13,8 +13,8 @@ struct AgainOptions {
   int64_t max_restarts = -1;         // in all; -1: as long as there is progress
 };
 
-// The command's environment names a job (MSLUA_RECOVERY), whose ranks on this host go on from the images that they have
-// kept. It is run again when it ends by a signal, or with an exit code that may pass (RestartPolicy); mpirun's and
+// The command's environment names a job (MSLUA_RECOVERY), whose ranks on this host resume from the images that they
+// have kept. It is run again when it ends by a signal, or with an exit code that may pass (RestartPolicy); mpirun's and
 // srun's for ranks that were killed are such. Signals are passed on, and end it. Gives the command's exit code.
 // NotFound: there is no such program.
 StatusOr<int> RunAgain(const AgainOptions& options);

@@ -595,8 +595,8 @@ int Job::Finish(const Status& outcome_of_work, int exit_code, Groups* groups) {
   if (suffered || apart) exit_code = kExitRankCrashed;
   if (over.ok() && suffered && membership_ != nullptr) over = AwaitOver(kFirstCause);
   if (StartsItself() && MayStartAgain(exit_code) && over.ok() && membership_ != nullptr) {
-    // The scheduler says whether the job starts again: to the thread that then starts this process anew. Without a
-    // scheduler it is waited for by a process that has started anew.
+    // The scheduler says whether the job starts again: to the thread that then starts this process again. Without a
+    // scheduler it is waited for by a process that has started again.
     membership_->Abort(outcome, exit_code);
     over = AwaitOver(kFirstCause);
     if (over.ok()) StartAnew(rank_);

@@ -45,7 +45,7 @@ void FollowLauncher();
 // variables when it is loaded. `arguments`: of the program, without its name.
 void ShareCores(const Identity& identity, const std::vector<std::string>& arguments);
 
-// Starts this process's program anew in its place, as it was started: on any thread, whatever the others do. `rank`:
+// Starts this process's program again in its place, as it was started: on any thread, whatever the others do. `rank`:
 // its own, which a worker that was given no name keeps; -1: not known.
 [[noreturn]] void StartAnew(int rank);
 

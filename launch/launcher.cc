@@ -498,7 +498,7 @@ int RunAndRecover(LaunchOptions options) {
             absl::StrCat("the job has started again ", options.restarts, options.restarts == 1 ? " time" : " times"));
       }
       const int code = launcher.Result();
-      // A job that was asked to stop, and has saved, goes on later.
+      // A job that was asked to stop, and has saved, continues later.
       if (code != kExitCheckpointed) (*images)->End().IgnoreError();
       launcher.FlushOutputs();
       return code;

@@ -418,7 +418,7 @@ class Training {
     return !spec_.checkpoint_directory.empty() ? spec_.checkpoint_directory : absl::StrCat(folder_, "/ckpt");
   }
 
-  // What the run that this one goes on from has chosen; empty: it is the first.
+  // What the run that this one resumes from has chosen; empty: it is the first.
   std::string SavedPlan() const {
     return kept_->found() ? kept_->record().plan : checkpoint_ != nullptr ? checkpoint_->manifest().run.plan : "";
   }
@@ -458,7 +458,7 @@ class Training {
     return absl::OkStatus();
   }
 
-  // Keeps what each turn leaves in memory that outlives this process, and goes on from the turn that was found there.
+  // Keeps what each turn leaves in memory that outlives this process, and resumes from the turn that was found there.
   Status KeepTurns() {
     KeptTraining::Keeping keeping;
     keeping.store = &session_.state().store;
@@ -519,7 +519,7 @@ class Training {
     if (without == 0)
       resume_ = "last";
     else
-      folder_.clear();  // nothing is there to go on from
+      folder_.clear();  // nothing is there to resume from
     return absl::OkStatus();
   }
 

@@ -15,7 +15,7 @@ Cause CauseOf(const Status& status);
 bool HasCause(const Status& status);
 Status WithCause(Status status, const Cause& cause);
 
-// Marks the end of a job that starts again: its workers are to join it anew.
+// Marks the end of a job that starts again: its workers are to join it again.
 Status WithAgain(Status status);
 bool StartsAgain(const Status& status);
 

@@ -175,7 +175,7 @@ void Leftovers(Reader& env) {
   }
 }
 
-// How the job goes on when a process of it has ended.
+// How the job continues when a process of it has ended.
 void Recovery(Reader& env, Identity* id) {
   constexpr absl::string_view kDisk = ":disk";
   absl::string_view job = env.View(kRecoveryJob);

@@ -23,7 +23,7 @@ inline constexpr char kLauncherSize[] = "MSLUA_SIZE";
 inline constexpr char kLauncherMeeting[] = "MSLUA_MEETING";
 inline constexpr char kLauncherPid[] = "MSLUA_LAUNCHER";
 // What starts a job again when a process of it has ended tells the ranks: the job's name at the keeper of its images,
-// with ":disk" behind it where it goes on from checkpoints alone.
+// with ":disk" behind it where it resumes from checkpoints alone.
 inline constexpr char kRecoveryJob[] = "MSLUA_RECOVERY";
 inline constexpr char kRestarts[] = "MSLUA_RESTARTS";  // how often the job has started again
 // Names the TLS configuration.

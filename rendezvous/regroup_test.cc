@@ -1,4 +1,4 @@
-// A job that starts again: who has died is waited for, the others join anew. (tests/recovery kills schedulers.)
+// A job that starts again: who has died is waited for, the others join again. (tests/recovery kills schedulers.)
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

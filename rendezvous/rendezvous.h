@@ -54,7 +54,7 @@ struct SchedulerOptions {
   // its place.
   bool differing_ends = false;
   // The job starts again when a worker has crashed, was stopped or does not answer: the workers that are left are told
-  // to join anew, and it is waited for one in the place of who is gone.
+  // to join again, and it is waited for one in the place of who is gone.
   bool recover = false;
   int64_t epoch = 1;  // how often the workers have met, this time included: of a scheduler that was started again too
   std::function<void(int64_t epoch)> on_epoch;  // on the scheduler's thread, before the workers of an epoch are welcome
@@ -192,8 +192,8 @@ struct JoinOptions {
   std::function<void(const std::string&)> waiting;  // every 3 s, while no scheduler answers: what is tried
   std::function<void(const Status&)> on_over = {};  // the job is over by an error; called once, on a thread of its own
   std::function<void(int)> on_stop = {};            // the scheduler asks to stop as at this signal; on the same thread
-  // A job that starts again: without its scheduler it goes on, until another one answers. The end of the job has
-  // StartsAgain() where this worker is to join anew.
+  // A job that starts again: without its scheduler it continues, until another one answers. The end of the job has
+  // StartsAgain() where this worker is to join again.
   bool recover = false;
   std::function<int64_t()> turn = {};  // the newest that this worker has committed; -1: none
 };

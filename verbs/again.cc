@@ -1,7 +1,8 @@
 // mslua again
+#include "launch/again.h"
+
 #include "cli/common_flags.h"
 #include "core/base/exit_code.h"
-#include "launch/again.h"
 #include "verbs/define.h"
 #include "verbs/support/report.h"
 
@@ -27,7 +28,7 @@ MSLUA_VERB(again) {
   VerbDef verb;
   verb.name = "again";
   verb.usage = "[flags] -- COMMAND ...";
-  verb.doc = "run mpirun, srun or another starter of ranks again when a rank has died; they go on from memory";
+  verb.doc = "run mpirun, srun or another starter of ranks again when a rank has died; they resume from memory";
   verb.min_positional = 1;
   verb.max_positional = 1 << 16;
   verb.flags = {Integer(FLAGS_restarts, "N", 0).As("max-restarts")};

@@ -81,7 +81,7 @@ std::map<std::string, int64_t> RecordHealth::FlushAll() {
 Status CutRecords(const std::string& path, int64_t bytes) {
   struct stat info;
   if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_size <= bytes) return absl::OkStatus();
-  return truncate(path.c_str(), bytes) == 0 ? absl::OkStatus() : Errno("cannot cut back", path);
+  return truncate(path.c_str(), bytes) == 0 ? absl::OkStatus() : Errno("cannot truncate", path);
 }
 
 Status CutRecordsFrom(const std::string& path, const std::function<bool(absl::string_view line)>& beyond) {

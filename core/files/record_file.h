@@ -42,7 +42,7 @@ class RecordHealth {
   std::set<RecordFile*> open_;
 };
 
-// Cuts a file of records back to what FlushAll() said of it: what was written after that is removed. A file that is
+// Truncates a file of records to what FlushAll() said of it: what was written after that is removed. A file that is
 // not there, or shorter, stays as it is.
 Status CutRecords(const std::string& path, int64_t bytes);
 // Removes the first line that `beyond` says it of, and all that follows.

@@ -144,8 +144,8 @@ TEST(Image, NothingIsCommittedAfterForget) {
   EXPECT_EQ(image->committed(), 2);
 }
 
-// Ranks of a job, each at some point of its turn; all are killed, and go on from the newest turn that one has
-// committed. Kills also come while they go on. The value of a turn is its number: every rank must always have it.
+// Ranks of a job, each at some point of its turn; all are killed, and resume from the newest turn that one has
+// committed. Kills also come while they continue. The value of a turn is its number: every rank must always have it.
 TEST(Image, EveryRankHoldsTheNewestCommittedTurn) {
   std::mt19937 random(7);
   const std::vector<ImageEntry> entries = {{"w", {DType::kI64, {1}}, true}};
@@ -170,7 +170,7 @@ TEST(Image, EveryRankHoldsTheNewestCommittedTurn) {
         int64_t newest = Image::kNoTurn;
         for (const Rank& r : job) newest = std::max(newest, r.image->committed());
         for (Rank& r : job) {
-          if (random() % 8 == 0) break;  // killed again while they go on
+          if (random() % 8 == 0) break;  // killed again while they continue
           ASSERT_TRUE(r.image->GoTo(newest).ok()) << newest << " of " << r.image->committed();
           ASSERT_EQ(value(r, r.image->side()), newest);
           ASSERT_EQ(*r.image->RecordOf(newest), absl::StrCat(newest));

@@ -1,7 +1,7 @@
-// The turns of a training in an image (core/image/image.h): what a process that starts again goes on from.
+// The turns of a training in an image (core/image/image.h): what a process that starts again resumes from.
 //
 // A turn is one pass of the trainer's loop: a step, or the end of an epoch. Turns are committed at least 2 ms apart, on
-// all ranks the same ones; a process that ends loses what came after the last of them.
+// all ranks the same ones; a process that ends loses what followed the last of them.
 #pragma once
 
 #include <chrono>
@@ -23,7 +23,7 @@ namespace mslua {
 // Where a training stood at the end of a turn.
 struct TurnRecord {
   // Fixed for the training.
-  std::string identity;  // of what is trained: a process that trains something else does not go on from this
+  std::string identity;  // of what is trained: a process that trains something else does not resume from this
   std::string folder;    // the run's; may be empty
   std::string plan;      // the recorded choices of the plan, opaque
   std::string lineage;   // of the run's checkpoints (checkpoint::Lineage::run); empty: it saves none

@@ -1,7 +1,7 @@
 #!/bin/sh
 # A scheduler and N workers on this machine that start again: recover.sh RECIPE N [key=value ...] [flags]
 # A process that dies is started again with the same line, which is what this script does; on a cluster it is the task
-# of whoever has started it. The files scheduler.txt and worker_<i>.txt get their output.
+# of the process that has started it. The files scheduler.txt and worker_<i>.txt get their output.
 set -eu
 recipe=$1
 export MS_WORKER_NUM=$2

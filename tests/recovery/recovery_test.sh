@@ -4,7 +4,7 @@
 chaos=$here/tests/recovery/chaos
 recipe=$here/tests/recovery/lenet.lua
 
-# holds MODE VICTIMS [flags]: whenever the kill comes, the job ends as undisturbed.
+# holds MODE VICTIMS [flags]: whenever the kill comes, the job ends as uninterrupted.
 holds() {
   mode=$1 victims=$2
   shift 2
@@ -49,7 +49,9 @@ function Once:on_train_step_end(run)
 end
 return ms.recipe {
   name = "alone", network = function() return Net() end, loss = nn.MSELoss(), callbacks = { Once() },
-  dataset = function() return ms.dataset.NumpySlicesDataset({ ms.rand { 20, 2 }, ms.rand { 20, 1 } }, { "x", "y" }):batch(1) end,
+  dataset = function()
+    return ms.dataset.NumpySlicesDataset({ ms.rand { 20, 2 }, ms.rand { 20, 1 } }, { "x", "y" }):batch(1)
+  end,
   optimizer = nn.SGD { learning_rate = 0.1 }, train = { epochs = 1 },
 }
 LUA

@@ -98,7 +98,7 @@ void SayStopped(const Status& status) {
   std::fprintf(stderr, "mslua: %s\n", PrintableMessage(status.message()).c_str());
 }
 
-// One for every command line and folder: who starts the same again goes on.
+// One for every command line and folder: who starts the same again continues.
 std::string RecoveryName(const cli::CommandLine& command) {
   char folder[PATH_MAX] = "";
   if (getcwd(folder, sizeof folder) == nullptr) *folder = 0;
