@@ -9,17 +9,16 @@
 
 #include <cstdio>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "core/base/authentication.h"
 #include "core/base/exit_code.h"
 #include "core/base/printable.h"
-#include "core/image/image.h"
 #include "launch/image_keeper.h"
 #include "launch/restarts.h"
 #include "launch/this_host.h"
 #include "rendezvous/cause.h"
 #include "rendezvous/identity.h"
-#include "rendezvous/local_meeting.h"
 #include "rendezvous/restart_policy.h"
 
 namespace mslua {
@@ -86,7 +85,8 @@ Status FailureOf(int status, const std::string& command) {
 StatusOr<int> RunAgain(const AgainOptions& options) {
   const sigset_t set = Handled();
   sigprocmask(SIG_BLOCK, &set, nullptr);
-  ASSIGN_OR_RETURN(std::string job, NewMeetingName());
+  ASSIGN_OR_RETURN(const std::string random, RandomBytes(8));
+  const std::string job = absl::BytesToHexString(random);
   ASSIGN_OR_RETURN(const auto images, ImageKeeper::Connect(job));
   Environment environment = OwnEnvironment();
   environment[kRecoveryJob] = job;

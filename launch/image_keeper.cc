@@ -166,7 +166,19 @@ StatusOr<Packet> ImageKeeper::Ask(const std::string& request, int descriptor) {
 }
 
 Status ImageKeeper::Put(const std::string& name, int descriptor) {
-  return Ask(absl::StrCat("put ", name), descriptor).status();
+  RETURN_IF_ERROR(Ask(absl::StrCat("put ", name), descriptor).status());
+  const std::lock_guard<std::mutex> lock(mutex_);
+  own_.insert(name);
+  return absl::OkStatus();
+}
+Status ImageKeeper::DropOwn() {
+  std::set<std::string> own;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    own.swap(own_);
+  }
+  for (const std::string& name : own) RETURN_IF_ERROR(Drop(name));
+  return absl::OkStatus();
 }
 StatusOr<Fd> ImageKeeper::Get(const std::string& name) {
   ASSIGN_OR_RETURN(Packet answer, Ask(absl::StrCat("get ", name)));

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -34,6 +35,8 @@ class ImageKeeper {
   // A descriptor of what it keeps as `name`; none: nothing.
   StatusOr<Fd> Get(const std::string& name);
   Status Drop(const std::string& name);
+  // All that this connection has put there.
+  Status DropOwn();
   // The job is over: nothing is kept any more.
   Status End();
 
@@ -41,6 +44,7 @@ class ImageKeeper {
   explicit ImageKeeper(Fd socket) : socket_(std::move(socket)) {}
   StatusOr<Packet> Ask(const std::string& request, int descriptor = -1);
   std::mutex mutex_;  // of a question and its answer
+  std::set<std::string> own_;
   Fd socket_;
 };
 

@@ -571,6 +571,8 @@ int Job::Finish(const Status& outcome_of_work, int exit_code, Groups* groups) {
   }
   changed_.notify_all();
   if (outcome.ok()) {
+    // A job that was asked to stop, and has saved, continues later.
+    if (images_ != nullptr && exit_code != kExitCheckpointed) images_->DropOwn().IgnoreError();
     if (membership_ != nullptr) membership_->Leave(exit_code);
     membership_.reset();
     const Status others = scheduler_ == nullptr ? absl::OkStatus() : scheduler_->Wait();

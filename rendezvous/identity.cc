@@ -182,8 +182,8 @@ void Recovery(Reader& env, Identity* id) {
   id->recovery_disk = absl::ConsumeSuffix(&job, kDisk);
   id->recovery = std::string(job);
   const auto fits = [](char c) { return absl::ascii_isalnum(c) || c == '-'; };
-  if (job.size() > 64 || !std::all_of(job.begin(), job.end(), fits))
-    env.Fail(kRecoveryJob, "a name of at most 64 letters, digits and '-'");
+  if (job.size() > 20 || !std::all_of(job.begin(), job.end(), fits))
+    env.Fail(kRecoveryJob, "a name of at most 20 letters, digits and '-'");
   id->restarts = env.Number(kRestarts, 0, 1 << 30, 0);
   if (env.Number("MS_ENABLE_RECOVERY", 0, 1, 0) == 0) return;
   if (id->source != Identity::Source::kCluster) {

@@ -8,7 +8,7 @@ recipe=$here/tests/recovery/lenet.lua
 holds() {
   mode=$1 victims=$2
   shift 2
-  run "$chaos" "$mslua" --mode "$mode" --victims "$victims" --ranks 2 "$@" -- epochs=2 samples=512
+  run "$chaos" "$mslua" --mode "$mode" --victims "$victims" --ranks 2 --set epochs=2 --set samples=512 "$@"
   expect "$mode $victims" 0 "recovered and equal"
 }
 holds native rank --trials 2

@@ -1,0 +1,104 @@
+#include "launch/image_keeper.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+
+#include "absl/time/clock.h"
+#include "core/base/clock.h"
+
+namespace mslua {
+namespace {
+
+// The test is the program that Connect starts as `mslua keep JOB --seconds S`.
+int KeeperMain(int argc, char** argv) { return argc == 5 ? RunImageKeeper(argv[2], absl::Seconds(atof(argv[4]))) : 2; }
+
+Fd Memory(const std::string& text) {
+  Fd fd(memfd_create("test", MFD_CLOEXEC));
+  EXPECT_EQ(write(fd.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  return fd;
+}
+
+std::string Text(const Fd& fd) {
+  char bytes[64] = "";
+  const ssize_t n = pread(fd.get(), bytes, sizeof bytes, 0);
+  return std::string(bytes, static_cast<size_t>(std::max<ssize_t>(n, 0)));
+}
+
+bool Eventually(const std::function<bool()>& holds) {
+  const MonotonicTime deadline = MonotonicNow() + absl::Seconds(60);
+  while (!holds() && MonotonicNow() < deadline) absl::SleepFor(absl::Milliseconds(10));
+  return holds();
+}
+
+class Keeper : public ::testing::Test {
+ protected:
+  Keeper() {
+    char path[] = "/tmp/mslua-test-XXXXXX";
+    root_ = mkdtemp(path);
+    setenv("XDG_RUNTIME_DIR", path, 1);
+  }
+  ~Keeper() override { std::filesystem::remove_all(root_); }
+  bool Running() const {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(root_)) {
+      if (entry.path().filename() == "socket") return true;
+    }
+    return false;
+  }
+  std::string root_;
+};
+
+TEST_F(Keeper, ImagesOutliveTheConnectionThatPutThem) {
+  auto first = ImageKeeper::Connect("job1");
+  ASSERT_TRUE(first.ok()) << first.status();
+  ASSERT_TRUE((*first)->Put(ImageOf(0, 1), Memory("one").get()).ok());
+  first->reset();
+  const auto second = ImageKeeper::Connect("job1");
+  ASSERT_TRUE(second.ok());
+  EXPECT_EQ(Text(*(*second)->Get(ImageOf(0, 1))), "one");
+  EXPECT_FALSE(*(*second)->Get(ImageOf(0, 2)));
+  ASSERT_TRUE((*second)->Put(ImageOf(0, 1), Memory("two").get()).ok());
+  EXPECT_EQ(Text(*(*second)->Get(ImageOf(0, 1))), "two");
+  ASSERT_TRUE((*second)->Drop(ImageOf(0, 1)).ok());
+  EXPECT_FALSE(*(*second)->Get(ImageOf(0, 1)));
+  // Another job's are its own.
+  const auto other = ImageKeeper::Connect("job2");
+  ASSERT_TRUE(other.ok());
+  EXPECT_FALSE(*(*other)->Get(ImageOf(0, 1)));
+  ASSERT_TRUE((*second)->End().ok());
+  ASSERT_TRUE((*other)->End().ok());
+  EXPECT_TRUE(Eventually([this] { return !Running(); }));
+}
+
+TEST_F(Keeper, ItEndsWithTheLastConnectionWhenNothingIsKept) {
+  auto images = ImageKeeper::Connect("job3");
+  ASSERT_TRUE(images.ok());
+  ASSERT_TRUE((*images)->Put("a", Memory("a").get()).ok());
+  ASSERT_TRUE((*images)->Put("b", Memory("b").get()).ok());
+  ASSERT_TRUE((*images)->DropOwn().ok());
+  images->reset();
+  EXPECT_TRUE(Eventually([this] { return !Running(); }));
+}
+
+TEST_F(Keeper, ItEndsSomeTimeAfterTheLastConnection) {
+  auto images = ImageKeeper::Connect("job4", absl::Milliseconds(50));
+  ASSERT_TRUE(images.ok());
+  ASSERT_TRUE((*images)->Put("a", Memory("a").get()).ok());
+  images->reset();
+  EXPECT_TRUE(Eventually([this] { return !Running(); }));
+}
+
+}  // namespace
+}  // namespace mslua
+
+int main(int argc, char** argv) {
+  if (argc > 1 && std::string(argv[1]) == "keep") return mslua::KeeperMain(argc, argv);
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
