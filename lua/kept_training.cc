@@ -88,9 +88,9 @@ Status KeptTraining::Keep(TurnRecord fixed, const Keeping& keeping) {
   }
   if (!found()) {
     ASSIGN_OR_RETURN(image, Image::Make(entries));
-    RETURN_IF_ERROR(keeper->Put(ImageOf(number_, rank_), image->descriptor()));
   }
-  RETURN_IF_ERROR(keeper->Put(NewestImageOf(rank_), image->descriptor()));
+  for (const std::string& name : {ImageOf(number_, rank_), NewestImageOf(rank_)})
+    RETURN_IF_ERROR(keeper->Put(name, image->descriptor()));
   store.Settle(std::move(image), keeping.updated, found());
   for (const auto& e : store.entries()) fixed.tensors.push_back(e->name);
   turns_ = std::make_unique<Turns>(std::move(fixed), &store, keeping.trainer, keeping.console, keeping.health,
