@@ -38,7 +38,7 @@ constexpr size_t kMostClients = 4096;
 std::string FolderOf(const std::string& job) { return absl::StrCat("meet-images-", job); }
 
 StatusOr<std::string> SocketOf(const std::string& job) {
-  ASSIGN_OR_RETURN(const std::string folder, MeetingPath(FolderOf(job)));
+  ASSIGN_OR_RETURN(const std::string folder, ImageKeeper::Folder(job));
   return MeetingSocket(folder);
 }
 
@@ -143,6 +143,8 @@ class Keeper {
 
 std::string ImageOf(int64_t training, int rank) { return absl::StrCat("training", training, ".rank", rank); }
 std::string NewestImageOf(int rank) { return absl::StrCat("newest.rank", rank); }
+
+StatusOr<std::string> ImageKeeper::Folder(const std::string& job) { return MeetingPath(FolderOf(job)); }
 
 StatusOr<std::unique_ptr<ImageKeeper>> ImageKeeper::Connect(const std::string& job, absl::Duration keep) {
   ASSIGN_OR_RETURN(const std::string path, SocketOf(job));

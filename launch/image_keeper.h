@@ -30,6 +30,9 @@ class ImageKeeper {
   // that of the call that starts it.
   static StatusOr<std::unique_ptr<ImageKeeper>> Connect(const std::string& job, absl::Duration keep = kKeepImages);
 
+  // The folder of the job's keeper, which is there as long as it: for what the job's processes tell the next ones.
+  static StatusOr<std::string> Folder(const std::string& job);
+
   // Keeps the memory behind `descriptor` as `name` (without spaces and line breaks), instead of what it had.
   Status Put(const std::string& name, int descriptor);
   // A descriptor of what it keeps as `name`; none: nothing.

@@ -278,7 +278,8 @@ class Training {
       RETURN_IF_ERROR(TakeFolder());
     }
     if (first() && !folder_.empty() && !RememberedFolder().empty()) {
-      RETURN_IF_ERROR(MakeFolders(session_.job->identity().recovery_path));
+      const std::string& path = session_.job->identity().recovery_path;
+      if (!path.empty()) RETURN_IF_ERROR(MakeFolders(path));
       RETURN_IF_ERROR(WriteFileAtomically(RememberedFolder(), folder_));
     }
     RETURN_IF_ERROR(RecordLaunch());
@@ -436,7 +437,7 @@ class Training {
   int rank() const { return session_.state().rank; }
 
   // Two programs of one identity make the same steps from the same state.
-  std::string Identity() const {
+  std::string IdentityText() const {
     const std::string text =
         absl::StrCat(kVersion, "\n", spec_.recipe_hash, "\n", spec_.graph->common, "\n", ScheduleText(), "\n",
                      spec_.options.seed, " ", session_.state().ranks, "\n", absl::Hex(Fingerprint(spec_.graph->graph)));
@@ -448,7 +449,7 @@ class Training {
     // To verify a recipe trains for a moment, and is no training of its own.
     kept_ = std::make_unique<KeptTraining>(session_.options().verb == "verify" ? nullptr : session_.job, together(),
                                            rank());
-    RETURN_IF_ERROR(kept_->Find(Identity()));
+    RETURN_IF_ERROR(kept_->Find(IdentityText()));
     if (!kept_->found()) return absl::OkStatus();
     restored_ = kept_->record().state;
     folder_ = kept_->record().folder;
@@ -470,7 +471,7 @@ class Training {
     keeping.health = &health_;
     keeping.notice = PrintNote;
     TurnRecord fixed;
-    fixed.identity = Identity();
+    fixed.identity = IdentityText();
     fixed.folder = folder_;
     fixed.plan = PlanText(decisions_);
     if (checkpoint_hook_ != nullptr) fixed.lineage = checkpoint_hook_->lineage().run;
@@ -485,10 +486,14 @@ class Training {
     return absl::OkStatus();
   }
 
-  // The file that remembers this training's run folder for a cluster that starts again; empty: there is none.
+  // The file that remembers this training's run folder for the processes that follow in a job that starts again; empty:
+  // there is none.
   std::string RememberedFolder() const {
-    const std::string path = session_.job == nullptr ? "" : session_.job->identity().recovery_path;
-    return path.empty() ? "" : absl::StrCat(path, "/run_folder.", kept_->number());
+    if (!recovers()) return "";
+    const Identity& identity = session_.job->identity();
+    const auto path = identity.recovery_path.empty() ? ImageKeeper::Folder(identity.recovery)
+                                                     : StatusOr<std::string>(identity.recovery_path);
+    return path.ok() ? absl::StrCat(*path, "/run_folder.", kept_->number()) : "";
   }
 
   // Where a job starts again and no memory has outlived it: the newest checkpoint of the run folder that was named.

@@ -6,7 +6,7 @@
 #include "verbs/define.h"
 #include "verbs/support/report.h"
 
-DEFINE_int64(restarts, -1, "how often, in all (default: as long as there is progress)");
+DEFINE_int64(restarts, -1, "restarts in all; without it no limit");
 
 namespace mslua {
 namespace {
@@ -28,11 +28,12 @@ MSLUA_VERB(again) {
   VerbDef verb;
   verb.name = "again";
   verb.usage = "[flags] -- COMMAND ...";
-  verb.doc = "run mpirun, srun or another starter of ranks again when a rank has died; they resume from memory";
+  verb.doc = "run a starter of ranks, such as mpirun, again when a rank has died";
   verb.min_positional = 1;
   verb.max_positional = 1 << 16;
   verb.flags = {Integer(FLAGS_restarts, "N", 0).As("max-restarts")};
   verb.examples = {"mslua again -- mpirun -n 4 mslua train recipes/quickstart.lua",
+                   "mslua again -- torchrun --nproc-per-node 4 --no-python mslua train recipes/quickstart.lua",
                    "mslua again --max-restarts 5 -- srun --kill-on-bad-exit=1 mslua train recipes/quickstart.lua"};
   verb.place = 152;
   verb.run = RunCommandAgain;

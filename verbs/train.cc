@@ -12,8 +12,8 @@ DEFINE_int64(fast_dev_run, 0, "N steps of training and of eval, nothing saved");
 DEFINE_int64(overfit, 0, "train on the first N batches only");
 DEFINE_string(profile, "", "profile N steps from step S");
 DEFINE_string(on_error, "stop", "what a Lua error does");
-DEFINE_string(recover, "off", "start again where a rank has crashed or was stopped; from memory or checkpoints");
-DEFINE_int64(max_restarts, -1, "how often, in all (default: as long as there is progress)");
+DEFINE_string(recover, "off", "start again when a rank has died");
+DEFINE_int64(max_restarts, -1, "restarts in all; without it no limit");
 DEFINE_bool(attach, true, "open an endpoint for attach");
 
 namespace mslua::cli {
@@ -33,7 +33,7 @@ MSLUA_VERB(train) {
                             Text(FLAGS_profile, "S:N").NotBuilt(), OneOf(FLAGS_on_error, "stop|repl").NotBuilt(),
                             OneOf(FLAGS_recover, "off|memory|disk").Bare("memory"), Integer(FLAGS_max_restarts, "N", 0),
                             Switch(FLAGS_attach).Help("open no endpoint for attach")});
-  verb.examples = {"mslua train recipes/quickstart.lua -n 2", "mslua train recipes/quickstart.lua -n 4 --recover",
+  verb.examples = {"mslua train recipes/quickstart.lua -n 2 --recover",
                    "mslua train recipes/lenet_mnist.lua data_path=/data/mnist epochs=2",
                    "mslua train recipes/resnet18_cifar10.lua --out runs/a --resume train.epochs=20"};
   verb.place = 10;

@@ -212,7 +212,7 @@ expect "known variables" 0 "epoch: 1" env MSLUA_EPOCHS=1 MSLUA_TRAIN_CLIP_NORM=5
 lacks "known variables" "sets nothing"
 expect "an unknown variable of a script" 0 "the variable MSLUA_NOSUCH of the environment sets nothing" \
   env MSLUA_NOSUCH=3 "$mslua" run script.lua none
-expect "recovery, one process" 4 "MS_ENABLE_RECOVERY=1 is not built yet" env MS_ENABLE_RECOVERY=1 \
+expect "recovery, one process" 4 "use mslua train --recover" env MS_ENABLE_RECOVERY=1 \
   "$mslua" train recipe.lua --no-attach
 expect "a parameter server" 4 "there are no parameter servers here" env MS_ROLE=MS_PSERVER MS_WORKER_NUM=2 \
   MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT=9 "$mslua" train recipe.lua

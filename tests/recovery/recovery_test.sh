@@ -61,6 +61,15 @@ expect "one rank" 0 "resuming from memory at step"
 run grep -c "^epoch" alone/rank_0.log
 expect "one rank's log" 0 20
 
+# From checkpoints alone, in the run folder that the first attempt has made.
+rm killed
+sed 's/train = {/checkpoint = { save_checkpoint_steps = 4 }, train = {/' alone.lua > disk.lua
+run "$mslua" train disk.lua --recover=disk
+expect "from disk" 0 "resuming from"
+refuse "from disk" "from memory"
+run sh -c 'cat runs/*/rank_0.log | grep -c "^epoch"'
+expect "the log of a run from disk" 0 20
+
 run env MS_ENABLE_RECOVERY=1 "$mslua" train "$recipe"
 expect "MindSpore's variable" 4 "use mslua train --recover"
 run "$mslua" again -- no-such-program
