@@ -32,9 +32,9 @@ MSLUA_VERB(again) {
   verb.min_positional = 1;
   verb.max_positional = 1 << 16;
   verb.flags = {Integer(FLAGS_restarts, "N", 0).As("max-restarts")};
-  verb.examples = {"mslua again -- mpirun -n 4 mslua train recipes/quickstart.lua",
-                   "mslua again -- torchrun --nproc-per-node 4 --no-python mslua train recipes/quickstart.lua",
-                   "mslua again --max-restarts 5 -- srun --kill-on-bad-exit=1 mslua train recipes/quickstart.lua"};
+  verb.examples = {"mslua again -- mpirun -n 2 mslua train recipes/quickstart.lua",
+                   "mslua again --max-restarts 5 -- mpirun -n 2 mslua train recipes/quickstart.lua",
+                   "mslua again -- mslua train recipes/quickstart.lua"};
   verb.place = 152;
   verb.run = RunCommandAgain;
   return verb;

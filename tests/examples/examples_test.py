@@ -90,7 +90,8 @@ class Workplace:
         folder = self.folder
         self.env = dict(os.environ, HOME=folder, XDG_RUNTIME_DIR=folder + "/run", XDG_CACHE_HOME=folder + "/cache",
                         XDG_STATE_HOME=folder + "/state", WORK=folder, OMP_WAIT_POLICY="passive", TERM="dumb",
-                        PATH=folder + "/bin:" + os.environ["PATH"])
+                        PATH=folder + "/bin:" + os.environ["PATH"],
+                        OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
         for name in ("DATA_PATH", "XDG_DATA_HOME"):
             self.env.pop(name, None)
         os.makedirs(folder + "/run", mode=0o700)

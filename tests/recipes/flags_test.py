@@ -3,6 +3,7 @@
 
 flags_test.py MSLUA [ROW ...]
 """
+import glob
 import json
 import os
 import re
@@ -22,10 +23,12 @@ ENVIRONMENT = dict(os.environ, OMP_WAIT_POLICY="passive", XDG_RUNTIME_DIR=SOCKET
 RECIPE = """
 local ms = require "mslua"
 local nn = ms.nn
-local p = ms.params { epochs = 1, lr = 0.1, width = 3, sleep = false, nap = false, presets = { smoke = { width = 5 } } }
+local p = ms.params { epochs = 1, lr = 0.1, width = 3, sleep = false, nap = false, dies = false,
+  presets = { smoke = { width = 5 } } }
 local Watch = ms.Callback:extend "Watch"
 function Watch:on_train_step_end()
   if p.nap then os.execute "sleep 0.05" end
+  if p.dies then os.execute "kill -9 $PPID" end
   if p.sleep and ms.communication.get_rank() == 1 then os.execute "sleep 60" end
   local file = io.open("out/attach")
   if file then print "can attach" file:close() end
@@ -99,6 +102,34 @@ def waits(words, text):
     return alive and text in seen
 
 
+def worker(words):
+    """A worker of a cluster whose scheduler is on another host, and does not answer."""
+    variables = {"MS_ROLE": "MS_WORKER", "MS_WORKER_NUM": "2", "MS_SCHED_HOST": "203.0.113.7", "MS_SCHED_PORT": "9",
+                 "MS_CLUSTER_TIMEOUT": "1"}
+    ENVIRONMENT.update(variables)
+    try:
+        return mslua(words)
+    finally:
+        for name in variables:
+            del ENVIRONMENT[name]
+
+
+def keeps_nothing():
+    """The process that keeps images has ended."""
+    for _ in range(200):
+        if not glob.glob(SOCKETS + "/**/meet-images-*", recursive=True):
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def shown(folder, *flags):
+    """What `cert show` says of the certificates in a folder, which are made if need be."""
+    if not os.path.exists(folder):
+        mslua(["cert", "make", folder, *flags])
+    return mslua(["cert", "show", folder]).out.replace(folder, "")
+
+
 def losses(result):
     return re.findall(r"loss is \S+", result.out)
 
@@ -169,6 +200,9 @@ ROWS = {
     "train --max-steps": (TRAIN, ["--max-steps", "3"], lines(3)),
     "train --fast-dev-run": (TRAIN, ["--fast-dev-run=2"], lines(2)),
     "train --overfit": (TRAIN, ["--overfit", "1"], lines(1)),
+    "train --recover": (None, TRAIN + ["dies=true", "--recover"], says("3 times in the same way", 5)),
+    "train --max-restarts": (None, TRAIN + ["dies=true", "--recover", "--max-restarts", "0"],
+                             says("0 times (--max-restarts)", 5)),
     "train --hang-timeout": (None, TRAIN + ["-n", "2", "sleep=true", "--hang-timeout", "1"], lambda b, w: w.code == 6),
     "train --heartbeat-timeout": (TRAIN, ["--heartbeat-timeout", "0.5"], says("--heartbeat-timeout expects", 2)),
     "train --no-attach": (["train", "recipe.lua", "--out", "out"], ["--no-attach"],
@@ -252,6 +286,20 @@ ROWS = {
                                   says("--heartbeat-timeout expects", 2)),
     "sched --workers": (["sched"], [], lambda b, w: b.code not in (0, None)
                         and waits(["sched", "--workers", "3"], "3 workers")),
+    "again --max-restarts": (None, ["again", "--max-restarts", "1", "--", "sh", "-c", "kill -9 $$"],
+                             says("1 times (--max-restarts)", 137)),
+    "keep --seconds": (None, ["keep", "flags", "--seconds", "0"], lambda b, w: w.code == 0 and keeps_nothing()),
+    "sched --tls": (None, ["sched", "--workers", "1", "--host", "203.0.113.7", "--tls", "nosuch.json"],
+                    says("nosuch.json", 10)),
+    "sched --insecure-network": (["sched", "--workers", "1", "--host", "203.0.113.7"], ["--insecure-network"],
+                                 lambda b, w: b.code == 10 and w.code == 4),
+    "cert --days": (["cert", "make", "days"], [], lambda b, w: b.code == 0 and shown("days") != shown("days7", "--days",
+                                                                                                  "7")),
+    "cert --hosts": (None, ["cert", "make", "hosts", "--hosts", "node-1,10.0.0.2"],
+                     lambda b, w: "hosts node-1, 10.0.0.2" in shown("hosts")),
+    "cert --job": (None, ["cert", "make", "jobs", "--job", "resnet"], lambda b, w: "job resnet" in shown("jobs")),
+    "cert --password-file": (["cert", "show", "days/client.p12"], ["--password-file", "nosuch"], says("nosuch", 10)),
+    "cert --json": (["cert", "show", "days"], ["--json"], is_json),
     "ps --json": (["ps"], ["--json"], is_json),
     "attach --rw": (["attach", "-e", ".set lr=0.2"], ["--rw"], lambda b, w: b.code != 0 and w.code == 0),
     "attach -e": (["attach"], ["-e", ".status"], lambda b, w: w.code == 0 and len(w.out) > 0),
@@ -265,6 +313,14 @@ ROWS = {
     "plot --svg": (["plot", "out1"], ["--svg", "curve.svg"], lambda b, w: w.code == 0 and os.path.exists("curve.svg")),
     "stop --now": (["stop"], ["--now"], None),  # run last: it ends the job
 }
+# On one host there is nothing to encrypt and nothing to consent to: a worker of a cluster shows it.
+for verb, words in (("train", TRAIN), ("eval", EVAL), ("verify", VERIFY), ("run", RUN + ["ranks"]),
+                    ("repl", ["repl", "recipe.lua"])):
+    ROWS[verb + " --tls"] = (None, ["version"], lambda b, w, words=words:
+                             "nosuch.json" in worker(words + ["--tls", "nosuch.json"]).err)
+    ROWS[verb + " --insecure-network"] = (None, ["version"], lambda b, w, words=words:
+                                          "has no TLS" in worker(words).err
+                                          and "has no TLS" not in worker(words + ["--insecure-network"]).err)
 STDIN = {"repl": "net.first.weight.shape[1], net.first.weight.value\n", "attach -e": ".detach\n"}
 
 def check(name):
