@@ -199,7 +199,8 @@ int RunImageKeeper(const std::string& job, absl::Duration keep) {
     if (child < 0) return absl::ErrnoToStatus(errno, "fork");
     if (child > 0) _exit(kExitOk);  // the folder is the child's now
     const Fd nowhere(open("/dev/null", O_RDWR | O_CLOEXEC));
-    dup2(nowhere.get(), 2);
+    for (const int standard : {0, 1, 2}) dup2(nowhere.get(), standard);
+    setsid();
     signal(SIGPIPE, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
     if (chdir("/") != 0) return absl::ErrnoToStatus(errno, "chdir");
