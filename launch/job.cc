@@ -301,7 +301,7 @@ Status Job::MeetAt(const Endpoint& scheduler, const std::string& node_id) {
   watch.reset();
   if (!membership.ok()) return membership.status();
   membership_ = std::move(*membership);
-  rank_ = membership_->rank();
+  rank_ = met_as_ = membership_->rank();
   {
     std::lock_guard<std::mutex> lock(mutex_);
     job_ = membership_->job();
@@ -546,7 +546,11 @@ void Job::SayStopped(const Status& why) const {
 int64_t Job::NewestTurn() {
   const auto keeper = images();
   int64_t newest = Image::kNoTurn;
-  for (int r = 0; keeper.ok() && *keeper != nullptr && r < size(); ++r) {
+  if (!keeper.ok() || *keeper == nullptr) return newest;
+  // Before it has met the others a worker without a number does not know which of the images was its own.
+  const int own = met_as_;
+  const int first = std::max(0, own), last = own < 0 ? size() : own + 1;
+  for (int r = first; r < last; ++r) {
     const auto kept = (*keeper)->Get(NewestImageOf(r));
     if (!kept.ok() || !*kept) continue;
     const auto image = Image::Open(kept->get());

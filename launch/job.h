@@ -85,7 +85,8 @@ class Job {
   // Where the images of this job's trainings are kept; null: the job does not start again, or from checkpoints alone.
   // Any thread.
   StatusOr<ImageKeeper*> images();
-  // The newest turn that a rank of this host has committed. Any thread.
+  // The newest turn that this rank, or before it is known which one it is, a rank of this host has committed. Any
+  // thread.
   int64_t NewestTurn();
   // The number of the next training of this process, from 0.
   int64_t NextTraining() { return trainings_++; }
@@ -137,6 +138,7 @@ class Job {
   const JobOptions options_;
   const Identity identity_;
   int rank_ = -1;
+  std::atomic<int> met_as_{-1};  // the same, for NewestTurn on other threads
   bool joined_ = false, one_host_ = true;
   NetworkOptions network_;
   std::shared_ptr<Tls> tls_;
