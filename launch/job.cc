@@ -559,6 +559,34 @@ int64_t Job::NewestTurn() {
   return newest;
 }
 
+namespace {
+
+// What a worker leaves in MS_RECOVERY_PATH when it is done, for a scheduler that was killed before it heard so.
+std::string DoneFile(const std::string& folder, int rank) { return absl::StrCat(folder, "/done.", rank); }
+
+Status NoteDone(const std::string& folder, int rank, int exit_code) {
+  RETURN_IF_ERROR(MakeFolders(folder));
+  return WriteFileAtomically(DoneFile(folder, rank), absl::StrCat(exit_code, "\n"));
+}
+
+// The exit code of a job whose workers are all done; nothing while one is not.
+absl::optional<int> DoneCode(const std::string& folder, int workers) {
+  int code = kExitOk;
+  for (int rank = 0; rank < workers; ++rank) {
+    const auto text = ReadFile(DoneFile(folder, rank), 16);
+    int own = kExitOk;
+    if (!text.ok() || !absl::SimpleAtoi(*text, &own)) return absl::nullopt;
+    if (code == kExitOk) code = own;
+  }
+  return code;
+}
+
+void ForgetDone(const std::string& folder, int workers) {
+  for (int rank = 0; rank < workers; ++rank) unlink(DoneFile(folder, rank).c_str());
+}
+
+}  // namespace
+
 int Job::Finish(const Status& outcome_of_work, int exit_code, Groups* groups) {
   Status outcome = outcome_of_work;
   if (outcome.ok() && groups != nullptr) {
@@ -577,6 +605,10 @@ int Job::Finish(const Status& outcome_of_work, int exit_code, Groups* groups) {
   if (outcome.ok()) {
     // A job that was asked to stop, and has saved, continues later.
     if (images_ != nullptr && exit_code != kExitCheckpointed) images_->DropOwn().IgnoreError();
+    if (!identity_.recovery_path.empty()) {
+      const Status noted = NoteDone(identity_.recovery_path, rank_, exit_code);
+      if (!noted.ok()) Say(absl::StrCat("warning: ", noted.message()));
+    }
     if (membership_ != nullptr) membership_->Leave(exit_code);
     membership_.reset();
     const Status others = scheduler_ == nullptr ? absl::OkStatus() : scheduler_->Wait();
@@ -723,6 +755,7 @@ int RunScheduler(const Identity& identity, absl::Duration heartbeat_limit, const
     if (write(over.get(), &one, sizeof one) < 0) return;  // full: it is set
   };
   const std::string journal = absl::StrCat(identity.recovery_path, "/scheduler.json");
+  bool again = false;
   if (!identity.recovery_path.empty()) {
     const auto epochs = ReadJournal(journal);
     if (!epochs.ok()) return SayError(epochs.status(), kExitStorage);
@@ -732,7 +765,11 @@ int RunScheduler(const Identity& identity, absl::Duration heartbeat_limit, const
       const Status written = WriteJournal(journal, epoch);
       if (!written.ok()) Say(absl::StrCat("warning: ", written.message()));
     };
-    if (*epochs > 0) Say(absl::StrCat("the scheduler was started again: epoch ", *epochs + 1));
+    again = *epochs > 0;
+    if (again)
+      Say(absl::StrCat("the scheduler was started again: epoch ", *epochs + 1));
+    else
+      ForgetDone(identity.recovery_path, identity.size);
   }
   const auto scheduler = StartFor(identity, network, std::move(options), &here.meeting, &secret);
   if (!scheduler.ok()) {
@@ -759,6 +796,18 @@ int RunScheduler(const Identity& identity, absl::Duration heartbeat_limit, const
     pollfd entries[] = {{over.get(), POLLIN, 0}, {signals.get(), POLLIN, 0}};
     poll(entries, 2, watch == nullptr ? -1 : 1000);
     ended = entries[0].revents != 0;
+    if (again && watch != nullptr) {
+      // The workers may have ended while there was no scheduler: nobody will come.
+      const auto code = DoneCode(identity.recovery_path, identity.size);
+      if (code) {
+        (*scheduler)->Fail(WithCause(absl::CancelledError("the job is done"), {-1, kExitOk}));
+        (*scheduler)->Wait().IgnoreError();
+        unlink(journal.c_str());
+        ForgetDone(identity.recovery_path, identity.size);
+        Say("all workers are done: the job is over");
+        return *code;
+      }
+    }
     signalfd_siginfo info;
     if (entries[1].revents == 0 || read(signals.get(), &info, sizeof info) != sizeof info) continue;
     const int signal = static_cast<int>(info.ssi_signo);
@@ -773,7 +822,10 @@ int RunScheduler(const Identity& identity, absl::Duration heartbeat_limit, const
   }
   const Status outcome = (*scheduler)->Wait();
   // Of a job that is over nothing is remembered.
-  if (!identity.recovery_path.empty()) unlink(journal.c_str());
+  if (!identity.recovery_path.empty()) {
+    unlink(journal.c_str());
+    ForgetDone(identity.recovery_path, identity.size);
+  }
   if (outcome.ok()) return (*scheduler)->exit_code();
   const int code = CauseOf(outcome).exit_code;
   // A worker that a signal has ended before it could save has not failed.

@@ -1,5 +1,7 @@
 #include "lua/compile_graph.h"
 
+#include "lua/device.h"
+
 #include <string>
 #include <vector>
 
@@ -23,6 +25,7 @@ StatusOr<std::unique_ptr<Executable>> CompileGraph(Session& session, const Trace
   CompileOptions options;
   static_cast<PassOptions&>(options) = DumpsOf(session);
   options.share = share;
+  ASSIGN_OR_RETURN(options.device, DeviceOf(session));
   options.decisions = decisions;
   return CompileShared(session, graph.graph, options);
 }

@@ -183,6 +183,7 @@ void PushOptions(lua_State* L, const SessionOptions& options) {
   set("file", options.file);
   set("preset", options.preset);
   set("device", options.device);
+  if (options.device != "cpu") set("device_given", options.device);
   lua_pushnumber(L, options.rank);
   lua_setfield(L, -2, "rank");
   lua_pushnumber(L, options.ranks);

@@ -5,6 +5,7 @@
 #include "collectives/groups.h"
 #include "core/base/exit_code.h"
 #include "launch/job.h"
+#include "lua/device.h"
 #include "lua/object.h"
 #include "lua/session.h"
 #include "lua/tensor_lua.h"
@@ -39,6 +40,14 @@ StatusOr<int> Hosts(lua_State* L, Session& session) {
     PushString(L, hosts[r]);
     lua_rawseti(L, -2, static_cast<int>(r) + 1);
   }
+  return 1;
+}
+
+// core.device_problem(): why graphs cannot run on a CUDA device here, or nil.
+StatusOr<int> DeviceProblem(lua_State* L, Session&) {
+  const Status problem = CheckDevices();
+  if (problem.ok()) return 0;
+  PushString(L, std::string(problem.message()));
   return 1;
 }
 
@@ -82,6 +91,7 @@ void OpenRanks(lua_State* L) {
   SetFunctions(L, {{"join", Entry<Join>},
                    {"hosts", Entry<Hosts>},
                    {"speaks", Entry<Speaks>},
+                   {"device_problem", Entry<DeviceProblem>},
                    {"private_network", Entry<PrivateNetwork>},
                    {"tls_given", Entry<TlsGiven>}});
 }

@@ -1,5 +1,7 @@
 #include "lua/session.h"
 
+#include "lua/device.h"
+
 #include <cstring>
 
 #include "absl/strings/match.h"
@@ -145,10 +147,7 @@ Session::Session(SessionOptions options)
 
 StatusOr<std::unique_ptr<Session>> Session::Create(SessionOptions options) {
   FlushDenormals();  // before there are threads that compute
-  if (options.device != "cpu") {
-    return absl::UnimplementedError(
-        absl::StrCat("this build computes on the cpu only; leave out --device ", options.device));
-  }
+  if (options.device != "cpu") RETURN_IF_ERROR(Annotate(CheckDevices(), absl::StrCat("--device ", options.device)));
   auto session = std::unique_ptr<Session>(new Session(std::move(options)));
   RETURN_IF_ERROR(session->Open());
   return session;

@@ -22,6 +22,7 @@ struct lua_Debug;
 
 namespace mslua {
 
+class Device;
 class Job;
 class Program;
 class Trace;
@@ -105,6 +106,7 @@ class Session {
   bool prints = true;                // this rank's loss lines go to the console too
   std::string prefix;                // before them
   double hang_timeout_s = 0;         // --hang-timeout, for the groups that are joined; 0: theirs
+  Device* device = nullptr;          // of lua/device.h, once it is open
   std::shared_ptr<Block> workspace;  // of the eager programs: one runs at a time
   // The last error of Lua as Call's handler has written it, which an outer call leaves as it is.
   std::string explained;

@@ -446,9 +446,10 @@ class Training {
 
   // What this job has kept of the training in memory.
   Status FindKept() {
-    // To verify a recipe trains for a moment, and is no training of its own.
-    kept_ = std::make_unique<KeptTraining>(session_.options().verb == "verify" ? nullptr : session_.job, together(),
-                                           rank());
+    // To verify a recipe trains for a moment, and is no training of its own. What a device updates is not in memory that
+    // outlives the process: such a job starts again from its checkpoints.
+    const bool keeps = session_.options().verb != "verify" && OptionString(L_, "device") != "cuda";
+    kept_ = std::make_unique<KeptTraining>(keeps ? session_.job : nullptr, together(), rank());
     RETURN_IF_ERROR(kept_->Find(IdentityText()));
     if (!kept_->found()) return absl::OkStatus();
     restored_ = kept_->record().state;
@@ -922,6 +923,7 @@ class Training {
       CompileOptions options;
       options.rank = session_.state().rank;
       options.optimize = false;
+      options.device = session_.device;
       return CompileShared(session_, graph, options);
     };
     view.print = [this](const std::string& line) {

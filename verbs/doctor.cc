@@ -7,6 +7,7 @@
 #include <fstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +16,7 @@
 #include "core/base/exit_code.h"
 #include "core/base/parallel_for.h"
 #include "core/base/processor.h"
+#include "core/device/device.h"
 #include "core/op/registry.h"
 #include "lua/calibrate.h"
 #include "lua/json.h"
@@ -113,9 +115,40 @@ Check CheckCompute() {
           status.ok() ? "" : "this is a fault of the build: run ./tools/test"};
 }
 
+// NVIDIA's driver, the devices that it shows, and the libraries that --device cuda opens. A machine without a device is
+// as good as any.
+std::vector<Check> CheckCuda() {
+  const auto driver = cuda::OpenDriver();
+  if (!driver.ok()) return {{"cuda", Check::kOk, "no NVIDIA driver here: training uses the CPU", ""}};
+  std::vector<Check> checks;
+  int version = 0;
+  (*driver)->call.cuDriverGetVersion(&version);
+  checks.push_back({"cuda driver", Check::kOk,
+                    absl::StrCat("CUDA ", version / 1000, ".", version % 1000 / 10, ", ", (*driver)->path), ""});
+  const auto listed = ListDevices();
+  if (!listed.ok()) {
+    checks.push_back({"cuda devices", Check::kNote, std::string(listed.status().message()), "--device cuda is refused"});
+    return checks;
+  }
+  for (const DeviceInfo& d : *listed) {
+    checks.push_back({absl::StrCat("cuda device ", d.ordinal), d.usable ? Check::kOk : Check::kNote,
+                      absl::StrCat(d.name, ", ", GiB(static_cast<double>(d.memory_bytes)), ", ", d.architecture),
+                      d.usable ? "" : "mslua needs compute capability 8.0 or newer"});
+  }
+  if (listed->empty()) checks.push_back({"cuda devices", Check::kNote, "the driver finds none", "--device cuda is refused"});
+  const auto nvrtc = cuda::OpenNvrtc();
+  int major = 0, minor = 0;
+  if (nvrtc.ok()) (*nvrtc)->call.nvrtcVersion(&major, &minor);
+  checks.push_back({"cuda compiler", nvrtc.ok() ? Check::kOk : Check::kNote,
+                    nvrtc.ok() ? absl::StrCat("NVRTC ", major, ".", minor, ", ", (*nvrtc)->path)
+                               : std::string(nvrtc.status().message()),
+                    nvrtc.ok() ? "" : "--device cuda is refused"});
+  return checks;
+}
+
 int RunDoctor(const cli::CommandLine& command) {
   if (command.Bool("calibrate")) return Report(Calibrate());
-  const std::vector<Check> checks = {
+  std::vector<Check> checks = {
       CheckInstructionSets(),
       CheckThreads(),
       CheckMemory(),
@@ -125,6 +158,7 @@ int RunDoctor(const cli::CommandLine& command) {
       CheckFiles(),
       CheckOperators(),
       CheckCompute()};
+  for (Check& c : CheckCuda()) checks.push_back(std::move(c));
   constexpr const char* kVerdicts[] = {"ok", "note", "BAD"};
   bool bad = false;
   for (const Check& c : checks) {

@@ -57,6 +57,7 @@ StatusOr<Named> Watched::FindStored(absl::string_view name) const {
   for (const auto& e : view_.store->entries()) names.push_back(e->name);
   ASSIGN_OR_RETURN(const std::string full, Unique(name, names, "parameter or state"));
   const Store::Entry* entry = view_.store->Find(full);
+  RETURN_IF_ERROR(view_.store->Fetch(*entry));
   return Named{full, entry->type, entry->memory.data(), {}};
 }
 

@@ -12,6 +12,7 @@
 #include "core/base/shape.h"
 #include "core/base/status.h"
 #include "core/op/attrs.h"
+#include "core/op/device_form.h"
 #include "core/op/factor_rule.h"
 #include "core/op/formula.h"
 #include "core/op/kernel.h"
@@ -110,6 +111,8 @@ struct OpDef {
   std::vector<std::string> formula;  // elementwise: one expression an output, over inputs and attributes
   ReferenceKernel reference;         // made from the formula when there is one
   std::vector<FastKernel> fast;
+  DeviceFn device;             // its kernels on an accelerator; made from the formula when there is one
+  DeviceFaultFn device_fault;  // what a fault of these kernels means
 
   bool view = false;         // the output is the first input's memory under another type
   bool random = false;       // carries an attribute _rng, its stream of random numbers
@@ -208,6 +211,11 @@ struct OpDef {
   }
   OpDef& Fast(FastKernel v) {
     fast.push_back(std::move(v));
+    return *this;
+  }
+  OpDef& OnDevice(DeviceFn v, DeviceFaultFn fault = nullptr) {
+    device = std::move(v);
+    device_fault = std::move(fault);
     return *this;
   }
   OpDef& View() {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/op/device_text.h"
 #include "core/op/elementwise.h"
 
 namespace mslua {
@@ -17,6 +18,14 @@ ReferenceKernel FormulaKernel(const OpDef& op) {
   };
 }
 
+DeviceFn FormulaOnDevice(const OpDef& op) {
+  const OpDef copy = op;
+  return [copy](const OpSpec& spec) -> StatusOr<DeviceProgram> {
+    ASSIGN_OR_RETURN(const ScalarProgram program, FormulaProgram(copy, spec.attrs));
+    return DeviceMap(program, spec.inputs, spec.outputs);
+  };
+}
+
 }  // namespace
 
 OpRegistry::OpRegistry(std::vector<OpDef> ops) : ops_(std::move(ops)) {
@@ -24,6 +33,7 @@ OpRegistry::OpRegistry(std::vector<OpDef> ops) : ops_(std::move(ops)) {
   for (OpDef& op : ops_) {
     if (!op.formula.empty()) op.elementwise = true;
     if (!op.formula.empty() && !op.reference) op.reference = FormulaKernel(op);
+    if (!op.formula.empty() && !op.device) op.device = FormulaOnDevice(op);
   }
 }
 

@@ -1,5 +1,6 @@
 #include "absl/strings/str_cat.h"
 #include "core/kernels/simd/average_pool.h"
+#include "core/ops/declare/device_images.h"
 #include "core/ops/define.h"
 
 namespace mslua {
@@ -35,6 +36,10 @@ OpDef Define(std::string name, std::string input, std::string size) {
     ASSIGN_OR_RETURN(const AveragePooling p, Resolve(c.attrs, c.inputs[0].type, size));
     ReferenceAveragePool(p, c.inputs[0].type.dtype, c.inputs[0].data, c.outputs[0].data);
     return absl::OkStatus();
+  });
+  op.OnDevice([size](const OpSpec& s) -> StatusOr<DeviceProgram> {
+    ASSIGN_OR_RETURN(const AveragePooling p, Resolve(s.attrs, s.inputs[0], size));
+    return AveragePoolOnDevice(p, s.inputs[0].dtype);
   });
   op.Fast(HighwayAveragePool([size](const OpSpec& s) { return Resolve(s.attrs, s.inputs[0], size); }));
   return op;

@@ -2,6 +2,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
+#include "core/kernels/simd/softmax.h"
+#include "core/op/device_text.h"
 #include "core/ops/define.h"
 
 namespace mslua {
@@ -40,6 +42,27 @@ Status Search(const OpCall& c) {
   return absl::OkStatus();
 }
 
+StatusOr<DeviceProgram> SearchOnDevice(const OpSpec& spec, bool max) {
+  const AxisView v = AxisView::Of(spec.inputs[0].shape, spec.attrs.Int("axis"));
+  if (v.size == 0) return absl::InvalidArgumentError("the axis is empty");
+  return OneStep(EachRow(v.outer * v.inner, v.size,
+                         absl::StrCat("  typedef ", DeviceComputeType(spec.inputs[0].dtype), " C;\n",
+                                      Constant("size", v.size), Constant("inner", v.inner), R"cuda(
+  const i64 at = row / inner * size * inner + row % inner;
+  C best = Get(x0[at]);
+  for (i64 k = team.lane; k < size; k += team.lanes) best = )cuda",
+                                      max ? "Max<C>" : "Min<C>", "(best, Get(x0[at + k * inner]));\n  best = team.",
+                                      max ? "Max" : "Min", R"cuda((best);
+  i64 first = size;
+  for (i64 k = team.lane; k < size; k += team.lanes) {
+    const C v = Get(x0[at + k * inner]);
+    if ((v == best || (v != v && best != best)) && k < first) first = k;
+  }
+  first = team.Min(first);
+  if (team.lane == 0) Set(y0[row], first);
+)cuda")));
+}
+
 OpDef SearchOp(std::string name, ReferenceKernel reference) {
   OpDef op(std::move(name));
   op.Input("x").NumericTypes().ZeroGrad();
@@ -74,6 +97,8 @@ OpDef SearchOp(std::string name, ReferenceKernel reference) {
 
 MSLUA_OPERATOR(argmax) {
   OpDef max = SearchOp("argmax", Search<true>), min = SearchOp("argmin", Search<false>);
+  max.OnDevice([](const OpSpec& spec) { return SearchOnDevice(spec, true); });
+  min.OnDevice([](const OpSpec& spec) { return SearchOnDevice(spec, false); });
   max.Class("Argmax").Doc(
       "Where the largest element along `axis` is, counted from 0; the first one at ties. [.., n, ..] gives [.., ..].");
   min.Class("Argmin").Doc(

@@ -1,5 +1,6 @@
 #include "absl/strings/str_cat.h"
 #include "core/kernels/simd/average_pool.h"
+#include "core/ops/declare/device_images.h"
 #include "core/ops/define.h"
 
 namespace mslua {
@@ -79,6 +80,10 @@ MSLUA_OPERATOR(avg_pool2d) {
     ReferenceAveragePool(p, c.inputs[0].type.dtype, c.inputs[0].data, c.outputs[0].data);
     return absl::OkStatus();
   });
+  op.OnDevice([](const OpSpec& s) -> StatusOr<DeviceProgram> {
+    ASSIGN_OR_RETURN(const AveragePooling p, OfForward(s.attrs, s.inputs[0]));
+    return AveragePoolOnDevice(p, s.inputs[0].dtype);
+  });
   op.Fast(HighwayAveragePool([](const OpSpec& s) { return OfForward(s.attrs, s.inputs[0]); }));
   op.AddSample({{{DType::kF32, {2, 3, 7, 6}}}, {{"kernel_size", Ints{2}}, {"stride", Ints{2}}}});
   op.AddSample({{{DType::kF32, {2, 7, 6, 19}}},
@@ -103,6 +108,10 @@ MSLUA_OPERATOR(avg_pool2d) {
     ASSIGN_OR_RETURN(const AveragePooling p, OfGrad(c.attrs, c.inputs[0].type));
     ReferenceAveragePool(p, c.inputs[0].type.dtype, c.inputs[0].data, c.outputs[0].data);
     return absl::OkStatus();
+  });
+  grad.OnDevice([](const OpSpec& s) -> StatusOr<DeviceProgram> {
+    ASSIGN_OR_RETURN(const AveragePooling p, OfGrad(s.attrs, s.inputs[0]));
+    return AveragePoolOnDevice(p, s.inputs[0].dtype);
   });
   grad.Fast(HighwayAveragePool([](const OpSpec& s) { return OfGrad(s.attrs, s.inputs[0]); }));
   grad.AddSample(

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/kernels/dispatch.h"
 #include "core/kernels/simd/channels.h"
+#include "core/op/device_text.h"
 #include "core/ops/define.h"
 
 namespace mslua {
@@ -168,6 +169,58 @@ Status GradApplyReference(const OpCall& call, bool with_relu) {
   return absl::OkStatus();
 }
 
+std::string ChannelText(const Channels& v) {
+  return absl::StrCat(Constant("channels", v.channels), Constant("inner", v.inner), Constant("outer", v.outer));
+}
+
+// The terms of element `at`, channel `c`: C a0 and C a1.
+DeviceProgram ChannelSumsOnDevice(const OpSpec& spec, const std::string& terms) {
+  const Channels v = Channels::Of(spec.attrs, spec.inputs[0].shape);
+  DeviceReduction r;
+  r.outputs = v.channels;
+  r.length = v.count();
+  r.type = DeviceType(spec.outputs[0].dtype);
+  r.joins = "++";
+  r.adjacent = v.inner == 1;
+  r.element = absl::StrCat(ChannelText(v), "    const i64 c = row, at = (k / inner * channels + c) * inner + k % inner;\n",
+                           terms);
+  r.finish = "  y0[row] = t0;\n  y1[row] = t1;";
+  return DeviceReduce(r);
+}
+
+DeviceProgram ChannelMapOnDevice(const OpSpec& spec, const std::string& statements) {
+  const Channels v = Channels::Of(spec.attrs, spec.inputs[0].shape);
+  const DType vectors = spec.inputs.back().dtype;
+  return OneStep(EachElement(v.elements(), absl::StrCat("  typedef ", DeviceType(vectors), " C;\n", ChannelText(v),
+                                                        "  const i64 at = i, c = i / inner % channels;\n", statements)));
+}
+
+DeviceProgram StatsOnDevice(const OpSpec& spec) {
+  return ChannelSumsOnDevice(spec, "    const C a0 = (C)Get(x0[at]) - x1[c], a1 = a0 * a0;");
+}
+
+DeviceProgram ApplyOnDevice(const OpSpec& spec) {
+  return ChannelMapOnDevice(spec, "  Set(y0[at], ((C)Get(x0[at]) - x1[c]) * x2[c] * x3[c] + x4[c]);");
+}
+
+// dy, x, mean, rstd[, scale, bias]: `g` is what a relu lets through, `normal` the normalised x.
+std::string GradTerms(bool relu) {
+  return absl::StrCat("  const C normal = ((C)Get(x1[at]) - x2[c]) * x3[c];\n  const C g = ",
+                      relu ? "normal * x4[c] + x5[c] > 0 ? (C)Get(x0[at]) : (C)0" : "(C)Get(x0[at])", ";\n");
+}
+
+DeviceProgram GradStatsOnDevice(const OpSpec& spec, bool relu) {
+  return ChannelSumsOnDevice(spec, GradTerms(relu) + "    const C a0 = g, a1 = g * normal;");
+}
+
+DeviceProgram GradApplyOnDevice(const OpSpec& spec, bool relu) {
+  const int64_t count = spec.attrs.Int("count");
+  const int sums = relu ? 6 : 5;
+  return ChannelMapOnDevice(spec, absl::StrCat(GradTerms(relu), "  Set(y0[at], x4[c] * x3[c] * (g - (x", sums,
+                                               "[c] + normal * x", sums + 1, "[c]) * (C)",
+                                               NumberText(count > 0 ? 1.0 / static_cast<double>(count) : 0), "));"));
+}
+
 // A vector [c] in the shape that broadcasts over x.
 Value OverChannels(GraphBuilder& g, Value v, const Attrs& attrs, int64_t rank) {
   Shape shape(rank, 1);
@@ -276,6 +329,7 @@ OpDef GradStats(bool relu) {
   const int vectors = relu ? 4 : 2;
   DeclareChannels(op, 2, vectors, 2);
   op.Reference([relu](const OpCall& call) { return GradStatsReference(call, relu); });
+  op.OnDevice([relu](const OpSpec& s) { return GradStatsOnDevice(s, relu); });
   op.Fast(HighwayBatchNormGradStats(relu));
   op.AddSample({GradientSample({2, 3, 3, 5}, 3, vectors)});
   op.AddSample({GradientSample({4, 3, 2, 67}, 67, vectors), {{"data_format", std::string("NHWC")}}});
@@ -296,6 +350,7 @@ OpDef GradApply(bool relu) {
   const int vectors = relu ? 6 : 5;
   DeclareChannels(op, 2, vectors, 0);
   op.Reference([relu](const OpCall& call) { return GradApplyReference(call, relu); });
+  op.OnDevice([relu](const OpSpec& s) { return GradApplyOnDevice(s, relu); });
   op.Fast(HighwayBatchNormGradApply(relu)).InPlace(0, 0).InPlace(0, 1);
   op.AddSample({GradientSample({2, 3, 3, 5}, 3, vectors), {{"count", int64_t{30}}}, 0.5, 1.5});
   op.AddSample({GradientSample({4, 3, 2, 67}, 67, vectors),
@@ -318,7 +373,7 @@ MSLUA_OPERATOR(batch_norm) {
       "the running mean.");
   stats.Input("x").Input("shift", TypeClass::kFloat).Outputs({"sum", "square_sum"});
   DeclareChannels(stats, 1, 1, 2);
-  stats.Grad(StatsGrad).Reference(StatsReference).Fast(HighwayBatchNormStats());
+  stats.Grad(StatsGrad).Reference(StatsReference).OnDevice(StatsOnDevice).Fast(HighwayBatchNormStats());
   stats.AddSample({{f32({2, 3, 3, 5}), f32({3})}});
   stats.AddSample({{f32({4, 3, 2, 67}), f32({67})}, last});
 
@@ -331,7 +386,7 @@ MSLUA_OPERATOR(batch_norm) {
       .Input("bias", TypeClass::kFloat);
   apply.Attr("count", AttrKind::kInt, int64_t{0}, kCountDoc);
   DeclareChannels(apply, 1, 4, 0);
-  apply.Grad(ApplyGrad).Reference(ApplyReference).Fast(HighwayBatchNormApply()).InPlace(0, 0);
+  apply.Grad(ApplyGrad).Reference(ApplyReference).OnDevice(ApplyOnDevice).Fast(HighwayBatchNormApply()).InPlace(0, 0);
   apply.AddSample({{f32({2, 3, 3, 5}), f32({3}), f32({3}), f32({3}), f32({3})}, {}, 0.5, 1.5});
   apply.AddSample({{f32({4, 3, 2, 67}), f32({67}), f32({67}), f32({67}), f32({67})}, last, 0.5, 1.5});
 

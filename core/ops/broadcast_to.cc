@@ -1,5 +1,6 @@
 #include "absl/strings/str_cat.h"
 #include "core/op/elementwise.h"
+#include "core/op/device_text.h"
 #include "core/ops/define.h"
 
 namespace mslua {
@@ -55,6 +56,10 @@ MSLUA_OPERATOR(broadcast_to) {
     copy.code.push_back({ScalarOp::kInput, {0, -1, -1}, 0});
     copy.results = {0};
     return EvaluateElementwise(copy, c.inputs, c.outputs);
+  });
+  op.OnDevice([](const OpSpec& spec) {
+    const std::string from = BroadcastIndex("i", spec.outputs[0].shape, spec.inputs[0].shape);
+    return OneStep(EachElement(spec.outputs[0].elements(), absl::StrCat("  y0[i] = x0[", from, "];")));
   });
   op.AddSample({{{DType::kF32, {3, 1}}}, {{"shape", std::vector<int64_t>{2, 3, 4}}}});
   op.AddSample({{{DType::kF32, {}}}, {{"shape", std::vector<int64_t>{5}}}});

@@ -1,5 +1,6 @@
 #include "absl/strings/str_cat.h"
 #include "core/kernels/strided_copy.h"
+#include "core/op/device_text.h"
 #include "core/ops/define.h"
 
 namespace mslua {
@@ -63,6 +64,19 @@ MSLUA_OPERATOR(concat) {
       at += x.type.shape[axis];
     }
     return absl::OkStatus();
+  });
+  op.OnDevice([](const OpSpec& spec) {
+    const auto axis = static_cast<size_t>(spec.attrs.Int("axis"));
+    const Shape strides = RowMajorStrides(spec.outputs[0].shape);
+    DeviceProgram program;
+    int64_t at = 0;
+    for (size_t k = 0; k < spec.inputs.size(); ++k) {
+      const Shape& shape = spec.inputs[k].shape;
+      const std::string to = StridedIndex("i", shape, strides, at * strides[axis]);
+      program.steps.push_back(EachElement(NumElements(shape), absl::StrCat("  y0[", to, "] = x", k, "[i];")));
+      at += shape[axis];
+    }
+    return program;
   });
   op.AddSample({{{DType::kF32, {3, 2}}, {DType::kF32, {3, 5}}}, {{"axis", int64_t{1}}}});
   op.AddSample({{{DType::kF32, {3, 2}}, {DType::kF32, {1, 2}}, {DType::kF32, {2, 2}}}});

@@ -4,6 +4,7 @@
 #include "core/base/parallel_for.h"
 #include "core/kernels/convolution.h"
 #include "core/kernels/dispatch.h"
+#include "core/ops/declare/device_images.h"
 #include "core/ops/define.h"
 
 namespace mslua {
@@ -132,6 +133,69 @@ void GradWeight(const Convolution& c, const T* x, const T* dy, T* dw) {
   });
 }
 
+std::string ConvolutionText(const Convolution& c) {
+  return absl::StrCat(WindowText(c.window, c.x), ImageStrides("x", c.x),
+                      ImageStrides("y", c.y), Constant("in", c.in_per_group()), Constant("out", c.out_per_group()),
+                      Constant("rows", c.y.h), Constant("columns", c.y.w));
+}
+
+std::string TypeText(DType t) { return absl::StrCat("  typedef ", DeviceComputeType(t), " C;\n"); }
+
+DeviceProgram ForwardOnDevice(const Convolution& c, DType t) {
+  return OneStep(EachElement(c.y.elements(), absl::StrCat(TypeText(t), ConvolutionText(c), ImagePlace(c.y), R"cuda(
+  const i64 from = n * x_n + c / out * in * x_c, taps = size_h * size_w;
+  C sum = 0;
+  for (i64 a = 0; a < size_h; ++a) {
+    const i64 r = h * stride_h - before_h + a * dilation_h;
+    if (r < 0 || r >= height) continue;
+    for (i64 b = 0; b < size_w; ++b) {
+      const i64 s = w * stride_w - before_w + b * dilation_w;
+      if (s < 0 || s >= width) continue;
+      const i64 at = from + r * x_h + s * x_w, tap = c * in * taps + a * size_w + b;
+      for (i64 k = 0; k < in; ++k) sum += (C)Get(x0[at + k * x_c]) * (C)Get(x1[tap + k * taps]);
+    }
+  }
+  Set(y0[i], sum);
+)cuda")));
+}
+
+DeviceProgram GradInputOnDevice(const Convolution& c, DType t) {
+  return OneStep(EachElement(c.x.elements(), absl::StrCat(TypeText(t), ConvolutionText(c), ImagePlace(c.x), R"cuda(
+  const i64 group = c / in, taps = size_h * size_w;
+  C sum = 0;
+  for (i64 a = 0; a < size_h; ++a) {
+    const i64 r = h + before_h - a * dilation_h, p = r / stride_h;
+    if (r < 0 || r % stride_h != 0 || p >= rows) continue;
+    for (i64 b = 0; b < size_w; ++b) {
+      const i64 s = w + before_w - b * dilation_w, q = s / stride_w;
+      if (s < 0 || s % stride_w != 0 || q >= columns) continue;
+      const i64 at = n * y_n + p * y_h + q * y_w, tap = c % in * taps + a * size_w + b;
+      for (i64 o = group * out; o < (group + 1) * out; ++o)
+        sum += (C)Get(x0[at + o * y_c]) * (C)Get(x1[tap + o * in * taps]);
+    }
+  }
+  Set(y0[i], sum);
+)cuda")));
+}
+
+DeviceProgram GradWeightOnDevice(const Convolution& c, DType t) {
+  DeviceReduction r;
+  r.outputs = NumElements(c.weight_shape());
+  r.length = c.y.n * c.y.h * c.y.w;
+  r.type = DeviceComputeType(t);
+  r.joins = "+";
+  r.element = absl::StrCat(ConvolutionText(c), R"cuda(
+    const i64 b = row % size_w, a = row / size_w % size_h, ch = row / (size_h * size_w) % in, o = row / (size_h * size_w * in);
+    const i64 q = k % columns, p = k / columns % rows, n = k / (columns * rows);
+    const i64 h = p * stride_h - before_h + a * dilation_h, w = q * stride_w - before_w + b * dilation_w;
+    const bool inside = h >= 0 && h < height && w >= 0 && w < width;
+    const C a0 = inside ? (C)Get(x1[n * y_n + o * y_c + p * y_h + q * y_w]) *
+                              (C)Get(x0[n * x_n + (o / out * in + ch) * x_c + h * x_h + w * x_w])
+                        : (C)0;)cuda");
+  r.finish = "  Set(y0[row], t0);";
+  return DeviceReduce(r);
+}
+
 OpDef ConvolutionForward() {
   OpDef op("conv2d");
   op.Computes(Precision::kNarrow);
@@ -169,6 +233,10 @@ OpDef ConvolutionForward() {
       Forward(c, call.inputs[0].as<T>(), call.inputs[1].as<T>(), call.outputs[0].as<T>());
     });
     return absl::OkStatus();
+  });
+  op.OnDevice([](const OpSpec& s) -> StatusOr<DeviceProgram> {
+    ASSIGN_OR_RETURN(const Convolution c, ResolveConvolution(s.attrs, s.inputs[0], s.inputs[1]));
+    return ForwardOnDevice(c, s.outputs[0].dtype);
   });
   op.Fast(TilesConvolution(DType::kF32));
   op.Fast(TilesConvolution(DType::kBF16));
@@ -234,6 +302,10 @@ OpDef ConvolutionGradInput() {
     });
     return absl::OkStatus();
   });
+  op.OnDevice([](const OpSpec& s) -> StatusOr<DeviceProgram> {
+    ASSIGN_OR_RETURN(const Convolution c, OfGradInput(s.attrs, s.inputs[0], s.inputs[1]));
+    return GradInputOnDevice(c, s.outputs[0].dtype);
+  });
   op.Fast(TilesConvolutionGradInput(DType::kF32));
   op.Fast(TilesConvolutionGradInput(DType::kBF16));
   op.Fast(OneDnnConvolutionGradInput());
@@ -291,6 +363,10 @@ OpDef ConvolutionGradWeight() {
       GradWeight(c, call.inputs[0].as<T>(), call.inputs[1].as<T>(), call.outputs[0].as<T>());
     });
     return absl::OkStatus();
+  });
+  op.OnDevice([](const OpSpec& s) -> StatusOr<DeviceProgram> {
+    ASSIGN_OR_RETURN(const Convolution c, OfGradWeight(s.attrs, s.inputs[0], s.inputs[1]));
+    return GradWeightOnDevice(c, s.outputs[0].dtype);
   });
   op.Fast(TilesConvolutionGradWeight(DType::kF32));
   op.Fast(TilesConvolutionGradWeight(DType::kBF16));

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
 #include "core/kernels/simd/softmax.h"
+#include "core/op/device_text.h"
 #include "core/ops/define.h"
 
 namespace mslua {
@@ -62,6 +63,23 @@ MSLUA_OPERATOR(cumsum) {
       if constexpr (!std::is_same_v<T, bool>) Sum<T>(c);
     });
     return absl::OkStatus();
+  });
+  op.OnDevice([](const OpSpec& spec) {
+    const AxisView v = AxisView::Of(spec.inputs[0].shape, spec.attrs.Int("axis"));
+    return OneStep(EachElement(
+        v.outer * v.inner,
+        absl::StrCat("  typedef ", DeviceComputeType(spec.inputs[0].dtype), " C;\n", Constant("size", v.size),
+                     Constant("inner", v.inner), "  constexpr bool exclusive = ", spec.attrs.Bool("exclusive"),
+                     ", reverse = ", spec.attrs.Bool("reverse"), ";\n", R"cuda(
+  const i64 first = i / inner * size * inner + i % inner;
+  C sum = 0;
+  for (i64 k = 0; k < size; ++k) {
+    const i64 at = first + (reverse ? size - 1 - k : k) * inner;
+    const C term = Get(x0[at]);
+    Set(y0[at], exclusive ? sum : sum + term);
+    sum += term;
+  }
+)cuda")));
   });
   op.InPlace(0, 0);
   op.AddSample({{{DType::kF32, {3, 5}}}});

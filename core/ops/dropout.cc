@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/rng.h"
 #include "core/kernels/dispatch.h"
+#include "core/op/device_text.h"
 #include "core/ops/declare/random.h"
 #include "core/ops/define.h"
 
@@ -54,6 +55,14 @@ MSLUA_OPERATOR(dropout) {
       Drop(c.attrs, random, c.outputs[0].type.shape, c.inputs[0].as<T>(), c.outputs[0].as<T>());
     });
     return absl::OkStatus();
+  });
+  op.OnDevice([](const OpSpec& spec) {
+    const double p = spec.attrs.Float("p");
+    return OneStep(EachElement(
+        spec.outputs[0].elements(),
+        absl::StrCat("  typedef ", DeviceComputeType(spec.outputs[0].dtype), " C;\n",
+                     DeviceRandom(spec.attrs, spec.outputs[0].shape, 1), "  Set(y0[i], UniformAt(seed, stream, index) >= (float)",
+                     NumberText(p), " ? Get(x0[i]) * (C)", NumberText(1 / (1 - p)), " : (C)0);")));
   });
   op.AddSample({{{DType::kF32, {4, 6}}, {DType::kI64, {}}}, {{"p", 0.3}}});
   op.AddSample({{{DType::kF32, {2, 3, 5}}, {DType::kI64, {}}}, {{"seed", int64_t{3}}}});

@@ -5,6 +5,7 @@
 #include "absl/strings/str_split.h"
 #include "core/kernels/simd/tile_program.h"
 #include "core/op/elementwise.h"
+#include "core/op/device_text.h"
 #include "core/ops/define.h"
 
 namespace mslua {
@@ -109,6 +110,10 @@ MSLUA_OPERATOR(fused) {
   op.Reference([](const OpCall& c) -> Status {
     ASSIGN_OR_RETURN(const ScalarProgram program, ParseScalarProgram(c.attrs.Str("program")));
     return EvaluateElementwise(program, c.inputs, c.outputs);
+  });
+  op.OnDevice([](const OpSpec& spec) -> StatusOr<DeviceProgram> {
+    ASSIGN_OR_RETURN(const ScalarProgram program, ParseScalarProgram(spec.attrs.Str("program")));
+    return DeviceMap(program, spec.inputs, spec.outputs);
   });
   // Whether the program can be read, and vectors have its types or have not.
   const auto reads = [](const OpSpec& spec, bool vectors) {

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
 #include "core/op/marks.h"
+#include "core/op/device_text.h"
 #include "core/ops/declare/indices.h"
 #include "core/ops/define.h"
 
@@ -116,6 +117,53 @@ class ScatterBF16 : public Kernel {
   const int64_t elements_;
 };
 
+std::string Sizes(const Rows& r) {
+  return absl::StrCat(Constant("rows", r.rows), Constant("inner", r.inner), Constant("count", r.count),
+                      Constant("begin", r.begin));
+}
+
+DeviceProgram GatherOnDevice(const OpSpec& spec) {
+  const Rows r(spec.attrs, spec.inputs[0].shape, spec.inputs[1]);
+  DeviceProgram program;
+  program.steps.push_back(CheckRange(1, r.count, 0, r.all));
+  program.steps.push_back(EachElement(r.outer * r.count * r.inner,
+                                      absl::StrCat(Sizes(r), "  typedef ", DeviceType(spec.inputs[0].dtype), R"cuda( T;
+  const i64 t = i / inner, row = (i64)Get(x1[t % count]) - begin;
+  y0[i] = row >= 0 && row < rows ? x0[(t / count * rows + row) * inner + i % inner] : T{};
+)cuda")));
+  return program;
+}
+
+// Every index finds the next one that is equal; the first of them adds up what the others name, in their order.
+DeviceProgram ScatterOnDevice(const OpSpec& spec) {
+  const Rows r(spec.attrs, spec.outputs[0].shape, spec.inputs[0]);
+  const std::string sizes = absl::StrCat(Sizes(r), "  int* const next = (int*)scratch;\n");
+  DeviceProgram program;
+  program.scratch_bytes = r.count * static_cast<int64_t>(sizeof(int32_t));
+  program.steps.push_back(CheckRange(0, r.count, 0, r.all));
+  program.steps.push_back(EachElement(spec.outputs[0].elements(), "  Set(y0[i], 0);"));
+  program.steps.push_back(EachElement(r.count, absl::StrCat(sizes, R"cuda(
+  const i64 own = Get(x0[i]);
+  i64 other = (i64)i - 1;
+  while (other >= 0 && Get(x0[other]) != own) --other;
+  const bool first = other < 0;
+  other = (i64)i + 1;
+  while (other < count && Get(x0[other]) != own) ++other;
+  // Negative where it is not the first; `other` is 1 or more.
+  next[i] = first ? (int)other : -(int)other;
+)cuda")));
+  program.steps.push_back(EachElement(
+      r.outer * r.count * r.inner,
+      absl::StrCat(sizes, "  typedef ", DeviceComputeType(spec.outputs[0].dtype), R"cuda( C;
+  const i64 o = i / (count * inner), at = i / inner % count, k = i % inner, row = (i64)Get(x0[at]) - begin;
+  if (next[at] < 0 || row < 0 || row >= rows) continue;
+  C sum = Get(x1[i]);
+  for (i64 other = next[at]; other < count; other = -next[other]) sum += (C)Get(x1[(o * count + other) * inner + k]);
+  Set(y0[(o * rows + row) * inner + k], sum);
+)cuda")));
+  return program;
+}
+
 // "l0 v r2": the table's dimensions with `row` at the axis; "l0 i0 i1 r2": the same with the indices' there.
 std::string TableDims(int64_t rank, int64_t axis, bool with_indices) {
   std::string text;
@@ -171,6 +219,9 @@ OpDef ScatterSum() {
     return {Value(), c.g.Op("gather", {c.dy[0], c.x(0)}, {{"axis", c.attrs.Int("axis")}})};
   });
   op.Reference(ScatterReference);
+  op.OnDevice(ScatterOnDevice, IndexFault(0, [](const OpSpec& s) {
+                return Rows(s.attrs, s.outputs[0].shape, s.inputs[0]).all;
+              }, "indices"));
   op.Fast({"bf16", [](const OpSpec& s) { return s.outputs[0].dtype == DType::kBF16; },
            [](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> {
              return std::unique_ptr<Kernel>(new ScatterBF16(s));
@@ -206,6 +257,9 @@ MSLUA_OPERATOR(gather) {
             Value()};
   });
   op.Reference(GatherRows);
+  op.OnDevice(GatherOnDevice, IndexFault(1, [](const OpSpec& s) {
+                return Rows(s.attrs, s.inputs[0].shape, s.inputs[1]).all;
+              }, "indices"));
   op.AddSample({{{DType::kF32, {4, 5}}, {DType::kI32, {3, 2}}}});
   op.AddSample({{{DType::kF32, {2, 4, 3}}, {DType::kI64, {5}}}, {{"axis", int64_t{1}}}});
 

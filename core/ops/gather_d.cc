@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
 #include "core/op/marks.h"
+#include "core/op/device_text.h"
 #include "core/ops/declare/indices.h"
 #include "core/ops/define.h"
 
@@ -79,6 +80,41 @@ Status Scatter(const OpCall& c) {
   return absl::OkStatus();
 }
 
+std::string Sizes(const Lanes& l) {
+  return absl::StrCat(Constant("rows", l.rows), Constant("inner", l.inner), Constant("count", l.count),
+                      Constant("begin", l.begin));
+}
+
+DeviceProgram GatherOnDevice(const OpSpec& spec) {
+  const Lanes l(spec.attrs, spec.inputs[0].shape, spec.inputs[1].shape);
+  DeviceProgram program;
+  program.steps.push_back(CheckRange(1, spec.inputs[1].elements(), 0, l.all));
+  program.steps.push_back(EachElement(spec.inputs[1].elements(),
+                                      absl::StrCat(Sizes(l), "  typedef ", DeviceType(spec.inputs[0].dtype), R"cuda( T;
+  const i64 row = (i64)Get(x1[i]) - begin, o = i / (count * inner);
+  y0[i] = row >= 0 && row < rows ? x0[(o * rows + row) * inner + i % inner] : T{};
+)cuda")));
+  return program;
+}
+
+DeviceProgram ScatterOnDevice(const OpSpec& spec) {
+  const Lanes l(spec.attrs, spec.outputs[0].shape, spec.inputs[0].shape);
+  DeviceProgram program;
+  program.steps.push_back(CheckRange(0, spec.inputs[0].elements(), 0, l.all));
+  program.steps.push_back(EachElement(spec.outputs[0].elements(),
+                                      absl::StrCat(Sizes(l), "  typedef ", DeviceComputeType(spec.outputs[0].dtype),
+                                                   R"cuda( C;
+  const i64 o = i / (rows * inner), row = i / inner % rows, k = i % inner;
+  C sum = 0;
+  for (i64 j = 0; j < count; ++j) {
+    const i64 at = (o * count + j) * inner + k;
+    if ((i64)Get(x0[at]) - begin == row) sum += (C)Get(x1[at]);
+  }
+  Set(y0[i], sum);
+)cuda")));
+  return program;
+}
+
 // "d0 i d2": the dimensions, with `name` at the axis.
 std::string Dims(int64_t rank, int64_t axis, absl::string_view name) {
   std::string text;
@@ -124,6 +160,9 @@ OpDef ScatterD() {
     return {Value(), c.g.Op("gather_d", {c.dy[0], c.x(0)}, {{"axis", c.attrs.Int("axis")}})};
   });
   op.Reference(Scatter);
+  op.OnDevice(ScatterOnDevice, IndexFault(0, [](const OpSpec& s) {
+                return Lanes(s.attrs, s.outputs[0].shape, s.inputs[0].shape).all;
+              }, "index"));
   op.AddSample({{{DType::kI32, {3, 2}}, {DType::kF32, {3, 2}}}, {{"size", int64_t{4}}}});
   op.AddSample({{{DType::kI64, {2, 3, 5}}, {DType::kF32, {2, 3, 5}}}, {{"size", int64_t{4}}, {"axis", int64_t{1}}}});
   return op;
@@ -164,6 +203,9 @@ MSLUA_OPERATOR(gather_d) {
             Value()};
   });
   op.Reference(Gather);
+  op.OnDevice(GatherOnDevice, IndexFault(1, [](const OpSpec& s) {
+                return Lanes(s.attrs, s.inputs[0].shape, s.inputs[1].shape).all;
+              }, "index"));
   op.AddSample({{{DType::kF32, {3, 4}}, {DType::kI32, {3, 2}}}});
   op.AddSample({{{DType::kF32, {2, 4, 5}}, {DType::kI64, {2, 3, 5}}}, {{"axis", int64_t{1}}}});
   return {op, ScatterD()};

@@ -1,4 +1,5 @@
 #include "absl/strings/str_cat.h"
+#include "core/op/device_text.h"
 #include "core/ops/define.h"
 
 namespace mslua {
@@ -27,6 +28,11 @@ MSLUA_OPERATOR(iota) {
     for (int64_t i = 0; i < y.type.shape[0]; ++i)
       StoreDouble(y.type.dtype, y.data, i, start + step * static_cast<double>(i));
     return absl::OkStatus();
+  });
+  op.OnDevice([](const OpSpec& spec) {
+    return OneStep(EachElement(spec.outputs[0].elements(),
+                               absl::StrCat("  Set(y0[i], ", NumberText(spec.attrs.Float("start")), " + ",
+                                            NumberText(spec.attrs.Float("step")), " * (double)i);")));
   });
   op.AddSample({{}, {{"size", int64_t{6}}}});
   op.AddSample({{}, {{"size", int64_t{6}}, {"dtype", DType::kF32}, {"start", 0.5}, {"step", -0.25}}});

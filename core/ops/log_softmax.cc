@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/kernels/dispatch.h"
 #include "core/kernels/simd/softmax.h"
+#include "core/op/device_text.h"
 #include "core/ops/define.h"
 
 namespace mslua {
@@ -39,6 +40,22 @@ Status Reference(const OpCall& call) {
   return absl::OkStatus();
 }
 
+DeviceProgram OnDevice(const OpSpec& spec) {
+  const AxisView v = AxisView::Of(spec.inputs[0].shape, spec.attrs.Int("axis"));
+  return OneStep(EachRow(v.outer * v.inner, v.size,
+                         absl::StrCat("  typedef ", DeviceComputeType(spec.inputs[0].dtype), " C;\n",
+                                      Constant("size", v.size), Constant("inner", v.inner), R"cuda(
+  const i64 at = row / inner * size * inner + row % inner;
+  C max = -(C)INFINITY, sum = 0;
+  for (i64 k = team.lane; k < size; k += team.lanes) max = Max<C>(max, Get(x0[at + k * inner]));
+  max = team.Max(max);
+  for (i64 k = team.lane; k < size; k += team.lanes) sum += Exp((C)Get(x0[at + k * inner]) - max);
+  sum = team.Sum(sum);
+  const C lse = Log(sum);
+  for (i64 k = team.lane; k < size; k += team.lanes) Set(y0[at + k * inner], (C)Get(x0[at + k * inner]) - max - lse);
+)cuda")));
+}
+
 }  // namespace
 
 MSLUA_OPERATOR(log_softmax) {
@@ -46,7 +63,7 @@ MSLUA_OPERATOR(log_softmax) {
   op.Computes(Precision::kWide);
   op.Class("LogSoftmax").Doc("The logarithm of softmax(x) along `axis`: x minus the logarithm of the sum of exp(x).");
   op.Input("x").Attr("axis", AttrKind::kAxis, int64_t{-1}, "the axis that stays whole");
-  op.Rule(Rule).Grad(Grad).Reference(Reference).Fast(HighwaySoftmax(true)).InPlace(0, 0);
+  op.Rule(Rule).Grad(Grad).Reference(Reference).OnDevice(OnDevice).Fast(HighwaySoftmax(true)).InPlace(0, 0);
   op.AddSample({{{DType::kF32, {3, 5}}}, {}, -3, 3});
   op.AddSample({{{DType::kF32, {2, 3, 37}}}, {}, -3, 3});
   op.AddSample({{{DType::kF32, {2, 5, 3}}}, {{"axis", int64_t{1}}}, -3, 3});

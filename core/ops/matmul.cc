@@ -1,5 +1,7 @@
 #include "core/ops/define.h"
 
+#include "core/op/device_text.h"
+
 namespace mslua {
 
 // matmul_onednn.cc
@@ -56,6 +58,51 @@ Status MatmulReference(const OpCall& call) {
   return absl::OkStatus();
 }
 
+// A block makes a tile of 64 x 64 of the product, each thread 4 x 4 of it, from strips of 16 of the operands.
+DeviceProgram MatmulOnDevice(const OpSpec& spec) {
+  const bool ta = spec.attrs.Bool("transpose_a"), tb = spec.attrs.Bool("transpose_b");
+  const Shape &y = spec.outputs[0].shape, &a = spec.inputs[0].shape;
+  const size_t rank = y.size();
+  const int64_t m = y[rank - 2], n = y[rank - 1], k = a[rank - (ta ? 2 : 1)];
+  constexpr int64_t kTile = 64;
+  DeviceStep step;
+  const int64_t row_tiles = (m + kTile - 1) / kTile, column_tiles = (n + kTile - 1) / kTile;
+  step.blocks = row_tiles * column_tiles * NumElements(absl::MakeConstSpan(y).subspan(0, rank - 2));
+  step.text = absl::StrCat("  typedef ", DeviceComputeType(spec.outputs[0].dtype), " C;\n", Constant("M", m),
+                           Constant("N", n), Constant("K", k), Constant("row_tiles", row_tiles),
+                           Constant("column_tiles", column_tiles), "  constexpr bool ta = ", ta, ", tb = ", tb, ";\n",
+                           R"cuda(
+  __shared__ C as[16][65], bs[16][65];
+  const int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
+  const i64 i0 = (i64)blockIdx.x / column_tiles % row_tiles * 64, j0 = (i64)blockIdx.x % column_tiles * 64;
+  const i64 s = (i64)blockIdx.x / (row_tiles * column_tiles);
+  C sum[4][4] = {};
+  for (i64 k0 = 0; k0 < K; k0 += 16) {
+    for (int t = threadIdx.x; t < 1024; t += 256) {
+      // Neighbouring threads read neighbouring elements, whichever way the operand lies.
+      const int ai = ta ? t % 64 : t / 16, ak = ta ? t / 64 : t % 16, bj = tb ? t / 16 : t % 64, bk = tb ? t % 16 : t / 64;
+      const i64 i = i0 + ai, ka = k0 + ak, j = j0 + bj, kb = k0 + bk;
+      as[ak][ai] = i < M && ka < K ? (C)Get(x0[s * M * K + (ta ? ka * M + i : i * K + ka)]) : (C)0;
+      bs[bk][bj] = j < N && kb < K ? (C)Get(x1[s * K * N + (tb ? j * K + kb : kb * N + j)]) : (C)0;
+    }
+    __syncthreads();
+    for (int l = 0; l < 16; ++l) {
+      for (int r = 0; r < 4; ++r) {
+        for (int c = 0; c < 4; ++c) sum[r][c] += as[l][ty + 16 * r] * bs[l][tx + 16 * c];
+      }
+    }
+    __syncthreads();
+  }
+  for (int r = 0; r < 4; ++r) {
+    for (int c = 0; c < 4; ++c) {
+      const i64 i = i0 + ty + 16 * r, j = j0 + tx + 16 * c;
+      if (i < M && j < N) Set(y0[s * M * N + i * N + j], sum[r][c]);
+    }
+  }
+)cuda");
+  return OneStep(std::move(step));
+}
+
 }  // namespace
 
 MSLUA_OPERATOR(matmul) {
@@ -68,6 +115,7 @@ MSLUA_OPERATOR(matmul) {
   op.Attr("transpose_a", AttrKind::kBool, false, "x is [.., k, i]")
       .Attr("transpose_b", AttrKind::kBool, false, "w is [.., j, k]");
   op.Rule(MatmulRule).Grad(MatmulGrad).Reference(MatmulReference);
+  op.OnDevice(MatmulOnDevice);
   op.Fast(SmallMatmulKernel()).Fast(SplitMatmulKernel()).Fast(OneDnnMatmulKernel());
   op.Flops([](const Attrs& a, absl::Span<const TensorType> in, absl::Span<const TensorType> out) {
     const int64_t k = in[0].shape[in[0].rank() - (a.Bool("transpose_a") ? 2 : 1)];

@@ -4,6 +4,7 @@
 #include "core/base/parallel_for.h"
 #include "core/kernels/dispatch.h"
 #include "core/kernels/simd/max_pool.h"
+#include "core/ops/declare/device_images.h"
 #include "core/ops/define.h"
 
 namespace mslua {
@@ -67,6 +68,51 @@ Status Backward(const OpCall& call) {
   return absl::OkStatus();
 }
 
+// Looks for the first maximum of the window at (p, q): its place in image n, channel c is `best`, the value `most`.
+constexpr char kMaximum[] = R"cuda(
+  const i64 h0 = p * stride_h - before_h, w0 = q * stride_w - before_w;
+  i64 best = -1;
+  C most = 0;
+  for (i64 r = h0 < 0 ? 0 : h0; r < h0 + size_h && r < height; ++r) {
+    for (i64 s = w0 < 0 ? 0 : w0; s < w0 + size_w && s < width; ++s) {
+      const i64 at = n * x_n + c * x_c + r * x_h + s * x_w;
+      const C v = Get(x0[at]);
+      if (best < 0 || v > most || (v != v && most == most)) best = at, most = v;
+    }
+  }
+)cuda";
+
+std::string PoolText(const Pooling& p, DType t) {
+  return absl::StrCat("  typedef ", DeviceComputeType(t), " C;\n", WindowText(p.window, p.x), ImageStrides("x", p.x),
+                      ImageStrides("y", p.y));
+}
+
+StatusOr<DeviceProgram> ForwardOnDevice(const OpSpec& spec) {
+  ASSIGN_OR_RETURN(const Pooling p, ResolvePooling(spec.attrs, spec.inputs[0]));
+  return OneStep(EachElement(p.y.elements(), absl::StrCat(PoolText(p, spec.inputs[0].dtype), ImagePlace(p.y),
+                                                          "  const i64 p = h, q = w;\n", kMaximum, "  Set(y0[i], most);")));
+}
+
+// Every pixel asks the windows that cover it whether it is their first maximum.
+StatusOr<DeviceProgram> BackwardOnDevice(const OpSpec& spec) {
+  ASSIGN_OR_RETURN(const Pooling p, ResolvePooling(spec.attrs, spec.inputs[0]));
+  return OneStep(EachElement(
+      p.x.elements(), absl::StrCat(PoolText(p, spec.inputs[0].dtype), ImagePlace(p.x), Constant("rows", p.y.h),
+                                   Constant("columns", p.y.w), R"cuda(
+  const i64 own = n * x_n + c * x_c + h * x_h + w * x_w;
+  C sum = 0;
+  i64 p = h + before_h - size_h + stride_h;
+  for (p = p < 0 ? 0 : p / stride_h; p < rows && p * stride_h - before_h <= h; ++p) {
+    i64 q = w + before_w - size_w + stride_w;
+    for (q = q < 0 ? 0 : q / stride_w; q < columns && q * stride_w - before_w <= w; ++q) {)cuda",
+                                   kMaximum, R"cuda(
+      if (best == own) sum += Get(x1[n * y_n + c * y_c + p * y_h + q * y_w]);
+    }
+  }
+  Set(y0[own], sum);
+)cuda")));
+}
+
 void DeclarePool(OpDef& op) {
   op.Required("kernel_size", AttrKind::kInts, "one number or (height, width)");
   DeclareWindow(op, false);
@@ -92,7 +138,7 @@ MSLUA_OPERATOR(max_pool2d) {
     for (const AttrDef& d : c.op.attrs) attrs.Set(d.name, *c.attrs.Find(d.name));
     return std::vector<Value>{c.g.Op("max_pool2d_grad", {c.x(0), c.dy[0]}, attrs)};
   });
-  op.Reference(Forward).Fast(HighwayMaxPool());
+  op.Reference(Forward).OnDevice(ForwardOnDevice).Fast(HighwayMaxPool());
   op.AddSample({{{DType::kF32, {2, 3, 7, 6}}}, {{"kernel_size", Ints{2}}, {"stride", Ints{2}}}});
   op.AddSample({{{DType::kF32, {2, 7, 6, 19}}},
                 {{"kernel_size", Ints{3}},
@@ -113,7 +159,7 @@ MSLUA_OPERATOR(max_pool2d) {
     return std::vector<TensorType>{in[0]};
   });
   grad.Rule([](const Attrs& a, absl::Span<const TensorType>) { return PoolRule(a, true, true); });
-  grad.Reference(Backward).Fast(HighwayMaxPoolGrad());
+  grad.Reference(Backward).OnDevice(BackwardOnDevice).Fast(HighwayMaxPoolGrad());
   grad.AddSample(
       {{{DType::kF32, {2, 3, 7, 6}}, {DType::kF32, {2, 3, 3, 3}}}, {{"kernel_size", Ints{2}}, {"stride", Ints{2}}}});
   grad.AddSample({{{DType::kF32, {2, 7, 6, 19}}, {DType::kF32, {2, 4, 3, 19}}},

@@ -3,6 +3,7 @@
 #include "core/kernels/dispatch.h"
 #include "core/kernels/select/attention_kernels.h"
 #include "core/kernels/strided_copy.h"
+#include "core/ops/declare/device_attention.h"
 #include "core/op/registry.h"
 #include "core/ops/declare/row_norm.h"
 #include "core/ops/define.h"
@@ -80,6 +81,55 @@ Status Backward(const OpCall& call) {
   return absl::OkStatus();
 }
 
+// The places of heads in qkv [n, t, 3 * heads * d] (`packed`, and its gradient `d_packed`) and y [n, t, heads * d].
+AttentionPlaces PlacesOf(const Attention& a, int64_t heads, const char* packed, const char* d_packed, const char* y,
+                         const char* dy) {
+  const int64_t width = heads * a.d;
+  const auto head = [&](const char* operand, int64_t row, int64_t first) {
+    return absl::StrCat(operand, " + head / ", heads, " * ", a.t * row, " + ", first, " + head % ", heads, " * ", a.d);
+  };
+  AttentionPlaces at;
+  at.q_row = at.k_row = at.v_row = 3 * width;
+  at.y_row = width;
+  at.q = head(packed, 3 * width, 0);
+  at.k = head(packed, 3 * width, width);
+  at.v = head(packed, 3 * width, 2 * width);
+  at.dq = head(d_packed, 3 * width, 0);
+  at.dk = head(d_packed, 3 * width, width);
+  at.dv = head(d_packed, 3 * width, 2 * width);
+  at.y = head(y, width, 0);
+  at.dy = head(dy, width, 0);
+  return at;
+}
+
+DeviceProgram ForwardOnDevice(const OpSpec& spec) {
+  const Attention a = Attention::OfPacked(spec.attrs, spec.inputs[0].shape);
+  AttentionPlaces at = PlacesOf(a, spec.attrs.Int("heads"), "x0", "x0", "y0", "y0");
+  at.lse = absl::StrCat("y1 + head * ", a.t);
+  return AttentionOnDevice(a, spec.inputs[0].dtype, at);
+}
+
+DeviceProgram BackwardOnDevice(const OpSpec& spec) {
+  const Attention a = Attention::OfPacked(spec.attrs, spec.inputs[0].shape);
+  const int64_t heads = spec.attrs.Int("heads");
+  AttentionPlaces at = PlacesOf(a, heads, "x0", "y0", "x1", "x3");
+  at.lse = absl::StrCat("x2 + head * ", a.t);
+  const std::string statistics = DeviceType(spec.inputs[2].dtype);
+  at.delta = absl::StrCat("(const ", statistics, "*)scratch + head * ", a.t);
+  DeviceProgram program = AttentionGradOnDevice(a, spec.inputs[0].dtype, at);
+  // delta first: each row's sum of dy * y.
+  program.steps.insert(program.steps.begin(),
+                       EachElement(a.heads * a.t, absl::StrCat("  const i64 head = i / ", a.t, ", row = i % ", a.t,
+                                                               ";\n  const auto y = ", at.y, ", dy = ", at.dy,
+                                                               " ;\n  ", statistics, " sum = 0;\n  for (i64 k = 0; k < ",
+                                                               a.d, "; ++k) sum += (", statistics, ")Get(y[row * ",
+                                                               at.y_row, " + k]) * (", statistics, ")Get(dy[row * ",
+                                                               at.y_row, " + k]);\n  ((", statistics,
+                                                               "*)scratch)[i] = sum;")));
+  program.scratch_bytes = spec.inputs[2].bytes();
+  return program;
+}
+
 void Declare(OpDef& op) {
   op.Required("heads", AttrKind::kInt)
       .Attr("causal", AttrKind::kBool, false, "a query sees the keys up to its own place")
@@ -119,7 +169,7 @@ MSLUA_OPERATOR(packed_attention) {
     RETURN_IF_ERROR(CheckPacked(a, in[0]));
     return std::vector<TensorType>{Result(in[0]), Lse(a, in[0])};
   });
-  op.Reference(Forward);
+  op.Reference(Forward).OnDevice(ForwardOnDevice);
   AddPackedAttentionKernels(op, false);
   op.Flops(
       [](const Attrs& a, absl::Span<const TensorType> in, absl::Span<const TensorType>) { return Flops(a, in, 2); });
@@ -139,7 +189,7 @@ MSLUA_OPERATOR(packed_attention) {
       return absl::InvalidArgumentError("y and dy are [n, t, heads * d], lse is [n, heads, t] of the statistics' type");
     return std::vector<TensorType>{in[0]};
   });
-  grad.Reference(Backward);
+  grad.Reference(Backward).OnDevice(BackwardOnDevice);
   AddPackedAttentionKernels(grad, true);
   grad.Flops(
       [](const Attrs& a, absl::Span<const TensorType> in, absl::Span<const TensorType>) { return Flops(a, in, 5); });

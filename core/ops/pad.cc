@@ -1,5 +1,6 @@
 #include "absl/strings/str_cat.h"
 #include "core/kernels/strided_copy.h"
+#include "core/op/device_text.h"
 #include "core/ops/define.h"
 
 namespace mslua {
@@ -94,6 +95,22 @@ MSLUA_OPERATOR(pad) {
     }
     StridedCopy(size, x.shape, c.inputs[0].data, RowMajorStrides(x.shape), c.outputs[0].as<char>() + at * size, to);
     return absl::OkStatus();
+  });
+  op.OnDevice([](const OpSpec& spec) {
+    const Shape& x = spec.inputs[0].shape;
+    Shape strides = RowMajorStrides(spec.outputs[0].shape);
+    int64_t first = 0;
+    for (size_t d = 0; d < x.size(); ++d) {
+      const Padding p = PaddingOf(spec.attrs, d);
+      first += p.low * strides[d];
+      strides[d] *= p.interior + 1;
+    }
+    DeviceProgram program;
+    program.steps.push_back(EachElement(
+        spec.outputs[0].elements(), absl::StrCat("  Set(y0[i], ", NumberText(spec.attrs.Float("value")), ");")));
+    program.steps.push_back(EachElement(
+        NumElements(x), absl::StrCat("  y0[", StridedIndex("i", x, strides, first), "] = x0[i];")));
+    return program;
   });
   using Ints = std::vector<int64_t>;
   op.AddSample({{{DType::kF32, {3, 4}}}, {{"low", Ints{0, 1}}, {"high", Ints{0, 2}}, {"value", 0.5}}});

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/kernels/strided_copy.h"
+#include "core/op/device_text.h"
 #include "core/ops/define.h"
 
 namespace mslua {
@@ -38,6 +39,18 @@ MSLUA_OPERATOR(reverse) {
     const int64_t size = SizeOf(x.dtype);
     StridedCopy(size, x.shape, c.inputs[0].as<char>() + at * size, from, c.outputs[0].data, to);
     return absl::OkStatus();
+  });
+  op.OnDevice([](const OpSpec& spec) {
+    const Shape& shape = spec.inputs[0].shape;
+    Shape strides = RowMajorStrides(shape);
+    int64_t first = 0;
+    for (size_t d = 0; d < shape.size(); ++d) {
+      if (!Reverses(spec.attrs, static_cast<int64_t>(d)) || shape[d] == 0) continue;
+      first += (shape[d] - 1) * strides[d];
+      strides[d] = -strides[d];
+    }
+    const std::string from = StridedIndex("i", shape, strides, first);
+    return OneStep(EachElement(NumElements(shape), absl::StrCat("  y0[i] = x0[", from, "];")));
   });
   using Ints = std::vector<int64_t>;
   op.AddSample({{{DType::kF32, {3, 5}}}, {{"axis", Ints{1}}}});

@@ -3,6 +3,7 @@
 
 #include "core/kernels/dispatch.h"
 #include "core/kernels/select/attention_kernels.h"
+#include "core/ops/declare/device_attention.h"
 #include "core/ops/declare/row_norm.h"
 #include "core/ops/define.h"
 
@@ -118,6 +119,28 @@ Status Backward(const OpCall& call) {
   return absl::OkStatus();
 }
 
+DeviceProgram OnDevice(const OpSpec& spec, bool grad) {
+  const Attention a = Attention::Of(spec.attrs, spec.inputs[0].shape, spec.inputs[1].shape, spec.inputs[2].shape);
+  const auto head = [](const char* operand, int64_t rows, int64_t row) {
+    return absl::StrCat(operand, " + head * ", rows * row);
+  };
+  AttentionPlaces at;
+  at.q = head("x0", a.t, a.d);
+  at.k = head("x1", a.s, a.d);
+  at.v = head("x2", a.s, a.e);
+  at.q_row = at.k_row = a.d;
+  at.v_row = at.y_row = a.e;
+  at.y = head("y0", a.t, a.e);
+  at.lse = head(grad ? "x3" : "y1", a.t, 1);
+  if (!grad) return AttentionOnDevice(a, spec.inputs[0].dtype, at);
+  at.delta = head("x4", a.t, 1);
+  at.dy = head("x5", a.t, a.e);
+  at.dq = head("y0", a.t, a.d);
+  at.dk = head("y1", a.s, a.d);
+  at.dv = head("y2", a.s, a.e);
+  return AttentionGradOnDevice(a, spec.inputs[0].dtype, at);
+}
+
 // With P the probabilities, delta = rowsum(dy * y): what every score of a row loses because probabilities sum to one.
 std::vector<Value> Grad(GradContext& c) {
   GraphBuilder& g = c.g;
@@ -164,6 +187,7 @@ MSLUA_OPERATOR(scaled_dot_product_attention) {
     return std::vector<TensorType>{y, lse};
   });
   op.Grad(Grad).Reference(Forward);
+  op.OnDevice([](const OpSpec& s) { return OnDevice(s, false); });
   AddAttentionKernels(op, false);
   op.Flops([](const Attrs& a, absl::Span<const TensorType> in, absl::Span<const TensorType>) {
     return ScoreFlops(a, in) * static_cast<double>(in[0].shape.back() + in[2].shape.back());
@@ -189,6 +213,7 @@ MSLUA_OPERATOR(scaled_dot_product_attention) {
     return fits ? CheckShapes(a, in) : absl::InvalidArgumentError("lse and delta are f32 (f64 for f64)");
   });
   grad.Reference(Backward);
+  grad.OnDevice([](const OpSpec& s) { return OnDevice(s, true); });
   AddAttentionKernels(grad, true);
   grad.Flops([](const Attrs& a, absl::Span<const TensorType> in, absl::Span<const TensorType>) {
     return ScoreFlops(a, in) * static_cast<double>(3 * in[0].shape.back() + 2 * in[2].shape.back());

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
 #include "core/kernels/simd/softmax.h"
+#include "core/op/device_text.h"
 #include "core/ops/define.h"
 
 namespace mslua {
@@ -47,6 +48,31 @@ void SortLanes(const OpCall& c, bool descending) {
                   }
                 }
               });
+}
+
+// The place of an element is the number of those before it: any number of threads may find it.
+DeviceProgram SortOnDevice(const OpSpec& spec, bool descending) {
+  const int64_t axis = spec.attrs.Int("axis");
+  const AxisView v = AxisView::Of(spec.inputs[0].shape, axis);
+  return OneStep(EachElement(
+      v.outer * v.inner * v.size,
+      absl::StrCat("  typedef ", DeviceComputeType(spec.inputs[0].dtype), " C;\n", Constant("size", v.size),
+                   Constant("inner", v.inner), Constant("kept", spec.outputs[0].shape[static_cast<size_t>(axis)]),
+                   "  constexpr bool descending = ", descending, ";\n", R"cuda(
+  const i64 o = i / (size * inner), c = i % inner, own = i / inner % size;
+  const C value = Get(x0[i]);
+  i64 place = 0;
+  for (i64 k = 0; k < size; ++k) {
+    const C other = Get(x0[(o * size + k) * inner + c]);
+    const C u = descending ? value : other, v = descending ? other : value;
+    const bool less = u < v || (u == u && v != v), more = v < u || (v == v && u != u);
+    place += less || (!more && k < own);
+  }
+  if (place < kept) {
+    y0[(o * kept + place) * inner + c] = x0[i];
+    y1[(o * kept + place) * inner + c] = (int)own;
+  }
+)cuda")));
 }
 
 Status Sort(const OpCall& c, bool descending) {
@@ -97,6 +123,7 @@ MSLUA_OPERATOR(sort) {
     return std::vector<TensorType>{in[0], {DType::kI32, in[0].shape}};
   });
   op.Reference([](const OpCall& c) { return Sort(c, c.attrs.Bool("descending")); });
+  op.OnDevice([](const OpSpec& spec) { return SortOnDevice(spec, spec.attrs.Bool("descending")); });
   op.AddSample({{{DType::kF32, {3, 5}}}});
   op.AddSample({{{DType::kF32, {2, 4, 3}}}, {{"axis", int64_t{1}}, {"descending", true}}});
 
@@ -119,6 +146,7 @@ MSLUA_OPERATOR(sort) {
     return std::vector<TensorType>{y, {DType::kI32, y.shape}};
   });
   top.Reference([](const OpCall& c) { return Sort(c, c.attrs.Bool("largest")); });
+  top.OnDevice([](const OpSpec& spec) { return SortOnDevice(spec, spec.attrs.Bool("largest")); });
   top.AddSample({{{DType::kF32, {3, 5}}}, {{"k", int64_t{2}}}});
   top.AddSample({{{DType::kF32, {4, 3}}}, {{"k", int64_t{3}}, {"axis", int64_t{0}}, {"largest", false}}});
   return {op, top};

@@ -3,6 +3,7 @@
 
 #include "core/kernels/dispatch.h"
 #include "core/kernels/simd/softmax.h"
+#include "core/op/device_text.h"
 #include "core/ops/define.h"
 
 namespace mslua {
@@ -63,6 +64,58 @@ Status Backward(const OpCall& call) {
   return absl::OkStatus();
 }
 
+DeviceStep CheckOnDevice(const OpSpec& spec) {
+  return CheckRange(1, spec.inputs[1].elements(), 0, spec.inputs[0].shape.back(), spec.attrs.Int("ignore_index"));
+}
+
+DeviceProgram ForwardOnDevice(const OpSpec& spec) {
+  const int64_t classes = spec.inputs[0].shape.back();
+  DeviceProgram program;
+  program.steps.push_back(CheckOnDevice(spec));
+  program.steps.push_back(
+      EachRow(spec.inputs[1].elements(), classes,
+              absl::StrCat("  typedef ", DeviceType(spec.outputs[0].dtype), " C;\n", Constant("classes", classes),
+                           Constant("ignore", spec.attrs.Int("ignore_index")), R"cuda(
+  const auto* x = x0 + row * classes;
+  C max = -(C)INFINITY, sum = 0;
+  for (i64 k = team.lane; k < classes; k += team.lanes) max = Max<C>(max, Get(x[k]));
+  max = team.Max(max);
+  for (i64 k = team.lane; k < classes; k += team.lanes) sum += Exp((C)Get(x[k]) - max);
+  sum = Log(team.Sum(sum));
+  if (team.lane == 0) {
+    const C high = max + sum, from_sum = high - max, low = (max - (high - from_sum)) + (sum - from_sum);
+    const i64 label = Get(x1[row]);
+    const bool counts = label != ignore && label >= 0 && label < classes;
+    y0[row] = counts ? high - (C)Get(x[label]) + low : (C)0;
+    y1[row] = high;
+    y2[row] = low;
+  }
+)cuda")));
+  return program;
+}
+
+DeviceProgram BackwardOnDevice(const OpSpec& spec) {
+  const int64_t classes = spec.inputs[0].shape.back();
+  DeviceProgram program;
+  program.steps.push_back(CheckOnDevice(spec));
+  program.steps.push_back(EachElement(
+      spec.outputs[0].elements(),
+      absl::StrCat("  typedef ", DeviceType(spec.inputs[4].dtype), " C;\n", Constant("classes", classes),
+                   Constant("ignore", spec.attrs.Int("ignore_index")), R"cuda(
+  const i64 row = i / classes, label = Get(x1[row]);
+  const C p = Exp((C)Get(x0[i]) - x2[row] - x3[row]), dloss = label == ignore ? (C)0 : x4[row];
+  Set(y0[i], (p - (C)(label == (i64)(i % classes))) * dloss);
+)cuda")));
+  return program;
+}
+
+Status LabelFault(const OpSpec& spec, const DeviceFault& fault) {
+  std::vector<int64_t> labels(static_cast<size_t>(fault.at) + 1, 0);
+  labels.back() = fault.value;
+  return CheckLabels(DType::kI64, labels.data(), fault.at + 1, spec.inputs[0].shape.back(),
+                     spec.attrs.Int("ignore_index"));
+}
+
 std::vector<Value> Grad(GradContext& c) {
   GraphBuilder& g = c.g;
   const Value logits = c.x(0), labels = c.x(1), lse = c.outputs[1], low = c.outputs[2];
@@ -99,6 +152,7 @@ MSLUA_OPERATOR(sparse_softmax_cross_entropy) {
   op.Input("logits").Input("labels", TypeClass::kIndex).Outputs({"loss", "lse", "lse_low"});
   op.Attr("ignore_index", AttrKind::kInt, int64_t{-100});
   op.Rule("*b !c, *b -> *b, *b, *b").Grad(Grad).Reference(Forward).Fast(HighwaySparseCrossEntropy());
+  op.OnDevice(ForwardOnDevice, LabelFault);
   op.Infer([](const Attrs&, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
     Shape b = in[0].shape;
     if (b.empty() || b.back() < 1) return absl::InvalidArgumentError("logits need a dimension of classes");
@@ -119,6 +173,7 @@ MSLUA_OPERATOR(sparse_softmax_cross_entropy) {
       .Outputs({"dlogits"});
   grad.Attr("ignore_index", AttrKind::kInt, int64_t{-100});
   grad.Rule("*b !c, *b, *b, *b, *b -> *b !c").Reference(Backward).Fast(HighwaySparseCrossEntropyGrad()).InPlace(0, 0);
+  grad.OnDevice(BackwardOnDevice, LabelFault);
   grad.Check([](const Attrs&, absl::Span<const TensorType> in) -> Status {
     const DType loss = LossType(in[0]);
     const bool fits = in[2].dtype == loss && in[3].dtype == loss && in[4].dtype == loss;

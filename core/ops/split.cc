@@ -1,5 +1,6 @@
 #include "absl/strings/str_cat.h"
 #include "core/kernels/strided_copy.h"
+#include "core/op/device_text.h"
 #include "core/ops/define.h"
 
 namespace mslua {
@@ -55,6 +56,19 @@ MSLUA_OPERATOR(split) {
       at += y.type.shape[axis];
     }
     return absl::OkStatus();
+  });
+  op.OnDevice([](const OpSpec& spec) {
+    const auto axis = static_cast<size_t>(spec.attrs.Int("axis"));
+    const Shape strides = RowMajorStrides(spec.inputs[0].shape);
+    DeviceProgram program;
+    int64_t at = 0;
+    for (size_t k = 0; k < spec.outputs.size(); ++k) {
+      const Shape& shape = spec.outputs[k].shape;
+      const std::string from = StridedIndex("i", shape, strides, at * strides[axis]);
+      program.steps.push_back(EachElement(NumElements(shape), absl::StrCat("  y", k, "[i] = x0[", from, "];")));
+      at += shape[axis];
+    }
+    return program;
   });
   op.AddSample({{{DType::kF32, {3, 6}}}, {{"axis", int64_t{1}}, {"output_num", int64_t{3}}}});
   op.AddSample({{{DType::kF32, {4, 3}}}, {{"output_num", int64_t{2}}}});

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/kernels/strided_copy.h"
+#include "core/op/device_text.h"
 #include "core/ops/define.h"
 
 namespace mslua {
@@ -111,6 +112,17 @@ MSLUA_OPERATOR(strided_slice) {
     const int64_t size = SizeOf(x.dtype);
     StridedCopy(size, y.shape, c.inputs[0].as<char>() + at * size, from, c.outputs[0].data, RowMajorStrides(y.shape));
     return absl::OkStatus();
+  });
+  op.OnDevice([](const OpSpec& spec) -> StatusOr<DeviceProgram> {
+    ASSIGN_OR_RETURN(const std::vector<Range> ranges, Ranges(spec.attrs, spec.inputs[0]));
+    Shape strides = RowMajorStrides(spec.inputs[0].shape);
+    int64_t first = 0;
+    for (size_t d = 0; d < ranges.size(); ++d) {
+      first += ranges[d].begin * strides[d];
+      strides[d] *= ranges[d].stride;
+    }
+    const std::string from = StridedIndex("i", spec.outputs[0].shape, strides, first);
+    return OneStep(EachElement(spec.outputs[0].elements(), absl::StrCat("  y0[i] = x0[", from, "];")));
   });
   using Ints = std::vector<int64_t>;
   op.AddSample({{{DType::kF32, {5, 6}}}, {{"begin", Ints{1, 0}}, {"end", Ints{4, 6}}}});

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
+#include "core/op/device_text.h"
 #include "core/ops/define.h"
 
 namespace mslua {
@@ -93,6 +94,13 @@ MSLUA_OPERATOR(transpose) {
     return std::vector<Value>{Transpose(c.g, c.dy[0], inverse)};
   });
   op.Reference([](const OpCall& c) { return Run(c.attrs, c.inputs[0].type, c.inputs[0].data, c.outputs[0].data); });
+  op.OnDevice([](const OpSpec& spec) {
+    const Shape own = RowMajorStrides(spec.inputs[0].shape);
+    std::vector<int64_t> strides;
+    for (int64_t d : spec.attrs.Ints("perm")) strides.push_back(own[static_cast<size_t>(d)]);
+    const std::string from = StridedIndex("i", spec.outputs[0].shape, strides);
+    return OneStep(EachElement(spec.outputs[0].elements(), absl::StrCat("  y0[i] = x0[", from, "];")));
+  });
   op.AddSample({{{DType::kF32, {3, 4}}}, {{"perm", std::vector<int64_t>{1, 0}}}});
   op.AddSample({{{DType::kF32, {2, 3, 4, 5}}}, {{"perm", std::vector<int64_t>{0, 2, 3, 1}}}});
   return {op};

@@ -6,6 +6,7 @@
 #include "core/base/parallel_for.h"
 #include "core/kernels/dispatch.h"
 #include "core/kernels/window.h"
+#include "core/ops/declare/device_images.h"
 #include "core/ops/define.h"
 
 namespace mslua {
@@ -180,6 +181,40 @@ bool IsFast(const OpSpec& s) {
          s.outputs[0].elements() > 0;
 }
 
+std::string UnfoldingText(const Unfolding& u) {
+  return absl::StrCat(WindowText(u.window, u.x), ImageStrides("x", u.x), Constant("rows", u.p), Constant("columns", u.q),
+                      Constant("channels", u.x.c));
+}
+
+DeviceProgram UnfoldOnDevice(const Unfolding& u) {
+  return OneStep(EachElement(NumElements(u.patches()), absl::StrCat(UnfoldingText(u), R"cuda(
+  const i64 b = i % size_w, a = i / size_w % size_h, c = i / (size_w * size_h) % channels;
+  const i64 r = i / (size_w * size_h * channels), q = r % columns, p = r / columns % rows, n = r / (columns * rows);
+  const i64 h = p * stride_h - before_h + a * dilation_h, w = q * stride_w - before_w + b * dilation_w;
+  if (h >= 0 && h < height && w >= 0 && w < width)
+    y0[i] = x0[n * x_n + c * x_c + h * x_h + w * x_w];
+  else
+    Set(y0[i], 0);
+)cuda")));
+}
+
+DeviceProgram FoldOnDevice(const Unfolding& u, DType t) {
+  return OneStep(EachElement(u.x.elements(), absl::StrCat("  typedef ", DeviceComputeType(t), " C;\n", UnfoldingText(u),
+                                                          ImagePlace(u.x), R"cuda(
+  C sum = 0;
+  for (i64 a = 0; a < size_h; ++a) {
+    const i64 r = h + before_h - a * dilation_h, p = r / stride_h;
+    if (r < 0 || r % stride_h != 0 || p >= rows) continue;
+    for (i64 b = 0; b < size_w; ++b) {
+      const i64 s = w + before_w - b * dilation_w, q = s / stride_w;
+      if (s < 0 || s % stride_w != 0 || q >= columns) continue;
+      sum += (C)Get(x0[((n * rows + p) * columns + q) * channels * size_h * size_w + (c * size_h + a) * size_w + b]);
+    }
+  }
+  Set(y0[i], sum);
+)cuda")));
+}
+
 void Declare(OpDef& op) {
   DeclareWindow(op, true);
   op.Required("kernel_size", AttrKind::kInts, "one number or (height, width)");
@@ -212,6 +247,10 @@ OpDef UnfoldOp() {
       UnfoldRows(u, call.inputs[0].as<T>(), 0, u.x.n * u.p * u.q, call.outputs[0].as<T>());
     });
     return absl::OkStatus();
+  });
+  op.OnDevice([](const OpSpec& s) -> StatusOr<DeviceProgram> {
+    ASSIGN_OR_RETURN(const Unfolding u, OfImages(s.attrs, s.inputs[0]));
+    return UnfoldOnDevice(u);
   });
   op.Fast({"copy", IsFast, [](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> {
              ASSIGN_OR_RETURN(const Unfolding u, OfImages(s.attrs, s.inputs[0]));
@@ -252,6 +291,10 @@ OpDef FoldOp() {
       Fold(u, call.inputs[0].as<T>(), call.outputs[0].as<T>(), sums.data());
     });
     return absl::OkStatus();
+  });
+  op.OnDevice([](const OpSpec& s) -> StatusOr<DeviceProgram> {
+    ASSIGN_OR_RETURN(const Unfolding u, OfPatches(s.attrs, s.inputs[0]));
+    return FoldOnDevice(u, s.inputs[0].dtype);
   });
   op.Fast({"copy", IsFast, [](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> {
              ASSIGN_OR_RETURN(const Unfolding u, OfPatches(s.attrs, s.inputs[0]));

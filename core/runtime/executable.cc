@@ -10,7 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "core/runtime/collective_kernel.h"
 #include "core/runtime/collective_node.h"
+#include "core/runtime/device_executable.h"
 #include "core/runtime/memory_plan.h"
+#include "core/runtime/placed_graph.h"
 
 namespace mslua {
 namespace {
@@ -59,57 +61,6 @@ StatusOr<NamedKernel> MakeKernel(const Graph& graph, int32_t index, const Compil
   }
   if (!node.op->reference) return absl::UnimplementedError(absl::StrCat(node.op->name, ": no kernel for these types"));
   return NamedKernel{std::make_unique<ReferenceRunner>(node, std::move(inputs))};
-}
-
-// What a memory plan of a graph takes.
-PlanReport ReportOf(const Graph& graph, const MemoryPlan& plan, int64_t kernels) {
-  PlanReport report;
-  report.nodes = static_cast<int64_t>(graph.nodes.size());
-  report.kernels = kernels;
-  report.workspace_bytes = plan.workspace_bytes;
-  report.shared_bytes = plan.shared_bytes;
-  report.sum_of_value_bytes = plan.sum_of_value_bytes;
-  report.in_place = plan.in_place;
-  report.copies = static_cast<int64_t>(plan.copies.size());
-  for (int32_t i : graph.Inputs()) {
-    const std::string& kind = graph.nodes[i].attrs.Str("kind");
-    if (kind == kParameter || kind == kState) report.store_bytes += graph.nodes[i].outputs[0].bytes();
-  }
-  return report;
-}
-
-// Whether a node has no kernel: what it gives is there before the step, or lies where its operand does.
-bool IsPassive(const Node& n) { return n.op->name == "input" || n.op->name == "constant" || n.op->view; }
-
-// The pieces of the workspace.
-std::vector<ArenaEntry> ArenaOf(const Graph& graph, const MemoryPlan& plan, const std::vector<int64_t>& scratch) {
-  const auto count = static_cast<int64_t>(graph.nodes.size());
-  std::vector<Value> root(count);  // of first outputs, the value whose memory it is
-  std::vector<std::vector<int64_t>> last(count);
-  const auto root_of = [&](Value v) { return v.output == 0 ? root[v.node] : v; };
-  for (int64_t i = 0; i < count; ++i) {
-    const Node& n = graph.nodes[i];
-    root[i] = n.op->view ? root_of(n.inputs[0]) : Value{static_cast<int32_t>(i), 0};
-    last[i].assign(n.outputs.size(), i);
-    for (Value v : n.inputs) last[root_of(v).node][root_of(v).output] = i;
-  }
-  std::vector<ArenaEntry> arena;
-  for (int64_t i = 0; i < count; ++i) {
-    const Node& n = graph.nodes[i];
-    for (int64_t o = 0; o < static_cast<int64_t>(n.outputs.size()) && !n.op->view; ++o) {
-      const Placement& p = plan.values[i][o];
-      if (p.kind == Placement::kArena) arena.push_back({i, o, p.offset, n.outputs[o].bytes(), i, last[i][o]});
-    }
-    if (plan.scratch[i] >= 0) arena.push_back({i, -1, plan.scratch[i], scratch[i], i, i});
-  }
-  return arena;
-}
-
-// "recipe.lua:12: Net/conv1", as errors begin.
-std::string WhereOf(const Node& n) {
-  const std::string& what = n.location && !n.location->scope.empty() ? n.location->scope : n.op->name;
-  if (!n.location || n.location->file.empty()) return what;
-  return absl::StrCat(n.location->file, ":", n.location->line, ": ", what);
 }
 
 int64_t Nanoseconds() {
@@ -186,7 +137,8 @@ class CpuExecutable : public Executable {
     if (workspace_ && arena_in_use_ != workspace_->data())
       return absl::InternalError("the shared workspace was replaced after this plan was made");
     if (ABSL_PREDICT_FALSE(store_ != nullptr && store_->generation() != generation_)) Locate();
-    const int side = TakeSides();
+    if (ABSL_PREDICT_FALSE(store_ != nullptr && store_->mirror() != nullptr)) RETURN_IF_ERROR(TakeFromMirror());
+    ASSIGN_OR_RETURN(const int side, TakeSides());
     RETURN_IF_ERROR(ABSL_PREDICT_FALSE(timeline_ != nullptr) ? RunTimed() : RunLaunches());
     if (updates_ == Updates::kSide) store_->TurnTo(side);
     return absl::OkStatus();
@@ -263,16 +215,28 @@ class CpuExecutable : public Executable {
   }
 
   // Chooses the addresses of this run; gives the side that it writes.
-  int TakeSides() {
+  StatusOr<int> TakeSides() {
     if (addresses_.size() == 1) return 0;
     if (updates_ == Updates::kPart) {
       for (const GraphOutput& o : graph_.outputs) {
-        if (!o.updates.empty()) store_->PrepareToWrite(*store_->Find(o.updates));
+        if (!o.updates.empty()) RETURN_IF_ERROR(store_->PrepareToWrite(*store_->Find(o.updates)));
       }
     }
     const int read = store_->side(), write = updates_ == Updates::kSide ? store_->free_side() : read;
     now_ = &addresses_[2 * read + write];
     return write;
+  }
+
+  // An accelerator updates the store too: what this graph reads and writes there is brought to host memory.
+  Status TakeFromMirror() {
+    for (size_t i = 0; i < external_.size(); ++i) {
+      if (external_[i].kind == kParameter || external_[i].kind == kState)
+        RETURN_IF_ERROR(store_->Fetch(*store_->Find(input_names_[i])));
+    }
+    for (const GraphOutput& o : graph_.outputs) {
+      if (!o.updates.empty()) RETURN_IF_ERROR(store_->HostWrites(*store_->Find(o.updates)));
+    }
+    return absl::OkStatus();
   }
 
   Updates UpdatesOf() const {
@@ -510,6 +474,10 @@ StatusOr<std::unique_ptr<Executable>> Executable::Compile(const Graph& graph, St
                                                           std::shared_ptr<Block>* workspace) {
   const auto start = std::chrono::steady_clock::now();
   ASSIGN_OR_RETURN(Graph optimized, RunPasses(graph, options));
+  if (options.device != nullptr) {
+    ASSIGN_OR_RETURN(auto on_device, MakeDeviceExecutable(std::move(optimized), store, options));
+    return on_device;
+  }
   auto executable = std::make_unique<CpuExecutable>();
   RETURN_IF_ERROR(executable->Init(std::move(optimized), store, options, workspace));
   executable->mutable_report().compile_seconds =

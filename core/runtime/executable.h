@@ -13,6 +13,7 @@
 
 namespace mslua {
 
+class Device;
 class Groups;
 
 struct CompileOptions : PassOptions {
@@ -22,6 +23,8 @@ struct CompileOptions : PassOptions {
   // All ranks of the world compile this program, or its part for each of them, together: what collectives touch lies
   // where the ranks of a host reach one another's memory.
   bool share = false;
+  // The accelerator that runs the graph; null: the CPU.
+  Device* device = nullptr;
 };
 
 // What a compile found out; `mslua plan`, the start-up lines and the benchmarks print it.

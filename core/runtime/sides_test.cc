@@ -122,7 +122,7 @@ TEST(Sides, WhatWritesBesideTheStepKeepsWhatIsCommitted) {
   const std::string committed = plain.Values();
   for (Training* t : {&plain, &kept}) {
     const Store::Entry& entry = *t->store.Find("m");
-    t->store.PrepareToWrite(entry);
+    ASSERT_TRUE(t->store.PrepareToWrite(entry).ok());
     entry.view().as<float>()[3] = 42;
   }
   EXPECT_TRUE(Committed(kept) == committed);
@@ -132,7 +132,7 @@ TEST(Sides, WhatWritesBesideTheStepKeepsWhatIsCommitted) {
   EXPECT_TRUE(kept.Values() == plain.Values());
   EXPECT_TRUE(Committed(kept) == committed);
   // What has one side cannot be kept: nothing is committed until the next turn.
-  kept.store.PrepareToWrite(*kept.store.Find("frozen"));
+  ASSERT_TRUE(kept.store.PrepareToWrite(*kept.store.Find("frozen")).ok());
   EXPECT_EQ(kept.store.image()->committed(), Image::kNoTurn);
   Commit(kept, 1);
   EXPECT_TRUE(Committed(kept) == plain.Values());

@@ -143,20 +143,35 @@ void Store::TurnTo(int side) {
   }
 }
 
-void Store::PrepareToWrite(const Entry& entry) {
-  if (committed_ == kNone) return;
+Status Store::Fetch(const Entry& entry) const { return mirror_ ? mirror_->Fetch(entry) : absl::OkStatus(); }
+
+Status Store::FetchAll() const {
+  for (const auto& e : entries_) RETURN_IF_ERROR(Fetch(*e));
+  return absl::OkStatus();
+}
+
+Status Store::HostWrites(const Entry& entry) const {
+  RETURN_IF_ERROR(Fetch(entry));
+  if (mirror_) mirror_->HostWrites(entry);
+  return absl::OkStatus();
+}
+
+Status Store::PrepareToWrite(const Entry& entry) {
+  RETURN_IF_ERROR(HostWrites(entry));
+  if (committed_ == kNone) return absl::OkStatus();
   if (entry.sides[0] == nullptr) {
-    if (!entry.memory.borrowed()) return;  // not in the image
+    if (!entry.memory.borrowed()) return absl::OkStatus();  // not in the image
     image_->Forget();
     committed_ = kNone;
-    return;
+    return absl::OkStatus();
   }
   const int side = free_side();
-  if (side == side_) return;
+  if (side == side_) return absl::OkStatus();
   for (const auto& e : entries_) {
     if (e->sides[0] != nullptr) std::memcpy(e->sides[side], e->sides[side_], static_cast<size_t>(e->type.bytes()));
   }
   TurnTo(side);
+  return absl::OkStatus();
 }
 
 int64_t Store::bytes() const {

@@ -38,6 +38,8 @@ class Block {
   bool borrowed_ = false;
 };
 
+class StoreMirror;
+
 class Store {
  public:
   struct Entry {
@@ -75,9 +77,18 @@ class Store {
   void TurnTo(int side);
   // The newest values are committed: from now on the other side is written.
   void Committed() { committed_ = image_ == nullptr ? kNone : side_; }
+  // Tensors that an accelerator updates have a mirror, whose values may be newer. Fetch brings the newest to the entry's
+  // memory: before anything but a step reads it.
+  Status Fetch(const Entry& entry) const;
+  Status FetchAll() const;
+  // The same before somebody writes the entry's memory.
+  Status HostWrites(const Entry& entry) const;
+  const std::shared_ptr<StoreMirror>& mirror() const { return mirror_; }
+  void set_mirror(std::shared_ptr<StoreMirror> mirror) { mirror_ = std::move(mirror); }
+
   // Before anything but a step writes that entry: what is committed is kept. The newest values move to the side that
   // may be written; where the entry has one side alone, nothing is committed any more.
-  void PrepareToWrite(const Entry& entry);
+  Status PrepareToWrite(const Entry& entry);
   // Grows when tensors have moved.
   int64_t generation() const { return generation_; }
 
@@ -88,8 +99,19 @@ class Store {
   std::vector<std::unique_ptr<Entry>> entries_;
   absl::flat_hash_map<std::string, Entry*> by_name_;
   std::shared_ptr<Image> image_;
+  std::shared_ptr<StoreMirror> mirror_;
   int side_ = 0, committed_ = kNone;
   int64_t generation_ = 0;
+};
+
+// Where an accelerator keeps the tensors of a store.
+class StoreMirror {
+ public:
+  virtual ~StoreMirror() = default;
+  // Brings the entry's memory up to date.
+  virtual Status Fetch(const Store::Entry& entry) = 0;
+  // The entry's memory, which is up to date, is going to be written: from now on its values are the newest.
+  virtual void HostWrites(const Store::Entry& entry) = 0;
 };
 
 }  // namespace mslua

@@ -62,6 +62,7 @@ StatusOr<TensorView> ValueOf(RankState& state, ParameterData& p) {
   const GlobalView* view = state.view.get();
   const GlobalView::Part* part = view == nullptr ? nullptr : view->Find(key);
   if (const Store::Entry* entry = state.store.Find(key)) {
+    RETURN_IF_ERROR(state.store.Fetch(*entry));
     if (part == nullptr || entry->type != part->whole || part->local == part->whole) return entry->view();
     return KeepPart(state, key, *part);
   }
@@ -91,7 +92,7 @@ Status SetValue(RankState& state, ParameterData& p, const Tensor& value) {
   if (OtherStage(view, KeyOf(state, p)) != kNoStage) return absl::OkStatus();  // all ranks set it, that stage's keep it
   RETURN_IF_ERROR(ValueOf(state, p).status());
   const Store::Entry& entry = *state.store.Find(p.key);
-  state.store.PrepareToWrite(entry);
+  RETURN_IF_ERROR(state.store.PrepareToWrite(entry));
   const TensorView memory = entry.view();
   if (const GlobalView::Part* part = view == nullptr ? nullptr : view->Find(p.key)) {
     CutPart(part->whole, part->begin, part->local.shape, value.data.get(), memory.data);

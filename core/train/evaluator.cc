@@ -38,7 +38,7 @@ StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(Executable* executable, d
 StatusOr<std::vector<std::pair<std::string, double>>> Evaluator::Run() {
   if (groups_ == nullptr || varying_.empty()) return RunAll();
   // Training continues with each rank's own values, as without the evaluation.
-  for (const std::string& name : varying_) store_->PrepareToWrite(*store_->Find(name));
+  for (const std::string& name : varying_) RETURN_IF_ERROR(store_->PrepareToWrite(*store_->Find(name)));
   std::vector<TensorView> varying;
   std::vector<std::string> own;
   for (const std::string& name : varying_) {

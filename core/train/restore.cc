@@ -89,6 +89,7 @@ Status ReadStore(const checkpoint::Checkpoint& from, const ReadPart& read, const
       known.insert(other->second);
     }
     const auto part = parts.find(e->name);
+    RETURN_IF_ERROR(store.HostWrites(*e));
     RETURN_IF_ERROR(ReadEntry(from, read, *e, other == older.end() ? named->second : other->second,
                               part == parts.end() ? TensorPart() : part->second, rank));
   }

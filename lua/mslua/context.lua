@@ -12,17 +12,15 @@ M.GRAPH_MODE = 0
 --- The value of the key mode of ms.set_context: each operator runs when it is called.
 M.PYNATIVE_MODE = 1
 
-local built = { "CPU" }  -- what this build computes on
+local targets = { CPU = "cpu", GPU = "cuda" }  -- device_target, and --device's name of it
 
 local function check_device(target)
-  for _, name in ipairs(built) do
-    if name == target then return nil end
+  if target == "CPU" then return nil end
+  if target == "GPU" then
+    local missing = core.device_problem()
+    return missing and missing .. '; set device_target = "CPU" to compute on the CPU'
   end
-  if target == "GPU" or target == "Ascend" then
-    return ("%s is not in this build, which has %s: set device_target = %q"):format(
-      target, table.concat(built, " and "), built[1])
-  end
-  return ("expected one of %s, got %s"):format(table.concat(built, ", "), errors.show(target))
+  return ("expected CPU or GPU, got %s"):format(errors.show(target))
 end
 
 local function check_save_graphs(v)
@@ -48,7 +46,8 @@ local group = settings.new("context", {
 
 M.fields = group.fields
 
---- Sets keys: mode, device_target, device_id, save_graphs, save_graphs_path; tune: which of several kernels a training
+--- Sets keys: mode; device_target: "CPU", or "GPU", where training and evaluation run on a CUDA device; device_id: which
+--- one, instead of the rank's number on its host; save_graphs, save_graphs_path; tune: which of several kernels a training
 --- step takes is measured once and kept in the plan cache, instead of following a table; reference_kernels: graphs
 --- compiled from now on run plain, slow kernels, each operator by itself, which the fast ones are tested against;
 --- vector_products: they make float32 products with vector instructions alone, on processors that have tiles for bf16
@@ -64,6 +63,12 @@ function M.set_context(...)
   local denormals = settings.get(group, "denormals")
   if denormals ~= (core.options.denormals or false) then core.set_denormals(denormals) end
   core.options.denormals = denormals
+  -- The command line's --device counts before the recipe's device_target.
+  local given = select("#", ...) == 1 and type(...) == "table" and (...) or {}
+  if given.device_target and not core.options.device_given then
+    core.options.device = targets[settings.get(group, "device_target")]
+  end
+  if given.device_id then core.options.device_id = tostring(settings.get(group, "device_id")) end
 end
 
 args.describe(M.set_context, group.fields)

@@ -317,7 +317,8 @@ function core.match_names(wanted, stored) end
 ---@field args string[] of the script
 ---@field overrides {[1]: string, [2]: string}[] key=value in order, values unparsed
 ---@field preset string?
----@field device "cpu"|"cuda"
+---@field device "cpu"|"cuda" of --device, else of ms.set_context; device_given string? of --device alone;
+---  device_id string? of ms.set_context
 ---@field rank integer
 ---@field ranks integer
 ---@field seed integer? of --seed
@@ -337,6 +338,10 @@ function core.join(backend, plaintext) end
 ---A name for each rank's host, by rank from 1; nil when the job does not know.
 ---@return string[]?
 function core.hosts() end
+
+---Why graphs cannot run on a CUDA device here, or nil.
+---@return string?
+function core.device_problem() end
 
 --- Whether what all ranks have to say is this rank's to print.
 ---@return boolean

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string>
 
 #include "absl/strings/string_view.h"
 #include "core/base/status.h"
-#include "core/op/kernel.h"
+#include "core/op/device_form.h"
 
 namespace mslua {
 
@@ -15,5 +17,8 @@ inline int64_t IndexAt(const TensorView& indices, int64_t i) {
 
 // OutOfRange where one is not in [0, size): names the first one, of the operand `name`, with its place from 0.
 Status CheckIndices(const TensorView& indices, int64_t size, absl::string_view name);
+
+// The same of a value that a kernel on a device has found.
+DeviceFaultFn IndexFault(int operand, std::function<int64_t(const OpSpec&)> size, std::string name);
 
 }  // namespace mslua

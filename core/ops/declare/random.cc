@@ -6,6 +6,7 @@
 #include "core/base/parallel_for.h"
 #include "core/base/rng.h"
 #include "core/kernels/dispatch.h"
+#include "core/op/device_text.h"
 #include "core/op/marks.h"
 
 namespace mslua {
@@ -48,6 +49,21 @@ void ForEachRun(const Attrs& attrs, const Shape& shape, absl::FunctionRef<void(i
       f(r * run, index, run);
     }
   });
+}
+
+std::string DeviceRandom(const Attrs& attrs, const Shape& shape, int step) {
+  std::string index = "(i64)i";
+  if (mark::kBegin.Has(attrs)) {
+    const auto &begin = mark::kBegin.Get(attrs), &global = mark::kGlobal.Get(attrs);
+    const Shape strides = RowMajorStrides(global);
+    int64_t first = 0;
+    for (size_t d = 0; d < strides.size(); ++d) first += begin[d] * strides[d];
+    index = StridedIndex("i", shape, strides, first);
+  }
+  return absl::StrCat("  const u64 seed = ", static_cast<uint64_t>(attrs.Int("seed")), "ull;\n  const Words own = Philox(seed, ",
+                      static_cast<uint64_t>(mark::kRng.Get(attrs)), "ull, (u64)(i64)Get(x", step,
+                      "[0]));\n  const u64 stream = (u64)own.at[0] << 32 | own.at[1];\n  const u64 index = ", index,
+                      ";\n");
 }
 
 StatusOr<Attrs> LocalizeRandom(const LocalizeCall& c) {
@@ -102,6 +118,16 @@ OpDef RandomTensorOp(std::string name, FillFn fill, const char* scale, const cha
       });
     });
     return absl::OkStatus();
+  });
+  const bool normal = fill == FillNormal;
+  op.OnDevice([=](const OpSpec& spec) {
+    const double add = spec.attrs.Float(shift);
+    const double times = scale_is_end ? spec.attrs.Float(scale) - add : spec.attrs.Float(scale);
+    return OneStep(EachElement(
+        spec.outputs[0].elements(),
+        absl::StrCat(DeviceRandom(spec.attrs, spec.outputs[0].shape, 0), "  Set(y0[i], (float)(",
+                     normal ? "NormalAt" : "UniformAt", "(seed, stream, index) * ", NumberText(times), " + ",
+                     NumberText(add), "));")));
   });
   op.AddSample({{{DType::kI64, {}}}, {{"shape", std::vector<int64_t>{4, 6}}, {"seed", int64_t{7}}}});
   op.AddSample({{{DType::kI64, {}}}, {{"shape", std::vector<int64_t>{2, 3, 4}}}});

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "absl/functional/function_ref.h"
 #include "core/op/op_def.h"
@@ -21,6 +22,10 @@ struct RandomStream {
 // use the compute threads.
 void ForEachRun(const Attrs& attrs, const Shape& shape,
                 absl::FunctionRef<void(int64_t offset, int64_t index, int64_t n)> f);
+
+// CUDA text that declares what a kernel's element `i` of a tensor of `shape` needs: `seed`, `stream` and `index`, its
+// place in the whole. Input `step` is the step's number.
+std::string DeviceRandom(const Attrs& attrs, const Shape& shape, int step);
 
 // Localize of random operators: `_begin` and `_global` are the place of output 0 in the whole, and the whole's shape.
 StatusOr<Attrs> LocalizeRandom(const LocalizeCall& call);

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
+#include "core/op/device_text.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/ops/declare/reduction.cc"
@@ -348,9 +349,26 @@ std::string ReductionRule(const Attrs& attrs, absl::Span<const TensorType> in, R
   return absl::StrCat(left, "-> ", right, "{", Name(kind), "}");
 }
 
+DeviceProgram ReduceOnDevice(const OpSpec& spec, Reduction kind) {
+  const Shape& shape = spec.inputs[0].shape;
+  std::vector<bool> reduced(shape.size());
+  for (size_t d = 0; d < shape.size(); ++d) reduced[d] = IsReduced(spec.attrs, static_cast<int64_t>(d));
+  const ReducedIndex at = DeviceReducedIndex(shape, reduced);
+  DeviceReduction r;
+  r.outputs = at.outputs;
+  r.length = at.length;
+  r.adjacent = at.adjacent;
+  r.type = DeviceComputeType(spec.inputs[0].dtype);
+  r.joins = kind == Reduction::kSum ? "+" : kind == Reduction::kProd ? "*" : kind == Reduction::kMax ? "M" : "m";
+  r.element = absl::StrCat("    const C a0 = (C)Get(x0[", at.row, " + ", at.k, "]);");
+  r.finish = "  Set(y0[row], t0);";
+  return DeviceReduce(r);
+}
+
 template <Reduction kKind>
 void AddKernels(OpDef& op) {
   op.Reference(ReduceReference<kKind>).Fast(MakeFast<kKind>());
+  op.OnDevice([](const OpSpec& spec) { return ReduceOnDevice(spec, kKind); });
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "core/base/parallel_for.h"
 #include "core/kernels/dispatch.h"
 #include "core/kernels/simd/row_norm_kernels.h"
+#include "core/op/device_text.h"
 
 namespace mslua {
 namespace {
@@ -130,6 +131,68 @@ Status GradParamsReference(const OpCall& call, bool centred) {
   return absl::OkStatus();
 }
 
+std::string RowText(const RowNorm& n, DType statistics) {
+  return absl::StrCat("  typedef ", DeviceType(statistics), " C;\n", Constant("size", n.size));
+}
+
+DeviceProgram ForwardOnDevice(const OpSpec& spec, bool centred) {
+  const RowNorm n = SizesOf(spec.attrs, spec.inputs[0].shape, centred);
+  return OneStep(EachRow(n.rows, n.size, absl::StrCat(RowText(n, spec.outputs[1].dtype), "  constexpr bool centred = ",
+                                                      centred, ";\n  const C eps = (C)", NumberText(n.eps), ";\n", R"cuda(
+  const auto* x = x0 + row * size;
+  C mean = 0, square = 0;
+  if (centred) {
+    for (i64 k = team.lane; k < size; k += team.lanes) mean += (C)Get(x[k]);
+    mean = team.Sum(mean) / (C)size;
+  }
+  for (i64 k = team.lane; k < size; k += team.lanes) {
+    const C d = (C)Get(x[k]) - mean;
+    square += d * d;
+  }
+  const C rstd = (C)1 / Sqrt(team.Sum(square) / (C)size + eps);
+  for (i64 k = team.lane; k < size; k += team.lanes)
+    Set(y0[row * size + k], ((C)Get(x[k]) - mean) * rstd * x1[k])cuda", centred ? " + x2[k]" : "", R"cuda();
+  if (team.lane == 0) {
+)cuda", centred ? "    y1[row] = mean;\n    y2[row] = rstd;\n" : "    y1[row] = rstd;\n", "  }")));
+}
+
+// The operands dy, x[, mean], rstd: (x - mean) * rstd of row r, element k.
+std::string NormalText(bool centred) {
+  return centred ? "((C)Get(x1[r * size + k]) - x2[r]) * x3[r]" : "(C)Get(x1[r * size + k]) * x2[r]";
+}
+
+DeviceProgram GradInputOnDevice(const OpSpec& spec, bool centred) {
+  const RowNorm n = SizesOf(spec.attrs, spec.inputs[0].shape, centred);
+  const std::string scale = centred ? "x4" : "x3", rstd = centred ? "x3" : "x2", normal = NormalText(centred);
+  return OneStep(EachRow(
+      n.rows, n.size,
+      absl::StrCat(RowText(n, spec.inputs[2].dtype), R"cuda(
+  const i64 r = row;
+  C mean = 0, slope = 0;
+  for (i64 k = team.lane; k < size; k += team.lanes) {
+    const C g = (C)Get(x0[r * size + k]) * )cuda", scale, "[k];\n    slope += g * ", normal, ";\n",
+                   centred ? "    mean += g;\n" : "", "  }\n  slope = team.Sum(slope) / (C)size;\n",
+                   centred ? "  mean = team.Sum(mean) / (C)size;\n" : "",
+                   "  for (i64 k = team.lane; k < size; k += team.lanes)\n    Set(y0[r * size + k], ", rstd,
+                   "[r] * ((C)Get(x0[r * size + k]) * ", scale, "[k] - mean - ", normal, " * slope));")));
+}
+
+DeviceProgram GradParamsOnDevice(const OpSpec& spec, bool centred) {
+  const RowNorm n = SizesOf(spec.attrs, spec.inputs[0].shape, centred);
+  DeviceReduction sums;
+  sums.outputs = n.size;
+  sums.length = n.rows;
+  sums.type = DeviceType(spec.inputs[2].dtype);
+  sums.joins = centred ? "++" : "+";
+  sums.adjacent = true;
+  // The result is a column's: k of the text above is the row here, and the other way round.
+  sums.element = absl::StrCat(Constant("size", n.size), "    const i64 r = k;\n    const C a1 = Get(x0[r * size + row]);\n",
+                              "    const auto normal = [&](i64 k) { return ", NormalText(centred),
+                              "; };\n    const C a0 = a1 * normal(row);");
+  sums.finish = centred ? "  y0[row] = t0;\n  y1[row] = t1;" : "  y0[row] = t0;";
+  return DeviceReduce(sums);
+}
+
 enum class Part { kForward, kGradInput, kGradParams };
 
 constexpr int64_t kGrain = 8 * 1024;  // elements below which one thread does all
@@ -222,6 +285,7 @@ void DeclareRowNorm(OpDef& op, bool centred) {
     return out;
   });
   op.Reference([centred](const OpCall& c) { return ForwardReference(c, centred); });
+  op.OnDevice([centred](const OpSpec& s) { return ForwardOnDevice(s, centred); });
   op.Fast(Highway(Part::kForward, centred));
 }
 
@@ -236,6 +300,7 @@ void DeclareRowNormGradInput(OpDef& op, bool centred) {
   });
   CheckStatistics(op, 2);
   op.Reference([centred](const OpCall& c) { return GradInputReference(c, centred); });
+  op.OnDevice([centred](const OpSpec& s) { return GradInputOnDevice(s, centred); });
   op.Fast(Highway(Part::kGradInput, centred));
 }
 
@@ -254,6 +319,7 @@ void DeclareRowNormGradParams(OpDef& op, bool centred) {
     return std::vector<TensorType>(centred ? 2 : 1, {StatisticsType(in[0].dtype), RowShape(a, in[0].shape)});
   });
   op.Reference([centred](const OpCall& c) { return GradParamsReference(c, centred); });
+  op.OnDevice([centred](const OpSpec& s) { return GradParamsOnDevice(s, centred); });
   op.Fast(Highway(Part::kGradParams, centred));
 }
 

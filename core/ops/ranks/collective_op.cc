@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "core/op/device_text.h"
 #include "core/ops/ranks/collective.h"
 
 namespace mslua {
@@ -28,6 +29,15 @@ Status CopyOfOne(const OpCall& call) {
   return absl::OkStatus();
 }
 
+StatusOr<DeviceProgram> CopyOfOneOnDevice(const OpSpec& spec) {
+  if (GroupSize(spec.attrs) != 1) return absl::InternalError("a collective of several ranks has no kernel of its own");
+  DeviceProgram program;
+  for (size_t i = 0; i < spec.outputs.size(); ++i)
+    program.steps.push_back(
+        EachElement(spec.outputs[i].elements(), absl::StrCat("  y", i, "[i] = x", i, "[i];")));
+  return program;
+}
+
 }  // namespace
 
 OpDef CollectiveOp(std::string name, std::string class_name, std::string doc) {
@@ -36,7 +46,7 @@ OpDef CollectiveOp(std::string name, std::string class_name, std::string doc) {
   op.Input("x").AllTypes().SideEffect();
   op.Required("group", AttrKind::kInts, "the ranks that take part, by their numbers in the world");
   op.Check([](const Attrs& a, absl::Span<const TensorType>) { return CheckGroup(a); });
-  op.Reference(CopyOfOne);
+  op.Reference(CopyOfOne).OnDevice(CopyOfOneOnDevice);
   return op;
 }
 

@@ -1,5 +1,6 @@
 #include <cstring>
 
+#include "core/op/device_text.h"
 #include "core/ops/define.h"
 #include "core/ops/ranks/collective.h"
 
@@ -25,6 +26,9 @@ MSLUA_OPERATOR(stage_message) {
   recv.Reference([](const OpCall& call) {
     std::memset(call.outputs[0].data, 0, static_cast<size_t>(call.outputs[0].type.bytes()));
     return absl::OkStatus();
+  });
+  recv.OnDevice([](const OpSpec& spec) {
+    return OneStep(EachElement(spec.outputs[0].elements(), "  Set(y0[i], 0);"));
   });
   recv.AddSample({{},
                   {{"group", std::vector<int64_t>{0}},

@@ -256,6 +256,10 @@ Status RunInParts(const Call& call, const FactorRule& rule, const Shape& sizes, 
 
 // --------------------------------------------------------------------------------------------------------- kernels
 
+bool Allows(const OpDef& op, DType t) {
+  return op.types.empty() ? IsFloat(t) : std::find(op.types.begin(), op.types.end(), t) != op.types.end();
+}
+
 // The call on tensors whose factors are `times` as long (but the whole ones, unless `with_whole`); nothing when that is
 // no call of it.
 absl::optional<Call> Enlarged(const Call& call, int64_t times, bool with_whole) {
@@ -293,7 +297,8 @@ absl::optional<Call> Enlarged(const Call& call, int64_t times, bool with_whole) 
   return *std::move(checked);
 }
 
-// The reference in f64 on the same values.
+}  // namespace
+
 StatusOr<std::vector<Memory>> Truth(const Call& call, const std::vector<Memory>& inputs) {
   std::vector<Memory> wide;
   std::vector<TensorType> types;
@@ -311,6 +316,22 @@ Status ExpectTruth(const std::vector<Memory>& got, const std::vector<Memory>& tr
   }
   return absl::OkStatus();
 }
+
+std::vector<Call> SampleCalls(const OpDef& op, const Sample& sample, DType dtype, absl::Span<const int64_t> times) {
+  std::vector<Call> calls;
+  if (op.body || !Allows(op, dtype)) return calls;
+  auto made = MakeCall(op, InputTypes(op, sample, dtype), sample.attrs);
+  if (!made.ok()) return calls;
+  for (const int64_t n : times) {
+    for (const bool with_whole : {false, true}) {
+      if (auto large = Enlarged(*made, n, with_whole)) calls.push_back(*std::move(large));
+    }
+  }
+  calls.insert(calls.begin(), *std::move(made));
+  return calls;
+}
+
+namespace {
 
 Status RunFast(const FastKernel& fast, const Call& call, const Sample& sample) {
   const OpSpec spec{call.attrs, call.inputs, call.outputs};
@@ -334,10 +355,6 @@ Status RunFast(const FastKernel& fast, const Call& call, const Sample& sample) {
     RETURN_IF_ERROR(ExpectTruth(outputs, truth));
   }
   return absl::OkStatus();
-}
-
-bool Allows(const OpDef& op, DType t) {
-  return op.types.empty() ? IsFloat(t) : std::find(op.types.begin(), op.types.end(), t) != op.types.end();
 }
 
 }  // namespace

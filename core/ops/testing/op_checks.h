@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/op/op_def.h"
+#include "core/ops/testing/sample_run.h"
 
 namespace mslua::testing {
 
@@ -25,5 +26,12 @@ Status CheckTypes(const OpDef& op, const Sample& sample);
 
 // An output over the memory of an input, where the definition allows it, is the same.
 Status CheckInPlace(const OpDef& op, const Sample& sample);
+
+// The calls of an operator in an element type: the sample, and where it may be as many times as long; none where the
+// operator does not allow the type or is a composite.
+std::vector<Call> SampleCalls(const OpDef& op, const Sample& sample, DType dtype, absl::Span<const int64_t> times);
+// The reference in f64 on the same values; and whether outputs are as near to it as their types allow.
+StatusOr<std::vector<Memory>> Truth(const Call& call, const std::vector<Memory>& inputs);
+Status ExpectTruth(const std::vector<Memory>& got, const std::vector<Memory>& truth);
 
 }  // namespace mslua::testing

@@ -1,0 +1,141 @@
+// An accelerator: its memory, its streams, its kernels. One device a process, opened at the first use.
+//
+// A handle frees what it has when it goes. Functions return the driver's errors, with the function that failed. Work on
+// a stream runs in order, after the call has returned; only Wait and the blocking copies wait for it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "core/base/status.h"
+#include "core/device/cuda_api.h"
+#include "core/device/libraries.h"
+
+namespace mslua {
+
+class Device;
+
+// Memory of the device: an address that host code must not read.
+class DeviceMemory {
+ public:
+  DeviceMemory() = default;
+  DeviceMemory(DeviceMemory&& other) noexcept { *this = std::move(other); }
+  DeviceMemory& operator=(DeviceMemory&& other) noexcept;
+  ~DeviceMemory();
+  void* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  friend class Device;
+  Device* device_ = nullptr;
+  void* data_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
+// Host memory that the device copies from and to without an intermediate copy.
+class PinnedMemory {
+ public:
+  PinnedMemory() = default;
+  PinnedMemory(PinnedMemory&& other) noexcept { *this = std::move(other); }
+  PinnedMemory& operator=(PinnedMemory&& other) noexcept;
+  ~PinnedMemory();
+  void* data() const { return data_; }
+
+ private:
+  friend class Device;
+  Device* device_ = nullptr;
+  void* data_ = nullptr;
+};
+
+// A function of a module, ready to be launched.
+struct DeviceFunction {
+  cuda::Function handle = nullptr;
+};
+
+// Captured work, which DeviceStream::Run enqueues as one launch.
+class CapturedGraph {
+ public:
+  CapturedGraph() = default;
+  CapturedGraph(CapturedGraph&& other) noexcept { *this = std::move(other); }
+  CapturedGraph& operator=(CapturedGraph&& other) noexcept;
+  ~CapturedGraph();
+  explicit operator bool() const { return exec_ != nullptr; }
+
+ private:
+  friend class DeviceStream;
+  const cuda::Driver* driver_ = nullptr;
+  cuda::GraphExec exec_ = nullptr;
+};
+
+class DeviceStream {
+ public:
+  DeviceStream() = default;
+  DeviceStream(DeviceStream&& other) noexcept { *this = std::move(other); }
+  DeviceStream& operator=(DeviceStream&& other) noexcept;
+  ~DeviceStream();
+
+  // Launches `blocks` blocks of `threads` threads. `pointers` is the kernel's one parameter, an array by value.
+  Status Launch(DeviceFunction function, int64_t blocks, int threads, absl::Span<void* const> pointers);
+  Status CopyIn(void* device, const void* host, int64_t bytes);
+  Status CopyOut(void* host, const void* device, int64_t bytes);
+  Status CopyWithin(void* to, const void* from, int64_t bytes);
+  Status Fill(void* device, uint8_t value, int64_t bytes);
+  // Waits until all that was enqueued has run.
+  Status Wait();
+  // Between the two nothing runs: what is enqueued becomes the graph.
+  Status BeginCapture();
+  StatusOr<CapturedGraph> EndCapture();
+  Status Run(const CapturedGraph& graph);
+
+ private:
+  friend class Device;
+  Device* device_ = nullptr;
+  cuda::StreamHandle handle_ = nullptr;
+};
+
+// What the driver says of a device.
+struct DeviceInfo {
+  int ordinal = 0, multiprocessors = 0;
+  std::string name, architecture;  // "sm_90"
+  int64_t memory_bytes = 0;
+  bool usable = false;  // new enough for mslua: compute capability 8.0
+};
+// All devices of the machine, in the driver's order.
+StatusOr<std::vector<DeviceInfo>> ListDevices();
+
+class Device {
+ public:
+  // The device of this process: the one that was opened first. Another ordinal later is an error.
+  static StatusOr<Device*> Open(int ordinal);
+  // How many devices the driver has.
+  static StatusOr<int> Count();
+
+  // Makes the device's context that of the calling thread: before anything else there.
+  Status Enter();
+  StatusOr<DeviceMemory> Allocate(int64_t bytes);
+  StatusOr<PinnedMemory> AllocatePinned(int64_t bytes);
+  StatusOr<DeviceStream> MakeStream();
+  // Loads a compiled module, which stays loaded, and finds functions in it by name.
+  StatusOr<std::vector<DeviceFunction>> Load(const std::string& cubin, absl::Span<const std::string> names);
+
+  const DeviceInfo& info() const { return info_; }
+  StatusOr<int64_t> FreeBytes();
+  // 12080 is CUDA 12.8.
+  int driver_version() const { return driver_version_; }
+  const cuda::Library<cuda::Driver>& driver() const { return *driver_; }
+
+ private:
+  static StatusOr<std::unique_ptr<Device>> Make(int ordinal);
+
+  const cuda::Library<cuda::Driver>* driver_ = nullptr;
+  cuda::Context context_ = nullptr;
+  DeviceInfo info_;
+  int driver_version_ = 0;
+};
+
+}  // namespace mslua

@@ -1,0 +1,126 @@
+#include "core/device/libraries.h"
+
+#include <dlfcn.h>
+#include <glob.h>
+#include <link.h>
+
+#include <cstdlib>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "core/base/exit_code.h"
+
+namespace mslua::cuda {
+namespace {
+
+constexpr char kFolders[] = "MSLUA_CUDA_LIBRARIES";
+
+std::vector<std::string> Folders() {
+  std::vector<std::string> folders;
+  if (const char* const named = std::getenv(kFolders); named != nullptr && *named != '\0') {
+    for (absl::string_view folder : absl::StrSplit(named, ':', absl::SkipEmpty())) folders.emplace_back(folder);
+    return folders;
+  }
+  folders.emplace_back();  // where the loader looks
+  if (const char* const home = std::getenv("CUDA_HOME"); home != nullptr && *home != '\0') {
+    folders.push_back(absl::StrCat(home, "/lib64"));
+    folders.push_back(absl::StrCat(home, "/lib"));
+  }
+  glob_t found = {};
+  if (glob("/usr/local/cuda*/lib*", GLOB_NOSORT, nullptr, &found) == 0) {
+    for (size_t i = 0; i < found.gl_pathc; ++i) folders.emplace_back(found.gl_pathv[i]);
+  }
+  globfree(&found);
+  return folders;
+}
+
+struct Opened {
+  void* handle;
+  std::string path;
+};
+
+// The first of `names` that a folder has.
+StatusOr<Opened> Open(const std::vector<std::string>& names, absl::string_view mend) {
+  std::string broken;
+  for (const std::string& folder : Folders()) {
+    for (const std::string& name : names) {
+      const std::string path = folder.empty() ? name : absl::StrCat(folder, "/", name);
+      if (void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+        struct link_map* map = nullptr;
+        const bool known = dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map != nullptr && *map->l_name != '\0';
+        return Opened{handle, known ? map->l_name : path};
+      }
+      const char* const why = dlerror();
+      if (broken.empty() && why != nullptr && !absl::StrContains(why, "No such file")) broken = why;
+    }
+  }
+  const char* const named = std::getenv(kFolders);
+  const bool only = named != nullptr && *named != '\0';
+  return WithExitCode(absl::NotFoundError(absl::StrCat(
+                          absl::StrJoin(names, " or "), " was not found",
+                          only ? absl::StrCat(" in the folders of ", kFolders, " (", named, ")") : "",
+                          broken.empty() ? "" : absl::StrCat("; one could not be opened: ", broken), ": ", mend)),
+                      kExitEnvironment);
+}
+
+Status Missing(const std::string& path, const char* name) {
+  return WithExitCode(absl::NotFoundError(absl::StrCat(path, " has no function ", name,
+                                                       ": mslua needs CUDA 12.0 or newer; install a newer version")),
+                      kExitEnvironment);
+}
+
+#define MSLUA_CUDA_FIND(name, parameters)                                                         \
+  library.call.name = reinterpret_cast<decltype(library.call.name)>(dlsym(opened.handle, #name)); \
+  if (library.call.name == nullptr) return Missing(opened.path, #name);
+
+StatusOr<Library<Driver>> FindDriver() {
+  ASSIGN_OR_RETURN(const Opened opened,
+                   Open({"libcuda.so.1"}, "install NVIDIA's driver, or leave out --device cuda to use the CPU"));
+  Library<Driver> library;
+  library.path = opened.path;
+  MSLUA_CUDA_DRIVER(MSLUA_CUDA_FIND)
+  return library;
+}
+
+StatusOr<Library<Nvrtc>> FindNvrtc() {
+  ASSIGN_OR_RETURN(const Opened opened,
+                   Open({"libnvrtc.so.13", "libnvrtc.so.12"},
+                        "install the CUDA toolkit's run-time compiler (cuda-nvrtc), or name the folder that has it in "
+                        "MSLUA_CUDA_LIBRARIES"));
+  Library<Nvrtc> library;
+  library.path = opened.path;
+  MSLUA_CUDA_NVRTC(MSLUA_CUDA_FIND)
+  return library;
+}
+
+#undef MSLUA_CUDA_FIND
+
+}  // namespace
+
+// Libraries stay open: kernels and callbacks of the driver live as long as the process.
+StatusOr<const Library<Driver>*> OpenDriver() {
+  static const auto* const library = new StatusOr<Library<Driver>>(FindDriver());
+  if (!library->ok()) return library->status();
+  return &**library;
+}
+
+StatusOr<const Library<Nvrtc>*> OpenNvrtc() {
+  static const auto* const library = new StatusOr<Library<Nvrtc>>(FindNvrtc());
+  if (!library->ok()) return library->status();
+  return &**library;
+}
+
+Status Check(Result result, const char* function) {
+  if (ABSL_PREDICT_TRUE(result == kSuccess)) return absl::OkStatus();
+  const char* name = nullptr;
+  const auto driver = OpenDriver();
+  if (driver.ok()) (*driver)->call.cuGetErrorName(result, &name);
+  const std::string text =
+      absl::StrCat("device: ", function, ": ", name != nullptr ? name : absl::StrCat("error ", result));
+  const Status status = result == kOutOfMemory ? absl::ResourceExhaustedError(text) : absl::InternalError(text);
+  return WithExitCode(status, kExitEnvironment);
+}
+
+}  // namespace mslua::cuda

@@ -1,0 +1,31 @@
+// Opens the libraries of a device at run time: NVIDIA's driver and NVRTC. They are looked for in the folders of
+// MSLUA_CUDA_LIBRARIES (separated by colons; when it is set, nowhere else), then where the loader looks, then in
+// $CUDA_HOME/lib64 and /usr/local/cuda*/lib64.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/device/cuda_api.h"
+
+namespace mslua::cuda {
+
+template <class Functions>
+struct Library {
+  Functions call;
+  std::string path;  // of the file that was opened
+};
+
+// Opened once a process; the error names the file that is missing and how to get it. Exit code kExitEnvironment.
+StatusOr<const Library<Driver>*> OpenDriver();
+StatusOr<const Library<Nvrtc>*> OpenNvrtc();
+
+// "cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY" where `result` is an error.
+Status Check(Result result, const char* function);
+
+}  // namespace mslua::cuda
+
+// Calls a function of the driver and leaves the function with an error that names it.
+#define RETURN_IF_CUDA_ERROR(driver, name, ...) \
+  RETURN_IF_ERROR(::mslua::cuda::Check((driver).call.name(__VA_ARGS__), #name))

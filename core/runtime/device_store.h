@@ -1,0 +1,40 @@
+// The tensors of a store in a device's memory: where steps read and update them. Host memory and the device's are
+// brought together on demand, tensor by tensor.
+#pragma once
+
+#include "absl/container/flat_hash_map.h"
+#include "core/device/device.h"
+#include "core/runtime/store.h"
+
+namespace mslua {
+
+class DeviceStore : public StoreMirror {
+ public:
+  // The store's mirror on `device`, made where it has none.
+  static StatusOr<std::shared_ptr<DeviceStore>> Of(Store* store, Device* device);
+
+  // Where the device has the tensor; stable until the store goes.
+  StatusOr<void*> AddressOf(const Store::Entry& entry);
+  // Copies what host code has written since to the device, on `stream`: before a step that reads it.
+  Status Upload(DeviceStream& stream);
+  // A step has updated the tensor.
+  void DeviceWrote(const Store::Entry& entry) { tensors_.at(&entry).newest = Newest::kDevice; }
+
+  Status Fetch(const Store::Entry& entry) override;
+  void HostWrites(const Store::Entry& entry) override;
+
+ private:
+  enum class Newest { kHost, kDevice, kBoth };
+  struct Tensor {
+    DeviceMemory memory;
+    Newest newest = Newest::kHost;
+  };
+  DeviceStore(Device* device, DeviceStream stream) : device_(device), stream_(std::move(stream)) {}
+
+  Device* device_;
+  DeviceStream stream_;
+  absl::flat_hash_map<const Store::Entry*, Tensor> tensors_;
+  int host_newer_ = 0;
+};
+
+}  // namespace mslua

@@ -1,0 +1,70 @@
+#include "lua/device.h"
+
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/exit_code.h"
+#include "core/device/device.h"
+#include "launch/job.h"
+#include "lua/options.h"
+#include "lua/session.h"
+
+namespace mslua {
+namespace {
+
+constexpr char kShare[] = "MSLUA_SHARE_DEVICE";
+
+// This rank's number among those of its host, and how many they are.
+std::pair<int, int> PlaceOnHost(const Session& session) {
+  const int rank = session.state().rank;
+  if (session.job == nullptr || session.job->hosts().empty()) {
+    const int known = session.job == nullptr ? -1 : session.job->identity().local_rank;
+    return {known >= 0 ? known : rank, session.state().ranks};
+  }
+  const auto& hosts = session.job->hosts();
+  int place = 0, all = 0;
+  for (size_t r = 0; r < hosts.size(); ++r) {
+    if (hosts[r] != hosts[static_cast<size_t>(rank)]) continue;
+    if (static_cast<int>(r) < rank) ++place;
+    ++all;
+  }
+  return {place, all};
+}
+
+StatusOr<int> OrdinalOf(Session& session) {
+  ASSIGN_OR_RETURN(const int count, Device::Count());
+  const std::string set = OptionString(session.lua(), "device_id");
+  if (!set.empty()) return std::atoi(set.c_str());
+  const int named = session.job == nullptr ? -1 : session.job->identity().device_id;
+  if (named >= 0) return named;
+  const auto [place, all] = PlaceOnHost(session);
+  if (place < count) return place;
+  const char* const share = std::getenv(kShare);
+  if (share != nullptr && absl::string_view(share) == "1" && count > 0) return place % count;
+  return WithExitCode(absl::FailedPreconditionError(absl::StrCat(
+                          all, " ranks on this host, which has ", count, count == 1 ? " device" : " devices",
+                          ": start fewer ranks, or set ", kShare, "=1 to let ranks share a device")),
+                      kExitEnvironment);
+}
+
+}  // namespace
+
+Status CheckDevices() {
+  const auto count = Device::Count();
+  RETURN_IF_ERROR(count.status());
+  if (*count == 0)
+    return WithExitCode(absl::FailedPreconditionError("the driver finds no NVIDIA device in this machine"),
+                        kExitEnvironment);
+  return cuda::OpenNvrtc().status();
+}
+
+StatusOr<Device*> DeviceOf(Session& session) {
+  if (session.device != nullptr) return session.device;
+  if (OptionString(session.lua(), "device") != "cuda") return nullptr;
+  RETURN_IF_ERROR(CheckDevices());
+  ASSIGN_OR_RETURN(const int ordinal, OrdinalOf(session));
+  ASSIGN_OR_RETURN(session.device, Device::Open(ordinal));
+  return session.device;
+}
+
+}  // namespace mslua

@@ -1,0 +1,612 @@
+// An emulated device: the functions of core/device/cuda_api.h on the CPU, in one shared object that the tests put where
+// the program looks for NVIDIA's libraries. The program under test is unmodified.
+//
+// It is stricter than a device. Work on streams runs when somebody waits for it, in an order that only the streams and
+// their events restrict (MSLUA_EMULATE_SEED chooses it). Device memory cannot be read or written by host code
+// (a segmentation fault), begins with the bytes 0xcd and lies between guard bytes, which are checked. Threads of a block
+// that meet at barriers are fibers, resumed in an order that MSLUA_EMULATE_ORDER chooses (forward, backward, random).
+// MSLUA_EMULATE_FAIL=NAME:K makes the K-th call of a function fail. MSLUA_EMULATE_DEVICES says how many devices there
+// are (8), MSLUA_EMULATE_MEMORY how much memory each has, in bytes (4 GiB). What is still held when the process ends is
+// written to the file MSLUA_EMULATE_LEAKS.
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/device/cuda_api.h"
+#include "tests/emulated_device/fibers.h"
+
+namespace mslua::cuda {
+
+struct ContextTag {
+  int held = 0;
+};
+struct FunctionTag {
+  ModuleTag* module = nullptr;
+  void (*run)(void*) = nullptr;
+  int pointers = 0;
+  bool barriers = false;
+};
+struct ModuleTag {
+  void* handle = nullptr;
+  unsigned *thread = nullptr, *block = nullptr;
+  std::map<std::string, std::unique_ptr<FunctionTag>> functions;
+};
+using Work = std::function<Result()>;
+struct EventTag {
+  int recorded = 0, reached = 0;  // how often
+};
+struct StreamTag {
+  struct Item {
+    Work work;                // null: a wait
+    EventTag* event = nullptr;  // to wait for, or to reach
+    int count = 0;
+  };
+  std::deque<Item> items;
+  GraphTag* capture = nullptr;
+};
+struct GraphTag {
+  std::vector<Work> works;
+};
+struct GraphExecTag {
+  std::vector<Work> works;
+};
+struct ProgramTag {
+  std::string text, log, cubin;
+};
+
+namespace {
+
+constexpr Result kInvalidValue = 1, kInvalidHandle = 400, kIllegalAddress = 700, kLaunchFailed = 719, kFaked = 999;
+constexpr size_t kGuard = 4096, kReserved = size_t{64} << 30;
+constexpr unsigned char kGuardByte = 0xa5, kFresh = 0xcd;
+
+struct Allocation {
+  size_t bytes;
+};
+
+struct Emulation {
+  std::recursive_mutex mutex;
+  std::map<std::string, int> calls;
+  std::string failing;
+  int failing_call = 0;
+  int devices = 8;
+  size_t memory = size_t{4} << 30, used = 0, top = 0;
+  char* base = nullptr;
+  std::map<char*, Allocation> allocations;
+  std::map<char*, size_t> pinned;
+  std::set<StreamTag*> streams;
+  std::mt19937 random;
+  std::string order = "forward";
+  ContextTag context;
+  int live_events = 0, live_graphs = 0, live_programs = 0;
+  Result fault = kSuccess;  // of work that has run: every later call gives it, as a driver does
+
+  Emulation() {
+    const auto number = [](const char* name, long long fallback) {
+      const char* const text = std::getenv(name);
+      return text == nullptr ? fallback : std::atoll(text);
+    };
+    devices = static_cast<int>(number("MSLUA_EMULATE_DEVICES", devices));
+    memory = static_cast<size_t>(number("MSLUA_EMULATE_MEMORY", static_cast<long long>(memory)));
+    random.seed(static_cast<unsigned>(number("MSLUA_EMULATE_SEED", 1)));
+    if (const char* const text = std::getenv("MSLUA_EMULATE_ORDER")) order = text;
+    if (const char* const text = std::getenv("MSLUA_EMULATE_FAIL")) {
+      failing = text;
+      const size_t colon = failing.find(':');
+      if (colon != failing.npos) {
+        failing_call = std::atoi(failing.c_str() + colon + 1);
+        failing.resize(colon);
+      }
+    }
+    base = static_cast<char*>(
+        mmap(nullptr, kReserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  }
+  ~Emulation() {
+    const char* const path = std::getenv("MSLUA_EMULATE_LEAKS");
+    if (path == nullptr) return;
+    std::ofstream(path, std::ios::app) << "allocations " << allocations.size() << " pinned " << pinned.size()
+                                       << " streams " << streams.size() << " events " << live_events << " graphs "
+                                       << live_graphs << " programs " << live_programs << "\n";
+  }
+
+  bool Fails(const char* name) { return failing == name && ++calls[name] == failing_call; }
+  void Open(bool open) { mprotect(base, top, open ? PROT_READ | PROT_WRITE : PROT_NONE); }
+
+  bool GuardsIntact() const {
+    for (const auto& [at, a] : allocations) {
+      const auto intact = [](const char* p) {
+        return std::all_of(p, p + kGuard, [](char c) { return static_cast<unsigned char>(c) == kGuardByte; });
+      };
+      if (!intact(at - kGuard) || !intact(at + a.bytes)) return false;
+    }
+    return true;
+  }
+
+  // Runs the front of a stream if it may run.
+  bool Step(StreamTag* stream) {
+    if (stream->items.empty()) return false;
+    StreamTag::Item& item = stream->items.front();
+    if (!item.work && item.event != nullptr && item.event->reached < item.count) return false;
+    const StreamTag::Item taken = std::move(item);
+    stream->items.pop_front();
+    if (!taken.work) return true;
+    const Result result = taken.work();
+    if (result != kSuccess && fault == kSuccess) fault = result;
+    if (taken.event != nullptr) taken.event->reached = std::max(taken.event->reached, taken.count);
+    return true;
+  }
+  // Runs work of all streams, in random order, until `done`.
+  Result RunUntil(const std::function<bool()>& done) {
+    Open(true);
+    while (!done()) {
+      std::vector<StreamTag*> all(streams.begin(), streams.end());
+      std::shuffle(all.begin(), all.end(), random);
+      const bool ran = std::any_of(all.begin(), all.end(), [this](StreamTag* s) { return Step(s); });
+      if (!ran) {
+        std::fprintf(stderr, "emulated device: streams wait for each other\n");
+        std::abort();
+      }
+    }
+    if (!GuardsIntact()) {
+      std::fprintf(stderr, "emulated device: a kernel wrote outside of its memory\n");
+      if (fault == kSuccess) fault = kIllegalAddress;
+    }
+    Open(false);
+    return fault;
+  }
+};
+
+Emulation& E() {
+  static Emulation emulation;
+  return emulation;
+}
+
+// Puts work on a stream, or into the graph that it is captured in.
+Result Enqueue(StreamTag* stream, Work work) {
+  if (E().fault != kSuccess) return E().fault;
+  if (stream->capture != nullptr)
+    stream->capture->works.push_back(std::move(work));
+  else
+    stream->items.push_back({std::move(work), nullptr, 0});
+  return kSuccess;
+}
+
+// Whether [p, p + bytes) lies in one allocation.
+bool OnDevice(Address address, size_t bytes) {
+  char* const p = reinterpret_cast<char*>(address);
+  auto at = E().allocations.upper_bound(p);
+  if (at == E().allocations.begin()) return false;
+  --at;
+  return p + bytes <= at->first + at->second.bytes;
+}
+
+bool Pinned(const void* p) {
+  auto at = E().pinned.upper_bound(static_cast<char*>(const_cast<void*>(p)));
+  if (at == E().pinned.begin()) return false;
+  --at;
+  return p < at->first + at->second;
+}
+
+Result RunKernel(const FunctionTag& f, std::vector<void*> pointers, unsigned blocks, unsigned threads) {
+  const std::vector<int> order = ThreadOrder(static_cast<int>(threads), E().order, E().random);
+  for (unsigned b = 0; b < blocks; ++b) {
+    *f.module->block = b;
+    const auto run = [&](int t) {
+      *f.module->thread = static_cast<unsigned>(t);
+      f.run(pointers.data());
+    };
+    if (f.barriers) {
+      if (!RunFibers(order, [&](int t) { f.run(pointers.data()); (void)t; },
+                     [&](int t) { *f.module->thread = static_cast<unsigned>(t); })) {
+        std::fprintf(stderr, "emulated device: some threads of a block left while others wait at a barrier\n");
+        return kLaunchFailed;
+      }
+    } else {
+      for (const int t : order) run(t);
+    }
+  }
+  return kSuccess;
+}
+
+}  // namespace
+
+#define ENTER(name)                                                    \
+  const std::lock_guard<std::recursive_mutex> lock(E().mutex);         \
+  if (E().Fails(#name)) return kFaked
+
+extern "C" {
+
+Result cuInit(unsigned) {
+  ENTER(cuInit);
+  return E().devices == 0 ? kNoDevice : kSuccess;
+}
+Result cuDriverGetVersion(int* version) {
+  ENTER(cuDriverGetVersion);
+  const char* const text = std::getenv("MSLUA_EMULATE_VERSION");
+  *version = text == nullptr ? 12080 : std::atoi(text);
+  return kSuccess;
+}
+Result cuGetErrorName(Result error, const char** name) {
+  static const std::map<Result, const char*> names = {{kInvalidValue, "CUDA_ERROR_INVALID_VALUE"},
+                                                      {kOutOfMemory, "CUDA_ERROR_OUT_OF_MEMORY"},
+                                                      {kNoDevice, "CUDA_ERROR_NO_DEVICE"},
+                                                      {kInvalidHandle, "CUDA_ERROR_INVALID_HANDLE"},
+                                                      {kNotReady, "CUDA_ERROR_NOT_READY"},
+                                                      {kIllegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS"},
+                                                      {kLaunchFailed, "CUDA_ERROR_LAUNCH_FAILED"},
+                                                      {kFaked, "CUDA_ERROR_UNKNOWN"}};
+  const auto at = names.find(error);
+  *name = at == names.end() ? nullptr : at->second;
+  return at == names.end() ? kInvalidValue : kSuccess;
+}
+Result cuDeviceGetCount(int* count) {
+  ENTER(cuDeviceGetCount);
+  *count = E().devices;
+  return kSuccess;
+}
+Result cuDeviceGet(Ordinal* device, int ordinal) {
+  ENTER(cuDeviceGet);
+  *device = ordinal;
+  return ordinal >= 0 && ordinal < E().devices ? kSuccess : kInvalidValue;
+}
+Result cuDeviceGetName(char* name, int length, Ordinal) {
+  ENTER(cuDeviceGetName);
+  std::snprintf(name, static_cast<size_t>(length), "emulated device");
+  return kSuccess;
+}
+Result cuDeviceTotalMem_v2(size_t* bytes, Ordinal) {
+  ENTER(cuDeviceTotalMem_v2);
+  *bytes = E().memory;
+  return kSuccess;
+}
+Result cuDeviceGetAttribute(int* value, int attribute, Ordinal) {
+  ENTER(cuDeviceGetAttribute);
+  *value = attribute == kComputeCapabilityMajor ? 9 : attribute == kComputeCapabilityMinor ? 0 : 2;
+  return kSuccess;
+}
+Result cuDevicePrimaryCtxRetain(Context* context, Ordinal) {
+  ENTER(cuDevicePrimaryCtxRetain);
+  ++E().context.held;
+  *context = &E().context;
+  return kSuccess;
+}
+Result cuDevicePrimaryCtxRelease_v2(Ordinal) {
+  ENTER(cuDevicePrimaryCtxRelease_v2);
+  --E().context.held;
+  return kSuccess;
+}
+Result cuCtxSetCurrent(Context) {
+  ENTER(cuCtxSetCurrent);
+  return kSuccess;
+}
+Result cuMemGetInfo_v2(size_t* free, size_t* total) {
+  ENTER(cuMemGetInfo_v2);
+  *total = E().memory;
+  *free = E().memory - E().used;
+  return kSuccess;
+}
+Result cuMemAlloc_v2(Address* address, size_t bytes) {
+  ENTER(cuMemAlloc_v2);
+  if (bytes == 0) return kInvalidValue;
+  const size_t whole = (bytes + 2 * kGuard + 4095) / 4096 * 4096;
+  if (E().used + bytes > E().memory || E().top + whole > kReserved) return kOutOfMemory;
+  char* const at = E().base + E().top + kGuard;
+  E().top += whole;
+  E().used += bytes;
+  E().allocations[at] = {bytes};
+  E().Open(true);
+  std::memset(at - kGuard, kGuardByte, kGuard);
+  std::memset(at, kFresh, bytes);
+  std::memset(at + bytes, kGuardByte, kGuard);
+  E().Open(false);
+  *address = reinterpret_cast<Address>(at);
+  return kSuccess;
+}
+Result cuMemFree_v2(Address address) {
+  ENTER(cuMemFree_v2);
+  const auto at = E().allocations.find(reinterpret_cast<char*>(address));
+  if (at == E().allocations.end()) return kInvalidValue;
+  // Freeing waits for work that may use the memory.
+  const Result result = E().RunUntil([] {
+    return std::all_of(E().streams.begin(), E().streams.end(), [](StreamTag* s) { return s->items.empty(); });
+  });
+  E().used -= at->second.bytes;
+  madvise(reinterpret_cast<void*>((address + 4095) / 4096 * 4096), at->second.bytes / 4096 * 4096, MADV_DONTNEED);
+  E().allocations.erase(at);
+  return result;
+}
+Result cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
+  ENTER(cuMemHostAlloc);
+  *memory = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+  E().pinned[static_cast<char*>(*memory)] = bytes;
+  return *memory == nullptr ? kOutOfMemory : kSuccess;
+}
+Result cuMemFreeHost(void* memory) {
+  ENTER(cuMemFreeHost);
+  if (E().pinned.erase(static_cast<char*>(memory)) == 0) return kInvalidValue;
+  std::free(memory);
+  return kSuccess;
+}
+Result cuMemcpyHtoDAsync_v2(Address to, const void* from, size_t bytes, StreamHandle stream) {
+  ENTER(cuMemcpyHtoDAsync_v2);
+  if (!OnDevice(to, bytes)) return kInvalidValue;
+  void* const device = reinterpret_cast<void*>(to);
+  if (Pinned(from)) {
+    return Enqueue(stream, [=] {
+      std::memcpy(device, from, bytes);
+      return kSuccess;
+    });
+  }
+  // Of other memory the driver has a copy before it returns.
+  const auto copy = std::make_shared<std::string>(static_cast<const char*>(from), bytes);
+  return Enqueue(stream, [=] {
+    std::memcpy(device, copy->data(), bytes);
+    return kSuccess;
+  });
+}
+Result cuMemcpyDtoHAsync_v2(void* to, Address from, size_t bytes, StreamHandle stream) {
+  ENTER(cuMemcpyDtoHAsync_v2);
+  if (!OnDevice(from, bytes)) return kInvalidValue;
+  return Enqueue(stream, [=] {
+    std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
+    return kSuccess;
+  });
+}
+Result cuMemcpyDtoDAsync_v2(Address to, Address from, size_t bytes, StreamHandle stream) {
+  ENTER(cuMemcpyDtoDAsync_v2);
+  if (!OnDevice(to, bytes) || !OnDevice(from, bytes)) return kInvalidValue;
+  return Enqueue(stream, [=] {
+    std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+    return kSuccess;
+  });
+}
+Result cuMemsetD8Async(Address to, unsigned char value, size_t bytes, StreamHandle stream) {
+  ENTER(cuMemsetD8Async);
+  if (!OnDevice(to, bytes)) return kInvalidValue;
+  return Enqueue(stream, [=] {
+    std::memset(reinterpret_cast<void*>(to), value, bytes);
+    return kSuccess;
+  });
+}
+Result cuStreamCreate(StreamHandle* stream, unsigned) {
+  ENTER(cuStreamCreate);
+  *stream = new StreamTag;
+  E().streams.insert(*stream);
+  return kSuccess;
+}
+Result cuStreamDestroy_v2(StreamHandle stream) {
+  ENTER(cuStreamDestroy_v2);
+  const Result result = E().RunUntil([=] { return stream->items.empty(); });
+  E().streams.erase(stream);
+  delete stream;
+  return result;
+}
+Result cuStreamSynchronize(StreamHandle stream) {
+  ENTER(cuStreamSynchronize);
+  if (stream->capture != nullptr) return kInvalidValue;
+  return E().RunUntil([=] { return stream->items.empty(); });
+}
+Result cuStreamWaitEvent(StreamHandle stream, EventHandle event, unsigned) {
+  ENTER(cuStreamWaitEvent);
+  stream->items.push_back({nullptr, event, event->recorded});
+  return kSuccess;
+}
+Result cuEventCreate(EventHandle* event, unsigned) {
+  ENTER(cuEventCreate);
+  *event = new EventTag;
+  ++E().live_events;
+  return kSuccess;
+}
+Result cuEventDestroy_v2(EventHandle event) {
+  ENTER(cuEventDestroy_v2);
+  --E().live_events;
+  delete event;
+  return kSuccess;
+}
+Result cuEventRecord(EventHandle event, StreamHandle stream) {
+  ENTER(cuEventRecord);
+  stream->items.push_back({[] { return kSuccess; }, event, ++event->recorded});
+  return kSuccess;
+}
+Result cuEventSynchronize(EventHandle event) {
+  ENTER(cuEventSynchronize);
+  const int count = event->recorded;
+  return E().RunUntil([=] { return event->reached >= count; });
+}
+Result cuEventElapsedTime(float* milliseconds, EventHandle, EventHandle) {
+  ENTER(cuEventElapsedTime);
+  *milliseconds = 1;
+  return kSuccess;
+}
+
+// A module is the shared object that the emulated NVRTC has made.
+Result cuModuleLoadData(Module* module, const void* image) {
+  ENTER(cuModuleLoadData);
+  size_t bytes = 0;
+  std::memcpy(&bytes, image, sizeof bytes);
+  const int file = memfd_create("kernels", 0);
+  const char* data = static_cast<const char*>(image) + sizeof bytes;
+  for (size_t done = 0; done < bytes;) {
+    const ssize_t n = write(file, data + done, bytes - done);
+    if (n <= 0) return kInvalidValue;
+    done += static_cast<size_t>(n);
+  }
+  const std::string path = "/proc/self/fd/" + std::to_string(file);
+  // The file stays open: dlopen takes a path that it knows for the object that it has.
+  void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    std::fprintf(stderr, "emulated device: %s\n", dlerror());
+    return kInvalidValue;
+  }
+  auto* const made = new ModuleTag;
+  made->handle = handle;
+  made->thread = static_cast<unsigned*>(dlsym(handle, "mslua_thread"));
+  made->block = static_cast<unsigned*>(dlsym(handle, "mslua_block"));
+  *static_cast<void (**)()>(dlsym(handle, "mslua_barrier")) = YieldFiber;
+  *module = made;
+  return kSuccess;
+}
+Result cuModuleUnload(Module module) {
+  ENTER(cuModuleUnload);
+  delete module;
+  return kSuccess;
+}
+Result cuModuleGetFunction(Function* function, Module module, const char* name) {
+  ENTER(cuModuleGetFunction);
+  auto f = std::make_unique<FunctionTag>();
+  f->module = module;
+  f->run = reinterpret_cast<void (*)(void*)>(dlsym(module->handle, name));
+  const auto* const pointers = static_cast<const int*>(dlsym(module->handle, (std::string(name) + "_pointers").c_str()));
+  const auto* const barriers = static_cast<const int*>(dlsym(module->handle, (std::string(name) + "_barriers").c_str()));
+  if (f->run == nullptr || pointers == nullptr || barriers == nullptr) return kInvalidValue;
+  f->pointers = *pointers;
+  f->barriers = *barriers != 0;
+  *function = f.get();
+  module->functions[name] = std::move(f);
+  return kSuccess;
+}
+Result cuLaunchKernel(Function f, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned, unsigned,
+                      StreamHandle stream, void** parameters, void**) {
+  ENTER(cuLaunchKernel);
+  if (blocks == 0 || threads == 0 || threads > 1024) return kInvalidValue;
+  void* const* const first = static_cast<void* const*>(parameters[0]);
+  std::vector<void*> pointers(first, first + f->pointers);
+  return Enqueue(stream, [=] { return RunKernel(*f, pointers, blocks, threads); });
+}
+Result cuStreamBeginCapture_v2(StreamHandle stream, int) {
+  ENTER(cuStreamBeginCapture_v2);
+  stream->capture = new GraphTag;
+  ++E().live_graphs;
+  return kSuccess;
+}
+Result cuStreamEndCapture(StreamHandle stream, GraphHandle* graph) {
+  ENTER(cuStreamEndCapture);
+  *graph = stream->capture;
+  stream->capture = nullptr;
+  return *graph == nullptr ? kInvalidValue : kSuccess;
+}
+Result cuGraphInstantiateWithFlags(GraphExec* exec, GraphHandle graph, unsigned long long) {
+  ENTER(cuGraphInstantiateWithFlags);
+  *exec = new GraphExecTag{graph->works};
+  ++E().live_graphs;
+  return kSuccess;
+}
+Result cuGraphLaunch(GraphExec exec, StreamHandle stream) {
+  ENTER(cuGraphLaunch);
+  const std::vector<Work> works = exec->works;
+  return Enqueue(stream, [works] {
+    for (const Work& work : works) {
+      const Result result = work();
+      if (result != kSuccess) return result;
+    }
+    return kSuccess;
+  });
+}
+Result cuGraphExecDestroy(GraphExec exec) {
+  ENTER(cuGraphExecDestroy);
+  --E().live_graphs;
+  delete exec;
+  return kSuccess;
+}
+Result cuGraphDestroy(GraphHandle graph) {
+  ENTER(cuGraphDestroy);
+  --E().live_graphs;
+  delete graph;
+  return kSuccess;
+}
+
+Result nvrtcVersion(int* major, int* minor) {
+  *major = 12;
+  *minor = 8;
+  return kSuccess;
+}
+Result nvrtcCreateProgram(Program* program, const char* text, const char*, int, const char* const*,
+                          const char* const*) {
+  ENTER(nvrtcCreateProgram);
+  *program = new ProgramTag{text, "", ""};
+  ++E().live_programs;
+  return kSuccess;
+}
+Result nvrtcDestroyProgram(Program* program) {
+  ENTER(nvrtcDestroyProgram);
+  --E().live_programs;
+  delete *program;
+  *program = nullptr;
+  return kSuccess;
+}
+// g++ of the shim and the text. Not under the lock: programs are compiled side by side.
+Result nvrtcCompileProgram(Program program, int, const char* const*) {
+  {
+    ENTER(nvrtcCompileProgram);
+  }
+  char folder[] = "/tmp/mslua-emulated-XXXXXX";
+  if (mkdtemp(folder) == nullptr) return 1;
+  const std::string source = std::string(folder) + "/kernels.cc", object = std::string(folder) + "/kernels.so",
+                    log = std::string(folder) + "/log", shim = std::string(folder) + "/shim.h";
+  std::string text = program->text;
+  // Which kernels meet at barriers.
+  const std::string mark = "MSLUA_KERNEL(";
+  std::string barriers;
+  for (size_t at = text.find("\n" + mark); at != text.npos;) {
+    const size_t next = text.find("\n" + mark, at + 1), name = at + 1 + mark.size();
+    const std::string body = text.substr(at, next == text.npos ? next : next - at);
+    const bool meets = body.find("Team<256>") != body.npos || body.find("__syncthreads") != body.npos;
+    barriers += "extern \"C\" const int " + text.substr(name, text.find(',', name) - name) +
+                "_barriers = " + (meets ? "1" : "0") + ";\n";
+    at = next;
+  }
+  std::ofstream(shim) << kShim;
+  std::ofstream(source) << "#include \"shim.h\"\n" << text << barriers;
+  const std::string command = "g++ -std=c++17 -O0 -fPIC -shared -w " + source + " -o " + object + " 2> " + log;
+  const int status = std::system(command.c_str());
+  const auto read = [](const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  program->log = read(log);
+  if (status == 0) {
+    const std::string code = read(object);
+    const size_t bytes = code.size();
+    program->cubin.assign(reinterpret_cast<const char*>(&bytes), sizeof bytes);
+    program->cubin += code;
+  }
+  for (const std::string& path : {source, object, log, shim}) unlink(path.c_str());
+  rmdir(folder);
+  return status == 0 ? kSuccess : 6;
+}
+Result nvrtcGetCUBINSize(Program program, size_t* bytes) {
+  *bytes = program->cubin.size();
+  return kSuccess;
+}
+Result nvrtcGetCUBIN(Program program, char* cubin) {
+  ENTER(nvrtcGetCUBIN);
+  std::memcpy(cubin, program->cubin.data(), program->cubin.size());
+  return kSuccess;
+}
+Result nvrtcGetProgramLogSize(Program program, size_t* bytes) {
+  *bytes = program->log.size() + 1;
+  return kSuccess;
+}
+Result nvrtcGetProgramLog(Program program, char* log) {
+  std::memcpy(log, program->log.c_str(), program->log.size() + 1);
+  return kSuccess;
+}
+
+}  // extern "C"
+}  // namespace mslua::cuda

@@ -1,0 +1,149 @@
+// Every operator on the emulated device: each sample in each element type that the operator allows, and on larger
+// tensors, against the reference in f64.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/device/device.h"
+#include "core/device/kernel_set.h"
+#include "core/op/device_text.h"
+#include "core/op/registry.h"
+#include "core/ops/testing/op_checks.h"
+#include "tests/emulated_device/use_emulated_device.h"
+
+namespace mslua {
+namespace {
+
+using testing::Call;
+using testing::Memory;
+
+// A call on the device, in memory of its own.
+struct DeviceCall {
+  std::string name;
+  Call call;
+  std::vector<Memory> inputs;
+  DeviceProgram program;
+  std::vector<int> kernels;
+
+  OpSpec spec() const { return {call.attrs, call.inputs, call.outputs}; }
+};
+
+// Whether a node of the operator is launched at all.
+bool IsLaunched(const OpDef& op) { return !op.body && !op.view && op.name != "input" && op.name != "constant"; }
+
+StatusOr<std::vector<Memory>> RunOn(Device* device, DeviceStream& stream, const KernelSet& kernels, const DeviceCall& c) {
+  std::vector<DeviceMemory> memory;
+  std::vector<void*> pointers;
+  const auto add = [&](int64_t bytes) -> Status {
+    ASSIGN_OR_RETURN(DeviceMemory m, device->Allocate(bytes));
+    pointers.push_back(m.data());
+    memory.push_back(std::move(m));
+    return absl::OkStatus();
+  };
+  for (const Memory& m : c.inputs) {
+    RETURN_IF_ERROR(add(m.type().bytes()));
+    RETURN_IF_ERROR(stream.CopyIn(pointers.back(), m.data(), m.type().bytes()));
+  }
+  for (const TensorType& t : c.call.outputs) RETURN_IF_ERROR(add(t.bytes()));
+  RETURN_IF_ERROR(add(c.program.scratch_bytes));
+  RETURN_IF_ERROR(add(sizeof(DeviceFault)));
+  RETURN_IF_ERROR(stream.Fill(pointers.back(), 0, sizeof(DeviceFault)));
+  for (size_t s = 0; s < c.kernels.size(); ++s) {
+    const DeviceStep& step = c.program.steps[s];
+    RETURN_IF_ERROR(stream.Launch(kernels.function(c.kernels[s]), step.blocks, step.threads, pointers));
+  }
+  std::vector<Memory> outputs;
+  for (size_t o = 0; o < c.call.outputs.size(); ++o) {
+    outputs.emplace_back(c.call.outputs[o]);
+    RETURN_IF_ERROR(stream.CopyOut(outputs[o].data(), pointers[c.inputs.size() + o], c.call.outputs[o].bytes()));
+  }
+  DeviceFault fault;
+  RETURN_IF_ERROR(stream.CopyOut(&fault, pointers.back(), sizeof fault));
+  RETURN_IF_ERROR(stream.Wait());
+  if (fault.set != 0)
+    return c.call.op->device_fault ? c.call.op->device_fault(c.spec(), fault) : absl::InternalError("an unnamed fault");
+  return outputs;
+}
+
+constexpr int64_t kLarge[] = {16};
+constexpr absl::Span<const int64_t> kLarger = kLarge, kAsItIs;
+
+std::vector<DeviceCall> AllCalls(std::set<std::string>* missing, int* operators) {
+  const char* const only = std::getenv("MSLUA_OPERATOR");
+  std::vector<DeviceCall> calls;
+  for (const OpDef& op : Operators().all()) {
+    if (!IsLaunched(op) || (only != nullptr && op.name != only)) continue;
+    ++*operators;
+    if (!op.device) {
+      missing->insert(op.name);
+      continue;
+    }
+    for (const Sample& sample : op.samples) {
+      for (int t = 0; t < kNumDTypes; ++t) {
+        const auto dtype = static_cast<DType>(t);
+        for (Call& call : testing::SampleCalls(op, sample, dtype, dtype == DType::kF32 ? kLarger : kAsItIs)) {
+          DeviceCall c;
+          c.inputs = testing::MakeInputs(call, sample);
+          c.call = std::move(call);
+          std::vector<std::string> types;
+          for (const TensorType& x : c.call.inputs) types.push_back(ToString(x));
+          c.name = absl::StrCat(op.name, "(", absl::StrJoin(types, ", "), ")");
+          calls.push_back(std::move(c));
+        }
+      }
+    }
+  }
+  return calls;
+}
+
+TEST(DeviceOperators, AreAsTheReference) {
+  ASSERT_TRUE(testing::UseEmulatedDevice().ok());
+  const auto device = Device::Open(0);
+  ASSERT_TRUE(device.ok()) << device.status();
+  auto stream = (*device)->MakeStream();
+  ASSERT_TRUE(stream.ok());
+  std::set<std::string> missing;
+  int operators = 0;
+  std::vector<DeviceCall> calls = AllCalls(&missing, &operators);
+  EXPECT_TRUE(missing.empty()) << "no kernel for a device: " << absl::StrJoin(missing, " ");
+  KernelSet kernels(*device, DevicePrelude(), "");
+  for (DeviceCall& c : calls) {
+    auto program = c.call.op->device(c.spec());
+    ASSERT_TRUE(program.ok()) << c.name << ": " << program.status();
+    c.program = *std::move(program);
+    for (const DeviceStep& step : c.program.steps)
+      c.kernels.push_back(kernels.Add(DeviceBody(c.spec(), step), DevicePointers(c.spec())));
+  }
+  const Status compiled = kernels.Compile();
+  ASSERT_TRUE(compiled.ok()) << compiled;
+  int failures = 0;
+  for (const DeviceCall& c : calls) {
+    const auto got = RunOn(*device, *stream, kernels, c);
+    if (!got.ok()) {
+      ADD_FAILURE() << c.name << ": " << got.status();
+      ++failures;
+      continue;
+    }
+    auto want = testing::Truth(c.call, c.inputs);
+    const bool floats = std::all_of(c.call.outputs.begin(), c.call.outputs.end(),
+                                    [](const TensorType& t) { return IsFloat(t.dtype); });
+    if (!want.ok() || !floats) want = testing::RunReference(c.call, c.inputs);
+    ASSERT_TRUE(want.ok()) << c.name << ": " << want.status();
+    const Status near = testing::ExpectTruth(*got, *want);
+    if (near.ok()) continue;
+    ADD_FAILURE() << c.name << ": " << near;
+    if (++failures > 60) break;
+  }
+  std::printf("%d operators, %d without a kernel, %d calls, %d kernels, %d failures\n", operators,
+              static_cast<int>(missing.size()), static_cast<int>(calls.size()), kernels.size(), failures);
+}
+
+}  // namespace
+}  // namespace mslua

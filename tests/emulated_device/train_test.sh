@@ -1,0 +1,84 @@
+#!/bin/sh
+# The unmodified program trains on the emulated device: its losses are the CPU's, it resumes, moves between CPU and
+# device, and says what it cannot do.
+here=$PWD
+emulated=$here/$2
+. "$here/tests/ranks/common.sh"
+recipes=$here/recipes
+mkdir cuda && for name in libcuda.so.1 libnvrtc.so.12; do ln -s "$emulated" "cuda/$name"; done
+export XDG_CACHE_HOME=$TEST_TMPDIR/cache
+cuda() { MSLUA_CUDA_LIBRARIES=$TEST_TMPDIR/cuda "$@"; }
+
+# near NAME TOLERANCE FILE FILE: the numbers of the loss lines of two logs.
+near() {
+  python3 - "$@" << 'PY' || fail "$1: losses differ"
+import re, sys
+name, tolerance, one, two = sys.argv[1:]
+def losses(path):
+    with open(path) as f:
+        return [(m[1], float(m[2])) for line in f if (m := re.match(r"(epoch: \d+ step: \d+), loss is (\S+)", line))]
+a, b = losses(one), losses(two)
+if not a or [k for k, _ in a] != [k for k, _ in b]:
+    sys.exit(f"{name}: {len(a)} and {len(b)} lines")
+for (step, x), (_, y) in zip(a, b):
+    if abs(x - y) > float(tolerance) * max(abs(x), 1e-3):
+        sys.exit(f"{name}: {step}: {x} and {y}")
+PY
+}
+
+"$mslua" data make mnist mnist --samples 200 > /dev/null 2>&1 || fail "data make mnist"
+"$mslua" data make cifar10 cifar --samples 200 > /dev/null 2>&1 || fail "data make cifar10"
+"$mslua" data make text text --samples 4000 > /dev/null 2>&1 || fail "data make text"
+
+# alike NAME TOLERANCE RECIPE ARGS: ten steps on the CPU and on the device.
+alike() {
+  name=$1 tolerance=$2
+  shift 2
+  run "$mslua" train "$@" --max-steps 10 --log-every 1 --out "$name.cpu"
+  expect "$name on the CPU" 0 ""
+  run cuda "$mslua" train "$@" --max-steps 10 --log-every 1 --out "$name.cuda" --device cuda
+  expect "$name on the device" 0 ""
+  near "$name" "$tolerance" "$name.cpu/rank_0.log" "$name.cuda/rank_0.log"
+}
+alike quickstart 1e-5 "$recipes/quickstart.lua"
+alike lenet 1e-5 "$recipes/lenet_mnist.lua" data_path=mnist batch_size=8
+alike char_gpt 1e-5 "$recipes/char_gpt.lua" --preset smoke data_path=text block=16 batch_size=4
+alike char_gpt_bf16 1e-2 "$recipes/char_gpt.lua" --preset smoke data_path=text block=16 batch_size=4 train.amp=bf16
+alike resnet50 1e-4 "$recipes/resnet50_cifar10.lua" --preset smoke data_path=cifar batch_size=4 width=4
+
+# Two runs, and another order of the streams' work, give the same bits.
+run cuda "$mslua" train "$recipes/quickstart.lua" --max-steps 10 --log-every 1 --out again --device cuda
+MSLUA_EMULATE_SEED=7 MSLUA_EMULATE_ORDER=random run cuda "$mslua" train "$recipes/quickstart.lua" --max-steps 10 \
+  --log-every 1 --out shuffled --device cuda
+for other in again shuffled; do
+  grep ^epoch quickstart.cuda/rank_0.log > one.txt
+  grep ^epoch "$other/rank_0.log" > two.txt
+  cmp -s one.txt two.txt || fail "$other: the bits differ"
+done
+
+# Ranks share a device or have one each; their collectives go through host memory.
+run cuda "$mslua" train "$recipes/quickstart.lua" -n 2 --max-steps 10 --log-every 1 --out two.cuda --device cuda
+expect "two ranks" 0 ""
+run "$mslua" train "$recipes/quickstart.lua" -n 2 --max-steps 10 --log-every 1 --out two.cpu
+near "two ranks" 1e-5 two.cpu/rank_0.log two.cuda/rank_0.log
+MSLUA_EMULATE_DEVICES=1 run cuda "$mslua" train "$recipes/quickstart.lua" -n 2 --max-steps 3 --device cuda
+expect "more ranks than devices" 4 "MSLUA_SHARE_DEVICE=1"
+MSLUA_EMULATE_DEVICES=1 MSLUA_SHARE_DEVICE=1 run cuda "$mslua" train "$recipes/quickstart.lua" -n 2 --max-steps 3 \
+  --device cuda
+expect "a shared device" 0 ""
+
+# Without the libraries: one line, and the exit code.
+mkdir nothing
+MSLUA_CUDA_LIBRARIES=$TEST_TMPDIR/nothing run "$mslua" train "$recipes/quickstart.lua" --device cuda
+expect "no driver" 4 "--device cuda: libcuda.so.1 was not found in the folders of MSLUA_CUDA_LIBRARIES"
+MSLUA_EMULATE_DEVICES=0 run cuda "$mslua" train "$recipes/quickstart.lua" --device cuda
+expect "no device" 4 "finds no NVIDIA device"
+MSLUA_EMULATE_MEMORY=100 run cuda "$mslua" train "$recipes/quickstart.lua" --device cuda
+expect "no memory" 4 "CUDA_ERROR_OUT_OF_MEMORY"
+run cuda "$mslua" doctor
+expect "doctor" 0 "emulated device"
+echo 'local ms = require "mslua" ms.set_context { device_target = "GPU" }' > target.lua
+MSLUA_CUDA_LIBRARIES=$TEST_TMPDIR/nothing run "$mslua" run target.lua
+expect "device_target" 2 'set device_target = "CPU"'
+
+exit $failed
