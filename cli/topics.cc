@@ -23,6 +23,8 @@ std::vector<TopicRow> EnvironmentRows() {
       {"MSLUA_JOB_SECRET_FILE", "file with the secret that all processes of a job on several hosts prove to know"},
       {"MSLUA_PLAINTEXT", "1: connections between hosts may be unencrypted, as --insecure-network"},
       {"MSLUA_TLS", "TLS configuration (JSON) for connections between hosts; --tls overrides it"},
+      {"MSLUA_CUDA_LIBRARIES", "folders of NVIDIA's libraries, separated by colons; they are looked for nowhere else"},
+      {"MSLUA_SHARE_DEVICE", "1: with --device cuda more ranks of a host than it has devices share them"},
       {"NCCL_SOCKET_IFNAME", "network interface whose address other hosts use (--iface overrides it)"},
       {"MS_ROLE", "MS_WORKER or MS_SCHED: part of this process in a cluster with a scheduler"},
       {"MS_WORKER_NUM", "number of workers that the scheduler waits for"},

@@ -38,6 +38,8 @@ Status BroadcastParameters(Session& session, const TracedGraph& graph, bool resu
     ASSIGN_OR_RETURN(const TensorView value, ValueOf(session.state(), *p));
     values.push_back(value);
   }
+  for (const auto& entry : session.state().store.entries())
+    RETURN_IF_ERROR(session.state().store.HostWrites(*entry));
   return ShareTensors(*session.groups(), values, "parameter_broadcast");
 }
 

@@ -58,6 +58,12 @@ Status CheckDevices() {
   return cuda::OpenNvrtc().status();
 }
 
+std::string DeviceText(const Session& session) {
+  if (session.device == nullptr) return "";
+  const DeviceInfo& info = session.device->info();
+  return absl::StrCat(" on device ", info.ordinal, " (", info.name, ")");
+}
+
 StatusOr<Device*> DeviceOf(Session& session) {
   if (session.device != nullptr) return session.device;
   if (OptionString(session.lua(), "device") != "cuda") return nullptr;

@@ -10,10 +10,13 @@ namespace mslua {
 class Device;
 class Session;
 
-// Null: the CPU. Else the device that `--device cuda` or set_context{device_target = "GPU"} asks for, opened at the first
-// call: device_id where it was set, DEVICE_ID or the rank table's, else this rank's number on its host. More ranks on a
-// host than it has devices are an error, unless MSLUA_SHARE_DEVICE=1 lets them share.
+// Null: the CPU. Else the device that `--device cuda` or set_context{device_target = "GPU"} asks for, opened at the
+// first call: device_id where it was set, DEVICE_ID or the rank table's, else this rank's number on its host. More
+// ranks on a host than it has devices are an error, unless MSLUA_SHARE_DEVICE=1 lets them share.
 StatusOr<Device*> DeviceOf(Session& session);
+
+// " on device 0 (NVIDIA H200)", for a line about a graph; empty: on the CPU.
+std::string DeviceText(const Session& session);
 
 // Why graphs cannot run on a device here: a library or a device is missing. Takes no device.
 Status CheckDevices();

@@ -47,6 +47,7 @@
 #include "launch/job.h"
 #include "launch/this_host.h"
 #include "lua/compile_graph.h"
+#include "lua/device.h"
 #include "lua/kept_training.h"
 #include "lua/lua_hook.h"
 #include "lua/lua_stack.h"
@@ -814,9 +815,10 @@ class Training {
   void PrintPlan() const {
     if (!session_.prints) return;
     const PlanReport& plan = executable_->report();
-    std::fprintf(stderr, "mslua: %s: %lld nodes in %lld kernels, %.1f MiB of activations, compiled in %.2f s%s%s\n",
+    std::fprintf(stderr, "mslua: %s: %lld nodes in %lld kernels, %.1f MiB of activations%s, compiled in %.2f s%s%s\n",
                  spec_.name.c_str(), static_cast<long long>(plan.nodes), static_cast<long long>(plan.kernels),
-                 static_cast<double>(plan.workspace_bytes + plan.shared_bytes) / (1 << 20), plan.compile_seconds,
+                 static_cast<double>(plan.workspace_bytes + plan.shared_bytes) / (1 << 20), DeviceText(session_).c_str(),
+                 plan.compile_seconds,
                  folder_.empty() ? "" : "; run folder ", folder_.c_str());
   }
 

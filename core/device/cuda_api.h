@@ -80,12 +80,56 @@ using Program = struct ProgramTag*;  // nvrtcProgram
   F(nvrtcGetProgramLogSize, (Program program, size_t * bytes))                               \
   F(nvrtcGetProgramLog, (Program program, char* log))
 
+using BlasHandle = struct BlasHandleTag*;          // cublasLtHandle_t
+using BlasMatmul = struct BlasMatmulTag*;          // cublasLtMatmulDesc_t
+using BlasLayout = struct BlasLayoutTag*;          // cublasLtMatrixLayout_t
+using BlasPreference = struct BlasPreferenceTag*;  // cublasLtMatmulPreference_t
+struct BlasAlgorithm {                             // cublasLtMatmulAlgo_t
+  uint64_t data[8];
+};
+struct BlasHeuristic {  // cublasLtMatmulHeuristicResult_t
+  BlasAlgorithm algorithm;
+  size_t workspace_bytes;
+  int state;
+  float waves;
+  int reserved[4];
+};
+inline constexpr int kReal32 = 0, kReal64 = 1, kReal16 = 2, kRealB16 = 14, kCompute32 = 68, kCompute64 = 70;
+inline constexpr int kTransposeA = 3, kTransposeB = 4;   // of a matmul
+inline constexpr int kBatchCount = 5, kBatchStride = 6;  // of a layout
+inline constexpr int kMaxWorkspace = 1, kReductionSchemes = 3, kMinAlignmentA = 5,
+                     kMinAlignmentD = 8;  // of a preference
+inline constexpr uint32_t kReductionInPlace = 1, kReductionMask = 7;
+
+#define MSLUA_CUBLAS_LT(F)                                                                                             \
+  F(cublasLtCreate, (BlasHandle * handle))                                                                             \
+  F(cublasLtDestroy, (BlasHandle handle))                                                                              \
+  F(cublasLtMatmulDescCreate, (BlasMatmul * matmul, int compute_type, int scale_type))                                 \
+  F(cublasLtMatmulDescDestroy, (BlasMatmul matmul))                                                                    \
+  F(cublasLtMatmulDescSetAttribute, (BlasMatmul matmul, int attribute, const void* value, size_t bytes))               \
+  F(cublasLtMatrixLayoutCreate, (BlasLayout * layout, int type, uint64_t rows, uint64_t columns, int64_t stride))      \
+  F(cublasLtMatrixLayoutDestroy, (BlasLayout layout))                                                                  \
+  F(cublasLtMatrixLayoutSetAttribute, (BlasLayout layout, int attribute, const void* value, size_t bytes))             \
+  F(cublasLtMatmulPreferenceCreate, (BlasPreference * preference))                                                     \
+  F(cublasLtMatmulPreferenceDestroy, (BlasPreference preference))                                                      \
+  F(cublasLtMatmulPreferenceSetAttribute, (BlasPreference preference, int attribute, const void* value, size_t bytes)) \
+  F(cublasLtMatmulAlgoGetHeuristic,                                                                                    \
+    (BlasHandle handle, BlasMatmul matmul, BlasLayout a, BlasLayout b, BlasLayout c, BlasLayout d,                     \
+     BlasPreference preference, int asked, BlasHeuristic* results, int* given))                                        \
+  F(cublasLtMatmul,                                                                                                    \
+    (BlasHandle handle, BlasMatmul matmul, const void* alpha, const void* a, BlasLayout a_layout, const void* b,       \
+     BlasLayout b_layout, const void* beta, const void* c, BlasLayout c_layout, void* d, BlasLayout d_layout,          \
+     const BlasAlgorithm* algorithm, void* workspace, size_t workspace_bytes, StreamHandle stream))
+
 #define MSLUA_CUDA_POINTER(name, parameters) Result(*name) parameters = nullptr;
 struct Driver {
   MSLUA_CUDA_DRIVER(MSLUA_CUDA_POINTER)
 };
 struct Nvrtc {
   MSLUA_CUDA_NVRTC(MSLUA_CUDA_POINTER)
+};
+struct CublasLt {
+  MSLUA_CUBLAS_LT(MSLUA_CUDA_POINTER)
 };
 #undef MSLUA_CUDA_POINTER
 

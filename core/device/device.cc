@@ -86,6 +86,7 @@ Status DeviceStream::Fill(void* device, uint8_t value, int64_t bytes) {
   return absl::OkStatus();
 }
 Status DeviceStream::Wait() {
+  if (handle_ == nullptr) return absl::OkStatus();
   RETURN_IF_CUDA_ERROR(device_->driver(), cuStreamSynchronize, handle_);
   return absl::OkStatus();
 }
@@ -158,7 +159,8 @@ StatusOr<std::vector<DeviceInfo>> ListDevices() {
 StatusOr<std::unique_ptr<Device>> Device::Make(int ordinal) {
   ASSIGN_OR_RETURN(const int count, Count());
   if (count == 0)
-    return Unusable("the driver finds no NVIDIA device (is one in this machine, and does CUDA_VISIBLE_DEVICES show it?)");
+    return Unusable(
+        "the driver finds no NVIDIA device (is one in this machine, and does CUDA_VISIBLE_DEVICES show it?)");
   if (ordinal < 0 || ordinal >= count)
     return Unusable(absl::StrCat("device_id is ", ordinal, ", but this machine has ", count,
                                  count == 1 ? " device (0)" : absl::StrCat(" devices (0 to ", count - 1, ")")));

@@ -85,12 +85,13 @@ class DeviceStream {
   Status CopyOut(void* host, const void* device, int64_t bytes);
   Status CopyWithin(void* to, const void* from, int64_t bytes);
   Status Fill(void* device, uint8_t value, int64_t bytes);
-  // Waits until all that was enqueued has run.
+  // Waits until all that was enqueued has run; a stream that was never made has nothing.
   Status Wait();
   // Between the two nothing runs: what is enqueued becomes the graph.
   Status BeginCapture();
   StatusOr<CapturedGraph> EndCapture();
   Status Run(const CapturedGraph& graph);
+  cuda::StreamHandle handle() const { return handle_; }
 
  private:
   friend class Device;

@@ -75,39 +75,44 @@ Status Missing(const std::string& path, const char* name) {
   library.call.name = reinterpret_cast<decltype(library.call.name)>(dlsym(opened.handle, #name)); \
   if (library.call.name == nullptr) return Missing(opened.path, #name);
 
-StatusOr<Library<Driver>> FindDriver() {
-  ASSIGN_OR_RETURN(const Opened opened,
-                   Open({"libcuda.so.1"}, "install NVIDIA's driver, or leave out --device cuda to use the CPU"));
-  Library<Driver> library;
-  library.path = opened.path;
-  MSLUA_CUDA_DRIVER(MSLUA_CUDA_FIND)
-  return library;
-}
+#define MSLUA_CUDA_FINDER(Functions, FUNCTIONS)                                                           \
+  StatusOr<Library<Functions>> Find##Functions(const std::vector<std::string>& names, const char* mend) { \
+    ASSIGN_OR_RETURN(const Opened opened, Open(names, mend));                                             \
+    Library<Functions> library;                                                                           \
+    library.path = opened.path;                                                                           \
+    FUNCTIONS(MSLUA_CUDA_FIND)                                                                            \
+    return library;                                                                                       \
+  }
+MSLUA_CUDA_FINDER(Driver, MSLUA_CUDA_DRIVER)
+MSLUA_CUDA_FINDER(Nvrtc, MSLUA_CUDA_NVRTC)
+MSLUA_CUDA_FINDER(CublasLt, MSLUA_CUBLAS_LT)
 
-StatusOr<Library<Nvrtc>> FindNvrtc() {
-  ASSIGN_OR_RETURN(const Opened opened,
-                   Open({"libnvrtc.so.13", "libnvrtc.so.12"},
-                        "install the CUDA toolkit's run-time compiler (cuda-nvrtc), or name the folder that has it in "
-                        "MSLUA_CUDA_LIBRARIES"));
-  Library<Nvrtc> library;
-  library.path = opened.path;
-  MSLUA_CUDA_NVRTC(MSLUA_CUDA_FIND)
-  return library;
-}
-
+#undef MSLUA_CUDA_FINDER
 #undef MSLUA_CUDA_FIND
 
 }  // namespace
 
 // Libraries stay open: kernels and callbacks of the driver live as long as the process.
 StatusOr<const Library<Driver>*> OpenDriver() {
-  static const auto* const library = new StatusOr<Library<Driver>>(FindDriver());
+  static const auto* const library = new StatusOr<Library<Driver>>(
+      FindDriver({"libcuda.so.1"}, "install NVIDIA's driver, or leave out --device cuda to use the CPU"));
   if (!library->ok()) return library->status();
   return &**library;
 }
 
 StatusOr<const Library<Nvrtc>*> OpenNvrtc() {
-  static const auto* const library = new StatusOr<Library<Nvrtc>>(FindNvrtc());
+  static const auto* const library = new StatusOr<Library<Nvrtc>>(
+      FindNvrtc({"libnvrtc.so.13", "libnvrtc.so.12"},
+                "install the CUDA toolkit's run-time compiler (cuda-nvrtc), or name the folder that has it in "
+                "MSLUA_CUDA_LIBRARIES"));
+  if (!library->ok()) return library->status();
+  return &**library;
+}
+
+StatusOr<const Library<CublasLt>*> OpenCublasLt() {
+  static const auto* const library = new StatusOr<Library<CublasLt>>(
+      FindCublasLt({"libcublasLt.so.13", "libcublasLt.so.12"},
+                   "install the CUDA toolkit's cuBLAS, or name the folder that has it in MSLUA_CUDA_LIBRARIES"));
   if (!library->ok()) return library->status();
   return &**library;
 }

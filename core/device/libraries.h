@@ -1,5 +1,5 @@
-// Opens the libraries of a device at run time: NVIDIA's driver and NVRTC. They are looked for in the folders of
-// MSLUA_CUDA_LIBRARIES (separated by colons; when it is set, nowhere else), then where the loader looks, then in
+// Opens the libraries of a device at run time: NVIDIA's driver, NVRTC and cuBLASLt. They are looked for in the folders
+// of MSLUA_CUDA_LIBRARIES (separated by colons; when it is set, nowhere else), then where the loader looks, then in
 // $CUDA_HOME/lib64 and /usr/local/cuda*/lib64.
 #pragma once
 
@@ -20,6 +20,7 @@ struct Library {
 // Opened once a process; the error names the file that is missing and how to get it. Exit code kExitEnvironment.
 StatusOr<const Library<Driver>*> OpenDriver();
 StatusOr<const Library<Nvrtc>*> OpenNvrtc();
+StatusOr<const Library<CublasLt>*> OpenCublasLt();
 
 // "cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY" where `result` is an error.
 Status Check(Result result, const char* function);

@@ -293,9 +293,9 @@ DeviceStep EachTeam(int64_t rows, bool block, const std::string& row, const std:
   if (!block) return Loop(rows, row, absl::StrCat("  const Team<1> team = {0};\n", statements));
   DeviceStep step;
   step.blocks = std::clamp<int64_t>(rows, 1, kMostBlocks);
-  step.text = absl::StrCat("  const Team<", kThreads, "> team = {(int)threadIdx.x};\n  for (i64 ", row,
-                           " = blockIdx.x; ", row, " < ", rows, "; ", row, " += ", step.blocks, ") {\n", statements,
-                           "\n  }\n");
+  step.text =
+      absl::StrCat("  const Team<", kThreads, "> team = {(int)threadIdx.x};\n  for (i64 ", row, " = blockIdx.x; ", row,
+                   " < ", rows, "; ", row, " += ", step.blocks, ") {\n", statements, "\n  }\n");
   return step;
 }
 
@@ -408,7 +408,7 @@ DeviceStep CheckRange(int input, int64_t count, int64_t low, int64_t high, absl:
       "  const Team<256> team = {(int)threadIdx.x};\n  i64 first = ", count, ";\n  for (i64 i = team.lane; i < ", count,
       "; i += team.lanes) {\n    const i64 v = Get(x", input, "[i]);\n    if ((v < ", low, " || v >= ", high,
       except ? absl::StrCat(") && v != ", *except, "ll") : ")",
-                           " && i < first) first = i;\n  }\n  first = team.Min(first);\n  if (team.lane == 0 && first < ", count,
+      " && i < first) first = i;\n  }\n  first = team.Min(first);\n  if (team.lane == 0 && first < ", count,
       " && !fault->set) {\n    fault->set = 1;\n    fault->at = first;\n    fault->value = Get(x", input,
       "[first]);\n  }\n");
   return step;
@@ -459,8 +459,7 @@ DeviceProgram DeviceReduce(const DeviceReduction& r) {
   std::string text = absl::StrCat(type, "  const i64 row = part / ", parts, ", section = part % ", parts, ";\n");
   if (r.adjacent)
     text = absl::StrCat(type, "  const i64 row = part % ", r.outputs, ", section = part / ", r.outputs, ";\n");
-  for (size_t a = 0; a < count; ++a)
-    absl::StrAppend(&text, "  C t", a, " = ", StartText(r.joins[a], r.type), ";\n");
+  for (size_t a = 0; a < count; ++a) absl::StrAppend(&text, "  C t", a, " = ", StartText(r.joins[a], r.type), ";\n");
   absl::StrAppend(&text, "  const i64 end = (section + 1) * ", r.length, " / ", parts, ";\n  for (i64 k = section * ",
                   r.length, " / ", parts, " + team.lane; k < end; k += team.lanes) {\n", r.element, "\n");
   for (size_t a = 0; a < count; ++a)

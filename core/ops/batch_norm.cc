@@ -182,8 +182,8 @@ DeviceProgram ChannelSumsOnDevice(const OpSpec& spec, const std::string& terms) 
   r.type = DeviceType(spec.outputs[0].dtype);
   r.joins = "++";
   r.adjacent = v.inner == 1;
-  r.element = absl::StrCat(ChannelText(v), "    const i64 c = row, at = (k / inner * channels + c) * inner + k % inner;\n",
-                           terms);
+  r.element = absl::StrCat(ChannelText(v),
+                           "    const i64 c = row, at = (k / inner * channels + c) * inner + k % inner;\n", terms);
   r.finish = "  y0[row] = t0;\n  y1[row] = t1;";
   return DeviceReduce(r);
 }
@@ -191,8 +191,9 @@ DeviceProgram ChannelSumsOnDevice(const OpSpec& spec, const std::string& terms) 
 DeviceProgram ChannelMapOnDevice(const OpSpec& spec, const std::string& statements) {
   const Channels v = Channels::Of(spec.attrs, spec.inputs[0].shape);
   const DType vectors = spec.inputs.back().dtype;
-  return OneStep(EachElement(v.elements(), absl::StrCat("  typedef ", DeviceType(vectors), " C;\n", ChannelText(v),
-                                                        "  const i64 at = i, c = i / inner % channels;\n", statements)));
+  return OneStep(
+      EachElement(v.elements(), absl::StrCat("  typedef ", DeviceType(vectors), " C;\n", ChannelText(v),
+                                             "  const i64 at = i, c = i / inner % channels;\n", statements)));
 }
 
 DeviceProgram StatsOnDevice(const OpSpec& spec) {
@@ -216,9 +217,9 @@ DeviceProgram GradStatsOnDevice(const OpSpec& spec, bool relu) {
 DeviceProgram GradApplyOnDevice(const OpSpec& spec, bool relu) {
   const int64_t count = spec.attrs.Int("count");
   const int sums = relu ? 6 : 5;
-  return ChannelMapOnDevice(spec, absl::StrCat(GradTerms(relu), "  Set(y0[at], x4[c] * x3[c] * (g - (x", sums,
-                                               "[c] + normal * x", sums + 1, "[c]) * (C)",
-                                               NumberText(count > 0 ? 1.0 / static_cast<double>(count) : 0), "));"));
+  return ChannelMapOnDevice(
+      spec, absl::StrCat(GradTerms(relu), "  Set(y0[at], x4[c] * x3[c] * (g - (x", sums, "[c] + normal * x", sums + 1,
+                         "[c]) * (C)", NumberText(count > 0 ? 1.0 / static_cast<double>(count) : 0), "));"));
 }
 
 // A vector [c] in the shape that broadcasts over x.

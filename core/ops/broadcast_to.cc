@@ -1,6 +1,6 @@
 #include "absl/strings/str_cat.h"
-#include "core/op/elementwise.h"
 #include "core/op/device_text.h"
+#include "core/op/elementwise.h"
 #include "core/ops/define.h"
 
 namespace mslua {

@@ -134,9 +134,9 @@ void GradWeight(const Convolution& c, const T* x, const T* dy, T* dw) {
 }
 
 std::string ConvolutionText(const Convolution& c) {
-  return absl::StrCat(WindowText(c.window, c.x), ImageStrides("x", c.x),
-                      ImageStrides("y", c.y), Constant("in", c.in_per_group()), Constant("out", c.out_per_group()),
-                      Constant("rows", c.y.h), Constant("columns", c.y.w));
+  return absl::StrCat(WindowText(c.window, c.x), ImageStrides("x", c.x), ImageStrides("y", c.y),
+                      Constant("in", c.in_per_group()), Constant("out", c.out_per_group()), Constant("rows", c.y.h),
+                      Constant("columns", c.y.w));
 }
 
 std::string TypeText(DType t) { return absl::StrCat("  typedef ", DeviceComputeType(t), " C;\n"); }

@@ -58,11 +58,11 @@ MSLUA_OPERATOR(dropout) {
   });
   op.OnDevice([](const OpSpec& spec) {
     const double p = spec.attrs.Float("p");
-    return OneStep(EachElement(
-        spec.outputs[0].elements(),
-        absl::StrCat("  typedef ", DeviceComputeType(spec.outputs[0].dtype), " C;\n",
-                     DeviceRandom(spec.attrs, spec.outputs[0].shape, 1), "  Set(y0[i], UniformAt(seed, stream, index) >= (float)",
-                     NumberText(p), " ? Get(x0[i]) * (C)", NumberText(1 / (1 - p)), " : (C)0);")));
+    return OneStep(EachElement(spec.outputs[0].elements(),
+                               absl::StrCat("  typedef ", DeviceComputeType(spec.outputs[0].dtype), " C;\n",
+                                            DeviceRandom(spec.attrs, spec.outputs[0].shape, 1),
+                                            "  Set(y0[i], UniformAt(seed, stream, index) >= (float)", NumberText(p),
+                                            " ? Get(x0[i]) * (C)", NumberText(1 / (1 - p)), " : (C)0);")));
   });
   op.AddSample({{{DType::kF32, {4, 6}}, {DType::kI64, {}}}, {{"p", 0.3}}});
   op.AddSample({{{DType::kF32, {2, 3, 5}}, {DType::kI64, {}}}, {{"seed", int64_t{3}}}});

@@ -4,8 +4,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "core/kernels/simd/tile_program.h"
-#include "core/op/elementwise.h"
 #include "core/op/device_text.h"
+#include "core/op/elementwise.h"
 #include "core/ops/define.h"
 
 namespace mslua {

@@ -3,8 +3,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
-#include "core/op/marks.h"
 #include "core/op/device_text.h"
+#include "core/op/marks.h"
 #include "core/ops/declare/indices.h"
 #include "core/ops/define.h"
 
@@ -152,9 +152,9 @@ DeviceProgram ScatterOnDevice(const OpSpec& spec) {
   // Negative where it is not the first; `other` is 1 or more.
   next[i] = first ? (int)other : -(int)other;
 )cuda")));
-  program.steps.push_back(EachElement(
-      r.outer * r.count * r.inner,
-      absl::StrCat(sizes, "  typedef ", DeviceComputeType(spec.outputs[0].dtype), R"cuda( C;
+  program.steps.push_back(
+      EachElement(r.outer * r.count * r.inner,
+                  absl::StrCat(sizes, "  typedef ", DeviceComputeType(spec.outputs[0].dtype), R"cuda( C;
   const i64 o = i / (count * inner), at = i / inner % count, k = i % inner, row = (i64)Get(x0[at]) - begin;
   if (next[at] < 0 || row < 0 || row >= rows) continue;
   C sum = Get(x1[i]);
@@ -219,9 +219,9 @@ OpDef ScatterSum() {
     return {Value(), c.g.Op("gather", {c.dy[0], c.x(0)}, {{"axis", c.attrs.Int("axis")}})};
   });
   op.Reference(ScatterReference);
-  op.OnDevice(ScatterOnDevice, IndexFault(0, [](const OpSpec& s) {
-                return Rows(s.attrs, s.outputs[0].shape, s.inputs[0]).all;
-              }, "indices"));
+  op.OnDevice(ScatterOnDevice,
+              IndexFault(
+                  0, [](const OpSpec& s) { return Rows(s.attrs, s.outputs[0].shape, s.inputs[0]).all; }, "indices"));
   op.Fast({"bf16", [](const OpSpec& s) { return s.outputs[0].dtype == DType::kBF16; },
            [](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> {
              return std::unique_ptr<Kernel>(new ScatterBF16(s));
@@ -257,9 +257,9 @@ MSLUA_OPERATOR(gather) {
             Value()};
   });
   op.Reference(GatherRows);
-  op.OnDevice(GatherOnDevice, IndexFault(1, [](const OpSpec& s) {
-                return Rows(s.attrs, s.inputs[0].shape, s.inputs[1]).all;
-              }, "indices"));
+  op.OnDevice(GatherOnDevice,
+              IndexFault(
+                  1, [](const OpSpec& s) { return Rows(s.attrs, s.inputs[0].shape, s.inputs[1]).all; }, "indices"));
   op.AddSample({{{DType::kF32, {4, 5}}, {DType::kI32, {3, 2}}}});
   op.AddSample({{{DType::kF32, {2, 4, 3}}, {DType::kI64, {5}}}, {{"axis", int64_t{1}}}});
 

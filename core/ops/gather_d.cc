@@ -3,8 +3,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
-#include "core/op/marks.h"
 #include "core/op/device_text.h"
+#include "core/op/marks.h"
 #include "core/ops/declare/indices.h"
 #include "core/ops/define.h"
 
@@ -160,9 +160,10 @@ OpDef ScatterD() {
     return {Value(), c.g.Op("gather_d", {c.dy[0], c.x(0)}, {{"axis", c.attrs.Int("axis")}})};
   });
   op.Reference(Scatter);
-  op.OnDevice(ScatterOnDevice, IndexFault(0, [](const OpSpec& s) {
-                return Lanes(s.attrs, s.outputs[0].shape, s.inputs[0].shape).all;
-              }, "index"));
+  op.OnDevice(
+      ScatterOnDevice,
+      IndexFault(
+          0, [](const OpSpec& s) { return Lanes(s.attrs, s.outputs[0].shape, s.inputs[0].shape).all; }, "index"));
   op.AddSample({{{DType::kI32, {3, 2}}, {DType::kF32, {3, 2}}}, {{"size", int64_t{4}}}});
   op.AddSample({{{DType::kI64, {2, 3, 5}}, {DType::kF32, {2, 3, 5}}}, {{"size", int64_t{4}}, {"axis", int64_t{1}}}});
   return op;
@@ -203,9 +204,10 @@ MSLUA_OPERATOR(gather_d) {
             Value()};
   });
   op.Reference(Gather);
-  op.OnDevice(GatherOnDevice, IndexFault(1, [](const OpSpec& s) {
-                return Lanes(s.attrs, s.inputs[0].shape, s.inputs[1].shape).all;
-              }, "index"));
+  op.OnDevice(
+      GatherOnDevice,
+      IndexFault(
+          1, [](const OpSpec& s) { return Lanes(s.attrs, s.inputs[0].shape, s.inputs[1].shape).all; }, "index"));
   op.AddSample({{{DType::kF32, {3, 4}}, {DType::kI32, {3, 2}}}});
   op.AddSample({{{DType::kF32, {2, 4, 5}}, {DType::kI64, {2, 3, 5}}}, {{"axis", int64_t{1}}}});
   return {op, ScatterD()};

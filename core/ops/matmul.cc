@@ -1,6 +1,5 @@
-#include "core/ops/define.h"
-
 #include "core/op/device_text.h"
+#include "core/ops/define.h"
 
 namespace mslua {
 

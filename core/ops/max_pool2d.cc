@@ -89,23 +89,23 @@ std::string PoolText(const Pooling& p, DType t) {
 
 StatusOr<DeviceProgram> ForwardOnDevice(const OpSpec& spec) {
   ASSIGN_OR_RETURN(const Pooling p, ResolvePooling(spec.attrs, spec.inputs[0]));
-  return OneStep(EachElement(p.y.elements(), absl::StrCat(PoolText(p, spec.inputs[0].dtype), ImagePlace(p.y),
-                                                          "  const i64 p = h, q = w;\n", kMaximum, "  Set(y0[i], most);")));
+  return OneStep(
+      EachElement(p.y.elements(), absl::StrCat(PoolText(p, spec.inputs[0].dtype), ImagePlace(p.y),
+                                               "  const i64 p = h, q = w;\n", kMaximum, "  Set(y0[i], most);")));
 }
 
 // Every pixel asks the windows that cover it whether it is their first maximum.
 StatusOr<DeviceProgram> BackwardOnDevice(const OpSpec& spec) {
   ASSIGN_OR_RETURN(const Pooling p, ResolvePooling(spec.attrs, spec.inputs[0]));
-  return OneStep(EachElement(
-      p.x.elements(), absl::StrCat(PoolText(p, spec.inputs[0].dtype), ImagePlace(p.x), Constant("rows", p.y.h),
-                                   Constant("columns", p.y.w), R"cuda(
+  return OneStep(EachElement(p.x.elements(), absl::StrCat(PoolText(p, spec.inputs[0].dtype), ImagePlace(p.x),
+                                                          Constant("rows", p.y.h), Constant("columns", p.y.w), R"cuda(
   const i64 own = n * x_n + c * x_c + h * x_h + w * x_w;
   C sum = 0;
   i64 p = h + before_h - size_h + stride_h;
   for (p = p < 0 ? 0 : p / stride_h; p < rows && p * stride_h - before_h <= h; ++p) {
     i64 q = w + before_w - size_w + stride_w;
     for (q = q < 0 ? 0 : q / stride_w; q < columns && q * stride_w - before_w <= w; ++q) {)cuda",
-                                   kMaximum, R"cuda(
+                                                          kMaximum, R"cuda(
       if (best == own) sum += Get(x1[n * y_n + c * y_c + p * y_h + q * y_w]);
     }
   }

@@ -3,8 +3,8 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
 #include "core/kernels/strided_copy.h"
-#include "core/op/marks.h"
 #include "core/op/device_text.h"
+#include "core/op/marks.h"
 #include "core/ops/define.h"
 
 namespace mslua {
@@ -47,11 +47,11 @@ MSLUA_OPERATOR(one_hot) {
   });
   op.OnDevice([](const OpSpec& spec) {
     const int64_t depth = spec.attrs.Int("depth");
-    return OneStep(EachElement(
-        spec.outputs[0].elements(),
-        absl::StrCat("  Set(y0[i], (i64)Get(x0[i / ", depth, "]) - ", mark::kFirstRow.GetOr(spec.attrs, 0),
-                     " == (i64)(i % ", depth, ") ? ", NumberText(spec.attrs.Float("on_value")), " : ",
-                     NumberText(spec.attrs.Float("off_value")), ");")));
+    return OneStep(
+        EachElement(spec.outputs[0].elements(),
+                    absl::StrCat("  Set(y0[i], (i64)Get(x0[i / ", depth, "]) - ", mark::kFirstRow.GetOr(spec.attrs, 0),
+                                 " == (i64)(i % ", depth, ") ? ", NumberText(spec.attrs.Float("on_value")), " : ",
+                                 NumberText(spec.attrs.Float("off_value")), ");")));
   });
   op.AddSample({{{DType::kI32, {3, 2}}}, {{"depth", int64_t{6}}}});
   op.AddSample({{{DType::kI64, {5}}}, {{"depth", int64_t{4}}, {"on_value", 0.9}, {"off_value", 0.025}}});

@@ -3,8 +3,8 @@
 #include "core/kernels/dispatch.h"
 #include "core/kernels/select/attention_kernels.h"
 #include "core/kernels/strided_copy.h"
-#include "core/ops/declare/device_attention.h"
 #include "core/op/registry.h"
+#include "core/ops/declare/device_attention.h"
 #include "core/ops/declare/row_norm.h"
 #include "core/ops/define.h"
 
@@ -118,14 +118,13 @@ DeviceProgram BackwardOnDevice(const OpSpec& spec) {
   at.delta = absl::StrCat("(const ", statistics, "*)scratch + head * ", a.t);
   DeviceProgram program = AttentionGradOnDevice(a, spec.inputs[0].dtype, at);
   // delta first: each row's sum of dy * y.
-  program.steps.insert(program.steps.begin(),
-                       EachElement(a.heads * a.t, absl::StrCat("  const i64 head = i / ", a.t, ", row = i % ", a.t,
-                                                               ";\n  const auto y = ", at.y, ", dy = ", at.dy,
-                                                               " ;\n  ", statistics, " sum = 0;\n  for (i64 k = 0; k < ",
-                                                               a.d, "; ++k) sum += (", statistics, ")Get(y[row * ",
-                                                               at.y_row, " + k]) * (", statistics, ")Get(dy[row * ",
-                                                               at.y_row, " + k]);\n  ((", statistics,
-                                                               "*)scratch)[i] = sum;")));
+  program.steps.insert(
+      program.steps.begin(),
+      EachElement(a.heads * a.t,
+                  absl::StrCat("  const i64 head = i / ", a.t, ", row = i % ", a.t, ";\n  const auto y = ", at.y,
+                               ", dy = ", at.dy, " ;\n  ", statistics, " sum = 0;\n  for (i64 k = 0; k < ", a.d,
+                               "; ++k) sum += (", statistics, ")Get(y[row * ", at.y_row, " + k]) * (", statistics,
+                               ")Get(dy[row * ", at.y_row, " + k]);\n  ((", statistics, "*)scratch)[i] = sum;")));
   program.scratch_bytes = spec.inputs[2].bytes();
   return program;
 }

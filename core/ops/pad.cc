@@ -106,10 +106,10 @@ MSLUA_OPERATOR(pad) {
       strides[d] *= p.interior + 1;
     }
     DeviceProgram program;
-    program.steps.push_back(EachElement(
-        spec.outputs[0].elements(), absl::StrCat("  Set(y0[i], ", NumberText(spec.attrs.Float("value")), ");")));
-    program.steps.push_back(EachElement(
-        NumElements(x), absl::StrCat("  y0[", StridedIndex("i", x, strides, first), "] = x0[i];")));
+    program.steps.push_back(EachElement(spec.outputs[0].elements(),
+                                        absl::StrCat("  Set(y0[i], ", NumberText(spec.attrs.Float("value")), ");")));
+    program.steps.push_back(
+        EachElement(NumElements(x), absl::StrCat("  y0[", StridedIndex("i", x, strides, first), "] = x0[i];")));
     return program;
   });
   using Ints = std::vector<int64_t>;

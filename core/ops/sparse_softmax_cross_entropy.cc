@@ -98,10 +98,10 @@ DeviceProgram BackwardOnDevice(const OpSpec& spec) {
   const int64_t classes = spec.inputs[0].shape.back();
   DeviceProgram program;
   program.steps.push_back(CheckOnDevice(spec));
-  program.steps.push_back(EachElement(
-      spec.outputs[0].elements(),
-      absl::StrCat("  typedef ", DeviceType(spec.inputs[4].dtype), " C;\n", Constant("classes", classes),
-                   Constant("ignore", spec.attrs.Int("ignore_index")), R"cuda(
+  program.steps.push_back(
+      EachElement(spec.outputs[0].elements(),
+                  absl::StrCat("  typedef ", DeviceType(spec.inputs[4].dtype), " C;\n", Constant("classes", classes),
+                               Constant("ignore", spec.attrs.Int("ignore_index")), R"cuda(
   const i64 row = i / classes, label = Get(x1[row]);
   const C p = Exp((C)Get(x0[i]) - x2[row] - x3[row]), dloss = label == ignore ? (C)0 : x4[row];
   Set(y0[i], (p - (C)(label == (i64)(i % classes))) * dloss);

@@ -182,8 +182,8 @@ bool IsFast(const OpSpec& s) {
 }
 
 std::string UnfoldingText(const Unfolding& u) {
-  return absl::StrCat(WindowText(u.window, u.x), ImageStrides("x", u.x), Constant("rows", u.p), Constant("columns", u.q),
-                      Constant("channels", u.x.c));
+  return absl::StrCat(WindowText(u.window, u.x), ImageStrides("x", u.x), Constant("rows", u.p),
+                      Constant("columns", u.q), Constant("channels", u.x.c));
 }
 
 DeviceProgram UnfoldOnDevice(const Unfolding& u) {

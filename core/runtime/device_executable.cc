@@ -9,6 +9,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "core/device/cublas_matmul.h"
 #include "core/device/device.h"
 #include "core/device/kernel_set.h"
 #include "core/op/device_text.h"
@@ -72,12 +73,18 @@ class DeviceExecutable : public Executable {
     RETURN_IF_ERROR(Allocate());
     RETURN_IF_ERROR(kernels.Compile());
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      if (!IsPassive(graph_.nodes[i])) RETURN_IF_ERROR(AddLaunches(static_cast<int32_t>(i), std::move(prepared[i]), kernels));
+      if (!IsPassive(graph_.nodes[i]))
+        RETURN_IF_ERROR(AddLaunches(static_cast<int32_t>(i), std::move(prepared[i]), kernels));
     }
     RETURN_IF_ERROR(FindOutputs());
     arena_pieces_ = ArenaOf(graph_, plan_, scratch);
     report_ = ReportOf(graph_, plan_, static_cast<int64_t>(launch_names_.size()));
     return absl::OkStatus();
+  }
+
+  // What a failed run has enqueued reads and writes memory that goes with this object.
+  ~DeviceExecutable() override {
+    if (device_ != nullptr && device_->Enter().ok()) stream_.Wait().IgnoreError();
   }
 
   Status BindInput(absl::string_view name, const void* data) override {
@@ -92,7 +99,8 @@ class DeviceExecutable : public Executable {
     return absl::OkStatus();
   }
   void SetScalarAt(int position, double value) override {
-    StoreDouble(external_[position].dtype, static_cast<char*>(host_scalars_.data()) + position * kScalarStride, 0, value);
+    StoreDouble(external_[position].dtype, static_cast<char*>(host_scalars_.data()) + position * kScalarStride, 0,
+                value);
   }
 
   Status Run() override {
@@ -137,12 +145,14 @@ class DeviceExecutable : public Executable {
     DeviceProgram program;
     std::vector<int> numbers;
     std::unique_ptr<Kernel> collective;
+    std::unique_ptr<CublasMatmul> product;
   };
   struct Launch {
     DeviceFunction function;
     int64_t blocks = 0;
     int threads = 0;
-    std::vector<void*> pointers;
+    std::vector<void*> pointers;            // inputs, outputs, scratch memory, fault
+    std::unique_ptr<CublasMatmul> product;  // of a library, in place of the function
   };
   // A collective that runs on the host: its operands are copied out before and its results in after.
   struct Staged {
@@ -198,11 +208,34 @@ class DeviceExecutable : public Executable {
       return absl::UnimplementedError(absl::StrCat(n.op->name, " has no kernel for a device: leave out --device cuda"));
     std::vector<TensorType> inputs;
     const OpSpec spec = SpecOf(node, &inputs);
+    ASSIGN_OR_RETURN(p.product, ProductOf(n, spec));
+    if (p.product != nullptr) {
+      p.program.scratch_bytes = p.product->workspace_bytes();
+      return p;
+    }
     ASSIGN_OR_RETURN(p.program, n.op->device(spec));
     for (const DeviceStep& step : p.program.steps)
       p.numbers.push_back(kernels->Add(DeviceBody(spec, step), DevicePointers(spec)));
     if (n.op->device_fault) faults_.push_back({node});
     return p;
+  }
+
+  // The library's kernel of a product; null where it is none, or the library is not here or has none for it.
+  static StatusOr<std::unique_ptr<CublasMatmul>> ProductOf(const Node& n, const OpSpec& spec) {
+    if (n.op->name != "matmul") return nullptr;
+    MatmulShape s;
+    const Shape &y = spec.outputs[0].shape, &a = spec.inputs[0].shape;
+    const size_t rank = y.size();
+    s.type = spec.outputs[0].dtype;
+    s.transpose_a = n.attrs.Bool("transpose_a");
+    s.transpose_b = n.attrs.Bool("transpose_b");
+    s.m = y[rank - 2];
+    s.n = y[rank - 1];
+    s.k = a[rank - (s.transpose_a ? 2 : 1)];
+    s.batch = NumElements(absl::MakeConstSpan(y).subspan(0, rank - 2));
+    auto product = CublasMatmul::Make(s);
+    if (absl::IsNotFound(product.status()) || absl::IsUnimplemented(product.status())) return nullptr;
+    return product;
   }
 
   Status FindInputs() {
@@ -220,7 +253,8 @@ class DeviceExecutable : public Executable {
           return absl::NotFoundError(absl::StrCat("the store has no tensor named '", input_names_.back(), "'"));
         if (entry->type != n.outputs[0])
           return absl::InvalidArgumentError(absl::StrCat("'", input_names_.back(), "' is ", ToString(entry->type),
-                                                         " in the store and ", ToString(n.outputs[0]), " in the graph"));
+                                                         " in the store and ", ToString(n.outputs[0]),
+                                                         " in the graph"));
       } else if (e.kind == kScalar && n.outputs[0].elements() != 1) {
         return absl::InvalidArgumentError(
             absl::StrCat("scalar input '", input_names_.back(), "' has ", n.outputs[0].elements(), " elements"));
@@ -256,11 +290,11 @@ class DeviceExecutable : public Executable {
     for (size_t i = 0; i < external_.size(); ++i) {
       if (data[i] >= 0) external_[i].device = base_ + data[i];
     }
-    ASSIGN_OR_RETURN(host_scalars_, device_->AllocatePinned(std::max<int64_t>(1, static_cast<int64_t>(external_.size())) *
-                                                            kScalarStride));
+    ASSIGN_OR_RETURN(host_scalars_, device_->AllocatePinned(
+                                        std::max<int64_t>(1, static_cast<int64_t>(external_.size())) * kScalarStride));
     std::memset(host_scalars_.data(), 0, std::max<size_t>(1, external_.size()) * kScalarStride);
-    ASSIGN_OR_RETURN(host_faults_,
-                     device_->AllocatePinned(static_cast<int64_t>(std::max<size_t>(1, faults_.size()) * sizeof(DeviceFault))));
+    ASSIGN_OR_RETURN(host_faults_, device_->AllocatePinned(static_cast<int64_t>(std::max<size_t>(1, faults_.size()) *
+                                                                                sizeof(DeviceFault))));
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       const Node& n = graph_.nodes[i];
       if (n.op->name != "constant") continue;
@@ -301,7 +335,7 @@ class DeviceExecutable : public Executable {
     }
     if (sections_.empty() || sections_.back().collective != nullptr) sections_.emplace_back();
     Section& section = sections_.back();
-    launch_names_.emplace_back(node, prepared.collective ? "staged" : "cuda");
+    launch_names_.emplace_back(node, prepared.collective ? "staged" : prepared.product ? "cublas" : "cuda");
     if (prepared.collective) {
       ASSIGN_OR_RETURN(section.collective, Stage(node, std::move(prepared.collective), pointers));
       return absl::OkStatus();
@@ -313,9 +347,14 @@ class DeviceExecutable : public Executable {
     }
     section.nodes.push_back(node);
     section.first.push_back(section.launches.size());
+    if (prepared.product) {
+      section.launches.emplace_back();
+      section.launches.back().pointers = pointers;
+      section.launches.back().product = std::move(prepared.product);
+    }
     for (size_t s = 0; s < prepared.numbers.size(); ++s) {
       const DeviceStep& step = prepared.program.steps[s];
-      section.launches.push_back({kernels.function(prepared.numbers[s]), step.blocks, step.threads, pointers});
+      section.launches.push_back({kernels.function(prepared.numbers[s]), step.blocks, step.threads, pointers, nullptr});
     }
     return absl::OkStatus();
   }
@@ -378,13 +417,15 @@ class DeviceExecutable : public Executable {
     }
     ASSIGN_OR_RETURN(before_, device_->Allocate(before));
     for (Copy& c : copies_) {
-      if (c.before != nullptr) c.before = static_cast<char*>(before_.data()) + (reinterpret_cast<intptr_t>(c.before) - 1);
+      if (c.before != nullptr)
+        c.before = static_cast<char*>(before_.data()) + (reinterpret_cast<intptr_t>(c.before) - 1);
     }
     return absl::OkStatus();
   }
 
   Status Begin() {
-    RETURN_IF_ERROR(stream_.CopyIn(scalars_, host_scalars_.data(), static_cast<int64_t>(external_.size()) * kScalarStride));
+    RETURN_IF_ERROR(
+        stream_.CopyIn(scalars_, host_scalars_.data(), static_cast<int64_t>(external_.size()) * kScalarStride));
     return stream_.Fill(device_faults_, 0, static_cast<int64_t>(faults_.size() * sizeof(DeviceFault)));
   }
   // Updates that were not made in place, and what the host reads.
@@ -399,7 +440,11 @@ class DeviceExecutable : public Executable {
                            static_cast<int64_t>(faults_.size() * sizeof(DeviceFault)));
   }
 
-  Status Enqueue(const Launch& l) { return stream_.Launch(l.function, l.blocks, l.threads, l.pointers); }
+  Status Enqueue(const Launch& l) {
+    if (l.product != nullptr)
+      return l.product->Enqueue(stream_, l.pointers[0], l.pointers[1], l.pointers[2], l.pointers[3]);
+    return stream_.Launch(l.function, l.blocks, l.threads, l.pointers);
+  }
 
   Status RunCollective(Staged& staged) {
     for (size_t i = 0; i < staged.device_in.size() && staged.started == nullptr; ++i)

@@ -54,4 +54,12 @@ void DeviceStore::HostWrites(const Store::Entry& entry) {
   ++host_newer_;
 }
 
+void DeviceStore::Forget(const Store::Entry& entry) {
+  const auto at = tensors_.find(&entry);
+  if (at == tensors_.end()) return;
+  if (at->second.newest == Newest::kHost) --host_newer_;
+  forgotten_.push_back(std::move(at->second.memory));
+  tensors_.erase(at);
+}
+
 }  // namespace mslua

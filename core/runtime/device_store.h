@@ -2,6 +2,9 @@
 // brought together on demand, tensor by tensor.
 #pragma once
 
+#include <memory>
+#include <vector>
+
 #include "absl/container/flat_hash_map.h"
 #include "core/device/device.h"
 #include "core/runtime/store.h"
@@ -22,6 +25,7 @@ class DeviceStore : public StoreMirror {
 
   Status Fetch(const Store::Entry& entry) override;
   void HostWrites(const Store::Entry& entry) override;
+  void Forget(const Store::Entry& entry) override;
 
  private:
   enum class Newest { kHost, kDevice, kBoth };
@@ -34,6 +38,7 @@ class DeviceStore : public StoreMirror {
   Device* device_;
   DeviceStream stream_;
   absl::flat_hash_map<const Store::Entry*, Tensor> tensors_;
+  std::vector<DeviceMemory> forgotten_;  // executables may still have its address
   int host_newer_ = 0;
 };
 

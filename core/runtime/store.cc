@@ -90,6 +90,8 @@ StatusOr<TensorView> Store::Add(std::string name, absl::string_view kind, const 
 StatusOr<Block> Store::Retype(absl::string_view name, const TensorType& type) {
   const auto it = by_name_.find(name);
   if (it == by_name_.end()) return absl::NotFoundError(absl::StrCat("no tensor named '", name, "'"));
+  RETURN_IF_ERROR(Fetch(*it->second));
+  if (mirror_) mirror_->Forget(*it->second);
   Block memory(type.bytes());
   std::swap(memory, it->second->memory);
   it->second->type = type;

@@ -77,8 +77,8 @@ class Store {
   void TurnTo(int side);
   // The newest values are committed: from now on the other side is written.
   void Committed() { committed_ = image_ == nullptr ? kNone : side_; }
-  // Tensors that an accelerator updates have a mirror, whose values may be newer. Fetch brings the newest to the entry's
-  // memory: before anything but a step reads it.
+  // Tensors that an accelerator updates have a mirror, whose values may be newer. Fetch brings the newest to the
+  // entry's memory: before anything but a step reads it.
   Status Fetch(const Entry& entry) const;
   Status FetchAll() const;
   // The same before somebody writes the entry's memory.
@@ -112,6 +112,8 @@ class StoreMirror {
   virtual Status Fetch(const Store::Entry& entry) = 0;
   // The entry's memory, which is up to date, is going to be written: from now on its values are the newest.
   virtual void HostWrites(const Store::Entry& entry) = 0;
+  // The entry gets another type: who asks for its address later gets new memory.
+  virtual void Forget(const Store::Entry& entry) = 0;
 };
 
 }  // namespace mslua

@@ -2,6 +2,7 @@
 local args = require "mslua.args"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
+local notice = require "mslua.notice"
 local parallel_context = require "mslua.parallel_context"
 local ps_context = require "mslua.ps_context"
 local ranks = require "mslua.ranks"
@@ -18,7 +19,12 @@ function M.init(...)
   local backend = bind_init(...).backend_name
   if backend == "hccl" then errors.fail 'communication.init: "hccl" is for Ascend devices: use "native" or "mpi"' end
   if backend == "nccl" then
-    errors.fail 'communication.init: "nccl" needs the CUDA build of mslua: use "native" or "mpi"'
+    if core.options.device ~= "cuda" then
+      errors.fail('communication.init: "nccl" is for CUDA devices: ms.set_context { device_target = "GPU" } or ' ..
+        '--device cuda comes first; on the CPU use "native" or "mpi"')
+    end
+    notice "NCCL is not in this version: the devices' collectives go through host memory and the job's own backend"
+    backend = nil
   end
   ranks.join(backend, ps_context.network())
   parallel_context.set_feed()

@@ -20,6 +20,7 @@ local function check_device(target)
     local missing = core.device_problem()
     return missing and missing .. '; set device_target = "CPU" to compute on the CPU'
   end
+  if target == "Ascend" then return 'Ascend devices are not supported: set device_target = "CPU" or "GPU"' end
   return ("expected CPU or GPU, got %s"):format(errors.show(target))
 end
 

@@ -2,12 +2,12 @@
 // the program looks for NVIDIA's libraries. The program under test is unmodified.
 //
 // It is stricter than a device. Work on streams runs when somebody waits for it, in an order that only the streams and
-// their events restrict (MSLUA_EMULATE_SEED chooses it). Device memory cannot be read or written by host code
-// (a segmentation fault), begins with the bytes 0xcd and lies between guard bytes, which are checked. Threads of a block
-// that meet at barriers are fibers, resumed in an order that MSLUA_EMULATE_ORDER chooses (forward, backward, random).
-// MSLUA_EMULATE_FAIL=NAME:K makes the K-th call of a function fail. MSLUA_EMULATE_DEVICES says how many devices there
-// are (8), MSLUA_EMULATE_MEMORY how much memory each has, in bytes (4 GiB). What is still held when the process ends is
-// written to the file MSLUA_EMULATE_LEAKS.
+// their events restrict (EMULATED_DEVICE_SEED chooses it). Device memory cannot be read or written by host code
+// (a segmentation fault), begins with the bytes 0xcd and lies between guard bytes, which are checked. Threads of a
+// block that meet at barriers are fibers, resumed in an order that EMULATED_DEVICE_ORDER chooses (forward, backward,
+// random). EMULATED_DEVICE_FAIL=NAME:K makes the K-th call of a function fail. EMULATED_DEVICE_COUNT says how many
+// devices there are (8), EMULATED_DEVICE_MEMORY how much memory each has, in bytes (4 GiB). What is still held when the
+// process ends is written to the file EMULATED_DEVICE_LEAKS.
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -28,6 +28,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/dtype.h"
 #include "core/device/cuda_api.h"
 #include "tests/emulated_device/fibers.h"
 
@@ -53,7 +54,7 @@ struct EventTag {
 };
 struct StreamTag {
   struct Item {
-    Work work;                // null: a wait
+    Work work;                  // null: a wait
     EventTag* event = nullptr;  // to wait for, or to reach
     int count = 0;
   };
@@ -65,6 +66,20 @@ struct GraphTag {
 };
 struct GraphExecTag {
   std::vector<Work> works;
+};
+struct BlasHandleTag {};
+struct BlasMatmulTag {
+  int compute = 0;
+  int transpose[2] = {0, 0};
+};
+struct BlasLayoutTag {
+  int type = 0;
+  uint64_t rows = 0, columns = 0;
+  int64_t stride = 0, batch_stride = 0;
+  int32_t batch = 1;
+};
+struct BlasPreferenceTag {
+  uint32_t schemes = kReductionMask;
 };
 struct ProgramTag {
   std::string text, log, cubin;
@@ -94,7 +109,7 @@ struct Emulation {
   std::mt19937 random;
   std::string order = "forward";
   ContextTag context;
-  int live_events = 0, live_graphs = 0, live_programs = 0;
+  int live_events = 0, live_graphs = 0, live_programs = 0, live_descriptors = 0;
   Result fault = kSuccess;  // of work that has run: every later call gives it, as a driver does
 
   Emulation() {
@@ -102,11 +117,11 @@ struct Emulation {
       const char* const text = std::getenv(name);
       return text == nullptr ? fallback : std::atoll(text);
     };
-    devices = static_cast<int>(number("MSLUA_EMULATE_DEVICES", devices));
-    memory = static_cast<size_t>(number("MSLUA_EMULATE_MEMORY", static_cast<long long>(memory)));
-    random.seed(static_cast<unsigned>(number("MSLUA_EMULATE_SEED", 1)));
-    if (const char* const text = std::getenv("MSLUA_EMULATE_ORDER")) order = text;
-    if (const char* const text = std::getenv("MSLUA_EMULATE_FAIL")) {
+    devices = static_cast<int>(number("EMULATED_DEVICE_COUNT", devices));
+    memory = static_cast<size_t>(number("EMULATED_DEVICE_MEMORY", static_cast<long long>(memory)));
+    random.seed(static_cast<unsigned>(number("EMULATED_DEVICE_SEED", 1)));
+    if (const char* const text = std::getenv("EMULATED_DEVICE_ORDER")) order = text;
+    if (const char* const text = std::getenv("EMULATED_DEVICE_FAIL")) {
       failing = text;
       const size_t colon = failing.find(':');
       if (colon != failing.npos) {
@@ -114,15 +129,15 @@ struct Emulation {
         failing.resize(colon);
       }
     }
-    base = static_cast<char*>(
-        mmap(nullptr, kReserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    base = static_cast<char*>(mmap(nullptr, kReserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
   }
   ~Emulation() {
-    const char* const path = std::getenv("MSLUA_EMULATE_LEAKS");
+    const char* const path = std::getenv("EMULATED_DEVICE_LEAKS");
     if (path == nullptr) return;
     std::ofstream(path, std::ios::app) << "allocations " << allocations.size() << " pinned " << pinned.size()
                                        << " streams " << streams.size() << " events " << live_events << " graphs "
-                                       << live_graphs << " programs " << live_programs << "\n";
+                                       << live_graphs << " programs " << live_programs << " descriptors "
+                                       << live_descriptors << "\n";
   }
 
   bool Fails(const char* name) { return failing == name && ++calls[name] == failing_call; }
@@ -212,8 +227,13 @@ Result RunKernel(const FunctionTag& f, std::vector<void*> pointers, unsigned blo
       f.run(pointers.data());
     };
     if (f.barriers) {
-      if (!RunFibers(order, [&](int t) { f.run(pointers.data()); (void)t; },
-                     [&](int t) { *f.module->thread = static_cast<unsigned>(t); })) {
+      if (!RunFibers(
+              order,
+              [&](int t) {
+                f.run(pointers.data());
+                (void)t;
+              },
+              [&](int t) { *f.module->thread = static_cast<unsigned>(t); })) {
         std::fprintf(stderr, "emulated device: some threads of a block left while others wait at a barrier\n");
         return kLaunchFailed;
       }
@@ -226,8 +246,8 @@ Result RunKernel(const FunctionTag& f, std::vector<void*> pointers, unsigned blo
 
 }  // namespace
 
-#define ENTER(name)                                                    \
-  const std::lock_guard<std::recursive_mutex> lock(E().mutex);         \
+#define ENTER(name)                                            \
+  const std::lock_guard<std::recursive_mutex> lock(E().mutex); \
   if (E().Fails(#name)) return kFaked
 
 extern "C" {
@@ -238,19 +258,16 @@ Result cuInit(unsigned) {
 }
 Result cuDriverGetVersion(int* version) {
   ENTER(cuDriverGetVersion);
-  const char* const text = std::getenv("MSLUA_EMULATE_VERSION");
+  const char* const text = std::getenv("EMULATED_DEVICE_VERSION");
   *version = text == nullptr ? 12080 : std::atoi(text);
   return kSuccess;
 }
 Result cuGetErrorName(Result error, const char** name) {
-  static const std::map<Result, const char*> names = {{kInvalidValue, "CUDA_ERROR_INVALID_VALUE"},
-                                                      {kOutOfMemory, "CUDA_ERROR_OUT_OF_MEMORY"},
-                                                      {kNoDevice, "CUDA_ERROR_NO_DEVICE"},
-                                                      {kInvalidHandle, "CUDA_ERROR_INVALID_HANDLE"},
-                                                      {kNotReady, "CUDA_ERROR_NOT_READY"},
-                                                      {kIllegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS"},
-                                                      {kLaunchFailed, "CUDA_ERROR_LAUNCH_FAILED"},
-                                                      {kFaked, "CUDA_ERROR_UNKNOWN"}};
+  static const std::map<Result, const char*> names = {
+      {kInvalidValue, "CUDA_ERROR_INVALID_VALUE"}, {kOutOfMemory, "CUDA_ERROR_OUT_OF_MEMORY"},
+      {kNoDevice, "CUDA_ERROR_NO_DEVICE"},         {kInvalidHandle, "CUDA_ERROR_INVALID_HANDLE"},
+      {kNotReady, "CUDA_ERROR_NOT_READY"},         {kIllegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS"},
+      {kLaunchFailed, "CUDA_ERROR_LAUNCH_FAILED"}, {kFaked, "CUDA_ERROR_UNKNOWN"}};
   const auto at = names.find(error);
   *name = at == names.end() ? nullptr : at->second;
   return at == names.end() ? kInvalidValue : kSuccess;
@@ -339,9 +356,13 @@ Result cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
 }
 Result cuMemFreeHost(void* memory) {
   ENTER(cuMemFreeHost);
+  // As freeing memory of the device.
+  const Result result = E().RunUntil([] {
+    return std::all_of(E().streams.begin(), E().streams.end(), [](StreamTag* s) { return s->items.empty(); });
+  });
   if (E().pinned.erase(static_cast<char*>(memory)) == 0) return kInvalidValue;
   std::free(memory);
-  return kSuccess;
+  return result;
 }
 Result cuMemcpyHtoDAsync_v2(Address to, const void* from, size_t bytes, StreamHandle stream) {
   ENTER(cuMemcpyHtoDAsync_v2);
@@ -394,6 +415,10 @@ Result cuStreamDestroy_v2(StreamHandle stream) {
   ENTER(cuStreamDestroy_v2);
   const Result result = E().RunUntil([=] { return stream->items.empty(); });
   E().streams.erase(stream);
+  if (stream->capture != nullptr) {
+    --E().live_graphs;
+    delete stream->capture;
+  }
   delete stream;
   return result;
 }
@@ -472,8 +497,10 @@ Result cuModuleGetFunction(Function* function, Module module, const char* name) 
   auto f = std::make_unique<FunctionTag>();
   f->module = module;
   f->run = reinterpret_cast<void (*)(void*)>(dlsym(module->handle, name));
-  const auto* const pointers = static_cast<const int*>(dlsym(module->handle, (std::string(name) + "_pointers").c_str()));
-  const auto* const barriers = static_cast<const int*>(dlsym(module->handle, (std::string(name) + "_barriers").c_str()));
+  const auto* const pointers =
+      static_cast<const int*>(dlsym(module->handle, (std::string(name) + "_pointers").c_str()));
+  const auto* const barriers =
+      static_cast<const int*>(dlsym(module->handle, (std::string(name) + "_barriers").c_str()));
   if (f->run == nullptr || pointers == nullptr || barriers == nullptr) return kInvalidValue;
   f->pointers = *pointers;
   f->barriers = *barriers != 0;
@@ -531,7 +558,27 @@ Result cuGraphDestroy(GraphHandle graph) {
   return kSuccess;
 }
 
+// For tests in the same process: as EMULATED_DEVICE_FAIL, EMULATED_DEVICE_ORDER and EMULATED_DEVICE_SEED; whether the
+// failure has come; how many things are held.
+void mslua_emulate_fail(const char* name, int call) {
+  E().failing = name;
+  E().failing_call = call;
+  E().calls.clear();
+}
+bool mslua_emulate_failed() { return E().calls[E().failing] >= E().failing_call; }
+void mslua_emulate_order(const char* order, unsigned seed) {
+  E().order = order;
+  E().random.seed(seed);
+}
+int mslua_emulate_held() {
+  return static_cast<int>(E().allocations.size() + E().pinned.size() + E().streams.size()) + E().live_events +
+         E().live_graphs + E().live_programs + E().live_descriptors;
+}
+// Forgets what a kernel has done wrong; a device does not.
+void mslua_emulate_forget() { E().fault = kSuccess; }
+
 Result nvrtcVersion(int* major, int* minor) {
+  ENTER(nvrtcVersion);
   *major = 12;
   *minor = 8;
   return kSuccess;
@@ -552,9 +599,7 @@ Result nvrtcDestroyProgram(Program* program) {
 }
 // g++ of the shim and the text. Not under the lock: programs are compiled side by side.
 Result nvrtcCompileProgram(Program program, int, const char* const*) {
-  {
-    ENTER(nvrtcCompileProgram);
-  }
+  { ENTER(nvrtcCompileProgram); }
   char folder[] = "/tmp/mslua-emulated-XXXXXX";
   if (mkdtemp(folder) == nullptr) return 1;
   const std::string source = std::string(folder) + "/kernels.cc", object = std::string(folder) + "/kernels.so",
@@ -591,6 +636,7 @@ Result nvrtcCompileProgram(Program program, int, const char* const*) {
   return status == 0 ? kSuccess : 6;
 }
 Result nvrtcGetCUBINSize(Program program, size_t* bytes) {
+  ENTER(nvrtcGetCUBINSize);
   *bytes = program->cubin.size();
   return kSuccess;
 }
@@ -606,6 +652,124 @@ Result nvrtcGetProgramLogSize(Program program, size_t* bytes) {
 Result nvrtcGetProgramLog(Program program, char* log) {
   std::memcpy(log, program->log.c_str(), program->log.size() + 1);
   return kSuccess;
+}
+
+Result cublasLtCreate(BlasHandle* handle) {
+  ENTER(cublasLtCreate);
+  *handle = new BlasHandleTag;
+  return kSuccess;
+}
+Result cublasLtDestroy(BlasHandle handle) {
+  delete handle;
+  return kSuccess;
+}
+Result cublasLtMatmulDescCreate(BlasMatmul* matmul, int compute, int) {
+  ENTER(cublasLtMatmulDescCreate);
+  *matmul = new BlasMatmulTag{compute, {0, 0}};
+  ++E().live_descriptors;
+  return kSuccess;
+}
+Result cublasLtMatmulDescDestroy(BlasMatmul matmul) {
+  ENTER(cublasLtMatmulDescDestroy);
+  --E().live_descriptors;
+  delete matmul;
+  return kSuccess;
+}
+Result cublasLtMatmulDescSetAttribute(BlasMatmul matmul, int attribute, const void* value, size_t bytes) {
+  ENTER(cublasLtMatmulDescSetAttribute);
+  if ((attribute != kTransposeA && attribute != kTransposeB) || bytes != sizeof(int)) return 7;
+  std::memcpy(&matmul->transpose[attribute - kTransposeA], value, bytes);
+  return kSuccess;
+}
+Result cublasLtMatrixLayoutCreate(BlasLayout* layout, int type, uint64_t rows, uint64_t columns, int64_t stride) {
+  ENTER(cublasLtMatrixLayoutCreate);
+  *layout = new BlasLayoutTag{type, rows, columns, stride, 0, 1};
+  ++E().live_descriptors;
+  return kSuccess;
+}
+Result cublasLtMatrixLayoutDestroy(BlasLayout layout) {
+  ENTER(cublasLtMatrixLayoutDestroy);
+  --E().live_descriptors;
+  delete layout;
+  return kSuccess;
+}
+Result cublasLtMatrixLayoutSetAttribute(BlasLayout layout, int attribute, const void* value, size_t bytes) {
+  ENTER(cublasLtMatrixLayoutSetAttribute);
+  if (attribute == kBatchCount && bytes == 4)
+    std::memcpy(&layout->batch, value, bytes);
+  else if (attribute == kBatchStride && bytes == 8)
+    std::memcpy(&layout->batch_stride, value, bytes);
+  else
+    return 7;
+  return kSuccess;
+}
+Result cublasLtMatmulPreferenceCreate(BlasPreference* preference) {
+  ENTER(cublasLtMatmulPreferenceCreate);
+  *preference = new BlasPreferenceTag;
+  ++E().live_descriptors;
+  return kSuccess;
+}
+Result cublasLtMatmulPreferenceDestroy(BlasPreference preference) {
+  ENTER(cublasLtMatmulPreferenceDestroy);
+  --E().live_descriptors;
+  delete preference;
+  return kSuccess;
+}
+Result cublasLtMatmulPreferenceSetAttribute(BlasPreference preference, int attribute, const void* value, size_t bytes) {
+  ENTER(cublasLtMatmulPreferenceSetAttribute);
+  if (attribute == kReductionSchemes && bytes == 4) std::memcpy(&preference->schemes, value, bytes);
+  return attribute == kMaxWorkspace ? (bytes == 8 ? kSuccess : 7) : (bytes == 4 ? kSuccess : 7);
+}
+// An algorithm that needs memory of its own, so that a missing workspace shows; none where any order of adding is
+// allowed, which would not give the same bits twice.
+Result cublasLtMatmulAlgoGetHeuristic(BlasHandle, BlasMatmul matmul, BlasLayout a, BlasLayout b, BlasLayout,
+                                      BlasLayout d, BlasPreference preference, int, BlasHeuristic* results,
+                                      int* given) {
+  ENTER(cublasLtMatmulAlgoGetHeuristic);
+  const auto size = [&](BlasLayout l, int t, bool rows) {
+    return (matmul->transpose[t] != 0) == rows ? l->columns : l->rows;
+  };
+  if ((preference->schemes & kReductionInPlace) != 0) return 15;
+  if (size(a, 0, true) != d->rows || size(b, 1, false) != d->columns || size(a, 0, false) != size(b, 1, true)) return 7;
+  *results = {};
+  results->workspace_bytes = 256;
+  *given = 1;
+  return kSuccess;
+}
+Result cublasLtMatmul(BlasHandle, BlasMatmul matmul, const void* alpha, const void* a, BlasLayout a_layout,
+                      const void* b, BlasLayout b_layout, const void*, const void*, BlasLayout, void* d,
+                      BlasLayout d_layout, const BlasAlgorithm*, void* workspace, size_t workspace_bytes,
+                      StreamHandle stream) {
+  ENTER(cublasLtMatmul);
+  const bool wide = matmul->compute == kCompute64;
+  const double scale = wide ? *static_cast<const double*>(alpha) : *static_cast<const float*>(alpha);
+  if (workspace == nullptr || workspace_bytes < 256) return 7;
+  const BlasLayoutTag la = *a_layout, lb = *b_layout, ld = *d_layout;
+  const BlasMatmulTag m = *matmul;
+  const auto type = [](int t) {
+    return t == kReal64 ? DType::kF64 : t == kReal16 ? DType::kF16 : t == kRealB16 ? DType::kBF16 : DType::kF32;
+  };
+  return Enqueue(stream, [=] {
+    std::memset(workspace, 0x5a, 256);
+    const uint64_t inner = m.transpose[0] != 0 ? la.rows : la.columns;
+    const auto at = [](const BlasLayoutTag& l, int64_t s, uint64_t row, uint64_t column) {
+      return s * l.batch_stride + static_cast<int64_t>(column) * l.stride + static_cast<int64_t>(row);
+    };
+    for (int64_t s = 0; s < ld.batch; ++s) {
+      for (uint64_t c = 0; c < ld.columns; ++c) {
+        for (uint64_t r = 0; r < ld.rows; ++r) {
+          double sum = 0;
+          for (uint64_t k = 0; k < inner; ++k) {
+            const int64_t i = m.transpose[0] != 0 ? at(la, s, k, r) : at(la, s, r, k);
+            const int64_t j = m.transpose[1] != 0 ? at(lb, s, c, k) : at(lb, s, k, c);
+            sum += LoadAsDouble(type(la.type), a, i) * LoadAsDouble(type(lb.type), b, j);
+          }
+          StoreDouble(type(ld.type), d, at(ld, s, r, c), scale * sum);
+        }
+      }
+    }
+    return kSuccess;
+  });
 }
 
 }  // extern "C"

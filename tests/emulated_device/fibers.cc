@@ -77,8 +77,8 @@ bool RunFibers(const std::vector<int>& order, const std::function<void(int)>& bo
     fiber.done = false;
     fiber.thread = order[i];
     // As if mslua_switch had been called from the beginning of mslua_fiber_main: 16-byte aligned at its call.
-    auto* top = reinterpret_cast<uint64_t*>(
-        (reinterpret_cast<uintptr_t>(fiber.stack.get() + kStack) & ~uintptr_t{15}) - 24);
+    auto* top =
+        reinterpret_cast<uint64_t*>((reinterpret_cast<uintptr_t>(fiber.stack.get() + kStack) & ~uintptr_t{15}) - 24);
     *top = 0;
     *--top = reinterpret_cast<uint64_t>(&mslua_fiber_main);
     for (int r = 0; r < 6; ++r) *--top = 0;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <set>
 #include <string>
 #include <vector>
@@ -14,31 +13,17 @@
 #include "core/device/device.h"
 #include "core/device/kernel_set.h"
 #include "core/op/device_text.h"
-#include "core/op/registry.h"
-#include "core/ops/testing/op_checks.h"
+#include "tests/emulated_device/device_calls.h"
 #include "tests/emulated_device/use_emulated_device.h"
 
 namespace mslua {
 namespace {
 
-using testing::Call;
+using testing::DeviceCall;
 using testing::Memory;
 
-// A call on the device, in memory of its own.
-struct DeviceCall {
-  std::string name;
-  Call call;
-  std::vector<Memory> inputs;
-  DeviceProgram program;
-  std::vector<int> kernels;
-
-  OpSpec spec() const { return {call.attrs, call.inputs, call.outputs}; }
-};
-
-// Whether a node of the operator is launched at all.
-bool IsLaunched(const OpDef& op) { return !op.body && !op.view && op.name != "input" && op.name != "constant"; }
-
-StatusOr<std::vector<Memory>> RunOn(Device* device, DeviceStream& stream, const KernelSet& kernels, const DeviceCall& c) {
+StatusOr<std::vector<Memory>> RunOn(Device* device, DeviceStream& stream, const KernelSet& kernels,
+                                    const DeviceCall& c) {
   std::vector<DeviceMemory> memory;
   std::vector<void*> pointers;
   const auto add = [&](int64_t bytes) -> Status {
@@ -72,37 +57,6 @@ StatusOr<std::vector<Memory>> RunOn(Device* device, DeviceStream& stream, const 
   return outputs;
 }
 
-constexpr int64_t kLarge[] = {16};
-constexpr absl::Span<const int64_t> kLarger = kLarge, kAsItIs;
-
-std::vector<DeviceCall> AllCalls(std::set<std::string>* missing, int* operators) {
-  const char* const only = std::getenv("MSLUA_OPERATOR");
-  std::vector<DeviceCall> calls;
-  for (const OpDef& op : Operators().all()) {
-    if (!IsLaunched(op) || (only != nullptr && op.name != only)) continue;
-    ++*operators;
-    if (!op.device) {
-      missing->insert(op.name);
-      continue;
-    }
-    for (const Sample& sample : op.samples) {
-      for (int t = 0; t < kNumDTypes; ++t) {
-        const auto dtype = static_cast<DType>(t);
-        for (Call& call : testing::SampleCalls(op, sample, dtype, dtype == DType::kF32 ? kLarger : kAsItIs)) {
-          DeviceCall c;
-          c.inputs = testing::MakeInputs(call, sample);
-          c.call = std::move(call);
-          std::vector<std::string> types;
-          for (const TensorType& x : c.call.inputs) types.push_back(ToString(x));
-          c.name = absl::StrCat(op.name, "(", absl::StrJoin(types, ", "), ")");
-          calls.push_back(std::move(c));
-        }
-      }
-    }
-  }
-  return calls;
-}
-
 TEST(DeviceOperators, AreAsTheReference) {
   ASSERT_TRUE(testing::UseEmulatedDevice().ok());
   const auto device = Device::Open(0);
@@ -111,16 +65,11 @@ TEST(DeviceOperators, AreAsTheReference) {
   ASSERT_TRUE(stream.ok());
   std::set<std::string> missing;
   int operators = 0;
-  std::vector<DeviceCall> calls = AllCalls(&missing, &operators);
+  std::vector<DeviceCall> calls = testing::AllDeviceCalls(&missing, &operators);
   EXPECT_TRUE(missing.empty()) << "no kernel for a device: " << absl::StrJoin(missing, " ");
   KernelSet kernels(*device, DevicePrelude(), "");
-  for (DeviceCall& c : calls) {
-    auto program = c.call.op->device(c.spec());
-    ASSERT_TRUE(program.ok()) << c.name << ": " << program.status();
-    c.program = *std::move(program);
-    for (const DeviceStep& step : c.program.steps)
-      c.kernels.push_back(kernels.Add(DeviceBody(c.spec(), step), DevicePointers(c.spec())));
-  }
+  const Status added = testing::AddKernels(&calls, &kernels);
+  ASSERT_TRUE(added.ok()) << added;
   const Status compiled = kernels.Compile();
   ASSERT_TRUE(compiled.ok()) << compiled;
   int failures = 0;
@@ -132,8 +81,8 @@ TEST(DeviceOperators, AreAsTheReference) {
       continue;
     }
     auto want = testing::Truth(c.call, c.inputs);
-    const bool floats = std::all_of(c.call.outputs.begin(), c.call.outputs.end(),
-                                    [](const TensorType& t) { return IsFloat(t.dtype); });
+    const bool floats =
+        std::all_of(c.call.outputs.begin(), c.call.outputs.end(), [](const TensorType& t) { return IsFloat(t.dtype); });
     if (!want.ok() || !floats) want = testing::RunReference(c.call, c.inputs);
     ASSERT_TRUE(want.ok()) << c.name << ": " << want.status();
     const Status near = testing::ExpectTruth(*got, *want);

@@ -56,8 +56,8 @@ inline unsigned short FloatToHalf(float f) {
 }
 
 // A kernel is called through a pointer to its parameter, whose size is known by name.
-#define MSLUA_KERNEL(name, n)                                              \
-  static void name##_body(const Pointers<n>& p);                           \
-  extern "C" const int name##_pointers = n;                                \
+#define MSLUA_KERNEL(name, n)                                                                         \
+  static void name##_body(const Pointers<n>& p);                                                      \
+  extern "C" const int name##_pointers = n;                                                           \
   extern "C" void name(void* parameter) { name##_body(*static_cast<const Pointers<n>*>(parameter)); } \
   static void name##_body(const Pointers<n>& p)

@@ -5,7 +5,7 @@ here=$PWD
 emulated=$here/$2
 . "$here/tests/ranks/common.sh"
 recipes=$here/recipes
-mkdir cuda && for name in libcuda.so.1 libnvrtc.so.12; do ln -s "$emulated" "cuda/$name"; done
+mkdir cuda && for name in libcuda.so.1 libnvrtc.so.12 libcublasLt.so.12; do ln -s "$emulated" "cuda/$name"; done
 export XDG_CACHE_HOME=$TEST_TMPDIR/cache
 cuda() { MSLUA_CUDA_LIBRARIES=$TEST_TMPDIR/cuda "$@"; }
 
@@ -30,25 +30,27 @@ PY
 "$mslua" data make cifar10 cifar --samples 200 > /dev/null 2>&1 || fail "data make cifar10"
 "$mslua" data make text text --samples 4000 > /dev/null 2>&1 || fail "data make text"
 
-# alike NAME TOLERANCE RECIPE ARGS: ten steps on the CPU and on the device.
+# alike NAME TOLERANCE STEPS RECIPE ARGS: so many steps on the CPU and on the device.
 alike() {
-  name=$1 tolerance=$2
-  shift 2
-  run "$mslua" train "$@" --max-steps 10 --log-every 1 --out "$name.cpu"
+  name=$1 tolerance=$2 steps=$3
+  shift 3
+  run "$mslua" train "$@" --max-steps "$steps" --log-every 1 --out "$name.cpu"
   expect "$name on the CPU" 0 ""
-  run cuda "$mslua" train "$@" --max-steps 10 --log-every 1 --out "$name.cuda" --device cuda
+  run cuda "$mslua" train "$@" --max-steps "$steps" --log-every 1 --out "$name.cuda" --device cuda
   expect "$name on the device" 0 ""
   near "$name" "$tolerance" "$name.cpu/rank_0.log" "$name.cuda/rank_0.log"
 }
-alike quickstart 1e-5 "$recipes/quickstart.lua"
-alike lenet 1e-5 "$recipes/lenet_mnist.lua" data_path=mnist batch_size=8
-alike char_gpt 1e-5 "$recipes/char_gpt.lua" --preset smoke data_path=text block=16 batch_size=4
-alike char_gpt_bf16 1e-2 "$recipes/char_gpt.lua" --preset smoke data_path=text block=16 batch_size=4 train.amp=bf16
-alike resnet50 1e-4 "$recipes/resnet50_cifar10.lua" --preset smoke data_path=cifar batch_size=4 width=4
+alike quickstart 1e-5 10 "$recipes/quickstart.lua"
+alike lenet 1e-5 10 "$recipes/lenet_mnist.lua" data_path=mnist batch_size=8
+alike char_gpt 1e-5 10 "$recipes/char_gpt.lua" --preset smoke data_path=text block=16 batch_size=4
+alike char_gpt_bf16 1e-2 10 "$recipes/char_gpt.lua" --preset smoke data_path=text block=16 batch_size=4 train.amp=bf16
+alike batch_norm 1e-4 10 "$here/tests/recovery/lenet.lua" samples=320
+# Batches of four images make its losses differ between two CPUs too, from the second step on.
+alike resnet50 1e-4 1 "$recipes/resnet50_cifar10.lua" --preset smoke data_path=cifar batch_size=4 width=4
 
 # Two runs, and another order of the streams' work, give the same bits.
 run cuda "$mslua" train "$recipes/quickstart.lua" --max-steps 10 --log-every 1 --out again --device cuda
-MSLUA_EMULATE_SEED=7 MSLUA_EMULATE_ORDER=random run cuda "$mslua" train "$recipes/quickstart.lua" --max-steps 10 \
+EMULATED_DEVICE_SEED=7 EMULATED_DEVICE_ORDER=random run cuda "$mslua" train "$recipes/quickstart.lua" --max-steps 10 \
   --log-every 1 --out shuffled --device cuda
 for other in again shuffled; do
   grep ^epoch quickstart.cuda/rank_0.log > one.txt
@@ -61,19 +63,39 @@ run cuda "$mslua" train "$recipes/quickstart.lua" -n 2 --max-steps 10 --log-ever
 expect "two ranks" 0 ""
 run "$mslua" train "$recipes/quickstart.lua" -n 2 --max-steps 10 --log-every 1 --out two.cpu
 near "two ranks" 1e-5 two.cpu/rank_0.log two.cuda/rank_0.log
-MSLUA_EMULATE_DEVICES=1 run cuda "$mslua" train "$recipes/quickstart.lua" -n 2 --max-steps 3 --device cuda
+EMULATED_DEVICE_COUNT=1 run cuda "$mslua" train "$recipes/quickstart.lua" -n 2 --max-steps 3 --device cuda
 expect "more ranks than devices" 4 "MSLUA_SHARE_DEVICE=1"
-MSLUA_EMULATE_DEVICES=1 MSLUA_SHARE_DEVICE=1 run cuda "$mslua" train "$recipes/quickstart.lua" -n 2 --max-steps 3 \
+EMULATED_DEVICE_COUNT=1 MSLUA_SHARE_DEVICE=1 run cuda "$mslua" train "$recipes/quickstart.lua" -n 2 --max-steps 3 \
   --device cuda
 expect "a shared device" 0 ""
+
+# A checkpoint of the device resumes there as if nothing had stopped it, and on the CPU; one of the CPU on the device.
+train() {
+  out=$1
+  shift
+  run cuda "$mslua" train "$here/tests/recovery/lenet.lua" samples=320 epochs=2 --log-every 1 --out "$out" "$@"
+  expect "$out" 0 ""
+}
+train whole --device cuda
+train half.cuda --device cuda epochs=1
+cp -r half.cuda half.again && cp -r half.cuda half.cpu
+train half.again --device cuda --resume last
+grep "^epoch: 2" whole/rank_0.log > one.txt
+grep "^epoch: 2" half.again/rank_0.log > two.txt
+[ -s one.txt ] && cmp -s one.txt two.txt || fail "resumed on the device: the bits differ"
+train half.cpu --resume last
+near "resumed on the CPU" 1e-4 whole/rank_0.log half.cpu/rank_0.log
+train from.cpu epochs=1
+train from.cpu --device cuda --resume last
+near "resumed on the device" 1e-4 whole/rank_0.log from.cpu/rank_0.log
 
 # Without the libraries: one line, and the exit code.
 mkdir nothing
 MSLUA_CUDA_LIBRARIES=$TEST_TMPDIR/nothing run "$mslua" train "$recipes/quickstart.lua" --device cuda
 expect "no driver" 4 "--device cuda: libcuda.so.1 was not found in the folders of MSLUA_CUDA_LIBRARIES"
-MSLUA_EMULATE_DEVICES=0 run cuda "$mslua" train "$recipes/quickstart.lua" --device cuda
+EMULATED_DEVICE_COUNT=0 run cuda "$mslua" train "$recipes/quickstart.lua" --device cuda
 expect "no device" 4 "finds no NVIDIA device"
-MSLUA_EMULATE_MEMORY=100 run cuda "$mslua" train "$recipes/quickstart.lua" --device cuda
+EMULATED_DEVICE_MEMORY=100 run cuda "$mslua" train "$recipes/quickstart.lua" --device cuda
 expect "no memory" 4 "CUDA_ERROR_OUT_OF_MEMORY"
 run cuda "$mslua" doctor
 expect "doctor" 0 "emulated device"

@@ -1,8 +1,11 @@
 #include "tests/emulated_device/use_emulated_device.h"
 
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <type_traits>
 
 #include "absl/strings/str_cat.h"
 
@@ -15,7 +18,7 @@ Status UseEmulatedDevice() {
   const char* const scratch = getenv("TEST_TMPDIR");
   const std::string folder = absl::StrCat(scratch == nullptr ? "/tmp" : scratch, "/emulated");
   mkdir(folder.c_str(), 0700);
-  for (const char* name : {"libcuda.so.1", "libnvrtc.so.12"}) {
+  for (const char* name : {"libcuda.so.1", "libnvrtc.so.12", "libcublasLt.so.12"}) {
     const std::string link = absl::StrCat(folder, "/", name);
     unlink(link.c_str());
     if (symlink(path, link.c_str()) != 0) return absl::InternalError(absl::StrCat(link, " cannot be made"));
@@ -24,6 +27,22 @@ Status UseEmulatedDevice() {
   setenv("MSLUA_CUDA_LIBRARIES", folder.c_str(), 1);
   if (scratch != nullptr) setenv("XDG_CACHE_HOME", scratch, 1);
   return absl::OkStatus();
+}
+
+StatusOr<Emulation> FindEmulation() {
+  const char* const folder = getenv("MSLUA_CUDA_LIBRARIES");
+  void* const library = dlopen(absl::StrCat(folder == nullptr ? "" : folder, "/libcuda.so.1").c_str(), RTLD_NOW);
+  if (library == nullptr) return absl::NotFoundError(dlerror());
+  Emulation e = {};
+  const auto find = [&](const char* name, auto* to) {
+    *to = reinterpret_cast<std::remove_reference_t<decltype(*to)>>(dlsym(library, name));
+    return *to != nullptr;
+  };
+  if (!find("mslua_emulate_fail", &e.fail) || !find("mslua_emulate_failed", &e.failed) ||
+      !find("mslua_emulate_order", &e.order) || !find("mslua_emulate_held", &e.held) ||
+      !find("mslua_emulate_forget", &e.forget))
+    return absl::NotFoundError("the library is not the emulation");
+  return e;
 }
 
 }  // namespace mslua::testing

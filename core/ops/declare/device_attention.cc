@@ -59,9 +59,9 @@ DeviceProgram AttentionOnDevice(const Attention& a, DType type, const AttentionP
 }
 
 DeviceProgram AttentionGradOnDevice(const Attention& a, DType type, const AttentionPlaces& at) {
-  const std::string operands =
-      absl::StrCat(Pointers({{"q", at.q}, {"k", at.k}, {"v", at.v}, {"dy", at.dy}, {"lse", at.lse}, {"delta", at.delta}}),
-                   R"cuda(
+  const std::string operands = absl::StrCat(
+      Pointers({{"q", at.q}, {"k", at.k}, {"v", at.v}, {"dy", at.dy}, {"lse", at.lse}, {"delta", at.delta}}),
+      R"cuda(
   __shared__ C p[256], ds[256];
   const auto probability = [&](i64 i, i64 j) {
     C sum = 0;
@@ -76,8 +76,8 @@ DeviceProgram AttentionGradOnDevice(const Attention& a, DType type, const Attent
 )cuda");
   DeviceProgram program;
   program.steps.push_back(EachRow(a.heads * a.t, kWholeBlock,
-                                  absl::StrCat(Sizes(a, type, at), "  const i64 head = row / T, i = row % T;\n", operands,
-                                               Pointers({{"dq", at.dq}}), R"cuda(
+                                  absl::StrCat(Sizes(a, type, at), "  const i64 head = row / T, i = row % T;\n",
+                                               operands, Pointers({{"dq", at.dq}}), R"cuda(
   const i64 seen = causal ? i + 1 + S - T : S;
   for (i64 d0 = 0; d0 < D; d0 += 256) {
     const i64 l = d0 + team.lane;
@@ -95,8 +95,8 @@ DeviceProgram AttentionGradOnDevice(const Attention& a, DType type, const Attent
   }
 )cuda")));
   program.steps.push_back(EachRow(a.heads * a.s, kWholeBlock,
-                                  absl::StrCat(Sizes(a, type, at), "  const i64 head = row / S, j = row % S;\n", operands,
-                                               Pointers({{"dk", at.dk}, {"dv", at.dv}}), R"cuda(
+                                  absl::StrCat(Sizes(a, type, at), "  const i64 head = row / S, j = row % S;\n",
+                                               operands, Pointers({{"dk", at.dk}, {"dv", at.dv}}), R"cuda(
   i64 first = causal ? j + T - S : 0;
   if (first < 0) first = 0;
   const i64 widest = D > E ? D : E;

@@ -16,8 +16,8 @@ std::string Table(const std::string& name, const std::vector<double>& values) {
 }
 
 std::string AxisTables(const std::string& axis, const AverageAxis& a) {
-  return absl::StrCat(Table("begin_" + axis, a.begin), Table("end_" + axis, a.end), Table("scale_" + axis, a.result_scale),
-                      Table("weight_" + axis, a.source_scale));
+  return absl::StrCat(Table("begin_" + axis, a.begin), Table("end_" + axis, a.end),
+                      Table("scale_" + axis, a.result_scale), Table("weight_" + axis, a.source_scale));
 }
 
 }  // namespace
@@ -33,16 +33,16 @@ std::string ImagePlace(const Image& image) {
 
 std::string ImageStrides(const std::string& name, const Image& image) {
   const auto s = image.strides();
-  return absl::StrCat("  constexpr i64 ", name, "_n = ", s[0], ", ", name, "_c = ", s[1], ", ", name, "_h = ", s[2], ", ",
-                      name, "_w = ", s[3], ";\n");
+  return absl::StrCat("  constexpr i64 ", name, "_n = ", s[0], ", ", name, "_c = ", s[1], ", ", name, "_h = ", s[2],
+                      ", ", name, "_w = ", s[3], ";\n");
 }
 
 std::string WindowText(const Window& v, const Image& x) {
   std::string text;
   for (int a = 0; a < 2; ++a) {
     const char* const d = a == 0 ? "h" : "w";
-    absl::StrAppend(&text, "  constexpr i64 size_", d, " = ", v.size[a], ", stride_", d, " = ", v.stride[a], ", dilation_", d,
-                    " = ", v.dilation[a], ", before_", d, " = ", v.before[a], ";\n");
+    absl::StrAppend(&text, "  constexpr i64 size_", d, " = ", v.size[a], ", stride_", d, " = ", v.stride[a],
+                    ", dilation_", d, " = ", v.dilation[a], ", before_", d, " = ", v.before[a], ";\n");
   }
   absl::StrAppend(&text, "  constexpr i64 height = ", x.h, ", width = ", x.w, ";\n");
   return text;

@@ -60,10 +60,10 @@ std::string DeviceRandom(const Attrs& attrs, const Shape& shape, int step) {
     for (size_t d = 0; d < strides.size(); ++d) first += begin[d] * strides[d];
     index = StridedIndex("i", shape, strides, first);
   }
-  return absl::StrCat("  const u64 seed = ", static_cast<uint64_t>(attrs.Int("seed")), "ull;\n  const Words own = Philox(seed, ",
-                      static_cast<uint64_t>(mark::kRng.Get(attrs)), "ull, (u64)(i64)Get(x", step,
-                      "[0]));\n  const u64 stream = (u64)own.at[0] << 32 | own.at[1];\n  const u64 index = ", index,
-                      ";\n");
+  return absl::StrCat(
+      "  const u64 seed = ", static_cast<uint64_t>(attrs.Int("seed")), "ull;\n  const Words own = Philox(seed, ",
+      static_cast<uint64_t>(mark::kRng.Get(attrs)), "ull, (u64)(i64)Get(x", step,
+      "[0]));\n  const u64 stream = (u64)own.at[0] << 32 | own.at[1];\n  const u64 index = ", index, ";\n");
 }
 
 StatusOr<Attrs> LocalizeRandom(const LocalizeCall& c) {
@@ -123,11 +123,10 @@ OpDef RandomTensorOp(std::string name, FillFn fill, const char* scale, const cha
   op.OnDevice([=](const OpSpec& spec) {
     const double add = spec.attrs.Float(shift);
     const double times = scale_is_end ? spec.attrs.Float(scale) - add : spec.attrs.Float(scale);
-    return OneStep(EachElement(
-        spec.outputs[0].elements(),
-        absl::StrCat(DeviceRandom(spec.attrs, spec.outputs[0].shape, 0), "  Set(y0[i], (float)(",
-                     normal ? "NormalAt" : "UniformAt", "(seed, stream, index) * ", NumberText(times), " + ",
-                     NumberText(add), "));")));
+    return OneStep(EachElement(spec.outputs[0].elements(),
+                               absl::StrCat(DeviceRandom(spec.attrs, spec.outputs[0].shape, 0), "  Set(y0[i], (float)(",
+                                            normal ? "NormalAt" : "UniformAt", "(seed, stream, index) * ",
+                                            NumberText(times), " + ", NumberText(add), "));")));
   });
   op.AddSample({{{DType::kI64, {}}}, {{"shape", std::vector<int64_t>{4, 6}}, {"seed", int64_t{7}}}});
   op.AddSample({{{DType::kI64, {}}}, {{"shape", std::vector<int64_t>{2, 3, 4}}}});

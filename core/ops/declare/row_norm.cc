@@ -137,8 +137,10 @@ std::string RowText(const RowNorm& n, DType statistics) {
 
 DeviceProgram ForwardOnDevice(const OpSpec& spec, bool centred) {
   const RowNorm n = SizesOf(spec.attrs, spec.inputs[0].shape, centred);
-  return OneStep(EachRow(n.rows, n.size, absl::StrCat(RowText(n, spec.outputs[1].dtype), "  constexpr bool centred = ",
-                                                      centred, ";\n  const C eps = (C)", NumberText(n.eps), ";\n", R"cuda(
+  return OneStep(
+      EachRow(n.rows, n.size,
+              absl::StrCat(RowText(n, spec.outputs[1].dtype), "  constexpr bool centred = ", centred,
+                           ";\n  const C eps = (C)", NumberText(n.eps), ";\n", R"cuda(
   const auto* x = x0 + row * size;
   C mean = 0, square = 0;
   if (centred) {
@@ -151,9 +153,11 @@ DeviceProgram ForwardOnDevice(const OpSpec& spec, bool centred) {
   }
   const C rstd = (C)1 / Sqrt(team.Sum(square) / (C)size + eps);
   for (i64 k = team.lane; k < size; k += team.lanes)
-    Set(y0[row * size + k], ((C)Get(x[k]) - mean) * rstd * x1[k])cuda", centred ? " + x2[k]" : "", R"cuda();
+    Set(y0[row * size + k], ((C)Get(x[k]) - mean) * rstd * x1[k])cuda",
+                           centred ? " + x2[k]" : "", R"cuda();
   if (team.lane == 0) {
-)cuda", centred ? "    y1[row] = mean;\n    y2[row] = rstd;\n" : "    y1[row] = rstd;\n", "  }")));
+)cuda",
+                           centred ? "    y1[row] = mean;\n    y2[row] = rstd;\n" : "    y1[row] = rstd;\n", "  }")));
 }
 
 // The operands dy, x[, mean], rstd: (x - mean) * rstd of row r, element k.
@@ -170,9 +174,9 @@ DeviceProgram GradInputOnDevice(const OpSpec& spec, bool centred) {
   const i64 r = row;
   C mean = 0, slope = 0;
   for (i64 k = team.lane; k < size; k += team.lanes) {
-    const C g = (C)Get(x0[r * size + k]) * )cuda", scale, "[k];\n    slope += g * ", normal, ";\n",
-                   centred ? "    mean += g;\n" : "", "  }\n  slope = team.Sum(slope) / (C)size;\n",
-                   centred ? "  mean = team.Sum(mean) / (C)size;\n" : "",
+    const C g = (C)Get(x0[r * size + k]) * )cuda",
+                   scale, "[k];\n    slope += g * ", normal, ";\n", centred ? "    mean += g;\n" : "",
+                   "  }\n  slope = team.Sum(slope) / (C)size;\n", centred ? "  mean = team.Sum(mean) / (C)size;\n" : "",
                    "  for (i64 k = team.lane; k < size; k += team.lanes)\n    Set(y0[r * size + k], ", rstd,
                    "[r] * ((C)Get(x0[r * size + k]) * ", scale, "[k] - mean - ", normal, " * slope));")));
 }
@@ -186,9 +190,9 @@ DeviceProgram GradParamsOnDevice(const OpSpec& spec, bool centred) {
   sums.joins = centred ? "++" : "+";
   sums.adjacent = true;
   // The result is a column's: k of the text above is the row here, and the other way round.
-  sums.element = absl::StrCat(Constant("size", n.size), "    const i64 r = k;\n    const C a1 = Get(x0[r * size + row]);\n",
-                              "    const auto normal = [&](i64 k) { return ", NormalText(centred),
-                              "; };\n    const C a0 = a1 * normal(row);");
+  sums.element = absl::StrCat(
+      Constant("size", n.size), "    const i64 r = k;\n    const C a1 = Get(x0[r * size + row]);\n",
+      "    const auto normal = [&](i64 k) { return ", NormalText(centred), "; };\n    const C a0 = a1 * normal(row);");
   sums.finish = centred ? "  y0[row] = t0;\n  y1[row] = t1;" : "  y0[row] = t0;";
   return DeviceReduce(sums);
 }

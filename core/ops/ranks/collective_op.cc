@@ -33,8 +33,7 @@ StatusOr<DeviceProgram> CopyOfOneOnDevice(const OpSpec& spec) {
   if (GroupSize(spec.attrs) != 1) return absl::InternalError("a collective of several ranks has no kernel of its own");
   DeviceProgram program;
   for (size_t i = 0; i < spec.outputs.size(); ++i)
-    program.steps.push_back(
-        EachElement(spec.outputs[i].elements(), absl::StrCat("  y", i, "[i] = x", i, "[i];")));
+    program.steps.push_back(EachElement(spec.outputs[i].elements(), absl::StrCat("  y", i, "[i] = x", i, "[i];")));
   return program;
 }
 

@@ -27,9 +27,8 @@ MSLUA_OPERATOR(stage_message) {
     std::memset(call.outputs[0].data, 0, static_cast<size_t>(call.outputs[0].type.bytes()));
     return absl::OkStatus();
   });
-  recv.OnDevice([](const OpSpec& spec) {
-    return OneStep(EachElement(spec.outputs[0].elements(), "  Set(y0[i], 0);"));
-  });
+  recv.OnDevice(
+      [](const OpSpec& spec) { return OneStep(EachElement(spec.outputs[0].elements(), "  Set(y0[i], 0);")); });
   recv.AddSample({{},
                   {{"group", std::vector<int64_t>{0}},
                    {"peer", int64_t{0}},

@@ -1,0 +1,121 @@
+#include "core/device/cublas_matmul.h"
+
+#include <mutex>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/exit_code.h"
+
+namespace mslua {
+namespace {
+
+constexpr uint64_t kMostWorkspace = 32 << 20;
+constexpr uint32_t kAlignment = 64;
+
+Status CheckBlas(int result, const char* function) {
+  if (result == 0) return absl::OkStatus();
+  return WithExitCode(absl::InternalError(absl::StrCat("device: ", function, ": error ", result, " of cuBLASLt")),
+                      kExitEnvironment);
+}
+#define RETURN_IF_BLAS_ERROR(name, ...) RETURN_IF_ERROR(CheckBlas(library_->call.name(__VA_ARGS__), #name))
+
+// One for all products of the process.
+StatusOr<cuda::BlasHandle> HandleOf(const cuda::Library<cuda::CublasLt>* library_) {
+  static std::mutex mutex;
+  static cuda::BlasHandle handle = nullptr;
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (handle == nullptr) RETURN_IF_BLAS_ERROR(cublasLtCreate, &handle);
+  return handle;
+}
+
+int TypeOf(DType t) {
+  switch (t) {
+    case DType::kF64:
+      return cuda::kReal64;
+    case DType::kBF16:
+      return cuda::kRealB16;
+    case DType::kF16:
+      return cuda::kReal16;
+    default:
+      return cuda::kReal32;
+  }
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<CublasMatmul>> CublasMatmul::Make(const MatmulShape& shape) {
+  if (!IsFloat(shape.type)) return absl::UnimplementedError("cuBLASLt multiplies floats");
+  if (shape.batch == 0 || shape.m == 0 || shape.n == 0 || shape.k == 0)
+    return absl::UnimplementedError("cuBLASLt has no empty products");
+  auto made = std::unique_ptr<CublasMatmul>(new CublasMatmul);
+  ASSIGN_OR_RETURN(made->library_, cuda::OpenCublasLt());
+  RETURN_IF_ERROR(made->Init(shape));
+  return made;
+}
+
+// The library's matrices are column-major: its y^T = op(b)^T op(a)^T is this y.
+Status CublasMatmul::Init(const MatmulShape& s) {
+  ASSIGN_OR_RETURN(handle_, HandleOf(library_));
+  f64_ = s.type == DType::kF64;
+  const int type = TypeOf(s.type);
+  RETURN_IF_BLAS_ERROR(cublasLtMatmulDescCreate, &matmul_, f64_ ? cuda::kCompute64 : cuda::kCompute32,
+                       f64_ ? cuda::kReal64 : cuda::kReal32);
+  const int first = s.transpose_b ? 1 : 0, second = s.transpose_a ? 1 : 0;
+  RETURN_IF_BLAS_ERROR(cublasLtMatmulDescSetAttribute, matmul_, cuda::kTransposeA, &first, sizeof first);
+  RETURN_IF_BLAS_ERROR(cublasLtMatmulDescSetAttribute, matmul_, cuda::kTransposeB, &second, sizeof second);
+  const auto layout = [&](cuda::BlasLayout* to, int64_t rows, int64_t columns) -> Status {
+    RETURN_IF_BLAS_ERROR(cublasLtMatrixLayoutCreate, to, type, static_cast<uint64_t>(columns),
+                         static_cast<uint64_t>(rows), columns);
+    const int32_t batch = static_cast<int32_t>(s.batch);
+    const int64_t stride = rows * columns;
+    RETURN_IF_BLAS_ERROR(cublasLtMatrixLayoutSetAttribute, *to, cuda::kBatchCount, &batch, sizeof batch);
+    RETURN_IF_BLAS_ERROR(cublasLtMatrixLayoutSetAttribute, *to, cuda::kBatchStride, &stride, sizeof stride);
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(s.transpose_a ? layout(&a_, s.k, s.m) : layout(&a_, s.m, s.k));
+  RETURN_IF_ERROR(s.transpose_b ? layout(&b_, s.n, s.k) : layout(&b_, s.k, s.n));
+  RETURN_IF_ERROR(layout(&y_, s.m, s.n));
+  cuda::BlasPreference preference = nullptr;
+  RETURN_IF_BLAS_ERROR(cublasLtMatmulPreferenceCreate, &preference);
+  const Status chosen = [&]() -> Status {
+    RETURN_IF_BLAS_ERROR(cublasLtMatmulPreferenceSetAttribute, preference, cuda::kMaxWorkspace, &kMostWorkspace,
+                         sizeof kMostWorkspace);
+    // Parts of a sum that are added where they lie are added in any order.
+    const uint32_t schemes = cuda::kReductionMask & ~cuda::kReductionInPlace;
+    RETURN_IF_BLAS_ERROR(cublasLtMatmulPreferenceSetAttribute, preference, cuda::kReductionSchemes, &schemes,
+                         sizeof schemes);
+    for (int operand = cuda::kMinAlignmentA; operand <= cuda::kMinAlignmentD; ++operand)
+      RETURN_IF_BLAS_ERROR(cublasLtMatmulPreferenceSetAttribute, preference, operand, &kAlignment, sizeof kAlignment);
+    cuda::BlasHeuristic found = {};
+    int count = 0;
+    const int result =
+        library_->call.cublasLtMatmulAlgoGetHeuristic(handle_, matmul_, b_, a_, y_, y_, preference, 1, &found, &count);
+    constexpr int kNotSupported = 15;
+    if (result == kNotSupported || (result == 0 && (count == 0 || found.state != 0)))
+      return absl::UnimplementedError("cuBLASLt has no algorithm for this product");
+    RETURN_IF_ERROR(CheckBlas(result, "cublasLtMatmulAlgoGetHeuristic"));
+    algorithm_ = found.algorithm;
+    workspace_bytes_ = static_cast<int64_t>(found.workspace_bytes);
+    return absl::OkStatus();
+  }();
+  library_->call.cublasLtMatmulPreferenceDestroy(preference);
+  return chosen;
+}
+
+CublasMatmul::~CublasMatmul() {
+  for (const cuda::BlasLayout layout : {a_, b_, y_}) {
+    if (layout != nullptr) library_->call.cublasLtMatrixLayoutDestroy(layout);
+  }
+  if (matmul_ != nullptr) library_->call.cublasLtMatmulDescDestroy(matmul_);
+}
+
+Status CublasMatmul::Enqueue(DeviceStream& stream, const void* a, const void* b, void* y, void* workspace) const {
+  const float one = 1, zero = 0;
+  const double one64 = 1, zero64 = 0;
+  const void* const alpha = f64_ ? static_cast<const void*>(&one64) : &one;
+  const void* const beta = f64_ ? static_cast<const void*>(&zero64) : &zero;
+  RETURN_IF_BLAS_ERROR(cublasLtMatmul, handle_, matmul_, alpha, b, b_, a, a_, beta, y, y_, y, y_, &algorithm_,
+                       workspace, static_cast<size_t>(workspace_bytes_), stream.handle());
+  return absl::OkStatus();
+}
+
+}  // namespace mslua

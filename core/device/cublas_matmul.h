@@ -1,0 +1,44 @@
+// Matrix products by cuBLASLt. The algorithm is the library's first choice among those that add in a fixed order.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "core/base/dtype.h"
+#include "core/base/status.h"
+#include "core/device/device.h"
+
+namespace mslua {
+
+// y [batch, m, n] = op(a) op(b), row-major and dense: a is [batch, m, k], transposed [batch, k, m]; b likewise. f32,
+// f64, bf16 and f16; 16-bit products are added in f32, f32 is f32 (no TF32).
+struct MatmulShape {
+  DType type = DType::kF32;
+  int64_t batch = 1, m = 0, n = 0, k = 0;
+  bool transpose_a = false, transpose_b = false;
+};
+
+class CublasMatmul {
+ public:
+  // NotFound where the library is not on this machine; Unimplemented where it has no algorithm for the shape.
+  static StatusOr<std::unique_ptr<CublasMatmul>> Make(const MatmulShape& shape);
+  ~CublasMatmul();
+
+  int64_t workspace_bytes() const { return workspace_bytes_; }
+  // Pointers of the device, 64-byte aligned.
+  Status Enqueue(DeviceStream& stream, const void* a, const void* b, void* y, void* workspace) const;
+
+ private:
+  CublasMatmul() = default;
+  Status Init(const MatmulShape& shape);
+
+  const cuda::Library<cuda::CublasLt>* library_ = nullptr;
+  cuda::BlasHandle handle_ = nullptr;
+  cuda::BlasMatmul matmul_ = nullptr;
+  cuda::BlasLayout a_ = nullptr, b_ = nullptr, y_ = nullptr;
+  cuda::BlasAlgorithm algorithm_ = {};
+  int64_t workspace_bytes_ = 0;
+  bool f64_ = false;
+};
+
+}  // namespace mslua

@@ -1,0 +1,68 @@
+// Products by cuBLASLt's functions are those of the reference: types, transposed operands, batches.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/device/cublas_matmul.h"
+#include "core/device/device.h"
+#include "core/op/registry.h"
+#include "core/ops/testing/op_checks.h"
+#include "tests/emulated_device/use_emulated_device.h"
+
+namespace mslua {
+namespace {
+
+using testing::Memory;
+
+TEST(Products, AreThoseOfTheReference) {
+  ASSERT_TRUE(testing::UseEmulatedDevice().ok());
+  const auto device = Device::Open(0);
+  ASSERT_TRUE(device.ok()) << device.status();
+  auto stream = (*device)->MakeStream();
+  ASSERT_TRUE(stream.ok());
+  const OpDef& op = *Operators().Find("matmul");
+  for (const DType type : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16}) {
+    for (int form = 0; form < 8; ++form) {
+      const bool ta = form & 1, tb = form & 2;
+      const int64_t batch = form & 4 ? 3 : 1, m = 5, n = 7, k = 9;
+      const Attrs attrs = {{"transpose_a", ta}, {"transpose_b", tb}};
+      const Shape a = ta ? Shape{batch, k, m} : Shape{batch, m, k}, b = tb ? Shape{batch, n, k} : Shape{batch, k, n};
+      const auto call = testing::MakeCall(op, {{type, a}, {type, b}}, attrs);
+      ASSERT_TRUE(call.ok()) << call.status();
+      const std::vector<Memory> inputs = testing::MakeInputs(*call, {});
+      const auto product = CublasMatmul::Make({type, batch, m, n, k, ta, tb});
+      ASSERT_TRUE(product.ok()) << product.status();
+      std::vector<DeviceMemory> memory;
+      for (const int64_t bytes : {inputs[0].type().bytes(), inputs[1].type().bytes(), call->outputs[0].bytes(),
+                                  (*product)->workspace_bytes()}) {
+        auto piece = (*device)->Allocate(bytes);
+        ASSERT_TRUE(piece.ok());
+        memory.push_back(*std::move(piece));
+      }
+      for (int i = 0; i < 2; ++i)
+        ASSERT_TRUE(stream->CopyIn(memory[i].data(), inputs[i].data(), inputs[i].type().bytes()).ok());
+      const Status enqueued =
+          (*product)->Enqueue(*stream, memory[0].data(), memory[1].data(), memory[2].data(), memory[3].data());
+      ASSERT_TRUE(enqueued.ok()) << enqueued;
+      std::vector<Memory> got;
+      got.emplace_back(call->outputs[0]);
+      ASSERT_TRUE(stream->CopyOut(got[0].data(), memory[2].data(), call->outputs[0].bytes()).ok());
+      ASSERT_TRUE(stream->Wait().ok());
+      const auto truth = testing::Truth(*call, inputs);
+      ASSERT_TRUE(truth.ok()) << truth.status();
+      const Status near = testing::ExpectTruth(got, *truth);
+      EXPECT_TRUE(near.ok()) << Name(type) << ", form " << form << ": " << near;
+    }
+  }
+}
+
+TEST(Products, ThatTheLibraryLacksAreLeftToOtherKernels) {
+  ASSERT_TRUE(testing::UseEmulatedDevice().ok());
+  EXPECT_TRUE(absl::IsUnimplemented(CublasMatmul::Make({DType::kI32, 1, 2, 2, 2, false, false}).status()));
+  EXPECT_TRUE(absl::IsUnimplemented(CublasMatmul::Make({DType::kF32, 1, 2, 2, 0, false, false}).status()));
+}
+
+}  // namespace
+}  // namespace mslua
