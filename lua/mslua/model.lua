@@ -257,6 +257,23 @@ end
 ---@package
 function Model:evaluate(spec) return core.evaluate(spec.graph, spec.dataset, parallel_context.together()) end
 
+--- The compiled network on batches of these columns, without loss.
+---@param part {columns: table[], inputs: integer}
+---@return Graph
+---@package
+function Model:predict_graph(part)
+  self.network:_as_root()
+  if not self.loss_fn then
+    errors.fail_at({ "network" }, "%s: the network gives its own loss: a prediction is what a network gives its loss, "
+      .. "loss = nn.MSELoss() in the recipe", core.options.verb)
+  end
+  return core.build_eval {
+    name = self.network.class_name .. ".predict", outputs = { "output" }, amp = self.amp,
+    forward = function(...) return wrap.output(self.network, ...) end,
+    inputs = { unpack(part.columns, 1, part.inputs) }, shard = parallel_context.shard(),
+  }
+end
+
 --- The network's output for inputs, without training behaviour.
 function Model:predict(...)
   class.check_self(self, Model, "a Model", "model:predict(x)")

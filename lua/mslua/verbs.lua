@@ -194,7 +194,8 @@ local function load_weights(recipe, network)
   local values, path, step = core.load_named(flags.ckpt, recipe.name, recipe.checkpoint and recipe.checkpoint.directory,
     parallel_context.together())
   if core.speaks() then
-    io.stderr:write(("mslua: eval: weights of %s%s\n"):format(path, step > 0 and (", step %d"):format(step) or ""))
+    io.stderr:write(("mslua: %s: weights of %s%s\n"):format(flags.verb, path,
+      step > 0 and (", step %d"):format(step) or ""))
   end
   checkpoint.load_param_into_net(network, values, not flags.partial)
 end
@@ -229,6 +230,22 @@ function M.eval()
       #undefined == 1 and "is" or "are"))
   end
   return code
+end
+
+-- The recipe's model with its weights, and the data that says what samples are.
+local function for_inference(recipe)
+  local base = recipe:make_dataset "eval_dataset" or recipe:make_dataset "dataset"
+  local model = model_of(recipe)
+  model.network:_as_root()
+  load_weights(recipe, model.network)
+  return model, base
+end
+
+--- `mslua predict R FILE...`: what the network gives for files. 7 when results are NaN.
+function M.predict()
+  local recipe = M.load()
+  local model, base = for_inference(recipe)
+  return require("mslua.predict").run(recipe, base, model)
 end
 
 -- Of an epoch whose data nobody has seen: schedules want a number, and the graph does not depend on it.

@@ -173,6 +173,7 @@ def frames(base, what):
 NO_DEVICE = says("device", 2)
 TRAIN = ["train", "recipe.lua", "--no-attach"]
 EVAL = ["eval", "recipe.lua"]
+PREDICT = ["predict", "recipe.lua", "rows.csv"]
 VERIFY = ["verify", "recipe.lua"]
 RUN = ["run", "script.lua"]
 RANKS = ["ranks", "-n", "2"]
@@ -219,6 +220,12 @@ ROWS = {
     "eval --iface": (EVAL + ["-n", "2"], ["--iface", "nosuch0"], lambda b, w: b.code == 0 and "nosuch0" in w.err),
     "eval --hang-timeout": (EVAL, ["--hang-timeout", "0.5"], says("--hang-timeout expects", 2)),
     "eval --heartbeat-timeout": (EVAL, ["--heartbeat-timeout", "0.5"], says("--heartbeat-timeout expects", 2)),
+    "predict --ckpt": (PREDICT, ["--ckpt", "nowhere"], says("nowhere", 2)),
+    "predict --top": (PREDICT, ["--top", "2"], says("--top has no effect", 2)),
+    "predict --device": (PREDICT, ["--device", "cuda"], NO_DEVICE),
+    "predict --preset": (PREDICT, ["--preset", "smoke"], says("in the network", 2)),
+    "predict --json": (PREDICT, ["--json"], is_json),
+    "predict --traceback": (PREDICT + ["width=0"], ["--traceback"], frames),
     "run -n": (RUN + ["ranks"], ["-n", "2"], lambda b, w: "sum 1" in b.out and w.out.count("sum 2") == 2),
     "run --device": (RUN, ["--device", "cuda"], NO_DEVICE),
     "run --preset": (RUN, ["--preset", "smoke"], says("width 5")),
@@ -354,6 +361,7 @@ def flags_of_help():
 def main():
     open("recipe.lua", "w").write(RECIPE)
     open("script.lua", "w").write(SCRIPT)
+    open("rows.csv", "w").write("1,2,3,4\n5,6,7,8\n")
     failed = []
     table = flags_of_help()
     assert len(table) > 60, table
