@@ -252,6 +252,11 @@ function core.build_update(spec) end
 ---@return Graph
 function core.build_eval(spec) end
 
+---Writes an ONNX model of a network that build_eval has traced for batches of two sizes.
+---@param spec {graph: Graph, other: Graph, path: string, dtype: dtype, metadata: string[][]}
+---@return integer operators, integer bytes of weights
+function core.export_onnx(spec) end
+
 ---While a graph is traced: f32[n], 1 for the rows of the batch that count and 0 for padding (the tail of an
 ---evaluation).
 ---@param n integer rows of the batch

@@ -257,20 +257,23 @@ end
 ---@package
 function Model:evaluate(spec) return core.evaluate(spec.graph, spec.dataset, parallel_context.together()) end
 
---- The compiled network on batches of these columns, without loss.
+--- The compiled network on batches of these columns, without loss. `plain`: as it is written, in float32, for one
+--- device.
 ---@param part {columns: table[], inputs: integer}
+---@param plain? boolean
 ---@return Graph
 ---@package
-function Model:predict_graph(part)
+function Model:predict_graph(part, plain)
   self.network:_as_root()
   if not self.loss_fn then
     errors.fail_at({ "network" }, "%s: the network gives its own loss: a prediction is what a network gives its loss, "
       .. "loss = nn.MSELoss() in the recipe", core.options.verb)
   end
   return core.build_eval {
-    name = self.network.class_name .. ".predict", outputs = { "output" }, amp = self.amp,
+    name = self.network.class_name .. ".predict", outputs = { "output" },
     forward = function(...) return wrap.output(self.network, ...) end,
-    inputs = { unpack(part.columns, 1, part.inputs) }, shard = parallel_context.shard(),
+    inputs = { unpack(part.columns, 1, part.inputs) }, amp = not plain and self.amp or nil,
+    shard = not plain and parallel_context.shard() or nil,
   }
 end
 

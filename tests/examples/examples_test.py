@@ -186,7 +186,7 @@ def examples_of(page):
 
 
 def check_help(place):
-    verbs = re.findall(r"^  ([a-z]+) ", place.run("mslua help")[0][0].split("\ntopics of help\n")[0], re.M)
+    verbs = re.findall(r"^  ([a-z-]+) ", place.run("mslua help")[0][0].split("\ntopics of help\n")[0], re.M)
     assert len(verbs) > 15, verbs
     built = [("help", example) for example in examples_of(place.run("mslua help")[0][0])]
     for verb in verbs:

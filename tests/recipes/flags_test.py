@@ -155,6 +155,11 @@ def says(text, code=0):
     return lambda base, what: what.code == code and text in what.all
 
 
+def onnx_size():
+    mslua(EXPORT)
+    return os.path.getsize("net.onnx")
+
+
 def lines(n):
     return lambda base, what: what.code == 0 and len(losses(what)) == n and len(losses(base)) != n
 
@@ -174,6 +179,8 @@ NO_DEVICE = says("device", 2)
 TRAIN = ["train", "recipe.lua", "--no-attach"]
 EVAL = ["eval", "recipe.lua"]
 PREDICT = ["predict", "recipe.lua", "rows.csv"]
+FIND = ["lr-find", "recipe.lua"]
+EXPORT = ["export", "recipe.lua", "net.onnx"]
 VERIFY = ["verify", "recipe.lua"]
 RUN = ["run", "script.lua"]
 RANKS = ["ranks", "-n", "2"]
@@ -226,6 +233,17 @@ ROWS = {
     "predict --preset": (PREDICT, ["--preset", "smoke"], says("in the network", 2)),
     "predict --json": (PREDICT, ["--json"], is_json),
     "predict --traceback": (PREDICT + ["width=0"], ["--traceback"], frames),
+    "export --ckpt": (EXPORT, ["--ckpt", "nowhere"], says("nowhere", 2)),
+    "export --dtype": (EXPORT, ["--dtype", "bf16"], lambda b, w: b.code == w.code == 0
+                       and os.path.getsize("net.onnx") < onnx_size()),
+    "export --preset": (EXPORT, ["--preset", "smoke"], says("in the network", 2)),
+    "export --traceback": (EXPORT + ["width=0"], ["--traceback"], frames),
+    "lr-find --steps": (FIND, ["--steps", "20"], differs),
+    "lr-find --device": (FIND, ["--device", "cuda"], NO_DEVICE),
+    "lr-find --preset": (FIND, ["--preset", "smoke"], differs),
+    "lr-find --seed": (FIND, ["--seed", "9"], differs),
+    "lr-find --json": (FIND, ["--json"], is_json),
+    "lr-find --traceback": (FIND + ["width=0"], ["--traceback"], frames),
     "run -n": (RUN + ["ranks"], ["-n", "2"], lambda b, w: "sum 1" in b.out and w.out.count("sum 2") == 2),
     "run --device": (RUN, ["--device", "cuda"], NO_DEVICE),
     "run --preset": (RUN, ["--preset", "smoke"], says("width 5")),
@@ -347,7 +365,7 @@ def flags_of_help():
     """(verb, flag, built) of the table, as help prints it."""
     found = []
     overview = mslua(["help"]).out
-    verbs = re.findall(r"^  ([a-z]+) ", overview.split("examples")[0], re.M)
+    verbs = re.findall(r"^  ([a-z-]+) ", overview.split("examples")[0], re.M)
     later = re.search(r"not built yet: (.*)", overview)
     for verb in verbs:
         page = mslua(["help", verb]).out
