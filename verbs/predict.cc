@@ -41,8 +41,7 @@ MSLUA_VERB(predict) {
   verb.min_positional = 2;
   verb.max_positional = kUnlimited;
   verb.overrides = true;
-  verb.flags = {
-      Checkpoint(), Integer(FLAGS_top, "N", 1), Device(), Preset(), Json(), Traceback()};
+  verb.flags = {Checkpoint(), Integer(FLAGS_top, "N", 1), Device(), Preset(), Json(), Traceback()};
   verb.examples = {"mslua predict recipes/resnet18_cifar10.lua cat.ppm --top 3",
                    "mslua predict recipes/resnet18_cifar10.lua cat.ppm dog.ppm --ckpt runs/a/ckpt --json",
                    "mslua predict recipes/examples/circle.lua - < points.csv"};

@@ -115,7 +115,12 @@ local function run_part(recipe, base, part, model)
     error(("%s: --top has no effect: the recipe has neither labels, nor the metric top1, nor a loss of classes")
       :format(core.options.file), 0)
   end
-  for columns in function(next_batch) local row = { next_batch() } return row[1] and row end, part.dataset:iterator(1) do
+  local next_batch = part.dataset:iterator(1)
+  local function columns_of_next()
+    local columns = { next_batch() }
+    return columns[1] and columns
+  end
+  for columns in columns_of_next do
     local rows, inputs = columns[1].shape[1], {}
     for i, spec in ipairs(graph:inputs()) do
       if spec.kind == "data" then inputs[#inputs + 1] = filled(columns[#inputs + 1], part.size, spec.shape) end

@@ -85,10 +85,10 @@ def digits():
 
 def bad_pictures(words, good):
     put("text.png", b"no picture")
-    put("cut.png", png(bytes(784), 28, 28)[:60])
+    put("short.png", png(bytes(784), 28, 28)[:60])
     put("colours.ppm", b"P6 1 1 255\n\1\2\3")
     fails("text.png is neither a JPEG nor a PNG nor a PPM file", "predict", *words, good, "text.png")
-    fails("cut.png is a corrupt PNG", "predict", *words, "cut.png")
+    fails("short.png is a corrupt PNG", "predict", *words, "short.png")
     fails("colours.ppm has 3 channels, expected 1", "predict", *words, "colours.ppm")
     fails("nosuch.png", "predict", *words, "nosuch.png")
     fails("too few arguments", "predict", *words)

@@ -1,7 +1,7 @@
 // Runs exported models in ONNX Runtime and compares with what mslua computes.
 //
 //   npm install onnxruntime-node
-//   node tools/golden/check_onnx.js FOLDER                 the samples of //core/onnx:onnx_samples
+//   node tools/golden/check_onnx.js FOLDER                 the samples of //core/ops/testing:onnx_samples
 //   node tools/golden/check_onnx.js MODEL.onnx FILE.json   a model on inputs {"inputs": [..], "outputs": [..]}
 //
 // Prints the largest difference of each model, relative to the greater of 1 and the largest number; exit code 1 where
