@@ -10,7 +10,7 @@
 #include "verbs/support/report.h"
 #include "verbs/support/run_recipe.h"
 
-DEFINE_string(dtype, "f32", "the type in which float32 parameters are stored; the model computes in f32");
+DEFINE_string(dtype, "f32", "the type in which float32 parameters are stored");
 
 namespace mslua {
 namespace {
