@@ -47,9 +47,9 @@ MSLUA_VERB(export) {
   verb.max_positional = 2;
   verb.overrides = true;
   verb.flags = {Checkpoint(), OneOf(FLAGS_dtype, "f32|f16|bf16"), Preset(), Traceback()};
-  verb.examples = {"mslua export recipes/resnet18_cifar10.lua resnet18.onnx",
+  verb.examples = {"mslua export recipes/resnet18_cifar10.lua resnet18.onnx --ckpt runs/a/ckpt",
                    "mslua export recipes/resnet18_cifar10.lua resnet18.onnx --ckpt runs/a/ckpt --dtype bf16",
-                   "mslua export recipes/examples/circle.lua circle.onnx"};
+                   "mslua export recipes/examples/circle.lua circle.onnx --ckpt runs/c/ckpt"};
   verb.place = 24;
   verb.run = RunExport;
   return verb;

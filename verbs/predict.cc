@@ -42,9 +42,9 @@ MSLUA_VERB(predict) {
   verb.max_positional = kUnlimited;
   verb.overrides = true;
   verb.flags = {Checkpoint(), Integer(FLAGS_top, "N", 1), Device(), Preset(), Json(), Traceback()};
-  verb.examples = {"mslua predict recipes/resnet18_cifar10.lua cat.ppm --top 3",
+  verb.examples = {"mslua predict recipes/resnet18_cifar10.lua cat.ppm --ckpt runs/a/ckpt --top 3",
                    "mslua predict recipes/resnet18_cifar10.lua cat.ppm dog.ppm --ckpt runs/a/ckpt --json",
-                   "mslua predict recipes/examples/circle.lua - < points.csv"};
+                   "mslua predict recipes/examples/circle.lua - --ckpt runs/c/ckpt < points.csv"};
   verb.place = 22;
   verb.run = RunPredict;
   return verb;
