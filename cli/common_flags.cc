@@ -1,6 +1,7 @@
 #include "cli/common_flags.h"
 
 DEFINE_string(backend, "", "how ranks are connected (default: mpi under mpirun, else native)");
+DEFINE_string(ckpt, "last", "the weights to load: of this recipe's last run");
 DEFINE_string(device, "cpu", "where to compute");
 DEFINE_double(hang_timeout, 600, "seconds that ranks wait for one that makes no progress");
 DEFINE_double(heartbeat_timeout, 2.5, "a rank that is silent for S seconds counts as dead");
@@ -19,6 +20,7 @@ DEFINE_bool(traceback, false, "print the recipe's functions that led to an error
 namespace mslua::cli {
 
 FlagDef Backend() { return OneOf(FLAGS_backend, "native|mpi"); }
+FlagDef Checkpoint() { return Text(FLAGS_ckpt, "best|last|PATH"); }
 FlagDef Device() { return OneOf(FLAGS_device, "cpu|cuda"); }
 FlagDef HangTimeout() { return Number(FLAGS_hang_timeout, "S", 1); }
 FlagDef HeartbeatTimeout() { return Number(FLAGS_heartbeat_timeout, "S", 1); }

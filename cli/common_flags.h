@@ -6,6 +6,7 @@
 namespace mslua::cli {
 
 FlagDef Backend();
+FlagDef Checkpoint();
 FlagDef Device();
 FlagDef HangTimeout();
 FlagDef HeartbeatTimeout();

@@ -16,6 +16,7 @@
 #include "lua/embedded.h"
 #include "lua/graph_lua.h"
 #include "lua/object.h"
+#include "lua/onnx_lua.h"
 #include "lua/op_call.h"
 #include "lua/op_module.h"
 #include "lua/optimizer_lua.h"
@@ -233,6 +234,7 @@ int OpenCoreModule(lua_State* L) {
   OpenGraphs(L);
   OpenGradients(L);
   OpenTraining(L);
+  OpenOnnx(L);
   OpenOptimizers(L);
   OpenSchedules(L);
   OpenDatasets(L);

@@ -692,6 +692,21 @@ StatusOr<int> ReadSample(lua_State* L, Session& session) {
   return static_cast<int>(columns.size());
 }
 
+// place(i): where the reader found sample i, from 1, of a dataset whose order is not shuffled: "people.csv:3".
+StatusOr<int> PlaceOfSample(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(const DatasetObject d, Self(L));
+  ASSIGN_OR_RETURN(const int64_t i, ReadInt(L, 2, "place"));
+  ASSIGN_OR_RETURN(const auto pipeline, d->OpenWhole(session));
+  if (d->reading == nullptr) {
+    d->reading = std::make_shared<SampleReading>();
+    pipeline->MakeEpoch(0, &d->reading->epoch);
+  }
+  if (i < 1 || (i - 1) / pipeline->rows() >= pipeline->size())
+    return absl::InvalidArgumentError(absl::StrCat("place: no sample ", i));
+  PushString(L, pipeline->SampleAt(d->reading->epoch, (i - 1) / pipeline->rows(), (i - 1) % pipeline->rows()));
+  return 1;
+}
+
 // length(): samples, whatever ranks share; nil where only running the source tells.
 StatusOr<int> CountSamples(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(const DatasetObject d, Self(L));
@@ -762,6 +777,7 @@ void OpenDatasets(lua_State* L) {
                    {"batch_size", Entry<BatchSize>},
                    {"full_batches", Entry<FullBatches>},
                    {"schema", Entry<Schema>},
+                   {"place", Entry<PlaceOfSample>},
                    {"sample", Entry<ReadSample>},
                    {"length", Entry<CountSamples>},
                    {"iterator", Entry<MakeIterator>}});

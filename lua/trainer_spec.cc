@@ -191,7 +191,7 @@ StatusOr<std::string> TrainerSpec::RunFolder(Session& session, const std::string
 StatusOr<std::string> TrainerSpec::OwnRunFolder(Session& session, const std::string& resume, bool* made) const {
   lua_State* L = session.lua();
   const std::string& verb = session.options().verb;
-  if (OptionInt(L, "fast_dev_run") > 0 || verb == "verify" || verb == "prof") return std::string();
+  if (OptionInt(L, "fast_dev_run") > 0 || verb == "verify" || verb == "prof" || verb == "lr-find") return std::string();
   std::string out = OptionString(L, "out");
   if (!out.empty()) {
     // Ranks that train each by itself write into folders of their own.

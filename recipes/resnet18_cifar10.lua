@@ -47,6 +47,7 @@ return ms.recipe {
     { dtype = ms.int32, shape = { rows } },
   },
   network = function() return resnet.resnet18 { num_classes = 10, stem = "cifar", width = p.width } end,
+  labels = { "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck" },
   loss = nn.SoftmaxCrossEntropyWithLogits { sparse = true, reduction = "mean" },
   optimizer = function(steps)
     return nn.Momentum {

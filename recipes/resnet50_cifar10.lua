@@ -45,6 +45,7 @@ return ms.recipe {
     { dtype = ms.int32, shape = { p.batch_size } },
   },
   network = function() return resnet.resnet50 { num_classes = 10, width = p.width } end,
+  labels = { "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck" },
   loss = p.expand_loss and SoftmaxCrossEntropyExpand(true)
     or nn.SoftmaxCrossEntropyWithLogits { sparse = true, reduction = "mean" },
   optimizer = nn.Momentum { learning_rate = p.lr, momentum = p.momentum },

@@ -3,7 +3,6 @@
 #include "verbs/define.h"
 #include "verbs/support/run_recipe.h"
 
-DEFINE_string(ckpt, "last", "the weights to load: of this recipe's last run");
 DEFINE_bool(partial, false, "load what fits of the checkpoint; the rest keeps its initial values");
 
 namespace mslua::cli {
@@ -16,7 +15,7 @@ MSLUA_VERB(eval) {
   verb.min_positional = 1;
   verb.max_positional = 1;
   verb.overrides = true;
-  verb.flags = RecipeFlags({Text(FLAGS_ckpt, "best|last|PATH"), Switch(FLAGS_partial), Json()});
+  verb.flags = RecipeFlags({Checkpoint(), Switch(FLAGS_partial), Json()});
   verb.examples = {"mslua eval recipes/lenet_mnist.lua",
                    "mslua eval recipes/lenet_mnist.lua --ckpt last data_path=/data/mnist",
                    "mslua eval recipes/resnet18_cifar10.lua -n 2 --ckpt runs/a/ckpt --json"};

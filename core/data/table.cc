@@ -225,6 +225,7 @@ class TableReader : public Reader {
       ASSIGN_OR_RETURN(column.type,
                        ParseType(table.dataset, name, type == table.types.end() ? table.other_type : type->second));
       if (const auto it = table.missing.find(name); it != table.missing.end()) column.missing = it->second;
+      fields_.push_back(described_.size());
       described_.push_back(std::move(column));
     }
     std::vector<TableColumn*> order;  // of a row
@@ -267,11 +268,23 @@ class TableReader : public Reader {
     return absl::OkStatus();
   }
 
-  Status CheckHeader(const std::vector<std::string>& names, const std::string& path) const {
-    const auto same = [](const std::string& name, const TableColumn& column) { return name == column.name; };
-    if (std::equal(names.begin(), names.end(), described_.begin(), described_.end(), same)) return absl::OkStatus();
+  // Another file has the same columns in the same order, but for some that are skipped.
+  Status CheckHeader(const std::vector<std::string>& names, const std::string& path) {
+    fields_.clear();
+    for (size_t k = 0; k < described_.size(); ++k) {
+      const bool here = fields_.size() < names.size() && names[fields_.size()] == described_[k].name;
+      if (here) fields_.push_back(k);
+      if (!here && described_[k].type.kind != Kind::kSkip) break;
+    }
+    if (fields_.size() == names.size() && NoneIsLeft(fields_.empty() ? 0 : fields_.back() + 1)) return absl::OkStatus();
     return absl::DataLossError(absl::StrCat(
         path, ": its header is not that of the files before it: ", absl::StrJoin(names, ",").substr(0, 200)));
+  }
+
+  // From the column k on, all are skipped.
+  bool NoneIsLeft(size_t k) const {
+    return std::all_of(described_.begin() + static_cast<std::ptrdiff_t>(k), described_.end(),
+                       [](const TableColumn& c) { return c.type.kind == Kind::kSkip; });
   }
 
   Status AddRecord(const std::string& path, const TableFile& file, const std::vector<absl::string_view>& fields,
@@ -282,7 +295,7 @@ class TableReader : public Reader {
       lines_.push_back(static_cast<uint32_t>(file.line()));
     }
     for (size_t k = 0; k < fields.size(); ++k) {
-      TableColumn& column = described_[k];
+      TableColumn& column = described_[fields_[k]];
       if (column.place < 0) continue;
       absl::string_view text = fields[k];
       if (text.empty() && column.missing.has_value()) text = *column.missing;
@@ -356,6 +369,7 @@ class TableReader : public Reader {
   }
 
   std::vector<TableColumn> described_;                  // of the files
+  std::vector<size_t> fields_;                          // of the file that is read: the column of each field
   std::vector<std::pair<std::string, int64_t>> files_;  // path, number of its first sample
   int64_t width_ = 0;                                   // cells of a row
   std::vector<uint32_t> cells_;                         // [size, width]: f32 or i32

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
 #include "core/kernels/simd/softmax.h"
+#include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
 #include "core/ops/define.h"
 
@@ -105,5 +106,12 @@ MSLUA_OPERATOR(argmax) {
       "Where the smallest element along `axis` is, counted from 0; the first one at ties. [.., n, ..] gives [.., ..].");
   return {max, min};
 }
+
+static void OnnxSearch(onnx::Lowering& c, const char* op) {
+  const std::string found = c.Op(op, {c.In(0)}, {{"axis", c.attrs().Int("axis")}, {"keepdims", int64_t{0}}});
+  c.Result(c.TypeOut().dtype == DType::kI64 ? found : c.Cast(found, c.TypeOut().dtype));
+}
+MSLUA_ONNX(argmax) { OnnxSearch(c, "ArgMax"); }
+MSLUA_ONNX(argmin) { OnnxSearch(c, "ArgMin"); }
 
 }  // namespace mslua

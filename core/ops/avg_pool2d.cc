@@ -1,5 +1,6 @@
 #include "absl/strings/str_cat.h"
 #include "core/kernels/simd/average_pool.h"
+#include "core/onnx/lowering.h"
 #include "core/ops/declare/device_images.h"
 #include "core/ops/define.h"
 
@@ -124,6 +125,21 @@ MSLUA_OPERATOR(avg_pool2d) {
                    {"data_format", "NHWC"},
                    {"input_size", Ints{7, 6}}}});
   return {op, grad};
+}
+
+MSLUA_ONNX(avg_pool2d) {
+  const auto kernel = Pair(c.attrs(), "kernel_size");
+  const Image x = Image::Of(c.TypeIn(), ChannelsLast(c.attrs()));
+  if (!kernel.ok()) return c.Fail(std::string(kernel.status().message()));
+  const auto w = ResolveWindow(c.attrs(), *kernel, x.h, x.w);
+  if (!w.ok()) return c.Fail(std::string(w.status().message()));
+  using Ints = std::vector<int64_t>;
+  onnx::NamedAttrs attrs = {{"kernel_shape", Ints{w->size[0], w->size[1]}},
+                            {"strides", Ints{w->stride[0], w->stride[1]}},
+                            {"pads", Ints{w->before[0], w->before[1], w->after[0], w->after[1]}}};
+  const bool count = c.attrs().Str("pad_mode") == "pad" && c.attrs().Bool("count_include_pad");
+  attrs.emplace_back("count_include_pad", int64_t{count ? 1 : 0});
+  c.Result(onnx::FromChannelsFirst(c, c.Op("AveragePool", {onnx::ToChannelsFirst(c, c.In(0))}, attrs)));
 }
 
 }  // namespace mslua

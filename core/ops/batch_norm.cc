@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/kernels/dispatch.h"
 #include "core/kernels/simd/channels.h"
+#include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
 #include "core/ops/define.h"
 
@@ -422,6 +423,17 @@ MSLUA_OPERATOR(batch_norm) {
   op.AddSample({{f32({3, 2, 2, 3}), f32({2}), f32({2}), f32({2}), f32({2})}, {}, 0.5, 1.5});
   op.AddSample({{f32({5, 3}), f32({3}), f32({3}), f32({3}), f32({3})}, {{"training", false}}, 0.5, 1.5});
   return {op, stats, apply, GradStats(false), GradApply(false), GradStats(true), GradApply(true)};
+}
+
+MSLUA_ONNX(batch_norm_apply) {
+  const bool last = c.attrs().Str("data_format") == "NHWC" || c.TypeIn().rank() <= 2;
+  std::vector<onnx::Dim> dims = {{c.TypeIn(1).elements(), 0}};
+  for (int64_t d = 2; !last && d < c.TypeIn().rank(); ++d) dims.push_back({1, 0});
+  const DType wide = c.TypeIn(1).dtype, type = c.TypeIn().dtype;
+  const auto vector = [&](size_t i) { return last ? c.In(i) : c.Reshape(c.In(i), dims); };
+  std::string y = c.Op("Sub", {type == wide ? c.In(0) : c.Cast(c.In(0), wide), vector(1)});
+  y = c.Op("Add", {c.Op("Mul", {y, c.Op("Mul", {vector(2), vector(3)})}), vector(4)});
+  c.Result(type == wide ? y : c.Cast(y, type));
 }
 
 }  // namespace mslua

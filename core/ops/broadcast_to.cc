@@ -1,4 +1,5 @@
 #include "absl/strings/str_cat.h"
+#include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
 #include "core/op/elementwise.h"
 #include "core/ops/define.h"
@@ -65,5 +66,7 @@ MSLUA_OPERATOR(broadcast_to) {
   op.AddSample({{{DType::kF32, {}}}, {{"shape", std::vector<int64_t>{5}}}});
   return {op};
 }
+
+MSLUA_ONNX(broadcast_to) { c.Result(c.Op("Expand", {c.In(0), c.Shape(c.DimsOut(0, {"shape"}))})); }
 
 }  // namespace mslua

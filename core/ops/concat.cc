@@ -1,5 +1,6 @@
 #include "absl/strings/str_cat.h"
 #include "core/kernels/strided_copy.h"
+#include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
 #include "core/ops/define.h"
 
@@ -83,5 +84,7 @@ MSLUA_OPERATOR(concat) {
   op.AddSample({{{DType::kF32, {0, 2}}, {DType::kF32, {3, 2}}, {DType::kF32, {0, 2}}}});
   return {op};
 }
+
+MSLUA_ONNX(concat) { c.Result(c.Op("Concat", c.AllInputs(), {{"axis", c.attrs().Int("axis")}})); }
 
 }  // namespace mslua

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/kernels/strided_copy.h"
+#include "core/onnx/lowering.h"
 #include "core/ops/define.h"
 
 namespace mslua {
@@ -50,6 +51,21 @@ MSLUA_OPERATOR(constant) {
                  {"shape", std::vector<int64_t>{2, 3}},
                  {"data", std::string("\1\0\0\0\2\0\0\0\3\0\0\0\4\0\0\0\5\0\0\0\6\0\0\0", 24)}}});
   return {op};
+}
+
+MSLUA_ONNX(constant) {
+  const std::string& data = c.attrs().Str("data");
+  const std::vector<onnx::Dim> dims = c.DimsOut(0, {"shape"});
+  bool fixed = true;
+  for (const onnx::Dim& d : dims) fixed = fixed && d.rows == 0;
+  if (fixed) return c.Result(c.Tensor(c.TypeOut(), data));
+  // One number for every row, or an error.
+  const size_t size = static_cast<size_t>(SizeOf(c.TypeOut().dtype));
+  for (size_t at = 0; at < data.size(); at += size) {
+    if (data.compare(at, size, data, 0, size) != 0) return c.Fail("a tensor of different numbers depends on the batch");
+  }
+  if (!c.OtherFollows("data")) return c.Fail("its number depends on the batch");
+  c.Result(c.Op("Expand", {c.Tensor({c.TypeOut().dtype, {}}, data.substr(0, size)), c.Shape(dims)}));
 }
 
 }  // namespace mslua

@@ -4,6 +4,7 @@
 #include "core/base/parallel_for.h"
 #include "core/kernels/convolution.h"
 #include "core/kernels/dispatch.h"
+#include "core/onnx/lowering.h"
 #include "core/ops/declare/device_images.h"
 #include "core/ops/define.h"
 
@@ -382,5 +383,37 @@ OpDef ConvolutionGradWeight() {
 }  // namespace
 
 MSLUA_OPERATOR(conv2d) { return {ConvolutionForward(), ConvolutionGradInput(), ConvolutionGradWeight()}; }
+
+// The attributes of ONNX's Conv and ConvTranspose.
+static onnx::NamedAttrs OnnxWindow(const Convolution& v) {
+  const Window& w = v.window;
+  using Ints = std::vector<int64_t>;
+  return {{"kernel_shape", Ints{w.size[0], w.size[1]}},
+          {"strides", Ints{w.stride[0], w.stride[1]}},
+          {"dilations", Ints{w.dilation[0], w.dilation[1]}},
+          {"pads", Ints{w.before[0], w.before[1], w.after[0], w.after[1]}},
+          {"group", v.group}};
+}
+
+MSLUA_ONNX(conv2d) {
+  const auto v = ResolveConvolution(c.attrs(), c.TypeIn(0), c.TypeIn(1));
+  if (!v.ok()) return c.Fail(std::string(v.status().message()));
+  const std::string y = c.Op("Conv", {onnx::ToChannelsFirst(c, c.In(0)), c.In(1)}, OnnxWindow(*v));
+  c.Result(onnx::FromChannelsFirst(c, y));
+}
+
+// The transposed convolution.
+MSLUA_ONNX(conv2d_grad_input) {
+  const auto v = OfGradInput(c.attrs(), c.TypeIn(0), c.TypeIn(1));
+  if (!v.ok()) return c.Fail(std::string(v.status().message()));
+  onnx::NamedAttrs attrs = OnnxWindow(*v);
+  // What the windows leave out at the end of the image.
+  const Window& w = v->window;
+  const auto rest = [&](size_t a, int64_t size, int64_t count) {
+    return size + w.before[a] + w.after[a] - ((count - 1) * w.stride[a] + (w.size[a] - 1) * w.dilation[a] + 1);
+  };
+  attrs.emplace_back("output_padding", std::vector<int64_t>{rest(0, v->x.h, v->y.h), rest(1, v->x.w, v->y.w)});
+  c.Result(onnx::FromChannelsFirst(c, c.Op("ConvTranspose", {onnx::ToChannelsFirst(c, c.In(0)), c.In(1)}, attrs)));
+}
 
 }  // namespace mslua

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
 #include "core/kernels/simd/softmax.h"
+#include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
 #include "core/ops/define.h"
 
@@ -86,6 +87,15 @@ MSLUA_OPERATOR(cumsum) {
   op.AddSample({{{DType::kF32, {2, 3, 5}}}, {{"axis", int64_t{1}}, {"exclusive", true}}});
   op.AddSample({{{DType::kF32, {4, 3}}}, {{"axis", int64_t{0}}, {"reverse", true}}});
   return {op};
+}
+
+MSLUA_ONNX(cumsum) {
+  const auto flag = [&](const char* name) { return int64_t{c.attrs().Bool(name) ? 1 : 0}; };
+  const std::string axis = c.Tensor({DType::kI64, {}}, [&] {
+    const int64_t a = c.attrs().Int("axis");
+    return std::string(reinterpret_cast<const char*>(&a), sizeof a);
+  }());
+  c.Result(c.Op("CumSum", {c.In(0), axis}, {{"exclusive", flag("exclusive")}, {"reverse", flag("reverse")}}));
 }
 
 }  // namespace mslua

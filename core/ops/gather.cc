@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
+#include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
 #include "core/op/marks.h"
 #include "core/ops/declare/indices.h"
@@ -279,5 +280,7 @@ MSLUA_OPERATOR(gather) {
   add.AddSample({{{DType::kF32, {4, 5}}, {DType::kI32, {3}}, {DType::kF32, {3, 5}}}});
   return {op, ScatterSum(), add};
 }
+
+MSLUA_ONNX(gather) { c.Result(c.Op("Gather", {c.In(0), c.In(1)}, {{"axis", c.attrs().Int("axis")}})); }
 
 }  // namespace mslua

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
+#include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
 #include "core/op/marks.h"
 #include "core/ops/declare/indices.h"
@@ -212,5 +213,7 @@ MSLUA_OPERATOR(gather_d) {
   op.AddSample({{{DType::kF32, {2, 4, 5}}, {DType::kI64, {2, 3, 5}}}, {{"axis", int64_t{1}}}});
   return {op, ScatterD()};
 }
+
+MSLUA_ONNX(gather_d) { c.Result(c.Op("GatherElements", {c.In(0), c.In(1)}, {{"axis", c.attrs().Int("axis")}})); }
 
 }  // namespace mslua

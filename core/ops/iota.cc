@@ -1,4 +1,5 @@
 #include "absl/strings/str_cat.h"
+#include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
 #include "core/ops/define.h"
 
@@ -37,6 +38,17 @@ MSLUA_OPERATOR(iota) {
   op.AddSample({{}, {{"size", int64_t{6}}}});
   op.AddSample({{}, {{"size", int64_t{6}}, {"dtype", DType::kF32}, {"start", 0.5}, {"step", -0.25}}});
   return {op};
+}
+
+MSLUA_ONNX(iota) {
+  const onnx::Dim size = c.DimsOut(0, {"size"})[0];
+  const DType type = c.attrs().Type("dtype");
+  const std::string count = c.Op("Squeeze", {c.Shape({size})});
+  const std::string steps = c.Op("Range", {c.Number(0, DType::kI64), count, c.Number(1, DType::kI64)});
+  // In f64, as a product and a sum, so that each is rounded once.
+  const auto number = [&](const char* name) { return c.Number(c.attrs().Float(name), DType::kF64); };
+  const std::string scaled = c.Op("Mul", {c.Cast(steps, DType::kF64), number("step")});
+  c.Result(c.Cast(c.Op("Add", {scaled, number("start")}), type));
 }
 
 }  // namespace mslua

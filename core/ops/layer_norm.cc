@@ -1,3 +1,4 @@
+#include "core/onnx/lowering.h"
 #include "core/ops/declare/row_norm.h"
 #include "core/ops/define.h"
 
@@ -30,6 +31,14 @@ MSLUA_OPERATOR(layer_norm) {
   DeclareRowNormGradParams(params, true);
   params.AddSample({{f32({6, 35}), f32({6, 35}), f32({6}), f32({6})}});
   return {op, input, params};
+}
+
+MSLUA_ONNX(layer_norm) {
+  const DType wide = c.TypeIn(1).dtype, type = c.TypeIn().dtype;
+  const std::string y =
+      c.Op("LayerNormalization", {type == wide ? c.In(0) : c.Cast(c.In(0), wide), c.In(1), c.In(2)},
+           {{"axis", c.attrs().Int("axis")}, {"epsilon", static_cast<float>(c.attrs().Float("eps"))}});
+  c.Result(type == wide ? y : c.Cast(y, type));
 }
 
 }  // namespace mslua

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/kernels/dispatch.h"
 #include "core/kernels/simd/softmax.h"
+#include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
 #include "core/ops/define.h"
 
@@ -69,5 +70,7 @@ MSLUA_OPERATOR(log_softmax) {
   op.AddSample({{{DType::kF32, {2, 5, 3}}}, {{"axis", int64_t{1}}}, -3, 3});
   return {op};
 }
+
+MSLUA_ONNX(log_softmax) { c.Result(c.Op("LogSoftmax", {c.In(0)}, {{"axis", c.attrs().Int("axis")}})); }
 
 }  // namespace mslua

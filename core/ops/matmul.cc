@@ -1,3 +1,6 @@
+#include <numeric>
+
+#include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
 #include "core/ops/define.h"
 
@@ -125,6 +128,17 @@ MSLUA_OPERATOR(matmul) {
   op.AddSample({{{DType::kF32, {2, 4, 6}}, {DType::kF32, {2, 6, 8}}}});
   op.AddSample({{{DType::kF32, {37, 45}}, {DType::kF32, {45, 53}}}});
   return {op};
+}
+
+MSLUA_ONNX(matmul) {
+  const auto operand = [&](size_t i, const char* transposed) {
+    if (!c.attrs().Bool(transposed)) return c.In(i);
+    std::vector<int64_t> perm(static_cast<size_t>(c.TypeIn(i).rank()));
+    std::iota(perm.begin(), perm.end(), int64_t{0});
+    std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
+    return c.Transpose(c.In(i), perm);
+  };
+  c.Result(c.Op("MatMul", {operand(0, "transpose_a"), operand(1, "transpose_b")}));
 }
 
 }  // namespace mslua

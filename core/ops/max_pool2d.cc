@@ -4,6 +4,7 @@
 #include "core/base/parallel_for.h"
 #include "core/kernels/dispatch.h"
 #include "core/kernels/simd/max_pool.h"
+#include "core/onnx/lowering.h"
 #include "core/ops/declare/device_images.h"
 #include "core/ops/define.h"
 
@@ -169,6 +170,19 @@ MSLUA_OPERATOR(max_pool2d) {
                    {"padding", Ints{1}},
                    {"data_format", "NHWC"}}});
   return {op, grad};
+}
+
+MSLUA_ONNX(max_pool2d) {
+  const auto kernel = Pair(c.attrs(), "kernel_size");
+  const Image x = Image::Of(c.TypeIn(), ChannelsLast(c.attrs()));
+  if (!kernel.ok()) return c.Fail(std::string(kernel.status().message()));
+  const auto w = ResolveWindow(c.attrs(), *kernel, x.h, x.w);
+  if (!w.ok()) return c.Fail(std::string(w.status().message()));
+  using Ints = std::vector<int64_t>;
+  onnx::NamedAttrs attrs = {{"kernel_shape", Ints{w->size[0], w->size[1]}},
+                            {"strides", Ints{w->stride[0], w->stride[1]}},
+                            {"pads", Ints{w->before[0], w->before[1], w->after[0], w->after[1]}}};
+  c.Result(onnx::FromChannelsFirst(c, c.Op("MaxPool", {onnx::ToChannelsFirst(c, c.In(0))}, attrs)));
 }
 
 }  // namespace mslua

@@ -1,8 +1,10 @@
+#include <numeric>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
 #include "core/kernels/strided_copy.h"
+#include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
 #include "core/op/marks.h"
 #include "core/ops/define.h"
@@ -56,6 +58,15 @@ MSLUA_OPERATOR(one_hot) {
   op.AddSample({{{DType::kI32, {3, 2}}}, {{"depth", int64_t{6}}}});
   op.AddSample({{{DType::kI64, {5}}}, {{"depth", int64_t{4}}, {"on_value", 0.9}, {"off_value", 0.025}}});
   return {op};
+}
+
+MSLUA_ONNX(one_hot) {
+  std::vector<int64_t> classes(static_cast<size_t>(c.attrs().Int("depth")));
+  std::iota(classes.begin(), classes.end(), int64_t{0});
+  const DType type = c.attrs().Type("dtype");
+  const std::string index = c.Op("Unsqueeze", {c.Cast(c.In(0), DType::kI64), c.Ints({c.TypeIn().rank()})});
+  const auto value = [&](const char* name) { return c.Number(c.attrs().Float(name), type); };
+  c.Result(c.Op("Where", {c.Op("Equal", {index, c.Ints(classes)}), value("on_value"), value("off_value")}));
 }
 
 }  // namespace mslua

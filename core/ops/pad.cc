@@ -1,5 +1,6 @@
 #include "absl/strings/str_cat.h"
 #include "core/kernels/strided_copy.h"
+#include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
 #include "core/ops/define.h"
 
@@ -116,6 +117,18 @@ MSLUA_OPERATOR(pad) {
   op.AddSample({{{DType::kF32, {3, 4}}}, {{"low", Ints{0, 1}}, {"high", Ints{0, 2}}, {"value", 0.5}}});
   op.AddSample({{{DType::kF32, {3, 4}}}, {{"low", Ints{1, 0}}, {"high", Ints{0, 0}}, {"interior", Ints{2, 0}}}});
   return {op};
+}
+
+MSLUA_ONNX(pad) {
+  std::vector<int64_t> before, after;
+  for (size_t d = 0; d < static_cast<size_t>(c.TypeIn().rank()); ++d) {
+    const Padding p = PaddingOf(c.attrs(), d);
+    if (p.interior != 0) return c.Fail("ONNX has no padding between elements (interior)");
+    before.push_back(p.low);
+    after.push_back(p.high);
+  }
+  before.insert(before.end(), after.begin(), after.end());
+  c.Result(c.Op("Pad", {c.In(0), c.Ints(before), c.Number(c.attrs().Float("value"), c.TypeIn().dtype)}));
 }
 
 }  // namespace mslua

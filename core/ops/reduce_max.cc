@@ -1,3 +1,4 @@
+#include "core/onnx/lowering.h"
 #include "core/ops/declare/reduction.h"
 #include "core/ops/define.h"
 
@@ -18,5 +19,7 @@ MSLUA_OPERATOR(reduce_max) {
   op.Grad(ExtremeGrad);
   return {op};
 }
+
+MSLUA_ONNX(reduce_max) { onnx::LowerReduction(c, "ReduceMax"); }
 
 }  // namespace mslua

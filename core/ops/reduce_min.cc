@@ -1,3 +1,4 @@
+#include "core/onnx/lowering.h"
 #include "core/ops/declare/reduction.h"
 #include "core/ops/define.h"
 
@@ -12,5 +13,7 @@ MSLUA_OPERATOR(reduce_min) {
   op.Grad(ExtremeGrad);
   return {op};
 }
+
+MSLUA_ONNX(reduce_min) { onnx::LowerReduction(c, "ReduceMin"); }
 
 }  // namespace mslua

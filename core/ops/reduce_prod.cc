@@ -1,3 +1,4 @@
+#include "core/onnx/lowering.h"
 #include "core/ops/declare/reduction.h"
 #include "core/ops/define.h"
 
@@ -13,5 +14,7 @@ MSLUA_OPERATOR(reduce_prod) {
   });
   return {op};
 }
+
+MSLUA_ONNX(reduce_prod) { onnx::LowerReduction(c, "ReduceProd"); }
 
 }  // namespace mslua

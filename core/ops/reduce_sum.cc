@@ -1,3 +1,4 @@
+#include "core/onnx/lowering.h"
 #include "core/ops/declare/reduction.h"
 #include "core/ops/define.h"
 
@@ -10,5 +11,7 @@ MSLUA_OPERATOR(reduce_sum) {
   op.Grad([](GradContext& c) { return std::vector<Value>{BroadcastReduced(c, c.dy[0])}; });
   return {op};
 }
+
+MSLUA_ONNX(reduce_sum) { onnx::LowerReduction(c, "ReduceSum"); }
 
 }  // namespace mslua

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/onnx/lowering.h"
 #include "core/ops/define.h"
 
 namespace mslua {
@@ -110,5 +111,7 @@ MSLUA_OPERATOR(reshape) {
   op.AddSample({{{DType::kF32, {2, 3, 4}}}, {{"shape", std::vector<int64_t>{6, -1}}}});
   return {op};
 }
+
+MSLUA_ONNX(reshape) { c.Result(c.Reshape(c.In(0), c.DimsOut(0, {"shape"}))); }
 
 }  // namespace mslua

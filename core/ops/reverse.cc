@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "core/kernels/strided_copy.h"
+#include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
 #include "core/ops/define.h"
 
@@ -57,6 +59,13 @@ MSLUA_OPERATOR(reverse) {
   op.AddSample({{{DType::kF32, {2, 3, 5}}}, {{"axis", Ints{0, 2}}}});
   op.AddSample({{{DType::kF32, {4, 3}}}});
   return {op};
+}
+
+MSLUA_ONNX(reverse) {
+  std::vector<int64_t> axes = c.attrs().Ints("axis");
+  for (int64_t d = 0; c.attrs().Ints("axis").empty() && d < c.TypeIn().rank(); ++d) axes.push_back(d);
+  const std::vector<int64_t> last(axes.size(), -1), end(axes.size(), std::numeric_limits<int64_t>::min());
+  c.Result(c.Op("Slice", {c.In(0), c.Ints(last), c.Ints(end), c.Ints(axes), c.Ints(last)}));
 }
 
 }  // namespace mslua

@@ -1,3 +1,4 @@
+#include "core/onnx/lowering.h"
 #include "core/ops/declare/row_norm.h"
 #include "core/ops/define.h"
 
@@ -29,6 +30,17 @@ MSLUA_OPERATOR(rms_norm) {
   DeclareRowNormGradParams(params, false);
   params.AddSample({{f32({6, 35}), f32({6, 35}), f32({6})}});
   return {op, input, params};
+}
+
+MSLUA_ONNX(rms_norm) {
+  const DType wide = c.TypeIn(1).dtype, type = c.TypeIn().dtype;
+  const std::string x = type == wide ? c.In(0) : c.Cast(c.In(0), wide);
+  std::vector<int64_t> axes;
+  for (int64_t d = c.attrs().Int("axis"); d < c.TypeIn().rank(); ++d) axes.push_back(d);
+  const std::string mean = c.Op("ReduceMean", {c.Op("Mul", {x, x})}, {{"axes", axes}, {"keepdims", int64_t{1}}});
+  const std::string root = c.Op("Sqrt", {c.Op("Add", {mean, c.Number(c.attrs().Float("eps"), wide)})});
+  const std::string y = c.Op("Mul", {c.Op("Div", {x, root}), c.In(1)});
+  c.Result(type == wide ? y : c.Cast(y, type));
 }
 
 }  // namespace mslua

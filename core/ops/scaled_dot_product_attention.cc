@@ -1,8 +1,11 @@
 #include <cmath>
+#include <limits>
+#include <numeric>
 #include <vector>
 
 #include "core/kernels/dispatch.h"
 #include "core/kernels/select/attention_kernels.h"
+#include "core/onnx/lowering.h"
 #include "core/ops/declare/device_attention.h"
 #include "core/ops/declare/row_norm.h"
 #include "core/ops/define.h"
@@ -225,6 +228,31 @@ MSLUA_OPERATOR(scaled_dot_product_attention) {
                   0.2,
                   1});
   return {op, grad};
+}
+
+MSLUA_ONNX(scaled_dot_product_attention) {
+  const size_t r = static_cast<size_t>(c.TypeIn().rank());
+  const int64_t t = c.TypeIn(0).shape[r - 2], s = c.TypeIn(1).shape[r - 2], d = c.TypeIn(0).shape[r - 1];
+  const std::vector<onnx::Dim> y = c.DimsOut(0);
+  if (y[r - 2].rows != 0) return c.Fail("the length of its sequences depends on the batch");
+  const DType type = c.TypeIn().dtype, wide = type == DType::kF64 ? type : DType::kF32;
+  const auto in = [&](size_t i) { return type == wide ? c.In(i) : c.Cast(c.In(i), wide); };
+  std::vector<int64_t> perm(r);
+  std::iota(perm.begin(), perm.end(), int64_t{0});
+  std::swap(perm[r - 1], perm[r - 2]);
+  const double given = c.attrs().Float("scale"), scale = given == 0 ? 1 / std::sqrt(static_cast<double>(d)) : given;
+  std::string scores = c.Op("MatMul", {in(0), c.Transpose(in(1), perm)});
+  scores = c.Op("Mul", {scores, c.Number(scale, wide)});
+  if (c.attrs().Bool("causal")) {
+    std::string seen(static_cast<size_t>(t * s), '\0');
+    for (int64_t i = 0; i < t; ++i) {
+      for (int64_t j = 0; j <= i + s - t; ++j) seen[static_cast<size_t>(i * s + j)] = 1;
+    }
+    const std::string none = c.Number(-std::numeric_limits<double>::infinity(), wide);
+    scores = c.Op("Where", {c.Tensor({DType::kBool, {t, s}}, seen), scores, none});
+  }
+  const std::string out = c.Op("MatMul", {c.Op("Softmax", {scores}, {{"axis", int64_t{-1}}}), in(2)});
+  c.Result(type == wide ? out : c.Cast(out, type));
 }
 
 }  // namespace mslua

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/kernels/dispatch.h"
+#include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
 #include "core/ops/define.h"
 
@@ -70,5 +71,7 @@ MSLUA_OPERATOR(softmax) {
   op.AddSample({{{DType::kF32, {2, 5, 3}}}, {{"axis", int64_t{1}}}, -3, 3});
   return {op};
 }
+
+MSLUA_ONNX(softmax) { c.Result(c.Op("Softmax", {c.In(0)}, {{"axis", c.attrs().Int("axis")}})); }
 
 }  // namespace mslua

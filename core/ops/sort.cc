@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
 #include "core/kernels/simd/softmax.h"
+#include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
 #include "core/ops/define.h"
 
@@ -151,5 +152,18 @@ MSLUA_OPERATOR(sort) {
   top.AddSample({{{DType::kF32, {4, 3}}}, {{"k", int64_t{3}}, {"axis", int64_t{0}}, {"largest", false}}});
   return {op, top};
 }
+
+static void OnnxTop(onnx::Lowering& c, const std::string& count, bool largest) {
+  const auto found =
+      c.OpMulti("TopK", {c.In(0), count}, 2,
+                {{"axis", c.attrs().Int("axis")}, {"largest", int64_t{largest ? 1 : 0}}, {"sorted", int64_t{1}}});
+  c.Result(found[0], 0);
+  c.Result(c.Cast(found[1], c.TypeOut(1).dtype), 1);
+}
+MSLUA_ONNX(sort) {
+  const onnx::Dim size = c.DimsOut(0)[static_cast<size_t>(c.attrs().Int("axis"))];
+  OnnxTop(c, c.Shape({size}), c.attrs().Bool("descending"));
+}
+MSLUA_ONNX(top_k) { OnnxTop(c, c.Ints({c.attrs().Int("k")}), c.attrs().Bool("largest")); }
 
 }  // namespace mslua

@@ -1,5 +1,6 @@
 #include "absl/strings/str_cat.h"
 #include "core/kernels/strided_copy.h"
+#include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
 #include "core/ops/define.h"
 
@@ -73,6 +74,11 @@ MSLUA_OPERATOR(split) {
   op.AddSample({{{DType::kF32, {3, 6}}}, {{"axis", int64_t{1}}, {"output_num", int64_t{3}}}});
   op.AddSample({{{DType::kF32, {4, 3}}}, {{"output_num", int64_t{2}}}});
   return {op};
+}
+
+MSLUA_ONNX(split) {
+  const auto parts = c.OpMulti("Split", {c.In(0)}, c.outputs(), {{"axis", c.attrs().Int("axis")}});
+  for (size_t i = 0; i < parts.size(); ++i) c.Result(parts[i], i);
 }
 
 }  // namespace mslua

@@ -1,5 +1,6 @@
 #include <cstring>
 
+#include "core/onnx/lowering.h"
 #include "core/ops/define.h"
 
 namespace mslua {
@@ -15,5 +16,7 @@ MSLUA_OPERATOR(stop_gradient) {
   op.AddSample({{{DType::kF32, {3, 5}}}});
   return {op};
 }
+
+MSLUA_ONNX(stop_gradient) { c.Result(c.In(0)); }
 
 }  // namespace mslua

@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "core/kernels/strided_copy.h"
+#include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
 #include "core/ops/define.h"
 
@@ -128,6 +130,14 @@ MSLUA_OPERATOR(strided_slice) {
   op.AddSample({{{DType::kF32, {5, 6}}}, {{"begin", Ints{1, 0}}, {"end", Ints{4, 6}}}});
   op.AddSample({{{DType::kF32, {4, 7, 3}}}, {{"begin", Ints{0, 1}}, {"end", Ints{4, -1}}, {"strides", Ints{1, 2}}}});
   return {op};
+}
+
+MSLUA_ONNX(strided_slice) {
+  const std::vector<onnx::Dim> begin = c.DimsOf("begin"), end = c.DimsOf("end");
+  std::vector<int64_t> axes(begin.size()), steps = c.attrs().Ints("strides");
+  std::iota(axes.begin(), axes.end(), int64_t{0});
+  if (steps.empty()) steps.assign(begin.size(), 1);
+  c.Result(c.Op("Slice", {c.In(0), c.Shape(begin), c.Shape(end), c.Ints(axes), c.Ints(steps)}));
 }
 
 }  // namespace mslua

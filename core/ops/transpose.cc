@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
+#include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
 #include "core/ops/define.h"
 
@@ -105,5 +106,7 @@ MSLUA_OPERATOR(transpose) {
   op.AddSample({{{DType::kF32, {2, 3, 4, 5}}}, {{"perm", std::vector<int64_t>{0, 2, 3, 1}}}});
   return {op};
 }
+
+MSLUA_ONNX(transpose) { c.Result(c.Transpose(c.In(0), c.attrs().Ints("perm"))); }
 
 }  // namespace mslua

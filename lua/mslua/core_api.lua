@@ -252,6 +252,11 @@ function core.build_update(spec) end
 ---@return Graph
 function core.build_eval(spec) end
 
+---Writes an ONNX model of a network that build_eval has traced for batches of two sizes.
+---@param spec {graph: Graph, other: Graph, path: string, dtype: dtype, metadata: string[][]}
+---@return integer operators, integer bytes of weights
+function core.export_onnx(spec) end
+
 ---While a graph is traced: f32[n], 1 for the rows of the batch that count and 0 for padding (the tail of an
 ---evaluation).
 ---@param n integer rows of the batch
@@ -289,7 +294,8 @@ function core.vision_transforms() end
 function core.set_feed(feeds, feed) end
 ---@class Dataset
 ---methods: size() -> batches (samples when not batched) an epoch, batch_size() -> integer|nil, full_batches() ->
----whether none has fewer rows, schema() -> {name, dtype, shape}[] of a batch, iterator(epochs?) -> function giving the
+---whether none has fewer rows, schema() -> {name, dtype, shape}[] of a batch, place(i) -> where the reader found
+---sample i, "people.csv:3", iterator(epochs?) -> function giving the
 ---columns as Tensors, nil at an end
 
 -------------------------------------------------------------------------------------------------- checkpoints, session

@@ -39,6 +39,15 @@ function M.json_number(v)
   return ("%.9g"):format(v)
 end
 
+--- A text as JSON.
+---@param text string
+---@return string
+function M.json_string(text)
+  return '"' .. text:gsub('[%c"\\]', function(c)
+    return (c == '"' or c == "\\") and "\\" .. c or ("\\u%04x"):format(c:byte())
+  end) .. '"'
+end
+
 --- A command line's text as the wanted type. Strings are taken as they stand; lists are Lua tables of literals.
 ---@param text string
 ---@param kind "number"|"boolean"|"string"|"table"

@@ -257,6 +257,26 @@ end
 ---@package
 function Model:evaluate(spec) return core.evaluate(spec.graph, spec.dataset, parallel_context.together()) end
 
+--- The compiled network on batches of these columns, without loss. `plain`: as it is written, in float32, for one
+--- device.
+---@param part {columns: table[], inputs: integer}
+---@param plain? boolean
+---@return Graph
+---@package
+function Model:predict_graph(part, plain)
+  self.network:_as_root()
+  if not self.loss_fn then
+    errors.fail_at({ "network" }, "%s: the network gives its own loss: a prediction is what a network gives its loss, "
+      .. "loss = nn.MSELoss() in the recipe", core.options.verb)
+  end
+  return core.build_eval {
+    name = self.network.class_name .. ".predict", outputs = { "output" },
+    forward = function(...) return wrap.output(self.network, ...) end,
+    inputs = { unpack(part.columns, 1, part.inputs) }, amp = not plain and self.amp or nil,
+    shard = not plain and parallel_context.shard() or nil,
+  }
+end
+
 --- The network's output for inputs, without training behaviour.
 function Model:predict(...)
   class.check_self(self, Model, "a Model", "model:predict(x)")

@@ -75,6 +75,7 @@ M.fields = {
   { "input", "list", check = inputs_problem },
   { "network", "function|cell", required = true },
   { "loss", "loss" },
+  { "labels", "strings" },
   { "optimizer", "optimizer|function", required = true },
   { "callbacks", "callback|list", {} },
   { "train", "table", {}, fields = train },

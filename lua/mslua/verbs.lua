@@ -188,15 +188,17 @@ local function line_of(metrics, found)
   return table.concat(words, ", ")
 end
 
--- Gives the network the weights that --ckpt names, and says which they are.
+-- Gives the network the weights that --ckpt names, and says which they are; gives their step.
 local function load_weights(recipe, network)
   local flags = core.options
   local values, path, step = core.load_named(flags.ckpt, recipe.name, recipe.checkpoint and recipe.checkpoint.directory,
     parallel_context.together())
   if core.speaks() then
-    io.stderr:write(("mslua: eval: weights of %s%s\n"):format(path, step > 0 and (", step %d"):format(step) or ""))
+    io.stderr:write(("mslua: %s: weights of %s%s\n"):format(flags.verb, path,
+      step > 0 and (", step %d"):format(step) or ""))
   end
   checkpoint.load_param_into_net(network, values, not flags.partial)
+  return step
 end
 
 --- `mslua eval R`: metrics on eval_dataset, of the weights in `--ckpt PATH`. Several ranks share the samples. 7 when a
@@ -231,6 +233,30 @@ function M.eval()
   return code
 end
 
+-- The recipe's model with its weights, and the data that says what samples are.
+local function for_inference(recipe)
+  local base = recipe:make_dataset "eval_dataset" or recipe:make_dataset "dataset"
+  local model = model_of(recipe)
+  model.network:_as_root()
+  load_weights(recipe, model.network)
+  return model, base
+end
+
+--- `mslua predict R FILE...`: what the network gives for files. 7 when results are NaN.
+function M.predict()
+  local recipe = M.load()
+  local model, base = for_inference(recipe)
+  return require("mslua.predict").run(recipe, base, model)
+end
+
+--- `mslua export R OUT.onnx`.
+function M.export()
+  local recipe = M.load()
+  local model = model_of(recipe)
+  model.network:_as_root()
+  return require("mslua.export").run(recipe, model, function() return load_weights(recipe, model.network) end)
+end
+
 -- Of an epoch whose data nobody has seen: schedules want a number, and the graph does not depend on it.
 local STEPS_WITHOUT_DATA = 1000
 
@@ -259,6 +285,19 @@ function M.prof()
     steps = flags.steps, steps_only = flags.steps_only, json = flags.json, trace = flags.trace,
   }
   return 0
+end
+
+--- `mslua lr-find R`: nothing is saved.
+function M.lr_find()
+  local recipe, steps = M.load(), core.options.steps
+  local dataset = recipe:make_dataset("dataset"):whole_batches "train"
+  local size = dataset:get_dataset_size()
+  local spec = model_of(recipe, size):train_spec {
+    train_dataset = dataset, epoch = math.ceil(steps / size), dataset_sink_mode = false,
+    accumulate_steps = recipe.train.accumulate_steps, clip_norm = recipe.train.clip_norm,
+    clip_value = recipe.train.clip_value, name = recipe.name,
+  }
+  return require("mslua.lr_find").run(spec, steps)
 end
 
 --- `mslua plan R -n N`: the graph of rank 0 of N; where the job has one rank and the recipe another device_num, that.

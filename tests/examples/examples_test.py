@@ -27,7 +27,7 @@ ROOTS = ("/data/",)
 # What a command needs to be small: patterns of the command line and what the wrapper adds. Later arguments win.
 SMALL = r"""
 # The preset of tests, where a verb trains or measures and the command line has no preset.
-case $verb in train | eval | verify | prof)
+case $verb in train | eval | predict | export | verify | prof)
   case $line in
     *--preset*) ;;
     *lenet* | *resnet* | *char_gpt*) set -- "$@" --preset smoke ;;
@@ -40,7 +40,7 @@ case $line in
   *char_gpt*) data=text ;;
   *) data= ;;
 esac
-case $verb in train | eval | verify | prof | plan | graph | repl)
+case $verb in train | eval | verify | prof | plan | graph | repl | predict | export)
   [ -z "$data" ] || set -- "$@" "data_path=$WORK/data/$data" ;;
 esac
 """
@@ -103,6 +103,9 @@ class Workplace:
         os.chmod(folder + "/bin/mslua", 0o755)
         os.symlink("bin/mslua", folder + "/mslua")
         self.write("script.lua", SCRIPT)
+        self.write("points.csv", "0.1,0.2\n0.9,-0.9\n")
+        for name in ("cat.ppm", "dog.ppm"):
+            self.write(name, "P6 32 32 255\n" + "abc" * 32 * 32)
         self.write("job.lua", JOB)
         self.write("cluster.json", CLUSTER)
         self.shell("for kind in mnist cifar10 text; do mslua data make $kind data/$kind --samples 200; done")
@@ -183,7 +186,7 @@ def examples_of(page):
 
 
 def check_help(place):
-    verbs = re.findall(r"^  ([a-z]+) ", place.run("mslua help")[0][0].split("\ntopics of help\n")[0], re.M)
+    verbs = re.findall(r"^  ([a-z-]+) ", place.run("mslua help")[0][0].split("\ntopics of help\n")[0], re.M)
     assert len(verbs) > 15, verbs
     built = [("help", example) for example in examples_of(place.run("mslua help")[0][0])]
     for verb in verbs:
@@ -191,6 +194,7 @@ def check_help(place):
     # What examples expect to find: a checkpoint of each recipe, the graphs of a run, a copy of a recipe.
     place.shell("mslua train recipes/resnet18_cifar10.lua --out runs/a && "
                 "mslua train recipes/quickstart.lua --out runs/b context.save_graphs=2 && "
+                "mslua train recipes/examples/circle.lua --out runs/c && "
                 "mslua recipes copy quickstart my_recipe.lua && cp -r runs/a runs/saved")
     # Those that look at a running job come last, `stop` after all.
     watching = ("ps", "attach", "logs", "diag", "plot", "top", "stop")

@@ -175,6 +175,9 @@ os.environ["MSLUA_CUDA_LIBRARIES"] = "/nowhere"
 NO_DEVICE = says("libcuda.so.1 was not found", 4)
 TRAIN = ["train", "recipe.lua", "--no-attach"]
 EVAL = ["eval", "recipe.lua"]
+PREDICT = ["predict", "recipe.lua", "rows.csv"]
+FIND = ["lr-find", "recipe.lua"]
+EXPORT = ["export", "recipe.lua", "net.onnx"]
 VERIFY = ["verify", "recipe.lua"]
 RUN = ["run", "script.lua"]
 RANKS = ["ranks", "-n", "2"]
@@ -221,6 +224,22 @@ ROWS = {
     "eval --iface": (EVAL + ["-n", "2"], ["--iface", "nosuch0"], lambda b, w: b.code == 0 and "nosuch0" in w.err),
     "eval --hang-timeout": (EVAL, ["--hang-timeout", "0.5"], says("--hang-timeout expects", 2)),
     "eval --heartbeat-timeout": (EVAL, ["--heartbeat-timeout", "0.5"], says("--heartbeat-timeout expects", 2)),
+    "predict --ckpt": (PREDICT, ["--ckpt", "nowhere"], says("nowhere", 2)),
+    "predict --top": (PREDICT, ["--top", "2"], says("--top has no effect", 2)),
+    "predict --device": (PREDICT, ["--device", "cuda"], NO_DEVICE),
+    "predict --preset": (PREDICT, ["--preset", "smoke"], says("in the network", 2)),
+    "predict --json": (PREDICT, ["--json"], is_json),
+    "predict --traceback": (PREDICT + ["width=0"], ["--traceback"], frames),
+    "export --ckpt": (EXPORT, ["--ckpt", "nowhere"], says("nowhere", 2)),
+    "export --dtype": (EXPORT, ["--dtype", "bf16"], differs),
+    "export --preset": (EXPORT, ["--preset", "smoke"], says("in the network", 2)),
+    "export --traceback": (EXPORT + ["width=0"], ["--traceback"], frames),
+    "lr-find --steps": (FIND, ["--steps", "20"], differs),
+    "lr-find --device": (FIND, ["--device", "cuda"], NO_DEVICE),
+    "lr-find --preset": (FIND, ["--preset", "smoke"], differs),
+    "lr-find --seed": (FIND, ["--seed", "9"], differs),
+    "lr-find --json": (FIND, ["--json"], is_json),
+    "lr-find --traceback": (FIND + ["width=0"], ["--traceback"], frames),
     "run -n": (RUN + ["ranks"], ["-n", "2"], lambda b, w: "sum 1" in b.out and w.out.count("sum 2") == 2),
     "run --device": (RUN, ["--device", "cuda"], NO_DEVICE),
     "run --preset": (RUN, ["--preset", "smoke"], says("width 5")),
@@ -342,7 +361,7 @@ def flags_of_help():
     """(verb, flag, built) of the table, as help prints it."""
     found = []
     overview = mslua(["help"]).out
-    verbs = re.findall(r"^  ([a-z]+) ", overview.split("examples")[0], re.M)
+    verbs = re.findall(r"^  ([a-z-]+) ", overview.split("examples")[0], re.M)
     later = re.search(r"not built yet: (.*)", overview)
     for verb in verbs:
         page = mslua(["help", verb]).out
@@ -356,6 +375,7 @@ def flags_of_help():
 def main():
     open("recipe.lua", "w").write(RECIPE)
     open("script.lua", "w").write(SCRIPT)
+    open("rows.csv", "w").write("1,2,3,4\n5,6,7,8\n")
     failed = []
     table = flags_of_help()
     assert len(table) > 60, table

@@ -132,6 +132,22 @@ TEST(CsvTest, CategoriesOfOtherFiles) {
               HasSubstr("test.csv:2: column 'c': 'pink' is not among the values of categories_from"));
 }
 
+// A file may lack columns that are skipped, such as the label of what is predicted; no others.
+TEST(CsvTest, SkippedColumnsMayBeAbsent) {
+  const std::string path = Folder("csv_absent");
+  Put(path + "/train.csv", "age,job,risk\n1,a,low\n2,b,high\n");
+  Put(path + "/new.csv", "age,job\n3,b\n");
+  Put(path + "/less.csv", "age\n3\n");
+  const Texts types{{"job", "category"}, {"risk", "skip"}};
+  const auto open = [&](const char* name) {
+    return Open("csv", {{"dataset_files", path + name}, {"columns", types}, {"categories_from", path + "/train.csv"}});
+  };
+  const Opened reader = open("/new.csv");
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  EXPECT_THAT(Row(reader, 0), ElementsAre(3, 1));
+  EXPECT_THAT(Message(open("/less.csv").status()), HasSubstr("its header is not that of the files before it"));
+}
+
 TEST(CsvTest, Errors) {
   const std::string path = Folder("csv_bad") + "/x.csv";
   const auto message = [&](const std::string& text, FieldMap fields = {}) {

@@ -110,8 +110,8 @@ TEST(ImageFolderTest, Errors) {
               AllOf(HasSubstr("c/1.jpg is a corrupt JPEG"), HasSubstr("remature end")));
   EXPECT_EQ(message(Png(40, 40, false)), "");  // known by its content
   EXPECT_THAT(message(Png(40, 40, false).substr(0, 200)), HasSubstr("c/1.jpg is a corrupt PNG"));
-  EXPECT_THAT(message("GIF89a"), HasSubstr("neither a JPEG nor a PNG"));
-  EXPECT_THAT(message(""), HasSubstr("neither a JPEG nor a PNG"));
+  EXPECT_THAT(message("GIF89a"), HasSubstr("neither a JPEG nor a PNG nor a PPM"));
+  EXPECT_THAT(message(""), HasSubstr("neither a JPEG nor a PNG nor a PPM"));
 }
 
 TEST(ImageFolderTest, DamagedFilesNeverCrash) {

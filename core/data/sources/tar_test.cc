@@ -118,7 +118,7 @@ TEST(TarTest, Errors) {
   EXPECT_THAT(message(Member("a.png", Png(1)) + Member("a.cls", "cat") + End()),
               HasSubstr("sample 'a': its .cls is 'cat', expected an integer"));
   EXPECT_THAT(message(Member("a.png", "GIF89a") + Member("a.cls", "1") + End()),
-              HasSubstr("sample 'a': its image is neither a JPEG nor a PNG"));
+              HasSubstr("sample 'a': its image is neither a JPEG nor a PNG nor a PPM"));
   EXPECT_THAT(message(Member("readme.txt", "hello") + End()), HasSubstr("no sample"));
   EXPECT_THAT(message(Shard(0, 1), {{"label", "json"}}), HasSubstr("label_key: expected the key of the label"));
   EXPECT_THAT(message(Shard(0, 1), {{"label", "json"}, {"label_key", "x"}}), HasSubstr("its .json has no key 'x'"));

@@ -21,7 +21,8 @@ struct Text {
         usage(UsageOf(fields)),
         test_fraction(fields.Number("test_fraction")),
         stride(fields.Has("stride") ? fields.Int("stride") : block),
-        vocab_size(fields.Has("vocab_size") ? fields.Int("vocab_size") : 0) {}
+        vocab_size(fields.Has("vocab_size") ? fields.Int("vocab_size") : 0),
+        characters_from(fields.String("characters_from")) {}
 
   std::string path;
   int64_t block;
@@ -29,7 +30,8 @@ struct Text {
   Usage usage;
   double test_fraction;
   int64_t stride;
-  int64_t vocab_size;  // 0: not checked
+  int64_t vocab_size;           // 0: not checked
+  std::string characters_from;  // empty: the file itself
 };
 
 // Which bytes of 0..255 occur in the file.
@@ -42,6 +44,26 @@ StatusOr<std::array<bool, 256>> BytesOf(const InputFile& file) {
     for (int64_t k = 0; k < n; ++k) seen[piece[k]] = true;
   }
   return seen;
+}
+
+// The file at `path`, or input.txt in the folder.
+std::string CharactersFile(const std::string& path) { return IsFolder(path) ? absl::StrCat(path, "/input.txt") : path; }
+
+// Which bytes occur in characters_from; those that occur in the file at `path`, `seen`, must be among them.
+StatusOr<std::array<bool, 256>> KnownBytes(const std::string& path, const Text& source,
+                                           const std::array<bool, 256>& seen) {
+  const std::string from = CharactersFile(source.characters_from);
+  if (!IsFile(from)) return absl::NotFoundError(absl::StrCat("TextDataset: characters_from: no file '", from, "'"));
+  ASSIGN_OR_RETURN(const auto file, InputFile::Open(from));
+  ASSIGN_OR_RETURN(const auto known, BytesOf(*file));
+  for (int byte = 0; byte < 256; ++byte) {
+    if (!seen[byte] || known[byte]) continue;
+    const std::string shown = byte > ' ' && byte < 127 ? absl::StrCat("'", std::string(1, static_cast<char>(byte)), "'")
+                                                       : absl::StrCat("byte ", byte);
+    return absl::DataLossError(absl::StrCat("TextDataset: ", path, " has the character ", shown,
+                                            ", which does not occur in ", from, " (characters_from)"));
+  }
+  return known;
 }
 
 // The file that holds a usage. *whole: it holds that usage alone.
@@ -81,7 +103,10 @@ class TextReader : public Reader {
                                               " bytes, expected pairs (uint16 tokens)"));
     }
     if (reader->width_ == 1) {
-      ASSIGN_OR_RETURN(const auto seen, BytesOf(*reader->file_));
+      ASSIGN_OR_RETURN(auto seen, BytesOf(*reader->file_));
+      if (!source.characters_from.empty()) {
+        ASSIGN_OR_RETURN(seen, KnownBytes(path, source, seen));
+      }
       int32_t id = 0;
       for (int byte = 0; byte < 256; ++byte) reader->ids_[byte] = seen[byte] ? id++ : -1;
     }
@@ -185,7 +210,9 @@ std::vector<FieldDef> TextFields() {
       stride,
       format,
       fraction,
-      vocabulary};
+      vocabulary,
+      {"characters_from", FieldType::kString,
+       "characters only: the file, or folder with input.txt, whose characters have the ids (default: dataset_files)"}};
 }
 
 }  // namespace

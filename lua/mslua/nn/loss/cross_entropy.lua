@@ -4,6 +4,7 @@ local loss = require "mslua.nn.loss"
 local ops = require "mslua.ops"
 
 local CrossEntropyLoss = loss.Loss:extend "CrossEntropyLoss"
+CrossEntropyLoss.of_classes = true  -- its logits have a number for each class
 local bind_cross = args.signature("CrossEntropyLoss", {
   { "reduction", "string", "mean", choices = loss.reductions },
   { "ignore_index", "integer", -100 },

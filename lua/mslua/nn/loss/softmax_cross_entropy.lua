@@ -4,6 +4,7 @@ local loss = require "mslua.nn.loss"
 local ops = require "mslua.ops"
 
 local SoftmaxCrossEntropyWithLogits = loss.Loss:extend "SoftmaxCrossEntropyWithLogits"
+SoftmaxCrossEntropyWithLogits.of_classes = true  -- its logits have a number for each class
 local bind_softmax = args.signature("SoftmaxCrossEntropyWithLogits", {
   { "sparse", "boolean", false }, { "reduction", "string", "none", choices = loss.reductions },
 })

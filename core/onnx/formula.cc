@@ -1,0 +1,161 @@
+// Operators with a formula: a node of ONNX for each instruction.
+#include <limits>
+
+#include "core/onnx/lowering.h"
+
+namespace mslua::onnx {
+namespace {
+
+// A value of the program: a number in the type of computation, or a truth value.
+struct Computed {
+  std::string name;
+  bool truth = false;
+};
+
+class FormulaLowering {
+ public:
+  FormulaLowering(Lowering& c, const ScalarProgram& program) : c_(c), program_(program), type_(TypeOfComputation(c)) {}
+
+  void Run() {
+    for (const ScalarInstr& instr : program_.code) values_.push_back(Compute(instr));
+    for (size_t i = 0; i < program_.results.size(); ++i) {
+      const Computed& y = values_[static_cast<size_t>(program_.results[i])];
+      const DType type = c_.TypeOut(i).dtype;
+      std::string name = type == DType::kBool ? Truth(y) : Number(y);
+      if (type != DType::kBool && type != type_) name = c_.Cast(name, type);
+      c_.Result(name, i);
+    }
+  }
+
+ private:
+  // As ElementwiseComputeType says.
+  static DType TypeOfComputation(const Lowering& c) {
+    bool f32 = false, f64 = false, i64 = false;
+    const auto see = [&](DType t) {
+      f64 = f64 || t == DType::kF64;
+      f32 = f32 || IsFloat(t);
+      i64 = i64 || t == DType::kI64;
+    };
+    for (size_t i = 0; i < c.inputs(); ++i) see(c.TypeIn(i).dtype);
+    for (size_t i = 0; i < c.outputs(); ++i) see(c.TypeOut(i).dtype);
+    return f64 ? DType::kF64 : f32 ? DType::kF32 : i64 ? DType::kI64 : DType::kI32;
+  }
+
+  std::string Constant(double value) { return c_.Number(value, type_); }
+  std::string Number(const Computed& v) { return v.truth ? c_.Cast(v.name, type_) : v.name; }
+  std::string Truth(const Computed& v) { return v.truth ? v.name : c_.Cast(v.name, DType::kBool); }
+
+  Computed Compute(const ScalarInstr& instr) {
+    const auto arg = [&](int k) -> const Computed& { return values_[static_cast<size_t>(instr.args[k])]; };
+    const auto unary = [&](const char* op) { return Computed{c_.Op(op, {Number(arg(0))})}; };
+    const auto binary = [&](const char* op, bool truth = false) {
+      return Computed{c_.Op(op, {Number(arg(0)), Number(arg(1))}), truth};
+    };
+    switch (instr.op) {
+      case ScalarOp::kInput: {
+        const size_t i = static_cast<size_t>(instr.args[0]);
+        const DType from = c_.TypeIn(i).dtype;
+        if (from == DType::kBool) return {c_.In(i), true};
+        return {from == type_ ? c_.In(i) : c_.Cast(c_.In(i), type_)};
+      }
+      case ScalarOp::kConst:
+        return {Constant(instr.constant)};
+      case ScalarOp::kAdd:
+        return binary("Add");
+      case ScalarOp::kSub:
+        return binary("Sub");
+      case ScalarOp::kMul:
+        return binary("Mul");
+      case ScalarOp::kDiv:
+        return binary("Div");
+      case ScalarOp::kMin:
+        return binary("Min");
+      case ScalarOp::kMax:
+        return binary("Max");
+      case ScalarOp::kPow:
+        return binary("Pow");
+      case ScalarOp::kEqual:
+        return binary("Equal", true);
+      case ScalarOp::kNotEqual:
+        return {c_.Op("Not", {binary("Equal", true).name}), true};
+      case ScalarOp::kLess:
+        return binary("Less", true);
+      case ScalarOp::kLessEqual:
+        return binary("LessOrEqual", true);
+      case ScalarOp::kGreater:
+        return binary("Greater", true);
+      case ScalarOp::kGreaterEqual:
+        return binary("GreaterOrEqual", true);
+      case ScalarOp::kAnd:
+        return {c_.Op("And", {Truth(arg(0)), Truth(arg(1))}), true};
+      case ScalarOp::kOr:
+        return {c_.Op("Or", {Truth(arg(0)), Truth(arg(1))}), true};
+      case ScalarOp::kNot:
+        return {c_.Op("Not", {Truth(arg(0))}), true};
+      case ScalarOp::kNeg:
+        return unary("Neg");
+      case ScalarOp::kAbs:
+        return unary("Abs");
+      case ScalarOp::kExp:
+        return unary("Exp");
+      case ScalarOp::kLog:
+        return unary("Log");
+      case ScalarOp::kLog1p:
+        return {Log1p(Number(arg(0)))};
+      case ScalarOp::kExpm1:
+        return {Expm1(Number(arg(0)))};
+      case ScalarOp::kSqrt:
+        return unary("Sqrt");
+      case ScalarOp::kRsqrt:
+        return {c_.Op("Reciprocal", {unary("Sqrt").name})};
+      case ScalarOp::kTanh:
+        return unary("Tanh");
+      case ScalarOp::kSigmoid:
+        return unary("Sigmoid");
+      case ScalarOp::kErf:
+        return unary("Erf");
+      case ScalarOp::kSin:
+        return unary("Sin");
+      case ScalarOp::kCos:
+        return unary("Cos");
+      case ScalarOp::kFloor:
+        return IsFloat(type_) ? unary("Floor") : Computed{Number(arg(0))};
+      case ScalarOp::kSign:
+        return unary("Sign");
+      case ScalarOp::kSelect:
+        return {c_.Op("Where", {Truth(arg(0)), Number(arg(1)), Number(arg(2))})};
+    }
+    return {};
+  }
+
+  // log(u) * x / (u - 1) with u = 1 + x is exact where 1 + x is rounded (Kahan); x itself where u is 1 or infinite.
+  std::string Log1p(const std::string& x) {
+    const std::string one = Constant(1), u = c_.Op("Add", {x, one});
+    const std::string plain =
+        c_.Op("Or", {c_.Op("Equal", {u, one}), c_.Op("Equal", {u, Constant(std::numeric_limits<double>::infinity())})});
+    const std::string scaled = c_.Op("Mul", {c_.Op("Log", {u}), c_.Op("Div", {x, c_.Op("Sub", {u, one})})});
+    return c_.Op("Where", {plain, x, scaled});
+  }
+
+  // 2 exp(x / 2) sinh(x / 2), without the difference of nearly equal numbers; below -40 it is -1 in all types.
+  std::string Expm1(const std::string& x) {
+    const std::string half = c_.Op("Mul", {c_.Op("Max", {x, Constant(-40)}), Constant(0.5)});
+    const std::string product = c_.Op("Mul", {c_.Op("Exp", {half}), c_.Op("Sinh", {half})});
+    return c_.Op("Mul", {product, Constant(2)});
+  }
+
+  Lowering& c_;
+  const ScalarProgram& program_;
+  const DType type_;
+  std::vector<Computed> values_;
+};
+
+}  // namespace
+
+void LowerFormula(Lowering& c) {
+  const auto program = FormulaProgram(c.op(), c.attrs());
+  if (!program.ok()) return c.Fail(std::string(program.status().message()));
+  FormulaLowering(c, *program).Run();
+}
+
+}  // namespace mslua::onnx

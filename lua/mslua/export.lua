@@ -1,0 +1,98 @@
+--- `mslua export R OUT.onnx`: the trained network as an ONNX model for any batch size.
+local core = require "mslua.core"
+local errors = require "mslua.errors"
+local literal = require "mslua.literal"
+
+local M = {}
+
+-- Two sizes of a batch: what differs between their graphs follows the batch.
+local ROWS = { 7, 11 }
+
+local dtypes = { f32 = "float32", f16 = "float16", bf16 = "bfloat16" }
+
+-- The columns of a batch of so many rows, without the label.
+local function inputs_of(columns, rows)
+  local inputs = {}
+  for i = 1, math.max(1, #columns - 1) do
+    local column = columns[i]
+    if #column.shape == 0 then
+      errors.fail("export: column '%s' is one number: a batch has a dimension of its rows", column.name)
+    end
+    inputs[i] = { name = column.name, dtype = column.dtype, shape = { rows, unpack(column.shape, 2) } }
+  end
+  return { columns = inputs, inputs = #inputs }
+end
+
+local write
+
+-- A value as JSON: text, numbers, booleans, lists, and tables by name in the order of their names.
+local function json(v)
+  if type(v) == "string" then return literal.json_string(v) end
+  if type(v) == "number" then return literal.json_number(v) end
+  if type(v) ~= "table" then return tostring(v) end
+  return write(v)
+end
+
+function write(v)
+  local words = {}
+  if #v > 0 or next(v) == nil then
+    for i, item in ipairs(v) do words[i] = json(item) end
+    return "[" .. table.concat(words, ", ") .. "]"
+  end
+  for i, key in ipairs(errors.names(v)) do words[i] = literal.json_string(key) .. ": " .. json(v[key]) end
+  return "{" .. table.concat(words, ", ") .. "}"
+end
+
+-- What the evaluation's data does to each column before the network gets it, in order.
+local function preprocessing(base)
+  local steps = {}
+  for _, op in ipairs(base and base.spec.ops or {}) do
+    if op.kind == "map" then
+      steps[#steps + 1] = { columns = op.columns or {}, transforms = op.transforms }
+    elseif op.kind == "call" then
+      steps[#steps + 1] = { columns = op.inputs or {}, transforms = { { kind = "function of the recipe" } } }
+    end
+  end
+  return json(steps)
+end
+
+local function metadata_of(recipe, base, step)
+  local list = { { "recipe", recipe.name }, { "step", ("%d"):format(step) } }
+  if recipe.labels then list[#list + 1] = { "labels", json(recipe.labels) } end
+  list[#list + 1] = { "preprocessing", preprocessing(base) }
+  return list
+end
+
+-- The network for batches of both sizes.
+local function graphs_of(columns, model)
+  local graphs = {}
+  for i, rows in ipairs(ROWS) do graphs[i] = model:predict_graph(inputs_of(columns, rows), true) end
+  return graphs
+end
+
+--- Writes the file; gives the exit code.
+---@param recipe mslua.Recipe
+---@param model mslua.Model
+---@param load fun(): integer takes the weights; gives their step
+---@return integer
+function M.run(recipe, model, load)
+  local path = core.options.args[1]
+  local columns, base = recipe:columns(), nil
+  if not columns then
+    base = recipe:make_dataset "eval_dataset" or recipe:make_dataset "dataset"
+    columns = base:open():schema()
+  else
+    -- The data may be absent: then the transforms are not known.
+    local found, made = pcall(function() return recipe:make_dataset "eval_dataset" or recipe:make_dataset "dataset" end)
+    base = found and made or nil
+  end
+  local graphs, step = graphs_of(columns, model), load()
+  local count, bytes = core.export_onnx {
+    graph = graphs[1], other = graphs[2], path = path, dtype = dtypes[core.options.dtype],
+    metadata = metadata_of(recipe, base, step),
+  }
+  print(("%s: %d operators, %.2f MiB of weights"):format(path, count, bytes / 2 ^ 20))
+  return 0
+end
+
+return M

@@ -1,0 +1,176 @@
+--- `mslua predict R FILE...`: what the network gives for files; for a classifier the likeliest classes.
+local class = require "mslua.class"
+local core = require "mslua.core"
+local errors = require "mslua.errors"
+local literal = require "mslua.literal"
+local notice = require "mslua.notice"
+local ops = require "mslua.ops"
+local sample_files = require "mslua.sample_files"
+
+local M = {}
+
+local DEFAULT_TOP = 5
+
+local of_classes = { top1 = true, top5 = true, accuracy = true }
+
+-- Whether the network's last dimension holds a number for each class.
+local function classifies(recipe)
+  if recipe.labels then return true end
+  for _, name in ipairs(recipe.eval.metrics) do
+    if of_classes[name] then return true end
+  end
+  return class.is(recipe.loss, class.Object) and recipe.loss.of_classes == true
+end
+
+-- The names of the classes; nil: their numbers from 0 are all that is known.
+local function names_of(recipe, base, count)
+  if recipe.labels then
+    if #recipe.labels ~= count then
+      errors.fail_at({ "labels" }, "labels: expected %d names, one for each number that the network gives, got %d",
+        count, #recipe.labels)
+    end
+    return recipe.labels
+  end
+  local source = base.spec.source
+  if source.kind == "text" and source.format ~= "uint16" then return sample_files.characters(source) end
+end
+
+-- The k likeliest of a row of logits: {class from 0, probability}, in order; of equal ones the first.
+local function likeliest(logits, k)
+  local largest, sum, order = -math.huge, 0, {}
+  for i, x in ipairs(logits) do
+    if x ~= x then return nil end
+    largest = math.max(largest, x)
+    order[i] = i
+  end
+  for _, x in ipairs(logits) do sum = sum + math.exp(x - largest) end
+  table.sort(order, function(a, b)
+    if logits[a] == logits[b] then return a < b end
+    return logits[a] > logits[b]
+  end)
+  local found = {}
+  for i = 1, math.min(k, #order) do
+    found[i] = { class = order[i] - 1, probability = math.exp(logits[order[i]] - largest) / sum }
+  end
+  return found
+end
+
+local function label_of(names, id) return names and names[id + 1] or tostring(id) end
+
+local function print_classes(name, found, names)
+  if core.options.json then
+    local words = {}
+    for i, f in ipairs(found) do
+      words[i] = ('{"class": %d, "label": %s, "probability": %s}'):format(f.class,
+        literal.json_string(label_of(names, f.class)), literal.json_number(f.probability))
+    end
+    print(('{"file": %s, "class": %d, "label": %s, "top": [%s]}'):format(literal.json_string(name), found[1].class,
+      literal.json_string(label_of(names, found[1].class)), table.concat(words, ", ")))
+  else
+    local words = {}
+    for i, f in ipairs(found) do
+      local label = label_of(names, f.class)
+      words[i] = ("%s %.1f%%"):format(label:find "^%s*$" and literal.json_string(label) or label, 100 * f.probability)
+    end
+    print(name .. "  " .. table.concat(words, "  "))
+  end
+end
+
+local function print_numbers(name, values)
+  local words = {}
+  for i, v in ipairs(values) do words[i] = core.options.json and literal.json_number(v) or ("%.6g"):format(v) end
+  if core.options.json then
+    print(('{"file": %s, "output": [%s]}'):format(literal.json_string(name), table.concat(words, ", ")))
+  else
+    print(name .. "  " .. table.concat(words, " "))
+  end
+end
+
+-- All numbers of nested lists.
+local function flat(v, into)
+  if type(v) ~= "table" then
+    into[#into + 1] = v
+  else
+    for _, item in ipairs(v) do flat(item, into) end
+  end
+  return into
+end
+
+-- A tensor with `rows` rows, zeros behind its own.
+local function filled(x, rows, shape)
+  local missing = rows - x.shape[1]
+  if missing > 0 then
+    local tail = { missing, unpack(x.shape, 2) }
+    x = ops.concat({ x, core.zeros(tail, x.dtype) }, 1)
+  end
+  return ops.reshape(x, shape)
+end
+
+-- Prints the results of one part; gives the number of rows whose results are NaN.
+local function run_part(recipe, base, part, model)
+  local graph = model:predict_graph(part)
+  local classes, taken, undefined = classifies(recipe), 0, 0
+  local names, top = nil, core.options.top or DEFAULT_TOP
+  if not classes and core.options.top then
+    error(("%s: --top has no effect: the recipe has neither labels, nor the metric top1, nor a loss of classes")
+      :format(core.options.file), 0)
+  end
+  local next_batch = part.dataset:iterator(1)
+  local function columns_of_next()
+    local columns = { next_batch() }
+    return columns[1] and columns
+  end
+  for columns in columns_of_next do
+    local rows, inputs = columns[1].shape[1], {}
+    for i, spec in ipairs(graph:inputs()) do
+      if spec.kind == "data" then inputs[#inputs + 1] = filled(columns[#inputs + 1], part.size, spec.shape) end
+    end
+    local output = graph:run(unpack(inputs))
+    if classes then names = names or names_of(recipe, base, output.shape[#output.shape]) end
+    output = output:totable()
+    for row = 1, rows do
+      local values = output[row]
+      -- Of a sequence the last position: what comes next.
+      while classes and type(values[1]) == "table" do values = values[#values] end
+      local name = part.name(taken + row)
+      if classes then
+        local found = likeliest(values, top)
+        if found then
+          print_classes(name, found, names)
+        else
+          undefined = undefined + 1
+        end
+      else
+        print_numbers(name, flat(values, {}))
+      end
+    end
+    taken = taken + rows
+  end
+  return undefined
+end
+
+--- Prints a line for each sample of the files; gives the exit code.
+---@param recipe mslua.Recipe
+---@param base mslua.Dataset its evaluation data, or that of training
+---@param model mslua.Model with its weights
+---@return integer
+function M.run(recipe, base, model)
+  local temporary = {}
+  local good, result = pcall(function()
+    local undefined = 0
+    for _, part in ipairs(sample_files.open(base, core.options.args, temporary)) do
+      undefined = undefined + run_part(recipe, base, part, model)
+    end
+    return undefined
+  end)
+  for path, name in pairs(temporary) do
+    os.remove(path)
+    if type(result) == "string" then result = result:gsub(path, function() return name end) end
+  end
+  if not good then error(result, 0) end
+  if result == 0 then return 0 end
+  notice(("warning: the results of %d samples are NaN"):format(result))
+  return 7
+end
+
+return M

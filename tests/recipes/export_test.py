@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""mslua export writes every recipe: export_test.py MSLUA. mslua lr-find suggests a learning rate.
+
+Reads the files without an ONNX library: names are defined before use, dimensions of the batch are open, weights and
+metadata are there. tools/golden/check_onnx.js compares results with ONNX Runtime.
+"""
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+
+MSLUA = os.path.abspath(sys.argv[1])
+RECIPES = os.path.join(os.getcwd(), "recipes")
+WORK = os.path.join(os.environ.get("TEST_TMPDIR", "/tmp"), "export")
+os.makedirs(WORK, exist_ok=True)
+os.chdir(WORK)
+ENVIRONMENT = dict(os.environ, OMP_WAIT_POLICY="passive", XDG_RUNTIME_DIR=tempfile.mkdtemp(prefix="mse", dir="/tmp"),
+                   HOME=WORK, XDG_CACHE_HOME=WORK)
+
+
+def mslua(*words, code=0):
+    done = subprocess.run([MSLUA, *words], capture_output=True, text=True, env=ENVIRONMENT, check=False)
+    assert done.returncode == code, (words, done.returncode, done.stdout, done.stderr)
+    return done
+
+
+def message(wire):
+    """The fields of a message of protocol buffers: number -> values."""
+    fields, at = {}, 0
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = wire[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+    while at < len(wire):
+        key = varint()
+        kind = key & 7
+        if kind == 0:
+            value = varint()
+        elif kind == 5:
+            value = struct.unpack("<f", wire[at:at + 4])[0]
+            at += 4
+        else:
+            size = varint()
+            value = wire[at:at + size]
+            at += size
+        fields.setdefault(key >> 3, []).append(value)
+    return fields
+
+
+def texts(fields, number):
+    return [value.decode() for value in fields.get(number, [])]
+
+
+def dims_of(info):
+    shape = message(message(message(message(info)[2][0])[1][0])[2][0])
+    return [message(d).get(1, message(d).get(2))[0] for d in shape.get(1, [])]
+
+
+def check(path):
+    """Names, dimensions and metadata of a file; gives its metadata."""
+    model = message(open(path, "rb").read())
+    assert model[1] == [8] and message(model[8][0])[2] == [17], path
+    graph = message(model[7][0])
+    known = set(texts({1: [name for t in graph.get(5, []) for name in message(t)[8]]}, 1))
+    for info in graph[11]:
+        known.add(texts(message(info), 1)[0])
+        assert dims_of(info)[0] == b"batch", (path, dims_of(info))
+    for node in graph[1]:
+        fields = message(node)
+        for name in texts(fields, 1):
+            assert name in known, (path, texts(fields, 4), name)
+        for name in texts(fields, 2):
+            assert name not in known, (path, name)
+            known.add(name)
+    for info in graph[12]:
+        assert texts(message(info), 1)[0] in known and dims_of(info)[0] in (b"batch", b"64*batch"), dims_of(info)
+    return dict(zip(*[iter(t for entry in model[14] for t in texts(message(entry), 1) + texts(message(entry), 2))] * 2))
+
+
+def recipe(name, data, *more):
+    path = name if name.endswith(".lua") else os.path.join(RECIPES, name + ".lua")
+    stem = os.path.basename(path)[:-len(".lua")]
+    words = [path, *more]
+    if data:
+        if not os.path.exists(data):
+            mslua("data", "make", data, data, "--samples", "2000" if data != "text" else "20000")
+        words.append("data_path=" + data)
+    mslua("train", *words, "--out", stem, "--no-attach", "train.max_steps=2")
+    mslua("export", *words, stem + ".onnx", "--ckpt", stem + "/ckpt")
+    found = check(stem + ".onnx")
+    assert found["recipe"] == stem and found["step"] == "2", found
+    return words, found
+
+
+SMOKE = ("--preset", "smoke")
+recipe("quickstart", "")
+words, found = recipe("lenet_mnist", "mnist", *SMOKE)
+steps = [t["kind"] for op in json.loads(found["preprocessing"]) for t in op["transforms"]]
+assert steps == ["type_cast", "resize", "rescale", "normalize", "hwc2chw"], steps
+words, found = recipe("resnet18_cifar10", "cifar10", *SMOKE)
+assert json.loads(found["labels"])[3] == "cat", found
+size = os.path.getsize("resnet18_cifar10.onnx")
+mslua("export", *words, "bf16.onnx", "--ckpt", "resnet18_cifar10/ckpt", "--dtype", "bf16")
+check("bf16.onnx")
+assert os.path.getsize("bf16.onnx") < 0.75 * size
+recipe("resnet50_cifar10", "cifar10", *SMOKE)
+recipe("char_gpt", "text", *SMOKE, "vocab=65")
+recipe("examples/circle", "")
+recipe("examples/pipeline", "")
+BAD = """local ms = require "mslua"
+local nn, ops = ms.nn, ms.ops
+local Net = nn.Cell:extend "Net"
+function Net:init() self.a = nn.Dense(2, 2) end
+function Net:construct(x)
+  return self.a(x) * (1 / x.shape[1])
+end
+local function rows() return ms.dataset.NumpySlicesDataset({ ms.ones { 8, 2 }, ms.ones { 8, 2 } }):batch(4) end
+return ms.recipe { name = "bad", dataset = rows, network = function() return Net() end, loss = nn.MSELoss(),
+  optimizer = nn.SGD { learning_rate = 0.1 }, checkpoint = { save_checkpoint_steps = 1 } }
+"""
+with open("bad.lua", "w", encoding="utf-8") as out:
+    out.write(BAD)
+mslua("train", "bad.lua", "--out", "bad", "--no-attach")
+error = mslua("export", "bad.lua", "bad.onnx", "--ckpt", "bad/ckpt", code=2).stderr
+assert "bad.lua:6: export: " in error and "depends on the batch" in error, error
+assert "ends in .onnx" in mslua("export", "bad.lua", "bad.txt", code=2).stderr
+
+# lr-find: a geometric series of rates, a suggestion within it, nothing saved.
+before = sorted(os.listdir("."))
+curve = [json.loads(line) for line in mslua("lr-find", os.path.join(RECIPES, "examples/circle.lua"), "--steps", "60",
+                                            "--json").stdout.splitlines()]
+rates = [point["lr"] for point in curve[:-1]]
+assert len(rates) >= 10 and abs(rates[0] - 1e-6) < 1e-9 and all(a < b for a, b in zip(rates, rates[1:])), rates
+ratios = [b / a for a, b in zip(rates, rates[1:])]
+assert max(ratios) - min(ratios) < 1e-4 and 1e-5 < curve[-1]["suggested"] < 10, curve[-1]
+assert sorted(os.listdir(".")) == before

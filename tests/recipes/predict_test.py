@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""mslua predict: pictures, records, numbers and text give what evaluation computes: predict_test.py MSLUA
+
+The accuracy over digits in files is that of `mslua eval` on the same rows; bad files give one line.
+"""
+import gzip
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import zlib
+
+MSLUA = os.path.abspath(sys.argv[1])
+RECIPES = os.path.join(os.getcwd(), "recipes")
+WORK = os.path.join(os.environ.get("TEST_TMPDIR", "/tmp"), "predict")
+os.makedirs(WORK, exist_ok=True)
+os.chdir(WORK)
+os.makedirs("tmp", exist_ok=True)
+ENVIRONMENT = dict(os.environ, OMP_WAIT_POLICY="passive", XDG_RUNTIME_DIR=tempfile.mkdtemp(prefix="msp", dir="/tmp"),
+                   HOME=WORK, XDG_CACHE_HOME=WORK)
+ROWS = 203  # more than six batches of 32
+
+
+def mslua(*words, stdin="", code=0):
+    done = subprocess.run([MSLUA, *words], input=stdin, capture_output=True, text=True, env=ENVIRONMENT, check=False)
+    assert done.returncode == code, (words, done.returncode, done.stdout, done.stderr)
+    return done
+
+
+def fails(text, *words, stdin=""):
+    done = subprocess.run([MSLUA, *words], input=stdin, capture_output=True, text=True, env=ENVIRONMENT, check=False)
+    errors = [line for line in done.stderr.splitlines() if line.startswith("mslua: error: ")]
+    assert done.returncode not in (0, None) and len(errors) == 1 and text in errors[0], (words, text, done)
+
+
+def lines(*words, stdin=""):
+    return [json.loads(line) for line in mslua("predict", *words, "--json", stdin=stdin).stdout.splitlines()]
+
+
+def png(pixels, width, height):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    rows = b"".join(b"\0" + pixels[y * width:(y + 1) * width] for y in range(height))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)) +
+            chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+def put(name, data):
+    with open(name, "wb") as out:
+        out.write(data)
+
+
+def digits():
+    """Test digits as files give the accuracy of eval."""
+    recipe = os.path.join(RECIPES, "lenet_mnist.lua")
+    mslua("data", "make", "mnist", "mnist", "--samples", str(5 * ROWS))
+    mslua("train", recipe, "data_path=mnist", "--preset", "smoke", "--out", "digits", "--no-attach",
+          "train.max_steps=30")
+    with gzip.open("mnist/t10k-images-idx3-ubyte.gz") as images, gzip.open("mnist/t10k-labels-idx1-ubyte.gz") as labels:
+        pixels, classes = images.read()[16:], labels.read()[8:]
+    assert len(classes) == ROWS
+    names = []
+    for i, label in enumerate(classes):
+        names.append("%d_%d.png" % (i, label))
+        put(names[-1], png(pixels[784 * i:784 * (i + 1)], 28, 28))
+    words = (recipe, "data_path=mnist", "--ckpt", "digits/ckpt")
+    found = lines(*words, *names)
+    assert [one["file"] for one in found] == names
+    right = sum(one["class"] == label for one, label in zip(found, classes))
+    measured = json.loads(mslua("eval", *words, "--json").stdout)["top1"]
+    assert measured == float("%.9g" % (right / ROWS)) and 0 < right < ROWS, (measured, right)
+    for one in found:
+        top = one["top"]
+        assert len(top) == 5 and top[0]["class"] == one["class"] and one["label"] == str(one["class"])
+        assert all(a["probability"] >= b["probability"] for a, b in zip(top, top[1:]))
+    # A file by itself, stdin, and its place among others change nothing.
+    alone = lines(*words, names[70], "--top", "3")[0]
+    assert len(alone["top"]) == 3 and alone["class"] == found[70]["class"]
+    assert abs(alone["top"][0]["probability"] - found[70]["top"][0]["probability"]) < 1e-5
+    assert [one["file"] for one in lines(*words, names[3], names[1])] == [names[3], names[1]]
+    bad_pictures(words, names[0])
+
+
+def bad_pictures(words, good):
+    put("text.png", b"no picture")
+    put("short.png", png(bytes(784), 28, 28)[:60])
+    put("colours.ppm", b"P6 1 1 255\n\1\2\3")
+    fails("text.png is neither a JPEG nor a PNG nor a PPM file", "predict", *words, good, "text.png")
+    fails("short.png is a corrupt PNG", "predict", *words, "short.png")
+    fails("colours.ppm has 3 channels, expected 1", "predict", *words, "colours.ppm")
+    fails("nosuch.png", "predict", *words, "nosuch.png")
+    fails("too few arguments", "predict", *words)
+    with open(words[0], encoding="utf-8") as source:
+        text = source.read()
+    with open("labels.lua", "w", encoding="utf-8") as out:
+        out.write(text.replace('  name = "lenet_mnist",', '  name = "lenet_mnist",\n  labels = { "a", "b" },'))
+    line = text[:text.index('  name = "lenet_mnist"')].count("\n") + 2
+    fails("labels.lua:%d: labels: expected 10 names, one for each number that the network gives, got 2" % line,
+          "predict", "labels.lua", *words[1:], good)
+    with open("names.lua", "w", encoding="utf-8") as out:
+        names = ", ".join('"digit %d"' % i for i in range(10))
+        out.write(text.replace('  name = "lenet_mnist",', '  name = "lenet_mnist",\n  labels = { %s },' % names))
+    one = lines("names.lua", *words[1:], good)[0]
+    assert one["label"] == "digit %d" % one["class"], one
+
+
+RECORDS = """
+local ms = require "mslua"
+local nn = ms.nn
+local function rows(file)
+  return ms.dataset.CsvDataset(file, { columns = { job = "category", risk = "category" }, label = "risk",
+    categories_from = "train.csv", pack = true }):shuffle(100):batch(4)
+end
+local Net = nn.Cell:extend "Net"
+function Net:init() self.table, self.head = nn.Embedding(3, 4), nn.Dense(6, 2) end
+function Net:construct(x, c) return self.head(ms.ops.concat({ x, self.table(c):reshape(x.shape[1], 4) }, 2)) end
+return ms.recipe {
+  name = "records", labels = { "high", "low" }, dataset = function() return rows "train.csv" end,
+  network = function() return Net() end, loss = nn.CrossEntropyLoss(), optimizer = nn.Adam { learning_rate = 0.05 },
+  train = { epochs = 20 }, checkpoint = { save_checkpoint_steps = 10 },
+}
+"""
+
+
+def records():
+    """CSV rows with and without their label, with the categories of the training file."""
+    people = ["%d,%s,%d,%s" % (i % 7, "abc"[i % 3], i % 5, "low" if i % 7 > 3 else "high") for i in range(40)]
+    put("train.csv", ("age,job,hours,risk\n" + "\n".join(people) + "\n").encode())
+    put("new.csv", b"age,job,hours\n6,b,2\n0,b,2\n")
+    with open("records.lua", "w", encoding="utf-8") as out:
+        out.write(RECORDS)
+    mslua("train", "records.lua", "--out", "records", "--no-attach")
+    words = ("records.lua", "--ckpt", "records/ckpt")
+    found = lines(*words, "train.csv")
+    assert [one["file"] for one in found] == ["train.csv:%d" % (i + 2) for i in range(40)], found[:3]
+    assert sum(one["label"] == row.split(",")[3] for one, row in zip(found, people)) > 35
+    new = lines(*words, "new.csv")
+    assert [one["label"] for one in new] == ["low", "high"], new
+    piped = lines(*words, "-", stdin="age,job,hours\n6,b,2\n")
+    assert piped[0]["file"] == "-:2" and piped[0]["top"] == new[0]["top"], piped
+    fails("-:2: ", "predict", *words, "-", stdin="age,job,hours\nsix,b,2\n")
+    fails("which can be read once", "predict", *words, "-", "-")
+
+
+def numbers():
+    """Rows of numbers for a network of one input; a regression gives its numbers."""
+    recipe = os.path.join(RECIPES, "quickstart.lua")
+    mslua("train", recipe, "--out", "numbers", "--no-attach")
+    row = ",".join(["0.5"] * 32)
+    words = (recipe, "--ckpt", "numbers/ckpt")
+    found = lines(*words, "-", stdin="\n".join([row] * 3) + "\n")
+    assert len(found) == 3 and len(found[0]["output"]) == 16 and found[0]["output"] == found[2]["output"], found
+    fails("-:2: 2 columns, expected 32", "predict", *words, "-", stdin=row + "\n1,2\n")
+    fails("--top has no effect", "predict", *words, "-", "--top", "2", stdin=row + "\n")
+
+
+def text():
+    """The character that follows a text; a text longer than a window counts by its end."""
+    recipe = os.path.join(RECIPES, "char_gpt.lua")
+    mslua("data", "make", "text", "text", "--samples", "20000")
+    with open("text/input.txt", encoding="utf-8") as source:
+        vocabulary = sorted(set(source.read()))
+    words = (recipe, "data_path=text", "vocab=%d" % len(vocabulary), "--preset", "smoke")
+    mslua("train", *words, "--out", "gpt", "--no-attach")
+    words += ("--ckpt", "gpt/ckpt")
+    put("short.txt", b"the")
+    put("long.txt", b"the king loves the crown. " * 10)
+    put("end.txt", (b"the king loves the crown. " * 10)[-64:])
+    found = lines(*words, "short.txt", "long.txt", "end.txt")
+    assert found[1]["top"] == found[2]["top"] and found[0]["label"] in vocabulary, found
+    put("strange.txt", b"the \xff")
+    fails("strange.txt has the character byte 255", "predict", *words, "strange.txt")
+    put("empty.txt", b"")
+    fails("empty.txt: expected at least one token", "predict", *words, "empty.txt")
+
+
+digits()
+records()
+numbers()
+text()
