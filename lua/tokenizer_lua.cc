@@ -69,7 +69,8 @@ StatusOr<int> Open(lua_State* L, Session&) {
   return 1;
 }
 
-// core.tokenizer_encode(tokenizer, text, pair or nil, add_special_tokens, parse_special_tokens): ids, types
+// core.tokenizer_encode(tokenizer, text, pair or nil, add_special_tokens, parse_special_tokens): ids, and of a pair
+// types
 StatusOr<int> Encode(lua_State* L, Session&) {
   ASSIGN_OR_RETURN(TokenizerHandle* const handle, ReadTokenizer(L, 1));
   ASSIGN_OR_RETURN(const absl::string_view first, ReadText(L, 2, "encode: text"));
@@ -83,6 +84,7 @@ StatusOr<int> Encode(lua_State* L, Session&) {
   auto encoding = handle->tokenizer->EncodePair(first, lua_isnil(L, 3) ? nullptr : &second, options, &handle->cache);
   if (!encoding.ok()) return Annotate(encoding.status(), "encode");
   PushIds(L, encoding->ids);
+  if (lua_isnil(L, 3)) return 1;
   PushIds(L, encoding->types);
   return 2;
 }

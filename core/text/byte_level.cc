@@ -13,15 +13,17 @@ bool IsPrintable(int byte) {
 
 struct Alphabet {
   std::array<std::string, 256> texts;
-  std::array<int, 512> bytes;  // of characters; -1: none
+  std::array<std::array<char, 2>, 256> chars;  // of texts; the second one counts where a text has two bytes
+  std::array<int, 512> bytes;                  // of characters; -1: none
 
   Alphabet() {
     bytes.fill(-1);
     uint32_t next = 256;
-    for (int byte = 0; byte < 256; ++byte) {
-      const uint32_t c = IsPrintable(byte) ? static_cast<uint32_t>(byte) : next++;
-      AppendChar(c, &texts[static_cast<size_t>(byte)]);
-      bytes[c] = byte;
+    for (size_t byte = 0; byte < 256; ++byte) {
+      const uint32_t c = IsPrintable(static_cast<int>(byte)) ? static_cast<uint32_t>(byte) : next++;
+      AppendChar(c, &texts[byte]);
+      chars[byte] = {texts[byte][0], texts[byte].back()};
+      bytes[c] = static_cast<int>(byte);
     }
   }
 };
@@ -37,11 +39,22 @@ const char kGpt2Pattern[] = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\
 
 const std::string& ByteToText(uint8_t byte) { return TheAlphabet().texts[byte]; }
 
-std::string BytesToText(absl::string_view bytes) {
+void BytesToText(absl::string_view bytes, std::string* text) {
   const Alphabet& alphabet = TheAlphabet();
+  text->resize(2 * bytes.size());
+  char* out = &(*text)[0];
+  for (const char byte : bytes) {
+    const auto k = static_cast<uint8_t>(byte);
+    out[0] = alphabet.chars[k][0];
+    out[1] = alphabet.chars[k][1];
+    out += alphabet.texts[k].size();
+  }
+  text->resize(static_cast<size_t>(out - text->data()));
+}
+
+std::string BytesToText(absl::string_view bytes) {
   std::string text;
-  text.reserve(bytes.size() + bytes.size() / 4);
-  for (const char byte : bytes) text += alphabet.texts[static_cast<uint8_t>(byte)];
+  BytesToText(bytes, &text);
   return text;
 }
 

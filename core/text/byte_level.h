@@ -1,6 +1,7 @@
 // GPT-2's alphabet of bytes: each byte is one printable character of its own, so that any bytes are text.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -14,6 +15,8 @@ extern const char kGpt2Pattern[];
 const std::string& ByteToText(uint8_t byte);
 // The characters of all bytes.
 std::string BytesToText(absl::string_view bytes);
+// The same, in the place of what is in `*text`.
+void BytesToText(absl::string_view bytes, std::string* text);
 // The bytes of such characters. False, and `*bytes` as it was: another character is among them.
 bool TextToBytes(absl::string_view text, std::string* bytes);
 

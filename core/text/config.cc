@@ -6,6 +6,7 @@
 #include "absl/strings/strip.h"
 #include "core/json/json.h"
 #include "core/text/format.h"
+#include "core/text/part_reader.h"
 
 namespace mslua::text {
 namespace {
@@ -63,7 +64,7 @@ Status ReadAddedTokens(const std::string& path, TokenizerConfig* config) {
   config->files.push_back(path);
   ASSIGN_OR_RETURN(const Json json, ReadObject(path));
   for (const auto& [content, id] : json.items()) {
-    if (content.empty() || !id.is_number_unsigned() || id.get<uint64_t>() >= kMostTokens)
+    if (content.empty() || CountOf(id) < 0 || CountOf(id) >= kMostTokens)
       return absl::InvalidArgumentError(absl::StrCat(path, ": expected tokens with their ids, got ", ShowJson(id)));
     AddedToken token;
     token.id = id.get<int32_t>();

@@ -1,5 +1,5 @@
 // For the files of the folders normalizers, pre_tokenizers, models, post_processors and decoders: each declares one
-// part. The build finds the file by its folder (docs/howto/add_a_tokenizer_part.md).
+// part. The build finds the file by its folder (docs/howto/tokenizers.md).
 //
 //   core/text/normalizers/lowercase.cc:
 //   MSLUA_NORMALIZER(lowercase) { return {{"Lowercase"}, [](PartReader*) { return std::make_unique<Lowercase>(); }}; }

@@ -18,8 +18,8 @@
 namespace mslua::text {
 namespace {
 
-// Makes the folder, or makes sure that nothing is in it.
-Status PrepareFolder(const std::string& out) {
+// Makes sure that there is no such folder, or nothing in it.
+Status CheckNewFolder(const std::string& out) {
   if (FileExists(out))
     return absl::InvalidArgumentError(absl::StrCat("-o: '", out, "' is a file; expected a new folder"));
   if (DIR* folder = opendir(out.c_str()); folder != nullptr) {
@@ -31,7 +31,7 @@ Status PrepareFolder(const std::string& out) {
     closedir(folder);
     if (!empty) return absl::InvalidArgumentError(absl::StrCat("-o: '", out, "' is not empty; expected a new folder"));
   }
-  return MakeFolders(out);
+  return absl::OkStatus();
 }
 
 StatusOr<std::string> ReadText(const std::string& path) {
@@ -63,13 +63,14 @@ size_t LineFrom(absl::string_view text, int64_t wanted) {
 
 StatusOr<int64_t> TrainTokenizer(const std::vector<std::string>& files, const TrainOptions& options,
                                  const std::string& out) {
+  RETURN_IF_ERROR(CheckNewFolder(out));
   BpeTrainer trainer;
   for (const std::string& file : files) {
     ASSIGN_OR_RETURN(const std::string text, ReadText(file));
     RETURN_IF_ERROR(Annotate(trainer.Add(text), file));
   }
   ASSIGN_OR_RETURN(const std::string json, trainer.Train(options.vocab_size, options.special));
-  RETURN_IF_ERROR(PrepareFolder(out));
+  RETURN_IF_ERROR(MakeFolders(out));
   RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(out, "/tokenizer.json"), json));
   ASSIGN_OR_RETURN(const auto made, Tokenizer::Open(out));
   return made->vocab_size();
@@ -77,6 +78,7 @@ StatusOr<int64_t> TrainTokenizer(const std::vector<std::string>& files, const Tr
 
 StatusOr<TokenizeReport> TokenizeFiles(const std::vector<std::string>& files, const std::string& tokenizer_path,
                                        const TokenizeOptions& options, const std::string& out) {
+  RETURN_IF_ERROR(CheckNewFolder(out));
   ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Open(tokenizer_path));
   const int32_t end = options.end_of_text.empty() ? -1 : tokenizer->IdOf(options.end_of_text);
   if (end < 0 && !options.end_of_text.empty()) {
@@ -105,7 +107,7 @@ StatusOr<TokenizeReport> TokenizeFiles(const std::vector<std::string>& files, co
   report.width = TokenWidth(tokenizer->vocab_size());
   report.train = static_cast<int64_t>(train.size());
   report.val = static_cast<int64_t>(val.size());
-  RETURN_IF_ERROR(PrepareFolder(out));
+  RETURN_IF_ERROR(MakeFolders(out));
   RETURN_IF_ERROR(WriteTokenFile(absl::StrCat(out, "/train.bin"), train, report.width));
   if (options.test_fraction > 0) RETURN_IF_ERROR(WriteTokenFile(absl::StrCat(out, "/val.bin"), val, report.width));
   RETURN_IF_ERROR(CopyFiles(tokenizer->parts().files, out));

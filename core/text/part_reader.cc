@@ -8,6 +8,14 @@
 
 namespace mslua::text {
 
+int64_t CountOf(const Json& value) {
+  constexpr int64_t kMost = int64_t{1} << 53;
+  if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(kMost)) return -1;
+  if (!value.is_number_integer()) return -1;
+  const auto count = value.get<int64_t>();
+  return count >= 0 && count <= kMost ? count : -1;
+}
+
 PartReader::PartReader(const Json& json, std::string place) : json_(json), place_(std::move(place)) {
   known_.insert("type");
   if (!json_.is_object()) Fail(Wrong("", absl::StrCat("expected an object, got ", ShowJson(json_))));
@@ -83,8 +91,8 @@ const Json& PartReader::Object(const std::string& key) {
 
 std::pair<std::string, int64_t> PartReader::TokenAndId(const std::string& key) {
   const Json& pair = List(key);
-  if (pair.size() == 2 && pair[0].is_string() && pair[1].is_number_unsigned())
-    return {pair[0].get<std::string>(), static_cast<int64_t>(std::min(pair[1].get<uint64_t>(), uint64_t{1} << 53))};
+  if (pair.size() == 2 && pair[0].is_string() && CountOf(pair[1]) >= 0)
+    return {pair[0].get<std::string>(), CountOf(pair[1])};
   Fail(Wrong(key, absl::StrCat("expected a token and its id, got ", ShowJson(pair))));
   return {"", 0};
 }

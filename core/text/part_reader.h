@@ -15,6 +15,9 @@
 
 namespace mslua::text {
 
+// The integer of 0..2^53 that a value is; -1: it is none.
+int64_t CountOf(const Json& value);
+
 class PartReader {
  public:
   PartReader(const Json& json, std::string place);
@@ -44,7 +47,9 @@ class PartReader {
   // Keys that change no ids, or are read elsewhere.
   void Ignore(std::initializer_list<const char*> keys);
 
-  // OK, or the first mistake. Call it when everything has been read.
+  // OK, or the first mistake.
+  const Status& mistake() const { return status_; }
+  // The same when everything has been read: with keys that nobody asked for.
   Status status() const;
 
   // Of decoders: what comes before has joined all tokens into one.

@@ -25,7 +25,8 @@ StatusOr<std::unique_ptr<Part>> ReadPart(const std::vector<PartDef<Part>>& defs,
     built.insert(built.end(), def.types.begin(), def.types.end());
     if (std::find(def.types.begin(), def.types.end(), type) == def.types.end()) continue;
     auto part = def.read(reader);
-    RETURN_IF_ERROR(reader->status());
+    RETURN_IF_ERROR(reader->mistake());
+    if (part.ok()) RETURN_IF_ERROR(reader->status());
     return part;
   }
   std::sort(built.begin(), built.end());

@@ -102,8 +102,11 @@ Status Regex::ForEach(absl::string_view text, absl::FunctionRef<Status(size_t, s
   pcre2_set_match_limit(context.get(), kMatchLimit);
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
   const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(match.get());
+  size_t compiled = 0;  // bytes of machine code
+  pcre2_pattern_info(code_.get(), PCRE2_INFO_JITSIZE, &compiled);
+  const auto search = compiled > 0 ? pcre2_jit_match : pcre2_match;
   for (size_t at = 0; at <= text.size();) {
-    int n = pcre2_match(code_.get(), subject, text.size(), at, PCRE2_NO_UTF_CHECK, match.get(), context.get());
+    int n = search(code_.get(), subject, text.size(), at, PCRE2_NO_UTF_CHECK, match.get(), context.get());
     if (n == PCRE2_ERROR_JIT_STACKLIMIT) {
       n = pcre2_match(code_.get(), subject, text.size(), at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, match.get(),
                       context.get());

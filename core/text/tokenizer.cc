@@ -23,6 +23,10 @@ bool PieceCache::Find(absl::string_view piece, std::vector<int32_t>* ids) const 
   const auto found = ranges_.find(piece);
   if (found == ranges_.end()) return false;
   const auto begin = ids_.begin() + found->second.begin;
+  if (found->second.size == 1) {  // most of them
+    ids->push_back(*begin);
+    return true;
+  }
   ids->insert(ids->end(), begin, begin + found->second.size);
   return true;
 }

@@ -263,7 +263,7 @@ function core.valid_mask(n) end
 ---A folder or file with a tokenizer (core/text).
 ---@return Tokenizer
 function core.tokenizer(path) end
----@return integer[] ids, integer[] types which text each belongs to
+---@return integer[] ids, integer[]? types of a pair: which text each belongs to
 function core.tokenizer_encode(tokenizer, text, pair, add_special_tokens, parse_special_tokens) end
 ---@param ids integer[]|Tensor int32 [n]
 ---@return string

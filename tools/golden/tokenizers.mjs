@@ -3,7 +3,8 @@
 //   npm install --ignore-scripts --prefix DIR @huggingface/tokenizers@0.2.0
 //   NODE_PATH=DIR/node_modules node tools/golden/tokenizers.mjs core/text/testdata
 //
-// The vocabularies come from the texts below: what occurs most often in them.
+// The vocabularies come from the texts below: what occurs most often in them. U+0085 and U+FEFF are not in the texts, for
+// JavaScript takes them as white space, or away, where the original in Rust does not.
 import { createRequire } from "node:module";
 import { mkdirSync, writeFileSync } from "node:fs";
 
@@ -20,7 +21,7 @@ const TEXTS = [
   "naïve café ÀÉÎÕÜ ﬁ ① ½ Ⅷ", "e\u0301 a\u0308\u0301 o\u0302\u0323", "漢字とひらがな and 한국어", "👩‍👩‍👧‍👦 👍🏽 🇩🇪",
   "12345678901 3.14 1,000,000", "x\u00a0y\u3000z\u2003w\u200bv\u180eu", "__init__(self) -> None: # ok?", "Σςσ ẞß ǅ ÅÅ",
   "tokens<s>tokens</s> [CLS] [MASK]x [SEP]", "a [MASK] b", "<|endoftext|>text<|endoftext|>", "aaaaaaaaaaaaaaaaaaaaaaaa",
-  "\u0000\u0001\u007f control \u0085 \ufeff", "ไทยไม่มีช่องว่าง", "the the the The THE tHe", "unaffable [UNK] \ufffd", PROSE,
+  "\u0000\u0001\u007f control", "ไทยไม่มีช่องว่าง", "the the the The THE tHe", "unaffable [UNK] \ufffd", PROSE,
 ];
 
 // ---- Vocabularies

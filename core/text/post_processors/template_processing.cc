@@ -40,7 +40,7 @@ StatusOr<SpecialIds> ReadSpecialTokens(PartReader* reader) {
     PartReader token(json, absl::StrCat(reader->place(), ".special_tokens[\"", name, "\"]"));
     token.Ignore({"id", "tokens"});
     for (const Json& id : token.List("ids")) {
-      if (!id.is_number_unsigned() || id.get<uint64_t>() >= kMostTokens)
+      if (CountOf(id) < 0 || CountOf(id) >= kMostTokens)
         return token.Wrong("ids", absl::StrCat("expected ids, got ", ShowJson(id)));
       special[name].push_back(id.get<int32_t>());
     }

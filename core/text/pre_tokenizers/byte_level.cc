@@ -22,8 +22,7 @@ class ByteLevel : public PreTokenizer {
       piece.text = with_space;
     }
     const auto give = [&](Piece word) {
-      bytes.clear();
-      for (const char byte : word.text) bytes += ByteToText(static_cast<uint8_t>(byte));
+      BytesToText(word.text, &bytes);
       return out({bytes, word.first});
     };
     if (!use_regex_) return give(piece);

@@ -34,7 +34,7 @@ local bind_encode = args.signature("encode", {
 --- the model expects around a text, such as [CLS]; parse_special_tokens = false takes `<|endoftext|>` in the text as
 --- text, for texts of others. (text, pair, add_special_tokens = true, parse_special_tokens = true)
 ---@return integer[] ids
----@return integer[] types for each token which of the two texts it belongs to, 0 or 1
+---@return integer[]? types of a pair: for each token which of the two texts it belongs to, 0 or 1
 function Tokenizer:encode(...)
   check(self, "tokenizer:encode(text)")
   local a = bind_encode(...)
