@@ -166,7 +166,8 @@ run data tokenizer cats.txt -o cats2
 expect "data tokenizer without a size" 2 "data tokenizer: expected --vocab N"
 run data tokenize cats.txt cats.txt --tokenizer cats -o cats_bin --end-of-text '<|endoftext|>'
 expect "data tokenize" 0 "to test with, uint16"
-[ -f cats_bin/train.bin ] && [ -f cats_bin/val.bin ] && [ -f cats_bin/tokenizer.json ] || { echo "data tokenize: a file is missing" >&2; exit 1; }
+[ -f cats_bin/train.bin ] && [ -f cats_bin/val.bin ] && [ -f cats_bin/tokenizer.json ] ||
+  { echo "data tokenize: a file is missing" >&2; exit 1; }
 printf 'caf\351\n' > latin1.txt
 run data tokenize latin1.txt --tokenizer cats -o latin1
 expect "data tokenize of another encoding" 3 "latin1.txt: not UTF-8 at byte 3 (0xe9)"

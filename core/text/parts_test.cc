@@ -99,8 +99,8 @@ TEST(PartsTest, Normalizers) {
 
 TEST(PartsTest, Decoders) {
   EXPECT_EQ(Decode(R"({"type": "Strip", "content": " ", "start": 1, "stop": 1})", {"  a ", " b"}), " ab");
-  const std::string fused =
-      R"({"type": "Sequence", "decoders": [{"type": "Fuse"}, {"type": "Strip", "content": "_", "start": 2, "stop": 1}]})";
+  const std::string fused = R"({"type": "Sequence", "decoders": [{"type": "Fuse"}, )"
+                            R"({"type": "Strip", "content": "_", "start": 2, "stop": 1}]})";
   EXPECT_EQ(Decode(fused, {"_", "_", "_a_", "_b", "_", "_"}), "_a__b_");
   EXPECT_EQ(Decode(fused, {"_", "a", "_b"}), "a_b");
   EXPECT_EQ(Decode(R"({"type": "WordPiece", "prefix": "##", "cleanup": true})", {"do", "n't", "##x", "!", "[y"}),

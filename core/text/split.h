@@ -1,4 +1,4 @@
-// How a pre-tokenizer cuts text at the matches of something.
+// How a pre-tokenizer splits text at matches.
 #pragma once
 
 #include <string>

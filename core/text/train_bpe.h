@@ -19,7 +19,7 @@ class BpeTrainer {
 
   // The text of a tokenizer.json: 256 bytes, then merges as they were found, then the special tokens. Fewer than
   // `vocab_size` where no pair occurs twice any more. Of pairs that occur equally often the one with lower ids is
-  // joined. INVALID_ARGUMENT: `vocab_size` has no room for bytes and special tokens; no text; a special token that is
+  // joined. INVALID_ARGUMENT: `vocab_size` is less than bytes and special tokens; no text; a special token that is
   // there twice.
   StatusOr<std::string> Train(int64_t vocab_size, const std::vector<std::string>& special) const;
 

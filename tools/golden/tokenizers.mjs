@@ -164,6 +164,6 @@ for (const [name, make] of Object.entries({ gpt2, llama3, llama2, bert, unigram 
     const ids = tokenizer.encode(text).ids;
     return { ids, text: ids.length === 0 ? "" : tokenizer.decode(ids, { skip_special_tokens: true, clean_up_tokenization_spaces: false }) };
   });
-  writeFileSync(`${OUT}/${name}.json`, JSON.stringify(json));
+  writeFileSync(`${OUT}/${name}.json`, JSON.stringify(json) + "\n");
 }
-writeFileSync(`${OUT}/expected.json`, JSON.stringify({ texts: TEXTS, expected }));
+writeFileSync(`${OUT}/expected.json`, JSON.stringify({ texts: TEXTS, expected }) + "\n");

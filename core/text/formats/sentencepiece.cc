@@ -49,7 +49,7 @@ Status ReadPiece(absl::string_view bytes, Proto* proto) {
   const std::string which = absl::StrCat("piece ", proto->pieces.size(), ", ", QuotedToken(piece.text));
   if (piece.text.empty() || FindInvalidUtf8(piece.text) != absl::string_view::npos)
     return absl::DataLossError(absl::StrCat(which, ": expected a text in UTF-8"));
-  if (!std::isfinite(piece.score)) return absl::DataLossError(absl::StrCat(which, ": its score is no number"));
+  if (!std::isfinite(piece.score)) return absl::DataLossError(absl::StrCat(which, ": its score is not finite"));
   if (piece.type < kNormal || piece.type > kByte || piece.type == kUnused)
     return absl::InvalidArgumentError(absl::StrCat(which, ": pieces of type ", piece.type, " are not built"));
   proto->pieces.push_back(std::move(piece));

@@ -1,5 +1,5 @@
---- Chat templates: how a conversation is written as one text. A file of mslua/text/chat is a template: its name, `render`,
---- and the Jinja texts of tokenizer_config.json that mean the same.
+--- Chat templates: how a conversation is written as one text. A file of mslua/text/chat is a template: `render`, and
+--- the Jinja texts of tokenizer_config.json that mean the same.
 local core = require "mslua.core"
 local errors = require "mslua.errors"
 

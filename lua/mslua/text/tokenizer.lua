@@ -30,9 +30,9 @@ local bind_encode = args.signature("encode", {
   { "parse_special_tokens", "boolean", true },
 })
 
---- The ids of a text, from 0. With `pair` those of two texts, as questions and answers are. add_special_tokens adds what
---- the model expects around a text, such as [CLS]; parse_special_tokens = false takes `<|endoftext|>` in the text as
---- text, for texts of others. (text, pair, add_special_tokens = true, parse_special_tokens = true)
+--- The ids of a text, from 0. With `pair` those of two texts, as questions and answers are. add_special_tokens adds
+--- what the model expects around a text, such as [CLS]; parse_special_tokens = false takes `<|endoftext|>` in the text
+--- as text, for texts of others. (text, pair, add_special_tokens = true, parse_special_tokens = true)
 ---@return integer[] ids
 ---@return integer[]? types of a pair: for each token which of the two texts it belongs to, 0 or 1
 function Tokenizer:encode(...)

@@ -1,8 +1,8 @@
 --- ChatML: <|im_start|>role, the message, <|im_end|>.
 local M = {}
 
-local BODY = "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' "
-  .. "+ '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+local BODY = "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + "
+  .. "'<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 local DEFAULT = "{% if not add_generation_prompt is defined %}{% set add_generation_prompt = false %}{% endif %}"
 
 local function escaped(text) return (text:gsub("\n", "\\n")) end
