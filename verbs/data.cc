@@ -22,10 +22,10 @@
 DEFINE_int64(samples, 0, "number of training samples");
 DEFINE_int64(data_seed, 1, "seed");
 DEFINE_int64(vocab, 0, "tokens of the vocabulary, the 256 bytes and special ones included");
-DEFINE_string(special, "<|endoftext|>", "a special token; may be repeated");
+DEFINE_string(special, "", "a special token; may be repeated; <|endoftext|> if left out");
 DEFINE_string(tokenizer, "", "folder or file of the tokenizer");
 DEFINE_string(end_of_text, "", "a token of the tokenizer that is put behind each file");
-DEFINE_double(test_fraction, 0.1, "the end of the text that becomes val.bin, below 1; 0: none");
+DEFINE_double(test_fraction, -1, "the end of the text that becomes val.bin, 0.1 if left out");
 DEFINE_string(o, "", "new folder for what is made");
 
 namespace mslua {
@@ -86,8 +86,7 @@ Status MakeTokens(const cli::CommandLine& command) {
     RETURN_IF_ERROR(Required(command, action, "o", "DIR"));
     text::TrainOptions options;
     options.vocab_size = command.Int("vocab");
-    options.special = command.Strings("special");
-    if (!command.Given("special")) options.special = {command.String("special")};
+    if (command.Given("special")) options.special = command.Strings("special");
     ASSIGN_OR_RETURN(const int64_t size, text::TrainTokenizer(files, options, out));
     std::printf("%s/tokenizer.json  %lld tokens\n", out.c_str(), static_cast<long long>(size));
     if (size < options.vocab_size) std::fprintf(stderr, "mslua: note: the text has no more pairs that occur twice\n");
@@ -96,7 +95,7 @@ Status MakeTokens(const cli::CommandLine& command) {
   RETURN_IF_ERROR(Required(command, action, "tokenizer", "DIR"));
   RETURN_IF_ERROR(Required(command, action, "o", "DIR"));
   text::TokenizeOptions options;
-  options.test_fraction = command.Float("test-fraction");
+  if (command.Given("test-fraction")) options.test_fraction = command.Float("test-fraction");
   options.end_of_text = command.String("end-of-text");
   if (!(options.test_fraction < 1)) {
     return absl::InvalidArgumentError(
@@ -150,7 +149,7 @@ MSLUA_VERB(data) {
   VerbDef verb;
   verb.name = "data";
   verb.usage = "ACTION [argument ...] [flags]";
-  verb.doc = "data sets: list, make a learnable stand-in, verify; train a tokenizer, make files of tokens";
+  verb.doc = "data sets: list, make a stand-in, verify; train a tokenizer, make token files";
   verb.flags = {Integer(FLAGS_samples, "N", 1).Of({"make"}),
                 Integer(FLAGS_data_seed, "S", 0).As("seed").Of({"make"}),
                 Json().Of({"ls", "verify"}),

@@ -11,7 +11,7 @@ namespace mslua::text {
 
 struct TrainOptions {
   int64_t vocab_size = 0;
-  std::vector<std::string> special;
+  std::vector<std::string> special = {"<|endoftext|>"};
 };
 
 // Trains a byte-level BPE on the text files and writes tokenizer.json into the new or empty folder `out`. Gives the
