@@ -28,6 +28,7 @@
 #include "lua/tensor_kind.h"
 #include "lua/tensor_lua.h"
 #include "lua/tensor_methods.h"
+#include "lua/tokenizer_lua.h"
 #include "lua/trace_kind.h"
 #include "lua/trace_lua.h"
 #include "lua/trainer_lua.h"
@@ -238,6 +239,7 @@ int OpenCoreModule(lua_State* L) {
   OpenOptimizers(L);
   OpenSchedules(L);
   OpenDatasets(L);
+  OpenTokenizers(L);
   OpenCheckpoints(L);
   OpenTrainers(L);
   OpenSteppers(L);

@@ -49,7 +49,7 @@ TEST_F(Help, EveryNameOfTheModulesIsListed) {
                 "for _, e in ipairs(help.list()) do listed[e.name] = true end\n"
                 "for module, t in pairs { ms = ms, nn = nn, ops = ops, ['ms.dataset'] = ms.dataset,\n"
                 "    ['ms.dataset.vision'] = ms.dataset.vision, ['ms.dataset.transforms'] = ms.dataset.transforms,\n"
-                "    ['ms.communication'] = ms.communication } do\n"
+                "    ['ms.communication'] = ms.communication, ['ms.text'] = ms.text } do\n"
                 "  for key in pairs(t) do\n"
                 "    local name = module .. '.' .. key\n"
                 "    if not listed[name] and not listed[key] then missing[#missing + 1] = name end\n"

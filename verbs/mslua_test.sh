@@ -157,6 +157,20 @@ run data make mnist digits --samples 50
 expect "data make" 0 ""
 run data verify mnist digits
 expect "data verify" 0 "50 samples"
+printf 'the cat sat on the mat\nthe cat sat on the mat\nthe cat\n' > cats.txt
+run data tokenizer cats.txt --vocab 264 -o cats
+expect "data tokenizer" 0 "cats/tokenizer.json  264 tokens"
+run data tokenizer cats.txt --vocab 264 -o cats
+expect "data tokenizer into a full folder" 2 "'cats' is not empty"
+run data tokenizer cats.txt -o cats2
+expect "data tokenizer without a size" 2 "data tokenizer: expected --vocab N"
+run data tokenize cats.txt cats.txt --tokenizer cats -o cats_bin --end-of-text '<|endoftext|>'
+expect "data tokenize" 0 "to test with, uint16"
+[ -f cats_bin/train.bin ] && [ -f cats_bin/val.bin ] && [ -f cats_bin/tokenizer.json ] ||
+  { echo "data tokenize: a file is missing" >&2; exit 1; }
+printf 'caf\351\n' > latin1.txt
+run data tokenize latin1.txt --tokenizer cats -o latin1
+expect "data tokenize of another encoding" 3 "latin1.txt: not UTF-8 at byte 3 (0xe9)"
 run data verify mnist nowhere
 expect "data verify" 3 "nowhere"
 

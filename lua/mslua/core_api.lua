@@ -52,7 +52,7 @@ function core.arange(...) end
 ---Uniform in [0,1) and standard normal from the session's seed (Philox). `name` is the stream; without one a counter.
 function core.rand(shape, dtype, name) end
 function core.randn(shape, dtype, name) end
----"Tensor" | "Value" | "Parameter" | "Graph" | "Dataset" | "Trainer" | nil
+---"Tensor" | "Value" | "Parameter" | "Graph" | "Dataset" | "Trainer" | "Tokenizer" | "DecodeStream" | nil
 function core.kind(x) end
 
 ----------------------------------------------------------------------------------------------------------- operators
@@ -262,6 +262,29 @@ function core.export_onnx(spec) end
 ---@param n integer rows of the batch
 ---@return Value
 function core.valid_mask(n) end
+
+----------------------------------------------------------------------------------------------------------- tokenizers
+
+---A folder or file with a tokenizer (core/text).
+---@return Tokenizer
+function core.tokenizer(path) end
+---@return integer[] ids, integer[]? types of a pair: which text each belongs to
+function core.tokenizer_encode(tokenizer, text, pair, add_special_tokens, parse_special_tokens) end
+---@param ids integer[]|Tensor int32 [n]
+---@return string
+function core.tokenizer_decode(tokenizer, ids, skip_special_tokens) end
+---@return {vocab_size: integer, special_tokens: table<string, integer>, roles: table<string, string>,
+---  chat_template: string, files: string[]}
+function core.tokenizer_info(tokenizer) end
+---@return integer? id
+function core.tokenizer_id(tokenizer, token) end
+---@return string? token
+function core.tokenizer_token(tokenizer, id) end
+---@return DecodeStream
+function core.decode_stream(tokenizer, skip_special_tokens) end
+---The characters that are complete with this id; without one what is left at the end.
+---@return string
+function core.decode_push(stream, id) end
 
 ------------------------------------------------------------------------------------------------------------- datasets
 

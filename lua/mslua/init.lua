@@ -63,6 +63,7 @@ end
 
 ms.nn = require "mslua.nn"
 ms.dataset = require "mslua.dataset"
+ms.text = require "mslua.text"
 ms.communication = require "mslua.communication"
 take(require "mslua.loss_scale", "DynamicLossScaleManager", "FixedLossScaleManager")
 take(require "mslua.callbacks", "Callback", "LossMonitor", "TimeMonitor", "ModelCheckpoint", "CheckpointConfig",

@@ -1,6 +1,8 @@
 // Text for language models: characters, or tokens that another program made (nanoGPT's .bin files).
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/atomic_file.h"
@@ -8,6 +10,7 @@
 #include "core/data/file.h"
 #include "core/data/sources/define.h"
 #include "core/data/stand_in.h"
+#include "core/files/token_file.h"
 
 namespace mslua::data {
 namespace {
@@ -15,18 +18,20 @@ namespace {
 // The fields; core/data/sources' declaration below says what they mean.
 struct Text {
   explicit Text(const Fields& fields)
-      : path(fields.String("dataset_files")),
+      : paths(fields.Strings("dataset_files")),
         block(fields.Int("block")),
-        uint16(fields.String("format") == "uint16"),
+        format(fields.String("format")),
+        characters(format == "characters"),
         usage(UsageOf(fields)),
         test_fraction(fields.Number("test_fraction")),
         stride(fields.Has("stride") ? fields.Int("stride") : block),
         vocab_size(fields.Has("vocab_size") ? fields.Int("vocab_size") : 0),
         characters_from(fields.String("characters_from")) {}
 
-  std::string path;
+  std::vector<std::string> paths;
   int64_t block;
-  bool uint16;
+  std::string format;
+  bool characters;
   Usage usage;
   double test_fraction;
   int64_t stride;
@@ -34,16 +39,15 @@ struct Text {
   std::string characters_from;  // empty: the file itself
 };
 
-// Which bytes of 0..255 occur in the file.
-StatusOr<std::array<bool, 256>> BytesOf(const InputFile& file) {
-  std::array<bool, 256> seen{};
+// Marks the bytes of 0..255 that occur in the file.
+Status MarkBytes(const InputFile& file, std::array<bool, 256>* seen) {
   std::vector<uint8_t> piece(size_t{1} << 20);
   for (int64_t at = 0; at < file.size(); at += static_cast<int64_t>(piece.size())) {
     const int64_t n = std::min<int64_t>(piece.size(), file.size() - at);
     RETURN_IF_ERROR(file.Read(at, n, piece.data()));
-    for (int64_t k = 0; k < n; ++k) seen[piece[k]] = true;
+    for (int64_t k = 0; k < n; ++k) (*seen)[piece[k]] = true;
   }
-  return seen;
+  return absl::OkStatus();
 }
 
 // The file at `path`, or input.txt in the folder.
@@ -55,7 +59,8 @@ StatusOr<std::array<bool, 256>> KnownBytes(const std::string& path, const Text& 
   const std::string from = CharactersFile(source.characters_from);
   if (!IsFile(from)) return absl::NotFoundError(absl::StrCat("TextDataset: characters_from: no file '", from, "'"));
   ASSIGN_OR_RETURN(const auto file, InputFile::Open(from));
-  ASSIGN_OR_RETURN(const auto known, BytesOf(*file));
+  std::array<bool, 256> known{};
+  RETURN_IF_ERROR(MarkBytes(*file, &known));
   for (int byte = 0; byte < 256; ++byte) {
     if (!seen[byte] || known[byte]) continue;
     const std::string shown = byte > ' ' && byte < 127 ? absl::StrCat("'", std::string(1, static_cast<char>(byte)), "'")
@@ -66,28 +71,66 @@ StatusOr<std::array<bool, 256>> KnownBytes(const std::string& path, const Text& 
   return known;
 }
 
-// The file that holds a usage. *whole: it holds that usage alone.
-StatusOr<std::string> FileOf(const Text& source, bool* whole) {
+// The files that hold a usage. *whole: they hold that usage alone.
+StatusOr<std::vector<std::string>> FilesOf(const Text& source, bool* whole) {
   *whole = false;
-  std::vector<std::string> tried;
-  if (!IsFolder(source.path)) {
-    tried = {source.path};
-  } else if (!source.uint16) {
-    tried = {absl::StrCat(source.path, "/input.txt")};
-  } else {
-    *whole = true;
-    tried = {absl::StrCat(source.path, source.usage == Usage::kTest ? "/val.bin" : "/train.bin")};
-    if (source.usage == Usage::kAll) {
-      return absl::InvalidArgumentError(absl::StrCat("TextDataset: usage all needs a single file, '", source.path,
-                                                     "' is a folder with train.bin and val.bin"));
+  std::vector<std::string> files = source.paths;
+  if (files.empty())
+    return absl::InvalidArgumentError("TextDataset: dataset_files: expected at least one file, got {}");
+  if (files.size() == 1 && IsFolder(files[0])) {
+    *whole = !source.characters;
+    const char* const name = source.characters              ? "/input.txt"
+                             : source.usage == Usage::kTest ? "/val.bin"
+                                                            : "/train.bin";
+    if (*whole && source.usage == Usage::kAll) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("TextDataset: usage all needs files, '", files[0], "' is a folder with train.bin and val.bin"));
     }
+    files[0] += name;
   }
-  if (IsFile(tried[0])) return tried[0];
-  return absl::NotFoundError(
-      absl::StrCat("TextDataset: no file '", tried[0],
-                   "'; give a text file, download 'tinyshakespeare' (input.txt) from "
-                   "https://github.com/karpathy/char-rnn, or make a stand-in: mslua data make text ",
-                   source.path));
+  for (const std::string& file : files) {
+    if (IsFile(file)) continue;
+    return absl::NotFoundError(
+        absl::StrCat("TextDataset: no file '", file,
+                     "'; give a text file, download 'tinyshakespeare' (input.txt) from "
+                     "https://github.com/karpathy/char-rnn, or make a stand-in: mslua data make text ",
+                     source.paths[0]));
+  }
+  return files;
+}
+
+// One of the files, which are one text, each behind the one before.
+struct TextFile {
+  std::unique_ptr<InputFile> file;
+  int64_t offset = 0;  // bytes before the first token
+  int64_t begin = 0;   // tokens of the files before it
+  int64_t tokens = 0;
+};
+
+// Opens a file of tokens. *width: bytes of a token, 0 where it is not known yet.
+StatusOr<TextFile> OpenTokens(const std::string& path, const std::string& format, int64_t* width) {
+  TextFile opened;
+  ASSIGN_OR_RETURN(opened.file, InputFile::Open(path));
+  ASSIGN_OR_RETURN(const auto header, ReadTokenHeader(*opened.file));
+  const auto type_of = [](int64_t bytes) { return bytes == 2 ? "uint16" : "uint32"; };
+  if (!header.has_value() && format == "tokens") {
+    return absl::DataLossError(absl::StrCat("TextDataset: ", path,
+                                            " has no header of llm.c that tells how wide its tokens are; give format = "
+                                            "\"uint16\" or \"uint32\", or make it with mslua data tokenize"));
+  }
+  if (*width == 0) *width = header->width;
+  if (header.has_value() && header->width != *width) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("TextDataset: ", path, " holds ", type_of(header->width), " tokens, expected ", type_of(*width)));
+  }
+  opened.offset = header.has_value() ? TokenFileHeader::kBytes : 0;
+  const int64_t bytes = opened.file->size() - opened.offset;
+  if (bytes % *width != 0) {
+    return absl::DataLossError(absl::StrCat("TextDataset: ", path, " has ", bytes, " bytes, expected ",
+                                            *width == 2 ? "pairs" : "fours", " (", type_of(*width), " tokens)"));
+  }
+  opened.tokens = bytes / *width;
+  return opened;
 }
 
 class TextReader : public Reader {
@@ -95,28 +138,17 @@ class TextReader : public Reader {
   static StatusOr<std::unique_ptr<Reader>> Open(const Text& source) {
     auto reader = std::make_unique<TextReader>();
     bool whole = false;
-    ASSIGN_OR_RETURN(const std::string path, FileOf(source, &whole));
-    ASSIGN_OR_RETURN(reader->file_, InputFile::Open(path));
-    reader->width_ = source.uint16 ? 2 : 1;
-    if (reader->file_->size() % reader->width_ != 0) {
-      return absl::DataLossError(absl::StrCat("TextDataset: ", path, " has ", reader->file_->size(),
-                                              " bytes, expected pairs (uint16 tokens)"));
-    }
-    if (reader->width_ == 1) {
-      ASSIGN_OR_RETURN(auto seen, BytesOf(*reader->file_));
-      if (!source.characters_from.empty()) {
-        ASSIGN_OR_RETURN(seen, KnownBytes(path, source, seen));
-      }
-      int32_t id = 0;
-      for (int byte = 0; byte < 256; ++byte) reader->ids_[byte] = seen[byte] ? id++ : -1;
-    }
-    const int64_t tokens = reader->file_->size() / reader->width_;
+    ASSIGN_OR_RETURN(const std::vector<std::string> paths, FilesOf(source, &whole));
+    RETURN_IF_ERROR(reader->OpenFiles(paths, source));
+    const int64_t tokens = reader->files_.back().begin + reader->files_.back().tokens;
     const int64_t train = whole ? tokens : std::llround(std::floor(tokens * (1 - source.test_fraction)));
     int64_t begin = 0, end = tokens;
     if (!whole && source.usage == Usage::kTrain) end = train;
     if (!whole && source.usage == Usage::kTest) begin = train;
     if (end - begin < source.block + 1) {
-      return absl::InvalidArgumentError(absl::StrCat("TextDataset: ", path, " has ", end - begin,
+      const std::string more =
+          paths.size() > 1 ? absl::StrCat(" and ", paths.size() - 1, " more files have ") : " has ";
+      return absl::InvalidArgumentError(absl::StrCat("TextDataset: ", paths[0], more, end - begin,
                                                      " tokens in this part, a window of block ", source.block,
                                                      " needs ", source.block + 1));
     }
@@ -133,28 +165,74 @@ class TextReader : public Reader {
     const int64_t first = begin_ + i * stride_, n = block_ + 1;
     buffers->bytes.resize(static_cast<size_t>(n * width_));
     buffers->ints.resize(static_cast<size_t>(n));
-    RETURN_IF_ERROR(file_->Read(first * width_, n * width_, buffers->bytes.data()));
-    const uint8_t* bytes = buffers->bytes.data();
+    uint8_t* const bytes = buffers->bytes.data();
+    for (int64_t k = 0; k < n;) {  // the part of the window that each file has
+      const TextFile& file = FileOf(first + k);
+      const int64_t at = first + k - file.begin, count = std::min(n - k, file.tokens - at);
+      RETURN_IF_ERROR(file.file->Read(file.offset + at * width_, count * width_, bytes + k * width_));
+      k += count;
+    }
     for (int64_t k = 0; k < n; ++k) {
-      const int32_t token = width_ == 1 ? ids_[bytes[k]] : bytes[2 * k] | bytes[2 * k + 1] << 8;
-      if (token < 0 || (width_ == 2 && vocab_size_ > 0 && token >= vocab_size_)) {
-        return absl::DataLossError(
-            absl::StrCat(file_->path(), ", token ", first + k, ": ",
-                         width_ == 1 ? std::string("the file has changed while it was read")
-                                     : absl::StrCat(token, ", expected 0..", vocab_size_ - 1, " (vocab_size)")));
+      const int64_t token = TokenAt(bytes + k * width_);
+      if (token < 0 || token > std::numeric_limits<int32_t>::max() ||
+          (width_ > 1 && vocab_size_ > 0 && token >= vocab_size_)) {
+        return absl::DataLossError(absl::StrCat(Place(first + k), ": ", Problem(token)));
       }
-      buffers->ints[k] = token;
+      buffers->ints[k] = static_cast<int32_t>(token);
     }
     row[0] = RawColumn{buffers->ints.data(), columns_[0].type};
     row[1] = RawColumn{buffers->ints.data() + 1, columns_[1].type};
     return absl::OkStatus();
   }
 
-  std::string Where(int64_t i) const override { return absl::StrCat(file_->path(), ", token ", begin_ + i * stride_); }
+  std::string Where(int64_t i) const override { return Place(begin_ + i * stride_); }
 
  private:
-  std::unique_ptr<InputFile> file_;
-  int64_t width_ = 1;  // bytes of a token
+  Status OpenFiles(const std::vector<std::string>& paths, const Text& source) {
+    width_ = source.characters ? 1 : source.format == "uint16" ? 2 : source.format == "uint32" ? 4 : 0;
+    std::array<bool, 256> seen{};
+    for (const std::string& path : paths) {
+      TextFile opened;
+      if (source.characters) {
+        ASSIGN_OR_RETURN(opened.file, InputFile::Open(path));
+        opened.tokens = opened.file->size();
+        RETURN_IF_ERROR(MarkBytes(*opened.file, &seen));
+      } else {
+        ASSIGN_OR_RETURN(opened, OpenTokens(path, source.format, &width_));
+      }
+      if (!files_.empty()) opened.begin = files_.back().begin + files_.back().tokens;
+      files_.push_back(std::move(opened));
+    }
+    if (source.characters && !source.characters_from.empty()) {
+      ASSIGN_OR_RETURN(seen, KnownBytes(paths[0], source, seen));
+    }
+    int32_t id = 0;
+    for (int byte = 0; byte < 256; ++byte) ids_[byte] = seen[byte] ? id++ : -1;
+    return absl::OkStatus();
+  }
+
+  const TextFile& FileOf(int64_t token) const {
+    const auto after = std::upper_bound(files_.begin(), files_.end(), token,
+                                        [](int64_t t, const TextFile& file) { return t < file.begin; });
+    return *(after - 1);
+  }
+  std::string Place(int64_t token) const {
+    const TextFile& file = FileOf(token);
+    return absl::StrCat(file.file->path(), ", token ", token - file.begin);
+  }
+  int64_t TokenAt(const uint8_t* bytes) const {
+    if (width_ == 1) return ids_[bytes[0]];
+    const int64_t low = bytes[0] | bytes[1] << 8;
+    return width_ == 2 ? low : low | static_cast<int64_t>(bytes[2] | bytes[3] << 8) << 16;
+  }
+  std::string Problem(int64_t token) const {
+    if (width_ == 1) return "the file has changed while it was read";
+    const int64_t most = vocab_size_ > 0 ? vocab_size_ - 1 : std::numeric_limits<int32_t>::max();
+    return absl::StrCat(token, ", expected 0..", most, vocab_size_ > 0 ? " (vocab_size)" : "");
+  }
+
+  std::vector<TextFile> files_;  // at least one
+  int64_t width_ = 1;            // bytes of a token
   int64_t begin_ = 0, block_ = 0, stride_ = 0, vocab_size_ = 0;
   std::array<int32_t, 256> ids_{};
 };
@@ -198,13 +276,17 @@ std::vector<FieldDef> TextFields() {
   stride.limits = AtLeast(1);
   stride.unit = "tokens";
   FieldDef format{"format", FieldType::kString, "what a token is", "characters"};
-  format.choices = {"characters", "uint16"};
-  FieldDef fraction{"test_fraction", FieldType::kNumber, "the end of a single file that is the test part", 0.1};
+  format.choices = {"characters", "uint16", "uint32", "tokens"};
+  FieldDef fraction{"test_fraction", FieldType::kNumber,
+                    "the end of the text that is the test part; a folder with val.bin has it there", 0.1};
   fraction.limits = Fraction();
-  FieldDef vocabulary{"vocab_size", FieldType::kInt, "uint16 only: a token that is not below it is an error"};
+  FieldDef vocabulary{"vocab_size", FieldType::kInt, "of tokens: one that is not below it is an error"};
   vocabulary.limits = AtLeast(1);
   return {
-      PathField("dataset_files", "a file, or a folder with input.txt (characters) or train.bin and val.bin (uint16)"),
+      PathField("dataset_files",
+                "a file, a list of files that are one text, or a folder with input.txt (characters) or train.bin and "
+                "val.bin (tokens)",
+                FieldType::kPaths),
       UsageField(),
       block,
       stride,
@@ -223,7 +305,8 @@ MSLUA_SOURCE(text) {
   def.doc =
       "Windows of a text for next-token prediction: x int32 [block], y int32 [block], y being x moved on by one. "
       "`stride` tokens lie between two windows (default: block). format \"characters\": bytes, ids in order of their "
-      "values; \"uint16\": tokens.";
+      "values; \"uint16\" and \"uint32\": tokens; \"tokens\": tokens behind llm.c's header, which tells their "
+      "width, as `mslua data tokenize` writes them.";
   def.fields = TextFields();
   def.open = [](const Fields& fields) { return TextReader::Open(Text(fields)); };
   def.fits = [](const std::string& path) { return IsFile(path) || IsFile(path + "/input.txt"); };

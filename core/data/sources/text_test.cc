@@ -1,10 +1,13 @@
+#include "core/base/input_file.h"
 #include "core/data/testing/source_testing.h"
+#include "core/files/token_file.h"
 #include "gmock/gmock.h"
 
 namespace mslua::data {
 namespace {
 
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 std::string Little(uint64_t value, int width) {
@@ -30,6 +33,57 @@ TEST(TextTest, Tokens16) {
   EXPECT_THAT(Message(ReadAll(**Open("text", text))), HasSubstr("train.bin, token 1: 40000, expected 0..99"));
   Put(path + "/train.bin", "abc");
   EXPECT_THAT(Message(Open("text", text).status()), HasSubstr("expected pairs"));
+}
+
+// The tokens of window i.
+std::vector<int32_t> Window(const Reader& reader, int64_t i) {
+  ReadBuffers buffers;
+  std::vector<RawColumn> row(2);
+  EXPECT_TRUE(reader.Read(i, &buffers, absl::MakeSpan(row)).ok());
+  const auto* x = static_cast<const int32_t*>(row[0].data);
+  std::vector<int32_t> tokens(x, x + row[0].type.bytes() / 4);
+  tokens.push_back(static_cast<const int32_t*>(row[1].data)[tokens.size() - 1]);
+  return tokens;
+}
+
+TEST(TextTest, SeveralFilesAreOneText) {
+  const std::string path = Folder("several");
+  Put(path + "/a", Little(1, 2) + Little(2, 2));
+  Put(path + "/b", "");
+  ASSERT_TRUE(WriteTokenFile(path + "/c", {3, 4, 5, 6}, 2).ok());
+  const std::vector<std::string> files{path + "/a", path + "/b", path + "/c"};
+  FieldMap text{{"dataset_files", files}, {"format", "uint16"}, {"block", 4}, {"stride", 1}, {"usage", "all"}};
+  auto reader = Open("text", text);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  ASSERT_EQ((*reader)->size(), 2);
+  EXPECT_THAT(Window(**reader, 0), ElementsAre(1, 2, 3, 4, 5));
+  EXPECT_THAT(Window(**reader, 1), ElementsAre(2, 3, 4, 5, 6));
+  text["vocab_size"] = 6;
+  EXPECT_THAT(Message(ReadAll(**Open("text", text))), HasSubstr("/c, token 3: 6, expected 0..5 (vocab_size)"));
+  Put(path + "/a", "ab");
+  Put(path + "/c", "abc");
+  FieldMap characters{{"dataset_files", files}, {"block", 4}, {"usage", "all"}};
+  EXPECT_THAT(Window(**Open("text", characters), 0), ElementsAre(0, 1, 0, 1, 2));
+}
+
+TEST(TextTest, HeadersTellTheWidth) {
+  const std::string path = Folder("headers");
+  ASSERT_TRUE(WriteTokenFile(path + "/train.bin", {70000, 1, 2}, 4).ok());
+  FieldMap text{{"dataset_files", path}, {"format", "tokens"}, {"block", 2}};
+  EXPECT_THAT(Window(**Open("text", text), 0), ElementsAre(70000, 1, 2));
+  text["format"] = "uint32";
+  EXPECT_THAT(Window(**Open("text", text), 0), ElementsAre(70000, 1, 2));
+  text["format"] = "uint16";
+  EXPECT_THAT(Message(Open("text", text).status()), HasSubstr("train.bin holds uint32 tokens, expected uint16"));
+  Put(path + "/train.bin", Little(70000, 4) + Little(1, 4) + Little(0xffffffff, 4));
+  text["format"] = "uint32";
+  EXPECT_THAT(Message(ReadAll(**Open("text", text))), HasSubstr("train.bin, token 2: 4294967295, expected 0.."));
+  text["format"] = "tokens";
+  EXPECT_THAT(Message(Open("text", text).status()), HasSubstr("train.bin has no header of llm.c"));
+  ASSERT_TRUE(WriteTokenFile(path + "/train.bin", {1, 2, 3, 4}, 4).ok());
+  const std::string whole = *ReadFile(path + "/train.bin", 1 << 20);
+  Put(path + "/train.bin", whole.substr(0, whole.size() - 4));
+  EXPECT_THAT(Message(Open("text", text).status()), HasSubstr("its header says 4 tokens"));
 }
 
 TEST(TextTest, Errors) {

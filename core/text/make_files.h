@@ -1,0 +1,37 @@
+// What `mslua data tokenizer` and `mslua data tokenize` write.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/base/status.h"
+
+namespace mslua::text {
+
+struct TrainOptions {
+  int64_t vocab_size = 0;
+  std::vector<std::string> special = {"<|endoftext|>"};
+};
+
+// Trains a byte-level BPE on the text files and writes tokenizer.json into the new or empty folder `out`. Gives the
+// size of the vocabulary.
+StatusOr<int64_t> TrainTokenizer(const std::vector<std::string>& files, const TrainOptions& options,
+                                 const std::string& out);
+
+struct TokenizeOptions {
+  double test_fraction = 0.1;  // the end of the text, by bytes, at the begin of a line; 0: no val.bin
+  std::string end_of_text;     // a token behind each file; empty: none
+};
+
+struct TokenizeReport {
+  int64_t train = 0, val = 0;  // tokens
+  int64_t width = 2;           // bytes of a token
+};
+
+// Writes train.bin and val.bin (core/files/token_file.h) into the new or empty folder `out`, and copies the tokenizer's
+// files there. A file is one text in memory, with its tokens. Errors name the file.
+StatusOr<TokenizeReport> TokenizeFiles(const std::vector<std::string>& files, const std::string& tokenizer,
+                                       const TokenizeOptions& options, const std::string& out);
+
+}  // namespace mslua::text

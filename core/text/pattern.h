@@ -1,0 +1,11 @@
+// The key "pattern" of parts: {"Regex": "\\s+"} or {"String": " "}.
+#pragma once
+
+#include "core/text/part_reader.h"
+#include "core/text/regex.h"
+
+namespace mslua::text {
+
+StatusOr<Regex> ReadPattern(PartReader* reader);
+
+}  // namespace mslua::text

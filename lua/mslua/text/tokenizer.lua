@@ -1,0 +1,126 @@
+--- ms.text.Tokenizer: text to ids of tokens and back. core/text reads the files.
+local args = require "mslua.args"
+local chat = require "mslua.text.chat"
+local class = require "mslua.class"
+local core = require "mslua.core"
+local errors = require "mslua.errors"
+
+local Tokenizer = class.Object:extend "Tokenizer"
+
+local bind = args.signature("Tokenizer", { { "path", "string", required = true } })
+
+--- Reads a tokenizer from a folder, or a file of it: tokenizer.json, vocab.json with merges.txt, vocab.txt, a .tiktoken
+--- file, or SentencePiece's tokenizer.model. `t.vocab_size` is the number of rows that an embedding needs,
+--- `t.special_tokens` a table token -> id, `t.chat_template` the Jinja text of tokenizer_config.json, `t.files` the
+--- paths that were read. (path)
+function Tokenizer:init(...)
+  local a = bind(...)
+  self.path, self._core = a.path, core.tokenizer(a.path)
+  for key, value in pairs(core.tokenizer_info(self._core)) do self[key] = value end
+end
+
+Tokenizer.__index = class.lookup
+
+local function check(self, call) class.check_self(self, Tokenizer, "a Tokenizer", call) end
+
+local bind_encode = args.signature("encode", {
+  { "text", "string", required = true },
+  { "pair", "string" },
+  { "add_special_tokens", "boolean", true },
+  { "parse_special_tokens", "boolean", true },
+})
+
+--- The ids of a text, from 0. With `pair` those of two texts, as questions and answers are. add_special_tokens adds
+--- what the model expects around a text, such as [CLS]; parse_special_tokens = false takes `<|endoftext|>` in the text
+--- as text, for texts of others. (text, pair, add_special_tokens = true, parse_special_tokens = true)
+---@return integer[] ids
+---@return integer[]? types of a pair: for each token which of the two texts it belongs to, 0 or 1
+function Tokenizer:encode(...)
+  check(self, "tokenizer:encode(text)")
+  local a = bind_encode(...)
+  return core.tokenizer_encode(self._core, a.text, a.pair, a.add_special_tokens, a.parse_special_tokens)
+end
+
+local bind_decode = args.signature("decode", {
+  { "ids", "any", required = true }, { "skip_special_tokens", "boolean", true },
+})
+
+--- The text of a list of ids, or of an int32 tensor [n]. Bytes that are not UTF-8 become U+FFFD. (ids,
+--- skip_special_tokens = true)
+---@return string
+function Tokenizer:decode(...)
+  check(self, "tokenizer:decode(ids)")
+  local a = bind_decode(...)
+  return core.tokenizer_decode(self._core, a.ids, a.skip_special_tokens)
+end
+
+local bind_stream = args.signature("stream", { { "skip_special_tokens", "boolean", true } })
+
+--- A function for text that grows token by token: `more(id)` gives the characters that are complete with this id, which
+--- may be none; `more()` gives the rest at the end. All of them together are the text of decode. (skip_special_tokens =
+--- true)
+---@return fun(id?: integer): string
+function Tokenizer:stream(...)
+  check(self, "tokenizer:stream()")
+  local stream = core.decode_stream(self._core, bind_stream(...).skip_special_tokens)
+  return function(id) return core.decode_push(stream, id) end
+end
+
+--- The id of a token as the vocabulary writes it; nil: there is none. (token)
+---@return integer?
+function Tokenizer:id_of(token)
+  check(self, "tokenizer:id_of(token)")
+  return core.tokenizer_id(self._core, token)
+end
+
+--- The token of an id as the vocabulary writes it; nil: there is none. (id)
+---@return string?
+function Tokenizer:token_of(id)
+  check(self, "tokenizer:token_of(id)")
+  return core.tokenizer_token(self._core, id)
+end
+
+local bind_chat = args.signature("chat", {
+  { "messages", "list", required = true },
+  { "template", "string" },
+  { "add_generation_prompt", "boolean", true },
+})
+
+--- The ids of a conversation, `{ { role = "user", content = "Hello" } }`, by the chat template of
+--- tokenizer_config.json. template: a known name ("llama3", "chatml", "alpaca") or a Lua file for another one.
+--- add_generation_prompt: ends where the answer begins. What messages say is text: a special token in it is none.
+--- (messages, template, add_generation_prompt = true)
+---@return integer[] ids
+---@return string text
+function Tokenizer:chat(...)
+  check(self, "tokenizer:chat(messages)")
+  local a = bind_chat(...)
+  local parts = chat.render(self, a.messages, a.template, a.add_generation_prompt)
+  local ids, text = {}, {}
+  for i, part in ipairs(parts) do
+    text[i] = part.text
+    for _, id in ipairs((self:encode { text = part.text, add_special_tokens = false,
+      parse_special_tokens = part.template })) do ids[#ids + 1] = id end
+  end
+  return ids, table.concat(text)
+end
+
+--- Copies the tokenizer's files into a folder, which must exist. (folder)
+function Tokenizer:save(folder)
+  check(self, "tokenizer:save(folder)")
+  for _, path in ipairs(self.files) do
+    local from = assert(io.open(path, "rb"))
+    local bytes = from:read "*a"
+    from:close()
+    local name = folder .. "/" .. path:match "[^/]*$"
+    local to, problem = io.open(name, "wb")
+    if not to then errors.fail("save: %s", problem) end
+    local written, why = to:write(bytes)
+    local closed, late = to:close()
+    if not written or not closed then errors.fail("save: %s: %s", name, why or late) end
+  end
+end
+
+function Tokenizer:__tostring() return ("Tokenizer(%q, %d tokens)"):format(self.path, self.vocab_size) end
+
+return Tokenizer
