@@ -20,7 +20,7 @@
 #include "verbs/support/report.h"
 #include "verbs/support/run_recipe.h"
 
-DEFINE_string(to, "hf", "what to write: a folder as Hugging Face has it, or one file");
+DEFINE_string(to, "hf", "write a folder as Hugging Face has it, or one file");
 
 namespace mslua {
 namespace {
@@ -153,7 +153,7 @@ MSLUA_VERB(ckpt) {
                   {"merge", "CKPT OUT.safetensors", 2, 2},
                   {"reshard", "CKPT OUT RANKS", 3, 3},
                   {"convert", "CKPT|DIR|last|best OUT", 2, 2}};
-  verb.examples = {"mslua ckpt ls runs/a", "mslua ckpt show last", "mslua ckpt verify runs/a/ckpt",
+  verb.examples = {"mslua ckpt show last", "mslua ckpt verify runs/a/ckpt",
                    "mslua ckpt convert /models/gpt2 gpt2.safetensors --to safetensors"};
   verb.place = 100;
   verb.run = RunCheckpoint;

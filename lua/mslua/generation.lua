@@ -1,6 +1,6 @@
---- net:generate: continues sequences of token ids. Two graphs are compiled, for the prompts and for one more token; both
---- choose the next token. Keys and values of earlier tokens stay in memory, which the graphs change in place and no
---- checkpoint has.
+--- net:generate: continues sequences of token ids. Two graphs are compiled, for the prompts and for one more token;
+--- both choose the next token. Keys and values of earlier tokens stay in memory, which the graphs change in place and
+--- no checkpoint has.
 local args = require "mslua.args"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
@@ -8,7 +8,7 @@ local kv_cache = require "mslua.kv_cache"
 local ops = require "mslua.ops"
 local Cell = require "mslua.cell"
 
----------------------------------------------------------------------------------------------------------------- sampling
+-------------------------------------------------------------------------------------------------------------- sampling
 
 -- The token that u, float32 [n, 1] in [0, 1), draws from logits [n, 1, v]: int32 [n].
 local function choose(logits, u, how)
@@ -38,7 +38,7 @@ local function choose(logits, u, how)
   return ops.reshape(at, { n })
 end
 
------------------------------------------------------------------------------------------------------------------- graphs
+---------------------------------------------------------------------------------------------------------------- graphs
 
 local Generator = {}
 Generator.__index = Generator
@@ -112,7 +112,7 @@ function Generator:window()
   return full and counts or nil
 end
 
----------------------------------------------------------------------------------------------------------------- generate
+-------------------------------------------------------------------------------------------------------------- generate
 
 local fields = {
   { "count", "integer", 128, min = 1 },
@@ -142,9 +142,9 @@ end
 
 --- Continues sequences: `ids` is a list of token ids, or a list of such lists, of unequal lengths too; gives the same
 --- with up to `count` tokens behind. temperature: of the softmax, 0 takes the most likely token; top_k: from so many of
---- the most likely (0: all); top_p: from the fewest that have this probability together; the same seed draws the same. A
---- row ends at one of stop_ids, or where on_token(row, id) gives true. Past the network's block the newest half of it is
---- computed again, and tokens before it are forgotten. (ids, count = 128, temperature = 1, top_k = 0, top_p = 1,
+--- the most likely (0: all); top_p: from the fewest that have this probability together; the same seed draws the same.
+--- A row ends at one of stop_ids, or where on_token(row, id) gives true. Past the network's block the newest half of it
+--- is computed again, and tokens before it are forgotten. (ids, count = 128, temperature = 1, top_k = 0, top_p = 1,
 --- seed = 1, stop_ids, on_token)
 ---@param ids integer[]|integer[][]
 ---@return integer[]|integer[][]

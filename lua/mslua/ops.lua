@@ -186,8 +186,8 @@ end
 
 --- softmax(scale * q k^T) v for queries q [.., h, t, d], keys k [.., g, s, d] and values v [.., g, s, e], of which each
 --- head serves h / g heads of queries: y [.., h, t, e]. `causal`: the last query sees all keys, each one before it one
---- less. `attn_mask` broadcasts to [.., h, t, s]: bool, true for the keys that a query sees, or floats that are added to
---- the scores. `key_lengths` int32 [n]: of row i only so many keys count. `scale` 0: 1 / sqrt(d).
+--- less. `attn_mask` broadcasts to [.., h, t, s]: bool, true for the keys that a query sees, or floats that are added
+--- to the scores. `key_lengths` int32 [n]: of row i only so many keys count. `scale` 0: 1 / sqrt(d).
 --- (q, k, v, {attn_mask, key_lengths, causal = false, scale = 0})
 ops.scaled_dot_product_attention = setmetatable({
   all = attend.all, operator = attend.operator, results = attend.results,

@@ -13,9 +13,9 @@ local M = {}
 ---@class mslua.Family
 ---@field model_type string of config.json
 ---@field prefix? string that names in files may begin with
----@field rows {[1]: string|string[], [2]: string, [3]: any}[] a tensor's name in files (the first is written), ours, and
----  how: nil: the same; "transposed"; {i, n}: part i of n of our rows; "tied": the file's may repeat it; "ignored". # is
----  the number of a layer
+---@field rows {[1]: string|string[], [2]: string, [3]: any}[] a tensor's name in files (the first is written), ours,
+---  and how: nil: the same; "transposed"; {i, n}: part i of n of our rows; "tied": the file's may repeat it; "ignored".
+---  # is the number of a layer
 ---@field network fun(config: table, has: fun(name: string): integer[]?, fail: function): Cell
 ---@field config fun(net: Cell): table
 ---@field older? {[1]: string, [2]: string}[] patterns of names of old files, and what they are now
@@ -232,8 +232,8 @@ local function fits_any(name, patterns)
   return false
 end
 
--- Fills a network from the tensors found. `partial`: heads that the files lack keep their initial values, and heads that
--- the network lacks are left out; both are said.
+-- Fills a network from the tensors found. `partial`: heads that the files lack keep their initial values, and heads
+-- that the network lacks are left out; both are said.
 local function fill(net, family, found, fail, partial)
   local parts, unknown = plan(family, found)
   local problems, missing, fresh, unused = {}, {}, {}, {}
@@ -284,7 +284,8 @@ local function network_of(family, config, found, fail)
   local plain_names = {}
   for name, t in pairs(found) do plain_names[plain(family, name)] = t.shape end
   local function refuse(key, known)
-    fail("config.json: %s = %s is not supported%s", key, errors.show(config[key]), known and ", expected " .. known or "")
+    fail("config.json: %s = %s is not supported%s", key, errors.show(config[key]),
+      known and ", expected " .. known or "")
   end
   for key in pairs(family.required or {}) do
     if config[key] == nil then fail("config.json: no %s", key) end

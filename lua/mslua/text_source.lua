@@ -1,5 +1,5 @@
---- Where verbs that read or write text get their tokens from: the tokenizer of a folder, or the characters of a recipe's
---- TextDataset.
+--- Where verbs that read or write text get their tokens from: the tokenizer of a folder, or the characters of a
+--- recipe's TextDataset.
 local errors = require "mslua.errors"
 local files = require "mslua.files"
 

@@ -203,7 +203,8 @@ local function load_weights(recipe, network)
   local values, path, step = core.load_named(flags.ckpt, recipe.name, recipe.checkpoint and recipe.checkpoint.directory,
     parallel_context.together())
   if core.speaks() then
-    io.stderr:write(("mslua: %s: weights of %s%s\n"):format(flags.verb, path, step > 0 and (", step %d"):format(step) or ""))
+    io.stderr:write(("mslua: %s: weights of %s%s\n"):format(flags.verb, path,
+      step > 0 and (", step %d"):format(step) or ""))
   end
   checkpoint.load_param_into_net(network, values, not flags.partial)
 end
@@ -244,7 +245,9 @@ end
 local function generating()
   local flags = core.options
   if files.is_folder(flags.file) then
-    if flags.ckpt_given then params.usage_error("--ckpt is for a recipe, %s is a folder with its weights", flags.file) end
+    if flags.ckpt_given then
+      params.usage_error("--ckpt is for a recipe, %s is a folder with its weights", flags.file)
+    end
     local net = pretrained.from_pretrained(flags.file)
     local eos = net.pretrained.config.eos_token_id
     local tokens = not flags.ids and text_source.has_tokenizer(flags.file) and text_source.of_folder(flags.file) or nil
@@ -290,7 +293,7 @@ local function prompt_ids(tokens)
   return tokens.encode(text)
 end
 
---- `mslua generate RECIPE|DIR`: texts that go on from a prompt.
+--- `mslua generate RECIPE|DIR`: texts that continue a prompt.
 function M.generate()
   local flags = core.options
   if flags.top_p <= 0 or flags.top_p > 1 then

@@ -60,7 +60,7 @@ check.case("draws", function()
   check.equal(net:generate(prompts[1], { count = 8, top_k = 3, top_p = 1e-6 }), greedy)
 end)
 
--- Draws of the next token have the softmax's frequencies, cut at top_k and top_p.
+-- Draws of the next token have the softmax's frequencies, limited by top_k and top_p.
 check.case("frequencies of draws", function()
   local logits = net(ms.Tensor({ { 1, 2, 3 } }, ms.int32))[1][3]:totable()
   local n, rows = 2000, {}

@@ -24,18 +24,17 @@ write() { python3 "$writer" write "$@"; }
 write gpt2 good
 write llama shards --shards
 
-generate=("$mslua" generate)
-
 # --- what works
-expect "greedy ids" 0 '"ids": [' "${generate[@]}" good --ids 1,2,3 --temperature 0 --max-new 4 --json
-one=$("${generate[@]}" good --ids 1,2,3 --seed 4 --max-new 6)
-two=$("${generate[@]}" good --ids 1,2,3 --seed 4 --max-new 6 --texts 2 | head -1)
+expect "greedy ids" 0 '"ids": [' "$mslua" generate good --ids 1,2,3 --temperature 0 --max-new 4 --json
+one=$("$mslua" generate good --ids 1,2,3 --seed 4 --max-new 6)
+two=$("$mslua" generate good --ids 1,2,3 --seed 4 --max-new 6 --texts 2 | head -1)
 [ "${one%,*}" != "" ] && [ "${one%%,*}" = 1 ] || { echo "generate: $one"; failed=1; }
 [ "${two%%,*}" = 1 ] || { echo "generate --texts: $two"; failed=1; }
 expect "show" 0 "blocks.0.attn.in_proj.weight (transposed)" "$mslua" ckpt show good
 mkdir out
 expect "convert to hf" 0 "" "$mslua" ckpt convert good out
-expect "the same tokens" 0 "$("${generate[@]}" good --ids 5 --temperature 0)" "${generate[@]}" out --ids 5 --temperature 0
+wanted=$("$mslua" generate good --ids 5 --temperature 0)
+expect "the same tokens" 0 "$wanted" "$mslua" generate out --ids 5 --temperature 0
 grep -q '"format": *"pt"' out/model.safetensors || { echo "convert: no format pt"; failed=1; }
 expect "convert to safetensors" 0 "" "$mslua" ckpt convert good good.safetensors --to safetensors
 expect "our names" 0 "blocks.1.ln1.gamma" "$mslua" ckpt show good.safetensors
@@ -62,15 +61,15 @@ expect "weights of another family" 2 "model_type is 'llama', the network is of t
   "$mslua" train tune.lua --out runs/b from=shards
 expect "weights of another size" 2 "wte.weight is [37, 16], expected [37, 8]" "$mslua" train tune.lua --out runs/b \
   dim=8
-expect "text of a recipe" 0 "the" "${generate[@]}" tune.lua --ckpt runs/a --prompt the --max-new 5
-expect "a prompt's unknown character" 2 "has no character" "${generate[@]}" tune.lua --ckpt runs/a --prompt '~'
+expect "text of a recipe" 0 "the" "$mslua" generate tune.lua --ckpt runs/a --prompt the --max-new 5
+expect "a prompt's unknown character" 2 "has no character" "$mslua" generate tune.lua --ckpt runs/a --prompt '~'
 mkdir tuned
 expect "a run as a folder" 0 "" "$mslua" ckpt convert runs/a tuned
-expect "and text from it" 0 "1,2," "${generate[@]}" tuned --ids 1,2 --max-new 2
+expect "and text from it" 0 "1,2," "$mslua" generate tuned --ids 1,2 --max-new 2
 
 # --- bad input
 bad() {  # bad NAME TEXT FOLDER
-  expect "$1" 2 "$2" "${generate[@]}" "$3" --ids 1
+  expect "$1" 2 "$2" "$mslua" generate "$3" --ids 1
 }
 edit() {  # edit FOLDER FILE PYTHON: v is the file's JSON
   python3 - "$1/$2" "$3" <<'PY'
@@ -109,19 +108,19 @@ bad "a missing shard" "the shard model-00002-of-00002.safetensors" bad
 copy shards; edit bad model.safetensors.index.json 'v["weight_map"]["model.norm.weight"] = "../x.safetensors"'
 bad "a path" "expected a file in this folder" bad
 copy shards; truncate -s -8 bad/model-00001-of-00002.safetensors
-expect "a truncated shard" 2 "are not within the 10232 bytes" "${generate[@]}" bad --ids 1
+expect "a truncated shard" 2 "are not within the 10232 bytes" "$mslua" generate bad --ids 1
 copy shards; cp bad/model-00001-of-00002.safetensors bad/model-00002-of-00002.safetensors
 bad "a tensor twice" "is in two shards" bad
 copy shards; edit bad model.safetensors.index.json 'del v["weight_map"]["model.norm.weight"]'
 bad "not listed" "has the tensor 'model.norm.weight', which model.safetensors.index.json does not list" bad
 bad "no folder" "nowhere" nowhere
-expect "top_p" 2 "--top-p: expected a number above 0" "${generate[@]}" good --ids 1 --top-p 0
-expect "a long prompt" 2 "the network takes at most block = 24" "${generate[@]}" good --ids "$(seq -s, 0 24)"
-expect "an id" 2 "expected an id from 0 to 36, got 37" "${generate[@]}" good --ids 37
-expect "no id" 2 "expected token ids such as 1,2,3" "${generate[@]}" good --ids 1,x
-expect "no prompt" 2 "give one of --prompt, --prompt-file and --ids, got none" "${generate[@]}" good
-expect "no tokenizer" 2 "give token ids with --ids" "${generate[@]}" good --prompt hello
-expect "a checkpoint for a folder" 2 "is a folder with its weights" "${generate[@]}" good --ids 1 --ckpt best
+expect "top_p" 2 "--top-p: expected a number above 0" "$mslua" generate good --ids 1 --top-p 0
+expect "a long prompt" 2 "the network takes at most block = 24" "$mslua" generate good --ids "$(seq -s, 0 24)"
+expect "an id" 2 "expected an id from 0 to 36, got 37" "$mslua" generate good --ids 37
+expect "no id" 2 "expected token ids such as 1,2,3" "$mslua" generate good --ids 1,x
+expect "no prompt" 2 "give one of --prompt, --prompt-file and --ids, got none" "$mslua" generate good
+expect "no tokenizer" 2 "give token ids with --ids" "$mslua" generate good --prompt hello
+expect "a checkpoint for a folder" 2 "is a folder with its weights" "$mslua" generate good --ids 1 --ckpt best
 expect "convert without a folder" 2 "there is no folder" "$mslua" ckpt convert good nowhere
 expect "convert of a file" 2 "nothing says what network" "$mslua" ckpt convert good.safetensors out
 
@@ -141,7 +140,7 @@ for _ in range(r.randint(1, 4)):
     else: b[at:at] = bytes(r.randrange(256) for _ in range(3))
 open(path, "wb").write(b)
 PY
-  got=$("${generate[@]}" bad --ids 1 --max-new 1 2>&1)
+  got=$("$mslua" generate bad --ids 1 --max-new 1 2>&1)
   code=$?
   case $code in
     0 | 2 | 4 | 5) ;;

@@ -54,9 +54,9 @@ local bind = args.signature("Bert", {
   { "classes", "integer", 2, min = 1 }, { "pooler", "boolean", true },
 })
 
---- `Bert { vocab = 30522, layers = 12, heads = 12, dim = 768 }`. block: most tokens; hidden: default 4 dim. head: "none"
---- gives the last layer [n, t, d] and, with the pooler, the pooled [n, d]; "mlm" logits [n, t, v]; "classifier" logits
---- [n, classes] from the pooled; "qa" [n, t, 2], of begin and end.
+--- `Bert { vocab = 30522, layers = 12, heads = 12, dim = 768 }`. block: most tokens; hidden: default 4 dim. head:
+--- "none" gives the last layer [n, t, d] and, with the pooler, the pooled [n, d]; "mlm" logits [n, t, v];
+--- "classifier" logits [n, classes] from the pooled; "qa" [n, t, 2], of begin and end.
 function Bert:init(...)
   local c = bind(...)
   c.hidden = c.hidden or 4 * c.dim

@@ -1,5 +1,5 @@
---- Llama 2 and 3 (Touvron et al., 2023): RMS normalisation, rotary positions, grouped heads, SwiGLU. The fields have the
---- names of the published files.
+--- Llama 2 and 3 (Touvron et al., 2023): RMS normalisation, rotary positions, grouped heads, SwiGLU. The fields have
+--- the names of the published files.
 -- Letters of shapes: n sequences, t tokens, d width, v vocabulary.
 local args = require "mslua.args"
 local kv_cache = require "mslua.kv_cache"

@@ -22,8 +22,8 @@ local bind = args.signature("MultiheadAttention", {
 })
 
 --- Attention in several heads (Vaswani et al., 2017): `nn.MultiheadAttention(128, 4, {causal = true})`. Query, key and
---- value are projected by `in_proj` [3 e, e]; `out_init`: how out_proj begins, when not as in_proj. `causal`: a position
---- sees itself and those before it. Dropout acts on the result of `out_proj`.
+--- value are projected by `in_proj` [3 e, e]; `out_init`: how out_proj begins, when not as in_proj. `causal`: a
+--- position sees itself and those before it. Dropout acts on the result of `out_proj`.
 function Attention:init(...)
   local a = bind(...)
   if a.embed_dim % a.num_heads ~= 0 then
@@ -55,6 +55,9 @@ local known_masks = { attn_mask = true, key_padding_mask = true }
 
 -- The masks of a call as scaled_dot_product_attention takes one: true for the keys that are seen.
 local function mask_of(masks, keys)
+  if masks ~= nil and (type(masks) ~= "table" or core.kind(masks)) then
+    errors.fail("MultiheadAttention: expected a table with attn_mask or key_padding_mask, got %s", errors.show(masks))
+  end
   for name in pairs(masks or {}) do
     if not known_masks[name] then
       errors.fail("MultiheadAttention: unknown argument '%s', expected attn_mask or key_padding_mask", tostring(name))
@@ -75,9 +78,9 @@ local function mask_of(masks, keys)
   return mask.dtype == "bool" and ops.logical_and(mask, seen) or ops.select(seen, mask, -1e30)
 end
 
---- query [n, t, e], key and value [n, s, e] (default: the query, and the key) give [n, t, e]. masks: attn_mask [t, s] or
---- [n, t, s], bool, true where a query must not see a key, or floats that are added to the scores; key_padding_mask bool
---- [n, s], true for keys that are left out (PyTorch's meaning of both). (query, key, value, {attn_mask,
+--- query [n, t, e], key and value [n, s, e] (default: the query, and the key) give [n, t, e]. masks: attn_mask [t, s]
+--- or [n, t, s], bool, true where a query must not see a key, or floats that are added to the scores; key_padding_mask
+--- bool [n, s], true for keys that are left out (PyTorch's meaning of both). (query, key, value, {attn_mask,
 --- key_padding_mask})
 function Attention:construct(query, key, value, masks)
   if type(key) == "table" then
@@ -87,6 +90,12 @@ function Attention:construct(query, key, value, masks)
   end
   key = key or query
   value = value or key
+  for name, x in pairs { query = query, key = key, value = value } do
+    if #x.shape ~= 3 or x.shape[1] ~= query.shape[1] or x.shape[3] ~= self.embed_dim then
+      errors.fail("MultiheadAttention: %s: expected [%d, s, %d], got %s", name, query.shape[1], self.embed_dim,
+        errors.show(x.shape))
+    end
+  end
   local n, t, e = unpack(query.shape)
   local heads, width = self.num_heads, self.embed_dim / self.num_heads
   local parts
