@@ -1,8 +1,9 @@
-// core.save_checkpoint, load_checkpoint, load_named and match_names.
+// core.save_checkpoint, load_checkpoint, load_named, match_names, open_weights and read_json.
 #include "lua/checkpoint_lua.h"
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,8 +11,10 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/input_file.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/tensor_names.h"
+#include "core/json/json.h"
 #include "core/step/parameter.h"
 #include "core/train/agreement.h"
 #include "core/train/shared_checkpoint.h"
@@ -20,9 +23,34 @@
 #include "lua/tensor_lua.h"
 
 namespace mslua {
+
+// A safetensors file that is open: its tensors are read one at a time.
+using Weights = std::shared_ptr<checkpoint::Checkpoint>;
+template <>
+struct KindName<Weights> {
+  static constexpr const char* value = "Weights";
+};
+
 namespace {
 
-// core.save_checkpoint(path, values)
+// The table of strings at `index`, or nothing.
+StatusOr<std::map<std::string, std::string>> ReadMetadata(lua_State* L, int index) {
+  std::map<std::string, std::string> metadata;
+  if (lua_isnoneornil(L, index)) return metadata;
+  if (lua_type(L, index) != LUA_TTABLE)
+    return absl::InvalidArgumentError(
+        absl::StrCat("save_checkpoint: metadata: expected a table of strings, got ", Describe(L, index)));
+  lua_pushnil(L);
+  while (lua_next(L, index)) {
+    if (lua_type(L, -2) != LUA_TSTRING || lua_type(L, -1) != LUA_TSTRING)
+      return absl::InvalidArgumentError("save_checkpoint: metadata: expected a table of strings");
+    metadata[lua_tostring(L, -2)] = lua_tostring(L, -1);
+    lua_pop(L, 1);
+  }
+  return metadata;
+}
+
+// core.save_checkpoint(path, values, metadata)
 StatusOr<int> Save(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(const std::string path, ReadString(L, 1, "save_checkpoint: path"));
   if (lua_type(L, 2) != LUA_TTABLE) {
@@ -52,10 +80,11 @@ StatusOr<int> Save(lua_State* L, Session& session) {
   }
   // By name, so that the file does not depend on the order of a Lua table.
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  ASSIGN_OR_RETURN(const auto metadata, ReadMetadata(L, 3));
   checkpoint::RunState run;
   run.seed = static_cast<int64_t>(session.state().seed);
   if (absl::EndsWith(path, ".safetensors")) {
-    RETURN_IF_ERROR(checkpoint::WriteSafetensors(path, tensors).status());
+    RETURN_IF_ERROR(checkpoint::WriteSafetensors(path, tensors, metadata).status());
   } else {
     RETURN_IF_ERROR(checkpoint::SaveCheckpoint(path, run, tensors));
   }
@@ -142,13 +171,110 @@ StatusOr<int> MatchNames(lua_State* L, Session&) {
   return 2;
 }
 
+StatusOr<Weights> SelfWeights(lua_State* L) {
+  const auto* weights = ToObject<Weights>(L, 1);
+  if (weights == nullptr)
+    return absl::InvalidArgumentError(absl::StrCat("expected weights before the colon, got ", Describe(L, 1)));
+  return *weights;
+}
+
+// core.open_weights(path)
+StatusOr<int> OpenWeights(lua_State* L, Session&) {
+  ASSIGN_OR_RETURN(const std::string path, ReadString(L, 1, "open_weights: path"));
+  ASSIGN_OR_RETURN(auto from, checkpoint::Checkpoint::Open(path));
+  PushObject<Weights>(L, Weights(std::move(from)));
+  return 1;
+}
+
+// weights:tensors(): a list of {name, dtype, shape}, by name
+StatusOr<int> ListWeights(lua_State* L, Session&) {
+  ASSIGN_OR_RETURN(const Weights weights, SelfWeights(L));
+  lua_newtable(L);
+  int n = 0;
+  for (const checkpoint::TensorRecord& record : weights->manifest().tensors) {
+    lua_createtable(L, 0, 3);
+    PushString(L, record.name);
+    lua_setfield(L, -2, "name");
+    lua_pushstring(L, LongName(record.type.dtype));
+    lua_setfield(L, -2, "dtype");
+    PushInts(L, record.type.shape);
+    lua_setfield(L, -2, "shape");
+    lua_rawseti(L, -2, ++n);
+  }
+  return 1;
+}
+
+// weights:read(name)
+StatusOr<int> ReadWeight(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(const Weights weights, SelfWeights(L));
+  ASSIGN_OR_RETURN(const std::string name, ReadString(L, 2, "read: name"));
+  const checkpoint::TensorRecord* record = weights->Find(name);
+  if (record == nullptr) return absl::NotFoundError(absl::StrCat("no tensor '", name, "' in ", weights->path()));
+  ASSIGN_OR_RETURN(Tensor t, NewTensor(session.allocator(), record->type));
+  RETURN_IF_ERROR(weights->Read(name, t.data.get()));
+  PushObject<Tensor>(L, std::move(t));
+  return 1;
+}
+
+void PushJson(lua_State* L, const Json& value) {
+  lua_checkstack(L, 4);
+  switch (value.type()) {
+    case Json::value_t::boolean:
+      lua_pushboolean(L, value.get<bool>() ? 1 : 0);
+      return;
+    case Json::value_t::string:
+      PushString(L, value.get_ref<const std::string&>());
+      return;
+    case Json::value_t::object:
+      lua_newtable(L);
+      for (const auto& [key, item] : value.items()) {
+        PushString(L, key);
+        PushJson(L, item);
+        lua_rawset(L, -3);
+      }
+      return;
+    case Json::value_t::array: {
+      lua_newtable(L);
+      int n = 0;
+      for (const Json& item : value) {
+        PushJson(L, item);
+        lua_rawseti(L, -2, ++n);
+      }
+      return;
+    }
+    default:
+      if (value.is_number())
+        lua_pushnumber(L, value.get<double>());
+      else
+        lua_pushnil(L);
+  }
+}
+
+// core.read_json(path): the value of a file; null is nil
+StatusOr<int> ReadJson(lua_State* L, Session&) {
+  ASSIGN_OR_RETURN(const std::string path, ReadString(L, 1, "read_json: path"));
+  const JsonLimits limits;
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, limits.bytes));
+  const auto value = ParseJson(text, limits);
+  if (!value.ok()) return absl::DataLossError(absl::StrCat(path, ": ", value.status().message()));
+  PushJson(L, *value);
+  return 1;
+}
+
 }  // namespace
 
 void OpenCheckpoints(lua_State* L) {
+  NewKind<Weights>(L);
+  lua_newtable(L);
+  SetFunctions(L, {{"tensors", Entry<ListWeights>}, {"read", Entry<ReadWeight>}});
+  lua_setfield(L, -2, "__index");
+  lua_pop(L, 1);
   SetFunctions(L, {{"save_checkpoint", Entry<Save>},
                    {"load_checkpoint", Entry<Load>},
                    {"load_named", Entry<LoadNamed>},
-                   {"match_names", Entry<MatchNames>}});
+                   {"match_names", Entry<MatchNames>},
+                   {"open_weights", Entry<OpenWeights>},
+                   {"read_json", Entry<ReadJson>}});
 }
 
 }  // namespace mslua

@@ -1,7 +1,7 @@
 -- A small GPT that predicts Shakespeare's next character: nanoGPT's configuration for a CPU.
 --
 --   mslua train recipes/char_gpt.lua data_path=/data/tinyshakespeare
---   mslua run recipes/examples/sample.lua runs/<id>/ckpt data_path=/data/tinyshakespeare
+--   mslua generate recipes/char_gpt.lua data_path=/data/tinyshakespeare --prompt ROMEO:
 local ms = require "mslua"
 local nn = ms.nn
 local GPT = require "gpt"

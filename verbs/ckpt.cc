@@ -1,6 +1,9 @@
 // mslua ckpt
+#include <unistd.h>
+
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -11,9 +14,13 @@
 #include "core/base/text.h"
 #include "core/checkpoint/checkpoint.h"
 #include "lua/json.h"
+#include "lua/open_session.h"
 #include "lua/run_folder.h"
 #include "verbs/define.h"
 #include "verbs/support/report.h"
+#include "verbs/support/run_recipe.h"
+
+DEFINE_string(to, "hf", "write a folder as Hugging Face has it, or one file");
 
 namespace mslua {
 namespace {
@@ -91,15 +98,31 @@ Status Reshard(const std::string& from, const std::string& to, const std::string
   return checkpoint::VerifyCheckpoint(to);
 }
 
+// What the library does with folders as Hugging Face has them: the function of mslua.verbs, on words[1] and so on.
+Status InLibrary(const cli::CommandLine& command, const std::vector<std::string>& words, const std::string& function) {
+  SessionOptions options = OptionsOf(command);
+  options.verb = "ckpt";
+  options.file = words[1];
+  options.args.assign(words.begin() + 2, words.end());
+  options.flags.emplace_back("to", command.String("to"));
+  ASSIGN_OR_RETURN(const auto session, OpenSession(std::move(options)));
+  return CallVerb(*session, function);
+}
+
+bool IsPublishedFolder(const std::string& path) { return access((path + "/config.json").c_str(), F_OK) == 0; }
+
 int RunCheckpoint(const cli::CommandLine& command) {
   std::vector<std::string> words = command.positional;
   const bool json = command.Bool("json");
   if (words.size() == 1) words.emplace_back("last");
+  if (words[0] == "show" && IsPublishedFolder(words[1])) return Report(InLibrary(command, words, "show_folder"));
+  if (words[0] == "convert" && IsPublishedFolder(words[1])) return Report(InLibrary(command, words, "convert"));
   const auto place = CheckpointPlace(words[1], "", "");
   if (!place.ok()) return Report(place.status());
   words[1] = *place;
   if (words[0] == "ls") return Report(ListOne(words[1], json), 0);
   if (words[0] == "show") return Report(ShowCheckpoint(words[1], json), 0);
+  if (words[0] == "convert") return Report(InLibrary(command, words, "convert"));
   if (words[0] == "merge") {
     // Whatever ranks wrote it in whatever parts: one file of whole tensors.
     const Status merged = checkpoint::MergeCheckpoint(words[1], words[2]);
@@ -122,15 +145,16 @@ MSLUA_VERB(ckpt) {
   VerbDef verb;
   verb.name = "ckpt";
   verb.usage = "ACTION PATH [argument ...] [flags]";
-  verb.doc = "checkpoints: show, verify, merge, reshard";
-  verb.flags = {Json().Of({"ls", "show"})};
+  verb.doc = "checkpoints: show, verify, merge, reshard, convert";
+  verb.flags = {Json().Of({"ls", "show"}), OneOf(FLAGS_to, "hf|safetensors").Of({"convert"})};
   verb.actions = {{"ls", "[DIR|last]", 0, 1},
-                  {"show", "CKPT|last|best", 1, 1},
+                  {"show", "CKPT|DIR|last|best", 1, 1},
                   {"verify", "CKPT", 1, 1},
                   {"merge", "CKPT OUT.safetensors", 2, 2},
                   {"reshard", "CKPT OUT RANKS", 3, 3},
-                  {"convert", "CKPT OUT", 2, 2, false}};
-  verb.examples = {"mslua ckpt ls runs/a", "mslua ckpt show last", "mslua ckpt verify runs/a/ckpt"};
+                  {"convert", "CKPT|DIR|last|best OUT", 2, 2}};
+  verb.examples = {"mslua ckpt show last", "mslua ckpt verify runs/a/ckpt",
+                   "mslua ckpt convert /models/gpt2 gpt2.safetensors --to safetensors"};
   verb.place = 100;
   verb.run = RunCheckpoint;
   return verb;

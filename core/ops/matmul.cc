@@ -8,6 +8,7 @@ namespace mslua {
 
 // matmul_onednn.cc
 FastKernel SmallMatmulKernel();
+FastKernel FewRowsMatmulKernel();
 FastKernel SplitMatmulKernel();
 FastKernel OneDnnMatmulKernel();
 
@@ -118,7 +119,7 @@ MSLUA_OPERATOR(matmul) {
       .Attr("transpose_b", AttrKind::kBool, false, "w is [.., j, k]");
   op.Rule(MatmulRule).Grad(MatmulGrad).Reference(MatmulReference);
   op.OnDevice(MatmulOnDevice);
-  op.Fast(SmallMatmulKernel()).Fast(SplitMatmulKernel()).Fast(OneDnnMatmulKernel());
+  op.Fast(SmallMatmulKernel()).Fast(FewRowsMatmulKernel()).Fast(SplitMatmulKernel()).Fast(OneDnnMatmulKernel());
   op.Flops([](const Attrs& a, absl::Span<const TensorType> in, absl::Span<const TensorType> out) {
     const int64_t k = in[0].shape[in[0].rank() - (a.Bool("transpose_a") ? 2 : 1)];
     return 2.0 * static_cast<double>(out[0].elements()) * static_cast<double>(k);

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "core/base/parallel_for.h"
 #include "core/kernels/amx/tile_bilinear.h"
 #include "core/kernels/onednn/onednn.h"
@@ -32,6 +34,37 @@ class SmallKernel : public Kernel {
   }
 
  private:
+  const MatrixProduct s_;
+};
+
+// A few rows times a large transposed matrix, as in the generation of one token: its time is that of reading the matrix
+// once. Threads take rows of the matrix, a block that stays in the cache at a time.
+template <class T>
+class FewRowsKernel : public Kernel {
+ public:
+  static bool Supports(const MatrixProduct& s) {
+    return s.batch == 1 && s.m <= 4 && s.transpose_b && (!s.transpose_a || s.m == 1) && s.k > 0 &&
+           s.n * s.k * static_cast<int64_t>(sizeof(T)) >= kBytes;
+  }
+  explicit FewRowsKernel(const MatrixProduct& s) : s_(s) {}
+
+  Status Run(const Buffers& buffers) override {
+    const T* a = static_cast<const T*>(buffers.inputs[0]);
+    const T* b = static_cast<const T*>(buffers.inputs[1]);
+    T* y = static_cast<T*>(buffers.outputs[0]);
+    const int64_t blocks = (s_.n + kBlock - 1) / kBlock;
+    ParallelFor(blocks, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t block = begin; block < end; ++block) {
+        const int64_t j = block * kBlock, rows = std::min(kBlock, s_.n - j);
+        SmallMatmulTransposed(SmallDotProducts{s_.m, rows, s_.k, s_.k, s_.k, s_.n}, a, b + j * s_.k, y + j);
+      }
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  static constexpr int64_t kBytes = 1 << 18;  // of the matrix: what is worth threads
+  static constexpr int64_t kBlock = 16;       // rows of the matrix
   const MatrixProduct s_;
 };
 
@@ -157,6 +190,20 @@ FastKernel SmallMatmulKernel() {
             if (spec.outputs[0].dtype == DType::kF32)
               return std::make_unique<SmallKernel<float>>(ProductOf(spec).product);
             return std::make_unique<SmallKernel<BF16>>(ProductOf(spec).product);
+          }};
+}
+
+FastKernel FewRowsMatmulKernel() {
+  const auto supports = [](const OpSpec& spec) {
+    const MatrixProduct s = ProductOf(spec).product;
+    const DType t = spec.outputs[0].dtype;
+    return (t == DType::kF32 && FewRowsKernel<float>::Supports(s)) ||
+           (t == DType::kBF16 && FewRowsKernel<BF16>::Supports(s));
+  };
+  return {"rows", supports, [](const OpSpec& spec) -> StatusOr<std::unique_ptr<Kernel>> {
+            if (spec.outputs[0].dtype == DType::kF32)
+              return std::make_unique<FewRowsKernel<float>>(ProductOf(spec).product);
+            return std::make_unique<FewRowsKernel<BF16>>(ProductOf(spec).product);
           }};
 }
 

@@ -67,6 +67,23 @@ TEST(Matmul, AsAccurateAsF32) {
   }
 }
 
+// What generation takes for a token: threads share the rows of a large matrix.
+TEST(Matmul, AFewRowsTimesALargeMatrix) {
+  std::mt19937 random(1);
+  for (const int64_t m : {1, 3, 4}) {
+    const Sizes s{m, 709, 129, false, true};
+    const std::vector<float> a = testing::NormalNumbers(s.m * s.k, 0, random),
+                             b = testing::NormalNumbers(s.k * s.n, 0, random);
+    const std::vector<float> y = Multiply(s, "rows", a, b);
+    EXPECT_LE(Error(s, a, b, y), 1e-7) << m;
+    EXPECT_EQ(Multiply(s, "", a, b), y) << m;
+    const int threads = ComputeThreads();
+    SetComputeThreads(1);
+    EXPECT_EQ(Multiply(s, "rows", a, b), y) << m;
+    SetComputeThreads(threads);
+  }
+}
+
 // One product a sum: all of f32's bits count, up to the rounding of six terms.
 TEST(Matmul, SingleProductsKeepTheirBits) {
   const Sizes s{192, 192, 64, false, false};

@@ -141,6 +141,62 @@ function ops.matmul(x, w, ...)
   return (ops.reshape(y, shape))
 end
 
+local attend = ops.scaled_dot_product_attention
+
+local bind_attention = args.signature("scaled_dot_product_attention", {
+  { "attn_mask", "any" }, { "key_lengths", "any" },
+  { "causal", "boolean", false }, { "scale", "number", 0, min = 0 },
+})
+
+-- bool, true for the keys that the lengths of the rows count: [n, 1.., 1, s] of queries of `rank` dimensions.
+local function counted(lengths, rank, s)
+  local shape = { lengths.shape[1] }
+  for d = 2, rank do shape[d] = 1 end
+  return ops.less(ops.iota { size = s }, ops.reshape(lengths:astype "int32", shape))
+end
+
+local function attention(_, q, k, v, ...)
+  local how = ...
+  local named = select("#", ...) == 1 and type(how) == "table" and not core.kind(how) and how or nil
+  local heads_differ = core.kind(q) and core.kind(k) and #q.shape > 2 and #k.shape == #q.shape
+    and q.shape[#q.shape - 2] ~= k.shape[#k.shape - 2]
+  if not heads_differ and not (named and (named.attn_mask ~= nil or named.key_lengths ~= nil)) then
+    return attend(q, k, v, ...)
+  end
+  local a = bind_attention(...)
+  how = { causal = a.causal, scale = a.scale }
+  local mask, lengths = a.attn_mask, a.key_lengths
+  if lengths then
+    if not core.kind(lengths) or #lengths.shape ~= 1 or lengths.shape[1] ~= q.shape[1] then
+      errors.fail("scaled_dot_product_attention: key_lengths: expected int32 [%d], the number of keys of each row of q",
+        q.shape[1])
+    end
+    local counts = counted(lengths, #q.shape, k.shape[#k.shape - 1])
+    if not mask then
+      mask = counts
+    elseif mask.dtype == "bool" then
+      mask = ops.logical_and(mask, counts)
+    else
+      mask = ops.select(counts, mask, -1e30)
+    end
+  end
+  if not mask then return ops.grouped_attention(q, k, v, how) end
+  return ops.masked_attention(q, k, v, mask, how)
+end
+
+--- softmax(scale * q k^T) v for queries q [.., h, t, d], keys k [.., g, s, d] and values v [.., g, s, e], of which each
+--- head serves h / g heads of queries: y [.., h, t, e]. `causal`: the last query sees all keys, each one before it one
+--- less. `attn_mask` broadcasts to [.., h, t, s]: bool, true for the keys that a query sees, or floats that are added
+--- to the scores. `key_lengths` int32 [n]: of row i only so many keys count. `scale` 0: 1 / sqrt(d).
+--- (q, k, v, {attn_mask, key_lengths, causal = false, scale = 0})
+ops.scaled_dot_product_attention = setmetatable({
+  all = attend.all, operator = attend.operator, results = attend.results,
+}, {
+  __call = attention,
+  __tostring = getmetatable(attend).__tostring,
+  __index = getmetatable(attend).__index,
+})
+
 --- x times itself.
 function ops.square(...)
   local x = arity.take("square", 1, ...)

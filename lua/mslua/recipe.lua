@@ -74,6 +74,7 @@ M.fields = {
   { "eval_dataset", "dataset|function" },
   { "input", "list", check = inputs_problem },
   { "network", "function|cell", required = true },
+  { "weights", "string" },
   { "loss", "loss" },
   { "labels", "strings" },
   { "optimizer", "optimizer|function", required = true },

@@ -2,12 +2,16 @@
 local callbacks = require "mslua.callbacks"
 local class = require "mslua.class"
 local core = require "mslua.core"
+local convert = require "mslua.convert"
 local errors = require "mslua.errors"
+local files = require "mslua.files"
 local literal = require "mslua.literal"
 local notice = require "mslua.notice"
 local checkpoint = require "mslua.checkpoint"
 local params = require "mslua.params"
 local parallel_context = require "mslua.parallel_context"
+local pretrained = require "mslua.pretrained"
+local text_source = require "mslua.text_source"
 local recipes = require "mslua.recipe"
 local Model = require "mslua.model"
 
@@ -90,9 +94,14 @@ local function callbacks_of(recipe, eval_dataset)
   return list
 end
 
--- Gives the network the weights that --init-from names, where it has them; says which they are.
+-- Gives the network the weights that the recipe's `weights` and --init-from name, where it has them; says which they
+-- are.
 local function start_from(recipe, network)
   local flags = core.options
+  if recipe.weights and not flags.resume then
+    pretrained.load_into(network, recipe.weights)
+    if core.speaks() then io.stderr:write(("mslua: starting from the weights of %s\n"):format(recipe.weights)) end
+  end
   if not flags.init_from then return end
   if flags.resume then
     params.usage_error("--init-from and --resume: give one of them; --resume also restores the optimizer and the place "
@@ -255,6 +264,112 @@ function M.export()
   local model = model_of(recipe)
   model.network:_as_root()
   return require("mslua.export").run(recipe, model, function() return load_weights(recipe, model.network) end)
+end
+
+-- The network to generate with, its tokens (nil: none known), and the ids that end a text.
+local function generating()
+  local flags = core.options
+  if files.is_folder(flags.file) then
+    if flags.ckpt_given then
+      params.usage_error("--ckpt is for a recipe, %s is a folder with its weights", flags.file)
+    end
+    local net = pretrained.from_pretrained(flags.file)
+    local eos = net.pretrained.config.eos_token_id
+    local tokens = not flags.ids and text_source.has_tokenizer(flags.file) and text_source.of_folder(flags.file) or nil
+    return net, tokens, type(eos) == "table" and eos or { eos }
+  end
+  local recipe = M.load()
+  local net = recipe:make_network()
+  net:_as_root()
+  load_weights(recipe, net)
+  return net, not flags.ids and text_source.of_dataset(recipe:make_dataset "dataset") or nil, {}
+end
+
+-- The prompt as ids.
+local function prompt_ids(tokens)
+  local flags, given = core.options, {}
+  for _, name in ipairs { "prompt", "prompt_file", "ids" } do
+    if flags[name] then given[#given + 1] = "--" .. name:gsub("_", "-") end
+  end
+  if #given ~= 1 then
+    params.usage_error("give one of --prompt, --prompt-file and --ids, got %s",
+      #given == 0 and "none" or table.concat(given, ", "))
+  end
+  if flags.ids then
+    local ids = {}
+    for word in (flags.ids .. ","):gmatch "([^,]*)," do
+      ids[#ids + 1] = word:match "^%s*(%d+)%s*$" and tonumber(word)
+        or params.usage_error("--ids: expected token ids such as 1,2,3, got '%s'", flags.ids)
+    end
+    return ids
+  end
+  if not tokens then
+    params.usage_error("there is no tokenizer with %s: give token ids with --ids", flags.file)
+  end
+  local text = flags.prompt
+  if flags.prompt_file == "-" then
+    text = io.read "*a"
+  elseif flags.prompt_file then
+    local file, problem = io.open(flags.prompt_file, "rb")
+    text = file and file:read "*a"
+    if file then file:close() end
+    if not text then params.usage_error("--prompt-file: %s", problem or flags.prompt_file .. " cannot be read") end
+  end
+  return tokens.encode(text)
+end
+
+--- `mslua generate RECIPE|DIR`: texts that continue a prompt.
+function M.generate()
+  local flags = core.options
+  if flags.top_p <= 0 or flags.top_p > 1 then
+    params.usage_error("--top-p: expected a number above 0 and at most 1, got %g", flags.top_p)
+  end
+  local net, tokens, stop_ids = generating()
+  if flags.stop and not tokens then params.usage_error "--stop is a text, and there is no tokenizer" end
+  local prompt = prompt_ids(tokens)
+  local rows, drawn, cut = {}, {}, {}
+  for r = 1, flags.texts do rows[r], drawn[r] = prompt, {} end
+  local function on_token(r, id)
+    table.insert(drawn[r], id)
+    if not flags.stop then return false end
+    local text = tokens.decode(drawn[r])
+    local at = text:find(flags.stop, 1, true)
+    cut[r] = at and text:sub(1, at - 1)
+    return at ~= nil
+  end
+  net:generate(rows, {
+    count = flags.max_new, temperature = flags.temperature, top_k = flags.top_k, top_p = flags.top_p,
+    seed = flags.draws_seed, stop_ids = stop_ids, on_token = on_token,
+  })
+  local before = tokens and tokens.decode(prompt)
+  for r = 1, flags.texts do
+    local text = tokens and (cut[r] or tokens.decode(drawn[r]))
+    if flags.json then
+      print(('{"prompt_ids": [%s], "ids": [%s]%s}'):format(table.concat(prompt, ", "), table.concat(drawn[r], ", "),
+        text and (', "prompt": %s, "text": %s'):format(literal.json_string(before), literal.json_string(text)) or ""))
+    else
+      print(text and before .. text or table.concat(prompt, ",") .. "," .. table.concat(drawn[r], ","))
+    end
+  end
+  return 0
+end
+
+--- `mslua ckpt convert A B --to hf|safetensors`.
+function M.convert()
+  return convert(core.options.file, core.options.args[1], core.options.to)
+end
+
+--- `mslua ckpt show DIR` of a folder as Hugging Face has it.
+function M.show_folder()
+  for _, t in ipairs(pretrained.describe(core.options.file)) do
+    if core.options.json then
+      print(('{"tensor": %s, "type": %s, "parameter": %s}'):format(literal.json_string(t.name),
+        literal.json_string(t.type), t.ours and literal.json_string(t.ours) or "null"))
+    else
+      print(("  %-52s %-22s %s"):format(t.name, t.type, t.ours or "(not of this family)"))
+    end
+  end
+  return 0
 end
 
 -- Of an epoch whose data nobody has seen: schedules want a number, and the graph does not depend on it.

@@ -22,12 +22,12 @@ ONLY = sys.argv[2] if len(sys.argv) > 2 else ""
 SOURCE = os.getcwd()
 TIMEOUT = 300  # of one command; a machine may be busy
 # Written in front of absolute paths of examples.
-ROOTS = ("/data/",)
+ROOTS = ("/data/", "/models/")
 
 # What a command needs to be small: patterns of the command line and what the wrapper adds. Later arguments win.
 SMALL = r"""
 # The preset of tests, where a verb trains or measures and the command line has no preset.
-case $verb in train | eval | predict | export | verify | prof)
+case $verb in train | eval | predict | export | verify | prof | generate)
   case $line in
     *--preset*) ;;
     *lenet* | *resnet* | *char_gpt*) set -- "$@" --preset smoke ;;
@@ -40,7 +40,7 @@ case $line in
   *char_gpt*) data=text ;;
   *) data= ;;
 esac
-case $verb in train | eval | verify | prof | plan | graph | repl | predict | export)
+case $verb in train | eval | verify | prof | plan | graph | repl | predict | export | generate)
   [ -z "$data" ] || set -- "$@" "data_path=$WORK/data/$data" ;;
 esac
 """
@@ -109,6 +109,8 @@ class Workplace:
         self.write("job.lua", JOB)
         self.write("cluster.json", CLUSTER)
         self.shell("for kind in mnist cifar10 text; do mslua data make $kind data/$kind --samples 200; done")
+        self.shell("cp -r data/text data/tinyshakespeare; "
+                   f"python3 {SOURCE}/tools/golden/hf.py write gpt2 models/gpt2")
 
     def write(self, name, text):
         with open(os.path.join(self.folder, name), "w", encoding="utf-8") as out:
@@ -195,6 +197,7 @@ def check_help(place):
     place.shell("mslua train recipes/resnet18_cifar10.lua --out runs/a && "
                 "mslua train recipes/quickstart.lua --out runs/b context.save_graphs=2 && "
                 "mslua train recipes/examples/circle.lua --out runs/c && "
+                "mslua train recipes/char_gpt.lua && "
                 "mslua recipes copy quickstart my_recipe.lua && cp -r runs/a runs/saved")
     # Those that look at a running job come last, `stop` after all.
     watching = ("ps", "attach", "logs", "diag", "plot", "top", "stop")

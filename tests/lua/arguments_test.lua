@@ -35,7 +35,7 @@ check.case("ready cells", function()
   local cells = {
     { nn.Dense(4, 2), x }, { nn.Embedding(4, 2), ids }, { nn.Dropout { p = 0.5 }, x }, { nn.Flatten(), images },
     { nn.Conv2d(3, 4, 3), images }, { nn.Conv2dTranspose(3, 4, 3), images },
-    { nn.MultiheadAttention(4, 2), ms.ones { 2, 3, 4 } },
+    { nn.MultiheadAttention(4, 2), ms.ones { 2, 3, 4 }, ms.ones { 2, 3, 4 }, ms.ones { 2, 3, 4 }, {} },
     { nn.BatchNorm2d(3), images }, { nn.BatchNorm1d(4), x }, { nn.GroupNorm(1, 3), images }, { nn.LayerNorm { 4 }, x },
     { nn.RMSNorm { 4 }, x }, { nn.MaxPool2d { kernel_size = 2, stride = 2 }, images },
     { nn.AvgPool2d { kernel_size = 2, stride = 2 }, images }, { nn.AdaptiveAvgPool2d(1), images },
@@ -60,7 +60,7 @@ end)
 
 check.case("attention says what to do instead", function()
   local attention, q = nn.MultiheadAttention(4, 2), ms.ones { 2, 3, 4 }
-  check.fails_here("MultiheadAttention: takes 1 argument (x), got 4: query, key and value are one tensor here",
+  check.fails_here("MultiheadAttention: expected a table with attn_mask or key_padding_mask, got float32[2, 3, 4]",
     function() local _ = attention(q, q, q, q) end)
 end)
 

@@ -1,0 +1,137 @@
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "core/kernels/dispatch.h"
+#include "core/ops/declare/indices.h"
+#include "core/ops/define.h"
+
+namespace mslua {
+namespace {
+
+// x [n, .., s, ..] seen as [n, outer, s, inner], a slice of it as [n, outer, t, inner].
+struct Slices {
+  int64_t rows, outer, s, t, inner;
+  Slices(int64_t axis, const Shape& x, const Shape& part)
+      : rows(x[0]),
+        outer(NumElements(absl::MakeConstSpan(x).subspan(1, axis - 1))),
+        s(x[axis]),
+        t(part[axis]),
+        inner(NumElements(absl::MakeConstSpan(x).subspan(axis + 1))) {}
+};
+
+Status CheckStarts(const TensorView& starts, const Slices& z) {
+  for (int64_t i = 0; i < z.rows; ++i) {
+    const int64_t start = IndexAt(starts, i);
+    if (start < 0 || start + z.t > z.s)
+      return absl::OutOfRangeError(
+          absl::StrCat("start[", i, "] is ", start, ", and ", z.t, " elements from there do not fit into ", z.s));
+  }
+  return absl::OkStatus();
+}
+
+// Between slices of `whole` and `part`, a row of the batch each from its own start.
+Status CopySlices(const Slices& z, int64_t size, const TensorView& starts, char* whole, char* part, bool into) {
+  RETURN_IF_ERROR(CheckStarts(starts, z));
+  const size_t bytes = static_cast<size_t>(z.t * z.inner * size);
+  for (int64_t i = 0; i < z.rows * z.outer; ++i) {
+    char* w = whole + (i * z.s + IndexAt(starts, i / std::max<int64_t>(1, z.outer))) * z.inner * size;
+    char* p = part + i * static_cast<int64_t>(bytes);
+    std::memcpy(into ? w : p, into ? p : w, bytes);
+  }
+  return absl::OkStatus();
+}
+
+Status CheckTypes(const Attrs& attrs, const TensorType& x, const TensorType& starts) {
+  const int64_t axis = attrs.Int("axis");
+  if (x.rank() < 2 || axis < 1 || axis >= x.rank())
+    return absl::InvalidArgumentError("expected x [n, ..] of 2 or more dimensions, and an axis behind the first");
+  if (starts.rank() != 1 || starts.shape[0] != x.shape[0])
+    return absl::InvalidArgumentError(absl::StrCat("start should be [", x.shape[0], "], a place for each row of x"));
+  return absl::OkStatus();
+}
+
+// "n x1 !s x3": the dimensions of x with `letter` at the axis.
+std::string Dims(int64_t rank, int64_t axis, absl::string_view letter) {
+  std::string text;
+  for (int64_t d = 0; d < rank; ++d)
+    absl::StrAppend(&text, d == 0 ? "" : " ", d == axis ? absl::StrCat("!", letter) : absl::StrCat("x", d));
+  return text;
+}
+
+OpDef SliceAt() {
+  OpDef op("slice_at");
+  op.Doc("`size` elements of x [n, ..] along `axis`, of row i from start[i] on, which is known when the step runs.");
+  op.Input("x").AllTypes().Input("start", TypeClass::kIndex);
+  op.Required("size", AttrKind::kInt, "how many").Attr("axis", AttrKind::kAxis, int64_t{1}, "not the first");
+  op.Check([](const Attrs& a, absl::Span<const TensorType> in) -> Status {
+    RETURN_IF_ERROR(CheckTypes(a, in[0], in[1]));
+    const int64_t size = a.Int("size"), n = in[0].shape[a.Int("axis")];
+    if (size >= 1 && size <= n) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("size is ", size, ", expected 1 to ", n));
+  });
+  op.Rule([](const Attrs& a, absl::Span<const TensorType> in) {
+    const int64_t r = in[0].rank(), axis = a.Int("axis");
+    return absl::StrCat(Dims(r, axis, "s"), ", x0 -> ", Dims(r, axis, "t"));
+  });
+  op.Infer([](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
+    TensorType y = in[0];
+    y.shape[a.Int("axis")] = a.Int("size");
+    return std::vector<TensorType>{y};
+  });
+  op.Grad([](GradContext& c) -> std::vector<Value> {
+    return {c.g.Op("update_slice", {ZerosLike(c.g, c.x(0)), c.dy[0], c.x(1)}, {{"axis", c.attrs.Int("axis")}}),
+            Value()};
+  });
+  op.Reference([](const OpCall& c) {
+    const Slices z(c.attrs.Int("axis"), c.inputs[0].type.shape, c.outputs[0].type.shape);
+    return CopySlices(z, SizeOf(c.inputs[0].type.dtype), c.inputs[1], c.inputs[0].as<char>(), c.outputs[0].as<char>(),
+                      false);
+  });
+  op.AddSample({{{DType::kF32, {2, 7, 3}}, {DType::kI32, {2}}}, {{"size", int64_t{3}}}});
+  op.AddSample({{{DType::kF32, {3, 2, 6}}, {DType::kI64, {3}}}, {{"size", int64_t{2}}, {"axis", int64_t{2}}}});
+  return op;
+}
+
+}  // namespace
+
+MSLUA_OPERATOR(update_slice) {
+  OpDef op("update_slice");
+  op.Class("UpdateSlice")
+      .Doc(
+          "x [n, ..] with `updates` in the place of as many elements along `axis`, in row i from start[i] on, which is "
+          "known when the step runs. Where x is not needed any more it is changed in place: the keys and values that "
+          "generation keeps are. A slice that does not fit is an error.");
+  op.Input("x").AllTypes().Input("updates").Input("start", TypeClass::kIndex);
+  op.Attr("axis", AttrKind::kAxis, int64_t{1}, "not the first");
+  op.Check([](const Attrs& a, absl::Span<const TensorType> in) -> Status {
+    RETURN_IF_ERROR(CheckTypes(a, in[0], in[2]));
+    Shape want = in[0].shape;
+    const size_t axis = static_cast<size_t>(a.Int("axis"));
+    if (in[1].shape.size() == want.size()) want[axis] = in[1].shape[axis];
+    if (in[1].shape == want && want[axis] <= in[0].shape[axis]) return absl::OkStatus();
+    return absl::InvalidArgumentError("updates should have the shape of x, with no more elements along the axis");
+  });
+  op.Rule([](const Attrs& a, absl::Span<const TensorType> in) {
+    const int64_t r = in[0].rank(), axis = a.Int("axis");
+    return absl::StrCat(Dims(r, axis, "s"), ", ", Dims(r, axis, "t"), ", x0 -> ", Dims(r, axis, "s"));
+  });
+  op.Grad([](GradContext& c) -> std::vector<Value> {
+    const int64_t axis = c.attrs.Int("axis");
+    const Value zeros = ZerosLike(c.g, c.x(1));
+    return {c.g.Op("update_slice", {c.dy[0], zeros, c.x(2)}, {{"axis", axis}}),
+            c.g.Op("slice_at", {c.dy[0], c.x(2)}, {{"size", c.g.TypeOf(c.x(1)).shape[axis]}, {"axis", axis}}), Value()};
+  });
+  op.Reference([](const OpCall& c) -> Status {
+    const Slices z(c.attrs.Int("axis"), c.inputs[0].type.shape, c.inputs[1].type.shape);
+    if (c.outputs[0].data != c.inputs[0].data)
+      std::memcpy(c.outputs[0].data, c.inputs[0].data, static_cast<size_t>(c.inputs[0].type.bytes()));
+    return CopySlices(z, SizeOf(c.inputs[0].type.dtype), c.inputs[2], c.outputs[0].as<char>(), c.inputs[1].as<char>(),
+                      true);
+  });
+  op.InPlace(0, 0);
+  op.AddSample({{{DType::kF32, {2, 7, 3}}, {DType::kF32, {2, 3, 3}}, {DType::kI32, {2}}}});
+  op.AddSample({{{DType::kF32, {3, 2, 6}}, {DType::kF32, {3, 2, 1}}, {DType::kI64, {3}}}, {{"axis", int64_t{2}}}});
+  return {op, SliceAt()};
+}
+
+}  // namespace mslua

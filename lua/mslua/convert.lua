@@ -1,0 +1,66 @@
+--- `mslua ckpt convert`: weights from one form into another.
+local core = require "mslua.core"
+local errors = require "mslua.errors"
+local files = require "mslua.files"
+local checkpoint = require "mslua.checkpoint"
+local pretrained = require "mslua.pretrained"
+local recipes = require "mslua.recipe"
+
+-- The recipe that a run folder trained: its config.lua, which stands beside the checkpoints' folder.
+local function config_of(path)
+  path = path:gsub("/+$", "")
+  for _ = 1, 3 do
+    if files.is_file(path .. "/config.lua") then return path .. "/config.lua" end
+    path = path:match "^(.*)/[^/]*$" or "."
+  end
+end
+
+-- The network of a run folder or of a checkpoint in it, with those weights.
+local function network_of(from)
+  local config = config_of(from)
+  if not config then
+    errors.fail("ckpt convert: nothing says what network %s is of: give a run folder, which has config.lua, or a "
+      .. "checkpoint in one", from)
+  end
+  core.options.file = config
+  local chunk, problem = loadstring(assert(recipes.source(config)), "@" .. config)
+  if not chunk then error(problem, 0) end
+  local net = chunk():make_network()
+  net:_as_root()
+  checkpoint.load_checkpoint(from, net)
+  return net
+end
+
+-- The values of a checkpoint without the optimizer's state.
+local function values_of(from)
+  local values = core.load_checkpoint(from)
+  local names = errors.names(values)
+  local _, states = core.match_names(names, names)
+  for name in pairs(states) do values[name] = nil end
+  return values
+end
+
+--- Writes the weights of `from`, a checkpoint, a run folder or a folder as Hugging Face has it, as `to`: form "hf" is
+--- such a folder, "safetensors" one file with the names that parameters have here. Gives the exit code.
+---@param from string
+---@param to string
+---@param form "hf"|"safetensors"
+return function(from, to, form)
+  local folder = pretrained.is_folder(from)
+  if form == "safetensors" then
+    if not to:find "%.safetensors$" then
+      errors.fail("ckpt convert: %s: expected a name that ends in .safetensors", to)
+    end
+    local values = {}
+    if folder then
+      for _, p in ipairs(pretrained.from_pretrained(from):get_parameters()) do values[p.name] = p.value end
+    else
+      values = values_of(from)
+    end
+    core.save_checkpoint(to, values, { format = "pt" })
+    return 0
+  end
+  if not files.is_folder(to) then errors.fail("ckpt convert: there is no folder '%s': make it first", to) end
+  pretrained.save_pretrained(folder and pretrained.from_pretrained(from) or network_of(from), to)
+  return 0
+end

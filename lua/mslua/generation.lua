@@ -1,0 +1,192 @@
+--- net:generate: continues sequences of token ids. Two graphs are compiled, for the prompts and for one more token;
+--- both choose the next token. Keys and values of earlier tokens stay in memory, which the graphs change in place and
+--- no checkpoint has.
+local args = require "mslua.args"
+local core = require "mslua.core"
+local errors = require "mslua.errors"
+local kv_cache = require "mslua.kv_cache"
+local ops = require "mslua.ops"
+local Cell = require "mslua.cell"
+
+-------------------------------------------------------------------------------------------------------------- sampling
+
+-- The token that u, float32 [n, 1] in [0, 1), draws from logits [n, 1, v]: int32 [n].
+local function choose(logits, u, how)
+  local n, v = logits.shape[1], logits.shape[3]
+  local scores = ops.reshape(logits, { n, v }):astype "float32"
+  if how.temperature == 0 then return ops.argmax(scores, 2) end
+  scores = scores / how.temperature
+  local ids
+  if how.top_k > 0 and how.top_k < v then
+    scores, ids = ops.top_k.all(scores, how.top_k)
+  elseif how.top_p < 1 then
+    scores, ids = ops.sort.all(scores, { descending = true })
+  end
+  local p = ops.softmax(scores)
+  local width = p.shape[2]
+  local kept
+  if how.top_p < 1 then
+    kept = ops.less(ops.cumsum(p, { exclusive = true }), how.top_p):astype "float32"
+    p = p * kept
+  end
+  local sums = ops.cumsum(p)
+  local total = ops.reduce_max(sums, 2, true)
+  local at = ops.reduce_sum(ops.less_equal(sums, u * total):astype "float32", 2, true)
+  -- Rounding may make u * total the total itself.
+  at = ops.minimum(at, kept and ops.reduce_sum(kept, 2, true) - 1 or width - 1):astype "int32"
+  if ids then at = ops.gather_d(ids, at, 2) end
+  return ops.reshape(at, { n })
+end
+
+---------------------------------------------------------------------------------------------------------------- graphs
+
+local Generator = {}
+Generator.__index = Generator
+
+-- Graphs of a network for n rows and caches of `block` tokens.
+local function generator(net, n, block, how)
+  return setmetatable({
+    net = net, n = n, how = how, graphs = {}, cache = { block = block, entries = {} },
+  }, Generator)
+end
+
+-- The graph of t new tokens of each row.
+function Generator:graph(t, prefill)
+  local key = prefill and t or 0
+  if self.graphs[key] then return self.graphs[key] end
+  local cache, n = self.cache, self.n
+  local function forward(ids, start, count, u)
+    cache.start, cache.count, cache.prefill = start, count, prefill
+    local logits = kv_cache.with(cache, self.net, ids)
+    if #logits.shape ~= 3 or logits.shape[1] ~= n or logits.shape[2] ~= 1 then
+      errors.fail("generate: %s gives %s, expected logits [n, 1, v] of the last token: it does not use mslua.kv_cache",
+        self.net.class_name, errors.show(logits.shape))
+    end
+    return choose(logits, u, self.how)
+  end
+  local training = core.training()
+  core.set_training(false)
+  local ok, graph = pcall(core.trace, forward, {
+    { name = "ids", dtype = "int32", shape = { n, t } }, { name = "start", dtype = "int32", shape = { n } },
+    { name = "count", dtype = "int32", shape = { n } }, { name = "u", dtype = "float32", shape = { n, 1 } },
+  })
+  core.set_training(training)
+  if not ok then error(graph, 0) end
+  self.graphs[key] = graph
+  return graph
+end
+
+local function int32(list) return core.tensor(list, "int32") end
+
+-- Computes the newest counts[r] tokens of each row r from the beginning: the next token of each.
+function Generator:prefill(rows, counts, u)
+  local longest, t = math.max(unpack(counts)), 1
+  while t < longest do t = t * 2 end
+  t = math.min(t, self.cache.block)
+  local ids, start = {}, {}
+  for r, row in ipairs(rows) do
+    start[r], ids[r] = 0, {}
+    for i = 1, t do ids[r][i] = i <= counts[r] and row[#row - counts[r] + i] or 0 end
+  end
+  self.behind = counts
+  return self:graph(t, true):run(int32(ids), int32(start), int32(counts), u):totable()
+end
+
+-- One more token of each row.
+function Generator:step(rows, u)
+  local ids, one = {}, {}
+  for r, row in ipairs(rows) do ids[r], one[r] = { row[#row] }, 1 end
+  local next_ids = self:graph(1, false):run(int32(ids), int32(self.behind), int32(one), u):totable()
+  for r in ipairs(rows) do self.behind[r] = self.behind[r] + 1 end
+  return next_ids
+end
+
+-- How many of the newest tokens of each row its next window has, when a row has filled its own; nil: none has.
+function Generator:window()
+  local counts, full = {}, false
+  for r, behind in ipairs(self.behind) do
+    local ends = behind >= self.cache.block
+    full = full or ends
+    counts[r] = ends and math.max(1, math.floor(self.cache.block / 2)) or behind + 1
+  end
+  return full and counts or nil
+end
+
+-------------------------------------------------------------------------------------------------------------- generate
+
+local fields = {
+  { "count", "integer", 128, min = 1 },
+  { "temperature", "number", 1, min = 0 },
+  { "top_k", "integer", 0, min = 0 },
+  { "top_p", "number", 1, above = 0, max = 1 },
+  { "seed", "integer", 1, min = 0 },
+  { "stop_ids", "integers", {} },
+  { "on_token", "function" },
+}
+local bind = args.signature("generate", fields)
+
+local function check_prompts(net, rows, vocab)
+  for r, row in ipairs(rows) do
+    if #row == 0 then errors.fail("generate: prompt %d is empty, expected one token or more", r) end
+    if #row > net.block then
+      errors.fail("generate: prompt %d has %d tokens, the network takes at most block = %d", r, #row, net.block)
+    end
+    for i, id in ipairs(row) do
+      if type(id) ~= "number" or id ~= math.floor(id) or id < 0 or (vocab and id >= vocab) then
+        errors.fail("generate: prompt %d, token %d: expected an id from 0 to %s, got %s", r, i,
+          vocab and vocab - 1 or "the vocabulary's last", errors.show(id))
+      end
+    end
+  end
+end
+
+--- Continues sequences: `ids` is a list of token ids, or a list of such lists, of unequal lengths too; gives the same
+--- with up to `count` tokens behind. temperature: of the softmax, 0 takes the most likely token; top_k: from so many of
+--- the most likely (0: all); top_p: from the fewest that have this probability together; the same seed draws the same.
+--- A row ends at one of stop_ids, or where on_token(row, id) gives true. Past the network's block the newest half of it
+--- is computed again, and tokens before it are forgotten. (ids, count = 128, temperature = 1, top_k = 0, top_p = 1,
+--- seed = 1, stop_ids, on_token)
+---@param ids integer[]|integer[][]
+---@return integer[]|integer[][]
+function Cell:generate(ids, ...)
+  local a = bind(...)
+  if type(ids) ~= "table" or #ids == 0 then
+    errors.fail("generate: expected a list of token ids, or a list of lists, got %s", errors.show(ids))
+  end
+  if not self.block then
+    errors.fail("generate: %s has no field block, the most tokens of a sequence: it does not generate", self.class_name)
+  end
+  local many = type(ids[1]) == "table"
+  local rows, ended = {}, {}
+  for r, row in ipairs(many and ids or { ids }) do rows[r] = { unpack(row) } end
+  check_prompts(self, rows, self.config and self.config.vocab)
+  local stops = {}
+  for _, id in ipairs(a.stop_ids) do stops[id] = true end
+  local n, block = #rows, self.block
+  local run = generator(self, n, block, a)
+  local draws = core.rand({ a.count, n, 1 }, "float32", ("generate.%d"):format(a.seed))
+  local out, lengths, left = {}, {}, n
+  for r, row in ipairs(rows) do out[r], lengths[r] = { unpack(row) }, #row end
+  for i = 1, a.count do
+    local found
+    local window = i == 1 and lengths or run:window()
+    if window then
+      found = run:prefill(rows, window, draws[i])
+    else
+      found = run:step(rows, draws[i])
+    end
+    for r, id in ipairs(found) do
+      table.insert(rows[r], id)
+      if not ended[r] then
+        table.insert(out[r], id)
+        if stops[id] or (a.on_token and a.on_token(r, id)) then
+          ended[r], left = true, left - 1
+        end
+      end
+    end
+    if left == 0 then break end
+  end
+  return many and out or out[1]
+end
+
+return fields

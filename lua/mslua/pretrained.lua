@@ -1,0 +1,482 @@
+--- ms.from_pretrained, ms.save_pretrained: networks in folders as Hugging Face has them, config.json and safetensors
+--- files. A family of networks is a file of mslua/families.
+local args = require "mslua.args"
+local core = require "mslua.core"
+local errors = require "mslua.errors"
+local files = require "mslua.files"
+local literal = require "mslua.literal"
+local notice = require "mslua.notice"
+local ops = require "mslua.ops"
+
+local M = {}
+
+---@class mslua.Family
+---@field model_type string of config.json
+---@field prefix? string that names in files may begin with
+---@field rows {[1]: string|string[], [2]: string, [3]: any}[] a tensor's name in files (the first is written), ours,
+---  and how: nil: the same; "transposed"; {i, n}: part i of n of our rows; "tied": the file's may repeat it; "ignored".
+---  # is the number of a layer
+---@field network fun(config: table, has: fun(name: string): integer[]?, fail: function): Cell
+---@field config fun(net: Cell): table
+---@field older? {[1]: string, [2]: string}[] patterns of names of old files, and what they are now
+---@field heads? string[] patterns of our names that a file may lack
+
+------------------------------------------------------------------------------------------------------------- families
+
+local loaded
+
+-- Family by model_type.
+local function families()
+  if loaded then return loaded end
+  loaded = {}
+  for _, name in ipairs(core.library_modules "mslua.families.") do
+    local family = require(name)
+    loaded[family.model_type] = family
+  end
+  return loaded
+end
+
+--- The family of a network, or an error that lists those that are known.
+---@param net Cell
+---@param what string the function, for the message
+---@return mslua.Family
+local function family_of(net, what)
+  local family = families()[net.family or ""]
+  if not family then
+    errors.fail("%s: %s is of no family with published files, expected one of %s", what, net.class_name,
+      table.concat(errors.names(families()), ", "))
+  end
+  return family
+end
+
+--------------------------------------------------------------------------------------------------------------- folders
+
+local INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
+
+local function fail_of(dir)
+  return function(format, ...) errors.fail("%s: " .. format, dir, ...) end
+end
+
+--- Whether a path is a folder in the form of Hugging Face.
+---@param path string
+function M.is_folder(path) return files.is_file(path .. "/config.json") end
+
+local function read_config(dir, fail)
+  if not files.is_folder(dir) then errors.fail("%s: there is no such folder; nothing is downloaded", dir) end
+  if not files.is_file(dir .. "/config.json") then
+    fail("no config.json: expected a folder with config.json and %s", SINGLE)
+  end
+  local config = core.read_json(dir .. "/config.json")
+  if type(config) ~= "table" then fail("config.json: expected an object, got %s", errors.show(config)) end
+  return config
+end
+
+-- The files that hold the tensors: shard -> names that the index lists, or the only file -> true.
+local function shards_of(dir, fail)
+  if files.is_file(dir .. "/" .. INDEX) then
+    local index = core.read_json(dir .. "/" .. INDEX)
+    local map = type(index) == "table" and index.weight_map
+    if type(map) ~= "table" then fail("%s: expected an object weight_map", INDEX) end
+    local shards = {}
+    for _, name in ipairs(errors.names(map)) do
+      local file = map[name]
+      if type(file) ~= "string" or file:find "[/\\]" or file:find("..", 1, true) or file == "" then
+        fail("%s: the shard of '%s' is %s, expected a file in this folder", INDEX, name, errors.show(file))
+      end
+      shards[file] = shards[file] or {}
+      shards[file][name] = true
+    end
+    return shards
+  elseif files.is_file(dir .. "/" .. SINGLE) then
+    return { [SINGLE] = true }
+  elseif files.is_file(dir .. "/pytorch_model.bin") then
+    fail("pytorch_model.bin is a pickle, which may run any program and is not read: in Python, "
+      .. "safetensors.torch.save_file(torch.load('pytorch_model.bin', weights_only=True), '%s', {'format': 'pt'})",
+      SINGLE)
+  end
+  fail("no %s and no %s", SINGLE, INDEX)
+end
+
+--- The tensors of a folder: name -> {dtype, shape, from}; from:read(name) gives one.
+---@return table<string, {dtype: string, shape: integer[], from: any}>
+local function tensors_of(dir, fail)
+  local found = {}
+  local shards = shards_of(dir, fail)
+  for _, file in ipairs(errors.names(shards)) do
+    local listed = shards[file]
+    if not files.is_file(dir .. "/" .. file) then fail("the shard %s, which %s lists, is missing", file, INDEX) end
+    local from = core.open_weights(dir .. "/" .. file)
+    local here = {}
+    for _, t in ipairs(from:tensors()) do
+      here[t.name] = true
+      if found[t.name] then fail("the tensor '%s' is in two shards, one of them %s", t.name, file) end
+      if listed ~= true and not listed[t.name] then
+        fail("%s has the tensor '%s', which %s does not list there", file, t.name, INDEX)
+      end
+      found[t.name] = { dtype = t.dtype, shape = t.shape, from = from, name = t.name }
+    end
+    for name in pairs(listed == true and {} or listed) do
+      if not here[name] then fail("%s lacks the tensor '%s', which %s lists there", file, name, INDEX) end
+    end
+  end
+  return found
+end
+
+----------------------------------------------------------------------------------------------------------------- names
+
+-- "h.#.ln_1.weight" as a pattern of Lua that captures the number.
+local function pattern_of(name)
+  return "^" .. name:gsub("[%-%.%[%]%(%)%+%*%?%^%$%%]", "%%%0"):gsub("#", "(%%d+)") .. "$"
+end
+
+-- The name in today's files, without the family's prefix.
+local function plain(family, name)
+  local prefix = family.prefix
+  if prefix and name:sub(1, #prefix) == prefix then name = name:sub(#prefix + 1) end
+  for _, change in ipairs(family.older or {}) do name = name:gsub(change[1], change[2]) end
+  return name
+end
+
+-- The row of a file's name, and its layer.
+local function row_of(family, name)
+  for _, row in ipairs(family.rows) do
+    for _, known in ipairs(type(row[1]) == "table" and row[1] or { row[1] }) do
+      local from, _, layer = name:find(pattern_of(known))
+      if from then return row, layer end
+    end
+  end
+end
+
+local function at_layer(name, layer) return (name:gsub("#", layer or "#")) end
+
+--------------------------------------------------------------------------------------------------------------- reading
+
+-- What the files say about each parameter: our name -> list of {tensor, how}; and names that no row fits.
+local function plan(family, found)
+  local parts, unknown = {}, {}
+  for _, name in ipairs(errors.names(found)) do
+    local row, layer = row_of(family, plain(family, name))
+    if not row then
+      unknown[#unknown + 1] = name
+    elseif row[3] ~= "ignored" then
+      local ours = at_layer(row[2], layer)
+      parts[ours] = parts[ours] or {}
+      table.insert(parts[ours], { tensor = found[name], how = row[3] })
+    end
+  end
+  return parts, unknown
+end
+
+local function shape_text(shape) return "[" .. table.concat(shape, ", ") .. "]" end
+
+-- The shape that a tensor of a file has, of a parameter's.
+local function file_shape(shape, how)
+  if how == "transposed" then return { shape[2], shape[1] } end
+  if type(how) ~= "table" then return shape end
+  local part = { unpack(shape) }
+  part[1] = part[1] / how[2]
+  return part
+end
+
+-- What is wrong with the parts of a parameter; the tied one counts where there is no other.
+local function parts_problem(p, list)
+  local seen = {}
+  for _, part in ipairs(list) do
+    local wanted = shape_text(file_shape(p.shape, part.how))
+    local t = part.tensor
+    if shape_text(t.shape) ~= wanted then
+      return ("%s is %s, expected %s"):format(t.name, shape_text(t.shape), wanted)
+    end
+    local key = type(part.how) == "table" and part.how[1] or part.how == "tied" and "tied" or 1
+    if seen[key] then return ("%s and %s are the same tensor under two names"):format(seen[key], t.name) end
+    seen[key] = t.name
+  end
+  local how = list[1].how
+  if type(how) == "table" and #list ~= how[2] then
+    return ("%s has %d of its %d parts"):format(p.name, #list, how[2])
+  end
+end
+
+local function read_parts(p, list, fail)
+  table.sort(list, function(a, b)
+    local function place(part) return type(part.how) == "table" and part.how[1] or part.how == "tied" and 2 or 1 end
+    return place(a) < place(b)
+  end)
+  local read = {}
+  for i, part in ipairs(list) do
+    local t = part.tensor.from:read(part.tensor.name)
+    read[i] = t:astype(p.dtype)
+  end
+  local last = list[#list]
+  if #list > 1 and last.how == "tied" and ops.reduce_max(ops.abs(read[1] - read[#read])):item() ~= 0 then
+    fail("%s differs from %s, and this network has one tensor for both: untied output embeddings are not supported "
+      .. "for this family", last.tensor.name, list[1].tensor.name)
+  end
+  local how = list[1].how
+  if how == "transposed" then return ops.transpose(read[1], { 2, 1 }) end
+  if type(how) == "table" then return ops.concat(read, 1) end
+  return read[1]
+end
+
+local MOST_SHOWN = 12
+
+local function listed(names)
+  if #names <= MOST_SHOWN then return table.concat(names, ", ") end
+  return ("%s and %d more"):format(table.concat(names, ", ", 1, MOST_SHOWN), #names - MOST_SHOWN)
+end
+
+local function fits_any(name, patterns)
+  for _, pattern in ipairs(patterns or {}) do
+    if name:find(pattern) then return true end
+  end
+  return false
+end
+
+-- Fills a network from the tensors found. `partial`: heads that the files lack keep their initial values, and heads
+-- that the network lacks are left out; both are said.
+local function fill(net, family, found, fail, partial)
+  local parts, unknown = plan(family, found)
+  local problems, missing, fresh, unused = {}, {}, {}, {}
+  local values = net:parameters_dict()
+  for name in pairs(parts) do
+    if not values[name] then unused[#unused + 1] = name end
+  end
+  for _, p in ipairs(net:get_parameters()) do
+    local list = parts[p.name]
+    if not list then
+      table.insert(partial and fits_any(p.name, family.heads) and fresh or missing, p.name)
+    else
+      problems[#problems + 1] = parts_problem(p, list)
+    end
+  end
+  table.sort(unused)
+  local left = {}
+  for _, name in ipairs(unused) do
+    if not (partial and fits_any(name, family.heads)) then left[#left + 1] = name end
+  end
+  local function add(text, list)
+    if #list > 0 then problems[#problems + 1] = text:format(listed(list)) end
+  end
+  add("not in the files: %s", missing)
+  add("in the files and not in the network: %s", left)
+  add("tensors that this family does not have: %s", unknown)
+  if #problems > 0 then fail("%s", table.concat(problems, "; ")) end
+  for _, p in ipairs(net:get_parameters()) do
+    if parts[p.name] then p.value = read_parts(p, parts[p.name], fail) end
+  end
+  if #fresh > 0 then notice(("note: not in the files, initial values stay: %s"):format(listed(fresh))) end
+  if partial and #unused > 0 then notice(("note: not in the network, unused: %s"):format(listed(unused))) end
+end
+
+-- Family, its configuration and tensors of a folder.
+local function open(dir)
+  local fail = fail_of(dir)
+  local config = read_config(dir, fail)
+  local family = families()[tostring(config.model_type)]
+  if not family then
+    fail("config.json: model_type is %s, expected one of %s", errors.show(config.model_type),
+      table.concat(errors.names(families()), ", "))
+  end
+  return family, config, tensors_of(dir, fail), fail
+end
+
+local function network_of(family, config, found, fail)
+  local plain_names = {}
+  for name, t in pairs(found) do plain_names[plain(family, name)] = t.shape end
+  local function refuse(key, known)
+    fail("config.json: %s = %s is not supported%s", key, errors.show(config[key]),
+      known and ", expected " .. known or "")
+  end
+  for key in pairs(family.required or {}) do
+    if config[key] == nil then fail("config.json: no %s", key) end
+  end
+  return family.network(config, function(name) return plain_names[name] end, refuse)
+end
+
+local bind_from = args.signature("from_pretrained", { { "folder", "string", required = true } })
+
+--- The network of a folder as Hugging Face has it, with its weights: config.json, and model.safetensors or its shards.
+--- Weights of other float types are converted to float32. (folder)
+---@return Cell
+function M.from_pretrained(...)
+  local dir = bind_from(...).folder
+  local family, config, found, fail = open(dir)
+  local net = network_of(family, config, found, fail)
+  fill(net, family, found, fail, false)
+  net.pretrained = { folder = dir, config = config }
+  return net
+end
+
+--- Gives a network the weights of a folder of its family, as start values: heads that the files lack keep their initial
+--- values.
+---@param net Cell
+---@param dir string
+function M.load_into(net, dir)
+  local family = family_of(net, "weights")
+  local found_family, _, found, fail = open(dir)
+  if found_family ~= family then
+    fail("config.json: model_type is '%s', the network is of the family '%s'", found_family.model_type,
+      family.model_type)
+  end
+  fill(net, family, found, fail, true)
+end
+
+--- What a folder's tensors are here: a list of {name, type, ours}, in order of names; ours is nil for one that no row
+--- fits.
+---@param dir string
+function M.describe(dir)
+  local family, _, found = open(dir)
+  local list = {}
+  for _, name in ipairs(errors.names(found)) do
+    local row, layer = row_of(family, plain(family, name))
+    local ours
+    if row then
+      local how = row[3]
+      ours = how == "ignored" and "(ignored)" or at_layer(row[2], layer)
+        .. (type(how) == "table" and (" (rows %d of %d)"):format(how[1], how[2]) or how and (" (%s)"):format(how) or "")
+    end
+    list[#list + 1] = { name = name, type = found[name].dtype .. shape_text(found[name].shape), ours = ours }
+  end
+  return list
+end
+
+--------------------------------------------------------------------------------------------------------------- writing
+
+-- The tensors that a parameter is in files: name -> tensor.
+local function written(family, p, out)
+  local value, any = p.value, false
+  for _, row in ipairs(family.rows) do
+    local _, _, layer = p.name:find(pattern_of(row[2] or ""))
+    if p.name:find(pattern_of(row[2] or "")) and row[3] ~= "ignored" and row[3] ~= "tied" then
+      local first = type(row[1]) == "table" and row[1][1] or row[1]
+      local name = (row.bare and "" or family.prefix or "") .. at_layer(first, layer)
+      local how = row[3]
+      any = true
+      if how == "transposed" then
+        out[name] = ops.transpose(value, { 2, 1 })
+      elseif type(how) == "table" then
+        out[name] = ({ ops.split(value, 1, how[2]) })[how[1]]
+      else
+        out[name] = value
+      end
+    end
+  end
+  return any
+end
+
+-- JSON of tables, strings, numbers and booleans, keys in order.
+local function json(v, indent)
+  if type(v) == "string" then
+    return literal.json_string(v)
+  elseif type(v) == "number" then
+    local short = ("%.14g"):format(v)
+    return tonumber(short) == v and short or ("%.17g"):format(v)
+  elseif type(v) ~= "table" then
+    return tostring(v)
+  end
+  local inner, parts = indent .. "  ", {}
+  if #v > 0 then
+    for i, item in ipairs(v) do parts[i] = json(item, inner) end
+    return "[" .. table.concat(parts, ", ") .. "]"
+  end
+  for _, key in ipairs(errors.names(v)) do
+    parts[#parts + 1] = ("%s%s: %s"):format(inner, json(key, inner), json(v[key], inner))
+  end
+  if #parts == 0 then return "{}" end
+  return "{\n" .. table.concat(parts, ",\n") .. "\n" .. indent .. "}"
+end
+
+local function write_text(path, text)
+  local file, problem = io.open(path, "wb")
+  if not file then errors.fail("save_pretrained: %s", problem) end
+  local ok, why = file:write(text)
+  local closed, late = file:close()
+  if not ok or not closed then errors.fail("save_pretrained: %s: %s", path, why or late) end
+end
+
+-- Files that belong to a network and are copied as they are.
+local COMPANIONS = { "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json", "merges.txt",
+  "vocab.txt", "tokenizer.model", "generation_config.json", "preprocessor_config.json", "chat_template.jinja" }
+
+local function copy_companions(from, to)
+  if from == to then return end
+  for _, name in ipairs(COMPANIONS) do
+    local file = io.open(from .. "/" .. name, "rb")
+    if file then
+      write_text(to .. "/" .. name, file:read "*a")
+      file:close()
+    end
+  end
+end
+
+local bytes_of = { float64 = 8, float32 = 4, bfloat16 = 2, float16 = 2 }
+
+-- Lists of names whose tensors have at most `most` bytes together, in order of names.
+local function split(tensors, most)
+  local shards, bytes, total = { {} }, 0, 0
+  for _, name in ipairs(errors.names(tensors)) do
+    local t = tensors[name]
+    local size = t.size * (bytes_of[t.dtype] or 8)
+    if bytes > 0 and bytes + size > most then
+      shards[#shards + 1], bytes = {}, 0
+    end
+    table.insert(shards[#shards], name)
+    bytes, total = bytes + size, total + size
+  end
+  return shards, total
+end
+
+local function write_tensors(dir, tensors, most)
+  local shards, total = split(tensors, most)
+  local map = {}
+  for i, names in ipairs(shards) do
+    local file = #shards == 1 and SINGLE or ("model-%05d-of-%05d.safetensors"):format(i, #shards)
+    local values = {}
+    for _, name in ipairs(names) do values[name], map[name] = tensors[name], file end
+    core.save_checkpoint(dir .. "/" .. file, values, { format = "pt" })
+  end
+  if #shards > 1 then
+    write_text(dir .. "/" .. INDEX, json({ metadata = { total_size = total }, weight_map = map }, "") .. "\n")
+    os.remove(dir .. "/" .. SINGLE)
+  else
+    os.remove(dir .. "/" .. INDEX)
+  end
+end
+
+local bind_save = args.signature("save_pretrained", {
+  { "net", "cell", required = true }, { "folder", "string", required = true },
+  { "dtype", "string", choices = { "float32", "float64", "float16", "bfloat16" } },
+  { "shard_bytes", "integer", 5e9, min = 1 },
+})
+
+--- Writes a network as Hugging Face has it: config.json and model.safetensors, or shards of at most shard_bytes; with
+--- the tokenizer of the folder it came from. The folder must exist. dtype: of the files, default the parameters'. (net,
+--- folder, dtype, shard_bytes = 5e9)
+function M.save_pretrained(...)
+  local a = bind_save(...)
+  local net, dir = a.net, a.folder
+  local family = family_of(net, "save_pretrained")
+  if not files.is_folder(dir) then errors.fail("save_pretrained: there is no folder '%s'", dir) end
+  local tensors, nameless, dtype = {}, {}, nil
+  for _, p in ipairs(net:get_parameters()) do
+    if not written(family, p, tensors) then nameless[#nameless + 1] = p.name end
+    dtype = dtype or p.dtype
+  end
+  if #nameless > 0 then
+    errors.fail("save_pretrained: files of the family '%s' have no name for %s", family.model_type, listed(nameless))
+  end
+  if a.dtype then
+    for name, t in pairs(tensors) do tensors[name] = t:astype(a.dtype) end
+  end
+  local config = family.config(net)
+  local from = net.pretrained
+  for key, v in pairs(from and from.config or {}) do
+    if config[key] == nil then config[key] = v end
+  end
+  config.model_type, config.torch_dtype = family.model_type, a.dtype or dtype
+  write_text(dir .. "/config.json", json(config, "") .. "\n")
+  write_tensors(dir, tensors, a.shard_bytes)
+  if from then copy_companions(from.folder, dir) end
+end
+
+return M

@@ -1,0 +1,131 @@
+-- Masks, lengths and grouped heads of attention, against products and a softmax; rotary positions; caches.
+local ms = require "mslua"
+local check = require "check"
+local nn, ops = ms.nn, ms.ops
+
+local q, k, v = ms.randn({ 2, 4, 3, 8 }, "float32", "q"), ms.randn({ 2, 2, 5, 8 }, "float32", "k"),
+  ms.randn({ 2, 2, 5, 6 }, "float32", "v")
+
+-- Head h of a row by hand; sees(r, h, i, j) says whether query i sees key j.
+local function by_hand(qs, ks, vs, sees)
+  local heads, group, out = #qs[1], #qs[1] / #ks[1], {}
+  for r = 1, #qs do
+    out[r] = {}
+    for h = 1, heads do
+      out[r][h] = {}
+      local g = math.floor((h - 1) / group) + 1
+      for i, query in ipairs(qs[r][h]) do
+        local e, sum, y = {}, 0, {}
+        for j, key in ipairs(ks[r][g]) do
+          local s = 0
+          for l = 1, #query do s = s + query[l] * key[l] end
+          e[j] = sees(r, h, i, j) and math.exp(s / math.sqrt(#query)) or 0
+          sum = sum + e[j]
+        end
+        for c = 1, #vs[1][1][1] do
+          y[c] = 0
+          for j = 1, #e do y[c] = y[c] + (sum > 0 and e[j] / sum * vs[r][g][j][c] or 0) end
+        end
+        out[r][h][i] = y
+      end
+    end
+  end
+  return out
+end
+
+local function expect(got, sees)
+  check.near(got:totable(), by_hand(q:totable(), k:totable(), v:totable(), sees), 1e-5)
+end
+
+check.case("grouped heads", function()
+  expect(ops.scaled_dot_product_attention(q, k, v), function() return true end)
+  expect(ops.scaled_dot_product_attention(q, k, v, { causal = true }), function(_, _, i, j) return j <= i + 2 end)
+end)
+
+check.case("lengths of keys", function()
+  local lengths = ms.Tensor({ 5, 2 }, ms.int32)
+  expect(ops.scaled_dot_product_attention(q, k, v, { key_lengths = lengths }),
+    function(r, _, _, j) return j <= (r == 1 and 5 or 2) end)
+  expect(ops.scaled_dot_product_attention(q, k, v, { key_lengths = lengths, causal = true }),
+    function(r, _, i, j) return j <= (r == 1 and 5 or 2) and j <= i + 2 end)
+end)
+
+local square = ms.Tensor({ { 1, 0, 1, 0, 1 }, { 0, 0, 0, 0, 0 }, { 0, 1, 0, 0, 0 } }, ms.int32)
+local rows = square:totable()
+
+check.case("a bool mask; a query that sees no key gets zeros", function()
+  expect(ops.scaled_dot_product_attention(q, k, v, { attn_mask = ops.greater(square, 0) }),
+    function(_, _, i, j) return rows[i][j] == 1 end)
+end)
+
+check.case("an additive mask, with lengths", function()
+  local mask = (square:astype "float32" - 1) * 1e9
+  expect(ops.scaled_dot_product_attention(q, k, v, { attn_mask = mask[1]:reshape(1, 5) }),
+    function(_, _, _, j) return rows[1][j] == 1 end)
+  expect(ops.scaled_dot_product_attention(q, k, v, {
+    attn_mask = mask[1]:reshape(1, 5), key_lengths = ms.Tensor({ 4, 3 }, ms.int32),
+  }), function(r, _, _, j) return rows[1][j] == 1 and j <= (r == 1 and 4 or 3) end)
+end)
+
+check.case("what does not fit", function()
+  check.fails("does not broadcast to the scores", ops.scaled_dot_product_attention, q, k, v,
+    { attn_mask = ops.greater(ms.ones { 4, 5 }, 0) })
+  check.fails("expected int32 [2]", ops.scaled_dot_product_attention, q, k, v, { key_lengths = ms.ones { 3 } })
+  check.fails("expected a number that divides", ops.scaled_dot_product_attention, q, ms.ones { 2, 3, 5, 8 },
+    ms.ones { 2, 3, 5, 8 })
+  check.fails("unknown key 'mask'", ops.scaled_dot_product_attention, q, k, v, { mask = square })
+end)
+
+check.case("rotary positions keep norms, and products depend on distances alone", function()
+  local x, y = ms.randn({ 1, 1, 1, 8 }, "float32", "x"), ms.randn({ 1, 1, 1, 8 }, "float32", "y")
+  for _, mode in ipairs { "halves", "interleaved" } do
+    local function at(a, b)
+      local function turn(t, p)
+        return ops.rotary_position_embedding(t, ms.Tensor({ p }, ms.int32), { mode = mode })
+      end
+      return (turn(x, a) * turn(y, b)):sum():item()
+    end
+    check.near(at(7, 3), at(14, 10), 1e-4)
+    check.near(at(5, 5), (x * y):sum():item(), 1e-4)
+    assert(math.abs(at(7, 3) - at(7, 4)) > 1e-3, "positions have no effect")
+  end
+  local both = ops.rotary_position_embedding(ms.ones { 2, 1, 2, 4 }, ms.Tensor({ { 0, 1 }, { 5, 6 } }, ms.int32))
+  check.near(both[1][1][1]:totable(), { 1, 1, 1, 1 }, 0)
+  check.near(both[2][1][2]:totable(), { math.cos(6) - math.sin(6), math.cos(0.06) - math.sin(0.06),
+    math.cos(6) + math.sin(6), math.cos(0.06) + math.sin(0.06) }, 1e-5)
+end)
+
+check.case("MultiheadAttention: cross-attention and masks", function()
+  local cell = nn.MultiheadAttention(8, 2)
+  local x, memory = ms.randn({ 2, 3, 8 }, "float32", "mx"), ms.randn({ 2, 4, 8 }, "float32", "mm")
+  check.near(cell(x, x, x):totable(), cell(x):totable(), 1e-6)
+  check.near(cell(x, memory):totable(), cell(x, memory, memory):totable(), 1e-6)
+  check.near(cell(x, memory, memory * 1):totable(), cell(x, memory):totable(), 1e-5)
+  -- A padded key is as if it were not there.
+  local padded = ops.greater(ms.Tensor({ { 0, 0, 0, 1 }, { 0, 0, 0, 1 } }, ms.int32), 0)
+  local short = ops.strided_slice(memory, { 1, 1, 1 }, { 3, 4, 9 })
+  check.near(cell(x, memory, { key_padding_mask = padded }):totable(), cell(x, short):totable(), 1e-5)
+  -- attn_mask: true where a query must not see a key, as PyTorch has it.
+  local above = ops.less(ops.reshape(ms.arange(3), { 3, 1 }), ops.reshape(ms.arange(3), { 1, 3 }))
+  local causal = nn.MultiheadAttention(8, 2, { causal = true })
+  local plain = nn.MultiheadAttention(8, 2)
+  ms.load_param_into_net(plain, (function()
+    local values = {}
+    for _, p in ipairs(causal:get_parameters()) do values[p.name] = p.value end
+    return values
+  end)())
+  check.near(plain(x, x, x, { attn_mask = above }):totable(), causal(x):totable(), 1e-5)
+  check.fails("unknown argument 'mask'", cell, x, x, x, { mask = padded })
+  check.fails("key_padding_mask: expected bool [2, 4]", cell, x, memory, { key_padding_mask = above })
+end)
+
+check.case("slices at places that are known when the step runs", function()
+  local x = ms.zeros { 2, 3, 1 }
+  local y = ops.update_slice(x, ms.ones { 2, 1, 1 }, ms.Tensor({ 0, 2 }, ms.int32))
+  check.equal(y:reshape(2, 3):totable(), { { 1, 0, 0 }, { 0, 0, 1 } })
+  local found = ops.slice_at(y, ms.Tensor({ 0, 1 }, ms.int32), { size = 2 })
+  check.equal(found:reshape(2, 2):totable(), { { 1, 0 }, { 0, 1 } })
+  check.fails("start[1] is 3", ops.update_slice, x, ms.ones { 2, 1, 1 }, ms.Tensor({ 0, 3 }, ms.int32))
+end)
+
+check.done()

@@ -1,0 +1,150 @@
+#!/bin/bash
+# Folders in the form of Hugging Face as users give them to commands, and what is wrong with some:
+# pretrained.sh MSLUA hf.py
+set -u
+mslua=$PWD/$1 writer=$PWD/$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+failed=0
+
+# expect NAME CODE TEXT COMMAND...: the command's exit code, and what its output contains.
+expect() {
+  local name=$1 code=$2 text=$3 got
+  shift 3
+  got=$("$@" 2>&1)
+  local found=$?
+  if [ "$found" != "$code" ] || [[ "$got" != *"$text"* ]]; then
+    echo "$name: exit code $found, expected $code and '$text', got: $got"
+    failed=1
+  fi
+}
+
+write() { python3 "$writer" write "$@"; }
+write gpt2 good
+write llama shards --shards
+
+# --- what works
+expect "greedy ids" 0 '"ids": [' "$mslua" generate good --ids 1,2,3 --temperature 0 --max-new 4 --json
+one=$("$mslua" generate good --ids 1,2,3 --seed 4 --max-new 6)
+two=$("$mslua" generate good --ids 1,2,3 --seed 4 --max-new 6 --texts 2 | head -1)
+[ "${one%,*}" != "" ] && [ "${one%%,*}" = 1 ] || { echo "generate: $one"; failed=1; }
+[ "${two%%,*}" = 1 ] || { echo "generate --texts: $two"; failed=1; }
+expect "show" 0 "blocks.0.attn.in_proj.weight (transposed)" "$mslua" ckpt show good
+mkdir out
+expect "convert to hf" 0 "" "$mslua" ckpt convert good out
+wanted=$("$mslua" generate good --ids 5 --temperature 0)
+expect "the same tokens" 0 "$wanted" "$mslua" generate out --ids 5 --temperature 0
+grep -q '"format": *"pt"' out/model.safetensors || { echo "convert: no format pt"; failed=1; }
+expect "convert to safetensors" 0 "" "$mslua" ckpt convert good good.safetensors --to safetensors
+expect "our names" 0 "blocks.1.ln1.gamma" "$mslua" ckpt show good.safetensors
+
+# --- a recipe that starts from a folder, its run as a folder, and text from it
+mkdir text
+for _ in $(seq 60); do echo 'the quick brown fox jumps over the lazy dog'; done >text/input.txt
+cat >tune.lua <<'LUA'
+local ms = require "mslua"
+local GPT = require "gpt"
+local p = ms.params { from = "good", dim = 16, data = "text" }
+local function data(usage) return ms.dataset.TextDataset(p.data, { usage = usage, block = 16 }):batch(4) end
+return ms.recipe {
+  name = "tune", weights = p.from, dataset = function() return data "train" end,
+  network = function()
+    return GPT { vocab = 37, block = 24, layers = 2, heads = 4, dim = p.dim, activation = "gelu_new" }
+  end,
+  loss = ms.nn.CrossEntropyLoss(), optimizer = ms.nn.SGD { learning_rate = 0.1 },
+  train = { steps = 2 }, checkpoint = { save_checkpoint_steps = 2 },
+}
+LUA
+expect "weights of a recipe" 0 "starting from the weights of good" "$mslua" train tune.lua --out runs/a
+expect "weights of another family" 2 "model_type is 'llama', the network is of the family 'gpt2'" \
+  "$mslua" train tune.lua --out runs/b from=shards
+expect "weights of another size" 2 "wte.weight is [37, 16], expected [37, 8]" "$mslua" train tune.lua --out runs/b \
+  dim=8
+expect "text of a recipe" 0 "the" "$mslua" generate tune.lua --ckpt runs/a --prompt the --max-new 5
+expect "a prompt's unknown character" 2 "has no character" "$mslua" generate tune.lua --ckpt runs/a --prompt '~'
+mkdir tuned
+expect "a run as a folder" 0 "" "$mslua" ckpt convert runs/a tuned
+expect "and text from it" 0 "1,2," "$mslua" generate tuned --ids 1,2 --max-new 2
+
+# --- bad input
+bad() {  # bad NAME TEXT FOLDER
+  expect "$1" 2 "$2" "$mslua" generate "$3" --ids 1
+}
+edit() {  # edit FOLDER FILE PYTHON: v is the file's JSON
+  python3 - "$1/$2" "$3" <<'PY'
+import json, sys
+v = json.load(open(sys.argv[1]))
+exec(sys.argv[2])
+json.dump(v, open(sys.argv[1], "w"))
+PY
+}
+copy() { rm -rf bad; cp -r "$1" bad; }
+
+mkdir empty
+bad "no config.json" "empty: no config.json" empty
+copy good; rm bad/model.safetensors
+bad "no weights" "no model.safetensors and no model.safetensors.index.json" bad
+touch bad/pytorch_model.bin
+bad "a pickle" "is a pickle, which may run any program" bad
+copy good; edit bad config.json 'v["model_type"] = "mamba"'
+bad "model type" 'model_type is "mamba", expected one of bert, gpt2, llama, vit' bad
+copy good; edit bad config.json 'v["activation_function"] = "swish2"'
+bad "activation" 'activation_function = "swish2" is not supported, expected gelu_new' bad
+copy good; edit bad config.json 'del v["n_layer"]'
+bad "a key is missing" "config.json: no n_layer" bad
+copy good; edit bad config.json 'v["n_layer"] = 3'
+bad "missing tensors" "not in the files: blocks.2." bad
+copy good; edit bad config.json 'v["n_layer"] = 1'
+bad "left over" "in the files and not in the network: blocks.1." bad
+copy good; edit bad config.json 'v["n_embd"] = 8'
+bad "another shape" "wte.weight is [37, 16], expected [37, 8]" bad
+copy good; echo '{' >bad/config.json
+bad "no JSON" "config.json" bad
+copy shards; edit bad config.json 'v["rope_scaling"]["rope_type"] = "yarn"'
+bad "rope type" "is not supported, expected the type default, linear or llama3" bad
+copy shards; rm bad/model-00002-of-00002.safetensors
+bad "a missing shard" "the shard model-00002-of-00002.safetensors" bad
+copy shards; edit bad model.safetensors.index.json 'v["weight_map"]["model.norm.weight"] = "../x.safetensors"'
+bad "a path" "expected a file in this folder" bad
+copy shards; truncate -s -8 bad/model-00001-of-00002.safetensors
+expect "a truncated shard" 2 "are not within the 10232 bytes" "$mslua" generate bad --ids 1
+copy shards; cp bad/model-00001-of-00002.safetensors bad/model-00002-of-00002.safetensors
+bad "a tensor twice" "is in two shards" bad
+copy shards; edit bad model.safetensors.index.json 'del v["weight_map"]["model.norm.weight"]'
+bad "not listed" "has the tensor 'model.norm.weight', which model.safetensors.index.json does not list" bad
+bad "no folder" "nowhere" nowhere
+expect "top_p" 2 "--top-p: expected a number above 0" "$mslua" generate good --ids 1 --top-p 0
+expect "a long prompt" 2 "the network takes at most block = 24" "$mslua" generate good --ids "$(seq -s, 0 24)"
+expect "an id" 2 "expected an id from 0 to 36, got 37" "$mslua" generate good --ids 37
+expect "no id" 2 "expected token ids such as 1,2,3" "$mslua" generate good --ids 1,x
+expect "no prompt" 2 "give one of --prompt, --prompt-file and --ids, got none" "$mslua" generate good
+expect "no tokenizer" 2 "give token ids with --ids" "$mslua" generate good --prompt hello
+expect "a checkpoint for a folder" 2 "is a folder with its weights" "$mslua" generate good --ids 1 --ckpt best
+expect "convert without a folder" 2 "there is no folder" "$mslua" ckpt convert good nowhere
+expect "convert of a file" 2 "nothing says what network" "$mslua" ckpt convert good.safetensors out
+
+# --- damaged indexes and configurations: one error each, never a crash
+for i in $(seq 1 40); do
+  copy shards
+  python3 - "$i" <<'PY'
+import random, sys
+r = random.Random(int(sys.argv[1]))
+path = "bad/" + r.choice(["config.json", "model.safetensors.index.json"])
+b = bytearray(open(path, "rb").read())
+for _ in range(r.randint(1, 4)):
+    at = r.randrange(len(b))
+    what = r.randrange(3)
+    if what == 0: b[at] = r.randrange(256)
+    elif what == 1: del b[at:at + r.randint(1, 20)]
+    else: b[at:at] = bytes(r.randrange(256) for _ in range(3))
+open(path, "wb").write(b)
+PY
+  got=$("$mslua" generate bad --ids 1 --max-new 1 2>&1)
+  code=$?
+  case $code in
+    0 | 2 | 4 | 5) ;;
+    *) echo "mutation $i: exit code $code: $got"; failed=1 ;;
+  esac
+done
+exit $failed
