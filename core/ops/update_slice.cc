@@ -1,7 +1,8 @@
+#include <algorithm>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "core/kernels/dispatch.h"
+#include "core/op/device_text.h"
 #include "core/ops/declare/indices.h"
 #include "core/ops/define.h"
 
@@ -17,21 +18,13 @@ struct Slices {
         s(x[axis]),
         t(part[axis]),
         inner(NumElements(absl::MakeConstSpan(x).subspan(axis + 1))) {}
+  // Where a slice may begin: [0, places).
+  int64_t places() const { return s - t + 1; }
 };
-
-Status CheckStarts(const TensorView& starts, const Slices& z) {
-  for (int64_t i = 0; i < z.rows; ++i) {
-    const int64_t start = IndexAt(starts, i);
-    if (start < 0 || start + z.t > z.s)
-      return absl::OutOfRangeError(
-          absl::StrCat("start[", i, "] is ", start, ", and ", z.t, " elements from there do not fit into ", z.s));
-  }
-  return absl::OkStatus();
-}
 
 // Between slices of `whole` and `part`, a row of the batch each from its own start.
 Status CopySlices(const Slices& z, int64_t size, const TensorView& starts, char* whole, char* part, bool into) {
-  RETURN_IF_ERROR(CheckStarts(starts, z));
+  RETURN_IF_ERROR(CheckIndices(starts, z.places(), "start"));
   const size_t bytes = static_cast<size_t>(z.t * z.inner * size);
   for (int64_t i = 0; i < z.rows * z.outer; ++i) {
     char* w = whole + (i * z.s + IndexAt(starts, i / std::max<int64_t>(1, z.outer))) * z.inner * size;
@@ -39,6 +32,40 @@ Status CopySlices(const Slices& z, int64_t size, const TensorView& starts, char*
     std::memcpy(into ? w : p, into ? p : w, bytes);
   }
   return absl::OkStatus();
+}
+
+Slices SlicesOfUpdate(const OpSpec& spec) {
+  return Slices(spec.attrs.Int("axis"), spec.inputs[0].shape, spec.inputs[1].shape);
+}
+Slices SlicesOfSlice(const OpSpec& spec) {
+  return Slices(spec.attrs.Int("axis"), spec.inputs[0].shape, spec.outputs[0].shape);
+}
+
+std::string Sizes(const Slices& z) {
+  return absl::StrCat(Constant("outer", z.outer), Constant("s", z.s), Constant("t", z.t), Constant("inner", z.inner));
+}
+
+DeviceProgram UpdateOnDevice(const OpSpec& spec) {
+  const Slices z = SlicesOfUpdate(spec);
+  DeviceProgram program;
+  program.steps.push_back(CheckRange(2, z.rows, 0, z.places()));
+  program.steps.push_back(EachElement(spec.outputs[0].elements(), absl::StrCat(Sizes(z), R"cuda(
+  const i64 lane = (i64)i / (s * inner), at = (i64)i / inner % s - (i64)Get(x2[lane / outer]);
+  y0[i] = at >= 0 && at < t ? x1[(lane * t + at) * inner + (i64)i % inner] : x0[i];
+)cuda")));
+  return program;
+}
+
+DeviceProgram SliceOnDevice(const OpSpec& spec) {
+  const Slices z = SlicesOfSlice(spec);
+  DeviceProgram program;
+  program.steps.push_back(CheckRange(1, z.rows, 0, z.places()));
+  program.steps.push_back(EachElement(spec.outputs[0].elements(), absl::StrCat(Sizes(z), R"cuda(
+  const i64 lane = (i64)i / (t * inner), first = (i64)Get(x1[lane / outer]), at = (i64)i / inner % t + first;
+  if (first < 0 || first + t > s) continue;
+  y0[i] = x0[(lane * s + at) * inner + (i64)i % inner];
+)cuda")));
+  return program;
 }
 
 Status CheckTypes(const Attrs& attrs, const TensorType& x, const TensorType& starts) {
@@ -87,6 +114,8 @@ OpDef SliceAt() {
     return CopySlices(z, SizeOf(c.inputs[0].type.dtype), c.inputs[1], c.inputs[0].as<char>(), c.outputs[0].as<char>(),
                       false);
   });
+  op.OnDevice(SliceOnDevice, IndexFault(
+                                 1, [](const OpSpec& s) { return SlicesOfSlice(s).places(); }, "start"));
   op.AddSample({{{DType::kF32, {2, 7, 3}}, {DType::kI32, {2}}}, {{"size", int64_t{3}}}});
   op.AddSample({{{DType::kF32, {3, 2, 6}}, {DType::kI64, {3}}}, {{"size", int64_t{2}}, {"axis", int64_t{2}}}});
   return op;
@@ -128,6 +157,8 @@ MSLUA_OPERATOR(update_slice) {
     return CopySlices(z, SizeOf(c.inputs[0].type.dtype), c.inputs[2], c.outputs[0].as<char>(), c.inputs[1].as<char>(),
                       true);
   });
+  op.OnDevice(UpdateOnDevice, IndexFault(
+                                  2, [](const OpSpec& s) { return SlicesOfUpdate(s).places(); }, "start"));
   op.InPlace(0, 0);
   op.AddSample({{{DType::kF32, {2, 7, 3}}, {DType::kF32, {2, 3, 3}}, {DType::kI32, {2}}}});
   op.AddSample({{{DType::kF32, {3, 2, 6}}, {DType::kF32, {3, 2, 1}}, {DType::kI64, {3}}}, {{"axis", int64_t{2}}}});
