@@ -1,11 +1,10 @@
 #include "lua/compile_graph.h"
 
-#include "lua/device.h"
-
 #include <string>
 #include <vector>
 
 #include "core/train/agreement.h"
+#include "lua/device.h"
 #include "lua/options.h"
 
 namespace mslua {
@@ -38,8 +37,7 @@ Status BroadcastParameters(Session& session, const TracedGraph& graph, bool resu
     ASSIGN_OR_RETURN(const TensorView value, ValueOf(session.state(), *p));
     values.push_back(value);
   }
-  for (const auto& entry : session.state().store.entries())
-    RETURN_IF_ERROR(session.state().store.HostWrites(*entry));
+  for (const auto& entry : session.state().store.entries()) RETURN_IF_ERROR(session.state().store.HostWrites(*entry));
   return ShareTensors(*session.groups(), values, "parameter_broadcast");
 }
 

@@ -49,15 +49,6 @@ StatusOr<int> OrdinalOf(Session& session) {
 
 }  // namespace
 
-Status CheckDevices() {
-  const auto count = Device::Count();
-  RETURN_IF_ERROR(count.status());
-  if (*count == 0)
-    return WithExitCode(absl::FailedPreconditionError("the driver finds no NVIDIA device in this machine"),
-                        kExitEnvironment);
-  return cuda::OpenNvrtc().status();
-}
-
 std::string DeviceText(const Session& session) {
   if (session.device == nullptr) return "";
   const DeviceInfo& info = session.device->info();

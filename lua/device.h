@@ -18,7 +18,4 @@ StatusOr<Device*> DeviceOf(Session& session);
 // " on device 0 (NVIDIA H200)", for a line about a graph; empty: on the CPU.
 std::string DeviceText(const Session& session);
 
-// Why graphs cannot run on a device here: a library or a device is missing. Takes no device.
-Status CheckDevices();
-
 }  // namespace mslua

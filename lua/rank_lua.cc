@@ -4,8 +4,8 @@
 
 #include "collectives/groups.h"
 #include "core/base/exit_code.h"
+#include "core/device/device.h"
 #include "launch/job.h"
-#include "lua/device.h"
 #include "lua/object.h"
 #include "lua/session.h"
 #include "lua/tensor_lua.h"

@@ -1,13 +1,12 @@
 #include "lua/session.h"
 
-#include "lua/device.h"
-
 #include <cstring>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/exit_code.h"
 #include "core/base/processor.h"
+#include "core/device/device.h"
 #include "core/step/located_status.h"
 #include "launch/process.h"
 #include "lua/embedded.h"

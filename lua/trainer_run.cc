@@ -447,8 +447,8 @@ class Training {
 
   // What this job has kept of the training in memory.
   Status FindKept() {
-    // To verify a recipe trains for a moment, and is no training of its own. What a device updates is not in memory that
-    // outlives the process: such a job starts again from its checkpoints.
+    // To verify a recipe trains for a moment, and is no training of its own. What a device updates is not in memory
+    // that outlives the process: such a job starts again from its checkpoints.
     const bool keeps = session_.options().verb != "verify" && OptionString(L_, "device") != "cuda";
     kept_ = std::make_unique<KeptTraining>(keeps ? session_.job : nullptr, together(), rank());
     RETURN_IF_ERROR(kept_->Find(IdentityText()));
@@ -817,9 +817,9 @@ class Training {
     const PlanReport& plan = executable_->report();
     std::fprintf(stderr, "mslua: %s: %lld nodes in %lld kernels, %.1f MiB of activations%s, compiled in %.2f s%s%s\n",
                  spec_.name.c_str(), static_cast<long long>(plan.nodes), static_cast<long long>(plan.kernels),
-                 static_cast<double>(plan.workspace_bytes + plan.shared_bytes) / (1 << 20), DeviceText(session_).c_str(),
-                 plan.compile_seconds,
-                 folder_.empty() ? "" : "; run folder ", folder_.c_str());
+                 static_cast<double>(plan.workspace_bytes + plan.shared_bytes) / (1 << 20),
+                 DeviceText(session_).c_str(), plan.compile_seconds, folder_.empty() ? "" : "; run folder ",
+                 folder_.c_str());
   }
 
   // Says so where the checkpoint is of the end of training.

@@ -127,7 +127,8 @@ std::vector<Check> CheckCuda() {
                     absl::StrCat("CUDA ", version / 1000, ".", version % 1000 / 10, ", ", (*driver)->path), ""});
   const auto listed = ListDevices();
   if (!listed.ok()) {
-    checks.push_back({"cuda devices", Check::kNote, std::string(listed.status().message()), "--device cuda is refused"});
+    checks.push_back(
+        {"cuda devices", Check::kNote, std::string(listed.status().message()), "--device cuda is refused"});
     return checks;
   }
   for (const DeviceInfo& d : *listed) {
@@ -135,7 +136,8 @@ std::vector<Check> CheckCuda() {
                       absl::StrCat(d.name, ", ", GiB(static_cast<double>(d.memory_bytes)), ", ", d.architecture),
                       d.usable ? "" : "mslua needs compute capability 8.0 or newer"});
   }
-  if (listed->empty()) checks.push_back({"cuda devices", Check::kNote, "the driver finds none", "--device cuda is refused"});
+  if (listed->empty())
+    checks.push_back({"cuda devices", Check::kNote, "the driver finds none", "--device cuda is refused"});
   const auto nvrtc = cuda::OpenNvrtc();
   int major = 0, minor = 0;
   if (nvrtc.ok()) (*nvrtc)->call.nvrtcVersion(&major, &minor);

@@ -30,8 +30,8 @@ run doctor
 expect doctor 0 "a matrix product is right"
 run nosuchverb
 expect "unknown verb" 2 "mslua: error:"
-run repl --device cuda
-expect "no such device" 2 "on the cpu only"
+MSLUA_CUDA_LIBRARIES=/nowhere run repl --device cuda
+expect "no such device" 4 "libcuda.so.1 was not found"
 run run nosuchfile.lua
 expect "no file" 2 "cannot read nosuchfile.lua"
 run train quickstrt

@@ -245,4 +245,13 @@ StatusOr<std::vector<DeviceFunction>> Device::Load(const std::string& cubin, abs
   return functions;
 }
 
+Status CheckDevices() {
+  const auto count = Device::Count();
+  RETURN_IF_ERROR(count.status());
+  if (*count == 0)
+    return WithExitCode(absl::FailedPreconditionError("the driver finds no NVIDIA device in this machine"),
+                        kExitEnvironment);
+  return cuda::OpenNvrtc().status();
+}
+
 }  // namespace mslua

@@ -109,6 +109,9 @@ struct DeviceInfo {
 // All devices of the machine, in the driver's order.
 StatusOr<std::vector<DeviceInfo>> ListDevices();
 
+// Why graphs cannot run on a device here: a library or a device is missing. Takes no device.
+Status CheckDevices();
+
 class Device {
  public:
   // The device of this process: the one that was opened first. Another ordinal later is an error.

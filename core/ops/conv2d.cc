@@ -186,7 +186,8 @@ DeviceProgram GradWeightOnDevice(const Convolution& c, DType t) {
   r.type = DeviceComputeType(t);
   r.joins = "+";
   r.element = absl::StrCat(ConvolutionText(c), R"cuda(
-    const i64 b = row % size_w, a = row / size_w % size_h, ch = row / (size_h * size_w) % in, o = row / (size_h * size_w * in);
+    const i64 b = row % size_w, a = row / size_w % size_h;
+    const i64 ch = row / (size_h * size_w) % in, o = row / (size_h * size_w * in);
     const i64 q = k % columns, p = k / columns % rows, n = k / (columns * rows);
     const i64 h = p * stride_h - before_h + a * dilation_h, w = q * stride_w - before_w + b * dilation_w;
     const bool inside = h >= 0 && h < height && w >= 0 && w < width;

@@ -83,7 +83,8 @@ DeviceProgram MatmulOnDevice(const OpSpec& spec) {
   for (i64 k0 = 0; k0 < K; k0 += 16) {
     for (int t = threadIdx.x; t < 1024; t += 256) {
       // Neighbouring threads read neighbouring elements, whichever way the operand lies.
-      const int ai = ta ? t % 64 : t / 16, ak = ta ? t / 64 : t % 16, bj = tb ? t / 16 : t % 64, bk = tb ? t % 16 : t / 64;
+      const int ai = ta ? t % 64 : t / 16, ak = ta ? t / 64 : t % 16;
+      const int bj = tb ? t / 16 : t % 64, bk = tb ? t % 16 : t / 64;
       const i64 i = i0 + ai, ka = k0 + ak, j = j0 + bj, kb = k0 + bk;
       as[ak][ai] = i < M && ka < K ? (C)Get(x0[s * M * K + (ta ? ka * M + i : i * K + ka)]) : (C)0;
       bs[bk][bj] = j < N && kb < K ? (C)Get(x1[s * K * N + (tb ? j * K + kb : kb * N + j)]) : (C)0;

@@ -53,7 +53,8 @@ DeviceProgram OnDevice(const OpSpec& spec) {
   max = team.Max(max);
   for (i64 k = team.lane; k < size; k += team.lanes) sum += Exp((C)Get(x0[at + k * inner]) - max);
   sum = team.Sum(sum);
-  for (i64 k = team.lane; k < size; k += team.lanes) Set(y0[at + k * inner], Exp((C)Get(x0[at + k * inner]) - max) / sum);
+  for (i64 k = team.lane; k < size; k += team.lanes)
+    Set(y0[at + k * inner], Exp((C)Get(x0[at + k * inner]) - max) / sum);
 )cuda")));
 }
 

@@ -558,8 +558,8 @@ class DeviceExecutable : public Executable {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<Executable>> MakeDeviceExecutable(Graph graph, Store* store, const CompileOptions& options) {
-  const auto start = std::chrono::steady_clock::now();
+StatusOr<std::unique_ptr<Executable>> MakeDeviceExecutable(Graph graph, Store* store, const CompileOptions& options,
+                                                           std::chrono::steady_clock::time_point start) {
   auto executable = std::make_unique<DeviceExecutable>();
   RETURN_IF_ERROR(executable->Init(std::move(graph), store, options));
   executable->mutable_report().compile_seconds =

@@ -1,6 +1,7 @@
 // A graph on an accelerator: its kernels compiled, its memory planned and captured as a whole.
 #pragma once
 
+#include <chrono>
 #include <memory>
 
 #include "core/runtime/executable.h"
@@ -9,6 +10,8 @@ namespace mslua {
 
 // Prepares `graph`, which the passes have been through, for `options.device`. A node without a kernel there is an error
 // that names it: nothing runs on the CPU in its place. Collectives of several ranks go through host memory.
-StatusOr<std::unique_ptr<Executable>> MakeDeviceExecutable(Graph graph, Store* store, const CompileOptions& options);
+// Executable::Compile began at `start`.
+StatusOr<std::unique_ptr<Executable>> MakeDeviceExecutable(Graph graph, Store* store, const CompileOptions& options,
+                                                           std::chrono::steady_clock::time_point start);
 
 }  // namespace mslua

@@ -1,4 +1,4 @@
-#include "core/runtime/executable.h"
+#include "core/runtime/cpu_executable.h"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "core/runtime/collective_kernel.h"
 #include "core/runtime/collective_node.h"
-#include "core/runtime/device_executable.h"
 #include "core/runtime/memory_plan.h"
 #include "core/runtime/placed_graph.h"
 
@@ -469,17 +468,11 @@ StatusOr<PlanReport> PlanOf(const Graph& graph, const CompileOptions& options) {
   return ReportOf(graph, PlanMemory(graph, scratch, options.share), kernels);
 }
 
-StatusOr<std::unique_ptr<Executable>> Executable::Compile(const Graph& graph, Store* store,
-                                                          const CompileOptions& options,
-                                                          std::shared_ptr<Block>* workspace) {
-  const auto start = std::chrono::steady_clock::now();
-  ASSIGN_OR_RETURN(Graph optimized, RunPasses(graph, options));
-  if (options.device != nullptr) {
-    ASSIGN_OR_RETURN(auto on_device, MakeDeviceExecutable(std::move(optimized), store, options));
-    return on_device;
-  }
+StatusOr<std::unique_ptr<Executable>> MakeCpuExecutable(Graph graph, Store* store, const CompileOptions& options,
+                                                        std::shared_ptr<Block>* workspace,
+                                                        std::chrono::steady_clock::time_point start) {
   auto executable = std::make_unique<CpuExecutable>();
-  RETURN_IF_ERROR(executable->Init(std::move(optimized), store, options, workspace));
+  RETURN_IF_ERROR(executable->Init(std::move(graph), store, options, workspace));
   executable->mutable_report().compile_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return std::unique_ptr<Executable>(std::move(executable));
