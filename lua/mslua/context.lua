@@ -51,9 +51,9 @@ M.fields = group.fields
 --- which one, instead of the rank's number on its host; save_graphs, save_graphs_path; tune: which of several kernels a
 --- training step takes is measured once and kept in the plan cache, instead of following a table; reference_kernels:
 --- graphs compiled from now on run plain, slow kernels, each operator by itself, which the fast ones are tested
---- against; vector_products: they make float32 products with vector instructions alone, on processors that have tiles for bf16
---- too, where each number is the sum of three bf16 otherwise; denormals: numbers below 1.2e-38 in float32 (2.2e-308 in
---- float64) are kept, instead of being zero as operands and results.
+--- against; vector_products: they make float32 products with vector instructions alone, on processors that have tiles
+--- for bf16 too, where each number is the sum of three bf16 otherwise; denormals: numbers below 1.2e-38 in float32
+--- (2.2e-308 in float64) are kept, instead of being zero as operands and results.
 ---@param ... table { mode = ms.GRAPH_MODE, device_target = "CPU", ... }
 function M.set_context(...)
   settings.set(group, ...)
