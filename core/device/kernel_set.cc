@@ -57,20 +57,21 @@ StatusOr<std::string> CompileKernels(const std::string& text, const std::string&
   const Status compiled = CheckNvrtc(call.nvrtcCompileProgram(program, static_cast<int>(std::size(options)), options),
                                      "nvrtcCompileProgram");
   std::string out;
-  const auto read = [&](auto size_of, auto get) {
+  const auto read = [&](auto size_of, const char* size_name, auto get, const char* name) -> Status {
     size_t bytes = 0;
-    if (size_of(program, &bytes) != 0) return false;
+    RETURN_IF_ERROR(CheckNvrtc(size_of(program, &bytes), size_name));
     out.resize(bytes);
-    return get(program, out.data()) == 0;
+    return CheckNvrtc(get(program, out.data()), name);
   };
   if (!compiled.ok()) {
-    read(call.nvrtcGetProgramLogSize, call.nvrtcGetProgramLog);
+    read(call.nvrtcGetProgramLogSize, "nvrtcGetProgramLogSize", call.nvrtcGetProgramLog, "nvrtcGetProgramLog")
+        .IgnoreError();
     call.nvrtcDestroyProgram(&program);
     return Annotate(compiled, absl::StrCat(out.c_str(), "\n", text, "\nmslua: a kernel does not compile"));
   }
-  const bool got = read(call.nvrtcGetCUBINSize, call.nvrtcGetCUBIN);
+  const Status got = read(call.nvrtcGetCUBINSize, "nvrtcGetCUBINSize", call.nvrtcGetCUBIN, "nvrtcGetCUBIN");
   call.nvrtcDestroyProgram(&program);
-  if (!got) return absl::InternalError("device: nvrtcGetCUBIN gave no code");
+  RETURN_IF_ERROR(got);
   return out;
 }
 

@@ -24,6 +24,7 @@ constexpr const char* kFunctions[] = {MSLUA_CUDA_DRIVER(NAME_OF) MSLUA_CUDA_NVRT
 // What a failure of these leaves behind is theirs: they release things, or are called before something is released.
 const std::set<std::string>& Releases() {
   static const auto* const names = new std::set<std::string>{"cuCtxSetCurrent",
+                                                             "cuStreamSynchronize",
                                                              "cuMemFree_v2",
                                                              "cuMemFreeHost",
                                                              "cuStreamDestroy_v2",
