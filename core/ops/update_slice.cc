@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
 #include "core/ops/declare/indices.h"
 #include "core/ops/define.h"
@@ -163,6 +165,35 @@ MSLUA_OPERATOR(update_slice) {
   op.AddSample({{{DType::kF32, {2, 7, 3}}, {DType::kF32, {2, 3, 3}}, {DType::kI32, {2}}}});
   op.AddSample({{{DType::kF32, {3, 2, 6}}, {DType::kF32, {3, 2, 1}}, {DType::kI64, {3}}}, {{"axis", int64_t{2}}}});
   return {op, SliceAt()};
+}
+
+namespace {
+
+// The places along the axis of a slice's elements, i64 of the slice's `shape`.
+std::string PlacesOf(onnx::Lowering& c, size_t starts, int64_t size, const std::string& shape) {
+  const auto rank = static_cast<size_t>(c.TypeIn(0).rank()), axis = static_cast<size_t>(c.attrs().Int("axis"));
+  std::vector<int64_t> rows(rank, 1);
+  rows[0] = -1;
+  TensorType steps{DType::kI64, Shape(rank, 1)};
+  steps.shape[axis] = size;
+  std::vector<int64_t> values(static_cast<size_t>(size));
+  std::iota(values.begin(), values.end(), 0);
+  const std::string first = c.Op("Reshape", {c.Cast(c.In(starts), DType::kI64), c.Ints(rows)});
+  const std::string bytes(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(int64_t));
+  return c.Op("Expand", {c.Op("Add", {first, c.Tensor(steps, bytes)}), shape});
+}
+
+}  // namespace
+
+MSLUA_ONNX(slice_at) {
+  const std::string places = PlacesOf(c, 1, c.attrs().Int("size"), c.Shape(c.DimsOut(0)));
+  c.Result(c.Op("GatherElements", {c.In(0), places}, {{"axis", c.attrs().Int("axis")}}));
+}
+
+MSLUA_ONNX(update_slice) {
+  const int64_t axis = c.attrs().Int("axis");
+  const std::string places = PlacesOf(c, 2, c.TypeIn(1).shape[static_cast<size_t>(axis)], c.Op("Shape", {c.In(1)}));
+  c.Result(c.Op("ScatterElements", {c.In(0), places, c.In(1)}, {{"axis", axis}}));
 }
 
 }  // namespace mslua
