@@ -35,7 +35,7 @@ Words Offered(const Words& words, const std::vector<Candidate>& more = {}) {
 TEST(Completion, Verbs) {
   EXPECT_THAT(Offered({"tr"}), ElementsAre("train"));
   EXPECT_THAT(Offered({"help", "tr"}), ElementsAre("train"));
-  EXPECT_THAT(Offered({"help", "ex"}), ElementsAre("exit-codes"));
+  EXPECT_THAT(Offered({"help", "exi"}), ElementsAre("exit-codes"));
   EXPECT_THAT(Offered({""}), Contains("help"));
   EXPECT_THAT(Offered({""}), Not(Contains("certs"))) << "a verb that is not built";
   EXPECT_THAT(Offered({"nosuch", ""}), IsEmpty());

@@ -108,7 +108,8 @@ class Workplace:
             self.write(name, "P6 32 32 255\n" + "abc" * 32 * 32)
         self.write("job.lua", JOB)
         self.write("cluster.json", CLUSTER)
-        self.shell("for kind in mnist cifar10 text; do mslua data make $kind data/$kind --samples 200; done")
+        self.shell("for kind in mnist cifar10; do mslua data make $kind data/$kind --samples 200; done; "
+                   "mslua data make text data/text --samples 2000")
         self.shell("cp -r data/text data/tinyshakespeare; "
                    f"python3 {SOURCE}/tools/golden/hf.py write gpt2 models/gpt2")
 

@@ -159,6 +159,10 @@ def lines(n):
     return lambda base, what: what.code == 0 and len(losses(what)) == n and len(losses(base)) != n
 
 
+def size(folder):
+    return sum(os.path.getsize(os.path.join(folder, name)) for name in os.listdir(folder) if name.endswith(".bin"))
+
+
 def contents(folder):
     return [open(os.path.join(folder, name), "rb").read() for name in sorted(os.listdir(folder))]
 
@@ -173,6 +177,10 @@ def frames(base, what):
 # Whatever this machine has.
 os.environ["MSLUA_CUDA_LIBRARIES"] = "/nowhere"
 NO_DEVICE = says("libcuda.so.1 was not found", 4)
+UNPROMPTED = ["generate", "letters.lua", "--preset", "smoke", "data_path=words", "--max-new", "12"]
+GENERATE = UNPROMPTED + ["--prompt", "the"]
+TOKENIZER = ["data", "tokenizer", "words/input.txt"]
+TOKENIZE = ["data", "tokenize", "words/input.txt", "--tokenizer", "tok"]
 TRAIN = ["train", "recipe.lua", "--no-attach"]
 EVAL = ["eval", "recipe.lua"]
 PREDICT = ["predict", "recipe.lua", "rows.csv"]
@@ -289,6 +297,34 @@ ROWS = {
     "prof --device": (["prof", "recipe.lua"], ["--device", "cuda"], NO_DEVICE),
     "prof --preset": (["prof", "recipe.lua", "--steps", "2"], ["--preset", "nosuch"], says("unknown preset", 2)),
     "prof --json": (["prof", "recipe.lua", "--steps", "2"], ["--json"], is_json),
+    "ckpt --to": (["ckpt", "convert", "nosuch", "converted"], ["--to", "nosuch"], says("--to expects", 2)),
+    "generate --ckpt": (GENERATE, ["--ckpt", "nosuch"], lambda b, w: b.code == 0 and w.code != 0 and "nosuch" in w.err),
+    "generate --prompt": (UNPROMPTED, ["--prompt", "the"], lambda b, w: b.code == 2 and w.out.startswith("the")),
+    "generate --prompt-file": (UNPROMPTED, ["--prompt-file", "prompt.txt"],
+                               lambda b, w: b.code == 2 and w.out.startswith("the")),
+    "generate --ids": (UNPROMPTED, ["--ids", "3,4"], lambda b, w: b.code == 2 and w.out.startswith("3,4,")),
+    "generate --max-new": (GENERATE, ["--max-new", "2"], lambda b, w: w.code == 0 and len(w.out) < len(b.out)),
+    "generate --temperature": (GENERATE, ["--temperature", "0"], differs),
+    "generate --top-k": (GENERATE, ["--top-k", "1"], differs),
+    "generate --top-p": (GENERATE, ["--top-p", "0.01"], differs),
+    "generate --seed": (GENERATE, ["--seed", "7"], differs),
+    "generate --stop": (UNPROMPTED + ["--ids", "3"], ["--stop", "x"], says("--stop is a text", 2)),
+    "generate --texts": (GENERATE, ["--texts", "3"], lambda b, w: w.code == 0 and len(w.out) > 2 * len(b.out)),
+    "generate --preset": (["generate", "letters.lua", "data_path=words", "--prompt", "the"], ["--preset", "smoke"],
+                          lambda b, w: b.code != 0 and w.code == 0),
+    "generate --json": (GENERATE, ["--json"], is_json),
+    "generate --traceback": (GENERATE + ["dim=0"], ["--traceback"], lambda b, w: b.code == w.code == 2
+                             and len(w.err.splitlines()) > len(b.err.splitlines())),
+    "data --vocab": (None, TOKENIZER + ["--vocab", "300", "-o", "tok1"], lambda b, w: w.code == 0 and "300" in w.all),
+    "data --special": (None, TOKENIZER + ["--vocab", "280", "--special", "<x>", "-o", "tok2"],
+                       lambda b, w: "<x>" in open("tok2/tokenizer.json").read()),
+    "data -o": (None, TOKENIZER + ["--vocab", "280", "-o", "tok3"], lambda b, w: os.path.exists("tok3/tokenizer.json")),
+    "data --tokenizer": (None, ["data", "tokenize", "words/input.txt", "--tokenizer", "nosuch", "-o", "bin1"],
+                         lambda b, w: w.code != 0 and "nosuch" in w.err),
+    "data --end-of-text": (None, TOKENIZE + ["--end-of-text", "<|endoftext|>", "-o", "bin2"],
+                           lambda b, w: size("bin2") > size("bin")),
+    "data --test-fraction": (None, TOKENIZE + ["--test-fraction", "0.5", "-o", "bin3"],
+                             lambda b, w: os.path.getsize("bin3/val.bin") > os.path.getsize("bin/val.bin")),
     "ckpt --json": (["ckpt", "ls"], ["--json"], is_json),
     "doctor --calibrate": (["doctor"], ["--calibrate=maybe"], says("--calibrate expects", 2)),
     "doctor --json": (["doctor"], ["--json"], lambda b, w: is_json(b, w) or w.out.lstrip().startswith("{")
@@ -391,6 +427,12 @@ def main():
     mslua(TRAIN + ["--out", "out1"])
     mslua(TRAIN)
     mslua(["data", "make", "mnist", "digits", "--samples", "20"])
+    mslua(["data", "make", "text", "words", "--samples", "4000"])
+    open("prompt.txt", "w").write("the")
+    mslua(["recipes", "copy", "char_gpt", "letters.lua"])
+    mslua(["train", "letters.lua", "--preset", "smoke", "data_path=words", "--max-steps", "2"])
+    mslua(TOKENIZER + ["--vocab", "280", "-o", "tok"])
+    mslua(TOKENIZE + ["-o", "bin"])
     mslua(TRAIN + ["-n", "2", "--out", "two"])
     job = subprocess.Popen([MSLUA, "train", "recipe.lua", "epochs=100000000", "nap=true", "--out", "job",
                             "--log-every", "100000", "checkpoint.save_checkpoint_steps=1000000"],
