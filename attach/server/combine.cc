@@ -7,13 +7,11 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "attach/server/answer_json.h"
 #include "attach/server/joined.h"
-#include "nlohmann/json.hpp"
 
 namespace mslua::endpoint {
 namespace {
-
-using Json = nlohmann::json;
 
 std::string WithLineEnd(const std::string& text) {
   return text.empty() || text.back() == '\n' ? text : absl::StrCat(text, "\n");
@@ -38,7 +36,7 @@ std::vector<std::pair<std::string, std::vector<int>>> Grouped(const std::map<int
 std::string JsonOf(const std::map<int, StatusOr<Answer>>& answers) {
   std::vector<std::string> objects;
   for (const auto& [rank, answer] : answers) {
-    if (answer.ok() && absl::StartsWith(answer->json, "{"))
+    if (answer.ok() && ReadObject(answer->json, {}))
       objects.push_back(answer->json);
     else if (!answer.ok())
       objects.push_back(absl::StrCat("{\"rank\":", rank, ",\"error\":true}"));
@@ -70,9 +68,9 @@ Answer Listed(const Command& command, const std::map<int, StatusOr<Answer>>& ans
 // The statistics of a tensor that all ranks have: identical, or of each.
 Answer Statistics(const std::map<int, StatusOr<Answer>>& answers) {
   const auto crc = [](const StatusOr<Answer>& answer) -> std::string {
-    const Json json = Json::parse(answer->json, nullptr, false);
-    return json.is_object() && json.contains("stat")
-               ? absl::StrCat(json["type"].get<std::string>(), " ", json["stat"].value("crc", ""))
+    const auto json = ReadObject(answer->json, {{"type", Field::kText}, {"stat", Field::kObject}});
+    return json && HasFields((*json)["stat"], {{"crc", Field::kText}})
+               ? absl::StrCat((*json)["type"].get<std::string>(), " ", (*json)["stat"]["crc"].get<std::string>())
                : answer->text;
   };
   const auto groups = Grouped(answers, crc);
@@ -156,16 +154,20 @@ std::string WhoIsWaitedFor(const std::map<int, std::string>& diagnoses) {
   std::vector<std::string> late;
   std::string collective;
   for (const auto& [rank, diagnosis] : diagnoses) {
-    const auto json = Json::parse(diagnosis, nullptr, false);
-    if (!json.is_object() || !json.contains("phase") || !json.contains("seconds") || !json.contains("lua")) {
+    auto json = ReadObject(
+        diagnosis,
+        {{"phase", Field::kText}, {"seconds", Field::kNumber}, {"lua", Field::kText}, {"collective", Field::kText}});
+    if (!json) {
       late.push_back(absl::StrCat("rank ", rank, ", which does not answer"));
-    } else if (json["phase"] == "compute" || !json.value("collective", "").empty()) {
+      continue;
+    }
+    const std::string phase = (*json)["phase"], lua = (*json)["lua"], entered = (*json)["collective"];
+    if (phase == "compute" || !entered.empty()) {
       waiting.push_back(rank);
-      if (collective.empty()) collective = json.value("collective", "");
+      if (collective.empty()) collective = entered;
     } else {
-      const std::string lua = json["lua"].get<std::string>();
-      late.push_back(absl::StrFormat("rank %d, in its %s for %.1f s%s%s", rank, json["phase"].get<std::string>(),
-                                     json["seconds"].get<double>(), lua.empty() ? "" : ", at ", lua));
+      late.push_back(absl::StrFormat("rank %d, in its %s for %.1f s%s%s", rank, phase, (*json)["seconds"].get<double>(),
+                                     lua.empty() ? "" : ", at ", lua));
     }
   }
   if (waiting.empty() || late.empty()) return "";

@@ -280,6 +280,34 @@ TEST(Joined, CallsNameWhoHasNotCome) {
             "#7 of 3 ranks  all_reduce  waiting on 0,2, not entered by 1  (2.500 s at most)\n");
 }
 
+// A rank of another build, or one whose memory is damaged, says something else: its answer is left out.
+TEST(Joined, DamagedAnswersAreLeftOut) {
+  const std::string part = PartJson("[0,0]"), call = R"({"calls":[{"n":7,"of":2,"what":"w","state":"done","s":1}]})",
+                    diagnosis = R"({"phase":"compute","seconds":3.5,"lua":"","collective":"all_reduce #7"})",
+                    statistics = R"({"type":"f32[2]","stat":{"crc":"00c0ffee"}})";
+  EXPECT_THAT(DrawLayout(AnswersOf({part, PartJson("[3,0]")})).text, HasSubstr("no answer from rank 1\n"));
+  EXPECT_THAT(DrawLayout(AnswersOf({part, PartJson("[0]")})).text, HasSubstr("no answer from rank 1\n"));
+  const Command stat = *ParseCommand(".stat w");
+  std::mt19937 random(5);
+  for (int i = 0; i < 20000; ++i) {
+    for (const std::string& whole : {part, call, diagnosis, statistics}) {
+      std::string damaged = whole;
+      for (int n = 0; n < 1 + i % 3; ++n) {
+        const size_t at = random() % damaged.size();
+        static constexpr char kBytes[] = "0\"[]{}:,-9etn";
+        if (random() % 2 == 0) damaged[at] = kBytes[random() % (sizeof(kBytes) - 1)];
+        if (random() % 4 == 0) damaged.erase(at, random() % 8);
+        if (damaged.empty()) break;
+      }
+      const auto answers = AnswersOf({whole, damaged});
+      DrawLayout(answers);
+      JoinCalls(answers);
+      Combine(stat, answers, {}).IgnoreError();
+      WhoIsWaitedFor({{0, whole}, {1, damaged}});
+    }
+  }
+}
+
 TEST(Statistics, OfManyFloatsIsThatOfEach) {
   std::vector<float> x(1003);
   for (size_t i = 0; i < x.size(); ++i) x[i] = i % 7 == 0 ? 0 : static_cast<float>(i % 13) - 6.5f;

@@ -7,13 +7,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "attach/server/answer_json.h"
 #include "core/base/shape.h"
-#include "nlohmann/json.hpp"
 
 namespace mslua::endpoint {
 namespace {
-
-using Json = nlohmann::json;
 
 struct Part {
   Shape begin, size;
@@ -31,15 +29,29 @@ std::string RangeOf(const Part& p) {
   return absl::StrCat("[", absl::StrJoin(ranges, ", "), "]");
 }
 
-// The answers that are JSON objects, by rank.
-std::map<int, Json> Objects(const std::map<int, StatusOr<Answer>>& answers) {
-  std::map<int, Json> objects;
-  for (const auto& [rank, answer] : answers) {
-    if (!answer.ok()) continue;
-    Json json = Json::parse(answer->json, nullptr, false);
-    if (json.is_object()) objects.emplace(rank, std::move(json));
+// Whether `json` says which part of the same tensor as `first` it holds.
+bool IsPartOf(const Json& first, const Json& json) {
+  const Shape whole = json["whole"], begin = json["begin"], part = json["part"];
+  if (json["name"] != first["name"] || json["whole"] != first["whole"]) return false;
+  if (begin.size() != whole.size() || part.size() != whole.size()) return false;
+  for (size_t d = 0; d < whole.size(); ++d) {
+    if (begin[d] > whole[d] || part[d] > whole[d] - begin[d]) return false;
   }
-  return objects;
+  return true;
+}
+
+std::vector<Part> PartsOf(const std::map<int, Json>& objects) {
+  std::vector<Part> parts;
+  for (const auto& [rank, json] : objects) {
+    const Part mine{json["begin"].get<Shape>(), json["part"].get<Shape>(), {rank}};
+    const auto same = std::find_if(parts.begin(), parts.end(),
+                                   [&](const Part& p) { return p.begin == mine.begin && p.size == mine.size; });
+    if (same == parts.end())
+      parts.push_back(mine);
+    else
+      same->ranks.push_back(rank);
+  }
+  return parts;
 }
 
 std::string JsonList(const std::map<int, Json>& objects) {
@@ -106,22 +118,26 @@ std::string RankList(const std::vector<int>& ranks) {
 }
 
 Answer DrawLayout(const std::map<int, StatusOr<Answer>>& answers) {
-  const std::map<int, Json> objects = Objects(answers);
+  std::map<int, Json> objects = ReadObjects(answers, {{"name", Field::kText},
+                                                      {"dtype", Field::kText},
+                                                      {"layout", Field::kText},
+                                                      {"bytes", Field::kInteger},
+                                                      {"own", Field::kFlag},
+                                                      {"whole", Field::kShape},
+                                                      {"begin", Field::kShape},
+                                                      {"part", Field::kShape}});
   if (objects.empty()) return {};
-  std::vector<Part> parts;
-  std::vector<int> ranks;
-  const Json& first = objects.begin()->second;
-  const Shape whole = first["whole"].get<Shape>();
-  for (const auto& [rank, json] : objects) {
-    ranks.push_back(rank);
-    const Part mine{json["begin"].get<Shape>(), json["part"].get<Shape>(), {rank}};
-    const auto same = std::find_if(parts.begin(), parts.end(),
-                                   [&](const Part& p) { return p.begin == mine.begin && p.size == mine.size; });
-    if (same == parts.end())
-      parts.push_back(mine);
-    else
-      same->ranks.push_back(rank);
+  const Json first = objects.begin()->second;
+  std::vector<int> ranks, silent;
+  for (const auto& a : answers) {
+    const auto it = objects.find(a.first);
+    const bool says = it != objects.end() && IsPartOf(first, it->second);
+    (says ? ranks : silent).push_back(a.first);
+    if (!says && it != objects.end()) objects.erase(it);
   }
+  if (objects.empty()) return {};
+  const std::vector<Part> parts = PartsOf(objects);
+  const Shape whole = first["whole"];
   const std::string layout = first["layout"].get<std::string>();
   std::string text =
       absl::StrCat(first["name"].get<std::string>(), "  ", first["dtype"].get<std::string>(), "[",
@@ -137,11 +153,13 @@ Answer DrawLayout(const std::map<int, StatusOr<Answer>>& answers) {
                     parts[0].ranks.size(), parts[0].ranks.size() == 1 ? " copy\n" : " copies\n",
                     DrawParts(parts, whole));
   }
+  if (!silent.empty())
+    absl::StrAppend(&text, "  no answer from ", silent.size() == 1 ? "rank " : "ranks ", RankList(silent), "\n");
   return {text, JsonList(objects)};
 }
 
 Answer JoinCalls(const std::map<int, StatusOr<Answer>>& answers) {
-  const std::map<int, Json> objects = Objects(answers);
+  const std::map<int, Json> objects = ReadObjects(answers, {{"calls", Field::kList}});
   struct Joined {
     std::map<int, std::pair<std::string, double>> ranks;  // state and seconds
   };
@@ -150,6 +168,12 @@ Answer JoinCalls(const std::map<int, StatusOr<Answer>>& answers) {
   std::vector<std::tuple<int64_t, int, std::string>> order;
   for (const auto& [rank, json] : objects) {
     for (const Json& c : json["calls"]) {
+      if (!HasFields(c, {{"n", Field::kInteger},
+                         {"of", Field::kInteger},
+                         {"what", Field::kText},
+                         {"state", Field::kText},
+                         {"s", Field::kNumber}}))
+        continue;
       const std::tuple<int64_t, int, std::string> key{c["n"].get<int64_t>(), c["of"].get<int>(),
                                                       c["what"].get<std::string>()};
       if (calls.count(key) == 0) order.push_back(key);
