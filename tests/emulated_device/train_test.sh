@@ -79,14 +79,14 @@ train() {
 train whole --device cuda
 train half.cuda --device cuda epochs=1
 cp -r half.cuda half.again && cp -r half.cuda half.cpu
-train half.again --device cuda --resume last
+train half.again --device cuda --resume=last
 grep "^epoch: 2" whole/rank_0.log > one.txt
 grep "^epoch: 2" half.again/rank_0.log > two.txt
 [ -s one.txt ] && cmp -s one.txt two.txt || fail "resumed on the device: the bits differ"
-train half.cpu --resume last
+train half.cpu --resume=last
 near "resumed on the CPU" 1e-4 whole/rank_0.log half.cpu/rank_0.log
 train from.cpu epochs=1
-train from.cpu --device cuda --resume last
+train from.cpu --device cuda --resume=last
 near "resumed on the device" 1e-4 whole/rank_0.log from.cpu/rank_0.log
 
 # Without the libraries: one line, and the exit code.

@@ -177,7 +177,8 @@ def frames(base, what):
 # Whatever this machine has.
 os.environ["MSLUA_CUDA_LIBRARIES"] = "/nowhere"
 NO_DEVICE = says("libcuda.so.1 was not found", 4)
-UNPROMPTED = ["generate", "letters.lua", "--preset", "smoke", "data_path=words", "--max-new", "12"]
+LETTERS = ["generate", "letters.lua", "--preset", "smoke", "data_path=words"]
+UNPROMPTED = LETTERS + ["--max-new", "12"]
 GENERATE = UNPROMPTED + ["--prompt", "the"]
 TOKENIZER = ["data", "tokenizer", "words/input.txt"]
 TOKENIZE = ["data", "tokenize", "words/input.txt", "--tokenizer", "tok"]
@@ -303,7 +304,8 @@ ROWS = {
     "generate --prompt-file": (UNPROMPTED, ["--prompt-file", "prompt.txt"],
                                lambda b, w: b.code == 2 and w.out.startswith("the")),
     "generate --ids": (UNPROMPTED, ["--ids", "3,4"], lambda b, w: b.code == 2 and w.out.startswith("3,4,")),
-    "generate --max-new": (GENERATE, ["--max-new", "2"], lambda b, w: w.code == 0 and len(w.out) < len(b.out)),
+    "generate --max-new": (LETTERS + ["--prompt", "the"], ["--max-new", "2"],
+                           lambda b, w: w.code == 0 and len(w.out) < len(b.out)),
     "generate --temperature": (GENERATE, ["--temperature", "0"], differs),
     "generate --top-k": (GENERATE, ["--top-k", "1"], differs),
     "generate --top-p": (GENERATE, ["--top-p", "0.01"], differs),
