@@ -931,6 +931,7 @@ class Training {
     view.print = [this](const std::string& line) {
       if (!line.empty()) console_->Line(line);
       console_->Flush();
+    view.health = &health_;
     };
     if (checkpoint_hook_ != nullptr) {
       view.save = [this](const std::string& name) { return checkpoint_hook_->SaveNow(trainer_->state(), name); };

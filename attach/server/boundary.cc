@@ -33,12 +33,16 @@ std::string Quoted(const std::string& text) {
 }  // namespace
 
 Boundary::Boundary(const TrainingView& view, Outlet outlet) : view_(view), outlet_(std::move(outlet)) {
-  if (!view_.folder.empty() && view_.rank == 0) events_ = std::fopen((view_.folder + "/events.jsonl").c_str(), "ae");
+  if (view_.folder.empty() || view_.rank != 0) return;
+  const std::string path = absl::StrCat(view_.folder, "/events.jsonl");
+  auto file = RecordFile::Open(path, /*lines=*/true, view_.health);
+  if (file.ok())
+    events_ = *std::move(file);
+  else
+    view_.health->Failed(path, file.status());
 }
 
-Boundary::~Boundary() {
-  if (events_ != nullptr) std::fclose(events_);
-}
+Boundary::~Boundary() = default;
 
 Ack Boundary::Propose(Request request, int64_t step) {
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -113,8 +117,8 @@ void Boundary::Record(const Request& request, int64_t step) {
                       Quoted(request.who), Quoted(request.command.text));
   view_.trainer->AddIntervention(line);
   if (events_ == nullptr) return;
-  std::fprintf(events_, "%s\n", line.c_str());
-  std::fflush(events_);
+  events_->AppendLines(absl::StrCat(line, "\n"));
+  events_->Flush();
 }
 
 // ------------------------------------------------------------------------------------------------- between steps

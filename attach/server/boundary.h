@@ -7,8 +7,8 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <cstdio>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -136,7 +136,7 @@ class Boundary : public BoundaryListener {
 
   const TrainingView& view_;
   const Outlet outlet_;
-  std::FILE* events_ = nullptr;
+  std::unique_ptr<RecordFile> events_;  // null: nothing is recorded
 
   std::atomic<bool> nan_breaks_{false};  // whether there are any, to be looked at after each step
   mutable std::mutex mutex_;  // guards all below; held by the training thread at a boundary but while it waits

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -222,6 +223,18 @@ TEST(Boundary, RefusesABreakOfAnotherRankThatItDoesNotHave) {
   Boundary boundary(view, {});
   for (const int32_t hit : {1, 2, 1 << 19, 0, -1})
     EXPECT_EQ(boundary.PauseNext(TrainState{}, hit).code(), absl::StatusCode::kInternal) << hit;
+}
+
+TEST(Boundary, SaysWhenEventsCannotBeRecorded) {
+  TrainingView view;
+  view.folder = testing::TempDir();
+  ASSERT_EQ(mkdir((view.folder + "/events.jsonl").c_str(), 0755), 0);
+  std::vector<std::string> notices;
+  RecordHealth health([&](const std::string& line) { notices.push_back(line); });
+  view.health = &health;
+  const Boundary boundary(view, {});
+  ASSERT_EQ(notices.size(), 1u);
+  EXPECT_THAT(notices[0], HasSubstr("events.jsonl"));
 }
 
 TEST(Combine, NamesWhoIsWaitedFor) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "collectives/flight_recorder.h"
+#include "core/files/record_file.h"
 #include "core/runtime/executable.h"
 #include "core/runtime/store.h"
 #include "core/train/trainer.h"
@@ -27,8 +28,9 @@ struct TensorPlace {
 };
 
 struct TrainingView {
-  std::string name;    // of the recipe
-  std::string folder;  // of the run; empty: nothing is saved
+  std::string name;                // of the recipe
+  std::string folder;              // of the run; empty: nothing is saved
+  RecordHealth* health = nullptr;  // of the files in the folder
   int rank = 0, ranks = 1;
 
   // Of use from any thread while the endpoint is open.
