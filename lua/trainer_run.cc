@@ -85,18 +85,27 @@ StatusOr<std::vector<std::string>> VaryingOf(Session& session, const TracedGraph
 
 namespace {
 
-// A warning where ranks that train together read different data: their files may be of different versions.
+// Ranks that train together make as many steps of batches of one type: FailedPrecondition where they do not. A warning
+// where they read different data all the same: their files may be of different versions.
 Status CompareDatasets(Groups& groups, const DatasetHandle& dataset) {
   ASSIGN_OR_RETURN(const data::SourceDef* source, data::FindSource(dataset.description.source().kind()));
-  std::string mine = absl::StrCat(source->title, ", ", dataset.pipeline->source_size(), " samples, ",
-                                  dataset.pipeline->size(), " batches of");
-  for (const data::Column& c : dataset.pipeline->schema()) absl::StrAppend(&mine, " ", c.name, " ", ToString(c.type));
+  std::string steps = absl::StrCat(dataset.pipeline->size(), " batches of");
+  for (const data::Column& c : dataset.pipeline->schema()) absl::StrAppend(&steps, " ", c.name, " ", ToString(c.type));
+  const std::string mine = absl::StrCat(steps, "\n", source->title, ", ", dataset.pipeline->source_size(), " samples");
   ASSIGN_OR_RETURN(const auto all, GatherTexts(groups, mine, "the data sets"));
-  if (groups.rank() != 0) return absl::OkStatus();
+  const std::vector<std::string> first = absl::StrSplit(all[0], '\n');
   for (size_t r = 1; r < all.size(); ++r) {
     if (all[r] == all[0]) continue;
-    std::fprintf(stderr, "mslua: warning: the data set of rank %zu (%s) is not that of rank 0 (%s)\n", r,
-                 all[r].c_str(), all[0].c_str());
+    const std::vector<std::string> other = absl::StrSplit(all[r], '\n');
+    const std::string what = absl::StrCat("the data set of rank ", r, " (", other[1], ", ", other[0],
+                                          ") is not that of rank 0 (", first[1], ", ", first[0], ")");
+    if (other[0] != first[0]) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(what,
+                       "; ranks that train together make the same steps: give each as many samples, and the same "
+                       "batch size"));
+    }
+    if (groups.rank() == 0) std::fprintf(stderr, "mslua: warning: %s\n", what.c_str());
   }
   return absl::OkStatus();
 }
@@ -235,6 +244,7 @@ class Training {
     progress().steps_per_epoch = pipeline->size();
     if (pipeline->size() == 0) return absl::InvalidArgumentError("train: the dataset has no whole batch");
     RETURN_IF_ERROR(FindCheckpoint());
+    if (together() != nullptr) RETURN_IF_ERROR(WithExitCode(CompareDatasets(*together(), *spec_.dataset), kExitHang));
     ASSIGN_OR_RETURN(
         decisions_, DecidePlan(spec_.graph->graph, DumpsOf(session_), OptionBool(L_, "tune"), together(), SavedPlan()));
     ASSIGN_OR_RETURN(executable_, CompileGraph(session_, *spec_.graph, together() != nullptr, &decisions_));
@@ -242,7 +252,6 @@ class Training {
     names_ = NamesOf(session_, spec_);
     if (together() != nullptr) {
       RETURN_IF_ERROR(WithExitCode(ComparePrograms(), kExitHang));
-      RETURN_IF_ERROR(CompareDatasets(*together(), *spec_.dataset));
     }
     if (spec_.dataset->Divided() && session_.state().rank == 0) {
       std::fprintf(stderr, "mslua: global batch %lld = %lld x %lld feeds\n",
