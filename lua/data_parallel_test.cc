@@ -617,6 +617,30 @@ TEST(DataParallel, SixteenBitGradients) {
   EXPECT_THAT(RunSessions(2, absl::StrReplaceAll(code, {{"$SYNC", "false"}})), Each("bf16"));
 }
 
+// Those that mixed precision computes have the parameter's type in the end.
+TEST(DataParallel, GradientsOfMixedPrecision) {
+  const std::string code = R"(
+    local ms = require "mslua"
+    local core = require "mslua.core"
+    local parallel = require "mslua.parallel_context"
+    ms.set_auto_parallel_context {parallel_mode = "data_parallel", gradient_fp32_sync = $SYNC, $CONTEXT}
+    local w = ms.Parameter(ms.ones({32, 64}), "w")
+    local graph = core.build_train {
+      forward = function(x) return core.functions.matmul(x, w):sum() end, amp = "bfloat16",
+      inputs = {{name = "x", dtype = "float32", shape = {5, 32}}}, parameters = {w}, optimizer = {kind = "sgd"},
+      aggregate = parallel.aggregation()}
+    return graph:text():match("(%w+)%[[%d,]+%] = $CALL"))";
+  const auto type = [&](const char* sync, const char* context, const char* call) {
+    return RunSessions(2, absl::StrReplaceAll(code, {{"$SYNC", sync}, {"$CONTEXT", context}, {"$CALL", call}}));
+  };
+  constexpr char kShards[] =
+      "enable_parallel_optimizer = true, parallel_optimizer_config = {parallel_optimizer_threshold = 1}";
+  EXPECT_THAT(type("true", "", "all_reduce"), Each("f32"));
+  EXPECT_THAT(type("false", "", "all_reduce"), Each("bf16"));
+  EXPECT_THAT(type("true", kShards, "reduce_scatter"), Each("f32"));
+  EXPECT_THAT(type("false", kShards, "reduce_scatter"), Each("bf16"));
+}
+
 TEST(DataParallel, StopsAsOne) {
   Training t;
   t.before = R"(function Recorder:on_train_step_end(state)

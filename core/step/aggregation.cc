@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/op/marks.h"
+#include "core/step/sync_type.h"
 
 namespace mslua {
 
@@ -16,9 +17,10 @@ void Aggregate(GraphBuilder& g, const Aggregation& how, const OptimizerShards& s
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return (*gradients)[a].node < (*gradients)[b].node; });
   std::vector<BucketMember> members;
+  std::vector<Value> sent;
   for (size_t i : order) {
-    TensorType type = g.TypeOf((*gradients)[i]);
-    if (how.fp32_sync && SizeOf(type.dtype) == 2) type.dtype = DType::kF32;
+    sent.push_back(ToSync(g, (*gradients)[i], how.fp32_sync));
+    const TensorType type = g.TypeOf(sent.back());
     members.push_back({type.dtype, type.bytes(), parameters[i]->comm_fusion});
   }
   const std::vector<int64_t> buckets = AssignBuckets(how.buckets, members);
@@ -30,7 +32,7 @@ void Aggregate(GraphBuilder& g, const Aggregation& how, const OptimizerShards& s
     Value& d = (*gradients)[i];
     const DType dtype = g.TypeOf(d).dtype;
     d = g.Op(
-        "all_reduce", {Cast(g, d, members[k].dtype)},
+        "all_reduce", {sent[k]},
         {{"group", how.ranks}, {"op", std::string(how.mean ? "mean" : "sum")}, {"fusion", kFirstBucket + buckets[k]}});
     d = Cast(g, d, dtype);
   }

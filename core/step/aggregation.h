@@ -15,7 +15,7 @@ namespace mslua {
 struct Aggregation {
   std::vector<int64_t> ranks;  // of the world; empty: each rank's gradients are its own
   bool mean = false;           // the ranks' mean instead of their sum
-  bool fp32_sync = true;       // 16-bit gradients travel and are summed in f32
+  bool fp32_sync = true;       // of sync_type.h
   BucketRule buckets;
 
   bool on() const { return !ranks.empty(); }

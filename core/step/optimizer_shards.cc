@@ -4,6 +4,8 @@
 #include <map>
 #include <string>
 
+#include "core/step/sync_type.h"
+
 namespace mslua {
 namespace {
 
@@ -51,10 +53,9 @@ void ScatterGradients(GraphBuilder& g, const OptimizerShards& shards,
   std::vector<Value> flats;
   std::vector<BucketMember> members;
   for (size_t i : order) {
-    Value d = (*gradients)[i];
-    const TensorType type = g.TypeOf(d);
+    const TensorType type = g.TypeOf((*gradients)[i]);
     dtypes[i] = type.dtype;
-    if (shards.fp32_sync && SizeOf(type.dtype) == 2) d = Cast(g, d, DType::kF32);
+    const Value d = ToSync(g, (*gradients)[i], shards.fp32_sync);
     flats.push_back(Pad(g, Reshape(g, d, {type.elements()}), n * shards.Slice(type)));
     members.push_back({g.TypeOf(d).dtype, g.TypeOf(flats.back()).bytes(), parameters[i]->comm_fusion});
   }

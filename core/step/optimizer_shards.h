@@ -21,7 +21,7 @@ struct OptimizerShards {
   // The ranks of all such groups that have this rank's slice; their gradients are combined too.
   std::vector<int64_t> replicas;
   bool mean = false;                      // of gradients: the ranks' mean instead of their sum
-  bool fp32_sync = true;                  // 16-bit gradients are summed in f32
+  bool fp32_sync = true;                  // of sync_type.h
   int64_t threshold = int64_t{64} << 10;  // bytes: smaller parameters stay whole
   bool accumulate = true;                 // gradients of micro-batches are combined one by one, into slices
   // How slices travel together: gradients on their way to them, and parameters from them. Null: each alone.

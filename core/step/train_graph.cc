@@ -9,6 +9,7 @@
 #include "core/graph/gradient_marks.h"
 #include "core/op/marks.h"
 #include "core/sharding/micro_batches.h"
+#include "core/step/sync_type.h"
 #include "core/train/trainer.h"
 
 namespace mslua {
@@ -85,10 +86,13 @@ Value GlobalNorm(GraphBuilder& g, const TrainSpec& spec, const std::vector<Value
   return g.Op("sqrt", {total});
 }
 
-// A gradient of the global view, marked as its parameter's; in f32 where it is summed over ranks in f32.
-Value OfParameter(GraphBuilder& g, Value d, const GlobalView& view, const ParameterData& parameter) {
-  if (view.fp32_sync() && d.valid() && SizeOf(g.TypeOf(d).dtype) == 2) d = Cast(g, d, DType::kF32);
-  if (d.valid()) mark::kGradientOf.Set(g.graph().nodes[d.node].attrs, parameter.key);
+// A gradient of the global view, marked as its parameter's; what is marked is summed over ranks in its own type.
+// `micro`: it is one of those that micro-batches sum, in f32, before ranks do.
+Value OfParameter(GraphBuilder& g, Value d, const GlobalView& view, const ParameterData& parameter, bool micro) {
+  if (!d.valid()) return d;
+  const Value sent = view.fp32_sync() || !micro ? ToSync(g, d, view.fp32_sync()) : d;
+  if (view.fp32_sync()) d = sent;
+  for (const Value v : {sent, d}) mark::kGradientOf.Set(g.graph().nodes[v.node].attrs, parameter.key);
   return d;
 }
 
@@ -206,7 +210,7 @@ Value AddGradients(GraphBuilder& g, Value a, Value b, const GlobalView& view, co
                    bool of_micro_batches) {
   Attrs attrs{{mark::kSum.name, true}};
   if (of_micro_batches) mark::kMicroSum.Set(attrs, true);
-  return OfParameter(g, g.Op("add", {a, b}, std::move(attrs)), view, parameter);
+  return OfParameter(g, g.Op("add", {a, b}, std::move(attrs)), view, parameter, /*micro=*/true);
 }
 
 StatusOr<ForwardBackward> EmitForwardBackward(RankState& state, Trace& trace, const TrainSpec& spec,
@@ -253,7 +257,7 @@ StatusOr<ForwardBackward> EmitForwardBackward(RankState& state, Trace& trace, co
     trace.PushRegion();
     for (size_t i = 0; i < copies.size(); ++i) {
       const ParameterData& p = *spec.parameters[copies[i].parameter];
-      const Value d = OfParameter(g, gradients[spec.parameters.size() + i], *view, p);
+      const Value d = OfParameter(g, gradients[spec.parameters.size() + i], *view, p, /*micro=*/true);
       Value& all = copies[i].gradient;
       all = all.valid() ? AddGradients(g, all, d, *view, p, true) : d;
     }
@@ -262,7 +266,7 @@ StatusOr<ForwardBackward> EmitForwardBackward(RankState& state, Trace& trace, co
       Value d = gradients[i];
       // Sums over micro-batches, of which 16 bits may hold the mean alone, are f32.
       if (view == nullptr && spec.accumulate > 1) d = Cast(g, d, ArithmeticType(g.TypeOf(d).dtype));
-      if (view != nullptr) d = OfParameter(g, d, *view, *spec.parameters[i]);
+      if (view != nullptr) d = OfParameter(g, d, *view, *spec.parameters[i], spec.accumulate > 1);
       if (micro == 0)
         sum.gradients.push_back(d);
       else if (view == nullptr)
