@@ -12,7 +12,7 @@
 namespace mslua {
 namespace {
 
-// core.op(name, args, attrs)
+// core.op(name, args, attrs); args.instance: the cell's field that holds the operator
 StatusOr<int> CallOp(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(const std::string name, ReadString(L, 1, "op: name"));
   ASSIGN_OR_RETURN(const OpDef* op, RequireOp(name));
@@ -26,6 +26,10 @@ StatusOr<int> CallOp(lua_State* L, Session& session) {
   }
   ASSIGN_OR_RETURN(const int64_t n, FieldInt(L, 2, "n", static_cast<int64_t>(lua_objlen(L, 2))));
   if (n < 0 || n > 8000 || !lua_checkstack(L, static_cast<int>(n) + 16)) return OpError(*op, "too many arguments");
+  if (session.trace != nullptr) {
+    ASSIGN_OR_RETURN(std::string instance, FieldString(L, 2, "instance", ""));
+    session.trace->NameInstance(std::move(instance));
+  }
   const int first = lua_gettop(L) + 1;
   for (int i = 1; i <= n; ++i) lua_rawgeti(L, 2, i);
   return CallOperator(L, session, *op, first, lua_gettop(L), std::move(attrs));

@@ -527,6 +527,7 @@ TEST(SemiAuto, StrategiesByNameReachThePartsOfACall) {
   ExpectFollowsOneRank(4, t);
   EXPECT_THAT(LineWith(FileOf(folder + "/rank_0/00_strategy.ir"), "= gelu_erf("), HasSubstr("in_strategy=\"((2,2))\""));
   t.context = R"(, strategy = {["Net/relu/gelu_erf"] = {{2, 2}, {2, 2}}})";
+  EXPECT_THAT(LineWith(before, "f32[24,8] = matmul("), HasSubstr("  # Net {instance name: matmul} @ "));
   EXPECT_THAT(Train(4, t)[0], HasSubstr("gelu_erf: strategy ((2,2),(2,2)): has 2 entries, the operator has 1 inputs"));
 }
 

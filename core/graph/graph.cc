@@ -2,13 +2,17 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "core/base/rng.h"
 
 namespace mslua {
 
 std::string ToString(const Location& l) {
-  if (l.file.empty()) return l.scope;
-  return absl::StrCat(l.scope, l.scope.empty() ? "" : " ", "@ ", l.file, ":", l.line);
+  std::vector<std::string> parts;
+  if (!l.scope.empty()) parts.push_back(l.scope);
+  if (!l.instance.empty()) parts.push_back(absl::StrCat("{instance name: ", l.instance, "}"));
+  if (!l.file.empty()) parts.push_back(absl::StrCat("@ ", l.file, ":", l.line));
+  return absl::StrJoin(parts, " ");
 }
 
 std::vector<int32_t> Graph::Inputs() const {

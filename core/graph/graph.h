@@ -32,11 +32,12 @@ struct Location {
   std::string scope;  // "Net/conv1"; "grad(Net/conv1)" for its gradient
   std::string file;   // "recipes/quickstart.lua"; empty when not known
   int line = 0;
+  std::string instance;  // the cell's field that holds the operator, "matmul"; empty: none does
   friend bool operator==(const Location& a, const Location& b) {
-    return a.scope == b.scope && a.file == b.file && a.line == b.line;
+    return a.scope == b.scope && a.file == b.file && a.line == b.line && a.instance == b.instance;
   }
 };
-// "Net/matmul @ recipes/quickstart.lua:21"
+// "Net {instance name: matmul} @ recipes/quickstart.lua:21"
 std::string ToString(const Location& location);
 
 struct Node {

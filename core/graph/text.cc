@@ -3,6 +3,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -108,12 +109,17 @@ Location ParseLocation(absl::string_view text) {
   Location l;
   const size_t at = text.rfind("@ ");
   const size_t colon = text.rfind(':');
-  if (at == text.npos || colon == text.npos || colon < at || !absl::SimpleAtoi(text.substr(colon + 1), &l.line)) {
-    l.scope = std::string(text);
-    return l;
+  if (at != text.npos && colon != text.npos && colon > at && absl::SimpleAtoi(text.substr(colon + 1), &l.line)) {
+    l.file = std::string(text.substr(at + 2, colon - at - 2));
+    text = absl::StripAsciiWhitespace(text.substr(0, at));
   }
-  l.scope = std::string(absl::StripAsciiWhitespace(text.substr(0, at)));
-  l.file = std::string(text.substr(at + 2, colon - at - 2));
+  constexpr absl::string_view kInstance = "{instance name: ";
+  const size_t named = text.rfind(kInstance);
+  if (named != text.npos && absl::EndsWith(text, "}")) {
+    l.instance = std::string(text.substr(named + kInstance.size(), text.size() - named - kInstance.size() - 1));
+    text = absl::StripAsciiWhitespace(text.substr(0, named));
+  }
+  l.scope = std::string(text);
   return l;
 }
 

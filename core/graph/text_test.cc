@@ -9,7 +9,7 @@ namespace {
 
 Graph Example() {
   GraphBuilder g("net");
-  g.SetLocation(std::make_shared<Location>(Location{"Net/matmul", "recipes/quickstart.lua", 21}));
+  g.SetLocation(std::make_shared<Location>(Location{"Net", "recipes/quickstart.lua", 21, "matmul"}));
   const Value x = g.Input("x", kData, {DType::kF32, {8, 32}}), w = g.Input("w", kParameter, {DType::kF32, {32, 16}});
   const Value y = Add(g, g.Op("matmul", {x, w}), g.Constant(0.5, DType::kF32));
   g.Output("y", y);
@@ -24,8 +24,8 @@ TEST(Text, RoundTrips) {
   ASSERT_TRUE(parsed.ok()) << parsed.status() << "\n" << text;
   EXPECT_EQ(ToString(*parsed), text);
   EXPECT_EQ(Fingerprint(*parsed), Fingerprint(graph));
-  EXPECT_NE(text.find("%3: f32[8,16] = matmul(%x, %w) {transpose_a=false, transpose_b=false}  # Net/matmul @ "
-                      "recipes/quickstart.lua:21"),
+  EXPECT_NE(text.find("%3: f32[8,16] = matmul(%x, %w) {transpose_a=false, transpose_b=false}  # Net {instance name: "
+                      "matmul} @ recipes/quickstart.lua:21"),
             text.npos)
       << text;
 }

@@ -1,6 +1,7 @@
 #include "core/step/trace.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -11,6 +12,7 @@ namespace mslua {
 
 void Trace::Locate(Location line) {
   line.scope = absl::StrJoin(scopes_, "/");
+  line.instance = std::exchange(instance_, "");
   builder_.SetLocation(std::make_shared<Location>(std::move(line)));
 }
 

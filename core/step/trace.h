@@ -48,8 +48,10 @@ class Trace {
   // Appends the printed outputs, and one for each assigned parameter.
   void OutputAssigned();
 
-  // The line of the nodes that follow; they get the scope path too.
+  // The line of the nodes that follow; they get the scope path too, and the name that NameInstance gave.
   void Locate(Location line);
+  // The name of the operator that is called next: the cell's field that holds it.
+  void NameInstance(std::string name) { instance_ = std::move(name); }
   // The builder's error, or one for too many nodes.
   Status Check() const;
 
@@ -90,6 +92,7 @@ class Trace {
   absl::optional<DType> amp_;
   GraphBuilder builder_;
   std::vector<std::string> scopes_;
+  std::string instance_;  // of the next Locate
   std::vector<int32_t> regions_;
   std::vector<int> stages_;
   std::vector<std::pair<int32_t, int>> stage_changes_;  // from that node on

@@ -86,6 +86,7 @@ function Cell:__newindex(key, v)
     end
   end
   fields[key] = v
+  if class.is(v, class.Object) then v:_held_as(tostring(key)) end
   if registered or registers(v) then structure = structure + 1 end
   if not registers(v) then return end
   order[#order + 1] = key

@@ -42,6 +42,11 @@ end
 
 function Class:init() end
 
+--- A cell holds the object in this field.
+---@param field string
+---@package
+function Class:_held_as(field) end
+
 -- The object that was last asked for a field that it lacks, and the field.
 local missed = setmetatable({}, { __mode = "v" })
 

@@ -60,7 +60,7 @@ function core.kind(x) end
 ---Calls operator `name` (`core.ops()`): eagerly, or traced when a trace is active or an argument is a Value.
 ---@param name string "matmul"
 ---@param args table the operands in order (a variadic operand is a list of tensors, or the rest), then positional
----  attributes; `args.n` when there may be holes
+---  attributes; `args.n` when there may be holes; `args.instance`, the cell's field that holds the operator, for dumps
 ---@param attrs? table named attributes; names that begin with `_` are the compiler's own: `_in_strategy`,
 ---  `_out_strategy`
 ---  (text "((2,4),(4,1))"), any prim attr; values string, number, boolean or list of integers

@@ -52,8 +52,11 @@ function Operator:__call(...)
     errors.fail("%s: the first operand is a Cell: call operators with a dot, self.%s(x), not self:%s(x)",
       self.class_name, self.name, self.name)
   end
-  return core.op(self.name, { n = select("#", ...), ... }, self.attrs)
+  return core.op(self.name, { n = select("#", ...), instance = self.instance, ... }, self.attrs)
 end
+
+--- Dumps of graphs name the operator by the cell's field that holds it.
+function Operator:_held_as(field) self.instance = field end
 
 --- Sets the number of shards of each dimension of the inputs, and of the outputs:
 --- `ops.MatMul():shard {{2, 4}, {4, 1}}`.
