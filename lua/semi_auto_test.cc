@@ -266,6 +266,44 @@ TEST(SemiAuto, GradientsOf16BitsAreSummedIn32) {
   EXPECT_EQ(Count(DumpOf(4, t, "traced"), "bf16[16,8] = all_reduce("), 1);
 }
 
+// Mixed precision computes gradients in bf16, and casts them to the type of the parameters.
+TEST(SemiAuto, GradientsOfMixedPrecisionAreSummedInTheirOwnType) {
+  Training t;
+  t.optimizer += ", amp = 'bf16'";
+  EXPECT_EQ(Count(DumpOf(4, t, "traced"), "bf16[16,24] = all_reduce("), 0);
+  t.context = ", gradient_fp32_sync = false";
+  EXPECT_EQ(Count(DumpOf(4, t, "traced"), "bf16[16,24] = all_reduce("), 1);
+}
+
+// The arguments and results of a function, and what stays as it is.
+TEST(SemiAuto, FunctionsAreSharded) {
+  Training t;
+  t.net = R"(
+    local inner, f = self.construct, ms.shard(function(a, n) return ops.relu(a) * n, "second" end, {{2, 2}, false},
+                                              {{1, 4}, false})
+    function self:construct(x)
+      local y, second = f(inner(self, x), 2)
+      assert(second == "second")
+      return y
+    end)";
+  const std::string dump = DumpOf(4, t, "strategy");
+  for (const char* cuts : {"2,2", "1,4"})
+    EXPECT_THAT(dump, ::testing::ContainsRegex(absl::StrCat("= reshape\\(.*in_strategy=\"\\(\\(", cuts))) << dump;
+  Training whole = t;
+  whole.net = "local inner = self.construct function self:construct(x) return ops.relu(inner(self, x)) * 2 end";
+  const auto expected = Numbers(Train(1, whole)[0]), got = Numbers(Train(4, t)[0]);
+  ASSERT_EQ(got.size(), expected.size());
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i] / expected[i], 1, 1e-5);
+  for (const auto& [call, message] :
+       {std::pair("ms.shard(3, {{1}})", "fn: expected"),
+        {"ms.shard(ops.relu, {{0}})", "at least 1, got 0"},
+        {"ms.shard(ops.relu, {{1}, {1}})(x)", "in_strategy has 2 entries, and the function is given 1 values"},
+        {"ms.shard(ops.relu, {{1, 1}}, {{1, 1}, false})(x)", "out_strategy has 2 entries, and the function gives 1"}}) {
+    t.net = absl::StrCat("function self:construct(x) local y = ", call, " return x end");
+    EXPECT_THAT(Train(2, t), Each(HasSubstr(message))) << call;
+  }
+}
+
 // A reduction with cross_batch is each rank's own; what has none is everybody's.
 TEST(SemiAuto, CrossBatchLeavesAReductionToEachRank) {
   Training t;
@@ -489,6 +527,7 @@ TEST(SemiAuto, TheQuickStartFollowsItsOneStrategy) {
   const std::string before = FileOf(folder + "/rank_0/00_strategy.ir"), after = FileOf(folder + "/rank_0/01_traced.ir");
   EXPECT_THAT(LineWith(before, "= relu("), HasSubstr("in_strategy=\"((2,4))\""));
   EXPECT_THAT(LineWith(before, "f32[24,8] = matmul("), HasSubstr("in_strategy=\"((2,4),(4,1))\""));
+  EXPECT_THAT(LineWith(before, "f32[24,8] = matmul("), HasSubstr("  # Net {instance name: matmul} @ "));
   EXPECT_THAT(LineWith(after, "= matmul("), HasSubstr("f32[12,24]"));
   EXPECT_THAT(LineWith(after, "f32[12,6] = reduce_scatter("), HasSubstr("group=[0,1,2,3]"));
 }
@@ -527,7 +566,6 @@ TEST(SemiAuto, StrategiesByNameReachThePartsOfACall) {
   ExpectFollowsOneRank(4, t);
   EXPECT_THAT(LineWith(FileOf(folder + "/rank_0/00_strategy.ir"), "= gelu_erf("), HasSubstr("in_strategy=\"((2,2))\""));
   t.context = R"(, strategy = {["Net/relu/gelu_erf"] = {{2, 2}, {2, 2}}})";
-  EXPECT_THAT(LineWith(before, "f32[24,8] = matmul("), HasSubstr("  # Net {instance name: matmul} @ "));
   EXPECT_THAT(Train(4, t)[0], HasSubstr("gelu_erf: strategy ((2,2),(2,2)): has 2 entries, the operator has 1 inputs"));
 }
 

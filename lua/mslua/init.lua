@@ -37,6 +37,7 @@ take(require "mslua.parallel_context", "ParallelMode", "set_auto_parallel_contex
 take(require "mslua.ps_context", "set_ps_context", "get_ps_context", "reset_ps_context")
 
 ms.ops = require "mslua.ops"
+take(require "mslua.shard", "shard")
 
 -- In a network other numbers at every step, unless a stream is named: a tensor made while it is traced is a constant.
 local function random(eager, operator, what)
