@@ -651,6 +651,15 @@ TEST(DataParallel, StopsAsOne) {
   EXPECT_THAT(Train(3, t), Each("7"));
 }
 
+TEST(DataParallel, RanksWithOtherStepsThanTheirDataAllowAreNamed) {
+  Training t;
+  t.before = "if rank == 1 then ds = ms.dataset.NumpySlicesDataset({x, y}, {column_names = {'x', 'y'}}):batch(2) end";
+  EXPECT_THAT(Train(2, t), Each(AllOf(HasSubstr("the data set of rank 1 ("), HasSubstr("is not that of rank 0"),
+                                      HasSubstr("batches of x f32[2,6]"))));
+  t.before = "if rank == 1 then ds = ds:repeat_(2) end";
+  EXPECT_THAT(Train(2, t), Each(AllOf(HasSubstr("the data set of rank 1 ("), HasSubstr("is not that of rank 0"))));
+}
+
 TEST(DataParallel, RanksWithDifferentNetworksAreNamed) {
   Training t;
   t.net = "if rank == 2 then self.fc2.bias.requires_grad = false end";
@@ -675,15 +684,6 @@ TEST(ParallelOptimizer, LevelsAreOfCutPrograms) {
   Training t;
   t.context = "enable_parallel_optimizer = true, parallel_optimizer_config = {optimizer_level = 'level1'}";
   EXPECT_THAT(Train(2, t)[0], HasSubstr("optimizer_level needs parallel_mode semi_auto_parallel or auto_parallel, got "
-TEST(DataParallel, RanksWithOtherStepsThanTheirDataAllowAreNamed) {
-  Training t;
-  t.before = "if rank == 1 then ds = ms.dataset.NumpySlicesDataset({x, y}, {column_names = {'x', 'y'}}):batch(2) end";
-  EXPECT_THAT(Train(2, t), Each(AllOf(HasSubstr("the data set of rank 1 ("), HasSubstr("is not that of rank 0"),
-                                      HasSubstr("batches of x f32[2,6]"))));
-  t.before = "if rank == 1 then ds = ds:repeat_(2) end";
-  EXPECT_THAT(Train(2, t), Each(AllOf(HasSubstr("the data set of rank 1 ("), HasSubstr("is not that of rank 0"))));
-}
-
                                         "data_parallel: leave it out"));
 }
 

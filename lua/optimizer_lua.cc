@@ -12,6 +12,12 @@
 #include "lua/tensor_lua.h"
 
 namespace mslua {
+
+template <>
+struct KindName<std::shared_ptr<OptimizerHistory>> {
+  static constexpr const char* value = "OptimizerHistory";
+};
+
 namespace {
 
 using Kind = OptimizerField::Kind;
@@ -158,12 +164,30 @@ StatusOr<int> ListOptimizers(lua_State* L, Session&) {
   return 1;
 }
 
+// core.optimizer_history()
+StatusOr<int> MakeHistory(lua_State* L, Session&) {
+  PushObject<std::shared_ptr<OptimizerHistory>>(L, std::make_shared<OptimizerHistory>());
+  return 1;
+}
+
 }  // namespace
+
+StatusOr<std::shared_ptr<OptimizerHistory>> FieldHistory(lua_State* L, int index, const std::string& what) {
+  const StackGuard guard(L);
+  lua_getfield(L, index, "history");
+  if (lua_isnil(L, -1)) return std::make_shared<OptimizerHistory>();
+  const auto* history = ToObject<std::shared_ptr<OptimizerHistory>>(L, -1);
+  if (history == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, ": history: expected what core.optimizer_history gives, got ", Describe(L, -1)));
+  }
+  return *history;
+}
 
 Status ReadOptimizerRule(lua_State* L, int index, OptimizerRule* rule) {
   ASSIGN_OR_RETURN(rule->def, ReadKind(L, index, "optimizer", /*wraps=*/false));
   std::vector<std::string> known = SettingsOf(*rule->def);
-  known.insert(known.end(), {"kind", "weight_decay", "groups", "wrapper"});
+  known.insert(known.end(), {"kind", "weight_decay", "groups", "wrapper", "history"});
   RETURN_IF_ERROR(CheckFields(L, index, "optimizer", known));
   ASSIGN_OR_RETURN(rule->settings, ReadSettings(L, index, *rule->def, "optimizer"));
   ASSIGN_OR_RETURN(rule->weight_decay, FieldNumber(L, index, "weight_decay", 0));
@@ -171,6 +195,10 @@ Status ReadOptimizerRule(lua_State* L, int index, OptimizerRule* rule) {
   return ReadWrapper(L, index, rule);
 }
 
-void OpenOptimizers(lua_State* L) { SetFunctions(L, {{"optimizers", Entry<ListOptimizers>}}); }
+void OpenOptimizers(lua_State* L) {
+  NewKind<std::shared_ptr<OptimizerHistory>>(L);
+  lua_pop(L, 1);
+  SetFunctions(L, {{"optimizers", Entry<ListOptimizers>}, {"optimizer_history", Entry<MakeHistory>}});
+}
 
 }  // namespace mslua

@@ -10,6 +10,7 @@
 #include "core/step/prints.h"
 #include "lua/callback.h"
 #include "lua/compile_graph.h"
+#include "lua/optimizer_lua.h"
 #include "lua/schedule_lua.h"
 #include "lua/tensor_lua.h"
 #include "lua/trainer_lua.h"
@@ -25,7 +26,7 @@ struct Stepper {
   std::vector<Print> prints;
   Schedule schedule;
   Callback lr_function;
-  int64_t step = 0;
+  std::shared_ptr<OptimizerHistory> history;
 };
 
 }  // namespace
@@ -60,23 +61,24 @@ StatusOr<int> StepOnce(lua_State* L, Session& session) {
     RETURN_IF_ERROR(s.executable->BindInput(node.attrs.Str("name"), t.data.get()));
     data.push_back(std::move(t));
   }
-  double lr = s.lr_function.ok() ? 0 : s.schedule.At(s.step);
+  double lr = s.lr_function.ok() ? 0 : s.schedule.At(s.history->steps);
   if (s.lr_function.ok()) {
     s.lr_function.Push(L);
-    lua_pushnumber(L, static_cast<double>(s.step + 1));
+    lua_pushnumber(L, static_cast<double>(s.history->steps + 1));
     lua_pushnumber(L, 1);
     RETURN_IF_ERROR(session.Call(2, 1));
     ASSIGN_OR_RETURN(lr, ReadNumber(L, -1, "the learning rate's function should return a number"));
   }
   // A step need not read these: SGD knows no number of the step.
-  for (const auto& [name, value] : {std::make_pair("lr", lr), {"step", static_cast<double>(s.step)}}) {
+  for (const auto& [name, value] : {std::make_pair("lr", lr), {"step", static_cast<double>(s.history->updates)}}) {
     const auto& names = s.executable->inputs();
     if (std::find(names.begin(), names.end(), name) != names.end())
       RETURN_IF_ERROR(s.executable->SetScalar(name, value));
   }
   RETURN_IF_ERROR(s.executable->Run());
   if (!s.prints.empty()) WritePrints(s.prints, *s.executable, session.prefix);
-  ++s.step;
+  ++s.history->steps;
+  ++s.history->updates;
   // An update of given gradients has no loss.
   if (!graph.outputs[0].updates.empty()) return 0;
   const TensorView loss = s.executable->Output(0);
@@ -88,10 +90,11 @@ StatusOr<int> StepOnce(lua_State* L, Session& session) {
 
 // core.stepper(spec)
 StatusOr<int> MakeStepper(lua_State* L, Session& session) {
-  RETURN_IF_ERROR(CheckFields(L, 1, "stepper", {"graph", "schedule", "lr_function", "broadcast"}));
+  RETURN_IF_ERROR(CheckFields(L, 1, "stepper", {"graph", "schedule", "lr_function", "history", "broadcast"}));
   auto s = std::make_shared<Stepper>();
   ASSIGN_OR_RETURN(s->graph, FieldGraph(L, 1, "stepper"));
   s->lr_function = Callback::Field(session, 1, "lr_function");
+  ASSIGN_OR_RETURN(s->history, FieldHistory(L, 1, "stepper"));
   lua_getfield(L, 1, "schedule");
   if (!lua_isnil(L, -1)) {
     ASSIGN_OR_RETURN(s->schedule, ReadSchedule(L, -1));

@@ -216,6 +216,7 @@ class Training {
     {
       const SignalScope signals(trainer_.get(), SignalConsole());
       outcome = trainer_->Run();
+      *spec_.history = trainer_->history();
     }
     return Finish(std::move(outcome));
   }
@@ -243,8 +244,8 @@ class Training {
     progress().epochs = spec_.options.epochs;
     progress().steps_per_epoch = pipeline->size();
     if (pipeline->size() == 0) return absl::InvalidArgumentError("train: the dataset has no whole batch");
-    RETURN_IF_ERROR(FindCheckpoint());
     if (together() != nullptr) RETURN_IF_ERROR(WithExitCode(CompareDatasets(*together(), *spec_.dataset), kExitHang));
+    RETURN_IF_ERROR(FindCheckpoint());
     ASSIGN_OR_RETURN(
         decisions_, DecidePlan(spec_.graph->graph, DumpsOf(session_), OptionBool(L_, "tune"), together(), SavedPlan()));
     ASSIGN_OR_RETURN(executable_, CompileGraph(session_, *spec_.graph, together() != nullptr, &decisions_));
@@ -345,7 +346,8 @@ class Training {
     std::string text = absl::StrCat("epochs ", spec_.options.epochs, ", max_steps ", spec_.options.max_steps, "\n");
     if (spec_.lr_function.ok()) return text;
     for (const int64_t step : {1, 10, 100, 1000, 10000})
-      absl::StrAppend(&text, "learning rate of step ", step, " ", spec_.schedule.At(step - 1), "\n");
+      absl::StrAppend(&text, "learning rate of step ", step, " ",
+                      spec_.schedule.At(spec_.options.before.steps + step - 1), "\n");
     return text;
   }
 
@@ -929,6 +931,7 @@ class Training {
       view.calls = [&recorder = together()->world().recorder()](int most) { return recorder.Last(most); };
       view.place = [this](const std::string& name) { return PlaceOf(name); };
     }
+    view.health = &health_;
     view.store = &session_.state().store;
     view.compile = [this](const Graph& graph) {
       CompileOptions options;
@@ -940,7 +943,6 @@ class Training {
     view.print = [this](const std::string& line) {
       if (!line.empty()) console_->Line(line);
       console_->Flush();
-    view.health = &health_;
     };
     if (checkpoint_hook_ != nullptr) {
       view.save = [this](const std::string& name) { return checkpoint_hook_->SaveNow(trainer_->state(), name); };

@@ -10,6 +10,7 @@
 #include "core/base/input_file.h"
 #include "core/train/agreement.h"
 #include "lua/embedded.h"
+#include "lua/optimizer_lua.h"
 #include "lua/options.h"
 #include "lua/run_folder.h"
 #include "lua/schedule_lua.h"
@@ -112,10 +113,10 @@ Status ReadEvalSpec(lua_State* L, int index, EvalSpec* eval) {
 
 Status TrainerSpec::Read(lua_State* L, Session& session) {
   RETURN_IF_ERROR(CheckFields(
-      L, 1, "trainer", {"graph",      "dataset",     "epochs",     "max_steps",      "parameters",   "names",
-                        "schedule",   "lr_function", "loss_scale", "sink",           "loss_every",   "time_every",
-                        "time_steps", "checkpoint",  "eval",       "early_stopping", "hooks",        "name",
-                        "seed",       "config",      "together",   "broadcast",      "metrics_limit"}));
+      L, 1, "trainer", {"graph",      "dataset",     "epochs",     "max_steps",  "parameters",     "names",
+                        "schedule",   "lr_function", "history",    "loss_scale", "sink",           "loss_every",
+                        "time_every", "time_steps",  "checkpoint", "eval",       "early_stopping", "hooks",
+                        "name",       "seed",        "config",     "together",   "broadcast",      "metrics_limit"}));
   ASSIGN_OR_RETURN(graph, FieldGraph(L, 1, "trainer"));
   ASSIGN_OR_RETURN(dataset, FieldDataset(L, 1, "trainer"));
   ASSIGN_OR_RETURN(options.epochs, FieldInt(L, 1, "epochs", 1));
@@ -132,6 +133,8 @@ Status TrainerSpec::Read(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(time_steps, FieldInt(L, 1, "time_steps", 0));
   RETURN_IF_ERROR(ReadNetwork(L, this));
   lr_function = Callback::Field(session, 1, "lr_function");
+  ASSIGN_OR_RETURN(history, FieldHistory(L, 1, "trainer"));
+  options.before = *history;
   lua_getfield(L, 1, "schedule");
   if (!lua_isnil(L, -1)) {
     ASSIGN_OR_RETURN(schedule, ReadSchedule(L, -1));

@@ -121,6 +121,7 @@ Status ReadTrainSpec(lua_State* L, TrainSpec* spec) {
   lua_getfield(L, 1, "optimizer");
   RETURN_IF_ERROR(ReadOptimizerRule(L, lua_gettop(L), &spec->rule));
   RETURN_IF_ERROR(ReadGroups(L, lua_gettop(L), spec));
+  ASSIGN_OR_RETURN(spec->history, FieldHistory(L, lua_gettop(L), "optimizer"));
   ASSIGN_OR_RETURN(spec->accumulate, FieldInt(L, 1, "accumulate", 1));
   if (spec->accumulate < 1)
     return absl::InvalidArgumentError(absl::StrCat("accumulate is ", spec->accumulate, ", expected 1 or more"));

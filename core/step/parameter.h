@@ -11,6 +11,7 @@
 #include "core/base/status.h"
 #include "core/base/tensor.h"
 #include "core/graph/graph.h"
+#include "core/train/optimizer_history.h"
 
 namespace mslua {
 
@@ -34,8 +35,9 @@ struct ParameterData {
   // what is behind its end being padding; slice_of 0: whole.
   int64_t slice_begin = 0, slice_of = 0;
   bool replica = false;  // a lower rank has the same slice
-  // Of an optimizer's state: the key of its parameter, and what of it ("moments").
+  // Of an optimizer's state: the key of its parameter, what of it ("moments"), and whose.
   std::string state_of, state_kind;
+  std::shared_ptr<const OptimizerHistory> state_for;
   // The user's line that made it; of an optimizer's state, its parameter's. Null or without a file: not known.
   std::shared_ptr<const Location> made_at;
   // A training step replaces it by assign: running statistics. Ranks that train on batches of their own then have

@@ -22,7 +22,8 @@ struct RankState {
   uint64_t seed = 1;               // of first values
   Store store;
   absl::flat_hash_set<std::string> parameter_keys;  // given out by KeyOf
-  // State tensors of optimizers by key, "moments.Net/w": shared by the graphs that train the same parameters.
+  // State tensors of optimizers by key, "moments.Net/w": shared by the graphs that train with one optimizer. Those of a
+  // second optimizer of the same parameter have the key "moments.Net/w#2".
   absl::flat_hash_map<std::string, std::shared_ptr<ParameterData>> optimizer_states;
   std::unique_ptr<GlobalView> view;  // null: each rank has a program of its own
 };

@@ -304,10 +304,23 @@ Value OnAllRanks(GraphBuilder& g, const TrainSpec& spec, Value finite) {
   return g.Op("all_reduce", {finite}, {{"group", spec.aggregation.ranks}, {"op", std::string("min")}});
 }
 
-// State of the optimizer, kept by the rank so that every graph over the same parameters shares it.
-StatusOr<Value> StateInput(RankState& state, Trace& trace, const OptimizerShards& shards, const StateTensor& tensor,
+// The key of a state tensor of the spec's optimizer: each optimizer has its own.
+std::string StateKey(const RankState& state, const TrainSpec& spec, const StateTensor& tensor,
+                     const ParameterData& parameter) {
+  const std::string first = absl::StrCat(tensor.name, ".", parameter.key);
+  std::string key = first;
+  for (int i = 2;; ++i) {
+    const auto held = state.optimizer_states.find(key);
+    if (held == state.optimizer_states.end() || held->second->state_for == spec.history) return key;
+    key = absl::StrCat(first, "#", i);
+  }
+}
+
+// State of the optimizer, kept by the rank so that every graph that trains with it shares it.
+StatusOr<Value> StateInput(RankState& state, Trace& trace, const TrainSpec& spec, const StateTensor& tensor,
                            const ParameterData& parameter) {
-  const std::string key = absl::StrCat(tensor.name, ".", parameter.key);
+  const OptimizerShards& shards = spec.shards;
+  const std::string key = StateKey(state, spec, tensor, parameter);
   ParameterHandle& held = state.optimizer_states[key];
   if (held == nullptr) {
     held = std::make_shared<ParameterData>();
@@ -321,6 +334,7 @@ StatusOr<Value> StateInput(RankState& state, Trace& trace, const OptimizerShards
     held->requires_grad = false;
     held->state_of = parameter.key;
     held->state_kind = tensor.name;
+    held->state_for = spec.history;
     held->made_at = parameter.made_at;
     if (shards.Covers(parameter)) {
       held->slice_begin = shards.Begin(parameter.type);
@@ -331,7 +345,7 @@ StatusOr<Value> StateInput(RankState& state, Trace& trace, const OptimizerShards
   if ((held->slice_of > 0) != shards.Covers(parameter)) {
     return absl::FailedPreconditionError(
         absl::StrCat("the state '", key,
-                     "' was made with another enable_parallel_optimizer: keep it for all trainings of a network"));
+                     "' was made with another enable_parallel_optimizer: keep it for all trainings of an optimizer"));
   }
   return trace.ParameterInput(held);
 }
@@ -365,7 +379,7 @@ Status EmitUpdates(RankState& state, Trace& trace, const TrainSpec& spec, const 
       // A step that a loss scale skips is no update: optimizers count those that are made.
       [&] { return spec.loss_scale ? trace.ScalarInput(kUpdates, DType::kI64) : trace.Step(); },
       [&](const std::string& name) { return trace.ScalarInput(name, spec.shared_type()); },
-      [&](const StateTensor& tensor) { return StateInput(state, trace, spec.shards, tensor, *current); }};
+      [&](const StateTensor& tensor) { return StateInput(state, trace, spec, tensor, *current); }};
   // Where a step with infinite gradients is skipped, everything stays as it was.
   const auto keep = [&](Value next, Value old) {
     return finite.valid() ? Elementwise(g, "select", {finite, next, old}) : next;
@@ -387,7 +401,7 @@ Status EmitUpdates(RankState& state, Trace& trace, const TrainSpec& spec, const 
     const Value next = keep(update.parameter, old);
     updated.push_back(next);
     for (const Update::State& next_state : update.states) {
-      const std::string key = absl::StrCat(next_state.tensor.name, ".", p->key);
+      const std::string key = StateKey(state, spec, next_state.tensor, *p);
       g.Output(key, keep(next_state.next, next_state.before), key);
     }
   }

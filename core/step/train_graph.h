@@ -36,6 +36,7 @@ struct TrainSpec {
   absl::optional<std::vector<ParameterHandle>> network;  // all that it owns
   OptimizerRule rule;
   std::map<const ParameterData*, OptimizerRule> groups;
+  std::shared_ptr<const OptimizerHistory> history;  // of the optimizer: graphs with the same one share its state
   int64_t accumulate = 1;
   std::string clip;  // "", "norm" or "value"
   double clip_value = 0;

@@ -150,24 +150,31 @@ void Trainer::ReplaceExecutable(Executable* executable) {
   current_.assign(current_.size(), kNone);
 }
 
+OptimizerHistory Trainer::history() const {
+  return {options_.before.steps + state_.step, options_.before.updates + state_.step - skipped_};
+}
+
 Status Trainer::SetScalars() {
+  const OptimizerHistory done = history();
   for (size_t i = 0; i < scalars_.size(); ++i) {
     double value = overrides_[i];
     if (std::isnan(value)) {
       if (scalars_[i].user) {
-        ASSIGN_OR_RETURN(value, scalars_[i].user(state_.step));
+        ASSIGN_OR_RETURN(value, scalars_[i].user(done.steps));
       } else {
         // A constant rate is set once.
         if (scalars_[i].schedule.is_constant() && current_[i] == scalars_[i].schedule.constant) continue;
-        value = scalars_[i].schedule.At(state_.step);
+        value = scalars_[i].schedule.At(done.steps);
       }
     }
     if (value == current_[i]) continue;
     current_[i] = value;
     if (scalar_positions_[i] >= 0) executable_->SetScalarAt(scalar_positions_[i], value);
   }
-  if (step_position_ >= 0) executable_->SetScalarAt(step_position_, static_cast<double>(state_.step));
-  if (updates_position_ >= 0) executable_->SetScalarAt(updates_position_, static_cast<double>(state_.step - skipped_));
+  // A step without a loss scale is an update, and counts on from those before.
+  if (step_position_ >= 0)
+    executable_->SetScalarAt(step_position_, static_cast<double>(options_.before.updates + state_.step));
+  if (updates_position_ >= 0) executable_->SetScalarAt(updates_position_, static_cast<double>(done.updates));
   return absl::OkStatus();
 }
 

@@ -14,6 +14,7 @@
 #include "core/runtime/executable.h"
 #include "core/schedule/declare/schedule.h"
 #include "core/train/console.h"
+#include "core/train/optimizer_history.h"
 #include "core/train/train_progress.h"
 
 namespace mslua {
@@ -71,9 +72,10 @@ struct TrainerOptions {
   bool check_loss = true;  // a NaN or infinite loss ends training (exit code 7)
   int64_t seed = 1;
   int64_t rows = 0;  // of the batches of all ranks together, remembered by checkpoints; 0: not known
-  // Ranks that train one network stop at the same step: after each step and
-  // epoch, whether this rank should stop goes in, whether
-  // any should comes out. Empty: this rank's own business.
+  // Of the optimizer, before this training: schedules, the input "step" and kUpdates go on from there.
+  OptimizerHistory before;
+  // Ranks that train one network stop at the same step: after each step and epoch, whether this rank should stop goes
+  // in, whether any should comes out. Empty: this rank's own business.
   std::function<StatusOr<bool>(bool stop)> agree;
 };
 
@@ -81,7 +83,8 @@ struct TrainerOptions {
 struct ScheduledScalar {
   std::string input;
   Schedule schedule;
-  std::function<StatusOr<double>(int64_t step)> user;  // a user's function instead, called between steps
+  // A user's function instead, called between steps; `step` counts from 0, with those of the optimizer's history.
+  std::function<StatusOr<double>(int64_t step)> user;
 };
 
 // The scalar input of a step that counts the updates made before it: steps that a loss scale skipped are left out.
@@ -95,7 +98,7 @@ inline constexpr char kRowsCounter[] = "data.rows";
 class Trainer {
  public:
   // `step` is the compiled training graph: data inputs fed from the loader's columns in order, scalar inputs "step"
-  // (number of the step, from 0), kUpdates, and those of `scalars`; output 0 is the loss. Nothing is owned; all outlive
+  // (number of the optimizer's step, from 0), kUpdates, and those of `scalars`; output 0 is the loss. Nothing is owned; all outlive
   // the trainer.
   static StatusOr<std::unique_ptr<Trainer>> Create(Executable* step, data::Loader* loader,
                                                    std::vector<ScheduledScalar> scalars, const TrainerOptions& options,
@@ -125,6 +128,8 @@ class Trainer {
   // Of all hooks, and what was overridden.
   Counters SaveCounters() const;
   const TrainState& state() const { return state_; }
+  // Of the optimizer, with this training's steps.
+  OptimizerHistory history() const;
   // The step that was just made updated nothing. Checkpoints remember how many did.
   void CountSkippedStep() { ++skipped_; }
   // Overrides a scheduled scalar from the next step on (".set lr"); NaN gives it back to its schedule.

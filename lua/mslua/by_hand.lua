@@ -35,7 +35,8 @@ function ByHand:step(n)
     local spec = self.model:train_spec { train_dataset = self.dataset, epoch = 1, dataset_sink_mode = false }
     if spec.loss_scale then errors.fail "step: a loss scale is managed by train only" end
     self.train_step = core.stepper {
-      graph = spec.graph, schedule = spec.schedule, lr_function = spec.lr_function, broadcast = spec.broadcast,
+      graph = spec.graph, schedule = spec.schedule, lr_function = spec.lr_function, history = spec.history,
+      broadcast = spec.broadcast,
     }
   end
   for _ = 1, n or 1 do

@@ -228,6 +228,13 @@ function core.build_train(spec) end
 ---@return OptimizerInfo[]
 function core.optimizers() end
 
+---@class OptimizerHistory: userdata the steps and updates that an optimizer has made
+
+---The history of an optimizer that has done nothing yet. Graphs that are built with the same one share the optimizer's
+---state; what runs them counts on.
+---@return OptimizerHistory
+function core.optimizer_history() end
+
 ---The schedules of the learning rate, sorted by name: each is a file of core/schedule.
 ---@return {name: string, doc: string, fields: {name: string, kind: string, doc: string, default?: any, optional:
 ---  boolean, min?: number, above?: number, max?: number, below?: number, unit?: string}[]}[]
@@ -423,6 +430,7 @@ core.version = ""
 ---  names: string[],                         -- of each of the parameters, in checkpoints
 ---  schedule: Schedule,                      -- of the learning rate, see schedules.lua: tables of numbers, evaluated
 ---  in C++
+---  history?: OptimizerHistory,              -- of the optimizer: schedules and counts of updates go on from there
 ---  lr_function?: fun(step: integer, epoch: integer): number,  -- instead of schedule: at the safe point before each
 ---  step, step from 1
 ---  loss_scale?: {kind: "fixed", value: number} | {kind: "dynamic", value: number, factor: number, window: integer},
@@ -456,7 +464,8 @@ function core.trainer(spec) end
 function core.evaluate(graph, dataset, together) end
 
 ---One training step at a time, for TrainOneStepCell: compiled at once, state in the session's store.
----@param spec {graph: Graph, schedule?: Schedule, lr_function?: function, broadcast?: boolean}
+---@param spec {graph: Graph, schedule?: Schedule, lr_function?: function, history?: OptimizerHistory,
+---  broadcast?: boolean}
 ---@return fun(...: Tensor): Tensor columns of a batch -> the loss
 function core.stepper(spec) end
 

@@ -148,8 +148,8 @@ function Model:train_spec(a)
     name = a.name or self.network.class_name, graph = graph, epochs = a.epoch,
     dataset = a.train_dataset and a.train_dataset:open(),
     max_steps = a.max_steps, metrics_limit = a.metrics_limit, parameters = parameters, names = names,
-    schedule = self.optimizer.schedule,
-    lr_function = self.optimizer.lr_function, loss_scale = scale, sink = a.dataset_sink_mode, hooks = {},
+    schedule = self.optimizer.schedule, lr_function = self.optimizer.lr_function, history = self.optimizer.history,
+    loss_scale = scale, sink = a.dataset_sink_mode, hooks = {},
     seed = core.seed(), together = parallel_context.together(), broadcast = parallel_context.broadcasts(),
   }
 end

@@ -15,6 +15,7 @@ local M = {}
 ---@field schedule mslua.Schedule of the learning rate; nil when lr_function is set
 ---@field lr_function? fun(step: integer, epoch: integer): number called between steps
 ---@field numbers table<string, any> momentum, nesterov, beta1, ... as core.build_train takes them
+---@field history OptimizerHistory the steps and updates that it has made: a second training with it goes on, with its state
 ---@field wrapper? table what changes gradients before: its kind and settings
 ---@field is_wrapped? fun(p: Parameter): boolean which parameters that concerns
 local Optimizer = class.Object:extend "Optimizer"
@@ -114,7 +115,9 @@ local function update_of(self, parameters)
       #parameters)
   end
   local graph = core.build_update { name = self.class_name, inputs = {}, parameters = parameters, optimizer = spec }
-  local step = core.stepper { graph = graph, schedule = self.schedule, lr_function = self.lr_function }
+  local step = core.stepper {
+    graph = graph, schedule = self.schedule, lr_function = self.lr_function, history = self.history,
+  }
   self.update = { parameters = parameters, step = step }
   return step
 end
@@ -208,7 +211,7 @@ local function init_update(self, info, a)
   else
     self.schedule = schedules.of(a.learning_rate)
   end
-  self.groups = groups_of(info.class, a.params)
+  self.groups, self.history = groups_of(info.class, a.params), core.optimizer_history()
 end
 
 -- Sets up an optimizer that changes the gradients of another.
@@ -218,7 +221,8 @@ local function init_wrapper(self, info, a)
     errors.fail("%s: optimizer: expected an optimizer that makes the update, such as nn.Momentum {...}, got %s",
       info.class, tostring(inner))
   end
-  for _, key in ipairs { "kind", "loss_scale", "numbers", "weight_decay", "lr_function", "schedule", "groups" } do
+  for _, key in ipairs { "kind", "loss_scale", "numbers", "weight_decay", "lr_function", "schedule", "groups",
+    "history" } do
     self[key] = inner[key]
   end
   self.wrapper = settings_of(info, a)
@@ -296,7 +300,8 @@ function Optimizer:bind_list(parameters)
       groups[i].lr_scale = group.lr / self.schedule.value
     end
   end
-  local spec = { kind = self.kind, weight_decay = self.weight_decay, groups = groups, wrapper = self.wrapper }
+  local spec = { kind = self.kind, weight_decay = self.weight_decay, groups = groups, wrapper = self.wrapper,
+    history = self.history }
   for key, v in pairs(self.numbers) do spec[key] = v end
   if self.wrapper then spec.groups = split(groups, self.is_wrapped) end
   return trained, spec

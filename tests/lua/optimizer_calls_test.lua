@@ -50,6 +50,62 @@ for name, make in pairs(optimizers) do
   end)
 end
 
+-- The weights after `steps` of all batches, made in turn by a step of its own and by hand.
+for name, make in pairs(optimizers) do
+  check.case(name .. " goes on in another loop", function()
+    local whole, parts = Net(name .. "3"), Net(name .. "4")
+    local step = nn.TrainOneStepCell(nn.WithLossCell(whole, loss), make(whole:trainable_params()))
+    local opt = make(parts:trainable_params())
+    local first = nn.TrainOneStepCell(nn.WithLossCell(parts, loss), opt)
+    local second = nn.TrainOneStepCell(nn.WithLossCell(parts, loss), opt)
+    local weights = parts:trainable_params()
+    local f = ms.value_and_grad(function(x, y) return loss(parts(x), y) end, nil, weights)
+    for i, batch in ipairs(batches) do
+      step(unpack(batch))
+      if i % 3 == 0 then
+        first(unpack(batch))
+      elseif i % 3 == 1 then
+        second(unpack(batch))
+      else
+        opt((select(2, f(unpack(batch)))))
+      end
+    end
+    for i, p in ipairs(weights) do
+      check.equal(p.value:totable(), whole:trainable_params()[i].value:totable())
+    end
+  end)
+
+  check.case("a second " .. name .. " of the same parameters begins anew", function()
+    local both, other = Net(name .. "5"), Net(name .. "6")
+    local function train(net, first, last)
+      local step = nn.TrainOneStepCell(nn.WithLossCell(net, loss), make(net:trainable_params()))
+      for i = first, last do step(unpack(batches[i])) end
+    end
+    train(both, 1, 3)
+    for i, p in ipairs(other:trainable_params()) do p.value = both:trainable_params()[i].value end
+    train(both, 4, 6)
+    train(other, 4, 6)
+    for i, p in ipairs(both:trainable_params()) do
+      check.equal(p.value:totable(), other:trainable_params()[i].value:totable())
+    end
+  end)
+end
+
+check.case("model:train twice is once with the epochs of both", function()
+  local function trained(epochs)
+    ms.set_seed(3)
+    local net = nn.Dense(2, 2)
+    local columns = { x = ms.Tensor { { 1, 2 }, { 3, 4 }, { 0.5, 1 }, { 2, -1 } },
+      y = ms.Tensor { { 1, 0 }, { 2, 1 }, { 0, 3 }, { 1, 1 } } }
+    local data = ms.dataset.NumpySlicesDataset(columns, { shuffle = false }):batch(2)
+    local model = ms.Model(net, { loss_fn = loss,
+      optimizer = nn.Adam { params = net:trainable_params(), learning_rate = nn.exponential_decay_lr(0.1, 0.5, 8, 2, 1) } })
+    for _, n in ipairs(epochs) do model:train(n, data, { dataset_sink_mode = false }) end
+    return net.weight.value:totable()
+  end
+  check.equal(trained { 4 }, trained { 1, 3 })
+end)
+
 check.case("gradients can be clipped by hand, and a list of parameters given", function()
   local net = Net "clipped"
   local weights = net:trainable_params()

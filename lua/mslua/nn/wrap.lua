@@ -91,6 +91,7 @@ function M.TrainOneStepCell:construct(...)
     M.report_idle(idle)
     rawset(self, "step", core.stepper {
       graph = graph, schedule = self.optimizer.schedule, lr_function = self.optimizer.lr_function,
+      history = self.optimizer.history,
       broadcast = parallel_context.broadcasts(),
     })
   end
