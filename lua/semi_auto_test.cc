@@ -527,7 +527,7 @@ TEST(SemiAuto, TheQuickStartFollowsItsOneStrategy) {
   const std::string before = FileOf(folder + "/rank_0/00_strategy.ir"), after = FileOf(folder + "/rank_0/01_traced.ir");
   EXPECT_THAT(LineWith(before, "= relu("), HasSubstr("in_strategy=\"((2,4))\""));
   EXPECT_THAT(LineWith(before, "f32[24,8] = matmul("), HasSubstr("in_strategy=\"((2,4),(4,1))\""));
-  EXPECT_THAT(LineWith(before, "f32[24,8] = matmul("), HasSubstr("  # Net {instance name: matmul} @ "));
+  EXPECT_THAT(LineWith(before, "f32[24,8] = matmul("), HasSubstr("  # Net {instance name: matmul2} @ "));
   EXPECT_THAT(LineWith(after, "= matmul("), HasSubstr("f32[12,24]"));
   EXPECT_THAT(LineWith(after, "f32[12,6] = reduce_scatter("), HasSubstr("group=[0,1,2,3]"));
 }

@@ -109,7 +109,7 @@ export XDG_CACHE_HOME
 expect 2 "$(grep -c "Net/MatMul:[0-9]*  *((2,4),(4,1)) " out.txt)"
 has "Net/ReLU:[0-9]*  *((2,4)) "
 # The partial product moves by one message of half the bytes that an all_reduce of it sends.
-has "reduce_scatter sum *4 *1 *512 Net @ quickstart:"
+has "reduce_scatter sum *4 *1 *512 Net {instance name: relu} @ quickstart:"
 # State lies as its parameter: an update moves nothing.
 expect "$(sed -n 's/^  w2* .*\(\[.*\]\) .*/\1/p' out.txt)" "$(sed -n 's/^  moments.w2* .*\(\[.*\]\) .*/\1/p' out.txt)"
 has "ms a step "

@@ -66,7 +66,7 @@ TEST(Text, MutatedTextNeverCrashes) {
 TEST(Builder, KeepsTheFirstErrorWithItsLine) {
   GraphBuilder g;
   const Value x = g.Input("x", kData, {DType::kF32, {8, 32}}), w = g.Input("w", kData, {DType::kF32, {16, 16}});
-  g.SetLocation(std::make_shared<Location>(Location{"Net", "quickstart.lua", 20}));
+  g.SetLocation(std::make_shared<Location>(Location{"Net", "quickstart.lua", 20, ""}));
   g.Op("tanh", {g.Op("matmul", {x, w})});
   EXPECT_EQ(g.status().message(),
             "quickstart.lua:20: MatMul: x is f32[8,32] and w is f32[16,16]: size of 'k' differs: dimension 2 of x is "

@@ -60,7 +60,7 @@ std::string Read(const std::string& path) {
 // relu(x w) for a batch of `rows` rows, and what `more` makes of it.
 Graph Layer(int64_t rows, const std::function<Value(GraphBuilder&, Value, int64_t)>& more = nullptr) {
   GraphBuilder g("net");
-  g.SetLocation(std::make_shared<Location>(Location{"Net", "recipe.lua", 7}));
+  g.SetLocation(std::make_shared<Location>(Location{"Net", "recipe.lua", 7, ""}));
   const Value x = g.Input("x", kData, {DType::kF32, {rows, 3}});
   const Value w = g.Input("w", kParameter, {DType::kF32, {3, 2}});
   Value y = g.Op("relu", {g.Op("matmul", {x, w})});

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 Graph Net(int64_t width, const char* activation) {
   GraphBuilder g;
-  g.SetLocation(std::make_shared<Location>(Location{"Net/dense", "net.lua", 7}));
+  g.SetLocation(std::make_shared<Location>(Location{"Net/dense", "net.lua", 7, ""}));
   const Value x = g.Input("x", kData, {DType::kF32, {16, width}}),
               w = g.Input("w", kParameter, {DType::kF32, {width, 16}});
   g.Output("y", g.Op(activation, {g.Op("matmul", {x, w})}));

@@ -34,7 +34,7 @@ TEST_F(StrategyTest, GivesPartsOfFactors) {
 }
 
 TEST_F(StrategyTest, ErrorsNameOperatorInputDimensionAndFactor) {
-  g_.SetLocation(std::make_shared<Location>(Location{"Net/matmul", "r.lua", 17}));
+  g_.SetLocation(std::make_shared<Location>(Location{"Net/matmul", "r.lua", 17, ""}));
   const Value y = g_.Op("matmul", {Input({16, 32}), Input({32, 16})});
   const auto starts = [&](absl::string_view strategy) {
     return absl::StrCat("r.lua:17: MatMul: strategy ", strategy, ": ");

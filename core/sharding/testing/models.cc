@@ -54,7 +54,7 @@ class StepBuilder {
     return parameters_.back();
   }
   void Scope(absl::string_view name) {
-    g_.SetLocation(std::make_shared<Location>(Location{absl::StrCat("Net/", name, calls_++), "net.lua", calls_}));
+    g_.SetLocation(std::make_shared<Location>(Location{absl::StrCat("Net/", name, calls_++), "net.lua", calls_, ""}));
   }
 
   Value Dense(Value x, int64_t out, bool bias) {
