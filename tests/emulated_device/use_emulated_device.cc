@@ -11,7 +11,13 @@
 
 namespace mslua::testing {
 
+bool OnRealDevice() {
+  const char* const device = getenv("MSLUA_TEST_DEVICE");
+  return device != nullptr && std::string(device) == "real";
+}
+
 Status UseEmulatedDevice() {
+  if (OnRealDevice()) return absl::OkStatus();
   constexpr char kLibrary[] = "tests/emulated_device/libmslua_emulated.so";
   char* const path = realpath(kLibrary, nullptr);
   if (path == nullptr) return absl::NotFoundError(absl::StrCat(kLibrary, " is not there"));

@@ -1,0 +1,51 @@
+#!/bin/bash
+# tools/gpu_check from a folder like an unpacked archive: on the emulated device, and where there is none.
+set -u
+mslua=$(readlink -f "$1") emulated=$(readlink -f "$2") source=$PWD
+work=$TEST_TMPDIR/gpu_check
+mkdir -p "$work/bin" "$work/lib" "$work/cuda" "$work/tools" "$work/bench" "$work/tests/recovery"
+failed=0
+fail() {
+  echo "FAILED: $*"
+  failed=1
+}
+
+cp -rL "$source/tools/gpu_check" "$source/tools/gpu" "$work/tools/"
+cp -rL "$source/bench/training" "$work/bench/"
+cp -L "$source/tests/recovery/lenet.lua" "$work/tests/recovery/"
+ln -s "$mslua" "$work/bin/mslua"
+printf '#!/bin/sh\necho "3 operators, 0 without a kernel, 5 calls, 5 kernels, 0 failures"\n' > "$work/bin/operators_test"
+chmod +x "$work/bin/operators_test"
+echo '{"commit": "0123abc", "date": "2026-01-01"}' > "$work/manifest.json"
+for name in libcuda.so.1 libnvrtc.so.12 libcublasLt.so.12; do ln -s "$emulated" "$work/cuda/$name"; done
+export HOME=$work XDG_RUNTIME_DIR=$work XDG_CACHE_HOME=$work/cache
+cd "$work" || exit 1
+
+out=$(MSLUA_CUDA_LIBRARIES=/nowhere tools/gpu_check run 2>&1)
+code=$?
+[ $code = 4 ] || fail "without a device: exit code $code"
+[ "$(printf '%s\n' "$out" | wc -l)" = 1 ] || fail "without a device: $out"
+case $out in *"libcuda.so.1 was not found"*) ;; *) fail "without a device: $out" ;; esac
+[ ! -e gpu_check.md ] || fail "without a device: a report was written"
+
+export MSLUA_CUDA_LIBRARIES=$work/cuda
+out=$(tools/gpu_check run --out out --sections operators,resume,ranks,workloads --workloads "quick start" --steps 3 \
+  --rounds 1 --no-peers --minutes 60 --patience 20 2>&1)
+code=$?
+[ $code = 0 ] || fail "exit code $code: $out"
+for row in "every operator against float64 | ok | 3 operators" "a resumed run is an undisturbed one | ok | 12 losses" \
+  "2 ranks that share a device | ok" "4 ranks that share a device | ok" "trainings | not run | left out" \
+  "NCCL | not run" "| quick start, f32 | " "GPT-2, 16 x 1024" "0123abc"; do
+  grep -qF "$row" out/gpu_check.md || fail "the report has no '$row': $(cat out/gpu_check.md)"
+done
+python3 -c 'import json; found = json.load(open("out/gpu_check.json")); assert found["workloads"][0]["mslua_ms"] > 0' ||
+  fail "gpu_check.json"
+
+printf '#!/bin/sh\necho "3 operators, 0 without a kernel, 5 calls, 5 kernels, 2 failures"\nexit 1\n' > bin/operators_test
+out=$(tools/gpu_check run --out bad --sections operators 2>&1)
+code=$?
+[ $code = 1 ] || fail "a check that fails: exit code $code: $out"
+grep -qF "every operator against float64 | failed" bad/gpu_check.md || fail "a check that fails is not in the report"
+out=$(tools/gpu_check run --sections nosuch 2>&1)
+case $out in *"unknown 'nosuch': expected operators"*) ;; *) fail "an unknown section: $out" ;; esac
+exit $failed
