@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "core/op/device_scalars.h"
 #include "core/op/elementwise.h"
 
 namespace mslua {
@@ -204,54 +205,6 @@ constexpr TypeNames kTypes[kNumDTypes] = {{"float", "float"},       {"double", "
                                           {"f16", "float"},         {"int", "int"},       {"i64", "i64"},
                                           {"unsigned char", "int"}, {"bool8", "int"}};
 
-std::string Call(const ScalarInstr& i) {
-  const auto v = [&](int k) { return absl::StrCat("v", i.args[k]); };
-  switch (i.op) {
-    case ScalarOp::kAdd:
-      return absl::StrCat(v(0), " + ", v(1));
-    case ScalarOp::kSub:
-      return absl::StrCat(v(0), " - ", v(1));
-    case ScalarOp::kMul:
-      return absl::StrCat(v(0), " * ", v(1));
-    case ScalarOp::kDiv:
-      return absl::StrCat("Div(", v(0), ", ", v(1), ")");
-    case ScalarOp::kMin:
-      return absl::StrCat("Min<C>(", v(0), ", ", v(1), ")");
-    case ScalarOp::kMax:
-      return absl::StrCat("Max<C>(", v(0), ", ", v(1), ")");
-    case ScalarOp::kPow:
-      return absl::StrCat("Pow(", v(0), ", ", v(1), ")");
-    case ScalarOp::kEqual:
-      return absl::StrCat("(C)(", v(0), " == ", v(1), ")");
-    case ScalarOp::kNotEqual:
-      return absl::StrCat("(C)(", v(0), " != ", v(1), ")");
-    case ScalarOp::kLess:
-      return absl::StrCat("(C)(", v(0), " < ", v(1), ")");
-    case ScalarOp::kLessEqual:
-      return absl::StrCat("(C)(", v(0), " <= ", v(1), ")");
-    case ScalarOp::kGreater:
-      return absl::StrCat("(C)(", v(0), " > ", v(1), ")");
-    case ScalarOp::kGreaterEqual:
-      return absl::StrCat("(C)(", v(0), " >= ", v(1), ")");
-    case ScalarOp::kAnd:
-      return absl::StrCat("(C)(", v(0), " != 0 && ", v(1), " != 0)");
-    case ScalarOp::kOr:
-      return absl::StrCat("(C)(", v(0), " != 0 || ", v(1), " != 0)");
-    case ScalarOp::kNeg:
-      return absl::StrCat("-", v(0));
-    case ScalarOp::kNot:
-      return absl::StrCat("(C)(", v(0), " == 0)");
-    case ScalarOp::kSelect:
-      return absl::StrCat(v(0), " != 0 ? ", v(1), " : ", v(2));
-    default:
-      break;
-  }
-  // The others have one operand and the operator's name: "exp" -> Exp.
-  std::string name = Name(i.op);
-  name[0] = static_cast<char>(name[0] - 'a' + 'A');
-  return absl::StrCat(name, "(", v(0), ")");
-}
-
 DeviceStep Loop(int64_t n, absl::string_view index, const std::string& statements) {
   DeviceStep step;
   const int64_t blocks = std::max<int64_t>(1, (n + kThreads - 1) / kThreads);
@@ -384,18 +337,13 @@ DeviceProgram DeviceMap(const ScalarProgram& program, absl::Span<const TensorTyp
     absl::StrAppend(&text, "  Pack<", DeviceType(outputs[o].dtype), ", ", width, "> b", o, ";\n");
   absl::StrAppend(&text, "#pragma unroll\n  for (int k = 0; k < ", width, "; ++k) {\n    const auto e = i * ", width,
                   " + k;\n");
-  for (size_t v = 0; v < program.code.size(); ++v) {
-    const ScalarInstr& instr = program.code[v];
-    std::string value;
-    if (instr.op == ScalarOp::kInput) {
-      const auto i = static_cast<size_t>(instr.args[0]);
-      value = dense(inputs[i]) ? absl::StrCat("(C)Get(a", i, ".v[k])")
-                               : absl::StrCat("(C)Get(x", i, "[", BroadcastIndex("e", shape, inputs[i].shape), "])");
-    } else {
-      value = instr.op == ScalarOp::kConst ? absl::StrCat("(C)", NumberText(instr.constant)) : Call(instr);
-    }
-    absl::StrAppend(&text, "    const C v", v, " = ", value, ";\n");
+  std::vector<std::string> operands;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    operands.push_back(dense(inputs[i])
+                           ? absl::StrCat("Get(a", i, ".v[k])")
+                           : absl::StrCat("Get(x", i, "[", BroadcastIndex("e", shape, inputs[i].shape), "])"));
   }
+  absl::StrAppend(&text, DeviceScalars(program, operands));
   for (size_t o = 0; o < outputs.size(); ++o)
     absl::StrAppend(&text, "    Set(b", o, ".v[k], v", program.results[o], ");\n");
   absl::StrAppend(&text, "  }\n");

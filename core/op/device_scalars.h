@@ -1,0 +1,15 @@
+// Scalar programs as CUDA C++ text: statements on one element.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/op/formula.h"
+
+namespace mslua {
+
+// Declares `const C v0 = ..;`, v1, ..: every value of the program, in a kernel that has the type C of arithmetic.
+// inputs[i] is the text of input i, a number. Result r is the value program.results[r].
+std::string DeviceScalars(const ScalarProgram& program, const std::vector<std::string>& inputs);
+
+}  // namespace mslua
