@@ -11,7 +11,7 @@ constexpr int64_t kAlignment = 4096;  // of tensors in the file of external data
 constexpr int kIrVersion = 8;
 
 ProtoMessage AttributeOf(const std::string& name, const Attr& value) {
-  enum { kFloat = 1, kInt = 2, kString = 3, kInts = 7 };
+  enum { kFloat = 1, kInt = 2, kString = 3, kInts = 7, kStrings = 8 };
   ProtoMessage m;
   m.Bytes(1, name);
   if (const auto* f = std::get_if<float>(&value)) {
@@ -20,9 +20,12 @@ ProtoMessage AttributeOf(const std::string& name, const Attr& value) {
     m.Int(3, *i).Int(20, kInt);
   } else if (const auto* s = std::get_if<std::string>(&value)) {
     m.Bytes(4, *s).Int(20, kString);
-  } else {
-    for (const int64_t i : std::get<std::vector<int64_t>>(value)) m.Int(8, i);
+  } else if (const auto* ints = std::get_if<std::vector<int64_t>>(&value)) {
+    for (const int64_t n : *ints) m.Int(8, n);
     m.Int(20, kInts);
+  } else {
+    for (const std::string& text : std::get<std::vector<std::string>>(value)) m.Bytes(9, text);
+    m.Int(20, kStrings);
   }
   return m;
 }

@@ -25,7 +25,7 @@ struct Dim {
   bool operator==(const Dim& o) const { return fixed == o.fixed && rows == o.rows; }
 };
 
-using Attr = std::variant<int64_t, float, std::string, std::vector<int64_t>>;
+using Attr = std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<std::string>>;
 using NamedAttrs = std::vector<std::pair<std::string, Attr>>;
 
 struct OnnxNode {
