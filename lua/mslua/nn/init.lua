@@ -22,6 +22,9 @@ take(require "mslua.nn.norm", "BatchNorm1d", "BatchNorm2d", "GroupNorm", "LayerN
 take(require "mslua.nn.pooling", "MaxPool2d", "AvgPool2d", "AdaptiveAvgPool2d")
 take(require "mslua.nn.activation", "ReLU", "ReLU6", "LeakyReLU", "ELU", "GELU", "SiLU", "Sigmoid", "Tanh",
   "HSigmoid", "HSwish", "Mish", "Softplus", "PReLU", "Softmax", "LogSoftmax", "Identity")
+take(require "mslua.nn.recurrent", "LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell")
+take(require "mslua.nn.transformer", "TransformerEncoderLayer", "TransformerDecoderLayer", "TransformerEncoder",
+  "TransformerDecoder")
 nn.Loss = require("mslua.nn.loss").Loss
 for _, name in ipairs(core.library_modules "mslua.nn.loss.") do
   local loss = require(name)

@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""Runs PyTorch's cells on mslua's initial values and data in float64, and writes what tests/golden/cells.lua compares
+mslua's with: a loss that weights every output, and the norms of its gradients.
+
+  /usr/bin/python3 tools/golden/cells.py      needs NumPy and PyTorch (python3-torch)
+"""
+
+import json
+import os
+
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+import philox
+
+SEED = 1
+FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tests", "golden", "cells.json")
+
+
+def numbers(stream, shape):
+    return torch.from_numpy(philox.normal(SEED, stream, shape).astype("float64"))
+
+
+def mslua_name(name):
+    if ".in_proj_" in name:
+        return name.replace(".in_proj_", ".in_proj.")
+    if "norm" in name:
+        return name.replace(".weight", ".gamma").replace(".bias", ".beta")
+    return name
+
+
+def fill(net):
+    """Normal numbers, by the names of mslua's parameters."""
+    with torch.no_grad():
+        for name, p in net.named_parameters():
+            p.copy_(0.3 * numbers(mslua_name(name), tuple(p.shape)))
+
+
+def weighted(outputs):
+    """The loss: every output times numbers of its own."""
+    return sum((y * numbers("out.%d" % i, tuple(y.shape))).sum() for i, y in enumerate(outputs, 1))
+
+
+def result(case, net, x, loss):
+    loss.backward()
+    norms = {mslua_name(name): p.grad.norm().item() for name, p in net.named_parameters()}
+    return dict(case, loss=loss.item(), x_gradient=x.grad.norm().item(), gradient_norms=norms)
+
+
+def recurrent(cell, x, states=0, lengths=None, **options):
+    """A case of nn.LSTM, GRU or RNN: x is [t, n, i]; so many states are given; MindSpore's options."""
+    names = {"has_bias": "bias"}
+    made = dict({names.get(k, k): v for k, v in options.items()})
+    net = getattr(nn, cell)(**made).double()
+    fill(net)
+    case = {"cell": cell, "options": options, "x": x, "states": states}
+    given = numbers("x", x).requires_grad_()
+    t, n = (x[1], x[0]) if options.get("batch_first") else (x[0], x[1])
+    shape = (options.get("num_layers", 1) * (2 if options.get("bidirectional") else 1), n, options["hidden_size"])
+    state = [numbers("state.%d" % i, shape) for i in range(1, states + 1)]
+    hx = None if not state else state[0] if states == 1 else tuple(state)
+    if lengths:
+        case["lengths"] = lengths
+        first = options.get("batch_first", False)
+        y, last = net(pack_padded_sequence(given, lengths, first, enforce_sorted=False), hx)
+        y, _ = pad_packed_sequence(y, first, total_length=t)
+    else:
+        y, last = net(given, hx)
+    return result(case, net, given, weighted([y, *last] if isinstance(last, tuple) else [y, last]))
+
+
+def step(cell, x, states=0, **options):
+    """A case of nn.LSTMCell, GRUCell or RNNCell: x is [n, i]."""
+    names = {"has_bias": "bias"}
+    net = getattr(nn, cell)(**{names.get(k, k): v for k, v in options.items()}).double()
+    fill(net)
+    given = numbers("x", x).requires_grad_()
+    state = [numbers("state.%d" % i, (x[0], options["hidden_size"])) for i in range(1, states + 1)]
+    last = net(given, None if not state else state[0] if states == 1 else tuple(state))
+    case = {"cell": cell, "options": options, "x": x, "states": states}
+    return result(case, net, given, weighted(last if isinstance(last, tuple) else [last]))
+
+
+def mask_of(kind, t, s):
+    """The mask of a case: "future" hides later keys, "numbers" are added to the scores."""
+    return torch.ones(t, s, dtype=torch.bool).triu(1) if kind == "future" else numbers("mask", (t, s))
+
+
+def hidden_of(lengths, s):
+    return torch.arange(s)[None, :] >= torch.tensor(lengths)[:, None]
+
+
+def transformer(cell, x, memory=None, layers=0, masks=None, lengths=None, **options):
+    """A case of TransformerEncoderLayer or TransformerDecoderLayer, or of a stack of `layers` with a normalisation. x
+    and memory are shapes; masks: of the arguments' names, see mask_of; lengths: of a padding mask's name."""
+    net = getattr(nn, "Transformer%sLayer" % cell)(dropout=0.0, **options)
+    if layers:
+        net = getattr(nn, "Transformer" + cell)(net, layers, nn.LayerNorm(options["d_model"]))
+    net = net.double()
+    fill(net)
+    masks, lengths = masks or {}, lengths or {}
+    given = numbers("x", x).requires_grad_()
+    seen = [] if memory is None else [numbers("memory", memory)]
+    time = 1 if options.get("batch_first") else 0
+    t, s = x[time], x[time] if memory is None else memory[time]
+    named = {name: mask_of(kind, t, s if "memory" in name else t) for name, kind in masks.items()}
+    if layers and cell == "Encoder":
+        named = {name.replace("src_mask", "mask"): mask for name, mask in named.items()}
+    for name, values in lengths.items():
+        named[name] = hidden_of(values, s if "memory" in name else t)
+        if layers and cell == "Encoder":
+            named["src_key_padding_mask"] = named.pop(name)
+    case = {"transformer": cell, "options": options, "x": x, "layers": layers, "masks": masks, "lengths": lengths}
+    if memory is not None:
+        case["memory"] = memory
+    return result(case, net, given, weighted([net(given, *seen, **named)]))
+
+
+def cases():
+    small = {"d_model": 8, "nhead": 2, "dim_feedforward": 12}
+    yield transformer("Encoder", [5, 3, 8], masks={"src_mask": "numbers"}, **small)
+    yield transformer("Encoder", [3, 5, 8], layers=2, masks={"src_mask": "future"},
+                      lengths={"src_key_padding_mask": [5, 2, 3]}, batch_first=True, norm_first=True,
+                      activation="gelu", **small)
+    yield transformer("Decoder", [5, 3, 8], [4, 3, 8], masks={"tgt_mask": "future", "memory_mask": "numbers"}, **small)
+    yield transformer("Decoder", [3, 5, 8], [3, 4, 8], layers=2, masks={"tgt_mask": "future"},
+                      lengths={"tgt_key_padding_mask": [5, 2, 3], "memory_key_padding_mask": [1, 4, 2]},
+                      batch_first=True, norm_first=True, activation="gelu", **small)
+    sizes = {"input_size": 5, "hidden_size": 7}
+    both = dict(sizes, num_layers=2, bidirectional=True)
+    for cell, states in (("LSTM", 2), ("GRU", 1), ("RNN", 1)):
+        yield recurrent(cell, [6, 3, 5], **sizes)
+        yield recurrent(cell, [6, 3, 5], states, has_bias=False, **sizes)
+        yield recurrent(cell, [6, 4, 5], states, [6, 1, 4, 3], **both)
+        yield recurrent(cell, [4, 6, 5], states, [2, 6, 5, 6], batch_first=True, **both)
+        yield step(cell + "Cell", [3, 5], **sizes)
+        yield step(cell + "Cell", [3, 5], states, has_bias=False, **sizes)
+    yield recurrent("RNN", [6, 4, 5], 1, [6, 1, 4, 3], nonlinearity="relu", **both)
+
+
+def main():
+    philox.check()
+    with open(FILE, "w") as f:
+        f.write(json.dumps({"seed": SEED, "cases": list(cases())}, indent=1) + "\n")
+    print(os.path.normpath(FILE))
+
+
+if __name__ == "__main__":
+    main()
