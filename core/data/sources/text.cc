@@ -25,6 +25,7 @@ struct Text {
         usage(UsageOf(fields)),
         test_fraction(fields.Number("test_fraction")),
         stride(fields.Has("stride") ? fields.Int("stride") : block),
+        rows(fields.Int("rows")),
         vocab_size(fields.Has("vocab_size") ? fields.Int("vocab_size") : 0),
         characters_from(fields.String("characters_from")) {}
 
@@ -35,6 +36,7 @@ struct Text {
   Usage usage;
   double test_fraction;
   int64_t stride;
+  int64_t rows;
   int64_t vocab_size;           // 0: not checked
   std::string characters_from;  // empty: the file itself
 };
@@ -156,13 +158,20 @@ class TextReader : public Reader {
     reader->block_ = source.block;
     reader->stride_ = source.stride;
     reader->vocab_size_ = source.vocab_size;
-    reader->size_ = (end - begin - source.block - 1) / reader->stride_ + 1;
+    const int64_t windows = (end - begin - source.block - 1) / reader->stride_ + 1;
+    reader->rows_ = source.rows;
+    reader->size_ = windows / source.rows * source.rows;
+    if (reader->size_ == 0) {
+      return absl::InvalidArgumentError(absl::StrCat("TextDataset: ", paths[0], " has ", windows,
+                                                     " windows in this part, rows = ", source.rows,
+                                                     " needs one for each"));
+    }
     reader->columns_ = {{"x", {DType::kI32, {source.block}}}, {"y", {DType::kI32, {source.block}}}};
     return StatusOr<std::unique_ptr<Reader>>(std::move(reader));
   }
 
   Status Read(int64_t i, ReadBuffers* buffers, absl::Span<RawColumn> row) const override {
-    const int64_t first = begin_ + i * stride_, n = block_ + 1;
+    const int64_t first = FirstToken(i), n = block_ + 1;
     buffers->bytes.resize(static_cast<size_t>(n * width_));
     buffers->ints.resize(static_cast<size_t>(n));
     uint8_t* const bytes = buffers->bytes.data();
@@ -185,9 +194,12 @@ class TextReader : public Reader {
     return absl::OkStatus();
   }
 
-  std::string Where(int64_t i) const override { return Place(begin_ + i * stride_); }
+  std::string Where(int64_t i) const override { return Place(FirstToken(i)); }
 
  private:
+  // Of sample i: the next window of row i % rows.
+  int64_t FirstToken(int64_t i) const { return begin_ + (i % rows_ * (size_ / rows_) + i / rows_) * stride_; }
+
   Status OpenFiles(const std::vector<std::string>& paths, const Text& source) {
     width_ = source.characters ? 1 : source.format == "uint16" ? 2 : source.format == "uint32" ? 4 : 0;
     std::array<bool, 256> seen{};
@@ -233,7 +245,7 @@ class TextReader : public Reader {
 
   std::vector<TextFile> files_;  // at least one
   int64_t width_ = 1;            // bytes of a token
-  int64_t begin_ = 0, block_ = 0, stride_ = 0, vocab_size_ = 0;
+  int64_t begin_ = 0, block_ = 0, stride_ = 0, rows_ = 1, vocab_size_ = 0;
   std::array<int32_t, 256> ids_{};
 };
 
@@ -275,6 +287,11 @@ std::vector<FieldDef> TextFields() {
   FieldDef stride{"stride", FieldType::kInt, "tokens between the begins of two windows (default: block)"};
   stride.limits = AtLeast(1);
   stride.unit = "tokens";
+  FieldDef rows{"rows", FieldType::kInt,
+                "parts of equal length that are read side by side: sample i is the next window of part i mod rows, so "
+                "that each row of a batch of so many samples continues where it ended in the batch before",
+                1};
+  rows.limits = AtLeast(1);
   FieldDef format{"format", FieldType::kString, "what a token is", "characters"};
   format.choices = {"characters", "uint16", "uint32", "tokens"};
   FieldDef fraction{"test_fraction", FieldType::kNumber,
@@ -293,6 +310,7 @@ std::vector<FieldDef> TextFields() {
       format,
       fraction,
       vocabulary,
+      rows,
       {"characters_from", FieldType::kString,
        "characters only: the file, or folder with input.txt, whose characters have the ids (default: dataset_files)"}};
 }

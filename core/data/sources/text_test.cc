@@ -66,6 +66,22 @@ TEST(TextTest, SeveralFilesAreOneText) {
   EXPECT_THAT(Window(**Open("text", characters), 0), ElementsAre(0, 1, 0, 1, 2));
 }
 
+TEST(TextTest, RowsGoOnFromBatchToBatch) {
+  const std::string path = Folder("rows");
+  std::string bytes;
+  for (uint64_t token = 0; token < 16; ++token) bytes += Little(token, 2);
+  Put(path + "/a", bytes);
+  FieldMap text{{"dataset_files", path + "/a"}, {"format", "uint16"}, {"block", 2}, {"usage", "all"}, {"rows", 3}};
+  auto reader = Open("text", text);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  ASSERT_EQ((*reader)->size(), 6);  // of 7 windows
+  const std::vector<std::vector<int32_t>> wanted{{0, 1, 2}, {4, 5, 6}, {8, 9, 10}, {2, 3, 4}, {6, 7, 8}, {10, 11, 12}};
+  for (int64_t i = 0; i < 6; ++i) EXPECT_EQ(Window(**reader, i), wanted[i]) << i;
+  text["rows"] = 8;
+  EXPECT_THAT(Message(Open("text", text).status()),
+              HasSubstr("has 7 windows in this part, rows = 8 needs one for each"));
+}
+
 TEST(TextTest, HeadersTellTheWidth) {
   const std::string path = Folder("headers");
   ASSERT_TRUE(WriteTokenFile(path + "/train.bin", {70000, 1, 2}, 4).ok());
