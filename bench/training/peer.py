@@ -110,6 +110,15 @@ def networks(torch):
                 x = layer(x, self.mask)
             return F.linear(self.ln(x), self.tok.weight)
 
+    class Recurrent(nn.Module):
+        def __init__(self, vocab, layers, hidden):
+            super().__init__()
+            self.embed, self.head = nn.Embedding(vocab, hidden), nn.Linear(hidden, vocab)
+            self.lstm = nn.LSTM(hidden, hidden, layers, batch_first=True)
+
+        def forward(self, idx):
+            return self.head(self.lstm(self.embed(idx))[0])
+
     def entropy(out, y):
         return F.cross_entropy(out.float().view(-1, out.shape[-1]), y.view(-1))
 
@@ -119,6 +128,10 @@ def networks(torch):
     def text(batch, vocab, block, *sizes):
         idx = torch.randint(0, vocab, (batch, block + 1))
         return GPT(vocab, block, *sizes), idx[:, :-1].contiguous(), idx[:, 1:].contiguous(), entropy, None
+
+    def recurrent(batch, vocab, block, layers, hidden):
+        idx = torch.randint(0, vocab, (batch, block + 1))
+        return Recurrent(vocab, layers, hidden), idx[:, :-1].contiguous(), idx[:, 1:].contiguous(), entropy, None
 
     return {
         "quickstart": lambda: (Quickstart(), torch.rand(2, 32), torch.rand(2, 16), F.mse_loss, 0.1),
@@ -130,6 +143,7 @@ def networks(torch):
         "char_gpt": lambda: text(12, 65, 64, 4, 4, 128),
         "gpt2": lambda: text(2, 50257, 256, 12, 12, 768),
         "gpt2_1024": lambda: text(16, 50257, 1024, 12, 12, 768),
+        "lstm": lambda: recurrent(32, 65, 128, 2, 256),
     }
 
 
