@@ -26,6 +26,11 @@ MSLUA_OPERATOR(rnn) {
       "h], "
       "the inputs times their weights for all steps, w [h, h], b [h], h0 [n, h], lengths int32 or int64 [n], steps of "
       "each row; y [t, n, h], 0 after a row's last step, and hn [n, h], the state after it. nn.RNN calls it.");
+  for (OpDef& op : ops) {
+    Sample relu = op.samples[0];
+    relu.attrs.Set("nonlinearity", std::string("relu"));
+    op.AddSample(std::move(relu));
+  }
   return ops;
 }
 
