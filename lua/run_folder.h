@@ -11,6 +11,9 @@ namespace mslua {
 StatusOr<std::string> NewRunFolder(const std::string& name);
 // What a verb reads of a run folder.
 inline constexpr char kRunCheckpoints[] = "ckpt", kRunBest[] = "ckpt/best", kRunMetrics[] = "metrics.jsonl";
+// Held by the training that writes into the folder; how the last one ended:
+//   {"state":"done","step":20}   "stopped": by a user or a signal; "failed": with "cause"
+inline constexpr char kRunLock[] = "lock", kRunOutcome[] = "outcome.json";
 
 // The rule for `last` in every verb: the run of `recipe` (of any, when empty) under runs/ that wrote `part` of its
 // folder most recently; a folder of checkpoints counts when there is one in it. NotFound when there is no such run.

@@ -48,6 +48,7 @@
 #include "launch/this_host.h"
 #include "lua/compile_graph.h"
 #include "lua/device.h"
+#include "lua/json.h"
 #include "lua/kept_training.h"
 #include "lua/lua_hook.h"
 #include "lua/lua_stack.h"
@@ -180,6 +181,7 @@ class Training {
   StatusOr<double> Run() {
     auto loss = TrainToEnd();
     done_ = loss.ok();
+    RecordOutcome(loss.status());
     return loss;
   }
 
@@ -355,7 +357,7 @@ class Training {
   // removed.
   Status TakeFolder() {
     if (folder_.empty() || !first()) return absl::OkStatus();
-    auto lock = FileLock::Acquire(absl::StrCat(folder_, "/lock"));
+    auto lock = FileLock::Acquire(absl::StrCat(folder_, "/", kRunLock));
     if (absl::IsUnavailable(lock.status())) {
       return absl::UnavailableError(absl::StrCat("run folder ", folder_, " is ", lock.status().message(),
                                                  ": wait for its end (mslua stop ", folder_,
@@ -368,7 +370,23 @@ class Training {
                    folder_.c_str());
     }
     RemoveLeftovers(folder_);
+    unlink(OutcomePath().c_str());  // of the training before
     return absl::OkStatus();
+  }
+
+  std::string OutcomePath() const { return absl::StrCat(folder_, "/", kRunOutcome); }
+
+  // How this training ended, for who looks at the folder later.
+  void RecordOutcome(const Status& outcome) {
+    if (lock_ == nullptr) return;
+    std::string text = absl::StrCat("{\"state\":\"",
+                                    outcome.ok()                 ? "done"
+                                    : absl::IsCancelled(outcome) ? "stopped"
+                                                                 : "failed",
+                                    "\",\"step\":", trainer_ == nullptr ? restored_.step : trainer_->state().step);
+    if (!outcome.ok()) absl::StrAppend(&text, ",\"cause\":", JsonString(outcome.message()));
+    const Status written = WriteFileAtomically(OutcomePath(), text + "}\n");
+    if (!written.ok()) PrintNote(absl::StrCat("how the run ended is not recorded: ", written.message()));
   }
 
   // rank_<r>.env: what this rank was started with.

@@ -4,11 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -20,12 +16,10 @@
 #include "core/base/printable.h"
 #include "core/base/terminal.h"
 #include "core/base/text.h"
-#include "core/json/json.h"
 #include "lua/run_folder.h"
 #include "verbs/define.h"
 #include "verbs/support/report.h"
-#include "verbs/support/run_argument.h"
-#include "verbs/support/run_recipe.h"
+#include "verbs/support/run_record.h"
 
 DEFINE_string(keys, "loss", "metrics, each in a panel of its own");
 DEFINE_string(log, "", "logarithmic axes");
@@ -35,52 +29,18 @@ DEFINE_string(x, "step", "what the x axis is: a metric such as lr");
 namespace mslua {
 namespace {
 
-constexpr char kStep[] = "step";
-
-// The numbers of a run by key and step; of a step that was recorded twice, as by a run that resumed, the later one.
-struct Record {
-  std::string folder;
-  std::map<std::string, std::map<int64_t, double>> values;
-  std::map<std::string, int64_t> undefined;  // JSON's null: NaN or infinite
-};
-
-// Lines that are cut off are passed over.
-StatusOr<Record> ReadRecord(const std::string& folder) {
-  Record record;
-  record.folder = folder;
-  const std::string path = absl::StrCat(folder, "/", kRunMetrics);
-  std::ifstream file(path);
-  if (!file) return absl::NotFoundError(absl::StrCat("cannot read ", path, ": ", std::strerror(errno)));
-  for (std::string line; std::getline(file, line);) {
-    const auto json = ParseJson(line);
-    if (!json.ok() || !json->is_object()) continue;
-    const auto step = json->find(kStep);
-    if (step == json->end() || !step->is_number_integer()) continue;
-    for (const auto& item : json->items()) {
-      if (item.value().is_number())
-        record.values[item.key()][step->get<int64_t>()] = item.value().get<double>();
-      else if (item.value().is_null())
-        ++record.undefined[item.key()];
-    }
-  }
-  return record;
-}
-
-Status CheckKey(const Record& record, const std::string& key) {
+Status CheckKey(const RunRecord& record, const std::string& key) {
   if (record.values.count(key) > 0) return absl::OkStatus();
   const std::string path = absl::StrCat(record.folder, "/", kRunMetrics);
   if (record.undefined.count(key) > 0)
     return absl::NotFoundError(absl::StrCat(path, ": ", key, " is NaN or infinite each time"));
-  std::vector<std::string> known;
-  for (const auto& entry : record.values) {
-    if (entry.first != kStep) known.push_back(entry.first);
-  }
+  const std::vector<std::string> known = record.Keys();
   return absl::NotFoundError(absl::StrCat(path, " has no '", key, "'", DidYouMean(key, known), "; it has ",
                                           known.empty() ? "nothing" : absl::StrJoin(known, ", ")));
 }
 
 // `key` over the steps, or over the key `x`: at the step of each value the latest one of x.
-StatusOr<repl::Curve> CurveOf(const Record& record, const std::string& key, const std::string& x) {
+StatusOr<repl::Curve> CurveOf(const RunRecord& record, const std::string& key, const std::string& x) {
   RETURN_IF_ERROR(CheckKey(record, key));
   RETURN_IF_ERROR(CheckKey(record, x));
   repl::Curve curve{record.folder, {}};
@@ -95,16 +55,6 @@ StatusOr<repl::Curve> CurveOf(const Record& record, const std::string& key, cons
                  record.folder.c_str(), kRunMetrics, static_cast<long long>(undefined->second), key.c_str());
   }
   return curve;
-}
-
-StatusOr<std::vector<Record>> ReadRecords(const std::vector<std::string>& runs) {
-  std::vector<Record> records;
-  for (const std::string& run : runs) {
-    ASSIGN_OR_RETURN(const std::string folder, repl::FolderOfRun(run, kRunMetrics));
-    ASSIGN_OR_RETURN(Record record, ReadRecord(folder));
-    records.push_back(std::move(record));
-  }
-  return records;
 }
 
 repl::PlotOptions OptionsOf(const cli::CommandLine& command, size_t panels) {
@@ -122,14 +72,14 @@ repl::PlotOptions OptionsOf(const cli::CommandLine& command, size_t panels) {
 }
 
 Status Plot(const cli::CommandLine& command) {
-  ASSIGN_OR_RETURN(const std::vector<Record> records, ReadRecords(command.positional));
+  ASSIGN_OR_RETURN(const std::vector<RunRecord> records, ReadRunRecords(command.positional));
   const std::string keys = command.Given("keys") ? command.String("keys") : "loss";
   std::vector<repl::Panel> panels;
   for (const absl::string_view key : absl::StrSplit(keys, ',', absl::SkipEmpty())) {
     repl::Panel panel{std::string(key), {}};
     std::vector<Status> missing;
-    for (const Record& record : records) {
-      auto curve = CurveOf(record, panel.title, command.Given("x") ? command.String("x") : kStep);
+    for (const RunRecord& record : records) {
+      auto curve = CurveOf(record, panel.title, command.Given("x") ? command.String("x") : kStepKey);
       if (curve.ok())
         panel.curves.push_back(*std::move(curve));
       else

@@ -58,6 +58,18 @@ StatusOr<std::unique_ptr<FileLock>> FileLock::Acquire(const std::string& path, a
   return std::unique_ptr<FileLock>(new FileLock(fd, true));
 }
 
+bool FileLock::IsHeld(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0) return false;
+  // A shared lock, for a moment: Acquire waits longer than that.
+  int result;
+  do result = flock(fd, LOCK_SH | LOCK_NB);
+  while (result != 0 && errno == EINTR);
+  const bool held = result != 0 && errno == EWOULDBLOCK;
+  close(fd);
+  return held;
+}
+
 FileLock::~FileLock() { close(fd_); }
 
 }  // namespace mslua

@@ -17,6 +17,9 @@ class FileLock {
   // to end is waited for, at most `wait`. UNAVAILABLE: another one holds it; the message says which. A file system
   // without locks gives an object that is not locked().
   static StatusOr<std::unique_ptr<FileLock>> Acquire(const std::string& path, absl::Duration wait = absl::Seconds(3));
+  // Whether another process, or an object of this one, holds the lock `path` now. Changes nothing; false where the file
+  // is missing or its file system has no locks.
+  static bool IsHeld(const std::string& path);
   ~FileLock();  // the file stays
   FileLock(const FileLock&) = delete;
   FileLock& operator=(const FileLock&) = delete;

@@ -282,6 +282,7 @@ ROWS = {
     "data --seed": (["data", "make", "mnist"], ["other", "--samples", "20", "--seed", "2"],
                     lambda b, w: w.code == 0 and contents("other") != contents("digits")),
     "data --json": (["data", "verify", "mnist", "digits"], ["--json"], is_json),
+    "runs --json": (["runs", "ls"], ["--json"], is_json),
     "recipes --json": (["recipes", "ls"], ["--json"], is_json),
     "verify -n": (VERIFY, ["-n", "2"], lambda b, w: w.code == 0 and "rank 0 of 2" in w.err and "rank 0" not in b.err),
     "verify --device": (VERIFY, ["--device", "cuda"], NO_DEVICE),

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""`mslua runs` on runs that are done, going on, killed and broken: runs_test.py MSLUA"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+MSLUA = os.path.abspath(sys.argv[1])
+WORK = os.path.join(os.environ.get("TEST_TMPDIR", "/tmp"), "runs_test")
+SOCKETS = tempfile.mkdtemp(prefix="msr", dir="/tmp")  # short: a socket's path ends at 107 bytes
+ENVIRONMENT = dict(os.environ, OMP_WAIT_POLICY="passive", XDG_RUNTIME_DIR=SOCKETS, HOME=WORK, XDG_CACHE_HOME=WORK)
+RECIPE = """
+local ms = require "mslua"
+local p = ms.params { lr = 0.1, epochs = 2, nap = false, fails = false }
+local Watch = ms.Callback:extend "Watch"
+function Watch:on_train_step_end()
+  if p.nap then os.execute "sleep 0.05" end
+  if p.fails then error "the callback fails" end
+end
+local function rows() return ms.dataset.NumpySlicesDataset({ ms.rand({ 8, 4 }, ms.float32, "x"),
+  ms.rand({ 8, 2 }, ms.float32, "y") }):batch(4) end
+return ms.recipe { name = "tiny", dataset = rows, eval_dataset = rows, network = function() return ms.nn.Dense(4, 2) end,
+  loss = ms.nn.MSELoss(), optimizer = ms.nn.SGD { learning_rate = p.lr }, train = { epochs = p.epochs },
+  callbacks = Watch(), eval = { metrics = { "loss" } } }
+"""
+
+
+def mslua(*words):
+    return subprocess.run([MSLUA, *words], env=ENVIRONMENT, capture_output=True, text=True, timeout=120,
+                          stdin=subprocess.DEVNULL, check=False)
+
+
+def check(condition, what):
+    if not condition:
+        sys.exit("not met: %s" % (what,))
+
+
+def error(result, *texts):
+    lines = [line for line in result.stderr.splitlines() if line.startswith("mslua: error: ")]
+    check(result.returncode == 2 and len(lines) == 1 and all(t in lines[0] for t in texts), (texts, result))
+
+
+def rows():
+    return {row["run"]: row for row in map(json.loads, mslua("runs", "ls", "--json").stdout.splitlines())}
+
+
+def check_list():
+    found = rows()
+    check(found["runs/a"]["state"] == "done" and found["runs/a"]["steps"] == 4, found["runs/a"])
+    check(found["runs/a"]["recipe"] == "recipe.lua" and found["runs/a"]["best_metric"] == "eval_loss", found["runs/a"])
+    check(abs(found["runs/a"]["started"] - time.time()) < 3600 and found["runs/a"]["bytes"] > 0, found["runs/a"])
+    check(found["runs/failed"]["state"] == "failed", found["runs/failed"])
+    check("not a run" not in " ".join(found), found)
+    table = mslua("runs", "ls").stdout.splitlines()
+    check(table[0].startswith("run") and len(table) == len(found) + 1, table)
+    check(mslua("runs", "ls", "nowhere").returncode == 2, "an error for a folder that is not there")
+
+
+def check_compare():
+    rows_of = mslua("runs", "compare", "runs/a", "runs/b", "--json")
+    a, b = map(json.loads, rows_of.stdout.splitlines())
+    check(a["lr"] == "0.1" and b["lr"] == "0.2" and "epochs" not in a and a["final loss"] != b["final loss"], rows_of)
+    same = mslua("runs", "compare", "runs/a", "runs/a")
+    check("the same parameters" in same.stderr and "final loss" in same.stdout, same)
+    with open("runs/cut/metrics.jsonl", "a", encoding="utf-8") as out:
+        out.write('{"step":9,"lo')
+    cut = mslua("runs", "compare", "runs/a", "runs/cut")
+    check(cut.returncode == 0 and cut.stderr.count("half-written") == 1, cut)
+    error(mslua("runs", "compare", "runs/a", "runs/none"), "runs/none has no metrics.jsonl")
+    error(mslua("runs", "compare", "runs/a", "runs/other"), "no metric in common", "runs/other has speed")
+    error(mslua("runs", "compare", "runs/a", "nosuch"), "'nosuch' is no run folder")
+
+
+def check_remove():
+    error(mslua("runs", "rm"), "rm")
+    error(mslua("runs", "rm", "runs/b", "runs/not a run"), "is no run folder", "nothing was removed")
+    os.symlink("a", "runs/link")
+    error(mslua("runs", "rm", "runs/link"), "symbolic link")
+    check(os.path.exists("runs/b/lock"), "runs/b is kept")
+    job = subprocess.Popen([MSLUA, "train", "recipe.lua", "nap=true", "epochs=100000", "--out", "runs/on"],
+                           env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        while not os.path.exists("runs/on/rank_0.log"):
+            check(job.poll() is None, "the job runs")
+            time.sleep(0.05)
+        check(rows()["runs/on"]["state"] == "running", rows())
+        refused = mslua("runs", "rm", "runs/b", "runs/on")
+        check(refused.returncode != 0 and "in use by pid" in refused.stderr and os.path.exists("runs/b"), refused)
+    finally:
+        job.kill()
+        job.wait()
+    check(rows()["runs/on"]["state"] == "no end", rows())
+    gone = mslua("runs", "rm", "runs/b/", "runs/on", "runs/on")
+    check(gone.stdout.startswith("removed runs/b (") and gone.stdout.count("removed runs/on") == 1, gone)
+    check(not os.path.exists("runs/b") and not os.path.exists("runs/on"), os.listdir("runs"))
+
+
+def main():
+    shutil.rmtree(WORK, ignore_errors=True)
+    os.makedirs(WORK)
+    os.chdir(WORK)
+    with open("recipe.lua", "w", encoding="utf-8") as out:
+        out.write(RECIPE)
+    none = mslua("runs", "ls")
+    check(none.returncode == 0 and "no run in runs/" in none.stderr, none)
+    check(mslua("train", "recipe.lua", "--out", "runs/a").returncode == 0, "a trains")
+    check(mslua("train", "recipe.lua", "lr=0.2", "--out", "runs/b").returncode == 0, "b trains")
+    check(mslua("train", "recipe.lua", "fails=true", "--out", "runs/failed").returncode != 0, "the callback fails")
+    shutil.copytree("runs/a", "runs/cut")
+    for name in ("none", "other", "not a run"):
+        os.makedirs("runs/" + name)
+    for name in ("none", "other"):
+        for file in ("lock", "rank_0.log"):
+            open(f"runs/{name}/{file}", "w", encoding="utf-8").close()
+    with open("runs/other/metrics.jsonl", "w", encoding="utf-8") as out:
+        out.write('{"step":1,"epoch":1,"speed":3}\n')
+    check_list()
+    check_compare()
+    check_remove()
+    shutil.rmtree(SOCKETS, ignore_errors=True)
+
+
+main()

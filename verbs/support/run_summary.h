@@ -1,0 +1,33 @@
+// A run in a few numbers, as `mslua runs` and `mslua sweep` print it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/base/status.h"
+#include "verbs/support/run_record.h"
+
+namespace mslua {
+
+struct RunSummary {
+  std::string folder, recipe;  // recipe: as the command line named it; empty: not known
+  std::string state;           // "running", "done", "stopped", "failed"; "no end": the process was killed
+  std::string cause;           // of "failed"
+  int64_t started = 0;         // seconds since 1970; 0: not known
+  int64_t steps = 0;           // made so far
+  int64_t bytes = 0;           // of all files
+  std::optional<double> loss;  // the last one that was recorded
+  std::string best_key;        // "eval_top1"; empty: no evaluation was recorded
+  std::optional<double> best;
+};
+
+// Whether the folder is one that a training has made, or writes now.
+bool IsRunFolder(const std::string& folder);
+// The metric that `record` is judged by: the largest of a share (eval_top1, eval_accuracy, eval_top5), else the
+// smallest eval_loss, else the smallest metric of an evaluation. `*more`: more of it is better. Empty: none.
+std::string BestKey(const RunRecord& record, bool* more);
+// A run folder, whatever of it is there.
+RunSummary Summarize(const std::string& folder);
+
+}  // namespace mslua
