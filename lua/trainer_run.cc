@@ -679,8 +679,8 @@ class Training {
     if (loss_scale_ != nullptr) trainer_->AddHook(loss_scale_.get());
     std::unique_ptr<MetricsHook> metrics;
     if (!folder_.empty() && first()) {
-      const MetricsOptions options{folder_, std::max<int64_t>(1, progress().steps_per_epoch / 100),
-                                   spec_.metrics_limit};
+      const MetricsOptions options{folder_, std::max<int64_t>(1, progress().steps_per_epoch / 100), spec_.metrics_limit,
+                                   GlobalRows()};
       ASSIGN_OR_RETURN(metrics, WithExitCode(MetricsHook::Create(options, trainer_.get(), &health_), kExitStorage));
       progress().metrics = metrics.get();
       if (!spec_.config.empty()) {
@@ -724,6 +724,15 @@ class Training {
     return absl::OkStatus();
   }
 
+  // Of a text, which is a row of ids; 0: samples are something else.
+  double TokensOfSample() const {
+    const data::Pipeline& pipeline = loader_->pipeline();
+    if (pipeline.schema().empty()) return 0;
+    const TensorType& type = pipeline.schema()[0].type;
+    const bool text = type.rank() == 2 && (type.dtype == DType::kI32 || type.dtype == DType::kI64);
+    return text ? static_cast<double>(type.shape[1]) : 0;
+  }
+
   // The live line of a terminal (--progress).
   void AddStatusLine() {
     const std::string wanted = OptionString(L_, "progress");
@@ -735,6 +744,7 @@ class Training {
     StatusLine::Options options;
     options.style = terminal ? StatusLine::Options::Style::kTerminal : StatusLine::Options::Style::kLines;
     options.rows = static_cast<double>(GlobalRows());
+    options.tokens = options.rows * TokensOfSample();
     options.max_steps = spec_.options.max_steps;
     Add(std::make_unique<StatusLine>(&progress(), options));
   }

@@ -101,7 +101,7 @@ Status ReadGroups(lua_State* L, int optimizer, TrainSpec* spec) {
 Status ReadTrainSpec(lua_State* L, TrainSpec* spec) {
   RETURN_IF_ERROR(CheckFields(L, 1, "build_train",
                               {"name", "forward", "inputs", "parameters", "network", "optimizer", "accumulate", "clip",
-                               "loss_scale", "amp", "aggregate", "shard"}));
+                               "grad_norm", "loss_scale", "amp", "aggregate", "shard"}));
   ASSIGN_OR_RETURN(spec->name, FieldString(L, 1, "name", "train"));
   lua_getfield(L, 1, "inputs");
   ASSIGN_OR_RETURN(spec->inputs, ReadInputSpecs(L, -1, "build_train"));
@@ -132,6 +132,7 @@ Status ReadTrainSpec(lua_State* L, TrainSpec* spec) {
                                                      ToString(input.type)));
     }
   }
+  ASSIGN_OR_RETURN(spec->grad_norm, FieldBool(L, 1, "grad_norm", false));
   ASSIGN_OR_RETURN(spec->loss_scale, FieldBool(L, 1, "loss_scale", false));
   ASSIGN_OR_RETURN(spec->aggregation, ReadAggregation(L, 1, &spec->shards));
   lua_getfield(L, 1, "clip");

@@ -336,6 +336,13 @@ void PrintDetails(const Profile& profile, const Executable& executable, const Ma
 
 }  // namespace
 
+double FlopsOf(const Executable& executable) {
+  double flops = 0;
+  for (const auto& launch : executable.launches())
+    flops += CostOf(executable.graph(), executable.graph().nodes[static_cast<size_t>(launch.first)]).flops;
+  return flops;
+}
+
 Status ReportProfile(Executable* executable, const std::function<Status()>& step, int64_t steps, bool steps_only,
                      bool json, const std::string& trace) {
   const double begin = Milliseconds();

@@ -165,9 +165,10 @@ std::string OptionsText(const TrainSpec& spec) {
   }
   const Aggregation& a = spec.aggregation;
   absl::StrAppend(&text, "accumulate_steps ", spec.accumulate, "\nclip ", spec.clip, " ", spec.clip_value,
-                  "\nloss_scale ", spec.loss_scale, "\ngradients_mean ", a.mean, "\ngradient_fp32_sync ", a.fp32_sync,
-                  "\nbuckets of ", a.buckets.bytes, " bytes, {", absl::StrJoin(a.buckets.segments, ", "),
-                  "}\nslices among ", spec.shards.ranks.size(), " ranks, from ", spec.shards.threshold, " bytes, ",
+                  spec.grad_norm ? "\ngrad_norm" : "", "\nloss_scale ", spec.loss_scale, "\ngradients_mean ", a.mean,
+                  "\ngradient_fp32_sync ", a.fp32_sync, "\nbuckets of ", a.buckets.bytes, " bytes, {",
+                  absl::StrJoin(a.buckets.segments, ", "), "}\nslices among ", spec.shards.ranks.size(),
+                  " ranks, from ", spec.shards.threshold, " bytes, ",
                   spec.shards.accumulate ? "accumulated" : "once a step", "\n");
   return text;
 }
@@ -434,9 +435,9 @@ Value OutputFinite(GraphBuilder& g, const TrainSpec& spec, const std::vector<Val
 void Clip(Trace& trace, const TrainSpec& spec, const std::function<int(size_t)>& stage_of,
           std::vector<Value>* gradients) {
   GraphBuilder& g = trace.g();
+  const Value norm = spec.clip == "norm" || spec.grad_norm ? GlobalNorm(g, spec, *gradients) : Value();
+  if (norm.valid()) g.Output("grad_norm", norm);
   if (spec.clip == "norm") {
-    const Value norm = GlobalNorm(g, spec, *gradients);
-    g.Output("grad_norm", norm);
     const Value factor = EmitFormula(g, "min(c / (norm + 1e-6), 1)", {{"norm", norm}}, {{"c", spec.clip_value}});
     for (size_t i = 0; i < gradients->size(); ++i) {
       const StageScope in(trace, stage_of(i));

@@ -40,6 +40,7 @@ struct TrainSpec {
   int64_t accumulate = 1;
   std::string clip;  // "", "norm" or "value"
   double clip_value = 0;
+  bool grad_norm = false;  // output "grad_norm" also without clip "norm"
   bool loss_scale = false;
   absl::optional<DType> amp;  // products and convolutions of f32 compute in this type
   bool sharded = false;       // the rank's view shards it
@@ -69,7 +70,9 @@ struct TrainGraph {
   std::vector<std::string> idle;  // names of the parameters that no gradient reaches
 };
 
-// Outputs "loss", "out1", ... (further results of `forward`), with a loss scale "finite", with clip "norm" "grad_norm",
+// Outputs "loss", "out1", ... (further results of `forward`), with a loss scale "finite", with clip "norm" or
+// grad_norm "grad_norm" (of the unclipped gradients, without the loss scale; one number over all ranks that train
+// together),
 // and the next value of each parameter and state, which replaces it. `trace` is new, and what `forward` adds to.
 // InvalidArgument says what a recipe has done wrong: a loss that is no scalar, a parameter that the network uses
 // without owning it, no parameter with a gradient.

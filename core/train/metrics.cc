@@ -15,6 +15,9 @@ namespace {
 constexpr char kEvaluations[] = "metrics.evaluations";  // of the counters in a checkpoint
 constexpr char kLossMember[] = ",\"loss\":";            // of a step; evaluations have "eval_loss"
 
+constexpr double kWorkSeconds = 0.1;
+constexpr char kTime[] = "time", kSamples[] = "samples", kGradNorm[] = "grad_norm";
+
 // Shortest text that reads back; JSON has no word for what is not a number.
 std::string Number(double v, bool single) {
   if (!std::isfinite(v)) return "null";
@@ -86,12 +89,31 @@ void MetricsHook::WriteStep(const TrainState& state) {
     numbers.emplace_back("samples_per_s", static_cast<double>(state.samples - samples_) / seconds);
     numbers.emplace_back("data_wait", (wait - wait_) / seconds);
   }
+  if (has_norm_) numbers.emplace_back(kGradNorm, GradNormOf(*trainer_->executable()));
+  AddWork(state, &numbers);
   at_ = now;
   samples_ = state.samples;
   wait_ = wait;
   written_ = state.step;
   ++steps_.written;
   WriteLine(state, numbers);
+}
+
+void MetricsHook::AddWork(const TrainState& state, std::vector<std::pair<std::string, double>>* numbers) {
+  const auto now = std::chrono::steady_clock::now();
+  // The first step warms up: rates are of what follows it.
+  const bool first = work_step_ < 0;
+  const double seconds = std::chrono::duration<double>(now - work_at_).count();
+  if (!first && seconds < kWorkSeconds) return;
+  if (!first && state.step > work_step_ && flops_ > 0) {
+    const double steps = static_cast<double>(state.step - work_step_);
+    numbers->emplace_back("tflops", 1e-12 * flops_ * steps / seconds);
+  }
+  numbers->emplace_back("peak_memory", static_cast<double>(PeakMemory()));
+  numbers->emplace_back(kTime, WallTime());
+  if (rows_ > 0) numbers->emplace_back(kSamples, static_cast<double>(rows_ * state.step));
+  work_at_ = now;
+  work_step_ = state.step;
 }
 
 Status MetricsHook::AtStep(const TrainState& state) {
@@ -123,8 +145,10 @@ void MetricsHook::WriteLine(const TrainState& state, const std::vector<std::pair
   std::string line = absl::StrCat("{\"step\":", state.step, ",\"epoch\":", epoch);
   const double now = WallTime();
   for (const auto& n : numbers) {
-    absl::StrAppend(&line, ",\"", n.first, "\":", Number(n.second, n.first == "loss"));
-    events_->Scalar(n.first, state.step, static_cast<float>(n.second), now);
+    absl::StrAppend(&line, ",\"", n.first, "\":", Number(n.second, n.first == "loss" || n.first == kGradNorm));
+    // An event has a time of its own.
+    if (n.first != kTime && n.first != kSamples)
+      events_->Scalar(n.first, state.step, static_cast<float>(n.second), now);
   }
   file_->Append(line + "}\n");
 }

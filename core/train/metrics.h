@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "core/files/record_file.h"
+#include "core/runtime/profile.h"
 #include "core/train/event_file.h"
+#include "core/train/step_numbers.h"
 #include "core/train/trainer.h"
 
 namespace mslua {
@@ -21,12 +23,17 @@ struct MetricsOptions {
   // times, and so on: of n records that `every` asks for, about limit * log2(n / limit) are written. Evaluations are
   // counted, and thinned, by themselves.
   int64_t limit = 10000;
+  int64_t rows = 0;  // samples of a step, over all ranks; 0: not known
 };
 
 // The step of a line of metrics.jsonl, and whether it is a training step's (and not an evaluation's); -1: no such line.
 int64_t StepOfMetrics(absl::string_view line, bool* loss);
 
 //   {"step":156,"epoch":1,"loss":2.0084016,"lr":0.1,"samples_per_s":812.3,"data_wait":0.02}
+// With "grad_norm" where the step computes it and, at most ten times a second, "tflops" (10^12 floating point
+// operations a second of this rank, since they were written last), "peak_memory" (bytes of this process), "time"
+// (seconds since 1970) and "samples" (the step times the samples of a step of all
+// ranks).
 //   {"step":390,"epoch":1,"eval_loss":0.91,"top1":0.682}
 class MetricsHook : public TrainHook {
  public:
@@ -56,21 +63,30 @@ class MetricsHook : public TrainHook {
   };
   MetricsHook(const MetricsOptions& options, Trainer* trainer)
       : every_(options.every),
+        rows_(options.rows),
         trainer_(trainer),
         steps_{options.limit},
         evaluations_{options.limit},
+        has_norm_(HasGradNorm(*trainer->executable())),
+        flops_(FlopsOf(*trainer->executable())),
         at_(std::chrono::steady_clock::now()) {}
   Status CountRecords(const std::string& path);
   void SetNext(const TrainState& state);
   void WriteStep(const TrainState& state);
+  void AddWork(const TrainState& state, std::vector<std::pair<std::string, double>>* numbers);
   void WriteLine(const TrainState& state, const std::vector<std::pair<std::string, double>>& numbers);
 
-  const int64_t every_;
+  const int64_t every_, rows_;
   int64_t next_ = 1;
   Trainer* const trainer_;
   Thinning steps_, evaluations_;
   std::unique_ptr<RecordFile> file_;
   std::unique_ptr<EventFile> events_;
+  const bool has_norm_;
+  const double flops_;  // of a step
+  // When "tflops" was written last, and after how many steps; at first the begin of the steps.
+  std::chrono::steady_clock::time_point work_at_;
+  int64_t work_step_ = -1;
   std::chrono::steady_clock::time_point at_;  // of the last record of a step
   int64_t samples_ = 0;
   double wait_ = 0;

@@ -10,6 +10,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "core/base/terminal.h"
+#include "core/runtime/profile.h"
+#include "core/train/step_numbers.h"
 
 namespace mslua {
 namespace {
@@ -45,6 +47,10 @@ std::string StatusText(const StatusFields& f, int columns) {
                              {absl::StrFormat(" (mean %.3g)", f.mean), 4}};
   if (!std::isnan(f.lr)) parts.push_back({absl::StrFormat("  lr %.3g", f.lr), 5});
   if (f.samples_per_s > 0) parts.push_back({absl::StrCat("  ", RateText(f.samples_per_s), " samples/s"), 3});
+  if (f.tokens_per_s > 0) parts.push_back({absl::StrCat("  ", RateText(f.tokens_per_s), " tokens/s"), 6});
+  if (!std::isnan(f.grad_norm)) parts.push_back({absl::StrFormat("  grad norm %.3g", f.grad_norm), 7});
+  if (f.data_wait >= 0) parts.push_back({absl::StrFormat("  data wait %.0f%%", 100 * f.data_wait), 8});
+  if (f.tflops > 0) parts.push_back({absl::StrFormat("  %.3g TFLOP/s", f.tflops), 9});
   if (f.seconds_left >= 0) parts.push_back({absl::StrCat("  ", ClockText(f.seconds_left), " left"), 2});
   const auto joined = [&] {
     std::string text;
@@ -88,7 +94,7 @@ void StatusLine::Show() {
 Status StatusLine::AtStep(const TrainState& s) {
   seen_ = s.step;
   const auto now = Clock::now();
-  if (marks_.empty()) marks_.emplace_back(now, s.step);
+  if (marks_.empty()) AddMark(s, now);
   const bool terminal = options_.style == Options::Style::kTerminal;
   if (s.step > 0 && now - drawn_at_ >= (terminal ? kRedraw : kLine)) Draw(s, now);
   return absl::OkStatus();
@@ -101,12 +107,29 @@ Status StatusLine::AtEpochBegin(const TrainState&) {
 
 double StatusLine::SecondsPerStep() const {
   if (marks_.size() < 2) return 0;
-  const int64_t steps = marks_.back().second - marks_.front().second;
-  const double seconds = std::chrono::duration<double>(marks_.back().first - marks_.front().first).count();
+  const int64_t steps = marks_.back().step - marks_.front().step;
+  const double seconds = std::chrono::duration<double>(marks_.back().at - marks_.front().at).count();
   return steps > 0 ? seconds / static_cast<double>(steps) : 0;
 }
 
-StatusFields StatusLine::FieldsOf(const TrainState& s) const {
+void StatusLine::AddMark(const TrainState& s, Clock::time_point now) {
+  marks_.push_back({now, s.step, progress_->trainer == nullptr ? 0 : progress_->trainer->data_seconds()});
+}
+
+void StatusLine::AddWork(double seconds, StatusFields* f) {
+  f->samples_per_s = options_.rows / seconds;
+  f->tokens_per_s = options_.tokens / seconds;
+  if (progress_->trainer == nullptr) return;
+  const Executable& step = *progress_->trainer->executable();
+  if (flops_ < 0) flops_ = FlopsOf(step);
+  f->tflops = 1e-12 * flops_ / seconds;
+  f->grad_norm = GradNormOf(step);
+  const double steps = static_cast<double>(marks_.back().step - marks_.front().step);
+  const double waited = marks_.back().data_seconds - marks_.front().data_seconds;
+  f->data_wait = std::clamp(waited / (steps * seconds), 0.0, 1.0);
+}
+
+StatusFields StatusLine::FieldsOf(const TrainState& s) {
   StatusFields f;
   f.epoch = s.epoch + 1;
   f.epochs = progress_->epochs;
@@ -120,7 +143,7 @@ StatusFields StatusLine::FieldsOf(const TrainState& s) const {
     int64_t last = progress_->epochs * progress_->steps_per_epoch;
     if (options_.max_steps > 0) last = std::min(last, options_.max_steps);
     const int64_t done = s.epoch * progress_->steps_per_epoch + s.step_in_epoch;
-    f.samples_per_s = options_.rows / seconds;
+    AddWork(seconds, &f);
     f.seconds_left = static_cast<double>(std::max<int64_t>(0, last - std::max(done, int64_t{0}))) * seconds;
   }
   return f;
@@ -128,8 +151,8 @@ StatusFields StatusLine::FieldsOf(const TrainState& s) const {
 
 void StatusLine::Draw(const TrainState& s, Clock::time_point now) {
   drawn_at_ = now;
-  marks_.emplace_back(now, s.step);
-  while (marks_.size() > 2 && now - marks_.front().first > kWindow) marks_.pop_front();
+  AddMark(s, now);
+  while (marks_.size() > 2 && now - marks_.front().at > kWindow) marks_.pop_front();
   if (options_.style == Options::Style::kLines) {
     if (progress_->console != nullptr) progress_->console->Flush();
     std::fprintf(options_.out, "%s\n", StatusText(FieldsOf(s), INT_MAX).c_str());

@@ -1,10 +1,11 @@
 // The live status line of a training on a terminal's stderr:
-//   epoch 3/10  step 120/250  loss 0.041 (mean 0.052)  lr 0.018  8.4k samples/s  1:14 left
+//   epoch 3/10  step 120/250  loss 0.041 (mean 0.052)  lr 0.018  8.4k samples/s  data wait 2%  0.31 TFLOP/s  1:14 left
 // and a line that stays for each epoch:
 //   epoch 3/10  mean loss 0.052  12.3 s  eval loss 0.062
 #pragma once
 
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <deque>
@@ -21,6 +22,10 @@ struct StatusFields {
   double loss = 0, mean = 0;                                     // of the step; of the epoch's steps so far
   double lr = 0;                                                 // NaN: none
   double samples_per_s = 0;                                      // 0: not known yet
+  double tokens_per_s = 0;                                       // 0: samples are not texts, or not known yet
+  double tflops = 0;                                             // 10^12 operations a second of this rank; 0: not known
+  double data_wait = -1;                                         // share of the time; negative: not known yet
+  double grad_norm = std::nan("");                               // NaN: none
   double seconds_left = -1;                                      // negative: not known yet
 };
 
@@ -38,7 +43,8 @@ class StatusLine : public TrainHook {
     // kTerminal redraws one line in place; kLines prints whole lines, the status every ten seconds.
     enum class Style { kTerminal, kLines } style = Style::kTerminal;
     std::FILE* out = stderr;
-    double rows = 1;  // samples of one step, over all ranks
+    double rows = 1;    // samples of one step, over all ranks
+    double tokens = 0;  // of one step, over all ranks; 0: samples are not texts
     int64_t max_steps = 0;
   };
   StatusLine(Progress* progress, const Options& options);
@@ -56,8 +62,11 @@ class StatusLine : public TrainHook {
 
  private:
   using Clock = std::chrono::steady_clock;
+  void AddMark(const TrainState& s, Clock::time_point now);
   void Draw(const TrainState& s, Clock::time_point now);
-  StatusFields FieldsOf(const TrainState& s) const;
+  StatusFields FieldsOf(const TrainState& s);
+  // Of a step that takes so many seconds: rates, waiting, the gradients.
+  void AddWork(double seconds, StatusFields* fields);
   // Seconds of one step, by those of the last half minute; 0: not known yet.
   double SecondsPerStep() const;
 
@@ -67,7 +76,13 @@ class StatusLine : public TrainHook {
   std::string text_;  // of the line that was drawn last
   int64_t seen_ = -1, evaluations_ = 0;
   Clock::time_point drawn_at_, epoch_begun_;
-  std::deque<std::pair<Clock::time_point, int64_t>> marks_;  // when how many steps were done, oldest first
+  struct Mark {
+    Clock::time_point at;
+    int64_t step;         // done by then
+    double data_seconds;  // waited for by then
+  };
+  std::deque<Mark> marks_;  // oldest first
+  double flops_ = -1;       // of a step on this rank; negative: not counted yet
 };
 
 }  // namespace mslua

@@ -46,6 +46,18 @@ TEST(StatusText, LeavesOutWhatIsNotKnown) {
   EXPECT_EQ(StatusText(f, 100), "epoch 3/10  step 120/250  loss 0.041 (mean 0.052)");
 }
 
+TEST(StatusText, SaysWhatAStepDoes) {
+  StatusFields f = Fields();
+  f.tokens_per_s = 2.5e6;
+  f.grad_norm = 1.25;
+  f.data_wait = 0.02;
+  f.tflops = 0.31;
+  EXPECT_EQ(StatusText(f, 200),
+            "epoch 3/10  step 120/250  loss 0.041 (mean 0.052)  lr 0.018  8.4k samples/s  2.5M tokens/s  grad norm 1.25"
+            "  data wait 2%  0.31 TFLOP/s  1:14 left");
+  EXPECT_THAT(StatusText(f, 110), HasSubstr("samples/s  2.5M tokens/s  1:14 left"));
+}
+
 TEST(StatusText, TimesAndRates) {
   EXPECT_EQ(ClockText(0.2), "0:01");
   EXPECT_EQ(ClockText(3599), "59:59");

@@ -200,6 +200,7 @@ function core.value_and_grad(f, argnums, weights) end
 ---  },
 ---  accumulate?: integer,            -- micro-batches that the batch is split into; default 1
 ---  clip?: {kind: "norm"|"value", value: number},   -- by global norm, or elementwise
+---  grad_norm?: boolean,             -- adds the output `grad_norm`, which clip norm has anyway
 ---  loss_scale?: boolean,            -- adds the scalar input `loss_scale` and an output `finite`; a step with
 ---  inf/nan updates nothing
 ---  aggregate?: {ranks: integer[], mean?: boolean, fp32_sync?: boolean, bucket_bytes?: integer, segments?: integer[],
@@ -207,7 +208,7 @@ function core.value_and_grad(f, argnums, weights) end
 ---                                   -- gradients are combined over these ranks, in buckets by size or by count; with
 ---                                   -- `shards` a rank updates its flat slice of parameters from `threshold` bytes on
 ---  amp?: dtype }                    -- "bfloat16": products, convolutions and what follows; parameters stay f32
----Scalar inputs of the result: `lr`, `step`, [`loss_scale`]; outputs: `loss`, [`grad_norm` with clip norm],
+---Scalar inputs of the result: `lr`, `step`, [`loss_scale`]; outputs: `loss`, [`grad_norm`],
 ---[`finite`], the
 ---extra values, then one update a parameter, optimizer state ("moments.w", "moment1.w", "moment2.w") and assigned
 ---state.

@@ -89,6 +89,7 @@ local bind_train = args.signature("train", {
   { "accumulate_steps", "integer", 1, min = 1 },
   { "clip_norm", "number", above = 0 },
   { "clip_value", "number", above = 0 },
+  { "grad_norm", "boolean", false },
   { "max_steps", "integer", min = 1 },
   { "metrics_limit", "integer", min = 1 },
   { "name", "string" },
@@ -140,7 +141,8 @@ function Model:train_spec(a)
   local graph, idle = core.build_train {
     name = self.network.class_name, forward = forward_of(self), inputs = columns, parameters = trained,
     network = parameters, optimizer = optimizer,
-    accumulate = micro_batches(self, a.accumulate_steps or 1, columns), clip = clip, loss_scale = scale ~= nil,
+    accumulate = micro_batches(self, a.accumulate_steps or 1, columns), clip = clip,
+    grad_norm = a.grad_norm or false, loss_scale = scale ~= nil,
     amp = self.amp, aggregate = parallel_context.aggregation(), shard = parallel_context.shard(),
   }
   wrap.report_idle(idle)
@@ -169,7 +171,7 @@ local function check_monitor(spec)
 end
 
 --- Trains. (epoch, train_dataset, {callbacks = {...}, dataset_sink_mode = false, accumulate_steps = 1, clip_norm =,
---- clip_value =, max_steps =, metrics_limit =, name = of the run folder, config = text of its config.lua})
+--- clip_value =, grad_norm = record the gradients' norm, max_steps =, metrics_limit =, name = of the run folder, config = text of its config.lua})
 ---@return table trainer core.trainer's object, after its run
 function Model:train(...)
   class.check_self(self, Model, "a Model", "model:train(epoch, dataset)")

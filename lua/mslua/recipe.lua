@@ -31,6 +31,7 @@ local train = {
   { "accumulate_steps", "integer", 1, min = 1 },
   { "clip_norm", "number", above = 0 },
   { "clip_value", "number", above = 0 },
+  { "grad_norm", "boolean", false },
   { "amp", "string", choices = { "bf16" } },
   { "loss_scale", "loss_scale" },
 }

@@ -139,7 +139,7 @@ local function train(recipe)
   start_from(recipe, model.network)
   return model:train {
     epochs, dataset, callbacks = callbacks_of(recipe, eval_dataset), dataset_sink_mode = t.dataset_sink_mode,
-    accumulate_steps = t.accumulate_steps, clip_norm = t.clip_norm, clip_value = t.clip_value,
+    accumulate_steps = t.accumulate_steps, clip_norm = t.clip_norm, clip_value = t.clip_value, grad_norm = t.grad_norm,
     max_steps = flags.fast_dev_run or flags.max_steps or most, metrics_limit = t.metrics_limit,
     name = recipe.name, config = recipe:config_text(),
   }
@@ -382,7 +382,7 @@ local function train_spec(recipe, columns)
   return model_of(recipe, size):train_spec {
     train_dataset = dataset, columns = columns, epoch = recipe:length(size), dataset_sink_mode = false,
     accumulate_steps = recipe.train.accumulate_steps, clip_norm = recipe.train.clip_norm,
-    clip_value = recipe.train.clip_value,
+    clip_value = recipe.train.clip_value, grad_norm = recipe.train.grad_norm,
   }
 end
 
@@ -410,7 +410,7 @@ function M.lr_find()
   local spec = model_of(recipe, size):train_spec {
     train_dataset = dataset, epoch = math.ceil(steps / size), dataset_sink_mode = false,
     accumulate_steps = recipe.train.accumulate_steps, clip_norm = recipe.train.clip_norm,
-    clip_value = recipe.train.clip_value, name = recipe.name,
+    clip_value = recipe.train.clip_value, grad_norm = recipe.train.grad_norm, name = recipe.name,
   }
   return require("mslua.lr_find").run(spec, steps)
 end

@@ -39,7 +39,8 @@ bool AddLine(absl::string_view line, RunRecord* record) {
 std::vector<std::string> RunRecord::Keys() const {
   std::vector<std::string> keys;
   for (const auto& entry : values) {
-    if (entry.first != kStepKey && entry.first != kEpochKey) keys.push_back(entry.first);
+    const std::string& key = entry.first;
+    if (key != kStepKey && key != kEpochKey && key != kTimeKey && key != kSamplesKey) keys.push_back(key);
   }
   return keys;
 }

@@ -12,6 +12,8 @@ namespace mslua {
 
 // The key of metrics.jsonl that is the x axis where nothing else is asked for.
 inline constexpr char kStepKey[] = "step";
+// Other keys that say where a record is: seconds since 1970, and samples since the first step.
+inline constexpr char kTimeKey[] = "time", kSamplesKey[] = "samples";
 
 // The numbers of metrics.jsonl by key and step. Of a step that was recorded twice, as by a run that resumed, the later
 // number counts.
@@ -22,7 +24,7 @@ struct RunRecord {
   int64_t broken = 0;                        // lines that are not a record, the last one not counted
   bool half_written = false;                 // the last line ends within a record
 
-  // The metrics' names; "step" and "epoch" are none.
+  // The metrics' names; "step", "epoch", "time" and "samples" are none.
   std::vector<std::string> Keys() const;
 };
 
