@@ -177,7 +177,7 @@ end
 
 --- What a written configuration starts from; its first line calls this (Recipe:config_text).
 --- `from`: the recipe it came from, whose neighbours `require` finds.
----@param base {params: table?, leaves: table?, from: string?}
+---@param base {params: table?, leaves: table?, from: string?, origins: table<string, string>?}
 function M.resolved(...)
   local base = arity.take("resolved", 1, ...)
   state.base = base

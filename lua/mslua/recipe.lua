@@ -385,7 +385,10 @@ function Recipe:config_text()
     for part in path:gmatch "[^.]+" do v = v[part] end
     leaves[path] = v
   end
-  local base = { params = params.state().values, leaves = leaves, from = core.options.file }
+  local origins = {}  -- for who reads the file
+  for name, origin in pairs(params.state().origins) do origins[name] = origin end
+  for path, origin in pairs(self.origins) do origins[path] = origin end
+  local base = { params = params.state().values, leaves = leaves, from = core.options.file, origins = origins }
   return ('require("mslua.params").resolved %s '):format(literal.write(base)) .. (M.source(core.options.file) or "")
 end
 

@@ -371,6 +371,8 @@ ROWS = {
     "plot -x": (["plot", "out1"], ["-x", "lr"], lambda b, w: w.code == 0 and "  lr\n" in w.out),
     "plot --log": (["plot", "out1"], ["--log"], differs),
     "plot --svg": (["plot", "out1"], ["--svg", "curve.svg"], lambda b, w: w.code == 0 and os.path.exists("curve.svg")),
+    "report -o": (["report", "out1"], ["-o", "page.html"], lambda b, w: b.code == 2 and w.code == 0
+                  and "<html" in open("page.html").read()),
     "stop --now": (["stop"], ["--now"], None),  # run last: it ends the job
 }
 # On one host there is nothing to encrypt and nothing to consent to: a worker of a cluster shows it.

@@ -125,6 +125,8 @@ StatusOr<RunSettings> ParseRunSettings(absl::string_view text) {
       settings.from = value;
     else if (absl::ConsumePrefix(&name, "params.") || absl::ConsumePrefix(&name, "leaves."))
       settings.values[std::string(name)] = value;
+    else if (absl::ConsumePrefix(&name, "origins."))
+      settings.origins[std::string(name)] = value;
   }
   return settings;
 }

@@ -15,6 +15,8 @@ struct RunSettings {
   std::string from;  // the recipe's file, or its name in the library
   // Parameters of ms.params by name ("lr"), fields of the recipe by path ("seed", "train.epochs"); as Lua text.
   std::map<std::string, std::string> values;
+  // Where a value came from, by the same names: "recipe", "preset smoke", "command line"; empty in older runs.
+  std::map<std::string, std::string> origins;
 };
 
 // Reads `require("mslua.params").resolved {from = "...", leaves = {...}, params = {...}}` at the beginning of `text`,

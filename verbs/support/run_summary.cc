@@ -88,22 +88,25 @@ std::string BestKey(const RunRecord& record, bool* more) {
 }
 
 RunSummary Summarize(const std::string& folder) {
+  const auto record = ReadRunRecord(folder);
+  return Summarize(folder, record.ok() ? *record : RunRecord());
+}
+
+RunSummary Summarize(const std::string& folder, const RunRecord& record) {
   RunSummary run;
   run.folder = folder;
   run.started = StartOf(folder);
   run.bytes = BytesOf(folder);
   ReadOutcome(&run);
   if (const auto settings = ReadRunSettings(folder); settings.ok()) run.recipe = settings->from;
-  const auto record = ReadRunRecord(folder);
-  if (!record.ok()) return run;
-  if (const auto loss = record->values.find("loss"); loss != record->values.end()) {
+  if (const auto loss = record.values.find("loss"); loss != record.values.end()) {
     run.steps = std::max(run.steps, loss->second.rbegin()->first);
     run.loss = loss->second.rbegin()->second;
   }
   bool more = false;
-  run.best_key = BestKey(*record, &more);
+  run.best_key = BestKey(record, &more);
   if (run.best_key.empty()) return run;
-  for (const auto& [step, value] : record->values.at(run.best_key)) {
+  for (const auto& [step, value] : record.values.at(run.best_key)) {
     if (!run.best || (more ? value > *run.best : value < *run.best)) run.best = value;
   }
   return run;

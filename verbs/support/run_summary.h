@@ -29,5 +29,7 @@ bool IsRunFolder(const std::string& folder);
 std::string BestKey(const RunRecord& record, bool* more);
 // A run folder, whatever of it is there.
 RunSummary Summarize(const std::string& folder);
+// The same where its metrics.jsonl has been read.
+RunSummary Summarize(const std::string& folder, const RunRecord& record);
 
 }  // namespace mslua

@@ -1,0 +1,163 @@
+#include "verbs/support/run_page.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "core/base/input_file.h"
+#include "core/checkpoint/checkpoint.h"
+#include "core/json/json.h"
+#include "lua/run_folder.h"
+#include "verbs/support/run_page_template.h"
+#include "verbs/support/run_settings.h"
+#include "verbs/support/run_summary.h"
+
+namespace mslua {
+namespace {
+
+constexpr size_t kPointsOfPage = 50000, kMostOfCurve = 8000, kLeastOfCurve = 64;
+constexpr size_t kTextOfRun = 200000;  // bytes of settings and of interventions that a page has
+
+// Rounded to what a page shows.
+Json Rounded(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.7g", value);
+  return Json::parse(text, nullptr, /*allow_exceptions=*/false);
+}
+
+Json CurveJson(const std::map<int64_t, double>& curve, size_t most, double base = 0) {
+  Json steps = Json::array(), values = Json::array();
+  for (const auto& [step, value] : Decimate(curve, most)) {
+    steps.push_back(step);
+    values.push_back(base == 0 ? Rounded(value) : Json(value - base));
+  }
+  return Json::array({steps, values});
+}
+
+// Name, type and shape of each tensor in the newest checkpoint of the run, or why there is none.
+Json TensorsOf(const std::string& folder) {
+  const auto all = checkpoint::ListCheckpoints(absl::StrCat(folder, "/", kRunCheckpoints));
+  if (!all.ok() || all->empty()) return "The run folder has no checkpoint, so its tensors are not known.";
+  const auto text = ReadFile(absl::StrCat(all->front().path, "/MANIFEST.json"), 64 << 20);
+  JsonLimits limits;
+  limits.bytes = 64 << 20;
+  const auto manifest = text.ok() ? ParseJson(*text, limits) : StatusOr<Json>(text.status());
+  if (!manifest.ok()) return std::string(manifest.status().message());
+  Json rows = Json::array();
+  const Json tensors = manifest->value("tensors", Json::array());
+  for (const Json& t : tensors) {
+    if (t.is_object() && t.contains("name") && t.contains("dtype") && t.contains("shape"))
+      rows.push_back({t["name"], t["dtype"], t["shape"]});
+  }
+  return rows;
+}
+
+// The lines of events.jsonl, as far as they are JSON.
+Json InterventionsOf(const std::string& folder) {
+  Json events = Json::array();
+  const auto text = ReadFile(absl::StrCat(folder, "/events.jsonl"), int64_t{1} << 30);
+  if (!text.ok()) return events;
+  size_t bytes = 0;
+  for (const absl::string_view line : absl::StrSplit(*text, '\n', absl::SkipEmpty())) {
+    const auto event = ParseJson(line);
+    if (!event.ok()) continue;
+    bytes += line.size();
+    if (bytes > kTextOfRun) {
+      events.push_back("further ones are in events.jsonl");
+      break;
+    }
+    events.push_back(*event);
+  }
+  return events;
+}
+
+Json SettingsOf(const std::string& folder) {
+  const auto settings = ReadRunSettings(folder);
+  if (!settings.ok()) return std::string(settings.status().message());
+  Json rows = Json::array();
+  size_t bytes = 0;
+  for (const auto& [name, value] : settings->values) {
+    const auto origin = settings->origins.find(name);
+    bytes += name.size() + value.size();
+    if (bytes > kTextOfRun) {
+      rows.push_back({"...", "further ones are in config.lua", ""});
+      break;
+    }
+    rows.push_back({name, value, origin == settings->origins.end() ? "" : origin->second});
+  }
+  return rows;
+}
+
+Json RunJson(const RunRecord& record, size_t points) {
+  const RunSummary summary = Summarize(record.folder, record);
+  Json run = {{"name", record.folder},
+              {"recipe", summary.recipe},
+              {"state", summary.state},
+              {"cause", summary.cause},
+              {"started", summary.started},
+              {"steps", summary.steps},
+              {"best_key", summary.best_key},
+              {"settings", SettingsOf(record.folder)},
+              {"tensors", TensorsOf(record.folder)},
+              {"events", InterventionsOf(record.folder)}};
+  if (summary.best) run["best"] = *summary.best;
+  Json curves = Json::object(), undefined = Json::object();
+  for (const std::string& key : record.Keys()) curves[key] = CurveJson(record.values.at(key), points);
+  for (const auto& [key, count] : record.undefined) undefined[key] = count;
+  run["curves"] = std::move(curves);
+  run["undefined"] = std::move(undefined);
+  constexpr size_t kMarks = 500;
+  if (const auto times = record.values.find(kTimeKey); times != record.values.end())
+    run["time"] = CurveJson(times->second, kMarks, times->second.begin()->second);
+  if (const auto samples = record.values.find(kSamplesKey); samples != record.values.end())
+    run["samples"] = CurveJson(samples->second, kMarks);
+  return run;
+}
+
+}  // namespace
+
+std::vector<std::pair<int64_t, double>> Decimate(const std::map<int64_t, double>& curve, size_t most) {
+  std::vector<std::pair<int64_t, double>> all(curve.begin(), curve.end());
+  if (all.size() <= most) return all;
+  std::vector<std::pair<int64_t, double>> kept = {all.front()};
+  const auto less = [](const auto& a, const auto& b) { return a.second < b.second; };
+  const size_t buckets = most > 4 ? (most - 2) / 2 : 1, inner = all.size() - 2;
+  for (size_t b = 0; b < buckets && most >= 4; ++b) {
+    const auto begin = all.begin() + 1 + static_cast<std::ptrdiff_t>(inner * b / buckets);
+    const auto end = all.begin() + 1 + static_cast<std::ptrdiff_t>(inner * (b + 1) / buckets);
+    if (begin == end) continue;
+    auto [low, high] = std::minmax_element(begin, end, less);
+    if (high < low) std::swap(low, high);
+    kept.push_back(*low);
+    if (high != low) kept.push_back(*high);
+  }
+  kept.push_back(all.back());
+  return kept;
+}
+
+std::string ScriptText(const std::string& json) {
+  std::string text;
+  for (const char c : json) {
+    if (c == '<' || c == '>' || c == '&')
+      absl::StrAppend(&text, "\\u00", absl::Hex(static_cast<int>(c), absl::kZeroPad2));
+    else
+      text += c;
+  }
+  return text;
+}
+
+std::string RunPage(const std::vector<RunRecord>& records) {
+  size_t curves = 1;
+  for (const RunRecord& record : records) curves += record.Keys().size();
+  const size_t points = std::clamp(kPointsOfPage / curves, kLeastOfCurve, kMostOfCurve);
+  Json runs = Json::array();
+  for (const RunRecord& record : records) runs.push_back(RunJson(record, points));
+  // Names of files may be no UTF-8.
+  const std::string json = runs.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
+  return absl::StrCat(kRunPageHead, ScriptText(json), kRunPageTail);
+}
+
+}  // namespace mslua
