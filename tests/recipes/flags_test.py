@@ -185,6 +185,7 @@ TOKENIZE = ["data", "tokenize", "words/input.txt", "--tokenizer", "tok"]
 TRAIN = ["train", "recipe.lua", "--no-attach"]
 EVAL = ["eval", "recipe.lua"]
 PREDICT = ["predict", "recipe.lua", "rows.csv"]
+SWEEP = ["sweep", "recipe.lua", "lr=0.1"]
 FIND = ["lr-find", "recipe.lua"]
 EXPORT = ["export", "recipe.lua", "net.onnx"]
 VERIFY = ["verify", "recipe.lua"]
@@ -243,6 +244,13 @@ ROWS = {
     "export --dtype": (EXPORT, ["--dtype", "bf16"], differs),
     "export --preset": (EXPORT, ["--preset", "smoke"], says("in the network", 2)),
     "export --traceback": (EXPORT + ["width=0"], ["--traceback"], frames),
+    "sweep --seeds": (SWEEP + ["--out", "sweep1"], ["--seeds", "2"], lambda b, w: w.code == 0
+                      and len(w.out.splitlines()) == len(b.out.splitlines()) + 1),
+    "sweep --jobs": (SWEEP, ["--jobs", "0"], says("--jobs expects", 2)),
+    "sweep --out": (SWEEP, ["--out", "sweep2"], lambda b, w: w.code == 0 and "sweep2/lr=0.1,seed=1" in w.out),
+    "sweep --device": (SWEEP, ["--device", "cuda", "--out", "sweep3"], NO_DEVICE),
+    "sweep --preset": (SWEEP, ["--preset", "nosuch", "--out", "sweep4"], says("unknown preset", 2)),
+    "sweep --json": (SWEEP, ["--json"], is_json),
     "lr-find --steps": (FIND, ["--steps", "20"], differs),
     "lr-find --device": (FIND, ["--device", "cuda"], NO_DEVICE),
     "lr-find --preset": (FIND, ["--preset", "smoke"], differs),
