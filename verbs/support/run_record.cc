@@ -2,11 +2,16 @@
 
 #include <sys/stat.h>
 
+#include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "core/base/input_file.h"
 #include "core/base/printable.h"
 #include "core/json/json.h"
@@ -19,8 +24,45 @@ namespace {
 constexpr char kEpochKey[] = "epoch";
 constexpr int64_t kLargestRecord = int64_t{1} << 31;
 
+// The lines that a training writes are objects of numbers: reads such a one, many times faster than ParseJson. False
+// where it is anything else, JSON or not; `*numbers` then has a part of it.
+bool ReadNumbers(absl::string_view line, std::vector<std::pair<absl::string_view, double>>* numbers) {
+  numbers->clear();
+  if (!absl::ConsumePrefix(&line, "{")) return false;
+  do {
+    if (!absl::ConsumePrefix(&line, "\"")) return false;
+    const size_t end = line.find('"');
+    const absl::string_view key = line.substr(0, end);
+    if (end == absl::string_view::npos || key.find('\\') != key.npos) return false;
+    line.remove_prefix(end + 1);
+    if (!absl::ConsumePrefix(&line, ":")) return false;
+    const size_t digits = absl::StartsWith(line, "-") ? 1 : 0;
+    if (digits >= line.size() || !absl::ascii_isdigit(static_cast<unsigned char>(line[digits]))) return false;
+    double value = 0;
+    const auto [rest, error] = std::from_chars(line.data(), line.data() + line.size(), value);
+    if (error != std::errc()) return false;
+    numbers->emplace_back(key, value);
+    line.remove_prefix(static_cast<size_t>(rest - line.data()));
+  } while (absl::ConsumePrefix(&line, ","));
+  return line == "}" && (*numbers)[0].first == kStepKey;
+}
+
+// Adds what ReadNumbers has found; false where its step is no whole number.
+bool AddNumbers(const std::vector<std::pair<absl::string_view, double>>& numbers, RunRecord* record) {
+  const double step = numbers[0].second;
+  constexpr double kLargest = int64_t{1} << 53;
+  if (step != std::floor(step) || std::abs(step) > kLargest) return false;
+  for (const auto& [key, value] : numbers) {
+    std::map<int64_t, double>& curve = record->values[std::string(key)];
+    curve.insert_or_assign(curve.end(), static_cast<int64_t>(step), value);
+  }
+  return true;
+}
+
 // Whether `line` was a record, which is then added.
 bool AddLine(absl::string_view line, RunRecord* record) {
+  std::vector<std::pair<absl::string_view, double>> numbers;
+  if (ReadNumbers(line, &numbers) && AddNumbers(numbers, record)) return true;
   const auto json = ParseJson(line);
   if (!json.ok() || !json->is_object()) return false;
   const auto step = json->find(kStepKey);
