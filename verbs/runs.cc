@@ -199,7 +199,7 @@ bool Confirm(const std::vector<std::string>& folders) {
   return answer == 'y' || answer == 'Y';
 }
 
-// Removes all of them, or none where one is no run or is going on.
+// Removes all of them, or none where one is no run or is being written.
 Status Remove(const std::vector<std::string>& runs) {
   std::vector<std::string> folders;
   std::vector<std::unique_ptr<FileLock>> locks;

@@ -243,7 +243,7 @@ class Sweep {
     trial->cause = std::string(why.message());
   }
 
-  // What is left of a training that was cut begins again.
+  // What is left of a training that was stopped begins again.
   Status Clear(const Trial& trial) {
     if (!IsRunFolder(trial.folder)) return absl::OkStatus();
     ASSIGN_OR_RETURN(const auto lock,

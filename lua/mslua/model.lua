@@ -171,7 +171,8 @@ local function check_monitor(spec)
 end
 
 --- Trains. (epoch, train_dataset, {callbacks = {...}, dataset_sink_mode = false, accumulate_steps = 1, clip_norm =,
---- clip_value =, grad_norm = record the gradients' norm, max_steps =, metrics_limit =, name = of the run folder, config = text of its config.lua})
+--- clip_value =, grad_norm = record the gradients' norm, max_steps =, metrics_limit =, name = of the run
+--- folder, config = text of its config.lua})
 ---@return table trainer core.trainer's object, after its run
 function Model:train(...)
   class.check_self(self, Model, "a Model", "model:train(epoch, dataset)")

@@ -39,7 +39,7 @@ def make_run(folder, steps, lr, keys=("loss", "lr", "samples_per_s", "data_wait"
             numbers = {"step": step, "epoch": 1, **{key: draw.gauss(0, 1) for key in keys}}
             if step % 10 == 0:
                 numbers.update(time=1.7e9 + step / 7, samples=32 * step)
-            out.write(json.dumps(numbers) + "\n")
+            out.write(json.dumps(numbers, separators=(",", ":")) + "\n")
         out.write('{"step":%d,"epoch":1,"loss":1e9}\n' % (steps // 2))
         out.write('{"step":%d,"lo' % (steps + 1))
 
@@ -76,8 +76,8 @@ def main():
     check(runs[1]["events"] == [{"what": ".set lr=<b>"}] and runs[1]["state"] == "no end", runs[1])
     check(len(runs[1]["curves"]["loss"][0]) == 30 and runs[1]["time"][1][0] == 0, runs[1])
     check(mslua("report", "runs/a").returncode == 2, "the file is not left out")
-    nothing = mslua("report", ".", "-o", "c.html")
-    check(nothing.returncode == 2 and "has no metrics.jsonl" in nothing.stderr and not os.path.exists("c.html"), nothing)
+    none = mslua("report", ".", "-o", "c.html")
+    check(none.returncode == 2 and "has no metrics.jsonl" in none.stderr and not os.path.exists("c.html"), none)
 
 
 main()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`mslua runs` on runs that are done, going on, killed and broken: runs_test.py MSLUA"""
+"""`mslua runs` on runs that have ended, that train, and that were killed: runs_test.py MSLUA"""
 import json
 import os
 import shutil
@@ -22,8 +22,10 @@ function Watch:on_train_step_end()
 end
 local function rows() return ms.dataset.NumpySlicesDataset({ ms.rand({ 8, 4 }, ms.float32, "x"),
   ms.rand({ 8, 2 }, ms.float32, "y") }):batch(4) end
-return ms.recipe { name = "tiny", dataset = rows, eval_dataset = rows, network = function() return ms.nn.Dense(4, 2) end,
-  loss = ms.nn.MSELoss(), optimizer = ms.nn.SGD { learning_rate = p.lr }, train = { epochs = p.epochs },
+return ms.recipe { name = "tiny", dataset = rows, eval_dataset = rows,
+  network = function() return ms.nn.Dense(4, 2) end, loss = ms.nn.MSELoss(),
+  optimizer = ms.nn.SGD { learning_rate = p.lr },
+  train = { epochs = p.epochs },
   callbacks = Watch(), eval = { metrics = { "loss" } } }
 """
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What metrics.jsonl says of steps besides the loss; the gradients' norm is one number however the step is divided among
-ranks: step_numbers_test.py MSLUA"""
+"""What metrics.jsonl says of steps besides the loss; the gradients' norm is one number however ranks share the step:
+step_numbers_test.py MSLUA"""
 import json
 import math
 import os
@@ -15,7 +15,8 @@ SOCKETS = tempfile.mkdtemp(prefix="msn", dir="/tmp")  # short: a socket's path e
 RECIPE = """
 local ms = require "mslua"
 local nn = ms.nn
-local p = ms.params { rows = 16, mode = "stand_alone", norm = true, nap = false, acc = 1, clip = false, optimizer = false }
+local p = ms.params { rows = 16, mode = "stand_alone", norm = true, nap = false, acc = 1,
+  clip = false, optimizer = false }
 local function data() return ms.dataset.NumpySlicesDataset({ ms.rand({ 64, 4 }, ms.float32, "x"),
   ms.rand({ 64, 2 }, ms.float32, "y") }):batch(p.rows) end
 local staged = p.mode == "semi_auto_parallel"

@@ -23,8 +23,10 @@ function Watch:on_train_step_end()
 end
 local function rows() return ms.dataset.NumpySlicesDataset({ ms.rand({ 8, 4 }, ms.float32, "x"),
   ms.rand({ 8, 2 }, ms.float32, "y") }):batch(4) end
-return ms.recipe { name = "tiny", dataset = rows, eval_dataset = rows, network = function() return ms.nn.Dense(4, 2) end,
-  loss = ms.nn.MSELoss(), optimizer = ms.nn.SGD { learning_rate = p.lr }, train = { epochs = p.nap and 1000000 or 2 },
+return ms.recipe { name = "tiny", dataset = rows, eval_dataset = rows,
+  network = function() return ms.nn.Dense(4, 2) end, loss = ms.nn.MSELoss(),
+  optimizer = ms.nn.SGD { learning_rate = p.lr },
+  train = { epochs = p.nap and 1000000 or 2 },
   callbacks = Watch(), eval = { metrics = { "loss" } } }
 """
 

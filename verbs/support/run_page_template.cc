@@ -4,12 +4,14 @@ namespace mslua {
 
 const char kRunPageHead[] = R"page(<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>mslua report</title>
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'">
+<meta http-equiv="Content-Security-Policy"
+content="default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'">
 <link rel="icon" href="data:,">
 <style>
 body { font: 14px sans-serif; margin: 1em 2em; color: #222 }
 h2 { margin: 1.5em 0 .4em; font-size: 17px } h3 { font-size: 14px; margin: .8em 0 .2em }
-table { border-collapse: collapse } td, th { border: 1px solid #ccc; padding: 2px 8px; text-align: left; vertical-align: top }
+table { border-collapse: collapse } td, th { border: 1px solid #ccc; padding: 2px 8px }
+td, th { text-align: left; vertical-align: top }
 td { font-family: monospace; white-space: pre-wrap; overflow-wrap: anywhere; max-width: 50em }
 #charts { display: flex; flex-wrap: wrap; gap: 1em } canvas { width: 560px; height: 280px; cursor: crosshair }
 #controls label { margin-right: 1.5em } .swatch { display: inline-block; width: 1em; height: .7em; margin-right: .5em }
@@ -20,7 +22,8 @@ td { font-family: monospace; white-space: pre-wrap; overflow-wrap: anywhere; max
 <div id="controls">
 <label>x <select id="x"><option>step</option><option>time</option><option>samples</option></select></label>
 <label><input type="checkbox" id="log"> logarithmic</label>
-<label>smoothing <input type="range" id="smooth" min="0" max="0.99" step="0.01" value="0"> <span id="amount">0</span></label>
+<label>smoothing <input type="range" id="smooth" min="0" max="0.99" step="0.01" value="0">
+<span id="amount">0</span></label>
 <span>drag to zoom, double click to see all</span>
 </div>
 <div id="charts"></div>
@@ -135,7 +138,9 @@ function chart(key) {
       if (line.length < 60) for (const [x, y] of line) g.fillRect(px(x) - 1.5, py(y) - 1.5, 3, 3);
     });
     g.restore();
-    if (drag !== null) { g.fillStyle = "rgba(0,0,80,.12)"; g.fillRect(Math.min(drag, now), T, Math.abs(now - drag), H - T - B); }
+    if (drag === null) return;
+    g.fillStyle = "rgba(0,0,80,.12)";
+    g.fillRect(Math.min(drag, now), T, Math.abs(now - drag), H - T - B);
   }
   const mouse = e => Math.min(W - R, Math.max(L, e.clientX - canvas.getBoundingClientRect().left));
   canvas.onmousedown = e => { if (view) drag = now = mouse(e); };
@@ -153,7 +158,8 @@ function chart(key) {
 }
 
 const keys = [...new Set(runs.flatMap(r => Object.keys(r.curves)))].sort((a, b) => (b === "loss") - (a === "loss"));
-const summary = table(at("runs"), ["run", "recipe", "started", "state", "steps", "best", "last loss"], runs.map(r => [r.name, r.recipe || "-",
+const titles = ["run", "recipe", "started", "state", "steps", "best", "last loss"];
+const summary = table(at("runs"), titles, runs.map(r => [r.name, r.recipe || "-",
   r.started ? new Date(1000 * r.started).toLocaleString() : "-", r.cause ? r.state + ": " + r.cause : r.state, r.steps,
   r.best_key ? r.best_key + " " + show(r.best) : "-", show(last(r.curves.loss))]));
 runs.forEach((r, i) => {
@@ -163,7 +169,8 @@ runs.forEach((r, i) => {
 for (const r of runs) for (const [key, n] of Object.entries(r.undefined))
   add(at("runs"), "p", r.name + ": " + n + " values of " + key + " are NaN or infinite and are left out");
 if (keys.length === 0) add(at("charts"), "p", "No run has recorded a number yet.");
-const charts = keys.map(chart), drawAll = () => { at("amount").textContent = at("smooth").value; charts.forEach(d => d()); };
+const charts = keys.map(chart);
+function drawAll() { at("amount").textContent = at("smooth").value; charts.forEach(d => d()); }
 for (const id of ["x", "log", "smooth"]) at(id).oninput = drawAll;
 drawAll();
 
