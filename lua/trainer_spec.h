@@ -34,7 +34,7 @@ struct TrainerSpec {
   Schedule schedule;
   Callback lr_function;
   std::shared_ptr<OptimizerHistory> history;  // of the optimizer
-  std::string loss_scale_kind;  // "", "fixed", "dynamic"
+  std::string loss_scale_kind;                // "", "fixed", "dynamic"
   double loss_scale = 1, loss_scale_factor = 2;
   int64_t loss_scale_window = 1000;
   int64_t log_every = 0;

@@ -118,7 +118,7 @@ def main():
             if a.device == "cuda":
                 found["peak_mb"] = torch.cuda.max_memory_reserved() / 2**20
                 torch.cuda.empty_cache()
-        except Exception as problem:  # what one way cannot do is a row, and the others go on
+        except Exception as problem:  # what one way cannot do is a row, and the others follow
             found["problem"] = "%s: %s" % (type(problem).__name__, str(problem).splitlines()[0] if str(problem) else "")
         print(json.dumps(found), flush=True)
 

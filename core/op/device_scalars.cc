@@ -1,7 +1,9 @@
 #include "core/op/device_scalars.h"
 
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
-#include "core/op/device_text.h"
+#include "absl/strings/str_format.h"
 
 namespace mslua {
 namespace {
@@ -55,6 +57,12 @@ std::string Call(const ScalarInstr& i) {
 }
 
 }  // namespace
+
+std::string NumberText(double value) {
+  if (std::isnan(value)) return "(double)NAN";
+  if (std::isinf(value)) return value > 0 ? "(double)INFINITY" : "-(double)INFINITY";
+  return absl::StrFormat("%a", value);
+}
 
 std::string DeviceScalars(const ScalarProgram& program, const std::vector<std::string>& inputs) {
   std::string text;

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "core/op/device_scalars.h"
 #include "core/op/elementwise.h"
 
 namespace mslua {
@@ -268,12 +267,6 @@ std::string Constant(const std::string& name, int64_t value) {
 }
 std::string Constant(const std::string& name, double value) {
   return absl::StrCat("  const double ", name, " = ", NumberText(value), ";\n");
-}
-
-std::string NumberText(double value) {
-  if (std::isnan(value)) return "(double)NAN";
-  if (std::isinf(value)) return value > 0 ? "(double)INFINITY" : "-(double)INFINITY";
-  return absl::StrFormat("%a", value);
 }
 
 std::string StridedIndex(const std::string& index, absl::Span<const int64_t> shape, absl::Span<const int64_t> strides,

@@ -7,6 +7,7 @@
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "core/op/device_form.h"
+#include "core/op/device_scalars.h"
 #include "core/op/formula.h"
 
 namespace mslua {
@@ -35,9 +36,6 @@ DeviceStep EachRow(int64_t rows, int64_t length, const std::string& statements);
 std::string Constant(const std::string& name, absl::Span<const int64_t> values);
 std::string Constant(const std::string& name, int64_t value);
 std::string Constant(const std::string& name, double value);
-
-// A number as CUDA text, exactly: "0.5", "INFINITY", ...
-std::string NumberText(double value);
 
 // The place in an operand of `from` of element `index` (the name of an integer) of a tensor of `shape`, which the
 // operand is broadcast to: "index % 5", ...

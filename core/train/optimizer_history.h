@@ -1,4 +1,4 @@
-// What an optimizer has done so far: it belongs to the optimizer, so that a second training with it goes on.
+// What an optimizer has done so far: it belongs to the optimizer, so that a second training with it continues.
 #pragma once
 
 #include <cstdint>

@@ -72,7 +72,7 @@ struct TrainerOptions {
   bool check_loss = true;  // a NaN or infinite loss ends training (exit code 7)
   int64_t seed = 1;
   int64_t rows = 0;  // of the batches of all ranks together, remembered by checkpoints; 0: not known
-  // Of the optimizer, before this training: schedules, the input "step" and kUpdates go on from there.
+  // Of the optimizer, before this training: schedules, the input "step" and kUpdates continue from there.
   OptimizerHistory before;
   // Ranks that train one network stop at the same step: after each step and epoch, whether this rank should stop goes
   // in, whether any should comes out. Empty: this rank's own business.
@@ -98,8 +98,8 @@ inline constexpr char kRowsCounter[] = "data.rows";
 class Trainer {
  public:
   // `step` is the compiled training graph: data inputs fed from the loader's columns in order, scalar inputs "step"
-  // (number of the optimizer's step, from 0), kUpdates, and those of `scalars`; output 0 is the loss. Nothing is owned; all outlive
-  // the trainer.
+  // (number of the optimizer's step, from 0), kUpdates, and those of `scalars`; output 0 is the loss. Nothing is owned;
+  // all outlive the trainer.
   static StatusOr<std::unique_ptr<Trainer>> Create(Executable* step, data::Loader* loader,
                                                    std::vector<ScheduledScalar> scalars, const TrainerOptions& options,
                                                    Console* console);

@@ -431,7 +431,7 @@ core.version = ""
 ---  names: string[],                         -- of each of the parameters, in checkpoints
 ---  schedule: Schedule,                      -- of the learning rate, see schedules.lua: tables of numbers, evaluated
 ---  in C++
----  history?: OptimizerHistory,              -- of the optimizer: schedules and counts of updates go on from there
+---  history?: OptimizerHistory,              -- of the optimizer: schedules and counts of updates continue from there
 ---  lr_function?: fun(step: integer, epoch: integer): number,  -- instead of schedule: at the safe point before each
 ---  step, step from 1
 ---  loss_scale?: {kind: "fixed", value: number} | {kind: "dynamic", value: number, factor: number, window: integer},

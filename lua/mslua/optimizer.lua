@@ -15,7 +15,7 @@ local M = {}
 ---@field schedule mslua.Schedule of the learning rate; nil when lr_function is set
 ---@field lr_function? fun(step: integer, epoch: integer): number called between steps
 ---@field numbers table<string, any> momentum, nesterov, beta1, ... as core.build_train takes them
----@field history OptimizerHistory the steps and updates that it has made: a second training with it goes on, with its state
+---@field history OptimizerHistory its steps and updates: a second training with it continues
 ---@field wrapper? table what changes gradients before: its kind and settings
 ---@field is_wrapped? fun(p: Parameter): boolean which parameters that concerns
 local Optimizer = class.Object:extend "Optimizer"

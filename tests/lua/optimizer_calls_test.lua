@@ -52,7 +52,7 @@ end
 
 -- The weights after `steps` of all batches, made in turn by a step of its own and by hand.
 for name, make in pairs(optimizers) do
-  check.case(name .. " goes on in another loop", function()
+  check.case(name .. " continues in another loop", function()
     local whole, parts = Net(name .. "3"), Net(name .. "4")
     local step = nn.TrainOneStepCell(nn.WithLossCell(whole, loss), make(whole:trainable_params()))
     local opt = make(parts:trainable_params())
@@ -75,7 +75,7 @@ for name, make in pairs(optimizers) do
     end
   end)
 
-  check.case("a second " .. name .. " of the same parameters begins anew", function()
+  check.case("a second " .. name .. " of the same parameters has a state of its own", function()
     local both, other = Net(name .. "5"), Net(name .. "6")
     local function train(net, first, last)
       local step = nn.TrainOneStepCell(nn.WithLossCell(net, loss), make(net:trainable_params()))
@@ -99,7 +99,8 @@ check.case("model:train twice is once with the epochs of both", function()
       y = ms.Tensor { { 1, 0 }, { 2, 1 }, { 0, 3 }, { 1, 1 } } }
     local data = ms.dataset.NumpySlicesDataset(columns, { shuffle = false }):batch(2)
     local model = ms.Model(net, { loss_fn = loss,
-      optimizer = nn.Adam { params = net:trainable_params(), learning_rate = nn.exponential_decay_lr(0.1, 0.5, 8, 2, 1) } })
+      optimizer = nn.Adam { params = net:trainable_params(),
+        learning_rate = nn.exponential_decay_lr(0.1, 0.5, 8, 2, 1) } })
     for _, n in ipairs(epochs) do model:train(n, data, { dataset_sink_mode = false }) end
     return net.weight.value:totable()
   end

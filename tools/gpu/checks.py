@@ -97,7 +97,7 @@ class Checks:
 
     def resume(self):
         """Four epochs of LeNet, and two of them resumed: equal from there on."""
-        what, recipe = "a resumed run is an undisturbed one", self.places["resumable"]
+        what, recipe = "a resumed run is an uninterrupted one", self.places["resumable"]
         with tempfile.TemporaryDirectory() as folder:
             def train(out, *flags):
                 return self.run([self.places["program"], "train", recipe, "--device", "cuda", "--log-every", "1",

@@ -33,8 +33,8 @@ def text(found):
                                        ["compute-sanitizer", machine["compute-sanitizer"] or "not there"],
                                        ["processor cores", machine["cores"]]]), ""]
     ceilings = found["ceilings"]
-    lines += ["Rates measured in this run: " + (", ".join("%s %.3g" % (k, v) for k, v in ceilings.items())
-                                                if ceilings else "none, for PyTorch is not there or was left out") + ".", ""]
+    rates = ", ".join("%s %.3g" % rate for rate in ceilings.items()) if ceilings else "none, without PyTorch"
+    lines += ["Rates measured in this run: %s." % rates, ""]
     lines += ["## Results", "", table(["check", "state", "detail"],
                                       [[r["what"], r["state"], r["detail"]] for r in found["checks"]]), ""]
     lines += ["## Steps", "",

@@ -16,7 +16,8 @@ WORKLOADS = {
     "ResNet-50, 32 x 32 px": ("images.lua", ["network=resnet50", "batch_size=32"], ["f32"], "resnet50_32", 50, []),
     "ResNet-50, 256 x 224 px": ("images.lua", ["network=resnet50", "batch_size=256", "image_size=224"], ["bf16", "f16"],
                                 "resnet50_b256", 10, []),
-    "GPT-2, 16 x 1024": ("text.lua", ["--preset", "gpt2", "block=1024", "batch_size=16"], ["bf16"], "gpt2_1024", 10, []),
+    "GPT-2, 16 x 1024": ("text.lua", ["--preset", "gpt2", "block=1024", "batch_size=16"], ["bf16"], "gpt2_1024", 10,
+                         []),
 }
 
 
