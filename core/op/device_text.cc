@@ -1,10 +1,8 @@
 #include "core/op/device_text.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "core/op/elementwise.h"
 
