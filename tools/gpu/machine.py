@@ -38,10 +38,11 @@ def output_of(command, timeout=60, env=None):
 
 def library_folders():
     """Where the CUDA libraries of this machine may be: the loader's, CUDA_HOME, those of Python's wheels."""
-    folders = []
+    folders = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
     for line in (output_of(["/sbin/ldconfig", "-p"]) or output_of(["ldconfig", "-p"]) or "").splitlines():
         if "libcuda.so.1 " in line and "=> " in line and "x86-64" in line:
             folders.append(os.path.dirname(line.split("=> ")[1]))
+    folders += ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/nvidia/lib64"]
     home = os.environ.get("CUDA_HOME")
     folders += [os.path.join(home, "lib64")] if home else []
     folders += sorted(glob.glob("/usr/local/cuda*/lib64"), reverse=True)
@@ -49,7 +50,7 @@ def library_folders():
                           "[site.getusersitepackages(), sysconfig.get_paths()['purelib']]))"]) or ""
     for package in packages.splitlines():
         folders += sorted(glob.glob(os.path.join(package, "nvidia", "*", "lib")), reverse=True)
-    return [f for f in dict.fromkeys(folders) if os.path.isdir(f)]
+    return [f for f in dict.fromkeys(folders) if f and os.path.isdir(f)]
 
 
 def sanitizer():
