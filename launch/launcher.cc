@@ -38,6 +38,8 @@ namespace {
 constexpr absl::Duration kLastWords = absl::Milliseconds(300);
 // For the scheduler to say what the ranks that have ended told it.
 constexpr absl::Duration kVerdict = absl::Seconds(5);
+// For a rank that has closed its connection to end.
+constexpr absl::Duration kOwnEnd = absl::Seconds(1);
 
 // For the reader of our output to take the last lines, once the user has asked the job to end.
 constexpr absl::Duration kLastLines = absl::Seconds(1);
@@ -381,8 +383,13 @@ void Launcher::Poll(absl::Duration limit) {
     if (read(over_.get(), &count, sizeof count) < 0) return;
     scheduler_ended_ = true;
     // A job that went wrong is over soon: the ranks know. One that went well may still have something to do.
-    kill_at_ = std::min(kill_at_, scheduler_->Outcome().ok() ? MonotonicTime::InfiniteFuture()
-                                                             : MonotonicNow() + EndLimit(scheduler_->Outcome()));
+    const Status outcome = scheduler_->Outcome();
+    if (outcome.ok()) return;
+    // A rank that has closed its connection is about to end. How it ended says why; a kill would hide that.
+    const auto cause = CauseOf(outcome);
+    const bool ending_now = cause.rank >= 0 && cause.exit_code == kExitRankCrashed && !ranks_[cause.rank].ended;
+    kill_at_ =
+        std::min(kill_at_, MonotonicNow() + std::max(EndLimit(outcome), ending_now ? kOwnEnd : absl::ZeroDuration()));
   }
 }
 
