@@ -55,6 +55,7 @@ constexpr char kJournalHead[] = "{\"epoch\":", kJournalTail[] = "}";
 constexpr absl::Duration kGoodbye = absl::Milliseconds(500);  // for the main thread to end by itself
 constexpr absl::Duration kNews = absl::Seconds(3);            // between lines of a rank that waits
 constexpr absl::Duration kFirstCause = absl::Seconds(2);      // for the scheduler to see what a rank's end was
+constexpr absl::Duration kLastLeave = absl::Seconds(5);       // from the first rank's end to the last one's
 // Rank 0 may write a checkpoint or print for hours after the others have finished; who dies is seen at once.
 constexpr absl::Duration kEndLimit = absl::Hours(24 * 30);
 
@@ -603,13 +604,16 @@ int Job::Finish(const Status& outcome_of_work, int exit_code, Groups* groups) {
   }
   changed_.notify_all();
   if (outcome.ok()) {
-    // A job that was asked to stop, and has saved, continues later.
-    if (images_ != nullptr && exit_code != kExitCheckpointed) images_->DropOwn().IgnoreError();
     if (!identity_.recovery_path.empty()) {
       const Status noted = NoteDone(identity_.recovery_path, rank_, exit_code);
       if (!noted.ok()) Say(absl::StrCat("warning: ", noted.message()));
     }
+    Status end;
     if (membership_ != nullptr) membership_->Leave(exit_code);
+    // A rank that dies before all have left starts the job again, from the images.
+    if (membership_ != nullptr && images_ != nullptr) end = membership_->AwaitEnd(kLastLeave);
+    // A job that was asked to stop, and has saved, continues later.
+    if (images_ != nullptr && end.ok() && exit_code != kExitCheckpointed) images_->DropOwn().IgnoreError();
     membership_.reset();
     const Status others = scheduler_ == nullptr ? absl::OkStatus() : scheduler_->Wait();
     if (others.ok()) return exit_code;

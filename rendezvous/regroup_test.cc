@@ -29,9 +29,9 @@ bool Eventually(const std::function<bool()>& holds) {
 
 class Regroup : public ::testing::Test {
  protected:
-  void Start(int workers) {
+  void Start(int workers, uint16_t port = 0) {
     SchedulerOptions options;
-    options.endpoint = {"127.0.0.1", 0};
+    options.endpoint = {"127.0.0.1", port};
     options.secret = kSecret;
     options.workers = workers;
     options.recover = true;
@@ -142,6 +142,28 @@ TEST_F(Regroup, TheSameFailureThreeTimesEndsTheJob) {
   }
   EXPECT_EQ(CauseOf(scheduler_->Wait()).exit_code, kExitHang);
   EXPECT_THAT(log(), HasSubstr("3 times in the same way"));
+}
+
+TEST_F(Regroup, AWorkerThatHasLeftDoesNotJoinTheNextSchedulerThatAnswers) {
+  Start(2);
+  auto members = JoinAll({"0", "1"});
+  for (auto& m : members) m->Leave(0);
+  const uint16_t port = scheduler_->endpoint().port;
+  EXPECT_TRUE(scheduler_->Wait().ok());
+  scheduler_.reset();
+  Start(2, port);
+  for (auto& m : members) {
+    EXPECT_TRUE(m->AwaitEnd(absl::Seconds(60)).ok());
+    EXPECT_FALSE(m->lost_scheduler());
+  }
+}
+
+TEST_F(Regroup, AnEndBeforeAllHaveLeftIsHeardByThoseThatHaveNot) {
+  Start(3);
+  auto members = JoinAll({"0", "1", "2"});
+  members[0].reset();  // it ends without leaving, and nobody has left
+  const Status end = members[1]->AwaitEnd(absl::Seconds(60));
+  EXPECT_TRUE(StartsAgain(end)) << end;
 }
 
 TEST_F(Regroup, ANameWhoseProcessAnswersIsTaken) {

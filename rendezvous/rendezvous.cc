@@ -911,6 +911,12 @@ void Membership::Run() {
       if (on_stop_ && absl::SimpleAtoi(Field(*message, "signal"), &signal)) on_stop_(signal);
       continue;
     }
+    if (!message.ok() && left_) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      ended_ = true;
+      changed_.notify_all();
+      return;
+    }
     if (!message.ok() && options_.recover) {
       lost_scheduler_ = true;
       if (!AwaitScheduler()) return;
@@ -977,6 +983,15 @@ void Membership::Deliver(const ControlMessage& message) {
   if (listener_) listener_(from, message.fields);
 }
 
-void Membership::Leave(int exit_code) { Send({Type::kLeave, {{"code", absl::StrCat(exit_code)}}}).IgnoreError(); }
+void Membership::Leave(int exit_code) {
+  left_ = true;
+  Send({Type::kLeave, {{"code", absl::StrCat(exit_code)}}}).IgnoreError();
+}
+
+Status Membership::AwaitEnd(absl::Duration limit) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait_for(lock, absl::ToChronoNanoseconds(limit), [this] { return ended_ || !health_.ok(); });
+  return health_;
+}
 
 }  // namespace mslua

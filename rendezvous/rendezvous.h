@@ -219,8 +219,11 @@ class Membership {
   Status Compare(const std::string& name, const std::string& value, absl::Duration limit);
   // Ends the job on all ranks, with this exit code.
   void Abort(const Status& why, int exit_code);
-  // This rank has finished and will end with this exit code.
+  // This rank has finished and will end with this exit code. A connection that ends from then on is the job's end.
   void Leave(int exit_code);
+  // After Leave: waits, at most `limit`, until the scheduler ends the connection, as it does when all have left. Not OK:
+  // the job is over for another cause, or starts again.
+  Status AwaitEnd(absl::Duration limit);
   // Whether the job is over because this rank has lost the scheduler: nobody else tells why.
   bool lost_scheduler() const { return lost_scheduler_; }
 
@@ -263,7 +266,8 @@ class Membership {
   int scheduler_rank_ = -1;
   absl::Duration heartbeat_limit_ = kHeartbeatTimeout;  // of the scheduler
   MonotonicTime heard_;                                 // of it
-  std::atomic<bool> lost_scheduler_{false};
+  std::atomic<bool> lost_scheduler_{false}, left_{false};
+  bool ended_ = false;  // after Leave; under mutex_
   int rank_ = 0;
   std::vector<RankAddress> peers_;
   std::string job_;
