@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -102,6 +103,7 @@ class Session {
   // Compiled one-operator graphs by operator, attributes and types.
   absl::flat_hash_map<std::string, std::shared_ptr<Program>> eager_programs;
   Status records;                    // of the trainings: not OK where metrics or log lines were lost
+  std::set<std::string> written;     // run folders that trainings of this process have written into
   Job* job = nullptr;                // what this process is part of; null in tests
   bool prints = true;                // this rank's loss lines go to the console too
   std::string prefix;                // before them

@@ -54,6 +54,7 @@
 #include "lua/lua_stack.h"
 #include "lua/options.h"
 #include "lua/run_folder.h"
+#include "lua/run_records.h"
 #include "lua/signal_scope.h"
 
 namespace mslua {
@@ -296,7 +297,7 @@ class Training {
       RETURN_IF_ERROR(WriteFileAtomically(RememberedFolder(), folder_));
     }
     RETURN_IF_ERROR(RecordLaunch());
-    if (checkpoint_ != nullptr && !folder_.empty()) RETURN_IF_ERROR(CutBackRecords());
+    if (!folder_.empty()) RETURN_IF_ERROR(SettleEarlierRecords());
     Console::Options options;
     options.log_every = spec_.log_every;
     options.enabled = session_.prints && !OptionBool(L_, "json");  // whose lines are objects
@@ -306,6 +307,23 @@ class Training {
     options.health = &health_;
     console_ = std::make_unique<Console>(options);
     return console_->opened();
+  }
+
+  // What is in the run folder already: a training that resumes continues it, one that begins has it out of its way.
+  Status SettleEarlierRecords() {
+    const bool begins = session_.written.insert(folder_).second;  // else this process has trained before
+    if (checkpoint_ != nullptr) return CutBackRecords();
+    if (!begins || kept_->found()) return absl::OkStatus();
+    const RecordsOwner owner = {rank(), first()};
+    std::string earlier;  // where they go; empty: they are of this job, which starts again
+    if (first() && remembered_ != folder_) earlier = EarlierFolder(folder_);
+    if (together() != nullptr) RETURN_IF_ERROR(ShareText(*together(), &earlier, "where earlier records go"));
+    if (earlier.empty()) return EmptyRecords(folder_, owner);
+    ASSIGN_OR_RETURN(const bool moved, MoveRecords(folder_, earlier, owner));
+    if (moved && first())
+      PrintNote(absl::StrCat(folder_, " had the logs and metrics of an earlier training: they are in ", folder_, "/",
+                             earlier, " (--resume continues a training)"));
+    return absl::OkStatus();
   }
 
   // Removes what the run wrote after the checkpoint that it resumes from: those steps are made again.
@@ -524,21 +542,21 @@ class Training {
     const Identity& identity = session_.job->identity();
     const auto path = identity.recovery_path.empty() ? ImageKeeper::Folder(identity.recovery)
                                                      : StatusOr<std::string>(identity.recovery_path);
-    return path.ok() ? absl::StrCat(*path, "/run_folder.", kept_->number()) : "";
+    const std::string own = together() == nullptr && session_.state().ranks > 1 ? absl::StrCat(".", rank()) : "";
+    return path.ok() ? absl::StrCat(*path, "/run_folder.", kept_->number(), own) : "";
   }
 
   // Where a job starts again and no memory has outlived it: the newest checkpoint of the run folder that was named.
   Status FindOwnCheckpoint() {
     if (!recovers()) return absl::OkStatus();
+    const auto read = [this]() -> StatusOr<std::string> {
+      if (RememberedFolder().empty()) return "";
+      const auto remembered = ReadFile(RememberedFolder(), 1 << 16);
+      return absl::IsNotFound(remembered.status()) ? "" : remembered;
+    };
+    ASSIGN_OR_RETURN(remembered_, TextOfFirstRank(together(), read, "the run folder that is remembered"));
     std::string out = OptionString(L_, "out");
-    if (out.empty() && !RememberedFolder().empty()) {
-      const auto read = [this]() -> StatusOr<std::string> {
-        const auto remembered = ReadFile(RememberedFolder(), 1 << 16);
-        return absl::IsNotFound(remembered.status()) ? "" : remembered;
-      };
-      ASSIGN_OR_RETURN(out, TextOfFirstRank(together(), read, "the run folder that is remembered"));
-      folder_ = out;
-    }
+    if (out.empty()) folder_ = out = remembered_;
     const std::string directory = !spec_.checkpoint_directory.empty() ? spec_.checkpoint_directory
                                   : out.empty()                       ? ""
                                                                       : absl::StrCat(out, "/ckpt");
@@ -1035,6 +1053,7 @@ class Training {
   Decisions decisions_;  // of the training step's plan
   std::unique_ptr<Executable> executable_, eval_executable_;
   std::string resume_, folder_;
+  std::string remembered_;                  // the run folder of the processes before this one; empty: not known
   bool new_folder_ = false, done_ = false;  // this run made the folder; trained to the end
   std::unique_ptr<FileLock> lock_;          // of the folder
   RecordHealth health_{PrintNote};

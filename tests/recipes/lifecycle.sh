@@ -66,8 +66,12 @@ run train --out back epochs=9 --resume --max-steps 40 keep=3
 expect "further than the abandoned lineage" 0 "resuming from back/ckpt/mlp-2_24.ckpt at step 24"
 left=$(ls back/ckpt | tr '\n' ' ')
 [ "$left" = "mlp-2_32.ckpt mlp-3_36.ckpt mlp-3_40.ckpt " ] || fail "keep_checkpoint_max = 3 leaves: $left"
-# Two series in one folder, whose times a copy has not kept.
+# Two series in one folder, whose times a copy has not kept. The records of one are not mixed with the other's.
+cat back/rank_0.log > earlier.log
 run train --out back
+expect "a second run in one folder" 0 "the logs and metrics of an earlier training: they are in back/earlier-1"
+cmp back/earlier-1/rank_0.log earlier.log || fail "a second run in one folder: the earlier log has changed"
+[ "$(grep -c ^epoch back/rank_0.log)" = 32 ] || fail "a second run in one folder: $(cat back/rank_0.log)"
 touch -d 2040-01-01 back/ckpt/mlp-*/MANIFEST.json back/ckpt/mlp-*
 touch -d 2001-01-01 back/ckpt/mlp_1-*/MANIFEST.json back/ckpt/mlp_1-*
 run train --out back epochs=9 --resume --max-steps 33

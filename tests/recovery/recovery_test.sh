@@ -69,6 +69,14 @@ refuse "from disk" "from memory"
 run sh -c 'cat runs/*/rank_0.log | grep -c "^epoch"'
 expect "the log of a run from disk" 0 20
 
+# From the beginning, where nothing is left: the log has each step once all the same.
+rm killed
+run "$mslua" train alone.lua --recover=disk --out begin
+expect "from the beginning" 0 "the job starts again (1)"
+refuse "from the beginning" "earlier training"
+run grep -c "^epoch" begin/rank_0.log
+expect "the log of a run from the beginning" 0 20
+
 run env MS_ENABLE_RECOVERY=1 "$mslua" train "$recipe"
 expect "MindSpore's variable" 4 "use mslua train --recover"
 run "$mslua" again -- no-such-program
