@@ -14,7 +14,7 @@ struct InprocOptions {
   uint32_t epoch = 0;
 };
 
-// World communicators of ranks 0 to `ranks` - 1 (1 to 64), each for one thread.
+// World communicators of ranks 0 to `ranks` - 1 (1 to 256), each for one thread.
 std::vector<std::unique_ptr<Communicator>> MakeInprocWorld(int ranks, const InprocOptions& options = {});
 
 }  // namespace mslua

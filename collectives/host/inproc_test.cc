@@ -63,15 +63,29 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Inproc,
                                   (info.param.private_buffers ? "Private" : "");
                          });
 
-TEST(InprocMany, SixtyFourRanks) {
-  OnThreads(MakeInprocWorld(64), [](Communicator& comm) {
-    std::vector<int64_t> x(5000, comm.rank());
-    ASSERT_TRUE(comm.Run(Call::AllReduce(ReduceOp::kMax, DType::kI64, x.data(), x.data(), 5000)).ok());
-    EXPECT_EQ(x[4999], 63);
-    int64_t sum = comm.rank();
-    ASSERT_TRUE(comm.Run(Call::AllReduce(ReduceOp::kSum, DType::kI64, &sum, &sum, 1)).ok());
-    EXPECT_EQ(sum, 63 * 32);
-  });
+// As many ranks as a group on one host may have.
+TEST(InprocMany, TwoHundredAndFiftySixRanks) {
+  constexpr int kRanks = 256;
+  for (const bool private_buffers : {false, true}) {
+    InprocOptions options;
+    options.private_buffers = private_buffers;
+    OnThreads(MakeInprocWorld(kRanks, options), [](Communicator& comm) {
+      std::vector<int64_t> x(5000, comm.rank());
+      ASSERT_TRUE(comm.Run(Call::AllReduce(ReduceOp::kMax, DType::kI64, x.data(), x.data(), 5000)).ok());
+      EXPECT_EQ(x[4999], kRanks - 1);
+      int64_t sum = comm.rank();
+      ASSERT_TRUE(comm.Run(Call::AllReduce(ReduceOp::kSum, DType::kI64, &sum, &sum, 1)).ok());
+      EXPECT_EQ(sum, int64_t{kRanks} * (kRanks - 1) / 2);
+      constexpr int64_t kBlock = 700;  // more than a page of each rank
+      std::vector<int64_t> blocks(kRanks * kBlock), mine(kBlock);
+      for (int64_t i = 0; i < kRanks * kBlock; ++i) blocks[static_cast<size_t>(i)] = i / kBlock;
+      ASSERT_TRUE(
+          comm.Run(Call::ReduceScatter(ReduceOp::kSum, DType::kI64, blocks.data(), mine.data(), kBlock)).ok());
+      EXPECT_EQ(mine, std::vector<int64_t>(kBlock, int64_t{kRanks} * comm.rank()));
+      ASSERT_TRUE(comm.Run(Call::AllGather(DType::kI64, mine.data(), blocks.data(), kBlock)).ok());
+      EXPECT_EQ(blocks[kRanks * kBlock - 1], int64_t{kRanks} * (kRanks - 1));
+    });
+  }
 }
 
 TEST(FlightRecorder, KeepsTheLastCalls) {

@@ -28,7 +28,7 @@ constexpr absl::Duration kLookAroundWithMessages = absl::Milliseconds(1);
 // Each further look yields the core: the rank that is waited for may need it.
 constexpr int kSpins = 200;
 constexpr int kYields = 50;
-constexpr int kMaxRanks = 64;
+constexpr int kMaxRanks = 256;
 
 void Pause() {
 #if defined(__x86_64__)
@@ -46,7 +46,10 @@ constexpr int64_t kFetchedCache = 256 << 10;
 struct Page {
   alignas(4096) char bytes[4096];
 };
-static_assert(kFetchedCache / (kMaxRanks - 1) >= sizeof(Page), "each peer has a part of it");
+// What each of the peers has of it: at least a page.
+constexpr int64_t FetchedPages(int64_t peers) {
+  return std::max<int64_t>(1, kFetchedCache / peers / static_cast<int64_t>(sizeof(Page)));
+}
 
 // A fetch costs a system call.
 constexpr int64_t kFetchBytes = 8 << 10;
@@ -412,8 +415,8 @@ Status SharedMemoryCommunicator::FetchAndReduce(const Call& call) {
   const int n = size();
   const int64_t element = SizeOf(call.dtype), my_block = rank() * call.count * element;
   // What comes is to be in the cache still when it is combined.
-  const int64_t piece = kFetchedCache / (n - 1) / sizeof(Page) * sizeof(Page) / element;
-  scratch_.resize(kFetchedCache / sizeof(Page));
+  const int64_t pages = FetchedPages(n - 1), piece = pages * static_cast<int64_t>(sizeof(Page)) / element;
+  scratch_.resize(pages * (n - 1));
   for (int64_t first = 0; first < call.count; first += piece) {
     const int64_t count = std::min(piece, call.count - first), offset = my_block + first * element;
     std::array<const void*, kMaxRanks> ins;
