@@ -593,6 +593,18 @@ TEST(AutoParallel, AStrategyFileIsWhatTheSearchFound) {
   EXPECT_THAT(Train(4, t)[0], HasSubstr("is for 2 devices, here are 4"));
 }
 
+TEST(AutoParallel, AStrategyFileMayHaveAPathForEachRank) {
+  const std::string folder = ::testing::TempDir() + "/strategies/each";
+  std::filesystem::remove_all(folder);
+  const std::string path = absl::StrCat("\"", folder, "/rank_\" .. ms.communication.get_rank() .. \"/s.json\"");
+  Training t;
+  t.context = absl::StrCat(", parallel_mode = \"auto_parallel\", strategy_ckpt_save_file = ", path);
+  const std::vector<std::string> saved = Train(2, t);
+  EXPECT_EQ(FileOf(folder + "/rank_1/s.json"), FileOf(folder + "/rank_0/s.json"));
+  t.context = absl::StrCat(", strategy_ckpt_load_file = ", path);
+  EXPECT_EQ(Train(2, t), saved);
+}
+
 std::string ErrorOf(const std::string& net, int ranks = 8) {
   Training t;
   t.net = net;

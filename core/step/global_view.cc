@@ -298,7 +298,7 @@ StatusOr<std::vector<absl::optional<Sharding>>> GlobalView::SearchHere(const Gra
 }
 
 Status GlobalView::Save(const Graph& graph, const ShardPlan& plan) const {
-  if (options_.save_file.empty() || place_.rank != 0 || !IsTraining(graph)) return absl::OkStatus();
+  if (options_.save_file.empty() || !IsTraining(graph)) return absl::OkStatus();
   return SaveStrategy(options_.save_file, graph, resharder_.mesh(), {plan.shardings.begin(), plan.shardings.end()});
 }
 

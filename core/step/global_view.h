@@ -122,7 +122,7 @@ class GlobalView {
   // What a strategy file or a search says of the nodes of a graph. Rank 0 searches and tells the others.
   StatusOr<std::vector<absl::optional<Sharding>>> Choose(const Graph& graph, const PropagateOptions& options);
   StatusOr<std::vector<absl::optional<Sharding>>> SearchHere(const Graph& graph, const PropagateOptions& options);
-  // Writes strategy_ckpt_save_file, on rank 0 for graphs that train.
+  // Writes strategy_ckpt_save_file for graphs that train: on every rank the same text, where its path is.
   Status Save(const Graph& graph, const ShardPlan& plan) const;
   Status Remember(const Graph& graph, const ShardPlan& plan);
   // Says which messages of gradients and updates travel together.
