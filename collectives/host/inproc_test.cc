@@ -79,8 +79,7 @@ TEST(InprocMany, TwoHundredAndFiftySixRanks) {
       constexpr int64_t kBlock = 700;  // more than a page of each rank
       std::vector<int64_t> blocks(kRanks * kBlock), mine(kBlock);
       for (int64_t i = 0; i < kRanks * kBlock; ++i) blocks[static_cast<size_t>(i)] = i / kBlock;
-      ASSERT_TRUE(
-          comm.Run(Call::ReduceScatter(ReduceOp::kSum, DType::kI64, blocks.data(), mine.data(), kBlock)).ok());
+      ASSERT_TRUE(comm.Run(Call::ReduceScatter(ReduceOp::kSum, DType::kI64, blocks.data(), mine.data(), kBlock)).ok());
       EXPECT_EQ(mine, std::vector<int64_t>(kBlock, int64_t{kRanks} * comm.rank()));
       ASSERT_TRUE(comm.Run(Call::AllGather(DType::kI64, mine.data(), blocks.data(), kBlock)).ok());
       EXPECT_EQ(blocks[kRanks * kBlock - 1], int64_t{kRanks} * (kRanks - 1));
