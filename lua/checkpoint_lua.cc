@@ -1,4 +1,4 @@
-// core.save_checkpoint, load_checkpoint, load_named, match_names, open_weights and read_json.
+// core.save_checkpoint, load_checkpoint, load_named, compare_unsaved, match_names, open_weights and read_json.
 #include "lua/checkpoint_lua.h"
 
 #include <algorithm>
@@ -18,9 +18,11 @@
 #include "core/step/parameter.h"
 #include "core/train/agreement.h"
 #include "core/train/shared_checkpoint.h"
+#include "lua/graph_lua.h"
 #include "lua/object.h"
 #include "lua/run_folder.h"
 #include "lua/tensor_lua.h"
+#include "lua/unsaved_values.h"
 
 namespace mslua {
 
@@ -111,7 +113,8 @@ StatusOr<int> Load(lua_State* L, Session& session) {
   if (!slices.empty()) return absl::InvalidArgumentError(absl::StrCat("load_checkpoint: ", slices));
   ASSIGN_OR_RETURN(const auto from, checkpoint::LoadCheckpoint(path));
   RETURN_IF_ERROR(PushTensors(L, session, *from));
-  return 1;
+  lua_pushnumber(L, CounterOf(from->manifest().run.counters, kUnsavedCounter, 0));
+  return 2;
 }
 
 // core.load_named(word, recipe, directory or nil, together): values, path, step
@@ -135,7 +138,21 @@ StatusOr<int> LoadNamed(lua_State* L, Session& session) {
   RETURN_IF_ERROR(PushTensors(L, session, *from.own));
   PushString(L, from.own->path());
   lua_pushnumber(L, static_cast<double>(from.own->manifest().run.step));
-  return 3;
+  lua_pushnumber(L, CounterOf(from.own->manifest().run.counters, kUnsavedCounter, 0));
+  return 4;
+}
+
+// core.compare_unsaved(unsaved, parameters, path)
+StatusOr<int> CompareUnsavedValues(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(const double saved, ReadNumber(L, 1, "compare_unsaved: unsaved"));
+  ASSIGN_OR_RETURN(const auto parameters, ReadParameters(L, 2, "compare_unsaved: parameters"));
+  ASSIGN_OR_RETURN(const std::string path, ReadString(L, 3, "compare_unsaved: path"));
+  if (saved == 0) return 0;
+  std::vector<std::string> names;
+  for (const auto& p : parameters) names.push_back(p->name);
+  ASSIGN_OR_RETURN(const double here, DigestOfUnsaved(session.state(), parameters, names));
+  RETURN_IF_ERROR(WithExitCode(CompareUnsaved(saved, here, path), kExitStorage));
+  return 0;
 }
 
 StatusOr<std::vector<std::string>> ReadNames(lua_State* L, int index) {
@@ -272,6 +289,7 @@ void OpenCheckpoints(lua_State* L) {
   SetFunctions(L, {{"save_checkpoint", Entry<Save>},
                    {"load_checkpoint", Entry<Load>},
                    {"load_named", Entry<LoadNamed>},
+                   {"compare_unsaved", Entry<CompareUnsavedValues>},
                    {"match_names", Entry<MatchNames>},
                    {"open_weights", Entry<OpenWeights>},
                    {"read_json", Entry<ReadJson>}});

@@ -98,9 +98,9 @@ StatusOr<int64_t> ReadCommFusion(lua_State* L, int index, absl::string_view what
 
 StatusOr<int> MakeParameter(lua_State* L, Session& session, const char* kind) {
   const bool state = absl::string_view(kind) == kState;
-  RETURN_IF_ERROR(CheckFields(
-      L, 1, state ? "state" : "Parameter",
-      {"name", "shape", "dtype", "init", "requires_grad", "layerwise_parallel", "parallel_optimizer", "comm_fusion"}));
+  RETURN_IF_ERROR(CheckFields(L, 1, state ? "state" : "Parameter",
+                              {"name", "shape", "dtype", "init", "requires_grad", "saved", "layerwise_parallel",
+                               "parallel_optimizer", "comm_fusion"}));
   auto p = std::make_shared<ParameterData>();
   p->kind = kind;
   p->made_at = session.Where();
@@ -130,6 +130,7 @@ StatusOr<int> MakeParameter(lua_State* L, Session& session, const char* kind) {
         absl::StrCat("Parameter '", p->name, "': a shape is needed, or a tensor as its init"));
   }
   ASSIGN_OR_RETURN(p->requires_grad, FieldBool(L, 1, "requires_grad", !state && IsFloat(p->type.dtype)));
+  ASSIGN_OR_RETURN(p->saved, FieldBool(L, 1, "saved", true));
   ASSIGN_OR_RETURN(p->layerwise_parallel, FieldBool(L, 1, "layerwise_parallel", false));
   ASSIGN_OR_RETURN(p->parallel_optimizer, FieldBool(L, 1, "parallel_optimizer", true));
   lua_getfield(L, 1, "comm_fusion");
@@ -149,7 +150,7 @@ StatusOr<int> NewState(lua_State* L, Session& session) { return MakeParameter(L,
 
 const std::vector<std::string>& Settable() {
   static const auto* names = new std::vector<std::string>{
-      "name", "value", "requires_grad", "layerwise_parallel", "parallel_optimizer", "comm_fusion"};
+      "name", "value", "requires_grad", "saved", "layerwise_parallel", "parallel_optimizer", "comm_fusion"};
   return *names;
 }
 
@@ -163,6 +164,8 @@ StatusOr<int> GetField(lua_State* L, Session& session) {
       PushString(L, p.name);
     else if (field == "requires_grad")
       lua_pushboolean(L, p.requires_grad);
+    else if (field == "saved")
+      lua_pushboolean(L, p.saved);
     else if (field == "layerwise_parallel")
       lua_pushboolean(L, p.layerwise_parallel);
     else if (field == "parallel_optimizer")
@@ -202,6 +205,8 @@ StatusOr<int> SetField(lua_State* L, Session& session) {
     ASSIGN_OR_RETURN(p.comm_fusion, ReadCommFusion(L, 3, what));
   } else if (field == "requires_grad") {
     ASSIGN_OR_RETURN(p.requires_grad, ReadBool(L, 3, what));
+  } else if (field == "saved") {
+    ASSIGN_OR_RETURN(p.saved, ReadBool(L, 3, what));
   } else if (field == "layerwise_parallel") {
     ASSIGN_OR_RETURN(p.layerwise_parallel, ReadBool(L, 3, what));
   } else if (field == "parallel_optimizer") {

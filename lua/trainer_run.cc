@@ -56,6 +56,7 @@
 #include "lua/run_folder.h"
 #include "lua/run_records.h"
 #include "lua/signal_scope.h"
+#include "lua/unsaved_values.h"
 
 namespace mslua {
 
@@ -154,11 +155,11 @@ TensorNames NamesOf(Session& session, const TrainerSpec& spec) {
   TensorNames names;
   absl::flat_hash_set<std::string> taken;
   for (size_t i = 0; i < spec.parameters.size(); ++i) {
-    names[KeyOf(session.state(), *spec.parameters[i])] = spec.parameter_names[i];
     taken.insert(spec.parameter_names[i]);
+    if (spec.parameters[i]->saved) names[KeyOf(session.state(), *spec.parameters[i])] = spec.parameter_names[i];
   }
   for (const auto& p : spec.graph->parameters) {
-    if (names.contains(p->key)) continue;
+    if (names.contains(p->key) || !p->saved) continue;
     const auto of = names.find(p->state_of);
     const std::string name = of == names.end() ? p->key : absl::StrCat(p->state_kind, ".", of->second);
     names[p->key] = taken.insert(name).second ? name : p->key;
@@ -613,10 +614,13 @@ class Training {
 
   // Fills the store from that checkpoint.
   Status Resume() {
+    ASSIGN_OR_RETURN(unsaved_, UnsavedDigest());
     if (kept_->found()) return MakeKeptValues();
     if (checkpoint_ == nullptr) return absl::OkStatus();
     RestoreReport report;
     RETURN_IF_ERROR(WithExitCode(Restore(&report), kExitStorage));
+    const double saved = CounterOf(checkpoint_->manifest().run.counters, kUnsavedCounter, 0);
+    RETURN_IF_ERROR(WithExitCode(CompareUnsaved(saved, unsaved_, checkpoint_->path()), kExitStorage));
     if (!checkpoint_->note().empty()) PrintNote(checkpoint_->note());
     const GlobalView* const view = session_.state().view.get();
     const bool has_all = view == nullptr || view->stages() == 1;  // else the other stages have the rest
@@ -632,6 +636,15 @@ class Training {
                  static_cast<long long>(restored_.step));
     NoteDifferences();
     return absl::OkStatus();
+  }
+
+  // Of what checkpoints leave out; 0 also where this rank has a part of it.
+  StatusOr<double> UnsavedDigest() const {
+    for (const auto& p : spec_.parameters) {
+      const auto part = parts_.find(p->key);
+      if (!p->saved && part != parts_.end() && (part->second.whole > 0 || !part->second.of.empty())) return 0;
+    }
+    return DigestOfUnsaved(session_.state(), spec_.parameters, spec_.parameter_names);
   }
 
   // Gives those parameters of the network a value that no step reads, for the checkpoint to have them all; where
@@ -695,6 +708,7 @@ class Training {
   Status AddHooks() {
     Add(std::make_unique<EpochHook>(&progress(), spec_.time_every, spec_.time_steps, spec_.log_epochs));
     if (loss_scale_ != nullptr) trainer_->AddHook(loss_scale_.get());
+    if (unsaved_ != 0) Add(std::make_unique<UnsavedHook>(unsaved_));
     std::unique_ptr<MetricsHook> metrics;
     if (!folder_.empty() && first()) {
       const MetricsOptions options{folder_, std::max<int64_t>(1, progress().steps_per_epoch / 100), spec_.metrics_limit,
@@ -1066,6 +1080,7 @@ class Training {
   SharedCheckpoint resumed_;
   checkpoint::Checkpoint* checkpoint_ = nullptr;  // of `resumed_`: what this run resumes from; null: nothing
   TrainState restored_;
+  double unsaved_ = 0;  // UnsavedDigest()
   std::unique_ptr<Evaluator> evaluator_;
   std::vector<std::unique_ptr<TrainHook>> hooks_;
   CheckpointHook* checkpoint_hook_ = nullptr;

@@ -20,7 +20,7 @@
 #include "verbs/support/report.h"
 #include "verbs/support/run_recipe.h"
 
-DEFINE_string(to, "hf", "write a folder as Hugging Face has it, or one file");
+DEFINE_string(to, "hf", "write a folder as Hugging Face has it, one file, or a folder of adapters");
 
 namespace mslua {
 namespace {
@@ -117,6 +117,7 @@ int RunCheckpoint(const cli::CommandLine& command) {
   if (words.size() == 1) words.emplace_back("last");
   if (words[0] == "show" && IsPublishedFolder(words[1])) return Report(InLibrary(command, words, "show_folder"));
   if (words[0] == "convert" && IsPublishedFolder(words[1])) return Report(InLibrary(command, words, "convert"));
+  if (words[0] == "merge-lora") return Report(InLibrary(command, words, "merge_lora"));
   const auto place = CheckpointPlace(words[1], "", "");
   if (!place.ok()) return Report(place.status());
   words[1] = *place;
@@ -145,14 +146,15 @@ MSLUA_VERB(ckpt) {
   VerbDef verb;
   verb.name = "ckpt";
   verb.usage = "ACTION PATH [argument ...] [flags]";
-  verb.doc = "checkpoints: show, verify, merge, reshard, convert";
-  verb.flags = {Json().Of({"ls", "show"}), OneOf(FLAGS_to, "hf|safetensors").Of({"convert"})};
+  verb.doc = "checkpoints: show, verify, merge, reshard, convert; add adapters to weights";
+  verb.flags = {Json().Of({"ls", "show"}), OneOf(FLAGS_to, "hf|safetensors|peft").Of({"convert"})};
   verb.actions = {{"ls", "[DIR|last]", 0, 1},
                   {"show", "CKPT|DIR|last|best", 1, 1},
                   {"verify", "CKPT", 1, 1},
                   {"merge", "CKPT OUT.safetensors", 2, 2},
                   {"reshard", "CKPT OUT RANKS", 3, 3},
-                  {"convert", "CKPT|DIR|last|best OUT", 2, 2}};
+                  {"convert", "CKPT|DIR|last|best OUT", 2, 2},
+                  {"merge-lora", "BASE ADAPTER OUT", 3, 3}};
   verb.examples = {"mslua ckpt show last", "mslua ckpt verify runs/a/ckpt",
                    "mslua ckpt convert /models/gpt2 gpt2.safetensors --to safetensors"};
   verb.place = 100;

@@ -30,6 +30,7 @@ struct ParameterData {
   TensorType type;
   Initializer init;
   bool requires_grad = true, layerwise_parallel = false, parallel_optimizer = true;
+  bool saved = true;  // checkpoints hold its value
   int64_t comm_fusion = 1;
   // Of a state that is this rank's part [slice_begin, slice_begin + elements) of a flat tensor of slice_of elements,
   // what is behind its end being padding; slice_of 0: whole.

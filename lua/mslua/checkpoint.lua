@@ -16,7 +16,7 @@ local bind_save = args.signature("save_checkpoint", {
 function M.save_checkpoint(...)
   local a = bind_save(...)
   local values = a.save_obj
-  if class.is(values, Cell) then values = values:get_parameters() end
+  if class.is(values, Cell) then values = values:get_parameters(function(p) return p.saved end) end
   core.save_checkpoint(a.ckpt_file_name, values)
 end
 
@@ -29,8 +29,11 @@ local bind_load = args.signature("load_checkpoint", {
 ---@return table<string, Tensor>
 function M.load_checkpoint(...)
   local a = bind_load(...)
-  local values = core.load_checkpoint(a.ckpt_file_name)
-  if a.net then M.load_param_into_net(a.net, values, a.strict_load) end
+  local values, unsaved = core.load_checkpoint(a.ckpt_file_name)
+  if a.net then
+    M.load_param_into_net(a.net, values, a.strict_load)
+    core.compare_unsaved(unsaved, a.net:get_parameters(), a.ckpt_file_name)
+  end
   return values
 end
 
@@ -77,7 +80,7 @@ local function fit(parameters, values)
     if name then used[name] = true end
     if older[p.name] then table.insert(found.older, ("%s from %s"):format(p.name, name)) end
     if v == nil then
-      table.insert(found.missing, p.name)
+      if p.saved then table.insert(found.missing, p.name) end
     elseif core.kind(v) ~= "Tensor" and core.kind(v) ~= "Parameter" then
       errors.fail("load_param_into_net: parameter_dict: '%s': expected a Tensor, got %s", name, errors.show(v))
     elseif not same_shape(v.shape, p.shape) or v.dtype ~= p.dtype then

@@ -50,8 +50,8 @@ local function field(t, name)
 end
 
 local tensor_fields = { "shape", "dtype", "size" }
-local parameter_fields = { "name", "value", "requires_grad", "layerwise_parallel", "parallel_optimizer", "comm_fusion",
-  "init" }
+local parameter_fields = { "name", "value", "requires_grad", "saved", "layerwise_parallel", "parallel_optimizer",
+  "comm_fusion", "init" }
 
 -- What classes keep for the library.
 local internal = { new = true, init = true, class_name = true, super = true, elsewhere = true, transparent = true }

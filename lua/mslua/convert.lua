@@ -3,6 +3,8 @@ local core = require "mslua.core"
 local errors = require "mslua.errors"
 local files = require "mslua.files"
 local checkpoint = require "mslua.checkpoint"
+local LoRA = require "mslua.nn.lora"
+local peft = require "mslua.peft"
 local pretrained = require "mslua.pretrained"
 local recipes = require "mslua.recipe"
 
@@ -25,8 +27,10 @@ local function network_of(from)
   core.options.file = config
   local chunk, problem = loadstring(assert(recipes.source(config)), "@" .. config)
   if not chunk then error(problem, 0) end
-  local net = chunk():make_network()
+  local recipe = chunk()
+  local net = recipe:make_network()
   net:_as_root()
+  if recipe.weights and #LoRA.cells(net) > 0 then pretrained.load_into(net, recipe.weights) end
   checkpoint.load_checkpoint(from, net)
   return net
 end
@@ -40,12 +44,30 @@ local function values_of(from)
   return values
 end
 
+local M = {}
+
+local function check_folder(what, to)
+  if not files.is_folder(to) then errors.fail("ckpt %s: there is no folder '%s': make it first", what, to) end
+end
+
+--- `mslua ckpt merge-lora BASE ADAPTER OUT`: the network of a folder as Hugging Face has it with an adapter as PEFT has
+--- it added to its weights, as such a folder. Gives the exit code.
+---@param base string
+---@param adapter string
+---@param to string
+function M.merge_lora(base, adapter, to)
+  check_folder("merge-lora", to)
+  pretrained.save_pretrained(LoRA.merge(peft.load_adapter(pretrained.from_pretrained(base), adapter)), to)
+  return 0
+end
+
 --- Writes the weights of `from`, a checkpoint, a run folder or a folder as Hugging Face has it, as `to`: form "hf" is
---- such a folder, "safetensors" one file with the names that parameters have here. Gives the exit code.
+--- such a folder, "safetensors" one file with the names that parameters have here, "peft" a folder with the adapters of
+--- nn.LoRA. Gives the exit code.
 ---@param from string
 ---@param to string
----@param form "hf"|"safetensors"
-return function(from, to, form)
+---@param form "hf"|"safetensors"|"peft"
+function M.convert(from, to, form)
   local folder = pretrained.is_folder(from)
   if form == "safetensors" then
     if not to:find "%.safetensors$" then
@@ -60,7 +82,10 @@ return function(from, to, form)
     core.save_checkpoint(to, values, { format = "pt" })
     return 0
   end
-  if not files.is_folder(to) then errors.fail("ckpt convert: there is no folder '%s': make it first", to) end
-  pretrained.save_pretrained(folder and pretrained.from_pretrained(from) or network_of(from), to)
+  check_folder("convert", to)
+  local net = folder and pretrained.from_pretrained(from) or network_of(from)
+  if form == "peft" then peft.save_adapter(net, to) else pretrained.save_pretrained(net, to) end
   return 0
 end
+
+return M

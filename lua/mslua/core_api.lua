@@ -101,6 +101,7 @@ function core.ops() end
 ---@field name string the full name, "conv1.weight": the path from the root that is trained
 ---@field value Tensor a copy of the value (makes it when it does not exist yet); assignable: p.value = tensor
 ---@field requires_grad boolean settable
+---@field saved boolean settable: checkpoints hold its value
 ---@field layerwise_parallel boolean settable
 ---@field parallel_optimizer boolean settable
 ---@field comm_fusion integer settable
@@ -108,7 +109,7 @@ function core.ops() end
 
 ---A parameter. Its value is made in the session's store on first use, by its full name at that time: the bits depend on
 ---seed and name only. Two live parameters of one name share no memory (the second one's key gets a suffix).
----@param spec {name: string, shape: integer[], dtype?: dtype, init: any, requires_grad?: boolean,
+---@param spec {name: string, shape: integer[], dtype?: dtype, init: any, requires_grad?: boolean, saved?: boolean,
 ---  layerwise_parallel?: boolean, parallel_optimizer?: boolean, comm_fusion?: integer}
 ---  init: number | Tensor | nested list | "zeros" "ones" "normal" "uniform" "xavier_uniform" "xavier_normal"
 ---  "he_uniform"
@@ -334,13 +335,18 @@ function core.set_feed(feeds, feed) end
 ---@param path string
 ---@param values table<string, Tensor|Parameter>|Parameter[]
 function core.save_checkpoint(path, values) end
----@return table<string, Tensor>
+---@return table<string, Tensor> values, number unsaved the digest of what it leaves out; 0: not known
 function core.load_checkpoint(path) end
 ---The tensors of the checkpoint that `last`, `best` or a path means for a recipe that keeps its checkpoints in
 ---`directory` (nil: in its run folders), its path and step. With `together` all ranks of the training call this: they
 ---load the one that rank 0 finds, and get from each other what they cannot read.
----@return table<string, Tensor> values, string path, integer step
+---@return table<string, Tensor> values, string path, integer step, number unsaved as load_checkpoint's
 function core.load_named(word, recipe, directory, together) end
+---An error when parameters that checkpoints leave out have other values than those of that digest; 0: not known.
+---@param unsaved number
+---@param parameters Parameter[]
+---@param path string of the checkpoint
+function core.compare_unsaved(unsaved, parameters, path) end
 ---Older versions named parameters otherwise: gives for names of a network that a checkpoint lacks the name that it has;
 ---and which of the checkpoint's names are an optimizer's state.
 ---@param wanted string[]  @param stored string[]

@@ -73,6 +73,7 @@ ms.Model = require "mslua.model"
 take(require "mslua.checkpoint", "save_checkpoint", "load_checkpoint", "load_param_into_net")
 require "mslua.generation"
 take(require "mslua.pretrained", "from_pretrained", "save_pretrained")
+take(require "mslua.peft", "save_adapter", "load_adapter")
 take(require "mslua.grad", "grad", "value_and_grad")
 take(require "mslua.params", "params")
 take(require "mslua.recipe", "recipe")

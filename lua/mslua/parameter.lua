@@ -20,6 +20,7 @@ local fields = {
   { "default_input", "any", required = true, check = Initializer.problem },
   { "name", "string", M.UNNAMED },
   { "requires_grad", "boolean", true },
+  { "saved", "boolean", true },
   { "layerwise_parallel", "boolean", false },
   { "parallel_optimizer", "boolean", true },
   { "comm_fusion", "integer", 1, min = 0 },

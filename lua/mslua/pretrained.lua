@@ -7,8 +7,14 @@ local files = require "mslua.files"
 local literal = require "mslua.literal"
 local notice = require "mslua.notice"
 local ops = require "mslua.ops"
+local LoRA = require "mslua.nn.lora"
 
 local M = {}
+
+-- The parameters that files have: not those of adapters.
+local function parameters_of(net)
+  return net:get_parameters(function(p) return not LoRA.is_adapter(p) end)
+end
 
 ---@class mslua.Family
 ---@field model_type string of config.json
@@ -40,7 +46,7 @@ end
 ---@param net Cell
 ---@param what string the function, for the message
 ---@return mslua.Family
-local function family_of(net, what)
+function M.family_of(net, what)
   local family = families()[net.family or ""]
   if not family then
     errors.fail("%s: %s is of no family with published files, expected one of %s", what, net.class_name,
@@ -241,7 +247,7 @@ local function fill(net, family, found, fail, partial)
   for name in pairs(parts) do
     if not values[name] then unused[#unused + 1] = name end
   end
-  for _, p in ipairs(net:get_parameters()) do
+  for _, p in ipairs(parameters_of(net)) do
     local list = parts[p.name]
     if not list then
       table.insert(partial and fits_any(p.name, family.heads) and fresh or missing, p.name)
@@ -261,7 +267,7 @@ local function fill(net, family, found, fail, partial)
   add("in the files and not in the network: %s", left)
   add("tensors that this family does not have: %s", unknown)
   if #problems > 0 then fail("%s", table.concat(problems, "; ")) end
-  for _, p in ipairs(net:get_parameters()) do
+  for _, p in ipairs(parameters_of(net)) do
     if parts[p.name] then p.value = read_parts(p, parts[p.name], fail) end
   end
   if #fresh > 0 then notice(("note: not in the files, initial values stay: %s"):format(listed(fresh))) end
@@ -312,7 +318,7 @@ end
 ---@param net Cell
 ---@param dir string
 function M.load_into(net, dir)
-  local family = family_of(net, "weights")
+  local family = M.family_of(net, "weights")
   local found_family, _, found, fail = open(dir)
   if found_family ~= family then
     fail("config.json: model_type is '%s', the network is of the family '%s'", found_family.model_type,
@@ -342,29 +348,47 @@ end
 
 --------------------------------------------------------------------------------------------------------------- writing
 
--- The tensors that a parameter is in files: name -> tensor.
-local function written(family, p, out)
-  local value, any = p.value, false
+--- The tensors that files have of a parameter: a list of {name, how}, with `how` as in the rows of a family.
+---@param family mslua.Family
+---@param ours string the parameter's name
+function M.names_in_files(family, ours)
+  local list = {}
   for _, row in ipairs(family.rows) do
-    local _, _, layer = p.name:find(pattern_of(row[2] or ""))
-    if p.name:find(pattern_of(row[2] or "")) and row[3] ~= "ignored" and row[3] ~= "tied" then
+    local fits, _, layer = ours:find(pattern_of(row[2] or ""))
+    if fits and row[3] ~= "ignored" and row[3] ~= "tied" then
       local first = type(row[1]) == "table" and row[1][1] or row[1]
-      local name = (row.bare and "" or family.prefix or "") .. at_layer(first, layer)
-      local how = row[3]
-      any = true
-      if how == "transposed" then
-        out[name] = ops.transpose(value, { 2, 1 })
-      elseif type(how) == "table" then
-        out[name] = ({ ops.split(value, 1, how[2]) })[how[1]]
-      else
-        out[name] = value
-      end
+      list[#list + 1] = { name = (row.bare and "" or family.prefix or "") .. at_layer(first, layer), how = row[3] }
     end
   end
-  return any
+  return list
 end
 
--- JSON of tables, strings, numbers and booleans, keys in order.
+--- The parameter that a tensor of files belongs to, and how; nil: no row fits it.
+---@param family mslua.Family
+---@param name string the tensor's
+function M.name_of_file(family, name)
+  local row, layer = row_of(family, plain(family, name))
+  if row and row[3] ~= "ignored" then return at_layer(row[2], layer), row[3] end
+end
+
+-- The tensors that a parameter is in files: name -> tensor.
+local function written(family, p, out)
+  local list = M.names_in_files(family, p.name)
+  local value = #list > 0 and p.value
+  for _, entry in ipairs(list) do
+    local how = entry.how
+    if how == "transposed" then
+      out[entry.name] = ops.transpose(value, { 2, 1 })
+    elseif type(how) == "table" then
+      out[entry.name] = ({ ops.split(value, 1, how[2]) })[how[1]]
+    else
+      out[entry.name] = value
+    end
+  end
+  return #list > 0
+end
+
+-- JSON of tables, strings, numbers and booleans, keys in order. An empty table is an object.
 local function json(v, indent)
   if type(v) == "string" then
     return literal.json_string(v)
@@ -388,11 +412,16 @@ end
 
 local function write_text(path, text)
   local file, problem = io.open(path, "wb")
-  if not file then errors.fail("save_pretrained: %s", problem) end
+  if not file then errors.fail("%s", problem) end
   local ok, why = file:write(text)
   local closed, late = file:close()
-  if not ok or not closed then errors.fail("save_pretrained: %s: %s", path, why or late) end
+  if not ok or not closed then errors.fail("%s: %s", path, why or late) end
 end
+
+--- Writes a table as JSON.
+---@param path string
+---@param value table
+function M.write_json(path, value) write_text(path, json(value, "") .. "\n") end
 
 -- Files that belong to a network and are copied as they are.
 local COMPANIONS = { "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json", "merges.txt",
@@ -436,7 +465,7 @@ local function write_tensors(dir, tensors, most)
     core.save_checkpoint(dir .. "/" .. file, values, { format = "pt" })
   end
   if #shards > 1 then
-    write_text(dir .. "/" .. INDEX, json({ metadata = { total_size = total }, weight_map = map }, "") .. "\n")
+    M.write_json(dir .. "/" .. INDEX, { metadata = { total_size = total }, weight_map = map })
     os.remove(dir .. "/" .. SINGLE)
   else
     os.remove(dir .. "/" .. INDEX)
@@ -455,8 +484,12 @@ local bind_save = args.signature("save_pretrained", {
 function M.save_pretrained(...)
   local a = bind_save(...)
   local net, dir = a.net, a.folder
-  local family = family_of(net, "save_pretrained")
+  local family = M.family_of(net, "save_pretrained")
   if not files.is_folder(dir) then errors.fail("save_pretrained: there is no folder '%s'", dir) end
+  if #LoRA.cells(net) > 0 then
+    errors.fail("save_pretrained: %s has adapters: nn.LoRA.merge(net) adds them to the weights, "
+      .. "ms.save_adapter(net, folder) writes them alone", net.class_name)
+  end
   local tensors, nameless, dtype = {}, {}, nil
   for _, p in ipairs(net:get_parameters()) do
     if not written(family, p, tensors) then nameless[#nameless + 1] = p.name end
@@ -474,7 +507,7 @@ function M.save_pretrained(...)
     if config[key] == nil then config[key] = v end
   end
   config.model_type, config.torch_dtype = family.model_type, a.dtype or dtype
-  write_text(dir .. "/config.json", json(config, "") .. "\n")
+  M.write_json(dir .. "/config.json", config)
   write_tensors(dir, tensors, a.shard_bytes)
   if from then copy_companions(from.folder, dir) end
 end

@@ -94,11 +94,16 @@ local function callbacks_of(recipe, eval_dataset)
   return list
 end
 
+-- Whether checkpoints of a network leave parameters out.
+local function leaves_out(network)
+  return #network:get_parameters(function(p) return not p.saved end) > 0
+end
+
 -- Gives the network the weights that the recipe's `weights` and --init-from name, where it has them; says which they
 -- are.
 local function start_from(recipe, network)
   local flags = core.options
-  if recipe.weights and not flags.resume then
+  if recipe.weights and (not flags.resume or leaves_out(network)) then
     pretrained.load_into(network, recipe.weights)
     if core.speaks() then io.stderr:write(("mslua: starting from the weights of %s\n"):format(recipe.weights)) end
   end
@@ -107,10 +112,11 @@ local function start_from(recipe, network)
     params.usage_error("--init-from and --resume: give one of them; --resume also restores the optimizer and the place "
       .. "in the data")
   end
-  local values, path = core.load_named(flags.init_from, recipe.name, recipe.checkpoint and recipe.checkpoint.directory,
-    parallel_context.together())
+  local values, path, _, unsaved = core.load_named(flags.init_from, recipe.name,
+    recipe.checkpoint and recipe.checkpoint.directory, parallel_context.together())
   if core.speaks() then io.stderr:write(("mslua: starting from the weights of %s\n"):format(path)) end
   checkpoint.load_param_into_net(network, values, false)
+  if leaves_out(network) then core.compare_unsaved(unsaved, network:get_parameters(), path) end
 end
 
 -- Says what is saved where the recipe does not say it.
@@ -200,13 +206,15 @@ end
 -- Gives the network the weights that --ckpt names, and says which they are; gives their step.
 local function load_weights(recipe, network)
   local flags = core.options
-  local values, path, step = core.load_named(flags.ckpt, recipe.name, recipe.checkpoint and recipe.checkpoint.directory,
-    parallel_context.together())
+  if recipe.weights and leaves_out(network) then pretrained.load_into(network, recipe.weights) end
+  local values, path, step, unsaved = core.load_named(flags.ckpt, recipe.name,
+    recipe.checkpoint and recipe.checkpoint.directory, parallel_context.together())
   if core.speaks() then
     io.stderr:write(("mslua: %s: weights of %s%s\n"):format(flags.verb, path,
       step > 0 and (", step %d"):format(step) or ""))
   end
   checkpoint.load_param_into_net(network, values, not flags.partial)
+  core.compare_unsaved(unsaved, network:get_parameters(), path)
   return step
 end
 
@@ -354,9 +362,14 @@ function M.generate()
   return 0
 end
 
---- `mslua ckpt convert A B --to hf|safetensors`.
+--- `mslua ckpt merge-lora BASE ADAPTER OUT`.
+function M.merge_lora()
+  return convert.merge_lora(core.options.file, core.options.args[1], core.options.args[2])
+end
+
+--- `mslua ckpt convert A B --to hf|safetensors|peft`.
 function M.convert()
-  return convert(core.options.file, core.options.args[1], core.options.to)
+  return convert.convert(core.options.file, core.options.args[1], core.options.to)
 end
 
 --- `mslua ckpt show DIR` of a folder as Hugging Face has it.

@@ -45,8 +45,10 @@ local function project(self, x, first, count)
   local rows, from = count * e, (first - 1) * e + 1
   local weight = ops.strided_slice(dense.weight, { from, 1 }, { from + rows, e + 1 })
   local shape = x.shape
-  local y = ops.matmul(ops.reshape(x, { -1, e }), weight, { transpose_b = true })
+  local flat = ops.reshape(x, { -1, e })
+  local y = ops.matmul(flat, weight, { transpose_b = true })
   if dense.bias then y = y + ops.strided_slice(dense.bias, { from }, { from + rows }) end
+  if dense.lora then y = y + dense.lora(flat, from, rows) end
   y = ops.reshape(y, { shape[1], shape[2], rows })
   return { ops.split(y, 3, count) }
 end

@@ -5,6 +5,9 @@ local Cell = require "mslua.cell"
 
 local Dense = Cell:extend "Dense"
 
+-- An adapter of nn.LoRA: its parameters are named as this cell's own.
+Dense.transparent = { lora = true }
+
 local bind = args.signature("Dense", {
   { "in_channels", "integer", required = true, min = 1 },
   { "out_channels", "integer", required = true, min = 1 },
@@ -31,8 +34,10 @@ end
 --- x [.., in] gives [.., out].
 function Dense:construct(x)
   local shape = x.shape
-  local y = self.op(#shape == 2 and x or ops.reshape(x, { -1, shape[#shape] }), self.weight)
+  local rows = #shape == 2 and x or ops.reshape(x, { -1, shape[#shape] })
+  local y = self.op(rows, self.weight)
   if self.bias then y = y + self.bias end
+  if self.lora then y = y + self.lora(rows) end
   if #shape ~= 2 then
     shape[#shape] = self.out_channels
     y = ops.reshape(y, shape)

@@ -5,6 +5,7 @@ local nn = {}
 
 nn.Cell = require "mslua.cell"
 nn.Dense = require "mslua.nn.dense"
+nn.LoRA = require "mslua.nn.lora"
 nn.Conv2d = require "mslua.nn.conv2d"
 nn.Conv2dTranspose = require "mslua.nn.conv2d_transpose"
 nn.Upsample = require "mslua.nn.upsample"

@@ -1,0 +1,39 @@
+#include "lua/unsaved_values.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/hash.h"
+
+namespace mslua {
+
+StatusOr<double> DigestOfUnsaved(RankState& state, const std::vector<std::shared_ptr<ParameterData>>& parameters,
+                                 const std::vector<std::string>& names) {
+  std::vector<size_t> unsaved;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (!parameters[i]->saved) unsaved.push_back(i);
+  }
+  if (unsaved.empty()) return 0;
+  std::sort(unsaved.begin(), unsaved.end(), [&](size_t a, size_t b) { return names[a] < names[b]; });
+  Blake2b digest;
+  for (const size_t i : unsaved) {
+    ASSIGN_OR_RETURN(const TensorView value, ValueOf(state, *parameters[i]));
+    const std::string head = absl::StrCat(names[i], " ", ToString(value.type), "\n");
+    digest.Update(head.data(), head.size());
+    digest.Update(value.data, static_cast<size_t>(value.type.bytes()));
+  }
+  constexpr size_t kDigits = 13;  // of four bits: a double has them exactly
+  const std::string hex = digest.HexDigest().substr(0, kDigits);
+  return static_cast<double>(std::max(1ULL, std::strtoull(hex.c_str(), nullptr, 16)));
+}
+
+Status CompareUnsaved(double saved, double here, const std::string& path) {
+  if (saved == 0 || here == 0 || saved == here) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(path,
+                   " leaves out the values of parameters that are not saved, and was saved with other ones than "
+                   "are here: give the same (`weights` of the recipe, or its seed)"));
+}
+
+}  // namespace mslua

@@ -1,0 +1,37 @@
+// The values that a training leaves out of its checkpoints (ParameterData::saved): who resumes has them from elsewhere,
+// and they must be the same ones.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/step/parameter.h"
+#include "core/step/rank_state.h"
+#include "core/train/trainer.h"
+
+namespace mslua {
+
+// 52 bits of the BLAKE2b digest of names, types and values of those `parameters`, whole on this rank, that checkpoints
+// leave out; 0: there are none. names[i] is that of parameters[i].
+StatusOr<double> DigestOfUnsaved(RankState& state, const std::vector<std::shared_ptr<ParameterData>>& parameters,
+                                 const std::vector<std::string>& names);
+
+// Of the counters in a checkpoint: that digest. Not there: not known, as where ranks have parts of such values.
+inline constexpr char kUnsavedCounter[] = "unsaved.digest";
+
+// FailedPrecondition when `here` is another digest than the one of the checkpoint `path`; 0 is not known.
+Status CompareUnsaved(double saved, double here, const std::string& path);
+
+// Gives checkpoints the digest.
+class UnsavedHook : public TrainHook {
+ public:
+  explicit UnsavedHook(double digest) : digest_(digest) {}
+  void SaveCounters(Counters* counters) const override { (*counters)[kUnsavedCounter] = digest_; }
+
+ private:
+  const double digest_;
+};
+
+}  // namespace mslua
