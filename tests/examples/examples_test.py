@@ -201,7 +201,7 @@ def check_help(place):
                 "mslua train recipes/char_gpt.lua && "
                 "mslua recipes copy quickstart my_recipe.lua && cp -r runs/a runs/saved")
     # Those that look at a running job come last, `stop` after all.
-    watching = ("ps", "attach", "logs", "diag", "plot", "top", "stop")
+    watching = ("ps", "attach", "logs", "diag", "top", "stop")
 
     def order(example):
         words = [word for word in example[1].split() if "=" not in word or word.startswith("mslua")]
