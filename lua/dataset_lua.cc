@@ -1,5 +1,6 @@
 #include "lua/dataset_lua.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -8,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/exit_code.h"
+#include "core/base/parallel_for.h"
 #include "core/base/text.h"
 #include "core/data/vision.h"
 #include "core/step/located_status.h"
@@ -442,18 +444,20 @@ Status AppendOp(lua_State* L, Session& session, int index, DatasetHandle* handle
 
 // core.dataset(spec)
 StatusOr<int> MakeDataset(lua_State* L, Session& session) {
-  RETURN_IF_ERROR(CheckFields(L, 1, "dataset", {"source", "num_shards", "shard_id", "ops", "seed", "made_at"}));
+  RETURN_IF_ERROR(CheckFields(L, 1, "dataset",
+                              {"source", "num_shards", "shard_id", "num_parallel_workers", "ops", "seed", "made_at"}));
   lua_getfield(L, 1, "source");
   ASSIGN_OR_RETURN(data::Source source, ReadSource(L, session, -1));
   data::Sharding sharding;
-  int64_t seed = -1;
+  int64_t seed = -1, workers = 0;
   RETURN_IF_ERROR(FieldReader(L, 1, "dataset")
                       .Int("num_shards", &sharding.num_shards)
                       .Int("shard_id", &sharding.shard_id)
+                      .Int("num_parallel_workers", &workers)
                       .Int("seed", &seed)
                       .status());
   auto handle = std::make_shared<DatasetHandle>(
-      DatasetHandle{data::Dataset(std::move(source), sharding), 0, seed, nullptr, 1, nullptr, {}});
+      DatasetHandle{data::Dataset(std::move(source), sharding), 0, seed, nullptr, 1, nullptr, workers, {}});
   ASSIGN_OR_RETURN(const std::string made_at, FieldString(L, 1, "made_at", ""));
   if (const size_t colon = made_at.rfind(':'); colon != std::string::npos) {
     handle->made_at.file = made_at.substr(0, colon);
@@ -728,7 +732,7 @@ StatusOr<int> MakeIterator(lua_State* L, Session& session) {
     ASSIGN_OR_RETURN(it->epochs, ReadInt(L, 2, "iterator: epochs"));
   }
   it->batched = pipeline->batched();
-  it->loader = std::make_unique<data::Loader>(pipeline, data::LoaderOptions());
+  it->loader = std::make_unique<data::Loader>(pipeline, d->ForLoader());
   PushObject<std::shared_ptr<Iterator>>(L, std::move(it));
   lua_pushcclosure(L, Entry<NextBatch>, 1);
   return 1;
@@ -764,6 +768,13 @@ StatusOr<std::shared_ptr<const data::Pipeline>> DatasetHandle::OpenWhole(Session
 bool DatasetHandle::Divided() const {
   const auto generator = description.source().generator();
   return feeds > 1 && description.sharding().num_shards == 0 && (generator == nullptr || generator->random_access());
+}
+
+data::LoaderOptions DatasetHandle::ForLoader() const {
+  constexpr int kMostByDefault = 8;
+  data::LoaderOptions options;
+  options.workers = workers > 0 ? static_cast<int>(workers) : std::clamp(ComputeThreads() - 1, 1, kMostByDefault);
+  return options;
 }
 
 bool DatasetHandle::Repeated() const { return feeds > 1 && description.sharding().num_shards == 0 && !Divided(); }

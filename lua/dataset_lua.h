@@ -24,6 +24,7 @@ struct DatasetHandle {
   std::shared_ptr<const data::Pipeline> pipeline;
   int64_t feeds = 1;                       // of `pipeline`
   std::shared_ptr<SampleReading> reading;  // of single samples; null before the first
+  int64_t workers = 0;                     // threads that read and transform; 0: this rank's cores less one, 1 to 8
   Location made_at;                        // the user's line, for errors; without a file: not known
 
   // Opens it on the first call, and when the session's feed has changed since; notices go to stderr.
@@ -35,6 +36,7 @@ struct DatasetHandle {
   bool Divided() const;
   // Whether every rank gets the same samples: a sequence, of which nobody can take a part.
   bool Repeated() const;
+  data::LoaderOptions ForLoader() const;
 };
 
 template <>

@@ -71,7 +71,7 @@ StatusOr<int> Evaluate(lua_State* L, Session& session) {
   if (graph == nullptr || dataset == nullptr)
     return absl::InvalidArgumentError("evaluate: expected a Graph and a Dataset");
   ASSIGN_OR_RETURN(const auto pipeline, OpenEval(session, **dataset));
-  data::Loader loader(pipeline, data::LoaderOptions());
+  data::Loader loader(pipeline, (*dataset)->ForLoader());
   ASSIGN_OR_RETURN(const auto executable, CompileGraph(session, **graph));
   ASSIGN_OR_RETURN(auto varying, VaryingOf(session, **graph));
   ASSIGN_OR_RETURN(

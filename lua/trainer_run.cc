@@ -244,7 +244,7 @@ class Training {
   Status Prepare() {
     progress() = Progress();
     ASSIGN_OR_RETURN(const auto pipeline, spec_.dataset->Open(session_));
-    loader_ = std::make_unique<data::Loader>(pipeline, data::LoaderOptions());
+    loader_ = std::make_unique<data::Loader>(pipeline, spec_.dataset->ForLoader());
     progress().epochs = spec_.options.epochs;
     progress().steps_per_epoch = pipeline->size();
     if (pipeline->size() == 0) return absl::InvalidArgumentError("train: the dataset has no whole batch");
@@ -722,7 +722,7 @@ class Training {
     }
     if (spec_.has_eval) {
       ASSIGN_OR_RETURN(const auto pipeline, OpenEval(session_, *spec_.eval.dataset));
-      eval_loader_ = std::make_unique<data::Loader>(pipeline, data::LoaderOptions());
+      eval_loader_ = std::make_unique<data::Loader>(pipeline, spec_.eval.dataset->ForLoader());
       ASSIGN_OR_RETURN(eval_executable_, CompileGraph(session_, *spec_.eval.graph));
       ASSIGN_OR_RETURN(auto varying, VaryingOf(session_, *spec_.eval.graph));
       ASSIGN_OR_RETURN(evaluator_,

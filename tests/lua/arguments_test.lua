@@ -132,7 +132,7 @@ check.case("methods", function()
     check.fails_here(method .. ": takes ", function() net[method](net, unpack(arguments)) end)
   end
   local ds = ms.dataset.NumpySlicesDataset(x)
-  for _, call in ipairs { { "batch", 2, true, 7 }, { "shuffle", 2, 7 }, { "take", 2, 7 }, { "skip", 1, 7 },
+  for _, call in ipairs { { "batch", 2, true, 2, 7 }, { "shuffle", 2, 7 }, { "take", 2, 7 }, { "skip", 1, 7 },
     { "repeat_", 1, 7 }, { "get_dataset_size", 7 }, { "get_batch_size", 7 }, { "create_tuple_iterator", 1, 7 } } do
     check.fails_here(call[1] .. ": takes ", function() local _ = ds[call[1]](ds, unpack(call, 2)) end)
   end

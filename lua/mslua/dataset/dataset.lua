@@ -7,6 +7,7 @@ local core = require "mslua.core"
 local errors = require "mslua.errors"
 local notice = require "mslua.notice"
 local Transform = require "mslua.dataset.transform"
+local config = require "mslua.dataset.config"
 local derive = require "mslua.dataset.derive"
 
 ---@class mslua.Dataset
@@ -19,7 +20,11 @@ local sharding = {
   { "num_shards", "integer", min = 1 },
   { "shard_id", "integer", min = 0 },
   { "shuffle", "boolean", false },
+  { "num_parallel_workers", "integer", min = 1, max = 256,
+    doc = "threads that read and transform samples ahead; of all the chain's the largest counts; default: the "
+      .. "rank's cores less one, from 1 to 8" },
 }
+local workers_field = sharding[4]
 
 -- A buffer that holds any dataset whole.
 local WHOLE = 2 ^ 31 - 1
@@ -43,8 +48,8 @@ local function no_method(class, key)
     elsewhere[key] and ": " .. elsewhere[key] or core.did_you_mean(key, known))
 end
 
---- Makes a dataset's class. `fields` are its own arguments, in MindSpore's order; num_samples, num_shards, shard_id and
---- shuffle (the whole dataset, again at each epoch) follow.
+--- Makes a dataset's class. `fields` are its own arguments, in MindSpore's order; num_samples, num_shards, shard_id,
+--- shuffle (the whole dataset, again at each epoch) and num_parallel_workers follow.
 ---@param name string
 ---@param fields mslua.Field[]
 ---@param source_of fun(a: table): table the source, as core.dataset takes it
@@ -70,7 +75,8 @@ function Dataset.define(name, fields, source_of, doc)
     elseif a.num_shards and a.shard_id >= a.num_shards then
       errors.fail("%s: shard_id: expected an integer below num_shards = %d, got %d", name, a.num_shards, a.shard_id)
     end
-    self.spec = { source = source_of(a), num_shards = a.num_shards, shard_id = a.shard_id, ops = {} }
+    self.spec = { source = source_of(a), num_shards = a.num_shards, shard_id = a.shard_id, ops = {},
+      num_parallel_workers = a.num_parallel_workers }
     if a.shuffle then table.insert(self.spec.ops, { kind = "shuffle", buffer_size = WHOLE }) end
     if a.num_samples then table.insert(self.spec.ops, { kind = "take", count = a.num_samples }) end
     self.made_at = core.where()
@@ -80,11 +86,15 @@ end
 
 local function check_self(self, call) class.check_self(self, Dataset, "a dataset", "ds:" .. call) end
 
+-- The larger of two numbers of workers, which may be nil.
+local function most(a, b) return a and b and math.max(a, b) or a or b end
+
 -- A copy, with one more operation when one is given.
-local function with(self, op)
+local function with(self, op, workers)
   local longer = setmetatable({ made_at = core.where() or rawget(self, "made_at") }, getmetatable(self))
   longer.spec = { ops = { unpack(self.spec.ops) } }
   for _, key in ipairs { "source", "num_shards", "shard_id" } do longer.spec[key] = self.spec[key] end
+  longer.spec.num_parallel_workers = most(self.spec.num_parallel_workers, workers)
   longer.spec.ops[#longer.spec.ops + 1] = op
   return longer
 end
@@ -95,6 +105,7 @@ local bind_map = args.signature("map", {
   { "operations", "any", required = true },
   { "input_columns", "string|strings" },
   { "output_columns", "string|strings" },
+  workers_field,
 })
 
 -- Functions and runs of transforms out of nested lists, in order.
@@ -122,7 +133,7 @@ function Dataset:map(...)
   local inputs, outputs = listed(a.input_columns), listed(a.output_columns)
   local steps = flatten(a.operations, {})
   if #steps == 0 then steps[1] = {} end
-  local longer = self
+  local longer = a.num_parallel_workers and with(self, nil, a.num_parallel_workers) or self
   for i, step in ipairs(steps) do
     if type(step) == "function" then
       longer = with(longer, { kind = "call", f = step, inputs = inputs, outputs = i == #steps and outputs or nil,
@@ -192,14 +203,14 @@ end
 ---@param ... mslua.Dataset
 function Dataset:zip(...)
   check_self(self, "zip(other)")
-  local parts = { self.spec }
+  local parts, workers = { self.spec }, self.spec.num_parallel_workers
   for i, other in ipairs { ... } do
     if not class.is(other, Dataset) then errors.fail("zip: expected a dataset, got %s", errors.show(other)) end
-    parts[i + 1] = other.spec
+    parts[i + 1], workers = other.spec, most(workers, other.spec.num_parallel_workers)
   end
   if #parts < 2 or #parts ~= select("#", ...) + 1 then errors.fail "zip: expected another dataset" end
   local joined = setmetatable({ made_at = core.where() }, getmetatable(self))
-  joined.spec = { source = { kind = "zip", parts = parts }, ops = {} }
+  joined.spec = { source = { kind = "zip", parts = parts }, ops = {}, num_parallel_workers = workers }
   return joined
 end
 
@@ -232,7 +243,7 @@ function Dataset:shuffle(...)
 end
 
 local bind_batch = args.signature("batch", {
-  { "batch_size", "integer", required = true, min = 1 }, { "drop_remainder", "boolean", false },
+  { "batch_size", "integer", required = true, min = 1 }, { "drop_remainder", "boolean", false }, workers_field,
 })
 
 --- Joins `batch_size` samples; a last, smaller batch is kept unless drop_remainder. Training leaves it out, for a step
@@ -240,7 +251,8 @@ local bind_batch = args.signature("batch", {
 function Dataset:batch(...)
   check_self(self, "batch(batch_size)")
   local a = bind_batch(...)
-  return with(self, { kind = "batch", size = a.batch_size, drop_remainder = a.drop_remainder })
+  return with(self, { kind = "batch", size = a.batch_size, drop_remainder = a.drop_remainder },
+    a.num_parallel_workers)
 end
 
 local bind_padded = args.signature("padded_batch", {
@@ -293,6 +305,11 @@ function Dataset:open()
     local made_at = rawget(self, "made_at")
     local spec = errors.at(made_at, derive.resolve, self.spec)
     spec.made_at = made_at
+    if spec.source.kind == "generator" and (spec.num_parallel_workers or 1) > 1 then
+      notice(("note: %snum_parallel_workers = %d has no effect: Lua makes the samples, on the training's own thread")
+        :format(made_at and made_at .. ": " or "", spec.num_parallel_workers))
+    end
+    spec.num_parallel_workers = spec.num_parallel_workers or config.get_num_parallel_workers()
     self.opened = errors.at(made_at, core.dataset, spec)
   end
   return self.opened

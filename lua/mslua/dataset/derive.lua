@@ -229,7 +229,8 @@ function M.resolve(spec)
     source.made = source.made or zipped(source.parts)
     source = source.made
   end
-  local result = { source = source, num_shards = spec.num_shards, shard_id = spec.shard_id, ops = {} }
+  local result = { source = source, num_shards = spec.num_shards, shard_id = spec.shard_id, ops = {},
+    num_parallel_workers = spec.num_parallel_workers }
   for _, op in ipairs(spec.ops) do
     if op.kind == "call" then
       op.made = op.made or called(result, op)

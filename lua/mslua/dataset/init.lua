@@ -6,6 +6,7 @@ local define = require("mslua.dataset.dataset").define
 local M = {
   vision = require "mslua.dataset.vision",
   transforms = require "mslua.dataset.transforms",
+  config = require "mslua.dataset.config",
 }
 
 local function check_path(what)
