@@ -78,15 +78,12 @@ StatusOr<int> Evaluate(lua_State* L, Session& session) {
       const auto evaluator,
       Evaluator::Create(executable.get(), &loader, SumsOver(session, lua_toboolean(L, 3) ? session.groups() : nullptr),
                         &session.state().store, std::move(varying)));
-  const auto values = evaluator->Run();
-  if (absl::IsDataLoss(values.status())) return WithExitCode(values.status(), kExitData);
-  RETURN_IF_ERROR(values.status());
-  lua_newtable(L);
-  for (const auto& v : *values) {
-    lua_pushnumber(L, v.second);
-    lua_setfield(L, -2, v.first.c_str());
-  }
-  return 1;
+  const auto sums = evaluator->Run();
+  if (absl::IsDataLoss(sums.status())) return WithExitCode(sums.status(), kExitData);
+  RETURN_IF_ERROR(sums.status());
+  PushSums(L, *sums);
+  lua_pushnumber(L, static_cast<double>(evaluator->samples()));
+  return 2;
 }
 
 }  // namespace

@@ -730,6 +730,8 @@ class Training {
                                          &session_.state().store, std::move(varying)));
       eval_hook_ = Add(std::make_unique<EvalHook>(&progress(), evaluator_.get(), spec_.eval.metrics,
                                                   spec_.eval.every_epochs, spec_.eval.every_steps));
+      if (spec_.eval.finish.ok())
+        eval_hook_->FinishBy([this](const auto& sums, int64_t samples) { return FinishMetrics(sums, samples); });
       // Who asks for a few steps wants those alone.
       if (OptionInt(L_, "max_steps") > 0) eval_hook_->SkipLast();
     }
@@ -754,6 +756,22 @@ class Training {
       if (!hook->empty()) lua_hook_ = Add(std::move(hook));
     }
     return absl::OkStatus();
+  }
+
+  // The values of the metrics, in their order, by Lua.
+  StatusOr<Numbers> FinishMetrics(const std::vector<MetricSums>& sums, int64_t samples) {
+    const StackGuard guard(L_);
+    spec_.eval.finish.Push(L_);
+    PushSums(L_, sums);
+    lua_pushnumber(L_, static_cast<double>(samples));
+    RETURN_IF_ERROR(session_.Call(2, 1));
+    Numbers values;
+    for (const MetricInfo& m : spec_.eval.metrics) {
+      lua_getfield(L_, -1, m.name.c_str());
+      values.emplace_back(m.name, lua_tonumber(L_, -1));
+      lua_pop(L_, 1);
+    }
+    return values;
   }
 
   // Of a text, which is a row of ids; 0: samples are something else.

@@ -91,7 +91,8 @@ Status ReadNetwork(lua_State* L, TrainerSpec* t) {
   return absl::OkStatus();
 }
 
-Status ReadEvalSpec(lua_State* L, int index, EvalSpec* eval) {
+Status ReadEvalSpec(lua_State* L, Session& session, int index, EvalSpec* eval) {
+  eval->finish = Callback::Field(session, index, "finish");
   ASSIGN_OR_RETURN(eval->graph, FieldGraph(L, index, "eval"));
   ASSIGN_OR_RETURN(eval->dataset, FieldDataset(L, index, "eval"));
   ASSIGN_OR_RETURN(eval->every_epochs, FieldInt(L, index, "every_epochs", 1));
@@ -160,7 +161,7 @@ Status TrainerSpec::Read(lua_State* L, Session& session) {
   if (!lua_isnil(L, -1)) RETURN_IF_ERROR(ReadCheckpointSpec(L, lua_gettop(L), this));
   lua_getfield(L, 1, "eval");
   if (!lua_isnil(L, -1)) {
-    RETURN_IF_ERROR(ReadEvalSpec(L, lua_gettop(L), &eval));
+    RETURN_IF_ERROR(ReadEvalSpec(L, session, lua_gettop(L), &eval));
     has_eval = true;
   }
   lua_getfield(L, 1, "early_stopping");
@@ -175,6 +176,18 @@ Status TrainerSpec::Read(lua_State* L, Session& session) {
   lua_getfield(L, 1, "hooks");
   if (lua_type(L, -1) == LUA_TTABLE) hooks = luaL_ref(L, LUA_REGISTRYINDEX);
   return absl::OkStatus();
+}
+
+void PushSums(lua_State* L, const std::vector<MetricSums>& sums) {
+  lua_newtable(L);
+  for (const MetricSums& m : sums) {
+    lua_createtable(L, static_cast<int>(m.sums.size()), 0);
+    for (size_t i = 0; i < m.sums.size(); ++i) {
+      lua_pushnumber(L, m.sums[i]);
+      lua_rawseti(L, -2, static_cast<int>(i) + 1);
+    }
+    lua_setfield(L, -2, m.name.c_str());
+  }
 }
 
 StatusOr<std::string> TrainerSpec::RunFolder(Session& session, const std::string& resume, bool* made) const {

@@ -24,8 +24,12 @@ struct EvalSpec {
   std::shared_ptr<TracedGraph> graph;
   std::shared_ptr<DatasetHandle> dataset;
   std::vector<MetricInfo> metrics;
+  Callback finish;  // of the sums of the graph's outputs, by name, and the number of samples: values by metric's name
   int64_t every_epochs = 1, every_steps = 0;
 };
+
+// Pushes a table: the list of each output's sums, by its name.
+void PushSums(lua_State* L, const std::vector<MetricSums>& sums);
 
 struct TrainerSpec {
   std::shared_ptr<TracedGraph> graph;

@@ -267,19 +267,25 @@ StatusOr<int> BuildEval(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(spec.name, FieldString(L, 1, "name", spec.name));
   lua_getfield(L, 1, "inputs");
   ASSIGN_OR_RETURN(spec.inputs, ReadInputSpecs(L, -1, "build_eval"));
-  lua_getfield(L, 1, "outputs");
-  for (int i = 1; lua_type(L, -1) == LUA_TTABLE && i <= static_cast<int>(lua_objlen(L, -1)); ++i) {
-    lua_rawgeti(L, -1, i);
-    ASSIGN_OR_RETURN(std::string output, ReadString(L, -1, absl::StrCat("build_eval: outputs[", i, "]")));
-    spec.outputs.push_back(std::move(output));
-    lua_pop(L, 1);
-  }
   ASSIGN_OR_RETURN(spec.amp, ReadAmp(L));
   lua_settop(L, 1);
   lua_getfield(L, 1, "forward");
   TraceScope scope(session, spec.name, /*training=*/false);
-  ASSIGN_OR_RETURN(StepGraph step,
-                   BuildEvalGraph(session.state(), scope.trace(), spec, Forward(L, session, spec.name)));
+  const ForwardFn forward = Forward(L, session, spec.name);
+  // The names of outputs are known when the forward pass has been traced.
+  const auto named = [&](const std::vector<Value>& columns) -> StatusOr<std::vector<Value>> {
+    ASSIGN_OR_RETURN(std::vector<Value> results, forward(columns));
+    const StackGuard guard(L);
+    lua_getfield(L, 1, "outputs");
+    for (int i = 1; lua_type(L, -1) == LUA_TTABLE && i <= static_cast<int>(lua_objlen(L, -1)); ++i) {
+      lua_rawgeti(L, -1, i);
+      ASSIGN_OR_RETURN(std::string output, ReadString(L, -1, absl::StrCat("build_eval: outputs[", i, "]")));
+      spec.outputs.push_back(std::move(output));
+      lua_pop(L, 1);
+    }
+    return results;
+  };
+  ASSIGN_OR_RETURN(StepGraph step, BuildEvalGraph(session.state(), scope.trace(), spec, named));
   return PushStep(L, std::move(step));
 }
 

@@ -31,8 +31,16 @@ Status EvalHook::Evaluate(const TrainState& s, int64_t epoch) {
   return Now(s, epoch).status();
 }
 
+StatusOr<Numbers> EvalHook::Values() {
+  ASSIGN_OR_RETURN(const std::vector<MetricSums> sums, evaluator_->Run());
+  if (finish_) return finish_(sums, evaluator_->samples());
+  Numbers values;
+  for (const MetricSums& m : sums) values.emplace_back(m.name, m.sums[0] / static_cast<double>(evaluator_->samples()));
+  return values;
+}
+
 StatusOr<std::string> EvalHook::Now(const TrainState& s, int64_t epoch) {
-  ASSIGN_OR_RETURN(const Numbers values, evaluator_->Run());
+  ASSIGN_OR_RETURN(const Numbers values, Values());
   std::string line = absl::StrCat("eval: epoch ", epoch);
   Numbers record;
   std::vector<double> shown;

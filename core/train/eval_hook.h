@@ -26,6 +26,9 @@ class EvalHook : public TrainHook {
         metrics_(std::move(metrics)),
         every_epochs_(every_epochs),
         every_steps_(every_steps) {}
+  // What makes the metrics' values of the sums and the number of samples; else each is its sum by sample.
+  using Finish = std::function<StatusOr<Numbers>(const std::vector<MetricSums>& sums, int64_t samples)>;
+  void FinishBy(Finish finish) { finish_ = std::move(finish); }
   // No evaluation beside those when training ends.
   void SkipLast() { at_end_ = false; }
   void OnBest(std::function<void(const TrainState&)> best) { on_best_ = std::move(best); }
@@ -42,6 +45,7 @@ class EvalHook : public TrainHook {
 
  private:
   Status Evaluate(const TrainState& s, int64_t epoch);
+  StatusOr<Numbers> Values();
   // Whether these values, as they are shown, beat all before.
   bool Better(const std::vector<double>& values);
 
@@ -49,6 +53,7 @@ class EvalHook : public TrainHook {
   Evaluator* const evaluator_;
   const std::vector<MetricInfo> metrics_;
   const int64_t every_epochs_, every_steps_;
+  Finish finish_;
   std::function<void(const TrainState&)> on_best_;
   bool at_end_ = true;
   int64_t done_ = 0;

@@ -1,5 +1,6 @@
 #include "core/train/evaluator.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "absl/strings/match.h"
@@ -28,14 +29,10 @@ StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(Executable* executable, d
     }
     e->column_positions_.push_back(static_cast<int>(i));
   }
-  for (const GraphOutput& o : graph.outputs) {
-    if (graph.TypeOf(o.value).elements() != 1)
-      return absl::InvalidArgumentError(absl::StrCat("metric '", o.name, "' is not a scalar"));
-  }
   return e;
 }
 
-StatusOr<std::vector<std::pair<std::string, double>>> Evaluator::Run() {
+StatusOr<std::vector<MetricSums>> Evaluator::Run() {
   if (groups_ == nullptr || varying_.empty()) return RunAll();
   // Training continues with each rank's own values, as without the evaluation.
   for (const std::string& name : varying_) RETURN_IF_ERROR(store_->PrepareToWrite(*store_->Find(name)));
@@ -51,10 +48,11 @@ StatusOr<std::vector<std::pair<std::string, double>>> Evaluator::Run() {
   return result;
 }
 
-StatusOr<std::vector<std::pair<std::string, double>>> Evaluator::RunAll() {
+StatusOr<std::vector<MetricSums>> Evaluator::RunAll() {
   const Graph& graph = executable_->graph();
-  std::vector<std::pair<std::string, double>> sums;
-  for (const GraphOutput& o : graph.outputs) sums.emplace_back(o.name, 0);
+  std::vector<MetricSums> sums;
+  for (const GraphOutput& o : graph.outputs)
+    sums.push_back({o.name, std::vector<double>(static_cast<size_t>(graph.TypeOf(o.value).elements()), 0)});
   samples_ = 0;
   RETURN_IF_ERROR(loader_->Seek({0, 0}));
   data::Batch batch;
@@ -67,22 +65,26 @@ StatusOr<std::vector<std::pair<std::string, double>>> Evaluator::RunAll() {
     RETURN_IF_ERROR(data::NameSample(executable_->Run(), *loader_, batch));
     for (size_t i = 0; i < sums.size(); ++i) {
       const TensorView v = executable_->Output(static_cast<int>(i));
-      sums[i].second += LoadAsDouble(v.type.dtype, v.data, 0);
+      for (size_t k = 0; k < sums[i].sums.size(); ++k)
+        sums[i].sums[k] += LoadAsDouble(v.type.dtype, v.data, static_cast<int64_t>(k));
     }
     samples_ += batch.valid;
   }
   if (groups_ != nullptr) RETURN_IF_ERROR(AddOtherRanks(&sums));
   if (samples_ == 0) return absl::InvalidArgumentError("the evaluation dataset has no samples");
-  for (auto& s : sums) s.second /= static_cast<double>(samples_);
   return sums;
 }
 
-Status Evaluator::AddOtherRanks(std::vector<std::pair<std::string, double>>* sums) {
+Status Evaluator::AddOtherRanks(std::vector<MetricSums>* sums) {
   std::vector<double> values = {static_cast<double>(samples_)};
-  for (const auto& s : *sums) values.push_back(s.second);
+  for (const MetricSums& s : *sums) values.insert(values.end(), s.sums.begin(), s.sums.end());
   RETURN_IF_ERROR(SumOverRanks(*groups_, absl::MakeSpan(values), "evaluation"));
   samples_ = static_cast<int64_t>(values[0]);
-  for (size_t i = 0; i < sums->size(); ++i) (*sums)[i].second = values[i + 1];
+  auto next = values.begin() + 1;
+  for (MetricSums& s : *sums) {
+    std::copy_n(next, s.sums.size(), s.sums.begin());
+    next += static_cast<int64_t>(s.sums.size());
+  }
   return absl::OkStatus();
 }
 

@@ -12,8 +12,14 @@
 
 namespace mslua {
 
+// The sums of one output of an evaluation over the samples of the dataset.
+struct MetricSums {
+  std::string name;
+  std::vector<double> sums;  // of its elements
+};
+
 // The graph's data inputs are fed from the loader's columns in order. A scalar input "valid" gets the number of rows of
-// the batch that come from the dataset; outputs are scalars: sums over those rows, named as the metrics.
+// the batch that come from the dataset; outputs are sums over those rows, named as the metrics.
 class Evaluator {
  public:
   // With `groups` every rank runs its part of the dataset, and the result is that of all parts. `varying` then are
@@ -23,8 +29,8 @@ class Evaluator {
                                                      Groups* groups = nullptr, Store* store = nullptr,
                                                      std::vector<std::string> varying = {});
 
-  // Each output's sum over the dataset divided by its samples. The loader's epoch 0, from its beginning.
-  StatusOr<std::vector<std::pair<std::string, double>>> Run();
+  // Each output's sums over the dataset: the loader's epoch 0, from its beginning.
+  StatusOr<std::vector<MetricSums>> Run();
   int64_t samples() const { return samples_; }
 
  private:
@@ -32,8 +38,8 @@ class Evaluator {
             std::vector<std::string> varying)
       : executable_(executable), loader_(loader), groups_(groups), store_(store), varying_(std::move(varying)) {}
 
-  StatusOr<std::vector<std::pair<std::string, double>>> RunAll();
-  Status AddOtherRanks(std::vector<std::pair<std::string, double>>* sums);
+  StatusOr<std::vector<MetricSums>> RunAll();
+  Status AddOtherRanks(std::vector<MetricSums>* sums);
 
   Executable* const executable_;
   data::Loader* const loader_;

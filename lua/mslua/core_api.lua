@@ -463,11 +463,10 @@ core.version = ""
 ---@return {run: fun(self): number, metrics: fun(self): table<string, number>}
 function core.trainer(spec) end
 
----Runs an evaluation over a whole dataset: outputs of the graph are sums over valid rows, divided by the rows that
----count.
----With `together` every rank runs its part of the dataset, and all get the numbers of the whole.
+---Runs an evaluation over a whole dataset: outputs of the graph are sums over valid rows.
+---With `together` every rank runs its part of the dataset, and all get the sums of the whole.
 ---@param graph Graph of build_eval  @param dataset Dataset  @param together? boolean
----@return table<string, number> by output name
+---@return table<string, number[]> sums of each output's elements by its name, integer samples
 function core.evaluate(graph, dataset, together) end
 
 ---One training step at a time, for TrainOneStepCell: compiled at once, state in the session's store.

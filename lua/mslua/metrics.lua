@@ -1,5 +1,6 @@
---- Metrics of an evaluation: each gives one number a row of the batch, [n]; the sums over the rows that count are
---- divided by their number, so that neither batch size nor ranks change a result.
+--- Metrics of an evaluation. Most give one number a row of the batch, [n]; the sums over the rows that count are
+--- divided by their number. Others give several sums, of which `finish` makes the result when the dataset is through.
+--- Neither batch size nor ranks change a result.
 local errors = require "mslua.errors"
 local core = require "mslua.core"
 local ops = require "mslua.ops"
@@ -35,10 +36,129 @@ local function top5(logits, labels)
   return by_row(ops.less(above, 5))
 end
 
+----------------------------------------------------------------------------------------------- metrics of several sums
+
+-- Ids [m] of predicted classes and of labels, the rows' mask [m], and the number of classes. Classes are along the last
+-- dimension of the output, [n, t, c] to labels [n, t], or the second, [n, c, h, w] to labels [n, h, w]. An output of
+-- one number a row is the logit of the second of two classes.
+local function classified(output, label, mask)
+  local shape, predicted, classes = output.shape, nil, nil
+  if #shape == 1 or (#shape == 2 and shape[2] == 1) then
+    predicted, classes = ops.cast(ops.greater(ops.reshape(output, { shape[1] }), 0), "int32"), 2
+  elseif #label.shape == #shape then
+    predicted, classes, label = ops.argmax(output, -1), shape[#shape], ops.argmax(label, -1)
+  else
+    local last = true
+    for i, size in ipairs(label.shape) do last = last and size == shape[i] end
+    local axis = last and #shape or 2
+    predicted, classes = ops.argmax(output, axis), shape[axis]
+  end
+  local each = 1
+  for i = 2, #predicted.shape do each = each * predicted.shape[i] end
+  local n = shape[1]
+  if each > 1 then mask = ops.broadcast_to(ops.reshape(mask, { n, 1 }), { n, each }) end
+  local function flat(x) return ops.reshape(x, { n * each }) end
+  return flat(ops.cast(predicted, "int32")), flat(ops.cast(label, "int32")), flat(mask), classes
+end
+
+-- How often rows of class i, from 0, were given class j: [c, c].
+local function confusion(output, label, mask)
+  local predicted, wanted, weights, classes = classified(output, label, mask)
+  local rows = ops.one_hot(wanted, classes) * ops.reshape(weights, { -1, 1 })
+  return ops.matmul(ops.cast(rows, "float32"), ops.cast(ops.one_hot(predicted, classes), "float32"),
+    { transpose_a = true })
+end
+
+-- counts[i][j] of a flat list.
+local function square(list)
+  local c, counts = math.sqrt(#list), {}
+  for i = 1, c do
+    counts[i] = {}
+    for j = 1, c do counts[i][j] = list[(i - 1) * c + j] end
+  end
+  return counts
+end
+
+-- Of class k: how often it was given and right, given, and there.
+local function class_counts(counts, k)
+  local given, there = 0, 0
+  for i = 1, #counts do given, there = given + counts[i][k], there + counts[k][i] end
+  return counts[k][k], given, there
+end
+
+-- The mean over classes of what `of(right, given, there)` gives; nil: the class does not count.
+local function over_classes(of)
+  return function(sums)
+    local counts, sum, n = square(sums.counts), 0, 0
+    for k = 1, #counts do
+      local value = of(class_counts(counts, k))
+      if value then sum, n = sum + value, n + 1 end
+    end
+    return n > 0 and sum / n or 0 / 0
+  end
+end
+
+-- 0 where there is nothing to divide by, as in scikit-learn.
+local function share(a, b) return b > 0 and a / b or 0 end
+
+-- A score is a logit: bins of 1/128 between -16 and 16, the first and last with what is beyond. They are counted as a
+-- table of 64 by 64.
+local SIDE, RANGE = 64, 16
+
+local function score_bins(output, label, mask)
+  local shape = output.shape
+  local score
+  if #shape == 1 or (#shape == 2 and shape[2] == 1) then
+    score = ops.reshape(output, { shape[1] })
+  elseif #shape == 2 and shape[2] == 2 then
+    local parts = { ops.split(output, 2, 2) }
+    score = ops.reshape(parts[2] - parts[1], { shape[1] })
+  else
+    errors.fail("metrics: auc: expected an output [n, 2], [n, 1] or [n], got %s", errors.show(shape))
+  end
+  local bins = SIDE * SIDE
+  local place = ops.floor((wide(score) + RANGE) * (bins / (2 * RANGE)))
+  place = ops.maximum(ops.minimum(place, bins - 1), 0)
+  local high = ops.floor(place / SIDE)
+  local low = ops.cast(place - high * SIDE, "int32")
+  local positive = ops.cast(ops.reshape(#label.shape == 2 and label.shape[2] == 2 and ops.argmax(label, -1) or label,
+    { shape[1] }), "float32")
+  local function counts(weights)
+    local rows = ops.cast(ops.one_hot(ops.cast(high, "int32"), SIDE), "float32") * ops.reshape(weights, { -1, 1 })
+    return ops.matmul(rows, ops.cast(ops.one_hot(low, SIDE), "float32"), { transpose_a = true })
+  end
+  return { positive = counts(mask * positive), negative = counts(mask * (1 - positive)) }
+end
+
+-- The share of pairs of a positive and a negative row in which the positive one has the higher score; a pair in one bin
+-- counts half.
+local function area(sums)
+  local positives, negatives, above = 0, 0, 0
+  for i = 1, SIDE * SIDE do
+    above = above + sums.positive[i] * (negatives + sums.negative[i] / 2)
+    positives, negatives = positives + sums.positive[i], negatives + sums.negative[i]
+  end
+  return positives * negatives > 0 and above / (positives * negatives) or 0 / 0
+end
+
+local function of_counts(kind, finish)
+  return { kind = kind, sums = function(...) return { counts = confusion(...) } end, finish = finish }
+end
+
 local known = {
   top1 = { rows = top1, kind = "percent" }, accuracy = { rows = top1, kind = "percent" },
   top5 = { rows = top5, kind = "percent" },
   loss = { kind = "mean" },
+  perplexity = { kind = "mean", of_loss = true, finish = function(sums, n) return math.exp(sums.loss / n) end },
+  precision = of_counts("percent", over_classes(function(right, given) return share(right, given) end)),
+  recall = of_counts("percent", over_classes(function(right, _, there) return share(right, there) end)),
+  f1 = of_counts("percent", over_classes(function(right, given, there) return share(2 * right, given + there) end)),
+  iou = of_counts("percent", over_classes(function(right, given, there)
+    local union = given + there - right
+    return union > 0 and right / union or nil
+  end)),
+  confusion_matrix = of_counts("matrix", function(sums) return square(sums.counts) end),
+  auc = { kind = "mean", sums = score_bins, finish = area },
 }
 
 -- The loss of each row; of the whole batch, a scalar, where the loss knows no rows.
@@ -59,20 +179,99 @@ function M.sum(values, n)
   return ops.reduce_sum(ops.select(ops.greater(mask, 0.5), values, 0))
 end
 
---- Turns `{"loss", "top1", mine = function(output, label) ... end}` into a list with "loss" first.
+-- The sums over the rows that count of what a user's metric gives: a tensor [n, ..], or named ones.
+local function sums_of_rows(name, rows)
+  return function(output, label, mask)
+    local given, sums = rows(output, label), {}
+    if core.kind(given) then given = { value = given } end
+    if type(given) ~= "table" or not next(given) then
+      errors.fail("metrics: %s.rows: expected a tensor with a row for each of the %d rows, or a table of such, got %s",
+        name, mask.shape[1], errors.show(given))
+    end
+    for key, values in pairs(given) do
+      local shape = core.kind(values) and values.shape
+      if not shape or #shape < 1 or shape[1] ~= mask.shape[1] then
+        errors.fail("metrics: %s.rows: %s: expected a tensor with a row for each of the %d rows, got %s", name, key,
+          mask.shape[1], shape and errors.show(shape) or errors.show(values))
+      end
+      local flat = ops.reshape(wide(values), { shape[1], -1 })
+      local counts = ops.broadcast_to(ops.reshape(ops.greater(mask, 0.5), { -1, 1 }), flat.shape)
+      sums[key] = ops.reduce_sum(ops.select(counts, flat, 0), { 1 })
+    end
+    return sums
+  end
+end
+
+local function check_table(name, m)
+  for key in pairs(m) do
+    if key ~= "rows" and key ~= "finish" then
+      errors.fail("metrics: %s: unknown key '%s', expected rows and finish", name, tostring(key))
+    end
+  end
+  for _, key in ipairs { "rows", "finish" } do
+    if type(m[key]) ~= "function" then
+      errors.fail("metrics: %s.%s: expected a function, got %s", name, key, errors.show(m[key]))
+    end
+  end
+end
+
+--- The sums of a batch that a metric needs: name -> tensor.
+---@param m table of M.list
+---@param output Value
+---@param label Value
+---@param n integer rows
+function M.sums_of(m, output, label, n)
+  return m.sums(output, label, ops.cast(core.valid_mask(n), "float32"))
+end
+
+--- The results of an evaluation by name, of the sums of all outputs and the number of samples. Of a matrix, lists.
+---@param list table of M.list
+---@param found table<string, number[]> by the names of outputs
+---@param samples integer
+---@return table<string, any>
+function M.finish(list, found, samples)
+  local results = {}
+  for _, m in ipairs(list) do
+    if m.finish then
+      local sums = {}
+      for name, values in pairs(found) do
+        local part = name:match("^" .. m.name:gsub("%p", "%%%0") .. "/(.*)$")
+        if part then sums[part] = #values > 1 and values or values[1] end
+      end
+      local value = m.finish(sums, samples)
+      if type(value) ~= "number" and m.kind ~= "matrix" then
+        errors.fail("metrics: %s.finish: expected a number, got %s", m.name, errors.show(value))
+      end
+      results[m.name] = value
+    else
+      results[m.name] = found[m.name][1] / samples
+    end
+  end
+  return results
+end
+
+--- Turns `{"loss", "top1", mine = function(output, label) ... end}` into a list with "loss" first. A metric that is no
+--- mean over rows is `{ rows = function(output, label) ... end, finish = function(sums, samples) ... end }`: rows gives
+--- a tensor [n, ..] or a table of them by name, and finish gets their sums over the dataset, numbers and flat lists of
+--- numbers, and makes one number of them (of one tensor: sums.value).
 ---@param metrics table
 ---@param loss_fn Cell?
----@return {name: string, kind: "mean"|"percent", rows: fun(output, label)}[]
+---@return {name: string, kind: "mean"|"percent"|"matrix", rows?: fun(output, label), sums?: function,
+---  finish?: fun(sums: table, samples: integer)}[]
 function M.list(metrics, loss_fn)
   local list, given = {}, {}
   local function add(name, entry)
     if given[name] then return end
     given[name] = true
-    if name == "loss" and not loss_fn then errors.fail "metrics: loss needs a loss_fn" end
-    list[#list + 1] = {
-      name = name, kind = entry.kind,
-      rows = entry.rows or function(output, label) return loss_rows(loss_fn, output, label) end,
-    }
+    if (name == "loss" or entry.of_loss) and not loss_fn then errors.fail("metrics: %s needs a loss_fn", name) end
+    local function loss_of(output, label) return loss_rows(loss_fn, output, label) end
+    local m = { name = name, kind = entry.kind, finish = entry.finish, sums = entry.sums }
+    if entry.of_loss then
+      m.sums = function(output, label, mask) return { loss = M.sum(loss_of(output, label), mask.shape[1]) } end
+    elseif not entry.sums then
+      m.rows = entry.rows or loss_of
+    end
+    list[#list + 1] = m
   end
   if loss_fn then add("loss", known.loss) end
   for _, name in ipairs(metrics) do
@@ -85,10 +284,15 @@ function M.list(metrics, loss_fn)
   end
   for _, name in ipairs(errors.names(metrics)) do
     local f = metrics[name]
-    if type(f) ~= "function" then
-      errors.fail("metrics: %s: expected function(output, label) giving a number a row, got %s", name, errors.show(f))
+    if type(f) == "table" and not getmetatable(f) then
+      check_table(name, f)
+      add(name, { kind = "mean", sums = sums_of_rows(name, f.rows), finish = f.finish })
+    elseif type(f) ~= "function" then
+      errors.fail("metrics: %s: expected function(output, label) giving a number a row, or { rows =, finish = }, "
+        .. "got %s", name, errors.show(f))
+    else
+      add(name, { kind = "mean", rows = f })
     end
-    add(name, { kind = "mean", rows = f })
   end
   return list
 end

@@ -229,21 +229,38 @@ end
 ---@package
 function Model:eval_spec(dataset)
   self.network:_as_root()
-  local names, shown = {}, {}
-  for i, m in ipairs(self.metrics) do names[i], shown[i] = m.name, { name = m.name, kind = m.kind } end
+  local names, shown, finishes = {}, {}, false
+  for _, m in ipairs(self.metrics) do
+    if m.kind ~= "matrix" then shown[#shown + 1] = { name = m.name, kind = m.kind } end
+    finishes = finishes or m.finish ~= nil
+  end
   local function forward(...)
     local columns, n = { ... }, select("#", ...)
     local rows = columns[n].shape[1]
-    if self.own_loss then return summed(self.metrics[1], own_loss(self.network, ...), rows, dataset) end
-    local output, sums = wrap.output(self.network, unpack(columns, 1, n - 1)), {}
-    for i, m in ipairs(self.metrics) do sums[i] = summed(m, m.rows(output, columns[n]), rows, dataset) end
+    local sums = {}
+    for i = #names, 1, -1 do names[i] = nil end
+    local function add(name, sum) names[#names + 1], sums[#sums + 1] = name, sum end
+    if self.own_loss then
+      add(self.metrics[1].name, summed(self.metrics[1], own_loss(self.network, ...), rows, dataset))
+      return unpack(sums)
+    end
+    local output = wrap.output(self.network, unpack(columns, 1, n - 1))
+    for _, m in ipairs(self.metrics) do
+      if m.rows then
+        add(m.name, summed(m, m.rows(output, columns[n]), rows, dataset))
+      else
+        local parts = metrics.sums_of(m, output, columns[n], rows)
+        for _, part in ipairs(errors.names(parts)) do add(m.name .. "/" .. part, parts[part]) end
+      end
+    end
     return unpack(sums)
   end
   local graph = core.build_eval {
     name = self.network.class_name .. ".eval", forward = forward, inputs = columns_of(self, dataset, "eval"),
     outputs = names, amp = self.amp, shard = parallel_context.shard(),
   }
-  return { graph = graph, dataset = dataset:open(), metrics = shown }
+  return { graph = graph, dataset = dataset:open(), metrics = shown,
+    finish = finishes and function(...) return metrics.finish(self.metrics, ...) end or nil }
 end
 
 local bind_eval = args.signature("eval", { { "valid_dataset", "dataset", required = true } })
@@ -258,7 +275,9 @@ end
 --- Runs what eval_spec has compiled.
 ---@return table<string, number>
 ---@package
-function Model:evaluate(spec) return core.evaluate(spec.graph, spec.dataset, parallel_context.together()) end
+function Model:evaluate(spec)
+  return metrics.finish(self.metrics, core.evaluate(spec.graph, spec.dataset, parallel_context.together()))
+end
 
 --- The compiled network on batches of these columns, without loss. `plain`: as it is written, in float32, for one
 --- device.

@@ -54,7 +54,9 @@ function M.save_adapter(...)
   local values, targets, transposed = {}, {}, false
   for _, entry in ipairs(cells) do
     local lora, modules = entry.cell.lora, modules_of(family, entry.path)
-    if #modules == 0 then errors.fail("save_adapter: files of '%s' have no name for %s", family.model_type, entry.path) end
+    if #modules == 0 then
+      errors.fail("save_adapter: files of '%s' have no name for %s", family.model_type, entry.path)
+    end
     for _, m in ipairs(modules) do
       local b = lora.lora_B.value
       if type(m.how) == "table" then b = ({ ops.split(b, 1, m.how[2]) })[m.how[1]] end
@@ -82,8 +84,8 @@ function M.save_adapter(...)
 end
 
 -- Keys of adapter_config.json whose other values mean another computation.
-local REFUSED = { use_dora = true, use_rslora = true, rank_pattern = true, alpha_pattern = true, layer_replication = true,
-  lora_bias = true, megatron_config = true, use_qalora = true }
+local REFUSED = { use_dora = true, use_rslora = true, rank_pattern = true, alpha_pattern = true,
+  layer_replication = true, lora_bias = true, megatron_config = true, use_qalora = true }
 
 local function is_set(v) return v ~= nil and v ~= false and not (type(v) == "table" and next(v) == nil) end
 
@@ -96,12 +98,15 @@ local function read_config(dir)
   end
   local config = core.read_json(dir .. "/" .. CONFIG)
   if type(config) ~= "table" then fail("%s: expected an object, got %s", CONFIG, errors.show(config)) end
-  if config.peft_type ~= "LORA" then fail("%s: peft_type is %s, expected LORA", CONFIG, errors.show(config.peft_type)) end
+  if config.peft_type ~= "LORA" then
+    fail("%s: peft_type is %s, expected LORA", CONFIG, errors.show(config.peft_type))
+  end
   for key in pairs(REFUSED) do
     if is_set(config[key]) then fail("%s: %s is not supported", CONFIG, key) end
   end
-  if (config.bias or "none") ~= "none" then fail("%s: bias = %s is not supported, expected \"none\"", CONFIG,
-    errors.show(config.bias)) end
+  if (config.bias or "none") ~= "none" then
+    fail("%s: bias = %s is not supported, expected \"none\"", CONFIG, errors.show(config.bias))
+  end
   for _, key in ipairs { "r", "lora_alpha" } do
     if type(config[key]) ~= "number" or config[key] <= 0 then
       fail("%s: %s is %s, expected a number above 0", CONFIG, key, errors.show(config[key]))
@@ -151,8 +156,8 @@ local function join_parts(parts, dense, from, fail)
     local count = type(p.how) == "table" and p.how[2] or 1
     local rank, out = p.A.shape[1], dense.out_channels / count
     if p.A.shape[2] ~= dense.in_channels or p.B.shape[1] ~= out or p.B.shape[2] ~= rank then
-      fail("%s: lora_A is [%s] and lora_B [%s], but the base's layer has %d inputs and %d outputs: another base", p.module,
-        table.concat(p.A.shape, ", "), table.concat(p.B.shape, ", "), dense.in_channels, out)
+      fail("%s: lora_A is [%s] and lora_B [%s], but the base's layer has %d inputs and %d outputs: another base",
+        p.module, table.concat(p.A.shape, ", "), table.concat(p.B.shape, ", "), dense.in_channels, out)
     end
     local dtype = dense.weight.dtype
     as[i] = from:read(p.A.name):astype(dtype)
@@ -192,7 +197,8 @@ function M.load_adapter(...)
     local p, t = parameters[name], others[name]
     if not p then unknown[#unknown + 1] = t.name end
     if p and table.concat(p.shape, ",") ~= table.concat(t.shape, ",") then
-      fail("%s is [%s], the base's is [%s]: another base", t.name, table.concat(t.shape, ", "), table.concat(p.shape, ", "))
+      fail("%s is [%s], the base's is [%s]: another base", t.name, table.concat(t.shape, ", "),
+        table.concat(p.shape, ", "))
     end
   end
   if #unknown > 0 then

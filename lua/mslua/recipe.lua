@@ -42,7 +42,8 @@ local eval = {
   { "every_steps", "integer", 0, min = 0 },
 }
 
---- What `mslua verify` compares: limits of the last epoch's mean loss and of the last evaluation.
+--- What `mslua verify` compares: limits of the last epoch's mean loss and of the last evaluation. NAME_above and
+--- NAME_below with the name of one of eval.metrics belong here too (take_limits).
 local expect = {
   { "loss_below", "number" },
   { "eval_loss_below", "number" },
@@ -291,6 +292,31 @@ local function set_contexts(recipe)
   if next(recipe.parallel) then parallel_context.set_auto_parallel_context(recipe.parallel) end
 end
 
+-- Takes the limits of metrics out of `expect`: a list of {name of the result, "above" or "below", limit}.
+local function take_limits(values)
+  local metrics, limits = {}, {}
+  for key, name in pairs(type(values.eval) == "table" and type(values.eval.metrics) == "table" and values.eval.metrics
+    or {}) do
+    metrics[type(key) == "string" and key or name] = true
+  end
+  if type(values.expect) ~= "table" then return limits end
+  local rest = {}
+  for _, key in ipairs(errors.names(values.expect)) do
+    local limit = values.expect[key]
+    local name, side = tostring(key):match "^(.+)_(%l+)$"
+    if (side == "above" or side == "below") and metrics[name] and key ~= "top1_above" then
+      if type(limit) ~= "number" then
+        report(("expect: %s: expected a number, got %s"):format(key, errors.show(limit)), { "expect", key })
+      end
+      limits[#limits + 1] = { "eval_" .. name, side, limit }
+    else
+      rest[key] = limit
+    end
+  end
+  values.expect = rest
+  return limits
+end
+
 --- What to train on what and how: a recipe's file ends with `return ms.recipe {...}`. Checks the table, fills in
 --- defaults, applies presets, environment and command line, and sets the contexts.
 ---@param values table
@@ -306,7 +332,9 @@ function M.recipe(...)
     end
   end
   check_places(values)
+  local limits = take_limits(values)
   local recipe = setmetatable(args.check(M.fields, values, report), Recipe)
+  recipe.limits = limits
   local t = recipe.train
   local from_file = { epochs = not origins["train.epochs"], steps = not origins["train.steps"] }
   if t.epochs and t.steps and from_file.epochs ~= from_file.steps then  -- what was set later counts

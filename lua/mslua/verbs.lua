@@ -160,7 +160,7 @@ end
 --- `mslua verify R`: trains and compares with the recipe's expect; 8 when it is not met.
 function M.verify()
   local recipe = M.load()
-  if not recipe.expect or not next(recipe.expect) then
+  if #recipe.limits == 0 and (not recipe.expect or not next(recipe.expect)) then
     error(("%s: the recipe has no expect"):format(core.options.file), 0)
   end
   local found, code = train(recipe):metrics(), 0
@@ -169,6 +169,7 @@ function M.verify()
     { "eval_loss", "below", recipe.expect.eval_loss_below },
     { "eval_top1", "above", recipe.expect.top1_above },
   }
+  for _, limit in ipairs(recipe.limits) do checks[#checks + 1] = limit end
   for _, check in ipairs(checks) do
     local name, side, limit = unpack(check, 1, 3)
     if limit then
@@ -192,15 +193,44 @@ local DIVERGED = 7  -- the exit code (core/base/exit_code.h)
 -- "loss 0.91, top1 68.2%"
 local function line_of(metrics, found)
   local words = {}
-  for i, m in ipairs(metrics) do
+  for _, m in ipairs(metrics) do
     local v = found[m.name]
     if v ~= v then
-      words[i] = m.name .. " NaN"
-    else
-      words[i] = m.kind == "percent" and ("%s %.1f%%"):format(m.name, 100 * v) or ("%s %.4g"):format(m.name, v)
+      words[#words + 1] = m.name .. " NaN"
+    elseif m.kind ~= "matrix" then
+      words[#words + 1] = m.kind == "percent" and ("%s %.1f%%"):format(m.name, 100 * v)
+        or ("%s %.4g"):format(m.name, v)
     end
   end
   return table.concat(words, ", ")
+end
+
+-- A table of counts, a row for each class that rows of the dataset have and a column for each that they were given.
+local function print_matrix(name, counts, labels)
+  local function label(i) return tostring(labels and labels[i] or i - 1) end
+  local width, head = 1, 0
+  for i, row in ipairs(counts) do
+    head = math.max(head, #label(i))
+    for _, v in ipairs(row) do width = math.max(width, #("%.0f"):format(v)) end
+  end
+  width = math.max(width, head)
+  print(("%s: a row for each class of the labels, a column for each predicted class"):format(name))
+  local line = { (" "):rep(head) }
+  for i = 1, #counts do line[#line + 1] = ("%" .. width .. "s"):format(label(i)) end
+  print("  " .. table.concat(line, " "))
+  for i, row in ipairs(counts) do
+    line = { ("%-" .. head .. "s"):format(label(i)) }
+    for _, v in ipairs(row) do line[#line + 1] = ("%" .. width .. ".0f"):format(v) end
+    print("  " .. table.concat(line, " "))
+  end
+end
+
+-- A number, or a list of lists of numbers, as JSON.
+local function json_of(v)
+  if type(v) ~= "table" then return literal.json_number(v) end
+  local items = {}
+  for i, item in ipairs(v) do items[i] = json_of(item) end
+  return "[" .. table.concat(items, ", ") .. "]"
 end
 
 -- Gives the network the weights that --ckpt names, and says which they are; gives their step.
@@ -238,10 +268,13 @@ function M.eval()
   if not core.speaks() then return code end
   if core.options.json then
     local words = {}
-    for i, m in ipairs(model.metrics) do words[i] = ('"%s": %s'):format(m.name, literal.json_number(found[m.name])) end
+    for i, m in ipairs(model.metrics) do words[i] = ('"%s": %s'):format(m.name, json_of(found[m.name])) end
     print("{" .. table.concat(words, ", ") .. "}")
   else
     print("eval: " .. line_of(model.metrics, found))
+    for _, m in ipairs(model.metrics) do
+      if m.kind == "matrix" then print_matrix(m.name, found[m.name], recipe.labels) end
+    end
   end
   if code ~= 0 then
     io.stderr:write(("mslua: error: eval: %s %s NaN\n"):format(table.concat(undefined, ", "),

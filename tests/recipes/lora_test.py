@@ -190,11 +190,12 @@ ms.save_adapter(ms.load_adapter(ms.from_pretrained "llama", "peft_llama"), "agai
           "what is loaded is written again")
 
     # Bad input.
-    run("train", "adapt.lua", "targets=nothing", code=2, says='targets: "nothing" fits no Dense cell of Llama, which has '
-        "layers.0.self_attn.q_proj")
+    run("train", "adapt.lua", "targets=nothing", code=2,
+        says='targets: "nothing" fits no Dense cell of Llama, which has layers.0.self_attn.q_proj')
     run("train", "adapt.lua", "rank=0", code=2, says="rank")
     os.mkdir("out")
-    run("ckpt", "merge-lora", "gpt2", "peft_llama", "out", code=2, says="does not have: base_model.model.model.layers.0")
+    run("ckpt", "merge-lora", "gpt2", "peft_llama", "out", code=2,
+        says="does not have: base_model.model.model.layers.0")
     run("ckpt", "merge-lora", "llama", "gpt2", "out", code=2, says="no adapter_config.json")
     run("ckpt", "merge-lora", "llama", "peft_llama", "nowhere", code=2, says="there is no folder 'nowhere'")
     run("ckpt", "convert", "whole", "out", code=2, says="has adapters")

@@ -42,15 +42,20 @@ function LoRA.dense_cells(net)
   local list = {}
   net:get_parameters()  -- gives them their names
   net:_each_cell(function(cell)
-    if getmetatable(cell) == Dense then list[#list + 1] = { path = cell.weight.name:gsub("%.?weight$", ""), cell = cell } end
+    if getmetatable(cell) == Dense then
+      list[#list + 1] = { path = cell.weight.name:gsub("%.?weight$", ""), cell = cell }
+    end
   end)
   return list
 end
 
+local MOST_SHOWN = 20
+
 local function paths_of(list)
   local paths = {}
   for i, entry in ipairs(list) do paths[i] = entry.path end
-  return table.concat(paths, ", ", 1, math.min(#paths, 20)) .. (#paths > 20 and (" and %d more"):format(#paths - 20) or "")
+  if #paths <= MOST_SHOWN then return table.concat(paths, ", ") end
+  return ("%s and %d more"):format(table.concat(paths, ", ", 1, MOST_SHOWN), #paths - MOST_SHOWN)
 end
 
 -- Whether one of the patterns in "q_proj|v_proj" is found in a name.
@@ -120,8 +125,9 @@ local bind_apply = args.signature("LoRA.apply", {
 --- Adapters for the Dense cells of a network, which it gives back: `nn.LoRA.apply(net, { targets = "q_proj|v_proj" })`.
 --- y becomes y + alpha / rank B A dropout(x); A [rank, in] and B [out, rank] are trained, all other parameters are
 --- fixed and not in checkpoints, which hold the adapters and a digest of the fixed values. `targets`: patterns of Lua,
---- separated by "|", which are looked for in the paths of Dense cells; `also_train`: in the names of parameters that are
---- trained and saved too, such as those of a new head. (net, rank = 8, alpha = 16, dropout = 0, targets, also_train)
+--- separated by "|", which are looked for in the paths of Dense cells; `also_train`: in the names of parameters that
+--- are trained and saved too, such as those of a new head. (net, rank = 8, alpha = 16, dropout = 0, targets,
+--- also_train)
 ---@return Cell
 function LoRA.apply(...)
   local a = bind_apply(...)

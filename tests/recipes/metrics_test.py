@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""Metrics that are no mean over rows: what a plain program computes, whatever batch size and ranks:
+metrics_test.py MSLUA"""
+import json
+import math
+import os
+import random
+import shutil
+import struct
+import subprocess
+import sys
+
+MSLUA = os.path.abspath(sys.argv[1])
+WORK = os.path.join(os.environ.get("TEST_TMPDIR", "/tmp"), "metrics_test")
+ENVIRONMENT = dict(os.environ, OMP_WAIT_POLICY="passive", OMP_NUM_THREADS="1", HOME=WORK, XDG_CACHE_HOME=WORK)
+ENVIRONMENT.pop("XDG_RUNTIME_DIR", None)
+ROWS, CLASSES = 203, 4  # no batch size below divides the rows
+# The network gives its input, which are the logits: what the metrics should say is known.
+RECIPE = """
+local ms = require "mslua"
+local ops = ms.ops
+local p = ms.params { batch = 7, data = "many", mode = "data_parallel" }
+local Net = ms.nn.Cell:extend "Net"
+function Net:init() self.w = ms.Parameter(ms.ones { 1 }, "w") end
+function Net:construct(x) return x * self.w end
+local function rows() return ms.dataset.NumpyDataset(p.data .. ".npz"):batch(p.batch) end
+local metrics = { "top1", "precision", "recall", "f1", "iou", "confusion_matrix", "perplexity",
+  spread = { rows = function(output) return { sum = output, square = output * output } end,
+    finish = function(sums, samples)
+      local total = 0
+      for i, s in ipairs(sums.sum) do total = total + sums.square[i] / samples - (s / samples) ^ 2 end
+      return total
+    end } }
+if p.data == "two" then table.insert(metrics, "auc") end
+if p.data == "one" then metrics = { "auc", "f1", "confusion_matrix" } end
+return ms.recipe {
+  name = "metrics", network = function() return Net() end, dataset = rows, eval_dataset = rows,
+  loss = p.data == "one" and ms.nn.MSELoss() or ms.nn.CrossEntropyLoss(),
+  optimizer = ms.nn.SGD { learning_rate = 0 }, parallel = { parallel_mode = p.mode, gradients_mean = true },
+  train = { epochs = 1 }, eval = { metrics = metrics }, checkpoint = {},
+  expect = p.data == "two" and { auc_above = 0.6, f1_above = 0.5, perplexity_below = 4, loss_below = 9 } or nil,
+}
+"""
+
+
+def check(condition, what):
+    if not condition:
+        sys.exit("not met: %s" % (what,))
+
+
+def run(*words, code=0):
+    done = subprocess.run([MSLUA, *words], env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
+    check(done.returncode == code, "%s: exit code %d: %s%s" % (" ".join(words), done.returncode, done.stdout, done.stderr))
+    return done.stdout + ("" if code == 0 else done.stderr)
+
+
+def npy(kind, shape, values):
+    head = "{'descr': '<%s', 'fortran_order': False, 'shape': (%s), }" % (
+        {"f": "f4", "i": "i4"}[kind], "".join("%d, " % n for n in shape))
+    head += " " * (64 - (10 + len(head) + 1) % 64) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + struct.pack(
+        "<%d%s" % (len(values), kind), *values)
+
+
+def write(name, logits, labels):
+    """An .npz of columns x and y."""
+    import zipfile
+    flat = [v for row in logits for v in row]
+    with zipfile.ZipFile(name + ".npz", "w") as file:
+        file.writestr("x.npy", npy("f", [len(logits), len(logits[0])], flat))
+        if name == "one":
+            file.writestr("y.npy", npy("f", [len(labels), 1], [float(v) for v in labels]))
+        else:
+            file.writestr("y.npy", npy("i", [len(labels)], labels))
+
+
+def expected(logits, labels, classes):
+    single = len(logits[0]) == 1
+    given = [int(row[0] > 0) if single else max(range(classes), key=lambda c, row=row: (row[c], -c)) for row in logits]
+    counts = [[sum(1 for g, l in zip(given, labels) if (l, g) == (i, j)) for j in range(classes)] for i in range(classes)]
+    right = [counts[k][k] for k in range(classes)]
+    columns = [sum(counts[i][k] for i in range(classes)) for k in range(classes)]
+    rows = [sum(counts[k]) for k in range(classes)]
+    share = lambda a, b: a / b if b else 0
+    mean = lambda values: sum(values) / len(values)
+    found = {
+        "confusion_matrix": counts,
+        "precision": mean([share(right[k], columns[k]) for k in range(classes)]),
+        "recall": mean([share(right[k], rows[k]) for k in range(classes)]),
+        "f1": mean([share(2 * right[k], columns[k] + rows[k]) for k in range(classes)]),
+        "iou": mean([right[k] / (columns[k] + rows[k] - right[k]) for k in range(classes)
+                     if columns[k] + rows[k] - right[k]]),
+    }
+    if not single:
+        losses = [math.log(sum(math.exp(v) for v in row)) - row[label] for row, label in zip(logits, labels)]
+        found["perplexity"] = math.exp(mean(losses))
+        found["spread"] = sum(mean([row[c] ** 2 for row in logits]) - mean([row[c] for row in logits]) ** 2
+                              for c in range(classes))
+    if classes == 2:
+        score = [row[0] if single else row[1] - row[0] for row in logits]
+        positive = [s for s, label in zip(score, labels) if label == 1]
+        negative = [s for s, label in zip(score, labels) if label == 0]
+        found["auc"] = mean([(p > n) + (p == n) / 2 for p in positive for n in negative])
+    return found
+
+
+def compare(got, wanted, what):
+    for name, value in wanted.items():
+        if name == "confusion_matrix":
+            check(got[name] == value, (what, name, got[name], value))
+        else:
+            # The AUC counts pairs of one bin half: of 1/128 in logits here, fewer than 0.2 % of the pairs.
+            bound = 1e-3 if name == "auc" else 1e-5 * max(1, abs(value))
+            check(abs(got[name] - value) <= bound, (what, name, got[name], value))
+
+
+def main():
+    shutil.rmtree(WORK, ignore_errors=True)
+    os.makedirs(WORK)
+    os.chdir(WORK)
+    with open("metrics.lua", "w", encoding="utf-8") as file:
+        file.write(RECIPE)
+    draw = random.Random(5)
+    for name, classes, width in (("many", CLASSES, CLASSES), ("two", 2, 2), ("one", 2, 1)):
+        labels = [draw.randrange(classes - (name == "many")) for _ in range(ROWS)]  # of "many" nothing is of class 3
+        logits = [[struct.unpack("<f", struct.pack("<f", draw.gauss((label == c or label == width) * 1.5, 1.2)))[0]
+                   for c in range(width)] for label in labels]
+        write(name, logits, labels)
+        wanted = expected(logits, labels, classes)
+        if name == "one":
+            wanted = {key: wanted[key] for key in ("auc", "f1", "confusion_matrix")}
+        run("train", "metrics.lua", "--out", name, "data=" + name)
+        first = None
+        for ranks, batch, mode in ((1, 7, "stand_alone"), (1, 64, "stand_alone"), (2, 7, "data_parallel"),
+                                   (3, 16, "data_parallel"), (2, 7, "semi_auto_parallel")):
+            out = json.loads(run("eval", "metrics.lua", "--json", "--ckpt", name, "-n", str(ranks), "batch=%d" % batch,
+                                 "mode=" + mode, "data=" + name))
+            compare(out, wanted, (name, ranks, batch, mode))
+            first = first or out
+            check(out["confusion_matrix"] == first["confusion_matrix"], (name, ranks, batch, mode))
+        with open(name + "/metrics.jsonl", encoding="utf-8") as file:
+            last = [json.loads(line) for line in file if '"eval_f1"' in line][-1]
+        check(abs(last["eval_f1"] - wanted["f1"]) < 1e-6 and "eval_confusion_matrix" not in last, last)
+    text = run("eval", "metrics.lua", "--ckpt", "two", "data=two")
+    check("auc 0." in text and "a column for each predicted class" in text, text)
+    check(run("verify", "metrics.lua", "data=two").count(" met") == 4, "what verify says")
+
+    for metrics, says in (('{ "f2" }', 'unknown metric "f2" (did you mean'), ('{ x = { rows = print } }', "x.finish"),
+                          ("{ x = { rows = print, finish = print, more = 1 } }", "unknown key 'more'"),
+                          ('{ "auc" }', "auc: expected an output [n, 2], [n, 1] or [n], got {7, 4}"),
+                          ("{ x = { rows = function() return 1 end, finish = print } }", "x.rows: expected a tensor"),
+                          ("{ x = { rows = function(y) return y end, finish = function() end } }", "x.finish: expected")):
+        with open("bad.lua", "w", encoding="utf-8") as file:
+            file.write(RECIPE.replace("return ms.recipe {", "metrics = %s\nreturn ms.recipe {" % metrics))
+        out = run("train", "bad.lua", code=2)
+        check(says in out, (metrics, out))
+
+
+main()
