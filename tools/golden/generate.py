@@ -120,9 +120,9 @@ class ResNet(Classifier):
 
 
 class GptBlock(nn.Module):
-    def __init__(self, dim, heads):
+    def __init__(self, dim, heads, gelu):
         super().__init__()
-        self.heads = heads
+        self.heads, self.gelu = heads, gelu
         self.ln1, self.ln2 = nn.LayerNorm(dim), nn.LayerNorm(dim)
         self.attn = nn.ModuleDict({"in_proj": nn.Linear(dim, 3 * dim), "out_proj": nn.Linear(dim, dim)})
         self.up, self.down = nn.Linear(dim, 4 * dim), nn.Linear(4 * dim, dim)
@@ -135,15 +135,17 @@ class GptBlock(nn.Module):
         hidden = torch.ones(t, t, dtype=torch.bool).triu(1)
         y = scores.masked_fill(hidden, -math.inf).softmax(-1) @ v
         x = x + self.attn["out_proj"](y.transpose(1, 2).reshape(n, t, e))
-        return x + self.down(F.gelu(self.up(self.ln2(x))))
+        return x + self.down(F.gelu(self.up(self.ln2(x)), approximate=self.gelu))
 
 
 class Gpt(nn.Module):
-    def __init__(self, p):
+    """gelu "tanh" is GPT-2's."""
+
+    def __init__(self, p, gelu="none"):
         super().__init__()
         layers, heads, dim, block = p["layers"], p["heads"], p["dim"], p["block"]
         self.tokens, self.positions = nn.Embedding(65, dim), nn.Embedding(block, dim)
-        self.blocks = nn.ModuleList([GptBlock(dim, heads) for _ in range(layers)])
+        self.blocks = nn.ModuleList([GptBlock(dim, heads, gelu) for _ in range(layers)])
         self.ln = nn.LayerNorm(dim)
         self.rules = {}
         for name, parameter in self.named_parameters():
@@ -160,9 +162,88 @@ class Gpt(nn.Module):
         return F.cross_entropy((self.ln(x) @ self.tokens.weight.T).flatten(0, 1), labels.flatten())
 
 
+class RmsNorm(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(dim))
+
+    def forward(self, x):
+        return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5) * self.weight
+
+
+def rotated(x):
+    """Rotary positions in halves; x [n, heads, t, width]."""
+    half = x.shape[-1] // 2
+    frequencies = 10000.0 ** (-torch.arange(half, dtype=torch.float64) / half)
+    angles = torch.arange(x.shape[2], dtype=torch.float64)[:, None] * frequencies
+    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    a, b = x[..., :half], x[..., half:]
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+
+
+class LlamaAttention(nn.Module):
+    def __init__(self, dim, heads, kv_heads):
+        super().__init__()
+        self.heads, self.kv_heads, self.width = heads, kv_heads, dim // heads
+        self.q_proj = nn.Linear(dim, dim, bias=False)
+        self.k_proj = nn.Linear(dim, kv_heads * self.width, bias=False)
+        self.v_proj = nn.Linear(dim, kv_heads * self.width, bias=False)
+        self.o_proj = nn.Linear(dim, dim, bias=False)
+
+    def forward(self, x):
+        n, t, e = x.shape
+        q, k, v = (y.reshape(n, t, -1, self.width).transpose(1, 2)
+                   for y in (self.q_proj(x), self.k_proj(x), self.v_proj(x)))
+        repeat = self.heads // self.kv_heads
+        q, k, v = rotated(q), rotated(k).repeat_interleave(repeat, 1), v.repeat_interleave(repeat, 1)
+        scores = q @ k.transpose(2, 3) / math.sqrt(self.width)
+        hidden = torch.ones(t, t, dtype=torch.bool).triu(1)
+        y = scores.masked_fill(hidden, -math.inf).softmax(-1) @ v
+        return self.o_proj(y.transpose(1, 2).reshape(n, t, e))
+
+
+class LlamaMlp(nn.Module):
+    def __init__(self, dim, hidden):
+        super().__init__()
+        self.gate_proj, self.up_proj = nn.Linear(dim, hidden, bias=False), nn.Linear(dim, hidden, bias=False)
+        self.down_proj = nn.Linear(hidden, dim, bias=False)
+
+    def forward(self, x):
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class LlamaBlock(nn.Module):
+    def __init__(self, dim, heads, kv_heads, hidden):
+        super().__init__()
+        self.input_layernorm, self.post_attention_layernorm = RmsNorm(dim), RmsNorm(dim)
+        self.self_attn, self.mlp = LlamaAttention(dim, heads, kv_heads), LlamaMlp(dim, hidden)
+
+    def forward(self, x):
+        x = x + self.self_attn(self.input_layernorm(x))
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+
+class Llama(nn.Module):
+    def __init__(self, p):
+        super().__init__()
+        self.embed_tokens = nn.Embedding(65, p["dim"])
+        self.layers = nn.ModuleList([LlamaBlock(p["dim"], p["heads"], p["kv_heads"], p["hidden"])
+                                     for _ in range(p["layers"])])
+        self.norm = RmsNorm(p["dim"])
+        self.lm_head = nn.Linear(p["dim"], 65, bias=False)
+        self.rules = {name: 1 if parameter.dim() == 1 else ("normal", 0.02)
+                      for name, parameter in self.named_parameters()}
+
+    def loss(self, ids, labels):
+        x = self.embed_tokens(ids)
+        for layer in self.layers:
+            x = layer(x)
+        return F.cross_entropy(self.lm_head(self.norm(x)).flatten(0, 1), labels.flatten())
+
+
 def mslua_name(name, module):
     """mslua names what normalises gamma and beta, and a table of embeddings embedding_table."""
-    if isinstance(module, (nn.BatchNorm2d, nn.LayerNorm)):
+    if isinstance(module, (nn.BatchNorm2d, nn.LayerNorm, RmsNorm)):
         return name[:-len("weight")] + "gamma" if name.endswith("weight") else name[:-len("bias")] + "beta"
     return name[:-len("weight")] + "embedding_table" if isinstance(module, nn.Embedding) else name
 
@@ -255,6 +336,7 @@ def text(n, t):
 
 GPT_SMALL = {"layers": 2, "heads": 4, "dim": 32, "block": 16, "batch_size": 3}
 GPT = {"layers": 2, "heads": 4, "dim": 64, "block": 32, "batch_size": 4}
+LLAMA_SMALL, LLAMA = dict(GPT_SMALL, kv_heads=2, hidden=40), dict(GPT, kv_heads=2, hidden=80)
 
 NETWORKS = {
     "quickstart": {
@@ -269,6 +351,16 @@ NETWORKS = {
         "recipe": "char_gpt", "make": Gpt,
         "update": adam_weight_decay(warm(cosine(1e-4, 1e-3, 1900), 100), 0.9, 0.99, 1e-8, 0.1, 1.0),
         "f64": case(5, *text(3, 16), **GPT_SMALL), "f32": case(20, *text(4, 32), **GPT),
+    },
+    "gpt2": {
+        "recipe": "gpt2", "make": lambda p: Gpt(p, "tanh"),
+        "update": adam_weight_decay(warm(cosine(1e-4, 1e-3, 700), 100), 0.9, 0.99, 1e-8, 0.1, 1.0),
+        "f64": case(5, *text(3, 16), dropout=0, **GPT_SMALL), "f32": case(20, *text(4, 32), dropout=0, **GPT),
+    },
+    "llama": {
+        "recipe": "llama", "make": Llama,
+        "update": adam_weight_decay(warm(cosine(1e-4, 1e-3, 1400), 100), 0.9, 0.95, 1e-8, 0.1, 1.0),
+        "f64": case(5, *text(3, 16), **LLAMA_SMALL), "f32": case(20, *text(4, 32), **LLAMA),
     },
     "resnet18": {
         "recipe": "resnet18_cifar10", "make": lambda p: ResNet(p, [2, 2, 2, 2], False, "cifar"),
