@@ -50,7 +50,7 @@ def check(condition, what):
 
 def run(*words, code=0):
     done = subprocess.run([MSLUA, *words], env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
-    check(done.returncode == code, "%s: exit code %d: %s%s" % (" ".join(words), done.returncode, done.stdout, done.stderr))
+    check(done.returncode == code, (" ".join(words), done.returncode, done.stdout + done.stderr))
     return done.stdout + ("" if code == 0 else done.stderr)
 
 
@@ -77,7 +77,8 @@ def write(name, logits, labels):
 def expected(logits, labels, classes):
     single = len(logits[0]) == 1
     given = [int(row[0] > 0) if single else max(range(classes), key=lambda c, row=row: (row[c], -c)) for row in logits]
-    counts = [[sum(1 for g, l in zip(given, labels) if (l, g) == (i, j)) for j in range(classes)] for i in range(classes)]
+    pairs = list(zip(labels, given))
+    counts = [[pairs.count((i, j)) for j in range(classes)] for i in range(classes)]
     right = [counts[k][k] for k in range(classes)]
     columns = [sum(counts[i][k] for i in range(classes)) for k in range(classes)]
     rows = [sum(counts[k]) for k in range(classes)]
@@ -145,11 +146,13 @@ def main():
     check("auc 0." in text and "a column for each predicted class" in text, text)
     check(run("verify", "metrics.lua", "data=two").count(" met") == 4, "what verify says")
 
-    for metrics, says in (('{ "f2" }', 'unknown metric "f2" (did you mean'), ('{ x = { rows = print } }', "x.finish"),
-                          ("{ x = { rows = print, finish = print, more = 1 } }", "unknown key 'more'"),
-                          ('{ "auc" }', "auc: expected an output [n, 2], [n, 1] or [n], got {7, 4}"),
-                          ("{ x = { rows = function() return 1 end, finish = print } }", "x.rows: expected a tensor"),
-                          ("{ x = { rows = function(y) return y end, finish = function() end } }", "x.finish: expected")):
+    for metrics, says in (
+            ('{ "f2" }', 'unknown metric "f2" (did you mean'),
+            ("{ x = { rows = print } }", "x.finish"),
+            ("{ x = { rows = print, finish = print, more = 1 } }", "unknown key 'more'"),
+            ('{ "auc" }', "auc: expected an output [n, 2], [n, 1] or [n], got {7, 4}"),
+            ("{ x = { rows = function() return 1 end, finish = print } }", "x.rows: expected a tensor"),
+            ("{ x = { rows = function(y) return y end, finish = function() end } }", "x.finish: expected")):
         with open("bad.lua", "w", encoding="utf-8") as file:
             file.write(RECIPE.replace("return ms.recipe {", "metrics = %s\nreturn ms.recipe {" % metrics))
         out = run("train", "bad.lua", code=2)
