@@ -13,6 +13,9 @@ StatusOr<std::string> NewRunFolder(const std::string& name);
 inline constexpr char kRunCheckpoints[] = "ckpt", kRunBest[] = "ckpt/best", kRunMetrics[] = "metrics.jsonl";
 // Held by the training that writes into the folder; how the last one ended:
 //   {"state":"done","step":20}   "stopped": by a user or a signal; "failed": with "cause"
+// The matrices of the newest evaluation:
+//   {"step":20,"labels":["cat","dog"],"matrices":{"confusion_matrix":[[9,1],[2,8]]}}   labels may be empty
+inline constexpr char kRunMatrices[] = "eval.json";
 inline constexpr char kRunLock[] = "lock", kRunOutcome[] = "outcome.json";
 
 // The rule for `last` in every verb: the run of `recipe` (of any, when empty) under runs/ that wrote `part` of its

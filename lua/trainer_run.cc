@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -165,6 +166,23 @@ TensorNames NamesOf(Session& session, const TrainerSpec& spec) {
     names[p->key] = taken.insert(name).second ? name : p->key;
   }
   return names;
+}
+
+// The number, or list of such, on top of the stack, as JSON.
+void AppendNumbers(lua_State* L, std::string* text) {
+  if (lua_type(L, -1) != LUA_TTABLE) {
+    const double v = lua_tonumber(L, -1);
+    absl::StrAppend(text, std::isfinite(v) ? absl::StrCat(v) : "null");
+    return;
+  }
+  text->push_back('[');
+  for (int i = 1, n = static_cast<int>(lua_objlen(L, -1)); i <= n; ++i) {
+    if (i > 1) text->push_back(',');
+    lua_rawgeti(L, -1, i);
+    AppendNumbers(L, text);
+    lua_pop(L, 1);
+  }
+  text->push_back(']');
 }
 
 void PrintNote(const std::string& text) { std::fprintf(stderr, "mslua: note: %s\n", text.c_str()); }
@@ -771,7 +789,27 @@ class Training {
       values.emplace_back(m.name, lua_tonumber(L_, -1));
       lua_pop(L_, 1);
     }
+    RecordMatrices();
     return values;
+  }
+
+  // eval.json: the matrices of the newest evaluation, whose results are on the stack.
+  void RecordMatrices() const {
+    if (spec_.eval.matrices.empty() || folder_.empty() || !first()) return;
+    std::string text = absl::StrCat(
+        "{\"step\":", trainer_->state().step, ",\"labels\":[",
+        absl::StrJoin(spec_.eval.labels, ",",
+                      [](std::string* out, const std::string& label) { absl::StrAppend(out, JsonString(label)); }),
+        "],\"matrices\":{");
+    const char* separator = "";
+    for (const std::string& name : spec_.eval.matrices) {
+      lua_getfield(L_, -1, name.c_str());
+      absl::StrAppend(&text, std::exchange(separator, ","), JsonString(name), ":");
+      AppendNumbers(L_, &text);
+      lua_pop(L_, 1);
+    }
+    const Status written = WriteFileAtomically(absl::StrCat(folder_, "/", kRunMatrices), text + "}}\n");
+    if (!written.ok()) PrintNote(absl::StrCat("the matrices of an evaluation are not recorded: ", written.message()));
   }
 
   // Of a text, which is a row of ids; 0: samples are something else.

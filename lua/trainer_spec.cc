@@ -91,8 +91,24 @@ Status ReadNetwork(lua_State* L, TrainerSpec* t) {
   return absl::OkStatus();
 }
 
+// The list of texts in a field; nil: none.
+StatusOr<std::vector<std::string>> ReadTexts(lua_State* L, int index, const char* name) {
+  const StackGuard guard(L);
+  std::vector<std::string> texts;
+  lua_getfield(L, index, name);
+  for (int i = 1; lua_type(L, -1) == LUA_TTABLE && i <= static_cast<int>(lua_objlen(L, -1)); ++i) {
+    lua_rawgeti(L, -1, i);
+    ASSIGN_OR_RETURN(std::string text, ReadString(L, -1, absl::StrCat("eval: ", name, "[", i, "]")));
+    texts.push_back(std::move(text));
+    lua_pop(L, 1);
+  }
+  return texts;
+}
+
 Status ReadEvalSpec(lua_State* L, Session& session, int index, EvalSpec* eval) {
   eval->finish = Callback::Field(session, index, "finish");
+  ASSIGN_OR_RETURN(eval->matrices, ReadTexts(L, index, "matrices"));
+  ASSIGN_OR_RETURN(eval->labels, ReadTexts(L, index, "labels"));
   ASSIGN_OR_RETURN(eval->graph, FieldGraph(L, index, "eval"));
   ASSIGN_OR_RETURN(eval->dataset, FieldDataset(L, index, "eval"));
   ASSIGN_OR_RETURN(eval->every_epochs, FieldInt(L, index, "every_epochs", 1));

@@ -24,6 +24,8 @@ struct EvalSpec {
   std::shared_ptr<TracedGraph> graph;
   std::shared_ptr<DatasetHandle> dataset;
   std::vector<MetricInfo> metrics;
+  std::vector<std::string> matrices;  // metrics whose value is a table of numbers
+  std::vector<std::string> labels;    // of classes; may be empty
   Callback finish;  // of the sums of the graph's outputs, by name, and the number of samples: values by metric's name
   int64_t every_epochs = 1, every_steps = 0;
 };

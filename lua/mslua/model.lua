@@ -229,9 +229,13 @@ end
 ---@package
 function Model:eval_spec(dataset)
   self.network:_as_root()
-  local names, shown, finishes = {}, {}, false
+  local names, shown, matrices, finishes = {}, {}, {}, false
   for _, m in ipairs(self.metrics) do
-    if m.kind ~= "matrix" then shown[#shown + 1] = { name = m.name, kind = m.kind } end
+    if m.kind == "matrix" then
+      matrices[#matrices + 1] = m.name
+    else
+      shown[#shown + 1] = { name = m.name, kind = m.kind }
+    end
     finishes = finishes or m.finish ~= nil
   end
   local function forward(...)
@@ -259,7 +263,7 @@ function Model:eval_spec(dataset)
     name = self.network.class_name .. ".eval", forward = forward, inputs = columns_of(self, dataset, "eval"),
     outputs = names, amp = self.amp, shard = parallel_context.shard(),
   }
-  return { graph = graph, dataset = dataset:open(), metrics = shown,
+  return { graph = graph, dataset = dataset:open(), metrics = shown, matrices = matrices, labels = self.labels or {},
     finish = finishes and function(...) return metrics.finish(self.metrics, ...) end or nil }
 end
 

@@ -59,10 +59,12 @@ end
 
 -- `steps`: in an epoch of training; nil: the model will not train.
 local function model_of(recipe, steps)
-  return Model(recipe:make_network(), {
+  local model = Model(recipe:make_network(), {
     loss_fn = recipe.loss, optimizer = steps and recipe:make_optimizer(steps),
     metrics = recipe.eval.metrics, amp = recipe.train.amp, loss_scale_manager = recipe.train.loss_scale,
   })
+  model.labels = recipe.labels
+  return model
 end
 
 -- The recipe's own callbacks, and those that its tables and the command line ask for.

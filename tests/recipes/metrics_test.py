@@ -36,6 +36,7 @@ if p.data == "one" then metrics = { "auc", "f1", "confusion_matrix" } end
 return ms.recipe {
   name = "metrics", network = function() return Net() end, dataset = rows, eval_dataset = rows,
   loss = p.data == "one" and ms.nn.MSELoss() or ms.nn.CrossEntropyLoss(),
+  labels = p.data == "two" and { "no", "yes" } or nil,
   optimizer = ms.nn.SGD { learning_rate = 0 }, parallel = { parallel_mode = p.mode, gradients_mean = true },
   train = { epochs = 1 }, eval = { metrics = metrics }, checkpoint = {},
   expect = p.data == "two" and { auc_above = 0.6, f1_above = 0.5, perplexity_below = 4, loss_below = 9 } or nil,
@@ -139,11 +140,15 @@ def main():
             compare(out, wanted, (name, ranks, batch, mode))
             first = first or out
             check(out["confusion_matrix"] == first["confusion_matrix"], (name, ranks, batch, mode))
+        with open(name + "/eval.json", encoding="utf-8") as file:
+            recorded = json.load(file)
+        check(recorded["matrices"] == {"confusion_matrix": wanted["confusion_matrix"]}, recorded)
+        check(recorded["step"] == ROWS // 7 and recorded["labels"] == (["no", "yes"] if name == "two" else []), recorded)
         with open(name + "/metrics.jsonl", encoding="utf-8") as file:
             last = [json.loads(line) for line in file if '"eval_f1"' in line][-1]
         check(abs(last["eval_f1"] - wanted["f1"]) < 1e-6 and "eval_confusion_matrix" not in last, last)
     text = run("eval", "metrics.lua", "--ckpt", "two", "data=two")
-    check("auc 0." in text and "a column for each predicted class" in text, text)
+    check("auc 0." in text and "a column for each predicted class" in text and "yes" in text, text)
     check(run("verify", "metrics.lua", "data=two").count(" met") == 4, "what verify says")
 
     for metrics, says in (

@@ -68,10 +68,18 @@ def main():
     check(max(values) == 1e9 and steps[0] == 1 and steps[-1] == 100000, "the extremes stay")
     check(steps == sorted(steps) and len(steps) > 1000, len(steps))
     check(["lr", "0.1", "command line"] in runs[0]["settings"], runs[0]["settings"])
+    check(runs[0]["matrices"].startswith("None: with"), runs[0]["matrices"])
+    with open("runs/a/eval.json", "w", encoding="utf-8") as file:
+        file.write('{"step":7,"labels":["</script>","b"],"matrices":{"confusion_matrix":[[3,1],[0,4]]}}')
+    with open(HOSTILE + "/eval.json", "w", encoding="utf-8") as file:
+        file.write("{")
     both = mslua("report", "runs/a", HOSTILE, "-o", "b.html")
     check(both.returncode == 0, both)
     text, runs = page_of("b.html")
     check(text.count("<script") == 2 and "alert(2)</script>" not in text and "<b>" not in text, "all text is escaped")
+    check(runs[0]["matrices"]["matrices"] == {"confusion_matrix": [[3, 1], [0, 4]]}, runs[0]["matrices"])
+    check(isinstance(runs[1]["matrices"], str) and "1:2" in runs[1]["matrices"] or "expected" in runs[1]["matrices"],
+          runs[1]["matrices"])
     check(runs[1]["name"] == HOSTILE and runs[1]["settings"][1][1].startswith("</script>"), runs[1])
     check(runs[1]["events"] == [{"what": ".set lr=<b>"}] and runs[1]["state"] == "no end", runs[1])
     check(len(runs[1]["curves"]["loss"][0]) == 30 and runs[1]["time"][1][0] == 0, runs[1])

@@ -1,5 +1,7 @@
 #include "verbs/support/run_page.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -74,6 +76,19 @@ Json InterventionsOf(const std::string& folder) {
   return events;
 }
 
+// What the newest evaluation has left, or why there is nothing.
+Json MatricesOf(const std::string& folder) {
+  const std::string path = absl::StrCat(folder, "/", kRunMatrices);
+  if (access(path.c_str(), F_OK) != 0) {
+    return "None: with \"confusion_matrix\" among eval.metrics of the recipe, each evaluation of a training records "
+           "it.";
+  }
+  const auto text = ReadFile(path, 16 << 20);
+  const auto found = text.ok() ? ParseJson(*text) : StatusOr<Json>(text.status());
+  if (!found.ok()) return std::string(found.status().message());
+  return found->is_object() && found->contains("matrices") ? *found : Json(absl::StrCat(path, " is damaged"));
+}
+
 Json SettingsOf(const std::string& folder) {
   const auto settings = ReadRunSettings(folder);
   if (!settings.ok()) return std::string(settings.status().message());
@@ -102,7 +117,8 @@ Json RunJson(const RunRecord& record, size_t points) {
               {"best_key", summary.best_key},
               {"settings", SettingsOf(record.folder)},
               {"tensors", TensorsOf(record.folder)},
-              {"events", InterventionsOf(record.folder)}};
+              {"events", InterventionsOf(record.folder)},
+              {"matrices", MatricesOf(record.folder)}};
   if (summary.best) run["best"] = *summary.best;
   Json curves = Json::object(), undefined = Json::object();
   for (const std::string& key : record.Keys()) curves[key] = CurveJson(record.values.at(key), points);

@@ -192,6 +192,30 @@ function section(title, titles, rows_of) {
     if (Array.isArray(rows)) table(tables, titles, rows); else add(tables, "p", rows);
   }
 }
+// A confusion matrix: a row for each class of the labels, darker cells for larger shares of the row.
+function matrix(name, counts, labels, step) {
+  const label = i => labels[i] === undefined ? String(i) : labels[i];
+  add(tables, "h3", name + " at step " + step + ": rows are labels, columns what was predicted");
+  const t = add(tables, "table"), head = add(t, "tr");
+  add(head, "th", "");
+  counts.forEach((_, i) => add(head, "th", label(i)));
+  counts.forEach((row, i) => {
+    const r = add(t, "tr"), sum = row.reduce((a, b) => a + b, 0);
+    add(r, "th", label(i));
+    row.forEach((v, j) => {
+      const share = sum > 0 ? v / sum : 0;
+      add(r, "td", show(v)).style.background = `rgba(${i === j ? "44,160,44" : "214,39,40"},${share})`;
+    });
+  });
+}
+add(tables, "h2", "Evaluation");
+for (const r of runs) {
+  if (runs.length > 1) add(tables, "h3", r.name);
+  if (typeof r.matrices === "string") { add(tables, "p", r.matrices); continue; }
+  const labels = Array.isArray(r.matrices.labels) ? r.matrices.labels : [];
+  for (const [name, counts] of Object.entries(r.matrices.matrices))
+    if (Array.isArray(counts) && counts.every(Array.isArray)) matrix(name, counts, labels, r.matrices.step);
+}
 section("What was set", ["name", "value", "from"], r => r.settings);
 section("Tensors of the newest checkpoint", ["name", "type", "shape"],
   r => Array.isArray(r.tensors) ? r.tensors.map(t => [t[0], t[1], JSON.stringify(t[2])]) : r.tensors);
