@@ -10,6 +10,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "core/base/text.h"
 #include "core/data/file.h"
 #include "core/data/sources/define.h"
@@ -64,6 +66,8 @@ struct TableColumn {
   int place = -1;         // in a row; -1: skipped
   absl::optional<std::string> missing;
   absl::flat_hash_map<std::string, int32_t> values;  // in order of appearance, later of their bytes
+  bool crossed = false;                              // a cross reads its texts
+  std::vector<size_t> parts;                         // of a cross: the columns of the files that it joins
 };
 
 // A number of few digits, "-12.5", which one division rounds as it should; false: not of this kind.
@@ -126,6 +130,13 @@ Status ParseNumber(absl::string_view text, const char* what, uint32_t* cell) {
   return absl::OkStatus();
 }
 
+// The names of columns in "education * occupation".
+std::vector<std::string> PartsOfCross(const std::string& expression) {
+  std::vector<std::string> parts;
+  for (absl::string_view part : absl::StrSplit(expression, '*')) parts.emplace_back(absl::StripAsciiWhitespace(part));
+  return parts;
+}
+
 // Options of the source.
 struct Table {
   Table(std::string class_name, const Fields& fields)
@@ -135,13 +146,19 @@ struct Table {
         label(fields.String("label")),
         other_type(fields.String("column_type")),
         missing(fields.Texts("missing")),
+        crosses(fields.Texts("crosses")),
         categories_from(fields.Strings("categories_from")),
         pack(fields.Bool("pack")) {}
 
   // The columns that the options name, and the option of each.
   std::vector<std::pair<std::string, const char*>> Named() const {
     std::vector<std::pair<std::string, const char*>> named;
-    for (const auto& [name, type] : types) named.emplace_back(name, "columns");
+    for (const auto& [name, type] : types) {
+      if (crosses.count(name) == 0) named.emplace_back(name, "columns");
+    }
+    for (const auto& [name, expression] : crosses) {
+      for (std::string& part : PartsOfCross(expression)) named.emplace_back(std::move(part), "crosses");
+    }
     for (const auto& [name, value] : missing) named.emplace_back(name, "missing");
     if (!label.empty()) named.emplace_back(label, "label");
     return named;
@@ -151,7 +168,7 @@ struct Table {
   std::vector<std::string> files;
   std::map<std::string, std::string> types;
   std::string label, other_type;
-  std::map<std::string, std::string> missing;
+  std::map<std::string, std::string> missing, crosses;
   std::vector<std::string> categories_from;
   bool pack;
 };
@@ -198,7 +215,7 @@ class TableReader : public Reader {
     for (const auto& [name, option] : table.Named()) known.push_back(name);
     ASSIGN_OR_RETURN(const std::unique_ptr<TableFile> file, open(path, known));
     known.clear();
-    for (const TableColumn& column : described_) known.push_back(column.name);
+    for (size_t k = 0; k < file_columns_; ++k) known.push_back(described_[k].name);
     ASSIGN_OR_RETURN(const std::vector<std::string> names, file->Names(known));
     RETURN_IF_ERROR(described_.empty() ? Describe(table, names, path) : CheckHeader(names, path));
     if (mode != kLearn) files_.emplace_back(path, static_cast<int64_t>(lines_.size()));
@@ -228,6 +245,45 @@ class TableReader : public Reader {
       fields_.push_back(described_.size());
       described_.push_back(std::move(column));
     }
+    file_columns_ = described_.size();
+    texts_.resize(file_columns_);
+    RETURN_IF_ERROR(DescribeCrosses(table, names));
+    return PlaceColumns(table);
+  }
+
+  // Adds the crosses behind the columns of the files.
+  Status DescribeCrosses(const Table& table, const std::vector<std::string>& names) {
+    for (const auto& [name, expression] : table.crosses) {
+      const auto fail = [&, cross = absl::StrCat(table.dataset, ": crosses: ", name, ": ")](absl::string_view what) {
+        return absl::InvalidArgumentError(absl::StrCat(cross, what));
+      };
+      TableColumn column;
+      column.name = name;
+      for (const std::string& part : PartsOfCross(expression)) {  // CheckNames has found them
+        const auto k = static_cast<size_t>(std::find(names.begin(), names.end(), part) - names.begin());
+        if (std::count(column.parts.begin(), column.parts.end(), k) != 0)
+          return fail(absl::StrCat("column '", part, "' is named twice"));
+        column.parts.push_back(k);
+        described_[k].crossed = true;
+      }
+      if (column.parts.size() < 2)
+        return fail(absl::StrCat("expected two or more columns, \"a * b\", got \"", expression, "\""));
+      if (std::find(names.begin(), names.end(), name) != names.end())
+        return fail("the files have a column of this name");
+      const auto type = table.types.find(name);
+      if (type == table.types.end()) return fail("no type; give one in `columns`: \"hash(N)\" or \"category\"");
+      ASSIGN_OR_RETURN(column.type, ParseType(table.dataset, name, type->second));
+      if (column.type.kind != Kind::kHash && column.type.kind != Kind::kCategory) {
+        return fail(absl::StrCat("expected the type \"hash(N)\", \"category\" or \"category(N)\" in `columns`, got \"",
+                                 type->second, "\""));
+      }
+      described_.push_back(std::move(column));
+    }
+    return absl::OkStatus();
+  }
+
+  // Gives each column its place in a row and makes the columns of the dataset.
+  Status PlaceColumns(const Table& table) {
     std::vector<TableColumn*> order;  // of a row
     const auto add = [&](bool label, bool numbers, bool categories) {
       for (TableColumn& c : described_) {
@@ -268,13 +324,15 @@ class TableReader : public Reader {
     return absl::OkStatus();
   }
 
+  static bool MayBeAbsent(const TableColumn& column) { return column.type.kind == Kind::kSkip && !column.crossed; }
+
   // Another file has the same columns in the same order, but for some that are skipped.
   Status CheckHeader(const std::vector<std::string>& names, const std::string& path) {
     fields_.clear();
-    for (size_t k = 0; k < described_.size(); ++k) {
+    for (size_t k = 0; k < file_columns_; ++k) {
       const bool here = fields_.size() < names.size() && names[fields_.size()] == described_[k].name;
       if (here) fields_.push_back(k);
-      if (!here && described_[k].type.kind != Kind::kSkip) break;
+      if (!here && !MayBeAbsent(described_[k])) break;
     }
     if (fields_.size() == names.size() && NoneIsLeft(fields_.empty() ? 0 : fields_.back() + 1)) return absl::OkStatus();
     return absl::DataLossError(absl::StrCat(
@@ -283,8 +341,8 @@ class TableReader : public Reader {
 
   // From the column k on, all are skipped.
   bool NoneIsLeft(size_t k) const {
-    return std::all_of(described_.begin() + static_cast<std::ptrdiff_t>(k), described_.end(),
-                       [](const TableColumn& c) { return c.type.kind == Kind::kSkip; });
+    return std::all_of(described_.begin() + static_cast<std::ptrdiff_t>(k),
+                       described_.begin() + static_cast<std::ptrdiff_t>(file_columns_), MayBeAbsent);
   }
 
   Status AddRecord(const std::string& path, const TableFile& file, const std::vector<absl::string_view>& fields,
@@ -296,17 +354,41 @@ class TableReader : public Reader {
     }
     for (size_t k = 0; k < fields.size(); ++k) {
       TableColumn& column = described_[fields_[k]];
-      if (column.place < 0) continue;
       absl::string_view text = fields[k];
       if (text.empty() && column.missing.has_value()) text = *column.missing;
-      uint32_t cell = 0;
-      const Status status = ReadCell(&column, text, mode, &cell);
-      if (!status.ok())
-        return absl::DataLossError(
-            absl::StrCat(path, ":", file.line(), ": column '", column.name, "': ", status.message()));
-      if (mode != kLearn) cells_[row + static_cast<size_t>(column.place)] = cell;
+      if (column.crossed) texts_[fields_[k]] = text;
+      if (column.place >= 0) RETURN_IF_ERROR(AddCell(path, file, text, mode, row, &column));
+    }
+    std::string joined;
+    for (size_t k = file_columns_; k < described_.size(); ++k) {
+      JoinParts(described_[k], &joined);
+      RETURN_IF_ERROR(AddCell(path, file, joined, mode, row, &described_[k]));
     }
     return absl::OkStatus();
+  }
+
+  Status AddCell(const std::string& path, const TableFile& file, absl::string_view text, Mode mode, size_t row,
+                 TableColumn* column) {
+    uint32_t cell = 0;
+    const Status status = ReadCell(column, text, mode, &cell);
+    if (!status.ok())
+      return absl::DataLossError(
+          absl::StrCat(path, ":", file.line(), ": column '", column->name, "': ", status.message()));
+    if (mode != kLearn) cells_[row + static_cast<size_t>(column->place)] = cell;
+    return absl::OkStatus();
+  }
+
+  // The texts of the cross's parts with "*" between them; a "*" or "\\" in a text follows a "\\", so that no two lists
+  // of texts give the same.
+  void JoinParts(const TableColumn& cross, std::string* joined) const {
+    joined->clear();
+    for (size_t part : cross.parts) {
+      if (part != cross.parts.front()) joined->push_back('*');
+      for (char c : texts_[part]) {
+        if (c == '*' || c == '\\') joined->push_back('\\');
+        joined->push_back(c);
+      }
+    }
   }
 
   static Status ReadCell(TableColumn* column, absl::string_view text, Mode mode, uint32_t* cell) {
@@ -368,7 +450,9 @@ class TableReader : public Reader {
     }
   }
 
-  std::vector<TableColumn> described_;                  // of the files
+  std::vector<TableColumn> described_;                  // of the files, then the crosses
+  size_t file_columns_ = 0;                             // of described_ without the crosses
+  std::vector<absl::string_view> texts_;                // of the record that is read: those that crosses join
   std::vector<size_t> fields_;                          // of the file that is read: the column of each field
   std::vector<std::pair<std::string, int64_t>> files_;  // path, number of its first sample
   int64_t width_ = 0;                                   // cells of a row
@@ -394,6 +478,9 @@ std::vector<FieldDef> TableFields(std::string files_doc) {
       {"label", FieldType::kString, "name of the column that comes last"},
       other,
       {"missing", FieldType::kTexts, "value of an empty field, by the name of its column"},
+      {"crosses", FieldType::kTexts,
+       "more columns by name, which join the texts of others: `crosses = { place = \"city * country\" }`; `columns` "
+       "gives their types"},
       {"categories_from", FieldType::kPaths, "the files whose values number the categories (default: dataset_files)"},
       {"pack", FieldType::kBool,
        "joins floats and ints in one column `numbers` float32 [n], categories and buckets in `categories` int32 [m]",

@@ -84,7 +84,7 @@ local function records(spec, files)
   local plain = changed(spec.source, {
     dataset_files = files, columns = {}, column_type = "category", categories_from = files, pack = false,
   })
-  plain.label = nil
+  plain.label, plain.crosses = nil, nil
   for _, column in ipairs(columns_of(plain)) do
     if column.name == label then return source end
   end

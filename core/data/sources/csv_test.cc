@@ -1,5 +1,6 @@
 #include <cmath>
 #include <cstdlib>
+#include <set>
 
 #include "core/data/testing/source_testing.h"
 #include "gmock/gmock.h"
@@ -148,6 +149,67 @@ TEST(CsvTest, SkippedColumnsMayBeAbsent) {
   EXPECT_THAT(Message(open("/less.csv").status()), HasSubstr("its header is not that of the files before it"));
 }
 
+TEST(CsvTest, CrossesJoinTheTextsOfColumns) {
+  const std::string path = Folder("csv_crosses");
+  Put(path + "/train.csv", "a,b,n,y\nx,p,1,0\nx,q,2,1\nz,p,1,0\n");
+  Put(path + "/test.csv", "a,b,n,y\nz,p,3,1\n,p,3,1\n");
+  FieldMap fields{
+      {"dataset_files", path + "/train.csv"},
+      {"columns", Texts{{"a", "skip"}, {"b", "category"}, {"y", "int"}, {"ab", "category"}, {"bn", "hash(1000000)"}}},
+      {"crosses", Texts{{"ab", "a * b"}, {"bn", "b*n"}}},
+      {"missing", Texts{{"a", "x"}}},
+      {"label", "y"}};
+  Opened reader = Open("csv", fields);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  EXPECT_EQ(Columns(reader), "b i32[];n f32[];ab i32[];bn i32[];y i32[];");
+  const double pn = Row(reader, 0)[3];
+  EXPECT_THAT(Row(reader, 0), ElementsAre(0, 1, 0, pn, 0));  // "x*p" < "x*q" < "z*p"
+  EXPECT_THAT(Row(reader, 1), ElementsAre(1, 2, 1, testing::Ne(pn), 1));
+  EXPECT_THAT(Row(reader, 2), ElementsAre(0, 1, 2, pn, 0));
+  fields["pack"] = true;
+  EXPECT_EQ(Columns(Open("csv", fields)), "numbers f32[1];categories i32[3];y i32[];");
+  fields["dataset_files"] = path + "/test.csv";
+  fields["categories_from"] = path + "/train.csv";
+  reader = Open("csv", fields);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  EXPECT_EQ(Row(reader, 0)[2], 2);
+  EXPECT_EQ(Row(reader, 1)[2], 0);  // the empty field is `missing`'s value
+  Put(path + "/test.csv", "a,b,n,y\nz,q,3,1\n");
+  EXPECT_THAT(Message(Open("csv", fields).status()),
+              HasSubstr("test.csv:2: column 'ab': 'z*q' is not among the values of categories_from"));
+  Put(path + "/test.csv", "b,n,y\np,3,1\n");  // a is skipped, but the cross needs it
+  EXPECT_THAT(Message(Open("csv", fields).status()), HasSubstr("its header is not that of the files before it"));
+}
+
+// No two pairs of texts give the same joined text.
+TEST(CsvTest, CrossesKeepTextsApart) {
+  const std::string path = Folder("csv_crosses_apart") + "/x.csv";
+  Put(path, "a,b\n1*,2\n1,*2\n\"1\\\",*2\n1\\*,2\n1,2\n1*2,\n,1*2\n");
+  const Opened reader = Open("csv", {{"dataset_files", path},
+                                     {"columns", Texts{{"a", "skip"}, {"b", "skip"}, {"c", "category"}}},
+                                     {"crosses", Texts{{"c", "a * b"}}}});
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  std::set<double> seen;
+  for (int i = 0; i < 7; ++i) seen.insert(Row(reader, i)[0]);
+  EXPECT_EQ(seen.size(), 7);
+}
+
+TEST(CsvTest, WrongCrosses) {
+  const std::string path = Folder("csv_crosses_bad") + "/x.csv";
+  Put(path, "city,job\n1,2\n");
+  const auto message = [&](const Texts& crosses, const Texts& columns) {
+    return Message(Open("csv", {{"dataset_files", path}, {"columns", columns}, {"crosses", crosses}}).status());
+  };
+  const Texts hash{{"c", "hash(9)"}};
+  EXPECT_EQ(message({{"c", "city * job"}}, hash), "");
+  EXPECT_THAT(message({{"c", "city * jobs"}}, hash), HasSubstr("crosses: no column 'jobs' (did you mean 'job'?)"));
+  EXPECT_THAT(message({{"c", "city"}}, hash), HasSubstr("crosses: c: expected two or more columns, \"a * b\", got"));
+  EXPECT_THAT(message({{"c", "city * city"}}, hash), HasSubstr("crosses: c: column 'city' is named twice"));
+  EXPECT_THAT(message({{"job", "city * job"}}, {{"job", "hash(9)"}}), HasSubstr("have a column of this name"));
+  EXPECT_THAT(message({{"c", "city * job"}}, {}), HasSubstr("crosses: c: no type; give one in `columns`"));
+  EXPECT_THAT(message({{"c", "city * job"}}, {{"c", "float"}}), HasSubstr("expected the type \"hash(N)\""));
+}
+
 TEST(CsvTest, Errors) {
   const std::string path = Folder("csv_bad") + "/x.csv";
   const auto message = [&](const std::string& text, FieldMap fields = {}) {
@@ -207,6 +269,13 @@ TEST(CsvTest, DamagedFilesNeverCrash) {
     return Open("csv", {{"dataset_files", path}, {"columns", kTypes}, {"label", "income"}});
   });
   Fuzz(path, kPeople, 1000, [&] { return Open("csv", {{"dataset_files", path}, {"column_type", "category"}}); });
+  const Texts crossed{{"age", "skip"}, {"id", "skip"}, {"job_city", "category"}};
+  Fuzz(path, kPeople, 1000, [&] {
+    return Open("csv", {{"dataset_files", path},
+                        {"columns", crossed},
+                        {"column_type", "category"},
+                        {"crosses", Texts{{"job_city", "job * city"}}}});
+  });
 }
 
 }  // namespace
