@@ -139,6 +139,13 @@ TEST(DataParallel, FollowsOneRankWithDropout) {
   for (int ranks : {2, 3}) ExpectFollows(MeanLosses(ranks, t), one, 1e-5);
 }
 
+TEST(DataParallel, FollowsOneRankWithDropPath) {
+  Training t;
+  t.net = "self.drop = nn.DropPath {drop_prob = 0.3}";
+  const std::vector<double> one = MeanLosses(1, t);
+  for (int ranks : {2, 3}) ExpectFollows(MeanLosses(ranks, t), one, 1e-5);
+}
+
 // Without gradients_mean they are summed: the steps are as large as with `ranks` times the rate.
 TEST(DataParallel, SumsWithoutGradientsMean) {
   Training sum, scaled;

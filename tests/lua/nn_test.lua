@@ -182,6 +182,21 @@ check.case("Dropout acts in training only", function()
   check.equal(values(drop(x)), values(x))
 end)
 
+check.case("DropPath drops whole rows, in training only", function()
+  local drop, x = nn.DropPath(0.25), ms.ones { 1000, 3, 2 }
+  drop:set_train(true)
+  local dropped, rows = 0, values(ops.reshape(drop(x), { 1000, 6 }))
+  for _, row in ipairs(rows) do
+    local first = row[1]
+    for k = 2, 6 do check.equal(row[k], first) end
+    if first == 0 then dropped = dropped + 1 else check.near(first, 4 / 3, 1e-6) end
+  end
+  if dropped < 190 or dropped > 310 then error("rows dropped: " .. dropped) end
+  drop:set_train(false)
+  check.equal(values(drop(x)), values(x))
+  check.fails("drop_prob", function() nn.DropPath(1) end)
+end)
+
 check.case("losses", function()
   local logits, labels = ms.Tensor { { 1, 2, 3 }, { 3, 2, 1 } }, ms.Tensor({ 2, 2 }, ms.int32)
   local rows = { 0.407606, 2.407606 }

@@ -10,7 +10,8 @@ local function dense(n_in, n_out) return nn.Dense(n_in, n_out, { weight_init = n
 
 local Layer = nn.Cell:extend "VitLayer"
 
-function Layer:init(c)
+-- `drop_path`: the probability that a row skips a branch.
+function Layer:init(c, drop_path)
   self.norm_before = nn.LayerNorm(c.dim, c.epsilon)
   self.attention = nn.MultiheadAttention(c.dim, c.heads, {
     dropout = c.dropout, weight_init = normal, bias_init = "zeros",
@@ -20,11 +21,12 @@ function Layer:init(c)
   self.output = dense(c.hidden, c.dim)
   self.dropout = nn.Dropout { p = c.dropout }
   self.gelu = nn.GELU { approximate = c.activation == "gelu_new" }
+  self.drop_path = nn.DropPath(drop_path)
 end
 
 function Layer:construct(x)
-  x = x + self.attention(self.norm_before(x))
-  return x + self.dropout(self.output(self.gelu(self.intermediate(self.norm_after(x)))))
+  x = x + self.drop_path(self.attention(self.norm_before(x)))
+  return x + self.drop_path(self.dropout(self.output(self.gelu(self.intermediate(self.norm_after(x))))))
 end
 
 local Vit = nn.Cell:extend "Vit"
@@ -34,11 +36,13 @@ local bind = args.signature("Vit", {
   { "channels", "integer", 3, min = 1 }, { "classes", "integer", required = true, min = 0 },
   { "layers", "integer", required = true, min = 1 }, { "heads", "integer", required = true, min = 1 },
   { "dim", "integer", required = true, min = 1 }, { "hidden", "integer", min = 1 },
-  { "dropout", "number", 0, min = 0, below = 1 }, { "epsilon", "number", 1e-12, above = 0 },
+  { "dropout", "number", 0, min = 0, below = 1 }, { "drop_path", "number", 0, min = 0, below = 1 },
+  { "epsilon", "number", 1e-12, above = 0 },
   { "activation", "string", "gelu", choices = { "gelu", "gelu_new" } },
 })
 
 --- `Vit { image_size = 224, patch = 16, classes = 1000, layers = 12, heads = 12, dim = 768 }`; hidden: default 4 dim.
+--- drop_path: the probability that a row skips a branch of the last layer; it grows from 0 in the first.
 --- classes = 0: no classifier, the network gives all tokens after the last normalisation.
 function Vit:init(...)
   local c = bind(...)
@@ -55,7 +59,9 @@ function Vit:init(...)
   })
   self.dropout = nn.Dropout { p = c.dropout }
   self.layers = nn.CellList()
-  for _ = 1, c.layers do self.layers:append(Layer(c)) end
+  for i = 1, c.layers do
+    self.layers:append(Layer(c, c.drop_path * (i - 1) / math.max(1, c.layers - 1)))
+  end
   self.norm = nn.LayerNorm(c.dim, c.epsilon)
   if c.classes > 0 then self.classifier = dense(c.dim, c.classes) end
 end

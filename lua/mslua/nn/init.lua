@@ -11,6 +11,7 @@ nn.Conv2dTranspose = require "mslua.nn.conv2d_transpose"
 nn.Upsample = require "mslua.nn.upsample"
 nn.Embedding = require "mslua.nn.embedding"
 nn.Dropout = require "mslua.nn.dropout"
+nn.DropPath = require "mslua.nn.drop_path"
 nn.Flatten = require "mslua.nn.flatten"
 nn.MultiheadAttention = require "mslua.nn.attention"
 
