@@ -154,7 +154,7 @@ check.case("a metric gives a number a row", function()
 end)
 
 check.case("a metric that there is not", function()
-  check.fails_here('unknown metric "mse"; there are accuracy, loss, top1, top5, and name = function(output, label)',
+  check.fails_here('unknown metric "mse"; there are accuracy, auc, confusion_matrix, f1, iou, loss, ',
     function() ms.Model(nn.Dense(2, 2), { metrics = { "mse" } }) end)
 end)
 
