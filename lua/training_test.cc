@@ -178,7 +178,8 @@ TEST_F(TrainingTest, EvaluationCountsValidRows) {
                             ops = {{kind = 'batch', size = 4}}}
     local g = core.build_eval {name = 'sum', inputs = d:schema(), outputs = {'mean'},
                                forward = function(x) return (x * core.valid_mask(4)):sum() end}
-    return core.evaluate(g, d).mean)"),
+    local sums, samples = core.evaluate(g, d)
+    return sums.mean[1] / samples)"),
             "4");
 }
 

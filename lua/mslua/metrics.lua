@@ -276,8 +276,8 @@ function M.list(metrics, loss_fn)
   if loss_fn then add("loss", known.loss) end
   for _, name in ipairs(metrics) do
     if not known[name] then
-      errors.fail("metrics: unknown metric %s%s; there are %s, and name = function(output, label) or { rows =, finish = }",
-        errors.show(name), core.did_you_mean(tostring(name), errors.names(known)),
+      errors.fail("metrics: unknown metric %s%s; there are %s, and name = function(output, label) or "
+        .. "{ rows =, finish = }", errors.show(name), core.did_you_mean(tostring(name), errors.names(known)),
         table.concat(errors.names(known), ", "))
     end
     add(name, known[name])
