@@ -20,7 +20,7 @@
 #include "verbs/support/report.h"
 #include "verbs/support/run_recipe.h"
 
-DEFINE_string(to, "hf", "write a folder as Hugging Face has it, one file, or a folder of adapters");
+DEFINE_string(to, "hf", "a model folder, one file, or a folder of adapters");
 
 namespace mslua {
 namespace {
