@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/parallel_for.h"
+#include "core/base/print_options.h"
 #include "core/base/text.h"
 #include "core/base/version.h"
 #include "lua/checkpoint_lua.h"
@@ -52,6 +54,36 @@ StatusOr<int> SetSeed(lua_State* L, Session& session) {
 // core.set_denormals(keep)
 StatusOr<int> KeepDenormals(lua_State* L, Session&) {
   SetDenormals(lua_toboolean(L, 1) != 0);
+  return 0;
+}
+
+// core.print_options(): the settings that hold, by name
+StatusOr<int> PrintSettings(lua_State* L, Session&) {
+  const PrintOptions options = GetPrintOptions();
+  lua_createtable(L, 0, 3);
+  const std::pair<const char*, int64_t> fields[] = {
+      {"precision", options.precision}, {"threshold", options.threshold}, {"edgeitems", options.edgeitems}};
+  for (const auto& [name, value] : fields) {
+    lua_pushnumber(L, static_cast<double>(value));
+    lua_setfield(L, -2, name);
+  }
+  return 1;
+}
+
+// core.set_print_options(precision, threshold, edgeitems, linewidth, sci_mode); nil: chosen when a tensor is written.
+StatusOr<int> SetPrintSettings(lua_State* L, Session&) {
+  PrintOptions options;
+  ASSIGN_OR_RETURN(const int64_t precision, ReadInt(L, 1, "precision"));
+  ASSIGN_OR_RETURN(options.threshold, ReadInt(L, 2, "threshold"));
+  ASSIGN_OR_RETURN(const int64_t edgeitems, ReadInt(L, 3, "edgeitems"));
+  options.precision = static_cast<int>(precision);
+  options.edgeitems = static_cast<int>(std::min<int64_t>(edgeitems, 1 << 30));
+  if (!lua_isnil(L, 4)) {
+    ASSIGN_OR_RETURN(const int64_t linewidth, ReadInt(L, 4, "linewidth"));
+    options.linewidth = static_cast<int>(std::min<int64_t>(linewidth, 1 << 30));
+  }
+  if (!lua_isnil(L, 5)) options.sci_mode = lua_toboolean(L, 5) != 0;
+  SetPrintOptions(options);
   return 0;
 }
 
@@ -249,6 +281,8 @@ int OpenCoreModule(lua_State* L) {
                    {"set_seed", Entry<SetSeed, 1>},
                    {"set_denormals", Entry<KeepDenormals>},
                    {"seed", Entry<GetSeed>},
+                   {"print_options", Entry<PrintSettings>},
+                   {"set_print_options", Entry<SetPrintSettings, 5>},
                    {"fail", Entry<Fail>},
                    {"where", Entry<Where>},
                    {"at", Entry<At>},

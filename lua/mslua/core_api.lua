@@ -396,6 +396,15 @@ function core.set_seed(seed) end
 function core.set_denormals(keep) end
 ---@return integer
 function core.seed() end
+---How tensors are written.
+---@return {precision: integer, threshold: integer, edgeitems: integer}
+function core.print_options() end
+---@param precision integer
+---@param threshold integer
+---@param edgeitems integer
+---@param linewidth? integer columns; nil: the terminal's
+---@param sci_mode? boolean nil: where the elements ask for it
+function core.set_print_options(precision, threshold, edgeitems, linewidth, sci_mode) end
 ---Raises `format:format(...)` at the user's line.
 function core.fail(format, ...) end
 ---"recipe.lua:12" of the nearest caller outside the library, or nil.

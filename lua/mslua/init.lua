@@ -31,6 +31,7 @@ take(require "mslua.parameter", "Parameter")
 ms.initializer = require "mslua.initializer"
 
 local context = require "mslua.context"
+take(require "mslua.printing", "set_printoptions", "get_printoptions", "reset_printoptions")
 take(context, "GRAPH_MODE", "PYNATIVE_MODE", "set_context", "get_context")
 take(require "mslua.parallel_context", "ParallelMode", "set_auto_parallel_context", "get_auto_parallel_context",
   "reset_auto_parallel_context")
