@@ -360,25 +360,37 @@ end
 ---@return string
 function Cell:extra() return "" end
 
-local function describe(cell, name, indent, lines)
+-- The lines of a cell and of what is in it; `counts` has the elements of each parameter once.
+local function describe(cell, name, indent, lines, counts)
   local extra = cell:extra()
   if extra ~= "" then extra = "(" .. extra .. ")" end
   lines[#lines + 1] = indent .. (name and name .. ": " or "") .. cell.class_name .. extra
   for _, key in ipairs(rawget(cell, "_order")) do
     local v = rawget(cell, "_fields")[key]
     if is_cell(v) then
-      describe(v, tostring(key), indent .. "  ", lines)
+      describe(v, tostring(key), indent .. "  ", lines, counts)
     else
+      if not counts.seen[v] then
+        local elements = 1
+        for _, n in ipairs(v.shape) do elements = elements * n end
+        counts.seen[v] = true
+        counts.all = counts.all + elements
+        if not v.requires_grad then counts.fixed = counts.fixed + elements end
+      end
       lines[#lines + 1] = ("%s  %s: %s %s%s"):format(indent, tostring(key), v.dtype, errors.show(v.shape),
         v.requires_grad and "" or " (fixed)")
     end
   end
 end
 
---- The tree: a line for each cell and parameter.
+--- The tree: a line for each cell and parameter, and the number of elements of all parameters.
 function Cell:__tostring()
-  local lines = {}
-  describe(self, nil, "", lines)
+  local lines, counts = {}, { all = 0, fixed = 0, seen = {} }
+  describe(self, nil, "", lines, counts)
+  if counts.all > 0 then
+    lines[#lines + 1] = ("%d parameters%s"):format(counts.all,
+      counts.fixed > 0 and (", %d of them fixed"):format(counts.fixed) or "")
+  end
   return table.concat(lines, "\n")
 end
 

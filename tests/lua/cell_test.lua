@@ -72,7 +72,7 @@ end)
 
 check.case("print is a tree", function()
   check.equal(tostring(nn.SequentialCell { nn.Dense(2, 3, { has_bias = false }), nn.ReLU() }),
-    "SequentialCell\n  0: Dense(2 -> 3, no bias)\n    weight: float32 {3, 2}\n  1: ReLU")
+    "SequentialCell\n  0: Dense(2 -> 3, no bias)\n    weight: float32 {3, 2}\n  1: ReLU\n6 parameters")
 end)
 
 check.case("what is refused", function()
