@@ -3,6 +3,7 @@
 DEFINE_string(backend, "", "how ranks are connected (default: mpi under mpirun, else native)");
 DEFINE_string(ckpt, "last", "the weights to load: of this recipe's last run");
 DEFINE_string(device, "cpu", "where to compute");
+DEFINE_string(e, "", "run CMD and leave; may be repeated");
 DEFINE_double(hang_timeout, 600, "seconds that ranks wait for one that makes no progress");
 DEFINE_double(heartbeat_timeout, 2.5, "a rank that is silent for S seconds counts as dead");
 DEFINE_string(iface, "", "network interface where other ranks reach this one");
@@ -21,6 +22,7 @@ namespace mslua::cli {
 
 FlagDef Backend() { return OneOf(FLAGS_backend, "native|mpi"); }
 FlagDef Checkpoint() { return Text(FLAGS_ckpt, "best|last|PATH"); }
+FlagDef Commands() { return Text(FLAGS_e, "CMD").Repeated(); }
 FlagDef Device() { return OneOf(FLAGS_device, "cpu|cuda"); }
 FlagDef HangTimeout() { return Number(FLAGS_hang_timeout, "S", 1); }
 FlagDef HeartbeatTimeout() { return Number(FLAGS_heartbeat_timeout, "S", 1); }

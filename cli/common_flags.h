@@ -7,6 +7,7 @@ namespace mslua::cli {
 
 FlagDef Backend();
 FlagDef Checkpoint();
+FlagDef Commands();
 FlagDef Device();
 FlagDef HangTimeout();
 FlagDef HeartbeatTimeout();

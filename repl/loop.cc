@@ -35,6 +35,23 @@ Loop::Loop(Session& session, Extension extension)
 
 int Loop::Run() {
   const InterruptScope interrupts;
+  if (extension_.lines.empty())
+    RunInput();
+  else
+    RunLines();
+  return errors_;
+}
+
+void Loop::RunLines() {
+  for (const std::string& line : extension_.lines) {
+    std::string pending;
+    if (!Take(line, &pending) || leave_) return;
+    if (!pending.empty()) Error(absl::StrCat("-e: the statement is not complete: ", pending));
+    if (errors_ > 0) return;
+  }
+}
+
+void Loop::RunInput() {
   std::string line, pending;
   while (!leave_) {
     const std::string name = extension_.prompt ? extension_.prompt() : "";
@@ -44,17 +61,20 @@ int Loop::Run() {
       pending.clear();
       continue;
     }
-    if (pending.empty()) {
-      const absl::string_view text = absl::StripAsciiWhitespace(line);
-      if (text.empty()) continue;
-      if (text == ".quit" || text == ".exit") break;
-      if (Command(text)) continue;
-    }
-    pending += pending.empty() ? line : absl::StrCat("\n", line);
-    if (Evaluate(pending)) pending.clear();
+    if (!Take(line, &pending)) return;
   }
   if (!pending.empty()) Error("stdin: the last statement is not complete");
-  return errors_;
+}
+
+bool Loop::Take(const std::string& line, std::string* pending) {
+  if (pending->empty()) {
+    const absl::string_view text = absl::StripAsciiWhitespace(line);
+    if (text == ".quit" || text == ".exit") return false;
+    if (text.empty() || Command(text)) return true;
+  }
+  *pending += pending->empty() ? line : absl::StrCat("\n", line);
+  if (Evaluate(*pending)) pending->clear();
+  return true;
 }
 
 void Loop::Error(absl::string_view message) {

@@ -27,17 +27,22 @@ class Loop {
     // theirs to handle.
     std::function<Status(const std::string& text)> begin;
     std::function<std::vector<std::string>(const Status& own)> end;
-    std::string help;  // appended to .help
+    std::string help;                // appended to .help
+    std::vector<std::string> lines;  // run instead of those of the input, until one fails
   };
 
   Loop(Session& session, Extension extension);
 
-  // Until the end of the input or .quit; gives the number of lines that failed.
+  // Until the end of the lines or .quit; gives the number of lines that failed.
   int Run();
   // A line from elsewhere than what runs.
   void Note(const std::string& line) { editor_->Note(line); }
 
  private:
+  void RunLines();
+  void RunInput();
+  // Runs the line, or the statement in `pending` that it ends; an unfinished one stays there. False: leave.
+  bool Take(const std::string& line, std::string* pending);
   void Error(absl::string_view message);
   bool Command(absl::string_view text);
   // False when the text is a statement that continues on the next line.

@@ -79,6 +79,17 @@ def test_recipe():
     check("leaving ends the job", code == 0, (code, err))
 
 
+def test_commands():
+    out, err, code = repl(["-e", "x = 4", "-e", "x * 10", "-e", "for i = 1, 2 do\n  print(i)\nend"], [])
+    check("-e runs each command, in order", (out, err, code) == ("40\n1\n2\n", "", 0), out + err)
+    out, err, code = repl(["-e", "1", "-e", "error 'no'", "-e", "2"], [])
+    check("a command that fails is the last", out == "1\n" and "no" in err and code == 1, f"{out}{err}{code}")
+    out, err, code = repl(["-e", "for i = 1, 2 do"], [])
+    check("an unfinished command says so", "-e: the statement is not complete: for i" in err and code == 1, err)
+    out, err, code = repl(["-n", "2", "-e", "ops.AllReduce()(ms.ones {2})", "-e", "@1 6 * 7"], ["not read"])
+    check("-e runs on all ranks", "[2., 2.]" in out and "[rank 1] 42" in out and code == 0, out + err)
+
+
 def test_interrupt():
     process = subprocess.Popen([MSLUA, "repl", "recipe.lua", "-n", "2"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True, start_new_session=True)
@@ -105,6 +116,7 @@ def main():
             f.write(RECIPE)
         test_lines()
         test_recipe()
+        test_commands()
         test_interrupt()
         os.chdir("/")
     print("FAILED: " + "; ".join(failed) if failed else "all good")

@@ -20,7 +20,6 @@
 #include "verbs/support/report.h"
 
 DEFINE_bool(rw, false, "take the writer lock, to steer");
-DEFINE_string(e, "", "run CMD and leave; may be repeated");
 
 namespace mslua {
 namespace {
@@ -115,7 +114,7 @@ MSLUA_VERB(attach) {
   verb.usage = "[RUN] [flags]";
   verb.doc = "look into a running job: its folder, id, or last";
   verb.max_positional = 1;
-  verb.flags = {Switch(FLAGS_rw), Text(FLAGS_e, "CMD").Repeated(), Json()};
+  verb.flags = {Switch(FLAGS_rw), Commands(), Json()};
   verb.examples = {"mslua attach", "mslua attach last -e .ranks", "mslua attach runs/a --rw -e .pause -e .save"};
   verb.place = 170;
   verb.run = RunAttach;

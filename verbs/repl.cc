@@ -2,6 +2,8 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "cli/common_flags.h"
@@ -28,7 +30,8 @@ Status Open(Session& session, bool recipe) {
   return session.RunText(absl::StrCat("ms = require 'mslua' nn, ops = ms.nn, ms.ops", parts), "=mslua/repl");
 }
 
-int CodeOf(int errors) { return errors == 0 || isatty(STDIN_FILENO) ? kExitOk : 1; }
+// Of a loop that ran. Errors at a terminal's prompt were seen there.
+int CodeOf(int errors, bool prompt) { return errors == 0 || (prompt && isatty(STDIN_FILENO)) ? kExitOk : 1; }
 
 // Until the lines end, or .reload asks for a new session. Gives the exit status.
 StatusOr<int> RunSession(const cli::CommandLine& command, bool* again) {
@@ -36,8 +39,10 @@ StatusOr<int> RunSession(const cli::CommandLine& command, bool* again) {
   const bool recipe = !command.positional.empty();
   if (const Status opened = Open(*session, recipe); !opened.ok()) return Report(opened);
   repl::Loop::Extension extension;
+  extension.lines = command.Strings("e");
+  const bool prompt = extension.lines.empty();
   *again = false;
-  if (recipe) {
+  if (recipe && prompt) {
     extension.help = repl::RecipeHelp();
     extension.commands = {".reload"};
     extension.command = [again](absl::string_view line) -> Status {
@@ -46,7 +51,7 @@ StatusOr<int> RunSession(const cli::CommandLine& command, bool* again) {
       return absl::NotFoundError(absl::StrCat("unknown command ", line, " (.help lists them)"));
     };
   }
-  return CodeOf(repl::Loop(*session, std::move(extension)).Run());
+  return CodeOf(repl::Loop(*session, std::move(extension)).Run(), prompt);
 }
 
 int RunAlone(const cli::CommandLine& command) {
@@ -60,8 +65,8 @@ int RunAlone(const cli::CommandLine& command) {
   return failed ? 1 : 0;
 }
 
-// Rank 0 of several: its prompt.
-StatusOr<int> RunPrompt(Session& session, Membership& membership, bool recipe) {
+// Rank 0 of several: its prompt, or the lines that are given.
+StatusOr<int> RunPrompt(Session& session, Membership& membership, bool recipe, std::vector<std::string> lines) {
   repl::RankChunks ranks(session, membership);
   RETURN_IF_ERROR(ranks.Meet());
   repl::Loop::Extension extension;
@@ -75,10 +80,12 @@ StatusOr<int> RunPrompt(Session& session, Membership& membership, bool recipe) {
     return absl::OkStatus();
   };
   extension.help = (recipe ? repl::ScopeHelp() : "") + repl::RanksHelp();
-  return CodeOf(repl::Loop(session, std::move(extension)).Run());
+  const bool prompt = lines.empty();
+  extension.lines = std::move(lines);
+  return CodeOf(repl::Loop(session, std::move(extension)).Run(), prompt);
 }
 
-StatusOr<int> RunTogether(Session& session, bool recipe) {
+StatusOr<int> RunTogether(Session& session, bool recipe, const std::vector<std::string>& lines) {
   RETURN_IF_ERROR(Open(session, recipe));
   Membership* const membership = session.job->membership();
   if (membership == nullptr) {
@@ -86,7 +93,7 @@ StatusOr<int> RunTogether(Session& session, bool recipe) {
         "repl: the ranks of several hosts have no control connections (MSLUA_PLAINTEXT=1 allows them on a trusted "
         "network)");
   }
-  if (session.job->rank() == 0) return RunPrompt(session, *membership, recipe);
+  if (session.job->rank() == 0) return RunPrompt(session, *membership, recipe, lines);
   RETURN_IF_ERROR(repl::ServeChunks(session, *membership));
   return kExitOk;
 }
@@ -102,8 +109,9 @@ int RunRepl(const cli::CommandLine& command) {
     ShareCores(*identity, command.words);
     return RunAlone(command);
   }
-  return RunAsRank(command, OptionsOf(command), Joins::kAtOnce,
-                   [recipe](Session& session) { return RunTogether(session, recipe); });
+  return RunAsRank(
+      command, OptionsOf(command), Joins::kAtOnce,
+      [recipe, lines = command.Strings("e")](Session& session) { return RunTogether(session, recipe, lines); });
 }
 
 }  // namespace
@@ -118,9 +126,9 @@ MSLUA_VERB(repl) {
   verb.doc = "interactive Lua, eager tensors, a recipe's parts in scope";
   verb.max_positional = 1;
   verb.overrides = true;
-  verb.flags = {Ranks(),     Device(), Preset(),          Seed(),        Backend(),
-                Interface(), Tls(),    InsecureNetwork(), HangTimeout(), HeartbeatTimeout()};
-  verb.examples = {"mslua repl", "mslua repl recipes/quickstart.lua -n 2", "echo 'ms.ones{2,2} * 3' | mslua repl"};
+  verb.flags = {Commands(), Ranks(),           Device(),      Preset(),          Seed(), Backend(), Interface(),
+                Tls(),      InsecureNetwork(), HangTimeout(), HeartbeatTimeout()};
+  verb.examples = {"mslua repl", "mslua repl recipes/quickstart.lua -n 2", "mslua repl -e 'ms.ones{2,2}*3'"};
   verb.place = 40;
   verb.run = RunRepl;
   return verb;

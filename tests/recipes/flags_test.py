@@ -268,6 +268,7 @@ ROWS = {
     "run --iface": (RUN + RANKS, ["--iface", "nosuch0"], lambda b, w: b.code == 0 and "nosuch0" in w.err),
     "run --hang-timeout": (None, RUN + RANKS + ["busy", "--hang-timeout", "1"], lambda b, w: w.code == 6),
     "run --heartbeat-timeout": (RUN, ["--heartbeat-timeout", "0.5"], says("--heartbeat-timeout expects", 2)),
+    "repl -e": (["repl", "recipe.lua"], ["-e", "x = 20 + 22", "-e", "x"], lambda b, w: w.code == 0 and w.out == "42\n"),
     "repl -n": (["repl", "recipe.lua"], ["-n", "2"], lambda b, w: w.code == 0 and "rank 0 of 2" in w.err),
     "repl --backend": (["repl", "recipe.lua", "-n", "2"], ["--backend", "mpi"],
                        lambda b, w: b.code == 0 and w.code != 0),
