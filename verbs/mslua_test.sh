@@ -36,6 +36,27 @@ run run nosuchfile.lua
 expect "no file" 2 "cannot read nosuchfile.lua"
 run train quickstrt
 expect "a recipe's name misspelt" 2 "(did you mean 'quickstart'?)"
+run init circles
+expect "init" 0 "train it:  mslua train circles/recipe.lua"
+run run circles/recipe_test.lua
+expect "the test of init's recipe" 0 "passed: every parameter has a gradient"
+run train circles/recipe.lua --preset smoke --out circles/run
+expect "init's recipe" 0 "eval: epoch 1"
+run init circles
+expect "init over files" 2 "circles/data.lua is there already; give another folder"
+run editor circles
+expect "editor" 0 "wrote circles/.luarc.json"
+run editor circles/
+expect "editor again" 0 "wrote circles/.mslua/editor"
+grep -q '".mslua/editor"' circles/.luarc.json || { echo "editor: $(cat circles/.luarc.json)"; failed=1; }
+[ -s circles/.mslua/editor/nn.lua ] || { echo "editor: $(ls -R circles)"; failed=1; }
+echo '{ "runtime.version": "LuaJIT" }' > circles/.luarc.json
+run editor circles
+expect "editor with settings of the user's" 0 'add ".mslua/editor" to its workspace.library'
+grep -q runtime.version circles/.luarc.json || { echo "editor replaced the user's settings"; failed=1; }
+touch a_file
+run editor a_file
+expect "editor in a file" 2 "a_file"
 touch my_net.lua
 run train mynet
 expect "a recipe's file misspelt" 2 "(did you mean 'my_net.lua'?)"

@@ -15,6 +15,8 @@ local M = {}
 ---@class mslua.help.Key
 ---@field name string "learning_rate"; "train.epochs" where a key's value is a table with keys of its own
 ---@field type string in words: "a number, above 0"
+---@field kinds string "integer|integers", as mslua.args has them; of an operator's attribute its kind, "ints"
+---@field choices? any[] the legal values
 ---@field default? string as Lua text; nil: none
 ---@field required boolean
 ---@field text string what it does; may be empty
@@ -31,6 +33,9 @@ local M = {}
 ---@field base? string the public class whose methods it has too, "nn.Cell"
 ---@field members string[] of a module: its names, sorted
 ---@field class? string of an operator's function: the class of the same operator, "ops.MatMul"
+---@field inputs? string[] of an operator: the names of its tensors, "x"; "..." for any number
+---@field outputs? integer of an operator: how many tensors it gives
+---@field takes_table? boolean of a function: it takes one table of named values
 
 -------------------------------------------------------------------------------------------------------------- comments
 
@@ -123,7 +128,8 @@ local function add_keys(keys, fields, prefix)
     local default = field[3]
     if field.fields then default = nil end
     keys[#keys + 1] = {
-      name = prefix .. field[1], type = args.expected(field), required = field.required or false,
+      name = prefix .. field[1], type = args.expected(field), kinds = field[2], choices = field.choices,
+      required = field.required or false,
       default = default ~= nil and errors.show(default) or nil, text = field.doc or "",
     }
     if field.fields then add_keys(keys, field.fields, prefix .. field[1] .. ".") end
@@ -156,8 +162,8 @@ local function attribute_keys(info)
       for k, choice in ipairs(attr.choices) do shown[k] = errors.show(choice) end
       kind = kind .. table.concat(shown, ", ")
     end
-    keys[i] = { name = attr.name, type = kind, required = attr.required, text = attr.doc or "",
-      default = attr.default ~= nil and errors.show(attr.default) or nil }
+    keys[i] = { name = attr.name, type = kind, kinds = attr.kind, choices = attr.choices, required = attr.required,
+      text = attr.doc or "", default = attr.default ~= nil and errors.show(attr.default) or nil }
   end
   return keys
 end
@@ -197,7 +203,7 @@ end
 local function describe_call(entry, f, skip)
   local fields = fields_of(f, 3)
   if fields then
-    entry.keys = add_keys({}, fields, "")
+    entry.keys, entry.takes_table = add_keys({}, fields, ""), args.takes_table(f)
     local form = args.takes_table(f) and "%s {%s}" or "%s(%s)"
     entry.signature = form:format(entry.name, signature_of_keys(entry.keys))
   else
@@ -324,7 +330,8 @@ local function operator_entry(name, value, info)
   local entry = new_entry("ops." .. name, "operator")
   local inputs = {}
   for i, input in ipairs(info.inputs) do inputs[i] = input.name .. (input.variadic and " ..." or "") end
-  entry.keys, entry.text = attribute_keys(info), info.doc
+  entry.keys, entry.text, entry.inputs, entry.outputs = attribute_keys(info), info.doc, {}, #info.outputs
+  for i, input in ipairs(info.inputs) do entry.inputs[i] = input.variadic and "..." or input.name end
   local fields = is_class(value) and rawget(value, "init") and fields_of(rawget(value, "init"), 3)
   if fields then entry.keys = add_keys({}, fields, "") end
   local attributes = signature_of_keys(entry.keys)

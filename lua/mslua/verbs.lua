@@ -397,6 +397,9 @@ function M.generate()
   return 0
 end
 
+--- `mslua editor DIR`: the texts of the files, by their names.
+function M.editor() return require("mslua.editor").files() end
+
 --- `mslua ckpt merge-lora BASE ADAPTER OUT`.
 function M.merge_lora()
   return convert.merge_lora(core.options.file, core.options.args[1], core.options.args[2])
