@@ -20,9 +20,9 @@
 #include "core/train/shared_checkpoint.h"
 #include "lua/graph_lua.h"
 #include "lua/object.h"
-#include "lua/run_folder.h"
 #include "lua/tensor_lua.h"
-#include "lua/unsaved_values.h"
+#include "train/run_folder.h"
+#include "train/unsaved_values.h"
 
 namespace mslua {
 

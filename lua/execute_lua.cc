@@ -10,7 +10,7 @@
 
 #include "lua/object.h"
 #include "lua/session.h"
-#include "lua/signal_scope.h"
+#include "train/signal_scope.h"
 
 namespace mslua {
 namespace {

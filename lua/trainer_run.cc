@@ -50,14 +50,14 @@
 #include "lua/compile_graph.h"
 #include "lua/device.h"
 #include "lua/json.h"
-#include "lua/kept_training.h"
 #include "lua/lua_hook.h"
 #include "lua/lua_stack.h"
 #include "lua/options.h"
-#include "lua/run_folder.h"
-#include "lua/run_records.h"
-#include "lua/signal_scope.h"
-#include "lua/unsaved_values.h"
+#include "train/kept_training.h"
+#include "train/run_folder.h"
+#include "train/run_records.h"
+#include "train/signal_scope.h"
+#include "train/unsaved_values.h"
 
 namespace mslua {
 

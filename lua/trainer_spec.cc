@@ -12,8 +12,8 @@
 #include "lua/embedded.h"
 #include "lua/optimizer_lua.h"
 #include "lua/options.h"
-#include "lua/run_folder.h"
 #include "lua/schedule_lua.h"
+#include "train/run_folder.h"
 
 namespace mslua {
 

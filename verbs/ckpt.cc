@@ -15,7 +15,7 @@
 #include "core/checkpoint/checkpoint.h"
 #include "lua/json.h"
 #include "lua/open_session.h"
-#include "lua/run_folder.h"
+#include "train/run_folder.h"
 #include "verbs/define.h"
 #include "verbs/support/report.h"
 #include "verbs/support/run_recipe.h"

@@ -15,7 +15,7 @@
 #include "core/data/stand_in.h"
 #include "core/text/make_files.h"
 #include "lua/json.h"
-#include "lua/run_folder.h"
+#include "train/run_folder.h"
 #include "verbs/define.h"
 #include "verbs/support/report.h"
 

@@ -16,7 +16,7 @@
 #include "core/base/printable.h"
 #include "core/base/terminal.h"
 #include "core/base/text.h"
-#include "lua/run_folder.h"
+#include "train/run_folder.h"
 #include "verbs/define.h"
 #include "verbs/support/report.h"
 #include "verbs/support/run_record.h"

@@ -24,7 +24,7 @@
 #include "core/base/printable.h"
 #include "core/files/file_lock.h"
 #include "lua/json.h"
-#include "lua/run_folder.h"
+#include "train/run_folder.h"
 #include "verbs/define.h"
 #include "verbs/support/report.h"
 #include "verbs/support/run_argument.h"

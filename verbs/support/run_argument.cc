@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "attach/client/connection.h"
-#include "lua/run_folder.h"
+#include "train/run_folder.h"
 
 namespace mslua::repl {
 namespace {

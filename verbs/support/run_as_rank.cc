@@ -21,7 +21,7 @@
 #include "launch/this_host.h"
 #include "lua/open_session.h"
 #include "lua/rank_lua.h"
-#include "lua/signal_scope.h"
+#include "train/signal_scope.h"
 #include "verbs/support/report.h"
 
 namespace mslua {

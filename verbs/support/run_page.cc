@@ -12,7 +12,7 @@
 #include "core/base/input_file.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/json/json.h"
-#include "lua/run_folder.h"
+#include "train/run_folder.h"
 #include "verbs/support/run_page_template.h"
 #include "verbs/support/run_settings.h"
 #include "verbs/support/run_summary.h"

@@ -15,7 +15,7 @@
 #include "core/base/input_file.h"
 #include "core/base/printable.h"
 #include "core/json/json.h"
-#include "lua/run_folder.h"
+#include "train/run_folder.h"
 #include "verbs/support/run_argument.h"
 
 namespace mslua {

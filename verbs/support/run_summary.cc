@@ -13,7 +13,7 @@
 #include "core/base/input_file.h"
 #include "core/files/file_lock.h"
 #include "core/json/json.h"
-#include "lua/run_folder.h"
+#include "train/run_folder.h"
 #include "verbs/support/run_settings.h"
 
 namespace mslua {

@@ -1,4 +1,4 @@
-#include "lua/kept_training.h"
+#include "train/kept_training.h"
 
 #include <algorithm>
 #include <utility>

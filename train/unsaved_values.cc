@@ -1,4 +1,4 @@
-#include "lua/unsaved_values.h"
+#include "train/unsaved_values.h"
 
 #include <algorithm>
 #include <cstdlib>

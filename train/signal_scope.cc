@@ -1,4 +1,4 @@
-#include "lua/signal_scope.h"
+#include "train/signal_scope.h"
 
 #include <fcntl.h>
 #include <unistd.h>

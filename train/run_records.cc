@@ -1,4 +1,4 @@
-#include "lua/run_records.h"
+#include "train/run_records.h"
 
 #include <sys/stat.h>
 
@@ -11,7 +11,7 @@
 #include "core/base/folder.h"
 #include "core/data/file.h"
 #include "core/files/record_file.h"
-#include "lua/run_folder.h"
+#include "train/run_folder.h"
 
 namespace mslua {
 namespace {

@@ -1,4 +1,4 @@
-#include "lua/run_folder.h"
+#include "train/run_folder.h"
 
 #include <dirent.h>
 #include <sys/stat.h>
