@@ -236,7 +236,7 @@ class Training {
     RETURN_IF_ERROR(OpenEndpoint());
     Status outcome;
     {
-      const SignalScope signals(trainer_.get(), SignalConsole());
+      const SignalScope signals([this] { trainer_->RequestStop(); }, SignalConsole());
       outcome = trainer_->Run();
       *spec_.history = trainer_->history();
     }
@@ -438,14 +438,16 @@ class Training {
   // A callback's wish to stop ends the training as done on every rank, a request breaks it off; what somebody wanted to
   // pause at pauses all ranks where one of them has it.
   StatusOr<bool> AgreeToStop(bool stop) {
-    constexpr int32_t kGoOn = 0, kDone = 1 << 20, kBreakOff = kDone + 1;  // between: the number of a break
+    // Between: the number of a break. From kBreakOff on: what SignalScope::Request says.
+    constexpr int32_t kGoOn = 0, kDone = 1 << 20, kBreakOff = kDone + 1;
     const int32_t hit = endpoint_ == nullptr ? kGoOn : endpoint_->boundary().BreakHit(trainer_->state());
-    const int32_t mine = !stop ? hit : progress().stopped ? kDone : kBreakOff;
+    const int32_t mine = !stop ? hit : progress().stopped ? kDone : kBreakOff + SignalScope::Request();
     std::array<int32_t, 2> wishes = {mine, static_cast<int32_t>(kept_->pace())};
     RETURN_IF_ERROR(LargestOfRanks(*together(), absl::MakeSpan(wishes), "the end of a step"));
     const int32_t wish = wishes[0];
     kept_->AgreeOn(wishes[1]);
     progress().stopped = wish == kDone;
+    if (wish >= kBreakOff) SignalScope::Heed(wish - kBreakOff);
     if (wish > kGoOn && wish < kDone) {
       if (endpoint_ == nullptr) return absl::InternalError("another rank pauses, but nobody can attach to this one");
       RETURN_IF_ERROR(endpoint_->boundary().PauseNext(trainer_->state(), wish));

@@ -7,16 +7,21 @@
 #include <cerrno>
 #include <csignal>
 #include <mutex>
+#include <utility>
 
 namespace mslua {
 namespace {
 
-std::mutex scope_mutex;  // of scoped_trainer
-Trainer* scoped_trainer = nullptr;
-// The trainer that a signal stops: handlers reach nothing but statics.
-std::atomic<Trainer*> interrupted_trainer{nullptr};
+using StopFunction = std::function<void()>;
+
+std::mutex scope_mutex;  // of scoped_stop
+const StopFunction* scoped_stop = nullptr;
+// What a signal calls: handlers reach nothing but statics.
+std::atomic<const StopFunction*> interrupted_stop{nullptr};
 std::atomic<int> interrupting_signal{0};
 std::atomic<bool> console_may_be_deaf{false}, acknowledges{false};
+std::atomic<bool> asks_all{false};     // the signal that came is on its way to all ranks (SignalScope::Stop)
+std::atomic<bool> still_comes{false};  // this rank stops for a signal that it may get later
 
 // By write alone, which a signal handler may call.
 void Acknowledge() {
@@ -39,12 +44,17 @@ void OnSignal(int signal) {
   if (console_may_be_deaf) {
     for (const int out : {STDOUT_FILENO, STDERR_FILENO}) fcntl(out, F_SETFL, fcntl(out, F_GETFL) | O_NONBLOCK);
   }
-  if (Trainer* t = interrupted_trainer.exchange(nullptr)) {
-    t->RequestStop();
+  still_comes = false;
+  if (const StopFunction* const stop = interrupted_stop.exchange(nullptr)) {
+    (*stop)();
     if (acknowledges) Acknowledge();
   } else {
     std::signal(signal, SIG_DFL), std::raise(signal);
   }
+}
+
+void OnLateSignal(int signal) {
+  if (!still_comes.exchange(false)) std::signal(signal, SIG_DFL), std::raise(signal);
 }
 
 std::atomic<int> early_signal{0};
@@ -62,11 +72,13 @@ void SignalScope::Remember() {
   }
 }
 
-SignalScope::SignalScope(Trainer* trainer, Console console) {
+SignalScope::SignalScope(std::function<void()> stop, Console console) : stop_(std::move(stop)) {
   const std::lock_guard<std::mutex> lock(scope_mutex);
-  scoped_trainer = trainer;
-  interrupted_trainer = trainer;
+  scoped_stop = &stop_;
+  interrupted_stop = &stop_;
   interrupting_signal = 0;
+  asks_all = false;
+  still_comes = false;
   console_may_be_deaf = console == Console::kMpirun;
   acknowledges = console == Console::kOwn;
   for (size_t i = 0; i < kSignals.size(); ++i) {
@@ -76,28 +88,50 @@ SignalScope::SignalScope(Trainer* trainer, Console console) {
   }
   if (const int early = early_signal.exchange(0)) {
     interrupting_signal = early;
-    interrupted_trainer = nullptr;
-    trainer->RequestStop();
+    interrupted_stop = nullptr;
+    stop_();
   }
 }
 
 SignalScope::~SignalScope() {
   const std::lock_guard<std::mutex> lock(scope_mutex);
-  scoped_trainer = nullptr;
-  interrupted_trainer = nullptr;
-  for (size_t i = 0; i < kSignals.size(); ++i) std::signal(kSignals[i], old_[i]);
+  scoped_stop = nullptr;
+  interrupted_stop = nullptr;
+  for (size_t i = 0; i < kSignals.size(); ++i)
+    std::signal(kSignals[i], still_comes && old_[i] == SIG_DFL ? OnLateSignal : old_[i]);
 }
 
 void SignalScope::Stop(int signal) {
   const std::lock_guard<std::mutex> lock(scope_mutex);
-  if (scoped_trainer == nullptr) {
-    kill(getpid(), signal);
+  if (scoped_stop == nullptr) {
+    if (!still_comes.exchange(false)) kill(getpid(), signal);
     return;
   }
   interrupting_signal = signal;
-  scoped_trainer->RequestStop();
+  asks_all = true;
+  still_comes = false;
+  (*scoped_stop)();
 }
 
 int SignalScope::Signal() { return interrupting_signal; }
+
+namespace {
+
+constexpr int kAsksAll = SignalScope::kRequests / 2;  // in a request; signals are less
+
+}  // namespace
+
+int SignalScope::Request() {
+  const int signal = interrupting_signal;
+  return signal == 0 ? 0 : signal + (asks_all ? kAsksAll : 0);
+}
+
+void SignalScope::Heed(int request) {
+  const std::lock_guard<std::mutex> lock(scope_mutex);
+  if (request == 0 || scoped_stop == nullptr || interrupting_signal != 0) return;
+  still_comes = true;
+  // Who is asked later exits as those who have been asked.
+  if (request >= kAsksAll) interrupting_signal = request - kAsksAll;
+}
 
 }  // namespace mslua
