@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/text.h"
+#include "core/step/optimizer_state.h"
 #include "core/step/parameter.h"
 #include "core/step/train_graph.h"
 #include "lua/compile_graph.h"
@@ -101,7 +102,7 @@ Status ReadGroups(lua_State* L, int optimizer, TrainSpec* spec) {
 Status ReadTrainSpec(lua_State* L, TrainSpec* spec) {
   RETURN_IF_ERROR(CheckFields(L, 1, "build_train",
                               {"name", "forward", "inputs", "parameters", "network", "optimizer", "accumulate", "clip",
-                               "grad_norm", "loss_scale", "amp", "aggregate", "shard"}));
+                               "grad_norm", "ema", "loss_scale", "amp", "aggregate", "shard"}));
   ASSIGN_OR_RETURN(spec->name, FieldString(L, 1, "name", "train"));
   lua_getfield(L, 1, "inputs");
   ASSIGN_OR_RETURN(spec->inputs, ReadInputSpecs(L, -1, "build_train"));
@@ -133,6 +134,7 @@ Status ReadTrainSpec(lua_State* L, TrainSpec* spec) {
     }
   }
   ASSIGN_OR_RETURN(spec->grad_norm, FieldBool(L, 1, "grad_norm", false));
+  ASSIGN_OR_RETURN(spec->ema, FieldNumber(L, 1, "ema", 0));
   ASSIGN_OR_RETURN(spec->loss_scale, FieldBool(L, 1, "loss_scale", false));
   ASSIGN_OR_RETURN(spec->aggregation, ReadAggregation(L, 1, &spec->shards));
   lua_getfield(L, 1, "clip");
@@ -261,13 +263,14 @@ StatusOr<int> BuildUpdate(lua_State* L, Session& session) {
 
 StatusOr<int> BuildEval(lua_State* L, Session& session) {
   if (session.trace != nullptr) return absl::FailedPreconditionError("build_eval inside a trace");
-  RETURN_IF_ERROR(CheckFields(L, 1, "build_eval", {"name", "forward", "inputs", "outputs", "amp", "shard"}));
+  RETURN_IF_ERROR(CheckFields(L, 1, "build_eval", {"name", "forward", "inputs", "outputs", "amp", "shard", "history"}));
   EvalGraphSpec spec;
   ASSIGN_OR_RETURN(spec.sharded, ConfigureView(L, session));
   ASSIGN_OR_RETURN(spec.name, FieldString(L, 1, "name", spec.name));
   lua_getfield(L, 1, "inputs");
   ASSIGN_OR_RETURN(spec.inputs, ReadInputSpecs(L, -1, "build_eval"));
   ASSIGN_OR_RETURN(spec.amp, ReadAmp(L));
+  ASSIGN_OR_RETURN(spec.averages, FieldHistory(L, 1, "build_eval"));
   lua_settop(L, 1);
   lua_getfield(L, 1, "forward");
   TraceScope scope(session, spec.name, /*training=*/false);
@@ -287,6 +290,30 @@ StatusOr<int> BuildEval(lua_State* L, Session& session) {
   };
   ASSIGN_OR_RETURN(StepGraph step, BuildEvalGraph(session.state(), scope.trace(), spec, named));
   return PushStep(L, std::move(step));
+}
+
+// core.use_average(parameter, history)
+StatusOr<int> UseAverage(lua_State* L, Session& session) {
+  const auto* p = ToObject<ParameterHandle>(L, 1);
+  if (p == nullptr)
+    return absl::InvalidArgumentError(absl::StrCat("use_average: expected a Parameter, got ", Describe(L, 1)));
+  lua_createtable(L, 0, 1);
+  lua_pushvalue(L, 2);
+  lua_setfield(L, -2, "history");
+  ASSIGN_OR_RETURN(const auto history, FieldHistory(L, lua_gettop(L), "use_average"));
+  RankState& state = session.state();
+  const ParameterHandle average = AverageOf(state, history, **p);
+  if (average == nullptr) return 0;  // nothing has trained it
+  const GlobalView::Part* const part = state.view == nullptr ? nullptr : state.view->Find(average->key);
+  if (part != nullptr && part->local.shape != part->whole.shape) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("use_averages: ranks have parts of '", (*p)->name,
+                     "': save a checkpoint, `mslua eval` and the other commands take its averages"));
+  }
+  ASSIGN_OR_RETURN(const Tensor value, BorrowValue(state, *average));
+  ASSIGN_OR_RETURN(const Tensor converted, CastTensor(session.allocator(), value, (*p)->type.dtype));
+  RETURN_IF_ERROR(SetValue(state, **p, converted));
+  return 0;
 }
 
 // core.valid_mask(n): 1 for the rows of the batch that count, 0 for padding; f32[n]. Outside an eval all count.
@@ -313,6 +340,7 @@ void OpenTraining(lua_State* L) {
   SetFunctions(L, {{"build_train", Entry<BuildTrain>},
                    {"build_update", Entry<BuildUpdate>},
                    {"build_eval", Entry<BuildEval>},
+                   {"use_average", Entry<UseAverage>},
                    {"valid_mask", Entry<ValidMask>}});
 }
 

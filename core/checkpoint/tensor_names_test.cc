@@ -15,6 +15,7 @@ TEST(StateOf, NamesTheParameter) {
   EXPECT_EQ(StateOf("moments.fc.weight", names), "fc.weight");
   EXPECT_EQ(StateOf("moments.other", names), "");  // a parameter of a cell called moments
   EXPECT_EQ(StateOf("fc.weight", names), "");
+  EXPECT_EQ(StateOf("ema.fc.weight", names), "fc.weight");
 }
 
 TEST(OlderNames, NothingWhereAllAreThere) { EXPECT_THAT(OlderNames({"a.w", "b.w"}, {"a.w", "b.w", "w"}), IsEmpty()); }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/optim/declare/update.h"
+
 namespace mslua {
 
 std::vector<OptimizerDef> AllOptimizers();  // generated
@@ -20,7 +22,7 @@ const OptimizerDef* FindOptimizer(absl::string_view name) {
 
 const std::vector<std::string>& OptimizerStateNames() {
   static const auto* const names = [] {
-    auto* all = new std::vector<std::string>;
+    auto* all = new std::vector<std::string>{kAverageState};
     for (const OptimizerDef& def : Optimizers()) {
       for (const UpdateDef& update : def.updates) {
         for (const StateDef& state : update.states) all->push_back(state.name);

@@ -47,7 +47,7 @@ struct ParameterData {
 
   // Whether data parallel ranks may have different values of what they do not train: a state, or what is assigned.
   // Not of an optimizer's state.
-  bool MayVary() const { return !layerwise_parallel && (kind == kState || assigned); }
+  bool MayVary() const { return !layerwise_parallel && state_of.empty() && (kind == kState || assigned); }
 };
 
 // The names of initializers.

@@ -58,6 +58,11 @@ StatusOr<Value> Trace::ParameterInput(const std::shared_ptr<ParameterData>& para
 StatusOr<Value> Trace::ParameterValue(const std::shared_ptr<ParameterData>& parameter) {
   const auto found = values_.find(parameter.get());
   if (found != values_.end()) return found->second;
+  const std::shared_ptr<ParameterData> instead = instead_ ? instead_(*parameter) : nullptr;
+  if (instead != nullptr) {
+    ASSIGN_OR_RETURN(const Value other, ParameterInput(instead));
+    return Cast(builder_, other, parameter->type.dtype);
+  }
   ASSIGN_OR_RETURN(const Value input, ParameterInput(parameter));
   return by_stage_ && !stages_.empty() ? OfStage(*parameter, input) : input;
 }

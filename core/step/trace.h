@@ -1,6 +1,7 @@
 // A graph while it is made: from operators that are called one by one, over the parameters of a rank.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -32,6 +33,9 @@ class Trace {
 
   // What a parameter is at this place: the graph input on first use, or what was assigned to it.
   StatusOr<Value> ParameterValue(const std::shared_ptr<ParameterData>& parameter);
+  // From here on ParameterValue gives what `instead` says, in the parameter's type; null: the parameter.
+  using Instead = std::function<std::shared_ptr<ParameterData>(const ParameterData&)>;
+  void ReadInstead(Instead instead) { instead_ = std::move(instead); }
   // The graph input of a parameter, whatever has been assigned to it since.
   StatusOr<Value> ParameterInput(const std::shared_ptr<ParameterData>& parameter);
   Value DataInput(absl::string_view name, const TensorType& type) { return Input(name, kData, type); }
@@ -90,6 +94,7 @@ class Trace {
   const uint64_t id_;
   const bool training_;
   absl::optional<DType> amp_;
+  Instead instead_;
   GraphBuilder builder_;
   std::vector<std::string> scopes_;
   std::string instance_;  // of the next Locate

@@ -9,6 +9,7 @@
 #include "core/graph/gradient_marks.h"
 #include "core/op/marks.h"
 #include "core/sharding/micro_batches.h"
+#include "core/step/optimizer_state.h"
 #include "core/step/sync_type.h"
 #include "core/train/trainer.h"
 
@@ -165,9 +166,9 @@ std::string OptionsText(const TrainSpec& spec) {
   }
   const Aggregation& a = spec.aggregation;
   absl::StrAppend(&text, "accumulate_steps ", spec.accumulate, "\nclip ", spec.clip, " ", spec.clip_value,
-                  spec.grad_norm ? "\ngrad_norm" : "", "\nloss_scale ", spec.loss_scale, "\ngradients_mean ", a.mean,
-                  "\ngradient_fp32_sync ", a.fp32_sync, "\nbuckets of ", a.buckets.bytes, " bytes, {",
-                  absl::StrJoin(a.buckets.segments, ", "), "}\nslices among ", spec.shards.ranks.size(),
+                  spec.grad_norm ? "\ngrad_norm" : "", "\nema ", spec.ema, "\nloss_scale ", spec.loss_scale,
+                  "\ngradients_mean ", a.mean, "\ngradient_fp32_sync ", a.fp32_sync, "\nbuckets of ", a.buckets.bytes,
+                  " bytes, {", absl::StrJoin(a.buckets.segments, ", "), "}\nslices among ", spec.shards.ranks.size(),
                   " ranks, from ", spec.shards.threshold, " bytes, ",
                   spec.shards.accumulate ? "accumulated" : "once a step", "\n");
   return text;
@@ -305,50 +306,40 @@ Value OnAllRanks(GraphBuilder& g, const TrainSpec& spec, Value finite) {
   return g.Op("all_reduce", {finite}, {{"group", spec.aggregation.ranks}, {"op", std::string("min")}});
 }
 
-// The key of a state tensor of the spec's optimizer: each optimizer has its own.
-std::string StateKey(const RankState& state, const TrainSpec& spec, const StateTensor& tensor,
-                     const ParameterData& parameter) {
-  const std::string first = absl::StrCat(tensor.name, ".", parameter.key);
-  std::string key = first;
-  for (int i = 2;; ++i) {
-    const auto held = state.optimizer_states.find(key);
-    if (held == state.optimizer_states.end() || held->second->state_for == spec.history) return key;
-    key = absl::StrCat(first, "#", i);
-  }
-}
-
-// State of the optimizer, kept by the rank so that every graph that trains with it shares it.
+// A state tensor of the spec's optimizer as an input: of a slice of the parameter where ranks share its state.
 StatusOr<Value> StateInput(RankState& state, Trace& trace, const TrainSpec& spec, const StateTensor& tensor,
                            const ParameterData& parameter) {
   const OptimizerShards& shards = spec.shards;
-  const std::string key = StateKey(state, spec, tensor, parameter);
-  ParameterHandle& held = state.optimizer_states[key];
-  if (held == nullptr) {
-    held = std::make_shared<ParameterData>();
-    held->name = key;
-    held->kind = kState;
-    held->type = tensor.type;
-    if (tensor.init != 0) {
-      held->init.kind = "constant";
-      held->init.value = tensor.init;
-    }
-    held->requires_grad = false;
-    held->state_of = parameter.key;
-    held->state_kind = tensor.name;
-    held->state_for = spec.history;
-    held->made_at = parameter.made_at;
-    if (shards.Covers(parameter)) {
-      held->slice_begin = shards.Begin(parameter.type);
-      held->slice_of = parameter.type.elements();
-      held->replica = !shards.replicas.empty() && shards.replicas[0] != shards.ranks[shards.place];
-    }
+  const bool known = state.optimizer_states.contains(StateKey(state, spec.history, tensor.name, parameter.key));
+  const ParameterHandle& held = StateOf(state, spec.history, tensor, parameter);
+  if (!known && shards.Covers(parameter)) {
+    held->slice_begin = shards.Begin(parameter.type);
+    held->slice_of = parameter.type.elements();
+    held->replica = !shards.replicas.empty() && shards.replicas[0] != shards.ranks[shards.place];
   }
   if ((held->slice_of > 0) != shards.Covers(parameter)) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the state '", key,
+        absl::StrCat("the state '", held->key.empty() ? held->name : held->key,
                      "' was made with another enable_parallel_optimizer: keep it for all trainings of an optimizer"));
   }
   return trace.ParameterInput(held);
+}
+
+// The parameter's next average, where the spec asks for it, as an output that replaces it.
+Status EmitAverage(RankState& state, Trace& trace, const TrainSpec& spec, const ParameterData& parameter, Value next,
+                   Value finite) {
+  GraphBuilder& g = trace.g();
+  const ParameterHandle average = StateOf(state, spec.history, AverageTensor(parameter), parameter);
+  ASSIGN_OR_RETURN(const Value before, trace.ParameterInput(average));
+  const Value made = spec.loss_scale ? trace.ScalarInput(kUpdates, DType::kI64) : trace.Step();
+  const Value share = EmitFormula(g, "(decay - 1) / expm1((made + 1) * log(decay))",
+                                  {{"made", Cast(g, made, spec.shared_type())}}, {{"decay", spec.ema}});
+  const DType computed = average->type.dtype;
+  const Value after =
+      EmitFormula(g, "before + share * (next - before)",
+                  {{"before", before}, {"share", Cast(g, share, computed)}, {"next", Cast(g, next, computed)}}, {});
+  g.Output(average->key, finite.valid() ? Elementwise(g, "select", {finite, after, before}) : after, average->key);
+  return absl::OkStatus();
 }
 
 // This rank's part of the traced graph, `blocks` are its micro-batches.
@@ -402,12 +393,16 @@ Status EmitUpdates(RankState& state, Trace& trace, const TrainSpec& spec, const 
     const Value next = keep(update.parameter, old);
     updated.push_back(next);
     for (const Update::State& next_state : update.states) {
-      const std::string key = StateKey(state, spec, next_state.tensor, *p);
+      const std::string key = StateKey(state, spec.history, next_state.tensor.name, p->key);
       g.Output(key, keep(next_state.next, next_state.before), key);
     }
   }
   GatherSlices(g, spec.shards, spec.parameters, &updated);
   for (size_t i = 0; i < updated.size(); ++i) g.Output(spec.parameters[i]->key, updated[i], spec.parameters[i]->key);
+  for (size_t i = 0; spec.ema > 0 && i < updated.size(); ++i) {
+    const StageScope in(trace, stage_of(i));
+    RETURN_IF_ERROR(EmitAverage(state, trace, spec, *spec.parameters[i], updated[i], finite));
+  }
   return absl::OkStatus();
 }
 
@@ -450,7 +445,21 @@ void Clip(Trace& trace, const TrainSpec& spec, const std::function<int(size_t)>&
 
 }  // namespace
 
+namespace {
+
+// Averages count the optimizer's updates from the first one.
+Status CheckAverages(const RankState& state, const TrainSpec& spec) {
+  if (spec.ema == 0 || spec.history == nullptr || spec.history->updates == 0) return absl::OkStatus();
+  if (AverageOf(state, spec.history, *spec.parameters[0]) != nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("ema: the optimizer has made ", spec.history->updates,
+                   " updates without averages: give ema from its first training on, or make a new optimizer"));
+}
+
+}  // namespace
+
 StatusOr<TrainGraph> BuildTrainGraph(RankState& state, Trace& trace, const TrainSpec& spec, const ForwardFn& forward) {
+  RETURN_IF_ERROR(CheckAverages(state, spec));
   GlobalView* const view = spec.sharded ? state.view.get() : nullptr;
   GraphBuilder& g = trace.g();
   if (spec.amp) trace.SetAmp(*spec.amp);
@@ -500,6 +509,9 @@ StatusOr<StepGraph> BuildUpdateGraph(RankState& state, Trace& trace, const Train
 StatusOr<StepGraph> BuildEvalGraph(RankState& state, Trace& trace, const EvalGraphSpec& spec,
                                    const ForwardFn& forward) {
   if (spec.amp) trace.SetAmp(*spec.amp);
+  if (spec.averages != nullptr) {
+    trace.ReadInstead([&](const ParameterData& p) { return AverageOf(state, spec.averages, p); });
+  }
   std::vector<Value> columns;
   for (const InputSpec& input : spec.inputs) columns.push_back(trace.DataInput(input.name, input.type));
   ASSIGN_OR_RETURN(std::vector<Value> results, forward(columns));

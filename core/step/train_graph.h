@@ -41,6 +41,7 @@ struct TrainSpec {
   std::string clip;  // "", "norm" or "value"
   double clip_value = 0;
   bool grad_norm = false;  // output "grad_norm" also without clip "norm"
+  double ema = 0;          // above 0: the step keeps an average of each parameter, with this decay (optimizer_state.h)
   bool loss_scale = false;
   absl::optional<DType> amp;  // products and convolutions of f32 compute in this type
   bool sharded = false;       // the rank's view shards it
@@ -89,6 +90,8 @@ struct EvalGraphSpec {
   std::vector<std::string> outputs;
   bool sharded = false;
   absl::optional<DType> amp;
+  // Of the optimizer whose averages are read instead of the parameters; null: the parameters are.
+  std::shared_ptr<const OptimizerHistory> averages;
 };
 StatusOr<StepGraph> BuildEvalGraph(RankState& state, Trace& trace, const EvalGraphSpec& spec, const ForwardFn& forward);
 

@@ -161,12 +161,14 @@ end
 
 M.EarlyStopping = Callback:extend "EarlyStopping"
 
-local bind_stop = args.signature("EarlyStopping", {
+M.early_stopping_fields = {
   { "monitor", "string", "eval_loss" },
   { "min_delta", "number", 0, min = 0 },
   { "patience", "integer", 0, min = 0, unit = "epochs" },
   { "mode", "string", "auto", choices = { "auto", "min", "max" } },
-})
+}
+
+local bind_stop = args.signature("EarlyStopping", M.early_stopping_fields)
 
 --- Ends training when `monitor` ("loss", or "eval_" and a metric's name) has not improved by more than min_delta for
 --- more than patience epochs; an epoch without an evaluation is judged at the next one. mode "auto": smaller is better
@@ -179,6 +181,9 @@ function M.EarlyStopping:init(...)
   end
 end
 
-function M.EarlyStopping:add_to(spec) spec.early_stopping = self.spec end
+function M.EarlyStopping:add_to(spec)
+  if spec.early_stopping then errors.fail "EarlyStopping: there are two: one monitor and patience a training" end
+  spec.early_stopping = self.spec
+end
 
 return M

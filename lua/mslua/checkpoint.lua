@@ -61,6 +61,22 @@ local function listed(names)
   return ("%s and %d more"):format(table.concat(names, ", ", 1, MOST_SHOWN), #names - MOST_SHOWN)
 end
 
+--- Gives each name of a checkpoint's values its average, where the checkpoint has one ("ema.w" of "w"); whether it has
+--- any.
+---@param values table<string, Tensor>
+---@return boolean
+---@package
+function M.use_averages(values)
+  local any = false
+  for _, name in ipairs(errors.names(values)) do
+    local of = name:match "^ema%.(.*)$"
+    if of and values[of] ~= nil then
+      values[of], any = values[name]:astype(values[of].dtype), true
+    end
+  end
+  return any
+end
+
 -- The name under which a checkpoint has this rank's own value of a parameter, or nil.
 local function own_name(p, values)
   local name = ("rank_%d/%s"):format(core.options.rank, p.name)

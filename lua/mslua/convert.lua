@@ -31,13 +31,17 @@ local function network_of(from)
   local net = recipe:make_network()
   net:_as_root()
   if recipe.weights and #LoRA.cells(net) > 0 then pretrained.load_into(net, recipe.weights) end
-  checkpoint.load_checkpoint(from, net)
+  local values, unsaved = core.load_checkpoint(from)
+  checkpoint.use_averages(values)
+  checkpoint.load_param_into_net(net, values)
+  core.compare_unsaved(unsaved, net:get_parameters(), from)
   return net
 end
 
 -- The values of a checkpoint without the optimizer's state.
 local function values_of(from)
   local values = core.load_checkpoint(from)
+  checkpoint.use_averages(values)
   local names = errors.names(values)
   local _, states = core.match_names(names, names)
   for name in pairs(states) do values[name] = nil end

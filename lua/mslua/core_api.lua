@@ -202,6 +202,7 @@ function core.value_and_grad(f, argnums, weights) end
 ---  accumulate?: integer,            -- micro-batches that the batch is split into; default 1
 ---  clip?: {kind: "norm"|"value", value: number},   -- by global norm, or elementwise
 ---  grad_norm?: boolean,             -- adds the output `grad_norm`, which clip norm has anyway
+---  ema?: number,                    -- the step keeps an average of each parameter ("ema.w"), with this decay
 ---  loss_scale?: boolean,            -- adds the scalar input `loss_scale` and an output `finite`; a step with
 ---  inf/nan updates nothing
 ---  aggregate?: {ranks: integer[], mean?: boolean, fp32_sync?: boolean, bucket_bytes?: integer, segments?: integer[],
@@ -257,9 +258,14 @@ function core.build_update(spec) end
 ---Graph of an evaluation: forward(columns ...) -> values named by spec.outputs (default "out1", ...); training() is
 ---false.
 ---The scalar input `valid` is the number of rows that count.
----@param spec {name: string, forward: function, inputs: InputSpec[], outputs?: string[], amp?: dtype}
+---@param spec {name: string, forward: function, inputs: InputSpec[], outputs?: string[], amp?: dtype,
+---  history?: OptimizerHistory}  history: of the optimizer whose averages are read instead of the parameters
 ---@return Graph
 function core.build_eval(spec) end
+---Gives a parameter the average that an optimizer's trainings have kept of it.
+---@param parameter Parameter
+---@param history OptimizerHistory
+function core.use_average(parameter, history) end
 
 ---Writes an ONNX model of a network that build_eval has traced for batches of two sizes.
 ---@param spec {graph: Graph, other: Graph, path: string, dtype: dtype, metadata: string[][]}

@@ -90,6 +90,7 @@ local bind_train = args.signature("train", {
   { "clip_norm", "number", above = 0 },
   { "clip_value", "number", above = 0 },
   { "grad_norm", "boolean", false },
+  { "ema", "number", above = 0, below = 1 },
   { "max_steps", "integer", min = 1 },
   { "metrics_limit", "integer", min = 1 },
   { "name", "string" },
@@ -142,10 +143,11 @@ function Model:train_spec(a)
     name = self.network.class_name, forward = forward_of(self), inputs = columns, parameters = trained,
     network = parameters, optimizer = optimizer,
     accumulate = micro_batches(self, a.accumulate_steps or 1, columns), clip = clip,
-    grad_norm = a.grad_norm or false, loss_scale = scale ~= nil,
+    grad_norm = a.grad_norm or false, ema = a.ema, loss_scale = scale ~= nil,
     amp = self.amp, aggregate = parallel_context.aggregation(), shard = parallel_context.shard(),
   }
   wrap.report_idle(idle)
+  self.averages = a.ema and self.optimizer.history
   return {
     name = a.name or self.network.class_name, graph = graph, epochs = a.epoch,
     dataset = a.train_dataset and a.train_dataset:open(),
@@ -171,8 +173,9 @@ local function check_monitor(spec)
 end
 
 --- Trains. (epoch, train_dataset, {callbacks = {...}, dataset_sink_mode = false, accumulate_steps = 1, clip_norm =,
---- clip_value =, grad_norm = record the gradients' norm, max_steps =, metrics_limit =, name = of the run
---- folder, config = text of its config.lua})
+--- clip_value =, grad_norm = record the gradients' norm, ema = decay of averages of the parameters, max_steps =,
+--- metrics_limit =, name = of the run folder, config = text of its config.lua}). With ema the step keeps an average of
+--- each parameter over its updates, divided by the sum of its weights (optax.ema with debias), which evaluations use.
 ---@return table trainer core.trainer's object, after its run
 function Model:train(...)
   class.check_self(self, Model, "a Model", "model:train(epoch, dataset)")
@@ -261,7 +264,7 @@ function Model:eval_spec(dataset)
   end
   local graph = core.build_eval {
     name = self.network.class_name .. ".eval", forward = forward, inputs = columns_of(self, dataset, "eval"),
-    outputs = names, amp = self.amp, shard = parallel_context.shard(),
+    outputs = names, amp = self.amp, shard = parallel_context.shard(), history = self.averages,
   }
   return { graph = graph, dataset = dataset:open(), metrics = shown, matrices = matrices, labels = self.labels or {},
     finish = finishes and function(...) return metrics.finish(self.metrics, ...) end or nil }
@@ -269,7 +272,7 @@ end
 
 local bind_eval = args.signature("eval", { { "valid_dataset", "dataset", required = true } })
 
---- Metrics on a dataset: { loss = 0.91, top1 = 0.682 }.
+--- Metrics on a dataset: { loss = 0.91, top1 = 0.682 }; of the averages of the parameters, where train kept them.
 ---@return table<string, number>
 function Model:eval(...)
   class.check_self(self, Model, "a Model", "model:eval(dataset)")
@@ -281,6 +284,14 @@ end
 ---@package
 function Model:evaluate(spec)
   return metrics.finish(self.metrics, core.evaluate(spec.graph, spec.dataset, parallel_context.together()))
+end
+
+--- Gives the network's parameters the averages that train's `ema` has kept, for predict, save_checkpoint and export.
+--- Training that follows starts from there.
+function Model:use_averages()
+  class.check_self(self, Model, "a Model", "model:use_averages()")
+  if not self.averages then errors.fail "use_averages: there are none: model:train(epoch, dataset, {ema = 0.999})" end
+  for _, p in ipairs(self.network:trainable_params()) do core.use_average(p, self.averages) end
 end
 
 --- The compiled network on batches of these columns, without loss. `plain`: as it is written, in float32, for one

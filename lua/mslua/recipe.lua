@@ -32,8 +32,10 @@ local train = {
   { "clip_norm", "number", above = 0 },
   { "clip_value", "number", above = 0 },
   { "grad_norm", "boolean", false },
+  { "ema", "number", above = 0, below = 1 },
   { "amp", "string", choices = { "bf16" } },
   { "loss_scale", "loss_scale" },
+  { "early_stopping", "table", nil, fields = callbacks.early_stopping_fields },
 }
 
 local eval = {

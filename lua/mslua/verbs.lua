@@ -93,6 +93,8 @@ local function callbacks_of(recipe, eval_dataset)
       dataset = eval_dataset, every_epochs = recipe.eval.every_epochs, every_steps = recipe.eval.every_steps,
     }
   end
+  local stopping = recipe.train.early_stopping
+  if stopping then list[#list + 1] = callbacks.EarlyStopping(stopping) end
   return list
 end
 
@@ -133,9 +135,18 @@ local function say_what_is_saved(recipe)
   end
 end
 
+-- What the recipe says of a step, for Model.
+local function step_options(recipe)
+  local t = recipe.train
+  return {
+    dataset_sink_mode = t.dataset_sink_mode, accumulate_steps = t.accumulate_steps, clip_norm = t.clip_norm,
+    clip_value = t.clip_value, grad_norm = t.grad_norm, ema = t.ema, name = recipe.name,
+  }
+end
+
 -- Trains as the recipe and the flags say.
 local function train(recipe)
-  local flags, t = core.options, recipe.train
+  local flags = core.options
   local dataset, eval_dataset = recipe:make_dataset "dataset", recipe:make_dataset "eval_dataset"
   dataset = dataset:whole_batches "train"
   say_what_is_saved(recipe)
@@ -145,12 +156,11 @@ local function train(recipe)
   local epochs, most = recipe:length(size)
   local model = model_of(recipe, size)
   start_from(recipe, model.network)
-  return model:train {
-    epochs, dataset, callbacks = callbacks_of(recipe, eval_dataset), dataset_sink_mode = t.dataset_sink_mode,
-    accumulate_steps = t.accumulate_steps, clip_norm = t.clip_norm, clip_value = t.clip_value, grad_norm = t.grad_norm,
-    max_steps = flags.fast_dev_run or flags.max_steps or most, metrics_limit = t.metrics_limit,
-    name = recipe.name, config = recipe:config_text(),
-  }
+  local a = step_options(recipe)
+  a[1], a[2] = epochs, dataset
+  a.callbacks, a.max_steps = callbacks_of(recipe, eval_dataset), flags.fast_dev_run or flags.max_steps or most
+  a.metrics_limit, a.config = recipe.train.metrics_limit, recipe:config_text()
+  return model:train(a)
 end
 
 --- `mslua train R`.
@@ -244,6 +254,9 @@ local function load_weights(recipe, network)
   if core.speaks() then
     io.stderr:write(("mslua: %s: weights of %s%s\n"):format(flags.verb, path,
       step > 0 and (", step %d"):format(step) or ""))
+  end
+  if checkpoint.use_averages(values) and core.speaks() then
+    io.stderr:write(("mslua: %s: the averages of the parameters (train.ema)\n"):format(flags.verb))
   end
   checkpoint.load_param_into_net(network, values, not flags.partial)
   core.compare_unsaved(unsaved, network:get_parameters(), path)
@@ -430,11 +443,9 @@ local STEPS_WITHOUT_DATA = 1000
 local function train_spec(recipe, columns)
   local dataset = not columns and recipe:make_dataset "dataset" or nil
   local size = dataset and dataset:get_dataset_size() or STEPS_WITHOUT_DATA
-  return model_of(recipe, size):train_spec {
-    train_dataset = dataset, columns = columns, epoch = recipe:length(size), dataset_sink_mode = false,
-    accumulate_steps = recipe.train.accumulate_steps, clip_norm = recipe.train.clip_norm,
-    clip_value = recipe.train.clip_value, grad_norm = recipe.train.grad_norm,
-  }
+  local a = step_options(recipe)
+  a.train_dataset, a.columns, a.epoch, a.dataset_sink_mode = dataset, columns, recipe:length(size), false
+  return model_of(recipe, size):train_spec(a)
 end
 
 --- `mslua graph R`: the training step's graph, of one of several ranks with -n.
@@ -458,12 +469,9 @@ function M.lr_find()
   local recipe, steps = M.load(), core.options.steps
   local dataset = recipe:make_dataset("dataset"):whole_batches "train"
   local size = dataset:get_dataset_size()
-  local spec = model_of(recipe, size):train_spec {
-    train_dataset = dataset, epoch = math.ceil(steps / size), dataset_sink_mode = false,
-    accumulate_steps = recipe.train.accumulate_steps, clip_norm = recipe.train.clip_norm,
-    clip_value = recipe.train.clip_value, grad_norm = recipe.train.grad_norm, name = recipe.name,
-  }
-  return require("mslua.lr_find").run(spec, steps)
+  local a = step_options(recipe)
+  a.train_dataset, a.epoch, a.dataset_sink_mode = dataset, math.ceil(steps / size), false
+  return require("mslua.lr_find").run(model_of(recipe, size):train_spec(a), steps)
 end
 
 --- `mslua plan R -n N`: the graph of rank 0 of N; where the job has one rank and the recipe another device_num, that.

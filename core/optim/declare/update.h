@@ -34,6 +34,9 @@ struct StateTensor {
   double init = 0;  // each element's first value
 };
 
+// The state tensor that is the parameter's average, of any optimizer (core/step/optimizer_state.h).
+inline constexpr char kAverageState[] = "ema";
+
 // What the updates of a step share, and the state of the parameter.
 struct OptimizerStep {
   GraphBuilder& g;
