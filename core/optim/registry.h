@@ -13,7 +13,8 @@ namespace mslua {
 const std::vector<OptimizerDef>& Optimizers();
 // Null when there is no such optimizer.
 const OptimizerDef* FindOptimizer(absl::string_view name);
-// The names of state tensors of all optimizers, averages too, sorted: what stands before the parameter's name in a checkpoint.
+// The names of state tensors of all optimizers, averages too, sorted: what stands before the parameter's name in a
+// checkpoint.
 const std::vector<std::string>& OptimizerStateNames();
 
 }  // namespace mslua
