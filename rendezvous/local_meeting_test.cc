@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/socket.h>
@@ -86,6 +87,21 @@ TEST_F(LocalMeeting, WhatAKilledProcessLeftIsRemoved) {
 }
 
 // A folder that others can enter is no place to meet, nor is a process of another user one to speak with.
+TEST_F(LocalMeeting, AFolderIsMadeWhileAnotherProcessLooksForDeadOnes) {
+  const pid_t child = fork();
+  if (child == 0) {
+    while (true) RemoveDeadMeetings();
+  }
+  for (int i = 0; i < 2000; ++i) {
+    const auto name = NewMeetingName();
+    ASSERT_TRUE(name.ok());
+    const auto made = MeetingFolder::Make(*name);
+    ASSERT_EQ(made.status(), absl::OkStatus()) << i;
+  }
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+}
+
 TEST_F(LocalMeeting, OtherUsersAreRefused) {
   auto folder = MeetingFolder::Make("meet-open");
   auto listener = (*folder)->Listen();

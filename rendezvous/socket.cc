@@ -73,9 +73,14 @@ bool IsOwnFolder(const char* path) {
 
 // A folder that only this user can enter.
 Status MakePrivateFolder(const std::string& path) {
-  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return Failed(absl::StrCat("making folder ", path));
+  // A process that looks for folders of dead ones may remove it in between.
+  constexpr int kTries = 100;
   struct stat info;
-  if (lstat(path.c_str(), &info) != 0) return Failed(absl::StrCat("looking at folder ", path));
+  for (int i = 0;; ++i) {
+    if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return Failed(absl::StrCat("making folder ", path));
+    if (lstat(path.c_str(), &info) == 0) break;
+    if (errno != ENOENT || i == kTries) return Failed(absl::StrCat("looking at folder ", path));
+  }
   if (!S_ISDIR(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 077) != 0) {
     return absl::PermissionDeniedError(absl::StrCat(path, " is not a folder that this user alone may enter (owner ",
                                                     info.st_uid, "); remove it, or set XDG_RUNTIME_DIR"));
