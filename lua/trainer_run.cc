@@ -41,6 +41,8 @@
 #include "core/train/epoch_hook.h"
 #include "core/train/loss_scale_hook.h"
 #include "core/train/metrics.h"
+#include "core/train/monitor.h"
+#include "core/train/plateau_hook.h"
 #include "core/train/restore.h"
 #include "core/train/save_places.h"
 #include "core/train/shared_checkpoint.h"
@@ -459,6 +461,7 @@ class Training {
     std::vector<ScheduledScalar> scalars(1);
     scalars[0].input = "lr";
     scalars[0].schedule = spec_.schedule;
+    if (spec_.plateau) scalars[0].factor = [this] { return plateau_ == nullptr ? 1 : plateau_->scale(); };
     if (spec_.lr_function.ok()) {
       scalars[0].user = [this](int64_t step) -> StatusOr<double> {
         const StackGuard guard(L_);
@@ -764,10 +767,12 @@ class Training {
     ASSIGN_OR_RETURN(const bool saves, Saves(&checkpoint));
     if (saves) RETURN_IF_ERROR(AddCheckpoints(std::move(checkpoint)));
     // By rank 0's values, which a checkpoint remembers: the others stop when it does.
-    if (spec_.has_early_stopping && first()) {
-      Add(std::make_unique<EarlyStoppingHook>(&progress(), spec_.monitor, spec_.has_eval, spec_.min_delta,
-                                              spec_.patience, spec_.mode == "min"));
+    if (spec_.early_stopping && first()) {
+      Add(std::make_unique<EarlyStoppingHook>(
+          &progress(), MonitorOf(*spec_.early_stopping, "EarlyStopping", EarlyStoppingHook::kKey),
+          spec_.early_stopping->patience));
     }
+    if (spec_.plateau) AddPlateau();
     if (!FindPrints(spec_.graph->graph).empty()) Add(std::make_unique<PrintHook>(&progress(), session_.prefix));
     if (spec_.hooks != LUA_NOREF) {
       lua_rawgeti(L_, LUA_REGISTRYINDEX, spec_.hooks);
@@ -776,6 +781,25 @@ class Training {
       if (!hook->empty()) lua_hook_ = Add(std::move(hook));
     }
     return absl::OkStatus();
+  }
+
+  Monitor MonitorOf(const TrainerSpec::Watch& watch, const char* owner, const char* key) {
+    return Monitor(&progress(), watch.monitor, spec_.has_eval, watch.min_delta, watch.mode == "min", owner, key);
+  }
+
+  // By rank 0's values too, and the rate is one number on all ranks.
+  void AddPlateau() {
+    PlateauHook::Share share;
+    if (together() != nullptr) {
+      share = [this](double mine) -> StatusOr<double> {
+        double of_first = first() ? mine : 0;
+        RETURN_IF_ERROR(SumOverRanks(*together(), absl::MakeSpan(&of_first, 1), "the learning rate's scale"));
+        return of_first;
+      };
+    }
+    plateau_ = Add(std::make_unique<PlateauHook>(&progress(),
+                                                 MonitorOf(*spec_.plateau, "ReduceLROnPlateau", PlateauHook::kKey),
+                                                 spec_.plateau_options, std::move(share)));
   }
 
   // The values of the metrics, in their order, by Lua.
@@ -1143,6 +1167,7 @@ class Training {
   std::vector<std::unique_ptr<TrainHook>> hooks_;
   CheckpointHook* checkpoint_hook_ = nullptr;
   EvalHook* eval_hook_ = nullptr;
+  PlateauHook* plateau_ = nullptr;
   LuaHook* lua_hook_ = nullptr;
   std::unique_ptr<endpoint::Endpoint> endpoint_;  // null: nobody can attach
 };

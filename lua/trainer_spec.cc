@@ -126,14 +126,29 @@ Status ReadEvalSpec(lua_State* L, Session& session, int index, EvalSpec* eval) {
   return absl::OkStatus();
 }
 
+// The field `name` of the table at 1; none where it is nil.
+StatusOr<absl::optional<TrainerSpec::Watch>> ReadWatch(lua_State* L, const char* name) {
+  const StackGuard guard(L);
+  lua_getfield(L, 1, name);
+  if (lua_isnil(L, -1)) return absl::optional<TrainerSpec::Watch>();
+  const int at = lua_gettop(L);
+  TrainerSpec::Watch watch;
+  ASSIGN_OR_RETURN(watch.monitor, FieldString(L, at, "monitor", "eval_loss"));
+  ASSIGN_OR_RETURN(watch.mode, FieldString(L, at, "mode", "min"));
+  ASSIGN_OR_RETURN(watch.min_delta, FieldNumber(L, at, "min_delta", 0));
+  ASSIGN_OR_RETURN(watch.patience, FieldInt(L, at, "patience", 0));
+  return absl::make_optional(std::move(watch));
+}
+
 }  // namespace
 
 Status TrainerSpec::Read(lua_State* L, Session& session) {
   RETURN_IF_ERROR(CheckFields(
-      L, 1, "trainer", {"graph",      "dataset",     "epochs",     "max_steps",  "parameters",     "names",
-                        "schedule",   "lr_function", "history",    "loss_scale", "sink",           "loss_every",
-                        "time_every", "time_steps",  "checkpoint", "eval",       "early_stopping", "hooks",
-                        "name",       "seed",        "config",     "together",   "broadcast",      "metrics_limit"}));
+      L, 1, "trainer",
+      {"graph",       "dataset",  "epochs",         "max_steps",    "parameters", "names",      "schedule",
+       "lr_function", "history",  "loss_scale",     "sink",         "loss_every", "time_every", "time_steps",
+       "checkpoint",  "eval",     "early_stopping", "plateau",      "hooks",      "name",       "seed",
+       "config",      "together", "broadcast",      "metrics_limit"}));
   ASSIGN_OR_RETURN(graph, FieldGraph(L, 1, "trainer"));
   ASSIGN_OR_RETURN(dataset, FieldDataset(L, 1, "trainer"));
   ASSIGN_OR_RETURN(options.epochs, FieldInt(L, 1, "epochs", 1));
@@ -180,14 +195,15 @@ Status TrainerSpec::Read(lua_State* L, Session& session) {
     RETURN_IF_ERROR(ReadEvalSpec(L, session, lua_gettop(L), &eval));
     has_eval = true;
   }
-  lua_getfield(L, 1, "early_stopping");
-  if (!lua_isnil(L, -1)) {
+  ASSIGN_OR_RETURN(early_stopping, ReadWatch(L, "early_stopping"));
+  ASSIGN_OR_RETURN(plateau, ReadWatch(L, "plateau"));
+  if (plateau) {
+    lua_getfield(L, 1, "plateau");
     const int at = lua_gettop(L);
-    has_early_stopping = true;
-    ASSIGN_OR_RETURN(monitor, FieldString(L, at, "monitor", "eval_loss"));
-    ASSIGN_OR_RETURN(mode, FieldString(L, at, "mode", "min"));
-    ASSIGN_OR_RETURN(min_delta, FieldNumber(L, at, "min_delta", 0));
-    ASSIGN_OR_RETURN(patience, FieldInt(L, at, "patience", 0));
+    plateau_options.patience = plateau->patience;
+    ASSIGN_OR_RETURN(plateau_options.factor, FieldNumber(L, at, "factor", plateau_options.factor));
+    ASSIGN_OR_RETURN(plateau_options.cooldown, FieldInt(L, at, "cooldown", plateau_options.cooldown));
+    ASSIGN_OR_RETURN(plateau_options.min_lr, FieldNumber(L, at, "min_lr", plateau_options.min_lr));
   }
   lua_getfield(L, 1, "hooks");
   if (lua_type(L, -1) == LUA_TTABLE) hooks = luaL_ref(L, LUA_REGISTRYINDEX);

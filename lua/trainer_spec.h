@@ -6,10 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/optional.h"
 #include "core/schedule/declare/schedule.h"
 #include "core/train/checkpoint_hook.h"
 #include "core/train/eval_hook.h"
 #include "core/train/metrics.h"
+#include "core/train/plateau_hook.h"
 #include "core/train/trainer.h"
 #include "lua/callback.h"
 #include "lua/dataset_lua.h"
@@ -47,13 +49,17 @@ struct TrainerSpec {
   int64_t metrics_limit = MetricsOptions().limit;
   bool log_epochs = false;
   int64_t time_every = 0, time_steps = 0;
-  bool has_checkpoint = false, has_early_stopping = false, has_eval = false;
+  bool has_checkpoint = false, has_eval = false;
   CheckpointOptions checkpoint;
   std::string checkpoint_directory;
   EvalSpec eval;
-  std::string monitor, mode;
-  double min_delta = 0;
-  int64_t patience = 0;
+  struct Watch {  // of a callback that watches a number
+    std::string monitor, mode;
+    double min_delta = 0;
+    int64_t patience = 0;
+  };
+  absl::optional<Watch> early_stopping, plateau;
+  PlateauHook::Options plateau_options;
   std::string name, config;
   std::string recipe_hash;     // of the file that runs: the first 16 digits of its BLAKE2b; empty: there is none
   Groups* together = nullptr;  // ranks that train one network; null: this one trains by itself

@@ -1,25 +1,21 @@
 // Ends training when a number has not improved for some epochs (EarlyStopping).
 #pragma once
 
-#include <cmath>
 #include <string>
+#include <utility>
 
-#include "core/train/progress.h"
+#include "core/train/monitor.h"
 
 namespace mslua {
 
 class EarlyStoppingHook : public TrainHook {
  public:
-  // `monitor`: a name of Progress::found; `evaluated`: the training evaluates, which may be less often than it ends an
-  // epoch. An improvement is a change by more than `min_delta`; `smaller`: downwards. NaN is no improvement.
-  EarlyStoppingHook(Progress* progress, std::string monitor, bool evaluated, double min_delta, int64_t patience,
-                    bool smaller)
-      : progress_(progress),
-        evaluated_(evaluated),
-        monitor_(std::move(monitor)),
-        min_delta_(min_delta),
-        patience_(patience),
-        sign_(smaller ? 1 : -1) {}
+  // Ends it when there was no improvement for more than `patience` epochs.
+  EarlyStoppingHook(Progress* progress, Monitor monitor, int64_t patience)
+      : progress_(progress), monitor_(std::move(monitor)), patience_(patience) {}
+
+  // The beginning of its counters' names.
+  static constexpr char kKey[] = "early_stopping";
 
   Status AtEpochEnd(const TrainState& s) override;
   void SaveCounters(Counters* counters) const override;
@@ -27,14 +23,9 @@ class EarlyStoppingHook : public TrainHook {
 
  private:
   Progress* const progress_;
-  const bool evaluated_;
-  const std::string monitor_;
-  const double min_delta_;
+  Monitor monitor_;
   const int64_t patience_;
-  const double sign_;
-  double best_ = HUGE_VAL;
   int64_t worse_ = 0;  // epochs since the best one
-  int64_t seen_ = 0;   // evaluations that were judged
 };
 
 }  // namespace mslua

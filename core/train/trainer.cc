@@ -159,13 +159,15 @@ Status Trainer::SetScalars() {
   for (size_t i = 0; i < scalars_.size(); ++i) {
     double value = overrides_[i];
     if (std::isnan(value)) {
+      const double factor = scalars_[i].factor ? scalars_[i].factor() : 1;
       if (scalars_[i].user) {
         ASSIGN_OR_RETURN(value, scalars_[i].user(done.steps));
       } else {
         // A constant rate is set once.
-        if (scalars_[i].schedule.is_constant() && current_[i] == scalars_[i].schedule.constant) continue;
+        if (scalars_[i].schedule.is_constant() && current_[i] == scalars_[i].schedule.constant * factor) continue;
         value = scalars_[i].schedule.At(done.steps);
       }
+      value *= factor;
     }
     if (value == current_[i]) continue;
     current_[i] = value;

@@ -85,6 +85,7 @@ struct ScheduledScalar {
   Schedule schedule;
   // A user's function instead, called between steps; `step` counts from 0, with those of the optimizer's history.
   std::function<StatusOr<double>(int64_t step)> user;
+  std::function<double()> factor;  // of the value, asked before each step; empty: 1
 };
 
 // The scalar input of a step that counts the updates made before it: steps that a loss scale skipped are left out.

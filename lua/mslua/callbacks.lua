@@ -1,5 +1,5 @@
 --- What happens beside training: ms.Callback and the ready ones. LossMonitor, TimeMonitor, ModelCheckpoint,
---- EvalCallback and EarlyStopping run in C++; a callback of your own runs at the safe points between steps whose
+--- EvalCallback, EarlyStopping and ReduceLROnPlateau run in C++; a callback of your own runs at the safe points between steps whose
 --- methods it defines.
 local args = require "mslua.args"
 local class = require "mslua.class"
@@ -159,6 +159,13 @@ function M.EvalCallback:add_to(spec, model)
   spec.eval.every_epochs, spec.eval.every_steps = self.every_epochs, self.every_steps
 end
 
+-- What is watched as the trainer has it: with the mode that "auto" means.
+local function watch(a)
+  local mode = a.mode
+  if mode == "auto" then mode = (a.monitor:find "loss$" or a.monitor:find "perplexity$") and "min" or "max" end
+  return { monitor = a.monitor, min_delta = a.min_delta, patience = a.patience, mode = mode }
+end
+
 M.EarlyStopping = Callback:extend "EarlyStopping"
 
 M.early_stopping_fields = {
@@ -173,17 +180,40 @@ local bind_stop = args.signature("EarlyStopping", M.early_stopping_fields)
 --- Ends training when `monitor` ("loss", or "eval_" and a metric's name) has not improved by more than min_delta for
 --- more than patience epochs; an epoch without an evaluation is judged at the next one. mode "auto": smaller is better
 --- for losses, greater for the rest. NaN is no improvement.
-function M.EarlyStopping:init(...)
-  local a = bind_stop(...)
-  self.spec = { monitor = a.monitor, min_delta = a.min_delta, patience = a.patience, mode = a.mode }
-  if a.mode == "auto" then
-    self.spec.mode = (a.monitor:find "loss$" or a.monitor:find "perplexity$") and "min" or "max"
-  end
-end
+function M.EarlyStopping:init(...) self.spec = watch(bind_stop(...)) end
 
 function M.EarlyStopping:add_to(spec)
   if spec.early_stopping then errors.fail "EarlyStopping: there are two: one monitor and patience a training" end
   spec.early_stopping = self.spec
+end
+
+M.ReduceLROnPlateau = Callback:extend "ReduceLROnPlateau"
+
+M.plateau_fields = {
+  { "monitor", "string", "eval_loss" },
+  { "factor", "number", 0.1, above = 0, below = 1 },
+  { "patience", "integer", 10, min = 1, unit = "epochs" },
+  { "mode", "string", "auto", choices = { "auto", "min", "max" } },
+  { "min_delta", "number", 1e-4, min = 0 },
+  { "cooldown", "integer", 0, min = 0, unit = "epochs" },
+  { "min_lr", "number", 0, min = 0 },
+}
+
+local bind_plateau = args.signature("ReduceLROnPlateau", M.plateau_fields)
+
+--- Multiplies the learning rate by `factor` at the end of an epoch when `monitor` has not improved by more than min_delta
+--- for `patience` epochs, and again after as many; the `cooldown` epochs after a reduction do not count. The rate of the
+--- optimizer's schedule is multiplied, and not reduced below min_lr. mode as EarlyStopping's. (MindSpore's, with its
+--- defaults.)
+function M.ReduceLROnPlateau:init(...)
+  local a = bind_plateau(...)
+  self.spec = watch(a)
+  self.spec.factor, self.spec.cooldown, self.spec.min_lr = a.factor, a.cooldown, a.min_lr
+end
+
+function M.ReduceLROnPlateau:add_to(spec)
+  if spec.plateau then errors.fail "ReduceLROnPlateau: there are two: one monitor and factor a training" end
+  spec.plateau = self.spec
 end
 
 return M

@@ -69,7 +69,7 @@ ms.text = require "mslua.text"
 ms.communication = require "mslua.communication"
 take(require "mslua.loss_scale", "DynamicLossScaleManager", "FixedLossScaleManager")
 take(require "mslua.callbacks", "Callback", "LossMonitor", "TimeMonitor", "ModelCheckpoint", "CheckpointConfig",
-  "EvalCallback", "EarlyStopping")
+  "EvalCallback", "EarlyStopping", "ReduceLROnPlateau")
 ms.Model = require "mslua.model"
 take(require "mslua.checkpoint", "save_checkpoint", "load_checkpoint", "load_param_into_net")
 require "mslua.generation"

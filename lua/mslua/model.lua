@@ -159,15 +159,15 @@ function Model:train_spec(a)
 end
 
 -- A number that a callback watches and that nothing measures would be missed at the first evaluation only.
-local function check_monitor(spec)
-  local monitor = spec.early_stopping and spec.early_stopping.monitor
+local function check_monitor(spec, callback, watch)
+  local monitor = watch and watch.monitor
   if not monitor then return end
   local known = { "loss" }
   for _, m in ipairs(spec.eval and spec.eval.metrics or {}) do known[#known + 1] = "eval_" .. m.name end
   for _, name in ipairs(known) do
     if name == monitor then return end
   end
-  errors.fail_at({ "callbacks" }, "EarlyStopping: monitor: nothing called '%s' is measured%s; there are %s%s", monitor,
+  errors.fail_at({ "callbacks" }, "%s: monitor: nothing called '%s' is measured%s; there are %s%s", callback, monitor,
     core.did_you_mean(monitor, known), table.concat(known, ", "),
     spec.eval and "" or ", and metrics of an evaluation with eval_dataset")
 end
@@ -194,7 +194,8 @@ function Model:train(...)
     if problem then errors.fail_at({ "callbacks" }, "train: callbacks[%d]: %s", i, problem) end
     errors.at(not core.where() and errors.place { "callbacks" } or nil, callback.add_to, callback, spec, self)
   end
-  check_monitor(spec)
+  check_monitor(spec, "EarlyStopping", spec.early_stopping)
+  check_monitor(spec, "ReduceLROnPlateau", spec.plateau)
   spec.config = a.config
   local trainer = core.trainer(spec)
   trainer:run()

@@ -36,6 +36,7 @@ local train = {
   { "amp", "string", choices = { "bf16" } },
   { "loss_scale", "loss_scale" },
   { "early_stopping", "table", nil, fields = callbacks.early_stopping_fields },
+  { "reduce_lr_on_plateau", "table", nil, fields = callbacks.plateau_fields },
 }
 
 local eval = {

@@ -95,6 +95,8 @@ local function callbacks_of(recipe, eval_dataset)
   end
   local stopping = recipe.train.early_stopping
   if stopping then list[#list + 1] = callbacks.EarlyStopping(stopping) end
+  local plateau = recipe.train.reduce_lr_on_plateau
+  if plateau then list[#list + 1] = callbacks.ReduceLROnPlateau(plateau) end
   return list
 end
 

@@ -41,6 +41,39 @@ check.case("EarlyStopping judges where there was an evaluation", function()
   check.equal(train(rates, 2, { monitor = "eval_loss", patience = 4 }), "10.1")
 end)
 
+-- The learning rates of ten epochs of one step; the loss falls by `slope` times the rate in each.
+local function rates_with(slope, rate, plateau)
+  local Rates, rates = ms.Callback:extend "Rates", {}
+  function Rates:on_train_step_end(context) rates[#rates + 1] = tonumber(("%.6g"):format(context.lr)) end
+  local model = ms.Model(Falling(), {
+    loss_fn = function(output) return ops.reduce_mean(output) * slope end, optimizer = nn.SGD { learning_rate = rate },
+  })
+  plateau.monitor = "loss"
+  model:train(10, data, { callbacks = { Rates(), ms.ReduceLROnPlateau(plateau) } })
+  return rates
+end
+
+check.case("ReduceLROnPlateau multiplies the rate where nothing improves", function()
+  check.equal(rates_with(0, 0.1, { factor = 0.5, patience = 2 }),
+    { 0.1, 0.1, 0.1, 0.05, 0.05, 0.025, 0.025, 0.0125, 0.0125, 0.00625 })
+  check.equal(rates_with(0, 0.1, { factor = 0.5, patience = 2, cooldown = 1 }),
+    { 0.1, 0.1, 0.1, 0.05, 0.05, 0.05, 0.025, 0.025, 0.025, 0.0125 })
+  check.equal(rates_with(0, 0.1, { factor = 0.5, patience = 3, min_lr = 0.04 }),
+    { 0.1, 0.1, 0.1, 0.1, 0.05, 0.05, 0.05, 0.04, 0.04, 0.04 })
+  check.equal(rates_with(0, { 10, 9, 8, 7, 6, 5, 4, 3, 2, 1 }, { patience = 4 }),
+    { 10, 9, 8, 7, 6, 0.5, 0.4, 0.3, 0.2, 0.01 })
+end)
+
+check.case("ReduceLROnPlateau leaves a rate that improves the loss", function()
+  local constant = {}
+  for i = 1, 10 do constant[i] = 0.1 end
+  check.equal(rates_with(1, 0.1, { patience = 1 }), constant)
+  check.equal(rates_with(1, function() return 0.1 end, { patience = 1 }), constant)
+  -- Three steps together are an improvement by more than 0.25.
+  check.equal(rates_with(1, 0.1, { patience = 3, min_delta = 0.25 }), constant)
+  check.equal(rates_with(1, 0.1, { patience = 2, min_delta = 0.25 })[4], 0.01)
+end)
+
 check.case("what EarlyStopping watches is looked for before training", function()
   local Steps, steps = ms.Callback:extend "Steps", 0
   function Steps:on_train_step_end() steps = steps + 1 end

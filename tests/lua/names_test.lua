@@ -81,8 +81,8 @@ local promised = {
     Tensor Parameter initializer float16 bfloat16 float32 float64 int32 int64 uint8 bool zeros ones full eye arange
     rand randn set_seed GRAPH_MODE PYNATIVE_MODE ParallelMode set_context get_context set_auto_parallel_context
     get_auto_parallel_context reset_auto_parallel_context set_ps_context get_ps_context reset_ps_context Model
-    Callback LossMonitor TimeMonitor ModelCheckpoint CheckpointConfig EvalCallback EarlyStopping save_checkpoint
-    load_checkpoint load_param_into_net grad value_and_grad params recipe DynamicLossScaleManager
+    Callback LossMonitor TimeMonitor ModelCheckpoint CheckpointConfig EvalCallback EarlyStopping ReduceLROnPlateau
+    save_checkpoint load_checkpoint load_param_into_net grad value_and_grad params recipe DynamicLossScaleManager
     FixedLossScaleManager]],
   nn = [[
     Cell SequentialCell CellList Dense Conv2d BatchNorm2d GroupNorm LayerNorm RMSNorm Embedding Dropout MaxPool2d

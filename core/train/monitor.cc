@@ -1,0 +1,26 @@
+#include "core/train/monitor.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace mslua {
+
+StatusOr<Monitor::Verdict> Monitor::Judge() {
+  if (evaluated_ && absl::StartsWith(name_, "eval_") && progress_->evaluations == seen_) return Verdict::kNothingNew;
+  seen_ = progress_->evaluations;
+  const double* v = progress_->Find(name_);
+  if (v == nullptr)
+    return absl::InvalidArgumentError(absl::StrCat(owner_, ": nothing called '", name_, "' was measured"));
+  now_ = *v;
+  if (!(sign_ * now_ < best_ - min_delta_)) return Verdict::kNotBetter;
+  best_ = sign_ * now_;
+  return Verdict::kBetter;
+}
+
+void Monitor::SaveCounters(Counters* counters) const {
+  if (any()) (*counters)[key_ + ".best"] = best_;
+}
+
+void Monitor::RestoreCounters(const Counters& counters) { best_ = CounterOf(counters, key_ + ".best", HUGE_VAL); }
+
+}  // namespace mslua
