@@ -1,6 +1,6 @@
 --- What happens beside training: ms.Callback and the ready ones. LossMonitor, TimeMonitor, ModelCheckpoint,
---- EvalCallback, EarlyStopping and ReduceLROnPlateau run in C++; a callback of your own runs at the safe points between steps whose
---- methods it defines.
+--- EvalCallback, EarlyStopping and ReduceLROnPlateau run in C++; a callback of your own runs at the safe points between
+--- steps whose methods it defines.
 local args = require "mslua.args"
 local class = require "mslua.class"
 local core = require "mslua.core"
@@ -201,10 +201,10 @@ M.plateau_fields = {
 
 local bind_plateau = args.signature("ReduceLROnPlateau", M.plateau_fields)
 
---- Multiplies the learning rate by `factor` at the end of an epoch when `monitor` has not improved by more than min_delta
---- for `patience` epochs, and again after as many; the `cooldown` epochs after a reduction do not count. The rate of the
---- optimizer's schedule is multiplied, and not reduced below min_lr. mode as EarlyStopping's. (MindSpore's, with its
---- defaults.)
+--- Multiplies the learning rate by `factor` at the end of an epoch when `monitor` has not improved by more than
+--- min_delta for `patience` epochs, and again after as many; the `cooldown` epochs after a reduction do not count. The
+--- rate of the optimizer's schedule is multiplied, and not reduced below min_lr. mode as EarlyStopping's. (MindSpore's,
+--- with its defaults.)
 function M.ReduceLROnPlateau:init(...)
   local a = bind_plateau(...)
   self.spec = watch(a)
