@@ -1,9 +1,7 @@
 #include "lua/compile_graph.h"
 
 #include <string>
-#include <vector>
 
-#include "core/train/agreement.h"
 #include "lua/device.h"
 #include "lua/options.h"
 
@@ -18,7 +16,7 @@ PassOptions DumpsOf(Session& session) {
   return options;
 }
 
-StatusOr<std::unique_ptr<Executable>> CompileGraph(Session& session, const TracedGraph& graph, bool share,
+StatusOr<std::unique_ptr<Executable>> CompileGraph(Session& session, const StepGraph& graph, bool share,
                                                    Decisions* decisions) {
   for (const auto& p : graph.parameters) RETURN_IF_ERROR(ValueOf(session.state(), *p).status());
   CompileOptions options;
@@ -27,18 +25,6 @@ StatusOr<std::unique_ptr<Executable>> CompileGraph(Session& session, const Trace
   ASSIGN_OR_RETURN(options.device, DeviceOf(session));
   options.decisions = decisions;
   return CompileShared(session, graph.graph, options);
-}
-
-Status BroadcastParameters(Session& session, const TracedGraph& graph, bool resumed) {
-  std::vector<TensorView> values;
-  for (const auto& p : graph.parameters) {
-    if (p->layerwise_parallel || session.state().optimizer_states.contains(p->key) || (resumed && p->MayVary()))
-      continue;
-    ASSIGN_OR_RETURN(const TensorView value, ValueOf(session.state(), *p));
-    values.push_back(value);
-  }
-  for (const auto& entry : session.state().store.entries()) RETURN_IF_ERROR(session.state().store.HostWrites(*entry));
-  return ShareTensors(*session.groups(), values, "parameter_broadcast");
 }
 
 }  // namespace mslua

@@ -11,10 +11,7 @@ namespace mslua {
 PassOptions DumpsOf(Session& session);
 // Makes the parameters' values where they are not there yet, and compiles with the session's options. `share`: all
 // ranks compile it together; `decisions`: as in CompileOptions.
-StatusOr<std::unique_ptr<Executable>> CompileGraph(Session& session, const TracedGraph& graph, bool share = false,
+StatusOr<std::unique_ptr<Executable>> CompileGraph(Session& session, const StepGraph& graph, bool share = false,
                                                    Decisions* decisions = nullptr);
-// Gives every rank rank 0's parameters and states, but for layerwise_parallel parameters, the optimizer's state and, in
-// a run that has resumed, what ranks have values of their own of (ParameterData::MayVary).
-Status BroadcastParameters(Session& session, const TracedGraph& graph, bool resumed);
 
 }  // namespace mslua

@@ -6,16 +6,17 @@
 
 #include "core/train/progress.h"
 #include "lua/callback.h"
+#include "train/training_spec.h"
 
 namespace mslua {
 
-class LuaHook : public TrainHook {
+class LuaHook : public UserHook {
  public:
   // The functions begin, epoch_begin, step_begin, step_end, epoch_end and finish of the table at stack index `hooks`.
   LuaHook(Session* session, Progress* progress, int hooks);
   bool empty() const { return callbacks_.empty(); }
   // An error of `finish`, which the loop cannot return.
-  const Status& late() const { return late_; }
+  const Status& late() const override { return late_; }
 
   int64_t NextStep(const TrainState& s) override;
   Status AtStep(const TrainState& s) override;

@@ -15,6 +15,7 @@
 #include "lua/tensor_lua.h"
 #include "lua/trainer_lua.h"
 #include "lua/trainer_spec.h"
+#include "train/saved_tensors.h"
 
 namespace mslua {
 namespace {
@@ -102,7 +103,7 @@ StatusOr<int> MakeStepper(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(s->executable, CompileGraph(session, *s->graph));
   s->prints = FindPrints(s->executable->graph());
   ASSIGN_OR_RETURN(const bool broadcast, FieldBool(L, 1, "broadcast", false));
-  if (broadcast) RETURN_IF_ERROR(BroadcastParameters(session, *s->graph, /*resumed=*/false));
+  if (broadcast) RETURN_IF_ERROR(BroadcastParameters(session.state(), *s->graph, /*resumed=*/false));
   PushObject<std::shared_ptr<Stepper>>(L, std::move(s));
   lua_pushcclosure(L, Entry<StepOnce>, 1);
   return 1;

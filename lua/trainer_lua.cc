@@ -8,33 +8,33 @@
 #include "lua/compile_graph.h"
 #include "lua/tensor_lua.h"
 #include "lua/trainer_run.h"
+#include "train/saved_tensors.h"
 
 namespace mslua {
 
 template <>
-struct KindName<std::shared_ptr<TrainerSpec>> {
+struct KindName<std::shared_ptr<TrainingSpec>> {
   static constexpr const char* value = "Trainer";
 };
 
 namespace {
 
-StatusOr<TrainerSpec*> Self(lua_State* L) {
-  const auto* t = ToObject<std::shared_ptr<TrainerSpec>>(L, 1);
+StatusOr<TrainingSpec*> Self(lua_State* L) {
+  const auto* t = ToObject<std::shared_ptr<TrainingSpec>>(L, 1);
   if (t == nullptr)
     return absl::InvalidArgumentError(absl::StrCat("expected a Trainer before the colon, got ", Describe(L, 1)));
   return t->get();
 }
 
 StatusOr<int> MakeTrainer(lua_State* L, Session& session) {
-  auto t = std::make_shared<TrainerSpec>();
-  RETURN_IF_ERROR(t->Read(L, session));
-  PushObject<std::shared_ptr<TrainerSpec>>(L, std::move(t));
+  ASSIGN_OR_RETURN(auto t, ReadTrainingSpec(L, session));
+  PushObject<std::shared_ptr<TrainingSpec>>(L, std::move(t));
   return 1;
 }
 
 StatusOr<int> RunTrainer(lua_State* L, Session& session) {
   if (session.trace != nullptr) return absl::FailedPreconditionError("training inside a trace");
-  ASSIGN_OR_RETURN(TrainerSpec* const t, Self(L));
+  ASSIGN_OR_RETURN(TrainingSpec* const t, Self(L));
   ASSIGN_OR_RETURN(const double loss, RunTraining(t, session));
   lua_pushnumber(L, loss);
   return 1;
@@ -43,7 +43,7 @@ StatusOr<int> RunTrainer(lua_State* L, Session& session) {
 // trainer:profile {steps =, steps_only =, json =, trace =}
 StatusOr<int> ProfileTrainer(lua_State* L, Session& session) {
   if (session.trace != nullptr) return absl::FailedPreconditionError("training inside a trace");
-  ASSIGN_OR_RETURN(TrainerSpec* const t, Self(L));
+  ASSIGN_OR_RETURN(TrainingSpec* const t, Self(L));
   RETURN_IF_ERROR(CheckFields(L, 2, "profile", {"steps", "steps_only", "json", "trace"}));
   ASSIGN_OR_RETURN(const int64_t steps, FieldInt(L, 2, "steps", 10));
   ASSIGN_OR_RETURN(const bool steps_only, FieldBool(L, 2, "steps_only", false));
@@ -55,7 +55,7 @@ StatusOr<int> ProfileTrainer(lua_State* L, Session& session) {
 }
 
 StatusOr<int> TrainerMetrics(lua_State* L, Session&) {
-  ASSIGN_OR_RETURN(const TrainerSpec* const t, Self(L));
+  ASSIGN_OR_RETURN(const TrainingSpec* const t, Self(L));
   lua_newtable(L);
   for (const auto& f : t->progress.found) {
     lua_pushnumber(L, f.second);
@@ -70,14 +70,14 @@ StatusOr<int> Evaluate(lua_State* L, Session& session) {
   const auto* dataset = ToObject<std::shared_ptr<DatasetHandle>>(L, 2);
   if (graph == nullptr || dataset == nullptr)
     return absl::InvalidArgumentError("evaluate: expected a Graph and a Dataset");
-  ASSIGN_OR_RETURN(const auto pipeline, OpenEval(session, **dataset));
-  data::Loader loader(pipeline, (*dataset)->ForLoader());
+  ASSIGN_OR_RETURN(const TrainingData data, OpenEval(session, **dataset));
+  data::Loader loader(data.pipeline, data.loader);
   ASSIGN_OR_RETURN(const auto executable, CompileGraph(session, **graph));
-  ASSIGN_OR_RETURN(auto varying, VaryingOf(session, **graph));
-  ASSIGN_OR_RETURN(
-      const auto evaluator,
-      Evaluator::Create(executable.get(), &loader, SumsOver(session, lua_toboolean(L, 3) ? session.groups() : nullptr),
-                        &session.state().store, std::move(varying)));
+  ASSIGN_OR_RETURN(auto varying, VaryingOf(session.state(), **graph));
+  const bool shared = lua_toboolean(L, 3) != 0 && session.state().view == nullptr;
+  ASSIGN_OR_RETURN(const auto evaluator,
+                   Evaluator::Create(executable.get(), &loader, shared ? session.groups() : nullptr,
+                                     &session.state().store, std::move(varying)));
   const auto sums = evaluator->Run();
   if (absl::IsDataLoss(sums.status())) return WithExitCode(sums.status(), kExitData);
   RETURN_IF_ERROR(sums.status());
@@ -89,7 +89,7 @@ StatusOr<int> Evaluate(lua_State* L, Session& session) {
 }  // namespace
 
 void OpenTrainers(lua_State* L) {
-  NewKind<std::shared_ptr<TrainerSpec>>(L);
+  NewKind<std::shared_ptr<TrainingSpec>>(L);
   lua_newtable(L);
   SetFunctions(L, {{"run", Entry<RunTrainer>}, {"profile", Entry<ProfileTrainer>}, {"metrics", Entry<TrainerMetrics>}});
   lua_setfield(L, -2, "__index");

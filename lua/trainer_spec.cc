@@ -1,19 +1,17 @@
 #include "lua/trainer_spec.h"
 
-#include <sys/stat.h>
-
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/folder.h"
 #include "core/base/hash.h"
 #include "core/base/input_file.h"
-#include "core/train/agreement.h"
+#include "lua/callback.h"
 #include "lua/embedded.h"
+#include "lua/lua_hook.h"
 #include "lua/optimizer_lua.h"
 #include "lua/options.h"
 #include "lua/schedule_lua.h"
-#include "train/run_folder.h"
 
 namespace mslua {
 
@@ -54,7 +52,74 @@ StatusOr<std::shared_ptr<TracedGraph>> FieldGraph(lua_State* L, int index, const
 
 namespace {
 
-Status ReadCheckpointSpec(lua_State* L, int index, TrainerSpec* t) {
+// The opened pipeline of `dataset`, and what a training has to know of it.
+TrainingData DataOf(const DatasetHandle& dataset, std::shared_ptr<const data::Pipeline> pipeline) {
+  TrainingData data;
+  data.pipeline = std::move(pipeline);
+  data.loader = dataset.ForLoader();
+  const std::string& kind = dataset.description.source().kind();
+  const auto source = data::FindSource(kind);
+  data.source = source.ok() ? (*source)->title : kind;
+  data.divided = dataset.Divided();
+  data.repeated = dataset.Repeated();
+  data.feeds = dataset.feeds;
+  return data;
+}
+
+// The number, or list of such, on top of the stack, as JSON.
+void AppendNumbers(lua_State* L, std::string* text) {
+  if (lua_type(L, -1) != LUA_TTABLE) {
+    const double v = lua_tonumber(L, -1);
+    absl::StrAppend(text, std::isfinite(v) ? absl::StrCat(v) : "null");
+    return;
+  }
+  text->push_back('[');
+  for (int i = 1, n = static_cast<int>(lua_objlen(L, -1)); i <= n; ++i) {
+    if (i > 1) text->push_back(',');
+    lua_rawgeti(L, -1, i);
+    AppendNumbers(L, text);
+    lua_pop(L, 1);
+  }
+  text->push_back(']');
+}
+
+// The values of the metrics, in their order, by the Lua function `finish`.
+StatusOr<FinishedMetrics> FinishMetrics(Session& session, const Callback& finish, const EvaluationSpec& eval,
+                                        const std::vector<MetricSums>& sums, int64_t samples) {
+  lua_State* const L = session.lua();
+  const StackGuard guard(L);
+  finish.Push(L);
+  PushSums(L, sums);
+  lua_pushnumber(L, static_cast<double>(samples));
+  RETURN_IF_ERROR(session.Call(2, 1));
+  FinishedMetrics finished;
+  for (const MetricInfo& m : eval.metrics) {
+    lua_getfield(L, -1, m.name.c_str());
+    finished.values.emplace_back(m.name, lua_tonumber(L, -1));
+    lua_pop(L, 1);
+  }
+  for (const std::string& name : eval.matrices) {
+    lua_getfield(L, -1, name.c_str());
+    std::string text;
+    AppendNumbers(L, &text);
+    finished.matrices.emplace_back(name, std::move(text));
+    lua_pop(L, 1);
+  }
+  return finished;
+}
+
+// The learning rate by a Lua function of step and epoch, from 1.
+StatusOr<double> CallRate(Session& session, const Callback& rate, int64_t step, int64_t epoch) {
+  lua_State* const L = session.lua();
+  const StackGuard guard(L);
+  rate.Push(L);
+  lua_pushnumber(L, static_cast<double>(step + 1));
+  lua_pushnumber(L, static_cast<double>(epoch));
+  RETURN_IF_ERROR(session.Call(2, 1));
+  return ReadNumber(L, -1, "the learning rate's function should return a number");
+}
+
+Status ReadCheckpointSpec(lua_State* L, int index, TrainingSpec* t) {
   RETURN_IF_ERROR(CheckFields(L, index, "checkpoint",
                               {"prefix", "directory", "steps", "seconds", "keep_max", "keep_minutes", "integrated",
                                "async", "exception_save"}));
@@ -73,7 +138,7 @@ Status ReadCheckpointSpec(lua_State* L, int index, TrainerSpec* t) {
 }
 
 // The fields `parameters` and `names`, which has one for each.
-Status ReadNetwork(lua_State* L, TrainerSpec* t) {
+Status ReadNetwork(lua_State* L, TrainingSpec* t) {
   const StackGuard guard(L);
   lua_getfield(L, 1, "parameters");
   if (lua_isnil(L, -1)) return absl::OkStatus();
@@ -105,12 +170,12 @@ StatusOr<std::vector<std::string>> ReadTexts(lua_State* L, int index, const char
   return texts;
 }
 
-Status ReadEvalSpec(lua_State* L, Session& session, int index, EvalSpec* eval) {
-  eval->finish = Callback::Field(session, index, "finish");
+Status ReadEvalSpec(lua_State* L, Session& session, int index, EvaluationSpec* eval) {
   ASSIGN_OR_RETURN(eval->matrices, ReadTexts(L, index, "matrices"));
   ASSIGN_OR_RETURN(eval->labels, ReadTexts(L, index, "labels"));
   ASSIGN_OR_RETURN(eval->graph, FieldGraph(L, index, "eval"));
-  ASSIGN_OR_RETURN(eval->dataset, FieldDataset(L, index, "eval"));
+  ASSIGN_OR_RETURN(const auto dataset, FieldDataset(L, index, "eval"));
+  eval->open = [&session, dataset] { return OpenEval(session, *dataset); };
   ASSIGN_OR_RETURN(eval->every_epochs, FieldInt(L, index, "every_epochs", 1));
   ASSIGN_OR_RETURN(eval->every_steps, FieldInt(L, index, "every_steps", 0));
   const StackGuard guard(L);
@@ -123,16 +188,21 @@ Status ReadEvalSpec(lua_State* L, Session& session, int index, EvalSpec* eval) {
     eval->metrics.push_back(std::move(info));
     lua_pop(L, 1);
   }
+  if (const Callback finish = Callback::Field(session, index, "finish"); finish.ok()) {
+    eval->finish = [&session, finish, eval](const std::vector<MetricSums>& sums, int64_t samples) {
+      return FinishMetrics(session, finish, *eval, sums, samples);
+    };
+  }
   return absl::OkStatus();
 }
 
 // The field `name` of the table at 1; none where it is nil.
-StatusOr<absl::optional<TrainerSpec::Watch>> ReadWatch(lua_State* L, const char* name) {
+StatusOr<absl::optional<TrainingSpec::Watch>> ReadWatch(lua_State* L, const char* name) {
   const StackGuard guard(L);
   lua_getfield(L, 1, name);
-  if (lua_isnil(L, -1)) return absl::optional<TrainerSpec::Watch>();
+  if (lua_isnil(L, -1)) return absl::optional<TrainingSpec::Watch>();
   const int at = lua_gettop(L);
-  TrainerSpec::Watch watch;
+  TrainingSpec::Watch watch;
   ASSIGN_OR_RETURN(watch.monitor, FieldString(L, at, "monitor", "eval_loss"));
   ASSIGN_OR_RETURN(watch.mode, FieldString(L, at, "mode", "min"));
   ASSIGN_OR_RETURN(watch.min_delta, FieldNumber(L, at, "min_delta", 0));
@@ -140,74 +210,107 @@ StatusOr<absl::optional<TrainerSpec::Watch>> ReadWatch(lua_State* L, const char*
   return absl::make_optional(std::move(watch));
 }
 
-}  // namespace
-
-Status TrainerSpec::Read(lua_State* L, Session& session) {
+Status Read(lua_State* L, Session& session, TrainingSpec* t) {
   RETURN_IF_ERROR(CheckFields(
       L, 1, "trainer",
       {"graph",       "dataset",  "epochs",         "max_steps",    "parameters", "names",      "schedule",
        "lr_function", "history",  "loss_scale",     "sink",         "loss_every", "time_every", "time_steps",
        "checkpoint",  "eval",     "early_stopping", "plateau",      "hooks",      "name",       "seed",
        "config",      "together", "broadcast",      "metrics_limit"}));
-  ASSIGN_OR_RETURN(graph, FieldGraph(L, 1, "trainer"));
-  ASSIGN_OR_RETURN(dataset, FieldDataset(L, 1, "trainer"));
-  ASSIGN_OR_RETURN(options.epochs, FieldInt(L, 1, "epochs", 1));
-  ASSIGN_OR_RETURN(options.max_steps, FieldInt(L, 1, "max_steps", 0));
-  ASSIGN_OR_RETURN(options.seed, FieldInt(L, 1, "seed", static_cast<int64_t>(session.state().seed)));
-  ASSIGN_OR_RETURN(metrics_limit, FieldInt(L, 1, "metrics_limit", metrics_limit));
-  ASSIGN_OR_RETURN(name, FieldString(L, 1, "name", "run"));
-  ASSIGN_OR_RETURN(config, FieldString(L, 1, "config", ""));
-  recipe_hash = HashOfRecipe(session.options().file);
+  ASSIGN_OR_RETURN(t->graph, FieldGraph(L, 1, "trainer"));
+  ASSIGN_OR_RETURN(const auto dataset, FieldDataset(L, 1, "trainer"));
+  t->open = [&session, dataset]() -> StatusOr<TrainingData> {
+    ASSIGN_OR_RETURN(auto pipeline, dataset->Open(session));
+    return DataOf(*dataset, std::move(pipeline));
+  };
+  ASSIGN_OR_RETURN(t->options.epochs, FieldInt(L, 1, "epochs", 1));
+  ASSIGN_OR_RETURN(t->options.max_steps, FieldInt(L, 1, "max_steps", 0));
+  ASSIGN_OR_RETURN(t->options.seed, FieldInt(L, 1, "seed", static_cast<int64_t>(session.state().seed)));
+  ASSIGN_OR_RETURN(t->metrics_limit, FieldInt(L, 1, "metrics_limit", t->metrics_limit));
+  ASSIGN_OR_RETURN(t->name, FieldString(L, 1, "name", "run"));
+  ASSIGN_OR_RETURN(t->config, FieldString(L, 1, "config", ""));
+  t->recipe_hash = HashOfRecipe(session.options().file);
   ASSIGN_OR_RETURN(const bool several, FieldBool(L, 1, "together", false));
-  together = several ? session.groups() : nullptr;
-  ASSIGN_OR_RETURN(broadcast, FieldBool(L, 1, "broadcast", false));
-  ASSIGN_OR_RETURN(time_every, FieldInt(L, 1, "time_every", 0));
-  ASSIGN_OR_RETURN(time_steps, FieldInt(L, 1, "time_steps", 0));
-  RETURN_IF_ERROR(ReadNetwork(L, this));
-  lr_function = Callback::Field(session, 1, "lr_function");
-  ASSIGN_OR_RETURN(history, FieldHistory(L, 1, "trainer"));
-  options.before = *history;
+  t->together = several ? session.groups() : nullptr;
+  ASSIGN_OR_RETURN(t->broadcast, FieldBool(L, 1, "broadcast", false));
+  ASSIGN_OR_RETURN(t->time_every, FieldInt(L, 1, "time_every", 0));
+  ASSIGN_OR_RETURN(t->time_steps, FieldInt(L, 1, "time_steps", 0));
+  RETURN_IF_ERROR(ReadNetwork(L, t));
+  if (const Callback rate = Callback::Field(session, 1, "lr_function"); rate.ok()) {
+    t->lr_function = [&session, rate](int64_t step, int64_t epoch) { return CallRate(session, rate, step, epoch); };
+  }
+  ASSIGN_OR_RETURN(t->history, FieldHistory(L, 1, "trainer"));
+  t->options.before = *t->history;
   lua_getfield(L, 1, "schedule");
   if (!lua_isnil(L, -1)) {
-    ASSIGN_OR_RETURN(schedule, ReadSchedule(L, -1));
-  } else if (!lr_function.ok()) {
-    return absl::InvalidArgumentError("trainer: a schedule or an lr_function is needed");
+    ASSIGN_OR_RETURN(t->schedule, ReadSchedule(L, -1));
+  } else if (!t->lr_function) {
+    return absl::InvalidArgumentError("trainer: a t->schedule or an lr_function is needed");
   }
   lua_getfield(L, 1, "loss_every");
   if (lua_type(L, -1) == LUA_TSTRING) {
-    log_epochs = true;
+    t->log_epochs = true;
   } else if (!lua_isnil(L, -1)) {
-    ASSIGN_OR_RETURN(log_every, ReadInt(L, -1, "loss_every"));
+    ASSIGN_OR_RETURN(t->log_every, ReadInt(L, -1, "loss_every"));
   }
   lua_getfield(L, 1, "loss_scale");
   if (!lua_isnil(L, -1)) {
     const int at = lua_gettop(L);
     RETURN_IF_ERROR(CheckFields(L, at, "loss_scale", {"kind", "value", "factor", "window"}));
-    ASSIGN_OR_RETURN(loss_scale_kind, FieldString(L, at, "kind", "fixed"));
-    ASSIGN_OR_RETURN(loss_scale, FieldNumber(L, at, "value", 1));
-    ASSIGN_OR_RETURN(loss_scale_factor, FieldNumber(L, at, "factor", 2));
-    ASSIGN_OR_RETURN(loss_scale_window, FieldInt(L, at, "window", 1000));
+    ASSIGN_OR_RETURN(t->loss_scale_kind, FieldString(L, at, "kind", "fixed"));
+    ASSIGN_OR_RETURN(t->loss_scale, FieldNumber(L, at, "value", 1));
+    ASSIGN_OR_RETURN(t->loss_scale_factor, FieldNumber(L, at, "factor", 2));
+    ASSIGN_OR_RETURN(t->loss_scale_window, FieldInt(L, at, "window", 1000));
   }
   lua_getfield(L, 1, "checkpoint");
-  if (!lua_isnil(L, -1)) RETURN_IF_ERROR(ReadCheckpointSpec(L, lua_gettop(L), this));
+  if (!lua_isnil(L, -1)) RETURN_IF_ERROR(ReadCheckpointSpec(L, lua_gettop(L), t));
   lua_getfield(L, 1, "eval");
   if (!lua_isnil(L, -1)) {
-    RETURN_IF_ERROR(ReadEvalSpec(L, session, lua_gettop(L), &eval));
-    has_eval = true;
+    RETURN_IF_ERROR(ReadEvalSpec(L, session, lua_gettop(L), &t->eval));
+    t->has_eval = true;
   }
-  ASSIGN_OR_RETURN(early_stopping, ReadWatch(L, "early_stopping"));
-  ASSIGN_OR_RETURN(plateau, ReadWatch(L, "plateau"));
-  if (plateau) {
+  ASSIGN_OR_RETURN(t->early_stopping, ReadWatch(L, "early_stopping"));
+  ASSIGN_OR_RETURN(t->plateau, ReadWatch(L, "plateau"));
+  if (t->plateau) {
     lua_getfield(L, 1, "plateau");
     const int at = lua_gettop(L);
-    plateau_options.patience = plateau->patience;
-    ASSIGN_OR_RETURN(plateau_options.factor, FieldNumber(L, at, "factor", plateau_options.factor));
-    ASSIGN_OR_RETURN(plateau_options.cooldown, FieldInt(L, at, "cooldown", plateau_options.cooldown));
-    ASSIGN_OR_RETURN(plateau_options.min_lr, FieldNumber(L, at, "min_lr", plateau_options.min_lr));
+    t->plateau_options.patience = t->plateau->patience;
+    ASSIGN_OR_RETURN(t->plateau_options.factor, FieldNumber(L, at, "factor", t->plateau_options.factor));
+    ASSIGN_OR_RETURN(t->plateau_options.cooldown, FieldInt(L, at, "cooldown", t->plateau_options.cooldown));
+    ASSIGN_OR_RETURN(t->plateau_options.min_lr, FieldNumber(L, at, "min_lr", t->plateau_options.min_lr));
   }
   lua_getfield(L, 1, "hooks");
-  if (lua_type(L, -1) == LUA_TTABLE) hooks = luaL_ref(L, LUA_REGISTRYINDEX);
+  if (lua_type(L, -1) == LUA_TTABLE) {
+    const int hooks = luaL_ref(L, LUA_REGISTRYINDEX);
+    t->user_hook = [&session, hooks](Progress* progress) -> std::unique_ptr<UserHook> {
+      lua_State* const running = session.lua();
+      const StackGuard guard(running);
+      lua_rawgeti(running, LUA_REGISTRYINDEX, hooks);
+      auto hook = std::make_unique<LuaHook>(&session, progress, lua_gettop(running));
+      if (hook->empty()) return nullptr;
+      return hook;
+    };
+  }
   return absl::OkStatus();
+}
+
+}  // namespace
+
+StatusOr<std::shared_ptr<TrainingSpec>> ReadTrainingSpec(lua_State* L, Session& session) {
+  auto spec = std::make_shared<TrainingSpec>();
+  RETURN_IF_ERROR(Read(L, session, spec.get()));
+  return spec;
+}
+
+StatusOr<TrainingData> OpenEval(Session& session, DatasetHandle& dataset) {
+  const bool whole = session.state().view != nullptr;
+  const auto feeds = session.feeds, feed = session.feed;
+  if (whole) session.feeds = 1, session.feed = 0;
+  auto pipeline = dataset.Open(session);
+  session.feeds = feeds;
+  session.feed = feed;
+  RETURN_IF_ERROR(pipeline.status());
+  return DataOf(dataset, *std::move(pipeline));
 }
 
 void PushSums(lua_State* L, const std::vector<MetricSums>& sums) {
@@ -220,43 +323,6 @@ void PushSums(lua_State* L, const std::vector<MetricSums>& sums) {
     }
     lua_setfield(L, -2, m.name.c_str());
   }
-}
-
-StatusOr<std::string> TrainerSpec::RunFolder(Session& session, const std::string& resume, bool* made) const {
-  if (together == nullptr) return OwnRunFolder(session, resume, made);
-  std::string folder;
-  if (together->rank() == 0) {
-    auto own = OwnRunFolder(session, resume, made);
-    // The others wait for the folder: they are told by the group that there is none.
-    if (!own.ok()) together->world().Abort(own.status());
-    RETURN_IF_ERROR(own.status());
-    folder = *std::move(own);
-  }
-  RETURN_IF_ERROR(ShareText(*together, &folder, "the run folder"));
-  return folder;
-}
-
-StatusOr<std::string> TrainerSpec::OwnRunFolder(Session& session, const std::string& resume, bool* made) const {
-  lua_State* L = session.lua();
-  const std::string& verb = session.options().verb;
-  if (OptionInt(L, "fast_dev_run") > 0 || verb == "verify" || verb == "prof" || verb == "lr-find") return std::string();
-  std::string out = OptionString(L, "out");
-  if (!out.empty()) {
-    // Ranks that train each by itself write into folders of their own.
-    if (together == nullptr && session.state().ranks > 1) absl::StrAppend(&out, "/rank_", session.state().rank);
-    struct stat info;
-    *made = stat(out.c_str(), &info) != 0;
-    RETURN_IF_ERROR(MakeFolders(out));
-    return out;
-  }
-  if (resume == "last" || resume == "best") {
-    if (checkpoint_directory.empty()) return LastRunFolder(name, resume == "best" ? kRunBest : kRunCheckpoints);
-    // The recipe keeps its checkpoints elsewhere: the run need not have any in its folder.
-    const auto last = LastRunFolder(name, kRunMetrics);
-    if (last.ok()) return *last;
-  }
-  *made = true;
-  return NewRunFolder(name);
 }
 
 }  // namespace mslua

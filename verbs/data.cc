@@ -14,7 +14,7 @@
 #include "core/data/inspect.h"
 #include "core/data/stand_in.h"
 #include "core/text/make_files.h"
-#include "lua/json.h"
+#include "train/json_string.h"
 #include "train/run_folder.h"
 #include "verbs/define.h"
 #include "verbs/support/report.h"

@@ -19,8 +19,8 @@
 #include "core/device/device.h"
 #include "core/op/registry.h"
 #include "lua/calibrate.h"
-#include "lua/json.h"
 #include "lua/open_session.h"
+#include "train/json_string.h"
 #include "verbs/define.h"
 #include "verbs/support/report.h"
 

@@ -23,7 +23,7 @@
 #include "core/base/exit_code.h"
 #include "core/base/printable.h"
 #include "core/files/file_lock.h"
-#include "lua/json.h"
+#include "train/json_string.h"
 #include "train/run_folder.h"
 #include "verbs/define.h"
 #include "verbs/support/report.h"

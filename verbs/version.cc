@@ -9,7 +9,7 @@
 #include "core/base/processor.h"
 #include "core/op/registry.h"
 #include "lua/core_module.h"
-#include "lua/json.h"
+#include "train/json_string.h"
 #include "verbs/define.h"
 
 namespace mslua {

@@ -1,0 +1,256 @@
+#include "train/resuming.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "core/base/atomic_file.h"
+#include "core/base/exit_code.h"
+#include "core/base/folder.h"
+#include "core/base/hash.h"
+#include "core/base/input_file.h"
+#include "core/base/version.h"
+#include "core/files/record_file.h"
+#include "core/step/global_view.h"
+#include "core/train/agreement.h"
+#include "train/notice.h"
+#include "train/run_folder.h"
+#include "train/saved_tensors.h"
+#include "train/unsaved_values.h"
+
+namespace mslua {
+
+std::string ScheduleText(const TrainingSpec& spec) {
+  std::string text = absl::StrCat("epochs ", spec.options.epochs, ", max_steps ", spec.options.max_steps, "\n");
+  if (spec.lr_function) return text;
+  for (const int64_t step : {1, 10, 100, 1000, 10000})
+    absl::StrAppend(&text, "learning rate of step ", step, " ", spec.schedule.At(spec.options.before.steps + step - 1),
+                    "\n");
+  return text;
+}
+
+std::string Resuming::IdentityText() const {
+  const std::string text =
+      absl::StrCat(kVersion, "\n", spec_.recipe_hash, "\n", spec_.graph->common, "\n", ScheduleText(spec_), "\n",
+                   spec_.options.seed, " ", rank_.state->ranks, "\n", absl::Hex(Fingerprint(spec_.graph->graph)));
+  return Blake2bHex(text).substr(0, 32);
+}
+
+std::string Resuming::CheckpointDirectory() const {
+  return !spec_.checkpoint_directory.empty() ? spec_.checkpoint_directory : absl::StrCat(directory_->path(), "/ckpt");
+}
+
+std::string Resuming::SavedPlan() const {
+  return kept_->found() ? kept_->record().plan : checkpoint() != nullptr ? checkpoint()->manifest().run.plan : "";
+}
+
+Status Resuming::Find() {
+  RETURN_IF_ERROR(FindKept());
+  if (kept_->found()) return absl::OkStatus();
+  from_ = rank_.flags.resume;
+  if (from_.empty()) RETURN_IF_ERROR(FindOwnCheckpoint());
+  return from_.empty() ? absl::OkStatus() : WithExitCode(OpenCheckpoint(), kExitStorage);
+}
+
+// What this job has kept of the training in memory.
+Status Resuming::FindKept() {
+  kept_ =
+      std::make_unique<KeptTraining>(rank_.flags.keeps_turns ? rank_.job : nullptr, spec_.together, rank_.state->rank);
+  RETURN_IF_ERROR(kept_->Find(IdentityText()));
+  if (!kept_->found()) return absl::OkStatus();
+  state_ = kept_->record().state;
+  directory_->Use(kept_->record().folder);
+  if (!directory_->path().empty()) RETURN_IF_ERROR(WithExitCode(MakeFolders(directory_->path()), kExitStorage));
+  RETURN_IF_ERROR(directory_->Take());
+  for (const auto& [path, bytes] : kept_->record().files) RETURN_IF_ERROR(CutRecords(path, bytes));
+  return absl::OkStatus();
+}
+
+std::string Resuming::FolderFile() const {
+  if (!recovers()) return "";
+  const Identity& identity = rank_.job->identity();
+  const auto path = identity.recovery_path.empty() ? ImageKeeper::Folder(identity.recovery)
+                                                   : StatusOr<std::string>(identity.recovery_path);
+  const std::string own =
+      spec_.together == nullptr && rank_.state->ranks > 1 ? absl::StrCat(".", rank_.state->rank) : "";
+  return path.ok() ? absl::StrCat(*path, "/run_folder.", kept_->number(), own) : "";
+}
+
+Status Resuming::RememberFolder() const {
+  if (!spec_.first() || directory_->path().empty() || FolderFile().empty()) return absl::OkStatus();
+  const std::string& path = rank_.job->identity().recovery_path;
+  if (!path.empty()) RETURN_IF_ERROR(MakeFolders(path));
+  return WriteFileAtomically(FolderFile(), directory_->path());
+}
+
+void Resuming::ForgetFolder() const {
+  if (spec_.first() && !FolderFile().empty()) unlink(FolderFile().c_str());
+}
+
+// Where a job starts again and no memory has outlived it: the newest checkpoint of the run folder that was named.
+Status Resuming::FindOwnCheckpoint() {
+  if (!recovers()) return absl::OkStatus();
+  const auto read = [this]() -> StatusOr<std::string> {
+    if (FolderFile().empty()) return "";
+    const auto remembered = ReadFile(FolderFile(), 1 << 16);
+    return absl::IsNotFound(remembered.status()) ? "" : remembered;
+  };
+  ASSIGN_OR_RETURN(remembered_, TextOfFirstRank(spec_.together, read, "the run folder that is remembered"));
+  const bool given = !rank_.flags.out.empty();
+  const std::string& out = given ? rank_.flags.out : remembered_;
+  const std::string directory = !spec_.checkpoint_directory.empty() ? spec_.checkpoint_directory
+                                : out.empty()                       ? ""
+                                                                    : absl::StrCat(out, "/ckpt");
+  if (directory.empty() || !spec_.has_checkpoint) return absl::OkStatus();
+  const auto there = checkpoint::ListCheckpoints(directory);
+  int32_t without = there.ok() && !there->empty() ? 0 : 1;
+  if (spec_.together != nullptr) {
+    ASSIGN_OR_RETURN(without, LargestOfRanks(*spec_.together, without, "whether there are checkpoints"));
+  }
+  if (without != 0) return absl::OkStatus();  // nothing is there to resume from
+  from_ = "last";
+  if (!given) directory_->Use(remembered_);
+  return absl::OkStatus();
+}
+
+Status Resuming::OpenCheckpoint() {
+  RETURN_IF_ERROR(directory_->Find(from_));
+  RETURN_IF_ERROR(directory_->Take());  // before the newest checkpoint is looked for
+  ASSIGN_OR_RETURN(const std::string place, CheckpointPlace(from_, spec_.name, CheckpointDirectory()));
+  if (spec_.together == nullptr) {
+    ASSIGN_OR_RETURN(resumed_.own, checkpoint::LoadCheckpoint(place));
+  } else {
+    ASSIGN_OR_RETURN(resumed_, OpenOnAllRanks(*spec_.together, place));
+  }
+  return absl::OkStatus();
+}
+
+// The place in the epoch where a run with other batches continues: the batch that the next sample is in.
+void Resuming::FindPlace(int64_t rows, int64_t steps_per_epoch) {
+  const auto saved = static_cast<int64_t>(CounterOf(checkpoint()->manifest().run.counters, kRowsCounter, 0));
+  if (saved == 0 || saved == rows) return;
+  state_.step_in_epoch = std::min(state_.step_in_epoch * saved / rows, steps_per_epoch);
+  if (state_.step_in_epoch == 0 || !spec_.first()) return;
+  PrintNote(absl::StrCat("global batches were of ", saved, " rows and are of ", rows, ": the epoch continues at batch ",
+                         state_.step_in_epoch + 1));
+}
+
+Status Resuming::CompareSteps() const {
+  ASSIGN_OR_RETURN(const auto steps,
+                   GatherTexts(*spec_.together, absl::StrCat(state_.step), "the steps of checkpoints"));
+  for (size_t r = 1; r < steps.size(); ++r) {
+    if (steps[r] != steps[0]) {
+      return absl::InvalidArgumentError(absl::StrCat("rank 0 would resume at step ", steps[0], ", rank ", r,
+                                                     " from step ", steps[r], ": give all ranks one checkpoint"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+Status Resuming::ReadCheckpoint(const TensorNames& names, const TensorParts& parts, int64_t rows,
+                                int64_t steps_per_epoch, RestoreReport* report) {
+  RankState& state = *rank_.state;
+  const auto saved = [this](const std::string& name) { return checkpoint()->Find(name) != nullptr; };
+  RETURN_IF_ERROR(MakeValues(state, spec_, saved));
+  ASSIGN_OR_RETURN(state_, RestoreCheckpoint(spec_.together, resumed_, state.store, names, parts, state.rank, report));
+  FindPlace(rows, steps_per_epoch);
+  return spec_.together == nullptr ? absl::OkStatus() : CompareSteps();
+}
+
+// Makes the tensors that the image has.
+Status Resuming::MakeKeptValues() const {
+  const std::vector<std::string>& tensors = kept_->record().tensors;
+  const absl::flat_hash_set<std::string> kept(tensors.begin(), tensors.end());
+  for (const auto& p : spec_.parameters) {
+    if (rank_.state->store.Find(KeyOf(*rank_.state, *p)) == nullptr && kept.contains(p->key))
+      RETURN_IF_ERROR(ValueOf(*rank_.state, *p).status());
+  }
+  return absl::OkStatus();
+}
+
+// Not known where this rank has a part of it.
+StatusOr<double> Resuming::UnsavedDigest(const TensorParts& parts) const {
+  for (const auto& p : spec_.parameters) {
+    const auto part = parts.find(p->key);
+    if (!p->saved && part != parts.end() && (part->second.whole > 0 || !part->second.of.empty())) return 0;
+  }
+  return DigestOfUnsaved(*rank_.state, spec_.parameters, spec_.parameter_names);
+}
+
+Status Resuming::Restore(const TensorNames& names, const TensorParts& parts, int64_t rows, int64_t steps_per_epoch) {
+  ASSIGN_OR_RETURN(unsaved_, UnsavedDigest(parts));
+  if (kept_->found()) return MakeKeptValues();
+  if (checkpoint() == nullptr) return absl::OkStatus();
+  RestoreReport report;
+  RETURN_IF_ERROR(WithExitCode(ReadCheckpoint(names, parts, rows, steps_per_epoch, &report), kExitStorage));
+  const double saved = CounterOf(checkpoint()->manifest().run.counters, kUnsavedCounter, 0);
+  RETURN_IF_ERROR(WithExitCode(CompareUnsaved(saved, unsaved_, checkpoint()->path()), kExitStorage));
+  if (!checkpoint()->note().empty()) PrintNote(checkpoint()->note());
+  const GlobalView* const view = rank_.state->view.get();
+  const bool has_all = view == nullptr || view->stages() == 1;  // else the other stages have the rest
+  if (!report.ignored.empty() && has_all)
+    PrintNote(absl::StrCat(checkpoint()->path(),
+                           " has tensors that this run does not: ", absl::StrJoin(report.ignored, ", ")));
+  if (!spec_.first()) return absl::OkStatus();
+  if (!report.renamed.empty())
+    PrintNote(absl::StrCat(checkpoint()->path(), " is of an older version and has other names: ",
+                           absl::StrJoin(report.renamed, ", ", absl::PairFormatter(" from "))));
+  absl::FPrintF(stderr, "mslua: resuming from %s at step %d\n", checkpoint()->path(), state_.step);
+  NoteDifferences();
+  return absl::OkStatus();
+}
+
+// What makes the steps that follow others than those of the run that was saved.
+void Resuming::NoteDifferences() const {
+  const checkpoint::RunState& saved = checkpoint()->manifest().run;
+  if (!checkpoint()->has_manifest()) return;
+  if (saved.seed != spec_.options.seed) {
+    PrintNote(absl::StrCat(checkpoint()->path(), " was saved with seed ", saved.seed, ", this run has seed ",
+                           spec_.options.seed, ": the order of samples and random numbers differ from here on"));
+  }
+  if (!saved.recipe_hash.empty() && !spec_.recipe_hash.empty() && saved.recipe_hash != spec_.recipe_hash) {
+    PrintNote(absl::StrCat("the recipe's file has changed since ", checkpoint()->path(), " was saved"));
+  }
+}
+
+Status Resuming::PlaceTrainer(Trainer* trainer) const {
+  if (checkpoint() == nullptr) return absl::OkStatus();
+  const checkpoint::RunState& run = checkpoint()->manifest().run;
+  RETURN_IF_ERROR(trainer->Restore(state_, run.counters));
+  for (const std::string& intervention : run.interventions) trainer->AddIntervention(intervention);
+  return absl::OkStatus();
+}
+
+Status Resuming::KeepTurns(const std::string& plan, const std::string& lineage, const KeptTraining::Keeping& keeping) {
+  TurnRecord fixed;
+  fixed.identity = IdentityText();
+  fixed.folder = directory_->path();
+  fixed.plan = plan;
+  fixed.lineage = lineage;
+  RETURN_IF_ERROR(kept_->Keep(std::move(fixed), keeping));
+  if (!kept_->found()) return absl::OkStatus();
+  RETURN_IF_ERROR(keeping.trainer->Restore(state_, kept_->record().counters));
+  for (const std::string& intervention : kept_->record().interventions) keeping.trainer->AddIntervention(intervention);
+  if (!spec_.first()) return absl::OkStatus();
+  const int64_t again = kept_->steps_again();
+  absl::FPrintF(stderr, "mslua: resuming from memory at step %d (%d %s computed again)\n", state_.step, again,
+                again == 1 ? "step" : "steps");
+  return absl::OkStatus();
+}
+
+std::string Resuming::NewestOfLineage(const std::string& directory) const {
+  const auto there = checkpoint::ListCheckpoints(directory);
+  if (!there.ok() || kept_->record().lineage.empty()) return "";
+  for (const checkpoint::CheckpointName& name : *there) {
+    if (name.lineage.run == kept_->record().lineage) return name.path;
+  }
+  return "";
+}
+
+}  // namespace mslua

@@ -1,0 +1,124 @@
+#include "train/saved_tensors.h"
+
+#include <algorithm>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "core/step/global_view.h"
+#include "core/train/agreement.h"
+
+namespace mslua {
+namespace {
+
+TensorParts PartsOfView(const RankState& state, const StepGraph& graph, const GlobalView& view) {
+  TensorParts parts;
+  // What another stage keeps is not this rank's to save, even where a recipe has looked at it.
+  for (const auto& e : state.store.entries()) {
+    const int owner = view.OwnerOf(e->name);
+    if (owner != kNoStage && owner != view.stage()) parts[e->name].replica = true;
+  }
+  for (const auto& p : graph.parameters) {
+    const GlobalView::Part* part = view.Find(p->key);
+    if (part == nullptr || (part->layout.replicated() && view.stages() == 1)) continue;
+    TensorPart& t = parts[p->key];
+    t.of = part->whole.shape;
+    t.at = part->begin;
+    t.replica = !part->first;
+  }
+  return parts;
+}
+
+}  // namespace
+
+TensorParts PartsOf(RankState& state, const StepGraph& graph, bool together) {
+  if (state.view != nullptr) return PartsOfView(state, graph, *state.view);
+  TensorParts parts;
+  for (const auto& p : graph.parameters) {
+    if (together && p->MayVary()) parts[p->key].varies = true;
+    if (p->slice_of > 0) {
+      parts[p->key].begin = p->slice_begin;
+      parts[p->key].whole = p->slice_of;
+      parts[p->key].replica = p->replica;
+    }
+    if (!p->layerwise_parallel) continue;
+    parts[p->key].own = true;
+    for (const auto& e : state.optimizer_states) {
+      if (e.second->state_of == p->key) parts[e.first].own = true;
+    }
+  }
+  return parts;
+}
+
+TensorNames NamesOf(RankState& state, const TrainingSpec& spec) {
+  TensorNames names;
+  absl::flat_hash_set<std::string> taken;
+  for (size_t i = 0; i < spec.parameters.size(); ++i) {
+    taken.insert(spec.parameter_names[i]);
+    if (spec.parameters[i]->saved) names[KeyOf(state, *spec.parameters[i])] = spec.parameter_names[i];
+  }
+  for (const auto& p : spec.graph->parameters) {
+    if (names.contains(p->key) || !p->saved) continue;
+    const auto of = names.find(p->state_of);
+    const std::string name = of == names.end() ? p->key : absl::StrCat(p->state_kind, ".", of->second);
+    names[p->key] = taken.insert(name).second ? name : p->key;
+  }
+  return names;
+}
+
+endpoint::TensorPlace PlaceOf(const RankState& state, const TensorParts& parts, const std::string& name) {
+  endpoint::TensorPlace place;
+  if (const GlobalView* view = state.view.get()) {
+    if (const GlobalView::Part* part = view->Find(name)) {
+      place.whole = part->whole.shape;
+      place.begin = part->begin;
+      place.layout = part->layout.ToString();
+    }
+    return place;
+  }
+  const auto found = parts.find(name);
+  if (found == parts.end()) return place;
+  place.own = found->second.own || found->second.varies;
+  if (found->second.whole == 0) return place;
+  place.whole = {found->second.whole};
+  place.begin = {found->second.begin};
+  return place;
+}
+
+Status MakeValues(RankState& state, const TrainingSpec& spec,
+                  const std::function<bool(const std::string& name)>& wanted) {
+  const GlobalView* const view = state.view.get();
+  for (size_t i = 0; i < spec.parameters.size(); ++i) {
+    ParameterData& p = *spec.parameters[i];
+    const int owner = view == nullptr ? kNoStage : view->OwnerOf(p.key);
+    const bool elsewhere = owner != kNoStage && owner != view->stage();
+    if (elsewhere || state.store.Find(p.key) != nullptr || !wanted(spec.parameter_names[i])) continue;
+    RETURN_IF_ERROR(ValueOf(state, p).status());
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<std::vector<std::string>> VaryingOf(RankState& state, const StepGraph& graph) {
+  std::vector<std::string> varying;
+  for (const auto& p : graph.parameters) {
+    const auto& outputs = graph.graph.outputs;
+    const bool replaced =
+        std::any_of(outputs.begin(), outputs.end(), [&](const GraphOutput& o) { return o.updates == p->key; });
+    if (!p->MayVary() || replaced) continue;
+    RETURN_IF_ERROR(ValueOf(state, *p).status());
+    varying.push_back(p->key);
+  }
+  return varying;
+}
+
+Status BroadcastParameters(RankState& state, const StepGraph& graph, bool resumed) {
+  std::vector<TensorView> values;
+  for (const auto& p : graph.parameters) {
+    if (p->layerwise_parallel || state.optimizer_states.contains(p->key) || (resumed && p->MayVary())) continue;
+    ASSIGN_OR_RETURN(const TensorView value, ValueOf(state, *p));
+    values.push_back(value);
+  }
+  for (const auto& entry : state.store.entries()) RETURN_IF_ERROR(state.store.HostWrites(*entry));
+  return ShareTensors(*state.groups, values, "parameter_broadcast");
+}
+
+}  // namespace mslua

@@ -1,0 +1,476 @@
+#include "train/training.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "core/base/atomic_file.h"
+#include "core/base/exit_code.h"
+#include "core/base/folder.h"
+#include "core/runtime/profile.h"
+#include "core/step/prints.h"
+#include "core/train/agreement.h"
+#include "core/train/early_stopping_hook.h"
+#include "core/train/epoch_hook.h"
+#include "core/train/status_line.h"
+#include "train/attaching.h"
+#include "train/json_string.h"
+#include "train/notice.h"
+#include "train/run_folder.h"
+#include "train/save_agreement.h"
+#include "train/saved_tensors.h"
+#include "train/unsaved_values.h"
+
+namespace mslua {
+namespace {
+
+// Ranks that train together make as many steps of batches of one type: FailedPrecondition where they do not. A warning
+// where they read different data all the same: their files may be of different versions.
+Status CompareDatasets(Groups& groups, const TrainingData& data) {
+  std::string steps = absl::StrCat(data.pipeline->size(), " batches of");
+  for (const data::Column& c : data.pipeline->schema()) absl::StrAppend(&steps, " ", c.name, " ", ToString(c.type));
+  const std::string mine = absl::StrCat(steps, "\n", data.source, ", ", data.pipeline->source_size(), " samples");
+  ASSIGN_OR_RETURN(const auto all, GatherTexts(groups, mine, "the data sets"));
+  const std::vector<std::string> first = absl::StrSplit(all[0], '\n');
+  for (size_t r = 1; r < all.size(); ++r) {
+    if (all[r] == all[0]) continue;
+    const std::vector<std::string> other = absl::StrSplit(all[r], '\n');
+    const std::string what = absl::StrCat("the data set of rank ", r, " (", other[1], ", ", other[0],
+                                          ") is not that of rank 0 (", first[1], ", ", first[0], ")");
+    if (other[0] != first[0]) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(what,
+                       "; ranks that train together make the same steps: give each as many samples, and the same "
+                       "batch size"));
+    }
+    if (groups.rank() == 0) absl::FPrintF(stderr, "mslua: warning: %s\n", what);
+  }
+  return absl::OkStatus();
+}
+
+// Of a text, which is a row of ids; 0: samples are something else.
+double TokensOfSample(const data::Pipeline& pipeline) {
+  if (pipeline.schema().empty()) return 0;
+  const TensorType& type = pipeline.schema()[0].type;
+  const bool text = type.rank() == 2 && (type.dtype == DType::kI32 || type.dtype == DType::kI64);
+  return text ? static_cast<double>(type.shape[1]) : 0;
+}
+
+}  // namespace
+
+Training::~Training() {
+  // A run folder in which not one step was made.
+  if (done_ || (trainer_ != nullptr && trainer_->state().step > resuming_.state().step)) return;
+  hooks_.clear();
+  console_.reset();
+  directory_.RemoveIfNew();
+}
+
+StatusOr<double> Training::Run() {
+  auto loss = TrainToEnd();
+  done_ = loss.ok();
+  directory_.RecordOutcome(loss.status(), trainer_ == nullptr ? resuming_.state().step : trainer_->state().step);
+  return loss;
+}
+
+Status Training::Profile(int64_t steps, bool steps_only, bool json, const std::string& trace) {
+  spec_.options.check_loss = false;  // random data may diverge
+  RETURN_IF_ERROR(Prepare());
+  const auto step = [this]() -> Status {
+    ASSIGN_OR_RETURN(const bool made, trainer_->Step());
+    return made ? absl::OkStatus() : trainer_->Step().status();  // past an epoch's end
+  };
+  const Status status = ReportProfile(executable_.get(), step, steps, steps_only, json, trace);
+  progress() = Progress();
+  return status;
+}
+
+StatusOr<double> Training::TrainToEnd() {
+  RETURN_IF_ERROR(Prepare());
+  RETURN_IF_ERROR(resuming_.Restore(names_, parts_, GlobalRows(), progress().steps_per_epoch));
+  RETURN_IF_ERROR(AddHooks());
+  if (spec_.broadcast && !resuming_.from_memory())
+    RETURN_IF_ERROR(BroadcastParameters(*rank_.state, *spec_.graph, resuming_.checkpoint() != nullptr));
+  RETURN_IF_ERROR(resuming_.PlaceTrainer(trainer_.get()));
+  RETURN_IF_ERROR(KeepTurns());
+  if (first()) PrintPlan();
+  if (resuming_.checkpoint() != nullptr && first()) NoteNothingLeft();
+  ASSIGN_OR_RETURN(endpoint_, OpenEndpoint(spec_, rank_, View()));
+  Status outcome;
+  {
+    const SignalScope signals([this] { trainer_->RequestStop(); }, SignalConsole());
+    outcome = trainer_->Run();
+    *spec_.history = trainer_->history();
+  }
+  return Finish(std::move(outcome));
+}
+
+// Who tells a user that a signal has come. Of several ranks the first one, where nobody else does.
+SignalScope::Console Training::SignalConsole() const {
+  using Console = SignalScope::Console;
+  if (rank_.job == nullptr) return Console::kOwn;
+  const auto source = rank_.job->identity().source;
+  if (source == Identity::Source::kMpi) return Console::kMpirun;
+  return source == Identity::Source::kLauncher || !rank_.prints ? Console::kLauncher : Console::kOwn;
+}
+
+Status Training::OpenData() {
+  ASSIGN_OR_RETURN(data_, spec_.open());
+  loader_ = std::make_unique<data::Loader>(data_.pipeline, data_.loader);
+  progress().epochs = spec_.options.epochs;
+  progress().steps_per_epoch = data_.pipeline->size();
+  if (data_.pipeline->size() == 0) return absl::InvalidArgumentError("train: the dataset has no whole batch");
+  if (together() != nullptr) RETURN_IF_ERROR(WithExitCode(CompareDatasets(*together(), data_), kExitHang));
+  return absl::OkStatus();
+}
+
+Status Training::Prepare() {
+  progress() = Progress();
+  RETURN_IF_ERROR(OpenData());
+  RETURN_IF_ERROR(resuming_.Find());
+  ASSIGN_OR_RETURN(decisions_,
+                   DecidePlan(spec_.graph->graph, rank_.dumps, rank_.flags.tune, together(), resuming_.SavedPlan()));
+  ASSIGN_OR_RETURN(executable_, rank_.compile(*spec_.graph, together() != nullptr, &decisions_));
+  parts_ = PartsOf(*rank_.state, *spec_.graph, together() != nullptr);
+  names_ = NamesOf(*rank_.state, spec_);
+  if (together() != nullptr) RETURN_IF_ERROR(WithExitCode(ComparePrograms(), kExitHang));
+  if (data_.divided && rank_.state->rank == 0) {
+    absl::FPrintF(stderr, "mslua: global batch %d = %d x %d feeds\n", GlobalRows(), data_.pipeline->rows(),
+                  data_.feeds);
+  } else if (data_.repeated && rank_.state->rank == 0) {
+    PrintNote(
+        "GeneratorDataset: every rank runs the iterator whole, so that all see the same samples unless it looks at "
+        "ms.communication.get_rank(); function(i) with length is shared among the ranks");
+  }
+  RETURN_IF_ERROR(WithExitCode(OpenRecords(), kExitStorage));
+  progress().console = console_.get();
+  ASSIGN_OR_RETURN(std::vector<ScheduledScalar> scalars, Scalars());
+  TrainerOptions options = spec_.options;
+  options.rows = GlobalRows();
+  if (together() != nullptr) options.agree = [this](bool stop) { return AgreeToStop(stop); };
+  ASSIGN_OR_RETURN(trainer_,
+                   Trainer::Create(executable_.get(), loader_.get(), std::move(scalars), options, console_.get()));
+  progress().trainer = trainer_.get();
+  return absl::OkStatus();
+}
+
+// Whether all ranks make the same step.
+Status Training::ComparePrograms() const {
+  RETURN_IF_ERROR(CompareTexts(*together(), absl::StrCat(spec_.graph->common, ScheduleText(spec_)), "a training step"));
+  return CompareSchedules(*together(), executable_->graph());
+}
+
+// The run folder, and the log of this rank in it.
+Status Training::OpenRecords() {
+  if (directory_.path().empty()) {
+    RETURN_IF_ERROR(directory_.Find(resuming_.from()));
+    RETURN_IF_ERROR(directory_.Take());
+  }
+  RETURN_IF_ERROR(resuming_.RememberFolder());
+  RETURN_IF_ERROR(directory_.RecordLaunch());
+  RunDirectory::Beginning beginning;
+  if (resuming_.checkpoint() != nullptr) beginning.run = &resuming_.checkpoint()->manifest().run;
+  beginning.kept = resuming_.from_memory();
+  beginning.same_job = resuming_.SameFolder();
+  beginning.steps_per_epoch = progress().steps_per_epoch;
+  RETURN_IF_ERROR(directory_.SettleEarlierRecords(beginning));
+  Console::Options options;
+  options.log_every = spec_.log_every;
+  options.enabled = rank_.prints && !rank_.flags.json;  // whose lines are objects
+  options.prefix = rank_.prefix;
+  if (!directory_.path().empty())
+    options.log_path = absl::StrCat(directory_.path(), "/rank_", rank_.state->rank, ".log");
+  if (rank_.job != nullptr) rank_.job->LogTo(options.log_path);
+  options.health = &health_;
+  console_ = std::make_unique<Console>(options);
+  return console_->opened();
+}
+
+// A callback's wish to stop ends the training as done on every rank, a request breaks it off; what somebody wanted to
+// pause at pauses all ranks where one of them has it.
+StatusOr<bool> Training::AgreeToStop(bool stop) {
+  // Between: the number of a break. From kBreakOff on: what SignalScope::Request says.
+  constexpr int32_t kGoOn = 0, kDone = 1 << 20, kBreakOff = kDone + 1;
+  const int32_t hit = endpoint_ == nullptr ? kGoOn : endpoint_->boundary().BreakHit(trainer_->state());
+  const int32_t mine = !stop ? hit : progress().stopped ? kDone : kBreakOff + SignalScope::Request();
+  std::array<int32_t, 2> wishes = {mine, static_cast<int32_t>(resuming_.kept().pace())};
+  RETURN_IF_ERROR(LargestOfRanks(*together(), absl::MakeSpan(wishes), "the end of a step"));
+  const int32_t wish = wishes[0];
+  resuming_.kept().AgreeOn(wishes[1]);
+  progress().stopped = wish == kDone;
+  if (wish >= kBreakOff) SignalScope::Heed(wish - kBreakOff);
+  if (wish > kGoOn && wish < kDone) {
+    if (endpoint_ == nullptr) return absl::InternalError("another rank pauses, but nobody can attach to this one");
+    RETURN_IF_ERROR(endpoint_->boundary().PauseNext(trainer_->state(), wish));
+  }
+  return wish >= kDone;
+}
+
+StatusOr<std::vector<ScheduledScalar>> Training::Scalars() {
+  std::vector<ScheduledScalar> scalars(1);
+  scalars[0].input = "lr";
+  scalars[0].schedule = spec_.schedule;
+  if (spec_.plateau) scalars[0].factor = [this] { return plateau_ == nullptr ? 1 : plateau_->scale(); };
+  if (spec_.lr_function)
+    scalars[0].user = [this](int64_t step) { return spec_.lr_function(step, step / progress().steps_per_epoch + 1); };
+  if (spec_.loss_scale_kind.empty()) return scalars;
+  int finite = -1;
+  const auto& outputs = spec_.graph->graph.outputs;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].name == "finite") finite = static_cast<int>(i);
+  }
+  if (finite < 0) return absl::InvalidArgumentError("trainer: loss_scale needs a graph built with loss_scale = true");
+  loss_scale_ = std::make_unique<LossScaleHook>(&progress(), finite, spec_.loss_scale, spec_.loss_scale_factor,
+                                                spec_.loss_scale_window, spec_.loss_scale_kind == "dynamic");
+  scalars.emplace_back();
+  scalars.back().input = "loss_scale";
+  scalars.back().user = [this](int64_t) -> StatusOr<double> { return loss_scale_->scale(); };
+  return scalars;
+}
+
+template <typename Hook>
+Hook* Training::Add(std::unique_ptr<Hook> hook) {
+  Hook* const h = hook.get();
+  trainer_->AddHook(h);
+  hooks_.push_back(std::move(hook));
+  return h;
+}
+
+Status Training::AddHooks() {
+  Add(std::make_unique<EpochHook>(&progress(), spec_.time_every, spec_.time_steps, spec_.log_epochs));
+  if (loss_scale_ != nullptr) trainer_->AddHook(loss_scale_.get());
+  if (resuming_.unsaved() != 0) Add(std::make_unique<UnsavedHook>(resuming_.unsaved()));
+  std::unique_ptr<MetricsHook> metrics;
+  if (!directory_.path().empty() && first()) {
+    ASSIGN_OR_RETURN(metrics, WithExitCode(MakeMetrics(), kExitStorage));
+  }
+  if (spec_.has_eval) RETURN_IF_ERROR(AddEvaluation());
+  if (metrics != nullptr) Add(std::move(metrics));
+  AddStatusLine();
+  RETURN_IF_ERROR(AddCheckpoints());
+  AddWatchers();
+  if (!FindPrints(spec_.graph->graph).empty()) Add(std::make_unique<PrintHook>(&progress(), rank_.prefix));
+  if (auto hook = spec_.user_hook ? spec_.user_hook(&progress()) : nullptr) user_hook_ = Add(std::move(hook));
+  return absl::OkStatus();
+}
+
+StatusOr<std::unique_ptr<MetricsHook>> Training::MakeMetrics() {
+  const MetricsOptions options{directory_.path(), std::max<int64_t>(1, progress().steps_per_epoch / 100),
+                               spec_.metrics_limit, GlobalRows()};
+  ASSIGN_OR_RETURN(auto metrics, MetricsHook::Create(options, trainer_.get(), &health_));
+  progress().metrics = metrics.get();
+  if (!spec_.config.empty())
+    RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(directory_.path(), "/config.lua"), spec_.config));
+  return metrics;
+}
+
+Status Training::AddEvaluation() {
+  const EvaluationSpec& eval = spec_.eval;
+  ASSIGN_OR_RETURN(const TrainingData data, eval.open());
+  eval_loader_ = std::make_unique<data::Loader>(data.pipeline, data.loader);
+  ASSIGN_OR_RETURN(eval_executable_, rank_.compile(*eval.graph, /*share=*/false, nullptr));
+  ASSIGN_OR_RETURN(auto varying, VaryingOf(*rank_.state, *eval.graph));
+  Groups* const sums_over = rank_.state->view == nullptr ? together() : nullptr;
+  ASSIGN_OR_RETURN(evaluator_, Evaluator::Create(eval_executable_.get(), eval_loader_.get(), sums_over,
+                                                 &rank_.state->store, std::move(varying)));
+  eval_hook_ =
+      Add(std::make_unique<EvalHook>(&progress(), evaluator_.get(), eval.metrics, eval.every_epochs, eval.every_steps));
+  if (eval.finish) {
+    eval_hook_->FinishBy([this](const auto& sums, int64_t samples) -> StatusOr<Numbers> {
+      ASSIGN_OR_RETURN(FinishedMetrics finished, spec_.eval.finish(sums, samples));
+      RecordMatrices(finished);
+      return std::move(finished.values);
+    });
+  }
+  if (rank_.flags.few_steps) eval_hook_->SkipLast();
+  return absl::OkStatus();
+}
+
+// eval.json: the matrices of the newest evaluation.
+void Training::RecordMatrices(const FinishedMetrics& finished) const {
+  if (finished.matrices.empty() || directory_.path().empty() || !first()) return;
+  const auto quoted = [](std::string* out, const std::string& label) { absl::StrAppend(out, JsonString(label)); };
+  const auto member = [](std::string* out, const auto& m) { absl::StrAppend(out, JsonString(m.first), ":", m.second); };
+  const std::string text =
+      absl::StrCat("{\"step\":", trainer_->state().step, ",\"labels\":[", absl::StrJoin(spec_.eval.labels, ",", quoted),
+                   "],\"matrices\":{", absl::StrJoin(finished.matrices, ",", member), "}}\n");
+  const Status written = WriteFileAtomically(absl::StrCat(directory_.path(), "/", kRunMatrices), text);
+  if (!written.ok()) PrintNote(absl::StrCat("the matrices of an evaluation are not recorded: ", written.message()));
+}
+
+// The live line of a terminal (--progress).
+void Training::AddStatusLine() {
+  const std::string& wanted = rank_.flags.progress;
+  const char* const term = std::getenv("TERM");
+  const bool terminal =
+      isatty(STDERR_FILENO) != 0 && term != nullptr && *term != 0 && absl::string_view(term) != "dumb";
+  const bool speaks = first() && rank_.prints && !rank_.flags.json;
+  if (!speaks || wanted == "off" || (!terminal && wanted != "on")) return;
+  StatusLine::Options options;
+  options.style = terminal ? StatusLine::Options::Style::kTerminal : StatusLine::Options::Style::kLines;
+  options.rows = static_cast<double>(GlobalRows());
+  options.tokens = options.rows * TokensOfSample(*data_.pipeline);
+  options.max_steps = spec_.options.max_steps;
+  Add(std::make_unique<StatusLine>(&progress(), options));
+}
+
+Status Training::AddCheckpoints() {
+  CheckpointOptions options = spec_.checkpoint;
+  options.keeper.directory = resuming_.CheckpointDirectory();
+  if (resuming_.checkpoint() != nullptr) options.resumed_from = resuming_.checkpoint()->path();
+  if (resuming_.from_memory()) options.resumed_from = resuming_.NewestOfLineage(options.keeper.directory);
+  bool saves = spec_.has_checkpoint && !(directory_.path().empty() && spec_.checkpoint_directory.empty());
+  if (together() != nullptr) {
+    ASSIGN_OR_RETURN(saves, AgreeOnSaving(*together(), saves, parts_, rank_.state->rank, &options));
+  }
+  if (!saves) return absl::OkStatus();
+  options.names = names_;
+  RETURN_IF_ERROR(MakeValues(*rank_.state, spec_, [](const std::string&) { return true; }));
+  if (options.writes) RETURN_IF_ERROR(WithExitCode(MakeFolders(options.keeper.directory), kExitStorage));
+  options.job = spec_.name;
+  options.seed = spec_.options.seed;
+  options.plan = PlanText(decisions_);
+  options.recipe_hash = spec_.recipe_hash;
+  options.graph_hash = absl::StrFormat("%016x", Fingerprint(spec_.graph->graph));
+  options.keep_best = eval_hook_ != nullptr;
+  ASSIGN_OR_RETURN(
+      auto hook,
+      WithExitCode(CheckpointHook::Create(options, &rank_.state->store, trainer_.get(), PrintNote), kExitStorage));
+  checkpoint_hook_ = Add(std::move(hook));
+  if (eval_hook_ != nullptr) eval_hook_->OnBest([this](const TrainState& s) { checkpoint_hook_->SaveBest(s); });
+  return absl::OkStatus();
+}
+
+Monitor Training::MonitorOf(const TrainingSpec::Watch& watch, const char* owner, const char* key) {
+  return Monitor(&progress(), watch.monitor, spec_.has_eval, watch.min_delta, watch.mode == "min", owner, key);
+}
+
+// They decide by rank 0's values, which a checkpoint remembers.
+void Training::AddWatchers() {
+  if (spec_.early_stopping && first()) {  // the others stop when it does
+    Add(std::make_unique<EarlyStoppingHook>(&progress(),
+                                            MonitorOf(*spec_.early_stopping, "EarlyStopping", EarlyStoppingHook::kKey),
+                                            spec_.early_stopping->patience));
+  }
+  if (!spec_.plateau) return;
+  PlateauHook::Share share;  // the rate is one number on all ranks
+  if (together() != nullptr) {
+    share = [this](double mine) -> StatusOr<double> {
+      double of_first = first() ? mine : 0;
+      RETURN_IF_ERROR(SumOverRanks(*together(), absl::MakeSpan(&of_first, 1), "the learning rate's scale"));
+      return of_first;
+    };
+  }
+  plateau_ =
+      Add(std::make_unique<PlateauHook>(&progress(), MonitorOf(*spec_.plateau, "ReduceLROnPlateau", PlateauHook::kKey),
+                                        spec_.plateau_options, std::move(share)));
+}
+
+Status Training::KeepTurns() {
+  KeptTraining::Keeping keeping;
+  keeping.store = &rank_.state->store;
+  for (const GraphOutput& o : executable_->graph().outputs) {
+    if (!o.updates.empty()) keeping.updated.insert(o.updates);
+  }
+  keeping.trainer = trainer_.get();
+  keeping.console = console_.get();
+  keeping.health = &health_;
+  keeping.notice = PrintNote;
+  const std::string lineage = checkpoint_hook_ == nullptr ? "" : checkpoint_hook_->lineage().run;
+  return resuming_.KeepTurns(PlanText(decisions_), lineage, keeping);
+}
+
+void Training::PrintPlan() const {
+  if (!rank_.prints) return;
+  const PlanReport& plan = executable_->report();
+  absl::FPrintF(stderr, "mslua: %s: %d nodes in %d kernels, %.1f MiB of activations%s, compiled in %.2f s%s%s\n",
+                spec_.name, plan.nodes, plan.kernels,
+                static_cast<double>(plan.workspace_bytes + plan.shared_bytes) / (1 << 20), rank_.device_text(),
+                plan.compile_seconds, directory_.path().empty() ? "" : "; run folder ", directory_.path());
+}
+
+// Says so where the checkpoint is of the end of training.
+void Training::NoteNothingLeft() const {
+  const TrainState& s = trainer_->state();
+  const bool steps = spec_.options.max_steps > 0 && s.step >= spec_.options.max_steps;
+  // A checkpoint of an epoch's last step is of before its end.
+  const int64_t epochs = s.epoch + s.step_in_epoch / progress().steps_per_epoch;
+  if (epochs < spec_.options.epochs && !steps) return;
+  PrintNote(absl::StrCat("nothing is left to train: the checkpoint is of step ", s.step, ", the end of ",
+                         steps ? "max_steps =" : "epochs =", " ",
+                         steps ? spec_.options.max_steps : spec_.options.epochs));
+}
+
+endpoint::TrainingView Training::View() {
+  endpoint::TrainingView view;
+  view.name = spec_.name;
+  view.folder = directory_.path();
+  view.trainer = trainer_.get();
+  view.thread = pthread_self();
+  if (together() != nullptr)
+    view.place = [this](const std::string& name) { return PlaceOf(*rank_.state, parts_, name); };
+  view.health = &health_;
+  view.store = &rank_.state->store;
+  view.compile = rank_.compile_as_is;
+  view.print = [this](const std::string& line) {
+    if (!line.empty()) console_->Line(line);
+    console_->Flush();
+  };
+  if (checkpoint_hook_ != nullptr) {
+    view.save = [this](const std::string& name) { return checkpoint_hook_->SaveNow(trainer_->state(), name); };
+    view.skip_last_save = [this] { checkpoint_hook_->SkipLast(); };
+  }
+  if (eval_hook_ != nullptr) {
+    view.evaluate = [this] {
+      const TrainState& s = trainer_->state();
+      return eval_hook_->Now(s, s.step_in_epoch > 0 ? s.epoch + 1 : std::max<int64_t>(1, s.epoch));
+    };
+  }
+  return view;
+}
+
+Status Training::OutcomeOf(Status outcome) const {
+  if (outcome.ok() && user_hook_ != nullptr) outcome = user_hook_->late();
+  if (absl::IsCancelled(outcome) && progress().stopped) outcome = absl::OkStatus();
+  if (absl::IsOutOfRange(outcome)) outcome = WithExitCode(outcome, kExitDiverged);
+  if (absl::IsDataLoss(outcome)) outcome = WithExitCode(outcome, kExitData);
+  const std::string path = checkpoint_hook_ == nullptr ? "" : checkpoint_hook_->last_path();
+  if (!path.empty() && !checkpoint_hook_->saved() && (outcome.ok() || absl::IsCancelled(outcome))) {
+    const Status unsaved =
+        absl::UnavailableError(absl::StrCat(outcome.ok() ? "trained to" : "stopped at", " step ",
+                                            trainer_->state().step, ", but its checkpoint was not saved: ", path));
+    return WithExitCode(unsaved, kExitStorage);
+  }
+  if (!absl::IsCancelled(outcome)) return outcome;
+  const bool saved = !path.empty() || (!first() && spec_.has_checkpoint);
+  // Who asks by SIGTERM starts again and continues; who presses Ctrl-C does not.
+  const Status stopped = absl::CancelledError(
+      absl::StrCat("stopped at step ", trainer_->state().step,
+                   path.empty() ? "" : absl::StrCat("; saved ", path, ", --resume resumes from it")));
+  return WithExitCode(stopped, saved && SignalScope::Signal() != SIGINT ? kExitCheckpointed : kExitInterrupted);
+}
+
+StatusOr<double> Training::Finish(Status outcome) {
+  endpoint_.reset();
+  progress().trainer = nullptr;
+  progress().console = nullptr;
+  progress().metrics = nullptr;
+  RETURN_IF_ERROR(OutcomeOf(std::move(outcome)));
+  resuming_.ForgetFolder();
+  // Closes the files of records.
+  hooks_.clear();
+  console_.reset();
+  rank_.records->Update(health_.outcome());
+  const double* loss = progress().Find("loss");
+  return loss == nullptr ? trainer_->state().loss : *loss;
+}
+
+}  // namespace mslua

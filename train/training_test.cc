@@ -1,0 +1,246 @@
+// Whole trainings in C++, without a Lua state: run folder, checkpoints, resuming, an evaluation, ranks as threads.
+#include "train/training.h"
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "collectives/host/inproc.h"
+#include "core/optim/registry.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace mslua {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kRows = 16, kBatch = 4;
+
+// Samples x f32[2] and y f32[2] = 3 x, on `feeds` ranks.
+TrainingData Data(int64_t feed, int64_t feeds) {
+  auto x = std::make_shared<std::vector<float>>(), y = std::make_shared<std::vector<float>>();
+  for (int64_t i = 0; i < 2 * kRows; ++i) {
+    x->push_back(std::sin(static_cast<float>(i)));
+    y->push_back(3 * x->back());
+  }
+  data::Dataset set(data::NumpySlices(
+      {{"x", {DType::kF32, {kRows, 2}}, {x, x->data()}}, {"y", {DType::kF32, {kRows, 2}}, {y, y->data()}}}));
+  data::FeedOptions options;
+  options.feed = feed;
+  options.feeds = feeds;
+  auto pipeline = data::Pipeline::Open(set.Batch({kBatch}), options);
+  EXPECT_EQ(pipeline.status(), absl::OkStatus());
+  TrainingData data;
+  data.pipeline = *pipeline;
+  data.source = "NumpySlicesDataset";
+  data.divided = feeds > 1;
+  data.feeds = feeds;
+  return data;
+}
+
+// One rank of a training of y = x w, w a matrix, by SGD at rate 0.2.
+class OneRank {
+ public:
+  OneRank(int rank, int ranks, std::shared_ptr<Groups> groups, const std::string& folder) {
+    state_.rank = rank;
+    state_.ranks = ranks;
+    state_.groups = std::move(groups);
+    state_.seed = 7;
+    w_->name = "w";
+    w_->kind = kParameter;
+    w_->type = {DType::kF32, {2, 2}};
+    w_->init.kind = "normal";
+    spec_.name = "line";
+    spec_.parameters = {w_};
+    spec_.parameter_names = {"w"};
+    spec_.options.epochs = 3;
+    spec_.options.seed = 7;
+    spec_.schedule.constant = 0.2;
+    spec_.history = std::make_shared<OptimizerHistory>();
+    spec_.together = ranks > 1 ? state_.groups.get() : nullptr;
+    spec_.has_checkpoint = true;
+    spec_.checkpoint.keeper.prefix = "line";
+    spec_.open = [rank, ranks]() -> StatusOr<TrainingData> { return Data(rank, ranks); };
+    rank_.state = &state_;
+    rank_.prints = false;
+    rank_.flags.out = folder;
+    rank_.flags.progress = "off";
+    rank_.flags.may_attach = false;
+    rank_.written = &written_;
+    rank_.records = &records_;
+    rank_.device_text = [] { return std::string(); };
+    rank_.compile = [this](const StepGraph& graph, bool share, Decisions* decisions) {
+      return Compile(graph, share, decisions);
+    };
+  }
+
+  TrainingSpec& spec() { return spec_; }
+  TrainingFlags& flags() { return rank_.flags; }
+
+  // The step on `ranks` ranks, and an evaluation's sum of squares.
+  Status Build() {
+    TrainSpec step;
+    step.inputs = {{"x", {DType::kF32, {kBatch, 2}}}, {"y", {DType::kF32, {kBatch, 2}}}};
+    step.parameters = {w_};
+    step.rule.def = FindOptimizer("sgd");
+    for (const OptimizerField& field : step.rule.def->fields) {
+      for (const std::string& setting : field.settings)
+        step.rule.settings.Set(setting, step.rule.def->Default(setting));
+    }
+    step.history = spec_.history;
+    for (int64_t r = 0; state_.ranks > 1 && r < state_.ranks; ++r) step.aggregation.ranks.push_back(r);
+    step.aggregation.mean = true;
+    Trace trace(state_, 1, "line", /*training=*/true);
+    ASSIGN_OR_RETURN(TrainGraph made, BuildTrainGraph(state_, trace, step, Loss(trace, /*mean=*/true)));
+    spec_.graph = std::make_shared<StepGraph>(std::move(made.step));
+    EvalGraphSpec eval;
+    eval.inputs = step.inputs;
+    eval.outputs = {"loss"};
+    Trace eval_trace(state_, 2, "line.eval", /*training=*/false);
+    ASSIGN_OR_RETURN(StepGraph evaluation, BuildEvalGraph(state_, eval_trace, eval, Loss(eval_trace, /*mean=*/false)));
+    spec_.eval.graph = std::make_shared<StepGraph>(std::move(evaluation));
+    spec_.eval.open = spec_.open;
+    spec_.eval.metrics = {{"loss", "mean"}};
+    spec_.has_eval = true;
+    return absl::OkStatus();
+  }
+
+  StatusOr<double> Train() {
+    if (spec_.graph == nullptr) RETURN_IF_ERROR(Build());
+    return Training(&spec_, rank_).Run();
+  }
+
+  std::vector<float> Weights() {
+    const TensorView w = *ValueOf(state_, *w_);
+    const float* const values = static_cast<const float*>(w.data);
+    return std::vector<float>(values, values + w.type.elements());
+  }
+
+ private:
+  ForwardFn Loss(Trace& trace, bool mean) {
+    return [this, &trace, mean](const std::vector<Value>& columns) -> StatusOr<std::vector<Value>> {
+      GraphBuilder& g = trace.g();
+      ASSIGN_OR_RETURN(const Value w, trace.ParameterValue(w_));
+      const Value difference = Sub(g, g.Op("matmul", {columns[0], w}), columns[1]);
+      const Value sum = ReduceSum(g, Mul(g, difference, difference), {0, 1}, false);
+      return std::vector<Value>{mean ? Mul(g, sum, 1.0 / kBatch) : sum};
+    };
+  }
+
+  StatusOr<std::unique_ptr<Executable>> Compile(const StepGraph& graph, bool share, Decisions* decisions) {
+    for (const auto& p : graph.parameters) RETURN_IF_ERROR(ValueOf(state_, *p).status());
+    CompileOptions options;
+    options.rank = state_.rank;
+    options.groups = state_.groups.get();
+    options.share = share;
+    options.decisions = decisions;
+    return Executable::Compile(graph.graph, &state_.store, options);
+  }
+
+  RankState state_;
+  std::shared_ptr<ParameterData> w_ = std::make_shared<ParameterData>();
+  TrainingSpec spec_;
+  TrainingRank rank_;
+  std::set<std::string> written_;
+  Status records_;
+};
+
+class TrainingTest : public ::testing::Test {
+ protected:
+  TrainingTest() {
+    const char* const base = std::getenv("TEST_TMPDIR");
+    std::string path = absl::StrCat(base == nullptr ? "/tmp" : base, "/training-XXXXXX");
+    root_ = mkdtemp(path.data());
+  }
+  ~TrainingTest() override { std::filesystem::remove_all(root_); }
+
+  std::string At(const std::string& name) const { return absl::StrCat(root_, "/", name); }
+  static std::string Text(const std::string& path) {
+    std::stringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  }
+
+  std::string root_;
+};
+
+TEST_F(TrainingTest, TrainsEvaluatesAndRecords) {
+  OneRank one(0, 1, nullptr, At("run"));
+  const auto loss = one.Train();
+  ASSERT_EQ(loss.status(), absl::OkStatus());
+  const double* const evaluated = one.spec().progress.Find("eval_loss");
+  ASSERT_NE(evaluated, nullptr);
+  EXPECT_LT(*evaluated, *loss);
+  EXPECT_NEAR(one.Weights()[0], 3, 0.5);
+  EXPECT_EQ(Text(At("run/outcome.json")), "{\"state\":\"done\",\"step\":12}\n");
+  EXPECT_THAT(Text(At("run/metrics.jsonl")), HasSubstr("\"eval_loss\""));
+  EXPECT_TRUE(std::filesystem::exists(At("run/ckpt/line-3_12.ckpt")));
+}
+
+TEST_F(TrainingTest, ResumesBitForBit) {
+  OneRank whole(0, 1, nullptr, At("whole"));
+  ASSERT_EQ(whole.Train().status(), absl::OkStatus());
+  {
+    OneRank first(0, 1, nullptr, At("parts"));
+    first.spec().options.max_steps = 5;
+    ASSERT_EQ(first.Train().status(), absl::OkStatus());
+  }
+  OneRank second(0, 1, nullptr, At("parts"));
+  second.flags().resume = At("parts/ckpt");
+  ASSERT_EQ(second.Train().status(), absl::OkStatus());
+  EXPECT_EQ(second.Weights(), whole.Weights());
+}
+
+TEST_F(TrainingTest, RemovesTheFolderOfARunWithoutAStep) {
+  OneRank one(0, 1, nullptr, At("bad"));
+  one.flags().resume = At("nowhere");
+  EXPECT_FALSE(one.Train().ok());
+  EXPECT_FALSE(std::filesystem::exists(At("bad")));
+}
+
+TEST_F(TrainingTest, RanksThatTrainTogetherHaveOneFolderAndOneResult) {
+  constexpr int kRanks = 2;
+  auto world = MakeInprocWorld(kRanks);
+  std::vector<std::vector<float>> weights(kRanks);
+  std::vector<std::thread> threads;
+  for (int r = 0; r < kRanks; ++r) {
+    threads.emplace_back([&, r] {
+      OneRank one(r, kRanks, std::make_shared<Groups>(std::move(world[static_cast<size_t>(r)])), At("two"));
+      EXPECT_EQ(one.Train().status(), absl::OkStatus());
+      weights[static_cast<size_t>(r)] = one.Weights();
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(weights[0], weights[1]);
+  EXPECT_TRUE(std::filesystem::exists(At("two/rank_0.log")));
+  EXPECT_TRUE(std::filesystem::exists(At("two/rank_1.log")));
+  EXPECT_TRUE(std::filesystem::exists(At("two/ckpt/line-3_6.ckpt")));
+}
+
+TEST_F(TrainingTest, RanksWithOtherDataAreRefused) {
+  constexpr int kRanks = 2;
+  auto world = MakeInprocWorld(kRanks);
+  std::vector<std::string> errors(kRanks);
+  std::vector<std::thread> threads;
+  for (int r = 0; r < kRanks; ++r) {
+    threads.emplace_back([&, r] {
+      OneRank one(r, kRanks, std::make_shared<Groups>(std::move(world[static_cast<size_t>(r)])), At("other"));
+      if (r == 1) one.spec().open = []() -> StatusOr<TrainingData> { return Data(0, 1); };
+      errors[static_cast<size_t>(r)] = std::string(one.Train().status().message());
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  for (const std::string& error : errors) {
+    EXPECT_THAT(error, HasSubstr("the data set of rank 1 (NumpySlicesDataset, 16 samples, 4 batches of x f32[4,2] "
+                                 "y f32[4,2]) is not that of rank 0 (NumpySlicesDataset, 16 samples, 2 batches"));
+  }
+}
+
+}  // namespace
+}  // namespace mslua
