@@ -153,7 +153,7 @@ StatusOr<int> LibraryRecipe(lua_State* L, Session&) {
   return 1;
 }
 
-// core.library_text(path): the source of a file of the library, "mslua/nn/dense.lua"; nil: there is none.
+// core.library_text(path): the source of a file of the library, "mslua/nn/cells/dense.lua"; nil: there is none.
 StatusOr<int> LibraryText(lua_State* L, Session&) {
   ASSIGN_OR_RETURN(const std::string path, ReadString(L, 1, "library_text: path"));
   const auto chunks = EmbeddedChunks();

@@ -11,7 +11,7 @@ namespace mslua {
 
 struct EmbeddedChunk {
   const char* module;  // "mslua.nn.dense", "recipes.quickstart"; a folder's init.lua goes by the folder's name
-  const char* path;    // "mslua/nn/dense.lua", "recipes/quickstart.lua"
+  const char* path;    // "mslua/nn/cells/dense.lua", "recipes/quickstart.lua"
   absl::string_view source;
 };
 

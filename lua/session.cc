@@ -18,7 +18,7 @@
 namespace mslua {
 namespace {
 
-// Chunks of the library are called "=mslua/nn/dense.lua": Lua then names them so in messages.
+// Chunks of the library are called "=mslua/nn/cells/dense.lua": Lua then names them so in messages.
 constexpr char kLibraryPrefix[] = "mslua/";
 
 const char kSessionKey = 0;

@@ -426,7 +426,7 @@ function core.library_recipe(name) end
 ---Called by all ranks of a REPL between two steps: whether the user wants the line that runs to stop.
 ---@return boolean
 function core.stop_together() end
----The source of a file of the library, "mslua/nn/dense.lua"; nil: there is none.
+---The source of a file of the library, "mslua/nn/cells/dense.lua"; nil: there is none.
 ---@param path string
 ---@return string?
 function core.library_text(path) end

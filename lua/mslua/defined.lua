@@ -4,7 +4,7 @@ local getinfo = debug.getinfo
 local M = {}
 
 ---@class mslua.Place
----@field source string "=mslua/nn/dense.lua", "@recipe.lua"
+---@field source string "=mslua/nn/cells/dense.lua", "@recipe.lua"
 ---@field line integer
 
 local places = setmetatable({}, { __mode = "k" })

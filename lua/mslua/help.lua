@@ -39,7 +39,7 @@ local M = {}
 
 -------------------------------------------------------------------------------------------------------------- comments
 
-local lines_of = {}  -- "mslua/nn/dense.lua" -> its lines
+local lines_of = {}  -- "mslua/nn/cells/dense.lua" -> its lines
 
 local function library_lines(source)
   local path = source:match "^=(mslua/.*)$"

@@ -3,8 +3,8 @@ local args = require "mslua.args"
 local errors = require "mslua.errors"
 local ops = require "mslua.ops"
 local Cell = require "mslua.cell"
-local Dense = require "mslua.nn.dense"
-local Dropout = require "mslua.nn.dropout"
+local Dense = require "mslua.nn.cells.dense"
+local Dropout = require "mslua.nn.cells.dropout"
 
 local LoRA = Cell:extend "LoRA"
 

@@ -1,0 +1,82 @@
+--- Activations as cells: nn.ReLU ReLU6 LeakyReLU ELU GELU SiLU Sigmoid Tanh HSigmoid HSwish Mish Softplus PReLU Softmax
+--- LogSoftmax Identity.
+local args = require "mslua.args"
+local ops = require "mslua.ops"
+local Cell = require "mslua.cell"
+
+local M = {}
+
+for name, operator in pairs {
+  ReLU = "relu", SiLU = "silu", Sigmoid = "sigmoid", Tanh = "tanh", HSigmoid = "hsigmoid", HSwish = "hswish",
+  Mish = "mish", Softplus = "softplus",
+} do
+  local Activation = Cell:extend(name)
+  Activation.doc = ("The operator ops.%s as a cell."):format(operator)
+  function Activation:construct(x) return ops[operator](x) end
+  M[name] = Activation
+end
+
+M.GELU = Cell:extend "GELU"
+local bind_gelu = args.signature("GELU", { { "approximate", "boolean", true } })
+
+--- x times the probability that a standard normal number is below x. `approximate`: the tanh formula (MindSpore's
+--- default); false: x times the normal distribution function.
+function M.GELU:init(...) self.approximate = bind_gelu(...).approximate end
+function M.GELU:construct(x) return ops.gelu(x, { approximate = self.approximate }) end
+
+--- x limited to the range from 0 to 6.
+M.ReLU6 = Cell:extend "ReLU6"
+function M.ReLU6:construct(x) return ops.clip(x, 0, 6) end
+
+--- Gives what it gets.
+M.Identity = Cell:extend "Identity"
+function M.Identity:construct(x) return x end
+
+M.LeakyReLU = Cell:extend "LeakyReLU"
+local bind_leaky = args.signature("LeakyReLU", { { "alpha", "number", 0.2, min = 0 } })
+
+--- x where it is above 0, alpha x elsewhere (PyTorch's default is 0.01). (alpha = 0.2)
+function M.LeakyReLU:init(...) self.alpha = bind_leaky(...).alpha end
+function M.LeakyReLU:construct(x) return ops.select(ops.greater(x, 0), x, x * self.alpha) end
+function M.LeakyReLU:extra() return "alpha " .. self.alpha end
+
+M.PReLU = Cell:extend "PReLU"
+local bind_prelu = args.signature("PReLU", {
+  { "channel", "integer", 1, min = 1 }, { "w", "number", 0.25 },
+})
+
+--- x where it is above 0, w x elsewhere; w is learned: one number, or one for each channel of x [n, channel, ...].
+--- (channel = 1, w = 0.25, where it begins)
+function M.PReLU:init(...)
+  local given = bind_prelu(...)
+  self.channel = given.channel
+  self:parameter("weight", { given.channel }, given.w)
+end
+function M.PReLU:construct(x)
+  local shape = {}
+  for d = 1, #x.shape do shape[d] = 1 end
+  if self.channel > 1 then shape[math.min(2, #shape)] = self.channel end
+  return ops.select(ops.greater(x, 0), x, x * ops.reshape(self.weight, shape))
+end
+function M.PReLU:extra() return "channel " .. self.channel end
+
+M.ELU = Cell:extend "ELU"
+local bind_elu = args.signature("ELU", { { "alpha", "number", 1, min = 0 } })
+
+--- x where it is above 0, alpha (exp(x) - 1) elsewhere. (alpha = 1)
+function M.ELU:init(...) self.alpha = bind_elu(...).alpha end
+function M.ELU:construct(x)
+  return ops.select(ops.greater(x, 0), x, ops.expm1(ops.minimum(x, 0)) * self.alpha)
+end
+
+for name, operator in pairs { Softmax = "softmax", LogSoftmax = "log_softmax" } do
+  local Activation = Cell:extend(name)
+  local bind = args.signature(name, { { "axis", "integer", -1 } })
+  Activation.doc = ("The operator ops.%s along one axis as a cell."):format(operator)
+  function Activation:init(...) self.axis = bind(...).axis end
+  function Activation:construct(x) return ops[operator](x, self.axis) end
+  function Activation:extra() return "axis " .. self.axis end
+  M[name] = Activation
+end
+
+return M

@@ -1,0 +1,30 @@
+--- nn.ClipByNorm: scales a tensor down to a largest L2 norm. (For gradients: train = { clip_norm = ... }.)
+local args = require "mslua.args"
+local core = require "mslua.core"
+local ops = require "mslua.ops"
+local Cell = require "mslua.cell"
+
+local ClipByNorm = Cell:extend "ClipByNorm"
+
+local bind = args.signature("ClipByNorm", { { "axis", "integer|integers" } })
+
+--- Scales a tensor down to a largest L2 norm: `nn.ClipByNorm()`. axis: norms along these axes instead of over
+--- everything.
+function ClipByNorm:init(...)
+  local axis = bind(...).axis
+  self.axis = type(axis) == "number" and { axis } or axis
+end
+
+--- x * min(1, clip_norm / |x|), for a number or tensor clip_norm.
+function ClipByNorm:construct(x, clip_norm)
+  local axes = self.axis
+  if not axes then
+    axes = {}
+    for i = 1, #x.shape do axes[i] = i end
+  end
+  local norm = ops.sqrt(ops.reduce_sum(x * x, axes, { keep_dims = true }))
+  local limit = type(clip_norm) == "number" and core.tensor(clip_norm, x.dtype) or clip_norm
+  return x * limit / ops.maximum(norm, limit)
+end
+
+return ClipByNorm

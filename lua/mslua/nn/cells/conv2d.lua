@@ -1,0 +1,35 @@
+--- nn.Conv2d: two-dimensional convolution of images [n, c, h, w].
+local ops = require "mslua.ops"
+local Cell = require "mslua.cell"
+local convolution = require "mslua.nn.convolution"
+
+local Conv2d = Cell:extend "Conv2d"
+
+local bind, pair = convolution.signature "Conv2d", convolution.pair
+
+--- A convolution of images [n, c, h, w]: `nn.Conv2d(3, 64, 7, {stride = 2, pad_mode = "pad", padding = 3})`. pad_mode:
+--- "same" gives ceil(size / stride), "valid" takes no padding, "pad" takes `padding` (one number, {height, width} or
+--- {top, bottom, left, right}). weight [out, in / group, kh, kw] begins uniform in +-1/sqrt(fan in) (MindSpore 2); no
+--- bias unless has_bias.
+---@param ... any in_channels, out_channels, kernel_size, stride, pad_mode, padding, dilation, group, has_bias,
+--- weight_init, bias_init
+function Conv2d:init(...)
+  local a = bind(...)
+  local height, width = unpack(pair(a.kernel_size))
+  convolution.parameters(self, a, { a.out_channels, a.in_channels / a.group, height, width })
+  self.op = ops.Conv2D {
+    stride = pair(a.stride), pad_mode = a.pad_mode,
+    padding = type(a.padding) == "table" and a.padding or { a.padding },
+    dilation = pair(a.dilation), group = a.group,
+  }
+  local shown = height == width and height or height .. "x" .. width
+  self.shown = ("%d -> %d, kernel %s, stride %s, %s"):format(a.in_channels, a.out_channels, shown,
+    pair(a.stride)[1], a.pad_mode)
+end
+
+--- x [n, in, h, w] gives [n, out, p, q].
+function Conv2d:construct(x) return convolution.with_bias(self, self.op(x, self.weight)) end
+
+function Conv2d:extra() return self.shown end
+
+return Conv2d

@@ -1,0 +1,52 @@
+--- nn.Dense: y = x W^T + b over the last dimension.
+local args = require "mslua.args"
+local ops = require "mslua.ops"
+local Cell = require "mslua.cell"
+
+local Dense = Cell:extend "Dense"
+
+-- An adapter of nn.LoRA: its parameters are named as this cell's own.
+Dense.transparent = { lora = true }
+
+local bind = args.signature("Dense", {
+  { "in_channels", "integer", required = true, min = 1 },
+  { "out_channels", "integer", required = true, min = 1 },
+  { "weight_init", "any", { "he_uniform", negative_slope = math.sqrt(5) } },
+  { "bias_init", "any" },
+  { "has_bias", "boolean", true },
+  { "activation", "cell" },
+})
+
+--- A fully connected layer, y = x W^T + b over the last dimension: `nn.Dense(128, 10)`. weight [out, in] and bias [out]
+--- begin uniform in +-1/sqrt(in) (MindSpore 2).
+---@param ... any in_channels, out_channels, weight_init, bias_init, has_bias, activation (a Cell)
+function Dense:init(...)
+  local a = bind(...)
+  self.in_channels, self.out_channels = a.in_channels, a.out_channels
+  self:parameter("weight", { a.out_channels, a.in_channels }, a.weight_init)
+  if a.has_bias then
+    self:parameter("bias", { a.out_channels }, a.bias_init or { "uniform", scale = 1 / math.sqrt(a.in_channels) })
+  end
+  self.op = ops.MatMul { transpose_b = true }
+  self.activation = a.activation
+end
+
+--- x [.., in] gives [.., out].
+function Dense:construct(x)
+  local shape = x.shape
+  local rows = #shape == 2 and x or ops.reshape(x, { -1, shape[#shape] })
+  local y = self.op(rows, self.weight)
+  if self.bias then y = y + self.bias end
+  if self.lora then y = y + self.lora(rows) end
+  if #shape ~= 2 then
+    shape[#shape] = self.out_channels
+    y = ops.reshape(y, shape)
+  end
+  return self.activation and self.activation(y) or y
+end
+
+function Dense:extra()
+  return ("%d -> %d%s"):format(self.in_channels, self.out_channels, self.bias and "" or ", no bias")
+end
+
+return Dense

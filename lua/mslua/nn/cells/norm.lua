@@ -1,0 +1,129 @@
+--- Normalisation: nn.BatchNorm1d BatchNorm2d GroupNorm LayerNorm RMSNorm.
+local args = require "mslua.args"
+local core = require "mslua.core"
+local errors = require "mslua.errors"
+local ops = require "mslua.ops"
+local Cell = require "mslua.cell"
+
+local M = {}
+
+M.BatchNorm2d = Cell:extend "BatchNorm2d"
+
+local bind_batch = args.signature("BatchNorm2d", {
+  { "num_features", "integer", required = true, min = 1 },
+  { "eps", "number", 1e-5, above = 0 },
+  { "momentum", "number", 0.9, min = 0, max = 1 },
+  { "affine", "boolean", true },
+  { "gamma_init", "any", "ones" }, { "beta_init", "any", "zeros" },
+  { "moving_mean_init", "any", "zeros" }, { "moving_var_init", "any", "ones" },
+})
+
+--- Batch normalization: each channel of [n, c, h, w] to mean 0 and variance 1 over the batch, then times gamma plus
+--- beta (Ioffe and Szegedy, 2015). Running statistics: moving = momentum * moving + (1 - momentum) * batch's; the
+--- running variance is unbiased. With MindSpore's momentum: 0.9 is PyTorch's 0.1.
+---@param ... any num_features, eps, momentum, affine, gamma_init, beta_init, moving_mean_init, moving_var_init
+function M.BatchNorm2d:init(...)
+  local a = bind_batch(...)
+  local shape = { a.num_features }
+  self.eps, self.momentum, self.num_features = a.eps, a.momentum, a.num_features
+  self:parameter("gamma", shape, a.gamma_init, { requires_grad = a.affine })
+  self:parameter("beta", shape, a.beta_init, { requires_grad = a.affine })
+  self:state("moving_mean", shape, a.moving_mean_init)
+  self:state("moving_variance", shape, a.moving_var_init)
+end
+
+function M.BatchNorm2d:construct(x)
+  local training = core.training()
+  local y, mean, variance = ops.batch_norm.all(x, self.gamma, self.beta, self.moving_mean, self.moving_variance, {
+    training = training, momentum = 1 - self.momentum, eps = self.eps,
+  })
+  if training then
+    core.assign(self.moving_mean, mean)
+    core.assign(self.moving_variance, variance)
+  end
+  return y
+end
+
+function M.BatchNorm2d:extra() return tostring(self.num_features) end
+
+M.BatchNorm1d = M.BatchNorm2d:extend "BatchNorm1d"
+
+--- Batch normalization of [n, c] or [n, c, length], as BatchNorm2d.
+function M.BatchNorm1d:construct(x)
+  local shape = x.shape
+  return (ops.reshape(M.BatchNorm2d.construct(self, ops.reshape(x, { shape[1], shape[2], shape[3] or 1, 1 })), shape))
+end
+
+M.GroupNorm = Cell:extend "GroupNorm"
+
+local bind_group = args.signature("GroupNorm", {
+  { "num_groups", "integer", required = true, min = 1 }, { "num_channels", "integer", required = true, min = 1 },
+  { "eps", "number", 1e-5, above = 0 }, { "affine", "boolean", true },
+  { "gamma_init", "any", "ones" }, { "beta_init", "any", "zeros" },
+})
+
+--- Group normalization: groups of channels of each image of [n, c, h, w] (Wu and He, 2018). (num_groups, num_channels,
+--- eps = 1e-5, affine = true)
+function M.GroupNorm:init(...)
+  local a = bind_group(...)
+  if a.num_channels % a.num_groups ~= 0 then
+    errors.fail("GroupNorm: num_groups = %d does not divide num_channels = %d", a.num_groups, a.num_channels)
+  end
+  self.num_groups, self.eps, self.num_channels = a.num_groups, a.eps, a.num_channels
+  self:parameter("gamma", { a.num_channels }, a.gamma_init, { requires_grad = a.affine })
+  self:parameter("beta", { a.num_channels }, a.beta_init, { requires_grad = a.affine })
+end
+
+function M.GroupNorm:construct(x)
+  return (ops.group_norm(x, self.gamma, self.beta, { groups = self.num_groups, eps = self.eps }))
+end
+
+function M.GroupNorm:extra() return ("%d groups, %d channels"):format(self.num_groups, self.num_channels) end
+
+-- The last dimension, from a number or a list of one.
+local function width_of(name, shape)
+  if type(shape) == "number" then return shape end
+  if #shape ~= 1 then
+    errors.fail("%s: normalized_shape: expected the last dimension, e.g. {128}, got %s", name, errors.show(shape))
+  end
+  return shape[1]
+end
+
+M.LayerNorm = Cell:extend "LayerNorm"
+
+local bind_layer = args.signature("LayerNorm", {
+  { "normalized_shape", "integer|integers", required = true, min = 1 },
+  { "epsilon", "number", 1e-5, above = 0 }, { "gamma_init", "any", "ones" }, { "beta_init", "any", "zeros" },
+})
+
+--- Layer normalization: the last dimension to mean 0 and variance 1, then times gamma plus beta (Ba et al., 2016).
+--- (normalized_shape, epsilon = 1e-5)
+function M.LayerNorm:init(...)
+  local a = bind_layer(...)
+  self.width, self.epsilon = width_of("LayerNorm", a.normalized_shape), a.epsilon
+  self:parameter("gamma", { self.width }, a.gamma_init)
+  self:parameter("beta", { self.width }, a.beta_init)
+end
+
+function M.LayerNorm:construct(x) return (ops.layer_norm(x, self.gamma, self.beta, { eps = self.epsilon })) end
+function M.LayerNorm:extra() return tostring(self.width) end
+
+M.RMSNorm = Cell:extend "RMSNorm"
+
+local bind_rms = args.signature("RMSNorm", {
+  { "normalized_shape", "integer|integers", required = true, min = 1 },
+  { "epsilon", "number", 1e-6, above = 0 }, { "gamma_init", "any", "ones" },
+})
+
+--- RMS normalization: the last dimension to unit root mean square, then times gamma (Zhang and Sennrich, 2019).
+--- (normalized_shape, epsilon = 1e-6)
+function M.RMSNorm:init(...)
+  local a = bind_rms(...)
+  self.width, self.epsilon = width_of("RMSNorm", a.normalized_shape), a.epsilon
+  self:parameter("gamma", { self.width }, a.gamma_init)
+end
+
+function M.RMSNorm:construct(x) return (ops.rms_norm(x, self.gamma, { eps = self.epsilon })) end
+function M.RMSNorm:extra() return tostring(self.width) end
+
+return M
