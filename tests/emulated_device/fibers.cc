@@ -5,6 +5,10 @@
 #include <memory>
 #include <numeric>
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
+
 namespace mslua::cuda {
 namespace {
 
@@ -76,6 +80,10 @@ bool RunFibers(const std::vector<int>& order, const std::function<void(int)>& bo
     Fiber& fiber = fibers[i];
     fiber.done = false;
     fiber.thread = order[i];
+#ifdef __SANITIZE_ADDRESS__
+    // A fiber that has ended never returns from its frames, which stay marked.
+    ASAN_UNPOISON_MEMORY_REGION(fiber.stack.get(), kStack);
+#endif
     // As if mslua_switch had been called from the beginning of mslua_fiber_main: 16-byte aligned at its call.
     auto* top =
         reinterpret_cast<uint64_t*>((reinterpret_cast<uintptr_t>(fiber.stack.get() + kStack) & ~uintptr_t{15}) - 24);
