@@ -36,10 +36,9 @@ int64_t Bilinear::elements(int operand) const {
 }
 
 int64_t Bilinear::terms() const {
+  if (op == BilinearOp::kProduct) return product.k;
   const int64_t taps = convolution.window.size[0] * convolution.window.size[1];
   switch (op) {
-    case BilinearOp::kProduct:
-      return product.k;
     case BilinearOp::kConvolution:
       return convolution.in_per_group() * taps;
     case BilinearOp::kGradInput:

@@ -292,10 +292,13 @@ def run(name):
     line = next((i for i, row in enumerate(source.split("\n"), 1) if "--@" in row), None)
     with open("recipe.lua", "w", encoding="utf-8") as file:
         file.write(source)
-    memory = 4 << 30
+    def limit():
+        if "ASAN_OPTIONS" not in os.environ:  # AddressSanitizer takes terabytes of addresses
+            resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+
     done = subprocess.run([MSLUA, verb, "recipe.lua", *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           check=False, env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (memory, memory)))
+                          preexec_fn=limit)
     errors = [row for row in done.stderr.split("\n") if row.startswith("mslua: error")]
     problems = []
     if done.returncode != code:
