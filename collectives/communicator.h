@@ -68,8 +68,8 @@ class Communicator {
   // process ends (MPI_Finalize). Nothing may be called afterwards.
   virtual void Close() {}
 
-  // The last calls of this rank, over all its groups.
-  const FlightRecorder& recorder() const { return *recorder_; }
+  // The last calls of this rank, over all its groups; a device's, which go another way, are entered there too.
+  FlightRecorder& recorder() const { return *recorder_; }
 
  protected:
   Communicator(int rank, std::vector<int> members, std::shared_ptr<FlightRecorder> recorder)

@@ -1,7 +1,9 @@
-// The C functions of NVIDIA's driver and of NVRTC that mslua calls, declared here so that a build needs no toolkit. The
-// declarations are those of CUDA 12.0's headers; cuda_api_test.cc compares them with the toolkit's where there is one.
+// The C functions of NVIDIA's driver, NVRTC, cuBLASLt and NCCL that mslua calls, declared here so that a build needs no
+// toolkit. The declarations are those of CUDA 12.0's and NCCL 2.14's headers; tests/emulated_device/api_test.sh
+// compares them with the installed ones where there are any.
 #pragma once
 
+#include <climits>
 #include <cstddef>
 #include <cstdint>
 
@@ -18,6 +20,26 @@ using EventHandle = struct EventTag*;
 using GraphHandle = struct GraphTag*;
 using GraphExec = struct GraphExecTag*;
 
+struct Uuid {  // CUuuid
+  char bytes[16];
+};
+struct Copy2D {  // CUDA_MEMCPY2D; memory type 2 is the device's
+  size_t from_x, from_y;
+  int from_type;
+  const void* from_host;
+  Address from;
+  void* from_array;
+  size_t from_pitch;
+  size_t to_x, to_y;
+  int to_type;
+  void* to_host;
+  Address to;
+  void* to_array;
+  size_t to_pitch;
+  size_t width, height;  // bytes of a row, rows
+};
+
+inline constexpr int kOnDevice = 2;  // of a Copy2D
 inline constexpr Result kSuccess = 0, kOutOfMemory = 2, kNoDevice = 100, kNotReady = 600;
 inline constexpr int kMultiprocessorCount = 16, kComputeCapabilityMajor = 75, kComputeCapabilityMinor = 76;
 inline constexpr int kCaptureThreadLocal = 1;
@@ -33,6 +55,7 @@ inline constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2;
   F(cuDeviceGetName, (char* name, int length, Ordinal device))                                                 \
   F(cuDeviceTotalMem_v2, (size_t * bytes, Ordinal device))                                                     \
   F(cuDeviceGetAttribute, (int* value, int attribute, Ordinal device))                                         \
+  F(cuDeviceGetUuid_v2, (Uuid * uuid, Ordinal device))                                                         \
   F(cuDevicePrimaryCtxRetain, (Context * context, Ordinal device))                                             \
   F(cuDevicePrimaryCtxRelease_v2, (Ordinal device))                                                            \
   F(cuCtxSetCurrent, (Context context))                                                                        \
@@ -44,14 +67,17 @@ inline constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2;
   F(cuMemcpyHtoDAsync_v2, (Address to, const void* from, size_t bytes, StreamHandle stream))                   \
   F(cuMemcpyDtoHAsync_v2, (void* to, Address from, size_t bytes, StreamHandle stream))                         \
   F(cuMemcpyDtoDAsync_v2, (Address to, Address from, size_t bytes, StreamHandle stream))                       \
+  F(cuMemcpy2DAsync_v2, (const Copy2D* copy, StreamHandle stream))                                             \
   F(cuMemsetD8Async, (Address to, unsigned char value, size_t bytes, StreamHandle stream))                     \
   F(cuStreamCreate, (StreamHandle * stream, unsigned flags))                                                   \
   F(cuStreamDestroy_v2, (StreamHandle stream))                                                                 \
   F(cuStreamSynchronize, (StreamHandle stream))                                                                \
+  F(cuStreamQuery, (StreamHandle stream))                                                                      \
   F(cuStreamWaitEvent, (StreamHandle stream, EventHandle event, unsigned flags))                               \
   F(cuEventCreate, (EventHandle * event, unsigned flags))                                                      \
   F(cuEventDestroy_v2, (EventHandle event))                                                                    \
   F(cuEventRecord, (EventHandle event, StreamHandle stream))                                                   \
+  F(cuEventQuery, (EventHandle event))                                                                         \
   F(cuEventSynchronize, (EventHandle event))                                                                   \
   F(cuEventElapsedTime, (float* milliseconds, EventHandle begin, EventHandle end))                             \
   F(cuModuleLoadData, (Module * module, const void* image))                                                    \
@@ -121,7 +147,47 @@ inline constexpr uint32_t kReductionInPlace = 1, kReductionMask = 7;
      BlasLayout b_layout, const void* beta, const void* c, BlasLayout c_layout, void* d, BlasLayout d_layout,          \
      const BlasAlgorithm* algorithm, void* workspace, size_t workspace_bytes, StreamHandle stream))
 
+using NcclComm = struct NcclCommTag*;  // ncclComm_t
+struct NcclId {                        // ncclUniqueId
+  char bytes[128];
+};
+struct NcclConfig {  // the beginning of ncclConfig_t, which its size and version say
+  size_t size = sizeof(NcclConfig);
+  unsigned magic = 0xcafebeef;
+  unsigned version = 21400;
+  int blocking = 0;
+  int unset = INT_MIN;
+};
+inline constexpr Result kNcclInvalidArgument = 4, kNcclInvalidUsage = 5, kNcclRemoteError = 6, kNcclInProgress = 7;
+inline constexpr int kNcclI8 = 0, kNcclU8 = 1, kNcclI32 = 2, kNcclI64 = 4, kNcclF16 = 6, kNcclF32 = 7, kNcclF64 = 8,
+                     kNcclBF16 = 9;
+inline constexpr int kNcclSum = 0, kNcclProd = 1, kNcclMax = 2, kNcclMin = 3, kNcclMean = 4;
+
+#define MSLUA_NCCL(F)                                                                                                 \
+  F(ncclGetVersion, (int* version))                                                                                   \
+  F(ncclGetUniqueId, (NcclId * id))                                                                                   \
+  F(ncclCommInitRankConfig, (NcclComm * comm, int ranks, NcclId id, int rank, NcclConfig* config))                    \
+  F(ncclCommGetAsyncError, (NcclComm comm, Result * error))                                                           \
+  F(ncclCommFinalize, (NcclComm comm))                                                                                \
+  F(ncclCommDestroy, (NcclComm comm))                                                                                 \
+  F(ncclCommAbort, (NcclComm comm))                                                                                   \
+  F(ncclGroupStart, ())                                                                                               \
+  F(ncclGroupEnd, ())                                                                                                 \
+  F(ncclAllReduce,                                                                                                    \
+    (const void* in, void* out, size_t count, int type, int reduce, NcclComm comm, StreamHandle stream))              \
+  F(ncclReduce,                                                                                                       \
+    (const void* in, void* out, size_t count, int type, int reduce, int root, NcclComm comm, StreamHandle stream))    \
+  F(ncclReduceScatter,                                                                                                \
+    (const void* in, void* out, size_t count, int type, int reduce, NcclComm comm, StreamHandle stream))              \
+  F(ncclAllGather, (const void* in, void* out, size_t count, int type, NcclComm comm, StreamHandle stream))           \
+  F(ncclBroadcast, (const void* in, void* out, size_t count, int type, int root, NcclComm comm, StreamHandle stream)) \
+  F(ncclSend, (const void* data, size_t count, int type, int peer, NcclComm comm, StreamHandle stream))               \
+  F(ncclRecv, (void* data, size_t count, int type, int peer, NcclComm comm, StreamHandle stream))
+
+#define MSLUA_NCCL_TEXT(F) F(ncclGetErrorString, (Result result))
+
 #define MSLUA_CUDA_POINTER(name, parameters) Result(*name) parameters = nullptr;
+#define MSLUA_CUDA_TEXT_POINTER(name, parameters) const char*(*name)parameters = nullptr;
 struct Driver {
   MSLUA_CUDA_DRIVER(MSLUA_CUDA_POINTER)
 };
@@ -131,6 +197,11 @@ struct Nvrtc {
 struct CublasLt {
   MSLUA_CUBLAS_LT(MSLUA_CUDA_POINTER)
 };
+struct Nccl {
+  MSLUA_NCCL(MSLUA_CUDA_POINTER)
+  MSLUA_NCCL_TEXT(MSLUA_CUDA_TEXT_POINTER)
+};
 #undef MSLUA_CUDA_POINTER
+#undef MSLUA_CUDA_TEXT_POINTER
 
 }  // namespace mslua::cuda

@@ -46,6 +46,21 @@ CapturedGraph::~CapturedGraph() {
   if (exec_ != nullptr) driver_->cuGraphExecDestroy(exec_);
 }
 
+DeviceEvent& DeviceEvent::operator=(DeviceEvent&& other) noexcept {
+  std::swap(device_, other.device_);
+  std::swap(handle_, other.handle_);
+  return *this;
+}
+DeviceEvent::~DeviceEvent() {
+  if (handle_ != nullptr && device_->Enter().ok()) device_->driver().call.cuEventDestroy_v2(handle_);
+}
+StatusOr<bool> DeviceEvent::Reached() const {
+  const cuda::Result result = device_->driver().call.cuEventQuery(handle_);
+  if (result == cuda::kNotReady) return false;
+  RETURN_IF_ERROR(cuda::Check(result, "cuEventQuery"));
+  return true;
+}
+
 DeviceStream& DeviceStream::operator=(DeviceStream&& other) noexcept {
   std::swap(device_, other.device_);
   std::swap(handle_, other.handle_);
@@ -79,6 +94,20 @@ Status DeviceStream::CopyWithin(void* to, const void* from, int64_t bytes) {
                        static_cast<size_t>(bytes), handle_);
   return absl::OkStatus();
 }
+Status DeviceStream::CopyRows(void* to, int64_t to_pitch, const void* from, int64_t from_pitch, int64_t bytes,
+                              int64_t rows) {
+  if (bytes == 0 || rows == 0) return absl::OkStatus();
+  cuda::Copy2D copy = {};
+  copy.from_type = copy.to_type = cuda::kOnDevice;
+  copy.from = AddressOf(from);
+  copy.from_pitch = static_cast<size_t>(from_pitch);
+  copy.to = AddressOf(to);
+  copy.to_pitch = static_cast<size_t>(to_pitch);
+  copy.width = static_cast<size_t>(bytes);
+  copy.height = static_cast<size_t>(rows);
+  RETURN_IF_CUDA_ERROR(device_->driver(), cuMemcpy2DAsync_v2, &copy, handle_);
+  return absl::OkStatus();
+}
 Status DeviceStream::Fill(void* device, uint8_t value, int64_t bytes) {
   if (bytes == 0) return absl::OkStatus();
   RETURN_IF_CUDA_ERROR(device_->driver(), cuMemsetD8Async, AddressOf(device), value, static_cast<size_t>(bytes),
@@ -88,6 +117,21 @@ Status DeviceStream::Fill(void* device, uint8_t value, int64_t bytes) {
 Status DeviceStream::Wait() {
   if (handle_ == nullptr) return absl::OkStatus();
   RETURN_IF_CUDA_ERROR(device_->driver(), cuStreamSynchronize, handle_);
+  return absl::OkStatus();
+}
+StatusOr<bool> DeviceStream::Done() const {
+  if (handle_ == nullptr) return true;
+  const cuda::Result result = device_->driver().call.cuStreamQuery(handle_);
+  if (result == cuda::kNotReady) return false;
+  RETURN_IF_ERROR(cuda::Check(result, "cuStreamQuery"));
+  return true;
+}
+Status DeviceStream::Record(DeviceEvent& event) {
+  RETURN_IF_CUDA_ERROR(device_->driver(), cuEventRecord, event.handle_, handle_);
+  return absl::OkStatus();
+}
+Status DeviceStream::WaitFor(const DeviceEvent& event) {
+  RETURN_IF_CUDA_ERROR(device_->driver(), cuStreamWaitEvent, handle_, event.handle_, 0);
   return absl::OkStatus();
 }
 Status DeviceStream::BeginCapture() {
@@ -234,6 +278,21 @@ StatusOr<DeviceStream> Device::MakeStream() {
   RETURN_IF_CUDA_ERROR(*driver_, cuStreamCreate, &stream.handle_, cuda::kStreamNonBlocking);
   stream.device_ = this;
   return stream;
+}
+
+StatusOr<DeviceEvent> Device::MakeEvent() {
+  DeviceEvent event;
+  RETURN_IF_CUDA_ERROR(*driver_, cuEventCreate, &event.handle_, cuda::kEventDisableTiming);
+  event.device_ = this;
+  return event;
+}
+
+StatusOr<cuda::Uuid> Device::Identifier() {
+  cuda::Ordinal id = 0;
+  RETURN_IF_CUDA_ERROR(*driver_, cuDeviceGet, &id, info_.ordinal);
+  cuda::Uuid uuid = {};
+  RETURN_IF_CUDA_ERROR(*driver_, cuDeviceGetUuid_v2, &uuid, id);
+  return uuid;
 }
 
 StatusOr<std::vector<DeviceFunction>> Device::Load(const std::string& cubin, absl::Span<const std::string> names) {

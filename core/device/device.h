@@ -72,6 +72,23 @@ class CapturedGraph {
   cuda::GraphExec exec_ = nullptr;
 };
 
+// A place in a stream's work, which others can wait for.
+class DeviceEvent {
+ public:
+  DeviceEvent() = default;
+  DeviceEvent(DeviceEvent&& other) noexcept { *this = std::move(other); }
+  DeviceEvent& operator=(DeviceEvent&& other) noexcept;
+  ~DeviceEvent();
+  // Whether the work before it has run. Does not wait.
+  StatusOr<bool> Reached() const;
+
+ private:
+  friend class Device;
+  friend class DeviceStream;
+  Device* device_ = nullptr;
+  cuda::EventHandle handle_ = nullptr;
+};
+
 class DeviceStream {
  public:
   DeviceStream() = default;
@@ -84,9 +101,16 @@ class DeviceStream {
   Status CopyIn(void* device, const void* host, int64_t bytes);
   Status CopyOut(void* host, const void* device, int64_t bytes);
   Status CopyWithin(void* to, const void* from, int64_t bytes);
+  // `rows` rows of `bytes` bytes, which begin `to_pitch` and `from_pitch` bytes apart.
+  Status CopyRows(void* to, int64_t to_pitch, const void* from, int64_t from_pitch, int64_t bytes, int64_t rows);
   Status Fill(void* device, uint8_t value, int64_t bytes);
   // Waits until all that was enqueued has run; a stream that was never made has nothing.
   Status Wait();
+  // Whether all that was enqueued has run. Does not wait.
+  StatusOr<bool> Done() const;
+  // What is enqueued after WaitFor runs after what Record's stream had been given before Record.
+  Status Record(DeviceEvent& event);
+  Status WaitFor(const DeviceEvent& event);
   // Between the two nothing runs: what is enqueued becomes the graph.
   Status BeginCapture();
   StatusOr<CapturedGraph> EndCapture();
@@ -124,11 +148,14 @@ class Device {
   StatusOr<DeviceMemory> Allocate(int64_t bytes);
   StatusOr<PinnedMemory> AllocatePinned(int64_t bytes);
   StatusOr<DeviceStream> MakeStream();
+  StatusOr<DeviceEvent> MakeEvent();
   // Loads a compiled module, which stays loaded, and finds functions in it by name.
   StatusOr<std::vector<DeviceFunction>> Load(const std::string& cubin, absl::Span<const std::string> names);
 
   const DeviceInfo& info() const { return info_; }
   StatusOr<int64_t> FreeBytes();
+  // 16 bytes that no other device has, whichever numbers processes give to devices.
+  StatusOr<cuda::Uuid> Identifier();
   // 12080 is CUDA 12.8.
   int driver_version() const { return driver_version_; }
   const cuda::Library<cuda::Driver>& driver() const { return *driver_; }

@@ -66,8 +66,9 @@ StatusOr<Opened> Open(const std::vector<std::string>& names, absl::string_view m
 }
 
 Status Missing(const std::string& path, const char* name) {
-  return WithExitCode(absl::NotFoundError(absl::StrCat(path, " has no function ", name,
-                                                       ": mslua needs CUDA 12.0 or newer; install a newer version")),
+  const char* const needed = absl::StartsWith(name, "nccl") ? "NCCL 2.14" : "CUDA 12.0";
+  return WithExitCode(absl::NotFoundError(absl::StrCat(path, " has no function ", name, ": mslua needs ", needed,
+                                                       " or newer; install a newer version")),
                       kExitEnvironment);
 }
 
@@ -86,6 +87,9 @@ Status Missing(const std::string& path, const char* name) {
 MSLUA_CUDA_FINDER(Driver, MSLUA_CUDA_DRIVER)
 MSLUA_CUDA_FINDER(Nvrtc, MSLUA_CUDA_NVRTC)
 MSLUA_CUDA_FINDER(CublasLt, MSLUA_CUBLAS_LT)
+#define MSLUA_NCCL_ALL(F) MSLUA_NCCL(F) MSLUA_NCCL_TEXT(F)
+MSLUA_CUDA_FINDER(Nccl, MSLUA_NCCL_ALL)
+#undef MSLUA_NCCL_ALL
 
 #undef MSLUA_CUDA_FINDER
 #undef MSLUA_CUDA_FIND
@@ -117,6 +121,13 @@ StatusOr<const Library<CublasLt>*> OpenCublasLt() {
   return &**library;
 }
 
+StatusOr<const Library<Nccl>*> OpenNccl() {
+  static const auto* const library = new StatusOr<Library<Nccl>>(
+      FindNccl({"libnccl.so.2"}, "install NCCL (libnccl2), or name the folder that has it in MSLUA_CUDA_LIBRARIES"));
+  if (!library->ok()) return library->status();
+  return &**library;
+}
+
 Status Check(Result result, const char* function) {
   if (ABSL_PREDICT_TRUE(result == kSuccess)) return absl::OkStatus();
   const char* name = nullptr;
@@ -126,6 +137,19 @@ Status Check(Result result, const char* function) {
       absl::StrCat("device: ", function, ": ", name != nullptr ? name : absl::StrCat("error ", result));
   const Status status = result == kOutOfMemory ? absl::ResourceExhaustedError(text) : absl::InternalError(text);
   return WithExitCode(status, kExitEnvironment);
+}
+
+Status CheckNccl(const Library<Nccl>& library, Result result, const char* function) {
+  if (ABSL_PREDICT_TRUE(result == kSuccess)) return absl::OkStatus();
+  const char* const name = library.call.ncclGetErrorString(result);
+  return WithExitCode(
+      absl::InternalError(absl::StrCat("device: ", function, ": ", name != nullptr ? name : "unknown error", " (",
+                                       result, "); NCCL_DEBUG=WARN says more")),
+      kExitEnvironment);
+}
+
+std::string NcclVersionText(int version) {
+  return absl::StrCat(version / 10000, ".", version % 10000 / 100, ".", version % 100);
 }
 
 }  // namespace mslua::cuda

@@ -1,6 +1,6 @@
-// Opens the libraries of a device at run time: NVIDIA's driver, NVRTC and cuBLASLt. They are looked for in the folders
-// of MSLUA_CUDA_LIBRARIES (separated by colons; when it is set, nowhere else), then where the loader looks, then in
-// $CUDA_HOME/lib64 and /usr/local/cuda*/lib64.
+// Opens the libraries of a device at run time: NVIDIA's driver, NVRTC, cuBLASLt and NCCL. They are looked for in the
+// folders of MSLUA_CUDA_LIBRARIES (separated by colons; when it is set, nowhere else), then where the loader looks,
+// then in $CUDA_HOME/lib64 and /usr/local/cuda*/lib64.
 #pragma once
 
 #include <string>
@@ -21,9 +21,15 @@ struct Library {
 StatusOr<const Library<Driver>*> OpenDriver();
 StatusOr<const Library<Nvrtc>*> OpenNvrtc();
 StatusOr<const Library<CublasLt>*> OpenCublasLt();
+StatusOr<const Library<Nccl>*> OpenNccl();
 
 // "cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY" where `result` is an error.
 Status Check(Result result, const char* function);
+
+// "ncclAllReduce: unhandled system error" where `result` is an error of NCCL's.
+Status CheckNccl(const Library<Nccl>& library, Result result, const char* function);
+// "2.28.9", of what ncclGetVersion gives.
+std::string NcclVersionText(int version);
 
 }  // namespace mslua::cuda
 

@@ -12,14 +12,6 @@
 namespace mslua {
 namespace {
 
-// "train.lua:88 Net/fc1 all_reduce"
-std::string SourceOf(const Node& node) {
-  if (!node.location) return "";
-  const Location& l = *node.location;
-  if (l.file.empty()) return l.scope;
-  return absl::StrCat(l.file, ":", l.line, l.scope.empty() ? "" : " ", l.scope);
-}
-
 ReduceOp ReductionOf(const Attrs& attrs) {
   const AttrValue* name = attrs.Find("op");
   if (name == nullptr) return ReduceOp::kSum;
@@ -32,13 +24,6 @@ ReduceOp ReductionOf(const Attrs& attrs) {
 int PlaceIn(const std::vector<int64_t>& group, int64_t rank) {
   return static_cast<int>(std::find(group.begin(), group.end(), rank) - group.begin());
 }
-
-// One dimension of a row-major tensor in `parts`: [outer, parts, block] against [parts, outer, block], blocks in bytes.
-struct Cut {
-  int64_t outer = 1, parts = 1, block = 0;
-  bool dense() const { return outer == 1 || parts == 1; }  // both orders are the same
-  int64_t bytes() const { return outer * parts * block; }
-};
 
 Cut CutOf(const TensorType& whole, int64_t axis, int64_t parts) {
   Cut cut;
@@ -240,20 +225,6 @@ Cut Whole(const TensorType& type) {
   return cut;
 }
 
-// The blocks of an all_gather, a reduce_scatter or an all_to_all in what it reads and in what it makes.
-std::pair<Cut, Cut> CutsOf(const Graph& graph, const Node& node) {
-  const TensorType &in = graph.TypeOf(node.inputs[0]), &out = node.outputs[0];
-  const auto n = static_cast<int64_t>(node.attrs.Ints("group").size());
-  const std::string& name = node.op->name;
-  if (name == "all_gather") return {Whole(in), CutOf(out, node.attrs.Int("axis"), n)};
-  if (name == "reduce_scatter") return {CutOf(in, node.attrs.Int("axis"), n), Whole(out)};
-  return {CutOf(in, node.attrs.Int("split_axis"), n), CutOf(out, node.attrs.Int("concat_axis"), n)};
-}
-
-bool MovesBlocks(const Node& node) {
-  return node.op->name == "all_gather" || node.op->name == "reduce_scatter" || node.op->name == "all_to_all";
-}
-
 // A bucket's tensors lie one after the other, BucketStride apart: what is between them travels along.
 class StartKernel : public Kernel {
  public:
@@ -289,6 +260,47 @@ class WaitKernel : public Kernel {
 };
 
 }  // namespace
+
+std::pair<Cut, Cut> CutsOf(const Graph& graph, const Node& node) {
+  const TensorType &in = graph.TypeOf(node.inputs[0]), &out = node.outputs[0];
+  const auto n = static_cast<int64_t>(node.attrs.Ints("group").size());
+  const std::string& name = node.op->name;
+  if (name == "all_gather") return {Whole(in), CutOf(out, node.attrs.Int("axis"), n)};
+  if (name == "reduce_scatter") return {CutOf(in, node.attrs.Int("axis"), n), Whole(out)};
+  return {CutOf(in, node.attrs.Int("split_axis"), n), CutOf(out, node.attrs.Int("concat_axis"), n)};
+}
+
+bool MovesBlocks(const Node& node) {
+  return node.op->name == "all_gather" || node.op->name == "reduce_scatter" || node.op->name == "all_to_all";
+}
+
+std::string SourceOf(const Node& node) {
+  if (!node.location) return "";
+  const Location& l = *node.location;
+  if (l.file.empty()) return l.scope;
+  return absl::StrCat(l.file, ":", l.line, l.scope.empty() ? "" : " ", l.scope);
+}
+
+Call CallOf(const Graph& graph, const Node& node) {
+  const std::string& name = node.op->name;
+  const std::vector<int64_t>& ranks = node.attrs.Ints("group");
+  const TensorType in = graph.TypeOf(node.inputs[0]);
+  const TensorType& out = node.outputs[0];
+  if (name == "all_reduce_start") {
+    int64_t travels = 0;
+    for (const TensorType& t : node.outputs) travels += BucketStride(t);
+    return Call::AllReduce(ReductionOf(node.attrs), out.dtype, nullptr, nullptr, travels / SizeOf(out.dtype));
+  }
+  if (name == "all_gather") return Call::AllGather(in.dtype, nullptr, nullptr, in.elements());
+  if (name == "reduce_scatter")
+    return Call::ReduceScatter(ReductionOf(node.attrs), in.dtype, nullptr, nullptr, out.elements());
+  if (name == "all_to_all")
+    return Call::AllToAll(in.dtype, nullptr, nullptr, in.elements() / static_cast<int64_t>(ranks.size()));
+  if (name == "all_reduce") return Call::AllReduce(ReductionOf(node.attrs), in.dtype, nullptr, nullptr, in.elements());
+  const int root = PlaceIn(ranks, node.attrs.Int("root"));
+  if (name == "reduce") return Call::Reduce(ReductionOf(node.attrs), in.dtype, nullptr, nullptr, in.elements(), root);
+  return Call::Broadcast(in.dtype, nullptr, in.elements(), root);
+}
 
 Status StartedCalls::Start(Started* mine, const Call& call) {
   ASSIGN_OR_RETURN(mine->handle, mine->group->Start(call));
@@ -334,14 +346,11 @@ StatusOr<std::unique_ptr<Kernel>> MakeCollectiveKernel(const Graph& graph, int32
     return std::unique_ptr<Kernel>(new WaitKernel(calls, calls->Of(node.inputs[0].node)));
   if (node.op->name == "all_reduce_start") {
     std::vector<int64_t> bytes;
-    int64_t travels = 0;
-    for (const TensorType& t : node.outputs) bytes.push_back(t.bytes()), travels += BucketStride(t);
-    const DType dtype = node.outputs[0].dtype;
+    for (const TensorType& t : node.outputs) bytes.push_back(t.bytes());
     StartedCalls::Started* const mine = calls->Of(index);
     mine->group = group;
-    return std::unique_ptr<Kernel>(new StartKernel(
-        calls, mine, Call::AllReduce(ReductionOf(node.attrs), dtype, nullptr, nullptr, travels / SizeOf(dtype)),
-        std::move(source), groups->timeout(), std::move(bytes)));
+    return std::unique_ptr<Kernel>(
+        new StartKernel(calls, mine, CallOf(graph, node), std::move(source), groups->timeout(), std::move(bytes)));
   }
   const std::string& name = node.op->name;
   const TensorType& out = node.outputs[0];
@@ -364,33 +373,23 @@ StatusOr<std::unique_ptr<Kernel>> MakeCollectiveKernel(const Graph& graph, int32
     return std::unique_ptr<Kernel>(new OneBufferKernel(
         groups, group, message(name == "send" ? Collective::kSend : Collective::kRecv), std::move(source)));
   const TensorType in = graph.TypeOf(node.inputs[0]);
-  const auto n = static_cast<int64_t>(ranks.size());
   if (MovesBlocks(node)) {
-    Call call = name == "all_gather" ? Call::AllGather(in.dtype, nullptr, nullptr, in.elements())
-                : name == "reduce_scatter"
-                    ? Call::ReduceScatter(ReductionOf(node.attrs), in.dtype, nullptr, nullptr, out.elements())
-                    : Call::AllToAll(in.dtype, nullptr, nullptr, in.elements() / n);
     const auto [cut_in, cut_out] = CutsOf(graph, node);
-    return std::unique_ptr<Kernel>(new BlocksKernel(groups, group, call, std::move(source), cut_in, cut_out));
+    return std::unique_ptr<Kernel>(
+        new BlocksKernel(groups, group, CallOf(graph, node), std::move(source), cut_in, cut_out));
   }
+  if (name == "all_reduce" || name == "reduce")
+    return std::unique_ptr<Kernel>(new ReduceKernel(groups, group, CallOf(graph, node), std::move(source)));
   Call call;
   call.dtype = in.dtype;
   call.count = in.elements();
-  if (name == "all_reduce" || name == "reduce") {
-    call.kind = name == "reduce" ? Collective::kReduce : Collective::kAllReduce;
-    call.reduce = ReductionOf(node.attrs);
-    if (name == "reduce") call.peer = PlaceIn(ranks, node.attrs.Int("root"));
-    return std::unique_ptr<Kernel>(new ReduceKernel(groups, group, call, std::move(source)));
-  }
   if (name == "collective_permute")
     return std::unique_ptr<Kernel>(new PermuteKernel(groups, group, call, std::move(source),
                                                      PlaceIn(ranks, node.attrs.Int("source")),
                                                      PlaceIn(ranks, node.attrs.Int("target"))));
   if (name == "exchange")
     return std::unique_ptr<Kernel>(new ExchangeKernel(groups, group, call, std::move(source), BoxesOf(node), in, out));
-  call.kind = Collective::kBroadcast;
-  call.peer = PlaceIn(ranks, node.attrs.Int("root"));
-  return std::unique_ptr<Kernel>(new OneBufferKernel(groups, group, call, std::move(source)));
+  return std::unique_ptr<Kernel>(new OneBufferKernel(groups, group, CallOf(graph, node), std::move(source)));
 }
 
 }  // namespace mslua

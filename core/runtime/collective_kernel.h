@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
+#include <utility>
 
 #include "collectives/groups.h"
 #include "core/graph/graph.h"
@@ -36,6 +38,24 @@ class StartedCalls {
   std::map<int32_t, Started> calls_;
   int running_ = 0;
 };
+
+// One dimension of a row-major tensor in `parts`: [outer, parts, block] against [parts, outer, block], blocks in bytes.
+struct Cut {
+  int64_t outer = 1, parts = 1, block = 0;
+  bool dense() const { return outer == 1 || parts == 1; }  // both orders are the same
+  int64_t bytes() const { return outer * parts * block; }
+};
+// Whether the ranks' blocks follow one another in the call's buffers: all_gather, reduce_scatter, all_to_all. CutsOf
+// gives them in what the node reads and in what it makes.
+bool MovesBlocks(const Node& node);
+std::pair<Cut, Cut> CutsOf(const Graph& graph, const Node& node);
+
+// "train.lua:88 Net/fc1 all_reduce"
+std::string SourceOf(const Node& node);
+
+// The call of a node that is one: all_reduce, all_reduce_start, reduce, broadcast, and the nodes that move blocks.
+// Without buffers.
+Call CallOf(const Graph& graph, const Node& node);
 
 // The kernel of a collective node whose group has more than one rank. Makes the group where it is new: all its ranks
 // prepare the same nodes in the same order. InvalidArgument where `groups` is null (a job of one rank).

@@ -15,6 +15,7 @@
 #include "core/op/device_text.h"
 #include "core/runtime/collective_kernel.h"
 #include "core/runtime/collective_node.h"
+#include "core/runtime/device_collective.h"
 #include "core/runtime/device_store.h"
 #include "core/runtime/placed_graph.h"
 
@@ -53,6 +54,8 @@ class DeviceExecutable : public Executable {
     graph_ = std::move(graph);
     store_ = store;
     device_ = options.device;
+    nccl_ = options.nccl;
+    if (options.groups != nullptr) timeout_ = options.groups->timeout();
     RETURN_IF_ERROR(device_->Enter());
     ASSIGN_OR_RETURN(stream_, device_->MakeStream());
     if (store != nullptr) {
@@ -109,12 +112,9 @@ class DeviceExecutable : public Executable {
         return absl::FailedPreconditionError(absl::StrCat("data input '", input_names_[i], "' was never bound"));
     }
     RETURN_IF_ERROR(device_->Enter());
-    if (mirror_ != nullptr) RETURN_IF_ERROR(mirror_->Upload(stream_));
-    for (const External& e : external_) {
-      if (e.kind == kData) RETURN_IF_ERROR(stream_.CopyIn(e.device, e.data, e.bytes));
-    }
-    RETURN_IF_ERROR(timeline_ != nullptr ? RunTimed() : RunSections());
-    RETURN_IF_ERROR(stream_.Wait());
+    const Status status = RunOnDevice();
+    // What this rank has enqueued waits for the others; they are told, and nothing waits any more.
+    if (!status.ok()) return over_nccl_ ? nccl_->Fail(status) : status;
     for (const GraphOutput& o : graph_.outputs) {
       if (!o.updates.empty()) mirror_->DeviceWrote(*store_->Find(o.updates));
     }
@@ -145,6 +145,7 @@ class DeviceExecutable : public Executable {
     DeviceProgram program;
     std::vector<int> numbers;
     std::unique_ptr<Kernel> collective;
+    NcclGroup* group = nullptr;  // of a collective over NCCL
     std::unique_ptr<CublasMatmul> product;
   };
   struct Launch {
@@ -173,7 +174,9 @@ class DeviceExecutable : public Executable {
     std::vector<size_t> first;  // of every node, its first launch
     std::vector<Launch> launches;
     std::unique_ptr<Staged> collective;
+    std::unique_ptr<DeviceCollective> over_nccl;
     CapturedGraph graph;
+    bool ended() const { return collective != nullptr || over_nccl != nullptr; }
   };
   struct External {
     std::string kind;
@@ -201,6 +204,10 @@ class DeviceExecutable : public Executable {
     const Node& n = graph_.nodes[node];
     Prepared p;
     if (IsCollective(n) && n.attrs.Ints("group").size() > 1) {
+      if (nccl_ != nullptr && RunsOverNccl(graph_, n)) {
+        ASSIGN_OR_RETURN(p.group, nccl_->Get(n.attrs.Ints("group"), SourceOf(n)));
+        if (p.group != nullptr) return p;
+      }
       ASSIGN_OR_RETURN(p.collective, MakeCollectiveKernel(graph_, node, options.groups, &calls_));
       return p;
     }
@@ -333,9 +340,22 @@ class DeviceExecutable : public Executable {
     for (int o = 0; o < static_cast<int>(n.outputs.size()); ++o) {
       ASSIGN_OR_RETURN(pointers.emplace_back(), Address({node, o}));
     }
-    if (sections_.empty() || sections_.back().collective != nullptr) sections_.emplace_back();
+    if (sections_.empty() || sections_.back().ended()) sections_.emplace_back();
     Section& section = sections_.back();
-    launch_names_.emplace_back(node, prepared.collective ? "staged" : prepared.product ? "cublas" : "cuda");
+    launch_names_.emplace_back(node, prepared.group != nullptr ? "nccl"
+                                     : prepared.collective     ? "staged"
+                                     : prepared.product        ? "cublas"
+                                                               : "cuda");
+    if (prepared.group != nullptr) {
+      const auto started = n.inputs.empty() ? streamed_.end() : streamed_.find(n.inputs[0].node);
+      ASSIGN_OR_RETURN(
+          section.over_nccl,
+          DeviceCollective::Make(graph_, node, nccl_.get(), prepared.group, pointers,
+                                 n.op->name == "all_reduce_wait" ? started->second : nullptr, device_, timeout_));
+      streamed_[node] = section.over_nccl.get();
+      over_nccl_ = true;
+      return absl::OkStatus();
+    }
     if (prepared.collective) {
       ASSIGN_OR_RETURN(section.collective, Stage(node, std::move(prepared.collective), pointers));
       return absl::OkStatus();
@@ -423,6 +443,17 @@ class DeviceExecutable : public Executable {
     return absl::OkStatus();
   }
 
+  Status RunOnDevice() {
+    if (mirror_ != nullptr) RETURN_IF_ERROR(mirror_->Upload(stream_));
+    for (const External& e : external_) {
+      if (e.kind == kData) RETURN_IF_ERROR(stream_.CopyIn(e.device, e.data, e.bytes));
+    }
+    RETURN_IF_ERROR(timeline_ != nullptr ? RunTimed() : RunSections());
+    return Wait();
+  }
+  // Until all has run. Where other ranks take part, it is watched that they do.
+  Status Wait() { return over_nccl_ ? nccl_->Wait(stream_) : stream_.Wait(); }
+
   Status Begin() {
     RETURN_IF_ERROR(
         stream_.CopyIn(scalars_, host_scalars_.data(), static_cast<int64_t>(external_.size()) * kScalarStride));
@@ -446,10 +477,10 @@ class DeviceExecutable : public Executable {
     return stream_.Launch(l.function, l.blocks, l.threads, l.pointers);
   }
 
-  Status RunCollective(Staged& staged) {
+  Status RunStaged(Staged& staged) {
     for (size_t i = 0; i < staged.device_in.size() && staged.started == nullptr; ++i)
       RETURN_IF_ERROR(stream_.CopyOut(staged.host[i], staged.device_in[i].first, staged.device_in[i].second));
-    RETURN_IF_ERROR(stream_.Wait());
+    RETURN_IF_ERROR(Wait());
     void* const* const results = staged.host.data() + staged.device_in.size();
     const Status s = staged.kernel->Run({staged.host.data(), results, staged.scratch});
     if (!s.ok()) return Annotate(s, WhereOf(graph_.nodes[staged.node]));
@@ -466,12 +497,16 @@ class DeviceExecutable : public Executable {
     if (!captured_) RETURN_IF_ERROR(Capture());
     for (Section& s : sections_) {
       RETURN_IF_ERROR(stream_.Run(s.graph));
-      if (s.collective != nullptr) RETURN_IF_ERROR(RunCollective(*s.collective));
+      if (s.ended()) RETURN_IF_ERROR(RunCollective(s));
     }
     return absl::OkStatus();
   }
+  Status RunCollective(Section& s) {
+    if (s.over_nccl == nullptr) return RunStaged(*s.collective);
+    return s.over_nccl->Enqueue(stream_);
+  }
   Status Capture() {
-    if (sections_.empty() || sections_.back().collective != nullptr) sections_.emplace_back();
+    if (sections_.empty() || sections_.back().ended()) sections_.emplace_back();
     for (size_t k = 0; k < sections_.size(); ++k) {
       RETURN_IF_ERROR(stream_.BeginCapture());
       Status made = k == 0 ? Begin() : absl::OkStatus();
@@ -493,7 +528,7 @@ class DeviceExecutable : public Executable {
     timeline_->clear();
     timeline_->push_back(Nanoseconds());
     const auto reached = [this]() -> Status {
-      RETURN_IF_ERROR(stream_.Wait());
+      RETURN_IF_ERROR(Wait());
       timeline_->push_back(Nanoseconds());
       return absl::OkStatus();
     };
@@ -503,8 +538,8 @@ class DeviceExecutable : public Executable {
         for (size_t l = s.first[i]; l < end; ++l) RETURN_IF_ERROR(Enqueue(s.launches[l]));
         RETURN_IF_ERROR(reached());
       }
-      if (s.collective == nullptr) continue;
-      RETURN_IF_ERROR(RunCollective(*s.collective));
+      if (!s.ended()) continue;
+      RETURN_IF_ERROR(RunCollective(s));
       RETURN_IF_ERROR(reached());
     }
     RETURN_IF_ERROR(End());
@@ -545,7 +580,11 @@ class DeviceExecutable : public Executable {
   std::vector<void*> host_outputs_;
   std::vector<FaultSlot> faults_;
   std::vector<Section> sections_;
-  absl::flat_hash_map<int32_t, Staged*> staged_;  // by node
+  absl::flat_hash_map<int32_t, Staged*> staged_;              // by node
+  absl::flat_hash_map<int32_t, DeviceCollective*> streamed_;  // by node
+  std::shared_ptr<NcclWorld> nccl_;
+  bool over_nccl_ = false;  // some collective is
+  absl::Duration timeout_;
   std::vector<Copy> copies_, copies_out_;
   std::vector<std::pair<int32_t, const char*>> launch_names_;
   std::vector<ArenaEntry> arena_pieces_;

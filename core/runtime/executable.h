@@ -14,6 +14,7 @@
 namespace mslua {
 
 class Device;
+class NcclWorld;
 class Groups;
 
 struct CompileOptions : PassOptions {
@@ -25,6 +26,8 @@ struct CompileOptions : PassOptions {
   bool share = false;
   // The accelerator that runs the graph; null: the CPU.
   Device* device = nullptr;
+  // Its collectives go through NCCL where this says so; null: staged through host memory, over `groups`.
+  std::shared_ptr<NcclWorld> nccl;
 };
 
 // What a compile found out; `mslua plan`, the start-up lines and the benchmarks print it.

@@ -8,6 +8,8 @@
 // random). EMULATED_DEVICE_FAIL=NAME:K makes the K-th call of a function fail. EMULATED_DEVICE_COUNT says how many
 // devices there are (8), EMULATED_DEVICE_MEMORY how much memory each has, in bytes (4 GiB). What is still held when the
 // process ends is written to the file EMULATED_DEVICE_LEAKS.
+#include "tests/emulated_device/emulated_cuda.h"
+
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -48,7 +50,6 @@ struct ModuleTag {
   unsigned *thread = nullptr, *block = nullptr;
   std::map<std::string, std::unique_ptr<FunctionTag>> functions;
 };
-using Work = std::function<Result()>;
 struct EventTag {
   int recorded = 0, reached = 0;  // how often
 };
@@ -57,6 +58,7 @@ struct StreamTag {
     Work work;                  // null: a wait
     EventTag* event = nullptr;  // to wait for, or to reach
     int count = 0;
+    std::function<bool()> ready;  // null: always
   };
   std::deque<Item> items;
   GraphTag* capture = nullptr;
@@ -87,7 +89,7 @@ struct ProgramTag {
 
 namespace {
 
-constexpr Result kInvalidValue = 1, kInvalidHandle = 400, kIllegalAddress = 700, kLaunchFailed = 719, kFaked = 999;
+constexpr Result kInvalidValue = 1, kInvalidHandle = 400, kIllegalAddress = 700, kLaunchFailed = 719;
 constexpr size_t kGuard = 4096, kReserved = size_t{64} << 30;
 constexpr unsigned char kGuardByte = 0xa5, kFresh = 0xcd;
 
@@ -109,7 +111,10 @@ struct Emulation {
   std::mt19937 random;
   std::string order = "forward";
   ContextTag context;
-  int live_events = 0, live_graphs = 0, live_programs = 0, live_descriptors = 0;
+  int ordinal = -1;  // of the device in use
+  int live_comms = 0, live_events = 0, live_graphs = 0, live_programs = 0, live_descriptors = 0;
+  bool waiting = false;     // some work waits for another process
+  bool open = false;        // work may touch memory
   Result fault = kSuccess;  // of work that has run: every later call gives it, as a driver does
 
   Emulation() {
@@ -136,8 +141,8 @@ struct Emulation {
     if (path == nullptr) return;
     std::ofstream(path, std::ios::app) << "allocations " << allocations.size() << " pinned " << pinned.size()
                                        << " streams " << streams.size() << " events " << live_events << " graphs "
-                                       << live_graphs << " programs " << live_programs << " descriptors "
-                                       << live_descriptors << "\n";
+                                       << live_graphs << " communicators " << live_comms << " programs "
+                                       << live_programs << " descriptors " << live_descriptors << "\n";
   }
 
   bool Fails(const char* name) { return failing == name && ++calls[name] == failing_call; }
@@ -158,32 +163,47 @@ struct Emulation {
     if (stream->items.empty()) return false;
     StreamTag::Item& item = stream->items.front();
     if (!item.work && item.event != nullptr && item.event->reached < item.count) return false;
+    if (item.ready && !item.ready()) {
+      waiting = true;
+      return false;
+    }
+    if (item.work && !open) Open(open = true);
+    const Result result = item.work ? item.work() : kSuccess;
+    if (result == kWaiting) {
+      waiting = true;
+      return false;
+    }
     const StreamTag::Item taken = std::move(item);
     stream->items.pop_front();
     if (!taken.work) return true;
-    const Result result = taken.work();
     if (result != kSuccess && fault == kSuccess) fault = result;
     if (taken.event != nullptr) taken.event->reached = std::max(taken.event->reached, taken.count);
     return true;
   }
-  // Runs work of all streams, in random order, until `done`.
-  Result RunUntil(const std::function<bool()>& done) {
-    Open(true);
-    while (!done()) {
+  // Runs work of all streams, in random order, until `done`. Gives kNotReady where only other processes can make it so,
+  // unless it is to wait for them.
+  Result RunUntil(const std::function<bool()>& done, bool waits = true) {
+    open = false;
+    bool stuck = false;
+    while (!done() && !stuck) {
       std::vector<StreamTag*> all(streams.begin(), streams.end());
       std::shuffle(all.begin(), all.end(), random);
+      waiting = false;
       const bool ran = std::any_of(all.begin(), all.end(), [this](StreamTag* s) { return Step(s); });
-      if (!ran) {
+      if (ran) continue;
+      if (!waiting) {
         std::fprintf(stderr, "emulated device: streams wait for each other\n");
         std::abort();
       }
+      stuck = !waits;
+      usleep(100);  // for the others
     }
-    if (!GuardsIntact()) {
+    if (open && !GuardsIntact()) {
       std::fprintf(stderr, "emulated device: a kernel wrote outside of its memory\n");
       if (fault == kSuccess) fault = kIllegalAddress;
     }
-    Open(false);
-    return fault;
+    if (open) Open(open = false);
+    return fault != kSuccess ? fault : stuck ? kNotReady : kSuccess;
   }
 };
 
@@ -198,7 +218,7 @@ Result Enqueue(StreamTag* stream, Work work) {
   if (stream->capture != nullptr)
     stream->capture->works.push_back(std::move(work));
   else
-    stream->items.push_back({std::move(work), nullptr, 0});
+    stream->items.push_back({std::move(work), nullptr, 0, nullptr});
   return kSuccess;
 }
 
@@ -245,6 +265,27 @@ Result RunKernel(const FunctionTag& f, std::vector<void*> pointers, unsigned blo
 }
 
 }  // namespace
+
+Result EnqueueWork(StreamTag* stream, Work work, std::function<bool()> ready) {
+  const std::lock_guard<std::recursive_mutex> lock(E().mutex);
+  if (stream->capture != nullptr) return kInvalidValue;
+  const Result result = Enqueue(stream, std::move(work));
+  if (result == kSuccess) stream->items.back().ready = std::move(ready);
+  return result;
+}
+bool Fails(const char* name) {
+  const std::lock_guard<std::recursive_mutex> lock(E().mutex);
+  return E().Fails(name);
+}
+bool InDeviceMemory(const void* p, size_t bytes) {
+  const std::lock_guard<std::recursive_mutex> lock(E().mutex);
+  return OnDevice(reinterpret_cast<Address>(p), bytes);
+}
+void CountComms(int by) {
+  const std::lock_guard<std::recursive_mutex> lock(E().mutex);
+  E().live_comms += by;
+}
+int OrdinalInUse() { return E().ordinal; }
 
 #define ENTER(name)                                            \
   const std::lock_guard<std::recursive_mutex> lock(E().mutex); \
@@ -297,8 +338,14 @@ Result cuDeviceGetAttribute(int* value, int attribute, Ordinal) {
   *value = attribute == kComputeCapabilityMajor ? 9 : attribute == kComputeCapabilityMinor ? 0 : 2;
   return kSuccess;
 }
-Result cuDevicePrimaryCtxRetain(Context* context, Ordinal) {
+Result cuDeviceGetUuid_v2(Uuid* uuid, Ordinal device) {
+  ENTER(cuDeviceGetUuid_v2);
+  std::memset(uuid, device, sizeof *uuid);
+  return kSuccess;
+}
+Result cuDevicePrimaryCtxRetain(Context* context, Ordinal device) {
   ENTER(cuDevicePrimaryCtxRetain);
+  E().ordinal = device;
   ++E().context.held;
   *context = &E().context;
   return kSuccess;
@@ -397,6 +444,20 @@ Result cuMemcpyDtoDAsync_v2(Address to, Address from, size_t bytes, StreamHandle
     return kSuccess;
   });
 }
+Result cuMemcpy2DAsync_v2(const Copy2D* copy, StreamHandle stream) {
+  ENTER(cuMemcpy2DAsync_v2);
+  const Copy2D c = *copy;
+  if (c.from_type != kOnDevice || c.to_type != kOnDevice || c.width > c.from_pitch || c.width > c.to_pitch ||
+      c.height == 0 || !OnDevice(c.from, (c.height - 1) * c.from_pitch + c.width) ||
+      !OnDevice(c.to, (c.height - 1) * c.to_pitch + c.width))
+    return kInvalidValue;
+  return Enqueue(stream, [=] {
+    for (size_t row = 0; row < c.height; ++row)
+      std::memcpy(reinterpret_cast<char*>(c.to) + row * c.to_pitch,
+                  reinterpret_cast<const char*>(c.from) + row * c.from_pitch, c.width);
+    return kSuccess;
+  });
+}
 Result cuMemsetD8Async(Address to, unsigned char value, size_t bytes, StreamHandle stream) {
   ENTER(cuMemsetD8Async);
   if (!OnDevice(to, bytes)) return kInvalidValue;
@@ -427,9 +488,14 @@ Result cuStreamSynchronize(StreamHandle stream) {
   if (stream->capture != nullptr) return kInvalidValue;
   return E().RunUntil([=] { return stream->items.empty(); });
 }
+Result cuStreamQuery(StreamHandle stream) {
+  ENTER(cuStreamQuery);
+  if (stream->capture != nullptr) return kInvalidValue;
+  return E().RunUntil([=] { return stream->items.empty(); }, false);
+}
 Result cuStreamWaitEvent(StreamHandle stream, EventHandle event, unsigned) {
   ENTER(cuStreamWaitEvent);
-  stream->items.push_back({nullptr, event, event->recorded});
+  stream->items.push_back({nullptr, event, event->recorded, nullptr});
   return kSuccess;
 }
 Result cuEventCreate(EventHandle* event, unsigned) {
@@ -446,8 +512,13 @@ Result cuEventDestroy_v2(EventHandle event) {
 }
 Result cuEventRecord(EventHandle event, StreamHandle stream) {
   ENTER(cuEventRecord);
-  stream->items.push_back({[] { return kSuccess; }, event, ++event->recorded});
+  stream->items.push_back({[] { return kSuccess; }, event, ++event->recorded, nullptr});
   return kSuccess;
+}
+Result cuEventQuery(EventHandle event) {
+  ENTER(cuEventQuery);
+  const int count = event->recorded;
+  return E().RunUntil([=] { return event->reached >= count; }, false);
 }
 Result cuEventSynchronize(EventHandle event) {
   ENTER(cuEventSynchronize);
@@ -572,7 +643,7 @@ void mslua_emulate_order(const char* order, unsigned seed) {
 }
 int mslua_emulate_held() {
   return static_cast<int>(E().allocations.size() + E().pinned.size() + E().streams.size()) + E().live_events +
-         E().live_graphs + E().live_programs + E().live_descriptors;
+         E().live_graphs + E().live_programs + E().live_descriptors + E().live_comms;
 }
 // Forgets what a kernel has done wrong; a device does not.
 void mslua_emulate_forget() { E().fault = kSuccess; }

@@ -1,0 +1,127 @@
+// Collectives between devices: NCCL, beside the groups of the host, which carry its ids and say whose rank has failed.
+// libnccl is opened at run time, when the first group is made.
+//
+// Calls are enqueued, one after the other, on one stream of the device: ranks that make their calls in one order cannot
+// wait for each other in a circle. Nothing here blocks for ever: communicators are non-blocking, and who waits for the
+// device watches NCCL, the other ranks and the clock, and aborts all communicators when one of them fails.
+//
+// Reductions are repeatable on the same world; their order is NCCL's. 16-bit floats are combined in 16 bits.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "collectives/groups.h"
+#include "core/base/clock.h"
+#include "core/device/device.h"
+
+namespace mslua {
+
+// Whether NCCL gives what call.h promises: not the mean of integers, nor max and min of floats, where a NaN would be
+// lost. The same on all ranks that make the same call.
+bool NcclDoes(const Call& call);
+
+// When NCCL is used.
+enum class NcclUse {
+  kWherePossible,  // else collectives are staged through host memory
+  kAlways,         // else it is an error
+};
+
+class NcclWorld;
+
+// A communicator of NCCL with the ranks of a group of the host.
+class NcclGroup {
+ public:
+  ~NcclGroup();
+  NcclGroup(const NcclGroup&) = delete;
+  NcclGroup& operator=(const NcclGroup&) = delete;
+
+  int rank() const { return host_->rank(); }
+  int size() const { return host_->size(); }
+
+  // Enqueues `call`, whose buffers are memory of the device, behind what `stream` has been given, and returns its
+  // number. `call.source` names the recipe line. InvalidArgument: a call that NCCL does not do.
+  StatusOr<uint64_t> Enqueue(const Call& call, DeviceStream& stream);
+
+ private:
+  friend class NcclWorld;
+  NcclGroup(NcclWorld* world, Communicator* host) : world_(world), host_(host) {}
+  // The calls of NCCL for `call`.
+  Status Begin(const Call& call);
+  // Waits until NCCL has taken what it was given, and gives its verdict.
+  Status Settle(const std::string& what);
+  void Leave();
+
+  NcclWorld* const world_;
+  Communicator* const host_;
+  cuda::NcclComm comm_ = nullptr;
+  uint64_t calls_ = 0;
+};
+
+// What a rank's groups have in common. Used by the rank's own thread.
+class NcclWorld {
+ public:
+  static StatusOr<std::unique_ptr<NcclWorld>> Make(std::shared_ptr<Groups> groups, Device* device, NcclUse use);
+  ~NcclWorld();
+  NcclWorld(const NcclWorld&) = delete;
+  NcclWorld& operator=(const NcclWorld&) = delete;
+
+  // The group of these ranks of the world; null: their collectives are staged. Made on first use by its members
+  // together, which all decide alike: NCCL is used where each has the library, in one version, and a device of its own.
+  StatusOr<NcclGroup*> Get(absl::Span<const int64_t> ranks, absl::string_view source);
+  // Why the first group that is staged is staged; empty: none is.
+  const std::string& staged_because() const { return staged_because_; }
+
+  // What `stream` is given from now on runs after the call of this number.
+  Status After(uint64_t number, DeviceStream& stream);
+  // Waits until `stream` and all calls have run. An error ends all groups: it names the call that was waited for.
+  Status Wait(DeviceStream& stream);
+  // Aborts all communicators, and the groups of the host, which tell the other ranks. Gives the error to return.
+  Status Fail(const Status& why);
+
+ private:
+  friend class NcclGroup;
+  // A call that has been enqueued and has not yet ended.
+  struct Pending {
+    NcclGroup* group = nullptr;
+    std::string what;     // "all_reduce sum f32[128] at train.lua:88"
+    uint64_t ticket = 0;  // of the flight recorder
+    DeviceEvent ready, done;
+  };
+  struct Member;
+
+  NcclWorld(std::shared_ptr<Groups> groups, Device* device, NcclUse use)
+      : groups_(std::move(groups)), device_(device), use_(use) {}
+  // This rank's part of the decision, and the decision: why a group is staged, or nothing.
+  Member Mine() const;
+  StatusOr<std::string> Decide(Communicator& host, absl::string_view source) const;
+  StatusOr<std::unique_ptr<NcclGroup>> MakeGroup(Communicator* host, absl::string_view source);
+  StatusOr<DeviceEvent> TakeEvent();
+  Status Watch(DeviceStream& stream);
+  // Takes away the calls that have ended; whether there were any.
+  StatusOr<bool> Retire();
+  // An error of NCCL's or of another rank's.
+  Status Look();
+  // The error of a wait that has taken too long: what other ranks do meanwhile.
+  Status TooLate(const std::string& what);
+  Status Check(cuda::Result result, const char* function) const;
+
+  const std::shared_ptr<Groups> groups_;
+  Device* const device_;
+  const NcclUse use_;
+  const cuda::Library<cuda::Nccl>* library_ = nullptr;
+  DeviceStream stream_;
+  std::map<Communicator*, std::unique_ptr<NcclGroup>> made_;
+  std::deque<Pending> pending_;
+  uint64_t first_ = 0;  // the number of pending_[0]
+  std::vector<DeviceEvent> events_;
+  std::string staged_because_;
+  Status failed_;
+};
+
+}  // namespace mslua

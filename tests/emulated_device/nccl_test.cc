@@ -1,0 +1,395 @@
+// NCCL's groups on the emulated device and the emulated NCCL, with real processes: each test starts this binary again
+// as its ranks. tests/emulated_device/nccl_train_test.sh trains with them.
+#include "collectives/nccl/nccl.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "collectives/conformance.h"
+#include "collectives/native/native.h"
+#include "core/base/clock.h"
+#include "tests/emulated_device/use_emulated_device.h"
+
+extern char** environ;
+
+namespace mslua {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kVariable[] = "MSLUA_TEST_RANK";
+
+// Runs test Rank.<part> in `n` processes, which print to files of their own.
+class Ranks {
+ public:
+  Ranks(int n, const std::string& part) {
+    char path[] = "/dev/shm/mslua-test-XXXXXX";
+    folder_ = mkdtemp(path);
+    const std::string filter = absl::StrCat("--gtest_filter=Rank.", part);
+    for (int r = 0; r < n; ++r) {
+      setenv(kVariable, absl::StrCat(r, " ", n, " ", folder_).c_str(), 1);
+      const char* arguments[] = {"nccl_test", filter.c_str(), "--gtest_brief=1", nullptr};
+      pid_t pid = 0;
+      EXPECT_EQ(posix_spawn(&pid, "/proc/self/exe", nullptr, nullptr, const_cast<char**>(arguments), environ), 0);
+      pids_.push_back(pid);
+    }
+    unsetenv(kVariable);
+  }
+  ~Ranks() { std::filesystem::remove_all(folder_); }
+  void Signal(int rank, int signal) { kill(pids_[rank], signal); }
+  // 0, an exit code, or minus a signal.
+  int Wait(int rank) {
+    int status = 0;
+    waitpid(pids_[rank], &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+
+ private:
+  std::string folder_;
+  std::vector<pid_t> pids_;
+};
+
+// What a rank's test needs: the groups of the host, a device and NCCL beside them.
+struct Place {
+  std::shared_ptr<Groups> groups;
+  Device* device = nullptr;
+  std::unique_ptr<NcclWorld> world;
+  // For one call at a time.
+  DeviceStream stream;
+  DeviceMemory memory;
+};
+
+StatusOr<Place> Join(NcclUse use, int ordinal = -1) {
+  NativeOptions options;
+  char folder[200];
+  const char* const text = getenv(kVariable);
+  if (text == nullptr || sscanf(text, "%d %d %199s", &options.rank, &options.size, folder) != 3)
+    return absl::NotFoundError("not a rank");
+  options.folder = folder;
+  // Of the emulated NCCL: gone with the test.
+  setenv("TMPDIR", folder, 1);
+  setenv("TEST_TMPDIR", absl::StrCat(folder, "/", options.rank).c_str(), 1);
+  std::filesystem::create_directories(absl::StrCat(folder, "/", options.rank));
+  RETURN_IF_ERROR(testing::UseEmulatedDevice());
+  Place place;
+  ASSIGN_OR_RETURN(auto world, MakeNativeWorld(options));
+  place.groups = std::make_shared<Groups>(std::move(world));
+  place.groups->set_timeout(absl::Seconds(30));
+  ASSIGN_OR_RETURN(place.device, Device::Open(ordinal >= 0 ? ordinal : options.rank));
+  ASSIGN_OR_RETURN(place.world, NcclWorld::Make(place.groups, place.device, use));
+  return place;
+}
+
+// A communicator of the host whose calls go through device memory and NCCL where it does them, for the suite of all
+// backends.
+class OverNccl : public Communicator {
+ public:
+  OverNccl(Place* place, std::vector<int> members, Communicator* host, NcclGroup* group)
+      : Communicator(host->rank(), std::move(members), std::make_shared<FlightRecorder>()),
+        place_(place),
+        host_(host),
+        group_(group) {}
+  static StatusOr<std::unique_ptr<Communicator>> Make(Place* place, const std::vector<int>& members) {
+    const std::vector<int64_t> ranks(members.begin(), members.end());
+    ASSIGN_OR_RETURN(Communicator* const host, place->groups->Get(ranks, "conformance"));
+    NcclGroup* group = nullptr;
+    if (members.size() > 1) {
+      ASSIGN_OR_RETURN(group, place->world->Get(ranks, "conformance"));
+    }
+    return std::unique_ptr<Communicator>(new OverNccl(place, members, host, group));
+  }
+
+  const char* backend() const override { return "nccl"; }
+  StatusOr<Handle> Start(const Call& call) override {
+    RETURN_IF_ERROR(Validate(call));
+    if (group_ == nullptr || !NcclDoes(call)) {
+      RETURN_IF_ERROR(host_->Run(call));
+    } else {
+      RETURN_IF_ERROR(OnDevice(call));
+    }
+    return Handle{++calls_};
+  }
+  Status Wait(Handle) override { return absl::OkStatus(); }
+  Status Progress() override { return absl::OkStatus(); }
+  bool Done(Handle) const override { return true; }
+  StatusOr<std::unique_ptr<Communicator>> Split(absl::Span<const int> ranks, absl::string_view) override {
+    RETURN_IF_ERROR(PlaceIn(ranks).status());
+    std::vector<int> of_world;
+    for (const int r : ranks) of_world.push_back(members()[static_cast<size_t>(r)]);
+    return Make(place_, of_world);
+  }
+  StatusOr<void*> AllocateShared(int64_t, absl::string_view) override { return absl::UnimplementedError("host only"); }
+  void Abort(const Status& why) override { host_->Abort(why); }
+
+ private:
+  // One piece of device memory with both buffers, which may overlap.
+  Status OnDevice(Call call) {
+    const int64_t in_bytes = InElements(call, rank(), size()) * SizeOf(call.dtype),
+                  out_bytes = OutElements(call, rank(), size()) * SizeOf(call.dtype);
+    const auto in = reinterpret_cast<uintptr_t>(call.in), out = reinterpret_cast<uintptr_t>(call.out);
+    const bool overlap = in_bytes > 0 && out_bytes > 0 && in < out + static_cast<uintptr_t>(out_bytes) &&
+                         out < in + static_cast<uintptr_t>(in_bytes);
+    const int64_t in_at = overlap ? static_cast<int64_t>(in - std::min(in, out)) : 0;
+    const int64_t out_at = overlap ? static_cast<int64_t>(out - std::min(in, out)) : (in_bytes + 63) / 64 * 64;
+    if (call.kind == Collective::kBroadcast) return Broadcast(call);
+    RETURN_IF_ERROR(Reserve(std::max(in_at + in_bytes, out_at + out_bytes)));
+    DeviceStream& stream = place_->stream;
+    char* const base = static_cast<char*>(place_->memory.data());
+    void* const host_out = call.out;
+    if (in_bytes > 0) RETURN_IF_ERROR(stream.CopyIn(base + in_at, call.in, in_bytes));
+    call.in = base + in_at;
+    call.out = base + out_at;
+    ASSIGN_OR_RETURN(const uint64_t number, group_->Enqueue(call, stream));
+    RETURN_IF_ERROR(place_->world->After(number, stream));
+    if (out_bytes > 0) RETURN_IF_ERROR(stream.CopyOut(host_out, base + out_at, out_bytes));
+    return place_->world->Wait(stream);
+  }
+  Status Broadcast(Call call) {
+    const int64_t bytes = call.count * SizeOf(call.dtype);
+    RETURN_IF_ERROR(Reserve(bytes));
+    DeviceStream& stream = place_->stream;
+    void *const host = call.out, *const device = place_->memory.data();
+    if (rank() == call.peer) RETURN_IF_ERROR(stream.CopyIn(device, call.out, bytes));
+    call.in = call.out = device;
+    ASSIGN_OR_RETURN(const uint64_t number, group_->Enqueue(call, stream));
+    RETURN_IF_ERROR(place_->world->After(number, stream));
+    RETURN_IF_ERROR(stream.CopyOut(host, device, bytes));
+    return place_->world->Wait(stream);
+  }
+  Status Reserve(int64_t bytes) {
+    if (place_->memory.data() == nullptr) {
+      ASSIGN_OR_RETURN(place_->stream, place_->device->MakeStream());
+    }
+    if (place_->memory.bytes() >= std::max<int64_t>(bytes, 64)) return absl::OkStatus();
+    ASSIGN_OR_RETURN(place_->memory, place_->device->Allocate(2 * bytes + 64));
+    return absl::OkStatus();
+  }
+
+  Place* const place_;
+  Communicator* const host_;
+  NcclGroup* const group_;
+  uint64_t calls_ = 0;
+};
+
+TEST(Rank, Conformance) {
+  if (getenv(kVariable) == nullptr) GTEST_SKIP() << "started by Nccl";
+  auto place = Join(NcclUse::kAlways);
+  ASSERT_TRUE(place.ok()) << place.status();
+  ConformanceOptions options;
+  options.rank_order = false;
+  options.large = 1000;
+  {
+    auto comm = OverNccl::Make(&*place, place->groups->world().members());
+    ASSERT_TRUE(comm.ok()) << comm.status();
+    CheckCollectives(**comm, options);
+    CheckGroups(**comm, options);
+    CheckRepeatable(**comm, options);
+    CheckRefusals(**comm);
+  }
+  place->world.reset();
+  place->stream = DeviceStream();
+  place->memory = DeviceMemory();
+  const auto emulation = testing::FindEmulation();
+  ASSERT_TRUE(emulation.ok()) << emulation.status();
+  EXPECT_EQ(emulation->held(), 0);
+}
+
+// The sum of two calls that are enqueued, one behind the other, before anybody waits; then one that never ends.
+Status Sums(Place& place, int calls) {
+  const std::vector<int64_t> ranks(place.groups->world().members().begin(), place.groups->world().members().end());
+  ASSIGN_OR_RETURN(NcclGroup* const group, place.world->Get(ranks, "train.lua:1"));
+  if (group == nullptr) return absl::UnavailableError(place.world->staged_because());
+  ASSIGN_OR_RETURN(DeviceStream stream, place.device->MakeStream());
+  ASSIGN_OR_RETURN(DeviceMemory memory, place.device->Allocate(64));
+  const std::vector<float> ones(16, 1);
+  std::vector<float> sums(16);
+  RETURN_IF_ERROR(stream.CopyIn(memory.data(), ones.data(), 64));
+  for (int i = 0; i < calls; ++i) {
+    ASSIGN_OR_RETURN(
+        const uint64_t number,
+        group->Enqueue(
+            Call::AllReduce(ReduceOp::kSum, DType::kF32, memory.data(), memory.data(), 16).At("train.lua:88"), stream));
+    RETURN_IF_ERROR(place.world->After(number, stream));
+    if (i % 2 == 0) continue;
+    RETURN_IF_ERROR(place.world->Wait(stream));
+  }
+  RETURN_IF_ERROR(stream.CopyOut(sums.data(), memory.data(), 64));
+  RETURN_IF_ERROR(place.world->Wait(stream));
+  double want = 1;
+  for (int i = 0; i < calls; ++i) want *= group->size();
+  return sums[7] == want ? absl::OkStatus() : absl::DataLossError(absl::StrCat(sums[7], " for ", want));
+}
+
+TEST(Rank, UntilDeath) {
+  if (getenv(kVariable) == nullptr) GTEST_SKIP() << "started by Nccl";
+  auto place = Join(NcclUse::kAlways);
+  ASSERT_TRUE(place.ok()) << place.status();
+  place->groups->set_timeout(absl::Seconds(1));
+  Status status = Sums(*place, 6);
+  EXPECT_TRUE(status.ok()) << status;
+  MonotonicTime begin;
+  while (status.ok()) {
+    begin = MonotonicNow();
+    status = Sums(*place, 2);
+  }
+  const std::string text(status.message());
+  EXPECT_TRUE(absl::IsUnavailable(status) || absl::IsAborted(status) || absl::IsDeadlineExceeded(status)) << status;
+  EXPECT_THAT(text, HasSubstr("all_reduce sum f32[16] at train.lua:88"));
+  EXPECT_THAT(text, HasSubstr("rank 1"));
+  EXPECT_LT(MonotonicNow() - begin, absl::Seconds(20));
+  EXPECT_THAT(place->groups->world().recorder().Dump(), HasSubstr("all_reduce sum f32[16] at train.lua:88"));
+  EXPECT_FALSE(Sums(*place, 1).ok());
+}
+
+// EMULATED_NCCL_FAULT makes rank 1's 5th call fail.
+TEST(Rank, Fault) {
+  if (getenv(kVariable) == nullptr) GTEST_SKIP() << "started by Nccl";
+  auto place = Join(NcclUse::kAlways);
+  ASSERT_TRUE(place.ok()) << place.status();
+  place->groups->set_timeout(absl::Milliseconds(1500));
+  const MonotonicTime begin = MonotonicNow();
+  Status status;
+  // As a trainer does, whose ranks agree after each step.
+  while ((status.ok() || absl::IsDataLoss(status)) && MonotonicNow() - begin < absl::Seconds(20)) {
+    status = Sums(*place, 2);
+    if (!status.ok() && !absl::IsDataLoss(status)) break;
+    const Status agreed = place->groups->world().Run(Call::Barrier().At("the end of a step").Within(absl::Seconds(10)));
+    if (!agreed.ok()) status = agreed;
+  }
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(std::string(status.message()), HasSubstr("all_reduce sum f32[16] at train.lua:88"));
+  EXPECT_LT(MonotonicNow() - begin, absl::Seconds(15));
+  std::printf("%s\n", std::string(status.message()).c_str());
+}
+
+TEST(Rank, OneDevice) {
+  if (getenv(kVariable) == nullptr) GTEST_SKIP() << "started by Nccl";
+  auto place = Join(getenv("MSLUA_TEST_ALWAYS") != nullptr ? NcclUse::kAlways : NcclUse::kWherePossible, 0);
+  ASSERT_TRUE(place.ok()) << place.status();
+  const Status status = Sums(*place, 1);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("rank 0 and rank 1 use one device"));
+}
+
+// Every function fails at each of its calls in turn: in both ranks at once.
+#define NAME_OF(name, parameters) #name,
+constexpr const char* kFunctions[] = {MSLUA_NCCL(NAME_OF) "cuDeviceGetUuid_v2",
+                                      "cuEventCreate",
+                                      "cuEventRecord",
+                                      "cuEventQuery",
+                                      "cuStreamWaitEvent",
+                                      "cuStreamQuery",
+                                      "cuStreamCreate"};
+#undef NAME_OF
+
+TEST(Rank, Failures) {
+  if (getenv(kVariable) == nullptr) GTEST_SKIP() << "started by Nccl";
+  auto place = Join(NcclUse::kAlways);
+  ASSERT_TRUE(place.ok()) << place.status();
+  const auto emulation = testing::FindEmulation();
+  ASSERT_TRUE(emulation.ok()) << emulation.status();
+  const std::string fails = getenv("MSLUA_TEST_FAILS");
+  const size_t colon = fails.find(':');
+  const int before = emulation->held();
+  emulation->fail(fails.substr(0, colon).c_str(), std::atoi(fails.c_str() + colon + 1));
+  const auto work = [&]() -> Status {
+    RETURN_IF_ERROR(Sums(*place, 3));
+    const std::vector<int64_t> ranks = {0, 1};
+    ASSIGN_OR_RETURN(NcclGroup* const group, place->world->Get(ranks, "train.lua:1"));
+    ASSIGN_OR_RETURN(DeviceStream stream, place->device->MakeStream());
+    ASSIGN_OR_RETURN(DeviceMemory memory, place->device->Allocate(256));
+    char* const base = static_cast<char*>(memory.data());
+    RETURN_IF_ERROR(stream.Fill(base, 0, 256));
+    for (const Call& call : {Call::AllToAll(DType::kF32, base, base + 128, 4), Call::Broadcast(DType::kF32, base, 4, 1),
+                             Call::AllGather(DType::kF32, base, base + 128, 4),
+                             Call::Reduce(ReduceOp::kSum, DType::kF32, base, base, 4, 0),
+                             Call::ReduceScatter(ReduceOp::kSum, DType::kF32, base, base + 128, 4)}) {
+      RETURN_IF_ERROR(group->Enqueue(Call(call).At("train.lua:88"), stream).status());
+    }
+    return place->world->Wait(stream);
+  };
+  const Status status = work();
+  const bool failed = emulation->failed();
+  emulation->fail("", 0);
+  // What ends things has nobody to tell.
+  const bool ends = absl::StartsWith(fails, "ncclCommFinalize") || absl::StartsWith(fails, "ncclCommDestroy") ||
+                    absl::StartsWith(fails, "ncclCommAbort");
+  const std::string text(status.message());
+  EXPECT_TRUE(!failed || ends || !status.ok()) << fails;
+  // Its own failure, or the other rank's.
+  EXPECT_TRUE(status.ok() || absl::StrContains(text, fails.substr(0, colon))) << fails << ": " << text;
+  place->world.reset();
+  EXPECT_LE(emulation->held(), before) << fails;
+  // 3: this call was never made.
+  if (!failed && !::testing::Test::HasFailure()) _exit(3);
+}
+
+TEST(Nccl, Conformance) {
+  for (int n : {1, 2, 3, 4, 8}) {
+    Ranks ranks(n, "Conformance");
+    for (int r = 0; r < n; ++r) EXPECT_EQ(ranks.Wait(r), 0) << "rank " << r << " of " << n;
+  }
+}
+
+TEST(Nccl, LostAndStoppedRanksAreNamed) {
+  for (const int signal : {SIGKILL, SIGSTOP}) {
+    Ranks ranks(3, "UntilDeath");
+    absl::SleepFor(absl::Milliseconds(2500));
+    ranks.Signal(1, signal);
+    EXPECT_EQ(ranks.Wait(0), 0);
+    EXPECT_EQ(ranks.Wait(2), 0);
+    ranks.Signal(1, SIGKILL);
+    EXPECT_EQ(ranks.Wait(1), -SIGKILL);
+  }
+}
+
+TEST(Nccl, FaultsEndAllRanks) {
+  for (const char* fault : {"hang", "skip", "error"}) {
+    setenv("EMULATED_NCCL_FAULT", absl::StrCat(fault, ":1:5").c_str(), 1);
+    Ranks ranks(2, "Fault");
+    for (int r = 0; r < 2; ++r) EXPECT_EQ(ranks.Wait(r), 0) << fault << ", rank " << r;
+  }
+  unsetenv("EMULATED_NCCL_FAULT");
+}
+
+TEST(Nccl, NeedsADeviceForEachRank) {
+  for (const bool always : {false, true}) {
+    if (always) setenv("MSLUA_TEST_ALWAYS", "1", 1);
+    Ranks ranks(2, "OneDevice");
+    for (int r = 0; r < 2; ++r) EXPECT_EQ(ranks.Wait(r), 0) << "rank " << r;
+  }
+  unsetenv("MSLUA_TEST_ALWAYS");
+}
+
+TEST(Nccl, EveryFailureIsOneError) {
+  int pairs = 0, functions = 0;
+  for (const char* name : kFunctions) {
+    // The first calls; what comes later is more of the same.
+    for (int call = 1; call <= 3; ++call) {
+      setenv("MSLUA_TEST_FAILS", absl::StrCat(name, ":", call).c_str(), 1);
+      Ranks ranks(2, "Failures");
+      const int first = ranks.Wait(0), second = ranks.Wait(1);
+      EXPECT_TRUE(first == 0 || first == 3) << name << ", call " << call;
+      EXPECT_TRUE(second == 0 || second == 3) << name << ", call " << call;
+      if (first == 3 && second == 3) break;
+      ++pairs;
+      functions += call == 1 ? 1 : 0;
+    }
+  }
+  unsetenv("MSLUA_TEST_FAILS");
+  std::printf("%d pairs of function and call, of %d functions\n", pairs, functions);
+  EXPECT_GT(pairs, 30);
+}
+
+}  // namespace
+}  // namespace mslua
