@@ -23,6 +23,7 @@ StatusOr<std::unique_ptr<Executable>> CompileGraph(Session& session, const StepG
   static_cast<PassOptions&>(options) = DumpsOf(session);
   options.share = share;
   ASSIGN_OR_RETURN(options.device, DeviceOf(session));
+  ASSIGN_OR_RETURN(options.nccl, NcclOf(session));
   options.decisions = decisions;
   return CompileShared(session, graph.graph, options);
 }

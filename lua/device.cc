@@ -1,8 +1,11 @@
 #include "lua/device.h"
 
+#include <cstdio>
 #include <cstdlib>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "collectives/nccl/nccl.h"
 #include "core/base/exit_code.h"
 #include "core/device/device.h"
 #include "launch/job.h"
@@ -13,6 +16,11 @@ namespace mslua {
 namespace {
 
 constexpr char kShare[] = "MSLUA_SHARE_DEVICE";
+
+bool SharesDevices() {
+  const char* const share = std::getenv(kShare);
+  return share != nullptr && absl::string_view(share) == "1";
+}
 
 // This rank's number among those of its host, and how many they are.
 std::pair<int, int> PlaceOnHost(const Session& session) {
@@ -39,8 +47,7 @@ StatusOr<int> OrdinalOf(Session& session) {
   if (named >= 0) return named;
   const auto [place, all] = PlaceOnHost(session);
   if (place < count) return place;
-  const char* const share = std::getenv(kShare);
-  if (share != nullptr && absl::string_view(share) == "1" && count > 0) return place % count;
+  if (SharesDevices() && count > 0) return place % count;
   return WithExitCode(absl::FailedPreconditionError(absl::StrCat(
                           all, " ranks on this host, which has ", count, count == 1 ? " device" : " devices",
                           ": start fewer ranks, or set ", kShare, "=1 to let ranks share a device")),
@@ -56,12 +63,43 @@ std::string DeviceText(const Session& session) {
 }
 
 StatusOr<Device*> DeviceOf(Session& session) {
-  if (session.device != nullptr) return session.device;
+  if (session.device != nullptr) {
+    // It was opened before the script has named another one.
+    const std::string set = OptionString(session.lua(), "device_id");
+    return set.empty() ? session.device : Device::Open(std::atoi(set.c_str()));
+  }
   if (OptionString(session.lua(), "device") != "cuda") return nullptr;
   RETURN_IF_ERROR(CheckDevices());
   ASSIGN_OR_RETURN(const int ordinal, OrdinalOf(session));
   ASSIGN_OR_RETURN(session.device, Device::Open(ordinal));
   return session.device;
+}
+
+StatusOr<std::shared_ptr<NcclWorld>> NcclOf(Session& session) {
+  if (session.groups() == nullptr || session.groups()->size() < 2 || session.backend == "native" ||
+      session.backend == "mpi")
+    return std::shared_ptr<NcclWorld>();
+  ASSIGN_OR_RETURN(Device* const device, DeviceOf(session));
+  if (device == nullptr || session.nccl != nullptr) return session.nccl;
+  const bool needed = session.backend == "nccl" && !SharesDevices();
+  ASSIGN_OR_RETURN(session.nccl,
+                   NcclWorld::Make(session.state().groups, device, needed ? NcclUse::kAlways : NcclUse::kWherePossible,
+                                   [rank = session.state().rank](const std::string& why) {
+                                     if (rank == 0)
+                                       std::fprintf(stderr,
+                                                    "mslua: collectives of devices go through host "
+                                                    "memory: %s\n",
+                                                    why.c_str());
+                                   }));
+  return session.nccl;
+}
+
+Status CheckNccl(Session& session) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<NcclWorld> nccl, NcclOf(session));
+  if (nccl == nullptr) return absl::OkStatus();
+  std::vector<int64_t> all(static_cast<size_t>(session.groups()->size()));
+  for (size_t r = 0; r < all.size(); ++r) all[r] = static_cast<int64_t>(r);
+  return nccl->Get(all, "ms.communication.init").status();
 }
 
 }  // namespace mslua

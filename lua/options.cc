@@ -7,7 +7,10 @@ namespace {
 
 void PushOption(lua_State* L, const char* name) {
   lua_getfield(L, LUA_REGISTRYINDEX, kOptionsKey);
-  lua_getfield(L, -1, name);
+  if (lua_istable(L, -1))
+    lua_getfield(L, -1, name);
+  else
+    lua_pushnil(L);  // the library is not loaded yet
 }
 
 }  // namespace

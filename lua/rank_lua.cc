@@ -1,12 +1,16 @@
 #include "lua/rank_lua.h"
 
 #include <memory>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "collectives/groups.h"
 #include "core/base/exit_code.h"
 #include "core/device/device.h"
 #include "launch/job.h"
+#include "lua/device.h"
 #include "lua/object.h"
+#include "lua/options.h"
 #include "lua/session.h"
 #include "lua/tensor_lua.h"
 
@@ -73,18 +77,30 @@ StatusOr<int> Speaks(lua_State* L, Session& session) {
 
 Status JoinRanks(Session& session, const std::string& backend) {
   if (session.job == nullptr) return absl::OkStatus();
-  auto world = session.job->Join(backend);
+  const bool nccl = backend == "nccl";
+  if (nccl && OptionString(session.lua(), "device") != "cuda" && session.options().device != "cuda")
+    return WithExitCode(absl::InvalidArgumentError("the back end nccl is for CUDA devices: add --device cuda"),
+                        kExitUsage);
+  const std::string before = std::exchange(session.backend, backend.empty() ? session.backend : backend);
+  if (before != session.backend && !before.empty() && (nccl || before == "nccl"))
+    return WithExitCode(absl::InvalidArgumentError(
+                            absl::StrCat("the ranks are joined by the back end ", before, " already, not ", backend)),
+                        kExitUsage);
+  // Beside NCCL there is the back end that the launch decides on.
+  auto world = session.job->Join(nccl ? "" : backend);
   if (!world.ok()) {
     const bool mistake = absl::IsInvalidArgument(world.status()) || absl::IsUnimplemented(world.status());
     return WithExitCode(world.status(), absl::IsPermissionDenied(world.status()) ? kExitSecurity
                                         : mistake                                ? kExitUsage
                                                                                  : kExitEnvironment);
   }
-  if (*world == nullptr) return absl::OkStatus();
-  auto groups = std::make_shared<Groups>(*std::move(world));
-  if (session.hang_timeout_s > 0) groups->set_timeout(absl::Seconds(session.hang_timeout_s));
-  session.SetGroups(std::move(groups));
-  return absl::OkStatus();
+  if (*world != nullptr) {
+    auto groups = std::make_shared<Groups>(*std::move(world));
+    if (session.hang_timeout_s > 0) groups->set_timeout(absl::Seconds(session.hang_timeout_s));
+    session.SetGroups(std::move(groups));
+  }
+  // From the command line it is checked with the first graph: a script may name a device before.
+  return nccl && OptionString(session.lua(), "device") == "cuda" ? CheckNccl(session) : absl::OkStatus();
 }
 
 void OpenRanks(lua_State* L) {

@@ -145,6 +145,13 @@ std::vector<Check> CheckCuda() {
                     nvrtc.ok() ? absl::StrCat("NVRTC ", major, ".", minor, ", ", (*nvrtc)->path)
                                : std::string(nvrtc.status().message()),
                     nvrtc.ok() ? "" : "--device cuda is refused"});
+  const auto nccl = cuda::OpenNccl();
+  int nccl_version = 0;
+  if (nccl.ok()) (*nccl)->call.ncclGetVersion(&nccl_version);
+  checks.push_back({"nccl", nccl.ok() ? Check::kOk : Check::kNote,
+                    nccl.ok() ? absl::StrCat("NCCL ", cuda::NcclVersionText(nccl_version), ", ", (*nccl)->path)
+                              : std::string(nccl.status().message()),
+                    nccl.ok() ? "" : "ranks on devices exchange data through host memory"});
   return checks;
 }
 

@@ -22,6 +22,8 @@ constexpr absl::Duration kFirstCause = absl::Seconds(1);
 constexpr int kPlace = 191;
 // For the other ranks to say where they are, and to end their communicators together.
 constexpr absl::Duration kEvidence = absl::Seconds(1), kEnd = absl::Seconds(2);
+// A wait ends a moment before those of the host's groups, so that a rank that waits there still answers.
+absl::Duration LimitOf(absl::Duration timeout) { return timeout - std::min(timeout / 4, absl::Seconds(2)); }
 
 int TypeOf(DType t) {
   switch (t) {
@@ -62,6 +64,13 @@ int ReductionOf(const Call& call) {
   return cuda::kNcclMean;
 }
 
+// Beginning and end of a text for which there are 95 bytes.
+std::string Shortened(const std::string& text) {
+  constexpr size_t kBegin = 32, kTail = 54;
+  return text.size() <= kBegin + kTail ? text
+                                       : absl::StrCat(text.substr(0, kBegin), "..", text.substr(text.size() - kTail));
+}
+
 // Spins at first: most waits are short.
 class Pause {
  public:
@@ -87,7 +96,7 @@ bool NcclDoes(const Call& call) {
 
 // What the ranks of a group tell one another before they use NCCL.
 struct NcclWorld::Member {
-  char problem[200];  // empty: none
+  char problem[600];  // empty: none
   int32_t version;
   cuda::Uuid device;
 };
@@ -131,8 +140,10 @@ StatusOr<std::string> NcclWorld::Decide(Communicator& host, absl::string_view so
   return std::string();
 }
 
-StatusOr<std::unique_ptr<NcclWorld>> NcclWorld::Make(std::shared_ptr<Groups> groups, Device* device, NcclUse use) {
+StatusOr<std::unique_ptr<NcclWorld>> NcclWorld::Make(std::shared_ptr<Groups> groups, Device* device, NcclUse use,
+                                                     std::function<void(const std::string&)> staged) {
   auto world = std::unique_ptr<NcclWorld>(new NcclWorld(std::move(groups), device, use));
+  world->staged_ = std::move(staged);
   RETURN_IF_ERROR(device->Enter());
   ASSIGN_OR_RETURN(world->stream_, device->MakeStream());
   return world;
@@ -155,10 +166,12 @@ StatusOr<NcclGroup*> NcclWorld::Get(absl::Span<const int64_t> ranks, absl::strin
   if (problem.empty()) {
     ASSIGN_OR_RETURN(group, MakeGroup(host, source));
   } else if (use_ == NcclUse::kAlways) {
-    return WithExitCode(absl::FailedPreconditionError(absl::StrCat("NCCL cannot be used: ", problem)),
+    return WithExitCode(absl::FailedPreconditionError(
+                            absl::StrCat("NCCL cannot be used: ", problem,
+                                         "; or set MSLUA_SHARE_DEVICE=1: collectives then go through host memory")),
                         kExitEnvironment);
-  } else if (staged_because_.empty()) {
-    staged_because_ = problem;
+  } else if (staged_) {
+    std::exchange(staged_, nullptr)(problem);
   }
   return (made_[host] = std::move(group)).get();
 }
@@ -242,12 +255,12 @@ Status NcclWorld::Look() {
 }
 
 Status NcclWorld::TooLate(const std::string& what) {
-  const std::string late = absl::StrCat("no progress for ", absl::FormatDuration(groups_->timeout()));
+  const std::string late = absl::StrCat("no progress for ", absl::FormatDuration(LimitOf(groups_->timeout())));
   // A rank that does something else there is named by the host's groups, which compare what their ranks call.
   std::array<char, kPlace> mine = {};
   what.copy(mine.data(), mine.size() - 1);
   std::vector<std::array<char, kPlace>> all(static_cast<size_t>(groups_->size()));
-  const std::string where = absl::StrCat("NCCL: ", what);
+  const std::string where = absl::StrCat("NCCL: ", Shortened(what));
   const Status others =
       groups_->world().Run(Call::AllGather(DType::kU8, mine.data(), all.data(), kPlace).At(where).Within(kEvidence));
   if (!others.ok()) return absl::DeadlineExceededError(absl::StrCat(late, ": ", others.message()));
@@ -283,7 +296,7 @@ Status NcclWorld::Watch(DeviceStream& stream) {
     if (now - looked >= kLook) {
       looked = now;
       RETURN_IF_ERROR(Look());
-      if (now - moved > groups_->timeout()) return TooLate(pending_.front().what);
+      if (now - moved > LimitOf(groups_->timeout())) return TooLate(pending_.front().what);
     }
     pause.Rest();
   }
@@ -344,7 +357,7 @@ Status NcclGroup::Settle(const std::string& what) {
     if (now - looked >= kLook) {
       looked = now;
       RETURN_IF_ERROR(world_->Look());
-      if (now - begun > world_->groups_->timeout()) return world_->TooLate(what);
+      if (now - begun > LimitOf(world_->groups_->timeout())) return world_->TooLate(what);
     }
     pause.Rest();
   }

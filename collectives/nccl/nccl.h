@@ -9,6 +9,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -66,7 +67,9 @@ class NcclGroup {
 // What a rank's groups have in common. Used by the rank's own thread.
 class NcclWorld {
  public:
-  static StatusOr<std::unique_ptr<NcclWorld>> Make(std::shared_ptr<Groups> groups, Device* device, NcclUse use);
+  // `staged` is told, once, why a group is staged.
+  static StatusOr<std::unique_ptr<NcclWorld>> Make(std::shared_ptr<Groups> groups, Device* device, NcclUse use,
+                                                   std::function<void(const std::string&)> staged = {});
   ~NcclWorld();
   NcclWorld(const NcclWorld&) = delete;
   NcclWorld& operator=(const NcclWorld&) = delete;
@@ -74,8 +77,6 @@ class NcclWorld {
   // The group of these ranks of the world; null: their collectives are staged. Made on first use by its members
   // together, which all decide alike: NCCL is used where each has the library, in one version, and a device of its own.
   StatusOr<NcclGroup*> Get(absl::Span<const int64_t> ranks, absl::string_view source);
-  // Why the first group that is staged is staged; empty: none is.
-  const std::string& staged_because() const { return staged_because_; }
 
   // What `stream` is given from now on runs after the call of this number.
   Status After(uint64_t number, DeviceStream& stream);
@@ -120,7 +121,7 @@ class NcclWorld {
   std::deque<Pending> pending_;
   uint64_t first_ = 0;  // the number of pending_[0]
   std::vector<DeviceEvent> events_;
-  std::string staged_because_;
+  std::function<void(const std::string&)> staged_;
   Status failed_;
 };
 

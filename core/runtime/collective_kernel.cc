@@ -274,9 +274,11 @@ bool MovesBlocks(const Node& node) {
   return node.op->name == "all_gather" || node.op->name == "reduce_scatter" || node.op->name == "all_to_all";
 }
 
-std::string SourceOf(const Node& node) {
-  if (!node.location) return "";
-  const Location& l = *node.location;
+std::string SourceOf(const Graph& graph, const Node& node) {
+  const Node* at = &node;
+  while (!at->location && !at->inputs.empty()) at = &graph.nodes[at->inputs[0].node];
+  if (!at->location) return "";
+  const Location& l = *at->location;
   if (l.file.empty()) return l.scope;
   return absl::StrCat(l.file, ":", l.line, l.scope.empty() ? "" : " ", l.scope);
 }
@@ -340,7 +342,7 @@ StatusOr<std::unique_ptr<Kernel>> MakeCollectiveKernel(const Graph& graph, int32
     return absl::InvalidArgumentError(absl::StrCat(node.op->name, " over ", ranks.size(),
                                                    " ranks, but this job has one: start it with -n ", ranks.size()));
   }
-  std::string source = SourceOf(node);
+  std::string source = SourceOf(graph, node);
   ASSIGN_OR_RETURN(Communicator* const group, groups->Get(ranks, source));
   if (node.op->name == "all_reduce_wait" || node.op->name == "stage_sent")
     return std::unique_ptr<Kernel>(new WaitKernel(calls, calls->Of(node.inputs[0].node)));

@@ -50,8 +50,8 @@ struct Cut {
 bool MovesBlocks(const Node& node);
 std::pair<Cut, Cut> CutsOf(const Graph& graph, const Node& node);
 
-// "train.lua:88 Net/fc1 all_reduce"
-std::string SourceOf(const Node& node);
+// "train.lua:88 Net/fc1 all_reduce"; of a node that a pass has made, where the first of its inputs comes from.
+std::string SourceOf(const Graph& graph, const Node& node);
 
 // The call of a node that is one: all_reduce, all_reduce_start, reduce, broadcast, and the nodes that move blocks.
 // Without buffers.

@@ -45,7 +45,7 @@ StatusOr<std::unique_ptr<DeviceCollective>> DeviceCollective::Make(const Graph& 
   c.world_ = world;
   c.group_ = group;
   c.started_ = started;
-  c.source_ = SourceOf(node);
+  c.source_ = SourceOf(graph, node);
   const size_t inputs = node.inputs.size();
   void* const* const outputs = pointers.data() + inputs;
   const auto copy = [&](size_t k) {

@@ -205,7 +205,7 @@ class DeviceExecutable : public Executable {
     Prepared p;
     if (IsCollective(n) && n.attrs.Ints("group").size() > 1) {
       if (nccl_ != nullptr && RunsOverNccl(graph_, n)) {
-        ASSIGN_OR_RETURN(p.group, nccl_->Get(n.attrs.Ints("group"), SourceOf(n)));
+        ASSIGN_OR_RETURN(p.group, nccl_->Get(n.attrs.Ints("group"), SourceOf(graph_, n)));
         if (p.group != nullptr) return p;
       }
       ASSIGN_OR_RETURN(p.collective, MakeCollectiveKernel(graph_, node, options.groups, &calls_));

@@ -2,7 +2,6 @@
 local args = require "mslua.args"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
-local notice = require "mslua.notice"
 local parallel_context = require "mslua.parallel_context"
 local ps_context = require "mslua.ps_context"
 local ranks = require "mslua.ranks"
@@ -14,17 +13,13 @@ local bind_init = args.signature("communication.init", {
 })
 
 --- Joins the other ranks; does nothing when they are joined already. Without a name the launch decides: "mpi" under
---- mpirun, else "native".
+--- mpirun, else "native". "nccl", for CUDA devices, is NCCL beside that; without a name it is used where it can be.
 function M.init(...)
   local backend = bind_init(...).backend_name
   if backend == "hccl" then errors.fail 'communication.init: "hccl" is for Ascend devices: use "native" or "mpi"' end
-  if backend == "nccl" then
-    if core.options.device ~= "cuda" then
-      errors.fail('communication.init: "nccl" is for CUDA devices: ms.set_context { device_target = "GPU" } or ' ..
-        '--device cuda comes first; on the CPU use "native" or "mpi"')
-    end
-    notice "NCCL is not in this version: the devices' collectives go through host memory and the job's own backend"
-    backend = nil
+  if backend == "nccl" and core.options.device ~= "cuda" then
+    errors.fail('communication.init: "nccl" is for CUDA devices: ms.set_context { device_target = "GPU" } or ' ..
+      '--device cuda comes first; on the CPU use "native" or "mpi"')
   end
   ranks.join(backend, ps_context.network())
   parallel_context.set_feed()

@@ -382,7 +382,7 @@ function core.match_names(wanted, stored) end
 core.options = {}
 
 ---Joins the other ranks of the job; again: nothing. Sets options.rank and options.ranks.
----@param backend? "native"|"mpi"  @param plaintext? boolean connections between hosts may go without encryption
+---@param backend? "native"|"mpi"|"nccl"  @param plaintext? boolean connections between hosts may go without encryption
 function core.join(backend, plaintext) end
 ---A name for each rank's host, by rank from 1; nil when the job does not know.
 ---@return string[]?

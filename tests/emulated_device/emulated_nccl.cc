@@ -8,7 +8,7 @@
 // after each rank.
 //
 // EMULATED_NCCL_FAULT=WHAT:RANK:K: the K-th call of that rank (from 1, over all its communicators) never ends (hang),
-// is not made (skip), or gives an asynchronous error (error). EMULATED_NCCL_VERSION: another version of one rank.
+// is not made (skip), or gives an asynchronous error (error). EMULATED_NCCL_FOLDER says where folders are made (/tmp).
 #include <unistd.h>
 
 #include <algorithm>
@@ -343,13 +343,12 @@ const char* ncclGetErrorString(Result result) {
 }
 Result ncclGetVersion(int* version) {
   ENTER_NCCL(ncclGetVersion);
-  const char* const text = std::getenv("EMULATED_NCCL_VERSION");
-  *version = text == nullptr ? 22809 : std::atoi(text);
+  *version = 22809;
   return kSuccess;
 }
 Result ncclGetUniqueId(NcclId* id) {
   ENTER_NCCL(ncclGetUniqueId);
-  const char* const base = std::getenv("TMPDIR");
+  const char* const base = std::getenv("EMULATED_NCCL_FOLDER");
   const int length =
       std::snprintf(id->bytes, sizeof id->bytes, "%s/mslua-nccl-XXXXXX", base == nullptr ? "/tmp" : base);
   if (length < 0 || length >= static_cast<int>(sizeof id->bytes) || mkdtemp(id->bytes) == nullptr) return kSystemError;

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 
@@ -19,6 +20,8 @@
 #include "collectives/conformance.h"
 #include "collectives/native/native.h"
 #include "core/base/clock.h"
+#include "core/graph/builder.h"
+#include "core/runtime/executable.h"
 #include "tests/emulated_device/use_emulated_device.h"
 
 extern char** environ;
@@ -65,12 +68,13 @@ struct Place {
   std::shared_ptr<Groups> groups;
   Device* device = nullptr;
   std::unique_ptr<NcclWorld> world;
+  std::string staged;  // why
   // For one call at a time.
   DeviceStream stream;
   DeviceMemory memory;
 };
 
-StatusOr<Place> Join(NcclUse use, int ordinal = -1) {
+StatusOr<std::unique_ptr<Place>> Join(NcclUse use, int ordinal = -1) {
   NativeOptions options;
   char folder[200];
   const char* const text = getenv(kVariable);
@@ -78,16 +82,17 @@ StatusOr<Place> Join(NcclUse use, int ordinal = -1) {
     return absl::NotFoundError("not a rank");
   options.folder = folder;
   // Of the emulated NCCL: gone with the test.
-  setenv("TMPDIR", folder, 1);
+  setenv("EMULATED_NCCL_FOLDER", folder, 1);
   setenv("TEST_TMPDIR", absl::StrCat(folder, "/", options.rank).c_str(), 1);
   std::filesystem::create_directories(absl::StrCat(folder, "/", options.rank));
   RETURN_IF_ERROR(testing::UseEmulatedDevice());
-  Place place;
+  auto place = std::make_unique<Place>();
   ASSIGN_OR_RETURN(auto world, MakeNativeWorld(options));
-  place.groups = std::make_shared<Groups>(std::move(world));
-  place.groups->set_timeout(absl::Seconds(30));
-  ASSIGN_OR_RETURN(place.device, Device::Open(ordinal >= 0 ? ordinal : options.rank));
-  ASSIGN_OR_RETURN(place.world, NcclWorld::Make(place.groups, place.device, use));
+  place->groups = std::make_shared<Groups>(std::move(world));
+  place->groups->set_timeout(absl::Seconds(30));
+  ASSIGN_OR_RETURN(place->device, Device::Open(ordinal >= 0 ? ordinal : options.rank));
+  ASSIGN_OR_RETURN(place->world, NcclWorld::Make(place->groups, place->device, use,
+                                                 [p = place.get()](const std::string& why) { p->staged = why; }));
   return place;
 }
 
@@ -184,13 +189,14 @@ class OverNccl : public Communicator {
 
 TEST(Rank, Conformance) {
   if (getenv(kVariable) == nullptr) GTEST_SKIP() << "started by Nccl";
-  auto place = Join(NcclUse::kAlways);
-  ASSERT_TRUE(place.ok()) << place.status();
+  auto joined = Join(NcclUse::kAlways);
+  ASSERT_TRUE(joined.ok()) << joined.status();
+  Place* const place = joined->get();
   ConformanceOptions options;
   options.rank_order = false;
   options.large = 1000;
   {
-    auto comm = OverNccl::Make(&*place, place->groups->world().members());
+    auto comm = OverNccl::Make(place, place->groups->world().members());
     ASSERT_TRUE(comm.ok()) << comm.status();
     CheckCollectives(**comm, options);
     CheckGroups(**comm, options);
@@ -209,7 +215,7 @@ TEST(Rank, Conformance) {
 Status Sums(Place& place, int calls) {
   const std::vector<int64_t> ranks(place.groups->world().members().begin(), place.groups->world().members().end());
   ASSIGN_OR_RETURN(NcclGroup* const group, place.world->Get(ranks, "train.lua:1"));
-  if (group == nullptr) return absl::UnavailableError(place.world->staged_because());
+  if (group == nullptr) return absl::UnavailableError(place.staged);
   ASSIGN_OR_RETURN(DeviceStream stream, place.device->MakeStream());
   ASSIGN_OR_RETURN(DeviceMemory memory, place.device->Allocate(64));
   const std::vector<float> ones(16, 1);
@@ -233,8 +239,9 @@ Status Sums(Place& place, int calls) {
 
 TEST(Rank, UntilDeath) {
   if (getenv(kVariable) == nullptr) GTEST_SKIP() << "started by Nccl";
-  auto place = Join(NcclUse::kAlways);
-  ASSERT_TRUE(place.ok()) << place.status();
+  auto joined = Join(NcclUse::kAlways);
+  ASSERT_TRUE(joined.ok()) << joined.status();
+  Place* const place = joined->get();
   place->groups->set_timeout(absl::Seconds(1));
   Status status = Sums(*place, 6);
   EXPECT_TRUE(status.ok()) << status;
@@ -252,11 +259,91 @@ TEST(Rank, UntilDeath) {
   EXPECT_FALSE(Sums(*place, 1).ok());
 }
 
+// Every collective that a graph has, on the CPU's groups and on the device: what NCCL does, and what is staged.
+TEST(Rank, Graphs) {
+  if (getenv(kVariable) == nullptr) GTEST_SKIP() << "started by Nccl";
+  auto joined = Join(NcclUse::kAlways);
+  ASSERT_TRUE(joined.ok()) << joined.status();
+  Place* const place = joined->get();
+  const int64_t n = place->groups->size(), rank = place->groups->rank();
+  std::vector<int64_t> all(static_cast<size_t>(n)), odd;
+  for (int64_t r = 0; r < n; ++r) all[static_cast<size_t>(r)] = n - 1 - r;
+  for (int64_t r = rank % 2; r < n; r += 2) odd.push_back(r);
+  const auto make = [&] {
+    GraphBuilder g;
+    auto line = std::make_shared<Location>();
+    line->file = "train.lua";
+    line->line = 8;
+    g.SetLocation(line);
+    const Value data = g.Input("x", kData, {DType::kF32, {4 * n, 2, 3 * n}});
+    const Value x = Mul(g, data, 0.5);
+    int outputs = 0;
+    const auto add = [&](Value y) { g.Output(absl::StrCat("y", outputs++), Mul(g, y, 2.0)); };
+    for (const auto& group : {all, odd}) {
+      const Attrs plain = {{"group", group}};
+      for (const char* op : {"sum", "mean", "prod", "max"})
+        add(g.Op("all_reduce", {x}, {{"group", group}, {"op", std::string(op)}}));
+      for (const int64_t axis : {0, 2}) {
+        add(g.Op("all_gather", {x}, {{"group", group}, {"axis", axis}}));
+        if (group.size() == all.size()) add(g.Op("reduce_scatter", {x}, {{"group", group}, {"axis", axis}}));
+      }
+      if (group.size() == all.size()) {
+        add(g.Op("all_to_all", {x}, {{"group", group}, {"split_axis", int64_t{2}}, {"concat_axis", int64_t{0}}}));
+        add(g.Op("all_to_all", {x}, {{"group", group}, {"split_axis", int64_t{0}}, {"concat_axis", int64_t{1}}}));
+      }
+      add(g.Op("broadcast", {x}, {{"group", group}, {"root", group[0]}}));
+      add(g.Op("reduce", {x}, {{"group", group}, {"root", group.back()}}));
+      // A bucket, with work before its end.
+      const Value y = g.Op("tanh", {x});
+      const std::vector<Value> started =
+          g.OpMulti("all_reduce_start", {Reshape(g, y, {24 * n * n}), g.Op("tanh", {y})}, plain);
+      add(g.Op("tanh", {data}));
+      const std::vector<Value> done = g.OpMulti("all_reduce_wait", started, plain);
+      add(done[0]);
+      add(done[1]);
+    }
+    return *g.Finish();
+  };
+  std::vector<float> x(static_cast<size_t>(24 * n * n));
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>((i * 7 + static_cast<size_t>(rank) * 13) % 29) / 29;
+  CompileOptions options;
+  options.groups = place->groups.get();
+  const auto want = Executable::Compile(make(), nullptr, options);
+  ASSERT_TRUE(want.ok()) << want.status();
+  options.device = place->device;
+  options.nccl = std::move(place->world);
+  const auto got = Executable::Compile(make(), nullptr, options);
+  ASSERT_TRUE(got.ok()) << got.status();
+  const auto count = [&](const char* name) {
+    return std::count_if((*got)->launches().begin(), (*got)->launches().end(),
+                         [&](const auto& launch) { return std::string(launch.second) == name; });
+  };
+  EXPECT_EQ(count("staged"), n == 2 ? 1 : 2);  // max of floats, in each group of several
+  EXPECT_GE(count("nccl"), 13);
+  std::vector<int64_t> timeline;
+  for (int run = 0; run < 3; ++run) {
+    if (run == 2) (*got)->SetTimeline(&timeline);
+    for (const auto* executable : {&*want, &*got}) {
+      ASSERT_TRUE((*executable)->BindInput("x", x.data()).ok());
+      const Status status = (*executable)->Run();
+      ASSERT_TRUE(status.ok()) << status;
+    }
+    for (int o = 0; o < static_cast<int>((*want)->graph().outputs.size()); ++o) {
+      const TensorView a = (*want)->Output(o), b = (*got)->Output(o);
+      ASSERT_EQ(a.type, b.type);
+      for (int64_t i = 0; i < a.type.elements(); ++i)
+        ASSERT_NEAR(a.as<float>()[i], b.as<float>()[i], 1e-5) << "run " << run << ", output " << o << ", element " << i;
+    }
+    x[0] += 1;
+  }
+}
+
 // EMULATED_NCCL_FAULT makes rank 1's 5th call fail.
 TEST(Rank, Fault) {
   if (getenv(kVariable) == nullptr) GTEST_SKIP() << "started by Nccl";
-  auto place = Join(NcclUse::kAlways);
-  ASSERT_TRUE(place.ok()) << place.status();
+  auto joined = Join(NcclUse::kAlways);
+  ASSERT_TRUE(joined.ok()) << joined.status();
+  Place* const place = joined->get();
   place->groups->set_timeout(absl::Milliseconds(1500));
   const MonotonicTime begin = MonotonicNow();
   Status status;
@@ -275,8 +362,9 @@ TEST(Rank, Fault) {
 
 TEST(Rank, OneDevice) {
   if (getenv(kVariable) == nullptr) GTEST_SKIP() << "started by Nccl";
-  auto place = Join(getenv("MSLUA_TEST_ALWAYS") != nullptr ? NcclUse::kAlways : NcclUse::kWherePossible, 0);
-  ASSERT_TRUE(place.ok()) << place.status();
+  auto joined = Join(getenv("MSLUA_TEST_ALWAYS") != nullptr ? NcclUse::kAlways : NcclUse::kWherePossible, 0);
+  ASSERT_TRUE(joined.ok()) << joined.status();
+  Place* const place = joined->get();
   const Status status = Sums(*place, 1);
   EXPECT_THAT(std::string(status.message()), HasSubstr("rank 0 and rank 1 use one device"));
 }
@@ -294,8 +382,9 @@ constexpr const char* kFunctions[] = {MSLUA_NCCL(NAME_OF) "cuDeviceGetUuid_v2",
 
 TEST(Rank, Failures) {
   if (getenv(kVariable) == nullptr) GTEST_SKIP() << "started by Nccl";
-  auto place = Join(NcclUse::kAlways);
-  ASSERT_TRUE(place.ok()) << place.status();
+  auto joined = Join(NcclUse::kAlways);
+  ASSERT_TRUE(joined.ok()) << joined.status();
+  Place* const place = joined->get();
   const auto emulation = testing::FindEmulation();
   ASSERT_TRUE(emulation.ok()) << emulation.status();
   const std::string fails = getenv("MSLUA_TEST_FAILS");
@@ -337,6 +426,13 @@ TEST(Rank, Failures) {
 TEST(Nccl, Conformance) {
   for (int n : {1, 2, 3, 4, 8}) {
     Ranks ranks(n, "Conformance");
+    for (int r = 0; r < n; ++r) EXPECT_EQ(ranks.Wait(r), 0) << "rank " << r << " of " << n;
+  }
+}
+
+TEST(Nccl, GraphsGiveWhatTheyGiveOnTheCpu) {
+  for (int n : {2, 4}) {
+    Ranks ranks(n, "Graphs");
     for (int r = 0; r < n; ++r) EXPECT_EQ(ranks.Wait(r), 0) << "rank " << r << " of " << n;
   }
 }
