@@ -109,6 +109,27 @@ broken hang hang:1:6 6 "NCCL does not answer"
 broken skip skip:1:6 6 "rank 0 calls all_gather u8[191] at NCCL: all_reduce"
 broken error error:1:6 4 "remote process exited"
 
+# Beside Open MPI.
+MSLUA=$mslua run cuda "$recipes/cluster/mpirun.sh" quickstart.lua 2 --max-steps 10 --log-every 1 --out mpirun \
+  --device cuda --backend nccl
+expect "mpirun" 0 "rank 0 of 2 (Open MPI), mpi"
+near "mpirun" 1e-5 quickstart.nccl/rank_0.log mpirun/rank_0.log
+
+# A rank that is killed.
+cuda "$mslua" train quickstart.lua -n 2 epochs=100000 --log-every 1000 --device cuda > killed.txt 2>&1 &
+job=$!
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+  sleep 1
+  grep -q loss killed.txt && break
+done
+begun=$(date +%s)
+kill -KILL $(ours 1) || fail "killed: rank 1 is not there"
+wait $job
+code=$? out=$(cat killed.txt)
+expect "killed" 5 "rank 1/2"
+[ $(($(date +%s) - begun)) -le 5 ] || fail "killed: took $(($(date +%s) - begun)) s"
+no_leftovers "killed"
+
 run cuda "$mslua" doctor
 expect "doctor" 0 "NCCL 2.28.9"
 run without "$mslua" doctor
