@@ -241,6 +241,94 @@ class Llama(nn.Module):
         return F.cross_entropy(self.lm_head(self.norm(x)).flatten(0, 1), labels.flatten())
 
 
+class InvertedResidual(nn.Module):
+    def __init__(self, n_in, n_out, stride, expansion):
+        super().__init__()
+        hidden = n_in * expansion
+        self.residual = stride == 1 and n_in == n_out
+        self.expands = expansion > 1
+        if self.expands:
+            self.expand_conv, self.expand_bn = conv(n_in, hidden, 1), nn.BatchNorm2d(hidden)
+        self.depth_conv = nn.Conv2d(hidden, hidden, 3, stride, 1, groups=hidden, bias=False)
+        self.depth_bn = nn.BatchNorm2d(hidden)
+        self.project_conv, self.project_bn = conv(hidden, n_out, 1), nn.BatchNorm2d(n_out)
+
+    def forward(self, x):
+        y = F.relu6(self.expand_bn(self.expand_conv(x))) if self.expands else x
+        y = self.project_bn(self.project_conv(F.relu6(self.depth_bn(self.depth_conv(y)))))
+        return x + y if self.residual else y
+
+
+class MobileNetV2(Classifier):
+    """Channels are rounded as torchvision's _make_divisible does."""
+
+    def __init__(self, p):
+        super().__init__()
+
+        def rounded(channels):
+            n = max(8, int(channels + 4) // 8 * 8)
+            return n + 8 if n < 0.9 * channels else n
+
+        width = p["width"]
+        n_in, last = rounded(32 * width), rounded(1280 * max(1, width))
+        self.conv1, self.bn1, blocks = conv(3, n_in, 3), nn.BatchNorm2d(n_in), []
+        for t, c, n, s in ((1, 16, 1, 1), (6, 24, 2, 1), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2),
+                           (6, 320, 1, 1)):
+            for i in range(n):
+                blocks.append(InvertedResidual(n_in, rounded(c * width), 1 if i else s, t))
+                n_in = rounded(c * width)
+        self.blocks = nn.ModuleList(blocks)
+        self.conv2, self.bn2, self.fc = conv(n_in, last, 1), nn.BatchNorm2d(last), nn.Linear(last, 10)
+        self.rules = {"fc.weight": ("normal", 0.01), "fc.bias": 0}
+        for name, parameter in self.named_parameters():
+            if name not in self.rules:
+                weight = ("he_normal_fan_out",) if parameter.dim() == 4 else 1
+                self.rules[name] = weight if name.endswith("weight") else 0
+
+    def forward(self, x):
+        x = F.relu6(self.bn1(self.conv1(x)))
+        for block in self.blocks:
+            x = block(x)
+        return self.fc(F.relu6(self.bn2(self.conv2(x))).mean((2, 3)))
+
+
+class VitLayer(nn.Module):
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm_before, self.norm_after = nn.LayerNorm(dim, 1e-6), nn.LayerNorm(dim, 1e-6)
+        self.attention = nn.ModuleDict({"in_proj": nn.Linear(dim, 3 * dim), "out_proj": nn.Linear(dim, dim)})
+        self.intermediate, self.output = nn.Linear(dim, 4 * dim), nn.Linear(4 * dim, dim)
+
+    def forward(self, x):
+        n, t, e = x.shape
+        q, k, v = (part.reshape(n, t, self.heads, e // self.heads).transpose(1, 2)
+                   for part in self.attention["in_proj"](self.norm_before(x)).split(e, 2))
+        y = (q @ k.transpose(2, 3) / math.sqrt(e // self.heads)).softmax(-1) @ v
+        x = x + self.attention["out_proj"](y.transpose(1, 2).reshape(n, t, e))
+        return x + self.output(F.gelu(self.intermediate(self.norm_after(x))))
+
+
+class Vit(Classifier):
+    def __init__(self, p):
+        super().__init__()
+        dim, patch = p["dim"], p["patch"]
+        self.cls_token = nn.Parameter(torch.empty(1, 1, dim))
+        self.positions = nn.Parameter(torch.empty(1, (32 // patch)**2 + 1, dim))
+        self.embed = nn.Conv2d(3, dim, patch, patch)
+        self.layers = nn.ModuleList([VitLayer(dim, p["heads"]) for _ in range(p["layers"])])
+        self.norm, self.classifier = nn.LayerNorm(dim, 1e-6), nn.Linear(dim, 10)
+        self.rules = {name: ("normal", 0.02) if parameter.dim() > 1 else int("norm" in name and "weight" in name)
+                      for name, parameter in self.named_parameters()}
+
+    def forward(self, x):
+        x = self.embed(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.cls_token.expand(x.shape[0], -1, -1), x], 1) + self.positions
+        for layer in self.layers:
+            x = layer(x)
+        return self.classifier(self.norm(x)[:, 0])
+
+
 def mslua_name(name, module):
     """mslua names what normalises gamma and beta, and a table of embeddings embedding_table."""
     if isinstance(module, (nn.BatchNorm2d, nn.LayerNorm, RmsNorm)):
@@ -374,6 +462,17 @@ NETWORKS = {
         # 4e-2 at step 5 when its data moves by 1e-15; with 32 by 2e-8.
         "f64": case(5, *images(32, 3), width=8, image_size=32), "f32": case(5, *images(32, 3), width=16, image_size=32),
         "spread": True,
+    },
+    "mobilenetv2": {
+        "recipe": "mobilenetv2_cifar10", "make": MobileNetV2, "update": momentum(one_cycle(0.1, 500), 0.9, True, 5e-4),
+        "f64": case(5, *images(16, 3), width=0.25, dropout=0), "f32": case(5, *images(16, 3), width=0.5, dropout=0),
+        "spread": True,
+    },
+    "vit": {
+        "recipe": "vit_cifar10", "make": Vit,
+        "update": adam_weight_decay(warm(cosine(0, 1e-3, 700), 100), 0.9, 0.999, 1e-8, 0.05, 1.0),
+        "f64": case(5, *images(4, 3), drop_path=0, patch=8, layers=2, heads=2, dim=32),
+        "f32": case(20, *images(8, 3), drop_path=0, patch=8, layers=2, heads=4, dim=64),
     },
 }
 
