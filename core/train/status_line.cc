@@ -67,12 +67,16 @@ std::string StatusText(const StatusFields& f, int columns) {
 }
 
 StatusLine::StatusLine(Progress* progress, const Options& options)
-    : progress_(progress), options_(options), drawn_at_(Clock::now()), epoch_begun_(drawn_at_) {
-  if (progress_->console != nullptr) progress_->console->SetBeside([this] { Hide(); }, [this] { Show(); });
+    : progress_(progress),
+      console_(progress->console),
+      options_(options),
+      drawn_at_(Clock::now()),
+      epoch_begun_(drawn_at_) {
+  if (console_ != nullptr) console_->SetBeside([this] { Hide(); }, [this] { Show(); });
 }
 
 StatusLine::~StatusLine() {
-  if (progress_->console != nullptr) progress_->console->SetBeside(nullptr, nullptr);
+  if (console_ != nullptr) console_->SetBeside(nullptr, nullptr);
   Hide();
 }
 
@@ -154,7 +158,7 @@ void StatusLine::Draw(const TrainState& s, Clock::time_point now) {
   AddMark(s, now);
   while (marks_.size() > 2 && now - marks_.front().at > kWindow) marks_.pop_front();
   if (options_.style == Options::Style::kLines) {
-    if (progress_->console != nullptr) progress_->console->Flush();
+    if (console_ != nullptr) console_->Flush();
     std::fprintf(options_.out, "%s\n", StatusText(FieldsOf(s), INT_MAX).c_str());
     std::fflush(options_.out);
     return;
@@ -181,7 +185,7 @@ Status StatusLine::AtEpochEnd(const TrainState& s) {
     }
     line += found;
   }
-  if (progress_->console != nullptr) progress_->console->Flush();
+  if (console_ != nullptr) console_->Flush();
   Hide();
   text_.clear();
   std::fprintf(options_.out, "%s\n", line.c_str());

@@ -71,6 +71,7 @@ class StatusLine : public TrainHook {
   double SecondsPerStep() const;
 
   Progress* const progress_;
+  Console* const console_;  // outlives it; null: there is none
   const Options options_;
   bool drawn_ = false;
   std::string text_;  // of the line that was drawn last

@@ -51,12 +51,13 @@ struct ModuleTag {
   std::map<std::string, std::unique_ptr<FunctionTag>> functions;
 };
 struct EventTag {
-  int recorded = 0, reached = 0;  // how often
+  int recorded = 0;                                         // how often
+  std::shared_ptr<int> reached = std::make_shared<int>(0);  // how often; outlives the event where a stream has it
 };
 struct StreamTag {
   struct Item {
-    Work work;                  // null: a wait
-    EventTag* event = nullptr;  // to wait for, or to reach
+    Work work;                     // null: a wait
+    std::shared_ptr<int> reached;  // of an event to wait for, or to reach; null: of none
     int count = 0;
     std::function<bool()> ready;  // null: always
   };
@@ -162,7 +163,7 @@ struct Emulation {
   bool Step(StreamTag* stream) {
     if (stream->items.empty()) return false;
     StreamTag::Item& item = stream->items.front();
-    if (!item.work && item.event != nullptr && item.event->reached < item.count) return false;
+    if (!item.work && item.reached != nullptr && *item.reached < item.count) return false;
     if (item.ready && !item.ready()) {
       waiting = true;
       return false;
@@ -177,7 +178,7 @@ struct Emulation {
     stream->items.pop_front();
     if (!taken.work) return true;
     if (result != kSuccess && fault == kSuccess) fault = result;
-    if (taken.event != nullptr) taken.event->reached = std::max(taken.event->reached, taken.count);
+    if (taken.reached != nullptr) *taken.reached = std::max(*taken.reached, taken.count);
     return true;
   }
   // Runs work of all streams, in random order, until `done`. Gives kNotReady where only other processes can make it so,
@@ -495,7 +496,7 @@ Result cuStreamQuery(StreamHandle stream) {
 }
 Result cuStreamWaitEvent(StreamHandle stream, EventHandle event, unsigned) {
   ENTER(cuStreamWaitEvent);
-  stream->items.push_back({nullptr, event, event->recorded, nullptr});
+  stream->items.push_back({nullptr, event->reached, event->recorded, nullptr});
   return kSuccess;
 }
 Result cuEventCreate(EventHandle* event, unsigned) {
@@ -512,18 +513,18 @@ Result cuEventDestroy_v2(EventHandle event) {
 }
 Result cuEventRecord(EventHandle event, StreamHandle stream) {
   ENTER(cuEventRecord);
-  stream->items.push_back({[] { return kSuccess; }, event, ++event->recorded, nullptr});
+  stream->items.push_back({[] { return kSuccess; }, event->reached, ++event->recorded, nullptr});
   return kSuccess;
 }
 Result cuEventQuery(EventHandle event) {
   ENTER(cuEventQuery);
   const int count = event->recorded;
-  return E().RunUntil([=] { return event->reached >= count; }, false);
+  return E().RunUntil([=] { return *event->reached >= count; }, false);
 }
 Result cuEventSynchronize(EventHandle event) {
   ENTER(cuEventSynchronize);
   const int count = event->recorded;
-  return E().RunUntil([=] { return event->reached >= count; });
+  return E().RunUntil([=] { return *event->reached >= count; });
 }
 Result cuEventElapsedTime(float* milliseconds, EventHandle, EventHandle) {
   ENTER(cuEventElapsedTime);

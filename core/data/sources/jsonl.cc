@@ -69,7 +69,8 @@ class JsonLines : public TableFile {
   StatusOr<bool> Read() {
     while (true) {
       char* const begin = pieces_.begin();
-      const auto* feed = static_cast<const char*>(std::memchr(begin, '\n', static_cast<size_t>(pieces_.size())));
+      const auto size = static_cast<size_t>(pieces_.size());
+      const auto* feed = size == 0 ? nullptr : static_cast<const char*>(std::memchr(begin, '\n', size));
       if (feed == nullptr && !pieces_.at_end()) {
         if (pieces_.size() > JsonLimits().bytes)
           return absl::DataLossError(
