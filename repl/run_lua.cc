@@ -54,7 +54,7 @@ StatusOr<std::string> NamedWords(lua_State* L, int index, const endpoint::Comman
     if (name == "at")
       at = absl::StrCat(" at ", value);
     else
-      absl::StrAppend(&words, " ", name, def.name == "set" ? "=" : " ", value);
+      absl::StrAppend(&words, " ", name, def.named_with, value);
   }
   return words + at;
 }

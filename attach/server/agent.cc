@@ -24,14 +24,21 @@ int64_t NumberOf(const RankMessage& message, const char* name) {
 }
 
 const CommandDef& ForgetCommand() {
-  static const auto* def = new CommandDef{"forget", "", "", 0, 0, CommandDef::Plane::kBoundary, false};
+  static const auto* const def = [] {
+    auto* const forget = new CommandDef("forget", "", "");
+    forget->between_steps = [](Steering& steering, const Request& request, const TrainState&,
+                               bool*) -> StatusOr<Answer> {
+      steering.Forget(request.client);
+      return Answer();
+    };
+    return forget;
+  }();
   return *def;
 }
 
 Agent::Agent(const TrainingView& view, std::function<void(RankMessage message)> send)
     : view_(view),
       send_(std::move(send)),
-      snapshots_(view_),
       boundary_(view_, {[this](const Request& r, const StatusOr<Answer>& a) {
                           if (!r.told) return SendAnswer(absl::StrCat(r.seq), a);
                           if (r.reports) SendEvent(r.client, a.ok() ? a->text : std::string(a.status().message()));
@@ -40,6 +47,7 @@ Agent::Agent(const TrainingView& view, std::function<void(RankMessage message)> 
                         [this](int64_t step) {
                           send_({{"op", "leaves"}, {"step", absl::StrCat(step)}});
                         }}),
+      snapshots_(view_, boundary_),
       helper_({[this](uint64_t, const std::string& id, const StatusOr<std::string>& answer) {
                  if (answer.ok())
                    SendAnswer(id, Answer{*answer, ""});
@@ -94,8 +102,9 @@ void Agent::Ask(const RankMessage& message) {
 }
 
 StatusOr<Answer> Agent::Snapshot(const Command& command) {
-  if (command.def->name == "watches") return Answer{boundary_.Watches(), ""};
-  return snapshots_.Take(command);
+  if (command.def->at_once == nullptr)
+    return absl::InvalidArgumentError(absl::StrCat(".", command.def->name, " is not answered at once by a rank"));
+  return command.def->at_once(snapshots_, command);
 }
 
 void Agent::Propose(const RankMessage& message) {
@@ -109,11 +118,13 @@ void Agent::Propose(const RankMessage& message) {
   if (TextOf(message, "forget") == "1") {
     request.command.def = &ForgetCommand();
     ack = boundary_.Propose(std::move(request), step);
-  } else if (auto command = ParseCommand(TextOf(message, "line")); command.ok()) {
+  } else if (auto command = ParseCommand(TextOf(message, "line")); !command.ok()) {
+    ack.why = std::string(command.status().message());
+  } else if (command->def->between_steps == nullptr) {
+    ack.why = absl::StrCat(".", command->def->name, " is not carried out between steps");
+  } else {
     request.command = *std::move(command);
     ack = boundary_.Propose(std::move(request), step);
-  } else {
-    ack.why = std::string(command.status().message());
   }
   send_({{"op", "ack"},
          {"seq", TextOf(message, "seq")},
@@ -127,8 +138,7 @@ void Agent::Propose(const RankMessage& message) {
 void Agent::CommandOfLua(const std::string& line) {
   const auto command = ParseCommand(line);
   if (!command.ok()) return helper_.Reply(command.status());
-  if (!command->def->snapshot() || command->def->plane == CommandDef::Plane::kHub)
-    return send_({{"op", "lua"}, {"line", line}});
+  if (command->def->at_once == nullptr) return send_({{"op", "lua"}, {"line", line}});
   const auto answer = Snapshot(*command);
   if (answer.ok())
     helper_.Reply(answer->json.empty() ? answer->text : answer->json);

@@ -32,6 +32,7 @@ class Agent {
   // All on one thread.
   // What rank 0 asks for: its clients have proved who they are. Messages of other ranks are ignored.
   void OnMessage(int from, const RankMessage& message);
+  // A command that a rank answers at once.
   StatusOr<Answer> Snapshot(const Command& command);
   int helper_fd() const { return helper_.fd(); }
   void OnHelper() { helper_.OnReadable(); }
@@ -49,8 +50,8 @@ class Agent {
 
   const TrainingView& view_;
   const std::function<void(RankMessage message)> send_;
-  Snapshots snapshots_;
   Boundary boundary_;
+  Snapshots snapshots_;
   LuaHelper helper_;
 };
 

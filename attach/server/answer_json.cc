@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
 namespace mslua::endpoint {
 namespace {
 
@@ -42,13 +45,32 @@ std::optional<Json> ReadObject(const std::string& text, Fields fields) {
   return *std::move(json);
 }
 
-std::map<int, Json> ReadObjects(const std::map<int, StatusOr<Answer>>& answers, Fields fields) {
+std::map<int, Json> ReadObjects(const Answers& answers, Fields fields) {
   std::map<int, Json> objects;
   for (const auto& [rank, answer] : answers) {
     if (!answer.ok()) continue;
     if (auto json = ReadObject(answer->json, fields)) objects.emplace(rank, *std::move(json));
   }
   return objects;
+}
+
+std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+std::string JsonOfRanks(const std::map<int, Json>& objects) {
+  Json list = Json::array();
+  for (const auto& o : objects) list.push_back(o.second);
+  return Dump({{"ranks", list}});
+}
+
+std::string JsonOfRanks(const Answers& answers) {
+  std::vector<std::string> objects;
+  for (const auto& [rank, answer] : answers) {
+    if (answer.ok() && ReadObject(answer->json, {}))
+      objects.push_back(answer->json);
+    else if (!answer.ok())
+      objects.push_back(absl::StrCat("{\"rank\":", rank, ",\"error\":true}"));
+  }
+  return objects.empty() ? "" : absl::StrCat("{\"ranks\":[", absl::StrJoin(objects, ","), "]}");
 }
 
 }  // namespace mslua::endpoint

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "attach/server/boundary.h"
+#include "attach/server/command.h"
 #include "core/json/json.h"
 
 namespace mslua::endpoint {
@@ -23,6 +23,13 @@ bool HasFields(const Json& json, Fields fields);
 std::optional<Json> ReadObject(const std::string& text, Fields fields);
 
 // The objects of the ranks whose answers have `fields`.
-std::map<int, Json> ReadObjects(const std::map<int, StatusOr<Answer>>& answers, Fields fields);
+std::map<int, Json> ReadObjects(const Answers& answers, Fields fields);
+
+// On one line; bytes that are no UTF-8 are replaced.
+std::string Dump(const Json& json);
+// {"ranks":[...]} of these.
+std::string JsonOfRanks(const std::map<int, Json>& objects);
+// The same of the answers that have an object; a rank without an answer says so.
+std::string JsonOfRanks(const Answers& answers);
 
 }  // namespace mslua::endpoint

@@ -1,5 +1,7 @@
 #include "attach/server/command.h"
 
+#include <algorithm>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -9,50 +11,6 @@
 
 namespace mslua::endpoint {
 namespace {
-
-constexpr int kMany = 64;
-
-// clang-format off
-std::vector<CommandDef> MakeCommands() {
-  constexpr auto kHub = CommandDef::Plane::kHub, kOneRank = CommandDef::Plane::kOneRank,
-                 kEachRank = CommandDef::Plane::kEachRank, kBoundary = CommandDef::Plane::kBoundary;
-  // name, usage, doc, fewest and most arguments, who answers, writes, Lua name
-  return {
-      {"help", "", "these commands", 0, 0, kHub, false},
-      {"ranks", "", "each rank: process, phase, step, speed, memory", 0, 0, kEachRank, false},
-      {"params", "[PATTERN]", "parameters and state: type, size", 0, 1, kOneRank, false},
-      {"layout", "P", "which rank holds which part of a parameter", 1, 1, kEachRank, false},
-      {"mem", "", "memory of the rank", 0, 0, kEachRank, false},
-      {"comm", "[N]", "the last N collective calls of each rank, joined (default 10)", 0, 1, kEachRank, false},
-      {"graph", "[PATTERN]", "the compiled graph, or its nodes that match", 0, 1, kOneRank, false},
-      {"plan", "", "what compiling came to", 0, 0, kOneRank, false},
-      {"diag", "", "what the rank does, for how long, and where", 0, 0, kEachRank, false},
-      {"stack", "", "native and Lua stack of the training thread", 0, 0, kEachRank, false},
-      {"plot", "[loss]", "the curve of the last 4096 steps", 0, 1, kOneRank, false},
-      {"tail", "[N]", "the last N losses (default 10)", 0, 1, kOneRank, false},
-      {"status", "", "epoch, step, running or paused", 0, 0, kHub, false},
-      {"who", "", "attached clients", 0, 0, kHub, false},
-      {"rw", "", "take the writer lock, to steer", 0, 0, kHub, false},
-      {"ro", "", "give it back", 0, 0, kHub, false},
-      {"watches", "", "what is watched and which breaks wait", 0, 0, kOneRank, false},
-      {"stat", "NAME", "mean, extremes, zeros, NaN of a parameter, activation or grad(P)", 1, 1, kBoundary, false},
-      {"grad", "P", "the same of the gradient of P at the next step", 1, 1, kBoundary, false},
-      {"dump", "NAME [FILE.safetensors]", "the value: printed, or written beside the run", 1, 2, kBoundary, false},
-      {"watch", "NAME [every N] [limit M]", "its statistics every N steps", 1, 5, kBoundary, false},
-      {"unwatch", "[NAME]", "ends that watch, or all", 0, 1, kBoundary, false},
-      {"prof", "[N]", "a trace of the next N steps of all ranks, for Perfetto (default 1)", 0, 1, kBoundary, false},
-      {"pause", "", "stop between two steps", 0, 0, kBoundary, true},
-      {"step", "[N]", "make N steps (default 1), then pause again", 0, 1, kBoundary, true},
-      {"resume", "", "continue", 0, 0, kBoundary, true},
-      {"set", "lr=V|lr=schedule [at STEP]", "override a scheduled scalar", 1, 3, kBoundary, true},
-      {"save", "[NAME]", "a checkpoint now", 0, 1, kBoundary, true},
-      {"eval", "", "evaluate now", 0, 0, kBoundary, true},
-      {"break", "nan | loss>V | loss<V | step N", "pause when that happens", 1, 2, kBoundary, true, "breakpoint"},
-      {"clear", "", "forget all breaks", 0, 0, kBoundary, true},
-      {"stop", "[now]", "end training after a checkpoint, or without one", 0, 1, kBoundary, true},
-  };
-}
-// clang-format on
 
 // Words; "..." keeps blanks. False: a quote is not closed.
 bool Split(absl::string_view text, std::vector<std::string>* words) {
@@ -75,8 +33,14 @@ bool Split(absl::string_view text, std::vector<std::string>* words) {
 
 }  // namespace
 
+std::vector<CommandDef> AllCommands();  // generated: of each file of commands/
+
 const std::vector<CommandDef>& Commands() {
-  static const auto* commands = new std::vector<CommandDef>(MakeCommands());
+  static const auto* const commands = [] {
+    auto* const all = new std::vector<CommandDef>(AllCommands());
+    std::stable_sort(all->begin(), all->end(), [](const auto& a, const auto& b) { return a.place < b.place; });
+    return all;
+  }();
   return *commands;
 }
 
@@ -101,13 +65,13 @@ StatusOr<Command> ParseCommand(absl::string_view line) {
         absl::StrCat("unknown command .", words[0].substr(0, 64), DidYouMean(words[0].substr(0, 64), names)));
   }
   command.args.assign(words.begin() + 1, words.end());
-  if (command.def->name == "set" && command.args.size() == 3 && command.args[1] == "at") {
-    ASSIGN_OR_RETURN(command.at, ParseCount(command.args[2], 0, "at"));
-    command.args.resize(1);
+  std::vector<std::string>& args = command.args;
+  if (command.def->takes_step && args.size() > 2 && args[args.size() - 2] == "at") {
+    ASSIGN_OR_RETURN(command.at, ParseCount(args.back(), 0, "at"));
+    args.resize(args.size() - 2);
   }
-  const int given = static_cast<int>(command.args.size());
-  const int most = command.def->name == "set" ? 1 : command.def->max_args;
-  if (given < command.def->min_args || given > most || given > kMany)
+  const int given = static_cast<int>(args.size());
+  if (given < command.def->min_args || given > command.def->max_args)
     return absl::InvalidArgumentError(absl::StrCat("usage: .", command.def->name, " ", command.def->usage));
   return command;
 }
@@ -118,6 +82,10 @@ StatusOr<int64_t> ParseCount(absl::string_view text, int64_t least, absl::string
     return absl::InvalidArgumentError(
         absl::StrCat(what, ": expected an integer of at least ", least, ", got '", text.substr(0, 64), "'"));
   return n;
+}
+
+StatusOr<int64_t> CountOf(const Command& command, int64_t value) {
+  return command.args.empty() ? value : ParseCount(command.args[0], 1, "." + command.def->name);
 }
 
 std::string CommandHelp() {

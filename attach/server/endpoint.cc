@@ -130,7 +130,7 @@ void Endpoint::OnCommand(const Server::Line& line) {
 // What a rank other than 0 says to a client of its own socket, also while rank 0 says nothing.
 StatusOr<Answer> Endpoint::OwnSnapshot(absl::string_view line) {
   ASSIGN_OR_RETURN(const Command command, ParseCommand(line));
-  if (!command.def->snapshot() || command.def->plane == CommandDef::Plane::kHub) {
+  if (command.def->at_once == nullptr) {
     return absl::FailedPreconditionError(
         absl::StrCat("rank ", view_.rank, " answers snapshots alone here: attach to the job, which is to rank 0"));
   }

@@ -15,8 +15,8 @@
 #include "attach/server/boundary.h"
 #include "attach/server/combine.h"
 #include "attach/server/command.h"
+#include "attach/server/curve.h"
 #include "attach/server/hub.h"
-#include "attach/server/joined.h"
 #include "attach/server/server.h"
 #include "attach/server/snapshot.h"
 #include "attach/server/statistics.h"
@@ -194,8 +194,8 @@ TEST_F(ServerTest, SurvivesRandomFrames) {
   EXPECT_EQ(Prove(Connect(), "secret"), ControlMessage::Type::kAccept);
 }
 
-std::map<int, StatusOr<Answer>> AnswersOf(const std::vector<std::string>& jsons) {
-  std::map<int, StatusOr<Answer>> answers;
+Answers AnswersOf(const std::vector<std::string>& jsons) {
+  Answers answers;
   for (size_t r = 0; r < jsons.size(); ++r)
     answers.emplace(static_cast<int>(r), jsons[r].empty()
                                              ? StatusOr<Answer>(absl::DeadlineExceededError("does not answer"))
@@ -237,20 +237,26 @@ TEST(Boundary, SaysWhenEventsCannotBeRecorded) {
   EXPECT_THAT(notices[0], HasSubstr("events.jsonl"));
 }
 
+// What the answers of a command, each with the text "text", become.
+std::string Combined(const char* command, const std::vector<std::string>& jsons) {
+  return Combine(*ParseCommand(command), AnswersOf(jsons), {})->text;
+}
+
 TEST(Combine, NamesWhoIsWaitedFor) {
   const std::string computes = R"({"phase":"compute","seconds":3.5,"lua":"","collective":""})";
   const std::string calls = R"({"phase":"between steps","seconds":3.5,"lua":"","collective":"all_reduce #7"})";
   const std::string sleeps = R"({"phase":"data","seconds":4.1,"lua":"recipe.lua:14","collective":""})";
-  EXPECT_EQ(WhoIsWaitedFor({{0, computes}, {1, sleeps}, {2, calls}}),
-            "ranks 0,2 wait for rank 1, in its data for 4.1 s, at recipe.lua:14, in all_reduce #7\n");
-  EXPECT_EQ(WhoIsWaitedFor({{0, computes}, {1, ""}}), "rank 0 waits for rank 1, which does not answer\n");
-  EXPECT_EQ(WhoIsWaitedFor({{0, computes}, {1, calls}}), "");
-  EXPECT_EQ(WhoIsWaitedFor({}), "");
+  EXPECT_EQ(Combined(".diag", {computes, sleeps, calls}),
+            "text\ntext\ntext\nranks 0,2 wait for rank 1, in its data for 4.1 s, at recipe.lua:14, in all_reduce #7\n");
+  EXPECT_EQ(Combined(".diag", {computes, ""}),
+            "text\nrank 1: does not answer\nrank 0 waits for rank 1, which does not answer\n");
+  EXPECT_EQ(Combined(".diag", {computes, calls}), "text\ntext\n");
+  EXPECT_EQ(Combined(".diag", {sleeps}), "text");
 }
 
 TEST(Combine, EqualAnswersAreSaidOnce) {
-  const Command pause = *ParseCommand(".pause"), stat = *ParseCommand(".stat w");
-  std::map<int, StatusOr<Answer>> answers;
+  const Command pause = *ParseCommand(".pause");
+  Answers answers;
   for (int r = 0; r < 4; ++r) answers.emplace(r, Answer{"paused at step 7", "{\"step\":7}"});
   EXPECT_THAT(Combine(pause, answers, absl::Milliseconds(20))->text,
               HasSubstr("paused at step 7 on 4/4 ranks (0.02 s)"));
@@ -258,13 +264,13 @@ TEST(Combine, EqualAnswersAreSaidOnce) {
   EXPECT_THAT(std::string(Combine(pause, answers, absl::ZeroDuration()).status().message()), HasSubstr("no (ranks 2)"));
   const std::string one = R"({"type":"f32[2]","stat":{"crc":"00c0ffee"}})",
                     other = R"({"type":"f32[2]","stat":{"crc":"1"}})";
-  EXPECT_EQ(Combine(stat, AnswersOf({one, one}), {})->text, "text  identical on ranks 0-1 (crc 00c0ffee)");
-  EXPECT_EQ(Combine(stat, AnswersOf({one, other, one}), {})->text, "[0,2] text\n[1] text\n");
-  EXPECT_EQ(Combine(stat, AnswersOf({"{}", "{}"}), {})->text, "text");  // to be told later
+  EXPECT_EQ(Combined(".stat w", {one, one}), "text  identical on ranks 0-1 (crc 00c0ffee)");
+  EXPECT_EQ(Combined(".stat w", {one, other, one}), "[0,2] text\n[1] text\n");
+  EXPECT_EQ(Combined(".stat w", {"{}", "{}"}), "text");  // to be told later
 }
 
 TEST(Combine, LuaSaysEqualValuesOnce) {
-  std::map<int, StatusOr<Answer>> answers;
+  Answers answers;
   for (int r = 0; r < 3; ++r) answers.emplace(r, Answer{r == 1 ? "5" : "64", ""});
   EXPECT_EQ(CombineLua(answers)->text, "[0,2] 64\n[1] 5\n");
   answers.at(1) = absl::InvalidArgumentError("wrong");
@@ -277,30 +283,30 @@ std::string PartJson(const std::string& begin) {
       R"("begin":)", begin, "}");
 }
 
-TEST(Joined, PartsAreDrawnAsATable) {
-  const auto answers = AnswersOf({PartJson("[0,0]"), PartJson("[0,4]"), PartJson("[2,0]"), PartJson("[2,4]"),
-                                  PartJson("[0,0]"), PartJson("[0,4]"), PartJson("[2,0]"), PartJson("[2,4]")});
-  EXPECT_EQ(DrawLayout(answers).text,
+TEST(Combine, PartsAreDrawnAsATable) {
+  EXPECT_EQ(Combined(".layout fc.w", {PartJson("[0,0]"), PartJson("[0,4]"), PartJson("[2,0]"), PartJson("[2,4]"),
+                                      PartJson("[0,0]"), PartJson("[0,4]"), PartJson("[2,0]"), PartJson("[2,4]")}),
             "fc.w  f32[4,8]  layout [a, b]  4 parts of [2,4], 32 B each, 2 copies\n"
             "  axis 1 \\ 2      [1:4]           [5:8]           \n"
             "  [1:2]           r0 r4           r1 r5           \n"
             "  [3:4]           r2 r6           r3 r7           \n");
 }
 
-TEST(Joined, CallsNameWhoHasNotCome) {
+TEST(Combine, CallsNameWhoHasNotCome) {
   const std::string came = R"({"calls":[{"n":7,"of":3,"what":"all_reduce","state":"waiting","s":2.5}]})";
-  EXPECT_EQ(JoinCalls(AnswersOf({came, R"({"calls":[]})", came})).text,
+  EXPECT_EQ(Combined(".comm", {came, R"({"calls":[]})", came}),
             "#7 of 3 ranks  all_reduce  waiting on 0,2, not entered by 1  (2.500 s at most)\n");
 }
 
 // A rank of another build, or one whose memory is damaged, says something else: its answer is left out.
-TEST(Joined, DamagedAnswersAreLeftOut) {
+TEST(Combine, DamagedAnswersAreLeftOut) {
   const std::string part = PartJson("[0,0]"), call = R"({"calls":[{"n":7,"of":2,"what":"w","state":"done","s":1}]})",
                     diagnosis = R"({"phase":"compute","seconds":3.5,"lua":"","collective":"all_reduce #7"})",
                     statistics = R"({"type":"f32[2]","stat":{"crc":"00c0ffee"}})";
-  EXPECT_THAT(DrawLayout(AnswersOf({part, PartJson("[3,0]")})).text, HasSubstr("no answer from rank 1\n"));
-  EXPECT_THAT(DrawLayout(AnswersOf({part, PartJson("[0]")})).text, HasSubstr("no answer from rank 1\n"));
-  const Command stat = *ParseCommand(".stat w");
+  EXPECT_THAT(Combined(".layout fc.w", {part, PartJson("[3,0]")}), HasSubstr("no answer from rank 1\n"));
+  EXPECT_THAT(Combined(".layout fc.w", {part, PartJson("[0]")}), HasSubstr("no answer from rank 1\n"));
+  std::vector<Command> commands;
+  for (const char* const line : {".layout fc.w", ".comm", ".stat w", ".diag"}) commands.push_back(*ParseCommand(line));
   std::mt19937 random(5);
   for (int i = 0; i < 20000; ++i) {
     for (const std::string& whole : {part, call, diagnosis, statistics}) {
@@ -313,10 +319,7 @@ TEST(Joined, DamagedAnswersAreLeftOut) {
         if (damaged.empty()) break;
       }
       const auto answers = AnswersOf({whole, damaged});
-      DrawLayout(answers);
-      JoinCalls(answers);
-      Combine(stat, answers, {}).IgnoreError();
-      WhoIsWaitedFor({{0, whole}, {1, damaged}});
+      for (const Command& command : commands) Combine(command, answers, {}).IgnoreError();
     }
   }
 }

@@ -16,8 +16,6 @@
 namespace mslua::endpoint {
 namespace {
 
-using Plane = CommandDef::Plane;
-
 // Whose commands come from the Lua beside a rank.
 constexpr uint64_t kLuaClients = INT64_MAX;
 constexpr int64_t kMostMargin = 1 << 20;
@@ -89,11 +87,10 @@ Status Hub::Start(Task task) {
   RETURN_IF_ERROR(Check(task));
   if (task.lua) {
     Ask(std::move(task));
-  } else if (task.command.def->plane == Plane::kHub) {
-    Reply(task, Own(task));
+  } else if (task.command.def->by_hub != nullptr) {
+    Reply(task, task.command.def->by_hub(*this, {task.client, task.pid}));
   } else if (task.command.def->snapshot()) {
-    if (task.ranks.empty())
-      task.ranks = task.command.def->plane == Plane::kEachRank ? AllRanks(view_.ranks) : std::vector<int>{0};
+    if (task.ranks.empty()) task.ranks = task.command.def->each_rank ? AllRanks(view_.ranks) : std::vector<int>{0};
     task.deadline = MonotonicNow() + kAnswerLimit;
     Ask(std::move(task));
   } else {
@@ -119,42 +116,23 @@ Status Hub::Check(const Task& task) const {
       absl::StrCat(".", name, " changes the training: take the writer lock first (.rw, or mslua attach --rw)", holder));
 }
 
-// ------------------------------------------------------------------------------------- what the hub itself knows
+// ------------------------------------------------------------------------------------- -- the writer lock
 
-StatusOr<Answer> Hub::Own(const Task& task) {
-  const std::string& name = task.command.def->name;
-  if (name == "help") return Answer{CommandHelp(), ""};
-  if (name == "rw") return TakeLock(task);
-  if (name == "status") return StatusLine();
-  if (name == "ro") {
-    if (writer_ != task.client) return absl::FailedPreconditionError("you do not hold the writer lock");
-    writer_ = 0;
-    return Answer{"writer lock released", ""};
-  }
-  const int n = outlet_.clients();
-  return Answer{absl::StrCat(n, n == 1 ? " client" : " clients",
-                             writer_ == 0 ? "; nobody steers" : absl::StrCat("; process ", writer_pid_, " steers")),
-                ""};
-}
-
-StatusOr<Answer> Hub::TakeLock(const Task& task) {
-  if (IsLua(task.client)) return absl::InvalidArgumentError("Lua at a rank has the lock of the client that sent it");
-  if (writer_ != 0 && writer_ != task.client)
+StatusOr<Answer> Hub::TakeLock(const Caller& caller) {
+  if (IsLua(caller.client)) return absl::InvalidArgumentError("Lua at a rank has the lock of the client that sent it");
+  if (writer_ != 0 && writer_ != caller.client)
     return absl::PermissionDeniedError(absl::StrCat("process ", writer_pid_, " holds the writer lock"));
-  writer_ = task.client;
-  writer_pid_ = task.pid;
+  writer_ = caller.client;
+  writer_pid_ = caller.pid;
   resume_at_ = MonotonicTime::InfiniteFuture();
   return Answer{
       absl::StrCat("writer lock taken", view_.folder.empty() ? "" : "; what you do is recorded in events.jsonl"), ""};
 }
 
-Answer Hub::StatusLine() const {
-  const TrainProgress& p = view_.trainer->progress();
-  const auto phase = p.phase.load();
-  return {absl::StrFormat("e%d:s%d %s", p.epoch.load() + 1, p.step.load(),
-                          phase == TrainProgress::Phase::kPaused ? "PAUSED" : "run"),
-          absl::StrFormat("{\"epoch\":%d,\"step\":%d,\"phase\":\"%s\"}", p.epoch.load() + 1, p.step.load(),
-                          PhaseName(phase))};
+StatusOr<Answer> Hub::ReleaseLock(const Caller& caller) {
+  if (writer_ != caller.client) return absl::FailedPreconditionError("you do not hold the writer lock");
+  writer_ = 0;
+  return Answer{"writer lock released", ""};
 }
 
 // ---------------------------------------------------------------------------------------------- lines for ranks
@@ -173,8 +151,7 @@ void Hub::Ask(Task task) {
 
 void Hub::Enqueue(Task task) {
   const uint64_t seq = task.seq;
-  if (!task.forget && (task.command.def->name == "watch" || task.command.def->name == "break"))
-    watchers_.insert(task.client);
+  if (task.command.def->until_leave) watchers_.insert(task.client);
   tasks_[seq] = std::move(task);
   to_agree_.push_back(seq);
   if (to_agree_.size() == 1) ProposeNext();

@@ -24,6 +24,12 @@ inline constexpr absl::Duration kLease = absl::Seconds(2);
 // For a rank to answer a snapshot: its control thread answers at once, or its process is stopped.
 inline constexpr absl::Duration kAnswerLimit = absl::Seconds(2);
 
+// Who has given a command.
+struct Caller {
+  uint64_t client = 0;
+  int pid = 0;
+};
+
 class Hub {
  public:
   struct Outlet {
@@ -46,6 +52,13 @@ class Hub {
   // Training is over: what waits is answered so.
   void Close();
 
+  // For the commands that the hub carries out itself.
+  const TrainingView& view() const { return view_; }
+  int clients() const { return outlet_.clients(); }
+  int writer_pid() const { return writer_ == 0 ? 0 : writer_pid_; }  // who holds the writer lock; 0: nobody
+  StatusOr<Answer> TakeLock(const Caller& caller);
+  StatusOr<Answer> ReleaseLock(const Caller& caller);
+
  private:
   struct Task {
     uint64_t seq = 0, client = 0;
@@ -65,9 +78,6 @@ class Hub {
 
   Status Choose(absl::string_view chosen, std::vector<int>* ranks) const;
   Status Check(const Task& task) const;
-  StatusOr<Answer> Own(const Task& task);
-  StatusOr<Answer> TakeLock(const Task& task);
-  Answer StatusLine() const;
   Status Start(Task task);
   void Ask(Task task);
   void Enqueue(Task task);

@@ -81,7 +81,6 @@ std::string TopicPage(const std::string& title, const cli::Topic& topic, const s
 }
 
 std::string InteractivePage() {
-  using Plane = endpoint::CommandDef::Plane;
   std::string text =
       "# Commands of attach and the REPL\n\nEvery command begins with a dot. \"Answered\" says when: *at once*, "
       "whatever the rank is doing, or *between two steps*. Commands marked *steers* change the training; only the "
@@ -90,8 +89,8 @@ std::string InteractivePage() {
   for (const endpoint::CommandDef& command : endpoint::Commands()) {
     absl::StrAppend(&text, "| ",
                     Cell(Code(absl::StrCat(".", command.name, command.usage.empty() ? "" : " ", command.usage))), " | ",
-                    Cell(command.doc), " | ", command.plane == Plane::kBoundary ? "between two steps" : "at once",
-                    " | ", command.writes ? "steers" : "", " |\n");
+                    Cell(command.doc), " | ", command.snapshot() ? "at once" : "between two steps", " | ",
+                    command.writes ? "steers" : "", " |\n");
   }
   absl::StrAppend(&text, "\n## Commands of `mslua attach` itself\n\n```text\n", repl::AttachHelp(), "```\n");
   absl::StrAppend(&text, "\n## Commands of the REPL\n\n```text\n", repl::LoopHelp(), "```\n");

@@ -1,13 +1,15 @@
-#include "attach/server/joined.h"
-
 #include <algorithm>
-#include <set>
-#include <tuple>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "attach/server/answer_json.h"
+#include "attach/server/answer_text.h"
+#include "attach/server/combine.h"
+#include "attach/server/commands/define.h"
+#include "attach/server/snapshot.h"
+#include "core/base/dtype.h"
 #include "core/base/shape.h"
 
 namespace mslua::endpoint {
@@ -54,12 +56,6 @@ std::vector<Part> PartsOf(const std::map<int, Json>& objects) {
   return parts;
 }
 
-std::string JsonList(const std::map<int, Json>& objects) {
-  Json list = Json::array();
-  for (const auto& o : objects) list.push_back(o.second);
-  return Json{{"ranks", list}}.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 // Rows and columns are the ranges along dimensions `r` and `c`, the cells the ranks that hold them.
 std::string Table(const std::vector<Part>& parts, size_t r, size_t c) {
   std::vector<std::string> rows, columns;
@@ -98,26 +94,9 @@ std::string DrawParts(const std::vector<Part>& parts, const Shape& whole) {
   return text;
 }
 
-std::string Bytes(int64_t n) {
-  return n < 1024      ? absl::StrCat(n, " B")
-         : n < 1 << 20 ? absl::StrFormat("%.1f KiB", n / 1024.0)
-                       : absl::StrFormat("%.1f MiB", n / 1048576.0);
-}
-
-}  // namespace
-
-std::string RankList(const std::vector<int>& ranks) {
-  std::string text;
-  for (size_t i = 0; i < ranks.size();) {
-    size_t last = i;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    absl::StrAppend(&text, text.empty() ? "" : ",", ranks[i], last > i ? absl::StrCat("-", ranks[last]) : "");
-    i = last + 1;
-  }
-  return text;
-}
-
-Answer DrawLayout(const std::map<int, StatusOr<Answer>>& answers) {
+// Which rank holds which part, as a table of the parts along the one or two dimensions that are sharded first, the rest
+// as a list. Elements count from 1.
+Answer DrawLayout(const Answers& answers) {
   std::map<int, Json> objects = ReadObjects(answers, {{"name", Field::kText},
                                                       {"dtype", Field::kText},
                                                       {"layout", Field::kText},
@@ -142,7 +121,7 @@ Answer DrawLayout(const std::map<int, StatusOr<Answer>>& answers) {
   std::string text =
       absl::StrCat(first["name"].get<std::string>(), "  ", first["dtype"].get<std::string>(), "[",
                    absl::StrJoin(whole, ","), "]", layout.empty() ? "" : absl::StrCat("  layout ", layout));
-  const std::string each = absl::StrCat(Bytes(first["bytes"].get<int64_t>()), " each");
+  const std::string each = absl::StrCat(BytesText(first["bytes"].get<int64_t>()), " each");
   const std::string on = absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ", RankList(ranks));
   if (first["own"].get<bool>()) {
     absl::StrAppend(&text, "  a value of its own on each of ", on, "  ", each, "\n");
@@ -155,55 +134,41 @@ Answer DrawLayout(const std::map<int, StatusOr<Answer>>& answers) {
   }
   if (!silent.empty())
     absl::StrAppend(&text, "  no answer from ", silent.size() == 1 ? "rank " : "ranks ", RankList(silent), "\n");
-  return {text, JsonList(objects)};
+  return {text, JsonOfRanks(objects)};
 }
 
-Answer JoinCalls(const std::map<int, StatusOr<Answer>>& answers) {
-  const std::map<int, Json> objects = ReadObjects(answers, {{"calls", Field::kList}});
-  struct Joined {
-    std::map<int, std::pair<std::string, double>> ranks;  // state and seconds
+// This rank's part.
+StatusOr<Answer> Layout(Snapshots& rank, const Command& command) {
+  for (const Snapshots::Stored& s : rank.stored()) {
+    if (s.name != command.args[0] && !absl::EndsWith(s.name, "." + command.args[0]) &&
+        !absl::EndsWith(s.name, "/" + command.args[0]))
+      continue;
+    const bool all = s.place.whole.empty();
+    const Json json = {{"rank", rank.view().rank},
+                       {"name", s.name},
+                       {"dtype", Name(s.type.dtype)},
+                       {"whole", all ? s.type.shape : s.place.whole},
+                       {"begin", all ? Shape(s.type.shape.size(), 0) : s.place.begin},
+                       {"part", s.type.shape},
+                       {"bytes", s.type.bytes()},
+                       {"own", s.place.own},
+                       {"layout", s.place.layout}};
+    return Answer{absl::StrFormat("%s  %s\n", s.name, mslua::ToString(s.type)), Dump(json)};
+  }
+  return absl::NotFoundError(absl::StrCat("there is no parameter or state '", command.args[0], "' (.params)"));
+}
+
+}  // namespace
+
+MSLUA_COMMAND(layout) {
+  CommandDef def("layout", "P", "which rank holds which part of a parameter", 1, 1);
+  def.place = 30;
+  def.each_rank = true;
+  def.at_once = Layout;
+  def.combine = [](const Command& command, const Answers& answers, absl::Duration) -> StatusOr<Answer> {
+    return answers.begin()->second.ok() ? DrawLayout(answers) : ListRanks(command, answers);
   };
-  // By number, size of the group and what it is.
-  std::map<std::tuple<int64_t, int, std::string>, Joined> calls;
-  std::vector<std::tuple<int64_t, int, std::string>> order;
-  for (const auto& [rank, json] : objects) {
-    for (const Json& c : json["calls"]) {
-      if (!HasFields(c, {{"n", Field::kInteger},
-                         {"of", Field::kInteger},
-                         {"what", Field::kText},
-                         {"state", Field::kText},
-                         {"s", Field::kNumber}}))
-        continue;
-      const std::tuple<int64_t, int, std::string> key{c["n"].get<int64_t>(), c["of"].get<int>(),
-                                                      c["what"].get<std::string>()};
-      if (calls.count(key) == 0) order.push_back(key);
-      calls[key].ranks[rank] = {c["state"].get<std::string>(), c["s"].get<double>()};
-    }
-  }
-  std::stable_sort(order.begin(), order.end(),
-                   [](const auto& a, const auto& b) { return std::get<0>(a) < std::get<0>(b); });
-  std::string text;
-  for (const auto& key : order) {
-    const Joined& call = calls[key];
-    std::map<std::string, std::vector<int>> by_state;
-    double longest = 0;
-    for (const auto& [rank, state] : call.ranks) {
-      by_state[state.first].push_back(rank);
-      longest = std::max(longest, state.second);
-    }
-    std::vector<std::string> states;
-    for (const auto& [state, ranks] : by_state) states.push_back(absl::StrCat(state, " on ", RankList(ranks)));
-    // Who waits, waits for those that have not come.
-    std::vector<int> missing;
-    for (const auto& o : objects) {
-      if (by_state.count("waiting") > 0 && call.ranks.count(o.first) == 0) missing.push_back(o.first);
-    }
-    if (!missing.empty() && std::get<1>(key) == static_cast<int>(objects.size()))
-      states.push_back(absl::StrCat("not entered by ", RankList(missing)));
-    absl::StrAppendFormat(&text, "#%d of %d ranks  %s  %s  (%.3f s at most)\n", std::get<0>(key), std::get<1>(key),
-                          std::get<2>(key), absl::StrJoin(states, ", "), longest);
-  }
-  return {text.empty() ? "no collective call yet\n" : text, JsonList(objects)};
+  return def;
 }
 
 }  // namespace mslua::endpoint

@@ -1,0 +1,46 @@
+#include <cmath>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "attach/server/commands/define.h"
+#include "attach/server/steering.h"
+
+namespace mslua::endpoint {
+namespace {
+
+StatusOr<Answer> Set(Steering& steering, const Request& request, const TrainState&, bool*) {
+  Trainer& trainer = *steering.view().trainer;
+  const std::string& text = request.command.args[0];
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos) return absl::InvalidArgumentError("usage: .set lr=V or lr=schedule");
+  const std::string name = text.substr(0, equals), value = text.substr(equals + 1);
+  double v = std::nan("");
+  if (value != "schedule" && (!absl::SimpleAtod(value, &v) || !std::isfinite(v)))
+    return absl::InvalidArgumentError(
+        absl::StrCat(".set ", name, ": expected a number or 'schedule', got '", value, "'"));
+  double before = std::nan("");
+  std::vector<std::string> names;
+  for (size_t i = 0; i < trainer.scalars().size(); ++i) {
+    names.push_back(trainer.scalars()[i].input);
+    if (names.back() == name) before = trainer.ScalarNow(static_cast<int>(i));
+  }
+  if (!trainer.Override(name, v).ok())
+    return absl::NotFoundError(absl::StrCat("there is no '", name, "' to set: ", absl::StrJoin(names, ", ")));
+  return Answer{absl::StrFormat("%s %g -> %s", name, before, value), ""};
+}
+
+}  // namespace
+
+MSLUA_COMMAND(set) {
+  CommandDef def("set", "lr=V|lr=schedule [at STEP]", "override a scheduled scalar", 1, 1);
+  def.place = 330;
+  def.writes = true;
+  def.takes_step = true;
+  def.named_with = "=";
+  def.between_steps = Set;
+  return def;
+}
+
+}  // namespace mslua::endpoint

@@ -1,0 +1,65 @@
+// What the commands that are carried out between two steps act on.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "attach/server/breaks.h"
+#include "attach/server/profiling.h"
+#include "attach/server/training_view.h"
+#include "attach/server/watch_list.h"
+
+namespace mslua::endpoint {
+
+// Belongs to a boundary (boundary.h), whose mutex guards it; on the training thread.
+class Steering {
+ public:
+  // `outlet` outlives it.
+  Steering(const TrainingView& view, const Outlet& outlet)
+      : view_(view), outlet_(outlet), watches_(view, outlet), profiling_(view, outlet) {}
+
+  const TrainingView& view() const { return view_; }
+  WatchList& watches() { return watches_; }
+  const WatchList& watches() const { return watches_; }
+  Breaks& breaks() { return breaks_; }
+  const Breaks& breaks() const { return breaks_; }
+  Profiling& profiling() { return profiling_; }
+
+  bool paused() const { return paused_; }
+  // At this boundary.
+  void Pause() { paused_ = true; }
+  // After so many steps.
+  void PauseAt(int64_t step) { pause_at_ = step; }
+  // Ends the pause until so many steps are done; then the request is answered.
+  void StepTo(int64_t step, const Request& request);
+  // Ends the pause, before anybody is told so: who then asks is not to hear of one.
+  void Continue();
+
+  // Whether it is paused in a step whose loss is NaN.
+  bool bad_loss() const { return bad_loss_; }
+
+  // Of a client that has gone.
+  void Forget(uint64_t client);
+
+ private:
+  friend class Boundary;
+  // Whether a pause is due after so many steps.
+  bool PauseIsDue(int64_t step) const { return pause_at_ >= 0 && step >= pause_at_; }
+  void AnswerPause(int64_t step);
+  bool Busy() const;
+  void Close(std::vector<Request>* unanswered);
+
+  const TrainingView& view_;
+  const Outlet& outlet_;
+  WatchList watches_;
+  Breaks breaks_;
+  Profiling profiling_;
+  bool paused_ = false, bad_loss_ = false;
+  int64_t pause_at_ = -1;          // steps done; -1: nobody asked for it
+  std::vector<Request> on_pause_;  // to be answered then
+};
+
+// The answer of a command that was carried out after so many steps: "TEXT at step 5".
+Answer AtStep(const char* text, int64_t step);
+
+}  // namespace mslua::endpoint

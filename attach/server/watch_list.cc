@@ -1,0 +1,107 @@
+#include "attach/server/watch_list.h"
+
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "attach/server/statistics.h"
+#include "core/base/dtype.h"
+
+namespace mslua::endpoint {
+
+Watched& WatchList::values() {
+  if (watched_ == nullptr) watched_ = std::make_unique<Watched>(view_);
+  return *watched_;
+}
+
+Status WatchList::Add(const Request& request, const Named& named, int64_t every, int64_t limit) {
+  watches_.push_back({request.client, named, every, limit, request.reports});
+  const Status shown = ShowWanted();
+  if (!shown.ok()) watches_.pop_back();
+  return shown;
+}
+
+size_t WatchList::Remove(uint64_t client, const std::string& name) {
+  const size_t before = watches_.size();
+  watches_.erase(
+      std::remove_if(watches_.begin(), watches_.end(),
+                     [&](const Watch& w) { return w.client == client && (name.empty() || w.named.name == name); }),
+      watches_.end());
+  return before - watches_.size();
+}
+
+void WatchList::Forget(uint64_t client) { Remove(client, ""); }
+
+StatusOr<Answer> WatchList::Answered(const Once& once, int64_t step) {
+  ASSIGN_OR_RETURN(const TensorView value, values().ValueOf(once.named));
+  return once.describe({view_, once.request, once.named, value, step});
+}
+
+StatusOr<Answer> WatchList::ShowOnce(const Request& request, const std::string& name, Describe describe, int64_t step,
+                                     bool paused, bool* later) {
+  ASSIGN_OR_RETURN(const Named named, values().Find(name));
+  if (values().Shows(named)) return Answered({request, named, describe, step}, step);
+  once_.push_back({request, named, describe, step});
+  once_.back().request.told = paused;
+  *later = !paused;
+  if (!paused) return Answer();
+  return Answer{absl::StrCat(named.name, " ", ToString(named.type), ": after the next step"), ""};
+}
+
+Status WatchList::ShowWanted() {
+  std::vector<Named> wanted;
+  const auto want = [&](const Named& named) {
+    const auto same = [&](const Named& other) { return other.name == named.name; };
+    if (named.stored == nullptr && std::none_of(wanted.begin(), wanted.end(), same)) wanted.push_back(named);
+  };
+  for (const Watch& w : watches_) want(w.named);
+  for (const Once& o : once_) want(o.named);
+  const Status shown = values().Show(wanted);
+  if (!shown.ok()) {
+    for (const Once& o : once_) outlet_.answer(o.request, shown);
+    once_.clear();
+  }
+  return watches_.empty() ? absl::OkStatus() : shown;
+}
+
+void WatchList::Report(const TrainState& state) {
+  std::map<std::string, std::string> said;  // of a value, for all its watchers
+  for (Watch& w : watches_) {
+    if (!values().Shows(w.named) || state.step % w.every != 0) continue;
+    --w.left;
+    std::string& text = said[w.named.name];
+    // All ranks gather parts, whichever rank reports.
+    if (text.empty() && (w.reports || w.named.gathered)) {
+      const auto value = values().ValueOf(w.named);
+      text = value.ok() ? ToString(StatisticsOf(*value)) : std::string(value.status().message());
+    }
+    if (!w.reports) continue;
+    outlet_.event(w.client, absl::StrCat("s", state.step, "  ", w.named.name, "  ", text));
+    if (w.left == 0) outlet_.event(w.client, absl::StrCat("watch of ", w.named.name, " is over"));
+  }
+  watches_.erase(std::remove_if(watches_.begin(), watches_.end(), [](const Watch& w) { return w.left == 0; }),
+                 watches_.end());
+  for (size_t i = 0; i < once_.size();) {
+    if (state.step <= once_[i].from || !values().Shows(once_[i].named)) {
+      ++i;
+      continue;
+    }
+    outlet_.answer(once_[i].request, Answered(once_[i], state.step));
+    once_.erase(once_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+}
+
+std::string WatchList::Text() const {
+  std::string text;
+  for (const Watch& w : watches_)
+    absl::StrAppend(&text, "watch ", w.named.name, " every ", w.every, ", ", w.left, " samples left\n");
+  return text;
+}
+
+void WatchList::Close(std::vector<Request>* unanswered) {
+  for (const Once& o : once_) unanswered->push_back(o.request);
+  once_.clear();
+  watched_.reset();
+}
+
+}  // namespace mslua::endpoint
