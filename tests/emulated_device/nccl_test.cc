@@ -213,13 +213,14 @@ TEST(Rank, Conformance) {
 
 // The sum of two calls that are enqueued, one behind the other, before anybody waits; then one that never ends.
 Status Sums(Place& place, int calls) {
+  // They outlive the stream, which may still copy where a call has failed.
+  const std::vector<float> ones(16, 1);
+  std::vector<float> sums(16);
   const std::vector<int64_t> ranks(place.groups->world().members().begin(), place.groups->world().members().end());
   ASSIGN_OR_RETURN(NcclGroup* const group, place.world->Get(ranks, "train.lua:1"));
   if (group == nullptr) return absl::UnavailableError(place.staged);
   ASSIGN_OR_RETURN(DeviceStream stream, place.device->MakeStream());
   ASSIGN_OR_RETURN(DeviceMemory memory, place.device->Allocate(64));
-  const std::vector<float> ones(16, 1);
-  std::vector<float> sums(16);
   RETURN_IF_ERROR(stream.CopyIn(memory.data(), ones.data(), 64));
   for (int i = 0; i < calls; ++i) {
     ASSIGN_OR_RETURN(
