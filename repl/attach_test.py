@@ -135,7 +135,7 @@ def test_diagnosis():
 
 def test_lua_at_the_rank():
     job = Job("l", "steps=1000000", "nap=0.002")
-    if "ASAN_OPTIONS" not in os.environ:  # AddressSanitizer takes terabytes of addresses, which the process may not have
+    if "ASAN_OPTIONS" not in os.environ:  # AddressSanitizer takes more addresses than the process may have
         text, code = attach("@all 1 + 1", "@0 ms.ones{2}", "@all ms.run.stat('w2').stat.elements",
                             "@0 print('a') return 2")
         check("Lua runs at the rank", code == 0 and "[0] 2" in text and "f32[2]" in text and "[0] 64" in text, text)

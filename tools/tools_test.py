@@ -22,7 +22,7 @@ class Clone(unittest.TestCase):
     def setUp(self):
         self.root = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, self.root)
-        for name in ("mslua", "tools/build.sh", "tools/lint", "tools/components.txt", "tools/packages.txt"):
+        for name in ("mslua", "tools/build.sh", "tools/lint", "tools/bazel/components.bzl", "tools/packages.txt"):
             self.write(name, "")
             shutil.copy(os.path.join(SOURCE, name), os.path.join(self.root, name))
 
@@ -94,8 +94,9 @@ class Launcher(Clone):
     def test_every_component_of_the_program_is_watched(self):
         with open(os.path.join(self.root, "mslua"), encoding="utf-8") as script:
             watched = script.read()
-        with open(os.path.join(self.root, "tools/components.txt"), encoding="utf-8") as table:
-            components = {line.split(":")[0].split("/")[0] for line in table if ":" in line.split("#")[0]}
+        with open(os.path.join(self.root, "tools/bazel/components.bzl"), encoding="utf-8") as table:
+            components = set(re.findall(r'^    "([a-z]+)[a-z/_]*": \[', table.read(), re.M))
+        self.assertIn("core", components)
         for component in components - {"tools", "tests", "bench"}:
             self.assertIn(f'"$root/{component}"', watched)
 
@@ -183,15 +184,15 @@ class Lint(Clone):
                                        '#include "core/base/c.h"\n#include "absl/x.h"\n#include <vector>\n'), [])
         self.assertEqual(self.problems("core/base/a.cc", '\n#include "core/op/b.h"\n'),
                          ["core/base/a.cc:2: component core/base may not include core/op/b.h of component core/op "
-                          "(tools/components.txt)"])
+                          "(tools/bazel/components.bzl)"])
         self.assertEqual(len(self.problems("core/autodiff/a.h", '#include "core/ops/define.h"\n')), 1)
         self.assertEqual(len(self.problems("core/runtime/a.h", '#include "lua/tensor.h"\n')), 1)
         self.assertEqual(self.problems("core/autodiff/a_test.cc", '#include "core/ops/define.h"\n'), [])
         self.assertEqual(self.problems("lua/a.cc", '#include "core/checkpoint/a.h"\n#include "core/data/a.h"\n'), [])
         self.assertEqual(self.problems("core/base/b.cc", '#include "core/nowhere/b.h"\n'),
-                         ["core/base/b.cc:1: core/nowhere/b.h is in no component of tools/components.txt"])
+                         ["core/base/b.cc:1: core/nowhere/b.h is in no component of tools/bazel/components.bzl"])
         self.assertEqual(self.problems("core/nowhere/b.h", "int b;\n"),
-                         ["core/nowhere/b.h:1: the file is in no component of tools/components.txt"])
+                         ["core/nowhere/b.h:1: the file is in no component of tools/bazel/components.bzl"])
         self.assertEqual(self.problems("verbs/main.cc", '#include "repl/editor.h"\n'), [])
         self.assertEqual(len(self.problems("lua/a.cc", '#include "repl/editor.h"\n')), 1)
 
