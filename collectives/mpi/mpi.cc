@@ -29,19 +29,20 @@ constexpr int kSplitTag = 1 << 14;  // and above: one for each group
 enum Tag { kHeader = 1, kData, kAnswer, kAbortTag };
 
 // Open MPI's functions and handles; its headers name handles as global variables of the library.
-#define MSLUA_MPI_FUNCTIONS(F)                                                                           \
-  F(Init_thread)                                                                                         \
-  F(Finalize)                                                                                            \
-  F(Comm_rank)                                                                                           \
-  F(Comm_size)                                                                                           \
-  F(Comm_free)                                                                                           \
-  F(Comm_group)                                                                                          \
-  F(Comm_create_group)                                                                                   \
-  F(Comm_set_errhandler)                                                                                 \
-  F(Group_incl)                                                                                          \
-  F(Group_free)                                                                                          \
-  F(Type_contiguous) F(Type_commit) F(Test) F(Iprobe) F(Recv) F(Isend) F(Irecv) F(Iallreduce) F(Ireduce) \
-      F(Ireduce_scatter_block) F(Iallgather) F(Igather) F(Iscatter) F(Ialltoall) F(Ibcast) F(Error_string)
+#define MSLUA_MPI_FUNCTIONS(F)                                                                                 \
+  F(Init_thread)                                                                                               \
+  F(Finalize)                                                                                                  \
+  F(Comm_rank)                                                                                                 \
+  F(Comm_size)                                                                                                 \
+  F(Comm_free)                                                                                                 \
+  F(Comm_group)                                                                                                \
+  F(Comm_create_group)                                                                                         \
+  F(Comm_set_errhandler)                                                                                       \
+  F(Group_incl)                                                                                                \
+  F(Group_free)                                                                                                \
+  F(Type_contiguous)                                                                                           \
+  F(Type_commit) F(Test) F(Iprobe) F(Recv) F(Isend) F(Irecv) F(Iallreduce) F(Ireduce) F(Ireduce_scatter_block) \
+      F(Iallgather) F(Igather) F(Iscatter) F(Ialltoall) F(Ibcast) F(Error_string)
 
 // The main thread's way in and out of the library, for StuckWatch. Open MPI is opened once a process.
 struct Inside {
@@ -317,6 +318,12 @@ class MpiCommunicator : public Communicator {
   Status Check(int code, const char* what) const;
   StatusOr<bool> Ended(MPI_Request* request) const;
   Status Begin(Operation& op);
+  // Not OK: the ranks have announced different calls.
+  Status CheckAgreement(const Operation& op) const;
+  // In which the elements are reduced, and how.
+  MPI_Datatype TypeOfSum(DType dtype) const;
+  MPI_Op OpOf(const Call& call) const;
+  Status BeginReduction(Operation& op);
   Status BeginData(Operation& op);
   void Finish(Operation& op);
   Status Turn(bool* moved);
@@ -534,7 +541,7 @@ Status MpiCommunicator::Begin(Operation& op) {
                "MPI_Iallgather");
 }
 
-Status MpiCommunicator::BeginData(Operation& op) {
+Status MpiCommunicator::CheckAgreement(const Operation& op) const {
   const Call& call = op.call;
   for (int r = 0; r < size(); ++r) {
     const Call theirs = ToCall(op.all[r]);
@@ -548,100 +555,110 @@ Status MpiCommunicator::BeginData(Operation& op) {
                                                       " calls ", Describe(ToCall(op.all[high])),
                                                       "; all ranks of a group make the same calls in the same order"));
   }
-  if (call.kind == Collective::kBarrier || call.count == 0) return absl::OkStatus();
-  const int n = size(), count = static_cast<int>(call.count), root = call.peer;
-  const bool is_root = rank() == root;
-  const int64_t bytes = call.count * SizeOf(call.dtype);
-  const MPI_Datatype opaque = mpi_->elements[ElementIndex(call.dtype)];
+  return absl::OkStatus();
+}
+
+MPI_Datatype MpiCommunicator::TypeOfSum(DType dtype) const {
+  switch (dtype) {
+    case DType::kF16:
+    case DType::kBF16:
+    case DType::kF32:
+      return mpi_->f32;
+    case DType::kF64:
+      return mpi_->f64;
+    case DType::kU8:
+    case DType::kI32:
+      return mpi_->i32;
+    case DType::kI64:
+      return mpi_->i64;
+    case DType::kBool:
+      return mpi_->boolean;
+  }
+  return mpi_->f32;
+}
+
+MPI_Op MpiCommunicator::OpOf(const Call& call) const {
+  const bool boolean = call.dtype == DType::kBool;
+  switch (call.reduce) {
+    case ReduceOp::kSum:
+    case ReduceOp::kMean:
+      return boolean ? mpi_->any : mpi_->sum;
+    case ReduceOp::kProd:
+      return boolean ? mpi_->all : mpi_->prod;
+    case ReduceOp::kMax:
+      return boolean ? mpi_->any : mpi_->max;
+    case ReduceOp::kMin:
+      return boolean ? mpi_->all : mpi_->min;
+  }
+  return mpi_->sum;
+}
+
+Status MpiCommunicator::BeginReduction(Operation& op) {
+  const Call& call = op.call;
+  const int count = static_cast<int>(call.count), root = call.peer;
   const void* in = call.in;
   void* out = call.out;
-
-  MPI_Datatype type = opaque;
-  MPI_Op reduce = mpi_->sum;
-  if (Reduces(call.kind)) {
-    switch (call.dtype) {
-      case DType::kF16:
-      case DType::kBF16:
-      case DType::kU8:
-        op.wide_in.resize(InElements(call, rank(), n) + 1);
-        op.wide_out.resize(OutElements(call, rank(), n) + 1);
-        Widen(call.dtype, in, InElements(call, rank(), n), op.wide_in.data());
-        in = op.wide_in.data();
-        out = op.wide_out.data();
-        type = call.dtype == DType::kU8 ? mpi_->i32 : mpi_->f32;
-        break;
-      case DType::kF32:
-        type = mpi_->f32;
-        break;
-      case DType::kF64:
-        type = mpi_->f64;
-        break;
-      case DType::kI32:
-        type = mpi_->i32;
-        break;
-      case DType::kI64:
-        type = mpi_->i64;
-        break;
-      case DType::kBool:
-        type = mpi_->boolean;
-        break;
-    }
-    const bool boolean = call.dtype == DType::kBool;
-    switch (call.reduce) {
-      case ReduceOp::kSum:
-      case ReduceOp::kMean:
-        reduce = boolean ? mpi_->any : mpi_->sum;
-        break;
-      case ReduceOp::kProd:
-        reduce = boolean ? mpi_->all : mpi_->prod;
-        break;
-      case ReduceOp::kMax:
-        reduce = boolean ? mpi_->any : mpi_->max;
-        break;
-      case ReduceOp::kMin:
-        reduce = boolean ? mpi_->all : mpi_->min;
-        break;
-    }
+  if (call.dtype == DType::kF16 || call.dtype == DType::kBF16 || call.dtype == DType::kU8) {
+    op.wide_in.resize(InElements(call, rank(), size()) + 1);
+    op.wide_out.resize(OutElements(call, rank(), size()) + 1);
+    Widen(call.dtype, in, InElements(call, rank(), size()), op.wide_in.data());
+    in = op.wide_in.data();
+    out = op.wide_out.data();
   }
+  const MPI_Datatype type = TypeOfSum(call.dtype);
+  const MPI_Op reduce = OpOf(call);
   const bool in_place = in == out;
-  char* own_out = static_cast<char*>(out) + rank() * bytes;            // of all_gather and gather
-  const char* own_in = static_cast<const char*>(in) + rank() * bytes;  // of scatter
+  if (call.kind == Collective::kAllReduce)
+    return Check(mpi_->Iallreduce(in_place ? MPI_IN_PLACE : in, out, count, type, reduce, comm_, &op.request),
+                 Name(call.kind));
+  if (call.kind == Collective::kReduce)
+    return Check(mpi_->Ireduce(in_place && rank() == root ? MPI_IN_PLACE : in, out, count, type, reduce, root, comm_,
+                               &op.request),
+                 Name(call.kind));
+  // MPI takes its own block as in place only at the front of the input.
+  const int64_t bytes = call.count * SizeOf(call.dtype);
+  if (op.wide_in.empty() && out == static_cast<const char*>(in) + rank() * bytes) {
+    op.wide_out.resize((bytes + 3) / 4);
+    out = op.wide_out.data();
+  }
+  return Check(mpi_->Ireduce_scatter_block(in, out, count, type, reduce, comm_, &op.request), Name(call.kind));
+}
+
+Status MpiCommunicator::BeginData(Operation& op) {
+  RETURN_IF_ERROR(CheckAgreement(op));
+  const Call& call = op.call;
+  if (call.kind == Collective::kBarrier || call.count == 0) return absl::OkStatus();
+  if (Reduces(call.kind)) return BeginReduction(op);
+  const int count = static_cast<int>(call.count), root = call.peer;
+  const bool is_root = rank() == root;
+  const int64_t bytes = call.count * SizeOf(call.dtype);
+  const MPI_Datatype type = mpi_->elements[ElementIndex(call.dtype)];
+  const void* const in = call.in;
+  void* const out = call.out;
+  const char* const own_out = static_cast<char*>(out) + rank() * bytes;      // of all_gather and gather
+  const char* const own_in = static_cast<const char*>(in) + rank() * bytes;  // of scatter
   int code = MPI_SUCCESS;
   switch (call.kind) {
-    case Collective::kAllReduce:
-      code = mpi_->Iallreduce(in_place ? MPI_IN_PLACE : in, out, count, type, reduce, comm_, &op.request);
-      break;
-    case Collective::kReduce:
-      code = mpi_->Ireduce(in_place && is_root ? MPI_IN_PLACE : in, out, count, type, reduce, root, comm_, &op.request);
-      break;
-    case Collective::kReduceScatter:
-      // MPI takes its own block as in place only at the front of the input.
-      if (!op.wide_in.empty()) {
-        code = mpi_->Ireduce_scatter_block(in, out, count, type, reduce, comm_, &op.request);
-      } else if (out == own_in) {
-        op.wide_out.resize((bytes + 3) / 4);
-        code = mpi_->Ireduce_scatter_block(in, op.wide_out.data(), count, type, reduce, comm_, &op.request);
-      } else {
-        code = mpi_->Ireduce_scatter_block(in, out, count, type, reduce, comm_, &op.request);
-      }
-      break;
     case Collective::kAllGather:
-      code = mpi_->Iallgather(in == own_out ? MPI_IN_PLACE : in, count, opaque, out, count, opaque, comm_, &op.request);
+      code = mpi_->Iallgather(in == own_out ? MPI_IN_PLACE : in, count, type, out, count, type, comm_, &op.request);
       break;
     case Collective::kGather:
-      code = mpi_->Igather(is_root && in == own_out ? MPI_IN_PLACE : in, count, opaque, out, count, opaque, root, comm_,
+      code = mpi_->Igather(is_root && in == own_out ? MPI_IN_PLACE : in, count, type, out, count, type, root, comm_,
                            &op.request);
       break;
     case Collective::kScatter:
-      code = mpi_->Iscatter(in, count, opaque, is_root && out == own_in ? MPI_IN_PLACE : out, count, opaque, root,
-                            comm_, &op.request);
+      code = mpi_->Iscatter(in, count, type, is_root && out == own_in ? MPI_IN_PLACE : out, count, type, root, comm_,
+                            &op.request);
       break;
     case Collective::kAllToAll:
-      code = mpi_->Ialltoall(in, count, opaque, out, count, opaque, comm_, &op.request);
+      code = mpi_->Ialltoall(in, count, type, out, count, type, comm_, &op.request);
       break;
     case Collective::kBroadcast:
-      code = mpi_->Ibcast(out, count, opaque, root, comm_, &op.request);
+      code = mpi_->Ibcast(out, count, type, root, comm_, &op.request);
       break;
+    case Collective::kAllReduce:
+    case Collective::kReduce:
+    case Collective::kReduceScatter:
     case Collective::kBarrier:
     case Collective::kSend:
     case Collective::kRecv:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -334,6 +335,102 @@ int64_t CollectiveScratch(const Graph& graph, const Node& node) {
   return ScratchOf(in, out);
 }
 
+namespace {
+
+// What the kernel of a node is made of.
+struct Site {
+  const Graph& graph;
+  const Node& node;
+  int32_t index;
+  Groups* groups;
+  Communicator* group;
+  StartedCalls* calls;
+  std::string source;
+};
+using Made = std::unique_ptr<Kernel>;
+
+// A call from or to the rank that the node names.
+Call MessageOf(const Site& s, Collective kind) {
+  const TensorType& out = s.node.outputs[0];
+  Call call;
+  call.kind = kind;
+  call.dtype = out.dtype;
+  call.count = out.elements();
+  call.peer = PlaceIn(s.node.attrs.Ints("group"), s.node.attrs.Int("peer"));
+  call.tag = static_cast<int>(s.node.attrs.Int("tag"));
+  return call;
+}
+
+// Of as many elements as the node reads.
+Call PlainCall(const Site& s) {
+  const TensorType in = s.graph.TypeOf(s.node.inputs[0]);
+  Call call;
+  call.dtype = in.dtype;
+  call.count = in.elements();
+  return call;
+}
+
+template <Collective kKind>
+Made MakeMessage(const Site& s) {
+  return std::make_unique<OneBufferKernel>(s.groups, s.group, MessageOf(s, kKind), s.source);
+}
+
+Made MakeStart(const Site& s, const Call& call) {
+  StartedCalls::Started* const mine = s.calls->Of(s.index);
+  mine->group = s.group;
+  std::vector<int64_t> bytes;
+  for (const TensorType& t : s.node.outputs) bytes.push_back(t.bytes());
+  return std::make_unique<StartKernel>(s.calls, mine, call, s.source, s.groups->timeout(), std::move(bytes));
+}
+
+Made MakeWait(const Site& s) { return std::make_unique<WaitKernel>(s.calls, s.calls->Of(s.node.inputs[0].node)); }
+
+template <typename K>
+Made MakeWhole(const Site& s) {
+  return std::make_unique<K>(s.groups, s.group, CallOf(s.graph, s.node), s.source);
+}
+
+Made MakeBlocks(const Site& s) {
+  const auto [in, out] = CutsOf(s.graph, s.node);
+  return std::make_unique<BlocksKernel>(s.groups, s.group, CallOf(s.graph, s.node), s.source, in, out);
+}
+
+Made MakePermute(const Site& s) {
+  const std::vector<int64_t>& ranks = s.node.attrs.Ints("group");
+  return std::make_unique<PermuteKernel>(s.groups, s.group, PlainCall(s), s.source,
+                                         PlaceIn(ranks, s.node.attrs.Int("source")),
+                                         PlaceIn(ranks, s.node.attrs.Int("target")));
+}
+
+Made MakeExchange(const Site& s) {
+  return std::make_unique<ExchangeKernel>(s.groups, s.group, PlainCall(s), s.source, BoxesOf(s.node),
+                                          s.graph.TypeOf(s.node.inputs[0]), s.node.outputs[0]);
+}
+
+struct Maker {
+  const char* op;
+  Made (*make)(const Site& s);
+};
+constexpr Maker kMakers[] = {
+    {"all_gather", MakeBlocks},
+    {"all_reduce", MakeWhole<ReduceKernel>},
+    {"all_reduce_start", [](const Site& s) { return MakeStart(s, CallOf(s.graph, s.node)); }},
+    {"all_reduce_wait", MakeWait},
+    {"all_to_all", MakeBlocks},
+    {"broadcast", MakeWhole<OneBufferKernel>},
+    {"collective_permute", MakePermute},
+    {"exchange", MakeExchange},
+    {"recv", MakeMessage<Collective::kRecv>},
+    {"reduce", MakeWhole<ReduceKernel>},
+    {"reduce_scatter", MakeBlocks},
+    {"send", MakeMessage<Collective::kSend>},
+    {"stage_recv", MakeMessage<Collective::kRecv>},
+    {"stage_send", [](const Site& s) { return MakeStart(s, MessageOf(s, Collective::kSend)); }},
+    {"stage_sent", MakeWait},
+};
+
+}  // namespace
+
 StatusOr<std::unique_ptr<Kernel>> MakeCollectiveKernel(const Graph& graph, int32_t index, Groups* groups,
                                                        StartedCalls* calls) {
   const Node& node = graph.nodes[index];
@@ -342,56 +439,13 @@ StatusOr<std::unique_ptr<Kernel>> MakeCollectiveKernel(const Graph& graph, int32
     return absl::InvalidArgumentError(absl::StrCat(node.op->name, " over ", ranks.size(),
                                                    " ranks, but this job has one: start it with -n ", ranks.size()));
   }
+  const Maker* const maker =
+      std::find_if(std::begin(kMakers), std::end(kMakers), [&](const Maker& m) { return node.op->name == m.op; });
+  if (maker == std::end(kMakers))
+    return absl::InternalError(absl::StrCat("no kernel for the collective operator ", node.op->name));
   std::string source = SourceOf(graph, node);
   ASSIGN_OR_RETURN(Communicator* const group, groups->Get(ranks, source));
-  if (node.op->name == "all_reduce_wait" || node.op->name == "stage_sent")
-    return std::unique_ptr<Kernel>(new WaitKernel(calls, calls->Of(node.inputs[0].node)));
-  if (node.op->name == "all_reduce_start") {
-    std::vector<int64_t> bytes;
-    for (const TensorType& t : node.outputs) bytes.push_back(t.bytes());
-    StartedCalls::Started* const mine = calls->Of(index);
-    mine->group = group;
-    return std::unique_ptr<Kernel>(
-        new StartKernel(calls, mine, CallOf(graph, node), std::move(source), groups->timeout(), std::move(bytes)));
-  }
-  const std::string& name = node.op->name;
-  const TensorType& out = node.outputs[0];
-  const auto message = [&](Collective kind) {
-    Call call;
-    call.kind = kind;
-    call.dtype = out.dtype;
-    call.count = out.elements();
-    call.peer = PlaceIn(ranks, node.attrs.Int("peer"));
-    call.tag = static_cast<int>(node.attrs.Int("tag"));
-    return call;
-  };
-  if (name == "stage_send") {
-    StartedCalls::Started* const mine = calls->Of(index);
-    mine->group = group;
-    return std::unique_ptr<Kernel>(
-        new StartKernel(calls, mine, message(Collective::kSend), std::move(source), groups->timeout(), {out.bytes()}));
-  }
-  if (name == "send" || name == "recv" || name == "stage_recv")
-    return std::unique_ptr<Kernel>(new OneBufferKernel(
-        groups, group, message(name == "send" ? Collective::kSend : Collective::kRecv), std::move(source)));
-  const TensorType in = graph.TypeOf(node.inputs[0]);
-  if (MovesBlocks(node)) {
-    const auto [cut_in, cut_out] = CutsOf(graph, node);
-    return std::unique_ptr<Kernel>(
-        new BlocksKernel(groups, group, CallOf(graph, node), std::move(source), cut_in, cut_out));
-  }
-  if (name == "all_reduce" || name == "reduce")
-    return std::unique_ptr<Kernel>(new ReduceKernel(groups, group, CallOf(graph, node), std::move(source)));
-  Call call;
-  call.dtype = in.dtype;
-  call.count = in.elements();
-  if (name == "collective_permute")
-    return std::unique_ptr<Kernel>(new PermuteKernel(groups, group, call, std::move(source),
-                                                     PlaceIn(ranks, node.attrs.Int("source")),
-                                                     PlaceIn(ranks, node.attrs.Int("target"))));
-  if (name == "exchange")
-    return std::unique_ptr<Kernel>(new ExchangeKernel(groups, group, call, std::move(source), BoxesOf(node), in, out));
-  return std::unique_ptr<Kernel>(new OneBufferKernel(groups, group, CallOf(graph, node), std::move(source)));
+  return maker->make({graph, node, index, groups, group, calls, std::move(source)});
 }
 
 }  // namespace mslua
