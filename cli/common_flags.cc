@@ -3,19 +3,24 @@
 DEFINE_string(backend, "", "how ranks are connected (default: mpi under mpirun, else native)");
 DEFINE_string(ckpt, "last", "the weights to load: of this recipe's last run");
 DEFINE_string(device, "cpu", "where to compute");
+DEFINE_int64(draws_seed, 1, "the same seed draws the same text");
 DEFINE_string(e, "", "run CMD and leave; may be repeated");
 DEFINE_double(hang_timeout, 600, "seconds that ranks wait for one that makes no progress");
 DEFINE_double(heartbeat_timeout, 2.5, "a rank that is silent for S seconds counts as dead");
 DEFINE_string(iface, "", "network interface where other ranks reach this one");
-DEFINE_bool(json, false, "print JSON, one object a line");
 DEFINE_bool(insecure_network, false, "connections to other hosts may go without TLS");
+DEFINE_bool(json, false, "print JSON, one object a line");
 DEFINE_string(log_ranks, "0", "ranks that print their loss");
+DEFINE_int64(max_new, 128, "tokens to generate at most");
 DEFINE_int64(max_steps, 0, "stop a training after N steps");
 DEFINE_int64(n, 1, "start N ranks on this machine and watch them");
 DEFINE_string(preset, "", "take the recipe's parameters of preset P");
 DEFINE_int64(rank, 0, "show rank R");
 DEFINE_int64(seed, -1, "seed of weights, shuffling and dropout, instead of the recipe's");
+DEFINE_double(temperature, 1, "of the softmax; 0 takes the most likely token");
 DEFINE_string(tls, "", "TLS configuration for connections to other hosts (default MSLUA_TLS)");
+DEFINE_int64(top_k, 0, "draw from the K most likely tokens; 0: from all");
+DEFINE_double(top_p, 1, "draw from the fewest tokens that have this probability together");
 DEFINE_bool(traceback, false, "print the recipe's functions that led to an error, innermost first");
 
 namespace mslua::cli {
@@ -44,5 +49,20 @@ std::vector<FlagDef> RecipeFlags(std::vector<FlagDef> own) {
   return own;
 }
 FlagDef RanksWithoutThem() { return Ranks().Help("compile for N ranks; none is started"); }
+
+std::vector<FlagDef> SamplingFlags(std::vector<FlagDef> own) {
+  std::vector<FlagDef> flags = {Checkpoint()};
+  flags.insert(flags.end(), own.begin(), own.end());
+  const std::vector<FlagDef> drawing = {Integer(FLAGS_max_new, "N", 1),
+                                        Number(FLAGS_temperature, "T", 0),
+                                        Integer(FLAGS_top_k, "K", 0),
+                                        Number(FLAGS_top_p, "P", 0),
+                                        Integer(FLAGS_draws_seed, "S", 0).As("seed"),
+                                        Preset(),
+                                        Json(),
+                                        Traceback()};
+  flags.insert(flags.end(), drawing.begin(), drawing.end());
+  return flags;
+}
 
 }  // namespace mslua::cli

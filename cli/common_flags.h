@@ -26,5 +26,8 @@ FlagDef Traceback();
 std::vector<FlagDef> RecipeFlags(std::vector<FlagDef> own);
 // The same flag as Ranks, in verbs that compile for N ranks and start none.
 FlagDef RanksWithoutThem();
+// Of a verb that draws tokens from a network: the weights, the flags of `own`, how tokens are drawn, and what all of
+// these verbs take.
+std::vector<FlagDef> SamplingFlags(std::vector<FlagDef> own);
 
 }  // namespace mslua::cli

@@ -16,7 +16,7 @@ function M.has_tokenizer(dir)
   return false
 end
 
---- The tokenizer of a folder: encode(text) gives ids, decode(ids) text.
+--- The tokenizer of a folder: encode(text) gives ids, decode(ids) text; `tokenizer` is the ms.text.Tokenizer.
 ---@param dir string
 function M.of_folder(dir)
   local ms = require "mslua"
@@ -26,6 +26,7 @@ function M.of_folder(dir)
   end
   local tokenizer = text.Tokenizer(dir)
   return {
+    tokenizer = tokenizer,
     encode = function(s) return tokenizer:encode(s) end,
     decode = function(ids) return tokenizer:decode(ids) end,
   }

@@ -376,12 +376,17 @@ local function prompt_ids(tokens)
   return tokens.encode(text)
 end
 
+local function check_top_p()
+  local top_p = core.options.top_p
+  if top_p <= 0 or top_p > 1 then
+    params.usage_error("--top-p: expected a number above 0 and at most 1, got %g", top_p)
+  end
+end
+
 --- `mslua generate RECIPE|DIR`: texts that continue a prompt.
 function M.generate()
   local flags = core.options
-  if flags.top_p <= 0 or flags.top_p > 1 then
-    params.usage_error("--top-p: expected a number above 0 and at most 1, got %g", flags.top_p)
-  end
+  check_top_p()
   local net, tokens, stop_ids = generating()
   if flags.stop and not tokens then params.usage_error "--stop is a text, and there is no tokenizer" end
   local prompt = prompt_ids(tokens)
@@ -410,6 +415,59 @@ function M.generate()
     end
   end
   return 0
+end
+
+local CHAT_HELP = [[
+  .system TEXT   begin again, with TEXT as the system message; without TEXT, with none
+  .reset         begin again
+  .help          this
+  .quit          leave, as Ctrl-D does; Ctrl-C ends an answer]]
+
+--- `mslua chat RECIPE|DIR`: a function that takes a line of the user and prints the answer; false: leave.
+---@return fun(line: string): boolean
+function M.chat()
+  local flags = core.options
+  check_top_p()
+  local net, tokens, stop_ids = generating()
+  if not tokens or not tokens.tokenizer then
+    params.usage_error("%s has no tokenizer with special tokens, so that messages have no roles; to continue text: "
+      .. "mslua generate", flags.file)
+  end
+  local talk = require "mslua.text.conversation"(net, tokens.tokenizer, {
+    template = flags.template, system = flags.system, count = flags.max_new, stop_ids = stop_ids,
+    temperature = flags.temperature, top_k = flags.top_k, top_p = flags.top_p, seed = flags.draws_seed,
+  })
+  return function(line)
+    local command, rest = line:match "^%.(%S*)%s*(.-)%s*$"
+    if command == "quit" then return false end
+    if command == "help" then
+      print(CHAT_HELP)
+    elseif command == "reset" then
+      talk:start(talk.system)
+    elseif command == "system" then
+      talk:start(rest ~= "" and rest or nil)
+    elseif command then
+      params.usage_error("unknown command .%s (.help lists them)", command)
+    elseif line:find "%S" then
+      local answer, about = talk:say(line, function(piece)
+        if not flags.json then
+          io.write(piece)
+          io.flush()
+        end
+      end)
+      if flags.json then
+        print(('{"answer": %s, "tokens": %d, "cut": %s, "forgotten": %d}'):format(literal.json_string(answer),
+          about.tokens, about.cut, about.forgotten))
+      else
+        print()
+      end
+      if about.forgotten > 0 then
+        io.stderr:write(("mslua: note: the %d oldest messages are forgotten: the network takes %d tokens\n"):format(
+          about.forgotten, net.block))
+      end
+    end
+    return true
+  end
 end
 
 --- `mslua editor DIR`: the texts of the files, by their names.

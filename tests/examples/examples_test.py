@@ -111,7 +111,8 @@ class Workplace:
         self.shell("for kind in mnist cifar10; do mslua data make $kind data/$kind --samples 200; done; "
                    "mslua data make text data/text --samples 2000")
         self.shell("cp -r data/text data/tinyshakespeare; "
-                   f"python3 {SOURCE}/tools/golden/hf.py write gpt2 models/gpt2")
+                   f"python3 {SOURCE}/tools/golden/hf.py write gpt2 models/gpt2; "
+                   f"python3 {SOURCE}/tools/golden/hf.py write llama models/llama --chat")
 
     def write(self, name, text):
         with open(os.path.join(self.folder, name), "w", encoding="utf-8") as out:

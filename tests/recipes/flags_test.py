@@ -16,6 +16,7 @@ import time
 MSLUA = os.path.abspath(sys.argv[1])
 WORK = os.path.join(os.environ.get("TEST_TMPDIR", "/tmp"), "flags")
 os.makedirs(WORK, exist_ok=True)
+WRITER = os.path.abspath("tools/golden/hf.py")
 os.chdir(WORK)
 SOCKETS = tempfile.mkdtemp(prefix="msf", dir="/tmp")  # short: a socket's path ends at 107 bytes
 ENVIRONMENT = dict(os.environ, OMP_WAIT_POLICY="passive", XDG_RUNTIME_DIR=SOCKETS, HOME=WORK, XDG_CACHE_HOME=WORK)
@@ -180,6 +181,7 @@ NO_DEVICE = says("libcuda.so.1 was not found", 4)
 LETTERS = ["generate", "letters.lua", "--preset", "smoke", "data_path=words"]
 UNPROMPTED = LETTERS + ["--max-new", "12"]
 GENERATE = UNPROMPTED + ["--prompt", "the"]
+CHAT = ["chat", "talk", "--max-new", "12"]
 TOKENIZER = ["data", "tokenizer", "words/input.txt"]
 TOKENIZE = ["data", "tokenize", "words/input.txt", "--tokenizer", "tok"]
 TRAIN = ["train", "recipe.lua", "--no-attach"]
@@ -327,6 +329,18 @@ ROWS = {
     "generate --json": (GENERATE, ["--json"], is_json),
     "generate --traceback": (GENERATE + ["dim=0"], ["--traceback"], lambda b, w: b.code == w.code == 2
                              and len(w.err.splitlines()) > len(b.err.splitlines())),
+    "chat --ckpt": (CHAT, ["--ckpt", "best"], says("--ckpt is for a recipe", 2)),
+    "chat --template": (CHAT, ["--template", "nosuch"], says("expected alpaca, chatml", 2)),
+    "chat --system": (CHAT, ["--system", "be brief"], differs),
+    "chat --max-new": (CHAT[:2], ["--max-new", "2"], lambda b, w: w.code == 0 and len(w.out) < len(b.out)),
+    "chat --temperature": (CHAT, ["--temperature", "0"], differs),
+    "chat --top-k": (CHAT, ["--top-k", "1"], differs),
+    "chat --top-p": (CHAT, ["--top-p", "0.01"], differs),
+    "chat --seed": (CHAT, ["--seed", "7"], differs),
+    "chat --preset": (["chat", "letters.lua", "data_path=words"], ["--preset", "nosuch"], says("unknown preset", 2)),
+    "chat --json": (CHAT, ["--json"], is_json),
+    "chat --traceback": (["chat", "letters.lua", "--preset", "smoke", "data_path=words", "dim=0"], ["--traceback"],
+                         lambda b, w: b.code == w.code == 2 and len(w.err.splitlines()) > len(b.err.splitlines())),
     "data --vocab": (None, TOKENIZER + ["--vocab", "300", "-o", "tok1"], lambda b, w: w.code == 0 and "300" in w.all),
     "data --special": (None, TOKENIZER + ["--vocab", "280", "--special", "<x>", "-o", "tok2"],
                        lambda b, w: "<x>" in open("tok2/tokenizer.json").read()),
@@ -392,7 +406,7 @@ for verb, words in (("train", TRAIN), ("eval", EVAL), ("verify", VERIFY), ("run"
     ROWS[verb + " --insecure-network"] = (None, ["version"], lambda b, w, words=words:
                                           "has no TLS" in worker(words).err
                                           and "has no TLS" not in worker(words + ["--insecure-network"]).err)
-STDIN = {"repl": "net.first.weight.shape[1], net.first.weight.value\n", "attach -e": ".detach\n"}
+STDIN = {"chat": "hi\n", "repl": "net.first.weight.shape[1], net.first.weight.value\n", "attach -e": ".detach\n"}
 
 def check(name):
     if len(sys.argv) > 2 and name not in sys.argv[2:]:
@@ -446,6 +460,7 @@ def main():
     mslua(["recipes", "copy", "char_gpt", "letters.lua"])
     mslua(["train", "letters.lua", "--preset", "smoke", "data_path=words", "--max-steps", "2"])
     mslua(TOKENIZER + ["--vocab", "280", "-o", "tok"])
+    subprocess.run([sys.executable, WRITER, "write", "llama", "talk", "--chat"], check=True)
     mslua(TOKENIZE + ["-o", "bin"])
     mslua(TRAIN + ["-n", "2", "--out", "two"])
     job = subprocess.Popen([MSLUA, "train", "recipe.lua", "epochs=100000000", "nap=true", "--out", "job",

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tiny folders of networks under the names of their published files, and what PyTorch computes with them.
 
-  tools/golden/hf.py write FAMILY FOLDER [--shards] [--bf16] [--old]    needs nothing but Python
+  tools/golden/hf.py write FAMILY FOLDER [--shards] [--bf16] [--old] [--chat]    needs nothing but Python
   tools/golden/hf.py golden                                             needs PyTorch: writes tests/golden/hf_*.json
 
 Each family is a table of tensors, a config.json and a plain forward pass; the weights are drawn by Python's own
@@ -123,6 +123,32 @@ def packed(values, bf16):
     if not bf16:
         return struct.pack("<%df" % len(values), *values)
     return b"".join(struct.pack("<f", v)[2:] for v in values)
+
+
+CHATML = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + "
+          "'<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+
+
+def write_chat(folder):
+    """A tokenizer of letters with the tokens and the template of ChatML, and room for a conversation (llama alone: its
+    positions have no weights)."""
+    def change(name, **fields):
+        path = os.path.join(folder, name)
+        values = {}
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                values = json.load(file)
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({**values, **fields}, file, indent=1)
+
+    special = ["<|im_start|>", "<|im_end|>"]
+    tokens = special + [chr(ord("a") + i) for i in range(26)] + list(" \n.?!,;:-")
+    added = [{"id": i, "content": text, "special": True, "single_word": False, "lstrip": False, "rstrip": False,
+              "normalized": False} for i, text in enumerate(special)]
+    change("tokenizer.json", version="1.0", added_tokens=added, decoder={"type": "Fuse"},
+           model={"type": "BPE", "vocab": {text: i for i, text in enumerate(tokens)}, "merges": []})
+    change("tokenizer_config.json", chat_template=CHATML)
+    change("config.json", max_position_embeddings=256)
 
 
 def write_safetensors(path, shapes, values, bf16):
@@ -299,6 +325,8 @@ def main():
     elif sys.argv[1:2] == ["write"] and len(sys.argv) >= 4 and sys.argv[2] in FAMILIES:
         flags = sys.argv[4:]
         write(sys.argv[2], sys.argv[3], "--shards" in flags, "--bf16" in flags, "--old" in flags)
+        if "--chat" in flags:
+            write_chat(sys.argv[3])
     else:
         sys.exit(__doc__)
 

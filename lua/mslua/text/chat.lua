@@ -8,6 +8,7 @@ local M = {}
 ---@class mslua.ChatTemplate
 ---@field jinja string[] texts of chat_template that mean this template
 ---@field render fun(messages: {role: string, content: string}[], chat: mslua.Chat) calls chat.template and chat.text
+---@field ends string[] tokens after which an answer is over, as the vocabulary writes them
 
 ---@class mslua.Chat what a template's `render` gets beside the messages
 ---@field template fun(text: string) appends text of the template, in which special tokens are tokens
@@ -37,9 +38,10 @@ local function from_file(path)
   local chunk, problem = loadfile(path)
   if not chunk then errors.fail("chat: template: %s", problem) end
   local found = chunk()
-  if type(found) == "function" then return { render = found } end
-  errors.fail("chat: template: %s: expected the file to return function(messages, chat), got %s", path,
-    errors.show(found))
+  if type(found) == "function" then return { render = found, ends = {} } end
+  if type(found) == "table" and type(found.render) == "function" and type(found.ends) == "table" then return found end
+  errors.fail("chat: template: %s: expected the file to return function(messages, chat), or a table of such a "
+    .. "function `render` and a list `ends` of tokens that end an answer; got %s", path, errors.show(found))
 end
 
 local function find(tokenizer, template)
@@ -50,7 +52,7 @@ local function find(tokenizer, template)
   end
   if tokenizer.chat_template == "" then
     errors.fail('chat: %s has no chat_template in tokenizer_config.json; give one: template = "chatml" (known are %s), '
-      .. "or template = FILE.lua", tokenizer.path, known_names())
+      .. "or template = FILE.lua; on the command line --template", tokenizer.path, known_names())
   end
   return recognized(tokenizer.chat_template) or errors.fail(
     "chat: the chat_template of %s is not built (known are %s). Write it as a Lua file that returns function(messages, "
@@ -90,6 +92,16 @@ function M.render(tokenizer, messages, template, add_generation_prompt)
   find(tokenizer, template).render(messages, { template = add(true), text = add(false), roles = tokenizer.roles,
     add_generation_prompt = add_generation_prompt })
   return parts
+end
+
+--- The ids of the tokens that end an answer.
+---@param tokenizer table
+---@param template? string as for render
+---@return integer[]
+function M.ends(tokenizer, template)
+  local ids = {}
+  for _, token in ipairs(find(tokenizer, template).ends) do ids[#ids + 1] = tokenizer:id_of(token) end
+  return ids
 end
 
 return M

@@ -3,6 +3,7 @@ local errors = require "mslua.errors"
 
 local M = {}
 
+M.ends = {}
 M.jinja = {}
 
 local INTRODUCTION = "Below is an instruction that describes a task. Write a response that appropriately completes the "

@@ -7,6 +7,7 @@ local DEFAULT = "{% if not add_generation_prompt is defined %}{% set add_generat
 
 local function escaped(text) return (text:gsub("\n", "\\n")) end
 
+M.ends = { "<|im_end|>" }
 M.jinja = { BODY, escaped(BODY), DEFAULT .. BODY, DEFAULT .. escaped(BODY) }
 
 function M.render(messages, chat)

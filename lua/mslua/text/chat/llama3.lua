@@ -9,6 +9,7 @@ local PROMPT = "{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|
 -- In some files a line end is written as an escape of Jinja.
 local function escaped(text) return (text:gsub("\n", "\\n")) end
 
+M.ends = { "<|eot_id|>" }
 M.jinja = { BODY .. PROMPT, escaped(BODY .. PROMPT) }
 
 local function trim(text) return (text:gsub("^%s+", ""):gsub("%s+$", "")) end
