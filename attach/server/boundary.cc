@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <ctime>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +9,7 @@
 #include "attach/server/answer_json.h"
 
 namespace mslua::endpoint {
+
 Boundary::Boundary(const TrainingView& view, Outlet outlet)
     : view_(view), outlet_(std::move(outlet)), steering_(view_, outlet_) {
   if (view_.folder.empty() || view_.rank != 0) return;
@@ -97,7 +97,7 @@ void Boundary::Record(const Request& request, int64_t step) {
 
 Status Boundary::AtBoundary(const TrainState& state) {
   Lock lock(mutex_);
-  steering_.watches().values();
+  steering_.watches().values();  // of the plan that training began with
   if (state.step != seen_step_) {
     seen_step_ = state.step;
     steering_.watches().Report(state);

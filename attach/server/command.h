@@ -46,7 +46,7 @@ struct CommandDef {
   StatusOr<Answer> (*by_hub)(Hub& hub, const Caller& caller) = nullptr;
   // Rank 0, or the ranks that "@ranks" names, or with `each_rank` all of them: at once, from what other threads than
   // the training's may read, whatever the rank is doing.
-  StatusOr<Answer> (*at_once)(Snapshots& rank, const Command& command) = nullptr;
+  StatusOr<Answer> (*at_once)(const Snapshots& rank, const Command& command) = nullptr;
   // All ranks after the same step, on their training threads. With `*later` it answers when it is done.
   StatusOr<Answer> (*between_steps)(Steering& steering, const Request& request, const TrainState& state,
                                     bool* later) = nullptr;

@@ -13,7 +13,7 @@ namespace mslua::endpoint {
 namespace {
 
 // The last calls of this rank's flight recorder.
-StatusOr<Answer> Calls(Snapshots& rank, const Command& command) {
+StatusOr<Answer> Calls(const Snapshots& rank, const Command& command) {
   const TrainingView& view = rank.view();
   ASSIGN_OR_RETURN(const int64_t most, CountOf(command, 10));
   if (!view.calls) return absl::FailedPreconditionError("the job has one rank and calls no collectives");

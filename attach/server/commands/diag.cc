@@ -12,7 +12,7 @@
 namespace mslua::endpoint {
 namespace {
 
-StatusOr<Answer> Diagnosis(Snapshots& rank, const Command&) {
+StatusOr<Answer> Diagnosis(const Snapshots& rank, const Command&) {
   const TrainingView& view = rank.view();
   TrainProgress& p = view.trainer->progress();
   const auto phase = p.phase.load();

@@ -7,7 +7,7 @@
 namespace mslua::endpoint {
 namespace {
 
-StatusOr<Answer> GraphText(Snapshots& rank, const Command& command) {
+StatusOr<Answer> GraphText(const Snapshots& rank, const Command& command) {
   if (command.args.empty()) return Answer{rank.graph(), ""};
   std::string text;
   for (const absl::string_view line : absl::StrSplit(rank.graph(), '\n')) {

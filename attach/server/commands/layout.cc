@@ -138,7 +138,7 @@ Answer DrawLayout(const Answers& answers) {
 }
 
 // This rank's part.
-StatusOr<Answer> Layout(Snapshots& rank, const Command& command) {
+StatusOr<Answer> Layout(const Snapshots& rank, const Command& command) {
   for (const Snapshots::Stored& s : rank.stored()) {
     if (s.name != command.args[0] && !absl::EndsWith(s.name, "." + command.args[0]) &&
         !absl::EndsWith(s.name, "/" + command.args[0]))

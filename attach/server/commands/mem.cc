@@ -7,7 +7,7 @@
 namespace mslua::endpoint {
 namespace {
 
-StatusOr<Answer> Memory(Snapshots& rank, const Command&) {
+StatusOr<Answer> Memory(const Snapshots& rank, const Command&) {
   const int64_t resident = ResidentBytes();
   const Json json = {{"resident", resident},
                      {"store", rank.store_bytes()},

@@ -10,7 +10,7 @@
 namespace mslua::endpoint {
 namespace {
 
-StatusOr<Answer> Params(Snapshots& rank, const Command& command) {
+StatusOr<Answer> Params(const Snapshots& rank, const Command& command) {
   const std::string pattern = command.args.empty() ? "" : command.args[0];
   std::string text;
   Json list = Json::array();

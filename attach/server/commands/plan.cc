@@ -7,7 +7,7 @@
 namespace mslua::endpoint {
 namespace {
 
-StatusOr<Answer> Plan(Snapshots& rank, const Command&) {
+StatusOr<Answer> Plan(const Snapshots& rank, const Command&) {
   const Json json = {{"nodes", rank.report().nodes},
                      {"kernels", rank.report().kernels},
                      {"in_place", rank.report().in_place},

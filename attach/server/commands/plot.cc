@@ -7,7 +7,7 @@
 namespace mslua::endpoint {
 namespace {
 
-StatusOr<Answer> Plot(Snapshots& rank, const Command& command) {
+StatusOr<Answer> Plot(const Snapshots& rank, const Command& command) {
   if (!command.args.empty() && command.args[0] != "loss")
     return absl::InvalidArgumentError(".plot draws the loss; `mslua plot RUN --keys K` draws what metrics.jsonl holds");
   int64_t first = 0;

@@ -15,7 +15,7 @@ std::string Heading() {
                          "rss", "age");
 }
 
-std::string Line(Snapshots& rank) {
+std::string Line(const Snapshots& rank) {
   const TrainProgress& p = rank.view().trainer->progress();
   const double samples_per_s = p.SamplesPerSecond();
   const std::string rate = absl::StrFormat(samples_per_s < 10 ? "%.3g" : "%.1f", samples_per_s);
@@ -24,7 +24,7 @@ std::string Line(Snapshots& rank) {
                          1e-9 * static_cast<double>(TrainProgress::CoarseNow() - p.since_ns.load()));
 }
 
-StatusOr<Answer> Ranks(Snapshots& rank, const Command&) {
+StatusOr<Answer> Ranks(const Snapshots& rank, const Command&) {
   TrainProgress& p = rank.view().trainer->progress();
   const Json json = {{"rank", rank.view().rank},
                      {"host", rank.host()},

@@ -8,7 +8,7 @@
 namespace mslua::endpoint {
 namespace {
 
-StatusOr<Answer> Stack(Snapshots& rank, const Command&) {
+StatusOr<Answer> Stack(const Snapshots& rank, const Command&) {
   const std::string native = NativeStack(rank.view().thread, absl::Milliseconds(300));
   const std::string lua = rank.view().lua_stack ? rank.view().lua_stack() : "";
   return Answer{

@@ -6,7 +6,7 @@
 namespace mslua::endpoint {
 namespace {
 
-StatusOr<Answer> Tail(Snapshots& rank, const Command& command) {
+StatusOr<Answer> Tail(const Snapshots& rank, const Command& command) {
   ASSIGN_OR_RETURN(const int64_t n, CountOf(command, 10));
   int64_t first = 0;
   std::string text;

@@ -6,7 +6,7 @@ namespace mslua::endpoint {
 MSLUA_COMMAND(watches) {
   CommandDef def("watches", "", "what is watched and which breaks wait");
   def.place = 170;
-  def.at_once = [](Snapshots& rank, const Command&) -> StatusOr<Answer> {
+  def.at_once = [](const Snapshots& rank, const Command&) -> StatusOr<Answer> {
     return Answer{rank.boundary().Watches(), ""};
   };
   return def;
