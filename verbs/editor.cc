@@ -66,7 +66,7 @@ MSLUA_VERB(editor) {
   verb.doc = "writes what lua-language-server needs to know the names of mslua";
   verb.min_positional = 1;
   verb.max_positional = 1;
-  verb.examples = {"mslua editor .", "mslua editor my_project", "mslua editor ../recipes"};
+  verb.examples = {"mslua editor .", "mslua editor my_project", "mslua editor recipes"};
   verb.place = 74;
   verb.run = RunEditor;
   return verb;
