@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <thread>
 
@@ -431,26 +432,32 @@ void CheckMessageMismatch(Communicator& comm) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("recv f32[7] from 0 tag 0 at b.lua:2"));
 }
 
-void CheckDeadline(Communicator& comm) {
+void CheckDeadlineFor(Communicator& comm, absl::Duration stays) {
+  static std::atomic<int> given_up{0};  // ranks of this process
   const int last = comm.size() - 1;
   ASSERT_TRUE(comm.Run(Call::Barrier().At("start.lua:3")).ok());
   const MonotonicTime begin = MonotonicNow();
   if (comm.rank() == last) {
-    absl::SleepFor(absl::Milliseconds(700));
+    // It makes no call.
+    while (given_up < last && MonotonicNow() - begin < stays) absl::SleepFor(absl::Milliseconds(5));
+    given_up = 0;
     return;
   }
   int32_t x = 1;
   const Status status = comm.Run(
       Call::AllReduce(ReduceOp::kSum, DType::kI32, &x, &x, 1).At("train.lua:88").Within(absl::Milliseconds(200)));
+  ++given_up;
   EXPECT_TRUE(absl::IsDeadlineExceeded(status) || absl::IsAborted(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("all_reduce sum i32[1] at train.lua:88"));
   EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("rank ", last)));
   EXPECT_THAT(std::string(status.message()), HasSubstr("no answer within 200ms"));
   EXPECT_GT(MonotonicNow() - begin, absl::Milliseconds(150));
-  EXPECT_LT(MonotonicNow() - begin, absl::Seconds(5));
+  EXPECT_LT(MonotonicNow() - begin, absl::Seconds(50));
   EXPECT_THAT(comm.recorder().Dump(), HasSubstr("all_reduce sum i32[1] at train.lua:88"));
   EXPECT_THAT(comm.recorder().Dump(), HasSubstr("failed"));
 }
+
+void CheckDeadline(Communicator& comm) { CheckDeadlineFor(comm, absl::Seconds(60)); }
 
 void CheckAbort(Communicator& comm) {
   if (comm.rank() == 0) {

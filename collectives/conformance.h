@@ -45,6 +45,8 @@ void CheckMismatch(Communicator& comm);
 void CheckMessageMismatch(Communicator& comm);
 // The last rank does not come: the others fail within the deadline and name it.
 void CheckDeadline(Communicator& comm);
+// The same; the last rank leaves when the others have given up, or after so long where they are other processes.
+void CheckDeadlineFor(Communicator& comm, absl::Duration stays);
 // One rank aborts: the others fail quoting it.
 void CheckAbort(Communicator& comm);
 // The last rank destroys its communicator while the others wait for it.
