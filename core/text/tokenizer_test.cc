@@ -198,8 +198,7 @@ TEST(TokenizerTest, VocabAndMergesGiveTheIdsOfTokenizerJson) {
   ASSERT_TRUE(opened.ok()) << opened.status();
   const auto other = *FromJson(json);
   const Json texts = TestJson("expected")["texts"];
-  for (const std::string text : texts)
-    EXPECT_EQ(Ids(**opened, text), Ids(*other, text)) << text;
+  for (const std::string text : texts) EXPECT_EQ(Ids(**opened, text), Ids(*other, text)) << text;
   Put(path + "/tokenizer_config.json", R"({"tokenizer_class": "CLIPTokenizer"})");
   EXPECT_THAT(Message(Tokenizer::Open(path).status()), HasSubstr("of a CLIPTokenizer are not built"));
 }

@@ -456,8 +456,8 @@ function M.chat()
         end
       end)
       if flags.json then
-        print(('{"answer": %s, "tokens": %d, "cut": %s, "forgotten": %d}'):format(literal.json_string(answer),
-          about.tokens, about.cut, about.forgotten))
+        print(('{"answer": %s, "tokens": %d, "truncated": %s, "forgotten": %d}'):format(literal.json_string(answer),
+          about.tokens, about.truncated, about.forgotten))
       else
         print()
       end

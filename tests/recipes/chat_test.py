@@ -78,7 +78,8 @@ def test_commands():
     alone = answer_to([("user", "hi")], 6)
     asked = answer_to([("system", "be brief"), ("user", "hi")], 6)
     check("the system message changes the answer", alone != asked, asked)
-    done = run("chat", "wide", *CHAT, lines=["hi", ".reset", "hi", ".system be brief", "hi", ".system", "hi", ".quit", "a"])
+    done = run("chat", "wide", *CHAT,
+               lines=["hi", ".reset", "hi", ".system be brief", "hi", ".system", "hi", ".quit", "a"])
     check(".reset, .system and .quit", done.stdout.splitlines() == [alone, alone, asked, alone], done)
     done = run("chat", "wide", *CHAT, "--system", "be brief", lines=["hi", ".reset", "hi"])
     check("--system", done.stdout.splitlines() == [asked, asked], done)
@@ -105,11 +106,13 @@ def test_template_of_a_file():
 end }""" % first)
     done = run("chat", "wide", "--template", "own.lua", "--temperature", "0", "--json", lines=["hi"])
     said = json.loads(done.stdout)
-    check("the token that ends an answer", said == {"answer": "", "tokens": 1, "cut": False, "forgotten": 0}, done)
+    check("the token that ends an answer",
+          said == {"answer": "", "tokens": 1, "truncated": False, "forgotten": 0}, done)
 
 
 def test_errors():
-    for arguments, text in ((["plain"], "has no chat_template"), (["wide", "--template", "nope"], "expected alpaca, chatml"),
+    for arguments, text in ((["plain"], "has no chat_template"),
+                            (["wide", "--template", "nope"], "expected alpaca, chatml"),
                             (["wide", *CHAT, "--top-p", "0"], "--top-p: expected a number above 0"),
                             (["nowhere"], "nowhere")):
         done = run("chat", *arguments, lines=["hi"])

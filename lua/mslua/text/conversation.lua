@@ -33,13 +33,13 @@ end
 -- two sides are forgotten; gives how many.
 function Conversation:ids()
   local first, forgotten = self.system and 2 or 1, 0
-  local room = math.min(self.options.count, math.floor(self.net.block / 4))
+  local kept = math.min(self.options.count, math.floor(self.net.block / 4))
   while true do
     local ids = self.tokenizer:chat { messages = self.messages, template = self.options.template }
-    if #ids + room <= self.net.block then return ids, forgotten end
+    if #ids + kept <= self.net.block then return ids, forgotten end
     if #self.messages - first < 2 then
       errors.fail("chat: the message has %d tokens with what the template adds, and the network takes %d, of which %d "
-        .. "are kept for the answer", #ids, self.net.block, room)
+        .. "are kept for the answer", #ids, self.net.block, kept)
     end
     for _ = 1, 2 do table.remove(self.messages, first) end
     forgotten = forgotten + 2
@@ -51,7 +51,8 @@ end
 ---@param text string
 ---@param on_text fun(piece: string)
 ---@return string answer
----@return { forgotten: integer, cut: boolean, tokens: integer } about messages forgotten before it; whether it ended for want of room; its length
+---@return { forgotten: integer, truncated: boolean, tokens: integer } about messages forgotten before it; whether no
+--- token ended it; its length
 function Conversation:say(text, on_text)
   table.insert(self.messages, { role = "user", content = text })
   local answered, answer, about = pcall(self.answer, self, on_text)
@@ -86,7 +87,7 @@ function Conversation:answer(on_text)
     end,
   })
   add(more())
-  return table.concat(pieces), { forgotten = forgotten, cut = not ended, tokens = tokens }
+  return table.concat(pieces), { forgotten = forgotten, truncated = not ended, tokens = tokens }
 end
 
 return Conversation
