@@ -82,12 +82,15 @@ TEST_F(SocketFolder, LongPathsArePassedOver) {
 }
 
 TEST_F(SocketFolder, AFolderOfAnotherUserIsPassedOver) {
-  const std::string squatted = root_ + "/mslua-0";
+  const std::string squatted = root_ + "/mslua-" + std::to_string(geteuid());
   setenv("TMPDIR", root_.c_str(), 1);
   unsetenv("XDG_RUNTIME_DIR");
   ASSERT_EQ(mkdir(squatted.c_str(), 0700), 0);
   EXPECT_EQ(*SocketRoot(), squatted);
-  if (chown(squatted.c_str(), 65534, 65534) != 0) GTEST_SKIP() << "this user cannot make a folder of another user";
+  if (chown(squatted.c_str(), 65534, 65534) != 0) {
+    unsetenv("TMPDIR");
+    GTEST_SKIP() << "this user cannot make a folder of another user";
+  }
   EXPECT_NE(*SocketRoot(), squatted);
   EXPECT_TRUE(MakeSocketFolder("squatted").ok());
   RemoveSocketFolder("squatted");
