@@ -188,26 +188,7 @@ Value ZerosLike(GraphBuilder& g, Value x) {
 
 namespace {
 
-bool IsLogic(ScalarOp op) {
-  return (op >= ScalarOp::kEqual && op <= ScalarOp::kOr) || op == ScalarOp::kNot || op == ScalarOp::kSelect;
-}
-
-// Whether results of the instruction need more digits than its operands have.
-bool Rounds(ScalarOp op) {
-  switch (op) {
-    case ScalarOp::kInput:
-    case ScalarOp::kConst:
-    case ScalarOp::kMin:
-    case ScalarOp::kMax:
-    case ScalarOp::kNeg:
-    case ScalarOp::kAbs:
-    case ScalarOp::kFloor:
-    case ScalarOp::kSign:
-      return false;
-    default:
-      return !IsLogic(op);
-  }
-}
+bool IsLogic(ScalarOp op) { return ResultOf(op) == ScalarResult::kTruth || op == ScalarOp::kSelect; }
 
 // The values of a program's instructions that depend on numbers alone; logic, whose results are bools, is left out.
 std::vector<absl::optional<double>> NumbersOf(const ScalarProgram& program) {
@@ -252,7 +233,9 @@ Value EmitFormula(GraphBuilder& g, absl::string_view formula, const std::vector<
   }
   const std::vector<absl::optional<double>> numbers = NumbersOf(*program);
   int steps = 0;
-  for (size_t i = 0; i < program->code.size(); ++i) steps += !numbers[i] && Rounds(program->code[i].op) ? 1 : 0;
+  for (size_t i = 0; i < program->code.size(); ++i) {
+    steps += !numbers[i] && ResultOf(program->code[i].op) == ScalarResult::kRounded ? 1 : 0;
+  }
   // Arithmetic is on the type of the last named value (dy, by custom); comparisons' results are cast to it.
   const DType dtype = steps > 1 ? ArithmeticType(own) : own;
   std::vector<Value> done;

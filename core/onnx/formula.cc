@@ -46,11 +46,12 @@ class FormulaLowering {
   std::string Truth(const Computed& v) { return v.truth ? v.name : c_.Cast(v.name, DType::kBool); }
 
   Computed Compute(const ScalarInstr& instr) {
-    const auto arg = [&](int k) -> const Computed& { return values_[static_cast<size_t>(instr.args[k])]; };
-    const auto unary = [&](const char* op) { return Computed{c_.Op(op, {Number(arg(0))})}; };
-    const auto binary = [&](const char* op, bool truth = false) {
-      return Computed{c_.Op(op, {Number(arg(0)), Number(arg(1))}), truth};
-    };
+    instr_ = &instr;
+    const auto unary = [&](const char* op) { return Computed{c_.Op(op, {Number(0)})}; };
+    const auto binary = [&](const char* op) { return Computed{c_.Op(op, {Number(0), Number(1)})}; };
+    const auto compare = [&](const char* op) { return Computed{c_.Op(op, {Number(0), Number(1)}), true}; };
+    const auto opposite = [&](const Computed& truth) { return Computed{c_.Op("Not", {truth.name}), true}; };
+    const auto logical = [&](const char* op) { return Computed{c_.Op(op, Truths()), true}; };
     switch (instr.op) {
       case ScalarOp::kInput: {
         const size_t i = static_cast<size_t>(instr.args[0]);
@@ -60,93 +61,46 @@ class FormulaLowering {
       }
       case ScalarOp::kConst:
         return {Constant(instr.constant)};
-      case ScalarOp::kAdd:
-        return binary("Add");
-      case ScalarOp::kSub:
-        return binary("Sub");
-      case ScalarOp::kMul:
-        return binary("Mul");
-      case ScalarOp::kDiv:
-        return binary("Div");
-      case ScalarOp::kMin:
-        return binary("Min");
-      case ScalarOp::kMax:
-        return binary("Max");
-      case ScalarOp::kPow:
-        return binary("Pow");
-      case ScalarOp::kEqual:
-        return binary("Equal", true);
-      case ScalarOp::kNotEqual:
-        return {c_.Op("Not", {binary("Equal", true).name}), true};
-      case ScalarOp::kLess:
-        return binary("Less", true);
-      case ScalarOp::kLessEqual:
-        return binary("LessOrEqual", true);
-      case ScalarOp::kGreater:
-        return binary("Greater", true);
-      case ScalarOp::kGreaterEqual:
-        return binary("GreaterOrEqual", true);
-      case ScalarOp::kAnd:
-        return {c_.Op("And", {Truth(arg(0)), Truth(arg(1))}), true};
-      case ScalarOp::kOr:
-        return {c_.Op("Or", {Truth(arg(0)), Truth(arg(1))}), true};
-      case ScalarOp::kNot:
-        return {c_.Op("Not", {Truth(arg(0))}), true};
-      case ScalarOp::kNeg:
-        return unary("Neg");
-      case ScalarOp::kAbs:
-        return unary("Abs");
-      case ScalarOp::kExp:
-        return unary("Exp");
-      case ScalarOp::kLog:
-        return unary("Log");
-      case ScalarOp::kLog1p:
-        return {Log1p(Number(arg(0)))};
-      case ScalarOp::kExpm1:
-        return {Expm1(Number(arg(0)))};
-      case ScalarOp::kSqrt:
-        return unary("Sqrt");
-      case ScalarOp::kRsqrt:
-        return {c_.Op("Reciprocal", {unary("Sqrt").name})};
-      case ScalarOp::kTanh:
-        return unary("Tanh");
-      case ScalarOp::kSigmoid:
-        return unary("Sigmoid");
-      case ScalarOp::kErf:
-        return unary("Erf");
-      case ScalarOp::kSin:
-        return unary("Sin");
-      case ScalarOp::kCos:
-        return unary("Cos");
-      case ScalarOp::kFloor:
-        return IsFloat(type_) ? unary("Floor") : Computed{Number(arg(0))};
-      case ScalarOp::kSign:
-        return unary("Sign");
-      case ScalarOp::kSelect:
-        return {c_.Op("Where", {Truth(arg(0)), Number(arg(1)), Number(arg(2))})};
+#define MSLUA_SCALAR(id, name, short_name, arity, result, cost, number, vector, device, ...) \
+  case ScalarOp::k##id:                                                                      \
+    return __VA_ARGS__;
+#include "core/op/scalar_functions-inl.h"
     }
     return {};
   }
 
+  // The operands of the instruction.
+  const Computed& Arg(int k) const { return values_[static_cast<size_t>(instr_->args[k])]; }
+  std::string Number(int k) { return Number(Arg(k)); }
+  Computed Operand(int k) { return {Number(k)}; }
+  std::vector<std::string> Truths() {
+    std::vector<std::string> truths;
+    for (int k = 0; k < Arity(instr_->op); ++k) truths.push_back(Truth(Arg(k)));
+    return truths;
+  }
+
+  Computed Choice() { return {c_.Op("Where", {Truth(Arg(0)), Number(1), Number(2)})}; }
+
   // log(u) * x / (u - 1) with u = 1 + x is exact where 1 + x is rounded (Kahan); x itself where u is 1 or infinite.
-  std::string Log1p(const std::string& x) {
-    const std::string one = Constant(1), u = c_.Op("Add", {x, one});
+  Computed Log1p() {
+    const std::string x = Number(0), one = Constant(1), u = c_.Op("Add", {x, one});
     const std::string plain =
         c_.Op("Or", {c_.Op("Equal", {u, one}), c_.Op("Equal", {u, Constant(std::numeric_limits<double>::infinity())})});
     const std::string scaled = c_.Op("Mul", {c_.Op("Log", {u}), c_.Op("Div", {x, c_.Op("Sub", {u, one})})});
-    return c_.Op("Where", {plain, x, scaled});
+    return {c_.Op("Where", {plain, x, scaled})};
   }
 
   // 2 exp(x / 2) sinh(x / 2), without the difference of nearly equal numbers; below -40 it is -1 in all types.
-  std::string Expm1(const std::string& x) {
-    const std::string half = c_.Op("Mul", {c_.Op("Max", {x, Constant(-40)}), Constant(0.5)});
+  Computed Expm1() {
+    const std::string half = c_.Op("Mul", {c_.Op("Max", {Number(0), Constant(-40)}), Constant(0.5)});
     const std::string product = c_.Op("Mul", {c_.Op("Exp", {half}), c_.Op("Sinh", {half})});
-    return c_.Op("Mul", {product, Constant(2)});
+    return {c_.Op("Mul", {product, Constant(2)})};
   }
 
   Lowering& c_;
   const ScalarProgram& program_;
   const DType type_;
+  const ScalarInstr* instr_ = nullptr;  // that is lowered now
   std::vector<Computed> values_;
 };
 

@@ -4,56 +4,35 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/substitute.h"
 
 namespace mslua {
 namespace {
 
+// A text, or the names of CUDA's functions of a float and of a double, which the function Name(C) of the prelude calls.
+struct DeviceForm {
+  constexpr explicit DeviceForm(const char* text) : text(text) {}
+  constexpr DeviceForm(const char* of_float, const char* of_double) : of_float(of_float), of_double(of_double) {}
+
+  const char* text = nullptr;
+  const char* of_float = nullptr;
+  const char* of_double = nullptr;
+};
+
+struct Row {
+  const char* function;
+  DeviceForm form;
+};
+constexpr Row kRows[] = {
+#define MSLUA_SCALAR(id, name, short_name, arity, result, cost, number, vector, device, ...) {#id, DeviceForm device},
+#include "core/op/scalar_functions-inl.h"
+};
+
 std::string Call(const ScalarInstr& i) {
   const auto v = [&](int k) { return absl::StrCat("v", i.args[k]); };
-  switch (i.op) {
-    case ScalarOp::kAdd:
-      return absl::StrCat(v(0), " + ", v(1));
-    case ScalarOp::kSub:
-      return absl::StrCat(v(0), " - ", v(1));
-    case ScalarOp::kMul:
-      return absl::StrCat(v(0), " * ", v(1));
-    case ScalarOp::kDiv:
-      return absl::StrCat("Div(", v(0), ", ", v(1), ")");
-    case ScalarOp::kMin:
-      return absl::StrCat("Min<C>(", v(0), ", ", v(1), ")");
-    case ScalarOp::kMax:
-      return absl::StrCat("Max<C>(", v(0), ", ", v(1), ")");
-    case ScalarOp::kPow:
-      return absl::StrCat("Pow(", v(0), ", ", v(1), ")");
-    case ScalarOp::kEqual:
-      return absl::StrCat("(C)(", v(0), " == ", v(1), ")");
-    case ScalarOp::kNotEqual:
-      return absl::StrCat("(C)(", v(0), " != ", v(1), ")");
-    case ScalarOp::kLess:
-      return absl::StrCat("(C)(", v(0), " < ", v(1), ")");
-    case ScalarOp::kLessEqual:
-      return absl::StrCat("(C)(", v(0), " <= ", v(1), ")");
-    case ScalarOp::kGreater:
-      return absl::StrCat("(C)(", v(0), " > ", v(1), ")");
-    case ScalarOp::kGreaterEqual:
-      return absl::StrCat("(C)(", v(0), " >= ", v(1), ")");
-    case ScalarOp::kAnd:
-      return absl::StrCat("(C)(", v(0), " != 0 && ", v(1), " != 0)");
-    case ScalarOp::kOr:
-      return absl::StrCat("(C)(", v(0), " != 0 || ", v(1), " != 0)");
-    case ScalarOp::kNeg:
-      return absl::StrCat("-", v(0));
-    case ScalarOp::kNot:
-      return absl::StrCat("(C)(", v(0), " == 0)");
-    case ScalarOp::kSelect:
-      return absl::StrCat(v(0), " != 0 ? ", v(1), " : ", v(2));
-    default:
-      break;
-  }
-  // The others have one operand and the operator's name: "exp" -> Exp.
-  std::string name = Name(i.op);
-  name[0] = static_cast<char>(name[0] - 'a' + 'A');
-  return absl::StrCat(name, "(", v(0), ")");
+  const Row& row = kRows[static_cast<int>(i.op) - static_cast<int>(ScalarOp::kConst) - 1];
+  if (row.form.text == nullptr) return absl::StrCat(row.function, "(", v(0), ")");
+  return absl::Substitute(row.form.text, v(0), v(1), v(2));
 }
 
 }  // namespace
@@ -62,6 +41,15 @@ std::string NumberText(double value) {
   if (std::isnan(value)) return "(double)NAN";
   if (std::isinf(value)) return value > 0 ? "(double)INFINITY" : "-(double)INFINITY";
   return absl::StrFormat("%a", value);
+}
+
+std::string DeviceFunctions() {
+  std::string text;
+  for (const Row& row : kRows) {
+    if (row.form.text != nullptr) continue;
+    absl::StrAppend(&text, "MSLUA_FUNCTION(", row.function, ", ", row.form.of_float, ", ", row.form.of_double, ")\n");
+  }
+  return text;
 }
 
 std::string DeviceScalars(const ScalarProgram& program, const std::vector<std::string>& inputs) {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/op/device_scalars.h"
 #include "core/op/elementwise.h"
 
 namespace mslua {
@@ -13,7 +14,7 @@ constexpr int kThreads = 256;
 constexpr int64_t kMostBlocks = 4096;  // beyond these, threads loop
 constexpr int64_t kSmallRow = 64;      // a thread's own work
 
-constexpr char kPrelude[] = R"cuda(
+constexpr char kTypesAndMacros[] = R"cuda(
 typedef long long i64;
 typedef unsigned long long u64;
 typedef unsigned int u32;
@@ -67,22 +68,14 @@ template <class A> struct Same<A, A> { static constexpr bool value = true; };
   __device__ inline double name(double a) { return whole(a); }             \
   __device__ inline int name(int a) { return (int)whole((double)a); }      \
   __device__ inline i64 name(i64 a) { return (i64)whole((double)a); }
-MSLUA_FUNCTION(Exp, expf, exp)
-MSLUA_FUNCTION(Log, logf, log)
-MSLUA_FUNCTION(Log1p, log1pf, log1p)
-MSLUA_FUNCTION(Expm1, expm1f, expm1)
-MSLUA_FUNCTION(Sqrt, sqrtf, sqrt)
-MSLUA_FUNCTION(Tanh, tanhf, tanh)
-MSLUA_FUNCTION(Erf, erff, erf)
-MSLUA_FUNCTION(Sin, sinf, sin)
-MSLUA_FUNCTION(Cos, cosf, cos)
-MSLUA_FUNCTION(Floor, floorf, floor)
 __device__ inline float RsqrtOf(float a) { return 1.0f / sqrtf(a); }
 __device__ inline double RsqrtOf(double a) { return 1.0 / sqrt(a); }
 __device__ inline float SigmoidOf(float a) { return 1.0f / (1.0f + expf(-a)); }
 __device__ inline double SigmoidOf(double a) { return 1.0 / (1.0 + exp(-a)); }
-MSLUA_FUNCTION(Rsqrt, RsqrtOf, RsqrtOf)
-MSLUA_FUNCTION(Sigmoid, SigmoidOf, SigmoidOf)
+)cuda";
+
+// After the functions of one operand.
+constexpr char kArithmetic[] = R"cuda(
 template <class C> __device__ inline C Min(C a, C b) { return a != a || a < b ? a : b; }
 template <class C> __device__ inline C Max(C a, C b) { return a != a || a > b ? a : b; }
 template <class C> __device__ inline C Abs(C a) { return a < 0 ? -a : (a == 0 ? (C)0 : a); }
@@ -216,7 +209,10 @@ DeviceStep Loop(int64_t n, absl::string_view index, const std::string& statement
 
 }  // namespace
 
-const char* DevicePrelude() { return kPrelude; }
+const char* DevicePrelude() {
+  static const std::string& prelude = *new std::string(absl::StrCat(kTypesAndMacros, DeviceFunctions(), kArithmetic));
+  return prelude.c_str();
+}
 const char* DeviceType(DType t) { return kTypes[static_cast<int>(t)].stored; }
 const char* DeviceComputeType(DType t) { return kTypes[static_cast<int>(t)].computed; }
 

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <type_traits>
 
 #include "absl/strings/numbers.h"
@@ -18,16 +19,20 @@ namespace {
 
 struct Info {
   const char* name;
+  const char* short_name;
   int arity;
+  ScalarResult result;
+  int cost;
 };
-constexpr Info kInfo[kNumScalarOps] = {
-    {"input", 0},      {"const", 0},   {"add", 2},           {"sub", 2},         {"mul", 2},        {"div", 2},
-    {"minimum", 2},    {"maximum", 2}, {"pow", 2},           {"equal", 2},       {"not_equal", 2},  {"less", 2},
-    {"less_equal", 2}, {"greater", 2}, {"greater_equal", 2}, {"logical_and", 2}, {"logical_or", 2}, {"neg", 1},
-    {"abs", 1},        {"exp", 1},     {"log", 1},           {"log1p", 1},       {"expm1", 1},      {"sqrt", 1},
-    {"rsqrt", 1},      {"tanh", 1},    {"sigmoid", 1},       {"erf", 1},         {"sin", 1},        {"cos", 1},
-    {"floor", 1},      {"sign", 1},    {"logical_not", 1},   {"select", 3},
+constexpr Info kInfo[] = {
+    {"input", "", 0, ScalarResult::kExact, 1},
+    {"const", "", 0, ScalarResult::kExact, 0},
+#define MSLUA_SCALAR(id, name, short_name, arity, result, cost, ...) \
+  {name, short_name, arity, ScalarResult::result, cost},
+#include "core/op/scalar_functions-inl.h"
 };
+
+const Info& Of(ScalarOp op) { return kInfo[static_cast<int>(op)]; }
 
 bool SameConstant(double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0; }
 
@@ -163,97 +168,45 @@ class Parser {
   size_t at_ = 0;
 };
 
-// a to the power b on integers, modulo their range; of a negative exponent the fraction is dropped, and 0 gives 0.
+// a / b. Of integers truncated, by zero 0, and the least one by -1 itself, as all results modulo their range.
 template <class T>
-T IntegerPower(T a, T b) {
-  if (b < 0) return a == 1 ? T{1} : a == static_cast<T>(-1) ? static_cast<T>(b % 2 == 0 ? 1 : -1) : T{0};
-  using U = std::make_unsigned_t<T>;
-  uint64_t base = static_cast<U>(a), power = 1;
-  for (uint64_t rest = static_cast<U>(b); rest > 0; rest >>= 1, base *= base) {
-    if ((rest & 1) != 0) power *= base;
+T Quotient(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return a / b;
+  } else {
+    if (b == -1) return static_cast<T>(0 - static_cast<std::make_unsigned_t<T>>(a));
+    return b == 0 ? T{0} : static_cast<T>(a / b);
   }
-  return static_cast<T>(power);
 }
 
-// One instruction on T. Integers: division truncates as C++ does, by zero gives 0; transcendental
-// functions go through double.
+// a to the power b. On integers modulo their range; of a negative exponent the fraction is dropped, and 0 gives 0.
+template <class T>
+T Power(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return std::pow(a, b);
+  } else {
+    if (b < 0) return a == 1 ? T{1} : a == static_cast<T>(-1) ? static_cast<T>(b % 2 == 0 ? 1 : -1) : T{0};
+    using U = std::make_unsigned_t<T>;
+    uint64_t base = static_cast<U>(a), power = 1;
+    for (uint64_t rest = static_cast<U>(b); rest > 0; rest >>= 1, base *= base) {
+      if ((rest & 1) != 0) power *= base;
+    }
+    return static_cast<T>(power);
+  }
+}
+
+// One instruction on T. Transcendental functions of integers go through double.
 template <class T>
 T Apply(ScalarOp op, T a, T b, T c) {
-  constexpr bool kFloat = std::is_floating_point_v<T>;
-  using F = std::conditional_t<kFloat, T, double>;
+  using F = std::conditional_t<std::is_floating_point_v<T>, T, double>;
   switch (op) {
     case ScalarOp::kInput:
     case ScalarOp::kConst:
       return a;
-    case ScalarOp::kAdd:
-      return a + b;
-    case ScalarOp::kSub:
-      return a - b;
-    case ScalarOp::kMul:
-      return a * b;
-    case ScalarOp::kDiv:
-      if constexpr (kFloat) return a / b;
-      return b == 0 ? T{0} : static_cast<T>(a / b);
-    // A NaN on either side is handed on, as NumPy and PyTorch do.
-    case ScalarOp::kMin:
-      return a != a || a < b ? a : b;
-    case ScalarOp::kMax:
-      return a != a || a > b ? a : b;
-    case ScalarOp::kPow:
-      if constexpr (kFloat)
-        return std::pow(a, b);
-      else
-        return IntegerPower(a, b);
-    case ScalarOp::kEqual:
-      return a == b;
-    case ScalarOp::kNotEqual:
-      return a != b;
-    case ScalarOp::kLess:
-      return a < b;
-    case ScalarOp::kLessEqual:
-      return a <= b;
-    case ScalarOp::kGreater:
-      return a > b;
-    case ScalarOp::kGreaterEqual:
-      return a >= b;
-    case ScalarOp::kAnd:
-      return a != 0 && b != 0;
-    case ScalarOp::kOr:
-      return a != 0 || b != 0;
-    case ScalarOp::kNeg:
-      return -a;
-    case ScalarOp::kAbs:
-      return a < 0 ? -a : (a == 0 ? T{0} : a);
-    case ScalarOp::kExp:
-      return static_cast<T>(std::exp(static_cast<F>(a)));
-    case ScalarOp::kLog:
-      return static_cast<T>(std::log(static_cast<F>(a)));
-    case ScalarOp::kLog1p:
-      return static_cast<T>(std::log1p(static_cast<F>(a)));
-    case ScalarOp::kExpm1:
-      return static_cast<T>(std::expm1(static_cast<F>(a)));
-    case ScalarOp::kSqrt:
-      return static_cast<T>(std::sqrt(static_cast<F>(a)));
-    case ScalarOp::kRsqrt:
-      return static_cast<T>(F{1} / std::sqrt(static_cast<F>(a)));
-    case ScalarOp::kTanh:
-      return static_cast<T>(std::tanh(static_cast<F>(a)));
-    case ScalarOp::kSigmoid:
-      return static_cast<T>(F{1} / (F{1} + std::exp(-static_cast<F>(a))));
-    case ScalarOp::kErf:
-      return static_cast<T>(std::erf(static_cast<F>(a)));
-    case ScalarOp::kSin:
-      return static_cast<T>(std::sin(static_cast<F>(a)));
-    case ScalarOp::kCos:
-      return static_cast<T>(std::cos(static_cast<F>(a)));
-    case ScalarOp::kFloor:
-      return static_cast<T>(std::floor(static_cast<F>(a)));
-    case ScalarOp::kSign:
-      return a != a ? a : static_cast<T>((a > 0) - (a < 0));
-    case ScalarOp::kNot:
-      return a == 0;
-    case ScalarOp::kSelect:
-      return a != 0 ? b : c;
+#define MSLUA_SCALAR(id, name, short_name, arity, result, cost, number, ...) \
+  case ScalarOp::k##id:                                                      \
+    return static_cast<T>(number);
+#include "core/op/scalar_functions-inl.h"
   }
   __builtin_unreachable();
 }
@@ -264,20 +217,14 @@ bool operator==(const ScalarInstr& a, const ScalarInstr& b) {
   return a.op == b.op && std::memcmp(a.args, b.args, sizeof a.args) == 0 && SameConstant(a.constant, b.constant);
 }
 
-const char* Name(ScalarOp op) { return kInfo[static_cast<int>(op)].name; }
-int Arity(ScalarOp op) { return kInfo[static_cast<int>(op)].arity; }
+const char* Name(ScalarOp op) { return Of(op).name; }
+int Arity(ScalarOp op) { return Of(op).arity; }
+int Cost(ScalarOp op) { return Of(op).cost; }
+ScalarResult ResultOf(ScalarOp op) { return Of(op).result; }
 
 StatusOr<ScalarOp> ParseScalarOp(absl::string_view name) {
-  // Short forms that read better in a formula.
-  if (name == "min") return ScalarOp::kMin;
-  if (name == "max") return ScalarOp::kMax;
-  if (name == "lt") return ScalarOp::kLess;
-  if (name == "le") return ScalarOp::kLessEqual;
-  if (name == "gt") return ScalarOp::kGreater;
-  if (name == "ge") return ScalarOp::kGreaterEqual;
-  if (name == "eq") return ScalarOp::kEqual;
-  for (int i = 0; i < kNumScalarOps; ++i) {
-    if (name == kInfo[i].name) return static_cast<ScalarOp>(i);
+  for (size_t i = 0; i < std::size(kInfo); ++i) {
+    if (!name.empty() && (name == kInfo[i].name || name == kInfo[i].short_name)) return static_cast<ScalarOp>(i);
   }
   return absl::InvalidArgumentError(absl::StrCat("'", name, "' is not a scalar function"));
 }

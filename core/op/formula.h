@@ -15,48 +15,27 @@
 
 namespace mslua {
 
-// The instructions. Comparisons and logic give 1 or 0. Each, but kInput and kConst, is also the name
-// of an operator, so that a formula can become graph nodes.
+// The instructions: an input, a constant, and the functions of core/op/scalar_functions-inl.h. Each function is also
+// the name of an operator, so that a formula can become graph nodes.
 enum class ScalarOp : uint8_t {
   kInput,
   kConst,
-  kAdd,
-  kSub,
-  kMul,
-  kDiv,
-  kMin,
-  kMax,
-  kPow,
-  kEqual,
-  kNotEqual,
-  kLess,
-  kLessEqual,
-  kGreater,
-  kGreaterEqual,
-  kAnd,
-  kOr,
-  kNeg,
-  kAbs,
-  kExp,
-  kLog,
-  kLog1p,
-  kExpm1,
-  kSqrt,
-  kRsqrt,
-  kTanh,
-  kSigmoid,
-  kErf,
-  kSin,
-  kCos,
-  kFloor,
-  kSign,
-  kNot,
-  kSelect,
+#define MSLUA_SCALAR(id, ...) k##id,
+#include "core/op/scalar_functions-inl.h"
 };
-inline constexpr int kNumScalarOps = static_cast<int>(ScalarOp::kSelect) + 1;
+
+inline constexpr int kNumScalarOps = 2  // kInput, kConst, the functions
+#define MSLUA_SCALAR(...) +1
+#include "core/op/scalar_functions-inl.h"
+    ;
+
+// What a function's results are: 1 or 0; numbers with no more digits than the operands have; rounded numbers.
+enum class ScalarResult : uint8_t { kTruth, kExact, kRounded };
 
 const char* Name(ScalarOp op);  // "add", "less_equal", ...: the operator's name and the formula's call
 int Arity(ScalarOp op);         // 0 for kInput and kConst
+int Cost(ScalarOp op);          // the work for one element, in copies of an element; 0 for kConst
+ScalarResult ResultOf(ScalarOp op);
 StatusOr<ScalarOp> ParseScalarOp(absl::string_view name);
 
 // One value computed: instruction `i` of a program defines value `i`.

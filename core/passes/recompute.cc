@@ -69,12 +69,8 @@ class Recomputer {
   // Arithmetic that costs less than the memory it works on.
   static bool Cheap(const Node& n) {
     const auto program = FormulaProgram(*n.op, n.attrs);
-    return program.ok() && std::none_of(program->code.begin(), program->code.end(), [](const ScalarInstr& i) {
-             return i.op == ScalarOp::kPow || i.op == ScalarOp::kExp || i.op == ScalarOp::kLog ||
-                    i.op == ScalarOp::kLog1p || i.op == ScalarOp::kExpm1 || i.op == ScalarOp::kTanh ||
-                    i.op == ScalarOp::kSigmoid || i.op == ScalarOp::kErf || i.op == ScalarOp::kSin ||
-                    i.op == ScalarOp::kCos;
-           });
+    return program.ok() && std::all_of(program->code.begin(), program->code.end(),
+                                       [](const ScalarInstr& i) { return Cost(i.op) <= 1; });
   }
 
   // An operand that is there in the backward pass without being kept for it.

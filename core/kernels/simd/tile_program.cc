@@ -21,10 +21,16 @@ namespace mslua {
 #define MSLUA_TILE_OPS
 namespace {
 // Instructions that no formula names: a * b + c, a * b - c, c - a * b, rounded once.
-constexpr ScalarOp kMulAdd = static_cast<ScalarOp>(kNumScalarOps);
-constexpr ScalarOp kMulSub = static_cast<ScalarOp>(kNumScalarOps + 1);
-constexpr ScalarOp kNegMulAdd = static_cast<ScalarOp>(kNumScalarOps + 2);
+constexpr ScalarOp kMulAdd = static_cast<ScalarOp>(253);
+constexpr ScalarOp kMulSub = static_cast<ScalarOp>(254);
+constexpr ScalarOp kNegMulAdd = static_cast<ScalarOp>(255);
 }  // namespace
+#define MSLUA_OPERANDS_1 a
+#define MSLUA_OPERANDS_2 a, b
+#define MSLUA_OPERANDS_3 a, b, c
+#define MSLUA_VECTORS_1 V x
+#define MSLUA_VECTORS_2 V x, V y
+#define MSLUA_VECTORS_3 V x, V y, V z
 #endif
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
@@ -52,15 +58,16 @@ HWY_INLINE void Fill(int64_t n, V value, float* out) {
   ForEachPair(n, [&](int64_t i) { Store(value, out + i); });
 }
 
+// out = f(tag, vector of a), f(tag, of a, of b), f(tag, of a, of b, of c).
 template <class F>
-HWY_INLINE void Unary(int64_t n, Operand a, float* out, F f) {
+HWY_INLINE void Map(int64_t n, Operand a, float* out, F f) {
   const D d;
   if (a.scalar) return Fill(n, f(d, hn::Set(d, *a.data)), out);
   ForEachPair(n, [&](int64_t i) { Store(f(d, Load(a.data + i)), out + i); });
 }
 
 template <class F>
-HWY_INLINE void Binary(int64_t n, Operand a, Operand b, float* out, F f) {
+HWY_INLINE void Map(int64_t n, Operand a, Operand b, float* out, F f) {
   const D d;
   if (a.scalar && b.scalar) return Fill(n, f(d, hn::Set(d, *a.data), hn::Set(d, *b.data)), out);
   if (a.scalar) {
@@ -75,7 +82,7 @@ HWY_INLINE void Binary(int64_t n, Operand a, Operand b, float* out, F f) {
 }
 
 template <class F>
-HWY_INLINE void Ternary(int64_t n, Operand a, Operand b, Operand c, float* out, F f) {
+HWY_INLINE void Map(int64_t n, Operand a, Operand b, Operand c, float* out, F f) {
   const D d;
   const int64_t sa = a.scalar ? 0 : 1, sb = b.scalar ? 0 : 1, sc = c.scalar ? 0 : 1;
   ForEachPair(
@@ -84,98 +91,48 @@ HWY_INLINE void Ternary(int64_t n, Operand a, Operand b, Operand c, float* out, 
 
 // x != y, which is true of NaN; hn::Ne is false there on x86.
 HWY_INLINE hn::Mask<D> Differs(V x, V y) { return hn::Not(hn::Eq(x, y)); }
+HWY_INLINE hn::Mask<D> IsTrue(V x) { return Differs(x, hn::Zero(D())); }
 
 template <class M>
-HWY_INLINE V AsNumber(D d, M mask) {
+HWY_INLINE V Truth(D d, M mask) {
   return hn::IfThenElseZero(mask, hn::Set(d, 1.0f));
+}
+
+HWY_INLINE V Sign(D d, V x) {
+  const V zero = hn::Zero(d);
+  const V s = hn::IfThenElse(hn::Eq(x, zero), zero, hn::CopySign(hn::Set(d, 1.0f), x));
+  return hn::IfThenElse(hn::Eq(x, x), s, x);
+}
+
+// The library's, element by element; of equal neighbours, as a number for all elements gives them, once.
+HWY_INLINE V Power(D d, V x, V y) {
+  constexpr size_t kMost = hn::MaxLanes(D());
+  HWY_ALIGN float base[kMost], exponent[kMost], power[kMost];
+  hn::Store(x, d, base);
+  hn::Store(y, d, exponent);
+  for (size_t i = 0; i < hn::Lanes(d); ++i) {
+    const bool again = i > 0 && base[i] == base[i - 1] && exponent[i] == exponent[i - 1];
+    power[i] = again ? power[i - 1] : std::pow(base[i], exponent[i]);
+  }
+  return hn::Load(d, power);
 }
 
 // Runs one instruction over `n` elements and up to two vectors.
 void RunInstr(ScalarOp op, int64_t n, Operand a, Operand b, Operand c, float* out) {
+  const bool squares = op == ScalarOp::kPow && b.scalar && *b.data == 2.0f;
+  if (squares) return Map(n, a, out, [](D, V x) { return hn::Mul(x, x); });
+  if (op == kMulAdd) return Map(n, a, b, c, out, [](D, V x, V y, V z) { return hn::MulAdd(x, y, z); });
+  if (op == kMulSub) return Map(n, a, b, c, out, [](D, V x, V y, V z) { return hn::MulSub(x, y, z); });
+  if (op == kNegMulAdd) return Map(n, a, b, c, out, [](D, V x, V y, V z) { return hn::NegMulAdd(x, y, z); });
   switch (op) {
     case ScalarOp::kInput:
     case ScalarOp::kConst:
-      return Unary(n, a, out, [](D, V x) { return x; });
-    case ScalarOp::kAdd:
-      return Binary(n, a, b, out, [](D, V x, V y) { return hn::Add(x, y); });
-    case ScalarOp::kSub:
-      return Binary(n, a, b, out, [](D, V x, V y) { return hn::Sub(x, y); });
-    case ScalarOp::kMul:
-      return Binary(n, a, b, out, [](D, V x, V y) { return hn::Mul(x, y); });
-    case ScalarOp::kDiv:
-      return Binary(n, a, b, out, [](D, V x, V y) { return hn::Div(x, y); });
-    // A NaN on either side is handed on.
-    case ScalarOp::kMin:
-      return Binary(n, a, b, out, [](D, V x, V y) { return hn::IfThenElse(hn::Or(hn::IsNaN(x), hn::Lt(x, y)), x, y); });
-    case ScalarOp::kMax:
-      return Binary(n, a, b, out, [](D, V x, V y) { return hn::IfThenElse(hn::Or(hn::IsNaN(x), hn::Gt(x, y)), x, y); });
-    case ScalarOp::kPow: {
-      if (b.scalar && *b.data == 2.0f) return Unary(n, a, out, [](D, V x) { return hn::Mul(x, x); });
-      for (int64_t i = 0; i < n; ++i) out[i] = std::pow(a.data[a.scalar ? 0 : i], b.data[b.scalar ? 0 : i]);
-      return;
-    }
-    case ScalarOp::kEqual:
-      return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, hn::Eq(x, y)); });
-    case ScalarOp::kNotEqual:
-      return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, Differs(x, y)); });
-    case ScalarOp::kLess:
-      return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, hn::Lt(x, y)); });
-    case ScalarOp::kLessEqual:
-      return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, hn::Le(x, y)); });
-    case ScalarOp::kGreater:
-      return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, hn::Gt(x, y)); });
-    case ScalarOp::kGreaterEqual:
-      return Binary(n, a, b, out, [](D d, V x, V y) { return AsNumber(d, hn::Ge(x, y)); });
-    case ScalarOp::kAnd:
-      return Binary(n, a, b, out, [](D d, V x, V y) {
-        return AsNumber(d, hn::And(Differs(x, hn::Zero(d)), Differs(y, hn::Zero(d))));
-      });
-    case ScalarOp::kOr:
-      return Binary(n, a, b, out, [](D d, V x, V y) {
-        return AsNumber(d, hn::Or(Differs(x, hn::Zero(d)), Differs(y, hn::Zero(d))));
-      });
-    case ScalarOp::kNeg:
-      return Unary(n, a, out, [](D, V x) { return hn::Neg(x); });
-    case ScalarOp::kAbs:
-      return Unary(n, a, out, [](D, V x) { return hn::Abs(x); });
-    case ScalarOp::kExp:
-      return Unary(n, a, out, [](D, V x) { return Exp(x); });
-    case ScalarOp::kLog:
-      return Unary(n, a, out, [](D, V x) { return Log(x); });
-    case ScalarOp::kLog1p:
-      return Unary(n, a, out, [](D, V x) { return Log1p(x); });
-    case ScalarOp::kExpm1:
-      return Unary(n, a, out, [](D, V x) { return Expm1(x); });
-    case ScalarOp::kSqrt:
-      return Unary(n, a, out, [](D, V x) { return hn::Sqrt(x); });
-    case ScalarOp::kRsqrt:
-      return Unary(n, a, out, [](D d, V x) { return hn::Div(hn::Set(d, 1.0f), hn::Sqrt(x)); });
-    case ScalarOp::kTanh:
-      return Unary(n, a, out, [](D, V x) { return Tanh(x); });
-    case ScalarOp::kSigmoid:
-      return Unary(n, a, out, [](D, V x) { return Sigmoid(x); });
-    case ScalarOp::kErf:
-      return Unary(n, a, out, [](D, V x) { return Erf(x); });
-    case ScalarOp::kSin:
-      return Unary(n, a, out, [](D, V x) { return Sin(x); });
-    case ScalarOp::kCos:
-      return Unary(n, a, out, [](D, V x) { return Cos(x); });
-    case ScalarOp::kFloor:
-      return Unary(n, a, out, [](D, V x) { return hn::Floor(x); });
-    case ScalarOp::kSign:
-      return Unary(n, a, out, [](D d, V x) {
-        const V zero = hn::Zero(d);
-        const V s = hn::IfThenElse(hn::Eq(x, zero), zero, hn::CopySign(hn::Set(d, 1.0f), x));
-        return hn::IfThenElse(hn::Eq(x, x), s, x);
-      });
-    case ScalarOp::kNot:
-      return Unary(n, a, out, [](D d, V x) { return AsNumber(d, hn::Eq(x, hn::Zero(d))); });
-    case ScalarOp::kSelect:
-      return Ternary(n, a, b, c, out, [](D d, V x, V y, V z) { return hn::IfThenElse(Differs(x, hn::Zero(d)), y, z); });
+      return Map(n, a, out, [](D, V x) { return x; });
+#define MSLUA_SCALAR(id, name, short_name, arity, result, cost, number, vector, ...) \
+  case ScalarOp::k##id:                                                              \
+    return Map(n, MSLUA_OPERANDS_##arity, out, []([[maybe_unused]] D d, MSLUA_VECTORS_##arity) { return vector; });
+#include "core/op/scalar_functions-inl.h"
   }
-  if (op == kMulAdd) return Ternary(n, a, b, c, out, [](D, V x, V y, V z) { return hn::MulAdd(x, y, z); });
-  if (op == kMulSub) return Ternary(n, a, b, c, out, [](D, V x, V y, V z) { return hn::MulSub(x, y, z); });
-  if (op == kNegMulAdd) return Ternary(n, a, b, c, out, [](D, V x, V y, V z) { return hn::NegMulAdd(x, y, z); });
 }
 
 // Runs all instructions over one tile. `slots[s]` is where slot s lies.
@@ -217,7 +174,7 @@ void ToBool(const float* in, int64_t n, bool* out) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t i = 0;
   for (; i + lanes <= n; i += lanes) {
-    const auto one = hn::IfThenElseZero(Differs(hn::LoadU(d, in + i), hn::Zero(d)), hn::Set(d, 1.0f));
+    const auto one = Truth(d, IsTrue(hn::LoadU(d, in + i)));
     hn::StoreU(hn::DemoteTo(db, hn::ConvertTo(di, one)), db, reinterpret_cast<uint8_t*>(out) + i);
   }
   for (; i < n; ++i) out[i] = in[i] != 0;
@@ -244,30 +201,9 @@ constexpr int64_t kTileFloats = kTileElements + kTilePadding;
 int TileArity(ScalarOp op) { return op == kMulAdd || op == kMulSub || op == kNegMulAdd ? 3 : Arity(op); }
 
 // Work of one element, in elements of a copy: what makes a chain worth a second thread.
-int64_t Cost(const ScalarProgram& p) {
+int64_t CostOf(const ScalarProgram& p) {
   int64_t cost = 1;
-  for (const ScalarInstr& i : p.code) {
-    switch (i.op) {
-      case ScalarOp::kExp:
-      case ScalarOp::kLog:
-      case ScalarOp::kLog1p:
-      case ScalarOp::kExpm1:
-      case ScalarOp::kTanh:
-      case ScalarOp::kSigmoid:
-      case ScalarOp::kErf:
-      case ScalarOp::kSin:
-      case ScalarOp::kCos:
-        cost += 12;
-        break;
-      case ScalarOp::kPow:
-        cost += 60;
-        break;
-      case ScalarOp::kConst:
-        break;
-      default:
-        cost += 1;
-    }
-  }
+  for (const ScalarInstr& i : p.code) cost += Cost(i.op);
   return cost;
 }
 
@@ -457,7 +393,7 @@ TileProgram::TileProgram(const ScalarProgram& program, absl::Span<const TensorTy
   }
 
   Schedule(Lower(program), program.results);
-  grain_ = std::max<int64_t>(kTileElements, (int64_t{64} << 10) / Cost(program) / kTileElements * kTileElements);
+  grain_ = std::max<int64_t>(kTileElements, (int64_t{64} << 10) / CostOf(program) / kTileElements * kTileElements);
   threads_ = std::max<int64_t>(1, std::min<int64_t>(ComputeThreads(), (elements_ + grain_ - 1) / grain_));
   // One tile more, for results that are one number.
   thread_bytes_ = (slots_ + 1) * kTileFloats * static_cast<int64_t>(sizeof(float));

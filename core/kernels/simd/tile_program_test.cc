@@ -87,6 +87,42 @@ TEST(TileProgram, Edges) {
   for (const char* function : {"erf(x)", "expm1(x)"}) EXPECT_TRUE(std::signbit(Compute(function, x)[1])) << function;
 }
 
+// Every row of core/op/scalar_functions-inl.h: what vectors compute is what its form for numbers says.
+void CheckEveryFunction() {
+  const std::vector<float> values = {0, -0.0f, 0.001f, 0.3f, 0.5f, 1, 1.5f, 2, 7, -0.25f, -1, -2.5f, -3, std::nanf("")};
+  std::vector<float> x, y, z;
+  for (const float a : values) {
+    for (const float b : values) x.push_back(a), y.push_back(b), z.push_back(a - 2 * b);
+  }
+  const int64_t count = static_cast<int64_t>(x.size());
+  const TensorType type{DType::kF32, {count}};
+  for (int op = static_cast<int>(ScalarOp::kConst) + 1; op < kNumScalarOps; ++op) {
+    ScalarProgram program;
+    program.num_inputs = 3;
+    for (int32_t i = 0; i < 3; ++i) program.code.push_back({ScalarOp::kInput, {i, -1, -1}, 0});
+    const int arity = Arity(static_cast<ScalarOp>(op));
+    program.code.push_back({static_cast<ScalarOp>(op), {0, arity > 1 ? 1 : -1, arity > 2 ? 2 : -1}, 0});
+    program.results = {3};
+    const TileProgram tiles(program, {type, type, type}, {type});
+    const AlignedMemory scratch = AllocateAligned(tiles.scratch_bytes());
+    std::vector<float> got(count);
+    const void* const inputs[] = {x.data(), y.data(), z.data()};
+    void* const outputs[] = {got.data()};
+    tiles.Run(inputs, outputs, scratch.get());
+    for (int64_t i = 0; i < count; ++i) {
+      const double operands[] = {x[i], y[i], z[i]};
+      double exact;
+      EvaluateScalar(program, operands, &exact);
+      const bool same = std::isfinite(exact) ? std::fabs(got[i] - exact) <= 8 * Unit(exact) + 1e-6 * std::fabs(exact)
+                                             : got[i] == exact || (std::isnan(exact) && std::isnan(got[i]));
+      EXPECT_TRUE(same) << Name(static_cast<ScalarOp>(op)) << "(" << x[i] << ", " << y[i] << ", " << z[i] << ") is "
+                        << got[i] << ", not " << exact;
+    }
+  }
+}
+
+TEST(TileProgram, EveryFunctionIsItsNumberForm) { testing::OnEveryInstructionSet(CheckEveryFunction); }
+
 TEST(TileProgram, NanStays) {
   const std::vector<float> x(40, std::nanf(""));
   for (const char* name :
