@@ -219,7 +219,7 @@ bool operator==(const ScalarInstr& a, const ScalarInstr& b) {
 
 const char* Name(ScalarOp op) { return Of(op).name; }
 int Arity(ScalarOp op) { return Of(op).arity; }
-int Cost(ScalarOp op) { return Of(op).cost; }
+int CostOf(ScalarOp op) { return Of(op).cost; }
 ScalarResult ResultOf(ScalarOp op) { return Of(op).result; }
 
 StatusOr<ScalarOp> ParseScalarOp(absl::string_view name) {

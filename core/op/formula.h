@@ -34,7 +34,7 @@ enum class ScalarResult : uint8_t { kTruth, kExact, kRounded };
 
 const char* Name(ScalarOp op);  // "add", "less_equal", ...: the operator's name and the formula's call
 int Arity(ScalarOp op);         // 0 for kInput and kConst
-int Cost(ScalarOp op);          // the work for one element, in copies of an element; 0 for kConst
+int CostOf(ScalarOp op);        // the work for one element, in copies of an element; 0 for kConst
 ScalarResult ResultOf(ScalarOp op);
 StatusOr<ScalarOp> ParseScalarOp(absl::string_view name);
 

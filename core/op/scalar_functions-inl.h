@@ -3,8 +3,8 @@
 //   MSLUA_SCALAR(Id, name, short name, arity, result, cost,
 //                number, vector, device, ONNX)
 //
-// Who includes this file defines MSLUA_SCALAR, which is undefined at its end. A new function is a row here: formulas can
-// name it then, and every kernel, device and export computes it.
+// Who includes this file defines MSLUA_SCALAR; the file undefines it at its end. A new function is a row here: formulas
+// can name it then, and every kernel, device and export computes it.
 //
 //   Id          ScalarOp::kId
 //   name        the call in a formula, and the operator with the same meaning
@@ -14,7 +14,7 @@
 //   cost        the work for one element, in copies of an element
 //   number      the result for a, b, c of type T: float, double, int32_t or int64_t. F is T, for integers double
 //   vector      the result for x, y, z: Highway's vectors of f32, d their tag (core/kernels/simd/tile_program.cc)
-//   device      CUDA text, $0, $1, $2 the operands, of type C; or two names: CUDA's functions of a float and of a double
+//   device      CUDA text, $0, $1, $2 the operands, of type C; or the names of CUDA's functions of float and of double
 //   ONNX        nodes (core/onnx/formula.cc)
 //
 // Minimum and maximum hand a NaN on, as NumPy and PyTorch do. A division of integers truncates, by zero it gives 0.

@@ -70,7 +70,7 @@ class Recomputer {
   static bool Cheap(const Node& n) {
     const auto program = FormulaProgram(*n.op, n.attrs);
     return program.ok() && std::all_of(program->code.begin(), program->code.end(),
-                                       [](const ScalarInstr& i) { return Cost(i.op) <= 1; });
+                                       [](const ScalarInstr& i) { return CostOf(i.op) <= 1; });
   }
 
   // An operand that is there in the backward pass without being kept for it.

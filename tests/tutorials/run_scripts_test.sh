@@ -20,8 +20,8 @@ prepare() {
   sed "s/SCHEDULER_IP/127.0.0.1/; s/=SCHEDULER_PORT/=$port/; s/=8117/=$port/" "$tutorials/$1" > "$1"
   port=$((port + 1))
 }
-# ended: waits until no process of this test is left, mpirun included, which starts the others some time after the script
-# has ended.
+# ended: waits until no process of this test is left, nor mpirun, which starts the others some time after the script has
+# ended.
 ended() {
   while [ -n "$(ours)" ] || pgrep -s 0 -x mpirun > /dev/null; do sleep 0.2; done
 }

@@ -203,7 +203,7 @@ int TileArity(ScalarOp op) { return op == kMulAdd || op == kMulSub || op == kNeg
 // Work of one element, in elements of a copy: what makes a chain worth a second thread.
 int64_t CostOf(const ScalarProgram& p) {
   int64_t cost = 1;
-  for (const ScalarInstr& i : p.code) cost += Cost(i.op);
+  for (const ScalarInstr& i : p.code) cost += CostOf(i.op);
   return cost;
 }
 
