@@ -67,6 +67,15 @@ bool AskFrames(lua_State* L, const char* name, int results) {
   return false;
 }
 
+// The file and line that mslua.frames' function of that name gives; false when it knows none.
+bool AskPlace(lua_State* L, const char* name, Location* place) {
+  const StackGuard guard(L);
+  if (!AskFrames(L, name, 2) || lua_type(L, -2) != LUA_TSTRING) return false;
+  place->file = lua_tostring(L, -2);
+  place->line = static_cast<int>(lua_tonumber(L, -1));
+  return true;
+}
+
 // Whether the function of the frame is one of the library that calls functions of users.
 bool CallsUsers(lua_State* L, lua_Debug* frame) {
   const StackGuard guard(L);
@@ -289,10 +298,7 @@ std::shared_ptr<const Location> Session::FindCaller(bool ask_frames) const {
   for (int level = 0; lua_getstack(current_, level, &frame); ++level) {
     lua_getinfo(current_, "Sl", &frame);
     if (ask_frames && InLibrary(frame.short_src) && CallsUsers(current_, &frame)) {
-      const StackGuard guard(current_);
-      if (!AskFrames(current_, "where", 2) || lua_type(current_, -2) != LUA_TSTRING) continue;
-      location->file = lua_tostring(current_, -2);
-      location->line = static_cast<int>(lua_tonumber(current_, -1));
+      if (!AskPlace(current_, "where", location.get())) continue;
       return location;
     }
     if (frame.currentline <= 0 || InLibrary(frame.short_src)) continue;
@@ -301,6 +307,7 @@ std::shared_ptr<const Location> Session::FindCaller(bool ask_frames) const {
     location->line = frame.currentline;
     return location;
   }
+  if (ask_frames && AskPlace(current_, "made", location.get())) return location;
   // A function that C++ has called and that ended in a tail call: where it begins.
   const Location* const running = WhereaboutsOf(current_).load(std::memory_order_relaxed);
   if (running != nullptr && !InLibrary(running->file.c_str())) return std::make_shared<Location>(*running);

@@ -26,6 +26,7 @@ function Cell:new(...)
   local cell = {}
   cell._fields, cell._order = self._new_fields(cell), {}
   setmetatable(cell, self)
+  frames.note_made(cell)
   cell:init(...)
   return cell
 end

@@ -108,6 +108,24 @@ function M.where()
   if frame then return frame.file, frame.line end
 end
 
+local made_at = setmetatable({}, { __mode = "k" })  -- cell -> { file, line } of the user's code that made it
+
+--- Remembers the user's line that makes `cell`: a network of the library's cells runs no line of the user.
+---@param cell Cell
+function M.note_made(cell)
+  local frame = scan()[1]
+  if frame then made_at[cell] = { frame.file, frame.line } end
+end
+
+--- The user's line that made the innermost cell whose call runs; nothing outside of cells.
+---@return string? file, integer? line
+function M.made()
+  local _, cells = scan()
+  for _, cell in ipairs(cells) do
+    if made_at[cell] then return made_at[cell][1], made_at[cell][2] end
+  end
+end
+
 --- The path of the cell whose call runs, "Net/layers.2/fc"; nil outside of cells.
 ---@return string?
 function M.path()
