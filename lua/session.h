@@ -13,7 +13,6 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
-#include "core/base/exit_code.h"
 #include "core/base/status.h"
 #include "core/step/rank_state.h"
 #include "lua/allocator.h"
@@ -88,10 +87,7 @@ class Session {
   void SetLine(std::string file, int line);
 
   // Remembers an error that Lua is about to get as text: where it leaves Lua again, it has its exit code.
-  void NoteRaised(const Status& status) {
-    // An empty message would be a part of every later text.
-    if (ExitCodeIn(status) != kExitOk && !status.message().empty()) raised_ = status;
-  }
+  void NoteRaised(const Status& status);
 
   // "recipe.lua:12: " before the message, unless it is there.
   std::string Located(const Status& status) const;

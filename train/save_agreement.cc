@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "collectives/groups.h"
 #include "core/base/exit_code.h"
 #include "core/train/agreement.h"
 #include "core/train/save_places.h"

@@ -15,6 +15,10 @@
 #include "core/runtime/store.h"
 #include "core/train/trainer.h"
 
+namespace mslua {
+struct RecordedCall;
+}
+
 namespace mslua::endpoint {
 
 // What endpoints of different ranks tell one another.

@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "collectives/groups.h"
 #include "core/checkpoint/begin_lineage.h"
 #include "core/checkpoint/tensor_names.h"
 #include "core/sharding/layout.h"
