@@ -13,6 +13,7 @@
 #include "core/device/device.h"
 #include "core/device/kernel_set.h"
 #include "core/op/device_text.h"
+#include "core/op/rank_call.h"
 #include "core/runtime/collective_kernel.h"
 #include "core/runtime/collective_node.h"
 #include "core/runtime/device_collective.h"
@@ -351,7 +352,8 @@ class DeviceExecutable : public Executable {
       ASSIGN_OR_RETURN(
           section.over_nccl,
           DeviceCollective::Make(graph_, node, nccl_.get(), prepared.group, pointers,
-                                 n.op->name == "all_reduce_wait" ? started->second : nullptr, device_, timeout_));
+                                 RankCallOf(*n.op) == RankCall::kEndAllReduce ? started->second : nullptr, device_,
+                                 timeout_));
       streamed_[node] = section.over_nccl.get();
       over_nccl_ = true;
       return absl::OkStatus();
@@ -385,8 +387,9 @@ class DeviceExecutable : public Executable {
     auto staged = std::make_unique<Staged>();
     staged->kernel = std::move(kernel);
     staged->node = node;
-    staged->starts = n.op->name == "all_reduce_start" || n.op->name == "stage_send";
-    if (n.op->name == "all_reduce_wait" || n.op->name == "stage_sent") {
+    const RankCall call = RankCallOf(*n.op);
+    staged->starts = call == RankCall::kStartAllReduce || call == RankCall::kStartSend;
+    if (call == RankCall::kEndAllReduce || call == RankCall::kEndSend) {
       staged->started = staged_.at(n.inputs[0].node);
     } else {
       staged_[node] = staged.get();
