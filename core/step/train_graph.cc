@@ -313,11 +313,10 @@ StatusOr<Value> StateInput(RankState& state, Trace& trace, const TrainSpec& spec
   const bool known = state.optimizer_states.contains(StateKey(state, spec.history, tensor.name, parameter.key));
   const ParameterHandle& held = StateOf(state, spec.history, tensor, parameter);
   if (!known && shards.Covers(parameter)) {
-    held->slice_begin = shards.Begin(parameter.type);
-    held->slice_of = parameter.type.elements();
+    held->slice = Part::Slice(parameter.type.elements(), shards.Begin(parameter.type), shards.Slice(parameter.type));
     held->replica = !shards.replicas.empty() && shards.replicas[0] != shards.ranks[shards.place];
   }
-  if ((held->slice_of > 0) != shards.Covers(parameter)) {
+  if (held->slice.whole.empty() == shards.Covers(parameter)) {
     return absl::FailedPreconditionError(
         absl::StrCat("the state '", held->key.empty() ? held->name : held->key,
                      "' was made with another enable_parallel_optimizer: keep it for all trainings of an optimizer"));

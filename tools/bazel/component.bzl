@@ -1,6 +1,6 @@
 """A component: one library, a test for every x_test.cc beside it, a fuzz target for every x_fuzz.cc."""
 
-def component(name, deps = [], visibility = None, exclude = [], test_deps = [], test_data = [], test_size = "small", test_tags = {}, extra_srcs = [], copts = [], alwayslink = False):
+def component(name, deps = [], visibility = None, exclude = [], test_deps = [], test_data = [], test_size = "small", test_tags = {}, test_env = {}, extra_srcs = [], copts = [], alwayslink = False):
     """Declares `name` from the folder's .cc and .h files, its tests, and its fuzz targets (tools/fuzz).
 
     Args:
@@ -12,6 +12,7 @@ def component(name, deps = [], visibility = None, exclude = [], test_deps = [], 
       test_data: files that the tests read.
       test_size: Bazel's size of every test here.
       test_tags: tags for single tests, by name.
+      test_env: variables of the environment for single tests, by name.
       extra_srcs: generated sources.
       copts: options for the library's sources.
       alwayslink: keep objects that nothing refers to by name.
@@ -32,6 +33,7 @@ def component(name, deps = [], visibility = None, exclude = [], test_deps = [], 
             data = test_data,
             size = test_size,
             tags = test_tags.get(test[:-len(".cc")], []),
+            env = test_env.get(test[:-len(".cc")], {}),
             deps = [":" + name, "@system//:gtest_main"] + test_deps,
         )
     for fuzz in native.glob(["*_fuzz.cc"], exclude = exclude):
