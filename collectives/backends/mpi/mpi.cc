@@ -1,4 +1,4 @@
-#include "collectives/mpi/mpi.h"
+#include "collectives/backends/mpi/mpi.h"
 
 #include <dlfcn.h>
 #define OMPI_SKIP_MPICXX 1  // the C++ bindings would need the library at link time
