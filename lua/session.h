@@ -106,7 +106,7 @@ class Session {
   std::string prefix;                // before them
   double hang_timeout_s = 0;         // --hang-timeout, for the groups that are joined; 0: theirs
   Device* device = nullptr;          // of lua/device.h, once it is open
-  std::string backend;               // that the user has named for the ranks: "native", "mpi", "nccl"; empty: none
+  std::string backend;               // that the user has named for the ranks; empty: none
   std::shared_ptr<NcclWorld> nccl;   // of lua/device.h, once it is made
   std::shared_ptr<Block> workspace;  // of the eager programs: one runs at a time
   // The last error of Lua as Call's handler has written it, which an outer call leaves as it is.

@@ -37,7 +37,7 @@ COMPONENTS = {
     "collectives": ["core/base"],
     "collectives/host": ["collectives", "rendezvous"],
     "collectives/net": ["collectives", "rendezvous"],
-    "collectives/backends": ["collectives/host", "collectives/net"],
+    "collectives/backends": ["collectives/host", "collectives/net", "core/device"],
     "collectives/nccl": ["collectives", "core/device"],
     "core/runtime": ["core/passes", "core/image", "collectives/nccl"],
     "core/runtime/testing": ["core/runtime", "collectives/host"],
