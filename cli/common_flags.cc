@@ -25,7 +25,10 @@ DEFINE_bool(traceback, false, "print the recipe's functions that led to an error
 
 namespace mslua::cli {
 
-FlagDef Backend() { return OneOf(FLAGS_backend, "native|mpi|nccl"); }
+// "mpi|native|nccl". Defined with the verbs, which know the backends.
+std::string BackendChoices();
+
+FlagDef Backend() { return OneOf(FLAGS_backend, BackendChoices()); }
 FlagDef Checkpoint() { return Text(FLAGS_ckpt, "best|last|PATH"); }
 FlagDef Commands() { return Text(FLAGS_e, "CMD").Repeated(); }
 FlagDef Device() { return OneOf(FLAGS_device, "cpu|cuda"); }

@@ -37,7 +37,6 @@ class Communicator {
   int size() const { return static_cast<int>(members_.size()); }
   // World ranks of the members, by rank in this group.
   const std::vector<int>& members() const { return members_; }
-  virtual const char* backend() const = 0;  // "inproc", "native", "mpi"
 
   // Begins `call`. Calls end in the order in which they began, whatever order they are waited for in.
   // InvalidArgument (a call that cannot be right) leaves the group usable.

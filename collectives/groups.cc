@@ -4,8 +4,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "collectives/communicator.h"
 
 namespace mslua {
+
+Groups::Groups(std::unique_ptr<Communicator> world) : world_(std::move(world)) {}
+Groups::~Groups() = default;
+
+int Groups::rank() const { return world_->rank(); }
+int Groups::size() const { return world_->size(); }
 
 StatusOr<Communicator*> Groups::Get(absl::Span<const int64_t> ranks, absl::string_view source) {
   std::vector<int> members;

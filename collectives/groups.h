@@ -9,18 +9,21 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "collectives/communicator.h"
+#include "core/base/status.h"
 
 namespace mslua {
+
+class Communicator;
 
 // Used by the rank's own thread.
 class Groups {
  public:
-  explicit Groups(std::unique_ptr<Communicator> world) : world_(std::move(world)) {}
+  explicit Groups(std::unique_ptr<Communicator> world);
+  ~Groups();
 
   Communicator& world() const { return *world_; }
-  int rank() const { return world_->rank(); }
-  int size() const { return world_->size(); }
+  int rank() const;
+  int size() const;
 
   // The group of these ranks of the world, in this order; lives as long as this. Made on first use by its members
   // together: all ranks ask for their groups in one order, as the nodes of a program that they share do. `source` is

@@ -27,9 +27,9 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
+#include "collectives/backends/registry.h"
+#include "collectives/groups.h"
 #include "collectives/host/board.h"
-#include "collectives/mpi/mpi.h"
-#include "collectives/native/native.h"
 #include "core/base/atomic_file.h"
 #include "core/base/clock.h"
 #include "core/base/exit_code.h"
@@ -111,6 +111,15 @@ StatusOr<std::string> MakeGivenSecret(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string secret, MakeJobSecret(path, &made));
   if (made) Say(absl::StrCat("made the job's secret, ", path));
   return secret;
+}
+
+Status NotEncrypted(const BackendDef& backend) {
+  return WithCause(
+      absl::PermissionDeniedError(absl::StrCat("the back end ", backend.name,
+                                               " does not encrypt connections between "
+                                               "hosts, and the job has a TLS configuration: use --backend ",
+                                               kDefaultBackend, ", or leave out --tls")),
+      {-1, kExitSecurity});
 }
 
 // Text of a fixed size, as collectives move it.
@@ -314,12 +323,13 @@ Status Job::MeetAt(const Endpoint& scheduler, const std::string& node_id) {
 
 StatusOr<std::unique_ptr<Communicator>> Job::Join(const std::string& backend) {
   const std::string choice = !backend.empty()                   ? backend
-                             : joined_                          ? backend_
-                             : identity_.source == Source::kMpi ? "mpi"
-                                                                : "native";
-  if (joined_ && choice != backend_) {
+                             : joined_                          ? backend_->name
+                             : identity_.source == Source::kMpi ? kMpirunBackend
+                                                                : kDefaultBackend;
+  ASSIGN_OR_RETURN(const BackendDef* const chosen, FindBackend(choice));
+  if (joined_ && chosen != backend_) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the ranks are joined by the back end ", backend_, " already, not ", choice));
+        absl::StrCat("the ranks are joined by the back end ", backend_->name, " already, not ", choice));
   }
   if (joined_) return std::unique_ptr<Communicator>();
   if (identity_.scheduler) {
@@ -327,41 +337,53 @@ StatusOr<std::unique_ptr<Communicator>> Job::Join(const std::string& backend) {
     std::fflush(stdout);
     _exit(code);
   }
-  if (choice == "mpi" && identity_.source != Source::kMpi) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the back end mpi needs ranks that mpirun started (mpirun -n N mslua ...); this is ", identity_.Line()));
+  if (!chosen->device.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the back end ", choice, " connects devices (", chosen->device, "), not ranks of the host"));
+  }
+  if (!chosen->launcher.empty() && identity_.source != Source::kMpi) {
+    return absl::FailedPreconditionError(absl::StrCat("the back end ", choice, " needs ranks that ", chosen->launcher,
+                                                      " started (", chosen->launcher, " -n N mslua ...); this is ",
+                                                      identity_.Line()));
   }
   std::unique_ptr<Communicator> world;
   if (size() > 1) {
     if (identity_.source == Source::kMpi) {
-      ASSIGN_OR_RETURN(world, JoinMpi(choice == "native"));
+      ASSIGN_OR_RETURN(world, JoinUnderMpirun(*chosen));
     } else {
       RETURN_IF_ERROR(Meet());
       RETURN_IF_ERROR(
           membership_->Compare("ms.communication.init", choice, absl::Seconds(identity_.meeting_timeout_s)));
-      ASSIGN_OR_RETURN(world, JoinNative());
+      ASSIGN_OR_RETURN(world, Connect(*chosen));
     }
   } else {
     RETURN_IF_ERROR(Meet());  // a cluster's scheduler waits for its one worker too
     hosts_ = {HostKey()};
     rank_ = 0;
   }
-  backend_ = choice;
+  backend_ = chosen;
   joined_ = true;
-  one_host_ = std::all_of(hosts_.begin(), hosts_.end(), [this](const auto& h) { return h == hosts_[0]; });
+  one_host_ = OnOneHost();
   if (size() > 1) SayWhere();
   return world;
 }
 
-StatusOr<std::unique_ptr<Communicator>> Job::JoinMpi(bool native) {
+bool Job::OnOneHost() const {
+  return std::all_of(hosts_.begin(), hosts_.end(), [this](const auto& h) { return h == hosts_[0]; });
+}
+
+StatusOr<std::unique_ptr<Communicator>> Job::JoinUnderMpirun(const BackendDef& chosen) {
   RETURN_IF_ERROR(OpenNetwork());
   const std::unique_ptr<StoppedRankWatch> watch = WatchStopped();
-  MpiOptions mpi;
-  mpi.interface = Interface();
-  mpi.timeout =
+  // mpirun connects its ranks by its own backend; those that choose another one meet through that.
+  const bool own = !chosen.launcher.empty();
+  ASSIGN_OR_RETURN(const BackendDef* const first, FindBackend(own ? chosen.name : std::string(kMpirunBackend)));
+  ConnectOptions options;
+  options.interface = Interface();
+  options.timeout =
       options_.hang_limit > absl::ZeroDuration() ? options_.hang_limit : absl::Seconds(identity_.meeting_timeout_s);
-  mpi.stuck = [this](const Status& why) { OnStuck(why); };
-  ASSIGN_OR_RETURN(std::unique_ptr<Communicator> world, MakeMpiWorld(mpi));
+  options.stuck = [this](const Status& why) { OnStuck(why); };
+  ASSIGN_OR_RETURN(std::unique_ptr<Communicator> world, first->make(options));
   rank_ = world->rank();
   const Card mine = CardOf(HostKey());
   std::vector<Card> all(size());
@@ -370,16 +392,11 @@ StatusOr<std::unique_ptr<Communicator>> Job::JoinMpi(bool native) {
                                  .Within(absl::Seconds(identity_.meeting_timeout_s))));
   hosts_.clear();
   for (const Card& card : all) hosts_.emplace_back(card.data());
-  const bool one_host = std::all_of(hosts_.begin(), hosts_.end(), [&](const auto& h) { return h == hosts_[0]; });
-  if (tls_ != nullptr && !native && !one_host) {
-    return WithCause(absl::PermissionDeniedError("Open MPI's connections between hosts are not encrypted, and the job "
-                                                 "has a TLS configuration: use --backend native, or leave out --tls"),
-                     {-1, kExitSecurity});
-  }
-  RETURN_IF_ERROR(MeetThrough(*world, native));
-  if (!native) return world;
+  if (tls_ != nullptr && !chosen.encrypts && !OnOneHost()) return NotEncrypted(chosen);
+  RETURN_IF_ERROR(MeetThrough(*world, !own));
+  if (own) return world;
   meeting_ = std::move(world);
-  return JoinNative();
+  return Connect(chosen);
 }
 
 StatusOr<std::string> Job::CommonAddressOf(Communicator& world) const {
@@ -401,9 +418,8 @@ StatusOr<std::string> Job::CommonAddressOf(Communicator& world) const {
 }
 
 Status Job::MeetThrough(Communicator& world, bool needed) {
-  const bool one_host = std::all_of(hosts_.begin(), hosts_.end(), [&](const auto& h) { return h == hosts_[0]; });
   std::string address;
-  if (!one_host) {
+  if (!OnOneHost()) {
     const Status allowed = CheckNetwork(network_, HostName());
     // Open MPI has connected the ranks; a scheduler beside it would only see sooner who has died.
     if (!allowed.ok()) return needed ? allowed : absl::OkStatus();
@@ -416,7 +432,7 @@ Status Job::MeetThrough(Communicator& world, bool needed) {
   Card where = {}, secret = {};
   if (rank_ == 0) {
     std::string meeting;
-    if (one_host) {
+    if (OnOneHost()) {
       ASSIGN_OR_RETURN(meeting, NewMeetingName());
     } else if (secret_.empty()) {
       ASSIGN_OR_RETURN(secret_, NewJobSecret());
@@ -429,7 +445,7 @@ Status Job::MeetThrough(Communicator& world, bool needed) {
     RETURN_IF_ERROR(world.Run(Call::Broadcast(DType::kU8, card->data(), card->size(), 0).At("ms.communication.init")));
   }
   ASSIGN_OR_RETURN(const Endpoint endpoint, ParseEndpoint(where.data()));
-  if (!one_host && rank_ != 0) {
+  if (!OnOneHost() && rank_ != 0) {
     secret_ = secret.data();
     if (secret_.empty()) {
       ASSIGN_OR_RETURN(secret_, AwaitSecret(identity_, endpoint));
@@ -438,17 +454,21 @@ Status Job::MeetThrough(Communicator& world, bool needed) {
   return MeetAt(endpoint, absl::StrCat(rank_));
 }
 
-StatusOr<std::unique_ptr<Communicator>> Job::JoinNative() {
-  NativeOptions options;
+StatusOr<std::unique_ptr<Communicator>> Job::Connect(const BackendDef& chosen) {
+  if (tls_ != nullptr && !chosen.encrypts && !OnOneHost()) return NotEncrypted(chosen);
+  ConnectOptions options;
   options.rank = rank_;
   options.size = size();
   options.peers = membership_->peers();
+  if (listener_) options.listener = &listener_;
   options.job = membership_->job();
   options.secret = secret_;
   options.tls = tls_;
+  options.interface = Interface();
   options.log = Say;
+  options.stuck = [this](const Status& why) { OnStuck(why); };
   ASSIGN_OR_RETURN(options.folder, MakeHeldFolder(options.job));
-  auto world = MakeNativeWorld(options, listener_);
+  auto world = chosen.make(options);
   // The sockets have no names any more; the last rank of the host takes the folder away.
   rmdir(options.folder.c_str());
   ReleaseFolder(options.folder);
@@ -464,9 +484,9 @@ void Job::SayWhere() const {
   const auto count = std::unique(hosts.begin(), hosts.end()) - hosts.begin();
   Identity me = identity_;
   me.rank = rank_;
-  Say(absl::StrCat(me.Line(), ", ", backend_, ", ", count, count == 1 ? " host, " : " hosts, ", ComputeThreads(),
+  Say(absl::StrCat(me.Line(), ", ", backend_->name, ", ", count, count == 1 ? " host, " : " hosts, ", ComputeThreads(),
                    ComputeThreads() == 1 ? " thread" : " threads", " a rank"));
-  if (count < 2 || backend_ != "native") return;
+  if (count < 2 || !backend_->encrypts) return;
   Say(tls_ != nullptr ? "connections between hosts are encrypted (TLS)"
                       : "warning: connections between hosts are authenticated and not encrypted");
 }
@@ -492,7 +512,7 @@ void Job::OnStopped(const Status& why) {
   _exit(CauseOf(why).exit_code);
 }
 
-// On a thread of the MPI backend's.
+// On a thread of the backend's.
 void Job::OnStuck(const Status& why) {
   const Status cause =
       WithCause(absl::DeadlineExceededError(absl::StrCat(Name(), ": ", why.message())), {rank(), kExitHang});
@@ -737,17 +757,87 @@ Status WriteJournal(const std::string& path, int64_t epoch) {
   return WriteFileAtomically(path, absl::StrCat(kJournalHead, epoch, kJournalTail, "\n"));
 }
 
+// Blocks the signals that ask to stop, so that only the descriptor takes them. Before there are threads.
+Fd TakeStopSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGTERM, SIGINT}) sigaddset(&set, signal);
+  sigprocmask(SIG_BLOCK, &set, nullptr);
+  return Fd(signalfd(-1, &set, SFD_CLOEXEC));
+}
+
+std::string JournalOf(const Identity& identity) { return absl::StrCat(identity.recovery_path, "/scheduler.json"); }
+
+// Nothing is remembered of a job that is over.
+void ForgetJob(const Identity& identity) {
+  if (identity.recovery_path.empty()) return;
+  unlink(JournalOf(identity).c_str());
+  ForgetDone(identity.recovery_path, identity.size);
+}
+
+// What a scheduler that is started again continues. Gives whether it is.
+StatusOr<bool> ContinueJob(const Identity& identity, SchedulerOptions* options) {
+  if (identity.recovery_path.empty()) return false;
+  const std::string journal = JournalOf(identity);
+  ASSIGN_OR_RETURN(const int64_t epochs, ReadJournal(journal));
+  options->recover = true;
+  options->epoch = epochs + 1;
+  options->on_epoch = [journal](int64_t epoch) {
+    const Status written = WriteJournal(journal, epoch);
+    if (!written.ok()) Say(absl::StrCat("warning: ", written.message()));
+  };
+  if (epochs > 0)
+    Say(absl::StrCat("the scheduler was started again: epoch ", epochs + 1));
+  else
+    ForgetDone(identity.recovery_path, identity.size);
+  return epochs > 0;
+}
+
+// The environment of the job's workers, as they were told.
+Environment WorkersEnvironment(const Identity& here) {
+  Environment environment = OwnEnvironment();
+  environment["MS_ROLE"] = "MS_SCHED";
+  environment["MS_SCHED_HOST"] = here.meeting.host;
+  environment["MS_SCHED_PORT"] = absl::StrCat(here.meeting.port);
+  environment["MS_WORKER_NUM"] = absl::StrCat(here.size);
+  return environment;
+}
+
+// The `count`-th signal that asks to stop.
+void OnStopSignal(Scheduler& scheduler, int signal, int count) {
+  if (count == 1) {
+    Say("the workers stop at the end of their step; once more to stop at once");
+    scheduler.Stop(signal);
+    return;
+  }
+  const std::string what =
+      absl::StrCat("the scheduler was stopped by a second signal, ", signal, " (", strsignal(signal), ")");
+  scheduler.Fail(WithCause(absl::CancelledError(what), {-1, kExitInterrupted}));
+}
+
+// Where the workers have ended while there was no scheduler nobody comes: the exit code of the job that is done.
+absl::optional<int> EndWithoutWorkers(Scheduler& scheduler, const Identity& identity) {
+  const auto code = DoneCode(identity.recovery_path, identity.size);
+  if (!code) return absl::nullopt;
+  scheduler.Fail(WithCause(absl::CancelledError("the job is done"), {-1, kExitOk}));
+  scheduler.Wait().IgnoreError();
+  ForgetJob(identity);
+  Say("all workers are done: the job is over");
+  return *code;
+}
+
+int ExitCodeOfStart(const Status& status) {
+  if (absl::IsPermissionDenied(status)) return kExitSecurity;
+  const ExitCode said = ExitCodeIn(status);
+  return said != kExitOk ? said : kExitEnvironment;
+}
+
 }  // namespace
 
 int RunScheduler(const Identity& identity, absl::Duration heartbeat_limit, const NetworkOptions& given) {
   NetworkOptions network = given;
   if (network.tls_file.empty()) network.tls_file = identity.tls_file;
-  // Blocked before there are threads, so that only `signals` takes them.
-  sigset_t set;
-  sigemptyset(&set);
-  for (const int signal : {SIGTERM, SIGINT}) sigaddset(&set, signal);
-  sigprocmask(SIG_BLOCK, &set, nullptr);
-  const Fd signals(signalfd(-1, &set, SFD_CLOEXEC));
+  const Fd signals = TakeStopSignals();
   std::unique_ptr<MeetingFolder> secret;
   Identity here = identity;
   const Fd over(eventfd(0, EFD_CLOEXEC));
@@ -758,79 +848,33 @@ int RunScheduler(const Identity& identity, absl::Duration heartbeat_limit, const
     const uint64_t one = 1;
     if (write(over.get(), &one, sizeof one) < 0) return;  // full: it is set
   };
-  const std::string journal = absl::StrCat(identity.recovery_path, "/scheduler.json");
-  bool again = false;
-  if (!identity.recovery_path.empty()) {
-    const auto epochs = ReadJournal(journal);
-    if (!epochs.ok()) return SayError(epochs.status(), kExitStorage);
-    options.recover = true;
-    options.epoch = *epochs + 1;
-    options.on_epoch = [&journal](int64_t epoch) {
-      const Status written = WriteJournal(journal, epoch);
-      if (!written.ok()) Say(absl::StrCat("warning: ", written.message()));
-    };
-    again = *epochs > 0;
-    if (again)
-      Say(absl::StrCat("the scheduler was started again: epoch ", *epochs + 1));
-    else
-      ForgetDone(identity.recovery_path, identity.size);
-  }
-  const auto scheduler = StartFor(identity, network, std::move(options), &here.meeting, &secret);
-  if (!scheduler.ok()) {
-    const ExitCode said = ExitCodeIn(scheduler.status());
-    return SayError(scheduler.status(), absl::IsPermissionDenied(scheduler.status()) ? kExitSecurity
-                                        : said != kExitOk                            ? said
-                                                                                     : kExitEnvironment);
-  }
+  const StatusOr<bool> again = ContinueJob(identity, &options);
+  if (!again.ok()) return SayError(again.status(), kExitStorage);
+  const auto started = StartFor(identity, network, std::move(options), &here.meeting, &secret);
+  if (!started.ok()) return SayError(started.status(), ExitCodeOfStart(started.status()));
+  Scheduler& scheduler = **started;
   Say(here.Line());
   for (const std::string& notice : identity.notices) Say(notice);
-  // As the workers were told.
-  Environment environment = OwnEnvironment();
-  environment["MS_ROLE"] = "MS_SCHED";
-  environment["MS_SCHED_HOST"] = here.meeting.host;
-  environment["MS_SCHED_PORT"] = absl::StrCat(here.meeting.port);
-  environment["MS_WORKER_NUM"] = absl::StrCat(here.size);
   const absl::Duration limit = heartbeat_limit - absl::Seconds(1);  // before the workers see it
-  auto watch = std::make_unique<StoppedRankWatch>(environment, limit, [&scheduler](const Status& why) {
-    if (!(*scheduler)->built()) (*scheduler)->Fail(why);
+  auto watch = std::make_unique<StoppedRankWatch>(WorkersEnvironment(here), limit, [&scheduler](const Status& why) {
+    if (!scheduler.built()) scheduler.Fail(why);
   });
   int asked = 0;
   for (bool ended = false; !ended;) {
-    if ((*scheduler)->built()) watch = nullptr;
+    if (scheduler.built()) watch = nullptr;
     pollfd entries[] = {{over.get(), POLLIN, 0}, {signals.get(), POLLIN, 0}};
     poll(entries, 2, watch == nullptr ? -1 : 1000);
     ended = entries[0].revents != 0;
-    if (again && watch != nullptr) {
-      // The workers may have ended while there was no scheduler: nobody will come.
-      const auto code = DoneCode(identity.recovery_path, identity.size);
-      if (code) {
-        (*scheduler)->Fail(WithCause(absl::CancelledError("the job is done"), {-1, kExitOk}));
-        (*scheduler)->Wait().IgnoreError();
-        unlink(journal.c_str());
-        ForgetDone(identity.recovery_path, identity.size);
-        Say("all workers are done: the job is over");
-        return *code;
-      }
+    if (*again && watch != nullptr) {
+      if (const auto code = EndWithoutWorkers(scheduler, identity)) return *code;
     }
     signalfd_siginfo info;
     if (entries[1].revents == 0 || read(signals.get(), &info, sizeof info) != sizeof info) continue;
-    const int signal = static_cast<int>(info.ssi_signo);
-    if (++asked == 1) {
-      Say("the workers stop at the end of their step; once more to stop at once");
-      (*scheduler)->Stop(signal);
-    } else {
-      const std::string what =
-          absl::StrCat("the scheduler was stopped by a second signal, ", signal, " (", strsignal(signal), ")");
-      (*scheduler)->Fail(WithCause(absl::CancelledError(what), {-1, kExitInterrupted}));
-    }
+    OnStopSignal(scheduler, static_cast<int>(info.ssi_signo), ++asked);
   }
-  const Status outcome = (*scheduler)->Wait();
-  // Of a job that is over nothing is remembered.
-  if (!identity.recovery_path.empty()) {
-    unlink(journal.c_str());
-    ForgetDone(identity.recovery_path, identity.size);
-  }
-  if (outcome.ok()) return (*scheduler)->exit_code();
+  const Status outcome = scheduler.Wait();
+  ForgetJob(identity);
+  if (outcome.ok()) return scheduler.exit_code();
   const int code = CauseOf(outcome).exit_code;
   // A worker that a signal has ended before it could save has not failed.
   return asked > 0 && code == kExitRankCrashed ? kExitInterrupted : code;

@@ -14,8 +14,6 @@
 #include <string>
 #include <vector>
 
-#include "collectives/communicator.h"
-#include "collectives/groups.h"
 #include "core/base/status.h"
 #include "launch/image_keeper.h"
 #include "launch/network.h"
@@ -24,6 +22,10 @@
 #include "rendezvous/rendezvous.h"
 
 namespace mslua {
+
+struct BackendDef;
+class Communicator;
+class Groups;
 
 struct JobOptions {
   Identity identity;
@@ -59,7 +61,7 @@ class Job {
   // Finds the other ranks' scheduler and is compared with them, but for a single rank and under mpirun. Meet is part
   // of Join; a launcher's rank does it at once, so that its end is known for what it is.
   Status Meet();
-  // Meets the other ranks and connects to them; `backend` is "native", "mpi", or empty: mpi under mpirun, else native.
+  // Meets the other ranks and connects to them by the backend of that name; empty: mpi under mpirun, else native.
   // Again: nothing, but InvalidArgument for another backend. A single rank has no world: null.
   StatusOr<std::unique_ptr<Communicator>> Join(const std::string& backend);
   bool joined() const { return joined_; }
@@ -76,7 +78,6 @@ class Job {
   int rank() const { return std::max(0, rank_ < 0 ? identity_.rank : rank_); }
   int size() const { return identity_.size; }
   const Identity& identity() const { return identity_; }
-  const std::string& backend() const { return backend_; }
   // Whether nobody else has a part in this: a single rank, and no scheduler or launcher.
   bool Alone() const {
     const auto source = identity_.source;
@@ -112,12 +113,15 @@ class Job {
   Status OpenNetwork();
   // Joins the scheduler there as `node_id`.
   Status MeetAt(const Endpoint& scheduler, const std::string& node_id);
-  StatusOr<std::unique_ptr<Communicator>> JoinMpi(bool native);
+  StatusOr<std::unique_ptr<Communicator>> JoinUnderMpirun(const BackendDef& chosen);
   // The address of this host that the other hosts of `world` reach. Called by all ranks of several hosts.
   StatusOr<std::string> CommonAddressOf(Communicator& world) const;
   // The scheduler that rank 0 then runs and tells the others of through `world`.
   Status MeetThrough(Communicator& world, bool needed);
-  StatusOr<std::unique_ptr<Communicator>> JoinNative();
+  // Whether all ranks, whose hosts are known, are on one.
+  bool OnOneHost() const;
+  // Connects ranks that have met.
+  StatusOr<std::unique_ptr<Communicator>> Connect(const BackendDef& chosen);
   void SayWhere() const;
   void OnOver(const Status& why);
   // Until the scheduler says that the job is over, or the limit.
@@ -128,7 +132,7 @@ class Job {
   std::unique_ptr<StoppedRankWatch> WatchStopped();
   // A rank that has no connection to this one does not continue: ends the job.
   void OnStopped(const Status& why);
-  // Open MPI does not come back.
+  // A call of the backend does not come back.
   void OnStuck(const Status& why);
   std::string Name() const;
 
@@ -142,7 +146,7 @@ class Job {
   bool joined_ = false, one_host_ = true;
   NetworkOptions network_;
   std::shared_ptr<Tls> tls_;
-  std::string backend_;
+  const BackendDef* backend_ = nullptr;  // once joined
   std::vector<std::string> hosts_;
   std::string log_path_;
   std::mutex images_mutex_;

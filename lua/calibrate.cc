@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "collectives/native/native.h"
+#include "collectives/backends/native/native.h"
 #include "core/base/atomic_file.h"
 #include "core/base/folder.h"
 #include "core/base/parallel_for.h"

@@ -11,6 +11,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/exit_code.h"
 #include "core/base/input_file.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/tensor_names.h"

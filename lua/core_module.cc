@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "collectives/groups.h"
 #include "core/base/parallel_for.h"
 #include "core/base/print_options.h"
 #include "core/base/text.h"

@@ -15,7 +15,7 @@
 namespace mslua {
 namespace {
 
-constexpr char kShare[] = "MSLUA_SHARE_DEVICE";
+constexpr char kShare[] = "MSLUA_SHARE_DEVICE", kNccl[] = "nccl";
 
 bool SharesDevices() {
   const char* const share = std::getenv(kShare);
@@ -76,12 +76,12 @@ StatusOr<Device*> DeviceOf(Session& session) {
 }
 
 StatusOr<std::shared_ptr<NcclWorld>> NcclOf(Session& session) {
-  if (session.groups() == nullptr || session.groups()->size() < 2 || session.backend == "native" ||
-      session.backend == "mpi")
-    return std::shared_ptr<NcclWorld>();
+  // Who names a backend of the host has its collectives go through host memory.
+  const bool named = !session.backend.empty() && session.backend != kNccl;
+  if (session.groups() == nullptr || session.groups()->size() < 2 || named) return std::shared_ptr<NcclWorld>();
   ASSIGN_OR_RETURN(Device* const device, DeviceOf(session));
   if (device == nullptr || session.nccl != nullptr) return session.nccl;
-  const bool needed = session.backend == "nccl" && !SharesDevices();
+  const bool needed = session.backend == kNccl && !SharesDevices();
   ASSIGN_OR_RETURN(session.nccl,
                    NcclWorld::Make(session.state().groups, device, needed ? NcclUse::kAlways : NcclUse::kWherePossible,
                                    [rank = session.state().rank](const std::string& why) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "collectives/backends/registry.h"
 #include "collectives/groups.h"
 #include "core/base/exit_code.h"
 #include "core/device/device.h"
@@ -73,21 +74,47 @@ StatusOr<int> Speaks(lua_State* L, Session& session) {
   return 1;
 }
 
+// The kind of devices that a backend is for; empty: it is for ranks of the host, or none is named.
+StatusOr<std::string> DeviceOfBackend(const std::string& backend) {
+  if (backend.empty()) return std::string();
+  ASSIGN_OR_RETURN(const BackendDef* const def, FindBackend(backend));
+  return def->device;
+}
+
+// core.backends(): a table {name, device} for each backend of collectives; device: nil, or the kind it is for.
+StatusOr<int> BackendsOfBuild(lua_State* L, Session&) {
+  lua_newtable(L);
+  for (size_t i = 0; i < Backends().size(); ++i) {
+    const BackendDef& backend = Backends()[i];
+    lua_createtable(L, 0, 2);
+    PushString(L, backend.name);
+    lua_setfield(L, -2, "name");
+    if (!backend.device.empty()) {
+      PushString(L, backend.device);
+      lua_setfield(L, -2, "device");
+    }
+    lua_rawseti(L, -2, static_cast<int>(i) + 1);
+  }
+  return 1;
+}
+
 }  // namespace
 
 Status JoinRanks(Session& session, const std::string& backend) {
   if (session.job == nullptr) return absl::OkStatus();
-  const bool nccl = backend == "nccl";
-  if (nccl && OptionString(session.lua(), "device") != "cuda" && session.options().device != "cuda")
-    return WithExitCode(absl::InvalidArgumentError("the back end nccl is for CUDA devices: add --device cuda"),
+  ASSIGN_OR_RETURN(const std::string kind, WithExitCode(DeviceOfBackend(backend), kExitUsage));
+  if (!kind.empty() && OptionString(session.lua(), "device") != kind && session.options().device != kind)
+    return WithExitCode(absl::InvalidArgumentError(absl::StrCat(
+                            "the back end ", backend, " is for devices of the kind ", kind, ": add --device ", kind)),
                         kExitUsage);
   const std::string before = std::exchange(session.backend, backend.empty() ? session.backend : backend);
-  if (before != session.backend && !before.empty() && (nccl || before == "nccl"))
+  ASSIGN_OR_RETURN(const std::string kind_before, DeviceOfBackend(before));
+  if (before != session.backend && !before.empty() && (!kind.empty() || !kind_before.empty()))
     return WithExitCode(absl::InvalidArgumentError(
                             absl::StrCat("the ranks are joined by the back end ", before, " already, not ", backend)),
                         kExitUsage);
-  // Beside NCCL there is the back end that the launch decides on.
-  auto world = session.job->Join(nccl ? "" : backend);
+  // Beside the backend of devices there is that of the host which the launch decides on.
+  auto world = session.job->Join(kind.empty() ? backend : "");
   if (!world.ok()) {
     const bool mistake = absl::IsInvalidArgument(world.status()) || absl::IsUnimplemented(world.status());
     return WithExitCode(world.status(), absl::IsPermissionDenied(world.status()) ? kExitSecurity
@@ -100,11 +127,12 @@ Status JoinRanks(Session& session, const std::string& backend) {
     session.SetGroups(std::move(groups));
   }
   // From the command line it is checked with the first graph: a script may name a device before.
-  return nccl && OptionString(session.lua(), "device") == "cuda" ? CheckNccl(session) : absl::OkStatus();
+  return !kind.empty() && OptionString(session.lua(), "device") == kind ? CheckNccl(session) : absl::OkStatus();
 }
 
 void OpenRanks(lua_State* L) {
   SetFunctions(L, {{"join", Entry<Join>},
+                   {"backends", Entry<BackendsOfBuild>},
                    {"hosts", Entry<Hosts>},
                    {"speaks", Entry<Speaks>},
                    {"device_problem", Entry<DeviceProblem>},

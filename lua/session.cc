@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "collectives/groups.h"
 #include "core/base/exit_code.h"
 #include "core/base/processor.h"
 #include "core/device/device.h"
@@ -190,6 +191,11 @@ Status Session::Open() {
   lua_setfield(L, -2, "cpath");
   lua_pop(L, 1);
   return absl::OkStatus();
+}
+
+void Session::NoteRaised(const Status& status) {
+  // An empty message would be a part of every later text.
+  if (ExitCodeIn(status) != kExitOk && !status.message().empty()) raised_ = status;
 }
 
 void Session::SetGroups(std::shared_ptr<Groups> groups) {

@@ -13,7 +13,6 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
-#include "core/base/exit_code.h"
 #include "core/base/status.h"
 #include "core/step/rank_state.h"
 #include "lua/allocator.h"
@@ -88,10 +87,7 @@ class Session {
   void SetLine(std::string file, int line);
 
   // Remembers an error that Lua is about to get as text: where it leaves Lua again, it has its exit code.
-  void NoteRaised(const Status& status) {
-    // An empty message would be a part of every later text.
-    if (ExitCodeIn(status) != kExitOk && !status.message().empty()) raised_ = status;
-  }
+  void NoteRaised(const Status& status);
 
   // "recipe.lua:12: " before the message, unless it is there.
   std::string Located(const Status& status) const;
@@ -110,7 +106,7 @@ class Session {
   std::string prefix;                // before them
   double hang_timeout_s = 0;         // --hang-timeout, for the groups that are joined; 0: theirs
   Device* device = nullptr;          // of lua/device.h, once it is open
-  std::string backend;               // that the user has named for the ranks: "native", "mpi", "nccl"; empty: none
+  std::string backend;               // that the user has named for the ranks; empty: none
   std::shared_ptr<NcclWorld> nccl;   // of lua/device.h, once it is made
   std::shared_ptr<Block> workspace;  // of the eager programs: one runs at a time
   // The last error of Lua as Call's handler has written it, which an outer call leaves as it is.

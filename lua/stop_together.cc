@@ -1,5 +1,6 @@
 #include "lua/stop_together.h"
 
+#include "collectives/groups.h"
 #include "core/train/agreement.h"
 #include "lua/object.h"
 #include "lua/session.h"

@@ -210,6 +210,56 @@ StatusOr<absl::optional<TrainingSpec::Watch>> ReadWatch(lua_State* L, const char
   return absl::make_optional(std::move(watch));
 }
 
+// When losses are printed: every so many steps, or "epoch".
+Status ReadLogging(lua_State* L, TrainingSpec* t) {
+  lua_getfield(L, 1, "loss_every");
+  if (lua_type(L, -1) == LUA_TSTRING) {
+    t->log_epochs = true;
+  } else if (!lua_isnil(L, -1)) {
+    ASSIGN_OR_RETURN(t->log_every, ReadInt(L, -1, "loss_every"));
+  }
+  return absl::OkStatus();
+}
+
+Status ReadLossScale(lua_State* L, TrainingSpec* t) {
+  lua_getfield(L, 1, "loss_scale");
+  if (lua_isnil(L, -1)) return absl::OkStatus();
+  const int at = lua_gettop(L);
+  RETURN_IF_ERROR(CheckFields(L, at, "loss_scale", {"kind", "value", "factor", "window"}));
+  ASSIGN_OR_RETURN(t->loss_scale_kind, FieldString(L, at, "kind", "fixed"));
+  ASSIGN_OR_RETURN(t->loss_scale, FieldNumber(L, at, "value", 1));
+  ASSIGN_OR_RETURN(t->loss_scale_factor, FieldNumber(L, at, "factor", 2));
+  ASSIGN_OR_RETURN(t->loss_scale_window, FieldInt(L, at, "window", 1000));
+  return absl::OkStatus();
+}
+
+Status ReadPlateau(lua_State* L, TrainingSpec* t) {
+  ASSIGN_OR_RETURN(t->plateau, ReadWatch(L, "plateau"));
+  if (!t->plateau) return absl::OkStatus();
+  lua_getfield(L, 1, "plateau");
+  const int at = lua_gettop(L);
+  t->plateau_options.patience = t->plateau->patience;
+  ASSIGN_OR_RETURN(t->plateau_options.factor, FieldNumber(L, at, "factor", t->plateau_options.factor));
+  ASSIGN_OR_RETURN(t->plateau_options.cooldown, FieldInt(L, at, "cooldown", t->plateau_options.cooldown));
+  ASSIGN_OR_RETURN(t->plateau_options.min_lr, FieldNumber(L, at, "min_lr", t->plateau_options.min_lr));
+  return absl::OkStatus();
+}
+
+// The user's callbacks. The table stays in the registry for as long as the state.
+void ReadHooks(lua_State* L, Session& session, TrainingSpec* t) {
+  lua_getfield(L, 1, "hooks");
+  if (lua_type(L, -1) != LUA_TTABLE) return;
+  const int hooks = luaL_ref(L, LUA_REGISTRYINDEX);
+  t->user_hook = [&session, hooks](Progress* progress) -> std::unique_ptr<UserHook> {
+    lua_State* const running = session.lua();
+    const StackGuard guard(running);
+    lua_rawgeti(running, LUA_REGISTRYINDEX, hooks);
+    auto hook = std::make_unique<LuaHook>(&session, progress, lua_gettop(running));
+    if (hook->empty()) return nullptr;
+    return hook;
+  };
+}
+
 Status Read(lua_State* L, Session& session, TrainingSpec* t) {
   RETURN_IF_ERROR(CheckFields(
       L, 1, "trainer",
@@ -245,23 +295,10 @@ Status Read(lua_State* L, Session& session, TrainingSpec* t) {
   if (!lua_isnil(L, -1)) {
     ASSIGN_OR_RETURN(t->schedule, ReadSchedule(L, -1));
   } else if (!t->lr_function) {
-    return absl::InvalidArgumentError("trainer: a t->schedule or an lr_function is needed");
+    return absl::InvalidArgumentError("trainer: a schedule or an lr_function is needed");
   }
-  lua_getfield(L, 1, "loss_every");
-  if (lua_type(L, -1) == LUA_TSTRING) {
-    t->log_epochs = true;
-  } else if (!lua_isnil(L, -1)) {
-    ASSIGN_OR_RETURN(t->log_every, ReadInt(L, -1, "loss_every"));
-  }
-  lua_getfield(L, 1, "loss_scale");
-  if (!lua_isnil(L, -1)) {
-    const int at = lua_gettop(L);
-    RETURN_IF_ERROR(CheckFields(L, at, "loss_scale", {"kind", "value", "factor", "window"}));
-    ASSIGN_OR_RETURN(t->loss_scale_kind, FieldString(L, at, "kind", "fixed"));
-    ASSIGN_OR_RETURN(t->loss_scale, FieldNumber(L, at, "value", 1));
-    ASSIGN_OR_RETURN(t->loss_scale_factor, FieldNumber(L, at, "factor", 2));
-    ASSIGN_OR_RETURN(t->loss_scale_window, FieldInt(L, at, "window", 1000));
-  }
+  RETURN_IF_ERROR(ReadLogging(L, t));
+  RETURN_IF_ERROR(ReadLossScale(L, t));
   lua_getfield(L, 1, "checkpoint");
   if (!lua_isnil(L, -1)) RETURN_IF_ERROR(ReadCheckpointSpec(L, lua_gettop(L), t));
   lua_getfield(L, 1, "eval");
@@ -270,27 +307,8 @@ Status Read(lua_State* L, Session& session, TrainingSpec* t) {
     t->has_eval = true;
   }
   ASSIGN_OR_RETURN(t->early_stopping, ReadWatch(L, "early_stopping"));
-  ASSIGN_OR_RETURN(t->plateau, ReadWatch(L, "plateau"));
-  if (t->plateau) {
-    lua_getfield(L, 1, "plateau");
-    const int at = lua_gettop(L);
-    t->plateau_options.patience = t->plateau->patience;
-    ASSIGN_OR_RETURN(t->plateau_options.factor, FieldNumber(L, at, "factor", t->plateau_options.factor));
-    ASSIGN_OR_RETURN(t->plateau_options.cooldown, FieldInt(L, at, "cooldown", t->plateau_options.cooldown));
-    ASSIGN_OR_RETURN(t->plateau_options.min_lr, FieldNumber(L, at, "min_lr", t->plateau_options.min_lr));
-  }
-  lua_getfield(L, 1, "hooks");
-  if (lua_type(L, -1) == LUA_TTABLE) {
-    const int hooks = luaL_ref(L, LUA_REGISTRYINDEX);
-    t->user_hook = [&session, hooks](Progress* progress) -> std::unique_ptr<UserHook> {
-      lua_State* const running = session.lua();
-      const StackGuard guard(running);
-      lua_rawgeti(running, LUA_REGISTRYINDEX, hooks);
-      auto hook = std::make_unique<LuaHook>(&session, progress, lua_gettop(running));
-      if (hook->empty()) return nullptr;
-      return hook;
-    };
-  }
+  RETURN_IF_ERROR(ReadPlateau(L, t));
+  ReadHooks(L, session, t);
   return absl::OkStatus();
 }
 

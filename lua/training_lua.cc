@@ -304,8 +304,8 @@ StatusOr<int> UseAverage(lua_State* L, Session& session) {
   RankState& state = session.state();
   const ParameterHandle average = AverageOf(state, history, **p);
   if (average == nullptr) return 0;  // nothing has trained it
-  const GlobalView::Part* const part = state.view == nullptr ? nullptr : state.view->Find(average->key);
-  if (part != nullptr && part->local.shape != part->whole.shape) {
+  const GlobalView::Sharded* const sharded = state.view == nullptr ? nullptr : state.view->Find(average->key);
+  if (sharded != nullptr && !sharded->part.all()) {
     return absl::FailedPreconditionError(
         absl::StrCat("use_averages: ranks have parts of '", (*p)->name,
                      "': save a checkpoint, `mslua eval` and the other commands take its averages"));

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <string>
 
+#include "core/base/exit_code.h"
 #include "lua/open_session.h"
 #include "lua/session.h"
 #include "lua/testing/evaluate.h"

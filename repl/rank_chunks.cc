@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "collectives/communicator.h"
 #include "collectives/groups.h"
 #include "core/train/agreement.h"
 #include "lua/object.h"

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "collectives/communicator.h"
 #include "core/train/agreement.h"
 #include "train/notice.h"
 

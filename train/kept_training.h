@@ -7,7 +7,6 @@
 #include <string>
 
 #include "absl/container/flat_hash_set.h"
-#include "collectives/groups.h"
 #include "core/image/image.h"
 #include "core/runtime/store.h"
 #include "core/train/console.h"
@@ -17,6 +16,8 @@
 #include "launch/job.h"
 
 namespace mslua {
+
+class Groups;
 
 class KeptTraining {
  public:

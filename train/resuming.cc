@@ -178,7 +178,7 @@ Status Resuming::MakeKeptValues() const {
 StatusOr<double> Resuming::UnsavedDigest(const TensorParts& parts) const {
   for (const auto& p : spec_.parameters) {
     const auto part = parts.find(p->key);
-    if (!p->saved && part != parts.end() && (part->second.whole > 0 || !part->second.of.empty())) return 0;
+    if (!p->saved && part != parts.end() && part->second.sharded()) return 0;
   }
   return DigestOfUnsaved(*rank_.state, spec_.parameters, spec_.parameter_names);
 }

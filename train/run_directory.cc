@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
+#include "collectives/communicator.h"
 #include "core/base/atomic_file.h"
 #include "core/base/folder.h"
 #include "core/files/record_file.h"

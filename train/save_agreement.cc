@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "collectives/groups.h"
 #include "core/base/exit_code.h"
 #include "core/train/agreement.h"
 #include "core/train/save_places.h"
@@ -74,7 +75,7 @@ StatusOr<bool> AgreeOnSaving(Groups& together, bool wanted, const TensorParts& p
     const bool here = std::any_of(parts.begin(), parts.end(), [&](const auto& p) { return has(p.second); });
     return LargestOfRanks(together, here ? 1 : 0, "the parts of checkpoints");
   };
-  ASSIGN_OR_RETURN(const bool sliced, on_any_rank([](const TensorPart& p) { return p.whole > 0 || !p.of.empty(); }));
+  ASSIGN_OR_RETURN(const bool sliced, on_any_rank([](const TensorPart& p) { return p.sharded(); }));
   ASSIGN_OR_RETURN(const bool has_parts, on_any_rank([](const TensorPart& p) { return !p.varies; }));
   ASSIGN_OR_RETURN(const bool varying, on_any_rank([](const TensorPart& p) { return p.varies; }));
   options->world = together.size();

@@ -1,11 +1,12 @@
 // Which of several ranks save a training's checkpoints, and where.
 #pragma once
 
-#include "collectives/groups.h"
 #include "core/train/checkpoint_hook.h"
 #include "core/train/restore.h"
 
 namespace mslua {
+
+class Groups;
 
 // Whether this rank takes part in saving, and with which others: all ranks call it together, with `wanted` where they
 // were given a directory, options->keeper.directory. Ranks that were given one path save in it together where one of

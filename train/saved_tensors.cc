@@ -18,12 +18,11 @@ TensorParts PartsOfView(const RankState& state, const StepGraph& graph, const Gl
     if (owner != kNoStage && owner != view.stage()) parts[e->name].replica = true;
   }
   for (const auto& p : graph.parameters) {
-    const GlobalView::Part* part = view.Find(p->key);
-    if (part == nullptr || (part->layout.replicated() && view.stages() == 1)) continue;
+    const GlobalView::Sharded* sharded = view.Find(p->key);
+    if (sharded == nullptr || (sharded->layout.replicated() && view.stages() == 1)) continue;
     TensorPart& t = parts[p->key];
-    t.of = part->whole.shape;
-    t.at = part->begin;
-    t.replica = !part->first;
+    t.part = sharded->part;
+    t.replica = !sharded->first;
   }
   return parts;
 }
@@ -35,9 +34,9 @@ TensorParts PartsOf(RankState& state, const StepGraph& graph, bool together) {
   TensorParts parts;
   for (const auto& p : graph.parameters) {
     if (together && p->MayVary()) parts[p->key].varies = true;
-    if (p->slice_of > 0) {
-      parts[p->key].begin = p->slice_begin;
-      parts[p->key].whole = p->slice_of;
+    if (!p->slice.whole.empty()) {
+      parts[p->key].part = p->slice;
+      parts[p->key].flat = true;
       parts[p->key].replica = p->replica;
     }
     if (!p->layerwise_parallel) continue;
@@ -68,19 +67,16 @@ TensorNames NamesOf(RankState& state, const TrainingSpec& spec) {
 endpoint::TensorPlace PlaceOf(const RankState& state, const TensorParts& parts, const std::string& name) {
   endpoint::TensorPlace place;
   if (const GlobalView* view = state.view.get()) {
-    if (const GlobalView::Part* part = view->Find(name)) {
-      place.whole = part->whole.shape;
-      place.begin = part->begin;
-      place.layout = part->layout.ToString();
+    if (const GlobalView::Sharded* sharded = view->Find(name)) {
+      place.part = sharded->part;
+      place.layout = sharded->layout.ToString();
     }
     return place;
   }
   const auto found = parts.find(name);
   if (found == parts.end()) return place;
   place.own = found->second.own || found->second.varies;
-  if (found->second.whole == 0) return place;
-  place.whole = {found->second.whole};
-  place.begin = {found->second.begin};
+  place.part = found->second.part;
   return place;
 }
 
@@ -117,7 +113,7 @@ Status BroadcastParameters(RankState& state, const StepGraph& graph, bool resume
     ASSIGN_OR_RETURN(const TensorView value, ValueOf(state, *p));
     values.push_back(value);
   }
-  for (const auto& entry : state.store.entries()) RETURN_IF_ERROR(state.store.HostWrites(*entry));
+  for (const auto& entry : state.store.entries()) RETURN_IF_ERROR(state.store.WriteInPlace(*entry).status());
   return ShareTensors(*state.groups, values, "parameter_broadcast");
 }
 

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/common_flags.h"
+#include "collectives/backends/registry.h"
 #include "core/base/exit_code.h"
 #include "core/base/parallel_for.h"
 #include "core/base/processor.h"
@@ -145,13 +146,18 @@ std::vector<Check> CheckCuda() {
                     nvrtc.ok() ? absl::StrCat("NVRTC ", major, ".", minor, ", ", (*nvrtc)->path)
                                : std::string(nvrtc.status().message()),
                     nvrtc.ok() ? "" : "--device cuda is refused"});
-  const auto nccl = cuda::OpenNccl();
-  int nccl_version = 0;
-  if (nccl.ok()) (*nccl)->call.ncclGetVersion(&nccl_version);
-  checks.push_back({"nccl", nccl.ok() ? Check::kOk : Check::kNote,
-                    nccl.ok() ? absl::StrCat("NCCL ", cuda::NcclVersionText(nccl_version), ", ", (*nccl)->path)
-                              : std::string(nccl.status().message()),
-                    nccl.ok() ? "" : "ranks on devices exchange data through host memory"});
+  return checks;
+}
+
+// The backends of collectives; those of devices where there is a device of theirs.
+std::vector<Check> CheckBackends() {
+  std::vector<Check> checks;
+  for (const BackendDef& backend : Backends()) {
+    if (backend.device == "cuda" && !cuda::OpenDriver().ok()) continue;
+    const auto there = backend.available();
+    checks.push_back({absl::StrCat("backend ", backend.name), there.ok() ? Check::kOk : Check::kNote,
+                      there.ok() ? *there : std::string(there.status().message()), there.ok() ? "" : backend.without});
+  }
   return checks;
 }
 
@@ -168,6 +174,7 @@ int RunDoctor(const cli::CommandLine& command) {
       CheckOperators(),
       CheckCompute()};
   for (Check& c : CheckCuda()) checks.push_back(std::move(c));
+  for (Check& c : CheckBackends()) checks.push_back(std::move(c));
   constexpr const char* kVerdicts[] = {"ok", "note", "BAD"};
   bool bad = false;
   for (const Check& c : checks) {

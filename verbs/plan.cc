@@ -12,6 +12,7 @@
 #include "cli/common_flags.h"
 #include "core/base/text.h"
 #include "core/op/marks.h"
+#include "core/op/rank_call.h"
 #include "core/passes/run_passes.h"
 #include "core/runtime/collective_node.h"
 #include "core/sharding/pipeline.h"
@@ -51,12 +52,13 @@ Section Collectives(const Graph& graph) {
   Section s{"collectives", "messages of a step", {"operation", "ranks", "tensors", "bytes", "first"}, {}, ""};
   int64_t tensors = 0, bytes = 0;
   for (const Node& n : graph.nodes) {
-    if (!IsCollective(n) || n.attrs.Ints("group").size() < 2 || n.op->name == "all_reduce_wait" ||
-        n.op->name == "stage_sent")
+    const RankCall call = RankCallOf(*n.op);
+    if (!IsCollective(n) || n.attrs.Ints("group").size() < 2 || call == RankCall::kEndAllReduce ||
+        call == RankCall::kEndSend)
       continue;
     int64_t mine = n.inputs.empty() ? n.outputs[0].bytes() : 0;
     for (Value v : n.inputs) mine += graph.TypeOf(v).bytes();
-    const bool bucket = n.op->name == "all_reduce_start";
+    const bool bucket = call == RankCall::kStartAllReduce;
     const AttrValue* op = n.attrs.Find("op");
     const int64_t members = mark::kMembers.GetOr(n.attrs, std::max<int64_t>(1, static_cast<int64_t>(n.inputs.size())));
     s.rows.push_back({absl::StrCat(bucket ? "all_reduce" : n.op->name, op ? " " : "", op ? n.attrs.Str("op") : ""),

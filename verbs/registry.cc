@@ -1,5 +1,8 @@
+#include "collectives/backends/registry.h"
+
 #include <algorithm>
 
+#include "absl/strings/str_join.h"
 #include "cli/verbs.h"
 
 namespace mslua::cli {
@@ -14,6 +17,11 @@ const std::vector<VerbDef>& Verbs() {
     return all;
   }();
   return *verbs;
+}
+
+// For --backend (cli/common_flags.cc).
+std::string BackendChoices() {
+  return absl::StrJoin(Backends(), "|", [](std::string* out, const BackendDef& backend) { out->append(backend.name); });
 }
 
 }  // namespace mslua::cli

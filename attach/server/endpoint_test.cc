@@ -292,6 +292,19 @@ TEST(Combine, PartsAreDrawnAsATable) {
             "  [3:4]           r2 r6           r3 r7           \n");
 }
 
+// 7 elements in slices of 3: the last rank has one, and padding that is not said.
+TEST(Combine, TheLastSliceMayBeShorter) {
+  const auto slice = [](int begin, int size) {
+    return absl::StrCat(R"({"name":"m.w","dtype":"f32","whole":[7],"part":[)", size,
+                        R"(],"bytes":12,"own":false,"layout":"","begin":[)", begin, "]}");
+  };
+  EXPECT_EQ(Combined(".layout m.w", {slice(0, 3), slice(3, 3), slice(6, 1)}),
+            "m.w  f32[7]  3 parts of [3], 12 B each, 1 copy\n"
+            "  axis 1 [1:3]             r0\n"
+            "  axis 1 [4:6]             r1\n"
+            "  axis 1 [7:7]             r2\n");
+}
+
 TEST(Combine, CallsNameWhoHasNotCome) {
   const std::string came = R"({"calls":[{"n":7,"of":3,"what":"all_reduce","state":"waiting","s":2.5}]})";
   EXPECT_EQ(Combined(".comm", {came, R"({"calls":[]})", came}),

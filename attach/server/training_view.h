@@ -9,11 +9,15 @@
 #include <string>
 #include <vector>
 
-#include "collectives/flight_recorder.h"
+#include "core/base/part.h"
 #include "core/files/record_file.h"
 #include "core/runtime/executable.h"
 #include "core/runtime/store.h"
 #include "core/train/trainer.h"
+
+namespace mslua {
+struct RecordedCall;
+}
 
 namespace mslua::endpoint {
 
@@ -21,8 +25,7 @@ namespace mslua::endpoint {
 using RankMessage = std::map<std::string, std::string>;
 
 struct TensorPlace {
-  Shape whole;         // empty: the rank has all of it
-  Shape begin;         // of this rank's part
+  Part part;           // that the rank has; without dimensions: the whole
   bool own = false;    // each rank has a value of its own
   std::string layout;  // in the words of core/sharding; may be empty
 };

@@ -57,8 +57,7 @@ StatusOr<Named> Watched::FindStored(absl::string_view name) const {
   for (const auto& e : view_.store->entries()) names.push_back(e->name);
   ASSIGN_OR_RETURN(const std::string full, Unique(name, names, "parameter or state"));
   const Store::Entry* entry = view_.store->Find(full);
-  RETURN_IF_ERROR(view_.store->Fetch(*entry));
-  return Named{full, entry->type, entry->memory.data(), {}};
+  return Named{full, entry->type, entry, {}};
 }
 
 StatusOr<Named> Watched::FindActivation(absl::string_view name) const {
@@ -116,12 +115,13 @@ StatusOr<Named> Watched::FindGradientHere(absl::string_view parameter) const {
         if (mark.inside) named.inside = mark.place;
         named.part = type;
         const TensorPlace place = view_.place ? view_.place(stored) : TensorPlace();
-        if (!place.whole.empty() && place.whole != type.shape) {
+        const Shape& whole = place.part.whole;
+        if (!whole.empty() && whole != type.shape) {
           named.gathered = true;
-          named.type.shape = place.whole;
-          named.begin = place.begin;
+          named.type.shape = whole;
+          named.begin = place.part.begin;
           // A slice of the elements, the last one with padding.
-          if (type.shape.size() == 1 && p.type.shape != place.whole) named.type.shape = p.type.shape;
+          if (type.shape.size() == 1 && p.type.shape != whole) named.type.shape = p.type.shape;
         }
         return named;
       }
@@ -254,15 +254,15 @@ bool Watched::Shows(const Named& named) const {
   return named.stored != nullptr || std::find(shown_.begin(), shown_.end(), named.name) != shown_.end();
 }
 
-TensorView Watched::Here(const Named& named) const {
-  if (named.stored != nullptr) return {named.type, const_cast<void*>(named.stored)};
+StatusOr<TensorView> Watched::Here(const Named& named) const {
+  if (named.stored != nullptr) return view_.store->Read(*named.stored);
   const auto at =
       std::find_if(outputs_.begin(), outputs_.end(), [&](const auto& output) { return output.first == named.name; });
   return at == outputs_.end() ? TensorView{named.part, nullptr} : second_->Output(at->second);
 }
 
 StatusOr<TensorView> Watched::ValueOf(const Named& named) {
-  const TensorView here = Here(named);
+  ASSIGN_OR_RETURN(const TensorView here, Here(named));
   if (!named.gathered) return here;
   // Shape and place of this rank's part, then its bytes.
   std::string mine;

@@ -17,9 +17,9 @@ StatusOr<bool> AllAgree(const TrainingView& view, bool mine);
 struct Named {
   std::string name;              // in full
   TensorType type;               // of a gradient: the whole one's
-  const void* stored = nullptr;  // of a parameter or state: its memory
-  Value value;                   // of an activation or gradient: in the graph that training began with
-  int32_t inside = -1;           // an instruction of the fused node `value.node` that makes it; -1: an output makes it
+  const Store::Entry* stored = nullptr;  // of a parameter or state
+  Value value;                           // of an activation or gradient: in the graph that training began with
+  int32_t inside = -1;  // an instruction of the fused node `value.node` that makes it; -1: an output makes it
   // Of a gradient that the ranks have parts of: this rank's part, which is of that shape at `begin`. A rank without one
   // (of another pipeline stage), or whose part another rank gives, contributes nothing.
   bool gathered = false, contributes = false;
@@ -55,7 +55,7 @@ class Watched {
   StatusOr<Named> FindGradient(absl::string_view parameter) const;
   StatusOr<Named> FindGradientHere(absl::string_view parameter) const;
   // This rank's value, which is shown.
-  TensorView Here(const Named& named) const;
+  StatusOr<TensorView> Here(const Named& named) const;
 
   const TrainingView& view_;
   Executable* const first_;

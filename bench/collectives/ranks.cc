@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "collectives/native/native.h"
+#include "collectives/backends/native/native.h"
 #include "core/base/clock.h"
 #include "gflags/gflags.h"
 #include "rendezvous/socket.h"

@@ -14,17 +14,8 @@ import time
 START = time.time()
 
 
-def networks(torch):
+def residual_network(torch):
     nn, F = torch.nn, torch.nn.functional
-
-    class Quickstart(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.w = nn.Parameter(torch.randn(32, 16) * 0.01)
-            self.w2 = nn.Parameter(torch.randn(16, 16) * 0.01)
-
-        def forward(self, x):
-            return torch.relu(x @ self.w) @ self.w2
 
     def conv(n_in, n_out, k, stride=1):
         return nn.Conv2d(n_in, n_out, k, stride, k // 2, bias=False)
@@ -68,10 +59,11 @@ def networks(torch):
                 x = F.max_pool2d(x, 3, 2, 1)
             return self.fc(self.blocks(x).mean((2, 3)))
 
-    def lenet():
-        return nn.Sequential(nn.Conv2d(1, 6, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(),
-                             nn.MaxPool2d(2), nn.Flatten(), nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84),
-                             nn.ReLU(), nn.Linear(84, 10))
+    return ResNet
+
+
+def transformer(torch):
+    nn, F = torch.nn, torch.nn.functional
 
     class Layer(nn.Module):
         def __init__(self, dim, heads):
@@ -109,6 +101,27 @@ def networks(torch):
             for layer in self.layers:
                 x = layer(x, self.mask)
             return F.linear(self.ln(x), self.tok.weight)
+
+    return GPT
+
+
+def networks(torch):
+    nn, F = torch.nn, torch.nn.functional
+    ResNet, GPT = residual_network(torch), transformer(torch)
+
+    class Quickstart(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = nn.Parameter(torch.randn(32, 16) * 0.01)
+            self.w2 = nn.Parameter(torch.randn(16, 16) * 0.01)
+
+        def forward(self, x):
+            return torch.relu(x @ self.w) @ self.w2
+
+    def lenet():
+        return nn.Sequential(nn.Conv2d(1, 6, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(),
+                             nn.MaxPool2d(2), nn.Flatten(), nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84),
+                             nn.ReLU(), nn.Linear(84, 10))
 
     class Recurrent(nn.Module):
         def __init__(self, vocab, layers, hidden):

@@ -15,7 +15,6 @@ namespace mslua {
 class Host {
  public:
   virtual ~Host() = default;
-  virtual const char* backend() const = 0;
   // Where these bytes of this rank are for its peers.
   virtual Address Locate(const void* data, int64_t bytes) const = 0;
   // The peer's bytes, which are in a shared segment.

@@ -41,7 +41,6 @@ class InprocHost : public Host {
   InprocHost(std::shared_ptr<Shared> shared, int rank, bool private_buffers)
       : shared_(std::move(shared)), rank_(rank), private_buffers_(private_buffers) {}
 
-  const char* backend() const override { return "inproc"; }
   int ranks() const override { return shared_->ranks; }
   std::string Gone(int) override { return ""; }
 

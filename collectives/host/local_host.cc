@@ -101,7 +101,6 @@ class LocalHost : public Host {
   explicit LocalHost(const LocalHostOptions& options) : options_(options) {}
 
   Status Connect();
-  const char* backend() const override { return "native"; }
   int ranks() const override { return static_cast<int>(options_.ranks.size()); }
   Address Locate(const void* data, int64_t bytes) const override;
   char* Resolve(int rank, Address address) const override {

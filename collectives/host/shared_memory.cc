@@ -88,7 +88,6 @@ class SharedMemoryCommunicator : public Communicator {
 
   ~SharedMemoryCommunicator() override { board_.words(rank()).closed.store(1); }
 
-  const char* backend() const override { return host_->backend(); }
   StatusOr<Handle> Start(const Call& call) override;
   Status Wait(Handle handle) override;
   Status Progress() override;

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "collectives/communicator.h"
 #include "core/base/exit_code.h"
 
 namespace mslua {

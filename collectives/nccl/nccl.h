@@ -17,6 +17,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "collectives/communicator.h"
 #include "collectives/groups.h"
 #include "core/base/clock.h"
 #include "core/device/device.h"

@@ -59,7 +59,6 @@ class NetworkCommunicator : public Communicator {
   }
   ~NetworkCommunicator() override { links_->Drop(id_); }
 
-  const char* backend() const override { return "native"; }
   StatusOr<Handle> Start(const Call& call) override;
   Status Wait(Handle handle) override;
   Status Progress() override;

@@ -12,8 +12,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "collectives/backends/native/native.h"
 #include "collectives/conformance.h"
-#include "collectives/native/native.h"
 #include "core/base/clock.h"
 #include "rendezvous/handshake.h"
 #include "rendezvous/tls/testing.h"

@@ -227,19 +227,13 @@ StatusOr<Manifest> WritePart(const std::string& folder, int rank, const std::vec
   Manifest part;
   std::vector<TensorData> tensors;
   for (const ShardData& shard : shards) {
-    Shape end = shard.begin;
-    bool inside = shard.begin.size() == shard.global_shape.size() && shard.begin.size() == shard.type.shape.size();
-    for (size_t d = 0; inside && d < end.size(); ++d) {
-      end[d] += shard.type.shape[d];
-      inside = shard.begin[d] >= 0 && shard.type.shape[d] >= 0 && end[d] <= shard.global_shape[d];
+    const Part& p = shard.part;
+    if (!p.valid()) {
+      return absl::InvalidArgumentError(absl::StrCat("tensor '", shard.name, "': a shard ", ToString(p.size), " at ",
+                                                     ToString(p.begin), " is not within ", ToString(p.whole)));
     }
-    if (!inside) {
-      return absl::InvalidArgumentError(absl::StrCat("tensor '", shard.name, "': a shard ", ToString(shard.type.shape),
-                                                     " at ", ToString(shard.begin), " is not within ",
-                                                     ToString(shard.global_shape)));
-    }
-    part.tensors.push_back({shard.name, {shard.type.dtype, shard.global_shape}, {{0, shard.begin, end}}});
-    tensors.push_back({shard.name, shard.type, shard.data});
+    part.tensors.push_back({shard.name, {shard.dtype, p.whole}, {{0, p.begin, p.end()}}});
+    tensors.push_back({shard.name, {shard.dtype, p.size}, shard.data});
   }
   const std::string name = FileOfRank(rank);
   ASSIGN_OR_RETURN(FileDigest digest, WriteSafetensors(absl::StrCat(folder, "/", name), tensors));
@@ -284,7 +278,7 @@ StatusOr<std::string> JoinParts(const RunState& run, const std::vector<Manifest>
 Status SaveCheckpoint(const std::string& path, const RunState& run, const std::vector<TensorData>& tensors) {
   std::vector<ShardData> shards;
   for (const TensorData& t : tensors) {
-    shards.push_back({t.name, t.type, t.data, t.type.shape, Shape(t.type.shape.size(), 0)});
+    shards.push_back({t.name, t.type.dtype, t.data, Part::Of(t.type.shape)});
   }
   ASSIGN_OR_RETURN(const auto writer, CheckpointWriter::Create(path));
   ASSIGN_OR_RETURN(Manifest part, WritePart(writer->folder(), 0, shards));

@@ -17,6 +17,7 @@
 #include "absl/types/span.h"
 #include "core/base/atomic_file.h"
 #include "core/base/input_file.h"
+#include "core/base/part.h"
 #include "core/checkpoint/manifest.h"
 #include "core/checkpoint/safetensors.h"
 
@@ -48,14 +49,12 @@ bool NamesOneCheckpoint(const std::string& path);
 
 // ---- saving
 
-// A part of a tensor in a rank's memory: `data` is dense with shape `type.shape` and lies at `begin` in a tensor of
-// `global_shape`.
+// A part of a tensor in a rank's memory: `data` is dense and has the part's elements.
 struct ShardData {
   std::string name;
-  TensorType type;
+  DType dtype = DType::kF32;
   const void* data = nullptr;
-  Shape global_shape;
-  Shape begin;
+  Part part;
 };
 
 // Saves whole tensors from one rank; the folder above `path` must exist. On an error (a full disk: RESOURCE_EXHAUSTED)

@@ -139,7 +139,7 @@ Status SaveBlocks(const std::string& path, const RunState& run, int64_t rows, in
       }
       ASSIGN_OR_RETURN(const Manifest part,
                        WritePart(writer->folder(), static_cast<int>(r * cols + c),
-                                 {{"w", {DType::kF32, {h, k}}, block.data(), {4, 6}, {r * h, c * k}}}));
+                                 {{"w", DType::kF32, block.data(), {{4, 6}, {r * h, c * k}, {h, k}}}}));
       ASSIGN_OR_RETURN(const std::string text, SerializeManifest(part));  // as it travels
       ASSIGN_OR_RETURN(parts.emplace_back(), ParseManifest(text));
     }
@@ -184,16 +184,16 @@ TEST_F(CheckpointTest, WhatDoesNotFitTogetherIsNotCommitted) {
   const std::string path = At("net-1_1.ckpt");
   auto writer = CheckpointWriter::Create(path);
   ASSERT_TRUE(writer.ok());
-  const TensorType half{DType::kF32, {2, 6}};
-  auto top = WritePart((*writer)->folder(), 0, {{"w", half, w_.data(), {4, 6}, {0, 0}}});
-  auto middle = WritePart((*writer)->folder(), 1, {{"w", half, w_.data(), {4, 6}, {1, 0}}});
-  auto other = WritePart((*writer)->folder(), 2, {{"w", half, w_.data(), {2, 6}, {0, 0}}});
+  const DType f32 = DType::kF32;
+  auto top = WritePart((*writer)->folder(), 0, {{"w", f32, w_.data(), {{4, 6}, {0, 0}, {2, 6}}}});
+  auto middle = WritePart((*writer)->folder(), 1, {{"w", f32, w_.data(), {{4, 6}, {1, 0}, {2, 6}}}});
+  auto other = WritePart((*writer)->folder(), 2, {{"w", f32, w_.data(), {{2, 6}, {0, 0}, {2, 6}}}});
   ASSERT_TRUE(top.ok() && middle.ok() && other.ok());
   EXPECT_THAT((*writer)->Commit(Run(), {*top}).message(), HasSubstr("12 of 24"));
   EXPECT_THAT((*writer)->Commit(Run(), {*top, *middle}).message(), HasSubstr("overlap"));
   EXPECT_THAT((*writer)->Commit(Run(), {*top, *top}).message(), HasSubstr("two ranks wrote"));
   EXPECT_THAT((*writer)->Commit(Run(), {*top, *other}).message(), HasSubstr("f32[2,6]"));
-  EXPECT_FALSE(WritePart((*writer)->folder(), 3, {{"w", half, w_.data(), {4, 6}, {3, 0}}}).ok());
+  EXPECT_FALSE(WritePart((*writer)->folder(), 3, {{"w", f32, w_.data(), {{4, 6}, {3, 0}, {2, 6}}}}).ok());
   writer->reset();
   EXPECT_EQ(Entries(), 0);
 }
@@ -309,8 +309,8 @@ TEST_F(CheckpointTest, PartsOfRanksBecomeOneFileOrStay) {
     const auto writer = *CheckpointWriter::Create(path);
     std::vector<Manifest> parts;
     for (int r = 0; r < 2; ++r) {
-      std::vector<ShardData> shards = {{"w", {DType::kF32, {2, 6}}, w_.data() + 12 * r, {4, 6}, {2 * r, 0}}};
-      if (r == 0) shards.push_back({"step", {DType::kI64, {}}, &step_, {}, {}});
+      std::vector<ShardData> shards = {{"w", DType::kF32, w_.data() + 12 * r, {{4, 6}, {2 * r, 0}, {2, 6}}}};
+      if (r == 0) shards.push_back({"step", DType::kI64, &step_, {}});
       parts.push_back(*WritePart(writer->folder(), r, shards));
     }
     ASSERT_TRUE((whole ? writer->CommitWhole(Run(), parts) : writer->Commit(Run(), parts)).ok());

@@ -27,6 +27,82 @@ std::string PadRule(const Attrs& attrs, absl::Span<const TensorType> in) {
   return absl::StrCat(left, "-> ", right);
 }
 
+Status CheckPadding(const Attrs& a, absl::Span<const TensorType> in) {
+  for (const char* name : {"low", "high", "interior"}) {
+    const auto& list = a.Ints(name);
+    if (!list.empty() && static_cast<int64_t>(list.size()) != in[0].rank()) {
+      return absl::InvalidArgumentError(absl::StrCat(name, " has ", list.size(), " numbers, expected ", in[0].rank()));
+    }
+    for (int64_t n : list) {
+      if (n < 0)
+        return absl::InvalidArgumentError(
+            absl::StrCat(name, " has ", n, ", expected no negative number (to cut off, ops.StridedSlice)"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<std::vector<TensorType>> PaddedType(const Attrs& a, absl::Span<const TensorType> in) {
+  TensorType y = in[0];
+  for (size_t d = 0; d < y.shape.size(); ++d) {
+    const Padding p = PaddingOf(a, d);
+    if (HasTooManyElements({y.shape[d], p.interior}))
+      return absl::InvalidArgumentError(absl::StrCat("interior ", p.interior, " gives too many elements"));
+    y.shape[d] = p.low + p.high + y.shape[d] + (y.shape[d] > 0 ? (y.shape[d] - 1) * p.interior : 0);
+  }
+  return std::vector<TensorType>{y};
+}
+
+std::vector<Value> PadGrad(GradContext& c) {
+  const Shape x = c.g.TypeOf(c.x(0)).shape;
+  std::vector<int64_t> begin, end, strides;
+  for (size_t d = 0; d < x.size(); ++d) {
+    const Padding p = PaddingOf(c.attrs, d);
+    begin.push_back(p.low);
+    end.push_back(x[d] > 0 ? p.low + (x[d] - 1) * (p.interior + 1) + 1 : p.low);
+    strides.push_back(p.interior + 1);
+  }
+  return {c.g.Op("strided_slice", {c.dy[0]}, {{"begin", begin}, {"end", end}, {"strides", strides}})};
+}
+
+Status PadReference(const OpCall& c) {
+  const TensorType &x = c.inputs[0].type, &y = c.outputs[0].type;
+  const int64_t size = SizeOf(x.dtype);
+  Shape to = RowMajorStrides(y.shape);
+  int64_t at = 0;
+  bool any = false;
+  for (size_t d = 0; d < to.size(); ++d) {
+    const Padding p = PaddingOf(c.attrs, d);
+    any |= !p.none();
+    at += p.low * to[d];
+    to[d] *= p.interior + 1;
+  }
+  if (any) {
+    char value[8];
+    StoreDouble(y.dtype, value, 0, c.attrs.Float("value"));
+    Fill(size, y.elements(), value, c.outputs[0].data);
+  }
+  StridedCopy(size, x.shape, c.inputs[0].data, RowMajorStrides(x.shape), c.outputs[0].as<char>() + at * size, to);
+  return absl::OkStatus();
+}
+
+StatusOr<DeviceProgram> PadOnDevice(const OpSpec& spec) {
+  const Shape& x = spec.inputs[0].shape;
+  Shape strides = RowMajorStrides(spec.outputs[0].shape);
+  int64_t first = 0;
+  for (size_t d = 0; d < x.size(); ++d) {
+    const Padding p = PaddingOf(spec.attrs, d);
+    first += p.low * strides[d];
+    strides[d] *= p.interior + 1;
+  }
+  DeviceProgram program;
+  program.steps.push_back(EachElement(spec.outputs[0].elements(),
+                                      absl::StrCat("  Set(y0[i], ", NumberText(spec.attrs.Float("value")), ");")));
+  program.steps.push_back(
+      EachElement(NumElements(x), absl::StrCat("  y0[", StridedIndex("i", x, strides, first), "] = x0[i];")));
+  return program;
+}
+
 }  // namespace
 
 // The terms are those of XLA's Pad (openxla.org/xla/operation_semantics).
@@ -40,79 +116,12 @@ MSLUA_OPERATOR(pad) {
   op.Attr("high", AttrKind::kInts, std::vector<int64_t>{}, "elements after each dimension; none: 0");
   op.Attr("interior", AttrKind::kInts, std::vector<int64_t>{}, "elements between two neighbours; none: 0");
   op.Attr("value", AttrKind::kFloat, 0.0, "what the padding is");
-  op.Check([](const Attrs& a, absl::Span<const TensorType> in) -> Status {
-    for (const char* name : {"low", "high", "interior"}) {
-      const auto& list = a.Ints(name);
-      if (!list.empty() && static_cast<int64_t>(list.size()) != in[0].rank()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(name, " has ", list.size(), " numbers, expected ", in[0].rank()));
-      }
-      for (int64_t n : list) {
-        if (n < 0)
-          return absl::InvalidArgumentError(
-              absl::StrCat(name, " has ", n, ", expected no negative number (to cut off, ops.StridedSlice)"));
-      }
-    }
-    return absl::OkStatus();
-  });
+  op.Check(CheckPadding);
   op.Rule(PadRule);
-  op.Infer([](const Attrs& a, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {
-    TensorType y = in[0];
-    for (size_t d = 0; d < y.shape.size(); ++d) {
-      const Padding p = PaddingOf(a, d);
-      if (HasTooManyElements({y.shape[d], p.interior}))
-        return absl::InvalidArgumentError(absl::StrCat("interior ", p.interior, " gives too many elements"));
-      y.shape[d] = p.low + p.high + y.shape[d] + (y.shape[d] > 0 ? (y.shape[d] - 1) * p.interior : 0);
-    }
-    return std::vector<TensorType>{y};
-  });
-  op.Grad([](GradContext& c) -> std::vector<Value> {
-    const Shape x = c.g.TypeOf(c.x(0)).shape;
-    std::vector<int64_t> begin, end, strides;
-    for (size_t d = 0; d < x.size(); ++d) {
-      const Padding p = PaddingOf(c.attrs, d);
-      begin.push_back(p.low);
-      end.push_back(x[d] > 0 ? p.low + (x[d] - 1) * (p.interior + 1) + 1 : p.low);
-      strides.push_back(p.interior + 1);
-    }
-    return {c.g.Op("strided_slice", {c.dy[0]}, {{"begin", begin}, {"end", end}, {"strides", strides}})};
-  });
-  op.Reference([](const OpCall& c) {
-    const TensorType &x = c.inputs[0].type, &y = c.outputs[0].type;
-    const int64_t size = SizeOf(x.dtype);
-    Shape to = RowMajorStrides(y.shape);
-    int64_t at = 0;
-    bool any = false;
-    for (size_t d = 0; d < to.size(); ++d) {
-      const Padding p = PaddingOf(c.attrs, d);
-      any |= !p.none();
-      at += p.low * to[d];
-      to[d] *= p.interior + 1;
-    }
-    if (any) {
-      char value[8];
-      StoreDouble(y.dtype, value, 0, c.attrs.Float("value"));
-      Fill(size, y.elements(), value, c.outputs[0].data);
-    }
-    StridedCopy(size, x.shape, c.inputs[0].data, RowMajorStrides(x.shape), c.outputs[0].as<char>() + at * size, to);
-    return absl::OkStatus();
-  });
-  op.OnDevice([](const OpSpec& spec) {
-    const Shape& x = spec.inputs[0].shape;
-    Shape strides = RowMajorStrides(spec.outputs[0].shape);
-    int64_t first = 0;
-    for (size_t d = 0; d < x.size(); ++d) {
-      const Padding p = PaddingOf(spec.attrs, d);
-      first += p.low * strides[d];
-      strides[d] *= p.interior + 1;
-    }
-    DeviceProgram program;
-    program.steps.push_back(EachElement(spec.outputs[0].elements(),
-                                        absl::StrCat("  Set(y0[i], ", NumberText(spec.attrs.Float("value")), ");")));
-    program.steps.push_back(
-        EachElement(NumElements(x), absl::StrCat("  y0[", StridedIndex("i", x, strides, first), "] = x0[i];")));
-    return program;
-  });
+  op.Infer(PaddedType);
+  op.Grad(PadGrad);
+  op.Reference(PadReference);
+  op.OnDevice(PadOnDevice);
   using Ints = std::vector<int64_t>;
   op.AddSample({{{DType::kF32, {3, 4}}}, {{"low", Ints{0, 1}}, {"high", Ints{0, 2}}, {"value", 0.5}}});
   op.AddSample({{{DType::kF32, {3, 4}}}, {{"low", Ints{1, 0}}, {"high", Ints{0, 0}}, {"interior", Ints{2, 0}}}});

@@ -282,97 +282,113 @@ class Fuser {
     return EliminateDeadNodes(rewriter.Finish());
   }
 
-  void EmitGroup(Rewriter& rewriter, const std::vector<int32_t>& members) {
+  // The program of a group, as its nodes are taken in one after the other.
+  struct Fused {
     ScalarProgram program;
     std::vector<Value> inputs;
     absl::flat_hash_map<Value, int32_t> at;  // a graph value's place in the program
-    const bool round = HasFloat(members[0]) && !IsF64(members[0]);
-    // Instructions that are there already are not computed again; numbers are what the arithmetic makes of them, so
-    // that a formula's 0.7071067811865476 is a graph's f32 constant.
-    const auto append = [&](ScalarInstr instr) {
-      if (instr.op == ScalarOp::kConst && round)
-        instr.constant = static_cast<double>(static_cast<float>(instr.constant));
-      const auto same = std::find(program.code.begin(), program.code.end(), instr);
-      const auto at_index = static_cast<int32_t>(same - program.code.begin());
-      if (same == program.code.end()) program.code.push_back(instr);
-      return at_index;
-    };
-    const auto operand = [&](Value v) -> int32_t {
-      if (const auto it = at.find(v); it != at.end()) return it->second;
-      ScalarInstr instr;
-      if (const auto number = SplatOf(v)) {
-        instr.constant = *number;
-        return append(instr);
-      }
-      const Value source = ThroughBroadcast(v);
-      if (const auto it = at.find(source);
-          it != at.end() && !std::binary_search(members.begin(), members.end(), source.node))
-        return it->second;
-      instr.op = ScalarOp::kInput;
-      instr.args[0] = static_cast<int32_t>(inputs.size());
-      inputs.push_back(source);
-      return at[source] = append(instr);
-    };
-    for (int32_t m : members) {
-      const Node& n = graph_.nodes[m];
-      std::vector<int32_t> args;
-      for (Value v : n.inputs) args.push_back(operand(v));
-      const auto formula = FormulaProgram(*n.op, n.attrs);  // has parsed before, when the operator was checked
-      std::vector<int32_t> local;
-      for (ScalarInstr instr : formula->code) {
-        if (instr.op == ScalarOp::kInput) {
-          local.push_back(args[instr.args[0]]);
-          continue;
-        }
-        for (int k = 0; k < Arity(instr.op); ++k) instr.args[k] = local[instr.args[k]];
-        local.push_back(append(instr));
-      }
-      at[{m, 0}] = local[formula->results[0]];
+    bool round = false;                      // numbers are f32
+  };
+
+  // Instructions that are there already are not computed again; numbers are what the arithmetic makes of them, so that
+  // a formula's 0.7071067811865476 is a graph's f32 constant.
+  static int32_t Append(Fused& fused, ScalarInstr instr) {
+    if (instr.op == ScalarOp::kConst && fused.round)
+      instr.constant = static_cast<double>(static_cast<float>(instr.constant));
+    std::vector<ScalarInstr>& code = fused.program.code;
+    const auto same = std::find(code.begin(), code.end(), instr);
+    const auto at = static_cast<int32_t>(same - code.begin());
+    if (same == code.end()) code.push_back(instr);
+    return at;
+  }
+
+  int32_t OperandOf(Fused& fused, const std::vector<int32_t>& members, Value v) const {
+    if (const auto it = fused.at.find(v); it != fused.at.end()) return it->second;
+    ScalarInstr instr;
+    if (const auto number = SplatOf(v)) {
+      instr.constant = *number;
+      return Append(fused, instr);
     }
-    // Outputs: members that somebody outside reads.
-    std::vector<int32_t> escaping;
-    const auto read_outside = [&](int32_t m) {
-      for (const GraphOutput& o : graph_.outputs) {
-        if (o.value.node == m) return true;
+    const Value source = ThroughBroadcast(v);
+    if (const auto it = fused.at.find(source);
+        it != fused.at.end() && !std::binary_search(members.begin(), members.end(), source.node))
+      return it->second;
+    instr.op = ScalarOp::kInput;
+    instr.args[0] = static_cast<int32_t>(fused.inputs.size());
+    fused.inputs.push_back(source);
+    return fused.at[source] = Append(fused, instr);
+  }
+
+  void TakeIn(Fused& fused, const std::vector<int32_t>& members, int32_t member) const {
+    const Node& n = graph_.nodes[member];
+    std::vector<int32_t> args;
+    for (Value v : n.inputs) args.push_back(OperandOf(fused, members, v));
+    const auto formula = FormulaProgram(*n.op, n.attrs);  // has parsed before, when the operator was checked
+    std::vector<int32_t> local;
+    for (ScalarInstr instr : formula->code) {
+      if (instr.op == ScalarOp::kInput) {
+        local.push_back(args[instr.args[0]]);
+        continue;
       }
-      for (int32_t reader : Readers(m)) {
-        if (!std::binary_search(members.begin(), members.end(), reader)) return true;
-      }
-      return false;
-    };
-    std::vector<std::string> dtypes;
-    for (int32_t m : members) {
-      if (!read_outside(m)) continue;
-      escaping.push_back(m);
-      program.results.push_back(at[{m, 0}]);
-      dtypes.push_back(Name(graph_.nodes[m].outputs[0].dtype));
+      for (int k = 0; k < Arity(instr.op); ++k) instr.args[k] = local[instr.args[k]];
+      local.push_back(Append(fused, instr));
     }
-    if (escaping.empty()) return;  // dead
-    program.num_inputs = static_cast<int32_t>(inputs.size());
+    fused.at[{member, 0}] = local[formula->results[0]];
+  }
+
+  bool IsReadOutside(const std::vector<int32_t>& members, int32_t member) {
+    for (const GraphOutput& o : graph_.outputs) {
+      if (o.value.node == member) return true;
+    }
+    const std::vector<int32_t>& readers = Readers(member);
+    return std::any_of(readers.begin(), readers.end(),
+                       [&](int32_t r) { return !std::binary_search(members.begin(), members.end(), r); });
+  }
+
+  // The node of a program. `escaping`: the members that are its outputs.
+  Node NodeOf(const Fused& fused, const std::vector<int32_t>& members, const std::vector<int32_t>& escaping) const {
     const Node& last = graph_.nodes[members.back()];
     const Shape& shape = last.outputs[0].shape;
-    Node fused;
-    fused.op = Operators().Find("fused");
-    fused.location = last.location;
-    fused.region = last.region;
+    Node node;
+    node.op = Operators().Find("fused");
+    node.location = last.location;
+    node.region = last.region;
     for (int32_t m : members) {
       if (std::find(escaping.begin(), escaping.end(), m) != escaping.end()) continue;  // an output is the gradient
       for (GradientMark& mark : GradientMarksOf(graph_.nodes[m])) {
-        mark.place = at[{m, 0}];
+        mark.place = fused.at.at(Value{m, 0});
         mark.inside = true;
-        MarkGradient(mark, &fused);
+        MarkGradient(mark, &node);
       }
     }
-    fused.attrs.Set("program", ToString(program))
+    std::vector<std::string> dtypes;
+    for (int32_t m : escaping) dtypes.push_back(Name(graph_.nodes[m].outputs[0].dtype));
+    node.attrs.Set("program", ToString(fused.program))
         .Set("shape", std::vector<int64_t>(shape.begin(), shape.end()))
         .Set("dtypes", absl::StrJoin(dtypes, ","));
-    if (inputs.empty()) {  // all constants: a broadcast number does as well
+    return node;
+  }
+
+  void EmitGroup(Rewriter& rewriter, const std::vector<int32_t>& members) {
+    Fused fused;
+    fused.round = HasFloat(members[0]) && !IsF64(members[0]);
+    for (int32_t m : members) TakeIn(fused, members, m);
+    std::vector<int32_t> escaping;
+    for (int32_t m : members) {
+      if (!IsReadOutside(members, m)) continue;
+      escaping.push_back(m);
+      fused.program.results.push_back(fused.at[{m, 0}]);
+    }
+    if (escaping.empty()) return;  // dead
+    fused.program.num_inputs = static_cast<int32_t>(fused.inputs.size());
+    const Node node = NodeOf(fused, members, escaping);
+    if (fused.inputs.empty()) {  // all constants: a broadcast number does as well
       for (int32_t m : members) rewriter.Copy(m);
       return;
     }
     std::vector<Value> mapped;
-    for (Value v : inputs) mapped.push_back(rewriter.Map(v));
-    const std::vector<Value> out = rewriter.to().Clone(fused, mapped);
+    for (Value v : fused.inputs) mapped.push_back(rewriter.Map(v));
+    const std::vector<Value> out = rewriter.to().Clone(node, mapped);
     for (size_t o = 0; o < out.size() && o < escaping.size(); ++o) rewriter.Replace({escaping[o], 0}, out[o]);
   }
 

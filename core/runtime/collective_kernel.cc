@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <iterator>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "collectives/communicator.h"
+#include "core/op/rank_call.h"
 #include "core/runtime/memory_plan.h"
 #include "core/sharding/layout.h"
 
@@ -265,14 +266,15 @@ class WaitKernel : public Kernel {
 std::pair<Cut, Cut> CutsOf(const Graph& graph, const Node& node) {
   const TensorType &in = graph.TypeOf(node.inputs[0]), &out = node.outputs[0];
   const auto n = static_cast<int64_t>(node.attrs.Ints("group").size());
-  const std::string& name = node.op->name;
-  if (name == "all_gather") return {Whole(in), CutOf(out, node.attrs.Int("axis"), n)};
-  if (name == "reduce_scatter") return {CutOf(in, node.attrs.Int("axis"), n), Whole(out)};
+  const RankCall call = RankCallOf(*node.op);
+  if (call == RankCall::kAllGather) return {Whole(in), CutOf(out, node.attrs.Int("axis"), n)};
+  if (call == RankCall::kReduceScatter) return {CutOf(in, node.attrs.Int("axis"), n), Whole(out)};
   return {CutOf(in, node.attrs.Int("split_axis"), n), CutOf(out, node.attrs.Int("concat_axis"), n)};
 }
 
 bool MovesBlocks(const Node& node) {
-  return node.op->name == "all_gather" || node.op->name == "reduce_scatter" || node.op->name == "all_to_all";
+  const RankCall call = RankCallOf(*node.op);
+  return call == RankCall::kAllGather || call == RankCall::kReduceScatter || call == RankCall::kAllToAll;
 }
 
 std::string SourceOf(const Graph& graph, const Node& node) {
@@ -285,24 +287,31 @@ std::string SourceOf(const Graph& graph, const Node& node) {
 }
 
 Call CallOf(const Graph& graph, const Node& node) {
-  const std::string& name = node.op->name;
   const std::vector<int64_t>& ranks = node.attrs.Ints("group");
   const TensorType in = graph.TypeOf(node.inputs[0]);
   const TensorType& out = node.outputs[0];
-  if (name == "all_reduce_start") {
-    int64_t travels = 0;
-    for (const TensorType& t : node.outputs) travels += BucketStride(t);
-    return Call::AllReduce(ReductionOf(node.attrs), out.dtype, nullptr, nullptr, travels / SizeOf(out.dtype));
+  const auto root = [&] { return PlaceIn(ranks, node.attrs.Int("root")); };
+  switch (RankCallOf(*node.op)) {
+    case RankCall::kStartAllReduce: {
+      int64_t travels = 0;
+      for (const TensorType& t : node.outputs) travels += BucketStride(t);
+      return Call::AllReduce(ReductionOf(node.attrs), out.dtype, nullptr, nullptr, travels / SizeOf(out.dtype));
+    }
+    case RankCall::kAllGather:
+      return Call::AllGather(in.dtype, nullptr, nullptr, in.elements());
+    case RankCall::kReduceScatter:
+      return Call::ReduceScatter(ReductionOf(node.attrs), in.dtype, nullptr, nullptr, out.elements());
+    case RankCall::kAllToAll:
+      return Call::AllToAll(in.dtype, nullptr, nullptr, in.elements() / static_cast<int64_t>(ranks.size()));
+    case RankCall::kAllReduce:
+      return Call::AllReduce(ReductionOf(node.attrs), in.dtype, nullptr, nullptr, in.elements());
+    case RankCall::kReduce:
+      return Call::Reduce(ReductionOf(node.attrs), in.dtype, nullptr, nullptr, in.elements(), root());
+    case RankCall::kBroadcast:
+      return Call::Broadcast(in.dtype, nullptr, in.elements(), root());
+    default:  // no call of one buffer each way
+      return Call();
   }
-  if (name == "all_gather") return Call::AllGather(in.dtype, nullptr, nullptr, in.elements());
-  if (name == "reduce_scatter")
-    return Call::ReduceScatter(ReductionOf(node.attrs), in.dtype, nullptr, nullptr, out.elements());
-  if (name == "all_to_all")
-    return Call::AllToAll(in.dtype, nullptr, nullptr, in.elements() / static_cast<int64_t>(ranks.size()));
-  if (name == "all_reduce") return Call::AllReduce(ReductionOf(node.attrs), in.dtype, nullptr, nullptr, in.elements());
-  const int root = PlaceIn(ranks, node.attrs.Int("root"));
-  if (name == "reduce") return Call::Reduce(ReductionOf(node.attrs), in.dtype, nullptr, nullptr, in.elements(), root);
-  return Call::Broadcast(in.dtype, nullptr, in.elements(), root);
 }
 
 Status StartedCalls::Start(Started* mine, const Call& call) {
@@ -329,7 +338,8 @@ Status StartedCalls::Progress() {
 }
 
 int64_t CollectiveScratch(const Graph& graph, const Node& node) {
-  if (node.op->name == "exchange") return ExchangeKernel::ScratchOf(BoxesOf(node), node.outputs[0].dtype);
+  if (RankCallOf(*node.op) == RankCall::kExchange)
+    return ExchangeKernel::ScratchOf(BoxesOf(node), node.outputs[0].dtype);
   if (!MovesBlocks(node)) return 0;
   const auto [in, out] = CutsOf(graph, node);
   return ScratchOf(in, out);
@@ -407,27 +417,38 @@ Made MakeExchange(const Site& s) {
                                           s.graph.TypeOf(s.node.inputs[0]), s.node.outputs[0]);
 }
 
-struct Maker {
-  const char* op;
-  Made (*make)(const Site& s);
-};
-constexpr Maker kMakers[] = {
-    {"all_gather", MakeBlocks},
-    {"all_reduce", MakeWhole<ReduceKernel>},
-    {"all_reduce_start", [](const Site& s) { return MakeStart(s, CallOf(s.graph, s.node)); }},
-    {"all_reduce_wait", MakeWait},
-    {"all_to_all", MakeBlocks},
-    {"broadcast", MakeWhole<OneBufferKernel>},
-    {"collective_permute", MakePermute},
-    {"exchange", MakeExchange},
-    {"recv", MakeMessage<Collective::kRecv>},
-    {"reduce", MakeWhole<ReduceKernel>},
-    {"reduce_scatter", MakeBlocks},
-    {"send", MakeMessage<Collective::kSend>},
-    {"stage_recv", MakeMessage<Collective::kRecv>},
-    {"stage_send", [](const Site& s) { return MakeStart(s, MessageOf(s, Collective::kSend)); }},
-    {"stage_sent", MakeWait},
-};
+// Null for what no other rank takes part in.
+Made MakeKernel(const Site& s) {
+  switch (RankCallOf(*s.node.op)) {
+    case RankCall::kNone:
+      return nullptr;
+    case RankCall::kAllReduce:
+    case RankCall::kReduce:
+      return MakeWhole<ReduceKernel>(s);
+    case RankCall::kBroadcast:
+      return MakeWhole<OneBufferKernel>(s);
+    case RankCall::kAllGather:
+    case RankCall::kReduceScatter:
+    case RankCall::kAllToAll:
+      return MakeBlocks(s);
+    case RankCall::kPermute:
+      return MakePermute(s);
+    case RankCall::kExchange:
+      return MakeExchange(s);
+    case RankCall::kSend:
+      return MakeMessage<Collective::kSend>(s);
+    case RankCall::kRecv:
+      return MakeMessage<Collective::kRecv>(s);
+    case RankCall::kStartAllReduce:
+      return MakeStart(s, CallOf(s.graph, s.node));
+    case RankCall::kStartSend:
+      return MakeStart(s, MessageOf(s, Collective::kSend));
+    case RankCall::kEndAllReduce:
+    case RankCall::kEndSend:
+      return MakeWait(s);
+  }
+  return nullptr;
+}
 
 }  // namespace
 
@@ -439,13 +460,13 @@ StatusOr<std::unique_ptr<Kernel>> MakeCollectiveKernel(const Graph& graph, int32
     return absl::InvalidArgumentError(absl::StrCat(node.op->name, " over ", ranks.size(),
                                                    " ranks, but this job has one: start it with -n ", ranks.size()));
   }
-  const Maker* const maker =
-      std::find_if(std::begin(kMakers), std::end(kMakers), [&](const Maker& m) { return node.op->name == m.op; });
-  if (maker == std::end(kMakers))
-    return absl::InternalError(absl::StrCat("no kernel for the collective operator ", node.op->name));
   std::string source = SourceOf(graph, node);
   ASSIGN_OR_RETURN(Communicator* const group, groups->Get(ranks, source));
-  return maker->make({graph, node, index, groups, group, calls, std::move(source)});
+  Made kernel = MakeKernel({graph, node, index, groups, group, calls, std::move(source)});
+  if (kernel == nullptr)
+    return absl::InternalError(
+        absl::StrCat("the collective operator ", node.op->name, " has no call (core/op/rank_call.h)"));
+  return kernel;
 }
 
 }  // namespace mslua

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "collectives/communicator.h"
 #include "collectives/groups.h"
 #include "core/graph/graph.h"
 #include "core/op/kernel.h"

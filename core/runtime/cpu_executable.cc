@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/runtime/collective_kernel.h"
 #include "core/runtime/collective_node.h"
+#include "core/runtime/guard.h"
 #include "core/runtime/memory_plan.h"
 #include "core/runtime/placed_graph.h"
 
@@ -132,22 +133,23 @@ class CpuExecutable : public Executable {
   }
 
   Status Run() override {
-    if (!all_bound_) RETURN_IF_ERROR(CheckBound());
-    if (workspace_ && arena_in_use_ != workspace_->data())
-      return absl::InternalError("the shared workspace was replaced after this plan was made");
-    if (ABSL_PREDICT_FALSE(store_ != nullptr && store_->generation() != generation_)) Locate();
-    if (ABSL_PREDICT_FALSE(store_ != nullptr && store_->mirror() != nullptr)) RETURN_IF_ERROR(TakeFromMirror());
-    ASSIGN_OR_RETURN(const int side, TakeSides());
-    RETURN_IF_ERROR(ABSL_PREDICT_FALSE(timeline_ != nullptr) ? RunTimed() : RunLaunches());
-    if (updates_ == Updates::kSide) store_->TurnTo(side);
-    return absl::OkStatus();
+    if (ABSL_PREDICT_TRUE(!guarded_)) return RunStep();
+    if (store_ != nullptr) store_->OpenAll();
+    workspace_->Open();
+    const Status status = RunStep();
+    workspace_->Close();
+    if (store_ != nullptr) store_->CloseAll();
+    return status;
   }
 
   void SetTimeline(std::vector<int64_t>* timeline) override { timeline_ = timeline; }
   const std::vector<std::pair<int32_t, const char*>>& launches() const override { return launch_names_; }
   const std::vector<ArenaEntry>& arena() const override { return arena_; }
 
-  TensorView Output(int i) const override { return now_->outputs[i]; }
+  TensorView Output(int i) const override {
+    if (ABSL_PREDICT_FALSE(guarded_)) OpenOutput(i);
+    return now_->outputs[i];
+  }
   const Graph& graph() const override { return graph_; }
   const std::vector<std::string>& inputs() const override { return input_names_; }
   const PlanReport& report() const override { return report_; }
@@ -188,6 +190,27 @@ class CpuExecutable : public Executable {
     kSide,     // all that has two sides: it reads one and writes one
     kPart,     // something else in the store, or not all of a side: in place
   };
+
+  Status RunStep() {
+    if (!all_bound_) RETURN_IF_ERROR(CheckBound());
+    if (workspace_ && arena_in_use_ != workspace_->data())
+      return absl::InternalError("the shared workspace was replaced after this plan was made");
+    if (ABSL_PREDICT_FALSE(store_ != nullptr && store_->generation() != generation_)) Locate();
+    if (ABSL_PREDICT_FALSE(store_ != nullptr && store_->mirror() != nullptr)) RETURN_IF_ERROR(TakeFromMirror());
+    ASSIGN_OR_RETURN(const int side, TakeSides());
+    RETURN_IF_ERROR(ABSL_PREDICT_FALSE(timeline_ != nullptr) ? RunTimed() : RunLaunches());
+    if (updates_ == Updates::kSide) store_->TurnTo(side);
+    return absl::OkStatus();
+  }
+
+  // Gives access to an output, until the next run.
+  void OpenOutput(int i) const {
+    const GraphOutput& o = graph_.outputs[static_cast<size_t>(i)];
+    if (!o.updates.empty()) return store_->Open(*store_->Find(o.updates));
+    const Placement& p = plan_.values[o.value.node][o.value.output];
+    if (p.kind == Placement::kStore) store_->Open(*store_->Find(graph_.nodes[p.input].attrs.Str("name")));
+    if (p.kind == Placement::kArena) OpenMemory(now_->outputs[i].data, now_->outputs[i].type.bytes());
+  }
 
   Status RunLaunch(const Launch& l) {
     void* const* const pointers = now_->pointers.data() + l.first;
@@ -246,7 +269,7 @@ class CpuExecutable : public Executable {
     if (updated.empty()) return Updates::kNothing;
     const auto& entries = store_->entries();
     const bool all = std::all_of(entries.begin(), entries.end(),
-                                 [&](const auto& e) { return (e->sides[0] != nullptr) == updated.contains(e->name); });
+                                 [&](const auto& e) { return Store::HasSides(*e) == updated.contains(e->name); });
     return all ? Updates::kSide : Updates::kPart;
   }
 
@@ -263,10 +286,7 @@ class CpuExecutable : public Executable {
     now_ = &addresses_[sided ? 3 * store_->side() : 0];
   }
 
-  void* InStore(const std::string& name, int side) const {
-    const Store::Entry* const entry = store_->Find(name);
-    return entry->sides[0] != nullptr ? entry->sides[static_cast<size_t>(side)] : entry->memory.data();
-  }
+  void* InStore(const std::string& name, int side) const { return Store::Address(*store_->Find(name), side); }
 
   // Where the new value of an update is brought before the store is written; null: it does not lie there.
   void* Before(const GraphOutput& o) {
@@ -424,6 +444,7 @@ class CpuExecutable : public Executable {
     return absl::OkStatus();
   }
 
+  const bool guarded_ = GuardsMemory();
   Graph graph_;
   std::vector<Launch> launches_;
   std::vector<std::pair<int32_t, const char*>> launch_names_;  // of every launch: node and kernel

@@ -1,6 +1,7 @@
 #include "core/runtime/device_collective.h"
 
 #include "absl/strings/str_cat.h"
+#include "core/op/rank_call.h"
 #include "core/runtime/memory_plan.h"
 
 namespace mslua {
@@ -27,11 +28,20 @@ Status FromParts(DeviceStream& stream, const Cut& cut, const void* parts, void* 
 }  // namespace
 
 bool RunsOverNccl(const Graph& graph, const Node& node) {
-  const std::string& name = node.op->name;
-  if (name == "all_reduce_wait") return RunsOverNccl(graph, graph.nodes[node.inputs[0].node]);
-  return (name == "all_reduce_start" || name == "all_reduce" || name == "reduce" || name == "broadcast" ||
-          MovesBlocks(node)) &&
-         NcclDoes(CallOf(graph, node));
+  switch (RankCallOf(*node.op)) {
+    case RankCall::kEndAllReduce:
+      return RunsOverNccl(graph, graph.nodes[node.inputs[0].node]);
+    case RankCall::kStartAllReduce:
+    case RankCall::kAllReduce:
+    case RankCall::kReduce:
+    case RankCall::kBroadcast:
+    case RankCall::kAllGather:
+    case RankCall::kReduceScatter:
+    case RankCall::kAllToAll:
+      return NcclDoes(CallOf(graph, node));
+    default:
+      return false;
+  }
 }
 
 StatusOr<std::unique_ptr<DeviceCollective>> DeviceCollective::Make(const Graph& graph, int32_t index, NcclWorld* world,
@@ -39,7 +49,7 @@ StatusOr<std::unique_ptr<DeviceCollective>> DeviceCollective::Make(const Graph& 
                                                                    const DeviceCollective* started, Device* device,
                                                                    absl::Duration timeout) {
   const Node& node = graph.nodes[index];
-  const std::string& name = node.op->name;
+  const RankCall call = RankCallOf(*node.op);
   auto made = std::make_unique<DeviceCollective>();
   DeviceCollective& c = *made;
   c.world_ = world;
@@ -51,11 +61,11 @@ StatusOr<std::unique_ptr<DeviceCollective>> DeviceCollective::Make(const Graph& 
   const auto copy = [&](size_t k) {
     if (outputs[k] != pointers[k]) c.copies_.push_back({outputs[k], pointers[k], graph.TypeOf(node.inputs[k]).bytes()});
   };
-  if (name == "all_reduce_wait") {
+  if (call == RankCall::kEndAllReduce) {
     for (size_t k = 0; k < inputs; ++k) copy(k);
     return made;
   }
-  c.starts_ = name == "all_reduce_start";
+  c.starts_ = call == RankCall::kStartAllReduce;
   c.call_ = CallOf(graph, node);
   c.call_.At(c.source_).Within(timeout);
   c.call_.in = pointers[0];
@@ -63,10 +73,10 @@ StatusOr<std::unique_ptr<DeviceCollective>> DeviceCollective::Make(const Graph& 
   if (c.starts_) {
     for (size_t k = 0; k < inputs; ++k) copy(k);
     c.call_.in = outputs[0];
-  } else if (name == "broadcast") {
+  } else if (call == RankCall::kBroadcast) {
     if (c.call_.peer == group->rank()) copy(0);
     c.call_.in = outputs[0];
-  } else if (name == "reduce" && c.call_.peer != group->rank()) {
+  } else if (call == RankCall::kReduce && c.call_.peer != group->rank()) {
     c.cleared_ = node.outputs[0].bytes();
   } else if (MovesBlocks(node)) {
     std::tie(c.cut_in_, c.cut_out_) = CutsOf(graph, node);

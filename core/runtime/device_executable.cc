@@ -13,10 +13,12 @@
 #include "core/device/device.h"
 #include "core/device/kernel_set.h"
 #include "core/op/device_text.h"
+#include "core/op/rank_call.h"
 #include "core/runtime/collective_kernel.h"
 #include "core/runtime/collective_node.h"
 #include "core/runtime/device_collective.h"
 #include "core/runtime/device_store.h"
+#include "core/runtime/guard.h"
 #include "core/runtime/placed_graph.h"
 
 namespace mslua {
@@ -107,6 +109,14 @@ class DeviceExecutable : public Executable {
   }
 
   Status Run() override {
+    if (ABSL_PREDICT_TRUE(!guarded_ || store_ == nullptr)) return RunStep();
+    store_->OpenAll();
+    const Status status = RunStep();
+    store_->CloseAll();
+    return status;
+  }
+
+  Status RunStep() {
     for (size_t i = 0; i < external_.size(); ++i) {
       if (external_[i].kind == kData && external_[i].data == nullptr)
         return absl::FailedPreconditionError(absl::StrCat("data input '", input_names_[i], "' was never bound"));
@@ -130,9 +140,9 @@ class DeviceExecutable : public Executable {
     if (o.updates.empty()) return {graph_.TypeOf(o.value), host_outputs_[i]};
     const Store::Entry& entry = *store_->Find(o.updates);
     // A device that fails here has no values to give: the next call says so.
-    const Status fetched = store_->Fetch(entry);
-    if (!fetched.ok()) failed_ = fetched;
-    return entry.view();
+    const StatusOr<TensorView> value = store_->Read(entry);
+    if (!value.ok()) failed_ = value.status();
+    return {entry.type, Store::Address(entry)};
   }
   const Graph& graph() const override { return graph_; }
   const std::vector<std::string>& inputs() const override { return input_names_; }
@@ -348,10 +358,10 @@ class DeviceExecutable : public Executable {
                                                                : "cuda");
     if (prepared.group != nullptr) {
       const auto started = n.inputs.empty() ? streamed_.end() : streamed_.find(n.inputs[0].node);
-      ASSIGN_OR_RETURN(
-          section.over_nccl,
-          DeviceCollective::Make(graph_, node, nccl_.get(), prepared.group, pointers,
-                                 n.op->name == "all_reduce_wait" ? started->second : nullptr, device_, timeout_));
+      ASSIGN_OR_RETURN(section.over_nccl,
+                       DeviceCollective::Make(graph_, node, nccl_.get(), prepared.group, pointers,
+                                              RankCallOf(*n.op) == RankCall::kEndAllReduce ? started->second : nullptr,
+                                              device_, timeout_));
       streamed_[node] = section.over_nccl.get();
       over_nccl_ = true;
       return absl::OkStatus();
@@ -385,8 +395,9 @@ class DeviceExecutable : public Executable {
     auto staged = std::make_unique<Staged>();
     staged->kernel = std::move(kernel);
     staged->node = node;
-    staged->starts = n.op->name == "all_reduce_start" || n.op->name == "stage_send";
-    if (n.op->name == "all_reduce_wait" || n.op->name == "stage_sent") {
+    const RankCall call = RankCallOf(*n.op);
+    staged->starts = call == RankCall::kStartAllReduce || call == RankCall::kStartSend;
+    if (call == RankCall::kEndAllReduce || call == RankCall::kEndSend) {
       staged->started = staged_.at(n.inputs[0].node);
     } else {
       staged_[node] = staged.get();
@@ -593,6 +604,7 @@ class DeviceExecutable : public Executable {
   PlanReport report_;
   bool captured_ = false;
   mutable Status failed_;
+  const bool guarded_ = GuardsMemory();
 };
 
 }  // namespace

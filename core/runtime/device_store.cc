@@ -30,7 +30,7 @@ Status DeviceStore::Upload(DeviceStream& stream) {
   if (host_newer_ == 0) return absl::OkStatus();
   for (auto& [entry, tensor] : tensors_) {
     if (tensor.newest != Newest::kHost) continue;
-    RETURN_IF_ERROR(stream.CopyIn(tensor.memory.data(), entry->memory.data(), entry->type.bytes()));
+    RETURN_IF_ERROR(stream.CopyIn(tensor.memory.data(), Store::Address(*entry), entry->type.bytes()));
     tensor.newest = Newest::kBoth;
   }
   host_newer_ = 0;
@@ -41,7 +41,7 @@ Status DeviceStore::Fetch(const Store::Entry& entry) {
   const auto at = tensors_.find(&entry);
   if (at == tensors_.end() || at->second.newest != Newest::kDevice) return absl::OkStatus();
   RETURN_IF_ERROR(device_->Enter());
-  RETURN_IF_ERROR(stream_.CopyOut(entry.memory.data(), at->second.memory.data(), entry.type.bytes()));
+  RETURN_IF_ERROR(stream_.CopyOut(Store::Address(entry), at->second.memory.data(), entry.type.bytes()));
   RETURN_IF_ERROR(stream_.Wait());
   at->second.newest = Newest::kBoth;
   return absl::OkStatus();

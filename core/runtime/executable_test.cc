@@ -108,6 +108,8 @@ Graph RandomGraph(std::mt19937& random) {
   return *g.Finish();
 }
 
+const float* Values(const Store& store, const char* name) { return store.Read(*store.Find(name))->as<float>(); }
+
 TEST(Executable, RandomGraphsEqualTheReference) {
   for (int seed = 0; seed < 150; ++seed) {
     std::mt19937 random(seed);
@@ -128,8 +130,8 @@ TEST(Executable, AChainIsOneKernelAndUpdatesTheStoreInPlace) {
   g.Output("m", moment, "m");
   g.Output("p", Sub(g, p, Mul(g, moment, lr)), "p");
   Store store;
-  float* pp = store.Add("p", kParameter, {DType::kF32, {1000}})->as<float>();
-  float* pm = store.Add("m", kState, {DType::kF32, {1000}})->as<float>();
+  ASSERT_TRUE(store.Add("p", kParameter, {DType::kF32, {1000}}).ok());
+  ASSERT_TRUE(store.Add("m", kState, {DType::kF32, {1000}}).ok());
   auto e = Executable::Compile(*g.Finish(), &store);
   ASSERT_TRUE(e.ok()) << e.status();
   EXPECT_EQ((*e)->report().kernels, 1);
@@ -140,8 +142,8 @@ TEST(Executable, AChainIsOneKernelAndUpdatesTheStoreInPlace) {
   ASSERT_TRUE((*e)->SetScalar("lr", 0.5).ok());
   ASSERT_TRUE((*e)->Run().ok());
   ASSERT_TRUE((*e)->Run().ok());
-  EXPECT_FLOAT_EQ(pm[999], 2 * 0.9f + 2);
-  EXPECT_FLOAT_EQ(pp[999], -0.5f * 2 - 0.5f * 3.8f);
+  EXPECT_FLOAT_EQ(Values(store, "m")[999], 2 * 0.9f + 2);
+  EXPECT_FLOAT_EQ(Values(store, "p")[999], -0.5f * 2 - 0.5f * 3.8f);
   EXPECT_EQ((*e)->BindInput("nobody", nullptr).message(), "the graph has no data input named 'nobody'");
 }
 
@@ -154,12 +156,11 @@ TEST(Executable, AnUpdateReadLaterIsCopiedAtTheEnd) {
       "p");
   g.Output("old", g.Op("tanh", {p}));
   Store store;
-  float* at = store.Add("p", kParameter, {DType::kF32, {4}})->as<float>();
-  at[1] = 1;
+  store.Add("p", kParameter, {DType::kF32, {4}})->as<float>()[1] = 1;
   auto e = Executable::Compile(*g.Finish(), &store);
   ASSERT_TRUE(e.ok());
   ASSERT_TRUE((*e)->Run().ok());
-  EXPECT_EQ(at[1], 2);
+  EXPECT_EQ(Values(store, "p")[1], 2);
   EXPECT_NEAR((*e)->Output(1).as<float>()[1], std::tanh(1.0), 1e-6);
 }
 
@@ -175,17 +176,16 @@ TEST(Executable, UpdatesTakeTheOldValuesOfOneAnother) {
   g.Output("b", a, "b");
   g.Output("c", d, "c");
   Store store;
-  const std::vector<float*> at = {store.Add("a", kParameter, type)->as<float>(),
-                                  store.Add("b", kState, type)->as<float>(), store.Add("c", kState, type)->as<float>(),
-                                  store.Add("d", kState, type)->as<float>()};
-  for (size_t i = 0; i < at.size(); ++i) at[i][2] = static_cast<float>(i + 1);
+  float value = 1;
+  for (const char* name : {"a", "b", "c", "d"})
+    store.Add(name, name[0] == 'a' ? kParameter : kState, type)->as<float>()[2] = value++;
   auto e = Executable::Compile(*g.Finish(), &store);
   ASSERT_TRUE(e.ok()) << e.status();
   ASSERT_TRUE((*e)->Run().ok());
-  EXPECT_EQ(at[0][2], 2);
-  EXPECT_EQ(at[1][2], 1);
-  EXPECT_EQ(at[2][2], 4);
-  EXPECT_EQ(at[3][2], 5);
+  EXPECT_EQ(Values(store, "a")[2], 2);
+  EXPECT_EQ(Values(store, "b")[2], 1);
+  EXPECT_EQ(Values(store, "c")[2], 4);
+  EXPECT_EQ(Values(store, "d")[2], 5);
 }
 
 TEST(Executable, ErrorsNameWhatIsMissing) {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "core/op/rank_call.h"
 #include "core/runtime/collective_node.h"
 
 namespace mslua {
@@ -27,8 +28,8 @@ struct Slot {
   int64_t delta = 0;
 };
 
-bool StartsBucket(const Node& n) { return n.op->name == "all_reduce_start"; }
-bool EndsBucket(const Node& n) { return n.op->name == "all_reduce_wait"; }
+bool StartsBucket(const Node& n) { return RankCallOf(*n.op) == RankCall::kStartAllReduce; }
+bool EndsBucket(const Node& n) { return RankCallOf(*n.op) == RankCall::kEndAllReduce; }
 
 // Offsets by decreasing size, each at the lowest place that is free while it lives.
 int64_t Pack(std::vector<Interval*>& intervals) {

@@ -97,7 +97,7 @@ std::string Train(DType compute, int64_t padding) {
     append(step.Output(0));
   }
   for (const auto& e : store.entries()) {
-    if (e->name != "padding") append(e->view());
+    if (e->name != "padding") append(*store.Read(*e));
   }
   return bytes;
 }

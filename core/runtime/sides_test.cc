@@ -64,7 +64,7 @@ struct Training {
   std::string Values() const {
     std::string all;
     for (const std::string& name : Names())
-      all.append(static_cast<const char*>(store.Find(name)->memory.data()), sizeof(float) * kSize);
+      all.append(store.Read(*store.Find(name))->as<const char>(), sizeof(float) * kSize);
     return all;
   }
 };
@@ -122,8 +122,9 @@ TEST(Sides, WhatWritesBesideTheStepKeepsWhatIsCommitted) {
   const std::string committed = plain.Values();
   for (Training* t : {&plain, &kept}) {
     const Store::Entry& entry = *t->store.Find("m");
-    ASSERT_TRUE(t->store.PrepareToWrite(entry).ok());
-    entry.view().as<float>()[3] = 42;
+    const auto value = t->store.Write(entry);
+    ASSERT_TRUE(value.ok());
+    value->as<float>()[3] = 42;
   }
   EXPECT_TRUE(Committed(kept) == committed);
   EXPECT_TRUE(kept.Values() == plain.Values());
@@ -132,7 +133,7 @@ TEST(Sides, WhatWritesBesideTheStepKeepsWhatIsCommitted) {
   EXPECT_TRUE(kept.Values() == plain.Values());
   EXPECT_TRUE(Committed(kept) == committed);
   // What has one side cannot be kept: nothing is committed until the next turn.
-  ASSERT_TRUE(kept.store.PrepareToWrite(*kept.store.Find("frozen")).ok());
+  ASSERT_TRUE(kept.store.Write(*kept.store.Find("frozen")).ok());
   EXPECT_EQ(kept.store.image()->committed(), Image::kNoTurn);
   Commit(kept, 1);
   EXPECT_TRUE(Committed(kept) == plain.Values());
@@ -149,7 +150,7 @@ TEST(Sides, AnotherGraphReadsTheNewestAndAPartOfAnUpdateKeepsWhatIsCommitted) {
   Commit(t, 0);
   const auto sum = [&] {
     double total = 0;
-    for (int64_t i = 0; i < kSize; ++i) total += t.store.Find("p")->view().as<float>()[i];
+    for (int64_t i = 0; i < kSize; ++i) total += t.store.Read(*t.store.Find("p"))->as<float>()[i];
     return total;
   };
   for (int n = 0; n < 4; ++n) {
@@ -160,9 +161,9 @@ TEST(Sides, AnotherGraphReadsTheNewestAndAPartOfAnUpdateKeepsWhatIsCommitted) {
   }
   Commit(t, 5);
   const std::string committed = t.Values();
-  const float before = t.store.Find("m")->view().as<float>()[0];
+  const float before = t.store.Read(*t.store.Find("m"))->as<float>()[0];
   ASSERT_TRUE(writer->Run().ok());
-  EXPECT_EQ(t.store.Find("m")->view().as<float>()[0], 2 * before);
+  EXPECT_EQ(t.store.Read(*t.store.Find("m"))->as<float>()[0], 2 * before);
   EXPECT_TRUE(Committed(t) == committed);
 }
 

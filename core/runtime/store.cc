@@ -10,13 +10,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/runtime/guard.h"
 
 namespace mslua {
 namespace {
 
 // From this size on a block is mapped by itself and asks for huge pages.
 constexpr int64_t kMapped = 4 << 20;
-constexpr int64_t kHugePage = 2 << 20;
+constexpr int64_t kHugePage = 2 << 20, kPage = 4096;
 
 class OutOfMemory : public std::bad_alloc {
  public:
@@ -42,12 +43,22 @@ void* MapHuge(int64_t bytes) {
   return data;
 }
 
+// Pages that no other block has, zeroed: what is guarded. Null: there is no memory.
+void* MapPages(int64_t bytes) {
+  void* const data =
+      mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return data == MAP_FAILED ? nullptr : data;
+}
+
 }  // namespace
 
 Block::Block(int64_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
-  const bool mapped = bytes >= kMapped;
-  data_ = mapped ? MapHuge(RoundUp(bytes, kHugePage)) : std::aligned_alloc(64, static_cast<size_t>(RoundUp(bytes, 64)));
+  const bool huge = bytes >= kMapped;
+  const bool mapped = huge || GuardsMemory();
+  data_ = huge     ? MapHuge(RoundUp(bytes, kHugePage))
+          : mapped ? MapPages(bytes)
+                   : std::aligned_alloc(64, static_cast<size_t>(RoundUp(bytes, 64)));
   if (data_ == nullptr) throw OutOfMemory(bytes);
   if (!mapped) std::memset(data_, 0, static_cast<size_t>(bytes));
 }
@@ -61,12 +72,19 @@ Block Block::Over(void* data, int64_t bytes) {
 }
 
 Block::~Block() {
-  if (borrowed_) return;
+  if (borrowed_ || data_ == nullptr) return;
   if (bytes_ >= kMapped)
     munmap(data_, static_cast<size_t>(RoundUp(bytes_, kHugePage)));
+  else if (GuardsMemory())
+    munmap(data_, static_cast<size_t>(bytes_));
   else
     std::free(data_);
 }
+
+void Block::Close() const {
+  if (bytes_ > 0) CloseMemory(data_, borrowed_ ? bytes_ : RoundUp(bytes_, kPage));
+}
+void Block::Open() const { OpenMemory(data_, bytes_); }
 
 Block& Block::operator=(Block&& other) noexcept {
   std::swap(data_, other.data_);
@@ -81,21 +99,21 @@ StatusOr<TensorView> Store::Add(std::string name, absl::string_view kind, const 
   entry->name = std::move(name);
   entry->type = type;
   entry->kind = std::string(kind);
-  entry->memory = Block(type.bytes());
+  entry->memory_ = Block(type.bytes());
   by_name_[entry->name] = entry.get();
   entries_.push_back(std::move(entry));
-  return entries_.back()->view();
+  return TensorView{type, Address(*entries_.back())};
 }
 
 StatusOr<Block> Store::Retype(absl::string_view name, const TensorType& type) {
   const auto it = by_name_.find(name);
   if (it == by_name_.end()) return absl::NotFoundError(absl::StrCat("no tensor named '", name, "'"));
-  RETURN_IF_ERROR(Fetch(*it->second));
+  RETURN_IF_ERROR(Read(*it->second).status());
   if (mirror_) mirror_->Forget(*it->second);
   Block memory(type.bytes());
-  std::swap(memory, it->second->memory);
+  std::swap(memory, it->second->memory_);
   it->second->type = type;
-  it->second->sides = {};
+  it->second->sides_ = {};
   ++generation_;
   return memory;
 }
@@ -126,10 +144,11 @@ void Store::Settle(std::shared_ptr<Image> image, const absl::flat_hash_set<std::
   for (size_t i = 0; i < entries.size(); ++i) {
     Entry& e = *sorted[i];
     char* const to = sides[static_cast<size_t>(side)][i];
-    if (!adopt) std::memcpy(to, e.memory.data(), static_cast<size_t>(e.type.bytes()));
-    e.memory = Block::Over(to, e.type.bytes());
-    e.sides = {};
-    if (entries[i].updated) e.sides = {sides[0][i], sides[1][i]};
+    Open(e);
+    if (!adopt) std::memcpy(to, e.memory_.data(), static_cast<size_t>(e.type.bytes()));
+    e.memory_ = Block::Over(to, e.type.bytes());
+    e.sides_ = {};
+    if (entries[i].updated) e.sides_ = {sides[0][i], sides[1][i]};
   }
   image_ = std::move(image);
   side_ = side;
@@ -141,15 +160,54 @@ void Store::TurnTo(int side) {
   if (side == side_) return;
   side_ = side;
   for (const auto& e : entries_) {
-    if (e->sides[0] != nullptr) e->memory = Block::Over(e->sides[side], e->type.bytes());
+    if (HasSides(*e)) e->memory_ = Block::Over(e->sides_[static_cast<size_t>(side)], e->type.bytes());
   }
 }
 
 Status Store::Fetch(const Entry& entry) const { return mirror_ ? mirror_->Fetch(entry) : absl::OkStatus(); }
 
-Status Store::FetchAll() const {
-  for (const auto& e : entries_) RETURN_IF_ERROR(Fetch(*e));
-  return absl::OkStatus();
+StatusOr<TensorView> Store::Read(const Entry& entry) const {
+  Open(entry);
+  RETURN_IF_ERROR(Fetch(entry));
+  return TensorView{entry.type, Address(entry)};
+}
+
+StatusOr<TensorView> Store::WriteInPlace(const Entry& entry) const {
+  Open(entry);
+  RETURN_IF_ERROR(HostWrites(entry));
+  return TensorView{entry.type, Address(entry)};
+}
+
+StatusOr<TensorView> Store::Write(const Entry& entry) {
+  Open(entry);
+  RETURN_IF_ERROR(PrepareToWrite(entry));
+  return TensorView{entry.type, Address(entry)};
+}
+
+void* Store::Address(const Entry& entry, int side) {
+  return HasSides(entry) ? entry.sides_[static_cast<size_t>(side)] : entry.memory_.data();
+}
+
+void Store::Open(const Entry& entry) const {
+  if (entry.open_) return;
+  for (const int side : {0, 1}) OpenMemory(Address(entry, side), entry.type.bytes());
+  entry.open_ = true;
+}
+
+void Store::OpenAll() const {
+  for (const auto& e : entries_) Open(*e);
+}
+
+void Store::CloseAll() const {
+  if (!GuardsMemory()) return;
+  for (const auto& e : entries_) {
+    if (HasSides(*e)) {
+      for (void* const side : e->sides_) CloseMemory(side, e->type.bytes());
+    } else {
+      e->memory_.Close();
+    }
+    e->open_ = false;
+  }
 }
 
 Status Store::HostWrites(const Entry& entry) const {
@@ -161,8 +219,8 @@ Status Store::HostWrites(const Entry& entry) const {
 Status Store::PrepareToWrite(const Entry& entry) {
   RETURN_IF_ERROR(HostWrites(entry));
   if (committed_ == kNone) return absl::OkStatus();
-  if (entry.sides[0] == nullptr) {
-    if (!entry.memory.borrowed()) return absl::OkStatus();  // not in the image
+  if (!HasSides(entry)) {
+    if (!entry.memory_.borrowed()) return absl::OkStatus();  // not in the image
     image_->Forget();
     committed_ = kNone;
     return absl::OkStatus();
@@ -170,7 +228,9 @@ Status Store::PrepareToWrite(const Entry& entry) {
   const int side = free_side();
   if (side == side_) return absl::OkStatus();
   for (const auto& e : entries_) {
-    if (e->sides[0] != nullptr) std::memcpy(e->sides[side], e->sides[side_], static_cast<size_t>(e->type.bytes()));
+    if (!HasSides(*e)) continue;
+    Open(*e);
+    std::memcpy(Address(*e, side), Address(*e, side_), static_cast<size_t>(e->type.bytes()));
   }
   TurnTo(side);
   return absl::OkStatus();

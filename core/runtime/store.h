@@ -31,6 +31,10 @@ class Block {
   void* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
   bool borrowed() const { return borrowed_; }
+  // Where memory is guarded (guard.h): takes the access away, of borrowed memory from whole pages alone, and gives it
+  // back.
+  void Close() const;
+  void Open() const;
 
  private:
   void* data_ = nullptr;
@@ -42,21 +46,32 @@ class StoreMirror;
 
 class Store {
  public:
-  struct Entry {
+  class Entry {
+   public:
     std::string name;  // "Net/conv1.weight"; state of an optimizer: "moments.Net/conv1.weight"
     TensorType type;
-    std::string kind;                 // kParameter or kState of core/graph
-    Block memory;                     // with the newest values
-    std::array<void*, 2> sides = {};  // in an image, where a step updates it: memory.data() is one of them
-    TensorView view() const { return {type, memory.data()}; }
+    std::string kind;  // kParameter or kState of core/graph
+
+   private:
+    friend class Store;
+    Block memory_;                     // with the newest values
+    std::array<void*, 2> sides_ = {};  // in an image, where a step updates it: memory_.data() is one of them
+    mutable bool open_ = true;         // false: its memory is closed (guard.h)
   };
 
-  // Adds a zeroed tensor. An error when the name is taken.
+  // Adds a zeroed tensor and gives its memory as Write does. An error when the name is taken.
   StatusOr<TensorView> Add(std::string name, absl::string_view kind, const TensorType& type);
   // Gives a tensor that nobody has borrowed another type, zeroed, and returns the memory that it had.
   StatusOr<Block> Retype(absl::string_view name, const TensorType& type);
   // Null when there is none of that name. Stable until the store goes.
   const Entry* Find(absl::string_view name) const;
+  // All but steps reach values through these three, which give a tensor's memory until the next step. Read: the newest
+  // values. Write: to be written, while what is committed is kept: the newest values move to the side that may be
+  // written; where the entry has one side alone, nothing is committed any more. WriteInPlace: to be written where the
+  // newest values are, before the first turn is committed.
+  StatusOr<TensorView> Read(const Entry& entry) const;
+  StatusOr<TensorView> Write(const Entry& entry);
+  StatusOr<TensorView> WriteInPlace(const Entry& entry) const;
   // In the order in which they were added.
   const std::vector<std::unique_ptr<Entry>>& entries() const { return entries_; }
   int64_t bytes() const;
@@ -77,18 +92,26 @@ class Store {
   void TurnTo(int side);
   // The newest values are committed: from now on the other side is written.
   void Committed() { committed_ = image_ == nullptr ? kNone : side_; }
+
+  // ---- For steps and mirrors
+
+  // Where the newest values lie, and where the tensor lies on a side.
+  static void* Address(const Entry& entry) { return entry.memory_.data(); }
+  static void* Address(const Entry& entry, int side);
+  // Whether a step that is kept in an image writes another side than it reads.
+  static bool HasSides(const Entry& entry) { return entry.sides_[0] != nullptr; }
   // Tensors that an accelerator updates have a mirror, whose values may be newer. Fetch brings the newest to the
-  // entry's memory: before anything but a step reads it.
+  // entry's memory; HostWrites also says that they are going to be written there.
   Status Fetch(const Entry& entry) const;
-  Status FetchAll() const;
-  // The same before somebody writes the entry's memory.
   Status HostWrites(const Entry& entry) const;
+  Status PrepareToWrite(const Entry& entry);
   const std::shared_ptr<StoreMirror>& mirror() const { return mirror_; }
   void set_mirror(std::shared_ptr<StoreMirror> mirror) { mirror_ = std::move(mirror); }
+  // Where memory is guarded: gives access to a tensor; to all, and takes it away.
+  void Open(const Entry& entry) const;
+  void OpenAll() const;
+  void CloseAll() const;
 
-  // Before anything but a step writes that entry: what is committed is kept. The newest values move to the side that
-  // may be written; where the entry has one side alone, nothing is committed any more.
-  Status PrepareToWrite(const Entry& entry);
   // Grows when tensors have moved.
   int64_t generation() const { return generation_; }
 

@@ -238,7 +238,7 @@ StatusOr<Graph> GlobalView::Cut(const Graph& graph, bool feeds,
     if (!p->parallel_optimizer && options.optimizer_shards) options.optimizer_shards->except.insert(p->key);
   }
   options.as_data = dataset_.has_value();
-  for (const auto& [key, part] : parts_) options.fixed.emplace(key, part.layout);
+  for (const auto& [key, sharded] : sharded_) options.fixed.emplace(key, sharded.layout);
   const Mesh& mesh = resharder_.mesh();
   options.data_layout = [&mesh, feeds](const std::string& name, const TensorType& type) -> StatusOr<Layout> {
     return feeds || IsMessage(name) ? BatchLayout(mesh, type) : Layout(static_cast<int>(type.rank()));
@@ -309,24 +309,24 @@ Status GlobalView::Remember(const Graph& graph, const ShardPlan& plan) {
     const Node& n = graph.nodes[i];
     const std::string& kind = n.attrs.Str("kind");
     if (kind != kParameter && kind != kState) continue;
-    Part part;
-    part.layout = plan.Output({i, 0});
-    part.whole = n.outputs[0];
-    part.local = {part.whole.dtype, part.layout.Local(mesh, part.whole.shape)};
-    part.begin = part.layout.Begin(mesh, part.whole.shape, rank);
+    Sharded sharded;
+    const Layout& layout = sharded.layout = plan.Output({i, 0});
+    const Shape& whole = n.outputs[0].shape;
+    sharded.dtype = n.outputs[0].dtype;
+    sharded.part = {whole, layout.Begin(mesh, whole, rank), layout.Local(mesh, whole)};
     AxisList copies;
     for (int a = 0; a < mesh.axes(); ++a) {
-      if (part.layout.UseOf(a) == Layout::Use::kReplicated) copies.push_back(static_cast<int8_t>(a));
+      if (layout.UseOf(a) == Layout::Use::kReplicated) copies.push_back(static_cast<int8_t>(a));
     }
-    part.first = mesh.Index(rank, copies) == 0;
-    parts_.emplace(n.attrs.Str("name"), std::move(part));
+    sharded.first = mesh.Index(rank, copies) == 0;
+    sharded_.emplace(n.attrs.Str("name"), std::move(sharded));
   }
   return absl::OkStatus();
 }
 
-const GlobalView::Part* GlobalView::Find(const std::string& key) const {
-  const auto found = parts_.find(key);
-  return found == parts_.end() ? nullptr : &found->second;
+const GlobalView::Sharded* GlobalView::Find(const std::string& key) const {
+  const auto found = sharded_.find(key);
+  return found == sharded_.end() ? nullptr : &found->second;
 }
 
 }  // namespace mslua

@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/types/optional.h"
+#include "core/base/part.h"
 #include "core/passes/buckets.h"
 #include "core/passes/run_passes.h"
 #include "core/sharding/search/search.h"
@@ -49,11 +50,13 @@ class GlobalView {
   };
 
   // A parameter or state that the ranks have parts of.
-  struct Part {
+  struct Sharded {
     Layout layout;
-    TensorType whole, local;
-    Shape begin;
+    DType dtype = DType::kF32;
+    Part part;           // this rank's
     bool first = false;  // of the ranks that have this part, this is the first
+    TensorType whole() const { return {dtype, part.whole}; }
+    TensorType local() const { return {dtype, part.size}; }
   };
 
   // Makes the view of a rank on the first call, or gives it other options. `dumps` says where sharded graphs are saved.
@@ -110,7 +113,7 @@ class GlobalView {
   StatusOr<Graph> Cut(const Graph& graph, bool feeds,
                       const std::vector<std::shared_ptr<ParameterData>>& parameters = {});
   // Null for values that this view has not sharded.
-  const Part* Find(const std::string& key) const;
+  const Sharded* Find(const std::string& key) const;
 
  private:
   GlobalView(const Place& place, Mesh mesh, Cluster cluster, std::string source)
@@ -147,7 +150,7 @@ class GlobalView {
   absl::optional<SearchMode> search_;
   absl::optional<Strategy> dataset_;
   absl::flat_hash_map<std::string, int64_t> fusion_;  // of parameters: comm_fusion
-  absl::flat_hash_map<std::string, Part> parts_;
+  absl::flat_hash_map<std::string, Sharded> sharded_;
 };
 
 }  // namespace mslua

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "core/base/part.h"
 #include "core/base/shape.h"
 #include "core/base/status.h"
 #include "core/base/tensor.h"
@@ -32,9 +33,9 @@ struct ParameterData {
   bool requires_grad = true, layerwise_parallel = false, parallel_optimizer = true;
   bool saved = true;  // checkpoints hold its value
   int64_t comm_fusion = 1;
-  // Of a state that is this rank's part [slice_begin, slice_begin + elements) of a flat tensor of slice_of elements,
-  // what is behind its end being padding; slice_of 0: whole.
-  int64_t slice_begin = 0, slice_of = 0;
+  // Of an optimizer's state of which ranks have slices: this rank's, of the parameter's elements; what `type` has
+  // behind them is padding. Without dimensions: the whole.
+  Part slice;
   bool replica = false;  // a lower rank has the same slice
   // Of an optimizer's state: the key of its parameter, what of it ("moments"), and whose.
   std::string state_of, state_kind;

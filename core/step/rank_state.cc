@@ -39,19 +39,19 @@ StatusOr<TensorView> AddValue(RankState& state, const ParameterData& p, const st
 }
 
 // This rank's part of a parameter's first value.
-StatusOr<TensorView> MakePart(RankState& state, ParameterData& p, const GlobalView::Part& part) {
-  ASSIGN_OR_RETURN(const TensorView value, AddValue(state, p, p.key, part.local));
-  RETURN_IF_ERROR(Annotate(Fill(p.init, state.seed, p.name, part.whole, part.begin, value),
+StatusOr<TensorView> MakePart(RankState& state, ParameterData& p, const GlobalView::Sharded& sharded) {
+  ASSIGN_OR_RETURN(const TensorView value, AddValue(state, p, p.key, sharded.local()));
+  RETURN_IF_ERROR(Annotate(Fill(p.init, state.seed, p.name, sharded.whole(), sharded.part.begin, value),
                            absl::StrCat("parameter '", p.name, "'")));
   p.init.constant = Tensor();  // its memory is not needed any more
   return value;
 }
 
 // This rank's part of a value that was made whole, by load_checkpoint say, before a graph was sharded.
-StatusOr<TensorView> KeepPart(RankState& state, const std::string& key, const GlobalView::Part& part) {
-  ASSIGN_OR_RETURN(const Block whole, state.store.Retype(key, part.local));
-  const TensorView kept = state.store.Find(key)->view();
-  CutPart(part.whole, part.begin, part.local.shape, whole.data(), kept.data);
+StatusOr<TensorView> KeepPart(RankState& state, const std::string& key, const GlobalView::Sharded& sharded) {
+  ASSIGN_OR_RETURN(const Block whole, state.store.Retype(key, sharded.local()));
+  ASSIGN_OR_RETURN(const TensorView kept, state.store.WriteInPlace(*state.store.Find(key)));
+  CutPart(sharded.whole(), sharded.part.begin, sharded.part.size, whole.data(), kept.data);
   return kept;
 }
 
@@ -60,18 +60,17 @@ StatusOr<TensorView> KeepPart(RankState& state, const std::string& key, const Gl
 StatusOr<TensorView> ValueOf(RankState& state, ParameterData& p) {
   const std::string& key = KeyOf(state, p);
   const GlobalView* view = state.view.get();
-  const GlobalView::Part* part = view == nullptr ? nullptr : view->Find(key);
+  const GlobalView::Sharded* sharded = view == nullptr ? nullptr : view->Find(key);
   if (const Store::Entry* entry = state.store.Find(key)) {
-    RETURN_IF_ERROR(state.store.Fetch(*entry));
-    if (part == nullptr || entry->type != part->whole || part->local == part->whole) return entry->view();
-    return KeepPart(state, key, *part);
+    if (sharded == nullptr || entry->type != sharded->whole() || sharded->part.all()) return state.store.Read(*entry);
+    return KeepPart(state, key, *sharded);
   }
   if (const int other = OtherStage(view, key); other != kNoStage) {
     return absl::FailedPreconditionError(absl::StrCat("parameter '", p.name,
                                                       "' is kept by the ranks of pipeline stage ", other,
                                                       "; this rank is of stage ", view->stage()));
   }
-  if (part != nullptr) return MakePart(state, p, *part);
+  if (sharded != nullptr) return MakePart(state, p, *sharded);
   ASSIGN_OR_RETURN(const TensorView value, AddValue(state, p, key, p.type));
   RETURN_IF_ERROR(Annotate(Fill(p.init, state.seed, p.name, value), absl::StrCat("parameter '", p.name, "'")));
   p.init.constant = Tensor();  // its memory is not needed any more
@@ -91,11 +90,9 @@ Status SetValue(RankState& state, ParameterData& p, const Tensor& value) {
   const GlobalView* view = state.view.get();
   if (OtherStage(view, KeyOf(state, p)) != kNoStage) return absl::OkStatus();  // all ranks set it, that stage's keep it
   RETURN_IF_ERROR(ValueOf(state, p).status());
-  const Store::Entry& entry = *state.store.Find(p.key);
-  RETURN_IF_ERROR(state.store.PrepareToWrite(entry));
-  const TensorView memory = entry.view();
-  if (const GlobalView::Part* part = view == nullptr ? nullptr : view->Find(p.key)) {
-    CutPart(part->whole, part->begin, part->local.shape, value.data.get(), memory.data);
+  ASSIGN_OR_RETURN(const TensorView memory, state.store.Write(*state.store.Find(p.key)));
+  if (const GlobalView::Sharded* sharded = view == nullptr ? nullptr : view->Find(p.key)) {
+    CutPart(sharded->whole(), sharded->part.begin, sharded->part.size, value.data.get(), memory.data);
     return absl::OkStatus();
   }
   std::memcpy(memory.data, value.data.get(), static_cast<size_t>(p.type.bytes()));

@@ -7,13 +7,14 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "collectives/groups.h"
 #include "core/base/status.h"
 #include "core/runtime/store.h"
 #include "core/step/global_view.h"
 #include "core/step/parameter.h"
 
 namespace mslua {
+
+class Groups;
 
 // One thread uses it.
 struct RankState {

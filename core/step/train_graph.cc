@@ -215,6 +215,69 @@ Value AddGradients(GraphBuilder& g, Value a, Value b, const GlobalView& view, co
   return OfParameter(g, g.Op("add", {a, b}, std::move(attrs)), view, parameter, /*micro=*/true);
 }
 
+// The gradients of one micro-batch: of the parameters, then of `copies`.
+StatusOr<std::vector<Value>> EmitBackward(Trace& trace, const TrainSpec& spec, const GlobalView* view, Value loss,
+                                          Value scale, std::vector<StageCopy>* copies, ForwardBackward* sum) {
+  GraphBuilder& g = trace.g();
+  std::vector<Value> inputs;
+  for (const ParameterHandle& p : spec.parameters) {
+    ASSIGN_OR_RETURN(const Value v, trace.ParameterInput(p));
+    inputs.push_back(v);
+  }
+  FindStageCopies(trace, spec, copies);
+  for (const StageCopy& copy : *copies) inputs.push_back(copy.value);
+  const auto here = static_cast<int32_t>(g.graph().nodes.size());
+  const int64_t micro = sum->blocks.back().micro;
+  sum->blocks.back().end = here;
+  sum->blocks.push_back({here, here, micro, true});
+  std::vector<bool> flows;
+  ASSIGN_OR_RETURN(std::vector<Value> gradients, Gradients(g, loss, inputs, scale, view != nullptr, &flows));
+  sum->flows.resize(spec.parameters.size());
+  for (size_t i = 0; i < flows.size(); ++i) {
+    const size_t parameter = i < spec.parameters.size() ? i : (*copies)[i - spec.parameters.size()].parameter;
+    sum->flows[parameter] = sum->flows[parameter] || flows[i];
+  }
+  return gradients;
+}
+
+// Adds the gradients of a micro-batch to those of the ones before it.
+void AddMicroBatch(Trace& trace, const TrainSpec& spec, const GlobalView* view, const std::vector<Value>& gradients,
+                   std::vector<StageCopy>* copies, ForwardBackward* sum) {
+  GraphBuilder& g = trace.g();
+  for (size_t i = 0; i < copies->size(); ++i) {
+    const ParameterData& p = *spec.parameters[(*copies)[i].parameter];
+    const Value d = OfParameter(g, gradients[spec.parameters.size() + i], *view, p, /*micro=*/true);
+    Value& all = (*copies)[i].gradient;
+    all = all.valid() ? AddGradients(g, all, d, *view, p, true) : d;
+  }
+  const bool first = sum->gradients.empty();
+  for (size_t i = 0; i < spec.parameters.size(); ++i) {
+    Value d = gradients[i];
+    // Sums over micro-batches, of which 16 bits may hold the mean alone, are f32.
+    if (view == nullptr && spec.accumulate > 1) d = Cast(g, d, ArithmeticType(g.TypeOf(d).dtype));
+    if (view != nullptr) d = OfParameter(g, d, *view, *spec.parameters[i], spec.accumulate > 1);
+    if (first)
+      sum->gradients.push_back(d);
+    else if (view == nullptr)
+      sum->gradients[i] = Add(g, sum->gradients[i], d);
+    else
+      sum->gradients[i] = AddGradients(g, sum->gradients[i], d, *view, *spec.parameters[i], true);
+  }
+}
+
+// The mean over the micro-batches, without the loss scale, in the parameters' types.
+void FinishGradients(GraphBuilder& g, const TrainSpec& spec, Value scale, ForwardBackward* sum) {
+  const double share = 1.0 / static_cast<double>(spec.accumulate);
+  if (spec.accumulate > 1) sum->loss = Mul(g, sum->loss, share);
+  Value factor = g.Constant(share, spec.shared_type());
+  if (scale.valid()) factor = Div(g, factor, scale);
+  for (size_t i = 0; i < sum->gradients.size(); ++i) {
+    Value& d = sum->gradients[i];
+    if (spec.accumulate > 1 || scale.valid()) d = Scaled(g, d, factor);
+    d = Cast(g, d, spec.parameters[i]->type.dtype);
+  }
+}
+
 StatusOr<ForwardBackward> EmitForwardBackward(RankState& state, Trace& trace, const TrainSpec& spec,
                                               const ForwardFn& forward, const std::vector<Value>& columns,
                                               Value scale) {
@@ -235,47 +298,14 @@ StatusOr<ForwardBackward> EmitForwardBackward(RankState& state, Trace& trace, co
                                                      ": reduce it with ops.ReduceMean, or give the recipe a loss"));
     }
     const Value seed = scale.valid() ? Cast(g, scale, type.dtype) : Value();
-    std::vector<Value> inputs;
-    for (const ParameterHandle& p : spec.parameters) {
-      ASSIGN_OR_RETURN(const Value v, trace.ParameterInput(p));
-      inputs.push_back(v);
-    }
-    FindStageCopies(trace, spec, &copies);
-    for (const StageCopy& copy : copies) inputs.push_back(copy.value);
-    sum.blocks.back().end = here();
-    sum.blocks.push_back({here(), here(), micro, true});
-    std::vector<bool> flows;
-    ASSIGN_OR_RETURN(std::vector<Value> gradients, Gradients(g, results[0], inputs, seed, view != nullptr, &flows));
-    sum.flows.resize(spec.parameters.size());
-    for (size_t i = 0; i < flows.size(); ++i) {
-      const size_t parameter = i < spec.parameters.size() ? i : copies[i - spec.parameters.size()].parameter;
-      sum.flows[parameter] = sum.flows[parameter] || flows[i];
-    }
+    ASSIGN_OR_RETURN(std::vector<Value> gradients, EmitBackward(trace, spec, view, results[0], seed, &copies, &sum));
     if (micro == 0 && state.ranks > 1) sum.traced = CommonText(g.graph());
     const Value loss = Cast(g, results[0], type.dtype == DType::kF64 ? DType::kF64 : DType::kF32);
     sum.loss = micro == 0 ? loss : Add(g, sum.loss, loss);
     if (spec.shards.accumulate) ScatterGradients(g, spec.shards, spec.parameters, micro, &gradients);
     // Sums of different micro-batches are not to become one: all gradients would be kept for it.
     trace.PushRegion();
-    for (size_t i = 0; i < copies.size(); ++i) {
-      const ParameterData& p = *spec.parameters[copies[i].parameter];
-      const Value d = OfParameter(g, gradients[spec.parameters.size() + i], *view, p, /*micro=*/true);
-      Value& all = copies[i].gradient;
-      all = all.valid() ? AddGradients(g, all, d, *view, p, true) : d;
-    }
-    gradients.resize(spec.parameters.size());
-    for (size_t i = 0; i < gradients.size(); ++i) {
-      Value d = gradients[i];
-      // Sums over micro-batches, of which 16 bits may hold the mean alone, are f32.
-      if (view == nullptr && spec.accumulate > 1) d = Cast(g, d, ArithmeticType(g.TypeOf(d).dtype));
-      if (view != nullptr) d = OfParameter(g, d, *view, *spec.parameters[i], spec.accumulate > 1);
-      if (micro == 0)
-        sum.gradients.push_back(d);
-      else if (view == nullptr)
-        sum.gradients[i] = Add(g, sum.gradients[i], d);
-      else
-        sum.gradients[i] = AddGradients(g, sum.gradients[i], d, *view, *spec.parameters[i], true);
-    }
+    AddMicroBatch(trace, spec, view, gradients, &copies, &sum);
     trace.PopRegion();
     sum.blocks.back().end = here();
     if (micro + 1 == spec.accumulate) sum.extra.assign(results.begin() + 1, results.end());
@@ -284,15 +314,7 @@ StatusOr<ForwardBackward> EmitForwardBackward(RankState& state, Trace& trace, co
     Value& d = sum.gradients[copy.parameter];
     d = AddGradients(g, d, copy.gradient, *view, *spec.parameters[copy.parameter], false);
   }
-  const double share = 1.0 / static_cast<double>(spec.accumulate);
-  if (spec.accumulate > 1) sum.loss = Mul(g, sum.loss, share);
-  Value factor = g.Constant(share, spec.shared_type());
-  if (scale.valid()) factor = Div(g, factor, scale);
-  for (size_t i = 0; i < sum.gradients.size(); ++i) {
-    Value& d = sum.gradients[i];
-    if (spec.accumulate > 1 || scale.valid()) d = Scaled(g, d, factor);
-    d = Cast(g, d, spec.parameters[i]->type.dtype);
-  }
+  FinishGradients(g, spec, scale, &sum);
   RETURN_IF_ERROR(trace.Check());
   return sum;
 }
@@ -313,11 +335,10 @@ StatusOr<Value> StateInput(RankState& state, Trace& trace, const TrainSpec& spec
   const bool known = state.optimizer_states.contains(StateKey(state, spec.history, tensor.name, parameter.key));
   const ParameterHandle& held = StateOf(state, spec.history, tensor, parameter);
   if (!known && shards.Covers(parameter)) {
-    held->slice_begin = shards.Begin(parameter.type);
-    held->slice_of = parameter.type.elements();
+    held->slice = Part::Slice(parameter.type.elements(), shards.Begin(parameter.type), shards.Slice(parameter.type));
     held->replica = !shards.replicas.empty() && shards.replicas[0] != shards.ranks[shards.place];
   }
-  if ((held->slice_of > 0) != shards.Covers(parameter)) {
+  if (held->slice.whole.empty() == shards.Covers(parameter)) {
     return absl::FailedPreconditionError(
         absl::StrCat("the state '", held->key.empty() ? held->name : held->key,
                      "' was made with another enable_parallel_optimizer: keep it for all trainings of an optimizer"));

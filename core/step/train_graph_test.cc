@@ -5,6 +5,7 @@
 #include <cstring>
 #include <thread>
 
+#include "collectives/groups.h"
 #include "collectives/host/inproc.h"
 #include "core/optim/registry.h"
 #include "core/runtime/executable.h"

@@ -6,11 +6,12 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "collectives/groups.h"
 #include "core/base/shape.h"
 #include "core/graph/graph.h"
 
 namespace mslua {
+
+class Groups;
 
 // The largest of the ranks' values.
 StatusOr<int32_t> LargestOfRanks(Groups& groups, int32_t mine, absl::string_view what);

@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "collectives/groups.h"
 #include "core/checkpoint/begin_lineage.h"
 #include "core/checkpoint/tensor_names.h"
 #include "core/sharding/layout.h"
@@ -161,7 +162,6 @@ checkpoint::RunState CheckpointHook::NextRun(const TrainState& state) {
 }
 
 Status CheckpointHook::SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainState& state) {
-  RETURN_IF_ERROR(store_->FetchAll());
   NoteFailure(saver_.Wait());  // an earlier save's, which is not to be taken for this one's
   const checkpoint::RunState run = NextRun(state);
   const std::string path = keeper == nullptr ? "" : keeper->PathFor(EpochInName(state), state.step);
@@ -190,8 +190,9 @@ Status CheckpointHook::SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainS
   }
   for (const auto& e : store_->entries()) {
     const auto name = options_.names.find(e->name);
-    if (name != options_.names.end() && !instead.contains(name->second))
-      tensors.push_back({name->second, e->type, e->memory.data()});
+    if (name == options_.names.end() || instead.contains(name->second)) continue;
+    ASSIGN_OR_RETURN(const TensorView value, store_->Read(*e));
+    tensors.push_back({name->second, e->type, value.data});
   }
   if (options_.async_save) {
     return saver_.Start(path, run, tensors, [this, keeper, path] { return Saved(keeper, path); });
@@ -242,7 +243,8 @@ StatusOr<std::map<std::string, std::string>> CheckpointHook::CompareVarying(std:
   std::string mine;
   for (const auto& [name, e] : varying) {
     const auto bytes = static_cast<size_t>(e->type.bytes());
-    const char* const own = static_cast<const char*>(e->memory.data());
+    ASSIGN_OR_RETURN(const TensorView value, store_->Read(*e));
+    const char* const own = value.as<const char>();
     std::string zeros(own, bytes);
     RETURN_IF_ERROR(ShareTensors(*ranks(), {{{DType::kU8, {e->type.bytes()}}, &zeros[0]}}, kWhat));
     const bool other = std::memcmp(zeros.data(), own, bytes) != 0;
@@ -264,9 +266,9 @@ StatusOr<std::vector<CheckpointHook::KeptTensor>> CheckpointHook::GatherVarying(
   for (const auto& [name, of_rank] : differs) {
     if (of_rank.find('1') == std::string::npos) continue;
     const Store::Entry& e = *store_->Find(name);
-    const auto bytes = static_cast<size_t>(e.type.bytes());
+    ASSIGN_OR_RETURN(const TensorView value, store_->Read(e));
     ASSIGN_OR_RETURN(const auto values,
-                     GatherTexts(*ranks(), std::string(static_cast<const char*>(e.memory.data()), bytes),
+                     GatherTexts(*ranks(), std::string(value.as<const char>(), static_cast<size_t>(e.type.bytes())),
                                  "saving values that ranks have of their own"));
     for (size_t r = 0; options_.writes && r < values.size(); ++r) {
       if (of_rank[r] == '1')
@@ -284,21 +286,19 @@ StatusOr<checkpoint::Manifest> CheckpointHook::WriteOwnPart(const std::string& f
     const auto named = options_.names.find(e->name);
     if (named == options_.names.end()) continue;
     const std::string& name = named->second;
+    ASSIGN_OR_RETURN(const TensorView value, store_->Read(*e));
     const auto part = options_.parts.find(e->name);
     if (part == options_.parts.end()) {
-      if (rank == 0) shards.push_back({name, e->type, e->memory.data(), e->type.shape, Shape(e->type.rank(), 0)});
+      if (rank == 0) shards.push_back({name, e->type.dtype, value.data, Part::Of(e->type.shape)});
       continue;
     }
     const TensorPart& p = part->second;
     if (p.replica || (p.varies && rank > 0 && differs.at(e->name)[rank] == '0')) continue;
-    if (!p.of.empty()) {
-      shards.push_back({name, e->type, e->memory.data(), p.of, p.at});
-    } else if (p.whole == 0) {
-      shards.push_back({NameOfPart(name, p, rank), e->type, e->memory.data(), e->type.shape, Shape(e->type.rank(), 0)});
-    } else if (p.begin < p.whole) {
-      const TensorType type{e->type.dtype, {std::min(e->type.elements(), p.whole - p.begin)}};
-      shards.push_back({name, type, e->memory.data(), {p.whole}, {p.begin}});
-    }
+    if (p.flat && p.part.size[0] == 0) continue;  // all of it is padding
+    if (p.sharded())
+      shards.push_back({name, e->type.dtype, value.data, p.part});
+    else
+      shards.push_back({NameOfPart(name, p, rank), e->type.dtype, value.data, Part::Of(e->type.shape)});
   }
   return checkpoint::WritePart(folder, rank, shards);
 }

@@ -11,13 +11,14 @@
 #include <vector>
 
 #include "absl/types/optional.h"
-#include "collectives/groups.h"
 #include "core/checkpoint/async_saver.h"
 #include "core/checkpoint/keeper.h"
 #include "core/train/tensor_part.h"
 #include "core/train/trainer.h"
 
 namespace mslua {
+
+class Groups;
 
 struct CheckpointOptions {
   checkpoint::KeeperOptions keeper;

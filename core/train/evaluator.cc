@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "core/data/loader.h"
 #include "core/train/agreement.h"
 
 namespace mslua {
@@ -35,16 +36,23 @@ StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(Executable* executable, d
 StatusOr<std::vector<MetricSums>> Evaluator::Run() {
   if (groups_ == nullptr || varying_.empty()) return RunAll();
   // Training continues with each rank's own values, as without the evaluation.
-  for (const std::string& name : varying_) RETURN_IF_ERROR(store_->PrepareToWrite(*store_->Find(name)));
   std::vector<TensorView> varying;
   std::vector<std::string> own;
   for (const std::string& name : varying_) {
-    const TensorView& v = varying.emplace_back(store_->Find(name)->view());
-    own.emplace_back(static_cast<const char*>(v.data), static_cast<size_t>(v.type.bytes()));
+    // The first one may move all of them.
+    RETURN_IF_ERROR(store_->Write(*store_->Find(name)).status());
+  }
+  for (const std::string& name : varying_) {
+    ASSIGN_OR_RETURN(const TensorView v, store_->Read(*store_->Find(name)));
+    varying.push_back(v);
+    own.emplace_back(v.as<const char>(), static_cast<size_t>(v.type.bytes()));
   }
   const Status shared = ShareTensors(*groups_, varying, "evaluation");
   auto result = shared.ok() ? RunAll() : shared;
-  for (size_t i = 0; i < own.size(); ++i) std::memcpy(varying[i].data, own[i].data(), own[i].size());
+  for (size_t i = 0; i < own.size(); ++i) {
+    ASSIGN_OR_RETURN(const TensorView v, store_->Write(*store_->Find(varying_[i])));
+    std::memcpy(v.data, own[i].data(), own[i].size());
+  }
   return result;
 }
 

@@ -6,11 +6,14 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/groups.h"
-#include "core/data/loader.h"
 #include "core/runtime/executable.h"
 
 namespace mslua {
+
+class Groups;
+namespace data {
+class Loader;
+}
 
 // The sums of one output of an evaluation over the samples of the dataset.
 struct MetricSums {

@@ -17,9 +17,9 @@ namespace {
 using ReadPart =
     std::function<Status(const checkpoint::TensorRecord& tensor, const Shape& begin, const Shape& end, void* out)>;
 
-// `plain`: the tensor's name in the checkpoint, but for what a rank has of its own.
-Status ReadEntry(const checkpoint::Checkpoint& from, const ReadPart& read, const Store::Entry& e,
-                 const std::string& plain, const TensorPart& part, int rank) {
+// The record of a tensor that the checkpoint calls `plain`, but for what a rank has of its own.
+StatusOr<const checkpoint::TensorRecord*> FindRecord(const checkpoint::Checkpoint& from, const std::string& plain,
+                                                     const TensorPart& part, int rank) {
   const bool ranks_own = part.own && from.manifest().run.rank == rank;
   std::string name = ranks_own ? plain : NameOfPart(plain, part, rank);
   if (part.varies && from.Find(name) == nullptr) name = plain;  // it was rank 0's
@@ -30,43 +30,36 @@ Status ReadEntry(const checkpoint::Checkpoint& from, const ReadPart& read, const
   }
   if (record == nullptr)
     return absl::NotFoundError(absl::StrCat(from.path(), " has no tensor '", name, "', which the recipe has"));
-  const auto read_whole = [&](void* out) {
-    return read(*record, Shape(record->type.shape.size(), 0), record->type.shape, out);
-  };
-  if (!part.of.empty()) {
-    const TensorType whole{e.type.dtype, part.of}, flat{e.type.dtype, {whole.elements()}};
-    if (record->type == flat && record->type != whole) {  // saved in slices of flat tensors
-      std::string all(static_cast<size_t>(whole.bytes()), '\0');
-      RETURN_IF_ERROR(read_whole(&all[0]));
-      CutPart(whole, part.at, e.type.shape, all.data(), e.memory.data());
-      return absl::OkStatus();
-    }
-    if (record->type != whole)
-      return absl::InvalidArgumentError(absl::StrCat(from.path(), ": '", name, "' is ", ToString(record->type),
-                                                     ", the recipe has ", ToString(whole)));
-    Shape end = part.at;
-    for (size_t d = 0; d < end.size(); ++d) end[d] += e.type.shape[d];
-    return read(*record, part.at, end, e.memory.data());
-  }
-  // Slices are of flat tensors; what was whole may be sharded now, and the other way round.
-  const int64_t elements = part.whole > 0 ? part.whole : e.type.elements();
-  const TensorType flat{e.type.dtype, {elements}};
-  const bool fits = record->type == flat || record->type == e.type ||
-                    (part.whole > 0 && record->type.dtype == flat.dtype && record->type.elements() == elements);
-  if (!fits) {
-    return absl::InvalidArgumentError(absl::StrCat(from.path(), ": '", name, "' is ", ToString(record->type),
-                                                   ", the recipe has ", ToString(part.whole > 0 ? flat : e.type)));
-  }
-  if (part.whole == 0) return read_whole(e.memory.data());
-  const int64_t begin = std::min(part.begin, elements), end = std::min(begin + e.type.elements(), elements);
-  const int64_t size = SizeOf(e.type.dtype);
-  std::memset(e.memory.data(), 0, static_cast<size_t>(e.type.bytes()));
-  if (begin == end) return absl::OkStatus();
-  if (record->type == flat) return read(*record, {begin}, {end}, e.memory.data());
-  std::string whole(static_cast<size_t>(elements * size), '\0');
-  RETURN_IF_ERROR(read_whole(&whole[0]));
-  std::memcpy(e.memory.data(), whole.data() + begin * size, static_cast<size_t>((end - begin) * size));
+  return record;
+}
+
+Status OtherType(const checkpoint::Checkpoint& from, const checkpoint::TensorRecord& record, const TensorType& wanted) {
+  return absl::InvalidArgumentError(absl::StrCat(from.path(), ": '", record.name, "' is ", ToString(record.type),
+                                                 ", the recipe has ", ToString(wanted)));
+}
+
+// Reads a part by way of the whole tensor, whose elements the record has in another shape.
+Status ReadByWhole(const ReadPart& read, const checkpoint::TensorRecord& record, const Part& part, void* out) {
+  std::string all(static_cast<size_t>(record.type.bytes()), '\0');
+  RETURN_IF_ERROR(read(record, Shape(record.type.shape.size(), 0), record.type.shape, &all[0]));
+  CutPart({record.type.dtype, part.whole}, part.begin, part.size, all.data(), out);
   return absl::OkStatus();
+}
+
+// Slices are of flat tensors; what was whole may be sharded now, and the other way round.
+Status ReadEntry(const checkpoint::Checkpoint& from, const ReadPart& read, const TensorView& value,
+                 const std::string& plain, const TensorPart& part, int rank) {
+  ASSIGN_OR_RETURN(const checkpoint::TensorRecord* const record, FindRecord(from, plain, part, rank));
+  const Part mine = part.sharded() ? part.part : Part::Of(value.type.shape);
+  const TensorType whole{value.type.dtype, mine.whole}, flat{value.type.dtype, {whole.elements()}};
+  const bool same_elements = record->type.dtype == whole.dtype && record->type.elements() == whole.elements();
+  if (record->type != whole && record->type != flat && !(part.flat && same_elements))
+    return OtherType(from, *record, whole);
+  if (part.flat) std::memset(value.data, 0, static_cast<size_t>(value.type.bytes()));  // with the padding
+  if (part.flat && mine.size[0] == 0) return absl::OkStatus();
+  if (record->type == whole) return read(*record, mine.begin, mine.end(), value.data);
+  if (mine.all()) return read(*record, Shape(record->type.shape.size(), 0), record->type.shape, value.data);
+  return ReadByWhole(read, *record, mine, value.data);
 }
 
 // Reads what `names` has of the store with `read`.
@@ -89,8 +82,8 @@ Status ReadStore(const checkpoint::Checkpoint& from, const ReadPart& read, const
       known.insert(other->second);
     }
     const auto part = parts.find(e->name);
-    RETURN_IF_ERROR(store.HostWrites(*e));
-    RETURN_IF_ERROR(ReadEntry(from, read, *e, other == older.end() ? named->second : other->second,
+    ASSIGN_OR_RETURN(const TensorView value, store.WriteInPlace(*e));
+    RETURN_IF_ERROR(ReadEntry(from, read, value, other == older.end() ? named->second : other->second,
                               part == parts.end() ? TensorPart() : part->second, rank));
   }
   std::sort(report->renamed.begin(), report->renamed.end());

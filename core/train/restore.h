@@ -5,13 +5,14 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/groups.h"
 #include "core/runtime/store.h"
 #include "core/train/shared_checkpoint.h"
 #include "core/train/tensor_part.h"
 #include "core/train/trainer.h"
 
 namespace mslua {
+
+class Groups;
 
 // What a checkpoint and the store did not have in common.
 struct RestoreReport {

@@ -8,6 +8,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "collectives/groups.h"
 #include "core/base/atomic_file.h"
 #include "core/base/folder.h"
 #include "core/checkpoint/begin_lineage.h"

@@ -4,10 +4,12 @@
 #include <string>
 #include <vector>
 
-#include "collectives/groups.h"
+#include "core/base/status.h"
 #include "core/checkpoint/lineage.h"
 
 namespace mslua {
+
+class Groups;
 
 // For each rank, the lowest rank whose directory is the same folder: all 0 where the ranks share one. Makes each rank's
 // `directory`; equal paths can be different folders, on several hosts or of processes in different folders.

@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "collectives/communicator.h"
+#include "collectives/groups.h"
 #include "core/train/agreement.h"
 
 namespace mslua {

@@ -7,10 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/groups.h"
 #include "core/checkpoint/checkpoint.h"
 
 namespace mslua {
+
+class Groups;
 
 // A checkpoint that all ranks have opened together. A rank that cannot read a file gets what it needs from one that
 // can.

@@ -5,20 +5,21 @@
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
-#include "core/base/shape.h"
+#include "core/base/part.h"
 
 namespace mslua {
 
 // How a tensor of the store lies in a checkpoint that ranks save together, where it is not the same on all of them.
 struct TensorPart {
   bool own = false;      // each rank has a value of its own: kept as "rank_<r>/<name>", rank 0's under its name
-  int64_t begin = 0;     // this rank has elements [begin, begin + size) of a flat tensor,
-  int64_t whole = 0;     // of this many; what the store has behind them is padding. 0: the tensor is whole
+  Part part;             // that this rank has; without dimensions: the whole
+  bool flat = false;     // the part is a slice of the tensor's elements: what the store has behind them is padding
   bool replica = false;  // a lower rank has this part too, and writes it
   // Ranks may have values of their own, as running statistics of data parallel ranks are: rank 0's is kept under the
   // name, and another rank's as "rank_<r>/<name>" where it differs. A rank without one reads rank 0's.
   bool varies = false;
-  Shape of, at;  // or: this rank has the part at `at` of a tensor of shape `of`
+
+  bool sharded() const { return !part.whole.empty(); }
 };
 using TensorParts = absl::flat_hash_map<std::string, TensorPart>;
 

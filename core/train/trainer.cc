@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "core/data/loader.h"
 
 namespace mslua {
 namespace {
@@ -46,6 +47,9 @@ const char* PhaseName(TrainProgress::Phase phase) {
   }
   return "?";
 }
+
+Trainer::Trainer() : batch_(std::make_unique<data::Batch>()) {}
+Trainer::~Trainer() = default;
 
 StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Executable* step, data::Loader* loader,
                                                    std::vector<ScheduledScalar> scalars, const TrainerOptions& options,
@@ -117,6 +121,8 @@ Counters Trainer::SaveCounters() const {
   }
   return counters;
 }
+
+double Trainer::data_seconds() const { return loader_->wait_seconds(); }
 
 Status Trainer::Restore(const TrainState& state, const Counters& counters) {
   for (TrainHook* h : hooks_) h->RestoreCounters(counters);
@@ -211,13 +217,13 @@ StatusOr<bool> Trainer::StepImpl() {
     in_epoch_ = true;
   }
   progress_.Enter(TrainProgress::Phase::kData);
-  ASSIGN_OR_RETURN(const bool more, loader_->Next(&batch_));
+  ASSIGN_OR_RETURN(const bool more, loader_->Next(batch_.get()));
   if (!more) {
     RETURN_IF_ERROR(EndEpoch());
     return false;
   }
   for (size_t c = 0; c < column_positions_.size(); ++c) {
-    const void* data = batch_.columns[c].data;
+    const void* data = batch_->columns[c].data;
     if (data == bound_[c]) continue;
     bound_[c] = data;
     executable_->BindInputAt(column_positions_[c], data);
@@ -225,11 +231,11 @@ StatusOr<bool> Trainer::StepImpl() {
   RETURN_IF_ERROR(SetScalars());
   state_.whole = false;
   progress_.Enter(TrainProgress::Phase::kCompute);
-  RETURN_IF_ERROR(data::NameSample(executable_->Run(), *loader_, batch_));
+  RETURN_IF_ERROR(data::NameSample(executable_->Run(), *loader_, *batch_));
   progress_.Enter(TrainProgress::Phase::kBetween);
   const TensorView loss = executable_->Output(0);
   state_.loss = loss.type.dtype == DType::kF32 ? *loss.as<float>() : LoadAsDouble(loss.type.dtype, loss.data, 0);
-  state_.samples += batch_.valid;
+  state_.samples += batch_->valid;
   ++state_.step;
   ++state_.step_in_epoch;
   Publish();

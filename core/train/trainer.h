@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "core/data/loader.h"
 #include "core/runtime/executable.h"
 #include "core/schedule/declare/schedule.h"
 #include "core/train/console.h"
@@ -18,6 +17,11 @@
 #include "core/train/train_progress.h"
 
 namespace mslua {
+
+namespace data {
+struct Batch;
+class Loader;
+}  // namespace data
 
 // Where training stands. Steps and epochs that are done; `step` is also the number (from 0) of the next step.
 struct TrainState {
@@ -98,6 +102,7 @@ inline constexpr char kRowsCounter[] = "data.rows";
 
 class Trainer {
  public:
+  ~Trainer();
   // `step` is the compiled training graph: data inputs fed from the loader's columns in order, scalar inputs "step"
   // (number of the optimizer's step, from 0), kUpdates, and those of `scalars`; output 0 is the loss. Nothing is owned;
   // all outlive the trainer.
@@ -158,10 +163,10 @@ class Trainer {
 
   // Seconds in Run() so far, without compiling; seconds waiting for data.
   double seconds() const { return seconds_; }
-  double data_seconds() const { return loader_->wait_seconds(); }
+  double data_seconds() const;
 
  private:
-  Trainer() = default;
+  Trainer();
   Status SetScalars();
   Status RunHooks();
   Status EndEpoch();
@@ -189,7 +194,7 @@ class Trainer {
   std::vector<TrainHook*> hooks_;
   int64_t next_hook_ = 0;
   TrainState state_;
-  data::Batch batch_;
+  std::unique_ptr<data::Batch> batch_;
   std::atomic<uint32_t> attention_{0};  // the one word that is read between steps
   BoundaryListener* listener_ = nullptr;
   TrainProgress progress_;

@@ -8,18 +8,22 @@ local ranks = require "mslua.ranks"
 
 local M = {}
 
-local bind_init = args.signature("communication.init", {
-  { "backend_name", "string", choices = { "mpi", "native", "nccl", "hccl" } },
-})
+local backends, choices = {}, {}
+for i, backend in ipairs(core.backends()) do
+  backends[backend.name], choices[i] = backend, backend.name
+end
+choices[#choices + 1] = "hccl"
+
+local bind_init = args.signature("communication.init", { { "backend_name", "string", choices = choices } })
 
 --- Joins the other ranks; does nothing when they are joined already. Without a name the launch decides: "mpi" under
 --- mpirun, else "native". "nccl", for CUDA devices, is NCCL beside that; without a name it is used where it can be.
 function M.init(...)
   local backend = bind_init(...).backend_name
   if backend == "hccl" then errors.fail 'communication.init: "hccl" is for Ascend devices: use "native" or "mpi"' end
-  if backend == "nccl" and core.options.device ~= "cuda" then
-    errors.fail('communication.init: "nccl" is for CUDA devices: ms.set_context { device_target = "GPU" } or ' ..
-      '--device cuda comes first; on the CPU use "native" or "mpi"')
+  if backend and backends[backend].device and core.options.device ~= backends[backend].device then
+    errors.fail('communication.init: "%s" is for CUDA devices: ms.set_context { device_target = "GPU" } or ' ..
+      '--device cuda comes first; on the CPU use "native" or "mpi"', backend)
   end
   ranks.join(backend, ps_context.network())
   parallel_context.set_feed()

@@ -382,8 +382,12 @@ function core.match_names(wanted, stored) end
 core.options = {}
 
 ---Joins the other ranks of the job; again: nothing. Sets options.rank and options.ranks.
----@param backend? "native"|"mpi"|"nccl"  @param plaintext? boolean connections between hosts may go without encryption
+---@param backend? string a name of core.backends()
+---@param plaintext? boolean connections between hosts may go without encryption
 function core.join(backend, plaintext) end
+---The backends of collectives, sorted by name; device: the kind of devices that one is for.
+---@return { name: string, device: string? }[]
+function core.backends() end
 ---A name for each rank's host, by rank from 1; nil when the job does not know.
 ---@return string[]?
 function core.hosts() end

@@ -14,7 +14,7 @@ end
 find_world()
 
 --- Joins the other ranks; again: does nothing.
----@param backend? "native"|"mpi"|"nccl" nil: the launch decides
+---@param backend? string a name of core.backends(); nil: the launch decides
 ---@param network? mslua.Network how connections to other hosts are secured
 function M.join(backend, network)
   core.join(backend, network)

@@ -17,8 +17,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "collectives/backends/native/native.h"
 #include "collectives/conformance.h"
-#include "collectives/native/native.h"
 #include "core/base/clock.h"
 #include "core/graph/builder.h"
 #include "core/runtime/executable.h"
@@ -115,7 +115,6 @@ class OverNccl : public Communicator {
     return std::unique_ptr<Communicator>(new OverNccl(place, members, host, group));
   }
 
-  const char* backend() const override { return "nccl"; }
   StatusOr<Handle> Start(const Call& call) override {
     RETURN_IF_ERROR(Validate(call));
     if (group_ == nullptr || !NcclDoes(call)) {

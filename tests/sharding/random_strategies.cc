@@ -23,6 +23,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "collectives/groups.h"
 #include "core/base/dtype.h"
 #include "core/checkpoint/checkpoint.h"
 #include "gflags/gflags.h"

@@ -140,6 +140,102 @@ void Tell(int fd, char kind, int64_t index, const std::string& text = "") {
   _exit(0);
 }
 
+// The command that repeats one case.
+std::string Repeat(const Options& o, int64_t index) {
+  std::string line = absl::StrCat("tools/fuzz/shapes --seed ", o.seed, " --first ", index, " --cases 1");
+  const auto add = [&](const char* name, const std::string& value) { absl::StrAppend(&line, " ", name, " ", value); };
+  if (!o.choice.operators.empty()) add("--operators", absl::StrJoin(o.choice.operators, ","));
+  if (!o.choice.types.empty()) add("--types", absl::StrJoin(o.choice.types, ","));
+  if (o.choice.threads != Choice().threads) add("--threads", absl::StrJoin(o.choice.threads, ","));
+  if (o.unguarded) line += " --unguarded";
+  return line;
+}
+
+std::string Describe(const Options& o, int64_t index) {
+  return absl::StrCat(ToString(mslua::fuzz::DrawCase(o.seed, index, o.choice)), "\n  repeat: ", Repeat(o, index));
+}
+
+struct Tally {
+  int64_t ran = 0, wrong = 0, crashed = 0;
+  void Print() const {
+    std::printf("%lld cases, %lld wrong, %lld crashes\n", static_cast<long long>(ran), static_cast<long long>(wrong),
+                static_cast<long long>(crashed));
+    std::fflush(stdout);
+  }
+};
+
+// What a child that runs cases has told.
+struct Told {
+  int64_t begun = 0;  // the last case
+  bool open = false;  // it has not ended
+};
+
+// Reads until the child ends; counts and prints what was wrong.
+Told Listen(const Options& o, FILE* from, int64_t first, Tally* tally) {
+  Told told;
+  told.begun = first - 1;
+  char* line = nullptr;
+  size_t capacity = 0;
+  while (getline(&line, &capacity, from) > 0) {
+    long long index = 0;
+    char kind = 0;
+    int at = 0;
+    if (std::sscanf(line, "%c %lld %n", &kind, &index, &at) < 2) continue;
+    told.open = kind == 'b';
+    told.begun = index;
+    if (told.open) {
+      if (o.list) std::printf("%lld %s\n", index, ToString(mslua::fuzz::DrawCase(o.seed, index, o.choice)).c_str());
+      continue;
+    }
+    ++tally->ran;
+    if (kind == 'w') {
+      ++tally->wrong;
+      std::printf("WRONG %s\n  %s", Describe(o, index).c_str(), line + at);
+      std::fflush(stdout);
+    }
+    if (tally->ran % 10000 == 0) tally->Print();
+  }
+  std::free(line);
+  return told;
+}
+
+std::string EndOf(const Options& o, int status) {
+  if (!WIFSIGNALED(status)) return absl::StrCat("exit code ", WEXITSTATUS(status));
+  if (WTERMSIG(status) == SIGALRM) return absl::StrCat("not done after ", o.longest, " s");
+  return absl::StrCat("killed by SIG", sigabbrev_np(WTERMSIG(status)));
+}
+
+// Runs cases from `first` on in a child, until all are done or one ends it; the next case, or -1 where there
+// can be no child.
+int64_t RunInChild(const Options& o, int64_t first, Tally* tally) {
+  int fds[2];
+  if (pipe(fds) != 0) {
+    std::perror("tools/fuzz/shapes: pipe");
+    return -1;
+  }
+  const pid_t child = fork();
+  if (child < 0) {
+    std::perror("tools/fuzz/shapes: fork");
+    return -1;
+  }
+  if (child == 0) {
+    close(fds[0]);
+    RunCases(o, first, fds[1]);
+  }
+  close(fds[1]);
+  FILE* const from = fdopen(fds[0], "r");
+  const Told told = Listen(o, from, first, tally);
+  std::fclose(from);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (!told.open && WIFEXITED(status) && WEXITSTATUS(status) == 0) return told.begun + 1;
+  ++tally->ran;
+  ++tally->crashed;
+  std::printf("CRASH %s\n  %s\n", Describe(o, told.begun).c_str(), EndOf(o, status).c_str());
+  std::fflush(stdout);
+  return told.begun + 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -159,82 +255,11 @@ int main(int argc, char** argv) {
   mslua::ForgetVerdicts();
   if (o.unguarded) mslua::TrustAllKernels();
 
-  // The line that repeats one case.
-  const auto repeat = [&](int64_t index) {
-    std::string line = absl::StrCat("tools/fuzz/shapes --seed ", o.seed, " --first ", index, " --cases 1");
-    const auto add = [&](const char* name, const std::string& value) { absl::StrAppend(&line, " ", name, " ", value); };
-    if (!o.choice.operators.empty()) add("--operators", absl::StrJoin(o.choice.operators, ","));
-    if (!o.choice.types.empty()) add("--types", absl::StrJoin(o.choice.types, ","));
-    if (o.choice.threads != Choice().threads) add("--threads", absl::StrJoin(o.choice.threads, ","));
-    if (o.unguarded) line += " --unguarded";
-    return line;
-  };
-  const auto describe = [&](int64_t index) {
-    return absl::StrCat(ToString(mslua::fuzz::DrawCase(o.seed, index, o.choice)), "\n  repeat: ", repeat(index));
-  };
-
-  int64_t ran = 0, wrong = 0, crashed = 0;
-  const int64_t end = o.first + o.cases;
-  for (int64_t next = o.first; next < end;) {
-    int fds[2];
-    if (pipe(fds) != 0) {
-      std::perror("tools/fuzz/shapes: pipe");
-      return mslua::kExitEnvironment;
-    }
-    const pid_t child = fork();
-    if (child < 0) {
-      std::perror("tools/fuzz/shapes: fork");
-      return mslua::kExitEnvironment;
-    }
-    if (child == 0) {
-      close(fds[0]);
-      RunCases(o, next, fds[1]);
-    }
-    close(fds[1]);
-    FILE* const from = fdopen(fds[0], "r");
-    char* line = nullptr;
-    size_t capacity = 0;
-    int64_t begun = next - 1;
-    bool open = false;
-    while (getline(&line, &capacity, from) > 0) {
-      long long index = 0;
-      char kind = 0;
-      int at = 0;
-      if (std::sscanf(line, "%c %lld %n", &kind, &index, &at) < 2) continue;
-      open = kind == 'b';
-      begun = index;
-      if (open) {
-        if (o.list) std::printf("%lld %s\n", index, ToString(mslua::fuzz::DrawCase(o.seed, index, o.choice)).c_str());
-        continue;
-      }
-      ++ran;
-      if (kind == 'w') {
-        ++wrong;
-        std::printf("WRONG %s\n  %s", describe(index).c_str(), line + at);
-        std::fflush(stdout);
-      }
-      if (ran % 10000 == 0) {
-        std::printf("%lld cases, %lld wrong, %lld crashes\n", static_cast<long long>(ran),
-                    static_cast<long long>(wrong), static_cast<long long>(crashed));
-        std::fflush(stdout);
-      }
-    }
-    std::free(line);
-    std::fclose(from);
-    int status = 0;
-    waitpid(child, &status, 0);
-    next = begun + 1;
-    if (!open && WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
-    ++ran;
-    ++crashed;
-    const std::string how = !WIFSIGNALED(status) ? absl::StrCat("exit code ", WEXITSTATUS(status))
-                            : WTERMSIG(status) == SIGALRM
-                                ? absl::StrCat("not done after ", o.longest, " s")
-                                : absl::StrCat("killed by SIG", sigabbrev_np(WTERMSIG(status)));
-    std::printf("CRASH %s\n  %s\n", describe(begun).c_str(), how.c_str());
-    std::fflush(stdout);
+  Tally tally;
+  for (int64_t next = o.first; next < o.first + o.cases;) {
+    next = RunInChild(o, next, &tally);
+    if (next < 0) return mslua::kExitEnvironment;
   }
-  std::printf("%lld cases, %lld wrong, %lld crashes\n", static_cast<long long>(ran), static_cast<long long>(wrong),
-              static_cast<long long>(crashed));
-  return wrong + crashed == 0 && ran > 0 ? 0 : 1;
+  tally.Print();
+  return tally.wrong + tally.crashed == 0 && tally.ran > 0 ? 0 : 1;
 }

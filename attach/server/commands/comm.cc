@@ -8,6 +8,7 @@
 #include "attach/server/answer_text.h"
 #include "attach/server/commands/define.h"
 #include "attach/server/snapshot.h"
+#include "collectives/flight_recorder.h"
 
 namespace mslua::endpoint {
 namespace {

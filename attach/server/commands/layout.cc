@@ -15,8 +15,8 @@
 namespace mslua::endpoint {
 namespace {
 
-struct Part {
-  Shape begin, size;
+// A part, and the ranks that have it.
+struct Held : Part {
   std::vector<int> ranks;
 };
 
@@ -31,25 +31,22 @@ std::string RangeOf(const Part& p) {
   return absl::StrCat("[", absl::StrJoin(ranges, ", "), "]");
 }
 
-// Whether `json` says which part of the same tensor as `first` it holds.
-bool IsPartOf(const Json& first, const Json& json) {
-  const Shape whole = json["whole"], begin = json["begin"], part = json["part"];
-  if (json["name"] != first["name"] || json["whole"] != first["whole"]) return false;
-  if (begin.size() != whole.size() || part.size() != whole.size()) return false;
-  for (size_t d = 0; d < whole.size(); ++d) {
-    if (begin[d] > whole[d] || part[d] > whole[d] - begin[d]) return false;
-  }
-  return true;
+Part PartOf(const Json& json) {
+  return {json["whole"].get<Shape>(), json["begin"].get<Shape>(), json["part"].get<Shape>()};
 }
 
-std::vector<Part> PartsOf(const std::map<int, Json>& objects) {
-  std::vector<Part> parts;
+// Whether `json` says which part of the same tensor as `first` it holds.
+bool IsPartOf(const Json& first, const Json& json) {
+  return json["name"] == first["name"] && json["whole"] == first["whole"] && PartOf(json).valid();
+}
+
+std::vector<Held> PartsOf(const std::map<int, Json>& objects) {
+  std::vector<Held> parts;
   for (const auto& [rank, json] : objects) {
-    const Part mine{json["begin"].get<Shape>(), json["part"].get<Shape>(), {rank}};
-    const auto same = std::find_if(parts.begin(), parts.end(),
-                                   [&](const Part& p) { return p.begin == mine.begin && p.size == mine.size; });
+    const Part mine = PartOf(json);
+    const auto same = std::find_if(parts.begin(), parts.end(), [&](const Held& h) { return h == mine; });
     if (same == parts.end())
-      parts.push_back(mine);
+      parts.push_back({mine, {rank}});
     else
       same->ranks.push_back(rank);
   }
@@ -57,10 +54,10 @@ std::vector<Part> PartsOf(const std::map<int, Json>& objects) {
 }
 
 // Rows and columns are the ranges along dimensions `r` and `c`, the cells the ranks that hold them.
-std::string Table(const std::vector<Part>& parts, size_t r, size_t c) {
+std::string Table(const std::vector<Held>& parts, size_t r, size_t c) {
   std::vector<std::string> rows, columns;
   std::map<std::pair<std::string, std::string>, std::vector<int>> cells;
-  for (const Part& p : parts) {
+  for (const Held& p : parts) {
     const std::string row = Range(p, r), column = Range(p, c);
     if (std::find(rows.begin(), rows.end(), row) == rows.end()) rows.push_back(row);
     if (std::find(columns.begin(), columns.end(), column) == columns.end()) columns.push_back(column);
@@ -80,14 +77,14 @@ std::string Table(const std::vector<Part>& parts, size_t r, size_t c) {
   return text + "\n";
 }
 
-std::string DrawParts(const std::vector<Part>& parts, const Shape& whole) {
+std::string DrawParts(const std::vector<Held>& parts, const Shape& whole) {
   std::vector<size_t> cut;
   for (size_t d = 0; d < whole.size(); ++d) {
     if (std::any_of(parts.begin(), parts.end(), [&](const Part& p) { return p.size[d] != whole[d]; })) cut.push_back(d);
   }
   if (cut.size() == 2) return Table(parts, cut[0], cut[1]);
   std::string text;
-  for (const Part& p : parts) {
+  for (const Held& p : parts) {
     const std::string where = cut.size() == 1 ? absl::StrCat("axis ", cut[0] + 1, " ", Range(p, cut[0])) : RangeOf(p);
     absl::StrAppendFormat(&text, "  %-24s r%s\n", where, absl::StrJoin(p.ranks, " r"));
   }
@@ -115,7 +112,7 @@ Answer DrawLayout(const Answers& answers) {
     if (!says && it != objects.end()) objects.erase(it);
   }
   if (objects.empty()) return {};
-  const std::vector<Part> parts = PartsOf(objects);
+  const std::vector<Held> parts = PartsOf(objects);
   const Shape whole = first["whole"];
   const std::string layout = first["layout"].get<std::string>();
   std::string text =
@@ -143,16 +140,10 @@ StatusOr<Answer> Layout(const Snapshots& rank, const Command& command) {
     if (s.name != command.args[0] && !absl::EndsWith(s.name, "." + command.args[0]) &&
         !absl::EndsWith(s.name, "/" + command.args[0]))
       continue;
-    const bool all = s.place.whole.empty();
-    const Json json = {{"rank", rank.view().rank},
-                       {"name", s.name},
-                       {"dtype", Name(s.type.dtype)},
-                       {"whole", all ? s.type.shape : s.place.whole},
-                       {"begin", all ? Shape(s.type.shape.size(), 0) : s.place.begin},
-                       {"part", s.type.shape},
-                       {"bytes", s.type.bytes()},
-                       {"own", s.place.own},
-                       {"layout", s.place.layout}};
+    const Part part = s.place.part.whole.empty() ? Part::Of(s.type.shape) : s.place.part;
+    const Json json = {{"rank", rank.view().rank}, {"name", s.name},      {"dtype", Name(s.type.dtype)},
+                       {"whole", part.whole},      {"begin", part.begin}, {"part", part.size},
+                       {"bytes", s.type.bytes()},  {"own", s.place.own},  {"layout", s.place.layout}};
     return Answer{absl::StrFormat("%s  %s\n", s.name, mslua::ToString(s.type)), Dump(json)};
   }
   return absl::NotFoundError(absl::StrCat("there is no parameter or state '", command.args[0], "' (.params)"));

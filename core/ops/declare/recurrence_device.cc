@@ -88,33 +88,45 @@ DeviceProgram Forward(const RecurrentCell& cell, const OpSpec& spec) {
   return device;
 }
 
-DeviceProgram Backward(const RecurrentCellFn& cell_of, const OpSpec& spec) {
-  const RecurrentCell plain = cell_of(spec.attrs, false);
-  const bool memory = plain.memory;
-  // Operands by number.
-  const int saved = 1, y = plain.saved > 0 ? 2 : 1, h0 = y + 1, c0 = y + 2, lengths = y + 2 + memory, dy = lengths + 1,
-            dhn = dy + 1, dcn = dy + 2, dsaved = dy + 2 + memory;
-  const bool through = static_cast<int>(spec.inputs.size()) > dsaved;
-  const RecurrentCell cell = cell_of(spec.attrs, through);
-  const RecurrentSizes s = RecurrentSizes::Of(cell, spec.attrs, spec.inputs[y].shape);
-  const ScalarProgram program = BackwardProgram(cell, through);
-  const int state = s.own_products ? 2 : 1, dh0 = state + 1;
+// The operands of the gradient, by number.
+struct BackwardOperands {
+  explicit BackwardOperands(const RecurrentCell& cell)
+      : y(cell.saved > 0 ? 2 : 1),
+        h0(y + 1),
+        c0(y + 2),
+        lengths(y + 2 + cell.memory),
+        dy(lengths + 1),
+        dhn(dy + 1),
+        dcn(dy + 2),
+        dsaved(dy + 2 + cell.memory) {}
+  static constexpr int kSaved = 1;
+  const int y, h0, c0, lengths, dy, dhn, dcn, dsaved;
+};
+
+std::string Unit(int operand, const std::string& at) { return absl::StrCat("Get(x", operand, "[", at, "])"); }
+
+// The inputs of the cell's program, of one step of one unit.
+std::vector<std::string> BackwardInputs(const BackwardOperands& x, const RecurrentSizes& s, bool through) {
   std::vector<std::string> in;
-  const auto unit = [](int operand, const std::string& at) { return absl::StrCat("Get(x", operand, "[", at, "])"); };
   const auto part = [](int operand, int64_t k) {
     return absl::StrCat("Get(x", operand, "[(place * S + ", k, ") * H + j])");
   };
-  for (int64_t k = 0; k < s.saved; ++k) in.push_back(part(saved, k));
-  in.push_back(unit(y, "place * H + j"));
+  for (int64_t k = 0; k < s.saved; ++k) in.push_back(part(x.kSaved, k));
+  in.push_back(Unit(x.y, "place * H + j"));
   in.push_back("h");
   if (s.memory) {
-    in.push_back(Before(absl::StrCat("x", saved, "[((before * N + n) * S + S - 1) * H + j]"),
-                        absl::StrCat("x", c0, "[n * H + j]")));
+    in.push_back(Before(absl::StrCat("x", x.kSaved, "[((before * N + n) * S + S - 1) * H + j]"),
+                        absl::StrCat("x", x.c0, "[n * H + j]")));
   }
-  in.push_back(unit(dy, "place * H + j"));
+  in.push_back(Unit(x.dy, "place * H + j"));
   in.insert(in.end(), {"carried[j]", "through[j]"});
   if (s.memory) in.push_back("dc[j]");
-  for (int64_t k = 0; through && k < s.saved; ++k) in.push_back(part(dsaved, k));
+  for (int64_t k = 0; through && k < s.saved; ++k) in.push_back(part(x.dsaved, k));
+  return in;
+}
+
+// What becomes of its results.
+std::string BackwardResults(const ScalarProgram& program, const RecurrentSizes& s) {
   std::string results;
   size_t r = 0;
   for (int o = 0; o < (s.own_products ? 2 : 1); ++o) {
@@ -125,12 +137,22 @@ DeviceProgram Backward(const RecurrentCellFn& cell_of, const OpSpec& spec) {
   }
   absl::StrAppend(&results, "      carried[j] = ", s.carries ? absl::StrCat("v", program.results[r++]) : "0", ";\n");
   if (s.memory) absl::StrAppend(&results, "      dc[j] = v", program.results[r], ";\n");
+  return results;
+}
+
+DeviceProgram Backward(const RecurrentCellFn& cell_of, const OpSpec& spec) {
+  const BackwardOperands x(cell_of(spec.attrs, false));
+  const bool through = static_cast<int>(spec.inputs.size()) > x.dsaved;
+  const RecurrentCell cell = cell_of(spec.attrs, through);
+  const RecurrentSizes s = RecurrentSizes::Of(cell, spec.attrs, spec.inputs[x.y].shape);
+  const ScalarProgram program = BackwardProgram(cell, through);
+  const int state = s.own_products ? 2 : 1, dh0 = state + 1;
   DeviceProgram device;
   device.scratch_bytes = (3 + s.gates) * s.n * s.h * (spec.inputs[0].dtype == DType::kF64 ? 8 : 4);
-  device.steps.push_back(CheckRange(lengths, s.n, 0, s.t + 1));
+  device.steps.push_back(CheckRange(x.lengths, s.n, 0, s.t + 1));
   device.steps.push_back(EachRow(
       s.n, kBlock,
-      absl::StrCat(Sizes(s, spec.inputs[0].dtype, lengths), R"cuda(
+      absl::StrCat(Sizes(s, spec.inputs[0].dtype, x.lengths), R"cuda(
   C* const carried = (C*)scratch + n * H;
   C* const dc = (C*)scratch + (N + n) * H;
   C* const through = (C*)scratch + (2 * N + n) * H;
@@ -138,8 +160,8 @@ DeviceProgram Backward(const RecurrentCellFn& cell_of, const OpSpec& spec) {
   for (i64 j = team.lane; j < H; j += team.lanes) {
     for (i64 k = 0; k < G; ++k) dq[k * H + j] = 0;
 )cuda",
-                   "    carried[j] = ", unit(dhn, "n * H + j"),
-                   ";\n    dc[j] = ", s.memory ? unit(dcn, "n * H + j") : "0", R"cuda(;
+                   "    carried[j] = ", Unit(x.dhn, "n * H + j"),
+                   ";\n    dc[j] = ", s.memory ? Unit(x.dcn, "n * H + j") : "0", R"cuda(;
   }
   team.Meet();
   const auto product = [&](i64 j) {
@@ -161,8 +183,9 @@ DeviceProgram Backward(const RecurrentCellFn& cell_of, const OpSpec& spec) {
     team.Meet();
     for (i64 j = team.lane; j < H; j += team.lanes) {
       const C h = )cuda",
-                   Before(absl::StrCat("x", y, "[(before * N + n) * H + j]"), absl::StrCat("x", h0, "[n * H + j]")),
-                   ";\n", DeviceScalars(program, in), results, "      Set(y", state, R"cuda([place * H + j], h);
+                   Before(absl::StrCat("x", x.y, "[(before * N + n) * H + j]"), absl::StrCat("x", x.h0, "[n * H + j]")),
+                   ";\n", DeviceScalars(program, BackwardInputs(x, s, through)), BackwardResults(program, s),
+                   "      Set(y", state, R"cuda([place * H + j], h);
     }
     team.Meet();
   }

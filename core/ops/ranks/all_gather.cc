@@ -4,7 +4,8 @@
 namespace mslua {
 
 MSLUA_OPERATOR(all_gather) {
-  OpDef op = CollectiveOp("all_gather", "AllGather", "The ranks' tensors joined along `axis`, in the group's order.");
+  OpDef op = CollectiveOp("all_gather", "AllGather", RankCall::kAllGather,
+                          "The ranks' tensors joined along `axis`, in the group's order.");
   op.Attr("axis", AttrKind::kAxis, int64_t{0}, "the dimension to join along")
       .Attr("fusion", AttrKind::kInt, int64_t{0}, "calls of one number travel together; 0: alone");
   op.Infer([](const Attrs& a, absl::Span<const TensorType> in) { return GatheredType(a, in[0], a.Int("axis")); });

@@ -20,7 +20,8 @@ std::vector<Value> AllReduceGrad(GradContext& c) {
 }  // namespace
 
 MSLUA_OPERATOR(all_reduce) {
-  OpDef op = CollectiveOp("all_reduce", "AllReduce", "The ranks' tensors combined element by element, on every rank.");
+  OpDef op = CollectiveOp("all_reduce", "AllReduce", RankCall::kAllReduce,
+                          "The ranks' tensors combined element by element, on every rank.");
   op.Choice("op", {"sum", "prod", "max", "min", "mean"}, "how values are combined")
       .Attr("fusion", AttrKind::kInt, int64_t{0}, "calls of one number travel together; 0: alone");
   op.Infer([](const Attrs&, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {

@@ -5,7 +5,7 @@ namespace mslua {
 
 MSLUA_OPERATOR(all_to_all) {
   OpDef op =
-      CollectiveOp("all_to_all", "AlltoAll",
+      CollectiveOp("all_to_all", "AlltoAll", RankCall::kAllToAll,
                    "x is split along `split_axis`, part k goes to the k-th rank; the received parts are joined along "
                    "`concat_axis`, in the group's order.");
   op.Attr("split_axis", AttrKind::kAxis, int64_t{0}, "the dimension to split")

@@ -20,10 +20,11 @@ GradFn Other(const char* name) {
 
 // `reduce` is its gradient: the sum at the root and zeros elsewhere.
 MSLUA_OPERATOR(broadcast) {
-  OpDef op = CollectiveOp("broadcast", "Broadcast", "The tensor of rank `root`, on every rank.");
+  OpDef op = CollectiveOp("broadcast", "Broadcast", RankCall::kBroadcast, "The tensor of rank `root`, on every rank.");
   RankAttr(op, "root", "the rank that sends, by its number in the world").Infer(SameType).Grad(Other("reduce"));
   op.InPlace(0, 0);
-  OpDef reduce = CollectiveOp("reduce", "", "The sum of the ranks' tensors on rank `root`, zeros on the others.");
+  OpDef reduce = CollectiveOp("reduce", "", RankCall::kReduce,
+                              "The sum of the ranks' tensors on rank `root`, zeros on the others.");
   RankAttr(reduce, "root", "the rank that receives, by its number in the world").Infer(SameType);
   reduce.Grad(Other("broadcast"));
   for (OpDef* o : {&op, &reduce})

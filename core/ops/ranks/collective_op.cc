@@ -39,10 +39,11 @@ StatusOr<DeviceProgram> CopyOfOneOnDevice(const OpSpec& spec) {
 
 }  // namespace
 
-OpDef CollectiveOp(std::string name, std::string class_name, std::string doc) {
+OpDef CollectiveOp(std::string name, std::string class_name, RankCall call, std::string doc) {
   OpDef op(std::move(name));
   op.Class(std::move(class_name)).Doc(std::move(doc));
   op.Input("x").AllTypes().SideEffect();
+  SetRankCall(op.name, call);
   op.Required("group", AttrKind::kInts, "the ranks that take part, by their numbers in the world");
   op.Check([](const Attrs& a, absl::Span<const TensorType>) { return CheckGroup(a); });
   op.Reference(CopyOfOne).OnDevice(CopyOfOneOnDevice);
@@ -62,8 +63,8 @@ OpDef& RankAttr(OpDef& op, const std::string& name, std::string doc) {
 
 Attrs SameGroup(const Attrs& attrs) { return {{"group", attrs.Ints("group")}}; }
 
-OpDef MessageOp(std::string name, std::string class_name, std::string doc) {
-  OpDef op = CollectiveOp(std::move(name), std::move(class_name), std::move(doc));
+OpDef MessageOp(std::string name, std::string class_name, RankCall call, std::string doc) {
+  OpDef op = CollectiveOp(std::move(name), std::move(class_name), call, std::move(doc));
   RankAttr(op, "peer", "the other rank, by its number in the world");
   op.Attr("tag", AttrKind::kInt, int64_t{0}, "messages between two ranks meet by tag, in order");
   op.Infer([](const Attrs&, absl::Span<const TensorType> in) -> StatusOr<std::vector<TensorType>> {

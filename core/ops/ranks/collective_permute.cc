@@ -4,7 +4,7 @@
 namespace mslua {
 
 MSLUA_OPERATOR(collective_permute) {
-  OpDef op = CollectiveOp("collective_permute", "",
+  OpDef op = CollectiveOp("collective_permute", "", RankCall::kPermute,
                           "The ranks of the group change their tensors: each gets that of rank `source`, and its own "
                           "goes to rank `target`. Sources and targets of all ranks are a permutation.");
   op.Required("source", AttrKind::kInt, "the rank whose tensor comes")

@@ -7,7 +7,7 @@ namespace mslua {
 // What the partitioner uses where no other collective brings each rank just what it lacks (core/sharding/reshard.h).
 MSLUA_OPERATOR(exchange) {
   OpDef op =
-      CollectiveOp("exchange", "",
+      CollectiveOp("exchange", "", RankCall::kExchange,
                    "Boxes of the ranks' tensors change places: `messages` says, for each box, the rank that it "
                    "comes from, the rank that gets it, where it begins in x, where in the result, and its sizes. "
                    "A rank's list has the boxes that it sends and gets, in one order on all ranks.");

@@ -5,7 +5,7 @@ namespace mslua {
 
 MSLUA_OPERATOR(reduce_scatter) {
   OpDef op =
-      CollectiveOp("reduce_scatter", "ReduceScatter",
+      CollectiveOp("reduce_scatter", "ReduceScatter", RankCall::kReduceScatter,
                    "The ranks' tensors combined element by element and split along `axis`: a part for each rank.");
   op.Choice("op", {"sum", "prod", "max", "min", "mean"}, "how values are combined")
       .Attr("axis", AttrKind::kAxis, int64_t{0}, "the dimension to split")

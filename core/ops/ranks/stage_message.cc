@@ -9,12 +9,13 @@ namespace mslua {
 // A message between pipeline stages (core/sharding/pipeline.h). It travels while other nodes run: x stays in the memory
 // of stage_send's result until stage_sent. A part of x travels as x does.
 MSLUA_OPERATOR(stage_message) {
-  OpDef send = MessageOp("stage_send", "", "Begins to send x to rank `peer`, which is of another pipeline stage.");
+  OpDef send = MessageOp("stage_send", "", RankCall::kStartSend,
+                         "Begins to send x to rank `peer`, which is of another pipeline stage.");
   send.Rule("*i -> *i");
-  OpDef sent = MessageOp("stage_sent", "", "What stage_send has sent, once rank `peer` has it.");
+  OpDef sent = MessageOp("stage_sent", "", RankCall::kEndSend, "What stage_send has sent, once rank `peer` has it.");
   sent.Rule("*i -> *i");
 
-  OpDef recv = MessageOp("stage_recv", "", "What rank `peer` sends; zeros in a group of one rank.");
+  OpDef recv = MessageOp("stage_recv", "", RankCall::kRecv, "What rank `peer` sends; zeros in a group of one rank.");
   recv.inputs.clear();
   recv.in_place.clear();
   recv.samples.clear();

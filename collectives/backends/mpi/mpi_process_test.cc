@@ -1,5 +1,3 @@
-#include "collectives/mpi/mpi.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdio.h>
@@ -9,6 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "collectives/backends/mpi/mpi.h"
 
 namespace mslua {
 namespace {
@@ -20,7 +19,7 @@ struct Result {
 
 Result Mpirun(int ranks, const std::string& part) {
   const char* sources = getenv("TEST_SRCDIR");
-  const std::string binary = sources != nullptr ? absl::StrCat(sources, "/mslua/collectives/mpi/mpi_rank")
+  const std::string binary = sources != nullptr ? absl::StrCat(sources, "/mslua/collectives/backends/mpi/mpi_rank")
                                                 : std::string(getenv("MPI_RANK_BINARY"));
   const std::string command =
       absl::StrCat("timeout -k 1 60 mpirun --allow-run-as-root --oversubscribe --mca btl self,vader -n ", ranks, " ",

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "absl/time/clock.h"
+#include "collectives/backends/mpi/mpi.h"
 #include "collectives/conformance.h"
-#include "collectives/mpi/mpi.h"
 
 int main(int argc, char** argv) {
   using namespace mslua;  // NOLINT: a main file

@@ -1,4 +1,4 @@
-#include "collectives/mpi/mpi.h"
+#include "collectives/backends/mpi/mpi.h"
 
 #include <dlfcn.h>
 #define OMPI_SKIP_MPICXX 1  // the C++ bindings would need the library at link time
@@ -19,6 +19,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "collectives/backends/define.h"
 #include "core/base/clock.h"
 
 namespace mslua {
@@ -29,20 +30,21 @@ constexpr int kSplitTag = 1 << 14;  // and above: one for each group
 enum Tag { kHeader = 1, kData, kAnswer, kAbortTag };
 
 // Open MPI's functions and handles; its headers name handles as global variables of the library.
-#define MSLUA_MPI_FUNCTIONS(F)                                                                                 \
-  F(Init_thread)                                                                                               \
-  F(Finalize)                                                                                                  \
-  F(Comm_rank)                                                                                                 \
-  F(Comm_size)                                                                                                 \
-  F(Comm_free)                                                                                                 \
-  F(Comm_group)                                                                                                \
-  F(Comm_create_group)                                                                                         \
-  F(Comm_set_errhandler)                                                                                       \
-  F(Group_incl)                                                                                                \
-  F(Group_free)                                                                                                \
-  F(Type_contiguous)                                                                                           \
-  F(Type_commit) F(Test) F(Iprobe) F(Recv) F(Isend) F(Irecv) F(Iallreduce) F(Ireduce) F(Ireduce_scatter_block) \
-      F(Iallgather) F(Igather) F(Iscatter) F(Ialltoall) F(Ibcast) F(Error_string)
+#define MSLUA_MPI_FUNCTIONS(F)                                                                                \
+  F(Init_thread)                                                                                              \
+  F(Finalize)                                                                                                 \
+  F(Comm_rank)                                                                                                \
+  F(Comm_size)                                                                                                \
+  F(Comm_free)                                                                                                \
+  F(Comm_group)                                                                                               \
+  F(Comm_create_group)                                                                                        \
+  F(Comm_set_errhandler)                                                                                      \
+  F(Group_incl)                                                                                               \
+  F(Group_free)                                                                                               \
+  F(Type_contiguous)                                                                                          \
+  F(Type_commit)                                                                                              \
+  F(Test) F(Iprobe) F(Recv) F(Isend) F(Irecv) F(Iallreduce) F(Ireduce) F(Ireduce_scatter_block) F(Iallgather) \
+      F(Igather) F(Iscatter) F(Ialltoall) F(Ibcast) F(Error_string) F(Get_library_version)
 
 // The main thread's way in and out of the library, for StuckWatch. Open MPI is opened once a process.
 struct Inside {
@@ -281,7 +283,6 @@ class MpiCommunicator : public Communicator {
     for (void* memory : shared_) free(memory);
   }
 
-  const char* backend() const override { return "mpi"; }
   StatusOr<Handle> Start(const Call& call) override;
   Status Wait(Handle handle) override;
   Status Progress() override;
@@ -777,6 +778,15 @@ void LimitTransports(const std::string& interface) {
   }
 }
 
+// "Open MPI v4.1.4", of "Open MPI v4.1.4, package: ...".
+StatusOr<std::string> Version() {
+  ASSIGN_OR_RETURN(const std::shared_ptr<Library> mpi, OpenLibrary());
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int size = 0;
+  mpi->Get_library_version(text, &size);
+  return std::string(text, std::find(text, text + size, ','));
+}
+
 }  // namespace
 
 bool StartedByMpirun() { return getenv("OMPI_COMM_WORLD_RANK") != nullptr; }
@@ -808,6 +818,21 @@ StatusOr<std::unique_ptr<Communicator>> MakeMpiWorld(const MpiOptions& options) 
   const MPI_Comm world = mpi->world;
   return std::unique_ptr<Communicator>(
       new MpiCommunicator(std::move(mpi), world, rank, std::move(members), std::move(recorder)));
+}
+
+MSLUA_BACKEND(mpi) {
+  BackendDef def("mpi");
+  def.launcher = "mpirun";
+  def.without = "ranks of mpirun need --backend native";
+  def.available = Version;
+  def.make = [](const ConnectOptions& job) {
+    MpiOptions options;
+    options.interface = job.interface;
+    options.timeout = job.timeout;
+    options.stuck = job.stuck;
+    return MakeMpiWorld(options);
+  };
+  return def;
 }
 
 }  // namespace mslua

@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "collectives/conformance.h"
-#include "collectives/native/native.h"
+#include "collectives/backends/native/native.h"
 #include "rendezvous/rendezvous.h"
 
 namespace {

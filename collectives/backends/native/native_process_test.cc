@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "collectives/conformance.h"
-#include "collectives/native/native.h"
+#include "collectives/backends/native/native.h"
 #include "core/base/clock.h"
 
 extern char** environ;

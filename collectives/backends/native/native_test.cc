@@ -1,4 +1,4 @@
-#include "collectives/native/native.h"
+#include "collectives/backends/native/native.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "collectives/native/native.h"
+#include "collectives/backends/native/native.h"
 
 #include <poll.h>
 
@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "collectives/backends/define.h"
 #include "collectives/host/board.h"
 #include "collectives/host/local_host.h"
 #include "collectives/host/shared_memory.h"
@@ -169,6 +170,28 @@ StatusOr<std::unique_ptr<Communicator>> MakeNativeWorld(const NativeOptions& opt
   group.links = std::make_shared<Links>(std::move(sockets), local.ranks.size() <= UsableCores());
   group.recorder = std::move(recorder);
   return MakeNetworkCommunicator(std::move(group));
+}
+
+MSLUA_BACKEND(native) {
+  BackendDef def("native");
+  def.available = []() -> StatusOr<std::string> {
+    return std::string("shared memory within a host, TCP between hosts");
+  };
+  def.encrypts = true;
+  def.make = [](const ConnectOptions& job) {
+    NativeOptions options;
+    options.rank = job.rank;
+    options.size = job.size;
+    options.peers = job.peers;
+    options.job = job.job;
+    options.folder = job.folder;
+    options.secret = job.secret;
+    options.tls = job.tls;
+    options.timeout = job.timeout;
+    options.log = job.log;
+    return job.listener != nullptr ? MakeNativeWorld(options, *job.listener) : MakeNativeWorld(options);
+  };
+  return def;
 }
 
 }  // namespace mslua
