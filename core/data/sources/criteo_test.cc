@@ -44,7 +44,7 @@ TEST(CriteoTest, Errors) {
     return Message(Open("criteo", {{"dataset_files", path}}).status());
   };
   const std::string good = Line("1", "5", "05db9164") + "\n";
-  EXPECT_THAT(message(good + "1\t2\n"), HasSubstr("day.txt:2: 3 columns, expected 40 between tabs"));
+  EXPECT_THAT(message(good + "1\t2\n"), HasSubstr("day.txt:2: 2 columns, expected 40 between tabs"));
   EXPECT_THAT(message(good + good + "\t" + good), HasSubstr("day.txt:3: 41 columns"));
   EXPECT_THAT(message(Line("yes", "5", "")), HasSubstr("day.txt:1: column 'click': 'yes' is not an integer"));
   EXPECT_THAT(message(good + Line("1", "5x", "")), HasSubstr("day.txt:2: column 'i2': '5x' is not a finite number"));
