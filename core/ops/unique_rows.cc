@@ -208,7 +208,7 @@ OpDef RowSumsOp() {
   op.Rule([](const Attrs&, absl::Span<const TensorType> in) {
     std::string inner;
     for (int64_t d = 1; d < in[2].rank(); ++d) absl::StrAppend(&inner, " d", d);
-    return absl::StrCat("!m, !n, !n", inner, " -> !m", inner);
+    return absl::StrCat("m, n, n", inner, " -> m", inner);
   });
   op.Grad([](GradContext& c) -> std::vector<Value> {
     return {Value(), Value(), c.g.Op("row_sums", {c.x(1), c.x(0), c.dy[0]})};

@@ -97,7 +97,7 @@ OpDef ReadRowsOp() {
   op.Input("x").Input("rows", TypeClass::kIndex).AllTypes();
   op.Check([](const Attrs&, absl::Span<const TensorType> in) { return CheckTypes(in[0], in[1]); });
   op.Rule([](const Attrs&, absl::Span<const TensorType> in) {
-    return absl::StrCat("!v", RowDims(in[0]), ", !n -> !n", RowDims(in[0]));
+    return absl::StrCat("!v", RowDims(in[0]), ", n -> n", RowDims(in[0]));
   });
   op.Grad([](GradContext& c) -> std::vector<Value> {
     const TensorType& x = c.g.TypeOf(c.x(0));
