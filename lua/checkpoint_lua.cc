@@ -1,4 +1,5 @@
-// core.save_checkpoint, load_checkpoint, load_named, compare_unsaved, match_names, open_weights and read_json.
+// core.save_checkpoint, load_checkpoint, load_named, compare_unsaved, match_names, open_weights, read_when_made and
+// read_json.
 #include "lua/checkpoint_lua.h"
 
 #include <algorithm>
@@ -21,6 +22,7 @@
 #include "core/train/shared_checkpoint.h"
 #include "lua/graph_lua.h"
 #include "lua/object.h"
+#include "lua/stored_value.h"
 #include "lua/tensor_lua.h"
 #include "train/run_folder.h"
 #include "train/unsaved_values.h"
@@ -234,6 +236,38 @@ StatusOr<int> ReadWeight(lua_State* L, Session& session) {
   return 1;
 }
 
+// core.read_when_made({parameter}, pieces, transposed): gives it the value of tensors, a list of {from, name}. One
+// without a value yet reads them when it gets memory, and then its rank's part alone.
+StatusOr<int> ReadWhenMade(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(const auto parameters, ReadParameters(L, 1, "read_when_made: parameters"));
+  auto stored = std::make_shared<StoredValue>();
+  const int count = static_cast<int>(lua_objlen(L, 2));
+  for (int i = 1; i <= count; ++i) {
+    const StackGuard guard(L);
+    lua_rawgeti(L, 2, i);
+    const int piece = lua_gettop(L);
+    lua_getfield(L, piece, "from");
+    const auto* from = ToObject<Weights>(L, -1);
+    if (from == nullptr) return absl::InvalidArgumentError("read_when_made: pieces: expected open weights");
+    ASSIGN_OR_RETURN(std::string name, FieldString(L, piece, "name", ""));
+    stored->pieces.push_back({*from, std::move(name)});
+  }
+  stored->transposed = lua_toboolean(L, 3) != 0;
+  ParameterData& p = *parameters[0];
+  const auto read = [stored](const TensorType& whole, absl::Span<const int64_t> begin, const TensorView& part) {
+    return ReadStored(*stored, whole, begin, part);
+  };
+  if (p.key.empty() || session.state().store.Find(p.key) == nullptr) {
+    p.init.kind = "read";
+    p.init.read = read;
+    return 0;
+  }
+  ASSIGN_OR_RETURN(const Tensor value, NewTensor(session.allocator(), p.type));
+  RETURN_IF_ERROR(read(p.type, Shape(p.type.shape.size(), 0), TensorView{p.type, value.data.get()}));
+  RETURN_IF_ERROR(SetValue(session.state(), p, value));
+  return 0;
+}
+
 void PushJson(lua_State* L, const Json& value) {
   lua_checkstack(L, 4);
   switch (value.type()) {
@@ -293,6 +327,7 @@ void OpenCheckpoints(lua_State* L) {
                    {"compare_unsaved", Entry<CompareUnsavedValues>},
                    {"match_names", Entry<MatchNames>},
                    {"open_weights", Entry<OpenWeights>},
+                   {"read_when_made", Entry<ReadWhenMade>},
                    {"read_json", Entry<ReadJson>}});
 }
 

@@ -1,7 +1,9 @@
--- An image classifier on one random batch in memory: LeNet, ResNet-18 for small images, ResNet-50.
+-- An image classifier on one random batch in memory: LeNet, ResNet-18 for small images, ResNet-50, MobileNetV2 and a
+-- Vision Transformer.
 local ms = require "mslua"
 local nn = ms.nn
 local resnet, LeNet5 = require "resnet", require "lenet"
+local MobileNetV2, Vit = require "mobilenetv2", require "vit"
 
 local p = ms.params { network = "resnet50", batch_size = 32, image_size = 32, lr = 0.01 }
 
@@ -9,6 +11,10 @@ local networks = {
   lenet = function() return LeNet5(10) end,
   resnet18 = function() return resnet.resnet18 { num_classes = 10, stem = "cifar" } end,
   resnet50 = function() return resnet.resnet50 { num_classes = 10 } end,
+  mobilenetv2 = function() return MobileNetV2 { classes = 10, stem = "cifar", dropout = 0 } end,
+  vit = function()
+    return Vit { image_size = p.image_size, patch = 4, classes = 10, layers = 6, heads = 3, dim = 192, epsilon = 1e-5 }
+  end,
 }
 
 return ms.recipe {
@@ -21,7 +27,7 @@ return ms.recipe {
     return ms.dataset.NumpySlicesDataset({ images, ms.Tensor(labels, ms.int32) }, { "image", "label" })
       :batch(p.batch_size, { drop_remainder = true })
   end,
-  network = assert(networks[p.network], "network: lenet, resnet18 or resnet50"),
+  network = assert(networks[p.network], "network: lenet, resnet18, resnet50, mobilenetv2 or vit"),
   loss = nn.SoftmaxCrossEntropyWithLogits { sparse = true, reduction = "mean" },
   optimizer = nn.Momentum { learning_rate = p.lr, momentum = 0.9 },
   train = { epochs = 100000 },

@@ -132,19 +132,124 @@ def networks(torch):
         def forward(self, idx):
             return self.head(self.lstm(self.embed(idx))[0])
 
+    def encoder(dim, heads, layers, norm_first):
+        return nn.TransformerEncoder(nn.TransformerEncoderLayer(dim, heads, 4 * dim, 0.0, "gelu", batch_first=True,
+                                                                norm_first=norm_first), layers)
+
+    class Vit(nn.Module):
+        def __init__(self, size, patch, layers, heads, dim):
+            super().__init__()
+            self.patches = nn.Conv2d(3, dim, patch, patch)
+            self.token = nn.Parameter(torch.randn(1, 1, dim) * 0.02)
+            self.positions = nn.Parameter(torch.randn(1, (size // patch)**2 + 1, dim) * 0.02)
+            self.layers = encoder(dim, heads, layers, True)
+            self.norm, self.head = nn.LayerNorm(dim), nn.Linear(dim, 10)
+
+        def forward(self, x):
+            x = self.patches(x).flatten(2).transpose(1, 2)
+            x = torch.cat([self.token.expand(x.shape[0], -1, -1), x], 1) + self.positions
+            return self.head(self.norm(self.layers(x))[:, 0])
+
+    class Bert(nn.Module):
+        def __init__(self, vocab, block, layers, heads, dim):
+            super().__init__()
+            self.words, self.positions, self.segments = (nn.Embedding(n, dim) for n in (vocab, block, 2))
+            self.norm, self.layers = nn.LayerNorm(dim), encoder(dim, heads, layers, False)
+            self.transform, self.last = nn.Linear(dim, dim), nn.LayerNorm(dim)
+            self.bias = nn.Parameter(torch.zeros(vocab))
+
+        def forward(self, idx):
+            x = self.words(idx) + self.positions.weight[:idx.shape[1]] + self.segments.weight[0]
+            x = self.last(F.gelu(self.transform(self.layers(self.norm(x)))))
+            return F.linear(x, self.words.weight, self.bias)
+
+    class RmsNorm(nn.Module):
+        def __init__(self, dim):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(dim))
+
+        def forward(self, x):
+            return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * self.weight
+
+    class LlamaLayer(nn.Module):
+        def __init__(self, dim, heads, kv_heads, hidden):
+            super().__init__()
+            self.heads, self.kv_heads, self.width = heads, kv_heads, dim // heads
+            self.norm1, self.norm2 = RmsNorm(dim), RmsNorm(dim)
+            self.q, self.o = nn.Linear(dim, dim, bias=False), nn.Linear(dim, dim, bias=False)
+            self.k, self.v = (nn.Linear(dim, kv_heads * self.width, bias=False) for _ in range(2))
+            self.gate, self.up = (nn.Linear(dim, hidden, bias=False) for _ in range(2))
+            self.down = nn.Linear(hidden, dim, bias=False)
+
+        def forward(self, x, cos, sin, mask):
+            b, t, c = x.shape
+            y = self.norm1(x)
+            q, k, v = (part(y).view(b, t, -1, self.width).transpose(1, 2) for part in (self.q, self.k, self.v))
+
+            def turned(z):
+                low, high = z.chunk(2, -1)
+                return z * cos + torch.cat([-high, low], -1) * sin
+            q, k = turned(q).to(v.dtype), turned(k).to(v.dtype)
+            k, v = (z.repeat_interleave(self.heads // self.kv_heads, 1) for z in (k, v))
+            if hasattr(F, "scaled_dot_product_attention") and q.dtype == torch.float32:
+                y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            else:
+                scores = (q @ k.transpose(-2, -1)) / math.sqrt(self.width)
+                y = F.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1) @ v
+            x = x + self.o(y.transpose(1, 2).reshape(b, t, c))
+            y = self.norm2(x)
+            return x + self.down(F.silu(self.gate(y)) * self.up(y))
+
+    class Llama(nn.Module):
+        def __init__(self, vocab, block, layers, heads, kv_heads, dim, hidden):
+            super().__init__()
+            self.tok, self.head = nn.Embedding(vocab, dim), nn.Linear(dim, vocab, bias=False)
+            self.layers = nn.ModuleList(LlamaLayer(dim, heads, kv_heads, hidden) for _ in range(layers))
+            self.norm, width = RmsNorm(dim), dim // heads
+            angles = torch.outer(torch.arange(block), 10000.0**(-torch.arange(0, width, 2) / width))
+            self.cos, self.sin = torch.cat([angles, angles], -1).cos(), torch.cat([angles, angles], -1).sin()
+            self.mask = torch.tril(torch.ones(block, block)).bool()
+
+        def forward(self, idx):
+            x = self.tok(idx)
+            for layer in self.layers:
+                x = layer(x, self.cos, self.sin, self.mask)
+            return self.head(self.norm(x))
+
+    class Inverted(nn.Module):
+        def __init__(self, n_in, n_out, stride, expansion):
+            super().__init__()
+            hidden = n_in * expansion
+            steps = [conv(n_in, hidden, 1), nn.BatchNorm2d(hidden), nn.ReLU6(True)] if expansion > 1 else []
+            steps += [nn.Conv2d(hidden, hidden, 3, stride, 1, groups=hidden, bias=False), nn.BatchNorm2d(hidden),
+                      nn.ReLU6(True), conv(hidden, n_out, 1), nn.BatchNorm2d(n_out)]
+            self.steps, self.residual = nn.Sequential(*steps), stride == 1 and n_in == n_out
+
+        def forward(self, x):
+            return x + self.steps(x) if self.residual else self.steps(x)
+
+    def mobilenetv2():
+        cells, n_in = [conv(3, 32, 3), nn.BatchNorm2d(32), nn.ReLU6(True)], 32
+        for t, c, n, s in ((1, 16, 1, 1), (6, 24, 2, 1), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2),
+                           (6, 320, 1, 1)):
+            for i in range(n):
+                cells.append(Inverted(n_in, c, 1 if i else s, t))
+                n_in = c
+        cells += [conv(n_in, 1280, 1), nn.BatchNorm2d(1280), nn.ReLU6(True), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+        return nn.Sequential(*cells, nn.Linear(1280, 10))
+
     def entropy(out, y):
         return F.cross_entropy(out.float().view(-1, out.shape[-1]), y.view(-1))
 
     def images(net, n, channels, size):
         return net, torch.randn(n, channels, size, size), torch.randint(0, 10, (n,)), entropy, 0.9
 
-    def text(batch, vocab, block, *sizes):
+    def of_text(net, batch, vocab, block):
         idx = torch.randint(0, vocab, (batch, block + 1))
-        return GPT(vocab, block, *sizes), idx[:, :-1].contiguous(), idx[:, 1:].contiguous(), entropy, None
+        return net, idx[:, :-1].contiguous(), idx[:, 1:].contiguous(), entropy, None
 
-    def recurrent(batch, vocab, block, layers, hidden):
-        idx = torch.randint(0, vocab, (batch, block + 1))
-        return Recurrent(vocab, layers, hidden), idx[:, :-1].contiguous(), idx[:, 1:].contiguous(), entropy, None
+    def text(batch, vocab, block, *sizes, make=GPT):
+        return of_text(make(vocab, block, *sizes), batch, vocab, block)
 
     return {
         "quickstart": lambda: (Quickstart(), torch.rand(2, 32), torch.rand(2, 16), F.mse_loss, 0.1),
@@ -156,7 +261,11 @@ def networks(torch):
         "char_gpt": lambda: text(12, 65, 64, 4, 4, 128),
         "gpt2": lambda: text(2, 50257, 256, 12, 12, 768),
         "gpt2_1024": lambda: text(16, 50257, 1024, 12, 12, 768),
-        "lstm": lambda: recurrent(32, 65, 128, 2, 256),
+        "lstm": lambda: of_text(Recurrent(65, 2, 256), 32, 65, 128),
+        "mobilenetv2": lambda: images(mobilenetv2(), 32, 3, 32),
+        "vit": lambda: images(Vit(32, 4, 6, 3, 192), 32, 3, 32),
+        "bert": lambda: text(8, 4096, 128, 4, 4, 256, make=Bert),
+        "llama": lambda: text(8, 4096, 128, 4, 8, 4, 256, 688, make=Llama),
     }
 
 

@@ -18,7 +18,7 @@ namespace {
 // all (`_rows`): an index of another part's row gives zeros, so that the parts' results add up to the whole.
 struct Rows {
   int64_t outer, rows, inner, count;
-  int64_t begin, all;
+  int64_t begin, all;  // indices are below `all`
 
   Rows(const Attrs& attrs, const Shape& table, const TensorType& indices) {
     const int64_t axis = attrs.Int("axis");
@@ -28,6 +28,7 @@ struct Rows {
     count = indices.elements();
     begin = mark::kFirstRow.GetOr(attrs, 0);
     all = mark::kRows.GetOr(attrs, rows);
+    if (attrs.Has("limit") && attrs.Int("limit") > 0) all = std::min(all, attrs.Int("limit"));
   }
 };
 
@@ -240,7 +241,8 @@ MSLUA_OPERATOR(gather) {
       "Rows of x [v, ..] at `indices` [..] from 0, along `axis`: an embedding gives [indices.., ..]. An index outside "
       "[0, v) is an error.");
   op.Input("x").Input("indices", TypeClass::kIndex).AllTypes();
-  op.Attr("axis", AttrKind::kAxis, int64_t{0}, "the rows' dimension");
+  op.Attr("axis", AttrKind::kAxis, int64_t{0}, "the rows' dimension")
+      .Attr("limit", AttrKind::kInt, int64_t{0}, "indices are below it too, where it is above 0");
   op.Rule([](const Attrs& a, absl::Span<const TensorType> in) {
     const int64_t rank = in[0].rank(), axis = a.Int("axis");
     return absl::StrCat(TableDims(rank, axis, false), ", *i -> ", TableDims(rank, axis, true));

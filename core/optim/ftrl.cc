@@ -7,12 +7,14 @@ MSLUA_OPTIMIZER(ftrl) {
   def.Doc(
       "FTRL-Proximal (McMahan et al., 2013, algorithm 1), as MindSpore's: the parameter that minimizes the sum of all "
       "gradients so far with the penalties l1 and l2. It is pulled towards 0, also from its first value. A learning "
-      "rate of 0 changes nothing.");
+      "rate of 0 changes nothing. Of a table of embeddings the rows that no index of a batch names stay as they are, "
+      "and the time of a step does not depend on the table's height.");
   def.Params().Number("initial_accum", 0.1, AtLeast(0), "the first value of the sum of squares of gradients");
   def.Rate(1e-3).Number("lr_power", -0.5, AtMost(0), "the rate falls with this power of the sum of squares");
   def.Number("l1", 0, AtLeast(0), "the penalty on absolute values: small parameters become 0");
   def.Number("l2", 0, AtLeast(0), "the penalty on squares");
   def.LossScale().WeightDecay();
+  def.Unnamed([](const Attrs&, double) { return UnnamedRows::kLeft; });
   def.Update("apply_ftrl",
              "FTRL-Proximal (McMahan et al., 2013): g = grad + weight_decay * param; new_sum = sum + g^2; new_linear = "
              "linear + g - (new_sum^-lr_power - sum^-lr_power) / lr * param; new_param = (sign(new_linear) * l1 - "

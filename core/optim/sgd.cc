@@ -23,7 +23,9 @@ absl::optional<ChangedGradient> Dampened(const GradientCall& c) {
 
 MSLUA_OPTIMIZER(sgd) {
   OptimizerDef def("sgd", "SGD");
-  def.Doc("Stochastic gradient descent: w -= lr (dampened momentum of g + weight_decay w).");
+  def.Doc(
+      "Stochastic gradient descent: w -= lr (dampened momentum of g + weight_decay w). Without momentum and weight "
+      "decay a table of embeddings is updated by the rows that a batch names: the time does not depend on its height.");
   def.Params().Rate(0.1);
   def.Number("momentum", 0, AtLeast(0), "the share of the last step's velocity that stays");
   def.Number("dampening", 0, Between(0, 1), "the share of the gradient that the velocity does not take, after step 1");
@@ -34,6 +36,9 @@ MSLUA_OPTIMIZER(sgd) {
     return absl::OkStatus();
   });
   def.Gradient(Dampened);
+  def.Unnamed([](const Attrs& s, double weight_decay) {
+    return s.Float("momentum") == 0 && weight_decay == 0 ? UnnamedRows::kSame : UnnamedRows::kUpdated;
+  });
   def.Update("apply_sgd", "Gradient descent: new_param = param - lr * (grad + weight_decay * param).")
       .Scalars({"lr", "weight_decay"})
       .Used([](const Attrs& s, const Shape&) { return s.Float("momentum") == 0; })

@@ -2,6 +2,7 @@
 // which the compiler runs them is kPasses in core/passes/run_passes.cc.
 #pragma once
 
+#include "absl/container/flat_hash_set.h"
 #include "core/graph/graph.h"
 
 namespace mslua {
@@ -10,6 +11,8 @@ class Decisions;
 
 // Drops nodes that no output needs. Inputs stay: they are the program's signature.
 Graph EliminateDeadNodes(const Graph& graph);
+// Those of `unread` too, unless something reads them: messages between ranks, which else stay.
+Graph EliminateDeadNodes(const Graph& graph, const absl::flat_hash_set<int32_t>& unread);
 
 // Makes equal nodes (operator, operands, attributes, recomputation region) one. Random nodes differ in their attribute
 // _rng.
@@ -42,6 +45,9 @@ Graph FlattenElementwise(const Graph& graph);
 
 // Maps of batch normalisation become elementwise operators where such follow, so that they are fused with them.
 Graph MapNorms(const Graph& graph);
+
+// Tables of embeddings are updated by the rows that a batch names, where the step says that the others stay.
+Graph UpdateByRows(const Graph& graph);
 
 // Convolutions over channels-last images become matrix products, where `decisions` say so.
 Graph PointwiseConvolutions(const Graph& graph, Decisions* decisions);

@@ -444,5 +444,58 @@ TEST(Fuse, ConvNetsStayEqual) {
   }
 }
 
+// The update of a table of `height` rows by the gradient of two gathers, by the rows that they name; f64.
+Graph TableUpdate(int64_t height, bool all_rows) {
+  GraphBuilder g("table");
+  const auto list = [&](std::vector<int32_t> values) {
+    return g.Literal({DType::kI32, {static_cast<int64_t>(values.size())}},
+                     std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(int32_t)));
+  };
+  const Value table = g.Input("table", kParameter, {DType::kF64, {height, 2}}),
+              state = g.Input("state", kState, {DType::kF64, {height, 2}}),
+              rate = g.Input("rate", kScalar, {DType::kF64, {}});
+  const Value indices[] = {list({3, 1, 3}), list({7, 1})};
+  Value gradient, count;
+  for (int k = 0; k < 2; ++k) {
+    const int64_t n = g.TypeOf(indices[k]).shape[0];
+    const Value d = g.Input("d" + std::to_string(k), kData, {DType::kF64, {n, 2}});
+    const Value part = g.Op("scatter_sum", {indices[k], d}, {{"size", height}}),
+                ones = g.Op("scatter_sum", {indices[k], g.Constant(1, DType::kF32, {n, 1})}, {{"size", height}});
+    gradient = k == 0 ? part : Add(g, gradient, part);
+    count = k == 0 ? ones : Add(g, count, ones);
+  }
+  const Value norm = g.Op("sqrt", {ReduceSum(g, Mul(g, gradient, gradient), {0, 1}, false)});
+  const Value clipped = Mul(g, gradient, norm);
+  const Value next_state = Add(g, state, Mul(g, clipped, clipped));
+  const Value step = Div(g, Mul(g, clipped, rate), Add(g, g.Op("abs", {next_state}), 1));
+  const Value named = Elementwise(g, "greater", {count, g.Constant(0, DType::kF32)});
+  const auto kept = [&](Value next, Value old) {
+    return all_rows ? next : Elementwise(g, "select", {named, next, old});
+  };
+  g.Output("norm", norm);
+  g.Output("table", kept(Sub(g, table, step), table), "table");
+  g.Output("state", kept(next_state, state), "state");
+  return *g.Finish();
+}
+
+TEST(Rows, OfATableAreUpdatedAlone) {
+  const Graph graph = TableUpdate(9, false);
+  const Graph rows = UpdateByRows(graph);
+  ExpectEqual(graph, rows, 1);
+  EXPECT_EQ(Count(rows, "update_rows"), 2);
+  EXPECT_EQ(Count(rows, "scatter_sum"), 0);
+  for (const Node& n : UpdateByRows(TableUpdate(1000, false)).nodes) {
+    if (n.op->name == "input" || n.op->name == "update_rows") continue;
+    for (const TensorType& t : n.outputs) EXPECT_LT(t.elements(), 1000) << n.op->name;
+  }
+}
+
+TEST(Rows, StayWholeWhereTheyAreAllUpdatedOrNamed) {
+  EXPECT_EQ(Count(UpdateByRows(TableUpdate(9, true)), "update_rows"), 0);
+  // 5 indices name as many rows as a table of 5 has.
+  EXPECT_EQ(Count(UpdateByRows(TableUpdate(6, false)), "update_rows"), 2);
+  EXPECT_EQ(Count(UpdateByRows(TableUpdate(5, false)), "update_rows"), 0);
+}
+
 }  // namespace
 }  // namespace mslua

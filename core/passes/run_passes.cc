@@ -28,23 +28,15 @@ Graph Plain(const Graph& graph, Decisions*) {
 Graph Recompute(const Graph& graph, Decisions*) { return RecomputeElementwise(graph); }
 // Simplifying lays bare common nodes, and the other way round; two rounds find nearly all.
 constexpr Pass kPasses[] = {
-    {"dead", Plain<EliminateDeadNodes>},
-    {"simplify", Plain<Simplify>},
-    {"common", Plain<MergeCommonNodes>},
-    {"simplify", Plain<Simplify>},
-    {"common", Plain<MergeCommonNodes>},
-    {"layout", Plain<AssignLayout>},
-    {"norm", Plain<MapNorms>},
-    {"pointwise", PointwiseConvolutions},
-    {"attention", Plain<PackAttention>},
-    {"flatten", Plain<FlattenElementwise>},
-    {"simplify", Plain<Simplify>},
-    {"common", Plain<MergeCommonNodes>},
-    {"simplify", Plain<Simplify>},
-    {"dead", Plain<EliminateDeadNodes>},
-    {"recompute", Recompute},
-    {"fuse", Plain<FuseElementwise>},
-    {"buckets", Plain<BucketCollectives>},
+    {"dead", Plain<EliminateDeadNodes>},    {"simplify", Plain<Simplify>},
+    {"common", Plain<MergeCommonNodes>},    {"simplify", Plain<Simplify>},
+    {"common", Plain<MergeCommonNodes>},    {"rows", Plain<UpdateByRows>},
+    {"layout", Plain<AssignLayout>},        {"norm", Plain<MapNorms>},
+    {"pointwise", PointwiseConvolutions},   {"attention", Plain<PackAttention>},
+    {"flatten", Plain<FlattenElementwise>}, {"simplify", Plain<Simplify>},
+    {"common", Plain<MergeCommonNodes>},    {"simplify", Plain<Simplify>},
+    {"dead", Plain<EliminateDeadNodes>},    {"recompute", Recompute},
+    {"fuse", Plain<FuseElementwise>},       {"buckets", Plain<BucketCollectives>},
 };
 
 // The folder of a graph's dumps: "<path>/rank_0", of the graph "Net.eval" "<path>/rank_0/eval".

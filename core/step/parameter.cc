@@ -121,6 +121,7 @@ Status Fill(const Initializer& init, uint64_t seed, const std::string& stream, c
 
 Status Fill(const Initializer& init, uint64_t seed, const std::string& stream, const TensorType& whole,
             absl::Span<const int64_t> begin, const TensorView& part) {
+  if (init.kind == "read") return init.read(whole, begin, part);
   const DType dtype = whole.dtype;
   const auto fill = [&](auto value_at) {
     ForEachRun(whole.shape, begin, part.type.shape, [&](int64_t to, int64_t index, int64_t n) {

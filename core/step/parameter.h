@@ -2,6 +2,7 @@
 // made.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,6 +23,8 @@ struct Initializer {
   double sigma = 0.01, mean = 0, scale = 0.07, gain = 1, negative_slope = 0, a = -2, b = 2, value = 0;
   std::string mode = "fan_in", nonlinearity = "leaky_relu";
   Tensor constant;  // kind "tensor"
+  // Kind "read": fills the part at `begin` of a value of type `whole`.
+  std::function<Status(const TensorType& whole, absl::Span<const int64_t> begin, const TensorView& part)> read;
 };
 
 struct ParameterData {

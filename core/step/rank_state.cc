@@ -38,12 +38,18 @@ StatusOr<TensorView> AddValue(RankState& state, const ParameterData& p, const st
   }
 }
 
+// What a first value was made of is not needed any more: memory, files.
+void ReleaseSource(ParameterData& p) {
+  p.init.constant = Tensor();
+  p.init.read = nullptr;
+}
+
 // This rank's part of a parameter's first value.
 StatusOr<TensorView> MakePart(RankState& state, ParameterData& p, const GlobalView::Sharded& sharded) {
   ASSIGN_OR_RETURN(const TensorView value, AddValue(state, p, p.key, sharded.local()));
   RETURN_IF_ERROR(Annotate(Fill(p.init, state.seed, p.name, sharded.whole(), sharded.part.begin, value),
                            absl::StrCat("parameter '", p.name, "'")));
-  p.init.constant = Tensor();  // its memory is not needed any more
+  ReleaseSource(p);
   return value;
 }
 
@@ -73,7 +79,7 @@ StatusOr<TensorView> ValueOf(RankState& state, ParameterData& p) {
   if (sharded != nullptr) return MakePart(state, p, *sharded);
   ASSIGN_OR_RETURN(const TensorView value, AddValue(state, p, key, p.type));
   RETURN_IF_ERROR(Annotate(Fill(p.init, state.seed, p.name, value), absl::StrCat("parameter '", p.name, "'")));
-  p.init.constant = Tensor();  // its memory is not needed any more
+  ReleaseSource(p);
   return value;
 }
 

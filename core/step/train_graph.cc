@@ -11,6 +11,7 @@
 #include "core/sharding/micro_batches.h"
 #include "core/step/optimizer_state.h"
 #include "core/step/sync_type.h"
+#include "core/step/table_rows.h"
 #include "core/train/trainer.h"
 
 namespace mslua {
@@ -103,7 +104,8 @@ struct ForwardBackward {
   std::vector<MicroBlock> blocks;
   std::vector<Value> extra, gradients;
   std::vector<bool> flows;  // for each parameter, whether any gradient reaches it
-  std::string traced;       // the text of the first micro-batch, for ranks to compare
+  std::vector<NamedRows> rows;
+  std::string traced;  // the text of the first micro-batch, for ranks to compare
 };
 
 // The graph's text but for seeds, which ranks may have of their own.
@@ -240,6 +242,18 @@ StatusOr<std::vector<Value>> EmitBackward(Trace& trace, const TrainSpec& spec, c
   return gradients;
 }
 
+// Adds the rows of tables that a micro-batch names to those of the ones before it.
+void AddRows(GraphBuilder& g, const TrainSpec& spec, const std::vector<Value>& gradients, ForwardBackward* sum) {
+  const bool first = sum->rows.empty();
+  for (size_t i = 0; i < spec.parameters.size(); ++i) {
+    NamedRows rows = RowsOf(g, gradients[i]);
+    if (first)
+      sum->rows.push_back(std::move(rows));
+    else
+      sum->rows[i] = BothRows(std::move(sum->rows[i]), rows);
+  }
+}
+
 // Adds the gradients of a micro-batch to those of the ones before it.
 void AddMicroBatch(Trace& trace, const TrainSpec& spec, const GlobalView* view, const std::vector<Value>& gradients,
                    std::vector<StageCopy>* copies, ForwardBackward* sum) {
@@ -299,6 +313,7 @@ StatusOr<ForwardBackward> EmitForwardBackward(RankState& state, Trace& trace, co
     }
     const Value seed = scale.valid() ? Cast(g, scale, type.dtype) : Value();
     ASSIGN_OR_RETURN(std::vector<Value> gradients, EmitBackward(trace, spec, view, results[0], seed, &copies, &sum));
+    AddRows(g, spec, gradients, &sum);
     if (micro == 0 && state.ranks > 1) sum.traced = CommonText(g.graph());
     const Value loss = Cast(g, results[0], type.dtype == DType::kF64 ? DType::kF64 : DType::kF32);
     sum.loss = micro == 0 ? loss : Add(g, sum.loss, loss);
@@ -313,6 +328,7 @@ StatusOr<ForwardBackward> EmitForwardBackward(RankState& state, Trace& trace, co
   for (const StageCopy& copy : copies) {
     Value& d = sum.gradients[copy.parameter];
     d = AddGradients(g, d, copy.gradient, *view, *spec.parameters[copy.parameter], false);
+    sum.rows[copy.parameter].reset();
   }
   FinishGradients(g, spec, scale, &sum);
   RETURN_IF_ERROR(trace.Check());
@@ -382,9 +398,10 @@ StatusOr<StepGraph> Cut(Trace& trace, GlobalView& view, bool feeds, std::vector<
 }
 
 // The next values of all parameters and of the optimizer's state, as outputs that replace them. Where `finite` is valid
-// and false, everything stays as it was. stage_of(i) is the pipeline stage of parameter i.
+// and false, everything stays as it was. `rows` are those that the step names of each parameter. stage_of(i) is the
+// pipeline stage of parameter i.
 Status EmitUpdates(RankState& state, Trace& trace, const TrainSpec& spec, const std::vector<Value>& gradients,
-                   Value finite, const std::function<int(size_t)>& stage_of) {
+                   const std::vector<NamedRows>& rows, Value finite, const std::function<int(size_t)>& stage_of) {
   GraphBuilder& g = trace.g();
   const ParameterData* current = nullptr;  // whose state is asked for
   const OptimizerStep step = {
@@ -393,9 +410,11 @@ Status EmitUpdates(RankState& state, Trace& trace, const TrainSpec& spec, const 
       [&] { return spec.loss_scale ? trace.ScalarInput(kUpdates, DType::kI64) : trace.Step(); },
       [&](const std::string& name) { return trace.ScalarInput(name, spec.shared_type()); },
       [&](const StateTensor& tensor) { return StateInput(state, trace, spec, tensor, *current); }};
+  Value concerned;  // elements of the parameter, by an update that is made
   // Where a step with infinite gradients is skipped, everything stays as it was.
   const auto keep = [&](Value next, Value old) {
-    return finite.valid() ? Elementwise(g, "select", {finite, next, old}) : next;
+    if (finite.valid()) next = Elementwise(g, "select", {finite, next, old});
+    return concerned.valid() ? Elementwise(g, "select", {concerned, next, old}) : next;
   };
   std::vector<Value> updated;
   for (size_t i = 0; i < spec.parameters.size(); ++i) {
@@ -411,6 +430,7 @@ Status EmitUpdates(RankState& state, Trace& trace, const TrainSpec& spec, const 
     current = p.get();
     const std::vector<int64_t> group = sharded ? spec.shards.ranks : std::vector<int64_t>();
     ASSIGN_OR_RETURN(const Update update, EmitUpdate(step, rule, {p->name, p->type.shape, old, gradients[i], group}));
+    concerned = UpdatedElements(g, rule, *p, rows[i], spec.aggregation, spec.shards);
     const Value next = keep(update.parameter, old);
     updated.push_back(next);
     for (const Update::State& next_state : update.states) {
@@ -503,7 +523,7 @@ StatusOr<TrainGraph> BuildTrainGraph(RankState& state, Trace& trace, const Train
   Clip(trace, spec, stage_of, &result.gradients);
   for (size_t i = 0; i < result.extra.size(); ++i) g.Output(absl::StrCat("out", i + 1), result.extra[i]);
 
-  RETURN_IF_ERROR(EmitUpdates(state, trace, spec, result.gradients, finite, stage_of));
+  RETURN_IF_ERROR(EmitUpdates(state, trace, spec, result.gradients, result.rows, finite, stage_of));
   trace.OutputAssigned();
   if (spec.aggregation.on())
     PlaceRandomRows(g.graph(), static_cast<int64_t>(spec.aggregation.ranks.size()), state.rank);
@@ -523,7 +543,9 @@ StatusOr<StepGraph> BuildUpdateGraph(RankState& state, Trace& trace, const Train
   for (const ParameterHandle& p : spec.parameters)
     gradients.push_back(trace.DataInput(absl::StrCat("gradient.", KeyOf(state, *p)), p->type));
   RETURN_IF_ERROR(trace.Check());
-  RETURN_IF_ERROR(EmitUpdates(state, trace, spec, gradients, Value(), [](size_t) { return kNoStage; }));
+  // Whole gradients do not say which rows of a table were named.
+  const std::vector<NamedRows> rows(gradients.size());
+  RETURN_IF_ERROR(EmitUpdates(state, trace, spec, gradients, rows, Value(), [](size_t) { return kNoStage; }));
   return FinishTrace(trace);
 }
 

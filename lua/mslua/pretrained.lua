@@ -203,25 +203,25 @@ local function parts_problem(p, list)
   end
 end
 
+-- Gives a parameter its value, which is read when it gets memory: of ranks that share it each reads its part.
 local function read_parts(p, list, fail)
   table.sort(list, function(a, b)
     local function place(part) return type(part.how) == "table" and part.how[1] or part.how == "tied" and 2 or 1 end
     return place(a) < place(b)
   end)
-  local read = {}
-  for i, part in ipairs(list) do
-    local t = part.tensor.from:read(part.tensor.name)
-    read[i] = t:astype(p.dtype)
+  local last, pieces = list[#list], {}
+  if #list > 1 and last.how == "tied" then
+    local first = list[1].tensor
+    local ours = first.from:read(first.name):astype(p.dtype)
+    local theirs = last.tensor.from:read(last.tensor.name):astype(p.dtype)
+    if ops.reduce_max(ops.abs(ours - theirs)):item() ~= 0 then
+      fail("%s differs from %s, and this network has one tensor for both: untied output embeddings are not supported "
+        .. "for this family", last.tensor.name, first.name)
+    end
+    list = { list[1] }
   end
-  local last = list[#list]
-  if #list > 1 and last.how == "tied" and ops.reduce_max(ops.abs(read[1] - read[#read])):item() ~= 0 then
-    fail("%s differs from %s, and this network has one tensor for both: untied output embeddings are not supported "
-      .. "for this family", last.tensor.name, list[1].tensor.name)
-  end
-  local how = list[1].how
-  if how == "transposed" then return ops.transpose(read[1], { 2, 1 }) end
-  if type(how) == "table" then return ops.concat(read, 1) end
-  return read[1]
+  for i, part in ipairs(list) do pieces[i] = { from = part.tensor.from, name = part.tensor.name } end
+  core.read_when_made({ p }, pieces, list[1].how == "transposed")
 end
 
 local MOST_SHOWN = 12
@@ -268,7 +268,7 @@ local function fill(net, family, found, fail, partial)
   add("tensors that this family does not have: %s", unknown)
   if #problems > 0 then fail("%s", table.concat(problems, "; ")) end
   for _, p in ipairs(parameters_of(net)) do
-    if parts[p.name] then p.value = read_parts(p, parts[p.name], fail) end
+    if parts[p.name] then read_parts(p, parts[p.name], fail) end
   end
   if #fresh > 0 then notice(("note: not in the files, initial values stay: %s"):format(listed(fresh))) end
   if partial and #unused > 0 then notice(("note: not in the network, unused: %s"):format(listed(unused))) end

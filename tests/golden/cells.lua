@@ -99,9 +99,15 @@ local function recurrent(case)
   return net, function(x) return in_a_row(net(x, states, lengths)) end
 end
 
+local function bag(case)
+  local net = ms.nn[case.bag](case.options)
+  local ids, offsets = core.tensor(case.ids, "int32"), case.offsets and core.tensor(case.offsets, "int32")
+  return net, function(x) return { net(ids, offsets) * x } end
+end
+
 for number, case in ipairs(golden.cases) do
   core.set_seed(golden.seed)
-  local net, outputs = (case.transformer and transformer or recurrent)(case)
+  local net, outputs = (case.transformer and transformer or case.bag and bag or recurrent)(case)
   for _, p in ipairs(net:get_parameters()) do core.assign(p, numbers(p.name, p.shape) * 0.3) end
   local function loss_of(x)
     local sum
@@ -113,7 +119,7 @@ for number, case in ipairs(golden.cases) do
   end
   local parameters = net:trainable_params()
   local values, inputs, gradients = core.value_and_grad(loss_of, { 1 }, parameters)(numbers("x", case.x))
-  local name = ("case %d, %s"):format(number, case.cell or case.transformer)
+  local name = ("case %d, %s"):format(number, case.cell or case.transformer or case.bag)
   near(name .. ": loss", values[1]:item(), case.loss)
   near(name .. ": gradient of x", norm(inputs[1]), case.x_gradient)
   for i, p in ipairs(parameters) do
@@ -124,6 +130,26 @@ for number, case in ipairs(golden.cases) do
   end
   local left = next(case.gradient_norms)
   if left then error(("%s: mslua's cell has no parameter '%s'"):format(name, left), 0) end
+end
+
+-- LazyAdam against torch.optim.SparseAdam, with kernels of the step.
+ms.set_context { reference_kernels = false }
+local table_of = ms.nn.Embedding(9, 2)
+core.assign(table_of.embedding_table, numbers("embedding_table", { 9, 2 }) * 0.3)
+local weights = numbers("out.1", { 4, 2 })
+local lazy = ms.nn.LazyAdam {
+  params = table_of:trainable_params(), learning_rate = 0.1, beta1 = 0.8, beta2 = 0.9, eps = 1e-3,
+}
+local Loss = ms.nn.Cell:extend "Loss"
+function Loss:init(net) self.net = net end
+function Loss:construct(ids)
+  local rows = self.net(ids)
+  return (rows * rows * weights):sum()
+end
+local lazy_step = ms.nn.TrainOneStepCell(Loss(table_of), lazy)
+for _, ids in ipairs(golden.sparse_adam.steps) do lazy_step(core.tensor(ids, "int32")) end
+for i, row in ipairs(table_of.embedding_table.value:totable()) do
+  for j, got in ipairs(row) do near(("SparseAdam: row %d, %d"):format(i, j), got, golden.sparse_adam.table[i][j]) end
 end
 
 print(("%d cases, largest difference %.3g"):format(#golden.cases, worst))

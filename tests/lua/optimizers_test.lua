@@ -82,6 +82,20 @@ function references.AdamW(a)
   end
 end
 
+-- On a whole gradient.
+function references.LazyAdam(a)
+  return function(w, g, s, step)
+    s.m, s.v = s.m or filled(0), s.v or filled(0)
+    local rate = a.lr * math.sqrt(1 - a.beta2 ^ step) / (1 - a.beta1 ^ step)
+    return each(function(i)
+      local d = g[i] + a.weight_decay * w[i]
+      s.m[i] = a.beta1 * s.m[i] + (1 - a.beta1) * d
+      s.v[i] = a.beta2 * s.v[i] + (1 - a.beta2) * d * d
+      return w[i] - rate * s.m[i] / (math.sqrt(s.v[i]) + a.eps)
+    end)
+  end
+end
+
 -- LARS around gradient descent with momentum.
 function references.LARS(a)
   return function(w, g, s)
@@ -173,6 +187,9 @@ row("FTRL", ftrl, { lr = 0.2, initial_accum = 0.3, lr_power = -0.7, l1 = 0.5, l2
 local adamw = { lr = 1e-3, weight_decay = 0 }
 row("AdamW", adamw, {})
 row("AdamW", adamw, { lr = 0.1, weight_decay = 0.2 })
+local lazy = { lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0 }
+row("LazyAdam", lazy, {})
+row("LazyAdam", lazy, { lr = 0.1, beta1 = 0.8, beta2 = 0.9, eps = 1e-3, weight_decay = 0.2 })
 local adafactor = { lr = 1e-2, clip_threshold = 1, decay_rate = 0.8, beta1 = 0.9, weight_decay = 0,
   scale_parameter = true, relative_step = true, warmup_init = false, matrix = true }
 row("Adafactor", adafactor, {})

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Trains a recipe's smoke preset on data of the true format and checks its expect: smoke.sh MSLUA RECIPE
-# [mnist|cifar10|text]
+# [mnist|cifar10|text|criteo]
 set -eu
 export OMP_WAIT_POLICY=passive  # tests share their cores
 here=$(pwd)

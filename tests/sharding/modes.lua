@@ -23,7 +23,7 @@ local recipe = dofile(os.getenv "MODES_RECIPE")
 -- Images come as float32.
 local Wide = nn.Cell:extend "Wide"
 function Wide:init(net) self.net = net end
-function Wide:construct(x) return self.net(x.dtype == "float32" and x:astype(dtype) or x) end
+function Wide:construct(x, ...) return self.net(x.dtype == "float32" and x:astype(dtype) or x, ...) end
 local make_network = recipe.network
 recipe.network = function() return Wide(make_network()) end
 

@@ -117,7 +117,42 @@ def transformer(cell, x, memory=None, layers=0, masks=None, lengths=None, **opti
     return result(case, net, given, weighted([net(given, *seen, **named)]))
 
 
+def bag(ids, offsets=None, **options):
+    """A case of nn.EmbeddingBag; its outputs are multiplied by x."""
+    net = nn.EmbeddingBag(options["vocab_size"], options["embedding_size"], mode=options.get("mode", "mean"),
+                          padding_idx=options.get("padding_idx")).double()
+    with torch.no_grad():
+        net.weight.copy_(0.3 * numbers("embedding_table", tuple(net.weight.shape)))
+    x = [len(offsets or ids), options["embedding_size"]]
+    given = numbers("x", x).requires_grad_()
+    y = net(torch.tensor(ids), torch.tensor(offsets) if offsets else None)
+    case = {"bag": "EmbeddingBag", "options": options, "x": x, "ids": ids}
+    if offsets:
+        case["offsets"] = offsets
+    done = result(case, net, given, weighted([y * given]))
+    return dict(done, gradient_norms={"embedding_table": done["gradient_norms"]["weight"]})
+
+
+def sparse_adam():
+    """A table after three steps of SparseAdam, which leaves rows without an index alone; the loss is that of cases."""
+    table = nn.Embedding(9, 2, sparse=True).double()
+    with torch.no_grad():
+        table.weight.copy_(0.3 * numbers("embedding_table", (9, 2)))
+    update = torch.optim.SparseAdam(table.parameters(), lr=0.1, betas=(0.8, 0.9), eps=1e-3)
+    steps = [[0, 3, 3, 7], [7, 1, 0, 1], [3, 3, 3, 3]]
+    for ids in steps:
+        update.zero_grad()
+        weighted([table(torch.tensor(ids))**2]).backward()
+        update.step()
+    return {"steps": steps, "table": table.weight.tolist()}
+
+
 def cases():
+    for mode in "sum", "mean", "max":
+        yield bag([[0, 2, 2], [4, 1, 3]], vocab_size=5, embedding_size=4, mode=mode)
+        yield bag([[0, 2, 2], [2, 2, 2], [4, 2, 3]], vocab_size=5, embedding_size=4, mode=mode, padding_idx=2)
+    for mode in "sum", "mean":
+        yield bag([0, 2, 2, 4, 2], [0, 1, 1, 3], vocab_size=5, embedding_size=4, mode=mode)
     small = {"d_model": 8, "nhead": 2, "dim_feedforward": 12}
     yield transformer("Encoder", [5, 3, 8], masks={"src_mask": "numbers"}, **small)
     yield transformer("Encoder", [3, 5, 8], layers=2, masks={"src_mask": "future"},
@@ -142,7 +177,7 @@ def cases():
 def main():
     philox.check()
     with open(FILE, "w") as f:
-        f.write(json.dumps({"seed": SEED, "cases": list(cases())}, indent=1) + "\n")
+        f.write(json.dumps({"seed": SEED, "cases": list(cases()), "sparse_adam": sparse_adam()}, indent=1) + "\n")
     print(os.path.normpath(FILE))
 
 

@@ -130,6 +130,14 @@ struct GradientCall {
   const std::function<Value()>& updates;  // how many updates were made before, i64
 };
 
+// What an update does to the rows of a table of embeddings that no index of the step names: rows of a parameter that
+// the network reads by ops.gather along the first dimension alone (core/step/table_rows.h).
+enum class UnnamedRows : uint8_t {
+  kUpdated,  // they are updated as the others
+  kSame,     // the update of a zero gradient changes nothing: to leave them out is a matter of time
+  kLeft,     // they stay as they are, whatever the update of a zero gradient is
+};
+
 // The gradient after such a change, and the weight decay that is left for the update.
 struct ChangedGradient {
   Value gradient, weight_decay;
@@ -145,6 +153,8 @@ struct OptimizerDef {
   std::vector<UpdateDef> updates;  // the first one whose `when` holds
   // Changes the gradient before the update; empty, or null where the settings ask for no change.
   std::function<absl::optional<ChangedGradient>(const GradientCall&)> gradient;
+  // Empty: all rows of tables are updated.
+  std::function<UnnamedRows(const Attrs& settings, double weight_decay)> unnamed_rows;
   std::function<Status(const Attrs& settings)> check;  // conditions between fields
   bool wraps = false;  // it changes the gradients of another optimizer: the result of its update is a gradient
 
@@ -167,6 +177,10 @@ struct OptimizerDef {
   OptimizerDef& Filter(std::string field, std::vector<std::string> words, std::string doc);
   OptimizerDef& Gradient(std::function<absl::optional<ChangedGradient>(const GradientCall&)> v) {
     gradient = std::move(v);
+    return *this;
+  }
+  OptimizerDef& Unnamed(std::function<UnnamedRows(const Attrs&, double)> v) {
+    unnamed_rows = std::move(v);
     return *this;
   }
   OptimizerDef& Check(std::function<Status(const Attrs&)> v) {

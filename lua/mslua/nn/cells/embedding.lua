@@ -1,28 +1,128 @@
---- nn.Embedding: a row of a table for each id.
+--- nn.Embedding, EmbeddingBag: rows of a table for ids, one by one or reduced over bags of them.
 local args = require "mslua.args"
+local core = require "mslua.core"
+local errors = require "mslua.errors"
 local ops = require "mslua.ops"
 local Cell = require "mslua.cell"
 
-local Embedding = Cell:extend "Embedding"
+local M = {}
 
+-- The table's parameter and the operator that reads it. Rows above vocab_size are never read.
+local function make_table(self, a)
+  self.vocab_size, self.embedding_size = a.vocab_size, a.embedding_size
+  local height = math.ceil(a.vocab_size / a.multiple_of) * a.multiple_of
+  self:parameter("embedding_table", { height, a.embedding_size }, a.embedding_table)
+  self.op = ops.Gather { axis = 1, limit = height > a.vocab_size and a.vocab_size or 0 }
+end
+
+local multiple_of = { "multiple_of", "integer", 1, min = 1,
+  doc = "the table has as many rows more as make its height a multiple of it, so that ranks can split the rows" }
+
+M.Embedding = Cell:extend "Embedding"
 local bind = args.signature("Embedding", {
   { "vocab_size", "integer", required = true, min = 1 },
   { "embedding_size", "integer", required = true, min = 1 },
   { "embedding_table", "any", "normal" },
+  multiple_of,
 })
 
 --- A trained table with a row for each id: `nn.Embedding(vocab_size, embedding_size)`. embedding_table says how it is
---- initialised.
-function Embedding:init(...)
-  local a = bind(...)
-  self.vocab_size, self.embedding_size = a.vocab_size, a.embedding_size
-  self:parameter("embedding_table", { a.vocab_size, a.embedding_size }, a.embedding_table)
-  self.op = ops.Gather { axis = 1 }
-end
+--- initialised. `multiple_of = 24` adds rows that are never read, so that 2, 3, 4, 6, 8, 12 or 24 ranks can split them.
+function M.Embedding:init(...) make_table(self, bind(...)) end
 
 --- ids int32 [..] from 0 give [.., embedding_size].
-function Embedding:construct(ids) return self.op(self.embedding_table, ids) end
+function M.Embedding:construct(ids) return self.op(self.embedding_table, ids) end
 
-function Embedding:extra() return ("%d x %d"):format(self.vocab_size, self.embedding_size) end
+function M.Embedding:extra() return ("%d x %d"):format(self.vocab_size, self.embedding_size) end
 
-return Embedding
+M.EmbeddingBag = Cell:extend "EmbeddingBag"
+local bind_bag = args.signature("EmbeddingBag", {
+  { "vocab_size", "integer", required = true, min = 1 },
+  { "embedding_size", "integer", required = true, min = 1 },
+  { "embedding_table", "any", "normal" },
+  { "mode", "string", "mean", choices = { "mean", "sum", "max" } },
+  { "padding_idx", "integer", nil, min = 0 },
+  multiple_of,
+})
+
+--- A trained table whose rows are reduced over bags of ids, as PyTorch's: `nn.EmbeddingBag(vocab_size, embedding_size,
+--- { mode = "sum" })`. mode is "mean" (default), "sum" or "max". Ids equal to padding_idx count for nothing; a bag
+--- without other ids gives zeros. multiple_of as in nn.Embedding.
+function M.EmbeddingBag:init(...)
+  local a = bind_bag(...)
+  make_table(self, a)
+  self.mode, self.padding_idx = a.mode, a.padding_idx
+  if self.padding_idx and self.padding_idx >= self.vocab_size then
+    errors.fail("EmbeddingBag: padding_idx: expected an id below vocab_size = %d, got %d", self.vocab_size,
+      self.padding_idx)
+  end
+end
+
+-- Whether each id counts, as numbers of the table's type and the ids' shape; nil: all do.
+local function counted(self, ids)
+  if not self.padding_idx then return nil end
+  return ops.not_equal(ids, self.padding_idx):astype(self.embedding_table.dtype)
+end
+
+-- The number of the bag of each of the n ids: how many bags begin at or before its place, less one.
+local function bags_of(ids, offsets)
+  local n, bags = ids.shape[1], offsets.shape[1]
+  local places = ops.iota { size = n, dtype = offsets.dtype }
+  local begun = ops.less_equal(ops.reshape(offsets, { 1, bags }), ops.reshape(places, { n, 1 }))
+  return ops.reduce_sum(begun:astype "int32", { axis = 2 }) - 1
+end
+
+-- Sums or means of rows [n, d] that `add` adds up over bags; `weights` [n] or nil.
+local function reduced(self, rows, weights, add, shape)
+  local column = { unpack(shape) }
+  column[#column + 1] = 1
+  local sum = add(weights and rows * ops.reshape(weights, column) or rows)
+  if self.mode == "sum" then return sum end
+  local ones = weights or core.full(shape, 1, self.embedding_table.dtype)
+  return sum / ops.maximum(add(ops.reshape(ones, column)), 1)
+end
+
+--- ids int32 [n, l] give [n, embedding_size], a bag a row. ids [l] with `offsets` int32 [n] (or nil), where the first
+--- bag begins at 0 and each goes up to the next, give the same; this form has no mode "max". With mode "sum",
+--- `per_sample_weights` of the ids' shape multiply the rows.
+function M.EmbeddingBag:construct(ids, offsets, per_sample_weights)
+  local flat = #ids.shape == 1
+  if not flat and #ids.shape ~= 2 then
+    errors.fail("EmbeddingBag: ids: expected [n, l], or [l] with offsets, got %s", errors.show(ids.shape))
+  elseif flat ~= (offsets ~= nil) then
+    errors.fail("EmbeddingBag: offsets: expected %s", flat and "the place where each bag of ids [l] begins"
+      or "none with ids [n, l], whose rows are the bags")
+  elseif flat and self.mode == "max" then
+    errors.fail('EmbeddingBag: mode "max" needs ids [n, l], got %s: pad the bags with a padding_idx',
+      errors.show(ids.shape))
+  elseif per_sample_weights and self.mode ~= "sum" then
+    errors.fail('EmbeddingBag: per_sample_weights need mode "sum", got "%s"', self.mode)
+  end
+  local rows, weights = self.op(self.embedding_table, ids), counted(self, ids)
+  if per_sample_weights then weights = weights and weights * per_sample_weights or per_sample_weights end
+  if self.mode == "max" then return self:largest(rows, weights) end
+  local add
+  if flat then
+    local bags = bags_of(ids, offsets)
+    add = function(x) return ops.scatter_sum(bags, x, { size = offsets.shape[1] }) end
+  else
+    add = function(x) return ops.reduce_sum(x, { axis = 2 }) end
+  end
+  return reduced(self, rows, weights, add, ids.shape)
+end
+
+-- The largest of the rows [n, l, d] that count.
+function M.EmbeddingBag:largest(rows, counts)
+  if not counts then return ops.reduce_max(rows, { axis = 2 }) end
+  local n, l = rows.shape[1], rows.shape[2]
+  local keep = ops.greater(ops.reshape(counts, { n, l, 1 }), 0)
+  local least = ops.reduce_max(ops.select(keep, rows, -math.huge), { axis = 2 })
+  local any = ops.greater(ops.reduce_sum(counts, { axis = 2, keep_dims = true }), 0)
+  return ops.select(any, least, 0)
+end
+
+function M.EmbeddingBag:extra()
+  return ("%d x %d, %s"):format(self.vocab_size, self.embedding_size, self.mode)
+end
+
+return M
