@@ -145,6 +145,12 @@ std::vector<Check> CheckCuda() {
                     nvrtc.ok() ? absl::StrCat("NVRTC ", major, ".", minor, ", ", (*nvrtc)->path)
                                : std::string(nvrtc.status().message()),
                     nvrtc.ok() ? "" : "--device cuda is refused"});
+  const auto cudnn = cuda::OpenCudnn();
+  checks.push_back({"cudnn", cudnn.ok() ? Check::kOk : Check::kNote,
+                    cudnn.ok() ? absl::StrCat("cuDNN ", cuda::CudnnVersionText((*cudnn)->call.cudnnGetVersion()), ", ",
+                                              (*cudnn)->path)
+                               : std::string(cudnn.status().message()),
+                    cudnn.ok() ? "" : "convolutions and attention run in mslua's own kernels, which are slower"});
   const auto nccl = cuda::OpenNccl();
   int nccl_version = 0;
   if (nccl.ok()) (*nccl)->call.ncclGetVersion(&nccl_version);
