@@ -124,6 +124,7 @@ expect "no memory" 4 "CUDA_ERROR_OUT_OF_MEMORY"
 run cuda "$mslua" doctor
 expect "doctor" 0 "emulated device"
 expect "doctor" 0 "cuDNN 9.19.0"
+expect "doctor" 0 "cuBLASLt 12.8"
 echo 'local ms = require "mslua" ms.set_context { device_target = "GPU" }' > target.lua
 MSLUA_CUDA_LIBRARIES=$TEST_TMPDIR/nothing run "$mslua" run target.lua
 expect "device_target" 2 'set device_target = "CPU"'
