@@ -47,6 +47,8 @@ class CudnnTarget {
   static StatusOr<CudnnTarget> ThisDevice();
   // `properties`: JSON text, as the library's own. Plans of it cannot run.
   static StatusOr<CudnnTarget> Described(const std::string& properties);
+  // 91900 is 9.19.0.
+  size_t version() const { return library_->call.cudnnGetVersion(); }
 
  private:
   friend class CudnnGraph;
