@@ -147,6 +147,8 @@ inline constexpr uint32_t kReductionInPlace = 1, kReductionMask = 7;
      BlasLayout b_layout, const void* beta, const void* c, BlasLayout c_layout, void* d, BlasLayout d_layout,          \
      const BlasAlgorithm* algorithm, void* workspace, size_t workspace_bytes, StreamHandle stream))
 
+#define MSLUA_CUBLAS_LT_VERSION(F) F(cublasLtGetVersion, ())
+
 using NcclComm = struct NcclCommTag*;  // ncclComm_t
 struct NcclId {                        // ncclUniqueId
   char bytes[128];
@@ -187,6 +189,7 @@ inline constexpr int kNcclSum = 0, kNcclProd = 1, kNcclMax = 2, kNcclMin = 3, kN
 #define MSLUA_NCCL_TEXT(F) F(ncclGetErrorString, (Result result))
 
 #define MSLUA_CUDA_POINTER(name, parameters) Result(*name) parameters = nullptr;
+#define MSLUA_CUDA_SIZE_POINTER(name, parameters) size_t(*name) parameters = nullptr;
 #define MSLUA_CUDA_TEXT_POINTER(name, parameters) const char*(*name)parameters = nullptr;
 struct Driver {
   MSLUA_CUDA_DRIVER(MSLUA_CUDA_POINTER)
@@ -196,12 +199,14 @@ struct Nvrtc {
 };
 struct CublasLt {
   MSLUA_CUBLAS_LT(MSLUA_CUDA_POINTER)
+  MSLUA_CUBLAS_LT_VERSION(MSLUA_CUDA_SIZE_POINTER)
 };
 struct Nccl {
   MSLUA_NCCL(MSLUA_CUDA_POINTER)
   MSLUA_NCCL_TEXT(MSLUA_CUDA_TEXT_POINTER)
 };
 #undef MSLUA_CUDA_POINTER
+#undef MSLUA_CUDA_SIZE_POINTER
 #undef MSLUA_CUDA_TEXT_POINTER
 
 }  // namespace mslua::cuda

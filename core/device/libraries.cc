@@ -4,8 +4,10 @@
 #include <glob.h>
 #include <link.h>
 
+#include <array>
 #include <cstdlib>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -66,7 +68,9 @@ StatusOr<Opened> Open(const std::vector<std::string>& names, absl::string_view m
 }
 
 Status Missing(const std::string& path, const char* name) {
-  const char* const needed = absl::StartsWith(name, "nccl") ? "NCCL 2.14" : "CUDA 12.0";
+  const char* const needed = absl::StartsWith(name, "nccl")    ? "NCCL 2.14"
+                             : absl::StartsWith(name, "cudnn") ? "cuDNN 9"
+                                                               : "CUDA 12.0";
   return WithExitCode(absl::NotFoundError(absl::StrCat(path, " has no function ", name, ": mslua needs ", needed,
                                                        " or newer; install a newer version")),
                       kExitEnvironment);
@@ -86,7 +90,12 @@ Status Missing(const std::string& path, const char* name) {
   }
 MSLUA_CUDA_FINDER(Driver, MSLUA_CUDA_DRIVER)
 MSLUA_CUDA_FINDER(Nvrtc, MSLUA_CUDA_NVRTC)
-MSLUA_CUDA_FINDER(CublasLt, MSLUA_CUBLAS_LT)
+#define MSLUA_CUBLAS_LT_ALL(F) MSLUA_CUBLAS_LT(F) MSLUA_CUBLAS_LT_VERSION(F)
+MSLUA_CUDA_FINDER(CublasLt, MSLUA_CUBLAS_LT_ALL)
+#undef MSLUA_CUBLAS_LT_ALL
+#define MSLUA_CUDNN_ALL(F) MSLUA_CUDNN(F) MSLUA_CUDNN_VERSION(F) MSLUA_CUDNN_TEXT(F) MSLUA_CUDNN_LAST(F)
+MSLUA_CUDA_FINDER(Cudnn, MSLUA_CUDNN_ALL)
+#undef MSLUA_CUDNN_ALL
 #define MSLUA_NCCL_ALL(F) MSLUA_NCCL(F) MSLUA_NCCL_TEXT(F)
 MSLUA_CUDA_FINDER(Nccl, MSLUA_NCCL_ALL)
 #undef MSLUA_NCCL_ALL
@@ -121,6 +130,13 @@ StatusOr<const Library<CublasLt>*> OpenCublasLt() {
   return &**library;
 }
 
+StatusOr<const Library<Cudnn>*> OpenCudnn() {
+  static const auto* const library = new StatusOr<Library<Cudnn>>(
+      FindCudnn({"libcudnn.so.9"}, "install cuDNN 9, or name the folder that has it in MSLUA_CUDA_LIBRARIES"));
+  if (!library->ok()) return library->status();
+  return &**library;
+}
+
 StatusOr<const Library<Nccl>*> OpenNccl() {
   static const auto* const library = new StatusOr<Library<Nccl>>(
       FindNccl({"libnccl.so.2"}, "install NCCL (libnccl2), or name the folder that has it in MSLUA_CUDA_LIBRARIES"));
@@ -146,6 +162,22 @@ Status CheckNccl(const Library<Nccl>& library, Result result, const char* functi
       absl::InternalError(absl::StrCat("device: ", function, ": ", name != nullptr ? name : "unknown error", " (",
                                        result, "); NCCL_DEBUG=WARN says more")),
       kExitEnvironment);
+}
+
+Status CheckCudnn(const Library<Cudnn>& library, Result result, const char* function) {
+  if (ABSL_PREDICT_TRUE(result == kSuccess)) return absl::OkStatus();
+  const char* const name = library.call.cudnnGetErrorString(result);
+  std::array<char, 512> more = {};
+  library.call.cudnnGetLastErrorString(more.data(), more.size() - 1);
+  const absl::string_view said = absl::StripAsciiWhitespace(more.data());
+  const std::string text = absl::StrCat("device: ", function, ": ", name != nullptr ? name : "error of cuDNN", " (",
+                                        result, ")", said.empty() ? "" : ": ", said);
+  const bool lacking = result / 1000 == kDnnNotSupported / 1000;
+  return WithExitCode(lacking ? absl::UnimplementedError(text) : absl::InternalError(text), kExitEnvironment);
+}
+
+std::string CudnnVersionText(size_t version) {
+  return absl::StrCat(version / 10000, ".", version % 10000 / 100, ".", version % 100);
 }
 
 std::string NcclVersionText(int version) {

@@ -9,9 +9,9 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "core/device/cublas_matmul.h"
 #include "core/device/device.h"
 #include "core/device/kernel_set.h"
+#include "core/kernels/cuda/library_kernel.h"
 #include "core/op/device_text.h"
 #include "core/op/rank_call.h"
 #include "core/runtime/collective_kernel.h"
@@ -156,14 +156,18 @@ class DeviceExecutable : public Executable {
     std::vector<int> numbers;
     std::unique_ptr<Kernel> collective;
     NcclGroup* group = nullptr;  // of a collective over NCCL
-    std::unique_ptr<CublasMatmul> product;
+    // A library's kernel, which runs after so many steps of the program.
+    std::shared_ptr<const LibraryKernel> library;
+    size_t library_at = 0;
+    int64_t workspace_at = 0;  // in the node's scratch memory
   };
   struct Launch {
     DeviceFunction function;
     int64_t blocks = 0;
     int threads = 0;
-    std::vector<void*> pointers;            // inputs, outputs, scratch memory, fault
-    std::unique_ptr<CublasMatmul> product;  // of a library, in place of the function
+    std::vector<void*> pointers;                   // inputs, outputs, scratch memory, fault
+    std::shared_ptr<const LibraryKernel> library;  // in place of the function
+    void* workspace = nullptr;                     // of the library
   };
   // A collective that runs on the host: its operands are copied out before and its results in after.
   struct Staged {
@@ -225,34 +229,33 @@ class DeviceExecutable : public Executable {
       return absl::UnimplementedError(absl::StrCat(n.op->name, " has no kernel for a device: leave out --device cuda"));
     std::vector<TensorType> inputs;
     const OpSpec spec = SpecOf(node, &inputs);
-    ASSIGN_OR_RETURN(p.product, ProductOf(n, spec));
-    if (p.product != nullptr) {
-      p.program.scratch_bytes = p.product->workspace_bytes();
-      return p;
+    ASSIGN_OR_RETURN(const LibraryProgram library, LibraryOf(n, spec));
+    if (library.kernel != nullptr) {
+      p.library = library.kernel;
+      p.library_at = library.before.size();
+      p.workspace_at = Aligned(library.scratch_bytes);
+      p.program.steps = library.before;
+      p.program.steps.insert(p.program.steps.end(), library.after.begin(), library.after.end());
+      p.program.scratch_bytes = p.workspace_at + p.library->workspace_bytes();
+      has_library_ = true;
+    } else {
+      ASSIGN_OR_RETURN(p.program, n.op->device(spec));
     }
-    ASSIGN_OR_RETURN(p.program, n.op->device(spec));
     for (const DeviceStep& step : p.program.steps)
       p.numbers.push_back(kernels->Add(DeviceBody(spec, step), DevicePointers(spec)));
-    if (n.op->device_fault) faults_.push_back({node});
+    if (n.op->device_fault && p.library == nullptr) faults_.push_back({node});
     return p;
   }
 
-  // The library's kernel of a product; null where it is none, or the library is not here or has none for it.
-  static StatusOr<std::unique_ptr<CublasMatmul>> ProductOf(const Node& n, const OpSpec& spec) {
-    if (n.op->name != "matmul") return nullptr;
-    MatmulShape s;
-    const Shape &y = spec.outputs[0].shape, &a = spec.inputs[0].shape;
-    const size_t rank = y.size();
-    s.type = spec.outputs[0].dtype;
-    s.transpose_a = n.attrs.Bool("transpose_a");
-    s.transpose_b = n.attrs.Bool("transpose_b");
-    s.m = y[rank - 2];
-    s.n = y[rank - 1];
-    s.k = a[rank - (s.transpose_a ? 2 : 1)];
-    s.batch = NumElements(absl::MakeConstSpan(y).subspan(0, rank - 2));
-    auto product = CublasMatmul::Make(s);
-    if (absl::IsNotFound(product.status()) || absl::IsUnimplemented(product.status())) return nullptr;
-    return product;
+  // A library's kernel, without one where text has to do. Equal calls share theirs: some take a second to make.
+  StatusOr<LibraryProgram> LibraryOf(const Node& n, const OpSpec& spec) {
+    std::string call = n.op->name;
+    for (const TensorType& t : spec.inputs) absl::StrAppend(&call, " ", ToString(t));
+    for (const auto& [name, value] : spec.attrs.items()) absl::StrAppend(&call, " ", name, "=", AttrText(value));
+    const auto found = libraries_.find(call);
+    if (found != libraries_.end()) return found->second;
+    ASSIGN_OR_RETURN(LibraryProgram made, FindLibraryKernel(n.op->name, spec));
+    return libraries_.emplace(call, std::move(made)).first->second;
   }
 
   Status FindInputs() {
@@ -354,7 +357,7 @@ class DeviceExecutable : public Executable {
     Section& section = sections_.back();
     launch_names_.emplace_back(node, prepared.group != nullptr ? "nccl"
                                      : prepared.collective     ? "staged"
-                                     : prepared.product        ? "cublas"
+                                     : prepared.library        ? prepared.library->name()
                                                                : "cuda");
     if (prepared.group != nullptr) {
       const auto started = n.inputs.empty() ? streamed_.end() : streamed_.find(n.inputs[0].node);
@@ -377,16 +380,24 @@ class DeviceExecutable : public Executable {
     }
     section.nodes.push_back(node);
     section.first.push_back(section.launches.size());
-    if (prepared.product) {
-      section.launches.emplace_back();
-      section.launches.back().pointers = pointers;
-      section.launches.back().product = std::move(prepared.product);
-    }
-    for (size_t s = 0; s < prepared.numbers.size(); ++s) {
+    for (size_t s = 0; s <= prepared.numbers.size(); ++s) {
+      if (prepared.library && s == prepared.library_at) AddLibrary(section, prepared, pointers);
+      if (s == prepared.numbers.size()) break;
       const DeviceStep& step = prepared.program.steps[s];
-      section.launches.push_back({kernels.function(prepared.numbers[s]), step.blocks, step.threads, pointers, nullptr});
+      section.launches.push_back(
+          {kernels.function(prepared.numbers[s]), step.blocks, step.threads, pointers, nullptr, nullptr});
     }
     return absl::OkStatus();
+  }
+
+  static void AddLibrary(Section& section, const Prepared& prepared, std::vector<void*> pointers) {
+    Launch launch;
+    pointers.pop_back();  // it finds no faults
+    char* const scratch = static_cast<char*>(pointers.back());
+    launch.workspace = prepared.library->workspace_bytes() > 0 ? scratch + prepared.workspace_at : nullptr;
+    launch.pointers = std::move(pointers);
+    launch.library = prepared.library;
+    section.launches.push_back(std::move(launch));
   }
 
   StatusOr<std::unique_ptr<Staged>> Stage(int32_t node, std::unique_ptr<Kernel> kernel,
@@ -483,8 +494,7 @@ class DeviceExecutable : public Executable {
   }
 
   Status Enqueue(const Launch& l) {
-    if (l.product != nullptr)
-      return l.product->Enqueue(stream_, l.pointers[0], l.pointers[1], l.pointers[2], l.pointers[3]);
+    if (l.library != nullptr) return l.library->Enqueue(stream_, l.pointers, l.workspace);
     return stream_.Launch(l.function, l.blocks, l.threads, l.pointers);
   }
 
@@ -503,26 +513,32 @@ class DeviceExecutable : public Executable {
     return absl::OkStatus();
   }
 
-  // The first run captures what it enqueues; the captured sections are what every run launches.
+  // The first run captures what it enqueues; the captured sections are what every run launches. Libraries load kernels
+  // at their first call, which a capture may refuse: where there are any, the first run is a plain one.
   Status RunSections() {
-    if (!captured_) RETURN_IF_ERROR(Capture());
-    for (Section& s : sections_) {
-      RETURN_IF_ERROR(stream_.Run(s.graph));
-      if (s.ended()) RETURN_IF_ERROR(RunCollective(s));
+    if (sections_.empty() || sections_.back().ended()) sections_.emplace_back();
+    const bool plain = has_library_ && !warm_;
+    if (!plain && !captured_) RETURN_IF_ERROR(Capture());
+    for (size_t k = 0; k < sections_.size(); ++k) {
+      RETURN_IF_ERROR(plain ? EnqueueSection(k) : stream_.Run(sections_[k].graph));
+      if (sections_[k].ended()) RETURN_IF_ERROR(RunCollective(sections_[k]));
     }
+    warm_ = true;
     return absl::OkStatus();
   }
   Status RunCollective(Section& s) {
     if (s.over_nccl == nullptr) return RunStaged(*s.collective);
     return s.over_nccl->Enqueue(stream_);
   }
+  Status EnqueueSection(size_t k) {
+    if (k == 0) RETURN_IF_ERROR(Begin());
+    for (const Launch& l : sections_[k].launches) RETURN_IF_ERROR(Enqueue(l));
+    return k + 1 == sections_.size() ? End() : absl::OkStatus();
+  }
   Status Capture() {
-    if (sections_.empty() || sections_.back().ended()) sections_.emplace_back();
     for (size_t k = 0; k < sections_.size(); ++k) {
       RETURN_IF_ERROR(stream_.BeginCapture());
-      Status made = k == 0 ? Begin() : absl::OkStatus();
-      for (size_t l = 0; l < sections_[k].launches.size() && made.ok(); ++l) made = Enqueue(sections_[k].launches[l]);
-      if (k + 1 == sections_.size() && made.ok()) made = End();
+      const Status made = EnqueueSection(k);
       auto graph = stream_.EndCapture();
       RETURN_IF_ERROR(made);
       RETURN_IF_ERROR(graph.status());
@@ -602,7 +618,8 @@ class DeviceExecutable : public Executable {
   std::vector<int64_t>* timeline_ = nullptr;
   StartedCalls calls_;
   PlanReport report_;
-  bool captured_ = false;
+  absl::flat_hash_map<std::string, LibraryProgram> libraries_;  // by call
+  bool has_library_ = false, warm_ = false, captured_ = false;
   mutable Status failed_;
   const bool guarded_ = GuardsMemory();
 };

@@ -274,6 +274,10 @@ Result EnqueueWork(StreamTag* stream, Work work, std::function<bool()> ready) {
   if (result == kSuccess) stream->items.back().ready = std::move(ready);
   return result;
 }
+Result EnqueueKernel(StreamTag* stream, Work work) {
+  const std::lock_guard<std::recursive_mutex> lock(E().mutex);
+  return Enqueue(stream, std::move(work));
+}
 bool Fails(const char* name) {
   const std::lock_guard<std::recursive_mutex> lock(E().mutex);
   return E().Fails(name);
@@ -285,6 +289,10 @@ bool InDeviceMemory(const void* p, size_t bytes) {
 void CountComms(int by) {
   const std::lock_guard<std::recursive_mutex> lock(E().mutex);
   E().live_comms += by;
+}
+void CountDescriptors(int by) {
+  const std::lock_guard<std::recursive_mutex> lock(E().mutex);
+  E().live_descriptors += by;
 }
 int OrdinalInUse() { return E().ordinal; }
 
@@ -726,6 +734,7 @@ Result nvrtcGetProgramLog(Program program, char* log) {
   return kSuccess;
 }
 
+size_t cublasLtGetVersion() { return 120800; }
 Result cublasLtCreate(BlasHandle* handle) {
   ENTER(cublasLtCreate);
   *handle = new BlasHandleTag;

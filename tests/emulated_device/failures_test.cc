@@ -1,5 +1,5 @@
-// Every function of the driver and of NVRTC fails at each of its calls in turn while a graph is prepared, runs three
-// times and its results are read: one error each that names the function, nothing held afterwards.
+// Every function of the driver and of the libraries fails at each of its calls in turn while a graph is prepared, runs
+// three times and its results are read: one error each that names the function, nothing held afterwards.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -18,7 +18,8 @@ namespace mslua {
 namespace {
 
 #define NAME_OF(name, parameters) #name,
-constexpr const char* kFunctions[] = {MSLUA_CUDA_DRIVER(NAME_OF) MSLUA_CUDA_NVRTC(NAME_OF) MSLUA_CUBLAS_LT(NAME_OF)};
+constexpr const char* kFunctions[] = {MSLUA_CUDA_DRIVER(NAME_OF) MSLUA_CUDA_NVRTC(NAME_OF) MSLUA_CUBLAS_LT(NAME_OF)
+                                          MSLUA_CUDNN(NAME_OF)};
 #undef NAME_OF
 
 // What a failure of these leaves behind is theirs: they release things, or are called before something is released.
@@ -36,11 +37,12 @@ const std::set<std::string>& Releases() {
                                                              "cublasLtDestroy",
                                                              "cublasLtMatmulDescDestroy",
                                                              "cublasLtMatrixLayoutDestroy",
-                                                             "cublasLtMatmulPreferenceDestroy"};
+                                                             "cublasLtMatmulPreferenceDestroy",
+                                                             "cudnnBackendDestroyDescriptor"};
   return *names;
 }
 
-// loss = sum((x w)^2); w moves against half of x.
+// w moves against a part of itself, beside a loss of x w and a convolution.
 Graph Step() {
   GraphBuilder g;
   const Value x = g.Input("x", kData, {DType::kF32, {4, 8}}), w = g.Input("w", kParameter, {DType::kF32, {8, 8}}),
@@ -48,8 +50,11 @@ Graph Step() {
   const Value y = g.Op("matmul", {x, w}, {});
   const std::vector<Value> loss = g.OpMulti("sparse_softmax_cross_entropy", {y, labels}, {});
   const Value moved = Sub(g, w, Mul(g, w, lr));
+  const Value image = Reshape(g, x, {1, 4, 4, 2}), filter = Reshape(g, w, {8, 2, 2, 2});
+  const Value convolved = g.Op("conv2d", {image, filter}, {{"data_format", "NHWC"}});
   Graph graph = g.graph();
   graph.outputs.push_back({"loss", loss[0], ""});
+  graph.outputs.push_back({"convolved", convolved, ""});
   graph.outputs.push_back({"w", moved, "w"});
   return graph;
 }

@@ -16,7 +16,8 @@ cp -L "$source/tests/recovery/lenet.lua" "$work/tests/recovery/"
 ln -s "$mslua" "$work/bin/mslua"
 counts='3 operators, 0 without a kernel, 5 calls, 5 kernels'
 printf '#!/bin/sh\necho "%s, 0 failures"\n' "$counts" > "$work/bin/operators_test"
-chmod +x "$work/bin/operators_test"
+printf '#!/bin/sh\necho "90 calls by cuDNN"\necho "14 calls by cuDNN"\n' > "$work/bin/cudnn_test"
+chmod +x "$work/bin/operators_test" "$work/bin/cudnn_test"
 echo '{"commit": "0123abc", "date": "2026-01-01"}' > "$work/manifest.json"
 for name in libcuda.so.1 libnvrtc.so.12 libcublasLt.so.12; do ln -s "$emulated" "$work/cuda/$name"; done
 export HOME=$work XDG_RUNTIME_DIR=$work XDG_CACHE_HOME=$work/cache
@@ -30,11 +31,12 @@ case $out in *"libcuda.so.1 was not found"*) ;; *) fail "without a device: $out"
 [ ! -e gpu_check.md ] || fail "without a device: a report was written"
 
 export MSLUA_CUDA_LIBRARIES=$work/cuda
-out=$(tools/gpu_check run --out out --sections operators,resume,ranks,workloads --workloads "quick start" --steps 3 \
-  --rounds 1 --no-peers --minutes 60 --patience 20 2>&1)
+out=$(tools/gpu_check run --out out --sections operators,cudnn,resume,ranks,workloads --workloads "quick start" \
+  --steps 3 --rounds 1 --no-peers --minutes 60 --patience 20 2>&1)
 code=$?
 [ $code = 0 ] || fail "exit code $code: $out"
 for row in "every operator against float64 | ok | 3 operators" \
+  "convolutions, attention by cuDNN | ok | 104 calls" \
   "a resumed run is an uninterrupted one | ok | 24 losses" \
   "2 ranks that share a device | ok" "4 ranks that share a device | ok" "trainings | not run | left out" \
   "NCCL | not run" "| quick start, f32 | " "GPT-2, 16 x 1024" "0123abc"; do
@@ -48,6 +50,9 @@ out=$(tools/gpu_check run --out bad --sections operators 2>&1)
 code=$?
 [ $code = 1 ] || fail "a check that fails: exit code $code: $out"
 grep -qF "every operator against float64 | failed" bad/gpu_check.md || fail "a check that fails is not in the report"
+printf '#!/bin/sh\necho "skipped: libcudnn.so.9 was not found: ..."\n' > bin/cudnn_test
+out=$(tools/gpu_check run --out bad --sections cudnn 2>&1)
+grep -qF "by cuDNN | not run | libcudnn.so.9 was not found" bad/gpu_check.md || fail "without cuDNN: $out"
 out=$(tools/gpu_check run --sections nosuch 2>&1)
 case $out in *"unknown 'nosuch': expected operators"*) ;; *) fail "an unknown section: $out" ;; esac
 exit $failed

@@ -1,10 +1,12 @@
 // Every operator on the emulated device: each sample in each element type that the operator allows, and on larger
-// tensors, against the reference in f64. MSLUA_TEST_EVERY=N: every N-th call alone, for sanitizers.
+// tensors, against the reference in f64: by its text, and by a library's kernel where there is one.
+// MSLUA_TEST_EVERY=N: every N-th call alone, for sanitizers.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -16,6 +18,7 @@
 #include "core/device/kernel_set.h"
 #include "core/op/device_text.h"
 #include "tests/emulated_device/device_calls.h"
+#include "tests/emulated_device/library_calls.h"
 #include "tests/emulated_device/use_emulated_device.h"
 
 namespace mslua {
@@ -59,6 +62,15 @@ StatusOr<std::vector<Memory>> RunOn(Device* device, DeviceStream& stream, const 
   return outputs;
 }
 
+std::vector<DeviceCall> SomeOf(std::vector<DeviceCall> calls) {
+  const char* const every = getenv("MSLUA_TEST_EVERY");
+  int n = 1;
+  if (every == nullptr || !absl::SimpleAtoi(every, &n) || n < 2) return calls;
+  std::vector<DeviceCall> some;
+  for (size_t i = 0; i < calls.size(); i += n) some.push_back(std::move(calls[i]));
+  return some;
+}
+
 TEST(DeviceOperators, AreAsTheReference) {
   ASSERT_TRUE(testing::UseEmulatedDevice().ok());
   const auto device = Device::Open(0);
@@ -69,12 +81,7 @@ TEST(DeviceOperators, AreAsTheReference) {
   int operators = 0;
   std::vector<DeviceCall> calls = testing::AllDeviceCalls(&missing, &operators);
   EXPECT_TRUE(missing.empty()) << "no kernel for a device: " << absl::StrJoin(missing, " ");
-  const char* const every = getenv("MSLUA_TEST_EVERY");
-  if (int n = 1; every != nullptr && absl::SimpleAtoi(every, &n) && n > 1) {
-    std::vector<DeviceCall> some;
-    for (size_t i = 0; i < calls.size(); i += n) some.push_back(std::move(calls[i]));
-    calls = std::move(some);
-  }
+  calls = SomeOf(std::move(calls));
   KernelSet kernels(*device, DevicePrelude(), "");
   const Status added = testing::AddKernels(&calls, &kernels);
   ASSERT_TRUE(added.ok()) << added;
@@ -100,6 +107,31 @@ TEST(DeviceOperators, AreAsTheReference) {
   }
   std::printf("%d operators, %d without a kernel, %d calls, %d kernels, %d failures\n", operators,
               static_cast<int>(missing.size()), static_cast<int>(calls.size()), kernels.size(), failures);
+}
+
+TEST(DeviceOperators, ByLibrariesAreAsTheReference) {
+  ASSERT_TRUE(testing::UseEmulatedDevice().ok());
+  const auto device = Device::Open(0);
+  ASSERT_TRUE(device.ok()) << device.status();
+  auto stream = (*device)->MakeStream();
+  ASSERT_TRUE(stream.ok());
+  std::set<std::string> missing;
+  int operators = 0, failures = 0;
+  std::map<std::string, int> count;
+  for (const DeviceCall& c : SomeOf(testing::AllDeviceCalls(&missing, &operators))) {
+    const auto program = FindLibraryKernel(c.call.op->name, c.spec());
+    ASSERT_TRUE(program.ok()) << c.name << ": " << program.status();
+    if (program->kernel == nullptr) continue;
+    ++count[program->kernel->name()];
+    const auto got = testing::RunLibraryProgram(*device, *stream, c.call, c.inputs, *program);
+    const auto want = testing::Truth(c.call, c.inputs);
+    ASSERT_TRUE(want.ok()) << c.name << ": " << want.status();
+    const Status near = got.ok() ? testing::ExpectTruth(*got, *want) : got.status();
+    EXPECT_TRUE(near.ok()) << c.name << ": " << near;
+    failures += near.ok() ? 0 : 1;
+  }
+  for (const auto& [library, calls] : count) std::printf("%s: %d calls\n", library.c_str(), calls);
+  std::printf("by libraries: %d failures\n", failures);
 }
 
 }  // namespace

@@ -5,9 +5,12 @@ here=$PWD
 emulated=$here/$2
 . "$here/tests/ranks/common.sh"
 recipes=$here/recipes
-mkdir cuda && for name in libcuda.so.1 libnvrtc.so.12 libcublasLt.so.12; do ln -s "$emulated" "cuda/$name"; done
+mkdir cuda plain
+for name in libcuda.so.1 libnvrtc.so.12; do ln -s "$emulated" "cuda/$name" && ln -s "$emulated" "plain/$name"; done
+for name in libcublasLt.so.12 libcudnn.so.9; do ln -s "$emulated" "cuda/$name"; done
 export XDG_CACHE_HOME=$TEST_TMPDIR/cache
 cuda() { MSLUA_CUDA_LIBRARIES=$TEST_TMPDIR/cuda "$@"; }
+plain() { MSLUA_CUDA_LIBRARIES=$TEST_TMPDIR/plain "$@"; }  # without cuBLASLt and cuDNN
 
 # near NAME TOLERANCE FILE FILE: the numbers of the loss lines of two logs.
 near() {
@@ -47,6 +50,27 @@ alike char_gpt_bf16 1e-2 10 "$recipes/char_gpt.lua" --preset smoke data_path=tex
 alike batch_norm 1e-4 10 "$here/tests/recovery/lenet.lua" samples=320
 # Batches of four images make its losses differ between two CPUs too, from the second step on.
 alike resnet50 1e-4 1 "$recipes/resnet50_cifar10.lua" --preset smoke data_path=cifar batch_size=4 width=4
+
+# Without the libraries of products, convolutions and attention, their text.
+without() {
+  name=$1 tolerance=$2 steps=$3
+  shift 3
+  run plain "$mslua" train "$@" --max-steps "$steps" --log-every 1 --out "$name.plain" --device cuda
+  expect "$name without libraries" 0 ""
+  near "$name without libraries" "$tolerance" "$name.cpu/rank_0.log" "$name.plain/rank_0.log"
+}
+without lenet 1e-5 10 "$recipes/lenet_mnist.lua" data_path=mnist batch_size=8
+without char_gpt_bf16 1e-2 10 "$recipes/char_gpt.lua" --preset smoke data_path=text block=16 batch_size=4 train.amp=bf16
+
+# Which of them a node runs in.
+names() {
+  run cuda "$mslua" prof "$@" --device cuda --steps 1
+  for name in cudnn cublas; do expect "mslua prof $1" 0 "$name"; done
+}
+names "$recipes/lenet_mnist.lua" data_path=mnist batch_size=8
+names "$recipes/char_gpt.lua" --preset smoke data_path=text block=16 batch_size=4 train.amp=bf16
+run plain "$mslua" doctor
+expect "doctor without cuDNN" 0 "libcudnn.so.9 was not found"
 
 # Two runs, and another order of the streams' work, give the same bits.
 run cuda "$mslua" train "$recipes/quickstart.lua" --max-steps 10 --log-every 1 --out again --device cuda
@@ -99,6 +123,8 @@ EMULATED_DEVICE_MEMORY=100 run cuda "$mslua" train "$recipes/quickstart.lua" --d
 expect "no memory" 4 "CUDA_ERROR_OUT_OF_MEMORY"
 run cuda "$mslua" doctor
 expect "doctor" 0 "emulated device"
+expect "doctor" 0 "cuDNN 9.19.0"
+expect "doctor" 0 "cuBLASLt 12.8"
 echo 'local ms = require "mslua" ms.set_context { device_target = "GPU" }' > target.lua
 MSLUA_CUDA_LIBRARIES=$TEST_TMPDIR/nothing run "$mslua" run target.lua
 expect "device_target" 2 'set device_target = "CPU"'

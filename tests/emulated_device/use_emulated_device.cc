@@ -24,7 +24,7 @@ Status UseEmulatedDevice() {
   const char* const scratch = getenv("TEST_TMPDIR");
   const std::string folder = absl::StrCat(scratch == nullptr ? "/tmp" : scratch, "/emulated");
   mkdir(folder.c_str(), 0700);
-  for (const char* name : {"libcuda.so.1", "libnvrtc.so.12", "libcublasLt.so.12", "libnccl.so.2"}) {
+  for (const char* name : {"libcuda.so.1", "libnvrtc.so.12", "libcublasLt.so.12", "libcudnn.so.9", "libnccl.so.2"}) {
     const std::string link = absl::StrCat(folder, "/", name);
     unlink(link.c_str());
     if (symlink(path, link.c_str()) != 0) return absl::InternalError(absl::StrCat(link, " cannot be made"));

@@ -18,8 +18,8 @@ SANITIZER_TOOLS = ["memcheck", "racecheck", "initcheck"]
 
 
 class Checks:
-    """`places`: program, operators (the test of all operators), training (folder of recipes); `env`: of all runs;
-    `left`: seconds that are left; `patience`: limits of single runs are so many times their own."""
+    """`places`: program, operators and cudnn (tests), training (folder of recipes); `env`: of all runs; `left`:
+    seconds that are left; `patience`: limits of single runs are so many times their own."""
 
     def __init__(self, places, env, left, patience=1):
         self.places, self.env, self.left, self.patience, self.rows = places, env, left, patience, []
@@ -54,6 +54,16 @@ class Checks:
         code, out = self.run([self.places["operators"]], 300, MSLUA_TEST_DEVICE="real")
         counts = re.search(r"\d+ operators, .* failures", out)
         self.finish("every operator against float64", code, out, counts and counts.group(0))
+
+    def cudnn(self):
+        what = "convolutions, attention by cuDNN"
+        code, out = self.run([self.places["cudnn"]], 120, MSLUA_TEST_DEVICE="real")
+        missing = re.search(r"libcudnn\.so\.9 was not found", out)
+        if missing:
+            self.add(what, NOT_RUN, missing.group(0))
+            return
+        counts = re.findall(r"(\d+) calls by cuDNN", out)
+        self.finish(what, code, out, "%d calls against float64" % sum(int(n) for n in counts))
 
     def sanitized(self):
         tool = machine.sanitizer()
