@@ -1,5 +1,5 @@
--- BERT (Devlin et al., 2019) that sorts AG's News into four classes: from random weights, or from those of bert_mlm or a
--- published BERT.
+-- BERT (Devlin et al., 2019) that sorts AG's News into four classes: from random weights, or from those of bert_mlm or
+-- a published BERT.
 --
 --   mslua train recipes/bert_classify.lua data_path=/data/ag_news weights=bert
 --   mslua eval recipes/bert_classify.lua data_path=/data/ag_news weights=bert

@@ -1,5 +1,5 @@
 -- BERT (Devlin et al., 2019) as a masked language model of AG's News: tokens are hidden again at every step, and the
--- network says what they were. What it has learned goes on in bert_classify.
+-- network says what they were. bert_classify starts from its weights.
 --
 --   mslua train recipes/bert_mlm.lua data_path=/data/ag_news --out mlm
 --   mkdir bert && mslua ckpt convert mlm bert
@@ -83,7 +83,9 @@ local Net = Bert:extend "BertMlm"
 -- Ids [n, t] give the losses [n, most] of hidden tokens and 1 for each that counts.
 function Net:losses(ids)
   local n, t = unpack(ids.shape)
-  local function draw(name) return ms.rand(ids.shape, ms.float32, not core.training() and "bert_mlm." .. name or nil) end
+  local function draw(name)
+    return ms.rand(ids.shape, ms.float32, not core.training() and "bert_mlm." .. name or nil)
+  end
   local which, how, other = draw "which", draw "how", draw "other"
   local free = ops.greater_equal(ids, SPECIAL)
   local chosen = ops.logical_and(free, ops.less(which, p.hide))

@@ -63,8 +63,10 @@ local function create_dataset(part)
     data[#data + 1] = { unpack(all, first, first + p.block - 1) }
     labels[#labels + 1] = { unpack(all, first + 1, first + p.block) }
   end
-  if #data == 0 then error(("%s/%s.csv: the texts have %d tokens, expected more than block = %d"):format(p.data_path, part,
-    #all, p.block), 0) end
+  if #data == 0 then
+    error(("%s/%s.csv: the texts have %d tokens, expected more than block = %d"):format(p.data_path, part, #all,
+      p.block), 0)
+  end
   local train = part == "train"
   local ds = ms.dataset.NumpySlicesDataset({ ms.Tensor(data, ms.int32), ms.Tensor(labels, ms.int32) },
     { column_names = { "data", "label" } })

@@ -42,8 +42,8 @@ local function sentences(part)
   if not pairs_of[part] then
     local english, german = lines_of(part, "en"), lines_of(part, "de")
     if #english ~= #german then
-      error(("%s: %s.en has %d lines and %s.de has %d: they should correspond"):format(p.data_path, part, #english, part,
-        #german), 0)
+      error(("%s: %s.en has %d lines and %s.de has %d: they should correspond"):format(p.data_path, part, #english,
+        part, #german), 0)
     end
     pairs_of[part] = { english = english, german = german }
   end
@@ -120,7 +120,8 @@ return ms.recipe {
   dataset = function() return create_dataset("train", p.batch_size, p.longest) end,
   eval_dataset = function() return create_dataset("val", 32, p.block) end,
   input = {
-    { dtype = ms.int32, shape = { p.batch_size, p.longest } }, { dtype = ms.int32, shape = { p.batch_size, p.longest } },
+    { dtype = ms.int32, shape = { p.batch_size, p.longest } },
+    { dtype = ms.int32, shape = { p.batch_size, p.longest } },
     { dtype = ms.int32, shape = { p.batch_size, p.longest } },
   },
   network = function()

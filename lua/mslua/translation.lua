@@ -148,11 +148,11 @@ end
 local STEP = 8  -- sources are padded to a multiple of so many tokens
 
 --- The most likely target of each source, a list of lists of token ids, by a network of sources and targets such as
---- mslua.models.transformer: `net:translate { sources = { ids, ... }, begin = 1, stop = 2 }`. A target begins behind the
---- token `begin` and ends before `stop`. beams: so many targets of a sentence are followed at once (1: the most likely
---- token each time); the best is that of the highest log probability over length ^ length_penalty. max_tokens: of a
---- target, at most the network's block. batch_size: sentences that are computed together. (sources, begin, stop, beams =
---- 4, length_penalty = 1, max_tokens = 256, batch_size = 32)
+--- mslua.models.transformer: `net:translate { sources = { ids, ... }, begin = 1, stop = 2 }`. A target begins behind
+--- the token `begin` and ends before `stop`. beams: so many targets of a sentence are followed at once (1: the most
+--- likely token each time); the best has the highest log probability over length ^ length_penalty. max_tokens: of a
+--- target, at most the network's block. batch_size: sentences that are computed together. (sources, begin, stop,
+--- beams = 4, length_penalty = 1, max_tokens = 256, batch_size = 32)
 ---@return integer[][]
 function Cell:translate(...)
   local a = bind(...)

@@ -15,7 +15,8 @@ check.case("tokens of mteval-v13a", function()
   local function tokens(line) return table.concat(bleu.tokens(line), "|") end
   check.equal(tokens "Hello, world! It's 3.5% (or 1,000) of e.g. 5-6.",
     "Hello|,|world|!|It's|3.5|%|(|or|1,000|)|of|e|.|g|.|5|-|6|.")
-  check.equal(tokens "&quot;A&amp;B&quot; &lt;x&gt; well-known [a] {b} c/d", '"|A|&|B|"|<|x|>|well-known|[|a|]|{|b|}|c|/|d')
+  check.equal(tokens "&quot;A&amp;B&quot; &lt;x&gt; well-known [a] {b} c/d",
+    '"|A|&|B|"|<|x|>|well-known|[|a|]|{|b|}|c|/|d')
   check.equal(tokens "Größe\194\160ist  „gut“.", "Größe|ist|„gut“|.")
   check.equal(tokens "ein 2.Mann, 2,", "ein|2|.|Mann|,|2|,")
   check.equal(tokens "", "")

@@ -43,7 +43,7 @@ check.case("one beam is the most likely token each time", function()
 end)
 
 -- Beam search with lists, each target computed from the beginning: of the 2 k best continuations those that end and are
--- among the first k are kept, the first k others go on, until k have ended.
+-- among the first k are kept, the first k others are followed, until k have ended.
 local function beam_search(source, k, most, penalty)
   local beams, ended = { { ids = { BEGIN }, score = 0 } }, {}
   for step = 1, most do

@@ -103,7 +103,8 @@ def bert():
     os.mkdir("bert")
     run("ckpt", "convert", "mlm", "bert")
     fresh = smoke("verify", "bert_classify", "data_path=news", says="met")
-    tuned = smoke("verify", "bert_classify", "data_path=news", "weights=bert", says="starting from the weights of bert")
+    tuned = smoke("verify", "bert_classify", "data_path=news", "weights=bert",
+                  says="starting from the weights of bert")
     assert "initial values stay: classifier" in tuned, tuned
     assert fresh != tuned
     smoke("train", "bert_classify", "data_path=news", "weights=bert", "dim=64", code=2, says="words.embedding_table")
@@ -111,14 +112,16 @@ def bert():
     smoke("train", "bert_classify", "data_path=bad", code=2,
           says="bad/train.csv: record 2: expected a class from 1 to 4 and texts, got \"7\"")
     put("bad/train.csv", '"1","a","b"\n"2","c"\n')
-    smoke("train", "bert_mlm", "data_path=bad", code=2, says="bad/train.csv:2: expected 3 columns as in the first record")
+    smoke("train", "bert_mlm", "data_path=bad", code=2,
+          says="bad/train.csv:2: expected 3 columns as in the first record")
 
 
 def lora():
     run("data", "make", "text", "text", "--samples", "4000")
     run("data", "tokenizer", "text/input.txt", "news/train.csv", "--vocab", "280", "-o", "base")
     run("data", "tokenize", "text/input.txt", "--tokenizer", "base", "-o", "tokens")
-    run("train", recipe("llama"), "--preset", "smoke", "data_path=tokens", "format=tokens", "vocab=280", "--out", "llama")
+    run("train", recipe("llama"), "--preset", "smoke", "data_path=tokens", "format=tokens", "vocab=280", "--out",
+        "llama")
     run("ckpt", "convert", "llama", "base")
     fresh = smoke("verify", "llama_lora", "data_path=news", says="met")
     more = smoke("verify", "llama_lora", "data_path=news", "weights=base", "--out", "adapted", says="met")

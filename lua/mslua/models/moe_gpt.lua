@@ -1,5 +1,5 @@
---- GPT whose feed-forward parts are mixtures of experts, as in Switch Transformers (Fedus et al., 2021); the rest is that
---- of mslua.models.gpt.
+--- GPT whose feed-forward parts are mixtures of experts, as in Switch Transformers (Fedus et al., 2021); the rest is
+--- that of mslua.models.gpt.
 -- Letters of shapes: n sequences, t tokens, d width, v vocabulary.
 local args = require "mslua.args"
 local core = require "mslua.core"
@@ -45,8 +45,8 @@ local bind = args.signature("MoeGPT", {
 })
 
 --- `MoeGPT { vocab = 65, block = 64, layers = 4, heads = 4, dim = 128, hidden = 256, experts = 8 }`; block: most tokens
---- of a sequence; hidden: of each expert; experts, top_k and capacity_factor: as nn.MoE. (vocab, block, layers, heads, dim,
---- hidden, experts, top_k = 2, capacity_factor = 1.25, dropout = 0, epsilon = 1e-5)
+--- of a sequence; hidden: of each expert; experts, top_k and capacity_factor: as nn.MoE. (vocab, block, layers, heads,
+--- dim, hidden, experts, top_k = 2, capacity_factor = 1.25, dropout = 0, epsilon = 1e-5)
 function MoeGPT:init(...)
   local c = bind(...)
   self.config, self.block = c, c.block

@@ -1,5 +1,5 @@
---- The Transformer of translation (Vaswani et al., 2017): an encoder, and a decoder that attends to its result. Words of
---- both languages are of one vocabulary, whose table is that of the input, of the output and of the logits.
+--- The Transformer of translation (Vaswani et al., 2017): an encoder, and a decoder that attends to its result. Words
+--- of both languages are of one vocabulary, whose table is that of the input, of the output and of the logits.
 -- Letters of shapes: n sentences, s and t tokens of source and target, d width, v vocabulary.
 local args = require "mslua.args"
 local kv_cache = require "mslua.kv_cache"

@@ -20,11 +20,11 @@ local bind = args.signature("MoE", {
 })
 
 --- Experts, each two dense layers with GELU between them, of which a router chooses top_k for each token: the token's
---- result is theirs, weighted by the router's probabilities over those chosen. `nn.MoE { dim = 128, hidden = 256, experts =
---- 8 }`. In training an expert takes at most capacity_factor * top_k * tokens / experts tokens, first come, first served
---- and first choices before second ones; what it does not take adds nothing. Evaluation leaves no token out. Each rank
---- has all experts. weight_init, out_init (default weight_init): how the first and second layers begin. (dim, hidden,
---- experts, top_k = 2, capacity_factor = 1.25, weight_init, out_init)
+--- result is theirs, weighted by the router's probabilities over those chosen. `nn.MoE { dim = 128, hidden = 256,
+--- experts = 8 }`. In training an expert takes at most capacity_factor * top_k * tokens / experts tokens, in the order
+--- of the tokens, first choices before second ones; what it does not take adds nothing. Evaluation leaves no token out.
+--- Each rank has all experts. weight_init, out_init (default weight_init): how the first and second layers begin. (dim,
+--- hidden, experts, top_k = 2, capacity_factor = 1.25, weight_init, out_init)
 function MoE:init(...)
   local a = bind(...)
   if a.top_k > a.experts then
@@ -39,8 +39,8 @@ function MoE:init(...)
   self:parameter("down_bias", { a.experts, 1, a.dim }, "zeros")
 end
 
--- The places of tokens in the memory of experts [experts * capacity]: chosen [k, tokens] experts give int32 [k * tokens],
--- the first choices first; a token without a place has the one behind all.
+-- The places of tokens in the memory of experts [experts * capacity]: chosen [k, tokens] experts give int32 [k *
+-- tokens], the first choices first; a token without a place has the one behind all.
 local function places_of(chosen, experts, capacity)
   local flat = ops.reshape(chosen, { -1 })
   local taken = ops.cast(ops.one_hot(flat, experts), "float32")
@@ -72,11 +72,14 @@ function MoE:construct(x)
   local each = ops.reshape(ops.gather(ops.pad(output, { high = { 1, 0 } }), places), { k, n, d })
   local shares = ops.cast(ops.reshape(ops.transpose(weights, { 2, 1 }), { k, n, 1 }), output.dtype)
   local y = ops.reshape(ops.reduce_sum(each * shares, 1), shape)
-  local top = ops.cast(ops.one_hot(ops.reshape(ops.strided_slice(first, { 1, 1 }, { 2, n + 1 }), { n }), e), likely.dtype)
+  local best = ops.reshape(ops.strided_slice(first, { 1, 1 }, { 2, n + 1 }), { n })
+  local top = ops.cast(ops.one_hot(best, e), likely.dtype)
   local balance = ops.reduce_sum(ops.reduce_mean(top, 1) * ops.reduce_mean(likely, 1)) * e
   return y, balance
 end
 
-function MoE:extra() return ("%d experts, %d of them each, %d -> %d"):format(self.experts, self.top_k, self.dim, self.hidden) end
+function MoE:extra()
+  return ("%d experts, %d of them each, %d -> %d"):format(self.experts, self.top_k, self.dim, self.hidden)
+end
 
 return MoE
