@@ -16,6 +16,7 @@ DEFINE_int64(max_steps, 0, "stop a training after N steps");
 DEFINE_int64(n, 1, "start N ranks on this machine and watch them");
 DEFINE_string(preset, "", "take the recipe's parameters of preset P");
 DEFINE_int64(rank, 0, "show rank R");
+DEFINE_double(repetition_penalty, 1, "above 1: tokens that the text has already are less likely");
 DEFINE_int64(seed, -1, "seed of weights, shuffling and dropout, instead of the recipe's");
 DEFINE_double(temperature, 1, "of the softmax; 0 takes the most likely token");
 DEFINE_string(tls, "", "TLS configuration for connections to other hosts (default MSLUA_TLS)");
@@ -60,6 +61,7 @@ std::vector<FlagDef> SamplingFlags(std::vector<FlagDef> own) {
                                         Number(FLAGS_temperature, "T", 0),
                                         Integer(FLAGS_top_k, "K", 0),
                                         Number(FLAGS_top_p, "P", 0),
+                                        Number(FLAGS_repetition_penalty, "R", 0),
                                         Integer(FLAGS_draws_seed, "S", 0).As("seed"),
                                         Preset(),
                                         Json(),

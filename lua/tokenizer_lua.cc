@@ -6,7 +6,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/exit_code.h"
+#include "core/data/file.h"
+#include "core/text/make_files.h"
 #include "core/text/tokenizer.h"
+#include "core/text/tokenizer_json.h"
+#include "core/text/unicode.h"
 #include "lua/object.h"
 #include "lua/session.h"
 
@@ -66,6 +71,62 @@ StatusOr<int> Open(lua_State* L, Session&) {
   if (!opened.ok()) return Annotate(opened.status(), "Tokenizer");
   handle->tokenizer = *std::move(opened);
   PushObject<std::shared_ptr<TokenizerHandle>>(L, std::move(handle));
+  return 1;
+}
+
+// core.tokenizer_of_json(text): of the text of a tokenizer.json
+StatusOr<int> OfJson(lua_State* L, Session&) {
+  ASSIGN_OR_RETURN(const absl::string_view json, ReadText(L, 1, "Tokenizer: json"));
+  ASSIGN_OR_RETURN(text::TokenizerParts parts, text::ReadTokenizerJson(json));
+  auto handle = std::make_shared<TokenizerHandle>();
+  ASSIGN_OR_RETURN(handle->tokenizer, Tokenizer::Make(std::move(parts)));
+  PushObject<std::shared_ptr<TokenizerHandle>>(L, std::move(handle));
+  return 1;
+}
+
+// The strings of the list at `index`.
+StatusOr<std::vector<absl::string_view>> ReadTexts(lua_State* L, int index, const std::string& what) {
+  std::vector<absl::string_view> texts;
+  for (int i = 1; i <= static_cast<int>(lua_objlen(L, index)); ++i) {
+    lua_rawgeti(L, index, i);
+    // The table keeps the string.
+    ASSIGN_OR_RETURN(const absl::string_view text, ReadText(L, -1, absl::StrCat(what, "[", i, "]")));
+    texts.push_back(text);
+    lua_pop(L, 1);
+  }
+  return texts;
+}
+
+// core.train_tokenizer(kind, texts, vocab_size, special, lowercase): the text of a tokenizer.json
+StatusOr<int> Train(lua_State* L, Session&) {
+  ASSIGN_OR_RETURN(const std::string kind, ReadString(L, 1, "Tokenizer.train: kind"));
+  ASSIGN_OR_RETURN(const auto texts, ReadTexts(L, 2, "Tokenizer.train: texts"));
+  ASSIGN_OR_RETURN(const auto special, ReadTexts(L, 4, "Tokenizer.train: special"));
+  text::TrainOptions options;
+  options.word_piece = kind == "wordpiece";
+  ASSIGN_OR_RETURN(options.vocab_size, ReadInt(L, 3, "Tokenizer.train: vocab_size"));
+  for (const absl::string_view token : special) options.special.emplace_back(token);
+  options.lowercase = lua_toboolean(L, 5) != 0;
+  const StatusOr<std::string> json = text::TrainOnTexts(texts, options);
+  if (!json.ok()) return Annotate(json.status(), "Tokenizer.train");
+  PushString(L, *json);
+  return 1;
+}
+
+// core.read_text(path): the text of a file, which may be packed by gzip. DATA_LOSS: it is not UTF-8.
+StatusOr<int> ReadTextFile(lua_State* L, Session&) {
+  constexpr int64_t kMostBytes = int64_t{1} << 31;
+  ASSIGN_OR_RETURN(const std::string path, ReadString(L, 1, "read: path"));
+  std::vector<uint8_t> bytes;
+  RETURN_IF_ERROR(WithExitCode(data::ReadFileInflated(path, kMostBytes, &bytes), kExitData));
+  const absl::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const size_t wrong = text::FindInvalidUtf8(text);
+  if (wrong != absl::string_view::npos) {
+    return WithExitCode(absl::DataLossError(absl::StrCat(path, ": not UTF-8 at byte ", wrong, " (0x",
+                                                         absl::Hex(bytes[wrong], absl::kZeroPad2), ")")),
+                        kExitData);
+  }
+  lua_pushlstring(L, text.data(), text.size());
   return 1;
 }
 
@@ -211,6 +272,9 @@ void OpenTokenizers(lua_State* L) {
   NewKind<std::shared_ptr<DecodeStream>>(L);
   lua_pop(L, 2);
   SetFunctions(L, {{"tokenizer", Entry<Open>},
+                   {"tokenizer_of_json", Entry<OfJson>},
+                   {"train_tokenizer", Entry<Train>},
+                   {"read_text", Entry<ReadTextFile>},
                    {"tokenizer_encode", Entry<Encode>},
                    {"tokenizer_decode", Entry<Decode>},
                    {"tokenizer_info", Entry<Info>},

@@ -21,8 +21,10 @@
 
 DEFINE_int64(samples, 0, "number of training samples");
 DEFINE_int64(data_seed, 1, "seed");
-DEFINE_int64(vocab, 0, "tokens of the vocabulary, the 256 bytes and special ones included");
-DEFINE_string(special, "", "a special token; may be repeated; <|endoftext|> if left out");
+DEFINE_int64(vocab, 0, "tokens of the vocabulary, bytes or characters and special ones included");
+DEFINE_string(kind, "bpe", "a byte-level BPE as GPT-2's, or a WordPiece as BERT's");
+DEFINE_bool(cased, false, "a WordPiece that keeps capital letters and accents");
+DEFINE_string(special, "", "a special token; may be repeated; of a BPE <|endoftext|> if left out");
 DEFINE_string(tokenizer, "", "folder or file of the tokenizer");
 DEFINE_string(end_of_text, "", "a token of the tokenizer that is put behind each file");
 DEFINE_double(test_fraction, -1, "the end of the text that becomes val.bin, 0.1 if left out");
@@ -86,6 +88,11 @@ Status MakeTokens(const cli::CommandLine& command) {
     RETURN_IF_ERROR(Required(command, action, "o", "DIR"));
     text::TrainOptions options;
     options.vocab_size = command.Int("vocab");
+    options.word_piece = command.String("kind") == "wordpiece";
+    options.lowercase = !command.Bool("cased");
+    if (command.Bool("cased") && !options.word_piece)
+      return absl::InvalidArgumentError("data tokenizer: --cased is for --kind wordpiece; a BPE keeps all letters");
+    if (!options.word_piece) options.special = {"<|endoftext|>"};
     if (command.Given("special")) options.special = command.Strings("special");
     ASSIGN_OR_RETURN(const int64_t size, text::TrainTokenizer(files, options, out));
     std::printf("%s/tokenizer.json  %lld tokens\n", out.c_str(), static_cast<long long>(size));
@@ -153,7 +160,9 @@ MSLUA_VERB(data) {
   verb.flags = {Integer(FLAGS_samples, "N", 1).Of({"make"}),
                 Integer(FLAGS_data_seed, "S", 0).As("seed").Of({"make"}),
                 Json().Of({"ls", "verify"}),
-                Integer(FLAGS_vocab, "N", 256).Of({"tokenizer"}),
+                Integer(FLAGS_vocab, "N", 2).Of({"tokenizer"}),
+                OneOf(FLAGS_kind, "bpe|wordpiece").Of({"tokenizer"}),
+                Switch(FLAGS_cased).Of({"tokenizer"}),
                 Text(FLAGS_special, "TOKEN").Repeated().Of({"tokenizer"}),
                 Text(FLAGS_tokenizer, "DIR").Of({"tokenize"}),
                 Text(FLAGS_end_of_text, "TOKEN").Of({"tokenize"}),

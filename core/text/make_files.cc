@@ -13,6 +13,7 @@
 #include "core/text/format.h"
 #include "core/text/tokenizer.h"
 #include "core/text/train_bpe.h"
+#include "core/text/train_word_piece.h"
 #include "core/text/unicode.h"
 
 namespace mslua::text {
@@ -61,15 +62,24 @@ size_t LineFrom(absl::string_view text, int64_t wanted) {
 
 }  // namespace
 
+StatusOr<std::string> TrainOnTexts(const std::vector<absl::string_view>& texts, const TrainOptions& options) {
+  const auto train = [&](auto trainer) -> StatusOr<std::string> {
+    for (size_t i = 0; i < texts.size(); ++i)
+      RETURN_IF_ERROR(Annotate(trainer.Add(texts[i]), absl::StrCat("text ", i + 1)));
+    return trainer.Train(options.vocab_size, options.special);
+  };
+  return options.word_piece ? train(WordPieceTrainer(options.lowercase)) : train(BpeTrainer());
+}
+
 StatusOr<int64_t> TrainTokenizer(const std::vector<std::string>& files, const TrainOptions& options,
                                  const std::string& out) {
   RETURN_IF_ERROR(CheckNewFolder(out));
-  BpeTrainer trainer;
+  std::vector<std::string> texts;
   for (const std::string& file : files) {
-    ASSIGN_OR_RETURN(const std::string text, ReadText(file));
-    RETURN_IF_ERROR(Annotate(trainer.Add(text), file));
+    ASSIGN_OR_RETURN(std::string text, ReadText(file));
+    texts.push_back(std::move(text));
   }
-  ASSIGN_OR_RETURN(const std::string json, trainer.Train(options.vocab_size, options.special));
+  ASSIGN_OR_RETURN(const std::string json, TrainOnTexts({texts.begin(), texts.end()}, options));
   RETURN_IF_ERROR(MakeFolders(out));
   RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(out, "/tokenizer.json"), json));
   ASSIGN_OR_RETURN(const auto made, Tokenizer::Open(out));

@@ -5,17 +5,22 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "core/base/status.h"
 
 namespace mslua::text {
 
 struct TrainOptions {
   int64_t vocab_size = 0;
-  std::vector<std::string> special = {"<|endoftext|>"};
+  bool word_piece = false;           // else a byte-level BPE
+  bool lowercase = true;             // of WordPiece: letters become small and lose their accents
+  std::vector<std::string> special;  // tokens beside WordPiece's own
 };
 
-// Trains a byte-level BPE on the text files and writes tokenizer.json into the new or empty folder `out`. Gives the
-// size of the vocabulary.
+// Trains a tokenizer on texts; gives the text of its tokenizer.json.
+StatusOr<std::string> TrainOnTexts(const std::vector<absl::string_view>& texts, const TrainOptions& options);
+// Trains one on the text files and writes tokenizer.json into the new or empty folder `out`. Gives the size of the
+// vocabulary.
 StatusOr<int64_t> TrainTokenizer(const std::vector<std::string>& files, const TrainOptions& options,
                                  const std::string& out);
 

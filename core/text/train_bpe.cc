@@ -1,15 +1,12 @@
 #include "core/text/train_bpe.h"
 
 #include <algorithm>
-#include <queue>
-#include <set>
-#include <tuple>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "core/json/json.h"
 #include "core/text/byte_level.h"
+#include "core/text/pairs.h"
 #include "core/text/parts.h"
 #include "core/text/unicode.h"
 #include "core/text/vocabulary.h"
@@ -17,89 +14,11 @@
 namespace mslua::text {
 namespace {
 
-using Pair = std::pair<int32_t, int32_t>;
-
 const Json& Splitter() {
   static const auto* const json =
       new Json{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
   return *json;
 }
-
-struct Word {
-  std::vector<int32_t> ids;
-  int64_t count = 0;
-};
-
-// The words of a text and where their pairs are.
-class Pairs {
- public:
-  explicit Pairs(std::vector<Word> words) : words_(std::move(words)) {
-    for (size_t k = 0; k < words_.size(); ++k) Count(k, 1);
-    for (const auto& [pair, count] : counts_) queue_.push({count, pair});
-    changed_.clear();
-  }
-
-  // The pair that occurs most often; false: none occurs twice.
-  bool Best(Pair* pair) {
-    while (!queue_.empty()) {
-      const Candidate best = queue_.top();
-      queue_.pop();
-      const int64_t now = counts_[best.pair];
-      if (now == best.count && now >= 2) {
-        *pair = best.pair;
-        return true;
-      }
-      if (now < best.count && now >= 2) queue_.push({now, best.pair});
-    }
-    return false;
-  }
-
-  void Join(Pair pair, int32_t id) {
-    const absl::flat_hash_set<size_t> places = std::move(places_[pair]);
-    places_.erase(pair);
-    for (const size_t k : places) {
-      Count(k, -1);
-      std::vector<int32_t>& ids = words_[k].ids;
-      size_t to = 0;
-      for (size_t from = 0; from < ids.size(); ++to) {
-        const bool joined = from + 1 < ids.size() && ids[from] == pair.first && ids[from + 1] == pair.second;
-        ids[to] = joined ? id : ids[from];
-        from += joined ? 2 : 1;
-      }
-      ids.resize(to);
-      Count(k, 1);
-    }
-    for (const Pair& grown : changed_) queue_.push({counts_[grown], grown});
-    changed_.clear();
-  }
-
- private:
-  struct Candidate {
-    int64_t count;
-    Pair pair;
-    bool operator<(const Candidate& other) const {
-      return count != other.count ? count < other.count : pair > other.pair;
-    }
-  };
-
-  // Adds the pairs of word k to the counts, or takes them away.
-  void Count(size_t k, int sign) {
-    const Word& word = words_[k];
-    for (size_t i = 0; i + 1 < word.ids.size(); ++i) {
-      const Pair pair{word.ids[i], word.ids[i + 1]};
-      counts_[pair] += sign * word.count;
-      if (sign < 0) continue;
-      places_[pair].insert(k);
-      changed_.insert(pair);
-    }
-  }
-
-  std::vector<Word> words_;
-  absl::flat_hash_map<Pair, int64_t> counts_;
-  absl::flat_hash_map<Pair, absl::flat_hash_set<size_t>> places_;  // words that have it, or had it
-  std::set<Pair> changed_;                                         // pairs that may occur more often than before
-  std::priority_queue<Candidate> queue_;                           // no count in it is too low
-};
 
 Json TokenizerJson(const Vocabulary& vocabulary, Json merges, const std::vector<std::string>& special) {
   Json vocab = Json::object(), added = Json::array();

@@ -283,6 +283,15 @@ function core.valid_mask(n) end
 ---A folder or file with a tokenizer (core/text).
 ---@return Tokenizer
 function core.tokenizer(path) end
+---The same from the text of a tokenizer.json.
+---@return Tokenizer
+function core.tokenizer_of_json(text) end
+---@param kind "bpe"|"wordpiece"  @param texts string[]  @param special string[]  @param lowercase boolean of WordPiece
+---@return string json the text of a tokenizer.json
+function core.train_tokenizer(kind, texts, vocab_size, special, lowercase) end
+---The text of a file, which may be packed by gzip. It must be UTF-8.
+---@return string
+function core.read_text(path) end
 ---@return integer[] ids, integer[]? types of a pair: which text each belongs to
 function core.tokenizer_encode(tokenizer, text, pair, add_special_tokens, parse_special_tokens) end
 ---@param ids integer[]|Tensor int32 [n]

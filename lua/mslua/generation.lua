@@ -10,10 +10,23 @@ local Cell = require "mslua.cell"
 
 -------------------------------------------------------------------------------------------------------------- sampling
 
--- The token that u, float32 [n, 1] in [0, 1), draws from logits [n, 1, v]: int32 [n].
-local function choose(logits, u, how)
+-- Scores [n, v] of which those of the tokens `seen`, int32 [n, c], are made smaller: divided by `penalty` above 0,
+-- multiplied by it below (Keskar et al., 2019).
+local function penalised(scores, seen, penalty)
+  local n, v = unpack(scores.shape)
+  local rows = ops.reshape(ops.iota { size = n }, { n, 1 }) * v
+  local ids = ops.reshape(seen + rows, { -1 })
+  local counts = ops.scatter_sum(ids, ops.cast(ops.greater_equal(ids, 0), "float32"), { size = n * v })
+  local smaller = ops.select(ops.greater(scores, 0), scores / penalty, scores * penalty)
+  return ops.select(ops.greater(ops.reshape(counts, { n, v }), 0), smaller, scores)
+end
+
+-- The token that u, float32 [n, 1] in [0, 1), draws from logits [n, 1, v] where the rows have the tokens `seen` (nil:
+-- they do not matter): int32 [n].
+local function choose(logits, u, how, seen)
   local n, v = logits.shape[1], logits.shape[3]
   local scores = ops.reshape(logits, { n, v }):astype "float32"
+  if seen then scores = penalised(scores, seen, how.repetition_penalty) end
   if how.temperature == 0 then return ops.argmax(scores, 2) end
   scores = scores / how.temperature
   local ids
@@ -55,21 +68,23 @@ function Generator:graph(t, prefill)
   local key = prefill and t or 0
   if self.graphs[key] then return self.graphs[key] end
   local cache, n = self.cache, self.n
-  local function forward(ids, start, count, u)
+  local function forward(ids, start, count, u, seen)
     cache.start, cache.count, cache.prefill = start, count, prefill
     local logits = kv_cache.with(cache, self.net, ids)
     if #logits.shape ~= 3 or logits.shape[1] ~= n or logits.shape[2] ~= 1 then
       errors.fail("generate: %s gives %s, expected logits [n, 1, v] of the last token: it does not use mslua.kv_cache",
         self.net.class_name, errors.show(logits.shape))
     end
-    return choose(logits, u, self.how)
+    return choose(logits, u, self.how, seen)
   end
   local training = core.training()
   core.set_training(false)
-  local ok, graph = pcall(core.trace, forward, {
+  local inputs = {
     { name = "ids", dtype = "int32", shape = { n, t } }, { name = "start", dtype = "int32", shape = { n } },
     { name = "count", dtype = "int32", shape = { n } }, { name = "u", dtype = "float32", shape = { n, 1 } },
-  })
+  }
+  if self.seen then inputs[5] = { name = "seen", dtype = "int32", shape = { n, self.seen.size } } end
+  local ok, graph = pcall(core.trace, forward, inputs)
   core.set_training(training)
   if not ok then error(graph, 0) end
   self.graphs[key] = graph
@@ -77,6 +92,30 @@ function Generator:graph(t, prefill)
 end
 
 local function int32(list) return core.tensor(list, "int32") end
+
+-- Remembers the tokens of each row, where they are penalised. `size`: the most that a row will have.
+function Generator:remember(rows, size)
+  self.seen = { size = size, known = {}, lists = {}, counts = {} }
+  for r, row in ipairs(rows) do
+    self.seen.known[r], self.seen.lists[r], self.seen.counts[r] = {}, {}, 0
+    for _, id in ipairs(row) do self:see(r, id) end
+    -- Places that are free repeat a token.
+    for i = self.seen.counts[r] + 1, size do self.seen.lists[r][i] = row[1] end
+  end
+end
+
+function Generator:see(r, id)
+  local seen = self.seen
+  if not seen or seen.known[r][id] then return end
+  seen.known[r][id], seen.counts[r] = true, seen.counts[r] + 1
+  seen.lists[r][seen.counts[r]] = id
+end
+
+-- Runs a graph on these inputs and the tokens that are remembered.
+function Generator:run(graph, ids, start, count, u)
+  if not self.seen then return graph:run(ids, start, count, u):totable() end
+  return graph:run(ids, start, count, u, int32(self.seen.lists)):totable()
+end
 
 -- Computes the newest counts[r] tokens of each row r from the beginning: the next token of each.
 function Generator:prefill(rows, counts, u)
@@ -89,14 +128,14 @@ function Generator:prefill(rows, counts, u)
     for i = 1, t do ids[r][i] = i <= counts[r] and row[#row - counts[r] + i] or 0 end
   end
   self.behind = counts
-  return self:graph(t, true):run(int32(ids), int32(start), int32(counts), u):totable()
+  return self:run(self:graph(t, true), int32(ids), int32(start), int32(counts), u)
 end
 
 -- One more token of each row.
 function Generator:step(rows, u)
   local ids, one = {}, {}
   for r, row in ipairs(rows) do ids[r], one[r] = { row[#row] }, 1 end
-  local next_ids = self:graph(1, false):run(int32(ids), int32(self.behind), int32(one), u):totable()
+  local next_ids = self:run(self:graph(1, false), int32(ids), int32(self.behind), int32(one), u)
   for r in ipairs(rows) do self.behind[r] = self.behind[r] + 1 end
   return next_ids
 end
@@ -119,6 +158,7 @@ local fields = {
   { "temperature", "number", 1, min = 0 },
   { "top_k", "integer", 0, min = 0 },
   { "top_p", "number", 1, above = 0, max = 1 },
+  { "repetition_penalty", "number", 1, above = 0 },
   { "seed", "integer", 1, min = 0 },
   { "stop_ids", "integers", {} },
   { "on_token", "function" },
@@ -142,10 +182,12 @@ end
 
 --- Continues sequences: `ids` is a list of token ids, or a list of such lists, of unequal lengths too; gives the same
 --- with up to `count` tokens behind. temperature: of the softmax, 0 takes the most likely token; top_k: from so many of
---- the most likely (0: all); top_p: from the fewest that have this probability together; the same seed draws the same.
+--- the most likely (0: all); top_p: from the fewest that have this probability together; repetition_penalty: above 1,
+--- tokens that the row has already are less likely, a logit above 0 is divided by it and one below multiplied; the same
+--- seed draws the same.
 --- A row ends at one of stop_ids, or where on_token(row, id) gives true. Past the network's block the newest half of it
 --- is computed again, and tokens before it are forgotten. (ids, count = 128, temperature = 1, top_k = 0, top_p = 1,
---- seed = 1, stop_ids, on_token)
+--- repetition_penalty = 1, seed = 1, stop_ids, on_token)
 ---@param ids integer[]|integer[][]
 ---@return integer[]|integer[][]
 function Cell:generate(ids, ...)
@@ -164,6 +206,11 @@ function Cell:generate(ids, ...)
   for _, id in ipairs(a.stop_ids) do stops[id] = true end
   local n, block = #rows, self.block
   local run = generator(self, n, block, a)
+  if a.repetition_penalty ~= 1 then
+    local longest = 0
+    for _, row in ipairs(rows) do longest = math.max(longest, #row) end
+    run:remember(rows, longest + a.count)
+  end
   local draws = core.rand({ a.count, n, 1 }, "float32", ("generate.%d"):format(a.seed))
   local out, lengths, left = {}, {}, n
   for r, row in ipairs(rows) do out[r], lengths[r] = { unpack(row) }, #row end
@@ -177,6 +224,7 @@ function Cell:generate(ids, ...)
     end
     for r, id in ipairs(found) do
       table.insert(rows[r], id)
+      run:see(r, id)
       if not ended[r] then
         table.insert(out[r], id)
         if stops[id] or (a.on_token and a.on_token(r, id)) then

@@ -73,6 +73,7 @@ take(require "mslua.callbacks", "Callback", "LossMonitor", "TimeMonitor", "Model
 ms.Model = require "mslua.model"
 take(require "mslua.checkpoint", "save_checkpoint", "load_checkpoint", "load_param_into_net")
 require "mslua.generation"
+require "mslua.translation"
 take(require "mslua.pretrained", "from_pretrained", "save_pretrained")
 take(require "mslua.peft", "save_adapter", "load_adapter")
 take(require "mslua.grad", "grad", "value_and_grad")

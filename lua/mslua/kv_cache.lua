@@ -14,6 +14,9 @@ local M = {}
 ---@field count Value int32 [n]: how many of the new tokens of each row count
 ---@field prefill boolean whether the new tokens are the first
 ---@field entries table<Cell, {key: Parameter, value: Parameter}>
+---@field parents Value? int32 [n]: each row continues the tokens of that row, from 0; nil: its own
+---@field beams integer? how many rows of the cache belong to a row of what `keep` makes; default 1
+---@field kept table<Cell, Parameter[]>? what `keep` holds
 
 local current  -- mslua.KvCache?, while a graph of generation is traced
 
@@ -61,8 +64,10 @@ function M.attend(cell, q, k, v, how)
     errors.fail("%s: generation needs causal attention", cell.class_name)
   end
   local entry = entry_of(cell, k, v)
-  local keys = ops.update_slice(entry.key, k, current.start, { axis = 3 })
-  local values = ops.update_slice(entry.value, v, current.start, { axis = 3 })
+  local keys, values = entry.key, entry.value
+  if current.parents then keys, values = ops.gather(keys, current.parents), ops.gather(values, current.parents) end
+  keys = ops.update_slice(keys, k, current.start, { axis = 3 })
+  values = ops.update_slice(values, v, current.start, { axis = 3 })
   core.assign(entry.key, keys)
   core.assign(entry.value, values)
   -- Tokens that fill up shorter prompts stand behind theirs: no token that counts sees them.
@@ -71,6 +76,46 @@ function M.attend(cell, q, k, v, how)
     scale = how.scale, key_lengths = current.start + current.count,
   })
 end
+
+-- x [n, ..] with each row `beams` times, one after another.
+local function repeated(x, beams)
+  if beams == 1 then return x end
+  local shape, wide = x.shape, { x.shape[1], beams }
+  for i = 2, #shape do wide[i + 1] = shape[i] end
+  x = ops.broadcast_to(ops.expand_dims(x, 2), wide)
+  table.remove(wide, 1)
+  wide[1] = shape[1] * beams
+  return ops.reshape(x, wide)
+end
+
+--- What `make` gives, a list of values that do not depend on the tokens that are generated, such as an encoder's result
+--- and its projections. With a cache they are computed with the first tokens and kept for those that follow.
+---@param cell Cell whose values they are
+---@param make fun(): Value[]
+---@param once? boolean the values have a row for each row of the cache already
+---@return Value[]
+function M.keep(cell, make, once)
+  if not current then return make() end
+  current.kept = current.kept or {}
+  if not current.prefill then return (assert(current.kept[cell], "kv_cache.keep: the first tokens come first")) end
+  local values, states = make(), current.kept[cell] or {}
+  for i, value in ipairs(values) do
+    value = repeated(value, once and 1 or current.beams or 1)
+    values[i] = value
+    if not states[i] then
+      local number = current.made or 0
+      current.made = number + 1
+      states[i] = core.state { name = ("cache.%d.kept"):format(number), dtype = value.dtype, init = "zeros",
+        shape = value.shape }
+    end
+    core.assign(states[i], value)
+  end
+  current.kept[cell] = states
+  return values
+end
+
+--- Whether a cache is in use whose first tokens have been computed.
+function M.continues() return current ~= nil and not current.prefill end
 
 --- x [n, t, d], or with a cache the row [n, 1, d] of each sequence's last token.
 function M.last(x)

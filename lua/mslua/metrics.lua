@@ -203,9 +203,15 @@ local function sums_of_rows(name, rows)
 end
 
 local function check_table(name, m)
+  if m.compute ~= nil then
+    if type(m.compute) ~= "function" or next(m, next(m)) then
+      errors.fail("metrics: %s: expected { compute = function(network) ... end } alone, got %s", name, errors.show(m))
+    end
+    return
+  end
   for key in pairs(m) do
     if key ~= "rows" and key ~= "finish" then
-      errors.fail("metrics: %s: unknown key '%s', expected rows and finish", name, tostring(key))
+      errors.fail("metrics: %s: unknown key '%s', expected rows and finish, or compute", name, tostring(key))
     end
   end
   for _, key in ipairs { "rows", "finish" } do
@@ -228,11 +234,18 @@ end
 ---@param list table of M.list
 ---@param found table<string, number[]> by the names of outputs
 ---@param samples integer
+---@param network Cell
 ---@return table<string, any>
-function M.finish(list, found, samples)
+function M.finish(list, found, samples, network)
   local results = {}
   for _, m in ipairs(list) do
-    if m.finish then
+    if m.compute then
+      local value = m.compute(network)
+      if type(value) ~= "number" then
+        errors.fail("metrics: %s.compute: expected a number, got %s", m.name, errors.show(value))
+      end
+      results[m.name] = value
+    elseif m.finish then
       local sums = {}
       for name, values in pairs(found) do
         local part = name:match("^" .. m.name:gsub("%p", "%%%0") .. "/(.*)$")
@@ -253,7 +266,8 @@ end
 --- Turns `{"loss", "top1", mine = function(output, label) ... end}` into a list with "loss" first. A metric that is no
 --- mean over rows is `{ rows = function(output, label) ... end, finish = function(sums, samples) ... end }`: rows gives
 --- a tensor [n, ..] or a table of them by name, and finish gets their sums over the dataset, numbers and flat lists of
---- numbers, and makes one number of them (of one tensor: sums.value).
+--- numbers, and makes one number of them (of one tensor: sums.value). `{ compute = function(network) ... end }` gives a
+--- number that does not come from the evaluation's batches, such as BLEU of what the network generates.
 ---@param metrics table
 ---@param loss_fn Cell?
 ---@return {name: string, kind: "mean"|"percent"|"matrix", rows?: fun(output, label), sums?: function,
@@ -265,10 +279,10 @@ function M.list(metrics, loss_fn)
     given[name] = true
     if (name == "loss" or entry.of_loss) and not loss_fn then errors.fail("metrics: %s needs a loss_fn", name) end
     local function loss_of(output, label) return loss_rows(loss_fn, output, label) end
-    local m = { name = name, kind = entry.kind, finish = entry.finish, sums = entry.sums }
+    local m = { name = name, kind = entry.kind, finish = entry.finish, sums = entry.sums, compute = entry.compute }
     if entry.of_loss then
       m.sums = function(output, label, mask) return { loss = M.sum(loss_of(output, label), mask.shape[1]) } end
-    elseif not entry.sums then
+    elseif not entry.sums and not entry.compute then
       m.rows = entry.rows or loss_of
     end
     list[#list + 1] = m
@@ -286,10 +300,14 @@ function M.list(metrics, loss_fn)
     local f = metrics[name]
     if type(f) == "table" and not getmetatable(f) then
       check_table(name, f)
-      add(name, { kind = "mean", sums = sums_of_rows(name, f.rows), finish = f.finish })
+      if f.compute then
+        add(name, { kind = "mean", compute = f.compute })
+      else
+        add(name, { kind = "mean", sums = sums_of_rows(name, f.rows), finish = f.finish })
+      end
     elseif type(f) ~= "function" then
-      errors.fail("metrics: %s: expected function(output, label) giving a number a row, or { rows =, finish = }, "
-        .. "got %s", name, errors.show(f))
+      errors.fail("metrics: %s: expected function(output, label) giving a number a row, { rows =, finish = } or "
+        .. "{ compute = }, got %s", name, errors.show(f))
     else
       add(name, { kind = "mean", rows = f })
     end

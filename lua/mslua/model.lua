@@ -228,6 +228,17 @@ local function own_loss(network, ...)
   return (check_loss(network.class_name, network(...)))
 end
 
+-- A metric that is computed from the network reads its parameters as they are.
+local function check_computed(self, m)
+  if m.compute and self.averages then
+    errors.fail_at({ "eval", "metrics" }, "metrics: %s.compute sees the parameters, and an evaluation with train.ema "
+      .. "is of their averages: leave one of them out", m.name)
+  elseif m.compute and parallel_context.shard() then
+    errors.fail_at({ "eval", "metrics" }, "metrics: %s.compute runs on each rank by itself, and ranks have parts of "
+      .. "the parameters: train data parallel, or leave it out", m.name)
+  end
+end
+
 --- The compiled evaluation on a dataset.
 ---@return {graph: Graph, dataset: Dataset, metrics: {name: string, kind: string}[]}
 ---@package
@@ -235,12 +246,13 @@ function Model:eval_spec(dataset)
   self.network:_as_root()
   local names, shown, matrices, finishes = {}, {}, {}, false
   for _, m in ipairs(self.metrics) do
+    check_computed(self, m)
     if m.kind == "matrix" then
       matrices[#matrices + 1] = m.name
     else
       shown[#shown + 1] = { name = m.name, kind = m.kind }
     end
-    finishes = finishes or m.finish ~= nil
+    finishes = finishes or m.finish ~= nil or m.compute ~= nil
   end
   local function forward(...)
     local columns, n = { ... }, select("#", ...)
@@ -254,7 +266,9 @@ function Model:eval_spec(dataset)
     end
     local output = wrap.output(self.network, unpack(columns, 1, n - 1))
     for _, m in ipairs(self.metrics) do
-      if m.rows then
+      if m.compute then
+        -- When the batches are through.
+      elseif m.rows then
         add(m.name, summed(m, m.rows(output, columns[n]), rows, dataset))
       else
         local parts = metrics.sums_of(m, output, columns[n], rows)
@@ -268,7 +282,9 @@ function Model:eval_spec(dataset)
     outputs = names, amp = self.amp, shard = parallel_context.shard(), history = self.averages,
   }
   return { graph = graph, dataset = dataset:open(), metrics = shown, matrices = matrices, labels = self.labels or {},
-    finish = finishes and function(...) return metrics.finish(self.metrics, ...) end or nil }
+    finish = finishes and function(sums, samples)
+      return metrics.finish(self.metrics, sums, samples, self.network)
+    end or nil }
 end
 
 local bind_eval = args.signature("eval", { { "valid_dataset", "dataset", required = true } })
@@ -284,7 +300,8 @@ end
 ---@return table<string, number>
 ---@package
 function Model:evaluate(spec)
-  return metrics.finish(self.metrics, core.evaluate(spec.graph, spec.dataset, parallel_context.together()))
+  local sums, samples = core.evaluate(spec.graph, spec.dataset, parallel_context.together())
+  return metrics.finish(self.metrics, sums, samples, self.network)
 end
 
 --- Gives the network's parameters the averages that train's `ema` has kept, for predict, save_checkpoint and export.

@@ -340,7 +340,36 @@ local function generating()
   local net = recipe:make_network()
   net:_as_root()
   load_weights(recipe, net)
+  if net.translation then
+    local tokenizer = net.translation.tokenizer
+    return net, {
+      encode = function(s) return (tokenizer:encode { text = s, add_special_tokens = false }) end,
+      decode = function(ids) return tokenizer:decode(ids) end,
+    }, { net.translation.stop }
+  end
   return net, not flags.ids and text_source.of_dataset(recipe:make_dataset "dataset") or nil, {}
+end
+
+-- Prints the translation of a prompt by a network of an encoder and a decoder.
+local function translate(net, tokens, prompt)
+  local flags, how = core.options, net.translation
+  if flags.temperature ~= 1 or flags.top_k ~= 0 or flags.top_p ~= 1 or flags.repetition_penalty ~= 1 or flags.stop
+    or flags.texts ~= 1 then
+    params.usage_error("%s translates by beam search: --temperature, --top-k, --top-p, --repetition-penalty, --stop "
+      .. "and --texts have no effect", flags.file)
+  end
+  local ids = net:translate {
+    sources = { prompt }, begin = how.begin, stop = how.stop, beams = how.beams, length_penalty = how.length_penalty,
+    max_tokens = flags.max_new,
+  }[1]
+  local text = tokens.decode(ids)
+  if flags.json then
+    print(('{"prompt_ids": [%s], "ids": [%s], "text": %s}'):format(table.concat(prompt, ", "), table.concat(ids, ", "),
+      literal.json_string(text)))
+  else
+    print(text)
+  end
+  return 0
 end
 
 -- The prompt as ids.
@@ -376,20 +405,23 @@ local function prompt_ids(tokens)
   return tokens.encode(text)
 end
 
-local function check_top_p()
+local function check_sampling()
   local top_p = core.options.top_p
   if top_p <= 0 or top_p > 1 then
     params.usage_error("--top-p: expected a number above 0 and at most 1, got %g", top_p)
   end
+  local penalty = core.options.repetition_penalty
+  if penalty <= 0 then params.usage_error("--repetition-penalty: expected a number above 0, got %g", penalty) end
 end
 
 --- `mslua generate RECIPE|DIR`: texts that continue a prompt.
 function M.generate()
   local flags = core.options
-  check_top_p()
+  check_sampling()
   local net, tokens, stop_ids = generating()
   if flags.stop and not tokens then params.usage_error "--stop is a text, and there is no tokenizer" end
   local prompt = prompt_ids(tokens)
+  if net.translation then return translate(net, tokens, prompt) end
   local rows, drawn, cut = {}, {}, {}
   for r = 1, flags.texts do rows[r], drawn[r] = prompt, {} end
   local function on_token(r, id)
@@ -402,7 +434,7 @@ function M.generate()
   end
   net:generate(rows, {
     count = flags.max_new, temperature = flags.temperature, top_k = flags.top_k, top_p = flags.top_p,
-    seed = flags.draws_seed, stop_ids = stop_ids, on_token = on_token,
+    repetition_penalty = flags.repetition_penalty, seed = flags.draws_seed, stop_ids = stop_ids, on_token = on_token,
   })
   local before = tokens and tokens.decode(prompt)
   for r = 1, flags.texts do
@@ -427,7 +459,7 @@ local CHAT_HELP = [[
 ---@return fun(line: string): boolean
 function M.chat()
   local flags = core.options
-  check_top_p()
+  check_sampling()
   local net, tokens, stop_ids = generating()
   if not tokens or not tokens.tokenizer then
     params.usage_error("%s has no tokenizer with special tokens, so that messages have no roles; to continue text: "
@@ -435,7 +467,8 @@ function M.chat()
   end
   local talk = require "mslua.text.conversation"(net, tokens.tokenizer, {
     template = flags.template, system = flags.system, count = flags.max_new, stop_ids = stop_ids,
-    temperature = flags.temperature, top_k = flags.top_k, top_p = flags.top_p, seed = flags.draws_seed,
+    temperature = flags.temperature, top_k = flags.top_k, top_p = flags.top_p,
+    repetition_penalty = flags.repetition_penalty, seed = flags.draws_seed,
   })
   return function(line)
     local command, rest = line:match "^%.(%S*)%s*(.-)%s*$"

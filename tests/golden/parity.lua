@@ -48,7 +48,20 @@ local function column(name, step)
   return core.tensor(ids, "int32"):reshape(spec.shape)
 end
 
-local function forward(x, y) return loss(net(x), y) end
+-- The columns of a step: a source where the network takes one, data, and labels.
+local names = case.s and { "s", "x", "y" } or { "x", "y" }
+
+local function columns(step)
+  local list = {}
+  for i, name in ipairs(names) do list[i] = column(name, step) end
+  return unpack(list)
+end
+
+local function forward(...)
+  local list = { ... }
+  local y = table.remove(list)
+  return loss(net(unpack(list)), y)
+end
 
 local failures, worst = {}, {}
 
@@ -63,10 +76,9 @@ end
 
 net:set_train(true)
 local trained, spec = optimizer:bind(net)
-local x, y = column("x", 1), column("y", 1)
 
 if mode == "f64" then
-  local values, _, gradients = core.value_and_grad(forward, {}, trained)(x, y)
+  local values, _, gradients = core.value_and_grad(forward, {}, trained)(columns(1))
   near("loss", "loss", values[1]:item(), case.losses[1], 1e-9)
   local left = {}
   for name in pairs(case.gradient_norms) do left[name] = true end
@@ -81,13 +93,15 @@ if mode == "f64" then
 end
 
 local clip = recipe.train.clip_norm and { kind = "norm", value = recipe.train.clip_norm }
+local inputs = {}
+for i, name in ipairs(names) do
+  inputs[i] = { name = name, dtype = column(name, 1).dtype, shape = case[name].shape }
+end
 local step = core.stepper {
   schedule = optimizer.schedule,
   graph = core.build_train {
     name = "golden", forward = forward, parameters = trained, optimizer = spec, clip = clip,
-    inputs = {
-      { name = "x", dtype = x.dtype, shape = case.x.shape }, { name = "y", dtype = y.dtype, shape = case.y.shape },
-    },
+    inputs = inputs,
   },
 }
 local spread = 0
@@ -98,7 +112,7 @@ for i = 1, case.steps do
     spread = math.max(spread, case.spread[i])
     if i > 1 then tolerance = math.max(tolerance, 3 * spread) end
   end
-  local got = step(column("x", i), column("y", i)):item()
+  local got = step(columns(i)):item()
   near("losses", "loss of step " .. i, got, case.losses[i], tolerance)
 end
 

@@ -49,6 +49,30 @@ end
 
 local net = nets[1]
 
+check.case("a penalty of tokens that are there", function()
+  -- By hand: the tokens of the row have smaller logits, whether they stand in the prompt or were generated.
+  local function penalised(prompt, penalty, count)
+    net:set_train(false)
+    local ids, seen = { unpack(prompt) }, {}
+    for _, id in ipairs(prompt) do seen[id] = true end
+    for _ = 1, count do
+      local logits = net(ms.Tensor({ ids }, ms.int32))[1][#ids]:totable()
+      local best
+      for i, v in ipairs(logits) do
+        if seen[i - 1] then logits[i] = v > 0 and v / penalty or v * penalty end
+        if not best or logits[i] > logits[best] then best = i end
+      end
+      ids[#ids + 1], seen[best - 1] = best - 1, true
+    end
+    return ids
+  end
+  for _, penalty in ipairs { 1.3, 0.7, 1e6 } do
+    local found = net:generate(prompts, { count = 5, temperature = 0, repetition_penalty = penalty })
+    for r, prompt in ipairs(prompts) do check.equal(found[r], penalised(prompt, penalty, 5)) end
+  end
+  check.fails_here("above 0, got 0", function() net:generate({ 1 }, { repetition_penalty = 0 }) end)
+end)
+
 check.case("draws", function()
   local how = { count = 20, temperature = 1, seed = 5 }
   check.equal(net:generate(prompts, how), net:generate(prompts, how))

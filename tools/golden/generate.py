@@ -127,14 +127,17 @@ class GptBlock(nn.Module):
         self.attn = nn.ModuleDict({"in_proj": nn.Linear(dim, 3 * dim), "out_proj": nn.Linear(dim, dim)})
         self.up, self.down = nn.Linear(dim, 4 * dim), nn.Linear(4 * dim, dim)
 
-    def forward(self, x):
+    def attention(self, x):
         n, t, e = x.shape
         q, k, v = (part.reshape(n, t, self.heads, e // self.heads).transpose(1, 2)
-                   for part in self.attn["in_proj"](self.ln1(x)).split(e, 2))
+                   for part in self.attn["in_proj"](x).split(e, 2))
         scores = q @ k.transpose(2, 3) / math.sqrt(e // self.heads)
         hidden = torch.ones(t, t, dtype=torch.bool).triu(1)
         y = scores.masked_fill(hidden, -math.inf).softmax(-1) @ v
-        x = x + self.attn["out_proj"](y.transpose(1, 2).reshape(n, t, e))
+        return self.attn["out_proj"](y.transpose(1, 2).reshape(n, t, e))
+
+    def forward(self, x):
+        x = x + self.attention(self.ln1(x))
         return x + self.down(F.gelu(self.up(self.ln2(x)), approximate=self.gelu))
 
 
@@ -329,10 +332,156 @@ class Vit(Classifier):
         return self.classifier(self.norm(x)[:, 0])
 
 
+class Experts(nn.Module):
+    """The experts of a block, each token by the k that a router chooses, without a limit of their capacity."""
+
+    def __init__(self, dim, hidden, experts, k):
+        super().__init__()
+        self.k, self.router = k, nn.Linear(dim, experts, bias=False)
+        self.up, self.down = (nn.Parameter(torch.empty(experts, a, b)) for a, b in ((dim, hidden), (hidden, dim)))
+        self.up_bias, self.down_bias = (nn.Parameter(torch.empty(experts, 1, n)) for n in (hidden, dim))
+        self.up_bias.decays = self.down_bias.decays = False
+
+    def forward(self, x):
+        flat = x.flatten(0, 1)
+        likely = self.router(flat).softmax(-1)
+        weights, chosen = likely.topk(self.k)
+        weights = weights / weights.sum(-1, keepdim=True)
+        y = torch.zeros_like(flat)
+        for e in range(likely.shape[1]):
+            token, place = (chosen == e).nonzero(as_tuple=True)
+            inner = F.gelu(flat[token] @ self.up[e] + self.up_bias[e])
+            y = y.index_add(0, token, (inner @ self.down[e] + self.down_bias[e]) * weights[token, place, None])
+        first = F.one_hot(chosen[:, 0], likely.shape[1]).to(likely.dtype).mean(0)
+        return y.reshape(x.shape), (first * likely.mean(0)).sum() * likely.shape[1]
+
+
+class MoeBlock(GptBlock):
+    def __init__(self, dim, heads, hidden, experts, k):
+        super().__init__(dim, heads, "none")
+        del self.up, self.down
+        self.moe = Experts(dim, hidden, experts, k)
+
+    def forward(self, x):
+        x = x + self.attention(self.ln1(x))
+        y, balance = self.moe(self.ln2(x))
+        return x + y, balance
+
+
+class MoeGpt(nn.Module):
+    def __init__(self, p):
+        super().__init__()
+        layers, heads, dim = p["layers"], p["heads"], p["dim"]
+        self.tokens, self.positions = nn.Embedding(65, dim), nn.Embedding(p["block"], dim)
+        blocks = [MoeBlock(dim, heads, p["hidden"], p["experts"], p["top_k"]) for _ in range(layers)]
+        self.blocks, self.ln = nn.ModuleList(blocks), nn.LayerNorm(dim)
+        self.rules = {}
+        for name, parameter in self.named_parameters():
+            if "bias" in name or "ln" in name:
+                self.rules[name] = 1 if ".weight" in name else 0
+            else:
+                residual = name.endswith(("out_proj.weight", "moe.down"))
+                self.rules[name] = ("normal", 0.02 / math.sqrt(2 * layers) if residual else 0.02)
+
+    def loss(self, ids, labels):
+        x = self.tokens(ids) + self.positions(torch.arange(ids.shape[1]))
+        balances = []
+        for block in self.blocks:
+            x, balance = block(x)
+            balances.append(balance)
+        logits = (self.ln(x) @ self.tokens.weight.T).flatten(0, 1)
+        return F.cross_entropy(logits, labels.flatten()) + 0.01 * sum(balances) / len(balances)
+
+
+class Translator(nn.Module):
+    """torch.nn's layers of the Transformer, normalised before each part; id 0 is padding."""
+
+    def __init__(self, p):
+        super().__init__()
+        self.dim = dim = p["dim"]
+        how = {"dropout": 0, "batch_first": True, "norm_first": True}
+        self.tokens = nn.Embedding(p["vocab"], dim)
+        self.encoder = nn.ModuleList([nn.TransformerEncoderLayer(dim, p["heads"], p["hidden"], **how)
+                                      for _ in range(p["layers"])])
+        self.decoder = nn.ModuleList([nn.TransformerDecoderLayer(dim, p["heads"], p["hidden"], **how)
+                                      for _ in range(p["layers"])])
+        self.encoder_norm, self.decoder_norm = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.smoothing = p["smoothing"]
+        self.rules = {}
+        for name, parameter in self.named_parameters():
+            if "norm" in name or name.endswith("bias"):
+                self.rules[name] = 1 if "norm" in name and name.endswith("weight") else 0
+            else:
+                self.rules[name] = ("normal", dim**-0.5) if name == "tokens.weight" else ("xavier_uniform",)
+
+    def embed(self, ids):
+        half = self.dim // 2
+        angles = torch.arange(ids.shape[1], dtype=torch.float64)[:, None] / 10000 ** (
+            torch.arange(half, dtype=torch.float64) / (half - 1))
+        # mslua keeps the table in float32.
+        waves = torch.cat([angles.sin(), angles.cos()], 1).float()
+        return self.tokens(ids) * math.sqrt(self.dim) + waves.to(self.tokens.weight.dtype)
+
+    def loss(self, source, target, labels):
+        hidden, x = source == 0, self.embed(source)
+        for layer in self.encoder:
+            x = layer(x, src_key_padding_mask=hidden)
+        memory, t = self.encoder_norm(x), target.shape[1]
+        later = torch.ones(t, t, dtype=torch.bool).triu(1)
+        x = self.embed(target)
+        for layer in self.decoder:
+            x = layer(x, memory, tgt_mask=later, memory_key_padding_mask=hidden)
+        logits = (self.decoder_norm(x) @ self.tokens.weight.T).flatten(0, 1)
+        return F.cross_entropy(logits, labels.flatten(), ignore_index=0, label_smoothing=self.smoothing)
+
+
+class BertLayer(nn.Module):
+    def __init__(self, dim, heads, hidden):
+        super().__init__()
+        self.heads = heads
+        self.attention = nn.ModuleDict({"in_proj": nn.Linear(dim, 3 * dim), "out_proj": nn.Linear(dim, dim)})
+        self.attention_norm, self.output_norm = nn.LayerNorm(dim, 1e-12), nn.LayerNorm(dim, 1e-12)
+        self.intermediate, self.output = nn.Linear(dim, hidden), nn.Linear(hidden, dim)
+
+    def forward(self, x, hidden):
+        n, t, e = x.shape
+        q, k, v = (part.reshape(n, t, self.heads, e // self.heads).transpose(1, 2)
+                   for part in self.attention["in_proj"](x).split(e, 2))
+        scores = (q @ k.transpose(2, 3) / math.sqrt(e // self.heads)).masked_fill(hidden[:, None, None], -math.inf)
+        y = (scores.softmax(-1) @ v).transpose(1, 2).reshape(n, t, e)
+        x = self.attention_norm(x + self.attention["out_proj"](y))
+        return self.output_norm(x + self.output(F.gelu(self.intermediate(x))))
+
+
+class BertClassifier(nn.Module):
+    """BERT with its pooler and four classes; id 0 is padding."""
+
+    def __init__(self, p):
+        super().__init__()
+        dim = p["dim"]
+        self.words, self.positions = nn.Embedding(p["vocab"], dim), nn.Embedding(p["block"], dim)
+        self.segments, self.norm = nn.Embedding(2, dim), nn.LayerNorm(dim, 1e-12)
+        self.layers = nn.ModuleList([BertLayer(dim, p["heads"], p["hidden"]) for _ in range(p["layers"])])
+        self.pooler, self.classifier = nn.Linear(dim, dim), nn.Linear(dim, 4)
+        self.rules = {}
+        for name, parameter in self.named_parameters():
+            gain = "norm" in name and name.endswith("weight")
+            self.rules[name] = ("normal", 0.02) if parameter.dim() > 1 else 1 if gain else 0
+
+    def loss(self, ids, labels):
+        x = self.words(ids) + self.positions(torch.arange(ids.shape[1])) + self.segments(torch.zeros_like(ids))
+        x = self.norm(x)
+        for layer in self.layers:
+            x = layer(x, ids == 0)
+        return F.cross_entropy(self.classifier(torch.tanh(self.pooler(x[:, 0]))), labels)
+
+
 def mslua_name(name, module):
     """mslua names what normalises gamma and beta, and a table of embeddings embedding_table."""
     if isinstance(module, (nn.BatchNorm2d, nn.LayerNorm, RmsNorm)):
         return name[:-len("weight")] + "gamma" if name.endswith("weight") else name[:-len("bias")] + "beta"
+    if isinstance(module, nn.MultiheadAttention):
+        return name.replace("in_proj_", "in_proj.")
     return name[:-len("weight")] + "embedding_table" if isinstance(module, nn.Embedding) else name
 
 
@@ -347,10 +496,9 @@ def names_of(net):
 
 
 def batch(case, step):
-    """The data of a step (from 1): normal images or uniform ids, and labels."""
-    x, y = case["x"], case["y"]
+    """The data of a step (from 1): normal images or uniform ids, and labels; before them the ids of a source."""
     out = []
-    for name, spec in (("x", x), ("y", y)):
+    for name, spec in ((name, case[name]) for name in ("s", "x", "y") if name in case):
         stream = "golden.%s.%d" % (name, step)
         if "classes" in spec:
             values = np.floor(philox.uniform(SEED, stream, spec["shape"]).astype(np.float64) * spec["classes"])
@@ -388,7 +536,24 @@ def adam_weight_decay(rate, beta1, beta2, eps, decay, clip):
             m, v = state.get(p, (torch.zeros_like(p), torch.zeros_like(p)))
             m, v = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g * g
             state[p] = m, v
-            p -= lr * (m / (torch.sqrt(v) + eps) + (decay if p.dim() > 1 else 0) * p)
+            decays = p.dim() > 1 and getattr(p, "decays", True)
+            p -= lr * (m / (torch.sqrt(v) + eps) + (decay if decays else 0) * p)
+    return update
+
+
+def adamw(rate, decay, clip):
+    """AdamW with corrected moments. Matrices decay; gradients are clipped."""
+    def update(state, parameters, step):
+        lr = rounded(rate(step), parameters)
+        norm = torch.sqrt(sum((p.grad**2).sum() for p in parameters))
+        factor = torch.clamp(clip / (norm + 1e-6), max=1)
+        for p in parameters:
+            g = p.grad * factor
+            m, v = state.get(p, (torch.zeros_like(p), torch.zeros_like(p)))
+            m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+            state[p] = m, v
+            p *= 1 - lr * (decay if p.dim() > 1 else 0)
+            p -= lr * m / (1 - 0.9**(step + 1)) / (torch.sqrt(v / (1 - 0.999**(step + 1))) + 1e-8)
     return update
 
 
@@ -420,6 +585,20 @@ def vectors():
 
 def text(n, t):
     return {"shape": [n, t], "classes": 65}, {"shape": [n, t], "classes": 65}
+
+
+def sentences(n, s, t, vocab):
+    return dict(zip("sxy", ({"shape": [n, length], "classes": vocab} for length in (s, t, t))))
+
+
+def translation(steps, n, s, t, **params):
+    return {"steps": steps, "steps_per_epoch": 100, "params": dict(params, dropout=0),
+            **sentences(n, s, t, params["vocab"])}
+
+
+def news(steps, n, t, **params):
+    return case(steps, {"shape": [n, t], "classes": params["vocab"]}, {"shape": [n], "classes": 4}, dropout=0, block=t,
+                **params)
 
 
 GPT_SMALL = {"layers": 2, "heads": 4, "dim": 32, "block": 16, "batch_size": 3}
@@ -468,6 +647,24 @@ NETWORKS = {
         "f64": case(5, *images(16, 3), width=0.25, dropout=0), "f32": case(5, *images(16, 3), width=0.5, dropout=0),
         "spread": True,
     },
+    "moe_gpt": {
+        "recipe": "moe_gpt", "make": MoeGpt,
+        "update": adam_weight_decay(warm(cosine(1e-4, 1e-3, 1900), 100), 0.9, 0.99, 1e-8, 0.1, 1.0),
+        "f64": case(5, *text(3, 16), hidden=24, experts=4, top_k=2, capacity_factor=4, **GPT_SMALL),
+        "f32": case(20, *text(4, 32), hidden=48, experts=4, top_k=2, capacity_factor=4, **GPT),
+    },
+    "transformer": {
+        "recipe": "transformer_en_de", "make": Translator,
+        "update": adam_weight_decay(lambda step: 3e-3 * (step + 1) / 400, 0.9, 0.98, 1e-9, 0, 1.0),
+        "f64": translation(5, 3, 7, 6, vocab=17, layers=2, heads=4, dim=32, hidden=40, smoothing=0.1, amp=""),
+        "f32": translation(20, 4, 12, 10, vocab=50, layers=2, heads=4, dim=64, hidden=96, smoothing=0.1, amp=""),
+    },
+    "bert": {
+        "recipe": "bert_classify", "make": BertClassifier,
+        "update": adamw(lambda step: 4e-4 * (step + 1) / 100, 0.01, 1.0),
+        "f64": news(5, 4, 10, vocab=20, layers=2, heads=2, dim=16, hidden=24),
+        "f32": news(20, 8, 16, vocab=60, layers=2, heads=4, dim=32, hidden=64),
+    },
     "vit": {
         "recipe": "vit_cifar10", "make": Vit,
         "update": adam_weight_decay(warm(cosine(0, 1e-3, 700), 100), 0.9, 0.999, 1e-8, 0.05, 1.0),
@@ -491,9 +688,9 @@ def train(spec, run, dtype):
             p.copy_(torch.from_numpy(value).to(dtype))
     losses, norms, state = [], {}, {}
     for step in range(run["steps"]):
-        x, y = (t.to(dtype) if t.is_floating_point() else t for t in batch(run, step + 1))
+        data = [t.to(dtype) if t.is_floating_point() else t for t in batch(run, step + 1)]
         net.zero_grad()
-        loss = net.loss(x, y)
+        loss = net.loss(*data)
         loss.backward()
         losses.append(loss.item())
         if step == 0:

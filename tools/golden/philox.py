@@ -51,8 +51,8 @@ def normal(seed, name, shape):
 
 
 def initial(seed, name, shape, rule):
-    """A fresh parameter in float64. rule: 0, 1, ("normal", sigma), ("uniform", bound), ("he_normal_fan_out",) or
-    ("he_uniform_sqrt5",), which is uniform in +-1/sqrt(fan in)."""
+    """A fresh parameter in float64. rule: 0, 1, ("normal", sigma), ("uniform", bound), ("he_normal_fan_out",),
+    ("xavier_uniform",) of a matrix, or ("he_uniform_sqrt5",), which is uniform in +-1/sqrt(fan in)."""
     if not isinstance(rule, tuple):
         return np.full(shape, float(rule))
     kind, area = rule[0], float(np.prod(shape[2:]))
@@ -62,6 +62,8 @@ def initial(seed, name, shape, rule):
         return np.sqrt(2.0) / np.sqrt(shape[0] * area) * normal(seed, name, shape).astype(np.float64)
     if kind == "uniform":
         bound = rule[1]
+    elif kind == "xavier_uniform":
+        bound = np.sqrt(6.0 / (shape[0] + shape[1]))
     else:
         bound = np.sqrt(3.0) * (np.sqrt(2 / (1 + np.sqrt(5.0)**2)) / np.sqrt(shape[1] * area))
     return bound * (2.0 * uniform(seed, name, shape).astype(np.float64) - 1)

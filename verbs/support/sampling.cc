@@ -16,7 +16,8 @@ SessionOptions SamplingOptionsOf(const cli::CommandLine& command) {
   options.flags.emplace_back("ckpt_given", command.Given("ckpt"));
   for (const auto& [flag, name] : {std::pair{"max-new", "max_new"}, {"top-k", "top_k"}})
     options.flags.emplace_back(name, static_cast<double>(command.Int(flag)));
-  for (const auto& [flag, name] : {std::pair{"temperature", "temperature"}, {"top-p", "top_p"}})
+  for (const auto& [flag, name] :
+       {std::pair{"temperature", "temperature"}, {"top-p", "top_p"}, {"repetition-penalty", "repetition_penalty"}})
     options.flags.emplace_back(name, command.Float(flag));
   options.flags.emplace_back("draws_seed", static_cast<double>(command.Int("seed")));
   return options;

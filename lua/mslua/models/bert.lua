@@ -75,8 +75,9 @@ function Bert:init(...)
   if c.head == "qa" then self.qa = dense(c.dim, 2) end
 end
 
---- ids int32 [n, t], segments int32 [n, t] (default: 0), mask [n, t], not 0 for tokens that count (default: all).
-function Bert:construct(ids, segments, mask)
+--- ids int32 [n, t], segments int32 [n, t] (default: 0), mask [n, t], not 0 for tokens that count (default: all), give
+--- the last layer [n, t, d].
+function Bert:encode(ids, segments, mask)
   local t, c = ids.shape[2], self.config
   if t > c.block then error(("Bert: %d tokens, the network takes at most block = %d"):format(t, c.block), 0) end
   local x = self.words(ids) + ops.reshape(self.positions(ms.arange(t)), { 1, t, c.dim })
@@ -84,6 +85,12 @@ function Bert:construct(ids, segments, mask)
   x = self.dropout(self.norm(x))
   local hidden = mask and ops.equal(mask, 0)
   for _, layer in self.layers:each() do x = layer(x, hidden) end
+  return x
+end
+
+--- ids, segments and mask as encode takes them, give what the head says.
+function Bert:construct(ids, segments, mask)
+  local x, c = self:encode(ids, segments, mask), self.config
   if self.mlm then return self.mlm(x, self.words.embedding_table) end
   if self.qa then return self.qa(x) end
   if not self.pooler then return x end

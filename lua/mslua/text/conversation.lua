@@ -13,6 +13,7 @@ local Conversation = class.Object:extend "Conversation"
 ---@field temperature number as for net:generate, as the fields below
 ---@field top_k integer
 ---@field top_p number
+---@field repetition_penalty number?
 ---@field seed integer
 
 --- `options` as ConversationOptions.
@@ -78,6 +79,7 @@ function Conversation:answer(on_text)
   self.answers = self.answers + 1
   self.net:generate(ids, {
     count = count, temperature = self.options.temperature, top_k = self.options.top_k, top_p = self.options.top_p,
+    repetition_penalty = self.options.repetition_penalty,
     seed = self.options.seed + self.answers - 1,
     on_token = function(_, id)
       ended = stops[id] or false

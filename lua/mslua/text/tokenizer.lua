@@ -21,6 +21,32 @@ end
 
 Tokenizer.__index = class.lookup
 
+local bind_train = args.signature("Tokenizer.train", {
+  { "texts", "string|strings", required = true },
+  { "vocab_size", "integer", required = true, min = 2 },
+  { "kind", "string", "bpe", choices = { "bpe", "wordpiece" } },
+  { "special", "strings" },
+  { "lowercase", "boolean", true },
+})
+
+--- Trains a tokenizer on texts, as `mslua data tokenizer` does on files: `ms.text.Tokenizer.train { texts = lines,
+--- vocab_size = 4000, kind = "wordpiece" }`. kind: "bpe", a byte-level BPE as GPT-2's, or "wordpiece" as BERT's, with
+--- [PAD] [UNK] [CLS] [SEP] [MASK] as ids 0 to 4. special: more special tokens, of a BPE { "<|endoftext|>" } by default.
+--- lowercase: of WordPiece, letters become small and lose their accents. The same texts in any order give the same
+--- tokenizer; it has fewer tokens where no pair occurs twice any more. (texts, vocab_size, kind = "bpe", special,
+--- lowercase = true)
+---@return mslua.Tokenizer
+function Tokenizer.train(...)
+  local a = bind_train(...)
+  local texts = type(a.texts) == "table" and a.texts or { a.texts }
+  local special = a.special or (a.kind == "bpe" and { "<|endoftext|>" } or {})
+  local self = setmetatable({}, Tokenizer)
+  self.path, self.json = "trained", core.train_tokenizer(a.kind, texts, a.vocab_size, special, a.lowercase)
+  self._core = core.tokenizer_of_json(self.json)
+  for key, value in pairs(core.tokenizer_info(self._core)) do self[key] = value end
+  return self
+end
+
 local function check(self, call) class.check_self(self, Tokenizer, "a Tokenizer", call) end
 
 local bind_encode = args.signature("encode", {
@@ -108,16 +134,19 @@ end
 --- Copies the tokenizer's files into a folder, which must exist. (folder)
 function Tokenizer:save(folder)
   check(self, "tokenizer:save(folder)")
-  for _, path in ipairs(self.files) do
-    local from = assert(io.open(path, "rb"))
-    local bytes = from:read "*a"
-    from:close()
-    local name = folder .. "/" .. path:match "[^/]*$"
+  local function write(name, bytes)
     local to, problem = io.open(name, "wb")
     if not to then errors.fail("save: %s", problem) end
     local written, why = to:write(bytes)
     local closed, late = to:close()
     if not written or not closed then errors.fail("save: %s: %s", name, why or late) end
+  end
+  if self.json then write(folder .. "/tokenizer.json", self.json) end
+  for _, path in ipairs(self.files) do
+    local from = assert(io.open(path, "rb"))
+    local bytes = from:read "*a"
+    from:close()
+    write(folder .. "/" .. path:match "[^/]*$", bytes)
   end
 end
 

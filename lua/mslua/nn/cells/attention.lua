@@ -104,7 +104,9 @@ function Attention:construct(query, key, value, masks)
   if rawequal(key, query) and rawequal(value, query) then
     parts = { ops.split(self.in_proj(query), 3, 3) }  -- query, key, value, each [n, t, e]
   elseif rawequal(key, value) then
-    parts = { project(self, query, 1, 1)[1], unpack(project(self, key, 2, 2)) }
+    -- While tokens are generated, what is attended to stays the same.
+    local seen = kv_cache.keep(self, function() return project(self, key, 2, 2) end, true)
+    parts = { project(self, query, 1, 1)[1], seen[1], seen[2] }
   else
     parts = { project(self, query, 1, 1)[1], project(self, key, 2, 1)[1], project(self, value, 3, 1)[1] }
   end
