@@ -20,6 +20,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import philox
+import pictures
 
 SEED = 1
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tests", "golden")
@@ -329,6 +330,16 @@ class Vit(Classifier):
         return self.classifier(self.norm(x)[:, 0])
 
 
+class Unet(pictures.Unet):
+    def __init__(self, p):
+        super().__init__(3, 2, p["width"], p["depth"])
+        self.rules = {name: ("he_normal_fan_out",) if parameter.dim() == 4 else
+                      int(".norm" in name and "weight" in name) for name, parameter in self.named_parameters()}
+
+    def loss(self, x, y):
+        return F.cross_entropy(self(x)[0], y)
+
+
 def mslua_name(name, module):
     """mslua names what normalises gamma and beta, and a table of embeddings embedding_table."""
     if isinstance(module, (nn.BatchNorm2d, nn.LayerNorm, RmsNorm)):
@@ -392,6 +403,19 @@ def adam_weight_decay(rate, beta1, beta2, eps, decay, clip):
     return update
 
 
+def adam_w(rate, beta1, beta2, eps, decay):
+    """PyTorch's AdamW."""
+    def update(state, parameters, step):
+        lr, n = rounded(rate(step), parameters), step + 1
+        for p in parameters:
+            m, v = state.get(p, (torch.zeros_like(p), torch.zeros_like(p)))
+            m, v = beta1 * m + (1 - beta1) * p.grad, beta2 * v + (1 - beta2) * p.grad * p.grad
+            state[p] = m, v
+            p *= 1 - lr * decay
+            p -= lr * (m / (1 - beta1**n)) / (torch.sqrt(v / (1 - beta2**n)) + eps)
+    return update
+
+
 def cosine(low, high, total):
     return lambda step: low + (high - low) * (1 + math.cos(math.pi * min(step, total) / total)) / 2
 
@@ -408,6 +432,10 @@ def one_cycle(high, total):
 
 def images(n, channels):
     return {"shape": [n, channels, 32, 32]}, {"shape": [n], "classes": 10}
+
+
+def masks(n):
+    return {"shape": [n, 3, 32, 32]}, {"shape": [n, 32, 32], "classes": 2}
 
 
 def case(steps, x, y, **params):
@@ -467,6 +495,10 @@ NETWORKS = {
         "recipe": "mobilenetv2_cifar10", "make": MobileNetV2, "update": momentum(one_cycle(0.1, 500), 0.9, True, 5e-4),
         "f64": case(5, *images(16, 3), width=0.25, dropout=0), "f32": case(5, *images(16, 3), width=0.5, dropout=0),
         "spread": True,
+    },
+    "unet": {
+        "recipe": "unet_shapes", "make": Unet, "update": adam_w(cosine(0, 2e-3, 400), 0.9, 0.999, 1e-8, 1e-4),
+        "f64": case(5, *masks(4), width=4, depth=2), "f32": case(5, *masks(4), width=8, depth=2), "spread": True,
     },
     "vit": {
         "recipe": "vit_cifar10", "make": Vit,
