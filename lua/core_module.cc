@@ -18,6 +18,7 @@
 #include "lua/dataset_lua.h"
 #include "lua/embedded.h"
 #include "lua/graph_lua.h"
+#include "lua/image_lua.h"
 #include "lua/object.h"
 #include "lua/onnx_lua.h"
 #include "lua/op_call.h"
@@ -269,6 +270,7 @@ int OpenCoreModule(lua_State* L) {
   OpenGradients(L);
   OpenTraining(L);
   OpenOnnx(L);
+  OpenImages(L);
   OpenOptimizers(L);
   OpenSchedules(L);
   OpenDatasets(L);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/train/step_losses_hook.h"
+
 namespace mslua {
 namespace {
 
@@ -67,8 +69,17 @@ Status LuaHook::Fire(const char* name, const TrainState& s, int64_t epoch, int64
   set("epochs", static_cast<double>(progress_->epochs));
   set("steps_per_epoch", static_cast<double>(progress_->steps_per_epoch));
   if (s.step > 0) set("loss", s.loss);
+  if (!folder_.empty()) {
+    PushString(L, folder_);
+    lua_setfield(L, -2, "folder");
+  }
   const double lr = progress_->trainer->ScalarNow(0);
   if (!std::isnan(lr)) set("lr", lr);
+  lua_newtable(L);
+  if (s.step > 0) {
+    for (const auto& [step, loss] : StepLossesOf(*progress_->trainer->executable())) set(step.c_str(), loss);
+  }
+  lua_setfield(L, -2, "losses");
   lua_newtable(L);
   for (const auto& f : progress_->found) set(f.first.c_str(), f.second);
   lua_setfield(L, -2, "metrics");

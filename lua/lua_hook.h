@@ -15,6 +15,7 @@ class LuaHook : public UserHook {
   // The functions begin, epoch_begin, step_begin, step_end, epoch_end and finish of the table at stack index `hooks`.
   LuaHook(Session* session, Progress* progress, int hooks);
   bool empty() const { return callbacks_.empty(); }
+  void InFolder(const std::string& path) override { folder_ = path; }
   // An error of `finish`, which the loop cannot return.
   const Status& late() const override { return late_; }
 
@@ -27,11 +28,12 @@ class LuaHook : public UserHook {
 
  private:
   bool Has(const char* name) const { return callbacks_.count(name) > 0; }
-  // Calls it with {epoch, step, global_step, epochs, steps_per_epoch, loss, lr, metrics, stop}.
+  // Calls it with {epoch, step, global_step, epochs, steps_per_epoch, loss, losses, lr, folder, metrics, stop}.
   Status Fire(const char* name, const TrainState& s, int64_t epoch, int64_t step);
 
   Session* const session_;
   Progress* const progress_;
+  std::string folder_;  // of the run; empty: there is none
   std::map<std::string, Callback> callbacks_;
   int64_t seen_ = 0;
   Status late_;

@@ -221,6 +221,23 @@ Status ReadLogging(lua_State* L, TrainingSpec* t) {
   return absl::OkStatus();
 }
 
+// The fields `schedule` and `lr_function` of the table at `index`, one of which is needed.
+Status ReadRate(lua_State* L, Session& session, int index, RateSpec* rate) {
+  const StackGuard guard(L);
+  if (const Callback function = Callback::Field(session, index, "lr_function"); function.ok()) {
+    rate->function = [&session, function](int64_t step, int64_t epoch) {
+      return CallRate(session, function, step, epoch);
+    };
+  }
+  lua_getfield(L, index, "schedule");
+  if (!lua_isnil(L, -1)) {
+    ASSIGN_OR_RETURN(rate->schedule, ReadSchedule(L, -1));
+  } else if (!rate->function) {
+    return absl::InvalidArgumentError("trainer: a schedule or an lr_function is needed");
+  }
+  return absl::OkStatus();
+}
+
 Status ReadLossScale(lua_State* L, TrainingSpec* t) {
   lua_getfield(L, 1, "loss_scale");
   if (lua_isnil(L, -1)) return absl::OkStatus();
@@ -260,13 +277,33 @@ void ReadHooks(lua_State* L, Session& session, TrainingSpec* t) {
   };
 }
 
+// The fields of the one optimizer's rate, or the list `rates`.
+Status ReadRates(lua_State* L, Session& session, TrainingSpec* t) {
+  const StackGuard guard(L);
+  lua_getfield(L, 1, "rates");
+  if (lua_isnil(L, -1)) return ReadRate(L, session, 1, &t->rates[0]);
+  const int list = lua_gettop(L), n = lua_type(L, list) == LUA_TTABLE ? static_cast<int>(lua_objlen(L, list)) : 0;
+  if (n == 0) return absl::InvalidArgumentError("trainer: rates: expected a list");
+  t->rates.assign(static_cast<size_t>(n), RateSpec());
+  for (int i = 1; i <= n; ++i) {
+    lua_rawgeti(L, list, i);
+    const int at = lua_gettop(L);
+    RETURN_IF_ERROR(CheckFields(L, at, "trainer: rates", {"input", "schedule", "lr_function"}));
+    RateSpec& rate = t->rates[static_cast<size_t>(i) - 1];
+    ASSIGN_OR_RETURN(rate.input, FieldString(L, at, "input", rate.input));
+    RETURN_IF_ERROR(ReadRate(L, session, at, &rate));
+    lua_pop(L, 1);
+  }
+  return absl::OkStatus();
+}
+
 Status Read(lua_State* L, Session& session, TrainingSpec* t) {
   RETURN_IF_ERROR(CheckFields(
       L, 1, "trainer",
-      {"graph",       "dataset",  "epochs",         "max_steps",    "parameters", "names",      "schedule",
-       "lr_function", "history",  "loss_scale",     "sink",         "loss_every", "time_every", "time_steps",
-       "checkpoint",  "eval",     "early_stopping", "plateau",      "hooks",      "name",       "seed",
-       "config",      "together", "broadcast",      "metrics_limit"}));
+      {"graph",       "dataset",    "epochs",     "max_steps",      "parameters",   "names",      "schedule",
+       "lr_function", "history",    "loss_scale", "sink",           "loss_every",   "time_every", "time_steps",
+       "rates",       "checkpoint", "eval",       "early_stopping", "plateau",      "hooks",      "name",
+       "seed",        "config",     "together",   "broadcast",      "metrics_limit"}));
   ASSIGN_OR_RETURN(t->graph, FieldGraph(L, 1, "trainer"));
   ASSIGN_OR_RETURN(const auto dataset, FieldDataset(L, 1, "trainer"));
   t->open = [&session, dataset]() -> StatusOr<TrainingData> {
@@ -286,17 +323,9 @@ Status Read(lua_State* L, Session& session, TrainingSpec* t) {
   ASSIGN_OR_RETURN(t->time_every, FieldInt(L, 1, "time_every", 0));
   ASSIGN_OR_RETURN(t->time_steps, FieldInt(L, 1, "time_steps", 0));
   RETURN_IF_ERROR(ReadNetwork(L, t));
-  if (const Callback rate = Callback::Field(session, 1, "lr_function"); rate.ok()) {
-    t->lr_function = [&session, rate](int64_t step, int64_t epoch) { return CallRate(session, rate, step, epoch); };
-  }
+  RETURN_IF_ERROR(ReadRates(L, session, t));
   ASSIGN_OR_RETURN(t->history, FieldHistory(L, 1, "trainer"));
   t->options.before = *t->history;
-  lua_getfield(L, 1, "schedule");
-  if (!lua_isnil(L, -1)) {
-    ASSIGN_OR_RETURN(t->schedule, ReadSchedule(L, -1));
-  } else if (!t->lr_function) {
-    return absl::InvalidArgumentError("trainer: a schedule or an lr_function is needed");
-  }
   RETURN_IF_ERROR(ReadLogging(L, t));
   RETURN_IF_ERROR(ReadLossScale(L, t));
   lua_getfield(L, 1, "checkpoint");

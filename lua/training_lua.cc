@@ -1,5 +1,6 @@
-// core.build_train, core.build_update and core.build_eval: what a recipe's tables say of a step
-// (core/step/train_graph.h). build_train also gives the names of the parameters that no gradient reaches.
+// core.build_train, core.build_steps, core.build_update and core.build_eval: what a recipe's tables say of a step
+// (core/step/train_graph.h). build_train and build_steps also give the names of the parameters that no gradient
+// reaches.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -222,24 +223,25 @@ int PushStep(lua_State* L, StepGraph step) {
   return 1;
 }
 
-// The function at 2, which the trace at hand is made by.
-ForwardFn Forward(lua_State* L, Session& session, const std::string& name) {
-  return [L, &session, name](const std::vector<Value>& columns) { return CallTraced(L, session, 2, columns, name); };
+// The function at `index`, which the trace at hand is made by.
+ForwardFn Forward(lua_State* L, Session& session, int index, const std::string& name) {
+  return [L, &session, index, name](const std::vector<Value>& columns) {
+    return CallTraced(L, session, index, columns, name);
+  };
 }
 
-StatusOr<int> BuildTrain(lua_State* L, Session& session) {
-  if (session.trace != nullptr) return absl::FailedPreconditionError("build_train inside a trace");
+// Of build_train's table at 1, but for `shard`.
+StatusOr<TrainSpec> ReadStep(lua_State* L) {
   TrainSpec spec;
   RETURN_IF_ERROR(ReadTrainSpec(L, &spec));
-  ASSIGN_OR_RETURN(spec.sharded, ConfigureView(L, session));
   ASSIGN_OR_RETURN(spec.amp, ReadAmp(L));
   for (const char* option : {"denormals", "reference_kernels", "vector_products"})
     absl::StrAppend(&spec.context, "context.", option, " ", OptionBool(L, option), "\n");
-  lua_settop(L, 1);
-  lua_getfield(L, 1, "forward");
-  TraceScope scope(session, spec.name, /*training=*/true);
-  ASSIGN_OR_RETURN(TrainGraph made,
-                   BuildTrainGraph(session.state(), scope.trace(), spec, Forward(L, session, spec.name)));
+  return spec;
+}
+
+// Pushes the graph and the names of the parameters that no gradient reaches.
+int PushTrainGraph(lua_State* L, TrainGraph made) {
   PushStep(L, std::move(made.step));
   lua_newtable(L);
   for (size_t i = 0; i < made.idle.size(); ++i) {
@@ -247,6 +249,46 @@ StatusOr<int> BuildTrain(lua_State* L, Session& session) {
     lua_rawseti(L, -2, static_cast<int>(i) + 1);
   }
   return 2;
+}
+
+StatusOr<int> BuildTrain(lua_State* L, Session& session) {
+  if (session.trace != nullptr) return absl::FailedPreconditionError("build_train inside a trace");
+  ASSIGN_OR_RETURN(TrainSpec spec, ReadStep(L));
+  ASSIGN_OR_RETURN(spec.sharded, ConfigureView(L, session));
+  lua_settop(L, 1);
+  lua_getfield(L, 1, "forward");
+  TraceScope scope(session, spec.name, /*training=*/true);
+  ASSIGN_OR_RETURN(TrainGraph made,
+                   BuildTrainGraph(session.state(), scope.trace(), spec, Forward(L, session, 2, spec.name)));
+  return PushTrainGraph(L, std::move(made));
+}
+
+// core.build_steps(name, list): tables as build_train takes, each with the name of its step.
+StatusOr<int> BuildSteps(lua_State* L, Session& session) {
+  if (session.trace != nullptr) return absl::FailedPreconditionError("build_steps inside a trace");
+  ASSIGN_OR_RETURN(const std::string name, ReadString(L, 1, "build_steps: name"));
+  lua_settop(L, 2);
+  lua_remove(L, 1);
+  const int n = lua_type(L, 1) == LUA_TTABLE ? static_cast<int>(lua_objlen(L, 1)) : 0;
+  if (n == 0) return absl::InvalidArgumentError(absl::StrCat("build_steps: expected a list, got ", Describe(L, 1)));
+  if (!lua_checkstack(L, n + 16)) return absl::ResourceExhaustedError("Lua's stack is full");
+  std::vector<NamedStep> steps(static_cast<size_t>(n));
+  for (int i = 1; i <= n; ++i) {
+    NamedStep& step = steps[static_cast<size_t>(i) - 1];
+    lua_rawgeti(L, 1, i);
+    lua_insert(L, 1);  // the readers expect it there
+    ASSIGN_OR_RETURN(step.spec, ReadStep(L));
+    lua_getfield(L, 1, "shard");
+    step.spec.sharded = !lua_isnil(L, -1);
+    lua_settop(L, i + 1);  // the table, the list, and the functions of the steps before
+    lua_getfield(L, 1, "forward");
+    lua_remove(L, 1);
+    step.name = step.spec.name;
+    step.forward = Forward(L, session, i + 1, step.name);
+  }
+  TraceScope scope(session, name, /*training=*/true);
+  ASSIGN_OR_RETURN(TrainGraph made, BuildStepsGraph(session.state(), scope.trace(), steps));
+  return PushTrainGraph(L, std::move(made));
 }
 
 // core.build_update: the optimizer's update alone, of gradients that are the graph's inputs in the parameters' order.
@@ -274,7 +316,7 @@ StatusOr<int> BuildEval(lua_State* L, Session& session) {
   lua_settop(L, 1);
   lua_getfield(L, 1, "forward");
   TraceScope scope(session, spec.name, /*training=*/false);
-  const ForwardFn forward = Forward(L, session, spec.name);
+  const ForwardFn forward = Forward(L, session, 2, spec.name);
   // The names of outputs are known when the forward pass has been traced.
   const auto named = [&](const std::vector<Value>& columns) -> StatusOr<std::vector<Value>> {
     ASSIGN_OR_RETURN(std::vector<Value> results, forward(columns));
@@ -338,6 +380,7 @@ StatusOr<int> ValidMask(lua_State* L, Session& session) {
 
 void OpenTraining(lua_State* L) {
   SetFunctions(L, {{"build_train", Entry<BuildTrain>},
+                   {"build_steps", Entry<BuildSteps>},
                    {"build_update", Entry<BuildUpdate>},
                    {"build_eval", Entry<BuildEval>},
                    {"use_average", Entry<UseAverage>},

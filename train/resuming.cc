@@ -28,10 +28,13 @@ namespace mslua {
 
 std::string ScheduleText(const TrainingSpec& spec) {
   std::string text = absl::StrCat("epochs ", spec.options.epochs, ", max_steps ", spec.options.max_steps, "\n");
-  if (spec.lr_function) return text;
-  for (const int64_t step : {1, 10, 100, 1000, 10000})
-    absl::StrAppend(&text, "learning rate of step ", step, " ", spec.schedule.At(spec.options.before.steps + step - 1),
-                    "\n");
+  for (const RateSpec& rate : spec.rates) {
+    if (rate.function) continue;
+    for (const int64_t step : {1, 10, 100, 1000, 10000}) {
+      absl::StrAppend(&text, rate.input == "lr" ? "learning rate" : rate.input, " of step ", step, " ",
+                      rate.schedule.At(spec.options.before.steps + step - 1), "\n");
+    }
+  }
   return text;
 }
 

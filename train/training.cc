@@ -21,6 +21,7 @@
 #include "core/train/early_stopping_hook.h"
 #include "core/train/epoch_hook.h"
 #include "core/train/status_line.h"
+#include "core/train/step_losses_hook.h"
 #include "train/attaching.h"
 #include "train/json_string.h"
 #include "train/notice.h"
@@ -183,8 +184,8 @@ Status Training::OpenRecords() {
   beginning.steps_per_epoch = progress().steps_per_epoch;
   RETURN_IF_ERROR(directory_.SettleEarlierRecords(beginning));
   Console::Options options;
-  options.log_every = spec_.log_every;
-  options.enabled = rank_.prints && !rank_.flags.json;  // whose lines are objects
+  options.log_every = !FindStepLosses(*executable_).empty() ? 0 : spec_.log_every;  // StepLossesHook prints them
+  options.enabled = rank_.prints && !rank_.flags.json;                              // whose lines are objects
   options.prefix = rank_.prefix;
   if (!directory_.path().empty())
     options.log_path = absl::StrCat(directory_.path(), "/rank_", rank_.state->rank, ".log");
@@ -215,12 +216,16 @@ StatusOr<bool> Training::AgreeToStop(bool stop) {
 }
 
 StatusOr<std::vector<ScheduledScalar>> Training::Scalars() {
-  std::vector<ScheduledScalar> scalars(1);
-  scalars[0].input = "lr";
-  scalars[0].schedule = spec_.schedule;
-  if (spec_.plateau) scalars[0].factor = [this] { return plateau_ == nullptr ? 1 : plateau_->scale(); };
-  if (spec_.lr_function)
-    scalars[0].user = [this](int64_t step) { return spec_.lr_function(step, step / progress().steps_per_epoch + 1); };
+  std::vector<ScheduledScalar> scalars;
+  for (const RateSpec& rate : spec_.rates) {
+    ScheduledScalar scalar;
+    scalar.input = rate.input;
+    scalar.schedule = rate.schedule;
+    if (spec_.plateau) scalar.factor = [this] { return plateau_ == nullptr ? 1 : plateau_->scale(); };
+    if (rate.function)
+      scalar.user = [this, &rate](int64_t step) { return rate.function(step, step / progress().steps_per_epoch + 1); };
+    scalars.push_back(std::move(scalar));
+  }
   if (spec_.loss_scale_kind.empty()) return scalars;
   int finite = -1;
   const auto& outputs = spec_.graph->graph.outputs;
@@ -246,6 +251,7 @@ Hook* Training::Add(std::unique_ptr<Hook> hook) {
 
 Status Training::AddHooks() {
   Add(std::make_unique<EpochHook>(&progress(), spec_.time_every, spec_.time_steps, spec_.log_epochs));
+  if (!FindStepLosses(*executable_).empty()) Add(std::make_unique<StepLossesHook>(&progress(), spec_.log_every));
   if (loss_scale_ != nullptr) trainer_->AddHook(loss_scale_.get());
   if (resuming_.unsaved() != 0) Add(std::make_unique<UnsavedHook>(resuming_.unsaved()));
   std::unique_ptr<MetricsHook> metrics;
@@ -258,7 +264,10 @@ Status Training::AddHooks() {
   RETURN_IF_ERROR(AddCheckpoints());
   AddWatchers();
   if (!FindPrints(spec_.graph->graph).empty()) Add(std::make_unique<PrintHook>(&progress(), rank_.prefix));
-  if (auto hook = spec_.user_hook ? spec_.user_hook(&progress()) : nullptr) user_hook_ = Add(std::move(hook));
+  if (auto hook = spec_.user_hook ? spec_.user_hook(&progress()) : nullptr) {
+    user_hook_ = Add(std::move(hook));
+    user_hook_->InFolder(directory_.path());
+  }
   return absl::OkStatus();
 }
 

@@ -52,9 +52,19 @@ struct EvaluationSpec {
   int64_t every_epochs = 1, every_steps = 0;
 };
 
+// A learning rate.
+struct RateSpec {
+  std::string input = "lr";  // of the graph; "lr.<step>" where there are several steps
+  Schedule schedule;
+  // A user's function instead: of the step from 0, with those of the optimizer's history, and the epoch from 1.
+  std::function<StatusOr<double>(int64_t step, int64_t epoch)> function;
+};
+
 // A user's own callbacks.
 class UserHook : public TrainHook {
  public:
+  // The run folder; before the loop, where there is one.
+  virtual void InFolder(const std::string& path) = 0;
   // An error of what ran when the loop had ended, which the loop cannot return.
   virtual const Status& late() const = 0;
 };
@@ -68,11 +78,9 @@ struct TrainingSpec {
   std::vector<std::shared_ptr<ParameterData>> parameters;
   std::vector<std::string> parameter_names;
   TrainerOptions options;
-  Schedule schedule;  // of the learning rate
-  // A user's function instead: of the step from 0, with those of the optimizer's history, and the epoch from 1.
-  std::function<StatusOr<double>(int64_t step, int64_t epoch)> lr_function;
-  std::shared_ptr<OptimizerHistory> history;  // of the optimizer
-  std::string loss_scale_kind;                // "", "fixed", "dynamic"
+  std::vector<RateSpec> rates = {RateSpec()};  // of each optimizer
+  std::shared_ptr<OptimizerHistory> history;   // of the optimizers, which make as many updates
+  std::string loss_scale_kind;                 // "", "fixed", "dynamic"
   double loss_scale = 1, loss_scale_factor = 2;
   int64_t loss_scale_window = 1000;
   int64_t log_every = 0;

@@ -61,7 +61,7 @@ class OneRank {
     spec_.parameter_names = {"w"};
     spec_.options.epochs = 3;
     spec_.options.seed = 7;
-    spec_.schedule.constant = 0.2;
+    spec_.rates[0].schedule.constant = 0.2;
     spec_.history = std::make_shared<OptimizerHistory>();
     spec_.together = ranks > 1 ? state_.groups.get() : nullptr;
     spec_.has_checkpoint = true;

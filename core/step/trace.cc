@@ -97,6 +97,11 @@ Status Trace::Assign(const std::shared_ptr<ParameterData>& parameter, Value valu
   return absl::OkStatus();
 }
 
+void Trace::Advance(const std::vector<std::shared_ptr<ParameterData>>& parameters, const std::vector<Value>& next) {
+  for (const auto& p : assigned_) values_[p.get()] = builder_.Op("stop_gradient", {values_[p.get()]});
+  for (size_t i = 0; i < parameters.size(); ++i) values_[parameters[i].get()] = builder_.Op("stop_gradient", {next[i]});
+}
+
 void Trace::Print(Value value, std::string what) {
   if (what.empty()) what = scopes_.empty() ? "value" : absl::StrJoin(scopes_, "/");
   prints_.emplace_back(std::move(what), value);

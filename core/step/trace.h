@@ -47,6 +47,9 @@ class Trace {
 
   // From here on `parameter` is `value`; the graph gets an output that replaces it (Finish).
   Status Assign(const std::shared_ptr<ParameterData>& parameter, Value value);
+  // What follows belongs to a later step: it reads these parameters as `next`, for which the graph has outputs, and
+  // what was assigned as it is now. No gradient flows back through either.
+  void Advance(const std::vector<std::shared_ptr<ParameterData>>& parameters, const std::vector<Value>& next);
   // An output that is printed when the graph has run (core/step/prints.h), named by `what`, else by the scope path.
   void Print(Value value, std::string what);
   // Appends the printed outputs, and one for each assigned parameter.

@@ -108,13 +108,16 @@ struct ForwardBackward {
   std::string traced;  // the text of the first micro-batch, for ranks to compare
 };
 
-// The graph's text but for seeds, which ranks may have of their own.
-std::string CommonText(const Graph& graph) {
+// The graph's text, of its nodes those from `from` on, but for seeds, which ranks may have of their own.
+std::string CommonText(const Graph& graph, size_t from) {
   Graph common = graph;
   for (Node& n : common.nodes) {
     if (n.attrs.Has("seed")) n.attrs.Set("seed", int64_t{0});
   }
-  return ToString(common);
+  const std::string text = ToString(common);
+  size_t at = 0;  // a line for the head, and one for each node
+  for (size_t line = 0; from > 0 && line <= from; ++line) at = text.find('\n', at) + 1;
+  return text.substr(at);
 }
 
 // A parameter that the network uses without owning it would silently stay as it is: a cell in a plain table, say.
@@ -299,6 +302,8 @@ StatusOr<ForwardBackward> EmitForwardBackward(RankState& state, Trace& trace, co
   const GlobalView* const view = spec.sharded ? state.view.get() : nullptr;
   ForwardBackward sum;
   std::vector<StageCopy> copies;
+  // Updates of the steps before may be of this rank's part.
+  const size_t text_from = trace.used().empty() ? 0 : g.graph().nodes.size();
   for (int64_t micro = 0; micro < spec.accumulate; ++micro) {
     const auto here = [&g] { return static_cast<int32_t>(g.graph().nodes.size()); };
     sum.blocks.push_back({here(), here(), micro, false});
@@ -314,7 +319,7 @@ StatusOr<ForwardBackward> EmitForwardBackward(RankState& state, Trace& trace, co
     const Value seed = scale.valid() ? Cast(g, scale, type.dtype) : Value();
     ASSIGN_OR_RETURN(std::vector<Value> gradients, EmitBackward(trace, spec, view, results[0], seed, &copies, &sum));
     AddRows(g, spec, gradients, &sum);
-    if (micro == 0 && state.ranks > 1) sum.traced = CommonText(g.graph());
+    if (micro == 0 && state.ranks > 1) sum.traced = CommonText(g.graph(), text_from);
     const Value loss = Cast(g, results[0], type.dtype == DType::kF64 ? DType::kF64 : DType::kF32);
     sum.loss = micro == 0 ? loss : Add(g, sum.loss, loss);
     if (spec.shards.accumulate) ScatterGradients(g, spec.shards, spec.parameters, micro, &gradients);
@@ -397,11 +402,12 @@ StatusOr<StepGraph> Cut(Trace& trace, GlobalView& view, bool feeds, std::vector<
   return traced;
 }
 
-// The next values of all parameters and of the optimizer's state, as outputs that replace them. Where `finite` is valid
-// and false, everything stays as it was. `rows` are those that the step names of each parameter. stage_of(i) is the
-// pipeline stage of parameter i.
-Status EmitUpdates(RankState& state, Trace& trace, const TrainSpec& spec, const std::vector<Value>& gradients,
-                   const std::vector<NamedRows>& rows, Value finite, const std::function<int(size_t)>& stage_of) {
+// The next values of all parameters and of the optimizer's state, as outputs that replace them; gives those of the
+// parameters. Where `finite` is valid and false, everything stays as it was. `rows` are those that the step names of each
+// parameter. stage_of(i) is the pipeline stage of parameter i.
+StatusOr<std::vector<Value>> EmitUpdates(RankState& state, Trace& trace, const TrainSpec& spec,
+                                         const std::vector<Value>& gradients, const std::vector<NamedRows>& rows,
+                                         Value finite, const std::function<int(size_t)>& stage_of) {
   GraphBuilder& g = trace.g();
   const ParameterData* current = nullptr;  // whose state is asked for
   const OptimizerStep step = {
@@ -444,7 +450,7 @@ Status EmitUpdates(RankState& state, Trace& trace, const TrainSpec& spec, const 
     const StageScope in(trace, stage_of(i));
     RETURN_IF_ERROR(EmitAverage(state, trace, spec, *spec.parameters[i], updated[i], finite));
   }
-  return absl::OkStatus();
+  return updated;
 }
 
 // The whole step's columns, as the trace's inputs.
@@ -468,11 +474,11 @@ Value OutputFinite(GraphBuilder& g, const TrainSpec& spec, const std::vector<Val
   return g.Op("greater", {finite, g.Constant(0.5, DType::kF32)});
 }
 
-void Clip(Trace& trace, const TrainSpec& spec, const std::function<int(size_t)>& stage_of,
+void Clip(Trace& trace, const TrainSpec& spec, const std::string& suffix, const std::function<int(size_t)>& stage_of,
           std::vector<Value>* gradients) {
   GraphBuilder& g = trace.g();
   const Value norm = spec.clip == "norm" || spec.grad_norm ? GlobalNorm(g, spec, *gradients) : Value();
-  if (norm.valid()) g.Output("grad_norm", norm);
+  if (norm.valid()) g.Output("grad_norm" + suffix, norm);
   if (spec.clip == "norm") {
     const Value factor = EmitFormula(g, "min(c / (norm + 1e-6), 1)", {{"norm", norm}}, {{"c", spec.clip_value}});
     for (size_t i = 0; i < gradients->size(); ++i) {
@@ -497,36 +503,52 @@ Status CheckAverages(const RankState& state, const TrainSpec& spec) {
                    " updates without averages: give ema from its first training on, or make a new optimizer"));
 }
 
-}  // namespace
+// A whole step on the columns: forward, backward, update, and their outputs, whose names end with `suffix`.
+struct EmittedStep {
+  ForwardBackward result;
+  std::vector<Value> updated;  // the next values of spec.parameters
+};
 
-StatusOr<TrainGraph> BuildTrainGraph(RankState& state, Trace& trace, const TrainSpec& spec, const ForwardFn& forward) {
+StatusOr<EmittedStep> EmitStep(RankState& state, Trace& trace, const TrainSpec& spec, const ForwardFn& forward,
+                               const std::vector<Value>& columns, const std::string& suffix) {
   RETURN_IF_ERROR(CheckAverages(state, spec));
   GlobalView* const view = spec.sharded ? state.view.get() : nullptr;
   GraphBuilder& g = trace.g();
-  if (spec.amp) trace.SetAmp(*spec.amp);
-  ASSIGN_OR_RETURN(const std::vector<Value> columns, Columns(trace, view, spec.inputs));
-  const bool staged = view != nullptr && view->stages() > 1;
-  if (staged) trace.SplitParametersByStage();
+  EmittedStep step;
+  ForwardBackward& result = step.result;
   const Value scale = spec.loss_scale ? trace.ScalarInput("loss_scale", spec.shared_type()) : Value();
-  ASSIGN_OR_RETURN(ForwardBackward result, EmitForwardBackward(state, trace, spec, forward, columns, scale));
+  ASSIGN_OR_RETURN(result, EmitForwardBackward(state, trace, spec, forward, columns, scale));
   RETURN_IF_ERROR(CheckOwned(spec, trace));
   g.SetLocation(nullptr);
-  if (staged) RETURN_IF_ERROR(view->SettleStages(g.graph(), {view->stages(), trace.Stages(), result.blocks}).status());
+  if (view != nullptr && view->stages() > 1)
+    RETURN_IF_ERROR(view->SettleStages(g.graph(), {view->stages(), trace.Stages(), result.blocks}).status());
   // A parameter is updated in the pipeline stage that keeps it.
   const auto stage_of = [&](size_t i) { return view == nullptr ? kNoStage : view->OwnerOf(spec.parameters[i]->key); };
 
-  g.Output("loss", result.loss);
+  g.Output("loss" + suffix, result.loss);
   if (!spec.shards.accumulate) ScatterGradients(g, spec.shards, spec.parameters, 0, &result.gradients);
   Aggregate(g, spec.aggregation, spec.shards, spec.parameters, &result.gradients);
   // Before they are clipped, which makes infinite gradients finite.
   const Value finite = spec.loss_scale ? OutputFinite(g, spec, result.gradients) : Value();
-  Clip(trace, spec, stage_of, &result.gradients);
-  for (size_t i = 0; i < result.extra.size(); ++i) g.Output(absl::StrCat("out", i + 1), result.extra[i]);
+  Clip(trace, spec, suffix, stage_of, &result.gradients);
+  for (size_t i = 0; i < result.extra.size(); ++i) g.Output(absl::StrCat("out", i + 1, suffix), result.extra[i]);
+  ASSIGN_OR_RETURN(step.updated,
+                   EmitUpdates(state, trace, spec, result.gradients, result.rows, finite, stage_of));
+  return step;
+}
 
-  RETURN_IF_ERROR(EmitUpdates(state, trace, spec, result.gradients, result.rows, finite, stage_of));
+}  // namespace
+
+StatusOr<TrainGraph> BuildTrainGraph(RankState& state, Trace& trace, const TrainSpec& spec, const ForwardFn& forward) {
+  GlobalView* const view = spec.sharded ? state.view.get() : nullptr;
+  if (spec.amp) trace.SetAmp(*spec.amp);
+  ASSIGN_OR_RETURN(const std::vector<Value> columns, Columns(trace, view, spec.inputs));
+  if (view != nullptr && view->stages() > 1) trace.SplitParametersByStage();
+  ASSIGN_OR_RETURN(EmittedStep step, EmitStep(state, trace, spec, forward, columns, ""));
   trace.OutputAssigned();
   if (spec.aggregation.on())
-    PlaceRandomRows(g.graph(), static_cast<int64_t>(spec.aggregation.ranks.size()), state.rank);
+    PlaceRandomRows(trace.g().graph(), static_cast<int64_t>(spec.aggregation.ranks.size()), state.rank);
+  ForwardBackward& result = step.result;
   TrainGraph out;
   ASSIGN_OR_RETURN(
       out.step, view != nullptr ? Cut(trace, *view, view->feeds() > 1, std::move(result.blocks)) : FinishTrace(trace));
@@ -538,6 +560,63 @@ StatusOr<TrainGraph> BuildTrainGraph(RankState& state, Trace& trace, const Train
   return out;
 }
 
+namespace {
+
+// A parameter belongs to one optimizer.
+Status CheckClaims(const std::vector<NamedStep>& steps) {
+  std::map<const ParameterData*, const NamedStep*> claimed;
+  for (const NamedStep& step : steps) {
+    if (step.spec.sharded || step.spec.loss_scale) {
+      return absl::InvalidArgumentError(
+          "steps: several steps go with data parallel ranks, and without a loss scale: neither semi_auto_parallel, "
+          "auto_parallel nor pipeline stages");
+    }
+    for (const ParameterHandle& p : step.spec.parameters) {
+      const auto [at, added] = claimed.emplace(p.get(), &step);
+      if (added) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("steps: parameter '", p->name, "' belongs to the steps '", at->second->name, "' and '",
+                       step.name, "': one optimizer updates a parameter; give each step params = a pattern on names"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+StatusOr<TrainGraph> BuildStepsGraph(RankState& state, Trace& trace, const std::vector<NamedStep>& steps) {
+  RETURN_IF_ERROR(CheckClaims(steps));
+  GraphBuilder& g = trace.g();
+  const TrainSpec& first = steps[0].spec;
+  if (first.amp) trace.SetAmp(*first.amp);
+  ASSIGN_OR_RETURN(const std::vector<Value> columns, Columns(trace, nullptr, first.inputs));
+  TrainGraph out;
+  std::string common;
+  Value loss;
+  for (const NamedStep& named : steps) {
+    trace.PushScope(named.name);
+    ASSIGN_OR_RETURN(const EmittedStep step,
+                     EmitStep(state, trace, named.spec, named.forward, columns, "." + named.name));
+    trace.PopScope();
+    const ForwardBackward& result = step.result;
+    ASSIGN_OR_RETURN(const std::vector<std::string> idle, IdleParameters(named.spec, result.flows));
+    out.idle.insert(out.idle.end(), idle.begin(), idle.end());
+    const Value own = loss.valid() ? Cast(g, result.loss, g.TypeOf(loss).dtype) : result.loss;
+    loss = loss.valid() ? Add(g, loss, own) : own;
+    trace.Advance(named.spec.parameters, step.updated);
+    if (!result.traced.empty()) absl::StrAppend(&common, named.name, "\n", OptionsText(named.spec), result.traced);
+  }
+  g.Output("loss", loss);
+  std::vector<GraphOutput>& outputs = g.graph().outputs;
+  std::rotate(outputs.begin(), outputs.end() - 1, outputs.end());  // the loss is the first one
+  trace.OutputAssigned();
+  if (first.aggregation.on())
+    PlaceRandomRows(g.graph(), static_cast<int64_t>(first.aggregation.ranks.size()), state.rank);
+  ASSIGN_OR_RETURN(out.step, FinishTrace(trace));
+  out.step.common = std::move(common);
+  return out;
+}
+
 StatusOr<StepGraph> BuildUpdateGraph(RankState& state, Trace& trace, const TrainSpec& spec) {
   std::vector<Value> gradients;
   for (const ParameterHandle& p : spec.parameters)
@@ -545,7 +624,7 @@ StatusOr<StepGraph> BuildUpdateGraph(RankState& state, Trace& trace, const Train
   RETURN_IF_ERROR(trace.Check());
   // Whole gradients do not say which rows of a table were named.
   const std::vector<NamedRows> rows(gradients.size());
-  RETURN_IF_ERROR(EmitUpdates(state, trace, spec, gradients, rows, Value(), [](size_t) { return kNoStage; }));
+  RETURN_IF_ERROR(EmitUpdates(state, trace, spec, gradients, rows, Value(), [](size_t) { return kNoStage; }).status());
   return FinishTrace(trace);
 }
 

@@ -79,6 +79,19 @@ struct TrainGraph {
 // without owning it, no parameter with a gradient.
 StatusOr<TrainGraph> BuildTrainGraph(RankState& state, Trace& trace, const TrainSpec& spec, const ForwardFn& forward);
 
+// One of several steps that are made on each batch, one after the other: a loss, and what its optimizer updates.
+struct NamedStep {
+  std::string name;
+  TrainSpec spec;  // the inputs are those of the first step
+  ForwardFn forward;
+};
+
+// All of the steps as one graph. Each reads the parameters and states as those before it have left them; no gradient
+// flows back into an earlier step. Output 0, "loss", is the sum of the losses "loss.<name>"; the other outputs are as
+// BuildTrainGraph's, "grad_norm.<name>". InvalidArgument also where two steps update one parameter, and where ranks
+// shard the graph.
+StatusOr<TrainGraph> BuildStepsGraph(RankState& state, Trace& trace, const std::vector<NamedStep>& steps);
+
 // The update alone, of gradients that are the inputs "gradient.<parameter>".
 StatusOr<StepGraph> BuildUpdateGraph(RankState& state, Trace& trace, const TrainSpec& spec);
 

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <thread>
 
 #include "collectives/groups.h"
@@ -197,6 +198,106 @@ TEST(TrainGraph, MixedPrecisionWithALossScaleAndClippingStaysNearF32) {
   EXPECT_EQ(bf16[0].w, bf16[1].w);
   EXPECT_NE(bf16[0].w, f32[0].w);
   ExpectNear(bf16[0].w, f32[0].w, 0.02f);
+}
+
+// The network's w and b, each trained by a step of its own, on rank 0 of 1.
+struct TwoSteps {
+  RankState state;
+  Network network;
+  std::vector<float> x, target;
+  std::vector<std::unique_ptr<Executable>> graphs;
+
+  TwoSteps() {
+    state.seed = 7;
+    for (int64_t i = 0; i < kRows * kIn; ++i) x.push_back(std::sin(static_cast<float>(i)));
+    for (int64_t i = 0; i < kRows * kOut; ++i) target.push_back(std::cos(static_cast<float>(i)));
+  }
+  TrainSpec Spec(const std::string& name, const ParameterHandle& trained) const {
+    TrainSpec spec;
+    spec.name = name;
+    spec.inputs = {{"x", {DType::kF32, {kRows, kIn}}}, {"target", {DType::kF32, {kRows, kOut}}}};
+    spec.parameters = {trained};
+    spec.network = {{network.w, network.b}};
+    spec.rule = Rule("adam");
+    spec.clip = "norm";
+    spec.clip_value = 1;
+    spec.ema = 0.9;
+    return spec;
+  }
+  Status Compile(const StepGraph& step) {
+    for (const ParameterHandle& p : step.parameters) RETURN_IF_ERROR(ValueOf(state, *p).status());
+    ASSIGN_OR_RETURN(auto made, Executable::Compile(step.graph, &state.store, CompileOptions()));
+    graphs.push_back(std::move(made));
+    return absl::OkStatus();
+  }
+  // All graphs kSteps times: the outputs that are no updates, by name; then w and b.
+  StatusOr<std::map<std::string, std::vector<float>>> Run() {
+    std::map<std::string, std::vector<float>> found;
+    for (int n = 0; n < kSteps; ++n) {
+      for (const auto& graph : graphs) {
+        for (const std::string& input : graph->inputs()) {
+          if (input == "lr") RETURN_IF_ERROR(graph->SetScalar(input, 0.1));
+          if (input == "step") RETURN_IF_ERROR(graph->SetScalar(input, n));
+        }
+        RETURN_IF_ERROR(graph->BindInput("x", x.data()));
+        RETURN_IF_ERROR(graph->BindInput("target", target.data()));
+        RETURN_IF_ERROR(graph->Run());
+        const auto& outputs = graph->graph().outputs;
+        for (size_t o = 0; o < outputs.size(); ++o) {
+          if (outputs[o].updates.empty())
+            found[outputs[o].name].push_back(*graph->Output(static_cast<int>(o)).as<float>());
+        }
+      }
+    }
+    for (const ParameterHandle& p : {network.w, network.b}) {
+      ASSIGN_OR_RETURN(const TensorView value, ValueOf(state, *p));
+      found[p->name].assign(value.as<float>(), value.as<float>() + value.type.elements());
+    }
+    return found;
+  }
+};
+
+TEST(TrainGraph, SeveralStepsInOneGraphAreThoseOfGraphsInTurn) {
+  TwoSteps apart, together;
+  for (const auto& [name, trained] : {std::pair("first", apart.network.w), {"second", apart.network.b}}) {
+    Trace trace(apart.state, 1, name, /*training=*/true);
+    const auto made =
+        BuildTrainGraph(apart.state, trace, apart.Spec(name, trained), apart.network.Forward(apart.state, trace));
+    ASSERT_EQ(made.status(), absl::OkStatus());
+    ASSERT_EQ(apart.Compile(made->step), absl::OkStatus());
+  }
+  Trace trace(together.state, 1, "both", /*training=*/true);
+  const ForwardFn forward = together.network.Forward(together.state, trace);
+  const auto made = BuildStepsGraph(together.state, trace,
+                                    {{"first", together.Spec("first", together.network.w), forward},
+                                     {"second", together.Spec("second", together.network.b), forward}});
+  ASSERT_EQ(made.status(), absl::OkStatus());
+  EXPECT_EQ(made->step.graph.outputs[0].name, "loss");
+  ASSERT_EQ(together.Compile(made->step), absl::OkStatus());
+  auto wanted = apart.Run(), found = together.Run();
+  ASSERT_EQ(wanted.status(), absl::OkStatus());
+  ASSERT_EQ(found.status(), absl::OkStatus());
+  EXPECT_EQ((*found)["w"], (*wanted)["w"]);
+  EXPECT_EQ((*found)["b"], (*wanted)["b"]);
+  for (int n = 0; n < kSteps; ++n) {
+    const auto at = [n](auto& values, const char* name, int i) { return (*values)[name].at(static_cast<size_t>(i)); };
+    EXPECT_EQ(at(found, "loss.first", n), at(wanted, "loss", 2 * n));
+    EXPECT_EQ(at(found, "loss.second", n), at(wanted, "loss", 2 * n + 1));
+    EXPECT_EQ(at(found, "grad_norm.second", n), at(wanted, "grad_norm", 2 * n + 1));
+    EXPECT_EQ(at(found, "loss", n), at(found, "loss.first", n) + at(found, "loss.second", n));
+  }
+}
+
+TEST(TrainGraph, AParameterBelongsToOneStep) {
+  TwoSteps two;
+  Trace trace(two.state, 1, "both", /*training=*/true);
+  const ForwardFn forward = two.network.Forward(two.state, trace);
+  const auto made = BuildStepsGraph(
+      two.state, trace,
+      {{"first", two.Spec("first", two.network.w), forward}, {"second", two.Spec("second", two.network.w), forward}});
+  EXPECT_EQ(made.status().message(),
+            "steps: parameter 'w' belongs to the steps 'first' and 'second': one optimizer updates a parameter; give "
+            "each step params = a pattern on names");
 }
 
 TEST(TrainGraph, SaysWhatIsWrong) {

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "core/train/step_losses_hook.h"
 
 namespace mslua {
 namespace {
@@ -16,6 +17,7 @@ constexpr char kEvaluations[] = "metrics.evaluations";  // of the counters in a 
 constexpr char kLossMember[] = ",\"loss\":";            // of a step; evaluations have "eval_loss"
 
 constexpr double kWorkSeconds = 0.1;
+constexpr char kStepLoss[] = "_loss", kEvaluated[] = "eval_";
 constexpr char kTime[] = "time", kSamples[] = "samples", kGradNorm[] = "grad_norm";
 
 // Shortest text that reads back; JSON has no word for what is not a number.
@@ -25,6 +27,17 @@ std::string Number(double v, bool single) {
   const auto end = single ? std::to_chars(text, text + sizeof text, static_cast<float>(v)).ptr
                           : std::to_chars(text, text + sizeof text, v).ptr;
   return std::string(text, end);
+}
+
+// "lr"; of several steps "<name>_lr" each.
+void AddRates(const Trainer& trainer, std::vector<std::pair<std::string, double>>* numbers) {
+  const auto& scalars = trainer.scalars();
+  for (size_t i = 0; i < scalars.size(); ++i) {
+    absl::string_view step = scalars[i].input;
+    const double rate = trainer.ScalarNow(static_cast<int>(i));
+    if (step == "lr") numbers->emplace_back("lr", rate);
+    if (absl::ConsumePrefix(&step, "lr.")) numbers->emplace_back(absl::StrCat(step, "_lr"), rate);
+  }
 }
 
 double WallTime() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
@@ -84,7 +97,9 @@ void MetricsHook::WriteStep(const TrainState& state) {
   const auto now = std::chrono::steady_clock::now();
   const double seconds = std::chrono::duration<double>(now - at_).count();
   const double wait = trainer_->data_seconds();
-  std::vector<std::pair<std::string, double>> numbers = {{"loss", state.loss}, {"lr", trainer_->ScalarNow(0)}};
+  std::vector<std::pair<std::string, double>> numbers = {{"loss", state.loss}};
+  for (const auto& [step, loss] : StepLossesOf(*trainer_->executable())) numbers.emplace_back(step + kStepLoss, loss);
+  AddRates(*trainer_, &numbers);
   if (seconds > 0 && state.samples > samples_) {
     numbers.emplace_back("samples_per_s", static_cast<double>(state.samples - samples_) / seconds);
     numbers.emplace_back("data_wait", (wait - wait_) / seconds);
@@ -145,7 +160,9 @@ void MetricsHook::WriteLine(const TrainState& state, const std::vector<std::pair
   std::string line = absl::StrCat("{\"step\":", state.step, ",\"epoch\":", epoch);
   const double now = WallTime();
   for (const auto& n : numbers) {
-    absl::StrAppend(&line, ",\"", n.first, "\":", Number(n.second, n.first == "loss" || n.first == kGradNorm));
+    const bool of_step = absl::EndsWith(n.first, kStepLoss) && !absl::StartsWith(n.first, kEvaluated);
+    const bool single = of_step || n.first == "loss" || n.first == kGradNorm;
+    absl::StrAppend(&line, ",\"", n.first, "\":", Number(n.second, single));
     // An event has a time of its own.
     if (n.first != kTime && n.first != kSamples)
       events_->Scalar(n.first, state.step, static_cast<float>(n.second), now);

@@ -3,29 +3,40 @@
 #include <sys/resource.h>
 
 #include <cmath>
+#include <vector>
+
+#include "absl/strings/match.h"
 
 namespace mslua {
 
 namespace {
 
-// The output's number; -1: there is none.
-int NormOutput(const Executable& step) {
+// The outputs' numbers: one, several where several steps make one, or none.
+std::vector<int> NormOutputs(const Executable& step) {
+  std::vector<int> found;
   const auto& outputs = step.graph().outputs;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    if (outputs[i].name == "grad_norm") return static_cast<int>(i);
+    if (outputs[i].name == "grad_norm" || absl::StartsWith(outputs[i].name, "grad_norm."))
+      found.push_back(static_cast<int>(i));
   }
-  return -1;
+  return found;
 }
 
 }  // namespace
 
-bool HasGradNorm(const Executable& step) { return NormOutput(step) >= 0; }
+bool HasGradNorm(const Executable& step) { return !NormOutputs(step).empty(); }
 
 double GradNormOf(const Executable& step) {
-  const int output = NormOutput(step);
-  if (output < 0) return std::nan("");
-  const TensorView norm = step.Output(output);
-  return norm.type.dtype == DType::kF64 ? *norm.as<double>() : static_cast<double>(*norm.as<float>());
+  const std::vector<int> outputs = NormOutputs(step);
+  if (outputs.empty()) return std::nan("");
+  const auto number = [&](int output) {
+    const TensorView norm = step.Output(output);
+    return norm.type.dtype == DType::kF64 ? *norm.as<double>() : static_cast<double>(*norm.as<float>());
+  };
+  if (outputs.size() == 1) return number(outputs[0]);
+  double squares = 0;
+  for (const int output : outputs) squares += number(output) * number(output);
+  return std::sqrt(squares);
 }
 
 int64_t PeakMemory() {

@@ -31,6 +31,7 @@ end
 ---@return Tensor loss
 function ByHand:step(n)
   if not self.train_step then
+    if self.model.steps then errors.fail "step: several steps are made by train only" end
     if not self.model.optimizer then errors.fail "step: the Model has no optimizer" end
     local spec = self.model:train_spec { train_dataset = self.dataset, epoch = 1, dataset_sink_mode = false }
     if spec.loss_scale then errors.fail "step: a loss scale is managed by train only" end

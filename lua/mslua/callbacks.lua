@@ -5,12 +5,15 @@ local args = require "mslua.args"
 local class = require "mslua.class"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
+local image = require "mslua.image"
+local parallel_context = require "mslua.parallel_context"
 
 local M = {}
 
 --- Base class of callbacks. A subclass defines any of: on_train_begin, on_train_epoch_begin, on_train_step_begin,
 --- on_train_step_end, on_train_epoch_end, on_train_end. Each takes one table: epoch and step from 1, steps_per_epoch,
---- epochs, loss (after a step), lr, metrics (after an evaluation), and stop(), which ends training at this safe point.
+--- epochs, loss (after a step), losses (of each of several steps, by its name), lr, folder (of the run), metrics (after
+--- an evaluation), and stop(), which ends training at this safe point.
 ---@class mslua.Callback
 local Callback = class.Object:extend "Callback"
 Callback.__index = Callback
@@ -214,6 +217,40 @@ end
 function M.ReduceLROnPlateau:add_to(spec)
   if spec.plateau then errors.fail "ReduceLROnPlateau: there are two: one monitor and factor a training" end
   spec.plateau = self.spec
+end
+
+M.sample_fields = {
+  { "images", "function", required = true },
+  { "every_epochs", "integer", 1, min = 1, unit = "epochs" },
+}
+for _, field in ipairs(image.fields) do M.sample_fields[#M.sample_fields + 1] = field end
+
+M.SampleImages = Callback:extend "SampleImages"
+
+local bind_samples = args.signature("SampleImages", M.sample_fields)
+
+--- Writes what the network draws: `images(net)` gives pictures [n, c, h, w], which go to samples/epoch_<n>.png in the
+--- run folder as ms.image.write does. The function is compiled, as an evaluation is; random numbers with a stream's
+--- name, `ms.randn({64, 100}, ms.float32, "samples")`, are the same after each epoch. (images, every_epochs = 1, low =
+--- 0, high = 1, columns = 8, padding = 2)
+function M.SampleImages:init(...) self.options = bind_samples(...) end
+
+function M.SampleImages:add_to(spec, model)
+  if parallel_context.shard() then
+    errors.fail "SampleImages: each rank has a part of the network here: use `mslua sample` on one rank"
+  end
+  self.model = model
+  Callback.add_to(self, spec)
+end
+
+function M.SampleImages:on_train_epoch_end(context)
+  local o = self.options
+  local writes = not parallel_context.together() or core.options.rank == 0
+  if not context.folder or not writes or context.epoch % o.every_epochs ~= 0 then return end
+  self.graph = self.graph or self.model:sample_graph(o.images)
+  image.write(("%s/samples/epoch_%d.png"):format(context.folder, context.epoch), self.graph:run(), {
+    low = o.low, high = o.high, columns = o.columns, padding = o.padding,
+  })
 end
 
 return M

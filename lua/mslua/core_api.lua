@@ -217,6 +217,13 @@ function core.value_and_grad(f, argnums, weights) end
 ---@return Graph
 ---@return Graph graph, string[] idle names of the parameters that no gradient reaches
 function core.build_train(spec) end
+---Several such steps as one graph, made one after the other on each batch; each with its `name`, all with the same
+---inputs, and without `shard` and `loss_scale`. Outputs: `loss`, the sum of the `loss.<name>`, then what build_train
+---gives of each.
+---@param name string of the graph
+---@param list table[] as build_train takes them
+---@return Graph graph, string[] idle
+function core.build_steps(name, list) end
 
 ---@class OptimizerInfo
 ---@field kind string "adam"
@@ -271,6 +278,12 @@ function core.use_average(parameter, history) end
 ---@param spec {graph: Graph, other: Graph, path: string, dtype: dtype, metadata: string[][]}
 ---@return integer operators, integer bytes of weights
 function core.export_onnx(spec) end
+
+---Writes a tensor as a PNG file, [n, c, h, w] as a grid.
+---@param path string
+---@param x Tensor
+---@param options {low: number, high: number, columns: integer, padding: integer}
+function core.write_png(path, x, options) end
 
 ---While a graph is traced: f32[n], 1 for the rows of the batch that count and 0 for padding (the tail of an
 ---evaluation).
@@ -465,6 +478,7 @@ core.version = ""
 ---  names: string[],                         -- of each of the parameters, in checkpoints
 ---  schedule: Schedule,                      -- of the learning rate, see schedules.lua: tables of numbers, evaluated
 ---  in C++
+---  rates?: {input: string, schedule?: Schedule, lr_function?: function}[],  -- of several steps, instead of schedule
 ---  history?: OptimizerHistory,              -- of the optimizer: schedules and counts of updates continue from there
 ---  lr_function?: fun(step: integer, epoch: integer): number,  -- instead of schedule: at the safe point before each
 ---  step, step from 1

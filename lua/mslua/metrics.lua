@@ -39,10 +39,13 @@ end
 ----------------------------------------------------------------------------------------------- metrics of several sums
 
 -- Ids [m] of predicted classes and of labels, the rows' mask [m], and the number of classes. Classes are along the last
--- dimension of the output, [n, t, c] to labels [n, t], or the second, [n, c, h, w] to labels [n, h, w]. An output of
--- one number a row is the logit of the second of two classes.
+-- dimension of the output, [n, t, c] to labels [n, t], or the second, [n, c, h, w] to labels [n, h, w] or [n, 1, h, w].
+-- An output of one number a row is the logit of the second of two classes.
 local function classified(output, label, mask)
   local shape, predicted, classes = output.shape, nil, nil
+  if #shape == 4 and #label.shape == 4 and label.shape[2] == 1 and shape[2] > 1 then
+    label = ops.reshape(label, { label.shape[1], label.shape[3], label.shape[4] })
+  end
   if #shape == 1 or (#shape == 2 and shape[2] == 1) then
     predicted, classes = ops.cast(ops.greater(ops.reshape(output, { shape[1] }), 0), "int32"), 2
   elseif #label.shape == #shape then

@@ -6,6 +6,7 @@ local errors = require "mslua.errors"
 local frames = require "mslua.frames"
 local metrics = require "mslua.metrics"
 local parallel_context = require "mslua.parallel_context"
+local several = require "mslua.steps"
 local wrap = require "mslua.nn.wrap"
 local PipelineCell = wrap.PipelineCell
 
@@ -20,11 +21,14 @@ local bind = args.signature("Model", {
   { "metrics", "table|list", {} },
   { "amp", "string", choices = { "bf16" } },
   { "loss_scale_manager", "loss_scale" },
+  { "steps", "list" },
 })
 
 --- A network with its loss, optimizer and metrics: `ms.Model(net, {loss_fn = loss, optimizer = opt, metrics =
---- {"top1"}})`. Without loss_fn the network gives the loss. amp "bf16": matrix products, convolutions and what follows
---- them compute in bfloat16; norms of rows, sums, losses and parameters stay f32.
+--- {"top1"}})`. Without loss_fn the network gives the loss. steps, a list of {name =, loss = function(net, columns...),
+--- optimizer =, params = "^generator%."}, stands instead of both: each batch makes all of the steps, in their order. amp
+--- "bf16": matrix products, convolutions and what follows them compute in bfloat16; norms of rows, sums, losses and
+--- parameters stay f32.
 function Model:init(...)
   local a = bind(...)
   self.network, self.loss_fn, self.optimizer = a.network, a.loss_fn, a.optimizer
@@ -34,6 +38,12 @@ function Model:init(...)
   self.own_loss = not a.loss_fn and #self.metrics == 0
   if self.own_loss then self.metrics = { { name = "loss", kind = "mean" } } end
   self.amp, self.loss_scale = a.amp and "bfloat16", a.loss_scale_manager
+  if not a.steps then return end
+  if a.loss_fn or a.optimizer or a.loss_scale_manager then
+    errors.fail "Model: steps: each has its loss and its optimizer: leave out loss_fn, optimizer, loss_scale_manager"
+  end
+  self.steps = several.check(a.steps, false, function(problem) errors.fail("Model: steps: %s", problem) end)
+  self.history = several.share_history(self.steps)
 end
 
 -- The columns of a batch; at least two where there is a loss.
@@ -123,14 +133,37 @@ local function micro_batches(self, accumulate, columns)
   return parts * accumulate
 end
 
+-- What the compiled step of several computes.
+local function forward_of_step(self, step)
+  return function(...) return check_loss(("steps: %s"):format(step.name), step.loss(self.network, ...)) end
+end
+
+-- The graph of a step, and of the optimizers what the trainer needs.
+local function build(self, common, name)
+  if self.steps then
+    local list, rates = several.bind(self.network, self.steps, common, function(step)
+      return forward_of_step(self, step)
+    end)
+    local graph, idle = errors.at(errors.place { "steps" }, core.build_steps, name, list)
+    return graph, idle, { rates = rates, history = self.history }
+  end
+  local optimizer = self.optimizer
+  common.name, common.forward = name, forward_of(self)
+  common.parameters, common.optimizer = optimizer:bind(self.network)
+  common.shard = parallel_context.shard()
+  local graph, idle = core.build_train(common)
+  return graph, idle, { schedule = optimizer.schedule, lr_function = optimizer.lr_function,
+    history = optimizer.history }
+end
+
 --- The compiled training step, and what the trainer needs beside it (core.trainer). Without a.train_dataset the columns
 --- are a.columns, as a dataset's schema gives them, and only the graph is of use.
 ---@return table spec
 ---@package
 function Model:train_spec(a)
-  local columns, scale = a.columns or columns_of(self, a.train_dataset, "train"), loss_scale_of(self)
+  local columns = a.columns or columns_of(self, a.train_dataset, "train")
+  local scale = not self.steps and loss_scale_of(self) or nil
   local full_names = self.network:_as_root()
-  local trained, optimizer = self.optimizer:bind(self.network)
   local parameters, names = self.network:get_parameters(), {}
   for i, p in ipairs(parameters) do names[i] = full_names[p] end
   if a.clip_norm and a.clip_value then
@@ -139,20 +172,18 @@ function Model:train_spec(a)
   local clip
   if a.clip_norm then clip = { kind = "norm", value = a.clip_norm } end
   if a.clip_value then clip = { kind = "value", value = a.clip_value } end
-  local graph, idle = core.build_train {
-    name = self.network.class_name, forward = forward_of(self), inputs = columns, parameters = trained,
-    network = parameters, optimizer = optimizer,
-    accumulate = micro_batches(self, a.accumulate_steps or 1, columns), clip = clip,
-    grad_norm = a.grad_norm or false, ema = a.ema, loss_scale = scale ~= nil,
-    amp = self.amp, aggregate = parallel_context.aggregation(), shard = parallel_context.shard(),
-  }
+  local graph, idle, rates = build(self, {
+    inputs = columns, network = parameters, accumulate = micro_batches(self, a.accumulate_steps or 1, columns),
+    clip = clip, grad_norm = a.grad_norm or false, ema = a.ema, loss_scale = scale ~= nil, amp = self.amp,
+    aggregate = parallel_context.aggregation(),
+  }, self.network.class_name)
   wrap.report_idle(idle)
-  self.averages = a.ema and self.optimizer.history
+  self.averages = a.ema and rates.history
   return {
     name = a.name or self.network.class_name, graph = graph, epochs = a.epoch,
     dataset = a.train_dataset and a.train_dataset:open(),
     max_steps = a.max_steps, metrics_limit = a.metrics_limit, parameters = parameters, names = names,
-    schedule = self.optimizer.schedule, lr_function = self.optimizer.lr_function, history = self.optimizer.history,
+    schedule = rates.schedule, lr_function = rates.lr_function, rates = rates.rates, history = rates.history,
     loss_scale = scale, sink = a.dataset_sink_mode, hooks = {},
     seed = core.seed(), together = parallel_context.together(), broadcast = parallel_context.broadcasts(),
   }
@@ -163,6 +194,7 @@ local function check_monitor(spec, callback, watch)
   local monitor = watch and watch.monitor
   if not monitor then return end
   local known = { "loss" }
+  for _, rate in ipairs(spec.rates or {}) do known[#known + 1] = rate.input:sub(#"lr." + 1) .. "_loss" end
   for _, m in ipairs(spec.eval and spec.eval.metrics or {}) do known[#known + 1] = "eval_" .. m.name end
   for _, name in ipairs(known) do
     if name == monitor then return end
@@ -180,7 +212,7 @@ end
 function Model:train(...)
   class.check_self(self, Model, "a Model", "model:train(epoch, dataset)")
   local a = bind_train(...)
-  if not self.optimizer then
+  if not self.optimizer and not self.steps then
     errors.fail "train: the Model has no optimizer: ms.Model(net, {loss_fn =, optimizer =})"
   end
   parallel_context.check_runnable "train"
@@ -243,6 +275,10 @@ end
 ---@return {graph: Graph, dataset: Dataset, metrics: {name: string, kind: string}[]}
 ---@package
 function Model:eval_spec(dataset)
+  if self.steps and self.own_loss then
+    errors.fail_at({ "eval_dataset" }, "eval: a training of several steps has no loss to evaluate: give metrics of "
+      .. "what the network makes of all columns but the last")
+  end
   self.network:_as_root()
   local names, shown, matrices, finishes = {}, {}, {}, false
   for _, m in ipairs(self.metrics) do
@@ -320,7 +356,7 @@ end
 ---@package
 function Model:predict_graph(part, plain)
   self.network:_as_root()
-  if not self.loss_fn then
+  if not self.loss_fn and not self.steps then
     errors.fail_at({ "network" }, "%s: the network gives its own loss: a prediction is what a network gives its loss, "
       .. "loss = nn.MSELoss() in the recipe", core.options.verb)
   end
@@ -330,6 +366,25 @@ function Model:predict_graph(part, plain)
     inputs = { unpack(part.columns, 1, part.inputs) }, amp = not plain and self.amp or nil,
     shard = not plain and parallel_context.shard() or nil,
   }
+end
+
+--- The compiled pictures that `images(network)` gives, of the averages where train kept them.
+---@param images fun(network: Cell): Value
+---@return Graph
+---@package
+function Model:sample_graph(images)
+  self.network:_as_root()
+  local name = self.network.class_name .. ".samples"
+  local function forward()
+    local x = images(self.network)
+    local shape = core.kind(x) and x.shape
+    if not shape or #shape ~= 4 then
+      errors.fail_at({ "samples", "images" }, "samples: images: expected pictures [n, c, h, w], got %s", errors.show(x))
+    end
+    return x
+  end
+  return core.build_eval { name = name, outputs = { "images" }, inputs = {}, forward = forward, amp = self.amp,
+    history = self.averages }
 end
 
 --- The network's output for inputs, without training behaviour.

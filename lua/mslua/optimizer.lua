@@ -24,7 +24,10 @@ M.Optimizer = Optimizer
 
 args.kind("optimizer", function(v) return class.is(v, Optimizer) end, "an optimizer such as nn.Momentum {...}")
 
--- A list of parameters, a Lua pattern on their names or a predicate, as a predicate.
+--- A list of parameters, a Lua pattern on their names or a predicate, as a predicate; `name` begins messages.
+---@param name string
+---@param v table|string|function
+---@return fun(p: Parameter): boolean
 local function selector(name, v)
   if type(v) == "function" then return v end
   if type(v) == "string" then return function(p) return p.name:find(v) ~= nil end end
@@ -38,6 +41,8 @@ local function selector(name, v)
   end
   return function(p) return set[p] or false end
 end
+
+M.selector = selector
 
 local group_fields = {
   { "params", "list|function|string", required = true },

@@ -13,6 +13,7 @@ local literal = require "mslua.literal"
 local locate = require "mslua.locate"
 local parallel_context = require "mslua.parallel_context"
 local params = require "mslua.params"
+local several = require "mslua.steps"
 
 local M = {}
 
@@ -82,13 +83,15 @@ M.fields = {
   { "weights", "string" },
   { "loss", "loss" },
   { "labels", "strings" },
-  { "optimizer", "optimizer|function", required = true },
+  { "optimizer", "optimizer|function" },
+  { "steps", "list" },
   { "callbacks", "callback|list", {} },
   { "train", "table", {}, fields = train },
   { "eval", "table", {}, fields = eval },
   { "context", "table" },
   { "parallel", "table" },
   { "checkpoint", "table", nil, fields = checkpoint },
+  { "samples", "table", nil, fields = callbacks.sample_fields },
   { "expect", "table", nil, fields = expect },
 }
 
@@ -295,9 +298,13 @@ local function set_contexts(recipe)
   if next(recipe.parallel) then parallel_context.set_auto_parallel_context(recipe.parallel) end
 end
 
--- Takes the limits of metrics out of `expect`: a list of {name of the result, "above" or "below", limit}.
+-- Takes the limits of metrics and of the steps' losses out of `expect`: a list of {name of the result, "above" or
+-- "below", limit}.
 local function take_limits(values)
-  local metrics, limits = {}, {}
+  local metrics, losses, limits = {}, {}, {}
+  for _, step in ipairs(type(values.steps) == "table" and values.steps or {}) do
+    if type(step) == "table" then losses[tostring(step.name) .. "_loss"] = true end
+  end
   for key, name in pairs(type(values.eval) == "table" and type(values.eval.metrics) == "table" and values.eval.metrics
     or {}) do
     metrics[type(key) == "string" and key or name] = true
@@ -307,17 +314,33 @@ local function take_limits(values)
   for _, key in ipairs(errors.names(values.expect)) do
     local limit = values.expect[key]
     local name, side = tostring(key):match "^(.+)_(%l+)$"
-    if (side == "above" or side == "below") and metrics[name] and key ~= "top1_above" then
+    local found = metrics[name] and "eval_" .. name or losses[name] and name
+    if (side == "above" or side == "below") and found and key ~= "top1_above" then
       if type(limit) ~= "number" then
         report(("expect: %s: expected a number, got %s"):format(key, errors.show(limit)), { "expect", key })
       end
-      limits[#limits + 1] = { "eval_" .. name, side, limit }
+      limits[#limits + 1] = { found, side, limit }
     else
       rest[key] = limit
     end
   end
   values.expect = rest
   return limits
+end
+
+-- Each step has a loss and an optimizer; without steps the recipe has an optimizer.
+local function check_steps(recipe)
+  if not recipe.steps then
+    if recipe.optimizer ~= nil then return end
+    report("optimizer is missing: expected an optimizer such as nn.Momentum {...} or a function, or steps = {...}", {})
+  end
+  for _, key in ipairs { "loss", "optimizer" } do
+    if recipe[key] ~= nil then report(("%s and steps: each step has its own %s"):format(key, key), { key }) end
+  end
+  if recipe.train.loss_scale then
+    report("train: loss_scale and steps: several steps have no loss scale", { "train", "loss_scale" })
+  end
+  recipe.steps = several.check(recipe.steps, true, function(problem) report("steps: " .. problem, { "steps" }) end)
 end
 
 --- What to train on what and how: a recipe's file ends with `return ms.recipe {...}`. Checks the table, fills in
@@ -338,6 +361,7 @@ function M.recipe(...)
   local limits = take_limits(values)
   local recipe = setmetatable(args.check(M.fields, values, report), Recipe)
   recipe.limits = limits
+  check_steps(recipe)
   local t = recipe.train
   local from_file = { epochs = not origins["train.epochs"], steps = not origins["train.steps"] }
   if t.epochs and t.steps and from_file.epochs ~= from_file.steps then  -- what was set later counts
@@ -406,6 +430,21 @@ end
 --- The optimizer; a function gets the number of steps in an epoch, which schedules need.
 ---@param steps integer
 function Recipe:make_optimizer(steps) return checked(self, "optimizer", "optimizer", steps) end
+
+--- The steps, with their optimizers made; a function gets the number of steps in an epoch, which schedules need.
+---@param steps integer
+---@return table[]
+function Recipe:make_steps(steps)
+  local list = {}
+  for i, step in ipairs(self.steps) do
+    local made = step.optimizer
+    if type(made) == "function" then made = frames.call(made, steps) end
+    local problem = args.problem({ "optimizer", "optimizer" }, made)
+    if problem then report(("steps: %s: %s"):format(step.name, problem), { "steps" }) end
+    list[i] = { name = step.name, loss = step.loss, optimizer = made, params = step.params }
+  end
+  return list
+end
 
 --- The text of a file that trains exactly this again: what was overridden on its first line, then the recipe.
 ---@return string

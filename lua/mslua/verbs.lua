@@ -5,6 +5,7 @@ local core = require "mslua.core"
 local convert = require "mslua.convert"
 local errors = require "mslua.errors"
 local files = require "mslua.files"
+local image = require "mslua.image"
 local literal = require "mslua.literal"
 local notice = require "mslua.notice"
 local checkpoint = require "mslua.checkpoint"
@@ -57,10 +58,14 @@ function M.after_script(result)
   params.check_environment()
 end
 
+-- Of an epoch whose data nobody has seen: schedules want a number, and the graph does not depend on it.
+local STEPS_WITHOUT_DATA = 1000
+
 -- `steps`: in an epoch of training; nil: the model will not train.
 local function model_of(recipe, steps)
   local model = Model(recipe:make_network(), {
-    loss_fn = recipe.loss, optimizer = steps and recipe:make_optimizer(steps),
+    loss_fn = recipe.loss, optimizer = steps and not recipe.steps and recipe:make_optimizer(steps) or nil,
+    steps = recipe.steps and recipe:make_steps(steps or STEPS_WITHOUT_DATA),
     metrics = recipe.eval.metrics, amp = recipe.train.amp, loss_scale_manager = recipe.train.loss_scale,
   })
   model.labels = recipe.labels
@@ -95,6 +100,7 @@ local function callbacks_of(recipe, eval_dataset)
   end
   local stopping = recipe.train.early_stopping
   if stopping then list[#list + 1] = callbacks.EarlyStopping(stopping) end
+  if recipe.samples then list[#list + 1] = callbacks.SampleImages(recipe.samples) end
   local plateau = recipe.train.reduce_lr_on_plateau
   if plateau then list[#list + 1] = callbacks.ReduceLROnPlateau(plateau) end
   return list
@@ -316,6 +322,19 @@ function M.predict()
   return require("mslua.predict").run(recipe, base, model)
 end
 
+--- `mslua sample R OUT.png`: what the recipe's samples draw.
+function M.sample()
+  local recipe = M.load()
+  local s = recipe.samples
+  if not s then error(("%s: the recipe has no samples = { images = ... }"):format(core.options.file), 0) end
+  local model = model_of(recipe)
+  local graph = model:sample_graph(s.images)
+  load_weights(recipe, model.network)
+  image.write(core.options.args[1], graph:run(), { low = s.low, high = s.high, columns = s.columns,
+    padding = s.padding })
+  return 0
+end
+
 --- `mslua export R OUT.onnx`.
 function M.export()
   local recipe = M.load()
@@ -529,9 +548,6 @@ function M.show_folder()
   return 0
 end
 
--- Of an epoch whose data nobody has seen: schedules want a number, and the graph does not depend on it.
-local STEPS_WITHOUT_DATA = 1000
-
 -- The training step of a recipe, and what core.trainer needs beside it; of `columns`, when they are given, the graph.
 local function train_spec(recipe, columns)
   local dataset = not columns and recipe:make_dataset "dataset" or nil
@@ -560,6 +576,7 @@ end
 --- `mslua lr-find R`: nothing is saved.
 function M.lr_find()
   local recipe, steps = M.load(), core.options.steps
+  if recipe.steps then errors.fail_at({ "steps" }, "lr-find: each of several steps has a learning rate of its own") end
   local dataset = recipe:make_dataset("dataset"):whole_batches "train"
   local size = dataset:get_dataset_size()
   local a = step_options(recipe)

@@ -27,20 +27,20 @@ ROOTS = ("/data/", "/models/")
 # What a command needs to be small: patterns of the command line and what the wrapper adds. Later arguments win.
 SMALL = r"""
 # The preset of tests, where a verb trains or measures and the command line has no preset.
-case $verb in train | eval | predict | export | verify | prof | generate)
+case $verb in train | eval | predict | sample | export | verify | prof | generate)
   case $line in
     *--preset*) ;;
-    *lenet* | *resnet* | *char_gpt*) set -- "$@" --preset smoke ;;
+    *lenet* | *resnet* | *char_gpt* | *dcgan*) set -- "$@" --preset smoke ;;
   esac ;;
 esac
 case $verb$line in train*lenet* | train*resnet* | train*char_gpt* | verify*lenet*) set -- "$@" train.max_steps=2 ;; esac
 case $line in
-  *lenet*) data=mnist ;;
+  *lenet* | *dcgan*) data=mnist ;;
   *resnet*) data=cifar10 ;;
   *char_gpt*) data=text ;;
   *) data= ;;
 esac
-case $verb in train | eval | verify | prof | plan | graph | repl | predict | export | generate)
+case $verb in train | eval | verify | prof | plan | graph | repl | predict | sample | export | generate)
   [ -z "$data" ] || set -- "$@" "data_path=$WORK/data/$data" ;;
 esac
 """
@@ -199,7 +199,7 @@ def check_help(place):
     place.shell("mslua train recipes/resnet18_cifar10.lua --out runs/a && "
                 "mslua train recipes/quickstart.lua --out runs/b context.save_graphs=2 && "
                 "mslua train recipes/examples/circle.lua --out runs/c && "
-                "mslua train recipes/char_gpt.lua && "
+                "mslua train recipes/char_gpt.lua && mslua train recipes/dcgan_mnist.lua --out runs/g && "
                 "mslua recipes copy quickstart my_recipe.lua && cp -r runs/a runs/saved")
     # Those that look at a running job come last, `stop` after all.
     watching = ("ps", "attach", "logs", "diag", "top", "stop")

@@ -20,6 +20,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import philox
+import pictures
 
 SEED = 1
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tests", "golden")
@@ -474,6 +475,14 @@ class BertClassifier(nn.Module):
         for layer in self.layers:
             x = layer(x, ids == 0)
         return F.cross_entropy(self.classifier(torch.tanh(self.pooler(x[:, 0]))), labels)
+class Unet(pictures.Unet):
+    def __init__(self, p):
+        super().__init__(3, 2, p["width"], p["depth"])
+        self.rules = {name: ("he_normal_fan_out",) if parameter.dim() == 4 else
+                      int(".norm" in name and "weight" in name) for name, parameter in self.named_parameters()}
+
+    def loss(self, x, y):
+        return F.cross_entropy(self(x)[0], y)
 
 
 def mslua_name(name, module):
@@ -557,6 +566,19 @@ def adamw(rate, decay, clip):
     return update
 
 
+def adam_w(rate, beta1, beta2, eps, decay):
+    """PyTorch's AdamW."""
+    def update(state, parameters, step):
+        lr, n = rounded(rate(step), parameters), step + 1
+        for p in parameters:
+            m, v = state.get(p, (torch.zeros_like(p), torch.zeros_like(p)))
+            m, v = beta1 * m + (1 - beta1) * p.grad, beta2 * v + (1 - beta2) * p.grad * p.grad
+            state[p] = m, v
+            p *= 1 - lr * decay
+            p -= lr * (m / (1 - beta1**n)) / (torch.sqrt(v / (1 - beta2**n)) + eps)
+    return update
+
+
 def cosine(low, high, total):
     return lambda step: low + (high - low) * (1 + math.cos(math.pi * min(step, total) / total)) / 2
 
@@ -573,6 +595,10 @@ def one_cycle(high, total):
 
 def images(n, channels):
     return {"shape": [n, channels, 32, 32]}, {"shape": [n], "classes": 10}
+
+
+def masks(n):
+    return {"shape": [n, 3, 32, 32]}, {"shape": [n, 32, 32], "classes": 2}
 
 
 def case(steps, x, y, **params):
@@ -664,6 +690,10 @@ NETWORKS = {
         "update": adamw(lambda step: 4e-4 * (step + 1) / 100, 0.01, 1.0),
         "f64": news(5, 4, 10, vocab=20, layers=2, heads=2, dim=16, hidden=24),
         "f32": news(20, 8, 16, vocab=60, layers=2, heads=4, dim=32, hidden=64),
+    },
+    "unet": {
+        "recipe": "unet_shapes", "make": Unet, "update": adam_w(cosine(0, 2e-3, 400), 0.9, 0.999, 1e-8, 1e-4),
+        "f64": case(5, *masks(4), width=4, depth=2), "f32": case(5, *masks(4), width=8, depth=2), "spread": True,
     },
     "vit": {
         "recipe": "vit_cifar10", "make": Vit,

@@ -1,0 +1,83 @@
+#include "core/train/step_losses_hook.h"
+
+#include <charconv>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+
+namespace mslua {
+namespace {
+
+constexpr char kSteps[] = "step_losses.steps", kSum[] = "step_losses.sum.";  // of the counters in a checkpoint
+
+// The shortest float32 that reads back, as the console has it.
+std::string Number(double value) {
+  char text[32];
+  return std::string(text, std::to_chars(text, text + sizeof text, static_cast<float>(value)).ptr);
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, int>> FindStepLosses(const Executable& step) {
+  std::vector<std::pair<std::string, int>> found;
+  const auto& outputs = step.graph().outputs;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    absl::string_view name = outputs[i].name;
+    if (outputs[i].updates.empty() && absl::ConsumePrefix(&name, "loss."))
+      found.emplace_back(std::string(name), static_cast<int>(i));
+  }
+  return found;
+}
+
+std::vector<std::pair<std::string, double>> StepLossesOf(const Executable& step) {
+  std::vector<std::pair<std::string, double>> losses;
+  for (const auto& [name, output] : FindStepLosses(step)) {
+    const TensorView loss = step.Output(output);
+    losses.emplace_back(name, LoadAsDouble(loss.type.dtype, loss.data, 0));
+  }
+  return losses;
+}
+
+void StepLossesHook::PrintLine(const TrainState& s, const std::vector<std::pair<std::string, double>>& losses) const {
+  std::string line = absl::StrCat("epoch: ", s.epoch + 1, " step: ", s.step_in_epoch, ", loss is ", Number(s.loss));
+  const char* before = " (";
+  for (const auto& [name, loss] : losses) {
+    absl::StrAppend(&line, before, name, " ", Number(loss));
+    before = ", ";
+  }
+  progress_->console->Line(line + ")");
+}
+
+Status StepLossesHook::AtStep(const TrainState& s) {
+  if (s.step == 0 || counted_ == s.step) return absl::OkStatus();
+  counted_ = s.step;
+  const auto losses = StepLossesOf(*progress_->trainer->executable());
+  if (log_every_ > 0 && s.step_in_epoch % log_every_ == 0) PrintLine(s, losses);
+  ++steps_;
+  sums_.resize(losses.size());
+  for (size_t k = 0; k < losses.size(); ++k) {
+    sums_[k] = {losses[k].first, sums_[k].second + losses[k].second};
+    progress_->Set(losses[k].first + "_loss", sums_[k].second / static_cast<double>(steps_));
+  }
+  return absl::OkStatus();
+}
+
+Status StepLossesHook::AtEpochBegin(const TrainState&) {
+  steps_ = 0;
+  sums_.clear();
+  return absl::OkStatus();
+}
+
+void StepLossesHook::SaveCounters(Counters* counters) const {
+  (*counters)[kSteps] = static_cast<double>(steps_);
+  for (const auto& [name, sum] : sums_) (*counters)[kSum + name] = sum;
+}
+
+void StepLossesHook::RestoreCounters(const Counters& counters) {
+  steps_ = static_cast<int64_t>(CounterOf(counters, kSteps, 0));
+  sums_.clear();
+  for (const auto& step : FindStepLosses(*progress_->trainer->executable()))
+    sums_.emplace_back(step.first, CounterOf(counters, kSum + step.first, 0));
+}
+
+}  // namespace mslua
