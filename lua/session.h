@@ -78,7 +78,8 @@ class Session {
   Status Call(int arguments, int results);
 
   // The nearest caller outside the embedded library. Where that one has left no frame, for `return f(x)` is a tail
-  // call, the line of that call; file empty when there is none.
+  // call, the line of that call. Where only cells of the library run, the line that made the innermost one. The file is
+  // empty when there is none of these.
   std::shared_ptr<const Location> Where() const { return FindCaller(/*ask_frames=*/true); }
   // While `on`, remembers the user's line that runs: `return ops.relu(x)` is a tail call, which leaves no frame for
   // Where() to find. Costs speed, so it is on while a graph is traced.
