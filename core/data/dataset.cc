@@ -7,9 +7,11 @@
 namespace mslua::data {
 
 const char* Name(const Transform& transform) {
-  static constexpr const char* kNames[] = {
-      "RandomCrop", "RandomHorizontalFlip", "Resize", "CenterCrop", "Rescale", "Normalize", "HWC2CHW", "TypeCast",
-      "OneHot"};
+  static constexpr const char* kNames[] = {"RandomCrop", "RandomHorizontalFlip",
+                                           "Resize",     "CenterCrop",
+                                           "Rescale",    "Normalize",
+                                           "HWC2CHW",    "TypeCast",
+                                           "OneHot",     "MaskTokens"};
   static_assert(std::size(kNames) + 1 == std::variant_size_v<Transform>);
   if (const auto* vision = std::get_if<Vision>(&transform)) {
     const VisionDef* def = FindVision(vision->kind);

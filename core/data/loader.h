@@ -27,7 +27,8 @@ struct Position {
 
 struct Batch {
   Position position;
-  std::vector<TensorView> columns;  // as Pipeline::schema() says
+  std::vector<TensorView> columns;  // as Pipeline::schema(bucket) says
+  size_t bucket = 0;                // of Pipeline::buckets()
   int64_t valid = 0;  // rows from the dataset; those behind them are zero (the tail of drop_remainder = false)
 };
 
@@ -58,6 +59,7 @@ class Loader {
   struct Slot {
     std::vector<AlignedMemory> memory;
     std::vector<void*> columns;
+    size_t bucket = 0;
     int64_t valid = 0;
     bool ready = false;
     Status status;

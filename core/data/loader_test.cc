@@ -477,6 +477,131 @@ TEST(LoaderTest, PaddedBatchesHaveClearErrors) {
               HasSubstr("map: column 'x' is padded: call map before padded_batch"));
 }
 
+// The ten samples of Ragged in buckets of lengths up to 2 and up to 4.
+Dataset Bucketed(bool random, bool drop_remainder, std::vector<Bucket> buckets = {{2, 3}, {4, 2}},
+                 bool shuffle = false) {
+  BatchOp batch;
+  batch.drop_remainder = drop_remainder;
+  batch.padding = {{"tokens", {{-1}, -1}}, {"pixels", {{2, 2, 3}, 0}}};
+  batch.buckets = std::move(buckets);
+  std::vector<int64_t> lengths;
+  for (int64_t i = 0; i < 10; ++i) lengths.push_back(i % 4 + 1);
+  batch.lengths = std::make_shared<const std::vector<int64_t>>(std::move(lengths));
+  Dataset dataset(GeneratorSource(std::make_shared<Ragged>(random), {"tokens", "pixels"}));
+  if (shuffle) dataset = dataset.Shuffle({10});
+  return dataset.Batch(std::move(batch));
+}
+
+// "0: 0,1,4" for a batch of bucket 0 with these samples.
+std::vector<std::string> Batches(Loader* loader) {
+  std::vector<std::string> all;
+  Batch batch;
+  while (true) {
+    const auto more = loader->Next(&batch);
+    EXPECT_TRUE(more.ok()) << more.status();
+    if (!more.ok() || !*more) return all;
+    const TensorView& tokens = batch.columns[0];
+    EXPECT_EQ(tokens.type, loader->pipeline().schema(batch.bucket)[0].type);
+    std::string text = absl::StrCat(batch.bucket, ": ");
+    for (int64_t r = 0; r < batch.valid; ++r) {
+      const int32_t* row = tokens.as<int32_t>() + r * tokens.type.shape[1];
+      absl::StrAppend(&text, r > 0 ? "," : "", row[0]);
+      for (int64_t k = 0; k < tokens.type.shape[1]; ++k) EXPECT_EQ(row[k], k < row[0] % 4 + 1 ? row[0] : -1);
+    }
+    all.push_back(text);
+  }
+}
+
+TEST(LoaderTest, BucketsHaveSamplesOfLikeLengths) {
+  auto loader = Open(Bucketed(true, false));
+  ASSERT_EQ(loader->pipeline().buckets(), 2);
+  EXPECT_EQ(ToString(loader->pipeline().schema(0)[0].type), "i32[3,2]");
+  EXPECT_EQ(ToString(loader->pipeline().schema()[0].type), "i32[2,4]");
+  EXPECT_TRUE(loader->pipeline().full_batches());
+  EXPECT_EQ(loader->pipeline().size(), 4);
+  // Lengths are 1 2 3 4 1 2 3 4 1 2: a batch comes when its bucket is full, what is left at the end.
+  EXPECT_THAT(Batches(loader.get()), ElementsAre("1: 2,3", "0: 0,1,4", "1: 6,7", "0: 5,8,9"));
+  auto rest = Open(Bucketed(true, false, {{2, 4}, {4, 3}}));
+  EXPECT_FALSE(rest->pipeline().full_batches());
+  EXPECT_THAT(Batches(rest.get()), ElementsAre("0: 0,1,4,5", "1: 2,3,6", "0: 8,9", "1: 7"));
+  auto full = Open(Bucketed(true, true, {{2, 4}, {4, 3}}));
+  EXPECT_TRUE(full->pipeline().full_batches());
+  EXPECT_THAT(Batches(full.get()), ElementsAre("0: 0,1,4,5", "1: 2,3,6"));
+}
+
+TEST(LoaderTest, BucketsAreTheSameForASequenceWorkersAndFeeds) {
+  const auto shuffled = [](bool random) { return Bucketed(random, true, {{2, 2}, {4, 1}}, true); };
+  auto a = Open(shuffled(true), {5}), b = Open(shuffled(false), {5});
+  std::set<std::vector<std::string>> epochs;
+  for (int epoch = 0; epoch < 4; ++epoch) {
+    const auto batches = Batches(a.get());
+    EXPECT_EQ(batches, Batches(b.get()));
+    EXPECT_EQ(batches.size(), a->pipeline().size());
+    epochs.insert(batches);
+  }
+  EXPECT_EQ(epochs.size(), 4);
+  ASSERT_TRUE(a->Seek({1, 2}).ok());
+  const auto rest = Batches(a.get());
+  EXPECT_TRUE(std::any_of(epochs.begin(), epochs.end(), [&](const auto& whole) {
+    return std::vector<std::string>(whole.begin() + 2, whole.end()) == rest;
+  }));
+  // Two feeds get the halves of batches that are twice as large.
+  auto first = Open(Bucketed(true, true, {{2, 1}, {4, 1}}), {0, 2, 0});
+  auto second = Open(Bucketed(true, true, {{2, 1}, {4, 1}}), {0, 2, 1});
+  EXPECT_THAT(Batches(first.get()), ElementsAre("0: 0", "1: 2", "0: 4", "1: 6", "0: 8"));
+  EXPECT_THAT(Batches(second.get()), ElementsAre("0: 1", "1: 3", "0: 5", "1: 7", "0: 9"));
+}
+
+TEST(LoaderTest, BucketsHaveClearErrors) {
+  EXPECT_THAT(ErrorOf(Bucketed(true, false, {{2, 3}, {3, 2}})),
+              HasSubstr("bucket_batch_by_length: sample 4 has length 4, the longest bucket takes 3"));
+  EXPECT_THAT(ErrorOf(Bucketed(true, false, {{4, 3}, {4, 2}})), HasSubstr("expected boundaries that rise"));
+  EXPECT_THAT(ErrorOf(Bucketed(true, false, {{4, 0}})), HasSubstr("expected batch sizes of at least 1, got 0"));
+  EXPECT_THAT(ErrorOf(Bucketed(true, true, {{2, 9}, {4, 9}})), HasSubstr("no bucket has a full batch: 10 samples"));
+}
+
+TEST(LoaderTest, TokensAreMaskedAgainInEachEpoch) {
+  constexpr int64_t kSamples = 50, kTokens = 40;
+  auto ids = std::make_shared<std::vector<int32_t>>();
+  for (int64_t i = 0; i < kSamples * kTokens; ++i)
+    ids->push_back(i % kTokens == 0 ? 2 : static_cast<int32_t>(10 + i % 80));
+  MaskTokens mask;
+  mask.vocab = 100;
+  mask.mask = 4;
+  mask.keep = {0, 2};
+  const Dataset dataset = Dataset(NumpySlices({{"ids", {DType::kI32, {kSamples, kTokens}}, {ids, ids->data()}}}))
+                              .Project({{"ids", "ids"}, {"ids", "labels"}})
+                              .Map({{mask}, {"ids", "labels"}})
+                              .Batch({kSamples, true});
+  auto loader = Open(dataset, {3});
+  std::vector<int32_t> first;
+  Batch batch;
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    ASSERT_TRUE(*loader->Next(&batch));
+    const auto *x = batch.columns[0].as<int32_t>(), *y = batch.columns[1].as<int32_t>();
+    int masked = 0, other = 0, same = 0;
+    for (int64_t i = 0; i < kSamples * kTokens; ++i) {
+      if (y[i] == -100) {
+        EXPECT_EQ(x[i], (*ids)[i]);
+        continue;
+      }
+      EXPECT_EQ(y[i], (*ids)[i]);
+      EXPECT_NE(y[i], 2);
+      ++(x[i] == 4 ? masked : x[i] == y[i] ? same : other);
+    }
+    // 15 % of 1950 tokens are 293; four deviations are 63.
+    EXPECT_NEAR(masked + other + same, 293, 63);
+    EXPECT_NEAR(masked, 234, 60);
+    EXPECT_NEAR(other, 29, 22);
+    EXPECT_NEAR(same, 29, 22);
+    const std::vector<int32_t> now(x, x + kSamples * kTokens);
+    EXPECT_NE(now, first);
+    first = now;
+    ASSERT_FALSE(*loader->Next(&batch));
+  }
+  EXPECT_THAT(ErrorOf(Numbers(4).Map({{mask}, {"x"}})), HasSubstr("MaskTokens: expected integer ids"));
+}
+
 TEST(LoaderTest, ASequenceIsRunWholeByEveryFeed) {
   const Dataset d = Dataset(GeneratorSource(std::make_shared<Counting>(4, false, false), {"n"})).Batch({2});
   EXPECT_EQ(Labels(Open(d, {0, 2, 1}).get(), 0), Labels(Open(d).get(), 0));
