@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "collectives/groups.h"
 #include "collectives/host/inproc.h"
 #include "core/optim/registry.h"
 #include "core/runtime/executable.h"
