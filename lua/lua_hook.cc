@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/train/step_losses_hook.h"
+#include "core/train/step_numbers.h"
 
 namespace mslua {
 namespace {

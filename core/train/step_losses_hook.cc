@@ -3,7 +3,6 @@
 #include <charconv>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 
 namespace mslua {
 namespace {
@@ -17,26 +16,6 @@ std::string Number(double value) {
 }
 
 }  // namespace
-
-std::vector<std::pair<std::string, int>> FindStepLosses(const Executable& step) {
-  std::vector<std::pair<std::string, int>> found;
-  const auto& outputs = step.graph().outputs;
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    absl::string_view name = outputs[i].name;
-    if (outputs[i].updates.empty() && absl::ConsumePrefix(&name, "loss."))
-      found.emplace_back(std::string(name), static_cast<int>(i));
-  }
-  return found;
-}
-
-std::vector<std::pair<std::string, double>> StepLossesOf(const Executable& step) {
-  std::vector<std::pair<std::string, double>> losses;
-  for (const auto& [name, output] : FindStepLosses(step)) {
-    const TensorView loss = step.Output(output);
-    losses.emplace_back(name, LoadAsDouble(loss.type.dtype, loss.data, 0));
-  }
-  return losses;
-}
 
 void StepLossesHook::PrintLine(const TrainState& s, const std::vector<std::pair<std::string, double>>& losses) const {
   std::string line = absl::StrCat("epoch: ", s.epoch + 1, " step: ", s.step_in_epoch, ", loss is ", Number(s.loss));

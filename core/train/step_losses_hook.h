@@ -7,13 +7,9 @@
 #include <vector>
 
 #include "core/train/progress.h"
+#include "core/train/step_numbers.h"
 
 namespace mslua {
-
-// The steps' names and their outputs' numbers, in the steps' order; none where the training has one step.
-std::vector<std::pair<std::string, int>> FindStepLosses(const Executable& step);
-// By the steps' names, when the graph has run.
-std::vector<std::pair<std::string, double>> StepLossesOf(const Executable& step);
 
 // Prints the loss lines, "epoch: 1 step: 5, loss is 2.08 (critic 1.38, maker 0.7)", instead of the console, and gives
 // each step's mean loss of the epoch as "<name>_loss".

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/strip.h"
 
 namespace mslua {
 
@@ -42,6 +43,26 @@ double GradNormOf(const Executable& step) {
 int64_t PeakMemory() {
   rusage usage;
   return getrusage(RUSAGE_SELF, &usage) == 0 ? int64_t{usage.ru_maxrss} * 1024 : 0;
+}
+
+std::vector<std::pair<std::string, int>> FindStepLosses(const Executable& step) {
+  std::vector<std::pair<std::string, int>> found;
+  const auto& outputs = step.graph().outputs;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    absl::string_view name = outputs[i].name;
+    if (outputs[i].updates.empty() && absl::ConsumePrefix(&name, "loss."))
+      found.emplace_back(std::string(name), static_cast<int>(i));
+  }
+  return found;
+}
+
+std::vector<std::pair<std::string, double>> StepLossesOf(const Executable& step) {
+  std::vector<std::pair<std::string, double>> losses;
+  for (const auto& [name, output] : FindStepLosses(step)) {
+    const TensorView loss = step.Output(output);
+    losses.emplace_back(name, LoadAsDouble(loss.type.dtype, loss.data, 0));
+  }
+  return losses;
 }
 
 }  // namespace mslua
