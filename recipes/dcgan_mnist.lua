@@ -1,5 +1,5 @@
--- A generative adversarial network (DCGAN) on MNIST: two steps on each batch, each with its loss and its optimizer. LeNet
--- judges what is drawn.
+-- A generative adversarial network (DCGAN) on MNIST: two steps on each batch, each with its loss and its optimizer.
+-- LeNet judges what is drawn.
 --
 --   mslua train recipes/dcgan_mnist.lua data_path=/data/mnist
 --   mslua train recipes/dcgan_mnist.lua data_path=/data/mnist judge=runs/lenet/ckpt   judged by that LeNet

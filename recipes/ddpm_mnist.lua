@@ -15,7 +15,7 @@ local p = ms.params {
   epochs = 12, batch_size = 64, lr = 2e-3, warmup = 50, clip_norm = 1, judge_lr = 0.02,
   draw_steps = 20,  -- from noise to digit
   judged = 300,  -- digits that an evaluation draws
-  confident = 0.5, entropy = 2.1,  -- expected of the last evaluation
+  confident = 0.3, entropy = 1.9,  -- expected of the last evaluation
   presets = {
     smoke = {
       epochs = 1, batch_size = 8, width = 4, draw_steps = 2, judged = 8, warmup = 2,

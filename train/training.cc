@@ -22,6 +22,7 @@
 #include "core/train/epoch_hook.h"
 #include "core/train/status_line.h"
 #include "core/train/step_losses_hook.h"
+#include "core/train/step_numbers.h"
 #include "train/attaching.h"
 #include "train/json_string.h"
 #include "train/notice.h"

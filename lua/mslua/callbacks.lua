@@ -223,7 +223,7 @@ M.sample_fields = {
   { "images", "function", required = true },
   { "every_epochs", "integer", 1, min = 1, unit = "epochs" },
 }
-for _, field in ipairs(image.fields) do M.sample_fields[#M.sample_fields + 1] = field end
+for _, field in ipairs(require "mslua.image_fields") do M.sample_fields[#M.sample_fields + 1] = field end
 
 M.SampleImages = Callback:extend "SampleImages"
 

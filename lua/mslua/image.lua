@@ -4,20 +4,12 @@ local core = require "mslua.core"
 
 local M = {}
 
---- How numbers become pixels and pictures a grid.
-M.fields = {
-  { "low", "number", 0 },
-  { "high", "number" },
-  { "columns", "integer", 8, min = 1 },
-  { "padding", "integer", 2, min = 0 },
-}
-
 local function check_path(path)
   if not path:find "%.png$" then return ("expected a file that ends in .png, got %q"):format(path) end
 end
 
 local fields = { { "path", "string", required = true, check = check_path }, { "x", "tensor", required = true } }
-for _, field in ipairs(M.fields) do fields[#fields + 1] = field end
+for _, field in ipairs(require "mslua.image_fields") do fields[#fields + 1] = field end
 local bind = args.signature("image.write", fields)
 
 --- Writes a tensor as a PNG file: `ms.image.write("samples.png", x, {low = -1, high = 1})`. x is [h, w], [c, h, w] with
@@ -31,4 +23,4 @@ function M.write(...)
   })
 end
 
-return M
+return require("mslua.namespace").strict("ms.image", M)

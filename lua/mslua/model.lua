@@ -26,8 +26,8 @@ local bind = args.signature("Model", {
 
 --- A network with its loss, optimizer and metrics: `ms.Model(net, {loss_fn = loss, optimizer = opt, metrics =
 --- {"top1"}})`. Without loss_fn the network gives the loss. steps, a list of {name =, loss = function(net, columns...),
---- optimizer =, params = "^generator%."}, stands instead of both: each batch makes all of the steps, in their order. amp
---- "bf16": matrix products, convolutions and what follows them compute in bfloat16; norms of rows, sums, losses and
+--- optimizer =, params = "^generator%."}, stands instead of both: each batch makes all of the steps, in their order.
+--- amp "bf16": matrix products, convolutions and what follows them compute in bfloat16; norms of rows, sums, losses and
 --- parameters stay f32.
 function Model:init(...)
   local a = bind(...)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs PyTorch's twins of the networks that make pictures, in float64 on mslua's initial values and data, and writes what
-tests/golden/pictures.lua compares mslua's with: a loss that weights every output, and the norms of its gradients.
+"""Runs PyTorch's twins of the networks that make pictures, in float64 on mslua's initial values and data, and writes
+what tests/golden/pictures.lua compares mslua's with: a loss that weights every output, and the norms of its gradients.
 
   /usr/bin/python3 tools/golden/pictures.py      needs NumPy and PyTorch (python3-torch)
 """
