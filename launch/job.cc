@@ -765,7 +765,7 @@ int RunScheduler(const Identity& identity, absl::Duration heartbeat_limit, const
     if (!epochs.ok()) return SayError(epochs.status(), kExitStorage);
     options.recover = true;
     options.epoch = *epochs + 1;
-    options.on_epoch = [&journal](int64_t epoch) {
+    options.on_epoch = [&journal](int64_t epoch, int /*size*/) {
       const Status written = WriteJournal(journal, epoch);
       if (!written.ok()) Say(absl::StrCat("warning: ", written.message()));
     };
