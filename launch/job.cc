@@ -782,7 +782,7 @@ StatusOr<bool> ContinueJob(const Identity& identity, SchedulerOptions* options) 
   ASSIGN_OR_RETURN(const int64_t epochs, ReadJournal(journal));
   options->recover = true;
   options->epoch = epochs + 1;
-  options->on_epoch = [journal](int64_t epoch) {
+  options->on_epoch = [journal](int64_t epoch, int /*size*/) {
     const Status written = WriteJournal(journal, epoch);
     if (!written.ok()) Say(absl::StrCat("warning: ", written.message()));
   };

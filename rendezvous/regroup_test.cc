@@ -35,7 +35,7 @@ class Regroup : public ::testing::Test {
     options.secret = kSecret;
     options.workers = workers;
     options.recover = true;
-    options.on_epoch = [this](int64_t e) { epoch_ = e; };
+    options.on_epoch = [this](int64_t e, int) { epoch_ = e; };
     options.log = [this](const std::string& line) {
       const std::lock_guard<std::mutex> lock(mutex_);
       absl::StrAppend(&log_, line, "\n");

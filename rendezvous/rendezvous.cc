@@ -48,28 +48,6 @@ int RankOf(int rank, const std::string& id) {
   return rank < 0 && IsRank(id) && absl::SimpleAtoi(id, &asked) ? asked : rank;
 }
 
-// "worker_2" before "worker_10": digits compare as numbers.
-bool NaturallyLess(const std::string& a, const std::string& b) {
-  size_t i = 0, j = 0;
-  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
-  while (i < a.size() && j < b.size()) {
-    if (digit(a[i]) && digit(b[j])) {
-      size_t x = i, y = j;
-      while (x < a.size() && digit(a[x])) ++x;
-      while (y < b.size() && digit(b[y])) ++y;
-      const std::string left = a.substr(i, x - i), right = b.substr(j, y - j);
-      if (left.size() != right.size()) return left.size() < right.size();
-      if (left != right) return left < right;
-      i = x, j = y;
-    } else if (a[i] != b[j]) {
-      return a[i] < b[j];
-    } else {
-      ++i, ++j;
-    }
-  }
-  return a.size() - i < b.size() - j;
-}
-
 std::string RandomName() {
   std::random_device random;
   return absl::StrCat(absl::Hex(random(), absl::kZeroPad8), absl::Hex(random(), absl::kZeroPad8));
@@ -167,6 +145,20 @@ AdmissionOptions AdmissionOf(const SchedulerOptions& options) {
   return admission;
 }
 
+RosterOptions RosterOf(const SchedulerOptions& options) {
+  RosterOptions roster;
+  roster.workers = options.workers;
+  roster.least = options.least;
+  roster.most = options.most;
+  roster.spares = options.spares;
+  roster.recover = options.recover;
+  roster.epoch = options.epoch;
+  roster.size = options.size;
+  roster.timeout = options.timeout;
+  roster.replace_after = options.replace_after;
+  return roster;
+}
+
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerOptions& options, std::unique_ptr<MeetingFolder> folder, Fd listener,
@@ -179,7 +171,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, std::unique_ptr<MeetingFol
       stop_(eventfd(0, EFD_CLOEXEC)),
       first_job_(RandomName()),
       job_(first_job_),
-      epoch_(options.epoch) {}
+      roster_(RosterOf(options), MonotonicNow()) {}
 
 StatusOr<std::unique_ptr<Scheduler>> Scheduler::Start(const SchedulerOptions& options) {
   ASSIGN_OR_RETURN(std::unique_ptr<Scheduler> scheduler, Make(options));
@@ -234,7 +226,6 @@ void Scheduler::Log(const std::string& line) const {
 int Scheduler::Joined() const { return static_cast<int>(workers_.size()); }
 
 void Scheduler::Run() {
-  deadline_ = MonotonicNow() + options_.timeout;
   MonotonicTime next_progress = MonotonicNow() + options_.progress_every, next_heartbeat = MonotonicNow();
   while (!over_) {
     if (options_.on_turn) options_.on_turn();
@@ -259,7 +250,7 @@ void Scheduler::Run() {
       const Status why = std::exchange(outside_, absl::OkStatus());
       const int signal = std::exchange(signal_, 0);
       lock.unlock();
-      if (!why.ok()) End(why);
+      if (!why.ok()) Fault(why);
       if (over_) return;
       if (signal != 0) PassOn(signal);
       if (over_) return;
@@ -281,19 +272,13 @@ void Scheduler::Run() {
       }
     }
     if (!built_ && now >= ends_at_) {
-      End(WithCause(absl::FailedPreconditionError(absl::StrCat("The node: ", refused_)), {-1, kExitEnvironment}));
-    } else if (!built_ && now >= deadline_) {
-      const std::string what = absl::StrCat("only ", Joined(), " of ", options_.workers, " workers came within ",
-                                            absl::FormatDuration(options_.timeout), "; missing: ", Missing(),
-                                            refused_.empty() ? "" : absl::StrCat("; ", refused_));
-      End(WithCause(absl::DeadlineExceededError(what), {-1, kExitEnvironment}));
-    } else if (!built_ && now >= next_progress) {
+      Fault(WithCause(absl::FailedPreconditionError(absl::StrCat("The node: ", refused_)), {-1, kExitEnvironment}));
+    } else {
+      Apply(roster_.Look(now));
+    }
+    if (!over_ && now >= next_progress) {
       next_progress = now + options_.progress_every;
-      const std::string line =
-          absl::StrCat("The cluster topology is in the process of constructing, current alive node num: (", Joined(),
-                       "/", options_.workers, "), missing: ", Missing());
-      options_.progress ? options_.progress(line) : Log(line);
-      for (auto& worker : workers_) Send(*worker, {Type::kProgress, {{"line", line}}});
+      TellProgress();
     }
     LookForSilence(now);
   }
@@ -304,6 +289,20 @@ void Scheduler::RemoveClosed() {
                  workers_.end());
 }
 
+void Scheduler::TellProgress() {
+  if (built_) {
+    for (auto& worker : workers_) {
+      if (worker->rank < 0) Send(*worker, {Type::kProgress, {{"spare", "1"}}});
+    }
+    return;
+  }
+  const std::string line =
+      absl::StrCat("The cluster topology is in the process of constructing, current alive node num: (", Joined(), "/",
+                   roster_.size(), "), missing: ", roster_.Missing());
+  options_.progress ? options_.progress(line) : Log(line);
+  for (auto& worker : workers_) Send(*worker, {Type::kProgress, {{"line", line}}});
+}
+
 void Scheduler::LookForSilence(MonotonicTime now) {
   for (auto& worker : workers_) {
     if (over_ || worker->left || !worker->socket || now - worker->heard < options_.heartbeat_limit) continue;
@@ -311,20 +310,27 @@ void Scheduler::LookForSilence(MonotonicTime now) {
     if (now - worker->heard < limit) continue;
     const std::string what = absl::StrCat(NameOf(*worker), kSilent, absl::FormatDuration(limit),
                                           folder_ == nullptr ? kStoppedOrBroken : kStopped);
-    End(WithCause(absl::UnavailableError(what), {RankOf(worker->rank, worker->join.at("id")), kExitHang}));
+    const Status why =
+        WithCause(absl::UnavailableError(what), {RankOf(worker->rank, worker->join.at("id")), kExitHang});
+    // In a job that starts again another worker may come in the place of one that no rank depends on.
+    if (!options_.recover || worker->rank >= 0) return Fault(why);
+    Log(what);
+    worker->socket.Close();
+    Lose(*worker, why);
   }
+  RemoveClosed();
 }
 
 void Scheduler::PassOn(int signal) {
   Log(absl::StrCat("stopping at signal ", signal, " (", strsignal(signal), ")"));
-  if (!built_ && epoch_ > options_.epoch) {
+  if (!built_ && roster_.epoch() > options_.epoch) {
     stop_signal_ = signal;  // for the workers, which have something to save, when they have come
     return;
   }
   if (!built_) {
     const std::string what = absl::StrCat("the scheduler was stopped by signal ", signal, " (", strsignal(signal),
                                           ") before all workers had come");
-    return End(WithCause(absl::CancelledError(what), {-1, kExitInterrupted}));
+    return Fault(WithCause(absl::CancelledError(what), {-1, kExitInterrupted}));
   }
   for (auto& worker : workers_) {
     if (!worker->left) Send(*worker, {Type::kStop, {{"signal", absl::StrCat(signal)}}});
@@ -350,12 +356,14 @@ void Scheduler::Join(Admission::Newcomer newcomer) {
   worker.buffer = std::move(newcomer.rest);
   for (const auto& [name, value] : newcomer.join.fields) worker.join[OnOneLine(name)] = OnOneLine(value);
   for (const char* name : {"id", "host", "endpoint", "who"}) worker.join.emplace(name, "");
-  int64_t turn = 0;
-  if (absl::SimpleAtoi(worker.join["turn"], &turn)) turn_ = std::max(turn_, turn);
+  int64_t turn = 0, epoch = 0;
+  if (absl::SimpleAtoi(worker.join["turn"], &turn)) roster_.Progress(turn);
+  if (!absl::SimpleAtoi(worker.join["epoch"], &epoch)) epoch = 0;
   Replace(worker);
   if (over_) return;
   RemoveClosed();
-  const std::string refusal = Refusal(worker), difference = refusal.empty() ? Difference(worker) : "";
+  const std::string refusal = roster_.Refusal(worker.join["id"]),
+                    difference = refusal.empty() ? Difference(worker) : "";
   if (!refusal.empty()) return Refuse(worker, refusal);
   if (!difference.empty()) {
     Refuse(worker, difference);
@@ -363,13 +371,19 @@ void Scheduler::Join(Admission::Newcomer newcomer) {
     return;
   }
   Log(absl::StrCat("The new node: ", worker.join["id"], "(role: MS_WORKER) is registered successfully."));
+  worker.key = next_key_++;
+  roster_.Add({worker.key, worker.join["id"], worker.join["host"]}, epoch, worker.heard);
   workers_.push_back(std::move(joining));
   // It is registered: a connection that ends now ends for a reason.
   const std::string own_rank = options_.rank < 0 ? "" : absl::StrCat(options_.rank);
   const std::string limit = absl::StrCat(absl::ToInt64Milliseconds(options_.own_heartbeat_limit));
   Send(worker, {Type::kProgress, {{"who", options_.who}, {"rank", own_rank}, {"limit", limit}}});
-  if (Joined() == options_.workers) Build();
-  Understand(worker);
+  if (built_) {
+    Log(absl::StrCat("The node: ", worker.join["id"], " waits as a spare."));
+    Send(worker, {Type::kProgress, {{"spare", "1"}}});
+  }
+  if (!built_) Apply(roster_.Look(worker.heard));
+  if (!over_) Understand(worker);
 }
 
 // A worker that is started again takes the place of one that gives no sign of life.
@@ -378,7 +392,10 @@ void Scheduler::Replace(const Worker& newcomer) {
   for (const auto& other : workers_) {
     if (other->join.at("id") != newcomer.join.at("id") || MonotonicNow() - other->heard < 3 * kHeartbeat) continue;
     const std::string what = absl::StrCat(NameOf(*other), " gives no sign of life, and was started again");
-    return End(WithCause(absl::UnavailableError(what), {other->rank, kExitHang}));
+    const Status why = WithCause(absl::UnavailableError(what), {other->rank, kExitHang});
+    if (other->rank >= 0) return Fault(why);
+    other->socket.Close();
+    return Lose(*other, why);
   }
 }
 
@@ -393,11 +410,9 @@ void Scheduler::Read(Worker& worker) {
     const Status end = n == 0 ? absl::OkStatus() : worker.socket.Problem("receiving");
     worker.socket.Close();
     if (worker.left || over_) return;
-    if (built_) {
-      End(EndOf(NameOf(worker), worker.rank, end));
-    } else {
-      Log(absl::StrCat("The node: ", worker.join["id"], " has gone before the cluster was complete."));
-    }
+    if (!built_) Log(absl::StrCat("The node: ", worker.join["id"], " has gone before the cluster was complete."));
+    if (built_ && worker.rank < 0) Log(absl::StrCat("The node: ", worker.join["id"], ", a spare, has gone."));
+    Lose(worker, EndOf(NameOf(worker), worker.rank, end));
   }
 }
 
@@ -424,19 +439,19 @@ void Scheduler::Expel(Worker& worker, const std::string& why) {
   admission_.refusals().Refused(
       worker.source, [&] { return NameOfPeer(worker.socket.fd()); }, why);
   worker.socket.Close();
-  if (!built_ || worker.left || over_) return;
-  End(EndOf(NameOf(worker), worker.rank, absl::DataLossError(why)));
+  if (worker.left || over_) return;
+  Lose(worker, EndOf(NameOf(worker), worker.rank, absl::DataLossError(why)));
 }
 
 void Scheduler::Handle(Worker& worker, const ControlMessage& message) {
   // Heartbeats begin with the registration and end with the process.
   if (message.type == Type::kHeartbeat) {
     int64_t turn = 0;
-    if (absl::SimpleAtoi(Field(message, "turn"), &turn)) turn_ = std::max(turn_, turn);
+    if (absl::SimpleAtoi(Field(message, "turn"), &turn)) roster_.Progress(turn);
     return;
   }
   // Only members speak of the job, and there are none before all have come.
-  if (worker.left || !built_) return Expel(worker, "it sent a message that only a member may send");
+  if (worker.left || worker.rank < 0) return Expel(worker, "it sent a message that only a member may send");
   switch (message.type) {
     case Type::kCompare:
       return Compare(worker, OnOneLine(Field(message, "name")), OnOneLine(Field(message, "value")));
@@ -444,19 +459,20 @@ void Scheduler::Handle(Worker& worker, const ControlMessage& message) {
       return Relay(worker, message);
     case Type::kAbort: {
       const std::string why = absl::StrCat(NameOf(worker), ": ", PrintableMessage(Field(message, "why")));
-      return End(WithCause(absl::AbortedError(why), {worker.rank, FailureCode(message)}));
+      return Fault(WithCause(absl::AbortedError(why), {worker.rank, FailureCode(message)}));
     }
-    case Type::kLeave:
+    case Type::kLeave: {
       worker.left = true;
-      if (int code; absl::SimpleAtoi(Field(message, "code"), &code) && code >= 0 && code < 256) worker.exit_code = code;
+      int code = kExitOk;
+      if (!absl::SimpleAtoi(Field(message, "code"), &code) || code < 0 || code > 255) code = kExitOk;
+      const Roster::Decision decision = roster_.Leave(worker.key, code);
       if (!compared_.empty()) {
         const std::string what =
             absl::StrCat(NameOf(worker), " has finished, and others wait for it (", compared_.begin()->first, ")");
-        return End(WithCause(absl::FailedPreconditionError(what), {worker.rank, kExitHang}));
+        return Fault(WithCause(absl::FailedPreconditionError(what), {worker.rank, kExitHang}));
       }
-      over_ = std::all_of(workers_.begin(), workers_.end(), [](const auto& w) { return w->left; });
-      if (over_) exit_code_ = FirstExitCode();
-      return;
+      return Apply(decision);
+    }
     default:
       return Expel(worker, "it sent a message that no worker sends");
   }
@@ -472,25 +488,6 @@ void Scheduler::Refuse(Worker& newcomer, const std::string& why) {
   for (auto& worker : workers_) {
     if (!built_) Send(*worker, {Type::kProgress, {{"line", line}}});
   }
-}
-
-std::string Scheduler::Refusal(const Worker& newcomer) const {
-  const std::string& id = newcomer.join.at("id");
-  if (built_) {
-    return absl::StrCat("the cluster is complete with ", options_.workers, " workers (MS_WORKER_NUM)");
-  }
-  int rank = 0;
-  if (IsRank(id) && absl::SimpleAtoi(id, &rank) && rank >= options_.workers) {
-    return absl::StrCat("MS_NODE_ID=", id, " asks for a rank beyond 0 to ", options_.workers - 1);
-  }
-  for (const auto& other : workers_) {
-    int taken = -1;
-    if (other->join.at("id") == id || (IsRank(id) && IsRank(other->join.at("id")) &&
-                                       absl::SimpleAtoi(other->join.at("id"), &taken) && taken == rank)) {
-      return absl::StrCat("MS_NODE_ID=", id, " is taken by a worker on ", other->join.at("host"), " that lives");
-    }
-  }
-  return "";
 }
 
 std::string Scheduler::Difference(const Worker& newcomer) const {
@@ -516,36 +513,42 @@ std::string Scheduler::Difference(const Worker& newcomer) const {
   return "";
 }
 
-// Numeric ids are ranks; the others fill the gaps, ordered by host and id, numbers within ids as numbers.
-void Scheduler::Build() {
-  std::vector<Worker*> by_rank(options_.workers, nullptr), others;
-  for (auto& worker : workers_) {
-    int rank = -1;
-    if (IsRank(worker->join["id"]) && absl::SimpleAtoi(worker->join["id"], &rank)) {
-      by_rank[rank] = worker.get();
-    } else {
-      others.push_back(worker.get());
-    }
+void Scheduler::Apply(const Roster::Decision& decision) {
+  if (!decision.note.empty()) Log(decision.note);
+  switch (decision.kind) {
+    case Roster::Decision::Kind::kNothing:
+      return;
+    case Roster::Decision::Kind::kWelcome:
+      return Welcome();
+    case Roster::Decision::Kind::kRegroup:
+      return Regroup(decision);
+    case Roster::Decision::Kind::kEnd:
+      return End(decision.cause);
   }
-  std::sort(others.begin(), others.end(), [](Worker* a, Worker* b) {
-    if (a->join["host"] != b->join["host"]) return NaturallyLess(a->join["host"], b->join["host"]);
-    return NaturallyLess(a->join["id"], b->join["id"]);
-  });
-  size_t next = 0;
-  ControlMessage welcome = {Type::kWelcome, {{"job", job_}, {"size", absl::StrCat(options_.workers)}}};
-  for (int r = 0; r < options_.workers; ++r) {
-    if (by_rank[r] == nullptr) by_rank[r] = others[next++];
-    by_rank[r]->rank = r;
-    welcome.fields[absl::StrCat("host.", r)] = by_rank[r]->join["host"];
-    welcome.fields[absl::StrCat("endpoint.", r)] = by_rank[r]->join["endpoint"];
+}
+
+void Scheduler::Welcome() {
+  std::map<int64_t, Worker*> by_key;
+  for (auto& worker : workers_) by_key[worker->key] = worker.get();
+  const int size = roster_.size();
+  ControlMessage welcome = {Type::kWelcome,
+                            {{"job", job_}, {"size", absl::StrCat(size)}, {"epoch", absl::StrCat(roster_.epoch())}}};
+  for (int r = 0; r < size; ++r) {
+    Worker& worker = *by_key.at(roster_.by_rank()[static_cast<size_t>(r)]);
+    worker.rank = r;
+    welcome.fields[absl::StrCat("host.", r)] = worker.join["host"];
+    welcome.fields[absl::StrCat("endpoint.", r)] = worker.join["endpoint"];
   }
-  if (options_.on_epoch) options_.on_epoch(epoch_);
+  if (options_.on_epoch) options_.on_epoch(roster_.epoch(), size);
   built_ = true;
-  Log(epoch_ == 1 ? "The cluster topology has been constructed successfully."
-                  : absl::StrCat("The cluster topology has been constructed successfully, epoch ", epoch_, "."));
-  for (Worker* worker : by_rank) {
-    welcome.fields["rank"] = absl::StrCat(worker->rank);
+  const std::string ranks = size == options_.workers ? "" : absl::StrCat(", ", size, " ranks");
+  Log(roster_.epoch() == 1 ? absl::StrCat("The cluster topology has been constructed successfully", ranks, ".")
+                           : absl::StrCat("The cluster topology has been constructed successfully, epoch ",
+                                          roster_.epoch(), ranks, "."));
+  for (auto& worker : workers_) {
     worker->heard = MonotonicNow();
+    if (worker->rank < 0) continue;
+    welcome.fields["rank"] = absl::StrCat(worker->rank);
     Send(*worker, welcome);
   }
   if (const int signal = std::exchange(stop_signal_, 0)) PassOn(signal);
@@ -558,16 +561,16 @@ void Scheduler::Compare(Worker& worker, const std::string& name, const std::stri
     const std::string what = absl::StrCat(NameOf(worker), " gave a value to compare (", name.substr(0, 100), ") of ",
                                           value.size(), " bytes, ", ahead, " others waiting: at most ",
                                           kLongestCompared, " bytes and ", kMostCompared, " values are possible");
-    return End(WithCause(absl::InvalidArgumentError(what), {worker.rank, kExitInternal}));
+    return Fault(WithCause(absl::InvalidArgumentError(what), {worker.rank, kExitInternal}));
   }
   std::map<int, std::string>& values = compared_[name];
   values[worker.rank] = value;
   for (const auto& other : workers_) {
     if (!other->left) continue;
     const std::string what = absl::StrCat(NameOf(*other), " has finished, and others wait for it (", name, ")");
-    return End(WithCause(absl::FailedPreconditionError(what), {other->rank, kExitHang}));
+    return Fault(WithCause(absl::FailedPreconditionError(what), {other->rank, kExitHang}));
   }
-  if (static_cast<int>(values.size()) < options_.workers) return;
+  if (static_cast<int>(values.size()) < roster_.size()) return;
   std::map<std::string, std::vector<int>> ranks_of;
   for (const auto& [rank, v] : values) ranks_of[v].push_back(rank);
   std::vector<std::string> parts;
@@ -589,21 +592,15 @@ void Scheduler::Relay(const Worker& from, ControlMessage message) {
   }
 }
 
-bool Scheduler::Regroup(const Status& status) {
-  // Who has left has finished its work, and does not come back.
-  const bool left = std::any_of(workers_.begin(), workers_.end(), [](const auto& w) { return w->left; });
-  if (!options_.recover || !built_ || left) return false;
-  const RestartPolicy::Verdict verdict = policy_.Judge(status, {0, turn_});
-  if (!verdict.why.empty()) Log(verdict.why);
-  if (!verdict.again) return false;
-  ++epoch_;
-  Log(absl::StrCat(status.message(), ": the job starts again (epoch ", epoch_, ")"));
-  const Cause cause = CauseOf(status);
+void Scheduler::Regroup(const Roster::Decision& decision) {
+  const std::string why(decision.cause.message());
+  Log(absl::StrCat(why, ": the job starts again (epoch ", roster_.epoch(), ")"));
+  const Cause cause = CauseOf(decision.cause);
   const ControlMessage regroup = {Type::kRegroup,
-                                  {{"why", std::string(status.message())},
+                                  {{"why", why},
                                    {"rank", absl::StrCat(cause.rank)},
                                    {"code", absl::StrCat(cause.exit_code)},
-                                   {"pause", absl::StrCat(absl::ToInt64Milliseconds(verdict.pause))}}};
+                                   {"pause", absl::StrCat(absl::ToInt64Milliseconds(decision.pause))}}};
   for (auto& worker : workers_) {
     if (worker->socket) Send(*worker, regroup);
   }
@@ -613,24 +610,26 @@ bool Scheduler::Regroup(const Status& status) {
   ends_at_ = MonotonicTime::InfiniteFuture();
   job_ = RandomName();
   built_ = false;
-  deadline_ = MonotonicNow() + options_.timeout;
-  return true;
 }
 
-void Scheduler::End(const Status& status) {
-  if (Regroup(status)) return;
+void Scheduler::End(const Status& cause_of_end) {
   over_ = true;
+  Status status = cause_of_end;
+  if (absl::IsDeadlineExceeded(status) && !refused_.empty())
+    status = WithCause(Status(status.code(), absl::StrCat(status.message(), "; ", refused_)), CauseOf(status));
   result_ = status;
+  if (status.ok()) exit_code_ = roster_.FirstExitCode();
   // Before the workers hear of it: with the first one that ends, its starter may end the others at once.
-  if (options_.on_cause) options_.on_cause(status);
-  Log(std::string(status.message()));
+  if (!status.ok() && options_.on_cause) options_.on_cause(status);
+  if (!status.ok()) Log(std::string(status.message()));
   const Cause cause = CauseOf(status);
   const ControlMessage abort = {Type::kAbort,
                                 {{"why", std::string(status.message())},
                                  {"rank", absl::StrCat(cause.rank)},
                                  {"code", absl::StrCat(cause.exit_code)}}};
   for (auto& worker : workers_) {
-    if (worker->socket && !worker->left) Send(*worker, abort);
+    if (!worker->socket || worker->left) continue;
+    Send(*worker, status.ok() ? ControlMessage{Type::kRefuse, {{"done", "1"}}} : abort);
   }
 }
 
@@ -653,38 +652,8 @@ void Scheduler::CloseAll(absl::Duration limit) {
 std::string Scheduler::NameOf(const Worker& worker) const {
   const std::string &who = worker.join.at("who"), &id = worker.join.at("id");
   const int rank = RankOf(worker.rank, id);
-  return absl::StrCat(rank < 0 ? absl::StrCat("worker ", id, " of ") : absl::StrCat("rank ", rank, "/"),
-                      options_.workers, " (", who.empty() ? absl::StrCat(id, " on ", worker.join.at("host")) : who,
-                      ")");
-}
-
-int Scheduler::FirstExitCode() const {
-  std::map<int, int> codes;
-  for (const auto& worker : workers_) codes[worker->rank] = worker->exit_code;
-  for (const auto& [rank, code] : codes) {
-    if (code != 0) return code;
-  }
-  return 0;
-}
-
-// The ranks that nobody has asked for, when ids are ranks; else how many.
-std::string Scheduler::Missing() const {
-  std::vector<bool> here(options_.workers);
-  bool numeric = Joined() > 0;
-  for (const auto& worker : workers_) {
-    int rank = -1;
-    if (IsRank(worker->join.at("id")) && absl::SimpleAtoi(worker->join.at("id"), &rank)) {
-      here[rank] = true;
-    } else {
-      numeric = false;
-    }
-  }
-  if (!numeric) return absl::StrCat(options_.workers - Joined(), " workers");
-  std::vector<int> missing;
-  for (int r = 0; r < options_.workers; ++r) {
-    if (!here[r]) missing.push_back(r);
-  }
-  return absl::StrCat("MS_NODE_ID ", absl::StrJoin(missing, ", "));
+  return absl::StrCat(rank < 0 ? absl::StrCat("worker ", id, " of ") : absl::StrCat("rank ", rank, "/"), roster_.size(),
+                      " (", who.empty() ? absl::StrCat(id, " on ", worker.join.at("host")) : who, ")");
 }
 
 void Scheduler::Send(Worker& worker, const ControlMessage& message) {
@@ -693,15 +662,20 @@ void Scheduler::Send(Worker& worker, const ControlMessage& message) {
 }
 
 StatusOr<std::unique_ptr<Membership>> Membership::Join(const JoinOptions& options) {
-  const MonotonicTime deadline = MonotonicNow() + options.timeout;
+  MonotonicTime deadline = MonotonicNow() + options.timeout;
   const std::string where =
       absl::StrCat("scheduler at ", options.where.empty() ? ToString(options.scheduler) : options.where);
   std::mt19937 random(std::random_device{}());
   absl::Duration pause = kFirstPause;
   MonotonicTime next_news = MonotonicNow() + kNews;
+  JoinOptions named = options;
+  if (named.node_id.empty()) named.node_id = RandomName();
   while (true) {
-    auto made = TryJoin(options, deadline);
+    bool spare = false;
+    auto made = TryJoin(named, deadline, &spare);
     if (made.ok()) return made;
+    // It has waited as long as it was to.
+    if (spare) deadline = MonotonicNow() + options.timeout;
     const Status why = Annotate(Security(made.status()), where);
     if (!absl::IsUnavailable(why)) return why;
     if (MonotonicNow() >= deadline) {
@@ -721,7 +695,8 @@ StatusOr<std::unique_ptr<Membership>> Membership::Join(const JoinOptions& option
   }
 }
 
-StatusOr<std::unique_ptr<Membership>> Membership::TryJoin(const JoinOptions& options, MonotonicTime deadline) {
+StatusOr<std::unique_ptr<Membership>> Membership::TryJoin(const JoinOptions& options, MonotonicTime deadline,
+                                                          bool* spare) {
   std::unique_ptr<Membership> me(new Membership());
   // The scheduler answers at once, or has lost sight of this connection.
   const MonotonicTime answer_by = std::min(deadline, MonotonicNow() + kSilence);
@@ -745,11 +720,12 @@ StatusOr<std::unique_ptr<Membership>> Membership::TryJoin(const JoinOptions& opt
   me->on_over_ = options.on_over;
   me->on_stop_ = options.on_stop;
   ControlMessage join = {Type::kJoin,
-                         {{"id", options.node_id.empty() ? RandomName() : options.node_id},
+                         {{"id", options.node_id},
                           {"host", options.self.host},
                           {"who", options.who},
                           {"endpoint", ToString(options.self.endpoint)}}};
   if (options.turn) join.fields["turn"] = absl::StrCat(options.turn());
+  if (options.epoch > 0) join.fields["epoch"] = absl::StrCat(options.epoch);
   for (const auto& [name, value] : options.hashes) join.fields[absl::StrCat("hash.", name)] = value;
   RETURN_IF_ERROR(late(me->Send(join)));
   bool registered = false;
@@ -765,6 +741,8 @@ StatusOr<std::unique_ptr<Membership>> Membership::TryJoin(const JoinOptions& opt
       return WithCause(absl::AbortedError(lost.message()), CauseOf(lost));
     }
     if (!message.ok()) return late(message.status());
+    if (message->type == Type::kRefuse && !Field(*message, "done").empty())
+      return WithCause(absl::CancelledError("the job is done, and this worker was a spare"), {-1, kExitOk});
     if (message->type == Type::kRefuse) {
       return absl::FailedPreconditionError(
           absl::StrCat("refuses this worker: ", PrintableMessage(Field(*message, "reason"))));
@@ -779,6 +757,9 @@ StatusOr<std::unique_ptr<Membership>> Membership::TryJoin(const JoinOptions& opt
       deadline = std::max(deadline, MonotonicNow() + kSilence);
       const std::string line = PrintableMessage(Field(*message, "line"));
       if (options.log && !line.empty()) options.log(line);
+      const bool waits = !Field(*message, "spare").empty();
+      if (waits && !std::exchange(*spare, true) && options.log)
+        options.log("all ranks have a worker: this one waits as a spare");
     }
     welcome = std::move(*message);
   }
@@ -788,6 +769,7 @@ StatusOr<std::unique_ptr<Membership>> Membership::TryJoin(const JoinOptions& opt
     return absl::DataLossError("a malformed welcome came");
   }
   me->job_ = Field(welcome, "job");
+  if (!absl::SimpleAtoi(Field(welcome, "epoch"), &me->epoch_)) me->epoch_ = 1;
   for (int r = 0; r < size; ++r) {
     const auto endpoint = ParseEndpoint(Field(welcome, absl::StrCat("endpoint.", r)));
     me->peers_.push_back({Field(welcome, absl::StrCat("host.", r)), endpoint.ok() ? *endpoint : Endpoint()});

@@ -23,7 +23,7 @@
 #include "rendezvous/control.h"
 #include "rendezvous/local_meeting.h"
 #include "rendezvous/rank_address.h"
-#include "rendezvous/restart_policy.h"
+#include "rendezvous/roster.h"
 #include "rendezvous/socket.h"
 #include "rendezvous/stream.h"
 
@@ -57,7 +57,13 @@ struct SchedulerOptions {
   // to join again, and it is waited for one in the place of who is gone.
   bool recover = false;
   int64_t epoch = 1;  // how often the workers have met, this time included: of a scheduler that was started again too
-  std::function<void(int64_t epoch)> on_epoch;  // on the scheduler's thread, before the workers of an epoch are welcome
+  int size = 0;       // ranks of the epoch before; 0: `workers`
+  // Of a job that starts again: how many ranks it may continue with (0: `workers`), how many more workers wait for a
+  // place, and when they get one.
+  int least = 0, most = 0, spares = 0;
+  absl::Duration replace_after = kReplaceAfter;
+  // On the scheduler's thread, before the workers of an epoch are welcome.
+  std::function<void(int64_t epoch, int size)> on_epoch;
   // Called on the scheduler's thread.
   std::function<void(const std::string&)> log;       // lines for the scheduler's log
   std::function<void(const std::string&)> progress;  // the line of `progress_every`; not set: it goes to the log
@@ -102,10 +108,10 @@ class Scheduler {
     Seals seals;
     std::string buffer;
     std::map<std::string, std::string> join;  // what it said of itself
-    int rank = -1;                            // -1: not all have come
+    int64_t key = 0;                          // in the roster
+    int rank = -1;                            // -1: not all have come, or it waits as a spare
     MonotonicTime heard;
     bool left = false;
-    int exit_code = 0;  // when it has left
   };
 
   Scheduler(const SchedulerOptions& options, std::unique_ptr<MeetingFolder> folder, Fd listener, Endpoint endpoint);
@@ -121,19 +127,22 @@ class Scheduler {
   // Closes the connection of a worker that breaks the protocol.
   void Expel(Worker& worker, const std::string& why);
   void Refuse(Worker& newcomer, const std::string& why);
-  // Why there is no place for the worker; what it runs otherwise than the others. Empty: it is welcome.
-  std::string Refusal(const Worker& newcomer) const;
+  // What the worker runs otherwise than the others; empty: nothing.
   std::string Difference(const Worker& newcomer) const;
-  void Build();
+  // Carries out what the roster has decided.
+  void Apply(const Roster::Decision& decision);
+  void Welcome();
+  void Regroup(const Roster::Decision& decision);
+  void End(const Status& status);
+  // The job cannot continue as it is: it is over by this error, or starts again.
+  void Fault(const Status& status) { Apply(roster_.Fail(status, MonotonicNow())); }
+  // The worker's connection has ended, for this reason.
+  void Lose(const Worker& worker, const Status& why) { Apply(roster_.Lose(worker.key, why, MonotonicNow())); }
+  // Tells those who wait who is missing, or that they are spares.
+  void TellProgress();
   void Compare(Worker& worker, const std::string& name, const std::string& value);
   void Relay(const Worker& from, ControlMessage message);
-  // The job is over by this error, or starts again.
-  void End(const Status& status);
-  // False: it does not.
-  bool Regroup(const Status& status);
   void CloseAll(absl::Duration limit);
-  // Of the first worker, by rank, that does not end with 0.
-  int FirstExitCode() const;
   // Asks the workers to stop, or says that they have been asked before.
   void PassOn(int signal);
   // Looks for workers that have not been heard of for too long.
@@ -142,7 +151,6 @@ class Scheduler {
   void Drain();
   // "rank 1/2 (pid 812, host a)".
   std::string NameOf(const Worker& worker) const;
-  std::string Missing() const;
   void Log(const std::string& line) const;
   static void Send(Worker& worker, const ControlMessage& message);
   int Joined() const;
@@ -157,11 +165,9 @@ class Scheduler {
   std::map<std::string, std::map<int, std::string>> compared_;  // by name and rank
   const std::string first_job_;
   std::string job_;
-  RestartPolicy policy_{-1};
-  int64_t epoch_ = 1;
-  int64_t turn_ = -1;       // the newest that a worker has told of
-  int stop_signal_ = 0;     // that came while the workers met again
-  MonotonicTime deadline_;  // for all workers to come
+  Roster roster_;
+  int64_t next_key_ = 1;
+  int stop_signal_ = 0;  // that came while the workers met again
   std::atomic<int> joined_{0};
   std::atomic<bool> built_{false};
   bool over_ = false;
@@ -196,6 +202,7 @@ struct JoinOptions {
   // StartsAgain() where this worker is to join again.
   bool recover = false;
   std::function<int64_t()> turn = {};  // the newest that this worker has committed; -1: none
+  int64_t epoch = 0;                   // the last one that this worker was in; 0: none
 };
 
 // A worker's place in the job. Its thread sends heartbeats. Destroying it before Leave ends the job for all.
@@ -204,7 +211,7 @@ class Membership {
   // Tries again, ever more slowly, when the scheduler does not listen yet or closes the connection without a reason.
   // FailedPrecondition: refused, with the scheduler's reason; DeadlineExceeded: no scheduler, or too few workers;
   // PermissionDenied (with a Cause): one of the two does not know the job's secret, is another user's, or refuses the
-  // other's certificate.
+  // other's certificate; Cancelled: the job is done, and this worker was a spare.
   static StatusOr<std::unique_ptr<Membership>> Join(const JoinOptions& options);
   ~Membership();
 
@@ -212,6 +219,8 @@ class Membership {
   int size() const { return static_cast<int>(peers_.size()); }
   const std::vector<RankAddress>& peers() const { return peers_; }
   const std::string& job() const { return job_; }
+  // How often the workers have met, this time included.
+  int64_t epoch() const { return epoch_; }
 
   // OK while the job lives; else why it is over.
   Status Health();
@@ -238,8 +247,8 @@ class Membership {
 
  private:
   Membership() = default;
-  // One attempt. Unavailable: another may do better.
-  static StatusOr<std::unique_ptr<Membership>> TryJoin(const JoinOptions& options, MonotonicTime deadline);
+  // One attempt. Unavailable: another may do better. `*spare`: the worker has waited as one.
+  static StatusOr<std::unique_ptr<Membership>> TryJoin(const JoinOptions& options, MonotonicTime deadline, bool* spare);
   void Run();
   Status Send(const ControlMessage& message);
   void Deliver(const ControlMessage& message);
@@ -271,6 +280,7 @@ class Membership {
   int rank_ = 0;
   std::vector<RankAddress> peers_;
   std::string job_;
+  int64_t epoch_ = 1;
   std::mutex mutex_, send_mutex_, listener_mutex_;
   std::condition_variable changed_;
   std::function<void(int, const Texts&)> listener_;  // called with listener_mutex_ held

@@ -1,0 +1,195 @@
+#include "rendezvous/roster.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/exit_code.h"
+#include "gtest/gtest.h"
+
+namespace mslua {
+namespace {
+
+using Kind = Roster::Decision::Kind;
+
+MonotonicTime At(double seconds) { return MonotonicTime(absl::Seconds(seconds)); }
+Status Killed(int rank) { return WithCause(absl::UnavailableError("it was killed"), {rank, kExitRankCrashed}); }
+Status Mistake() { return WithCause(absl::AbortedError("device_num is 4"), {0, kExitUsage}); }
+
+RosterOptions Recovering(int workers) {
+  RosterOptions options;
+  options.workers = workers;
+  options.recover = true;
+  options.replace_after = absl::Seconds(5);
+  options.timeout = absl::Seconds(60);
+  return options;
+}
+
+// Adds workers of these ids, whose keys are `first`, first + 1, ...
+void AddAll(Roster& roster, const std::vector<std::string>& ids, int64_t first, double seconds) {
+  for (const std::string& id : ids) {
+    ASSERT_EQ(roster.Refusal(id), "") << id;
+    roster.Add({first++, id, "host"}, 0, At(seconds));
+  }
+}
+
+std::string RanksOf(const Roster& roster) {
+  std::string text;
+  for (const int64_t key : roster.by_rank()) absl::StrAppend(&text, roster.Find(key)->id, " ");
+  return text;
+}
+
+TEST(Roster, NumbersAreRanksAndNamesFillTheGaps) {
+  Roster roster(Recovering(4), At(0));
+  AddAll(roster, {"w10", "2", "w9"}, 1, 0);
+  EXPECT_EQ(roster.Look(At(1)).kind, Kind::kNothing);
+  AddAll(roster, {"0"}, 9, 1);
+  EXPECT_EQ(roster.Look(At(1)).kind, Kind::kWelcome);
+  EXPECT_EQ(RanksOf(roster), "0 w9 2 w10 ");
+  EXPECT_TRUE(absl::StrContains(roster.Refusal("7"), "complete with 4 workers"));
+}
+
+TEST(Roster, WithoutRecoveryALossEndsTheJob) {
+  RosterOptions options = Recovering(2);
+  options.recover = false;
+  Roster roster(options, At(0));
+  AddAll(roster, {"0", "1"}, 1, 0);
+  EXPECT_EQ(roster.Look(At(0)).kind, Kind::kWelcome);
+  EXPECT_EQ(roster.Lose(1, Killed(0), At(1)).kind, Kind::kEnd);
+  EXPECT_EQ(roster.phase(), Roster::Phase::kOver);
+}
+
+TEST(Roster, TheJobWaitsForWhoIsGone) {
+  Roster roster(Recovering(2), At(0));
+  AddAll(roster, {"0", "1"}, 1, 0);
+  roster.Look(At(0));
+  EXPECT_EQ(roster.Lose(2, Killed(1), At(1)).kind, Kind::kRegroup);
+  EXPECT_EQ(roster.epoch(), 2);
+  AddAll(roster, {"0"}, 3, 1);
+  EXPECT_EQ(roster.Look(At(50)).kind, Kind::kNothing);  // it may not become smaller
+  const auto end = roster.Look(At(62));
+  EXPECT_EQ(end.kind, Kind::kEnd);
+  EXPECT_TRUE(absl::StrContains(end.cause.message(), "only 1 of 2 workers came within 1m; missing: MS_NODE_ID 1"));
+}
+
+TEST(Roster, ASpareTakesThePlaceAfterAWhile) {
+  RosterOptions options = Recovering(2);
+  options.spares = 1;
+  Roster roster(options, At(0));
+  AddAll(roster, {"0", "1"}, 1, 0);
+  roster.Look(At(0));
+  AddAll(roster, {"2"}, 3, 1);
+  EXPECT_EQ(roster.Find(3)->rank, -1);
+  EXPECT_EQ(roster.Look(At(9)).kind, Kind::kNothing);  // the job does not grow
+  EXPECT_EQ(roster.Lose(3, Killed(-1), At(9)).kind, Kind::kNothing);
+  AddAll(roster, {"2"}, 4, 9);
+  EXPECT_EQ(roster.Lose(2, Killed(1), At(10)).kind, Kind::kRegroup);
+  AddAll(roster, {"2", "0"}, 5, 10);
+  EXPECT_EQ(roster.Look(At(14.9)).kind, Kind::kNothing);
+  EXPECT_EQ(roster.Look(At(15)).kind, Kind::kWelcome);
+  EXPECT_EQ(RanksOf(roster), "0 2 ");
+}
+
+TEST(Roster, WhoComesBackHasItsPlaceBeforeASpare) {
+  RosterOptions options = Recovering(2);
+  options.spares = 1;
+  Roster roster(options, At(0));
+  AddAll(roster, {"0", "1"}, 1, 0);
+  roster.Look(At(0));
+  AddAll(roster, {"2"}, 3, 1);
+  roster.Lose(2, Killed(1), At(2));
+  AddAll(roster, {"2", "0", "1"}, 4, 3);
+  EXPECT_EQ(roster.Look(At(3)).kind, Kind::kWelcome);
+  EXPECT_EQ(RanksOf(roster), "0 1 ");
+  EXPECT_EQ(roster.Find(4)->rank, -1);
+}
+
+RosterOptions Elastic() {
+  RosterOptions options = Recovering(4);
+  options.least = 2;
+  options.most = 4;
+  return options;
+}
+
+TEST(Roster, AnElasticJobShrinksAndGrows) {
+  Roster roster(Elastic(), At(0));
+  AddAll(roster, {"0", "1", "2", "3"}, 1, 0);
+  roster.Look(At(0));
+  roster.Progress(10);
+  roster.Lose(3, Killed(2), At(1));
+  AddAll(roster, {"3", "0", "1"}, 5, 1);
+  EXPECT_EQ(roster.Look(At(5.9)).kind, Kind::kNothing);
+  EXPECT_EQ(roster.Look(At(6)).kind, Kind::kWelcome);
+  EXPECT_EQ(RanksOf(roster), "0 1 3 ");
+  roster.Progress(20);
+  AddAll(roster, {"2"}, 8, 10);
+  EXPECT_EQ(roster.Look(At(10.9)).kind, Kind::kNothing);  // others may come too
+  const auto grown = roster.Look(At(11));
+  EXPECT_EQ(grown.kind, Kind::kRegroup);
+  EXPECT_EQ(grown.cause.message(), "worker 2 has come");
+  AddAll(roster, {"0", "1", "3"}, 9, 11);
+  EXPECT_EQ(roster.Look(At(12)).kind, Kind::kNothing);
+  AddAll(roster, {"2"}, 12, 12);
+  EXPECT_EQ(roster.Look(At(12)).kind, Kind::kWelcome);
+  EXPECT_EQ(RanksOf(roster), "0 1 2 3 ");
+}
+
+TEST(Roster, AnElasticJobHasNotFewerRanksThanTheLeast) {
+  Roster roster(Elastic(), At(0));
+  AddAll(roster, {"0", "1", "2", "3"}, 1, 0);
+  roster.Look(At(0));
+  roster.Progress(10);
+  roster.Lose(3, Killed(2), At(1));
+  AddAll(roster, {"3"}, 5, 1);
+  EXPECT_EQ(roster.Look(At(50)).kind, Kind::kNothing);
+  AddAll(roster, {"0"}, 6, 50);
+  EXPECT_EQ(roster.Look(At(50)).kind, Kind::kWelcome);
+  EXPECT_EQ(roster.size(), 2);
+}
+
+TEST(Roster, ANumberOfRanksThatTheTrainingCannotHaveIsLeftOut) {
+  Roster roster(Elastic(), At(0));
+  AddAll(roster, {"0", "1", "2", "3"}, 1, 0);
+  roster.Look(At(0));
+  roster.Progress(10);
+  roster.Lose(4, Killed(3), At(1));
+  AddAll(roster, {"0", "1", "2"}, 5, 1);
+  EXPECT_EQ(roster.Look(At(6)).kind, Kind::kWelcome);
+  EXPECT_EQ(roster.size(), 3);
+  const auto failed = roster.Fail(Mistake(), At(7));
+  EXPECT_EQ(failed.kind, Kind::kRegroup);
+  EXPECT_EQ(failed.cause.message(), "the training cannot continue on 3 ranks: device_num is 4");
+  AddAll(roster, {"0", "1", "2"}, 8, 8);
+  EXPECT_EQ(roster.Look(At(11)).kind, Kind::kNothing);  // the fourth may come back
+  EXPECT_EQ(roster.Look(At(12)).kind, Kind::kWelcome);
+  EXPECT_EQ(RanksOf(roster), "0 1 ");
+  EXPECT_EQ(roster.Look(At(14)).kind, Kind::kNothing);  // it does not grow to 3 again
+}
+
+TEST(Roster, AMistakeOfTheRecipeEndsTheJob) {
+  Roster roster(Elastic(), At(0));
+  AddAll(roster, {"0", "1", "2", "3"}, 1, 0);
+  roster.Look(At(0));
+  EXPECT_EQ(roster.Fail(Mistake(), At(1)).kind, Kind::kEnd);
+}
+
+TEST(Roster, ASchedulerWithoutItsJournalLearnsTheEpochFromTheWorkers) {
+  Roster roster(Recovering(2), At(0));
+  roster.Add({1, "0", "host"}, 7, At(0));
+  roster.Add({2, "1", "host"}, 7, At(0));
+  EXPECT_EQ(roster.Look(At(0)).kind, Kind::kWelcome);
+  EXPECT_EQ(roster.epoch(), 8);
+}
+
+TEST(Roster, SparesDoNotKeepAJobThatIsDone) {
+  RosterOptions options = Recovering(2);
+  options.spares = 1;
+  Roster roster(options, At(0));
+  AddAll(roster, {"0", "1"}, 1, 0);
+  roster.Look(At(0));
+  AddAll(roster, {"2"}, 3, 0);
+  EXPECT_EQ(roster.Leave(1, 0).kind, Kind::kNothing);
+  EXPECT_EQ(roster.Leave(2, 9).kind, Kind::kEnd);
+  EXPECT_EQ(roster.FirstExitCode(), 9);
+}
+
+}  // namespace
+}  // namespace mslua
