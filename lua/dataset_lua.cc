@@ -353,18 +353,6 @@ StatusOr<data::Transform> ReadTransform(lua_State* L, Session& session, int inde
     data::OneHot t;
     fields.Int("num_classes", &t.num_classes);
     transform = t;
-  } else if (kind == "mask_tokens") {
-    data::MaskTokens t;
-    fields.Int("vocab", &t.vocab)
-        .Int("mask", &t.mask)
-        .Number("prob", &t.prob)
-        .Number("share_mask", &t.share_mask)
-        .Number("share_random", &t.share_random)
-        .Int("ignore", &t.ignore);
-    lua_getfield(L, index, "keep");
-    ASSIGN_OR_RETURN(t.keep, ReadInts(L, -1, "mask_tokens: keep"));
-    std::sort(t.keep.begin(), t.keep.end());
-    transform = t;
   } else if (const data::VisionDef* def = data::FindVision(kind)) {
     ASSIGN_OR_RETURN(data::FieldMap values, ReadFields(L, session, index, kind, def->fields));
     transform = data::Vision{kind, std::move(values)};
@@ -373,7 +361,7 @@ StatusOr<data::Transform> ReadTransform(lua_State* L, Session& session, int inde
                                    "resize",      "center_crop",
                                    "rescale",     "normalize",
                                    "hwc2chw",     "type_cast",
-                                   "one_hot",     "mask_tokens"};
+                                   "one_hot"};
     for (const data::VisionDef& def : data::VisionTransforms()) known.push_back(def.kind);
     return Unknown("transform", kind, known);
   }
@@ -398,25 +386,6 @@ StatusOr<std::map<std::string, data::Padding>> ReadPadding(lua_State* L, int ind
     paddings[name] = std::move(padding);
   }
   return paddings;
-}
-
-// The fields `boundaries`, `sizes` and `lengths` of a batch, where it has them.
-Status ReadBuckets(lua_State* L, int index, data::BatchOp* op) {
-  const StackGuard guard(L);
-  lua_getfield(L, index, "boundaries");
-  if (lua_isnil(L, -1)) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::vector<int64_t> longest, ReadInts(L, -1, "bucket_batch_by_length: boundaries"));
-  lua_getfield(L, index, "sizes");
-  ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, ReadInts(L, -1, "bucket_batch_by_length: sizes"));
-  if (longest.size() != sizes.size() || sizes.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("bucket_batch_by_length: ", longest.size(), " boundaries and ", sizes.size(), " batch sizes"));
-  }
-  for (size_t b = 0; b < sizes.size(); ++b) op->buckets.push_back({longest[b], sizes[b]});
-  lua_getfield(L, index, "lengths");
-  ASSIGN_OR_RETURN(std::vector<int64_t> lengths, ReadInts(L, -1, "bucket_batch_by_length: lengths"));
-  op->lengths = std::make_shared<const std::vector<int64_t>>(std::move(lengths));
-  return absl::OkStatus();
 }
 
 Status AppendOp(lua_State* L, Session& session, int index, DatasetHandle* handle) {
@@ -461,9 +430,7 @@ Status AppendOp(lua_State* L, Session& session, int index, DatasetHandle* handle
     data::BatchOp op;
     RETURN_IF_ERROR(fields.Int("size", &op.size).Bool("drop_remainder", &op.drop_remainder).status());
     ASSIGN_OR_RETURN(op.padding, ReadPadding(L, index));
-    RETURN_IF_ERROR(ReadBuckets(L, index, &op));
     handle->batch = op.size;
-    for (const data::Bucket& bucket : op.buckets) handle->batch = std::max(handle->batch, bucket.size);
     d = d.Batch(std::move(op));
   } else if (kind == "repeat" || kind == "take" || kind == "skip") {
     RETURN_IF_ERROR(fields.Int("count", &n).status());
@@ -647,19 +614,12 @@ StatusOr<int> BatchSize(lua_State* L, Session&) {
   return 1;
 }
 
-// schema(bucket): the columns of a batch; of that bucket from 1, without it of the longest.
 StatusOr<int> Schema(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(const DatasetObject d, Self(L));
   ASSIGN_OR_RETURN(const auto pipeline, d->Open(session));
-  int64_t bucket = static_cast<int64_t>(pipeline->buckets());
-  if (!lua_isnoneornil(L, 2)) {
-    ASSIGN_OR_RETURN(bucket, ReadInt(L, 2, "schema: bucket"));
-    if (bucket < 1 || bucket > static_cast<int64_t>(pipeline->buckets()))
-      return absl::InvalidArgumentError(absl::StrCat("schema: bucket ", bucket, " of ", pipeline->buckets()));
-  }
   lua_newtable(L);
   int n = 0;
-  for (const data::Column& c : pipeline->schema(static_cast<size_t>(bucket - 1))) {
+  for (const data::Column& c : pipeline->schema()) {
     lua_createtable(L, 0, 3);
     PushString(L, c.name);
     lua_setfield(L, -2, "name");
@@ -669,13 +629,6 @@ StatusOr<int> Schema(lua_State* L, Session& session) {
     lua_setfield(L, -2, "shape");
     lua_rawseti(L, -2, ++n);
   }
-  return 1;
-}
-
-StatusOr<int> CountBuckets(lua_State* L, Session& session) {
-  ASSIGN_OR_RETURN(const DatasetObject d, Self(L));
-  ASSIGN_OR_RETURN(const auto pipeline, d->Open(session));
-  lua_pushnumber(L, static_cast<double>(pipeline->buckets()));
   return 1;
 }
 
@@ -835,7 +788,6 @@ void OpenDatasets(lua_State* L) {
                    {"batch_size", Entry<BatchSize>},
                    {"full_batches", Entry<FullBatches>},
                    {"schema", Entry<Schema>},
-                   {"buckets", Entry<CountBuckets>},
                    {"place", Entry<PlaceOfSample>},
                    {"sample", Entry<ReadSample>},
                    {"length", Entry<CountSamples>},

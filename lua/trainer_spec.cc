@@ -297,32 +297,14 @@ Status ReadRates(lua_State* L, Session& session, TrainingSpec* t) {
   return absl::OkStatus();
 }
 
-// The field `shorter`: graphs for the shorter buckets of the data.
-Status ReadShorter(lua_State* L, TrainingSpec* t) {
-  const StackGuard guard(L);
-  lua_getfield(L, 1, "shorter");
-  for (int i = 1; lua_type(L, -1) == LUA_TTABLE && i <= static_cast<int>(lua_objlen(L, -1)); ++i) {
-    lua_rawgeti(L, -1, i);
-    const auto* graph = ToObject<std::shared_ptr<TracedGraph>>(L, -1);
-    if (graph == nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("trainer: shorter[", i, "]: expected a Graph, got ", Describe(L, -1)));
-    }
-    t->shorter.push_back(*graph);
-    lua_pop(L, 1);
-  }
-  return absl::OkStatus();
-}
-
 Status Read(lua_State* L, Session& session, TrainingSpec* t) {
   RETURN_IF_ERROR(CheckFields(
       L, 1, "trainer",
-      {"graph",      "shorter",     "dataset",    "epochs",     "max_steps",      "parameters",   "names",
-       "schedule",   "lr_function", "history",    "loss_scale", "sink",           "loss_every",   "time_every",
-       "time_steps", "rates",       "checkpoint", "eval",       "early_stopping", "plateau",      "hooks",
-       "name",       "seed",        "config",     "together",   "broadcast",      "metrics_limit"}));
+      {"graph",       "dataset",    "epochs",     "max_steps",      "parameters",   "names",      "schedule",
+       "lr_function", "history",    "loss_scale", "sink",           "loss_every",   "time_every", "time_steps",
+       "rates",       "checkpoint", "eval",       "early_stopping", "plateau",      "hooks",      "name",
+       "seed",        "config",     "together",   "broadcast",      "metrics_limit"}));
   ASSIGN_OR_RETURN(t->graph, FieldGraph(L, 1, "trainer"));
-  RETURN_IF_ERROR(ReadShorter(L, t));
   ASSIGN_OR_RETURN(const auto dataset, FieldDataset(L, 1, "trainer"));
   t->open = [&session, dataset]() -> StatusOr<TrainingData> {
     ASSIGN_OR_RETURN(auto pipeline, dataset->Open(session));

@@ -1,5 +1,5 @@
--- A Transformer (Vaswani et al., 2017) that translates English into German: sentences of like lengths share a batch,
--- the loss is smoothed, and the result is BLEU of beam search on the test of 2016.
+-- A Transformer (Vaswani et al., 2017) that translates English into German: padded sentences, a smoothed loss, and BLEU
+-- of beam search on the test of 2016.
 --
 --   mslua train recipes/transformer_en_de.lua data_path=/data/multi30k
 --   mslua generate recipes/transformer_en_de.lua data_path=/data/multi30k --prompt "A man is reading a newspaper."
@@ -12,14 +12,14 @@ local p = ms.params {
   tokenizer = "",  -- a folder; "": a byte-level BPE of the training's sentences
   vocab = 4000,
   layers = 3, heads = 4, dim = 128, hidden = 256, dropout = 0.1, block = 72,
-  buckets = { 12, 16, 20, 24, 32 },  -- the longest sentences of each, in tokens; pairs with a longer one are left out
-  epochs = 8, batch_tokens = 1536, warmup = 400, lr = 3e-3, smoothing = 0.1, clip_norm = 1, amp = "bf16",
+  longest = 24,  -- tokens of a sentence to train on; pairs with a longer one are left out
+  epochs = 6, batch_size = 64, warmup = 400, lr = 3e-3, smoothing = 0.1, clip_norm = 1, amp = "bf16",
   beams = 5, length_penalty = 1, eval_every = 3,  -- epochs
   bleu = 30,  -- expected after the last epoch
   presets = {
     smoke = {
-      vocab = 320, layers = 1, heads = 2, dim = 64, hidden = 128, dropout = 0, block = 40, buckets = { 16, 24, 32 },
-      epochs = 5, batch_tokens = 384, warmup = 40, lr = 5e-3, beams = 2, eval_every = 5, bleu = 40, amp = "",
+      vocab = 320, layers = 1, heads = 2, dim = 64, hidden = 128, dropout = 0, block = 40, longest = 32, epochs = 5,
+      batch_size = 16, warmup = 40, lr = 5e-3, beams = 2, eval_every = 5, bleu = 40, amp = "",
     },
   },
 }
@@ -50,9 +50,6 @@ local function sentences(part)
   return pairs_of[part]
 end
 
--- Pairs in a batch of the bucket of sentences up to `longest` tokens.
-local function rows_of(longest) return math.max(1, math.floor(p.batch_tokens / longest)) end
-
 local found
 
 -- The tokenizer, and the ids of padding, the begin and the end of a sentence.
@@ -80,12 +77,10 @@ local function encode(line)
   return tokens().tokenizer:encode { text = line, add_special_tokens = false, parse_special_tokens = false }
 end
 
--- Pairs of a part: source, the target behind its begin, and the label, the target before its end. Training gets batches
--- of about batch_tokens tokens, each padded to its bucket; evaluation batches padded to the block.
-local function create_dataset(part)
-  local train = part == "train"
+-- Pairs of a part in batches of `rows`, padded to `longest` tokens: source, the target behind its begin, and the label,
+-- the target before its end.
+local function create_dataset(part, rows, longest)
   local t, all, samples = tokens(), sentences(part), {}
-  local longest = train and p.buckets[#p.buckets] or p.block
   for i, line in ipairs(all.english) do
     local source, label = encode(line), encode(all.german[i])
     local target = { t.begin, unpack(label) }
@@ -94,7 +89,7 @@ local function create_dataset(part)
       local sample = { source, target, label }
       for k, ids in ipairs(sample) do sample[k] = ms.Tensor(ids, ms.int32) end
       samples[#samples + 1] = sample
-    elseif not train then
+    elseif part ~= "train" then
       error(("%s/%s: pair %d has %d and %d tokens: expected 1 to block = %d"):format(p.data_path, part, i, #source,
         #label, longest), 0)
     end
@@ -102,15 +97,9 @@ local function create_dataset(part)
   if #samples == 0 then error(("%s/%s: no pair has at most %d tokens"):format(p.data_path, part, longest), 0) end
   local ds = ms.dataset.GeneratorDataset(function(i) return unpack(samples[i]) end, { "source", "target", "label" },
     { length = #samples })
-  local column = { { train and -1 or longest }, t.pad }
-  local pad_info = { source = column, target = column, label = column }
-  if not train then return ds:padded_batch(32, false, pad_info) end
-  local boundaries, sizes = {}, {}
-  for i, most in ipairs(p.buckets) do boundaries[i], sizes[i] = most + 1, rows_of(most) end
-  return ds:shuffle(2 ^ 24):bucket_batch_by_length({ "source", "label" }, boundaries, sizes, {
-    element_length_function = function(source, label) return math.max(source.shape[1], label.shape[1]) end,
-    pad_info = pad_info, drop_remainder = true,
-  })
+  local column, train = { { longest }, t.pad }, part == "train"
+  if train then ds = ds:shuffle(2 ^ 24) end
+  return ds:padded_batch(rows, train, { source = column, target = column, label = column })
 end
 
 -- BLEU of the test's translations.
@@ -124,16 +113,17 @@ local function bleu(net)
   return (text.bleu(translated, test.german))
 end
 
-local widest = p.buckets[#p.buckets]
-local columns = { dtype = ms.int32, shape = { rows_of(widest), widest } }
-
 return ms.recipe {
   name = "transformer_en_de",
   doc = "a Transformer that translates English into German: buckets by length, beam search, BLEU",
   seed = 1,
-  dataset = function() return create_dataset "train" end,
-  eval_dataset = function() return create_dataset "val" end,
-  input = { columns, columns, columns },
+  dataset = function() return create_dataset("train", p.batch_size, p.longest) end,
+  eval_dataset = function() return create_dataset("val", 32, p.block) end,
+  input = {
+    { dtype = ms.int32, shape = { p.batch_size, p.longest } },
+    { dtype = ms.int32, shape = { p.batch_size, p.longest } },
+    { dtype = ms.int32, shape = { p.batch_size, p.longest } },
+  },
   network = function()
     local t = p.data_path ~= "" and tokens() or { pad = 0 }
     local net = Transformer {

@@ -38,10 +38,7 @@ namespace {
 // where they read different data all the same: their files may be of different versions.
 Status CompareDatasets(Groups& groups, const TrainingData& data) {
   std::string steps = absl::StrCat(data.pipeline->size(), " batches of");
-  for (size_t bucket = 0; bucket < data.pipeline->buckets(); ++bucket) {
-    for (const data::Column& c : data.pipeline->schema(bucket))
-      absl::StrAppend(&steps, " ", c.name, " ", ToString(c.type));
-  }
+  for (const data::Column& c : data.pipeline->schema()) absl::StrAppend(&steps, " ", c.name, " ", ToString(c.type));
   const std::string mine = absl::StrCat(steps, "\n", data.source, ", ", data.pipeline->source_size(), " samples");
   ASSIGN_OR_RETURN(const auto all, GatherTexts(groups, mine, "the data sets"));
   const std::vector<std::string> first = absl::StrSplit(all[0], '\n');
@@ -144,10 +141,6 @@ Status Training::Prepare() {
   ASSIGN_OR_RETURN(decisions_,
                    DecidePlan(spec_.graph->graph, rank_.dumps, rank_.flags.tune, together(), resuming_.SavedPlan()));
   ASSIGN_OR_RETURN(executable_, rank_.compile(*spec_.graph, together() != nullptr, &decisions_));
-  for (const auto& graph : spec_.shorter) {
-    ASSIGN_OR_RETURN(auto compiled, rank_.compile(*graph, together() != nullptr, nullptr));
-    shorter_.push_back(std::move(compiled));
-  }
   parts_ = PartsOf(*rank_.state, *spec_.graph, together() != nullptr);
   names_ = NamesOf(*rank_.state, spec_);
   if (together() != nullptr) RETURN_IF_ERROR(WithExitCode(ComparePrograms(), kExitHang));
@@ -165,11 +158,8 @@ Status Training::Prepare() {
   TrainerOptions options = spec_.options;
   options.rows = GlobalRows();
   if (together() != nullptr) options.agree = [this](bool stop) { return AgreeToStop(stop); };
-  std::vector<Executable*> steps;
-  for (const auto& step : shorter_) steps.push_back(step.get());
-  steps.push_back(executable_.get());
   ASSIGN_OR_RETURN(trainer_,
-                   Trainer::Create(std::move(steps), loader_.get(), std::move(scalars), options, console_.get()));
+                   Trainer::Create(executable_.get(), loader_.get(), std::move(scalars), options, console_.get()));
   progress().trainer = trainer_.get();
   return absl::OkStatus();
 }
@@ -177,10 +167,6 @@ Status Training::Prepare() {
 // Whether all ranks make the same step.
 Status Training::ComparePrograms() const {
   RETURN_IF_ERROR(CompareTexts(*together(), absl::StrCat(spec_.graph->common, ScheduleText(spec_)), "a training step"));
-  for (size_t i = 0; i < shorter_.size(); ++i) {
-    RETURN_IF_ERROR(CompareTexts(*together(), spec_.shorter[i]->common, "a training step"));
-    RETURN_IF_ERROR(CompareSchedules(*together(), shorter_[i]->graph()));
-  }
   return CompareSchedules(*together(), executable_->graph());
 }
 

@@ -79,7 +79,6 @@ class Training {
   std::unique_ptr<data::Loader> loader_, eval_loader_;
   Decisions decisions_;  // of the training step's plan
   std::unique_ptr<Executable> executable_, eval_executable_;
-  std::vector<std::unique_ptr<Executable>> shorter_;  // of the steps of shorter buckets
   RunDirectory directory_;
   bool done_ = false;  // trained to the end
   RecordHealth health_{PrintNote};

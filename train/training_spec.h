@@ -70,10 +70,9 @@ class UserHook : public TrainHook {
 };
 
 struct TrainingSpec {
-  std::string name, config;                               // of the run folder, and the text of its config.lua
-  std::string recipe_hash;                                // of the file that runs; empty: there is none
-  std::shared_ptr<const StepGraph> graph;                 // of the step; of data with buckets: for the longest
-  std::vector<std::shared_ptr<const StepGraph>> shorter;  // for the other buckets, the shortest first
+  std::string name, config;                // of the run folder, and the text of its config.lua
+  std::string recipe_hash;                 // of the file that runs; empty: there is none
+  std::shared_ptr<const StepGraph> graph;  // of the step
   std::function<StatusOr<TrainingData>()> open;
   // The network's parameters and states, and what its checkpoints call them.
   std::vector<std::shared_ptr<ParameterData>> parameters;

@@ -219,12 +219,6 @@ Status Watched::Show(const std::vector<Named>& wanted) {
   std::vector<std::string> names;
   for (const Named& named : wanted) names.push_back(named.name);
   if (names == shown_) return absl::OkStatus();
-  const bool inside = std::any_of(wanted.begin(), wanted.end(), [](const Named& n) { return n.value.valid(); });
-  if (view_.trainer->graphs() > 1 && inside) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the step has a graph for each of ", view_.trainer->graphs(),
-                     " buckets of lengths: its inner values cannot be shown, parameters can"));
-  }
   Graph graph = first_->graph();
   const size_t first = graph.outputs.size();
   std::vector<std::pair<std::string, int>> outputs;

@@ -7,11 +7,9 @@
 namespace mslua::data {
 
 const char* Name(const Transform& transform) {
-  static constexpr const char* kNames[] = {"RandomCrop", "RandomHorizontalFlip",
-                                           "Resize",     "CenterCrop",
-                                           "Rescale",    "Normalize",
-                                           "HWC2CHW",    "TypeCast",
-                                           "OneHot",     "MaskTokens"};
+  static constexpr const char* kNames[] = {
+      "RandomCrop", "RandomHorizontalFlip", "Resize", "CenterCrop", "Rescale", "Normalize", "HWC2CHW", "TypeCast",
+      "OneHot"};
   static_assert(std::size(kNames) + 1 == std::variant_size_v<Transform>);
   if (const auto* vision = std::get_if<Vision>(&transform)) {
     const VisionDef* def = FindVision(vision->kind);

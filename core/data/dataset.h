@@ -78,18 +78,6 @@ struct OneHot {
   int64_t num_classes = 0;
 };
 
-// Tokens are hidden at random for a masked language model (Devlin et al., 2019): each id that is not in `keep` is
-// chosen with probability `prob`; of these `share_mask` become `mask`, `share_random` a random id of [0, vocab), the
-// others stay. Of several columns of one map, which hold the same ids, the first becomes that and the others the
-// labels: the id where one was chosen, else `ignore`.
-struct MaskTokens {
-  int64_t vocab = 0, mask = 0;
-  std::vector<int64_t> keep = {};  // rising
-  double prob = 0.15, share_mask = 0.8, share_random = 0.1;
-  int64_t ignore = -100;
-  bool labels = false;
-};
-
 // A vision transform that core/data/transforms declares.
 struct Vision {
   std::string kind;  // "color_jitter"
@@ -98,7 +86,7 @@ struct Vision {
 
 // MindSpore's Compose is a list of these.
 using Transform = std::variant<RandomCrop, RandomHorizontalFlip, Resize, CenterCrop, Rescale, Normalize, HWC2CHW,
-                               TypeCast, OneHot, MaskTokens, Vision>;
+                               TypeCast, OneHot, Vision>;
 const char* Name(const Transform& transform);
 
 // ---- Operations --------------------------------------------------------------------------------
@@ -117,22 +105,13 @@ struct ShuffleOp {
 };
 // What a column of a padded batch holds: samples of `shape`, with `value` behind what a sample has in each dimension.
 struct Padding {
-  std::vector<int64_t> shape;  // -1, in a batch with buckets: the bucket's longest length
+  std::vector<int64_t> shape;
   double value = 0;
-};
-// Batches of `size` samples whose lengths are above the bucket before and at most `longest`.
-struct Bucket {
-  int64_t longest = 0;
-  int64_t size = 0;
 };
 struct BatchOp {
   int64_t size = 0;
   bool drop_remainder = false;
   std::map<std::string, Padding> padding = {};  // by column; of those, samples may differ in shape
-  // Not empty: a batch has samples of one bucket, in the order in which they come; `size` has no effect. A batch comes
-  // when its last sample does, those that are not full come at the end.
-  std::vector<Bucket> buckets = {};                          // the shortest first
-  std::shared_ptr<const std::vector<int64_t>> lengths = {};  // of each sample of the source
 };
 // The operations before it, `count` times an epoch; shuffles and random transforms differ each time.
 struct RepeatOp {

@@ -211,7 +211,7 @@ SampleDraws DrawsOf(const VisionDef& def, const Draws& draws, size_t* stream) {
 
 bool ImageChain::IsVision(const Transform& transform) {
   return !std::holds_alternative<Rescale>(transform) && !std::holds_alternative<TypeCast>(transform) &&
-         !std::holds_alternative<OneHot>(transform) && !std::holds_alternative<MaskTokens>(transform);
+         !std::holds_alternative<OneHot>(transform);
 }
 
 ImageChain::Pass ImageChain::PlainPass(int64_t channels) {

@@ -27,8 +27,8 @@ Loader::Loader(std::shared_ptr<const Pipeline> pipeline, const LoaderOptions& op
   // One more for the batch that the caller holds.
   slots_.resize(workers_ == 0 ? 1 : static_cast<size_t>(ahead) + 1);
   for (Slot& slot : slots_) {
-    for (size_t k = 0; k < pipeline_->schema().size(); ++k) {
-      slot.memory.emplace_back(Allocate(pipeline_->MostBytes(k)));
+    for (const Column& column : pipeline_->schema()) {
+      slot.memory.emplace_back(Allocate(column.type.bytes()));
       slot.columns.push_back(slot.memory.back().get());
     }
   }
@@ -75,7 +75,6 @@ void Loader::Work() {
     StatusOr<int64_t> valid = pipeline_->Fill(epoch, number % size, &scratch, &unused, slot.columns);
     lock.lock();
     slot.status = valid.status();
-    slot.bucket = pipeline_->BucketOf(epoch, number % size);
     slot.valid = valid.ok() ? *valid : 0;
     slot.ready = true;
     done_.notify_one();
@@ -85,7 +84,6 @@ void Loader::Work() {
 Status Loader::FillInline(Slot* slot) {
   Pipeline::Epoch& epoch = epochs_[0];
   if (epoch.number != position_.epoch) pipeline_->MakeEpoch(position_.epoch, &epoch);
-  slot->bucket = pipeline_->BucketOf(epoch, position_.batch);
   ASSIGN_OR_RETURN(slot->valid, pipeline_->Fill(epoch, position_.batch, &scratch_, &sequence_, slot->columns));
   return absl::OkStatus();
 }
@@ -112,11 +110,10 @@ StatusOr<bool> Loader::Next(Batch* batch) {
   }
   wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   batch->position = position_;
-  batch->bucket = slot.bucket;
   batch->valid = slot.valid;
   batch->columns.resize(slot.columns.size());
   for (size_t k = 0; k < slot.columns.size(); ++k) {
-    batch->columns[k] = TensorView{pipeline_->schema(slot.bucket)[k].type, slot.columns[k]};
+    batch->columns[k] = TensorView{pipeline_->schema()[k].type, slot.columns[k]};
   }
   ++position_.batch;
   return true;
@@ -147,7 +144,7 @@ Status NameSample(const Status& status, const Loader& loader, const Batch& batch
   std::string where =
       absl::StrCat("epoch ", batch.position.epoch + 1, ", batch ", batch.position.batch + 1, " of the epoch");
   const Pipeline& pipeline = loader.pipeline();
-  const int64_t rows = batch.columns.empty() || !pipeline.batched() ? 1 : batch.columns[0].type.shape[0];
+  const int64_t rows = pipeline.rows();
   for (const TensorView& column : batch.columns) {
     // Micro-batches are other rows than the batch's.
     if (column.type.elements() != records || records % rows != 0) continue;

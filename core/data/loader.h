@@ -27,8 +27,7 @@ struct Position {
 
 struct Batch {
   Position position;
-  std::vector<TensorView> columns;  // as Pipeline::schema(bucket) says
-  size_t bucket = 0;                // of Pipeline::buckets()
+  std::vector<TensorView> columns;  // as Pipeline::schema() says
   int64_t valid = 0;  // rows from the dataset; those behind them are zero (the tail of drop_remainder = false)
 };
 
@@ -59,7 +58,6 @@ class Loader {
   struct Slot {
     std::vector<AlignedMemory> memory;
     std::vector<void*> columns;
-    size_t bucket = 0;
     int64_t valid = 0;
     bool ready = false;
     Status status;

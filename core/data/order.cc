@@ -37,7 +37,7 @@ void Keep(std::vector<T>* all, size_t begin, int64_t take) {
 
 int64_t CountOf(const Op& op) {
   if (const auto* shuffle = std::get_if<ShuffleOp>(&op)) return shuffle->buffer_size;
-  if (const auto* batch = std::get_if<BatchOp>(&op)) return batch->buckets.empty() ? batch->size : 1;
+  if (const auto* batch = std::get_if<BatchOp>(&op)) return batch->size;
   if (const auto* repeat = std::get_if<RepeatOp>(&op)) return repeat->count;
   if (const auto* take = std::get_if<TakeOp>(&op)) return take->count;
   if (const auto* skip = std::get_if<SkipOp>(&op)) return skip->count;
@@ -77,8 +77,17 @@ StatusOr<Order> Order::Make(int64_t size, Sharding sharding, const std::vector<O
     int64_t* elements = order.batch_ != nullptr ? &groups : &n;
     if (batch != nullptr) {
       if (order.batch_ != nullptr) return absl::InvalidArgumentError("batch: the dataset is batched already");
+      if (count > kMaxSamples / feeds) {
+        return absl::InvalidArgumentError(absl::StrCat("batch: ", count, " is too large"));
+      }
       order.batch_ = std::make_shared<const BatchOp>(*batch);
-      ASSIGN_OR_RETURN(groups, order.CountBatches(n));
+      const int64_t rows = count * feeds;
+      if (n < rows && batch->drop_remainder) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("batch: no full batch of ", count, feeds > 1 ? absl::StrCat(" x ", feeds, " feeds") : "",
+                         " in ", n, " samples; make the batch smaller or set drop_remainder = false"));
+      }
+      groups = batch->drop_remainder ? n / rows : (n + rows - 1) / rows;
     } else if (std::holds_alternative<RepeatOp>(op)) {
       const int64_t longest = std::max<int64_t>({n, passes * size, 1});
       if (count > kMaxSamples / longest) {
@@ -116,7 +125,17 @@ Status Order::AddKept(const KeepOp& op, size_t name, int64_t* n) {
     return absl::InvalidArgumentError(absl::StrCat("filter, split: ", what));
   };
   if (batch_ != nullptr) return refuse("call them before batch");
-  RETURN_IF_ERROR(CheckFixed("filter, split"));
+  if (sharding_.num_shards > 0)
+    return refuse(
+        "the parts of num_shards would be of different length: leave num_shards out, ranks share the samples");
+  bool shuffled = false;
+  for (const Op& before : ops_) {
+    const bool cuts = std::holds_alternative<TakeOp>(before) || std::holds_alternative<SkipOp>(before);
+    if (shuffled && cuts)
+      return refuse(
+          "how many samples are left would differ from epoch to epoch: call them before shuffle and take or skip");
+    shuffled = shuffled || std::holds_alternative<ShuffleOp>(before);
+  }
   auto kept = std::make_shared<std::vector<bool>>(static_cast<size_t>(size_), false);
   for (const int64_t sample : *op.samples) {
     if (sample < 0 || sample >= size_)
@@ -132,109 +151,6 @@ Status Order::AddKept(const KeepOp& op, size_t name, int64_t* n) {
   *n = static_cast<int64_t>(first.samples.size());
   if (*n == 0) return refuse("no sample is left");
   return absl::OkStatus();
-}
-
-Status Order::CheckFixed(absl::string_view what) const {
-  if (sharding_.num_shards > 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(what,
-                     ": the parts of num_shards would be of different length: leave num_shards out, ranks share "
-                     "the samples"));
-  }
-  bool shuffled = false;
-  for (const Op& before : ops_) {
-    const bool cuts = std::holds_alternative<TakeOp>(before) || std::holds_alternative<SkipOp>(before);
-    if (shuffled && cuts) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(what,
-                       ": how many samples are left would differ from epoch to epoch: call them before shuffle "
-                       "and take or skip"));
-    }
-    shuffled = shuffled || std::holds_alternative<ShuffleOp>(before);
-  }
-  return absl::OkStatus();
-}
-
-StatusOr<int64_t> Order::CountBatches(int64_t n) {
-  if (!batch_->buckets.empty()) return CountBuckets();
-  if (batch_->size > kMaxSamples / feeds_)
-    return absl::InvalidArgumentError(absl::StrCat("batch: ", batch_->size, " is too large"));
-  const int64_t rows = batch_->size * feeds_;
-  if (n < rows && batch_->drop_remainder) {
-    return absl::InvalidArgumentError(absl::StrCat("batch: no full batch of ", batch_->size,
-                                                   feeds_ > 1 ? absl::StrCat(" x ", feeds_, " feeds") : "", " in ", n,
-                                                   " samples; make the batch smaller or set drop_remainder = false"));
-  }
-  full_ = batch_->drop_remainder || n % rows == 0;
-  return batch_->drop_remainder ? n / rows : (n + rows - 1) / rows;
-}
-
-// The samples are those of every epoch, so that each bucket has as many in each.
-StatusOr<int64_t> Order::CountBuckets() {
-  constexpr absl::string_view kName = "bucket_batch_by_length";
-  RETURN_IF_ERROR(CheckFixed(kName));
-  const auto wrong = [&](absl::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat(kName, ": ", what));
-  };
-  if (batch_->lengths == nullptr || static_cast<int64_t>(batch_->lengths->size()) != size_)
-    return wrong(absl::StrCat("expected a length for each of ", size_, " samples"));
-  int64_t before = 0;
-  for (const Bucket& bucket : batch_->buckets) {
-    if (bucket.longest <= before) return wrong("expected boundaries that rise, from 1 on");
-    if (bucket.size < 1 || bucket.size > kMaxSamples / feeds_)
-      return wrong(absl::StrCat("expected batch sizes of at least 1, got ", bucket.size));
-    before = bucket.longest;
-  }
-  EpochOrder first;
-  Pass pass;
-  Append(ops_.size(), 0, &pass, &first);
-  std::vector<int64_t> counts(batch_->buckets.size(), 0);
-  for (const uint32_t sample : first.samples) {
-    const size_t bucket = BucketOf(sample);
-    if (bucket == batch_->buckets.size()) {
-      return wrong(absl::StrCat("sample ", sample % size_ + 1, " has length ",
-                                (*batch_->lengths)[static_cast<size_t>(sample % size_)], ", the longest bucket takes ",
-                                before));
-    }
-    ++counts[bucket];
-  }
-  int64_t groups = 0;
-  for (size_t b = 0; b < counts.size(); ++b) {
-    const int64_t rows = batch_->buckets[b].size * feeds_, rest = counts[b] % rows;
-    full_ = full_ && (batch_->drop_remainder || rest == 0);
-    groups += counts[b] / rows + (rest > 0 && !batch_->drop_remainder ? 1 : 0);
-  }
-  if (groups == 0) return wrong(absl::StrCat("no bucket has a full batch: ", first.samples.size(), " samples"));
-  return groups;
-}
-
-// As many as there are buckets: the sample is too long for all of them.
-size_t Order::BucketOf(uint32_t sample) const {
-  const int64_t length = (*batch_->lengths)[static_cast<size_t>(sample % size_)];
-  const auto fits = [](const Bucket& bucket, int64_t n) { return bucket.longest < n; };
-  const auto& buckets = batch_->buckets;
-  return static_cast<size_t>(std::lower_bound(buckets.begin(), buckets.end(), length, fits) - buckets.begin());
-}
-
-void Order::AppendBuckets(size_t first_sample, EpochOrder* order) const {
-  const std::vector<uint32_t> came(order->samples.begin() + static_cast<std::ptrdiff_t>(first_sample),
-                                   order->samples.end());
-  order->samples.resize(first_sample);
-  std::vector<std::vector<uint32_t>> waiting(batch_->buckets.size());
-  const auto emit = [&](size_t b) {
-    order->groups.push_back({static_cast<uint32_t>(order->samples.size()), static_cast<uint32_t>(waiting[b].size()),
-                             static_cast<uint32_t>(b)});
-    order->samples.insert(order->samples.end(), waiting[b].begin(), waiting[b].end());
-    waiting[b].clear();
-  };
-  for (const uint32_t sample : came) {
-    const size_t b = BucketOf(sample);
-    waiting[b].push_back(sample);
-    if (static_cast<int64_t>(waiting[b].size()) == batch_->buckets[b].size * feeds_) emit(b);
-  }
-  for (size_t b = 0; b < waiting.size(); ++b) {
-    if (!waiting[b].empty() && !batch_->drop_remainder) emit(b);
-  }
 }
 
 void Order::Evaluate(uint64_t seed, int64_t epoch, EpochOrder* order) const {
@@ -286,14 +202,12 @@ void Order::Append(size_t count, uint64_t epoch, Pass* pass, EpochOrder* order) 
     grouped ? Keep(&groups, first_group, take->count) : Keep(&samples, first_sample, take->count);
   } else if (const auto* skip = std::get_if<SkipOp>(&op)) {
     grouped ? Drop(&groups, first_group, skip->count) : Drop(&samples, first_sample, skip->count);
-  } else if (const auto* batch = std::get_if<BatchOp>(&op); batch != nullptr && !batch->buckets.empty()) {
-    AppendBuckets(first_sample, order);
-  } else if (batch != nullptr) {
+  } else if (const auto* batch = std::get_if<BatchOp>(&op)) {
     const size_t rows = static_cast<size_t>(batch->size * feeds_);
     for (size_t begin = first_sample; begin < samples.size(); begin += rows) {
       const size_t held = std::min(rows, samples.size() - begin);
       if (held < rows && batch->drop_remainder) break;
-      groups.push_back({static_cast<uint32_t>(begin), static_cast<uint32_t>(held), 0});
+      groups.push_back({static_cast<uint32_t>(begin), static_cast<uint32_t>(held)});
     }
   }
 }

@@ -6,7 +6,6 @@
 #include <memory>
 #include <vector>
 
-#include "absl/strings/string_view.h"
 #include "core/data/dataset.h"
 
 namespace mslua::data {
@@ -16,7 +15,6 @@ struct EpochOrder {
   struct Group {
     uint32_t begin = 0;  // in `samples`
     uint32_t count = 0;
-    uint32_t bucket = 0;  // of BatchOp::buckets; 0 without them
   };
   // pass * size + index: `index` of the source, in pass 0, 1, ... of it (more than one by repeat).
   std::vector<uint32_t> samples;
@@ -36,7 +34,9 @@ class Order {
   int64_t samples() const { return samples_; }
   int64_t groups() const { return groups_; }
   // Whether no batch is truncated: none may be, or the samples divide.
-  bool full_batches() const { return batch_ != nullptr && full_; }
+  bool full_batches() const {
+    return batch_ != nullptr && (batch_->drop_remainder || groups_ * feeds_ * batch_->size == samples_);
+  }
 
   void Evaluate(uint64_t seed, int64_t epoch, EpochOrder* order) const;
 
@@ -47,13 +47,6 @@ class Order {
   };
   // Adds the operation; *n is how many elements are left.
   Status AddKept(const KeepOp& op, size_t name, int64_t* n);
-  // InvalidArgument, with `what` before it, where the samples so far differ from epoch to epoch.
-  Status CheckFixed(absl::string_view what) const;
-  // Sets full_ and gives the number of batches of `n` samples.
-  StatusOr<int64_t> CountBatches(int64_t n);
-  StatusOr<int64_t> CountBuckets();
-  size_t BucketOf(uint32_t sample) const;
-  void AppendBuckets(size_t first_sample, EpochOrder* order) const;
   // Appends what the first `count` operations give.
   void Append(size_t count, uint64_t epoch, Pass* pass, EpochOrder* order) const;
 
@@ -65,7 +58,6 @@ class Order {
   std::shared_ptr<const BatchOp> batch_;
   int64_t feeds_ = 1;
   int64_t samples_ = 0, groups_ = 0;
-  bool full_ = true;
 };
 
 }  // namespace mslua::data

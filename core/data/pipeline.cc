@@ -40,43 +40,20 @@ StatusOr<std::shared_ptr<const Pipeline>> Pipeline::Open(const Dataset& dataset,
   if (dataset.sharding().num_shards > 0 || sequence) pipeline->options_.feeds = 1, pipeline->options_.feed = 0;
   ASSIGN_OR_RETURN(pipeline->order_,
                    Order::Make(pipeline->source_size_, dataset.sharding(), dataset.ops(), pipeline->options_.feeds));
-  RETURN_IF_ERROR(pipeline->SizeBuckets());
+  const int64_t b = pipeline->batched() ? pipeline->order_.batch()->size : 1;
+  if (b % options.slices != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a batch of ", b, " does not divide into ", options.slices, " slices"));
+  }
+  pipeline->rows_ = b / options.slices;
   RETURN_IF_ERROR(pipeline->CompileColumns(dataset.ops()));
   int64_t bytes = 0;
-  for (size_t k = 0; k < pipeline->chains_.size(); ++k) bytes += pipeline->MostBytes(k);
+  for (const Column& column : pipeline->schema_) bytes += column.type.bytes();
   const bool mapped = std::any_of(dataset.ops().begin(), dataset.ops().end(),
                                   [](const Op& op) { return std::holds_alternative<MapOp>(op); });
   const bool in_memory = pipeline->reader_ != nullptr && pipeline->reader_->in_memory();
   pipeline->immediate_ = in_memory && !mapped && bytes <= kImmediateBytes;
   return std::shared_ptr<const Pipeline>(std::move(pipeline));
-}
-
-// The rows of each bucket, and their mean.
-Status Pipeline::SizeBuckets() {
-  const BatchOp* const batch = order_.batch();
-  if (batch == nullptr || batch->buckets.empty()) {
-    buckets_.push_back({batch == nullptr ? 1 : batch->size, 0, {}, {}});
-    rows_ = buckets_[0].rows;
-  } else {
-    for (const data::Bucket& bucket : batch->buckets) buckets_.push_back({bucket.size, bucket.longest, {}, {}});
-    const int64_t batches = order_.groups() * options_.feeds;
-    rows_ = std::max<int64_t>(1, (order_.samples() + batches / 2) / batches);
-  }
-  for (Bucket& bucket : buckets_) {
-    if (bucket.rows % options_.slices != 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a batch of ", bucket.rows, " does not divide into ", options_.slices, " slices"));
-    }
-    bucket.rows /= options_.slices;
-  }
-  rows_ = buckets_.size() == 1 ? buckets_[0].rows : rows_ / options_.slices;
-  return absl::OkStatus();
-}
-
-int64_t Pipeline::MostBytes(size_t k) const {
-  int64_t most = 0;
-  for (const Bucket& bucket : buckets_) most = std::max(most, bucket.schema[k].type.bytes());
-  return most;
 }
 
 Status Pipeline::OpenSource(const Source& source) {
@@ -181,7 +158,6 @@ Status ApplyMap(const MapOp& map, std::vector<ColumnState>* columns) {
     }
     for (size_t t = 0; t < map.transforms.size(); ++t) {
       c.transforms.push_back(map.transforms[t]);
-      if (auto* mask = std::get_if<MaskTokens>(&c.transforms.back())) mask->labels = i > 0;
       c.places.push_back(absl::StrCat(first.name, "/", first.transforms.size() + t));
     }
   }
@@ -219,15 +195,11 @@ Status ApplyToColumns(const Op& op, std::vector<ColumnState>* columns) {
   return absl::OkStatus();
 }
 
-// The type of the samples of a padded column, which are of type `type` before. `longest`: of the bucket; 0: there are
-// none.
-StatusOr<TensorType> Padded(const std::string& name, const TensorType& type, const Padding& given, int64_t longest) {
+// The type of the samples of a padded column, which are of type `type` before.
+StatusOr<TensorType> Padded(const std::string& name, const TensorType& type, const Padding& padding) {
   const auto wrong = [&](absl::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat(longest > 0 ? "bucket_batch_by_length" : "padded_batch",
-                                                   ": column '", name, "' is ", ToString(type), what));
+    return absl::InvalidArgumentError(absl::StrCat("padded_batch: column '", name, "' is ", ToString(type), what));
   };
-  Padding padding = given;
-  if (longest > 0) std::replace(padding.shape.begin(), padding.shape.end(), int64_t{-1}, longest);
   if (padding.shape.size() != type.shape.size())
     return wrong(absl::StrCat(", its pad_info has ", padding.shape.size(), " dimensions"));
   for (size_t d = 0; d < padding.shape.size(); ++d) {
@@ -289,46 +261,33 @@ Status Pipeline::CompileColumns(const std::vector<Op>& ops) {
     ASSIGN_OR_RETURN(ColumnChain chain,
                      ColumnChain::Make(source_columns_[c.source], std::move(c.transforms), c.places));
     sample_types_.push_back(chain.out());
+    if (c.padding) {
+      ASSIGN_OR_RETURN(sample_types_.back(), Padded(c.name, chain.out(), *c.padding));
+    }
     paddings_.push_back(c.padding);
-    known &= c.padding || IsKnown(chain.out());
+    known &= IsKnown(sample_types_.back());
     chains_.push_back(std::move(chain));
     from_.push_back(c.source);
   }
-  if (!known) RETURN_IF_ERROR(ReadTypes());
-  std::vector<std::string> names;
-  for (const ColumnState& c : columns) names.push_back(c.name);
-  for (Bucket& bucket : buckets_) RETURN_IF_ERROR(FillBucket(names, &bucket));
-  return absl::OkStatus();
-}
-
-// The types of samples that only the first sample tells.
-Status Pipeline::ReadTypes() {
-  Scratch scratch;
-  scratch.row.resize(source_columns_.size());
-  RETURN_IF_ERROR(reader_->Read(0, &scratch.buffers, absl::MakeSpan(scratch.row)));
-  for (size_t k = 0; k < chains_.size(); ++k) {
-    if (paddings_[k]) continue;
-    StatusOr<TensorType> type = chains_[k].TypeFor(scratch.row[from_[k]]);
-    if (!type.ok()) return Annotate(type.status(), Where(0));
-    sample_types_[k] = *std::move(type);
+  if (!known) {
+    Scratch scratch;
+    scratch.row.resize(source_columns_.size());
+    RETURN_IF_ERROR(reader_->Read(0, &scratch.buffers, absl::MakeSpan(scratch.row)));
+    for (size_t k = 0; k < chains_.size(); ++k) {
+      if (paddings_[k]) continue;
+      StatusOr<TensorType> type = chains_[k].TypeFor(scratch.row[from_[k]]);
+      if (!type.ok()) return Annotate(type.status(), Where(0));
+      sample_types_[k] = *std::move(type);
+    }
   }
-  return absl::OkStatus();
-}
-
-// The bucket's types; `names` of the columns.
-Status Pipeline::FillBucket(const std::vector<std::string>& names, Bucket* bucket) const {
   for (size_t k = 0; k < chains_.size(); ++k) {
     TensorType type = sample_types_[k];
-    if (paddings_[k]) {
-      ASSIGN_OR_RETURN(type, Padded(names[k], type, *paddings_[k], bucket->longest));
-    }
-    bucket->samples.push_back(type);
-    if (batched()) type.shape.insert(type.shape.begin(), bucket->rows);
+    if (batched()) type.shape.insert(type.shape.begin(), rows_);
     if (type.rank() > kMaxRank) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("column '", names[k], "' becomes ", ToString(type), ": more than ", kMaxRank, " dimensions"));
+      return absl::InvalidArgumentError(absl::StrCat("column '", columns[k].name, "' becomes ", ToString(type),
+                                                     ": more than ", kMaxRank, " dimensions"));
     }
-    bucket->schema.push_back({names[k], type});
+    schema_.push_back({columns[k].name, type});
   }
   return absl::OkStatus();
 }
@@ -347,12 +306,11 @@ void Pipeline::MakeEpoch(int64_t number, Epoch* epoch) const {
 }
 
 EpochOrder::Group Pipeline::RowsOf(const Epoch& epoch, int64_t batch) const {
-  if (!batched()) return {static_cast<uint32_t>(batch * options_.feeds + options_.feed), 1, 0};
+  if (!batched()) return {static_cast<uint32_t>(batch * options_.feeds + options_.feed), 1};
   const EpochOrder::Group group = epoch.order.groups[batch];
-  const int64_t rows = buckets_[group.bucket].rows;  // of one slice
-  const int64_t offset = (options_.feed * options_.slices + options_.slice) * rows;
-  const int64_t count = std::min(std::max<int64_t>(group.count - offset, 0), rows);
-  return {static_cast<uint32_t>(group.begin + offset), static_cast<uint32_t>(count), group.bucket};
+  const int64_t offset = options_.feed * order_.batch()->size + options_.slice * rows_;
+  const int64_t count = std::min(std::max<int64_t>(group.count - offset, 0), rows_);
+  return {static_cast<uint32_t>(group.begin + offset), static_cast<uint32_t>(count)};
 }
 
 StatusOr<int64_t> Pipeline::Fill(const Epoch& epoch, int64_t batch, Scratch* scratch, Sequence* sequence,
@@ -363,7 +321,6 @@ StatusOr<int64_t> Pipeline::Fill(const Epoch& epoch, int64_t batch, Scratch* scr
   }
   sequence->batch = -1;  // an error on the way leaves it ready for nothing
   const EpochOrder::Group rows = RowsOf(epoch, batch);
-  const Bucket& bucket = buckets_[rows.bucket];
   scratch->row.resize(source_columns_.size());
   for (int64_t r = 0; r < rows.count; ++r) {
     const int64_t at = rows.begin + r, id = epoch.order.samples[at];
@@ -373,26 +330,26 @@ StatusOr<int64_t> Pipeline::Fill(const Epoch& epoch, int64_t batch, Scratch* scr
     for (size_t k = 0; k < chains_.size(); ++k) {
       const Draws draws{options_.seed, epoch.streams[k], static_cast<uint64_t>(place)};
       const Status status =
-          FillColumn(bucket, k, draws, scratch, static_cast<uint8_t*>(columns[k]) + r * bucket.samples[k].bytes());
+          FillColumn(k, draws, scratch, static_cast<uint8_t*>(columns[k]) + r * sample_types_[k].bytes());
       if (!status.ok()) return Annotate(status, Where(id));
     }
   }
   for (size_t k = 0; k < chains_.size(); ++k) {
-    const int64_t bytes = bucket.samples[k].bytes();
-    std::memset(static_cast<uint8_t*>(columns[k]) + rows.count * bytes, 0, (bucket.rows - rows.count) * bytes);
+    const int64_t bytes = sample_types_[k].bytes();
+    std::memset(static_cast<uint8_t*>(columns[k]) + rows.count * bytes, 0, (rows_ - rows.count) * bytes);
   }
   sequence->batch = batch + 1;
   return rows.count;
 }
 
-Status Pipeline::FillColumn(const Bucket& bucket, size_t k, const Draws& draws, Scratch* scratch, uint8_t* out) const {
+Status Pipeline::FillColumn(size_t k, const Draws& draws, Scratch* scratch, uint8_t* out) const {
   const RawColumn& raw = scratch->row[from_[k]];
-  if (!paddings_[k]) return chains_[k].Apply(raw, draws, &scratch->image, bucket.samples[k], out);
+  if (!paddings_[k]) return chains_[k].Apply(raw, draws, &scratch->image, sample_types_[k], out);
   ASSIGN_OR_RETURN(const TensorType type, chains_[k].TypeFor(raw));
-  RETURN_IF_ERROR(Padded(source_columns_[from_[k]].name, type, *paddings_[k], bucket.longest).status());
+  RETURN_IF_ERROR(Padded(source_columns_[from_[k]].name, type, *paddings_[k]).status());
   scratch->unpadded.resize(static_cast<size_t>(type.bytes()));
   RETURN_IF_ERROR(chains_[k].Apply(raw, draws, &scratch->image, type, scratch->unpadded.data()));
-  CopyPadded(type, scratch->unpadded.data(), bucket.samples[k], paddings_[k]->value, out);
+  CopyPadded(type, scratch->unpadded.data(), sample_types_[k], paddings_[k]->value, out);
   return absl::OkStatus();
 }
 

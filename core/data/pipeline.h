@@ -32,17 +32,11 @@ class Pipeline {
  public:
   static StatusOr<std::shared_ptr<const Pipeline>> Open(const Dataset& dataset, const FeedOptions& options);
 
-  // A column of a batch: [rows, ...] of a batched dataset, else one sample's type. With buckets: of the longest one.
-  const std::vector<Column>& schema() const { return buckets_.back().schema; }
-  // Batches have one of so many types: 1 without buckets.
-  size_t buckets() const { return buckets_.size(); }
-  const std::vector<Column>& schema(size_t bucket) const { return buckets_[bucket].schema; }
-  // Bytes of column k of the largest batch.
-  int64_t MostBytes(size_t k) const;
+  // A column of a batch: [rows, ...] of a batched dataset, else one sample's type.
+  const std::vector<Column>& schema() const { return schema_; }
   // Batches of an epoch: MindSpore's get_dataset_size().
   int64_t size() const { return order_.groups(); }
-  // Of a batch; 1 without batch. With buckets: the mean over an epoch's batches, rounded.
-  int64_t rows() const { return rows_; }
+  int64_t rows() const { return rows_; }  // of a batch; 1 without batch
   bool batched() const { return order_.batched(); }
   bool full_batches() const { return order_.full_batches(); }  // none is truncated
   int64_t source_size() const { return source_size_; }         // samples in the source
@@ -71,10 +65,6 @@ class Pipeline {
     Generator::Row foreign;
     std::vector<uint8_t> unpadded;
   };
-  // Which of the types a batch has.
-  size_t BucketOf(const Epoch& epoch, int64_t batch) const {
-    return batched() ? epoch.order.groups[static_cast<size_t>(batch)].bucket : 0;
-  }
 
   // Where a foreign sequence stands, and what it gave ahead of its use: shuffles want samples early.
   struct Sequence {
@@ -90,7 +80,7 @@ class Pipeline {
     std::vector<size_t> free;
   };
 
-  // Fills batch `batch` of the epoch into `columns`, types of its bucket's schema; rows behind the last valid one
+  // Fills batch `batch` of the epoch into `columns`, schema()'s types; rows behind the last valid one
   // become zero. Returns the number of valid rows. `sequence` is used by foreign pipelines only.
   StatusOr<int64_t> Fill(const Epoch& epoch, int64_t batch, Scratch* scratch, Sequence* sequence,
                          const std::vector<void*>& columns) const;
@@ -98,20 +88,11 @@ class Pipeline {
  private:
   Status OpenSource(const Source& source);
   Status OpenForeign(const Source& source);
-  // The types of batches: of the bucket whose longest sample has length `longest`, or without buckets.
-  struct Bucket {
-    int64_t rows = 1, longest = 0;
-    std::vector<TensorType> samples;  // of a transformed sample, by column
-    std::vector<Column> schema;
-  };
-  Status SizeBuckets();
   Status CompileColumns(const std::vector<Op>& ops);
-  Status ReadTypes();
-  Status FillBucket(const std::vector<std::string>& names, Bucket* bucket) const;
   // Which of a generator's columns may differ in shape from sample to sample: those that are padded.
   void FreeShapes(const std::vector<ColumnState>& columns);
   // Column k of the sample in scratch->row, transformed, to `out`.
-  Status FillColumn(const Bucket& bucket, size_t k, const Draws& draws, Scratch* scratch, uint8_t* out) const;
+  Status FillColumn(size_t k, const Draws& draws, Scratch* scratch, uint8_t* out) const;
   // Sample `id` into scratch->row.
   Status ReadSample(int64_t id, Scratch* scratch, Sequence* sequence) const;
   void StartSequence(const Epoch& epoch, int64_t batch, Sequence* sequence) const;
@@ -133,9 +114,9 @@ class Pipeline {
   Order order_;
   std::vector<ColumnChain> chains_;                // of each column of schema_
   std::vector<size_t> from_;                       // the source's column that it is made of
-  std::vector<TensorType> sample_types_;           // of a transformed sample, before it is padded
+  std::vector<TensorType> sample_types_;           // of a transformed sample
   std::vector<absl::optional<Padding>> paddings_;  // none: all samples have one shape
-  std::vector<Bucket> buckets_;                    // at least one
+  std::vector<Column> schema_;
   std::vector<std::string> notices_;
   int64_t rows_ = 1;
   bool immediate_ = false;

@@ -1,10 +1,8 @@
 #include "core/data/transform.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "core/data/sample_draws.h"
 
 namespace mslua::data {
 namespace {
@@ -15,31 +13,6 @@ void Interleave(const T* planes, int64_t pixels, int64_t channels, T* out) {
   for (int64_t i = 0; i < pixels; ++i) {
     for (int64_t c = 0; c < channels; ++c) out[i * channels + c] = planes[c * pixels + i];
   }
-}
-
-constexpr int64_t kMostTokens = int64_t{1} << 20;  // of a sample that is masked
-
-// What becomes of token i of a sample.
-double Masked(const MaskTokens& how, double id, uint64_t stream, const Draws& draws, int64_t i) {
-  const auto first = static_cast<uint64_t>((static_cast<int64_t>(draws.index) * kMostTokens + i) * 3);
-  SampleDraws numbers(draws.seed, stream, first);
-  const auto at = std::lower_bound(how.keep.begin(), how.keep.end(), static_cast<int64_t>(id));
-  const bool kept = at != how.keep.end() && *at == static_cast<int64_t>(id);
-  if (kept || numbers.Uniform(0, 1) >= how.prob) return how.labels ? static_cast<double>(how.ignore) : id;
-  if (how.labels) return id;
-  const double share = numbers.Uniform(0, 1);
-  if (share < how.share_mask) return static_cast<double>(how.mask);
-  return share < how.share_mask + how.share_random ? static_cast<double>(numbers.Below(how.vocab)) : id;
-}
-
-Status CheckMask(const MaskTokens& how, DType dtype, const std::string& what) {
-  if (!IsInteger(dtype))
-    return absl::InvalidArgumentError(absl::StrCat("MaskTokens: expected integer ids, got ", what));
-  if (how.vocab < 1 || how.mask < 0 || how.mask >= how.vocab) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("MaskTokens: mask_token: expected an id in 0..", how.vocab - 1, " (vocab_size), got ", how.mask));
-  }
-  return absl::OkStatus();
 }
 
 bool IsImage(const TensorType& type) { return type.rank() == 3 && type.shape[2] >= 1; }
@@ -58,8 +31,7 @@ StatusOr<ColumnChain> ColumnChain::Make(const Column& column, std::vector<Transf
     const auto* vision_kind = std::get_if<Vision>(&transform);
     const VisionDef* def = vision_kind == nullptr ? nullptr : FindVision(vision_kind->kind);
     const bool random = std::holds_alternative<RandomCrop>(transform) ||
-                        std::holds_alternative<RandomHorizontalFlip>(transform) ||
-                        std::holds_alternative<MaskTokens>(transform) || (def != nullptr && def->draws > 0);
+                        std::holds_alternative<RandomHorizontalFlip>(transform) || (def != nullptr && def->draws > 0);
     const std::string place = places.empty() ? absl::StrCat(column.name, "/", i) : places[i];
     if (random) chain.random_streams_.push_back(absl::StrCat("data/", place, "/", Name(transform)));
     vision |= ImageChain::IsVision(transform);
@@ -82,10 +54,6 @@ StatusOr<ColumnChain> ColumnChain::Make(const Column& column, std::vector<Transf
       chain.out_.dtype = cast->dtype;
     } else if (std::holds_alternative<Rescale>(transform)) {
       chain.out_.dtype = DType::kF32;
-    } else if (const auto* mask = std::get_if<MaskTokens>(&transform)) {
-      if (column.type.dtype == DType::kU8 && IsImage(column.type))
-        return absl::InvalidArgumentError(absl::StrCat("MaskTokens: expected integer ids, got an image: ", what));
-      RETURN_IF_ERROR(CheckMask(*mask, chain.out_.dtype, what));
     }
   }
   if (vision ||
@@ -137,7 +105,7 @@ Status ColumnChain::Apply(const RawColumn& raw, const Draws& draws, ImageScratch
     }
     return image_->Apply(image, draws, scratch, out);
   }
-  if (!transforms_.empty()) return ApplyNumbers(raw, draws, out);
+  if (!transforms_.empty()) return ApplyNumbers(raw, out);
   if (raw.planar) {
     Interleave(static_cast<const uint8_t*>(raw.data), raw.type.shape[0] * raw.type.shape[1], raw.type.shape[2],
                static_cast<uint8_t*>(out));
@@ -149,16 +117,12 @@ Status ColumnChain::Apply(const RawColumn& raw, const Draws& draws, ImageScratch
 
 // Value by value through double. OneHot spreads a value over a new last dimension; what follows it applies
 // to the zeros too: hence `value` at `place` and `elsewhere`.
-Status ColumnChain::ApplyNumbers(const RawColumn& raw, const Draws& draws, void* out) const {
+Status ColumnChain::ApplyNumbers(const RawColumn& raw, void* out) const {
   const int64_t n = raw.type.elements();
-  if (!draws.streams.empty() && n > kMostTokens)
-    return absl::InvalidArgumentError(
-        absl::StrCat("MaskTokens: column '", name_, "' has ", n, " ids, expected at most ", kMostTokens));
   const int64_t classes = out_.rank() > in_.rank() ? out_.shape.back() : 1;
   for (int64_t i = 0; i < n; ++i) {
     double value = LoadAsDouble(raw.type.dtype, raw.data, i), elsewhere = 0;
     int64_t place = 0;
-    size_t stream = 0;
     for (const Transform& transform : transforms_) {
       if (const auto* rescale = std::get_if<Rescale>(&transform)) {
         value = value * rescale->scale + rescale->shift;
@@ -177,8 +141,6 @@ Status ColumnChain::ApplyNumbers(const RawColumn& raw, const Draws& draws, void*
         place = static_cast<int64_t>(value);
         value = 1;
         elsewhere = 0;
-      } else if (const auto* mask = std::get_if<MaskTokens>(&transform)) {
-        value = Masked(*mask, value, draws.streams[stream++], draws, i);
       }
     }
     for (int64_t k = 0; k < classes; ++k) {

@@ -33,7 +33,7 @@ class ColumnChain {
   StatusOr<TensorType> TypeFor(const RawColumn& raw) const;
 
  private:
-  Status ApplyNumbers(const RawColumn& raw, const Draws& draws, void* out) const;
+  Status ApplyNumbers(const RawColumn& raw, void* out) const;
 
   std::string name_;
   TensorType in_, out_;

@@ -14,10 +14,6 @@ namespace mslua {
 StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(Executable* executable, data::Loader* loader, Groups* groups,
                                                        Store* store, std::vector<std::string> varying) {
   std::unique_ptr<Evaluator> e(new Evaluator(executable, loader, groups, store, std::move(varying)));
-  if (loader->pipeline().buckets() > 1) {
-    return absl::InvalidArgumentError(
-        "an evaluation takes batches of one type: give its dataset padded_batch, not bucket_batch_by_length");
-  }
   const Graph& graph = executable->graph();
   const std::vector<int32_t> inputs = graph.Inputs();
   const auto& schema = loader->pipeline().schema();

@@ -68,7 +68,7 @@ class MetricsHook : public TrainHook {
         steps_{options.limit},
         evaluations_{options.limit},
         has_norm_(HasGradNorm(*trainer->executable())),
-        flops_(trainer->graphs() == 1 ? FlopsOf(*trainer->executable()) : 0),
+        flops_(FlopsOf(*trainer->executable())),
         at_(std::chrono::steady_clock::now()) {}
   Status CountRecords(const std::string& path);
   void SetNext(const TrainState& state);
@@ -83,7 +83,7 @@ class MetricsHook : public TrainHook {
   std::unique_ptr<RecordFile> file_;
   std::unique_ptr<EventFile> events_;
   const bool has_norm_;
-  const double flops_;  // of a step; 0: steps differ
+  const double flops_;  // of a step
   // When "tflops" was written last, and after how many steps; at first the begin of the steps.
   std::chrono::steady_clock::time_point work_at_;
   int64_t work_step_ = -1;

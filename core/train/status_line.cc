@@ -125,7 +125,7 @@ void StatusLine::AddWork(double seconds, StatusFields* f) {
   f->tokens_per_s = options_.tokens / seconds;
   if (progress_->trainer == nullptr) return;
   const Executable& step = *progress_->trainer->executable();
-  if (flops_ < 0) flops_ = progress_->trainer->graphs() == 1 ? FlopsOf(step) : 0;  // steps of buckets differ
+  if (flops_ < 0) flops_ = FlopsOf(step);
   f->tflops = 1e-12 * flops_ / seconds;
   f->grad_norm = GradNormOf(step);
   const double steps = static_cast<double>(marks_.back().step - marks_.front().step);

@@ -51,50 +51,33 @@ const char* PhaseName(TrainProgress::Phase phase) {
 Trainer::Trainer() : batch_(std::make_unique<data::Batch>()) {}
 Trainer::~Trainer() = default;
 
-StatusOr<std::unique_ptr<Trainer>> Trainer::Create(std::vector<Executable*> steps, data::Loader* loader,
+StatusOr<std::unique_ptr<Trainer>> Trainer::Create(Executable* step, data::Loader* loader,
                                                    std::vector<ScheduledScalar> scalars, const TrainerOptions& options,
                                                    Console* console) {
   std::unique_ptr<Trainer> t(new Trainer);
-  t->steps_ = std::move(steps);
+  t->executable_ = step;
   t->loader_ = loader;
   t->console_ = console;
   t->options_ = options;
   t->scalars_ = std::move(scalars);
-  const data::Pipeline& pipeline = loader->pipeline();
-  if (t->steps_.size() != pipeline.buckets()) {
-    return absl::InvalidArgumentError(absl::StrCat("the dataset has batches of ", pipeline.buckets(),
-                                                   " types, the training has ", t->steps_.size(),
-                                                   t->steps_.size() == 1 ? " graph" : " graphs"));
-  }
-  for (const ScheduledScalar& s : t->scalars_) RETURN_IF_ERROR(s.schedule.Check());
-  for (size_t bucket = 0; bucket < t->steps_.size(); ++bucket) {
-    ASSIGN_OR_RETURN(Positions positions, t->Place(*t->steps_[bucket], pipeline.schema(bucket)));
-    t->positions_.push_back(std::move(positions));
-  }
-  t->overrides_.assign(t->scalars_.size(), kNone);
-  t->Choose(t->steps_.size() - 1);
-  return t;
-}
-
-StatusOr<Trainer::Positions> Trainer::Place(const Executable& step, const std::vector<data::Column>& schema) const {
-  const Graph& graph = step.graph();
+  const Graph& graph = step->graph();
   if (graph.outputs.empty() || graph.TypeOf(graph.outputs[0].value).elements() != 1)
     return absl::InvalidArgumentError("the training graph's first output is not a scalar loss");
-  Positions at;
   const std::vector<int32_t> inputs = graph.Inputs();
   std::vector<TensorType> data_types;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Node& n = graph.nodes[inputs[i]];
     const std::string &kind = n.attrs.Str("kind"), &name = n.attrs.Str("name");
     if (kind == kData) {
-      at.columns.push_back(static_cast<int>(i));
+      t->column_positions_.push_back(static_cast<int>(i));
       data_types.push_back(n.outputs[0]);
     } else if (kind == kScalar && name == "step") {
-      at.step = static_cast<int>(i);
+      t->step_position_ = static_cast<int>(i);
     } else if (kind == kScalar && name == kUpdates) {
-      at.updates = static_cast<int>(i);
+      t->updates_position_ = static_cast<int>(i);
     }
   }
+  const auto& schema = loader->pipeline().schema();
   if (schema.size() < data_types.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("the dataset has ", schema.size(), " columns, the network and loss take ", data_types.size()));
@@ -106,21 +89,16 @@ StatusOr<Trainer::Positions> Trainer::Place(const Executable& step, const std::v
                                                      ToString(data_types[c])));
     }
   }
-  for (const ScheduledScalar& s : scalars_) {
-    const auto found = std::find(step.inputs().begin(), step.inputs().end(), s.input);
+  t->bound_.assign(data_types.size(), nullptr);
+  for (const ScheduledScalar& s : t->scalars_) {
+    RETURN_IF_ERROR(s.schedule.Check());
+    const auto at = std::find(step->inputs().begin(), step->inputs().end(), s.input);
     // A rate that the graph does not read (no parameter in its group) has no place to go.
-    at.scalars.push_back(found == step.inputs().end() ? -1 : static_cast<int>(found - step.inputs().begin()));
+    t->scalar_positions_.push_back(at == step->inputs().end() ? -1 : static_cast<int>(at - step->inputs().begin()));
   }
-  return at;
-}
-
-// The graph of the bucket runs next. What was bound and set belongs to another one.
-void Trainer::Choose(size_t bucket) {
-  if (at_ == &positions_[bucket]) return;
-  at_ = &positions_[bucket];
-  executable_ = steps_[bucket];
-  bound_.assign(at_->columns.size(), nullptr);
-  current_.assign(scalars_.size(), kNone);
+  t->current_.assign(t->scalars_.size(), kNone);
+  t->overrides_.assign(t->scalars_.size(), kNone);
+  return t;
 }
 
 double CounterOf(const Counters& counters, const std::string& name, double otherwise) {
@@ -199,11 +177,12 @@ Status Trainer::SetScalars() {
     }
     if (value == current_[i]) continue;
     current_[i] = value;
-    if (at_->scalars[i] >= 0) executable_->SetScalarAt(at_->scalars[i], value);
+    if (scalar_positions_[i] >= 0) executable_->SetScalarAt(scalar_positions_[i], value);
   }
   // A step without a loss scale is an update, and counts on from those before.
-  if (at_->step >= 0) executable_->SetScalarAt(at_->step, static_cast<double>(options_.before.updates + state_.step));
-  if (at_->updates >= 0) executable_->SetScalarAt(at_->updates, static_cast<double>(done.updates));
+  if (step_position_ >= 0)
+    executable_->SetScalarAt(step_position_, static_cast<double>(options_.before.updates + state_.step));
+  if (updates_position_ >= 0) executable_->SetScalarAt(updates_position_, static_cast<double>(done.updates));
   return absl::OkStatus();
 }
 
@@ -243,12 +222,11 @@ StatusOr<bool> Trainer::StepImpl() {
     RETURN_IF_ERROR(EndEpoch());
     return false;
   }
-  Choose(batch_->bucket);
-  for (size_t c = 0; c < at_->columns.size(); ++c) {
+  for (size_t c = 0; c < column_positions_.size(); ++c) {
     const void* data = batch_->columns[c].data;
     if (data == bound_[c]) continue;
     bound_[c] = data;
-    executable_->BindInputAt(at_->columns[c], data);
+    executable_->BindInputAt(column_positions_[c], data);
   }
   RETURN_IF_ERROR(SetScalars());
   state_.whole = false;

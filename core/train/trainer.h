@@ -20,7 +20,6 @@ namespace mslua {
 
 namespace data {
 struct Batch;
-struct Column;
 class Loader;
 }  // namespace data
 
@@ -104,10 +103,10 @@ inline constexpr char kRowsCounter[] = "data.rows";
 class Trainer {
  public:
   ~Trainer();
-  // `steps` are the compiled training graph, one for each of the pipeline's buckets, which differ in the types of their
-  // columns: data inputs fed from the loader's columns in order, scalar inputs "step" (number of the optimizer's step,
-  // from 0), kUpdates, and those of `scalars`; output 0 is the loss. Nothing is owned; all outlive the trainer.
-  static StatusOr<std::unique_ptr<Trainer>> Create(std::vector<Executable*> steps, data::Loader* loader,
+  // `step` is the compiled training graph: data inputs fed from the loader's columns in order, scalar inputs "step"
+  // (number of the optimizer's step, from 0), kUpdates, and those of `scalars`; output 0 is the loss. Nothing is owned;
+  // all outlive the trainer.
+  static StatusOr<std::unique_ptr<Trainer>> Create(Executable* step, data::Loader* loader,
                                                    std::vector<ScheduledScalar> scalars, const TrainerOptions& options,
                                                    Console* console);
 
@@ -157,29 +156,18 @@ class Trainer {
   // Where training stands, for other threads.
   TrainProgress& progress() { return progress_; }
 
-  // The graph that the last step ran; before it, the longest bucket's. Of a trainer of one graph, it may be replaced at
-  // a boundary by one with the same inputs, and the same outputs but for more behind them.
+  // The graph that the steps run. At a boundary it may be replaced by one with the same inputs, and the same outputs
+  // but for more behind them.
   Executable* executable() const { return executable_; }
   void ReplaceExecutable(Executable* executable);
-  // One for each bucket of the data.
-  size_t graphs() const { return steps_.size(); }
 
   // Seconds in Run() so far, without compiling; seconds waiting for data.
   double seconds() const { return seconds_; }
   double data_seconds() const;
 
  private:
-  // Where a graph's inputs are.
-  struct Positions {
-    std::vector<int> scalars;  // of the scheduled ones; -1: the graph does not read it
-    int step = -1, updates = -1;
-    std::vector<int> columns;
-  };
-
   Trainer();
-  StatusOr<Positions> Place(const Executable& step, const std::vector<data::Column>& schema) const;
   Status SetScalars();
-  void Choose(size_t bucket);
   Status RunHooks();
   Status EndEpoch();
   Status CheckLoss();
@@ -197,11 +185,11 @@ class Trainer {
   std::function<Status()> prepare_;  // empty: turns are not kept
   std::function<void()> commit_;
   std::vector<ScheduledScalar> scalars_;
-  std::vector<Executable*> steps_;    // by bucket
-  std::vector<Positions> positions_;  // as many
-  const Positions* at_ = nullptr;     // those of executable_
+  std::vector<int> scalar_positions_;  // inputs of the executable
   std::vector<double> current_, overrides_;
-  int64_t skipped_ = 0;             // steps without an update
+  int step_position_ = -1, updates_position_ = -1;
+  int64_t skipped_ = 0;  // steps without an update
+  std::vector<int> column_positions_;
   std::vector<const void*> bound_;  // what each column is bound to
   std::vector<TrainHook*> hooks_;
   int64_t next_hook_ = 0;

@@ -354,8 +354,7 @@ function core.vision_transforms() end
 function core.set_feed(feeds, feed) end
 ---@class Dataset
 ---methods: size() -> batches (samples when not batched) an epoch, batch_size() -> integer|nil, full_batches() ->
----whether none has fewer rows, schema(bucket?) -> {name, dtype, shape}[] of a batch, by
----default of the longest bucket, buckets() -> integer, place(i) -> where the reader found
+---whether none has fewer rows, schema() -> {name, dtype, shape}[] of a batch, place(i) -> where the reader found
 ---sample i, "people.csv:3", iterator(epochs?) -> function giving the
 ---columns as Tensors, nil at an end
 

@@ -156,18 +156,6 @@ local function build(self, common, name)
     history = optimizer.history }
 end
 
--- The columns of the buckets of a dataset but for the longest.
-local function shorter_buckets(dataset)
-  local opened, list = dataset and dataset:open(), {}
-  local count = opened and opened:buckets() or 1
-  if count > 1 and parallel_context.shard() then
-    errors.fail_at({ "dataset" }, "train: bucket_batch_by_length takes a step for each bucket, and sharded steps would "
-      .. "not agree on the layouts of parameters: use padded_batch, or data parallel")
-  end
-  for bucket = 1, count - 1 do list[bucket] = opened:schema(bucket) end
-  return list
-end
-
 --- The compiled training step, and what the trainer needs beside it (core.trainer). Without a.train_dataset the columns
 --- are a.columns, as a dataset's schema gives them, and only the graph is of use.
 ---@return table spec
@@ -184,20 +172,15 @@ function Model:train_spec(a)
   local clip
   if a.clip_norm then clip = { kind = "norm", value = a.clip_norm } end
   if a.clip_value then clip = { kind = "value", value = a.clip_value } end
-  local function step_for(inputs)
-    return build(self, {
-      inputs = inputs, network = parameters, accumulate = micro_batches(self, a.accumulate_steps or 1, inputs),
-      clip = clip, grad_norm = a.grad_norm or false, ema = a.ema, loss_scale = scale ~= nil, amp = self.amp,
-      aggregate = parallel_context.aggregation(),
-    }, self.network.class_name)
-  end
-  local shorter = {}
-  for i, inputs in ipairs(shorter_buckets(a.train_dataset)) do shorter[i] = step_for(inputs) end
-  local graph, idle, rates = step_for(columns)
+  local graph, idle, rates = build(self, {
+    inputs = columns, network = parameters, accumulate = micro_batches(self, a.accumulate_steps or 1, columns),
+    clip = clip, grad_norm = a.grad_norm or false, ema = a.ema, loss_scale = scale ~= nil, amp = self.amp,
+    aggregate = parallel_context.aggregation(),
+  }, self.network.class_name)
   wrap.report_idle(idle)
   self.averages = a.ema and rates.history
   return {
-    name = a.name or self.network.class_name, graph = graph, shorter = shorter, epochs = a.epoch,
+    name = a.name or self.network.class_name, graph = graph, epochs = a.epoch,
     dataset = a.train_dataset and a.train_dataset:open(),
     max_steps = a.max_steps, metrics_limit = a.metrics_limit, parameters = parameters, names = names,
     schedule = rates.schedule, lr_function = rates.lr_function, rates = rates.rates, history = rates.history,

@@ -255,27 +255,6 @@ function Dataset:batch(...)
     a.num_parallel_workers)
 end
 
--- What pad_info says, a list of {name, shape, value}. `least`: the smallest size.
-local function paddings(call, pad_info, least)
-  local padding = {}
-  for name, info in pairs(pad_info) do
-    local shape, value = nil, nil
-    if type(info) == "table" then shape, value = listed(info[1]), info[2] end
-    local good = type(name) == "string" and shape ~= nil and (value == nil or type(value) == "number")
-    for _, size in ipairs(shape or {}) do
-      good = good and type(size) == "number" and size >= least and size ~= 0 and size % 1 == 0
-    end
-    if not good then
-      errors.fail("%s: pad_info: expected { column = { {sizes}, value } }, got %s for %s", call, errors.show(info),
-        errors.show(name))
-    end
-    padding[#padding + 1] = { name = name, shape = shape, value = value or 0 }
-  end
-  if #padding == 0 then errors.fail("%s: pad_info: expected at least one column, got none: call batch", call) end
-  table.sort(padding, function(x, y) return x.name < y.name end)
-  return padding
-end
-
 local bind_padded = args.signature("padded_batch", {
   { "batch_size", "integer", required = true, min = 1 }, { "drop_remainder", "boolean", false },
   { "pad_info", "table", required = true },
@@ -287,50 +266,21 @@ local bind_padded = args.signature("padded_batch", {
 function Dataset:padded_batch(...)
   check_self(self, "padded_batch(batch_size, drop_remainder, pad_info)")
   local a = bind_padded(...)
-  return with(self, { kind = "batch", size = a.batch_size, drop_remainder = a.drop_remainder,
-    padding = paddings("padded_batch", a.pad_info, 1) })
-end
-
-local bind_buckets = args.signature("bucket_batch_by_length", {
-  { "column_names", "string|strings", required = true },
-  { "bucket_boundaries", "integers", required = true, min = 2 },
-  { "bucket_batch_sizes", "integers", required = true, min = 1 },
-  { "element_length_function", "function" },
-  { "pad_info", "table", required = true },
-  { "drop_remainder", "boolean", false },
-})
-
---- Batches of samples of like lengths, padded to their bucket's longest, so that short ones are not computed as long
---- ones: `ds:bucket_batch_by_length("tokens", {17, 33}, {64, 32}, { pad_info = { tokens = { { -1 }, 0 } } })` gives
---- batches [64, 16] of lengths below 17 and [32, 32] of lengths from 17 to 32. A batch comes when a bucket is full. A
---- length is the first size of the one column, or what element_length_function gives for column_names as the source has
---- them;
---- a sample of the last boundary's length or above is an error. pad_info: as padded_batch; a size -1 is the bucket's
---- boundary less one (MindSpore's pad_to_bucket_boundary = true). Training compiles a step for each bucket; evaluation
---- takes padded_batch. (column_names, bucket_boundaries, bucket_batch_sizes, element_length_function, pad_info,
---- drop_remainder = false)
-function Dataset:bucket_batch_by_length(...)
-  check_self(self, "bucket_batch_by_length(column_names, bucket_boundaries, bucket_batch_sizes)")
-  local a = bind_buckets(...)
-  local columns, longest = listed(a.column_names), {}
-  if #columns == 0 or (#columns > 1 and not a.element_length_function) then
-    errors.fail("bucket_batch_by_length: column_names: expected one column, or element_length_function, which gives "
-      .. "the length of several, got %s", errors.show(columns))
-  end
-  if #a.bucket_batch_sizes ~= #a.bucket_boundaries then
-    errors.fail("bucket_batch_by_length: bucket_batch_sizes: expected %d, one for each boundary (samples of the last "
-      .. "boundary's length are an error), got %d", #a.bucket_boundaries, #a.bucket_batch_sizes)
-  end
-  for i, boundary in ipairs(a.bucket_boundaries) do
-    if i > 1 and boundary <= a.bucket_boundaries[i - 1] then
-      errors.fail("bucket_batch_by_length: bucket_boundaries: expected rising numbers, got %s",
-        errors.show(a.bucket_boundaries))
+  local padding = {}
+  for name, info in pairs(a.pad_info) do
+    local shape, value = nil, nil
+    if type(info) == "table" then shape, value = listed(info[1]), info[2] end
+    local good = type(name) == "string" and shape ~= nil and (value == nil or type(value) == "number")
+    for _, size in ipairs(shape or {}) do good = good and type(size) == "number" and size >= 1 and size % 1 == 0 end
+    if not good then
+      errors.fail("padded_batch: pad_info: expected { column = { {sizes}, value } }, got %s for %s", errors.show(info),
+        errors.show(name))
     end
-    longest[i] = boundary - 1
+    padding[#padding + 1] = { name = name, shape = shape, value = value or 0 }
   end
-  return with(self, { kind = "batch", size = 0, drop_remainder = a.drop_remainder, boundaries = longest,
-    sizes = a.bucket_batch_sizes, inputs = columns, f = a.element_length_function,
-    padding = paddings("bucket_batch_by_length", a.pad_info, -1), made_at = core.where() })
+  if #padding == 0 then errors.fail "padded_batch: pad_info: expected at least one column, got none: call batch" end
+  table.sort(padding, function(x, y) return x.name < y.name end)
+  return with(self, { kind = "batch", size = a.batch_size, drop_remainder = a.drop_remainder, padding = padding })
 end
 
 local function counted(name, kind, default)
@@ -391,10 +341,7 @@ function Dataset:whole_batches(what)
   local whole = with(self)
   for i, op in ipairs(whole.spec.ops) do
     if op.kind == "batch" then
-      local copy = {}
-      for key, value in pairs(op) do copy[key] = value end
-      copy.drop_remainder = true
-      whole.spec.ops[i] = copy
+      whole.spec.ops[i] = { kind = "batch", size = op.size, drop_remainder = true, padding = op.padding }
     end
   end
   local found, size = pcall(whole.get_dataset_size, whole)

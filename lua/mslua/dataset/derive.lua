@@ -129,85 +129,23 @@ local function filtered(spec, op)
   return samples
 end
 
--- Whether each of n samples is left out by filters and earlier splits.
-local function lost_of(spec, n)
-  local lost = {}
+-- The samples that are left after filters and earlier splits.
+local function left(spec)
+  local n = columns_only("split", spec):length()
+  local lost, list = {}, {}
   for _, op in ipairs(spec.ops) do
     if op.kind == "keep" then
       local kept = {}
       for _, i in ipairs(op.samples) do kept[i] = true end
       for i = 1, n do lost[i] = lost[i] or not kept[i] end
+    elseif not of_columns[op.kind] then
+      errors.fail("split: call it before %s", op.kind)
     end
   end
-  return lost
-end
-
--- The samples that are left after filters and earlier splits.
-local function left(spec)
-  local n, list = columns_only("split", spec):length(), {}
-  for _, op in ipairs(spec.ops) do
-    if op.kind ~= "keep" and not of_columns[op.kind] then errors.fail("split: call it before %s", op.kind) end
-  end
-  local lost = lost_of(spec, n)
   for i = 1, n do
     if not lost[i] then list[#list + 1] = i end
   end
   return list
-end
-
-local BUCKETS = "bucket_batch_by_length"
-
--- A function that gives the columns `wanted` of sample i. Those of a generator, which may differ in shape, come from
--- its function, whatever transforms follow.
-local function sample_reader(spec, base, wanted)
-  local inputs = places(BUCKETS, names_of(base), wanted)
-  if spec.source.kind ~= "generator" then return function(i) return pick({ base:sample(i) }, inputs) end end
-  local from = {}  -- the generator's column of each
-  for k in ipairs(spec.source.column_names) do from[k] = k end
-  local names = { unpack(spec.source.column_names) }
-  for _, op in ipairs(spec.ops) do
-    if op.kind == "project" then
-      local chosen = places(BUCKETS, names, op.columns)
-      local before = from
-      from, names = {}, op.names or op.columns
-      for k, place in ipairs(chosen) do from[k] = before[place] end
-    elseif of_columns[op.kind] and op.names then
-      local renamed = places(BUCKETS, names, op.columns)
-      names = { unpack(names) }
-      for k, place in ipairs(renamed) do names[place] = op.names[k] end
-    end
-  end
-  return function(i)
-    local values = { spec.source.source(i) }
-    local columns = {}
-    for k, place in ipairs(inputs) do
-      local value = values[from[place]]
-      columns[k] = core.kind(value) == "Tensor" and value or core.tensor(value)
-    end
-    return unpack(columns, 1, #inputs)
-  end
-end
-
--- The length of each sample of the source, for buckets: 0 for one that a filter has left out.
-local function lengths_of(spec, op)
-  local base = columns_only(BUCKETS, spec)
-  local sample, lengths, n = sample_reader(spec, base, op.inputs), {}, base:length()
-  local lost = lost_of(spec, n)
-  local function length_of(i)
-    if op.f then
-      local length = pure(BUCKETS, op, sample(i))[1]
-      if core.kind(length) == "Tensor" then length = length:item() end
-      if type(length) == "number" and length >= 0 and length % 1 == 0 then return length end
-      errors.at(op.made_at, errors.fail, "%s: sample %d: element_length_function should give a length, got %s", BUCKETS,
-        i, errors.show(length))
-    end
-    local column = sample(i)
-    if #column.shape > 0 then return column.shape[1] end
-    errors.at(op.made_at, errors.fail, "%s: column '%s' is one number, which has no length: give "
-      .. "element_length_function", BUCKETS, op.inputs[1])
-  end
-  for i = 1, n do lengths[i] = lost[i] and 0 or length_of(i) end
-  return lengths
 end
 
 -- In how many samples each part ends.
@@ -304,9 +242,6 @@ function M.resolve(spec)
     elseif op.kind == "filter" or op.kind == "part" then
       op.made = op.made or (op.kind == "filter" and filtered or part_of)(result, op)
       table.insert(result.ops, { kind = "keep", samples = op.made })
-    elseif op.boundaries then
-      op.lengths = op.lengths or lengths_of(result, op)
-      table.insert(result.ops, op)
     else
       table.insert(result.ops, op)
     end
