@@ -447,7 +447,7 @@ Status AppendSampleOp(lua_State* L, Session& session, int index, const std::stri
     *d = d->Weighted(std::move(op));
   } else {
     data::MixOp op;
-    RETURN_IF_ERROR(fields.Bool("cut", &op.cut)
+    RETURN_IF_ERROR(fields.Bool("box", &op.cut)
                         .Number("alpha", &op.alpha)
                         .Number("prob", &op.prob)
                         .String("image", &op.image)

@@ -313,7 +313,7 @@ function core.decode_push(stream, id) end
 ---    {kind: "batch", size: integer, drop_remainder?: boolean} | {kind: "repeat"|"take"|"skip", count: integer} |
 ---    {kind: "code", file: string, arguments: string, inputs?: string[], outputs?: string[]} |
 ---    {kind: "weighted", weights: number[], count: integer, replacement: boolean} |
----    {kind: "mix", cut: boolean, alpha: number, prob: number, image: string, label: string})[],
+---    {kind: "mix", box: boolean, alpha: number, prob: number, image: string, label: string})[],
 ---  seed?: integer }
 ---  transforms: {kind: "random_crop", height, width, left, top, right, bottom} {kind: "random_horizontal_flip", prob}
 ---  {kind: "resize"|"center_crop", height, width} {kind: "rescale", scale, shift} {kind: "normalize", mean = {..},

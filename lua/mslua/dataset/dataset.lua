@@ -157,7 +157,7 @@ function Dataset:map(...)
           errors.show(inputs))
       end
       if mix then
-        longer = with(longer, { kind = "mix", cut = mix.cut, alpha = mix.alpha, prob = mix.prob, image = inputs[1],
+        longer = with(longer, { kind = "mix", box = mix.box, alpha = mix.alpha, prob = mix.prob, image = inputs[1],
           label = inputs[2] })
       elseif names and #names ~= (inputs and #inputs or 1) then
         errors.fail("map: output_columns: a transform gives a column for each of input_columns: expected %d, got %s",

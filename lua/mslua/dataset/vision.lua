@@ -76,13 +76,13 @@ local mix_fields = {
 --- float32, labels vectors such as OneHot and TypeCast make: `ds:batch(128):map { operations = vision.MixUpBatch(0.2),
 --- input_columns = {"image", "label"} }`.
 M.MixUpBatch = define("MixUpBatch", mix_fields, function(a)
-  return { kind = "mix", cut = false, alpha = a.alpha, prob = a.prob }
+  return { kind = "mix", box = false, alpha = a.alpha, prob = a.prob }
 end)
 
 --- As MixUpBatch, but a box of each image is replaced by that of the image before it; the labels are mixed by the box's
 --- share of the image: torchvision's CutMix.
 M.CutMixBatch = define("CutMixBatch", mix_fields, function(a)
-  return { kind = "mix", cut = true, alpha = a.alpha, prob = a.prob }
+  return { kind = "mix", box = true, alpha = a.alpha, prob = a.prob }
 end)
 
 -- Those that core/data/transforms declares.
