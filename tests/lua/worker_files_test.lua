@@ -67,7 +67,9 @@ check.case("GeneratorDataset of a file", function()
   check.fails("a file needs a length", function()
     values(ds.GeneratorDataset(plain, { "x" }, { arguments = { by = 3 } }))
   end)
-  check.fails("a sample has 2 columns, column_names has 1", function() values(ds.GeneratorDataset(squares, { "x" })) end)
+  check.fails("a sample has 2 columns, column_names has 1", function()
+    values(ds.GeneratorDataset(squares, { "x" }))
+  end)
 end)
 
 check.case("errors name file, line and sample", function()
@@ -142,7 +144,8 @@ end)
 
 check.case("transforms by other operations", function()
   local image = ms.ops.cast(ms.rand { 1, 24, 20, 3 } * 255, "uint8")
-  for _, transform in ipairs { vision.RandAugment(), vision.TrivialAugmentWide(), vision.Resize({ 9, 7 }, "bicubic") } do
+  local transforms = { vision.RandAugment(), vision.TrivialAugmentWide(), vision.Resize({ 9, 7 }, "bicubic") }
+  for _, transform in ipairs(transforms) do
     local x = ds.NumpySlicesDataset({ image }, { "image" }):map { operations = transform }:create_tuple_iterator()()
     check.equal(x.dtype, "uint8")
     check.equal(x.shape[3], 3)
