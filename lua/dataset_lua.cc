@@ -9,12 +9,15 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/exit_code.h"
+#include "core/base/input_file.h"
 #include "core/base/parallel_for.h"
 #include "core/base/text.h"
+#include "core/data/derived.h"
 #include "core/data/vision.h"
 #include "core/step/located_status.h"
 #include "lua/limits_lua.h"
 #include "lua/lua_stack.h"
+#include "lua/sample_code_lua.h"
 #include "lua/session.h"
 #include "lua/tensor_lua.h"
 
@@ -245,6 +248,21 @@ StatusOr<std::map<std::string, std::string>> ReadTexts(lua_State* L, const std::
   return texts;
 }
 
+// A file of Lua for the loader's threads: the table {file =, arguments =} at `index`.
+StatusOr<std::shared_ptr<const data::SampleCode>> ReadCode(lua_State* L, Session& session, int index) {
+  constexpr int64_t kMaxBytes = 64 << 20;
+  const SessionOpener open = SessionOpenerOf(L);
+  if (open == nullptr) return absl::InternalError("dataset: this session cannot make others");
+  SampleFile file;
+  ASSIGN_OR_RETURN(file.path, FieldString(L, index, "file", ""));
+  ASSIGN_OR_RETURN(file.arguments, FieldString(L, index, "arguments", "nil"));
+  ASSIGN_OR_RETURN(file.text, ReadFile(file.path, kMaxBytes));
+  file.seed = session.state().seed;
+  file.traceback = session.options().traceback;
+  if (session.hang_timeout_s > 0) file.limit_seconds = session.hang_timeout_s;
+  return MakeSampleCode(std::move(file), open);
+}
+
 // The field's value out of the table at `index`; monostate where there is none.
 StatusOr<data::FieldValue> ReadField(lua_State* L, Session& session, int index, const std::string& kind,
                                      const data::FieldDef& field) {
@@ -278,6 +296,7 @@ StatusOr<data::FieldValue> ReadField(lua_State* L, Session& session, int index, 
     case FieldType::kArrays:
       return value(ReadArrays(L, session));
     case FieldType::kGenerator: {
+      if (lua_type(L, -1) == LUA_TTABLE) return value(ReadCode(L, session, lua_gettop(L)));
       if (lua_type(L, -1) != LUA_TFUNCTION)
         return absl::InvalidArgumentError(
             absl::StrCat("GeneratorDataset: source: expected a function, got ", Describe(L, -1)));
@@ -299,11 +318,33 @@ StatusOr<data::FieldMap> ReadFields(lua_State* L, Session& session, int index, c
   return values;
 }
 
+// A source that is made of other datasets, the objects of the list `parts`.
+StatusOr<data::Source> ReadDerived(lua_State* L, int index, const std::string& kind) {
+  const StackGuard guard(L);
+  std::vector<std::shared_ptr<const data::Dataset>> parts;
+  lua_getfield(L, index, "parts");
+  const int n = lua_type(L, -1) == LUA_TTABLE ? static_cast<int>(lua_objlen(L, -1)) : 0;
+  for (int i = 1; i <= n; ++i) {
+    const StackGuard item(L);
+    lua_rawgeti(L, -1, i);
+    const auto* part = ToObject<DatasetObject>(L, -1);
+    if (part == nullptr)
+      return absl::InvalidArgumentError(absl::StrCat(kind, ": expected a Dataset, got ", Describe(L, -1)));
+    parts.push_back(std::make_shared<const data::Dataset>((*part)->description));
+  }
+  if (parts.empty()) return absl::InvalidArgumentError(absl::StrCat(kind, ": expected a dataset"));
+  if (kind == "zip") return data::ZipSource(std::move(parts));
+  if (kind == "concat") return data::ConcatSource(std::move(parts));
+  ASSIGN_OR_RETURN(const std::string folder, FieldString(L, index, "folder", ""));
+  return data::CacheSource(parts[0], folder);
+}
+
 StatusOr<data::Source> ReadSource(lua_State* L, Session& session, int index) {
   index = AbsoluteIndex(L, index);
   if (lua_type(L, index) != LUA_TTABLE)
     return absl::InvalidArgumentError(absl::StrCat("dataset: source: expected a table, got ", Describe(L, index)));
   ASSIGN_OR_RETURN(const std::string kind, FieldString(L, index, "kind", ""));
+  if (kind == "zip" || kind == "concat" || kind == "cache") return ReadDerived(L, index, kind);
   ASSIGN_OR_RETURN(const data::SourceDef* def, data::FindSource(kind));
   ASSIGN_OR_RETURN(data::FieldMap values, ReadFields(L, session, index, kind, def->fields));
   RETURN_IF_ERROR(data::CheckFields(def->class_name, def->fields, values).status());
@@ -388,6 +429,35 @@ StatusOr<std::map<std::string, data::Padding>> ReadPadding(lua_State* L, int ind
   return paddings;
 }
 
+// The operations "code", "weighted" and "mix".
+Status AppendSampleOp(lua_State* L, Session& session, int index, const std::string& kind, data::Dataset* d) {
+  FieldReader fields(L, index, kind);
+  if (kind == "code") {
+    data::CallOp op;
+    ASSIGN_OR_RETURN(op.code, ReadCode(L, session, index));
+    ASSIGN_OR_RETURN(op.inputs, FieldStrings(L, index, "inputs"));
+    ASSIGN_OR_RETURN(op.outputs, FieldStrings(L, index, "outputs"));
+    *d = d->Call(std::move(op));
+  } else if (kind == "weighted") {
+    data::WeightedOp op;
+    std::vector<double> weights;
+    RETURN_IF_ERROR(
+        fields.Numbers("weights", &weights).Int("count", &op.count).Bool("replacement", &op.replacement).status());
+    op.weights = std::make_shared<const std::vector<double>>(std::move(weights));
+    *d = d->Weighted(std::move(op));
+  } else {
+    data::MixOp op;
+    RETURN_IF_ERROR(fields.Bool("box", &op.cut)
+                        .Number("alpha", &op.alpha)
+                        .Number("prob", &op.prob)
+                        .String("image", &op.image)
+                        .String("label", &op.label)
+                        .status());
+    *d = d->Mix(std::move(op));
+  }
+  return absl::OkStatus();
+}
+
 Status AppendOp(lua_State* L, Session& session, int index, DatasetHandle* handle) {
   const StackGuard guard(L);
   index = AbsoluteIndex(L, index);
@@ -410,6 +480,7 @@ Status AppendOp(lua_State* L, Session& session, int index, DatasetHandle* handle
     return absl::OkStatus();
   }
   int64_t n = 0;
+  if (kind == "code" || kind == "weighted" || kind == "mix") return AppendSampleOp(L, session, index, kind, &d);
   if (kind == "project" || kind == "rename") {
     ASSIGN_OR_RETURN(std::vector<std::string> columns, FieldStrings(L, index, "columns"));
     ASSIGN_OR_RETURN(std::vector<std::string> names, FieldStrings(L, index, "names"));
@@ -436,8 +507,9 @@ Status AppendOp(lua_State* L, Session& session, int index, DatasetHandle* handle
     RETURN_IF_ERROR(fields.Int("count", &n).status());
     d = kind == "repeat" ? d.Repeat({n}) : kind == "take" ? d.Take({n}) : d.Skip({n});
   } else {
-    return Unknown("operation", kind,
-                   {"map", "shuffle", "batch", "repeat", "take", "skip", "project", "rename", "keep"});
+    return Unknown(
+        "operation", kind,
+        {"map", "shuffle", "batch", "repeat", "take", "skip", "project", "rename", "keep", "code", "weighted", "mix"});
   }
   return absl::OkStatus();
 }
@@ -498,9 +570,9 @@ void PushFieldValue(lua_State* L, const data::FieldValue& value) {
 
 // A field as mslua.args describes one.
 void PushField(lua_State* L, const data::FieldDef& field) {
-  static constexpr const char* kKinds[] = {"boolean",        "integer",          "number",  "string",
-                                           "number|numbers", "integer|integers", "strings", "string|strings",
-                                           "table",          "table|tensor",     "function"};  // by FieldType
+  static constexpr const char* kKinds[] = {"boolean",        "integer",          "number",         "string",
+                                           "number|numbers", "integer|integers", "strings",        "string|strings",
+                                           "table",          "table|tensor",     "function|string"};  // by FieldType
   lua_newtable(L);
   PushString(L, field.name);
   lua_rawseti(L, -2, 1);
@@ -711,6 +783,15 @@ StatusOr<int> PlaceOfSample(lua_State* L, Session& session) {
   return 1;
 }
 
+// class_names(): the names of labels 0, 1, ... as the source knows them; nil where it knows none.
+StatusOr<int> ClassNames(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(const DatasetObject d, Self(L));
+  ASSIGN_OR_RETURN(const auto pipeline, d->OpenWhole(session));
+  const std::vector<std::string> names = pipeline->class_names();
+  names.empty() ? lua_pushnil(L) : PushStrings(L, names);
+  return 1;
+}
+
 // length(): samples, whatever ranks share; nil where only running the source tells.
 StatusOr<int> CountSamples(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(const DatasetObject d, Self(L));
@@ -790,6 +871,7 @@ void OpenDatasets(lua_State* L) {
                    {"schema", Entry<Schema>},
                    {"place", Entry<PlaceOfSample>},
                    {"sample", Entry<ReadSample>},
+                   {"class_names", Entry<ClassNames>},
                    {"length", Entry<CountSamples>},
                    {"iterator", Entry<MakeIterator>}});
   lua_setfield(L, -2, "__index");

@@ -4,6 +4,7 @@
 
 #include "lua/core_module.h"
 #include "lua/execute_lua.h"
+#include "lua/sample_code_lua.h"
 #include "luajit-2.1/lua.hpp"
 
 namespace mslua {
@@ -11,6 +12,7 @@ namespace mslua {
 StatusOr<std::unique_ptr<Session>> OpenSession(SessionOptions options) {
   ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Create(std::move(options)));
   lua_State* L = session->lua();
+  SetSessionOpener(L, OpenSession);
   OpenExecute(L);
   lua_getglobal(L, "package");
   lua_getfield(L, -1, "preload");

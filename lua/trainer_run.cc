@@ -2,6 +2,8 @@
 
 #include <pthread.h>
 
+#include "core/base/parallel_for.h"
+#include "core/sharding/search/measured.h"
 #include "lua/compile_graph.h"
 #include "lua/device.h"
 #include "lua/lua_stack.h"
@@ -26,6 +28,9 @@ TrainingFlags FlagsOf(Session& session) {
   flags.json = OptionBool(L, "json");
   flags.tune = OptionBool(L, "tune");
   flags.may_attach = OptionInt(L, "no_attach") == 0;
+  flags.profile = OptionString(L, "profile");
+  if (const auto measured = MeasuredFlops(); measured && OptionString(L, "device") != "cuda")
+    flags.peak_flops = *measured * ComputeThreads();
   return flags;
 }
 

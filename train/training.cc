@@ -26,6 +26,7 @@
 #include "train/attaching.h"
 #include "train/json_string.h"
 #include "train/notice.h"
+#include "train/profile_hook.h"
 #include "train/run_folder.h"
 #include "train/save_agreement.h"
 #include "train/saved_tensors.h"
@@ -265,10 +266,22 @@ Status Training::AddHooks() {
   RETURN_IF_ERROR(AddCheckpoints());
   AddWatchers();
   if (!FindPrints(spec_.graph->graph).empty()) Add(std::make_unique<PrintHook>(&progress(), rank_.prefix));
+  if (!rank_.flags.profile.empty()) RETURN_IF_ERROR(AddProfile());
   if (auto hook = spec_.user_hook ? spec_.user_hook(&progress()) : nullptr) {
     user_hook_ = Add(std::move(hook));
     user_hook_->InFolder(directory_.path());
   }
+  return absl::OkStatus();
+}
+
+// --profile S:N
+Status Training::AddProfile() {
+  ASSIGN_OR_RETURN(const ProfiledSteps steps, ParseProfiledSteps(rank_.flags.profile));
+  if (first() && directory_.path().empty())
+    return absl::InvalidArgumentError("--profile: this run has no folder to write a trace to");
+  endpoint::TrainingView view = View();
+  ConnectRanks(spec_, rank_, &view);
+  Add(std::make_unique<ProfileHook>(&progress(), steps, view.rank, directory_.path(), view.gather));
   return absl::OkStatus();
 }
 
@@ -329,6 +342,7 @@ void Training::AddStatusLine() {
   options.rows = static_cast<double>(GlobalRows());
   options.tokens = options.rows * TokensOfSample(*data_.pipeline);
   options.max_steps = spec_.options.max_steps;
+  options.peak_flops = rank_.flags.peak_flops;
   Add(std::make_unique<StatusLine>(&progress(), options));
 }
 

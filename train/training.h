@@ -52,6 +52,7 @@ class Training {
   StatusOr<std::unique_ptr<MetricsHook>> MakeMetrics();
   Status AddEvaluation();
   void AddStatusLine();
+  Status AddProfile();
   Status AddCheckpoints();
   void AddWatchers();
   template <typename Hook>

@@ -118,6 +118,8 @@ struct TrainingFlags {
   bool json = false;        // lines of the console are objects
   bool tune = false;        // kernels are measured
   bool may_attach = true;
+  std::string profile;    // "S:N": N steps from step S on; empty: none
+  double peak_flops = 0;  // operations a second that this rank can do, as `doctor --calibrate` measured; 0: not known
 };
 
 // The rank that trains. Everything outlives the training.

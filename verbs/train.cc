@@ -10,7 +10,7 @@ DEFINE_string(progress, "auto", "the live status line; auto: on a terminal");
 DEFINE_string(log_every, "1", "print the loss every N steps or once an epoch");
 DEFINE_int64(fast_dev_run, 0, "N steps of training and of eval, nothing saved");
 DEFINE_int64(overfit, 0, "train on the first N batches only");
-DEFINE_string(profile, "", "profile N steps from step S");
+DEFINE_string(profile, "", "trace N steps from step S, for Perfetto");
 DEFINE_string(recover, "off", "start again when a rank has died");
 DEFINE_int64(max_restarts, -1, "restarts in all; without it no limit");
 DEFINE_bool(attach, true, "open an endpoint for attach");
@@ -29,7 +29,7 @@ MSLUA_VERB(train) {
                             Text(FLAGS_init_from, "last|best|PATH"), IntegerOrWord(FLAGS_log_every, "N|epoch"),
                             OneOf(FLAGS_progress, "auto|on|off"), MaxSteps(),
                             Integer(FLAGS_fast_dev_run, "N", 1).Bare("1"), Integer(FLAGS_overfit, "N", 1),
-                            Text(FLAGS_profile, "S:N").NotBuilt(),
+                            Text(FLAGS_profile, "S:N"),
                             OneOf(FLAGS_recover, "off|memory|disk").Bare("memory"), Integer(FLAGS_max_restarts, "N", 0),
                             Switch(FLAGS_attach).Help("open no endpoint for attach")});
   verb.examples = {"mslua train recipes/quickstart.lua -n 2 --recover",

@@ -19,8 +19,8 @@ const char* Name(const Transform& transform) {
 }
 
 const char* Name(const Op& op) {
-  static constexpr const char* kNames[] = {"map",  "shuffle", "batch",  "repeat", "take",
-                                           "skip", "project", "rename", "filter"};
+  static constexpr const char* kNames[] = {"map",     "shuffle", "batch",  "repeat",   "take", "skip",
+                                           "project", "rename",  "filter", "weighted", "map",  "map"};
   static_assert(std::size(kNames) == std::variant_size_v<Op>);
   return kNames[op.index()];
 }

@@ -138,7 +138,30 @@ struct RenameOp {
 struct KeepOp {
   std::shared_ptr<const std::vector<int64_t>> samples;  // numbers from 0
 };
-using Op = std::variant<MapOp, ShuffleOp, BatchOp, RepeatOp, TakeOp, SkipOp, ProjectOp, RenameOp, KeepOp>;
+// `count` elements drawn by their weights, other ones in each epoch. Not for datasets that are sharded by hand, and
+// before batch.
+struct WeightedOp {
+  std::shared_ptr<const std::vector<double>> weights;  // of each element, not negative; their sum is positive
+  int64_t count = 0;                                   // 0: as many as there are
+  bool replacement = true;                             // an element may be drawn again
+};
+// The code's function gets the columns `inputs` of a sample, and what it gives becomes the columns `outputs`: they take
+// the place of the first input; with as many outputs as inputs, of each. Before batch.
+struct CallOp {
+  std::shared_ptr<const SampleCode> code;
+  std::vector<std::string> inputs;   // empty: the first column
+  std::vector<std::string> outputs;  // empty: as the inputs
+};
+// Mixes each row of a batch with the row before it, of the first with the last: torchvision's MixUp and CutMix. The
+// labels, vectors of floats such as OneHot gives, are mixed in the same proportion.
+struct MixOp {
+  bool cut = false;  // a box of the image is replaced; else the whole image is blended
+  double alpha = 1;  // the proportion is drawn from Beta(alpha, alpha), once for a batch
+  double prob = 1;   // how likely a batch is mixed
+  std::string image, label;
+};
+using Op = std::variant<MapOp, ShuffleOp, BatchOp, RepeatOp, TakeOp, SkipOp, ProjectOp, RenameOp, KeepOp, WeightedOp,
+                        CallOp, MixOp>;
 const char* Name(const Op& op);
 
 // The description. A value: each method returns a longer one and leaves this one alone.
@@ -156,6 +179,9 @@ class Dataset {
   Dataset Project(ProjectOp op) const { return With(std::move(op)); }
   Dataset Rename(RenameOp op) const { return With(std::move(op)); }
   Dataset Keep(KeepOp op) const { return With(std::move(op)); }
+  Dataset Weighted(WeightedOp op) const { return With(std::move(op)); }
+  Dataset Call(CallOp op) const { return With(std::move(op)); }
+  Dataset Mix(MixOp op) const { return With(std::move(op)); }
 
   const Source& source() const { return *source_; }
   const Sharding& sharding() const { return sharding_; }

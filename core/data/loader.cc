@@ -7,9 +7,12 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "core/base/parallel_for.h"
 
 namespace mslua::data {
 namespace {
+
+constexpr auto kLook = std::chrono::milliseconds(200);  // how often a wait for users' code asks how long it takes
 
 // A column of a batch.
 AlignedMemory Allocate(int64_t bytes) {
@@ -22,70 +25,114 @@ AlignedMemory Allocate(int64_t bytes) {
 
 Loader::Loader(std::shared_ptr<const Pipeline> pipeline, const LoaderOptions& options)
     : pipeline_(std::move(pipeline)),
-      workers_(pipeline_->foreign() || pipeline_->immediate() ? 0 : std::max(options.workers, 0)) {
-  const int ahead = options.prefetch > 0 ? options.prefetch : workers_ + 1;
-  // One more for the batch that the caller holds.
-  slots_.resize(workers_ == 0 ? 1 : static_cast<size_t>(ahead) + 1);
-  for (Slot& slot : slots_) {
-    for (const Column& column : pipeline_->schema()) {
-      slot.memory.emplace_back(Allocate(column.type.bytes()));
-      slot.columns.push_back(slot.memory.back().get());
-    }
-  }
+      workers_(pipeline_->foreign() || pipeline_->immediate() ? 0 : std::max(options.workers, 0)),
+      ahead_(options.prefetch > 0 ? options.prefetch : workers_ + 1) {
+  MakeShared();
   Start();
 }
 
 Loader::~Loader() { Stop(); }
 
+void Loader::MakeShared() {
+  shared_ = std::make_shared<Shared>();
+  shared_->pipeline = pipeline_;
+  // One more for the batch that the caller holds.
+  shared_->slots.resize(workers_ == 0 ? 1 : static_cast<size_t>(ahead_) + 1);
+  for (Slot& slot : shared_->slots) {
+    for (const Column& column : pipeline_->schema()) {
+      slot.memory.emplace_back(Allocate(column.type.bytes()));
+      slot.columns.push_back(slot.memory.back().get());
+    }
+  }
+}
+
 void Loader::Start() {
-  claimed_ = released_ = position_.epoch * pipeline_->size() + position_.batch;
-  stop_ = false;
-  for (Slot& slot : slots_) slot.ready = false;
-  for (int i = 0; i < workers_; ++i) threads_.emplace_back([this] { Work(); });
+  shared_->claimed = shared_->released = position_.epoch * pipeline_->size() + position_.batch;
+  shared_->stop = false;
+  for (Slot& slot : shared_->slots) slot.ready = false;
+  shared_->running = workers_;
+  for (int i = 0; i < workers_; ++i) {
+    auto calls = std::make_shared<CodeCalls>();
+    threads_.push_back({std::thread([shared = shared_, calls] { Work(shared.get(), calls.get()); }), calls});
+  }
 }
 
 void Loader::Stop() {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    stop_ = true;
+  std::unique_lock<std::mutex> lock(shared_->mutex);
+  shared_->stop = true;
+  shared_->work.notify_all();
+  const auto ended = [&] { return shared_->running == 0; };
+  while (pipeline_->runs_code() && overdue_.ok() && !ended()) {
+    if (shared_->done.wait_for(lock, kLook, ended)) break;
+    lock.unlock();
+    overdue_ = Overdue();
+    lock.lock();
   }
-  work_.notify_all();
-  for (std::thread& thread : threads_) thread.join();
+  // A thread in a call that never returns keeps what it uses; so may others beside it.
+  const bool leave = !overdue_.ok() && !shared_->done.wait_for(lock, kLook, ended);
+  lock.unlock();
+  for (Worker& worker : threads_) leave ? worker.thread.detach() : worker.thread.join();
   threads_.clear();
+  if (leave) MakeShared();
+  overdue_ = absl::OkStatus();
 }
 
-void Loader::Work() {
-  Pipeline::Scratch scratch;
+void Loader::Work(Shared* shared, CodeCalls* calls) {
+  // Tensors of users' code are small: one thread each.
+  if (shared->pipeline->runs_code()) SetComputeThreads(1);
+  const Pipeline& pipeline = *shared->pipeline;
+  Pipeline::Scratch scratch(calls);
   Pipeline::Sequence unused;
-  const int64_t size = pipeline_->size();
-  std::unique_lock<std::mutex> lock(mutex_);
-  for (;;) {
+  const int64_t size = pipeline.size();
+  std::unique_lock<std::mutex> lock(shared->mutex);
+  while (true) {
     // A batch of epoch e + 2 waits until epoch e is used up: its order takes the place of e's.
-    work_.wait(lock, [&] {
-      return stop_ ||
-             (claimed_ < released_ + static_cast<int64_t>(slots_.size()) && claimed_ / size <= released_ / size + 1);
+    shared->work.wait(lock, [&] {
+      return shared->stop || (shared->claimed < shared->released + static_cast<int64_t>(shared->slots.size()) &&
+                              shared->claimed / size <= shared->released / size + 1);
     });
-    if (stop_) return;
-    const int64_t number = claimed_++;
-    Pipeline::Epoch& epoch = epochs_[number / size % 2];
+    if (shared->stop) break;
+    const int64_t number = shared->claimed++;
+    Pipeline::Epoch& epoch = shared->epochs[number / size % 2];
     // Under the lock: the others need it too, and it happens once an epoch.
-    if (epoch.number != number / size) pipeline_->MakeEpoch(number / size, &epoch);
-    Slot& slot = slots_[number % slots_.size()];
+    if (epoch.number != number / size) pipeline.MakeEpoch(number / size, &epoch);
+    Slot& slot = shared->slots[number % shared->slots.size()];
     lock.unlock();
-    StatusOr<int64_t> valid = pipeline_->Fill(epoch, number % size, &scratch, &unused, slot.columns);
+    StatusOr<int64_t> valid = pipeline.Fill(epoch, number % size, &scratch, &unused, slot.columns);
     lock.lock();
     slot.status = valid.status();
     slot.valid = valid.ok() ? *valid : 0;
     slot.ready = true;
-    done_.notify_one();
+    shared->done.notify_one();
   }
+  --shared->running;
+  shared->done.notify_one();
 }
 
 Status Loader::FillInline(Slot* slot) {
-  Pipeline::Epoch& epoch = epochs_[0];
+  Pipeline::Epoch& epoch = shared_->epochs[0];
   if (epoch.number != position_.epoch) pipeline_->MakeEpoch(position_.epoch, &epoch);
   ASSIGN_OR_RETURN(slot->valid, pipeline_->Fill(epoch, position_.batch, &scratch_, &sequence_, slot->columns));
   return absl::OkStatus();
+}
+
+Status Loader::Overdue() const {
+  for (const Worker& worker : threads_) RETURN_IF_ERROR(worker.calls->Overdue());
+  return absl::OkStatus();
+}
+
+Status Loader::WaitFor(const Slot& slot, std::unique_lock<std::mutex>* lock) {
+  const auto ready = [&] { return slot.ready; };
+  if (!pipeline_->runs_code()) {
+    shared_->done.wait(*lock, ready);
+    return slot.status;
+  }
+  while (overdue_.ok() && !shared_->done.wait_for(*lock, kLook, ready)) {
+    lock->unlock();
+    overdue_ = Overdue();
+    lock->lock();
+  }
+  return overdue_.ok() ? slot.status : overdue_;
 }
 
 StatusOr<bool> Loader::Next(Batch* batch) {
@@ -94,19 +141,18 @@ StatusOr<bool> Loader::Next(Batch* batch) {
     return false;
   }
   const int64_t number = position_.epoch * pipeline_->size() + position_.batch;
-  Slot& slot = slots_[number % slots_.size()];
+  Slot& slot = shared_->slots[number % shared_->slots.size()];
   const auto start = std::chrono::steady_clock::now();
   if (workers_ == 0) {
     RETURN_IF_ERROR(FillInline(&slot));
   } else {
-    std::unique_lock<std::mutex> lock(mutex_);
-    if (released_ < number) {
-      slots_[released_ % slots_.size()].ready = false;
-      released_ = number;
-      work_.notify_all();
+    std::unique_lock<std::mutex> lock(shared_->mutex);
+    if (shared_->released < number) {
+      shared_->slots[shared_->released % shared_->slots.size()].ready = false;
+      shared_->released = number;
+      shared_->work.notify_all();
     }
-    done_.wait(lock, [&] { return slot.ready; });
-    RETURN_IF_ERROR(slot.status);
+    RETURN_IF_ERROR(WaitFor(slot, &lock));
   }
   wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   batch->position = position_;

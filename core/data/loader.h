@@ -14,7 +14,7 @@
 namespace mslua::data {
 
 struct LoaderOptions {
-  int workers = 1;   // threads; 0 fills batches in Next. A pipeline with a Generator always does
+  int workers = 1;   // threads; 0 fills batches in Next. A pipeline that is foreign() always does
   int prefetch = 0;  // batches kept ready or in the making; 0 stands for workers + 1
 };
 
@@ -43,7 +43,8 @@ class Loader {
   const Pipeline& pipeline() const { return *pipeline_; }
 
   // The next batch; its memory is valid until the next call of Next or Seek. False, once, at an epoch's
-  // end: the call after it begins the next epoch. An error (file and record) stays until Seek.
+  // end: the call after it begins the next epoch. An error (file and record) stays until Seek. One is code of users
+  // that does not return (CodeCalls::Overdue): its thread is left alone then.
   StatusOr<bool> Next(Batch* batch);
 
   // Of the batch that Next gives next; {e, Pipeline::size()} before the end of epoch e is reported.
@@ -62,29 +63,45 @@ class Loader {
     bool ready = false;
     Status status;
   };
+  // What the threads use. Each holds it, for one that is left alone may outlive the loader.
+  struct Shared {
+    std::shared_ptr<const Pipeline> pipeline;
+    std::vector<Slot> slots;  // batch number t goes to slot t % slots
+    // A batch's number counts on over epochs. Guarded by mutex while threads run.
+    std::mutex mutex;
+    std::condition_variable work;  // there may be a batch to fill
+    std::condition_variable done;  // one was filled, or a thread has ended
+    int64_t claimed = 0;           // number of the next batch to fill
+    int64_t released = 0;          // batches before this number are no longer used
+    bool stop = false;
+    int running = 0;            // threads
+    Pipeline::Epoch epochs[2];  // by parity: a batch is filled at most one epoch ahead of its use
+  };
+  struct Worker {
+    std::thread thread;
+    std::shared_ptr<CodeCalls> calls;
+  };
 
+  void MakeShared();
   void Start();
   void Stop();
-  void Work();
+  static void Work(Shared* shared, CodeCalls* calls);
   Status FillInline(Slot* slot);
+  // Until the slot is ready, or a thread's code is overdue.
+  Status WaitFor(const Slot& slot, std::unique_lock<std::mutex>* lock);
+  // Of the threads' calls: OK, or the error of one that takes too long.
+  Status Overdue() const;
 
   const std::shared_ptr<const Pipeline> pipeline_;
   const int workers_;
-  std::vector<Slot> slots_;  // batch number t goes to slot t % slots
+  const int ahead_;
+  std::shared_ptr<Shared> shared_;
   Position position_;
   double wait_seconds_ = 0;
   Pipeline::Sequence sequence_;
   Pipeline::Scratch scratch_;  // for filling inline
-
-  // A batch's number counts on over epochs. Guarded by mutex_ while threads run.
-  std::mutex mutex_;
-  std::condition_variable work_;  // there may be a batch to fill
-  std::condition_variable done_;  // one was filled
-  int64_t claimed_ = 0;           // number of the next batch to fill
-  int64_t released_ = 0;          // batches before this number are no longer used
-  bool stop_ = false;
-  Pipeline::Epoch epochs_[2];  // by parity: a batch is filled at most one epoch ahead of its use
-  std::vector<std::thread> threads_;
+  std::vector<Worker> threads_;
+  Status overdue_;  // once a thread is left alone
 };
 
 // An error of the computation on `batch`, a batch of `loader`: where it names a record of a column (payload

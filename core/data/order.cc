@@ -1,6 +1,9 @@
 #include "core/data/order.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/rng.h"
@@ -35,6 +38,39 @@ void Keep(std::vector<T>* all, size_t begin, int64_t take) {
   all->resize(begin + std::min<size_t>(static_cast<size_t>(take), all->size() - begin));
 }
 
+// Numbers of the elements that are drawn, from 0. `sums`: the weights up to each element, added.
+std::vector<size_t> DrawWeighted(const WeightedOp& op, const std::vector<double>& sums, uint64_t seed,
+                                 uint64_t stream) {
+  constexpr uint64_t kSteps = uint64_t{1} << 53;
+  const auto uniform = [&](uint64_t i) {  // in [0, 1)
+    return static_cast<double>(UniformIntAt(seed, stream, i, kSteps)) / static_cast<double>(kSteps);
+  };
+  const auto count = static_cast<size_t>(op.count);
+  std::vector<size_t> drawn(count);
+  if (op.replacement) {
+    // Below the sum after rounding too, so that no element of weight 0 is found.
+    const double most = std::nextafter(sums.back(), 0.0);
+    for (size_t i = 0; i < count; ++i) {
+      const auto at = std::upper_bound(sums.begin(), sums.end(), std::min(uniform(i) * sums.back(), most));
+      drawn[i] = static_cast<size_t>(at - sums.begin());
+    }
+    return drawn;
+  }
+  // The largest of u^(1/w), in that order, have the distribution of draws one after another (Efraimidis and Spirakis,
+  // "Weighted random sampling with a reservoir", 2006). Its logarithm does not underflow.
+  std::vector<std::pair<double, size_t>> keys(sums.size());
+  for (size_t i = 0; i < sums.size(); ++i) {
+    const double weight = (*op.weights)[i];
+    keys[i] = {weight > 0 ? std::log1p(-uniform(i)) / weight : -std::numeric_limits<double>::infinity(), i};
+  }
+  const auto first = [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first > b.first : a.second < b.second;
+  };
+  std::partial_sort(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(count), keys.end(), first);
+  for (size_t i = 0; i < count; ++i) drawn[i] = keys[i].second;
+  return drawn;
+}
+
 int64_t CountOf(const Op& op) {
   if (const auto* shuffle = std::get_if<ShuffleOp>(&op)) return shuffle->buffer_size;
   if (const auto* batch = std::get_if<BatchOp>(&op)) return batch->size;
@@ -63,8 +99,12 @@ StatusOr<Order> Order::Make(int64_t size, Sharding sharding, const std::vector<O
   for (size_t i = 0; i < ops.size(); ++i) {
     const Op& op = ops[i];
     if (std::holds_alternative<MapOp>(op) || std::holds_alternative<ProjectOp>(op) ||
-        std::holds_alternative<RenameOp>(op))
+        std::holds_alternative<RenameOp>(op) || std::holds_alternative<CallOp>(op) || std::holds_alternative<MixOp>(op))
       continue;
+    if (const auto* weighted = std::get_if<WeightedOp>(&op)) {
+      RETURN_IF_ERROR(order.AddWeighted(*weighted, i, &n));
+      continue;
+    }
     if (const auto* keep = std::get_if<KeepOp>(&op)) {
       RETURN_IF_ERROR(order.AddKept(*keep, i, &n));
       continue;
@@ -130,6 +170,8 @@ Status Order::AddKept(const KeepOp& op, size_t name, int64_t* n) {
         "the parts of num_shards would be of different length: leave num_shards out, ranks share the samples");
   bool shuffled = false;
   for (const Op& before : ops_) {
+    if (std::holds_alternative<WeightedOp>(before))
+      return refuse("how many samples are left would differ from epoch to epoch: call them before weighted");
     const bool cuts = std::holds_alternative<TakeOp>(before) || std::holds_alternative<SkipOp>(before);
     if (shuffled && cuts)
       return refuse(
@@ -150,6 +192,44 @@ Status Order::AddKept(const KeepOp& op, size_t name, int64_t* n) {
   Append(ops_.size(), 0, &pass, &first);
   *n = static_cast<int64_t>(first.samples.size());
   if (*n == 0) return refuse("no sample is left");
+  return absl::OkStatus();
+}
+
+Status Order::AddWeighted(const WeightedOp& op, size_t name, int64_t* n) {
+  const auto refuse = [](const std::string& what) {
+    return absl::InvalidArgumentError(absl::StrCat("weighted: ", what));
+  };
+  if (batch_ != nullptr) return refuse("call it before batch");
+  if (sharding_.num_shards > 0)
+    return refuse(
+        "each part of num_shards would draw from its own samples: leave num_shards out, ranks share the samples");
+  for (const Op& before : ops_) {
+    if (std::holds_alternative<ShuffleOp>(before) || std::holds_alternative<WeightedOp>(before))
+      return refuse(absl::StrCat("weights belong to samples in their order: call it before ", Name(before)));
+  }
+  if (static_cast<int64_t>(op.weights->size()) != *n)
+    return refuse(absl::StrCat("expected a weight for each of ", *n, " samples, got ", op.weights->size()));
+  std::vector<double> sums;
+  double sum = 0;
+  int64_t positive = 0;
+  for (size_t i = 0; i < op.weights->size(); ++i) {
+    const double weight = (*op.weights)[i];
+    if (!(weight >= 0) || std::isinf(weight))
+      return refuse(absl::StrCat("weights[", i + 1, "]: expected a number of at least 0, got ", weight));
+    positive += weight > 0;
+    sums.push_back(sum += weight);
+  }
+  if (!(sum > 0) || std::isinf(sum)) return refuse(absl::StrCat("expected a positive sum of weights, got ", sum));
+  const int64_t count = op.count > 0 ? op.count : *n;
+  if (!op.replacement && count > positive)
+    return refuse(absl::StrCat("num_samples: expected at most ", positive,
+                               ", the samples of positive weight, without replacement, got ", count));
+  if (count > kMaxSamples) return refuse(absl::StrCat("num_samples: ", count, " are more than an epoch may have"));
+  sums_[ops_.size()] = std::move(sums);
+  WeightedOp counted = op;
+  counted.count = *n = count;
+  ops_.emplace_back(std::move(counted));
+  names_.push_back(name);
   return absl::OkStatus();
 }
 
@@ -198,6 +278,11 @@ void Order::Append(size_t count, uint64_t epoch, Pass* pass, EpochOrder* order) 
     const auto lost = [&](uint32_t id) { return !kept[static_cast<size_t>(id % size_)]; };
     samples.erase(std::remove_if(samples.begin() + static_cast<std::ptrdiff_t>(first_sample), samples.end(), lost),
                   samples.end());
+  } else if (const auto* weighted = std::get_if<WeightedOp>(&op)) {
+    const uint64_t stream = StreamOf(absl::StrCat("data/weighted/", names_[count - 1]), epoch);
+    const std::vector<uint32_t> from(samples.begin() + static_cast<std::ptrdiff_t>(first_sample), samples.end());
+    samples.resize(first_sample);
+    for (const size_t i : DrawWeighted(*weighted, sums_.at(count - 1), pass->seed, stream)) samples.push_back(from[i]);
   } else if (const auto* take = std::get_if<TakeOp>(&op)) {
     grouped ? Keep(&groups, first_group, take->count) : Keep(&samples, first_sample, take->count);
   } else if (const auto* skip = std::get_if<SkipOp>(&op)) {

@@ -47,6 +47,7 @@ class Order {
   };
   // Adds the operation; *n is how many elements are left.
   Status AddKept(const KeepOp& op, size_t name, int64_t* n);
+  Status AddWeighted(const WeightedOp& op, size_t name, int64_t* n);
   // Appends what the first `count` operations give.
   void Append(size_t count, uint64_t epoch, Pass* pass, EpochOrder* order) const;
 
@@ -54,7 +55,8 @@ class Order {
   Sharding sharding_;
   std::vector<Op> ops_;                                              // all but map
   std::map<size_t, std::shared_ptr<const std::vector<bool>>> kept_;  // by place in ops_: which samples stay
-  std::vector<uint64_t> names_;  // of the shuffles: their place among all operations
+  std::map<size_t, std::vector<double>> sums_;  // by place in ops_: the weights of the elements up to each, added
+  std::vector<uint64_t> names_;                 // of the shuffles: their place among all operations
   std::shared_ptr<const BatchOp> batch_;
   int64_t feeds_ = 1;
   int64_t samples_ = 0, groups_ = 0;

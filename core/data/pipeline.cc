@@ -6,12 +6,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/rng.h"
+#include "core/data/mix.h"
 
 namespace mslua::data {
 namespace {
 
 constexpr int64_t kImmediateBytes = 32 << 10;  // copied in a microsecond or two
 constexpr int64_t kMaxSequence = 100'000'000;  // more samples than this: taken for a sequence without end
+
+constexpr char kNoSampleByNumber[] =
+    ": the source is an iterator, which gives no sample by its number: give GeneratorDataset a length and function(i)";
 
 // Whether a sample is of that type, whose dimensions -1 are any.
 bool Fits(const TensorType& sample, const TensorType& type) {
@@ -35,8 +39,14 @@ StatusOr<std::shared_ptr<const Pipeline>> Pipeline::Open(const Dataset& dataset,
   auto pipeline = std::make_shared<Pipeline>();
   pipeline->options_ = options;
   pipeline->sharding_ = dataset.sharding();
+  if (options.part_of != nullptr) RETURN_IF_ERROR(pipeline->CheckPart(dataset));
   RETURN_IF_ERROR(pipeline->OpenSource(dataset.source()));
   const bool sequence = pipeline->generator_ != nullptr && !pipeline->generator_->random_access();
+  for (const Op& op : dataset.ops()) {
+    if (sequence && (options.part_of != nullptr || std::holds_alternative<WeightedOp>(op)))
+      return absl::InvalidArgumentError(
+          absl::StrCat(options.part_of != nullptr ? options.part_of : Name(op), kNoSampleByNumber));
+  }
   if (dataset.sharding().num_shards > 0 || sequence) pipeline->options_.feeds = 1, pipeline->options_.feed = 0;
   ASSIGN_OR_RETURN(pipeline->order_,
                    Order::Make(pipeline->source_size_, dataset.sharding(), dataset.ops(), pipeline->options_.feeds));
@@ -46,14 +56,45 @@ StatusOr<std::shared_ptr<const Pipeline>> Pipeline::Open(const Dataset& dataset,
         absl::StrCat("a batch of ", b, " does not divide into ", options.slices, " slices"));
   }
   pipeline->rows_ = b / options.slices;
-  RETURN_IF_ERROR(pipeline->CompileColumns(dataset.ops()));
+  const bool code = std::any_of(dataset.ops().begin(), dataset.ops().end(),
+                                [](const Op& op) { return std::holds_alternative<CallOp>(op); }) ||
+                    pipeline->runs_code();
+  if (pipeline->foreign() || !code) {
+    CodeCalls calls;
+    RETURN_IF_ERROR(pipeline->CompileColumns(dataset.ops(), &calls));
+  } else {
+    RETURN_IF_ERROR(CodeCalls::RunWatched(
+        [pipeline, ops = dataset.ops()](CodeCalls* calls) { return pipeline->CompileColumns(ops, calls); }));
+  }
   int64_t bytes = 0;
   for (const Column& column : pipeline->schema_) bytes += column.type.bytes();
-  const bool mapped = std::any_of(dataset.ops().begin(), dataset.ops().end(),
-                                  [](const Op& op) { return std::holds_alternative<MapOp>(op); });
+  const bool mapped = std::any_of(dataset.ops().begin(), dataset.ops().end(), [](const Op& op) {
+    return std::holds_alternative<MapOp>(op) || std::holds_alternative<CallOp>(op);
+  });
   const bool in_memory = pipeline->reader_ != nullptr && pipeline->reader_->in_memory();
   pipeline->immediate_ = in_memory && !mapped && bytes <= kImmediateBytes;
   return std::shared_ptr<const Pipeline>(std::move(pipeline));
+}
+
+Status Pipeline::CheckPart(const Dataset& dataset) const {
+  const auto refuse = [&](const std::string& what) {
+    return absl::InvalidArgumentError(absl::StrCat(options_.part_of, ": ", what));
+  };
+  if (dataset.sharding().num_shards > 0)
+    return refuse("a part is sharded: leave num_shards out, ranks share the samples of the result");
+  for (const Op& op : dataset.ops()) {
+    if (std::holds_alternative<BatchOp>(op)) return refuse("a part is batched already: batch the result");
+    if (std::holds_alternative<ShuffleOp>(op) || std::holds_alternative<WeightedOp>(op))
+      return refuse(absl::StrCat("a part is shuffled: call ", Name(op), " on the result"));
+    const auto* map = std::get_if<MapOp>(&op);
+    for (size_t i = 0; map != nullptr && i < map->transforms.size(); ++i) {
+      if (IsRandom(map->transforms[i]))
+        return refuse(absl::StrCat("the random transform ", Name(map->transforms[i]),
+                                   " comes before, and would be the same in every epoch: call map with it after ",
+                                   options_.part_of));
+    }
+  }
+  return absl::OkStatus();
 }
 
 Status Pipeline::OpenSource(const Source& source) {
@@ -136,7 +177,7 @@ Status CheckNames(const std::vector<ColumnState>& columns, const Op& op) {
   return absl::OkStatus();
 }
 
-Status ApplyMap(const MapOp& map, std::vector<ColumnState>* columns) {
+Status ApplyMap(const MapOp& map, size_t stage, std::vector<ColumnState>* columns) {
   std::vector<size_t> found;
   for (const std::string& name : map.columns) {
     ASSIGN_OR_RETURN(const size_t k, FindColumn(*columns, map, name));
@@ -158,17 +199,18 @@ Status ApplyMap(const MapOp& map, std::vector<ColumnState>* columns) {
     }
     for (size_t t = 0; t < map.transforms.size(); ++t) {
       c.transforms.push_back(map.transforms[t]);
-      c.places.push_back(absl::StrCat(first.name, "/", first.transforms.size() + t));
+      c.places.push_back(absl::StrCat(first.name, "/", first.transforms.size() + t, stage > 0 ? "/after " : "",
+                                      stage > 0 ? absl::StrCat(stage) : ""));
     }
   }
   for (size_t i = 0; i < map.names.size(); ++i) (*columns)[found[i]].name = map.names[i];
   return CheckNames(*columns, map);
 }
 
-// What the operation does to columns.
-Status ApplyToColumns(const Op& op, std::vector<ColumnState>* columns) {
+// What the operation does to columns, behind `stage` calls of code.
+Status ApplyToColumns(const Op& op, size_t stage, std::vector<ColumnState>* columns) {
   if (const auto* map = std::get_if<MapOp>(&op)) {
-    return ApplyMap(*map, columns);
+    return ApplyMap(*map, stage, columns);
   } else if (const auto* batch = std::get_if<BatchOp>(&op)) {
     for (const auto& [name, padding] : batch->padding) {
       ASSIGN_OR_RETURN(const size_t k, FindColumn(*columns, op, name));
@@ -235,31 +277,138 @@ void CopyPadded(const TensorType& from, const uint8_t* in, const TensorType& to,
 
 }  // namespace
 
-void Pipeline::FreeShapes(const std::vector<ColumnState>& columns) {
-  for (size_t k = 0; k < source_columns_.size(); ++k) {
+void Pipeline::FreeShapes(const std::vector<ColumnState>& columns, bool last, std::vector<Column>* made) const {
+  for (size_t k = 0; k < made->size(); ++k) {
     bool padded = false, whole = false, images = false;
     for (const ColumnState& c : columns) {
       if (c.source != k) continue;
-      (c.padding ? padded : whole) = true;
+      (c.padding || !last || options_.part_of != nullptr ? padded : whole) = true;
       images |= std::any_of(c.transforms.begin(), c.transforms.end(), ImageChain::IsVision);
     }
-    Shape& shape = source_columns_[k].type.shape;
+    Shape& shape = (*made)[k].type.shape;
     for (size_t d = 0; d < shape.size() && padded && !whole; ++d) {
       if (!images || d < 2) shape[d] = -1;  // an image keeps its channels
     }
   }
 }
 
-Status Pipeline::CompileColumns(const std::vector<Op>& ops) {
+Status Pipeline::AddStage(const CallOp& op, size_t place, std::vector<ColumnState>* columns, Scratch* first) {
+  const bool made_by_code = !stages_.empty() || generator_ != nullptr || reader_->runs_code();
+  if (made_by_code) FreeShapes(*columns, /*last=*/false, &LastColumns());
+  Stage stage;
+  stage.code = op.code;
+  stage.stream = absl::StrCat("data/map/", place);
+  std::vector<std::string> inputs = op.inputs;
+  if (inputs.empty()) inputs.push_back((*columns)[0].name);
+  for (const std::string& name : inputs) {
+    ASSIGN_OR_RETURN(const size_t k, FindColumn(*columns, op, name));
+    if ((*columns)[k].padding)
+      return absl::InvalidArgumentError("map: a file of Lua gets samples, not batches: call it before batch");
+    stage.inputs.push_back(k);
+  }
+  const std::vector<std::string>& outputs = op.outputs.empty() ? inputs : op.outputs;
+  stage.outputs = outputs.size();
+  for (ColumnState& c : *columns) {
+    ASSIGN_OR_RETURN(ColumnChain chain, ColumnChain::Make(LastColumns()[c.source], c.transforms, c.places));
+    stage.chains.push_back(std::move(chain));
+    stage.from.push_back(c.source);
+  }
+  // The results take the place of the first column that the code gets; with equal numbers, of each.
+  std::vector<ColumnState> next;
+  const auto keep = [&](int from, std::string name) {
+    stage.columns.push_back(from);
+    next.push_back({std::move(name), next.size(), {}, {}, {}});
+  };
+  for (size_t k = 0; k < columns->size(); ++k) {
+    const auto input = std::find(stage.inputs.begin(), stage.inputs.end(), k);
+    if (input == stage.inputs.end()) {
+      keep(static_cast<int>(k), (*columns)[k].name);
+    } else if (outputs.size() == inputs.size()) {
+      const size_t i = static_cast<size_t>(input - stage.inputs.begin());
+      keep(-1 - static_cast<int>(i), outputs[i]);
+    } else if (k == stage.inputs[0]) {
+      for (size_t i = 0; i < outputs.size(); ++i) keep(-1 - static_cast<int>(i), outputs[i]);
+    }
+  }
+  *columns = std::move(next);
+  RETURN_IF_ERROR(CheckNames(*columns, op));
+  stages_.push_back(std::move(stage));
+  // The types of what the code gives are those of the first sample.
+  const size_t s = stages_.size() - 1;
+  Epoch epoch;
+  MakeEpoch(0, &epoch);
+  RETURN_IF_ERROR(RunStage(s, epoch.stages[s], 0, 0, first));
+  for (size_t k = 0; k < columns->size(); ++k) stages_[s].made.push_back({(*columns)[k].name, first->row[k].type});
+  for (size_t k = 0; k < columns->size(); ++k) {
+    const int from = stages_[s].columns[k];  // a column that stays keeps its dimensions that differ
+    if (from >= 0) stages_[s].made[k].type = stages_[s].chains[static_cast<size_t>(from)].out();
+  }
+  return absl::OkStatus();
+}
+
+Status Pipeline::AddMix(const MixOp& op, size_t place, const std::vector<ColumnState>& columns) {
+  const char* const name = op.cut ? "CutMixBatch" : "MixUpBatch";
+  if (!batched()) return absl::InvalidArgumentError(absl::StrCat(name, ": call batch first: it mixes rows of a batch"));
+  Mix mix;
+  mix.op = op;
+  mix.stream = absl::StrCat("data/", op.cut ? "cutmix/" : "mixup/", place);
+  ASSIGN_OR_RETURN(mix.image, FindColumn(columns, op, op.image));
+  ASSIGN_OR_RETURN(mix.label, FindColumn(columns, op, op.label));
+  mixes_.push_back(std::move(mix));
+  return absl::OkStatus();
+}
+
+Status Pipeline::CheckMixes() const {
+  for (const Mix& mix : mixes_) {
+    const TensorType &image = sample_types_[mix.image], &label = sample_types_[mix.label];
+    const char* const name = mix.op.cut ? "CutMixBatch" : "MixUpBatch";
+    if (image.dtype != DType::kF32 || (mix.op.cut && image.rank() != 3))
+      return absl::InvalidArgumentError(absl::StrCat(name, ": column '", mix.op.image, "': expected ",
+                                                     mix.op.cut ? "images of float32" : "float32", ", got ",
+                                                     ToString(image), ": Rescale or TypeCast makes it so"));
+    if (label.dtype != DType::kF32 || label.rank() != 1)
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, ": column '", mix.op.label, "': expected a float32 vector of the classes, got ",
+                       ToString(label), ": map {transforms.OneHot(n), transforms.TypeCast(ms.float32)} makes it so"));
+  }
+  return absl::OkStatus();
+}
+
+Status Pipeline::CompileColumns(const std::vector<Op>& ops, CodeCalls* calls) {
   if (source_columns_.empty()) return absl::InvalidArgumentError("the dataset has no column");
   std::vector<ColumnState> columns;
   for (size_t k = 0; k < source_columns_.size(); ++k) columns.push_back({source_columns_[k].name, k, {}, {}, {}});
-  for (const Op& op : ops) RETURN_IF_ERROR(ApplyToColumns(op, &columns));
-  if (generator_ != nullptr) FreeShapes(columns);
+  Scratch first(calls);
+  bool read = false;
+  const auto read_first = [&] {
+    if (read) return absl::OkStatus();
+    read = true;
+    first.row.resize(source_columns_.size());
+    Sequence unused;
+    return ReadSample(0, &first, &unused);
+  };
+  for (size_t i = 0; i < ops.size(); ++i) {
+    if (const auto* call = std::get_if<CallOp>(&ops[i])) {
+      if (std::any_of(ops.begin(), ops.begin() + static_cast<std::ptrdiff_t>(i),
+                      [](const Op& op) { return std::holds_alternative<BatchOp>(op); }))
+        return absl::InvalidArgumentError("map: a file of Lua gets samples, not batches: call it before batch");
+      if (generator_ != nullptr && !generator_->random_access())
+        return absl::InvalidArgumentError(absl::StrCat("map: ", call->code->name(), kNoSampleByNumber));
+      RETURN_IF_ERROR(read_first());
+      RETURN_IF_ERROR(AddStage(*call, i, &columns, &first));
+    } else if (const auto* mix = std::get_if<MixOp>(&ops[i])) {
+      RETURN_IF_ERROR(AddMix(*mix, i, columns));
+    } else {
+      RETURN_IF_ERROR(ApplyToColumns(ops[i], stages_.size(), &columns));
+    }
+  }
+  if (generator_ != nullptr || !stages_.empty() || reader_->runs_code()) {
+    FreeShapes(columns, /*last=*/true, &LastColumns());
+  }
   bool known = true;
   for (ColumnState& c : columns) {
-    ASSIGN_OR_RETURN(ColumnChain chain,
-                     ColumnChain::Make(source_columns_[c.source], std::move(c.transforms), c.places));
+    ASSIGN_OR_RETURN(ColumnChain chain, ColumnChain::Make(LastColumns()[c.source], std::move(c.transforms), c.places));
+    row_types_.push_back(chain.out());
     sample_types_.push_back(chain.out());
     if (c.padding) {
       ASSIGN_OR_RETURN(sample_types_.back(), Padded(c.name, chain.out(), *c.padding));
@@ -270,12 +419,10 @@ Status Pipeline::CompileColumns(const std::vector<Op>& ops) {
     from_.push_back(c.source);
   }
   if (!known) {
-    Scratch scratch;
-    scratch.row.resize(source_columns_.size());
-    RETURN_IF_ERROR(reader_->Read(0, &scratch.buffers, absl::MakeSpan(scratch.row)));
+    RETURN_IF_ERROR(read_first());
     for (size_t k = 0; k < chains_.size(); ++k) {
       if (paddings_[k]) continue;
-      StatusOr<TensorType> type = chains_[k].TypeFor(scratch.row[from_[k]]);
+      StatusOr<TensorType> type = chains_[k].TypeFor(first.row[from_[k]]);
       if (!type.ok()) return Annotate(type.status(), Where(0));
       sample_types_[k] = *std::move(type);
     }
@@ -289,20 +436,34 @@ Status Pipeline::CompileColumns(const std::vector<Op>& ops) {
     }
     schema_.push_back({columns[k].name, type});
   }
-  return absl::OkStatus();
+  return CheckMixes();
 }
+
+namespace {
+
+void StreamsOf(const std::vector<ColumnChain>& chains, int64_t epoch, std::vector<std::vector<uint64_t>>* streams) {
+  streams->resize(chains.size());
+  for (size_t k = 0; k < chains.size(); ++k) {
+    const auto& names = chains[k].random_streams();
+    (*streams)[k].resize(names.size());
+    for (size_t i = 0; i < names.size(); ++i) (*streams)[k][i] = StreamOf(names[i], static_cast<uint64_t>(epoch));
+  }
+}
+
+}  // namespace
 
 void Pipeline::MakeEpoch(int64_t number, Epoch* epoch) const {
   epoch->number = number;
   order_.Evaluate(options_.seed, number, &epoch->order);
-  epoch->streams.resize(chains_.size());
-  for (size_t k = 0; k < chains_.size(); ++k) {
-    const auto& names = chains_[k].random_streams();
-    epoch->streams[k].resize(names.size());
-    for (size_t i = 0; i < names.size(); ++i) {
-      epoch->streams[k][i] = StreamOf(names[i], static_cast<uint64_t>(number));
-    }
+  StreamsOf(chains_, number, &epoch->streams);
+  epoch->stages.resize(stages_.size());
+  for (size_t s = 0; s < stages_.size(); ++s) {
+    StreamsOf(stages_[s].chains, number, &epoch->stages[s].columns);
+    epoch->stages[s].code = StreamOf(stages_[s].stream, static_cast<uint64_t>(number));
   }
+  epoch->mixes.resize(mixes_.size());
+  for (size_t m = 0; m < mixes_.size(); ++m)
+    epoch->mixes[m] = StreamOf(mixes_[m].stream, static_cast<uint64_t>(number));
 }
 
 EpochOrder::Group Pipeline::RowsOf(const Epoch& epoch, int64_t batch) const {
@@ -321,18 +482,15 @@ StatusOr<int64_t> Pipeline::Fill(const Epoch& epoch, int64_t batch, Scratch* scr
   }
   sequence->batch = -1;  // an error on the way leaves it ready for nothing
   const EpochOrder::Group rows = RowsOf(epoch, batch);
-  scratch->row.resize(source_columns_.size());
+  std::vector<uint8_t*> places(columns.size());
   for (int64_t r = 0; r < rows.count; ++r) {
-    const int64_t at = rows.begin + r, id = epoch.order.samples[at];
-    RETURN_IF_ERROR(ReadSample(id, scratch, sequence));
-    // The place in the global sequence, not the sample's own number: a repeated sample gets new random numbers.
-    const int64_t place = sharding_.num_shards > 0 ? at * sharding_.num_shards + sharding_.shard_id : at;
-    for (size_t k = 0; k < chains_.size(); ++k) {
-      const Draws draws{options_.seed, epoch.streams[k], static_cast<uint64_t>(place)};
-      const Status status =
-          FillColumn(k, draws, scratch, static_cast<uint8_t*>(columns[k]) + r * sample_types_[k].bytes());
-      if (!status.ok()) return Annotate(status, Where(id));
+    for (size_t k = 0; k < columns.size(); ++k) {
+      places[k] = static_cast<uint8_t*>(columns[k]) + r * sample_types_[k].bytes();
     }
+    RETURN_IF_ERROR(FillRow(epoch, rows.begin + r, scratch, sequence, places));
+  }
+  if (!mixes_.empty() && rows.count > 0) {
+    RETURN_IF_ERROR(MixRows(epoch, batch, rows.count, scratch, sequence, columns));
   }
   for (size_t k = 0; k < chains_.size(); ++k) {
     const int64_t bytes = sample_types_[k].bytes();
@@ -340,6 +498,140 @@ StatusOr<int64_t> Pipeline::Fill(const Epoch& epoch, int64_t batch, Scratch* scr
   }
   sequence->batch = batch + 1;
   return rows.count;
+}
+
+Status Pipeline::FillRow(const Epoch& epoch, int64_t at, Scratch* scratch, Sequence* sequence,
+                         const std::vector<uint8_t*>& columns) const {
+  const int64_t id = epoch.order.samples[at];
+  scratch->row.resize(source_columns_.size());
+  RETURN_IF_ERROR(ReadSample(id, scratch, sequence));
+  // The place in the global sequence, not the sample's own number: a repeated sample gets new random numbers.
+  const int64_t place = sharding_.num_shards > 0 ? at * sharding_.num_shards + sharding_.shard_id : at;
+  RETURN_IF_ERROR(RunStages(epoch, place, id, scratch));
+  for (size_t k = 0; k < chains_.size(); ++k) {
+    const Draws draws{options_.seed, epoch.streams[k], static_cast<uint64_t>(place)};
+    const Status status = FillColumn(k, draws, scratch, columns[k]);
+    if (!status.ok()) return Annotate(status, Where(id));
+  }
+  return absl::OkStatus();
+}
+
+Status Pipeline::RunStages(const Epoch& epoch, int64_t place, int64_t id, Scratch* scratch) const {
+  for (size_t s = 0; s < stages_.size(); ++s) {
+    RETURN_IF_ERROR(RunStage(s, epoch.stages[s], place, id, scratch));
+  }
+  return absl::OkStatus();
+}
+
+Status Pipeline::Transformed(const ColumnChain& chain, const RawColumn& raw, const Draws& draws, ImageScratch* image,
+                             std::vector<uint8_t>* memory, RawColumn* out) {
+  if (chain.plain() && !raw.planar) {
+    *out = raw;
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const TensorType type, chain.TypeFor(raw));
+  memory->resize(static_cast<size_t>(type.bytes()));
+  RETURN_IF_ERROR(chain.Apply(raw, draws, image, type, memory->data()));
+  *out = RawColumn{memory->data(), type};
+  return absl::OkStatus();
+}
+
+Status Pipeline::RunStage(size_t s, const Epoch::StageStreams& streams, int64_t place, int64_t id,
+                          Scratch* scratch) const {
+  const Stage& stage = stages_[s];
+  if (scratch->stages.size() <= s) scratch->stages.resize(stages_.size() + 1);
+  Scratch::StageMemory& memory = scratch->stages[s];
+  memory.columns.resize(stage.chains.size());
+  memory.row.resize(stage.chains.size());
+  for (size_t k = 0; k < stage.chains.size(); ++k) {
+    const Draws draws{options_.seed, streams.columns[k], static_cast<uint64_t>(place)};
+    const Status status = Transformed(stage.chains[k], scratch->row[stage.from[k]], draws, &scratch->image,
+                                      &memory.columns[k], &memory.row[k]);
+    if (!status.ok()) return Annotate(status, Where(id));
+  }
+  CodeArguments arguments;
+  arguments.key = UniformIntAt(options_.seed, streams.code, static_cast<uint64_t>(place), uint64_t{1} << 53);
+  arguments.frozen = options_.part_of != nullptr;
+  for (const size_t k : stage.inputs) {
+    arguments.columns.push_back({memory.row[k].type, const_cast<void*>(memory.row[k].data)});
+  }
+  const std::string where = Where(id);
+  RETURN_IF_ERROR(scratch->buffers.code->Call(stage.code, std::move(arguments), where, &memory.results));
+  if (memory.results.size() != stage.outputs)
+    return absl::InvalidArgumentError(absl::StrCat(stage.code->name(), ": the function should give ", stage.outputs,
+                                                   stage.outputs == 1 ? " value" : " values", ", got ",
+                                                   memory.results.size(), " (", where, ")"));
+  scratch->row.resize(stage.columns.size());
+  for (size_t k = 0; k < stage.columns.size(); ++k) {
+    const int from = stage.columns[k];
+    if (from >= 0) {
+      scratch->row[k] = memory.row[static_cast<size_t>(from)];
+      continue;
+    }
+    const TensorView& result = memory.results[static_cast<size_t>(-1 - from)];
+    if (!stage.made.empty() && !Fits(result.type, stage.made[k].type))
+      return absl::InvalidArgumentError(absl::StrCat(
+          stage.code->name(), ": '", stage.made[k].name, "' is ", ToString(result.type), ", of the first sample ",
+          ToString(stage.made[k].type), ": all must be alike, but for columns of padded_batch (", where, ")"));
+    scratch->row[k] = RawColumn{result.data, result.type};
+  }
+  return absl::OkStatus();
+}
+
+Status Pipeline::ReadRow(const Epoch& epoch, int64_t i, Scratch* scratch, absl::Span<RawColumn> row) const {
+  const int64_t id = epoch.order.samples[i];
+  scratch->row.resize(source_columns_.size());
+  Sequence unused;
+  RETURN_IF_ERROR(ReadSample(id, scratch, &unused));
+  RETURN_IF_ERROR(RunStages(epoch, i, id, scratch));
+  if (scratch->stages.size() <= stages_.size()) scratch->stages.resize(stages_.size() + 1);
+  Scratch::StageMemory& memory = scratch->stages[stages_.size()];
+  memory.columns.resize(chains_.size());
+  for (size_t k = 0; k < chains_.size(); ++k) {
+    const Draws draws{options_.seed, epoch.streams[k], static_cast<uint64_t>(i)};
+    const Status status =
+        Transformed(chains_[k], scratch->row[from_[k]], draws, &scratch->image, &memory.columns[k], &row[k]);
+    if (!status.ok()) return Annotate(status, Where(id));
+  }
+  return absl::OkStatus();
+}
+
+Status Pipeline::MixRows(const Epoch& epoch, int64_t batch, int64_t rows, Scratch* scratch, Sequence* sequence,
+                         const std::vector<void*>& columns) const {
+  const EpochOrder::Group group = epoch.order.groups[batch];
+  const int64_t begin = RowsOf(epoch, batch).begin, first = begin - group.begin;
+  // The row before the first: the last one here where these are all rows of the global batch; else it is made.
+  int64_t bytes = 0;
+  std::vector<int64_t> offsets;
+  for (const TensorType& type : sample_types_) {
+    offsets.push_back(bytes);
+    bytes += (type.bytes() + 63) / 64 * 64;
+  }
+  scratch->before.resize(static_cast<size_t>(bytes));
+  std::vector<uint8_t*> before;
+  for (const int64_t offset : offsets) before.push_back(scratch->before.data() + offset);
+  if (rows == group.count) {
+    for (size_t k = 0; k < before.size(); ++k) {
+      const int64_t size = sample_types_[k].bytes();
+      std::memcpy(before[k], static_cast<uint8_t*>(columns[k]) + (rows - 1) * size, static_cast<size_t>(size));
+    }
+  } else {
+    RETURN_IF_ERROR(FillRow(epoch, group.begin + (first + group.count - 1) % group.count, scratch, sequence, before));
+  }
+  // One mix at most: of two, the second takes the batches that the first leaves alone.
+  for (size_t m = 0; m < mixes_.size(); ++m) {
+    const Mix& mix = mixes_[m];
+    const TensorType &image = sample_types_[mix.image], &label = sample_types_[mix.label];
+    const MixedPart part = DrawMix(mix.op, image, chains_[mix.image].planar(), options_.seed, epoch.mixes[m],
+                                   static_cast<uint64_t>(batch));
+    if (!part.mixes) continue;
+    MixRowsOf(part, image, rows, reinterpret_cast<const float*>(before[mix.image]),
+              static_cast<float*>(columns[mix.image]));
+    BlendRows(part.kept, label.elements(), rows, reinterpret_cast<const float*>(before[mix.label]),
+              static_cast<float*>(columns[mix.label]));
+    break;
+  }
+  return absl::OkStatus();
 }
 
 Status Pipeline::FillColumn(size_t k, const Draws& draws, Scratch* scratch, uint8_t* out) const {

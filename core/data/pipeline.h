@@ -23,6 +23,9 @@ struct FeedOptions {
   int64_t feeds = 1, feed = 0;
   // Of the feed's b rows, slice `slice` of `slices` equal ones.
   int64_t slices = 1, slice = 0;
+  // The samples are the parts of another dataset's, which reads them in any epoch (core/data/part.h): what would
+  // differ from epoch to epoch is an error, and so is a batch. The name of what reads them, "zip", for messages.
+  const char* part_of = nullptr;
 };
 
 struct ColumnState;  // of Pipeline::Open
@@ -42,7 +45,14 @@ class Pipeline {
   int64_t source_size() const { return source_size_; }         // samples in the source
   const std::vector<std::string>& notices() const { return notices_; }
   uint64_t seed() const { return options_.seed; }
-  bool foreign() const { return generator_ != nullptr; }  // samples come from a Generator
+  // Only the thread that opened it may use it: samples come from a Generator.
+  bool foreign() const { return generator_ != nullptr || reader_->bound_to_thread(); }
+  // Filling a batch runs code of users, through CodeCalls.
+  bool runs_code() const { return !stages_.empty() || (reader_ != nullptr && reader_->runs_code()); }
+  // Names of the classes that labels 0, 1, ... stand for, as the source knows them; empty where it knows none.
+  std::vector<std::string> class_names() const {
+    return reader_ != nullptr ? reader_->class_names() : std::vector<std::string>();
+  }
   // Filling a batch takes less than a hand-over between threads: a few rows of arrays in memory, as they are.
   bool immediate() const { return immediate_; }
 
@@ -51,6 +61,12 @@ class Pipeline {
     int64_t number = -1;
     EpochOrder order;
     std::vector<std::vector<uint64_t>> streams;  // of each column
+    struct StageStreams {
+      std::vector<std::vector<uint64_t>> columns;
+      uint64_t code = 0;
+    };
+    std::vector<StageStreams> stages;
+    std::vector<uint64_t> mixes;
   };
   void MakeEpoch(int64_t number, Epoch* epoch) const;
 
@@ -59,11 +75,26 @@ class Pipeline {
 
   // A thread's working memory.
   struct Scratch {
+    // `calls`: the thread's functions; null: its own.
+    explicit Scratch(CodeCalls* calls = nullptr) { buffers.code = calls != nullptr ? calls : &own_calls; }
+    Scratch(const Scratch&) = delete;
+    Scratch& operator=(const Scratch&) = delete;
+
+    CodeCalls own_calls;
     ReadBuffers buffers;
     std::vector<RawColumn> row;
     ImageScratch image;
     Generator::Row foreign;
     std::vector<uint8_t> unpadded;
+    // Of each stage, and of ReadRow: its columns, and what its code gave.
+    struct StageMemory {
+      std::vector<std::vector<uint8_t>> columns;
+      std::vector<RawColumn> row;
+      std::vector<TensorView> results;
+    };
+    std::vector<StageMemory> stages;
+    std::vector<uint8_t> before;  // the row before a batch's first, for MixOp
+    std::vector<uint8_t> mixed;
   };
 
   // Where a foreign sequence stands, and what it gave ahead of its use: shuffles want samples early.
@@ -84,13 +115,57 @@ class Pipeline {
   // become zero. Returns the number of valid rows. `sequence` is used by foreign pipelines only.
   StatusOr<int64_t> Fill(const Epoch& epoch, int64_t batch, Scratch* scratch, Sequence* sequence,
                          const std::vector<void*>& columns) const;
+  // Sample i of an epoch without batches, its columns as they are, each of its own shape. Valid until the next call
+  // with the same scratch. Not for sequences.
+  Status ReadRow(const Epoch& epoch, int64_t i, Scratch* scratch, absl::Span<RawColumn> row) const;
+  // Of ReadRow's samples; a dimension -1 differs from sample to sample.
+  const std::vector<TensorType>& row_types() const { return row_types_; }
+  // "data_batch_1.bin, record 17": the source's sample that sample i of an epoch without batches is.
+  std::string WhereRow(const Epoch& epoch, int64_t i) const { return Where(epoch.order.samples[i]); }
 
  private:
+  // Columns after transforms, and code that makes the columns of the next stage of them.
+  struct Stage {
+    std::vector<ColumnChain> chains;
+    std::vector<size_t> from;  // column of the stage before
+    std::shared_ptr<const SampleCode> code;
+    std::vector<size_t> inputs;  // of the code, among the chains
+    size_t outputs = 0;          // that it must give
+    std::vector<int> columns;    // of the next stage: chain k, or result -1 - k
+    std::string stream;          // of its random numbers
+    std::vector<Column> made;    // the next stage's columns
+  };
+  struct Mix {
+    MixOp op;
+    size_t image = 0, label = 0;  // columns of the schema
+    std::string stream;
+  };
+
   Status OpenSource(const Source& source);
   Status OpenForeign(const Source& source);
-  Status CompileColumns(const std::vector<Op>& ops);
-  // Which of a generator's columns may differ in shape from sample to sample: those that are padded.
-  void FreeShapes(const std::vector<ColumnState>& columns);
+  // Checks what does not depend on samples, then reads the first one where types depend on it.
+  Status CompileColumns(const std::vector<Op>& ops, CodeCalls* calls);
+  // Ends a stage with the code of `op`; `columns` become those of the next one.
+  Status AddStage(const CallOp& op, size_t place, std::vector<ColumnState>* columns, Scratch* first);
+  Status AddMix(const MixOp& op, size_t place, const std::vector<ColumnState>& columns);
+  Status CheckMixes() const;
+  // What is wrong with operations of a dataset that another one is made of.
+  Status CheckPart(const Dataset& dataset) const;
+  // Which of the columns that code or a generator made may differ in shape from sample to sample: those that are
+  // padded, and those that code gets.
+  void FreeShapes(const std::vector<ColumnState>& columns, bool last, std::vector<Column>* made) const;
+  std::vector<Column>& LastColumns() { return stages_.empty() ? source_columns_ : stages_.back().made; }
+  // `raw` after the chain, in `memory` unless it stays as it is.
+  static Status Transformed(const ColumnChain& chain, const RawColumn& raw, const Draws& draws, ImageScratch* image,
+                            std::vector<uint8_t>* memory, RawColumn* out);
+  // scratch->row, columns of stage s, becomes columns of the next one.
+  Status RunStage(size_t s, const Epoch::StageStreams& streams, int64_t place, int64_t id, Scratch* scratch) const;
+  Status RunStages(const Epoch& epoch, int64_t place, int64_t id, Scratch* scratch) const;
+  // Sample number `at` of epoch.order.samples, transformed, into row r of `columns`.
+  Status FillRow(const Epoch& epoch, int64_t at, Scratch* scratch, Sequence* sequence,
+                 const std::vector<uint8_t*>& columns) const;
+  Status MixRows(const Epoch& epoch, int64_t batch, int64_t rows, Scratch* scratch, Sequence* sequence,
+                 const std::vector<void*>& columns) const;
   // Column k of the sample in scratch->row, transformed, to `out`.
   Status FillColumn(size_t k, const Draws& draws, Scratch* scratch, uint8_t* out) const;
   // Sample `id` into scratch->row.
@@ -117,6 +192,9 @@ class Pipeline {
   std::vector<TensorType> sample_types_;           // of a transformed sample
   std::vector<absl::optional<Padding>> paddings_;  // none: all samples have one shape
   std::vector<Column> schema_;
+  std::vector<Stage> stages_;
+  std::vector<Mix> mixes_;
+  std::vector<TensorType> row_types_;
   std::vector<std::string> notices_;
   int64_t rows_ = 1;
   bool immediate_ = false;

@@ -25,11 +25,15 @@ struct RawColumn {
   bool planar = false;  // an image of type [h,w,c] that lies in memory as c planes [h,w]
 };
 
+class CodeCalls;
+
 // What a thread lends a reader; grows to the largest sample and stays.
 struct ReadBuffers {
-  std::vector<uint8_t> bytes;   // as in the file
-  std::vector<uint8_t> pixels;  // decoded
-  std::vector<int32_t> ints;    // labels, tokens
+  std::vector<uint8_t> bytes;      // as in the file
+  std::vector<uint8_t> pixels;     // decoded
+  std::vector<int32_t> ints;       // labels, tokens
+  CodeCalls* code = nullptr;       // the thread's functions of users' code
+  std::shared_ptr<void> pipeline;  // working memory of the pipeline that a reader reads from
 };
 
 // Immutable; any thread may call.
@@ -43,6 +47,12 @@ class Reader {
   const std::vector<std::string>& notices() const { return notices_; }
   // Samples lie in memory as they are given: reading one costs nothing.
   virtual bool in_memory() const { return false; }
+  // Only the thread that opened it may read.
+  virtual bool bound_to_thread() const { return false; }
+  // Reading runs code of users (ReadBuffers::code).
+  virtual bool runs_code() const { return false; }
+  // Names of the classes that labels 0, 1, ... stand for; empty where it knows none.
+  virtual std::vector<std::string> class_names() const { return {}; }
 
   // Sample i of [0, size()). `row` has a place for each column and is valid until the next call with the
   // same buffers. Errors name file and record.

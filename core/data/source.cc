@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/text.h"
+#include "core/data/file.h"
 
 namespace mslua::data {
 namespace {
@@ -56,6 +59,8 @@ FieldValue Converted(const FieldDef& field, FieldValue value) {
       }
     }
   }
+  if (field.type == FieldType::kGenerator && std::holds_alternative<std::shared_ptr<const SampleCode>>(value))
+    return value;
   static constexpr size_t kIndex[] = {1, 2, 3, 4, 5, 5, 6, 6, 7, 8, 9};  // in FieldValue, by FieldType
   if (value.index() != kIndex[static_cast<int>(field.type)]) return {};
   if (const auto* i = std::get_if<int64_t>(&value); i != nullptr && !Within(field.limits, static_cast<double>(*i)))
@@ -151,11 +156,39 @@ Source GeneratorSource(std::shared_ptr<Generator> generator, std::vector<std::st
   return Source("generator", {{"source", std::move(generator)}, {"column_names", std::move(column_names)}});
 }
 
+namespace {
+
+// An error where the file holds columns of a kind that is not read here, with the line that converts it.
+Status CheckNotColumnar(const std::string& class_name, const std::string& path) {
+  char start[6] = {};
+  std::FILE* file = IsFile(path) ? std::fopen(path.c_str(), "rb") : nullptr;
+  if (file == nullptr) return absl::OkStatus();
+  const size_t n = std::fread(start, 1, sizeof start, file);
+  std::fclose(file);
+  const bool parquet = n >= 4 && std::memcmp(start, "PAR1", 4) == 0;
+  const bool arrow = n == 6 && std::memcmp(start, "ARROW1", 6) == 0;
+  if (!parquet && !arrow) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      class_name, ": '", path, "' is ", parquet ? "a Parquet" : "an Arrow",
+      " file: convert it first: ", "python3 -c 'import pandas; pandas.read_", parquet ? "parquet" : "feather", "(\"",
+      path, "\").to_csv(\"data.csv\", index=False)', then CsvDataset(\"data.csv\")"));
+}
+
+}  // namespace
+
 StatusOr<std::unique_ptr<Reader>> OpenSource(const Source& source) {
+  if (source.open() != nullptr) return source.open()(source);
   ASSIGN_OR_RETURN(const SourceDef* def, FindSource(source.kind()));
   if (def->open == nullptr)
     return absl::InternalError(absl::StrCat(def->class_name, ": its samples come from a generator, not from a reader"));
   ASSIGN_OR_RETURN(const Fields fields, CheckFields(def->class_name, def->fields, source.fields()));
+  if (const FieldDef* path = def->PathField(); path != nullptr && fields.Has(path->name)) {
+    if (path->type == FieldType::kString)
+      RETURN_IF_ERROR(CheckNotColumnar(def->class_name, fields.String(path->name)));
+    else
+      for (const std::string& name : fields.Strings(path->name))
+        RETURN_IF_ERROR(CheckNotColumnar(def->class_name, name));
+  }
   return def->open(fields);
 }
 

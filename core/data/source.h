@@ -18,6 +18,7 @@
 #include "core/base/shape.h"
 #include "core/base/status.h"
 #include "core/data/reader.h"
+#include "core/data/sample_code.h"
 #include "core/fields/limits.h"
 
 namespace mslua::data {
@@ -52,9 +53,9 @@ class Generator {
   virtual std::string place() const { return ""; }
 };
 
-using FieldValue =
-    std::variant<std::monostate, bool, int64_t, double, std::string, std::vector<double>, std::vector<std::string>,
-                 std::map<std::string, std::string>, std::vector<NamedArray>, std::shared_ptr<Generator>>;
+using FieldValue = std::variant<std::monostate, bool, int64_t, double, std::string, std::vector<double>,
+                                std::vector<std::string>, std::map<std::string, std::string>, std::vector<NamedArray>,
+                                std::shared_ptr<Generator>, std::shared_ptr<const SampleCode>>;
 using FieldMap = std::map<std::string, FieldValue>;
 
 // What a field takes; the alternative of FieldValue that holds it.
@@ -69,7 +70,7 @@ enum class FieldType {
   kPaths,      // a string or a list of strings; held as a list
   kTexts,      // a table from names to texts; numbers become texts
   kArrays,     // arrays in memory
-  kGenerator,  // a function that makes samples
+  kGenerator,  // a function that makes samples: a Generator, or SampleCode
 };
 
 struct FieldDef {
@@ -102,6 +103,10 @@ class Fields {
     return Has(name) ? Get<std::map<std::string, std::string>>(name) : std::map<std::string, std::string>();
   }
   const std::vector<NamedArray>& Arrays(const std::string& name) const { return Get<std::vector<NamedArray>>(name); }
+  // Of a field kGenerator that holds one.
+  const std::shared_ptr<const SampleCode>& Code(const std::string& name) const {
+    return Get<std::shared_ptr<const SampleCode>>(name);
+  }
 
  private:
   friend StatusOr<Fields> CheckFields(const std::string& name, const std::vector<FieldDef>& defs,
@@ -133,7 +138,7 @@ struct SourceDef {
   std::string doc;               // help: what is read, and the columns with their types
   std::vector<FieldDef> fields;  // in the order of positional arguments
   // Errors name the path, what was expected there, where to get it and, where there is one, the `mslua data make` that
-  // writes a stand-in. NOT_FOUND: the files, or those of this usage, are absent. Null: samples come from a generator.
+  // writes a stand-in. NOT_FOUND: the files, or those of this usage, are absent.
   std::function<StatusOr<std::unique_ptr<Reader>>(const Fields& fields)> open;
 
   // For `mslua data ls` and `verify`. Whether the path may hold it; null: it lies in no file.
@@ -158,19 +163,30 @@ StatusOr<const SourceDef*> FindSource(const std::string& kind);
 // an unknown field, a missing one, a wrong type or a value out of range.
 StatusOr<Fields> CheckFields(const std::string& name, const std::vector<FieldDef>& defs, const FieldMap& values);
 
+class Dataset;
+
 // A description of a source; nothing is checked or opened before OpenSource.
 class Source {
  public:
-  Source(std::string kind, FieldMap fields) : kind_(std::move(kind)), fields_(std::move(fields)) {}
+  using OpenFunction = StatusOr<std::unique_ptr<Reader>> (*)(const Source& source);
+
+  // `parts`: the datasets that a source of core/data/derived.h is made of, which `open` opens.
+  Source(std::string kind, FieldMap fields, std::vector<std::shared_ptr<const Dataset>> parts = {},
+         OpenFunction open = nullptr)
+      : kind_(std::move(kind)), fields_(std::move(fields)), parts_(std::move(parts)), open_(open) {}
 
   const std::string& kind() const { return kind_; }
   const FieldMap& fields() const { return fields_; }
+  const std::vector<std::shared_ptr<const Dataset>>& parts() const { return parts_; }
+  OpenFunction open() const { return open_; }  // null: the declaration of its kind opens it
   // What makes the samples; null: a reader does.
   std::shared_ptr<Generator> generator() const;
 
  private:
   std::string kind_;
   FieldMap fields_;
+  std::vector<std::shared_ptr<const Dataset>> parts_;
+  OpenFunction open_ = nullptr;
 };
 
 // Sources in memory.

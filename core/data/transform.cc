@@ -1,5 +1,6 @@
 #include "core/data/transform.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -19,6 +20,18 @@ bool IsImage(const TensorType& type) { return type.rank() == 3 && type.shape[2] 
 
 }  // namespace
 
+bool IsRandom(const Transform& transform) {
+  const auto* vision = std::get_if<Vision>(&transform);
+  const VisionDef* def = vision == nullptr ? nullptr : FindVision(vision->kind);
+  return std::holds_alternative<RandomCrop>(transform) || std::holds_alternative<RandomHorizontalFlip>(transform) ||
+         (def != nullptr && def->draws > 0);
+}
+
+bool ColumnChain::planar() const {
+  return std::any_of(transforms_.begin(), transforms_.end(),
+                     [](const Transform& t) { return std::holds_alternative<HWC2CHW>(t); });
+}
+
 StatusOr<ColumnChain> ColumnChain::Make(const Column& column, std::vector<Transform> transforms,
                                         const std::vector<std::string>& places) {
   ColumnChain chain;
@@ -28,12 +41,8 @@ StatusOr<ColumnChain> ColumnChain::Make(const Column& column, std::vector<Transf
   bool vision = false;
   for (size_t i = 0; i < transforms.size(); ++i) {
     const Transform& transform = transforms[i];
-    const auto* vision_kind = std::get_if<Vision>(&transform);
-    const VisionDef* def = vision_kind == nullptr ? nullptr : FindVision(vision_kind->kind);
-    const bool random = std::holds_alternative<RandomCrop>(transform) ||
-                        std::holds_alternative<RandomHorizontalFlip>(transform) || (def != nullptr && def->draws > 0);
     const std::string place = places.empty() ? absl::StrCat(column.name, "/", i) : places[i];
-    if (random) chain.random_streams_.push_back(absl::StrCat("data/", place, "/", Name(transform)));
+    if (IsRandom(transform)) chain.random_streams_.push_back(absl::StrCat("data/", place, "/", Name(transform)));
     vision |= ImageChain::IsVision(transform);
     if (ImageChain::IsVision(transform) && !IsImage(column.type)) {
       return absl::InvalidArgumentError(

@@ -12,6 +12,9 @@
 
 namespace mslua::data {
 
+// Whether it draws random numbers.
+bool IsRandom(const Transform& transform);
+
 // A column's transforms, from what the reader gives to what the batch holds. Immutable; any thread.
 class ColumnChain {
  public:
@@ -22,6 +25,10 @@ class ColumnChain {
 
   // Type of a transformed sample; a dimension -1 is known at run time only.
   const TensorType& out() const { return out_; }
+  // Samples stay as they are.
+  bool plain() const { return transforms_.empty() && image_ == nullptr; }
+  // Images come out as [channels,height,width].
+  bool planar() const;
   // The streams of random numbers it draws from in an epoch.
   const std::vector<std::string>& random_streams() const { return random_streams_; }
 

@@ -50,7 +50,10 @@ std::string StatusText(const StatusFields& f, int columns) {
   if (f.tokens_per_s > 0) parts.push_back({absl::StrCat("  ", RateText(f.tokens_per_s), " tokens/s"), 6});
   if (!std::isnan(f.grad_norm)) parts.push_back({absl::StrFormat("  grad norm %.3g", f.grad_norm), 7});
   if (f.data_wait >= 0) parts.push_back({absl::StrFormat("  data wait %.0f%%", 100 * f.data_wait), 8});
-  if (f.tflops > 0) parts.push_back({absl::StrFormat("  %.3g TFLOP/s", f.tflops), 9});
+  if (f.tflops > 0) {
+    const std::string share = f.peak_share > 0 ? absl::StrFormat(" (%.0f%%)", 100 * f.peak_share) : "";
+    parts.push_back({absl::StrFormat("  %.3g TFLOP/s%s", f.tflops, share), 9});
+  }
   if (f.seconds_left >= 0) parts.push_back({absl::StrCat("  ", ClockText(f.seconds_left), " left"), 2});
   const auto joined = [&] {
     std::string text;
@@ -96,8 +99,15 @@ void StatusLine::Show() {
 }
 
 Status StatusLine::AtStep(const TrainState& s) {
-  seen_ = s.step;
+  constexpr size_t kSteps = 50;
   const auto now = Clock::now();
+  // The first step of this process also makes the kernels ready.
+  if (seen_ >= 0 && s.step == seen_ + 1) {
+    steps_.push_back(std::chrono::duration<double>(now - step_at_).count());
+    if (steps_.size() > kSteps) steps_.pop_front();
+  }
+  seen_ = s.step;
+  step_at_ = now;
   if (marks_.empty()) AddMark(s, now);
   const bool terminal = options_.style == Options::Style::kTerminal;
   if (s.step > 0 && now - drawn_at_ >= (terminal ? kRedraw : kLine)) Draw(s, now);
@@ -116,6 +126,14 @@ double StatusLine::SecondsPerStep() const {
   return steps > 0 ? seconds / static_cast<double>(steps) : 0;
 }
 
+double StatusLine::MedianOfSteps() const {
+  if (steps_.empty()) return 0;
+  std::vector<double> sorted(steps_.begin(), steps_.end());
+  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+  std::nth_element(sorted.begin(), middle, sorted.end());
+  return *middle;
+}
+
 void StatusLine::AddMark(const TrainState& s, Clock::time_point now) {
   marks_.push_back({now, s.step, progress_->trainer == nullptr ? 0 : progress_->trainer->data_seconds()});
 }
@@ -127,6 +145,7 @@ void StatusLine::AddWork(double seconds, StatusFields* f) {
   const Executable& step = *progress_->trainer->executable();
   if (flops_ < 0) flops_ = FlopsOf(step);
   f->tflops = 1e-12 * flops_ / seconds;
+  if (options_.peak_flops > 0) f->peak_share = flops_ / seconds / options_.peak_flops;
   f->grad_norm = GradNormOf(step);
   const double steps = static_cast<double>(marks_.back().step - marks_.front().step);
   const double waited = marks_.back().data_seconds - marks_.front().data_seconds;
@@ -148,7 +167,8 @@ StatusFields StatusLine::FieldsOf(const TrainState& s) {
     if (options_.max_steps > 0) last = std::min(last, options_.max_steps);
     const int64_t done = s.epoch * progress_->steps_per_epoch + s.step_in_epoch;
     AddWork(seconds, &f);
-    f.seconds_left = static_cast<double>(std::max<int64_t>(0, last - std::max(done, int64_t{0}))) * seconds;
+    const double step = steps_.empty() ? seconds : MedianOfSteps();
+    f.seconds_left = static_cast<double>(std::max<int64_t>(0, last - std::max(done, int64_t{0}))) * step;
   }
   return f;
 }

@@ -24,6 +24,7 @@ struct StatusFields {
   double samples_per_s = 0;                                      // 0: not known yet
   double tokens_per_s = 0;                                       // 0: samples are not texts, or not known yet
   double tflops = 0;                                             // 10^12 operations a second of this rank; 0: not known
+  double peak_share = 0;                                         // of what this rank can do; 0: not known
   double data_wait = -1;                                         // share of the time; negative: not known yet
   double grad_norm = std::nan("");                               // NaN: none
   double seconds_left = -1;                                      // negative: not known yet
@@ -46,6 +47,7 @@ class StatusLine : public TrainHook {
     double rows = 1;    // samples of one step, over all ranks
     double tokens = 0;  // of one step, over all ranks; 0: samples are not texts
     int64_t max_steps = 0;
+    double peak_flops = 0;  // operations a second that this rank can do; 0: not known
   };
   StatusLine(Progress* progress, const Options& options);
   ~StatusLine() override;
@@ -69,6 +71,8 @@ class StatusLine : public TrainHook {
   void AddWork(double seconds, StatusFields* fields);
   // Seconds of one step, by those of the last half minute; 0: not known yet.
   double SecondsPerStep() const;
+  // The median of the last 50 steps, which one that compiles, evaluates or saves does not move; 0: not known yet.
+  double MedianOfSteps() const;
 
   Progress* const progress_;
   Console* const console_;  // outlives it; null: there is none
@@ -82,8 +86,10 @@ class StatusLine : public TrainHook {
     int64_t step;         // done by then
     double data_seconds;  // waited for by then
   };
-  std::deque<Mark> marks_;  // oldest first
-  double flops_ = -1;       // of a step on this rank; negative: not counted yet
+  std::deque<Mark> marks_;     // oldest first
+  std::deque<double> steps_;   // seconds of the last ones
+  Clock::time_point step_at_;  // the end of the last step
+  double flops_ = -1;          // of a step on this rank; negative: not counted yet
 };
 
 }  // namespace mslua

@@ -55,6 +55,9 @@ TEST(StatusText, SaysWhatAStepDoes) {
   EXPECT_EQ(StatusText(f, 200),
             "epoch 3/10  step 120/250  loss 0.041 (mean 0.052)  lr 0.018  8.4k samples/s  2.5M tokens/s  grad norm 1.25"
             "  data wait 2%  0.31 TFLOP/s  1:14 left");
+  f.peak_share = 0.424;
+  EXPECT_THAT(StatusText(f, 200), HasSubstr("  0.31 TFLOP/s (42%)  1:14 left"));
+  f.peak_share = 0;
   EXPECT_THAT(StatusText(f, 110), HasSubstr("samples/s  2.5M tokens/s  1:14 left"));
 }
 

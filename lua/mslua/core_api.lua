@@ -332,7 +332,10 @@ function core.decode_push(stream, id) end
 ---    iterator; both give a value a column
 ---  num_shards?: integer, shard_id?: integer, made_at?: string,  -- "recipe.lua:12", for errors
 ---  ops: ({kind: "map", transforms: table[], column?: string} | {kind: "shuffle", buffer_size: integer} |
----    {kind: "batch", size: integer, drop_remainder?: boolean} | {kind: "repeat"|"take"|"skip", count: integer})[],
+---    {kind: "batch", size: integer, drop_remainder?: boolean} | {kind: "repeat"|"take"|"skip", count: integer} |
+---    {kind: "code", file: string, arguments: string, inputs?: string[], outputs?: string[]} |
+---    {kind: "weighted", weights: number[], count: integer, replacement: boolean} |
+---    {kind: "mix", box: boolean, alpha: number, prob: number, image: string, label: string})[],
 ---  seed?: integer }
 ---  transforms: {kind: "random_crop", height, width, left, top, right, bottom} {kind: "random_horizontal_flip", prob}
 ---  {kind: "resize"|"center_crop", height, width} {kind: "rescale", scale, shift} {kind: "normalize", mean = {..},
@@ -355,7 +358,7 @@ function core.set_feed(feeds, feed) end
 ---@class Dataset
 ---methods: size() -> batches (samples when not batched) an epoch, batch_size() -> integer|nil, full_batches() ->
 ---whether none has fewer rows, schema() -> {name, dtype, shape}[] of a batch, place(i) -> where the reader found
----sample i, "people.csv:3", iterator(epochs?) -> function giving the
+---sample i, "people.csv:3", class_names() -> string[]|nil, iterator(epochs?) -> function giving the
 ---columns as Tensors, nil at an end
 
 -------------------------------------------------------------------------------------------------- checkpoints, session

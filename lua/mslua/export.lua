@@ -1,5 +1,6 @@
 --- `mslua export R OUT.onnx`: the trained network as an ONNX model for any batch size.
 local core = require "mslua.core"
+local derive = require "mslua.dataset.derive"
 local errors = require "mslua.errors"
 local literal = require "mslua.literal"
 
@@ -46,11 +47,13 @@ end
 -- What the evaluation's data does to each column before the network gets it, in order.
 local function preprocessing(base)
   local steps = {}
-  for _, op in ipairs(base and base.spec.ops or {}) do
+  for _, op in ipairs(base and derive.flattened(base.spec).ops or {}) do
     if op.kind == "map" then
       steps[#steps + 1] = { columns = op.columns or {}, transforms = op.transforms }
     elseif op.kind == "call" then
       steps[#steps + 1] = { columns = op.inputs or {}, transforms = { { kind = "function of the recipe" } } }
+    elseif op.kind == "code" then
+      steps[#steps + 1] = { columns = op.inputs or {}, transforms = { { kind = "file of Lua", file = op.file } } }
     end
   end
   return json(steps)

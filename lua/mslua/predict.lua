@@ -1,6 +1,7 @@
 --- `mslua predict R FILE...`: what the network gives for files; for a classifier the likeliest classes.
 local class = require "mslua.class"
 local core = require "mslua.core"
+local derive = require "mslua.dataset.derive"
 local errors = require "mslua.errors"
 local literal = require "mslua.literal"
 local notice = require "mslua.notice"
@@ -31,7 +32,9 @@ local function names_of(recipe, base, count)
     end
     return recipe.labels
   end
-  local source = base.spec.source
+  local source = derive.flattened(base.spec).source
+  local folders = source.kind == "image_folder" and base:get_class_names()
+  if folders and #folders == count then return folders end
   if source.kind == "text" and source.format ~= "uint16" then return sample_files.characters(source) end
 end
 

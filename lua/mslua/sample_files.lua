@@ -6,7 +6,7 @@ local errors = require "mslua.errors"
 
 local M = {}
 
-local of_columns = { map = true, call = true, project = true, rename = true }
+local of_columns = { map = true, call = true, code = true, project = true, rename = true }
 -- Transforms after which all pictures have one size.
 local fixes_size = { resize = true, center_crop = true, random_crop = true, random_resized_crop = true }
 
@@ -169,7 +169,7 @@ end
 ---@param temporary table<string, string> files that are made, with the user's names: the caller removes them at the end
 ---@return {dataset: table, size: integer, columns: table[], inputs: integer, name: fun(i: integer): string}[] parts
 function M.open(base, paths, temporary)
-  local spec, made_at = base.spec, rawget(base, "made_at")
+  local spec, made_at = derive.flattened(base.spec), rawget(base, "made_at")
   local files = {}
   for i, path in ipairs(paths) do
     files[i] = path

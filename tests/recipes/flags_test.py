@@ -214,6 +214,8 @@ ROWS = {
                           and len(losses(w)) == 2 * len(losses(b))),
     "train --backend": (TRAIN + ["-n", "2"], ["--backend", "mpi"], lambda b, w: b.code == 0 and w.code != 0),
     "train --iface": (TRAIN + ["-n", "2"], ["--iface", "nosuch0"], lambda b, w: b.code == 0 and "nosuch0" in w.err),
+    "train --profile": (TRAIN, ["--profile", "2:2", "--out", "profiled"],
+                        lambda b, w: w.code == 0 and os.path.exists("profiled/trace/step_3.json")),
     "train --max-steps": (TRAIN, ["--max-steps", "3"], lines(3)),
     "train --fast-dev-run": (TRAIN, ["--fast-dev-run=2"], lines(2)),
     "train --overfit": (TRAIN, ["--overfit", "1"], lines(1)),

@@ -69,6 +69,15 @@ def main():
     check(steps == sorted(steps) and len(steps) > 1000, len(steps))
     check(["lr", "0.1", "command line"] in runs[0]["settings"], runs[0]["settings"])
     check(runs[0]["matrices"].startswith("None: with"), runs[0]["matrices"])
+    check(runs[0]["operators"].startswith("None: `mslua train --profile"), runs[0]["operators"])
+    os.makedirs("runs/a/trace")
+    work = ((0, "matmul", "onednn", 3000), (0, "matmul", "onednn", 3000), (0, "add", "tile", 2000),
+            (0, "data", "", 9e9), (0, "step 7", "step", 1), (0, "step 8", "step", 1), (1, "add", "tile", 1e9))
+    events = [{"ph": "X", "pid": rank, "tid": 0, "name": name, "cat": kernel, "ts": 0, "dur": length}
+              for rank, name, kernel, length in work]
+    for name, kept in (("step_8", events), ("step_9x", []), ("step_6", [])):
+        with open("runs/a/trace/%s.json" % name, "w", encoding="utf-8") as file:
+            json.dump({"traceEvents": kept}, file)
     with open("runs/a/eval.json", "w", encoding="utf-8") as file:
         file.write('{"step":7,"labels":["</script>","b"],"matrices":{"confusion_matrix":[[3,1],[0,4]]}}')
     with open(HOSTILE + "/eval.json", "w", encoding="utf-8") as file:
@@ -77,6 +86,8 @@ def main():
     check(both.returncode == 0, both)
     text, runs = page_of("b.html")
     check(text.count("<script") == 2 and "alert(2)</script>" not in text and "<b>" not in text, "all text is escaped")
+    check(runs[0]["operators"] == [["matmul", "onednn", 1, 3, "75.0%"], ["add", "tile", 1 / 2, 1, "25.0%"]],
+          runs[0]["operators"])
     check(runs[0]["matrices"]["matrices"] == {"confusion_matrix": [[3, 1], [0, 4]]}, runs[0]["matrices"])
     check(isinstance(runs[1]["matrices"], str) and "1:2" in runs[1]["matrices"] or "expected" in runs[1]["matrices"],
           runs[1]["matrices"])

@@ -4,11 +4,16 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <map>
+#include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "core/base/input_file.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/json/json.h"
@@ -89,6 +94,69 @@ Json MatricesOf(const std::string& folder) {
   return found->is_object() && found->contains("matrices") ? *found : Json(absl::StrCat(path, " is damaged"));
 }
 
+// The newest of the run's traces (`train --profile`, .prof); empty: there is none.
+std::string NewestTrace(const std::string& folder) {
+  std::string newest;
+  int64_t latest = -1;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder + "/trace", ignored)) {
+    const std::string name = entry.path().filename().string();
+    int64_t step = -1;
+    absl::string_view number = name;
+    if (!absl::ConsumePrefix(&number, "step_") || !absl::ConsumeSuffix(&number, ".json") ||
+        !absl::SimpleAtoi(number, &step) || step <= latest)
+      continue;
+    latest = step;
+    newest = entry.path().string();
+  }
+  return newest;
+}
+
+// Of rank 0 in the newest trace: operator, kernel, calls and milliseconds a step, share of the time of all; or why
+// there is nothing.
+Json OperatorsOf(const std::string& folder) {
+  constexpr int64_t kMostBytes = 64 << 20;
+  const std::string path = NewestTrace(folder);
+  if (path.empty())
+    return "None: `mslua train --profile S:N`, or .prof in mslua attach, records the time of each operator.";
+  const auto text = ReadFile(path, kMostBytes);
+  JsonLimits limits;
+  limits.bytes = kMostBytes;
+  const auto trace = text.ok() ? ParseJson(*text, limits) : StatusOr<Json>(text.status());
+  if (!trace.ok()) return std::string(trace.status().message());
+  struct Work {
+    int64_t calls = 0;
+    double microseconds = 0;
+  };
+  std::map<std::pair<std::string, std::string>, Work> work;
+  double all = 0;
+  int64_t steps = 0;
+  const Json events = trace->is_object() ? trace->value("traceEvents", Json::array()) : Json::array();
+  for (const Json& event : events) {
+    if (!event.is_object() || event.value("ph", "") != "X" || event.value("pid", -1) != 0) continue;
+    const std::string kernel = event.value("cat", "");
+    steps += kernel == "step";
+    if (kernel == "step" || kernel.empty()) continue;  // the wait for data has no kernel
+    Work& w = work[{event.value("name", ""), kernel}];
+    ++w.calls;
+    w.microseconds += event.value("dur", 0.0);
+    all += event.value("dur", 0.0);
+  }
+  if (steps == 0 || all <= 0) return path + " has no step";
+  std::vector<std::pair<double, Json>> rows;
+  for (const auto& [key, w] : work) {
+    const double milliseconds = w.microseconds / 1e3 / static_cast<double>(steps);
+    rows.emplace_back(
+        -w.microseconds,
+        Json::array({key.first, key.second, Rounded(static_cast<double>(w.calls) / static_cast<double>(steps)),
+                     Rounded(milliseconds), absl::StrFormat("%.1f%%", 100 * w.microseconds / all)}));
+  }
+  std::sort(rows.begin(), rows.end());
+  Json list = Json::array();
+  for (auto& [order, row] : rows) list.push_back(std::move(row));
+  return list;
+}
+
 Json SettingsOf(const std::string& folder) {
   const auto settings = ReadRunSettings(folder);
   if (!settings.ok()) return std::string(settings.status().message());
@@ -118,6 +186,7 @@ Json RunJson(const RunRecord& record, size_t points) {
               {"settings", SettingsOf(record.folder)},
               {"tensors", TensorsOf(record.folder)},
               {"events", InterventionsOf(record.folder)},
+              {"operators", OperatorsOf(record.folder)},
               {"matrices", MatricesOf(record.folder)}};
   if (summary.best) run["best"] = *summary.best;
   Json curves = Json::object(), undefined = Json::object();

@@ -216,6 +216,8 @@ for (const r of runs) {
   for (const [name, counts] of Object.entries(r.matrices.matrices))
     if (Array.isArray(counts) && counts.every(Array.isArray)) matrix(name, counts, labels, r.matrices.step);
 }
+section("Time by operator", ["operator", "kernel", "calls a step", "ms a step", "share"],
+  r => Array.isArray(r.operators) ? r.operators.map(o => o.map(show)) : r.operators);
 section("What was set", ["name", "value", "from"], r => r.settings);
 section("Tensors of the newest checkpoint", ["name", "type", "shape"],
   r => Array.isArray(r.tensors) ? r.tensors.map(t => [t[0], t[1], JSON.stringify(t[2])]) : r.tensors);

@@ -37,7 +37,7 @@ SessionOptions OptionsOf(const cli::CommandLine& command) {
   number("log-every", "log_every");
   if (command.Given("log-every") && command.Int("log-every") == 0)
     options.flags.emplace_back("log_every", command.String("log-every"));
-  for (const char* flag : {"out", "resume", "trace", "cluster", "progress"}) {
+  for (const char* flag : {"out", "resume", "trace", "cluster", "progress", "profile"}) {
     if (command.Given(flag)) options.flags.emplace_back(flag, command.String(flag));
   }
   if (command.Given("init-from")) options.flags.emplace_back("init_from", command.String("init-from"));

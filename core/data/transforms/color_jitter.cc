@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "core/data/image_ops.h"
 #include "core/data/transforms/define.h"
 
 namespace mslua::data {
@@ -17,21 +18,6 @@ std::array<double, 2> RangeOf(const Fields& fields, int k) {
   if (v.size() == 2) return {v[0], v[1]};
   if (k == 3) return {-v[0], v[0]};
   return {std::max(0.0, 1 - v[0]), 1 + v[0]};
-}
-
-float Kept(float value, float bound) {
-  value = std::min(std::max(value, 0.0f), bound);
-  return bound == 255 ? std::floor(value) : value;
-}
-
-// value * factor + other * (1 - factor)
-float Blend(float value, float other, float factor, float bound) {
-  return Kept(factor * value + (1 - factor) * other, bound);
-}
-
-float Grey(const Planes& image, int64_t i, float bound) {
-  const float grey = Luma(image.plane(0)[i], image.plane(1)[i], image.plane(2)[i]);
-  return bound == 255 ? std::floor(grey) : grey;
 }
 
 // The pixel's hue moved by `shift` turns; r, g, b in [0, 1].
@@ -52,29 +38,23 @@ void ShiftHue(double shift, float* r, float* g, float* b) {
   *r = rgb[0], *g = rgb[1], *b = rgb[2];
 }
 
-void Adjust(int step, double factor, float bound, Planes* image) {
-  const int64_t n = image->height * image->width;
-  const float f = static_cast<float>(factor);
-  if (step == 1) {
-    double sum = 0;
-    for (int64_t i = 0; i < n; ++i) sum += Grey(*image, i, bound);
-    const float mean = static_cast<float>(sum / static_cast<double>(n));
-    for (float& v : image->values) v = Blend(v, mean, f, bound);
-    return;
-  }
+void AdjustHue(double shift, float bound, Planes* image) {
   float *r = image->plane(0), *g = image->plane(1), *b = image->plane(2);
-  for (int64_t i = 0; i < n; ++i) {
-    if (step == 3) {
-      float rgb[3] = {r[i] / bound, g[i] / bound, b[i] / bound};
-      ShiftHue(factor, &rgb[0], &rgb[1], &rgb[2]);
-      // As torchvision converts floats to bytes: 0..1 in 256 equal parts.
-      const auto scaled = [&](float v) { return bound == 255 ? std::floor(v * 255.999f) : v; };
-      r[i] = scaled(rgb[0]), g[i] = scaled(rgb[1]), b[i] = scaled(rgb[2]);
-      continue;
-    }
-    const float other = step == 2 ? Grey(*image, i, bound) : 0;
-    r[i] = Blend(r[i], other, f, bound), g[i] = Blend(g[i], other, f, bound), b[i] = Blend(b[i], other, f, bound);
+  for (int64_t i = 0; i < image->height * image->width; ++i) {
+    float rgb[3] = {r[i] / bound, g[i] / bound, b[i] / bound};
+    ShiftHue(shift, &rgb[0], &rgb[1], &rgb[2]);
+    // As torchvision converts floats to bytes: 0..1 in 256 equal parts.
+    const auto scaled = [&](float v) { return bound == 255 ? std::floor(v * 255.999f) : v; };
+    r[i] = scaled(rgb[0]), g[i] = scaled(rgb[1]), b[i] = scaled(rgb[2]);
   }
+}
+
+void Adjust(int step, double factor, float bound, Planes* image) {
+  const auto f = static_cast<float>(factor);
+  if (step == 0) AdjustBrightness(f, bound, image);
+  if (step == 1) AdjustContrast(f, bound, image);
+  if (step == 2) AdjustSaturation(f, bound, image);
+  if (step == 3) AdjustHue(factor, bound, image);
 }
 
 void Paint(const Fields& fields, float bound, SampleDraws* draws, const Planes& in, Planes* out) {

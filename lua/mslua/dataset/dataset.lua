@@ -31,7 +31,6 @@ local WHOLE = 2 ^ 31 - 1
 
 -- What users of other libraries call, and what does it here.
 local elsewhere = {
-  concat = "read both sources in one GeneratorDataset",
   create_dict_iterator = "create_tuple_iterator gives the columns in their order",
   ["repeat"] = "repeat is a keyword of Lua: repeat_(n)",
 }
@@ -106,11 +105,12 @@ local bind_map = args.signature("map", {
   { "input_columns", "string|strings" },
   { "output_columns", "string|strings" },
   workers_field,
+  { "arguments", "any", doc = "what a file gets as `...`: a number, string, boolean or a table of them" },
 })
 
--- Functions and runs of transforms out of nested lists, in order.
+-- Functions, files and runs of transforms out of nested lists, in order.
 local function flatten(v, into)
-  if type(v) == "function" then
+  if type(v) == "function" or type(v) == "string" then
     into[#into + 1] = v
   elseif args.is_list(v) then
     for _, item in ipairs(v) do flatten(item, into) end
@@ -126,6 +126,14 @@ end
 --- and the mask of its pixels are cropped in the same place. output_columns are new names. A function of Lua gets a
 --- tensor of each of the input_columns, of one sample, and gives the tensors, numbers or lists that take their place.
 --- It must depend on its arguments alone and comes before batch.
+---
+--- A file of Lua, `operations = "augment.lua"`, returns such a function. It runs on the threads of
+--- num_parallel_workers, in a Lua state of each: it has tensors, ms.ops and ms.text, no global of the recipe, and gets
+--- `arguments` as `...`.
+--- It may draw random numbers, ms.rand and math.random: each sample has its own, by the seed, the epoch and its place.
+--- The path is relative to the recipe's folder, or to the current one.
+---
+--- After batch, vision.MixUpBatch and vision.CutMixBatch take the columns of the images and of their labels.
 ---@return mslua.Dataset
 function Dataset:map(...)
   check_self(self, "map {...}")
@@ -135,16 +143,29 @@ function Dataset:map(...)
   if #steps == 0 then steps[1] = {} end
   local longer = a.num_parallel_workers and with(self, nil, a.num_parallel_workers) or self
   for i, step in ipairs(steps) do
-    if type(step) == "function" then
+    if type(step) == "string" then
+      longer = with(longer, derive.code("map: operations", step, a.arguments,
+        { kind = "code", inputs = inputs, outputs = i == #steps and outputs or nil }))
+    elseif type(step) == "function" then
       longer = with(longer, { kind = "call", f = step, inputs = inputs, outputs = i == #steps and outputs or nil,
         made_at = core.where() })
     else
       local transforms, names = Transform.collect(step, "map: operations", {}), i == #steps and outputs or nil
-      if names and #names ~= (inputs and #inputs or 1) then
+      local mix = transforms[1] and transforms[1].kind == "mix" and transforms[1]
+      if mix and (#transforms > 1 or names or not inputs or #inputs ~= 2) then
+        errors.fail("map: %s: expected it alone, with input_columns = {images, labels}, got %s", step[1].name,
+          errors.show(inputs))
+      end
+      if mix then
+        longer = with(longer, { kind = "mix", box = mix.box, alpha = mix.alpha, prob = mix.prob, image = inputs[1],
+          label = inputs[2] })
+      elseif names and #names ~= (inputs and #inputs or 1) then
         errors.fail("map: output_columns: a transform gives a column for each of input_columns: expected %d, got %s",
           inputs and #inputs or 1, errors.show(names))
       end
-      longer = with(longer, { kind = "map", transforms = transforms, columns = inputs, names = names })
+      if not mix then
+        longer = with(longer, { kind = "map", transforms = transforms, columns = inputs, names = names })
+      end
     end
   end
   return longer
@@ -198,20 +219,71 @@ function Dataset:rename(...)
   return with(self, { kind = "rename", columns = from, names = to })
 end
 
+-- A dataset of a source that is made of others.
+local function derived(name, self, ...)
+  local parts, workers = { self.spec }, self.spec.num_parallel_workers
+  for i, other in ipairs { ... } do
+    if not class.is(other, Dataset) then errors.fail("%s: expected a dataset, got %s", name, errors.show(other)) end
+    parts[i + 1], workers = other.spec, most(workers, other.spec.num_parallel_workers)
+  end
+  if name ~= "cache" and (#parts < 2 or #parts ~= select("#", ...) + 1) then
+    errors.fail("%s: expected another dataset", name)
+  end
+  local made = setmetatable({ made_at = core.where() }, getmetatable(self))
+  made.spec = { source = { kind = name, parts = parts }, ops = {}, num_parallel_workers = workers }
+  return made
+end
+
 --- Datasets side by side: sample i has the columns of sample i of each, as many samples as the shortest has. Shuffle
 --- and batch the result, not its parts.
 ---@param ... mslua.Dataset
 function Dataset:zip(...)
   check_self(self, "zip(other)")
-  local parts, workers = { self.spec }, self.spec.num_parallel_workers
-  for i, other in ipairs { ... } do
-    if not class.is(other, Dataset) then errors.fail("zip: expected a dataset, got %s", errors.show(other)) end
-    parts[i + 1], workers = other.spec, most(workers, other.spec.num_parallel_workers)
+  return derived("zip", self, ...)
+end
+
+--- Datasets behind each other: `a:concat(b)` has the samples of a, then those of b. All have the same columns. Shuffle
+--- and batch the result, not its parts; random transforms come after it.
+---@param ... mslua.Dataset
+function Dataset:concat(...)
+  check_self(self, "concat(other)")
+  return derived("concat", self, ...)
+end
+
+local bind_cache = args.signature("cache", { { "folder", "string" } })
+
+--- Keeps each sample when it is read first, as the operations before have made it, so that later epochs neither decode
+--- nor transform again: `ds:map { operations = vision.Resize { 256, 256 } }:cache()`. In memory; in files of `folder`
+--- where it is given, which later trainings of the same data use again. Random transforms come after it.
+function Dataset:cache(...)
+  check_self(self, "cache()")
+  local folder = bind_cache(...).folder
+  if folder == "" then errors.fail "cache: folder: expected a path, got \"\"" end
+  local made = derived("cache", self)
+  made.spec.source.folder = folder
+  return made
+end
+
+local bind_weighted = args.signature("weighted", {
+  { "weights", "any", required = true, doc = "a number of at least 0 for each sample: a list or a tensor" },
+  { "num_samples", "integer", min = 1, doc = "samples of an epoch; default: as many as there are" },
+  { "replacement", "boolean", true, doc = "whether a sample may be drawn again in an epoch" },
+})
+
+--- Samples drawn by their weights, other ones in each epoch: `ds:weighted(weights)` makes rare classes as frequent as
+--- others where a sample's weight is 1 / (samples of its class). PyTorch's WeightedRandomSampler. Call it before batch,
+--- and not after shuffle.
+function Dataset:weighted(...)
+  check_self(self, "weighted(weights)")
+  local a = bind_weighted(...)
+  local weights = a.weights
+  if core.kind(weights) == "Tensor" and #weights.shape == 1 then weights = weights:totable() end
+  local good = args.is_list(weights) and #weights > 0
+  for _, w in ipairs(good and weights or {}) do good = good and type(w) == "number" end
+  if not good then
+    errors.fail("weighted: weights: expected a list or a tensor [n] of numbers, got %s", errors.show(a.weights))
   end
-  if #parts < 2 or #parts ~= select("#", ...) + 1 then errors.fail "zip: expected another dataset" end
-  local joined = setmetatable({ made_at = core.where() }, getmetatable(self))
-  joined.spec = { source = { kind = "zip", parts = parts }, ops = {}, num_parallel_workers = workers }
-  return joined
+  return with(self, { kind = "weighted", weights = weights, count = a.num_samples or 0, replacement = a.replacement })
 end
 
 local bind_split = args.signature("split", {
@@ -305,8 +377,10 @@ function Dataset:open()
     local made_at = rawget(self, "made_at")
     local spec = errors.at(made_at, derive.resolve, self.spec)
     spec.made_at = made_at
-    if spec.source.kind == "generator" and (spec.num_parallel_workers or 1) > 1 then
-      notice(("note: %snum_parallel_workers = %d has no effect: Lua makes the samples, on the training's own thread")
+    local by_function = spec.source.kind == "generator" and type(spec.source.source) == "function"
+    if by_function and (spec.num_parallel_workers or 1) > 1 then
+      notice(("note: %snum_parallel_workers = %d has no effect: a function makes the samples, on the training's own "
+        .. "thread; a file of Lua, operations = \"augment.lua\", runs on those of workers")
         :format(made_at and made_at .. ": " or "", spec.num_parallel_workers))
     end
     spec.num_parallel_workers = spec.num_parallel_workers or config.get_num_parallel_workers()
@@ -357,6 +431,15 @@ function Dataset:whole_batches(what)
       :format(what, left, opened:size(), verb, opened:batch_size(), does))
   end
   return whole
+end
+
+--- Names of the classes that labels 0, 1, ... stand for; nil where the source knows none. Those of an
+--- ImageFolderDataset are the names of its folders.
+---@return string[]?
+function Dataset:get_class_names(...)
+  check_self(self, "get_class_names()")
+  arity.take("get_class_names", 0, ...)
+  return self:open():class_names()
 end
 
 local bind_iterator = args.signature("create_tuple_iterator", { { "num_epochs", "integer", 1, min = 1 } })

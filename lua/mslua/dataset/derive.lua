@@ -1,9 +1,11 @@
 --- Turns operations of datasets that core.dataset does not know into those that it knows, when a dataset is opened:
---- functions of Lua in map and filter, zip, and the parts of split. A function in map, and zip, become a source whose
---- sample i is made of sample i; filter and split become lists of the samples that stay. So shuffles, ranks and resumed
---- trainings find the same samples in the same places, as long as the functions depend on their arguments alone.
+--- functions of Lua in map and filter, and the parts of split. A function in map becomes a source whose sample i is
+--- made of sample i; filter and split become lists of the samples that stay. So shuffles, ranks and resumed trainings
+--- find the same samples in the same places, as long as the functions depend on their arguments alone.
 local core = require "mslua.core"
 local errors = require "mslua.errors"
+local files = require "mslua.files"
+local literal = require "mslua.literal"
 
 local M = {}
 
@@ -13,6 +15,11 @@ local of_columns = { map = true, project = true, rename = true }
 local function columns_only(name, spec)
   local ops = {}
   for _, op in ipairs(spec.ops) do
+    if op.kind == "code" and name == "map" then
+      errors.fail("map: a function of Lua comes behind a file of Lua, %s: put the function in a file too, or call map "
+        .. "with it before", op.file)
+    end
+    if op.kind == "code" then errors.fail("%s: call it before map with a file of Lua, %s", name, op.file) end
     if op.kind == "batch" then errors.fail("%s: the dataset is batched already: call %s before batch", name, name) end
     if of_columns[op.kind] then
       for _, transform in ipairs(op.transforms or {}) do
@@ -187,37 +194,54 @@ local function part_of(spec, op)
   return part
 end
 
--- The source whose sample i is sample i of each part.
-local function zipped(parts)
-  local opened, columns, length = {}, {}, math.huge
-  for p, spec in ipairs(parts) do
-    spec = M.resolve(spec)
-    for _, op in ipairs(spec.ops) do
-      if op.kind == "shuffle" or op.kind == "batch" or spec.num_shards then
-        errors.fail("zip: dataset %d is %s: zip first, then call %s", p,
-          spec.num_shards and "sharded" or op.kind == "batch" and "batched" or "shuffled", op.kind)
-      end
-    end
-    columns_only("zip", spec)
-    opened[p] = core.dataset(spec)
-    length = math.min(length, opened[p]:length())
-    for _, name in ipairs(names_of(opened[p])) do
-      for _, known in ipairs(columns) do
-        if known == name then errors.fail("zip: two datasets have a column '%s': rename one, ds:rename", name) end
-      end
-      columns[#columns + 1] = name
+--- The description of a file of Lua that makes or changes samples: `into` with its path and the text of its arguments.
+---@param what string for messages
+---@param path string relative to the recipe's folder, or to the current one
+---@param arguments any
+---@param into table
+---@return table into
+function M.code(what, path, arguments, into)
+  local folder = (core.where() or ""):match "^(.*/)[^/]*:%d+$"
+  local beside = folder and path:sub(1, 1) ~= "/" and folder .. path
+  if beside and files.is_file(beside) then path = beside end
+  if not files.is_file(path) then
+    errors.fail("%s: no file '%s'%s; expected a file of Lua that returns a function", what, path,
+      beside and (", and no '%s'"):format(beside) or "")
+  end
+  into.file, into.arguments = path, "nil"
+  if arguments ~= nil then
+    into.arguments = literal.write(arguments)
+    if not into.arguments then
+      errors.fail("%s: arguments: expected a number, string, boolean or a table of them, got %s", what,
+        errors.show(arguments))
     end
   end
-  return {
-    kind = "generator", length = length, column_names = columns,
-    source = function(i)
-      local row = {}
-      for _, part in ipairs(opened) do
-        for _, value in ipairs { part:sample(i) } do row[#row + 1] = value end
-      end
-      return unpack(row)
-    end,
-  }
+  return into
+end
+
+-- The source that is made of other datasets, which are opened.
+local function of_parts(source)
+  local parts = {}
+  for p, spec in ipairs(source.parts) do
+    if spec.num_shards then
+      errors.fail("%s: dataset %d is sharded: leave num_shards out, ranks share the samples of the result", source.kind,
+        p)
+    end
+    parts[p] = core.dataset(M.resolve(spec))
+  end
+  return { kind = source.kind, parts = parts, folder = source.folder }
+end
+
+--- The description whose samples a cached dataset, and the first of datasets behind each other, has: one of the source
+--- with all operations.
+---@param spec table
+---@return table
+function M.flattened(spec)
+  if spec.source.kind ~= "cache" and spec.source.kind ~= "concat" then return spec end
+  local inner, ops = M.flattened(spec.source.parts[1]), {}
+  for _, op in ipairs(inner.ops) do ops[#ops + 1] = op end
+  for _, op in ipairs(spec.ops) do ops[#ops + 1] = op end
+  return { source = inner.source, ops = ops, num_parallel_workers = spec.num_parallel_workers }
 end
 
 --- The description as core.dataset takes it. What is found is kept beside the operation, for longer datasets.
@@ -225,8 +249,8 @@ end
 ---@return table
 function M.resolve(spec)
   local source = spec.source
-  if source.kind == "zip" then
-    source.made = source.made or zipped(source.parts)
+  if source.parts then
+    source.made = source.made or of_parts(source)
     source = source.made
   end
   local result = { source = source, num_shards = spec.num_shards, shard_id = spec.shard_id, ops = {},

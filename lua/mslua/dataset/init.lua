@@ -2,6 +2,7 @@
 local core = require "mslua.core"
 local errors = require "mslua.errors"
 local define = require("mslua.dataset.dataset").define
+local code = require("mslua.dataset.derive").code
 
 local M = {
   vision = require "mslua.dataset.vision",
@@ -41,6 +42,11 @@ local readers = {}
 
 function readers.generator(a)
   if #a.column_names == 0 then errors.fail "GeneratorDataset: column_names: expected at least one name, got {}" end
+  if type(a.source) == "string" then
+    a.source = code("GeneratorDataset: source", a.source, a.arguments, {})
+  elseif a.arguments ~= nil then
+    errors.fail "GeneratorDataset: arguments: they are for a file of Lua; a function has its upvalues"
+  end
   return a
 end
 
@@ -64,7 +70,12 @@ for _, source in ipairs(core.sources()) do
   for _, field in ipairs(source.fields) do
     if field.path then field.check = check_path(field[2] == "string" and "a folder" or "a file") end
   end
-  M[source.class] = define(source.class, source.fields, function(a)
+  local fields = { unpack(source.fields) }
+  if source.kind == "generator" then
+    fields[#fields + 1] = { "arguments", "any",
+      doc = "what a file gets as `...`: a number, string, boolean or a table of them" }
+  end
+  M[source.class] = define(source.class, fields, function(a)
     local made, values = { kind = source.kind }, readers[source.kind] and readers[source.kind](a) or a
     for _, field in ipairs(source.fields) do made[field[1]] = values[field[1]] end
     return made

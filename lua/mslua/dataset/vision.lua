@@ -33,11 +33,14 @@ M.RandomHorizontalFlip = define("RandomHorizontalFlip", { { "prob", "number", 0.
   return { kind = "random_horizontal_flip", prob = a.prob }
 end)
 
---- Scales the image, bilinear. size: {height, width}, or one number for the shorter edge.
-M.Resize = define("Resize", { size }, function(a)
-  local height, width = size_of("Resize", a.size, nil, 0)
-  return { kind = "resize", height = height, width = width }
-end)
+--- Scales the image. size: {height, width}, or one number for the shorter edge. interpolation: between two pixels of
+--- each direction, "bilinear", or four, "bicubic".
+M.Resize = define("Resize", { size, { "interpolation", "string", "bilinear", choices = { "bilinear", "bicubic" } } },
+  function(a)
+    local height, width = size_of("Resize", a.size, nil, 0)
+    if a.interpolation == "bicubic" then return { kind = "resize_bicubic", size = a.size } end
+    return { kind = "resize", height = height, width = width }
+  end)
 
 --- Takes the middle of the image; a smaller image is padded with zeros. size: {height, width} or one number.
 M.CenterCrop = define("CenterCrop", { size }, function(a)
@@ -63,12 +66,33 @@ end)
 --- Reorders [height, width, channels] to [channels, height, width].
 M.HWC2CHW = define("HWC2CHW", {}, function() return { kind = "hwc2chw" } end)
 
+local mix_fields = {
+  { "alpha", "number", 1, above = 0, max = 1000 }, { "prob", "number", 1, min = 0, max = 1 },
+}
+
+--- After batch, blends each image with the one before it, the first with the last: `x * k + before * (1 - k)`, where k
+--- is drawn from Beta(alpha, alpha) for each batch, and the labels in the same proportion: torchvision's MixUp. With
+--- probability `prob`; of two in a row, the second takes the batches that the first leaves alone. Images and labels are
+--- float32, labels vectors such as OneHot and TypeCast make: `ds:batch(128):map { operations = vision.MixUpBatch(0.2),
+--- input_columns = {"image", "label"} }`.
+M.MixUpBatch = define("MixUpBatch", mix_fields, function(a)
+  return { kind = "mix", box = false, alpha = a.alpha, prob = a.prob }
+end)
+
+--- As MixUpBatch, but a box of each image is replaced by that of the image before it; the labels are mixed by the box's
+--- share of the image: torchvision's CutMix.
+M.CutMixBatch = define("CutMixBatch", mix_fields, function(a)
+  return { kind = "mix", box = true, alpha = a.alpha, prob = a.prob }
+end)
+
 -- Those that core/data/transforms declares.
 for _, transform in ipairs(core.vision_transforms()) do
-  M[transform.class] = define(transform.class, transform.fields, function(a)
-    a.kind, a.random = transform.kind, transform.random
-    return a
-  end, transform.doc)
+  if transform.kind ~= "resize_bicubic" then  -- a way of Resize
+    M[transform.class] = define(transform.class, transform.fields, function(a)
+      a.kind, a.random = transform.kind, transform.random
+      return a
+    end, transform.doc)
+  end
 end
 
 return require("mslua.namespace").strict("ms.dataset.vision", M)

@@ -1,0 +1,13 @@
+// Which dataset a description describes, as text: equal texts mean that samples are made in the same way of the same
+// arguments.
+#pragma once
+
+#include <string>
+
+#include "core/data/dataset.h"
+
+namespace mslua::data {
+
+std::string IdentityOf(const Dataset& dataset);
+
+}  // namespace mslua::data
