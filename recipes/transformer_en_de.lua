@@ -115,7 +115,7 @@ end
 
 return ms.recipe {
   name = "transformer_en_de",
-  doc = "a Transformer that translates English into German: buckets by length, beam search, BLEU",
+  doc = "a Transformer that translates English into German: padding masks, beam search, BLEU",
   seed = 1,
   dataset = function() return create_dataset("train", p.batch_size, p.longest) end,
   eval_dataset = function() return create_dataset("val", 32, p.block) end,
