@@ -31,7 +31,7 @@ ProfileHook::ProfileHook(Progress* progress, const ProfiledSteps& steps, int ran
 int64_t ProfileHook::NextStep(const TrainState& state) {
   if (written_) return INT64_MAX;
   if (profile_ != nullptr) return state.step + (seen_ == state.step ? 1 : 0);
-  return state.step < steps_.first - 1 ? steps_.first - 1 : INT64_MAX;
+  return state.step <= steps_.first - 1 ? steps_.first - 1 : INT64_MAX;
 }
 
 Status ProfileHook::Begin(int64_t done) {

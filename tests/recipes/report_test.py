@@ -64,6 +64,8 @@ def main():
     check(os.path.getsize("a.html") < 2e6, os.path.getsize("a.html"))
     text, runs = page_of("a.html")
     check(not re.search(r"https?:|//[a-z]+\.|src=|@import", text), "the page asks no network")
+    # Its icon is text of the page: a browser that may not load it says so.
+    check('href="data:,"' not in text or "img-src data:" in text, "the page allows its own icon")
     steps, values = runs[0]["curves"]["loss"]
     check(max(values) == 1e9 and steps[0] == 1 and steps[-1] == 100000, "the extremes stay")
     check(steps == sorted(steps) and len(steps) > 1000, len(steps))

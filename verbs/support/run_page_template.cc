@@ -5,7 +5,7 @@ namespace mslua {
 const char kRunPageHead[] = R"page(<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>mslua report</title>
 <meta http-equiv="Content-Security-Policy"
-content="default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'">
+content="default-src 'none'; img-src data:; script-src 'unsafe-inline'; style-src 'unsafe-inline'">
 <link rel="icon" href="data:,">
 <style>
 body { font: 14px sans-serif; margin: 1em 2em; color: #222 }
