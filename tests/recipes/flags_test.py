@@ -190,6 +190,7 @@ PREDICT = ["predict", "recipe.lua", "rows.csv"]
 SWEEP = ["sweep", "recipe.lua", "lr=0.1"]
 FIND = ["lr-find", "recipe.lua"]
 EXPORT = ["export", "recipe.lua", "net.onnx"]
+SAMPLE = ["sample", "draws.lua", "drawn.png"]
 VERIFY = ["verify", "recipe.lua"]
 RUN = ["run", "script.lua"]
 RANKS = ["ranks", "-n", "2"]
@@ -244,6 +245,9 @@ ROWS = {
     "predict --preset": (PREDICT, ["--preset", "smoke"], says("in the network", 2)),
     "predict --json": (PREDICT, ["--json"], is_json),
     "predict --traceback": (PREDICT + ["width=0"], ["--traceback"], frames),
+    "sample --ckpt": (SAMPLE, ["--ckpt", "nowhere"], says("nowhere", 2)),
+    "sample --preset": (SAMPLE, ["--preset", "smoke"], says("in the network", 2)),
+    "sample --traceback": (SAMPLE + ["width=0"], ["--traceback"], frames),
     "export --ckpt": (EXPORT, ["--ckpt", "nowhere"], says("nowhere", 2)),
     "export --dtype": (EXPORT, ["--dtype", "bf16"], differs),
     "export --preset": (EXPORT, ["--preset", "smoke"], says("in the network", 2)),
@@ -446,6 +450,10 @@ def flags_of_help():
 
 def main():
     open("recipe.lua", "w").write(RECIPE)
+    open("draws.lua", "w").write(RECIPE.replace("  callbacks =", """  samples = {
+    images = function(net) return ms.ops.reshape(net(ms.ones { 2, 4 }), { 2, 1, 2, 1 }) end,
+  },
+  callbacks =""", 1))
     open("script.lua", "w").write(SCRIPT)
     open("rows.csv", "w").write("1,2,3,4\n5,6,7,8\n")
     failed = []
