@@ -15,8 +15,8 @@ StatusOr<bool> AllAgree(const TrainingView& view, bool mine);
 
 // What a name stands for.
 struct Named {
-  std::string name;              // in full
-  TensorType type;               // of a gradient: the whole one's
+  std::string name;                      // in full
+  TensorType type;                       // of a gradient: the whole one's
   const Store::Entry* stored = nullptr;  // of a parameter or state
   Value value;                           // of an activation or gradient: in the graph that training began with
   int32_t inside = -1;  // an instruction of the fused node `value.node` that makes it; -1: an output makes it

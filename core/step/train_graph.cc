@@ -403,8 +403,8 @@ StatusOr<StepGraph> Cut(Trace& trace, GlobalView& view, bool feeds, std::vector<
 }
 
 // The next values of all parameters and of the optimizer's state, as outputs that replace them; gives those of the
-// parameters. Where `finite` is valid and false, everything stays as it was. `rows` are those that the step names of each
-// parameter. stage_of(i) is the pipeline stage of parameter i.
+// parameters. Where `finite` is valid and false, everything stays as it was. `rows` are those that the step names of
+// each parameter. stage_of(i) is the pipeline stage of parameter i.
 StatusOr<std::vector<Value>> EmitUpdates(RankState& state, Trace& trace, const TrainSpec& spec,
                                          const std::vector<Value>& gradients, const std::vector<NamedRows>& rows,
                                          Value finite, const std::function<int(size_t)>& stage_of) {
@@ -532,8 +532,7 @@ StatusOr<EmittedStep> EmitStep(RankState& state, Trace& trace, const TrainSpec& 
   const Value finite = spec.loss_scale ? OutputFinite(g, spec, result.gradients) : Value();
   Clip(trace, spec, suffix, stage_of, &result.gradients);
   for (size_t i = 0; i < result.extra.size(); ++i) g.Output(absl::StrCat("out", i + 1, suffix), result.extra[i]);
-  ASSIGN_OR_RETURN(step.updated,
-                   EmitUpdates(state, trace, spec, result.gradients, result.rows, finite, stage_of));
+  ASSIGN_OR_RETURN(step.updated, EmitUpdates(state, trace, spec, result.gradients, result.rows, finite, stage_of));
   return step;
 }
 

@@ -98,7 +98,8 @@ case("a network of the library's cells", "size of 'k' differs: dimension 2 of x 
      [("  network = function() return Net() end,\n",
        "  network = function()\n    return nn.SequentialCell {\n      nn.Dense(4, 5),\n      nn.Dense(6, 3),  --@\n"
        "    }\n  end,\n")])
-case("a function that ends in a cell's call", "size of 'k' differs: dimension 2 of x is 4, dimension 2 of w is 6 (in Dense)",
+case("a function that ends in a cell's call",
+     "size of 'k' differs: dimension 2 of x is 4, dimension 2 of w is 6 (in Dense)",
      [("  network = function() return Net() end,\n", "  network = function() return nn.Dense(6, 3) end,  --@\n")])
 construct("product in the head", "  return ops.matmul(x, self.head.bias)  --@\n",
           "MatMul: x is f32[8,4] and w is f32[3]")

@@ -13,8 +13,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "collectives/conformance.h"
 #include "collectives/backends/native/native.h"
+#include "collectives/conformance.h"
 #include "rendezvous/rendezvous.h"
 
 namespace {

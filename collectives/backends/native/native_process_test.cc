@@ -11,8 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "collectives/conformance.h"
 #include "collectives/backends/native/native.h"
+#include "collectives/conformance.h"
 #include "core/base/clock.h"
 
 extern char** environ;
