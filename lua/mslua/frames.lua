@@ -63,9 +63,11 @@ end
 ---@field info table of debug.getinfo
 ---@field cell? Cell whose construct it is
 
---- The user's frames, innermost first, and the cells that are being called, innermost first.
+--- The user's frames, innermost first, and the cells that are being called, innermost first. With `nearest` it ends at
+--- the first frame: stacks are deep where functions call themselves.
+---@param nearest? boolean
 ---@return mslua.Frame[] frames, Cell[] cells
-local function scan()
+local function scan(nearest)
   local frames, cells, seen = {}, {}, {}  -- seen: functions since the last point
   local level = 2
   while true do
@@ -87,6 +89,7 @@ local function scan()
       frames[#frames + 1] = { file = file_of(info), line = info.currentline, info = info }
       seen[info.func] = true
     end
+    if nearest and frames[1] then return frames, cells end
     level = level + 1
   end
 end
@@ -104,7 +107,7 @@ end
 --- Where the user's code is that runs: file and line; nothing when there is none.
 ---@return string? file, integer? line
 function M.where()
-  local frame = scan()[1]
+  local frame = scan(true)[1]
   if frame then return frame.file, frame.line end
 end
 
@@ -113,7 +116,7 @@ local made_at = setmetatable({}, { __mode = "k" })  -- cell -> { file, line } of
 --- Remembers the user's line that makes `cell`: a network of the library's cells runs no line of the user.
 ---@param cell Cell
 function M.note_made(cell)
-  local frame = scan()[1]
+  local frame = scan(true)[1]
   if frame then made_at[cell] = { frame.file, frame.line } end
 end
 
