@@ -78,15 +78,23 @@ Status RunAll(Device* device) {
   RETURN_IF_ERROR(executable->BindInput("labels", labels.data()));
   RETURN_IF_ERROR(executable->SetScalar("lr", 0.5));
   DeviceRun* const run = DeviceRunOf(executable.get());
-  // Two on their way, and one that is timed launch by launch.
+  // The convolution by cuDNN of the run that was finished last, in which w was this.
+  const auto convolved = [&](float w_was) -> Status {
+    const float value = executable->Output(1).as<float>()[0];
+    return value == 4 * w_was ? absl::OkStatus() : absl::DataLossError("a wrong convolution");
+  };
+  // Two on their way, of which the second is captured, and one that is timed launch by launch.
   RETURN_IF_ERROR(run->Start());
   RETURN_IF_ERROR(run->Start());
   RETURN_IF_ERROR(run->Finish());
+  RETURN_IF_ERROR(convolved(1));
   RETURN_IF_ERROR(run->Finish());
+  RETURN_IF_ERROR(convolved(0.5f));
   std::vector<int64_t> timeline;
   executable->SetTimeline(&timeline);
   RETURN_IF_ERROR(executable->Run());
   executable->SetTimeline(nullptr);
+  RETURN_IF_ERROR(convolved(0.25f));
   RETURN_IF_ERROR(store.Read(*store.Find("w")).status());
   if (w.as<float>()[0] != 0.125f) return absl::DataLossError("a wrong result");
   RETURN_IF_ERROR(device->FreeBytes().status());
