@@ -4,7 +4,7 @@ def _apart(endings):
     """What is no part of the library."""
     return [folder + "*" + ending + ".cc" for folder in ["", "*/"] for ending in endings]
 
-def component(name, deps = [], visibility = None, exclude = [], folders = False, test_deps = [], test_data = [], test_size = "small", test_tags = {}, test_env = {}, extra_srcs = [], copts = [], alwayslink = False):
+def component(name, deps = [], visibility = None, exclude = [], folders = False, test_deps = [], test_data = [], test_size = "small", test_tags = {}, test_env = {}, extra_srcs = [], copts = [], alwayslink = False, device_srcs = [], no_device_srcs = []):
     """Declares `name` from the folder's .cc and .h files, its tests, and its fuzz targets (tools/fuzz).
 
     Args:
@@ -22,13 +22,21 @@ def component(name, deps = [], visibility = None, exclude = [], folders = False,
       extra_srcs: generated sources.
       copts: options for the library's sources.
       alwayslink: keep objects that nothing refers to by name.
+      device_srcs: sources that --config=cpu leaves out.
+      no_device_srcs: sources that it has in their place.
     """
     sources, headers = ["*.cc"], ["*.h"]
     if folders:
         sources, headers = sources + ["*/*.cc"], headers + ["*/*.h"]
     native.cc_library(
         name = name,
-        srcs = native.glob(sources, exclude = _apart(["_test", "_fuzz", "_bench", "_main"]) + exclude) + extra_srcs,
+        srcs = native.glob(
+            sources,
+            exclude = _apart(["_test", "_fuzz", "_bench", "_main"]) + exclude + device_srcs + no_device_srcs,
+        ) + extra_srcs + select({
+            "//tools/bazel:cpu_only": no_device_srcs,
+            "//conditions:default": device_srcs,
+        }),
         hdrs = native.glob(headers, exclude = exclude),
         copts = copts,
         alwayslink = alwayslink,
