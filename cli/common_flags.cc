@@ -21,7 +21,7 @@ DEFINE_int64(seed, -1, "seed of weights, shuffling and dropout, instead of the r
 DEFINE_double(temperature, 1, "of the softmax; 0 takes the most likely token");
 DEFINE_string(tls, "", "TLS configuration for connections to other hosts (default MSLUA_TLS)");
 DEFINE_int64(top_k, 0, "draw from the K most likely tokens; 0: from all");
-DEFINE_double(top_p, 1, "draw from the fewest tokens that have this probability together");
+DEFINE_double(top_p, 1, "draw from the fewest tokens of this probability together");
 DEFINE_bool(traceback, false, "print the recipe's functions that led to an error, innermost first");
 
 namespace mslua::cli {

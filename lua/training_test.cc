@@ -262,7 +262,7 @@ TEST_F(TrainingTest, MistakesAreOneMessage) {
   EXPECT_EQ(
       Eval("make {kind = 'sdg'}"),
       "test.lua:1: optimizer: kind is 'sdg', expected one of adafactor, adagrad, adam, adam_weight_decay, adamw, ftrl, "
-      "lamb, momentum, rmsprop, sgd (did you mean 'sgd'?)");
+      "lamb, lazy_adam, momentum, rmsprop, sgd (did you mean 'sgd'?)");
   EXPECT_EQ(Eval("make {kind = 'sgd', nesterov = true}"),
             "test.lua:1: optimizer: nesterov needs a momentum and no dampening");
   EXPECT_EQ(Eval("make({kind = 'sgd'}, {parameters = {}})"),

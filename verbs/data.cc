@@ -21,10 +21,10 @@
 
 DEFINE_int64(samples, 0, "number of training samples");
 DEFINE_int64(data_seed, 1, "seed");
-DEFINE_int64(vocab, 0, "tokens of the vocabulary, bytes or characters and special ones included");
-DEFINE_string(kind, "bpe", "a byte-level BPE as GPT-2's, or a WordPiece as BERT's");
+DEFINE_int64(vocab, 0, "tokens of the vocabulary, special ones included");
+DEFINE_string(kind, "bpe", "a byte-level BPE, or WordPiece");
 DEFINE_bool(cased, false, "a WordPiece that keeps capital letters and accents");
-DEFINE_string(special, "", "a special token; may be repeated; of a BPE <|endoftext|> if left out");
+DEFINE_string(special, "", "a special token; may be repeated; a BPE has <|endoftext|>");
 DEFINE_string(tokenizer, "", "folder or file of the tokenizer");
 DEFINE_string(end_of_text, "", "a token of the tokenizer that is put behind each file");
 DEFINE_double(test_fraction, -1, "the end of the text that becomes val.bin, 0.1 if left out");

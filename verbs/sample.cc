@@ -45,7 +45,8 @@ MSLUA_VERB(sample) {
   verb.overrides = true;
   verb.flags = {Checkpoint(), Preset(), Traceback()};
   verb.examples = {"mslua sample recipes/dcgan_mnist.lua digits.png",
-                   "mslua sample recipes/dcgan_mnist.lua digits.png --ckpt runs/g/ckpt"};
+                   "mslua sample recipes/dcgan_mnist.lua digits.png --ckpt runs/g/ckpt",
+                   "mslua sample recipes/dcgan_mnist.lua digits.png --preset smoke --ckpt runs/g/ckpt"};
   verb.place = 23;
   verb.run = RunSample;
   return verb;
