@@ -55,7 +55,7 @@ TEST(Completion, FlagsAndTheirValues) {
 
 TEST(Completion, Actions) {
   EXPECT_THAT(Offered({"data", "m"}), ElementsAre("make"));
-  EXPECT_THAT(Offered({"data", "make", ""}), ElementsAre("cifar10", "mnist", "text"));
+  EXPECT_THAT(Offered({"data", "make", ""}), ElementsAre("cifar10", "criteo", "mnist", "text"));
   EXPECT_TRUE(SlotOf({"data", "make", "mnist", ""}).file);
   EXPECT_THAT(Offered({"data", "ls", "--"}), ElementsAre("--json", "--help"));
   EXPECT_THAT(Offered({"ckpt", "c"}), ElementsAre("convert"));
