@@ -68,6 +68,13 @@ bool AskFrames(lua_State* L, const char* name, int results) {
   return false;
 }
 
+// An error of Lua. A function that catches errors may raise again, as text, that there was no memory.
+Status StatusOfLua(int code, const std::string& text) {
+  if (code == LUA_ERRMEM || absl::EndsWith(text, "not enough memory"))
+    return WithExitCode(absl::ResourceExhaustedError(text), kExitEnvironment);
+  return absl::InvalidArgumentError(text);
+}
+
 // The file and line that mslua.frames' function of that name gives; false when it knows none.
 bool AskPlace(lua_State* L, const char* name, Location* place) {
   const StackGuard guard(L);
@@ -238,7 +245,7 @@ Status Session::Call(int arguments, int results) {
   const char* message = lua_tostring(L, -1);
   std::string text = message == nullptr ? "error without a message" : message;
   lua_pop(L, 1);
-  Status status = code == LUA_ERRMEM ? absl::ResourceExhaustedError(text) : absl::InvalidArgumentError(text);
+  Status status = StatusOfLua(code, text);
   MarkLocated(&status);
   if (!raised_.ok() && absl::StrContains(text, raised_.message())) status = WithExitCode(status, ExitCodeIn(raised_));
   if (!traceback_.empty() && text == explained) status.SetPayload(kTracebackPayload, absl::Cord(traceback_));
@@ -246,8 +253,8 @@ Status Session::Call(int arguments, int results) {
 }
 
 Status Session::RunFile(const std::string& path) {
-  if (luaL_loadfile(lua_, path.c_str()) != 0) {
-    Status status = absl::InvalidArgumentError(lua_tostring(lua_, -1));
+  if (const int code = luaL_loadfile(lua_, path.c_str()); code != 0) {
+    Status status = StatusOfLua(code, lua_tostring(lua_, -1));
     lua_pop(lua_, 1);
     return status;
   }
@@ -265,8 +272,8 @@ Status Session::RunFile(const std::string& path) {
 }
 
 Status Session::RunText(absl::string_view code, const std::string& chunk_name) {
-  if (luaL_loadbuffer(lua_, code.data(), code.size(), chunk_name.c_str()) != 0) {
-    Status status = absl::InvalidArgumentError(lua_tostring(lua_, -1));
+  if (const int error = luaL_loadbuffer(lua_, code.data(), code.size(), chunk_name.c_str()); error != 0) {
+    Status status = StatusOfLua(error, lua_tostring(lua_, -1));
     lua_pop(lua_, 1);
     return status;
   }

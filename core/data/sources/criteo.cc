@@ -68,12 +68,28 @@ class CriteoFile : public TableFile {
   int64_t line_ = 0;
 };
 
+// The files to read: those given, or of a folder those of the usage.
+StatusOr<std::vector<std::string>> FilesOf(const Fields& fields) {
+  const std::vector<std::string> given = fields.Strings("dataset_files");
+  const Usage usage = UsageOf(fields);
+  if (given.size() != 1 || !IsFolder(given[0])) {
+    if (usage == Usage::kTrain) return given;
+    return absl::NotFoundError(
+        "CriteoDataset: usage is for a folder with train.txt and test.txt; of files leave it out");
+  }
+  std::vector<std::string> files;
+  if (usage != Usage::kTest) files.push_back(given[0] + "/train.txt");
+  if (usage != Usage::kTrain) files.push_back(given[0] + "/test.txt");
+  return files;
+}
+
 StatusOr<std::unique_ptr<Reader>> Open(const Fields& fields) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> files, FilesOf(fields));
   std::map<std::string, std::string> types{{"click", "int"}}, missing;
   for (int k = 1; k <= kNumbers; ++k) types[absl::StrCat("i", k)] = "float", missing[absl::StrCat("i", k)] = "0";
   for (int k = 1; k <= kCategories; ++k) types[absl::StrCat("c", k)] = absl::StrCat("hash(", fields.Int("hash"), ")");
   ASSIGN_OR_RETURN(const Fields table, CheckFields("CriteoDataset", TableFields(""),
-                                                   {{"dataset_files", fields.Strings("dataset_files")},
+                                                   {{"dataset_files", files},
                                                     {"columns", types},
                                                     {"missing", missing},
                                                     {"label", std::string("click")},
@@ -88,6 +104,7 @@ StatusOr<std::unique_ptr<Reader>> Open(const Fields& fields) {
 
 // Whether the first line has the format's tabs.
 bool Fits(const std::string& path) {
+  if (IsFolder(path)) return Fits(path + "/train.txt");
   if (!IsFile(path) || !(absl::EndsWith(path, ".txt") || absl::EndsWith(path, ".tsv"))) return false;
   const auto file = InputFile::Open(path);
   if (!file.ok()) return false;
@@ -161,13 +178,16 @@ MSLUA_SOURCE(criteo) {
   def.doc =
       "Lines of Criteo's click logs (Display Advertising Challenge): numbers float32 [13] (0 where one is empty), "
       "categories int32 [26], each a bucket below `hash` of its own column, click int32 [].";
-  def.fields = {
-      PathField("dataset_files", "a file, or a list of files that are read one after another", FieldType::kPaths),
-      {"hash", FieldType::kInt, "buckets of each category", int64_t{100000}}};
+  def.fields = {PathField("dataset_files",
+                          "a file, a list of files that are read one after another, or a folder with train.txt and "
+                          "test.txt",
+                          FieldType::kPaths),
+                UsageField(),
+                {"hash", FieldType::kInt, "buckets of each category", int64_t{100000}}};
   def.fields.back().limits = Between(1, 2147483647);
   def.open = Open;
   def.fits = Fits;
-  def.expects = "a file of Criteo's click logs";
+  def.expects = "a file of Criteo's click logs, or a folder with train.txt";
   def.order = 1;
   def.make = Make;
   return def;
