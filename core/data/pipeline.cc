@@ -482,7 +482,8 @@ StatusOr<int64_t> Pipeline::Fill(const Epoch& epoch, int64_t batch, Scratch* scr
   }
   sequence->batch = -1;  // an error on the way leaves it ready for nothing
   const EpochOrder::Group rows = RowsOf(epoch, batch);
-  std::vector<uint8_t*> places(columns.size());
+  std::vector<uint8_t*>& places = scratch->places;
+  places.resize(columns.size());
   for (int64_t r = 0; r < rows.count; ++r) {
     for (size_t k = 0; k < columns.size(); ++k) {
       places[k] = static_cast<uint8_t*>(columns[k]) + r * sample_types_[k].bytes();

@@ -95,6 +95,7 @@ class Pipeline {
     std::vector<StageMemory> stages;
     std::vector<uint8_t> before;  // the row before a batch's first, for MixOp
     std::vector<uint8_t> mixed;
+    std::vector<uint8_t*> places;  // of a row, in the batch's columns
   };
 
   // Where a foreign sequence stands, and what it gave ahead of its use: shuffles want samples early.

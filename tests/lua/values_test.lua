@@ -242,7 +242,6 @@ end)
 check.case("a method that a dataset does not have", function()
   local ds = ms.dataset.NumpySlicesDataset(ms.arange(3))
   check.fails_here("NumpySlicesDataset has no method 'bach' (did you mean 'batch'?)", function() ds:bach(2) end)
-  check.fails_here("has no method 'concat': read both sources", function() ds:concat(ds) end)
 end)
 
 check.case("a table of values is no table of arguments", function()
