@@ -51,7 +51,6 @@ namespace {
 
 using Source = Identity::Source;
 
-constexpr char kJournalHead[] = "{\"epoch\":", kJournalTail[] = "}";
 constexpr absl::Duration kGoodbye = absl::Milliseconds(500);  // for the main thread to end by itself
 constexpr absl::Duration kNews = absl::Seconds(3);            // between lines of a rank that waits
 constexpr absl::Duration kFirstCause = absl::Seconds(2);      // for the scheduler to see what a rank's end was
@@ -144,7 +143,7 @@ void ShareCores(const Identity& identity, const std::vector<std::string>& argume
   execv("/proc/self/exe", argv.data());
 }
 
-void StartAnew(int rank) {
+void StartAnew(int rank, int64_t epoch) {
   // What the kernel knows of this process's start; the environment of a program that runs may be in motion.
   const auto words_of = [](const char* path) {
     std::ifstream file(path, std::ios::binary);
@@ -159,6 +158,11 @@ void StartAnew(int rank) {
   };
   // A worker without a name keeps its rank.
   if (!names("MS_NODE_ID") && rank >= 0) environment.push_back(absl::StrCat("MS_NODE_ID=", rank));
+  const std::string of_epoch = absl::StrCat(kEpoch, "=");
+  environment.erase(std::remove_if(environment.begin(), environment.end(),
+                                   [&](const std::string& e) { return absl::StartsWith(e, of_epoch); }),
+                    environment.end());
+  if (epoch > 0) environment.push_back(absl::StrCat(of_epoch, epoch));
   const auto pointers = [](std::vector<std::string>& texts) {
     std::vector<char*> all;
     for (std::string& text : texts) all.push_back(&text[0]);
@@ -175,7 +179,12 @@ void StartAnew(int rank) {
   _exit(kExitRankCrashed);
 }
 
-Job::Job(const JobOptions& options) : options_(options), identity_(options.identity), network_(options.network) {
+Job::Job(const JobOptions& options)
+    : options_(options),
+      identity_(options.identity),
+      size_(identity_.size),
+      epoch_(identity_.epoch),
+      network_(options.network) {
   if (network_.tls_file.empty()) network_.tls_file = identity_.tls_file;
 }
 
@@ -295,14 +304,21 @@ Status Job::MeetAt(const Endpoint& scheduler, const std::string& node_id) {
   join.on_over = [this](const Status& why) { OnOver(why); };
   join.on_stop = options_.on_stop;
   join.recover = StartsItself();
+  join.epoch = identity_.epoch;
   if (join.recover && !identity_.recovery_disk) join.turn = [this] { return NewestTurn(); };
   std::unique_ptr<StoppedRankWatch> watch;  // the launcher looks itself, and under mpirun there is one already
   if (identity_.source != Source::kLauncher && identity_.source != Source::kMpi) watch = WatchStopped();
   auto membership = Membership::Join(join);
   watch.reset();
+  if (absl::IsCancelled(membership.status())) {
+    Say(std::string(membership.status().message()));
+    _exit(kExitOk);
+  }
   if (!membership.ok()) return membership.status();
   membership_ = std::move(*membership);
   rank_ = met_as_ = membership_->rank();
+  size_ = membership_->size();
+  epoch_ = membership_->epoch();
   {
     std::lock_guard<std::mutex> lock(mutex_);
     job_ = membership_->job();
@@ -332,6 +348,8 @@ StatusOr<std::unique_ptr<Communicator>> Job::Join(const std::string& backend) {
         "the back end mpi needs ranks that mpirun started (mpirun -n N mslua ...); this is ", identity_.Line()));
   }
   std::unique_ptr<Communicator> world;
+  // Its scheduler says how many ranks there are.
+  if (StartsItself()) RETURN_IF_ERROR(Meet());
   if (size() > 1) {
     if (identity_.source == Source::kMpi) {
       ASSIGN_OR_RETURN(world, JoinMpi(choice == "native"));
@@ -464,6 +482,7 @@ void Job::SayWhere() const {
   const auto count = std::unique(hosts.begin(), hosts.end()) - hosts.begin();
   Identity me = identity_;
   me.rank = rank_;
+  me.size = size_;
   Say(absl::StrCat(me.Line(), ", ", backend_, ", ", count, count == 1 ? " host, " : " hosts, ", ComputeThreads(),
                    ComputeThreads() == 1 ? " thread" : " threads", " a rank"));
   if (count < 2 || backend_ != "native") return;
@@ -514,7 +533,7 @@ void Job::OnOver(const Status& why) {
     const std::string text = absl::StrCat("mslua: ", PrintableMessage(why.message()), ": starting again\n");
     if (write(2, text.data(), text.size()) < 0) return;
     RemoveSocketFolder(job_);
-    StartAnew(rank_);
+    StartAnew(rank_, epoch_);
   }
   std::unique_lock<std::mutex> lock(mutex_);
   over_ = why;
@@ -549,12 +568,11 @@ int64_t Job::NewestTurn() {
   int64_t newest = Image::kNoTurn;
   if (!keeper.ok() || *keeper == nullptr) return newest;
   // Before it has met the others a worker without a number does not know which of the images was its own.
-  const int own = met_as_;
-  const int first = std::max(0, own), last = own < 0 ? size() : own + 1;
-  for (int r = first; r < last; ++r) {
-    const auto kept = (*keeper)->Get(NewestImageOf(r));
-    if (!kept.ok() || !*kept) continue;
-    const auto image = Image::Open(kept->get());
+  const auto kept = (*keeper)->List(met_as_ < 0 ? std::string(kNewestImages) : NewestImageOf(met_as_));
+  if (!kept.ok()) return newest;
+  for (const ImageKeeper::Kept& k : *kept) {
+    if (met_as_ >= 0 && k.name != NewestImageOf(met_as_)) continue;
+    const auto image = Image::Open(k.memory.get());
     if (image.ok()) newest = std::max(newest, (*image)->committed());
   }
   return newest;
@@ -570,14 +588,15 @@ Status NoteDone(const std::string& folder, int rank, int exit_code) {
   return WriteFileAtomically(DoneFile(folder, rank), absl::StrCat(exit_code, "\n"));
 }
 
-// The exit code of a job whose workers are all done; nothing while one is not.
+// The exit code of a job that is done; nothing while it is not. The workers end together, when all have done their work:
+// one that says so speaks for all.
 absl::optional<int> DoneCode(const std::string& folder, int workers) {
-  int code = kExitOk;
+  absl::optional<int> code;
   for (int rank = 0; rank < workers; ++rank) {
     const auto text = ReadFile(DoneFile(folder, rank), 16);
     int own = kExitOk;
-    if (!text.ok() || !absl::SimpleAtoi(*text, &own)) return absl::nullopt;
-    if (code == kExitOk) code = own;
+    if (!text.ok() || !absl::SimpleAtoi(*text, &own)) continue;
+    if (!code || *code == kExitOk) code = own;
   }
   return code;
 }
@@ -641,7 +660,7 @@ int Job::Finish(const Status& outcome_of_work, int exit_code, Groups* groups) {
     // scheduler it is waited for by a process that has started again.
     membership_->Abort(outcome, exit_code);
     over = AwaitOver(kFirstCause);
-    if (over.ok()) StartAnew(rank_);
+    if (over.ok()) StartAnew(rank_, epoch_);
   }
   // The console may be gone before anyone has read it.
   if (!log_path_.empty()) {
@@ -650,7 +669,8 @@ int Job::Finish(const Status& outcome_of_work, int exit_code, Groups* groups) {
   }
   if (over.ok() && membership_ != nullptr) {
     membership_->Abort(outcome, exit_code);
-    over = AwaitOver(kGoodbye);  // whose failure came first
+    // Whose failure came first; or the job continues on another number of ranks, and this process starts again.
+    over = AwaitOver(StartsItself() ? kFirstCause : kGoodbye);
   }
   RemoveSocketFolder(job_);
   if (!over.ok() && CauseOf(over).rank != rank_) SayStopped(over);
@@ -717,24 +737,36 @@ int SayError(const Status& status, int code) {
   return code;
 }
 
-// How often the workers had met, by the file that the scheduler before has left; 0: there was none.
-StatusOr<int64_t> ReadJournal(const std::string& path) {
-  const auto text = ReadFile(path, 1 << 16);
-  if (absl::IsNotFound(text.status())) return 0;
-  RETURN_IF_ERROR(text.status());
-  absl::string_view number = absl::StripAsciiWhitespace(*text);
-  int64_t epoch = 0;
-  const bool framed = absl::ConsumePrefix(&number, kJournalHead) && absl::ConsumeSuffix(&number, kJournalTail);
-  if (!framed || !absl::SimpleAtoi(number, &epoch) || epoch < 0) {
-    return absl::DataLossError(absl::StrCat(path, ": expected ", kJournalHead, "N", kJournalTail, ", got '",
-                                            absl::CEscape(text->substr(0, 100)), "'; fix: remove the file"));
-  }
-  return epoch;
+// What the scheduler before has left: how often the workers had met, and how many they were.
+struct Journal {
+  int64_t epoch = 0;  // 0: there was none
+  int64_t size = 0;   // 0: it did not say
+};
+
+std::string JournalText(const Journal& journal) {
+  return absl::StrCat("{\"epoch\":", journal.epoch, ",\"workers\":", journal.size, "}");
 }
 
-Status WriteJournal(const std::string& path, int64_t epoch) {
+StatusOr<Journal> ReadJournal(const std::string& path) {
+  const auto text = ReadFile(path, 1 << 16);
+  if (absl::IsNotFound(text.status())) return Journal();
+  RETURN_IF_ERROR(text.status());
+  Journal journal;
+  absl::string_view rest = absl::StripAsciiWhitespace(*text);
+  const bool framed = absl::ConsumePrefix(&rest, "{\"epoch\":") && absl::ConsumeSuffix(&rest, "}");
+  const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(rest, ",\"workers\":");
+  const bool reads = absl::SimpleAtoi(parts.first, &journal.epoch) && journal.epoch >= 0 &&
+                     (parts.second.empty() || (absl::SimpleAtoi(parts.second, &journal.size) && journal.size >= 0));
+  if (!framed || !reads) {
+    return absl::DataLossError(absl::StrCat(path, ": expected ", JournalText({3, 4}), ", got '",
+                                            absl::CEscape(text->substr(0, 100)), "'; fix: remove the file"));
+  }
+  return journal;
+}
+
+Status WriteJournal(const std::string& path, const Journal& journal) {
   RETURN_IF_ERROR(MakeFolders(path.substr(0, path.rfind('/'))));
-  return WriteFileAtomically(path, absl::StrCat(kJournalHead, epoch, kJournalTail, "\n"));
+  return WriteFileAtomically(path, JournalText(journal) + "\n");
 }
 
 }  // namespace
@@ -760,20 +792,26 @@ int RunScheduler(const Identity& identity, absl::Duration heartbeat_limit, const
   };
   const std::string journal = absl::StrCat(identity.recovery_path, "/scheduler.json");
   bool again = false;
+  const int most = std::max(identity.size, identity.most);
   if (!identity.recovery_path.empty()) {
-    const auto epochs = ReadJournal(journal);
-    if (!epochs.ok()) return SayError(epochs.status(), kExitStorage);
+    const auto before = ReadJournal(journal);
+    if (!before.ok()) return SayError(before.status(), kExitStorage);
     options.recover = true;
-    options.epoch = *epochs + 1;
-    options.on_epoch = [&journal](int64_t epoch, int /*size*/) {
-      const Status written = WriteJournal(journal, epoch);
+    options.epoch = before->epoch + 1;
+    options.size = static_cast<int>(std::min<int64_t>(before->size, most));
+    options.least = identity.least;
+    options.most = identity.most;
+    options.spares = identity.spares;
+    options.replace_after = absl::Seconds(identity.replace_after_s);
+    options.on_epoch = [&journal](int64_t epoch, int size) {
+      const Status written = WriteJournal(journal, {epoch, size});
       if (!written.ok()) Say(absl::StrCat("warning: ", written.message()));
     };
-    again = *epochs > 0;
+    again = before->epoch > 0;
     if (again)
-      Say(absl::StrCat("the scheduler was started again: epoch ", *epochs + 1));
+      Say(absl::StrCat("the scheduler was started again: epoch ", before->epoch + 1));
     else
-      ForgetDone(identity.recovery_path, identity.size);
+      ForgetDone(identity.recovery_path, most);
   }
   const auto scheduler = StartFor(identity, network, std::move(options), &here.meeting, &secret);
   if (!scheduler.ok()) {
@@ -802,12 +840,12 @@ int RunScheduler(const Identity& identity, absl::Duration heartbeat_limit, const
     ended = entries[0].revents != 0;
     if (again && watch != nullptr) {
       // The workers may have ended while there was no scheduler: nobody will come.
-      const auto code = DoneCode(identity.recovery_path, identity.size);
+      const auto code = DoneCode(identity.recovery_path, most);
       if (code) {
         (*scheduler)->Fail(WithCause(absl::CancelledError("the job is done"), {-1, kExitOk}));
         (*scheduler)->Wait().IgnoreError();
         unlink(journal.c_str());
-        ForgetDone(identity.recovery_path, identity.size);
+        ForgetDone(identity.recovery_path, most);
         Say("all workers are done: the job is over");
         return *code;
       }
@@ -828,7 +866,7 @@ int RunScheduler(const Identity& identity, absl::Duration heartbeat_limit, const
   // Of a job that is over nothing is remembered.
   if (!identity.recovery_path.empty()) {
     unlink(journal.c_str());
-    ForgetDone(identity.recovery_path, identity.size);
+    ForgetDone(identity.recovery_path, most);
   }
   if (outcome.ok()) return (*scheduler)->exit_code();
   const int code = CauseOf(outcome).exit_code;

@@ -46,8 +46,8 @@ void FollowLauncher();
 void ShareCores(const Identity& identity, const std::vector<std::string>& arguments);
 
 // Starts this process's program again in its place, as it was started: on any thread, whatever the others do. `rank`:
-// its own, which a worker that was given no name keeps; -1: not known.
-[[noreturn]] void StartAnew(int rank);
+// its own, which a worker that was given no name keeps; -1: not known. `epoch`: how often the workers have met.
+[[noreturn]] void StartAnew(int rank, int64_t epoch);
 
 class Job {
  public:
@@ -74,8 +74,11 @@ class Job {
   bool StartsItself() const { return identity_.source == Identity::Source::kCluster && !identity_.recovery.empty(); }
   // Before the ranks have met: as far as the start says it, else 0.
   int rank() const { return std::max(0, rank_ < 0 ? identity_.rank : rank_); }
-  int size() const { return identity_.size; }
+  // Of a job that may have other numbers of ranks: known when they have met.
+  int size() const { return size_; }
   const Identity& identity() const { return identity_; }
+  // How often the ranks have met, this time included; 1 for those that meet once.
+  int64_t epoch() const { return std::max<int64_t>(1, epoch_); }
   const std::string& backend() const { return backend_; }
   // Whether nobody else has a part in this: a single rank, and no scheduler or launcher.
   bool Alone() const {
@@ -137,7 +140,8 @@ class Job {
 
   const JobOptions options_;
   const Identity identity_;
-  int rank_ = -1;
+  int rank_ = -1, size_ = 1;
+  int64_t epoch_ = 0;            // how often the workers have met
   std::atomic<int> met_as_{-1};  // the same, for NewestTurn on other threads
   bool joined_ = false, one_host_ = true;
   NetworkOptions network_;

@@ -98,6 +98,8 @@ Status JoinRanks(Session& session, const std::string& backend) {
     auto groups = std::make_shared<Groups>(*std::move(world));
     if (session.hang_timeout_s > 0) groups->set_timeout(absl::Seconds(session.hang_timeout_s));
     session.SetGroups(std::move(groups));
+  } else if (session.job->joined() && session.job->size() == 1) {
+    session.SetPlace(0, 1);
   }
   // From the command line it is checked with the first graph: a script may name a device before.
   return nccl && OptionString(session.lua(), "device") == "cuda" ? CheckNccl(session) : absl::OkStatus();

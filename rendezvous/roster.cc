@@ -115,8 +115,10 @@ Roster::Decision Roster::Lose(int64_t key, const Status& why, MonotonicTime now)
 }
 
 bool Roster::SizeFailed(const Status& why) const {
-  return elastic() && phase_ == Phase::kRun && trained_size_ > 0 && size_ != trained_size_ && turn_ == turn_at_begin_ &&
-         CauseOf(why).exit_code == kExitUsage;
+  const int code = CauseOf(why).exit_code;
+  return elastic() && phase_ == Phase::kRun && trained_size_ > 0 && size_ != trained_size_ &&
+         turn_ == turn_at_begin_ && !MayStartAgain(code) && code != kExitSecurity && code != kExitInterrupted &&
+         code != kExitCheckpointed;
 }
 
 Roster::Decision Roster::Fail(const Status& why, MonotonicTime now) {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "core/base/exit_code.h"
 #include "core/train/agreement.h"
 
@@ -25,22 +26,48 @@ std::vector<int64_t> TurnsOf(const Image& image, const std::string& identity) {
   return turns;
 }
 
+std::vector<TurnTensor> TensorsOf(const std::vector<ImageEntry>& entries, const KeptTraining::Keeping& keeping) {
+  std::vector<TurnTensor> tensors;
+  for (const ImageEntry& e : entries) {
+    const auto name = keeping.names.find(e.name);
+    const auto part = keeping.parts.find(e.name);
+    tensors.push_back({e.name, e.type, e.updated, name == keeping.names.end() ? "" : name->second,
+                       part == keeping.parts.end() ? TensorPart() : part->second});
+  }
+  return tensors;
+}
+
 }  // namespace
 
 KeptTraining::KeptTraining(Job* job, Groups* together, int rank)
     : job_(job), together_(together), rank_(rank), number_(job == nullptr ? 0 : job->NextTraining()) {}
 
-Status KeptTraining::Find(const std::string& identity) {
+StatusOr<std::shared_ptr<Image>> KeptTraining::OwnImage(ImageKeeper& keeper) {
+  ASSIGN_OR_RETURN(auto kept, keeper.List(ImagesOfRank(number_, rank_)));
+  std::shared_ptr<Image> newest;
+  for (const ImageKeeper::Kept& k : kept) {
+    absl::string_view generation = k.name;
+    int64_t number = 0;
+    absl::ConsumePrefix(&generation, ImageOf(number_, rank_, 0).substr(0, ImageOf(number_, rank_, 0).size() - 1));
+    if (!absl::SimpleAtoi(generation, &number) || (newest != nullptr && number < generation_)) continue;
+    ASSIGN_OR_RETURN(newest, Image::Open(k.memory.get()));
+    generation_ = number;
+  }
+  return newest;
+}
+
+Status KeptTraining::Find(const std::string& identity, const std::string& family) {
   if (job_ == nullptr) return absl::OkStatus();
   ASSIGN_OR_RETURN(ImageKeeper* const keeper, job_->images());
   if (keeper == nullptr) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const Fd descriptor, keeper->Get(ImageOf(number_, rank_)));
-  std::shared_ptr<Image> image;
-  if (descriptor) {
-    ASSIGN_OR_RETURN(image, Image::Open(descriptor.get()));
-  }
+  ASSIGN_OR_RETURN(std::shared_ptr<Image> image, OwnImage(*keeper));
   ASSIGN_OR_RETURN(const int64_t turn, NewestTurn(image.get(), identity));
-  if (turn == Image::kNoTurn) return absl::OkStatus();
+  if (turn == Image::kNoTurn) {
+    if (apart()) return absl::OkStatus();
+    ASSIGN_OR_RETURN(moved_, KeptCheckpoint::Find(*keeper, number_, family, together_));
+    if (moved_ != nullptr) record_ = moved_->record();
+    return absl::OkStatus();
+  }
   RETURN_IF_ERROR(image->GoTo(turn));
   ASSIGN_OR_RETURN(const std::string text, image->RecordOf(turn));
   ASSIGN_OR_RETURN(record_, ParseTurn(text));
@@ -50,19 +77,24 @@ Status KeptTraining::Find(const std::string& identity) {
 
 // The newest turn that any rank has committed, if every rank holds it; else kNoTurn.
 StatusOr<int64_t> KeptTraining::NewestTurn(const Image* image, const std::string& identity) const {
-  const std::string mine = image == nullptr ? "none" : absl::StrJoin(TurnsOf(*image, identity), " ");
+  // Turns of different generations are not the same.
+  const std::string mine =
+      image == nullptr ? "none" : absl::StrCat(generation_, " ", absl::StrJoin(TurnsOf(*image, identity), " "));
   std::vector<std::string> all = {mine};
   if (together_ != nullptr) {
     ASSIGN_OR_RETURN(all, GatherTexts(*together_, mine, "the images that ranks have kept"));
   }
-  int64_t newest = Image::kNoTurn;
+  int64_t newest = Image::kNoTurn, generation = -1;
   std::vector<std::vector<int64_t>> held;
   for (const std::string& text : all) {
-    held.emplace_back();
+    std::vector<int64_t> numbers;
     for (const absl::string_view word : absl::StrSplit(text, ' ')) {
-      if (int64_t turn = Image::kNoTurn; absl::SimpleAtoi(word, &turn)) held.back().push_back(turn);
+      if (int64_t number = 0; absl::SimpleAtoi(word, &number)) numbers.push_back(number);
     }
-    if (!held.back().empty()) newest = std::max(newest, held.back()[0]);
+    if (numbers.empty() || (generation >= 0 && numbers[0] != generation)) return Image::kNoTurn;
+    generation = numbers[0];
+    held.emplace_back(numbers.begin() + 1, numbers.end());
+    newest = std::max(newest, held.back()[0]);
   }
   const bool everywhere = std::all_of(held.begin(), held.end(), [&](const std::vector<int64_t>& turns) {
     return std::find(turns.begin(), turns.end(), newest) != turns.end();
@@ -71,6 +103,7 @@ StatusOr<int64_t> KeptTraining::NewestTurn(const Image* image, const std::string
 }
 
 int64_t KeptTraining::steps_again() const {
+  if (moved_ != nullptr) return moved_->steps_again();
   return found_ == nullptr ? 0 : std::max<int64_t>(0, found_->begun() - record_.state.step);
 }
 
@@ -82,31 +115,71 @@ Status KeptTraining::Keep(TurnRecord fixed, const Keeping& keeping) {
   const std::vector<ImageEntry> entries = store.ImageEntries(keeping.updated);
   std::shared_ptr<Image> image = found_;
   if (found() && !found_->Holds(entries)) {
-    RETURN_IF_ERROR(keeper->Drop(ImageOf(number_, rank_)));
+    RETURN_IF_ERROR(keeper->Drop(ImageOf(number_, rank_, generation_)));
     return WithExitCode(absl::InternalError("the image in memory holds other tensors than this training"),
                         kExitRankCrashed);
   }
   if (!found()) {
     ASSIGN_OR_RETURN(image, Image::Make(entries));
+    ASSIGN_OR_RETURN(generation_, NewGeneration());
   }
-  for (const std::string& name : {ImageOf(number_, rank_), NewestImageOf(rank_)})
-    RETURN_IF_ERROR(keeper->Put(name, image->descriptor()));
-  store.Settle(std::move(image), keeping.updated, found());
-  for (const auto& e : store.entries()) fixed.tensors.push_back(e->name);
+  const bool adopt = found();
+  if (adopt) RETURN_IF_ERROR(Put(*keeper, *image));
+  store.Settle(image, keeping.updated, adopt);
+  fixed.world = together_ == nullptr ? 1 : together_->size();
+  fixed.rank = rank_;
+  fixed.generation = generation_;
+  fixed.tensors = TensorsOf(entries, keeping);
   turns_ = std::make_unique<Turns>(std::move(fixed), &store, keeping.trainer, keeping.console, keeping.health,
                                    keeping.notice);
   keeping.trainer->KeepTurns([this] { return turns_->Prepare(); },
                              [this] { turns_->Commit(together_ == nullptr ? turns_->pace() : agreed_pace_); });
-  if (!found()) return Begin();
+  if (!adopt) return Begin(*keeper, image);
   turns_->StartAt(store.image()->committed());
   return absl::OkStatus();
 }
 
-// The beginning is a turn too.
-Status KeptTraining::Begin() {
+Status KeptTraining::Put(ImageKeeper& keeper, const Image& image) const {
+  for (const std::string& name : {ImageOf(number_, rank_, generation_), NewestImageOf(rank_)})
+    RETURN_IF_ERROR(keeper.Put(name, image.descriptor()));
+  return absl::OkStatus();
+}
+
+// Larger than those of all images that there are, the same on all ranks.
+StatusOr<int64_t> KeptTraining::NewGeneration() const {
+  int64_t generation = std::max(generation_, moved_ == nullptr ? 0 : moved_->newest_generation()) + 1;
+  if (together_ == nullptr) return generation;
+  ASSIGN_OR_RETURN(const int32_t largest,
+                   LargestOfRanks(*together_, static_cast<int32_t>(generation), "the images of the beginning"));
+  return largest;
+}
+
+// The beginning is a turn too. Until all ranks have kept it, what was kept before is not replaced.
+Status KeptTraining::Begin(ImageKeeper& keeper, const std::shared_ptr<Image>& image) {
+  if (moved_ != nullptr) turns_->StartAt(moved_->newest_turn());
   RETURN_IF_ERROR(turns_->Prepare());
   if (together_ != nullptr) RETURN_IF_ERROR(LargestOfRanks(*together_, 0, "the images of the beginning").status());
   turns_->Commit(1);
+  RETURN_IF_ERROR(Put(keeper, *image));
+  if (together_ != nullptr) RETURN_IF_ERROR(LargestOfRanks(*together_, 0, "the images of the beginning").status());
+  moved_ = nullptr;
+  return DropOlder(keeper);
+}
+
+Status KeptTraining::DropOlder(ImageKeeper& keeper) const {
+  const int64_t ranks = together_ == nullptr ? 1 : together_->size();
+  absl::flat_hash_set<std::string> newer = {ImageOf(number_, rank_, generation_), NewestImageOf(rank_)};
+  for (int64_t r = 0; r < ranks; ++r) {
+    newer.insert(ImageOf(number_, static_cast<int>(r), generation_));
+    newer.insert(NewestImageOf(static_cast<int>(r)));
+  }
+  const std::string images = apart() ? ImagesOfRank(number_, rank_) : ImagesOf(number_);
+  for (const std::string& prefix : {images, apart() ? NewestImageOf(rank_) : std::string(kNewestImages)}) {
+    ASSIGN_OR_RETURN(const auto kept, keeper.List(prefix));
+    for (const ImageKeeper::Kept& k : kept) {
+      if (!newer.contains(k.name)) RETURN_IF_ERROR(keeper.Drop(k.name));
+    }
+  }
   return absl::OkStatus();
 }
 
