@@ -62,7 +62,9 @@ std::string DeviceText(const Session& session) {
   return absl::StrCat(" on device ", info.ordinal, " (", info.name, ")");
 }
 
-StatusOr<Device*> DeviceOf(Session& session) {
+namespace {
+
+StatusOr<Device*> OpenDeviceOf(Session& session) {
   if (session.device != nullptr) {
     // It was opened before the script has named another one.
     const std::string set = OptionString(session.lua(), "device_id");
@@ -73,6 +75,14 @@ StatusOr<Device*> DeviceOf(Session& session) {
   ASSIGN_OR_RETURN(const int ordinal, OrdinalOf(session));
   ASSIGN_OR_RETURN(session.device, Device::Open(ordinal));
   return session.device;
+}
+
+}  // namespace
+
+StatusOr<Device*> DeviceOf(Session& session) {
+  ASSIGN_OR_RETURN(Device* const device, OpenDeviceOf(session));
+  if (device != nullptr) device->CheckLaunches(OptionBool(session.lua(), "device_check"));
+  return device;
 }
 
 StatusOr<std::shared_ptr<NcclWorld>> NcclOf(Session& session) {

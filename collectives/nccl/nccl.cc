@@ -87,13 +87,6 @@ class Pause {
 
 }  // namespace
 
-bool NcclDoes(const Call& call) {
-  if (call.kind == Collective::kBarrier) return false;
-  if (!Reduces(call.kind)) return true;
-  if (call.reduce == ReduceOp::kMean) return IsFloat(call.dtype);
-  return !IsFloat(call.dtype) || (call.reduce != ReduceOp::kMax && call.reduce != ReduceOp::kMin);
-}
-
 // What the ranks of a group tell one another before they use NCCL.
 struct NcclWorld::Member {
   char problem[600];  // empty: none

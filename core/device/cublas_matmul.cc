@@ -8,7 +8,6 @@
 namespace mslua {
 namespace {
 
-constexpr uint64_t kMostWorkspace = 32 << 20;
 constexpr uint32_t kAlignment = 64;
 
 Status CheckBlas(int result, const char* function) {
@@ -56,6 +55,7 @@ StatusOr<std::unique_ptr<CublasMatmul>> CublasMatmul::Make(const MatmulShape& sh
 Status CublasMatmul::Init(const MatmulShape& s) {
   ASSIGN_OR_RETURN(handle_, HandleOf(library_));
   f64_ = s.type == DType::kF64;
+  workspace_bytes_ = WorkspaceOf(s);
   const int type = TypeOf(s.type);
   RETURN_IF_BLAS_ERROR(cublasLtMatmulDescCreate, &matmul_, f64_ ? cuda::kCompute64 : cuda::kCompute32,
                        f64_ ? cuda::kReal64 : cuda::kReal32);
@@ -77,8 +77,8 @@ Status CublasMatmul::Init(const MatmulShape& s) {
   cuda::BlasPreference preference = nullptr;
   RETURN_IF_BLAS_ERROR(cublasLtMatmulPreferenceCreate, &preference);
   const Status chosen = [&]() -> Status {
-    RETURN_IF_BLAS_ERROR(cublasLtMatmulPreferenceSetAttribute, preference, cuda::kMaxWorkspace, &kMostWorkspace,
-                         sizeof kMostWorkspace);
+    const uint64_t most = static_cast<uint64_t>(workspace_bytes_);
+    RETURN_IF_BLAS_ERROR(cublasLtMatmulPreferenceSetAttribute, preference, cuda::kMaxWorkspace, &most, sizeof most);
     // Parts of a sum that are added where they lie are added in any order.
     const uint32_t schemes = cuda::kReductionMask & ~cuda::kReductionInPlace;
     RETURN_IF_BLAS_ERROR(cublasLtMatmulPreferenceSetAttribute, preference, cuda::kReductionSchemes, &schemes,
@@ -94,7 +94,6 @@ Status CublasMatmul::Init(const MatmulShape& s) {
       return absl::UnimplementedError("cuBLASLt has no algorithm for this product");
     RETURN_IF_ERROR(CheckBlas(result, "cublasLtMatmulAlgoGetHeuristic"));
     algorithm_ = found.algorithm;
-    workspace_bytes_ = static_cast<int64_t>(found.workspace_bytes);
     return absl::OkStatus();
   }();
   library_->call.cublasLtMatmulPreferenceDestroy(preference);

@@ -1,6 +1,7 @@
 // Matrix products by cuBLASLt. The algorithm is the library's first choice among those that add in a fixed order.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 
@@ -17,6 +18,13 @@ struct MatmulShape {
   int64_t batch = 1, m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
 };
+
+// The memory that a product may use beside its operands: parts of its sum, four times. It follows from the shape alone,
+// so that a plan made anywhere is right to the byte.
+inline int64_t WorkspaceOf(const MatmulShape& s) {
+  constexpr int64_t kLeast = 64 << 10, kMost = 32 << 20;
+  return std::clamp<int64_t>(s.batch * s.m * s.n * 16, kLeast, kMost);
+}
 
 class CublasMatmul {
  public:

@@ -42,6 +42,7 @@ struct Copy2D {  // CUDA_MEMCPY2D; memory type 2 is the device's
 inline constexpr int kOnDevice = 2;  // of a Copy2D
 inline constexpr Result kSuccess = 0, kOutOfMemory = 2, kNoDevice = 100, kNotReady = 600;
 inline constexpr int kMultiprocessorCount = 16, kComputeCapabilityMajor = 75, kComputeCapabilityMinor = 76;
+inline constexpr int kFunctionShared = 1, kFunctionLocal = 3, kFunctionRegisters = 4;  // bytes, bytes of a thread
 inline constexpr int kCaptureThreadLocal = 1;
 inline constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2;
 
@@ -83,6 +84,7 @@ inline constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2;
   F(cuModuleLoadData, (Module * module, const void* image))                                                    \
   F(cuModuleUnload, (Module module))                                                                           \
   F(cuModuleGetFunction, (Function * function, Module module, const char* name))                               \
+  F(cuFuncGetAttribute, (int* value, int attribute, Function function))                                        \
   F(cuLaunchKernel,                                                                                            \
     (Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, \
      unsigned block_z, unsigned shared_bytes, StreamHandle stream, void** parameters, void** extra))           \

@@ -60,6 +60,15 @@ StatusOr<bool> DeviceEvent::Reached() const {
   RETURN_IF_ERROR(cuda::Check(result, "cuEventQuery"));
   return true;
 }
+Status DeviceEvent::Wait() const {
+  RETURN_IF_CUDA_ERROR(device_->driver(), cuEventSynchronize, handle_);
+  return absl::OkStatus();
+}
+StatusOr<double> DeviceEvent::MillisecondsSince(const DeviceEvent& begin) const {
+  float ms = 0;
+  RETURN_IF_CUDA_ERROR(device_->driver(), cuEventElapsedTime, &ms, begin.handle_, handle_);
+  return ms;
+}
 
 DeviceStream& DeviceStream::operator=(DeviceStream&& other) noexcept {
   std::swap(device_, other.device_);
@@ -280,9 +289,9 @@ StatusOr<DeviceStream> Device::MakeStream() {
   return stream;
 }
 
-StatusOr<DeviceEvent> Device::MakeEvent() {
+StatusOr<DeviceEvent> Device::MakeEvent(bool timed) {
   DeviceEvent event;
-  RETURN_IF_CUDA_ERROR(*driver_, cuEventCreate, &event.handle_, cuda::kEventDisableTiming);
+  RETURN_IF_CUDA_ERROR(*driver_, cuEventCreate, &event.handle_, timed ? 0 : cuda::kEventDisableTiming);
   event.device_ = this;
   return event;
 }
@@ -299,8 +308,13 @@ StatusOr<std::vector<DeviceFunction>> Device::Load(const std::string& cubin, abs
   cuda::Module module = nullptr;
   RETURN_IF_CUDA_ERROR(*driver_, cuModuleLoadData, &module, cubin.data());
   std::vector<DeviceFunction> functions(names.size());
-  for (size_t i = 0; i < names.size(); ++i)
-    RETURN_IF_CUDA_ERROR(*driver_, cuModuleGetFunction, &functions[i].handle, module, names[i].c_str());
+  for (size_t i = 0; i < names.size(); ++i) {
+    DeviceFunction& f = functions[i];
+    RETURN_IF_CUDA_ERROR(*driver_, cuModuleGetFunction, &f.handle, module, names[i].c_str());
+    RETURN_IF_CUDA_ERROR(*driver_, cuFuncGetAttribute, &f.registers, cuda::kFunctionRegisters, f.handle);
+    RETURN_IF_CUDA_ERROR(*driver_, cuFuncGetAttribute, &f.shared_bytes, cuda::kFunctionShared, f.handle);
+    RETURN_IF_CUDA_ERROR(*driver_, cuFuncGetAttribute, &f.spilled_bytes, cuda::kFunctionLocal, f.handle);
+  }
   return functions;
 }
 

@@ -52,9 +52,10 @@ class PinnedMemory {
   void* data_ = nullptr;
 };
 
-// A function of a module, ready to be launched.
+// A function of a module, ready to be launched, and what the compiler gave it.
 struct DeviceFunction {
   cuda::Function handle = nullptr;
+  int registers = 0, shared_bytes = 0, spilled_bytes = 0;
 };
 
 // Captured work, which DeviceStream::Run enqueues as one launch.
@@ -81,6 +82,9 @@ class DeviceEvent {
   ~DeviceEvent();
   // Whether the work before it has run. Does not wait.
   StatusOr<bool> Reached() const;
+  Status Wait() const;
+  // Between two that MakeEvent(true) has made, once both are reached.
+  StatusOr<double> MillisecondsSince(const DeviceEvent& begin) const;
 
  private:
   friend class Device;
@@ -148,9 +152,13 @@ class Device {
   StatusOr<DeviceMemory> Allocate(int64_t bytes);
   StatusOr<PinnedMemory> AllocatePinned(int64_t bytes);
   StatusOr<DeviceStream> MakeStream();
-  StatusOr<DeviceEvent> MakeEvent();
+  StatusOr<DeviceEvent> MakeEvent(bool timed = false);
   // Loads a compiled module, which stays loaded, and finds functions in it by name.
   StatusOr<std::vector<DeviceFunction>> Load(const std::string& cubin, absl::Span<const std::string> names);
+
+  // Launches are made one by one, waited for and checked: ms.set_context { device_check = true }.
+  void CheckLaunches(bool check) { checks_launches_ = check; }
+  bool checks_launches() const { return checks_launches_; }
 
   const DeviceInfo& info() const { return info_; }
   StatusOr<int64_t> FreeBytes();
@@ -167,6 +175,7 @@ class Device {
   cuda::Context context_ = nullptr;
   DeviceInfo info_;
   int driver_version_ = 0;
+  bool checks_launches_ = false;
 };
 
 }  // namespace mslua

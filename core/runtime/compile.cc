@@ -5,6 +5,7 @@
 #include "core/passes/run_passes.h"
 #include "core/runtime/cpu_executable.h"
 #include "core/runtime/device_executable.h"
+#include "core/runtime/device_run.h"
 #include "core/runtime/executable.h"
 
 namespace mslua {
@@ -17,5 +18,8 @@ StatusOr<std::unique_ptr<Executable>> Executable::Compile(const Graph& graph, St
   if (options.device != nullptr) return MakeDeviceExecutable(std::move(optimized), store, options, start);
   return MakeCpuExecutable(std::move(optimized), store, options, workspace, start);
 }
+
+DeviceRun* DeviceRunOf(Executable* executable) { return dynamic_cast<DeviceRun*>(executable); }
+const DeviceRun* DeviceRunOf(const Executable* executable) { return dynamic_cast<const DeviceRun*>(executable); }
 
 }  // namespace mslua

@@ -1,12 +1,10 @@
 #include "core/runtime/device_collective.h"
 
 #include "absl/strings/str_cat.h"
-#include "core/runtime/memory_plan.h"
+#include "core/runtime/device_layout.h"
 
 namespace mslua {
 namespace {
-
-int64_t Aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 // From a tensor to its parts, one after the other, and back.
 Status ToParts(DeviceStream& stream, const Cut& cut, const void* whole, void* parts) {
@@ -26,81 +24,70 @@ Status FromParts(DeviceStream& stream, const Cut& cut, const void* parts, void* 
 
 }  // namespace
 
-bool RunsOverNccl(const Graph& graph, const Node& node) {
-  const std::string& name = node.op->name;
-  if (name == "all_reduce_wait") return RunsOverNccl(graph, graph.nodes[node.inputs[0].node]);
-  return (name == "all_reduce_start" || name == "all_reduce" || name == "reduce" || name == "broadcast" ||
-          MovesBlocks(node)) &&
-         NcclDoes(CallOf(graph, node));
-}
-
-StatusOr<std::unique_ptr<DeviceCollective>> DeviceCollective::Make(const Graph& graph, int32_t index, NcclWorld* world,
-                                                                   NcclGroup* group, const std::vector<void*>& pointers,
-                                                                   const DeviceCollective* started, Device* device,
-                                                                   absl::Duration timeout) {
+std::unique_ptr<DeviceCollective> DeviceCollective::Make(const Graph& graph, int32_t index, NcclWorld* world,
+                                                         NcclGroup* group, const std::vector<void*>& pointers,
+                                                         void* scratch, absl::Duration timeout) {
   const Node& node = graph.nodes[index];
   const std::string& name = node.op->name;
   auto made = std::make_unique<DeviceCollective>();
   DeviceCollective& c = *made;
   c.world_ = world;
   c.group_ = group;
-  c.started_ = started;
   c.source_ = SourceOf(graph, node);
   const size_t inputs = node.inputs.size();
   void* const* const outputs = pointers.data() + inputs;
-  const auto copy = [&](size_t k) {
-    if (outputs[k] != pointers[k]) c.copies_.push_back({outputs[k], pointers[k], graph.TypeOf(node.inputs[k]).bytes()});
+  const auto copy = [&](size_t k, std::vector<Copy>* to) {
+    if (outputs[k] != pointers[k]) to->push_back({outputs[k], pointers[k], graph.TypeOf(node.inputs[k]).bytes()});
   };
   if (name == "all_reduce_wait") {
-    for (size_t k = 0; k < inputs; ++k) copy(k);
+    for (size_t k = 0; k < inputs; ++k) copy(k, &c.copies_back_);
     return made;
   }
-  c.starts_ = name == "all_reduce_start";
   c.call_ = CallOf(graph, node);
   c.call_.At(c.source_).Within(timeout);
   c.call_.in = pointers[0];
   c.call_.out = outputs[0];
-  if (c.starts_) {
-    for (size_t k = 0; k < inputs; ++k) copy(k);
+  if (name == "all_reduce_start") {
+    for (size_t k = 0; k < inputs; ++k) copy(k, &c.copies_);
     c.call_.in = outputs[0];
   } else if (name == "broadcast") {
-    if (c.call_.peer == group->rank()) copy(0);
+    if (c.call_.peer == group->rank()) copy(0, &c.copies_);
     c.call_.in = outputs[0];
   } else if (name == "reduce" && c.call_.peer != group->rank()) {
     c.cleared_ = node.outputs[0].bytes();
   } else if (MovesBlocks(node)) {
     std::tie(c.cut_in_, c.cut_out_) = CutsOf(graph, node);
-    const int64_t in = c.cut_in_.dense() ? 0 : Aligned(c.cut_in_.bytes());
-    const int64_t out = c.cut_out_.dense() ? 0 : Aligned(c.cut_out_.bytes());
-    if (in + out > 0) {
-      ASSIGN_OR_RETURN(c.scratch_, device->Allocate(in + out));
-    }
-    if (in > 0) {
+    if (!c.cut_in_.dense()) {
       c.whole_in_ = pointers[0];
-      c.call_.in = c.scratch_.data();
+      c.call_.in = scratch;
     }
-    if (out > 0) {
+    if (!c.cut_out_.dense()) {
       c.whole_out_ = outputs[0];
-      c.call_.out = static_cast<char*>(c.scratch_.data()) + in;
+      c.call_.out = static_cast<char*>(scratch) + BlocksOf(graph, node).first;
     }
   }
   return made;
 }
 
-Status DeviceCollective::Enqueue(DeviceStream& stream) {
-  if (started_ != nullptr) {
-    RETURN_IF_ERROR(world_->After(started_->number_, stream));
-    for (const Copy& c : copies_) RETURN_IF_ERROR(stream.CopyWithin(c.to, c.from, c.bytes));
-    return absl::OkStatus();
-  }
+Status DeviceCollective::Pack(DeviceStream& stream) const {
   for (const Copy& c : copies_) RETURN_IF_ERROR(stream.CopyWithin(c.to, c.from, c.bytes));
-  if (whole_in_ != nullptr) RETURN_IF_ERROR(ToParts(stream, cut_in_, whole_in_, const_cast<void*>(call_.in)));
+  return whole_in_ == nullptr ? absl::OkStatus() : ToParts(stream, cut_in_, whole_in_, const_cast<void*>(call_.in));
+}
+
+Status DeviceCollective::Enqueue(DeviceStream& stream) {
   ASSIGN_OR_RETURN(number_, group_->Enqueue(call_, stream));
-  if (starts_) return absl::OkStatus();
-  RETURN_IF_ERROR(world_->After(number_, stream));
-  if (whole_out_ != nullptr) RETURN_IF_ERROR(FromParts(stream, cut_out_, call_.out, whole_out_));
-  if (cleared_ > 0) RETURN_IF_ERROR(stream.Fill(call_.out, 0, cleared_));
+  called_ = true;
   return absl::OkStatus();
+}
+
+Status DeviceCollective::After(DeviceStream& stream) const {
+  return called_ ? world_->After(number_, stream) : absl::OkStatus();
+}
+
+Status DeviceCollective::Unpack(DeviceStream& stream) const {
+  for (const Copy& c : copies_back_) RETURN_IF_ERROR(stream.CopyWithin(c.to, c.from, c.bytes));
+  if (whole_out_ != nullptr) RETURN_IF_ERROR(FromParts(stream, cut_out_, call_.out, whole_out_));
+  return cleared_ == 0 ? absl::OkStatus() : stream.Fill(call_.out, 0, cleared_);
 }
 
 }  // namespace mslua

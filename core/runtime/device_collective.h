@@ -12,20 +12,21 @@
 
 namespace mslua {
 
-// Whether NCCL can run the node: not messages between single ranks, which would wait for one another on one stream.
-// Where it cannot, the node's ranks all stage it through host memory.
-bool RunsOverNccl(const Graph& graph, const Node& node);
-
 class DeviceCollective {
  public:
-  // The collective of `node` in `group`, whose inputs and outputs lie at `pointers` of the device. `started`: of the
-  // end of a bucket, its start; else null.
-  static StatusOr<std::unique_ptr<DeviceCollective>> Make(const Graph& graph, int32_t node, NcclWorld* world,
-                                                          NcclGroup* group, const std::vector<void*>& pointers,
-                                                          const DeviceCollective* started, Device* device,
-                                                          absl::Duration timeout);
-  // What `stream` is given from now on comes behind the collective, but for the start of a bucket.
+  // The collective of `node` in `group`, whose inputs and outputs lie at `pointers` of the device. `scratch`: BlocksOf
+  // bytes, for what comes before the call and then for what comes after.
+  static std::unique_ptr<DeviceCollective> Make(const Graph& graph, int32_t node, NcclWorld* world, NcclGroup* group,
+                                                const std::vector<void*>& pointers, void* scratch,
+                                                absl::Duration timeout);
+  // What comes before the call, on the stream that computes.
+  Status Pack(DeviceStream& stream) const;
+  // The call, on NCCL's stream, behind what `stream` has been given.
   Status Enqueue(DeviceStream& stream);
+  // What `stream` is given from now on comes behind the call that was enqueued last.
+  Status After(DeviceStream& stream) const;
+  // What comes after the call, on the stream that computes.
+  Status Unpack(DeviceStream& stream) const;
 
  private:
   struct Copy {
@@ -36,17 +37,15 @@ class DeviceCollective {
 
   NcclWorld* world_ = nullptr;
   NcclGroup* group_ = nullptr;
-  const DeviceCollective* started_ = nullptr;
-  bool starts_ = false;
   std::string source_;
   Call call_;
-  std::vector<Copy> copies_;  // before the call; of the end of a bucket, after it
-  Cut cut_in_, cut_out_;      // of blocks that do not follow one another
+  std::vector<Copy> copies_, copies_back_;  // before the call, after it
+  Cut cut_in_, cut_out_;                    // of blocks that do not follow one another
   const void* whole_in_ = nullptr;
   void* whole_out_ = nullptr;
   int64_t cleared_ = 0;  // bytes of the output that this rank does not get
-  DeviceMemory scratch_;
-  uint64_t number_ = 0;  // of the call in this run
+  bool called_ = false;
+  uint64_t number_ = 0;  // of the newest call
 };
 
 }  // namespace mslua

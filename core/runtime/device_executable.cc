@@ -1,6 +1,7 @@
 #include "core/runtime/device_executable.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <string>
@@ -8,7 +9,10 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/exit_code.h"
+#include "core/base/parallel_for.h"
 #include "core/device/cublas_matmul.h"
 #include "core/device/device.h"
 #include "core/device/kernel_set.h"
@@ -16,21 +20,20 @@
 #include "core/runtime/collective_kernel.h"
 #include "core/runtime/collective_node.h"
 #include "core/runtime/device_collective.h"
+#include "core/runtime/device_layout.h"
+#include "core/runtime/device_run.h"
 #include "core/runtime/device_store.h"
 #include "core/runtime/placed_graph.h"
 
 namespace mslua {
 namespace {
 
-constexpr int64_t kScalarStride = 64;
-constexpr int64_t kAlignment = 256;
+constexpr int64_t kGuard = 256;  // bytes behind each value where launches are checked
+constexpr uint8_t kGuardByte = 0xa5;
+constexpr int64_t kFaultBytes = sizeof(DeviceFault);
+constexpr int64_t kSlots = 2;  // steps that the device may have been given
 
-int64_t Aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-int64_t Nanoseconds() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
+int64_t Aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 // The five largest values of a plan, for an error about memory.
 std::string LargestOf(const Graph& graph) {
@@ -48,46 +51,55 @@ std::string LargestOf(const Graph& graph) {
   return text;
 }
 
-class DeviceExecutable : public Executable {
+class DeviceExecutable : public Executable, public DeviceRun {
  public:
   Status Init(Graph graph, Store* store, const CompileOptions& options) {
     graph_ = std::move(graph);
     store_ = store;
     device_ = options.device;
     nccl_ = options.nccl;
+    check_ = device_->checks_launches();
     if (options.groups != nullptr) timeout_ = options.groups->timeout();
     RETURN_IF_ERROR(device_->Enter());
     ASSIGN_OR_RETURN(stream_, device_->MakeStream());
     if (store != nullptr) {
       ASSIGN_OR_RETURN(mirror_, DeviceStore::Of(store, device_));
+      if (check_) mirror_->SetGuard(kGuard);
     }
     KernelSet kernels(device_, DevicePrelude(), KernelSet::UserFolder());
     std::vector<Prepared> prepared(graph_.nodes.size());
     std::vector<int64_t> scratch(graph_.nodes.size(), 0);
+    std::vector<bool> over_nccl(graph_.nodes.size(), false);
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       if (IsPassive(graph_.nodes[i])) continue;
       auto made = Prepare(static_cast<int32_t>(i), options, &kernels);
       if (!made.ok()) return Annotate(made.status(), WhereOf(graph_.nodes[i]));
       prepared[i] = *std::move(made);
       scratch[i] = prepared[i].program.scratch_bytes;
+      over_nccl[i] = prepared[i].group != nullptr;
     }
-    plan_ = PlanMemory(graph_, scratch, false);
+    faults_ = FaultsOf(graph_);
+    layout_ = LayOut(graph_, scratch, check_ ? kGuard : 0);
+    ASSIGN_OR_RETURN(DeviceSteps steps, StepsOf(graph_, layout_, over_nccl));
     RETURN_IF_ERROR(FindInputs());
     RETURN_IF_ERROR(Allocate());
     RETURN_IF_ERROR(kernels.Compile());
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      if (!IsPassive(graph_.nodes[i]))
-        RETURN_IF_ERROR(AddLaunches(static_cast<int32_t>(i), std::move(prepared[i]), kernels));
+    for (size_t w = 0; w < steps.works.size(); ++w) {
+      RETURN_IF_ERROR(AddJob(steps.works[w], steps.touched[w].lane, std::move(steps.schedule[w]), &prepared, kernels));
     }
+    RETURN_IF_ERROR(MakeEvents());
+    MakeSections();
     RETURN_IF_ERROR(FindOutputs());
-    arena_pieces_ = ArenaOf(graph_, plan_, scratch);
-    report_ = ReportOf(graph_, plan_, static_cast<int64_t>(launch_names_.size()));
+    arena_pieces_ = ArenaOf(graph_, layout_.plan, scratch);
+    report_ = ReportOf(graph_, layout_.plan, static_cast<int64_t>(launch_names_.size()));
     return absl::OkStatus();
   }
 
   // What a failed run has enqueued reads and writes memory that goes with this object.
   ~DeviceExecutable() override {
-    if (device_ != nullptr && device_->Enter().ok()) stream_.Wait().IgnoreError();
+    if (device_ == nullptr || !device_->Enter().ok()) return;
+    stream_.Wait().IgnoreError();
+    copy_stream_.Wait().IgnoreError();
   }
 
   Status BindInput(absl::string_view name, const void* data) override {
@@ -102,32 +114,55 @@ class DeviceExecutable : public Executable {
     return absl::OkStatus();
   }
   void SetScalarAt(int position, double value) override {
-    StoreDouble(external_[position].dtype, static_cast<char*>(host_scalars_.data()) + position * kScalarStride, 0,
-                value);
+    StoreDouble(external_[position].dtype, scalars_.data() + position * kScalarStride, 0, value);
   }
 
   Status Run() override {
+    RETURN_IF_ERROR(Start());
+    return Finish();
+  }
+
+  Status Start() override {
     for (size_t i = 0; i < external_.size(); ++i) {
       if (external_[i].kind == kData && external_[i].data == nullptr)
         return absl::FailedPreconditionError(absl::StrCat("data input '", input_names_[i], "' was never bound"));
     }
+    if (started_ - finished_ >= StepsAhead()) return absl::InternalError("a step too many is on its way");
     RETURN_IF_ERROR(device_->Enter());
-    const Status status = RunOnDevice();
-    // What this rank has enqueued waits for the others; they are told, and nothing waits any more.
-    if (!status.ok()) return over_nccl_ ? nccl_->Fail(status) : status;
+    FillSlot();
+    const Status status = EnqueueStep();
+    if (!status.ok()) return Failed(status, started_);
+    ++started_;
     for (const GraphOutput& o : graph_.outputs) {
       if (!o.updates.empty()) mirror_->DeviceWrote(*store_->Find(o.updates));
     }
-    return CheckFaults();
+    return absl::OkStatus();
   }
+
+  Status Finish() override {
+    if (started_ == finished_) return absl::InternalError("no step is on its way");
+    RETURN_IF_ERROR(device_->Enter());
+    const int64_t step = finished_++;
+    const Status status = over_nccl_ ? nccl_->Wait(stream_) : done_[step % kSlots].Wait();
+    if (!status.ok()) return Failed(status, step);
+    return CheckFaults(step);
+  }
+  // Ranks of a job wait for each other in every step, and checked launches are waited for.
+  int StepsAhead() const override { return over_nccl_ || staged_any_ || check_ ? 1 : kSlots; }
 
   void SetTimeline(std::vector<int64_t>* timeline) override { timeline_ = timeline; }
   const std::vector<std::pair<int32_t, const char*>>& launches() const override { return launch_names_; }
   const std::vector<ArenaEntry>& arena() const override { return arena_pieces_; }
+  Device* device() const override { return device_; }
+  int64_t device_bytes() const override { return layout_.bytes + report_.store_bytes; }
+  KernelUse UseOf(size_t launch) const override { return uses_[launch]; }
 
   TensorView Output(int i) const override {
     const GraphOutput& o = graph_.outputs[i];
-    if (o.updates.empty()) return {graph_.TypeOf(o.value), host_outputs_[i]};
+    if (o.updates.empty()) {
+      const int64_t slot = (finished_ + kSlots - 1) % kSlots;
+      return {graph_.TypeOf(o.value), SlotOut(slot) + output_at_[i]};
+    }
     const Store::Entry& entry = *store_->Find(o.updates);
     // A device that fails here has no values to give: the next call says so.
     const Status fetched = store_->Fetch(entry);
@@ -168,37 +203,35 @@ class DeviceExecutable : public Executable {
     void* scratch = nullptr;
     PinnedMemory memory;
   };
-  // Launches up to the next collective, which are captured as one graph, and that collective.
-  struct Section {
-    std::vector<int32_t> nodes;
-    std::vector<size_t> first;  // of every node, its first launch
+  // A work of the step.
+  struct Job {
+    DeviceWork what;
+    Lane lane = Lane::kCompute;
+    std::vector<WorkEnd> waits;
     std::vector<Launch> launches;
-    std::unique_ptr<Staged> collective;
-    std::unique_ptr<DeviceCollective> over_nccl;
+    std::unique_ptr<Staged> staged;
+    DeviceCollective* over_nccl = nullptr;
+    // Recorded when it has been enqueued, in turn, where a work of another lane waits for it.
+    std::vector<DeviceEvent> ended;
+    // The same in every step, so that it can be captured.
+    bool repeats() const {
+      const bool host = what.kind == DeviceWork::kInput || what.kind == DeviceWork::kMove ||
+                        what.kind == DeviceWork::kBegin || what.kind == DeviceWork::kCall;
+      return !host && staged == nullptr;
+    }
+  };
+  // Jobs [first, last): one that does not repeat, or some that are captured as one graph.
+  struct Section {
+    size_t first = 0, last = 0;
     CapturedGraph graph;
-    bool ended() const { return collective != nullptr || over_nccl != nullptr; }
   };
   struct External {
     std::string kind;
     DType dtype = DType::kF32;
     int64_t bytes = 0;
     const void* data = nullptr;  // of the host
-    void* device = nullptr;
+    int64_t pinned = 0;          // its place in a slot of host_inputs_
   };
-  struct Copy {
-    void *to, *from, *before;  // before: not null where another copy may write `from`
-    int64_t bytes;
-  };
-  struct FaultSlot {
-    int32_t node;
-  };
-
-  OpSpec SpecOf(int32_t node, std::vector<TensorType>* inputs) const {
-    const Node& n = graph_.nodes[node];
-    inputs->clear();
-    for (Value v : n.inputs) inputs->push_back(graph_.TypeOf(v));
-    return {n.attrs, *inputs, absl::MakeConstSpan(n.outputs.data(), n.outputs.size())};
-  }
 
   StatusOr<Prepared> Prepare(int32_t node, const CompileOptions& options, KernelSet* kernels) {
     const Node& n = graph_.nodes[node];
@@ -206,6 +239,8 @@ class DeviceExecutable : public Executable {
     if (IsCollective(n) && n.attrs.Ints("group").size() > 1) {
       if (nccl_ != nullptr && RunsOverNccl(graph_, n)) {
         ASSIGN_OR_RETURN(p.group, nccl_->Get(n.attrs.Ints("group"), SourceOf(graph_, n)));
+        const auto [in, out] = BlocksOf(graph_, n);
+        if (p.group != nullptr) p.program.scratch_bytes = in + out;
         if (p.group != nullptr) return p;
       }
       ASSIGN_OR_RETURN(p.collective, MakeCollectiveKernel(graph_, node, options.groups, &calls_));
@@ -214,8 +249,8 @@ class DeviceExecutable : public Executable {
     if (!n.op->device)
       return absl::UnimplementedError(absl::StrCat(n.op->name, " has no kernel for a device: leave out --device cuda"));
     std::vector<TensorType> inputs;
-    const OpSpec spec = SpecOf(node, &inputs);
-    ASSIGN_OR_RETURN(p.product, ProductOf(n, spec));
+    const OpSpec spec = SpecOf(graph_, node, &inputs);
+    ASSIGN_OR_RETURN(p.product, LibraryProduct(n, spec));
     if (p.product != nullptr) {
       p.program.scratch_bytes = p.product->workspace_bytes();
       return p;
@@ -223,35 +258,28 @@ class DeviceExecutable : public Executable {
     ASSIGN_OR_RETURN(p.program, n.op->device(spec));
     for (const DeviceStep& step : p.program.steps)
       p.numbers.push_back(kernels->Add(DeviceBody(spec, step), DevicePointers(spec)));
-    if (n.op->device_fault) faults_.push_back({node});
     return p;
   }
 
   // The library's kernel of a product; null where it is none, or the library is not here or has none for it.
-  static StatusOr<std::unique_ptr<CublasMatmul>> ProductOf(const Node& n, const OpSpec& spec) {
-    if (n.op->name != "matmul") return nullptr;
-    MatmulShape s;
-    const Shape &y = spec.outputs[0].shape, &a = spec.inputs[0].shape;
-    const size_t rank = y.size();
-    s.type = spec.outputs[0].dtype;
-    s.transpose_a = n.attrs.Bool("transpose_a");
-    s.transpose_b = n.attrs.Bool("transpose_b");
-    s.m = y[rank - 2];
-    s.n = y[rank - 1];
-    s.k = a[rank - (s.transpose_a ? 2 : 1)];
-    s.batch = NumElements(absl::MakeConstSpan(y).subspan(0, rank - 2));
-    auto product = CublasMatmul::Make(s);
+  static StatusOr<std::unique_ptr<CublasMatmul>> LibraryProduct(const Node& n, const OpSpec& spec) {
+    const auto shape = ProductOf(n, spec);
+    if (!shape) return nullptr;
+    auto product = CublasMatmul::Make(*shape);
     if (absl::IsNotFound(product.status()) || absl::IsUnimplemented(product.status())) return nullptr;
     return product;
   }
 
   Status FindInputs() {
+    int64_t pinned = 0;
     for (int32_t i : graph_.Inputs()) {
       const Node& n = graph_.nodes[i];
       External e;
       e.kind = n.attrs.Str("kind");
       e.dtype = n.outputs[0].dtype;
       e.bytes = n.outputs[0].bytes();
+      e.pinned = pinned;
+      if (e.kind == kData) pinned += Aligned(e.bytes);
       input_names_.push_back(n.attrs.Str("name"));
       position_of_node_[i] = static_cast<int>(external_.size());
       if (e.kind == kParameter || e.kind == kState) {
@@ -268,70 +296,52 @@ class DeviceExecutable : public Executable {
       }
       external_.push_back(std::move(e));
     }
+    scalars_.assign(external_.size() * kScalarStride, 0);
+    slot_in_ = pinned + Aligned(static_cast<int64_t>(scalars_.size()));
     return absl::OkStatus();
   }
 
   Status Allocate() {
-    int64_t bytes = Aligned(plan_.workspace_bytes);
-    const auto take = [&bytes](int64_t size) {
-      const int64_t at = bytes;
-      bytes += Aligned(size);
-      return at;
-    };
-    const int64_t constants = take(plan_.constant_bytes);
-    const int64_t scalars = take(static_cast<int64_t>(external_.size()) * kScalarStride);
-    const int64_t faults = take(static_cast<int64_t>(faults_.size() * sizeof(DeviceFault)));
-    std::vector<int64_t> data;
-    for (const External& e : external_) data.push_back(e.kind == kData ? take(e.bytes) : -1);
-    auto memory = device_->Allocate(std::max(bytes, kAlignment));
+    auto memory = device_->Allocate(layout_.bytes);
     if (!memory.ok()) {
       ASSIGN_OR_RETURN(const int64_t free, device_->FreeBytes());
-      return Annotate(memory.status(), absl::StrCat("a step needs ", bytes, " bytes of the device's memory, which has ",
-                                                    free, " free; its largest values:", LargestOf(graph_), "\n"));
+      return Annotate(memory.status(),
+                      absl::StrCat("a step needs ", layout_.bytes, " bytes of the device's memory, which has ", free,
+                                   " free; its largest values:", LargestOf(graph_), "\n"));
     }
     memory_ = *std::move(memory);
     base_ = static_cast<char*>(memory_.data());
-    constants_ = base_ + constants;
-    scalars_ = base_ + scalars;
-    device_faults_ = base_ + faults;
-    for (size_t i = 0; i < external_.size(); ++i) {
-      if (data[i] >= 0) external_[i].device = base_ + data[i];
-    }
-    ASSIGN_OR_RETURN(host_scalars_, device_->AllocatePinned(
-                                        std::max<int64_t>(1, static_cast<int64_t>(external_.size())) * kScalarStride));
-    std::memset(host_scalars_.data(), 0, std::max<size_t>(1, external_.size()) * kScalarStride);
-    ASSIGN_OR_RETURN(host_faults_, device_->AllocatePinned(static_cast<int64_t>(std::max<size_t>(1, faults_.size()) *
-                                                                                sizeof(DeviceFault))));
+    ASSIGN_OR_RETURN(host_in_, device_->AllocatePinned(std::max<int64_t>(1, slot_in_ * kSlots)));
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       const Node& n = graph_.nodes[i];
       if (n.op->name != "constant") continue;
       const std::string& bytes_of = n.attrs.Str("data");
-      RETURN_IF_ERROR(stream_.CopyIn(constants_ + plan_.values[i][0].offset, bytes_of.data(),
+      RETURN_IF_ERROR(stream_.CopyIn(base_ + layout_.constants + layout_.plan.values[i][0].offset, bytes_of.data(),
                                      static_cast<int64_t>(bytes_of.size())));
     }
     return stream_.Wait();
   }
 
   StatusOr<void*> Address(Value v) {
-    const Placement& p = plan_.values[v.node][v.output];
+    const Placement& p = layout_.plan.values[v.node][v.output];
     switch (p.kind) {
       case Placement::kArena:
         return static_cast<void*>(base_ + p.offset);
       case Placement::kConstant:
-        return static_cast<void*>(constants_ + p.offset);
+        return static_cast<void*>(base_ + layout_.constants + p.offset);
       case Placement::kStore:
         return mirror_->AddressOf(*store_->Find(graph_.nodes[p.input].attrs.Str("name")));
       case Placement::kScalar:
-        return static_cast<void*>(scalars_ + position_of_node_.at(p.input) * kScalarStride);
+        return static_cast<void*>(base_ + layout_.scalars + position_of_node_.at(p.input) * kScalarStride);
       case Placement::kExternal:
-        return external_[position_of_node_.at(p.input)].device;
+        return static_cast<void*>(base_ + layout_.inputs[position_of_node_.at(p.input)].place);
       case Placement::kShared:
         break;
     }
     return absl::InternalError("a value in memory of other ranks");
   }
 
-  Status AddLaunches(int32_t node, Prepared prepared, const KernelSet& kernels) {
+  StatusOr<std::vector<void*>> PointersOf(int32_t node) {
     const Node& n = graph_.nodes[node];
     std::vector<void*> pointers;
     for (Value v : n.inputs) {
@@ -340,41 +350,66 @@ class DeviceExecutable : public Executable {
     for (int o = 0; o < static_cast<int>(n.outputs.size()); ++o) {
       ASSIGN_OR_RETURN(pointers.emplace_back(), Address({node, o}));
     }
-    if (sections_.empty() || sections_.back().ended()) sections_.emplace_back();
-    Section& section = sections_.back();
-    launch_names_.emplace_back(node, prepared.group != nullptr ? "nccl"
-                                     : prepared.collective     ? "staged"
-                                     : prepared.product        ? "cublas"
-                                                               : "cuda");
-    if (prepared.group != nullptr) {
-      const auto started = n.inputs.empty() ? streamed_.end() : streamed_.find(n.inputs[0].node);
-      ASSIGN_OR_RETURN(
-          section.over_nccl,
-          DeviceCollective::Make(graph_, node, nccl_.get(), prepared.group, pointers,
-                                 n.op->name == "all_reduce_wait" ? started->second : nullptr, device_, timeout_));
-      streamed_[node] = section.over_nccl.get();
-      over_nccl_ = true;
-      return absl::OkStatus();
+    return pointers;
+  }
+  void* ScratchOf(int32_t node) const {
+    return layout_.plan.scratch[node] < 0 ? nullptr : base_ + layout_.plan.scratch[node];
+  }
+
+  Status AddJob(DeviceWork what, Lane lane, std::vector<WorkEnd> waits, std::vector<Prepared>* prepared,
+                const KernelSet& kernels) {
+    Job job;
+    job.what = what;
+    job.lane = lane;
+    job.waits = std::move(waits);
+    if (what.kind == DeviceWork::kNode) {
+      RETURN_IF_ERROR(AddLaunches(what.of, std::move((*prepared)[what.of]), kernels, &job));
+    } else if (what.kind == DeviceWork::kPack || what.kind == DeviceWork::kCall || what.kind == DeviceWork::kUnpack) {
+      std::unique_ptr<DeviceCollective>& collective = streamed_[what.of];
+      if (collective == nullptr) {
+        ASSIGN_OR_RETURN(const std::vector<void*> pointers, PointersOf(what.of));
+        collective = DeviceCollective::Make(graph_, what.of, nccl_.get(), (*prepared)[what.of].group, pointers,
+                                            ScratchOf(what.of), timeout_);
+        over_nccl_ = true;
+        AddName(what.of, "nccl");
+      }
+      job.over_nccl = collective.get();
     }
+    jobs_.push_back(std::move(job));
+    return absl::OkStatus();
+  }
+  void AddName(int32_t node, const char* kernel) {
+    launch_names_.emplace_back(node, kernel);
+    uses_.emplace_back();
+  }
+
+  Status AddLaunches(int32_t node, Prepared prepared, const KernelSet& kernels, Job* job) {
+    ASSIGN_OR_RETURN(std::vector<void*> pointers, PointersOf(node));
+    AddName(node, prepared.collective ? "staged" : prepared.product ? "cublas" : "cuda");
     if (prepared.collective) {
-      ASSIGN_OR_RETURN(section.collective, Stage(node, std::move(prepared.collective), pointers));
+      staged_any_ = true;
+      ASSIGN_OR_RETURN(job->staged, Stage(node, std::move(prepared.collective), pointers));
       return absl::OkStatus();
     }
-    pointers.push_back(plan_.scratch[node] < 0 ? nullptr : base_ + plan_.scratch[node]);
-    pointers.push_back(nullptr);
-    for (size_t f = 0; f < faults_.size(); ++f) {
-      if (faults_[f].node == node) pointers.back() = device_faults_ + f * sizeof(DeviceFault);
-    }
-    section.nodes.push_back(node);
-    section.first.push_back(section.launches.size());
+    pointers.push_back(ScratchOf(node));
+    const auto fault = std::find(faults_.begin(), faults_.end(), node);
+    pointers.push_back(fault == faults_.end() ? nullptr
+                                              : base_ + layout_.outbox + (fault - faults_.begin()) * kFaultBytes);
+    KernelUse& use = uses_.back();
     if (prepared.product) {
-      section.launches.emplace_back();
-      section.launches.back().pointers = pointers;
-      section.launches.back().product = std::move(prepared.product);
+      job->launches.emplace_back();
+      job->launches.back().pointers = pointers;
+      job->launches.back().product = std::move(prepared.product);
+      ++use.kernels;
     }
     for (size_t s = 0; s < prepared.numbers.size(); ++s) {
       const DeviceStep& step = prepared.program.steps[s];
-      section.launches.push_back({kernels.function(prepared.numbers[s]), step.blocks, step.threads, pointers, nullptr});
+      const DeviceFunction f = kernels.function(prepared.numbers[s]);
+      job->launches.push_back({f, step.blocks, step.threads, pointers, nullptr});
+      ++use.kernels;
+      use.registers = std::max(use.registers, f.registers);
+      use.shared_bytes = std::max(use.shared_bytes, f.shared_bytes);
+      use.spilled_bytes = std::max(use.spilled_bytes, f.spilled_bytes);
     }
     return absl::OkStatus();
   }
@@ -408,67 +443,173 @@ class DeviceExecutable : public Executable {
     return staged;
   }
 
-  Status FindOutputs() {
-    int64_t bytes = 0, before = 0;
-    std::vector<int64_t> at;
-    for (const GraphOutput& o : graph_.outputs) {
-      at.push_back(bytes);
-      if (o.updates.empty()) bytes += Aligned(graph_.TypeOf(o.value).bytes());
-    }
-    ASSIGN_OR_RETURN(host_output_memory_, device_->AllocatePinned(std::max<int64_t>(bytes, 1)));
-    for (size_t k = 0; k < graph_.outputs.size(); ++k) {
-      const GraphOutput& o = graph_.outputs[k];
-      ASSIGN_OR_RETURN(void* const from, Address(o.value));
-      host_outputs_.push_back(static_cast<char*>(host_output_memory_.data()) + at[k]);
-      const int64_t size = graph_.TypeOf(o.value).bytes();
-      if (o.updates.empty()) {
-        copies_out_.push_back({host_outputs_.back(), from, nullptr, size});
-        continue;
+  // Of works that others wait for by an event: a collective has one of its own, and is behind all that was enqueued.
+  Status MakeEvents() {
+    bool copies = false;
+    for (const Job& job : jobs_) {
+      copies = copies || job.lane == Lane::kCopy;
+      for (const WorkEnd& e : job.waits) {
+        Job& other = jobs_[e.work];
+        if (other.lane == Lane::kCommunication || job.lane == Lane::kCommunication || !other.ended.empty()) continue;
+        for (int64_t slot = 0; slot < kSlots; ++slot) {
+          ASSIGN_OR_RETURN(other.ended.emplace_back(), device_->MakeEvent());
+        }
       }
-      ASSIGN_OR_RETURN(void* const to, mirror_->AddressOf(*store_->Find(o.updates)));
-      if (from == to) continue;
-      const Placement& p = plan_.values[o.value.node][o.value.output];
-      Copy copy = {to, from, nullptr, size};
-      if (p.kind == Placement::kStore) {
-        copy.before = reinterpret_cast<void*>(before + 1);  // an offset, until the memory is there
-        before += Aligned(size);
-      }
-      copies_.push_back(copy);
     }
-    ASSIGN_OR_RETURN(before_, device_->Allocate(before));
-    for (Copy& c : copies_) {
-      if (c.before != nullptr)
-        c.before = static_cast<char*>(before_.data()) + (reinterpret_cast<intptr_t>(c.before) - 1);
+    for (DeviceEvent& done : done_) {
+      ASSIGN_OR_RETURN(done, device_->MakeEvent());
+    }
+    if (copies) {
+      ASSIGN_OR_RETURN(copy_stream_, device_->MakeStream());
     }
     return absl::OkStatus();
   }
 
-  Status RunOnDevice() {
-    if (mirror_ != nullptr) RETURN_IF_ERROR(mirror_->Upload(stream_));
-    for (const External& e : external_) {
-      if (e.kind == kData) RETURN_IF_ERROR(stream_.CopyIn(e.device, e.data, e.bytes));
+  // What waits for another lane begins a section, and an event stands behind one.
+  void MakeSections() {
+    for (size_t j = 0; j < jobs_.size(); ++j) {
+      const bool joins =
+          j > 0 && jobs_[j].repeats() && jobs_[j - 1].repeats() && jobs_[j].waits.empty() && jobs_[j - 1].ended.empty();
+      if (joins)
+        ++sections_.back().last;
+      else
+        sections_.push_back({j, j + 1, {}});
     }
-    RETURN_IF_ERROR(timeline_ != nullptr ? RunTimed() : RunSections());
-    return Wait();
   }
+
+  Status FindOutputs() {
+    int64_t bytes = Aligned(layout_.outbox_bytes);
+    for (size_t k = 0; k < graph_.outputs.size(); ++k) {
+      const GraphOutput& o = graph_.outputs[k];
+      output_at_.push_back(layout_.posted[k]);
+      if (!o.updates.empty() || layout_.posted[k] >= 0) continue;
+      output_at_[k] = bytes;
+      bytes += Aligned(graph_.TypeOf(o.value).bytes());
+    }
+    slot_out_ = bytes;
+    ASSIGN_OR_RETURN(host_out_, device_->AllocatePinned(std::max<int64_t>(1, slot_out_ * kSlots)));
+    ASSIGN_OR_RETURN(guard_, device_->AllocatePinned(kGuard));
+    return absl::OkStatus();
+  }
+
+  char* SlotIn(int64_t step) const { return static_cast<char*>(host_in_.data()) + step % kSlots * slot_in_; }
+  char* SlotOut(int64_t step) const { return static_cast<char*>(host_out_.data()) + step % kSlots * slot_out_; }
+
+  // Takes the inputs and the scalars of the next step. The step that had the slot has been waited for.
+  void FillSlot() {
+    char* const slot = SlotIn(started_);
+    for (const External& e : external_) {
+      if (e.kind != kData) continue;
+      const char* const from = static_cast<const char*>(e.data);
+      char* const to = slot + e.pinned;
+      ParallelFor(e.bytes, 1 << 20, [=](int64_t begin, int64_t end) {
+        std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin));
+      });
+    }
+    if (!scalars_.empty())
+      std::memcpy(slot + slot_in_ - Aligned(static_cast<int64_t>(scalars_.size())), scalars_.data(), scalars_.size());
+  }
+
   // Until all has run. Where other ranks take part, it is watched that they do.
   Status Wait() { return over_nccl_ ? nccl_->Wait(stream_) : stream_.Wait(); }
 
-  Status Begin() {
-    RETURN_IF_ERROR(
-        stream_.CopyIn(scalars_, host_scalars_.data(), static_cast<int64_t>(external_.size()) * kScalarStride));
-    return stream_.Fill(device_faults_, 0, static_cast<int64_t>(faults_.size() * sizeof(DeviceFault)));
+  Status EnqueueStep() {
+    if (mirror_ != nullptr) RETURN_IF_ERROR(mirror_->Upload(stream_));
+    if (check_ && timeline_ == nullptr) RETURN_IF_ERROR(EnqueueChecked());
+    if (timeline_ != nullptr) RETURN_IF_ERROR(EnqueueTimed());
+    if (!check_ && timeline_ == nullptr) RETURN_IF_ERROR(EnqueueSections());
+    RETURN_IF_ERROR(CopyOut());
+    return stream_.Record(done_[started_ % kSlots]);
   }
-  // Updates that were not made in place, and what the host reads.
-  Status End() {
-    for (const Copy& c : copies_) {
-      if (c.before != nullptr) RETURN_IF_ERROR(stream_.CopyWithin(c.before, c.from, c.bytes));
+
+  // What the host reads.
+  Status CopyOut() {
+    char* const slot = SlotOut(started_);
+    RETURN_IF_ERROR(stream_.CopyOut(slot, base_ + layout_.outbox, layout_.outbox_bytes));
+    for (size_t k = 0; k < graph_.outputs.size(); ++k) {
+      const GraphOutput& o = graph_.outputs[k];
+      if (!o.updates.empty() || layout_.posted[k] >= 0) continue;
+      ASSIGN_OR_RETURN(void* const from, Address(o.value));
+      RETURN_IF_ERROR(stream_.CopyOut(slot + output_at_[k], from, graph_.TypeOf(o.value).bytes()));
     }
-    for (const Copy& c : copies_)
-      RETURN_IF_ERROR(stream_.CopyWithin(c.to, c.before != nullptr ? c.before : c.from, c.bytes));
-    for (const Copy& c : copies_out_) RETURN_IF_ERROR(stream_.CopyOut(c.to, c.from, c.bytes));
-    return stream_.CopyOut(host_faults_.data(), device_faults_,
-                           static_cast<int64_t>(faults_.size() * sizeof(DeviceFault)));
+    return absl::OkStatus();
+  }
+
+  // What repeats is captured with the second step: at their first calls libraries load kernels, which a capture may
+  // refuse.
+  Status EnqueueSections() {
+    for (Section& s : sections_) {
+      RETURN_IF_ERROR(WaitForOthers(jobs_[s.first]));
+      if (!jobs_[s.first].repeats() || started_ == 0) {
+        for (size_t j = s.first; j < s.last; ++j) RETURN_IF_ERROR(Enqueue(jobs_[j]));
+      } else {
+        if (!s.graph) RETURN_IF_ERROR(Capture(&s));
+        RETURN_IF_ERROR(stream_.Run(s.graph));
+      }
+      RETURN_IF_ERROR(Ended(jobs_[s.last - 1]));
+    }
+    return absl::OkStatus();
+  }
+  Status Capture(Section* s) {
+    RETURN_IF_ERROR(stream_.BeginCapture());
+    Status made;
+    for (size_t j = s->first; j < s->last && made.ok(); ++j) made = Enqueue(jobs_[j]);
+    auto graph = stream_.EndCapture();
+    RETURN_IF_ERROR(made);
+    RETURN_IF_ERROR(graph.status());
+    s->graph = *std::move(graph);
+    return absl::OkStatus();
+  }
+
+  DeviceStream& StreamOf(Lane lane) { return lane == Lane::kCopy ? copy_stream_ : stream_; }
+
+  Status WaitForOthers(const Job& job) {
+    for (const WorkEnd& e : job.waits) {
+      const Job& other = jobs_[e.work];
+      if (started_ < e.steps_before) continue;
+      if (other.over_nccl != nullptr && other.lane == Lane::kCommunication)
+        RETURN_IF_ERROR(other.over_nccl->After(StreamOf(job.lane)));
+      else if (!other.ended.empty())
+        RETURN_IF_ERROR(StreamOf(job.lane).WaitFor(other.ended[(started_ - e.steps_before) % kSlots]));
+    }
+    return absl::OkStatus();
+  }
+  Status Ended(Job& job) {
+    if (job.ended.empty()) return absl::OkStatus();
+    return StreamOf(job.lane).Record(job.ended[started_ % kSlots]);
+  }
+
+  Status Enqueue(const Job& job) {
+    switch (job.what.kind) {
+      case DeviceWork::kInput: {
+        const DeviceLayout::Input& in = layout_.inputs[job.what.of];
+        const External& e = external_[job.what.of];
+        return StreamOf(job.lane).CopyIn(base_ + (in.staged() ? in.stages[started_ % kSlots] : in.place),
+                                         SlotIn(started_) + e.pinned, e.bytes);
+      }
+      case DeviceWork::kMove: {
+        const DeviceLayout::Input& in = layout_.inputs[job.what.of];
+        return stream_.CopyWithin(base_ + in.place, base_ + in.stages[started_ % kSlots], external_[job.what.of].bytes);
+      }
+      case DeviceWork::kBegin: {
+        const auto bytes = static_cast<int64_t>(scalars_.size());
+        RETURN_IF_ERROR(stream_.CopyIn(base_ + layout_.scalars, SlotIn(started_) + slot_in_ - Aligned(bytes), bytes));
+        return stream_.Fill(base_ + layout_.outbox, 0, layout_.outbox_bytes);
+      }
+      case DeviceWork::kNode:
+        if (job.staged != nullptr) return RunStaged(*job.staged);
+        for (const Launch& l : job.launches) RETURN_IF_ERROR(Enqueue(l));
+        return absl::OkStatus();
+      case DeviceWork::kPack:
+        return job.over_nccl->Pack(stream_);
+      case DeviceWork::kCall:
+        return job.over_nccl->Enqueue(stream_);
+      case DeviceWork::kUnpack:
+        return job.over_nccl->Unpack(stream_);
+      case DeviceWork::kEnd:
+        return EnqueueEnd();
+    }
+    return absl::InternalError("an unknown work");
   }
 
   Status Enqueue(const Launch& l) {
@@ -477,7 +618,31 @@ class DeviceExecutable : public Executable {
     return stream_.Launch(l.function, l.blocks, l.threads, l.pointers);
   }
 
-  Status RunStaged(Staged& staged) {
+  // Updates that were not made in place, and small outputs, where the host's copy takes them.
+  Status EnqueueEnd() {
+    const auto bytes_of = [this](const DeviceLayout::Update& u) {
+      return graph_.TypeOf(graph_.outputs[u.output].value).bytes();
+    };
+    for (const DeviceLayout::Update& u : layout_.updates) {
+      ASSIGN_OR_RETURN(void* const from, Address(graph_.outputs[u.output].value));
+      if (u.before >= 0) RETURN_IF_ERROR(stream_.CopyWithin(base_ + u.before, from, bytes_of(u)));
+    }
+    for (const DeviceLayout::Update& u : layout_.updates) {
+      const GraphOutput& o = graph_.outputs[u.output];
+      ASSIGN_OR_RETURN(void* const from, Address(o.value));
+      ASSIGN_OR_RETURN(void* const to, mirror_->AddressOf(*store_->Find(o.updates)));
+      RETURN_IF_ERROR(stream_.CopyWithin(to, u.before >= 0 ? base_ + u.before : from, bytes_of(u)));
+    }
+    for (size_t k = 0; k < graph_.outputs.size(); ++k) {
+      if (layout_.posted[k] < 0) continue;
+      ASSIGN_OR_RETURN(void* const from, Address(graph_.outputs[k].value));
+      RETURN_IF_ERROR(stream_.CopyWithin(base_ + layout_.outbox + layout_.posted[k], from,
+                                         graph_.TypeOf(graph_.outputs[k].value).bytes()));
+    }
+    return absl::OkStatus();
+  }
+
+  Status RunStaged(const Staged& staged) {
     for (size_t i = 0; i < staged.device_in.size() && staged.started == nullptr; ++i)
       RETURN_IF_ERROR(stream_.CopyOut(staged.host[i], staged.device_in[i].first, staged.device_in[i].second));
     RETURN_IF_ERROR(Wait());
@@ -492,68 +657,108 @@ class DeviceExecutable : public Executable {
     return absl::OkStatus();
   }
 
-  // The first run captures what it enqueues; the captured sections are what every run launches.
-  Status RunSections() {
-    if (!captured_) RETURN_IF_ERROR(Capture());
-    for (Section& s : sections_) {
-      RETURN_IF_ERROR(stream_.Run(s.graph));
-      if (s.ended()) RETURN_IF_ERROR(RunCollective(s));
-    }
-    return absl::OkStatus();
-  }
-  Status RunCollective(Section& s) {
-    if (s.over_nccl == nullptr) return RunStaged(*s.collective);
-    return s.over_nccl->Enqueue(stream_);
-  }
-  Status Capture() {
-    if (sections_.empty() || sections_.back().ended()) sections_.emplace_back();
-    for (size_t k = 0; k < sections_.size(); ++k) {
-      RETURN_IF_ERROR(stream_.BeginCapture());
-      Status made = k == 0 ? Begin() : absl::OkStatus();
-      for (size_t l = 0; l < sections_[k].launches.size() && made.ok(); ++l) made = Enqueue(sections_[k].launches[l]);
-      if (k + 1 == sections_.size() && made.ok()) made = End();
-      auto graph = stream_.EndCapture();
-      RETURN_IF_ERROR(made);
-      RETURN_IF_ERROR(graph.status());
-      sections_[k].graph = *std::move(graph);
-    }
-    captured_ = true;
-    return absl::OkStatus();
-  }
-
-  // Node by node, each waited for.
-  Status RunTimed() {
-    RETURN_IF_ERROR(Begin());
-    RETURN_IF_ERROR(stream_.Wait());
-    timeline_->clear();
-    timeline_->push_back(Nanoseconds());
-    const auto reached = [this]() -> Status {
-      RETURN_IF_ERROR(Wait());
-      timeline_->push_back(Nanoseconds());
-      return absl::OkStatus();
+  // Node by node, with the device's own clock between them.
+  Status EnqueueTimed() {
+    std::vector<DeviceEvent> reached;
+    const auto mark = [&]() -> Status {
+      ASSIGN_OR_RETURN(reached.emplace_back(), device_->MakeEvent(true));
+      return stream_.Record(reached.back());
     };
-    for (Section& s : sections_) {
-      for (size_t i = 0; i < s.nodes.size(); ++i) {
-        const size_t end = i + 1 < s.first.size() ? s.first[i + 1] : s.launches.size();
-        for (size_t l = s.first[i]; l < end; ++l) RETURN_IF_ERROR(Enqueue(s.launches[l]));
-        RETURN_IF_ERROR(reached());
-      }
-      if (!s.ended()) continue;
-      RETURN_IF_ERROR(RunCollective(s));
-      RETURN_IF_ERROR(reached());
+    int32_t now = -1;  // the node whose jobs are enqueued
+    for (size_t j = 0; j < jobs_.size(); ++j) {
+      Job& job = jobs_[j];
+      const bool of_node = job.what.kind >= DeviceWork::kNode && job.what.kind <= DeviceWork::kUnpack;
+      if ((of_node && job.what.of != now) || job.what.kind == DeviceWork::kEnd) RETURN_IF_ERROR(mark());
+      if (of_node) now = job.what.of;
+      RETURN_IF_ERROR(WaitForOthers(job));
+      RETURN_IF_ERROR(Enqueue(job));
+      RETURN_IF_ERROR(Ended(job));
+      if (job.over_nccl != nullptr) RETURN_IF_ERROR(Wait());
     }
-    RETURN_IF_ERROR(End());
-    return reached();
+    RETURN_IF_ERROR(mark());
+    RETURN_IF_ERROR(Wait());
+    timeline_->assign(1, 0);
+    for (size_t i = 1; i < reached.size(); ++i) {
+      ASSIGN_OR_RETURN(const double ms, reached[i].MillisecondsSince(reached[i - 1]));
+      timeline_->push_back(timeline_->back() + static_cast<int64_t>(ms * 1e6));
+    }
+    return absl::OkStatus();
   }
 
-  Status CheckFaults() const {
+  // Launch by launch, each waited for: what none has written is NaN, and what lies behind an output stays as it is.
+  Status EnqueueChecked() {
+    RETURN_IF_ERROR(stream_.Fill(base_, 0xff, layout_.plan.workspace_bytes));
+    for (Job& job : jobs_) {
+      RETURN_IF_ERROR(WaitForOthers(job));
+      if (job.what.kind != DeviceWork::kNode || job.staged != nullptr) {
+        RETURN_IF_ERROR(Enqueue(job));
+        if (job.over_nccl != nullptr) RETURN_IF_ERROR(Wait());
+      } else {
+        RETURN_IF_ERROR(EnqueueChecked(job));
+      }
+      RETURN_IF_ERROR(Ended(job));
+    }
+    return absl::OkStatus();
+  }
+  // The bytes behind the node's outputs and its scratch memory.
+  std::vector<void*> GuardsOf(int32_t node) const {
+    std::vector<void*> guards;
+    for (size_t o = 0; o < graph_.nodes[node].outputs.size(); ++o) {
+      const Placement& p = layout_.plan.values[node][o];
+      void* guard = nullptr;
+      if (p.kind == Placement::kStore)
+        guard = mirror_->GuardOf(*store_->Find(graph_.nodes[p.input].attrs.Str("name")));
+      else if (layout_.plan.guards[node][o] >= 0)
+        guard = base_ + layout_.plan.guards[node][o];
+      if (guard != nullptr) guards.push_back(guard);
+    }
+    if (layout_.scratch_bytes[node] > 0)
+      guards.push_back(base_ + layout_.plan.scratch[node] + layout_.scratch_bytes[node]);
+    return guards;
+  }
+  Status EnqueueChecked(const Job& job) {
+    const int32_t node = job.what.of;
+    const std::vector<void*> guards = GuardsOf(node);
+    for (void* const at : guards) RETURN_IF_ERROR(stream_.Fill(at, kGuardByte, kGuard));
+    for (size_t l = 0; l < job.launches.size(); ++l) {
+      const std::string what = absl::StrCat(WhereOf(graph_.nodes[node]), ": ", graph_.nodes[node].op->name, ", ",
+                                            job.launches[l].product != nullptr ? "cublas" : "cuda", " kernel ", l + 1,
+                                            " of ", job.launches.size());
+      const Status ran = [&]() -> Status {
+        RETURN_IF_ERROR(Enqueue(job.launches[l]));
+        return stream_.Wait();
+      }();
+      if (!ran.ok()) return Annotate(ran, what);
+      for (void* const at : guards) {
+        RETURN_IF_ERROR(stream_.CopyOut(guard_.data(), at, kGuard));
+        RETURN_IF_ERROR(stream_.Wait());
+        const auto* const bytes = static_cast<const uint8_t*>(guard_.data());
+        if (std::all_of(bytes, bytes + kGuard, [](uint8_t b) { return b == kGuardByte; })) continue;
+        return WithExitCode(absl::InternalError(absl::StrCat(what, " writes behind the end of its memory")),
+                            kExitInternal);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // The error of a step, from 0. What this rank has enqueued waits for the others; they are told, and nothing waits any
+  // more.
+  Status Failed(const Status& why, int64_t step) {
+    if (over_nccl_) return nccl_->Fail(why);
+    // The driver says of a captured step only that it failed.
+    if (check_ || !absl::StartsWith(why.message(), "device: ")) return why;
+    return Annotate(why, absl::StrCat("run ", step + 1, " of a graph of ", launch_names_.size(),
+                                      " launches (ms.set_context { device_check = true } tells which of them)"));
+  }
+
+  Status CheckFaults(int64_t step) const {
     if (!failed_.ok()) return failed_;
-    const auto* const faults = static_cast<const DeviceFault*>(host_faults_.data());
+    const auto* const faults = reinterpret_cast<const DeviceFault*>(SlotOut(step));
     for (size_t f = 0; f < faults_.size(); ++f) {
       if (faults[f].set == 0) continue;
-      const Node& n = graph_.nodes[faults_[f].node];
+      const Node& n = graph_.nodes[faults_[f]];
       std::vector<TensorType> inputs;
-      return Annotate(n.op->device_fault(SpecOf(faults_[f].node, &inputs), faults[f]), WhereOf(n));
+      return Annotate(n.op->device_fault(SpecOf(graph_, faults_[f], &inputs), faults[f]), WhereOf(n));
     }
     return absl::OkStatus();
   }
@@ -569,29 +774,35 @@ class DeviceExecutable : public Executable {
   Store* store_ = nullptr;
   Device* device_ = nullptr;
   std::shared_ptr<DeviceStore> mirror_;
-  DeviceStream stream_;
-  MemoryPlan plan_;
+  DeviceLayout layout_;
+  DeviceMemory memory_;
+  char* base_ = nullptr;
+  // Of the host, a slot for each step that may be on its way: inputs and scalars; the outbox and large outputs.
+  PinnedMemory host_in_, host_out_, guard_;
+  int64_t slot_in_ = 0, slot_out_ = 0;
+  std::vector<char> scalars_;  // of the next step
+  std::vector<int64_t> output_at_;
   std::vector<std::string> input_names_;
   std::vector<External> external_;
   absl::flat_hash_map<int32_t, int> position_of_node_;
-  DeviceMemory memory_, before_;
-  char *base_ = nullptr, *constants_ = nullptr, *scalars_ = nullptr, *device_faults_ = nullptr;
-  PinnedMemory host_scalars_, host_faults_, host_output_memory_;
-  std::vector<void*> host_outputs_;
-  std::vector<FaultSlot> faults_;
+  DeviceStream stream_, copy_stream_;
+  std::vector<int32_t> faults_;  // nodes, in the order of the outbox
+  std::vector<Job> jobs_;
   std::vector<Section> sections_;
-  absl::flat_hash_map<int32_t, Staged*> staged_;              // by node
-  absl::flat_hash_map<int32_t, DeviceCollective*> streamed_;  // by node
+  std::array<DeviceEvent, kSlots> done_;
+  int64_t started_ = 0, finished_ = 0;                                        // steps
+  absl::flat_hash_map<int32_t, Staged*> staged_;                              // by node
+  absl::flat_hash_map<int32_t, std::unique_ptr<DeviceCollective>> streamed_;  // by node
   std::shared_ptr<NcclWorld> nccl_;
-  bool over_nccl_ = false;  // some collective is
+  bool over_nccl_ = false, staged_any_ = false;  // some collective is
+  bool check_ = false;
   absl::Duration timeout_;
-  std::vector<Copy> copies_, copies_out_;
   std::vector<std::pair<int32_t, const char*>> launch_names_;
+  std::vector<KernelUse> uses_;
   std::vector<ArenaEntry> arena_pieces_;
   std::vector<int64_t>* timeline_ = nullptr;
   StartedCalls calls_;
   PlanReport report_;
-  bool captured_ = false;
   mutable Status failed_;
 };
 

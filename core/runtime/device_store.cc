@@ -19,11 +19,18 @@ StatusOr<void*> DeviceStore::AddressOf(const Store::Entry& entry) {
   const auto at = tensors_.find(&entry);
   if (at != tensors_.end()) return at->second.memory.data();
   Tensor tensor;
-  auto memory = device_->Allocate(entry.type.bytes());
+  auto memory = device_->Allocate(entry.type.bytes() + guard_);
   if (!memory.ok()) return Annotate(memory.status(), absl::StrCat("'", entry.name, "' ", ToString(entry.type)));
   tensor.memory = *std::move(memory);
+  tensor.guarded = guard_ > 0;
   ++host_newer_;
   return tensors_.emplace(&entry, std::move(tensor)).first->second.memory.data();
+}
+
+void* DeviceStore::GuardOf(const Store::Entry& entry) const {
+  const auto at = tensors_.find(&entry);
+  if (at == tensors_.end() || !at->second.guarded) return nullptr;
+  return static_cast<char*>(at->second.memory.data()) + entry.type.bytes();
 }
 
 Status DeviceStore::Upload(DeviceStream& stream) {

@@ -18,6 +18,10 @@ class DeviceStore : public StoreMirror {
 
   // Where the device has the tensor; stable until the store goes.
   StatusOr<void*> AddressOf(const Store::Entry& entry);
+  // So many bytes that nothing has lie behind each tensor of which the address has not been asked yet.
+  void SetGuard(int64_t bytes) { guard_ = bytes; }
+  // Where they are; null: there are none.
+  void* GuardOf(const Store::Entry& entry) const;
   // Copies what host code has written since to the device, on `stream`: before a step that reads it.
   Status Upload(DeviceStream& stream);
   // A step has updated the tensor.
@@ -31,6 +35,7 @@ class DeviceStore : public StoreMirror {
   enum class Newest { kHost, kDevice, kBoth };
   struct Tensor {
     DeviceMemory memory;
+    bool guarded = false;
     Newest newest = Newest::kHost;
   };
   DeviceStore(Device* device, DeviceStream stream) : device_(device), stream_(std::move(stream)) {}
@@ -40,6 +45,7 @@ class DeviceStore : public StoreMirror {
   absl::flat_hash_map<const Store::Entry*, Tensor> tensors_;
   std::vector<DeviceMemory> forgotten_;  // executables may still have its address
   int host_newer_ = 0;
+  int64_t guard_ = 0;
 };
 
 }  // namespace mslua

@@ -55,8 +55,8 @@ int64_t Pack(std::vector<Interval*>& intervals) {
 
 class Planner {
  public:
-  Planner(const Graph& graph, const std::vector<int64_t>& scratch_bytes, bool share)
-      : graph_(graph), scratch_bytes_(scratch_bytes), share_(share) {}
+  Planner(const Graph& graph, const std::vector<int64_t>& scratch_bytes, bool share, int64_t guard)
+      : graph_(graph), scratch_bytes_(scratch_bytes), share_(share), guard_(guard) {}
 
   MemoryPlan Run() {
     const int32_t count = static_cast<int32_t>(graph_.nodes.size());
@@ -164,6 +164,9 @@ class Planner {
     if (share_) ShareCollectives();
     std::vector<Interval*> own, shared;
     for (const auto& i : intervals_) (i->shared ? shared : own).push_back(i.get());
+    if (guard_ > 0) {
+      for (const Node& n : graph_.nodes) plan_.guards.emplace_back(n.outputs.size(), -1);
+    }
     plan_.workspace_bytes = Pack(own);
     plan_.shared_bytes = Pack(shared);
     for (int32_t i = 0; i < count; ++i) {
@@ -172,6 +175,8 @@ class Planner {
         if (slot.interval == nullptr) continue;
         plan_.values[i][o].kind = slot.interval->shared ? Placement::kShared : Placement::kArena;
         plan_.values[i][o].offset = slot.interval->offset + slot.delta;
+        if (guard_ > 0 && !slot.interval->bucket)
+          plan_.guards[i][o] = plan_.values[i][o].offset + graph_.nodes[i].outputs[o].bytes();
       }
       if (scratch[i] != nullptr) plan_.scratch[i] = scratch[i]->offset;
       for (size_t o = 0; o < plan_.values[i].size(); ++o) {
@@ -182,7 +187,7 @@ class Planner {
   }
 
   Interval* Take(int32_t first, int32_t last, int64_t bytes) {
-    intervals_.push_back(std::make_unique<Interval>(Interval{first, last, bytes}));
+    intervals_.push_back(std::make_unique<Interval>(Interval{first, last, bytes + guard_}));
     return intervals_.back().get();
   }
   Slot& SlotOf(Value v) { return slots_[v.node][v.output]; }
@@ -246,7 +251,8 @@ class Planner {
     for (size_t k = 0; k < n.inputs.size(); ++k) {
       const Value source = Root(n.inputs[k]);
       Interval* const candidate = SlotOf(source).interval;
-      if (candidate == nullptr || candidate->bucket || candidate->last != v.node || candidate->bytes != bytes) continue;
+      if (candidate == nullptr || candidate->bucket || candidate->last != v.node || candidate->bytes != bytes + guard_)
+        continue;
       const auto has = [&](const Slot& s) { return s.interval == candidate; };
       if (std::any_of(taken.begin(), taken.end(), has)) continue;  // another output has it
       if (MayOverwrite(n, v.output, static_cast<int>(k)) && (n.op->elementwise || ReadsOnce(n, source)))
@@ -271,6 +277,7 @@ class Planner {
   const Graph& graph_;
   const std::vector<int64_t>& scratch_bytes_;
   const bool share_;
+  const int64_t guard_;
   MemoryPlan plan_;
   std::vector<std::unique_ptr<Interval>> intervals_;
   std::vector<std::vector<Slot>> slots_;  // of each value
@@ -282,8 +289,8 @@ class Planner {
 
 int64_t BucketStride(const TensorType& type) { return Aligned(std::max<int64_t>(type.bytes(), 1)); }
 
-MemoryPlan PlanMemory(const Graph& graph, const std::vector<int64_t>& scratch_bytes, bool share) {
-  return Planner(graph, scratch_bytes, share).Run();
+MemoryPlan PlanMemory(const Graph& graph, const std::vector<int64_t>& scratch_bytes, bool share, int64_t guard) {
+  return Planner(graph, scratch_bytes, share, guard).Run();
 }
 
 }  // namespace mslua

@@ -30,6 +30,8 @@ struct MemoryPlan {
   int64_t constant_bytes = 0;
   int64_t sum_of_value_bytes = 0;
   int64_t in_place = 0;
+  // [node][output]: where the guard bytes behind a value begin, -1: it has none. Empty without guards.
+  std::vector<std::vector<int64_t>> guards;
   // Graph outputs whose value must be copied over the input they update when the step is done.
   std::vector<int> copies;
 };
@@ -40,6 +42,8 @@ int64_t BucketStride(const TensorType& type);
 // Plans for nodes that run in the graph's order. `scratch_bytes[node]` is what its kernel needs while it runs.
 // Graph outputs that update nothing keep their memory to the end of the step. With `share`, what collectives touch lies
 // in the shared memory. The tensors of a bucket are made where it lies, so that nothing is copied.
-MemoryPlan PlanMemory(const Graph& graph, const std::vector<int64_t>& scratch_bytes, bool share = false);
+// `guard`: so many bytes that nothing else has lie behind each piece of the workspace.
+MemoryPlan PlanMemory(const Graph& graph, const std::vector<int64_t>& scratch_bytes, bool share = false,
+                      int64_t guard = 0);
 
 }  // namespace mslua

@@ -17,6 +17,8 @@
 #include "core/base/atomic_file.h"
 #include "core/base/parallel_for.h"
 #include "core/op/registry.h"
+#include "core/runtime/device_run.h"
+#include "core/runtime/limits.h"
 
 namespace mslua {
 
@@ -71,44 +73,16 @@ double Bandwidth() {
   return 3.0 * n * 4 / best;
 }
 
-struct Cost {
-  double flops = 0, bytes = 0;
-  bool bf16 = false;  // of the operands
-};
-
-Cost CostOf(const Graph& graph, const Node& n) {
-  Cost c;
-  std::vector<TensorType> inputs;
-  for (Value v : n.inputs) {
-    inputs.push_back(graph.TypeOf(v));
-    c.bytes += static_cast<double>(inputs.back().bytes());
-  }
-  for (const TensorType& t : n.outputs) c.bytes += static_cast<double>(t.bytes());
-  c.bf16 = !inputs.empty() && inputs[0].dtype == DType::kBF16;
-  const auto outputs = absl::MakeConstSpan(n.outputs.data(), n.outputs.size());
-  if (n.op->flops)
-    c.flops = n.op->flops(n.attrs, inputs, outputs);
-  else
-    for (const TensorType& t : n.outputs) c.flops += static_cast<double>(t.elements());
-  return c;
+double FlopsOf(const MachineLimits& limits, DType type) {
+  const double own = type == DType::kBF16  ? limits.bf16_flops
+                     : type == DType::kF16 ? limits.f16_flops
+                     : type == DType::kF64 ? limits.f64_flops
+                                           : limits.f32_flops;
+  return own > 0 ? own : limits.f32_flops;
 }
 
-// What this machine reaches with the calling thread's compute threads.
-struct MachineLimits {
-  double f32_flops = 0, bf16_flops = 0;  // a second, of a matrix product of 1024 x 1024
-  double bandwidth = 0;                  // bytes read and written a second, of arrays larger than caches
-};
-
-double FloorMs(const Cost& c, const MachineLimits& limits) {
-  return 1e3 * std::max(c.flops / (c.bf16 ? limits.bf16_flops : limits.f32_flops), c.bytes / limits.bandwidth);
-}
-
-StatusOr<MachineLimits> MeasureMachine() {
-  MachineLimits limits;
-  ASSIGN_OR_RETURN(limits.f32_flops, MatmulFlops(DType::kF32));
-  ASSIGN_OR_RETURN(limits.bf16_flops, MatmulFlops(DType::kBF16));
-  limits.bandwidth = Bandwidth();
-  return limits;
+double FloorMs(const NodeWork& w, const MachineLimits& limits) {
+  return 1e3 * std::max(w.flops / FlopsOf(limits, w.type), w.bytes / limits.bandwidth);
 }
 
 // The timelines of steps, gathered.
@@ -135,11 +109,19 @@ class Profile {
   std::vector<Row> Operators(const MachineLimits& limits) const;
 
   struct LaunchTime {
+    size_t launch = 0;
     int32_t node = 0;
     double ms = 0, floor_ms = 0;
   };
   // By falling time.
   std::vector<LaunchTime> ByLaunch(const MachineLimits& limits) const;
+
+  // All launches and the copies at the end, in a step.
+  double StepMs() const {
+    double sum = 0;
+    for (size_t i = 0; i < lengths_.size(); ++i) sum += Milliseconds(i);
+    return sum;
+  }
 
   // The last step, as the Trace Event Format that chrome://tracing and Perfetto read.
   std::string ChromeTrace() const;
@@ -168,7 +150,7 @@ std::vector<Profile::Row> Profile::Operators(const MachineLimits& limits) const 
     Row& row = rows[std::make_pair(n.op->name, std::string(launches[i].second))];
     row.op = n.op->name;
     row.kernel = launches[i].second;
-    const Cost c = CostOf(graph(), n);
+    const NodeWork c = WorkOf(graph(), n);
     ++row.launches;
     row.ms += Milliseconds(i);
     row.flops += c.flops;
@@ -193,7 +175,7 @@ std::vector<Profile::LaunchTime> Profile::ByLaunch(const MachineLimits& limits) 
   const auto& launches = executable_.launches();
   for (size_t i = 0; i < launches.size(); ++i) {
     const int32_t node = launches[i].first;
-    out.push_back({node, Milliseconds(i), FloorMs(CostOf(graph(), graph().nodes[node]), limits)});
+    out.push_back({i, node, Milliseconds(i), FloorMs(WorkOf(graph(), graph().nodes[node]), limits)});
   }
   std::sort(out.begin(), out.end(), [](const LaunchTime& a, const LaunchTime& b) { return a.ms > b.ms; });
   return out;
@@ -281,13 +263,29 @@ void PrintSteps(const std::vector<double>& ms, const PlanReport& plan, bool json
       static_cast<double>(plan.workspace_bytes) / kMiB, PeakMiB());
 }
 
-void PrintOperators(const Profile& profile, const MachineLimits& limits, bool json) {
+std::string LimitsText(const MachineLimits& l, const Device* device) {
+  if (device == nullptr)
+    return absl::StrFormat("machine: %.0f GFLOP/s f32, %.0f bf16, %.1f GB/s", l.f32_flops * 1e-9, l.bf16_flops * 1e-9,
+                           l.bandwidth * 1e-9);
+  return absl::StrFormat(
+      "device: %.4g TFLOP/s f32, %.4g bf16, %.4g f16, %.4g f64, %.4g GB/s, %.3g us a launch, %.3g GB/s to the host",
+      l.f32_flops * 1e-12, l.bf16_flops * 1e-12, l.f16_flops * 1e-12, l.f64_flops * 1e-12, l.bandwidth * 1e-9,
+      l.launch_seconds * 1e6, l.copy_bandwidth * 1e-9);
+}
+
+std::string LimitsJson(const MachineLimits& l) {
+  return absl::StrFormat(
+      "{\"ceilings\": {\"f32_flops\": %.4g, \"bf16_flops\": %.4g, \"f16_flops\": %.4g, \"f64_flops\": %.4g, "
+      "\"bytes_per_second\": %.4g, \"launch_seconds\": %.4g, \"copy_bytes_per_second\": %.4g}}",
+      l.f32_flops, l.bf16_flops, l.f16_flops, l.f64_flops, l.bandwidth, l.launch_seconds, l.copy_bandwidth);
+}
+
+void PrintOperators(const Profile& profile, const MachineLimits& limits, const Device* device, bool json) {
   const std::vector<Profile::Row> rows = profile.Operators(limits);
   double total = 0, floor = 0;
   for (const Profile::Row& r : rows) total += r.ms, floor += r.floor_ms;
   if (!json) {
-    std::printf("machine: %.0f GFLOP/s f32, %.0f bf16, %.1f GB/s\n\n", limits.f32_flops * 1e-9,
-                limits.bf16_flops * 1e-9, limits.bandwidth * 1e-9);
+    std::printf("%s\n\n", LimitsText(limits, device).c_str());
     std::printf("%-34s %-9s %5s %9s %6s %8s %7s %9s\n", "operator", "kernel", "count", "ms", "%", "GFLOP/s", "GB/s",
                 "floor ms");
   }
@@ -316,6 +314,41 @@ std::string Describe(const Graph& graph, int32_t node) {
                       n.location ? absl::StrCat("  ", n.location->scope) : "");
 }
 
+// What a launch reaches of the limit that its work meets first, and what its kernels take of the device.
+std::string OnDeviceText(const Executable& executable, const Profile::LaunchTime& l) {
+  const NodeWork w = WorkOf(executable.graph(), executable.graph().nodes[l.node]);
+  const KernelUse use = DeviceRunOf(&executable)->UseOf(l.launch);
+  std::string text = absl::StrFormat("%7.1f GB/s %8.3f TFLOP/s %5.1f %%", Rate(w.bytes, l.ms),
+                                     Rate(w.flops, l.ms) * 1e-3, l.ms > 0 ? 100 * l.floor_ms / l.ms : 0);
+  if (use.registers > 0)
+    absl::StrAppendFormat(&text, "  %d registers, %d B shared, %d B spilled", use.registers, use.shared_bytes,
+                          use.spilled_bytes);
+  return text;
+}
+
+void PrintLaunchesJson(const Profile& profile, const Executable& executable, const MachineLimits& limits) {
+  std::printf("%s\n", LimitsJson(limits).c_str());
+  for (const Profile::LaunchTime& l : profile.ByLaunch(limits)) {
+    const Node& n = executable.graph().nodes[l.node];
+    const NodeWork w = WorkOf(executable.graph(), n);
+    const KernelUse use = DeviceRunOf(&executable)->UseOf(l.launch);
+    std::printf(
+        "{\"launch\": %zu, \"operator\": \"%s\", \"kernel\": \"%s\", \"from\": \"%s\", \"ms\": %.6g, "
+        "\"floor_ms\": %.6g, \"gbs\": %.4g, \"tflops\": %.4g, \"kernels\": %d, \"registers\": %d, "
+        "\"shared_bytes\": %d, \"spilled_bytes\": %d}\n",
+        l.launch, n.op->name.c_str(), executable.launches()[l.launch].second,
+        n.location ? absl::CEscape(ToString(*n.location)).c_str() : "", l.ms, l.floor_ms, Rate(w.bytes, l.ms),
+        Rate(w.flops, l.ms) * 1e-3, use.kernels, use.registers, use.shared_bytes, use.spilled_bytes);
+  }
+}
+
+// The same step in two ways: launch by launch, and as the captured graph that a training runs.
+void PrintTotals(double one_by_one, double captured, bool json) {
+  std::printf(json ? "{\"one_by_one_ms\": %.6g, \"captured_ms\": %.6g}\n"
+                   : "\nlaunches one by one %.4g ms, captured step %.4g ms\n",
+              one_by_one, captured);
+}
+
 void PrintDetails(const Profile& profile, const Executable& executable, const MachineLimits& limits) {
   constexpr size_t kShown = 20;
   std::printf("\nslowest launches\n");
@@ -323,6 +356,8 @@ void PrintDetails(const Profile& profile, const Executable& executable, const Ma
   for (size_t i = 0; i < std::min(kShown, launches.size()); ++i) {
     std::printf("%9.4f ms, floor %.4f  %s\n", launches[i].ms, launches[i].floor_ms,
                 Describe(executable.graph(), launches[i].node).c_str());
+    if (DeviceRunOf(&executable) != nullptr)
+      std::printf("             %s\n", OnDeviceText(executable, launches[i]).c_str());
   }
   std::printf("\nworkspace where it is fullest\n");
   const std::vector<ArenaEntry> arena = ArenaAtPeak(executable.arena());
@@ -336,10 +371,35 @@ void PrintDetails(const Profile& profile, const Executable& executable, const Ma
 
 }  // namespace
 
+NodeWork WorkOf(const Graph& graph, const Node& n) {
+  NodeWork w;
+  std::vector<TensorType> inputs;
+  for (Value v : n.inputs) {
+    inputs.push_back(graph.TypeOf(v));
+    w.bytes += static_cast<double>(inputs.back().bytes());
+  }
+  for (const TensorType& t : n.outputs) w.bytes += static_cast<double>(t.bytes());
+  if (!inputs.empty()) w.type = inputs[0].dtype;
+  const auto outputs = absl::MakeConstSpan(n.outputs.data(), n.outputs.size());
+  if (n.op->flops)
+    w.flops = n.op->flops(n.attrs, inputs, outputs);
+  else
+    for (const TensorType& t : n.outputs) w.flops += static_cast<double>(t.elements());
+  return w;
+}
+
+StatusOr<MachineLimits> MeasureMachine() {
+  MachineLimits limits;
+  ASSIGN_OR_RETURN(limits.f32_flops, MatmulFlops(DType::kF32));
+  ASSIGN_OR_RETURN(limits.bf16_flops, MatmulFlops(DType::kBF16));
+  limits.bandwidth = Bandwidth();
+  return limits;
+}
+
 double FlopsOf(const Executable& executable) {
   double flops = 0;
   for (const auto& launch : executable.launches())
-    flops += CostOf(executable.graph(), executable.graph().nodes[static_cast<size_t>(launch.first)]).flops;
+    flops += WorkOf(executable.graph(), executable.graph().nodes[static_cast<size_t>(launch.first)]).flops;
   return flops;
 }
 
@@ -356,7 +416,9 @@ Status ReportProfile(Executable* executable, const std::function<Status()>& step
   ASSIGN_OR_RETURN(const std::vector<double> ms, TimeSteps(step, steps));
   PrintSteps(ms, executable->report(), json);
   if (steps_only) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const MachineLimits limits, MeasureMachine());
+  const DeviceRun* const on_device = DeviceRunOf(executable);
+  Device* const device = on_device == nullptr ? nullptr : on_device->device();
+  ASSIGN_OR_RETURN(const MachineLimits limits, device == nullptr ? MeasureMachine() : MeasureDevice(device));
   Profile profile(*executable);
   std::vector<int64_t> timeline;
   executable->SetTimeline(&timeline);
@@ -367,7 +429,9 @@ Status ReportProfile(Executable* executable, const std::function<Status()>& step
   }
   executable->SetTimeline(nullptr);
   RETURN_IF_ERROR(status);
-  PrintOperators(profile, limits, json);
+  PrintOperators(profile, limits, device, json);
+  if (device != nullptr) PrintTotals(profile.StepMs(), ms[ms.size() / 2], json);
+  if (device != nullptr && json) PrintLaunchesJson(profile, *executable, limits);
   if (!json) PrintDetails(profile, *executable, limits);
   return trace.empty() ? absl::OkStatus() : WriteFileAtomically(trace, profile.ChromeTrace());
 }

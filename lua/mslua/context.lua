@@ -17,6 +17,7 @@ local targets = { CPU = "cpu", GPU = "cuda" }  -- device_target, and --device's 
 local function check_device(target)
   if target == "CPU" then return nil end
   if target == "GPU" then
+    if core.options.verb == "plan" then return nil end  -- made without a device
     local missing = core.device_problem()
     return missing and missing .. '; set device_target = "CPU" to compute on the CPU'
   end
@@ -40,6 +41,7 @@ local group = settings.new("context", {
   { "reference_kernels", "boolean", false },
   { "vector_products", "boolean", false },
   { "denormals", "boolean", false },
+  { "device_check", "boolean", false },
 }, nil, {
   parallel_mode = "parallel_mode belongs to ms.set_auto_parallel_context",
   enable_ssl = "enable_ssl belongs to ms.set_ps_context",
@@ -53,7 +55,9 @@ M.fields = group.fields
 --- graphs compiled from now on run plain, slow kernels, each operator by itself, which the fast ones are tested
 --- against; vector_products: they make float32 products with vector instructions alone, on processors that have tiles
 --- for bf16 too, where each number is the sum of three bf16 otherwise; denormals: numbers below 1.2e-38 in float32
---- (2.2e-308 in float64) are kept, instead of being zero as operands and results.
+--- (2.2e-308 in float64) are kept, instead of being zero as operands and results; device_check: on a CUDA device each
+--- kernel is launched alone and waited for, and what lies behind its results is checked, so that an error of the device
+--- names the operator and the recipe's line.
 ---@param ... table { mode = ms.GRAPH_MODE, device_target = "CPU", ... }
 function M.set_context(...)
   settings.set(group, ...)
@@ -61,6 +65,7 @@ function M.set_context(...)
   core.options.tune, core.options.reference_kernels =
     settings.get(group, "tune"), settings.get(group, "reference_kernels")
   core.options.vector_products = settings.get(group, "vector_products")
+  core.options.device_check = settings.get(group, "device_check")
   local denormals = settings.get(group, "denormals")
   if denormals ~= (core.options.denormals or false) then core.set_denormals(denormals) end
   core.options.denormals = denormals

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -53,6 +54,8 @@ struct ModuleTag {
 struct EventTag {
   int recorded = 0;                                         // how often
   std::shared_ptr<int> reached = std::make_shared<int>(0);  // how often; outlives the event where a stream has it
+  // When it was reached last, in ms; null where it has no time.
+  std::shared_ptr<double> time;
 };
 struct StreamTag {
   struct Item {
@@ -240,6 +243,12 @@ bool Pinned(const void* p) {
 }
 
 Result RunKernel(const FunctionTag& f, std::vector<void*> pointers, unsigned blocks, unsigned threads) {
+  // Memory may have gone since the launch was captured.
+  for (const void* p : pointers) {
+    if (p == nullptr || OnDevice(reinterpret_cast<Address>(p), 1)) continue;
+    std::fprintf(stderr, "emulated device: a kernel has a pointer to memory that is gone\n");
+    return kIllegalAddress;
+  }
   const std::vector<int> order = ThreadOrder(static_cast<int>(threads), E().order, E().random);
   for (unsigned b = 0; b < blocks; ++b) {
     *f.module->block = b;
@@ -496,12 +505,14 @@ Result cuStreamQuery(StreamHandle stream) {
 }
 Result cuStreamWaitEvent(StreamHandle stream, EventHandle event, unsigned) {
   ENTER(cuStreamWaitEvent);
+  if (stream->capture != nullptr) return kInvalidValue;
   stream->items.push_back({nullptr, event->reached, event->recorded, nullptr});
   return kSuccess;
 }
-Result cuEventCreate(EventHandle* event, unsigned) {
+Result cuEventCreate(EventHandle* event, unsigned flags) {
   ENTER(cuEventCreate);
   *event = new EventTag;
+  if ((flags & kEventDisableTiming) == 0) (*event)->time = std::make_shared<double>(0);
   ++E().live_events;
   return kSuccess;
 }
@@ -513,7 +524,13 @@ Result cuEventDestroy_v2(EventHandle event) {
 }
 Result cuEventRecord(EventHandle event, StreamHandle stream) {
   ENTER(cuEventRecord);
-  stream->items.push_back({[] { return kSuccess; }, event->reached, ++event->recorded, nullptr});
+  if (stream->capture != nullptr) return kInvalidValue;
+  const auto mark = [time = event->time] {
+    using Milliseconds = std::chrono::duration<double, std::milli>;
+    if (time != nullptr) *time = Milliseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+    return kSuccess;
+  };
+  stream->items.push_back({mark, event->reached, ++event->recorded, nullptr});
   return kSuccess;
 }
 Result cuEventQuery(EventHandle event) {
@@ -526,9 +543,11 @@ Result cuEventSynchronize(EventHandle event) {
   const int count = event->recorded;
   return E().RunUntil([=] { return *event->reached >= count; });
 }
-Result cuEventElapsedTime(float* milliseconds, EventHandle, EventHandle) {
+Result cuEventElapsedTime(float* milliseconds, EventHandle begin, EventHandle end) {
   ENTER(cuEventElapsedTime);
-  *milliseconds = 1;
+  if (begin->time == nullptr || end->time == nullptr) return kInvalidHandle;
+  if (*begin->reached < begin->recorded || *end->reached < end->recorded) return kNotReady;
+  *milliseconds = static_cast<float>(*end->time - *begin->time);
   return kSuccess;
 }
 
@@ -578,6 +597,11 @@ Result cuModuleGetFunction(Function* function, Module module, const char* name) 
   f->barriers = *barriers != 0;
   *function = f.get();
   module->functions[name] = std::move(f);
+  return kSuccess;
+}
+Result cuFuncGetAttribute(int* value, int attribute, Function) {
+  ENTER(cuFuncGetAttribute);
+  *value = attribute == kFunctionRegisters ? 32 : 0;
   return kSuccess;
 }
 Result cuLaunchKernel(Function f, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned, unsigned,

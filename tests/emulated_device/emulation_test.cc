@@ -193,5 +193,182 @@ TEST_F(EmulationTest, HandlesThatAreHeldAreCounted) {
   EXPECT_EQ(emulation_.held(), before);
 }
 
+// The event stands on a stream that has nothing to do with the work.
+TEST_F(EmulationTest, EventOfTheWrongStreamGivesOtherValuesForSomeSeeds) {
+  auto other = device_->MakeStream();
+  auto event = device_->MakeEvent();
+  ASSERT_TRUE(other.ok() && event.ok());
+  const auto wrong = [&](DeviceStream& recorded) {
+    int count = 0;
+    for (unsigned seed = 1; seed <= 20; ++seed) {
+      emulation_.order("forward", seed);
+      float got = 0;
+      EXPECT_TRUE(stream_.Fill(memory_.data(), 0, kBytes).ok() && stream_.Wait().ok());
+      EXPECT_TRUE(Launch("  x[threadIdx.x] = 7;\n").ok());
+      EXPECT_TRUE(recorded.Record(*event).ok() && other->WaitFor(*event).ok());
+      EXPECT_TRUE(other->CopyOut(&got, memory_.data(), sizeof got).ok() && other->Wait().ok() && stream_.Wait().ok());
+      count += got != 7;
+    }
+    return count;
+  };
+  EXPECT_EQ(wrong(stream_), 0);
+  EXPECT_GT(wrong(*other), 0);
+}
+
+TEST_F(EmulationTest, CapturedPointerToMemoryThatIsGoneIsAnError) {
+  auto short_lived = device_->Allocate(kBytes);
+  ASSERT_TRUE(short_lived.ok());
+  const auto function = Kernel("  x[threadIdx.x] = 1;\n");
+  ASSERT_TRUE(function.ok());
+  void* pointer = short_lived->data();
+  ASSERT_TRUE(stream_.BeginCapture().ok());
+  ASSERT_TRUE(stream_.Launch(*function, 1, 256, {&pointer, 1}).ok());
+  const auto graph = stream_.EndCapture();
+  ASSERT_TRUE(graph.ok());
+  ASSERT_TRUE(stream_.Run(*graph).ok() && stream_.Wait().ok());
+  *short_lived = DeviceMemory();
+  ASSERT_TRUE(stream_.Run(*graph).ok());
+  EXPECT_TRUE(absl::StrContains(stream_.Wait().message(), "CUDA_ERROR_ILLEGAL_ADDRESS"));
+}
+
+// A step reports a wrong value; the next one has none, and clears the word or does not.
+TEST_F(EmulationTest, FaultThatIsNotClearedIsSeenInTheNextStep) {
+  const auto step = [&](bool clears, bool bad) {
+    if (clears) {
+      EXPECT_TRUE(stream_.Fill(memory_.data(), 0, kBytes).ok());
+    }
+    EXPECT_TRUE(Launch(bad ? "  if (threadIdx.x == 3) x[0] = 1;\n" : "  (void)x;\n").ok());
+    return (*Read())[0];
+  };
+  EXPECT_EQ(step(true, true), 1);
+  EXPECT_EQ(step(false, false), 1);  // planted
+  EXPECT_EQ(step(true, false), 0);
+}
+
+TEST_F(EmulationTest, WrongStrideOfABroadcastGivesOtherValues) {
+  const auto run = [&](const std::string& index) {
+    return InOrder("forward", absl::StrCat("  const i64 i = threadIdx.x;\n  x[i] = (float)(", index, ");\n"));
+  };
+  const Shape whole = {32, 8};
+  const std::vector<float> right = run(BroadcastIndex("i", whole, {8})),
+                           planted = run(BroadcastIndex("i", whole, {32, 1}));
+  for (size_t i = 0; i < right.size(); ++i) ASSERT_EQ(right[i], static_cast<float>(i % 8));
+  EXPECT_NE(right, planted);
+}
+
+// Among the algorithms that may add in any order there is none that gives the same bits twice.
+TEST_F(EmulationTest, ProductThatMayAddInAnyOrderIsRefused) {
+  const auto library = cuda::OpenCublasLt();
+  ASSERT_TRUE(library.ok()) << library.status();
+  const cuda::CublasLt& call = (*library)->call;
+  cuda::BlasHandle handle = nullptr;
+  cuda::BlasMatmul matmul = nullptr;
+  cuda::BlasLayout layout = nullptr;
+  cuda::BlasPreference preference = nullptr;
+  ASSERT_EQ(call.cublasLtCreate(&handle), 0);
+  ASSERT_EQ(call.cublasLtMatmulDescCreate(&matmul, cuda::kCompute32, cuda::kReal32), 0);
+  ASSERT_EQ(call.cublasLtMatrixLayoutCreate(&layout, cuda::kReal32, 8, 8, 8), 0);
+  ASSERT_EQ(call.cublasLtMatmulPreferenceCreate(&preference), 0);
+  const auto heuristic = [&] {
+    cuda::BlasHeuristic found = {};
+    int count = 0;
+    return call.cublasLtMatmulAlgoGetHeuristic(handle, matmul, layout, layout, layout, layout, preference, 1, &found,
+                                               &count);
+  };
+  EXPECT_NE(heuristic(), 0);  // planted: the schemes were not restricted
+  const uint32_t schemes = cuda::kReductionMask & ~cuda::kReductionInPlace;
+  ASSERT_EQ(call.cublasLtMatmulPreferenceSetAttribute(preference, cuda::kReductionSchemes, &schemes, sizeof schemes),
+            0);
+  EXPECT_EQ(heuristic(), 0);
+  const float one = 1;
+  const cuda::BlasAlgorithm algorithm = {};
+  EXPECT_NE(
+      call.cublasLtMatmul(handle, matmul, &one, memory_.data(), layout, memory_.data(), layout, &one, memory_.data(),
+                          layout, memory_.data(), layout, &algorithm, nullptr, 0, stream_.handle()),
+      0);  // planted: no workspace
+  call.cublasLtMatmulPreferenceDestroy(preference);
+  call.cublasLtMatrixLayoutDestroy(layout);
+  call.cublasLtMatmulDescDestroy(matmul);
+  call.cublasLtDestroy(handle);
+}
+
+TEST_F(EmulationTest, WaitingInsideACaptureIsAnError) {
+  auto event = device_->MakeEvent();
+  ASSERT_TRUE(event.ok() && stream_.Record(*event).ok());
+  ASSERT_TRUE(stream_.BeginCapture().ok());
+  EXPECT_FALSE(stream_.WaitFor(*event).ok());
+  EXPECT_FALSE(stream_.Wait().ok());
+  ASSERT_TRUE(stream_.EndCapture().ok());
+}
+
+TEST_F(EmulationTest, MemoryThatIsFreedTwiceIsAnError) {
+  const auto& driver = device_->driver();
+  cuda::Address address = 0;
+  ASSERT_EQ(driver.call.cuMemAlloc_v2(&address, 64), cuda::kSuccess);
+  EXPECT_EQ(driver.call.cuMemFree_v2(address), cuda::kSuccess);
+  EXPECT_NE(driver.call.cuMemFree_v2(address), cuda::kSuccess);
+}
+
+TEST_F(EmulationTest, ResultThatIsReadBeforeTheWaitIsNotThereYet) {
+  auto pinned = device_->AllocatePinned(sizeof(float));
+  ASSERT_TRUE(pinned.ok());
+  float* const result = static_cast<float*>(pinned->data());
+  *result = -1;
+  ASSERT_TRUE(Launch("  x[threadIdx.x] = 7;\n").ok());
+  ASSERT_TRUE(stream_.CopyOut(result, memory_.data(), sizeof(float)).ok());
+  EXPECT_EQ(*result, -1);  // planted
+  ASSERT_TRUE(stream_.Wait().ok());
+  EXPECT_EQ(*result, 7);
+}
+
+TEST_F(EmulationTest, MoreThreadsThanABlockHasAreAnError) {
+  const auto function = Kernel("  x[0] = 1;\n");
+  ASSERT_TRUE(function.ok());
+  void* pointer = memory_.data();
+  EXPECT_FALSE(stream_.Launch(*function, 1, 2048, {&pointer, 1}).ok());
+  EXPECT_FALSE(stream_.Launch(*function, 0, 256, {&pointer, 1}).ok());
+}
+
+// The mistakes that are planted here, and the test that finds each.
+constexpr std::pair<const char*, const char*> kPlanted[] = {
+    {"a barrier is missing", "MissingBarrierGivesOtherBitsInAnotherOrderOfThreads"},
+    {"some threads do not reach a barrier", "BarrierThatSomeThreadsDoNotReachIsAnError"},
+    {"a write past an output", "WriteBehindTheEndIsAnError"},
+    {"a write before an output", "WriteBeforeTheBeginningIsAnError"},
+    {"a copy past the end", "CopyBehindTheEndIsAnError"},
+    {"a read of memory that nobody has written", "MemoryThatNobodyHasWrittenIsNotZero"},
+    {"host code reads device memory", "HostCodeThatReadsDeviceMemoryDies"},
+    {"an event is missing", "MissingWaitBetweenStreamsGivesOtherValuesForSomeSeeds"},
+    {"an event on the wrong stream", "EventOfTheWrongStreamGivesOtherValuesForSomeSeeds"},
+    {"a slot of scalars is written again too soon", "PinnedMemoryThatIsWrittenTooSoonShows"},
+    {"a result is read before the wait", "ResultThatIsReadBeforeTheWaitIsNotThereYet"},
+    {"a captured pointer to memory that is gone", "CapturedPointerToMemoryThatIsGoneIsAnError"},
+    {"the word of wrong values is not cleared", "FaultThatIsNotClearedIsSeenInTheNextStep"},
+    {"a wrong stride of a broadcast", "WrongStrideOfABroadcastGivesOtherValues"},
+    {"an algorithm that adds in any order", "ProductThatMayAddInAnyOrderIsRefused"},
+    {"a handle that is not released", "HandlesThatAreHeldAreCounted"},
+    {"memory that is freed twice", "MemoryThatIsFreedTwiceIsAnError"},
+    {"a wait inside a capture", "WaitingInsideACaptureIsAnError"},
+    {"too large a block", "MoreThreadsThanABlockHasAreAnError"},
+    {"text that does not compile", "TextThatDoesNotCompileIsAnErrorWithTheCompilersLines"},
+};
+
+TEST(PlantedMistakes, EachHasATest) {
+  const ::testing::UnitTest& all = *::testing::UnitTest::GetInstance();
+  int found = 0;
+  for (const auto& [mistake, test] : kPlanted) {
+    bool there = false;
+    for (int s = 0; s < all.total_test_suite_count(); ++s) {
+      const ::testing::TestSuite& suite = *all.GetTestSuite(s);
+      for (int t = 0; t < suite.total_test_count(); ++t)
+        there = there || suite.GetTestInfo(t)->name() == std::string(test);
+    }
+    EXPECT_TRUE(there) << mistake << ": " << test;
+    found += there;
+  }
+  std::printf("%d mistakes are planted\n", found);
+  EXPECT_GE(found, 15);
+}
+
 }  // namespace
 }  // namespace mslua

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <set>
 #include <string>
 #include <vector>
@@ -80,9 +81,33 @@ TEST(DeviceOperators, AreAsTheReference) {
   ASSERT_TRUE(added.ok()) << added;
   const Status compiled = kernels.Compile();
   ASSERT_TRUE(compiled.ok()) << compiled;
-  int failures = 0;
+  // On the emulated device the threads of a block run in other orders too: the bits stay the same.
+  testing::Emulation emulation = {};
+  if (!testing::OnRealDevice()) {
+    const auto found = testing::FindEmulation();
+    ASSERT_TRUE(found.ok()) << found.status();
+    emulation = *found;
+  }
+  const auto same_in = [&](const DeviceCall& c, const std::vector<Memory>& wanted, const char* order) {
+    emulation.order(order, 5);
+    const auto got = RunOn(*device, *stream, kernels, c);
+    emulation.order("forward", 1);
+    if (!got.ok()) return false;
+    for (size_t o = 0; o < wanted.size(); ++o) {
+      if (std::memcmp((*got)[o].data(), wanted[o].data(), static_cast<size_t>(wanted[o].type().bytes())) != 0)
+        return false;
+    }
+    return true;
+  };
+  int failures = 0, reordered = 0;
   for (const DeviceCall& c : calls) {
     const auto got = RunOn(*device, *stream, kernels, c);
+    for (const char* order : {"backward", "random"}) {
+      if (!got.ok() || emulation.order == nullptr) break;
+      const bool same = same_in(c, *got, order);
+      EXPECT_TRUE(same) << c.name << ": other bits in the order " << order;
+      reordered += same;
+    }
     if (!got.ok()) {
       ADD_FAILURE() << c.name << ": " << got.status();
       ++failures;
@@ -98,8 +123,9 @@ TEST(DeviceOperators, AreAsTheReference) {
     ADD_FAILURE() << c.name << ": " << near;
     if (++failures > 60) break;
   }
-  std::printf("%d operators, %d without a kernel, %d calls, %d kernels, %d failures\n", operators,
-              static_cast<int>(missing.size()), static_cast<int>(calls.size()), kernels.size(), failures);
+  std::printf(
+      "%d operators, %d without a kernel, %d calls, %d kernels, %d failures; %d runs in other orders of threads\n",
+      operators, static_cast<int>(missing.size()), static_cast<int>(calls.size()), kernels.size(), failures, reordered);
 }
 
 }  // namespace

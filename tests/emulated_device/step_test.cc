@@ -1,0 +1,223 @@
+// A step on the emulated device as a whole: what it takes of memory, steps that are begun before the one before them is
+// done, a hundred orders of the streams' work, launches that are checked one by one.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "core/device/device.h"
+#include "core/graph/builder.h"
+#include "core/op/device_text.h"
+#include "core/op/registry.h"
+#include "core/runtime/device_layout.h"
+#include "core/runtime/device_run.h"
+#include "core/runtime/executable.h"
+#include "core/runtime/profile.h"
+#include "tests/emulated_device/use_emulated_device.h"
+
+namespace mslua {
+namespace {
+
+constexpr int64_t kRows = 16, kColumns = 80, kClasses = 10;
+
+// A product with labels, and its update; x is large enough to be copied ahead, the labels are not.
+Graph Step(const std::string& extra = "") {
+  GraphBuilder g;
+  const Value x = g.Input("x", kData, {DType::kF32, {kRows, kColumns}}),
+              labels = g.Input("labels", kData, {DType::kI32, {kRows}}),
+              w = g.Input("w", kParameter, {DType::kF32, {kColumns, kClasses}}),
+              lr = g.Input("lr", kScalar, {DType::kF32, {}});
+  const Value y = g.Op("tanh", {g.Op("matmul", {x, w})});
+  const Value loss = g.OpMulti("sparse_softmax_cross_entropy", {y, labels}, {})[0];
+  g.Output("loss", extra.empty() ? loss : g.Op(extra, {loss}));
+  g.Output("logits", y);
+  const Value back = g.Op("matmul", {x, y}, {{"transpose_a", true}});
+  g.Output("w", Sub(g, w, Mul(g, back, lr)), "w");
+  return *g.Finish();
+}
+
+class StepTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(testing::UseEmulatedDevice().ok());
+    auto device = Device::Open(0);
+    ASSERT_TRUE(device.ok()) << device.status();
+    device_ = *device;
+    auto emulation = testing::FindEmulation();
+    ASSERT_TRUE(emulation.ok()) << emulation.status();
+    emulation_ = *emulation;
+    emulation_.forget();
+    emulation_.order("forward", 1);
+  }
+
+  StatusOr<std::unique_ptr<Executable>> Make(Store* store, bool check = false) {
+    ASSIGN_OR_RETURN(const TensorView w, store->Add("w", kParameter, {DType::kF32, {kColumns, kClasses}}));
+    for (int i = 0; i < kColumns * kClasses; ++i) w.as<float>()[i] = 0.01f * static_cast<float>(i % 17);
+    CompileOptions options;
+    options.device = device_;
+    device_->CheckLaunches(check);
+    return Executable::Compile(Step(), store, options);
+  }
+  // Batch number `step`, in memory that is overwritten as soon as the step has been begun.
+  void Bind(Executable* e, int step) {
+    x_.assign(kRows * kColumns, 0);
+    for (size_t i = 0; i < x_.size(); ++i)
+      x_[i] = 0.001f * static_cast<float>((i * 7 + static_cast<size_t>(step) * 13) % 101);
+    labels_.assign(kRows, static_cast<int32_t>(step % kClasses));
+    ASSERT_TRUE(e->BindInput("x", x_.data()).ok());
+    ASSERT_TRUE(e->BindInput("labels", labels_.data()).ok());
+    ASSERT_TRUE(e->SetScalar("lr", 0.1 / (step + 1)).ok());
+  }
+  void Spoil() {
+    std::fill(x_.begin(), x_.end(), -1e9f);
+    std::fill(labels_.begin(), labels_.end(), 3);
+  }
+  static std::string Bits(const TensorView& t) {
+    return std::string(static_cast<const char*>(t.data), static_cast<size_t>(t.type.bytes()));
+  }
+  // Losses, logits and the last parameter of some steps, `ahead` of which are on their way.
+  std::string Train(unsigned seed, int ahead, bool check = false) {
+    emulation_.order(seed % 3 == 0 ? "forward" : seed % 3 == 1 ? "backward" : "random", seed);
+    Store store;
+    auto e = Make(&store, check);
+    EXPECT_TRUE(e.ok()) << e.status();
+    if (!e.ok()) return "";
+    std::string bits;
+    const auto finish = [&] {
+      const Status status = DeviceRunOf(e->get())->Finish();
+      EXPECT_TRUE(status.ok()) << status;
+      bits += Bits((*e)->Output(0)) + Bits((*e)->Output(1));
+    };
+    constexpr int kSteps = 6;
+    for (int step = 0; step < kSteps; ++step) {
+      Bind(e->get(), step);
+      const Status status = DeviceRunOf(e->get())->Start();
+      EXPECT_TRUE(status.ok()) << status;
+      Spoil();
+      if (step + 1 >= ahead) finish();
+    }
+    for (int left = 1; left < ahead; ++left) finish();
+    EXPECT_TRUE(store.FetchAll().ok());
+    return bits + Bits(store.Find("w")->view());
+  }
+
+  Device* device_ = nullptr;
+  testing::Emulation emulation_ = {};
+  std::vector<float> x_;
+  std::vector<int32_t> labels_;
+};
+
+TEST_F(StepTest, StepsThatAreBegunAheadGiveTheSameBitsInAHundredOrdersOfStreams) {
+  const std::string wanted = Train(1, 1);
+  ASSERT_FALSE(wanted.empty());
+  for (unsigned seed = 1; seed <= 100; ++seed) ASSERT_EQ(Train(seed, 2), wanted) << "seed " << seed;
+  EXPECT_EQ(Train(2, 1, /*check=*/true), wanted);
+}
+
+TEST_F(StepTest, AStepTooManyIsAnError) {
+  Store store;
+  const auto e = Make(&store);
+  ASSERT_TRUE(e.ok()) << e.status();
+  ASSERT_EQ(DeviceRunOf(e->get())->StepsAhead(), 2);
+  Bind(e->get(), 0);
+  ASSERT_TRUE(DeviceRunOf(e->get())->Start().ok());
+  ASSERT_TRUE(DeviceRunOf(e->get())->Start().ok());
+  EXPECT_FALSE(DeviceRunOf(e->get())->Start().ok());
+  ASSERT_TRUE(DeviceRunOf(e->get())->Finish().ok());
+  ASSERT_TRUE(DeviceRunOf(e->get())->Finish().ok());
+  EXPECT_FALSE(DeviceRunOf(e->get())->Finish().ok());
+}
+
+TEST_F(StepTest, TakesTheMemoryThatAPlanSays) {
+  const auto before = device_->FreeBytes();
+  Store store;
+  const auto e = Make(&store);
+  ASSERT_TRUE(e.ok()) << e.status();
+  const auto after = device_->FreeBytes();
+  ASSERT_TRUE(before.ok() && after.ok());
+  const auto plan = PlanOnDevice((*e)->graph());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->device_bytes, *before - *after);
+  EXPECT_EQ(plan->device_bytes, DeviceRunOf(e->get())->device_bytes());
+}
+
+TEST_F(StepTest, AWrongLabelIsNamedInTheStepThatHasIt) {
+  Store store;
+  const auto e = Make(&store);
+  ASSERT_TRUE(e.ok()) << e.status();
+  Bind(e->get(), 0);
+  labels_[5] = 77;
+  ASSERT_TRUE(DeviceRunOf(e->get())->Start().ok());
+  Bind(e->get(), 1);
+  ASSERT_TRUE(DeviceRunOf(e->get())->Start().ok());
+  const Status first = DeviceRunOf(e->get())->Finish();
+  EXPECT_TRUE(absl::StrContains(first.message(), "77")) << first;
+  // The fault of one step is none of the next.
+  const Status second = DeviceRunOf(e->get())->Finish();
+  EXPECT_TRUE(second.ok()) << second;
+}
+
+TEST_F(StepTest, AFailureOfTheDeviceNamesTheRunAndTheWayToLearnMore) {
+  Store store;
+  const auto e = Make(&store);
+  ASSERT_TRUE(e.ok()) << e.status();
+  Bind(e->get(), 0);
+  ASSERT_TRUE((*e)->Run().ok());
+  emulation_.fail("cuGraphLaunch", 1);
+  const Status status = (*e)->Run();
+  emulation_.fail("", 0);
+  EXPECT_TRUE(absl::StrContains(status.message(), "run 2 of a graph of")) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), "device_check")) << status;
+}
+
+// An operator whose kernel writes one element too many.
+TEST_F(StepTest, ACheckedLaunchThatWritesBehindItsOutputIsNamed) {
+  const OpDef* const found = Operators().Find("softmax");
+  ASSERT_NE(found, nullptr);
+  OpDef& op = const_cast<OpDef&>(*found);
+  const DeviceFn right = op.device;
+  op.device = [right](const OpSpec& spec) -> StatusOr<DeviceProgram> {
+    ASSIGN_OR_RETURN(DeviceProgram program, right(spec));
+    program.steps[0].text += absl::StrCat("\n  y0[", spec.outputs[0].elements(), "] = 1;\n");
+    return program;
+  };
+  CompileOptions options;
+  options.device = device_;
+  device_->CheckLaunches(true);
+  GraphBuilder g;
+  const Value x = g.Input("x", kData, {DType::kF32, {3, 5}});
+  g.Output("y", g.Op("softmax", {x}));
+  const auto graph = g.Finish();
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  const auto e = Executable::Compile(*graph, nullptr, options);
+  op.device = right;
+  device_->CheckLaunches(false);
+  ASSERT_TRUE(e.ok()) << e.status();
+  const std::vector<float> data(15, 0.5f);
+  ASSERT_TRUE((*e)->BindInput("x", data.data()).ok());
+  const Status status = (*e)->Run();
+  EXPECT_TRUE(absl::StrContains(status.message(), "softmax, cuda kernel 1 of")) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), "writes behind the end of its memory")) << status;
+}
+
+TEST_F(StepTest, TheProfileHasCeilingsOfTheDeviceAndBothTotals) {
+  Store store;
+  const auto e = Make(&store);
+  ASSERT_TRUE(e.ok()) << e.status();
+  Bind(e->get(), 0);
+  ::testing::internal::CaptureStdout();
+  const Status status = ReportProfile(
+      e->get(), [&] { return (*e)->Run(); }, 3, false, false, "");
+  const std::string report = ::testing::internal::GetCapturedStdout();
+  ASSERT_TRUE(status.ok()) << status;
+  for (const char* word :
+       {"device: ", "TFLOP/s f32", "us a launch", "launches one by one", "captured step", "32 registers", "cublas"})
+    EXPECT_TRUE(absl::StrContains(report, word)) << word << "\n" << report;
+}
+
+}  // namespace
+}  // namespace mslua
