@@ -119,6 +119,8 @@ Check CheckCompute() {
 // as good as any.
 std::vector<Check> CheckCuda() {
   const auto driver = cuda::OpenDriver();
+  if (absl::IsUnimplemented(driver.status()))
+    return {{"cuda", Check::kOk, "this program has no code of devices (--config=cpu)", ""}};
   if (!driver.ok()) return {{"cuda", Check::kOk, "no NVIDIA driver here: training uses the CPU", ""}};
   std::vector<Check> checks;
   int version = 0;

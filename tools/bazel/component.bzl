@@ -1,6 +1,6 @@
 """A component: one library, a test for every x_test.cc beside it, a fuzz target for every x_fuzz.cc."""
 
-def component(name, deps = [], visibility = None, exclude = [], test_deps = [], test_data = [], test_size = "small", test_tags = {}, extra_srcs = [], copts = [], alwayslink = False):
+def component(name, deps = [], visibility = None, exclude = [], test_deps = [], test_data = [], test_size = "small", test_tags = {}, extra_srcs = [], copts = [], alwayslink = False, device_srcs = [], no_device_srcs = []):
     """Declares `name` from the folder's .cc and .h files, its tests, and its fuzz targets (tools/fuzz).
 
     Args:
@@ -15,10 +15,18 @@ def component(name, deps = [], visibility = None, exclude = [], test_deps = [], 
       extra_srcs: generated sources.
       copts: options for the library's sources.
       alwayslink: keep objects that nothing refers to by name.
+      device_srcs: sources that --config=cpu leaves out.
+      no_device_srcs: sources that it has in their place.
     """
     native.cc_library(
         name = name,
-        srcs = native.glob(["*.cc"], exclude = ["*_test.cc", "*_fuzz.cc", "*_bench.cc", "*_main.cc"] + exclude) + extra_srcs,
+        srcs = native.glob(
+            ["*.cc"],
+            exclude = ["*_test.cc", "*_fuzz.cc", "*_bench.cc", "*_main.cc"] + exclude + device_srcs + no_device_srcs,
+        ) + extra_srcs + select({
+            "//tools/bazel:cpu_only": no_device_srcs,
+            "//conditions:default": device_srcs,
+        }),
         hdrs = native.glob(["*.h"], exclude = exclude),
         copts = copts,
         alwayslink = alwayslink,
