@@ -16,7 +16,8 @@ cp -L "$source/tests/recovery/lenet.lua" "$work/tests/recovery/"
 ln -s "$mslua" "$work/bin/mslua"
 counts='3 operators, 0 without a kernel, 5 calls, 5 kernels'
 printf '#!/bin/sh\necho "%s, 0 failures"\n' "$counts" > "$work/bin/operators_test"
-chmod +x "$work/bin/operators_test"
+printf '#!/bin/sh\necho "[  PASSED  ] 1 test."\n' > "$work/bin/nccl_test"
+chmod +x "$work/bin/operators_test" "$work/bin/nccl_test"
 echo '{"commit": "0123abc", "date": "2026-01-01"}' > "$work/manifest.json"
 for name in libcuda.so.1 libnvrtc.so.12 libcublasLt.so.12; do ln -s "$emulated" "$work/cuda/$name"; done
 export HOME=$work XDG_RUNTIME_DIR=$work XDG_CACHE_HOME=$work/cache
@@ -37,7 +38,8 @@ code=$?
 for row in "every operator against float64 | ok | 3 operators" \
   "a resumed run is an uninterrupted one | ok | 24 losses" \
   "2 ranks that share a device | ok" "4 ranks that share a device | ok" "trainings | not run | left out" \
-  "NCCL | not run" "| quick start, f32 | " "GPT-2, 16 x 1024" "0123abc"; do
+  "NCCL with one rank: every collective | ok" "NCCL between devices | not run" \
+  "| quick start, f32 | " "GPT-2, 16 x 1024" "0123abc"; do
   grep -qF "$row" out/gpu_check.md || fail "the report has no '$row': $(cat out/gpu_check.md)"
 done
 python3 -c 'import json; found = json.load(open("out/gpu_check.json")); assert found["workloads"][0]["mslua_ms"] > 0' ||

@@ -18,8 +18,8 @@ SANITIZER_TOOLS = ["memcheck", "racecheck", "initcheck"]
 
 
 class Checks:
-    """`places`: program, operators (the test of all operators), training (folder of recipes); `env`: of all runs;
-    `left`: seconds that are left; `patience`: limits of single runs are so many times their own."""
+    """`places`: program, operators (the test of all operators), nccl (the test of NCCL), training (folder of recipes);
+    `env`: of all runs; `left`: seconds that are left; `patience`: limits of single runs are so many times their own."""
 
     def __init__(self, places, env, left, patience=1):
         self.places, self.env, self.left, self.patience, self.rows = places, env, left, patience, []
@@ -120,4 +120,16 @@ class Checks:
                                  MSLUA_SHARE_DEVICE="1")
             alone = self.losses("quickstart.lua", arguments, "-n", str(n))
             self.compare("%d ranks that share a device" % n, 1e-4, shared, alone)
-        self.add("NCCL", NOT_RUN, "mslua does not use it yet")
+        self.nccl()
+
+    def nccl(self):
+        """Every collective in each type over NCCL, with one rank: ranks of one device cannot use it together."""
+        what = "NCCL with one rank: every collective"
+        code, out = self.run([self.places["nccl"], "--gtest_filter=Nccl.OneRankConforms", "--gtest_brief=1"], 120,
+                             MSLUA_TEST_DEVICE="real")
+        missing = re.search(r"libnccl.* was not found", out)
+        if code and missing:
+            self.add(what, NOT_RUN, missing.group(0))
+        else:
+            self.finish(what, code, out)
+        self.add("NCCL between devices", NOT_RUN, "one device is checked")

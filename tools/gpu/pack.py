@@ -10,7 +10,8 @@ import time
 LIMIT = 40 << 20
 # Of every Linux machine: those of glibc, and of the driver.
 SYSTEM = ("linux-vdso", "ld-linux", "libc.so", "libm.so", "libdl.so", "libpthread.so", "librt.so", "libcuda.so")
-TARGETS = {"mslua": "//verbs:mslua", "operators_test": "//tests/emulated_device:operators_test"}
+TARGETS = {"mslua": "//verbs:mslua", "operators_test": "//tests/emulated_device:operators_test",
+           "nccl_test": "//tests/emulated_device:nccl_test"}
 
 
 def build(root):
