@@ -163,3 +163,20 @@ if "$mslua" plan forty.lua -n 8 > out.txt 2>&1 ||
   cat out.txt
   exit 1
 fi
+
+# A device that is not here: its memory to the byte, kernels and times; the figures of another one give another time.
+cp types.lua forty.lua
+"$mslua" plan forty.lua -n 8 --device h200 > out.txt
+grep -q '^a step on h200: [0-9.]* ms predicted, [0-9]* kernels$' out.txt || { echo "no prediction"; cat out.txt; exit 1; }
+grep -q 'activations and workspaces' out.txt || { echo "no memory"; cat out.txt; exit 1; }
+of() { "$mslua" plan forty.lua -n 8 width=512 --device "$1" --json | sed -n 's/.*"what": "ms a step", "value": "\{0,1\}\([0-9.e-]*\).*/\1/p'; }
+fast=$(of h200) slow=$(of a100)
+python3 -c "import sys; sys.exit(not 0 < $fast < $slow)" || { echo "h200 $fast, a100 $slow"; exit 1; }
+if "$mslua" plan forty.lua --device h201 2> out.txt; then echo "h201 is planned for"; exit 1; fi
+grep -q 'h200.*h100.*a100.*b200' out.txt || { echo "no list of devices"; cat out.txt; exit 1; }
+if XDG_CACHE_HOME=$PWD/none "$mslua" plan forty.lua --device cuda 2> out.txt; then echo "cuda is planned for"; exit 1; fi
+grep -q 'mslua doctor --calibrate --device cuda' out.txt || { echo "no way to measure"; cat out.txt; exit 1; }
+# A search has the rates of the device: with them it shards otherwise than with those of a core.
+sed 's/parallel_mode = "data_parallel"/parallel_mode = "auto_parallel", search_mode = "dynamic_programming"/' forty.lua > auto.lua
+"$mslua" plan auto.lua -n 8 --device h200 > out.txt
+grep -q 'constants *h200' out.txt || { echo "the search has other constants"; cat out.txt; exit 1; }
