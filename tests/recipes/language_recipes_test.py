@@ -79,7 +79,8 @@ def first_loss(text):
 
 def translation():
     make_pairs("pairs")
-    smoke("train", "transformer_en_de", "data_path=pairs", "--out", "translate", says="bleu")
+    smoke("train", "transformer_en_de", "data_path=pairs", "--out", "translate")
+    smoke("verify", "transformer_en_de", "data_path=pairs", says="bleu above 40")
     said = smoke("generate", "transformer_en_de", "data_path=pairs", "--ckpt", "translate", "--prompt",
                  "a red dog sees a big car.")
     assert "ein Hund, rot, sieht ein Wagen, groß." in said, said
@@ -100,6 +101,7 @@ def translation():
 def bert():
     make_news("news")
     smoke("train", "bert_mlm", "data_path=news", "--out", "mlm")
+    smoke("verify", "bert_mlm", "data_path=news", says="met")
     os.mkdir("bert")
     run("ckpt", "convert", "mlm", "bert")
     fresh = smoke("verify", "bert_classify", "data_path=news", says="met")
@@ -124,6 +126,7 @@ def lora():
         "llama")
     run("ckpt", "convert", "llama", "base")
     fresh = smoke("verify", "llama_lora", "data_path=news", says="met")
+    smoke("verify", "llama_lora", "data_path=news", "weights=base", says="met")
     more = smoke("train", "llama_lora", "data_path=news", "weights=base", "--out", "adapted")
     assert first_loss(more) != first_loss(fresh)
     files = [os.path.join(folder, name) for folder, _, names in os.walk("adapted/ckpt") for name in names]
