@@ -209,6 +209,8 @@ class CpuExecutable : public Executable {
     if (!o.updates.empty()) return store_->Open(*store_->Find(o.updates));
     const Placement& p = plan_.values[o.value.node][o.value.output];
     if (p.kind == Placement::kStore) store_->Open(*store_->Find(graph_.nodes[p.input].attrs.Str("name")));
+    // A data input may be a parameter's memory.
+    if (p.kind == Placement::kExternal && store_ != nullptr) store_->OpenAt(now_->outputs[i].data);
     if (p.kind == Placement::kArena) OpenMemory(now_->outputs[i].data, now_->outputs[i].type.bytes());
   }
 

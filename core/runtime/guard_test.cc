@@ -76,6 +76,15 @@ TEST_F(Guard, AWriteBesideAStepIsCaught) {
   EXPECT_EQ(store_.Read(*store_.Find("p"))->as<float>()[0], 4 - 1.5f);
 }
 
+TEST_F(Guard, AnOutputThatIsAParameterBoundAsDataCanBeRead) {
+  GraphBuilder g;
+  g.Output("same", g.Input("d", kData, kVector));
+  const auto same = *Executable::Compile(*g.Finish(), &store_);
+  ASSERT_TRUE(same->BindInput("d", store_.Read(*store_.Find("p"))->data).ok());
+  ASSERT_TRUE(same->Run().ok());
+  EXPECT_EQ(same->Output(0).as<float>()[0], 3);
+}
+
 // In memory that outlives the process, where tensors lie side by side, whole pages are guarded.
 TEST_F(Guard, AReadOfATensorInAnImageIsCaught) {
   const absl::flat_hash_set<std::string> updated = {"p", "m"};

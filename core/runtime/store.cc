@@ -198,6 +198,12 @@ void Store::OpenAll() const {
   for (const auto& e : entries_) Open(*e);
 }
 
+void Store::OpenAt(const void* data) const {
+  for (const auto& e : entries_) {
+    if (Address(*e, 0) == data || Address(*e, 1) == data) return Open(*e);
+  }
+}
+
 void Store::CloseAll() const {
   if (!GuardsMemory()) return;
   for (const auto& e : entries_) {

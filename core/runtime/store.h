@@ -110,6 +110,8 @@ class Store {
   // Where memory is guarded: gives access to a tensor; to all, and takes it away.
   void Open(const Entry& entry) const;
   void OpenAll() const;
+  // Opens the tensor whose memory begins at the address, if there is one.
+  void OpenAt(const void* data) const;
   void CloseAll() const;
 
   // Grows when tensors have moved.

@@ -18,7 +18,7 @@ end
 -- Variables that the program itself reads, and the tests' own.
 local own_variables = { "MSLUA_RANK", "MSLUA_SIZE", "MSLUA_MEETING", "MSLUA_LAUNCHER", "MSLUA_RECOVERY",
   "MSLUA_RESTARTS", "MSLUA_PLAINTEXT", "MSLUA_VERIFY_PASSES", "MSLUA_JOB_SECRET_FILE", "MSLUA_TLS",
-  "MSLUA_CUDA_LIBRARIES", "MSLUA_SHARE_DEVICE" }
+  "MSLUA_CUDA_LIBRARIES", "MSLUA_SHARE_DEVICE", "MSLUA_GUARD_MEMORY" }
 local TEST_PREFIX = "MSLUA_TEST_"
 
 -- Of the recipe that is being loaded.
