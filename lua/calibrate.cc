@@ -13,6 +13,8 @@
 #include "core/base/atomic_file.h"
 #include "core/base/folder.h"
 #include "core/base/parallel_for.h"
+#include "core/device/device.h"
+#include "core/runtime/limits.h"
 #include "core/sharding/search/cluster.h"
 #include "lua/open_session.h"
 #include "rendezvous/stale_folders.h"
@@ -126,6 +128,30 @@ Status Calibrate() {
       "arithmetic  %.1f Gflop/s of one thread\nmemory      %.1f GB/s, copies %.1f GB/s\n"
       "messages    %.1f us to start, %.2f GB/s between two ranks of this machine\nwritten to %s\n",
       flops * 1e-9, memory.bytes_per_second * 1e-9, 1e-9 / memory.copy_seconds_per_byte, start * 1e6, 1e-9 / byte,
+      path.c_str());
+  return absl::OkStatus();
+}
+
+Status CalibrateDevice() {
+  RETURN_IF_ERROR(CheckDevices());
+  ASSIGN_OR_RETURN(Device* const device, Device::Open(0));
+  ASSIGN_OR_RETURN(const MachineLimits l, MeasureDevice(device));
+  // Staged through the host: out of one device, into the other.
+  const std::string text = absl::StrFormat(
+      "{\"flops_per_second\": {\"f32\": %.4g, \"f64\": %.4g, \"bf16\": %.4g, \"f16\": %.4g}, \"bytes_per_second\": "
+      "%.4g,\n"
+      " \"launch_seconds\": %.4g, \"memory_bytes\": %d, \"copy_seconds_per_byte\": %.4g,\n"
+      " \"axes\": [{\"seconds\": %.4g, \"seconds_per_byte\": %.4g}]}\n",
+      l.f32_flops, l.f64_flops, l.bf16_flops, l.f16_flops, l.bandwidth, l.launch_seconds, device->info().memory_bytes,
+      2 / l.bandwidth, 10 * l.launch_seconds, 2 / l.copy_bandwidth);
+  const std::string path = MeasuredDeviceFile();
+  RETURN_IF_ERROR(MakeFolders(path.substr(0, path.rfind('/'))));
+  RETURN_IF_ERROR(WriteFileAtomically(path, text));
+  std::printf(
+      "device      %d: %s\narithmetic  %.4g TFLOP/s f32, %.4g bf16, %.4g f16, %.4g f64\n"
+      "memory      %.4g GB/s, %.4g GB/s to the host\nlaunches    %.3g us each\nwritten to %s\n",
+      device->info().ordinal, device->info().name.c_str(), l.f32_flops * 1e-12, l.bf16_flops * 1e-12,
+      l.f16_flops * 1e-12, l.f64_flops * 1e-12, l.bandwidth * 1e-9, l.copy_bandwidth * 1e-9, l.launch_seconds * 1e6,
       path.c_str());
   return absl::OkStatus();
 }

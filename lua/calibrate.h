@@ -11,4 +11,8 @@ namespace mslua {
 // MeasuredClusterFile(). Prints what it found.
 Status Calibrate();
 
+// The same of this machine's first CUDA device: products by type, memory, launches and copies to the host, which
+// collectives between ranks are counted with. Writes MeasuredDeviceFile().
+Status CalibrateDevice();
+
 }  // namespace mslua

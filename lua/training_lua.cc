@@ -210,6 +210,7 @@ StatusOr<bool> ConfigureView(lua_State* L, Session& session) {
   place.planning = session.options().verb == "plan";
   for (const auto& [name, value] : session.options().flags) {
     if (name == "cluster") place.cluster_file = std::get<std::string>(value);
+    if (name == "plan_device") place.device = std::get<std::string>(value);
   }
   RETURN_IF_ERROR(GlobalView::Configure(place, *options, DumpsOf(session), &state.view));
   return true;

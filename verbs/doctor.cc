@@ -177,7 +177,9 @@ std::vector<Check> CheckBackends() {
 }
 
 int RunDoctor(const cli::CommandLine& command) {
-  if (command.Bool("calibrate")) return Report(Calibrate());
+  const bool device = command.Given("device") && command.String("device") == "cuda";
+  if (command.Bool("calibrate")) return Report(device ? CalibrateDevice() : Calibrate());
+  if (device) return Report(absl::InvalidArgumentError("--device says what --calibrate measures: add --calibrate"));
   std::vector<Check> checks = {
       CheckInstructionSets(),
       CheckThreads(),
@@ -215,7 +217,7 @@ MSLUA_VERB(doctor) {
   verb.name = "doctor";
   verb.usage = "[flags]";
   verb.doc = "check this machine and say what to fix";
-  verb.flags = {Switch(FLAGS_calibrate), Json()};
+  verb.flags = {Switch(FLAGS_calibrate), Device().Help("what --calibrate measures"), Json()};
   verb.examples = {"mslua doctor", "mslua doctor --json", "mslua doctor --calibrate"};
   verb.place = 110;
   verb.run = RunDoctor;

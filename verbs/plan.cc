@@ -1,5 +1,6 @@
 // mslua plan
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <map>
 #include <vector>
@@ -15,6 +16,8 @@
 #include "core/op/rank_call.h"
 #include "core/passes/run_passes.h"
 #include "core/runtime/collective_node.h"
+#include "core/runtime/device_layout.h"
+#include "core/runtime/limits.h"
 #include "core/sharding/pipeline.h"
 #include "core/sharding/search/plan_report.h"
 #include "core/step/global_view.h"
@@ -26,6 +29,7 @@
 #include "verbs/support/run_recipe.h"
 
 DEFINE_string(explain, "", "predicted steps with other strategies of OP");
+DEFINE_string(plan_device, "cpu", "plan for this device, which need not be here: known figures, or measured ones");
 DEFINE_string(cluster, "", "how fast the devices and their links are, as JSON");
 
 namespace mslua {
@@ -151,6 +155,91 @@ Section Memory(const PlanReport& plan) {
   const int64_t activations = plan.workspace_bytes + plan.shared_bytes;
   s.rows = {{"parameters and state", absl::StrCat(plan.store_bytes)}, {"activations", absl::StrCat(activations)}};
   s.summary = Bytes(plan.store_bytes + activations);
+  return s;
+}
+
+// A plan for a device: its name, its figures, what it launches.
+struct OnDevice {
+  std::string name;
+  Cluster cluster;
+  DevicePlan plan;
+};
+
+// What a rank allocates of a device for a step, to the byte.
+Section Memory(const OnDevice& d) {
+  Section s{"memory", "memory of a rank", {"what", "bytes"}, {}, ""};
+  const PlanReport& r = d.plan.report;
+  s.rows = {{"parameters and state", absl::StrCat(r.store_bytes)},
+            {"activations and workspaces", absl::StrCat(r.workspace_bytes)},
+            {"inputs, constants, results", absl::StrCat(d.plan.device_bytes - r.store_bytes - r.workspace_bytes)}};
+  const bool fits = d.cluster.memory_bytes == 0 || d.plan.device_bytes <= d.cluster.memory_bytes;
+  s.summary = absl::StrCat(Bytes(d.plan.device_bytes), fits ? "" : ": more than ", fits ? "" : d.name,
+                           fits ? "" : " has: ", fits ? "" : Bytes(d.cluster.memory_bytes));
+  return s;
+}
+
+// Seconds of the kernels of a node: the longer one of arithmetic and traffic, and what each launch takes.
+double KernelSeconds(const Graph& graph, const OnDevice& d, const std::pair<int32_t, int>& launch) {
+  const Node& n = graph.nodes[launch.first];
+  if (IsCollective(n) && n.attrs.Ints("group").size() > 1) return 0;
+  const NodeWork w = WorkOf(graph, n);
+  return std::max(w.flops / d.cluster.flops_per_second.Of(w.type), w.bytes / d.cluster.bytes_per_second) +
+         launch.second * d.cluster.launch_seconds;
+}
+
+// Seconds of a message between the ranks of a node's group, over the slowest link.
+double MessageSeconds(const Graph& graph, const OnDevice& d, const Node& n) {
+  const std::string& name = n.op->name;
+  if (!IsCollective(n) || n.attrs.Ints("group").size() < 2 || name == "all_reduce_wait" || name == "stage_sent")
+    return 0;
+  const double ranks = static_cast<double>(n.attrs.Ints("group").size()), rounds = std::log2(ranks);
+  double bytes = 0;
+  for (Value v : n.inputs) bytes += static_cast<double>(graph.TypeOf(v).bytes());
+  LinkCosts::Link link;
+  if (!d.cluster.links.axes.empty()) link = d.cluster.links.axes[0];
+  for (const LinkCosts::Link& l : d.cluster.links.axes) link = l.beta > link.beta ? l : link;
+  const bool reduces = name == "all_reduce" || name == "all_reduce_start";
+  const double received = reduces                ? 2 * bytes * (ranks - 1) / ranks
+                          : name == "all_gather" ? bytes * (ranks - 1)
+                                                 : bytes;
+  return (1 + (reduces ? 2 : 1) * rounds) * link.alpha + received * link.beta;
+}
+
+// What a step takes there, every launch and message after the one before.
+Section Step(const Graph& graph, const OnDevice& d) {
+  Section s{"device", absl::StrCat("a step on ", d.name), {"what", "value"}, {}, ""};
+  int64_t kernels = 0;
+  double computing = 0, messages = 0;
+  for (const auto& launch : d.plan.launches) {
+    kernels += launch.second;
+    computing += KernelSeconds(graph, d, launch);
+    messages += MessageSeconds(graph, d, graph.nodes[launch.first]);
+  }
+  s.rows = {{"kernels", absl::StrCat(kernels)},
+            {"ms of launches", Milliseconds(static_cast<double>(kernels) * d.cluster.launch_seconds)},
+            {"ms of kernels", Milliseconds(computing)},
+            {"ms of messages", Milliseconds(messages)},
+            {"ms a step", Milliseconds(computing + messages)}};
+  s.summary = absl::StrCat(Milliseconds(computing + messages), " ms predicted, ", kernels, " kernels");
+  return s;
+}
+
+Section Operators(const Graph& graph, const OnDevice& d) {
+  Section s{"operators", "the step", {"operator", "nodes", "kernels", "ms"}, {}, ""};
+  struct Row {
+    int nodes = 0, kernels = 0;
+    double seconds = 0;
+  };
+  std::map<std::string, Row> rows;
+  for (const auto& launch : d.plan.launches) {
+    Row& row = rows[graph.nodes[launch.first].op->name];
+    ++row.nodes;
+    row.kernels += launch.second;
+    row.seconds += KernelSeconds(graph, d, launch) + MessageSeconds(graph, d, graph.nodes[launch.first]);
+  }
+  for (const auto& [name, row] : rows)
+    s.rows.push_back({name, absl::StrCat(row.nodes), absl::StrCat(row.kernels), Milliseconds(row.seconds)});
+  s.summary = absl::StrCat(d.plan.launches.size(), " nodes");
   return s;
 }
 
@@ -331,6 +420,20 @@ StatusOr<std::vector<Section>> ExplainInStages(const cli::CommandLine& command, 
   return found;
 }
 
+StatusOr<OnDevice> PlanFor(const std::string& device, const Graph& graph, const GlobalView* view, int64_t ranks) {
+  OnDevice on;
+  on.name = device;
+  if (view != nullptr) {
+    on.cluster = view->cluster();
+  } else {
+    ASSIGN_OR_RETURN(const std::string text, DeviceFiguresText(device));
+    ASSIGN_OR_RETURN(const Mesh mesh, Mesh::Of(ranks));
+    ASSIGN_OR_RETURN(on.cluster, ParseCluster(text, mesh));
+  }
+  ASSIGN_OR_RETURN(on.plan, PlanOnDevice(graph));
+  return on;
+}
+
 // What `rank` would run. `stages` gets a row of its stage where it is not null; else all stages are gone through.
 StatusOr<std::vector<Section>> Sections(const cli::CommandLine& command, int64_t ranks, int64_t rank, Stages* stages) {
   SessionOptions options = OptionsOf(command);
@@ -366,8 +469,19 @@ StatusOr<std::vector<Section>> Sections(const cli::CommandLine& command, int64_t
   CompileOptions compile;
   compile.share = ranks > 1;
   ASSIGN_OR_RETURN(const Graph graph, RunPasses((*traced)->graph, compile));
-  ASSIGN_OR_RETURN(const PlanReport plan, PlanOf(graph, compile));
   std::vector<Section> sections;
+  if (const std::string device = command.String("device"); device != "cpu") {
+    ASSIGN_OR_RETURN(const OnDevice on, PlanFor(device, graph, view, ranks));
+    if (cut) {
+      ASSIGN_OR_RETURN(sections, ShardSections(*view, command, on.plan.device_bytes));
+    }
+    sections.push_back(Memory(on));
+    sections.push_back(Step(graph, on));
+    sections.push_back(Operators(graph, on));
+    sections.push_back(Collectives(graph));
+    return sections;
+  }
+  ASSIGN_OR_RETURN(const PlanReport plan, PlanOf(graph, compile));
   if (cut) {
     ASSIGN_OR_RETURN(sections,
                      ShardSections(*view, command, plan.store_bytes + plan.workspace_bytes + plan.shared_bytes));
@@ -403,8 +517,14 @@ MSLUA_VERB(plan) {
   verb.min_positional = 1;
   verb.max_positional = 1;
   verb.overrides = true;
-  verb.flags = {RanksWithoutThem(), Text(FLAGS_explain, "OP"), Text(FLAGS_cluster, "FILE"), Preset(), Json()};
+  verb.flags = {RanksWithoutThem(),
+                Text(FLAGS_explain, "OP"),
+                Text(FLAGS_cluster, "FILE"),
+                OneOf(FLAGS_plan_device, absl::StrCat("cpu|cuda|", KnownDevices())).As("device"),
+                Preset(),
+                Json()};
   verb.examples = {"mslua plan recipes/quickstart.lua -n 8", "mslua plan recipes/quickstart.lua -n 8 --explain MatMul",
+                   "mslua plan recipes/quickstart.lua -n 8 --device h200",
                    "mslua plan recipes/quickstart.lua -n 64 --cluster cluster.json --json"};
   verb.place = 140;
   verb.run = RunPlan;

@@ -163,3 +163,25 @@ if "$mslua" plan forty.lua -n 8 > out.txt 2>&1 ||
   cat out.txt
   exit 1
 fi
+
+# A device that is not here: its memory to the byte, kernels and times; the figures of another one give another time.
+cp types.lua forty.lua
+"$mslua" plan forty.lua -n 8 --device h200 > out.txt
+has '^a step on h200: [0-9.]* ms predicted, [0-9]* kernels$'
+has 'activations and workspaces'
+milliseconds_on() {
+  "$mslua" plan forty.lua -n 8 width=512 --device "$1" --json |
+    sed -n 's/.*"what": "ms a step", "value": "\{0,1\}\([0-9.e-]*\).*/\1/p'
+}
+fast=$(milliseconds_on h200) slow=$(milliseconds_on a100)
+python3 -c "import sys; sys.exit(not 0 < $fast < $slow)" || { echo "h200 $fast, a100 $slow"; exit 1; }
+if "$mslua" plan forty.lua --device h201 2> out.txt; then echo "h201 is planned for"; exit 1; fi
+has 'h200.*h100.*a100.*b200'
+XDG_CACHE_HOME=$PWD/none
+if "$mslua" plan forty.lua --device cuda 2> out.txt; then echo "cuda is planned for"; exit 1; fi
+has 'mslua doctor --calibrate --device cuda'
+# A search has the rates of the device: with them it shards otherwise than with those of a core.
+auto='parallel_mode = "auto_parallel", search_mode = "dynamic_programming"'
+sed "s/parallel_mode = \"data_parallel\"/$auto/" forty.lua > auto.lua
+"$mslua" plan auto.lua -n 8 --device h200 > out.txt
+has 'constants *h200'

@@ -73,10 +73,13 @@ StatusOr<std::unique_ptr<GlobalView>> GlobalView::Make(const Place& place, int64
   ASSIGN_OR_RETURN(Mesh mesh, Mesh::Of(of_stage, place.rank / of_stage * of_stage));
   if (place.cluster_file && place.cluster_file->empty())
     return absl::InvalidArgumentError("--cluster: expected the name of a JSON file, got \"\"");
+  const bool of_device = !place.cluster_file && !place.device.empty();
   const std::string source = place.cluster_file                               ? *place.cluster_file
+                             : of_device                                      ? place.device
                              : std::filesystem::exists(MeasuredClusterFile()) ? "measured"
                                                                               : "default";
   const auto read = [&]() -> StatusOr<std::string> {
+    if (of_device) return DeviceFiguresText(place.device);
     if (!place.cluster_file && source == "default") return std::string("{}");
     return ReadFile(place.cluster_file.value_or(MeasuredClusterFile()), 1 << 20);
   };

@@ -45,7 +45,8 @@ class GlobalView {
   struct Place {
     int rank = 0, ranks = 1;
     Groups* groups = nullptr;                  // null: the other ranks are not there (mslua plan)
-    absl::optional<std::string> cluster_file;  // none: the measured one, else the default
+    absl::optional<std::string> cluster_file;  // none: of `device`, else the measured one, else the default
+    std::string device;                        // for mslua plan: a known device, or "cuda", the measured one
     bool planning = false;                     // for mslua plan: searches again, keeps what it plans, and is silent
   };
 

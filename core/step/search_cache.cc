@@ -14,8 +14,10 @@ namespace mslua {
 namespace {
 
 std::string TextOf(const Cluster& c) {
-  std::string text = absl::StrFormat("%.17g %.17g %d %.17g", c.flops_per_second, c.bytes_per_second, c.memory_bytes,
-                                     c.links.copy_beta);
+  const FlopRates& flops = c.flops_per_second;
+  std::string text =
+      absl::StrFormat("%.17g %.17g %.17g %.17g %.17g %.17g %d %.17g", flops.f32, flops.f64, flops.bf16, flops.f16,
+                      c.bytes_per_second, c.launch_seconds, c.memory_bytes, c.links.copy_beta);
   for (const LinkCosts::Link& link : c.links.axes) absl::StrAppendFormat(&text, " %.17g %.17g", link.alpha, link.beta);
   return text;
 }

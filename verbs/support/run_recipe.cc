@@ -21,7 +21,12 @@ SessionOptions OptionsOf(const cli::CommandLine& command) {
   }
   options.overrides = command.overrides;
   options.preset = command.String("preset");
-  if (command.Given("device")) options.device = command.String("device");
+  // A plan is made for a device that need not be here.
+  if (command.Given("device") && command.verb == "plan") {
+    if (command.String("device") != "cpu") options.flags.emplace_back("plan_device", command.String("device"));
+  } else if (command.Given("device")) {
+    options.device = command.String("device");
+  }
   if (command.Given("seed")) {
     options.has_seed = true;
     options.seed = static_cast<uint64_t>(command.Int("seed"));

@@ -30,6 +30,24 @@ Status ReadNumbers(const Json& object, absl::string_view where,
   return absl::OkStatus();
 }
 
+// A number, or one by type.
+Status ReadRates(const Json& root, FlopRates* rates) {
+  const auto found = root.find("flops_per_second");
+  if (found == root.end()) return absl::OkStatus();
+  double all = rates->f32;
+  if (!found->is_object()) {
+    RETURN_IF_ERROR(ReadNumbers(Json{{"flops_per_second", *found}}, "", {{"flops_per_second", &all}}, {}));
+    *rates = all;
+    return absl::OkStatus();
+  }
+  constexpr char kWhere[] = "flops_per_second: ";
+  if (found->find("f32") == found->end()) return Bad(absl::StrCat(kWhere, "f32 is missing"));
+  RETURN_IF_ERROR(ReadNumbers(*found, kWhere, {{"f32", &all}}, {"f64", "bf16", "f16"}));
+  *rates = all;
+  return ReadNumbers(*found, kWhere,
+                     {{"f32", &rates->f32}, {"f64", &rates->f64}, {"bf16", &rates->bf16}, {"f16", &rates->f16}}, {});
+}
+
 }  // namespace
 
 StatusOr<Cluster> ParseCluster(absl::string_view json, const Mesh& mesh) {
@@ -40,11 +58,12 @@ StatusOr<Cluster> ParseCluster(absl::string_view json, const Mesh& mesh) {
   Cluster cluster;
   double memory = 0;
   RETURN_IF_ERROR(ReadNumbers(root, "",
-                              {{"flops_per_second", &cluster.flops_per_second},
-                               {"bytes_per_second", &cluster.bytes_per_second},
+                              {{"bytes_per_second", &cluster.bytes_per_second},
+                               {"launch_seconds", &cluster.launch_seconds},
                                {"memory_bytes", &memory},
                                {"copy_seconds_per_byte", &cluster.links.copy_beta}},
-                              {"axes"}));
+                              {"flops_per_second", "axes"}));
+  RETURN_IF_ERROR(ReadRates(root, &cluster.flops_per_second));
   if (memory > 1e18) return Bad(absl::StrCat("memory_bytes is ", memory, ", expected at most 1e18"));
   cluster.memory_bytes = static_cast<int64_t>(memory);
   const auto axes = root.find("axes");
@@ -67,6 +86,11 @@ StatusOr<Cluster> ParseCluster(absl::string_view json, const Mesh& mesh) {
 std::string MeasuredClusterFile() {
   const std::string cache = UserCacheFolder();
   return absl::StrCat(cache.empty() ? "./.cache/mslua" : cache, "/cluster.json");
+}
+
+std::string MeasuredDeviceFile() {
+  const std::string measured = MeasuredClusterFile();
+  return absl::StrCat(measured.substr(0, measured.rfind('/')), "/cuda.json");
 }
 
 }  // namespace mslua

@@ -44,7 +44,17 @@ CostModel::CostModel(const Graph& graph, const ForwardGraph& forward, const Clus
 }
 
 double CostModel::ForwardSeconds(int32_t node, double parts, double bytes) const {
-  return std::max(flops_[node] / parts / cluster_.flops_per_second, bytes / cluster_.bytes_per_second);
+  return std::max(flops_[node] / parts / RateOf(node), bytes / cluster_.bytes_per_second) + LaunchSeconds(node);
+}
+
+double CostModel::RateOf(int32_t node) const {
+  const Node& n = graph_.nodes[node];
+  return cluster_.flops_per_second.Of(n.inputs.empty() ? DType::kF32 : graph_.TypeOf(n.inputs[0]).dtype);
+}
+
+double CostModel::LaunchSeconds(int32_t node) const {
+  const Node& n = graph_.nodes[node];
+  return n.op->view || n.inputs.empty() ? 0 : cluster_.launch_seconds;
 }
 
 double CostModel::LocalBytes(int32_t node, const Sharding& sharding) const {
@@ -97,7 +107,7 @@ Cost CostModel::OfNode(int32_t node, const Sharding& sharding) const {
   double seconds = ForwardSeconds(node, parts, LocalBytes(node, sharding)) * (1 + gradients_wanted_[node]);
   if (IsKind(graph_.nodes[node], kParameter) && forward_.training) {
     const double finest = forward_.shared[node] ? FinestBytes(node, sharding) : kept;
-    seconds += UpdateSeconds(finest);
+    seconds += UpdateSeconds(finest) + cluster_.launch_seconds;
     kept = (forward_.shares_parameters ? finest : kept) + (forward_.shares_gradients ? finest : kept) +
            forward_.states_per_parameter * finest;
   }
@@ -109,13 +119,13 @@ Cost CostModel::OfNode(int32_t node, const Sharding& sharding) const {
 Cost CostModel::Share(int32_t node, const Sharding& sharding, int64_t others) const {
   double parts = static_cast<double>(others), kept = LocalOutputs(node, sharding) / static_cast<double>(others);
   for (const AxisList& axes : sharding.factors) parts *= static_cast<double>(resharder_.mesh().Size(axes));
-  const double flops = flops_[node] / cluster_.flops_per_second,
+  const double flops = flops_[node] / RateOf(node),
                traffic = LocalBytes(node, Sharding(forward_.rules[node])) / cluster_.bytes_per_second;
   // Either of the two is a product over groups of axes; their maximum is none.
   double seconds = flops >= traffic
                        ? flops / parts
                        : LocalBytes(node, sharding) / static_cast<double>(others) / cluster_.bytes_per_second;
-  seconds *= 1 + gradients_wanted_[node];
+  seconds = (seconds + LaunchSeconds(node)) * (1 + gradients_wanted_[node]);
   if (IsKind(graph_.nodes[node], kParameter) && forward_.training) {
     // What is sharded over all ranks has no share that would be right for every sharding.
     const bool shared = forward_.shared[node];

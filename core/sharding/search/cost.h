@@ -62,6 +62,8 @@ class CostModel {
 
  private:
   double ForwardSeconds(int32_t node, double parts, double bytes) const;
+  double RateOf(int32_t node) const;
+  double LaunchSeconds(int32_t node) const;
   double LocalBytes(int32_t node, const Sharding& sharding) const;
   double LocalOutputs(int32_t node, const Sharding& sharding) const;
   double UpdateSeconds(double bytes) const;

@@ -55,6 +55,35 @@ TEST_F(CostTest, ANodeTakesTheLargerOfArithmeticAndTraffic) {
   EXPECT_LE(model.NodeBound(y_.node), 2 * 8192000 / 4);
 }
 
+TEST_F(CostTest, ANodeHasTheRateOfItsTypeAndTheCostOfItsLaunches) {
+  cluster_.flops_per_second.bf16 = 1e15;
+  cluster_.launch_seconds = 1e-6;
+  // Forward and one product backward: a launch each, whatever the sharding.
+  const CostModel model(graph_, forward_, cluster_, resharder_);
+  EXPECT_EQ(model.OfNode(y_.node, Sharding(forward_.rules[y_.node])).picoseconds, 2 * (8192000 + 1000000));
+  EXPECT_EQ(model.OfNode(y_.node, Cut("k", {0, 1})).picoseconds, 2 * (8192000 / 4 + 1000000));
+  Graph sixteen = graph_;
+  for (const Value v : {x_, w_}) sixteen.nodes[v.node].outputs[0].dtype = DType::kBF16;
+  // At the rate of bf16 its traffic takes longer: the inputs' 2*(512+256) bytes and 4*128 of the output.
+  const CostModel of_bf16(sixteen, forward_, cluster_, resharder_);
+  EXPECT_EQ(of_bf16.OfNode(y_.node, Sharding(forward_.rules[y_.node])).picoseconds, 2 * (2048000 + 1000000));
+}
+
+TEST(Cluster, KnowsSomeDevices) {
+  const Mesh mesh = *Mesh::Of(8);
+  EXPECT_EQ(KnownDevices(), "h200|h100|a100|b200");
+  for (const char* name : {"h200", "h100", "a100", "b200"}) {
+    const auto text = DeviceFiguresText(name);
+    ASSERT_TRUE(text.ok()) << text.status();
+    const auto cluster = ParseCluster(*text, mesh);
+    ASSERT_TRUE(cluster.ok()) << cluster.status();
+    EXPECT_GT(cluster->flops_per_second.bf16, 10 * cluster->flops_per_second.f32) << name;
+    EXPECT_GT(cluster->launch_seconds, 0);
+    EXPECT_GE(cluster->memory_bytes, 80e9);
+  }
+  EXPECT_EQ(DeviceFiguresText("h201").status().message(), "unknown device 'h201': expected h200|h100|a100|b200|cuda");
+}
+
 TEST_F(CostTest, GradientsArePartialOverFactorsThatTheInputLacks) {
   const CostModel model(graph_, forward_, cluster_, resharder_);
   const Sharding whole(forward_.rules[w_.node]);
@@ -115,7 +144,7 @@ TEST(Cluster, IsReadFromJson) {
       R"({"flops_per_second": 1e12, "memory_bytes": 8e9, "axes": [{"seconds": 1e-5}, {"seconds_per_byte": 2e-10}]})",
       mesh);
   ASSERT_TRUE(cluster.ok()) << cluster.status();
-  EXPECT_EQ(cluster->flops_per_second, 1e12);
+  EXPECT_EQ(cluster->flops_per_second.Of(DType::kBF16), 1e12);
   EXPECT_EQ(cluster->memory_bytes, 8000000000);
   ASSERT_EQ(cluster->links.axes.size(), 2u);
   EXPECT_EQ(cluster->links.axes[0].alpha, 1e-5);
@@ -124,6 +153,10 @@ TEST(Cluster, IsReadFromJson) {
       {"[]", "cluster: expected a JSON object such as {\"flops_per_second\": 312e12}"},
       {"{\"flops_per_secnd\": 1}", "cluster: unknown member 'flops_per_secnd' (did you mean 'flops_per_second'?)"},
       {"{\"memory_bytes\": -1}", "cluster: memory_bytes is -1, expected a number above 0"},
+      {"{\"flops_per_second\": {\"bf16\": 1}}", "cluster: flops_per_second: f32 is missing"},
+      {"{\"flops_per_second\": {\"f32\": 1, \"bf61\": 1}}",
+       "cluster: flops_per_second: unknown member 'bf61' (did you mean 'bf16'?)"},
+      {"{\"launch_seconds\": 0}", "cluster: launch_seconds is 0, expected a number above 0"},
       {"{\"axes\": [{}, {}, {}]}", "cluster: axes has 3 entries, expected 1 or 2: 6 devices are 2x3"},
       {"{\"axes\": [{\"seconds\": \"1\"}]}", "cluster: axes[1]: seconds is \"1\", expected a number above 0"},
   };

@@ -78,7 +78,7 @@ void LeaveWhole(const Graph& graph, const Mesh& mesh, const Cluster& cluster, co
                 ForwardGraph* forward) {
   // An operator reads and writes each byte; arithmetic of one operation for four bytes takes less than that.
   const double traffic = 2 / cluster.bytes_per_second;
-  if (cluster.links.Fastest().beta < traffic || 0.25 / cluster.flops_per_second > traffic) return;
+  if (cluster.links.Fastest().beta < traffic || 0.25 / cluster.flops_per_second.Least() > traffic) return;
   NeedlessCuts needless(graph, mesh, forward);
   std::map<std::pair<int, std::vector<bool>>, int> known;  // nodes of one kind may now be sharded in different ways
   for (size_t p = 0; p < forward->nodes.size(); ++p) {

@@ -81,6 +81,7 @@ Cluster RandomCluster(uint64_t seed, const Mesh& mesh) {
   const LinkCosts::Link link{random() % 2 == 0 ? 10e-6 : 1e-7, random() % 2 == 0 ? 0.5e-9 : 5e-9};
   cluster.links.axes.assign(mesh.axes(), link);
   if (random() % 4 == 0) cluster.links.axes[0].beta *= 4;
+  if (random() % 3 == 0) cluster.launch_seconds = 2e-6;
   return cluster;
 }
 
