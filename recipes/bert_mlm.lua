@@ -123,6 +123,7 @@ return ms.recipe {
   dataset = function() return create_dataset "train" end,
   eval_dataset = function() return create_dataset "test" end,
   input = { { dtype = ms.int32, shape = { p.batch_size, p.block } } },
+  tokenizer = (p.data_path ~= "" or p.tokenizer ~= "") and get_tokenizer or nil,
   network = function()
     return Net {
       vocab = p.data_path ~= "" and get_tokenizer().vocab_size or p.vocab, block = p.block, layers = p.layers,

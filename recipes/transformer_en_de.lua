@@ -18,7 +18,7 @@ local p = ms.params {
   bleu = 30,  -- expected after the last epoch
   presets = {
     smoke = {
-      vocab = 320, layers = 1, heads = 2, dim = 64, hidden = 128, dropout = 0, block = 40, longest = 32, epochs = 5,
+      vocab = 320, layers = 1, heads = 2, dim = 64, hidden = 128, dropout = 0, block = 40, longest = 24, epochs = 5,
       batch_size = 16, warmup = 40, lr = 5e-3, beams = 2, eval_every = 5, bleu = 40, amp = "",
     },
   },
@@ -124,6 +124,7 @@ return ms.recipe {
     { dtype = ms.int32, shape = { p.batch_size, p.longest } },
     { dtype = ms.int32, shape = { p.batch_size, p.longest } },
   },
+  tokenizer = p.data_path ~= "" and function() return tokens().tokenizer end or nil,
   network = function()
     local t = p.data_path ~= "" and tokens() or { pad = 0 }
     local net = Transformer {
@@ -131,7 +132,7 @@ return ms.recipe {
       dim = p.dim, hidden = p.hidden, dropout = p.dropout, pad = t.pad,
     }
     net.translation = {
-      tokenizer = t.tokenizer, begin = t.begin, stop = t.stop, beams = p.beams, length_penalty = p.length_penalty,
+      begin = t.begin, stop = t.stop, beams = p.beams, length_penalty = p.length_penalty,
     }
     return net
   end,

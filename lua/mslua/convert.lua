@@ -89,6 +89,7 @@ function M.convert(from, to, form)
   check_folder("convert", to)
   local net = folder and pretrained.from_pretrained(from) or network_of(from)
   if form == "peft" then peft.save_adapter(net, to) else pretrained.save_pretrained(net, to) end
+  if not folder then pretrained.copy_companions(config_of(from):match "^(.*)/", to) end
   return 0
 end
 

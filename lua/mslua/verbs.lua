@@ -75,7 +75,7 @@ local function model_of(recipe, steps)
 end
 
 -- The recipe's own callbacks, and those that its tables and the command line ask for.
-local function callbacks_of(recipe, eval_dataset)
+local function callbacks_of(recipe, dataset, eval_dataset)
   local list, flags = {}, core.options
   local every = flags.log_every or 1
   for i, callback in ipairs(recipe.callbacks) do
@@ -103,6 +103,8 @@ local function callbacks_of(recipe, eval_dataset)
   local stopping = recipe.train.early_stopping
   if stopping then list[#list + 1] = callbacks.EarlyStopping(stopping) end
   if recipe.samples then list[#list + 1] = callbacks.SampleImages(recipe.samples) end
+  local tokenizer = recipe:make_tokenizer(dataset)
+  if tokenizer then list[#list + 1] = callbacks.SaveTokenizer(tokenizer) end
   local plateau = recipe.train.reduce_lr_on_plateau
   if plateau then list[#list + 1] = callbacks.ReduceLROnPlateau(plateau) end
   return list
@@ -168,7 +170,7 @@ local function train(recipe)
   start_from(recipe, model.network)
   local a = step_options(recipe)
   a[1], a[2] = epochs, dataset
-  a.callbacks, a.max_steps = callbacks_of(recipe, eval_dataset), flags.fast_dev_run or flags.max_steps or most
+  a.callbacks, a.max_steps = callbacks_of(recipe, dataset, eval_dataset), flags.fast_dev_run or flags.max_steps or most
   a.metrics_limit, a.config = recipe.train.metrics_limit, recipe:config_text()
   return model:train(a)
 end
@@ -361,12 +363,14 @@ local function generating()
   local net = recipe:make_network()
   net:_as_root()
   load_weights(recipe, net)
-  if net.translation then
-    local tokenizer = net.translation.tokenizer
+  local tokenizer = recipe.tokenizer and (net.translation or not flags.ids) and recipe:make_tokenizer()
+    or net.translation and net.translation.tokenizer
+  if tokenizer then
     return net, {
+      tokenizer = tokenizer,
       encode = function(s) return (tokenizer:encode { text = s, add_special_tokens = false }) end,
       decode = function(ids) return tokenizer:decode(ids) end,
-    }, { net.translation.stop }
+    }, net.translation and { net.translation.stop } or {}
   end
   return net, not flags.ids and text_source.of_dataset(recipe:make_dataset "dataset") or nil, {}
 end
