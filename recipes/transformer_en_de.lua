@@ -12,13 +12,13 @@ local p = ms.params {
   tokenizer = "",  -- a folder; "": a byte-level BPE of the training's sentences
   vocab = 4000,
   layers = 3, heads = 4, dim = 128, hidden = 256, dropout = 0.1, block = 72,
-  longest = 24,  -- tokens of a sentence to train on; pairs with a longer one are left out
+  longest = 32,  -- tokens of a sentence to train on; pairs with a longer one are left out
   epochs = 6, batch_size = 64, warmup = 400, lr = 3e-3, smoothing = 0.1, clip_norm = 1, amp = "bf16",
   beams = 5, length_penalty = 1, eval_every = 3,  -- epochs
   bleu = 30,  -- expected after the last epoch
   presets = {
     smoke = {
-      vocab = 320, layers = 1, heads = 2, dim = 64, hidden = 128, dropout = 0, block = 40, longest = 24, epochs = 5,
+      vocab = 320, layers = 1, heads = 2, dim = 64, hidden = 128, dropout = 0, block = 40, longest = 32, epochs = 5,
       batch_size = 16, warmup = 40, lr = 5e-3, beams = 2, eval_every = 5, bleu = 40, amp = "",
     },
   },
@@ -139,13 +139,17 @@ return ms.recipe {
   loss = nn.CrossEntropyLoss {
     ignore_index = p.data_path ~= "" and tokens().pad or 0, label_smoothing = p.smoothing,
   },
-  optimizer = nn.AdamWeightDecay {
-    learning_rate = nn.warmup_lr {
-      learning_rate = nn.inverse_sqrt_decay_lr { learning_rate = p.lr, decay_steps = p.warmup },
-      warmup_epoch = p.warmup,
-    },
-    beta1 = 0.9, beta2 = 0.98, eps = 1e-9, weight_decay = 0,
-  },
+  optimizer = function(steps)
+    return nn.AdamWeightDecay {
+      learning_rate = nn.warmup_lr {
+        learning_rate = nn.polynomial_decay_lr {
+          learning_rate = p.lr, end_learning_rate = p.lr / 100, total_step = math.max(1, p.epochs * steps - p.warmup),
+        },
+        warmup_epoch = p.warmup,
+      },
+      beta1 = 0.9, beta2 = 0.98, eps = 1e-9, weight_decay = 0,
+    }
+  end,
   train = { epochs = p.epochs, clip_norm = p.clip_norm, amp = p.amp ~= "" and p.amp or nil },
   parallel = { parallel_mode = ms.ParallelMode.DATA_PARALLEL, gradients_mean = true },
   eval = { every_epochs = p.eval_every, metrics = { bleu = { compute = bleu } } },
