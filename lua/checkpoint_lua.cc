@@ -29,6 +29,9 @@
 
 namespace mslua {
 
+// save_npz.cc
+Status SaveNpz(const std::string& path, const std::vector<checkpoint::TensorData>& tensors);
+
 // A safetensors file that is open: its tensors are read one at a time.
 using Weights = std::shared_ptr<checkpoint::Checkpoint>;
 template <>
@@ -90,6 +93,8 @@ StatusOr<int> Save(lua_State* L, Session& session) {
   run.seed = static_cast<int64_t>(session.state().seed);
   if (absl::EndsWith(path, ".safetensors")) {
     RETURN_IF_ERROR(checkpoint::WriteSafetensors(path, tensors, metadata).status());
+  } else if (absl::EndsWith(path, ".npz")) {
+    RETURN_IF_ERROR(SaveNpz(path, tensors));
   } else {
     RETURN_IF_ERROR(checkpoint::SaveCheckpoint(path, run, tensors));
   }

@@ -85,6 +85,7 @@ return ms.recipe {
   dataset = function() return create_dataset "train" end,
   eval_dataset = function() return create_dataset "test" end,
   input = { { dtype = ms.int32, shape = { p.batch_size, p.block } }, { dtype = ms.int32, shape = { p.batch_size } } },
+  tokenizer = (p.data_path ~= "" or p.tokenizer ~= "") and get_tokenizer or nil,
   network = function()
     local tokens = p.data_path ~= "" and get_tokenizer()
     local net = Net {

@@ -16,12 +16,13 @@ local p = ms.params {
   layers = 4, heads = 4, dim = 128, hidden = 512, block = 64, dropout = 0.1,
   hide = 0.15,     -- the share of tokens that are hidden
   most = 16,       -- of a text, hidden tokens that the loss counts
-  epochs = 12, batch_size = 32, warmup = 200, lr = 1e-3, weight_decay = 0.01, clip_norm = 1, eval_every = 3,
+  epochs = 16, batch_size = 32, warmup = 200, lr = 1e-3, weight_decay = 0.01, clip_norm = 1, amp = "bf16",
+  eval_every = 4,
   eval_loss = 4.6,  -- expected of the last evaluation
   presets = {
     smoke = {
       vocab = 300, layers = 1, heads = 2, dim = 32, hidden = 64, block = 24, most = 6, dropout = 0, epochs = 6,
-      batch_size = 16, warmup = 10, lr = 5e-3, eval_every = 6, eval_loss = 3.6,
+      batch_size = 16, warmup = 10, lr = 5e-3, eval_every = 6, eval_loss = 3.6, amp = "",
     },
   },
 }
@@ -96,7 +97,8 @@ function Net:losses(ids)
   local _, places = ops.top_k.all(ops.select(free, which, 2) * -1, p.most)
   local from = ops.reshape(ops.iota { size = n }, { n, 1 }) * t
   local rows = ops.gather(ops.reshape(x, { n * t, self.config.dim }), places + from)
-  local labels = ops.select(ops.gather_d(chosen:astype "int32", places, 2) * 1, ops.gather_d(ids, places, 2), -100)
+  local counted = ops.not_equal(ops.gather_d(ops.cast(chosen, "int32"), places, 2), 0)
+  local labels = ops.select(counted, ops.gather_d(ids, places, 2), -100)
   local logits = self.mlm(rows, self.words.embedding_table)
   local losses = ops.sparse_softmax_cross_entropy(ops.reshape(logits, { n * p.most, self.config.vocab }),
     ops.reshape(labels, { n * p.most }), { ignore_index = -100 })
@@ -121,6 +123,7 @@ return ms.recipe {
   dataset = function() return create_dataset "train" end,
   eval_dataset = function() return create_dataset "test" end,
   input = { { dtype = ms.int32, shape = { p.batch_size, p.block } } },
+  tokenizer = (p.data_path ~= "" or p.tokenizer ~= "") and get_tokenizer or nil,
   network = function()
     return Net {
       vocab = p.data_path ~= "" and get_tokenizer().vocab_size or p.vocab, block = p.block, layers = p.layers,
@@ -142,7 +145,7 @@ return ms.recipe {
       },
     }
   end,
-  train = { epochs = p.epochs, clip_norm = p.clip_norm },
+  train = { epochs = p.epochs, clip_norm = p.clip_norm, amp = p.amp ~= "" and p.amp or nil },
   parallel = { parallel_mode = ms.ParallelMode.DATA_PARALLEL, gradients_mean = true },
   eval = { every_epochs = p.eval_every },
   checkpoint = { save_checkpoint_steps = 200, keep_checkpoint_max = 2 },

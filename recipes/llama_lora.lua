@@ -102,6 +102,7 @@ return ms.recipe {
     { dtype = ms.int32, shape = { p.batch_size, p.block } },
     { dtype = ms.int32, shape = { p.batch_size, p.block } },
   },
+  tokenizer = (p.data_path ~= "" or p.tokenizer ~= "" or p.weights ~= "") and get_tokenizer or nil,
   network = function()
     return nn.LoRA.apply(base(), { rank = p.rank, alpha = p.alpha, dropout = p.dropout, targets = p.targets })
   end,

@@ -12,7 +12,7 @@ local p = ms.params {
   tokenizer = "",  -- a folder; "": a byte-level BPE of the training's sentences
   vocab = 4000,
   layers = 3, heads = 4, dim = 128, hidden = 256, dropout = 0.1, block = 72,
-  longest = 24,  -- tokens of a sentence to train on; pairs with a longer one are left out
+  longest = 32,  -- tokens of a sentence to train on; pairs with a longer one are left out
   epochs = 6, batch_size = 64, warmup = 400, lr = 3e-3, smoothing = 0.1, clip_norm = 1, amp = "bf16",
   beams = 5, length_penalty = 1, eval_every = 3,  -- epochs
   bleu = 30,  -- expected after the last epoch
@@ -124,6 +124,7 @@ return ms.recipe {
     { dtype = ms.int32, shape = { p.batch_size, p.longest } },
     { dtype = ms.int32, shape = { p.batch_size, p.longest } },
   },
+  tokenizer = p.data_path ~= "" and function() return tokens().tokenizer end or nil,
   network = function()
     local t = p.data_path ~= "" and tokens() or { pad = 0 }
     local net = Transformer {
@@ -131,20 +132,24 @@ return ms.recipe {
       dim = p.dim, hidden = p.hidden, dropout = p.dropout, pad = t.pad,
     }
     net.translation = {
-      tokenizer = t.tokenizer, begin = t.begin, stop = t.stop, beams = p.beams, length_penalty = p.length_penalty,
+      begin = t.begin, stop = t.stop, beams = p.beams, length_penalty = p.length_penalty,
     }
     return net
   end,
   loss = nn.CrossEntropyLoss {
     ignore_index = p.data_path ~= "" and tokens().pad or 0, label_smoothing = p.smoothing,
   },
-  optimizer = nn.AdamWeightDecay {
-    learning_rate = nn.warmup_lr {
-      learning_rate = nn.inverse_sqrt_decay_lr { learning_rate = p.lr, decay_steps = p.warmup },
-      warmup_epoch = p.warmup,
-    },
-    beta1 = 0.9, beta2 = 0.98, eps = 1e-9, weight_decay = 0,
-  },
+  optimizer = function(steps)
+    return nn.AdamWeightDecay {
+      learning_rate = nn.warmup_lr {
+        learning_rate = nn.polynomial_decay_lr {
+          learning_rate = p.lr, end_learning_rate = p.lr / 100, total_step = math.max(1, p.epochs * steps - p.warmup),
+        },
+        warmup_epoch = p.warmup,
+      },
+      beta1 = 0.9, beta2 = 0.98, eps = 1e-9, weight_decay = 0,
+    }
+  end,
   train = { epochs = p.epochs, clip_norm = p.clip_norm, amp = p.amp ~= "" and p.amp or nil },
   parallel = { parallel_mode = ms.ParallelMode.DATA_PARALLEL, gradients_mean = true },
   eval = { every_epochs = p.eval_every, metrics = { bleu = { compute = bleu } } },

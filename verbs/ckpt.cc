@@ -147,7 +147,7 @@ MSLUA_VERB(ckpt) {
   verb.name = "ckpt";
   verb.usage = "ACTION PATH [argument ...] [flags]";
   verb.doc = "checkpoints: show, verify, merge, reshard, convert; add adapters to weights";
-  verb.flags = {Json().Of({"ls", "show"}), OneOf(FLAGS_to, "hf|safetensors|peft").Of({"convert"})};
+  verb.flags = {Json().Of({"ls", "show"}), OneOf(FLAGS_to, "hf|safetensors|npz|peft").Of({"convert"})};
   verb.actions = {{"ls", "[DIR|last]", 0, 1},
                   {"show", "CKPT|DIR|last|best", 1, 1},
                   {"verify", "CKPT", 1, 1},

@@ -1,9 +1,8 @@
 // mslua generate
 #include "cli/common_flags.h"
 #include "lua/object.h"
-#include "lua/open_session.h"
 #include "verbs/define.h"
-#include "verbs/support/report.h"
+#include "verbs/support/run_as_rank.h"
 #include "verbs/support/sampling.h"
 
 DEFINE_string(prompt, "", "the text to continue");
@@ -24,10 +23,10 @@ int RunGenerate(const cli::CommandLine& command) {
     options.flags.emplace_back(name, command.String(flag));
   }
   options.flags.emplace_back("texts", static_cast<double>(command.Int("texts")));
-  auto session = OpenSession(std::move(options));
-  if (!session.ok()) return Report(session.status());
-  if (const Status status = CallForNetwork(**session, "generate"); !status.ok()) return Report(status);
-  return static_cast<int>(lua_tonumber((*session)->lua(), -1));
+  return RunAsRank(command, std::move(options), Joins::kAtOnce, [](Session& session) -> StatusOr<int> {
+    RETURN_IF_ERROR(CallForNetwork(session, "generate"));
+    return static_cast<int>(lua_tonumber(session.lua(), -1));
+  });
 }
 
 }  // namespace
@@ -43,8 +42,9 @@ MSLUA_VERB(generate) {
   verb.min_positional = 1;
   verb.max_positional = 1;
   verb.overrides = true;
-  verb.flags = SamplingFlags({Text(FLAGS_prompt, "TEXT"), Text(FLAGS_prompt_file, "FILE|-"), Text(FLAGS_ids, "LIST"),
-                              Text(FLAGS_stop_text, "TEXT").As("stop"), Integer(FLAGS_texts, "K", 1)});
+  verb.flags =
+      SamplingFlags({Text(FLAGS_prompt, "TEXT"), Text(FLAGS_prompt_file, "FILE|-"), Text(FLAGS_ids, "LIST"),
+                     Text(FLAGS_stop_text, "TEXT").As("stop"), Integer(FLAGS_texts, "K", 1), Ranks(), Backend()});
   verb.examples = {"mslua generate recipes/char_gpt.lua data_path=/data/tinyshakespeare --prompt the --max-new 300",
                    "mslua generate /models/gpt2 --ids 1,2,3 --temperature 0.8 --top-k 50 --max-new 20",
                    "mslua generate /models/gpt2 --ids 1,2,3 --temperature 0 --json"};

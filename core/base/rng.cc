@@ -34,7 +34,8 @@ inline Words PhiloxWords(uint64_t seed, uint64_t stream, uint64_t index) {
   return {c0, c1, c2, c3};
 }
 
-float ToUnit(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
+// Through int32_t, which vectors of every machine convert.
+inline float ToUnit(uint32_t word) { return static_cast<float>(static_cast<int32_t>(word >> 8)) * 0x1p-24f; }
 
 // Fills come in groups of blocks whose loops the compiler turns into vector instructions. Nothing but operations that
 // IEEE 754 defines to the last bit, none contracted, so that every machine makes the same numbers.
@@ -111,15 +112,23 @@ MSLUA_VECTORS void NormalBlocks(const uint32_t (*words)[kBlocks], float (*number
   for (int j = 0; j < kBlocks; ++j) BoxMuller(words[2][j], words[3][j], &numbers[2][j], &numbers[3][j]);
 }
 
-#if !defined(__clang__)
-#pragma GCC pop_options
-#endif
-
-void UniformBlocks(const uint32_t (*words)[kBlocks], float (*numbers)[kBlocks]) {
+MSLUA_VECTORS void UniformBlocks(const uint32_t (*words)[kBlocks], float (*numbers)[kBlocks]) {
   for (int w = 0; w < 4; ++w) {
     for (int j = 0; j < kBlocks; ++j) numbers[w][j] = ToUnit(words[w][j]);
   }
 }
+
+// Number w of block j is element 4 j + w.
+MSLUA_VECTORS void Interleave(const float (*numbers)[kBlocks], float* out) {
+  for (int j = 0; j < kBlocks; ++j) {
+    out[4 * j] = numbers[0][j], out[4 * j + 1] = numbers[1][j], out[4 * j + 2] = numbers[2][j],
+            out[4 * j + 3] = numbers[3][j];
+  }
+}
+
+#if !defined(__clang__)
+#pragma GCC pop_options
+#endif
 
 // Elements [begin, begin + n) of the sequence that `make` makes of the words of blocks.
 template <typename Make>
@@ -130,7 +139,13 @@ void FillBlocks(uint64_t seed, uint64_t stream, uint64_t begin, uint64_t n, floa
     PhiloxBlocks(seed, stream, at / 4, words);
     make(words, numbers);
     const uint64_t from = std::max(at, begin), to = std::min(at + kWords, begin + n);
-    for (uint64_t i = from; i < to; ++i) out[i - begin] = numbers[i % 4][(i - at) / 4];
+    if (to - from == kWords) {
+      Interleave(numbers, out + (at - begin));
+    } else {
+      float group[kWords];
+      Interleave(numbers, group);
+      std::copy(group + (from - at), group + (to - at), out + (from - begin));
+    }
   }
 }
 

@@ -12,7 +12,8 @@ local bind_save = args.signature("save_checkpoint", {
   { "save_obj", "cell|table|list", required = true }, { "ckpt_file_name", "string", required = true },
 })
 
---- Saves a network's parameters and states, or a table name -> tensor, at a path. (save_obj, ckpt_file_name)
+--- Saves a network's parameters and states, or a table name -> tensor, as a folder, or as one file when the name ends
+--- in .safetensors or .npz (NumPy's, where bf16 is f32; load_checkpoint does not read it). (save_obj, ckpt_file_name)
 function M.save_checkpoint(...)
   local a = bind_save(...)
   local values = a.save_obj

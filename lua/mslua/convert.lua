@@ -66,16 +66,16 @@ function M.merge_lora(base, adapter, to)
 end
 
 --- Writes the weights of `from`, a checkpoint, a run folder or a folder as Hugging Face has it, as `to`: form "hf" is
---- such a folder, "safetensors" one file with the names that parameters have here, "peft" a folder with the adapters of
---- nn.LoRA. Gives the exit code.
+--- such a folder, "safetensors" and "npz" (NumPy's, where bf16 is f32) are one file with the names that parameters have
+--- here, "peft" is a folder with the adapters of nn.LoRA. Gives the exit code.
 ---@param from string
 ---@param to string
----@param form "hf"|"safetensors"|"peft"
+---@param form "hf"|"safetensors"|"npz"|"peft"
 function M.convert(from, to, form)
   local folder = pretrained.is_folder(from)
-  if form == "safetensors" then
-    if not to:find "%.safetensors$" then
-      errors.fail("ckpt convert: %s: expected a name that ends in .safetensors", to)
+  if form == "safetensors" or form == "npz" then
+    if not to:find("%." .. form .. "$") then
+      errors.fail("ckpt convert: %s: expected a name that ends in .%s", to, form)
     end
     local values = {}
     if folder then
@@ -89,6 +89,7 @@ function M.convert(from, to, form)
   check_folder("convert", to)
   local net = folder and pretrained.from_pretrained(from) or network_of(from)
   if form == "peft" then peft.save_adapter(net, to) else pretrained.save_pretrained(net, to) end
+  if not folder then pretrained.copy_companions(config_of(from):match "^(.*)/", to) end
   return 0
 end
 

@@ -94,7 +94,10 @@ function M.run(recipe, model, load)
     graph = graphs[1], other = graphs[2], path = path, dtype = dtypes[core.options.dtype],
     metadata = metadata_of(recipe, base, step),
   }
-  print(("%s: %d operators, %.2f MiB of weights"):format(path, count, bytes / 2 ^ 20))
+  local tokenizer = recipe.tokenizer and recipe:make_tokenizer()
+  if tokenizer then tokenizer:save(path:match "^(.*)/" or ".") end
+  print(("%s: %d operators, %.2f MiB of weights%s"):format(path, count, bytes / 2 ^ 20,
+    tokenizer and "; the tokenizer's files are beside it" or ""))
   return 0
 end
 

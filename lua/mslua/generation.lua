@@ -180,6 +180,71 @@ local function check_prompts(net, rows, vocab)
   end
 end
 
+local M = { fields = fields }
+
+-- The numbers of the draws that rows `own` of all `rows` have: float32 [1, #own, 1] for each of `count` tokens.
+local function draws_of(count, rows, own, seed)
+  local draws = core.rand({ count, rows, 1 }, "float32", ("generate.%d"):format(seed))
+  if #own == rows then return draws end
+  local list = draws:totable()
+  for i, row in ipairs(list) do
+    list[i] = {}
+    for k, r in ipairs(own) do list[i][k] = row[r] end
+  end
+  return core.tensor(list, "float32")
+end
+
+--- Continues rows `own` (default: all) of `rows`, lists of token ids, each as with all of them: gives their lists by
+--- the rows' numbers. `how`: the arguments of net:generate.
+---@param net table a Cell
+---@param rows integer[][]
+---@param how table
+---@param own? integer[]
+---@return table<integer, integer[]>
+function M.continue(net, rows, how, own)
+  local a = bind(how)
+  if not own then
+    own = {}
+    for r in ipairs(rows) do own[r] = r end
+  end
+  if not net.block then
+    errors.fail("generate: %s has no field block, the most tokens of a sequence: it does not generate", net.class_name)
+  end
+  check_prompts(net, rows, net.config and net.config.vocab)
+  if #own == 0 then return {} end
+  local stops, longest = {}, 0
+  for _, id in ipairs(a.stop_ids) do stops[id] = true end
+  local texts, lengths, out, ended, left = {}, {}, {}, {}, #own
+  for k, r in ipairs(own) do
+    texts[k], out[r], lengths[k] = { unpack(rows[r]) }, { unpack(rows[r]) }, #rows[r]
+    longest = math.max(longest, lengths[k])
+  end
+  local run = generator(net, #own, net.block, a)
+  if a.repetition_penalty ~= 1 then run:remember(texts, longest + a.count) end
+  local draws = draws_of(a.count, #rows, own, a.seed)
+  for i = 1, a.count do
+    local found
+    local window = i == 1 and lengths or run:window()
+    if window then
+      found = run:prefill(texts, window, draws[i])
+    else
+      found = run:step(texts, draws[i])
+    end
+    for k, id in ipairs(found) do
+      table.insert(texts[k], id)
+      run:see(k, id)
+      if not ended[k] then
+        table.insert(out[own[k]], id)
+        if stops[id] or (a.on_token and a.on_token(own[k], id)) then
+          ended[k], left = true, left - 1
+        end
+      end
+    end
+    if left == 0 then break end
+  end
+  return out
+end
+
 --- Continues sequences: `ids` is a list of token ids, or a list of such lists, of unequal lengths too; gives the same
 --- with up to `count` tokens behind. temperature: of the softmax, 0 takes the most likely token; top_k: from so many of
 --- the most likely (0: all); top_p: from the fewest that have this probability together; repetition_penalty: above 1,
@@ -195,46 +260,9 @@ function Cell:generate(ids, ...)
   if type(ids) ~= "table" or #ids == 0 then
     errors.fail("generate: expected a list of token ids, or a list of lists, got %s", errors.show(ids))
   end
-  if not self.block then
-    errors.fail("generate: %s has no field block, the most tokens of a sequence: it does not generate", self.class_name)
-  end
   local many = type(ids[1]) == "table"
-  local rows, ended = {}, {}
-  for r, row in ipairs(many and ids or { ids }) do rows[r] = { unpack(row) } end
-  check_prompts(self, rows, self.config and self.config.vocab)
-  local stops = {}
-  for _, id in ipairs(a.stop_ids) do stops[id] = true end
-  local n, block = #rows, self.block
-  local run = generator(self, n, block, a)
-  if a.repetition_penalty ~= 1 then
-    local longest = 0
-    for _, row in ipairs(rows) do longest = math.max(longest, #row) end
-    run:remember(rows, longest + a.count)
-  end
-  local draws = core.rand({ a.count, n, 1 }, "float32", ("generate.%d"):format(a.seed))
-  local out, lengths, left = {}, {}, n
-  for r, row in ipairs(rows) do out[r], lengths[r] = { unpack(row) }, #row end
-  for i = 1, a.count do
-    local found
-    local window = i == 1 and lengths or run:window()
-    if window then
-      found = run:prefill(rows, window, draws[i])
-    else
-      found = run:step(rows, draws[i])
-    end
-    for r, id in ipairs(found) do
-      table.insert(rows[r], id)
-      run:see(r, id)
-      if not ended[r] then
-        table.insert(out[r], id)
-        if stops[id] or (a.on_token and a.on_token(r, id)) then
-          ended[r], left = true, left - 1
-        end
-      end
-    end
-    if left == 0 then break end
-  end
+  local out = M.continue(self, many and ids or { ids }, a)
   return many and out or out[1]
 end
 
-return fields
+return M

@@ -427,7 +427,10 @@ function M.write_json(path, value) write_text(path, json(value, "") .. "\n") end
 local COMPANIONS = { "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json", "merges.txt",
   "vocab.txt", "tokenizer.model", "generation_config.json", "preprocessor_config.json", "chat_template.jinja" }
 
-local function copy_companions(from, to)
+--- Copies the tokenizer's files, and others that belong to a network, from one folder into another.
+---@param from string
+---@param to string
+function M.copy_companions(from, to)
   if from == to then return end
   for _, name in ipairs(COMPANIONS) do
     local file = io.open(from .. "/" .. name, "rb")
@@ -509,7 +512,7 @@ function M.save_pretrained(...)
   config.model_type, config.torch_dtype = family.model_type, a.dtype or dtype
   M.write_json(dir .. "/config.json", config)
   write_tensors(dir, tensors, a.shard_bytes)
-  if from then copy_companions(from.folder, dir) end
+  if from then M.copy_companions(from.folder, dir) end
 end
 
 return M

@@ -14,6 +14,8 @@ local locate = require "mslua.locate"
 local parallel_context = require "mslua.parallel_context"
 local params = require "mslua.params"
 local several = require "mslua.steps"
+local text_source = require "mslua.text_source"
+require "mslua.text.tokenizer"
 
 local M = {}
 
@@ -81,6 +83,7 @@ M.fields = {
   { "input", "list", check = inputs_problem },
   { "network", "function|cell", required = true },
   { "weights", "string" },
+  { "tokenizer", "tokenizer|function" },
   { "loss", "loss" },
   { "labels", "strings" },
   { "optimizer", "optimizer|function" },
@@ -413,6 +416,15 @@ end
 function Recipe:make_dataset(name)
   if self[name] == nil then return nil end
   return checked(self, name, "dataset")
+end
+
+--- The tokenizer that goes with the network: the recipe's, else that of the folder which a TextDataset reads; nil:
+--- there is none.
+---@param dataset? mslua.Dataset
+function Recipe:make_tokenizer(dataset)
+  if self.tokenizer then return checked(self, "tokenizer", "tokenizer") end
+  local tokens = text_source.of_dataset(dataset)
+  return tokens and tokens.tokenizer
 end
 
 --- The columns of a batch as `input` describes them, as a dataset's schema() does; nil when the recipe has none.

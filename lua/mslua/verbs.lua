@@ -5,9 +5,11 @@ local core = require "mslua.core"
 local convert = require "mslua.convert"
 local errors = require "mslua.errors"
 local files = require "mslua.files"
+local generation = require "mslua.generation"
 local image = require "mslua.image"
 local literal = require "mslua.literal"
 local notice = require "mslua.notice"
+local ops = require "mslua.ops"
 local checkpoint = require "mslua.checkpoint"
 local params = require "mslua.params"
 local parallel_context = require "mslua.parallel_context"
@@ -73,7 +75,7 @@ local function model_of(recipe, steps)
 end
 
 -- The recipe's own callbacks, and those that its tables and the command line ask for.
-local function callbacks_of(recipe, eval_dataset)
+local function callbacks_of(recipe, dataset, eval_dataset)
   local list, flags = {}, core.options
   local every = flags.log_every or 1
   for i, callback in ipairs(recipe.callbacks) do
@@ -101,6 +103,8 @@ local function callbacks_of(recipe, eval_dataset)
   local stopping = recipe.train.early_stopping
   if stopping then list[#list + 1] = callbacks.EarlyStopping(stopping) end
   if recipe.samples then list[#list + 1] = callbacks.SampleImages(recipe.samples) end
+  local tokenizer = recipe:make_tokenizer(dataset)
+  if tokenizer then list[#list + 1] = callbacks.SaveTokenizer(tokenizer) end
   local plateau = recipe.train.reduce_lr_on_plateau
   if plateau then list[#list + 1] = callbacks.ReduceLROnPlateau(plateau) end
   return list
@@ -166,7 +170,7 @@ local function train(recipe)
   start_from(recipe, model.network)
   local a = step_options(recipe)
   a[1], a[2] = epochs, dataset
-  a.callbacks, a.max_steps = callbacks_of(recipe, eval_dataset), flags.fast_dev_run or flags.max_steps or most
+  a.callbacks, a.max_steps = callbacks_of(recipe, dataset, eval_dataset), flags.fast_dev_run or flags.max_steps or most
   a.metrics_limit, a.config = recipe.train.metrics_limit, recipe:config_text()
   return model:train(a)
 end
@@ -359,12 +363,14 @@ local function generating()
   local net = recipe:make_network()
   net:_as_root()
   load_weights(recipe, net)
-  if net.translation then
-    local tokenizer = net.translation.tokenizer
+  local tokenizer = recipe.tokenizer and (net.translation or not flags.ids) and recipe:make_tokenizer()
+    or net.translation and net.translation.tokenizer
+  if tokenizer then
     return net, {
+      tokenizer = tokenizer,
       encode = function(s) return (tokenizer:encode { text = s, add_special_tokens = false }) end,
       decode = function(ids) return tokenizer:decode(ids) end,
-    }, { net.translation.stop }
+    }, net.translation and { net.translation.stop } or {}
   end
   return net, not flags.ids and text_source.of_dataset(recipe:make_dataset "dataset") or nil, {}
 end
@@ -433,31 +439,64 @@ local function check_sampling()
   if penalty <= 0 then params.usage_error("--repetition-penalty: expected a number above 0, got %g", penalty) end
 end
 
+-- The ids that all ranks drew, by text, on each of them. `drawn` has those of texts rank + 1, rank + 1 + ranks and so
+-- on, each at most `most`.
+local function gathered(drawn, texts, most)
+  local ranks, mine = core.options.ranks, {}
+  for k = 1, math.ceil(texts / ranks) do
+    local ids = drawn[core.options.rank + 1 + (k - 1) * ranks] or {}
+    mine[k] = { #ids, unpack(ids) }
+    for i = #ids + 2, most + 1 do mine[k][i] = 0 end
+  end
+  local all = {}
+  for rank, lists in ipairs(ops.AllGather()(core.tensor({ mine }, "int32")):totable()) do
+    for k, list in ipairs(lists) do
+      local ids = {}
+      for i = 1, list[1] do ids[i] = list[i + 1] end
+      all[rank + (k - 1) * ranks] = ids
+    end
+  end
+  return all
+end
+
+-- Up to --max-new ids behind `prompt` for each of --texts texts, which ranks share.
+local function draw_texts(net, tokens, prompt, stop_ids)
+  local flags, ranks = core.options, core.options.ranks
+  local rows, drawn, own = {}, {}, {}
+  for r = 1, flags.texts do rows[r], drawn[r] = prompt, {} end
+  for r = core.options.rank + 1, flags.texts, ranks do own[#own + 1] = r end
+  generation.continue(net, rows, {
+    count = flags.max_new, temperature = flags.temperature, top_k = flags.top_k, top_p = flags.top_p,
+    repetition_penalty = flags.repetition_penalty, seed = flags.draws_seed, stop_ids = stop_ids,
+    on_token = function(r, id)
+      table.insert(drawn[r], id)
+      return flags.stop and tokens.decode(drawn[r]):find(flags.stop, 1, true) ~= nil
+    end,
+  }, own)
+  return ranks == 1 and drawn or gathered(drawn, flags.texts, flags.max_new)
+end
+
 --- `mslua generate RECIPE|DIR`: texts that continue a prompt.
 function M.generate()
   local flags = core.options
   check_sampling()
+  if flags.ranks > 1 and flags.prompt_file == "-" then
+    params.usage_error "--prompt-file -: ranks have no standard input: give the text as a file, or leave out -n"
+  end
   local net, tokens, stop_ids = generating()
   if flags.stop and not tokens then params.usage_error "--stop is a text, and there is no tokenizer" end
   local prompt = prompt_ids(tokens)
-  if net.translation then return translate(net, tokens, prompt) end
-  local rows, drawn, cut = {}, {}, {}
-  for r = 1, flags.texts do rows[r], drawn[r] = prompt, {} end
-  local function on_token(r, id)
-    table.insert(drawn[r], id)
-    if not flags.stop then return false end
-    local text = tokens.decode(drawn[r])
-    local at = text:find(flags.stop, 1, true)
-    cut[r] = at and text:sub(1, at - 1)
-    return at ~= nil
+  if net.translation then
+    if flags.ranks > 1 then params.usage_error("%s translates one text: leave out -n", flags.file) end
+    return translate(net, tokens, prompt)
   end
-  net:generate(rows, {
-    count = flags.max_new, temperature = flags.temperature, top_k = flags.top_k, top_p = flags.top_p,
-    repetition_penalty = flags.repetition_penalty, seed = flags.draws_seed, stop_ids = stop_ids, on_token = on_token,
-  })
+  local drawn = draw_texts(net, tokens, prompt, stop_ids)
+  if not core.speaks() then return 0 end
   local before = tokens and tokens.decode(prompt)
   for r = 1, flags.texts do
-    local text = tokens and (cut[r] or tokens.decode(drawn[r]))
+    local text = tokens and tokens.decode(drawn[r])
+    local at = flags.stop and text:find(flags.stop, 1, true)
+    if at then text = text:sub(1, at - 1) end
     if flags.json then
       print(('{"prompt_ids": [%s], "ids": [%s]%s}'):format(table.concat(prompt, ", "), table.concat(drawn[r], ", "),
         text and (', "prompt": %s, "text": %s'):format(literal.json_string(before), literal.json_string(text)) or ""))

@@ -1,6 +1,6 @@
 // Every operator on the emulated device: each sample in each element type that the operator allows, and on larger
 // tensors, against the reference in f64: by its text, and by a library's kernel where there is one.
-// MSLUA_TEST_EVERY=N: every N-th call alone, for sanitizers.
+// MSLUA_TEST_EVERY=N: every N-th call alone, for sanitizers. MSLUA_TEST_ONLY=TEXT: calls whose names have this text.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -64,6 +65,10 @@ StatusOr<std::vector<Memory>> RunOn(Device* device, DeviceStream& stream, const 
 }
 
 std::vector<DeviceCall> SomeOf(std::vector<DeviceCall> calls) {
+  if (const char* const only = getenv("MSLUA_TEST_ONLY")) {
+    const auto other = [only](const DeviceCall& c) { return !absl::StrContains(c.name, only); };
+    calls.erase(std::remove_if(calls.begin(), calls.end(), other), calls.end());
+  }
   const char* const every = getenv("MSLUA_TEST_EVERY");
   int n = 1;
   if (every == nullptr || !absl::SimpleAtoi(every, &n) || n < 2) return calls;

@@ -331,6 +331,9 @@ ROWS = {
     "generate --seed": (GENERATE, ["--seed", "7"], differs),
     "generate --stop": (UNPROMPTED + ["--ids", "3"], ["--stop", "x"], says("--stop is a text", 2)),
     "generate --texts": (GENERATE, ["--texts", "3"], lambda b, w: w.code == 0 and len(w.out) > 2 * len(b.out)),
+    "generate -n": (GENERATE + ["--texts", "3"], ["-n", "2"], lambda b, w: b.code == w.code == 0 and w.out == b.out
+                    and "rank 0 of 2" in w.err),
+    "generate --backend": (GENERATE + ["-n", "2"], ["--backend", "mpi"], lambda b, w: b.code == 0 and w.code != 0),
     "generate --preset": (["generate", "letters.lua", "data_path=words", "--prompt", "the"], ["--preset", "smoke"],
                           lambda b, w: b.code != 0 and w.code == 0),
     "generate --json": (GENERATE, ["--json"], is_json),

@@ -80,6 +80,7 @@ def first_loss(text):
 def translation():
     make_pairs("pairs")
     smoke("train", "transformer_en_de", "data_path=pairs", "--out", "translate")
+    assert os.path.isfile("translate/tokenizer.json"), os.listdir("translate")
     smoke("verify", "transformer_en_de", "data_path=pairs", says="bleu above 40")
     said = smoke("generate", "transformer_en_de", "data_path=pairs", "--ckpt", "translate", "--prompt",
                  "a red dog sees a big car.")
@@ -104,12 +105,22 @@ def bert():
     smoke("verify", "bert_mlm", "data_path=news", says="met")
     os.mkdir("bert")
     run("ckpt", "convert", "mlm", "bert")
+    for folder in ("mlm", "bert"):
+        with open(folder + "/tokenizer.json") as f:
+            assert '"WordPiece"' in f.read(), folder
     fresh = smoke("verify", "bert_classify", "data_path=news", says="met")
     tuned = smoke("verify", "bert_classify", "data_path=news", "weights=bert",
                   says="starting from the weights of bert")
-    assert "initial values stay: classifier" in tuned, tuned
+    assert "initial values stay: pooler.weight, pooler.bias, classifier.weight, classifier.bias" in tuned, tuned
     assert fresh != tuned
-    smoke("train", "bert_classify", "data_path=news", "weights=bert", "dim=64", code=2, says="words.embedding_table")
+    smoke("train", "bert_classify", "data_path=news", "epochs=1", "--out", "sorted")
+    os.mkdir("exported")
+    smoke("export", "bert_classify", "exported/sorted.onnx", "data_path=news", "--ckpt", "sorted",
+          says="the tokenizer's files are beside it")
+    with open("exported/tokenizer.json") as f, open("bert/tokenizer.json") as g:
+        assert f.read() == g.read()
+    smoke("train", "bert_classify", "data_path=news", "weights=bert", "dim=64", code=2,
+          says="word_embeddings.weight is")
     put("bad/train.csv", '"1","a","b"\n"7","c","d"\n')
     smoke("train", "bert_classify", "data_path=bad", code=2,
           says="bad/train.csv: record 2: expected a class from 1 to 4 and texts, got \"7\"")
@@ -128,6 +139,13 @@ def lora():
     fresh = smoke("verify", "llama_lora", "data_path=news", says="met")
     smoke("verify", "llama_lora", "data_path=news", "weights=base", says="met")
     more = smoke("train", "llama_lora", "data_path=news", "weights=base", "--out", "adapted")
+    os.mkdir("adapter")
+    run("ckpt", "convert", "adapted", "adapter", "--to", "peft")
+    for folder in ("llama", "adapted", "adapter"):
+        with open(folder + "/tokenizer.json") as f, open("base/tokenizer.json") as g:
+            assert f.read() == g.read(), folder
+    smoke("generate", "llama_lora", "data_path=news", "weights=base", "--ckpt", "adapted", "--prompt", "the",
+          says="the")
     assert first_loss(more) != first_loss(fresh)
     files = [os.path.join(folder, name) for folder, _, names in os.walk("adapted/ckpt") for name in names]
     saved = max(os.path.getsize(f) for f in files if f.endswith(".safetensors"))

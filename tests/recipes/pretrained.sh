@@ -1,8 +1,8 @@
 #!/bin/bash
 # Folders in the form of Hugging Face as users give them to commands, and what is wrong with some:
-# pretrained.sh MSLUA hf.py
+# pretrained.sh MSLUA hf.py npz_is.py
 set -u
-mslua=$PWD/$1 writer=$PWD/$2
+mslua=$PWD/$1 writer=$PWD/$2 npz_is=$PWD/$3
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
@@ -38,6 +38,19 @@ expect "the same tokens" 0 "$wanted" "$mslua" generate out --ids 5 --temperature
 grep -q '"format": *"pt"' out/model.safetensors || { echo "convert: no format pt"; failed=1; }
 expect "convert to safetensors" 0 "" "$mslua" ckpt convert good good.safetensors --to safetensors
 expect "our names" 0 "blocks.1.ln1.gamma" "$mslua" ckpt show good.safetensors
+expect "convert to npz" 0 "" "$mslua" ckpt convert good good.npz --to npz
+expect "arrays of numbers" 0 "28 arrays are the tensors" python3 "$npz_is" good.npz good.safetensors
+cat >types.lua <<'LUA'
+local ms = require "mslua"
+local values = { scalar = ms.Tensor(3.25, ms.float16), ["a/b"] = ms.zeros { 2, 0, 3 } }
+for _, dtype in ipairs { "float64", "bfloat16", "int32", "int64", "uint8" } do
+  values[dtype] = ms.Tensor({ 1, 2, 3 }, dtype)
+end
+for _, form in ipairs { "npz", "safetensors" } do ms.save_checkpoint(values, "types." .. form) end
+LUA
+expect "types in an npz" 0 "" "$mslua" run types.lua
+expect "arrays of each type" 0 "7 arrays are the tensors" python3 "$npz_is" types.npz types.safetensors
+expect "another ending" 2 "expected a name that ends in .npz" "$mslua" ckpt convert good good.np --to npz
 
 # --- a recipe that starts from a folder, its run as a folder, and text from it
 mkdir text

@@ -44,6 +44,16 @@ HWY_INLINE float SumOfExp(const T* x, int64_t size, float shift) {
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
+// The sum of shift - x.
+template <class T>
+HWY_INLINE float SumBelow(const T* x, int64_t size, float shift) {
+  const F32 d;
+  const V32 from = hn::Set(d, shift);
+  V32 sum = hn::Zero(d);
+  ForEachVector(size, [&](int64_t i, size_t n) { sum = hn::Add(sum, Pad(hn::Sub(from, LoadN(x + i, n)), n, 0)); });
+  return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
 // Rows [begin, end) of [rows, size].
 template <class T>
 void Softmax(bool log, const T* x, T* y, int64_t size, int64_t begin, int64_t end) {
@@ -76,13 +86,13 @@ void LogSumExp(const T* x, float* lse, float* low, int64_t size, int64_t begin, 
   }
 }
 
-// dx = exp(x - lse - low) * scale, for one row.
+// dx = (exp(x - lse - low) - each) * scale, for one row.
 template <class T>
-void ScaledSoftmax(const T* x, float lse, float low, float scale, T* dx, int64_t size) {
+void ScaledSoftmax(const T* x, float lse, float low, float each, float scale, T* dx, int64_t size) {
   const F32 d;
-  const V32 shift = hn::Set(d, lse), rest = hn::Set(d, low), s = hn::Set(d, scale);
+  const V32 shift = hn::Set(d, lse), rest = hn::Set(d, low), e = hn::Set(d, each), s = hn::Set(d, scale);
   ForEachVector(size, [&](int64_t i, size_t n) {
-    StoreN(hn::Mul(Exp(hn::Sub(hn::Sub(LoadN(x + i, n), shift), rest)), s), dx + i, n);
+    StoreN(hn::Mul(hn::Sub(Exp(hn::Sub(hn::Sub(LoadN(x + i, n), shift), rest)), e), s), dx + i, n);
   });
 }
 
@@ -98,12 +108,14 @@ void LogSumExpF32(const float* x, float* lse, float* low, int64_t size, int64_t 
 void LogSumExpBF16(const BF16* x, float* lse, float* low, int64_t size, int64_t begin, int64_t end) {
   LogSumExp(x, lse, low, size, begin, end);
 }
-void ScaledSoftmaxF32(const float* x, float lse, float low, float scale, float* dx, int64_t size) {
-  ScaledSoftmax(x, lse, low, scale, dx, size);
+void ScaledSoftmaxF32(const float* x, float lse, float low, float each, float scale, float* dx, int64_t size) {
+  ScaledSoftmax(x, lse, low, each, scale, dx, size);
 }
-void ScaledSoftmaxBF16(const BF16* x, float lse, float low, float scale, BF16* dx, int64_t size) {
-  ScaledSoftmax(x, lse, low, scale, dx, size);
+void ScaledSoftmaxBF16(const BF16* x, float lse, float low, float each, float scale, BF16* dx, int64_t size) {
+  ScaledSoftmax(x, lse, low, each, scale, dx, size);
 }
+float SumBelowF32(const float* x, int64_t size, float shift) { return SumBelow(x, size, shift); }
+float SumBelowBF16(const BF16* x, int64_t size, float shift) { return SumBelow(x, size, shift); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace mslua
@@ -118,6 +130,8 @@ HWY_EXPORT(LogSumExpF32);
 HWY_EXPORT(LogSumExpBF16);
 HWY_EXPORT(ScaledSoftmaxF32);
 HWY_EXPORT(ScaledSoftmaxBF16);
+HWY_EXPORT(SumBelowF32);
+HWY_EXPORT(SumBelowBF16);
 
 namespace {
 
@@ -135,12 +149,14 @@ void RowsLse(const float* x, float* lse, float* low, int64_t size, int64_t b, in
 void RowsLse(const BF16* x, float* lse, float* low, int64_t size, int64_t b, int64_t e) {
   HWY_DYNAMIC_DISPATCH(LogSumExpBF16)(x, lse, low, size, b, e);
 }
-void RowGrad(const float* x, float lse, float low, float scale, float* dx, int64_t size) {
-  HWY_DYNAMIC_DISPATCH(ScaledSoftmaxF32)(x, lse, low, scale, dx, size);
+void RowGrad(const float* x, float lse, float low, float each, float scale, float* dx, int64_t size) {
+  HWY_DYNAMIC_DISPATCH(ScaledSoftmaxF32)(x, lse, low, each, scale, dx, size);
 }
-void RowGrad(const BF16* x, float lse, float low, float scale, BF16* dx, int64_t size) {
-  HWY_DYNAMIC_DISPATCH(ScaledSoftmaxBF16)(x, lse, low, scale, dx, size);
+void RowGrad(const BF16* x, float lse, float low, float each, float scale, BF16* dx, int64_t size) {
+  HWY_DYNAMIC_DISPATCH(ScaledSoftmaxBF16)(x, lse, low, each, scale, dx, size);
 }
+float RowBelow(const float* x, int64_t size, float shift) { return HWY_DYNAMIC_DISPATCH(SumBelowF32)(x, size, shift); }
+float RowBelow(const BF16* x, int64_t size, float shift) { return HWY_DYNAMIC_DISPATCH(SumBelowBF16)(x, size, shift); }
 
 int64_t LabelAt(DType t, const void* labels, int64_t i) {
   return t == DType::kI32 ? static_cast<const int32_t*>(labels)[i] : static_cast<const int64_t*>(labels)[i];
@@ -165,9 +181,12 @@ class SoftmaxKernel : public Kernel {
 struct CrossEntropySizes {
   int64_t records, classes, ignore;
   DType labels;
+  float each;  // of the label, what smoothing gives to each class
 
   static CrossEntropySizes Of(const OpSpec& s) {
-    return {s.inputs[1].elements(), s.inputs[0].shape.back(), s.attrs.Int("ignore_index"), s.inputs[1].dtype};
+    const int64_t classes = s.inputs[0].shape.back();
+    return {s.inputs[1].elements(), classes, s.attrs.Int("ignore_index"), s.inputs[1].dtype,
+            static_cast<float>(s.attrs.Float("label_smoothing") / static_cast<double>(classes))};
   }
 };
 
@@ -184,7 +203,10 @@ class CrossEntropyKernel : public Kernel {
       RowsLse(x, lse, low, s_.classes, begin, end);
       for (int64_t i = begin; i < end; ++i) {
         const int64_t label = LabelAt(s_.labels, b.inputs[1], i);
-        loss[i] = label == s_.ignore ? 0 : lse[i] - static_cast<float>(x[i * s_.classes + label]) + low[i];
+        const T* row = x + i * s_.classes;
+        loss[i] = label == s_.ignore ? 0 : lse[i] - static_cast<float>(row[label]) + low[i];
+        if (label != s_.ignore && s_.each > 0)
+          loss[i] += RowBelow(row, s_.classes, static_cast<float>(row[label])) * s_.each;
       }
     });
     return absl::OkStatus();
@@ -204,6 +226,7 @@ class CrossEntropyGradKernel : public Kernel {
     const float *lse = static_cast<const float*>(b.inputs[2]), *low = static_cast<const float*>(b.inputs[3]),
                 *dloss = static_cast<const float*>(b.inputs[4]);
     T* dx = static_cast<T*>(b.outputs[0]);
+    const float of_label = 1 - s_.each * static_cast<float>(s_.classes - 1);
     ParallelFor(s_.records, kGrain / (s_.classes + 1) + 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t label = LabelAt(s_.labels, b.inputs[1], i);
@@ -211,8 +234,8 @@ class CrossEntropyGradKernel : public Kernel {
         // Where dx is x's own memory the label's logit is gone after the row.
         const int64_t at = i * s_.classes + (label == s_.ignore ? 0 : label);
         const float p = std::exp(static_cast<float>(x[at]) - lse[i] - low[i]);
-        RowGrad(x + i * s_.classes, lse[i], low[i], scale, dx + i * s_.classes, s_.classes);
-        if (label != s_.ignore) dx[at] = static_cast<T>((p - 1) * scale);
+        RowGrad(x + i * s_.classes, lse[i], low[i], s_.each, scale, dx + i * s_.classes, s_.classes);
+        if (label != s_.ignore) dx[at] = static_cast<T>((p - of_label) * scale);
       }
     });
     return absl::OkStatus();

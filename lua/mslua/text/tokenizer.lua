@@ -6,6 +6,7 @@ local core = require "mslua.core"
 local errors = require "mslua.errors"
 
 local Tokenizer = class.Object:extend "Tokenizer"
+args.kind("tokenizer", function(v) return class.is(v, Tokenizer) end, "a ms.text.Tokenizer")
 
 local bind = args.signature("Tokenizer", { { "path", "string", required = true } })
 

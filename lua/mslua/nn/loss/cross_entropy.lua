@@ -23,12 +23,10 @@ end
 -- The losses of all labels, [n * ..], and 1 for each that counts.
 function CrossEntropyLoss:each(logits, labels)
   logits, labels = loss.flat(logits, labels, true)
-  local losses = (ops.sparse_softmax_cross_entropy(logits, labels, { ignore_index = self.ignore_index }))
+  local losses = (ops.sparse_softmax_cross_entropy(logits, labels, {
+    ignore_index = self.ignore_index, label_smoothing = self.label_smoothing,
+  }))
   local counts = ops.cast(ops.not_equal(labels, self.ignore_index), losses.dtype)
-  if self.label_smoothing > 0 then
-    local spread = ops.reduce_mean(ops.log_softmax(ops.cast(logits, losses.dtype), -1), { 2 })
-    losses = losses * (1 - self.label_smoothing) - spread * counts * self.label_smoothing
-  end
   return losses, counts
 end
 
