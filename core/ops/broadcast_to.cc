@@ -1,4 +1,8 @@
+#include <algorithm>
+#include <cstring>
+
 #include "absl/strings/str_cat.h"
+#include "core/base/parallel_for.h"
 #include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
 #include "core/op/elementwise.h"
@@ -30,6 +34,87 @@ std::vector<Value> BroadcastGrad(GradContext& c) {
   return {Reshape(c.g, ReduceSum(c.g, c.dy[0], axes, true), from)};
 }
 
+// The result as runs: the innermost dimensions of one kind are a run, those of the other kind around them make runs of
+// one source or of neighbours, and the rest is walked through.
+template <class T>
+class CopyRuns : public Kernel {
+ public:
+  explicit CopyRuns(const OpSpec& s) {
+    const Shape &from = s.inputs[0].shape, &to = s.outputs[0].shape;
+    const size_t lead = to.size() - from.size();
+    std::vector<bool> repeats;
+    for (size_t d = to.size(); d-- > 0;) {
+      const bool repeat = d < lead || (from[d - lead] == 1 && to[d] != 1);
+      if (to[d] == 1) continue;
+      if (!repeats.empty() && repeats.back() == repeat) {
+        sizes_.back() *= to[d];
+      } else {
+        sizes_.push_back(to[d]);
+        repeats.push_back(repeat);
+      }
+    }
+    while (sizes_.size() < 2) sizes_.push_back(1), repeats.push_back(repeats.empty() || !repeats.back());
+    fills_ = repeats[0];
+    int64_t stride = 1;
+    for (size_t k = 0; k < sizes_.size(); ++k) {
+      strides_.push_back(repeats[k] ? 0 : stride);
+      if (!repeats[k]) stride *= sizes_[k];
+    }
+    runs_ = s.outputs[0].elements() / std::max<int64_t>(1, sizes_[0]);
+  }
+
+  Status Run(const Buffers& b) override {
+    constexpr int64_t kGrain = 16384;  // elements that are worth a thread
+    const T* x = static_cast<const T*>(b.inputs[0]);
+    T* y = static_cast<T*>(b.outputs[0]);
+    const int64_t n = sizes_[0];
+    ParallelFor(runs_, std::max<int64_t>(1, kGrain / n), [&](int64_t begin, int64_t end) {
+      const T* from = nullptr;
+      for (int64_t run = begin, inner = begin % sizes_[1]; run < end; ++run) {
+        if (from == nullptr) from = x + SourceOf(run / sizes_[1]);
+        const T* source = from + inner * strides_[1];
+        if (fills_)
+          std::fill(y + run * n, y + (run + 1) * n, *source);
+        else
+          std::memcpy(y + run * n, source, static_cast<size_t>(n) * sizeof(T));
+        if (++inner == sizes_[1]) inner = 0, from = nullptr;
+      }
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  // Where place `outer` of the dimensions around the runs begins in x.
+  int64_t SourceOf(int64_t outer) const {
+    int64_t at = 0;
+    for (size_t k = 2; k < sizes_.size(); ++k) {
+      at += outer % sizes_[k] * strides_[k];
+      outer /= sizes_[k];
+    }
+    return at;
+  }
+
+  std::vector<int64_t> sizes_, strides_;  // from the innermost; kinds alternate
+  bool fills_ = false;                    // the innermost repeat one element
+  int64_t runs_ = 0;
+};
+
+FastKernel Runs() {
+  return {"runs", [](const OpSpec& s) { return s.outputs[0].elements() > 0; },
+          [](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> {
+            switch (SizeOf(s.inputs[0].dtype)) {
+              case 1:
+                return std::make_unique<CopyRuns<uint8_t>>(s);
+              case 2:
+                return std::make_unique<CopyRuns<uint16_t>>(s);
+              case 4:
+                return std::make_unique<CopyRuns<uint32_t>>(s);
+              default:
+                return std::make_unique<CopyRuns<uint64_t>>(s);
+            }
+          }};
+}
+
 }  // namespace
 
 MSLUA_OPERATOR(broadcast_to) {
@@ -58,12 +143,14 @@ MSLUA_OPERATOR(broadcast_to) {
     copy.results = {0};
     return EvaluateElementwise(copy, c.inputs, c.outputs);
   });
+  op.Fast(Runs());
   op.OnDevice([](const OpSpec& spec) {
     const std::string from = BroadcastIndex("i", spec.outputs[0].shape, spec.inputs[0].shape);
     return OneStep(EachElement(spec.outputs[0].elements(), absl::StrCat("  y0[i] = x0[", from, "];")));
   });
   op.AddSample({{{DType::kF32, {3, 1}}}, {{"shape", std::vector<int64_t>{2, 3, 4}}}});
   op.AddSample({{{DType::kF32, {}}}, {{"shape", std::vector<int64_t>{5}}}});
+  op.AddSample({{{DType::kF32, {2, 1, 3, 1}}}, {{"shape", std::vector<int64_t>{2, 4, 3, 5}}}});
   return {op};
 }
 

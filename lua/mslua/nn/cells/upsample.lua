@@ -19,7 +19,9 @@ function Upsample:init(...) self.scale = convolution.pair(bind(...).scale_factor
 function Upsample:construct(x)
   local n, c, h, w = unpack(x.shape)
   local p, q = unpack(self.scale)
-  local copies = ops.broadcast_to(ops.reshape(x, { n, c, h, 1, w, 1 }), { n, c, h, p, w, q })
+  -- One dimension after the other: the gradient adds along one of them at a time, which kernels are made for.
+  local wide = ops.broadcast_to(ops.reshape(x, { n, c, h, 1, w, 1 }), { n, c, h, 1, w, q })
+  local copies = ops.broadcast_to(ops.reshape(wide, { n, c, h, 1, w * q }), { n, c, h, p, w * q })
   return (ops.reshape(copies, { n, c, h * p, w * q }))
 end
 
