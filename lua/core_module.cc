@@ -29,6 +29,7 @@
 #include "lua/rank_lua.h"
 #include "lua/schedule_lua.h"
 #include "lua/stop_together.h"
+#include "lua/summary_lua.h"
 #include "lua/tensor_kind.h"
 #include "lua/tensor_lua.h"
 #include "lua/tensor_methods.h"
@@ -271,6 +272,7 @@ int OpenCoreModule(lua_State* L) {
   OpenTraining(L);
   OpenOnnx(L);
   OpenImages(L);
+  OpenSummaries(L);
   OpenOptimizers(L);
   OpenSchedules(L);
   OpenDatasets(L);

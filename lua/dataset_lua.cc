@@ -708,7 +708,11 @@ struct Iterator {
   std::unique_ptr<data::Loader> loader;
   int64_t epochs = 1;
   bool batched = false;
+  int64_t kept = 0;  // bytes of batches since the last collection
 };
+
+// A column of so many bytes becomes a tensor as it lies; a smaller one is copied to memory that others use again.
+constexpr int64_t kKeptBytes = 64 << 10;
 
 }  // namespace
 
@@ -728,13 +732,25 @@ StatusOr<int> NextBatch(lua_State* L, Session& session) {
       --it.epochs;
       continue;
     }
-    for (const TensorView& column : batch.columns) {
-      TensorType type = column.type;
+    int64_t kept = 0;
+    for (size_t k = 0; k < batch.columns.size(); ++k) {
+      TensorType type = batch.columns[k].type;
       // The tail of drop_remainder = false is as long as it is.
       if (it.batched) type.shape[0] = batch.valid;
+      if (batch.columns[k].type.bytes() >= kKeptBytes) {
+        kept += batch.columns[k].type.bytes();
+        PushObject<Tensor>(L, Tensor{type, it.loader->Keep(k)});
+        continue;
+      }
       ASSIGN_OR_RETURN(Tensor t, NewTensor(session.allocator(), type));
-      std::memcpy(t.data.get(), column.data, static_cast<size_t>(type.bytes()));
+      std::memcpy(t.data.get(), batch.columns[k].data, static_cast<size_t>(type.bytes()));
       PushObject<Tensor>(L, std::move(t));
+    }
+    it.kept += kept;
+    // Lua does not know how large its tensors are.
+    if (it.kept >= TensorAllocator::kPressure) {
+      it.kept = 0;
+      lua_gc(L, LUA_GCCOLLECT, 0);
     }
     return static_cast<int>(batch.columns.size());
   }

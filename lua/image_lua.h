@@ -1,11 +1,18 @@
-// Pictures in Lua: core.write_png.
+// Tensors as pictures: core.write_png.
 #pragma once
 
-#include "luajit-2.1/lua.hpp"
+#include <string>
+
+#include "core/data/encode.h"
+#include "lua/session.h"
 
 namespace mslua {
 
-// Entries of the module.
 void OpenImages(lua_State* L);
+
+// The tensor at `tensor_at` as a picture by the table at `options_at`, {low =, high =, columns =, padding =}. `what`
+// begins messages.
+StatusOr<data::Picture> ReadPicture(lua_State* L, Session& session, int tensor_at, int options_at,
+                                    const std::string& what);
 
 }  // namespace mslua

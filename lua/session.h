@@ -26,6 +26,7 @@ class Device;
 class Job;
 class NcclWorld;
 class Program;
+struct Progress;
 class Trace;
 
 // What the command line asked for; Lua reads it as core.options.
@@ -100,6 +101,7 @@ class Session {
   uint64_t random_tensors = 0;  // streams handed out to unnamed rand/randn, and to eager random operators
   // Compiled one-operator graphs by operator, attributes and types.
   absl::flat_hash_map<std::string, std::shared_ptr<Program>> eager_programs;
+  Progress* training_progress = nullptr;  // of the training that runs; null: none
   Status records;                    // of the trainings: not OK where metrics or log lines were lost
   std::set<std::string> written;     // run folders that trainings of this process have written into
   Job* job = nullptr;                // what this process is part of; null in tests

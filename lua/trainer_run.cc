@@ -2,6 +2,9 @@
 
 #include <pthread.h>
 
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
 #include "core/base/parallel_for.h"
 #include "core/sharding/search/measured.h"
 #include "lua/compile_graph.h"
@@ -66,6 +69,9 @@ TrainingRank RankOf(Session& session) {
 
 StatusOr<double> RunTraining(TrainingSpec* spec, Session& session) {
   const TrainingRank rank = RankOf(session);
+  // A callback may train too.
+  const auto outer = std::exchange(session.training_progress, &spec->progress);
+  const auto restore = absl::MakeCleanup([&session, outer] { session.training_progress = outer; });
   return Training(spec, rank).Run();
 }
 

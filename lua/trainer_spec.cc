@@ -170,9 +170,31 @@ StatusOr<std::vector<std::string>> ReadTexts(lua_State* L, int index, const char
   return texts;
 }
 
+// The field `samples`: {scale =, shift =, characters =}, or nil.
+Status ReadSampleForm(lua_State* L, int index, SampleForm* form) {
+  const StackGuard guard(L);
+  lua_getfield(L, index, "samples");
+  if (lua_isnil(L, -1)) return absl::OkStatus();
+  const int at = lua_gettop(L);
+  RETURN_IF_ERROR(CheckFields(L, at, "eval: samples", {"scale", "shift", "characters"}));
+  ASSIGN_OR_RETURN(form->characters, ReadTexts(L, at, "characters"));
+  for (const auto& [name, numbers] : {std::make_pair("scale", &form->scale), {"shift", &form->shift}}) {
+    lua_getfield(L, at, name);
+    for (int i = 1; lua_type(L, -1) == LUA_TTABLE && i <= static_cast<int>(lua_objlen(L, -1)); ++i) {
+      lua_rawgeti(L, -1, i);
+      ASSIGN_OR_RETURN(const double number, ReadNumber(L, -1, "eval: samples"));
+      numbers->push_back(number);
+      lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+  }
+  return absl::OkStatus();
+}
+
 Status ReadEvalSpec(lua_State* L, Session& session, int index, EvaluationSpec* eval) {
   ASSIGN_OR_RETURN(eval->matrices, ReadTexts(L, index, "matrices"));
   ASSIGN_OR_RETURN(eval->labels, ReadTexts(L, index, "labels"));
+  RETURN_IF_ERROR(ReadSampleForm(L, index, &eval->samples));
   ASSIGN_OR_RETURN(eval->graph, FieldGraph(L, index, "eval"));
   ASSIGN_OR_RETURN(const auto dataset, FieldDataset(L, index, "eval"));
   eval->open = [&session, dataset] { return OpenEval(session, *dataset); };
@@ -250,6 +272,18 @@ Status ReadLossScale(lua_State* L, TrainingSpec* t) {
   return absl::OkStatus();
 }
 
+Status ReadHistograms(lua_State* L, TrainingSpec* t) {
+  const StackGuard guard(L);
+  lua_getfield(L, 1, "histograms");
+  if (lua_isnil(L, -1)) return absl::OkStatus();
+  const int at = lua_gettop(L);
+  RETURN_IF_ERROR(CheckFields(L, at, "histograms", {"every_steps", "parameters", "gradients"}));
+  ASSIGN_OR_RETURN(t->histograms.every, FieldInt(L, at, "every_steps", 100));
+  ASSIGN_OR_RETURN(t->histograms.parameters, FieldBool(L, at, "parameters", true));
+  ASSIGN_OR_RETURN(t->histograms.gradients, FieldBool(L, at, "gradients", false));
+  return absl::OkStatus();
+}
+
 Status ReadPlateau(lua_State* L, TrainingSpec* t) {
   ASSIGN_OR_RETURN(t->plateau, ReadWatch(L, "plateau"));
   if (!t->plateau) return absl::OkStatus();
@@ -300,10 +334,10 @@ Status ReadRates(lua_State* L, Session& session, TrainingSpec* t) {
 Status Read(lua_State* L, Session& session, TrainingSpec* t) {
   RETURN_IF_ERROR(CheckFields(
       L, 1, "trainer",
-      {"graph",       "dataset",    "epochs",     "max_steps",      "parameters",   "names",      "schedule",
-       "lr_function", "history",    "loss_scale", "sink",           "loss_every",   "time_every", "time_steps",
-       "rates",       "checkpoint", "eval",       "early_stopping", "plateau",      "hooks",      "name",
-       "seed",        "config",     "together",   "broadcast",      "metrics_limit"}));
+      {"graph",       "dataset",    "epochs",     "max_steps",      "parameters",    "names",      "schedule",
+       "lr_function", "history",    "loss_scale", "sink",           "loss_every",    "time_every", "time_steps",
+       "rates",       "checkpoint", "eval",       "early_stopping", "plateau",       "hooks",      "name",
+       "seed",        "config",     "together",   "broadcast",      "metrics_limit", "histograms"}));
   ASSIGN_OR_RETURN(t->graph, FieldGraph(L, 1, "trainer"));
   ASSIGN_OR_RETURN(const auto dataset, FieldDataset(L, 1, "trainer"));
   t->open = [&session, dataset]() -> StatusOr<TrainingData> {
@@ -330,6 +364,7 @@ Status Read(lua_State* L, Session& session, TrainingSpec* t) {
   RETURN_IF_ERROR(ReadLossScale(L, t));
   lua_getfield(L, 1, "checkpoint");
   if (!lua_isnil(L, -1)) RETURN_IF_ERROR(ReadCheckpointSpec(L, lua_gettop(L), t));
+  RETURN_IF_ERROR(ReadHistograms(L, t));
   lua_getfield(L, 1, "eval");
   if (!lua_isnil(L, -1)) {
     RETURN_IF_ERROR(ReadEvalSpec(L, session, lua_gettop(L), &t->eval));

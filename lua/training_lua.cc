@@ -103,7 +103,7 @@ Status ReadGroups(lua_State* L, int optimizer, TrainSpec* spec) {
 Status ReadTrainSpec(lua_State* L, TrainSpec* spec) {
   RETURN_IF_ERROR(CheckFields(L, 1, "build_train",
                               {"name", "forward", "inputs", "parameters", "network", "optimizer", "accumulate", "clip",
-                               "grad_norm", "ema", "loss_scale", "amp", "aggregate", "shard"}));
+                               "grad_norm", "gradients", "ema", "loss_scale", "amp", "aggregate", "shard"}));
   ASSIGN_OR_RETURN(spec->name, FieldString(L, 1, "name", "train"));
   lua_getfield(L, 1, "inputs");
   ASSIGN_OR_RETURN(spec->inputs, ReadInputSpecs(L, -1, "build_train"));
@@ -135,6 +135,7 @@ Status ReadTrainSpec(lua_State* L, TrainSpec* spec) {
     }
   }
   ASSIGN_OR_RETURN(spec->grad_norm, FieldBool(L, 1, "grad_norm", false));
+  ASSIGN_OR_RETURN(spec->gradients, FieldBool(L, 1, "gradients", false));
   ASSIGN_OR_RETURN(spec->ema, FieldNumber(L, 1, "ema", 0));
   ASSIGN_OR_RETURN(spec->loss_scale, FieldBool(L, 1, "loss_scale", false));
   ASSIGN_OR_RETURN(spec->aggregation, ReadAggregation(L, 1, &spec->shards));

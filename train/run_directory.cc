@@ -10,6 +10,7 @@
 #include "core/files/record_file.h"
 #include "core/train/agreement.h"
 #include "core/train/metrics.h"
+#include "core/train/summaries.h"
 #include "launch/this_host.h"
 #include "train/json_string.h"
 #include "train/notice.h"
@@ -121,6 +122,8 @@ Status RunDirectory::CutBackRecords(const checkpoint::RunState& run, int64_t ste
     return epoch > run.epoch + 1 || (epoch == run.epoch + 1 && step > run.data_batch);
   }));
   if (!spec_.first()) return absl::OkStatus();
+  RETURN_IF_ERROR(CutRecordsFrom(absl::StrCat(path_, "/", kSummaries),
+                                 [&](absl::string_view line) { return Summaries::RecordedAt(line) > run.step; }));
   return CutRecordsFrom(absl::StrCat(path_, "/", kRunMetrics), [&](absl::string_view line) {
     bool loss = false;
     const int64_t step = StepOfMetrics(line, &loss);

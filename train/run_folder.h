@@ -16,6 +16,8 @@ inline constexpr char kRunCheckpoints[] = "ckpt", kRunBest[] = "ckpt/best", kRun
 // The matrices of the newest evaluation:
 //   {"step":20,"labels":["cat","dog"],"matrices":{"confusion_matrix":[[9,1],[2,8]]}}   labels may be empty
 inline constexpr char kRunMatrices[] = "eval.json";
+// The worst samples of the newest evaluation (core/train/worst_samples.h).
+inline constexpr char kRunSamples[] = "eval_samples.json";
 inline constexpr char kRunLock[] = "lock", kRunOutcome[] = "outcome.json";
 
 // The rule for `last` in every verb: the run of `recipe` (of any, when empty) under runs/ that wrote `part` of its

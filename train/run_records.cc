@@ -11,6 +11,7 @@
 #include "core/base/folder.h"
 #include "core/data/file.h"
 #include "core/files/record_file.h"
+#include "core/train/summaries.h"
 #include "train/run_folder.h"
 
 namespace mslua {
@@ -22,8 +23,8 @@ StatusOr<std::vector<std::string>> RecordsOf(const std::string& folder, RecordsO
   std::vector<std::string> paths;
   ASSIGN_OR_RETURN(const std::vector<std::string> names, data::ListFolder(folder));
   for (const std::string& name : names) {
-    const bool shared = name == kRunMetrics || name == kRunMatrices || name == "events.jsonl" ||
-                        absl::StartsWith(name, "events.out.tfevents.");
+    const bool shared = name == kRunMetrics || name == kRunMatrices || name == "events.jsonl" || name == kSummaries ||
+                        name == kRunSamples || absl::StartsWith(name, "events.out.tfevents.");
     const std::string path = absl::StrCat(folder, "/", name);
     struct stat info;
     if ((name == log || (owner.first && shared)) && stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) &&

@@ -23,6 +23,7 @@
 #include "core/train/status_line.h"
 #include "core/train/step_losses_hook.h"
 #include "core/train/step_numbers.h"
+#include "core/train/summaries.h"
 #include "train/attaching.h"
 #include "train/json_string.h"
 #include "train/notice.h"
@@ -137,6 +138,7 @@ Status Training::OpenData() {
 
 Status Training::Prepare() {
   progress() = Progress();
+  RETURN_IF_ERROR(CheckHistograms());
   RETURN_IF_ERROR(OpenData());
   RETURN_IF_ERROR(resuming_.Find());
   ASSIGN_OR_RETURN(decisions_,
@@ -261,7 +263,10 @@ Status Training::AddHooks() {
     ASSIGN_OR_RETURN(metrics, WithExitCode(MakeMetrics(), kExitStorage));
   }
   if (spec_.has_eval) RETURN_IF_ERROR(AddEvaluation());
-  if (metrics != nullptr) Add(std::move(metrics));
+  if (metrics != nullptr) {
+    Add(std::move(metrics));
+    RETURN_IF_ERROR(AddSummaries());
+  }
   AddStatusLine();
   RETURN_IF_ERROR(AddCheckpoints());
   AddWatchers();
@@ -295,6 +300,35 @@ StatusOr<std::unique_ptr<MetricsHook>> Training::MakeMetrics() {
   return metrics;
 }
 
+// On the rank that records, behind the metrics, whose events they share.
+Status Training::AddSummaries() {
+  ASSIGN_OR_RETURN(auto made, WithExitCode(Summaries::Create(directory_.path(), progress().metrics->events(),
+                                                             trainer_.get(), &health_, PrintNote),
+                                           kExitStorage));
+  progress().summaries = Add(std::move(made));
+  if (spec_.histograms.every == 0) return absl::OkStatus();
+  std::vector<std::pair<std::string, std::string>> names;
+  for (size_t i = 0; i < spec_.parameters.size(); ++i) {
+    const ParameterData& p = *spec_.parameters[i];
+    if (p.kind == kParameter && p.requires_grad) names.emplace_back(spec_.parameter_names[i], p.key);
+  }
+  Add(std::make_unique<HistogramsHook>(&progress(), &rank_.state->store, std::move(names), spec_.histograms));
+  return absl::OkStatus();
+}
+
+// A rank with parts of the parameters does not know how all of their values are distributed.
+Status Training::CheckHistograms() const {
+  if (spec_.histograms.every == 0 || together() == nullptr) return absl::OkStatus();
+  for (const auto& p : spec_.parameters) {
+    if (rank_.state->view == nullptr && !p->layerwise_parallel) continue;
+    return absl::InvalidArgumentError(
+        "histograms: each rank has a part of the parameters here (semi_auto_parallel, auto_parallel, pipeline stages "
+        "or "
+        "layerwise_parallel): leave histograms out, or train data parallel");
+  }
+  return absl::OkStatus();
+}
+
 Status Training::AddEvaluation() {
   const EvaluationSpec& eval = spec_.eval;
   ASSIGN_OR_RETURN(const TrainingData data, eval.open());
@@ -313,8 +347,23 @@ Status Training::AddEvaluation() {
       return std::move(finished.values);
     });
   }
+  if (!directory_.path().empty()) {
+    evaluator_->KeepWorst(eval.samples);
+    const auto& labels = eval.labels.empty() ? data.pipeline->class_names() : eval.labels;
+    eval_hook_->OnEvaluated([this, labels] { RecordSamples(labels); });
+  }
   if (rank_.flags.few_steps) eval_hook_->SkipLast();
   return absl::OkStatus();
+}
+
+// eval_samples.json: the worst samples of the newest evaluation.
+void Training::RecordSamples(const std::vector<std::string>& labels) const {
+  if (!first() || evaluator_->worst().empty()) return;
+  const Json record = {{"step", trainer_->state().step}, {"labels", labels}, {"samples", evaluator_->worst()}};
+  const std::string text = record.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
+  const Status written = WriteFileAtomically(absl::StrCat(directory_.path(), "/", kRunSamples), text + "\n");
+  if (!written.ok())
+    PrintNote(absl::StrCat("the worst samples of an evaluation are not recorded: ", written.message()));
 }
 
 // eval.json: the matrices of the newest evaluation.
@@ -487,6 +536,7 @@ StatusOr<double> Training::Finish(Status outcome) {
   progress().trainer = nullptr;
   progress().console = nullptr;
   progress().metrics = nullptr;
+  progress().summaries = nullptr;
   RETURN_IF_ERROR(OutcomeOf(std::move(outcome)));
   resuming_.ForgetFolder();
   // Closes the files of records.

@@ -52,6 +52,8 @@ class Training {
   StatusOr<std::unique_ptr<MetricsHook>> MakeMetrics();
   Status AddEvaluation();
   void AddStatusLine();
+  Status AddSummaries();
+  Status CheckHistograms() const;
   Status AddProfile();
   Status AddCheckpoints();
   void AddWatchers();
@@ -59,6 +61,7 @@ class Training {
   Hook* Add(std::unique_ptr<Hook> hook);
   Monitor MonitorOf(const TrainingSpec::Watch& watch, const char* owner, const char* key);
   void RecordMatrices(const FinishedMetrics& finished) const;
+  void RecordSamples(const std::vector<std::string>& labels) const;
 
   Status KeepTurns();
   void PrintPlan() const;

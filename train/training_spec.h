@@ -18,6 +18,7 @@
 #include "core/step/train_graph.h"
 #include "core/train/checkpoint_hook.h"
 #include "core/train/eval_hook.h"
+#include "core/train/histograms_hook.h"
 #include "core/train/metrics.h"
 #include "core/train/plateau_hook.h"
 #include "core/train/trainer.h"
@@ -47,6 +48,7 @@ struct EvaluationSpec {
   std::vector<MetricInfo> metrics;
   std::vector<std::string> matrices;  // metrics whose value is a table of numbers
   std::vector<std::string> labels;    // of classes; may be empty
+  SampleForm samples;                 // how the worst ones are shown
   // Of the sums of the graph's outputs and the number of samples; empty: each metric is its sum by sample.
   std::function<StatusOr<FinishedMetrics>(const std::vector<MetricSums>& sums, int64_t samples)> finish;
   int64_t every_epochs = 1, every_steps = 0;
@@ -86,6 +88,7 @@ struct TrainingSpec {
   int64_t log_every = 0;
   int64_t metrics_limit = MetricsOptions().limit;
   bool log_epochs = false;
+  HistogramsHook::Options histograms;
   int64_t time_every = 0, time_steps = 0;
   bool has_checkpoint = false, has_eval = false;
   CheckpointOptions checkpoint;

@@ -134,6 +134,10 @@ Status DecodePnm(const std::vector<uint8_t>& bytes, std::vector<uint8_t>* pixels
         absl::StrCat("it is cut off: ", size->height, "x", size->width, " pixels take ", count * channels, " bytes"));
   }
   pixels->resize(count * 3);
+  if (most == 255 && channels == 3) {  // as they are
+    std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(at), count * 3, pixels->begin());
+    return absl::OkStatus();
+  }
   for (size_t i = 0; i < count; ++i) {
     for (size_t c = 0; c < 3; ++c) {
       const int64_t value = std::min<int64_t>(bytes[at + i * channels + (channels == 3 ? c : 0)], most);

@@ -23,12 +23,44 @@ AlignedMemory Allocate(int64_t bytes) {
 
 }  // namespace
 
+class Loader::Spares {
+ public:
+  explicit Spares(int64_t bytes) : bytes_(bytes) {}
+
+  AlignedMemory Take() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (blocks_.empty()) return Allocate(bytes_);
+    AlignedMemory block = std::move(blocks_.back());
+    blocks_.pop_back();
+    return block;
+  }
+  void GiveBack(AlignedMemory block) {
+    constexpr size_t kMost = 8;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (blocks_.size() < kMost) blocks_.push_back(std::move(block));
+  }
+
+ private:
+  const int64_t bytes_;
+  std::mutex mutex_;
+  std::vector<AlignedMemory> blocks_;
+};
+
 Loader::Loader(std::shared_ptr<const Pipeline> pipeline, const LoaderOptions& options)
     : pipeline_(std::move(pipeline)),
       workers_(pipeline_->foreign() || pipeline_->immediate() ? 0 : std::max(options.workers, 0)),
       ahead_(options.prefetch > 0 ? options.prefetch : workers_ + 1) {
+  for (const Column& column : pipeline_->schema()) spares_.push_back(std::make_shared<Spares>(column.type.bytes()));
   MakeShared();
   Start();
+}
+
+std::shared_ptr<void> Loader::Keep(size_t column) {
+  AlignedMemory next = spares_[column]->Take();
+  given_->columns[column] = next.get();
+  std::swap(given_->memory[column], next);
+  return {next.release(),
+          [spares = spares_[column]](void* memory) { spares->GiveBack(AlignedMemory(static_cast<char*>(memory))); }};
 }
 
 Loader::~Loader() { Stop(); }
@@ -155,6 +187,7 @@ StatusOr<bool> Loader::Next(Batch* batch) {
     RETURN_IF_ERROR(WaitFor(slot, &lock));
   }
   wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  given_ = &slot;
   batch->position = position_;
   batch->valid = slot.valid;
   batch->columns.resize(slot.columns.size());

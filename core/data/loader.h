@@ -47,6 +47,10 @@ class Loader {
   // that does not return (CodeCalls::Overdue): its thread is left alone then.
   StatusOr<bool> Next(Batch* batch);
 
+  // The memory of a column of the batch that Next gave last, for as long as the pointer lives. Once for each column,
+  // and before the next call of Next or Seek.
+  std::shared_ptr<void> Keep(size_t column);
+
   // Of the batch that Next gives next; {e, Pipeline::size()} before the end of epoch e is reported.
   Position position() const { return position_; }
   // Continues from there, exactly as an uninterrupted run would. {e, Pipeline::size()} is epoch e's end.
@@ -82,6 +86,9 @@ class Loader {
     std::shared_ptr<CodeCalls> calls;
   };
 
+  // Blocks of the columns that callers have kept and given back.
+  class Spares;
+
   void MakeShared();
   void Start();
   void Stop();
@@ -96,6 +103,8 @@ class Loader {
   const int workers_;
   const int ahead_;
   std::shared_ptr<Shared> shared_;
+  std::vector<std::shared_ptr<Spares>> spares_;  // of each column
+  Slot* given_ = nullptr;                        // by Next
   Position position_;
   double wait_seconds_ = 0;
   Pipeline::Sequence sequence_;

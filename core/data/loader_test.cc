@@ -160,6 +160,27 @@ TEST(LoaderTest, TheSameForAnyNumberOfWorkers) {
   }
 }
 
+TEST(LoaderTest, AKeptColumnStaysAsItIs) {
+  for (const int workers : {0, 2}) {
+    const auto loader = Open(Numbers(64).Batch({2}), {}, {workers});
+    std::vector<std::shared_ptr<void>> kept;
+    Batch batch;
+    for (int round = 0; round < 3; ++round) {
+      while (*loader->Next(&batch)) {
+        void* const place = batch.columns[1].data;
+        kept.push_back(loader->Keep(1));
+        EXPECT_EQ(kept.back().get(), place);
+        // The other column lies where it did.
+        EXPECT_EQ(batch.columns[0].as<float>()[0], static_cast<float>(*batch.columns[1].as<int32_t>()));
+      }
+      ASSERT_EQ(kept.size(), 32u);
+      for (size_t i = 0; i < kept.size(); ++i)
+        EXPECT_EQ(static_cast<const int32_t*>(kept[i].get())[1], static_cast<int32_t>(2 * i + 1));
+      kept.clear();
+    }
+  }
+}
+
 TEST(LoaderTest, SeekGoesOnAsIfUndisturbed) {
   auto whole = Open(Augmented(50), {3}, {2});
   const auto expected = Drain(whole.get(), 3);

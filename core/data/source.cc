@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/substitute.h"
 #include "core/base/text.h"
 #include "core/data/file.h"
 
@@ -158,20 +159,61 @@ Source GeneratorSource(std::shared_ptr<Generator> generator, std::vector<std::st
 
 namespace {
 
-// An error where the file holds columns of a kind that is not read here, with the line that converts it.
-Status CheckNotColumnar(const std::string& class_name, const std::string& path) {
+// A format of tables that is not read here, and what of pandas or pyarrow makes a data frame of a file and of a folder.
+struct TableFormat {
+  const char* name;
+  absl::string_view magic;
+  const char* ending;  // of files, where the magic says too little; "": any
+  const char *file, *folder;
+};
+constexpr char kDataset[] = "import pyarrow.dataset as d; d.dataset(\"$0\", format=\"arrow\").to_table().to_pandas()";
+constexpr TableFormat kTableFormats[] = {
+    {"a Parquet", "PAR1", "", "import pandas; pandas.read_parquet(\"$0\")",
+     "import pandas; pandas.read_parquet(\"$0\")"},
+    {"an Arrow", "ARROW1", "", "import pandas; pandas.read_feather(\"$0\")", kDataset},
+    {"an Arrow", "FEA1", "", "import pandas; pandas.read_feather(\"$0\")", kDataset},
+    // A stream, as the library datasets saves.
+    {"an Arrow", "\xff\xff\xff\xff", ".arrow", "import pyarrow; pyarrow.ipc.open_stream(\"$0\").read_all().to_pandas()",
+     kDataset},
+};
+
+// Null: the file is of none of these formats.
+const TableFormat* FormatOf(const std::string& path) {
   char start[6] = {};
   std::FILE* file = IsFile(path) ? std::fopen(path.c_str(), "rb") : nullptr;
-  if (file == nullptr) return absl::OkStatus();
-  const size_t n = std::fread(start, 1, sizeof start, file);
+  if (file == nullptr) return nullptr;
+  const absl::string_view bytes(start, std::fread(start, 1, sizeof start, file));
   std::fclose(file);
-  const bool parquet = n >= 4 && std::memcmp(start, "PAR1", 4) == 0;
-  const bool arrow = n == 6 && std::memcmp(start, "ARROW1", 6) == 0;
-  if (!parquet && !arrow) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      class_name, ": '", path, "' is ", parquet ? "a Parquet" : "an Arrow",
-      " file: convert it first: ", "python3 -c 'import pandas; pandas.read_", parquet ? "parquet" : "feather", "(\"",
-      path, "\").to_csv(\"data.csv\", index=False)', then CsvDataset(\"data.csv\")"));
+  for (const TableFormat& format : kTableFormats) {
+    if (absl::StartsWith(bytes, format.magic) && absl::EndsWith(path, format.ending)) return &format;
+  }
+  return nullptr;
+}
+
+Status Refused(const std::string& class_name, const std::string& what, const char* command, const std::string& path) {
+  return absl::InvalidArgumentError(absl::StrCat(class_name, ": ", what, ": convert it first: python3 -c '",
+                                                 absl::Substitute(command, path),
+                                                 ".to_csv(\"data.csv\", index=False)', then CsvDataset(\"data.csv\")"));
+}
+
+// An error where the file holds a table of these formats, with the line that converts it.
+Status CheckNotColumnar(const std::string& class_name, const std::string& path) {
+  const TableFormat* const format = FormatOf(path);
+  if (format == nullptr) return absl::OkStatus();
+  return Refused(class_name, absl::StrCat("'", path, "' is ", format->name, " file"), format->file, path);
+}
+
+// The same of a folder in which a source has not found what it reads. `otherwise` where it holds no such table.
+Status FolderProblem(const std::string& class_name, const std::string& folder, const Status& otherwise) {
+  const auto names = IsFolder(folder) ? ListFolder(folder) : StatusOr<std::vector<std::string>>(otherwise);
+  if (!names.ok()) return otherwise;
+  for (const std::string& name : *names) {
+    const TableFormat* const format = FormatOf(absl::StrCat(folder, "/", name));
+    if (format != nullptr)
+      return Refused(class_name, absl::StrCat("'", folder, "' holds ", format->name, " file, ", name), format->folder,
+                     folder);
+  }
+  return otherwise;
 }
 
 }  // namespace
@@ -182,14 +224,18 @@ StatusOr<std::unique_ptr<Reader>> OpenSource(const Source& source) {
   if (def->open == nullptr)
     return absl::InternalError(absl::StrCat(def->class_name, ": its samples come from a generator, not from a reader"));
   ASSIGN_OR_RETURN(const Fields fields, CheckFields(def->class_name, def->fields, source.fields()));
+  std::vector<std::string> paths;
   if (const FieldDef* path = def->PathField(); path != nullptr && fields.Has(path->name)) {
     if (path->type == FieldType::kString)
-      RETURN_IF_ERROR(CheckNotColumnar(def->class_name, fields.String(path->name)));
+      paths = {fields.String(path->name)};
     else
-      for (const std::string& name : fields.Strings(path->name))
-        RETURN_IF_ERROR(CheckNotColumnar(def->class_name, name));
+      paths = fields.Strings(path->name);
   }
-  return def->open(fields);
+  for (const std::string& path : paths) RETURN_IF_ERROR(CheckNotColumnar(def->class_name, path));
+  auto reader = def->open(fields);
+  for (size_t i = 0; !reader.ok() && i < paths.size(); ++i)
+    reader = FolderProblem(def->class_name, paths[i], reader.status());
+  return reader;
 }
 
 }  // namespace mslua::data

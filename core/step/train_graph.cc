@@ -12,6 +12,7 @@
 #include "core/step/optimizer_state.h"
 #include "core/step/sync_type.h"
 #include "core/step/table_rows.h"
+#include "core/train/histograms_hook.h"
 #include "core/train/trainer.h"
 
 namespace mslua {
@@ -171,10 +172,10 @@ std::string OptionsText(const TrainSpec& spec) {
   }
   const Aggregation& a = spec.aggregation;
   absl::StrAppend(&text, "accumulate_steps ", spec.accumulate, "\nclip ", spec.clip, " ", spec.clip_value,
-                  spec.grad_norm ? "\ngrad_norm" : "", "\nema ", spec.ema, "\nloss_scale ", spec.loss_scale,
-                  "\ngradients_mean ", a.mean, "\ngradient_fp32_sync ", a.fp32_sync, "\nbuckets of ", a.buckets.bytes,
-                  " bytes, {", absl::StrJoin(a.buckets.segments, ", "), "}\nslices among ", spec.shards.ranks.size(),
-                  " ranks, from ", spec.shards.threshold, " bytes, ",
+                  spec.grad_norm ? "\ngrad_norm" : "", spec.gradients ? "\ngradients" : "", "\nema ", spec.ema,
+                  "\nloss_scale ", spec.loss_scale, "\ngradients_mean ", a.mean, "\ngradient_fp32_sync ", a.fp32_sync,
+                  "\nbuckets of ", a.buckets.bytes, " bytes, {", absl::StrJoin(a.buckets.segments, ", "),
+                  "}\nslices among ", spec.shards.ranks.size(), " ranks, from ", spec.shards.threshold, " bytes, ",
                   spec.shards.accumulate ? "accumulated" : "once a step", "\n");
   return text;
 }
@@ -474,6 +475,22 @@ Value OutputFinite(GraphBuilder& g, const TrainSpec& spec, const std::vector<Val
   return g.Op("greater", {finite, g.Constant(0.5, DType::kF32)});
 }
 
+// Each gradient as an output, for histograms.
+Status OutputGradients(GraphBuilder& g, const TrainSpec& spec, const std::vector<Value>& gradients) {
+  const bool parts = std::any_of(spec.parameters.begin(), spec.parameters.end(), [&](const ParameterHandle& p) {
+    return spec.shards.Covers(*p) || (spec.aggregation.on() && p->layerwise_parallel);
+  });
+  if (spec.sharded || parts) {
+    return absl::InvalidArgumentError(
+        "histograms: each rank has a part of the gradients here (semi_auto_parallel, auto_parallel, "
+        "enable_parallel_optimizer or layerwise_parallel): leave out histograms.gradients");
+  }
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    if (gradients[i].valid()) g.Output(kGradientOutput + spec.parameters[i]->key, gradients[i]);
+  }
+  return absl::OkStatus();
+}
+
 void Clip(Trace& trace, const TrainSpec& spec, const std::string& suffix, const std::function<int(size_t)>& stage_of,
           std::vector<Value>* gradients) {
   GraphBuilder& g = trace.g();
@@ -530,6 +547,7 @@ StatusOr<EmittedStep> EmitStep(RankState& state, Trace& trace, const TrainSpec& 
   Aggregate(g, spec.aggregation, spec.shards, spec.parameters, &result.gradients);
   // Before they are clipped, which makes infinite gradients finite.
   const Value finite = spec.loss_scale ? OutputFinite(g, spec, result.gradients) : Value();
+  if (spec.gradients) RETURN_IF_ERROR(OutputGradients(g, spec, result.gradients));
   Clip(trace, spec, suffix, stage_of, &result.gradients);
   for (size_t i = 0; i < result.extra.size(); ++i) g.Output(absl::StrCat("out", i + 1, suffix), result.extra[i]);
   ASSIGN_OR_RETURN(step.updated, EmitUpdates(state, trace, spec, result.gradients, result.rows, finite, stage_of));

@@ -41,6 +41,7 @@ struct TrainSpec {
   std::string clip;  // "", "norm" or "value"
   double clip_value = 0;
   bool grad_norm = false;  // output "grad_norm" also without clip "norm"
+  bool gradients = false;  // an output for each gradient
   double ema = 0;          // above 0: the step keeps an average of each parameter, with this decay (optimizer_state.h)
   bool loss_scale = false;
   absl::optional<DType> amp;  // products and convolutions of f32 compute in this type
@@ -73,8 +74,8 @@ struct TrainGraph {
 
 // Outputs "loss", "out1", ... (further results of `forward`), with a loss scale "finite", with clip "norm" or
 // grad_norm "grad_norm" (of the unclipped gradients, without the loss scale; one number over all ranks that train
-// together),
-// and the next value of each parameter and state, which replaces it. `trace` is new, and what `forward` adds to.
+// together), with `gradients` "gradient.<key>" of each parameter (likewise unclipped and without the scale), and the
+// next value of each parameter and state, which replaces it. `trace` is new, and what `forward` adds to.
 // InvalidArgument says what a recipe has done wrong: a loss that is no scalar, a parameter that the network uses
 // without owning it, no parameter with a gradient.
 StatusOr<TrainGraph> BuildTrainGraph(RankState& state, Trace& trace, const TrainSpec& spec, const ForwardFn& forward);

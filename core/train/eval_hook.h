@@ -31,6 +31,8 @@ class EvalHook : public TrainHook {
   void FinishBy(Finish finish) { finish_ = std::move(finish); }
   // No evaluation beside those when training ends.
   void SkipLast() { at_end_ = false; }
+  // After each evaluation.
+  void OnEvaluated(std::function<void()> evaluated) { on_evaluated_ = std::move(evaluated); }
   void OnBest(std::function<void(const TrainState&)> best) { on_best_ = std::move(best); }
 
   // Evaluates, prints and records, and gives the line; `epoch` is its number from 1.
@@ -54,6 +56,7 @@ class EvalHook : public TrainHook {
   const std::vector<MetricInfo> metrics_;
   const int64_t every_epochs_, every_steps_;
   Finish finish_;
+  std::function<void()> on_evaluated_;
   std::function<void(const TrainState&)> on_best_;
   bool at_end_ = true;
   int64_t done_ = 0;

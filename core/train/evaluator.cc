@@ -56,12 +56,43 @@ StatusOr<std::vector<MetricSums>> Evaluator::Run() {
   return result;
 }
 
+void Evaluator::KeepWorst(SampleForm form) {
+  const auto& outputs = executable_->graph().outputs;
+  const auto of_samples = [](const GraphOutput& o) { return absl::StartsWith(o.name, kSampleOutput); };
+  if (std::any_of(outputs.begin(), outputs.end(), of_samples))
+    samples_kept_ = std::make_unique<WorstSamples>(std::move(form));
+}
+
+TensorView Evaluator::OutputNamed(const char* name) const {
+  const auto& outputs = executable_->graph().outputs;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].name == name) return executable_->Output(static_cast<int>(i));
+  }
+  return {};
+}
+
 StatusOr<std::vector<MetricSums>> Evaluator::RunAll() {
   const Graph& graph = executable_->graph();
   std::vector<MetricSums> sums;
-  for (const GraphOutput& o : graph.outputs)
+  std::vector<int> summed;
+  for (size_t i = 0; i < graph.outputs.size(); ++i) {
+    const GraphOutput& o = graph.outputs[i];
+    if (absl::StartsWith(o.name, kSampleOutput)) continue;
+    summed.push_back(static_cast<int>(i));
     sums.push_back({o.name, std::vector<double>(static_cast<size_t>(graph.TypeOf(o.value).elements()), 0)});
+  }
   samples_ = 0;
+  if (samples_kept_ != nullptr) samples_kept_->Clear();
+  RETURN_IF_ERROR(RunBatches(summed, &sums));
+  if (groups_ != nullptr) RETURN_IF_ERROR(AddOtherRanks(&sums));
+  if (samples_kept_ != nullptr) {
+    ASSIGN_OR_RETURN(worst_, samples_kept_->List(loader_->pipeline(), groups_));
+  }
+  if (samples_ == 0) return absl::InvalidArgumentError("the evaluation dataset has no samples");
+  return sums;
+}
+
+Status Evaluator::RunBatches(const std::vector<int>& summed, std::vector<MetricSums>* sums) {
   RETURN_IF_ERROR(loader_->Seek({0, 0}));
   data::Batch batch;
   while (true) {
@@ -71,16 +102,18 @@ StatusOr<std::vector<MetricSums>> Evaluator::RunAll() {
       executable_->BindInputAt(column_positions_[c], batch.columns[c].data);
     if (valid_position_ >= 0) executable_->SetScalarAt(valid_position_, static_cast<double>(batch.valid));
     RETURN_IF_ERROR(data::NameSample(executable_->Run(), *loader_, batch));
-    for (size_t i = 0; i < sums.size(); ++i) {
-      const TensorView v = executable_->Output(static_cast<int>(i));
-      for (size_t k = 0; k < sums[i].sums.size(); ++k)
-        sums[i].sums[k] += LoadAsDouble(v.type.dtype, v.data, static_cast<int64_t>(k));
+    for (size_t i = 0; i < summed.size(); ++i) {
+      const TensorView v = executable_->Output(summed[i]);
+      std::vector<double>& all = (*sums)[i].sums;
+      for (size_t k = 0; k < all.size(); ++k) all[k] += LoadAsDouble(v.type.dtype, v.data, static_cast<int64_t>(k));
+    }
+    if (samples_kept_ != nullptr) {
+      samples_kept_->Add(batch,
+                         {OutputNamed(kSampleLoss), OutputNamed(kSamplePrediction), OutputNamed(kSampleConfidence)});
     }
     samples_ += batch.valid;
   }
-  if (groups_ != nullptr) RETURN_IF_ERROR(AddOtherRanks(&sums));
-  if (samples_ == 0) return absl::InvalidArgumentError("the evaluation dataset has no samples");
-  return sums;
+  return absl::OkStatus();
 }
 
 Status Evaluator::AddOtherRanks(std::vector<MetricSums>* sums) {

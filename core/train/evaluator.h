@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/runtime/executable.h"
+#include "core/train/worst_samples.h"
 
 namespace mslua {
 
@@ -32,7 +33,11 @@ class Evaluator {
                                                      Groups* groups = nullptr, Store* store = nullptr,
                                                      std::vector<std::string> varying = {});
 
-  // Each output's sums over the dataset: the loader's epoch 0, from its beginning.
+  // Keeps the worst samples of each run from now on, where the graph has outputs of samples.
+  void KeepWorst(SampleForm form);
+  // Of the last run (WorstSamples::List); null: they are not kept.
+  const Json& worst() const { return worst_; }
+  // Each output's sums over the dataset, but for those of samples: the loader's epoch 0, from its beginning.
   StatusOr<std::vector<MetricSums>> Run();
   int64_t samples() const { return samples_; }
 
@@ -42,6 +47,8 @@ class Evaluator {
       : executable_(executable), loader_(loader), groups_(groups), store_(store), varying_(std::move(varying)) {}
 
   StatusOr<std::vector<MetricSums>> RunAll();
+  Status RunBatches(const std::vector<int>& summed, std::vector<MetricSums>* sums);
+  TensorView OutputNamed(const char* name) const;
   Status AddOtherRanks(std::vector<MetricSums>* sums);
 
   Executable* const executable_;
@@ -52,6 +59,8 @@ class Evaluator {
   std::vector<int> column_positions_;
   int valid_position_ = -1;
   int64_t samples_ = 0;
+  std::unique_ptr<WorstSamples> samples_kept_;  // null: none are
+  Json worst_;
 };
 
 }  // namespace mslua

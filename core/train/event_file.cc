@@ -47,20 +47,88 @@ std::string TfRecord(absl::string_view data) {
   return out;
 }
 
-std::string ScalarEvent(absl::string_view tag, int64_t step, float value, double wall_time) {
-  std::string scalar;  // Summary.Value: tag = 1, simple_value = 2
-  Bytes(scalar, 1, tag);
-  Key(scalar, 2, kFixed32);
-  Fixed<float>(scalar, value);
+namespace {
+
+// Summary.Value: tag = 1, and one of the fields that say what it is.
+std::string ValueOf(const EventPlace& place) {
+  std::string value;
+  Bytes(value, 1, place.tag);
+  return value;
+}
+
+std::string EventOf(const EventPlace& place, absl::string_view value) {
   std::string summary;  // Summary: value = 1
-  Bytes(summary, 1, scalar);
+  Bytes(summary, 1, value);
   std::string event;  // Event: wall_time = 1, step = 2, summary = 5
   Key(event, 1, kFixed64);
-  Fixed<double>(event, wall_time);
+  Fixed<double>(event, place.wall_time);
   Key(event, 2, kVarint);
-  Varint(event, static_cast<uint64_t>(step));
+  Varint(event, static_cast<uint64_t>(place.step));
   Bytes(event, 5, summary);
   return event;
+}
+
+}  // namespace
+
+std::string ScalarEvent(absl::string_view tag, int64_t step, float value, double wall_time) {
+  const EventPlace place{tag, step, wall_time};
+  std::string scalar = ValueOf(place);  // simple_value = 2
+  Key(scalar, 2, kFixed32);
+  Fixed<float>(scalar, value);
+  return EventOf(place, scalar);
+}
+
+std::string HistogramEvent(const EventPlace& place, const Histogram& histogram) {
+  // HistogramProto: min, max, num, sum, sum_squares = 1 to 5, bucket_limit = 6, bucket = 7 (packed)
+  std::string histo, limits, counts;
+  const double numbers[] = {histogram.low, histogram.high, static_cast<double>(histogram.count), histogram.sum,
+                            histogram.squares};
+  for (int i = 0; i < 5; ++i) {
+    Key(histo, i + 1, kFixed64);
+    Fixed<double>(histo, numbers[i]);
+  }
+  for (size_t i = 0; i < histogram.counts.size(); ++i) {
+    Fixed<double>(limits, histogram.Edge(i + 1));
+    Fixed<double>(counts, static_cast<double>(histogram.counts[i]));
+  }
+  Bytes(histo, 6, limits);
+  Bytes(histo, 7, counts);
+  std::string value = ValueOf(place);
+  Bytes(value, 5, histo);  // histo = 5
+  return EventOf(place, value);
+}
+
+std::string TextEvent(const EventPlace& place, absl::string_view text) {
+  constexpr uint64_t kString = 7;   // DataType
+  std::string size, shape, tensor;  // TensorProto: dtype = 1, tensor_shape = 2 { dim = 2 { size = 1 } }, string_val = 8
+  Key(size, 1, kVarint);
+  Varint(size, 1);
+  Bytes(shape, 2, size);
+  Key(tensor, 1, kVarint);
+  Varint(tensor, kString);
+  Bytes(tensor, 2, shape);
+  Bytes(tensor, 8, text);
+  std::string plugin, metadata;  // SummaryMetadata: plugin_data = 1 { plugin_name = 1 }
+  Bytes(plugin, 1, "text");
+  Bytes(metadata, 1, plugin);
+  std::string value = ValueOf(place);  // tensor = 8, metadata = 9
+  Bytes(value, 8, tensor);
+  Bytes(value, 9, metadata);
+  return EventOf(place, value);
+}
+
+std::string ImageEvent(const EventPlace& place, int64_t height, int64_t width, int64_t channels,
+                       absl::string_view png) {
+  std::string image;  // Summary.Image: height, width, colorspace = 1 to 3, encoded_image_string = 4
+  int field = 0;
+  for (const int64_t number : {height, width, channels}) {
+    Key(image, ++field, kVarint);
+    Varint(image, static_cast<uint64_t>(number));
+  }
+  Bytes(image, 4, png);
+  std::string value = ValueOf(place);
+  Bytes(value, 4, image);  // image = 4
+  return EventOf(place, value);
 }
 
 StatusOr<std::unique_ptr<EventFile>> EventFile::Create(const std::string& folder, RecordHealth* health) {
@@ -78,7 +146,9 @@ StatusOr<std::unique_ptr<EventFile>> EventFile::Create(const std::string& folder
 }
 
 void EventFile::Scalar(absl::string_view tag, int64_t step, float value, double wall_time) {
-  file_->Append(TfRecord(ScalarEvent(tag, step, value, wall_time)));
+  Add(ScalarEvent(tag, step, value, wall_time));
 }
+
+void EventFile::Add(const std::string& event) { file_->Append(TfRecord(event)); }
 
 }  // namespace mslua

@@ -1,5 +1,5 @@
 // TensorBoard event files: TFRecord framing (length, masked CRC32C, data, masked CRC32C) around tensorflow.Event
-// messages, of which scalars are all that is written (tensorboard/compat/proto/{event,summary}.proto).
+// messages (tensorboard/compat/proto/{event,summary,tensor}.proto).
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,16 @@
 #include "absl/strings/string_view.h"
 #include "core/base/status.h"
 #include "core/files/record_file.h"
+#include "core/train/histogram.h"
 
 namespace mslua {
+
+// What an event shows besides its numbers.
+struct EventPlace {
+  absl::string_view tag;
+  int64_t step = 0;
+  double wall_time = 0;  // seconds since 1970
+};
 
 class EventFile {
  public:
@@ -22,6 +30,8 @@ class EventFile {
 
   // A point of curve `tag`. `wall_time` in seconds since 1970.
   void Scalar(absl::string_view tag, int64_t step, float value, double wall_time);
+  // One of the events below.
+  void Add(const std::string& event);
   void Flush() { file_->Flush(); }
 
  private:
@@ -30,8 +40,14 @@ class EventFile {
   const std::unique_ptr<RecordFile> file_;
 };
 
-// One TFRecord, and one scalar event, as bytes: for tests and for EventFile.
+// One TFRecord, and events, as bytes.
 std::string TfRecord(absl::string_view data);
 std::string ScalarEvent(absl::string_view tag, int64_t step, float value, double wall_time);
+std::string HistogramEvent(const EventPlace& place, const Histogram& histogram);
+// The text plugin shows it as Markdown.
+std::string TextEvent(const EventPlace& place, absl::string_view text);
+// `png`: the bytes of a PNG file with 1 (grey) or 3 (RGB) channels.
+std::string ImageEvent(const EventPlace& place, int64_t height, int64_t width, int64_t channels,
+                       absl::string_view png);
 
 }  // namespace mslua

@@ -1,5 +1,6 @@
 #include "core/train/event_file.h"
 
+#include <cmath>
 #include <cstring>
 
 #include "gtest/gtest.h"
@@ -34,6 +35,45 @@ TEST(EventFile, ScalarEventIsTheProtocolBuffer) {
             "6c6f7373"
             "15"
             "0000c03f");
+}
+
+// histo 5 { min 1, max 2, num 3, sum 4, sum_squares 5, bucket_limit 6, bucket 7 }; two values, in the first bin and the
+// last.
+TEST(EventFile, HistogramEventHasLimitsAndCounts) {
+  float values[] = {1, 3};
+  const Histogram h = MakeHistogram({{DType::kF32, {2}}, values});
+  ASSERT_EQ(h.counts.size(), 64u);
+  EXPECT_EQ(h.counts[0], 1);
+  EXPECT_EQ(h.counts[63], 1);
+  EXPECT_EQ(h.Edge(0), 1);
+  EXPECT_EQ(h.Edge(32), 2);
+  EXPECT_EQ(h.Edge(64), 3);
+  const std::string bytes = Hex(HistogramEvent({"w", 1, 2.0}, h));
+  EXPECT_EQ(bytes.substr(0, 22), "0900000000000000401001");
+  EXPECT_NE(bytes.find("09000000000000f03f"
+                       "110000000000000840"
+                       "190000000000000040"
+                       "210000000000001040"
+                       "290000000000002440"
+                       "328004"),
+            std::string::npos);
+}
+
+TEST(Histogram, CountsWhatIsNotFiniteApart) {
+  float values[] = {std::nanf(""), -INFINITY, 3e38f, -3e38f};
+  const Histogram h = MakeHistogram({{DType::kF32, {4}}, values});
+  EXPECT_EQ(h.count, 2);
+  EXPECT_EQ(h.nan, 1);
+  EXPECT_EQ(h.infinite, 1);
+  EXPECT_EQ(h.counts[0] + h.counts[63], 2);
+  EXPECT_TRUE(MakeHistogram({{DType::kF32, {1}}, values}).counts.empty());
+  double wide[] = {-1.5e308, 1.5e308, 0};  // their difference is infinite
+  const Histogram d = MakeHistogram({{DType::kF64, {3}}, wide});
+  EXPECT_EQ(d.counts[0], 1);
+  EXPECT_EQ(d.counts[32], 1);
+  EXPECT_EQ(d.counts[63], 1);
+  int32_t same[] = {5, 5};
+  EXPECT_EQ(MakeHistogram({{DType::kI32, {2}}, same}).counts[0], 2);
 }
 
 // The masked CRC of TFRecord over known bytes: crc32c("123456789") = e3069283.

@@ -50,6 +50,8 @@ class MetricsHook : public TrainHook {
   void SaveCounters(Counters* counters) const override;
   void RestoreCounters(const Counters& counters) override;
 
+  // The run's TensorBoard events, for others to write into.
+  EventFile* events() const { return events_.get(); }
   // Numbers of somebody else (an evaluation), at this step.
   void Write(const TrainState& state, const std::vector<std::pair<std::string, double>>& numbers);
 

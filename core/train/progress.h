@@ -14,10 +14,13 @@ namespace mslua {
 
 using Numbers = std::vector<std::pair<std::string, double>>;
 
+class Summaries;
+
 struct Progress {
   Trainer* trainer = nullptr;
   Console* console = nullptr;
   MetricsHook* metrics = nullptr;  // null where nothing is recorded
+  Summaries* summaries = nullptr;  // the same
   int64_t epochs = 1, steps_per_epoch = 1;
   Numbers found;            // "loss" of the last epoch, "eval_loss", ...
   int64_t evaluations = 0;  // so far

@@ -99,13 +99,9 @@ void StatusLine::Show() {
 }
 
 Status StatusLine::AtStep(const TrainState& s) {
-  constexpr size_t kSteps = 50;
   const auto now = Clock::now();
   // The first step of this process also makes the kernels ready.
-  if (seen_ >= 0 && s.step == seen_ + 1) {
-    steps_.push_back(std::chrono::duration<double>(now - step_at_).count());
-    if (steps_.size() > kSteps) steps_.pop_front();
-  }
+  if (seen_ >= 0 && s.step == seen_ + 1) pace_.Add(std::chrono::duration<double>(now - step_at_).count());
   seen_ = s.step;
   step_at_ = now;
   if (marks_.empty()) AddMark(s, now);
@@ -126,12 +122,25 @@ double StatusLine::SecondsPerStep() const {
   return steps > 0 ? seconds / static_cast<double>(steps) : 0;
 }
 
-double StatusLine::MedianOfSteps() const {
-  if (steps_.empty()) return 0;
-  std::vector<double> sorted(steps_.begin(), steps_.end());
+void StepPace::Add(double seconds) {
+  constexpr size_t kSteps = 50;
+  constexpr double kLong = 3;
+  last_.push_back(seconds);
+  if (last_.size() > kSteps) last_.pop_front();
+  ++steps_;
+  if (typical_ > 0 && seconds > kLong * typical_) between_ += seconds - typical_;
+}
+
+double StepPace::Median() const {
+  if (last_.empty()) return 0;
+  std::vector<double> sorted(last_.begin(), last_.end());
   const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
   std::nth_element(sorted.begin(), middle, sorted.end());
   return *middle;
+}
+
+double StepPace::SecondsOf(int64_t steps) const {
+  return static_cast<double>(steps) * (Median() + between_ / static_cast<double>(std::max<int64_t>(steps_, 1)));
 }
 
 void StatusLine::AddMark(const TrainState& s, Clock::time_point now) {
@@ -167,14 +176,15 @@ StatusFields StatusLine::FieldsOf(const TrainState& s) {
     if (options_.max_steps > 0) last = std::min(last, options_.max_steps);
     const int64_t done = s.epoch * progress_->steps_per_epoch + s.step_in_epoch;
     AddWork(seconds, &f);
-    const double step = steps_.empty() ? seconds : MedianOfSteps();
-    f.seconds_left = static_cast<double>(std::max<int64_t>(0, last - std::max(done, int64_t{0}))) * step;
+    const int64_t left = std::max<int64_t>(0, last - std::max(done, int64_t{0}));
+    f.seconds_left = pace_.empty() ? static_cast<double>(left) * seconds : pace_.SecondsOf(left);
   }
   return f;
 }
 
 void StatusLine::Draw(const TrainState& s, Clock::time_point now) {
   drawn_at_ = now;
+  pace_.Settle();
   AddMark(s, now);
   while (marks_.size() > 2 && now - marks_.front().at > kWindow) marks_.pop_front();
   if (options_.style == Options::Style::kLines) {

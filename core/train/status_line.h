@@ -37,6 +37,26 @@ std::string ClockText(double seconds);
 // "812", "8.4k", "1.2M".
 std::string RateText(double rate);
 
+// How long steps take: those of late, and what comes between steps, such as evaluations and saves.
+class StepPace {
+ public:
+  // One more step, with what it waited for.
+  void Add(double seconds);
+  // The median of the last 50 steps; 0: not known yet.
+  double Median() const;
+  // Of so many further steps, with as much between them as between those so far.
+  double SecondsOf(int64_t steps) const;
+  // Takes the median of now for what a step takes: what takes three times as long has come between. To be called now
+  // and then.
+  void Settle() { typical_ = Median(); }
+  bool empty() const { return last_.empty(); }
+
+ private:
+  std::deque<double> last_;
+  double typical_ = 0, between_ = 0;  // between_: seconds that were not of steps
+  int64_t steps_ = 0;
+};
+
 // Draws the line at most ten times a second, below what the console prints, which hides it first.
 class StatusLine : public TrainHook {
  public:
@@ -71,8 +91,6 @@ class StatusLine : public TrainHook {
   void AddWork(double seconds, StatusFields* fields);
   // Seconds of one step, by those of the last half minute; 0: not known yet.
   double SecondsPerStep() const;
-  // The median of the last 50 steps, which one that compiles, evaluates or saves does not move; 0: not known yet.
-  double MedianOfSteps() const;
 
   Progress* const progress_;
   Console* const console_;  // outlives it; null: there is none
@@ -86,8 +104,8 @@ class StatusLine : public TrainHook {
     int64_t step;         // done by then
     double data_seconds;  // waited for by then
   };
-  std::deque<Mark> marks_;     // oldest first
-  std::deque<double> steps_;   // seconds of the last ones
+  std::deque<Mark> marks_;  // oldest first
+  StepPace pace_;
   Clock::time_point step_at_;  // the end of the last step
   double flops_ = -1;          // of a step on this rank; negative: not counted yet
 };

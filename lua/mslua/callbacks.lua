@@ -158,7 +158,7 @@ function M.EvalCallback:init(...)
 end
 
 function M.EvalCallback:add_to(spec, model)
-  spec.eval = model:eval_spec(self.dataset)
+  spec.eval = model:eval_spec(self.dataset, true)
   spec.eval.every_epochs, spec.eval.every_steps = self.every_epochs, self.every_steps
 end
 
@@ -217,6 +217,32 @@ end
 function M.ReduceLROnPlateau:add_to(spec)
   if spec.plateau then errors.fail "ReduceLROnPlateau: there are two: one monitor and factor a training" end
   spec.plateau = self.spec
+end
+
+M.Histograms = Callback:extend "Histograms"
+
+M.histogram_fields = {
+  { "every_steps", "integer", 100, min = 1, unit = "steps" },
+  { "parameters", "boolean", true },
+  { "gradients", "boolean", false },
+}
+
+local bind_histograms = args.signature("Histograms", M.histogram_fields)
+
+--- Records histograms of the parameters that are trained, and of their gradients, every so many steps, as
+--- ms.summary.histogram does: `parameters/NAME` and `gradients/NAME`. Gradients are those of the batch, before clipping
+--- and without the loss scale; with them each step keeps all gradients to its end. (every_steps = 100, parameters =
+--- true, gradients = false)
+function M.Histograms:init(...)
+  local a = bind_histograms(...)
+  if not a.parameters and not a.gradients then errors.fail "Histograms: parameters and gradients are both false" end
+  self.spec = { every_steps = a.every_steps, parameters = a.parameters, gradients = a.gradients }
+  self.needs_gradients = a.gradients
+end
+
+function M.Histograms:add_to(spec)
+  if spec.histograms then errors.fail "Histograms: there are two: give one of them" end
+  spec.histograms = self.spec
 end
 
 M.sample_fields = {

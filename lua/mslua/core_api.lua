@@ -202,6 +202,7 @@ function core.value_and_grad(f, argnums, weights) end
 ---  accumulate?: integer,            -- micro-batches that the batch is split into; default 1
 ---  clip?: {kind: "norm"|"value", value: number},   -- by global norm, or elementwise
 ---  grad_norm?: boolean,             -- adds the output `grad_norm`, which clip norm has anyway
+---  gradients?: boolean,             -- adds the output `gradient.<key>` of each parameter
 ---  ema?: number,                    -- the step keeps an average of each parameter ("ema.w"), with this decay
 ---  loss_scale?: boolean,            -- adds the scalar input `loss_scale` and an output `finite`; a step with
 ---  inf/nan updates nothing
@@ -284,6 +285,17 @@ function core.export_onnx(spec) end
 ---@param x Tensor
 ---@param options {low: number, high: number, columns: integer, padding: integer}
 function core.write_png(path, x, options) end
+
+---What is wrong with the name of a summary, of a scalar where `scalar`; "" where nothing is.
+---@return string
+function core.summary_problem(name, scalar) end
+---Records for the training that runs; an error where none does. A step below 0 stands for the training's.
+function core.summary_scalar(name, value, step) end
+---@param x Tensor
+function core.summary_histogram(name, x, step) end
+function core.summary_text(name, text, step) end
+---@param options {low: number, high: number, columns: integer, padding: integer}
+function core.summary_image(name, x, step, options) end
 
 ---While a graph is traced: f32[n], 1 for the rows of the batch that count and 0 for padding (the tail of an
 ---evaluation).

@@ -377,7 +377,7 @@ end
 ---------------------------------------------------------------------------------------------------------------- public
 
 local MODULES = { "ms", "ms.nn", "ms.ops", "ms.dataset", "ms.dataset.vision", "ms.dataset.transforms",
-  "ms.dataset.config", "ms.text", "ms.image", "ms.communication" }
+  "ms.dataset.config", "ms.text", "ms.image", "ms.summary", "ms.communication" }
 
 local function module_of(name)
   local module = require "mslua"
@@ -413,7 +413,7 @@ end
 -- The member of a module that has this name: "Adam", "matmul", "Resize".
 local function find_anywhere(name)
   for _, module in ipairs { "ms.ops", "ms.nn", "ms", "ms.dataset", "ms.dataset.vision", "ms.dataset.transforms",
-    "ms.dataset.config", "ms.text", "ms.image", "ms.communication" } do
+    "ms.dataset.config", "ms.text", "ms.image", "ms.summary", "ms.communication" } do
     local value = rawget(module_of(module), name)
     if value ~= nil then return member_entry(module, name, value) end
   end

@@ -65,12 +65,13 @@ end
 
 ms.nn = require "mslua.nn"
 ms.image = require "mslua.image"
+ms.summary = require "mslua.summary"
 ms.dataset = require "mslua.dataset"
 ms.text = require "mslua.text"
 ms.communication = require "mslua.communication"
 take(require "mslua.loss_scale", "DynamicLossScaleManager", "FixedLossScaleManager")
 take(require "mslua.callbacks", "Callback", "LossMonitor", "TimeMonitor", "ModelCheckpoint", "CheckpointConfig",
-  "EvalCallback", "EarlyStopping", "ReduceLROnPlateau", "SampleImages")
+  "EvalCallback", "EarlyStopping", "ReduceLROnPlateau", "SampleImages", "Histograms")
 ms.Model = require "mslua.model"
 take(require "mslua.checkpoint", "save_checkpoint", "load_checkpoint", "load_param_into_net")
 require "mslua.generation"

@@ -1,11 +1,13 @@
 --- ms.Model: a network with its loss, optimizer and metrics; train, eval and predict (mindspore.train.Model).
 local args = require "mslua.args"
+local callbacks = require "mslua.callbacks"
 local class = require "mslua.class"
 local core = require "mslua.core"
 local errors = require "mslua.errors"
 local frames = require "mslua.frames"
 local metrics = require "mslua.metrics"
 local parallel_context = require "mslua.parallel_context"
+local samples = require "mslua.samples"
 local several = require "mslua.steps"
 local wrap = require "mslua.nn.wrap"
 local PipelineCell = wrap.PipelineCell
@@ -174,8 +176,8 @@ function Model:train_spec(a)
   if a.clip_value then clip = { kind = "value", value = a.clip_value } end
   local graph, idle, rates = build(self, {
     inputs = columns, network = parameters, accumulate = micro_batches(self, a.accumulate_steps or 1, columns),
-    clip = clip, grad_norm = a.grad_norm or false, ema = a.ema, loss_scale = scale ~= nil, amp = self.amp,
-    aggregate = parallel_context.aggregation(),
+    clip = clip, grad_norm = a.grad_norm or false, gradients = a.gradients or false, ema = a.ema,
+    loss_scale = scale ~= nil, amp = self.amp, aggregate = parallel_context.aggregation(),
   }, self.network.class_name)
   wrap.report_idle(idle)
   self.averages = a.ema and rates.history
@@ -220,8 +222,13 @@ function Model:train(...)
   local most = core.options.verb == "run" and core.options.max_steps
   if most then a.max_steps = math.min(a.max_steps or most, most) end
   Model.trained = true
+  local list = args.is_list(a.callbacks) and a.callbacks or { a.callbacks }
+  for _, callback in ipairs(list) do
+    -- Of the step that is compiled next.
+    a.gradients = a.gradients or class.is(callback, callbacks.Histograms) and callback.needs_gradients
+  end
   local spec = self:train_spec(a)
-  for i, callback in ipairs(args.is_list(a.callbacks) and a.callbacks or { a.callbacks }) do
+  for i, callback in ipairs(list) do
     local problem = args.problem({ "", "callback" }, callback)
     if problem then errors.fail_at({ "callbacks" }, "train: callbacks[%d]: %s", i, problem) end
     errors.at(not core.where() and errors.place { "callbacks" } or nil, callback.add_to, callback, spec, self)
@@ -271,10 +278,10 @@ local function check_computed(self, m)
   end
 end
 
---- The compiled evaluation on a dataset.
+--- The compiled evaluation on a dataset. of_training: with what says which samples are the worst.
 ---@return {graph: Graph, dataset: Dataset, metrics: {name: string, kind: string}[]}
 ---@package
-function Model:eval_spec(dataset)
+function Model:eval_spec(dataset, of_training)
   if self.steps and self.own_loss then
     errors.fail_at({ "eval_dataset" }, "eval: a training of several steps has no loss to evaluate: give metrics of "
       .. "what the network makes of all columns but the last")
@@ -296,21 +303,28 @@ function Model:eval_spec(dataset)
     local sums = {}
     for i = #names, 1, -1 do names[i] = nil end
     local function add(name, sum) names[#names + 1], sums[#sums + 1] = name, sum end
+    local shows = of_training and not parallel_context.shard()
     if self.own_loss then
-      add(self.metrics[1].name, summed(self.metrics[1], own_loss(self.network, ...), rows, dataset))
+      local loss = own_loss(self.network, ...)
+      add(self.metrics[1].name, summed(self.metrics[1], loss, rows, dataset))
+      if shows then samples.outputs(self, add, rows, loss) end
       return unpack(sums)
     end
     local output = wrap.output(self.network, unpack(columns, 1, n - 1))
+    local loss
     for _, m in ipairs(self.metrics) do
       if m.compute then
         -- When the batches are through.
       elseif m.rows then
-        add(m.name, summed(m, m.rows(output, columns[n]), rows, dataset))
+        local values = m.rows(output, columns[n])
+        if m.name == "loss" then loss = values end
+        add(m.name, summed(m, values, rows, dataset))
       else
         local parts = metrics.sums_of(m, output, columns[n], rows)
         for _, part in ipairs(errors.names(parts)) do add(m.name .. "/" .. part, parts[part]) end
       end
     end
+    if shows then samples.outputs(self, add, rows, loss, output, columns[n]) end
     return unpack(sums)
   end
   local graph = core.build_eval {
@@ -318,6 +332,7 @@ function Model:eval_spec(dataset)
     outputs = names, amp = self.amp, shard = parallel_context.shard(), history = self.averages,
   }
   return { graph = graph, dataset = dataset:open(), metrics = shown, matrices = matrices, labels = self.labels or {},
+    samples = of_training and samples.form(dataset) or nil,
     finish = finishes and function(sums, samples)
       return metrics.finish(self.metrics, sums, samples, self.network)
     end or nil }

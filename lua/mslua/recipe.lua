@@ -38,6 +38,7 @@ local train = {
   { "ema", "number", above = 0, below = 1 },
   { "amp", "string", choices = { "bf16" } },
   { "loss_scale", "loss_scale" },
+  { "histograms", "table", nil, fields = callbacks.histogram_fields },
   { "early_stopping", "table", nil, fields = callbacks.early_stopping_fields },
   { "reduce_lr_on_plateau", "table", nil, fields = callbacks.plateau_fields },
 }

@@ -100,6 +100,8 @@ local function callbacks_of(recipe, dataset, eval_dataset)
       dataset = eval_dataset, every_epochs = recipe.eval.every_epochs, every_steps = recipe.eval.every_steps,
     }
   end
+  local histograms = recipe.train.histograms
+  if histograms and next(histograms) then list[#list + 1] = callbacks.Histograms(histograms) end
   local stopping = recipe.train.early_stopping
   if stopping then list[#list + 1] = callbacks.EarlyStopping(stopping) end
   if recipe.samples then list[#list + 1] = callbacks.SampleImages(recipe.samples) end

@@ -9,6 +9,7 @@ local modules = {
   ["mslua.lua"] = ms, ["nn.lua"] = ms.nn, ["ops.lua"] = ms.ops, ["dataset.lua"] = ms.dataset, ["text.lua"] = ms.text,
   ["dataset.vision.lua"] = ms.dataset.vision, ["dataset.transforms.lua"] = ms.dataset.transforms,
   ["dataset.config.lua"] = ms.dataset.config, ["communication.lua"] = ms.communication, ["image.lua"] = ms.image,
+  ["summary.lua"] = ms.summary,
 }
 
 local function names_of(t)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """The page of `mslua report`: report_test.py MSLUA"""
+import base64
 import json
 import os
 import random
@@ -52,6 +53,63 @@ def page_of(path):
     return text, json.loads(data)
 
 
+def add_summaries(folder):
+    """Pictures, texts and histograms of a run, and the worst samples of its evaluation."""
+    png = "iVBORw0KGgoAAAANSUhEUgAAAAIAAAACCAAAAABX3VL4AAAADklEQVR4nGP4z8DA8B8ABgAB/3hctoEAAAAASUVORK5CYII="
+    os.makedirs(folder + "/summaries")
+    os.makedirs(folder + "/samples")
+    for name in ("summaries/x_%d.png" % 5, "samples/epoch_3.png"):
+        with open(folder + "/" + name, "wb") as out:
+            out.write(base64.b64decode(png))
+    with open(folder + "/summaries.jsonl", "w", encoding="utf-8") as out:
+        for step in range(1, 2001):
+            out.write('{"step":%d,"at":%d,"noise":%g}\n' % (step, step, 1 / step))
+        for name in ("w", "</script>"):
+            for step in range(0, 2000, 10):
+                out.write('{"step":%d,"at":%d,"histogram":{"name":"%s","count":9,"nan":1,"infinite":0,"low":-1,'
+                          '"high":1,"mean":0,"std":0.5,"counts":%s}}\n' % (step, step, name, [step % 7] * 64))
+        for step in (4, 5, 6):
+            out.write('{"step":%d,"at":%d,"image":{"name":"x","file":"summaries/x_%d.png","height":2,"width":2}}\n' %
+                      (step, step, step))
+        out.write('{"step":1,"at":1,"image":{"name":"y","file":"../../etc/passwd","height":2,"width":2}}\n')
+        out.write('{"step":9,"at":9,"text":{"name":"t","text":"</script><b>"}}\n')
+        out.write('{"step":10,"at":10,"text":{"na')
+    samples = [{"sample": "x.bin, record 3", "loss": 5.5, "label": 0, "prediction": 1, "confidence": 0.9,
+                "picture": png}, {"sample": "row 4", "loss": None, "text": "<i>"}, {"sample": "r", "values": [1, 2]}]
+    with open(folder + "/eval_samples.json", "w", encoding="utf-8") as out:
+        json.dump({"step": 7, "labels": ["cat", "</script>"], "samples": samples}, out)
+
+
+def check_summaries(run):
+    check(len(run["curves"]["noise"][0]) == 2000 and "at" not in run["curves"], run["curves"].keys())
+    check(sorted(run["histograms"]) == ["</script>", "w"] and len(run["histograms"]["w"]) == 40 and
+          run["histograms"]["w"][-1]["step"] == 1990, run["histograms"].keys())
+    pictures = {(p["name"], p.get("step", p.get("epoch"))): "picture" in p for p in run["pictures"]}
+    check(pictures == {("generated samples", 3): True, ("x", 6): False, ("x", 5): True, ("x", 4): False}, pictures)
+    check([t["text"] for t in run["texts"]] == ["</script><b>"], run["texts"])
+    check([s["sample"] for s in run["worst"]["samples"]] == ["x.bin, record 3", "row 4", "r"], run["worst"])
+
+
+def browse(page):
+    """What a browser without a network says of the page; nothing where there is no browser."""
+    browser = shutil.which("chromium")
+    if browser is None:
+        return
+    done = subprocess.run(
+        [browser, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0",
+         "--host-resolver-rules=MAP * ~NOTFOUND", "--user-data-dir=" + WORK + "/browser", "--virtual-time-budget=5000",
+         "--dump-dom", "file://" + os.path.abspath(page)],
+        capture_output=True, text=True, timeout=120, check=False, env=dict(os.environ, HOME=WORK))
+    said = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    check(not said, said)
+    dom = done.stdout
+    for text in ("cat, taken for &lt;/script&gt; (90.0%)", "loss NaN or infinite", "x at step 5",
+                 "generated samples after epoch 3", "newest: mean 0, std 0.5, 1 NaN, 0 infinite",
+                 "summaries/x_6.png is not shown"):
+        check(text in dom, "%s is in the page: %s" % (text, done.stderr[-500:]))
+    check(dom.count("<img src=") == 3 and dom.count("<canvas") >= 6, dom.count("<canvas"))
+
+
 def main():
     shutil.rmtree(WORK, ignore_errors=True)
     os.makedirs(WORK)
@@ -84,9 +142,14 @@ def main():
         file.write('{"step":7,"labels":["</script>","b"],"matrices":{"confusion_matrix":[[3,1],[0,4]]}}')
     with open(HOSTILE + "/eval.json", "w", encoding="utf-8") as file:
         file.write("{")
+    add_summaries("runs/a")
     both = mslua("report", "runs/a", HOSTILE, "-o", "b.html")
     check(both.returncode == 0, both)
+    check(os.path.getsize("b.html") < 2e6, os.path.getsize("b.html"))
     text, runs = page_of("b.html")
+    check_summaries(runs[0])
+    check(runs[1]["worst"].startswith("None: an evaluation") and runs[1]["pictures"] == [], runs[1]["worst"])
+    browse("b.html")
     check(text.count("<script") == 2 and "alert(2)</script>" not in text and "<b>" not in text, "all text is escaped")
     check(runs[0]["operators"] == [["matmul", "onednn", 1, 3, "75.0%"], ["add", "tile", 1 / 2, 1, "25.0%"]],
           runs[0]["operators"])

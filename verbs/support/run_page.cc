@@ -19,6 +19,7 @@
 #include "core/json/json.h"
 #include "train/run_folder.h"
 #include "verbs/support/run_page_template.h"
+#include "verbs/support/run_pictures.h"
 #include "verbs/support/run_settings.h"
 #include "verbs/support/run_summary.h"
 
@@ -26,6 +27,8 @@ namespace mslua {
 namespace {
 
 constexpr size_t kPointsOfPage = 50000, kMostOfCurve = 8000, kLeastOfCurve = 64;
+// Bytes of all runs of a page.
+constexpr size_t kSamplesOfPage = 400000, kPicturesOfPage = 400000, kTextsOfPage = 50000, kHistogramsOfPage = 250000;
 constexpr size_t kTextOfRun = 200000;  // bytes of settings and of interventions that a page has
 
 // Rounded to what a page shows.
@@ -174,7 +177,8 @@ Json SettingsOf(const std::string& folder) {
   return rows;
 }
 
-Json RunJson(const RunRecord& record, size_t points) {
+// One of `runs` runs.
+Json RunJson(const RunRecord& record, size_t points, size_t runs) {
   const RunSummary summary = Summarize(record.folder, record);
   Json run = {{"name", record.folder},
               {"recipe", summary.recipe},
@@ -187,7 +191,11 @@ Json RunJson(const RunRecord& record, size_t points) {
               {"tensors", TensorsOf(record.folder)},
               {"events", InterventionsOf(record.folder)},
               {"operators", OperatorsOf(record.folder)},
-              {"matrices", MatricesOf(record.folder)}};
+              {"matrices", MatricesOf(record.folder)},
+              {"worst", WorstSamplesOf(record.folder, kSamplesOfPage / runs)},
+              {"pictures", PicturesOf(record, kPicturesOfPage / runs)},
+              {"texts", TextsOf(record, kTextsOfPage / runs)},
+              {"histograms", HistogramsOf(record, kHistogramsOfPage / runs)}};
   if (summary.best) run["best"] = *summary.best;
   Json curves = Json::object(), undefined = Json::object();
   for (const std::string& key : record.Keys()) curves[key] = CurveJson(record.values.at(key), points);
@@ -239,7 +247,7 @@ std::string RunPage(const std::vector<RunRecord>& records) {
   for (const RunRecord& record : records) curves += record.Keys().size();
   const size_t points = std::clamp(kPointsOfPage / curves, kLeastOfCurve, kMostOfCurve);
   Json runs = Json::array();
-  for (const RunRecord& record : records) runs.push_back(RunJson(record, points));
+  for (const RunRecord& record : records) runs.push_back(RunJson(record, points, records.size()));
   // Names of files may be no UTF-8.
   const std::string json = runs.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
   return absl::StrCat(kRunPageHead, ScriptText(json), kRunPageTail);

@@ -14,6 +14,10 @@ table { border-collapse: collapse } td, th { border: 1px solid #ccc; padding: 2p
 td, th { text-align: left; vertical-align: top }
 td { font-family: monospace; white-space: pre-wrap; overflow-wrap: anywhere; max-width: 50em }
 #charts { display: flex; flex-wrap: wrap; gap: 1em } canvas { width: 560px; height: 280px; cursor: crosshair }
+.shown { display: flex; flex-wrap: wrap; gap: .8em } figure { margin: 0; font-size: 12px; max-width: 16em }
+figure img { image-rendering: pixelated; min-width: 96px; max-width: 100% } .wide { max-width: 100% }
+.heat { width: 280px; max-width: 280px } .shown canvas { width: 280px; height: 130px; cursor: default }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: 0; max-width: 60em }
 #controls label { margin-right: 1.5em } .swatch { display: inline-block; width: 1em; height: .7em; margin-right: .5em }
 </style></head><body>
 <h1>mslua report</h1>
@@ -215,6 +219,80 @@ for (const r of runs) {
   const labels = Array.isArray(r.matrices.labels) ? r.matrices.labels : [];
   for (const [name, counts] of Object.entries(r.matrices.matrices))
     if (Array.isArray(counts) && counts.every(Array.isArray)) matrix(name, counts, labels, r.matrices.step);
+}
+// A picture or text with what is known of it.
+function shown(parent, item, lines) {
+  const figure = add(parent, "figure");
+  if (item.picture) add(figure, "img").src = "data:image/png;base64," + item.picture;
+  else if (item.text !== undefined) { figure.className = "wide"; add(figure, "pre", item.text); }
+  else if (item.values) add(figure, "pre", item.values.map(show).join(" "));
+  else add(figure, "pre", item.file + " is not shown: the page would be too large, or the file is gone");
+  for (const line of lines) add(figure, "div", line);
+}
+function worst(r) {
+  const labels = Array.isArray(r.worst.labels) ? r.worst.labels : [];
+  const label = i => labels[i] === undefined ? show(i) : labels[i];
+  add(tables, "h3", "The worst samples at step " + r.worst.step);
+  const box = add(tables, "div");
+  box.className = "shown";
+  for (const s of r.worst.samples) {
+    const lines = [];
+    if (s.prediction !== undefined)
+      lines.push((s.label === undefined ? "" : label(s.label) + ", taken for ") + label(s.prediction) + " (" +
+        (100 * s.confidence).toFixed(1) + "%)");
+    else if (s.label !== undefined) lines.push("label " + label(s.label));
+    if (s.loss !== undefined) lines.push("loss " + (s.loss === null ? "NaN or infinite" : show(s.loss)));
+    lines.push(s.sample);
+    shown(box, s, lines);
+  }
+}
+for (const r of runs) {
+  if (runs.length > 1) add(tables, "h3", r.name);
+  if (typeof r.worst === "string") add(tables, "p", "Worst samples: " + r.worst); else worst(r);
+}
+if (runs.some(r => r.pictures.length + r.texts.length > 0)) add(tables, "h2", "Pictures and texts");
+for (const r of runs) {
+  const items = r.pictures.concat(r.texts);
+  if (items.length === 0) continue;
+  if (runs.length > 1) add(tables, "h3", r.name);
+  const box = add(tables, "div");
+  box.className = "shown";
+  for (const i of items) {
+    shown(box, i, [i.name + (i.epoch === undefined ? " at step " + i.step : " after epoch " + i.epoch)]);
+    if (i.picture) box.lastChild.className = "wide";
+  }
+}
+// Histograms over the run: a column for each, darker where more values are.
+function heat(parent, name, list) {
+  const some = list.filter(h => h.count > 0), newest = list[list.length - 1];
+  const figure = add(parent, "figure"), W = 280, H = 130;
+  figure.className = "heat";
+  add(figure, "div", name);
+  const canvas = add(figure, "canvas"), g = canvas.getContext("2d");
+  canvas.width = W; canvas.height = H;
+  const low = Math.min(...some.map(h => h.low)), high = Math.max(...some.map(h => h.high));
+  const y = v => high > low ? (high - v) / (high - low) * H : H / 2;
+  some.forEach((h, i) => {
+    const most = Math.max(...h.counts), x = i * W / some.length, n = h.counts.length;
+    h.counts.forEach((c, k) => {
+      if (c === 0) return;
+      const top = y(h.low + (h.high - h.low) * (k + 1) / n), bottom = y(h.low + (h.high - h.low) * k / n);
+      g.fillStyle = `rgba(31,119,180,${0.08 + 0.92 * c / most})`;
+      g.fillRect(x, top, Math.max(1, W / some.length), Math.max(1, bottom - top));
+    });
+  });
+  add(figure, "div", "steps " + list[0].step + " to " + newest.step + ", values " + show(low) + " to " + show(high));
+  add(figure, "div", "newest: mean " + show(newest.mean) + ", std " + show(newest.std) +
+    (newest.nan + newest.infinite > 0 ? ", " + newest.nan + " NaN, " + newest.infinite + " infinite" : ""));
+}
+if (runs.some(r => Object.keys(r.histograms).length > 0)) add(tables, "h2", "Histograms");
+for (const r of runs) {
+  const names = Object.keys(r.histograms);
+  if (names.length === 0) continue;
+  if (runs.length > 1) add(tables, "h3", r.name);
+  const box = add(tables, "div");
+  box.className = "shown";
+  for (const name of names) heat(box, name, r.histograms[name]);
 }
 section("Time by operator", ["operator", "kernel", "calls a step", "ms a step", "share"],
   r => Array.isArray(r.operators) ? r.operators.map(o => o.map(show)) : r.operators);

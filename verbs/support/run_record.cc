@@ -10,11 +10,13 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "core/base/input_file.h"
 #include "core/base/printable.h"
 #include "core/json/json.h"
+#include "core/train/summaries.h"
 #include "train/run_folder.h"
 #include "verbs/support/run_argument.h"
 
@@ -22,6 +24,7 @@ namespace mslua {
 namespace {
 
 constexpr char kEpochKey[] = "epoch";
+constexpr char kAtKey[] = "at";  // of a summary: the training's step
 constexpr int64_t kLargestRecord = int64_t{1} << 31;
 
 // The lines that a training writes are objects of numbers: reads such a one, many times faster than ParseJson. False
@@ -102,6 +105,20 @@ RunRecord ParseRunRecord(const std::string& folder, const std::string& text) {
   return record;
 }
 
+void AddSummaries(const std::string& text, RunRecord* record) {
+  RunRecord scalars;
+  for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    if (absl::StrContains(line, "\":{"))
+      record->summaries.emplace_back(line);
+    else
+      AddLine(line, &scalars);
+  }
+  // The training's own numbers count where a file that users changed has a scalar of that name.
+  scalars.values.erase(kAtKey);
+  record->values.insert(scalars.values.begin(), scalars.values.end());
+  record->undefined.insert(scalars.undefined.begin(), scalars.undefined.end());
+}
+
 StatusOr<RunRecord> ReadRunRecord(const std::string& folder) {
   const std::string path = absl::StrCat(folder, "/", kRunMetrics);
   struct stat info;
@@ -110,7 +127,12 @@ StatusOr<RunRecord> ReadRunRecord(const std::string& folder) {
                                             ": expected the folder of a training, as `mslua runs ls` lists them"));
   }
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kLargestRecord));
-  return ParseRunRecord(folder, text);
+  RunRecord record = ParseRunRecord(folder, text);
+  const std::string summaries = absl::StrCat(folder, "/", kSummaries);
+  if (stat(summaries.c_str(), &info) != 0) return record;
+  ASSIGN_OR_RETURN(const std::string lines, ReadFile(summaries, kLargestRecord));
+  AddSummaries(lines, &record);
+  return record;
 }
 
 StatusOr<std::vector<RunRecord>> ReadRunRecords(const std::vector<std::string>& runs) {

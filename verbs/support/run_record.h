@@ -23,6 +23,7 @@ struct RunRecord {
   std::map<std::string, int64_t> undefined;  // how often a key was JSON's null: NaN or infinite
   int64_t broken = 0;                        // lines that are not a record, the last one not counted
   bool half_written = false;                 // the last line ends within a record
+  std::vector<std::string> summaries;        // the lines of summaries.jsonl that hold more than numbers
 
   // The metrics' names; "step", "epoch", "time" and "samples" are none.
   std::vector<std::string> Keys() const;
@@ -30,7 +31,9 @@ struct RunRecord {
 
 // The record in `text`, the content of metrics.jsonl. Takes any text.
 RunRecord ParseRunRecord(const std::string& folder, const std::string& text);
-// NotFound: the folder has no metrics.jsonl.
+// Adds the content of summaries.jsonl: scalars to the values. Lines that are no record are left out.
+void AddSummaries(const std::string& text, RunRecord* record);
+// The record with the summaries. NotFound: the folder has no metrics.jsonl.
 StatusOr<RunRecord> ReadRunRecord(const std::string& folder);
 // Of each run, as FolderOfRun takes them; says on stderr which lines were left out.
 StatusOr<std::vector<RunRecord>> ReadRunRecords(const std::vector<std::string>& runs);

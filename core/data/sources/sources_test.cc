@@ -65,6 +65,44 @@ TEST(SourcesTest, AnAbsentPathIsNamed) {
   }
 }
 
+// The bytes with which files of pyarrow 14 begin and end.
+TEST(SourcesTest, TablesOfOtherFormatsAreRefusedWithTheLineThatConvertsThem) {
+  const std::string folder = Folder("columnar");
+  const std::string parquet = std::string("PAR1\x15\x04\x15\x20\x15\x22L\x15\x04\x15\0\x12\0\0\x10\0\0\0PAR1", 26),
+                    arrow = std::string("ARROW1\0\0\xff\xff\xff\xff\xa8\0\0\0", 16) + std::string(200, '\0') + "ARROW1",
+                    feather = std::string("FEA1\0\0\0\0", 8) + "FEA1",
+                    stream = std::string("\xff\xff\xff\xff\xa8\0\0\0\x10\0\0\0", 12);
+  const auto problem = [&](const std::string& kind, const std::string& name, const std::string& bytes) {
+    const std::string place = Folder("columnar_" + kind);
+    Put(place + "/" + name, bytes);
+    FieldMap fields = (*FindSource(kind))->inspect;
+    const std::string key = (*FindSource(kind))->PathField()->name;
+    fields[key] = place + "/" + name;
+    const std::string file = Message(Open(kind, fields).status());
+    fields[key] = place;
+    return std::make_pair(file, Message(Open(kind, fields).status()));
+  };
+  for (const char* kind : {"csv", "jsonl", "text", "image_folder", "tar", "numpy", "mnist", "cifar10"}) {
+    SCOPED_TRACE(kind);
+    const auto [file, whole] = problem(kind, "train-0.parquet", parquet);
+    EXPECT_THAT(file, HasSubstr("train-0.parquet' is a Parquet file: convert it first: python3 -c 'import pandas; "
+                                "pandas.read_parquet(\""));
+    EXPECT_THAT(file, HasSubstr("\").to_csv(\"data.csv\", index=False)', then CsvDataset(\"data.csv\")"));
+    EXPECT_THAT(whole, HasSubstr("' holds a Parquet file, train-0.parquet: convert it first: python3 -c"));
+  }
+  EXPECT_THAT(problem("csv", "x.feather", arrow).first, HasSubstr("an Arrow file: convert it first: python3 -c 'import "
+                                                                  "pandas; pandas.read_feather("));
+  EXPECT_THAT(problem("csv", "x.feather", feather).first, HasSubstr("pandas.read_feather("));
+  EXPECT_THAT(problem("csv", "data-0.arrow", stream).first, HasSubstr("pyarrow.ipc.open_stream("));
+  EXPECT_THAT(problem("tar", "data-0.arrow", stream).second, HasSubstr("import pyarrow.dataset as d; d.dataset("));
+  // Other bytes, and a folder with what the source reads beside such a file, are none of it.
+  EXPECT_THAT(problem("csv", "x.csv", "PAR2,b\n1,2\n").first, testing::Not(HasSubstr("convert")));
+  Put(folder + "/input.txt", "abcabcabcabc");
+  Put(folder + "/other.parquet", parquet);
+  const Status text = Open("text", {{"dataset_files", folder}, {"block", int64_t{2}}}).status();
+  EXPECT_TRUE(text.ok()) << text;
+}
+
 TEST(SourcesTest, StandInsAreRecognisedAndWhole) {
   for (const std::string& kind : StandIns()) {
     const std::string path = absl::StrCat(testing::TempDir(), "/stand_in_of_", kind);

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""What the status line says and costs: status_line.py MSLUA TEXT_FOLDER [STEPS] [ROUNDS]
+
+Trains char_gpt in a pseudo-terminal and compares the time left that the line shows with the time that was left, from a
+tenth of the run on. Then trains char_gpt and the quick start with the line and without, taking turns: the least
+processor time of each, which other work on the machine changes least. Last, a run into a pipe: no carriage return and
+no escape on stdout and stderr. For an idle machine.
+"""
+import os
+import pty
+import re
+import resource
+import select
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+MSLUA, DATA = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+STEPS = int(sys.argv[3]) if len(sys.argv) > 3 else 600
+ROUNDS = int(sys.argv[4]) if len(sys.argv) > 4 else 5
+# Without evaluations and checkpoints: the line says how long the steps take.
+CHAR = ["recipes/char_gpt.lua", "data_path=" + DATA, "eval_every=1000000", "steps=%d" % STEPS]
+QUICK = ["recipes/quickstart.lua", "steps_per_epoch=100000", "epochs=10"]
+
+
+def command(words, folder, progress):
+    return [MSLUA, "train", *words, "--out", folder, "--log-every", "epoch", "--progress", progress]
+
+
+def in_terminal(words, progress, found=None):
+    """Seconds of wall and of processor time; of each line with a time left (seconds since the start, text)."""
+    with tempfile.TemporaryDirectory() as folder:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        begun = time.monotonic()
+        child, master = pty.fork()
+        if child == 0:
+            os.chdir(ROOT)
+            os.environ["TERM"] = "xterm"
+            words = command(words, folder, progress)
+            os.execv(words[0], words)
+        text = b""
+        while True:
+            select.select([master], [], [])
+            try:
+                part = os.read(master, 1 << 16)
+            except OSError:
+                break
+            if not part:
+                break
+            text += part
+            if found is not None:
+                found.append((time.monotonic() - begun, part.decode(errors="replace")))
+        status = os.waitpid(child, 0)[1]
+        if os.waitstatus_to_exitcode(status) != 0:
+            sys.exit(text.decode(errors="replace")[-2000:])
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return (time.monotonic() - begun, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+
+
+def seconds(clock):
+    total = 0
+    for part in clock.split(":"):
+        total = 60 * total + int(part)
+    return total
+
+
+def main():
+    found = []
+    wall, _ = in_terminal(CHAR, "on", found)
+    errors = []
+    for at, text in found:
+        for clock in re.findall(r"(\d+(?::\d+)+) left", text):
+            # The line shows whole seconds: they say little of a share of the last few.
+            if at > wall / 10 and wall - at > 10:
+                errors.append(abs(seconds(clock) - (wall - at)) / (wall - at))
+    print("char_gpt, %d steps in %.0f s: the time left is off by %.1f %% (median of %d lines), at most %.1f %%" % (
+        STEPS, wall, 100 * statistics.median(errors), len(errors), 100 * max(errors)))
+    for name, words in (("char_gpt", CHAR), ("quickstart", QUICK)):
+        used = {"on": [], "off": []}
+        for _ in range(ROUNDS):
+            for progress, values in used.items():
+                values.append(in_terminal(words, progress)[1])
+        on, off = (min(used[k]) for k in ("on", "off"))
+        print("%s: %.3f s of processor time with the line, %.3f s without: %+.2f %%" % (name, on, off,
+                                                                                      100 * (on / off - 1)))
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(command(CHAR[:-1] + ["steps=30"], folder, "auto"), cwd=ROOT, capture_output=True,
+                              check=True)
+        print("piped: %d carriage returns, %d escapes" % ((done.stdout + done.stderr).count(b"\r"),
+                                                          (done.stdout + done.stderr).count(b"\x1b")))
+
+
+main()
