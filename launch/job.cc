@@ -564,6 +564,24 @@ void Job::SayStopped(const Status& why) const {
   if (write(2, text.data(), text.size()) < 0) return;
 }
 
+int64_t Job::epoch() const {
+  const int64_t told = StartsItself() && membership_ != nullptr ? membership_->epoch() : 1;
+  return std::max<int64_t>(told, identity_.restarts + 1);
+}
+
+std::string Job::restart_cause() const {
+  return StartsItself() && membership_ != nullptr ? membership_->cause() : identity_.restart_cause;
+}
+
+std::unique_ptr<CrashFile> Job::ReportCrashes(const std::string& path, const std::atomic<int64_t>* step) const {
+  auto file = std::make_unique<CrashFile>(path, Name(), step);
+  char folder[4096];
+  const bool relative = !absl::StartsWith(path, "/");
+  if (membership_ == nullptr || (relative && getcwd(folder, sizeof folder) == nullptr)) return file;
+  membership_->TellCrashFile(relative ? absl::StrCat(folder, "/", path) : path);
+  return file;
+}
+
 int64_t Job::NewestTurn() {
   const auto keeper = images();
   int64_t newest = Image::kNoTurn;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/base/status.h"
+#include "launch/crash_file.h"
 #include "launch/image_keeper.h"
 #include "launch/network.h"
 #include "launch/stopped_ranks.h"
@@ -78,6 +79,13 @@ class Job {
   int rank() const { return std::max(0, rank_ < 0 ? identity_.rank : rank_); }
   int size() const { return identity_.size; }
   const Identity& identity() const { return identity_; }
+  // How often the job's ranks have met, this time included, and why they meet again; empty: it is the first time, or
+  // not known.
+  int64_t epoch() const;
+  std::string restart_cause() const;
+  // Reports of a crash of this process go to `path` while what it gives lives, and who says that it has died names the
+  // file. `step`: what is done.
+  std::unique_ptr<CrashFile> ReportCrashes(const std::string& path, const std::atomic<int64_t>* step) const;
   // Whether nobody else has a part in this: a single rank, and no scheduler or launcher.
   bool Alone() const {
     const auto source = identity_.source;

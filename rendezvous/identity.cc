@@ -185,6 +185,7 @@ void Recovery(Reader& env, Identity* id) {
   if (job.size() > 20 || !std::all_of(job.begin(), job.end(), fits))
     env.Fail(kRecoveryJob, "a name of at most 20 letters, digits and '-'");
   id->restarts = env.Number(kRestarts, 0, 1 << 30, 0);
+  id->restart_cause = env.Text(kRestartCause);
   if (env.Number("MS_ENABLE_RECOVERY", 0, 1, 0) == 0) return;
   if (id->source != Identity::Source::kCluster) {
     return env.FailWith(

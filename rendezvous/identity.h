@@ -25,7 +25,8 @@ inline constexpr char kLauncherPid[] = "MSLUA_LAUNCHER";
 // What starts a job again when a process of it has ended tells the ranks: the job's name at the keeper of its images,
 // with ":disk" behind it where it resumes from checkpoints alone.
 inline constexpr char kRecoveryJob[] = "MSLUA_RECOVERY";
-inline constexpr char kRestarts[] = "MSLUA_RESTARTS";  // how often the job has started again
+inline constexpr char kRestarts[] = "MSLUA_RESTARTS";           // how often the job has started again
+inline constexpr char kRestartCause[] = "MSLUA_RESTART_CAUSE";  // why, the last time
 // Names the TLS configuration.
 inline constexpr char kTlsVariable[] = "MSLUA_TLS";
 
@@ -51,6 +52,7 @@ struct Identity {
   bool recovery_disk = false;        // from checkpoints alone
   std::string recovery_path;         // MS_RECOVERY_PATH, of a cluster
   int restarts = 0;                  // how often the job has started again, where its starter says so
+  std::string restart_cause;         // why, the last time
   std::vector<std::string> notices;  // what was accepted and has no effect
 
   // "rank 3 of 8 (RANK_TABLE_FILE)": the line of start-up.

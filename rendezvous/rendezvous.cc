@@ -18,6 +18,7 @@
 #include "absl/strings/str_join.h"
 #include "core/base/clock.h"
 #include "core/base/printable.h"
+#include "rendezvous/crash_note.h"
 
 namespace mslua {
 namespace {
@@ -412,8 +413,20 @@ void Scheduler::Read(Worker& worker) {
     if (worker.left || over_) return;
     if (!built_) Log(absl::StrCat("The node: ", worker.join["id"], " has gone before the cluster was complete."));
     if (built_ && worker.rank < 0) Log(absl::StrCat("The node: ", worker.join["id"], ", a spare, has gone."));
-    Lose(worker, EndOf(NameOf(worker), worker.rank, end));
+    Lose(worker, EndOf(worker, end));
   }
+}
+
+Status Scheduler::EndOf(const Worker& worker, const Status& status) {
+  const Status end = mslua::EndOf(NameOf(worker), worker.rank, status);
+  const std::string note = CrashNoteOf(worker.rank);
+  return note.empty() ? end : WithCause(Status(end.code(), absl::StrCat(end.message(), note)), CauseOf(end));
+}
+
+std::string Scheduler::CrashNoteOf(int rank) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto file = crash_files_.find(rank);
+  return file == crash_files_.end() ? "" : CrashNote(file->second.first, file->second.second);
 }
 
 void Scheduler::Understand(Worker& worker) {
@@ -440,7 +453,7 @@ void Scheduler::Expel(Worker& worker, const std::string& why) {
       worker.source, [&] { return NameOfPeer(worker.socket.fd()); }, why);
   worker.socket.Close();
   if (worker.left || over_) return;
-  Lose(worker, EndOf(NameOf(worker), worker.rank, absl::DataLossError(why)));
+  Lose(worker, EndOf(worker, absl::DataLossError(why)));
 }
 
 void Scheduler::Handle(Worker& worker, const ControlMessage& message) {
@@ -448,6 +461,10 @@ void Scheduler::Handle(Worker& worker, const ControlMessage& message) {
   if (message.type == Type::kHeartbeat) {
     int64_t turn = 0;
     if (absl::SimpleAtoi(Field(message, "turn"), &turn)) roster_.Progress(turn);
+    if (const std::string crash = Field(message, "crash"); !crash.empty() && worker.rank >= 0) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      crash_files_[worker.rank] = {crash, worker.join["who"]};
+    }
     return;
   }
   // Only members speak of the job, and there are none before all have come.
@@ -532,7 +549,10 @@ void Scheduler::Welcome() {
   for (auto& worker : workers_) by_key[worker->key] = worker.get();
   const int size = roster_.size();
   ControlMessage welcome = {Type::kWelcome,
-                            {{"job", job_}, {"size", absl::StrCat(size)}, {"epoch", absl::StrCat(roster_.epoch())}}};
+                            {{"job", job_},
+                             {"size", absl::StrCat(size)},
+                             {"epoch", absl::StrCat(roster_.epoch())},
+                             {"cause", regrouped_}}};
   for (int r = 0; r < size; ++r) {
     Worker& worker = *by_key.at(roster_.by_rank()[static_cast<size_t>(r)]);
     worker.rank = r;
@@ -610,6 +630,9 @@ void Scheduler::Regroup(const Roster::Decision& decision) {
   ends_at_ = MonotonicTime::InfiniteFuture();
   job_ = RandomName();
   built_ = false;
+  regrouped_ = why;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  crash_files_.clear();
 }
 
 void Scheduler::End(const Status& cause_of_end) {
@@ -770,6 +793,7 @@ StatusOr<std::unique_ptr<Membership>> Membership::TryJoin(const JoinOptions& opt
   }
   me->job_ = Field(welcome, "job");
   if (!absl::SimpleAtoi(Field(welcome, "epoch"), &me->epoch_)) me->epoch_ = 1;
+  me->cause_ = PrintableMessage(Field(welcome, "cause"));
   for (int r = 0; r < size; ++r) {
     const auto endpoint = ParseEndpoint(Field(welcome, absl::StrCat("endpoint.", r)));
     me->peers_.push_back({Field(welcome, absl::StrCat("host.", r)), endpoint.ok() ? *endpoint : Endpoint()});
@@ -841,9 +865,11 @@ StatusOr<ControlMessage> Membership::AwaitOthers(MonotonicTime deadline) {
   }
 }
 
-ControlMessage Membership::Heartbeat() const {
+ControlMessage Membership::Heartbeat() {
   ControlMessage message = {Type::kHeartbeat, {}};
   if (options_.turn) message.fields["turn"] = absl::StrCat(options_.turn());
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!crash_file_.empty()) message.fields["crash"] = crash_file_;
   return message;
 }
 
@@ -922,6 +948,14 @@ void Membership::Run() {
     if (on_over_) on_over_(health);
     return;
   }
+}
+
+void Membership::TellCrashFile(const std::string& path) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    crash_file_ = path;
+  }
+  Send(Heartbeat()).IgnoreError();  // a lost connection shows when it is read
 }
 
 Status Membership::Health() {

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -100,6 +101,8 @@ class Scheduler {
   bool built() const { return built_; }
   // Of the first epoch.
   const std::string& job() const { return first_job_; }
+  // "; backtrace in PATH" where the worker with this rank has told of such a file and has left a report there.
+  std::string CrashNoteOf(int rank);
 
  private:
   struct Worker {
@@ -151,6 +154,8 @@ class Scheduler {
   void Drain();
   // "rank 1/2 (pid 812, host a)".
   std::string NameOf(const Worker& worker) const;
+  // Why the job is over when the worker's connection ends like this.
+  Status EndOf(const Worker& worker, const Status& status);
   void Log(const std::string& line) const;
   static void Send(Worker& worker, const ControlMessage& message);
   int Joined() const;
@@ -175,10 +180,13 @@ class Scheduler {
   MonotonicTime ends_at_ = MonotonicTime::InfiniteFuture();
   Status result_;
   int exit_code_ = 0;
-  std::mutex mutex_;  // of the three below
+  std::string regrouped_;  // why the workers meet again; empty: it is the first time
+  std::mutex mutex_;       // of the four below
   Status outside_;    // of Fail, until the thread has seen it
   int signal_ = 0;    // of Stop, until the thread has seen it
   Status outcome_;    // result_, for other threads
+  // By rank: the file that a crash would be reported in, and who would write it.
+  std::map<int, std::pair<std::string, std::string>> crash_files_;
   std::thread thread_;
 };
 
@@ -222,6 +230,12 @@ class Membership {
   // How often the workers have met, this time included.
   int64_t epoch() const { return epoch_; }
 
+  // Why they have met again; empty: it is the first time, or the scheduler does not know.
+  const std::string& cause() const { return cause_; }
+
+  // The absolute path of the file in which a crash of this process would be reported (launch/crash_file.h): who says
+  // that it has died names it.
+  void TellCrashFile(const std::string& path);
   // OK while the job lives; else why it is over.
   Status Health();
   // Called by all ranks with one name and their value ("graph"): FailedPrecondition names ranks and values that differ.
@@ -259,7 +273,7 @@ class Membership {
   StatusOr<ControlMessage> AwaitOthers(MonotonicTime deadline);
   // Of a job that starts again, which has lost its scheduler: waits until one answers. False: this object goes.
   bool AwaitScheduler();
-  ControlMessage Heartbeat() const;
+  ControlMessage Heartbeat();
   // Why the job is over when the connection to the scheduler ends like this.
   Status Lost(const Status& status) const;
   Status Silent() const;
@@ -281,6 +295,8 @@ class Membership {
   std::vector<RankAddress> peers_;
   std::string job_;
   int64_t epoch_ = 1;
+  std::string cause_;
+  std::string crash_file_;  // under mutex_
   std::mutex mutex_, send_mutex_, listener_mutex_;
   std::condition_variable changed_;
   std::function<void(int, const Texts&)> listener_;  // called with listener_mutex_ held

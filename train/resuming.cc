@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -20,6 +21,7 @@
 #include "core/step/global_view.h"
 #include "core/train/agreement.h"
 #include "train/notice.h"
+#include "train/recoveries.h"
 #include "train/run_folder.h"
 #include "train/saved_tensors.h"
 #include "train/unsaved_values.h"
@@ -71,7 +73,8 @@ Status Resuming::FindKept() {
   directory_->Use(kept_->record().folder);
   if (!directory_->path().empty()) RETURN_IF_ERROR(WithExitCode(MakeFolders(directory_->path()), kExitStorage));
   RETURN_IF_ERROR(directory_->Take());
-  for (const auto& [path, bytes] : kept_->record().files) RETURN_IF_ERROR(CutRecords(path, bytes));
+  for (const auto& [path, bytes] : kept_->record().files)
+    RETURN_IF_ERROR(absl::EndsWith(path, kRunEvents) ? CutEvents(path, bytes) : CutRecords(path, bytes));
   return absl::OkStatus();
 }
 
@@ -245,6 +248,22 @@ Status Resuming::KeepTurns(const std::string& plan, const std::string& lineage, 
   absl::FPrintF(stderr, "mslua: resuming from memory at step %d (%d %s computed again)\n", state_.step, again,
                 again == 1 ? "step" : "steps");
   return absl::OkStatus();
+}
+
+void Resuming::RecordRecovery(int64_t step) const {
+  if (!recovers() || rank_.job->epoch() == 1 || directory_->path().empty() || !spec_.first()) return;
+  const bool begins = !from_memory() && checkpoint() == nullptr;
+  // A script's later trainings, which the processes before had not come to.
+  if (begins && kept_->number() > 0 && !SameFolder()) return;
+  Recovery recovery;
+  recovery.step = step;
+  recovery.epoch = rank_.job->epoch();
+  recovery.ranks = rank_.state->ranks;
+  recovery.from = from_memory() ? "memory" : begins ? "the beginning" : checkpoint()->path();
+  if (from_memory()) recovery.again = kept_->steps_again();
+  recovery.cause = rank_.job->restart_cause();
+  const Status added = AddRecovery(directory_->path(), recovery);
+  if (!added.ok()) PrintNote(absl::StrCat("the recovery is not recorded: ", added.message()));
 }
 
 std::string Resuming::NewestOfLineage(const std::string& directory) const {

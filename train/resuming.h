@@ -47,6 +47,8 @@ class Resuming {
   // Keeps what each turn leaves in memory that outlives this process, and resumes from the turn that was found there.
   Status KeepTurns(const std::string& plan, const std::string& lineage, const KeptTraining::Keeping& keeping);
   KeptTraining& kept() const { return *kept_; }
+  // Records in the run folder that the job has started again, where it has; `step`: that training continues after.
+  void RecordRecovery(int64_t step) const;
   // The newest checkpoint in `directory` that this run has saved before it started again; empty: none.
   std::string NewestOfLineage(const std::string& directory) const;
 

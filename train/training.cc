@@ -104,6 +104,7 @@ StatusOr<double> Training::TrainToEnd() {
     RETURN_IF_ERROR(BroadcastParameters(*rank_.state, *spec_.graph, resuming_.checkpoint() != nullptr));
   RETURN_IF_ERROR(resuming_.PlaceTrainer(trainer_.get()));
   RETURN_IF_ERROR(KeepTurns());
+  resuming_.RecordRecovery(trainer_->state().step);
   if (first()) PrintPlan();
   if (resuming_.checkpoint() != nullptr && first()) NoteNothingLeft();
   ASSIGN_OR_RETURN(endpoint_, OpenEndpoint(spec_, rank_, View()));
@@ -162,7 +163,14 @@ Status Training::Prepare() {
   ASSIGN_OR_RETURN(trainer_,
                    Trainer::Create(executable_.get(), loader_.get(), std::move(scalars), options, console_.get()));
   progress().trainer = trainer_.get();
+  ReportCrashes();
   return absl::OkStatus();
+}
+
+void Training::ReportCrashes() {
+  if (rank_.job == nullptr || directory_.path().empty()) return;
+  crash_file_ = rank_.job->ReportCrashes(absl::StrCat(directory_.path(), "/rank_", rank_.state->rank, kRunCrash),
+                                         &trainer_->progress().step);
 }
 
 // Whether all ranks make the same step.
@@ -437,6 +445,7 @@ endpoint::TrainingView Training::View() {
   endpoint::TrainingView view;
   view.name = spec_.name;
   view.folder = directory_.path();
+  if (rank_.job != nullptr) view.job_epoch = rank_.job->epoch();
   view.trainer = trainer_.get();
   view.thread = pthread_self();
   if (together() != nullptr)
