@@ -5,7 +5,8 @@
 
 namespace mslua {
 
-// "; backtrace in PATH" when the process that is called `who` ("pid 812, host a") has left its report there; else empty.
+// "; backtrace in PATH" when the process that is called `who` ("pid 812, host a") has left its report there; else
+// empty.
 std::string CrashNote(const std::string& path, const std::string& who);
 
 }  // namespace mslua

@@ -26,9 +26,9 @@ constexpr int64_t kMost = int64_t{1} << 30;
 
 Status AddRecovery(const std::string& folder, const Recovery& recovery) {
   const std::string path = absl::StrCat(folder, "/", kRunEvents);
-  std::string line = absl::StrCat(kBegin, "\"step\":", recovery.step, ",\"time\":", std::time(nullptr),
-                                  ",\"epoch\":", recovery.epoch, ",\"ranks\":", recovery.ranks,
-                                  ",\"from\":", JsonString(recovery.from));
+  std::string line =
+      absl::StrCat(kBegin, "\"step\":", recovery.step, ",\"time\":", std::time(nullptr), ",\"epoch\":", recovery.epoch,
+                   ",\"ranks\":", recovery.ranks, ",\"from\":", JsonString(recovery.from));
   if (recovery.again >= 0) absl::StrAppend(&line, ",\"again\":", recovery.again);
   if (!recovery.cause.empty()) absl::StrAppend(&line, ",\"cause\":", JsonString(recovery.cause));
   line += "}\n";

@@ -358,7 +358,8 @@ Status Training::AddCheckpoints() {
   CheckpointOptions options = spec_.checkpoint;
   options.keeper.directory = resuming_.CheckpointDirectory();
   if (resuming_.checkpoint() != nullptr) options.resumed_from = resuming_.checkpoint()->path();
-  if (resuming_.from_memory()) options.resumed_from = resuming_.NewestOfLineage(options.keeper.directory);
+  if (resuming_.from_memory() || resuming_.moved())
+    options.resumed_from = resuming_.NewestOfLineage(options.keeper.directory);
   bool saves = spec_.has_checkpoint && !(directory_.path().empty() && spec_.checkpoint_directory.empty());
   if (together() != nullptr) {
     ASSIGN_OR_RETURN(saves, AgreeOnSaving(*together(), saves, parts_, rank_.state->rank, &options));
@@ -412,6 +413,8 @@ Status Training::KeepTurns() {
   for (const GraphOutput& o : executable_->graph().outputs) {
     if (!o.updates.empty()) keeping.updated.insert(o.updates);
   }
+  keeping.names = names_;
+  keeping.parts = parts_;
   keeping.trainer = trainer_.get();
   keeping.console = console_.get();
   keeping.health = &health_;
@@ -445,7 +448,10 @@ endpoint::TrainingView Training::View() {
   endpoint::TrainingView view;
   view.name = spec_.name;
   view.folder = directory_.path();
-  if (rank_.job != nullptr) view.job_epoch = rank_.job->epoch();
+  if (rank_.job != nullptr) {
+    view.job_epoch = rank_.job->epoch();
+    view.recovers = !rank_.job->identity().recovery.empty();
+  }
   view.trainer = trainer_.get();
   view.thread = pthread_self();
   if (together() != nullptr)

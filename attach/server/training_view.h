@@ -37,6 +37,7 @@ struct TrainingView {
   RecordHealth* health = nullptr;  // of the files in the folder
   int rank = 0, ranks = 1;
   int64_t job_epoch = 1;  // how often the job's ranks have met: more than once where it has started again
+  bool recovers = false;  // it starts again when a process of it has ended
 
   // Of use from any thread while the endpoint is open.
   Trainer* trainer = nullptr;

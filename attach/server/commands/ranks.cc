@@ -20,7 +20,8 @@ std::string Line(const Snapshots& rank) {
   const double samples_per_s = p.SamplesPerSecond();
   const std::string rate = absl::StrFormat(samples_per_s < 10 ? "%.3g" : "%.1f", samples_per_s);
   return absl::StrFormat("%-5d%-16s%-9d%-11d%-15s%-9d%-11s%-10s%.1fs\n", rank.view().rank, rank.host(), getpid(),
-                         rank.view().job_epoch, PhaseName(p.phase.load()), p.step.load(), rate, BytesText(ResidentBytes()),
+                         rank.view().job_epoch, PhaseName(p.phase.load()), p.step.load(), rate,
+                         BytesText(ResidentBytes()),
                          1e-9 * static_cast<double>(TrainProgress::CoarseNow() - p.since_ns.load()));
 }
 
