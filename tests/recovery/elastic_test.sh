@@ -16,10 +16,10 @@ if [ "$2" = long ]; then
     holds "a spare, $mode" --mode "$mode" --spare --trials 5
   done
 else
-  holds "3 -> 2 -> 3" --ranks 3 --mode parallel_optimizer --set epochs=4 --set samples=768
+  holds "3 -> 2 -> 3" --ranks 3 --mode parallel_optimizer --told-by workers --set epochs=4 --set samples=768
   holds "a spare" --ranks 2 --spare --set epochs=2 --set samples=512
   # A number of ranks that the recipe cannot have is left out: 4 -> 2 -> 4.
-  holds "4 -> 2 -> 4" --ranks 4 --least 2 --refuses 3 --set epochs=12 --set samples=1024
+  holds "4 -> 2 -> 4" --ranks 4 --least 2 --refuses 3 --told-by recipe --set epochs=12 --set samples=1024
 fi
 
 # A journal that cannot be written ends the start.
