@@ -3,6 +3,7 @@
 DEFINE_string(backend, "", "how ranks are connected (default: mpi under mpirun, else native)");
 DEFINE_string(ckpt, "last", "the weights to load: of this recipe's last run");
 DEFINE_string(device, "cpu", "where to compute");
+DEFINE_string(elastic, "", "of a cluster with recovery: ranks that it may continue with");
 DEFINE_int64(draws_seed, 1, "the same seed draws the same text");
 DEFINE_string(e, "", "run CMD and leave; may be repeated");
 DEFINE_double(hang_timeout, 600, "seconds that ranks wait for one that makes no progress");
@@ -33,6 +34,7 @@ FlagDef Backend() { return OneOf(FLAGS_backend, BackendChoices()); }
 FlagDef Checkpoint() { return Text(FLAGS_ckpt, "best|last|PATH"); }
 FlagDef Commands() { return Text(FLAGS_e, "CMD").Repeated(); }
 FlagDef Device() { return OneOf(FLAGS_device, "cpu|cuda"); }
+FlagDef Elastic() { return Text(FLAGS_elastic, "MIN:MAX"); }
 FlagDef HangTimeout() { return Number(FLAGS_hang_timeout, "S", 1); }
 FlagDef HeartbeatTimeout() { return Number(FLAGS_heartbeat_timeout, "S", 1); }
 FlagDef InsecureNetwork() { return Switch(FLAGS_insecure_network); }

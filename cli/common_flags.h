@@ -9,6 +9,7 @@ FlagDef Backend();
 FlagDef Checkpoint();
 FlagDef Commands();
 FlagDef Device();
+FlagDef Elastic();
 FlagDef HangTimeout();
 FlagDef HeartbeatTimeout();
 FlagDef InsecureNetwork();

@@ -100,6 +100,7 @@ StatusOr<int> RunAgain(const AgainOptions& options) {
     const RestartPolicy::Verdict verdict = policy.Judge(failure, NewestTurnOf(*images));
     if (verdict.again) {
       Say(absl::StrCat(failure.message(), ": the job starts again (", restarts + 1, ")"));
+      environment[kRestartCause] = std::string(failure.message());
       PauseUnlessAsked(verdict.pause);
       continue;
     }

@@ -17,7 +17,9 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "core/base/clock.h"
 #include "core/base/exit_code.h"
@@ -122,6 +124,12 @@ class Keeper {
       const auto found = images_.find(std::string(name));
       if (found == images_.end()) return SendPacket(client, kNothing, -1).ok();
       return SendPacket(client, kDone, found->second.get()).ok();
+    } else if (absl::ConsumePrefix(&name, "next ")) {
+      const std::pair<absl::string_view, absl::string_view> words = absl::StrSplit(name, absl::MaxSplits(' ', 1));
+      const auto found = images_.upper_bound(std::string(words.second));
+      if (found == images_.end() || !absl::StartsWith(found->first, words.first))
+        return SendPacket(client, kNothing, -1).ok();
+      return SendPacket(client, absl::StrCat(kDone, " ", found->first), found->second.get()).ok();
     } else if (absl::ConsumePrefix(&name, "drop ")) {
       images_.erase(std::string(name));
     } else if (name == "end") {
@@ -139,10 +147,21 @@ class Keeper {
   bool over_ = false, served_ = false;
 };
 
+constexpr char kGeneration[] = "generation";
+
 }  // namespace
 
-std::string ImageOf(int64_t training, int rank) { return absl::StrCat("training", training, ".rank", rank); }
-std::string NewestImageOf(int rank) { return absl::StrCat("newest.rank", rank); }
+std::string ImagesOf(int64_t training) { return absl::StrCat("training", training, "."); }
+std::string ImagesOfRank(int64_t training, int rank) { return absl::StrCat(ImagesOf(training), "rank", rank, "."); }
+std::string ImageOf(int64_t training, int rank, int64_t generation) {
+  return absl::StrCat(ImagesOfRank(training, rank), kGeneration, generation);
+}
+int64_t GenerationOf(const std::string& image) {
+  const std::pair<absl::string_view, absl::string_view> words = absl::StrSplit(image, kGeneration);
+  int64_t generation = 0;
+  return absl::SimpleAtoi(words.second, &generation) ? generation : 0;
+}
+std::string NewestImageOf(int rank) { return absl::StrCat(kNewestImages, "rank", rank); }
 
 StatusOr<std::string> ImageKeeper::Folder(const std::string& job) { return MeetingPath(FolderOf(job)); }
 
@@ -162,7 +181,7 @@ StatusOr<Packet> ImageKeeper::Ask(const std::string& request, int descriptor) {
   const std::lock_guard<std::mutex> lock(mutex_);
   RETURN_IF_ERROR(SendPacket(socket_, request, descriptor));
   ASSIGN_OR_RETURN(Packet answer, ReceivePacket(socket_, MonotonicNow() + kAnswer));
-  if (answer.bytes != kDone && answer.bytes != kNothing)
+  if (answer.bytes != kDone && answer.bytes != kNothing && !absl::StartsWith(answer.bytes, absl::StrCat(kDone, " ")))
     return absl::DataLossError(absl::StrCat("mslua keep answers '", PrintableMessage(answer.bytes), "'"));
   return answer;
 }
@@ -185,6 +204,17 @@ Status ImageKeeper::DropOwn() {
 StatusOr<Fd> ImageKeeper::Get(const std::string& name) {
   ASSIGN_OR_RETURN(Packet answer, Ask(absl::StrCat("get ", name)));
   return std::move(answer.descriptor);
+}
+StatusOr<std::vector<ImageKeeper::Kept>> ImageKeeper::List(const std::string& prefix) {
+  std::vector<Kept> all;
+  std::string after = prefix;
+  while (true) {
+    ASSIGN_OR_RETURN(Packet answer, Ask(absl::StrCat("next ", prefix, " ", after)));
+    absl::string_view name = answer.bytes;
+    if (!absl::ConsumePrefix(&name, absl::StrCat(kDone, " "))) return all;
+    after = std::string(name);
+    all.push_back({after, std::move(answer.descriptor)});
+  }
 }
 Status ImageKeeper::Drop(const std::string& name) { return Ask(absl::StrCat("drop ", name)).status(); }
 Status ImageKeeper::End() { return Ask("end").status(); }

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -19,9 +20,15 @@ namespace mslua {
 inline constexpr absl::Duration kKeepImages = absl::Seconds(60);
 
 // The names of what a rank keeps there: the image of its training number `training` (from 0), and the one that it has
-// committed to last.
-std::string ImageOf(int64_t training, int rank);
+// committed to last. A job that continues on another number of ranks makes images of a new generation.
+std::string ImageOf(int64_t training, int rank, int64_t generation);
+// That of such a name; 0: it has none.
+int64_t GenerationOf(const std::string& image);
 std::string NewestImageOf(int rank);
+// Where the names of a training's images, of a rank's in it, and of all NewestImageOf begin.
+std::string ImagesOf(int64_t training);
+std::string ImagesOfRank(int64_t training, int rank);
+inline constexpr char kNewestImages[] = "newest.";
 
 // A connection to it. While there is one, the images stay. Any thread may use it.
 class ImageKeeper {
@@ -37,6 +44,12 @@ class ImageKeeper {
   Status Put(const std::string& name, int descriptor);
   // A descriptor of what it keeps as `name`; none: nothing.
   StatusOr<Fd> Get(const std::string& name);
+  // All that it keeps under names that begin so, by name.
+  struct Kept {
+    std::string name;
+    Fd memory;
+  };
+  StatusOr<std::vector<Kept>> List(const std::string& prefix);
   Status Drop(const std::string& name);
   // All that this connection has put there.
   Status DropOwn();

@@ -57,23 +57,44 @@ class Keeper : public ::testing::Test {
 TEST_F(Keeper, ImagesOutliveTheConnectionThatPutThem) {
   auto first = ImageKeeper::Connect("job1");
   ASSERT_TRUE(first.ok()) << first.status();
-  ASSERT_TRUE((*first)->Put(ImageOf(0, 1), Memory("one").get()).ok());
+  ASSERT_TRUE((*first)->Put(ImageOf(0, 1, 0), Memory("one").get()).ok());
   first->reset();
   const auto second = ImageKeeper::Connect("job1");
   ASSERT_TRUE(second.ok());
-  EXPECT_EQ(Text(*(*second)->Get(ImageOf(0, 1))), "one");
-  EXPECT_FALSE(*(*second)->Get(ImageOf(0, 2)));
-  ASSERT_TRUE((*second)->Put(ImageOf(0, 1), Memory("two").get()).ok());
-  EXPECT_EQ(Text(*(*second)->Get(ImageOf(0, 1))), "two");
-  ASSERT_TRUE((*second)->Drop(ImageOf(0, 1)).ok());
-  EXPECT_FALSE(*(*second)->Get(ImageOf(0, 1)));
+  EXPECT_EQ(Text(*(*second)->Get(ImageOf(0, 1, 0))), "one");
+  EXPECT_FALSE(*(*second)->Get(ImageOf(0, 2, 0)));
+  ASSERT_TRUE((*second)->Put(ImageOf(0, 1, 0), Memory("two").get()).ok());
+  EXPECT_EQ(Text(*(*second)->Get(ImageOf(0, 1, 0))), "two");
+  ASSERT_TRUE((*second)->Drop(ImageOf(0, 1, 0)).ok());
+  EXPECT_FALSE(*(*second)->Get(ImageOf(0, 1, 0)));
   // Another job's are its own.
   const auto other = ImageKeeper::Connect("job2");
   ASSERT_TRUE(other.ok());
-  EXPECT_FALSE(*(*other)->Get(ImageOf(0, 1)));
+  EXPECT_FALSE(*(*other)->Get(ImageOf(0, 1, 0)));
   ASSERT_TRUE((*second)->End().ok());
   ASSERT_TRUE((*other)->End().ok());
   EXPECT_TRUE(Eventually([this] { return !Running(); }));
+}
+
+TEST_F(Keeper, ListsWhatItKeepsByName) {
+  auto images = ImageKeeper::Connect("job5");
+  ASSERT_TRUE(images.ok());
+  for (const std::string& name : {ImageOf(0, 10, 0), ImageOf(0, 1, 2), ImageOf(1, 1, 0), ImageOf(0, 1, 0)})
+    ASSERT_TRUE((*images)->Put(name, Memory(name).get()).ok());
+  const auto names = [&](const std::string& prefix) {
+    std::vector<std::string> found;
+    const auto listed = (*images)->List(prefix);
+    EXPECT_TRUE(listed.ok());
+    for (const auto& kept : *listed) {
+      EXPECT_EQ(Text(kept.memory), kept.name);
+      found.push_back(kept.name);
+    }
+    return found;
+  };
+  EXPECT_EQ(names(ImagesOfRank(0, 1)), (std::vector<std::string>{ImageOf(0, 1, 0), ImageOf(0, 1, 2)}));
+  EXPECT_EQ(names(ImagesOf(0)).size(), 3u);
+  EXPECT_TRUE(names(ImagesOf(7)).empty());
+  ASSERT_TRUE((*images)->End().ok());
 }
 
 TEST_F(Keeper, ItEndsWithTheLastConnectionWhenNothingIsKept) {

@@ -16,6 +16,7 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <limits>
 #include <random>
 
 #include "absl/strings/ascii.h"
@@ -38,6 +39,7 @@
 #include "core/base/parallel_for.h"
 #include "core/base/printable.h"
 #include "core/image/image.h"
+#include "core/json/json.h"
 #include "launch/stopped_ranks.h"
 #include "launch/this_host.h"
 #include "rendezvous/job_secret.h"
@@ -51,7 +53,6 @@ namespace {
 
 using Source = Identity::Source;
 
-constexpr char kJournalHead[] = "{\"epoch\":", kJournalTail[] = "}";
 constexpr absl::Duration kGoodbye = absl::Milliseconds(500);  // for the main thread to end by itself
 constexpr absl::Duration kNews = absl::Seconds(3);            // between lines of a rank that waits
 constexpr absl::Duration kFirstCause = absl::Seconds(2);      // for the scheduler to see what a rank's end was
@@ -153,7 +154,7 @@ void ShareCores(const Identity& identity, const std::vector<std::string>& argume
   execv("/proc/self/exe", argv.data());
 }
 
-void StartAnew(int rank) {
+void StartAnew(int rank, int64_t epoch) {
   // What the kernel knows of this process's start; the environment of a program that runs may be in motion.
   const auto words_of = [](const char* path) {
     std::ifstream file(path, std::ios::binary);
@@ -168,6 +169,11 @@ void StartAnew(int rank) {
   };
   // A worker without a name keeps its rank.
   if (!names("MS_NODE_ID") && rank >= 0) environment.push_back(absl::StrCat("MS_NODE_ID=", rank));
+  const std::string of_epoch = absl::StrCat(kEpoch, "=");
+  environment.erase(std::remove_if(environment.begin(), environment.end(),
+                                   [&](const std::string& e) { return absl::StartsWith(e, of_epoch); }),
+                    environment.end());
+  if (epoch > 0) environment.push_back(absl::StrCat(of_epoch, epoch));
   const auto pointers = [](std::vector<std::string>& texts) {
     std::vector<char*> all;
     for (std::string& text : texts) all.push_back(&text[0]);
@@ -184,7 +190,12 @@ void StartAnew(int rank) {
   _exit(kExitRankCrashed);
 }
 
-Job::Job(const JobOptions& options) : options_(options), identity_(options.identity), network_(options.network) {
+Job::Job(const JobOptions& options)
+    : options_(options),
+      identity_(options.identity),
+      size_(identity_.size),
+      epoch_(identity_.epoch),
+      network_(options.network) {
   if (network_.tls_file.empty()) network_.tls_file = identity_.tls_file;
 }
 
@@ -211,6 +222,19 @@ std::string Job::Name() const {
 
 bool Job::SharesConsole() const {
   return identity_.source != Source::kCluster && identity_.source != Source::kRankTable;
+}
+
+Status Job::AllowRanks(int64_t least, int64_t most, bool recipe) {
+  if (least < 1 || most < least || most > std::numeric_limits<uint16_t>::max()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(recipe ? "elastic" : "--elastic", ": expected 1 <= min <= max, got ", least, " and ", most));
+  }
+  if (!StartsItself() && rank() == 0 && size() > 1)
+    Say("elastic has no effect here: it is for clusters that start again (MS_ENABLE_RECOVERY=1)");
+  if (!StartsItself() || (recipe && ranks_allowed_)) return absl::OkStatus();
+  ranks_allowed_ = !recipe;
+  membership_->TellElastic(static_cast<int>(least), static_cast<int>(most));
+  return absl::OkStatus();
 }
 
 StatusOr<ImageKeeper*> Job::images() {
@@ -304,14 +328,21 @@ Status Job::MeetAt(const Endpoint& scheduler, const std::string& node_id) {
   join.on_over = [this](const Status& why) { OnOver(why); };
   join.on_stop = options_.on_stop;
   join.recover = StartsItself();
+  join.epoch = identity_.epoch;
   if (join.recover && !identity_.recovery_disk) join.turn = [this] { return NewestTurn(); };
   std::unique_ptr<StoppedRankWatch> watch;  // the launcher looks itself, and under mpirun there is one already
   if (identity_.source != Source::kLauncher && identity_.source != Source::kMpi) watch = WatchStopped();
   auto membership = Membership::Join(join);
   watch.reset();
+  if (absl::IsCancelled(membership.status())) {
+    Say(std::string(membership.status().message()));
+    _exit(kExitOk);
+  }
   if (!membership.ok()) return membership.status();
   membership_ = std::move(*membership);
   rank_ = met_as_ = membership_->rank();
+  size_ = membership_->size();
+  epoch_ = membership_->epoch();
   {
     std::lock_guard<std::mutex> lock(mutex_);
     job_ = membership_->job();
@@ -347,6 +378,8 @@ StatusOr<std::unique_ptr<Communicator>> Job::Join(const std::string& backend) {
                                                       identity_.Line()));
   }
   std::unique_ptr<Communicator> world;
+  // Its scheduler says how many ranks there are.
+  if (StartsItself()) RETURN_IF_ERROR(Meet());
   if (size() > 1) {
     if (identity_.source == Source::kMpi) {
       ASSIGN_OR_RETURN(world, JoinUnderMpirun(*chosen));
@@ -484,6 +517,7 @@ void Job::SayWhere() const {
   const auto count = std::unique(hosts.begin(), hosts.end()) - hosts.begin();
   Identity me = identity_;
   me.rank = rank_;
+  me.size = size_;
   Say(absl::StrCat(me.Line(), ", ", backend_->name, ", ", count, count == 1 ? " host, " : " hosts, ", ComputeThreads(),
                    ComputeThreads() == 1 ? " thread" : " threads", " a rank"));
   if (count < 2 || !backend_->encrypts) return;
@@ -534,7 +568,7 @@ void Job::OnOver(const Status& why) {
     const std::string text = absl::StrCat("mslua: ", PrintableMessage(why.message()), ": starting again\n");
     if (write(2, text.data(), text.size()) < 0) return;
     RemoveSocketFolder(job_);
-    StartAnew(rank_);
+    StartAnew(rank_, epoch_);
   }
   std::unique_lock<std::mutex> lock(mutex_);
   over_ = why;
@@ -564,19 +598,38 @@ void Job::SayStopped(const Status& why) const {
   if (write(2, text.data(), text.size()) < 0) return;
 }
 
+int64_t Job::epoch() const { return std::max<int64_t>(StartsItself() ? epoch_ : 1, identity_.restarts + 1); }
+
+std::string Job::restart_cause() const {
+  return StartsItself() && membership_ != nullptr ? membership_->cause() : identity_.restart_cause;
+}
+
+std::unique_ptr<CrashFile> Job::ReportCrashes(const std::string& path, const std::atomic<int64_t>* step) const {
+  auto file = std::make_unique<CrashFile>(path, Name(), step);
+  char folder[4096];
+  const bool relative = !absl::StartsWith(path, "/");
+  if (membership_ == nullptr || (relative && getcwd(folder, sizeof folder) == nullptr)) return file;
+  membership_->TellCrashFile(relative ? absl::StrCat(folder, "/", path) : path);
+  return file;
+}
+
 int64_t Job::NewestTurn() {
   const auto keeper = images();
   int64_t newest = Image::kNoTurn;
   if (!keeper.ok() || *keeper == nullptr) return newest;
-  // Before it has met the others a worker without a number does not know which of the images was its own.
-  const int own = met_as_;
-  const int first = std::max(0, own), last = own < 0 ? size() : own + 1;
-  for (int r = first; r < last; ++r) {
-    const auto kept = (*keeper)->Get(NewestImageOf(r));
-    if (!kept.ok() || !*kept) continue;
-    const auto image = Image::Open(kept->get());
+  const auto look = [&](const Fd& memory) {
+    const auto image = memory ? Image::Open(memory.get()) : StatusOr<std::unique_ptr<Image>>(absl::NotFoundError(""));
     if (image.ok()) newest = std::max(newest, (*image)->committed());
+  };
+  if (const int own = met_as_; own >= 0) {
+    const auto kept = (*keeper)->Get(NewestImageOf(own));
+    if (kept.ok()) look(*kept);
+    return newest;
   }
+  // Before it has met the others a worker does not know which of the images was its own.
+  const auto all = (*keeper)->List(kNewestImages);
+  if (!all.ok()) return newest;
+  for (const ImageKeeper::Kept& k : *all) look(k.memory);
   return newest;
 }
 
@@ -590,20 +643,24 @@ Status NoteDone(const std::string& folder, int rank, int exit_code) {
   return WriteFileAtomically(DoneFile(folder, rank), absl::StrCat(exit_code, "\n"));
 }
 
-// The exit code of a job whose workers are all done; nothing while one is not.
+// The exit code of a job that is done; nothing while it is not. The workers end together, when all have done their
+// work: one that says so speaks for all.
 absl::optional<int> DoneCode(const std::string& folder, int workers) {
-  int code = kExitOk;
+  absl::optional<int> code;
   for (int rank = 0; rank < workers; ++rank) {
     const auto text = ReadFile(DoneFile(folder, rank), 16);
     int own = kExitOk;
-    if (!text.ok() || !absl::SimpleAtoi(*text, &own)) return absl::nullopt;
-    if (code == kExitOk) code = own;
+    if (!text.ok() || !absl::SimpleAtoi(*text, &own)) continue;
+    if (!code || *code == kExitOk) code = own;
   }
   return code;
 }
 
 void ForgetDone(const std::string& folder, int workers) {
-  for (int rank = 0; rank < workers; ++rank) unlink(DoneFile(folder, rank).c_str());
+  for (int rank = 0;; ++rank) {
+    // A job may have had more.
+    if (unlink(DoneFile(folder, rank).c_str()) != 0 && rank >= workers) return;
+  }
 }
 
 }  // namespace
@@ -661,7 +718,7 @@ int Job::Finish(const Status& outcome_of_work, int exit_code, Groups* groups) {
     // scheduler it is waited for by a process that has started again.
     membership_->Abort(outcome, exit_code);
     over = AwaitOver(kFirstCause);
-    if (over.ok()) StartAnew(rank_);
+    if (over.ok()) StartAnew(rank_, epoch_);
   }
   // The console may be gone before anyone has read it.
   if (!log_path_.empty()) {
@@ -670,7 +727,8 @@ int Job::Finish(const Status& outcome_of_work, int exit_code, Groups* groups) {
   }
   if (over.ok() && membership_ != nullptr) {
     membership_->Abort(outcome, exit_code);
-    over = AwaitOver(kGoodbye);  // whose failure came first
+    // Whose failure came first; or the job continues on another number of ranks, and this process starts again.
+    over = AwaitOver(StartsItself() ? kFirstCause : kGoodbye);
   }
   RemoveSocketFolder(job_);
   if (!over.ok() && CauseOf(over).rank != rank_) SayStopped(over);
@@ -737,24 +795,42 @@ int SayError(const Status& status, int code) {
   return code;
 }
 
-// How often the workers had met, by the file that the scheduler before has left; 0: there was none.
-StatusOr<int64_t> ReadJournal(const std::string& path) {
+std::string JournalText(const JobEpoch& epoch) {
+  return absl::StrCat("{\"epoch\":", epoch.number, ",\"workers\":", epoch.size, ",\"least\":", epoch.least,
+                      ",\"most\":", epoch.most, "}");
+}
+
+// What the scheduler before has left of its last epoch; number 0: there was none.
+StatusOr<JobEpoch> ReadJournal(const std::string& path) {
   const auto text = ReadFile(path, 1 << 16);
-  if (absl::IsNotFound(text.status())) return 0;
+  if (absl::IsNotFound(text.status())) return JobEpoch();
   RETURN_IF_ERROR(text.status());
-  absl::string_view number = absl::StripAsciiWhitespace(*text);
-  int64_t epoch = 0;
-  const bool framed = absl::ConsumePrefix(&number, kJournalHead) && absl::ConsumeSuffix(&number, kJournalTail);
-  if (!framed || !absl::SimpleAtoi(number, &epoch) || epoch < 0) {
-    return absl::DataLossError(absl::StrCat(path, ": expected ", kJournalHead, "N", kJournalTail, ", got '",
+  const auto json = ParseJson(*text);
+  constexpr int64_t kMost = int64_t{1} << 40, kMostRanks = 1 << 16;
+  const auto number = [&](const char* name, int64_t most, bool needed) -> int64_t {
+    if (!json.ok() || !json->is_object()) return -1;
+    const auto found = json->find(name);
+    if (found == json->end()) return needed ? -1 : 0;
+    const bool good = found->is_number_integer() && found->get<int64_t>() >= 0 && found->get<int64_t>() <= most;
+    return good ? found->get<int64_t>() : -1;
+  };
+  JobEpoch epoch;
+  epoch.number = number("epoch", kMost, true);
+  const int64_t size = number("workers", kMostRanks, false), least = number("least", kMostRanks, false),
+                most = number("most", kMostRanks, false);
+  if (epoch.number < 0 || size < 0 || least < 0 || most < least) {
+    return absl::DataLossError(absl::StrCat(path, ": expected ", JournalText({3, 4, 0, 0}), ", got '",
                                             absl::CEscape(text->substr(0, 100)), "'; fix: remove the file"));
   }
+  epoch.size = static_cast<int>(size);
+  epoch.least = static_cast<int>(least);
+  epoch.most = static_cast<int>(most);
   return epoch;
 }
 
-Status WriteJournal(const std::string& path, int64_t epoch) {
+Status WriteJournal(const std::string& path, const JobEpoch& epoch) {
   RETURN_IF_ERROR(MakeFolders(path.substr(0, path.rfind('/'))));
-  return WriteFileAtomically(path, absl::StrCat(kJournalHead, epoch, kJournalTail, "\n"));
+  return WriteFileAtomically(path, JournalText(epoch) + "\n");
 }
 
 // Blocks the signals that ask to stop, so that only the descriptor takes them. Before there are threads.
@@ -768,29 +844,33 @@ Fd TakeStopSignals() {
 
 std::string JournalOf(const Identity& identity) { return absl::StrCat(identity.recovery_path, "/scheduler.json"); }
 
+int MostRanks(const Identity& identity) { return std::max(identity.size, identity.most); }
+
 // Nothing is remembered of a job that is over.
 void ForgetJob(const Identity& identity) {
   if (identity.recovery_path.empty()) return;
   unlink(JournalOf(identity).c_str());
-  ForgetDone(identity.recovery_path, identity.size);
+  ForgetDone(identity.recovery_path, MostRanks(identity));
 }
 
 // What a scheduler that is started again continues. Gives whether it is.
 StatusOr<bool> ContinueJob(const Identity& identity, SchedulerOptions* options) {
   if (identity.recovery_path.empty()) return false;
-  const std::string journal = JournalOf(identity);
-  ASSIGN_OR_RETURN(const int64_t epochs, ReadJournal(journal));
+  const std::string path = JournalOf(identity);
+  ASSIGN_OR_RETURN(const JobEpoch before, ReadJournal(path));
   options->recover = true;
-  options->epoch = epochs + 1;
-  options->on_epoch = [journal](int64_t epoch, int /*size*/) {
-    const Status written = WriteJournal(journal, epoch);
-    if (!written.ok()) Say(absl::StrCat("warning: ", written.message()));
-  };
-  if (epochs > 0)
-    Say(absl::StrCat("the scheduler was started again: epoch ", epochs + 1));
+  options->epoch = before.number + 1;
+  options->size = before.size;
+  options->least = identity.least > 0 ? identity.least : before.least;
+  options->most = identity.least > 0 ? identity.most : before.most;
+  options->spares = identity.spares;
+  options->replace_after = absl::Seconds(identity.replace_after_s);
+  options->on_epoch = [path](const JobEpoch& epoch) { return WriteJournal(path, epoch); };
+  if (before.number > 0)
+    Say(absl::StrCat("the scheduler was started again: epoch ", before.number + 1));
   else
-    ForgetDone(identity.recovery_path, identity.size);
-  return epochs > 0;
+    ForgetDone(identity.recovery_path, MostRanks(identity));
+  return before.number > 0;
 }
 
 // The environment of the job's workers, as they were told.
@@ -817,7 +897,7 @@ void OnStopSignal(Scheduler& scheduler, int signal, int count) {
 
 // Where the workers have ended while there was no scheduler nobody comes: the exit code of the job that is done.
 absl::optional<int> EndWithoutWorkers(Scheduler& scheduler, const Identity& identity) {
-  const auto code = DoneCode(identity.recovery_path, identity.size);
+  const auto code = DoneCode(identity.recovery_path, MostRanks(identity));
   if (!code) return absl::nullopt;
   scheduler.Fail(WithCause(absl::CancelledError("the job is done"), {-1, kExitOk}));
   scheduler.Wait().IgnoreError();

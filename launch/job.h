@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/base/status.h"
+#include "launch/crash_file.h"
 #include "launch/image_keeper.h"
 #include "launch/network.h"
 #include "launch/stopped_ranks.h"
@@ -48,8 +49,8 @@ void FollowLauncher();
 void ShareCores(const Identity& identity, const std::vector<std::string>& arguments);
 
 // Starts this process's program again in its place, as it was started: on any thread, whatever the others do. `rank`:
-// its own, which a worker that was given no name keeps; -1: not known.
-[[noreturn]] void StartAnew(int rank);
+// its own, which a worker that was given no name keeps; -1: not known. `epoch`: how often the workers have met.
+[[noreturn]] void StartAnew(int rank, int64_t epoch);
 
 class Job {
  public:
@@ -65,6 +66,9 @@ class Job {
   // Again: nothing, but InvalidArgument for another backend. A single rank has no world: null.
   StatusOr<std::unique_ptr<Communicator>> Join(const std::string& backend);
   bool joined() const { return joined_; }
+  // With how few and how many ranks the job may continue, once they have met. The scheduler's own flag comes first,
+  // then the command line, then the recipe. InvalidArgument: not numbers of ranks.
+  Status AllowRanks(int64_t least, int64_t most, bool recipe);
   // What a script says with set_ps_context, before the ranks join; the command line comes first.
   void SetNetwork(const NetworkOptions& network);
   // Whether there is a TLS configuration, by the command line, the environment or a script.
@@ -76,8 +80,16 @@ class Job {
   bool StartsItself() const { return identity_.source == Identity::Source::kCluster && !identity_.recovery.empty(); }
   // Before the ranks have met: as far as the start says it, else 0.
   int rank() const { return std::max(0, rank_ < 0 ? identity_.rank : rank_); }
-  int size() const { return identity_.size; }
+  // Of a job that may have other numbers of ranks: known when they have met.
+  int size() const { return size_; }
   const Identity& identity() const { return identity_; }
+  // How often the job's ranks have met, this time included, and why they meet again; empty: it is the first time, or
+  // not known.
+  int64_t epoch() const;
+  std::string restart_cause() const;
+  // Reports of a crash of this process go to `path` while what it gives lives, and who says that it has died names the
+  // file. `step`: what is done.
+  std::unique_ptr<CrashFile> ReportCrashes(const std::string& path, const std::atomic<int64_t>* step) const;
   // Whether nobody else has a part in this: a single rank, and no scheduler or launcher.
   bool Alone() const {
     const auto source = identity_.source;
@@ -141,9 +153,11 @@ class Job {
 
   const JobOptions options_;
   const Identity identity_;
-  int rank_ = -1;
+  int rank_ = -1, size_ = 1;
+  int64_t epoch_ = 0;            // how often the workers have met
   std::atomic<int> met_as_{-1};  // the same, for NewestTurn on other threads
   bool joined_ = false, one_host_ = true;
+  bool ranks_allowed_ = false;  // by the command line
   NetworkOptions network_;
   std::shared_ptr<Tls> tls_;
   const BackendDef* backend_ = nullptr;  // once joined

@@ -206,6 +206,7 @@ Status Launcher::Start() {
   if (!options_.recovery.empty()) {
     environment[kRecoveryJob] = options_.recovery;
     environment[kRestarts] = absl::StrCat(options_.restarts);
+    environment[kRestartCause] = options_.restart_cause;
   }
   for (int r = 0; r < options_.ranks; ++r) {
     environment[kLauncherRank] = absl::StrCat(r);
@@ -349,7 +350,8 @@ void Launcher::LookForFailures() {
       const int signal = WTERMSIG(rank.status);
       Fail(WithCause(absl::UnavailableError(absl::StrCat(
                          NameOf(r), " was killed by signal ", signal, " (", strsignal(signal), ")",
-                         signal == SIGKILL ? "; when memory ran out, the kernel's log (dmesg) says so" : "")),
+                         signal == SIGKILL ? "; when memory ran out, the kernel's log (dmesg) says so" : "",
+                         scheduler_->CrashNoteOf(r))),
                      {r, kExitRankCrashed}));
     } else if (rank.ended && !scheduler_->built() && scheduler_->Outcome().ok()) {
       Fail(WithCause(absl::UnavailableError(absl::StrCat(NameOf(r), " has ended with exit code ",
@@ -513,6 +515,7 @@ int RunAndRecover(LaunchOptions options) {
     launcher.Say(
         absl::StrCat(PrintableMessage(cause.message()), ": the job starts again (", options.restarts + 1, ")"));
     launcher.FlushOutputs();
+    options.restart_cause = PrintableMessage(cause.message());
     PauseUnlessAsked(verdict.pause);
   }
 }

@@ -21,6 +21,7 @@ struct LaunchOptions {
   std::string recovery;
   int64_t max_restarts = -1;  // in all; -1: as long as there is progress
   int64_t restarts = 0;       // that there were: what the ranks see as MSLUA_RESTARTS
+  std::string restart_cause;  // of the last one: what the ranks see as MSLUA_RESTART_CAUSE
 };
 
 // Called by the main thread, before any other thread runs. Rank 0's output goes through as it is, the others' by lines

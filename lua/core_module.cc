@@ -209,7 +209,8 @@ StatusOr<int> Clock(lua_State* L, Session&) {
   return 1;
 }
 
-void PushOptions(lua_State* L, const SessionOptions& options) {
+void PushOptions(lua_State* L, const Session& session) {
+  const SessionOptions& options = session.options();
   const auto set = [L](const char* key, const std::string& text) {
     if (text.empty()) return;
     PushString(L, text);
@@ -221,9 +222,10 @@ void PushOptions(lua_State* L, const SessionOptions& options) {
   set("preset", options.preset);
   set("device", options.device);
   if (options.device != "cpu") set("device_given", options.device);
-  lua_pushnumber(L, options.rank);
+  // The ranks may have met before, in other numbers than they were started with.
+  lua_pushnumber(L, session.state().rank);
   lua_setfield(L, -2, "rank");
-  lua_pushnumber(L, options.ranks);
+  lua_pushnumber(L, session.state().ranks);
   lua_setfield(L, -2, "ranks");
   if (options.has_seed) {
     lua_pushnumber(L, static_cast<double>(options.seed));
@@ -298,7 +300,7 @@ int OpenCoreModule(lua_State* L) {
                    {"library_text", Entry<LibraryText>},
                    {"library_modules", Entry<LibraryModules>},
                    {"stop_gradient", Entry<StopGradient, 1>}});
-  PushOptions(L, Session::Of(L).options());
+  PushOptions(L, Session::Of(L));
   lua_pushvalue(L, -1);
   lua_setfield(L, LUA_REGISTRYINDEX, kOptionsKey);
   lua_setfield(L, -2, "options");

@@ -56,6 +56,14 @@ StatusOr<int> DeviceProblem(lua_State* L, Session&) {
   return 1;
 }
 
+// core.allow_ranks(min, max): the numbers of ranks that the job may continue with, as its recipe says.
+StatusOr<int> AllowRanks(lua_State* L, Session& session) {
+  ASSIGN_OR_RETURN(const int64_t least, ReadInt(L, 1, "elastic.min"));
+  ASSIGN_OR_RETURN(const int64_t most, ReadInt(L, 2, "elastic.max"));
+  if (session.job != nullptr) RETURN_IF_ERROR(session.job->AllowRanks(least, most, /*recipe=*/true));
+  return 0;
+}
+
 // core.private_network(): whether nothing that goes to other hosts can be read on its way.
 StatusOr<int> PrivateNetwork(lua_State* L, Session& session) {
   lua_pushboolean(L, session.job == nullptr || session.job->private_network() ? 1 : 0);
@@ -125,6 +133,8 @@ Status JoinRanks(Session& session, const std::string& backend) {
     auto groups = std::make_shared<Groups>(*std::move(world));
     if (session.hang_timeout_s > 0) groups->set_timeout(absl::Seconds(session.hang_timeout_s));
     session.SetGroups(std::move(groups));
+  } else if (session.job->joined() && session.job->size() == 1) {
+    session.SetPlace(0, 1);
   }
   // From the command line it is checked with the first graph: a script may name a device before.
   return !kind.empty() && OptionString(session.lua(), "device") == kind ? CheckNccl(session) : absl::OkStatus();
@@ -136,6 +146,7 @@ void OpenRanks(lua_State* L) {
                    {"hosts", Entry<Hosts>},
                    {"speaks", Entry<Speaks>},
                    {"device_problem", Entry<DeviceProblem>},
+                   {"allow_ranks", Entry<AllowRanks>},
                    {"private_network", Entry<PrivateNetwork>},
                    {"tls_given", Entry<TlsGiven>}});
 }

@@ -206,9 +206,13 @@ void Session::NoteRaised(const Status& status) {
 }
 
 void Session::SetGroups(std::shared_ptr<Groups> groups) {
-  state_.rank = groups->rank();
-  state_.ranks = groups->size();
+  SetPlace(groups->rank(), groups->size());
   state_.groups = std::move(groups);
+}
+
+void Session::SetPlace(int rank, int ranks) {
+  state_.rank = rank;
+  state_.ranks = ranks;
   lua_State* L = current_;
   lua_getfield(L, LUA_REGISTRYINDEX, kOptionsKey);
   if (lua_type(L, -1) == LUA_TTABLE) {  // else the library is not loaded yet

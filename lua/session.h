@@ -69,6 +69,8 @@ class Session {
   Groups* groups() const { return state_.groups.get(); }
   // The ranks are joined from now on: what Lua reads as core.options.rank and ranks follows.
   void SetGroups(std::shared_ptr<Groups> groups);
+  // This rank is alone after all.
+  void SetPlace(int rank, int ranks);
   TensorAllocator& allocator() { return *allocator_; }
 
   // Runs a file, or text under a name for messages ("=stdin"). Its results stay on the Lua stack.

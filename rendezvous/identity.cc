@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "core/base/hash.h"
 #include "rendezvous/job_secret.h"
@@ -109,7 +110,11 @@ void Cluster(Reader& env, Identity* id) {
   id->meeting.port = static_cast<uint16_t>(env.Need("MS_SCHED_PORT", id->scheduler ? 0 : 1, 65535));
   id->node_id = env.Text("MS_NODE_ID");
   if (id->node_id.size() > 128) env.Fail("MS_NODE_ID", "at most 128 characters");
-  if (Reader::Digits(id->node_id) && !id->scheduler) id->rank = env.Need("MS_NODE_ID", 0, id->size - 1);
+  // Where a job starts again the scheduler says who has a place.
+  const bool recovers = env.Number("MS_ENABLE_RECOVERY", 0, 1, 0) == 1;
+  if (!Reader::Digits(id->node_id) || id->scheduler) return;
+  id->rank = env.Need("MS_NODE_ID", 0, (recovers ? kMaxWorld : id->size) - 1);
+  if (recovers) id->rank = -1;
 }
 
 Status FromTable(Reader& env, const std::function<StatusOr<std::string>(const std::string&)>& read_file, Identity* id) {
@@ -175,6 +180,26 @@ void Leftovers(Reader& env) {
   }
 }
 
+// What may become of a job without some of its workers.
+void Elasticity(Reader& env, Identity* id) {
+  for (const char* name : {kSpares, kElastic, kReplaceAfterVariable}) {
+    if (env.Has(name) && id->recovery_path.empty())
+      env.FailWith(absl::StrCat(name,
+                                " is for clusters that start again: set MS_ENABLE_RECOVERY=1 and MS_RECOVERY_PATH "
+                                "for the scheduler and its workers"));
+  }
+  id->spares = env.Number(kSpares, 0, kMaxWorld, 0);
+  id->replace_after_s = env.Number(kReplaceAfterVariable, 0, 1 << 20, 30);
+  if (!env.Has(kElastic)) return;
+  const std::pair<std::string, std::string> ends = absl::StrSplit(env.Text(kElastic), absl::MaxSplits(':', 1));
+  const bool whole = Reader::Digits(ends.first) && Reader::Digits(ends.second) &&
+                     absl::SimpleAtoi(ends.first, &id->least) && absl::SimpleAtoi(ends.second, &id->most);
+  if (!whole || id->least < 1 || id->least > id->size || id->most < id->size || id->most > kMaxWorld) {
+    env.Fail(kElastic, absl::StrCat("MIN:MAX, whole numbers with 1 <= MIN <= ", id->size, " (MS_WORKER_NUM) <= MAX"));
+    id->least = id->most = 0;
+  }
+}
+
 // How the job continues when a process of it has ended.
 void Recovery(Reader& env, Identity* id) {
   constexpr absl::string_view kDisk = ":disk";
@@ -185,6 +210,8 @@ void Recovery(Reader& env, Identity* id) {
   if (job.size() > 20 || !std::all_of(job.begin(), job.end(), fits))
     env.Fail(kRecoveryJob, "a name of at most 20 letters, digits and '-'");
   id->restarts = env.Number(kRestarts, 0, 1 << 30, 0);
+  id->restart_cause = env.Text(kRestartCause);
+  id->epoch = env.Number(kEpoch, 0, 1 << 30, 0);
   if (env.Number("MS_ENABLE_RECOVERY", 0, 1, 0) == 0) return;
   if (id->source != Identity::Source::kCluster) {
     return env.FailWith(
@@ -247,6 +274,7 @@ StatusOr<Identity> WhoAmI(const Environment& environment,
   }
   id.interface = env.Text("NCCL_SOCKET_IFNAME");
   Recovery(env, &id);
+  Elasticity(env, &id);
   id.meeting_timeout_s = env.Number("MS_CLUSTER_TIMEOUT", 1, 1 << 20, 600);
   RETURN_IF_ERROR(env.status());
   return id;
@@ -279,6 +307,9 @@ Environment LaunchVariables(const Environment& environment) {
                                            "MS_ENABLE_RECOVERY",
                                            "MS_RECOVERY_PATH",
                                            "MS_CLUSTER_TIMEOUT",
+                                           kSpares,
+                                           kElastic,
+                                           kReplaceAfterVariable,
                                            "OMPI_COMM_WORLD_RANK",
                                            "OMPI_COMM_WORLD_SIZE",
                                            "OMPI_COMM_WORLD_LOCAL_RANK",

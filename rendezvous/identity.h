@@ -25,7 +25,12 @@ inline constexpr char kLauncherPid[] = "MSLUA_LAUNCHER";
 // What starts a job again when a process of it has ended tells the ranks: the job's name at the keeper of its images,
 // with ":disk" behind it where it resumes from checkpoints alone.
 inline constexpr char kRecoveryJob[] = "MSLUA_RECOVERY";
-inline constexpr char kRestarts[] = "MSLUA_RESTARTS";  // how often the job has started again
+inline constexpr char kRestarts[] = "MSLUA_RESTARTS";           // how often the job has started again
+inline constexpr char kRestartCause[] = "MSLUA_RESTART_CAUSE";  // why, the last time
+inline constexpr char kEpoch[] = "MSLUA_JOB_EPOCH";             // how often the workers have met before this process
+// What the scheduler of a job that starts again may do without a worker: see SchedulerOptions.
+inline constexpr char kSpares[] = "MSLUA_SPARES", kElastic[] = "MSLUA_ELASTIC",
+                      kReplaceAfterVariable[] = "MSLUA_REPLACE_AFTER";
 // Names the TLS configuration.
 inline constexpr char kTlsVariable[] = "MSLUA_TLS";
 
@@ -51,6 +56,11 @@ struct Identity {
   bool recovery_disk = false;        // from checkpoints alone
   std::string recovery_path;         // MS_RECOVERY_PATH, of a cluster
   int restarts = 0;                  // how often the job has started again, where its starter says so
+  std::string restart_cause;         // why, the last time
+  int epoch = 0;                     // of a cluster: how often the workers had met; 0: this process knows of no time
+  int spares = 0;                    // of a cluster: workers that wait for a place
+  int least = 0, most = 0;           // numbers of ranks that the job may have; 0: `size` alone
+  double replace_after_s = 30;       // how long a worker that has gone is waited for
   std::vector<std::string> notices;  // what was accepted and has no effect
 
   // "rank 3 of 8 (RANK_TABLE_FILE)": the line of start-up.

@@ -29,13 +29,17 @@ bool Eventually(const std::function<bool()>& holds) {
 
 class Regroup : public ::testing::Test {
  protected:
-  void Start(int workers, uint16_t port = 0) {
+  void Start(int workers, uint16_t port = 0, int spares = 0) {
     SchedulerOptions options;
+    options.spares = spares;
     options.endpoint = {"127.0.0.1", port};
     options.secret = kSecret;
     options.workers = workers;
     options.recover = true;
-    options.on_epoch = [this](int64_t e, int) { epoch_ = e; };
+    options.on_epoch = [this](const JobEpoch& e) {
+      epoch_ = e.number;
+      return keeps_;
+    };
     options.log = [this](const std::string& line) {
       const std::lock_guard<std::mutex> lock(mutex_);
       absl::StrAppend(&log_, line, "\n");
@@ -73,6 +77,7 @@ class Regroup : public ::testing::Test {
     return log_;
   }
 
+  Status keeps_;  // what keeping an epoch gives
   std::mutex mutex_;
   std::string log_;
   std::atomic<int64_t> epoch_{0}, turn_{0};
@@ -142,6 +147,16 @@ TEST_F(Regroup, TheSameFailureThreeTimesEndsTheJob) {
   }
   EXPECT_EQ(CauseOf(scheduler_->Wait()).exit_code, kExitHang);
   EXPECT_THAT(log(), HasSubstr("3 times in the same way"));
+}
+
+TEST_F(Regroup, AnEpochThatCannotBeKeptEndsTheStart) {
+  keeps_ = absl::ResourceExhaustedError("the disk is full");
+  Start(1);
+  const auto made = Membership::Join(Worker("0"));
+  EXPECT_THAT(made.status().message(), HasSubstr("the disk is full"));
+  EXPECT_EQ(CauseOf(made.status()).exit_code, kExitStorage);
+  const Status end = scheduler_->Wait();
+  EXPECT_EQ(CauseOf(end).exit_code, kExitStorage);
 }
 
 TEST_F(Regroup, AWorkerThatHasLeftDoesNotJoinTheNextSchedulerThatAnswers) {

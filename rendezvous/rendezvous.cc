@@ -16,8 +16,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "core/base/clock.h"
 #include "core/base/printable.h"
+#include "rendezvous/crash_note.h"
 
 namespace mslua {
 namespace {
@@ -171,7 +173,9 @@ Scheduler::Scheduler(const SchedulerOptions& options, std::unique_ptr<MeetingFol
       stop_(eventfd(0, EFD_CLOEXEC)),
       first_job_(RandomName()),
       job_(first_job_),
-      roster_(RosterOf(options), MonotonicNow()) {}
+      roster_(RosterOf(options), MonotonicNow()),
+      least_(options.least),
+      most_(options.most) {}
 
 StatusOr<std::unique_ptr<Scheduler>> Scheduler::Start(const SchedulerOptions& options) {
   ASSIGN_OR_RETURN(std::unique_ptr<Scheduler> scheduler, Make(options));
@@ -356,8 +360,8 @@ void Scheduler::Join(Admission::Newcomer newcomer) {
   worker.buffer = std::move(newcomer.rest);
   for (const auto& [name, value] : newcomer.join.fields) worker.join[OnOneLine(name)] = OnOneLine(value);
   for (const char* name : {"id", "host", "endpoint", "who"}) worker.join.emplace(name, "");
-  int64_t turn = 0, epoch = 0;
-  if (absl::SimpleAtoi(worker.join["turn"], &turn)) roster_.Progress(turn);
+  int64_t turn = -1, epoch = 0;
+  if (!absl::SimpleAtoi(worker.join["turn"], &turn)) turn = -1;
   if (!absl::SimpleAtoi(worker.join["epoch"], &epoch)) epoch = 0;
   Replace(worker);
   if (over_) return;
@@ -372,16 +376,19 @@ void Scheduler::Join(Admission::Newcomer newcomer) {
   }
   Log(absl::StrCat("The new node: ", worker.join["id"], "(role: MS_WORKER) is registered successfully."));
   worker.key = next_key_++;
-  roster_.Add({worker.key, worker.join["id"], worker.join["host"]}, epoch, worker.heard);
+  const Roster::Decision added =
+      roster_.Add({worker.key, worker.join["id"], worker.join["host"], -1, turn}, epoch, worker.heard);
   workers_.push_back(std::move(joining));
   // It is registered: a connection that ends now ends for a reason.
   const std::string own_rank = options_.rank < 0 ? "" : absl::StrCat(options_.rank);
   const std::string limit = absl::StrCat(absl::ToInt64Milliseconds(options_.own_heartbeat_limit));
   Send(worker, {Type::kProgress, {{"who", options_.who}, {"rank", own_rank}, {"limit", limit}}});
-  if (built_) {
+  if (built_ && added.kind == Roster::Decision::Kind::kNothing) {
     Log(absl::StrCat("The node: ", worker.join["id"], " waits as a spare."));
-    Send(worker, {Type::kProgress, {{"spare", "1"}}});
+    Send(worker, {Type::kProgress, {{"spare", "1"}, {"epoch", absl::StrCat(roster_.epoch())}}});
   }
+  Apply(added);
+  if (over_) return;
   if (!built_) Apply(roster_.Look(worker.heard));
   if (!over_) Understand(worker);
 }
@@ -412,8 +419,20 @@ void Scheduler::Read(Worker& worker) {
     if (worker.left || over_) return;
     if (!built_) Log(absl::StrCat("The node: ", worker.join["id"], " has gone before the cluster was complete."));
     if (built_ && worker.rank < 0) Log(absl::StrCat("The node: ", worker.join["id"], ", a spare, has gone."));
-    Lose(worker, EndOf(NameOf(worker), worker.rank, end));
+    Lose(worker, EndOf(worker, end));
   }
+}
+
+Status Scheduler::EndOf(const Worker& worker, const Status& status) {
+  const Status end = mslua::EndOf(NameOf(worker), worker.rank, status);
+  const std::string note = CrashNoteOf(worker.rank);
+  return note.empty() ? end : WithCause(Status(end.code(), absl::StrCat(end.message(), note)), CauseOf(end));
+}
+
+std::string Scheduler::CrashNoteOf(int rank) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto file = crash_files_.find(rank);
+  return file == crash_files_.end() ? "" : CrashNote(file->second.first, file->second.second);
 }
 
 void Scheduler::Understand(Worker& worker) {
@@ -440,15 +459,13 @@ void Scheduler::Expel(Worker& worker, const std::string& why) {
       worker.source, [&] { return NameOfPeer(worker.socket.fd()); }, why);
   worker.socket.Close();
   if (worker.left || over_) return;
-  Lose(worker, EndOf(NameOf(worker), worker.rank, absl::DataLossError(why)));
+  Lose(worker, EndOf(worker, absl::DataLossError(why)));
 }
 
 void Scheduler::Handle(Worker& worker, const ControlMessage& message) {
   // Heartbeats begin with the registration and end with the process.
   if (message.type == Type::kHeartbeat) {
-    int64_t turn = 0;
-    if (absl::SimpleAtoi(Field(message, "turn"), &turn)) roster_.Progress(turn);
-    return;
+    return Listen(worker, message);
   }
   // Only members speak of the job, and there are none before all have come.
   if (worker.left || worker.rank < 0) return Expel(worker, "it sent a message that only a member may send");
@@ -476,6 +493,46 @@ void Scheduler::Handle(Worker& worker, const ControlMessage& message) {
     default:
       return Expel(worker, "it sent a message that no worker sends");
   }
+}
+
+void Scheduler::Listen(Worker& worker, const ControlMessage& heartbeat) {
+  int64_t turn = 0;
+  if (absl::SimpleAtoi(Field(heartbeat, "turn"), &turn)) roster_.Progress(worker.key, turn);
+  if (const std::string crash = Field(heartbeat, "crash"); !crash.empty() && worker.rank >= 0) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    crash_files_[worker.rank] = {crash, worker.join["who"]};
+  }
+  const std::string elastic = Field(heartbeat, "elastic");
+  if (worker.rank == 0 && !elastic.empty() && elastic != elastic_) Allow(elastic);
+}
+
+void Scheduler::Allow(const std::string& elastic) {
+  elastic_ = elastic;
+  const std::pair<std::string, std::string> ends = absl::StrSplit(elastic, absl::MaxSplits(':', 1));
+  int least = 0, most = 0;
+  if (!options_.recover || options_.least > 0 || !absl::SimpleAtoi(ends.first, &least) ||
+      !absl::SimpleAtoi(ends.second, &most) || (least == least_ && most == most_))
+    return;
+  if (const Status allowed = roster_.Allow(least, most); !allowed.ok())
+    return Apply(roster_.Fail(WithCause(allowed, {-1, kExitUsage}), MonotonicNow()));
+  least_ = least;
+  most_ = most;
+  Log(absl::StrCat("The job may have ", least, " to ", most, " ranks."));
+  Remember();
+}
+
+bool Scheduler::Remember() {
+  if (!options_.on_epoch) return true;
+  const JobEpoch epoch = {roster_.epoch(), roster_.size(), least_, most_};
+  const Status kept = options_.on_epoch(epoch);
+  if (kept.ok()) return true;
+  const bool changes = options_.spares > 0 || least_ != most_;
+  if (epoch.number > 1 && !changes) {
+    Log(absl::StrCat("warning: ", kept.message(), "; the workers know as much, and the job continues"));
+    return true;
+  }
+  Apply(roster_.Abandon(WithCause(kept, {-1, kExitStorage})));
+  return false;
 }
 
 // Those who wait for all workers hear of it: somebody is to start another in its place.
@@ -531,15 +588,16 @@ void Scheduler::Welcome() {
   std::map<int64_t, Worker*> by_key;
   for (auto& worker : workers_) by_key[worker->key] = worker.get();
   const int size = roster_.size();
-  ControlMessage welcome = {Type::kWelcome,
-                            {{"job", job_}, {"size", absl::StrCat(size)}, {"epoch", absl::StrCat(roster_.epoch())}}};
+  ControlMessage welcome = {
+      Type::kWelcome,
+      {{"job", job_}, {"size", absl::StrCat(size)}, {"epoch", absl::StrCat(roster_.epoch())}, {"cause", regrouped_}}};
   for (int r = 0; r < size; ++r) {
     Worker& worker = *by_key.at(roster_.by_rank()[static_cast<size_t>(r)]);
     worker.rank = r;
     welcome.fields[absl::StrCat("host.", r)] = worker.join["host"];
     welcome.fields[absl::StrCat("endpoint.", r)] = worker.join["endpoint"];
   }
-  if (options_.on_epoch) options_.on_epoch(roster_.epoch(), size);
+  if (!Remember()) return;
   built_ = true;
   const std::string ranks = size == options_.workers ? "" : absl::StrCat(", ", size, " ranks");
   Log(roster_.epoch() == 1 ? absl::StrCat("The cluster topology has been constructed successfully", ranks, ".")
@@ -610,6 +668,9 @@ void Scheduler::Regroup(const Roster::Decision& decision) {
   ends_at_ = MonotonicTime::InfiniteFuture();
   job_ = RandomName();
   built_ = false;
+  regrouped_ = why;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  crash_files_.clear();
 }
 
 void Scheduler::End(const Status& cause_of_end) {
@@ -671,11 +732,12 @@ StatusOr<std::unique_ptr<Membership>> Membership::Join(const JoinOptions& option
   JoinOptions named = options;
   if (named.node_id.empty()) named.node_id = RandomName();
   while (true) {
-    bool spare = false;
-    auto made = TryJoin(named, deadline, &spare);
+    Waited waited;
+    auto made = TryJoin(named, deadline, &waited);
     if (made.ok()) return made;
+    named.epoch = std::max(named.epoch, waited.epoch);
     // It has waited as long as it was to.
-    if (spare) deadline = MonotonicNow() + options.timeout;
+    if (waited.spare) deadline = MonotonicNow() + options.timeout;
     const Status why = Annotate(Security(made.status()), where);
     if (!absl::IsUnavailable(why)) return why;
     if (MonotonicNow() >= deadline) {
@@ -696,7 +758,7 @@ StatusOr<std::unique_ptr<Membership>> Membership::Join(const JoinOptions& option
 }
 
 StatusOr<std::unique_ptr<Membership>> Membership::TryJoin(const JoinOptions& options, MonotonicTime deadline,
-                                                          bool* spare) {
+                                                          Waited* waited) {
   std::unique_ptr<Membership> me(new Membership());
   // The scheduler answers at once, or has lost sight of this connection.
   const MonotonicTime answer_by = std::min(deadline, MonotonicNow() + kSilence);
@@ -758,7 +820,8 @@ StatusOr<std::unique_ptr<Membership>> Membership::TryJoin(const JoinOptions& opt
       const std::string line = PrintableMessage(Field(*message, "line"));
       if (options.log && !line.empty()) options.log(line);
       const bool waits = !Field(*message, "spare").empty();
-      if (waits && !std::exchange(*spare, true) && options.log)
+      if (int64_t epoch = 0; waits && absl::SimpleAtoi(Field(*message, "epoch"), &epoch)) waited->epoch = epoch;
+      if (waits && !std::exchange(waited->spare, true) && options.log)
         options.log("all ranks have a worker: this one waits as a spare");
     }
     welcome = std::move(*message);
@@ -770,6 +833,7 @@ StatusOr<std::unique_ptr<Membership>> Membership::TryJoin(const JoinOptions& opt
   }
   me->job_ = Field(welcome, "job");
   if (!absl::SimpleAtoi(Field(welcome, "epoch"), &me->epoch_)) me->epoch_ = 1;
+  me->cause_ = PrintableMessage(Field(welcome, "cause"));
   for (int r = 0; r < size; ++r) {
     const auto endpoint = ParseEndpoint(Field(welcome, absl::StrCat("endpoint.", r)));
     me->peers_.push_back({Field(welcome, absl::StrCat("host.", r)), endpoint.ok() ? *endpoint : Endpoint()});
@@ -841,9 +905,12 @@ StatusOr<ControlMessage> Membership::AwaitOthers(MonotonicTime deadline) {
   }
 }
 
-ControlMessage Membership::Heartbeat() const {
+ControlMessage Membership::Heartbeat() {
   ControlMessage message = {Type::kHeartbeat, {}};
   if (options_.turn) message.fields["turn"] = absl::StrCat(options_.turn());
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!crash_file_.empty()) message.fields["crash"] = crash_file_;
+  if (!elastic_.empty()) message.fields["elastic"] = elastic_;
   return message;
 }
 
@@ -922,6 +989,22 @@ void Membership::Run() {
     if (on_over_) on_over_(health);
     return;
   }
+}
+
+void Membership::TellCrashFile(const std::string& path) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    crash_file_ = path;
+  }
+  Send(Heartbeat()).IgnoreError();  // a lost connection shows when it is read
+}
+
+void Membership::TellElastic(int least, int most) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    elastic_ = absl::StrCat(least, ":", most);
+  }
+  Send(Heartbeat()).IgnoreError();  // a lost connection shows when it is read
 }
 
 Status Membership::Health() {

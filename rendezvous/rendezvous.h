@@ -13,6 +13,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -33,6 +34,13 @@ namespace mslua {
 // Heartbeats come five times as often. A process of this host that runs, or would if it had a core, gets twelve times
 // as long.
 inline constexpr absl::Duration kHeartbeatTimeout = absl::Milliseconds(2500);
+
+// Who takes part in an epoch of a job.
+struct JobEpoch {
+  int64_t number = 0;
+  int size = 0;             // ranks
+  int least = 0, most = 0;  // that the job may have; 0: as many as it begins with
+};
 
 struct SchedulerOptions {
   // Not empty: all workers are on this host and meet in the folder of this name (MeetingName); `endpoint` is not used.
@@ -62,8 +70,10 @@ struct SchedulerOptions {
   // place, and when they get one.
   int least = 0, most = 0, spares = 0;
   absl::Duration replace_after = kReplaceAfter;
-  // On the scheduler's thread, before the workers of an epoch are welcome.
-  std::function<void(int64_t epoch, int size)> on_epoch;
+  // On the scheduler's thread, before the workers of an epoch are welcome: what a scheduler that is started again has
+  // to know is kept. An error ends the job, but for a later epoch of one whose workers stay the same: they know as
+  // much.
+  std::function<Status(const JobEpoch&)> on_epoch;
   // Called on the scheduler's thread.
   std::function<void(const std::string&)> log;       // lines for the scheduler's log
   std::function<void(const std::string&)> progress;  // the line of `progress_every`; not set: it goes to the log
@@ -100,6 +110,8 @@ class Scheduler {
   bool built() const { return built_; }
   // Of the first epoch.
   const std::string& job() const { return first_job_; }
+  // "; backtrace in PATH" where the worker with this rank has told of such a file and has left a report there.
+  std::string CrashNoteOf(int rank);
 
  private:
   struct Worker {
@@ -141,6 +153,12 @@ class Scheduler {
   // Tells those who wait who is missing, or that they are spares.
   void TellProgress();
   void Compare(Worker& worker, const std::string& name, const std::string& value);
+  // What a worker tells of itself while it runs.
+  void Listen(Worker& worker, const ControlMessage& heartbeat);
+  // Numbers of ranks that the job may have, "2:4", as rank 0 says.
+  void Allow(const std::string& elastic);
+  // Keeps what a scheduler that is started again has to know. False: the job ends.
+  bool Remember();
   void Relay(const Worker& from, ControlMessage message);
   void CloseAll(absl::Duration limit);
   // Asks the workers to stop, or says that they have been asked before.
@@ -151,6 +169,8 @@ class Scheduler {
   void Drain();
   // "rank 1/2 (pid 812, host a)".
   std::string NameOf(const Worker& worker) const;
+  // Why the job is over when the worker's connection ends like this.
+  Status EndOf(const Worker& worker, const Status& status);
   void Log(const std::string& line) const;
   static void Send(Worker& worker, const ControlMessage& message);
   int Joined() const;
@@ -167,6 +187,8 @@ class Scheduler {
   std::string job_;
   Roster roster_;
   int64_t next_key_ = 1;
+  std::string elastic_;  // what Allow has been told
+  int least_ = 0, most_ = 0;
   int stop_signal_ = 0;  // that came while the workers met again
   std::atomic<int> joined_{0};
   std::atomic<bool> built_{false};
@@ -175,10 +197,13 @@ class Scheduler {
   MonotonicTime ends_at_ = MonotonicTime::InfiniteFuture();
   Status result_;
   int exit_code_ = 0;
-  std::mutex mutex_;  // of the three below
-  Status outside_;    // of Fail, until the thread has seen it
-  int signal_ = 0;    // of Stop, until the thread has seen it
-  Status outcome_;    // result_, for other threads
+  std::string regrouped_;  // why the workers meet again; empty: it is the first time
+  std::mutex mutex_;       // of the four below
+  Status outside_;         // of Fail, until the thread has seen it
+  int signal_ = 0;         // of Stop, until the thread has seen it
+  Status outcome_;         // result_, for other threads
+  // By rank: the file that a crash would be reported in, and who would write it.
+  std::map<int, std::pair<std::string, std::string>> crash_files_;
   std::thread thread_;
 };
 
@@ -222,6 +247,14 @@ class Membership {
   // How often the workers have met, this time included.
   int64_t epoch() const { return epoch_; }
 
+  // Why they have met again; empty: it is the first time, or the scheduler does not know.
+  const std::string& cause() const { return cause_; }
+
+  // The absolute path of the file in which a crash of this process would be reported (launch/crash_file.h): who says
+  // that it has died names it.
+  void TellCrashFile(const std::string& path);
+  // Numbers of ranks that the job may have, as what is trained says, where its starter has not said it.
+  void TellElastic(int least, int most);
   // OK while the job lives; else why it is over.
   Status Health();
   // Called by all ranks with one name and their value ("graph"): FailedPrecondition names ranks and values that differ.
@@ -247,8 +280,14 @@ class Membership {
 
  private:
   Membership() = default;
-  // One attempt. Unavailable: another may do better. `*spare`: the worker has waited as one.
-  static StatusOr<std::unique_ptr<Membership>> TryJoin(const JoinOptions& options, MonotonicTime deadline, bool* spare);
+  // What an attempt to join has learnt.
+  struct Waited {
+    bool spare = false;  // the worker has waited as one
+    int64_t epoch = 0;   // of the job that runs without it
+  };
+  // One attempt. Unavailable: another may do better.
+  static StatusOr<std::unique_ptr<Membership>> TryJoin(const JoinOptions& options, MonotonicTime deadline,
+                                                       Waited* waited);
   void Run();
   Status Send(const ControlMessage& message);
   void Deliver(const ControlMessage& message);
@@ -259,7 +298,7 @@ class Membership {
   StatusOr<ControlMessage> AwaitOthers(MonotonicTime deadline);
   // Of a job that starts again, which has lost its scheduler: waits until one answers. False: this object goes.
   bool AwaitScheduler();
-  ControlMessage Heartbeat() const;
+  ControlMessage Heartbeat();
   // Why the job is over when the connection to the scheduler ends like this.
   Status Lost(const Status& status) const;
   Status Silent() const;
@@ -281,6 +320,9 @@ class Membership {
   std::vector<RankAddress> peers_;
   std::string job_;
   int64_t epoch_ = 1;
+  std::string cause_;
+  std::string crash_file_;  // under mutex_
+  std::string elastic_;     // "2:4"; under mutex_
   std::mutex mutex_, send_mutex_, listener_mutex_;
   std::condition_variable changed_;
   std::function<void(int, const Texts&)> listener_;  // called with listener_mutex_ held

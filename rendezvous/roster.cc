@@ -16,7 +16,10 @@ using Kind = Roster::Decision::Kind;
 
 // For further workers to come, when one has: the job grows once for all of them.
 constexpr absl::Duration kTogether = absl::Seconds(1);
+// For workers that are further in a job than its scheduler to find it, where that has no journal.
+constexpr absl::Duration kForThePast = absl::Seconds(2);
 constexpr int kNoRank = -1;
+constexpr int64_t kBeginning = 1;  // the turn before any step
 
 // The rank that an id asks for; kNoRank: it is a name.
 int RankIn(const std::string& id) {
@@ -70,6 +73,7 @@ Roster::Roster(const RosterOptions& options, MonotonicTime now)
       size_(options.size > 0 ? options.size : options.workers),
       trained_size_(options.size),
       policy_(options.max_restarts),
+      made_at_(now),
       gathers_since_(now),
       begins_at_(now),
       deadline_(now + options.timeout),
@@ -89,12 +93,46 @@ std::string Roster::Refusal(const std::string& id) const {
   return "";
 }
 
-void Roster::Add(Worker worker, int64_t epoch, MonotonicTime now) {
-  // A scheduler that was started again without its journal learns from the workers how often they have met.
+Roster::Decision Roster::Add(Worker worker, int64_t epoch, MonotonicTime now) {
+  const int64_t known = phase_ == Phase::kGather ? epoch_ - 1 : epoch_;
+  std::string later;
+  if (changes() && epoch > known)
+    later = absl::StrCat("worker ", worker.id, " on ", worker.host, " has been in epoch ", epoch,
+                         " of this job, and its scheduler, which has lost its journal, knows of ", known);
+  // Where all workers have to come, the scheduler learns from them how often they have met.
   if (phase_ == Phase::kGather) epoch_ = std::max(epoch_, epoch + 1);
+  // Its last ones, which it has not told of.
+  if (worker.turn > newest_) {
+    newest_ = worker.turn;
+    ++progress_;
+  }
   worker.rank = kNoRank;
   last_came_ = now;
   workers_.push_back(std::move(worker));
+  if (later.empty() || phase_ == Phase::kOver) return {};
+  return End(WithCause(absl::DataLossError(absl::StrCat(
+                           later, ": who has the newest state is not known; end all workers, and start the job again")),
+                       {kNoRank, kExitStorage}));
+}
+
+Status Roster::Allow(int least, int most) {
+  if (least < 1 || least > size_ || most < size_)
+    return absl::InvalidArgumentError(
+        absl::StrCat("elastic: expected 1 <= min <= ", size_, " <= max, the job's ranks; got ", least, " and ", most));
+  least_ = least;
+  most_ = most;
+  return absl::OkStatus();
+}
+
+bool Roster::MayHaveAPast(MonotonicTime now) const {
+  if (!changes() || options_.epoch > 1 || !known_.empty() || now - made_at_ >= kForThePast) return false;
+  // The workers that a job begins with.
+  std::set<int> asked;
+  for (const Worker& w : workers_) asked.insert(RankIn(w.id));
+  for (int r = 0; r < size_; ++r) {
+    if (asked.count(r) == 0) return true;
+  }
+  return false;
 }
 
 const Roster::Worker* Roster::Find(int64_t key) const {
@@ -115,8 +153,10 @@ Roster::Decision Roster::Lose(int64_t key, const Status& why, MonotonicTime now)
 }
 
 bool Roster::SizeFailed(const Status& why) const {
-  return elastic() && phase_ == Phase::kRun && trained_size_ > 0 && size_ != trained_size_ && turn_ == turn_at_begin_ &&
-         CauseOf(why).exit_code == kExitUsage;
+  const int code = CauseOf(why).exit_code;
+  return elastic() && phase_ == Phase::kRun && trained_size_ > 0 && size_ != trained_size_ &&
+         progress_ == progress_at_begin_ && !MayStartAgain(code) && code != kExitSecurity && code != kExitInterrupted &&
+         code != kExitCheckpointed;
 }
 
 Roster::Decision Roster::Fail(const Status& why, MonotonicTime now) {
@@ -129,7 +169,7 @@ Roster::Decision Roster::Fail(const Status& why, MonotonicTime now) {
     const std::string text = absl::StrCat("the training cannot continue on ", size_, " ranks: ", why.message());
     return Gather(WithCause(absl::UnavailableError(text), CauseOf(why)), absl::ZeroDuration(), now);
   }
-  const RestartPolicy::Verdict verdict = policy_.Judge(why, {0, turn_});
+  const RestartPolicy::Verdict verdict = policy_.Judge(why, {0, progress_});
   if (!verdict.again) return End(why, verdict.why);
   return Gather(why, verdict.pause, now);
 }
@@ -163,11 +203,16 @@ Roster::Decision Roster::End(const Status& why, std::string note) {
   return {Kind::kEnd, why, absl::ZeroDuration(), std::move(note)};
 }
 
-void Roster::Progress(int64_t turn) {
-  if (turn <= turn_) return;
-  turn_ = turn;
-  // The first one is told when the workers join: it is of the epoch before.
-  if (phase_ == Phase::kRun && turn > turn_at_begin_) trained_size_ = size_;
+void Roster::Progress(int64_t key, int64_t turn) {
+  const auto worker = std::find_if(workers_.begin(), workers_.end(), [&](const Worker& w) { return w.key == key; });
+  if (worker == workers_.end()) return;
+  const bool more = worker->rank != kNoRank && turn > std::max(worker->turn, kBeginning);
+  if (turn < worker->turn) newest_ = turn;
+  newest_ = std::max(newest_, turn);
+  worker->turn = turn;
+  if (!more) return;
+  ++progress_;
+  trained_size_ = size_;
 }
 
 int Roster::SizeFor(int workers) const {
@@ -178,10 +223,15 @@ int Roster::SizeFor(int workers) const {
 }
 
 std::vector<Roster::Worker*> Roster::Chosen(MonotonicTime now) {
-  if (now < begins_at_) return {};
-  std::vector<Worker*> first, others;  // who has a right to a place at once
-  for (Worker& w : workers_) (spares_.count(w.id) > 0 ? others : first).push_back(&w);
+  if (now < begins_at_ || MayHaveAPast(now)) return {};
+  // Who has a right to a place at once. Where workers change, one that was away may have an older state than those who
+  // are waited for.
+  std::vector<Worker*> first, others;
   const auto known = [this](const Worker* w) { return known_.count(w->id) > 0; };
+  for (Worker& w : workers_) {
+    const bool waits = spares_.count(w.id) > 0 || (changes() && !known(&w));
+    (waits ? others : first).push_back(&w);
+  }
   std::stable_partition(first.begin(), first.end(), known);
   const bool late = now - gathers_since_ >= options_.replace_after;
   if (late || known_.empty()) first.insert(first.end(), others.begin(), others.end());
@@ -211,7 +261,7 @@ Roster::Decision Roster::Begin(const std::vector<Worker*>& chosen) {
     by_rank_.push_back(by_rank[r]->key);
   }
   phase_ = Phase::kRun;
-  turn_at_begin_ = turn_;
+  progress_at_begin_ = progress_;
   return {Kind::kWelcome, absl::OkStatus(), absl::ZeroDuration(), ""};
 }
 

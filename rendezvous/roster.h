@@ -41,6 +41,7 @@ class Roster {
     std::string id;   // its name; all digits: the rank that it asks for
     std::string host;
     int rank = -1;      // in kRun; -1: it waits, as a spare
+    int64_t turn = -1;  // the newest that it has told of; -1: none
     bool left = false;  // it has finished its work
     int exit_code = 0;  // when it has left
   };
@@ -58,16 +59,22 @@ class Roster {
 
   // Why there is no place for a worker; empty: there is one.
   std::string Refusal(const std::string& id) const;
-  // A worker that was not refused. Of an epoch that it has been in, `epoch`; else 0.
-  void Add(Worker worker, int64_t epoch, MonotonicTime now);
+  // A worker that was not refused, with the turn that it has kept. `epoch`: the last one that it has been in or waited
+  // through; 0: it knows of none. Of a job whose workers change, a later epoch than this scheduler knows of is the end:
+  // whether the newest turn is with those who are here nobody can tell.
+  Decision Add(Worker worker, int64_t epoch, MonotonicTime now);
+  // Numbers of ranks that the job may have from now on. InvalidArgument: its ranks are not among them.
+  Status Allow(int least, int most);
   // Its connection has ended, or it is not wanted any more, for this reason. A worker that no rank depends on is
   // forgotten.
   Decision Lose(int64_t key, const Status& why, MonotonicTime now);
   // The job cannot continue as it is, for this reason (with its Cause).
   Decision Fail(const Status& why, MonotonicTime now);
+  // The job ends, for this reason.
+  Decision Abandon(const Status& why) { return phase_ == Phase::kOver ? Decision() : End(why); }
   Decision Leave(int64_t key, int exit_code);
-  // The newest turn that a worker has told of.
-  void Progress(int64_t turn);
+  // The turn that a worker has committed last. One that resumes from a checkpoint counts from the beginning.
+  void Progress(int64_t key, int64_t turn);
   // What time, and those who have come, lead to.
   Decision Look(MonotonicTime now);
 
@@ -86,6 +93,10 @@ class Roster {
 
  private:
   bool elastic() const { return least_ != most_; }
+  // Whether the workers of an epoch need not be those of the one before.
+  bool changes() const { return options_.recover && (elastic() || options_.spares > 0); }
+  // Whether workers may still come that know more of this job than this scheduler.
+  bool MayHaveAPast(MonotonicTime now) const;
   // The largest number of ranks, at most `workers`, that the job can have; 0: there is none.
   int SizeFor(int workers) const;
   // The workers that take part in an epoch that begins now; empty: others are waited for.
@@ -98,7 +109,7 @@ class Roster {
   Decision End(const Status& why, std::string note = "");
 
   const RosterOptions options_;
-  const int least_, most_;
+  int least_, most_;
   Phase phase_ = Phase::kGather;
   int64_t epoch_;
   int size_;
@@ -109,7 +120,9 @@ class Roster {
   std::set<std::string> known_;   // who had a rank in the epoch before
   std::set<std::string> spares_;  // who waited in it
   RestartPolicy policy_;
-  int64_t turn_ = -1, turn_at_begin_ = -1;
+  int64_t progress_ = 0, progress_at_begin_ = 0;  // counts turns that workers have told of
+  int64_t newest_ = -1;                           // of them
+  const MonotonicTime made_at_;
   MonotonicTime gathers_since_, begins_at_, deadline_, last_came_;
 };
 

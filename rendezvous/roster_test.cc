@@ -1,5 +1,7 @@
 #include "rendezvous/roster.h"
 
+#include <algorithm>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/exit_code.h"
@@ -29,6 +31,13 @@ void AddAll(Roster& roster, const std::vector<std::string>& ids, int64_t first, 
     ASSERT_EQ(roster.Refusal(id), "") << id;
     roster.Add({first++, id, "host"}, 0, At(seconds));
   }
+}
+
+// The worker tells of the beginning, and of a turn after it.
+void MakeTurns(Roster& roster, int64_t key) {
+  const int64_t before = std::max<int64_t>(roster.Find(key)->turn, 0);
+  roster.Progress(key, before + 1);
+  roster.Progress(key, before + 2);
 }
 
 std::string RanksOf(const Roster& roster) {
@@ -113,13 +122,13 @@ TEST(Roster, AnElasticJobShrinksAndGrows) {
   Roster roster(Elastic(), At(0));
   AddAll(roster, {"0", "1", "2", "3"}, 1, 0);
   roster.Look(At(0));
-  roster.Progress(10);
+  MakeTurns(roster, 1);
   roster.Lose(3, Killed(2), At(1));
   AddAll(roster, {"3", "0", "1"}, 5, 1);
   EXPECT_EQ(roster.Look(At(5.9)).kind, Kind::kNothing);
   EXPECT_EQ(roster.Look(At(6)).kind, Kind::kWelcome);
   EXPECT_EQ(RanksOf(roster), "0 1 3 ");
-  roster.Progress(20);
+  MakeTurns(roster, 5);
   AddAll(roster, {"2"}, 8, 10);
   EXPECT_EQ(roster.Look(At(10.9)).kind, Kind::kNothing);  // others may come too
   const auto grown = roster.Look(At(11));
@@ -132,11 +141,25 @@ TEST(Roster, AnElasticJobShrinksAndGrows) {
   EXPECT_EQ(RanksOf(roster), "0 1 2 3 ");
 }
 
+TEST(Roster, AWorkerThatWasAwayDoesNotTakeAPlaceAtOnce) {
+  RosterOptions options = Recovering(1);
+  options.most = 2;
+  Roster roster(options, At(0));
+  AddAll(roster, {"0"}, 1, 0);
+  EXPECT_EQ(roster.Look(At(0)).kind, Kind::kWelcome);
+  EXPECT_EQ(roster.Lose(1, Killed(0), At(1)).kind, Kind::kRegroup);
+  AddAll(roster, {"1"}, 2, 1.1);  // its state is older than what the killed one has kept
+  EXPECT_EQ(roster.Look(At(2)).kind, Kind::kNothing);
+  AddAll(roster, {"0"}, 3, 2);
+  EXPECT_EQ(roster.Look(At(2)).kind, Kind::kWelcome);
+  EXPECT_EQ(RanksOf(roster), "0 ");
+}
+
 TEST(Roster, AnElasticJobHasNotFewerRanksThanTheLeast) {
   Roster roster(Elastic(), At(0));
   AddAll(roster, {"0", "1", "2", "3"}, 1, 0);
   roster.Look(At(0));
-  roster.Progress(10);
+  MakeTurns(roster, 1);
   roster.Lose(3, Killed(2), At(1));
   AddAll(roster, {"3"}, 5, 1);
   EXPECT_EQ(roster.Look(At(50)).kind, Kind::kNothing);
@@ -149,7 +172,7 @@ TEST(Roster, ANumberOfRanksThatTheTrainingCannotHaveIsLeftOut) {
   Roster roster(Elastic(), At(0));
   AddAll(roster, {"0", "1", "2", "3"}, 1, 0);
   roster.Look(At(0));
-  roster.Progress(10);
+  MakeTurns(roster, 1);
   roster.Lose(4, Killed(3), At(1));
   AddAll(roster, {"0", "1", "2"}, 5, 1);
   EXPECT_EQ(roster.Look(At(6)).kind, Kind::kWelcome);
@@ -177,6 +200,72 @@ TEST(Roster, ASchedulerWithoutItsJournalLearnsTheEpochFromTheWorkers) {
   roster.Add({2, "1", "host"}, 7, At(0));
   EXPECT_EQ(roster.Look(At(0)).kind, Kind::kWelcome);
   EXPECT_EQ(roster.epoch(), 8);
+}
+
+TEST(Roster, WhereWorkersChangeALostJournalEndsTheJob) {
+  RosterOptions options = Recovering(1);
+  options.spares = 1;
+  {
+    // A spare comes before the worker that trains on, and alone.
+    Roster roster(options, At(0));
+    EXPECT_EQ(roster.Add({1, "spare", "b"}, 3, At(0)).kind, Kind::kEnd);
+  }
+  Roster roster(options, At(0));
+  EXPECT_EQ(roster.Add({1, "spare", "b"}, 0, At(0)).kind, Kind::kNothing);
+  EXPECT_EQ(roster.Look(At(1)).kind, Kind::kNothing);  // workers that know more may come
+  const auto end = roster.Add({2, "0", "a"}, 3, At(1.5));
+  EXPECT_EQ(end.kind, Kind::kEnd);
+  EXPECT_EQ(CauseOf(end.cause).exit_code, kExitStorage);
+  EXPECT_TRUE(absl::StrContains(end.cause.message(), "worker 0 on a has been in epoch 3")) << end.cause;
+  // Also when it comes too late.
+  Roster begun(options, At(0));
+  begun.Add({1, "spare", "b"}, 0, At(0));
+  EXPECT_EQ(begun.Look(At(2)).kind, Kind::kWelcome);
+  EXPECT_EQ(begun.Add({2, "0", "a"}, 1, At(3)).kind, Kind::kNothing);
+  EXPECT_EQ(begun.Add({3, "1", "c"}, 2, At(3)).kind, Kind::kEnd);
+}
+
+TEST(Roster, ASchedulerWithItsJournalKnowsThePast) {
+  RosterOptions options = Recovering(1);
+  options.spares = 1;
+  options.epoch = 4;
+  options.size = 1;
+  Roster roster(options, At(0));
+  EXPECT_EQ(roster.Add({1, "0", "a"}, 3, At(0)).kind, Kind::kNothing);
+  EXPECT_EQ(roster.Look(At(0)).kind, Kind::kWelcome);
+  EXPECT_EQ(roster.epoch(), 4);
+}
+
+TEST(Roster, TurnsThatCountFromTheBeginningAgainAreProgress) {
+  Roster roster(Recovering(1), At(0));
+  int64_t key = 1;
+  const auto fails_after = [&](int64_t kept, const std::vector<int64_t>& turns) {
+    roster.Add({key, "0", "host", -1, kept}, 0, At(100 * key));
+    EXPECT_EQ(roster.Look(At(100 * key + 9)).kind, Kind::kWelcome);
+    for (const int64_t turn : turns) roster.Progress(key, turn);
+    const auto kind = roster.Lose(key, Killed(0), At(100 * key + 10)).kind;
+    ++key;
+    return kind;
+  };
+  EXPECT_EQ(fails_after(441, {441, 1, 2}), Kind::kRegroup);  // from a checkpoint: the image is a new one
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(fails_after(-1, {1, 2}), Kind::kRegroup);
+  for (int i = 3; i < 9; ++i) EXPECT_EQ(fails_after(i, {}), Kind::kRegroup);  // too short for a heartbeat
+  // Without a step there is none.
+  EXPECT_EQ(fails_after(-1, {1}), Kind::kRegroup);
+  EXPECT_EQ(fails_after(-1, {1}), Kind::kEnd);
+}
+
+TEST(Roster, NumbersOfRanksMayBecomeKnownLater) {
+  Roster roster(Recovering(2), At(0));
+  AddAll(roster, {"0", "1"}, 1, 0);
+  roster.Look(At(0));
+  EXPECT_NE(roster.Refusal("2"), "");
+  EXPECT_FALSE(roster.Allow(3, 4).ok());
+  EXPECT_FALSE(roster.Allow(1, 1).ok());
+  EXPECT_TRUE(roster.Allow(1, 3).ok());
+  AddAll(roster, {"2"}, 3, 1);
+  EXPECT_EQ(roster.Look(At(2)).kind, Kind::kRegroup);
+  EXPECT_EQ(roster.size(), 3);
 }
 
 TEST(Roster, SparesDoNotKeepAJobThatIsDone) {

@@ -213,6 +213,36 @@ def test_intruders():
     job.kill()
 
 
+def test_recovery():
+    """A client of a job that starts again comes back by itself, with its lock, watches and breaks."""
+    job = Job("again", "steps=1000000", "nap=0.002", "--recover")
+    terminal = Terminal("attach", "last", "--rw")
+    terminal.expect("you steer")
+    terminal.expect("run!> ")
+    terminal.send(".break step 100000000\n")
+    terminal.expect("pauses at: step 100000000")
+    terminal.send(".watch w every 1000000 limit 3\n")
+    terminal.expect("watching w")
+    with open("/proc/%d/task/%d/children" % (job.process.pid, job.process.pid), encoding="ascii") as f:
+        os.kill(int(f.read().split()[0]), signal.SIGSEGV)
+    terminal.expect(r"the job has started again \(job epoch 2\): attached to \w+ again")
+    terminal.expect("watching w")
+    terminal.send(".watches\n")
+    terminal.expect("break step 100000000")
+    terminal.send(".status\n")
+    terminal.expect("run, job epoch 2")
+    terminal.send(".set lr 0.5\n")
+    terminal.expect("lr")
+    text = run("ps").stdout
+    check("ps shows the job epoch", "job epoch 2" in text, text)
+    text, code = attach(".ranks", rw=False)
+    check(".ranks shows the job epoch", code == 0 and "job epoch" in text, text)
+    terminal.send(".stop\n")
+    terminal.expect("ended|stop")
+    terminal.end()
+    job.kill()
+
+
 def test_another_user():
     """Who is not the job's user is cut off before a word, also where modes would let him in."""
     if os.geteuid() != 0:
@@ -245,4 +275,4 @@ def test_another_user():
 
 
 sys.exit(main([test_commands, test_the_end, test_equal_bits, test_lease, test_transcript, test_diagnosis,
-               test_lua_at_the_rank, test_intruders, test_another_user]))
+               test_lua_at_the_rank, test_intruders, test_recovery, test_another_user]))

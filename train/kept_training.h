@@ -14,6 +14,7 @@
 #include "core/train/turns.h"
 #include "launch/image_keeper.h"
 #include "launch/job.h"
+#include "train/kept_checkpoint.h"
 
 namespace mslua {
 
@@ -27,11 +28,14 @@ class KeptTraining {
 
   // Which training of its process it is, from 0.
   int64_t number() const { return number_; }
-  // Looks for the newest turn that any rank has committed. It is found when every rank holds it, of a program of this
-  // identity.
-  Status Find(const std::string& identity);
+  // Looks for the newest turn that any rank has committed. It is found when every rank holds it, of this program. Else
+  // what the images hold whole is a checkpoint.
+  Status Find(const KeptCheckpoint::Program& program);
   bool found() const { return found_ != nullptr; }
-  // Of the turn that was found.
+  // What other numbers of ranks have kept, or other processes; null: nothing, or a turn was found. It has the memory
+  // that its checkpoint is of.
+  KeptCheckpoint* moved() const { return moved_.get(); }
+  // Of the turn that was found, or of the checkpoint.
   const TurnRecord& record() const { return record_; }
   // Steps that were begun after it.
   int64_t steps_again() const;
@@ -39,6 +43,8 @@ class KeptTraining {
   struct Keeping {
     Store* store = nullptr;
     absl::flat_hash_set<std::string> updated;  // names of the tensors that the step updates
+    TensorNames names;                         // of the store's tensors in checkpoints, and how they lie in them
+    TensorParts parts;
     Trainer* trainer = nullptr;
     Console* console = nullptr;
     RecordHealth* health = nullptr;
@@ -53,14 +59,24 @@ class KeptTraining {
   void AgreeOn(int64_t pace) { agreed_pace_ = pace; }
 
  private:
+  // Whether the job's ranks train each by itself.
+  bool apart() const { return together_ == nullptr && job_->size() > 1; }
   StatusOr<int64_t> NewestTurn(const Image* image, const std::string& identity) const;
-  Status Begin();
+  // This rank's image of the newest generation; null: there is none.
+  StatusOr<std::shared_ptr<Image>> OwnImage(ImageKeeper& keeper);
+  Status Put(ImageKeeper& keeper, const Image& image) const;
+  Status BeginGeneration(std::string* birth);
+  Status Begin(ImageKeeper& keeper, const std::shared_ptr<Image>& image);
+  // Nothing older than this generation is resumed from any more.
+  Status DropOlder(ImageKeeper& keeper) const;
 
   Job* const job_;
   Groups* const together_;
   const int rank_;
   int64_t number_ = 0;
+  int64_t generation_ = 0;
   std::shared_ptr<Image> found_;
+  std::unique_ptr<KeptCheckpoint> moved_;
   TurnRecord record_;
   std::unique_ptr<Turns> turns_;
   int64_t agreed_pace_ = 1;

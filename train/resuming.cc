@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -20,6 +21,7 @@
 #include "core/step/global_view.h"
 #include "core/train/agreement.h"
 #include "train/notice.h"
+#include "train/recoveries.h"
 #include "train/run_folder.h"
 #include "train/saved_tensors.h"
 #include "train/unsaved_values.h"
@@ -45,6 +47,12 @@ std::string Resuming::IdentityText() const {
   return Blake2bHex(text).substr(0, 32);
 }
 
+std::string Resuming::FamilyText() const {
+  const std::string text = absl::StrCat(kVersion, "\n", spec_.name, "\n", spec_.recipe_hash, "\n", spec_.config, "\n",
+                                        spec_.options.seed, "\n", spec_.options.epochs, "\n", spec_.options.max_steps);
+  return Blake2bHex(text).substr(0, 32);
+}
+
 std::string Resuming::CheckpointDirectory() const {
   return !spec_.checkpoint_directory.empty() ? spec_.checkpoint_directory : absl::StrCat(directory_->path(), "/ckpt");
 }
@@ -55,7 +63,7 @@ std::string Resuming::SavedPlan() const {
 
 Status Resuming::Find() {
   RETURN_IF_ERROR(FindKept());
-  if (kept_->found()) return absl::OkStatus();
+  if (kept_->found() || moved()) return absl::OkStatus();
   from_ = rank_.flags.resume;
   if (from_.empty()) RETURN_IF_ERROR(FindOwnCheckpoint());
   return from_.empty() ? absl::OkStatus() : WithExitCode(OpenCheckpoint(), kExitStorage);
@@ -65,14 +73,24 @@ Status Resuming::Find() {
 Status Resuming::FindKept() {
   kept_ =
       std::make_unique<KeptTraining>(rank_.flags.keeps_turns ? rank_.job : nullptr, spec_.together, rank_.state->rank);
-  RETURN_IF_ERROR(kept_->Find(IdentityText()));
+  RETURN_IF_ERROR(kept_->Find({IdentityText(), FamilyText()}));
+  if (moved()) return TakeMoved();
   if (!kept_->found()) return absl::OkStatus();
   state_ = kept_->record().state;
   directory_->Use(kept_->record().folder);
   if (!directory_->path().empty()) RETURN_IF_ERROR(WithExitCode(MakeFolders(directory_->path()), kExitStorage));
   RETURN_IF_ERROR(directory_->Take());
-  for (const auto& [path, bytes] : kept_->record().files) RETURN_IF_ERROR(CutRecords(path, bytes));
+  for (const auto& [path, bytes] : kept_->record().files)
+    RETURN_IF_ERROR(absl::EndsWith(path, kRunEvents) ? CutEvents(path, bytes) : CutRecords(path, bytes));
   return absl::OkStatus();
+}
+
+Status Resuming::TakeMoved() {
+  resumed_ = kept_->moved()->Take();
+  directory_->Use(kept_->record().folder);
+  if (directory_->path().empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(WithExitCode(MakeFolders(directory_->path()), kExitStorage));
+  return directory_->Take();
 }
 
 std::string Resuming::FolderFile() const {
@@ -168,8 +186,8 @@ Status Resuming::ReadCheckpoint(const TensorNames& names, const TensorParts& par
 
 // Makes the tensors that the image has.
 Status Resuming::MakeKeptValues() const {
-  const std::vector<std::string>& tensors = kept_->record().tensors;
-  const absl::flat_hash_set<std::string> kept(tensors.begin(), tensors.end());
+  absl::flat_hash_set<std::string> kept;
+  for (const TurnTensor& tensor : kept_->record().tensors) kept.insert(tensor.name);
   for (const auto& p : spec_.parameters) {
     if (rank_.state->store.Find(KeyOf(*rank_.state, *p)) == nullptr && kept.contains(p->key))
       RETURN_IF_ERROR(ValueOf(*rank_.state, *p).status());
@@ -204,6 +222,12 @@ Status Resuming::Restore(const TensorNames& names, const TensorParts& parts, int
   if (!report.renamed.empty())
     PrintNote(absl::StrCat(checkpoint()->path(), " is of an older version and has other names: ",
                            absl::StrJoin(report.renamed, ", ", absl::PairFormatter(" from "))));
+  if (moved()) {
+    again_ = kept_->steps_again();
+    absl::FPrintF(stderr, "mslua: resuming from memory at step %d on %d ranks, kept by %d (%d %s computed again)\n",
+                  state_.step, rank_.state->ranks, kept_->record().world, again_, again_ == 1 ? "step" : "steps");
+    return absl::OkStatus();
+  }
   absl::FPrintF(stderr, "mslua: resuming from %s at step %d\n", checkpoint()->path(), state_.step);
   NoteDifferences();
   return absl::OkStatus();
@@ -233,6 +257,7 @@ Status Resuming::PlaceTrainer(Trainer* trainer) const {
 Status Resuming::KeepTurns(const std::string& plan, const std::string& lineage, const KeptTraining::Keeping& keeping) {
   TurnRecord fixed;
   fixed.identity = IdentityText();
+  fixed.family = FamilyText();
   fixed.folder = directory_->path();
   fixed.plan = plan;
   fixed.lineage = lineage;
@@ -241,10 +266,26 @@ Status Resuming::KeepTurns(const std::string& plan, const std::string& lineage, 
   RETURN_IF_ERROR(keeping.trainer->Restore(state_, kept_->record().counters));
   for (const std::string& intervention : kept_->record().interventions) keeping.trainer->AddIntervention(intervention);
   if (!spec_.first()) return absl::OkStatus();
-  const int64_t again = kept_->steps_again();
-  absl::FPrintF(stderr, "mslua: resuming from memory at step %d (%d %s computed again)\n", state_.step, again,
-                again == 1 ? "step" : "steps");
+  again_ = kept_->steps_again();
+  absl::FPrintF(stderr, "mslua: resuming from memory at step %d (%d %s computed again)\n", state_.step, again_,
+                again_ == 1 ? "step" : "steps");
   return absl::OkStatus();
+}
+
+void Resuming::RecordRecovery(int64_t step) const {
+  if (!recovers() || rank_.job->epoch() == 1 || directory_->path().empty() || !spec_.first()) return;
+  const bool begins = !from_memory() && checkpoint() == nullptr;
+  // A script's later trainings, which the processes before had not come to.
+  if (begins && kept_->number() > 0 && !SameFolder()) return;
+  Recovery recovery;
+  recovery.step = step;
+  recovery.epoch = rank_.job->epoch();
+  recovery.ranks = rank_.state->ranks;
+  recovery.from = from_memory() ? "memory" : begins ? "the beginning" : checkpoint()->path();
+  recovery.again = again_;
+  recovery.cause = rank_.job->restart_cause();
+  const Status added = AddRecovery(directory_->path(), recovery);
+  if (!added.ok()) PrintNote(absl::StrCat("the recovery is not recorded: ", added.message()));
 }
 
 std::string Resuming::NewestOfLineage(const std::string& directory) const {

@@ -22,6 +22,8 @@ class Resuming {
   Status Find();
   // From memory; then checkpoint() is null.
   bool from_memory() const { return kept_->found(); }
+  // From what another number of ranks has kept in memory, as a checkpoint of which no file is there.
+  bool moved() const { return kept_->moved() != nullptr; }
   // What is resumed from; null: nothing, or memory.
   checkpoint::Checkpoint* checkpoint() const { return resumed_.own.get(); }
   // What the run that this one resumes from has chosen; empty: it is the first.
@@ -47,6 +49,8 @@ class Resuming {
   // Keeps what each turn leaves in memory that outlives this process, and resumes from the turn that was found there.
   Status KeepTurns(const std::string& plan, const std::string& lineage, const KeptTraining::Keeping& keeping);
   KeptTraining& kept() const { return *kept_; }
+  // Records in the run folder that the job has started again, where it has; `step`: that training continues after.
+  void RecordRecovery(int64_t step) const;
   // The newest checkpoint in `directory` that this run has saved before it started again; empty: none.
   std::string NewestOfLineage(const std::string& directory) const;
 
@@ -57,9 +61,12 @@ class Resuming {
   bool recovers() const { return rank_.job != nullptr && !rank_.job->identity().recovery.empty(); }
   // Two programs of one identity make the same steps from the same state.
   std::string IdentityText() const;
+  // The same, but for the number of ranks and what follows from it.
+  std::string FamilyText() const;
   // The file that remembers this training's run folder; empty: there is none.
   std::string FolderFile() const;
   Status FindKept();
+  Status TakeMoved();
   Status FindOwnCheckpoint();
   Status OpenCheckpoint();
   Status MakeKeptValues() const;
@@ -79,6 +86,7 @@ class Resuming {
   SharedCheckpoint resumed_;
   TrainState state_;
   double unsaved_ = 0;
+  int64_t again_ = -1;  // steps that are computed again; -1: not known
 };
 
 // What all ranks must have in common besides the step.

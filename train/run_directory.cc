@@ -116,14 +116,18 @@ Status RunDirectory::SettleEarlierRecords(const Beginning& beginning) const {
 // Removes what the run wrote after the checkpoint that it resumes from: those steps are made again.
 Status RunDirectory::CutBackRecords(const checkpoint::RunState& run, int64_t steps_per_epoch) const {
   const bool ends_epoch = run.data_batch == steps_per_epoch;  // the evaluation at its end is still to come
-  RETURN_IF_ERROR(CutRecordsFrom(absl::StrCat(path_, "/rank_", rank_.state->rank, ".log"), [&](absl::string_view line) {
+  const auto later = [&](absl::string_view line) {
     int64_t epoch = 0, step = 0;
     if (!ReadLossLine(line, &epoch, &step)) return false;
     return epoch > run.epoch + 1 || (epoch == run.epoch + 1 && step > run.data_batch);
-  }));
+  };
+  const auto log = [this](int64_t rank) { return absl::StrCat(path_, "/rank_", rank, ".log"); };
+  RETURN_IF_ERROR(CutRecordsFrom(log(rank_.state->rank), later));
   if (!spec_.first()) return absl::OkStatus();
   RETURN_IF_ERROR(CutRecordsFrom(absl::StrCat(path_, "/", kSummaries),
                                  [&](absl::string_view line) { return Summaries::RecordedAt(line) > run.step; }));
+  // Of ranks that there are no more.
+  for (int64_t r = rank_.state->ranks; r < run.world; ++r) RETURN_IF_ERROR(CutRecordsFrom(log(r), later));
   return CutRecordsFrom(absl::StrCat(path_, "/", kRunMetrics), [&](absl::string_view line) {
     bool loss = false;
     const int64_t step = StepOfMetrics(line, &loss);

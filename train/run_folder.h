@@ -11,13 +11,15 @@ namespace mslua {
 StatusOr<std::string> NewRunFolder(const std::string& name);
 // What a verb reads of a run folder.
 inline constexpr char kRunCheckpoints[] = "ckpt", kRunBest[] = "ckpt/best", kRunMetrics[] = "metrics.jsonl";
-// Held by the training that writes into the folder; how the last one ended:
-//   {"state":"done","step":20}   "stopped": by a user or a signal; "failed": with "cause"
 // The matrices of the newest evaluation:
 //   {"step":20,"labels":["cat","dog"],"matrices":{"confusion_matrix":[[9,1],[2,8]]}}   labels may be empty
 inline constexpr char kRunMatrices[] = "eval.json";
 // The worst samples of the newest evaluation (core/train/worst_samples.h).
 inline constexpr char kRunSamples[] = "eval_samples.json";
+// What attached clients changed, and recoveries (train/recoveries.h); behind "rank_<r>": the report of a rank's crash.
+inline constexpr char kRunEvents[] = "events.jsonl", kRunCrash[] = ".crash";
+// Held by the training that writes into the folder; how the last one ended:
+//   {"state":"done","step":20}   "stopped": by a user or a signal; "failed": with "cause"
 inline constexpr char kRunLock[] = "lock", kRunOutcome[] = "outcome.json";
 
 // The rule for `last` in every verb: the run of `recipe` (of any, when empty) under runs/ that wrote `part` of its

@@ -12,6 +12,7 @@
 #include "core/data/file.h"
 #include "core/files/record_file.h"
 #include "core/train/summaries.h"
+#include "train/recoveries.h"
 #include "train/run_folder.h"
 
 namespace mslua {
@@ -23,7 +24,7 @@ StatusOr<std::vector<std::string>> RecordsOf(const std::string& folder, RecordsO
   std::vector<std::string> paths;
   ASSIGN_OR_RETURN(const std::vector<std::string> names, data::ListFolder(folder));
   for (const std::string& name : names) {
-    const bool shared = name == kRunMetrics || name == kRunMatrices || name == "events.jsonl" || name == kSummaries ||
+    const bool shared = name == kRunMetrics || name == kRunMatrices || name == kRunEvents || name == kSummaries ||
                         name == kRunSamples || absl::StartsWith(name, "events.out.tfevents.");
     const std::string path = absl::StrCat(folder, "/", name);
     struct stat info;
@@ -49,6 +50,8 @@ StatusOr<bool> MoveRecords(const std::string& folder, const std::string& earlier
   if (paths.empty()) return false;
   const std::string to = absl::StrCat(folder, "/", earlier);
   RETURN_IF_ERROR(MakeFolders(to));
+  const std::string crash = absl::StrCat("/rank_", owner.rank, kRunCrash);
+  rename(absl::StrCat(folder, crash).c_str(), absl::StrCat(to, crash).c_str());  // if there is one
   for (const std::string& path : paths) {
     if (rename(path.c_str(), absl::StrCat(to, path.substr(path.rfind('/'))).c_str()) != 0)
       return absl::ErrnoToStatus(errno, absl::StrCat("cannot move ", path, " to ", to));
@@ -58,7 +61,8 @@ StatusOr<bool> MoveRecords(const std::string& folder, const std::string& earlier
 
 Status EmptyRecords(const std::string& folder, RecordsOwner owner) {
   ASSIGN_OR_RETURN(const std::vector<std::string> paths, RecordsOf(folder, owner));
-  for (const std::string& path : paths) RETURN_IF_ERROR(CutRecords(path, 0));
+  for (const std::string& path : paths)
+    RETURN_IF_ERROR(absl::EndsWith(path, kRunEvents) ? CutEvents(path, 0) : CutRecords(path, 0));
   return absl::OkStatus();
 }
 

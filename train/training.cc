@@ -105,6 +105,7 @@ StatusOr<double> Training::TrainToEnd() {
     RETURN_IF_ERROR(BroadcastParameters(*rank_.state, *spec_.graph, resuming_.checkpoint() != nullptr));
   RETURN_IF_ERROR(resuming_.PlaceTrainer(trainer_.get()));
   RETURN_IF_ERROR(KeepTurns());
+  resuming_.RecordRecovery(trainer_->state().step);
   if (first()) PrintPlan();
   if (resuming_.checkpoint() != nullptr && first()) NoteNothingLeft();
   ASSIGN_OR_RETURN(endpoint_, OpenEndpoint(spec_, rank_, View()));
@@ -164,7 +165,14 @@ Status Training::Prepare() {
   ASSIGN_OR_RETURN(trainer_,
                    Trainer::Create(executable_.get(), loader_.get(), std::move(scalars), options, console_.get()));
   progress().trainer = trainer_.get();
+  ReportCrashes();
   return absl::OkStatus();
+}
+
+void Training::ReportCrashes() {
+  if (rank_.job == nullptr || directory_.path().empty()) return;
+  crash_file_ = rank_.job->ReportCrashes(absl::StrCat(directory_.path(), "/rank_", rank_.state->rank, kRunCrash),
+                                         &trainer_->progress().step);
 }
 
 // Whether all ranks make the same step.
@@ -399,7 +407,8 @@ Status Training::AddCheckpoints() {
   CheckpointOptions options = spec_.checkpoint;
   options.keeper.directory = resuming_.CheckpointDirectory();
   if (resuming_.checkpoint() != nullptr) options.resumed_from = resuming_.checkpoint()->path();
-  if (resuming_.from_memory()) options.resumed_from = resuming_.NewestOfLineage(options.keeper.directory);
+  if (resuming_.from_memory() || resuming_.moved())
+    options.resumed_from = resuming_.NewestOfLineage(options.keeper.directory);
   bool saves = spec_.has_checkpoint && !(directory_.path().empty() && spec_.checkpoint_directory.empty());
   if (together() != nullptr) {
     ASSIGN_OR_RETURN(saves, AgreeOnSaving(*together(), saves, parts_, rank_.state->rank, &options));
@@ -453,6 +462,8 @@ Status Training::KeepTurns() {
   for (const GraphOutput& o : executable_->graph().outputs) {
     if (!o.updates.empty()) keeping.updated.insert(o.updates);
   }
+  keeping.names = names_;
+  keeping.parts = parts_;
   keeping.trainer = trainer_.get();
   keeping.console = console_.get();
   keeping.health = &health_;
@@ -486,6 +497,10 @@ endpoint::TrainingView Training::View() {
   endpoint::TrainingView view;
   view.name = spec_.name;
   view.folder = directory_.path();
+  if (rank_.job != nullptr) {
+    view.job_epoch = rank_.job->epoch();
+    view.recovers = !rank_.job->identity().recovery.empty();
+  }
   view.trainer = trainer_.get();
   view.thread = pthread_self();
   if (together() != nullptr)

@@ -68,6 +68,7 @@ class Training {
   void NoteNothingLeft() const;
   endpoint::TrainingView View();
   SignalScope::Console SignalConsole() const;
+  void ReportCrashes();
   StatusOr<double> Finish(Status outcome);
   // What a training that has ended with `outcome` gives, its checkpoint saved or not.
   Status OutcomeOf(Status outcome) const;
@@ -92,6 +93,7 @@ class Training {
   std::unique_ptr<Console> console_;
   std::unique_ptr<LossScaleHook> loss_scale_;
   std::unique_ptr<Trainer> trainer_;
+  std::unique_ptr<CrashFile> crash_file_;  // null: nothing is saved
   std::unique_ptr<Evaluator> evaluator_;
   std::vector<std::unique_ptr<TrainHook>> hooks_;
   CheckpointHook* checkpoint_hook_ = nullptr;

@@ -1,5 +1,10 @@
 // mslua attach
+#include <algorithm>
 #include <cstdio>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -27,27 +32,81 @@ namespace {
 using repl::Connection;
 
 // "c7d01a e1:s441 run"; "!" holds the writer lock.
-std::string Prompt(Connection& connection, bool writer) {
-  const auto status = connection.Call(".status", false);
+std::string Prompt(const Connection& connection, const StatusOr<std::string>& status, bool writer) {
   return absl::StrCat(connection.job().id, " ", status.ok() ? Printable(*status) : "ended", writer ? "!" : "");
 }
 
+// What a client has asked for that a job forgets with the connection: the lock, watches, breaks.
+class Wishes {
+ public:
+  bool writer() const { return writer_; }
+  // A command that was carried out.
+  void Done(absl::string_view line) {
+    const std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
+    if (words.empty()) return;
+    if (words[0] == ".rw" || words[0] == ".ro") writer_ = words[0] == ".rw";
+    if (words[0] == ".watch" || words[0] == ".break") lines_.emplace_back(line);
+    if (words[0] == ".clear") Forget(".break");
+    if (words[0] == ".unwatch") Forget(words.size() > 1 ? absl::StrCat(".watch ", words[1]) : ".watch");
+  }
+  // An event: a break is over when it was hit, a watch when it has said so.
+  void Happened(absl::string_view event) {
+    const absl::string_view text = event.substr(0, event.find(": paused at"));
+    if (absl::StartsWith(event, "break ")) Forget(absl::StrCat(".", text));
+  }
+  // Commands that ask for it again.
+  std::vector<std::string> lines() const {
+    std::vector<std::string> all = lines_;
+    if (writer_) all.insert(all.begin(), ".rw");
+    return all;
+  }
+
+ private:
+  void Forget(const std::string& beginning) {
+    lines_.erase(std::remove_if(lines_.begin(), lines_.end(),
+                                [&](const std::string& line) { return absl::StartsWith(line, beginning); }),
+                 lines_.end());
+  }
+
+  bool writer_ = false;
+  std::vector<std::string> lines_;
+};
+
+// Takes a lost connection up again and asks for what there was. False: the job has ended.
+bool ComeBack(Connection& connection, Wishes* wishes, const std::function<void(const std::string&)>& note) {
+  constexpr absl::Duration kLimit = absl::Seconds(60);
+  if (!connection.TakeUpAgain(kLimit).ok()) return false;
+  note(absl::StrCat("the job has started again (job epoch ", Printable(connection.greeting().at("job_epoch")),
+                    "): attached to ", connection.job().id, " again"));
+  for (const std::string& line : std::exchange(*wishes, Wishes()).lines()) {
+    const auto answer = connection.Call(line, false, absl::Seconds(30));
+    if (answer.ok()) wishes->Done(line);
+    note(absl::StrCat(line, ": ", Printable(answer.ok() ? *answer : std::string(answer.status().message()))));
+  }
+  return true;
+}
+
 int Interactive(Connection& connection, Session& session, bool rw) {
-  bool writer = false;
+  Wishes wishes;
   repl::Output output;
   const auto send = [&](absl::string_view line) -> Status {
     ASSIGN_OR_RETURN(const bool own, output.Command(line));
     if (own) return absl::OkStatus();
     ASSIGN_OR_RETURN(const std::string answer, connection.Call(line, output.wants_json()));
-    if (line == ".rw") writer = true;
-    if (line == ".ro") writer = false;
+    wishes.Done(line);
     return output.Print(answer);
   };
   const repl::RunCall call = [&](const std::string& line) { return connection.Call(line, true); };
   if (const Status opened = repl::OpenRun(session, &call); !opened.ok()) return Report(opened);
   connection.interrupted = [] { return repl::TakeInterrupt(); };
   repl::Loop::Extension extension;
-  extension.prompt = [&] { return Prompt(connection, writer); };
+  std::function<void(const std::string&)> note = [](const std::string& line) { std::printf("%s\n", line.c_str()); };
+  extension.prompt = [&] {
+    auto status = connection.Call(".status", false);
+    if (absl::IsUnavailable(status.status()) && ComeBack(connection, &wishes, note))
+      status = connection.Call(".status", false);
+    return Prompt(connection, status, wishes.writer());
+  };
   extension.command = [&](absl::string_view line) -> Status {
     if (line == ".detach") return absl::CancelledError("");
     return send(line);
@@ -62,9 +121,13 @@ int Interactive(Connection& connection, Session& session, bool rw) {
     for (const absl::string_view line : absl::StrSplit(*text, '\n')) names.emplace_back(line.substr(0, line.find(' ')));
     return names;
   };
-  extension.background = {connection.fd(), [&] { return connection.Poll(); }};
+  extension.background = {connection.fd(), [&] { return connection.Poll() || ComeBack(connection, &wishes, note); }};
   repl::Loop loop(session, std::move(extension));
-  connection.on_event = [&](const std::string& line) { loop.Note(Printable(line)); };
+  note = [&](const std::string& line) { loop.Note(line); };
+  connection.on_event = [&](const std::string& line) {
+    wishes.Happened(line);
+    loop.Note(Printable(line));
+  };
   const auto& g = connection.greeting();
   std::printf("attached to %s %s (%s %s, started %s, %s; .help, Ctrl-D detaches)\n", g.at("job").c_str(),
               Printable(g.at("name")).c_str(), g.at("ranks").c_str(), g.at("ranks") == "1" ? "rank" : "ranks",
@@ -73,7 +136,7 @@ int Interactive(Connection& connection, Session& session, bool rw) {
     if (const Status taken = send(".rw"); !taken.ok()) return Report(taken);
   }
   loop.Run();
-  if (writer) {
+  if (wishes.writer()) {
     const auto status = connection.Call(".status", false);
     if (status.ok() && absl::StrContains(*status, "PAUSED")) (void)connection.Call(".resume", false);
     if (status.ok()) std::printf("detached; training continues\n");

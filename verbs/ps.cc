@@ -18,18 +18,22 @@ int RunPs(const cli::CommandLine& command) {
   const auto jobs = endpoint::ListJobs();
   if (!jobs.ok()) return Report(jobs.status());
   if (!command.Bool("json") && !jobs->empty())
-    std::printf("%-8s%-24s%-7s%-9s%-9s%-22s%s\n", "id", "recipe", "ranks", "pid", "started", "state", "run folder");
+    std::printf("%-8s%-24s%-7s%-9s%-9s%-28s%s\n", "id", "recipe", "ranks", "pid", "started", "state", "run folder");
   for (const endpoint::Job& job : *jobs) {
     auto connection = repl::Connection::Attach(job, 0, absl::Seconds(1));
     auto status = connection.ok() ? (*connection)->Call(".status", false) : StatusOr<std::string>(connection.status());
     const std::string state = status.ok() ? Printable(*status) : "?";
     if (command.Bool("json")) {
-      std::printf("{\"id\":%s,\"name\":%s,\"ranks\":%d,\"pid\":%d,\"started\":%lld,\"state\":%s,\"run\":%s}\n",
-                  JsonString(job.id).c_str(), JsonString(job.name).c_str(), job.ranks, job.pid,
-                  static_cast<long long>(job.started), JsonString(state).c_str(), JsonString(job.run).c_str());
+      // Numbers: where training stands, and how often the ranks have met.
+      const auto numbers = status.ok() ? (*connection)->Call(".status", true) : status;
+      std::printf(
+          "{\"id\":%s,\"name\":%s,\"ranks\":%d,\"pid\":%d,\"started\":%lld,\"state\":%s,\"status\":%s,\"run\":%s}\n",
+          JsonString(job.id).c_str(), JsonString(job.name).c_str(), job.ranks, job.pid,
+          static_cast<long long>(job.started), JsonString(state).c_str(), numbers.ok() ? numbers->c_str() : "null",
+          JsonString(job.run).c_str());
       continue;
     }
-    std::printf("%-8s%-24s%-7d%-9d%-9s%-22s%s\n", job.id.c_str(), Printable(job.name).c_str(), job.ranks, job.pid,
+    std::printf("%-8s%-24s%-7d%-9d%-9s%-28s%s\n", job.id.c_str(), Printable(job.name).c_str(), job.ranks, job.pid,
                 absl::FormatTime("%H:%M", absl::FromTimeT(job.started), absl::LocalTimeZone()).c_str(), state.c_str(),
                 Printable(job.run).c_str());
   }

@@ -12,9 +12,13 @@
 DEFINE_string(host, "", "address to listen on (default MS_SCHED_HOST, else 127.0.0.1)");
 DEFINE_int64(port, -1, "port; 0 takes a free one (default MS_SCHED_PORT, else 0)");
 DEFINE_int64(workers, 0, "how many workers to wait for (default MS_WORKER_NUM)");
+DEFINE_int64(spares, 0, "with recovery: workers beyond these, which wait for a place");
+DEFINE_int64(replace_after, 30, "with recovery: seconds that a worker which has gone is waited for");
 
 namespace mslua {
 namespace {
+
+bool IsText(absl::string_view flag) { return flag == "host" || flag == "elastic"; }
 
 int RunSched(const cli::CommandLine& command) {
   const Status files = CheckOpenFiles(LimitsHere());
@@ -24,12 +28,14 @@ int RunSched(const cli::CommandLine& command) {
   const auto set = [&](const char* flag, const char* variable, const std::string& otherwise) {
     std::string& value = environment[variable];
     if (value.empty()) value = otherwise;
-    if (command.Given(flag))
-      value = flag == std::string("host") ? command.String(flag) : absl::StrCat(command.Int(flag));
+    if (command.Given(flag)) value = IsText(flag) ? command.String(flag) : absl::StrCat(command.Int(flag));
   };
   set("host", "MS_SCHED_HOST", "127.0.0.1");
   set("port", "MS_SCHED_PORT", "0");
   set("workers", "MS_WORKER_NUM", "");
+  set("spares", kSpares, "");
+  set("elastic", kElastic, "");
+  set("replace-after", kReplaceAfterVariable, "");
   const auto identity = WhoAmI(environment, ReadTextFile);
   if (!identity.ok()) return Report(identity.status(), kExitEnvironment);
   return RunScheduler(*identity, HeartbeatLimit(command), NetworkOf(command));
@@ -45,9 +51,15 @@ MSLUA_VERB(sched) {
   verb.name = "sched";
   verb.usage = "[flags]";
   verb.doc = "the scheduler of a cluster without MPI: gathers the workers and watches them";
-  verb.flags = {
-      Text(FLAGS_host, "H"), Integer(FLAGS_port, "P", 0), Integer(FLAGS_workers, "N", 1), HeartbeatTimeout(), Tls(),
-      InsecureNetwork()};
+  verb.flags = {Text(FLAGS_host, "H"),
+                Integer(FLAGS_port, "P", 0),
+                Integer(FLAGS_workers, "N", 1),
+                Integer(FLAGS_spares, "N", 0),
+                Elastic(),
+                Integer(FLAGS_replace_after, "S", 0),
+                HeartbeatTimeout(),
+                Tls(),
+                InsecureNetwork()};
   verb.examples = {"mslua sched --workers 8", "mslua sched --workers 8 --port 8118",
                    "MS_WORKER_NUM=8 MS_SCHED_PORT=8118 mslua sched"};
   verb.place = 150;

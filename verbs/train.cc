@@ -31,7 +31,7 @@ MSLUA_VERB(train) {
                    OneOf(FLAGS_progress, "auto|on|off"), MaxSteps(), Integer(FLAGS_fast_dev_run, "N", 1).Bare("1"),
                    Integer(FLAGS_overfit, "N", 1), Text(FLAGS_profile, "S:N"),
                    OneOf(FLAGS_recover, "off|memory|disk").Bare("memory"), Integer(FLAGS_max_restarts, "N", 0),
-                   Switch(FLAGS_attach).Help("open no endpoint for attach")});
+                   Elastic(), Switch(FLAGS_attach).Help("open no endpoint for attach")});
   verb.examples = {"mslua train recipes/quickstart.lua -n 2 --recover",
                    "mslua train recipes/lenet_mnist.lua data_path=/data/mnist epochs=2",
                    "mslua train recipes/resnet18_cifar10.lua --out runs/a --resume train.epochs=20"};

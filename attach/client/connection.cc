@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -9,6 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "attach/server/server.h"
 #include "core/base/clock.h"
 #include "core/base/printable.h"
@@ -28,7 +30,7 @@ std::string Field(const ControlMessage& message, const char* name) {
 StatusOr<std::unique_ptr<Connection>> Connection::Attach(const endpoint::Job& job, int rank, absl::Duration limit) {
   const MonotonicTime deadline = MonotonicNow() + limit;
   ASSIGN_OR_RETURN(const std::string token, endpoint::ReadToken(job));
-  std::unique_ptr<Connection> c(new Connection(job));
+  std::unique_ptr<Connection> c(new Connection(job, rank));
   ASSIGN_OR_RETURN(c->socket_, ConnectUnix(job.SocketOf(rank), deadline));
   ASSIGN_OR_RETURN(const ControlMessage challenge, c->Receive(deadline));
   if (challenge.type == ControlMessage::Type::kRefuse)
@@ -61,7 +63,32 @@ StatusOr<ControlMessage> Connection::Receive(MonotonicTime deadline) {
   const ssize_t size = recv(socket_.get(), &packet[0], packet.size(), MSG_DONTWAIT);
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return absl::NotFoundError("no answer came in time");
   if (size <= 0) return absl::UnavailableError("the job has ended");
-  return DecodeControl(absl::string_view(packet.data(), static_cast<size_t>(size)));
+  auto message = DecodeControl(absl::string_view(packet.data(), static_cast<size_t>(size)));
+  over_ = message.ok() && message->type == ControlMessage::Type::kLeave;
+  if (over_) return absl::UnavailableError("the job has ended");
+  return message;
+}
+
+Status Connection::TakeUpAgain(absl::Duration limit) {
+  constexpr absl::Duration kLook = absl::Milliseconds(100);
+  const Status ended = absl::UnavailableError("the job has ended");
+  if (over_ || Field({{}, greeting_}, "recovers") != "1" || job_.run.empty()) return ended;
+  const MonotonicTime until = MonotonicNow() + limit;
+  for (; MonotonicNow() < until; absl::SleepFor(kLook)) {
+    if (interrupted()) return absl::AbortedError("interrupted");
+    const auto jobs = endpoint::ListJobs();
+    if (!jobs.ok()) continue;
+    for (const endpoint::Job& job : *jobs) {
+      if (job.run != job_.run || job.id == job_.id) continue;
+      auto next = Attach(job, rank_, kLook * 10);
+      if (!next.ok() || dup2((*next)->socket_.get(), socket_.get()) < 0) continue;
+      (*next)->socket_.Close();
+      job_ = job;
+      greeting_ = (*next)->greeting_;
+      return absl::OkStatus();
+    }
+  }
+  return ended;
 }
 
 StatusOr<std::string> Connection::Call(absl::string_view line, bool json, absl::Duration limit) {

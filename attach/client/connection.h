@@ -23,7 +23,7 @@ class Connection {
   static StatusOr<std::unique_ptr<Connection>> Attach(const endpoint::Job& job, int rank, absl::Duration limit);
   ~Connection();  // says that it leaves on purpose
 
-  // What the rank said of itself: "job", "name", "rank", "ranks", "run", "started".
+  // What the rank said of itself: "job", "name", "rank", "ranks", "run", "started", "recovers", "job_epoch".
   const std::map<std::string, std::string>& greeting() const { return greeting_; }
   const endpoint::Job& job() const { return job_; }
 
@@ -34,18 +34,24 @@ class Connection {
   // Takes the events that are there; false when the job has ended. Never waits.
   bool Poll();
   int fd() const { return socket_.get(); }
+  // When the connection was lost, and not ended by the job, which starts again by itself: waits for that and connects
+  // to the same rank; fd() stays. The greeting is the new one; what the job knew of this client is gone. Unavailable:
+  // the job has ended, or does not come within `limit`; Aborted: `interrupted` said so.
+  Status TakeUpAgain(absl::Duration limit);
 
   std::function<void(const std::string& line)> on_event = [](const std::string&) {};
   std::function<bool()> interrupted = [] { return false; };
 
  private:
-  explicit Connection(const endpoint::Job& job) : job_(job) {}
+  Connection(const endpoint::Job& job, int rank) : job_(job), rank_(rank) {}
   Status Send(const ControlMessage& message);
   // The next message; NotFound when none comes in time.
   StatusOr<ControlMessage> Receive(MonotonicTime deadline);
 
-  const endpoint::Job job_;
+  endpoint::Job job_;
+  const int rank_;
   Fd socket_;
+  bool over_ = false;  // the job has said so
   std::map<std::string, std::string> greeting_;
   uint64_t next_id_ = 1;
 };

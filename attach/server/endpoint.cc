@@ -45,6 +45,8 @@ StatusOr<std::unique_ptr<Endpoint>> Endpoint::Open(TrainingView view, const Job&
                       {"run", job.run},
                       {"rank", absl::StrCat(e->view_.rank)},
                       {"ranks", absl::StrCat(e->view_.ranks)},
+                      {"recovers", e->view_.recovers ? "1" : "0"},
+                      {"job_epoch", absl::StrCat(e->view_.job_epoch)},
                       {"started", absl::FormatTime("%H:%M", absl::FromTimeT(job.started), absl::LocalTimeZone())}};
   ASSIGN_OR_RETURN(e->server_, Server::Create(options, self));
   if (e->view_.rank == 0) {

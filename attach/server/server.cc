@@ -64,7 +64,16 @@ void Server::Serve() {
 void Server::Stop() {
   stop_ = true;
   Wake();
-  if (thread_.joinable()) thread_.join();
+  if (!thread_.joinable()) return;
+  thread_.join();
+  // A connection that ends without it has been lost.
+  for (const auto& client : clients_) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (client->accepted) Queue(*client, {ControlMessage::Type::kLeave, {}});
+    }
+    Flush(*client);
+  }
 }
 
 Server::~Server() {

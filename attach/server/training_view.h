@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -35,6 +36,8 @@ struct TrainingView {
   std::string folder;              // of the run; empty: nothing is saved
   RecordHealth* health = nullptr;  // of the files in the folder
   int rank = 0, ranks = 1;
+  int64_t job_epoch = 1;  // how often the job's ranks have met: more than once where it has started again
+  bool recovers = false;  // it starts again when a process of it has ended
 
   // Of use from any thread while the endpoint is open.
   Trainer* trainer = nullptr;

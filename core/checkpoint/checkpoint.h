@@ -112,7 +112,9 @@ class Checkpoint {
   // Where the files are that cannot be read here, and what to do. Empty: all can.
   std::string MissingText() const;
   // The bytes of the whole slice `slice` of tensor `tensor` (indices in the manifest), whose file is not here.
-  void Provide(size_t tensor, size_t slice, std::string bytes) { provided_[{tensor, slice}] = std::move(bytes); }
+  void Provide(size_t tensor, size_t slice, std::string bytes) { provided_[{tensor, slice}] = {std::move(bytes), {}}; }
+  // The same where they lie in memory that outlives this object.
+  void ProvideAt(size_t tensor, size_t slice, absl::string_view bytes) { provided_[{tensor, slice}] = {"", bytes}; }
   // For a plain safetensors file: no digests, and a RunState that is all defaults.
   const Manifest& manifest() const { return manifest_; }
   bool has_manifest() const { return has_manifest_; }
@@ -149,8 +151,13 @@ class Checkpoint {
   bool has_manifest_ = false;
   Manifest manifest_;
   std::string manifest_text_;
-  absl::flat_hash_map<std::pair<size_t, size_t>, std::string> provided_;  // by tensor and slice
-  absl::flat_hash_map<std::string, size_t> index_;                        // of manifest_.tensors
+  struct Provided {
+    std::string own;
+    absl::string_view borrowed;  // instead
+    const char* data() const { return borrowed.empty() ? own.data() : borrowed.data(); }
+  };
+  absl::flat_hash_map<std::pair<size_t, size_t>, Provided> provided_;  // by tensor and slice
+  absl::flat_hash_map<std::string, size_t> index_;                     // of manifest_.tensors
   std::vector<OpenFile> files_;
   // The chunk read last, for rows shorter than a chunk.
   std::vector<char> chunk_;

@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 
 namespace mslua {
@@ -34,13 +35,63 @@ bool NumberAndRest(const std::string& text, std::string* number, std::string* re
   return true;
 }
 
+// Numbers of a shape: "3,4"; "-": none.
+std::string ShapeText(const Shape& shape) { return shape.empty() ? "-" : absl::StrJoin(shape, ","); }
+
+bool ReadShape(absl::string_view text, Shape* shape) {
+  if (text == "-") return true;
+  for (const absl::string_view word : absl::StrSplit(text, ',')) {
+    int64_t n = 0;
+    if (!Whole(word, &n)) return false;
+    shape->push_back(n);
+  }
+  return true;
+}
+
+// "<updated> <dtype> <shape> <own> <flat> <replica> <varies> <whole> <begin> <size>\t<saved_as>\t<name>"
+std::string TensorText(const TurnTensor& t) {
+  const TensorPart& p = t.part;
+  return absl::StrCat(static_cast<int>(t.updated), " ", Name(t.type.dtype), " ", ShapeText(t.type.shape), " ",
+                      static_cast<int>(p.own), " ", static_cast<int>(p.flat), " ", static_cast<int>(p.replica), " ",
+                      static_cast<int>(p.varies), " ", ShapeText(p.part.whole), " ", ShapeText(p.part.begin), " ",
+                      ShapeText(p.part.size), "\t", t.saved_as, "\t", t.name);
+}
+
+bool ReadTensor(const std::string& value, TurnTensor* t) {
+  const std::vector<std::string> parts = absl::StrSplit(value, absl::MaxSplits('\t', 2));
+  if (parts.size() != 3) return false;
+  const std::vector<std::string> words = absl::StrSplit(parts[0], ' ');
+  if (words.size() != 10) return false;
+  const auto dtype = ParseDType(words[1]);
+  int64_t updated = 0, own = 0, flat = 0, replica = 0, varies = 0;
+  TensorPart& p = t->part;
+  if (!dtype || !Whole(words[0], &updated) || !ReadShape(words[2], &t->type.shape) || !Whole(words[3], &own) ||
+      !Whole(words[4], &flat) || !Whole(words[5], &replica) || !Whole(words[6], &varies) ||
+      !ReadShape(words[7], &p.part.whole) || !ReadShape(words[8], &p.part.begin) || !ReadShape(words[9], &p.part.size))
+    return false;
+  t->type.dtype = *dtype;
+  t->updated = updated != 0;
+  p.own = own != 0;
+  p.flat = flat != 0;
+  p.replica = replica != 0;
+  p.varies = varies != 0;
+  t->saved_as = parts[1];
+  t->name = parts[2];
+  return true;
+}
+
 bool ReadLine(absl::string_view key, const std::string& value, TurnRecord* record) {
   std::string number, rest;
   if (key == "identity") return record->identity = value, true;
   if (key == "folder") return record->folder = value, true;
   if (key == "plan") return record->plan = value, true;
   if (key == "lineage") return record->lineage = value, true;
-  if (key == "tensor") return record->tensors.push_back(value), true;
+  if (key == "family") return record->family = value, true;
+  if (key == "birth") return record->birth = value, true;
+  if (key == "world") return Whole(value, &record->world);
+  if (key == "rank") return Whole(value, &record->rank);
+  if (key == "generation") return Whole(value, &record->generation);
+  if (key == "tensor") return ReadTensor(value, &record->tensors.emplace_back());
   if (key == "intervention") return record->interventions.push_back(value), true;
   if (key == "step") return Whole(value, &record->state.step);
   if (key == "epoch") return Whole(value, &record->state.epoch);
@@ -59,7 +110,10 @@ std::string FixedText(const TurnRecord& record) {
   Line(&text, "folder", record.folder);
   Line(&text, "plan", record.plan);
   Line(&text, "lineage", record.lineage);
-  for (const std::string& tensor : record.tensors) Line(&text, "tensor", tensor);
+  Line(&text, "family", record.family);
+  Line(&text, "birth", record.birth);
+  absl::StrAppend(&text, "world ", record.world, "\nrank ", record.rank, "\ngeneration ", record.generation, "\n");
+  for (const TurnTensor& tensor : record.tensors) Line(&text, "tensor", TensorText(tensor));
   return text;
 }
 

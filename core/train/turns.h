@@ -16,18 +16,32 @@
 #include "core/image/image.h"
 #include "core/runtime/store.h"
 #include "core/train/console.h"
+#include "core/train/tensor_part.h"
 #include "core/train/trainer.h"
 
 namespace mslua {
+
+// A tensor of the store, as the image has it and as a checkpoint would.
+struct TurnTensor {
+  std::string name;
+  TensorType type;
+  bool updated = false;  // by the step
+  std::string saved_as;  // its name in a checkpoint; empty: it is in none
+  TensorPart part;       // of the tensor of that name
+};
 
 // Where a training stood at the end of a turn.
 struct TurnRecord {
   // Fixed for the training.
   std::string identity;  // of what is trained: a process that trains something else does not resume from this
-  std::string folder;    // the run's; may be empty
-  std::string plan;      // the recorded choices of the plan, opaque
-  std::string lineage;   // of the run's checkpoints (checkpoint::Lineage::run); empty: it saves none
-  std::vector<std::string> tensors;  // of the store
+  std::string family;    // the same, but for the number of ranks
+  int64_t world = 1, rank = 0;
+  int64_t generation = 0;           // of images: larger where the job has continued in other ones
+  std::string birth;                // random, the same on all ranks: two generations of one number are told apart by it
+  std::string folder;               // the run's; may be empty
+  std::string plan;                 // the recorded choices of the plan, opaque
+  std::string lineage;              // of the run's checkpoints (checkpoint::Lineage::run); empty: it saves none
+  std::vector<TurnTensor> tensors;  // of the store, in its order
   // At the end of the turn.
   TrainState state;
   Counters counters;

@@ -15,7 +15,19 @@ TurnRecord Sample() {
   record.folder = "runs/a b\nc";
   record.plan = "{\"matmul\": \"tiles\",\n \"x\": 1}";
   record.lineage = "5f";
-  record.tensors = {"Net/conv1.weight", "moments.Net/conv1.weight"};
+  record.family = "89ef";
+  record.world = 4;
+  record.rank = 3;
+  record.generation = 7;
+  record.birth = "c01a";
+  record.tensors = {{"Net/conv1.weight", {DType::kF32, {6, 1, 5, 5}}, true, "conv1.weight", {}},
+                    {"scale", {DType::kBF16, {}}, false, "", {}},
+                    {"moments.Net/conv1.weight", {DType::kF32, {40}}, true, "moments.conv1 a.weight", {}}};
+  record.tensors[0].part.part = {{12, 1, 5, 5}, {6, 0, 0, 0}, {6, 1, 5, 5}};
+  record.tensors[1].part.varies = record.tensors[1].part.own = true;
+  record.tensors[2].part.part = {{150}, {40}, {40}};
+  record.tensors[2].part.flat = true;
+  record.tensors[2].part.replica = true;
   record.state.step = 441;
   record.state.epoch = 2;
   record.state.step_in_epoch = 41;
@@ -34,7 +46,24 @@ TEST(TurnRecord, ReadsBackAsItWasWritten) {
   EXPECT_EQ(b->folder, a.folder);
   EXPECT_EQ(b->plan, a.plan);
   EXPECT_EQ(b->lineage, a.lineage);
-  EXPECT_EQ(b->tensors, a.tensors);
+  EXPECT_EQ(b->family, a.family);
+  EXPECT_EQ(b->world, a.world);
+  EXPECT_EQ(b->rank, a.rank);
+  EXPECT_EQ(b->generation, a.generation);
+  EXPECT_EQ(b->birth, a.birth);
+  ASSERT_EQ(b->tensors.size(), a.tensors.size());
+  for (size_t i = 0; i < a.tensors.size(); ++i) {
+    const TurnTensor &x = a.tensors[i], &y = b->tensors[i];
+    EXPECT_EQ(x.name, y.name);
+    EXPECT_TRUE(x.type == y.type) << i;
+    EXPECT_EQ(x.updated, y.updated);
+    EXPECT_EQ(x.saved_as, y.saved_as);
+    EXPECT_EQ(x.part.own, y.part.own);
+    EXPECT_EQ(x.part.flat, y.part.flat);
+    EXPECT_EQ(x.part.replica, y.part.replica);
+    EXPECT_EQ(x.part.varies, y.part.varies);
+    EXPECT_TRUE(x.part.part == y.part.part);
+  }
   EXPECT_EQ(b->state.step, a.state.step);
   EXPECT_EQ(b->state.epoch, a.state.epoch);
   EXPECT_EQ(b->state.step_in_epoch, a.state.step_in_epoch);

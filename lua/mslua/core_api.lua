@@ -434,6 +434,11 @@ function core.hosts() end
 ---@return string?
 function core.device_problem() end
 
+--- The numbers of ranks that the job may continue with, as its recipe says.
+---@param min integer
+---@param max integer
+function core.allow_ranks(min, max) end
+
 --- Whether what all ranks have to say is this rank's to print.
 ---@return boolean
 function core.speaks() end

@@ -8,16 +8,19 @@ local notice = require "mslua.notice"
 
 local M = {}
 
--- In a rank that the local launcher has started these are its words (rendezvous/identity.h), not a recipe's.
+-- In a rank that the local launcher has started, or of a cluster, these are its words (rendezvous/identity.h).
 local launch_variables = {}
 if os.getenv "MSLUA_LAUNCHER" then
   launch_variables = { RANK = true, SIZE = true, MEETING = true, LAUNCHER = true, RECOVERY = true,
-    RESTARTS = true }
+    RESTARTS = true, RESTART_CAUSE = true }
+elseif os.getenv "MS_ROLE" then
+  launch_variables = { EPOCH = true, SPARES = true, ELASTIC = true, REPLACE_AFTER = true }
 end
 
 -- Variables that the program itself reads, and the tests' own.
 local own_variables = { "MSLUA_RANK", "MSLUA_SIZE", "MSLUA_MEETING", "MSLUA_LAUNCHER", "MSLUA_RECOVERY",
-  "MSLUA_RESTARTS", "MSLUA_PLAINTEXT", "MSLUA_VERIFY_PASSES", "MSLUA_JOB_SECRET_FILE", "MSLUA_TLS",
+  "MSLUA_RESTARTS", "MSLUA_RESTART_CAUSE", "MSLUA_JOB_EPOCH", "MSLUA_SPARES", "MSLUA_ELASTIC", "MSLUA_REPLACE_AFTER",
+  "MSLUA_PLAINTEXT", "MSLUA_VERIFY_PASSES", "MSLUA_JOB_SECRET_FILE", "MSLUA_TLS",
   "MSLUA_CUDA_LIBRARIES", "MSLUA_SHARE_DEVICE", "MSLUA_GUARD_MEMORY" }
 local TEST_PREFIX = "MSLUA_TEST_"
 

@@ -57,6 +57,12 @@ local expect = {
   { "top1_above", "number", min = 0, max = 1 },
 }
 
+--- How few and how many ranks the job may continue with when workers go and come.
+local elastic = {
+  { "min", "integer", required = true, min = 1 },
+  { "max", "integer", required = true, min = 1 },
+}
+
 -- What is wrong with the types of a batch's columns.
 local function inputs_problem(list)
   if #list == 0 then return "expected a type for each column of a batch, got {}" end
@@ -94,6 +100,7 @@ M.fields = {
   { "eval", "table", {}, fields = eval },
   { "context", "table" },
   { "parallel", "table" },
+  { "elastic", "table", nil, fields = elastic },
   { "checkpoint", "table", nil, fields = checkpoint },
   { "samples", "table", nil, fields = callbacks.sample_fields },
   { "expect", "table", nil, fields = expect },

@@ -161,6 +161,7 @@ end
 -- Trains as the recipe and the flags say.
 local function train(recipe)
   local flags = core.options
+  if recipe.elastic then core.allow_ranks(recipe.elastic.min, recipe.elastic.max) end
   local dataset, eval_dataset = recipe:make_dataset "dataset", recipe:make_dataset "eval_dataset"
   dataset = dataset:whole_batches "train"
   say_what_is_saved(recipe)

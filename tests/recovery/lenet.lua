@@ -3,7 +3,7 @@
 local ms = require "mslua"
 local nn, ops = ms.nn, ms.ops
 local p = ms.params { epochs = 8, samples = 2048, batch = 16, parallel_optimizer = false, accumulate = 1,
-  mode = "data_parallel", every = 20, evaluate = true, device_num = 0, dies = 0 }
+  mode = "data_parallel", every = 20, evaluate = true, device_num = 0, dies = 0, refuses = 0, nap = 0 }
 
 local Net = nn.Cell:extend "Net"
 function Net:init()
@@ -33,11 +33,21 @@ end
 local parallel = { parallel_mode = p.mode, gradients_mean = true, enable_parallel_optimizer = p.parallel_optimizer }
 if p.device_num > 0 then parallel.device_num = p.device_num end
 
+if ms.communication.get_group_size() == p.refuses then error(("not on %d ranks"):format(p.refuses), 0) end
+
 -- With dies=N rank 1 kills itself at the end of step N, each time that it comes there.
 local Dies = ms.Callback:extend "Dies"
 function Dies:on_train_step_end(run)
   if run.epoch == 1 and run.step == p.dies and ms.communication.get_rank() == 1 then os.execute "kill -9 $PPID" end
 end
+
+-- With nap=S each step takes that long at least.
+local Nap = ms.Callback:extend "Nap"
+function Nap:on_train_step_end() os.execute("sleep " .. p.nap) end
+
+local callbacks = {}
+if p.dies > 0 then callbacks[#callbacks + 1] = Dies() end
+if p.nap > 0 then callbacks[#callbacks + 1] = Nap() end
 
 return ms.recipe {
   name = "lenet", seed = 3,
@@ -47,7 +57,7 @@ return ms.recipe {
   network = function() return Net() end,
   loss = nn.SoftmaxCrossEntropyWithLogits { sparse = true, reduction = "mean" },
   optimizer = nn.Momentum { learning_rate = 0.02, momentum = 0.9 },
-  callbacks = p.dies > 0 and { Dies() } or nil,
+  callbacks = callbacks,
   train = { epochs = p.epochs, accumulate_steps = p.accumulate > 1 and p.accumulate or nil },
   parallel = parallel,
   checkpoint = { save_checkpoint_steps = p.every, keep_checkpoint_max = 3 },

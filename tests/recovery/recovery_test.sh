@@ -59,6 +59,22 @@ expect "one rank" 0 "the job starts again (1)"
 expect "one rank" 0 "resuming from memory at step"
 run grep -c "^epoch" alone/rank_0.log
 expect "one rank's log" 0 20
+run cat alone/events.jsonl
+expect "one rank's recovery" 0 '"epoch":2,"ranks":1,"from":"memory","again":'
+expect "one rank's recovery" 0 '"cause":"rank 0/1'
+count "one rank's recovery" 1 '"event":"recovery"'
+
+# A rank that crashes leaves a report, which the message names.
+rm killed
+sed 's/kill -9/kill -SEGV/' alone.lua > crash.lua
+run "$mslua" train crash.lua --recover --out crash
+expect "a crash" 0 "was killed by signal 11 (Segmentation fault); backtrace in "
+expect "a crash" 0 "/crash/rank_0.crash: the job starts again (1)"
+run cat crash/rank_0.crash
+expect "the report of a crash" 0 "crashed: signal 11 (Segmentation fault), after step 9, thread"
+expect "the report of a crash" 0 "#0 0x"
+run cat crash/events.jsonl
+expect "the recovery of a crash" 0 "backtrace in"
 
 # From checkpoints alone, in the run folder that the first attempt has made.
 rm killed

@@ -5,7 +5,9 @@
 // Workers, their scheduler and the connections between them are modelled: messages take random times, connections
 // break, so that both ends learn of it at other moments or a join comes twice; workers and the scheduler die and start
 // again, the scheduler with its journal, an older one, or none; workers stay away, others come. A worker's image keeps
-// its committed and its prepared turn, as core/image does. After a while the faults end.
+// its committed and its prepared turn, as core/image does. After a while the faults end. A worker that waits, or
+// waited, as a spare knows the epoch that ran without it. Where the workers of a job change, a scheduler that lost its
+// journal may end the job; it may not let one continue from an older state than the newest that its workers have.
 //
 // - One lineage: all ranks of an epoch begin with the same turns, made by the same numbers of ranks.
 // - No turn is lost that one of those who continue has committed.
@@ -44,8 +46,8 @@ Content After(Content before, int64_t turn, size_t ranks) {
 }
 
 struct Image {
-  int64_t generation = 0;  // the epoch in which it was made
-  size_t ranks = 0;        // of that epoch
+  int64_t generation = 0, birth = 0;  // the epoch in which it was made, and that of which scheduler
+  size_t ranks = 0;                   // of that epoch
   int64_t committed = 0, prepared = 0;
   Content committed_content = 0, prepared_content = 0;
   bool Holds(int64_t turn) const { return turn == committed || turn == prepared; }
@@ -126,13 +128,14 @@ class Simulation {
   std::map<int64_t, std::pair<int, int64_t>> ends_;  // of connections that the scheduler has: node and process
   std::vector<Node> nodes_;
   std::map<int64_t, Epoch> epochs_;
-  std::map<std::pair<int64_t, int64_t>, Content> committed_in_;  // by turn and epoch
+  std::map<std::pair<int64_t, int64_t>, Content> committed_in_;  // by turn and birth
   // The journal: what is on disk, and what the scheduler before has written.
   int64_t journal_ = 0;
   int journal_size_ = 0;
   std::string broken_;
   bool noted_done_ = false;  // on disk, for a scheduler that has not heard so
-  bool over_ = false, loops_ = false;
+  bool over_ = false, loops_ = false, lost_journal_ = false, refused_ = false;
+  int64_t next_birth_ = 1;
   int64_t made_ = 0;  // the newest turn
   Status outcome_;
 };
@@ -182,9 +185,11 @@ void Simulation::Join(int n) {
     const bool here = node.alive && node.process == process;
     if (roster_ == nullptr || !roster_->Refusal(node.id).empty()) return Later(Uniform(0.02, 1), again);
     ends_[connection] = {n, process};
-    roster_->Progress(node.image.committed);
     Say(absl::StrCat(node.id, " joins"));
-    roster_->Add({connection, node.id, absl::StrCat("host", n % 3)}, node.epoch, At(now_));
+    Take(roster_->Add({connection, node.id, absl::StrCat("host", n % 3), -1, node.image.committed}, node.epoch,
+                      At(now_)));
+    if (over_) return;
+    if (here && roster_->phase() == Roster::Phase::kRun) node.epoch = std::max(node.epoch, roster_->epoch());
     if (here && node.connection == 0) node.connection = connection;
     // It has gone meanwhile, or the answer does not come back: the scheduler hears of that later.
     const bool lost = !here || node.connection != connection || Below(30) == 0;
@@ -222,8 +227,10 @@ void Simulation::KillScheduler() {
   roster_ = nullptr;
   ends_.clear();
   // Where every worker has to come the job does without the journal: they know how often they have met.
-  const bool fixed = options_.least == options_.most && options_.spares == 0;
-  if (fixed && Below(3) == 0) journal_ = journal_size_ = 0;
+  if (Below(3) == 0) {
+    journal_ = journal_size_ = 0;
+    lost_journal_ = true;
+  }
   const int64_t process = scheduler_process_;
   Later(Uniform(0.1, 8), [this, process] {
     if (process != scheduler_process_ || over_) return;
@@ -273,6 +280,8 @@ void Simulation::Take(const Roster::Decision& decision) {
     }
     case Roster::Decision::Kind::kEnd:
       over_ = true;
+      refused_ = CauseOf(decision.cause).exit_code == kExitStorage;
+      if (refused_ && !lost_journal_) Break("the job is refused, and no journal was lost");
       // The same failure again and again, which the faults here make by chance, is an end as it should be.
       if (decision.note.empty()) outcome_ = decision.cause;
       loops_ = !decision.note.empty();
@@ -324,6 +333,7 @@ void Simulation::Meet(int n) {
     if (!node.alive || node.epoch != number || node.rank < 0) return;  // one has gone: the others wait in vain
   }
   Resume(number, &epoch);
+  if (over_) return;
   const int64_t from = epoch.from;
   for (const int m : epoch.nodes) Turn(m, from + 1);
 }
@@ -337,7 +347,14 @@ void Simulation::Resume(int64_t number, Epoch* epoch) {
     const Image& image = nodes_[static_cast<size_t>(m)].image;
     if (image.generation == generation) images.push_back(image);
   }
-  for (const Image& image : images) newest = std::max(newest, image.committed);
+  for (const Image& image : images) {
+    newest = std::max(newest, image.committed);
+    if (image.birth == images[0].birth) continue;
+    // Two continuations of one state, of which nobody can tell which is right: the ranks end the job.
+    if (!lost_journal_) Break(absl::StrCat("epoch ", number, ": generation ", generation, " was made twice"));
+    over_ = refused_ = true;
+    return;
+  }
   for (const Image& image : images) {
     const int64_t turn = image.prepared;
     const auto holds = [&](const Image& i) { return i.Holds(turn); };
@@ -359,9 +376,16 @@ void Simulation::Resume(int64_t number, Epoch* epoch) {
   epoch->prepared.clear();
   const bool same = images.size() == epoch->nodes.size() && source->ranks == epoch->nodes.size() &&
                     std::all_of(images.begin(), images.end(), [&](const Image& i) { return i.Holds(from); });
+  const int64_t birth = next_birth_++;
   for (const int m : epoch->nodes) {
     Node& node = nodes_[static_cast<size_t>(m)];
-    node.image = {same ? generation : number, epoch->nodes.size(), from, from, content, content};
+    node.image = {same ? generation : std::max(number, generation + 1),
+                  same ? source->birth : birth,
+                  epoch->nodes.size(),
+                  from,
+                  from,
+                  content,
+                  content};
     node.resumed = true;
   }
 }
@@ -392,13 +416,13 @@ void Simulation::Turn(int n, int64_t turn) {
 void Simulation::Commit(int64_t number, int n, int64_t turn) {
   Node& node = nodes_[static_cast<size_t>(n)];
   if (!node.alive || node.epoch != number || !node.resumed || node.image.prepared != turn) return;
-  const auto [at, first] = committed_in_.emplace(std::make_pair(turn, number), node.image.prepared_content);
+  const auto [at, first] = committed_in_.emplace(std::make_pair(turn, node.image.birth), node.image.prepared_content);
   if (!first && at->second != node.image.prepared_content)
     Break(absl::StrCat("turn ", turn, " of epoch ", number, " is not the same on all ranks"));
   made_ = std::max(made_, turn);
   node.image.committed = turn;
   node.image.committed_content = node.image.prepared_content;
-  if (roster_ != nullptr && roster_->Find(node.connection) != nullptr) roster_->Progress(turn);
+  if (roster_ != nullptr && roster_->Find(node.connection) != nullptr) roster_->Progress(node.connection, turn);
   Turn(n, turn + 1);
 }
 
@@ -471,6 +495,7 @@ std::string Simulation::Run() {
   }
   if (!broken_.empty()) return broken_;
   if (!over_) return "nothing happens any more, and the job is not over";
+  if (refused_) return "";
   if (!outcome_.ok()) return absl::StrCat("the job has ended: ", outcome_.message());
   if (!loops_ && made_ != kTurns) return "the job ended before its last turn";
   return "";

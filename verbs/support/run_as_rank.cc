@@ -105,6 +105,17 @@ std::string RecoveryName(const cli::CommandLine& command) {
   return Blake2bHex(absl::StrCat(folder, "\n", absl::StrJoin(command.words, "\n"))).substr(0, 16);
 }
 
+// `--elastic MIN:MAX`
+Status AllowRanks(const cli::CommandLine& command, Job* job) {
+  if (command.flags.count("elastic") == 0 || !command.Given("elastic")) return absl::OkStatus();
+  const std::string text = command.String("elastic");
+  const std::vector<std::string> ends = absl::StrSplit(text, ':');
+  int64_t least = 0, most = 0;
+  if (ends.size() != 2 || !absl::SimpleAtoi(ends[0], &least) || !absl::SimpleAtoi(ends[1], &most))
+    return absl::InvalidArgumentError(absl::StrCat("--elastic expects MIN:MAX such as 2:4, got '", text, "'"));
+  return job->AllowRanks(least, most, /*recipe=*/false);
+}
+
 int RunInJob(const cli::CommandLine& command, SessionOptions options, Joins joins, const Identity& identity,
              absl::FunctionRef<StatusOr<int>(Session&)> work) {
   JobOptions job_options;
@@ -135,6 +146,7 @@ int RunInJob(const cli::CommandLine& command, SessionOptions options, Joins join
     if (identity.size > 1) RETURN_IF_ERROR(PrintAtOnce(session));
     if (joins == Joins::kAtOnce) {
       RETURN_IF_ERROR(JoinRanks(session, command.Given("backend") ? command.String("backend") : ""));
+      RETURN_IF_ERROR(AllowRanks(command, &job));
     }
     return work(session);
   };
@@ -207,6 +219,13 @@ int RunAsRank(const cli::CommandLine& command, SessionOptions options, Joins joi
     return Report(absl::InvalidArgumentError(absl::StrCat(
         "--recover starts the ranks again, but this process is already ", identity->Line(),
         ": give it to the command that starts them, mslua again -- mpirun ..., or set MS_ENABLE_RECOVERY=1")));
+  }
+  const bool elastic = command.flags.count("elastic") > 0 && command.Given("elastic");
+  if (elastic && (identity->source != Identity::Source::kCluster || identity->recovery.empty())) {
+    return Report(absl::InvalidArgumentError(
+        absl::StrCat("--elastic is for workers of a cluster that starts again (MS_ROLE=MS_WORKER, "
+                     "MS_ENABLE_RECOVERY=1), and this is ",
+                     identity->Line(), ": leave it out; --recover starts a rank again that has died")));
   }
   if (alone && (n > 1 || recover != "off")) {
     const Status can = CheckRanks(n, LimitsHere());

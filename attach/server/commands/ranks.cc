@@ -11,16 +11,17 @@ namespace mslua::endpoint {
 namespace {
 
 std::string Heading() {
-  return absl::StrFormat("%-5s%-16s%-9s%-15s%-9s%-11s%-10s%s\n", "rank", "host", "pid", "phase", "step", "samples/s",
-                         "rss", "age");
+  return absl::StrFormat("%-5s%-16s%-9s%-11s%-15s%-9s%-11s%-10s%s\n", "rank", "host", "pid", "job epoch", "phase",
+                         "step", "samples/s", "rss", "age");
 }
 
 std::string Line(const Snapshots& rank) {
   const TrainProgress& p = rank.view().trainer->progress();
   const double samples_per_s = p.SamplesPerSecond();
   const std::string rate = absl::StrFormat(samples_per_s < 10 ? "%.3g" : "%.1f", samples_per_s);
-  return absl::StrFormat("%-5d%-16s%-9d%-15s%-9d%-11s%-10s%.1fs\n", rank.view().rank, rank.host(), getpid(),
-                         PhaseName(p.phase.load()), p.step.load(), rate, BytesText(ResidentBytes()),
+  return absl::StrFormat("%-5d%-16s%-9d%-11d%-15s%-9d%-11s%-10s%.1fs\n", rank.view().rank, rank.host(), getpid(),
+                         rank.view().job_epoch, PhaseName(p.phase.load()), p.step.load(), rate,
+                         BytesText(ResidentBytes()),
                          1e-9 * static_cast<double>(TrainProgress::CoarseNow() - p.since_ns.load()));
 }
 
@@ -29,6 +30,7 @@ StatusOr<Answer> Ranks(const Snapshots& rank, const Command&) {
   const Json json = {{"rank", rank.view().rank},
                      {"host", rank.host()},
                      {"pid", getpid()},
+                     {"job_epoch", rank.view().job_epoch},
                      {"phase", PhaseName(p.phase.load())},
                      {"step", p.step.load()},
                      {"epoch", p.epoch.load() + 1},
@@ -40,7 +42,7 @@ StatusOr<Answer> Ranks(const Snapshots& rank, const Command&) {
 }  // namespace
 
 MSLUA_COMMAND(ranks) {
-  CommandDef def("ranks", "", "each rank: process, phase, step, speed, memory");
+  CommandDef def("ranks", "", "each rank: process, how often the ranks have met, phase, step, speed, memory");
   def.place = 10;
   def.each_rank = true;
   def.at_once = Ranks;

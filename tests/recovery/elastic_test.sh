@@ -1,0 +1,51 @@
+#!/bin/sh
+# Jobs whose ranks change: one that loses a worker, continues without it and grows again, and one with a spare; with
+# "long", 4 ranks in every mode.
+. tests/ranks/common.sh
+elastic=$here/tests/recovery/elastic
+
+holds() {
+  name=$1
+  shift
+  run "$elastic" "$mslua" "$@"
+  expect "$name" 0 "all equal"
+}
+if [ "$2" = long ]; then
+  for mode in data_parallel parallel_optimizer semi_auto; do
+    holds "4 -> 3 -> 4, $mode" --mode "$mode" --trials 5
+    holds "a spare, $mode" --mode "$mode" --spare --trials 5
+  done
+else
+  holds "3 -> 2 -> 3" --ranks 3 --mode parallel_optimizer --told-by workers --set epochs=4 --set samples=768
+  holds "a spare" --ranks 2 --spare --set epochs=2 --set samples=512
+  # A number of ranks that the recipe cannot have is left out: 4 -> 2 -> 4.
+  holds "4 -> 2 -> 4" --ranks 4 --least 2 --refuses 3 --told-by recipe --set epochs=12 --set samples=1024
+fi
+
+# A journal that cannot be written ends the start.
+MS_ROLE=MS_SCHED MS_ENABLE_RECOVERY=1 MS_RECOVERY_PATH=/proc/none/folder MS_WORKER_NUM=1 \
+  MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT=0 \
+  "$mslua" sched > scheduler.txt 2>&1 &
+scheduler=$!
+port=""
+while [ -z "$port" ] && kill -0 "$scheduler" 2> /dev/null; do
+  port=$(sed -n 's/.*workers at 127.0.0.1:\([0-9]*\).*/\1/p' scheduler.txt)
+  sleep 0.1
+done
+run env MS_ROLE=MS_WORKER MS_ENABLE_RECOVERY=1 MS_RECOVERY_PATH=/proc/none/folder MS_WORKER_NUM=1 MS_NODE_ID=0 \
+  MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT="$port" "$mslua" train "$here/tests/recovery/lenet.lua" --out one
+expect "a journal that cannot be written" 9 "/proc/none"
+wait "$scheduler"
+code=$? out=$(cat scheduler.txt)
+expect "its scheduler" 9 "/proc/none"
+
+run "$mslua" train "$here/tests/recovery/lenet.lua" -n 2 --elastic 1:2
+expect "--elastic without a cluster" 2 "--elastic is for workers of a cluster"
+run env MS_ROLE=MS_SCHED MS_WORKER_NUM=4 MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT=0 "$mslua" sched --spares 1
+expect "--spares without recovery" 4 "MSLUA_SPARES is for clusters that start again"
+run env MS_ROLE=MS_SCHED MS_WORKER_NUM=4 MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT=0 MS_ENABLE_RECOVERY=1 \
+  MS_RECOVERY_PATH="$PWD/r" "$mslua" sched --elastic 5:6
+expect "--elastic beyond the workers" 4 "1 <= MIN <= 4"
+
+no_leftovers "at the end"
+finish
