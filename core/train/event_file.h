@@ -47,7 +47,6 @@ std::string HistogramEvent(const EventPlace& place, const Histogram& histogram);
 // The text plugin shows it as Markdown.
 std::string TextEvent(const EventPlace& place, absl::string_view text);
 // `png`: the bytes of a PNG file with 1 (grey) or 3 (RGB) channels.
-std::string ImageEvent(const EventPlace& place, int64_t height, int64_t width, int64_t channels,
-                       absl::string_view png);
+std::string ImageEvent(const EventPlace& place, int64_t height, int64_t width, int64_t channels, absl::string_view png);
 
 }  // namespace mslua
