@@ -13,7 +13,7 @@ DEFINE_string(host, "", "address to listen on (default MS_SCHED_HOST, else 127.0
 DEFINE_int64(port, -1, "port; 0 takes a free one (default MS_SCHED_PORT, else 0)");
 DEFINE_int64(workers, 0, "how many workers to wait for (default MS_WORKER_NUM)");
 DEFINE_int64(spares, 0, "with recovery: workers beyond these, which wait for a place");
-DEFINE_int64(replace_after, 30, "with recovery: seconds that a worker which has gone is waited for");
+DEFINE_int64(replace_after, 30, "with recovery: seconds that a lost worker is waited for");
 
 namespace mslua {
 namespace {
