@@ -20,7 +20,7 @@
 #include "verbs/support/report.h"
 #include "verbs/support/run_recipe.h"
 
-DEFINE_string(to, "hf", "a model folder, one file, or a folder of adapters");
+DEFINE_string(to, "hf", "a model folder, a file, or adapters");
 
 namespace mslua {
 namespace {

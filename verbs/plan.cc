@@ -29,7 +29,7 @@
 #include "verbs/support/run_recipe.h"
 
 DEFINE_string(explain, "", "predicted steps with other strategies of OP");
-DEFINE_string(plan_device, "cpu", "plan for this device, which need not be here: known figures, or measured ones");
+DEFINE_string(plan_device, "cpu", "the device, which need not be here");
 DEFINE_string(cluster, "", "how fast the devices and their links are, as JSON");
 
 namespace mslua {
@@ -523,7 +523,7 @@ MSLUA_VERB(plan) {
                 OneOf(FLAGS_plan_device, absl::StrCat("cpu|cuda|", KnownDevices())).As("device"),
                 Preset(),
                 Json()};
-  verb.examples = {"mslua plan recipes/quickstart.lua -n 8", "mslua plan recipes/quickstart.lua -n 8 --explain MatMul",
+  verb.examples = {"mslua plan recipes/quickstart.lua -n 8 --explain MatMul",
                    "mslua plan recipes/quickstart.lua -n 8 --device h200",
                    "mslua plan recipes/quickstart.lua -n 64 --cluster cluster.json --json"};
   verb.place = 140;
