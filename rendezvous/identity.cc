@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -182,10 +183,12 @@ void Leftovers(Reader& env) {
 
 // What may become of a job without some of its workers.
 void Elasticity(Reader& env, Identity* id) {
-  for (const char* name : {kSpares, kElastic, kReplaceAfterVariable}) {
+  const std::pair<const char*, const char*> flags[] = {
+      {"--spares", kSpares}, {"--elastic", kElastic}, {"--replace-after", kReplaceAfterVariable}};
+  for (const auto& [flag, name] : flags) {
     if (env.Has(name) && id->recovery_path.empty())
-      env.FailWith(absl::StrCat(name,
-                                " is for clusters that start again: set MS_ENABLE_RECOVERY=1 and MS_RECOVERY_PATH "
+      env.FailWith(absl::StrCat(flag, " (", name,
+                                ") is for clusters that start again: set MS_ENABLE_RECOVERY=1 and MS_RECOVERY_PATH "
                                 "for the scheduler and its workers"));
   }
   id->spares = env.Number(kSpares, 0, kMaxWorld, 0);

@@ -199,6 +199,7 @@ RANKS = ["ranks", "-n", "2"]
 # effect.
 ROWS = {
     "train -n": (TRAIN, ["-n", "2", "--out", "two"], lambda b, w: w.code == 0 and os.path.exists("two/rank_1.log")),
+    "train --elastic": (TRAIN, ["--elastic", "1:2"], says("--elastic is for workers of a cluster", 2)),
     "train --device": (TRAIN, ["--device", "cuda"], NO_DEVICE),
     "train --preset": (TRAIN, ["--preset", "smoke"], differs),
     "train --seed": (TRAIN, ["--seed", "9"], differs),
@@ -368,11 +369,13 @@ ROWS = {
                              lambda b, w: os.path.getsize("bin3/val.bin") > os.path.getsize("bin/val.bin")),
     "ckpt --json": (["ckpt", "ls"], ["--json"], is_json),
     "doctor --calibrate": (["doctor"], ["--calibrate=maybe"], says("--calibrate expects", 2)),
+    "doctor --device": (["doctor"], ["--device", "cuda"], says("--device says what --calibrate measures", 2)),
     "doctor --json": (["doctor"], ["--json"], lambda b, w: is_json(b, w) or w.out.lstrip().startswith("{")
                       and not b.out.lstrip().startswith("{")),
     "version --json": (["version"], ["--json"], is_json),
     "plan -n": (["plan", "recipe.lua"], ["-n", "2"], differs),
     "plan --explain": (["plan", "recipe.lua", "-n", "2"], ["--explain", "MatMul"], differs),
+    "plan --device": (["plan", "recipe.lua"], ["--device", "h200"], differs),
     "plan --cluster": (["plan", "recipe.lua", "-n", "2"], ["--cluster", "nowhere.json"], says("nowhere.json", 2)),
     "plan --preset": (["plan", "recipe.lua"], ["--preset", "nosuch"], says("unknown preset", 2)),
     "plan --json": (["plan", "recipe.lua"], ["--json"], is_json),
@@ -387,6 +390,10 @@ ROWS = {
     "again --max-restarts": (None, ["again", "--max-restarts", "1", "--", "sh", "-c", "kill -9 $$"],
                              says("1 times (--max-restarts)", 137)),
     "keep --seconds": (None, ["keep", "flags", "--seconds", "0"], lambda b, w: w.code == 0 and keeps_nothing()),
+    "sched --spares": (None, ["sched", "--workers", "1", "--spares", "1"], says("--spares (MSLUA_SPARES) is for", 4)),
+    "sched --elastic": (None, ["sched", "--workers", "2", "--elastic", "1:2"], says("--elastic (MSLUA_ELASTIC) is", 4)),
+    "sched --replace-after": (None, ["sched", "--workers", "1", "--replace-after", "5"],
+                              says("--replace-after (MSLUA_REPLACE_AFTER) is for", 4)),
     "sched --tls": (None, ["sched", "--workers", "1", "--host", "203.0.113.7", "--tls", "nosuch.json"],
                     says("nosuch.json", 10)),
     "sched --insecure-network": (["sched", "--workers", "1", "--host", "203.0.113.7"], ["--insecure-network"],

@@ -42,7 +42,7 @@ expect "its scheduler" 9 "/proc/none"
 run "$mslua" train "$here/tests/recovery/lenet.lua" -n 2 --elastic 1:2
 expect "--elastic without a cluster" 2 "--elastic is for workers of a cluster"
 run env MS_ROLE=MS_SCHED MS_WORKER_NUM=4 MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT=0 "$mslua" sched --spares 1
-expect "--spares without recovery" 4 "MSLUA_SPARES is for clusters that start again"
+expect "--spares without recovery" 4 "--spares (MSLUA_SPARES) is for clusters that start again"
 run env MS_ROLE=MS_SCHED MS_WORKER_NUM=4 MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT=0 MS_ENABLE_RECOVERY=1 \
   MS_RECOVERY_PATH="$PWD/r" "$mslua" sched --elastic 5:6
 expect "--elastic beyond the workers" 4 "1 <= MIN <= 4"
