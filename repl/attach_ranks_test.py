@@ -343,7 +343,7 @@ def test_two_hosts():
 
 def two_hosts(a, b):
     recipe = write("hosts.lua", data_parallel())
-    secret = os.path.join(os.getcwd(), "secret")
+    secret = os.path.join(ROOT, "secret")
     with os.fdopen(os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write("a secret of two hosts, of more than 16 bytes\n")
     env = {"MS_SCHED_HOST": "10.79.0.1", "MS_SCHED_PORT": "8123", "MS_WORKER_NUM": "2", "MSLUA_PLAINTEXT": "1",
