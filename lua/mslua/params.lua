@@ -14,7 +14,7 @@ if os.getenv "MSLUA_LAUNCHER" then
   launch_variables = { RANK = true, SIZE = true, MEETING = true, LAUNCHER = true, RECOVERY = true,
     RESTARTS = true, RESTART_CAUSE = true }
 elseif os.getenv "MS_ROLE" then
-  launch_variables = { EPOCH = true, SPARES = true, ELASTIC = true, REPLACE_AFTER = true }
+  launch_variables = { JOB_EPOCH = true, SPARES = true, ELASTIC = true, REPLACE_AFTER = true }
 end
 
 -- Variables that the program itself reads, and the tests' own.

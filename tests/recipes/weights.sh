@@ -210,6 +210,10 @@ expect "an unknown variable" 0 \
 expect "known variables" 0 "epoch: 1" env MSLUA_EPOCHS=1 MSLUA_TRAIN_CLIP_NORM=5 MSLUA_PLAINTEXT=1 \
   "$mslua" train recipe.lua --no-attach
 lacks "known variables" "sets nothing"
+# A worker's variables of the launch are not the recipe's.
+echo 'print("epoch " .. require "mslua".params { epoch = 1 }.epoch)' > epoch.lua
+expect "a parameter in a worker" 0 "epoch 7" env MS_ROLE=MS_WORKER MS_WORKER_NUM=1 MS_SCHED_HOST=127.0.0.1 \
+  MS_SCHED_PORT=9 MSLUA_EPOCH=7 "$mslua" run epoch.lua
 expect "an unknown variable of a script" 0 "the variable MSLUA_NOSUCH of the environment sets nothing" \
   env MSLUA_NOSUCH=3 "$mslua" run script.lua none
 expect "recovery, one process" 4 "use mslua train --recover" env MS_ENABLE_RECOVERY=1 \
