@@ -7,6 +7,7 @@ local literal = require "mslua.literal"
 local notice = require "mslua.notice"
 local ops = require "mslua.ops"
 local sample_files = require "mslua.sample_files"
+local text_source = require "mslua.text_source"
 
 local M = {}
 
@@ -35,7 +36,7 @@ local function names_of(recipe, base, count)
   local source = derive.flattened(base.spec).source
   local folders = source.kind == "image_folder" and base:get_class_names()
   if folders and #folders == count then return folders end
-  if source.kind == "text" and source.format ~= "uint16" then return sample_files.characters(source) end
+  if source.kind == "text" and source.format == "characters" then return text_source.characters(source) end
 end
 
 -- The k likeliest of a row of logits: {class from 0, probability}, in order; of equal ones the first.

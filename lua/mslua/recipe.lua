@@ -431,8 +431,7 @@ end
 ---@param dataset? mslua.Dataset
 function Recipe:make_tokenizer(dataset)
   if self.tokenizer then return checked(self, "tokenizer", "tokenizer") end
-  local tokens = text_source.of_dataset(dataset)
-  return tokens and tokens.tokenizer
+  return text_source.tokenizer_of(dataset)
 end
 
 --- The columns of a batch as `input` describes them, as a dataset's schema() does; nil when the recipe has none.

@@ -3,6 +3,7 @@
 local core = require "mslua.core"
 local derive = require "mslua.dataset.derive"
 local errors = require "mslua.errors"
+local text_source = require "mslua.text_source"
 
 local M = {}
 
@@ -93,20 +94,32 @@ local function records(spec, files)
   return source, label
 end
 
+-- Bytes of a token, by the format of a TextDataset.
+local bytes_of = { characters = 1, uint16 = 2, uint32 = 4 }
+
 -- The end of a text, as long as a window of the recipe; what follows it is predicted. A window's labels reach one token
 -- further, for which the last one stands.
 local function text(spec, file, temporary)
-  local bytes, width = read(file), spec.source.format == "uint16" and 2 or 1
+  local width = bytes_of[spec.source.format]
+  if not width then
+    errors.fail("predict: %s: text with format = \"%s\" is not predicted: give \"uint16\" or \"uint32\" in the recipe",
+      file, spec.source.format)
+  end
+  local bytes = read(file)
   if #bytes < width or #bytes % width ~= 0 then
     errors.fail("predict: %s: expected at least one token%s, got %d bytes", file,
-      width == 2 and " of two bytes" or "", #bytes)
+      width > 1 and (" of %s bytes"):format(width == 2 and "two" or "four") or "", #bytes)
   end
   local block = math.min(spec.source.block, #bytes / width)
   local path = write(bytes:sub(-block * width) .. bytes:sub(-width))
   temporary[path] = temporary[file] or file
+  local from = width == 1 and (spec.source.characters_from or spec.source.dataset_files) or nil
+  if type(from) == "table" then
+    from = write(table.concat(text_source.characters(spec.source)))
+    temporary[from] = temporary[path]
+  end
   return changed(spec.source, {
-    dataset_files = path, usage = "all", block = block, stride = block,
-    characters_from = width == 1 and spec.source.dataset_files or nil,
+    dataset_files = path, usage = "all", block = block, stride = block, characters_from = from,
   })
 end
 
@@ -143,24 +156,6 @@ local function part(source, ops, batch, has_label, made_at, temporary)
       end)
     end,
   }
-end
-
---- The characters of a TextDataset in the order of their ids.
----@param source table its description
----@return string[]
-function M.characters(source)
-  local path, seen, characters = source.dataset_files, {}, {}
-  local folder = io.open(path .. "/input.txt", "rb")
-  if folder then
-    folder:close()
-    path = path .. "/input.txt"
-  end
-  local bytes = read(path)
-  for i = 1, #bytes do seen[bytes:byte(i)] = true end
-  for byte = 0, 255 do
-    if seen[byte] then characters[#characters + 1] = string.char(byte) end
-  end
-  return characters
 end
 
 --- The files as datasets of the recipe's inputs, with the recipe's operations, batched as its data is.

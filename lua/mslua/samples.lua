@@ -3,7 +3,7 @@ local class = require "mslua.class"
 local core = require "mslua.core"
 local derive = require "mslua.dataset.derive"
 local ops = require "mslua.ops"
-local sample_files = require "mslua.sample_files"
+local text_source = require "mslua.text_source"
 
 local M = {}
 
@@ -70,8 +70,7 @@ function M.form(dataset)
   local spec = derive.flattened(dataset.spec)
   local source = spec.source
   if source.kind == "text" and source.format == "characters" then
-    local files = source.characters_from or source.dataset_files
-    return type(files) == "string" and { characters = sample_files.characters { dataset_files = files } } or nil
+    return { characters = text_source.characters(source) }
   end
   return pictures[source.kind] and levels_of(spec, dataset:open():schema()[1].name) or nil
 end

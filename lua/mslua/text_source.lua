@@ -1,5 +1,6 @@
 --- Where verbs that read or write text get their tokens from: the tokenizer of a folder, or the characters of a
 --- recipe's TextDataset.
+local derive = require "mslua.dataset.derive"
 local errors = require "mslua.errors"
 local files = require "mslua.files"
 
@@ -32,27 +33,38 @@ function M.of_folder(dir)
   }
 end
 
---- The characters of a text file in order of their bytes, as TextDataset numbers them.
----@param path string a file, or a folder with input.txt
-function M.of_characters(path)
+-- Marks the bytes that occur in a file, or in input.txt of a folder.
+local function mark_bytes(path, seen)
   local file = io.open(path .. "/input.txt", "rb") or io.open(path, "rb")
   local text = file and file:read "*a"
   if file then file:close() end
   if not text then errors.fail("there is no text at '%s', which says what characters the network knows", path) end
-  local seen, characters, ids = {}, {}, {}
   for i = 1, #text do seen[text:byte(i)] = true end
+end
+
+--- The characters that a TextDataset knows, in the order of their ids: the bytes of characters_from, else of its files.
+---@param source table its description
+---@return string[]
+function M.characters(source)
+  local from, seen, characters = source.characters_from or source.dataset_files, {}, {}
+  for _, path in ipairs(type(from) == "table" and from or { from }) do mark_bytes(path, seen) end
   for byte = 0, 255 do
-    if seen[byte] then
-      ids[byte] = #characters
-      characters[#characters + 1] = string.char(byte)
-    end
+    if seen[byte] then characters[#characters + 1] = string.char(byte) end
   end
+  return characters
+end
+
+--- The tokens of a TextDataset whose tokens are characters.
+---@param source table its description
+function M.of_characters(source)
+  local characters, ids = M.characters(source), {}
+  for id, character in ipairs(characters) do ids[character:byte()] = id - 1 end
   return {
     encode = function(s)
       local list = {}
       for i = 1, #s do
-        list[i] = ids[s:byte(i)] or errors.fail("the text of '%s' has no character %q, byte %d of the prompt", path,
-          s:sub(i, i), i)
+        list[i] = ids[s:byte(i)] or errors.fail("the text of %s has no character %q, byte %d of the prompt",
+          errors.show(source.characters_from or source.dataset_files), s:sub(i, i), i)
       end
       return list
     end,
@@ -64,15 +76,33 @@ function M.of_characters(path)
   }
 end
 
+-- The description of the TextDataset that a recipe's dataset reads; nil where it reads none.
+local function text_of(dataset)
+  local source = dataset and dataset.spec and derive.flattened(dataset.spec).source
+  return source and source.kind == "text" and source or nil
+end
+
+-- The folder of token files which has a tokenizer too; nil where there is none.
+local function folder_of(source)
+  local folder = source.dataset_files
+  return source.format ~= "characters" and type(folder) == "string" and M.has_tokenizer(folder) and folder or nil
+end
+
 --- The tokens of a recipe's dataset; nil where it has no text.
 ---@param dataset mslua.Dataset?
 function M.of_dataset(dataset)
-  local source = dataset and dataset.spec and dataset.spec.source
-  if not source or source.kind ~= "text" then return nil end
-  if source.format == "characters" then return M.of_characters(source.dataset_files) end
-  local folder = source.dataset_files
-  if M.has_tokenizer(folder) then return M.of_folder(folder) end
-  return nil
+  local source = text_of(dataset)
+  if source and source.format == "characters" then return M.of_characters(source) end
+  local folder = source and folder_of(source)
+  return folder and M.of_folder(folder)
+end
+
+--- The tokenizer in the folder that a recipe's dataset reads; nil where there is none. Reads no text.
+---@param dataset mslua.Dataset?
+function M.tokenizer_of(dataset)
+  local source = text_of(dataset)
+  local folder = source and folder_of(source)
+  return folder and M.of_folder(folder).tokenizer
 end
 
 return M

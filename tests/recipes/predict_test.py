@@ -176,7 +176,63 @@ def text():
     fails("empty.txt: expected at least one token", "predict", *words, "empty.txt")
 
 
+TEXT = """
+local ms = require "mslua"
+local nn = ms.nn
+local p = ms.params { files = { "whole.txt" }, format = "characters", from = "", vocab = 64 }
+local function data(usage)
+  local from = p.from ~= "" and p.from or nil
+  return ms.dataset.TextDataset(p.files, { usage = usage, block = 8, format = p.format, characters_from = from })
+    :batch(8, { drop_remainder = usage == "train" })
+end
+return ms.recipe {
+  name = "files", seed = 1, dataset = function() return data "train" end,
+  eval_dataset = function() return data "test" end,
+  network = function()
+    return require "gpt" { vocab = p.vocab, block = 8, layers = 1, heads = 1, dim = 8, dropout = 0 }
+  end,
+  loss = nn.CrossEntropyLoss(), optimizer = nn.Adam { learning_rate = 1e-2 }, train = { epochs = 1 },
+  checkpoint = { save_checkpoint_steps = 1000 },
+}
+"""
+
+
+def files_of_text():
+    """Several files are one text, characters_from says what the ids are, tokens of 2 and of 4 bytes are the same."""
+    whole = b"".join(b"%d sheep and %d cows, " % (n, n * n) for n in range(200))
+    half = len(whole) // 2
+    put("files.lua", TEXT.encode())
+    put("whole.txt", whole)
+    put("one.txt", whole[:half])
+    put("two.txt", whole[half:])
+    put("begin.txt", b"7 sheep")
+    both = 'files={"one.txt","two.txt"}'
+    wanted = mslua("train", "files.lua", "--no-attach", "--out", "whole").stdout
+    assert mslua("train", "files.lua", both, "--no-attach", "--out", "both").stdout == wanted
+    told = ("--prompt", "12 s", "--max-new", "8", "--temperature", "0")
+    assert lines("files.lua", both, "begin.txt", "--ckpt", "both") == lines("files.lua", "begin.txt", "--ckpt", "whole")
+    wanted = mslua("generate", "files.lua", *told, "--ckpt", "whole").stdout
+    assert mslua("generate", "files.lua", both, *told, "--ckpt", "both").stdout == wanted
+    # Three letters alone have other ids than among all.
+    put("few.txt", b"cow" * 200)
+    few = ("files.lua", 'files={"few.txt"}', "from=whole.txt", "--ckpt", "whole")
+    assert lines(*few, "begin.txt") == lines("files.lua", "begin.txt", "--ckpt", "whole")
+    assert mslua("generate", *few, *told).stdout == wanted
+    tokens = [byte % 64 for byte in whole]
+    found = []
+    for kind, code in (("uint16", "H"), ("uint32", "I")):
+        put("%s.bin" % kind, struct.pack("<%d%s" % (len(tokens), code), *tokens))
+        put("begin.%s" % kind, struct.pack("<7" + code, *tokens[:7]))
+        words = ("files.lua", 'files={"%s.bin"}' % kind, "format=" + kind)
+        mslua("train", *words, "--no-attach", "--out", kind)
+        found.append([line["top"] for line in lines(*words, "begin." + kind, "--ckpt", kind)])
+    assert found[0] == found[1], found
+    put("odd", b"abc")
+    fails("odd: expected at least one token of four bytes, got 3 bytes", "predict", *words, "odd", "--ckpt", kind)
+
+
 digits()
 records()
 numbers()
 text()
+files_of_text()
