@@ -30,22 +30,28 @@ constexpr int kSplitTag = 1 << 14;  // and above: one for each group
 enum Tag { kHeader = 1, kData, kAnswer, kAbortTag };
 
 // Open MPI's functions and handles; its headers name handles as global variables of the library.
-#define MSLUA_MPI_FUNCTIONS(F)                                                                                   \
-  F(Init_thread)                                                                                                 \
-  F(Finalize)                                                                                                    \
-  F(Comm_rank)                                                                                                   \
-  F(Comm_size)                                                                                                   \
-  F(Comm_free)                                                                                                   \
-  F(Comm_group)                                                                                                  \
-  F(Comm_create_group)                                                                                           \
-  F(Comm_set_errhandler)                                                                                         \
-  F(Group_incl)                                                                                                  \
-  F(Group_free)                                                                                                  \
-  F(Type_contiguous)                                                                                             \
-  F(Type_commit)                                                                                                 \
-  F(Test)                                                                                                        \
-  F(Iprobe) F(Recv) F(Isend) F(Irecv) F(Iallreduce) F(Ireduce) F(Ireduce_scatter_block) F(Iallgather) F(Igather) \
-      F(Iscatter) F(Ialltoall) F(Ibcast) F(Error_string) F(Get_library_version)
+#define MSLUA_MPI_FUNCTIONS(F) \
+  F(Init_thread)               \
+  F(Finalize)                  \
+  F(Comm_rank)                 \
+  F(Comm_size)                 \
+  F(Comm_free)                 \
+  F(Comm_group)                \
+  F(Comm_create_group)         \
+  F(Comm_set_errhandler)       \
+  F(Group_incl)                \
+  F(Group_free)                \
+  F(Type_contiguous)           \
+  F(Type_commit)               \
+  F(Test)                      \
+  F(Iprobe)                    \
+  F(Recv)                      \
+  F(Isend)                     \
+  F(Irecv)                     \
+  F(Iallreduce)                \
+  F(Ireduce)                   \
+  F(Ireduce_scatter_block)     \
+  F(Iallgather) F(Igather) F(Iscatter) F(Ialltoall) F(Ibcast) F(Error_string) F(Get_library_version)
 
 // The main thread's way in and out of the library, for StuckWatch. Open MPI is opened once a process.
 struct Inside {
