@@ -194,13 +194,13 @@ void Elasticity(Reader& env, Identity* id) {
   id->spares = env.Number(kSpares, 0, kMaxWorld, 0);
   id->replace_after_s = env.Number(kReplaceAfterVariable, 0, 1 << 20, 30);
   if (!env.Has(kElastic)) return;
-  const std::pair<std::string, std::string> ends = absl::StrSplit(env.Text(kElastic), absl::MaxSplits(':', 1));
-  const bool whole = Reader::Digits(ends.first) && Reader::Digits(ends.second) &&
-                     absl::SimpleAtoi(ends.first, &id->least) && absl::SimpleAtoi(ends.second, &id->most);
-  if (!whole || id->least < 1 || id->least > id->size || id->most < id->size || id->most > kMaxWorld) {
-    env.Fail(kElastic, absl::StrCat("MIN:MAX, whole numbers with 1 <= MIN <= ", id->size, " (MS_WORKER_NUM) <= MAX"));
-    id->least = id->most = 0;
-  }
+  int64_t least = 0, most = 0;
+  const bool whole = ParseRankRange(env.Text(kElastic), &least, &most);
+  if (!whole || least < 1 || least > id->size || most < id->size || most > kMaxWorld)
+    return env.Fail(kElastic,
+                    absl::StrCat("MIN:MAX, whole numbers with 1 <= MIN <= ", id->size, " (MS_WORKER_NUM) <= MAX"));
+  id->least = static_cast<int>(least);
+  id->most = static_cast<int>(most);
 }
 
 // How the job continues when a process of it has ended.
@@ -227,6 +227,12 @@ void Recovery(Reader& env, Identity* id) {
 }
 
 }  // namespace
+
+bool ParseRankRange(const std::string& text, int64_t* least, int64_t* most) {
+  const std::pair<std::string, std::string> ends = absl::StrSplit(text, absl::MaxSplits(':', 1));
+  return Reader::Digits(ends.first) && Reader::Digits(ends.second) && absl::SimpleAtoi(ends.first, least) &&
+         absl::SimpleAtoi(ends.second, most);
+}
 
 std::string Identity::Line() const {
   static constexpr const char* kSources[] = {

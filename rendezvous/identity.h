@@ -72,6 +72,9 @@ struct Identity {
 StatusOr<Identity> WhoAmI(const Environment& environment,
                           const std::function<StatusOr<std::string>(const std::string&)>& read_file);
 
+// Reads "MIN:MAX", whole numbers, of --elastic and MSLUA_ELASTIC; false: `text` is no such thing.
+bool ParseRankRange(const std::string& text, int64_t* least, int64_t* most);
+
 // The variables of this process that say how it was started: an allow-list, for rank_<r>.env.
 Environment LaunchVariables(const Environment& environment);
 

@@ -368,8 +368,8 @@ Status Training::AddEvaluation() {
 void Training::RecordSamples(const std::vector<std::string>& labels) const {
   if (!first() || evaluator_->worst().empty()) return;
   const Json record = {{"step", trainer_->state().step}, {"labels", labels}, {"samples", evaluator_->worst()}};
-  const std::string text = record.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
-  const Status written = WriteFileAtomically(absl::StrCat(directory_.path(), "/", kRunSamples), text + "\n");
+  const Status written =
+      WriteFileAtomically(absl::StrCat(directory_.path(), "/", kRunSamples), DumpJson(record) + "\n");
   if (!written.ok())
     PrintNote(absl::StrCat("the worst samples of an evaluation are not recorded: ", written.message()));
 }

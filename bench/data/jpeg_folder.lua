@@ -2,6 +2,7 @@
 -- Prints the images per second of each epoch. PATH is a folder of JPEGs; for `arrays`, a .npy file of pictures of 224
 -- pixels.
 local ms = require "mslua"
+local now = require "uptime"
 local vision = ms.dataset.vision
 local kind, path, workers, epochs = ...
 
@@ -22,13 +23,6 @@ elseif kind == "crop" then
   table.insert(chain, 1, vision.RandomResizedCrop(224))
 end
 ds = ds:map { operations = chain, input_columns = "image" }:batch(32)
-
-local function now()
-  local file = assert(io.open "/proc/uptime")
-  local seconds = file:read "*n"
-  file:close()
-  return seconds
-end
 
 -- One iterator: its workers and its memory last over the epochs, as those of torch's persistent workers do.
 local batches = ds:get_dataset_size()

@@ -1,6 +1,7 @@
 -- Reads a data set from end to end: mslua run read_rate.lua -- npz|tar PATH WORKERS. Prints its bytes, the seconds that
 -- opening it takes, and those of reading.
 local ms = require "mslua"
+local now = require "uptime"
 local kind, path, workers = ...
 
 local options = { num_parallel_workers = tonumber(workers) }
@@ -12,13 +13,6 @@ else
   ds = ms.dataset.TarDataset(path, options)
 end
 ds = ds:batch(32, { drop_remainder = true })
-
-local function now()
-  local file = assert(io.open "/proc/uptime")
-  local seconds = file:read "*n"
-  file:close()
-  return seconds
-end
 
 local begun = now()
 ds:get_dataset_size()

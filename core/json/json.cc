@@ -106,8 +106,12 @@ StatusOr<Json> ParseJson(absl::string_view text, const JsonLimits& limits) {
   return builder.Take(parsed);
 }
 
+std::string DumpJson(const Json& value) {
+  return value.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
+}
+
 std::string ShowJson(const Json& value) {
-  std::string text = value.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
+  std::string text = DumpJson(value);
   return text.size() <= 60 ? text : absl::StrCat(text.substr(0, 57), "...");
 }
 

@@ -23,6 +23,9 @@ struct JsonLimits {
 // NUL byte or begins with a byte order mark, or that gives a key of one object twice.
 StatusOr<Json> ParseJson(absl::string_view text, const JsonLimits& limits = JsonLimits());
 
+// A value as JSON text in ASCII. In place of what is not UTF-8 stands U+FFFD; NaN and infinities are null.
+std::string DumpJson(const Json& value);
+
 // A value as text for a message, in ASCII, at most 60 characters.
 std::string ShowJson(const Json& value);
 

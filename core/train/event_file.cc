@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
 #include <ctime>
 
@@ -36,6 +37,8 @@ uint32_t Masked(absl::string_view data) {
 }
 
 }  // namespace
+
+double WallTime() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
 std::string TfRecord(absl::string_view data) {
   std::string length;

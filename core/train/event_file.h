@@ -14,6 +14,9 @@
 
 namespace mslua {
 
+// Seconds since 1970, as records of a training have them.
+double WallTime();
+
 // What an event shows besides its numbers.
 struct EventPlace {
   absl::string_view tag;

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <fstream>
+#include <iterator>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -17,7 +18,9 @@ constexpr char kLossMember[] = ",\"loss\":";            // of a step; evaluation
 
 constexpr double kWorkSeconds = 0.1;
 constexpr char kStepLoss[] = "_loss", kEvaluated[] = "eval_";
-constexpr char kTime[] = "time", kSamples[] = "samples", kGradNorm[] = "grad_norm";
+constexpr char kStep[] = "step", kEpoch[] = "epoch", kLoss[] = "loss", kRate[] = "lr", kGradNorm[] = "grad_norm";
+constexpr char kSpeed[] = "samples_per_s", kWait[] = "data_wait", kFlops[] = "tflops", kMemory[] = "peak_memory";
+constexpr char kTime[] = "time", kSamples[] = "samples";
 
 // Shortest text that reads back; JSON has no word for what is not a number.
 std::string Number(double v, bool single) {
@@ -34,14 +37,18 @@ void AddRates(const Trainer& trainer, std::vector<std::pair<std::string, double>
   for (size_t i = 0; i < scalars.size(); ++i) {
     absl::string_view step = scalars[i].input;
     const double rate = trainer.ScalarNow(static_cast<int>(i));
-    if (step == "lr") numbers->emplace_back("lr", rate);
+    if (step == kRate) numbers->emplace_back(kRate, rate);
     if (absl::ConsumePrefix(&step, "lr.")) numbers->emplace_back(absl::StrCat(step, "_lr"), rate);
   }
 }
 
-double WallTime() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
-
 }  // namespace
+
+bool IsMetricsKey(absl::string_view key) {
+  constexpr const char* kKeys[] = {kStep, kEpoch, kLoss,   kRate, kGradNorm, kSpeed,
+                                   kWait, kFlops, kMemory, kTime, kSamples};
+  return absl::StartsWith(key, kEvaluated) || std::find(std::begin(kKeys), std::end(kKeys), key) != std::end(kKeys);
+}
 
 int64_t StepOfMetrics(absl::string_view line, bool* loss) {
   *loss = absl::StrContains(line, kLossMember);
@@ -96,12 +103,12 @@ void MetricsHook::WriteStep(const TrainState& state) {
   const auto now = std::chrono::steady_clock::now();
   const double seconds = std::chrono::duration<double>(now - at_).count();
   const double wait = trainer_->data_seconds();
-  std::vector<std::pair<std::string, double>> numbers = {{"loss", state.loss}};
+  std::vector<std::pair<std::string, double>> numbers = {{kLoss, state.loss}};
   for (const auto& [step, loss] : StepLossesOf(*trainer_->executable())) numbers.emplace_back(step + kStepLoss, loss);
   AddRates(*trainer_, &numbers);
   if (seconds > 0 && state.samples > samples_) {
-    numbers.emplace_back("samples_per_s", static_cast<double>(state.samples - samples_) / seconds);
-    numbers.emplace_back("data_wait", (wait - wait_) / seconds);
+    numbers.emplace_back(kSpeed, static_cast<double>(state.samples - samples_) / seconds);
+    numbers.emplace_back(kWait, (wait - wait_) / seconds);
   }
   if (has_norm_) numbers.emplace_back(kGradNorm, GradNormOf(*trainer_->executable()));
   AddWork(state, &numbers);
@@ -121,9 +128,9 @@ void MetricsHook::AddWork(const TrainState& state, std::vector<std::pair<std::st
   if (!first && seconds < kWorkSeconds) return;
   if (!first && state.step > work_step_ && flops_ > 0) {
     const double steps = static_cast<double>(state.step - work_step_);
-    numbers->emplace_back("tflops", 1e-12 * flops_ * steps / seconds);
+    numbers->emplace_back(kFlops, 1e-12 * flops_ * steps / seconds);
   }
-  numbers->emplace_back("peak_memory", static_cast<double>(PeakMemory()));
+  numbers->emplace_back(kMemory, static_cast<double>(PeakMemory()));
   numbers->emplace_back(kTime, WallTime());
   if (rows_ > 0) numbers->emplace_back(kSamples, static_cast<double>(rows_ * state.step));
   work_at_ = now;
@@ -156,11 +163,11 @@ void MetricsHook::Write(const TrainState& state, const std::vector<std::pair<std
 
 void MetricsHook::WriteLine(const TrainState& state, const std::vector<std::pair<std::string, double>>& numbers) {
   const int64_t epoch = state.step_in_epoch > 0 ? state.epoch + 1 : state.epoch;
-  std::string line = absl::StrCat("{\"step\":", state.step, ",\"epoch\":", epoch);
+  std::string line = absl::StrCat("{\"", kStep, "\":", state.step, ",\"", kEpoch, "\":", epoch);
   const double now = WallTime();
   for (const auto& n : numbers) {
     const bool of_step = absl::EndsWith(n.first, kStepLoss) && !absl::StartsWith(n.first, kEvaluated);
-    const bool single = of_step || n.first == "loss" || n.first == kGradNorm;
+    const bool single = of_step || n.first == kLoss || n.first == kGradNorm;
     absl::StrAppend(&line, ",\"", n.first, "\":", Number(n.second, single));
     // An event has a time of its own.
     if (n.first != kTime && n.first != kSamples)

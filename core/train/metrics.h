@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "core/files/record_file.h"
 #include "core/runtime/profile.h"
 #include "core/train/event_file.h"
@@ -25,6 +26,9 @@ struct MetricsOptions {
   int64_t limit = 10000;
   int64_t rows = 0;  // samples of a step, over all ranks; 0: not known
 };
+
+// Whether lines of metrics.jsonl have this key, whatever the recipe is.
+bool IsMetricsKey(absl::string_view key);
 
 // The step of a line of metrics.jsonl, and whether it is a training step's (and not an evaluation's); -1: no such line.
 int64_t StepOfMetrics(absl::string_view line, bool* loss);

@@ -1,9 +1,7 @@
 #include "core/train/summaries.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <chrono>
 #include <cmath>
 
 #include "absl/strings/match.h"
@@ -12,18 +10,12 @@
 #include "core/base/atomic_file.h"
 #include "core/base/folder.h"
 #include "core/json/json.h"
+#include "core/train/metrics.h"
 
 namespace mslua {
 namespace {
 
-constexpr char kAt[] = ",\"at\":";
-
-double WallTime() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
-
-// NaN and infinities are null. Text of users may be no UTF-8.
-std::string Dump(const Json& value) {
-  return value.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
-}
+constexpr char kAtKey[] = "at", kAt[] = ",\"at\":";
 
 bool IsUtf8(absl::string_view text) {
   try {
@@ -57,9 +49,6 @@ StatusOr<std::unique_ptr<Summaries>> Summaries::Create(const std::string& folder
 
 std::string Summaries::NameProblem(absl::string_view name, bool scalar) {
   constexpr size_t kLongest = 200;
-  static constexpr std::array<absl::string_view, 12> kTaken = {"step",      "epoch",         "at",     "loss",
-                                                               "lr",        "samples_per_s", "time",   "peak_memory",
-                                                               "data_wait", "grad_norm",     "tflops", "samples"};
   if (name.empty() || name.size() > kLongest)
     return absl::StrCat("expected a name of 1 to ", kLongest, " bytes, got ", name.size());
   const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
@@ -68,7 +57,7 @@ std::string Summaries::NameProblem(absl::string_view name, bool scalar) {
     if (part.empty() || part == "." || part == "..")
       return absl::StrCat("expected a name such as \"samples/digits\", got \"", name, "\"");
   }
-  if (scalar && (absl::StartsWith(name, "eval_") || std::find(kTaken.begin(), kTaken.end(), name) != kTaken.end()))
+  if (scalar && (name == kAtKey || IsMetricsKey(name)))
     return absl::StrCat("\"", name, "\" is a key of metrics.jsonl: give the scalar another name");
   return "";
 }
@@ -82,11 +71,11 @@ int64_t Summaries::RecordedAt(absl::string_view line) {
 }
 
 void Summaries::Write(int64_t step, const std::string& key, const std::string& value) {
-  file_->Append(absl::StrCat("{\"step\":", step, kAt, trainer_->state().step, ",", Dump(key), ":", value, "}\n"));
+  file_->Append(absl::StrCat("{\"step\":", step, kAt, trainer_->state().step, ",", DumpJson(key), ":", value, "}\n"));
 }
 
 void Summaries::Scalar(const std::string& name, int64_t step, double value) {
-  Write(StepOf(step), name, Dump(value));
+  Write(StepOf(step), name, DumpJson(value));
   events_->Scalar(name, StepOf(step), static_cast<float>(value), WallTime());
 }
 
@@ -98,7 +87,7 @@ void Summaries::AddHistogram(const std::string& name, int64_t step, const Histog
                        {"low", h.low},      {"high", h.high},
                        {"mean", mean},      {"std", std::sqrt(std::max(0.0, h.squares / n - mean * mean))},
                        {"counts", h.counts}};
-  Write(StepOf(step), "histogram", Dump(record));
+  Write(StepOf(step), "histogram", DumpJson(record));
   if (h.count > 0) events_->Add(HistogramEvent({name, StepOf(step), WallTime()}, h));
   if (h.nan + h.infinite == 0 || !not_finite_.insert(name).second) return;
   notice_(absl::StrCat("summary.histogram: ", name, ": at step ", StepOf(step), " ", h.nan, " values are NaN and ",
@@ -106,7 +95,7 @@ void Summaries::AddHistogram(const std::string& name, int64_t step, const Histog
 }
 
 void Summaries::Text(const std::string& name, int64_t step, const std::string& text) {
-  Write(StepOf(step), "text", Dump({{"name", name}, {"text", text}}));
+  Write(StepOf(step), "text", DumpJson({{"name", name}, {"text", text}}));
   events_->Add(TextEvent({name, StepOf(step), WallTime()}, text));
 }
 
@@ -117,7 +106,7 @@ Status Summaries::Image(const std::string& name, int64_t step, const data::Pictu
   RETURN_IF_ERROR(MakeFolders(path.substr(0, path.rfind('/'))));
   RETURN_IF_ERROR(WriteFileAtomically(path, png));
   Write(StepOf(step), "image",
-        Dump({{"name", name}, {"file", file}, {"height", picture.height}, {"width", picture.width}}));
+        DumpJson({{"name", name}, {"file", file}, {"height", picture.height}, {"width", picture.width}}));
   events_->Add(ImageEvent({name, StepOf(step), WallTime()}, picture.height, picture.width, picture.channels, png));
   return absl::OkStatus();
 }

@@ -175,7 +175,7 @@ StatusOr<Json> WorstSamples::List(const data::Pipeline& pipeline, Groups* groups
   std::vector<Json> all;
   for (const Sample& s : kept_) all.push_back(Describe(s, pipeline.SampleAt(epoch, s.batch, s.row), has_loss_));
   if (groups != nullptr) {
-    const std::string mine = Json(all).dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
+    const std::string mine = DumpJson(Json(all));
     ASSIGN_OR_RETURN(const auto texts, GatherTexts(*groups, mine, "the worst samples"));
     all.clear();
     for (const std::string& text : texts) {

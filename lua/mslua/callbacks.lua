@@ -253,13 +253,6 @@ for _, field in ipairs(require "mslua.image_fields") do M.sample_fields[#M.sampl
 
 M.SampleImages = Callback:extend "SampleImages"
 
---- Puts the files of a tokenizer into the run folder, so that weights and tokenizer stay together. Not for users.
-M.SaveTokenizer = Callback:extend "SaveTokenizer"
-function M.SaveTokenizer:init(tokenizer) self.tokenizer = tokenizer end
-function M.SaveTokenizer:on_train_begin(context)
-  if context.folder and core.options.rank == 0 then self.tokenizer:save(context.folder) end
-end
-
 local bind_samples = args.signature("SampleImages", M.sample_fields)
 
 --- Writes what the network draws: `images(net)` gives pictures [n, c, h, w], which go to samples/epoch_<n>.png in the
@@ -284,6 +277,13 @@ function M.SampleImages:on_train_epoch_end(context)
   image.write(("%s/samples/epoch_%d.png"):format(context.folder, context.epoch), self.graph:run(), {
     low = o.low, high = o.high, columns = o.columns, padding = o.padding,
   })
+end
+
+--- Puts the files of a tokenizer into the run folder, so that weights and tokenizer stay together. Not for users.
+M.SaveTokenizer = Callback:extend "SaveTokenizer"
+function M.SaveTokenizer:init(tokenizer) self.tokenizer = tokenizer end
+function M.SaveTokenizer:on_train_begin(context)
+  if context.folder and core.options.rank == 0 then self.tokenizer:save(context.folder) end
 end
 
 return M

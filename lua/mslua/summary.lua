@@ -5,16 +5,14 @@ local errors = require "mslua.errors"
 
 local M = {}
 
-local function check_name(name)
-  local problem = core.summary_problem(name, false)
-  if problem ~= "" then return problem end
-end
-local function check_scalar_name(name)
-  local problem = core.summary_problem(name, true)
-  if problem ~= "" then return problem end
+local function name_of(scalar)
+  return { "name", "string", required = true, check = function(name)
+    local problem = core.summary_problem(name, scalar)
+    if problem ~= "" then return problem end
+  end }
 end
 
-local name_field = { "name", "string", required = true, check = check_name }
+local name_field = name_of(false)
 local step_field = { "step", "integer", min = 0 }
 
 -- Values of a network that is traced have no numbers yet.
@@ -25,8 +23,7 @@ local function check_place(what)
 end
 
 local bind_scalar = args.signature("summary.scalar", {
-  { "name", "string", required = true, check = check_scalar_name }, { "value", "number|tensor", required = true },
-  step_field,
+  name_of(true), { "value", "number|tensor", required = true }, step_field,
 })
 
 --- Records a number, a curve of `mslua report` and TensorBoard: `ms.summary.scalar("temperature", 0.5)` in a callback.

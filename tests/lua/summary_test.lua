@@ -102,4 +102,19 @@ check.case("what cannot be recorded", function()
   end)
 end)
 
+check.case("no scalar has the name of a key that metrics.jsonl has", function()
+  local folder
+  train(function(context) folder = context.folder end)
+  local keys = { eval_loss = true }
+  for line in io.lines(folder .. "/metrics.jsonl") do
+    for key in line:gmatch '"([%w_]+)":' do keys[key] = true end
+  end
+  check.equal(keys.step and keys.loss and keys.lr and keys.samples_per_s and keys.peak_memory and keys.time, true)
+  for key in pairs(keys) do
+    check.fails(("%q is a key of metrics.jsonl"):format(key), function()
+      return train(function() ms.summary.scalar(key, 1) end)
+    end)
+  end
+end)
+
 check.done()

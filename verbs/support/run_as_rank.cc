@@ -109,9 +109,8 @@ std::string RecoveryName(const cli::CommandLine& command) {
 Status AllowRanks(const cli::CommandLine& command, Job* job) {
   if (command.flags.count("elastic") == 0 || !command.Given("elastic")) return absl::OkStatus();
   const std::string text = command.String("elastic");
-  const std::vector<std::string> ends = absl::StrSplit(text, ':');
   int64_t least = 0, most = 0;
-  if (ends.size() != 2 || !absl::SimpleAtoi(ends[0], &least) || !absl::SimpleAtoi(ends[1], &most))
+  if (!ParseRankRange(text, &least, &most))
     return absl::InvalidArgumentError(absl::StrCat("--elastic expects MIN:MAX such as 2:4, got '", text, "'"));
   return job->AllowRanks(least, most, /*recipe=*/false);
 }

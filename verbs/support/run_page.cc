@@ -249,8 +249,7 @@ std::string RunPage(const std::vector<RunRecord>& records) {
   Json runs = Json::array();
   for (const RunRecord& record : records) runs.push_back(RunJson(record, points, records.size()));
   // Names of files may be no UTF-8.
-  const std::string json = runs.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
-  return absl::StrCat(kRunPageHead, ScriptText(json), kRunPageTail);
+  return absl::StrCat(kRunPageHead, ScriptText(DumpJson(runs)), kRunPageTail);
 }
 
 }  // namespace mslua

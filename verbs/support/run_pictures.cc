@@ -82,7 +82,7 @@ Json WorstSamplesOf(const std::string& folder, size_t bytes) {
   Json kept = Json::array();
   size_t used = 0;
   for (Json& sample : (*found)["samples"]) {
-    used += sample.dump(-1, ' ', true, Json::error_handler_t::replace).size();
+    used += DumpJson(sample).size();
     if (used > bytes) break;
     kept.push_back(std::move(sample));
   }
