@@ -23,15 +23,22 @@ expect "too few, worker" 4 "only 2 of 3 workers came within 5s"
 wait "$few_2" || true
 no_leftovers "too few"
 
-# One too many: that one is refused, the others train.
+# One too many: that one is refused, the others train (once it is refused: a job that has ended refuses nobody).
 export MS_WORKER_NUM=2 MS_CLUSTER_TIMEOUT=60
 "$mslua" sched > sched.txt 2>&1 &
 scheduler=$!
 workers=
 for i in 0 1 2; do
-  MS_ROLE=MS_WORKER MS_NODE_ID=worker_$i "$mslua" train "$recipe" --out "many_$i" > "many_$i.txt" 2>&1 &
+  MS_ROLE=MS_WORKER MS_NODE_ID=worker_$i "$mslua" train "$recipe" wait_for="$PWD/refused" --out "many_$i" \
+    > "many_$i.txt" 2>&1 &
   workers="$workers $!"
 done
+tries=0
+until grep -qs "error\[" many_?.txt || [ $tries = 900 ]; do
+  sleep 0.1
+  tries=$((tries + 1))
+done
+: > refused
 refused=0
 for pid in $workers; do
   wait "$pid"

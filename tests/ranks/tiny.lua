@@ -2,7 +2,7 @@
 local ms = require "mslua"
 local nn = ms.nn
 local p = ms.params { epochs = 2, samples = 16, batch = 4, device_num = 0, odd = 0, other = 0, own = 0, seed = 3,
-  sequence = 0 }
+  sequence = 0, wait_for = "" }
 
 local Net = nn.Cell:extend "Net"
 function Net:init()
@@ -19,6 +19,8 @@ if p.device_num > 0 then parallel.device_num = p.device_num end
 return ms.recipe {
   name = "tiny", seed = p.seed,
   dataset = function()
+    -- With wait_for=FILE training begins when the file is there.
+    if p.wait_for ~= "" then os.execute("until [ -e '" .. p.wait_for .. "' ]; do sleep 0.1; done") end
     ms.set_seed(7)
     local samples = p.samples + (ms.communication.get_rank() == 1 and p.odd or 0)
     if p.sequence > 0 then  -- samples that nobody can take a part of
