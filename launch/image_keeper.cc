@@ -33,7 +33,7 @@ namespace {
 
 constexpr absl::Duration kAnswer = absl::Seconds(30);  // of the process, which does nothing that takes time
 constexpr absl::Duration kStart = absl::Seconds(30);
-constexpr char kDone[] = "done", kNothing[] = "nothing";
+constexpr char kHello[] = "hello", kDone[] = "done", kNothing[] = "nothing";
 constexpr size_t kMostClients = 4096;
 
 // The folder's name that stands for the job.
@@ -134,7 +134,7 @@ class Keeper {
       images_.erase(std::string(name));
     } else if (name == "end") {
       over_ = true;
-    } else {
+    } else if (name != kHello) {
       return false;
     }
     return SendPacket(client, kDone, -1).ok();
@@ -170,10 +170,19 @@ StatusOr<std::unique_ptr<ImageKeeper>> ImageKeeper::Connect(const std::string& j
   const MonotonicTime deadline = MonotonicNow() + kStart;
   while (true) {
     auto socket = ConnectMeeting(path);
-    if (socket.ok()) return std::unique_ptr<ImageKeeper>(new ImageKeeper(std::move(*socket)));
-    if (!absl::IsUnavailable(socket.status()) || MonotonicNow() >= deadline) return socket.status();
+    Status there = socket.status();
+    if (socket.ok()) {
+      std::unique_ptr<ImageKeeper> images(new ImageKeeper(std::move(*socket)));
+      // A connection that waits to be accepted does not hold a keeper that ends: once it has answered, it stays.
+      there = images->Ask(kHello).status();
+      if (there.ok()) return images;
+    }
+    const bool later = absl::IsUnavailable(there);
+    if (!later || MonotonicNow() >= deadline) {
+      return WithExitCode(absl::Status(there.code(), absl::StrCat("mslua keep: ", there.message())), kExitEnvironment);
+    }
     // Several ranks may start one at once: those that come second find the folder held.
-    RETURN_IF_ERROR(StartKeeper(job, keep));
+    if (!socket.ok()) RETURN_IF_ERROR(WithExitCode(StartKeeper(job, keep), kExitEnvironment));
   }
 }
 

@@ -1,6 +1,7 @@
 #include "launch/image_keeper.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -9,9 +10,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <thread>
 
 #include "absl/time/clock.h"
 #include "core/base/clock.h"
+#include "rendezvous/local_meeting.h"
 
 namespace mslua {
 namespace {
@@ -44,10 +47,18 @@ class Keeper : public ::testing::Test {
     root_ = mkdtemp(path);
     setenv("XDG_RUNTIME_DIR", path, 1);
   }
-  ~Keeper() override { std::filesystem::remove_all(root_); }
+  // Keepers that end remove their folders meanwhile.
+  ~Keeper() override {
+    constexpr auto kFailed = static_cast<std::uintmax_t>(-1);
+    std::error_code error;
+    EXPECT_TRUE(Eventually([&] { return std::filesystem::remove_all(root_, error) != kFailed; }));
+  }
   bool Running() const {
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(root_)) {
-      if (entry.path().filename() == "socket") return true;
+    std::error_code error;
+    for (std::filesystem::directory_iterator folder(root_ + "/mslua", error), end; folder != end;
+         folder.increment(error)) {
+      if (error) return true;
+      if (std::filesystem::exists(folder->path() / "socket", error)) return true;
     }
     return false;
   }
@@ -105,6 +116,31 @@ TEST_F(Keeper, ItEndsWithTheLastConnectionWhenNothingIsKept) {
   ASSERT_TRUE((*images)->DropOwn().ok());
   images->reset();
   EXPECT_TRUE(Eventually([this] { return !Running(); }));
+}
+
+// A keeper that ends does not see who is connecting to it in that moment.
+TEST_F(Keeper, ConnectionThatAnEndingKeeperNeverAcceptsIsMadeAgain) {
+  const auto path = ImageKeeper::Folder("job6");
+  ASSERT_TRUE(path.ok());
+  auto folder = MeetingFolder::Make(std::filesystem::path(*path).filename());
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  auto listener = (*folder)->Listen();
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  std::thread ending([&] {
+    const auto one_waits = [&] {
+      pollfd entry = {listener->get(), POLLIN, 0};
+      return poll(&entry, 1, 0) == 1;
+    };
+    EXPECT_TRUE(Eventually(one_waits));
+    listener->Close();
+    (*folder)->Remove();
+    folder->reset();
+  });
+  auto images = ImageKeeper::Connect("job6");
+  ending.join();
+  ASSERT_TRUE(images.ok()) << images.status();
+  EXPECT_TRUE((*images)->Put("a", Memory("a").get()).ok());
+  ASSERT_TRUE((*images)->End().ok());
 }
 
 TEST_F(Keeper, ItEndsSomeTimeAfterTheLastConnection) {
