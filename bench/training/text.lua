@@ -1,7 +1,6 @@
 -- A language model on one random batch in memory: nanoGPT's network for a CPU, or with other sizes GPT-2; BERT; Llama.
 local ms = require "mslua"
 local nn = ms.nn
-local GPT, Bert, Llama = require "gpt", require "bert", require "llama"
 
 local p = ms.params {
   network = "gpt", vocab = 65, layers = 4, heads = 4, dim = 128, block = 64, batch_size = 12,
@@ -12,18 +11,21 @@ local p = ms.params {
   },
 }
 
+-- Each requires what it needs: an mslua of before, which tools/bench --before runs, has not all of them.
 local networks = {
   gpt = function()
-    return GPT { vocab = p.vocab, block = p.block, layers = p.layers, heads = p.heads, dim = p.dim, dropout = 0 }
+    return require "gpt" {
+      vocab = p.vocab, block = p.block, layers = p.layers, heads = p.heads, dim = p.dim, dropout = 0,
+    }
   end,
   bert = function()
-    return Bert {
+    return require "bert" {
       vocab = p.vocab, block = p.block, layers = p.layers, heads = p.heads, dim = p.dim, dropout = 0, head = "mlm",
       pooler = false, epsilon = 1e-5,
     }
   end,
   llama = function()
-    return Llama {
+    return require "llama" {
       vocab = p.vocab, block = p.block, layers = p.layers, heads = p.heads, kv_heads = p.heads / 2, dim = p.dim,
       hidden = 688,
     }
