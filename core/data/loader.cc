@@ -212,6 +212,7 @@ Status Loader::Seek(Position position) {
 }
 
 Status NameSample(const Status& status, const Loader& loader, const Batch& batch) {
+  if (status.ok()) return status;
   const auto payload = status.GetPayload("mslua/record");
   if (!payload) return status;
   const std::string text(*payload);

@@ -442,7 +442,8 @@ void TileProgram::RunRange(const void* const* inputs, void* const* outputs, floa
     LoadDense(inputs_[i].dtype, inputs[i], 0, 1, &value);
     set(inputs_[i].slot, value);
   }
-  for (size_t o = 0; o < results_.size(); ++o) direct[o] = WritesDirectly(o, inputs, outputs);
+  const bool whole = end - begin >= kTileElements;  // else there is no tile that could go there
+  for (size_t o = 0; o < results_.size(); ++o) direct[o] = whole && WritesDirectly(o, inputs, outputs);
   for (int64_t at = begin; at < end; at += kTileElements) {
     const int64_t n = std::min(kTileElements, end - at);
     for (size_t i = 0; i < inputs_.size(); ++i) {
