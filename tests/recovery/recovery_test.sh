@@ -18,6 +18,19 @@ holds cluster rank --trials 1
 holds cluster scheduler --trials 1
 command -v mpirun > /dev/null && holds mpirun rank --trials 1
 
+# What a trial that does not hold has printed can be read.
+cat > fails.sh <<SH
+#!/bin/sh
+[ -e started ] && { echo "no second time"; exit 3; }
+touch started
+exec "$mslua" "\$@"
+SH
+chmod +x fails.sh
+holds_not="a trial that does not hold"
+run "$chaos" "$here/fails.sh" --ranks 1 --trials 1 --set epochs=1 --set samples=64
+expect "$holds_not" 1 "trial 0 of seed 1: exit codes {'job': 3}"
+expect "$holds_not" 1 "  | no second time"
+
 # The same failure three times ends the job with it.
 run "$mslua" train "$recipe" -n 2 --recover --out loop dies=7
 expect "a loop" 5 "3 times in the same way"
