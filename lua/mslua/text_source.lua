@@ -7,6 +7,7 @@ local files = require "mslua.files"
 local M = {}
 
 local TOKENIZER_FILES = { "tokenizer.json", "vocab.json", "tokenizer.model" }
+local PIECE = 2 ^ 20  -- bytes that are read at once
 
 --- Whether a folder has a tokenizer.
 ---@param dir string
@@ -33,13 +34,21 @@ function M.of_folder(dir)
   }
 end
 
--- Marks the bytes that occur in a file, or in input.txt of a folder.
+-- Marks the bytes that occur in a file, or in input.txt of a folder. Reads the file in pieces: a corpus may be larger
+-- than what Lua can hold.
 local function mark_bytes(path, seen)
   local file = io.open(path .. "/input.txt", "rb") or io.open(path, "rb")
-  local text = file and file:read "*a"
+  local problem
+  while file do
+    local piece
+    piece, problem = file:read(PIECE)  -- nil alone at the end; nil and a problem for a folder
+    if not piece then break end
+    for i = 1, #piece do seen[piece:byte(i)] = true end
+  end
   if file then file:close() end
-  if not text then errors.fail("there is no text at '%s', which says what characters the network knows", path) end
-  for i = 1, #text do seen[text:byte(i)] = true end
+  if not file or problem then
+    errors.fail("there is no text at '%s', which says what characters the network knows", path)
+  end
 end
 
 --- The characters that a TextDataset knows, in the order of their ids: the bytes of characters_from, else of its files.

@@ -11,6 +11,16 @@ local function file(name, bytes)
   return path
 end
 
+check.case("the characters of a text", function()
+  local characters = require "mslua.text_source".characters
+  -- The last one is beyond what is read at once.
+  local long = file("long.txt", ("ba"):rep(2 ^ 19) .. "c")
+  check.equal(table.concat(characters { dataset_files = { long, file("empty.txt", "") } }), "abc")
+  local folder = os.getenv "TEST_TMPDIR" or "/tmp"
+  check.fails("there is no text at '" .. folder .. "'", characters, { dataset_files = folder })
+  check.fails("there is no text at 'none.txt'", characters, { dataset_files = "none.txt" })
+end)
+
 check.case("tokens of mteval-v13a", function()
   local function tokens(line) return table.concat(bleu.tokens(line), "|") end
   check.equal(tokens "Hello, world! It's 3.5% (or 1,000) of e.g. 5-6.",
