@@ -367,9 +367,10 @@ end
 --- device.
 ---@param part {columns: table[], inputs: integer}
 ---@param plain? boolean
+---@param own_rows? integer of the recipe's batches, where the columns have another number: a reshape to it is an error
 ---@return Graph
 ---@package
-function Model:predict_graph(part, plain)
+function Model:predict_graph(part, plain, own_rows)
   self.network:_as_root()
   if not self.loss_fn and not self.steps then
     errors.fail_at({ "network" }, "%s: the network gives its own loss: a prediction is what a network gives its loss, "
@@ -379,7 +380,7 @@ function Model:predict_graph(part, plain)
     name = self.network.class_name .. ".predict", outputs = { "output" },
     forward = function(...) return wrap.output(self.network, ...) end,
     inputs = { unpack(part.columns, 1, part.inputs) }, amp = not plain and self.amp or nil,
-    shard = not plain and parallel_context.shard() or nil,
+    shard = not plain and parallel_context.shard() or nil, own_rows = own_rows,
   }
 end
 
