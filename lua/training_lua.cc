@@ -305,9 +305,37 @@ StatusOr<int> BuildUpdate(lua_State* L, Session& session) {
   return PushStep(L, std::move(step));
 }
 
+// The error of the first reshape that gives the batch the recipe's own size, with its line; empty: there is none. The
+// graph was traced for a batch of `rows`, no factor of `own`, the recipe's; its trace may have ended by an error.
+std::string FixedBatch(const Graph& graph, int64_t rows, int64_t own) {
+  for (const Node& n : graph.nodes) {
+    if (n.op->name != "reshape") continue;
+    const TensorType &from = graph.TypeOf(n.inputs[0]), &to = n.outputs[0];
+    if (from.rank() == 0 || to.rank() == 0 || from.shape[0] != rows || to.shape[0] != own) continue;
+    const Location* at = n.location.get();
+    return absl::StrCat(at == nullptr || at->file.empty() ? "" : absl::StrCat(at->file, ":", at->line, ": "),
+                        "export: this reshape makes ", ToString(to), " of ", ToString(from), ": it fixes the batch at ",
+                        own, " rows, and the model is for any number; fix: give -1 or x.shape[1] for the rows");
+  }
+  return "";
+}
+
+// A graph that is traced for `rows` rows, where the recipe's batches have `own`. `traced`: how that ended.
+Status CheckAnyBatch(const Graph& graph, const Status& traced, int64_t rows, int64_t own) {
+  // Batches of one row say nothing: a reshape to one row is usual.
+  if (traced.ok() && own == 1) return absl::OkStatus();
+  if (const std::string fixed = FixedBatch(graph, rows, own); !fixed.empty()) return absl::InvalidArgumentError(fixed);
+  if (traced.ok()) return absl::OkStatus();
+  return absl::Status(traced.code(),
+                      absl::StrCat(traced.message(), "; export traces the network with ", rows,
+                                   " rows, since the model is for any number: where the recipe says its batch size of ",
+                                   own, ", give -1 or x.shape[1]"));
+}
+
 StatusOr<int> BuildEval(lua_State* L, Session& session) {
   if (session.trace != nullptr) return absl::FailedPreconditionError("build_eval inside a trace");
-  RETURN_IF_ERROR(CheckFields(L, 1, "build_eval", {"name", "forward", "inputs", "outputs", "amp", "shard", "history"}));
+  RETURN_IF_ERROR(
+      CheckFields(L, 1, "build_eval", {"name", "forward", "inputs", "outputs", "amp", "shard", "history", "own_rows"}));
   EvalGraphSpec spec;
   ASSIGN_OR_RETURN(spec.sharded, ConfigureView(L, session));
   ASSIGN_OR_RETURN(spec.name, FieldString(L, 1, "name", spec.name));
@@ -315,6 +343,7 @@ StatusOr<int> BuildEval(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(spec.inputs, ReadInputSpecs(L, -1, "build_eval"));
   ASSIGN_OR_RETURN(spec.amp, ReadAmp(L));
   ASSIGN_OR_RETURN(spec.averages, FieldHistory(L, 1, "build_eval"));
+  ASSIGN_OR_RETURN(const int64_t own_rows, FieldInt(L, 1, "own_rows", 0));
   lua_settop(L, 1);
   lua_getfield(L, 1, "forward");
   TraceScope scope(session, spec.name, /*training=*/false);
@@ -332,8 +361,13 @@ StatusOr<int> BuildEval(lua_State* L, Session& session) {
     }
     return results;
   };
-  ASSIGN_OR_RETURN(StepGraph step, BuildEvalGraph(session.state(), scope.trace(), spec, named));
-  return PushStep(L, std::move(step));
+  StatusOr<StepGraph> step = BuildEvalGraph(session.state(), scope.trace(), spec, named);
+  if (own_rows > 0 && !spec.inputs.empty() && spec.inputs[0].type.rank() > 0) {
+    const int64_t rows = spec.inputs[0].type.shape[0];
+    RETURN_IF_ERROR(CheckAnyBatch(step.ok() ? step->graph : scope.trace().g().graph(), step.status(), rows, own_rows));
+  }
+  RETURN_IF_ERROR(step.status());
+  return PushStep(L, *std::move(step));
 }
 
 // core.use_average(parameter, history)

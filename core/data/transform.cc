@@ -18,6 +18,12 @@ void Interleave(const T* planes, int64_t pixels, int64_t channels, T* out) {
 
 bool IsImage(const TensorType& type) { return type.rank() == 3 && type.shape[2] >= 1; }
 
+// Whether a column has images [c,h,w] as it comes: those of arrays, or what another dataset has made with HWC2CHW.
+bool ComesInPlanes(const TensorType& type) {
+  const auto channels = [](int64_t n) { return n == 1 || n == 3 || n == 4; };
+  return type.rank() == 3 && channels(type.shape[0]) && type.shape[1] > 1 && type.shape[2] > 4;
+}
+
 }  // namespace
 
 bool IsRandom(const Transform& transform) {
@@ -28,8 +34,8 @@ bool IsRandom(const Transform& transform) {
 }
 
 bool ColumnChain::planar() const {
-  return std::any_of(transforms_.begin(), transforms_.end(),
-                     [](const Transform& t) { return std::holds_alternative<HWC2CHW>(t); });
+  return ComesInPlanes(in_) || std::any_of(transforms_.begin(), transforms_.end(),
+                                           [](const Transform& t) { return std::holds_alternative<HWC2CHW>(t); });
 }
 
 StatusOr<ColumnChain> ColumnChain::Make(const Column& column, std::vector<Transform> transforms,
@@ -47,6 +53,13 @@ StatusOr<ColumnChain> ColumnChain::Make(const Column& column, std::vector<Transf
     if (ImageChain::IsVision(transform) && !IsImage(column.type)) {
       return absl::InvalidArgumentError(
           absl::StrCat(Name(transform), ": expected an image [height,width,channels], got ", what));
+    }
+    // The values of planes can be changed, but not their places.
+    if (ImageChain::IsVision(transform) && !std::holds_alternative<Normalize>(transform) &&
+        ComesInPlanes(column.type)) {
+      return absl::InvalidArgumentError(absl::StrCat(Name(transform),
+                                                     ": expected an image [height,width,channels], got ", what,
+                                                     ", [channels,height,width]; fix: put HWC2CHW behind it"));
     }
   }
   for (const Transform& transform : transforms) {

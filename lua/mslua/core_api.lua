@@ -267,7 +267,8 @@ function core.build_update(spec) end
 ---false.
 ---The scalar input `valid` is the number of rows that count.
 ---@param spec {name: string, forward: function, inputs: InputSpec[], outputs?: string[], amp?: dtype,
----  history?: OptimizerHistory}  history: of the optimizer whose averages are read instead of the parameters
+---  history?: OptimizerHistory, own_rows?: integer}  history: of the optimizer whose averages are read instead of the
+---  parameters; own_rows: of the recipe's batches, where the graph is one for any number of rows
 ---@return Graph
 function core.build_eval(spec) end
 ---Gives a parameter the average that an optimizer's trainings have kept of it.

@@ -6,8 +6,14 @@ local literal = require "mslua.literal"
 
 local M = {}
 
--- Two sizes of a batch: what differs between their graphs follows the batch.
-local ROWS = { 7, 11 }
+-- Two sizes of a batch, of which the recipe's is no multiple: what differs between their graphs follows the batch.
+local function sizes_beside(own)
+  local sizes = {}
+  for _, rows in ipairs { 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47 } do
+    if own % rows ~= 0 then sizes[#sizes + 1] = rows end
+  end
+  return { sizes[1], sizes[2] }
+end
 
 local dtypes = { f32 = "float32", f16 = "float16", bf16 = "bfloat16" }
 
@@ -68,8 +74,10 @@ end
 
 -- The network for batches of both sizes.
 local function graphs_of(columns, model)
-  local graphs = {}
-  for i, rows in ipairs(ROWS) do graphs[i] = model:predict_graph(inputs_of(columns, rows), true) end
+  local graphs, own = {}, columns[1].shape[1] or 1
+  for i, rows in ipairs(sizes_beside(own)) do
+    graphs[i] = model:predict_graph(inputs_of(columns, rows), true, own)
+  end
   return graphs
 end
 

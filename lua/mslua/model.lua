@@ -303,11 +303,10 @@ function Model:eval_spec(dataset, of_training)
     local sums = {}
     for i = #names, 1, -1 do names[i] = nil end
     local function add(name, sum) names[#names + 1], sums[#sums + 1] = name, sum end
-    local shows = of_training and not parallel_context.shard()
     if self.own_loss then
       local loss = own_loss(self.network, ...)
       add(self.metrics[1].name, summed(self.metrics[1], loss, rows, dataset))
-      if shows then samples.outputs(self, add, rows, loss) end
+      if of_training then samples.outputs(self, add, rows, loss) end
       return unpack(sums)
     end
     local output = wrap.output(self.network, unpack(columns, 1, n - 1))
@@ -324,7 +323,7 @@ function Model:eval_spec(dataset, of_training)
         for _, part in ipairs(errors.names(parts)) do add(m.name .. "/" .. part, parts[part]) end
       end
     end
-    if shows then samples.outputs(self, add, rows, loss, output, columns[n]) end
+    if of_training then samples.outputs(self, add, rows, loss, output, columns[n]) end
     return unpack(sums)
   end
   local graph = core.build_eval {
@@ -367,9 +366,10 @@ end
 --- device.
 ---@param part {columns: table[], inputs: integer}
 ---@param plain? boolean
+---@param own_rows? integer of the recipe's batches, where the columns have another number: a reshape to it is an error
 ---@return Graph
 ---@package
-function Model:predict_graph(part, plain)
+function Model:predict_graph(part, plain, own_rows)
   self.network:_as_root()
   if not self.loss_fn and not self.steps then
     errors.fail_at({ "network" }, "%s: the network gives its own loss: a prediction is what a network gives its loss, "
@@ -379,7 +379,7 @@ function Model:predict_graph(part, plain)
     name = self.network.class_name .. ".predict", outputs = { "output" },
     forward = function(...) return wrap.output(self.network, ...) end,
     inputs = { unpack(part.columns, 1, part.inputs) }, amp = not plain and self.amp or nil,
-    shard = not plain and parallel_context.shard() or nil,
+    shard = not plain and parallel_context.shard() or nil, own_rows = own_rows,
   }
 end
 

@@ -137,6 +137,35 @@ check.case("MixUpBatch and CutMixBatch", function()
       check.near(label:sum():item(), 4, 1e-5)
     end
   end
+  -- Images in planes are known as such behind a dataset of datasets too, and where arrays have them: the box is the
+  -- same in each plane, and the labels say its size.
+  local levels = {}
+  for i = 1, 8 do levels[i] = ms.full({ 8, 6, 3 }, i):totable() end
+  local hot = { ds.transforms.OneHot(8), ds.transforms.TypeCast(ms.float32) }
+  local function set(x)
+    return ds.NumpySlicesDataset({ x, labels }, { "image", "label" }):map { operations = hot, input_columns = "label" }
+  end
+  local planes = set(ms.Tensor(levels)):map { operations = vision.HWC2CHW(), input_columns = "image" }
+  local array = {}
+  for image in planes:create_tuple_iterator() do array[#array + 1] = image:totable() end
+  array = set(ms.Tensor(array))
+  for _, images_in_planes in ipairs { planes, planes:cache(), array } do
+    local cut = images_in_planes:batch(8)
+      :map { operations = vision.CutMixBatch(), input_columns = { "image", "label" } }
+    local image, label = cut:create_tuple_iterator()()
+    local share = label:totable()[1][1]
+    for _, plane in ipairs(image:totable()[1]) do
+      local own = 0
+      for _, row in ipairs(plane) do
+        for _, level in ipairs(row) do own = own + (level == 1 and 1 or 0) end
+      end
+      check.near(own / 48, share, 1e-6)
+    end
+  end
+  for _, images_in_planes in ipairs { planes:cache(), array } do
+    check.fails_here("RandomVerticalFlip: expected an image [height,width,channels], got column 'image', f32[3,8,6]",
+      function() values(images_in_planes:map { operations = vision.RandomVerticalFlip(), input_columns = "image" }) end)
+  end
   check.fails_here("input_columns = {images, labels}", function()
     ds.NumpySlicesDataset({ images }, { "image" }):batch(2):map { operations = vision.MixUpBatch() }
   end)

@@ -132,6 +132,20 @@ with open("bad.lua", "w", encoding="utf-8") as out:
 mslua("train", "bad.lua", "--out", "bad", "--no-attach")
 error = mslua("export", "bad.lua", "bad.onnx", "--ckpt", "bad/ckpt", code=2).stderr
 assert "bad.lua:6: export: " in error and "depends on the batch" in error, error
+
+# A reshape to the recipe's batch size: its own line is named, whether it fails, what follows does, or nothing.
+WIDE = BAD.replace("{ 8, 2 }", "{ 8, 4 }").replace("Dense(2, 2)", "Dense(4, 4)")
+for body, wanted in (
+        ("self.a(x:reshape(4, 4))", ("f32[7,4] has 28 elements, [4,4] has 16", "export traces the network with 7 rows",
+                                     "its batch size of 4, give -1 or x.shape[1]")),
+        ("self.a(x:reshape(4, -1))", ("export: this reshape makes f32[4,7] of f32[7,4]: it fixes the batch at 4 rows",
+                                      "fix: give -1 or x.shape[1]")),
+        ("self.a(x):reshape(4, -1):sum(-1, true) * ms.ones { 1, 4 }", ("f32[4,7] of f32[7,4]", "4 rows"))):
+    with open("fixed.lua", "w", encoding="utf-8") as out:
+        out.write(WIDE.replace("self.a(x) * (1 / x.shape[1])", body))
+    mslua("train", "fixed.lua", "--out", "fixed", "--no-attach")
+    error = mslua("export", "fixed.lua", "fixed.onnx", "--ckpt", "fixed/ckpt", code=2).stderr
+    assert "fixed.lua:6: " in error and error.count("\n") == 1 and all(part in error for part in wanted), error
 assert "ends in .onnx" in mslua("export", "bad.lua", "bad.txt", code=2).stderr
 
 # lr-find: a geometric series of rates, a suggestion within it, nothing saved.

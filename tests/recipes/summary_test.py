@@ -43,6 +43,30 @@ return ms.recipe {
 }
 '''
 
+# Ranks have parts of the network: of a weight, or whole layers.
+PARTS = '''
+local ms = require "mslua"
+local nn, ops = ms.nn, ms.ops
+local p = ms.params { how = "weight", rows = 8 }
+local x, y = ms.randn({ 40, 1, 6, 6 }, ms.float32, "x"), {}
+for i = 1, 40 do y[i] = i % 3 end
+local data = ms.dataset.NumpySlicesDataset({ x, ms.Tensor(y, ms.int32) }, { "image", "label" }):batch(p.rows)
+local Net = nn.Cell:extend "Net"
+function Net:init()
+  self.first, self.last = nn.Dense(36, 8), nn.Dense(8, 3)
+  if p.how == "weight" then self.first:shard { { 1, 2 }, { 1, 2 } } end
+  if p.how == "stages" then self.first.pipeline_stage, self.last.pipeline_stage = 0, 1 end
+end
+function Net:construct(x) return self.last(ops.relu(self.first(ops.reshape(x, { -1, 36 })))) end
+return ms.recipe {
+  name = "parts", seed = 1, dataset = data, eval_dataset = data,
+  network = function() return p.how == "stages" and nn.PipelineCell(Net(), 2) or Net() end,
+  loss = nn.CrossEntropyLoss(), optimizer = nn.Momentum { learning_rate = 0.01, momentum = 0.9 },
+  train = { epochs = 2 }, eval = { metrics = { "top1" } },
+  parallel = { parallel_mode = ms.ParallelMode.SEMI_AUTO_PARALLEL, pipeline_stages = p.how == "stages" and 2 or 1 },
+}
+'''
+
 
 def check(condition, what):
     if not condition:
@@ -138,6 +162,28 @@ def check_samples(folder, ranks):
         check(s["label"] != s["prediction"] and 0.5 < s["confidence"] <= 1 and s["picture"].startswith("iVBOR"), s)
 
 
+def samples_of(folder):
+    with open(folder + "/eval_samples.json", encoding="utf-8") as file:
+        return json.load(file)["samples"]
+
+
+def check_parts():
+    """The worst samples of ranks that have parts of the network are those of one rank."""
+    with open("parts.lua", "w", encoding="utf-8") as file:
+        file.write(PARTS)
+    mslua("train", "parts.lua", "--out", "parts_1")
+    wanted = samples_of("parts_1")
+    check(len(wanted) == 16 and wanted[0]["picture"].startswith("iVBOR"), wanted)
+    # Each rank reads its part of a batch, or all of it.
+    for how, rows in (("weight", 4), ("stages", 8)):
+        mslua("train", "parts.lua", "how=" + how, "rows=%d" % rows, "-n", "2", "--out", how)
+        found = samples_of(how)
+        check([s["sample"] for s in found] == [s["sample"] for s in wanted], (how, found))
+        for a, b in zip(found, wanted):
+            check(a["picture"] == b["picture"] and a["prediction"] == b["prediction"], (how, a, b))
+            check(abs(a["loss"] - b["loss"]) < 1e-4 * b["loss"], (how, a, b))
+
+
 def main():
     shutil.rmtree(WORK, ignore_errors=True)
     os.makedirs(WORK)
@@ -167,6 +213,7 @@ def main():
     two = {(x["step"], x["histogram"]["name"]): x["histogram"] for x in lines_of("two") if "histogram" in x}
     check(two[6, "gradients/1.weight"]["count"] == whole[6, "gradients/1.weight"]["count"] == 72, two)
     check_samples("two", 2)
+    check_parts()
 
     mslua("report", "a", "two", "-o", "r.html")
     with open("r.html", encoding="utf-8") as file:

@@ -33,8 +33,8 @@ def lua(value):
     return '"%s"' % value if isinstance(value, str) else "nil" if value is None else repr(value)
 
 
-def ours(pictures, jobs):
-    """Of each job the pictures, uint8 [n, h, w, 3]; all are of one size."""
+def ours(pictures, jobs, shares=None):
+    """Of each job the pictures, uint8 [n, h, w, 3]; all are of one size. `shares` gets those of each batch."""
     with tempfile.TemporaryDirectory() as out:
         done = subprocess.run([MSLUA, "run", LUA, "--", pictures, out, lua(jobs)], capture_output=True, text=True,
                               check=False)
@@ -46,8 +46,10 @@ def ours(pictures, jobs):
             while os.path.exists("%s/%s_%d.png" % (out, name, index)):
                 parts.append(np.asarray(Image.open("%s/%s_%d.png" % (out, name, index)).convert("RGB")))
                 index += 1
-            grid = np.concatenate(parts)
-            found[name] = grid
+            for i in range(index if shares is not None else 0):
+                with open("%s/%s_%d.txt" % (out, name, i), encoding="utf-8") as file:
+                    shares.append(float(file.read()))
+            found[name] = np.concatenate(parts)
         return found
 
 
@@ -127,7 +129,7 @@ def fixed(pictures, path):
 
 
 def crops(pictures, path, coordinates, side):
-    """RandomResizedCrop and RandomCrop: coordinates tell the place."""
+    """RandomResizedCrop: coordinates tell the place."""
     n, size = len(pictures), 24 if side < 64 else 224
     jobs = [("crop", "RandomResizedCrop", {"size": [size]})]
     mine = split(ours(path, jobs)["crop"], n)
@@ -138,20 +140,94 @@ def crops(pictures, path, coordinates, side):
     compare("geometry", "RandomResizedCrop %d of %d" % (size, side), mine, theirs)
 
 
-def augmented(pictures, path):
-    """RandAugment with one operation: the one of the 14, with a sign, that is nearest."""
-    n, bins, magnitude = len(pictures), 31, 9
-    mine = split(ours(path, [("a", "RandAugment", {"num_ops": 1, "magnitude": magnitude})])["a"], n)
-    side = pictures.shape[1]
-    share = magnitude / (bins - 1)
-    shift = 150.0 / 331 * side * share
-    operations = [("Identity", 0.0), ("AutoContrast", 0.0), ("Equalize", 0.0),
-                  ("Posterize", float(8 - int(round(magnitude / ((bins - 1) / 4))))),
-                  ("Solarize", 255.0 * (1 - share))]
-    for name, size in (("ShearX", 0.3 * share), ("ShearY", 0.3 * share), ("TranslateX", shift), ("TranslateY", shift),
-                       ("Rotate", 30.0 * share), ("Brightness", 0.9 * share), ("Color", 0.9 * share),
-                       ("Contrast", 0.9 * share), ("Sharpness", 0.9 * share)):
-        operations += [(name, size), (name, -size)]
+def padded_crops(pictures, path, folder):
+    """RandomCrop with padding: coordinates tell the place, blue what is the picture."""
+    n, side, size, padding = len(pictures), pictures.shape[1], 32, 4
+    coordinate_file(folder + "/x.npy", n, side, blue=1)
+    jobs = [("crop", "RandomCrop", {"size": size, "padding": padding})]
+    mine, found = split(ours(path, jobs)["crop"], n), split(ours(folder + "/x.npy", jobs)["crop"], n)
+    theirs, places = [], set()
+    for t, c in zip(tensors(pictures), found):
+        rows, columns = np.nonzero(c[:, :, 2])
+        left, top = (int(round(np.mean(c[rows, columns, k] / 255.0 * side - at)))
+                     for k, at in ((0, columns), (1, rows)))
+        places.add((top, left))
+        theirs.append(F.crop(F.pad(t, [padding]), top + padding, left + padding, size, size))
+    compare("geometry", "RandomCrop %d with padding %d, %d places" % (size, padding, len(places)), mine, theirs)
+
+
+def erased(pictures, path, folder):
+    """RandomErasing: what is white in a black picture is what a picture loses."""
+    n, side = len(pictures), pictures.shape[1]
+    np.save(folder + "/x.npy", np.zeros((n, side, side, 3), np.float32))
+    mine = split(ours(path, [("e", "RandomErasing", {"prob": 0.75, "value": [17, 99, 203]})])["e"], n)
+    found = split(ours(folder + "/x.npy", [("e", "RandomErasing", {"prob": 0.75, "value": 1})])["e"], n)
+    theirs, count = [], 0
+    for t, c in zip(tensors(pictures), found):
+        rows, columns = np.nonzero(c[:, :, 0])
+        if len(rows) > 0:
+            count += 1
+            t = F.erase(t, rows.min(), columns.min(), int(np.ptp(rows)) + 1, int(np.ptp(columns)) + 1,
+                        torch.tensor([17, 99, 203], dtype=torch.uint8).view(3, 1, 1))
+        theirs.append(t)
+    compare("geometry", "RandomErasing, %d of %d pictures" % (count, n), mine, theirs)
+
+
+def mixed(pictures, folder):
+    """MixUpBatch and CutMixBatch: the labels tell the shares; batches of black and white pictures tell the box."""
+    n, side, rows = len(pictures), pictures.shape[1], 100
+    np.save(folder + "/x.npy", np.ascontiguousarray(pictures, np.float32) / 255)
+    batches = torch.stack(tensors(pictures)).double().view(n // rows, rows, 3, side, side)
+    shares = []
+    mine = split(ours(folder + "/x.npy", [("m", "MixUpBatch", {"alpha": 0.8})], shares)["m"], n)
+    theirs = [b.roll(1, 0).mul(1 - k).add(b.mul(k)) for b, k in zip(batches, shares)]
+    compare("colour", "MixUpBatch, %d shares" % len(set(shares)), mine, torch.cat(theirs).round().byte())
+    shares = []
+    mine = split(ours(folder + "/x.npy", [("c", "CutMixBatch", {})], shares)["c"], n)
+    stripes = np.zeros((n, side, side, 3), np.float32)
+    stripes[::2] = 1
+    np.save(folder + "/x.npy", stripes)
+    found = split(ours(folder + "/x.npy", [("c", "CutMixBatch", {})])["c"], n)
+    theirs = []
+    for i, (b, k) in enumerate(zip(batches, shares)):
+        box_rows, box_columns = np.nonzero(found[i * rows, :, :, 0] == 0)
+        made = b.clone()
+        if len(box_rows) > 0:
+            y, x = slice(box_rows.min(), box_rows.max() + 1), slice(box_columns.min(), box_columns.max() + 1)
+            made[:, :, y, x] = b.roll(1, 0)[:, :, y, x]
+        if abs(1 - len(box_rows) / side ** 2 - k) > 1e-6:
+            sys.exit("CutMixBatch: a box of %d pixels, the labels keep %g" % (len(box_rows), k))
+        theirs.append(made)
+    compare("geometry", "CutMixBatch, %d boxes" % len(set(shares)), mine, torch.cat(theirs).byte())
+
+
+def strengths(name, share, side, wide):
+    """What an operation of share of its range is called with; wide: TrivialAugmentWide's ranges, else RandAugment's."""
+    if name in ("Identity", "AutoContrast", "Equalize"):
+        return [0.0]
+    if name == "Posterize":
+        return [float(8 - int(round((6 if wide else 4) * share)))]
+    if name == "Solarize":
+        return [255.0 * (1 - share)]
+    if name.startswith("Shear"):
+        most = 0.99 if wide else 0.3
+    elif name.startswith("Translate"):
+        most = 32.0 if wide else 150.0 / 331 * side
+    elif name == "Rotate":
+        most = 135.0 if wide else 30.0
+    else:
+        most = 0.99 if wide else 0.9
+    return [most * share, -most * share]
+
+
+def augmented(what, pictures, path, arguments, shares):
+    """One operation of the 14: the one that is nearest, of those that may have been drawn."""
+    n, side, wide = len(pictures), pictures.shape[1], what == "TrivialAugmentWide"
+    mine = split(ours(path, [("a", what, arguments)])["a"], n)
+    operations = {(name, size) for share in shares for name in (
+        "Identity", "AutoContrast", "Equalize", "Posterize", "Solarize", "ShearX", "ShearY", "TranslateX", "TranslateY",
+        "Rotate", "Brightness", "Color", "Contrast", "Sharpness") for size in strengths(name, share, side, wide)}
+    operations = sorted(operations)
     theirs, names = [], set()
     for picture, t in zip(mine, tensors(pictures)):
         target = torch.from_numpy(picture.copy()).permute(2, 0, 1).int()
@@ -163,13 +239,13 @@ def augmented(pictures, path):
                 best = (far, name, made)
         names.add(best[1])
         theirs.append(best[2])
-    compare("colour", "RandAugment, one of %d operations" % len(names), mine, theirs)
+    compare("colour", "%s, one of %d operations" % (what, len(names)), mine, theirs)
 
 
-def coordinate_file(path, n, side):
+def coordinate_file(path, n, side, blue=0):
     """Pictures whose red is x and green is y, as shares of the side, float32."""
     y, x = np.mgrid[0:side, 0:side].astype(np.float32) / side
-    np.save(path, np.repeat(np.stack([x, y, 0 * x], -1)[None], n, 0))
+    np.save(path, np.repeat(np.stack([x, y, 0 * x + blue], -1)[None], n, 0))
 
 
 def main():
@@ -179,7 +255,14 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         np.save(folder + "/x.npy", np.ascontiguousarray(pictures))
         fixed(pictures, folder + "/x.npy")
-        augmented(pictures, folder + "/x.npy")
+        augmented("RandAugment", pictures, folder + "/x.npy", {"num_ops": 1, "magnitude": 9}, [9 / 30])
+        os.makedirs(folder + "/few")
+        np.save(folder + "/few/x.npy", np.ascontiguousarray(pictures[:200]))
+        augmented("TrivialAugmentWide", pictures[:200], folder + "/few/x.npy", {}, [k / 30 for k in range(31)])
+        os.makedirs(folder + "/drawn")
+        padded_crops(pictures, folder + "/x.npy", folder + "/drawn")
+        erased(pictures, folder + "/x.npy", folder + "/drawn")
+        mixed(pictures, folder + "/drawn")
         os.makedirs(folder + "/jpegs/a")
         for i in range(200):
             Image.fromarray(pictures[i]).resize((256, 256), Image.BICUBIC).save("%s/jpegs/a/%03d.jpg" % (folder, i),

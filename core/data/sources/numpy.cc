@@ -1,17 +1,22 @@
 // NumPy's files: .npy (an array) and .npz (a zip archive of them, stored or deflated). Rows of arrays that are stored
 // are read from the file when they are asked for, so that an array may be larger than memory; deflated ones are
-// inflated when the source is opened. Formats: numpy/lib/format.py; PKWARE's APPNOTE.TXT, with zip64.
+// inflated when the source is opened. An archive's CRC-32 is checked when the source is opened; that of a large stored
+// array, which would be read twice for it, when its last row has been read. Formats: numpy/lib/format.py; PKWARE's
+// APPNOTE.TXT, with zip64.
 #include <zlib.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "absl/types/optional.h"
 #include "core/base/input_file.h"
 #include "core/base/text.h"
 #include "core/data/file.h"
@@ -20,15 +25,80 @@
 namespace mslua::data {
 namespace {
 
-constexpr int64_t kMaxHeader = 1 << 20;      // bytes of an array's header
-constexpr int64_t kMaxDirectory = 64 << 20;  // bytes of an archive's directory
-constexpr int64_t kMaxInflation = 1032;      // times that deflate makes a text shorter, at most
-constexpr size_t kAlignment = 16;            // of a row in the buffer
+constexpr int64_t kMaxHeader = 1 << 20;       // bytes of an array's header
+constexpr int64_t kMaxDirectory = 64 << 20;   // bytes of an archive's directory
+constexpr int64_t kMaxInflation = 1032;       // times that deflate makes a text shorter, at most
+constexpr int64_t kCheckedAtOnce = 64 << 20;  // bytes of a stored array that is read twice
+constexpr size_t kAlignment = 16;             // of a row in the buffer
 
 uint64_t Little(const char* p, int bytes) {
   uint64_t value = 0;
   for (int k = bytes - 1; k >= 0; --k) value = value << 8 | static_cast<uint8_t>(p[k]);
   return value;
+}
+
+// ---- Checksums -----------------------------------------------------------------------------------------------------
+
+uint32_t Crc32(const void* bytes, size_t n, uint32_t before = 0) {
+  return static_cast<uint32_t>(crc32_z(before, static_cast<const Bytef*>(bytes), n));
+}
+
+Status Damaged(uint32_t found, uint32_t expected) {
+  return absl::DataLossError(
+      absl::StrFormat("it is damaged: its CRC-32 is %08x, the archive says %08x", found, expected));
+}
+
+// The CRC-32 of a member whose rows are read in any order: each row counts when it is read for the first time, and the
+// sum is known when all have been read.
+class RowChecksums {
+ public:
+  // The member has the bytes `before` and then `rows` rows of `row_bytes`; the archive says `expected`.
+  RowChecksums(uint32_t expected, absl::string_view before, int64_t rows, int64_t row_bytes);
+
+  // Row i was read. DataLoss if it was the last one that had not been read and the sum is not the expected one, and
+  // from then on. To be called on any thread.
+  Status Add(int64_t i, const void* row);
+
+ private:
+  static constexpr int64_t kGroup = 1024;  // rows
+
+  Status Verdict() const;
+  // What a checksum counts in the sum where `rows` rows follow.
+  uint32_t Shifted(uint32_t crc, int64_t rows) const;
+
+  const uint32_t expected_;
+  const int64_t rows_, row_bytes_;
+  // Operators of zlib that shift a checksum by k rows, and by k groups.
+  std::vector<uint32_t> rows_shift_, groups_shift_;
+  std::vector<std::atomic<uint64_t>> seen_;  // a bit for each row
+  std::atomic<uint32_t> sum_;
+  std::atomic<int64_t> left_;  // rows that have not been read
+};
+
+// The CRC-32 of bytes A and then B is that of A, shifted by the length of B, xor that of B. So each row has a share of
+// its own in that of the member.
+RowChecksums::RowChecksums(uint32_t expected, absl::string_view before, int64_t rows, int64_t row_bytes)
+    : expected_(expected), rows_(rows), row_bytes_(row_bytes), seen_(static_cast<size_t>(rows / 64 + 1)), left_(rows) {
+  const auto shift = [&](int64_t n) { return static_cast<uint32_t>(crc32_combine_gen(n * row_bytes)); };
+  for (int64_t k = 0; k <= std::min(rows, kGroup - 1); ++k) rows_shift_.push_back(shift(k));
+  for (int64_t k = 0; k <= rows / kGroup; ++k) groups_shift_.push_back(shift(k * kGroup));
+  sum_ = Shifted(Crc32(before.data(), before.size()), rows);
+}
+
+uint32_t RowChecksums::Shifted(uint32_t crc, int64_t rows) const {
+  const uLong in_group = crc32_combine_op(crc, 0, rows_shift_[static_cast<size_t>(rows % kGroup)]);
+  return static_cast<uint32_t>(crc32_combine_op(in_group, 0, groups_shift_[static_cast<size_t>(rows / kGroup)]));
+}
+
+Status RowChecksums::Verdict() const { return sum_ == expected_ ? absl::OkStatus() : Damaged(sum_, expected_); }
+
+Status RowChecksums::Add(int64_t i, const void* row) {
+  if (left_ == 0) return Verdict();
+  const uint64_t bit = uint64_t{1} << (i % 64);
+  std::atomic<uint64_t>& word = seen_[static_cast<size_t>(i / 64)];
+  if ((word & bit) != 0 || (word.fetch_or(bit) & bit) != 0) return absl::OkStatus();
+  sum_ ^= Shifted(Crc32(row, static_cast<size_t>(row_bytes_)), rows_ - 1 - i);
+  return --left_ == 0 ? Verdict() : absl::OkStatus();
 }
 
 // ---- Arrays --------------------------------------------------------------------------------------------------------
@@ -38,6 +108,7 @@ struct Bytes {
   std::shared_ptr<InputFile> file;  // null: memory
   std::shared_ptr<const std::vector<char>> memory;
   int64_t begin = 0, size = 0;
+  absl::optional<uint32_t> crc = absl::nullopt;  // to be checked while rows are read
 
   Status Read(int64_t at, int64_t n, void* out) const {
     if (at < 0 || n < 0 || at > size || n > size - at) return absl::DataLossError("the array is truncated");
@@ -52,8 +123,9 @@ struct Array {
   std::string where;  // "x.npz, member 'y.npy'"
   Bytes bytes;
   TensorType type = {};
-  int64_t data = 0;  // where the elements begin
-  int64_t row = 0;   // bytes of a row
+  int64_t data = 0;                                   // where the elements begin
+  int64_t row = 0;                                    // bytes of a row
+  std::shared_ptr<RowChecksums> checksums = nullptr;  // null: there is nothing to check while rows are read
 };
 
 // The text behind `'key':` of a header's dictionary; empty: there is none.
@@ -246,12 +318,22 @@ StatusOr<std::shared_ptr<const std::vector<char>>> Inflate(const Bytes& packed, 
     if (made > out->size()) code = Z_DATA_ERROR;  // into `spare`
   }
   inflateEnd(&stream);
-  uLong crc = crc32(0, nullptr, 0);
-  for (size_t at = 0; at < made && made == out->size(); at += kMost)
-    crc = crc32(crc, reinterpret_cast<const Bytef*>(out->data()) + at, static_cast<uInt>(std::min(kMost, made - at)));
-  if (code != Z_STREAM_END || made != out->size() || crc != member.crc)
+  if (code != Z_STREAM_END || made != out->size() || Crc32(out->data(), made) != member.crc)
     return absl::DataLossError("its deflated data is damaged");
   return std::shared_ptr<const std::vector<char>>(std::move(out));
+}
+
+// Of a member that is stored.
+Status CheckAtOnce(const Bytes& bytes, uint32_t expected) {
+  constexpr int64_t kPiece = 1 << 20;
+  std::vector<char> piece(static_cast<size_t>(std::min(kPiece, bytes.size)));
+  uint32_t crc = 0;
+  for (int64_t at = 0; at < bytes.size; at += kPiece) {
+    const int64_t n = std::min(kPiece, bytes.size - at);
+    RETURN_IF_ERROR(bytes.Read(at, n, piece.data()));
+    crc = Crc32(piece.data(), static_cast<size_t>(n), crc);
+  }
+  return crc == expected ? absl::OkStatus() : Damaged(crc, expected);
 }
 
 StatusOr<Bytes> OpenMember(const std::shared_ptr<InputFile>& file, const Member& member) {
@@ -264,7 +346,13 @@ StatusOr<Bytes> OpenMember(const std::shared_ptr<InputFile>& file, const Member&
   if (member.packed < 0 || bytes.begin > file->size() || member.packed > file->size() - bytes.begin)
     return absl::DataLossError("it is truncated");
   if ((member.flags & 1) != 0) return absl::DataLossError("it is encrypted");
-  if (member.method == 0) return bytes;
+  if (member.method == 0) {
+    if (bytes.size <= kCheckedAtOnce)
+      RETURN_IF_ERROR(CheckAtOnce(bytes, member.crc));
+    else
+      bytes.crc = member.crc;
+    return bytes;
+  }
   if (member.method != 8)
     return absl::DataLossError(
         absl::StrCat("its compression is method ", member.method, ", expected stored or deflated"));
@@ -299,7 +387,8 @@ class NumpyReader : public Reader {
     for (size_t k = 0; k < arrays_.size(); ++k) {
       const Array& array = arrays_[k];
       uint8_t* place = buffers->bytes.data() + at;
-      const Status status = array.bytes.Read(array.data + i * array.row, array.row, place);
+      Status status = array.bytes.Read(array.data + i * array.row, array.row, place);
+      if (status.ok() && array.checksums != nullptr) status = array.checksums->Add(i, place);
       if (!status.ok()) return Annotate(status, array.where);
       if (array.type.dtype == DType::kBool && std::any_of(place, place + array.row, [](uint8_t b) { return b > 1; }))
         return absl::DataLossError(absl::StrCat(array.where, ", row ", i, ": a bool is neither 0 nor 1"));
@@ -381,10 +470,19 @@ class NumpyReader : public Reader {
       }
       const TensorType row{array.type.dtype, Shape(array.type.shape.begin() + 1, array.type.shape.end())};
       array.row = row.bytes();
+      if (array.bytes.crc) RETURN_IF_ERROR(CheckRows(&array));
       bytes_ += Padded(array.row);
       columns_.push_back({array.name, row});
     }
     if (size_ == 0) return absl::DataLossError(absl::StrCat(arrays_[0].where, ": it has no row"));
+    return absl::OkStatus();
+  }
+
+  // Checks the array while its rows are read.
+  Status CheckRows(Array* array) const {
+    std::string before(static_cast<size_t>(array->data), '\0');
+    RETURN_IF_ERROR(array->bytes.Read(0, array->data, &before[0]));
+    array->checksums = std::make_shared<RowChecksums>(*array->bytes.crc, before, size_, array->row);
     return absl::OkStatus();
   }
 

@@ -1,5 +1,7 @@
 #include <zlib.h>
 
+#include <thread>
+
 #include "core/data/testing/source_testing.h"
 #include "gmock/gmock.h"
 
@@ -129,6 +131,51 @@ TEST(NumpyTest, Errors) {
   std::string damaged = archive;
   damaged[30 + 5 + 20] ^= 0x55;
   EXPECT_THAT(message(damaged), HasSubstr("a.npy, member 'x.npy': its deflated data is damaged"));
+}
+
+TEST(NumpyTest, ChecksStoredArrays) {
+  const std::string path = Folder("npz_crc") + "/a.npz", archive = Npz({{"x.npy", X()}, {"y.npy", Y()}}, false);
+  Put(path, archive);
+  EXPECT_TRUE(Open("numpy", {{"dataset_files", path}}).ok());
+  std::string damaged = archive;
+  damaged[damaged.find(Y()) + Y().size() - 2] ^= 1;
+  Put(path, damaged);
+  const Opened reader = Open("numpy", {{"dataset_files", path}});
+  EXPECT_THAT(Message(reader.status()), HasSubstr("a.npz, member 'y.npy': it is damaged: its CRC-32 is "));
+  EXPECT_TRUE(Open("numpy", {{"dataset_files", path}, {"column_names", Names{"x"}}}).ok()) << "what is not read";
+}
+
+// One that is larger than what is read twice: the sum is known when all rows have been read, on any thread, in any
+// order, some of them twice.
+TEST(NumpyTest, ChecksLargeStoredArraysWhileTheyAreRead) {
+  constexpr int64_t kRowBytes = 32 << 10, kRows = 2100;
+  const std::string path = Folder("npz_large") + "/a.npz";
+  const std::string array = Npy("|u1", "(2100, 32768)", std::string(kRowBytes * kRows, 'a'));
+  std::string archive = Npz({{"x.npy", array}}, false);
+  for (const size_t damaged : {size_t{0}, archive.find("aPK")}) {
+    std::string bytes = archive;
+    if (damaged > 0) bytes[damaged] = 'b';
+    Put(path, bytes);
+    const Opened opened = Open("numpy", {{"dataset_files", path}});
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    const Reader& reader = **opened;
+    const auto read = [&](int64_t i) {
+      ReadBuffers buffers;
+      std::vector<RawColumn> row(1);
+      return reader.Read(i, &buffers, absl::MakeSpan(row));
+    };
+    std::vector<std::thread> threads;
+    for (const int64_t first : {0, 1000}) {
+      threads.emplace_back([&, first] {
+        for (int64_t k = first; k < first + 1099; ++k) EXPECT_TRUE(read(k * 601 % kRows).ok());
+      });
+    }
+    for (std::thread& t : threads) t.join();
+    const Status last = read(2099 * 601 % kRows);
+    EXPECT_EQ(last.ok(), damaged == 0) << last;
+    EXPECT_THAT(Message(last), HasSubstr(damaged > 0 ? "a.npz, member 'x.npy': it is damaged: its CRC-32 is " : ""));
+    EXPECT_EQ(read(0).ok(), damaged == 0) << "once it is known";
+  }
 }
 
 TEST(NumpyTest, ShufflesShardsAndResumes) {
