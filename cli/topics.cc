@@ -45,6 +45,9 @@ std::vector<TopicRow> EnvironmentRows() {
       {"RANK", "rank, as torchrun sets it, with WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT"},
       {"OMPI_COMM_WORLD_RANK", "rank, as mpirun sets it, with OMPI_COMM_WORLD_SIZE and the LOCAL variables"},
       {"SLURM_PROCID", "rank, as srun sets it, with SLURM_NTASKS, SLURM_LOCALID, SLURM_NNODES and SLURM_JOB_ID"},
+      {"MSLUA_FAULT",
+       "abort@rank=R,step=S: that rank crashes after each step S that it makes; scribble@rank=R,step=S: once, after it "
+       "has written random bytes over the memory of recovery"},
       {"MSLUA_VERIFY_PASSES", "1: the graph is verified after every pass of the compiler, as in the tests"},
       {"XDG_RUNTIME_DIR", "folder of the sockets of running jobs (default: a folder of the user in TMPDIR or /tmp)"},
       {"XDG_CACHE_HOME", "folder of plans and measurements that are kept (default ~/.cache)"},

@@ -25,6 +25,7 @@
 #include "core/train/step_numbers.h"
 #include "core/train/summaries.h"
 #include "train/attaching.h"
+#include "train/fault_hook.h"
 #include "train/json_string.h"
 #include "train/notice.h"
 #include "train/profile_hook.h"
@@ -105,6 +106,7 @@ StatusOr<double> Training::TrainToEnd() {
     RETURN_IF_ERROR(BroadcastParameters(*rank_.state, *spec_.graph, resuming_.checkpoint() != nullptr));
   RETURN_IF_ERROR(resuming_.PlaceTrainer(trainer_.get()));
   RETURN_IF_ERROR(KeepTurns());
+  RETURN_IF_ERROR(WithExitCode(AddFault(), kExitUsage));
   resuming_.RecordRecovery(trainer_->state().step);
   if (first()) PrintPlan();
   if (resuming_.checkpoint() != nullptr && first()) NoteNothingLeft();
@@ -470,6 +472,25 @@ Status Training::KeepTurns() {
   keeping.notice = PrintNote;
   const std::string lineage = checkpoint_hook_ == nullptr ? "" : checkpoint_hook_->lineage().run;
   return resuming_.KeepTurns(PlanText(decisions_), lineage, keeping);
+}
+
+// MSLUA_FAULT
+Status Training::AddFault() {
+  const char* const asked = std::getenv("MSLUA_FAULT");
+  if (asked == nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const Fault fault, ParseFault(asked));
+  const int ranks = rank_.job == nullptr ? 1 : rank_.job->size();
+  const bool started_again = rank_.job != nullptr && rank_.job->epoch() > 1;  // maybe on fewer ranks
+  if (fault.rank >= ranks && !started_again)
+    return absl::InvalidArgumentError(absl::StrCat("MSLUA_FAULT: there is no rank ", fault.rank, " of ", ranks));
+  Store& store = rank_.state->store;
+  const bool scribbles = fault.kind == Fault::Kind::kScribble;
+  if (scribbles && store.image() == nullptr) {
+    return absl::InvalidArgumentError(
+        "MSLUA_FAULT: scribble is for a job that resumes from memory: --recover, mslua again, MS_ENABLE_RECOVERY=1");
+  }
+  if (fault.rank == rank_.state->rank && !(scribbles && started_again)) Add(std::make_unique<FaultHook>(fault, &store));
+  return absl::OkStatus();
 }
 
 void Training::PrintPlan() const {

@@ -64,6 +64,7 @@ class Training {
   void RecordSamples(const std::vector<std::string>& labels) const;
 
   Status KeepTurns();
+  Status AddFault();
   void PrintPlan() const;
   void NoteNothingLeft() const;
   endpoint::TrainingView View();

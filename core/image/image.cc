@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <new>
 
 #include "absl/strings/str_cat.h"
@@ -15,9 +17,11 @@
 namespace mslua {
 namespace {
 
-constexpr uint64_t kMagic = 0x31'65'67'61'6d'69'73'6d;  // "msimage1"
+constexpr uint64_t kMagic = 0x32'65'67'61'6d'69'73'6d;  // "msimage2"
 constexpr int64_t kPage = 4096, kHugePage = 2 << 20;
 constexpr int64_t kAlignment = 64;
+// The header, the number of steps that were begun, and the two records.
+constexpr int64_t kBegun = kPage, kRecords = 2 * kPage, kRecordStride = Image::kRecordBytes + kPage;
 
 int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
@@ -35,9 +39,17 @@ struct RecordHead {
   int64_t turn;
 };
 
+int64_t OffsetOf(int record) { return kRecords + record * kRecordStride; }
+
+// A number of steps with 16 bits that follow from it: memory that was written over has others.
+uint64_t BegunWord(int64_t step) {
+  const auto n = static_cast<uint64_t>(step);
+  return n << 16 | (n * 0x9e3779b97f4a7c15) >> 48;
+}
+
 // Where the parts of an image lie.
 struct Layout {
-  int64_t records, sides[2], once, bytes;
+  int64_t sides[2], once, bytes;
   std::vector<int64_t> offsets;  // of each entry in its part
   uint64_t hash;
 };
@@ -54,10 +66,9 @@ Layout LayoutOf(absl::Span<const ImageEntry> entries) {
   }
   const std::string digest = Blake2bHex(text);
   layout.hash = std::stoull(digest.substr(0, 16), nullptr, 16);
-  layout.records = kPage;
   // Sides of several huge pages begin where one does.
   const int64_t unit = updated + once >= 2 * kHugePage ? kHugePage : kPage;
-  layout.sides[0] = RoundUp(kPage + 2 * (Image::kRecordBytes + kPage), unit);
+  layout.sides[0] = RoundUp(OffsetOf(2), unit);
   layout.sides[1] = layout.sides[0] + RoundUp(updated, unit);
   layout.once = layout.sides[1] + RoundUp(updated, unit);
   layout.bytes = layout.once + RoundUp(once, unit);
@@ -97,11 +108,65 @@ struct Image::Header {
   int64_t bytes;
   uint64_t layout;
   std::atomic<uint64_t> committed, prepared;
-  std::atomic<int64_t> begun;
 };
 
-Image::Header* Image::header() const { return reinterpret_cast<Header*>(memory_); }
-char* Image::RecordAt(int record) const { return memory_ + kPage + record * (kRecordBytes + kPage); }
+const Image::Header* Image::header() const { return reinterpret_cast<const Header*>(memory_); }
+std::atomic<uint64_t>* Image::begun_word() const { return reinterpret_cast<std::atomic<uint64_t>*>(memory_ + kBegun); }
+
+// By the kernel, which does not look at the mapping's protection: a write of this program elsewhere cannot be one here.
+Status Image::Write(int64_t offset, const void* data, size_t size) {
+  const char* from = static_cast<const char*>(data);
+  while (size > 0) {
+    const ssize_t n = pwrite(descriptor_, from, size, offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return absl::ResourceExhaustedError(absl::StrCat("an image cannot be written: ", strerror(errno)));
+    from += n;
+    offset += n;
+    size -= static_cast<size_t>(n);
+  }
+  return absl::OkStatus();
+}
+
+void Image::SetWord(const std::atomic<uint64_t>& word, uint64_t value) {
+  const Status written = Write(reinterpret_cast<const char*>(&word) - memory_, &value, sizeof value);
+  if (written.ok()) return;
+  // Its page is there. Without the word nothing may be done on either side.
+  std::fprintf(stderr, "mslua: %s\n", std::string(written.message()).c_str());
+  std::abort();
+}
+
+void Image::CloseHeader() {
+  mprotect(memory_, kPage, PROT_READ);
+  mprotect(memory_ + kRecords, static_cast<size_t>(OffsetOf(2) - kRecords), PROT_READ);
+}
+
+void Image::Protect(absl::Span<const ImageEntry> entries) {
+  const Layout layout = LayoutOf(entries);
+  parts_[0].begin = layout.sides[0];
+  parts_[0].end = parts_[1].begin = layout.sides[1];
+  parts_[1].end = parts_[kOnce].begin = layout.once;
+  parts_[kOnce].end = layout.bytes;
+  ProtectSides();
+}
+
+// What is committed, and nothing else.
+void Image::ProtectSides() {
+  const bool none = committed() == kNoTurn;
+  for (const int s : {0, 1}) Access(s, none || s != side());
+  Access(kOnce, none);
+}
+
+void Image::Access(int part, bool writable) {
+  Part& p = parts_[static_cast<size_t>(part)];
+  if (p.begin == p.end || p.writable == writable) return;
+  const int access = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+  if (mprotect(memory_ + p.begin, static_cast<size_t>(p.end - p.begin), access) == 0) {
+    p.writable = writable;
+  } else if (writable) {
+    std::fprintf(stderr, "mslua: an image cannot be opened for the next step: mprotect: %s\n", strerror(errno));
+    std::abort();
+  }
+}
 
 StatusOr<std::unique_ptr<Image>> Image::Make(absl::Span<const ImageEntry> entries) {
   const Layout layout = LayoutOf(entries);
@@ -127,6 +192,7 @@ StatusOr<std::unique_ptr<Image>> Image::Make(absl::Span<const ImageEntry> entrie
   header->bytes = layout.bytes;
   header->layout = layout.hash;
   header->magic = kMagic;
+  image->CloseHeader();
   return image;
 }
 
@@ -146,6 +212,7 @@ StatusOr<std::unique_ptr<Image>> Image::Open(int from) {
   const Header& header = *image->header();
   if (header.magic != kMagic || header.bytes != info.st_size)
     return absl::DataLossError("not the image of a training: its header is damaged");
+  image->CloseHeader();
   return image;
 }
 
@@ -179,35 +246,40 @@ Status Image::Prepare(int64_t turn, int side, absl::string_view record) {
   const uint64_t committed = header()->committed.load();
   const int free = 1 - RecordOfWord(committed);
   // Not prepared, while its record is half there.
-  header()->prepared.store(committed);
-  char* const at = RecordAt(free);
+  SetWord(header()->prepared, committed);
   const RecordHead head = {static_cast<uint32_t>(record.size()), Crc32c(record.data(), record.size()), turn};
-  memcpy(at, &head, sizeof head);
-  memcpy(at + sizeof head, record.data(), record.size());
-  header()->prepared.store(WordOf(turn, free, side));
+  RETURN_IF_ERROR(Write(OffsetOf(free), &head, sizeof head));
+  RETURN_IF_ERROR(Write(OffsetOf(free) + static_cast<int64_t>(sizeof head), record.data(), record.size()));
+  Access(side, false);
+  SetWord(header()->prepared, WordOf(turn, free, side));
   return absl::OkStatus();
 }
 
-void Image::Commit() { header()->committed.store(header()->prepared.load()); }
+void Image::Commit() {
+  SetWord(header()->committed, header()->prepared.load());
+  ProtectSides();
+}
 
 Status Image::GoTo(int64_t turn) {
   RETURN_IF_ERROR(RecordOf(turn).status());
   const uint64_t prepared = header()->prepared.load();
-  if (turn == TurnOf(prepared)) header()->committed.store(prepared);
-  header()->prepared.store(header()->committed.load());
+  if (turn == TurnOf(prepared)) SetWord(header()->committed, prepared);
+  SetWord(header()->prepared, header()->committed.load());
+  ProtectSides();
   return absl::OkStatus();
 }
 
 void Image::Forget() {
-  header()->prepared.store(0);
-  header()->committed.store(0);
+  SetWord(header()->prepared, 0);
+  SetWord(header()->committed, 0);
+  ProtectSides();
 }
 
 StatusOr<std::string> Image::RecordOf(int64_t turn) const {
   for (const std::atomic<uint64_t>* word : {&header()->committed, &header()->prepared}) {
     const uint64_t w = word->load();
     if (w == 0 || TurnOf(w) != turn) continue;
-    const char* const at = RecordAt(RecordOfWord(w));
+    const char* const at = memory_ + OffsetOf(RecordOfWord(w));
     RecordHead head;
     memcpy(&head, at, sizeof head);
     if (head.turn != turn || head.bytes > kRecordBytes - sizeof head ||
@@ -218,7 +290,11 @@ StatusOr<std::string> Image::RecordOf(int64_t turn) const {
   return absl::NotFoundError(absl::StrCat("the image holds turn ", committed(), " and not ", turn));
 }
 
-void Image::Begin(int64_t step) { header()->begun.store(step, std::memory_order_relaxed); }
-int64_t Image::begun() const { return header()->begun.load(std::memory_order_relaxed); }
+void Image::Begin(int64_t step) { begun_word()->store(BegunWord(step), std::memory_order_relaxed); }
+int64_t Image::begun() const {
+  const uint64_t word = begun_word()->load(std::memory_order_relaxed);
+  const auto step = static_cast<int64_t>(word >> 16);
+  return word == BegunWord(step) ? step : 0;
+}
 
 }  // namespace mslua

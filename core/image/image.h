@@ -2,10 +2,12 @@
 // does not update once, and two records of where the training stood.
 //
 // A turn of the training reads the side that was committed last and writes the other one. Then it prepares (the free
-// record is written) and, when all ranks have prepared, commits (one store). A process that ends at any moment
-// leaves the committed side whole; where one rank has committed a turn, every rank has at least prepared it.
+// record is written) and, when all ranks have prepared, commits (one word). A process that ends at any moment
+// leaves the committed side whole; where one rank has committed a turn, every rank has at least prepared it. So does a
+// process that writes where it should not: what a turn is resumed from is read-only memory there (Protect).
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -45,6 +47,13 @@ class Image {
   // Where each of `entries`, which it holds, lies on that side; of what is not updated both are the same.
   std::vector<char*> Addresses(absl::Span<const ImageEntry> entries, int side) const;
 
+  // From now on this process cannot write the side of a turn that is committed or prepared, nor, while one is
+  // committed, what is not updated: a write there ends it by SIGSEGV. The header and the records are so from the
+  // beginning, and written by the calls below alone. It was made for `entries`.
+  void Protect(absl::Span<const ImageEntry> entries);
+  // All of it, as it is mapped here.
+  absl::Span<char> memory() const { return {memory_, static_cast<size_t>(bytes_)}; }
+
   // The turn that was committed, or prepared, last; kNoTurn: none.
   int64_t committed() const;
   int64_t prepared() const;
@@ -61,19 +70,33 @@ class Image {
   void Forget();
   // The record of a turn that is committed or prepared. NotFound, DataLoss.
   StatusOr<std::string> RecordOf(int64_t turn) const;
-  // Steps that were begun, for people: how many are computed again.
+  // Steps that were begun, for people: how many are computed again. 0 where the number was written over.
   void Begin(int64_t step);
   int64_t begun() const;
 
  private:
   struct Header;
+  // What is protected as a whole: each side, and what is not updated.
+  struct Part {
+    int64_t begin = 0, end = 0;
+    bool writable = true;
+  };
+  static constexpr int kOnce = 2;
+
   Image(int descriptor, char* memory, int64_t bytes) : descriptor_(descriptor), memory_(memory), bytes_(bytes) {}
-  Header* header() const;
-  char* RecordAt(int record) const;
+  const Header* header() const;
+  std::atomic<uint64_t>* begun_word() const;
+  // Where the mapping is read-only.
+  Status Write(int64_t offset, const void* data, size_t size);
+  void SetWord(const std::atomic<uint64_t>& word, uint64_t value);
+  void CloseHeader();
+  void ProtectSides();
+  void Access(int part, bool writable);
 
   const int descriptor_;
   char* const memory_;
   const int64_t bytes_;
+  std::array<Part, 3> parts_;  // empty until they are protected
 };
 
 }  // namespace mslua

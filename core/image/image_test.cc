@@ -106,11 +106,13 @@ TEST(Image, WhatIsDamagedIsAnError) {
   const auto image = MakeImage(entries);
   ASSERT_TRUE(image->Prepare(1, 0, "the record").ok());
   image->Commit();
+  image->Begin(9);
+  constexpr size_t kRecord = 8192, kEnd = kRecord + 4096;
   char* const bytes =
-      static_cast<char*>(mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, image->descriptor(), 0));
-  const std::string good(bytes, 8192);
+      static_cast<char*>(mmap(nullptr, kEnd, PROT_READ | PROT_WRITE, MAP_SHARED, image->descriptor(), 0));
+  const std::string good(bytes, kEnd);
   // Every byte of the header and the record, damaged in turn: an error, or the turn is not there, or it is as it was.
-  for (size_t at = 0; at < 4096 + 64; ++at) {
+  for (size_t at = 0; at < kRecord + 64; ++at) {
     bytes[at] = static_cast<char>(bytes[at] ^ 0x41);
     const auto opened = Image::Open(image->descriptor());
     if (opened.ok()) {
@@ -118,10 +120,11 @@ TEST(Image, WhatIsDamagedIsAnError) {
       if (record.ok()) {
         EXPECT_EQ(*record, "the record") << at;
       }
+      EXPECT_TRUE((*opened)->begun() == 0 || (*opened)->begun() == 9) << at;
     }
     std::memcpy(bytes, good.data(), good.size());
   }
-  munmap(bytes, 8192);
+  munmap(bytes, kEnd);
   EXPECT_TRUE(absl::IsResourceExhausted(image->Prepare(2, 1, std::string(Image::kRecordBytes, 'x'))));
   EXPECT_EQ(*image->RecordOf(1), "the record");
   const int file = memfd_create("short", MFD_CLOEXEC);
@@ -142,6 +145,61 @@ TEST(Image, NothingIsCommittedAfterForget) {
   ASSERT_TRUE(image->Prepare(2, 0, "two").ok());
   image->Commit();
   EXPECT_EQ(image->committed(), 2);
+}
+
+// Whether this process may write there; the byte stays.
+bool Writable(const char* at) {
+  int pipes[2];
+  EXPECT_EQ(pipe(pipes), 0);
+  EXPECT_EQ(write(pipes[1], at, 1), 1);
+  const bool can = read(pipes[0], const_cast<char*>(at), 1) == 1;
+  close(pipes[0]);
+  close(pipes[1]);
+  return can;
+}
+
+TEST(Image, WhatATurnIsResumedFromCannotBeWritten) {
+  for (const int64_t n : {5, 400000}) {
+    const auto entries = Entries(n);
+    auto image = MakeImage(entries);
+    const auto a = image->Addresses(entries, 0), b = image->Addresses(entries, 1);
+    constexpr size_t kW = 0, kFrozen = 1, kMoment = 2;
+    // The side, what is not updated, the other side.
+    const auto writable = [&] {
+      std::string text;
+      for (const char* at : {a[kW], a[kMoment], a[kFrozen], b[kW], b[kMoment] + entries[kMoment].type.bytes() - 1})
+        text += Writable(at) ? 'w' : '-';
+      return text;
+    };
+    image->Protect(entries);
+    EXPECT_EQ(writable(), "wwwww");
+    ASSERT_TRUE(image->Prepare(1, 0, "one").ok());
+    EXPECT_EQ(writable(), "--www");
+    image->Commit();
+    EXPECT_EQ(writable(), "---ww");
+    ASSERT_TRUE(image->Prepare(2, 1, "two").ok());
+    EXPECT_EQ(writable(), "-----");
+    image->Commit();
+    EXPECT_EQ(writable(), "ww---");
+    // Nothing was updated.
+    ASSERT_TRUE(image->Prepare(3, 1, "three").ok());
+    image->Commit();
+    EXPECT_EQ(writable(), "ww---");
+    for (const int64_t at : {0, 8192, 8192 + 4096}) EXPECT_FALSE(Writable(image->memory().data() + at)) << at;
+
+    const auto again = Image::Open(image->descriptor());
+    ASSERT_TRUE(again.ok());
+    EXPECT_FALSE(Writable((*again)->memory().data()));
+    ASSERT_TRUE((*again)->GoTo(3).ok());
+    (*again)->Protect(entries);
+    EXPECT_TRUE(Writable((*again)->Addresses(entries, 0)[kW]));
+    EXPECT_FALSE(Writable((*again)->Addresses(entries, 1)[kW]));
+    EXPECT_FALSE(Writable((*again)->Addresses(entries, 1)[kFrozen]));
+
+    image->Forget();
+    EXPECT_EQ(writable(), "wwwww");
+    EXPECT_FALSE(Writable(image->memory().data()));
+  }
 }
 
 // Ranks of a job, each at some point of its turn; all are killed, and resume from the newest turn that one has

@@ -151,6 +151,8 @@ void Store::Settle(std::shared_ptr<Image> image, const absl::flat_hash_set<std::
     if (entries[i].updated) e.sides_ = {sides[0][i], sides[1][i]};
   }
   image_ = std::move(image);
+  // Guarded memory is opened and closed as a whole.
+  if (!GuardsMemory()) image_->Protect(entries);
   side_ = side;
   committed_ = adopt ? side : kNone;
   ++generation_;

@@ -14,6 +14,7 @@ holds() {
 holds native rank --trials 2
 holds native all --trials 1
 holds native launcher --trials 1
+holds native scribble --trials 2
 holds cluster rank --trials 1
 holds cluster scheduler --trials 1
 command -v mpirun > /dev/null && holds mpirun rank --trials 1
@@ -27,7 +28,7 @@ exec "$mslua" "\$@"
 SH
 chmod +x fails.sh
 holds_not="a trial that does not hold"
-run "$chaos" "$here/fails.sh" --ranks 1 --trials 1 --set epochs=1 --set samples=64
+run "$chaos" ./fails.sh --ranks 1 --trials 1 --set epochs=1 --set samples=64
 expect "$holds_not" 1 "trial 0 of seed 1: exit codes {'job': 3}"
 expect "$holds_not" 1 "  | no second time"
 
@@ -106,6 +107,16 @@ expect "from the beginning" 0 "the job starts again (1)"
 refuse "from the beginning" "earlier training"
 run grep -c "^epoch" begin/rank_0.log
 expect "the log of a run from the beginning" 0 20
+
+# Faults that are asked for.
+run env MSLUA_FAULT=abort@rank=1,step=5 "$mslua" train "$recipe" -n 2 --recover --out aborts
+expect "a rank that aborts each time" 5 "3 times in the same way"
+run env MSLUA_FAULT=scribble@rank=0,step=5 "$mslua" train "$recipe"
+expect "a scribble without recovery" 2 "scribble is for a job that resumes from memory"
+run env MSLUA_FAULT=melt@rank=0,step=5 "$mslua" train "$recipe"
+expect "an unknown fault" 2 "MSLUA_FAULT: expected abort@rank=R,step=S"
+run env MSLUA_FAULT=abort@rank=1,step=5 "$mslua" train "$recipe"
+expect "a fault of no rank" 2 "there is no rank 1 of 1"
 
 run env MS_ENABLE_RECOVERY=1 "$mslua" train "$recipe"
 expect "MindSpore's variable" 4 "use mslua train --recover"
