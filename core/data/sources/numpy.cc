@@ -3,6 +3,7 @@
 // inflated when the source is opened. An archive's CRC-32 is checked when the source is opened; that of a large stored
 // array, which would be read twice for it, when its last row has been read. Formats: numpy/lib/format.py; PKWARE's
 // APPNOTE.TXT, with zip64.
+#include <immintrin.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -39,7 +40,47 @@ uint64_t Little(const char* p, int bytes) {
 
 // ---- Checksums -----------------------------------------------------------------------------------------------------
 
+// x^n modulo CRC-32's polynomial, as carry-less products of reflected numbers take it.
+int64_t PowerOfX(int n) {
+  uint32_t power = 0x80000000;
+  for (int i = 0; i < n; ++i) power = (power & 1) != 0 ? power >> 1 ^ 0xedb88320 : power >> 1;
+  return static_cast<int64_t>(power) << 1;
+}
+
+// x, moved by the distance that `powers` stands for, and the 16 bytes that stand there.
+__attribute__((target("pclmul"))) __m128i Fold(__m128i x, __m128i powers, const char* bytes) {
+  const __m128i there = _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes));
+  const __m128i low = _mm_clmulepi64_si128(x, powers, 0x00), high = _mm_clmulepi64_si128(x, powers, 0x11);
+  return _mm_xor_si128(_mm_xor_si128(low, high), there);
+}
+
+// Of at least 64 bytes, in four lanes of 16 bytes, at three times zlib's rate: Gopal and others, "Fast CRC Computation
+// for Generic Polynomials Using PCLMULQDQ Instruction", 2009.
+__attribute__((target("pclmul"))) uint32_t FoldedCrc32(const char* p, size_t n, uint32_t before) {
+  constexpr int kLanes = 4;
+  constexpr size_t kLane = 16, kStride = kLanes * kLane;
+  static const int64_t far[] = {PowerOfX(8 * kStride + 32), PowerOfX(8 * kStride - 32)};
+  static const int64_t near[] = {PowerOfX(8 * kLane + 32), PowerOfX(8 * kLane - 32)};
+  const __m128i stride = _mm_set_epi64x(far[1], far[0]), lane = _mm_set_epi64x(near[1], near[0]);
+  __m128i x[kLanes];
+  std::memcpy(x, p, kStride);
+  x[0] = _mm_xor_si128(x[0], _mm_cvtsi32_si128(static_cast<int>(~before)));
+  for (p += kStride, n -= kStride; n >= kStride; p += kStride, n -= kStride) {
+    for (int k = 0; k < kLanes; ++k) x[k] = Fold(x[k], stride, p + k * kLane);
+  }
+  char rest[kLane];
+  for (int k = 1; k < kLanes; ++k) {
+    std::memcpy(rest, &x[k], kLane);
+    x[0] = Fold(x[0], lane, rest);
+  }
+  std::memcpy(rest, &x[0], kLane);
+  const uLong folded = crc32_z(0xffffffff, reinterpret_cast<const Bytef*>(rest), kLane);
+  return static_cast<uint32_t>(crc32_z(folded, reinterpret_cast<const Bytef*>(p), n));
+}
+
 uint32_t Crc32(const void* bytes, size_t n, uint32_t before = 0) {
+  static const bool folds = __builtin_cpu_supports("pclmul") != 0;
+  if (folds && n >= 64) return FoldedCrc32(static_cast<const char*>(bytes), n, before);
   return static_cast<uint32_t>(crc32_z(before, static_cast<const Bytef*>(bytes), n));
 }
 

@@ -145,6 +145,27 @@ TEST(NumpyTest, ChecksStoredArrays) {
   EXPECT_TRUE(Open("numpy", {{"dataset_files", path}, {"column_names", Names{"x"}}}).ok()) << "what is not read";
 }
 
+TEST(NumpyTest, ChecksArraysOfAnyLength) {
+  const std::string path = Folder("npz_lengths") + "/a.npz";
+  std::vector<std::pair<std::string, std::string>> members;
+  std::string data;
+  for (size_t n = 1; n <= 300; ++n) {
+    data.push_back(static_cast<char>(n * n * 37));
+    members.emplace_back(absl::StrCat("x", n, ".npy"), Npy("|u1", absl::StrCat("(1, ", n, ")"), data));
+  }
+  const std::string archive = Npz(members, false);
+  Put(path, archive);
+  const Opened reader = Open("numpy", {{"dataset_files", path}});
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  for (const size_t n : {1, 17, 63, 64, 65, 100, 180, 300}) {
+    std::string damaged = archive;
+    damaged[damaged.find(members[n - 1].second) + members[n - 1].second.size() - 1 - n / 2] ^= 16;
+    Put(path, damaged);
+    EXPECT_THAT(Message(Open("numpy", {{"dataset_files", path}}).status()),
+                HasSubstr(absl::StrCat("member 'x", n, ".npy': it is damaged")));
+  }
+}
+
 // One that is larger than what is read twice: the sum is known when all rows have been read, on any thread, in any
 // order, some of them twice.
 TEST(NumpyTest, ChecksLargeStoredArraysWhileTheyAreRead) {
