@@ -54,9 +54,15 @@ std::string FusedRule(const Attrs& attrs, absl::Span<const TensorType> inputs) {
   return absl::StrCat(absl::StrJoin(left, ", "), "-> ", absl::StrJoin(std::vector<std::string>(outputs, right), ", "));
 }
 
+// Told to kernels alone, by the executable (core/runtime/cpu_executable.cc).
+constexpr char kKeptOutputs[] = "kept";
+
 class FusedKernel : public Kernel {
  public:
-  FusedKernel(const ScalarProgram& program, const OpSpec& spec) : program_(program, spec.inputs, spec.outputs) {}
+  FusedKernel(const ScalarProgram& program, const OpSpec& spec)
+      : program_(program, spec.inputs, spec.outputs,
+                 spec.attrs.Has(kKeptOutputs) ? absl::MakeConstSpan(spec.attrs.Ints(kKeptOutputs))
+                                              : absl::Span<const int64_t>()) {}
   Status Run(const Buffers& b) override {
     program_.Run(b.inputs, b.outputs, b.scratch);
     return absl::OkStatus();

@@ -42,8 +42,27 @@ struct NamedKernel {
   const char* name = "reference";
 };
 
+// New values of the store that nothing else of the step reads, by node: outputs by number. Empty where the caches hold
+// all that the step updates until the next one.
+std::vector<std::vector<int64_t>> KeptOutputs(const Graph& graph) {
+  constexpr int64_t kBeyondCaches = 32 << 20, kLarge = 64 << 10;  // bytes
+  std::vector<std::vector<int64_t>> kept(graph.nodes.size());
+  int64_t bytes = 0;
+  for (const GraphOutput& o : graph.outputs) bytes += o.updates.empty() ? 0 : graph.TypeOf(o.value).bytes();
+  if (bytes < kBeyondCaches) return kept;
+  const auto uses = graph.UseCounts();
+  for (const GraphOutput& o : graph.outputs) {
+    if (o.updates.empty() || graph.TypeOf(o.value).bytes() < kLarge) continue;
+    Value v = o.value;
+    while (uses[v.node][v.output] == 1 && graph.nodes[v.node].op->view) v = graph.nodes[v.node].inputs[0];
+    if (uses[v.node][v.output] == 1) kept[v.node].push_back(v.output);
+  }
+  return kept;
+}
+
+// `kept`: which outputs are.
 StatusOr<NamedKernel> MakeKernel(const Graph& graph, int32_t index, const CompileOptions& options,
-                                 StartedCalls* calls) {
+                                 const std::vector<int64_t>& kept, StartedCalls* calls) {
   const Node& node = graph.nodes[index];
   if (IsCollective(node) && node.attrs.Ints("group").size() > 1) {
     ASSIGN_OR_RETURN(auto kernel, MakeCollectiveKernel(graph, index, options.groups, calls));
@@ -52,7 +71,9 @@ StatusOr<NamedKernel> MakeKernel(const Graph& graph, int32_t index, const Compil
   std::vector<TensorType> inputs;
   for (Value v : node.inputs) inputs.push_back(graph.TypeOf(v));
   if (!options.reference_kernels) {
-    const OpSpec spec{node.attrs, inputs, absl::MakeConstSpan(node.outputs.data(), node.outputs.size())};
+    Attrs attrs = node.attrs;
+    if (node.op->name == "fused" && !kept.empty()) attrs.Set("kept", kept);
+    const OpSpec spec{attrs, inputs, absl::MakeConstSpan(node.outputs.data(), node.outputs.size())};
     for (const FastKernel& fast : node.op->fast) {
       if (!fast.supports(spec) || (options.vector_products && fast.bf16_tiles)) continue;
       ASSIGN_OR_RETURN(auto kernel, fast.make(spec));
@@ -74,10 +95,11 @@ class CpuExecutable : public Executable {
     graph_ = std::move(graph);
     std::vector<int64_t> scratch(graph_.nodes.size(), 0);
     std::vector<NamedKernel> kernels(graph_.nodes.size());
+    const auto kept = KeptOutputs(graph_);
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       const Node& n = graph_.nodes[i];
       if (IsPassive(n)) continue;
-      auto kernel = MakeKernel(graph_, static_cast<int32_t>(i), options, &calls_);
+      auto kernel = MakeKernel(graph_, static_cast<int32_t>(i), options, kept[i], &calls_);
       if (!kernel.ok()) return Annotate(kernel.status(), WhereOf(n));
       kernels[i] = *std::move(kernel);
       scratch[i] = kernels[i].kernel->scratch_bytes();
@@ -485,7 +507,7 @@ StatusOr<PlanReport> PlanOf(const Graph& graph, const CompileOptions& options) {
       scratch[i] = CollectiveScratch(graph, n);
       continue;
     }
-    ASSIGN_OR_RETURN(const NamedKernel made, MakeKernel(graph, static_cast<int32_t>(i), options, &calls));
+    ASSIGN_OR_RETURN(const NamedKernel made, MakeKernel(graph, static_cast<int32_t>(i), options, {}, &calls));
     scratch[i] = made.kernel->scratch_bytes();
   }
   return ReportOf(graph, PlanMemory(graph, scratch, options.share), kernels);

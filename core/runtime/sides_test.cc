@@ -186,5 +186,37 @@ TEST(Sides, AnotherProcessGoesOnFromTheCommittedTurn) {
   EXPECT_TRUE(again.Values() == plain.Values());
 }
 
+// What is larger than caches is written past them where it does not lie over what is read.
+TEST(Sides, AStepOfLargeTensorsComputesTheSame) {
+  constexpr int64_t kLarge = 5'000'003;
+  const TensorType large = {DType::kF32, {kLarge}};
+  const absl::flat_hash_set<std::string> updated = {"p", "m"};
+  Store plain, kept;
+  std::vector<std::unique_ptr<Executable>> steps;
+  for (Store* store : {&plain, &kept}) {
+    GraphBuilder g;
+    const Value p = g.Input("p", kParameter, large), m = g.Input("m", kState, large);
+    const Value moment = Add(g, Mul(g, m, 0.9), p);
+    g.Output("m", moment, "m");
+    g.Output("p", Sub(g, p, Mul(g, moment, 0.1)), "p");
+    for (const char* name : {"p", "m"}) {
+      float* const at = store->Add(name, name[0] == 'p' ? kParameter : kState, large)->as<float>();
+      for (int64_t i = 0; i < kLarge; ++i) at[i] = static_cast<float>(i % 1013) * 0.37f;
+    }
+    steps.push_back(*Executable::Compile(*g.Finish(), store));
+  }
+  kept.Settle(*Image::Make(kept.ImageEntries(updated)), updated, false);
+  for (int64_t turn = 0; turn < 4; ++turn) {
+    ASSERT_TRUE(kept.image()->Prepare(turn, kept.side(), "").ok());
+    kept.image()->Commit();
+    kept.Committed();
+    for (const auto& step : steps) ASSERT_TRUE(step->Run().ok());
+    for (const char* name : {"p", "m"}) {
+      const auto a = plain.Read(*plain.Find(name)), b = kept.Read(*kept.Find(name));
+      EXPECT_EQ(std::memcmp(a->data, b->data, static_cast<size_t>(large.bytes())), 0) << name << " " << turn;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace mslua

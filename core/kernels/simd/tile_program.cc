@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/base/parallel_for.h"
+#include "hwy/cache_control.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/simd/tile_program.cc"
@@ -145,6 +146,13 @@ void RunCode(const TileInstr* code, int64_t count, int64_t n, const float* const
   }
 }
 
+// Past the caches; `out` begins where a vector may, and n is of whole vectors. A fence comes before others read it.
+void Stream(const float* in, int64_t n, float* out) {
+  const D d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t i = 0; i < n; i += lanes) hn::Stream(hn::LoadU(d, in + i), d, out + i);
+}
+
 void FromBF16(const BF16* in, int64_t n, float* out) {
   ForEachVector(n, [&](int64_t i, size_t k) { StoreN(LoadN(in + i, k), out + i, k); });
 }
@@ -189,6 +197,7 @@ namespace mslua {
 namespace {
 
 HWY_EXPORT(RunCode);
+HWY_EXPORT(Stream);
 HWY_EXPORT(FromBF16);
 HWY_EXPORT(ToBF16);
 HWY_EXPORT(FromBool);
@@ -243,6 +252,18 @@ void StoreDense(DType t, const float* in, int64_t begin, int64_t n, void* data) 
     T* out = static_cast<T*>(data) + begin;
     for (int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(in[i]);
   });
+}
+
+// A whole tile past the caches; `own` is a tile for what is not f32.
+void StreamTile(DType t, const float* in, int64_t begin, float* own, void* data) {
+  const int64_t element = SizeOf(t);
+  if (t != DType::kF32) {
+    StoreDense(t, in, 0, kTileElements, own);
+    in = own;
+  }
+  HWY_DYNAMIC_DISPATCH(Stream)
+  (in, kTileElements * element / static_cast<int64_t>(sizeof(float)),
+   reinterpret_cast<float*>(static_cast<char*>(data) + begin * element));
 }
 
 }  // namespace
@@ -361,8 +382,19 @@ bool TileProgram::WritesDirectly(size_t output, const void* const* inputs, void*
   return true;
 }
 
+bool TileProgram::WritesPastCaches(size_t output, const void* const* inputs, void* const* outputs) const {
+  constexpr uintptr_t kWidestVector = 64;  // bytes
+  if (!result_kept_[output] || reinterpret_cast<uintptr_t>(outputs[output]) % kWidestVector != 0) return false;
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (inputs[i] == outputs[output]) return false;
+  }
+  return true;
+}
+
 TileProgram::TileProgram(const ScalarProgram& program, absl::Span<const TensorType> inputs,
-                         absl::Span<const TensorType> outputs) {
+                         absl::Span<const TensorType> outputs, absl::Span<const int64_t> kept)
+    : result_kept_(outputs.size(), false) {
+  for (const int64_t o : kept) result_kept_[static_cast<size_t>(o)] = true;
   const Shape& shape = outputs[0].shape;
   elements_ = NumElements(shape);
   for (const TensorType& t : outputs) output_types_.push_back(t.dtype);
@@ -395,7 +427,7 @@ TileProgram::TileProgram(const ScalarProgram& program, absl::Span<const TensorTy
   Schedule(Lower(program), program.results);
   grain_ = std::max<int64_t>(kTileElements, (int64_t{64} << 10) / CostOf(program) / kTileElements * kTileElements);
   threads_ = std::max<int64_t>(1, std::min<int64_t>(ComputeThreads(), (elements_ + grain_ - 1) / grain_));
-  // One tile more, for results that are one number.
+  // One tile more, for results that are one number, and for those that are written past the caches.
   thread_bytes_ = (slots_ + 1) * kTileFloats * static_cast<int64_t>(sizeof(float));
 }
 
@@ -427,7 +459,7 @@ void TileProgram::RunRange(const void* const* inputs, void* const* outputs, floa
                            int64_t end) const {
   const float* read[kMaxTileSlots];
   float* write[kMaxTileSlots];
-  bool scalar[kMaxTileSlots], direct[kMaxTileSlots];
+  bool scalar[kMaxTileSlots], direct[kMaxTileSlots], past_caches[kMaxTileSlots];
   for (int32_t s = 0; s < slots_; ++s) {
     write[s] = tiles + s * kTileFloats;
     read[s] = write[s];
@@ -443,7 +475,12 @@ void TileProgram::RunRange(const void* const* inputs, void* const* outputs, floa
     set(inputs_[i].slot, value);
   }
   const bool whole = end - begin >= kTileElements;  // else there is no tile that could go there
-  for (size_t o = 0; o < results_.size(); ++o) direct[o] = whole && WritesDirectly(o, inputs, outputs);
+  bool streams = false;
+  for (size_t o = 0; o < results_.size(); ++o) {
+    past_caches[o] = WritesPastCaches(o, inputs, outputs);
+    direct[o] = whole && !past_caches[o] && WritesDirectly(o, inputs, outputs);
+    streams |= past_caches[o];
+  }
   for (int64_t at = begin; at < end; at += kTileElements) {
     const int64_t n = std::min(kTileElements, end - at);
     for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -478,15 +515,19 @@ void TileProgram::RunRange(const void* const* inputs, void* const* outputs, floa
     for (size_t o = 0; o < results_.size(); ++o) {
       const int32_t s = results_[o];
       if (direct[o] && n == kTileElements) continue;
+      float* const tile = tiles + slots_ * kTileFloats;
       if (scalar[s]) {
-        float* tile = tiles + slots_ * kTileFloats;  // a constant or scalar result: spread it
+        // A constant or scalar result: spread it.
         std::fill(tile, tile + n, read[s][0]);
         StoreDense(output_types_[o], tile, at, n, outputs[o]);
+      } else if (past_caches[o] && n == kTileElements) {
+        StreamTile(output_types_[o], read[s], at, tile, outputs[o]);
       } else {
         StoreDense(output_types_[o], read[s], at, n, outputs[o]);
       }
     }
   }
+  if (streams) hwy::FlushStream();
 }
 
 void TileProgram::Run(const void* const* inputs, void* const* outputs, void* scratch) const {

@@ -31,7 +31,10 @@ class TileProgram {
   static bool Supports(const ScalarProgram& program, absl::Span<const TensorType> inputs,
                        absl::Span<const TensorType> outputs);
 
-  TileProgram(const ScalarProgram& program, absl::Span<const TensorType> inputs, absl::Span<const TensorType> outputs);
+  // `kept`: outputs, by number, that nobody reads before they have left the caches. Where one lies over no input it is
+  // written past them, so that the processor does not first read what is written over.
+  TileProgram(const ScalarProgram& program, absl::Span<const TensorType> inputs, absl::Span<const TensorType> outputs,
+              absl::Span<const int64_t> kept = {});
 
   // Bytes that Run needs in `scratch`: the tiles of every thread.
   int64_t scratch_bytes() const { return threads_ * thread_bytes_; }
@@ -51,13 +54,15 @@ class TileProgram {
   static std::vector<ScalarInstr> Lower(const ScalarProgram& program);
   void Schedule(const std::vector<ScalarInstr>& code, const std::vector<int32_t>& results);
   bool WritesDirectly(size_t output, const void* const* inputs, void* const* outputs) const;
+  bool WritesPastCaches(size_t output, const void* const* inputs, void* const* outputs) const;
   void RunRange(const void* const* inputs, void* const* outputs, float* tiles, int64_t begin, int64_t end) const;
   void LoadBroadcast(const Input& input, const void* data, int64_t begin, int64_t n, float* out) const;
 
   std::vector<Input> inputs_;
   std::vector<DType> output_types_;
-  std::vector<int32_t> results_;                      // slots
-  std::vector<int32_t> result_made_;                  // by which instruction; -1: by none, or for two results
+  std::vector<int32_t> results_;      // slots
+  std::vector<int32_t> result_made_;  // by which instruction; -1: by none, or for two results
+  std::vector<bool> result_kept_;
   std::vector<std::pair<int32_t, float>> constants_;  // slots that hold one number
   std::vector<bool> slot_is_scalar_;
   std::vector<TileInstr> code_;

@@ -143,5 +143,53 @@ void CheckAnyLength() {
 
 TEST(TileProgram, AnyLength) { testing::OnEveryInstructionSet(CheckAnyLength); }
 
+// The update of a parameter and its moment: outputs that are kept are what they are without, wherever they lie.
+TEST(TileProgram, OutputsPastTheCachesAreTheSame) {
+  const auto program = ParseScalarProgram("3: i0; i1; i2; mul(1,2); add(3,0); sub(0,4) -> 4,5,2");
+  ASSERT_TRUE(program.ok()) << program.status();
+  testing::OnEveryInstructionSet([&] {
+    for (const int64_t n : {5, 512, 100000}) {
+      const TensorType f32{DType::kF32, {n}}, bf16{DType::kBF16, {n}};
+      const std::vector<TensorType> inputs = {f32, f32, {DType::kF32, {}}}, outputs = {f32, bf16, f32};
+      const AlignedMemory p = AllocateAligned(f32.bytes()), m = AllocateAligned(f32.bytes());
+      auto* const x = reinterpret_cast<float*>(p.get());
+      auto* const y = reinterpret_cast<float*>(m.get());
+      for (int64_t i = 0; i < n; ++i) x[i] = static_cast<float>(i % 97), y[i] = static_cast<float>(i % 31) - 15;
+      const float factor = 0.75f;
+      const void* const from[] = {p.get(), m.get(), &factor};
+      std::vector<std::string> results;
+      for (const std::vector<int64_t>& kept : std::vector<std::vector<int64_t>>{{}, {0, 1, 2}, {1}}) {
+        const TileProgram update(*program, inputs, outputs, kept);
+        const AlignedMemory scratch = AllocateAligned(update.scratch_bytes());
+        // Memory that begins where a vector may, and that does not.
+        for (const int64_t shift : {0, 4}) {
+          std::vector<AlignedMemory> memory;
+          std::vector<void*> to;
+          for (const TensorType& t : outputs) {
+            memory.push_back(AllocateAligned(t.bytes() + shift));
+            to.push_back(memory.back().get() + shift);
+          }
+          update.Run(from, to.data(), scratch.get());
+          std::string& all = results.emplace_back();
+          for (size_t o = 0; o < to.size(); ++o)
+            all.append(static_cast<const char*>(to[o]), static_cast<size_t>(outputs[o].bytes()));
+        }
+        // Over an input.
+        const AlignedMemory over = AllocateAligned(f32.bytes()), second = AllocateAligned(bf16.bytes()),
+                            third = AllocateAligned(f32.bytes());
+        std::copy(y, y + n, reinterpret_cast<float*>(over.get()));
+        const void* const inputs_over[] = {p.get(), over.get(), &factor};
+        void* const to[] = {over.get(), second.get(), third.get()};
+        update.Run(inputs_over, to, scratch.get());
+        std::string& all = results.emplace_back();
+        for (size_t o = 0; o < 3; ++o)
+          all.append(static_cast<const char*>(to[o]), static_cast<size_t>(outputs[o].bytes()));
+      }
+      for (const std::string& r : results) EXPECT_TRUE(r == results[0]) << n;
+      EXPECT_EQ(reinterpret_cast<const float*>(results[0].data())[3], 3 + 0.75f * -12);
+    }
+  });
+}
+
 }  // namespace
 }  // namespace mslua
