@@ -74,6 +74,15 @@ std::vector<Row> Rows() {
     rows.push_back({"reduce_sum", {data({768, 512})}, {{"axis", Ints{1}}}});
     rows.push_back({"softmax", {data({768, 1024})}, {}});
     rows.push_back({"sparse_softmax_cross_entropy", {data({512, 50257}), {DType::kI32, {512}}}, {}});
+    for (const Shape& s : {Shape{64, 32, 4, 32}, Shape{64, 4, 32, 32}})
+      rows.push_back({"transpose", {data(s)}, {{"perm", Ints{0, 2, 1, 3}}}});
+    rows.push_back({"transpose", {data({2048, 4000})}, {{"perm", Ints{1, 0}}}});
+    rows.push_back({"transpose", {data({32, 64, 56, 56})}, {{"perm", Ints{0, 2, 3, 1}}}});
+    rows.push_back({"transpose", {data({32, 56, 56, 64})}, {{"perm", Ints{0, 3, 1, 2}}}});
+    rows.push_back({"transpose", {data({32, 3, 224, 224})}, {{"perm", Ints{0, 2, 3, 1}}}});
+    rows.push_back({"split", {data({2048, 384})}, {{"axis", int64_t{1}}, {"output_num", int64_t{3}}}});
+    rows.push_back({"concat", std::vector<TensorType>(3, data({2048, 128})), {{"axis", int64_t{1}}}});
+    rows.push_back({"concat", {data({32, 128, 28, 28}), data({32, 64, 28, 28})}, {{"axis", int64_t{1}}}});
     for (const Shape& s : {Shape{1, 4, 64, 32}, Shape{12, 4, 64, 32}, Shape{2, 12, 256, 64}, Shape{1, 8, 512, 64}}) {
       const TensorType q = data(s), v = f32({s[0], s[1], s[2]});
       for (const bool causal : {true, false}) {

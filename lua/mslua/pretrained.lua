@@ -17,7 +17,8 @@ local function parameters_of(net)
 end
 
 ---@class mslua.Family
----@field model_type string of config.json
+---@field model_type string of config.json; with `architectures` the family's name alone
+---@field architectures? string[] files have timm's config.json, whose `architecture` is one of these
 ---@field prefix? string that names in files may begin with
 ---@field rows {[1]: string|string[], [2]: string, [3]: any}[] a tensor's name in files (the first is written), ours,
 ---  and how: nil: the same; "transposed"; {i, n}: part i of n of our rows; "tied": the file's may repeat it; "ignored".
@@ -40,6 +41,24 @@ local function families()
     loaded[family.model_type] = family
   end
   return loaded
+end
+
+-- The family that a folder's config.json names.
+local function family_of_config(config, fail)
+  local known, timm = {}, {}
+  for name, family in pairs(families()) do
+    if not family.architectures then known[name] = family end
+    for _, architecture in ipairs(family.architectures or {}) do timm[architecture] = family end
+  end
+  local by_name = config.model_type == nil and config.architecture ~= nil
+  local found = by_name and timm[tostring(config.architecture)] or known[tostring(config.model_type)]
+  if found then return found end
+  if by_name then
+    fail("config.json: architecture is %s, expected one of %s", errors.show(config.architecture),
+      table.concat(errors.names(timm), ", "))
+  end
+  fail("config.json: model_type is %s, expected one of %s, or without it an architecture as timm has it, one of %s",
+    errors.show(config.model_type), table.concat(errors.names(known), ", "), table.concat(errors.names(timm), ", "))
 end
 
 --- The family of a network, or an error that lists those that are known.
@@ -238,11 +257,11 @@ local function fits_any(name, patterns)
   return false
 end
 
--- Fills a network from the tensors found. `partial`: heads that the files lack keep their initial values, and heads
--- that the network lacks are left out; both are said.
+-- Fills a network from the tensors found. `partial`: heads that the files lack, or have for other classes, keep their
+-- initial values, and heads that the network lacks are left out; all are said.
 local function fill(net, family, found, fail, partial)
   local parts, unknown = plan(family, found)
-  local problems, missing, fresh, unused = {}, {}, {}, {}
+  local problems, missing, fresh, unused, resized = {}, {}, {}, {}, {}
   local values = net:parameters_dict()
   for name in pairs(parts) do
     if not values[name] then unused[#unused + 1] = name end
@@ -252,7 +271,12 @@ local function fill(net, family, found, fail, partial)
     if not list then
       table.insert(partial and fits_any(p.name, family.heads) and fresh or missing, p.name)
     else
-      problems[#problems + 1] = parts_problem(p, list)
+      local problem = parts_problem(p, list)
+      if problem and partial and fits_any(p.name, family.heads) then
+        resized[#resized + 1], parts[p.name] = problem, nil
+      else
+        problems[#problems + 1] = problem
+      end
     end
   end
   table.sort(unused)
@@ -271,6 +295,7 @@ local function fill(net, family, found, fail, partial)
     if parts[p.name] then read_parts(p, parts[p.name], fail) end
   end
   if #fresh > 0 then notice(("note: not in the files, initial values stay: %s"):format(listed(fresh))) end
+  if #resized > 0 then notice(("note: of other sizes, initial values stay: %s"):format(table.concat(resized, "; "))) end
   if partial and #unused > 0 then notice(("note: not in the network, unused: %s"):format(listed(unused))) end
 end
 
@@ -278,12 +303,7 @@ end
 local function open(dir)
   local fail = fail_of(dir)
   local config = read_config(dir, fail)
-  local family = families()[tostring(config.model_type)]
-  if not family then
-    fail("config.json: model_type is %s, expected one of %s", errors.show(config.model_type),
-      table.concat(errors.names(families()), ", "))
-  end
-  return family, config, tensors_of(dir, fail), fail
+  return family_of_config(config, fail), config, tensors_of(dir, fail), fail
 end
 
 local function network_of(family, config, found, fail)
@@ -509,7 +529,7 @@ function M.save_pretrained(...)
   for key, v in pairs(from and from.config or {}) do
     if config[key] == nil then config[key] = v end
   end
-  config.model_type, config.torch_dtype = family.model_type, a.dtype or dtype
+  if not family.architectures then config.model_type, config.torch_dtype = family.model_type, a.dtype or dtype end
   M.write_json(dir .. "/config.json", config)
   write_tensors(dir, tensors, a.shard_bytes)
   if from then M.copy_companions(from.folder, dir) end

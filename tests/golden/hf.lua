@@ -17,7 +17,8 @@ end
 local golden = core.read_json(golden_path)
 local inputs = {}
 for i, values in ipairs(golden.inputs) do
-  inputs[i] = golden.family == "vit" and core.tensor(values, dtype) or core.tensor(values, "int32")
+  local pictures = golden.family == "vit" or golden.family == "resnet"
+  inputs[i] = core.tensor(values, pictures and dtype or "int32")
 end
 
 local function flat(list, to)

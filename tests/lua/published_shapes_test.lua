@@ -127,6 +127,46 @@ check.case("Llama 3.2 1B: 146 tensors, 1235814400 parameters", function()
   check.equal(tensors, published(16, list))
 end)
 
+-- By the names of torchvision and timm; counts of batches are not written.
+local function resnet(name, expansion, depths)
+  local list = { { "conv1.weight", "64 3 7 7" }, { "fc.weight", "1000 " .. 512 * expansion }, { "fc.bias", "1000" } }
+  local function norm(at, channels)
+    for _, part in ipairs { "weight", "bias", "running_mean", "running_var" } do
+      add(list, { at .. "." .. part, tostring(channels) })
+    end
+  end
+  norm("bn1", 64)
+  local n_in = 64
+  for stage, depth in ipairs(depths) do
+    local planes = 32 * 2 ^ stage
+    for i = 0, depth - 1 do
+      local at = ("layer%d.%d."):format(stage, i)
+      local convs = expansion == 1 and { { n_in, 3, planes }, { planes, 3, planes } }
+        or { { n_in, 1, planes }, { planes, 3, planes }, { planes, 1, 4 * planes } }
+      for k, c in ipairs(convs) do
+        add(list, { ("%sconv%d.weight"):format(at, k), ("%d %d %d %d"):format(c[3], c[1], c[2], c[2]) })
+        norm(at .. "bn" .. k, c[3])
+      end
+      if n_in ~= expansion * planes then
+        add(list, { at .. "downsample.0.weight", ("%d %d 1 1"):format(expansion * planes, n_in) })
+        norm(at .. "downsample.1", expansion * planes)
+      end
+      n_in = expansion * planes
+    end
+  end
+  local family, net = network("resnet", { architecture = name }, {
+    ["conv1.weight"] = { 64, 3, 7, 7 }, ["fc.weight"] = { 1000, 512 * expansion },
+  })
+  local tensors, count, elements = files_of(family, net)
+  check.equal(tensors, published(1, list))
+  return { count, elements }
+end
+
+check.case("ResNet-18 and 50: 102 and 267 tensors, running statistics among them", function()
+  check.equal(resnet("resnet18", 1, { 2, 2, 2, 2 }), { 102, 11699112 })
+  check.equal(resnet("resnet50", 4, { 3, 4, 6, 3 }), { 267, 25610152 })
+end)
+
 check.case("no value was made", function()
   local status = assert(io.open "/proc/self/status"):read "*a"
   local peak = tonumber(status:match "VmHWM:%s*(%d+)")

@@ -52,6 +52,20 @@ expect "types in an npz" 0 "" "$mslua" run types.lua
 expect "arrays of each type" 0 "7 arrays are the tensors" python3 "$npz_is" types.npz types.safetensors
 expect "another ending" 2 "expected a name that ends in .npz" "$mslua" ckpt convert good good.np --to npz
 
+# --- a head for other classes, and what timm's config.json names
+write resnet pictures
+cat >classes.lua <<'LUA'
+require "mslua"
+local net = require("resnet").resnet18 { num_classes = 3, width = 8 }
+require("mslua.pretrained").load_into(net, "pictures")
+LUA
+expect "a head for other classes" 0 "of other sizes, initial values stay: fc.weight is [5, 64], expected [3, 64]" \
+  "$mslua" run classes.lua
+expect "names of torchvision" 0 "layer2.0.down_bn.moving_variance" "$mslua" ckpt show pictures
+sed -i 's/resnet18/resnet26/' pictures/config.json
+expect "an architecture that is not there" 2 'architecture is "resnet26", expected one of resnet101' \
+  "$mslua" ckpt show pictures
+
 # --- a recipe that starts from a folder, its run as a folder, and text from it
 mkdir text
 for _ in $(seq 60); do echo 'the quick brown fox jumps over the lazy dog'; done >text/input.txt

@@ -100,7 +100,31 @@ def vit():
     return config, shapes
 
 
-FAMILIES = {"gpt2": gpt2, "llama": llama, "bert": bert, "vit": vit}
+def resnet():
+    """resnet18 with 8 instead of 64 channels, by the names of torchvision and timm."""
+    config = {"architecture": "resnet18", "num_classes": 5, "num_features": 64, "pretrained_cfg": {"classifier": "fc"}}
+    shapes = {"conv1.weight": [8, 3, 7, 7], "fc.weight": [5, 64], "fc.bias": [5]}
+
+    def batch_norm(name, channels):
+        shapes.update({name + "." + part: [channels] for part in ("weight", "bias", "running_mean", "running_var")})
+        shapes[name + ".num_batches_tracked"] = []
+
+    batch_norm("bn1", 8)
+    channels = 8
+    for stage in range(1, 5):
+        for i in range(2):
+            at, planes = "layer%d.%d." % (stage, i), 4 * 2**stage
+            for conv, n_in in ((1, channels), (2, planes)):
+                shapes[at + "conv%d.weight" % conv] = [planes, n_in, 3, 3]
+                batch_norm(at + "bn%d" % conv, planes)
+            if channels != planes:
+                shapes[at + "downsample.0.weight"] = [planes, channels, 1, 1]
+                batch_norm(at + "downsample.1", planes)
+            channels = planes
+    return config, shapes
+
+
+FAMILIES = {"gpt2": gpt2, "llama": llama, "bert": bert, "vit": vit, "resnet": resnet}
 
 
 def draw(shapes):
@@ -113,6 +137,12 @@ def draw(shapes):
         values[name] = [1 + r.randint(-16, 15) / 128 if gain else r.randint(-128, 127) / 256 for _ in range(n)]
         if name.endswith("attn.bias"):
             values[name] = [1.0] * n
+        if name.endswith("running_var"):  # about that of what is normalised
+            stage = int(name[5]) if name.startswith("layer") else 1
+            shift = (10 if "downsample" in name else 7) - stage
+            values[name] = [(192 + r.randint(0, 31)) / 2**shift for _ in range(n)]
+        if name.endswith("num_batches_tracked"):
+            values[name] = [7]
     return values
 
 
@@ -154,8 +184,9 @@ def write_chat(folder):
 def write_safetensors(path, shapes, values, bf16):
     header, data = {"__metadata__": {"format": "pt"}}, b""
     for name in sorted(shapes):
-        piece = packed(values[name], bf16)
-        header[name] = {"dtype": "BF16" if bf16 else "F32", "shape": shapes[name],
+        count = name.endswith("num_batches_tracked")
+        piece = struct.pack("<q", values[name][0]) if count else packed(values[name], bf16)
+        header[name] = {"dtype": "I64" if count else "BF16" if bf16 else "F32", "shape": shapes[name],
                         "data_offsets": [len(data), len(data) + len(piece)]}
         data += piece
     text = json.dumps(header).encode()
@@ -294,11 +325,34 @@ def forward_vit(w, x):
     return dense(layer_norm(h, "vit.layernorm")[:, 0], "classifier")
 
 
+def forward_resnet(w, x):
+    from torch.nn import functional as F
+
+    def normed(y, name):
+        p = lambda part: w[name + "." + part]
+        return F.batch_norm(y, p("running_mean"), p("running_var"), p("weight"), p("bias"), False, 0, 1e-5)
+
+    y = F.max_pool2d(F.relu(normed(F.conv2d(x, w["conv1.weight"], stride=2, padding=3), "bn1")), 3, 2, 1)
+    for stage in range(1, 5):
+        for i in range(2):
+            at = "layer%d.%d." % (stage, i)
+            stride = 2 if stage > 1 and i == 0 else 1
+            z = F.relu(normed(F.conv2d(y, w[at + "conv1.weight"], stride=stride, padding=1), at + "bn1"))
+            z = normed(F.conv2d(z, w[at + "conv2.weight"], padding=1), at + "bn2")
+            if at + "downsample.0.weight" in w:
+                y = normed(F.conv2d(y, w[at + "downsample.0.weight"], stride=stride), at + "downsample.1")
+            y = F.relu(y + z)
+    return F.linear(y.mean((2, 3)), w["fc.weight"], w["fc.bias"])
+
+
+PICTURES = {"vit": 8, "resnet": 40}  # families that take pictures, and their sides
+
+
 def inputs(family):
     r = random.Random("inputs " + family)
-    if family == "vit":
-        return [[[[[r.randint(-128, 127) / 128 for _ in range(8)] for _ in range(8)] for _ in range(3)]
-                 for _ in range(2)]]
+    if family in PICTURES:
+        side = range(PICTURES[family])
+        return [[[[[r.randint(-128, 127) / 128 for _ in side] for _ in side] for _ in range(3)] for _ in range(2)]]
     ids = [[r.randrange(VOCAB) for _ in range(9)] for _ in range(2)]
     if family != "bert":
         return [ids]
@@ -307,12 +361,13 @@ def inputs(family):
 
 def golden():
     import torch
-    run = {"gpt2": forward_gpt2, "llama": forward_llama, "bert": forward_bert, "vit": forward_vit}
+    run = {"gpt2": forward_gpt2, "llama": forward_llama, "bert": forward_bert, "vit": forward_vit,
+           "resnet": forward_resnet}
     for family, make in FAMILIES.items():
         _, shapes = make()
         w = {n: torch.tensor(v, dtype=torch.float64).view(shapes[n]) for n, v in draw(shapes).items()}
         x = inputs(family)
-        tensors = [torch.tensor(a, dtype=torch.float64 if family == "vit" else torch.int64) for a in x]
+        tensors = [torch.tensor(a, dtype=torch.float64 if family in PICTURES else torch.int64) for a in x]
         logits = run[family](w, *tensors)
         with open(os.path.join(GOLDEN, "hf_%s.json" % family), "w") as f:
             json.dump({"family": family, "inputs": x, "logits": logits.tolist()}, f)

@@ -140,7 +140,10 @@ for name, shape in pairs(shapes) do
     end
     local a = bind(...)
     a.variant = a.variant or (a.batch_size and "tutorial" or "he")
-    return ResNet(shape[1], shape[2], a)
+    local net = ResNet(shape[1], shape[2], a)
+    -- Published weights are of the paper's padding.
+    if a.variant == "he" then net.family, net.architecture = "resnet", name end
+    return net
   end
 end
 
