@@ -244,6 +244,26 @@ run ckpt show net-1_8.ckpt
 expect "ckpt show of the resharded folder" 0 "moments."
 run ckpt reshard net-1_8.ckpt other.ckpt two
 expect "ckpt reshard" 2 "expected a number of ranks, got 'two'"
+# A damaged checkpoint has one exit code, whatever reads it.
+cp -r net-1_8.ckpt damaged.ckpt
+echo damaged > damaged.ckpt/MANIFEST.json
+echo 'require "mslua".load_checkpoint "damaged.ckpt"' > load.lua
+run ckpt show damaged.ckpt
+expect "ckpt show of damage" 9 "MANIFEST.json"
+run eval recipe.lua --ckpt damaged.ckpt
+expect "eval of damage" 9 "MANIFEST.json"
+run train recipe.lua --resume=damaged.ckpt
+expect "resume of damage" 9 "MANIFEST.json"
+run run load.lua
+expect "load_checkpoint of damage" 9 "MANIFEST.json"
+run train recipe.lua --out fresh --resume
+expect "resume of nothing" 9 "no checkpoint at fresh/ckpt: there is no such file or folder; without --resume"
+run train recipe.lua --out fresh --resume --fast-dev-run
+expect "resume of nothing, saving nothing" 9 "no checkpoint at fresh/ckpt: "
+run train recipe.lua --out "$folder" --resume --fast-dev-run train.epochs=9
+expect "resume, saving nothing" 0 "at step 8"
+run eval recipe.lua --ckpt nowhere
+expect "eval of no checkpoint" 9 "no checkpoint at nowhere: there is no such file or folder"
 run graph recipe.lua --pass fuse
 expect "graph of a recipe" 0 "fused("
 run prof recipe.lua --steps 2 --trace trace.json
