@@ -264,6 +264,19 @@ run train recipe.lua --out "$folder" --resume --fast-dev-run train.epochs=9
 expect "resume, saving nothing" 0 "at step 8"
 run eval recipe.lua --ckpt nowhere
 expect "eval of no checkpoint" 9 "no checkpoint at nowhere: there is no such file or folder"
+# Flags that cannot have an effect are refused before the training, not after it.
+run train recipe.lua --max-restarts 2
+expect "restarts without --recover" 2 "--max-restarts limits how often --recover starts the ranks again: give"
+run train recipe.lua -n 2 --max-restarts 2
+expect "restarts of ranks without --recover" 2 "give --recover too"
+run train recipe.lua -n 2 --recover --max-restarts 2 train.epochs=1
+expect "restarts" 0 "epoch: 1 step: 2, loss is "
+run train recipe.lua --preset smoke
+expect "a preset of a recipe without parameters" 2 "recipe: unknown preset 'smoke': the recipe has none"
+run predict recipe.lua nothing.csv --ckpt best
+expect "predict of no file" 2 "predict: cannot read nothing.csv: No such file or directory"
+run sched
+expect "sched without a number of workers" 4 "MS_WORKER_NUM: expected a whole number from 1 to 65536, but it is not set"
 run graph recipe.lua --pass fuse
 expect "graph of a recipe" 0 "fused("
 run prof recipe.lua --steps 2 --trace trace.json
