@@ -119,7 +119,7 @@ StatusOr<int> Load(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(const std::string path, ReadString(L, 1, "load_checkpoint: path"));
   const std::string slices = checkpoint::SlicesNote(path);
   if (!slices.empty()) return absl::InvalidArgumentError(absl::StrCat("load_checkpoint: ", slices));
-  ASSIGN_OR_RETURN(const auto from, checkpoint::LoadCheckpoint(path));
+  ASSIGN_OR_RETURN(const auto from, WithExitCode(checkpoint::LoadCheckpoint(path), kExitStorage));
   RETURN_IF_ERROR(PushTensors(L, session, *from));
   lua_pushnumber(L, CounterOf(from->manifest().run.counters, kUnsavedCounter, 0));
   return 2;
@@ -138,10 +138,10 @@ StatusOr<int> LoadNamed(lua_State* L, Session& session) {
   ASSIGN_OR_RETURN(const std::string place, TextOfFirstRank(together, find, "the checkpoint"));
   SharedCheckpoint from;
   if (together == nullptr) {
-    ASSIGN_OR_RETURN(from.own, checkpoint::LoadCheckpoint(place));
+    ASSIGN_OR_RETURN(from.own, WithExitCode(checkpoint::LoadCheckpoint(place), kExitStorage));
   } else {
-    ASSIGN_OR_RETURN(from, OpenOnAllRanks(*together, place));
-    RETURN_IF_ERROR(FetchAll(*together, from));
+    ASSIGN_OR_RETURN(from, WithExitCode(OpenOnAllRanks(*together, place), kExitStorage));
+    RETURN_IF_ERROR(WithExitCode(FetchAll(*together, from), kExitStorage));
   }
   RETURN_IF_ERROR(PushTensors(L, session, *from.own));
   PushString(L, from.own->path());

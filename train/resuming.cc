@@ -54,7 +54,10 @@ std::string Resuming::FamilyText() const {
 }
 
 std::string Resuming::CheckpointDirectory() const {
-  return !spec_.checkpoint_directory.empty() ? spec_.checkpoint_directory : absl::StrCat(directory_->path(), "/ckpt");
+  if (!spec_.checkpoint_directory.empty()) return spec_.checkpoint_directory;
+  // A training that saves nothing has no folder, and may resume from the one that it is given.
+  const std::string& folder = directory_->path().empty() ? rank_.flags.out : directory_->path();
+  return folder.empty() ? "" : absl::StrCat(folder, "/ckpt");
 }
 
 std::string Resuming::SavedPlan() const {
@@ -140,16 +143,28 @@ Status Resuming::FindOwnCheckpoint() {
   return absl::OkStatus();
 }
 
+namespace {
+
+// The checkpoint of `place`: this rank's alone, or the one that all ranks `together` open.
+Status OpenPlace(Groups* together, const std::string& place, SharedCheckpoint* opened) {
+  if (together == nullptr) {
+    ASSIGN_OR_RETURN(opened->own, checkpoint::LoadCheckpoint(place));
+  } else {
+    ASSIGN_OR_RETURN(*opened, OpenOnAllRanks(*together, place));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 Status Resuming::OpenCheckpoint() {
   RETURN_IF_ERROR(directory_->Find(from_));
   RETURN_IF_ERROR(directory_->Take());  // before the newest checkpoint is looked for
   ASSIGN_OR_RETURN(const std::string place, CheckpointPlace(from_, spec_.name, CheckpointDirectory()));
-  if (spec_.together == nullptr) {
-    ASSIGN_OR_RETURN(resumed_.own, checkpoint::LoadCheckpoint(place));
-  } else {
-    ASSIGN_OR_RETURN(resumed_, OpenOnAllRanks(*spec_.together, place));
-  }
-  return absl::OkStatus();
+  const Status opened = OpenPlace(spec_.together, place, &resumed_);
+  if (!absl::IsNotFound(opened) || (from_ != "last" && from_ != "best")) return opened;
+  return absl::NotFoundError(absl::StrCat(
+      opened.message(), "; without --resume the training begins, and --resume=PATH names a checkpoint elsewhere"));
 }
 
 // The place in the epoch where a run with other batches continues: the batch that the next sample is in.

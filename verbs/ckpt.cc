@@ -122,7 +122,10 @@ int RunCheckpoint(const cli::CommandLine& command) {
   if (!place.ok()) return Report(place.status());
   words[1] = *place;
   if (words[0] == "ls") return Report(ListOne(words[1], json), 0);
-  if (words[0] == "show") return Report(ShowCheckpoint(words[1], json), 0);
+  if (words[0] == "show") {
+    const Status shown = ShowCheckpoint(words[1], json);
+    return Report(shown, shown.ok() ? 0 : kExitStorage);
+  }
   if (words[0] == "convert") return Report(InLibrary(command, words, "convert"));
   if (words[0] == "merge") {
     // Whatever ranks wrote it in whatever parts: one file of whole tensors.

@@ -244,6 +244,39 @@ run ckpt show net-1_8.ckpt
 expect "ckpt show of the resharded folder" 0 "moments."
 run ckpt reshard net-1_8.ckpt other.ckpt two
 expect "ckpt reshard" 2 "expected a number of ranks, got 'two'"
+# A damaged checkpoint has one exit code, whatever reads it.
+cp -r net-1_8.ckpt damaged.ckpt
+echo damaged > damaged.ckpt/MANIFEST.json
+echo 'require "mslua".load_checkpoint "damaged.ckpt"' > load.lua
+run ckpt show damaged.ckpt
+expect "ckpt show of damage" 9 "MANIFEST.json"
+run eval recipe.lua --ckpt damaged.ckpt
+expect "eval of damage" 9 "MANIFEST.json"
+run train recipe.lua --resume=damaged.ckpt
+expect "resume of damage" 9 "MANIFEST.json"
+run run load.lua
+expect "load_checkpoint of damage" 9 "MANIFEST.json"
+run train recipe.lua --out fresh --resume
+expect "resume of nothing" 9 "no checkpoint at fresh/ckpt: there is no such file or folder; without --resume"
+run train recipe.lua --out fresh --resume --fast-dev-run
+expect "resume of nothing, saving nothing" 9 "no checkpoint at fresh/ckpt: "
+run train recipe.lua --out "$folder" --resume --fast-dev-run train.epochs=9
+expect "resume, saving nothing" 0 "at step 8"
+run eval recipe.lua --ckpt nowhere
+expect "eval of no checkpoint" 9 "no checkpoint at nowhere: there is no such file or folder"
+# Flags that cannot have an effect are refused before the training, not after it.
+run train recipe.lua --max-restarts 2
+expect "restarts without --recover" 2 "--max-restarts limits how often --recover starts the ranks again: give"
+run train recipe.lua -n 2 --max-restarts 2
+expect "restarts of ranks without --recover" 2 "give --recover too"
+run train recipe.lua -n 2 --recover --max-restarts 2 train.epochs=1
+expect "restarts" 0 "epoch: 1 step: 2, loss is "
+run train recipe.lua --preset smoke
+expect "a preset of a recipe without parameters" 2 "recipe: unknown preset 'smoke': the recipe has none"
+run predict recipe.lua nothing.csv --ckpt best
+expect "predict of no file" 2 "predict: cannot read nothing.csv: No such file or directory"
+run sched
+expect "sched without a number of workers" 4 "MS_WORKER_NUM: expected a whole number from 1 to 65536, but it is not set"
 run graph recipe.lua --pass fuse
 expect "graph of a recipe" 0 "fused("
 run prof recipe.lua --steps 2 --trace trace.json

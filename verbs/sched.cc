@@ -29,6 +29,7 @@ int RunSched(const cli::CommandLine& command) {
     std::string& value = environment[variable];
     if (value.empty()) value = otherwise;
     if (command.Given(flag)) value = IsText(flag) ? command.String(flag) : absl::StrCat(command.Int(flag));
+    if (value.empty()) environment.erase(variable);
   };
   set("host", "MS_SCHED_HOST", "127.0.0.1");
   set("port", "MS_SCHED_PORT", "0");

@@ -338,7 +338,10 @@ Status Checkpoint::OpenHeader(size_t file, SafetensorsHeader* header) {
 }
 
 Status Checkpoint::OpenPlainFile() {
-  ASSIGN_OR_RETURN(auto input, InputFile::Open(path_));
+  auto opened = InputFile::Open(path_);
+  if (absl::IsNotFound(opened.status()))
+    return absl::NotFoundError(absl::StrCat("no checkpoint at ", path_, ": there is no such file or folder"));
+  ASSIGN_OR_RETURN(auto input, std::move(opened));
   manifest_.files.push_back({fs::path(path_).filename().string(), {input->size(), "", {}}, "", ""});
   files_.push_back({std::move(input), {}});
   SafetensorsHeader header;

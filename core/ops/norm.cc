@@ -5,12 +5,22 @@
 
 namespace mslua {
 
+// sum ^ power, of a sum that is not negative and a power below 1. Where the sum is 0 the gradient is 0 and not
+// infinite: in a norm, and in a standard deviation, that infinity would be multiplied by 0.
+Value RootOfSum(GraphBuilder& g, Value sum, double power) {
+  const DType dtype = g.TypeOf(sum).dtype;
+  const Value positive = Elementwise(g, "greater", {sum, g.Constant(0, dtype)});
+  const Value safe = Elementwise(g, "select", {positive, sum, g.Constant(1, dtype)});
+  const Value root = power == 0.5 ? g.Op("sqrt", {safe}) : Elementwise(g, "pow", {safe, g.Constant(power, dtype)});
+  return Elementwise(g, "select", {positive, root, sum});
+}
+
 // A composite.
 MSLUA_OPERATOR(norm) {
   OpDef op("norm");
   op.Class("LpNorm").Doc(
       "The p-norm over `axis` (every axis when none is named): the sum of abs(x) ^ p, to the power 1 / p. An infinite "
-      "p gives the largest abs(x).");
+      "p gives the largest abs(x). Its gradient at 0 is 0.");
   op.Input("x");
   op.Attr("axis", AttrKind::kAxes, std::vector<int64_t>{}, "the axes to reduce; none: all")
       .Attr("p", AttrKind::kFloat, 2.0, "the order, above 0")
@@ -27,14 +37,14 @@ MSLUA_OPERATOR(norm) {
     const Value x = Cast(g, in[0], computed);
     Value y;
     if (p == 2) {
-      y = g.Op("sqrt", {g.Op("reduce_sum", {Mul(g, x, x)}, over)});
+      y = RootOfSum(g, g.Op("reduce_sum", {Mul(g, x, x)}, over), 0.5);
     } else if (std::isinf(p)) {
       y = g.Op("reduce_max", {g.Op("abs", {x})}, over);
     } else if (p == 1) {
       y = g.Op("reduce_sum", {g.Op("abs", {x})}, over);
     } else {
       const Value powers = Elementwise(g, "pow", {g.Op("abs", {x}), g.Constant(p, computed)});
-      y = Elementwise(g, "pow", {g.Op("reduce_sum", {powers}, over), g.Constant(1 / p, computed)});
+      y = RootOfSum(g, g.Op("reduce_sum", {powers}, over), 1 / p);
     }
     return {Cast(g, y, own)};
   });

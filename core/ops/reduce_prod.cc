@@ -3,15 +3,30 @@
 #include "core/ops/define.h"
 
 namespace mslua {
+namespace {
+
+// The product of the other elements: that of all that are not 0, divided by this one where it is not 0; 0 where another
+// element is 0.
+std::vector<Value> ProductGrad(GradContext& c) {
+  const DType own = c.g.TypeOf(c.x(0)).dtype, computed = ArithmeticType(own);
+  const Value x = Cast(c.g, c.x(0), computed), zero = c.g.Constant(0, computed);
+  const Value is_zero = Elementwise(c.g, "equal", {x, zero});
+  const Value factor = Elementwise(c.g, "select", {is_zero, c.g.Constant(1, computed), x});
+  const Value zeros = Cast(c.g, is_zero, DType::kF32);
+  const Value others = Sub(c.g, BroadcastReduced(c, c.g.Op("reduce_sum", {zeros}, c.attrs)), zeros);
+  const Value product = Mul(c.g, Cast(c.g, c.dy[0], computed), c.g.Op("reduce_prod", {factor}, c.attrs));
+  const Value quotient = Div(c.g, BroadcastReduced(c, product), factor);
+  const Value none = Elementwise(c.g, "equal", {others, c.g.Constant(0, DType::kF32)});
+  return {Cast(c.g, Elementwise(c.g, "select", {none, quotient, zero}), own)};
+}
+
+}  // namespace
 
 MSLUA_OPERATOR(reduce_prod) {
   OpDef op = ReductionOp("reduce_prod", Reduction::kProd);
   op.Computes(Precision::kWide);
-  op.Class("ReduceProd")
-      .Doc("Product over `axis` (every axis when none is named). The gradient divides by x: NaN where x is 0.");
-  op.Grad([](GradContext& c) {
-    return std::vector<Value>{Div(c.g, BroadcastReduced(c, Mul(c.g, c.dy[0], c.outputs[0])), c.x(0))};
-  });
+  op.Class("ReduceProd").Doc("Product over `axis` (every axis when none is named).");
+  op.Grad(ProductGrad);
   return {op};
 }
 

@@ -4,6 +4,10 @@
 #include "core/ops/define.h"
 
 namespace mslua {
+
+// norm.cc
+Value RootOfSum(GraphBuilder& g, Value sum, double power);
+
 namespace {
 
 OpDef SpreadOp(std::string name, bool root) {
@@ -28,7 +32,7 @@ OpDef SpreadOp(std::string name, bool root) {
     const Value sum = g.Op("reduce_sum", {Mul(g, from_mean, from_mean)}, of_mean);
     const int64_t count = type.elements() / std::max<int64_t>(1, g.TypeOf(sum).elements());
     Value y = Mul(g, sum, 1.0 / static_cast<double>(std::max<int64_t>(0, count - attrs.Int("ddof"))));
-    if (root) y = g.Op("sqrt", {y});
+    if (root) y = RootOfSum(g, y, 0.5);
     return {Cast(g, y, type.dtype)};
   });
   op.AddSample({{{DType::kF32, {3, 5}}}});
@@ -43,7 +47,7 @@ OpDef SpreadOp(std::string name, bool root) {
 MSLUA_OPERATOR(var) {
   OpDef var = SpreadOp("var", false), deviation = SpreadOp("std", true);
   var.Doc("The variance over `axis`: the mean square difference to the mean. ddof = 1 is the unbiased estimate.");
-  deviation.Doc("The standard deviation over `axis`: the square root of ops.var.");
+  deviation.Doc("The standard deviation over `axis`: the square root of ops.var. Its gradient at 0 is 0.");
   return {var, deviation};
 }
 

@@ -58,7 +58,7 @@ function M.run(spec, steps)
     mean = SMOOTHING * mean + (1 - SMOOTHING) * loss
     local smoothed = mean / (1 - SMOOTHING ^ (#points + 1))
     least = math.min(least, smoothed)
-    points[#points + 1] = { lr = M.rate(context.step - 1, steps), loss = loss, smoothed = smoothed }
+    points[#points + 1] = { lr = M.rate(context.global_step - 1, steps), loss = loss, smoothed = smoothed }
     if #points > LEAST and smoothed > DIVERGED * math.abs(least) then context.stop() end
   end
   core.trainer(spec):run()

@@ -134,7 +134,7 @@ local group = settings.new("auto_parallel_context", {
   { "enable_parallel_optimizer", "boolean", false },
   { "parallel_optimizer_config", "table", nil, fields = {
     { "gradient_accumulation_shard", "boolean", true },
-    { "parallel_optimizer_threshold", "integer", 64, min = 1, unit = "KB" },
+    { "parallel_optimizer_threshold", "integer", 64, min = 0, unit = "KB" },
     { "optimizer_level", "string", nil, choices = { "level1", "level2", "level3" } },
   } },
   { "optimizer_weight_shard_size", "integer", -1, check = function(n)

@@ -107,13 +107,20 @@ local function apply_table(values, origin)
 end
 
 local function apply_preset(presets)
-  local name = core.options.preset
+  local name, known = core.options.preset, errors.names(presets)
   if not name or (name == "full" and not presets.full) then return end
-  if not presets[name] then
-    usage_error("unknown preset '%s'%s; it has: %s", name, core.did_you_mean(name, errors.names(presets)),
-      table.concat(errors.names(presets), ", "))
+  if #known == 0 then
+    usage_error("unknown preset '%s': the recipe has none; `presets = { %s = {...} }` of ms.params declares it", name,
+      name)
+  elseif not presets[name] then
+    usage_error("unknown preset '%s'%s; it has: %s", name, core.did_you_mean(name, known), table.concat(known, ", "))
   end
   apply_table(presets[name], "preset " .. name)
+end
+
+--- Refuses the command line's preset where the recipe has not called ms.params, which applies it.
+function M.check_preset()
+  if not state.defaults then apply_preset({}) end
 end
 
 local function check_shape(defaults, presets)

@@ -199,6 +199,7 @@ end
 -- Presets, environment and command line on top of what the recipe says; gives where each leaf came from.
 local function apply_overrides(values)
   local state, origins = params.state(), {}
+  params.check_preset()
   for _, path in ipairs(errors.names(state.base.leaves or {})) do
     put(values, path, state.base.leaves[path])
     origins[path] = "config"

@@ -172,6 +172,10 @@ function M.open(base, paths, temporary)
       if next(temporary) then errors.fail "predict: - stands for stdin, which can be read once" end
       files[i] = write(io.read "*a")
       temporary[files[i]] = "-"
+    else
+      local file, problem = io.open(path, "rb")
+      if not file then errors.fail("predict: cannot read %s", problem) end
+      file:close()
     end
   end
   local kind = spec.source.kind

@@ -10,7 +10,7 @@ check.case("legal values are kept, and reset gives back the defaults", function(
     parallel_mode = ms.ParallelMode.MODE_LIST, loss_repeated_mean = { false }, parameter_broadcast = { true },
     search_mode = { "dynamic_programming", "recursive_programming", "sharding_propagation" },
     all_reduce_fusion_config = { { 20, 35 }, { 1 } }, enable_parallel_optimizer = { true },
-    parallel_optimizer_config = { { gradient_accumulation_shard = true }, { parallel_optimizer_threshold = 1 } },
+    parallel_optimizer_config = { { gradient_accumulation_shard = true }, { parallel_optimizer_threshold = 0 } },
     comm_fusion = {
       { allreduce = { mode = "auto" } }, { allreduce = { mode = "size", config = 32 } },
       { allreduce = { mode = "index", config = { 20, 35 } } },
@@ -62,7 +62,7 @@ local illegal = {
   { { comm_fusion = { allgather = { mode = "index", config = { 1 } } } }, 'expected one of "auto", "size"' },
   { { comm_fusion = 3 }, "expected a table" },
   { { parallel_optimizer_config = { threshold = 1 } }, "unknown key 'threshold'" },
-  { { parallel_optimizer_config = { parallel_optimizer_threshold = 0 } }, "at least 1" },
+  { { parallel_optimizer_config = { parallel_optimizer_threshold = -1 } }, "at least 0" },
   { { strategy_ckpt_load_file = "./" }, "this is a folder" }, { { strategy_ckpt_load_file = "/no/file" },
     "no strategy file" },
   { { strategy_ckpt_save_file = "/" }, "is a folder" },

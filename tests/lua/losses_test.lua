@@ -117,6 +117,21 @@ check.case("KLDivLoss", function()
   check_gradient("KLDivLoss with a label of 0", function(a) return nn.KLDivLoss "batchmean"(a, f64(y)) end, { log_p })
 end)
 
+check.case("CrossEntropyLoss with weights is NLLLoss of log_softmax", function()
+  local logits, weight = f64 { { 1, 2, 0.5 }, { -1, 0.25, 2 } }, f64 { 2, 0.5, 1 }
+  for _, r in ipairs { "mean", "sum", "none" } do
+    for _, labels in ipairs { ms.Tensor({ 0, 1 }, ms.int32), ms.Tensor({ 1, 2 }, ms.int32) } do
+      local options = { weight = weight, label_smoothing = 0.1, ignore_index = 2, reduction = r }
+      check.near(values(nn.CrossEntropyLoss(options)(logits, labels)),
+        values(nn.NLLLoss(options)(ms.ops.log_softmax(logits, -1), labels)), 1e-12)
+    end
+  end
+  check.fails_here("expected 3 numbers, one for each class",
+    function() nn.CrossEntropyLoss { weight = f64 { 1, 2 } }(logits, ms.Tensor({ 0, 1 }, ms.int32)) end)
+  check.fails_here("one number for each class",
+    function() nn.CrossEntropyLoss { weight = f64 { { 1, 2, 3 } } } end)
+end)
+
 check.case("NLLLoss", function()
   check_loss(function(r) return nn.NLLLoss { reduction = r } end, { log_p, ids }, { 1, 3 })
   local weight = f64 { 0.5, 1, 2 }

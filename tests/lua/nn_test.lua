@@ -124,6 +124,29 @@ check.case("pools", function()
   check.equal(values(nn.Flatten()(x)), { { 1, 2, 3, 4 } })
 end)
 
+check.case("pools with ceil_mode and without the padding, as PyTorch's", function()
+  local x = ops.reshape(ms.arange(1, 21):astype "float32", { 1, 1, 4, 5 })
+  check.equal(values(nn.MaxPool2d(2, { ceil_mode = true })(x)), { { { { 7, 9, 10 }, { 17, 19, 20 } } } })
+  check.equal(values(nn.MaxPool2d({ 3, 2 }, 2, { ceil_mode = true })(x)), { { { { 12, 14, 15 }, { 17, 19, 20 } } } })
+  -- The last window would begin in the padding behind the image: there is none.
+  check.equal(values(nn.MaxPool2d(3, 3, { pad_mode = "pad", padding = 1, ceil_mode = true })(x)),
+    { { { { 7, 10 }, { 17, 20 } } } })
+  check.equal(values(nn.AvgPool2d(2, { ceil_mode = true })(x)), { { { { 4, 6, 7.5 }, { 14, 16, 17.5 } } } })
+  local padded = { pad_mode = "pad", padding = 1, ceil_mode = true }
+  check.near(values(nn.AvgPool2d(3, 2, padded)(x)),
+    { { { { 16 / 9, 33 / 9, 28 / 9 }, { 69 / 9, 117 / 9, 87 / 9 }, { 33 / 6, 54 / 6, 39 / 6 } } } }, 1e-6)
+  padded.count_include_pad = false
+  check.near(values(nn.AvgPool2d(3, 2, padded)(x)), { { { { 4, 5.5, 7 }, { 11.5, 13, 14.5 }, { 16.5, 18, 19.5 } } } },
+    1e-5)
+  padded.ceil_mode = false
+  check.near(values(nn.AvgPool2d(3, 2, padded)(x)), { { { { 4, 5.5, 7 }, { 11.5, 13, 14.5 } } } }, 1e-5)
+  local fine = nn.AvgPool2d(3, 2, padded)(x:astype "float64")
+  check.near(values(fine)[1][1][1], { 4, 5.5, 7 }, 1e-12)
+  padded.ceil_mode = true
+  check.near(values(nn.AvgPool2d(3, 2, padded)(x:astype "float64"))[1][1][3], { 16.5, 18, 19.5 }, 1e-12)
+  check.fails_here("ceil_mode", function() nn.MaxPool2d(2, { pad_mode = "same", ceil_mode = true }) end)
+end)
+
 check.case("BatchNorm2d: statistics of the batch in training, running ones otherwise", function()
   local bn, x = nn.BatchNorm2d(1, { eps = 1e-5 }), ms.Tensor({ { { { 0, 2 } } }, { { { 4, 6 } } } })
   bn:set_train(true)

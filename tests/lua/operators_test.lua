@@ -60,6 +60,24 @@ check.case("logsumexp of large numbers, of infinite ones and of none that is fin
   check.equal(ops.logsumexp(ms.Tensor { 1 / 0, 1 }):item(), 1 / 0)
 end)
 
+check.case("gradients of a product with zeros, and of a norm and a deviation that are 0", function()
+  local function gradient(f, x) return ms.grad(function(v) return ops.reduce_sum(f(v)) end, 1)(x):totable() end
+  local function product(x) return ops.reduce_prod(x, { axis = 2 }) end
+  for _, dtype in ipairs { ms.float32, ms.float64, ms.bfloat16 } do
+    local x = ms.Tensor({ { 1, 0, 3 }, { 0, 0, 2 }, { 1, 2, 3 } }, dtype)
+    check.equal(gradient(product, x), { { 0, 3, 0 }, { 0, 0, 0 }, { 6, 3, 2 } })
+    check.equal(gradient(ops.reduce_prod, ms.Tensor({ 2, 0, 4 }, dtype)), { 0, 8, 0 })
+    for _, p in ipairs { 1, 2, 3, math.huge } do
+      local function norm(v) return ops.norm(v, { axis = 2, p = p }) end
+      check.near(gradient(norm, ms.Tensor({ { 0, 0 }, { 0, 2 } }, dtype)), { { 0, 0 }, { 0, 1 } }, 1e-6)
+    end
+    check.equal(gradient(ops.std, ms.Tensor({ 3, 3 }, dtype)), { 0, 0 })
+    check.equal(gradient(function(v) return nn.ClipByNorm()(v, 1) end, ms.zeros({ 2 }, dtype)), { 1, 1 })
+  end
+  check.equal(ops.norm(ms.zeros { 2 }):item(), 0)
+  check.equal(tostring(ops.norm(ms.Tensor { 0 / 0, 1 }):item()), "nan")
+end)
+
 check.case("variance, deviation and norms", function()
   local x = ms.Tensor { 1, 2, 3, 4 }
   check.near(ops.var(x):item(), 1.25, 1e-6)

@@ -101,6 +101,8 @@ check.case("mistakes on the command line", function()
   bad('parallel.parallel_mode: expected one of "stand_alone"', "parallel.parallel_mode=x")
   check.fails("made_recipe: unknown preset 'smok' (did you mean 'smoke'?); it has: smoke",
     function() load(body(), {}, "smok") end)
+  check.fails("made_recipe: unknown preset 'smoke': the recipe has none; `presets = { smoke = {...} }` of ms.params",
+    function() load("local p = require 'mslua'.params { a = 1 }", {}, "smoke") end)
 end)
 
 local function bad_file(line, message, text)

@@ -226,6 +226,13 @@ int RunAsRank(const cli::CommandLine& command, SessionOptions options, Joins joi
                      "MS_ENABLE_RECOVERY=1), and this is ",
                      identity->Line(), ": leave it out; --recover starts a rank again that has died")));
   }
+  const bool restarts = command.flags.count("max-restarts") > 0 && command.Given("max-restarts");
+  const bool launched = identity->source == Identity::Source::kLauncher;  // whose launcher follows the flag
+  if (restarts && !(launched ? !identity->recovery.empty() : alone && recover != "off")) {
+    return Report(absl::InvalidArgumentError(absl::StrCat(
+        "--max-restarts limits how often --recover starts the ranks again: ",
+        alone ? "give --recover too" : absl::StrCat("it has no effect on ", identity->Line(), ", leave it out"))));
+  }
   if (alone && (n > 1 || recover != "off")) {
     const Status can = CheckRanks(n, LimitsHere());
     if (!can.ok()) return Report(can, kExitEnvironment);

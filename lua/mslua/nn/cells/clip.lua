@@ -22,7 +22,7 @@ function ClipByNorm:construct(x, clip_norm)
     axes = {}
     for i = 1, #x.shape do axes[i] = i end
   end
-  local norm = ops.sqrt(ops.reduce_sum(x * x, axes, { keep_dims = true }))
+  local norm = ops.norm(x, { axis = axes, keep_dims = true })
   local limit = type(clip_norm) == "number" and core.tensor(clip_norm, x.dtype) or clip_norm
   return x * limit / ops.maximum(norm, limit)
 end

@@ -1,6 +1,8 @@
 --- PyTorch's cross entropy of logits.
 local args = require "mslua.args"
+local errors = require "mslua.errors"
 local loss = require "mslua.nn.loss"
+local NLLLoss = require "mslua.nn.loss.nll"
 local ops = require "mslua.ops"
 
 local CrossEntropyLoss = loss.Loss:extend "CrossEntropyLoss"
@@ -9,16 +11,26 @@ local bind_cross = args.signature("CrossEntropyLoss", {
   { "reduction", "string", "mean", choices = loss.reductions },
   { "ignore_index", "integer", -100 },
   { "label_smoothing", "number", 0, min = 0, max = 1 },
+  { "weight", "tensor" },
 })
 
 --- PyTorch's CrossEntropyLoss of ids: logits [.., classes], labels int32 [..]. A label ignore_index has no loss and
 --- does not count in the mean; where no label counts, the mean is 0 and so is its gradient (in PyTorch both are NaN).
---- label_smoothing: the share of the label that is spread over all classes. (reduction = "mean", ignore_index = -100,
---- label_smoothing = 0)
+--- label_smoothing: the share of the label that is spread over all classes. weight: one number a class; "mean" then
+--- divides by the sum of the labels' weights. (reduction = "mean", ignore_index = -100, label_smoothing = 0, weight)
 function CrossEntropyLoss:init(...)
   local a = bind_cross(...)
   self.reduction, self.ignore_index, self.label_smoothing = a.reduction, a.ignore_index, a.label_smoothing
+  if a.weight and #a.weight.shape ~= 1 then
+    errors.fail("CrossEntropyLoss: weight: expected one number for each class, got %s", errors.show(a.weight))
+  end
+  self.weighted = a.weight and NLLLoss {
+    weight = a.weight, reduction = a.reduction, ignore_index = a.ignore_index, label_smoothing = a.label_smoothing,
+  }
 end
+
+-- Logarithms of probabilities, for the loss with weights.
+local function logs(logits) return ops.log_softmax(loss.wide(logits), -1) end
 
 -- The losses of all labels, [n * ..], and 1 for each that counts.
 function CrossEntropyLoss:each(logits, labels)
@@ -31,12 +43,14 @@ function CrossEntropyLoss:each(logits, labels)
 end
 
 function CrossEntropyLoss:construct(logits, labels)
+  if self.weighted then return self.weighted:construct(logs(logits), labels) end
   local losses, counts = self:each(logits, labels)
   if self.reduction ~= "mean" then return self:reduce(losses) end
   return ops.reduce_sum(losses, { 1 }) / ops.maximum(ops.reduce_sum(counts, { 1 }), 1)
 end
 
 function CrossEntropyLoss:rows(logits, labels)
+  if self.weighted then return self.weighted:rows(logs(logits), labels) end
   local n, losses, counts = logits.shape[1], self:each(logits, labels)
   if losses.shape[1] == n then return losses end
   losses = ops.reduce_sum(ops.reshape(losses, { n, -1 }), { 2 })
