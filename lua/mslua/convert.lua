@@ -8,8 +8,12 @@ local peft = require "mslua.peft"
 local pretrained = require "mslua.pretrained"
 local recipes = require "mslua.recipe"
 
--- The recipe that a run folder trained: its config.lua, which stands beside the checkpoints' folder.
-local function config_of(path)
+local M = {}
+
+--- The recipe that a run folder trained: its config.lua, which stands beside the checkpoints' folder; nil: there is
+--- none.
+---@param path string a run folder, or a checkpoint in one
+function M.config_of(path)
   path = path:gsub("/+$", "")
   for _ = 1, 3 do
     if files.is_file(path .. "/config.lua") then return path .. "/config.lua" end
@@ -19,7 +23,7 @@ end
 
 -- The network of a run folder or of a checkpoint in it, with those weights.
 local function network_of(from)
-  local config = config_of(from)
+  local config = M.config_of(from)
   if not config then
     errors.fail("ckpt convert: nothing says what network %s is of: give a run folder, which has config.lua, or a "
       .. "checkpoint in one", from)
@@ -47,8 +51,6 @@ local function values_of(from)
   for name in pairs(states) do values[name] = nil end
   return values
 end
-
-local M = {}
 
 local function check_folder(what, to)
   if not files.is_folder(to) then errors.fail("ckpt %s: there is no folder '%s': make it first", what, to) end
@@ -89,7 +91,7 @@ function M.convert(from, to, form)
   check_folder("convert", to)
   local net = folder and pretrained.from_pretrained(from) or network_of(from)
   if form == "peft" then peft.save_adapter(net, to) else pretrained.save_pretrained(net, to) end
-  if not folder then pretrained.copy_companions(config_of(from):match "^(.*)/", to) end
+  if not folder then pretrained.copy_companions(M.config_of(from):match "^(.*)/", to) end
   return 0
 end
 

@@ -353,7 +353,11 @@ end
 -- The network to generate with, its tokens (nil: none known), and the ids that end a text.
 local function generating()
   local flags = core.options
-  if files.is_folder(flags.file) then
+  local run = files.is_folder(flags.file) and not pretrained.is_folder(flags.file) and convert.config_of(flags.file)
+  if run then  -- a run folder, or a checkpoint in one
+    if not flags.ckpt_given then flags.ckpt = flags.file end
+    flags.file = run
+  elseif files.is_folder(flags.file) then
     if flags.ckpt_given then
       params.usage_error("--ckpt is for a recipe, %s is a folder with its weights", flags.file)
     end
@@ -366,8 +370,14 @@ local function generating()
   local net = recipe:make_network()
   net:_as_root()
   load_weights(recipe, net)
-  local tokenizer = recipe.tokenizer and (net.translation or not flags.ids) and recipe:make_tokenizer()
-    or net.translation and net.translation.tokenizer
+  local folder = run and run:match "^(.*)/"
+  local tokenizer
+  if folder and text_source.has_tokenizer(folder) then
+    tokenizer = (net.translation or not flags.ids) and text_source.of_folder(folder).tokenizer
+  else
+    tokenizer = recipe.tokenizer and (net.translation or not flags.ids) and recipe:make_tokenizer()
+      or net.translation and net.translation.tokenizer
+  end
   if tokenizer then
     return net, {
       tokenizer = tokenizer,

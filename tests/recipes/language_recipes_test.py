@@ -85,6 +85,11 @@ def translation():
     said = smoke("generate", "transformer_en_de", "data_path=pairs", "--ckpt", "translate", "--prompt",
                  "a red dog sees a big car.")
     assert "ein Hund, rot, sieht ein Wagen, groß." in said, said
+    # A run folder, and a checkpoint in it, say all that generation needs.
+    saved = sorted(name for name in os.listdir("translate/ckpt") if name.endswith(".ckpt"))
+    for folder in "translate", "translate/ckpt/" + saved[-1]:
+        again = run("generate", folder, "--prompt", "a red dog sees a big car.")
+        assert again.splitlines()[-1] == said.splitlines()[-1], (folder, again)
     smoke("generate", "transformer_en_de", "data_path=pairs", "--ckpt", "translate", "--prompt", "a", "--top-k", "3",
           code=2, says="translates by beam search: --temperature, --top-k")
     smoke("eval", "transformer_en_de", "data_path=pairs", "--ckpt", "translate", says="bleu")
