@@ -264,6 +264,7 @@ Hook* Training::Add(std::unique_ptr<Hook> hook) {
 }
 
 Status Training::AddHooks() {
+  progress().planned.clear();  // of an earlier training of this specification
   Add(std::make_unique<EpochHook>(&progress(), spec_.time_every, spec_.time_steps, spec_.log_epochs));
   if (!FindStepLosses(*executable_).empty()) Add(std::make_unique<StepLossesHook>(&progress(), spec_.log_every));
   if (loss_scale_ != nullptr) trainer_->AddHook(loss_scale_.get());
@@ -363,6 +364,8 @@ Status Training::AddEvaluation() {
     eval_hook_->OnEvaluated([this, labels] { RecordSamples(labels); });
   }
   if (rank_.flags.few_steps) eval_hook_->SkipLast();
+  if (const double flops = FlopsOf(*executable_); flops > 0)
+    eval_hook_->Expect(FlopsOf(*eval_executable_) * static_cast<double>(data.pipeline->size()) / flops);
   return absl::OkStatus();
 }
 
@@ -428,6 +431,7 @@ Status Training::AddCheckpoints() {
   ASSIGN_OR_RETURN(
       auto hook,
       WithExitCode(CheckpointHook::Create(options, &rank_.state->store, trainer_.get(), PrintNote), kExitStorage));
+  progress().planned.push_back(&hook->planned());
   checkpoint_hook_ = Add(std::move(hook));
   if (eval_hook_ != nullptr) eval_hook_->OnBest([this](const TrainState& s) { checkpoint_hook_->SaveBest(s); });
   return absl::OkStatus();

@@ -115,6 +115,7 @@ StatusOr<bool> CheckpointHook::Due(const TrainState& state) {
 void CheckpointHook::Save(const TrainState& state) {
   if (saved_step_ == state.step) return;
   saved_step_ = state.step;
+  const TimedWork timed(&planned_);
   const Status done = SaveTo(keeper_.get(), state);
   if (keeper_ != nullptr) NoteFailure(done);
 }

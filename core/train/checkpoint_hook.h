@@ -14,6 +14,7 @@
 #include "core/checkpoint/async_saver.h"
 #include "core/checkpoint/keeper.h"
 #include "core/train/tensor_part.h"
+#include "core/train/time_left.h"
 #include "core/train/trainer.h"
 
 namespace mslua {
@@ -69,19 +70,28 @@ class CheckpointHook : public TrainHook {
   // is never removed. To be called on all ranks that save together.
   StatusOr<std::string> SaveNow(const TrainState& state, const std::string& name);
   // Training that ends saves no more.
-  void SkipLast() { options_.save_at_end = false; }
+  void SkipLast() {
+    options_.save_at_end = false;
+    planned_.SkipLast();
+  }
   // Saves in place of the best so far.
   void SaveBest(const TrainState& state);
   // The folder of the last save that was started; empty before, and on ranks that write no manifest.
   const std::string& last_path() const { return last_path_; }
   const checkpoint::Lineage& lineage() const { return lineage_; }
+  // The saves that are due after so many steps: how long training waits for them.
+  const PlannedWork& planned() const { return planned_; }
   // Whether that save is complete. After AtEnd() and SaveNow() it is, or has failed.
   bool saved() const { return saved_; }
 
  private:
   CheckpointHook(const CheckpointOptions& options, const Store* store, const Trainer* trainer,
                  std::function<void(const std::string&)> notice)
-      : options_(options), store_(store), trainer_(trainer), notice_(std::move(notice)) {}
+      : options_(options),
+        store_(store),
+        trainer_(trainer),
+        notice_(std::move(notice)),
+        planned_(options.keeper.save_checkpoint_steps, 0, options.save_at_end) {}
   Status SaveTo(checkpoint::CheckpointKeeper* keeper, const TrainState& state);
   // The state of this training as a checkpoint has it, in the next generation.
   checkpoint::RunState NextRun(const TrainState& state);
@@ -129,6 +139,7 @@ class CheckpointHook : public TrainHook {
   checkpoint::AsyncSaver saver_;
   bool alone_ = false;  // after an error: the other ranks may not come
   int64_t saved_step_ = -1;
+  PlannedWork planned_;
   std::string last_path_;
 };
 

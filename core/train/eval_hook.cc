@@ -8,6 +8,17 @@
 
 namespace mslua {
 
+EvalHook::EvalHook(Progress* progress, Evaluator* evaluator, std::vector<MetricInfo> metrics, int64_t every_epochs,
+                   int64_t every_steps)
+    : progress_(progress),
+      evaluator_(evaluator),
+      metrics_(std::move(metrics)),
+      every_epochs_(every_epochs),
+      every_steps_(every_steps),
+      planned_(every_steps, every_epochs * progress->steps_per_epoch, every_epochs > 0 || every_steps > 0) {
+  progress_->planned.push_back(&planned_);
+}
+
 int64_t EvalHook::NextStep(const TrainState& s) {
   if (every_steps_ == 0) return INT64_MAX;
   return done_ == s.step ? (s.step / every_steps_ + 1) * every_steps_
@@ -40,6 +51,7 @@ StatusOr<Numbers> EvalHook::Values() {
 }
 
 StatusOr<std::string> EvalHook::Now(const TrainState& s, int64_t epoch) {
+  const TimedWork timed(&planned_);
   ASSIGN_OR_RETURN(const Numbers values, Values());
   std::string line = absl::StrCat("eval: epoch ", epoch);
   Numbers record;

@@ -7,6 +7,7 @@
 
 #include "core/train/evaluator.h"
 #include "core/train/progress.h"
+#include "core/train/time_left.h"
 
 namespace mslua {
 
@@ -20,17 +21,17 @@ class EvalHook : public TrainHook {
   // 0: not by this rule. `best` is called after an evaluation that was better than all before: more of the first
   // metric that is a share, else less of the first metric. An evaluation with a metric that is NaN is never better.
   EvalHook(Progress* progress, Evaluator* evaluator, std::vector<MetricInfo> metrics, int64_t every_epochs,
-           int64_t every_steps)
-      : progress_(progress),
-        evaluator_(evaluator),
-        metrics_(std::move(metrics)),
-        every_epochs_(every_epochs),
-        every_steps_(every_steps) {}
+           int64_t every_steps);
   // What makes the metrics' values of the sums and the number of samples; else each is its sum by sample.
   using Finish = std::function<StatusOr<Numbers>(const std::vector<MetricSums>& sums, int64_t samples)>;
   void FinishBy(Finish finish) { finish_ = std::move(finish); }
   // No evaluation beside those when training ends.
-  void SkipLast() { at_end_ = false; }
+  void SkipLast() {
+    at_end_ = false;
+    planned_.SkipLast();
+  }
+  // How long an evaluation takes, in steps of the training: for the time left, until the first one.
+  void Expect(double steps) { planned_.Expect(steps); }
   // After each evaluation.
   void OnEvaluated(std::function<void()> evaluated) { on_evaluated_ = std::move(evaluated); }
   void OnBest(std::function<void(const TrainState&)> best) { on_best_ = std::move(best); }
@@ -59,6 +60,7 @@ class EvalHook : public TrainHook {
   std::function<void()> on_evaluated_;
   std::function<void(const TrainState&)> on_best_;
   bool at_end_ = true;
+  PlannedWork planned_;
   int64_t done_ = 0;
   bool has_best_ = false;
   double best_ = 0;

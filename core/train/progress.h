@@ -14,6 +14,7 @@ namespace mslua {
 
 using Numbers = std::vector<std::pair<std::string, double>>;
 
+class PlannedWork;
 class Summaries;
 
 struct Progress {
@@ -22,9 +23,10 @@ struct Progress {
   MetricsHook* metrics = nullptr;  // null where nothing is recorded
   Summaries* summaries = nullptr;  // the same
   int64_t epochs = 1, steps_per_epoch = 1;
-  Numbers found;            // "loss" of the last epoch, "eval_loss", ...
-  int64_t evaluations = 0;  // so far
-  bool stopped = false;     // by a callback: training is then done, not broken off
+  Numbers found;                            // "loss" of the last epoch, "eval_loss", ...
+  int64_t evaluations = 0;                  // so far
+  bool stopped = false;                     // by a callback: training is then done, not broken off
+  std::vector<const PlannedWork*> planned;  // of the hooks: evaluations, saves
 
   void Set(const std::string& name, double value);
   // Null where it was not found.

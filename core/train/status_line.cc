@@ -100,10 +100,13 @@ void StatusLine::Show() {
 
 Status StatusLine::AtStep(const TrainState& s) {
   const auto now = Clock::now();
+  const double planned = PlannedSeconds();
   // The first step of this process also makes the kernels ready.
-  if (seen_ >= 0 && s.step == seen_ + 1) pace_.Add(std::chrono::duration<double>(now - step_at_).count());
+  if (seen_ >= 0 && s.step == seen_ + 1)
+    pace_.Add(std::chrono::duration<double>(now - step_at_).count() - (planned - planned_by_then_));
   seen_ = s.step;
   step_at_ = now;
+  planned_by_then_ = planned;
   if (marks_.empty()) AddMark(s, now);
   const bool terminal = options_.style == Options::Style::kTerminal;
   if (s.step > 0 && now - drawn_at_ >= (terminal ? kRedraw : kLine)) Draw(s, now);
@@ -122,25 +125,10 @@ double StatusLine::SecondsPerStep() const {
   return steps > 0 ? seconds / static_cast<double>(steps) : 0;
 }
 
-void StepPace::Add(double seconds) {
-  constexpr size_t kSteps = 50;
-  constexpr double kLong = 3;
-  last_.push_back(seconds);
-  if (last_.size() > kSteps) last_.pop_front();
-  ++steps_;
-  if (typical_ > 0 && seconds > kLong * typical_) between_ += seconds - typical_;
-}
-
-double StepPace::Median() const {
-  if (last_.empty()) return 0;
-  std::vector<double> sorted(last_.begin(), last_.end());
-  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
-  std::nth_element(sorted.begin(), middle, sorted.end());
-  return *middle;
-}
-
-double StepPace::SecondsOf(int64_t steps) const {
-  return static_cast<double>(steps) * (Median() + between_ / static_cast<double>(std::max<int64_t>(steps_, 1)));
+double StatusLine::PlannedSeconds() const {
+  double seconds = 0;
+  for (const PlannedWork* work : progress_->planned) seconds += work->seconds();
+  return seconds;
 }
 
 void StatusLine::AddMark(const TrainState& s, Clock::time_point now) {
@@ -176,8 +164,8 @@ StatusFields StatusLine::FieldsOf(const TrainState& s) {
     if (options_.max_steps > 0) last = std::min(last, options_.max_steps);
     const int64_t done = s.epoch * progress_->steps_per_epoch + s.step_in_epoch;
     AddWork(seconds, &f);
-    const int64_t left = std::max<int64_t>(0, last - std::max(done, int64_t{0}));
-    f.seconds_left = pace_.empty() ? static_cast<double>(left) * seconds : pace_.SecondsOf(left);
+    f.seconds_left = pace_.empty() ? static_cast<double>(std::max<int64_t>(0, last - done)) * seconds
+                                   : TimeLeft(pace_, progress_->planned, done, last);
   }
   return f;
 }

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/train/progress.h"
+#include "core/train/time_left.h"
 
 namespace mslua {
 
@@ -36,26 +37,6 @@ std::string StatusText(const StatusFields& fields, int columns);
 std::string ClockText(double seconds);
 // "812", "8.4k", "1.2M".
 std::string RateText(double rate);
-
-// How long steps take: those of late, and what comes between steps, such as evaluations and saves.
-class StepPace {
- public:
-  // One more step, with what it waited for.
-  void Add(double seconds);
-  // The median of the last 50 steps; 0: not known yet.
-  double Median() const;
-  // Of so many further steps, with as much between them as between those so far.
-  double SecondsOf(int64_t steps) const;
-  // Takes the median of now for what a step takes: what takes three times as long has come between. To be called now
-  // and then.
-  void Settle() { typical_ = Median(); }
-  bool empty() const { return last_.empty(); }
-
- private:
-  std::deque<double> last_;
-  double typical_ = 0, between_ = 0;  // between_: seconds that were not of steps
-  int64_t steps_ = 0;
-};
 
 // Draws the line at most ten times a second, below what the console prints, which hides it first.
 class StatusLine : public TrainHook {
@@ -89,6 +70,8 @@ class StatusLine : public TrainHook {
   StatusFields FieldsOf(const TrainState& s);
   // Of a step that takes so many seconds: rates, waiting, the gradients.
   void AddWork(double seconds, StatusFields* fields);
+  // Of all planned work so far.
+  double PlannedSeconds() const;
   // Seconds of one step, by those of the last half minute; 0: not known yet.
   double SecondsPerStep() const;
 
@@ -106,8 +89,9 @@ class StatusLine : public TrainHook {
   };
   std::deque<Mark> marks_;  // oldest first
   StepPace pace_;
-  Clock::time_point step_at_;  // the end of the last step
-  double flops_ = -1;          // of a step on this rank; negative: not counted yet
+  Clock::time_point step_at_;   // the end of the last step
+  double planned_by_then_ = 0;  // PlannedSeconds() at that time
+  double flops_ = -1;           // of a step on this rank; negative: not counted yet
 };
 
 }  // namespace mslua

@@ -61,17 +61,6 @@ TEST(StatusText, SaysWhatAStepDoes) {
   EXPECT_THAT(StatusText(f, 110), HasSubstr("samples/s  2.5M tokens/s  1:14 left"));
 }
 
-TEST(StepPace, CountsWhatComesBetweenStepsAsOftenAsItDid) {
-  StepPace pace;
-  EXPECT_TRUE(pace.empty());
-  for (int i = 0; i < 10; ++i) pace.Add(0.5);
-  pace.Settle();
-  EXPECT_NEAR(pace.SecondsOf(30), 15, 1e-9);
-  for (int i = 1; i <= 90; ++i) pace.Add(i % 25 == 0 ? 5.5 : 0.5);  // three evaluations of 5 s
-  EXPECT_NEAR(pace.Median(), 0.5, 1e-9);
-  EXPECT_NEAR(pace.SecondsOf(100), 50 + 15, 1e-9);
-}
-
 TEST(StatusText, TimesAndRates) {
   EXPECT_EQ(ClockText(0.2), "0:01");
   EXPECT_EQ(ClockText(3599), "59:59");
