@@ -71,7 +71,7 @@ double LargestError(const std::vector<Waited>& steps, PlannedWork evaluations, P
   return largest;
 }
 
-// char_gpt as it was recorded: steps of 33 to 46 ms, now and then one of twice as much; an evaluation takes as long as
+// Made after char_gpt: steps of 33 to 46 ms, now and then one of twice as much; an evaluation takes as long as
 // 50 steps.
 std::vector<Waited> CharGpt(int64_t steps, int64_t every) {
   std::vector<Waited> all;
