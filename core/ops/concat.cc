@@ -1,9 +1,4 @@
-#include <algorithm>
-#include <memory>
-#include <vector>
-
 #include "absl/strings/str_cat.h"
-#include "core/base/parallel_for.h"
 #include "core/kernels/strided_copy.h"
 #include "core/onnx/lowering.h"
 #include "core/op/device_text.h"
@@ -12,11 +7,9 @@
 namespace mslua {
 
 // rows_highway.cc
-void HighwayCopyRuns(const void* from, int64_t from_step, void* to, int64_t to_step, int64_t bytes, int64_t runs);
+FastKernel RowPieces(bool joins);
 
 namespace {
-
-constexpr int64_t kGrain = 65536;  // bytes that are worth a thread
 
 // Every dimension but the joined one is shared; that one differs in every tensor.
 std::string ConcatRule(const Attrs& attrs, absl::Span<const TensorType> in) {
@@ -30,57 +23,6 @@ std::string ConcatRule(const Attrs& attrs, absl::Span<const TensorType> in) {
   std::string rule;
   for (size_t i = 0; i < in.size(); ++i) absl::StrAppend(&rule, i ? ", " : "", dims(absl::StrCat("x", i)));
   return absl::StrCat(rule, "-> ", dims("y"));
-}
-
-// Each input has a piece of every row of the result, where rows are the dimensions from `axis` on.
-class RowsKernel : public Kernel {
- public:
-  explicit RowsKernel(const OpSpec& s) {
-    const Shape& shape = s.outputs[0].shape;
-    const auto axis = static_cast<size_t>(s.attrs.Int("axis"));
-    for (size_t d = 0; d < axis; ++d) rows_ *= shape[d];
-    if (s.outputs[0].bytes() == 0) rows_ = 0;
-    for (const TensorType& part : s.inputs) {
-      bytes_.push_back(rows_ == 0 ? 0 : part.bytes() / rows_);
-      whole_ += bytes_.back();
-    }
-  }
-  Status Run(const Buffers& b) override {
-    if (rows_ == 1) {
-      int64_t at = 0;
-      for (size_t k = 0; k < bytes_.size(); at += bytes_[k++]) {
-        ParallelFor(bytes_[k], kGrain, [&](int64_t begin, int64_t end) {
-          HighwayCopyRuns(static_cast<const char*>(b.inputs[k]) + begin, 0,
-                          static_cast<char*>(b.outputs[0]) + at + begin, 0, end - begin, 1);
-        });
-      }
-      return absl::OkStatus();
-    }
-    ParallelFor(rows_, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, whole_)), [&](int64_t begin, int64_t end) {
-      // Some rows at a time, so that what all pieces touch stays in the cache.
-      for (const int64_t last = end; begin < last; begin = end) {
-        end = std::min(last, begin + std::max<int64_t>(1, kBlock / whole_));
-        int64_t at = 0;
-        for (size_t k = 0; k < bytes_.size(); at += bytes_[k++]) {
-          const int64_t n = bytes_[k];
-          HighwayCopyRuns(static_cast<const char*>(b.inputs[k]) + begin * n, n,
-                          static_cast<char*>(b.outputs[0]) + begin * whole_ + at, whole_, n, end - begin);
-        }
-      }
-    });
-    return absl::OkStatus();
-  }
-
- private:
-  static constexpr int64_t kBlock = 16384;  // bytes
-
-  int64_t rows_ = 1, whole_ = 0;  // whole_: bytes of a row
-  std::vector<int64_t> bytes_;    // of each piece
-};
-
-FastKernel Rows() {
-  return {"rows", [](const OpSpec&) { return true; },
-          [](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> { return std::make_unique<RowsKernel>(s); }};
 }
 
 }  // namespace
@@ -128,7 +70,7 @@ MSLUA_OPERATOR(concat) {
     }
     return absl::OkStatus();
   });
-  op.Fast(Rows());
+  op.Fast(RowPieces(true));
   op.OnDevice([](const OpSpec& spec) {
     const auto axis = static_cast<size_t>(spec.attrs.Int("axis"));
     const Shape strides = RowMajorStrides(spec.outputs[0].shape);
