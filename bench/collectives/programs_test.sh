@@ -1,0 +1,6 @@
+#!/bin/sh
+# What bench/collectives/run starts, and reads the lines of.
+ranks=$1 exchange=$2
+"$exchange" | grep '"bench": "exchange", "us": [0-9.]' || exit 1
+"$ranks" --ranks 2 --seconds 0.001 --op broadcast > lines.txt && cat lines.txt
+grep -q '"op": "broadcast", "ranks": 2, .*"us": [0-9.]' lines.txt
