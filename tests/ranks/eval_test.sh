@@ -53,7 +53,7 @@ run mpirun --allow-run-as-root --oversubscribe -n 2 "$mslua" eval recipe.lua --c
 expect "mpirun" 0 "$alone"
 count "rank 0 alone prints" 1 '"top1": '
 run "$mslua" eval recipe.lua --ckpt nosuch -n 2
-expect "no checkpoint" 2 "nosuch"
+expect "no checkpoint" 9 "nosuch"
 count "a mistake of all ranks" 1 "mslua: error["
 no_leftovers eval
 finish
