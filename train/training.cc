@@ -15,6 +15,7 @@
 #include "core/base/atomic_file.h"
 #include "core/base/exit_code.h"
 #include "core/base/folder.h"
+#include "core/runtime/guard.h"
 #include "core/runtime/profile.h"
 #include "core/step/prints.h"
 #include "core/train/agreement.h"
@@ -492,6 +493,11 @@ Status Training::AddFault() {
   if (scribbles && store.image() == nullptr) {
     return absl::InvalidArgumentError(
         "MSLUA_FAULT: scribble is for a job that resumes from memory: --recover, mslua again, MS_ENABLE_RECOVERY=1");
+  }
+  if (scribbles && GuardsMemory()) {
+    return absl::InvalidArgumentError(
+        "MSLUA_FAULT: scribble is for the memory that a job resumes from, which is not protected where "
+        "MSLUA_GUARD_MEMORY guards tensors: leave one of them out");
   }
   if (fault.rank == rank_.state->rank && !(scribbles && started_again)) Add(std::make_unique<FaultHook>(fault, &store));
   return absl::OkStatus();

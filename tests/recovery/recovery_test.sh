@@ -14,7 +14,8 @@ holds() {
 holds native rank --trials 2
 holds native all --trials 1
 holds native launcher --trials 1
-holds native scribble --trials 2
+# Memory that --config=guarded guards is not protected as well.
+[ -n "$MSLUA_GUARD_MEMORY" ] || holds native scribble --trials 2
 holds cluster rank --trials 1
 holds cluster scheduler --trials 1
 command -v mpirun > /dev/null && holds mpirun rank --trials 1
@@ -113,6 +114,8 @@ run env MSLUA_FAULT=abort@rank=1,step=5 "$mslua" train "$recipe" -n 2 --recover 
 expect "a rank that aborts each time" 5 "3 times in the same way"
 run env MSLUA_FAULT=scribble@rank=0,step=5 "$mslua" train "$recipe"
 expect "a scribble without recovery" 2 "scribble is for a job that resumes from memory"
+run env MSLUA_GUARD_MEMORY=1 MSLUA_FAULT=scribble@rank=0,step=5 "$mslua" train "$recipe" --recover --out guarded
+expect "a scribble over guarded memory" 2 "scribble is for the memory that a job resumes from"
 run env MSLUA_FAULT=melt@rank=0,step=5 "$mslua" train "$recipe"
 expect "an unknown fault" 2 "MSLUA_FAULT: expected abort@rank=R,step=S"
 run env MSLUA_FAULT=abort@rank=1,step=5 "$mslua" train "$recipe"
