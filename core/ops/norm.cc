@@ -1,19 +1,10 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "core/ops/declare/reduction.h"
 #include "core/ops/define.h"
 
 namespace mslua {
-
-// sum ^ power, of a sum that is not negative and a power below 1. Where the sum is 0 the gradient is 0 and not
-// infinite: in a norm, and in a standard deviation, that infinity would be multiplied by 0.
-Value RootOfSum(GraphBuilder& g, Value sum, double power) {
-  const DType dtype = g.TypeOf(sum).dtype;
-  const Value positive = Elementwise(g, "greater", {sum, g.Constant(0, dtype)});
-  const Value safe = Elementwise(g, "select", {positive, sum, g.Constant(1, dtype)});
-  const Value root = power == 0.5 ? g.Op("sqrt", {safe}) : Elementwise(g, "pow", {safe, g.Constant(power, dtype)});
-  return Elementwise(g, "select", {positive, root, sum});
-}
 
 // A composite.
 MSLUA_OPERATOR(norm) {

@@ -122,8 +122,14 @@ class RunsKernel : public Kernel {
   explicit RunsKernel(Movement m) : size_(m.element_size), outer_(std::move(m.dimensions)) {
     if (m.elements == 0) return;
     bytes_ = size_;
-    if (!outer_.empty()) bytes_ *= outer_.back().size, outer_.pop_back();
-    if (!outer_.empty()) runs_ = outer_.back(), outer_.pop_back();
+    if (!outer_.empty()) {
+      bytes_ *= outer_.back().size;
+      outer_.pop_back();
+    }
+    if (!outer_.empty()) {
+      runs_ = outer_.back();
+      outer_.pop_back();
+    }
     for (const Dimension& d : outer_) blocks_ *= d.size;
   }
   Status Run(const Buffers& b) override {

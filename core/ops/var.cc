@@ -1,13 +1,10 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "core/ops/declare/reduction.h"
 #include "core/ops/define.h"
 
 namespace mslua {
-
-// norm.cc
-Value RootOfSum(GraphBuilder& g, Value sum, double power);
-
 namespace {
 
 OpDef SpreadOp(std::string name, bool root) {

@@ -477,7 +477,7 @@ void TileProgram::RunRange(const void* const* inputs, void* const* outputs, floa
   const bool whole = end - begin >= kTileElements;  // else there is no tile that could go there
   bool streams = false;
   for (size_t o = 0; o < results_.size(); ++o) {
-    past_caches[o] = WritesPastCaches(o, inputs, outputs);
+    past_caches[o] = whole && WritesPastCaches(o, inputs, outputs);
     direct[o] = whole && !past_caches[o] && WritesDirectly(o, inputs, outputs);
     streams |= past_caches[o];
   }

@@ -426,5 +426,13 @@ Value BroadcastReduced(GradContext& c, Value reduced) {
   return BroadcastTo(c.g, Reshape(c.g, reduced, ReducedShape(c.attrs, shape, true)), shape);
 }
 
+Value RootOfSum(GraphBuilder& g, Value sum, double power) {
+  const DType dtype = g.TypeOf(sum).dtype;
+  const Value positive = Elementwise(g, "greater", {sum, g.Constant(0, dtype)});
+  const Value safe = Elementwise(g, "select", {positive, sum, g.Constant(1, dtype)});
+  const Value root = power == 0.5 ? g.Op("sqrt", {safe}) : Elementwise(g, "pow", {safe, g.Constant(power, dtype)});
+  return Elementwise(g, "select", {positive, root, sum});
+}
+
 }  // namespace mslua
 #endif  // HWY_ONCE

@@ -13,6 +13,10 @@ OpDef ReductionOp(std::string name, Reduction kind);
 // A value of the reduction's output type repeated over the input's shape: for gradients.
 Value BroadcastReduced(GradContext& c, Value reduced);
 
+// sum ^ power, of a sum that is not negative and a power below 1. Where the sum is 0 the gradient is 0 and not
+// infinite: in a norm, and in a standard deviation, that infinity would be multiplied by 0.
+Value RootOfSum(GraphBuilder& g, Value sum, double power);
+
 // Whether axis `d` is reduced; the result's shape.
 bool IsReduced(const Attrs& attrs, int64_t d);
 Shape ReducedShape(const Attrs& attrs, const Shape& shape, bool keep_dims);
