@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "collectives/backends/native/native.h"
 #include "core/base/clock.h"
 #include "gflags/gflags.h"
@@ -131,6 +132,13 @@ void RunRank(int rank, int n, const std::string& folder, double seconds, const s
 
 int Main(int argc, char** argv) {
   gflags::ParseCommandLineFlags(&argc, &argv, false);
+  std::vector<std::string> known;
+  for (const Operation& o : kOperations) known.emplace_back(o.name);
+  if (!FLAGS_op.empty() && std::count(known.begin(), known.end(), FLAGS_op) == 0) {
+    fprintf(stderr, "ranks: --op: expected one of %s, got '%s'\n", absl::StrJoin(known, ", ").c_str(),
+            FLAGS_op.c_str());
+    return 2;
+  }
   const int n = FLAGS_ranks;
   if (const char* rank = getenv("BENCH_RANK")) {
     RunRank(atoi(rank), n, getenv("BENCH_FOLDER"), FLAGS_seconds, FLAGS_op, atoi(getenv("BENCH_PORT")));
