@@ -199,12 +199,13 @@ return ms.recipe {
 
 def files_of_text():
     """Several files are one text, characters_from says what the ids are, tokens of 2 and of 4 bytes are the same."""
-    whole = b"".join(b"%d sheep and %d cows, " % (n, n * n) for n in range(200))
-    half = len(whole) // 2
+    # Each half lacks letters of the other.
+    sheep, cows = (b"".join(text % (n * n) for n in range(200)) for text in (b"%d sheep, ", b"%d cows, "))
+    whole = sheep + cows
     put("files.lua", TEXT.encode())
     put("whole.txt", whole)
-    put("one.txt", whole[:half])
-    put("two.txt", whole[half:])
+    put("one.txt", sheep)
+    put("two.txt", cows)
     put("begin.txt", b"7 sheep")
     both = 'files={"one.txt","two.txt"}'
     wanted = mslua("train", "files.lua", "--no-attach", "--out", "whole").stdout
