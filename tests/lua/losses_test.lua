@@ -233,6 +233,10 @@ check.case("TripletMarginLoss", function()
         { f64(x_), f64(near), f64(far) })
     end
   end
+  for _, p in ipairs { 2, 3 } do  -- a distance of 0 has a gradient of 0
+    local gradient = ms.grad(nn.TripletMarginLoss { p = p })(f64 { { 0 } }, f64 { { 1e-6 } }, f64 { { 0.5 } })
+    assert(math.abs(gradient:item() - 1) < 1e-12, gradient)
+  end
   check.fails_here("expected three tensors", function() nn.TripletMarginLoss()(f64(x_), f64(near)) end)
 end)
 

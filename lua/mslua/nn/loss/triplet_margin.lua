@@ -19,11 +19,7 @@ function TripletMarginLoss:init(...)
 end
 
 function TripletMarginLoss:distance(a, b)
-  local d, axis = a - b + self.eps, { #a.shape }
-  if self.p == 2 then return ops.sqrt(ops.reduce_sum(d * d, axis)) end
-  d = ops.abs(d)
-  if self.p == 1 then return ops.reduce_sum(d, axis) end
-  return ops.reduce_sum(d ^ self.p, axis) ^ (1 / self.p)
+  return ops.norm(a - b + self.eps, { axis = { #a.shape }, p = self.p })
 end
 
 function TripletMarginLoss:each(x, positive, negative)
