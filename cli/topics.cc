@@ -60,7 +60,7 @@ std::vector<TopicRow> ExitCodeRows() {
       CodeRow(kExitOk, "success"),
       CodeRow(kExitUsage, "mistake in the command line or in the recipe"),
       CodeRow(kExitData, "data is missing or damaged"),
-      CodeRow(kExitEnvironment, "ranks cannot connect, or the machine lacks something"),
+      CodeRow(kExitEnvironment, "ranks or a job do not answer, or the machine lacks something"),
       CodeRow(kExitRankCrashed, "a rank crashed"),
       CodeRow(kExitHang, "a rank makes no progress, or ranks call different collectives"),
       CodeRow(kExitDiverged, "the loss is NaN or infinite"),

@@ -216,8 +216,10 @@ Status Remove(const std::vector<std::string>& runs) {
     if (std::find(folders.begin(), folders.end(), folder) != folders.end()) continue;
     auto lock = FileLock::Acquire(absl::StrCat(folder, "/", kRunLock), absl::ZeroDuration());
     if (absl::IsUnavailable(lock.status())) {
-      return absl::UnavailableError(absl::StrCat(folder, " is ", lock.status().message(), ": end it first (mslua stop ",
-                                                 folder, "); nothing was removed"));
+      return WithExitCode(
+          absl::UnavailableError(absl::StrCat(folder, " is ", lock.status().message(), ": end it first (mslua stop ",
+                                              folder, "); nothing was removed")),
+          kExitStorage);
     }
     RETURN_IF_ERROR(lock.status());
     folders.push_back(std::move(folder));

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/exit_code.h"
 #include "core/base/parallel_for.h"
 
 namespace mslua::data {
@@ -53,8 +54,10 @@ Status CodeCalls::Overdue() const {
     where = where_;
   }
   // The thread that runs the call is in it for good: its arguments stay where they are.
-  return absl::DeadlineExceededError(absl::StrCat(code->Locate(arguments), ": the function has not returned after ",
-                                                  code->limit_seconds(), " s (", where, ")"));
+  return WithExitCode(
+      absl::DeadlineExceededError(absl::StrCat(code->Locate(arguments), ": the function has not returned after ",
+                                               code->limit_seconds(), " s (", where, ")")),
+      kExitUsage);
 }
 
 Status CodeCalls::RunWatched(std::function<Status(CodeCalls* calls)> body) {

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "core/base/exit_code.h"
 
 namespace mslua {
 namespace {
@@ -71,7 +72,7 @@ StatusOr<std::unique_ptr<MetricsHook>> MetricsHook::Create(const MetricsOptions&
 
 Status MetricsHook::CountRecords(const std::string& path) {
   std::ifstream file(path);
-  if (!file) return absl::UnavailableError(absl::StrCat("cannot read ", path));
+  if (!file) return WithExitCode(absl::UnavailableError(absl::StrCat("cannot read ", path)), kExitStorage);
   for (std::string line; std::getline(file, line);) {
     bool loss = false;
     const int64_t step = StepOfMetrics(line, &loss);

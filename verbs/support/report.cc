@@ -14,6 +14,9 @@ int ExitCodeOf(const Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kDataLoss:
       return kExitData;
+    // Busy, not there or without an answer: a later try may find it otherwise.
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
     case absl::StatusCode::kResourceExhausted:
       return kExitEnvironment;
     case absl::StatusCode::kInternal:

@@ -45,7 +45,7 @@ namespace {
 std::map<std::string, std::string> SharedBy(const SessionOptions& options) {
   std::map<std::string, std::string> shared = {{"version", kVersion}, {"verb", options.verb}};
   const auto text = ReadTextFile(options.file);
-  if (text.ok()) shared["recipe"] = Blake2bHex(*text).substr(0, 16);
+  if (text.ok()) shared["recipe"] = absl::StrCat("a file with the hash ", Blake2bHex(*text).substr(0, 16));
   std::vector<std::string> words;
   if (!options.preset.empty()) words.push_back(absl::StrCat("--preset ", options.preset));
   if (options.has_seed) words.push_back(absl::StrCat("--seed ", options.seed));
