@@ -15,7 +15,7 @@ namespace mslua {
 void HighwayCopyRuns(const void* from, int64_t from_step, void* to, int64_t to_step, int64_t bytes, int64_t runs);
 // transpose_highway.cc
 void HighwayTransposeStrip(int64_t element_size, const void* x, int64_t x_stride, void* y, int64_t y_stride,
-                           int64_t rows, int64_t columns);
+                           int64_t rows, int64_t columns, bool stream);
 
 namespace {
 
@@ -177,6 +177,7 @@ class StripsKernel : public Kernel {
     char* const y = static_cast<char*>(b.outputs[0]);
     const int64_t width = kLine / size_, strips = (columns_.size + width - 1) / width;
     const int64_t heights = (rows_.size + kRows - 1) / kRows, pieces = strips * heights;
+    const bool stream = matrices_ * rows_.size * columns_.size * size_ >= kPastCaches;
     const int64_t largest = std::min(kRows, rows_.size) * std::min(width, columns_.size) * size_;
     ParallelFor(matrices_ * pieces, std::max<int64_t>(1, kGrain / largest), [&](int64_t begin, int64_t end) {
       for (int64_t task = begin; task < end; ++task) {
@@ -184,7 +185,7 @@ class StripsKernel : public Kernel {
         const int64_t column = task % pieces / heights * width, row = task % heights * kRows;
         HighwayTransposeStrip(size_, x + (from + column + row * rows_.from) * size_, rows_.from,
                               y + (to + column * columns_.to + row) * size_, columns_.to,
-                              std::min(kRows, rows_.size - row), std::min(width, columns_.size - column));
+                              std::min(kRows, rows_.size - row), std::min(width, columns_.size - column), stream);
       }
     });
     return absl::OkStatus();
@@ -192,6 +193,8 @@ class StripsKernel : public Kernel {
 
  private:
   static constexpr int64_t kLine = 64, kRows = 1024;
+  // From this size of the result on, it costs less to read it from memory than to make place for it in the caches.
+  static constexpr int64_t kPastCaches = 8 << 20;
 
   const int64_t size_;
   std::vector<Dimension> outer_;

@@ -7,6 +7,7 @@
 // foreach_target.h first: it includes this file once for each instruction set.
 // clang-format off
 #include "hwy/foreach_target.h"
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 // clang-format on
 
@@ -37,9 +38,50 @@ HWY_INLINE void TransposeSquare(const T* x, int64_t x_stride, T* y, int64_t y_st
 #endif
 }
 
-// y[c][r] = x[r][c] for `rows` and `columns`; strides in elements.
+constexpr int64_t kLine = 64;  // bytes
+
+#if HWY_TARGET != HWY_SCALAR
+// A square as wide and as high as a cache line, transposed in `lines` and written past the caches.
 template <class T>
-HWY_INLINE void TransposeStrip(const T* x, int64_t x_stride, T* y, int64_t y_stride, int64_t rows, int64_t columns) {
+HWY_INLINE void StreamSquare(const T* x, int64_t x_stride, T* y, int64_t y_stride) {
+  constexpr int64_t kN = 16 / sizeof(T), kWidth = kLine / sizeof(T);
+  const hn::FixedTag<T, kN> d;
+  HWY_ALIGN T lines[kWidth * kWidth];
+  for (int64_t r = 0; r < kWidth; r += kN) {
+    for (int64_t c = 0; c < kWidth; c += kN)
+      TransposeSquare(x + r * x_stride + c, x_stride, lines + c * kWidth + r, kWidth);
+  }
+  for (int64_t c = 0; c < kWidth; ++c) {
+    for (int64_t r = 0; r < kWidth; r += kN) hn::Stream(hn::Load(d, lines + c * kWidth + r), d, y + c * y_stride + r);
+  }
+}
+
+// As TransposeStrip for a strip as wide as a cache line whose lines of y are aligned. The rows after those that are
+// moved are fetched meanwhile: a row lies too far from the next for the processor to foresee it.
+template <class T>
+HWY_INLINE void StreamStrip(const T* x, int64_t x_stride, T* y, int64_t y_stride, int64_t rows) {
+  constexpr int64_t kWidth = kLine / sizeof(T);
+  const int64_t whole = rows / kWidth * kWidth;
+  for (int64_t r = 0; r < whole; r += kWidth) {
+    for (int64_t next = r + kWidth; next < std::min(r + 2 * kWidth, rows); ++next) hwy::Prefetch(x + next * x_stride);
+    StreamSquare(x + r * x_stride, x_stride, y + r, y_stride);
+  }
+  hwy::FlushStream();
+  for (int64_t c = 0; c < kWidth; ++c) {
+    for (int64_t r = whole; r < rows; ++r) y[c * y_stride + r] = x[r * x_stride + c];
+  }
+}
+#endif
+
+// y[c][r] = x[r][c] for `rows` and `columns`; strides in elements. `stream`: y is larger than the caches.
+template <class T>
+HWY_INLINE void TransposeStrip(const T* x, int64_t x_stride, T* y, int64_t y_stride, int64_t rows, int64_t columns,
+                               bool stream) {
+#if HWY_TARGET != HWY_SCALAR
+  const bool lines = reinterpret_cast<uintptr_t>(y) % kLine == 0 && y_stride * sizeof(T) % kLine == 0;
+  if (stream && lines && columns == static_cast<int64_t>(kLine / sizeof(T)))
+    return StreamStrip(x, x_stride, y, y_stride, rows);
+#endif
   constexpr int64_t kN = 16 / sizeof(T);
   const int64_t whole_rows = rows / kN * kN, whole_columns = columns / kN * kN;
   for (int64_t r = 0; r < whole_rows; r += kN) {
@@ -51,17 +93,21 @@ HWY_INLINE void TransposeStrip(const T* x, int64_t x_stride, T* y, int64_t y_str
   }
 }
 
-void TransposeStripOf1(const void* x, int64_t x_stride, void* y, int64_t y_stride, int64_t rows, int64_t columns) {
-  TransposeStrip(static_cast<const uint8_t*>(x), x_stride, static_cast<uint8_t*>(y), y_stride, rows, columns);
+void TransposeStripOf1(const void* x, int64_t x_stride, void* y, int64_t y_stride, int64_t rows, int64_t columns,
+                       bool stream) {
+  TransposeStrip(static_cast<const uint8_t*>(x), x_stride, static_cast<uint8_t*>(y), y_stride, rows, columns, stream);
 }
-void TransposeStripOf2(const void* x, int64_t x_stride, void* y, int64_t y_stride, int64_t rows, int64_t columns) {
-  TransposeStrip(static_cast<const uint16_t*>(x), x_stride, static_cast<uint16_t*>(y), y_stride, rows, columns);
+void TransposeStripOf2(const void* x, int64_t x_stride, void* y, int64_t y_stride, int64_t rows, int64_t columns,
+                       bool stream) {
+  TransposeStrip(static_cast<const uint16_t*>(x), x_stride, static_cast<uint16_t*>(y), y_stride, rows, columns, stream);
 }
-void TransposeStripOf4(const void* x, int64_t x_stride, void* y, int64_t y_stride, int64_t rows, int64_t columns) {
-  TransposeStrip(static_cast<const uint32_t*>(x), x_stride, static_cast<uint32_t*>(y), y_stride, rows, columns);
+void TransposeStripOf4(const void* x, int64_t x_stride, void* y, int64_t y_stride, int64_t rows, int64_t columns,
+                       bool stream) {
+  TransposeStrip(static_cast<const uint32_t*>(x), x_stride, static_cast<uint32_t*>(y), y_stride, rows, columns, stream);
 }
-void TransposeStripOf8(const void* x, int64_t x_stride, void* y, int64_t y_stride, int64_t rows, int64_t columns) {
-  TransposeStrip(static_cast<const uint64_t*>(x), x_stride, static_cast<uint64_t*>(y), y_stride, rows, columns);
+void TransposeStripOf8(const void* x, int64_t x_stride, void* y, int64_t y_stride, int64_t rows, int64_t columns,
+                       bool stream) {
+  TransposeStrip(static_cast<const uint64_t*>(x), x_stride, static_cast<uint64_t*>(y), y_stride, rows, columns, stream);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -77,16 +123,16 @@ HWY_EXPORT(TransposeStripOf4);
 HWY_EXPORT(TransposeStripOf8);
 
 void HighwayTransposeStrip(int64_t element_size, const void* x, int64_t x_stride, void* y, int64_t y_stride,
-                           int64_t rows, int64_t columns) {
+                           int64_t rows, int64_t columns, bool stream) {
   switch (element_size) {
     case 1:
-      return HWY_DYNAMIC_DISPATCH(TransposeStripOf1)(x, x_stride, y, y_stride, rows, columns);
+      return HWY_DYNAMIC_DISPATCH(TransposeStripOf1)(x, x_stride, y, y_stride, rows, columns, stream);
     case 2:
-      return HWY_DYNAMIC_DISPATCH(TransposeStripOf2)(x, x_stride, y, y_stride, rows, columns);
+      return HWY_DYNAMIC_DISPATCH(TransposeStripOf2)(x, x_stride, y, y_stride, rows, columns, stream);
     case 4:
-      return HWY_DYNAMIC_DISPATCH(TransposeStripOf4)(x, x_stride, y, y_stride, rows, columns);
+      return HWY_DYNAMIC_DISPATCH(TransposeStripOf4)(x, x_stride, y, y_stride, rows, columns, stream);
     default:
-      return HWY_DYNAMIC_DISPATCH(TransposeStripOf8)(x, x_stride, y, y_stride, rows, columns);
+      return HWY_DYNAMIC_DISPATCH(TransposeStripOf8)(x, x_stride, y, y_stride, rows, columns, stream);
   }
 }
 

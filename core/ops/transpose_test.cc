@@ -82,6 +82,20 @@ TEST(TransposeTest, LargeMatricesAreSplitAmongThreads) {
   SetComputeThreads(1);
 }
 
+TEST(TransposeTest, ResultsLargerThanTheCachesAreTheReferences) {
+  std::mt19937 random(4);
+  SetComputeThreads(2);
+  const int64_t bytes = int64_t{9} << 20;
+  for (const DType t : {DType::kU8, DType::kBF16, DType::kF32, DType::kF64}) {
+    const int64_t size = SizeOf(t), line = 64 / size;
+    // Rows of whole lines, with a rest below and beside; rows that begin in the middle of a line.
+    for (const int64_t height : {32 * line, 33 * line, 32 * line + 3})
+      ExpectSame("transpose", {{t, {height, bytes / size / height + 5}}}, {{"perm", Ints{1, 0}}}, &random);
+    ExpectSame("transpose", {{t, {3, 40 * line, bytes / size / (90 * line)}}}, {{"perm", Ints{0, 2, 1}}}, &random);
+  }
+  SetComputeThreads(1);
+}
+
 TEST(TransposeTest, JoinedAndSplitRowsAreTheReferences) {
   std::mt19937 random(3);
   for (int i = 0; i < 300; ++i) {
