@@ -20,18 +20,13 @@
 #include "absl/time/clock.h"
 #include "core/base/authentication.h"
 #include "core/base/hash.h"
+#include "rendezvous/stale_folders.h"
 
 namespace mslua {
 namespace {
 
 constexpr char kPrefix[] = "meet-";
 constexpr int kBacklog = 4096;  // the kernel's own limit (somaxconn) is the lower one
-
-bool IsThere(const Fd& folder, const std::string& path) {
-  struct stat opened, named;
-  return fstat(folder.get(), &opened) == 0 && lstat(path.c_str(), &named) == 0 && opened.st_ino == named.st_ino &&
-         opened.st_dev == named.st_dev;
-}
 
 void RemoveAll(const Fd& folder, const std::string& path) {
   DIR* const entries = opendir(path.c_str());
@@ -94,7 +89,7 @@ StatusOr<std::unique_ptr<MeetingFolder>> MeetingFolder::Make(const std::string& 
     ASSIGN_OR_RETURN(std::string path, MakeSocketFolder(name));
     Fd lock = OpenFolder(path);
     if (lock && flock(lock.get(), LOCK_EX | LOCK_NB) == 0) {
-      if (!IsThere(lock, path)) continue;
+      if (!IsThere(lock.get(), path)) continue;
       unlink(MeetingSocket(path).c_str());
       return std::unique_ptr<MeetingFolder>(new MeetingFolder(std::move(path), std::move(lock)));
     }
@@ -164,7 +159,7 @@ void RemoveDeadMeetings() {
   closedir(entries);
   for (const std::string& path : folders) {
     const Fd folder = OpenFolder(path);
-    if (folder && flock(folder.get(), LOCK_EX | LOCK_NB) == 0 && IsThere(folder, path)) RemoveAll(folder, path);
+    if (folder && flock(folder.get(), LOCK_EX | LOCK_NB) == 0 && IsThere(folder.get(), path)) RemoveAll(folder, path);
   }
 }
 

@@ -34,6 +34,12 @@ void RemoveFlatFolder(const std::string& folder, int fd) {
 
 }  // namespace
 
+bool IsThere(int fd, const std::string& folder) {
+  struct stat opened, named;
+  return fstat(fd, &opened) == 0 && lstat(folder.c_str(), &named) == 0 && opened.st_ino == named.st_ino &&
+         opened.st_dev == named.st_dev;
+}
+
 StatusOr<std::string> MakeHeldFolder(absl::string_view job) {
   ASSIGN_OR_RETURN(const std::string root, SocketRoot());
   RemoveStaleFolders(root);
@@ -59,8 +65,7 @@ bool HoldFolder(const std::string& folder) {
   const int fd = Open(folder);
   if (fd < 0) return false;
   (void)flock(fd, LOCK_SH);  // a file system without locks: nothing is ever taken for stale
-  struct stat mine, there;
-  if (fstat(fd, &mine) != 0 || stat(folder.c_str(), &there) != 0 || mine.st_ino != there.st_ino) {
+  if (!IsThere(fd, folder)) {
     close(fd);
     return false;
   }
@@ -76,6 +81,15 @@ void ReleaseFolder(const std::string& folder) {
   held.erase(found);
 }
 
+bool RemoveStaleFolder(const std::string& folder, int fd) {
+  struct stat info;
+  if (fstat(fd, &info) != 0 || info.st_uid != geteuid() || flock(fd, LOCK_EX | LOCK_NB) != 0) return false;
+  // Another process may have removed it since it was opened, and a third may hold a new one of that name.
+  if (!IsThere(fd, folder)) return false;
+  RemoveFlatFolder(folder, fd);
+  return true;
+}
+
 int RemoveStaleFolders(const std::string& root) {
   DIR* const entries = opendir(root.c_str());
   if (entries == nullptr) return 0;
@@ -85,11 +99,7 @@ int RemoveStaleFolders(const std::string& root) {
     const std::string folder = absl::StrCat(root, "/", entry->d_name);
     const int fd = Open(folder);
     if (fd < 0) continue;
-    struct stat info;
-    if (fstat(fd, &info) == 0 && info.st_uid == geteuid() && flock(fd, LOCK_EX | LOCK_NB) == 0) {
-      RemoveFlatFolder(folder, fd);
-      ++removed;
-    }
+    removed += RemoveStaleFolder(folder, fd);
     close(fd);
   }
   closedir(entries);

@@ -16,6 +16,13 @@ StatusOr<std::string> MakeHeldFolder(absl::string_view job);
 bool HoldFolder(const std::string& folder);
 void ReleaseFolder(const std::string& folder);
 
+// Whether the open folder is still the one of that name.
+bool IsThere(int fd, const std::string& folder);
+
+// Removes the folder that is open as `fd`, with the sockets and files in it. False: a process holds it, or it is no
+// longer the one of that name.
+bool RemoveStaleFolder(const std::string& folder, int fd);
+
 // Removes the folders in `root` that no process holds, with the sockets and files in them, and returns how many.
 int RemoveStaleFolders(const std::string& root);
 

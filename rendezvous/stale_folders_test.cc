@@ -1,5 +1,6 @@
 #include "rendezvous/stale_folders.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -54,6 +55,21 @@ TEST(StaleFolders, ThoseOfAKilledProcessAreRemovedAndHeldOnesAreNot) {
   EXPECT_TRUE(fs::exists(root + "/mine/token"));
   ReleaseFolder(root + "/mine");
   EXPECT_EQ(RemoveStaleFolders(root), 1);
+}
+
+TEST(StaleFolders, AHeldFolderIsNotRemovedForAnEarlierOneOfItsName) {
+  const std::string folder = Root() + "/job";
+  fs::create_directory(folder);
+  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY);
+  ASSERT_GE(fd, 0);
+  // Meanwhile another process removes it, and a third makes a new one.
+  fs::remove(folder);
+  fs::create_directory(folder);
+  ASSERT_TRUE(HoldFolder(folder));
+  EXPECT_FALSE(RemoveStaleFolder(folder, fd));
+  EXPECT_TRUE(fs::exists(folder));
+  close(fd);
+  ReleaseFolder(folder);
 }
 
 TEST(StaleFolders, AFolderThatIsGoneCannotBeHeld) {
