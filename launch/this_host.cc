@@ -27,6 +27,18 @@ constexpr int64_t kFilesOfRank = 3, kFilesOfLauncher = 16;
 constexpr int64_t kFilesOfProcess = 32;
 // A rank computes on one thread at least, and hears of the job's end on another.
 constexpr int64_t kTasksOfRank = 2;
+// MiB that the smallest recipe's rank shares with no other.
+constexpr int64_t kMemoryOfRank = 8;
+
+// MiB; the largest number where the kernel does not say it.
+int64_t AvailableMemory() {
+  std::ifstream file("/proc/meminfo");
+  std::string name, unit;
+  for (int64_t kib = 0; file >> name >> kib && std::getline(file, unit);) {
+    if (name == "MemAvailable:") return kib / 1024;
+  }
+  return std::numeric_limits<int64_t>::max();
+}
 
 }  // namespace
 
@@ -82,6 +94,7 @@ HostLimits LimitsHere() {
     limits.tasks = most;
     limits.tasks_from = file;
   }
+  limits.memory = AvailableMemory();
   return limits;
 }
 
@@ -93,7 +106,11 @@ Status CheckRanks(int64_t ranks, const HostLimits& limits) {
                      "): start at most ", std::max<int64_t>(0, limit - own) / each, " ranks here, or raise the limit"));
   };
   RETURN_IF_ERROR(check("open files of the launcher", kFilesOfRank, kFilesOfLauncher, limits.open_files, "ulimit -n"));
-  return check("processes and threads", kTasksOfRank, 0, limits.tasks, limits.tasks_from);
+  RETURN_IF_ERROR(check("processes and threads", kTasksOfRank, 0, limits.tasks, limits.tasks_from));
+  if (ranks <= limits.memory / kMemoryOfRank) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "-n ", ranks, ": a rank of the smallest recipe takes ", kMemoryOfRank, " MiB of memory, and ", limits.memory,
+      " MiB are free: start at most ", limits.memory / kMemoryOfRank, " ranks here, or use more hosts"));
 }
 
 Status CheckOpenFiles(const HostLimits& limits) {

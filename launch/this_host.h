@@ -28,6 +28,7 @@ struct HostLimits {
   int64_t open_files = std::numeric_limits<int64_t>::max();  // of this process (ulimit -n)
   int64_t tasks = std::numeric_limits<int64_t>::max();       // processes and their threads, of this user or the host
   const char* tasks_from = "ulimit -u";                      // what says so
+  int64_t memory = std::numeric_limits<int64_t>::max();      // MiB that are free now, or can be made so
 };
 HostLimits LimitsHere();
 // Whether a launcher can start so many ranks and watch them. The error says what they need, the limit, and how to fix
