@@ -102,14 +102,21 @@ StatusOr<std::vector<Tensor>> Program::Run(Session& session, absl::Span<const Te
     const auto where = session.Where();
     if (!where->file.empty()) groups->set_caller(absl::StrCat(where->file, ":", where->line));
   }
+  std::vector<Tensor> outputs;
+  std::vector<bool> made;  // where they are to be
+  const Graph& graph = executable_->graph();
+  for (int r : results_) {
+    const TensorType& type = graph.TypeOf(graph.outputs[static_cast<size_t>(r)].value);
+    ASSIGN_OR_RETURN(Tensor out, NewTensor(session.allocator(), type));
+    made.push_back(executable_->BindOutput(r, out.data.get()));
+    outputs.push_back(std::move(out));
+  }
   RETURN_IF_ERROR(executable_->Run());
   if (!prints_.empty()) WritePrints(prints_, *executable_, session.prefix);
-  std::vector<Tensor> outputs;
-  for (int r : results_) {
-    const TensorView value = executable_->Output(r);
-    ASSIGN_OR_RETURN(Tensor out, NewTensor(session.allocator(), value.type));
-    std::memcpy(out.data.get(), value.data, static_cast<size_t>(value.type.bytes()));
-    outputs.push_back(std::move(out));
+  for (size_t k = 0; k < outputs.size(); ++k) {
+    if (made[k]) continue;
+    const TensorView value = executable_->Output(results_[k]);
+    std::memcpy(outputs[k].data.get(), value.data, static_cast<size_t>(value.type.bytes()));
   }
   return outputs;
 }

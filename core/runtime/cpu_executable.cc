@@ -8,6 +8,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "core/op/rank_call.h"
 #include "core/runtime/collective_kernel.h"
 #include "core/runtime/collective_node.h"
 #include "core/runtime/guard.h"
@@ -127,6 +128,7 @@ class CpuExecutable : public Executable {
       launches_.push_back(std::move(launch));
     }
     FindExternalSlots(plan);
+    FindMadeSlots();
     Locate();
     arena_ = ArenaOf(graph_, plan, scratch);
     report_ = ReportOf(graph_, plan, static_cast<int64_t>(launches_.size()));
@@ -144,6 +146,14 @@ class CpuExecutable : public Executable {
     e.bound = true;
     for (Addresses& addresses : addresses_) BindIn(addresses, e);
     all_bound_ = false;
+  }
+  bool BindOutput(int i, void* data) override {
+    External& made = made_[static_cast<size_t>(i)];
+    if (made.slots.empty()) return false;
+    made.data = data;
+    made.bound = true;
+    for (Addresses& addresses : addresses_) BindIn(addresses, made);
+    return true;
   }
   Status SetScalar(absl::string_view name, double value) override {
     ASSIGN_OR_RETURN(const int position, PositionOf(name, kScalar));
@@ -185,11 +195,12 @@ class CpuExecutable : public Executable {
     int32_t node = 0, first = 0, num_inputs = 0;
     void* scratch = nullptr;
   };
+  // An input, or an output that may be made where the caller says.
   struct External {
     std::string kind;
     DType dtype = DType::kF32;
-    std::vector<int32_t> slots;  // pointers that hold this input's address
-    std::vector<int> outputs;    // graph outputs that are this input
+    std::vector<int32_t> slots;  // pointers that hold its address
+    std::vector<int> outputs;    // graph outputs that are it
     void* data = nullptr;
     bool bound = false;
   };
@@ -229,6 +240,7 @@ class CpuExecutable : public Executable {
   void OpenOutput(int i) const {
     const GraphOutput& o = graph_.outputs[static_cast<size_t>(i)];
     if (!o.updates.empty()) return store_->Open(*store_->Find(o.updates));
+    if (made_[static_cast<size_t>(i)].bound) return;
     const Placement& p = plan_.values[o.value.node][o.value.output];
     if (p.kind == Placement::kStore) store_->Open(*store_->Find(graph_.nodes[p.input].attrs.Str("name")));
     // A data input may be a parameter's memory.
@@ -338,8 +350,10 @@ class CpuExecutable : public Executable {
       if (!o.updates.empty() && source != at)
         addresses.copies.push_back({at, k, static_cast<size_t>(graph_.TypeOf(o.value).bytes()), Before(o)});
     }
-    for (const External& e : external_) {
-      if (e.bound) BindIn(addresses, e);
+    for (const auto* const bound : {&external_, &made_}) {
+      for (const External& e : *bound) {
+        if (e.bound) BindIn(addresses, e);
+      }
     }
     return addresses;
   }
@@ -459,6 +473,39 @@ class CpuExecutable : public Executable {
     }
   }
 
+  // What a view looks at.
+  Value ViewedBy(Value v) const {
+    while (graph_.nodes[v.node].op->view) v = graph_.nodes[v.node].inputs[0];
+    return v;
+  }
+
+  // Finds which outputs may be made elsewhere than in the workspace: nothing else lies in their memory before the step
+  // has ended.
+  void FindMadeSlots() {
+    made_.resize(graph_.outputs.size());
+    std::map<std::pair<int32_t, int32_t>, int> output_of;  // by what it looks at; -1: of several
+    for (size_t k = 0; k < graph_.outputs.size(); ++k) {
+      const GraphOutput& o = graph_.outputs[k];
+      const Value v = ViewedBy(o.value);
+      const bool moves = RankCallOf(*graph_.nodes[v.node].op) == RankCall::kNone &&
+                         plan_.values[v.node][v.output].kind == Placement::kArena;
+      const bool first = output_of.emplace(std::make_pair(v.node, v.output), moves ? static_cast<int>(k) : -1).second;
+      if (!first || !o.updates.empty()) output_of[{v.node, v.output}] = -1;
+    }
+    for (const Launch& l : launches_) {
+      const Node& n = graph_.nodes[l.node];
+      const auto note = [&](Value v, size_t at) {
+        const Value viewed = ViewedBy(v);
+        const auto found = output_of.find({viewed.node, viewed.output});
+        if (found == output_of.end() || found->second < 0) return;
+        made_[static_cast<size_t>(found->second)].slots.push_back(l.first + static_cast<int32_t>(at));
+        made_[static_cast<size_t>(found->second)].outputs = {found->second};
+      };
+      for (size_t i = 0; i < n.inputs.size(); ++i) note(n.inputs[i], i);
+      for (size_t o = 0; o < n.outputs.size(); ++o) note({l.node, static_cast<int32_t>(o)}, n.inputs.size() + o);
+    }
+  }
+
   Status CheckBound() {
     for (size_t i = 0; i < external_.size(); ++i) {
       if (external_[i].kind == kData && !external_[i].bound)
@@ -482,7 +529,8 @@ class CpuExecutable : public Executable {
   Addresses* now_ = nullptr;             // of the last run
   std::map<std::string, Block> before_;  // by the tensor that is updated
   std::vector<std::string> input_names_;
-  std::vector<External> external_;
+  std::vector<External> external_;  // inputs
+  std::vector<External> made_;      // of each output; no slots: it lies where the plan says
   std::vector<std::pair<int32_t, int>> position_of_node_;
   std::shared_ptr<Block> workspace_;
   void* arena_in_use_ = nullptr;

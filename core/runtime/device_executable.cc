@@ -110,6 +110,8 @@ class DeviceExecutable : public Executable, public DeviceRun {
     return absl::OkStatus();
   }
   void BindInputAt(int position, const void* data) override { external_[position].data = data; }
+  // Outputs are made in device memory.
+  bool BindOutput(int i, void* data) override { return false; }
   Status SetScalar(absl::string_view name, double value) override {
     ASSIGN_OR_RETURN(const int position, PositionOf(name, kScalar));
     SetScalarAt(position, value);

@@ -64,6 +64,10 @@ class Executable {
   virtual Status BindInput(absl::string_view name, const void* data) = 0;
   // The same by position among inputs() (no look-up).
   virtual void BindInputAt(int position, const void* data) = 0;
+  // Has output `i` made at `data` in this and following runs, dense, aligned as AllocateAligned; it must stay valid
+  // during Run. False where the output lies elsewhere for a reason of its own (it is an input, a constant, another
+  // output, or updates the store): it is found by Output, as ever.
+  virtual bool BindOutput(int i, void* data) = 0;
   // Sets a scalar input (such as the learning rate), converted to its type.
   virtual Status SetScalar(absl::string_view name, double value) = 0;
   virtual void SetScalarAt(int position, double value) = 0;

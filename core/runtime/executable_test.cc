@@ -4,7 +4,9 @@
 #include <cstring>
 #include <random>
 
+#include "absl/strings/str_cat.h"
 #include "core/autodiff/gradient.h"
+#include "core/base/aligned_memory.h"
 #include "core/graph/builder.h"
 #include "core/graph/evaluate.h"
 #include "core/passes/run_passes.h"
@@ -120,6 +122,73 @@ TEST(Executable, RandomGraphsEqualTheReference) {
       return;
     }
   }
+}
+
+std::string BytesOf(const TensorView& view) {
+  return std::string(view.as<char>(), static_cast<size_t>(view.type.bytes()));
+}
+
+TEST(Executable, OutputsAreMadeWhereTheCallerSays) {
+  constexpr int64_t kMargin = 64;
+  int made = 0, elsewhere = 0;
+  for (int seed = 0; seed < 100; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    GraphBuilder g;
+    const TensorType type = {DType::kF32, {7, 12}};
+    std::vector<Value> values = {g.Input("x", kData, type), g.Input("p", kParameter, type)};
+    const auto pick = [&] { return values[random() % values.size()]; };
+    for (int i = 0; i < 8; ++i) {
+      const Value v = pick();
+      const Shape shape = g.TypeOf(v).shape;
+      switch (random() % 4) {
+        case 0:
+          values.push_back(Reshape(g, v, {shape[1], shape[0]}));
+          break;
+        case 1:
+          values.push_back(Transpose(g, v, {1, 0}));
+          break;
+        case 2:
+          values.push_back(Add(g, v, v));
+          break;
+        default:
+          values.push_back(g.Op("softmax", {v}));
+          break;
+      }
+    }
+    for (int k = 0; k < 4; ++k) g.Output(absl::StrCat("y", k), pick());
+    g.Output("p", Add(g, Reshape(g, pick(), type.shape), values[1]), "p");
+    Store store;
+    const std::string x = RandomBytes(type, random), p = RandomBytes(type, random);
+    void* const parameter = store.Add("p", kParameter, type)->data;
+    const auto e = Executable::Compile(*g.Finish(), &store);
+    ASSERT_TRUE(e.ok()) << e.status();
+    ASSERT_TRUE((*e)->BindInput("x", x.data()).ok());
+    std::memcpy(parameter, p.data(), p.size());
+    ASSERT_TRUE((*e)->Run().ok());
+    std::vector<std::string> wanted;
+    for (int k = 0; k < 5; ++k) wanted.push_back(BytesOf((*e)->Output(k)));
+
+    std::vector<AlignedMemory> places;
+    std::vector<bool> bound;
+    for (int k = 0; k < 5; ++k) {
+      places.push_back(AllocateAligned(type.bytes() + kMargin));
+      std::memset(places.back().get(), 'm', static_cast<size_t>(type.bytes() + kMargin));
+      bound.push_back((*e)->BindOutput(k, places.back().get()));
+      ++(bound.back() ? made : elsewhere);
+    }
+    EXPECT_FALSE(bound[4]) << "an update of the store";
+    std::memcpy(parameter, p.data(), p.size());
+    ASSERT_TRUE((*e)->Run().ok());
+    for (size_t k = 0; k < 5; ++k) {
+      const std::string place(places[k].get(), static_cast<size_t>(type.bytes()));
+      EXPECT_EQ(bound[k] ? place : BytesOf((*e)->Output(static_cast<int>(k))), wanted[k]) << "output " << k;
+      EXPECT_EQ(BytesOf((*e)->Output(static_cast<int>(k))), wanted[k]) << "output " << k;
+      EXPECT_EQ(std::string(places[k].get() + type.bytes(), kMargin), std::string(kMargin, 'm')) << "output " << k;
+    }
+  }
+  EXPECT_GT(made, 100);
+  EXPECT_GT(elsewhere, 100);
 }
 
 TEST(Executable, AChainIsOneKernelAndUpdatesTheStoreInPlace) {
