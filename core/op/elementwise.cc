@@ -24,15 +24,20 @@ void LoadTile(const TensorView& view, const Shape& shape, int64_t begin, int64_t
     }
     const int64_t rank = static_cast<int64_t>(shape.size()), own_rank = view.type.rank();
     const Shape strides = RowMajorStrides(view.type.shape);
-    for (int64_t i = 0; i < n; ++i) {
+    const auto step = [&](int64_t d) {  // of the view, along dimension d of the output
+      const int64_t own = d - (rank - own_rank);
+      return own >= 0 && view.type.shape[own] != 1 ? strides[own] : 0;
+    };
+    for (int64_t i = 0; i < n;) {
       int64_t rest = begin + i, offset = 0;
+      const int64_t run = std::min(n - i, shape[rank - 1] - rest % shape[rank - 1]);
       for (int64_t d = rank - 1; d >= 0; --d) {
-        const int64_t at = rest % shape[d];
+        offset += rest % shape[d] * step(d);
         rest /= shape[d];
-        const int64_t own = d - (rank - own_rank);
-        if (own >= 0 && view.type.shape[own] != 1) offset += at * strides[own];
       }
-      out[i] = static_cast<C>(static_cast<ComputeType<T>>(data[offset]));
+      for (int64_t k = 0; k < run; ++k)
+        out[i + k] = static_cast<C>(static_cast<ComputeType<T>>(data[offset + k * step(rank - 1)]));
+      i += run;
     }
   });
 }

@@ -21,16 +21,20 @@ void Sum(const OpCall& c) {
   const bool exclusive = c.attrs.Bool("exclusive"), reverse = c.attrs.Bool("reverse");
   const T* x = c.inputs[0].as<T>();
   T* y = c.outputs[0].as<T>();
-  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, v.size));
-  ParallelFor(v.outer * v.inner, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t lane = begin; lane < end; ++lane) {
-      const int64_t first = lane / v.inner * v.size * v.inner + lane % v.inner;
-      C sum = 0;
+  constexpr int64_t kColumns = 64;  // sums that are kept side by side
+  const int64_t shares = (v.inner + kColumns - 1) / kColumns;
+  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, v.size * std::min(kColumns, v.inner)));
+  ParallelFor(v.outer * shares, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const int64_t column = t % shares * kColumns, n = std::min(kColumns, v.inner - column);
+      C sums[kColumns] = {};
       for (int64_t k = 0; k < v.size; ++k) {
-        const int64_t at = first + (reverse ? v.size - 1 - k : k) * v.inner;
-        const C term = static_cast<C>(x[at]);
-        y[at] = static_cast<T>(exclusive ? sum : sum + term);
-        sum += term;
+        const int64_t at = (t / shares * v.size + (reverse ? v.size - 1 - k : k)) * v.inner + column;
+        for (int64_t c = 0; c < n; ++c) {
+          const C before = sums[c];
+          sums[c] += static_cast<C>(x[at + c]);
+          y[at + c] = static_cast<T>(exclusive ? before : sums[c]);
+        }
       }
     }
   });

@@ -68,6 +68,7 @@ MSLUA_OPERATOR(log_softmax) {
   op.AddSample({{{DType::kF32, {3, 5}}}, {}, -3, 3});
   op.AddSample({{{DType::kF32, {2, 3, 37}}}, {}, -3, 3});
   op.AddSample({{{DType::kF32, {2, 5, 3}}}, {{"axis", int64_t{1}}}, -3, 3});
+  op.AddSample({{{DType::kF32, {3, kSoftmaxColumns + 6}}}, {{"axis", int64_t{0}}}, -3, 3});
   return {op};
 }
 

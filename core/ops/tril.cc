@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
 #include "core/ops/define.h"
 
@@ -19,8 +21,12 @@ OpDef TriangleOp(std::string name, const char* side, const char* comparison) {
     const TensorType type = g.TypeOf(in[0]);
     const int64_t rows = type.shape[type.rank() - 2], columns = type.shape[type.rank() - 1];
     const double first = static_cast<double>(attrs.Int("diagonal"));
-    const Value row = g.Op("iota", {}, {{"size", rows}, {"dtype", DType::kI64}, {"start", first}});
-    const Value column = g.Op("iota", {}, {{"size", columns}, {"dtype", DType::kI64}});
+    // f32 has vectors; it counts to 2^24.
+    constexpr int64_t kCounted = int64_t{1} << 24;
+    const DType places =
+        static_cast<double>(rows) + std::abs(first) < kCounted && columns < kCounted ? DType::kF32 : DType::kI64;
+    const Value row = g.Op("iota", {}, {{"size", rows}, {"dtype", places}, {"start", first}});
+    const Value column = g.Op("iota", {}, {{"size", columns}, {"dtype", places}});
     const Value stays = Elementwise(g, comparison, {Reshape(g, row, {rows, 1}), Reshape(g, column, {1, columns})});
     return {Elementwise(g, "select", {stays, in[0], g.Constant(0, type.dtype)})};
   });

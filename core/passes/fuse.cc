@@ -66,14 +66,15 @@ class Fuser {
     }
     return false;
   }
-  // Integers alone are not computed in floating point.
-  bool HasFloat(int32_t i) const {
+  // Integers without a float are not computed in floating point; truth values may be.
+  bool InFloats(int32_t i) const {
     const Node& n = graph_.nodes[i];
-    if (IsFloat(n.outputs[0].dtype)) return true;
+    bool has_float = IsFloat(n.outputs[0].dtype), truths = n.outputs[0].dtype == DType::kBool;
     for (Value v : n.inputs) {
-      if (IsFloat(graph_.TypeOf(v).dtype)) return true;
+      has_float |= IsFloat(graph_.TypeOf(v).dtype);
+      truths &= graph_.TypeOf(v).dtype == DType::kBool;
     }
-    return false;
+    return has_float || truths;
   }
 
   Value ThroughBroadcast(Value v) const {
@@ -106,7 +107,7 @@ class Fuser {
     const std::vector<int32_t>&ma = members_[a], &mb = members_[b];
     const Node &na = graph_.nodes[ma[0]], &nb = graph_.nodes[mb[0]];
     if (na.outputs[0].shape != nb.outputs[0].shape || na.region != nb.region || IsF64(ma[0]) != IsF64(mb[0]) ||
-        HasFloat(ma[0]) != HasFloat(mb[0]))
+        InFloats(ma[0]) != InFloats(mb[0]))
       return false;
     std::vector<int32_t> all;
     std::merge(ma.begin(), ma.end(), mb.begin(), mb.end(), std::back_inserter(all));
@@ -371,7 +372,7 @@ class Fuser {
 
   void EmitGroup(Rewriter& rewriter, const std::vector<int32_t>& members) {
     Fused fused;
-    fused.round = HasFloat(members[0]) && !IsF64(members[0]);
+    fused.round = InFloats(members[0]) && !IsF64(members[0]);
     for (int32_t m : members) TakeIn(fused, members, m);
     std::vector<int32_t> escaping;
     for (int32_t m : members) {

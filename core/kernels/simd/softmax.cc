@@ -76,6 +76,28 @@ void Softmax(bool log, const T* x, T* y, int64_t size, int64_t begin, int64_t en
   }
 }
 
+// The columns [0, n) of [size, stride], n at most kSoftmaxColumns, each by itself.
+template <class T>
+void SoftmaxColumns(bool log, const T* x, T* y, int64_t size, int64_t stride, int64_t n) {
+  const F32 d;
+  float max[kSoftmaxColumns], sum[kSoftmaxColumns];
+  ForEachVector(n, [&](int64_t c, size_t k) {
+    V32 best = hn::Set(d, -INFINITY);
+    for (int64_t i = 0; i < size; ++i) best = hn::Max(best, LoadN(x + i * stride + c, k));
+    V32 total = hn::Zero(d);
+    for (int64_t i = 0; i < size; ++i) total = hn::Add(total, Exp(hn::Sub(LoadN(x + i * stride + c, k), best)));
+    StoreN(best, max + c, k);
+    StoreN(total, sum + c, k);
+  });
+  for (int64_t c = 0; c < n; ++c) sum[c] = log ? std::log(sum[c]) : 1 / sum[c];
+  for (int64_t i = 0; i < size; ++i) {
+    ForEachVector(n, [&](int64_t c, size_t k) {
+      const V32 below = hn::Sub(LoadN(x + i * stride + c, k), LoadN(max + c, k)), rest = LoadN(sum + c, k);
+      StoreN(log ? hn::Sub(below, rest) : hn::Mul(Exp(below), rest), y + i * stride + c, k);
+    });
+  }
+}
+
 template <class T>
 void LogSumExp(const T* x, float* lse, float* low, int64_t size, int64_t begin, int64_t end) {
   for (int64_t r = begin; r < end; ++r) {
@@ -102,6 +124,12 @@ void SoftmaxF32(bool log, const float* x, float* y, int64_t size, int64_t begin,
 void SoftmaxBF16(bool log, const BF16* x, BF16* y, int64_t size, int64_t begin, int64_t end) {
   Softmax(log, x, y, size, begin, end);
 }
+void SoftmaxColumnsF32(bool log, const float* x, float* y, int64_t size, int64_t stride, int64_t n) {
+  SoftmaxColumns(log, x, y, size, stride, n);
+}
+void SoftmaxColumnsBF16(bool log, const BF16* x, BF16* y, int64_t size, int64_t stride, int64_t n) {
+  SoftmaxColumns(log, x, y, size, stride, n);
+}
 void LogSumExpF32(const float* x, float* lse, float* low, int64_t size, int64_t begin, int64_t end) {
   LogSumExp(x, lse, low, size, begin, end);
 }
@@ -126,6 +154,8 @@ namespace mslua {
 
 HWY_EXPORT(SoftmaxF32);
 HWY_EXPORT(SoftmaxBF16);
+HWY_EXPORT(SoftmaxColumnsF32);
+HWY_EXPORT(SoftmaxColumnsBF16);
 HWY_EXPORT(LogSumExpF32);
 HWY_EXPORT(LogSumExpBF16);
 HWY_EXPORT(ScaledSoftmaxF32);
@@ -142,6 +172,12 @@ void Rows(bool log, const float* x, float* y, int64_t size, int64_t b, int64_t e
 }
 void Rows(bool log, const BF16* x, BF16* y, int64_t size, int64_t b, int64_t e) {
   HWY_DYNAMIC_DISPATCH(SoftmaxBF16)(log, x, y, size, b, e);
+}
+void Columns(bool log, const float* x, float* y, int64_t size, int64_t stride, int64_t n) {
+  HWY_DYNAMIC_DISPATCH(SoftmaxColumnsF32)(log, x, y, size, stride, n);
+}
+void Columns(bool log, const BF16* x, BF16* y, int64_t size, int64_t stride, int64_t n) {
+  HWY_DYNAMIC_DISPATCH(SoftmaxColumnsBF16)(log, x, y, size, stride, n);
 }
 void RowsLse(const float* x, float* lse, float* low, int64_t size, int64_t b, int64_t e) {
   HWY_DYNAMIC_DISPATCH(LogSumExpF32)(x, lse, low, size, b, e);
@@ -177,6 +213,35 @@ class SoftmaxKernel : public Kernel {
   const int64_t rows_, size_;
   const bool log_;
 };
+
+// Along an axis whose elements do not lie side by side.
+template <class T>
+class SoftmaxColumnsKernel : public Kernel {
+ public:
+  SoftmaxColumnsKernel(const AxisView& v, bool log) : v_(v), log_(log) {}
+  Status Run(const Buffers& b) override {
+    const int64_t shares = (v_.inner + kSoftmaxColumns - 1) / kSoftmaxColumns;
+    const int64_t work = v_.size * std::min(v_.inner, kSoftmaxColumns);
+    ParallelFor(v_.outer * shares, kGrain / (work + 1) + 1, [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) {
+        const int64_t c = t % shares * kSoftmaxColumns, at = t / shares * v_.size * v_.inner + c;
+        Columns(log_, static_cast<const T*>(b.inputs[0]) + at, static_cast<T*>(b.outputs[0]) + at, v_.size, v_.inner,
+                std::min(kSoftmaxColumns, v_.inner - c));
+      }
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  const AxisView v_;
+  const bool log_;
+};
+
+template <class T>
+std::unique_ptr<Kernel> MakeSoftmax(const AxisView& v, bool log) {
+  if (v.inner == 1) return std::make_unique<SoftmaxKernel<T>>(v.outer, v.size, log);
+  return std::make_unique<SoftmaxColumnsKernel<T>>(v, log);
+}
 
 struct CrossEntropySizes {
   int64_t records, classes, ignore;
@@ -278,15 +343,11 @@ Status CheckLabels(DType type, const void* labels, int64_t records, int64_t clas
 }
 
 FastKernel HighwaySoftmax(bool log) {
-  return {"highway",
-          [](const OpSpec& s) {
-            return IsVectorType(s.inputs[0].dtype) && s.attrs.Int("axis") == s.inputs[0].rank() - 1 &&
-                   s.inputs[0].shape.back() > 0;
-          },
+  return {"highway", [](const OpSpec& s) { return IsVectorType(s.inputs[0].dtype) && s.inputs[0].elements() > 0; },
           [log](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> {
-            const AxisView v = AxisView::Of(s.inputs[0].shape, s.inputs[0].rank() - 1);
-            if (s.inputs[0].dtype == DType::kF32) return std::make_unique<SoftmaxKernel<float>>(v.outer, v.size, log);
-            return std::make_unique<SoftmaxKernel<BF16>>(v.outer, v.size, log);
+            const AxisView v = AxisView::Of(s.inputs[0].shape, s.attrs.Int("axis"));
+            if (s.inputs[0].dtype == DType::kF32) return MakeSoftmax<float>(v, log);
+            return MakeSoftmax<BF16>(v, log);
           }};
 }
 

@@ -11,8 +11,10 @@ struct AxisView {
   static AxisView Of(const Shape& shape, int64_t axis);
 };
 
-// f32 and bf16, along the last axis (attribute `axis`).
+// f32 and bf16, along the attribute `axis`.
 FastKernel HighwaySoftmax(bool log);
+// Elements side by side that a kernel works on together, where the axis is not the last one.
+inline constexpr int64_t kSoftmaxColumns = 64;
 
 // high + low is a sum exactly; `high` is the sum rounded.
 template <class T>

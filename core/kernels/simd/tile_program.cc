@@ -271,14 +271,18 @@ void StreamTile(DType t, const float* in, int64_t begin, float* own, void* data)
 bool TileProgram::Supports(const ScalarProgram& program, absl::Span<const TensorType> inputs,
                            absl::Span<const TensorType> outputs) {
   if (static_cast<int64_t>(program.code.size()) > kMaxTileSlots) return false;
-  bool has_float = false;
+  bool has_float = false, truths = true;
   for (const auto& span : {inputs, outputs}) {
     for (const TensorType& t : span) {
       if (t.dtype == DType::kF64) return false;
       has_float |= IsFloat(t.dtype);
+      truths &= t.dtype == DType::kBool;
     }
   }
-  return has_float;
+  const auto stays_small = [](const ScalarInstr& i) {
+    return i.op == ScalarOp::kConst ? i.constant == 0 || i.constant == 1 : ResultOf(i.op) != ScalarResult::kRounded;
+  };
+  return has_float || (truths && std::all_of(program.code.begin(), program.code.end(), stays_small));
 }
 
 // Products that only a sum or a difference reads become one instruction with it.
@@ -431,6 +435,20 @@ TileProgram::TileProgram(const ScalarProgram& program, absl::Span<const TensorTy
   thread_bytes_ = (slots_ + 1) * kTileFloats * static_cast<int64_t>(sizeof(float));
 }
 
+namespace {
+
+// In stretches of a fixed length, which compilers make vectors of.
+void Repeat(float value, int64_t n, float* out) {
+  constexpr int64_t kStretch = 16;
+  int64_t i = 0;
+  for (; i + kStretch <= n; i += kStretch) {
+    for (int64_t k = 0; k < kStretch; ++k) out[i + k] = value;
+  }
+  for (; i < n; ++i) out[i] = value;
+}
+
+}  // namespace
+
 void TileProgram::LoadBroadcast(const Input& in, const void* data, int64_t begin, int64_t n, float* out) const {
   const int64_t inner = in.sizes.back();
   int64_t done = 0;
@@ -447,7 +465,7 @@ void TileProgram::LoadBroadcast(const Input& in, const void* data, int64_t begin
     if (in.strides.back() == 0) {
       float one;
       LoadDense(in.dtype, data, offset, 1, &one);
-      std::fill(out + done, out + done + run, one);
+      Repeat(one, run, out + done);
     } else {
       LoadDense(in.dtype, data, offset, run, out + done);
     }

@@ -27,7 +27,8 @@ struct TileInstr {
 // edges. Inputs broadcast as NumPy does. An output may lie over an input of its own shape and type.
 class TileProgram {
  public:
-  // False where the arithmetic must not be f32 (f64 anywhere, or integers only), and for programs that are too long.
+  // False where the arithmetic must not be f32 (f64 anywhere, or integers without a float), and for programs that are
+  // too long.
   static bool Supports(const ScalarProgram& program, absl::Span<const TensorType> inputs,
                        absl::Span<const TensorType> outputs);
 

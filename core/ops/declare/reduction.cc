@@ -22,70 +22,146 @@ HWY_BEFORE_NAMESPACE();
 namespace mslua {
 namespace HWY_NAMESPACE {
 
-// Sums `rows` rows of C vectors, the last with `last` elements; in stretches of rows, for accuracy.
-template <int C, class T>
-HWY_INLINE void SumColumns(const T* x, int64_t rows, int64_t stride, float* sums, size_t last) {
+template <Reduction kKind>
+HWY_INLINE V32 StartVector() {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  switch (kKind) {
+    case Reduction::kSum:
+      return hn::Zero(F32());
+    case Reduction::kProd:
+      return hn::Set(F32(), 1);
+    case Reduction::kMax:
+      return hn::Set(F32(), -kInfinity);
+    case Reduction::kMin:
+      return hn::Set(F32(), kInfinity);
+  }
+}
+
+// As Combine: NaN wins over every number.
+template <Reduction kKind>
+HWY_INLINE V32 Join(V32 a, V32 b) {
+  switch (kKind) {
+    case Reduction::kSum:
+      return hn::Add(a, b);
+    case Reduction::kProd:
+      return hn::Mul(a, b);
+    case Reduction::kMax:
+      return hn::IfThenElse(hn::Or(hn::Gt(a, b), hn::IsNaN(a)), a, b);
+    case Reduction::kMin:
+      return hn::IfThenElse(hn::Or(hn::Lt(a, b), hn::IsNaN(a)), a, b);
+  }
+}
+
+// Reduces `rows` rows of C vectors, the last with `last` elements; in stretches of rows, for accuracy.
+template <Reduction kKind, int C, class T>
+HWY_INLINE void ReduceColumns(const T* x, int64_t rows, int64_t stride, float* results, size_t last) {
   constexpr int64_t kStretch = 256;
   const int64_t lanes = hn::Lanes(F32());
   V32 total[C];  // in registers, as `part`, where all loops over them are unrolled
   HWY_UNROLL(4)
-  for (int c = 0; c < C; ++c) total[c] = hn::Zero(F32());
+  for (int c = 0; c < C; ++c) total[c] = StartVector<kKind>();
   for (int64_t r0 = 0; r0 < rows; r0 += kStretch) {
     V32 part[C];
     HWY_UNROLL(4)
-    for (int c = 0; c < C; ++c) part[c] = hn::Zero(F32());
+    for (int c = 0; c < C; ++c) part[c] = StartVector<kKind>();
     for (int64_t r = r0; r < HWY_MIN(rows, r0 + kStretch); ++r) {
       const T* row = x + r * stride;
       HWY_UNROLL(4)
-      for (int c = 0; c + 1 < C; ++c) part[c] = hn::Add(part[c], Load(row + c * lanes));
-      part[C - 1] = hn::Add(part[C - 1], LoadN(row + (C - 1) * lanes, last));
+      for (int c = 0; c + 1 < C; ++c) part[c] = Join<kKind>(part[c], Load(row + c * lanes));
+      part[C - 1] = Join<kKind>(part[C - 1], LoadN(row + (C - 1) * lanes, last));
     }
     HWY_UNROLL(4)
-    for (int c = 0; c < C; ++c) total[c] = hn::Add(total[c], part[c]);
+    for (int c = 0; c < C; ++c) total[c] = Join<kKind>(total[c], part[c]);
   }
   HWY_UNROLL(4)
-  for (int c = 0; c + 1 < C; ++c) Store(total[c], sums + c * lanes);
-  StoreN(total[C - 1], sums + (C - 1) * lanes, last);
+  for (int c = 0; c + 1 < C; ++c) Store(total[c], results + c * lanes);
+  StoreN(total[C - 1], results + (C - 1) * lanes, last);
 }
 
-template <class T>
-void SumRows(const T* x, int64_t rows, int64_t stride, int64_t n, float* sums) {
+template <Reduction kKind, class T>
+void ReduceRowsOf(const T* x, int64_t rows, int64_t stride, int64_t n, float* results) {
   const int64_t lanes = hn::Lanes(F32());
   int64_t c = 0;
-  for (; c + 4 * lanes <= n; c += 4 * lanes) SumColumns<4>(x + c, rows, stride, sums + c, static_cast<size_t>(lanes));
-  ForEachVector(n - c, [&](int64_t i, size_t k) { SumColumns<1>(x + c + i, rows, stride, sums + c + i, k); });
+  for (; c + 4 * lanes <= n; c += 4 * lanes)
+    ReduceColumns<kKind, 4>(x + c, rows, stride, results + c, static_cast<size_t>(lanes));
+  ForEachVector(n - c,
+                [&](int64_t i, size_t k) { ReduceColumns<kKind, 1>(x + c + i, rows, stride, results + c + i, k); });
 }
 
-// The sum of a contiguous run; in stretches short enough for f32.
-template <class T>
-float SumRun(const T* x, int64_t n) {
+// The reduction of the lanes of a vector.
+template <Reduction kKind>
+HWY_INLINE float ReduceLanes(V32 v) {
+  if (kKind == Reduction::kSum) return hn::GetLane(hn::SumOfLanes(F32(), v));
+  HWY_ALIGN float lanes[HWY_MAX_BYTES / sizeof(float)];
+  hn::Store(v, F32(), lanes);
+  V32 total = hn::Set(F32(), lanes[0]);
+  for (size_t k = 1; k < hn::Lanes(F32()); ++k) total = Join<kKind>(total, hn::Set(F32(), lanes[k]));
+  return hn::GetLane(total);
+}
+
+// The reduction of a contiguous run; in stretches short enough for f32.
+template <Reduction kKind, class T>
+float ReduceRunOf(const T* x, int64_t n) {
   constexpr int64_t kStretch = 4096;
   const int64_t lanes = hn::Lanes(F32());
-  V32 total = hn::Zero(F32());
+  V32 total = StartVector<kKind>();
   for (int64_t at = 0; at < n; at += kStretch) {
     const int64_t end = HWY_MIN(n, at + kStretch);
     V32 part[4];
     HWY_UNROLL(4)
-    for (int k = 0; k < 4; ++k) part[k] = hn::Zero(F32());
+    for (int k = 0; k < 4; ++k) part[k] = StartVector<kKind>();
     int64_t i = at;
     for (; i + 4 * lanes <= end; i += 4 * lanes) {
       HWY_UNROLL(4)
-      for (int k = 0; k < 4; ++k) part[k] = hn::Add(part[k], Load(x + i + k * lanes));
+      for (int k = 0; k < 4; ++k) part[k] = Join<kKind>(part[k], Load(x + i + k * lanes));
     }
-    ForEachVector(end - i, [&](int64_t j, size_t k) { part[0] = hn::Add(part[0], LoadN(x + i + j, k)); });
-    total = hn::Add(total, hn::Add(hn::Add(part[0], part[1]), hn::Add(part[2], part[3])));
+    ForEachVector(end - i, [&](int64_t j, size_t k) {
+      V32 v = LoadN(x + i + j, k);
+      if (static_cast<int64_t>(k) < lanes) v = hn::IfThenElse(hn::FirstN(F32(), k), v, StartVector<kKind>());
+      part[0] = Join<kKind>(part[0], v);
+    });
+    total = Join<kKind>(total, Join<kKind>(Join<kKind>(part[0], part[1]), Join<kKind>(part[2], part[3])));
   }
-  return hn::GetLane(hn::SumOfLanes(F32(), total));
+  return ReduceLanes<kKind>(total);
 }
 
-void SumRowsF32(const float* x, int64_t rows, int64_t stride, int64_t n, float* sums) {
-  SumRows(x, rows, stride, n, sums);
+template <class T>
+void ReduceRows(Reduction kind, const T* x, int64_t rows, int64_t stride, int64_t n, float* results) {
+  switch (kind) {
+    case Reduction::kSum:
+      return ReduceRowsOf<Reduction::kSum>(x, rows, stride, n, results);
+    case Reduction::kProd:
+      return ReduceRowsOf<Reduction::kProd>(x, rows, stride, n, results);
+    case Reduction::kMax:
+      return ReduceRowsOf<Reduction::kMax>(x, rows, stride, n, results);
+    case Reduction::kMin:
+      return ReduceRowsOf<Reduction::kMin>(x, rows, stride, n, results);
+  }
 }
-void SumRowsBF16(const BF16* x, int64_t rows, int64_t stride, int64_t n, float* sums) {
-  SumRows(x, rows, stride, n, sums);
+
+template <class T>
+float ReduceRun(Reduction kind, const T* x, int64_t n) {
+  switch (kind) {
+    case Reduction::kSum:
+      return ReduceRunOf<Reduction::kSum>(x, n);
+    case Reduction::kProd:
+      return ReduceRunOf<Reduction::kProd>(x, n);
+    case Reduction::kMax:
+      return ReduceRunOf<Reduction::kMax>(x, n);
+    case Reduction::kMin:
+      return ReduceRunOf<Reduction::kMin>(x, n);
+  }
+  __builtin_unreachable();
 }
-float SumRunF32(const float* x, int64_t n) { return SumRun(x, n); }
-float SumRunBF16(const BF16* x, int64_t n) { return SumRun(x, n); }
+
+void ReduceRowsF32(Reduction kind, const float* x, int64_t rows, int64_t stride, int64_t n, float* results) {
+  ReduceRows(kind, x, rows, stride, n, results);
+}
+void ReduceRowsBF16(Reduction kind, const BF16* x, int64_t rows, int64_t stride, int64_t n, float* results) {
+  ReduceRows(kind, x, rows, stride, n, results);
+}
+float ReduceRunF32(Reduction kind, const float* x, int64_t n) { return ReduceRun(kind, x, n); }
+float ReduceRunBF16(Reduction kind, const BF16* x, int64_t n) { return ReduceRun(kind, x, n); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace mslua
@@ -94,21 +170,23 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mslua {
 
-HWY_EXPORT(SumRowsF32);
-HWY_EXPORT(SumRowsBF16);
-HWY_EXPORT(SumRunF32);
-HWY_EXPORT(SumRunBF16);
+HWY_EXPORT(ReduceRowsF32);
+HWY_EXPORT(ReduceRowsBF16);
+HWY_EXPORT(ReduceRunF32);
+HWY_EXPORT(ReduceRunBF16);
 
 namespace {
 
-void VectorSumRows(const float* x, int64_t rows, int64_t stride, int64_t n, float* sums) {
-  HWY_DYNAMIC_DISPATCH(SumRowsF32)(x, rows, stride, n, sums);
+// The reduction of `rows` rows of `n` contiguous columns, `stride` apart.
+void ReduceRows(Reduction kind, const float* x, int64_t rows, int64_t stride, int64_t n, float* results) {
+  HWY_DYNAMIC_DISPATCH(ReduceRowsF32)(kind, x, rows, stride, n, results);
 }
-void VectorSumRows(const BF16* x, int64_t rows, int64_t stride, int64_t n, float* sums) {
-  HWY_DYNAMIC_DISPATCH(SumRowsBF16)(x, rows, stride, n, sums);
+void ReduceRows(Reduction kind, const BF16* x, int64_t rows, int64_t stride, int64_t n, float* results) {
+  HWY_DYNAMIC_DISPATCH(ReduceRowsBF16)(kind, x, rows, stride, n, results);
 }
-float VectorSumRun(const float* x, int64_t n) { return HWY_DYNAMIC_DISPATCH(SumRunF32)(x, n); }
-float VectorSumRun(const BF16* x, int64_t n) { return HWY_DYNAMIC_DISPATCH(SumRunBF16)(x, n); }
+// The reduction of a contiguous run.
+float ReduceRun(Reduction kind, const float* x, int64_t n) { return HWY_DYNAMIC_DISPATCH(ReduceRunF32)(kind, x, n); }
+float ReduceRun(Reduction kind, const BF16* x, int64_t n) { return HWY_DYNAMIC_DISPATCH(ReduceRunBF16)(kind, x, n); }
 
 template <class C>
 C Start(Reduction kind) {
@@ -161,46 +239,6 @@ Merged Merge(const Attrs& attrs, const Shape& shape) {
   return m;
 }
 
-// The reduction of a contiguous run. 16 lanes that the compiler keeps in vectors, in stretches short enough for f32.
-template <Reduction kKind, class T>
-float ReduceRun(const T* x, int64_t n) {
-  if constexpr (kKind == Reduction::kSum) return VectorSumRun(x, n);
-  constexpr int kLanes = 16;
-  constexpr int64_t kStretch = 4096;
-  float total = Start<float>(kKind);
-  for (int64_t at = 0; at < n; at += kStretch) {
-    const int64_t count = std::min(kStretch, n - at);
-    const T* from = x + at;
-    float lanes[kLanes];
-    for (float& l : lanes) l = Start<float>(kKind);
-    int64_t i = 0;
-    for (; i + kLanes <= count; i += kLanes) {
-      for (int k = 0; k < kLanes; ++k) lanes[k] = Combine<kKind>(lanes[k], static_cast<float>(from[i + k]));
-    }
-    for (; i < count; ++i) lanes[i % kLanes] = Combine<kKind>(lanes[i % kLanes], static_cast<float>(from[i]));
-    for (int half = kLanes / 2; half > 0; half /= 2) {
-      for (int k = 0; k < half; ++k) lanes[k] = Combine<kKind>(lanes[k], lanes[k + half]);
-    }
-    total = Combine<kKind>(total, lanes[0]);
-  }
-  return total;
-}
-
-// Adds `rows` rows of `n` contiguous columns, `stride` apart, into `sums`; in stretches of rows, for accuracy.
-template <Reduction kKind, class T>
-void ReduceRows(const T* x, int64_t rows, int64_t stride, int64_t n, float* sums, float* stretch) {
-  if constexpr (kKind == Reduction::kSum) return VectorSumRows(x, rows, stride, n, sums);
-  constexpr int64_t kStretch = 256;
-  for (int64_t r0 = 0; r0 < rows; r0 += kStretch) {
-    std::fill(stretch, stretch + n, Start<float>(kKind));
-    for (int64_t r = r0; r < std::min(rows, r0 + kStretch); ++r) {
-      const T* row = x + r * stride;
-      for (int64_t c = 0; c < n; ++c) stretch[c] = Combine<kKind>(stretch[c], static_cast<float>(row[c]));
-    }
-    for (int64_t c = 0; c < n; ++c) sums[c] = Combine<kKind>(sums[c], stretch[c]);
-  }
-}
-
 constexpr int64_t kColumns = 256;  // columns of one share of work
 constexpr int64_t kGrain = 32768;  // elements that are worth a thread
 // Rows that are reduced apart, and then their results; not fewer rows, not more results.
@@ -234,19 +272,18 @@ class FastReduction : public Kernel {
       ReduceBlocks(x, y, static_cast<float*>(b.scratch));
     } else if (inner_ == 1) {
       ParallelFor(outer_, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, count_)), [&](int64_t begin, int64_t end) {
-        for (int64_t o = begin; o < end; ++o) y[o] = static_cast<T>(ReduceRun<kKind>(x + o * count_, count_));
+        for (int64_t o = begin; o < end; ++o) y[o] = static_cast<T>(ReduceRun(kKind, x + o * count_, count_));
       });
     } else {
       const int64_t shares = (inner_ + kColumns - 1) / kColumns;
       ParallelFor(outer_ * shares,
                   std::max<int64_t>(1, kGrain / std::max<int64_t>(1, count_ * std::min(inner_, kColumns))),
                   [&](int64_t begin, int64_t end) {
-                    float sums[kColumns], stretch[kColumns];
+                    float results[kColumns];
                     for (int64_t t = begin; t < end; ++t) {
                       const int64_t o = t / shares, c0 = t % shares * kColumns, n = std::min(kColumns, inner_ - c0);
-                      std::fill(sums, sums + n, Start<float>(kKind));
-                      ReduceRows<kKind>(x + o * count_ * inner_ + c0, count_, inner_, n, sums, stretch);
-                      for (int64_t c = 0; c < n; ++c) y[o * inner_ + c0 + c] = static_cast<T>(sums[c]);
+                      ReduceRows(kKind, x + o * count_ * inner_ + c0, count_, inner_, n, results);
+                      for (int64_t c = 0; c < n; ++c) y[o * inner_ + c0 + c] = static_cast<T>(results[c]);
                     }
                   });
     }
@@ -263,7 +300,7 @@ class FastReduction : public Kernel {
   void ReduceAll(const T* x, T* y, float* partial) {
     ParallelFor(Chunks(), 1, [&](int64_t begin, int64_t end) {
       for (int64_t k = begin; k < end; ++k)
-        partial[k] = ReduceRun<kKind>(x + k * kGrain, std::min(kGrain, count_ - k * kGrain));
+        partial[k] = ReduceRun(kKind, x + k * kGrain, std::min(kGrain, count_ - k * kGrain));
     });
     float total = partial[0];
     for (int64_t k = 1; k < Chunks(); ++k) total = Combine<kKind>(total, partial[k]);
@@ -273,14 +310,11 @@ class FastReduction : public Kernel {
   // Blocks of rows, joined in order: a thread reads rows of its own, as it does in chains. They are in its cache.
   void ReduceBlocks(const T* x, T* y, float* partial) {
     ParallelFor(blocks_, std::max<int64_t>(1, kGrain / (block_ * inner_)), [&](int64_t begin, int64_t end) {
-      float stretch[kColumns];
       for (int64_t k = begin; k < end; ++k) {
         const int64_t rows = std::min(block_, count_ - k * block_);
-        float* sums = partial + k * inner_;
-        std::fill(sums, sums + inner_, Start<float>(kKind));
         for (int64_t c = 0; c < inner_; c += kColumns) {
           const int64_t n = std::min(kColumns, inner_ - c);
-          ReduceRows<kKind>(x + k * block_ * inner_ + c, rows, inner_, n, sums + c, stretch);
+          ReduceRows(kKind, x + k * block_ * inner_ + c, rows, inner_, n, partial + k * inner_ + c);
         }
       }
     });
@@ -294,6 +328,80 @@ class FastReduction : public Kernel {
 
   int64_t outer_ = 1, count_ = 1, inner_ = 1;
   int64_t block_ = 0, blocks_ = 1;  // rows of a block, where rows are reduced alone
+};
+
+// A dimension that is walked: its size, and the elements between its neighbours.
+struct Walk {
+  int64_t size, step;
+};
+
+// The offset of place `at` of the product of `walks`, outermost first.
+int64_t OffsetOf(const std::vector<Walk>& walks, int64_t at) {
+  int64_t offset = 0;
+  for (size_t d = walks.size(); d-- > 0;) {
+    offset += at % walks[d].size * walks[d].step;
+    at /= walks[d].size;
+  }
+  return offset;
+}
+
+int64_t PlacesOf(const std::vector<Walk>& walks) {
+  int64_t places = 1;
+  for (const Walk& w : walks) places *= w.size;
+  return places;
+}
+
+// Kept and reduced axes in any order: pieces of memory, each a run to reduce or rows of kept columns, are reduced
+// apart, and their results joined in order.
+template <Reduction kKind, class T>
+class PiecewiseReduction : public Kernel {
+ public:
+  explicit PiecewiseReduction(const Merged& m) {
+    Shape steps = RowMajorStrides(m.sizes);
+    size_t outer = m.sizes.size() - 1;
+    if (m.reduced[outer]) {
+      run_ = m.sizes[outer];
+    } else {
+      columns_ = m.sizes[outer];
+      run_ = m.sizes[--outer];
+    }
+    for (size_t d = 0; d < outer; ++d) (m.reduced[d] ? pieces_ : kept_).push_back({m.sizes[d], steps[d]});
+  }
+
+  Status Run(const Buffers& b) override {
+    const T* x = static_cast<const T*>(b.inputs[0]);
+    T* y = static_cast<T*>(b.outputs[0]);
+    const int64_t shares = (columns_ + kColumns - 1) / kColumns, pieces = PlacesOf(pieces_);
+    const int64_t work = pieces * run_ * std::min(columns_, kColumns);
+    ParallelFor(PlacesOf(kept_) * shares, std::max<int64_t>(1, kGrain / work), [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) {
+        const int64_t c0 = t % shares * kColumns, n = std::min(kColumns, columns_ - c0);
+        Join(x + OffsetOf(kept_, t / shares) + c0, pieces, n, y + t / shares * columns_ + c0);
+      }
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  // Reduces `n` columns of all pieces that belong to one place of the kept dimensions.
+  void Join(const T* x, int64_t pieces, int64_t n, T* y) const {
+    double totals[kColumns];
+    float part[kColumns];
+    std::fill(totals, totals + n, Start<double>(kKind));
+    for (int64_t k = 0; k < pieces; ++k) {
+      const T* piece = x + OffsetOf(pieces_, k);
+      if (columns_ == 1) {
+        part[0] = ReduceRun(kKind, piece, run_);
+      } else {
+        ReduceRows(kKind, piece, run_, columns_, n, part);
+      }
+      for (int64_t c = 0; c < n; ++c) totals[c] = Combine<kKind>(totals[c], static_cast<double>(part[c]));
+    }
+    for (int64_t c = 0; c < n; ++c) y[c] = static_cast<T>(static_cast<float>(totals[c]));
+  }
+
+  std::vector<Walk> kept_, pieces_;  // outside the pieces: places of the result, and pieces that belong to one
+  int64_t run_ = 1, columns_ = 1;    // of a piece
 };
 
 template <Reduction kKind>
@@ -320,19 +428,23 @@ Status ReduceReference(const OpCall& c) {
   });
 }
 
+template <Reduction kKind, class T>
+std::unique_ptr<Kernel> MakeReduction(const Merged& m) {
+  if (FastReduction<kKind, T>::Supports(m)) return std::make_unique<FastReduction<kKind, T>>(m);
+  return std::make_unique<PiecewiseReduction<kKind, T>>(m);
+}
+
 template <Reduction kKind>
 FastKernel MakeFast() {
   return {"simd",
           [](const OpSpec& s) {
             const DType t = s.inputs[0].dtype;
-            return (t == DType::kF32 || t == DType::kBF16) &&
-                   FastReduction<kKind, float>::Supports(Merge(s.attrs, s.inputs[0].shape)) &&
-                   s.inputs[0].elements() > 0;
+            return (t == DType::kF32 || t == DType::kBF16) && s.inputs[0].elements() > 0;
           },
           [](const OpSpec& s) -> StatusOr<std::unique_ptr<Kernel>> {
             const Merged m = Merge(s.attrs, s.inputs[0].shape);
-            if (s.inputs[0].dtype == DType::kF32) return std::unique_ptr<Kernel>(new FastReduction<kKind, float>(m));
-            return std::unique_ptr<Kernel>(new FastReduction<kKind, BF16>(m));
+            if (s.inputs[0].dtype == DType::kF32) return MakeReduction<kKind, float>(m);
+            return MakeReduction<kKind, BF16>(m);
           }};
 }
 
@@ -417,6 +529,8 @@ OpDef ReductionOp(std::string name, Reduction kind) {
   op.AddSample({{{DType::kF32, {3, 5}}}, {{"axis", std::vector<int64_t>{1}}}, low, 1});
   op.AddSample({{{DType::kF32, {2, 3, 5}}}, {{"axis", std::vector<int64_t>{1}}, {"keep_dims", true}}, low, 1});
   op.AddSample({{{DType::kF32, {2, 3, 4, 5}}}, {{"axis", std::vector<int64_t>{0, 2, 3}}}, low, 1});
+  op.AddSample({{{DType::kF32, {2, 3, 4, 5}}}, {{"axis", std::vector<int64_t>{0, 2}}}, low, 1});
+  op.AddSample({{{DType::kF32, {2, 3, 2, 2, 3}}}, {{"axis", std::vector<int64_t>{1, 3}}}, low, 1});
   op.AddSample({{{DType::kF32, {2 * kMinBlock + 10, 3}}}, {{"axis", std::vector<int64_t>{0}}}, low, 1});
   return op;
 }
