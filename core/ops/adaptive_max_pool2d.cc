@@ -72,13 +72,12 @@ StatusOr<DeviceProgram> ForwardOnDevice(const OpSpec& spec) {
 // Every pixel asks the windows that cover it whether it is their first maximum.
 StatusOr<DeviceProgram> BackwardOnDevice(const OpSpec& spec) {
   ASSIGN_OR_RETURN(const AdaptivePooling p, Resolve(spec.attrs, spec.inputs[0]));
-  return OneStep(EachElement(
-      p.x.elements(), absl::StrCat(PoolText(p, spec.inputs[0].dtype), ImagePlace(p.x), R"cuda(
+  return OneStep(EachElement(p.x.elements(), absl::StrCat(PoolText(p, spec.inputs[0].dtype), ImagePlace(p.x), R"cuda(
   const i64 own = n * x_n + c * x_c + h * x_h + w * x_w;
   C sum = 0;
   for (i64 p = h * rows / height; p < rows && p * height / rows <= h; ++p) {
     for (i64 q = w * columns / width; q < columns && q * width / columns <= w; ++q) {)cuda",
-                                   kMaximum, R"cuda(
+                                                          kMaximum, R"cuda(
       if (best == own) sum += Get(x1[n * y_n + c * y_c + p * y_h + q * y_w]);
     }
   }

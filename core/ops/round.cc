@@ -13,8 +13,7 @@ constexpr char kNearest[] =
 
 MSLUA_OPERATOR(round) {
   // 0 keeps the sign of x.
-  OpDef op = ElementwiseOp("round", {"x"},
-                           absl::StrCat("select(equal(", kNearest, ", 0), 0 * x, ", kNearest, ")"));
+  OpDef op = ElementwiseOp("round", {"x"}, absl::StrCat("select(equal(", kNearest, ", 0), 0 * x, ", kNearest, ")"));
   op.Class("Round").Doc("The whole number nearest to x; the even one where two are equally near, and -0 for -0.5.");
   op.AddSample({{{DType::kF32, {3, 5}}}, {}, -3, 3});
   return {op};

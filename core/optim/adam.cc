@@ -38,8 +38,9 @@ MSLUA_OPTIMIZER(adam) {
   def.WeightDecay().LossScale();
   def.Bool("use_nesterov", false, "step along the mean of gradients that one more equal gradient would give");
   def.Bool("use_amsgrad", false, "divide by the root of the largest mean of squares so far (Reddi et al., 2018)");
-  def.Update("apply_adam_amsgrad", absl::StrCat(kDoc, "w is the largest v so far (Reddi, Kale and Kumar, 2018). step "
-                                                      "counts from 1; m, v and w start at 0."))
+  def.Update("apply_adam_amsgrad", absl::StrCat(kDoc,
+                                                "w is the largest v so far (Reddi, Kale and Kumar, 2018). step "
+                                                "counts from 1; m, v and w start at 0."))
       .State("m", "moment1")
       .State("v", "moment2")
       .State("w", "max_moment2")

@@ -13,10 +13,11 @@ MSLUA_OPTIMIZER(adamax) {
   def.Number("beta2", 0.999, Fraction(), "the share of the largest gradient that stays");
   def.Number("eps", 1e-8, Above(0), "added to the gradient's absolute value");
   def.WeightDecay().LossScale();
-  def.Update("apply_adamax",
-             "AdaMax (Kingma and Ba, 2015, algorithm 2): g = grad + weight_decay * param; m = beta1 * m + (1 - beta1) * "
-             "g; v = max(beta2 * v, abs(g) + eps); new_param = param - lr / (1 - beta1^step) * m / v. step counts from "
-             "1; m and v start at 0.")
+  def.Update(
+         "apply_adamax",
+         "AdaMax (Kingma and Ba, 2015, algorithm 2): g = grad + weight_decay * param; m = beta1 * m + (1 - beta1) * "
+         "g; v = max(beta2 * v, abs(g) + eps); new_param = param - lr / (1 - beta1^step) * m / v. step counts from "
+         "1; m and v start at 0.")
       .State("m", "moment1")
       .State("v", "infinity_norm")
       .Scalars({"lr", "weight_decay", "step"})

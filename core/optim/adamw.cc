@@ -35,8 +35,9 @@ MSLUA_OPTIMIZER(adamw) {
   def.Number("eps", 1e-8, Above(0), "added to the root of the mean of squares");
   def.WeightDecay("lr times it times the parameter is subtracted from the parameter").LossScale();
   def.Bool("use_amsgrad", false, "divide by the root of the largest mean of squares so far (Reddi et al., 2018)");
-  def.Update("apply_adamw_amsgrad", absl::StrCat(kDoc, "w is the largest v so far (Reddi, Kale and Kumar, 2018). step "
-                                                       "counts from 1; m, v and w start at 0."))
+  def.Update("apply_adamw_amsgrad", absl::StrCat(kDoc,
+                                                 "w is the largest v so far (Reddi, Kale and Kumar, 2018). step "
+                                                 "counts from 1; m, v and w start at 0."))
       .State("m", "moment1")
       .State("v", "moment2")
       .State("w", "max_moment2")

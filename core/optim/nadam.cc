@@ -35,11 +35,12 @@ MSLUA_OPTIMIZER(nadam) {
   def.Number("eps", 1e-8, Above(0), "added to the root of the mean of squares");
   def.WeightDecay().LossScale();
   def.Number("momentum_decay", 4e-3, AtLeast(0), "how fast the momentum grows from beta1 / 2 to beta1; 0: not at all");
-  def.Update("apply_nadam",
-             "NAdam (Dozat, 2016), as PyTorch's: g = grad + weight_decay * param; m and v as Adam's; mu(t) = beta1 * (1 "
-             "- 0.5 * 0.96^(t * momentum_decay)); P = mu(1) * ... * mu(step); next = mu(step + 1); new_param = param - "
-             "lr * ((1 - mu(step)) / (1 - P) * g + next / (1 - P * next) * m) / (sqrt(v / (1 - beta2^step)) + eps). "
-             "step counts from 1; m and v start at 0.")
+  def.Update(
+         "apply_nadam",
+         "NAdam (Dozat, 2016), as PyTorch's: g = grad + weight_decay * param; m and v as Adam's; mu(t) = beta1 * (1 "
+         "- 0.5 * 0.96^(t * momentum_decay)); P = mu(1) * ... * mu(step); next = mu(step + 1); new_param = param - "
+         "lr * ((1 - mu(step)) / (1 - P) * g + next / (1 - P * next) * m) / (sqrt(v / (1 - beta2^step)) + eps). "
+         "step counts from 1; m and v start at 0.")
       .State("m", "moment1")
       .State("v", "moment2")
       .Scalars({"lr", "weight_decay", "step"})

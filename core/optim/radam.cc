@@ -13,11 +13,12 @@ MSLUA_OPTIMIZER(radam) {
   def.Number("beta2", 0.999, Fraction(), "the share of the mean of their squares that stays");
   def.Number("eps", 1e-8, Above(0), "added to the root of the mean of squares");
   def.WeightDecay().LossScale();
-  def.Update("apply_radam",
-             "RAdam (Liu et al., 2020, algorithm 2): g = grad + weight_decay * param; m and v as Adam's; n = 2 / (1 - "
-             "beta2) - 1; r = n - 2 * step * beta2^step / (1 - beta2^step). Where r is above 5, new_param = param - lr * "
-             "m / (1 - beta1^step) * sqrt(1 - beta2^step) / (sqrt(v) + eps) * sqrt((r - 4) * (r - 2) * n / ((n - 4) * "
-             "(n - 2) * r)); else param - lr * m / (1 - beta1^step). step counts from 1; m and v start at 0.")
+  def.Update(
+         "apply_radam",
+         "RAdam (Liu et al., 2020, algorithm 2): g = grad + weight_decay * param; m and v as Adam's; n = 2 / (1 - "
+         "beta2) - 1; r = n - 2 * step * beta2^step / (1 - beta2^step). Where r is above 5, new_param = param - lr * "
+         "m / (1 - beta1^step) * sqrt(1 - beta2^step) / (sqrt(v) + eps) * sqrt((r - 4) * (r - 2) * n / ((n - 4) * "
+         "(n - 2) * r)); else param - lr * m / (1 - beta1^step). step counts from 1; m and v start at 0.")
       .State("m", "moment1")
       .State("v", "moment2")
       .Scalars({"lr", "weight_decay", "step"})

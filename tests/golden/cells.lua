@@ -105,9 +105,15 @@ local function bag(case)
   return net, function(x) return { net(ids, offsets) * x } end
 end
 
+local function layer(case)
+  local net = ms.nn[case.layer](case.options)
+  net:set_train(true)
+  return net, function(x) return { (net(x)) } end
+end
+
 for number, case in ipairs(golden.cases) do
   core.set_seed(golden.seed)
-  local net, outputs = (case.transformer and transformer or case.bag and bag or recurrent)(case)
+  local net, outputs = (case.layer and layer or case.transformer and transformer or case.bag and bag or recurrent)(case)
   for _, p in ipairs(net:get_parameters()) do core.assign(p, numbers(p.name, p.shape) * 0.3) end
   local function loss_of(x)
     local sum
@@ -119,7 +125,7 @@ for number, case in ipairs(golden.cases) do
   end
   local parameters = net:trainable_params()
   local values, inputs, gradients = core.value_and_grad(loss_of, { 1 }, parameters)(numbers("x", case.x))
-  local name = ("case %d, %s"):format(number, case.cell or case.transformer or case.bag)
+  local name = ("case %d, %s"):format(number, case.cell or case.layer or case.transformer or case.bag)
   near(name .. ": loss", values[1]:item(), case.loss)
   near(name .. ": gradient of x", norm(inputs[1]), case.x_gradient)
   for i, p in ipairs(parameters) do

@@ -1,5 +1,5 @@
-// The reference kernels of maximum pooling, for windows of any kind: a kind P has the images x and y, and Covered(a, i),
-// the input positions [begin, end) that output position i covers along axis a (0: rows, 1: columns), never none.
+// The reference kernels of maximum pooling, for windows of any kind: a kind P has the images x and y, and Covered(a,
+// i), the input positions [begin, end) that output position i covers along axis a (0: rows, 1: columns), never none.
 #pragma once
 
 #include <cmath>
