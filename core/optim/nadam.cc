@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "core/optim/define.h"
 
 namespace mslua {
@@ -20,6 +21,16 @@ std::string LogOfProduct(double decay) {
     absl::StrAppendFormat(&text, " + %.17g * expm1(%.17g * t)", half / k / std::expm1(-k * log_q), k * log_q);
   }
   return text;
+}
+
+// A formula of t, MU = mu(t) and NEXT = mu(t + 1), computed in f64.
+Value OfStep(UpdateOperands& u, absl::string_view formula) {
+  GraphBuilder& g = u.g();
+  const Value step = u.Get("step");
+  const std::string text =
+      absl::StrReplaceAll(formula, {{"MU", "(beta1 * (1 - 0.5 * exp(t * momentum_decay * log(0.96))))"},
+                                    {"NEXT", "(beta1 * (1 - 0.5 * exp((t + 1) * momentum_decay * log(0.96))))"}});
+  return Cast(g, EmitFormula(g, text, {{"t", Cast(g, step, DType::kF64)}}, u.attrs()), g.TypeOf(step).dtype);
 }
 
 }  // namespace
@@ -46,14 +57,9 @@ MSLUA_OPTIMIZER(nadam) {
       .Scalars({"lr", "weight_decay", "step"})
       .Settings({"beta1", "beta2", "eps", "momentum_decay"})
       .Formula([](UpdateOperands& u) -> std::vector<Value> {
-        GraphBuilder& g = u.g();
-        const DType type = g.TypeOf(u.Get("step")).dtype;
-        u.Set("t", Cast(g, u.Get("step"), DType::kF64));
-        u.Let("log_product", LogOfProduct(u.attrs().Float("momentum_decay")));
-        u.Let("mu", "beta1 * (1 - 0.5 * exp(t * momentum_decay * log(0.96)))");
-        u.Let("next", "beta1 * (1 - 0.5 * exp((t + 1) * momentum_decay * log(0.96)))");
-        u.Set("of_grad", Cast(g, u.Let("of_grad", "(1 - mu) / -expm1(log_product)"), type));
-        u.Set("of_m", Cast(g, u.Let("of_m", "next / (1 - exp(log_product) * next)"), type));
+        const std::string product = LogOfProduct(u.attrs().Float("momentum_decay"));
+        u.Set("of_grad", OfStep(u, absl::StrCat("(1 - MU) / -expm1(", product, ")")));
+        u.Set("of_m", OfStep(u, absl::StrCat("NEXT / (1 - exp(", product, ") * NEXT)")));
         u.Let("correction", "1 / -expm1(step * log(beta2))");
         u.Let("grad", "grad + weight_decay * param");
         const Value m = u.Let("m", "beta1 * m + (1 - beta1) * grad");

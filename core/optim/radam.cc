@@ -1,6 +1,23 @@
+#include "absl/strings/str_replace.h"
 #include "core/optim/define.h"
 
 namespace mslua {
+namespace {
+
+// What m is multiplied by, beside 1 / (sqrt(v) + eps), where r is above 5; 0 elsewhere. In f64: r is at first a small
+// difference of large numbers.
+Value Scale(UpdateOperands& u) {
+  GraphBuilder& g = u.g();
+  const Value step = u.Get("step");
+  const std::string formula = absl::StrReplaceAll(
+      "select(gt(R, 5), sqrt(UNIT * max((R - 4) * (R - 2), 1) / max(R, 1) * (N / ((N - 4) * (N - 2)))), 0)",
+      {{"R", "(2 / (1 - beta2) - 1 - 2 * t * exp(t * log(beta2)) / -expm1(t * log(beta2)))"},
+       {"UNIT", "-expm1(t * log(beta2))"},
+       {"N", "(2 / (1 - beta2) - 1)"}});
+  return Cast(g, EmitFormula(g, formula, {{"t", Cast(g, step, DType::kF64)}}, u.attrs()), g.TypeOf(step).dtype);
+}
+
+}  // namespace
 
 MSLUA_OPTIMIZER(radam) {
   OptimizerDef def("radam", "RAdam");
@@ -30,15 +47,7 @@ MSLUA_OPTIMIZER(radam) {
         const Value v = u.Let("v", "beta2 * v + (1 - beta2) * grad * grad");
         u.Let("d", "m");
         if (2 / (1 - u.attrs().Float("beta2")) - 1 > 5) {  // else r is never above 5
-          // In f64: r is at first a small difference of large numbers. The scale is 0 where r is not above 5.
-          const DType type = u.g().TypeOf(u.Get("step")).dtype;
-          u.Set("t", Cast(u.g(), u.Get("step"), DType::kF64));
-          u.Let("unit", "-expm1(t * log(beta2))");
-          u.Let("r", "2 / (1 - beta2) - 1 - 2 * t * (1 - unit) / unit");
-          u.Let("square",
-                "unit * max((r - 4) * (r - 2), 1) / max(r, 1) * ((2 / (1 - beta2) - 1) / ((2 / (1 - beta2) - 5) * (2 / "
-                "(1 - beta2) - 3)))");
-          u.Set("scale", Cast(u.g(), u.Let("scale", "select(gt(r, 5), sqrt(square), 0)"), type));
+          u.Set("scale", Scale(u));
           u.Let("d", "m * select(gt(scale, 0), scale / (sqrt(v) + eps), 1)");
         }
         return u.Results({u.Let("param", "param - rate * d"), m, v});

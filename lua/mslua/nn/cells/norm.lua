@@ -103,8 +103,8 @@ for name, dims in pairs {
     { "gamma_init", "any", "ones" }, { "beta_init", "any", "zeros" },
   })
   InstanceNorm.doc = ("Instance normalization: each channel of each sample of [%s] to mean 0 and variance 1, then "
-    .. "times gamma plus beta (Ulyanov et al., 2016), in training and in evaluation alike. affine = false keeps gamma and "
-    .. "beta as they begin."):format(table.concat(dims, ", "))
+    .. "times gamma plus beta (Ulyanov et al., 2016), in training and in evaluation alike. affine = false keeps gamma "
+    .. "and beta as they begin."):format(table.concat(dims, ", "))
   function InstanceNorm:init(...)
     local a = bind(...)
     self.num_groups, self.num_channels, self.eps = a.num_features, a.num_features, a.eps
