@@ -113,9 +113,14 @@ void StoreRandom(bool normal, uint64_t seed, uint64_t stream, int64_t begin, int
   }
 }
 
-// What the kind of `init` gives.
-Status FillAll(const Initializer& init, uint64_t seed, const std::string& stream, const TensorType& whole,
-               absl::Span<const int64_t> begin, const TensorView& part) {
+}  // namespace
+
+Status Fill(const Initializer& init, uint64_t seed, const std::string& stream, const TensorView& out) {
+  return Fill(init, seed, stream, out.type, Shape(out.type.shape.size(), 0), out);
+}
+
+Status Fill(const Initializer& init, uint64_t seed, const std::string& stream, const TensorType& whole,
+            absl::Span<const int64_t> begin, const TensorView& part) {
   if (init.kind == "read") return init.read(whole, begin, part);
   const DType dtype = whole.dtype;
   const auto fill = [&](auto value_at) {
@@ -177,22 +182,6 @@ Status FillAll(const Initializer& init, uint64_t seed, const std::string& stream
   ForEachRun(whole.shape, begin, part.type.shape, [&](int64_t to, int64_t index, int64_t n) {
     StoreRandom(normal, seed, id, index, n, spread, mean, part, to);
   });
-  return absl::OkStatus();
-}
-
-}  // namespace
-
-Status Fill(const Initializer& init, uint64_t seed, const std::string& stream, const TensorView& out) {
-  return Fill(init, seed, stream, out.type, Shape(out.type.shape.size(), 0), out);
-}
-
-Status Fill(const Initializer& init, uint64_t seed, const std::string& stream, const TensorType& whole,
-            absl::Span<const int64_t> begin, const TensorView& part) {
-  RETURN_IF_ERROR(FillAll(init, seed, stream, whole, begin, part));
-  if (init.zero_row < 0 || part.type.rank() == 0 || part.type.shape[0] == 0) return absl::OkStatus();
-  const int64_t row = init.zero_row - begin[0], bytes = part.type.bytes() / part.type.shape[0];
-  if (row >= 0 && row < part.type.shape[0])
-    std::memset(static_cast<char*>(part.data) + row * bytes, 0, static_cast<size_t>(bytes));
   return absl::OkStatus();
 }
 

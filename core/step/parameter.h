@@ -22,8 +22,7 @@ struct Initializer {
   std::string kind = "zeros";
   double sigma = 0.01, mean = 0, scale = 0.07, gain = 1, negative_slope = 0, a = -2, b = 2, value = 0;
   std::string mode = "fan_in", nonlinearity = "leaky_relu";
-  Tensor constant;        // kind "tensor"
-  int64_t zero_row = -1;  // a row of the first dimension that is zero, whatever the kind gives; -1: none
+  Tensor constant;  // kind "tensor"
   // Kind "read": fills the part at `begin` of a value of type `whole`.
   std::function<Status(const TensorType& whole, absl::Span<const int64_t> begin, const TensorView& part)> read;
 };
