@@ -100,7 +100,7 @@ check.case("windows over sequences and volumes", function()
   check.near(values(nn.AvgPool1d(3, { stride = 2, pad_mode = "pad", padding = 1, count_include_pad = false })(x)),
     { { { 3, 11 / 3, 3.5 } } }, 1e-6)
   check.equal(values(nn.AdaptiveMaxPool1d(2)(x)), { { { 5, 4 } } })
-  check.equal(values(nn.AdaptiveAvgPool1d(2)(x)), { { { (1 + 5 + 2) / 3, 3 } } })
+  check.near(values(nn.AdaptiveAvgPool1d(2)(x)), { { { 8 / 3, 3 } } }, 1e-6)
   local v = ms.arange(8):astype(ms.float32):reshape(1, 1, 2, 2, 2)
   check.equal(values(nn.MaxPool3d(2)(v)), { { { { { 7 } } } } })
   check.equal(values(nn.AvgPool3d(2)(v)), { { { { { 3.5 } } } } })

@@ -46,6 +46,28 @@ def functions():
             yield {"function": name, "dtype": name_of_type, "pairs": True, "values": words(f(a, b))}
 
 
+class NAdam:
+    """PyTorch 2's NAdam. That of Debian's 1.13 takes one factor of the product of momenta twice."""
+
+    def __init__(self, params, lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, momentum_decay=4e-3):
+        self.w, self.lr, self.betas, self.eps, self.weight_decay = params[0], lr, betas, eps, weight_decay
+        self.momentum_decay, self.steps, self.product = momentum_decay, 0, 1
+        self.m, self.v = torch.zeros_like(self.w), torch.zeros_like(self.w)
+
+    def step(self):
+        self.steps += 1
+        (b1, b2), t = self.betas, self.steps
+        mu, following = (b1 * (1 - 0.5 * 0.96 ** (k * self.momentum_decay)) for k in (t, t + 1))
+        self.product *= mu
+        with torch.no_grad():
+            g = self.w.grad + self.weight_decay * self.w
+            self.m = b1 * self.m + (1 - b1) * g
+            self.v = b2 * self.v + (1 - b2) * g * g
+            root = (self.v / (1 - b2 ** t)).sqrt() + self.eps
+            self.w -= self.lr * ((1 - mu) / (1 - self.product) * g
+                                 + following / (1 - self.product * following) * self.m) / root
+
+
 def optimizer(torch_class, cell, options, **others):
     """A parameter after each step; `others` are the options that PyTorch names otherwise, or not at all."""
     names = {"learning_rate": "lr", "epsilon": "eps", "decay": "alpha", "use_amsgrad": "amsgrad"}
@@ -53,7 +75,7 @@ def optimizer(torch_class, cell, options, **others):
     if "beta1" in given:
         given["betas"] = (given.pop("beta1"), given.pop("beta2"))
     w = torch.from_numpy(philox.normal(SEED, "w", SHAPE).astype("float64")).requires_grad_()
-    update = getattr(torch.optim, torch_class)([w], **given)
+    update = (NAdam if torch_class == "NAdam" else getattr(torch.optim, torch_class))([w], **given)
     after = []
     for step in range(1, STEPS + 1):
         w.grad = torch.from_numpy(philox.normal(SEED, "gradient.%d" % step, SHAPE).astype("float64"))
