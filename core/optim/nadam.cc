@@ -1,36 +1,36 @@
 #include <cmath>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "core/optim/define.h"
 
 namespace mslua {
 namespace {
 
-// A formula of t: the logarithm of the product over i = 1..t of beta1 * (1 - 0.5 * 0.96^(i * decay)). With q =
-// 0.96^decay the logarithm of 1 - 0.5 * q^i is -sum over k of 0.5^k / k * q^(i k), and for each k the sum over i is
-// geometric. So the product needs no state. 50 terms are exact to a double's last digits.
-std::string LogOfProduct(double decay) {
-  const double log_q = decay * std::log(0.96);
-  if (log_q == 0) return "t * log(0.5 * beta1)";
-  std::string text = "t * log(beta1)";
-  double half = 1;
-  for (int k = 1; k <= 50; ++k) {
-    half *= 0.5;
-    absl::StrAppendFormat(&text, " + %.17g * expm1(%.17g * t)", half / k / std::expm1(-k * log_q), k * log_q);
-  }
-  return text;
-}
-
-// A formula of t, MU = mu(t) and NEXT = mu(t + 1), computed in f64.
-Value OfStep(UpdateOperands& u, absl::string_view formula) {
-  GraphBuilder& g = u.g();
-  const Value step = u.Get("step");
+// A formula of t, computed in f64: `log_product` is the logarithm of mu(1) * ... * mu(t).
+Value OfStep(GraphBuilder& g, absl::string_view formula, Value t, Value log_product, const Attrs& attrs) {
   const std::string text =
       absl::StrReplaceAll(formula, {{"MU", "(beta1 * (1 - 0.5 * exp(t * momentum_decay * log(0.96))))"},
                                     {"NEXT", "(beta1 * (1 - 0.5 * exp((t + 1) * momentum_decay * log(0.96))))"}});
-  return Cast(g, EmitFormula(g, text, {{"t", Cast(g, step, DType::kF64)}}, u.attrs()), g.TypeOf(step).dtype);
+  return EmitFormula(g, text, {{"t", t}, {"log_product", log_product}}, attrs);
+}
+
+// With q = 0.96^momentum_decay the logarithm of 1 - 0.5 * q^i is -sum over k of 0.5^k / k * q^(i k), and for each k the
+// sum over i is geometric. So the product needs no state. 50 terms are exact to a double's last digits.
+Value LogOfProduct(GraphBuilder& g, Value t, const Attrs& attrs) {
+  const double log_q = attrs.Float("momentum_decay") * std::log(0.96);
+  if (log_q == 0) return EmitFormula(g, "t * log(0.5 * beta1)", {{"t", t}}, attrs);
+  constexpr int kTerms = 50;
+  double factors[kTerms], powers[kTerms];
+  for (int k = 1; k <= kTerms; ++k) {
+    factors[k - 1] = std::ldexp(1.0, -k) / k / std::expm1(-k * log_q);
+    powers[k - 1] = k * log_q;
+  }
+  const auto literal = [&](const double* numbers) {
+    return g.Literal({DType::kF64, {kTerms}}, std::string(reinterpret_cast<const char*>(numbers), sizeof factors));
+  };
+  const Value terms = EmitFormula(g, "factor * expm1(power * t)",
+                                  {{"factor", literal(factors)}, {"power", literal(powers)}, {"t", t}}, attrs);
+  return EmitFormula(g, "t * log(beta1) + sum", {{"t", t}, {"sum", ReduceSum(g, terms, {0}, false)}}, attrs);
 }
 
 }  // namespace
@@ -57,9 +57,11 @@ MSLUA_OPTIMIZER(nadam) {
       .Scalars({"lr", "weight_decay", "step"})
       .Settings({"beta1", "beta2", "eps", "momentum_decay"})
       .Formula([](UpdateOperands& u) -> std::vector<Value> {
-        const std::string product = LogOfProduct(u.attrs().Float("momentum_decay"));
-        u.Set("of_grad", OfStep(u, absl::StrCat("(1 - MU) / -expm1(", product, ")")));
-        u.Set("of_m", OfStep(u, absl::StrCat("NEXT / (1 - exp(", product, ") * NEXT)")));
+        GraphBuilder& g = u.g();
+        const DType type = g.TypeOf(u.Get("step")).dtype;
+        const Value t = Cast(g, u.Get("step"), DType::kF64), log_product = LogOfProduct(g, t, u.attrs());
+        u.Set("of_grad", Cast(g, OfStep(g, "(1 - MU) / -expm1(log_product)", t, log_product, u.attrs()), type));
+        u.Set("of_m", Cast(g, OfStep(g, "NEXT / (1 - exp(log_product) * NEXT)", t, log_product, u.attrs()), type));
         u.Let("correction", "1 / -expm1(step * log(beta2))");
         u.Let("grad", "grad + weight_decay * param");
         const Value m = u.Let("m", "beta1 * m + (1 - beta1) * grad");
