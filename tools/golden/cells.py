@@ -146,6 +146,17 @@ def layer(net, cell, x, name_of=mslua_name, **options):
     return result(case, net, given, weighted([net(given)]), name_of)
 
 
+def embedding(ids, **options):
+    """A case of nn.Embedding with a row of padding; its outputs are multiplied by x."""
+    net = nn.Embedding(options["vocab_size"], options["embedding_size"], options["padding_idx"]).double()
+    with torch.no_grad():
+        net.weight.copy_(0.3 * numbers("embedding_table", tuple(net.weight.shape)))
+    x = [len(ids), len(ids[0]), options["embedding_size"]]
+    given = numbers("x", x).requires_grad_()
+    case = {"bag": "Embedding", "options": options, "x": x, "ids": ids}
+    return result(case, net, given, weighted([net(torch.tensor(ids)) * given]), lambda name: "embedding_table")
+
+
 def convolutions():
     pad = {"pad_mode": "pad"}
     yield layer(nn.Conv1d(4, 6, 3, 2, 1, groups=2), "Conv1d", [2, 4, 9], in_channels=4, out_channels=6, kernel_size=3,
@@ -232,6 +243,7 @@ def sparse_adam():
 def cases():
     for group in convolutions, norms, pools, activations:
         yield from group()
+    yield embedding([[0, 2, 2], [4, 1, 3]], vocab_size=5, embedding_size=4, padding_idx=2)
     for mode in "sum", "mean", "max":
         yield bag([[0, 2, 2], [4, 1, 3]], vocab_size=5, embedding_size=4, mode=mode)
         yield bag([[0, 2, 2], [2, 2, 2], [4, 2, 3]], vocab_size=5, embedding_size=4, mode=mode, padding_idx=2)
